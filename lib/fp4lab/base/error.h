@@ -1,0 +1,28 @@
+// The two ways in which library code refuses: Error for bad input, Expects for a caller's bug.
+#pragma once
+
+#include <source_location>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace fp4lab {
+
+// Bad input: a file, a JSON value, a command line. what() is one line, "where: problem and remedy";
+// `where` is a path, a JSON pointer ("study.json#/arms/0/recipe") or an option.
+class Error : public std::runtime_error {
+ public:
+  Error(std::string_view where, std::string_view problem)
+      : std::runtime_error(std::string(where) + ": " + std::string(problem)) {}
+};
+
+// A precondition of a public function. A violation is a bug in the caller, so it throws
+// std::logic_error with the caller's source line. Call it before any parallel region.
+inline void Expects(bool condition, std::string_view what,
+                    std::source_location where = std::source_location::current()) {
+  if (condition) return;
+  throw std::logic_error(std::string(where.file_name()) + ":" + std::to_string(where.line()) +
+                         ": precondition failed: " + std::string(what));
+}
+
+}  // namespace fp4lab

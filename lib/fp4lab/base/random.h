@@ -1,0 +1,63 @@
+// Counter-based random bits: pure functions of (seed, step, tensor, element). Host and device.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace fp4lab {
+
+using PhiloxBlock = std::array<std::uint32_t, 4>;
+
+// Philox4x32 (Salmon et al., SC 2011; Random123 constants and key schedule, as cuRAND and
+// Transformer Engine use it). `rounds` is 10 everywhere in fp4lab.
+constexpr PhiloxBlock Philox4x32(PhiloxBlock counter, std::array<std::uint32_t, 2> key,
+                                 int rounds = 10) {
+  constexpr std::uint32_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
+  constexpr std::uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
+  for (int round = 0; round < rounds; ++round) {
+    const std::uint64_t p0 = std::uint64_t{kMultiplier0} * counter[0];
+    const std::uint64_t p1 = std::uint64_t{kMultiplier1} * counter[2];
+    counter = {static_cast<std::uint32_t>(p1 >> 32) ^ counter[1] ^ key[0],
+               static_cast<std::uint32_t>(p1),
+               static_cast<std::uint32_t>(p0 >> 32) ^ counter[3] ^ key[1],
+               static_cast<std::uint32_t>(p0)};
+    key = {key[0] + kWeyl0, key[1] + kWeyl1};
+  }
+  return counter;
+}
+
+// One stream of random bits: fp4lab's contract for stochastic rounding, data order and initial
+// weights. It is the same on every machine, thread count and SIMD target.
+struct RandomStream {
+  std::uint64_t seed = 0;
+  std::uint32_t step = 0;    // optimizer step, or any other index of time
+  std::uint32_t tensor = 0;  // which tensor (and which copy of it) the bits are for
+
+  friend constexpr bool operator==(const RandomStream&, const RandomStream&) = default;
+
+  // 128 bits: Philox4x32-10 with key = seed (low word first) and counter = {block, tensor, step}.
+  constexpr PhiloxBlock Block(std::uint64_t block) const {
+    return Philox4x32({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
+                       tensor, step},
+                      {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
+  }
+
+  // The 16 bits of an element: half (element % 2), low half first, of word (element % 8) / 2 of
+  // block element / 8. In little-endian memory the fields of a block are eight uint16 in a row.
+  constexpr std::uint32_t Bits16(std::uint64_t element) const {
+    const std::uint32_t word = Block(element / 8)[(element % 8) / 2];
+    return (element % 2 == 0 ? word : word >> 16) & 0xFFFFu;
+  }
+
+  // 32 bits: word element % 4 of block element / 4.
+  constexpr std::uint32_t Bits32(std::uint64_t element) const {
+    return Block(element / 4)[element % 4];
+  }
+};
+
+// Uniform in (0, 1): (bits + 0.5) / 2^32, exact in double.
+constexpr double UniformOpen(std::uint32_t bits) {
+  return (static_cast<double>(bits) + 0.5) * 0x1p-32;
+}
+
+}  // namespace fp4lab

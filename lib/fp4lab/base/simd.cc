@@ -1,0 +1,74 @@
+#include "fp4lab/base/simd.h"
+
+#include <algorithm>
+#include <bit>
+#include <cctype>
+#include <cstdint>
+#include <cstdlib>
+
+#include "fp4lab/base/error.h"
+
+#include <hwy/targets.h>
+
+namespace fp4lab {
+namespace {
+
+std::string LowerName(std::int64_t target) {
+  std::string name = hwy::TargetName(target);
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  return name;
+}
+
+// Targets compiled in, as one bit each. A lower bit is a better target.
+std::int64_t BuiltTargets() { return HWY_TARGETS; }
+
+void Choose(std::int64_t targets) {
+  hwy::SetSupportedTargetsForTest(targets);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+}
+
+// What the CPU runs, before anything was pinned.
+std::int64_t RunnableTargets() {
+  static const std::int64_t runnable = hwy::SupportedTargets() & BuiltTargets();
+  return runnable;
+}
+
+std::vector<std::int64_t> BitsOf(std::int64_t targets) {
+  std::vector<std::int64_t> bits;
+  for (auto left = static_cast<std::uint64_t>(targets); left != 0; left &= left - 1) {
+    bits.push_back(std::int64_t{1} << std::countr_zero(left));
+  }
+  return bits;
+}
+
+}  // namespace
+
+std::vector<std::string> SimdTargets() {
+  std::vector<std::string> names;
+  for (const std::int64_t bit : BitsOf(RunnableTargets())) names.push_back(LowerName(bit));
+  return names;
+}
+
+std::string ActiveSimdTarget() {
+  RunnableTargets();
+  return LowerName(BitsOf(hwy::SupportedTargets() & BuiltTargets()).front());
+}
+
+void PinSimdTarget(std::string_view name) {
+  const std::int64_t runnable = RunnableTargets();
+  if (name == "best") return Choose(0);
+  std::string known;
+  for (const std::int64_t bit : BitsOf(runnable)) {
+    if (LowerName(bit) == name) return Choose(bit);
+    known += " " + LowerName(bit);
+  }
+  throw Error("SIMD target " + std::string(name), "unknown here; one of: best" + known);
+}
+
+void PinSimdTargetFromEnvironment() {
+  const char* name = std::getenv("FP4LAB_TARGET");
+  if (name != nullptr && *name != '\0') PinSimdTarget(name);
+}
+
+}  // namespace fp4lab

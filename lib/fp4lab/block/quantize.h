@@ -1,0 +1,75 @@
+// Block quantization of a matrix: codes and scales, or the values that they stand for.
+//
+// x is (rows, cols) with blocks along cols, the GEMM's reduction axis. A columnwise quantization is
+// that of x.Transposed(); nothing else is special about it. Rows and columns may be any number: a
+// partial block at the edge is a block of the elements that exist.
+//
+//   scale rule and multiplier e of a block: block/scale_rules.h;  code = element(fl(x * e))
+//   NaN element: counts for no amax; its code is the element format's NaN (E2M1: +6). Inf: as
+//   spec'd there. -0 keeps its sign.
+//   Stochastic rounding takes random.Bits16(r * cols + c) for element (r, c) of this (possibly
+//   transposed) x.
+//
+// fp4lab::reference holds the scalar definition, fp4lab the Highway kernels: the same bytes on every
+// SIMD target and for any number of threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "fp4lab/base/matrix.h"
+#include "fp4lab/base/random.h"
+#include "fp4lab/block/block_format.h"
+
+namespace fp4lab {
+
+struct QuantizeOptions {
+  BlockFormat format;
+  Rounding rounding = Rounding::kNearestEven;  // kNearestEven or kStochastic
+  RandomStream random;                         // for kStochastic
+  float amax = 0.0f;                           // TensorAmax(x); used where HasTensorScale(format)
+};
+
+struct QuantizedMatrix {
+  BlockFormat format;
+  std::size_t rows = 0, cols = 0;
+  // 4-bit elements: (rows, ceil(cols / 2)), even column in the low nibble, the odd tail's high
+  // nibble 0. Wider elements: (rows, cols) bytes.
+  std::vector<std::uint8_t> codes;
+  // (ceil(rows / block_rows), ceil(cols / block_cols)) scale bytes; empty for kTensor.
+  std::vector<std::uint8_t> scales;
+  float amax = 0.0f;  // of the tensor, where HasTensorScale(format)
+  friend bool operator==(const QuantizedMatrix&, const QuantizedMatrix&) = default;
+};
+
+// max |x| over all elements, NaN ignored; 0 for an empty matrix.
+float TensorAmax(MatrixView<const float> x);
+
+QuantizedMatrix Quantize(MatrixView<const float> x, const QuantizeOptions& options);
+
+// out(r, c) = element value * block scale, the tensor scale left out: what a GEMM multiplies. Exact
+// in BF16 for E2M1 elements (as long as the product is no binary32 subnormal). Equals
+// UnscaledValues(Quantize(x, options)) bit for bit without making the codes. `out` may be x itself.
+void QuantizeToValues(MatrixView<const float> x, const QuantizeOptions& options,
+                      MatrixView<float> out);
+
+// The same values from codes and scales.
+void UnscaledValues(const QuantizedMatrix& q, MatrixView<float> out);
+
+// The factor that the tensor scale contributes to one operand: 1 for MX; for NVFP4
+// fl(amax / 2688) (the GEMM of two NVFP4 operands uses GemmAlpha instead); for FP8 fl(1 / scale).
+float TensorDecodeScale(const BlockFormat& format, float amax);
+
+// The whole decoding, out = value * block scale * tensor scale, in the order of TE's dequantize
+// kernel (dequantize_nvfp4.cuh): f = fl(fl(scale * amax) * fl(1/2688)), y = fl(value * f).
+void Dequantize(const QuantizedMatrix& q, MatrixView<float> out);
+
+namespace reference {
+float TensorAmax(MatrixView<const float> x);
+QuantizedMatrix Quantize(MatrixView<const float> x, const QuantizeOptions& options);
+void UnscaledValues(const QuantizedMatrix& q, MatrixView<float> out);
+void Dequantize(const QuantizedMatrix& q, MatrixView<float> out);
+}  // namespace reference
+
+}  // namespace fp4lab

@@ -1,0 +1,268 @@
+// The narrow number formats as data, and the one conversion routine that serves them all.
+//
+// A code is an unsigned integer of Format::bits bits: sign, exponent field e, fraction f.
+//   e > 0: (-1)^s * 2^(e - bias) * (1 + f / 2^m)        e = 0: (-1)^s * 2^(1 - bias) * f / 2^m
+// (E8M0 has neither sign nor fraction nor zero: its value is 2^(code - 127).)
+// Sources: OCP MX v1.0 section 5, OCP OFP8, PTX ISA "cvt", IEEE 754.
+// constexpr and free of macros: host, device and tests share it.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace fp4lab {
+
+// Which codes are not finite numbers.
+enum class Specials : std::uint8_t {
+  kNone,        // every code is finite (E2M1, E2M3, E3M2)
+  kNan,         // only all-ones exponent and fraction is NaN, no Inf (E4M3 "fn")
+  kInfAndNan,   // IEEE 754: all-ones exponent (E5M2, FP16, BF16)
+  kOnlyOnesNan  // the all-ones code is NaN, no sign (E8M0)
+};
+
+struct Format {
+  int bits, exponent_bits, mantissa_bits, bias;
+  Specials specials;
+  bool is_signed;
+  friend constexpr bool operator==(const Format&, const Format&) = default;
+};
+
+enum class FormatId : std::uint8_t {
+  kE2M1, kE2M3, kE3M2, kE4M3, kE5M2, kE8M0, kFP16, kBF16
+};
+
+struct NamedFormat {
+  FormatId id;
+  std::string_view name;        // the one that fp4lab prints: ml_dtypes's
+  std::string_view short_name;  // accepted as well
+  Format format;
+};
+
+inline constexpr std::array kFormats = {
+    NamedFormat{FormatId::kE2M1, "float4_e2m1fn", "e2m1", {4, 2, 1, 1, Specials::kNone, true}},
+    NamedFormat{FormatId::kE2M3, "float6_e2m3fn", "e2m3", {6, 2, 3, 1, Specials::kNone, true}},
+    NamedFormat{FormatId::kE3M2, "float6_e3m2fn", "e3m2", {6, 3, 2, 3, Specials::kNone, true}},
+    NamedFormat{FormatId::kE4M3, "float8_e4m3fn", "e4m3", {8, 4, 3, 7, Specials::kNan, true}},
+    NamedFormat{FormatId::kE5M2, "float8_e5m2", "e5m2", {8, 5, 2, 15, Specials::kInfAndNan, true}},
+    NamedFormat{FormatId::kE8M0, "float8_e8m0fnu", "e8m0",
+                {8, 8, 0, 127, Specials::kOnlyOnesNan, false}},
+    NamedFormat{FormatId::kFP16, "float16", "fp16", {16, 5, 10, 15, Specials::kInfAndNan, true}},
+    NamedFormat{FormatId::kBF16, "bfloat16", "bf16", {16, 8, 7, 127, Specials::kInfAndNan, true}},
+};
+
+constexpr const NamedFormat& Named(FormatId id) {
+  return kFormats[static_cast<std::size_t>(id)];
+}
+constexpr const Format& FormatOf(FormatId id) { return Named(id).format; }
+
+constexpr std::optional<FormatId> FindFormat(std::string_view name) {
+  for (const NamedFormat& f : kFormats) {
+    if (f.name == name || f.short_name == name) return f.id;
+  }
+  return std::nullopt;
+}
+
+// Derived facts. A "code" below has no sign bit.
+constexpr std::uint32_t SignBit(const Format& f) {
+  return f.is_signed ? 1u << (f.bits - 1) : 0u;
+}
+constexpr std::uint32_t MagnitudeMask(const Format& f) {
+  return (f.is_signed ? 1u << (f.bits - 1) : 1u << f.bits) - 1;
+}
+// Largest finite magnitude's code.
+constexpr std::uint32_t MaxFiniteCode(const Format& f) {
+  switch (f.specials) {
+    case Specials::kNone: return MagnitudeMask(f);
+    case Specials::kNan: return MagnitudeMask(f) - 1;
+    case Specials::kOnlyOnesNan: return MagnitudeMask(f) - 1;
+    case Specials::kInfAndNan: return (MagnitudeMask(f) >> f.mantissa_bits << f.mantissa_bits) - 1;
+  }
+  return 0;
+}
+// The canonical NaN that a conversion returns: PTX's 0x7F (fp8), 0x7FFF (fp16, bf16), 0xFF (E8M0);
+// formats without NaN give the largest finite magnitude, sign dropped, as cvt.*.satfinite does.
+constexpr std::uint32_t NanCode(const Format& f) { return MagnitudeMask(f); }
+constexpr std::uint32_t InfCode(const Format& f) { return MaxFiniteCode(f) + 1; }  // kInfAndNan only
+
+constexpr bool IsNan(const Format& f, std::uint32_t code) {
+  const std::uint32_t magnitude = code & MagnitudeMask(f);
+  switch (f.specials) {
+    case Specials::kNone: return false;
+    case Specials::kNan:
+    case Specials::kOnlyOnesNan: return magnitude == MagnitudeMask(f);
+    case Specials::kInfAndNan: return magnitude > InfCode(f);
+  }
+  return false;
+}
+constexpr bool IsInf(const Format& f, std::uint32_t code) {
+  return f.specials == Specials::kInfAndNan && (code & MagnitudeMask(f)) == InfCode(f);
+}
+
+// The exact value of a code as binary32 (every format here embeds in binary32). NaN: 0x7FFFFFFF's
+// quiet kin 0x7FC00000 with the code's sign.
+constexpr float Decode(const Format& f, std::uint32_t code) {
+  const std::uint32_t sign = (code & SignBit(f)) ? 0x80000000u : 0u;
+  const std::uint32_t magnitude = code & MagnitudeMask(f);
+  if (IsNan(f, code)) return std::bit_cast<float>(sign | 0x7FC00000u);
+  if (IsInf(f, code)) return std::bit_cast<float>(sign | 0x7F800000u);
+  const int m = f.mantissa_bits;
+  int exponent = static_cast<int>(magnitude >> m);
+  std::uint32_t significand = magnitude & ((1u << m) - 1);
+  if (f.specials == Specials::kOnlyOnesNan || exponent > 0) {
+    significand |= 1u << m;
+  } else {
+    exponent = 1;
+  }
+  if (significand == 0) return std::bit_cast<float>(sign);
+  // value = significand * 2^(exponent - bias - m); normalise into binary32.
+  const int top = std::bit_width(significand) - 1;
+  const int biased = exponent - f.bias - m + top + 127;
+  if (biased > 0) {
+    const std::uint32_t fraction = (significand << (23 - top)) & 0x7FFFFFu;
+    return std::bit_cast<float>(sign | static_cast<std::uint32_t>(biased) << 23 | fraction);
+  }
+  // A binary32 subnormal (BF16 subnormals, E8M0's 2^-127): unit 2^-149.
+  return std::bit_cast<float>(sign | significand << (exponent - f.bias - m + 149));
+}
+constexpr float Decode(FormatId id, std::uint32_t code) { return Decode(FormatOf(id), code); }
+constexpr float MaxFinite(FormatId id) { return Decode(id, MaxFiniteCode(FormatOf(id))); }
+
+enum class Rounding : std::uint8_t {
+  kNearestEven,     // RNE: ties to the even code
+  kTowardZero,      // truncation of the magnitude
+  kTowardPositive,  // up; with E8M0 this is cvt.rp.ue8m0 (RCEIL's last step)
+  kStochastic       // carry of 16 random bits, see Encode
+};
+
+enum class Overflow : std::uint8_t {
+  kSaturate,  // PTX satfinite: beyond the largest finite (Inf too) -> the largest finite, sign kept
+  kSpecial    // ml_dtypes and torch casts: Inf where the format has one, else NaN (sign kept)
+};
+
+namespace internal {
+
+// How far above `kept` the discarded bits push: 0 or 1. `sig` holds the value, `shift` bits of it
+// are discarded, 0 < shift <= 31.
+constexpr std::uint32_t RoundUpBit(std::uint32_t sig, int shift, Rounding rounding, bool negative,
+                                   std::uint32_t random16) {
+  const std::uint32_t kept = sig >> shift;
+  const std::uint32_t lost = sig & ((1u << shift) - 1);
+  switch (rounding) {
+    case Rounding::kNearestEven: {
+      const std::uint32_t half = 1u << (shift - 1);
+      return lost > half || (lost == half && (kept & 1u)) ? 1u : 0u;
+    }
+    case Rounding::kTowardZero: return 0u;
+    case Rounding::kTowardPositive: return lost != 0 && !negative ? 1u : 0u;
+    case Rounding::kStochastic: {
+      // The random field is aligned to the top 16 discarded bits; lower ones make no carry.
+      const std::uint32_t top16 = shift >= 16 ? lost >> (shift - 16) : lost << (16 - shift);
+      return (top16 + random16) >> 16;
+    }
+  }
+  return 0u;
+}
+
+}  // namespace internal
+
+// binary32 -> code, total: every input has a stated result.
+//   NaN           -> NanCode (sign dropped)
+//   finite, Inf   -> rounded as asked; beyond the largest finite by `overflow`; the sign is kept,
+//                    also on zero. Binary32 subnormals are honoured.
+//   kStochastic   -> magnitude m(f) + carry: with d the discarded bits as a fraction in [0, 1)
+//                    of one unit in the last place, cut to 16 bits, up if and only if
+//                    d + random16 / 2^16 >= 1. random16 = 0 truncates; grid values never move.
+//                    (cvt.rs with the field R of each element; formats below 2^-40 units give 0.)
+//   E8M0          -> the exponent of |x| (sign ignored): kTowardZero and kTowardPositive are
+//                    cvt.{rz,rp}.ue8m0x2 (Inf saturates to 0xFE or gives 0xFF, NaN 0xFF);
+//                    kNearestEven rounds the significand, 1.5 and above up.
+constexpr std::uint32_t Encode(const Format& f, float x, Rounding rounding = Rounding::kNearestEven,
+                               std::uint32_t random16 = 0,
+                               Overflow overflow = Overflow::kSaturate) {
+  const std::uint32_t u = std::bit_cast<std::uint32_t>(x);
+  const std::uint32_t a = u & 0x7FFFFFFFu;
+  if (a > 0x7F800000u) return NanCode(f);
+  const bool negative = (u >> 31) != 0;
+  if (f.specials == Specials::kOnlyOnesNan) {
+    std::uint32_t e = a >> 23;
+    const std::uint32_t fraction = a & 0x7FFFFFu;
+    bool up = false;
+    if (e < 255) {
+      if (rounding == Rounding::kTowardPositive) up = e == 0 ? fraction > 0x400000u : fraction != 0;
+      if (rounding == Rounding::kNearestEven) up = e == 0 ? fraction > 0x400000u
+                                                          : fraction >= 0x400000u;
+      if (rounding == Rounding::kStochastic) {
+        up = e == 0 ? false : (((fraction >> 7) + random16) >> 16) != 0;
+      }
+    }
+    e += up ? 1u : 0u;
+    return e >= 255u ? (overflow == Overflow::kSaturate ? 254u : 255u) : e;
+  }
+  const std::uint32_t sign = negative ? SignBit(f) : 0u;
+  const auto too_big = [&]() -> std::uint32_t {
+    if (overflow == Overflow::kSaturate) return sign | MaxFiniteCode(f);
+    if (f.specials == Specials::kInfAndNan) return sign | InfCode(f);
+    return sign | NanCode(f);
+  };
+  if (a == 0x7F800000u) return too_big();
+  const int e = static_cast<int>(a >> 23);
+  const std::uint32_t sig = (a & 0x7FFFFFu) | (e > 0 ? 0x800000u : 0u);
+  const int exponent = (e > 0 ? e : 1) - 127;  // value = sig * 2^(exponent - 23)
+  const int min_exponent = 1 - f.bias;
+  int shift = 23 - f.mantissa_bits;
+  int binade = exponent - min_exponent;
+  if (binade < 0) {
+    shift -= binade;
+    binade = 0;
+  }
+  std::uint32_t code = 0;
+  if (shift == 0) {
+    code = sig;
+  } else if (shift <= 31) {
+    code = (sig >> shift) + internal::RoundUpBit(sig, shift, rounding, negative, random16);
+  } else {
+    // Less than half of half a unit: only a directed rounding can leave zero (a stochastic one
+    // would need more than 16 random bits once shift - 16 > 24).
+    if (rounding == Rounding::kTowardPositive && sig != 0 && !negative) code = 1;
+    if (rounding == Rounding::kStochastic && shift - 16 < 24) {
+      code = ((sig >> (shift - 16)) + random16) >> 16;
+    }
+  }
+  code += static_cast<std::uint32_t>(binade) << f.mantissa_bits;
+  return code > MaxFiniteCode(f) ? too_big() : sign | code;
+}
+constexpr std::uint32_t Encode(FormatId id, float x, Rounding rounding = Rounding::kNearestEven,
+                               std::uint32_t random16 = 0,
+                               Overflow overflow = Overflow::kSaturate) {
+  return Encode(FormatOf(id), x, rounding, random16, overflow);
+}
+
+// x rounded to BF16, RNE, as a binary32 value; overflow gives Inf, NaN gives 0x7FC00000.
+constexpr float RoundToBf16(float x) {
+  return Decode(FormatId::kBF16, Encode(FormatId::kBF16, x, Rounding::kNearestEven, 0,
+                                        Overflow::kSpecial));
+}
+
+namespace internal {
+constexpr bool FormatTableIsSound() {
+  for (std::size_t i = 0; i < kFormats.size(); ++i) {
+    const NamedFormat& f = kFormats[i];
+    if (static_cast<std::size_t>(f.id) != i) return false;
+    if (f.format.bits != f.format.exponent_bits + f.format.mantissa_bits +
+                             (f.format.is_signed ? 1 : 0)) return false;
+    for (std::size_t j = 0; j < i; ++j) {
+      if (kFormats[j].name == f.name || kFormats[j].short_name == f.short_name) return false;
+    }
+  }
+  return true;
+}
+static_assert(FormatTableIsSound(), "ids in order, unique names, bit counts that add up");
+static_assert(MaxFinite(FormatId::kE2M1) == 6.0f && MaxFinite(FormatId::kE4M3) == 448.0f);
+static_assert(MaxFinite(FormatId::kE5M2) == 57344.0f && MaxFinite(FormatId::kFP16) == 65504.0f);
+}  // namespace internal
+
+}  // namespace fp4lab

@@ -1,0 +1,81 @@
+#include "fp4lab/io/file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <system_error>
+
+#include "fp4lab/base/error.h"
+
+namespace fp4lab {
+namespace {
+
+// Removes a half-written file unless it was renamed into place.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::filesystem::path& target)
+      : path_(target.string() + ".partial-" + std::to_string(::getpid())),
+        descriptor_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {}
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  ~TemporaryFile() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+    if (!in_place_) ::unlink(path_.c_str());
+  }
+
+  bool IsOpen() const { return descriptor_ >= 0; }
+
+  bool Write(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) return false;
+      bytes = bytes.subspan(static_cast<std::size_t>(written));
+    }
+    return ::fsync(descriptor_) == 0;
+  }
+
+  bool MoveTo(const std::filesystem::path& target) {
+    in_place_ = ::rename(path_.c_str(), target.c_str()) == 0;
+    return in_place_;
+  }
+
+ private:
+  std::string path_;
+  int descriptor_;
+  bool in_place_ = false;
+};
+
+}  // namespace
+
+std::string ReadFile(const std::filesystem::path& path) {
+  std::error_code status;
+  if (std::filesystem::is_directory(path, status)) {
+    throw Error(path.string(), "is a folder where a file is needed");
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw Error(path.string(), std::string("cannot be read: ") + std::strerror(errno));
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (file.bad()) throw Error(path.string(), "reading failed");
+  return text;
+}
+
+void WriteFileAtomically(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+  std::error_code status;
+  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), status);
+  const auto fail = [&path] {
+    throw Error(path.string(), std::string("cannot be written: ") + std::strerror(errno) +
+                                   "; what stood there before is untouched");
+  };
+  TemporaryFile file(path);
+  if (!file.IsOpen() || !file.Write(bytes) || !file.MoveTo(path)) fail();
+}
+
+void WriteFileAtomically(const std::filesystem::path& path, std::string_view text) {
+  WriteFileAtomically(path, std::as_bytes(std::span(text)));
+}
+
+}  // namespace fp4lab

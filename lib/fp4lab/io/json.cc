@@ -1,0 +1,162 @@
+#include "fp4lab/io/json.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "fp4lab/io/file.h"
+
+namespace fp4lab {
+namespace {
+
+std::string Escaped(std::string_view key) {  // RFC 6901
+  std::string text;
+  for (const char c : key) text += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
+  return text;
+}
+
+[[noreturn]] void WrongType(const std::string& where, std::string_view wanted, const Json& json) {
+  std::string seen = json.dump();
+  if (seen.size() > 40) seen = seen.substr(0, 37) + "...";
+  throw Error(where, "must be " + std::string(wanted) + ", not " + seen);
+}
+
+template <class Integer>
+Integer AsInteger(const Json& json, const std::string& where) {
+  const char* wanted = std::is_signed_v<Integer> ? "a whole number" : "a whole number from 0";
+  if (json.is_number_unsigned()) {
+    const auto value = json.get<std::uint64_t>();
+    if (value <= static_cast<std::uint64_t>(std::numeric_limits<Integer>::max())) {
+      return static_cast<Integer>(value);
+    }
+  } else if (json.is_number_integer()) {
+    const auto value = json.get<std::int64_t>();
+    if (std::is_signed_v<Integer> &&
+        value >= static_cast<std::int64_t>(std::numeric_limits<Integer>::min())) {
+      return static_cast<Integer>(value);
+    }
+  } else if (json.is_number_float()) {  // 4e6
+    const double value = json.get<double>();
+    if (value == std::floor(value) && std::abs(value) < 0x1p53 &&
+        value <= static_cast<double>(std::numeric_limits<Integer>::max()) &&
+        value >= static_cast<double>(std::numeric_limits<Integer>::min())) {
+      return static_cast<Integer>(value);
+    }
+  }
+  WrongType(where, wanted, json);
+}
+
+template <class T>
+T Convert(const Json& json, const std::string& where) {
+  if constexpr (std::is_same_v<T, bool>) {
+    if (!json.is_boolean()) WrongType(where, "true or false", json);
+    return json.get<bool>();
+  } else if constexpr (std::is_integral_v<T>) {
+    return AsInteger<T>(json, where);
+  } else if constexpr (std::is_floating_point_v<T>) {
+    if (!json.is_number()) WrongType(where, "a number", json);
+    return json.get<T>();
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    if (!json.is_string()) WrongType(where, "a string", json);
+    return json.get<std::string>();
+  } else {
+    if (!json.is_array()) WrongType(where, "an array", json);
+    T values;
+    for (std::size_t i = 0; i < json.size(); ++i) {
+      values.push_back(Convert<typename T::value_type>(json[i], where + "/" + std::to_string(i)));
+    }
+    return values;
+  }
+}
+
+// Levenshtein distance, for "did you mean".
+std::size_t Distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t substitute = diagonal + (a[i - 1] != b[j - 1] ? 1 : 0);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+Json ParseJson(std::string_view text, std::string_view where) {
+  try {
+    return Json::parse(text);
+  } catch (const Json::parse_error& e) {
+    const std::size_t end = std::min(e.byte > 0 ? e.byte - 1 : 0, text.size());
+    const std::string_view before = text.substr(0, end);
+    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+    const std::size_t newline = before.rfind('\n');
+    const std::size_t column = newline == before.npos ? end + 1 : end - newline;
+    std::string problem = e.what();  // "[json.exception...] parse error at ...: syntax error ..."
+    const std::size_t colon = problem.find(": ");
+    if (colon != problem.npos) problem = problem.substr(colon + 2);
+    std::replace(problem.begin(), problem.end(), '\n', ' ');
+    throw Error(where, "line " + std::to_string(line) + ", column " + std::to_string(column) +
+                           ": not JSON: " + problem);
+  }
+}
+
+Json ReadJsonFile(const std::filesystem::path& path) {
+  return ParseJson(ReadFile(path), path.string());
+}
+
+JsonObject::JsonObject(const Json& json, std::string where)
+    : json_(json), where_(std::move(where)) {
+  if (!json.is_object()) WrongType(where_, "an object", json);
+}
+
+bool JsonObject::Has(std::string_view key) const { return json_.contains(std::string(key)); }
+
+std::string JsonObject::Where(std::string_view key) const {
+  return where_ + (where_.find('#') == where_.npos ? "#/" : "/") + Escaped(key);
+}
+
+const Json* JsonObject::Member(std::string_view key) {
+  known_.emplace(key);
+  const auto found = json_.find(std::string(key));
+  return found == json_.end() ? nullptr : &*found;
+}
+
+void JsonObject::Finish() const {
+  for (const auto& [key, value] : json_.items()) {
+    if (known_.contains(key)) continue;
+    std::string all, nearest;
+    for (const std::string& name : known_) {
+      all += (all.empty() ? "" : ", ") + name;
+      if (nearest.empty() || Distance(name, key) < Distance(nearest, key)) nearest = name;
+    }
+    const bool close = !nearest.empty() && Distance(nearest, key) <= 2 + key.size() / 4;
+    throw Error(Where(key), close ? "unknown key; did you mean \"" + nearest + "\"?"
+                                  : "unknown key; the keys here are: " + all);
+  }
+}
+
+template <class T>
+void JsonObject::Read(std::string_view key, T* out) {
+  if (const Json* member = Member(key)) *out = Convert<T>(*member, Where(key));
+}
+
+template void JsonObject::Read(std::string_view, bool*);
+template void JsonObject::Read(std::string_view, int*);
+template void JsonObject::Read(std::string_view, std::int64_t*);
+template void JsonObject::Read(std::string_view, std::uint64_t*);
+template void JsonObject::Read(std::string_view, float*);
+template void JsonObject::Read(std::string_view, double*);
+template void JsonObject::Read(std::string_view, std::string*);
+template void JsonObject::Read(std::string_view, std::vector<std::int64_t>*);
+template void JsonObject::Read(std::string_view, std::vector<std::uint64_t>*);
+template void JsonObject::Read(std::string_view, std::vector<double>*);
+template void JsonObject::Read(std::string_view, std::vector<std::string>*);
+
+}  // namespace fp4lab

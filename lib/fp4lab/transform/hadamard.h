@@ -1,0 +1,29 @@
+// The random Hadamard transform (RHT) along the reduction axis of a GEMM.
+#pragma once
+
+#include <cstdint>
+
+#include "fp4lab/base/matrix.h"
+
+namespace fp4lab {
+
+// Transformer Engine's fixed sign vector + + + - + - - - - - - + - + - -, as a mask: bit i set
+// means that element i of every group of 16 is negated (get_wgrad_sign_vector; also JAX).
+inline constexpr std::uint32_t kTeSignMask16 = 0xD7E8;
+// For groups of 32: the same vector twice.
+inline constexpr std::uint32_t kTeSignMask32 = 0xD7E8D7E8;
+
+// For every group of `size` (16 or 32) consecutive elements of a row, cols a multiple of size:
+//   y_j = bf16( fp32( size^(-1/2) * sum_k s_k * (-1)^popcount(j & k) * x_k ) )
+// The sum is exact before the two roundings (RNE). x must hold BF16 values. For size 32 the factor
+// is the binary32 number fl(1/sqrt(32)), multiplied after the rounding of the sum to binary32.
+// NaN and Inf propagate as in any sum. out may be x. Columns: pass Transposed() views.
+void RandomHadamard(MatrixView<const float> x, int size, std::uint32_t sign_mask,
+                    MatrixView<float> out);
+
+namespace reference {
+void RandomHadamard(MatrixView<const float> x, int size, std::uint32_t sign_mask,
+                    MatrixView<float> out);
+}
+
+}  // namespace fp4lab

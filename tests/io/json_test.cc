@@ -1,0 +1,53 @@
+#include "fp4lab/io/json.h"
+
+#include <cstdint>
+
+#include "tests/support/catch.h"
+
+namespace fp4lab {
+namespace {
+
+std::string ErrorOf(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST_CASE("A syntax error names line and column", "[io]") {
+  CHECK(ErrorOf([] { ParseJson("{\n  \"a\": 1,\n  b\n}", "f.json"); }).find("f.json: line 3") == 0);
+}
+
+TEST_CASE("An unknown key is refused with its pointer and the nearest known key", "[io]") {
+  const Json json = Json::parse(R"({"layers": 2, "layrs": 3})");
+  int layers = 0;
+  const std::string error = ErrorOf([&] {
+    JsonObject o(json, "f.json#/model");
+    o.Read("layers", &layers);
+    o.Finish();
+  });
+  CHECK(layers == 2);
+  CHECK(error == "f.json#/model/layrs: unknown key; did you mean \"layers\"?");
+}
+
+TEST_CASE("Numbers are read exactly or refused", "[io]") {
+  const Json json = Json::parse(R"({"tokens": 4e6, "half": 0.5, "minus": -1, "list": [1, 2]})");
+  JsonObject o(json, "f.json");
+  std::int64_t tokens = 0;
+  std::uint64_t minus = 0;
+  int half = 0;
+  std::vector<std::int64_t> list;
+  o.Read("tokens", &tokens);
+  o.Read("list", &list);
+  CHECK(tokens == 4000000);
+  CHECK(list == std::vector<std::int64_t>{1, 2});
+  CHECK(ErrorOf([&] { o.Read("half", &half); }) ==
+        "f.json#/half: must be a whole number, not 0.5");
+  CHECK(ErrorOf([&] { o.Read("minus", &minus); }).find("f.json#/minus: must be") == 0);
+  CHECK(ErrorOf([&] { o.Require("absent", &half); }) == "f.json: needs the key \"absent\"");
+}
+
+}  // namespace
+}  // namespace fp4lab

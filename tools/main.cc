@@ -1,0 +1,23 @@
+// The program: one subcommand a file; this one catches what they throw.
+#include <cstdio>
+#include <exception>
+
+#include <CLI/CLI.hpp>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/base/simd.h"
+
+int main(int argc, char** argv) {
+  CLI::App app{"fp4lab: the numerics of 4-bit LLM training"};
+  app.require_subcommand(1);
+  try {
+    fp4lab::PinSimdTargetFromEnvironment();
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "error: %s\n", e.what());
+    return 1;
+  }
+  return 0;
+}
