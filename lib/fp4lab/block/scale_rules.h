@@ -1,4 +1,5 @@
-// How the scale of a block or tensor follows from its amax: every rule in its exact operation order.
+// How the scale of a block or tensor follows from its amax: every rule in its exact operation
+// order.
 //
 // All arithmetic is IEEE binary32, round to nearest even, subnormals kept; fl(.) is one rounding.
 // amax is max |x| over the elements with NaN left out, so it is never NaN, but it may be Inf.
@@ -11,8 +12,8 @@
 //   kFloor  E8M0 byte max(E - emax, 0)                                0xFF = NaN
 //   kCeil   E8M0 byte max(E + (M != 0) - emax, 0)                     0xFF
 //   kEven   kFloor of a with 2^(22 - m) added to its bits             0xFF
-//   kRceil  E8M0 byte, up, of fl(a * fl(1/max element))               0xFE = 2^127 (TE, PTX satfinite)
-//   kTensor FP32 fl(max / amax)                                       1
+//   kRceil  E8M0 byte, up, of fl(a * fl(1/max element))               0xFE = 2^127 (TE, PTX
+//   satfinite) kTensor FP32 fl(max / amax)                                       1
 // A block whose scale is NaN decodes to NaN and all its codes are the element format's NaN code.
 #pragma once
 
@@ -29,10 +30,11 @@ inline constexpr float kOneSixth = 1.0f / 6.0f;          // 0x3E2AAAAB
 inline constexpr float kNvfp4Max = 448.0f * 6.0f;        // 2688: largest E4M3 times largest E2M1
 inline constexpr float kNvfp4AlphaDivisor = 7225344.0f;  // 2688^2, exact
 
-// ---- NVFP4 (Transformer Engine, common/cast/nvfp4/core_nvfp4.cuh) ---------------------------------
+// ---- NVFP4 (Transformer Engine, common/cast/nvfp4/core_nvfp4.cuh)
+// ---------------------------------
 
-// The tensor's encode scale S_enc = min(fl(2688 / amax), FLT_MAX), 1 where amax is 0 or the quotient
-// is 0 (amax = Inf). A NaN amax gives FLT_MAX, as fminf drops the NaN.
+// The tensor's encode scale S_enc = min(fl(2688 / amax), FLT_MAX), 1 where amax is 0 or the
+// quotient is 0 (amax = Inf). A NaN amax gives FLT_MAX, as fminf drops the NaN.
 constexpr float Nvfp4EncodeScale(float amax) {
   if (amax == 0.0f) return 1.0f;
   const float quotient = kNvfp4Max / amax;
@@ -42,12 +44,13 @@ constexpr float Nvfp4EncodeScale(float amax) {
 
 // What a block needs to know of its tensor.
 struct TensorScale {
-  float encode = 1.0f;     // S_enc (kNvfp4), the scale (kTensor), 1 (MX)
-  float decode = 1.0f;     // fl(1 / encode)
-  float per_amax = 0.0f;   // kNvfp4: K = fl(S_enc * fl(1/6)), the factor from block amax to scale
+  float encode = 1.0f;    // S_enc (kNvfp4), the scale (kTensor), 1 (MX)
+  float decode = 1.0f;    // fl(1 / encode)
+  float per_amax = 0.0f;  // kNvfp4: K = fl(S_enc * fl(1/6)), the factor from block amax to scale
 };
 
-// ---- E8M0 (OCP MX v1.0 section 6.3; torchao mx_formats; PTX cvt.rp.satfinite.ue8m0) ---------------
+// ---- E8M0 (OCP MX v1.0 section 6.3; torchao mx_formats; PTX cvt.rp.satfinite.ue8m0)
+// ---------------
 
 // floor(log2) of the largest element: 2 for E2M1, 8 for E4M3, 15 for E5M2.
 constexpr int MaxExponent(FormatId element) {
@@ -65,8 +68,8 @@ constexpr std::uint8_t CeilByte(std::uint32_t amax_bits, int max_exponent) {
   const int e = static_cast<int>(amax_bits >> 23) + up - max_exponent;
   return static_cast<std::uint8_t>(e < 0 ? 0 : e);
 }
-// torchao's EVEN: half a unit of the element's last fraction bit is added to amax's fraction, so the
-// exponent steps up where amax would round to the next power of two.
+// torchao's EVEN: half a unit of the element's last fraction bit is added to amax's fraction, so
+// the exponent steps up where amax would round to the next power of two.
 constexpr std::uint8_t EvenByte(std::uint32_t amax_bits, int max_exponent, int mantissa_bits) {
   if (amax_bits >= 0x7F800000u) return 0xFF;
   const std::uint32_t rounded = amax_bits + (1u << (22 - mantissa_bits));
@@ -87,7 +90,8 @@ constexpr float E8m0Reciprocal(std::uint8_t byte) {
   return std::bit_cast<float>((254u - byte) << 23);
 }
 
-// ---- FP8 with one scale (TE Float8CurrentScaling, recipe_common.cuh compute_scale_from_amax) ------
+// ---- FP8 with one scale (TE Float8CurrentScaling, recipe_common.cuh compute_scale_from_amax)
+// ------
 
 // fl(max / amax); 1 where amax is 0, Inf or NaN; FLT_MAX where the quotient overflows.
 constexpr float Fp8TensorScale(FormatId element, float amax) {
@@ -96,7 +100,8 @@ constexpr float Fp8TensorScale(FormatId element, float amax) {
   return scale <= kFloatMax ? scale : kFloatMax;
 }
 
-// ---- All rules ------------------------------------------------------------------------------------
+// ---- All rules
+// ------------------------------------------------------------------------------------
 
 constexpr TensorScale TensorScaleOf(const BlockFormat& format, float amax) {
   switch (format.rule) {
@@ -111,7 +116,8 @@ constexpr TensorScale TensorScaleOf(const BlockFormat& format, float amax) {
     case ScaleRule::kFloor:
     case ScaleRule::kCeil:
     case ScaleRule::kRceil:
-    case ScaleRule::kEven: break;
+    case ScaleRule::kEven:
+      break;
   }
   return {};
 }
@@ -122,14 +128,19 @@ constexpr std::uint8_t ScaleByte(const BlockFormat& format, float block_amax,
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(block_amax);
   const int max_exponent = MaxExponent(format.element);
   switch (format.rule) {
-    case ScaleRule::kNvfp4:  // TE also clamps the product to FLT_MAX first: the same after saturation
+    case ScaleRule::kNvfp4:  // TE also clamps the product to FLT_MAX first: the same after
+                             // saturation
       return static_cast<std::uint8_t>(Encode(FormatId::kE4M3, block_amax * tensor.per_amax));
-    case ScaleRule::kFloor: return FloorByte(bits, max_exponent);
-    case ScaleRule::kCeil: return CeilByte(bits, max_exponent);
+    case ScaleRule::kFloor:
+      return FloorByte(bits, max_exponent);
+    case ScaleRule::kCeil:
+      return CeilByte(bits, max_exponent);
     case ScaleRule::kEven:
       return EvenByte(bits, max_exponent, FormatOf(format.element).mantissa_bits);
-    case ScaleRule::kRceil: return RceilByte(block_amax, 1.0f / MaxFinite(format.element));
-    case ScaleRule::kTensor: return 0;
+    case ScaleRule::kRceil:
+      return RceilByte(block_amax, 1.0f / MaxFinite(format.element));
+    case ScaleRule::kTensor:
+      return 0;
   }
   return 0;
 }
@@ -159,8 +170,8 @@ constexpr float TensorDecodeScale(const BlockFormat& format, float amax) {
   return TensorScaleOf(format, amax).decode;
 }
 
-// The alpha of a GEMM. Two NVFP4 operands: TE's reference_nvfp4.py, fl(fl(amax_a * amax_b) / 2688^2).
-// Any other pair: the product of the two decode scales.
+// The alpha of a GEMM. Two NVFP4 operands: TE's reference_nvfp4.py, fl(fl(amax_a * amax_b) /
+// 2688^2). Any other pair: the product of the two decode scales.
 constexpr float GemmAlpha(const BlockFormat& a, float amax_a, const BlockFormat& b, float amax_b) {
   if (a.rule == ScaleRule::kNvfp4 && b.rule == ScaleRule::kNvfp4) {
     return amax_a * amax_b / kNvfp4AlphaDivisor;
@@ -173,12 +184,15 @@ constexpr float GemmAlpha(const BlockFormat& a, float amax_a, const BlockFormat&
 constexpr float DecodeFactor(const BlockFormat& format, std::uint8_t byte, float amax) {
   const float scale = ScaleValue(format, byte);
   switch (format.rule) {
-    case ScaleRule::kNvfp4: return scale * amax * (1.0f / kNvfp4Max);
-    case ScaleRule::kTensor: return TensorScaleOf(format, amax).decode;
+    case ScaleRule::kNvfp4:
+      return scale * amax * (1.0f / kNvfp4Max);
+    case ScaleRule::kTensor:
+      return TensorScaleOf(format, amax).decode;
     case ScaleRule::kFloor:
     case ScaleRule::kCeil:
     case ScaleRule::kRceil:
-    case ScaleRule::kEven: break;
+    case ScaleRule::kEven:
+      break;
   }
   return scale;
 }
