@@ -28,7 +28,7 @@ namespace fp4lab {
 struct QuantizeOptions {
   BlockFormat format;
   Rounding rounding = Rounding::kNearestEven;  // kNearestEven or kStochastic
-  RandomStream random;                         // for kStochastic
+  RandomStream random = {};                    // for kStochastic
   float amax = 0.0f;                           // TensorAmax(x); used where HasTensorScale(format)
 };
 
