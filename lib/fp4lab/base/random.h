@@ -17,10 +17,9 @@ constexpr PhiloxBlock Philox4x32(PhiloxBlock counter, std::array<std::uint32_t, 
   for (int round = 0; round < rounds; ++round) {
     const std::uint64_t p0 = std::uint64_t{kMultiplier0} * counter[0];
     const std::uint64_t p1 = std::uint64_t{kMultiplier1} * counter[2];
-    counter = {static_cast<std::uint32_t>(p1 >> 32) ^ counter[1] ^ key[0],
-               static_cast<std::uint32_t>(p1),
-               static_cast<std::uint32_t>(p0 >> 32) ^ counter[3] ^ key[1],
-               static_cast<std::uint32_t>(p0)};
+    counter = {
+        static_cast<std::uint32_t>(p1 >> 32) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(p1),
+        static_cast<std::uint32_t>(p0 >> 32) ^ counter[3] ^ key[1], static_cast<std::uint32_t>(p0)};
     key = {key[0] + kWeyl0, key[1] + kWeyl1};
   }
   return counter;
@@ -37,9 +36,9 @@ struct RandomStream {
 
   // 128 bits: Philox4x32-10 with key = seed (low word first) and counter = {block, tensor, step}.
   constexpr PhiloxBlock Block(std::uint64_t block) const {
-    return Philox4x32({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
-                       tensor, step},
-                      {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
+    return Philox4x32(
+        {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), tensor, step},
+        {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
   }
 
   // The 16 bits of an element: half (element % 2), low half first, of word (element % 8) / 2 of

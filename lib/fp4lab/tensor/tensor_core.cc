@@ -80,8 +80,9 @@ std::uint32_t Truncate32(std::int64_t t, int q, int fraction_bits) {
   if (exponent > 127) return sign | 0x7F800000u;
   const int unit = std::max(exponent, -126) - fraction_bits;
   const int right = unit - q;
-  const std::uint64_t kept =
-      right >= 64 ? 0 : right >= 0 ? magnitude >> right : magnitude << -right;
+  const std::uint64_t kept = right >= 64  ? 0
+                             : right >= 0 ? magnitude >> right
+                                          : magnitude << -right;
   if (kept == 0) return 0;
   // kept < 2^(fraction_bits + 1); a normal number's leading bit falls into the exponent field.
   const std::uint64_t significand = kept << (23 - fraction_bits);
@@ -114,9 +115,12 @@ std::uint32_t Nearest16(std::int64_t t, int q) {
 
 std::uint32_t Round(MmaOutput output, std::int64_t t, int q) {
   switch (output) {
-    case MmaOutput::kTruncate32: return Truncate32(t, q, 23);
-    case MmaOutput::kTruncate32E8M13: return Truncate32(t, q, 13);
-    case MmaOutput::kNearest16: return Nearest16(t, q);
+    case MmaOutput::kTruncate32:
+      return Truncate32(t, q, 23);
+    case MmaOutput::kTruncate32E8M13:
+      return Truncate32(t, q, 13);
+    case MmaOutput::kNearest16:
+      return Nearest16(t, q);
   }
   return 0;
 }
@@ -249,8 +253,8 @@ std::uint32_t ScaledGroups(const TensorCoreModel& model, std::span<const Number>
       const int exponent = sa.raw + sb.raw;
       const bool counts = (live || open.zero_group_counts) && scale != 0 &&
                           (dot != 0 || open.cancelled_group_counts || !live);
-      terms.push_back({dot * scale, exponent - 2 - sa.fraction_bits - sb.fraction_bits, exponent,
-                       counts});
+      terms.push_back(
+          {dot * scale, exponent - 2 - sa.fraction_bits - sb.fraction_bits, exponent, counts});
     }
     c = Step(model, terms, specials, c);
   }
@@ -281,7 +285,8 @@ std::uint32_t TensorCoreDot(const TensorCoreModel& model, const Format& a_format
   switch (model.scheme) {
     case MmaScheme::kChain:
       return Chain(model, ReadAll(a_format, a), ReadAll(b_format, b), c, nullptr);
-    case MmaScheme::kFp8InFp16: return Fp8InFp16(model, a_format, a, b_format, b, c);
+    case MmaScheme::kFp8InFp16:
+      return Fp8InFp16(model, a_format, a, b_format, b, c);
     case MmaScheme::kScaledChain:
       return Chain(model, ReadAll(a_format, a), ReadAll(b_format, b), c, &scales);
     case MmaScheme::kScaledGroups:

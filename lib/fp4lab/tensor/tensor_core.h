@@ -10,8 +10,8 @@
 // 0x7FFF); one sign of infinity gives that infinity. All terms zero give +0.
 //
 // Parameters and their evidence: published hardware measurements (Fasi et al., PeerJ CS 2021;
-// Khattak and Mikaitis, arXiv 2512.07004; MMA-Sim, arXiv 2511.10909) and their stored vectors, which
-// tests replay. `evidence` says for each row what stands behind it.
+// Khattak and Mikaitis, arXiv 2512.07004; MMA-Sim, arXiv 2511.10909) and their stored vectors,
+// which tests replay. `evidence` says for each row what stands behind it.
 #pragma once
 
 #include <array>
@@ -36,9 +36,9 @@ enum class MmaScheme : std::uint8_t {
 };
 
 enum class MmaOutput : std::uint8_t {
-  kTruncate32,        // binary32, toward zero
-  kTruncate32E8M13,   // the same cut to 13 fraction bits (FP8 on Ada and Hopper)
-  kNearest16          // binary16, RNE
+  kTruncate32,       // binary32, toward zero
+  kTruncate32E8M13,  // the same cut to 13 fraction bits (FP8 on Ada and Hopper)
+  kNearest16         // binary16, RNE
 };
 
 struct TensorCoreModel {
