@@ -76,6 +76,8 @@ inline constexpr std::array kTensorCoreModels = {
                     MmaOutput::kNearest16, "hardware vectors; floor from a public model"},
     TensorCoreModel{"hopper.wgmma.f8.f32", "H100, H200 wgmma: e4m3, e5m2", MmaScheme::kChain, 32,
                     13, kNoFloor, MmaOutput::kTruncate32E8M13, "hardware vectors with c = 0"},
+    TensorCoreModel{"hopper.wgmma.f8.f16", "H100, H200 wgmma: e4m3, e5m2", MmaScheme::kChain, 32,
+                    13, kNoFloor, MmaOutput::kNearest16, "a public model"},
     TensorCoreModel{"hopper.mma.f8.f32", "H100, H200, B200 mma.sync: e4m3, e5m2",
                     MmaScheme::kFp8InFp16, 16, 25, -133, MmaOutput::kTruncate32,
                     "hardware vectors without FP8 subnormals"},
