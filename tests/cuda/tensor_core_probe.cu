@@ -3,9 +3,10 @@
 //
 //   tensor_core_probe [--dots N] [--seed S] [--out FOLDER]
 //
-// Prints one line a (instruction, model): dot products, agreements, first disagreement. With --out it
-// writes report.json and, for each instruction, the first tiles of every input family as raw
-// vectors (FOLDER/<instruction>.bin, layout in report.json). Exit status: 0 all agree, 2 not, 1 error.
+// Prints one line a (instruction, model): dot products, agreements, first disagreement. With --out
+// it writes report.json and, for each instruction, the first tiles of every input family as raw
+// vectors (FOLDER/<instruction>.bin, layout in report.json). Exit status: 0 all agree, 2 not, 1
+// error.
 #include <bit>
 #include <cstdint>
 #include <cstdio>
@@ -25,14 +26,13 @@ using fp4lab::Format;
 using fp4lab::FormatId;
 using fp4lab::FormatOf;
 
-#define CUDA_CHECK(call)                                                                   \
-  do {                                                                                     \
-    const cudaError_t status = (call);                                                     \
-    if (status != cudaSuccess) {                                                           \
-      std::fprintf(stderr, "error: %s:%d: %s\n", __FILE__, __LINE__,                       \
-                   cudaGetErrorString(status));                                            \
-      std::exit(1);                                                                        \
-    }                                                                                      \
+#define CUDA_CHECK(call)                                                                          \
+  do {                                                                                            \
+    const cudaError_t status = (call);                                                            \
+    if (status != cudaSuccess) {                                                                  \
+      std::fprintf(stderr, "error: %s:%d: %s\n", __FILE__, __LINE__, cudaGetErrorString(status)); \
+      std::exit(1);                                                                               \
+    }                                                                                             \
   } while (false)
 
 // In every instruction probed here a row of A or B is 32 bytes of K elements.
@@ -40,8 +40,21 @@ constexpr int kRowBytes = 32;
 constexpr int kCols = 8;  // N
 
 enum class Op {
-  kMmaBf16, kMmaF16, kMmaF16ToF16, kMmaTf32, kMmaE4m3, kMmaE5m2, kMmaE4m3ToF16, kMmaE5m2ToF16,
-  kWgmmaBf16, kWgmmaF16, kWgmmaF16ToF16, kWgmmaTf32, kWgmmaE4m3, kWgmmaE5m2, kWgmmaE4m3ToF16,
+  kMmaBf16,
+  kMmaF16,
+  kMmaF16ToF16,
+  kMmaTf32,
+  kMmaE4m3,
+  kMmaE5m2,
+  kMmaE4m3ToF16,
+  kMmaE5m2ToF16,
+  kWgmmaBf16,
+  kWgmmaF16,
+  kWgmmaF16ToF16,
+  kWgmmaTf32,
+  kWgmmaE4m3,
+  kWgmmaE5m2,
+  kWgmmaE4m3ToF16,
   kWgmmaE5m2ToF16
 };
 
@@ -83,12 +96,15 @@ const Instruction kInstructions[] = {
 
 // D = A B + C for the fragments of one warp. The accumulator is 4 floats, or 2 words of two halves.
 template <Op op>
-__device__ void Mma(std::uint32_t (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
-#define MMA_F32(text)                                                                  \
-  asm volatile(text : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])                           \
+__device__ void Mma(std::uint32_t (&d)[4], const std::uint32_t (&a)[4],
+                    const std::uint32_t (&b)[2]) {
+#define MMA_F32(text)                                           \
+  asm volatile(text                                             \
+               : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3]) \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
-#define MMA_F16(text)                                                                          \
-  asm volatile(text : "+r"(d[0]), "+r"(d[1])                                                   \
+#define MMA_F16(text)                   \
+  asm volatile(text                     \
+               : "+r"(d[0]), "+r"(d[1]) \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
 #define OPERANDS_F32 " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
 #define OPERANDS_F16 " {%0,%1}, {%2,%3,%4,%5}, {%6,%7}, {%0,%1};"
@@ -115,20 +131,20 @@ __device__ void Mma(std::uint32_t (&d)[4], const std::uint32_t (&a)[4], const st
 #undef OPERANDS_F16
 }
 
-// The same for a warpgroup, A from registers, B (8 rows of 32 bytes, K-major, no swizzle) from shared
-// memory by descriptor.
+// The same for a warpgroup, A from registers, B (8 rows of 32 bytes, K-major, no swizzle) from
+// shared memory by descriptor.
 template <Op op>
 __device__ void Wgmma(std::uint32_t (&d)[4], const std::uint32_t (&a)[4], std::uint64_t b) {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-#define WGMMA_F32(shape_types, tail)                                                           \
-  asm volatile("wgmma.mma_async.sync.aligned." shape_types                                     \
-               " {%0,%1,%2,%3}, {%4,%5,%6,%7}, %8, 1, 1, 1" tail ";"                           \
-               : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])                                \
+#define WGMMA_F32(shape_types, tail)                                 \
+  asm volatile("wgmma.mma_async.sync.aligned." shape_types           \
+               " {%0,%1,%2,%3}, {%4,%5,%6,%7}, %8, 1, 1, 1" tail ";" \
+               : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])      \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
-#define WGMMA_F16(shape_types, tail)                                                           \
-  asm volatile("wgmma.mma_async.sync.aligned." shape_types                                     \
-               " {%0,%1}, {%2,%3,%4,%5}, %6, 1, 1, 1" tail ";"                                 \
-               : "+r"(d[0]), "+r"(d[1])                                                        \
+#define WGMMA_F16(shape_types, tail)                           \
+  asm volatile("wgmma.mma_async.sync.aligned." shape_types     \
+               " {%0,%1}, {%2,%3,%4,%5}, %6, 1, 1, 1" tail ";" \
+               : "+r"(d[0]), "+r"(d[1])                        \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
   if constexpr (op == Op::kWgmmaBf16) {
     WGMMA_F32("m64n8k16.f32.bf16.bf16", ", 0");
@@ -210,30 +226,46 @@ void Launch(int tiles, const std::uint32_t* a, const std::uint32_t* b, const std
 void Launch(Op op, int tiles, const std::uint32_t* a, const std::uint32_t* b,
             const std::uint32_t* c, std::uint32_t* d) {
   switch (op) {
-    case Op::kMmaBf16: return Launch<Op::kMmaBf16, false, false>(tiles, a, b, c, d);
-    case Op::kMmaF16: return Launch<Op::kMmaF16, false, false>(tiles, a, b, c, d);
-    case Op::kMmaF16ToF16: return Launch<Op::kMmaF16ToF16, false, true>(tiles, a, b, c, d);
-    case Op::kMmaTf32: return Launch<Op::kMmaTf32, false, false>(tiles, a, b, c, d);
-    case Op::kMmaE4m3: return Launch<Op::kMmaE4m3, false, false>(tiles, a, b, c, d);
-    case Op::kMmaE5m2: return Launch<Op::kMmaE5m2, false, false>(tiles, a, b, c, d);
-    case Op::kMmaE4m3ToF16: return Launch<Op::kMmaE4m3ToF16, false, true>(tiles, a, b, c, d);
-    case Op::kMmaE5m2ToF16: return Launch<Op::kMmaE5m2ToF16, false, true>(tiles, a, b, c, d);
-    case Op::kWgmmaBf16: return Launch<Op::kWgmmaBf16, true, false>(tiles, a, b, c, d);
-    case Op::kWgmmaF16: return Launch<Op::kWgmmaF16, true, false>(tiles, a, b, c, d);
-    case Op::kWgmmaF16ToF16: return Launch<Op::kWgmmaF16ToF16, true, true>(tiles, a, b, c, d);
-    case Op::kWgmmaTf32: return Launch<Op::kWgmmaTf32, true, false>(tiles, a, b, c, d);
-    case Op::kWgmmaE4m3: return Launch<Op::kWgmmaE4m3, true, false>(tiles, a, b, c, d);
-    case Op::kWgmmaE5m2: return Launch<Op::kWgmmaE5m2, true, false>(tiles, a, b, c, d);
-    case Op::kWgmmaE4m3ToF16: return Launch<Op::kWgmmaE4m3ToF16, true, true>(tiles, a, b, c, d);
-    case Op::kWgmmaE5m2ToF16: return Launch<Op::kWgmmaE5m2ToF16, true, true>(tiles, a, b, c, d);
+    case Op::kMmaBf16:
+      return Launch<Op::kMmaBf16, false, false>(tiles, a, b, c, d);
+    case Op::kMmaF16:
+      return Launch<Op::kMmaF16, false, false>(tiles, a, b, c, d);
+    case Op::kMmaF16ToF16:
+      return Launch<Op::kMmaF16ToF16, false, true>(tiles, a, b, c, d);
+    case Op::kMmaTf32:
+      return Launch<Op::kMmaTf32, false, false>(tiles, a, b, c, d);
+    case Op::kMmaE4m3:
+      return Launch<Op::kMmaE4m3, false, false>(tiles, a, b, c, d);
+    case Op::kMmaE5m2:
+      return Launch<Op::kMmaE5m2, false, false>(tiles, a, b, c, d);
+    case Op::kMmaE4m3ToF16:
+      return Launch<Op::kMmaE4m3ToF16, false, true>(tiles, a, b, c, d);
+    case Op::kMmaE5m2ToF16:
+      return Launch<Op::kMmaE5m2ToF16, false, true>(tiles, a, b, c, d);
+    case Op::kWgmmaBf16:
+      return Launch<Op::kWgmmaBf16, true, false>(tiles, a, b, c, d);
+    case Op::kWgmmaF16:
+      return Launch<Op::kWgmmaF16, true, false>(tiles, a, b, c, d);
+    case Op::kWgmmaF16ToF16:
+      return Launch<Op::kWgmmaF16ToF16, true, true>(tiles, a, b, c, d);
+    case Op::kWgmmaTf32:
+      return Launch<Op::kWgmmaTf32, true, false>(tiles, a, b, c, d);
+    case Op::kWgmmaE4m3:
+      return Launch<Op::kWgmmaE4m3, true, false>(tiles, a, b, c, d);
+    case Op::kWgmmaE5m2:
+      return Launch<Op::kWgmmaE5m2, true, false>(tiles, a, b, c, d);
+    case Op::kWgmmaE4m3ToF16:
+      return Launch<Op::kWgmmaE4m3ToF16, true, true>(tiles, a, b, c, d);
+    case Op::kWgmmaE5m2ToF16:
+      return Launch<Op::kWgmmaE5m2ToF16, true, true>(tiles, a, b, c, d);
   }
 }
 
 // ---- Inputs -----------------------------------------------------------------------------------
 
 // Tile t holds family t % kFamilies.
-constexpr const char* kFamilyNames[] = {"any bits", "like training", "cancelling", "subnormal",
-                                        "overflow", "wide range"};
+constexpr const char* kFamilyNames[] = {"any bits",  "like training", "cancelling",
+                                        "subnormal", "overflow",      "wide range"};
 constexpr int kFamilies = 6;
 
 struct Tiles {
@@ -248,12 +280,21 @@ std::uint32_t Element(const Format& f, int family, std::uint32_t bits) {
   const int max_field = (1 << f.exponent_bits) - 1;
   int field = 0;
   switch (family) {
-    case 0: return bits & ((1u << f.bits) - 1);
+    case 0:
+      return bits & ((1u << f.bits) - 1);
     case 1:
-    case 2: field = f.bias - static_cast<int>(bits % 4); break;
-    case 3: field = static_cast<int>(bits % 3) == 0 ? 1 : 0; break;
-    case 4: field = max_field - 1 - static_cast<int>(bits % 3); break;
-    default: field = static_cast<int>(bits % static_cast<std::uint32_t>(max_field)); break;
+    case 2:
+      field = f.bias - static_cast<int>(bits % 4);
+      break;
+    case 3:
+      field = static_cast<int>(bits % 3) == 0 ? 1 : 0;
+      break;
+    case 4:
+      field = max_field - 1 - static_cast<int>(bits % 3);
+      break;
+    default:
+      field = static_cast<int>(bits % static_cast<std::uint32_t>(max_field));
+      break;
   }
   field = field < 0 ? 0 : field;
   return sign | static_cast<std::uint32_t>(field) << f.mantissa_bits | fraction;
@@ -317,10 +358,9 @@ std::vector<std::uint32_t> Codes(const Instruction& instruction, const std::uint
   for (int i = 0; i < k; ++i) {
     const int bit = i * 8 * instruction.element_bytes;
     const std::uint32_t word = row_words[bit / 32] >> (bit % 32);
-    codes[static_cast<std::size_t>(i)] =
-        instruction.element_bytes == 4   ? word >> 13
-        : instruction.element_bytes == 2 ? word & 0xFFFFu
-                                         : word & 0xFFu;
+    codes[static_cast<std::size_t>(i)] = instruction.element_bytes == 4   ? word >> 13
+                                         : instruction.element_bytes == 2 ? word & 0xFFFFu
+                                                                          : word & 0xFFu;
   }
   return codes;
 }
@@ -360,8 +400,8 @@ Verdict Judge(const Instruction& instruction, int tiles, const Tiles& t) {
       for (int col = 0; col < kCols; ++col) {
         const auto b = Codes(instruction, &t.b[(tile * kCols + col) * kRowBytes / 4]);
         const std::size_t i = tile * per_tile + static_cast<std::size_t>(row) * kCols + col;
-        expected[i] = fp4lab::TensorCoreDot(model, instruction.operand, a, instruction.operand, b,
-                                            t.c[i]);
+        expected[i] =
+            fp4lab::TensorCoreDot(model, instruction.operand, a, instruction.operand, b, t.c[i]);
       }
     }
   });
@@ -407,18 +447,22 @@ int main(int argc, char** argv) {
   std::string out;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string option = argv[i];
-    if (option == "--dots") dots = std::atol(argv[i + 1]);
-    else if (option == "--seed") seed = std::strtoull(argv[i + 1], nullptr, 10);
-    else if (option == "--out") out = argv[i + 1];
-    else return std::fprintf(stderr, "error: unknown option %s\n", argv[i]), 1;
+    if (option == "--dots")
+      dots = std::atol(argv[i + 1]);
+    else if (option == "--seed")
+      seed = std::strtoull(argv[i + 1], nullptr, 10);
+    else if (option == "--out")
+      out = argv[i + 1];
+    else
+      return std::fprintf(stderr, "error: unknown option %s\n", argv[i]), 1;
   }
   cudaDeviceProp device{};
   CUDA_CHECK(cudaGetDeviceProperties(&device, 0));
   int driver = 0;
   CUDA_CHECK(cudaDriverGetVersion(&driver));
   std::printf("%s, sm_%d%d, driver API %d\n", device.name, device.major, device.minor, driver);
-  std::string report = "{\n \"chip\": \"" + std::string(device.name) + "\",\n \"seed\": " +
-                       std::to_string(seed) + ",\n \"instructions\": {";
+  std::string report = "{\n \"chip\": \"" + std::string(device.name) +
+                       "\",\n \"seed\": " + std::to_string(seed) + ",\n \"instructions\": {";
   bool all_equal = true;
   int index = 0;
   for (const Instruction& instruction : kInstructions) {
@@ -427,12 +471,12 @@ int main(int argc, char** argv) {
     RunOnDevice(instruction, tiles, &t);
     const Verdict v = Judge(instruction, tiles, t);
     all_equal &= v.equal == v.total;
-    std::printf("%-26s %-20s %9zu of %9zu equal%s%s\n", instruction.name, instruction.model, v.equal,
-                v.total, v.first.empty() ? "" : "; first: ", v.first.c_str());
+    std::printf("%-26s %-20s %9zu of %9zu equal%s%s\n", instruction.name, instruction.model,
+                v.equal, v.total, v.first.empty() ? "" : "; first: ", v.first.c_str());
     report += std::string(index == 0 ? "\n" : ",\n") + "  \"" + instruction.name +
-              "\": {\"model\": \"" + instruction.model + "\", \"total\": " +
-              std::to_string(v.total) + ", \"equal\": " + std::to_string(v.equal) +
-              ", \"families\": {";
+              "\": {\"model\": \"" + instruction.model +
+              "\", \"total\": " + std::to_string(v.total) +
+              ", \"equal\": " + std::to_string(v.equal) + ", \"families\": {";
     for (int f = 0; f < kFamilies; ++f) {
       report += std::string(f == 0 ? "" : ", ") + "\"" + kFamilyNames[f] + "\": [" +
                 std::to_string(v.family_equal[f]) + ", " + std::to_string(v.family_total[f]) + "]";

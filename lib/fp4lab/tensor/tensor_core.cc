@@ -108,6 +108,7 @@ std::uint32_t Nearest16(std::int64_t t, int q) {
     const std::uint64_t half = std::uint64_t{1} << (right - 1);
     if (lost > half || (lost == half && (kept & 1) != 0)) ++kept;
   }
+  if (kept == 0) return 0;  // without the sign: seen on an H200, for mma.sync and wgmma
   // As above: a carry out of the significand moves into the exponent, and on to Inf.
   const std::uint64_t code = (static_cast<std::uint64_t>(base + 14) << 10) + kept;
   return sign | static_cast<std::uint32_t>(std::min<std::uint64_t>(code, 0x7C00u));
