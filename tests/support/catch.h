@@ -7,5 +7,8 @@
 #include <catch2/catch.hpp>
 namespace Catch {
 using Detail::Approx;
-}
+namespace Matchers {
+inline auto ContainsSubstring(const std::string& text) { return Contains(text); }
+}  // namespace Matchers
+}  // namespace Catch
 #endif

@@ -1,0 +1,91 @@
+// Everything that says what a training run computes, as one value and as JSON.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "fp4lab/data/corpus.h"
+#include "fp4lab/io/json.h"
+#include "fp4lab/nn/activation.h"
+#include "fp4lab/train/recipe.h"
+#include "fp4lab/train/schedule.h"
+
+namespace fp4lab {
+
+// A pre-norm decoder: RMSNorm, rotary positions, causal attention, no biases, no dropout.
+struct ModelConfig {
+  int layers = 4, d_model = 64, heads = 4;
+  int kv_heads = 0;  // 0: as many as heads; fewer: grouped-query attention
+  int ffn = 256;
+  int sequence = 128;
+  int vocabulary = 256;
+  Activation activation = Activation::kSquaredRelu;
+  bool tied_head = false;
+  float norm_epsilon = 1e-5f, rope_theta = 10000.0f;
+
+  friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
+};
+
+// AdamW; weight decay on matrices only (not on norm gains); clip is the global norm, 0: off.
+struct OptimizerConfig {
+  float beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f, weight_decay = 0.1f, clip = 1.0f;
+
+  friend bool operator==(const OptimizerConfig&, const OptimizerConfig&) = default;
+};
+
+// Validation reads the same windows of `sequence` tokens for every run: the first `tokens` tokens
+// of the validation part (0: all), cut to whole windows.
+struct EvaluationConfig {
+  std::int64_t every = 0;  // steps; 0: at the end only
+  std::int64_t tokens = 204'800;
+  std::int64_t chunk_tokens = 2048;  // tokens of one entry of Evaluation::chunk_losses
+  bool high_precision = true;        // evaluate also with the forward pass in high precision
+  int diagnostics_every = 1;         // evaluations between diagnostics; 0: none
+
+  friend bool operator==(const EvaluationConfig&, const EvaluationConfig&) = default;
+};
+
+struct TrainConfig {
+  ModelConfig model;
+  OptimizerConfig optimizer;
+  ScheduleConfig schedule;
+  RecipeConfig recipe;
+  DataConfig data;
+  std::uint64_t seed = 1;           // initial weights, data order, stochastic rounding
+  std::int64_t tokens = 1'000'000;  // the run's length, rounded down to whole steps
+  int batch = 16;                   // sequences a step
+  int micro_batches = 1;            // a step's gradient is accumulated over so many parts
+  EvaluationConfig evaluation;
+  std::int64_t log_every = 1;         // steps between lines of metrics
+  std::int64_t checkpoint_every = 0;  // steps; 0: not by steps
+  double checkpoint_minutes = 5.0;    // minutes; 0: not by time
+
+  friend bool operator==(const TrainConfig&, const TrainConfig&) = default;
+};
+
+// Strict; `where` is "run.json" or "study.json#/base". Keys: model, optimizer, schedule, recipe,
+// data, seed, tokens, batch, micro_batches, evaluation, log_every, checkpoint_every,
+// checkpoint_minutes. Checks shapes too (CheckShapes).
+TrainConfig ReadTrainConfig(const Json& json, const std::string& where);
+// Every default spelled out; ReadTrainConfig gives the same config back.
+Json ToJson(const TrainConfig& config);
+
+ModelConfig ReadModelConfig(const Json& json, const std::string& where);
+Json ToJson(const ModelConfig& config);
+OptimizerConfig ReadOptimizerConfig(const Json& json, const std::string& where);
+Json ToJson(const OptimizerConfig& config);
+EvaluationConfig ReadEvaluationConfig(const Json& json, const std::string& where);
+Json ToJson(const EvaluationConfig& config);
+
+// Error, at the JSON pointer of the member, for shapes that cannot be: heads that do not divide
+// d_model, a width that is no multiple of a block or Hadamard group of the recipe, ...
+void CheckShapes(const TrainConfig& config, const std::string& where);
+
+std::int64_t TokensPerStep(const TrainConfig& config);
+std::int64_t TotalSteps(const TrainConfig& config);  // tokens / TokensPerStep, rounded down
+
+std::int64_t ParameterCount(const ModelConfig& config);
+// The matrices inside the blocks: without embedding, head and norms.
+std::int64_t BlockParameterCount(const ModelConfig& config);
+
+}  // namespace fp4lab

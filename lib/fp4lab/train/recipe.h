@@ -1,0 +1,67 @@
+// Training recipes as data: which linear takes which operand in which format.
+//
+// Base recipes carry MaxText's and Transformer Engine's names:
+//   fp32                    binary32 everywhere
+//   bf16                    operands of every linear rounded to BF16
+//   te_fp8_currentscaling   Float8CurrentScaling: E4M3 forward, E5M2 gradients ("fp8_format":
+//                           "HYBRID"; "E4M3": both), one scale a tensor
+//   te_mxfp8                MXFP8BlockScaling: E4M3 everywhere, 1x32, E8M0 rounded up (RCEIL)
+//   te_nvfp4                NVFP4BlockScaling: the operand table of TE's recipe
+//   te_nvfp4_no_rht         the same with disable_rht
+//   mxfp4                   the same table in MXFP4: RHT 32 on wgrad, 32x32 weights; "scale_rule":
+//                           "ceil" (default) | "floor" | "rceil" | "even", "weight_block":
+//                           "2d"|"1d"
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fp4lab/io/json.h"
+#include "fp4lab/nn/linear.h"
+
+namespace fp4lab {
+
+// A resolved recipe: nothing is left to a default or a switch.
+struct Recipe {
+  std::string base = "bf16";  // where it started
+  LinearRecipe linear;        // of the selected linears; the others compute as `rest`
+  // The head's GEMMs and all unselected linears: BF16 operands (as under TE, whose autocast region
+  // is BF16 outside the recipe's modules), or binary32 where the base is fp32.
+  LinearRecipe rest;
+
+  // Which linears are selected: every condition must hold. Names are blocks.0.attention.qkv,
+  // blocks.0.attention.out, blocks.0.mlp.up, blocks.0.mlp.down; patterns are globs (* and ?) over
+  // the whole name.
+  std::string layers = "all";        // "all" | "mlp" (MaxText: the MLP's GEMMs only)
+  int first_blocks_bf16 = 0;         // Megatron: --num-layers-at-start-in-bf16
+  int last_blocks_bf16 = 0;          // Megatron: --num-layers-at-end-in-bf16
+  std::vector<std::string> include;  // empty: all; else at least one must match
+  std::vector<std::string> exclude;  // none may match
+
+  friend bool operator==(const Recipe&, const Recipe&) = default;
+};
+using RecipeConfig = Recipe;
+
+// A name, or an object: "base" and any of
+//   disable_rht, disable_stochastic_rounding, disable_2d_quantization (NVFP4BlockScaling's
+//   switches; mxfp4 takes them too), fp8_format, scale_rule, weight_block, forward_only,
+//   backward_only (quantize only fprop, or only dgrad and wgrad), fprop {input, weight}, dgrad
+//   {grad, weight}, wgrad {grad, input}: operands
+//     {"format": NAME, "rounding": "nearest_even" | "stochastic", "hadamard": 0 | 16 | 32},
+//     each key optional; NAME is a block format's name, "none", or an object
+//     {"element", "scale", "block": [rows, cols], "rule"},
+//   training_dtype ("bf16" | "fp32"), layers, first_blocks_bf16, last_blocks_bf16, include,
+//   exclude.
+// Applied in this order: base, its options, switches, operands, forward_only / backward_only.
+// Error at the JSON pointer for what is unknown or contradicts itself.
+Recipe ReadRecipe(const Json& json, const std::string& where);
+// The resolved form, every operand spelled out; ReadRecipe gives the same Recipe back.
+Json ToJson(const Recipe& recipe);
+
+std::vector<std::string> RecipeNames();
+
+// What the linear `name` of block `block` (of `blocks`) computes with.
+const LinearRecipe& RecipeOf(const Recipe& recipe, std::string_view name, int block, int blocks);
+
+}  // namespace fp4lab
