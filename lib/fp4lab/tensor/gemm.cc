@@ -63,6 +63,7 @@ namespace HWY_NAMESPACE {
 // fits a first-level cache.
 inline constexpr std::size_t kDepth = 128;
 inline constexpr std::size_t kMaxTileRows = 96, kMaxTileCols = 256;
+inline constexpr std::size_t kPackDepth = 256;  // steps of k packed as one unit of work
 
 // A product with c's unit stride along its rows, whose columns of c are packed in panels.
 struct Product {
@@ -137,13 +138,13 @@ void ChooseTiles(Product& p, bool parallel) {
 }
 
 void PackedProduct(Product p, bool parallel) {
-  const std::size_t k_chunk = 256, depth = p.b.cols;
-  const std::size_t panels = DivideUp(p.b.rows, kPanelCols), chunks = DivideUp(depth, k_chunk);
+  const std::size_t depth = p.b.cols;
+  const std::size_t panels = DivideUp(p.b.rows, kPanelCols), chunks = DivideUp(depth, kPackDepth);
   float* packed = packed_scratch.Get(panels * kPanelCols * depth + 1);
   const auto pack = [&p, packed, chunks, depth](std::size_t i) {
-    const std::size_t n = i / chunks * kPanelCols, k = i % chunks * k_chunk;
+    const std::size_t n = i / chunks * kPanelCols, k = i % chunks * kPackDepth;
     const std::size_t cols = std::min(kPanelCols, p.b.rows - n);
-    PackPanel(p.b.Block(n, k, cols, std::min(k_chunk, depth - k)),
+    PackPanel(p.b.Block(n, k, cols, std::min(kPackDepth, depth - k)),
               packed + n * depth + k * PanelWidth(cols));
   };
   ForEach(parallel && p.b.size() > kParallelWork / 16, panels * chunks, pack);

@@ -26,9 +26,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 using GemmTag = hn::CappedTag<float, 16>;
 using GemmVec = hn::Vec<GemmTag>;
 
-// The register tile: kTileRows rows of c by up to kMaxVectors vectors. With 32 registers 6 x 4 sums,
-// 4 vectors of b and a broadcast of a fit; with 16 registers 6 x 2. Six rows need only six pointers,
-// so that a is read where it lies, whatever its strides.
+// The register tile: kTileRows rows of c by up to kMaxVectors vectors. With 32 registers 6 x 4
+// sums, 4 vectors of b and a broadcast of a fit; with 16 registers 6 x 2. Six rows need only six
+// pointers, so that a is read where it lies, whatever its strides.
 inline constexpr std::size_t kLanes = hn::MaxLanes(GemmTag());
 inline constexpr std::size_t kMaxVectors = HWY_TARGET <= HWY_AVX3 ? 4 : 2;
 inline constexpr std::size_t kTileRows = 6;
@@ -106,16 +106,16 @@ HWY_NOINLINE void PackPanel(MatrixView<const float> b, float* HWY_RESTRICT out) 
 
 // What one register tile does: kRows x (vectors * kLanes) elements of c over k in [0, depth).
 struct TileWork {
-  const float* a;             // element (0, 0) of the rows
+  const float* a;  // element (0, 0) of the rows
   std::size_t a_row_stride, a_k_stride;
-  const float* b;             // packed, PanelWidth(cols) floats a step of k
+  const float* b;  // packed, PanelWidth(cols) floats a step of k
   std::size_t depth;
-  std::size_t block;          // 0: one chain of fused multiply-adds
-  float* state;               // the running sums, kPanelCols floats a row, between two calls
-  bool first, last;           // the first call for these elements starts at +0, the last writes c
+  std::size_t block;  // 0: one chain of fused multiply-adds
+  float* state;       // the running sums, kPanelCols floats a row, between two calls
+  bool first, last;   // the first call for these elements starts at +0, the last writes c
   float* c;
   std::size_t c_row_stride, c_col_stride;
-  std::size_t cols;           // columns of c, at most vectors * kLanes
+  std::size_t cols;  // columns of c, at most vectors * kLanes
   float alpha;
   bool accumulate;
 };
@@ -191,8 +191,9 @@ struct RegisterTile {
   HWY_INLINE void WritePart(const TileWork& w) const {
     HWY_ALIGN float sums[kRows * kPanelCols];
     Store(sums);
+    const std::size_t cols = std::min(w.cols, kVectors * kLanes);
     for (std::size_t i = 0; i < kRows; ++i) {
-      for (std::size_t j = 0; j < w.cols; ++j) {
+      for (std::size_t j = 0; j < cols; ++j) {
         float& c = w.c[i * w.c_row_stride + j * w.c_col_stride];
         const float y = w.alpha * sums[i * kPanelCols + j];
         c = w.accumulate ? c + y : y;
@@ -204,28 +205,33 @@ struct RegisterTile {
 template <std::size_t kRows, std::size_t kVectors>
 HWY_NOINLINE void ComputeTile(const TileWork& w) {
   RegisterTile<kRows, kVectors> tile;
+  tile.Clear();
   if (w.block == 0) {
-    w.first ? tile.Clear() : tile.Load(w.state);
+    if (!w.first) tile.Load(w.state);
     tile.MultiplyAdd(w.a, w.a_row_stride, w.a_k_stride, w.b, w.depth);
   } else {
-    for (std::size_t k = 0; k < w.depth; k += w.block) {
-      if (k > 0) tile.Store(w.state);
-      tile.Clear();
+    std::size_t k = 0;
+    do {  // depth > 0
+      if (k > 0) {
+        tile.Store(w.state);
+        tile.Clear();
+      }
       tile.MultiplyAdd(w.a + k * w.a_k_stride, w.a_row_stride, w.a_k_stride,
                        w.b + k * kVectors * kLanes, std::min(w.block, w.depth - k));
-      w.first && k == 0 ? tile.AddToZero() : tile.AddTo(w.state);
-    }
+      w.first&& k == 0 ? tile.AddToZero() : tile.AddTo(w.state);
+      k += w.block;
+    } while (k < w.depth);
   }
   if (!w.last) return tile.Store(w.state);
-  w.cols == kVectors * kLanes && w.c_col_stride == 1 ? tile.WriteWhole(w) : tile.WritePart(w);
+  w.cols == kVectors* kLanes&& w.c_col_stride == 1 ? tile.WriteWhole(w) : tile.WritePart(w);
 }
 
 using ComputeTileFunction = void (*)(const TileWork&);
 
 template <std::size_t kRows>
 constexpr std::array<ComputeTileFunction, 4> TilesOfRows() {
-  return {ComputeTile<kRows, 1>, ComputeTile<kRows, 2>, ComputeTile<kRows, kMaxVectors == 4 ? 3 : 2>,
-          ComputeTile<kRows, kMaxVectors>};
+  return {ComputeTile<kRows, 1>, ComputeTile<kRows, 2>, ComputeTile < kRows,
+          kMaxVectors == 4 ? 3 : 2 >, ComputeTile<kRows, kMaxVectors>};
 }
 
 // Computes `rows` <= kTileRows rows as tiles of 6, 4, 2 and 1 rows.
