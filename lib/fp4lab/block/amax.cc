@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "fp4lab/base/memory_order.h"
 #include "fp4lab/base/parallel.h"
-#include "fp4lab/block/plan.h"
 #include "fp4lab/block/quantize.h"
 
 #undef HWY_TARGET_INCLUDE
