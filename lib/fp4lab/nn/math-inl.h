@@ -20,7 +20,8 @@ namespace HWY_NAMESPACE {
 
 // e^x, at most 1 unit in the last place from the true value (tests/nn/math_test.cc), for every
 // float: subnormal results, 0 and infinity where they are due, NaN for NaN.
-//   n = nearest integer to x log2(e);  r = x - n ln 2, |r| <= 0.347
+//   n = nearest integer to x log2(e);  r = (x - n h) - n l, |r| <= 0.347, h + l = ln 2 where h has
+//   15 bits, so that the first difference is exact
 //   e^r = 1 + (r + r^2 P(r)), P of degree 4 fitted to the smallest relative error, 3.1e-9
 //   e^x = (e^r 2^(n/2)) 2^(n - n/2), rounded once in the last product
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
@@ -32,8 +33,8 @@ HWY_INLINE V Exp(D d, V x) {
   const V shifter = hn::Set(d, 0x1.8p23f);  // adding it leaves n in the low bits, nearest even
   const V shifted = Fma(d, bounded, hn::Set(d, 0x1.715476p0f), shifter);
   const V n = hn::Sub(shifted, shifter);
-  V r = Fma(d, n, hn::Set(d, -0x1.62e43p-1f), bounded);
-  r = Fma(d, n, hn::Set(d, 0x1.05c61p-29f), r);
+  V r = Fma(d, n, hn::Set(d, -0x1.62e4p-1f), bounded);
+  r = Fma(d, n, hn::Set(d, -0x1.7f7d1cp-20f), r);
   V p = hn::Set(d, 0x1.6a23cep-10f);
   p = Fma(d, p, r, hn::Set(d, 0x1.123a2p-7f));
   p = Fma(d, p, r, hn::Set(d, 0x1.5558f2p-5f));
