@@ -19,7 +19,7 @@ inline constexpr float kInverseSqrt32 = 0x1.6a09e6p-3f;  // fl(1/sqrt(32))
 // The sum is exact before the two roundings (RNE). x must hold BF16 values. For size 32 the factor
 // is the binary32 number fl(1/sqrt(32)), multiplied after the rounding of the sum to binary32.
 // A sum of zero is +0. NaN and Inf propagate as in any sum, NaN as 0x7FC00000. out may be x.
-// Columns: pass Transposed() views. Kernels need unit stride in one direction, the same for both.
+// Columns: pass Transposed() views (fastest where x and out lie in memory the same way).
 void RandomHadamard(MatrixView<const float> x, int size, std::uint32_t sign_mask,
                     MatrixView<float> out);
 
