@@ -15,7 +15,8 @@ double CrossEntropy(MatrixView<const float> logits, std::span<const std::uint16_
                     std::span<double> row_loss);
 
 // The same, and dlogits(r,c) = scale (exp(z_c - m) (1 / l) - [c = target]). `scale` is 1 / R for
-// the gradient of the mean (1 / (R * micro-batches) where several are added). dlogits may be logits.
+// the gradient of the mean (1 / (R * micro-batches) where several are added). dlogits may be
+// logits.
 double CrossEntropyGradient(MatrixView<const float> logits, std::span<const std::uint16_t> targets,
                             float scale, std::span<double> row_loss, MatrixView<float> dlogits);
 
