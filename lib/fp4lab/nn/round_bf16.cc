@@ -83,11 +83,14 @@ float RoundBf16(MatrixView<const float> x, MatrixView<float> out) {
   constexpr std::size_t kPiece = 16384;
   const std::size_t pieces = flat ? (cols + kPiece - 1) / kPiece : rows;
   std::uint32_t amax = 0;
-  const auto round = HWY_DYNAMIC_POINTER(RoundRow);
   const auto piece = [&](std::size_t p) {
-    if (!flat) return round(x.data + p * x.row_stride, out.data + p * out.row_stride, cols);
+    if (!flat) {
+      return HWY_DYNAMIC_DISPATCH(RoundRow)(x.data + p * x.row_stride,
+                                            out.data + p * out.row_stride, cols);
+    }
     const std::size_t first = p * kPiece;
-    return round(x.data + first, out.data + first, std::min(kPiece, cols - first));
+    return HWY_DYNAMIC_DISPATCH(RoundRow)(x.data + first, out.data + first,
+                                          std::min(kPiece, cols - first));
   };
   if (Threads() == 1) {
     for (std::size_t p = 0; p < pieces; ++p) amax = std::max(amax, piece(p));

@@ -34,7 +34,7 @@ std::uint64_t WindowStart(const DataOrder& order, std::uint64_t index) {
   const std::uint64_t windows = WindowCount(order);
   Expects(windows > 0 && windows < std::uint64_t{1} << 62, "WindowStart: a window fits");
   const auto epoch = static_cast<std::uint32_t>(index / windows);
-  const int half_bits = std::max(1, (std::bit_width(windows - 1) + 1) / 2);
+  const int half_bits = std::max(1, (static_cast<int>(std::bit_width(windows - 1)) + 1) / 2);
   const RandomStream stream{order.seed, epoch, kWindowOrder};
   std::uint64_t window = index % windows;
   do {

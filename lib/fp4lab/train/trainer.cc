@@ -154,7 +154,9 @@ NonFinite Trainer::State::Locate() {
   for (const ParameterSlice& slice : model.Layout().slices) {
     inspector(slice.name, {parameters.data() + slice.offset, slice.rows, slice.cols});
   }
-  if (found.tensor.empty()) AccumulateAll(Pass{.inspector = &inspector});
+  Pass pass;
+  pass.inspector = &inspector;
+  if (found.tensor.empty()) AccumulateAll(pass);
   // Every tensor is finite, but a sum over all of them in double is not: only the norm can be.
   if (found.tensor.empty()) found.tensor = "grad_norm";
   return found;
@@ -167,7 +169,8 @@ std::vector<double> Trainer::State::WindowLosses(EvaluationPrecision precision) 
   const std::size_t windows =
       std::max<std::size_t>(1, (asked > 0 ? std::min(asked, all) : all) / t);
   std::vector<double> losses;
-  Pass pass{.high_precision = precision == EvaluationPrecision::kHigh};
+  Pass pass;
+  pass.high_precision = precision == EvaluationPrecision::kHigh;
   pass.random = {config.seed, static_cast<std::uint32_t>(steps), kEvaluationTensors};
   for (std::size_t first = 0; first < windows; first += MicroBatch()) {
     const std::size_t count = std::min(MicroBatch(), windows - first), rows = count * t;
