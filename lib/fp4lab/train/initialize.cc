@@ -2,6 +2,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "fp4lab/base/elementary.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/random.h"
 #include "fp4lab/train/model.h"
@@ -12,10 +13,11 @@ namespace {
 
 void FillNormal(const RandomStream& stream, double deviation, std::span<float> out) {
   for (std::size_t i = 0; i < out.size(); i += 2) {
-    const double radius = deviation * std::sqrt(-2.0 * std::log(UniformOpen(stream.Bits32(i))));
+    const double radius = deviation * std::sqrt(-2.0 * Log(UniformOpen(stream.Bits32(i))));
     const double angle = 2.0 * std::numbers::pi * UniformOpen(stream.Bits32(i + 1));
-    out[i] = static_cast<float>(radius * std::cos(angle));
-    if (i + 1 < out.size()) out[i + 1] = static_cast<float>(radius * std::sin(angle));
+    const SinCos point = SineCosine(angle);
+    out[i] = static_cast<float>(radius * point.cos);
+    if (i + 1 < out.size()) out[i + 1] = static_cast<float>(radius * point.sin);
   }
 }
 

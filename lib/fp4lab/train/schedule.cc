@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "fp4lab/base/elementary.h"
 #include "fp4lab/base/error.h"
 
 namespace fp4lab {
@@ -19,7 +20,7 @@ double AfterWarmup(const ScheduleConfig& s, std::int64_t step, std::int64_t tota
     if (step < s.warmup_steps || total <= s.warmup_steps) return s.learning_rate;
     const double p =
         static_cast<double>(step - s.warmup_steps) / static_cast<double>(total - s.warmup_steps);
-    return Decayed(s, (1.0 + std::cos(std::numbers::pi * p)) / 2.0);
+    return Decayed(s, (1.0 + SineCosine(std::numbers::pi * p).cos) / 2.0);
   }
   const std::int64_t decay_steps = DecaySteps(s, total), first = total - decay_steps;
   if (step < first || decay_steps == 0) return s.learning_rate;

@@ -9,6 +9,7 @@
 #include "fp4lab/nn/optimizer.h"
 #include "fp4lab/train/batch.h"
 #include "fp4lab/train/checkpoint.h"
+#include "fp4lab/train/diagnose.h"
 #include "fp4lab/train/model.h"
 #include "fp4lab/train/streams.h"
 
@@ -213,6 +214,22 @@ Evaluation Trainer::Evaluate(EvaluationPrecision precision) {
     evaluation.chunk_losses.push_back(Mean(std::span(losses).subspan(first, count)));
   }
   return evaluation;
+}
+
+// The next step's first micro-batch, forward and backward, with no update.
+std::vector<TensorStatistics> Trainer::Diagnose() {
+  State& s = *state_;
+  std::vector<TensorStatistics> statistics;
+  const LinearObserver observer = [&](const std::string& linear, LinearOperand operand, auto before,
+                                      auto values, const QuantizeOptions& options) {
+    const std::string name = linear + "." + std::string(OperandName(operand));
+    statistics.push_back(MeasureOperand(name, before, values, options));
+  };
+  Pass pass;
+  pass.observer = &observer;
+  s.model.ParametersChanged();  // so that weights are quantized again, observed
+  s.Accumulate(0, pass);
+  return statistics;
 }
 
 // What a state must share with the configuration that loads it.
