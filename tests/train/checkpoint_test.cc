@@ -81,7 +81,7 @@ TEST_CASE("A trainer refuses another configuration's state and stays as it was",
     CHECK_THROWS_WITH(other.LoadState(state, "s.ckpt"),
                       Catch::Matchers::ContainsSubstring(
                           "s.ckpt: checkpoint of another configuration: " + message));
-    CHECK(other.SaveState() == before);
+    CHECK((other.SaveState() == before));
   };
   refuses("/model/layers", 2, "model/layers: 2 here, 1 there");
   refuses("/recipe", "te_nvfp4", "recipe/base");
@@ -96,7 +96,7 @@ TEST_CASE("A trainer refuses another configuration's state and stays as it was",
   Trainer other(ReadTrainConfig(longer, "test"), corpus);
   other.LoadState(state, "s.ckpt");
   CHECK(other.Steps() == 1);
-  CHECK(other.SaveState() == state);
+  CHECK((other.SaveState() == state));
 }
 
 }  // namespace
