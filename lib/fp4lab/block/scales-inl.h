@@ -59,16 +59,6 @@ HWY_INLINE std::int32_t PlainMax(const Tile& x, std::size_t col, std::size_t end
   return std::bit_cast<std::int32_t>(amax);
 }
 
-#if HWY_TARGET == HWY_SCALAR
-
-// How many of the blocks from the first on were done, whole vectors of blocks at a time.
-HWY_INLINE std::size_t FullBlockMaxes(const Tile& /*x*/, std::size_t /*block_cols*/,
-                                      std::int32_t* /*amax*/) {
-  return 0;
-}
-
-#else
-
 // Over the vectors of one block.
 HWY_INLINE VI BlockMax(const Tile& x, std::size_t col, std::size_t block_cols) {
   VI max = ColumnMax(x, col);
@@ -77,6 +67,14 @@ HWY_INLINE VI BlockMax(const Tile& x, std::size_t col, std::size_t block_cols) {
   }
   return max;
 }
+
+#if HWY_TARGET == HWY_SCALAR
+
+HWY_INLINE VI VectorOfBlockMaxes(const Tile& x, std::size_t col, std::size_t block_cols) {
+  return BlockMax(x, col, block_cols);
+}
+
+#else
 
 // Four blocks: lane i of every 128-bit part is that part's maximum of block i.
 HWY_INLINE VI FourBlockMaxes(const Tile& x, std::size_t col, std::size_t block_cols) {
@@ -119,18 +117,23 @@ HWY_INLINE VI VectorOfBlockMaxes(const Tile& x, std::size_t col, std::size_t blo
 }
 #endif
 
-// How many of the blocks from the first on were done, whole vectors of blocks at a time.
+#endif
+
+// The blocks that are whole; returns their number, or 0 if a block is no whole number of vectors.
 HWY_INLINE std::size_t FullBlockMaxes(const Tile& x, std::size_t block_cols, std::int32_t* amax) {
-  const std::size_t lanes = hn::Lanes(DI());
+  const DI d;
+  const std::size_t lanes = hn::Lanes(d);
   if (block_cols % lanes != 0) return 0;
-  const std::size_t blocks = x.cols / block_cols / lanes * lanes;
-  for (std::size_t b = 0; b < blocks; b += lanes) {
-    hn::StoreU(VectorOfBlockMaxes(x, b * block_cols, block_cols), DI(), amax + b);
+  const std::size_t blocks = x.cols / block_cols;
+  std::size_t b = 0;
+  for (; b + lanes <= blocks; b += lanes) {
+    hn::StoreU(VectorOfBlockMaxes(x, b * block_cols, block_cols), d, amax + b);
+  }
+  for (; b < blocks; ++b) {
+    amax[b] = hn::GetLane(hn::MaxOfLanes(d, BlockMax(x, b * block_cols, block_cols)));
   }
   return blocks;
 }
-
-#endif
 
 // One amax a column.
 HWY_INLINE std::size_t FullColumnMaxes(const Tile& x, std::int32_t* amax) {
