@@ -6,14 +6,24 @@
 
 namespace fp4lab::study {
 
-void DrawTitle(Svg* svg, double x, const std::string& title, const Results& results) {
-  svg->Text({x - 60, 24}, title, "t title");
+namespace {
+
+constexpr double kTextLeft = 18;  // Svg::Document cuts this off on a page
+
+}  // namespace
+
+void DrawTitle(Svg* svg, const std::string& title, const Results& results) {
+  svg->Text({kTextLeft, 24}, title, "t title");
   const std::size_t seeds = results.seeds.size();
-  svg->Text({x - 60, 43},
+  svg->Text({kTextLeft, 43},
             results.name + ": " + TokensText(static_cast<double>(results.block_parameters)) +
                 " block parameters, " + results.corpus + ", " + std::to_string(seeds) +
                 (seeds == 1 ? " seed" : " seeds"),
             "t small muted");
+}
+
+double DrawLegend(Svg* svg, double width, const std::vector<LegendEntry>& entries) {
+  return 72 + Legend(svg, {kTextLeft, 70}, width - 2 * kTextLeft, entries);
 }
 
 Axis BudgetAxis(const Results& results, double share) {

@@ -10,7 +10,10 @@
 namespace fp4lab::study {
 
 // Title and, under it, the study and its size.
-void DrawTitle(Svg* svg, double x, const std::string& title, const Results& results);
+void DrawTitle(Svg* svg, const std::string& title, const Results& results);
+
+// A legend under the title; returns the height at which the drawing may begin.
+double DrawLegend(Svg* svg, double width, const std::vector<LegendEntry>& entries);
 
 // A logarithmic axis with a tick at each budget, and tokens per block parameter under it; `share`
 // of the axis stays free at either end.

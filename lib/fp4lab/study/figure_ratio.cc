@@ -10,9 +10,7 @@
 namespace fp4lab::study {
 namespace {
 
-constexpr double kWidth = 760, kHeight = 480;
-constexpr Box kBox = {78, 92, 520, 300};
-constexpr Box kPublished = {612, 92, 118, 300};
+constexpr double kWidth = 760, kPanelHeight = 300, kBelow = 88;
 
 // arXiv 2509.25149, figure 6b: an 8B model needed 1.36T tokens in MXFP4 to end where NVFP4 ended
 // after 1T; one run each.
@@ -55,22 +53,22 @@ Axis RatioAxis(const Results& results, const Analysis& analysis,
 }
 
 // The published point has an axis position of its own: a model 40,000 times larger.
-void DrawPublished(Svg* svg, const Axis& axis) {
-  svg->Rect(kPublished.x, kPublished.y, kPublished.width, kPublished.height, "stripe");
+void DrawPublished(Svg* svg, const Box& box, const Axis& axis) {
+  svg->Rect(box.x, box.y, box.width, box.height, "stripe");
   for (const Tick& tick : axis.ticks) {
-    const double y = kPublished.Bottom() - kPublished.height * axis.Fraction(tick.value);
-    svg->Line({kPublished.x, y}, {kPublished.Right(), y}, "grid");
+    const double y = box.Bottom() - box.height * axis.Fraction(tick.value);
+    svg->Line({box.x, y}, {box.Right(), y}, "grid");
   }
-  const double one = kPublished.Bottom() - kPublished.height * axis.Fraction(1);
-  svg->Line({kPublished.x, one}, {kPublished.Right(), one}, "zero dash");
-  const double middle = kPublished.x + kPublished.width / 2;
-  const double y = kPublished.Bottom() - kPublished.height * axis.Fraction(kPublishedRatio);
+  const double one = box.Bottom() - box.height * axis.Fraction(1);
+  svg->Line({box.x, one}, {box.Right(), one}, "zero dash");
+  const double middle = box.x + box.width / 2;
+  const double y = box.Bottom() - box.height * axis.Fraction(kPublishedRatio);
   svg->Marker({middle, y}, 2, 6, "s4 hollow");
   svg->Text({middle, y - 14}, Fixed(kPublishedRatio, 2), "t strong ink s4", Anchor::kMiddle);
-  svg->Line({kPublished.x, kPublished.Bottom()}, {kPublished.Right(), kPublished.Bottom()}, "axis");
-  svg->Text({middle, kPublished.Bottom() + 19}, "8B, 1T tokens", "t small", Anchor::kMiddle);
-  svg->Text({middle, kPublished.Bottom() + 34}, "D/N 125", "t small muted", Anchor::kMiddle);
-  svg->Text({middle, kPublished.Bottom() + 56}, "published", "t", Anchor::kMiddle);
+  svg->Line({box.x, box.Bottom()}, {box.Right(), box.Bottom()}, "axis");
+  svg->Text({middle, box.Bottom() + 19}, "8B, 1T tokens", "t small", Anchor::kMiddle);
+  svg->Text({middle, box.Bottom() + 34}, "D/N 125", "t small muted", Anchor::kMiddle);
+  svg->Text({middle, box.Bottom() + 56}, "published", "t", Anchor::kMiddle);
 }
 
 void DrawSeries(Svg* svg, const Panel& panel, const Axis& axis, const Results& results,
@@ -120,16 +118,19 @@ Figure DrawTokenRatio(const Results& results, const Analysis& analysis) {
           "NVFP4 (arXiv 2509.25149, figure 6b: one run each, 8B parameters, 1T tokens): another "
           "model size, data and tokens per parameter, so no target for these numbers.",
       "", ""};
-  Svg svg(kWidth, kHeight, figure.title, figure.caption);
-  DrawTitle(&svg, kBox.x, figure.title, results);
   const std::vector<Series> series = SeriesOfRatios(results);
   std::vector<LegendEntry> entries;
   for (const Series& s : series) entries.push_back({s.text, s.colour, s.colour});
-  Legend(&svg, {kBox.x - 60, 70}, kWidth - 30, entries);
+  // The legend decides where the panel begins, and so how tall the drawing is.
+  Svg measured(kWidth, 0, "", "");
+  const double top = DrawLegend(&measured, kWidth, entries);
+  Svg svg(kWidth, top + kPanelHeight + kBelow, figure.title, figure.caption);
+  DrawTitle(&svg, figure.title, results);
+  DrawLegend(&svg, kWidth, entries);
   const Axis axis = RatioAxis(results, analysis, series);
-  const Panel panel(&svg, kBox, BudgetAxis(results, 0.16), axis);
+  const Panel panel(&svg, {84, top, 514, kPanelHeight}, BudgetAxis(results, 0.16), axis);
   panel.Level(1, "zero dash");
-  DrawPublished(&svg, axis);
+  DrawPublished(&svg, {612, top, 118, kPanelHeight}, axis);
   for (std::size_t i = 0; i < series.size(); ++i) {
     const double middle = (static_cast<double>(series.size()) - 1) / 2;
     DrawSeries(&svg, panel, axis, results, analysis, series[i],

@@ -80,7 +80,7 @@ std::vector<SqnrRow> RowsOf(const Results& results) {
   return rows;
 }
 
-constexpr double kRow = 19, kGroup = 30, kTop = 84, kLeft = 190, kPanelWidth = 540;
+constexpr double kRow = 19, kGroup = 30, kLeft = 190, kPanelWidth = 540, kWidth = 760;
 
 void DrawRow(Svg* svg, const SqnrRow& row, double y, const Axis& axis,
              const std::vector<std::size_t>& series) {
@@ -160,22 +160,25 @@ Figure DrawSqnr(const Results& results) {
                 "factor of two in relative error. Stochastic rounding costs SQNR by design: it "
                 "trades it for an unbiased mean.",
                 "", ""};
+  std::vector<LegendEntry> entries;
+  for (const std::size_t arm : arms) {
+    entries.push_back({results.arms[arm], series[arm], series[arm]});
+  }
+  // The legend decides where the rows begin, and so how tall the drawing is.
+  Svg measured(kWidth, 0, "", "");
+  const double top = DrawLegend(&measured, kWidth, entries) - 8;
   std::string group;
-  double height = kTop;
+  double height = top;
   for (const SqnrRow& row : rows) {
     if (row.gemm + row.operand != group) height += kGroup;
     group = row.gemm + row.operand;
     height += kRow;
   }
-  Svg svg(kLeft + kPanelWidth + 30, height + 62, figure.title, figure.caption);
-  DrawTitle(&svg, 78, figure.title, results);
-  std::vector<LegendEntry> entries;
-  for (const std::size_t arm : arms) {
-    entries.push_back({results.arms[arm], series[arm], series[arm]});
-  }
-  Legend(&svg, {18, 70}, 700, entries);
+  Svg svg(kWidth, height + 62, figure.title, figure.caption);
+  DrawTitle(&svg, figure.title, results);
+  DrawLegend(&svg, kWidth, entries);
   const Axis axis = Labelled(AxisAround(values, 0.05, 10), "SQNR, dB");
-  double y = kTop;
+  double y = top;
   group.clear();
   std::vector<std::pair<double, std::string>> headings;
   std::vector<double> row_y;
@@ -189,9 +192,9 @@ Figure DrawSqnr(const Results& results) {
     if (row_y.size() % 2 == 1) svg.Rect(kLeft, y - kRow / 2, kPanelWidth, kRow, "stripe");
     y += kRow;
   }
-  const Panel panel(&svg, {kLeft, kTop + 8, kPanelWidth, y - kTop - 8}, axis, Axis{});
+  const Panel panel(&svg, {kLeft, top + 8, kPanelWidth, y - top - 8}, axis, Axis{});
   for (const Tick& tick : axis.ticks) {
-    svg.Line({panel.X(tick.value), kTop + 8}, {panel.X(tick.value), y}, "grid");
+    svg.Line({panel.X(tick.value), top + 8}, {panel.X(tick.value), y}, "grid");
   }
   for (const auto& [at, text] : headings) svg.Text({18, at}, text, "t strong");
   for (std::size_t i = 0; i < rows.size(); ++i) DrawRow(&svg, rows[i], row_y[i], axis, series);
@@ -228,20 +231,22 @@ Figure DrawTraining(const Results& results) {
     gaps.insert(gaps.end(), curves.back().gap.begin(), curves.back().gap.end());
     if (!curves.back().tokens.empty()) last = std::max(last, curves.back().tokens.back());
   }
-  Svg svg(760, 400, figure.title, figure.caption);
-  DrawTitle(&svg, 78, figure.title, results);
   std::vector<LegendEntry> entries;
   for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
     entries.push_back({results.arms[arm], series[arm], series[arm]});
   }
-  Legend(&svg, {18, 70}, 720, entries);
+  Svg measured(kWidth, 0, "", "");
+  const double top = DrawLegend(&measured, kWidth, entries);
+  Svg svg(kWidth, top + 310, figure.title, figure.caption);
+  DrawTitle(&svg, figure.title, results);
+  DrawLegend(&svg, kWidth, entries);
   Axis tokens{0, last > 0 ? last : 1, false, "training tokens", {}};
   for (const Tick& tick : RoundTicks(0, tokens.high, 4)) {
     tokens.ticks.push_back({tick.value, tick.value == 0 ? "0" : TokensText(tick.value), ""});
   }
-  const Panel left(&svg, {78, 92, 280, 250}, tokens,
+  const Panel left(&svg, {84, top, 274, 250}, tokens,
                    Labelled(AxisAround(losses, 0.04, 6), "loss, nats per token"));
-  const Panel right(&svg, {450, 92, 280, 250}, tokens,
+  const Panel right(&svg, {456, top, 274, 250}, tokens,
                     Labelled(AxisAround(gaps, 0.06, 6),
                              "difference to " + results.question.reference + ", nats"));
   right.Level(0, "zero");

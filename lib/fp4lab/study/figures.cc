@@ -11,7 +11,14 @@ namespace fp4lab::study {
 namespace {
 
 constexpr double kWidth = 760, kHeight = 440;
-constexpr Box kBox = {78, 62, 570, 300};
+constexpr double kLeft = 84, kTop = 62, kPanelHeight = 300;
+
+// The panel leaves room on its right for the arms' names.
+Box PanelBox(const Results& results) {
+  double widest = 60;
+  for (const std::string& arm : results.arms) widest = std::max(widest, TextWidth(arm, 13) * 1.07);
+  return {kLeft, kTop, kWidth - kLeft - widest - 26, kPanelHeight};
+}
 
 // Where arm i of n stands beside the budget's tick, in px.
 double Beside(std::size_t i, std::size_t n, double step) {
@@ -80,8 +87,8 @@ Figure DrawLoss(const Results& results, const Analysis& analysis) {
           "training.",
       "", ""};
   Svg svg(kWidth, kHeight, figure.title, figure.caption);
-  DrawTitle(&svg, kBox.x, figure.title, results);
-  const Panel panel(&svg, kBox, BudgetAxis(results, 0.12),
+  DrawTitle(&svg, figure.title, results);
+  const Panel panel(&svg, PanelBox(results), BudgetAxis(results, 0.12),
                     Labelled(AxisAround(values, 0.06, 7), "loss, nats per token"));
   std::vector<Panel::EndLabel> labels;
   const auto last = static_cast<double>(results.budgets.back());
@@ -134,8 +141,8 @@ Figure DrawGap(const Results& results, const Analysis& analysis) {
           "Marks of one budget stand side by side only to be legible.",
       "", ""};
   Svg svg(kWidth, kHeight, figure.title, figure.caption);
-  DrawTitle(&svg, kBox.x, figure.title, results);
-  const Panel panel(&svg, kBox, BudgetAxis(results, 0.16),
+  DrawTitle(&svg, figure.title, results);
+  const Panel panel(&svg, PanelBox(results), BudgetAxis(results, 0.16),
                     Labelled(AxisAround(values, 0.06, 7), "gap, nats per token"));
   panel.Level(0, "zero");
   std::vector<Panel::EndLabel> labels;
