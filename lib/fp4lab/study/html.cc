@@ -41,25 +41,29 @@ pre{overflow-x:auto;font-size:12px;line-height:1.45;background:var(--tint);paddi
 border-radius:8px}
 )";
 
+std::string Row(const std::string& tag, const std::vector<std::string>& cells,
+                std::size_t text_columns) {
+  std::string text = "<tr>";
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (cells[i] == kJoined) continue;
+    std::size_t span = 1;
+    while (i + span < cells.size() && cells[i + span] == kJoined) ++span;
+    const bool wide = cells[i].size() > 60 && cells[i].find('<') == std::string::npos;
+    text += "<" + tag;
+    if (i < text_columns || span > 1) text += wide ? " class=\"text wrap\"" : " class=\"text\"";
+    if (span > 1) text += " colspan=\"" + std::to_string(span) + "\"";
+    text += ">" + cells[i] + "</" + tag + ">";
+  }
+  return text + "</tr>\n";
+}
+
 }  // namespace
 
 std::string HtmlTable::Html() const {
-  const auto cell = [&](const char* tag, const std::string& html, std::size_t column) {
-    const bool wide = html.size() > 60 && html.find('<') == html.npos;
-    const std::string style =
-        column < text_columns ? (wide ? " class=\"text wrap\"" : " class=\"text\"") : "";
-    return "<" + std::string(tag) + style + ">" + html + "</" + tag + ">";
-  };
   std::string text = "<div class=\"scroll\"><table>\n";
   if (!caption.empty()) text += "<caption>" + Escaped(caption) + "</caption>\n";
-  text += "<thead><tr>";
-  for (std::size_t i = 0; i < head.size(); ++i) text += cell("th", head[i], i);
-  text += "</tr></thead>\n<tbody>\n";
-  for (const auto& row : rows) {
-    text += "<tr>";
-    for (std::size_t i = 0; i < row.size(); ++i) text += cell("td", row[i], i);
-    text += "</tr>\n";
-  }
+  text += "<thead>" + Row("th", head, text_columns) + "</thead>\n<tbody>\n";
+  for (const auto& row : rows) text += Row("td", row, text_columns);
   return text + "</tbody></table></div>\n";
 }
 

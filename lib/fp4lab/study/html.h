@@ -7,7 +7,10 @@
 
 namespace fp4lab::study {
 
-// A table cell is HTML; text goes through Escaped first. The first column is text, the others are
+// A cell with this content is one with the cell on its left.
+inline constexpr std::string_view kJoined = "<<";
+
+// A table cell is HTML; text goes through Escaped first. The first columns are text, the others
 // numbers.
 struct HtmlTable {
   std::string caption;

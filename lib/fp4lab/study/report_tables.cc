@@ -81,6 +81,10 @@ HtmlTable GapRows(const Results& results, const Analysis& analysis, Precision pr
   return table;
 }
 
+std::string NotIdentified(const std::string& reason) {
+  return "<span class=\"open\">not identified</span> " + Escaped(reason);
+}
+
 std::vector<std::string> RatioRow(const TokenRatio& r) {
   std::string seeds;
   for (const LogRatio& ratio : r.per_seed) seeds += (seeds.empty() ? "" : " ") + SeedRatio(ratio);
@@ -90,7 +94,7 @@ std::vector<std::string> RatioRow(const TokenRatio& r) {
     row.insert(row.end(), {"<b>" + Fixed(r.ratio, 3) + "</b>" + (r.extrapolated ? "*" : ""),
                            IntervalOr(r.interval, 2), IntervalOr(r.bootstrap, 2)});
   } else {
-    row.insert(row.end(), {"<span class=\"open\">not identified</span>", Escaped(r.reason), ""});
+    row.insert(row.end(), {NotIdentified(r.reason), std::string(kJoined), std::string(kJoined)});
   }
   row.insert(row.end(), {Signed(r.loss_difference, 4), Fixed(r.slope, 3), Fixed(r.first_order, 2),
                          PerParameterText(r.tokens_per_parameter), seeds});
@@ -123,8 +127,10 @@ HtmlTable RatioTable(const Analysis& analysis, const ArmPair& pair, Precision pr
     table.rows.push_back(RatioRow(r));
   }
   if (!any_law && !no_law.empty()) {
-    table.rows.push_back({"all", EstimatorText(Estimator::kPowerLaw), "",
-                          "<span class=\"open\">not identified</span>", Escaped(no_law)});
+    std::vector<std::string> row = {"all", EstimatorText(Estimator::kPowerLaw), "",
+                                    NotIdentified(no_law)};
+    row.resize(table.head.size(), std::string(kJoined));
+    table.rows.push_back(std::move(row));
   }
   return table;
 }
