@@ -3,9 +3,9 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <ctime>
 #include <string>
 #include <vector>
 
@@ -75,11 +75,18 @@ bool IsClose(const Operand& x, const Operand& y) {
   return true;
 }
 
+// Processor time for one thread, so that other programs on the machine count less; else wall time.
+double Now(int threads) {
+  std::timespec t;
+  clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
 template <class Function>
-double SecondsOf(Function function) {
-  const auto start = std::chrono::steady_clock::now();
+double SecondsOf(int threads, Function function) {
+  const double start = Now(threads);
   function();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return Now(threads) - start;
 }
 
 double Median(std::vector<double> x) {
@@ -105,13 +112,13 @@ void RunGemm(benchmark::State& state, const Shape& s, int block, int threads) {
     if (!IsClose(c, peer_c)) return state.SkipWithError("a peer disagrees");
   }
   for (auto _ : state) {
-    seconds.push_back(SecondsOf([&] {
+    seconds.push_back(SecondsOf(threads, [&] {
       for (int i = 0; i < calls; ++i) Gemm(a.view, b.view, options, c.view);
     }));
     state.SetIterationTime(seconds.back() / calls);
     peaks.push_back(FmaPeak(0.3) * threads);
     for (std::size_t p = 0; p < Peers().size(); ++p) {
-      peer_seconds[p].push_back(SecondsOf([&] {
+      peer_seconds[p].push_back(SecondsOf(threads, [&] {
         for (int i = 0; i < calls; ++i) Peers()[p].gemm(a.view, b.view, peer_c.view, threads);
       }));
     }
