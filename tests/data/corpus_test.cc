@@ -7,7 +7,7 @@
 #include "fp4lab/io/file.h"
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"
-#include "tests/support/temporary.h"
+#include "fp4lab/io/temporary_folder.h"
 
 namespace fp4lab {
 namespace {
