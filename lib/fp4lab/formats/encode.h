@@ -15,7 +15,7 @@ struct EncodeOptions {
   Rounding rounding = Rounding::kNearestEven;
   Overflow overflow = Overflow::kSaturate;
   // For kStochastic: element i takes random.Bits16(first_element + i).
-  RandomStream random;
+  RandomStream random = {};
   std::uint64_t first_element = 0;
 };
 
