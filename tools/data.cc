@@ -18,11 +18,15 @@ struct DataOptions {
 };
 
 std::atomic<bool> stop{false};
-static_assert(std::atomic<bool>::is_always_lock_free);
+std::atomic<int> stop_signal{0};
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
 
 void StopOnSignals() {
   struct sigaction action {};
-  action.sa_handler = [](int) { stop = true; };
+  action.sa_handler = [](int signal) {
+    stop_signal = signal;
+    stop = true;
+  };
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(signal, &action, nullptr);
 }
 
@@ -48,7 +52,7 @@ void Get(const DataOptions& options, int* exit_code) {
       return;
     case FetchOutcome::kStopped:
       std::fprintf(stderr, "interrupted; nothing was written\n");
-      *exit_code = 130;
+      *exit_code = 128 + stop_signal;
   }
 }
 

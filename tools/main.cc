@@ -3,10 +3,23 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <string>
+#include <vector>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/simd.h"
 #include "tools/commands.h"
+
+namespace {
+
+// CLI11 misses the subcommand before it sees what stands in its place.
+std::string Problem(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<std::string> unknown = app.remaining(true);
+  if (unknown.empty()) return error.what();
+  return "\"" + unknown.front() + "\" is not known here";
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app{"fp4lab: the numerics of 4-bit LLM training"};
@@ -18,7 +31,7 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help
-    std::fprintf(stderr, "error: %s (fp4lab --help says more)\n", e.what());
+    std::fprintf(stderr, "error: %s; see fp4lab --help\n", Problem(app, e).c_str());
     return 2;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "error: %s\n", e.what());
