@@ -3,25 +3,27 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 namespace fp4lab {
 
 using PhiloxBlock = std::array<std::uint32_t, 4>;
 
+inline constexpr int kPhiloxRounds = 10;
+inline constexpr std::array<std::uint32_t, 2> kPhiloxMultipliers = {0xD2511F53, 0xCD9E8D57};
+inline constexpr std::array<std::uint32_t, 2> kPhiloxWeyl = {0x9E3779B9, 0xBB67AE85};
+
 // Philox4x32 (Salmon et al., SC 2011; Random123 constants and key schedule, as cuRAND and
 // Transformer Engine use it). `rounds` is 10 everywhere in fp4lab.
 constexpr PhiloxBlock Philox4x32(PhiloxBlock counter, std::array<std::uint32_t, 2> key,
-                                 int rounds = 10) {
-  constexpr std::uint32_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
-  constexpr std::uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
+                                 int rounds = kPhiloxRounds) {
   for (int round = 0; round < rounds; ++round) {
-    const std::uint64_t p0 = std::uint64_t{kMultiplier0} * counter[0];
-    const std::uint64_t p1 = std::uint64_t{kMultiplier1} * counter[2];
-    counter = {static_cast<std::uint32_t>(p1 >> 32) ^ counter[1] ^ key[0],
-               static_cast<std::uint32_t>(p1),
-               static_cast<std::uint32_t>(p0 >> 32) ^ counter[3] ^ key[1],
-               static_cast<std::uint32_t>(p0)};
-    key = {key[0] + kWeyl0, key[1] + kWeyl1};
+    const std::uint64_t p0 = std::uint64_t{kPhiloxMultipliers[0]} * counter[0];
+    const std::uint64_t p1 = std::uint64_t{kPhiloxMultipliers[1]} * counter[2];
+    counter = {
+        static_cast<std::uint32_t>(p1 >> 32) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(p1),
+        static_cast<std::uint32_t>(p0 >> 32) ^ counter[3] ^ key[1], static_cast<std::uint32_t>(p0)};
+    key = {key[0] + kPhiloxWeyl[0], key[1] + kPhiloxWeyl[1]};
   }
   return counter;
 }
@@ -37,9 +39,9 @@ struct RandomStream {
 
   // 128 bits: Philox4x32-10 with key = seed (low word first) and counter = {block, tensor, step}.
   constexpr PhiloxBlock Block(std::uint64_t block) const {
-    return Philox4x32({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
-                       tensor, step},
-                      {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
+    return Philox4x32(
+        {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), tensor, step},
+        {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
   }
 
   // The 16 bits of an element: half (element % 2), low half first, of word (element % 8) / 2 of
@@ -52,6 +54,24 @@ struct RandomStream {
   // 32 bits: word element % 4 of block element / 4.
   constexpr std::uint32_t Bits32(std::uint64_t element) const {
     return Block(element / 4)[element % 4];
+  }
+};
+
+// fields[i] = stream.Bits16(first + i), by a vector kernel: the same bits, many times faster.
+void FillBits16(const RandomStream& stream, std::uint64_t first, std::span<std::uint16_t> fields);
+
+// Transformer Engine's stream of one thread (common/util/curanddx.hpp in use with its NVFP4
+// kernels): key = seed, low word first; block n has the 128-bit counter subsequence * 2^64 + offset
+// + n. Offset counts blocks, not words.
+struct TransformerEngineStream {
+  std::uint64_t seed = 0, subsequence = 0, offset = 0;
+
+  constexpr PhiloxBlock Block(std::uint64_t n) const {
+    const std::uint64_t low = offset + n;
+    const std::uint64_t high = subsequence + (low < offset ? 1 : 0);
+    return Philox4x32({static_cast<std::uint32_t>(low), static_cast<std::uint32_t>(low >> 32),
+                       static_cast<std::uint32_t>(high), static_cast<std::uint32_t>(high >> 32)},
+                      {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
   }
 };
 

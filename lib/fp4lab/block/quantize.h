@@ -21,13 +21,14 @@
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/base/random.h"
 #include "fp4lab/block/block_format.h"
+#include "fp4lab/block/scale_rules.h"  // TensorDecodeScale, GemmAlpha
 
 namespace fp4lab {
 
 struct QuantizeOptions {
   BlockFormat format;
   Rounding rounding = Rounding::kNearestEven;  // kNearestEven or kStochastic
-  RandomStream random;                         // for kStochastic
+  RandomStream random = {};                    // for kStochastic
   float amax = 0.0f;                           // TensorAmax(x); used where HasTensorScale(format)
 };
 
@@ -56,10 +57,6 @@ void QuantizeToValues(MatrixView<const float> x, const QuantizeOptions& options,
 
 // The same values from codes and scales.
 void UnscaledValues(const QuantizedMatrix& q, MatrixView<float> out);
-
-// The factor that the tensor scale contributes to one operand: 1 for MX; for NVFP4
-// fl(amax / 2688) (the GEMM of two NVFP4 operands uses GemmAlpha instead); for FP8 fl(1 / scale).
-float TensorDecodeScale(const BlockFormat& format, float amax);
 
 // The whole decoding, out = value * block scale * tensor scale, in the order of TE's dequantize
 // kernel (dequantize_nvfp4.cuh): f = fl(fl(scale * amax) * fl(1/2688)), y = fl(value * f).

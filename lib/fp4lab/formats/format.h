@@ -31,9 +31,7 @@ struct Format {
   friend constexpr bool operator==(const Format&, const Format&) = default;
 };
 
-enum class FormatId : std::uint8_t {
-  kE2M1, kE2M3, kE3M2, kE4M3, kE5M2, kE8M0, kFP16, kBF16
-};
+enum class FormatId : std::uint8_t { kE2M1, kE2M3, kE3M2, kE4M3, kE5M2, kE8M0, kFP16, kBF16 };
 
 struct NamedFormat {
   FormatId id;
@@ -48,15 +46,13 @@ inline constexpr std::array kFormats = {
     NamedFormat{FormatId::kE3M2, "float6_e3m2fn", "e3m2", {6, 3, 2, 3, Specials::kNone, true}},
     NamedFormat{FormatId::kE4M3, "float8_e4m3fn", "e4m3", {8, 4, 3, 7, Specials::kNan, true}},
     NamedFormat{FormatId::kE5M2, "float8_e5m2", "e5m2", {8, 5, 2, 15, Specials::kInfAndNan, true}},
-    NamedFormat{FormatId::kE8M0, "float8_e8m0fnu", "e8m0",
-                {8, 8, 0, 127, Specials::kOnlyOnesNan, false}},
+    NamedFormat{
+        FormatId::kE8M0, "float8_e8m0fnu", "e8m0", {8, 8, 0, 127, Specials::kOnlyOnesNan, false}},
     NamedFormat{FormatId::kFP16, "float16", "fp16", {16, 5, 10, 15, Specials::kInfAndNan, true}},
     NamedFormat{FormatId::kBF16, "bfloat16", "bf16", {16, 8, 7, 127, Specials::kInfAndNan, true}},
 };
 
-constexpr const NamedFormat& Named(FormatId id) {
-  return kFormats[static_cast<std::size_t>(id)];
-}
+constexpr const NamedFormat& Named(FormatId id) { return kFormats[static_cast<std::size_t>(id)]; }
 constexpr const Format& FormatOf(FormatId id) { return Named(id).format; }
 
 constexpr std::optional<FormatId> FindFormat(std::string_view name) {
@@ -67,34 +63,41 @@ constexpr std::optional<FormatId> FindFormat(std::string_view name) {
 }
 
 // Derived facts. A "code" below has no sign bit.
-constexpr std::uint32_t SignBit(const Format& f) {
-  return f.is_signed ? 1u << (f.bits - 1) : 0u;
-}
+constexpr std::uint32_t SignBit(const Format& f) { return f.is_signed ? 1u << (f.bits - 1) : 0u; }
 constexpr std::uint32_t MagnitudeMask(const Format& f) {
   return (f.is_signed ? 1u << (f.bits - 1) : 1u << f.bits) - 1;
 }
 // Largest finite magnitude's code.
 constexpr std::uint32_t MaxFiniteCode(const Format& f) {
   switch (f.specials) {
-    case Specials::kNone: return MagnitudeMask(f);
-    case Specials::kNan: return MagnitudeMask(f) - 1;
-    case Specials::kOnlyOnesNan: return MagnitudeMask(f) - 1;
-    case Specials::kInfAndNan: return (MagnitudeMask(f) >> f.mantissa_bits << f.mantissa_bits) - 1;
+    case Specials::kNone:
+      return MagnitudeMask(f);
+    case Specials::kNan:
+      return MagnitudeMask(f) - 1;
+    case Specials::kOnlyOnesNan:
+      return MagnitudeMask(f) - 1;
+    case Specials::kInfAndNan:
+      return (MagnitudeMask(f) >> f.mantissa_bits << f.mantissa_bits) - 1;
   }
   return 0;
 }
 // The canonical NaN that a conversion returns: PTX's 0x7F (fp8), 0x7FFF (fp16, bf16), 0xFF (E8M0);
 // formats without NaN give the largest finite magnitude, sign dropped, as cvt.*.satfinite does.
 constexpr std::uint32_t NanCode(const Format& f) { return MagnitudeMask(f); }
-constexpr std::uint32_t InfCode(const Format& f) { return MaxFiniteCode(f) + 1; }  // kInfAndNan only
+constexpr std::uint32_t InfCode(const Format& f) {
+  return MaxFiniteCode(f) + 1;
+}  // kInfAndNan only
 
 constexpr bool IsNan(const Format& f, std::uint32_t code) {
   const std::uint32_t magnitude = code & MagnitudeMask(f);
   switch (f.specials) {
-    case Specials::kNone: return false;
+    case Specials::kNone:
+      return false;
     case Specials::kNan:
-    case Specials::kOnlyOnesNan: return magnitude == MagnitudeMask(f);
-    case Specials::kInfAndNan: return magnitude > InfCode(f);
+    case Specials::kOnlyOnesNan:
+      return magnitude == MagnitudeMask(f);
+    case Specials::kInfAndNan:
+      return magnitude > InfCode(f);
   }
   return false;
 }
@@ -145,26 +148,67 @@ enum class Overflow : std::uint8_t {
 
 namespace internal {
 
-// How far above `kept` the discarded bits push: 0 or 1. `sig` holds the value, `shift` bits of it
-// are discarded, 0 < shift <= 31.
-constexpr std::uint32_t RoundUpBit(std::uint32_t sig, int shift, Rounding rounding, bool negative,
-                                   std::uint32_t random16) {
-  const std::uint32_t kept = sig >> shift;
-  const std::uint32_t lost = sig & ((1u << shift) - 1);
+// floor(sig / 2^shift), or one more, as the rounding says. sig < 2^24, 0 < shift <= 40.
+constexpr std::uint32_t RoundedShift(std::uint64_t sig, int shift, Rounding rounding, bool negative,
+                                     std::uint32_t random16) {
+  const std::uint64_t kept = sig >> shift;
+  const std::uint64_t lost = sig - (kept << shift);
+  std::uint64_t rounded = kept;
   switch (rounding) {
     case Rounding::kNearestEven: {
-      const std::uint32_t half = 1u << (shift - 1);
-      return lost > half || (lost == half && (kept & 1u)) ? 1u : 0u;
+      const std::uint64_t half = std::uint64_t{1} << (shift - 1);
+      if (lost > half || (lost == half && (kept & 1) != 0)) ++rounded;
+      break;
     }
-    case Rounding::kTowardZero: return 0u;
-    case Rounding::kTowardPositive: return lost != 0 && !negative ? 1u : 0u;
-    case Rounding::kStochastic: {
-      // The random field is aligned to the top 16 discarded bits; lower ones make no carry.
-      const std::uint32_t top16 = shift >= 16 ? lost >> (shift - 16) : lost << (16 - shift);
-      return (top16 + random16) >> 16;
-    }
+    case Rounding::kTowardZero:
+      break;
+    case Rounding::kTowardPositive:
+      if (lost != 0 && !negative) ++rounded;
+      break;
+    case Rounding::kStochastic:  // the random field lies under the top 16 discarded bits
+      rounded = ((sig << 16 >> shift) + random16) >> 16;
+      break;
   }
-  return 0u;
+  return static_cast<std::uint32_t>(rounded);
+}
+
+// The magnitude's code as if the format had no largest one. a: binary32 bits of a finite |x|.
+constexpr std::uint32_t RoundMagnitude(const Format& f, std::uint32_t a, bool negative,
+                                       Rounding rounding, std::uint32_t random16) {
+  const int e = static_cast<int>(a >> 23);
+  const std::uint32_t sig = (a & 0x7FFFFFu) | (e > 0 ? 0x800000u : 0u);
+  // |x| = sig * 2^(exponent - 23); binade 0 is that of the format's subnormals and least normals.
+  const int exponent = (e > 0 ? e : 1) - 127;
+  int binade = exponent - (1 - f.bias);
+  int shift = 23 - f.mantissa_bits;
+  if (binade < 0) {
+    shift -= binade;
+    if (shift > 40) shift = 40;  // sig and the random field vanish alike from here on
+    binade = 0;
+  }
+  return RoundedShift(sig, shift, rounding, negative, random16) +
+         (static_cast<std::uint32_t>(binade) << f.mantissa_bits);
+}
+
+// E8M0's code of |x| (a: its binary32 bits, not NaN), before saturation: 255 is too big.
+constexpr std::uint32_t RoundExponent(std::uint32_t a, Rounding rounding, std::uint32_t random16) {
+  const std::uint32_t e = a >> 23;
+  const std::uint32_t fraction = a & 0x7FFFFFu;
+  if (e == 255) return e;
+  // In binary32 code 0, 2^-127, is the subnormal 0x400000.
+  const bool above_least = e > 0 || fraction > 0x400000u;
+  switch (rounding) {
+    case Rounding::kNearestEven:
+      return e + (above_least && (e == 0 || fraction >= 0x400000u) ? 1u : 0u);
+    case Rounding::kTowardZero:
+      return e;
+    case Rounding::kTowardPositive:
+      return e + (above_least && fraction != 0 ? 1u : 0u);
+    case Rounding::kStochastic:
+      if (!above_least) return e;
+      return e + (((e > 0 ? fraction >> 7 : (fraction - 0x400000u) >> 6) + random16) >> 16);
+  }
+  return e;
 }
 
 }  // namespace internal
@@ -172,68 +216,39 @@ constexpr std::uint32_t RoundUpBit(std::uint32_t sig, int shift, Rounding roundi
 // binary32 -> code, total: every input has a stated result.
 //   NaN           -> NanCode (sign dropped)
 //   finite, Inf   -> rounded as asked; beyond the largest finite by `overflow`; the sign is kept,
-//                    also on zero. Binary32 subnormals are honoured.
-//   kStochastic   -> magnitude m(f) + carry: with d the discarded bits as a fraction in [0, 1)
+//                    also on zero. Binary32 subnormals are honoured. With kSpecial a finite value
+//                    that a directed rounding moves toward zero stays finite (IEEE 754, 7.4).
+//   kStochastic   -> magnitude floor + carry: with d the discarded bits as a fraction in [0, 1)
 //                    of one unit in the last place, cut to 16 bits, up if and only if
 //                    d + random16 / 2^16 >= 1. random16 = 0 truncates; grid values never move.
-//                    (cvt.rs with the field R of each element; formats below 2^-40 units give 0.)
+//                    (PTX cvt.rs with the field R of each element; the 13-bit fields of its f16x2
+//                    form are random16 = R << 3. A magnitude below 2^-16 units gives 0.)
 //   E8M0          -> the exponent of |x| (sign ignored): kTowardZero and kTowardPositive are
-//                    cvt.{rz,rp}.ue8m0x2 (Inf saturates to 0xFE or gives 0xFF, NaN 0xFF);
-//                    kNearestEven rounds the significand, 1.5 and above up.
+//                    cvt.{rz,rp}.ue8m0x2 (Inf: 0xFE with kSaturate, 0xFF with kSpecial; NaN 0xFF);
+//                    kNearestEven is ml_dtypes' and torch's: a significand of 1.5 and above goes
+//                    up, and so does all of (2^-127, 2^-126); 2^-127 and below is code 0.
+// random16 < 2^16.
 constexpr std::uint32_t Encode(const Format& f, float x, Rounding rounding = Rounding::kNearestEven,
                                std::uint32_t random16 = 0,
                                Overflow overflow = Overflow::kSaturate) {
   const std::uint32_t u = std::bit_cast<std::uint32_t>(x);
   const std::uint32_t a = u & 0x7FFFFFFFu;
   if (a > 0x7F800000u) return NanCode(f);
-  const bool negative = (u >> 31) != 0;
   if (f.specials == Specials::kOnlyOnesNan) {
-    std::uint32_t e = a >> 23;
-    const std::uint32_t fraction = a & 0x7FFFFFu;
-    bool up = false;
-    if (e < 255) {
-      if (rounding == Rounding::kTowardPositive) up = e == 0 ? fraction > 0x400000u : fraction != 0;
-      if (rounding == Rounding::kNearestEven) up = e == 0 ? fraction > 0x400000u
-                                                          : fraction >= 0x400000u;
-      if (rounding == Rounding::kStochastic) {
-        up = e == 0 ? false : (((fraction >> 7) + random16) >> 16) != 0;
-      }
-    }
-    e += up ? 1u : 0u;
-    return e >= 255u ? (overflow == Overflow::kSaturate ? 254u : 255u) : e;
+    const std::uint32_t code = internal::RoundExponent(a, rounding, random16);
+    return code == 255u && overflow == Overflow::kSaturate ? 254u : code;
   }
+  const bool negative = (u >> 31) != 0;
+  const bool infinite = a == 0x7F800000u;
   const std::uint32_t sign = negative ? SignBit(f) : 0u;
-  const auto too_big = [&]() -> std::uint32_t {
-    if (overflow == Overflow::kSaturate) return sign | MaxFiniteCode(f);
-    if (f.specials == Specials::kInfAndNan) return sign | InfCode(f);
-    return sign | NanCode(f);
-  };
-  if (a == 0x7F800000u) return too_big();
-  const int e = static_cast<int>(a >> 23);
-  const std::uint32_t sig = (a & 0x7FFFFFu) | (e > 0 ? 0x800000u : 0u);
-  const int exponent = (e > 0 ? e : 1) - 127;  // value = sig * 2^(exponent - 23)
-  const int min_exponent = 1 - f.bias;
-  int shift = 23 - f.mantissa_bits;
-  int binade = exponent - min_exponent;
-  if (binade < 0) {
-    shift -= binade;
-    binade = 0;
+  if (!infinite) {
+    const std::uint32_t code = internal::RoundMagnitude(f, a, negative, rounding, random16);
+    if (code <= MaxFiniteCode(f)) return sign | code;
   }
-  std::uint32_t code = 0;
-  if (shift == 0) {
-    code = sig;
-  } else if (shift <= 31) {
-    code = (sig >> shift) + internal::RoundUpBit(sig, shift, rounding, negative, random16);
-  } else {
-    // Less than half of half a unit: only a directed rounding can leave zero (a stochastic one
-    // would need more than 16 random bits once shift - 16 > 24).
-    if (rounding == Rounding::kTowardPositive && sig != 0 && !negative) code = 1;
-    if (rounding == Rounding::kStochastic && shift - 16 < 24) {
-      code = ((sig >> (shift - 16)) + random16) >> 16;
-    }
-  }
-  code += static_cast<std::uint32_t>(binade) << f.mantissa_bits;
-  return code > MaxFiniteCode(f) ? too_big() : sign | code;
+  const bool inward =
+      rounding == Rounding::kTowardZero || (rounding == Rounding::kTowardPositive && negative);
+  if (overflow == Overflow::kSaturate || (inward && !infinite)) return sign | MaxFiniteCode(f);
+  return sign | (f.specials == Specials::kInfAndNan ? InfCode(f) : NanCode(f));
 }
 constexpr std::uint32_t Encode(FormatId id, float x, Rounding rounding = Rounding::kNearestEven,
                                std::uint32_t random16 = 0,
@@ -243,8 +258,8 @@ constexpr std::uint32_t Encode(FormatId id, float x, Rounding rounding = Roundin
 
 // x rounded to BF16, RNE, as a binary32 value; overflow gives Inf, NaN gives 0x7FC00000.
 constexpr float RoundToBf16(float x) {
-  return Decode(FormatId::kBF16, Encode(FormatId::kBF16, x, Rounding::kNearestEven, 0,
-                                        Overflow::kSpecial));
+  return Decode(FormatId::kBF16,
+                Encode(FormatId::kBF16, x, Rounding::kNearestEven, 0, Overflow::kSpecial));
 }
 
 namespace internal {
@@ -252,8 +267,9 @@ constexpr bool FormatTableIsSound() {
   for (std::size_t i = 0; i < kFormats.size(); ++i) {
     const NamedFormat& f = kFormats[i];
     if (static_cast<std::size_t>(f.id) != i) return false;
-    if (f.format.bits != f.format.exponent_bits + f.format.mantissa_bits +
-                             (f.format.is_signed ? 1 : 0)) return false;
+    if (f.format.bits !=
+        f.format.exponent_bits + f.format.mantissa_bits + (f.format.is_signed ? 1 : 0))
+      return false;
     for (std::size_t j = 0; j < i; ++j) {
       if (kFormats[j].name == f.name || kFormats[j].short_name == f.short_name) return false;
     }

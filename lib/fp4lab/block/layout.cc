@@ -1,0 +1,40 @@
+#include "fp4lab/block/layout.h"
+
+#include "fp4lab/base/error.h"
+
+namespace fp4lab {
+
+void CheckOptions(const QuantizeOptions& options) {
+  const BlockFormat& f = options.format;
+  Expects(options.rounding == Rounding::kNearestEven || options.rounding == Rounding::kStochastic,
+          "a block quantizer rounds to nearest even or stochastically");
+  Expects(FormatOf(f.element).bits <= 8 && FormatOf(f.element).is_signed,
+          "elements are signed formats of at most 8 bits");
+  if (f.rule == ScaleRule::kTensor) return;
+  Expects(f.block_rows > 0 && f.block_cols > 0, "blocks are not empty");
+  if (f.rule == ScaleRule::kNvfp4) {
+    Expects(f.element == FormatId::kE2M1 && f.scale == FormatId::kE4M3,
+            "the NVFP4 rule is for E2M1 elements under E4M3 scales");
+  } else {
+    Expects(f.scale == FormatId::kE8M0, "the MX rules give E8M0 scales");
+  }
+}
+
+QuantizedMatrix EmptyQuantizedMatrix(std::size_t rows, std::size_t cols,
+                                     const QuantizeOptions& options) {
+  CheckOptions(options);
+  const BlockFormat& f = options.format;
+  QuantizedMatrix q;
+  q.format = f;
+  q.rows = rows;
+  q.cols = cols;
+  q.codes.resize(rows * CodeLayout(f, cols).row_bytes);
+  if (f.rule != ScaleRule::kTensor) {
+    const ScaleLayout scales(f, rows, cols);
+    q.scales.resize(scales.rows * scales.cols);
+  }
+  if (HasTensorScale(f)) q.amax = options.amax;
+  return q;
+}
+
+}  // namespace fp4lab

@@ -1,0 +1,22 @@
+#include "fp4lab/block/quantize.h"
+
+namespace fp4lab {
+
+float TensorAmax(MatrixView<const float> x) { return reference::TensorAmax(x); }
+
+QuantizedMatrix Quantize(MatrixView<const float> x, const QuantizeOptions& options) {
+  return reference::Quantize(x, options);
+}
+
+void QuantizeToValues(MatrixView<const float> x, const QuantizeOptions& options,
+                      MatrixView<float> out) {
+  reference::UnscaledValues(reference::Quantize(x, options), out);
+}
+
+void UnscaledValues(const QuantizedMatrix& q, MatrixView<float> out) {
+  reference::UnscaledValues(q, out);
+}
+
+void Dequantize(const QuantizedMatrix& q, MatrixView<float> out) { reference::Dequantize(q, out); }
+
+}  // namespace fp4lab

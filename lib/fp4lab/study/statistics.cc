@@ -1,0 +1,152 @@
+#include "fp4lab/study/statistics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/base/random.h"
+
+namespace fp4lab::study {
+namespace {
+
+// The continued fraction of I_x(a, b) (Abramowitz and Stegun 26.5.8) by Lentz's method; converges
+// fast for x < (a + 1) / (a + b + 2).
+double BetaFraction(double a, double b, double x) {
+  constexpr double kTiny = 1e-300;
+  const auto guarded = [](double v) { return std::abs(v) < kTiny ? kTiny : v; };
+  double c = 1;
+  double d = 1 / guarded(1 - (a + b) * x / (a + 1));
+  double fraction = d;
+  for (int m = 1; m <= 500; ++m) {
+    const double even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m));
+    d = 1 / guarded(1 + even * d);
+    c = guarded(1 + even / c);
+    fraction *= c * d;
+    const double odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1));
+    d = 1 / guarded(1 + odd * d);
+    c = guarded(1 + odd / c);
+    fraction *= c * d;
+    if (std::abs(c * d - 1) < 1e-16) break;
+  }
+  return fraction;
+}
+
+// The multiply-shift map of 32 random bits to [0, n): its bias, at most n / 2^32, is below 1e-6 for
+// any count of seeds or chunks.
+std::size_t Below(std::uint32_t bits, std::size_t n) {
+  return static_cast<std::size_t>((std::uint64_t{bits} * n) >> 32);
+}
+
+}  // namespace
+
+double IncompleteBeta(double a, double b, double x) {
+  Expects(a > 0 && b > 0 && x >= 0 && x <= 1, "IncompleteBeta: a > 0, b > 0, 0 <= x <= 1");
+  if (x == 0 || x == 1) return x;
+  const double front = std::exp(std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b) +
+                                a * std::log(x) + b * std::log1p(-x));
+  return x < (a + 1) / (a + b + 2) ? front * BetaFraction(a, b, x) / a
+                                   : 1 - front * BetaFraction(b, a, 1 - x) / b;
+}
+
+double StudentCdf(double t, double degrees) {
+  Expects(degrees > 0, "StudentCdf: degrees > 0");
+  const double tail = 0.5 * IncompleteBeta(degrees / 2, 0.5, degrees / (degrees + t * t));
+  return t > 0 ? 1 - tail : tail;
+}
+
+double StudentQuantile(double p, double degrees) {
+  Expects(p > 0 && p < 1 && degrees > 0, "StudentQuantile: 0 < p < 1, degrees > 0");
+  if (p == 0.5) return 0;
+  if (p < 0.5) return -StudentQuantile(1 - p, degrees);
+  double low = 0, high = 1;
+  while (StudentCdf(high, degrees) < p && high < 1e300) high *= 2;
+  for (int i = 0; i < 200 && high - low > 1e-15 * high; ++i) {
+    const double middle = low + (high - low) / 2;
+    (StudentCdf(middle, degrees) < p ? low : high) = middle;
+  }
+  return low + (high - low) / 2;
+}
+
+double Summary::StandardError() const {
+  return count < 2 ? 0 : deviation / std::sqrt(static_cast<double>(count));
+}
+
+Summary Summarize(std::span<const double> values) {
+  Summary summary{.count = values.size()};
+  if (values.empty()) return summary;
+  const auto n = static_cast<double>(values.size());
+  for (const double v : values) summary.mean += v;
+  summary.mean /= n;
+  if (values.size() < 2) return summary;
+  double squares = 0;
+  for (const double v : values) squares += (v - summary.mean) * (v - summary.mean);
+  summary.deviation = std::sqrt(squares / (n - 1));
+  return summary;
+}
+
+std::optional<Interval> StudentInterval(const Summary& summary, double confidence) {
+  Expects(confidence > 0 && confidence < 1, "StudentInterval: 0 < confidence < 1");
+  if (summary.count < kLeastSeeds) return std::nullopt;
+  const double half = summary.StandardError() *
+                      StudentQuantile(0.5 + confidence / 2, static_cast<double>(summary.count) - 1);
+  return Interval{summary.mean - half, summary.mean + half};
+}
+
+double Quantile(std::vector<double> values, double p) {
+  Expects(!values.empty() && p >= 0 && p <= 1, "Quantile: some values, 0 <= p <= 1");
+  std::sort(values.begin(), values.end());
+  const double position = p * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<std::size_t>(position);
+  const std::size_t above = std::min(below + 1, values.size() - 1);
+  const double weight = position - static_cast<double>(below);
+  return values[below] + weight * (values[above] - values[below]);
+}
+
+Interval PercentileInterval(const std::vector<double>& values, double confidence) {
+  const double tail = (1 - confidence) / 2;
+  return {Quantile(values, tail), Quantile(values, 1 - tail)};
+}
+
+std::vector<double> NonIncreasing(std::span<const double> values) {
+  struct Pool {
+    double sum;
+    std::size_t count;
+    double Mean() const { return sum / static_cast<double>(count); }
+  };
+  std::vector<Pool> pools;
+  for (const double v : values) {
+    pools.push_back({v, 1});
+    while (pools.size() > 1 && pools.back().Mean() > pools[pools.size() - 2].Mean()) {
+      const Pool last = pools.back();
+      pools.pop_back();
+      pools.back() = {pools.back().sum + last.sum, pools.back().count + last.count};
+    }
+  }
+  std::vector<double> result;
+  for (const Pool& pool : pools) {
+    // A pool of one keeps its value's bits.
+    result.insert(result.end(), pool.count, pool.count == 1 ? pool.sum : pool.Mean());
+  }
+  return result;
+}
+
+BootstrapDraw DrawBootstrap(std::size_t seeds, std::size_t chunks, std::uint32_t draw) {
+  constexpr std::uint64_t kKey = 0x626F6F7473747261;  // "bootstra"
+  const RandomStream seed_bits{.seed = kKey, .step = draw, .tensor = 0};
+  const RandomStream chunk_bits{.seed = kKey, .step = draw, .tensor = 1};
+  BootstrapDraw result;
+  for (std::size_t i = 0; i < seeds; ++i) {
+    result.seeds.push_back(Below(seed_bits.Bits32(i), seeds));
+  }
+  result.chunk_counts.assign(chunks, 0);
+  for (std::size_t i = 0; i < chunks; i += 4) {
+    const PhiloxBlock block = chunk_bits.Block(i / 4);
+    for (std::size_t j = 0; j < std::min<std::size_t>(4, chunks - i); ++j) {
+      ++result.chunk_counts[Below(block[j], chunks)];
+    }
+  }
+  return result;
+}
+
+}  // namespace fp4lab::study
