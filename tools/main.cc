@@ -6,10 +6,13 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/simd.h"
+#include "tools/commands.h"
 
 int main(int argc, char** argv) {
   CLI::App app{"fp4lab: the numerics of 4-bit LLM training"};
   app.require_subcommand(1);
+  int exit_code = 0;
+  fp4lab::tools::AddStudy(app, &exit_code);
   try {
     fp4lab::PinSimdTargetFromEnvironment();
     app.parse(argc, argv);
@@ -19,5 +22,5 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "error: %s\n", e.what());
     return 1;
   }
-  return 0;
+  return exit_code;
 }

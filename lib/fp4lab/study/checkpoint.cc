@@ -43,10 +43,10 @@ std::span<const std::byte> Take(std::span<const std::byte>* rest, const std::str
 }  // namespace
 
 std::vector<std::byte> PackCheckpoint(const Checkpoint& checkpoint) {
-  const Json head = {{"record", ToJson(checkpoint.record)},
-                     {"branch",
-                      {checkpoint.branch.tokens, checkpoint.branch.branch_step,
-                       checkpoint.branch.total_steps}}};
+  const Json head = {
+      {"record", ToJson(checkpoint.record)},
+      {"branch",
+       {checkpoint.branch.tokens, checkpoint.branch.branch_step, checkpoint.branch.total_steps}}};
   const std::string text = head.dump();
   std::vector<std::byte> bytes;
   bytes.reserve(text.size() + checkpoint.state.size() + checkpoint.trunk_state.size() + 128);
@@ -59,8 +59,7 @@ std::vector<std::byte> PackCheckpoint(const Checkpoint& checkpoint) {
 }
 
 Checkpoint UnpackCheckpoint(std::span<const std::byte> bytes, const std::string& where) {
-  if (bytes.size() < kMagic.size() + kHashDigits ||
-      AsText(bytes.first(kMagic.size())) != kMagic) {
+  if (bytes.size() < kMagic.size() + kHashDigits || AsText(bytes.first(kMagic.size())) != kMagic) {
     throw Error(where, "is no checkpoint of a study run");
   }
   const auto body = bytes.first(bytes.size() - kHashDigits);

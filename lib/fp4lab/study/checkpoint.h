@@ -18,8 +18,8 @@ struct Checkpoint {
   std::vector<std::byte> trunk_state;  // the trainer's, where `branch` left the trunk; else empty
 };
 
-// "fp4lab.run/1\n", then three parts, each as a length (8 bytes, low byte first) and its bytes: JSON
-// of record and branch, state, trunk_state; then the SHA-256 of all that, as 64 hex digits.
+// "fp4lab.run/1\n", then three parts, each as a length (8 bytes, low byte first) and its bytes:
+// JSON of record and branch, state, trunk_state; then the SHA-256 of all that, as 64 hex digits.
 std::vector<std::byte> PackCheckpoint(const Checkpoint& checkpoint);
 // Throws Error for bytes that are cut short, damaged or no checkpoint.
 Checkpoint UnpackCheckpoint(std::span<const std::byte> bytes, const std::string& where);

@@ -80,12 +80,13 @@ double ProgressMeter::SecondsLeft() const {
 
 Progress ProgressMeter::Now() const {
   const std::lock_guard lock(mutex_);
-  Progress progress{.runs = static_cast<int>(runs_.size())};
+  Progress progress;
+  progress.runs = static_cast<int>(runs_.size());
   for (const RunState& run : runs_) {
     if (run.info.done) ++progress.runs_done;
     if (!run.running) continue;
-    progress.running.push_back({run.info.arm, run.info.seed, run.info.steps - run.steps_left,
-                                run.info.steps, run.loss});
+    progress.running.push_back(
+        {run.info.arm, run.info.seed, run.info.steps - run.steps_left, run.info.steps, run.loss});
   }
   const double seconds = Seconds(Clock::now() - window_.front().first);
   if (seconds > 0.0) {

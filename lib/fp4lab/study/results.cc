@@ -24,12 +24,11 @@ Json PointJson(const BranchPoint& point) {
           {"chunk_losses_high", point.high.chunk_losses}};
 }
 
-// The trunk's training loss, at most kCurvePoints means over equal stretches of steps; "step" is the
-// last one of its stretch.
+// The trunk's training loss, at most kCurvePoints means over equal stretches of steps; "step" is
+// the last one of its stretch.
 Json CurveJson(const RunRecord& record, const Arm& arm, const RunPlan& plan) {
   Json curve = Json::array();
-  const auto steps =
-      std::min(static_cast<std::int64_t>(record.losses.size()), plan.TrunkSteps());
+  const auto steps = std::min(static_cast<std::int64_t>(record.losses.size()), plan.TrunkSteps());
   const std::int64_t stride = (plan.TrunkSteps() + kCurvePoints - 1) / kCurvePoints;
   for (std::int64_t end = stride; end <= steps; end += stride) {
     double sum = 0.0;

@@ -34,8 +34,7 @@ void Run::Advance() {
 
 void Run::StepTowards(const Branch& branch) {
   const std::int64_t step = trainer_.Steps();
-  const StepResult result =
-      trainer_.Step(LearningRate(config_.schedule, step, branch.total_steps));
+  const StepResult result = trainer_.Step(LearningRate(config_.schedule, step, branch.total_steps));
   ++record_.steps_made;
   if (result.non_finite) return Diverge(result.non_finite->step, result.non_finite->tensor);
   last_loss_ = result.loss;
@@ -111,8 +110,8 @@ void Run::Load(std::span<const std::byte> bytes, const std::string& where) {
   branch_ = checkpoint.branch;
   trunk_state_ = std::move(checkpoint.trunk_state);
   // Another plan than the one that was interrupted: give up a branch that it does not have.
-  const bool wanted = std::find(plan_.branches.begin(), plan_.branches.end(), branch_) !=
-                      plan_.branches.end();
+  const bool wanted =
+      std::find(plan_.branches.begin(), plan_.branches.end(), branch_) != plan_.branches.end();
   if (branch_.total_steps > 0 && !wanted) LeaveBranch();
   if (!record_.DivergedIn(plan_)) record_.diverged.reset();
 }

@@ -27,8 +27,7 @@ Json RunInputs(const TrainConfig& config, const Corpus& corpus);
 class RunFolder {
  public:
   // Makes nothing on disk yet.
-  RunFolder(const std::filesystem::path& out_dir, const TrainConfig& config,
-            const Corpus& corpus);
+  RunFolder(const std::filesystem::path& out_dir, const TrainConfig& config, const Corpus& corpus);
 
   const std::string& Key() const { return key_; }  // SHA-256 of the inputs
   std::filesystem::path ResultPath() const { return folder_ / "result.json"; }

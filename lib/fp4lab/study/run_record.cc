@@ -67,9 +67,8 @@ Json ToJson(const TrunkPoint& point) {
 }
 
 TrunkPoint ReadTrunkPoint(const Json& json) {
-  TrunkPoint point{json.at("steps").get<std::int64_t>(),
-                   json.at("validation_loss").get<double>(),
-                   {}};
+  TrunkPoint point{
+      json.at("steps").get<std::int64_t>(), json.at("validation_loss").get<double>(), {}};
   for (const Json& t : json.at("tensors")) point.tensors.push_back(ReadTensorStatistics(t));
   return point;
 }
@@ -124,12 +123,9 @@ Json ToJson(const RunRecord& record) {
                 {"tensor", record.diverged->tensor},
                 {"budget", record.diverged->budget}};
   }
-  return {{"points", std::move(points)},
-          {"trunk_points", std::move(trunk_points)},
-          {"losses", record.losses},
-          {"diverged", std::move(diverged)},
-          {"seconds", record.seconds},
-          {"steps_made", record.steps_made}};
+  return {{"points", std::move(points)}, {"trunk_points", std::move(trunk_points)},
+          {"losses", record.losses},     {"diverged", std::move(diverged)},
+          {"seconds", record.seconds},   {"steps_made", record.steps_made}};
 }
 
 RunRecord ReadRunRecord(const Json& json, const std::string& where) {

@@ -126,10 +126,10 @@ void Runner::CheckRoom(std::size_t runs) const {
   std::error_code status;
   const auto space = std::filesystem::space(options_.out_dir, status);
   if (!status && space.available < runs * run_bytes) {
-    throw Error(options_.out_dir.string(),
-                "the disk has " + std::to_string(space.available >> 20) + " MiB left and " +
-                    std::to_string(runs) + " runs may need " +
-                    std::to_string((runs * run_bytes) >> 20));
+    throw Error(options_.out_dir.string(), "the disk has " + std::to_string(space.available >> 20) +
+                                               " MiB left and " + std::to_string(runs) +
+                                               " runs may need " +
+                                               std::to_string((runs * run_bytes) >> 20));
   }
 }
 
@@ -206,7 +206,8 @@ void Runner::Work() {
 }
 
 Outcome Runner::Execute() {
-  Outcome outcome{.cached = static_cast<int>(tasks_.size() - queue_.size())};
+  Outcome outcome;
+  outcome.cached = static_cast<int>(tasks_.size() - queue_.size());
   if (!queue_.empty()) {
     std::vector<std::thread> workers;
     for (int i = 0; i < jobs_; ++i) workers.emplace_back([this] { Work(); });

@@ -12,13 +12,14 @@ namespace {
 // Names go into paths, tables and JSON pointers.
 void CheckName(const std::string& name, const std::string& where) {
   const auto plain = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           c == '-' || c == '_' || c == '.' || c == '+';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_' || c == '.' || c == '+';
   };
   if (name.empty() || name.size() > 64 || !std::all_of(name.begin(), name.end(), plain) ||
       name[0] == '.') {
-    throw Error(where, "\"" + name + "\" is no name: 1 to 64 letters, digits and - _ . + "
-                       "(not . first)");
+    throw Error(where, "\"" + name +
+                           "\" is no name: 1 to 64 letters, digits and - _ . + "
+                           "(not . first)");
   }
 }
 
@@ -38,8 +39,8 @@ Arm ReadArm(const std::string& name, const Json& json, const TrainConfig& base,
   arm.recipe = ReadRecipe(*recipe, o.Where("recipe"));
   if (const Json* optimizer = o.Member("optimizer")) {
     JsonObject(*optimizer, o.Where("optimizer"));
-    arm.optimizer = ReadOptimizerConfig(Merged(ToJson(base.optimizer), *optimizer),
-                                        o.Where("optimizer"));
+    arm.optimizer =
+        ReadOptimizerConfig(Merged(ToJson(base.optimizer), *optimizer), o.Where("optimizer"));
   }
   if (const Json* schedule = o.Member("schedule")) {
     JsonObject(*schedule, o.Where("schedule"));
@@ -161,9 +162,9 @@ AnalysisConfig ReadAnalysis(const Json& json, const std::string& where, const St
 // Branches need a trunk whose learning rate does not know where it ends.
 void CheckSchedules(const Study& study, const std::string& where) {
   for (const Arm& arm : study.arms) {
-    const std::string place =
-        arm.schedule == study.base.schedule ? where + "/schedule" : where + "/arms/" + arm.name +
-                                                                        "/schedule";
+    const std::string place = arm.schedule == study.base.schedule
+                                  ? where + "/schedule"
+                                  : where + "/arms/" + arm.name + "/schedule";
     if (arm.schedule.kind != "wsd") {
       throw Error(place + "/kind", "a study needs \"wsd\": its budgets share one trunk");
     }

@@ -26,19 +26,19 @@ struct Arm {
 
 // Registered before the runs: what is compared with what, where, and what would count as an answer.
 struct AnalysisConfig {
-  std::string reference;                // the arm that gaps are taken to; default: the first
-  std::vector<std::string> contrast;    // {f, R}: the headline token ratio of f against R
-  std::int64_t primary_tokens = 0;      // the budget of the headline; default: the largest
-  double confidence = 0.95;             // of every interval
-  Json criteria = Json::array();        // analysis.h reads them
+  std::string reference;              // the arm that gaps are taken to; default: the first
+  std::vector<std::string> contrast;  // {f, R}: the headline token ratio of f against R
+  std::int64_t primary_tokens = 0;    // the budget of the headline; default: the largest
+  double confidence = 0.95;           // of every interval
+  Json criteria = Json::array();      // analysis.h reads them
 
   friend bool operator==(const AnalysisConfig&, const AnalysisConfig&) = default;
 };
 
 struct Study {
   std::string name, title, description;
-  TrainConfig base;               // all that arms share; its recipe, seed and tokens do not count
-  std::vector<Arm> arms;          // in the order of the file
+  TrainConfig base;       // all that arms share; its recipe, seed and tokens do not count
+  std::vector<Arm> arms;  // in the order of the file
   std::vector<std::uint64_t> seeds;
   std::vector<std::int64_t> budgets;  // tokens, ascending
   AnalysisConfig analysis;

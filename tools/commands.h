@@ -1,0 +1,12 @@
+// The subcommands of fp4lab: one function each, in the file of its name.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace fp4lab::tools {
+
+// Each adds its subcommand to `app`. What it finds wrong it throws (base/error.h); an exit code
+// other than 0 that is no error goes to *exit_code.
+void AddStudy(CLI::App& app, int* exit_code);
+
+}  // namespace fp4lab::tools
