@@ -1,0 +1,86 @@
+// Token ratios from annealed losses: how many times the tokens a format needs to reach the loss of
+// another. Three estimators; each works on the curves of one study, pure functions of their values.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace fp4lab::study {
+
+// Annealed losses L(D) of one format and one seed: one loss a token budget, budgets ascending.
+struct LossCurve {
+  std::vector<double> log_tokens;  // ln D
+  std::vector<double> losses;      // nats per token
+};
+
+// The two token ratios of a format f against a reference R at a budget D*. Above 1: f needs more.
+enum class Form {
+  kExtend,  // r  = D_f / D*, where L_f(D_f) = L_R(D*): how far f must go on
+  kShrink,  // r' = D* / D_R, where L_R(D_R) = L_f(D*): how early R was there already
+};
+
+// ln of a token ratio of one seed.
+struct LogRatio {
+  enum class Status {
+    kIdentified,  // `value` is the ratio
+    kAbove,       // it lies above `value`, out of the reach of the budgets that were run
+    kBelow,       // it lies below `value`
+    kUndefined,   // a run is missing or diverged, or a curve has too few points
+  };
+  Status status = Status::kUndefined;
+  double value = 0;
+  bool extrapolated = false;  // identified, but beyond the smallest or largest budget
+};
+
+// Estimator 1, "crossing" (the headline): L piecewise linear in ln D after monotone repair. Beyond
+// the ends the end segment's slope goes on for half that segment's length in ln D and no further.
+// A chord lies above a convex curve: on a doubling grid r comes out up to 2 or 3 percent too large
+// and r' too small by as much; their mean is nearly free of it.
+LogRatio CrossingRatio(const LossCurve& format, const LossCurve& reference, std::size_t budget,
+                       Form form);
+
+// Estimator 2, "power_law": L_f(D) = E_f + B_f (D / D_1)^-beta with one beta for all formats of a
+// seed, where D_1 is the smallest budget. Huber loss; E_f and B_f by weighted least squares at each
+// trial beta. With few points E_f and B_f trade against each other: never quote E_f alone.
+struct PowerLaw {
+  double beta = 0;
+  std::vector<double> floors, scales;  // E_f and B_f, in the order of the curves
+  double log_origin = 0;               // ln D_1
+  double rms = 0;                      // of the residuals, nats
+
+  double At(std::size_t curve, double log_tokens) const;
+};
+struct PowerLawFit {
+  std::optional<PowerLaw> law;
+  std::string reason;  // why there is none
+};
+inline constexpr std::size_t kPowerLawBudgets = 4;  // what a fit needs at least,
+inline constexpr double kPowerLawSpan = 8;          // and largest / smallest budget
+inline constexpr double kPowerLawReach = 2;         // how far beyond the budgets it is believed
+PowerLawFit FitPowerLaw(std::span<const LossCurve> curves);
+LogRatio PowerLawRatio(const PowerLaw& law, std::size_t format, std::size_t reference,
+                       const LossCurve& grid, std::size_t budget, Form form);
+
+// Estimator 3, "shared_baseline": L_f(D) = L_ref(D) + a_f (D / D_1)^gamma with gamma shared by all
+// formats and seeds, L_ref the repaired piecewise log-linear curve of the reference arm. The best
+// conditioned of the three. The same reach beyond the budgets as estimator 1.
+struct SharedBaseline {
+  double gamma = 0;
+  std::vector<std::vector<double>> gaps;  // a_f: [seed][format]
+  double rms = 0;
+};
+// baselines[seed], formats[seed][format]. None with fewer than 2 budgets.
+std::optional<SharedBaseline> FitSharedBaseline(std::span<const LossCurve> baselines,
+                                                std::span<const std::vector<LossCurve>> formats);
+// `format_gap` and `reference_gap` are the a's of that seed (0 for the baseline arm itself).
+LogRatio SharedBaselineRatio(const LossCurve& baseline, double gamma, double format_gap,
+                             double reference_gap, std::size_t budget, Form form);
+
+// The local slope s = -dL/d ln D of the repaired curve at a budget: of the segment above it, or of
+// the last segment at the largest. With it ln r is about (L_f - L_R) / s.
+double LocalSlope(const LossCurve& curve, std::size_t budget);
+
+}  // namespace fp4lab::study
