@@ -26,9 +26,12 @@ struct MatrixView {
       : data(data), rows(rows), cols(cols), row_stride(row_stride), col_stride(col_stride) {}
   // A view of mutable elements serves where constant ones are asked for.
   template <class U>
-    requires(std::is_same_v<const U, T> && !std::is_same_v<U, T>)
-  constexpr MatrixView(const MatrixView<U>& o)  // NOLINT: implicit on purpose
-      : data(o.data), rows(o.rows), cols(o.cols), row_stride(o.row_stride),
+  requires(std::is_same_v<const U, T> && !std::is_same_v<U, T>) constexpr MatrixView(
+      const MatrixView<U>& o)  // NOLINT: implicit on purpose
+      : data(o.data),
+        rows(o.rows),
+        cols(o.cols),
+        row_stride(o.row_stride),
         col_stride(o.col_stride) {}
 
   constexpr T& operator()(std::size_t r, std::size_t c) const {

@@ -14,12 +14,12 @@ namespace fp4lab {
 // How a block's (or tensor's) scale follows from its amax. The formulas, in their exact operation
 // order, are the functions of block/scale_rules.h.
 enum class ScaleRule : std::uint8_t {
-  kNvfp4,   // E4M3 block scale under an FP32 tensor scale, as Transformer Engine's kernels
-  kFloor,   // E8M0, OCP MX v1.0: floor(log2 amax) - emax
-  kCeil,    // E8M0: the exponent rounded up
-  kRceil,   // E8M0: 2^ceil(log2(amax / max)), by cvt.rp of amax * (1/max)
-  kEven,    // E8M0: amax's mantissa rounded to the element's precision first, then floor
-  kTensor   // one FP32 scale for the tensor, max / amax (TE Float8CurrentScaling)
+  kNvfp4,  // E4M3 block scale under an FP32 tensor scale, as Transformer Engine's kernels
+  kFloor,  // E8M0, OCP MX v1.0: floor(log2 amax) - emax
+  kCeil,   // E8M0: the exponent rounded up
+  kRceil,  // E8M0: 2^ceil(log2(amax / max)), by cvt.rp of amax * (1/max)
+  kEven,   // E8M0: amax's mantissa rounded to the element's precision first, then floor
+  kTensor  // one FP32 scale for the tensor, max / amax (TE Float8CurrentScaling)
 };
 
 // Blocks lie along a row (the reduction axis of the GEMM): 1x16, 16x16, 1x32, 32x32. kTensor has no

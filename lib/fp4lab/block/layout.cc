@@ -11,7 +11,9 @@ void CheckOptions(const QuantizeOptions& options) {
   Expects(FormatOf(f.element).bits <= 8 && FormatOf(f.element).is_signed,
           "elements are signed formats of at most 8 bits");
   if (f.rule == ScaleRule::kTensor) return;
-  Expects(f.block_rows > 0 && f.block_cols > 0, "blocks are not empty");
+  Expects(f.block_cols > 0 && f.block_cols % 8 == 0 && f.block_cols <= 128,
+          "blocks are 8, 16, 24 ... or 128 columns wide");
+  Expects(f.block_rows > 0 && f.block_rows <= 128, "blocks are 1 to 128 rows high");
   if (f.rule == ScaleRule::kNvfp4) {
     Expects(f.element == FormatId::kE2M1 && f.scale == FormatId::kE4M3,
             "the NVFP4 rule is for E2M1 elements under E4M3 scales");

@@ -43,7 +43,8 @@ struct ScaleLayout {
   }
 };
 
-// The options' format, checked: the rule fits the scale and element formats, blocks are not empty.
+// The options' format, checked: the rule fits the scale and element formats, blocks are (1 to 128)
+// x (8 to 128, a multiple of 8).
 void CheckOptions(const QuantizeOptions& options);
 
 // A result with its shape and sizes, all codes and scales 0.

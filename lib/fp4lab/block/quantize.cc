@@ -4,15 +4,6 @@ namespace fp4lab {
 
 float TensorAmax(MatrixView<const float> x) { return reference::TensorAmax(x); }
 
-QuantizedMatrix Quantize(MatrixView<const float> x, const QuantizeOptions& options) {
-  return reference::Quantize(x, options);
-}
-
-void QuantizeToValues(MatrixView<const float> x, const QuantizeOptions& options,
-                      MatrixView<float> out) {
-  reference::UnscaledValues(reference::Quantize(x, options), out);
-}
-
 void UnscaledValues(const QuantizedMatrix& q, MatrixView<float> out) {
   reference::UnscaledValues(q, out);
 }

@@ -10,8 +10,8 @@
 //   Stochastic rounding takes random.Bits16(r * cols + c) for element (r, c) of this (possibly
 //   transposed) x.
 //
-// fp4lab::reference holds the scalar definition, fp4lab the Highway kernels: the same bytes on every
-// SIMD target and for any number of threads.
+// fp4lab::reference holds the scalar definition, fp4lab the Highway kernels: the same bytes on
+// every SIMD target and for any number of threads.
 #pragma once
 
 #include <cstddef>

@@ -256,10 +256,12 @@ constexpr std::uint32_t Encode(FormatId id, float x, Rounding rounding = Roundin
   return Encode(FormatOf(id), x, rounding, random16, overflow);
 }
 
-// x rounded to BF16, RNE, as a binary32 value; overflow gives Inf, NaN gives 0x7FC00000.
+// x rounded to BF16, RNE, as a binary32 value; overflow gives Inf, NaN gives 0x7FC00000. It is
+// Decode(Encode(x)) with kSpecial: BF16 is the upper half of binary32, and the carry does the rest.
 constexpr float RoundToBf16(float x) {
-  return Decode(FormatId::kBF16,
-                Encode(FormatId::kBF16, x, Rounding::kNearestEven, 0, Overflow::kSpecial));
+  const std::uint32_t u = std::bit_cast<std::uint32_t>(x);
+  if ((u & 0x7FFFFFFFu) > 0x7F800000u) return std::bit_cast<float>(0x7FC00000u);
+  return std::bit_cast<float>((u + 0x7FFFu + ((u >> 16) & 1u)) & 0xFFFF0000u);
 }
 
 namespace internal {

@@ -100,7 +100,8 @@ double Quantile(std::vector<double> values, double p) {
   const auto below = static_cast<std::size_t>(position);
   const std::size_t above = std::min(below + 1, values.size() - 1);
   const double weight = position - static_cast<double>(below);
-  return values[below] + weight * (values[above] - values[below]);
+  if (weight == 0 || values[below] == values[above]) return values[below];  // infinities too
+  return (1 - weight) * values[below] + weight * values[above];
 }
 
 Interval PercentileInterval(const std::vector<double>& values, double confidence) {

@@ -131,7 +131,7 @@ LogRatio SharedBaselineRatio(const LossCurve& baseline, double gamma, double for
   const double start = excess(x);
   if (start == 0) return {Status::kIdentified, 0, false};
   const double end = start > 0 ? ReachAbove(base) : ReachBelow(base);
-  constexpr int kSteps = 512;
+  constexpr int kSteps = 64;
   double inside = x;
   for (int i = 1; i <= kSteps; ++i) {
     double outside = x + (end - x) * i / kSteps;

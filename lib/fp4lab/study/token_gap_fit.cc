@@ -37,7 +37,7 @@ double Minimize(const std::function<double(double)>& f, double low, double high,
   double a = low + std::max(best - 1, 0) * step, b = low + std::min(best + 1, count - 1) * step;
   double c = b - kGolden * (b - a), d = a + kGolden * (b - a);
   double fc = f(c), fd = f(d);
-  for (int i = 0; i < 80 && b - a > 1e-12; ++i) {
+  for (int i = 0; i < 80 && b - a > 1e-9; ++i) {
     if (fc < fd) {
       b = d;
       d = c;

@@ -1,0 +1,146 @@
+// The arithmetic of block quantization in lanes: roundings to an element format, codes, and block
+// scales. Each function repeats one of formats/format.h or block/scale_rules.h, which define it.
+#if defined(FP4LAB_BLOCK_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)  // NOLINT: once per target
+#ifdef FP4LAB_BLOCK_LANES_INL_H_
+#undef FP4LAB_BLOCK_LANES_INL_H_
+#else
+#define FP4LAB_BLOCK_LANES_INL_H_
+#endif
+
+#include <bit>
+#include <cstdint>
+
+#include "fp4lab/block/plan.h"
+#include "fp4lab/block/scale_rules.h"
+
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace fp4lab {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using DF = hn::ScalableTag<float>;
+using DI = hn::RebindToSigned<DF>;
+using DU = hn::RebindToUnsigned<DF>;
+using VF = hn::Vec<DF>;
+using VI = hn::Vec<DI>;
+using VU = hn::Vec<DU>;
+
+inline constexpr std::int32_t kInfBits = 0x7F800000;
+
+HWY_INLINE VI Bits(VF x) { return hn::BitCast(DI(), x); }
+HWY_INLINE VF Float(VI x) { return hn::BitCast(DF(), x); }
+HWY_INLINE VI AbsBits(VF x) { return hn::And(Bits(x), hn::Set(DI(), 0x7FFFFFFF)); }
+
+// A magnitude a <= e.max to the nearest value of the format, ties to even codes. Adding
+// 2^(exponent + 23 - m) leaves exactly the format's bits, and rounds as the addition does; below
+// the smallest normal value the exponent stays that of the smallest normal.
+HWY_INLINE VF RoundNearest(const ElementConstants& e, VF a) {
+  const VI exponent =
+      hn::And(Bits(hn::Max(a, hn::Set(DF(), e.min_normal))), hn::Set(DI(), kInfBits));
+  const VF magic = Float(hn::Add(exponent, hn::Set(DI(), (23 - e.mantissa_bits) << 23)));
+  return hn::Sub(hn::Add(a, magic), magic);
+}
+
+// A magnitude a <= e.max with the carry of 16 random bits, Encode's kStochastic. Below the smallest
+// normal value, min_normal is added first, cut (not rounded) to 24 bits, and taken off again: then
+// one formula serves, as the random bits lie above the cut.
+HWY_INLINE VF RoundStochastic(const ElementConstants& e, VF a, VU random16) {
+  const DF d;
+  const DI di;
+  const int dropped = 23 - e.mantissa_bits;
+  const VF min_normal = hn::Set(d, e.min_normal);
+  const VF offset = hn::IfThenElseZero(hn::Lt(a, min_normal), min_normal);
+  const VF sum = hn::Add(a, offset);
+  const auto rounded_up = hn::Gt(hn::Sub(sum, offset), a);  // the difference is exact
+  const VI cut = hn::Add(Bits(sum), hn::VecFromMask(di, hn::RebindMask(di, rounded_up)));
+  const VI random = hn::ShiftLeftSame(hn::BitCast(di, random16), dropped - 16);
+  const VI up = hn::And(hn::Add(cut, random), hn::Set(di, -(1 << dropped)));
+  return hn::Sub(Float(up), offset);
+}
+
+// The code of a magnitude that is a value of the format.
+HWY_INLINE VI MagnitudeCode(const ElementConstants& e, VF a) {
+  const DF d;
+  const DI di;
+  const int dropped = 23 - e.mantissa_bits;
+  const VF min_normal = hn::Set(d, e.min_normal);
+  const auto subnormal = hn::Lt(a, min_normal);
+  const VF shifted = hn::Add(a, hn::IfThenElseZero(subnormal, min_normal));
+  const VI significand = hn::ShiftRightSame(Bits(shifted), dropped);
+  const int base = std::bit_cast<std::int32_t>(e.min_normal) >> dropped;
+  const VI first = hn::IfThenElse(hn::RebindMask(di, subnormal), hn::Set(di, -base),
+                                  hn::Set(di, (1 << e.mantissa_bits) - base));
+  return hn::Add(significand, first);
+}
+
+// 2^(byte - 127) and its reciprocal, for E8M0 bytes.
+HWY_INLINE VF E8m0Value(VI byte) {
+  const DI di;
+  const VI bits = hn::ShiftLeft<23>(byte);
+  const VI low = hn::IfThenElse(hn::Eq(byte, hn::Zero(di)), hn::Set(di, 0x00400000), bits);
+  return Float(hn::IfThenElse(hn::Eq(byte, hn::Set(di, 255)), hn::Set(di, 0x7FC00000), low));
+}
+
+HWY_INLINE VF E8m0Multiplier(VI byte) {
+  const DI di;
+  const VI nan = hn::Set(di, 255);
+  const VI opposite = hn::Sub(hn::Set(di, 254), hn::IfThenZeroElse(hn::Eq(byte, nan), byte));
+  return hn::IfThenElse(hn::RebindMask(DF(), hn::Eq(byte, nan)), E8m0Value(nan),
+                        E8m0Value(opposite));
+}
+
+// kFloor, kCeil, kEven.
+HWY_INLINE VI ExponentByte(const ScaleConstants& k, VF amax) {
+  const DI di;
+  const VI bits = Bits(amax);
+  const VI up = hn::Add(bits, hn::Set(di, static_cast<std::int32_t>(k.rounding)));
+  const VI e = hn::Sub(hn::ShiftRight<23>(up), hn::Set(di, k.max_exponent));
+  return hn::IfThenElse(hn::Eq(bits, hn::Set(di, kInfBits)), hn::Set(di, 255),
+                        hn::Max(e, hn::Zero(di)));
+}
+
+// kRceil: the exponent of the product, rounded up, at most 254.
+HWY_INLINE VI RceilByte(const ScaleConstants& k, VF amax) {
+  const DI di;
+  const VI bits = Bits(hn::Mul(amax, hn::Set(DF(), k.reciprocal)));
+  const auto subnormal = hn::Lt(bits, hn::Set(di, 0x00800000));
+  const VI add = hn::IfThenElse(subnormal, hn::Set(di, 0x3FFFFF), hn::Set(di, 0x7FFFFF));
+  return hn::Min(hn::ShiftRight<23>(hn::Add(bits, add)), hn::Set(di, 254));
+}
+
+// The scales of blocks whose amaxes are the lanes of `amax` (never NaN).
+struct BlockScales {
+  VF multiplier, value;
+  VI byte;
+};
+
+HWY_INLINE BlockScales Nvfp4Scales(const ScaleConstants& k, VF amax) {
+  constexpr ElementConstants kE4m3 = {.max = 448.0f,
+                                      .min_normal = 0x1p-6f,
+                                      .mantissa_bits = 3,
+                                      .nan = 0.0f,
+                                      .nan_code = 0x7F,
+                                      .sign_code = 0x80};
+  const DF d;
+  const VF product = hn::Mul(amax, hn::Set(d, k.tensor.per_amax));
+  const VF s = RoundNearest(kE4m3, hn::Min(product, hn::Set(d, kE4m3.max)));
+  const VF reciprocal = hn::Div(hn::Set(d, 1.0f), hn::Mul(s, hn::Set(d, k.tensor.decode)));
+  return {hn::Min(reciprocal, hn::Set(d, kFloatMax)), s, MagnitudeCode(kE4m3, s)};
+}
+
+HWY_INLINE BlockScales ScalesOf(const ScaleConstants& k, VF amax) {
+  if (k.rule == ScaleRule::kNvfp4) return Nvfp4Scales(k, amax);
+  if (k.rule == ScaleRule::kTensor) {
+    return {hn::Set(DF(), k.tensor.encode), hn::Set(DF(), 1.0f), hn::Zero(DI())};
+  }
+  const VI byte = k.rule == ScaleRule::kRceil ? RceilByte(k, amax) : ExponentByte(k, amax);
+  return {E8m0Multiplier(byte), E8m0Value(byte), byte};
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace fp4lab
+HWY_AFTER_NAMESPACE();
+
+#endif  // FP4LAB_BLOCK_LANES_INL_H_

@@ -1,0 +1,97 @@
+#include "fp4lab/block/plan.h"
+
+#include <algorithm>
+
+#include "fp4lab/block/layout.h"
+#include "fp4lab/block/scale_rules.h"
+
+namespace fp4lab {
+namespace {
+
+ElementConstants ElementConstantsOf(FormatId id) {
+  const Format& f = FormatOf(id);
+  return {.max = MaxFinite(id),
+          .min_normal = Decode(f, 1u << f.mantissa_bits),
+          .mantissa_bits = f.mantissa_bits,
+          .nan = Decode(f, NanCode(f)),
+          .nan_code = NanCode(f),
+          .sign_code = SignBit(f)};
+}
+
+ScaleConstants ScaleConstantsOf(const BlockFormat& format, float amax) {
+  std::uint32_t rounding = 0;
+  if (format.rule == ScaleRule::kCeil) rounding = 0x7FFFFFu;
+  if (format.rule == ScaleRule::kEven) {
+    rounding = 1u << (22 - FormatOf(format.element).mantissa_bits);
+  }
+  return {.rule = format.rule,
+          .tensor = TensorScaleOf(format, amax),
+          .reciprocal = 1.0f / MaxFinite(format.element),
+          .rounding = rounding,
+          .max_exponent = MaxExponent(format.element)};
+}
+
+}  // namespace
+
+QuantizePlan MakePlan(std::size_t rows, std::size_t cols, bool transposed,
+                      const QuantizeOptions& options) {
+  CheckOptions(options);
+  const BlockFormat& format = options.format;
+  const bool whole = format.rule == ScaleRule::kTensor;  // any cut will do
+  QuantizePlan plan{};
+  plan.element = ElementConstantsOf(format.element);
+  plan.scale = ScaleConstantsOf(format, options.amax);
+  plan.transposed = transposed;
+  plan.rows = rows;
+  plan.cols = cols;
+  plan.block_rows = whole ? 1 : static_cast<std::size_t>(format.block_rows);
+  plan.block_cols = whole ? 32 : static_cast<std::size_t>(format.block_cols);
+  if (transposed) std::swap(plan.block_rows, plan.block_cols);
+  const std::size_t step = plan.block_cols * ((15 + plan.block_cols) / plan.block_cols);
+  const std::size_t wanted = std::clamp<std::size_t>(4096 / plan.block_rows, 128, kMaxChunk);
+  plan.chunk = std::max(step, wanted / step * step);
+  plan.chunks = (plan.cols + plan.chunk - 1) / plan.chunk;
+  plan.units = (plan.rows + plan.block_rows - 1) / plan.block_rows * plan.chunks;
+  plan.stochastic = options.rounding == Rounding::kStochastic;
+  plan.random = options.random;
+  return plan;
+}
+
+Unit UnitOf(const QuantizePlan& plan, std::size_t i) {
+  const std::size_t row = i / plan.chunks * plan.block_rows;
+  const std::size_t col = i % plan.chunks * plan.chunk;
+  return {.row = row,
+          .rows = std::min(plan.block_rows, plan.rows - row),
+          .col = col,
+          .cols = std::min(plan.chunk, plan.cols - col)};
+}
+
+Matrix<float> CopyUnlessUnitStride(MatrixView<const float> x) {
+  Matrix<float> copy;
+  if (HasUnitRows(x) || HasUnitColumns(x)) return copy;
+  copy = Matrix<float>(x.rows, x.cols);
+  for (std::size_t r = 0; r < x.rows; ++r) {
+    for (std::size_t c = 0; c < x.cols; ++c) copy(r, c) = x(r, c);
+  }
+  return copy;
+}
+
+void RunInMemoryOrder(
+    MatrixView<const float> x, MatrixView<float> out,
+    const std::function<void(MatrixView<const float>, MatrixView<float>, bool)>& run) {
+  if (HasUnitRows(x) && HasUnitRows(out)) return run(x, out, false);
+  if (HasUnitColumns(x) && HasUnitColumns(out)) {
+    return run(x.Transposed(), out.Transposed(), true);
+  }
+  const Matrix<float> copy = CopyUnlessUnitStride(x);
+  if (!copy.values.empty()) x = copy.View();
+  const bool transposed = !HasUnitRows(x);
+  Matrix<float> y(transposed ? x.cols : x.rows, transposed ? x.rows : x.cols);
+  run(transposed ? x.Transposed() : x, y.View(), transposed);
+  const MatrixView<float> result = transposed ? y.View().Transposed() : y.View();
+  for (std::size_t r = 0; r < out.rows; ++r) {
+    for (std::size_t c = 0; c < out.cols; ++c) out(r, c) = result(r, c);
+  }
+}
+
+}  // namespace fp4lab

@@ -1,0 +1,86 @@
+// What the kernels need to know of one quantization, found once a call.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include "fp4lab/base/matrix.h"
+#include "fp4lab/base/random.h"
+#include "fp4lab/block/block_format.h"
+#include "fp4lab/block/quantize.h"
+
+namespace fp4lab {
+
+// A format of the elements, as the constants of its roundings.
+struct ElementConstants {
+  float max;          // largest finite value
+  float min_normal;   // 2^(1 - bias)
+  int mantissa_bits;  // m
+  float nan;          // the value of NanCode
+  std::uint32_t nan_code;
+  std::uint32_t sign_code;
+};
+
+// A scale rule, as the constants of its formula (block/scale_rules.h).
+struct ScaleConstants {
+  ScaleRule rule;
+  TensorScale tensor;
+  float reciprocal;        // kRceil: fl(1 / largest element)
+  std::uint32_t rounding;  // kFloor, kCeil, kEven: what is added to amax's bits
+  int max_exponent;        // emax of the element
+};
+
+// Kernels see the matrix in memory order: unit column stride, so a columnwise quantization arrives
+// transposed, with (16, 1) blocks for 1x16. Work is cut into units, a band of one block's rows by a
+// chunk of columns, and units into groups; neither depends on the number of threads.
+struct QuantizePlan {
+  ElementConstants element;
+  ScaleConstants scale;
+  bool transposed;                     // memory rows are x's columns
+  std::size_t rows, cols;              // in memory order
+  std::size_t block_rows, block_cols;  // in memory order
+  std::size_t chunk;                   // columns of a unit: a multiple of block_cols
+  std::size_t chunks;                  // units a band
+  std::size_t units;
+  bool stochastic;
+  RandomStream random;
+};
+
+inline constexpr std::size_t kMaxBlock = 128;   // rows or columns of a block
+inline constexpr std::size_t kMaxChunk = 1024;  // columns of a unit
+inline constexpr std::size_t kUnitsAGroup = 8;
+
+// The columns that unit i of a plan covers, and the rows.
+struct Unit {
+  std::size_t row, rows, col, cols;
+};
+Unit UnitOf(const QuantizePlan& plan, std::size_t i);
+
+constexpr std::size_t GroupsOf(const QuantizePlan& plan) {
+  return (plan.units + kUnitsAGroup - 1) / kUnitsAGroup;
+}
+constexpr std::size_t EndOfGroup(const QuantizePlan& plan, std::size_t group) {
+  return (group + 1) * kUnitsAGroup < plan.units ? (group + 1) * kUnitsAGroup : plan.units;
+}
+
+// rows and cols in memory order; `transposed`: memory rows are x's columns.
+QuantizePlan MakePlan(std::size_t rows, std::size_t cols, bool transposed,
+                      const QuantizeOptions& options);
+
+// Whether memory rows (true) or columns (false) of x have unit stride.
+constexpr bool HasUnitRows(MatrixView<const float> x) { return x.col_stride == 1 || x.cols <= 1; }
+constexpr bool HasUnitColumns(MatrixView<const float> x) {
+  return x.row_stride == 1 || x.rows <= 1;
+}
+
+// A copy of x if it has unit stride in no direction, else empty.
+Matrix<float> CopyUnlessUnitStride(MatrixView<const float> x);
+
+// Calls run(x, out, transposed) with both views in memory order (both transposed or none), through
+// copies where the two do not lie in memory alike.
+void RunInMemoryOrder(
+    MatrixView<const float> x, MatrixView<float> out,
+    const std::function<void(MatrixView<const float>, MatrixView<float>, bool)>& run);
+
+}  // namespace fp4lab

@@ -1,0 +1,69 @@
+// QuantizeToValues: quantize and decode in one pass over memory.
+#include "fp4lab/base/error.h"
+#include "fp4lab/base/parallel.h"
+#include "fp4lab/block/layout.h"
+#include "fp4lab/block/plan.h"
+#include "fp4lab/block/quantize.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "fp4lab/block/quantize_values.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target.h:
+#include <hwy/highway.h>
+
+#include "fp4lab/block/rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fp4lab {
+namespace HWY_NAMESPACE {
+namespace {
+
+struct ValueRows {
+  float* out;
+  std::size_t stride;
+  HWY_INLINE ValueSink Row(std::size_t r) const { return {out + r * stride}; }
+};
+
+// One group of units. x and out are in memory order.
+void ValuesOfUnits(const QuantizePlan& plan, MatrixView<const float> x, MatrixView<float> out,
+                   std::size_t group) {
+  UnitScales scales;
+  RandomBuffer random;
+  for (std::size_t i = group * kUnitsAGroup; i < EndOfGroup(plan, group); ++i) {
+    const Unit unit = UnitOf(plan, i);
+    const Tile tile{&x(unit.row, unit.col), x.row_stride, unit.rows, unit.cols};
+    FindScales(plan.scale, tile, plan.block_cols, &scales);
+    RoundUnit(plan, unit, tile, scales, &random,
+              ValueRows{&out(unit.row, unit.col), out.row_stride});
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace fp4lab
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace fp4lab {
+namespace {
+
+HWY_EXPORT(ValuesOfUnits);
+
+}  // namespace
+
+void QuantizeToValues(MatrixView<const float> x, const QuantizeOptions& options,
+                      MatrixView<float> out) {
+  Expects(out.rows == x.rows && out.cols == x.cols, "out has the shape of x");
+  CheckOptions(options);
+  if (x.size() == 0) return;
+  RunInMemoryOrder(x, out,
+                   [&](MatrixView<const float> from, MatrixView<float> to, bool transposed) {
+                     const QuantizePlan plan = MakePlan(from.rows, from.cols, transposed, options);
+                     ParallelFor(GroupsOf(plan), [&](std::size_t group) {
+                       HWY_DYNAMIC_DISPATCH(ValuesOfUnits)(plan, from, to, group);
+                     });
+                   });
+}
+
+}  // namespace fp4lab
+#endif  // HWY_ONCE

@@ -1,0 +1,164 @@
+// The 16 random bits of elements, RandomStream::Bits16, for many elements at once.
+#if defined(FP4LAB_BLOCK_RANDOM_INL_H_) == defined(HWY_TARGET_TOGGLE)  // NOLINT: once per target
+#ifdef FP4LAB_BLOCK_RANDOM_INL_H_
+#undef FP4LAB_BLOCK_RANDOM_INL_H_
+#else
+#define FP4LAB_BLOCK_RANDOM_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+
+#include "fp4lab/base/random.h"
+#include "fp4lab/block/plan.h"
+
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace fp4lab {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+#if HWY_TARGET == HWY_SCALAR
+
+// out[8 i .. 8 i + 7]: the fields of Philox block first + i.
+HWY_INLINE void FillBlocks(const RandomStream& stream, std::uint64_t first, std::size_t count,
+                           std::uint16_t* out) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const PhiloxBlock block = stream.Block(first + i);
+    for (std::size_t k = 0; k < 8; ++k) {
+      out[8 * i + k] = static_cast<std::uint16_t>(block[k / 2] >> (k % 2 * 16));
+    }
+  }
+}
+
+// words[k * stride + i]: word k % 4 of block first + i * step + k / 4, for k in [0, 4 blocks).
+HWY_INLINE void FillBlockColumns(const RandomStream& stream, std::uint64_t first,
+                                 std::uint64_t step, std::size_t count, std::size_t blocks,
+                                 std::size_t stride, std::uint32_t* words) {
+  for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t k = 0; k < 4 * blocks; ++k) {
+      words[k * stride + i] = stream.Block(first + i * step + k / 4)[k % 4];
+    }
+  }
+}
+
+#else
+
+using D64 = hn::ScalableTag<std::uint64_t>;
+using V64 = hn::Vec<D64>;
+
+// Philox4x32 blocks in 64-bit lanes: of every lane only the low 32 bits count.
+struct PhiloxLanes {
+  V64 w0, w1, w2, w3;
+};
+
+HWY_INLINE V64 MulLow32(V64 a, V64 b) {
+  const hn::Repartition<std::uint32_t, D64> d32;
+  return hn::MulEven(hn::BitCast(d32, a), hn::BitCast(d32, b));
+}
+
+// The counter's low 64 bits are the lanes of `block`.
+HWY_INLINE PhiloxLanes Philox(const RandomStream& stream, V64 block) {
+  const D64 d;
+  const V64 m0 = hn::Set(d, 0xD2511F53), m1 = hn::Set(d, 0xCD9E8D57);
+  PhiloxLanes c{block, hn::ShiftRight<32>(block), hn::Set(d, stream.tensor),
+                hn::Set(d, stream.step)};
+  auto k0 = static_cast<std::uint32_t>(stream.seed);
+  auto k1 = static_cast<std::uint32_t>(stream.seed >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const V64 p0 = MulLow32(c.w0, m0), p1 = MulLow32(c.w2, m1);
+    c = {hn::Xor3(hn::ShiftRight<32>(p1), c.w1, hn::Set(d, k0)), p1,
+         hn::Xor3(hn::ShiftRight<32>(p0), c.w3, hn::Set(d, k1)), p0};
+    k0 += 0x9E3779B9;
+    k1 += 0xBB67AE85;
+  }
+  return c;
+}
+
+// low's low halves below, high's above.
+HWY_INLINE V64 JoinHalves(V64 low, V64 high) {
+  return hn::Or(hn::And(low, hn::Set(D64(), 0xFFFFFFFFu)), hn::ShiftLeft<32>(high));
+}
+
+// out[8 i .. 8 i + 7]: the fields of Philox block first + i (x86 is little-endian, as they are
+// defined). Writes whole vectors.
+HWY_INLINE void FillBlocks(const RandomStream& stream, std::uint64_t first, std::size_t count,
+                           std::uint16_t* out) {
+  const D64 d;
+  const std::size_t lanes = hn::Lanes(d);
+  const V64 iota = hn::Iota(d, 0);
+  for (std::size_t i = 0; i < count; i += lanes) {
+    const PhiloxLanes p = Philox(stream, hn::Add(iota, hn::Set(d, first + i)));
+    hn::StoreInterleaved2(JoinHalves(p.w0, p.w1), JoinHalves(p.w2, p.w3), d,
+                          reinterpret_cast<std::uint64_t*>(out + 8 * i));
+  }
+}
+
+// words[k * stride + i]: word k % 4 of block first + i * step + k / 4, for k in [0, 4 blocks).
+// Writes whole vectors of i.
+HWY_INLINE void FillBlockColumns(const RandomStream& stream, std::uint64_t first,
+                                 std::uint64_t step, std::size_t count, std::size_t blocks,
+                                 std::size_t stride, std::uint32_t* words) {
+  const D64 d;
+  const hn::Repartition<std::uint32_t, D64> d32;
+  const std::size_t lanes = hn::Lanes(d);
+  HWY_ALIGN std::uint64_t offsets[hn::MaxLanes(D64())];
+  for (std::size_t i = 0; i < lanes; ++i) offsets[i] = 2 * i * step;
+  const V64 offset = hn::Load(d, offsets);
+  for (std::size_t b = 0; b < blocks; ++b) {
+    for (std::size_t i = 0; i < count; i += 2 * lanes) {
+      const V64 even = hn::Add(offset, hn::Set(d, first + i * step + b));
+      const PhiloxLanes p = Philox(stream, even);
+      const PhiloxLanes q = Philox(stream, hn::Add(even, hn::Set(d, step)));
+      std::uint32_t* to = words + 4 * b * stride + i;
+      hn::StoreU(hn::BitCast(d32, JoinHalves(p.w0, q.w0)), d32, to);
+      hn::StoreU(hn::BitCast(d32, JoinHalves(p.w1, q.w1)), d32, to + stride);
+      hn::StoreU(hn::BitCast(d32, JoinHalves(p.w2, q.w2)), d32, to + 2 * stride);
+      hn::StoreU(hn::BitCast(d32, JoinHalves(p.w3, q.w3)), d32, to + 3 * stride);
+    }
+  }
+}
+
+#endif
+
+// The random bits of one unit, with a vector to spare.
+struct RandomBuffer {
+  alignas(64) std::uint16_t fields[kMaxChunk + 512];          // one row's
+  alignas(64) std::uint32_t words[kMaxBlock / 2 * 128 + 64];  // all rows': two rows' in a word
+};
+// Columns of `words`: a unit's columns, rounded up to whole vectors.
+HWY_INLINE std::size_t WordStride(const Unit& unit) { return (unit.cols + 15) / 16 * 16; }
+
+// The fields of `count` elements from `first` on; returns where the first one is.
+HWY_INLINE const std::uint16_t* FillFields(const RandomStream& stream, std::uint64_t first,
+                                           std::size_t count, RandomBuffer* buffer) {
+  const std::size_t skipped = static_cast<std::size_t>(first % 8);
+  FillBlocks(stream, first / 8, (skipped + count + 7) / 8, buffer->fields);
+  return buffer->fields + skipped;
+}
+
+// The fields of a unit of a transposed plan: memory rows 2 k and 2 k + 1 (two columns of x, whose
+// rows are plan.rows long) are the halves of words[k * WordStride + i].
+HWY_INLINE void FillWords(const QuantizePlan& plan, const Unit& unit, RandomBuffer* buffer) {
+  const std::size_t stride = WordStride(unit);
+  const std::uint64_t first = std::uint64_t{unit.col} * plan.rows + unit.row;
+  if (plan.rows % 8 == 0) {  // then blocks of bits do not straddle the rows of x
+    FillBlockColumns(plan.random, first / 8, plan.rows / 8, unit.cols, unit.rows / 8, stride,
+                     buffer->words);
+    return;
+  }
+  for (std::size_t i = 0; i < unit.cols; ++i) {
+    const std::uint16_t* fields =
+        FillFields(plan.random, first + std::uint64_t{i} * plan.rows, unit.rows, buffer);
+    for (std::size_t k = 0; 2 * k < unit.rows; ++k) {  // past an odd end: a bit of the spare room
+      buffer->words[k * stride + i] = fields[2 * k] | std::uint32_t{fields[2 * k + 1]} << 16;
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace fp4lab
+HWY_AFTER_NAMESPACE();
+
+#endif  // FP4LAB_BLOCK_RANDOM_INL_H_

@@ -1,0 +1,176 @@
+// Rounding the elements of one unit, with the random bits and the kind of output as parameters.
+#if defined(FP4LAB_BLOCK_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)  // NOLINT: once per target
+#ifdef FP4LAB_BLOCK_ROWS_INL_H_
+#undef FP4LAB_BLOCK_ROWS_INL_H_
+#else
+#define FP4LAB_BLOCK_ROWS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "fp4lab/block/plan.h"
+
+#include <hwy/highway.h>
+
+#include "fp4lab/block/lanes-inl.h"
+#include "fp4lab/block/random-inl.h"
+#include "fp4lab/block/scales-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fp4lab {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Where the random bits of a row's elements come from.
+struct NoBits {
+  static constexpr bool kStochastic = false;
+};
+struct FieldBits {  // 16 bits an element, one after the other
+  static constexpr bool kStochastic = true;
+  const std::uint16_t* fields;
+  HWY_INLINE VU Load(std::size_t i) const {
+    const hn::Rebind<std::uint16_t, DU> d16;
+    return hn::PromoteTo(DU(), hn::LoadU(d16, fields + i));
+  }
+};
+template <bool kHigh>
+struct WordBits {  // one half of a word an element
+  static constexpr bool kStochastic = true;
+  const std::uint32_t* words;
+  HWY_INLINE VU Load(std::size_t i) const {
+    const VU w = hn::LoadU(DU(), words + i);
+    if constexpr (kHigh) return hn::ShiftRight<16>(w);
+    return hn::And(w, hn::Set(DU(), 0xFFFFu));
+  }
+};
+
+// Part of a vector, for the ends of rows.
+HWY_INLINE VF LoadPart(const float* x, std::size_t count) {
+  HWY_ALIGN float part[hn::MaxLanes(DF())] = {};
+  std::copy_n(x, count, part);
+  return hn::Load(DF(), part);
+}
+HWY_INLINE void StorePart(VF y, std::size_t count, float* out) {
+  HWY_ALIGN float part[hn::MaxLanes(DF())];
+  hn::Store(y, DF(), part);
+  std::copy_n(part, count, out);
+}
+
+// Sinks: what becomes of elements, given v = fl(x * e), its rounded magnitude, its block's scale.
+struct ValueSink {
+  float* out;
+  HWY_INLINE VF Value(const ElementConstants& e, VF v, VF magnitude, VF scale) const {
+    const VF rounded =
+        hn::IfThenElse(hn::IsNaN(v), hn::Set(DF(), e.nan), hn::CopySignToAbs(magnitude, v));
+    return hn::Mul(rounded, scale);
+  }
+  HWY_INLINE void Put(const ElementConstants& e, std::size_t i, VF v, VF magnitude,
+                      VF scale) const {
+    hn::StoreU(Value(e, v, magnitude, scale), DF(), out + i);
+  }
+  HWY_INLINE void PutPart(const ElementConstants& e, std::size_t i, std::size_t count, VF v,
+                          VF magnitude, VF scale) const {
+    StorePart(Value(e, v, magnitude, scale), count, out + i);
+  }
+};
+
+struct CodeSink {  // one code a byte, into a buffer with a vector to spare
+  std::uint8_t* out;
+  HWY_INLINE void Put(const ElementConstants& e, std::size_t i, VF v, VF magnitude,
+                      VF /*scale*/) const {
+    const DI di;
+    const hn::Rebind<std::uint8_t, DI> d8;
+    const VI negative = hn::ShiftRight<31>(Bits(v));
+    const VI sign = hn::And(negative, hn::Set(di, static_cast<std::int32_t>(e.sign_code)));
+    const VI code = hn::IfThenElse(hn::RebindMask(di, hn::IsNaN(v)),
+                                   hn::Set(di, static_cast<std::int32_t>(e.nan_code)),
+                                   hn::Or(MagnitudeCode(e, magnitude), sign));
+    hn::StoreU(hn::DemoteTo(d8, code), d8, out + i);
+  }
+  HWY_INLINE void PutPart(const ElementConstants& e, std::size_t i, std::size_t /*count*/, VF v,
+                          VF magnitude, VF scale) const {
+    Put(e, i, v, magnitude, scale);
+  }
+};
+
+template <class Bits>
+HWY_INLINE VF Rounded(const ElementConstants& e, VF v, std::size_t i, const Bits& bits) {
+  const VF a = hn::Min(hn::Abs(v), hn::Set(DF(), e.max));
+  if constexpr (Bits::kStochastic) {
+    return RoundStochastic(e, a, bits.Load(i));
+  } else {
+    return RoundNearest(e, a);
+  }
+}
+
+// The elements [i, end) of a row, all under one scale.
+template <class Bits, class Sink>
+HWY_INLINE void RoundBlock(const ElementConstants& e, const float* x, std::size_t i,
+                           std::size_t end, VF multiplier, VF scale, const Bits& bits,
+                           const Sink& sink) {
+  const DF d;
+  const std::size_t lanes = hn::Lanes(d);
+  for (; i + lanes <= end; i += lanes) {
+    const VF v = hn::Mul(hn::LoadU(d, x + i), multiplier);
+    sink.Put(e, i, v, Rounded(e, v, i, bits), scale);
+  }
+  if (i < end) {
+    const VF v = hn::Mul(LoadPart(x + i, end - i), multiplier);
+    sink.PutPart(e, i, end - i, v, Rounded(e, v, i, bits), scale);
+  }
+}
+
+// One row of a unit: a scale for each block of columns.
+template <class Bits, class Sink>
+HWY_INLINE void RoundRow(const ElementConstants& e, const UnitScales& s, std::size_t block_cols,
+                         const float* x, std::size_t cols, const Bits& bits, const Sink& sink) {
+  const DF d;
+  std::size_t i = 0;
+  if (block_cols == 1) {
+    for (; i + hn::Lanes(d) <= cols; i += hn::Lanes(d)) {
+      const VF v = hn::Mul(hn::LoadU(d, x + i), hn::LoadU(d, s.multiplier + i));
+      sink.Put(e, i, v, Rounded(e, v, i, bits), hn::LoadU(d, s.value + i));
+    }
+    if (i < cols) {
+      const VF v = hn::Mul(LoadPart(x + i, cols - i), hn::LoadU(d, s.multiplier + i));
+      sink.PutPart(e, i, cols - i, v, Rounded(e, v, i, bits), hn::LoadU(d, s.value + i));
+    }
+    return;
+  }
+  for (std::size_t b = 0; i < cols; ++b, i += block_cols) {
+    RoundBlock(e, x, i, std::min(i + block_cols, cols), hn::Set(d, s.multiplier[b]),
+               hn::Set(d, s.value[b]), bits, sink);
+  }
+}
+
+// All rows of a unit. sinks.Row(r) is row r's sink.
+template <class Sinks>
+HWY_INLINE void RoundUnit(const QuantizePlan& plan, const Unit& unit, const Tile& x,
+                          const UnitScales& s, RandomBuffer* buffer, const Sinks& sinks) {
+  if (plan.stochastic && plan.transposed) FillWords(plan, unit, buffer);
+  for (std::size_t r = 0; r < unit.rows; ++r) {
+    const float* row = x.data + r * x.stride;
+    const auto sink = sinks.Row(r);
+    if (!plan.stochastic) {
+      RoundRow(plan.element, s, plan.block_cols, row, unit.cols, NoBits{}, sink);
+    } else if (!plan.transposed) {
+      const std::uint64_t first = std::uint64_t{unit.row + r} * plan.cols + unit.col;
+      const FieldBits bits{FillFields(plan.random, first, unit.cols, buffer)};
+      RoundRow(plan.element, s, plan.block_cols, row, unit.cols, bits, sink);
+    } else if (r % 2 == 0) {
+      const WordBits<false> bits{buffer->words + r / 2 * WordStride(unit)};
+      RoundRow(plan.element, s, plan.block_cols, row, unit.cols, bits, sink);
+    } else {
+      const WordBits<true> bits{buffer->words + r / 2 * WordStride(unit)};
+      RoundRow(plan.element, s, plan.block_cols, row, unit.cols, bits, sink);
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace fp4lab
+HWY_AFTER_NAMESPACE();
+
+#endif  // FP4LAB_BLOCK_ROWS_INL_H_

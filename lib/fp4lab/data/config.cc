@@ -1,0 +1,86 @@
+#include "fp4lab/data/corpus.h"
+
+namespace fp4lab {
+namespace {
+
+void CheckFraction(const JsonObject& object, const DataConfig& config) {
+  if (config.validation_fraction > 0 && config.validation_fraction < 1) return;
+  throw Error(object.Where("validation_fraction"), "must be between 0 and 1, both excluded");
+}
+
+void CheckNotEmpty(const JsonObject& object, std::string_view key, const std::string& value) {
+  if (value.empty()) throw Error(object.Where(key), "must not be empty");
+}
+
+void ReadTokens(JsonObject& object, DataConfig* config) {
+  object.Read("tokens", &config->tokens);
+  object.Read("validation_tokens", &config->validation_tokens);
+  object.Read("vocabulary", &config->vocabulary);
+  CheckNotEmpty(object, "tokens", config->tokens);
+  if (config->vocabulary < 0 || config->vocabulary > 65536) {
+    throw Error(object.Where("vocabulary"), "must be from 1 to 65536, or 0 for what the file has");
+  }
+  if (config->validation_tokens.empty()) {
+    object.Read("validation_fraction", &config->validation_fraction);
+  } else if (object.Has("validation_fraction")) {
+    throw Error(object.Where("validation_fraction"),
+                "has no meaning beside \"validation_tokens\"; leave one of them out");
+  }
+}
+
+void ReadSource(JsonObject& object, DataConfig* config) {
+  object.Read("source", &config->source);
+  CheckNotEmpty(object, "source", config->source);
+  if (config->source != "synthetic") return;
+  object.Read("synthetic_seed", &config->synthetic_seed);
+  object.Read("synthetic_bytes", &config->synthetic_bytes);
+  object.Read("validation_fraction", &config->validation_fraction);
+  if (config->synthetic_bytes < 1 || config->synthetic_bytes > std::int64_t{1} << 32) {
+    throw Error(object.Where("synthetic_bytes"), "must be from 1 to 4294967296");
+  }
+}
+
+}  // namespace
+
+DataConfig ReadDataConfig(const Json& json, const std::string& where) {
+  JsonObject object(json, where);
+  const int kinds = object.Has("source") + object.Has("text") + object.Has("tokens");
+  if (kinds > 1) {
+    throw Error(where, "only one of \"source\", \"text\" and \"tokens\" can be the corpus");
+  }
+  DataConfig config;
+  if (object.Has("tokens")) {
+    ReadTokens(object, &config);
+  } else if (object.Has("text")) {
+    object.Read("text", &config.text);
+    CheckNotEmpty(object, "text", config.text);
+    object.Read("validation_fraction", &config.validation_fraction);
+  } else {
+    ReadSource(object, &config);
+  }
+  object.Finish();
+  CheckFraction(object, config);
+  return config;
+}
+
+Json ToJson(const DataConfig& config) {
+  if (!config.tokens.empty()) {
+    Json json{{"tokens", config.tokens}, {"vocabulary", config.vocabulary}};
+    if (config.validation_tokens.empty()) {
+      json["validation_fraction"] = config.validation_fraction;
+    } else {
+      json["validation_tokens"] = config.validation_tokens;
+    }
+    return json;
+  }
+  if (!config.text.empty()) {
+    return {{"text", config.text}, {"validation_fraction", config.validation_fraction}};
+  }
+  if (config.source != "synthetic") return {{"source", config.source}};
+  return {{"source", config.source},
+          {"synthetic_seed", config.synthetic_seed},
+          {"synthetic_bytes", config.synthetic_bytes},
+          {"validation_fraction", config.validation_fraction}};
+}
+
+}  // namespace fp4lab

@@ -1,0 +1,183 @@
+#include "fp4lab/io/safetensors.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/io/file.h"
+#include "fp4lab/io/json.h"
+
+namespace fp4lab {
+namespace {
+
+constexpr std::size_t kMaxHeader = 100'000'000;  // the reference implementation's limit
+constexpr std::string_view kMetadata = "__metadata__";
+
+// Where a tensor lies in the data part of the file.
+struct Extent {
+  std::size_t begin, end;
+  std::string name;
+};
+
+// nlohmann/json keeps the last of two equal keys; a file that has both is lying about one of them.
+Json ParseWithoutDuplicates(std::string_view text, const std::string& where) {
+  std::vector<std::set<std::string>> open;
+  const auto check = [&](int, Json::parse_event_t event, Json& parsed) {
+    if (event == Json::parse_event_t::object_start) open.emplace_back();
+    if (event == Json::parse_event_t::object_end) open.pop_back();
+    if (event == Json::parse_event_t::key &&
+        !open.back().insert(parsed.get<std::string>()).second) {
+      throw Error(where, "the header has the key \"" + parsed.get<std::string>() + "\" twice");
+    }
+    return true;
+  };
+  try {
+    return Json::parse(text.begin(), text.end(), check);
+  } catch (const Json::exception&) {
+    throw Error(where, "the header is not JSON");
+  }
+}
+
+std::size_t ReadLength(std::span<const std::byte> file, const std::string& where) {
+  std::uint64_t length = 0;
+  if (file.size() < sizeof length) {
+    throw Error(where, "is no safetensors file: " + std::to_string(file.size()) + " bytes");
+  }
+  std::memcpy(&length, file.data(), sizeof length);
+  if (length > kMaxHeader || length > file.size() - sizeof length) {
+    throw Error(where, "states a header of " + std::to_string(length) + " bytes in a file of " +
+                           std::to_string(file.size()) + ": truncated, or no safetensors file");
+  }
+  return static_cast<std::size_t>(length);
+}
+
+Extent ReadEntry(const Json& entry, const std::string& name, const std::string& where,
+                 std::size_t data_size, SafetensorsTensor* tensor) {
+  const std::string place = where + "#" + name;
+  JsonObject o(entry, place);
+  std::vector<std::uint64_t> shape, offsets;
+  o.Require("dtype", &tensor->dtype);
+  o.Require("shape", &shape);
+  o.Require("data_offsets", &offsets);
+  o.Finish();
+  tensor->shape.assign(shape.begin(), shape.end());
+  if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data_size) {
+    throw Error(place, "data_offsets do not lie in the file's " + std::to_string(data_size) +
+                           " bytes of data: truncated or damaged");
+  }
+  const std::size_t needed = SafetensorsBytes(tensor->dtype, tensor->shape, place);
+  if (offsets[1] - offsets[0] != needed) {
+    throw Error(place, "dtype and shape need " + std::to_string(needed) +
+                           " bytes, data_offsets give " + std::to_string(offsets[1] - offsets[0]));
+  }
+  return {offsets[0], offsets[1], name};
+}
+
+void CheckThatExtentsTile(std::vector<Extent> extents, std::size_t size, const std::string& where) {
+  std::sort(extents.begin(), extents.end(), [](const Extent& x, const Extent& y) {
+    return std::pair(x.begin, x.end) < std::pair(y.begin, y.end);
+  });
+  std::size_t at = 0;
+  for (const Extent& extent : extents) {
+    if (extent.begin != at) {
+      throw Error(where + "#" + extent.name,
+                  extent.begin < at ? "overlaps another tensor" : "leaves a gap before it");
+    }
+    at = extent.end;
+  }
+  if (at != size) {
+    throw Error(where, std::to_string(size - at) + " bytes after the last tensor");
+  }
+}
+
+}  // namespace
+
+std::size_t SafetensorsBytes(std::string_view dtype, std::span<const std::size_t> shape,
+                             std::string_view where) {
+  const auto found = std::find_if(kSafetensorsDtypes.begin(), kSafetensorsDtypes.end(),
+                                  [dtype](const SafetensorsDtype& d) { return d.name == dtype; });
+  if (found == kSafetensorsDtypes.end()) {
+    std::string known;
+    for (const SafetensorsDtype& d : kSafetensorsDtypes) known += " " + std::string(d.name);
+    throw Error(where, "unknown dtype \"" + std::string(dtype) + "\"; known:" + known);
+  }
+  constexpr std::size_t kMaxBits = std::numeric_limits<std::size_t>::max();
+  std::size_t bits = static_cast<std::size_t>(found->bits);
+  const bool empty = std::find(shape.begin(), shape.end(), 0u) != shape.end();
+  for (const std::size_t n : shape) {
+    if (empty) return 0;
+    if (bits > kMaxBits / n) throw Error(where, "a shape whose size overflows");
+    bits *= n;
+  }
+  if (bits % 8 != 0) {
+    throw Error(where, "elements of " + std::to_string(found->bits) +
+                           " bits that do not fill whole bytes: pad the last dimension");
+  }
+  return bits / 8;
+}
+
+SafetensorsFile ParseSafetensors(std::span<const std::byte> file, const std::string& where) {
+  const std::size_t header_size = ReadLength(file, where);
+  const std::string_view header(reinterpret_cast<const char*>(file.data()) + 8, header_size);
+  const std::span<const std::byte> data = file.subspan(8 + header_size);
+  const Json json = ParseWithoutDuplicates(header, where);
+  if (!json.is_object()) throw Error(where, "the header is no JSON object");
+  SafetensorsFile result;
+  std::vector<Extent> extents;
+  for (const auto& [name, entry] : json.items()) {
+    if (name == kMetadata) {
+      if (!entry.is_object()) throw Error(where, "__metadata__ is no object");
+      for (const auto& [key, value] : entry.items()) {
+        if (!value.is_string()) throw Error(where, "__metadata__." + key + " is no string");
+        result.metadata[key] = value.get<std::string>();
+      }
+      continue;
+    }
+    SafetensorsTensor& tensor = result.tensors[name];
+    extents.push_back(ReadEntry(entry, name, where, data.size(), &tensor));
+    const auto bytes =
+        data.subspan(extents.back().begin, extents.back().end - extents.back().begin);
+    tensor.bytes.assign(bytes.begin(), bytes.end());
+  }
+  CheckThatExtentsTile(std::move(extents), data.size(), where);
+  return result;
+}
+
+SafetensorsFile ReadSafetensors(const std::filesystem::path& path) {
+  const std::string content = ReadFile(path);
+  return ParseSafetensors(std::as_bytes(std::span(content)), path.string());
+}
+
+std::vector<std::byte> FormatSafetensors(const SafetensorsFile& file) {
+  Json header = Json::object();
+  if (!file.metadata.empty()) header[std::string(kMetadata)] = file.metadata;
+  std::size_t at = 0;
+  for (const auto& [name, tensor] : file.tensors) {
+    Expects(tensor.bytes.size() == SafetensorsBytes(tensor.dtype, tensor.shape, name),
+            "a tensor holds the bytes that its dtype and shape need");
+    header[name] = {{"dtype", tensor.dtype},
+                    {"shape", tensor.shape},
+                    {"data_offsets", {at, at + tensor.bytes.size()}}};
+    at += tensor.bytes.size();
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  const std::uint64_t length = text.size();
+  std::vector<std::byte> bytes(sizeof length + text.size());
+  std::memcpy(bytes.data(), &length, sizeof length);
+  std::memcpy(bytes.data() + sizeof length, text.data(), text.size());
+  bytes.reserve(bytes.size() + at);
+  for (const auto& [name, tensor] : file.tensors) {
+    bytes.insert(bytes.end(), tensor.bytes.begin(), tensor.bytes.end());
+  }
+  return bytes;
+}
+
+void WriteSafetensors(const std::filesystem::path& path, const SafetensorsFile& file) {
+  WriteFileAtomically(path, FormatSafetensors(file));
+}
+
+}  // namespace fp4lab

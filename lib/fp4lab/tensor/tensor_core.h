@@ -1,0 +1,127 @@
+// How tensor cores add: models of the matrix instructions of NVIDIA GPUs, to the bit.
+//
+// A matrix instruction forms each output d = sum_k a_k * b_k + c in fused steps of L products:
+//   P_i, R_i   significand product (an exact integer, not normalised) and sum of raw exponents
+//   E          = max(R_i over non-zero products; raw exponent of c if c != 0; the floor)
+//   T          = sum of all terms in units of 2^(E - F), each truncated toward zero, then exact
+//   d          = T * 2^(E - F), rounded once as `output` says
+// and chains ceil(K / L) steps, k ascending, the rounded result of one being the c of the next.
+// Special values: a NaN, Inf * 0 or infinities of both signs give the canonical NaN (0x7FFFFFFF,
+// 0x7FFF); one sign of infinity gives that infinity. All terms zero give +0.
+//
+// Parameters and their evidence: published hardware measurements (Fasi et al., PeerJ CS 2021;
+// Khattak and Mikaitis, arXiv 2512.07004; MMA-Sim, arXiv 2511.10909) and their stored vectors,
+// which tests replay. `evidence` says for each row what stands behind it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "fp4lab/formats/format.h"
+
+namespace fp4lab {
+
+// binary32 cut to its upper 19 bits; a code is those bits, right-aligned.
+inline constexpr Format kTf32 = {19, 8, 10, 127, Specials::kInfAndNan, true};
+
+enum class MmaScheme : std::uint8_t {
+  kChain,         // fused steps of `products` elements
+  kFp8InFp16,     // mma.sync on FP8 where the chip has none: two FP16 steps of the elements with
+                  // k % 4 in {0, 1} and {2, 3} from c = +0, then an IEEE addition of c
+  kScaledChain,   // mxf8f6f4: E8M0 scales of 32 elements enter each product's exponent
+  kScaledGroups,  // mxf4, mxf4nvf4: exact sums of 16 elements, one step of 64, aligned by scales
+};
+
+enum class MmaOutput : std::uint8_t {
+  kTruncate32,       // binary32, toward zero
+  kTruncate32E8M13,  // the same cut to 13 fraction bits (FP8 on Ada and Hopper)
+  kNearest16         // binary16, RNE
+};
+
+struct TensorCoreModel {
+  std::string_view name;  // "hopper.f16.f32"
+  std::string_view what;  // chips, instructions, operand formats
+  MmaScheme scheme;
+  int products;       // L
+  int fraction_bits;  // F
+  int floor;          // least E
+  MmaOutput output;
+  std::string_view evidence;
+};
+
+inline constexpr int kNoFloor = -1000000;
+
+inline constexpr std::array kTensorCoreModels = {
+    TensorCoreModel{"volta.f16.f32", "V100 mma: fp16", MmaScheme::kChain, 4, 23, kNoFloor,
+                    MmaOutput::kTruncate32, "published hardware vectors"},
+    TensorCoreModel{"ampere.f16.f32", "A100, A2, Ada: fp16 and bf16", MmaScheme::kChain, 8, 24,
+                    -132, MmaOutput::kTruncate32, "hardware vectors for one step of 8"},
+    TensorCoreModel{"ampere.tf32.f32", "A100, A2, Ada: tf32", MmaScheme::kChain, 4, 24, -132,
+                    MmaOutput::kTruncate32, "hardware vectors"},
+    TensorCoreModel{"ampere.f16.f16", "A100, A2, Ada: fp16", MmaScheme::kChain, 8, 24, -20,
+                    MmaOutput::kNearest16, "hardware vectors; floor from a public model"},
+    TensorCoreModel{"ada.f8.f32", "Ada mma: e4m3, e5m2", MmaScheme::kChain, 16, 13, kNoFloor,
+                    MmaOutput::kTruncate32E8M13, "hardware vectors"},
+    TensorCoreModel{"ada.f8.f16", "Ada mma: e4m3, e5m2", MmaScheme::kChain, 16, 13, kNoFloor,
+                    MmaOutput::kNearest16, "hardware vectors"},
+    TensorCoreModel{"hopper.f16.f32", "H100, H200, B200 mma, wgmma, tcgen05: fp16 and bf16",
+                    MmaScheme::kChain, 16, 25, -133, MmaOutput::kTruncate32,
+                    "hardware vectors, floor included"},
+    TensorCoreModel{"hopper.tf32.f32", "H100, H200, B200: tf32", MmaScheme::kChain, 8, 25, -133,
+                    MmaOutput::kTruncate32, "hardware vectors, floor included"},
+    TensorCoreModel{"hopper.f16.f16", "H100, H200, B200: fp16", MmaScheme::kChain, 16, 25, -21,
+                    MmaOutput::kNearest16, "hardware vectors; floor from a public model"},
+    TensorCoreModel{"hopper.wgmma.f8.f32", "H100, H200 wgmma: e4m3, e5m2", MmaScheme::kChain, 32,
+                    13, kNoFloor, MmaOutput::kTruncate32E8M13, "hardware vectors with c = 0"},
+    TensorCoreModel{"hopper.wgmma.f8.f16", "H100, H200 wgmma: e4m3, e5m2", MmaScheme::kChain, 32,
+                    13, kNoFloor, MmaOutput::kNearest16, "a public model"},
+    TensorCoreModel{"hopper.mma.f8.f32", "H100, H200, B200 mma.sync: e4m3, e5m2",
+                    MmaScheme::kFp8InFp16, 16, 25, -133, MmaOutput::kTruncate32,
+                    "hardware vectors without FP8 subnormals"},
+    TensorCoreModel{"hopper.mma.f8.f16", "H100, H200, B200 mma.sync: e4m3, e5m2",
+                    MmaScheme::kFp8InFp16, 16, 25, -21, MmaOutput::kNearest16,
+                    "hardware vectors without FP8 subnormals"},
+    TensorCoreModel{"blackwell.f8f6f4.f32", "B200 tcgen05: any of e4m3, e5m2, e3m2, e2m3, e2m1",
+                    MmaScheme::kChain, 32, 25, -133, MmaOutput::kTruncate32,
+                    "frozen hardware vectors"},
+    TensorCoreModel{"blackwell.mxf8f6f4.f32", "B200 tcgen05, E8M0 scales of 32",
+                    MmaScheme::kScaledChain, 32, 25, -133, MmaOutput::kTruncate32,
+                    "one frozen hardware vector; floor inferred"},
+    TensorCoreModel{"blackwell.mxf4.f32", "B200 tcgen05 mxf4, mxf4nvf4: e2m1, scales of 16 or 32",
+                    MmaScheme::kScaledGroups, 64, 35, -139, MmaOutput::kTruncate32,
+                    "frozen hardware vectors; public models disagree in named corners"},
+};
+
+constexpr const TensorCoreModel* FindTensorCoreModel(std::string_view name) {
+  for (const TensorCoreModel& model : kTensorCoreModels) {
+    if (model.name == name) return &model;
+  }
+  return nullptr;
+}
+
+// Where public models of mxf4/mxf4nvf4 disagree and no hardware answer is published
+// (formats of the readings: sf-tensor's and MMA-Sim's). The defaults follow the evidence at hand.
+struct OpenChoices {
+  bool cancelled_group_counts = true;  // a group whose products cancel still sets E
+  bool zero_group_counts = false;      // a group of zero products with a large scale sets E
+  friend constexpr bool operator==(const OpenChoices&, const OpenChoices&) = default;
+};
+
+// Scales of one dot product: `group` elements share a scale byte.
+struct MmaScales {
+  std::span<const std::uint8_t> a, b;
+  int group = 32;
+  Format format;  // E8M0, or E4M3 read as UE4M3 (sign bit ignored)
+};
+
+// d for one output element. a and b hold codes of their formats (K of them); c is binary32 bits
+// (binary16 bits for kNearest16), and so is the result. Scales for the kScaled schemes only.
+std::uint32_t TensorCoreDot(const TensorCoreModel& model, const Format& a_format,
+                            std::span<const std::uint32_t> a, const Format& b_format,
+                            std::span<const std::uint32_t> b, std::uint32_t c,
+                            const MmaScales& scales = {}, const OpenChoices& open = {});
+
+}  // namespace fp4lab

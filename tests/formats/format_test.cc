@@ -1,0 +1,174 @@
+#include "fp4lab/formats/format.h"
+
+#include <cmath>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/support/catch.h"
+#include "tests/support/format_cases.h"
+
+namespace fp4lab {
+namespace {
+
+constexpr std::array kRoundings = {Rounding::kNearestEven, Rounding::kTowardZero,
+                                   Rounding::kTowardPositive, Rounding::kStochastic};
+constexpr std::array kOverflows = {Overflow::kSaturate, Overflow::kSpecial};
+constexpr std::array<std::uint32_t, 7> kFields = {0, 1, 0x1234, 0x7FFF, 0x8000, 0xFFFE, 0xFFFF};
+
+// The number of x for which Encode and the oracle differ, after telling about the first five.
+std::size_t Differences(const NamedFormat& f, const std::vector<float>& inputs, Rounding rounding,
+                        std::uint32_t random16, Overflow overflow) {
+  const oracle::Grid grid(f.format);
+  std::size_t differences = 0;
+  for (const float x : inputs) {
+    const std::uint32_t code = Encode(f.format, x, rounding, random16, overflow);
+    const std::uint32_t expected = grid.Round(x, rounding, random16, overflow);
+    if (code == expected || ++differences > 5) continue;
+    UNSCOPED_INFO(f.name << " of bits " << std::hex << std::bit_cast<std::uint32_t>(x) << ": got "
+                         << code << ", the oracle says " << expected << " (rounding "
+                         << static_cast<int>(rounding) << ", field " << random16 << ")");
+  }
+  return differences;
+}
+
+void CheckAgainstOracle(const NamedFormat& f, const std::vector<float>& inputs) {
+  for (const Rounding rounding : kRoundings) {
+    for (const Overflow overflow : kOverflows) {
+      for (const std::uint32_t random16 : kFields) {
+        CHECK(Differences(f, inputs, rounding, random16, overflow) == 0);
+        if (rounding != Rounding::kStochastic) break;
+      }
+    }
+  }
+}
+
+TEST_CASE("The facts of each format are those of the standards", "[formats]") {
+  struct Facts {
+    double max, min_normal, min_subnormal;
+    std::uint32_t max_code;
+    std::set<std::uint32_t> inf, nan;  // with the sign bit, 8 bits and fewer
+  };
+  const std::map<std::string, Facts> all = {
+      {"e2m1", {6, 1, 0.5, 0x7, {}, {}}},
+      {"e2m3", {7.5, 1, 0.125, 0x1F, {}, {}}},
+      {"e3m2", {28, 0x1p-2, 0x1p-4, 0x1F, {}, {}}},
+      {"e4m3", {448, 0x1p-6, 0x1p-9, 0x7E, {}, {0x7F, 0xFF}}},
+      {"e5m2", {57344, 0x1p-14, 0x1p-16, 0x7B, {0x7C, 0xFC}, {0x7D, 0x7E, 0x7F, 0xFD, 0xFE, 0xFF}}},
+      {"e8m0", {0x1p127, 0x1p-127, 0, 0xFE, {}, {0xFF}}},
+      {"fp16", {65504, 0x1p-14, 0x1p-24, 0x7BFF, {}, {}}},
+      {"bf16", {0x1.FEp127, 0x1p-126, 0x1p-133, 0x7F7F, {}, {}}}};
+  REQUIRE(all.size() == kFormats.size());
+  for (const NamedFormat& f : kFormats) {
+    INFO(f.name);
+    const Facts& facts = all.at(std::string(f.short_name));
+    CHECK(MaxFiniteCode(f.format) == facts.max_code);
+    CHECK(MaxFinite(f.id) == facts.max);
+    double min_normal = INFINITY, min_subnormal = INFINITY;
+    for (std::uint32_t code = 0; code < 1u << f.format.bits; ++code) {
+      const oracle::Kind kind = oracle::Classify(f.format, code);
+      const double value = std::fabs(oracle::Value(f.format, code));
+      if (kind == oracle::Kind::kNormal) min_normal = std::fmin(min_normal, value);
+      if (kind == oracle::Kind::kSubnormal) min_subnormal = std::fmin(min_subnormal, value);
+      if (f.format.bits > 8) continue;
+      CHECK(IsInf(f.format, code) == (facts.inf.count(code) == 1));
+      CHECK(IsNan(f.format, code) == (facts.nan.count(code) == 1));
+    }
+    CHECK(min_normal == facts.min_normal);
+    CHECK((facts.min_subnormal == 0 ? std::isinf(min_subnormal)
+                                    : min_subnormal == facts.min_subnormal));
+  }
+}
+
+TEST_CASE("Every code of every format decodes to the oracle's value and encodes back",
+          "[formats]") {
+  for (const NamedFormat& f : kFormats) {
+    std::size_t wrong_class = 0, wrong_value = 0, wrong_code = 0;
+    for (std::uint32_t code = 0; code < 1u << f.format.bits; ++code) {
+      const oracle::Kind kind = oracle::Classify(f.format, code);
+      const float value = Decode(f.format, code);
+      wrong_class += IsNan(f.format, code) != (kind == oracle::Kind::kNan);
+      wrong_class += IsInf(f.format, code) != (kind == oracle::Kind::kInf);
+      if (kind == oracle::Kind::kNan) {
+        const std::uint32_t sign = code & SignBit(f.format) ? 0x80000000u : 0u;
+        wrong_value += std::bit_cast<std::uint32_t>(value) != (sign | 0x7FC00000u);
+        wrong_code += Encode(f.format, value) != NanCode(f.format);
+        continue;
+      }
+      const double expected = oracle::Value(f.format, code);
+      wrong_value += value != expected || std::signbit(value) != std::signbit(expected);
+      for (const Rounding rounding : kRoundings) {
+        wrong_code += Encode(f.format, value, rounding, 0xFFFF, Overflow::kSpecial) != code;
+      }
+    }
+    INFO(f.name);
+    CHECK(wrong_class == 0);
+    CHECK(wrong_value == 0);
+    CHECK(wrong_code == 0);
+  }
+}
+
+TEST_CASE("Encode agrees with the oracle for all BF16 inputs, formats and roundings", "[formats]") {
+  const std::vector<float> inputs = AllBf16();
+  for (const NamedFormat& f : kFormats) CheckAgainstOracle(f, inputs);
+}
+
+TEST_CASE("Encode agrees with the oracle around every rounding boundary", "[formats]") {
+  for (const NamedFormat& f : kFormats) CheckAgainstOracle(f, BoundaryInputs(f.format));
+}
+
+TEST_CASE("Stochastic rounding goes up for exactly as many fields as the fraction says",
+          "[formats][property]") {
+  // 2.75 lies 3/4 of the way from 2 to 3; 0.3 lies 0.6 of the way from 0 to 0.5.
+  std::size_t up_275 = 0, up_03 = 0;
+  for (std::uint32_t random16 = 0; random16 < 0x10000; ++random16) {
+    up_275 += Decode(FormatId::kE2M1,
+                     Encode(FormatId::kE2M1, 2.75f, Rounding::kStochastic, random16)) == 3.0f;
+    up_03 += Decode(FormatId::kE2M1,
+                    Encode(FormatId::kE2M1, 0.3f, Rounding::kStochastic, random16)) == 0.5f;
+  }
+  CHECK(up_275 == 0xC000);
+  CHECK(up_03 == 39321);  // floor(0.6 * 65536)
+}
+
+TEST_CASE("Values between E8M0's least code and the next follow ml_dtypes and cvt.ue8m0",
+          "[formats]") {
+  const auto code = [](std::uint32_t bits, Rounding rounding, Overflow overflow) {
+    return Encode(FormatId::kE8M0, std::bit_cast<float>(bits), rounding, 0, overflow);
+  };
+  for (const Overflow overflow : kOverflows) {
+    CHECK(code(0x00400000, Rounding::kNearestEven, overflow) == 0);
+    CHECK(code(0x00400001, Rounding::kNearestEven, overflow) == 1);
+    CHECK(code(0x00400000, Rounding::kTowardPositive, overflow) == 0);
+    CHECK(code(0x007FFFFF, Rounding::kTowardPositive, overflow) == 1);
+    CHECK(code(0x007FFFFF, Rounding::kTowardZero, overflow) == 0);
+    CHECK(code(0x7FC00000, Rounding::kTowardPositive, overflow) == 0xFF);
+  }
+  CHECK(code(0x7F7FFFFF, Rounding::kTowardPositive, Overflow::kSaturate) == 0xFE);
+  CHECK(code(0x7F7FFFFF, Rounding::kTowardPositive, Overflow::kSpecial) == 0xFF);
+  CHECK(code(0x7F800000, Rounding::kTowardZero, Overflow::kSaturate) == 0xFE);
+  CHECK(code(0x7F800000, Rounding::kTowardZero, Overflow::kSpecial) == 0xFF);
+}
+
+TEST_CASE("A directed rounding overflows only outward", "[formats]") {
+  const auto code = [](float x, Rounding rounding) {
+    return Encode(FormatId::kFP16, x, rounding, 0, Overflow::kSpecial);
+  };
+  CHECK(code(1e6f, Rounding::kTowardZero) == 0x7BFF);
+  CHECK(code(-1e6f, Rounding::kTowardZero) == 0xFBFF);
+  CHECK(code(-1e6f, Rounding::kTowardPositive) == 0xFBFF);
+  CHECK(code(1e6f, Rounding::kTowardPositive) == 0x7C00);
+  CHECK(code(INFINITY, Rounding::kTowardZero) == 0x7C00);
+}
+
+TEST_CASE("Formats are found by both of their names", "[formats]") {
+  for (const NamedFormat& f : kFormats) {
+    CHECK(FindFormat(f.name) == f.id);
+    CHECK(FindFormat(f.short_name) == f.id);
+  }
+  CHECK_FALSE(FindFormat("e3m4").has_value());
+}
+
+}  // namespace
+}  // namespace fp4lab
