@@ -5,6 +5,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/io/file.h"
+#include "fp4lab/study/criteria.h"
 
 namespace fp4lab::study {
 namespace {
@@ -139,6 +140,7 @@ AnalysisConfig ReadAnalysis(const Json& json, const std::string& where, const St
   o.Read("contrast", &analysis.contrast);
   o.Read("primary_tokens", &analysis.primary_tokens);
   o.Read("confidence", &analysis.confidence);
+  o.Read("null_arms", &analysis.null_arms);
   if (const Json* criteria = o.Member("criteria")) analysis.criteria = *criteria;
   o.Finish();
   CheckArmName(study, analysis.reference, o.Where("reference"));
@@ -155,7 +157,12 @@ AnalysisConfig ReadAnalysis(const Json& json, const std::string& where, const St
   if (!(analysis.confidence > 0.0 && analysis.confidence < 1.0)) {
     throw Error(o.Where("confidence"), "must lie between 0 and 1");
   }
-  if (!analysis.criteria.is_array()) throw Error(o.Where("criteria"), "must be an array");
+  for (std::size_t i = 0; i < analysis.null_arms.size(); ++i) {
+    CheckArmName(study, analysis.null_arms[i], o.Where("null_arms") + "/" + std::to_string(i));
+  }
+  std::vector<std::string> names;
+  for (const Arm& arm : study.arms) names.push_back(arm.name);
+  CheckCriteria(analysis.criteria, names, o.Where("criteria"));
   return analysis;
 }
 
@@ -179,11 +186,9 @@ void CheckSchedules(const Study& study, const std::string& where) {
 }
 
 Json ToJson(const AnalysisConfig& analysis) {
-  return {{"reference", analysis.reference},
-          {"contrast", analysis.contrast},
-          {"primary_tokens", analysis.primary_tokens},
-          {"confidence", analysis.confidence},
-          {"criteria", analysis.criteria}};
+  return {{"reference", analysis.reference},           {"contrast", analysis.contrast},
+          {"primary_tokens", analysis.primary_tokens}, {"confidence", analysis.confidence},
+          {"null_arms", analysis.null_arms},           {"criteria", analysis.criteria}};
 }
 
 }  // namespace

@@ -26,11 +26,12 @@ struct Arm {
 
 // Registered before the runs: what is compared with what, where, and what would count as an answer.
 struct AnalysisConfig {
-  std::string reference;              // the arm that gaps are taken to; default: the first
-  std::vector<std::string> contrast;  // {f, R}: the headline token ratio of f against R
-  std::int64_t primary_tokens = 0;    // the budget of the headline; default: the largest
-  double confidence = 0.95;           // of every interval
-  Json criteria = Json::array();      // analysis.h reads them
+  std::string reference;               // the arm that gaps are taken to; default: the first
+  std::vector<std::string> contrast;   // {f, R}: the headline token ratio of f against R
+  std::int64_t primary_tokens = 0;     // the budget of the headline; default: the largest
+  double confidence = 0.95;            // of every interval
+  std::vector<std::string> null_arms;  // twins of the reference: their gap is the noise floor
+  Json criteria = Json::array();       // criteria.h; empty: its defaults where there is a contrast
 
   friend bool operator==(const AnalysisConfig&, const AnalysisConfig&) = default;
 };
