@@ -85,9 +85,11 @@ TEST_CASE("A study that is killed at random moments ends with the results of one
   const TestFolder folder("killed");
   const std::string file = StudyFile(folder, SlowerStudyJson());
   const std::string out = " --out-dir '" + folder.Path().string() + "/";
-  REQUIRE(Process(folder.Path(), "study run " + file + out + "whole'").Wait().code == 0);
+  const std::string whole = "study run " + file + out + "whole' --threads-per-job 1";
+  REQUIRE(Process(folder.Path(), whole).Wait().code == 0);
   const std::string command =
-      "study run " + file + out + "pieces' --jobs 2 --checkpoint-seconds 0.02 --resume";
+      "study run " + file + out +
+      "pieces' --jobs 2 --threads-per-job 1 --checkpoint-seconds 0.02 --resume";
   const RandomStream random{.seed = 2024};
   int killed = 0, interrupted = 0, resumed = 0;
   Ended last;
@@ -139,15 +141,13 @@ TEST_CASE("Bad input ends with one line and exit code 1", "[study]") {
   refuses("study run " + file, "line 2");
 }
 
-TEST_CASE("A disk that fills up ends the study with one line, and a later run goes on",
-          "[study]") {
+TEST_CASE("A disk that fills up ends the study with one line, and a later run goes on", "[study]") {
   const TestFolder folder("full");
   const std::string file = StudyFile(folder, TinyStudyJson());
-  const std::string command = "study run " + file + " --out-dir '" + folder.Path().string() +
-                              "/out'";
+  const std::string command =
+      "study run " + file + " --out-dir '" + folder.Path().string() + "/out' --threads-per-job 1";
   // Files of at most 64 KiB: a checkpoint is larger, study.json is not.
-  const Ended full =
-      Process(folder.Path(), command, "trap '' XFSZ; ulimit -f 128; ").Wait();
+  const Ended full = Process(folder.Path(), command, "trap '' XFSZ; ulimit -f 128; ").Wait();
   INFO(full.errors);
   CHECK(full.code == 1);
   CHECK(full.errors.find("checkpoint: cannot be written: File too large") != std::string::npos);

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "fp4lab/base/parallel.h"
 #include "fp4lab/study/checkpoint.h"
 #include "tests/study/tiny_study.h"
 #include "tests/support/catch.h"
@@ -11,6 +12,8 @@ namespace fp4lab::study {
 namespace {
 
 struct Fixture {
+  Fixture() { SetThreads(1); }  // a busy machine makes small parallel loops slow
+
   Study study = TinyStudy();
   Corpus corpus = LoadCorpus(study.base.data);
 

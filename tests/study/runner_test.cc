@@ -178,7 +178,8 @@ TEST_CASE("An interrupted study goes on to the same results", "[study]") {
   const Study study = TinyStudy();
   const Corpus corpus = LoadCorpus(study.base.data);
   const std::atomic<bool> stop{true};  // each job stops before its first step
-  const Outcome outcome = RunStudy(study, corpus, {.out_dir = pieces.Path()}, {}, stop);
+  const Outcome outcome =
+      RunStudy(study, corpus, {.out_dir = pieces.Path(), .threads_per_job = 1}, {}, stop);
   CHECK(outcome.interrupted);
   CHECK(RunIn(pieces.Path(), TinyStudyJson()).results == expected);
 }
