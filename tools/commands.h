@@ -9,5 +9,6 @@ namespace fp4lab::tools {
 // other than 0 that is no error goes to *exit_code.
 void AddData(CLI::App& app, int* exit_code);
 void AddFormats(CLI::App& app, int* exit_code);
+void AddStudy(CLI::App& app, int* exit_code);
 
 }  // namespace fp4lab::tools
