@@ -10,5 +10,7 @@ namespace fp4lab::tools {
 void AddData(CLI::App& app, int* exit_code);
 void AddFormats(CLI::App& app, int* exit_code);
 void AddStudy(CLI::App& app, int* exit_code);
+// Adds "report" to the subcommand "study": call it after that one's.
+void AddStudyReport(CLI::App& app);
 
 }  // namespace fp4lab::tools

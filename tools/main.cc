@@ -28,6 +28,7 @@ int main(int argc, char** argv) {
   fp4lab::tools::AddData(app, &exit_code);
   fp4lab::tools::AddFormats(app, &exit_code);
   fp4lab::tools::AddStudy(app, &exit_code);
+  fp4lab::tools::AddStudyReport(app);
   try {
     fp4lab::PinSimdTargetFromEnvironment();
     app.parse(argc, argv);
