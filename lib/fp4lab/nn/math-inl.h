@@ -18,7 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace fp4lab {
 namespace HWY_NAMESPACE {
 
-// e^x, at most 1 unit in the last place from the true value (tests/nn/math_test.cc), for every
+// e^x, at most 1.01 units in the last place from the true value (tests/nn/math_test.cc), for every
 // float: subnormal results, 0 and infinity where they are due, NaN for NaN.
 //   n = nearest integer to x log2(e);  r = (x - n h) - n l, |r| <= 0.347, h + l = ln 2 where h has
 //   15 bits, so that the first difference is exact
