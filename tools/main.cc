@@ -12,6 +12,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   int exit_code = 0;
   fp4lab::tools::AddFormats(app, &exit_code);
+  fp4lab::tools::AddTrain(app, &exit_code);
   try {
     fp4lab::PinSimdTargetFromEnvironment();
     app.parse(argc, argv);

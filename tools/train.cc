@@ -8,7 +8,6 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/parallel.h"
-#include "fp4lab/io/file.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/train/config.h"
 #include "tools/commands.h"
@@ -65,8 +64,14 @@ void SetData(const TrainOptions& options, Json* json) {
   if (!options.data.empty()) (*json)["data"] = {{"source", options.data}};
 }
 
+// The front of JSON pointers into the configuration.
+std::string Where(const TrainOptions& options) {
+  if (!options.config.empty()) return options.config;
+  return options.HasConfiguration() ? "command line" : options.out_dir;
+}
+
 TrainConfig ConfigurationOf(const TrainOptions& options) {
-  const std::string where = options.config.empty() ? "command line" : options.config;
+  const std::string where = Where(options);
   Json json = options.config.empty() ? Json::object() : ReadJsonFile(options.config);
   if (!json.is_object()) throw Error(where, "must be a JSON object");
   SetData(options, &json);
@@ -83,29 +88,28 @@ TrainConfig ConfigurationOf(const TrainOptions& options) {
   return config;
 }
 
-// The configuration to run, and the folder made ready for it.
-TrainConfig Prepare(const TrainOptions& options, const RunFolder& folder) {
+// What to run: the folder's own configuration where the command line gives none.
+TrainConfig Decide(const TrainOptions& options, const RunFolder& folder) {
+  if (!options.resume) {
+    folder.RefuseToOverwrite();
+    return ConfigurationOf(options);
+  }
+  if (!folder.HasConfiguration()) {
+    if (!options.HasConfiguration()) throw Error(options.out_dir, "has no run to resume");
+    return ConfigurationOf(options);
+  }
   const std::string path = folder.Configuration().string();
-  if (options.resume && folder.HasConfiguration()) {
-    if (!options.HasConfiguration()) return ReadTrainConfig(ReadJsonFile(path), path);
-    const TrainConfig config = ConfigurationOf(options);
-    folder.CheckSameRun(config);
-    return config;
-  }
-  if (options.resume && !options.HasConfiguration()) {
-    throw Error(options.out_dir, "has no run to resume");
-  }
-  folder.RefuseToOverwrite();
+  if (!options.HasConfiguration()) return ReadTrainConfig(ReadJsonFile(path), path);
   const TrainConfig config = ConfigurationOf(options);
-  WriteFileAtomically(path, ToJson(config).dump(2) + "\n");
+  folder.CheckSameRun(config);
   return config;
 }
 
 int Run(const TrainOptions& options) {
   if (options.threads > 0) SetThreads(options.threads);
   const RunFolder folder(options.out_dir);
-  const TrainConfig config = Prepare(options, folder);
-  const LoopResult result = TrainLoop(config, folder);
+  const TrainConfig config = Decide(options, folder);
+  const LoopResult result = TrainLoop(config, folder, Where(options));
   if (result.interrupted) {
     std::fprintf(stderr,
                  "stopped after step %lld; go on with: fp4lab train --resume --out-dir %s\n",

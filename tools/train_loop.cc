@@ -30,13 +30,13 @@ double SecondsSince(Clock::time_point start) {
 
 class Loop {
  public:
-  Loop(const TrainConfig& config, const RunFolder& folder)
+  Loop(const TrainConfig& config, const RunFolder& folder, const std::string& where)
       : config_(config),
         folder_(folder),
         total_(TotalSteps(config)),
         corpus_(LoadCorpus(config.data)),
-        trainer_(config, corpus_, folder.Configuration().string()),
-        metrics_(folder.Metrics(), Load()),
+        trainer_(config, corpus_, where),
+        metrics_(folder.Metrics(), Open()),
         diagnostics_(folder.Diagnostics(), trainer_.Steps()),
         was_complete_(trainer_.Steps() == total_),
         saved_(Clock::now()) {}
@@ -63,8 +63,9 @@ class Loop {
   }
 
  private:
-  // Takes the folder's checkpoint, if there is one; returns the steps done.
-  std::int64_t Load() {
+  // Takes the folder's checkpoint, if there is one, and leaves the configuration there: not before
+  // corpus and model are known to be sound. Returns the steps done.
+  std::int64_t Open() {
     if (folder_.HasCheckpoint()) {
       const std::string path = folder_.Checkpoint().string();
       const std::string bytes = ReadFile(path);
@@ -73,6 +74,9 @@ class Loop {
         throw Error(path, "is of step " + std::to_string(trainer_.Steps()) + ", beyond the run's " +
                               std::to_string(total_));
       }
+    }
+    if (!folder_.HasConfiguration()) {
+      WriteFileAtomically(folder_.Configuration(), ToJson(config_).dump(2) + "\n");
     }
     return trainer_.Steps();
   }
@@ -156,7 +160,7 @@ class Loop {
 
 }  // namespace
 
-LoopResult TrainLoop(const TrainConfig& config, const RunFolder& folder) {
+LoopResult TrainLoop(const TrainConfig& config, const RunFolder& folder, const std::string& where) {
   Loop loop(config, folder);
   std::signal(SIGINT, AskToStop);
   std::signal(SIGTERM, AskToStop);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "fp4lab/train/config.h"
 #include "tools/run_folder.h"
@@ -18,7 +19,7 @@ struct LoopResult {
 
 // Goes on from the folder's checkpoint if there is one, else from the start, to the end of the run
 // or to the first SIGINT or SIGTERM. Error, with the state before the step saved, when a loss or
-// gradient is not finite.
-LoopResult TrainLoop(const TrainConfig& config, const RunFolder& folder);
+// gradient is not finite. `where` is the front of JSON pointers into the configuration.
+LoopResult TrainLoop(const TrainConfig& config, const RunFolder& folder, const std::string& where);
 
 }  // namespace fp4lab::tools
