@@ -12,5 +12,6 @@ void AddFormats(CLI::App& app, int* exit_code);
 void AddStudy(CLI::App& app, int* exit_code);
 // Adds "report" to the subcommand "study": call it after that one's.
 void AddStudyReport(CLI::App& app);
+void AddTrain(CLI::App& app, int* exit_code);
 
 }  // namespace fp4lab::tools

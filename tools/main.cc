@@ -29,6 +29,7 @@ int main(int argc, char** argv) {
   fp4lab::tools::AddFormats(app, &exit_code);
   fp4lab::tools::AddStudy(app, &exit_code);
   fp4lab::tools::AddStudyReport(app);
+  fp4lab::tools::AddTrain(app, &exit_code);
   try {
     fp4lab::PinSimdTargetFromEnvironment();
     app.parse(argc, argv);
