@@ -161,7 +161,7 @@ class Loop {
 }  // namespace
 
 LoopResult TrainLoop(const TrainConfig& config, const RunFolder& folder, const std::string& where) {
-  Loop loop(config, folder);
+  Loop loop(config, folder, where);
   std::signal(SIGINT, AskToStop);
   std::signal(SIGTERM, AskToStop);
   const LoopResult result = loop.Run();
