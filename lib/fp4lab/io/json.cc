@@ -33,9 +33,10 @@ Integer AsInteger(const Json& json, const std::string& where) {
     }
   } else if (json.is_number_integer()) {
     const auto value = json.get<std::int64_t>();
-    if (std::is_signed_v<Integer> &&
-        value >= static_cast<std::int64_t>(std::numeric_limits<Integer>::min())) {
-      return static_cast<Integer>(value);
+    if (value >= static_cast<std::int64_t>(std::numeric_limits<Integer>::min()) &&
+        (value < 0 || static_cast<std::uint64_t>(value) <=
+                          static_cast<std::uint64_t>(std::numeric_limits<Integer>::max()))) {
+      return static_cast<Integer>(value);  // a Json built in C++ may hold a signed 5
     }
   } else if (json.is_number_float()) {  // 4e6
     const double value = json.get<double>();

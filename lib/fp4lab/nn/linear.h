@@ -2,10 +2,18 @@
 // number format: what a training recipe says about one linear.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <optional>
+#include <string_view>
 
+#include "fp4lab/base/aligned.h"
+#include "fp4lab/base/matrix.h"
+#include "fp4lab/base/random.h"
 #include "fp4lab/block/block_format.h"
+#include "fp4lab/block/quantize.h"
 #include "fp4lab/formats/format.h"
+#include "fp4lab/nn/rmsnorm.h"
 
 namespace fp4lab {
 
@@ -34,5 +42,60 @@ struct LinearRecipe {
 
   friend constexpr bool operator==(const LinearRecipe&, const LinearRecipe&) = default;
 };
+
+// The six operands, in the order in which RandomStream::tensor counts them.
+enum LinearOperand { kFpropInput, kFpropWeight, kDgradGrad, kDgradWeight, kWgradGrad, kWgradInput };
+inline constexpr std::uint32_t kLinearOperands = 6;
+// "fprop.input", ..., "wgrad.input".
+std::string_view OperandName(LinearOperand operand);
+
+// Sees an operand before and after its quantization (without the tensor's scale): for diagnostics.
+using OperandObserver =
+    std::function<void(LinearOperand, MatrixView<const float> before,
+                       MatrixView<const float> values, const QuantizeOptions& options)>;
+
+// One use of a linear: stochastic rounding of operand k takes `random` with tensor + k.
+struct LinearCall {
+  RandomStream random;
+  const OperandObserver* observer = nullptr;
+};
+
+// An operand as a GEMM takes it; `values` has the layout of what it was made from.
+struct LinearOperandValues {
+  FloatBuffer memory;
+  MatrixView<const float> values;
+  float amax = 0.0f;  // of the tensor, where the format has a tensor scale
+  bool ready = false;
+};
+
+// A weight (out, in) and its operands, kept until the weight changes: micro-batches share them.
+struct LinearWeight {
+  MatrixView<const float> w;
+  LinearRecipe made_for;
+  LinearOperandValues fprop, dgrad;
+
+  void Changed() { fprop.ready = dgrad.ready = false; }
+};
+
+// Memory that linears share; it grows to the largest need and stays.
+struct LinearScratch {
+  LinearOperandValues a, b;
+};
+
+// An operand becomes, in this order: BF16 (if the recipe says so); transformed (`hadamard`, with
+// Transformer Engine's sign mask); values of `format`. A GEMM with two block formats adds its
+// blocks in order (GemmOptions::block = the smaller block_cols); any other is one sum over the
+// whole axis. alpha undoes the tensors' scales. The dgrad weight is the transposed fprop weight
+// where that is the same thing (equal recipes, nearest rounding, and square blocks, one scale, or
+// no format).
+
+// y = x w^T, or y = y + x w^T.
+void LinearForward(const LinearRecipe& recipe, const LinearCall& call, MatrixView<const float> x,
+                   LinearWeight* weight, LinearScratch* scratch, Write write, MatrixView<float> y);
+
+// dx = dy w (overwritten), dw = dw + dy^T x.
+void LinearBackward(const LinearRecipe& recipe, const LinearCall& call, MatrixView<const float> x,
+                    LinearWeight* weight, MatrixView<const float> dy, LinearScratch* scratch,
+                    MatrixView<float> dx, MatrixView<float> dw);
 
 }  // namespace fp4lab

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "fp4lab/data/corpus.h"
 #include "fp4lab/io/json.h"
@@ -72,6 +73,8 @@ Json ToJson(const TrainConfig& config);
 
 ModelConfig ReadModelConfig(const Json& json, const std::string& where);
 Json ToJson(const ModelConfig& config);
+// "squared_relu", "swiglu" or "gelu".
+std::string_view ActivationName(Activation activation);
 OptimizerConfig ReadOptimizerConfig(const Json& json, const std::string& where);
 Json ToJson(const OptimizerConfig& config);
 EvaluationConfig ReadEvaluationConfig(const Json& json, const std::string& where);

@@ -24,11 +24,13 @@ struct ScheduleConfig {
 
 // The rate of the step about to be made; steps count from 0.
 //   warm-up          peak * (step + 1) / warmup_steps             for step < warmup_steps
-//   wsd decay        p = (step + 1 - first) / (total - first), first = total - DecaySteps
+//   wsd decay        p = (step - first) / DecaySteps, first = total - DecaySteps
 //                    peak * (final_ratio + (1 - final_ratio) * (1 - p))          linear
 //                    peak * (final_ratio + (1 - final_ratio) * (1 - sqrt(p)))    sqrt
-//   cosine           p = (step + 1 - warmup) / (total - warmup), peak * (final_ratio +
+//   cosine           p = (step - warmup) / (total - warmup), peak * (final_ratio +
 //                    (1 - final_ratio) * (1 + cos(pi p)) / 2)
+// p is 0 at the first step of the decay and 1 only after the last: no step is made at the final
+// rate itself.
 // A step that is both in warm-up and decay takes the smaller of the two.
 double LearningRate(const ScheduleConfig& schedule, std::int64_t step, std::int64_t total_steps);
 

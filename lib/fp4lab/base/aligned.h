@@ -1,0 +1,32 @@
+// Memory for kernels: vectors of floats that start on a cache line.
+#pragma once
+
+#include <cstddef>
+#include <new>
+#include <vector>
+
+namespace fp4lab {
+
+inline constexpr std::size_t kCacheLine = 64;
+
+template <class T>
+struct CacheLineAllocator {
+  using value_type = T;
+  CacheLineAllocator() = default;
+  template <class U>
+  CacheLineAllocator(const CacheLineAllocator<U>&) {}  // NOLINT: as std::allocator
+  T* allocate(std::size_t n) {
+    return static_cast<T*>(::operator new (n * sizeof(T), std::align_val_t{kCacheLine}));
+  }
+  void deallocate(T* p, std::size_t) { ::operator delete (p, std::align_val_t{kCacheLine}); }
+  friend bool operator==(const CacheLineAllocator&, const CacheLineAllocator&) { return true; }
+};
+
+using FloatBuffer = std::vector<float, CacheLineAllocator<float>>;
+
+// Room for `size` floats, whose old values do not matter; never shrinks.
+inline void Reserve(FloatBuffer* buffer, std::size_t size) {
+  if (buffer->size() < size) buffer->resize(size);
+}
+
+}  // namespace fp4lab

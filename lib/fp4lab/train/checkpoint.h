@@ -1,0 +1,41 @@
+// The state of a run as bytes: what identifies it, and the numbers that continue it bit for bit.
+//
+//   "fp4labck" | version, uint32 | size of the header, uint64 | header, JSON {"configuration",
+//   "step", "payload_floats"} | payload, binary32 | SHA-256 of everything before, 64 hexadecimal
+//   digits
+// Integers and floats are little-endian.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fp4lab/io/json.h"
+
+namespace fp4lab {
+
+inline constexpr std::uint32_t kCheckpointVersion = 1;
+
+struct CheckpointHeader {
+  Json configuration;
+  std::int64_t step = 0;
+};
+
+std::vector<std::byte> WriteCheckpoint(const CheckpointHeader& header,
+                                       std::span<const std::span<const float>> payload);
+
+// Checks magic, version, sizes and hash; copies the payload. Errors at `where`: cut short, damaged,
+// of another version.
+struct Checkpoint {
+  CheckpointHeader header;
+  std::vector<float> payload;
+};
+Checkpoint ReadCheckpoint(std::span<const std::byte> bytes, const std::string& where);
+
+// The first member, as "model/layers: 4 here, 2 there", in which two JSON values differ; "" if
+// none.
+std::string FirstDifference(const Json& here, const Json& there);
+
+}  // namespace fp4lab

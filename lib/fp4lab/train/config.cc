@@ -1,0 +1,207 @@
+#include "fp4lab/train/config.h"
+
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <string_view>
+
+#include "fp4lab/base/error.h"
+
+namespace fp4lab {
+namespace {
+
+struct NamedActivation {
+  Activation activation;
+  std::string_view name;
+};
+constexpr NamedActivation kActivations[] = {{Activation::kSquaredRelu, "squared_relu"},
+                                            {Activation::kSwiglu, "swiglu"},
+                                            {Activation::kGelu, "gelu"}};
+
+Activation ReadActivation(JsonObject* o, Activation value) {
+  std::string name = std::string(ActivationName(value));
+  o->Read("activation", &name);
+  for (const NamedActivation& a : kActivations) {
+    if (a.name == name) return a.activation;
+  }
+  throw Error(o->Where("activation"), "must be squared_relu, swiglu or gelu, not \"" + name + "\"");
+}
+
+// The double that prints like the float: 0.95, not 0.949999988079071.
+double Shortest(float value) {
+  char text[64];
+  const auto end = std::to_chars(text, text + sizeof text, value).ptr;
+  double result = 0.0;
+  std::from_chars(text, end, result);
+  return result;
+}
+
+template <class T>
+void CheckAtLeast(const JsonObject& o, std::string_view key, T value, T least) {
+  if (value >= least) return;
+  throw Error(o.Where(key), "must be at least " + Json(least).dump());
+}
+
+void CheckFraction(const JsonObject& o, std::string_view key, float value) {
+  if (value >= 0.0f && value < 1.0f) return;
+  throw Error(o.Where(key), "must be in [0, 1)");
+}
+
+template <class Config>
+void ReadMember(JsonObject* o, std::string_view key,
+                Config (*read)(const Json&, const std::string&), Config* config) {
+  if (const Json* json = o->Member(key)) *config = read(*json, o->Where(key));
+}
+
+}  // namespace
+
+std::string_view ActivationName(Activation activation) {
+  for (const NamedActivation& a : kActivations) {
+    if (a.activation == activation) return a.name;
+  }
+  return "";
+}
+
+ModelConfig ReadModelConfig(const Json& json, const std::string& where) {
+  ModelConfig c;
+  JsonObject o(json, where);
+  o.Read("layers", &c.layers);
+  o.Read("d_model", &c.d_model);
+  o.Read("heads", &c.heads);
+  o.Read("kv_heads", &c.kv_heads);
+  o.Read("ffn", &c.ffn);
+  o.Read("sequence", &c.sequence);
+  o.Read("vocabulary", &c.vocabulary);
+  c.activation = ReadActivation(&o, c.activation);
+  o.Read("tied_head", &c.tied_head);
+  o.Read("norm_epsilon", &c.norm_epsilon);
+  o.Read("rope_theta", &c.rope_theta);
+  o.Finish();
+  for (const auto& [key, value] : {std::pair{"layers", c.layers},
+                                   {"d_model", c.d_model},
+                                   {"heads", c.heads},
+                                   {"ffn", c.ffn},
+                                   {"sequence", c.sequence}}) {
+    CheckAtLeast(o, key, value, 1);
+  }
+  CheckAtLeast(o, "kv_heads", c.kv_heads, 0);
+  CheckAtLeast(o, "vocabulary", c.vocabulary, 2);
+  if (c.vocabulary > 65536) throw Error(o.Where("vocabulary"), "must be at most 65536");
+  if (!(c.norm_epsilon > 0)) throw Error(o.Where("norm_epsilon"), "must be positive");
+  if (!(c.rope_theta > 1)) throw Error(o.Where("rope_theta"), "must be above 1");
+  return c;
+}
+
+Json ToJson(const ModelConfig& c) {
+  return {{"layers", c.layers},
+          {"d_model", c.d_model},
+          {"heads", c.heads},
+          {"kv_heads", c.kv_heads},
+          {"ffn", c.ffn},
+          {"sequence", c.sequence},
+          {"vocabulary", c.vocabulary},
+          {"activation", ActivationName(c.activation)},
+          {"tied_head", c.tied_head},
+          {"norm_epsilon", Shortest(c.norm_epsilon)},
+          {"rope_theta", Shortest(c.rope_theta)}};
+}
+
+OptimizerConfig ReadOptimizerConfig(const Json& json, const std::string& where) {
+  OptimizerConfig c;
+  JsonObject o(json, where);
+  o.Read("beta1", &c.beta1);
+  o.Read("beta2", &c.beta2);
+  o.Read("epsilon", &c.epsilon);
+  o.Read("weight_decay", &c.weight_decay);
+  o.Read("clip", &c.clip);
+  o.Finish();
+  CheckFraction(o, "beta1", c.beta1);
+  CheckFraction(o, "beta2", c.beta2);
+  if (!(c.epsilon > 0)) throw Error(o.Where("epsilon"), "must be positive");
+  CheckAtLeast(o, "weight_decay", c.weight_decay, 0.0f);
+  CheckAtLeast(o, "clip", c.clip, 0.0f);
+  return c;
+}
+
+Json ToJson(const OptimizerConfig& c) {
+  return {{"beta1", Shortest(c.beta1)},
+          {"beta2", Shortest(c.beta2)},
+          {"epsilon", Shortest(c.epsilon)},
+          {"weight_decay", Shortest(c.weight_decay)},
+          {"clip", Shortest(c.clip)}};
+}
+
+EvaluationConfig ReadEvaluationConfig(const Json& json, const std::string& where) {
+  EvaluationConfig c;
+  JsonObject o(json, where);
+  o.Read("every", &c.every);
+  o.Read("tokens", &c.tokens);
+  o.Read("chunk_tokens", &c.chunk_tokens);
+  o.Read("high_precision", &c.high_precision);
+  o.Read("diagnostics_every", &c.diagnostics_every);
+  o.Finish();
+  CheckAtLeast<std::int64_t>(o, "every", c.every, 0);
+  CheckAtLeast<std::int64_t>(o, "tokens", c.tokens, 0);
+  CheckAtLeast<std::int64_t>(o, "chunk_tokens", c.chunk_tokens, 1);
+  CheckAtLeast(o, "diagnostics_every", c.diagnostics_every, 0);
+  return c;
+}
+
+Json ToJson(const EvaluationConfig& c) {
+  return {{"every", c.every},
+          {"tokens", c.tokens},
+          {"chunk_tokens", c.chunk_tokens},
+          {"high_precision", c.high_precision},
+          {"diagnostics_every", c.diagnostics_every}};
+}
+
+TrainConfig ReadTrainConfig(const Json& json, const std::string& where) {
+  TrainConfig c;
+  c.recipe = ReadRecipe(Json("bf16"), where);
+  JsonObject o(json, where);
+  ReadMember(&o, "model", &ReadModelConfig, &c.model);
+  ReadMember(&o, "optimizer", &ReadOptimizerConfig, &c.optimizer);
+  ReadMember(&o, "schedule", &ReadScheduleConfig, &c.schedule);
+  ReadMember(&o, "recipe", &ReadRecipe, &c.recipe);
+  ReadMember(&o, "data", &ReadDataConfig, &c.data);
+  ReadMember(&o, "evaluation", &ReadEvaluationConfig, &c.evaluation);
+  o.Read("seed", &c.seed);
+  o.Read("tokens", &c.tokens);
+  o.Read("batch", &c.batch);
+  o.Read("micro_batches", &c.micro_batches);
+  o.Read("log_every", &c.log_every);
+  o.Read("checkpoint_every", &c.checkpoint_every);
+  o.Read("checkpoint_minutes", &c.checkpoint_minutes);
+  o.Finish();
+  CheckAtLeast(o, "batch", c.batch, 1);
+  CheckAtLeast(o, "micro_batches", c.micro_batches, 1);
+  CheckAtLeast<std::int64_t>(o, "log_every", c.log_every, 1);
+  CheckAtLeast<std::int64_t>(o, "checkpoint_every", c.checkpoint_every, 0);
+  CheckAtLeast(o, "checkpoint_minutes", c.checkpoint_minutes, 0.0);
+  CheckShapes(c, where);
+  return c;
+}
+
+Json ToJson(const TrainConfig& c) {
+  return {{"model", ToJson(c.model)},
+          {"optimizer", ToJson(c.optimizer)},
+          {"schedule", ToJson(c.schedule)},
+          {"recipe", ToJson(c.recipe)},
+          {"data", ToJson(c.data)},
+          {"evaluation", ToJson(c.evaluation)},
+          {"seed", c.seed},
+          {"tokens", c.tokens},
+          {"batch", c.batch},
+          {"micro_batches", c.micro_batches},
+          {"log_every", c.log_every},
+          {"checkpoint_every", c.checkpoint_every},
+          {"checkpoint_minutes", c.checkpoint_minutes}};
+}
+
+std::int64_t TokensPerStep(const TrainConfig& c) {
+  return static_cast<std::int64_t>(c.batch) * c.model.sequence;
+}
+
+std::int64_t TotalSteps(const TrainConfig& c) { return c.tokens / TokensPerStep(c); }
+
+}  // namespace fp4lab

@@ -1,0 +1,108 @@
+// The half of Model that goes back from the loss.
+#include "fp4lab/base/error.h"
+#include "fp4lab/nn/activation.h"
+#include "fp4lab/nn/attention.h"
+#include "fp4lab/nn/embedding.h"
+#include "fp4lab/nn/loss.h"
+#include "fp4lab/nn/rmsnorm.h"
+#include "fp4lab/train/model.h"
+
+namespace fp4lab {
+
+Model::View Model::Gradient(std::span<float> gradients, const ParameterSlice& slice) const {
+  return {gradients.data() + slice.offset, slice.rows, slice.cols};
+}
+
+void Model::RunLinearBackward(const Pass& pass, std::size_t linear, MatrixView<const float> x,
+                              MatrixView<const float> dy, View dx, std::span<float> gradients) {
+  LinearCall call{.random = pass.random};
+  call.random.tensor += static_cast<std::uint32_t>(linear) * kLinearOperands;
+  OperandObserver observer;
+  if (pass.observer != nullptr) {
+    observer = [&](LinearOperand operand, auto before, auto values, const auto& options) {
+      (*pass.observer)(LinearName(linear), operand, before, values, options);
+    };
+    call.observer = &observer;
+  }
+  const ParameterSlice& slice =
+      linear == HeadIndex() ? layout_.head : layout_.block_linears[linear];
+  const View dw = Gradient(gradients, slice);
+  LinearBackward(RecipeFor(pass, linear), call, x, &weights_[linear], dy, &scratch_, dx, dw);
+  if (pass.inspector == nullptr) return;
+  (*pass.inspector)(LinearName(linear) + ".input.gradient", dx);
+  (*pass.inspector)(LinearName(linear) + ".weight.gradient", dw);
+}
+
+double Model::Loss(std::span<const std::uint16_t> targets, std::span<double> row_loss) {
+  return CrossEntropy(logits_, targets, row_loss);
+}
+
+double Model::BackwardHead(const Pass& pass, std::span<const std::uint16_t> targets,
+                           float loss_scale, std::span<double> row_loss,
+                           std::span<float> gradients) {
+  const double loss = CrossEntropyGradient(logits_, targets, loss_scale, row_loss, logits_);
+  Inspect(pass, -1, "head.output.gradient", logits_);
+  RunLinearBackward(pass, HeadIndex(), final_norm_, logits_, d_narrow_, gradients);
+  const ParameterSlice& gain = layout_.final_gain;
+  RmsNormBackward(last_, Gain(gain), final_inverse_rms_, d_narrow_, Write::kOverwrite, d_residual_,
+                  gradients.subspan(gain.offset, gain.size()));
+  Inspect(pass, -1, "final_norm.input.gradient", d_residual_);
+  return loss;
+}
+
+void Model::BackwardMlp(const Pass& pass, int block, std::span<float> gradients) {
+  const BlockActivations& a = blocks_[static_cast<std::size_t>(block)];
+  RunLinearBackward(pass, Index(block, kDown), a.activated, d_residual_, d_wide_, gradients);
+  const std::size_t f = a.activated.cols;
+  switch (config_.activation) {
+    case Activation::kSquaredRelu:
+      SquaredReluBackward(a.up, d_wide_, d_up_);
+      break;
+    case Activation::kGelu:
+      GeluBackward(a.up, d_wide_, d_up_);
+      break;
+    case Activation::kSwiglu:
+      SwigluBackward(a.up.Block(0, 0, rows_, f), a.up.Block(0, f, rows_, f), d_wide_,
+                     d_up_.Block(0, 0, rows_, f), d_up_.Block(0, f, rows_, f));
+      break;
+  }
+  Inspect(pass, block, "mlp.up.output.gradient", d_up_);
+  RunLinearBackward(pass, Index(block, kUp), a.mlp_norm, d_up_, d_narrow_, gradients);
+  const ParameterSlice& gain = layout_.mlp_gains[static_cast<std::size_t>(block)];
+  RmsNormBackward(a.mid, Gain(gain), a.mlp_inverse_rms, d_narrow_, Write::kAccumulate, d_residual_,
+                  gradients.subspan(gain.offset, gain.size()));
+  Inspect(pass, block, "mlp_norm.input.gradient", d_residual_);
+}
+
+void Model::BackwardAttention(const Pass& pass, int block, std::span<float> gradients) {
+  const BlockActivations& a = blocks_[static_cast<std::size_t>(block)];
+  RunLinearBackward(pass, Index(block, kOut), a.attention, d_residual_, d_narrow_, gradients);
+  AttentionBackward(attention_shape_, Slice(a.qkv, 0), Slice(a.qkv, 1), Slice(a.qkv, 2),
+                    a.attention, a.attention_statistics, d_narrow_,
+                    {Slice(d_qkv_, 0), Slice(d_qkv_, 1), Slice(d_qkv_, 2)});
+  RopeBackward(rope_, Slice(d_qkv_, 0));
+  RopeBackward(rope_, Slice(d_qkv_, 1));
+  Inspect(pass, block, "attention.qkv.output.gradient", d_qkv_);
+  RunLinearBackward(pass, Index(block, kQkv), a.attention_norm, d_qkv_, d_narrow_, gradients);
+  const ParameterSlice& gain = layout_.attention_gains[static_cast<std::size_t>(block)];
+  RmsNormBackward(a.x, Gain(gain), a.attention_inverse_rms, d_narrow_, Write::kAccumulate,
+                  d_residual_, gradients.subspan(gain.offset, gain.size()));
+  Inspect(pass, block, "attention_norm.input.gradient", d_residual_);
+}
+
+double Model::Backward(const Pass& pass, std::span<const std::uint16_t> tokens,
+                       std::span<const std::uint16_t> targets, float loss_scale,
+                       std::span<double> row_loss, std::span<float> gradients) {
+  Expects(tokens.size() == rows_ && targets.size() == rows_ && gradients.size() == layout_.total,
+          "Model::Backward: the tokens of the last Forward, all gradients");
+  const double loss = BackwardHead(pass, targets, loss_scale, row_loss, gradients);
+  for (int b = config_.layers - 1; b >= 0; --b) {
+    BackwardMlp(pass, b, gradients);
+    BackwardAttention(pass, b, gradients);
+  }
+  EmbeddingBackward(tokens, d_residual_, Gradient(gradients, layout_.embedding));
+  Inspect(pass, -1, "embedding.weight.gradient", Gradient(gradients, layout_.embedding));
+  return loss;
+}
+
+}  // namespace fp4lab

@@ -1,0 +1,135 @@
+#include "fp4lab/train/shapes.h"
+
+#include <numeric>
+
+#include "fp4lab/base/error.h"
+
+namespace fp4lab {
+namespace {
+
+// What each axis of a linear's matrices must be a multiple of.
+struct Multiples {
+  int in = 1, out = 1, tokens = 1;
+};
+
+void AddOperand(const OperandRecipe& operand, int* reduction, int* other) {
+  if (operand.hadamard > 0) *reduction = std::lcm(*reduction, operand.hadamard);
+  if (!operand.format || operand.format->block_cols == 0) return;
+  *reduction = std::lcm(*reduction, operand.format->block_cols);
+  *other = std::lcm(*other, operand.format->block_rows);
+}
+
+Multiples MultiplesOf(const LinearRecipe& recipe) {
+  Multiples m;
+  AddOperand(recipe.fprop.a, &m.in, &m.tokens);
+  AddOperand(recipe.fprop.b, &m.in, &m.out);
+  AddOperand(recipe.dgrad.a, &m.out, &m.tokens);
+  AddOperand(recipe.dgrad.b, &m.out, &m.in);
+  AddOperand(recipe.wgrad.a, &m.tokens, &m.out);
+  AddOperand(recipe.wgrad.b, &m.tokens, &m.in);
+  return m;
+}
+
+void CheckMultiple(const std::string& where, std::string_view what, std::int64_t value,
+                   int multiple) {
+  if (value % multiple == 0) return;
+  throw Error(where, std::string(what) + " " + std::to_string(value) +
+                         " is no multiple of the recipe's block of " + std::to_string(multiple));
+}
+
+void CheckAttention(const ModelConfig& m, const std::string& where) {
+  if (m.d_model % m.heads != 0) {
+    throw Error(where + "/heads", std::to_string(m.heads) + " heads do not divide d_model " +
+                                      std::to_string(m.d_model));
+  }
+  if (m.d_model / m.heads % 2 != 0) {
+    throw Error(where + "/heads", "d_model / heads is " + std::to_string(m.d_model / m.heads) +
+                                      "; rotary positions need an even number");
+  }
+  if (m.kv_heads > 0 && m.heads % m.kv_heads != 0) {
+    throw Error(where + "/kv_heads", std::to_string(m.kv_heads) + " do not divide the " +
+                                         std::to_string(m.heads) + " heads");
+  }
+}
+
+}  // namespace
+
+std::size_t KvHeads(const ModelConfig& c) {
+  return static_cast<std::size_t>(c.kv_heads > 0 ? c.kv_heads : c.heads);
+}
+std::size_t HeadDim(const ModelConfig& c) { return static_cast<std::size_t>(c.d_model / c.heads); }
+std::size_t KvWidth(const ModelConfig& c) { return KvHeads(c) * HeadDim(c); }
+
+std::vector<LinearShape> BlockLinears(const ModelConfig& c) {
+  const auto d = static_cast<std::size_t>(c.d_model), f = static_cast<std::size_t>(c.ffn);
+  return {{"attention.qkv", d, d + 2 * KvWidth(c)},
+          {"attention.out", d, d},
+          {"mlp.up", d, c.activation == Activation::kSwiglu ? 2 * f : f},
+          {"mlp.down", f, d}};
+}
+
+ParameterLayout MakeLayout(const ModelConfig& c) {
+  ParameterLayout layout;
+  const auto add = [&](std::string name, std::size_t rows, std::size_t cols) {
+    layout.slices.push_back({std::move(name), layout.total, rows, cols});
+    layout.total += rows * cols;
+    return layout.slices.back();
+  };
+  const auto d = static_cast<std::size_t>(c.d_model);
+  const auto vocabulary = static_cast<std::size_t>(c.vocabulary);
+  layout.embedding = add("embedding.weight", vocabulary, d);
+  layout.head = c.tied_head ? layout.embedding : add("head.weight", vocabulary, d);
+  const auto block = [](int i) { return "blocks." + std::to_string(i) + "."; };
+  for (int i = 0; i < c.layers; ++i) {
+    for (const LinearShape& linear : BlockLinears(c)) {
+      layout.block_linears.push_back(
+          add(block(i) + linear.name + ".weight", linear.out, linear.in));
+    }
+  }
+  layout.matrices = layout.total;
+  for (int i = 0; i < c.layers; ++i) {
+    layout.attention_gains.push_back(add(block(i) + "attention_norm.gain", 1, d));
+    layout.mlp_gains.push_back(add(block(i) + "mlp_norm.gain", 1, d));
+  }
+  layout.final_gain = add("final_norm.gain", 1, d);
+  return layout;
+}
+
+std::int64_t ParameterCount(const ModelConfig& c) {
+  return static_cast<std::int64_t>(MakeLayout(c).total);
+}
+
+std::int64_t BlockParameterCount(const ModelConfig& c) {
+  std::size_t count = 0;
+  for (const LinearShape& linear : BlockLinears(c)) count += linear.in * linear.out;
+  return static_cast<std::int64_t>(count) * c.layers;
+}
+
+void CheckShapes(const TrainConfig& c, const std::string& where) {
+  const Json empty = Json::object();
+  const JsonObject root(empty, where);
+  const std::string model = root.Where("model");
+  CheckAttention(c.model, model);
+  if (c.batch % c.micro_batches != 0) {
+    throw Error(
+        root.Where("micro_batches"),
+        std::to_string(c.micro_batches) + " do not divide the batch of " + std::to_string(c.batch));
+  }
+  const Multiples m = MultiplesOf(c.recipe.linear);
+  CheckMultiple(model + "/d_model", "d_model", c.model.d_model, std::lcm(m.in, m.out));
+  CheckMultiple(model + "/ffn", "ffn", c.model.ffn, std::lcm(m.in, m.out));
+  CheckMultiple(model + "/kv_heads", "the width of keys and values",
+                static_cast<std::int64_t>(2 * KvWidth(c.model)), m.out);
+  CheckMultiple(root.Where("batch"), "tokens in a micro-batch:", TokensPerStep(c) / c.micro_batches,
+                m.tokens);
+  if (c.recipe.first_blocks_bf16 + c.recipe.last_blocks_bf16 > c.model.layers) {
+    throw Error(root.Where("recipe") + "/last_blocks_bf16",
+                "more blocks in BF16 than the model's " + std::to_string(c.model.layers));
+  }
+  if (TotalSteps(c) < 1) {
+    throw Error(root.Where("tokens"), std::to_string(c.tokens) + " are fewer than the " +
+                                          std::to_string(TokensPerStep(c)) + " of one step");
+  }
+}
+
+}  // namespace fp4lab

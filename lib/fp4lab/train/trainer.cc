@@ -1,0 +1,287 @@
+#include "fp4lab/train/trainer.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "fp4lab/base/aligned.h"
+#include "fp4lab/base/error.h"
+#include "fp4lab/nn/optimizer.h"
+#include "fp4lab/train/batch.h"
+#include "fp4lab/train/checkpoint.h"
+#include "fp4lab/train/diagnose.h"
+#include "fp4lab/train/model.h"
+#include "fp4lab/train/streams.h"
+
+namespace fp4lab {
+namespace {
+
+void CheckCorpus(const TrainConfig& config, const Corpus& corpus, const DataOrder& order,
+                 const std::string& where) {
+  const Json empty = Json::object();
+  const JsonObject root(empty, where);
+  if (corpus.vocabulary > config.model.vocabulary) {
+    throw Error(root.Where("model") + "/vocabulary",
+                "the corpus " + corpus.name + " has " + std::to_string(corpus.vocabulary) +
+                    " tokens, more than " + std::to_string(config.model.vocabulary));
+  }
+  const auto too_short = [&](std::string_view part, std::size_t tokens, std::size_t least) {
+    if (tokens >= least) return;
+    throw Error(root.Where("data"), "the " + std::string(part) + " part of " + corpus.name +
+                                        " has " + std::to_string(tokens) +
+                                        " tokens; the model's sequence needs at least " +
+                                        std::to_string(least));
+  };
+  too_short("training", corpus.train.size(), 2 * order.sequence);
+  too_short("validation", corpus.validation.size(), order.sequence + 1);
+}
+
+}  // namespace
+
+struct Trainer::State {
+  TrainConfig config;
+  const Corpus* corpus;
+  DataOrder order;
+  FloatBuffer parameters, gradients, m, v;
+  Model model;
+  std::int64_t steps = 0;
+  std::vector<std::uint16_t> inputs, targets;  // of one micro-batch
+  std::vector<double> row_loss;
+
+  State(const TrainConfig& c, const Corpus& data)
+      : config(c),
+        corpus(&data),
+        order{c.seed, data.train.size(), static_cast<std::uint64_t>(c.model.sequence)},
+        parameters(MakeLayout(c.model).total),
+        gradients(parameters.size()),
+        m(parameters.size()),
+        v(parameters.size()),
+        model(c.model, c.recipe, parameters, MicroBatch()),
+        inputs(MicroBatch() * order.sequence),
+        targets(inputs.size()),
+        row_loss(inputs.size()) {}
+
+  std::size_t MicroBatch() const {
+    return static_cast<std::size_t>(config.batch / config.micro_batches);
+  }
+  // Sequences [first, first + MicroBatch()) of the step about to be made.
+  void LoadBatch(std::size_t first);
+  // Adds one micro-batch's gradients; returns its mean loss.
+  double Accumulate(std::size_t micro_batch, Pass pass);
+  // Losses and gradients of the step about to be made.
+  double AccumulateAll(const Pass& pass);
+  void Update(double learning_rate, double norm);
+  // Repeats the step with every tensor looked at.
+  NonFinite Locate();
+  std::vector<double> WindowLosses(EvaluationPrecision precision);
+  Json Identity() const;
+};
+
+void Trainer::State::LoadBatch(std::size_t first) {
+  const std::size_t t = order.sequence;
+  const auto batch = static_cast<std::uint64_t>(config.batch);
+  for (std::size_t b = 0; b < MicroBatch(); ++b) {
+    const std::uint64_t index = static_cast<std::uint64_t>(steps) * batch + first + b;
+    CopyWindow(corpus->train, WindowStart(order, index), std::span(inputs).subspan(b * t, t),
+               std::span(targets).subspan(b * t, t));
+  }
+}
+
+double Trainer::State::Accumulate(std::size_t micro_batch, Pass pass) {
+  LoadBatch(micro_batch * MicroBatch());
+  pass.random = {config.seed, static_cast<std::uint32_t>(steps),
+                 static_cast<std::uint32_t>(micro_batch) * model.TensorsPerPass()};
+  model.Forward(pass, inputs);
+  const float scale = 1.0f / static_cast<float>(TokensPerStep(config));
+  return model.Backward(pass, inputs, targets, scale, row_loss, gradients);
+}
+
+double Trainer::State::AccumulateAll(const Pass& pass) {
+  std::fill(gradients.begin(), gradients.end(), 0.0f);
+  double loss = 0.0;
+  for (int i = 0; i < config.micro_batches; ++i) {
+    loss += Accumulate(static_cast<std::size_t>(i), pass);
+  }
+  return loss / config.micro_batches;
+}
+
+void Trainer::State::Update(double learning_rate, double norm) {
+  const OptimizerConfig& o = config.optimizer;
+  AdamW adam{.learning_rate = static_cast<float>(learning_rate),
+             .beta1 = o.beta1,
+             .beta2 = o.beta2,
+             .epsilon = o.epsilon,
+             .weight_decay = o.weight_decay,
+             .gradient_scale = ClipFactor(norm, o.clip),
+             .step = steps + 1};
+  const auto update = [&](std::size_t first, std::size_t count) {
+    const auto part = [&](FloatBuffer& buffer) { return std::span(buffer).subspan(first, count); };
+    AdamWStep(adam, part(gradients), part(parameters), part(m), part(v));
+  };
+  const std::size_t matrices = model.Layout().matrices;
+  update(0, matrices);
+  adam.weight_decay = 0.0f;
+  update(matrices, parameters.size() - matrices);
+  model.ParametersChanged();
+}
+
+StepResult Trainer::Step(double learning_rate) {
+  State& s = *state_;
+  StepResult result;
+  result.loss = s.AccumulateAll(Pass{});
+  result.grad_norm = std::sqrt(SumOfSquares(s.gradients));
+  if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
+    result.non_finite = s.Locate();
+    return result;
+  }
+  s.Update(learning_rate, result.grad_norm);
+  ++s.steps;
+  return result;
+}
+
+NonFinite Trainer::State::Locate() {
+  NonFinite found{.step = steps, .tensor = ""};
+  const TensorInspector inspector = [&](const std::string& name, MatrixView<const float> x) {
+    if (!found.tensor.empty()) return;
+    for (std::size_t r = 0; r < x.rows; ++r) {
+      for (std::size_t c = 0; c < x.cols; ++c) {
+        if (!std::isfinite(x(r, c))) {
+          found.tensor = name;
+          return;
+        }
+      }
+    }
+  };
+  for (const ParameterSlice& slice : model.Layout().slices) {
+    inspector(slice.name, {parameters.data() + slice.offset, slice.rows, slice.cols});
+  }
+  Pass pass;
+  pass.inspector = &inspector;
+  if (found.tensor.empty()) AccumulateAll(pass);
+  // Every tensor is finite, but a sum over all of them in double is not: only the norm can be.
+  if (found.tensor.empty()) found.tensor = "grad_norm";
+  return found;
+}
+
+// Mean losses of the validation windows, in order.
+std::vector<double> Trainer::State::WindowLosses(EvaluationPrecision precision) {
+  const std::size_t t = order.sequence, all = corpus->validation.size() - 1;
+  const auto asked = static_cast<std::size_t>(config.evaluation.tokens);
+  const std::size_t windows =
+      std::max<std::size_t>(1, (asked > 0 ? std::min(asked, all) : all) / t);
+  std::vector<double> losses;
+  Pass pass;
+  pass.high_precision = precision == EvaluationPrecision::kHigh;
+  pass.random = {config.seed, static_cast<std::uint32_t>(steps), kEvaluationTensors};
+  for (std::size_t first = 0; first < windows; first += MicroBatch()) {
+    const std::size_t count = std::min(MicroBatch(), windows - first), rows = count * t;
+    for (std::size_t w = 0; w < count; ++w) {
+      CopyWindow(corpus->validation, (first + w) * t, std::span(inputs).subspan(w * t, t),
+                 std::span(targets).subspan(w * t, t));
+    }
+    model.Forward(pass, std::span(inputs).first(rows));
+    model.Loss(std::span(targets).first(rows), std::span(row_loss).first(rows));
+    for (std::size_t w = 0; w < count; ++w) {
+      double sum = 0.0;
+      for (std::size_t i = w * t; i < (w + 1) * t; ++i) sum += row_loss[i];
+      losses.push_back(sum / static_cast<double>(t));
+    }
+    pass.random.tensor += model.TensorsPerPass();
+  }
+  return losses;
+}
+
+namespace {
+
+double Mean(std::span<const double> x) {
+  double sum = 0.0;
+  for (const double value : x) sum += value;
+  return sum / static_cast<double>(x.size());
+}
+
+}  // namespace
+
+Evaluation Trainer::Evaluate(EvaluationPrecision precision) {
+  const std::vector<double> losses = state_->WindowLosses(precision);
+  const std::size_t t = state_->order.sequence;
+  const auto chunk_tokens = static_cast<std::size_t>(state_->config.evaluation.chunk_tokens);
+  const std::size_t per_chunk = std::max<std::size_t>(1, chunk_tokens / t);
+  Evaluation evaluation;
+  evaluation.loss = Mean(losses);
+  evaluation.tokens = static_cast<std::int64_t>(losses.size() * t);
+  for (std::size_t first = 0; first < losses.size(); first += per_chunk) {
+    const std::size_t count = std::min(per_chunk, losses.size() - first);
+    evaluation.chunk_losses.push_back(Mean(std::span(losses).subspan(first, count)));
+  }
+  return evaluation;
+}
+
+// The next step's first micro-batch, forward and backward, with no update.
+std::vector<TensorStatistics> Trainer::Diagnose() {
+  State& s = *state_;
+  std::vector<TensorStatistics> statistics;
+  const LinearObserver observer = [&](const std::string& linear, LinearOperand operand, auto before,
+                                      auto values, const QuantizeOptions& options) {
+    const std::string name = linear + "." + std::string(OperandName(operand));
+    statistics.push_back(MeasureOperand(name, before, values, options));
+  };
+  Pass pass;
+  pass.observer = &observer;
+  s.model.ParametersChanged();  // so that weights are quantized again, observed
+  s.Accumulate(0, pass);
+  return statistics;
+}
+
+// What a state must share with the configuration that loads it.
+Json Trainer::State::Identity() const {
+  return {{"model", ToJson(config.model)},
+          {"optimizer", ToJson(config.optimizer)},
+          {"recipe", ToJson(config.recipe)},
+          {"seed", config.seed},
+          {"batch", config.batch},
+          {"micro_batches", config.micro_batches},
+          {"corpus", {{"train_sha256", corpus->train_sha256}, {"tokens", corpus->train.size()}}}};
+}
+
+std::vector<std::byte> Trainer::SaveState() const {
+  const State& s = *state_;
+  const std::array<std::span<const float>, 3> payload = {s.parameters, s.m, s.v};
+  return WriteCheckpoint({s.Identity(), s.steps}, payload);
+}
+
+void Trainer::LoadState(std::span<const std::byte> bytes, const std::string& where) {
+  State& s = *state_;
+  const Checkpoint checkpoint = ReadCheckpoint(bytes, where);
+  const std::string difference = FirstDifference(s.Identity(), checkpoint.header.configuration);
+  if (!difference.empty()) {
+    throw Error(where, "checkpoint of another configuration: " + difference);
+  }
+  const std::size_t n = s.parameters.size();
+  if (checkpoint.payload.size() != 3 * n || checkpoint.header.step < 0) {
+    throw Error(where, "checkpoint does not hold this model's numbers");
+  }
+  const float* from = checkpoint.payload.data();
+  for (FloatBuffer* to : {&s.parameters, &s.m, &s.v}) {
+    std::copy_n(from, n, to->begin());
+    from += n;
+  }
+  s.steps = checkpoint.header.step;
+  s.model.ParametersChanged();
+}
+
+Trainer::Trainer(const TrainConfig& config, const Corpus& corpus, const std::string& where) {
+  CheckShapes(config, where);
+  const DataOrder order{config.seed, corpus.train.size(),
+                        static_cast<std::uint64_t>(config.model.sequence)};
+  CheckCorpus(config, corpus, order, where);
+  state_ = std::make_unique<State>(config, corpus);
+  InitializeParameters(config.model, config.seed, state_->parameters);
+}
+Trainer::~Trainer() = default;
+Trainer::Trainer(Trainer&&) noexcept = default;
+Trainer& Trainer::operator=(Trainer&&) noexcept = default;
+
+const TrainConfig& Trainer::Config() const { return state_->config; }
+std::int64_t Trainer::Steps() const { return state_->steps; }
+
+}  // namespace fp4lab

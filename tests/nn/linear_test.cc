@@ -1,0 +1,244 @@
+#include "fp4lab/nn/linear.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "fp4lab/base/simd.h"
+#include "fp4lab/nn/round_bf16.h"
+#include "fp4lab/tensor/gemm.h"
+#include "fp4lab/train/recipe.h"
+#include "fp4lab/transform/hadamard.h"
+#include "tests/support/catch.h"
+#include "tests/support/values.h"
+
+namespace fp4lab {
+namespace {
+
+using View = MatrixView<const float>;
+constexpr std::size_t kTokens = 64, kIn = 96, kOut = 32;
+constexpr RandomStream kRandom{42, 7, 1000};
+
+bool SameBits(const Matrix<float>& a, const Matrix<float>& b) {
+  return a.values.size() == b.values.size() &&
+         std::memcmp(a.values.data(), b.values.data(), a.values.size() * sizeof(float)) == 0;
+}
+
+// The operand pipeline, restated on a dense copy with the scalar references.
+struct Operand {
+  Matrix<float> values;   // what the GEMM multiplies
+  Matrix<float> decoded;  // what it stands for
+  float amax = 0.0f;
+};
+
+Operand Expected(const OperandRecipe& recipe, bool bf16, LinearOperand which, View x) {
+  Operand out{Matrix<float>(x.rows, x.cols), Matrix<float>(x.rows, x.cols)};
+  for (std::size_t r = 0; r < x.rows; ++r) {
+    for (std::size_t c = 0; c < x.cols; ++c) {
+      out.values(r, c) = bf16 ? RoundToBf16(x(r, c)) : x(r, c);
+    }
+  }
+  if (recipe.hadamard != 0) {
+    const std::uint32_t signs = recipe.hadamard == 16 ? kTeSignMask16 : kTeSignMask32;
+    reference::RandomHadamard(out.values.View(), recipe.hadamard, signs, out.values.View());
+  }
+  out.decoded = out.values;
+  if (!recipe.format) return out;
+  out.amax = reference::TensorAmax(out.values.View());
+  QuantizeOptions options{*recipe.format, recipe.rounding, kRandom, out.amax};
+  options.random.tensor += static_cast<std::uint32_t>(which);
+  const QuantizedMatrix q = reference::Quantize(out.values.View(), options);
+  reference::UnscaledValues(q, out.values.View());
+  reference::Dequantize(q, out.decoded.View());
+  return out;
+}
+
+struct Product {
+  Matrix<float> y;          // by the reference GEMM with the stated block and alpha
+  Matrix<double> double_y;  // of the decoded operands
+};
+
+Product Multiply(const GemmRecipe& recipe, const Operand& a, const Operand& b) {
+  GemmOptions options;
+  if (recipe.a.format && recipe.b.format) {
+    options.block = std::min(recipe.a.format->block_cols, recipe.b.format->block_cols);
+    options.alpha = GemmAlpha(*recipe.a.format, a.amax, *recipe.b.format, b.amax);
+  } else if (recipe.a.format) {
+    options.alpha = TensorDecodeScale(*recipe.a.format, a.amax);
+  } else if (recipe.b.format) {
+    options.alpha = TensorDecodeScale(*recipe.b.format, b.amax);
+  }
+  Product out{Matrix<float>(a.values.rows, b.values.rows),
+              Matrix<double>(a.values.rows, b.values.rows)};
+  reference::Gemm(a.values.View(), b.values.View(), options, out.y.View());
+  for (std::size_t i = 0; i < a.values.rows; ++i) {
+    for (std::size_t j = 0; j < b.values.rows; ++j) {
+      for (std::size_t k = 0; k < a.values.cols; ++k) {
+        out.double_y(i, j) += double{a.decoded(i, k)} * b.decoded(j, k);
+      }
+    }
+  }
+  return out;
+}
+
+// Relative to the norm of all elements.
+double RelativeError(const Matrix<float>& x, const Matrix<double>& truth) {
+  double error = 0.0, norm = 0.0;
+  for (std::size_t i = 0; i < x.values.size(); ++i) {
+    error += std::pow(x.values[i] - truth.values[i], 2);
+    norm += std::pow(truth.values[i], 2);
+  }
+  return std::sqrt(error / norm);
+}
+
+std::vector<Json> TestedRecipes() {
+  std::vector<Json> recipes;
+  for (const std::string& name : RecipeNames()) recipes.push_back(name);
+  recipes.push_back({{"base", "mxfp4"}, {"weight_block", "1d"}, {"scale_rule", "floor"}});
+  recipes.push_back({{"base", "te_nvfp4"}, {"disable_2d_quantization", true}});
+  recipes.push_back({{"base", "te_nvfp4"}, {"forward_only", true}});
+  recipes.push_back({{"base", "te_nvfp4"}, {"fprop", {{"input", {{"format", "mxfp4.ceil"}}}}}});
+  recipes.push_back({{"base", "te_nvfp4"}, {"fprop", {{"weight", {{"format", "none"}}}}}});
+  recipes.push_back({{"base", "te_nvfp4"}, {"fprop", {{"weight", {{"rounding", "stochastic"}}}}}});
+  return recipes;
+}
+
+struct LinearData {
+  Matrix<float> x = NormalMatrix(1, kTokens, kIn), w = NormalMatrix(2, kOut, kIn, 0.1),
+                dy = NormalMatrix(3, kTokens, kOut, 1e-4);
+};
+
+TEST_CASE("A linear's three products are those of the references, for every recipe", "[nn]") {
+  const LinearData data;
+  const Matrix<float>&x = data.x, &w = data.w, &dy = data.dy;
+  for (const Json& json : TestedRecipes()) {
+    CAPTURE(json.dump());
+    const LinearRecipe r = ReadRecipe(json, "test").linear;
+    const auto operand = [&](const OperandRecipe& o, LinearOperand which, View v) {
+      return Expected(o, r.bf16, which, v);
+    };
+    const Product y = Multiply(r.fprop, operand(r.fprop.a, kFpropInput, x.View()),
+                               operand(r.fprop.b, kFpropWeight, w.View()));
+    const Product dx = Multiply(r.dgrad, operand(r.dgrad.a, kDgradGrad, dy.View()),
+                                operand(r.dgrad.b, kDgradWeight, w.View().Transposed()));
+    const Product dw = Multiply(r.wgrad, operand(r.wgrad.a, kWgradGrad, dy.View().Transposed()),
+                                operand(r.wgrad.b, kWgradInput, x.View().Transposed()));
+    LinearWeight weight;
+    weight.w = w.View();
+    LinearScratch scratch;
+    const LinearCall call{kRandom};
+    Matrix<float> my_y(kTokens, kOut), my_dx(kTokens, kIn), my_dw(kOut, kIn);
+    LinearForward(r, call, x.View(), &weight, &scratch, Write::kOverwrite, my_y.View());
+    LinearBackward(r, call, x.View(), &weight, dy.View(), &scratch, my_dx.View(), my_dw.View());
+    CHECK(SameBits(my_y, y.y));
+    CHECK(SameBits(my_dx, dx.y));
+    CHECK(SameBits(my_dw, dw.y));
+    CHECK(RelativeError(my_y, y.double_y) < 2e-6);
+    CHECK(RelativeError(my_dx, dx.double_y) < 2e-6);
+    CHECK(RelativeError(my_dw, dw.double_y) < 2e-6);
+  }
+}
+
+TEST_CASE("Forward adds to y where asked, backward always adds to dw", "[nn]") {
+  const LinearData data;
+  const LinearRecipe recipe = ReadRecipe(Json("te_nvfp4"), "test").linear;
+  LinearWeight weight;
+  weight.w = data.w.View();
+  LinearScratch scratch;
+  Matrix<float> once(kTokens, kOut), twice(kTokens, kOut), dx(kTokens, kIn), dw(kOut, kIn);
+  const LinearCall call{kRandom};
+  LinearForward(recipe, call, data.x.View(), &weight, &scratch, Write::kOverwrite, once.View());
+  twice = once;
+  LinearForward(recipe, call, data.x.View(), &weight, &scratch, Write::kAccumulate, twice.View());
+  for (float& v : once.values) v *= 2.0f;
+  CHECK(SameBits(once, twice));
+  LinearBackward(recipe, call, data.x.View(), &weight, data.dy.View(), &scratch, dx.View(),
+                 dw.View());
+  Matrix<float> doubled = dw;
+  LinearBackward(recipe, call, data.x.View(), &weight, data.dy.View(), &scratch, dx.View(),
+                 dw.View());
+  for (float& v : doubled.values) v *= 2.0f;
+  CHECK(SameBits(doubled, dw));
+}
+
+TEST_CASE("Quantized weights are kept until Changed() and per recipe", "[nn]") {
+  LinearData data;
+  const LinearRecipe nvfp4 = ReadRecipe(Json("te_nvfp4"), "test").linear;
+  const LinearRecipe bf16 = ReadRecipe(Json("bf16"), "test").linear;
+  LinearWeight weight;
+  weight.w = data.w.View();
+  LinearScratch scratch;
+  Matrix<float> first(kTokens, kOut), y(kTokens, kOut);
+  const auto forward = [&](const LinearRecipe& recipe, Matrix<float>* out) {
+    LinearForward(recipe, LinearCall{kRandom}, data.x.View(), &weight, &scratch, Write::kOverwrite,
+                  out->View());
+  };
+  forward(nvfp4, &first);
+  for (float& v : data.w.values) v = -v;
+  forward(nvfp4, &y);
+  CHECK(SameBits(first, y));
+  weight.Changed();
+  forward(nvfp4, &y);
+  for (float& v : first.values) v = -v;
+  CHECK(y.values == first.values);
+  forward(bf16, &y);
+  CHECK(y.values != first.values);
+  forward(nvfp4, &y);
+  CHECK(y.values == first.values);
+}
+
+TEST_CASE("An observer sees every quantized operand before and after", "[nn]") {
+  const LinearData data;
+  const LinearRecipe recipe = ReadRecipe(Json("te_nvfp4"), "test").linear;
+  std::vector<std::string> seen;
+  const OperandObserver observer = [&](LinearOperand operand, View before, View values,
+                                       const QuantizeOptions& options) {
+    seen.push_back(std::string(OperandName(operand)));
+    Matrix<float> again(before.rows, before.cols);
+    reference::UnscaledValues(reference::Quantize(before, options), again.View());
+    bool same = true;
+    for (std::size_t r = 0; r < before.rows; ++r) {
+      for (std::size_t c = 0; c < before.cols; ++c) same &= again(r, c) == values(r, c);
+    }
+    CHECK(same);
+  };
+  LinearWeight weight;
+  weight.w = data.w.View();
+  LinearScratch scratch;
+  Matrix<float> y(kTokens, kOut), dx(kTokens, kIn), dw(kOut, kIn);
+  const LinearCall call{kRandom, &observer};
+  LinearForward(recipe, call, data.x.View(), &weight, &scratch, Write::kOverwrite, y.View());
+  LinearBackward(recipe, call, data.x.View(), &weight, data.dy.View(), &scratch, dx.View(),
+                 dw.View());
+  CHECK(seen == std::vector<std::string>{"fprop.weight", "fprop.input", "dgrad.grad", "wgrad.grad",
+                                         "wgrad.input"});
+}
+
+TEST_CASE("RoundBf16 gives the reference's bits and amax on every SIMD target", "[nn]") {
+  Matrix<float> x = NormalMatrix(5, 7, 61, 3.0);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float inf = std::numeric_limits<float>::infinity();
+  const float special[] = {nan,       -nan,      -0.0f, 1e-40f,   3.4028235e38f,
+                           0x1.01p0f, 0x1.03p0f, 0.0f,  -1.5e30f, 0x1.008p0f};
+  std::copy(std::begin(special), std::end(special), x.values.begin() + 30);
+  Matrix<float> expected(7, 61), out(7, 61);
+  for (const float last : {1.0f, -inf}) {
+    x.values[200] = last;
+    for (const MatrixView<const float> part : {View(x.View()), View(x.View().Block(1, 3, 5, 43))}) {
+      const MatrixView<float> to = part.rows == 7 ? out.View() : out.View().Block(1, 3, 5, 43);
+      const MatrixView<float> reference_to =
+          part.rows == 7 ? expected.View() : expected.View().Block(1, 3, 5, 43);
+      const float amax = reference::RoundBf16(part, reference_to);
+      for (const std::string& target : SimdTargets()) {
+        PinSimdTarget(target);
+        CAPTURE(target);
+        CHECK(RoundBf16(part, to) == amax);
+        CHECK(SameBits(out, expected));
+      }
+    }
+  }
+  PinSimdTarget("best");
+}
+
+}  // namespace
+}  // namespace fp4lab

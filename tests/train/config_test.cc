@@ -1,0 +1,84 @@
+#include "fp4lab/train/config.h"
+
+#include "fp4lab/train/shapes.h"
+#include "tests/support/catch.h"
+
+namespace fp4lab {
+namespace {
+
+std::string ErrorOf(const Json& json) {
+  try {
+    ReadTrainConfig(json, "run.json");
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST_CASE("The defaults are the study's P200k model", "[train]") {
+  const TrainConfig config = ReadTrainConfig(Json::object(), "run.json");
+  CHECK(BlockParameterCount(config.model) == 196'608);
+  CHECK(ParameterCount(config.model) == 196'608 + 2 * 256 * 64 + 9 * 64);
+  CHECK(TokensPerStep(config) == 2048);
+  CHECK(TotalSteps(config) == 488);
+}
+
+TEST_CASE("Parameter counts follow heads, gates and the tied head", "[train]") {
+  ModelConfig c{.layers = 2, .d_model = 64, .heads = 4, .kv_heads = 1, .ffn = 96};
+  c.activation = Activation::kSwiglu;
+  c.tied_head = true;
+  CHECK(BlockParameterCount(c) == 2 * (64 * (64 + 32) + 64 * 64 + 3 * 64 * 96));
+  CHECK(ParameterCount(c) == BlockParameterCount(c) + 256 * 64 + 5 * 64);
+  const ParameterLayout layout = MakeLayout(c);
+  CHECK(layout.head.offset == layout.embedding.offset);
+  CHECK(layout.block_linears[kQkv].name == "blocks.0.attention.qkv.weight");
+  CHECK(layout.block_linears[kLinearsPerBlock + kDown].name == "blocks.1.mlp.down.weight");
+  CHECK(layout.matrices + 5 * 64 == layout.total);
+}
+
+TEST_CASE("A configuration reads back from its JSON, floats as they were written", "[train]") {
+  const Json json = {{"model", {{"kv_heads", 2}, {"activation", "swiglu"}, {"tied_head", true}}},
+                     {"optimizer", {{"beta2", 0.95}, {"weight_decay", 0.05}}},
+                     {"recipe", {{"base", "mxfp4"}, {"scale_rule", "floor"}}},
+                     {"data", {{"source", "synthetic"}}},
+                     {"tokens", 4e6},
+                     {"micro_batches", 4}};
+  const TrainConfig config = ReadTrainConfig(json, "run.json");
+  const Json resolved = ToJson(config);
+  CHECK(ReadTrainConfig(resolved, "again.json") == config);
+  CHECK(ToJson(ReadTrainConfig(resolved, "again.json")) == resolved);
+  CHECK(resolved["optimizer"]["beta2"].dump() == "0.95");
+  CHECK(resolved["model"]["norm_epsilon"].dump() == "1e-05");
+  CHECK(resolved["tokens"] == 4'000'000);
+}
+
+TEST_CASE("Impossible shapes and values are refused at their JSON pointer", "[train]") {
+  const auto starts = [](const Json& json, const std::string& message) {
+    const std::string error = ErrorOf(json);
+    CAPTURE(json.dump(), error);
+    CHECK(error.find(message) == 0);
+  };
+  starts({{"model", {{"d_model", 72}}}, {"recipe", "te_nvfp4"}},
+         "run.json#/model/d_model: d_model 72 is no multiple of the recipe's block of 16");
+  starts({{"model", {{"d_model", 48}}}, {"recipe", "mxfp4"}},
+         "run.json#/model/d_model: d_model 48 is no multiple of the recipe's block of 32");
+  starts({{"model", {{"ffn", 100}}}, {"recipe", "te_mxfp8"}},
+         "run.json#/model/ffn: ffn 100 is no multiple of the recipe's block of 32");
+  starts({{"model", {{"sequence", 20}}}, {"recipe", "mxfp4"}, {"batch", 3}},
+         "run.json#/batch: tokens in a micro-batch: 60 is no multiple");
+  starts({{"model", {{"heads", 5}}}}, "run.json#/model/heads: 5 heads do not divide d_model 64");
+  starts({{"model", {{"heads", 64}}}}, "run.json#/model/heads: d_model / heads is 1;");
+  starts({{"model", {{"kv_heads", 3}}}}, "run.json#/model/kv_heads: 3 do not divide");
+  starts({{"model", {{"layers", 0}}}}, "run.json#/model/layers: must be at least 1");
+  starts({{"model", {{"activation", "relu"}}}}, "run.json#/model/activation: must be");
+  starts({{"micro_batches", 3}}, "run.json#/micro_batches: 3 do not divide the batch of 16");
+  starts({{"tokens", 2047}}, "run.json#/tokens: 2047 are fewer than the 2048 of one step");
+  starts({{"optimizer", {{"beta1", 1.0}}}}, "run.json#/optimizer/beta1: must be in [0, 1)");
+  starts({{"recipe", {{"base", "te_nvfp4"}, {"last_blocks_bf16", 5}}}},
+         "run.json#/recipe/last_blocks_bf16: more blocks in BF16 than the model's 4");
+  starts({{"modle", Json::object()}}, "run.json#/modle: unknown key; did you mean \"model\"?");
+  starts({{"recipe", "te_nvfp5"}}, "run.json#/recipe: unknown recipe");
+}
+
+}  // namespace
+}  // namespace fp4lab

@@ -1,0 +1,137 @@
+#include <cmath>
+
+#include "fp4lab/train/model.h"
+#include "tests/support/catch.h"
+#include "tests/support/values.h"
+#include "tests/train/double_model.h"
+
+namespace fp4lab {
+namespace {
+
+struct Case {
+  Activation activation;
+  bool tied_head;
+  int kv_heads;
+};
+
+ModelConfig ConfigOf(const Case& c) {
+  ModelConfig m;
+  m.layers = 2;
+  m.d_model = 24;
+  m.heads = 4;
+  m.kv_heads = c.kv_heads;
+  m.ffn = 40;
+  m.sequence = 9;
+  m.vocabulary = 19;
+  m.activation = c.activation;
+  m.tied_head = c.tied_head;
+  return m;
+}
+
+// Large enough weights that no part of the gradient is lost beside another.
+std::vector<float> Parameters(const ModelConfig& config) {
+  const ParameterLayout layout = MakeLayout(config);
+  std::vector<float> p(layout.total);
+  FillNormalValues(11, 0.25, p);
+  for (std::size_t i = layout.matrices; i < p.size(); ++i) p[i] += 1.0f;
+  return p;
+}
+
+struct Batch {
+  std::vector<std::uint16_t> tokens, targets;
+};
+
+Batch MakeBatch(const ModelConfig& config, int sequences) {
+  const auto rows = static_cast<std::size_t>(sequences * config.sequence);
+  const RandomStream stream{3, 0, 0};
+  Batch batch{std::vector<std::uint16_t>(rows), std::vector<std::uint16_t>(rows)};
+  const auto vocabulary = static_cast<std::uint32_t>(config.vocabulary);
+  for (std::size_t i = 0; i < rows; ++i) {
+    batch.tokens[i] = static_cast<std::uint16_t>(stream.Bits32(2 * i) % vocabulary);
+    batch.targets[i] = static_cast<std::uint16_t>(stream.Bits32(2 * i + 1) % vocabulary);
+  }
+  return batch;
+}
+
+// (loss(p + h v) - loss(p - h v)) / 2h
+double Difference(const DoubleModel& model, std::span<const float> parameters,
+                  std::span<const double> direction, const Batch& batch) {
+  constexpr double kStep = 1e-5;
+  std::vector<double> plus(parameters.begin(), parameters.end()), minus = plus;
+  for (std::size_t i = 0; i < plus.size(); ++i) {
+    plus[i] += kStep * direction[i];
+    minus[i] -= kStep * direction[i];
+  }
+  return (model.Loss(plus, batch.tokens, batch.targets) -
+          model.Loss(minus, batch.tokens, batch.targets)) /
+         (2 * kStep);
+}
+
+double Dot(std::span<const float> gradient, std::span<const double> direction) {
+  double sum = 0.0;
+  for (std::size_t i = 0; i < gradient.size(); ++i) sum += gradient[i] * direction[i];
+  return sum;
+}
+
+struct Result {
+  double loss;
+  std::vector<float> gradients;
+};
+
+Result Run(const ModelConfig& config, std::span<const float> parameters, const Batch& batch) {
+  Recipe recipe = ReadRecipe(Json("fp32"), "test");
+  Model model(config, recipe, parameters, 3);
+  std::vector<double> row_loss(batch.tokens.size());
+  Result result{0.0, std::vector<float>(parameters.size())};
+  model.Forward(Pass{}, batch.tokens);
+  const double loss = model.Loss(batch.targets, row_loss);
+  const float scale = 1.0f / static_cast<float>(batch.tokens.size());
+  result.loss =
+      model.Backward(Pass{}, batch.tokens, batch.targets, scale, row_loss, result.gradients);
+  CHECK(result.loss == loss);
+  return result;
+}
+
+TEST_CASE("The model's loss and gradient are those of a float64 model's differences", "[train]") {
+  const std::vector<Case> cases = {
+      {Activation::kSquaredRelu, false, 0}, {Activation::kSwiglu, false, 2},
+      {Activation::kGelu, true, 0},         {Activation::kSquaredRelu, true, 1},
+      {Activation::kSwiglu, true, 4},       {Activation::kGelu, false, 2}};
+  for (const Case& c : cases) {
+    const ModelConfig config = ConfigOf(c);
+    CAPTURE(static_cast<int>(c.activation), c.tied_head, c.kv_heads);
+    const std::vector<float> parameters = Parameters(config);
+    const Batch batch = MakeBatch(config, 3);
+    const DoubleModel truth(config);
+    const Result result = Run(config, parameters, batch);
+    const std::vector<double> exact(parameters.begin(), parameters.end());
+    CHECK(result.loss ==
+          Catch::Approx(truth.Loss(exact, batch.tokens, batch.targets)).epsilon(1e-5));
+
+    const ParameterLayout layout = MakeLayout(config);
+    for (std::size_t s = 0; s < layout.slices.size(); ++s) {  // one random direction a tensor
+      const ParameterSlice& slice = layout.slices[s];
+      CAPTURE(slice.name);
+      std::vector<float> random(slice.size());
+      FillNormalValues(100 + s, 1.0, random);
+      std::vector<double> direction(parameters.size(), 0.0);
+      std::copy(random.begin(), random.end(),
+                direction.begin() + static_cast<std::ptrdiff_t>(slice.offset));
+      const double expected = Difference(truth, parameters, direction, batch);
+      CHECK(Dot(result.gradients, direction) == Catch::Approx(expected).epsilon(2e-4).margin(2e-5));
+    }
+    const RandomStream pick{5, 0, 0};
+    for (std::uint64_t i = 0; i < 20; ++i) {  // single parameters
+      const std::size_t at = pick.Bits32(i) % parameters.size();
+      std::vector<double> direction(parameters.size(), 0.0);
+      direction[at] = 1.0;
+      CAPTURE(at);
+      CHECK(result.gradients[at] == Catch::Approx(Difference(truth, parameters, direction, batch))
+                                        .epsilon(1e-3)
+                                        .margin(2e-6));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fp4lab
