@@ -9,5 +9,7 @@ namespace fp4lab::tools {
 // other than 0 that is no error goes to *exit_code.
 void AddData(CLI::App& app, int* exit_code);
 void AddFormats(CLI::App& app, int* exit_code);
+// Adds "report" to the subcommand "study": call it after that one's.
+void AddStudyReport(CLI::App& app);
 
 }  // namespace fp4lab::tools
