@@ -1,6 +1,5 @@
+#include <benchmark/benchmark.h>
 #include <cblas.h>
-
-#include <string>
 
 #include "tests/bench/peers.h"
 
@@ -18,7 +17,10 @@ void OpenBlasGemm(MatrixView<const float> a, MatrixView<const float> b, MatrixVi
               static_cast<int>(c.row_stride));
 }
 
-const bool kAdded = AddPeer({"openblas", OpenBlasGemm});
+const bool kAdded = [] {
+  benchmark::AddCustomContext("openblas_kernel", openblas_get_corename());
+  return AddPeer({"openblas", OpenBlasGemm});
+}();
 
 }  // namespace
 }  // namespace fp4lab::bench

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fp4lab/base/matrix.h"
@@ -10,7 +11,7 @@
 namespace fp4lab::bench {
 
 struct Peer {
-  std::string name;  // with the kernel it chose, if it says
+  std::string name;
   // c = a * b^T on `threads` threads.
   std::function<void(MatrixView<const float> a, MatrixView<const float> b, MatrixView<float> c,
                      int threads)>
