@@ -83,7 +83,8 @@ TEST_CASE("The Hadamard kernels give the reference's bits on every target, howev
                                   want_tall.View().Transposed());
         for (const std::string& target : SimdTargets()) {
           PinSimdTarget(target);
-          for (const int n : rows < 70 ? std::vector{1} : std::vector{1, 2, 3}) {
+          const bool vary = rows == 70 && target == SimdTargets().front();
+          for (const int n : vary ? std::vector{1, 2, 3} : std::vector{1}) {
             SetThreads(n);
             INFO(size << " spread " << static_cast<int>(spread) << " " << rows << "x" << groups
                       << " " << target << " threads " << n);
