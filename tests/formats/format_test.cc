@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "fp4lab/formats/ptx_stochastic.h"
 #include "tests/support/catch.h"
 #include "tests/support/format_cases.h"
 
@@ -160,6 +161,29 @@ TEST_CASE("A directed rounding overflows only outward", "[formats]") {
   CHECK(code(-1e6f, Rounding::kTowardPositive) == 0xFBFF);
   CHECK(code(1e6f, Rounding::kTowardPositive) == 0x7C00);
   CHECK(code(INFINITY, Rounding::kTowardZero) == 0x7C00);
+}
+
+TEST_CASE("The random fields of cvt.rs lie as measured on B200", "[formats]") {
+  using Fields4 = std::array<std::uint32_t, 4>;
+  using Fields2 = std::array<std::uint32_t, 2>;
+  STATIC_REQUIRE(CvtRsByteFields(0x12345678) == Fields4{0x5678, 0x1E6A, 0x1234, 0x2C48});
+  STATIC_REQUIRE(CvtRsNibbleFields(0x12345678) == Fields4{0x3478, 0x1E2C, 0x1256, 0x6A48});
+  STATIC_REQUIRE(CvtRsBf16Fields(0x12345678) == Fields2{0x5678, 0x1234});
+  STATIC_REQUIRE(CvtRsFp16Fields(0xFFFFFFFF) == Fields2{0xFFF8, 0xFFF8});
+}
+
+TEST_CASE("Stochastic rounding to BF16 is the sum of the bits and the field, cut off",
+          "[formats][property]") {
+  std::size_t wrong = 0;
+  for (const float x : BoundaryInputs(FormatOf(FormatId::kBF16))) {
+    if (!std::isfinite(x)) continue;
+    for (const std::uint32_t random16 : kFields) {
+      const std::uint32_t expected = (std::bit_cast<std::uint32_t>(x) + random16) >> 16;
+      wrong += Encode(FormatId::kBF16, x, Rounding::kStochastic, random16, Overflow::kSpecial) !=
+               expected;
+    }
+  }
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("Formats are found by both of their names", "[formats]") {

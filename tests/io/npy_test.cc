@@ -3,8 +3,10 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/hash.h"
 #include "fp4lab/io/file.h"
 #include "tests/support/catch.h"
 #include "tests/support/golden.h"
@@ -177,6 +179,18 @@ TEST_CASE("An .npz file lists its arrays and reads each", "[io][golden]") {
   CHECK(file.Read("ml_dtypes_version").Text() == "0.6.0");
   CHECK_FALSE(file.Has("sweep"));
   CHECK_THROWS_WITH(file.Read("sweep"), ContainsSubstring("casts.npz#sweep: no such array"));
+}
+
+TEST_CASE("The golden files are the ones whose digests are committed", "[io][golden]") {
+  std::istringstream lines(ReadFile(GoldenPath("SHA256SUMS")));
+  std::string digest, name;
+  int files = 0;
+  while (lines >> digest >> name) {
+    INFO(name);
+    CHECK(Sha256OfFile(GoldenPath(name)) == digest);
+    ++files;
+  }
+  CHECK(files >= 6);
 }
 
 TEST_CASE("Every array of the golden files can be read", "[io][golden]") {

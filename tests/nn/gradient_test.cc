@@ -13,8 +13,6 @@
 namespace fp4lab {
 namespace {
 
-using Doubles = std::vector<double>;
-
 double Inner(const Doubles& a, const Doubles& b) {
   double sum = 0;
   for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
@@ -48,8 +46,6 @@ void CheckGradient(const Doubles& backward, const Doubles& differences) {
   CHECK(error <= 1e-8 * largest);
 }
 
-MatrixView<double> View(Doubles& x, std::size_t rows) { return {x.data(), rows, x.size() / rows}; }
-
 TEST_CASE("The RMSNorm gradient is the derivative of the forward pass", "[nn]") {
   const std::size_t rows = GENERATE(1u, 5u), cols = GENERATE(1u, 7u, 16u);
   if (rows == 1 && cols == 1) return;  // y is nearly constant: nothing to differentiate
@@ -57,19 +53,19 @@ TEST_CASE("The RMSNorm gradient is the derivative of the forward pass", "[nn]") 
   const Doubles dy = RandomValues(rows * cols, 3);
   Doubles y(rows * cols), r(rows), dx(rows * cols), dgain(cols);
   const auto loss = [&] {
-    reference::RmsNorm<double>(View(x, rows), gain, 1e-3, View(y, rows), r);
+    reference::RmsNorm<double>(AsMatrix(x, rows), gain, 1e-3, AsMatrix(y, rows), r);
     return Inner(y, dy);
   };
   loss();
   const MatrixView<const double> dy_view(dy.data(), rows, cols);
-  reference::RmsNormBackward<double>(View(x, rows), gain, r, dy_view, Write::kOverwrite,
-                                     View(dx, rows), dgain);
+  reference::RmsNormBackward<double>(AsMatrix(x, rows), gain, r, dy_view, Write::kOverwrite,
+                                     AsMatrix(dx, rows), dgain);
   CheckGradient(dx, Differences(x, loss));
   CheckGradient(dgain, Differences(gain, loss));
 
   Doubles twice = dx;
-  reference::RmsNormBackward<double>(View(x, rows), gain, r, dy_view, Write::kAccumulate,
-                                     View(twice, rows), dgain);
+  reference::RmsNormBackward<double>(AsMatrix(x, rows), gain, r, dy_view, Write::kAccumulate,
+                                     AsMatrix(twice, rows), dgain);
   for (std::size_t i = 0; i < dx.size(); ++i) CHECK(twice[i] == 2 * dx[i]);
 }
 
@@ -87,12 +83,14 @@ TEST_CASE("The rotary embedding keeps lengths, and its gradient undoes the rotat
   Doubles input = x, dx = dy, y;
   const auto loss = [&] {
     y = input;
-    reference::Rope<double>(View(cosines, positions), View(sines, positions), 1, View(y, rows));
+    reference::Rope<double>(AsMatrix(cosines, positions), AsMatrix(sines, positions), 1,
+                            AsMatrix(y, rows));
     return Inner(y, dy);
   };
   loss();
   CHECK(Inner(y, y) == Catch::Approx(Inner(x, x)).epsilon(1e-13));
-  reference::Rope<double>(View(cosines, positions), View(sines, positions), -1, View(dx, rows));
+  reference::Rope<double>(AsMatrix(cosines, positions), AsMatrix(sines, positions), -1,
+                          AsMatrix(dx, rows));
   CheckGradient(dx, Differences(input, loss));
   for (std::size_t c = 0; c < cols; ++c) CHECK(y[c] == x[c]);  // position 0 is not rotated
 }
@@ -108,15 +106,15 @@ TEST_CASE("The attention gradients are the derivatives of the forward pass", "[n
   const Doubles dout = RandomValues(q.size(), 9);
   Doubles out(q.size()), statistics(s.StatisticsSize()), dq(q.size()), dk(k.size()), dv(k.size());
   const auto loss = [&] {
-    reference::Attention<double>(s, View(q, rows), View(k, rows), View(v, rows), View(out, rows),
-                                 statistics);
+    reference::Attention<double>(s, AsMatrix(q, rows), AsMatrix(k, rows), AsMatrix(v, rows),
+                                 AsMatrix(out, rows), statistics);
     return Inner(out, dout);
   };
   loss();
   reference::AttentionBackward<double>(
-      s, View(q, rows), View(k, rows), View(v, rows), View(out, rows), statistics,
-      MatrixView<const double>(dout.data(), rows, s.heads * s.head_dim), View(dq, rows),
-      View(dk, rows), View(dv, rows));
+      s, AsMatrix(q, rows), AsMatrix(k, rows), AsMatrix(v, rows), AsMatrix(out, rows), statistics,
+      MatrixView<const double>(dout.data(), rows, s.heads * s.head_dim), AsMatrix(dq, rows),
+      AsMatrix(dk, rows), AsMatrix(dv, rows));
   if (s.sequence > 1) {  // one key: the probability is 1 whatever q and k are
     CheckGradient(dq, Differences(q, loss));
     CheckGradient(dk, Differences(k, loss));
@@ -154,11 +152,11 @@ TEST_CASE("The embedding gradient adds up the rows of a repeated token", "[nn]")
   Doubles table = RandomValues(4 * 3, 13), y(5 * 3), dtable(4 * 3);
   const Doubles dy = RandomValues(5 * 3, 14);
   const auto loss = [&] {
-    reference::Embedding<double>(View(table, 4), tokens, View(y, 5));
+    reference::Embedding<double>(AsMatrix(table, 4), tokens, AsMatrix(y, 5));
     return Inner(y, dy);
   };
   reference::EmbeddingBackward<double>(tokens, MatrixView<const double>(dy.data(), 5, 3),
-                                       View(dtable, 4));
+                                       AsMatrix(dtable, 4));
   CheckGradient(dtable, Differences(table, loss));
   for (std::size_t c = 0; c < 3; ++c) CHECK(dtable[2 * 3 + c] == 0);  // token 2 does not occur
 }
@@ -171,11 +169,11 @@ TEST_CASE("The cross-entropy gradient is the derivative of the mean loss", "[nn]
     targets.push_back(static_cast<std::uint16_t>((r * 5) % vocabulary));
   }
   const double scale = 1.0 / static_cast<double>(rows);
-  const double mean = reference::CrossEntropy<double>(View(logits, rows), targets, scale, losses,
-                                                      View(gradient, rows));
+  const double mean = reference::CrossEntropy<double>(AsMatrix(logits, rows), targets, scale,
+                                                      losses, AsMatrix(gradient, rows));
   CHECK(mean == Catch::Approx(Inner(losses, Doubles(rows, scale))));
   const auto loss = [&] {
-    return reference::CrossEntropy<double>(View(logits, rows), targets, scale, losses, {});
+    return reference::CrossEntropy<double>(AsMatrix(logits, rows), targets, scale, losses, {});
   };
   CheckGradient(gradient, Differences(logits, loss));
 }

@@ -211,7 +211,7 @@ TEST_CASE("A ratio out of reach names its bound", "[study]") {
   const TokenRatio* r = analysis.FindRatio("mxfp4", "bf16", 4096000, Precision::kTraining,
                                            Estimator::kCrossing, Form::kExtend);
   CHECK(!r->identified);
-  CHECK(r->reason == "> 1.41: 3 of 3 seeds out of the budgets' reach");
+  CHECK(r->reason == "> 1.41: 3 of 3 seeds out of reach");
 }
 
 TEST_CASE("A null twin gives the noise floor and no token ratio", "[study]") {

@@ -100,13 +100,13 @@ struct Shape {
   std::size_t m, n, k;
 };
 
-// Tile borders: 6 rows (4, 2, 1), 16 lanes, panels of 8 to 64 columns, 128 steps of k, 96 x 256
-// tiles of c.
-constexpr Shape kShapes[] = {{0, 5, 3},     {5, 0, 3},     {1, 1, 0},     {7, 65, 0},
-                             {1, 1, 1},     {1, 64, 16},   {2, 17, 3},    {3, 15, 5},
-                             {4, 16, 33},   {5, 31, 16},   {6, 32, 17},   {7, 33, 32},
-                             {11, 48, 127}, {12, 63, 128}, {13, 64, 129}, {6, 65, 31},
-                             {23, 7, 257},  {8, 129, 260}, {97, 34, 40},  {19, 259, 20}};
+// Tile borders: 6 rows (4, 2, 1), 16 lanes, panels of 8 to 64 columns, 128 steps of k, 258 x
+// 256 tiles of c.
+constexpr Shape kShapes[] = {
+    {0, 5, 3},     {5, 0, 3},     {1, 1, 0},     {7, 65, 0},  {1, 1, 1},    {1, 64, 16},
+    {2, 17, 3},    {3, 15, 5},    {4, 16, 33},   {5, 31, 16}, {6, 32, 17},  {7, 33, 32},
+    {11, 48, 127}, {12, 63, 128}, {13, 64, 129}, {6, 65, 31}, {23, 7, 257}, {8, 129, 260},
+    {259, 34, 40}, {19, 259, 20}, {265, 70, 150}};
 
 TEST_CASE("Gemm gives the reference's bits at every tile border", "[tensor][differential]") {
   std::size_t index = 0;

@@ -216,7 +216,7 @@ TEST_CASE("A step that leaves the finite numbers names step and first tensor, an
   CHECK(report(qkv, std::nanf("")) == "blocks.0.attention.qkv.weight");
   CHECK(report(head + 97 * 32, -HUGE_VALF) == "head.weight");
   const std::size_t up = qkv + 64 * 32 + 32 * 32;
-  CHECK(report(up, 3e38f) == "blocks.0.mlp.activation.output");
+  CHECK(report(up, 1e30f) == "blocks.0.mlp.activation.output");
   trainer.LoadState(good, "good");
   CHECK_FALSE(trainer.Step(1e-3).non_finite.has_value());
 }

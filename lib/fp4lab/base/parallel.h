@@ -10,7 +10,10 @@ namespace fp4lab {
 
 // Threads that loops started by the calling thread may use. A property of the calling thread
 // (OpenMP's nthreads-var), so that concurrent runs of a study each keep their own share.
-inline int Threads() { return omp_get_max_threads(); }
+// One inside such a loop: loops do not nest.
+inline int Threads() {
+  return omp_get_active_level() < omp_get_max_active_levels() ? omp_get_max_threads() : 1;
+}
 inline void SetThreads(int threads) { omp_set_num_threads(threads < 1 ? 1 : threads); }
 
 // Calls body(i) once for every i in [0, count), on up to Threads() threads, in any order.

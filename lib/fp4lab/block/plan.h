@@ -3,9 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 
-#include "fp4lab/base/matrix.h"
 #include "fp4lab/base/random.h"
 #include "fp4lab/block/block_format.h"
 #include "fp4lab/block/quantize.h"
@@ -67,20 +65,5 @@ constexpr std::size_t EndOfGroup(const QuantizePlan& plan, std::size_t group) {
 // rows and cols in memory order; `transposed`: memory rows are x's columns.
 QuantizePlan MakePlan(std::size_t rows, std::size_t cols, bool transposed,
                       const QuantizeOptions& options);
-
-// Whether memory rows (true) or columns (false) of x have unit stride.
-constexpr bool HasUnitRows(MatrixView<const float> x) { return x.col_stride == 1 || x.cols <= 1; }
-constexpr bool HasUnitColumns(MatrixView<const float> x) {
-  return x.row_stride == 1 || x.rows <= 1;
-}
-
-// A copy of x if it has unit stride in no direction, else empty.
-Matrix<float> CopyUnlessUnitStride(MatrixView<const float> x);
-
-// Calls run(x, out, transposed) with both views in memory order (both transposed or none), through
-// copies where the two do not lie in memory alike.
-void RunInMemoryOrder(
-    MatrixView<const float> x, MatrixView<float> out,
-    const std::function<void(MatrixView<const float>, MatrixView<float>, bool)>& run);
 
 }  // namespace fp4lab

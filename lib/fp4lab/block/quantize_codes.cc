@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/memory_order.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/block/layout.h"
 #include "fp4lab/block/plan.h"

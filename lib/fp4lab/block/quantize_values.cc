@@ -1,5 +1,6 @@
 // QuantizeToValues: quantize and decode in one pass over memory.
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/memory_order.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/block/layout.h"
 #include "fp4lab/block/plan.h"

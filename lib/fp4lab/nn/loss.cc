@@ -1,17 +1,112 @@
 #include "fp4lab/nn/loss.h"
 
-#include "fp4lab/nn/reference.h"
+#include <algorithm>
+#include <cstddef>
 
+#include "fp4lab/base/elementary.h"
+#include "fp4lab/base/error.h"
+#include "fp4lab/nn/row_chunks.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "fp4lab/nn/loss.cc"
+#include <hwy/foreach_target.h>  // must come before highway.h
+#include <hwy/highway.h>
+
+#include "fp4lab/base/reduce-inl.h"
+#include "fp4lab/nn/math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
 namespace fp4lab {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+HWY_INLINE double RowLoss(float sum, float target, float max) {
+  return Log(sum) - (static_cast<double>(target) - static_cast<double>(max));
+}
+
+void LossRows(MatrixView<const float> logits, const std::uint16_t* targets, double* row_loss) {
+  for (std::size_t r = 0; r < logits.rows; ++r) {
+    const float* z = RowOf(logits, r);
+    const float max = Max(logits.cols, z);
+    const float sum = Sum(
+        logits.cols,
+        [max](auto v) HWY_ATTR {
+          const ReduceTag d;
+          return Exp(d, hn::Sub(v, hn::Set(d, max)));
+        },
+        z);
+    row_loss[r] = RowLoss(sum, z[targets[r]], max);
+  }
+}
+
+void LossGradientRows(MatrixView<const float> logits, const std::uint16_t* targets, float scale,
+                      double* row_loss, MatrixView<float> dlogits) {
+  for (std::size_t r = 0; r < logits.rows; ++r) {
+    const float* z = RowOf(logits, r);
+    float* gradient = RowOf(dlogits, r);
+    const float max = Max(logits.cols, z), target = z[targets[r]];
+    ForElements(logits.cols, [=](auto d, std::size_t c) HWY_ATTR {
+      hn::StoreU(Exp(d, hn::Sub(hn::LoadU(d, z + c), hn::Set(d, max))), d, gradient + c);
+    });
+    const float sum = Sum(logits.cols, gradient);
+    const float factor = scale * (1.0f / sum);
+    ForElements(logits.cols, [=](auto d, std::size_t c) HWY_ATTR {
+      hn::StoreU(hn::Mul(hn::LoadU(d, gradient + c), hn::Set(d, factor)), d, gradient + c);
+    });
+    gradient[targets[r]] -= scale;
+    row_loss[r] = RowLoss(sum, target, max);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace fp4lab
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace fp4lab {
+namespace {
+
+HWY_EXPORT(LossRows);
+HWY_EXPORT(LossGradientRows);
+
+void ExpectShapes(MatrixView<const float> logits, std::span<const std::uint16_t> targets,
+                  std::span<double> row_loss) {
+  Expects(HasShape(logits, targets.size(), logits.cols) && row_loss.size() == targets.size() &&
+              logits.size() > 0,
+          "logits (R, V), targets (R), row_loss (R), R and V > 0");
+  Expects(
+      std::all_of(targets.begin(), targets.end(), [&](std::uint16_t t) { return t < logits.cols; }),
+      "targets below the vocabulary");
+}
+
+double Mean(std::span<const double> x) {
+  double sum = 0;
+  for (const double v : x) sum += v;
+  return sum / static_cast<double>(x.size());
+}
+
+}  // namespace
 
 double CrossEntropy(MatrixView<const float> logits, std::span<const std::uint16_t> targets,
                     std::span<double> row_loss) {
-  return reference::CrossEntropy<float>(logits, targets, 1.0f, row_loss, {});
+  ExpectShapes(logits, targets, row_loss);
+  const auto kernel = HWY_DYNAMIC_DISPATCH(LossRows);
+  ParallelRowChunks(logits.rows, logits.cols, [&](std::size_t r, std::size_t count) {
+    kernel(RowsOf(logits, r, count), &targets[r], &row_loss[r]);
+  });
+  return Mean(row_loss);
 }
 
 double CrossEntropyGradient(MatrixView<const float> logits, std::span<const std::uint16_t> targets,
                             float scale, std::span<double> row_loss, MatrixView<float> dlogits) {
-  return reference::CrossEntropy<float>(logits, targets, scale, row_loss, dlogits);
+  ExpectShapes(logits, targets, row_loss);
+  Expects(HasShape(dlogits, logits.rows, logits.cols), "dlogits of the logits' shape");
+  const auto kernel = HWY_DYNAMIC_DISPATCH(LossGradientRows);
+  ParallelRowChunks(logits.rows, logits.cols, [&](std::size_t r, std::size_t count) {
+    kernel(RowsOf(logits, r, count), &targets[r], scale, &row_loss[r], RowsOf(dlogits, r, count));
+  });
+  return Mean(row_loss);
 }
 
 }  // namespace fp4lab
+#endif  // HWY_ONCE

@@ -1,10 +1,71 @@
 #include "fp4lab/nn/rope.h"
 
+#include <cstddef>
+
 #include "fp4lab/base/elementary.h"
 #include "fp4lab/base/error.h"
-#include "fp4lab/nn/reference.h"
+#include "fp4lab/nn/row_chunks.h"
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "fp4lab/nn/rope.cc"
+#include <hwy/foreach_target.h>  // must come before highway.h
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
 namespace fp4lab {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class D>
+HWY_INLINE void RotatePairs(D d, const float* cos, const float* sin, float sign, float* low,
+                            float* high) {
+  const auto c = hn::LoadU(d, cos), s = hn::Mul(hn::Set(d, sign), hn::LoadU(d, sin));
+  const auto a = hn::LoadU(d, low), b = hn::LoadU(d, high);
+  hn::StoreU(hn::Sub(hn::Mul(a, c), hn::Mul(b, s)), d, low);
+  hn::StoreU(hn::Add(hn::Mul(b, c), hn::Mul(a, s)), d, high);
+}
+
+// Row i of x is at position (first + i) % positions.
+void RopeRows(MatrixView<const float> cos, MatrixView<const float> sin, float sign,
+              std::size_t first, MatrixView<float> x) {
+  const hn::CappedTag<float, 8> d;  // half of the smallest usual head
+  const hn::CappedTag<float, 1> one;
+  const std::size_t half = cos.cols;
+  for (std::size_t r = 0; r < x.rows; ++r) {
+    const std::size_t position = (first + r) % cos.rows;
+    const float *c = RowOf(cos, position), *s = RowOf(sin, position);
+    for (std::size_t head = 0; head < x.cols; head += 2 * half) {
+      float *low = RowOf(x, r) + head, *high = low + half;
+      std::size_t i = 0;
+      for (; i + hn::Lanes(d) <= half; i += hn::Lanes(d)) {
+        RotatePairs(d, c + i, s + i, sign, low + i, high + i);
+      }
+      for (; i < half; ++i) RotatePairs(one, c + i, s + i, sign, low + i, high + i);
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace fp4lab
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace fp4lab {
+namespace {
+
+HWY_EXPORT(RopeRows);
+
+void Rotate(const RopeTable& table, float sign, MatrixView<float> x) {
+  Expects(table.cos.rows > 0 && x.rows % table.cos.rows == 0 &&
+              x.cols % (2 * table.cos.cols) == 0 && HasShape(x, x.rows, x.cols),
+          "x (B * positions, heads * head_dim) with unit column stride");
+  const auto kernel = HWY_DYNAMIC_DISPATCH(RopeRows);
+  ParallelRowChunks(x.rows, x.cols, [&](std::size_t r, std::size_t count) {
+    kernel(table.cos.View(), table.sin.View(), sign, r, RowsOf(x, r, count));
+  });
+}
+
+}  // namespace
 
 RopeTable MakeRopeTable(std::size_t positions, std::size_t head_dim, float theta) {
   Expects(positions > 0 && head_dim >= 2 && head_dim % 2 == 0 && theta > 0,
@@ -23,12 +84,9 @@ RopeTable MakeRopeTable(std::size_t positions, std::size_t head_dim, float theta
   return table;
 }
 
-void Rope(const RopeTable& table, MatrixView<float> x) {
-  reference::Rope<float>(table.cos.View(), table.sin.View(), 1.0f, x);
-}
+void Rope(const RopeTable& table, MatrixView<float> x) { Rotate(table, 1.0f, x); }
 
-void RopeBackward(const RopeTable& table, MatrixView<float> dx) {
-  reference::Rope<float>(table.cos.View(), table.sin.View(), -1.0f, dx);
-}
+void RopeBackward(const RopeTable& table, MatrixView<float> dx) { Rotate(table, -1.0f, dx); }
 
 }  // namespace fp4lab
+#endif  // HWY_ONCE

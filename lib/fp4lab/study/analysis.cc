@@ -126,7 +126,7 @@ std::string WhyNot(const Work& work, const CubeFits& fits, const RatioKey& key,
   }
   if (above > 0 && below > 0) return Seeds(above + below, all) + " out of reach, on both sides";
   return std::string(above > 0 ? "> " : "< ") + Fixed(std::exp(bound), 2) + ": " +
-         Seeds(above + below, all) + " out of the budgets' reach";
+         Seeds(above + below, all) + " out of reach";
 }
 
 TokenRatio MakeRatio(const Work& work, const CubeFits& fits, const RatioKey& key,

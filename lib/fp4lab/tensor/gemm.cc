@@ -36,12 +36,13 @@ class Scratch {
   std::size_t size_ = 0;
 };
 
-thread_local Scratch packed_scratch;
+thread_local Scratch packed_scratch;  // of the thread that called Gemm
+thread_local Scratch tile_scratch;    // of a thread that computes tiles; at most 0.5 MiB
 
 constexpr std::size_t DivideUp(std::size_t x, std::size_t y) { return (x + y - 1) / y; }
 
-// Multiply-adds below which a second thread costs more than it saves.
-constexpr std::size_t kParallelWork = std::size_t{1} << 20;
+// Multiply-adds, and elements of b to pack, below which a second thread costs more than it saves.
+constexpr std::size_t kParallelWork = std::size_t{1} << 20, kParallelPacking = std::size_t{1} << 16;
 // Floats of b packed at a time (8 MiB).
 constexpr std::size_t kPackedFloats = std::size_t{1} << 21;
 
@@ -60,123 +61,161 @@ namespace fp4lab {
 namespace HWY_NAMESPACE {
 
 // Steps of k that are done for a whole tile of c before the next: a panel of b for so many steps
-// fits a first-level cache.
-inline constexpr std::size_t kDepth = 128;
-inline constexpr std::size_t kMaxTileRows = 96, kMaxTileCols = 256;
+// fits a first-level cache. Half of it where columns of a have to stay there too.
+inline constexpr std::size_t kDepth = 128, kDirectDepth = 64;
+// The largest tile of c: its running sums (264 KiB) fit a second-level cache.
+inline constexpr std::size_t kMaxTileRows = 43 * kTileRows, kMaxTileCols = 256;
 inline constexpr std::size_t kPackDepth = 256;  // steps of k packed as one unit of work
 
-// A product with c's unit stride along its rows, whose columns of c are packed in panels.
+// A product with c's unit stride along its rows, cut into tiles of c.
 struct Product {
   MatrixView<const float> a, b;
   MatrixView<float> c;
   std::size_t block;  // 0: one
   float alpha;
   bool accumulate;
-  const float* packed;  // panel p is at packed + p * kPanelCols * K
-  std::size_t tile_rows, tile_cols;
-  std::size_t depth;  // steps of k at a time; a multiple of `block`
+  std::size_t tile_rows = kMaxTileRows, tile_cols = kMaxTileCols;
+  std::size_t depth = kDepth;     // steps of k at a time; a multiple of `block`
+  const float* packed = nullptr;  // b in panels, panel p from p * kPanelCols * K; or tiles pack b
+  bool pack_a = false;            // tiles pack a
+
+  std::size_t RowTiles() const { return DivideUp(c.rows, tile_rows); }
+  std::size_t ColTiles() const { return DivideUp(c.cols, tile_cols); }
 };
 
-HWY_INLINE void ComputeDepth(const Product& p, MatrixView<float> c, std::size_t row,
-                             std::size_t col, std::size_t k, float* state) {
+// The part of a thread's scratch memory that one tile of c needs.
+struct TileMemory {
+  float *state, *b, *a;
+
+  explicit TileMemory(const Product& p) {
+    const std::size_t state_size =
+        p.a.cols > p.depth ? p.tile_rows * p.tile_cols : kTileRows * kPanelCols;
+    const std::size_t b_size = p.packed == nullptr ? p.depth * kPanelCols : 0;
+    const std::size_t a_size = p.pack_a ? p.depth * p.tile_rows : 0;
+    state = tile_scratch.Get(state_size + b_size + a_size);
+    b = state + state_size;
+    a = b + b_size;
+  }
+};
+
+// Columns [j, j + w.cols) of a tile `c` take in the steps of k of `a` and w.b. The first rows of a
+// are packed.
+HWY_INLINE void ComputePanel(TileWork w, MatrixView<const float> a, const float* packed_a,
+                             std::size_t packed_rows, MatrixView<float> c, bool one_pass) {
+  for (std::size_t i = 0; i < c.rows; i += kTileRows) {
+    const bool packed = i < packed_rows;
+    w.a = packed ? packed_a + i * a.cols : a.data + i * a.row_stride;
+    w.a_row_stride = packed ? 1 : a.row_stride;
+    w.a_k_stride = packed ? kTileRows : a.col_stride;
+    w.c = c.data + i * c.row_stride;
+    ComputeRows(w, std::min(kTileRows, c.rows - i));
+    if (!one_pass) w.state += kTileRows * kPanelCols;
+  }
+}
+
+// The tile of c at (row, col) takes in the steps of k from `k`.
+void ComputeDepth(const Product& p, MatrixView<float> c, std::size_t row, std::size_t col,
+                  std::size_t k, const TileMemory& memory) {
   const std::size_t depth = std::min(p.depth, p.a.cols - k);
   const bool first = k == 0, last = k + depth == p.a.cols;
+  const MatrixView<const float> a = p.a.Block(row, k, c.rows, depth);
+  if (p.pack_a) PackStrips(a, memory.a);
   for (std::size_t j = 0; j < c.cols; j += kPanelCols) {
     const std::size_t cols = std::min(kPanelCols, c.cols - j);
-    for (std::size_t i = 0; i < c.rows; i += kTileRows) {
-      const std::size_t slot = first && last ? 0 : j * p.tile_rows + i * kPanelCols;
-      ComputeRows({.a = p.a.data + (row + i) * p.a.row_stride + k * p.a.col_stride,
-                   .a_row_stride = p.a.row_stride,
-                   .a_k_stride = p.a.col_stride,
-                   .b = p.packed + (col + j) * p.a.cols + k * PanelWidth(cols),
-                   .depth = depth,
-                   .block = p.block,
-                   .state = state + slot,
-                   .first = first,
-                   .last = last,
-                   .c = c.data + i * c.row_stride + j * c.col_stride,
-                   .c_row_stride = c.row_stride,
-                   .c_col_stride = c.col_stride,
-                   .cols = cols,
-                   .alpha = p.alpha,
-                   .accumulate = p.accumulate},
-                  std::min(kTileRows, c.rows - i));
-    }
+    if (p.packed == nullptr) PackPanel(p.b.Block(col + j, k, cols, depth), memory.b);
+    const float* b =
+        p.packed == nullptr ? memory.b : p.packed + (col + j) * p.a.cols + k * PanelWidth(cols);
+    const TileWork work = {.a = nullptr,
+                           .a_row_stride = 0,
+                           .a_k_stride = 0,
+                           .b = b,
+                           .depth = depth,
+                           .block = p.block,
+                           .state = memory.state + (first && last ? 0 : j * p.tile_rows),
+                           .first = first,
+                           .last = last,
+                           .c = nullptr,
+                           .c_row_stride = c.row_stride,
+                           .c_col_stride = c.col_stride,
+                           .cols = cols,
+                           .alpha = p.alpha,
+                           .accumulate = p.accumulate};
+    ComputePanel(work, a, memory.a, p.pack_a ? c.rows / kTileRows * kTileRows : 0,
+                 c.Block(0, j, c.rows, cols), first && last);
   }
 }
 
 // Tile `index` of c; tiles are counted along the columns first.
 void ComputeTileOfC(const Product& p, std::size_t index) {
-  const std::size_t across = DivideUp(p.c.cols, p.tile_cols);
-  const std::size_t row = index / across * p.tile_rows, col = index % across * p.tile_cols;
+  const std::size_t row = index / p.ColTiles() * p.tile_rows;
+  const std::size_t col = index % p.ColTiles() * p.tile_cols;
   const MatrixView<float> c = p.c.Block(row, col, std::min(p.tile_rows, p.c.rows - row),
                                         std::min(p.tile_cols, p.c.cols - col));
-  HWY_ALIGN float state[kMaxTileRows * kMaxTileCols];  // used as far as one tile needs it
+  const TileMemory memory(p);
   std::size_t k = 0;
   do {  // once for K = 0: c gets alpha * 0
-    ComputeDepth(p, c, row, col, k, state);
+    ComputeDepth(p, c, row, col, k, memory);
     k += p.depth;
   } while (k < p.a.cols);
 }
 
 // Smaller tiles where there would be too few for the threads. No result depends on them.
-void ChooseTiles(Product& p, bool parallel) {
-  p.tile_rows = kMaxTileRows;
-  p.tile_cols = kMaxTileCols;
-  if (!parallel) return;
-  const std::size_t wanted = 4 * static_cast<std::size_t>(Threads());
-  while (DivideUp(p.c.rows, p.tile_rows) * DivideUp(p.c.cols, p.tile_cols) < wanted) {
-    const std::size_t least_rows = (p.tile_cols > kPanelCols ? 4 : 2) * kTileRows;
-    if (p.tile_rows > least_rows) {
-      p.tile_rows /= 2;
+void ShrinkTiles(Product& p) {
+  p.tile_rows = std::min(kMaxTileRows, DivideUp(p.c.rows, kTileRows) * kTileRows);
+  p.tile_cols = std::min(kMaxTileCols, DivideUp(p.c.cols, kPanelCols) * kPanelCols);
+  while (p.RowTiles() * p.ColTiles() < 2 * static_cast<std::size_t>(Threads())) {
+    if (p.tile_rows > (p.tile_cols > kPanelCols ? 4 : 2) * kTileRows) {
+      p.tile_rows = DivideUp(p.tile_rows, 2 * kTileRows) * kTileRows;
     } else if (p.tile_cols > kPanelCols) {
-      p.tile_cols /= 2;
+      p.tile_cols = DivideUp(p.tile_cols, 2 * kPanelCols) * kPanelCols;
     } else {
       return;
     }
   }
 }
 
-void PackedProduct(Product p, bool parallel) {
-  const std::size_t depth = p.b.cols;
-  const std::size_t panels = DivideUp(p.b.rows, kPanelCols), chunks = DivideUp(depth, kPackDepth);
-  float* packed = packed_scratch.Get(panels * kPanelCols * depth + 1);
-  const auto pack = [&p, packed, chunks, depth](std::size_t i) {
+// All of b in panels, in the calling thread's memory.
+const float* PackWhole(MatrixView<const float> b, bool parallel) {
+  const std::size_t depth = b.cols;
+  const std::size_t panels = DivideUp(b.rows, kPanelCols), chunks = DivideUp(depth, kPackDepth);
+  float* packed = packed_scratch.Get(panels * kPanelCols * depth);
+  const auto pack = [b, packed, chunks, depth](std::size_t i) {
     const std::size_t n = i / chunks * kPanelCols, k = i % chunks * kPackDepth;
-    const std::size_t cols = std::min(kPanelCols, p.b.rows - n);
-    PackPanel(p.b.Block(n, k, cols, std::min(kPackDepth, depth - k)),
+    const std::size_t cols = std::min(kPanelCols, b.rows - n);
+    PackPanel(b.Block(n, k, cols, std::min(kPackDepth, depth - k)),
               packed + n * depth + k * PanelWidth(cols));
   };
-  ForEach(parallel && p.b.size() > kParallelWork / 16, panels * chunks, pack);
-  p.packed = packed;
-  ChooseTiles(p, parallel);
-  const std::size_t tiles = DivideUp(p.c.rows, p.tile_rows) * DivideUp(p.c.cols, p.tile_cols);
-  ForEach(parallel, tiles, [&p](std::size_t i) { ComputeTileOfC(p, i); });
+  ForEach(parallel && b.size() > kParallelPacking, panels * chunks, pack);
+  return packed;
+}
+
+void ComputeProduct(Product p, bool parallel) {
+  if (parallel) ShrinkTiles(p);
+  if (p.block > 0) p.depth = std::max(p.block, kDepth / p.block * p.block);
+  p.pack_a = p.a.row_stride == 1 && p.c.cols > kPanelCols && p.depth <= kDepth;
+  if (p.a.row_stride == 1 && !p.pack_a && p.block <= kDirectDepth) {
+    p.depth = p.block > 0 ? kDirectDepth / p.block * p.block : kDirectDepth;
+  }
+  if (p.RowTiles() > 1 || p.depth > kDepth) p.packed = PackWhole(p.b, parallel);
+  ForEach(parallel, p.RowTiles() * p.ColTiles(), [&p](std::size_t i) { ComputeTileOfC(p, i); });
 }
 
 void GemmKernel(MatrixView<const float> a, MatrixView<const float> b, const GemmOptions& options,
                 MatrixView<float> c) {
   const std::size_t depth = a.cols;
   const auto block = static_cast<std::size_t>(options.block);
-  Product p = {.a = a,
-               .b = b,
-               .c = c,
-               .block = block >= depth ? 0 : block,
-               .alpha = options.alpha,
-               .accumulate = options.accumulate,
-               .packed = nullptr,
-               .tile_rows = 0,
-               .tile_cols = 0,
-               .depth = kDepth};
-  if (p.block > 0) p.depth = std::max(p.block, kDepth / p.block * p.block);
   const bool parallel = Threads() > 1 && a.rows * b.rows * depth >= kParallelWork;
   const std::size_t step =
       std::max(kMaxTileCols, kPackedFloats / (depth + 1) / kMaxTileCols * kMaxTileCols);
   for (std::size_t n = 0; n < b.rows; n += step) {
     const std::size_t cols = std::min(step, b.rows - n);
-    p.b = b.Block(n, 0, cols, depth);
-    p.c = c.Block(0, n, c.rows, cols);
-    PackedProduct(p, parallel);
+    ComputeProduct({.a = a,
+                    .b = b.Block(n, 0, cols, depth),
+                    .c = c.Block(0, n, c.rows, cols),
+                    .block = block >= depth ? 0 : block,
+                    .alpha = options.alpha,
+                    .accumulate = options.accumulate},
+                   parallel);
   }
 }
 

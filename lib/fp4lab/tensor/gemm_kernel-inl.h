@@ -1,4 +1,4 @@
-// The two loops that the GEMM spends its time in: packing b, and the register tile.
+// The loop that the GEMM spends its time in: a tile of c in registers.
 // Include it after <hwy/highway.h>, from a .cc file that foreach_target.h compiles per target.
 #if defined(FP4LAB_TENSOR_GEMM_KERNEL_INL_H_) == defined(HWY_TARGET_TOGGLE)  // NOLINT: per target
 #ifdef FP4LAB_TENSOR_GEMM_KERNEL_INL_H_
@@ -10,99 +10,17 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <cstdint>
-
-#include "fp4lab/base/matrix.h"
+#include <type_traits>
+#include <utility>
 
 #include <hwy/highway.h>
 
 #include "fp4lab/base/fma-inl.h"
+#include "fp4lab/tensor/gemm_pack-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fp4lab {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-
-using GemmTag = hn::CappedTag<float, 16>;
-using GemmVec = hn::Vec<GemmTag>;
-
-// The register tile: kTileRows rows of c by up to kMaxVectors vectors. With 32 registers 6 x 4
-// sums, 4 vectors of b and a broadcast of a fit; with 16 registers 6 x 2. Six rows need only six
-// pointers, so that a is read where it lies, whatever its strides.
-inline constexpr std::size_t kLanes = hn::MaxLanes(GemmTag());
-inline constexpr std::size_t kMaxVectors = HWY_TARGET <= HWY_AVX3 ? 4 : 2;
-inline constexpr std::size_t kTileRows = 6;
-inline constexpr std::size_t kPanelCols = kMaxVectors * kLanes;
-
-// Columns that a panel with `cols` columns of c occupies: whole vectors.
-constexpr std::size_t PanelWidth(std::size_t cols) { return (cols + kLanes - 1) / kLanes * kLanes; }
-
-#if HWY_TARGET != HWY_SCALAR
-// Part q (128 bits) of the result is the four floats at from + 4 * q * stride.
-template <class D>
-HWY_INLINE hn::Vec<D> GatherQuads(D d, const float* from, std::size_t stride) {
-  if constexpr (hn::MaxLanes(d) <= 4) {
-    return hn::LoadU(d, from);
-  } else {
-    const hn::Half<D> half;
-    return hn::Combine(d, GatherQuads(half, from + hn::MaxLanes(half) * stride, stride),
-                       GatherQuads(half, from, stride));
-  }
-}
-
-// out[k * width + n] = from[n * stride + k] for n < kLanes, k < 4: a 4 x 4 transposition in each
-// 128-bit part.
-HWY_INLINE void TransposeQuads(const float* from, std::size_t stride, float* HWY_RESTRICT out,
-                               std::size_t width) {
-  const GemmTag d;
-  const hn::Repartition<std::uint64_t, GemmTag> pairs;
-  const GemmVec r0 = GatherQuads(d, from, stride);
-  const GemmVec r1 = GatherQuads(d, from + stride, stride);
-  const GemmVec r2 = GatherQuads(d, from + 2 * stride, stride);
-  const GemmVec r3 = GatherQuads(d, from + 3 * stride, stride);
-  const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(d, r0, r1));
-  const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(d, r2, r3));
-  const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(d, r0, r1));
-  const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(d, r2, r3));
-  hn::Store(hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23)), d, out);
-  hn::Store(hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23)), d, out + width);
-  hn::Store(hn::BitCast(d, hn::InterleaveLower(pairs, high01, high23)), d, out + 2 * width);
-  hn::Store(hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23)), d, out + 3 * width);
-}
-#endif
-
-// out[k * width + n] = b(n, k) for n < b.rows, zero for b.rows <= n < width = PanelWidth(b.rows).
-HWY_NOINLINE void PackPanel(MatrixView<const float> b, float* HWY_RESTRICT out) {
-  const GemmTag d;
-  const std::size_t width = PanelWidth(b.rows);
-  std::size_t done_rows = 0;  // rows packed for k < done_k
-  std::size_t done_k = 0;
-  if (b.row_stride == 1) {
-    done_rows = b.rows / kLanes * kLanes;
-    done_k = b.cols;
-    for (std::size_t k = 0; k < done_k; ++k) {
-      for (std::size_t n = 0; n < done_rows; n += kLanes) {
-        hn::Store(hn::LoadU(d, &b(n, k)), d, out + k * width + n);
-      }
-    }
-  }
-#if HWY_TARGET != HWY_SCALAR
-  if (b.row_stride != 1 && b.col_stride == 1) {
-    done_rows = b.rows / kLanes * kLanes;
-    done_k = b.cols / 4 * 4;
-    for (std::size_t n = 0; n < done_rows; n += kLanes) {
-      for (std::size_t k = 0; k < done_k; k += 4) {
-        TransposeQuads(&b(n, k), b.row_stride, out + k * width + n, width);
-      }
-    }
-  }
-#endif
-  for (std::size_t k = 0; k < b.cols; ++k) {
-    for (std::size_t n = k < done_k ? done_rows : 0; n < width; ++n) {
-      out[k * width + n] = n < b.rows ? b(n, k) : 0.0f;
-    }
-  }
-}
 
 // What one register tile does: kRows x (vectors * kLanes) elements of c over k in [0, depth).
 struct TileWork {
@@ -120,40 +38,48 @@ struct TileWork {
   bool accumulate;
 };
 
+// Calls f(0), ..., f(kCount - 1) with indices that are constants: arrays indexed by them stay in
+// registers.
+template <class F, std::size_t... kIndices>
+HWY_INLINE void RepeatOver([[maybe_unused]] F f, std::index_sequence<kIndices...>) {
+  (f(std::integral_constant<std::size_t, kIndices>()), ...);
+}
+template <std::size_t kCount, class F>
+HWY_INLINE void Repeat(F f) {
+  RepeatOver(f, std::make_index_sequence<kCount>());
+}
+
 template <std::size_t kRows, std::size_t kVectors>
 struct RegisterTile {
   GemmVec sum[kRows][kVectors];
 
+  // Calls f(row, vector, place in rows of kPanelCols) for each sum.
+  template <class F>
+  static HWY_INLINE void ForEach(F f) {
+    Repeat<kRows * kVectors>([&f](auto index) HWY_ATTR {
+      constexpr std::size_t kIndex = index, kRow = kIndex / kVectors, kVector = kIndex % kVectors;
+      f(kRow, kVector, kRow * kPanelCols + kVector * kLanes);
+    });
+  }
+
   HWY_INLINE void Clear() {
-    for (auto& row : sum) {
-      for (GemmVec& v : row) v = hn::Zero(GemmTag());
-    }
+    ForEach([this](auto i, auto j, auto) HWY_ATTR { sum[i][j] = hn::Zero(GemmTag()); });
   }
   HWY_INLINE void Load(const float* from) {
-    for (std::size_t i = 0; i < kRows; ++i) {
-      for (std::size_t j = 0; j < kVectors; ++j) {
-        sum[i][j] = hn::Load(GemmTag(), from + i * kPanelCols + j * kLanes);
-      }
-    }
+    ForEach([this, from](auto i, auto j, auto at)
+                HWY_ATTR { sum[i][j] = hn::Load(GemmTag(), from + at); });
   }
   HWY_INLINE void Store(float* to) const {
-    for (std::size_t i = 0; i < kRows; ++i) {
-      for (std::size_t j = 0; j < kVectors; ++j) {
-        hn::Store(sum[i][j], GemmTag(), to + i * kPanelCols + j * kLanes);
-      }
-    }
+    ForEach([this, to](auto i, auto j, auto at)
+                HWY_ATTR { hn::Store(sum[i][j], GemmTag(), to + at); });
   }
   HWY_INLINE void AddTo(const float* y) {  // sum = y + sum
-    for (std::size_t i = 0; i < kRows; ++i) {
-      for (std::size_t j = 0; j < kVectors; ++j) {
-        sum[i][j] = hn::Add(hn::Load(GemmTag(), y + i * kPanelCols + j * kLanes), sum[i][j]);
-      }
-    }
+    ForEach([this, y](auto i, auto j, auto at)
+                HWY_ATTR { sum[i][j] = hn::Add(hn::Load(GemmTag(), y + at), sum[i][j]); });
   }
   HWY_INLINE void AddToZero() {  // +0 + -0 = +0
-    for (auto& row : sum) {
-      for (GemmVec& v : row) v = hn::Add(hn::Zero(GemmTag()), v);
-    }
+    ForEach([this](auto i, auto j, auto)
+                HWY_ATTR { sum[i][j] = hn::Add(hn::Zero(GemmTag()), sum[i][j]); });
   }
 
   // sum(i, j) = fma(a(i, k), b(j, k), sum(i, j)) for `depth` ascending k.
@@ -162,15 +88,16 @@ struct RegisterTile {
                               std::size_t depth) {
     const GemmTag d;
     const float* rows[kRows];
-    for (std::size_t i = 0; i < kRows; ++i) rows[i] = a + i * row_stride;
+    rows[0] = a;
+    Repeat<kRows - 1>([&](auto i) HWY_ATTR { rows[i + 1] = rows[i] + row_stride; });
     std::size_t at = 0;
     for (std::size_t k = 0; k < depth; ++k) {
       GemmVec bk[kVectors];
-      for (std::size_t j = 0; j < kVectors; ++j) bk[j] = hn::Load(d, b + j * kLanes);
-      for (std::size_t i = 0; i < kRows; ++i) {
+      Repeat<kVectors>([&](auto j) HWY_ATTR { bk[j] = hn::Load(d, b + j * kLanes); });
+      Repeat<kRows>([&](auto i) HWY_ATTR {
         const GemmVec ak = hn::Set(d, rows[i][at]);
-        for (std::size_t j = 0; j < kVectors; ++j) sum[i][j] = Fma(d, ak, bk[j], sum[i][j]);
-      }
+        Repeat<kVectors>([&](auto j) HWY_ATTR { sum[i][j] = Fma(d, ak, bk[j], sum[i][j]); });
+      });
       at += k_stride;
       b += kVectors * kLanes;
     }
@@ -180,13 +107,15 @@ struct RegisterTile {
   HWY_INLINE void WriteWhole(const TileWork& w) const {
     const GemmTag d;
     const GemmVec alpha = hn::Set(d, w.alpha);
-    for (std::size_t i = 0; i < kRows; ++i) {
-      for (std::size_t j = 0; j < kVectors; ++j) {
-        float* c = w.c + i * w.c_row_stride + j * kLanes;
+    float* HWY_RESTRICT c = w.c;
+    Repeat<kRows>([&](auto i) HWY_ATTR {
+      Repeat<kVectors>([&](auto j) HWY_ATTR {
         const GemmVec y = hn::Mul(alpha, sum[i][j]);
-        hn::StoreU(w.accumulate ? hn::Add(hn::LoadU(d, c), y) : y, d, c);
-      }
-    }
+        const GemmVec old = w.accumulate ? hn::LoadU(d, c + j * kLanes) : y;
+        hn::StoreU(w.accumulate ? hn::Add(old, y) : y, d, c + j * kLanes);
+      });
+      c += w.c_row_stride;
+    });
   }
   HWY_INLINE void WritePart(const TileWork& w) const {
     HWY_ALIGN float sums[kRows * kPanelCols];
@@ -200,30 +129,47 @@ struct RegisterTile {
       }
     }
   }
+  HWY_INLINE void Finish(const TileWork& w) const {
+    if (!w.last) {
+      Store(w.state);
+    } else if (w.cols == kVectors * kLanes && w.c_col_stride == 1) {
+      WriteWhole(w);
+    } else {
+      WritePart(w);
+    }
+  }
 };
 
 template <std::size_t kRows, std::size_t kVectors>
-HWY_NOINLINE void ComputeTile(const TileWork& w) {
+HWY_INLINE void ComputeOneBlock(const TileWork& w) {
   RegisterTile<kRows, kVectors> tile;
   tile.Clear();
-  if (w.block == 0) {
-    if (!w.first) tile.Load(w.state);
-    tile.MultiplyAdd(w.a, w.a_row_stride, w.a_k_stride, w.b, w.depth);
-  } else {
-    std::size_t k = 0;
-    do {  // depth > 0
-      if (k > 0) {
-        tile.Store(w.state);
-        tile.Clear();
-      }
-      tile.MultiplyAdd(w.a + k * w.a_k_stride, w.a_row_stride, w.a_k_stride,
-                       w.b + k * kVectors * kLanes, std::min(w.block, w.depth - k));
-      w.first&& k == 0 ? tile.AddToZero() : tile.AddTo(w.state);
-      k += w.block;
-    } while (k < w.depth);
+  if (!w.first) tile.Load(w.state);
+  tile.MultiplyAdd(w.a, w.a_row_stride, w.a_k_stride, w.b, w.depth);
+  tile.Finish(w);
+}
+
+template <std::size_t kRows, std::size_t kVectors>
+HWY_INLINE void ComputeBlocks(const TileWork& w) {
+  for (std::size_t k = 0; k < w.depth; k += w.block) {
+    RegisterTile<kRows, kVectors> tile;
+    tile.Clear();
+    tile.MultiplyAdd(w.a + k * w.a_k_stride, w.a_row_stride, w.a_k_stride,
+                     w.b + k * kVectors * kLanes, std::min(w.block, w.depth - k));
+    if (w.first && k == 0) {
+      tile.AddToZero();
+    } else {
+      tile.AddTo(w.state);
+    }
+    if (k + w.block >= w.depth) return tile.Finish(w);
+    tile.Store(w.state);
   }
-  if (!w.last) return tile.Store(w.state);
-  w.cols == kVectors* kLanes&& w.c_col_stride == 1 ? tile.WriteWhole(w) : tile.WritePart(w);
+}
+
+template <std::size_t kRows, std::size_t kVectors>
+HWY_NOINLINE void ComputeTile(const TileWork& w) {
+  if (w.block == 0) return ComputeOneBlock<kRows, kVectors>(w);
+  ComputeBlocks<kRows, kVectors>(w);
 }
 
 using ComputeTileFunction = void (*)(const TileWork&);

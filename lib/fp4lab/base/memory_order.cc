@@ -1,0 +1,33 @@
+#include "fp4lab/base/memory_order.h"
+
+namespace fp4lab {
+
+Matrix<float> CopyUnlessUnitStride(MatrixView<const float> x) {
+  Matrix<float> copy;
+  if (HasUnitRows(x) || HasUnitColumns(x)) return copy;
+  copy = Matrix<float>(x.rows, x.cols);
+  for (std::size_t r = 0; r < x.rows; ++r) {
+    for (std::size_t c = 0; c < x.cols; ++c) copy(r, c) = x(r, c);
+  }
+  return copy;
+}
+
+void RunInMemoryOrder(
+    MatrixView<const float> x, MatrixView<float> out,
+    const std::function<void(MatrixView<const float>, MatrixView<float>, bool)>& run) {
+  if (HasUnitRows(x) && HasUnitRows(out)) return run(x, out, false);
+  if (HasUnitColumns(x) && HasUnitColumns(out)) {
+    return run(x.Transposed(), out.Transposed(), true);
+  }
+  const Matrix<float> copy = CopyUnlessUnitStride(x);
+  if (!copy.values.empty()) x = copy.View();
+  const bool transposed = !HasUnitRows(x);
+  Matrix<float> y(transposed ? x.cols : x.rows, transposed ? x.rows : x.cols);
+  run(transposed ? x.Transposed() : x, y.View(), transposed);
+  const MatrixView<float> result = transposed ? y.View().Transposed() : y.View();
+  for (std::size_t r = 0; r < out.rows; ++r) {
+    for (std::size_t c = 0; c < out.cols; ++c) out(r, c) = result(r, c);
+  }
+}
+
+}  // namespace fp4lab

@@ -1,0 +1,37 @@
+// Work on the rows of a matrix, cut into chunks whose size does not depend on the threads.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "fp4lab/base/matrix.h"
+#include "fp4lab/base/parallel.h"
+
+namespace fp4lab {
+
+// Calls body(first, count) for disjoint chunks of `rows` of about 16k elements.
+template <class Body>
+void ParallelRowChunks(std::size_t rows, std::size_t cols, Body&& body) {
+  constexpr std::size_t kElements = 16384;
+  const std::size_t chunk = std::max<std::size_t>(1, kElements / std::max<std::size_t>(1, cols));
+  ParallelFor((rows + chunk - 1) / chunk,
+              [&](std::size_t i) { body(i * chunk, std::min(chunk, rows - i * chunk)); });
+}
+
+template <class T>
+constexpr MatrixView<T> RowsOf(MatrixView<T> x, std::size_t first, std::size_t count) {
+  return x.Block(first, 0, count, x.cols);
+}
+
+template <class T>
+constexpr T* RowOf(MatrixView<T> x, std::size_t r) {
+  return x.data + r * x.row_stride;
+}
+
+// Whether x is rows x cols with the elements of a row side by side.
+template <class T>
+constexpr bool HasShape(MatrixView<T> x, std::size_t rows, std::size_t cols) {
+  return x.rows == rows && x.cols == cols && (x.col_stride == 1 || cols <= 1);
+}
+
+}  // namespace fp4lab

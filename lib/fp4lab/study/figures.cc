@@ -1,0 +1,188 @@
+#include "fp4lab/study/figures.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "fp4lab/study/figure_parts.h"
+#include "fp4lab/study/number_text.h"
+#include "fp4lab/study/plot.h"
+
+namespace fp4lab::study {
+namespace {
+
+constexpr double kWidth = 760, kHeight = 440;
+constexpr double kLeft = 84, kTop = 62, kPanelHeight = 300;
+
+// The panel leaves room on its right for the arms' names.
+Box PanelBox(const Results& results) {
+  double widest = 60;
+  for (const std::string& arm : results.arms) widest = std::max(widest, TextWidth(arm, 13) * 1.07);
+  return {kLeft, kTop, kWidth - kLeft - widest - 26, kPanelHeight};
+}
+
+// Where arm i of n stands beside the budget's tick, in px.
+double Beside(std::size_t i, std::size_t n, double step) {
+  return (static_cast<double>(i) - (static_cast<double>(n) - 1) / 2) * step;
+}
+
+std::vector<std::size_t> ArmsWithGaps(const Results& results) {
+  std::vector<std::size_t> arms;
+  for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
+    if (results.arms[arm] != results.question.reference) arms.push_back(arm);
+  }
+  return arms;
+}
+
+std::string SeedWord(const Results& results) {
+  return std::to_string(results.seeds.size()) + (results.seeds.size() == 1 ? " seed" : " seeds");
+}
+
+}  // namespace
+
+std::vector<std::size_t> SeriesOf(const Results& results) {
+  std::vector<std::size_t> series(results.arms.size(), 99);
+  std::vector<bool> used(8, false);
+  used[0] = used[4] = true;  // the reference; the contrast in the figure of token ratios
+  const std::pair<const char*, std::size_t> kOwn[] = {{"fp8", 1}, {"nvfp4", 2}, {"mxfp4", 3}};
+  for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
+    if (results.arms[arm] == results.question.reference) series[arm] = 0;
+    for (const auto& [name, own] : kOwn) {
+      if (series[arm] == 99 && !used[own] && results.arms[arm].find(name) != std::string::npos) {
+        series[arm] = own;
+        used[own] = true;
+      }
+    }
+  }
+  for (std::size_t& s : series) {
+    if (s != 99) continue;
+    const auto free = std::find(used.begin(), used.end(), false);
+    s = free == used.end() ? 5 : static_cast<std::size_t>(free - used.begin());
+    used[s] = true;
+  }
+  return series;
+}
+
+const TokenRatio* ShownRatio(const Analysis& analysis, const ArmPair& pair, std::int64_t tokens) {
+  const auto find = [&](Form form) {
+    return analysis.FindRatio(pair.format, pair.reference, tokens, Precision::kTraining,
+                              Estimator::kCrossing, form);
+  };
+  const TokenRatio* extend = find(Form::kExtend);
+  const TokenRatio* shrink = find(Form::kShrink);
+  return extend == nullptr || extend->identified || !shrink->identified ? extend : shrink;
+}
+
+Figure DrawLoss(const Results& results, const Analysis& analysis) {
+  const std::vector<std::size_t> series = SeriesOf(results);
+  std::vector<double> values;
+  for (const RunResult& run : results.runs) {
+    for (const AnnealedPoint& point : run.points) values.push_back(point.loss);
+  }
+  Figure figure{
+      "loss.svg", "Validation loss after the decay",
+      "Each dot is one seed's loss at the end of its decay to that budget; lines join the "
+      "means over " +
+          SeedWord(results) +
+          ". The loss is that of the precision of the "
+          "training.",
+      "", ""};
+  Svg svg(kWidth, kHeight, figure.title, figure.caption);
+  DrawTitle(&svg, figure.title, results);
+  const Panel panel(&svg, PanelBox(results), BudgetAxis(results, 0.12),
+                    Labelled(AxisAround(values, 0.06, 7), "loss, nats per token"));
+  std::vector<Panel::EndLabel> labels;
+  const auto last = static_cast<double>(results.budgets.back());
+  for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
+    const std::string style = SeriesClass(series[arm]);
+    const double shift = Beside(arm, results.arms.size(), 5);
+    std::vector<Dot> line;
+    for (const std::int64_t tokens : results.budgets) {
+      const ArmLoss* loss = analysis.FindLoss(results.arms[arm], tokens, Precision::kTraining);
+      if (loss->summary.count == 0) continue;
+      line.push_back(panel.At(static_cast<double>(tokens), loss->summary.mean));
+      if (tokens == results.budgets.back()) {
+        labels.push_back({loss->summary.mean, results.arms[arm], series[arm]});
+      }
+    }
+    svg.Polyline(line, style + " line");
+    for (const RunResult& run : results.runs) {
+      if (run.arm != results.arms[arm]) continue;
+      for (const AnnealedPoint& p : run.points) {
+        if (!std::isfinite(p.loss)) continue;
+        svg.Marker(panel.At(static_cast<double>(p.tokens), p.loss, shift), series[arm], 3.2,
+                   style + " soft");
+      }
+    }
+    for (const Dot& at : line) svg.Marker(at, series[arm], 4.4, style + " fill");
+  }
+  panel.EndLabels(labels, last);
+  return Finished(std::move(figure), svg);
+}
+
+Figure DrawGap(const Results& results, const Analysis& analysis) {
+  const std::vector<std::size_t> series = SeriesOf(results), arms = ArmsWithGaps(results);
+  const std::string& reference = results.question.reference;
+  std::vector<double> values = {0};
+  for (const LossGap& gap : analysis.gaps) {
+    if (gap.reference != reference || gap.precision != Precision::kTraining) continue;
+    if (gap.summary.count > 0) values.push_back(gap.summary.mean);
+    if (gap.interval) values.insert(values.end(), {gap.interval->low, gap.interval->high});
+    for (const auto& value : gap.per_seed) values.push_back(value.value_or(NAN));
+  }
+  const bool intervals = results.seeds.size() >= kLeastSeeds;
+  Figure figure{
+      "gap.svg", "Gap to " + reference,
+      "Loss minus the loss of " + reference +
+          " with the same seed: small marks are "
+          "seeds, large ones their mean" +
+          std::string(intervals ? ", whiskers its " + Fixed(100 * results.question.confidence, 0) +
+                                      " % t interval. "
+                                : "; two seeds give no interval. ") +
+          "Marks of one budget stand side by side only to be legible.",
+      "", ""};
+  Svg svg(kWidth, kHeight, figure.title, figure.caption);
+  DrawTitle(&svg, figure.title, results);
+  const Panel panel(&svg, PanelBox(results), BudgetAxis(results, 0.16),
+                    Labelled(AxisAround(values, 0.06, 7), "gap, nats per token"));
+  panel.Level(0, "zero");
+  std::vector<Panel::EndLabel> labels;
+  for (std::size_t i = 0; i < arms.size(); ++i) {
+    const std::string& arm = results.arms[arms[i]];
+    const std::size_t colour = series[arms[i]];
+    const std::string style = SeriesClass(colour);
+    const double shift = Beside(i, arms.size(), 18);
+    std::vector<Dot> line;
+    for (const std::int64_t tokens : results.budgets) {
+      const LossGap* gap = analysis.FindGap(arm, reference, tokens, Precision::kTraining);
+      if (gap == nullptr || gap->summary.count == 0) continue;
+      const auto x = static_cast<double>(tokens);
+      line.push_back(panel.At(x, gap->summary.mean, shift));
+      if (gap->interval) panel.Whisker(x, *gap->interval, shift, style + " thin");
+      for (const auto& value : gap->per_seed) {
+        if (value) svg.Marker(panel.At(x, *value, shift + 7), colour, 2.2, style + " soft");
+      }
+      if (tokens == results.budgets.back()) labels.push_back({gap->summary.mean, arm, colour});
+    }
+    svg.Polyline(line, style + " thin faint");
+    for (const Dot& at : line) svg.Marker(at, colour, 4.6, style + " fill");
+  }
+  panel.EndLabels(labels, static_cast<double>(results.budgets.back()));
+  return Finished(std::move(figure), svg);
+}
+
+std::vector<Figure> DrawFigures(const Results& results, const Analysis& analysis) {
+  std::vector<Figure> figures = {DrawLoss(results, analysis)};
+  if (results.arms.size() > 1) {
+    figures.push_back(DrawGap(results, analysis));
+    if (results.budgets.size() > 1) figures.push_back(DrawTokenRatio(results, analysis));
+  }
+  const auto has = [&](auto member) {
+    return std::any_of(results.runs.begin(), results.runs.end(),
+                       [&](const RunResult& run) { return !(run.*member).empty(); });
+  };
+  if (has(&RunResult::tensors)) figures.push_back(DrawSqnr(results));
+  if (has(&RunResult::curve)) figures.push_back(DrawTraining(results));
+  return figures;
+}
+
+}  // namespace fp4lab::study

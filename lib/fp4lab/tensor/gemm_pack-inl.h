@@ -1,0 +1,131 @@
+// Packing for the GEMM: panels of b, whole vectors wide, and strips of a.
+// Include it after <hwy/highway.h>, from a .cc file that foreach_target.h compiles per target.
+#if defined(FP4LAB_TENSOR_GEMM_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)  // NOLINT: per target
+#ifdef FP4LAB_TENSOR_GEMM_PACK_INL_H_
+#undef FP4LAB_TENSOR_GEMM_PACK_INL_H_
+#else
+#define FP4LAB_TENSOR_GEMM_PACK_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "fp4lab/base/matrix.h"
+
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace fp4lab {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using GemmTag = hn::CappedTag<float, 16>;
+using GemmVec = hn::Vec<GemmTag>;
+
+// The register tile: kTileRows rows of c by up to kMaxVectors vectors. With 32 registers 6 x 4
+// sums, 4 vectors of b and a broadcast of a fit; with 16 registers 6 x 2. Six rows need only six
+// pointers, so that a is read where it lies, whatever its strides.
+inline constexpr std::size_t kLanes = hn::MaxLanes(GemmTag());
+inline constexpr std::size_t kMaxVectors = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64 ? 4 : 2;
+inline constexpr std::size_t kTileRows = 6;
+inline constexpr std::size_t kPanelCols = kMaxVectors * kLanes;
+
+// Columns that a panel with `cols` columns of c occupies: whole vectors.
+constexpr std::size_t PanelWidth(std::size_t cols) { return (cols + kLanes - 1) / kLanes * kLanes; }
+
+#if HWY_TARGET != HWY_SCALAR
+// Part q (128 bits) of the result is the four floats at from + 4 * q * stride.
+template <class D>
+HWY_INLINE hn::Vec<D> GatherQuads(D d, const float* from, std::size_t stride) {
+  if constexpr (hn::MaxLanes(d) <= 4) {
+    return hn::LoadU(d, from);
+  } else {
+    const hn::Half<D> half;
+    return hn::Combine(d, GatherQuads(half, from + hn::MaxLanes(half) * stride, stride),
+                       GatherQuads(half, from, stride));
+  }
+}
+
+// out[k * width + n] = from[n * stride + k] for n < kLanes, k < 4: a 4 x 4 transposition in each
+// 128-bit part.
+HWY_INLINE void TransposeQuads(const float* from, std::size_t stride, float* HWY_RESTRICT out,
+                               std::size_t width) {
+  const GemmTag d;
+  const hn::Repartition<std::uint64_t, GemmTag> pairs;
+  const GemmVec r0 = GatherQuads(d, from, stride);
+  const GemmVec r1 = GatherQuads(d, from + stride, stride);
+  const GemmVec r2 = GatherQuads(d, from + 2 * stride, stride);
+  const GemmVec r3 = GatherQuads(d, from + 3 * stride, stride);
+  const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(d, r0, r1));
+  const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(d, r2, r3));
+  const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(d, r0, r1));
+  const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(d, r2, r3));
+  hn::Store(hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23)), d, out);
+  hn::Store(hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23)), d, out + width);
+  hn::Store(hn::BitCast(d, hn::InterleaveLower(pairs, high01, high23)), d, out + 2 * width);
+  hn::Store(hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23)), d, out + 3 * width);
+}
+#endif
+
+// Rows ahead that packing asks for: the hardware does not follow short rows far apart.
+inline constexpr std::size_t kPrefetchRows = 16;
+
+HWY_INLINE void PrefetchRow(const float* row, std::size_t size) {
+  for (std::size_t i = 0; i < size; i += 16) hwy::Prefetch(row + i);
+}
+
+// out[k * width + n] = b(n, k) for n < b.rows, zero for b.rows <= n < width = PanelWidth(b.rows).
+HWY_NOINLINE void PackPanel(MatrixView<const float> b, float* HWY_RESTRICT out) {
+  const GemmTag d;
+  const std::size_t width = PanelWidth(b.rows);
+  std::size_t done_rows = 0;  // rows packed for k < done_k
+  std::size_t done_k = 0;
+  if (b.row_stride == 1) {
+    done_rows = b.rows / kLanes * kLanes;
+    done_k = b.cols;
+    for (std::size_t k = 0; k < done_k; ++k) {
+      if (k + kPrefetchRows < done_k) PrefetchRow(&b(0, k + kPrefetchRows), b.rows);
+      for (std::size_t n = 0; n < done_rows; n += kLanes) {
+        hn::Store(hn::LoadU(d, &b(n, k)), d, out + k * width + n);
+      }
+    }
+  }
+#if HWY_TARGET != HWY_SCALAR
+  if (b.row_stride != 1 && b.col_stride == 1) {
+    done_rows = b.rows / kLanes * kLanes;
+    done_k = b.cols / 4 * 4;
+    for (std::size_t n = 0; n < done_rows; n += kLanes) {
+      for (std::size_t k = 0; k < done_k; k += 4) {
+        TransposeQuads(&b(n, k), b.row_stride, out + k * width + n, width);
+      }
+    }
+  }
+#endif
+  for (std::size_t k = 0; k < b.cols; ++k) {
+    for (std::size_t n = k < done_k ? done_rows : 0; n < width; ++n) {
+      out[k * width + n] = n < b.rows ? b(n, k) : 0.0f;
+    }
+  }
+}
+
+// Strip i of kTileRows rows: out[(i * a.cols + k) * kTileRows + r] = a(i * kTileRows + r, k). For a
+// with unit stride along its rows; rows that fill no strip are left out.
+HWY_NOINLINE void PackStrips(MatrixView<const float> a, float* HWY_RESTRICT out) {
+  const std::size_t strips = a.rows / kTileRows;
+  for (std::size_t k = 0; k < a.cols; ++k) {
+    const float* HWY_RESTRICT from = a.data + k * a.col_stride;
+    if (k + kPrefetchRows < a.cols) PrefetchRow(from + kPrefetchRows * a.col_stride, a.rows);
+    for (std::size_t i = 0; i < strips; ++i) {
+      std::memcpy(out + (i * a.cols + k) * kTileRows, from + i * kTileRows,
+                  kTileRows * sizeof(float));
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace fp4lab
+HWY_AFTER_NAMESPACE();
+
+#endif  // FP4LAB_TENSOR_GEMM_PACK_INL_H_

@@ -1,0 +1,24 @@
+// The two kernels of RandomHadamard, by where the groups lie in memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace fp4lab {
+
+// The signs of a group, as the factors of its elements: +-1, or +-1/4 for size 16, where the whole
+// factor of the transform is a power of two and is taken first.
+struct HadamardSigns {
+  int size;
+  std::uint32_t mask;
+  float factors[32];
+};
+
+// Groups down the columns: `size` memory rows, `cols` groups beside each other.
+void HadamardColumns(const float* x, std::size_t x_stride, std::size_t cols,
+                     const HadamardSigns& signs, float* out, std::size_t out_stride);
+
+// Groups along a row: `groups` of them, one after the other.
+void HadamardRow(const float* x, std::size_t groups, const HadamardSigns& signs, float* out);
+
+}  // namespace fp4lab

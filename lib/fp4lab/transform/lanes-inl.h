@@ -1,0 +1,97 @@
+// What the two Hadamard kernels share: when binary32 sums are exact, and the rounding to BF16.
+//
+// A term is a BF16 value: a multiple of 2^(E - 7), where E is its exponent. If the exponents of the
+// terms span at most s binades, every partial sum of 2^k terms is a multiple of the least unit and
+// below 2^(s + 8 + k) of it: exact in 24 bits if s <= 16 - k. Wider groups are cut in two: "high"
+// terms, at most 16 - k binades below the largest, and "low" ones. Both sums are exact if the low
+// terms span no more, and their sum is then rounded once: the rounding of the exact sum. Groups
+// wider still, and those with Inf, NaN or sums that might overflow, go to the reference.
+#if defined(FP4LAB_TRANSFORM_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)  // NOLINT: once per target
+#ifdef FP4LAB_TRANSFORM_LANES_INL_H_
+#undef FP4LAB_TRANSFORM_LANES_INL_H_
+#else
+#define FP4LAB_TRANSFORM_LANES_INL_H_
+#endif
+
+#include <cstdint>
+
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace fp4lab {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using DF = hn::ScalableTag<float>;
+using DI = hn::RebindToSigned<DF>;
+using VF = hn::Vec<DF>;
+using VI = hn::Vec<DI>;
+using MF = hn::Mask<DF>;
+
+// Binades that a sum of 16 (32) terms may span.
+constexpr int MaxSpan(int size) { return size == 16 ? 12 : 11; }
+
+// The range of magnitudes seen so far, as bits; zeros do not count for the smallest.
+struct Range {
+  VI largest, smallest;
+};
+HWY_INLINE Range EmptyRange() { return {hn::Zero(DI()), hn::Set(DI(), 0x7FFFFFFF)}; }
+HWY_INLINE Range Widen(const Range& range, VF x) {
+  const DI d;
+  const VI magnitude = hn::And(hn::BitCast(d, x), hn::Set(d, 0x7FFFFFFF));
+  const VI nonzero = hn::IfThenElse(hn::Eq(magnitude, hn::Zero(d)), range.smallest, magnitude);
+  return {hn::Max(range.largest, magnitude), hn::Min(range.smallest, nonzero)};
+}
+
+// What a range allows, lane by lane: the least bits of a high term, and how many binades of exact
+// sums cover all terms (1: all are high; 2: high and low; more: the reference).
+struct Split {
+  VI high;
+  MF one, two;
+};
+HWY_INLINE Split SplitOf(const Range& range, int size) {
+  const DI d;
+  const DF df;
+  const VI span = hn::Set(d, MaxSpan(size) << 23);
+  const VI exponent = hn::Set(d, 0x7F800000);
+  const VI one_unit = hn::Set(d, 0x00800000);  // subnormals share the least normal's unit
+  const VI top = hn::Max(hn::And(range.largest, exponent), one_unit);
+  const VI bottom = hn::Max(hn::And(range.smallest, exponent), one_unit);
+  const VI high = hn::Sub(top, span);  // the exponent of the lowest high term; may be negative
+  const VI low = hn::Sub(hn::Sub(high, one_unit), span);
+  const auto no_overflow = hn::Lt(top, hn::Set(d, 0x7F800000 - (6 << 23)));
+  const auto one = hn::And(no_overflow, hn::Not(hn::Lt(bottom, high)));
+  const auto two = hn::And(no_overflow, hn::Not(hn::Lt(bottom, low)));
+  return {high, hn::RebindMask(df, one), hn::RebindMask(df, two)};
+}
+
+HWY_INLINE MF IsHigh(const Split& split, VF x) {
+  const DI d;
+  const VI magnitude = hn::And(hn::BitCast(d, x), hn::Set(d, 0x7FFFFFFF));
+  return hn::RebindMask(DF(), hn::Not(hn::Lt(magnitude, split.high)));
+}
+
+// Finite y to BF16, RNE; zero becomes +0.
+HWY_INLINE VF RoundLanesToBf16(VF y) {
+  const DI d;
+  const VI bits = hn::BitCast(d, hn::Add(y, hn::Zero(DF())));
+  const VI odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1));
+  const VI up = hn::Add(hn::Add(bits, hn::Set(d, 0x7FFF)), odd);
+  return hn::BitCast(DF(), hn::And(up, hn::Set(d, -0x10000)));
+}
+
+// Four elements of a Hadamard transform of size 4.
+struct Four {
+  VF a, b, c, e;
+};
+HWY_INLINE Four Hadamard4(const Four& x) {
+  const VF p = hn::Add(x.a, x.b), q = hn::Sub(x.a, x.b);
+  const VF r = hn::Add(x.c, x.e), s = hn::Sub(x.c, x.e);
+  return {hn::Add(p, r), hn::Add(q, s), hn::Sub(p, r), hn::Sub(q, s)};
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace fp4lab
+HWY_AFTER_NAMESPACE();
+
+#endif  // FP4LAB_TRANSFORM_LANES_INL_H_

@@ -1,0 +1,62 @@
+#include "tests/bench/fma_peak.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tests/bench/fma_peak.cc"
+#include <cstddef>
+
+#include <hwy/foreach_target.h>  // must come before highway.h
+#include <hwy/highway.h>
+
+#include "fp4lab/base/fma-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fp4lab::bench {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Twelve chains: latency 4, two a cycle, and room for both factors in 16 registers.
+inline constexpr std::size_t kChains = 12;
+
+// Runs `steps` multiply-adds in each chain and returns how many floating-point operations that was.
+// The chains start from different memory, so that no compiler can prove two of them equal.
+double RunChains(float* sums, float factor, std::size_t steps) {
+  const hn::CappedTag<float, 16> d;
+  constexpr std::size_t kStride = 16;
+  const auto x = hn::Set(d, factor);
+  hn::Vec<decltype(d)> chain[kChains];
+  for (std::size_t i = 0; i < kChains; ++i) chain[i] = hn::LoadU(d, sums + i * kStride);
+  for (std::size_t step = 0; step < steps; ++step) {
+    for (auto& sum : chain) sum = fp4lab::HWY_NAMESPACE::Fma(d, x, x, sum);
+  }
+  for (std::size_t i = 0; i < kChains; ++i) hn::StoreU(chain[i], d, sums + i * kStride);
+  return 2.0 * kChains * static_cast<double>(hn::Lanes(d)) * static_cast<double>(steps);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace fp4lab::bench
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include <chrono>
+#include <numeric>
+#include <vector>
+
+namespace fp4lab::bench {
+
+HWY_EXPORT(RunChains);
+
+double FmaPeak(double milliseconds) {
+  std::vector<float> sums(12 * 16);
+  std::iota(sums.begin(), sums.end(), 1.0f);
+  const auto start = std::chrono::steady_clock::now();
+  double operations = 0, elapsed = 0;
+  while (elapsed < milliseconds) {
+    operations += HWY_DYNAMIC_DISPATCH(RunChains)(sums.data(), 0x1p-10f, 5000);
+    elapsed =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  }
+  return operations / elapsed * 1e-6;
+}
+
+}  // namespace fp4lab::bench
+#endif  // HWY_ONCE

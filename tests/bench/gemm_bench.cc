@@ -1,0 +1,180 @@
+// The GEMM at training shapes: GFLOP/s, and its ratio to the FMA peak and to peers in the same
+// minute. Each benchmark first checks its result.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <ctime>
+#include <string>
+#include <vector>
+
+#include "fp4lab/base/matrix.h"
+#include "fp4lab/base/parallel.h"
+#include "fp4lab/base/random.h"
+#include "fp4lab/tensor/gemm.h"
+#include "tests/bench/fma_peak.h"
+#include "tests/bench/peers.h"
+
+namespace fp4lab::bench {
+
+std::vector<Peer>& Peers() {
+  static std::vector<Peer> peers;
+  return peers;
+}
+
+namespace {
+
+// c (m, n) = a (m, k) * b (n, k)^T, a and b stored by rows or by columns.
+struct Shape {
+  std::string name;
+  std::size_t m, n, k;
+  bool a_by_columns, b_by_columns;
+};
+
+// The three products of a linear layer with weight (out, in) on `tokens` rows.
+std::vector<Shape> LinearShapes(const std::string& name, std::size_t tokens, std::size_t in,
+                                std::size_t out) {
+  return {{name + "/fprop", tokens, out, in, false, false},
+          {name + "/dgrad", tokens, in, out, false, true},
+          {name + "/wgrad", out, in, tokens, true, true}};
+}
+
+struct Operand {
+  std::vector<float> values;
+  MatrixView<float> view;
+
+  Operand(std::size_t rows, std::size_t cols, bool by_columns, std::uint32_t tensor)
+      : values(rows * cols) {
+    view = by_columns ? MatrixView<float>(values.data(), cols, rows).Transposed()
+                      : MatrixView<float>(values.data(), rows, cols);
+    const RandomStream stream{.seed = 1, .tensor = tensor};
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = static_cast<float>(UniformOpen(stream.Bits32(i)) - 0.5);
+    }
+  }
+};
+
+// The first elements, the last and some between against the definition.
+bool IsRight(const Operand& a, const Operand& b, const GemmOptions& options, const Operand& c) {
+  const std::size_t rows = a.view.rows, cols = b.view.rows;
+  for (std::size_t i = 0; i < 200; ++i) {
+    const std::size_t m = i * 7919 % rows, n = (cols - 1) - i * 104729 % cols;
+    float expected = 0;
+    reference::Gemm(a.view.Block(m, 0, 1, a.view.cols), b.view.Block(n, 0, 1, b.view.cols), options,
+                    MatrixView<float>(&expected, 1, 1));
+    if (c.view(m, n) != expected) return false;
+  }
+  return true;
+}
+
+bool IsClose(const Operand& x, const Operand& y) {
+  for (std::size_t i = 0; i < x.values.size(); ++i) {
+    if (!(std::abs(x.values[i] - y.values[i]) < 1e-3f)) return false;
+  }
+  return true;
+}
+
+// Processor time for one thread, so that other programs on the machine count less; else wall time.
+double Now(int threads) {
+  std::timespec t;
+  clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+template <class Function>
+double SecondsOf(int threads, Function function) {
+  const double start = Now(threads);
+  function();
+  return Now(threads) - start;
+}
+
+double Median(std::vector<double> x) {
+  std::nth_element(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(x.size() / 2), x.end());
+  return x[x.size() / 2];
+}
+
+// Calls are grouped so that one timing takes about a millisecond; peers take turns with ours.
+void RunGemm(benchmark::State& state, const Shape& s, int block, int threads) {
+  const Operand a(s.m, s.k, s.a_by_columns, 1), b(s.n, s.k, s.b_by_columns, 2);
+  Operand c(s.m, s.n, false, 3), peer_c(s.m, s.n, false, 4);
+  const GemmOptions options{.block = block};
+  const int threads_before = Threads();
+  SetThreads(threads);
+  Gemm(a.view, b.view, options, c.view);
+  if (!IsRight(a, b, options, c)) return state.SkipWithError("wrong result");
+  const double flop = 2.0 * static_cast<double>(s.m * s.n) * static_cast<double>(s.k);
+  const int calls = std::max(1, static_cast<int>(1e8 * threads / flop));
+  std::vector<double> seconds, peaks;
+  std::vector<std::vector<double>> peer_seconds(Peers().size());
+  for (const Peer& peer : Peers()) {
+    peer.gemm(a.view, b.view, peer_c.view, threads);
+    if (!IsClose(c, peer_c)) return state.SkipWithError("a peer disagrees");
+  }
+  for (auto _ : state) {
+    seconds.push_back(SecondsOf(threads, [&] {
+      for (int i = 0; i < calls; ++i) Gemm(a.view, b.view, options, c.view);
+    }));
+    state.SetIterationTime(seconds.back() / calls);
+    peaks.push_back(FmaPeak(0.3) * threads);
+    for (std::size_t p = 0; p < Peers().size(); ++p) {
+      peer_seconds[p].push_back(SecondsOf(threads, [&] {
+        for (int i = 0; i < calls; ++i) Peers()[p].gemm(a.view, b.view, peer_c.view, threads);
+      }));
+    }
+  }
+  SetThreads(threads_before);
+  const double ours = Median(seconds);
+  state.counters["GFLOP/s"] = flop * calls / ours * 1e-9;
+  state.counters["of_peak"] = flop * calls / ours * 1e-9 / Median(peaks);
+  for (std::size_t p = 0; p < Peers().size(); ++p) {
+    state.counters["vs_" + Peers()[p].name] = Median(peer_seconds[p]) / ours;
+  }
+}
+
+void RunPeak(benchmark::State& state) {
+  std::vector<double> peaks;
+  for (auto _ : state) peaks.push_back(FmaPeak(5));
+  state.counters["GFLOP/s"] = Median(peaks);
+}
+
+void Register(const Shape& s, int block, int threads, int iterations) {
+  const std::string name = "gemm/" + s.name + "/" + std::to_string(s.m) + "x" +
+                           std::to_string(s.n) + "x" + std::to_string(s.k) +
+                           "/block:" + std::to_string(block) +
+                           "/threads:" + std::to_string(threads);
+  benchmark::RegisterBenchmark(name.c_str(),
+                               [=](benchmark::State& state) { RunGemm(state, s, block, threads); })
+      ->UseManualTime()
+      ->Iterations(iterations)
+      ->Unit(benchmark::kMicrosecond);
+}
+
+bool RegisterAll() {
+  constexpr int kIterations = 41;
+  benchmark::RegisterBenchmark("fma_peak/threads:1", RunPeak)->Iterations(21);
+  std::vector<Shape> shapes;
+  for (const std::size_t d : {64, 256, 512}) {
+    const std::string name = "d" + std::to_string(d);
+    for (const std::size_t out : {d, 4 * d}) {
+      const std::vector<Shape> layer =
+          LinearShapes(name + (out == d ? "/square" : "/up"), 2048, d, out);
+      shapes.insert(shapes.end(), layer.begin(), layer.end());
+    }
+  }
+  for (const Shape& s : shapes) {
+    for (const int block : {0, 16, 32}) {
+      for (const int threads : {1, 2}) Register(s, block, threads, kIterations);
+    }
+  }
+  Register({"attention/scores", 128, 128, 16, false, false}, 0, 1, kIterations);
+  Register({"attention/values", 128, 16, 128, false, true}, 0, 1, kIterations);
+  Register({"attention/scores", 512, 512, 64, false, false}, 0, 1, kIterations);
+  Register({"attention/values", 512, 64, 512, false, true}, 0, 1, kIterations);
+  return true;
+}
+
+const bool kRegistered = RegisterAll();
+
+}  // namespace
+}  // namespace fp4lab::bench

@@ -1,0 +1,84 @@
+#include "fp4lab/block/statistics.h"
+
+#include <cmath>
+#include <limits>
+
+#include "fp4lab/base/parallel.h"
+#include "tests/block/cases.h"
+#include "tests/support/catch.h"
+
+namespace fp4lab {
+namespace {
+
+QuantizationStatistics Measure(const Matrix<float>& x, std::string_view format) {
+  return MeasureQuantization(x.View(),
+                             {.format = *FindBlockFormat(format), .amax = TensorAmax(x.View())});
+}
+
+TEST_CASE("Statistics of a block worked by hand", "[block]") {
+  // mxfp4.floor of amax 7: scale 1. 7 is clipped to 6, 0.2 becomes 0, 2.6 becomes 3; the rest
+  // stays.
+  Matrix<float> x(1, 32);
+  x(0, 0) = 7.0f;
+  x(0, 1) = 0.2f;
+  x(0, 2) = -2.625f;
+  x(0, 3) = 1.5f;
+  const QuantizationStatistics s = Measure(x, "mxfp4.floor");
+  const double noise = 1.0 + static_cast<double>(0.2f) * 0.2f + 0.375 * 0.375;
+  const double signal = 49.0 + static_cast<double>(0.2f) * 0.2f + 2.625 * 2.625 + 2.25;
+  CHECK(s.amax == 7.0f);
+  CHECK(s.underflow_percent == 25.0);
+  CHECK(s.clip_percent == 100.0 / 32.0);
+  CHECK(s.mse == Catch::Approx(noise / 32.0).epsilon(1e-14));
+  CHECK(s.sqnr_db == Catch::Approx(10.0 * std::log10(signal / noise)).epsilon(1e-14));
+  CHECK(s.elements == 32);
+  CHECK(s.not_finite == 0);
+}
+
+TEST_CASE("Values that a format holds exactly have no error", "[block]") {
+  Matrix<float> x(2, 16);
+  for (std::size_t i = 0; i < 32; ++i) x.values[i] = Decode(FormatId::kE2M1, i % 16);
+  const QuantizationStatistics s = Measure(x, "mxfp4.floor");
+  CHECK(s.mse == 0.0);
+  CHECK(std::isinf(s.sqnr_db));
+  CHECK(s.underflow_percent == 0.0);
+  CHECK(s.clip_percent == 0.0);
+}
+
+TEST_CASE("A zero tensor and a zero block scale give finite statistics", "[block]") {
+  const QuantizationStatistics zero = Measure(Matrix<float>(3, 20), "nvfp4");
+  CHECK(zero.sqnr_db == 0.0);
+  CHECK(zero.underflow_percent == 0.0);
+  CHECK(zero.amax == 0.0f);
+  // The second block's scale underflows: its codes are +-6, its values 0. Not clipped: lost.
+  Matrix<float> x(1, 32);
+  x(0, 0) = 1.0f;
+  for (std::size_t c = 16; c < 32; ++c) x(0, c) = 1e-7f;
+  const QuantizationStatistics s = Measure(x, "nvfp4");
+  CHECK(s.underflow_percent == Catch::Approx(100.0 * 16 / 17));
+  CHECK(s.clip_percent == 0.0);
+}
+
+TEST_CASE("Elements that are not finite are counted and left out", "[block]") {
+  Matrix<float> x(1, 16, 1.0f);
+  x(0, 4) = std::numeric_limits<float>::quiet_NaN();
+  const QuantizationStatistics s = Measure(x, "nvfp4");
+  CHECK(s.not_finite == 1);
+  CHECK(s.elements == 15);
+  CHECK(s.mse < 1e-10);
+}
+
+TEST_CASE("Statistics do not depend on the number of threads", "[block]") {
+  const Matrix<float> x = TestMatrix(Kind::kNormal, 100, 96);
+  const int threads = Threads();
+  SetThreads(1);
+  const QuantizationStatistics one = Measure(x, "nvfp4");
+  SetThreads(3);
+  const QuantizationStatistics three = Measure(x, "nvfp4");
+  SetThreads(threads);
+  CHECK(one.mse == three.mse);
+  CHECK(one.sqnr_db == three.sqnr_db);
+}
+
+}  // namespace
+}  // namespace fp4lab

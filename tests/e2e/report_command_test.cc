@@ -1,0 +1,58 @@
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "fp4lab/io/file.h"
+#include "tests/support/catch.h"
+#include "tests/support/program.h"
+
+namespace fp4lab {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+
+struct Folder {
+  std::filesystem::path path = std::filesystem::temp_directory_path() / "fp4lab_tools_report_test";
+  Folder() { std::filesystem::remove_all(path); }
+  ~Folder() { std::filesystem::remove_all(path); }
+};
+
+TEST_CASE("fp4lab study report writes the report and prints the summary", "[tools]") {
+  const Folder folder;
+  const std::string fixture =
+      std::string(std::getenv("FP4LAB_SOURCE_DIR")) + "/tests/study/synthetic_results.json";
+  const ProcessResult run =
+      RunProgram({"study", "report", fixture, "--out-dir", folder.path.string()});
+  CHECK(run.exit_code == 0);
+  CHECK_THAT(run.output, ContainsSubstring("mxfp4 to match nvfp4"));
+  CHECK_THAT(run.output, ContainsSubstring("criteria\n  held"));
+  CHECK_THAT(run.output, ContainsSubstring("report: " + (folder.path / "report.html").string()));
+  for (const char* file :
+       {"report.html", "runs.csv", "results.json", "figures/loss.svg", "figures/gap.svg",
+        "figures/token_ratio.svg", "figures/sqnr.svg", "figures/training.svg"}) {
+    CAPTURE(file);
+    CHECK(std::filesystem::file_size(folder.path / file) > 500);
+  }
+  CHECK_THAT(ReadFile(folder.path / "results.json"), ContainsSubstring("\"token_ratios\""));
+}
+
+TEST_CASE("fp4lab study report refuses what is no results file, in one line", "[tools]") {
+  const Folder folder;
+  const ProcessResult missing =
+      RunProgram({"study", "report", (folder.path / "none.json").string()});
+  CHECK(missing.exit_code == 1);
+  CHECK_THAT(missing.error, ContainsSubstring("none.json"));
+  WriteFileAtomically(folder.path / "broken.json", "{\"schema\": ");
+  const ProcessResult broken =
+      RunProgram({"study", "report", (folder.path / "broken.json").string()});
+  CHECK(broken.exit_code == 1);
+  CHECK_THAT(broken.error, ContainsSubstring("broken.json: line 1, column "));
+  WriteFileAtomically(folder.path / "other.json", "{}");
+  const ProcessResult other =
+      RunProgram({"study", "report", (folder.path / "other.json").string()});
+  CHECK(other.exit_code == 1);
+  CHECK_THAT(other.error, ContainsSubstring("other.json: is no results file"));
+}
+
+}  // namespace
+}  // namespace fp4lab

@@ -1,0 +1,152 @@
+// What `fp4lab train` refuses, and how.
+#include "fp4lab/io/json.h"
+#include "fp4lab/io/temporary_folder.h"
+#include "tests/support/catch.h"
+#include "tests/support/child.h"
+
+namespace fp4lab {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+
+struct Refusal {
+  int code;
+  std::string text;
+};
+
+class TrainCommand {
+ public:
+  Refusal Run(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "train");
+    Child child(arguments, folder_ / "output.txt");
+    const int code = child.Wait();
+    return {code, child.Output()};
+  }
+  std::string Path(const std::string& name) const { return (folder_ / name).string(); }
+  std::string File(const std::string& name, const std::string& text) const {
+    WriteFileAtomically(folder_ / name, text);
+    return Path(name);
+  }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+void CheckOneLine(const Refusal& refusal, const std::string& part) {
+  CHECK(refusal.code == 1);
+  CHECK_THAT(refusal.text, ContainsSubstring(part));
+  CHECK(refusal.text.find("error: ") == 0);
+  CHECK(refusal.text.find('\n') == refusal.text.size() - 1);
+}
+
+constexpr const char* kTiny = R"({"model": {"layers": 1, "d_model": 32, "heads": 2, "ffn": 32,
+  "sequence": 32}, "batch": 1, "tokens": 320, "data": {"source": "synthetic",
+  "synthetic_bytes": 4000}, "evaluation": {"tokens": 64}})";
+
+TEST_CASE("Bad input to fp4lab train is one line on stderr and exit code 1", "[e2e]") {
+  TrainCommand train;
+  const std::string out = train.Path("out");
+  const auto refuses = [&](std::vector<std::string> arguments, const std::string& part) {
+    arguments.insert(arguments.end(), {"--out-dir", out});
+    CheckOneLine(train.Run(arguments), part);
+    CHECK_FALSE(std::filesystem::exists(out));
+  };
+  refuses({"--config", train.Path("missing.json")}, "missing.json");
+  refuses({"--config", train.File("broken.json", "{\"model\": }")}, "line 1, column 11: not JSON");
+  refuses({"--config", train.File("typo.json", R"({"modle": {}})")},
+          "typo.json#/modle: unknown key; did you mean \"model\"?");
+  refuses({"--recipe", "te_nvfp5"}, "command line#/recipe: unknown recipe \"te_nvfp5\"");
+  refuses({"--recipe", "te_nvfp4", "--set", "model.d_model=72"},
+          "command line#/model/d_model: d_model 72 is no multiple");
+  refuses({"--set", "model.layers"}, "--set model.layers: must be key=value");
+  refuses({"--set", "seed.x=1", "--seed", "1", "--set", "seed.x.y=2"}, "seed.x is no object");
+  refuses({"--text", "a.txt", "--data", "austen"}, "give one of --text, --tokens and --data");
+  refuses({"--steps", "0"}, "--steps: must be at least 1");
+  refuses({"--resume"}, "has no run to resume");
+}
+
+TEST_CASE("Data that is missing or too short is refused", "[e2e]") {
+  TrainCommand train;
+  CheckOneLine(train.Run({"--text", train.Path("missing.txt"), "--out-dir", train.Path("a")}),
+               "missing.txt");
+  CheckOneLine(train.Run({"--text", train.File("short.txt", std::string(1400, 'a')), "--out-dir",
+                          train.Path("b")}),
+               "command line#/data: the validation part");
+  CHECK_FALSE(std::filesystem::exists(train.Path("a")));
+  CHECK_FALSE(std::filesystem::exists(train.Path("b")));
+}
+
+TEST_CASE("A folder that cannot be written is refused", "[e2e]") {
+  TrainCommand train;
+  const std::string config = train.File("run.json", kTiny);
+  CheckOneLine(train.Run({"--config", config, "--out-dir", config + "/sub"}), "run.json/sub");
+}
+
+TEST_CASE("A folder with a run is neither overwritten nor resumed as another run", "[e2e]") {
+  TrainCommand train;
+  const std::string config = train.File("run.json", kTiny), out = train.Path("out");
+  REQUIRE(train.Run({"--config", config, "--out-dir", out}).code == 0);
+  const std::string state = ReadFile(out + "/checkpoint.fp4lab");
+  CheckOneLine(train.Run({"--config", config, "--out-dir", out}), "holds a run already; --resume");
+  CheckOneLine(train.Run({"--config", config, "--out-dir", out, "--resume", "--seed", "2"}),
+               "config.json: is the configuration of another run: seed: 2 here, 1 there");
+  CHECK((ReadFile(out + "/checkpoint.fp4lab") == state));
+
+  WriteFileAtomically(out + "/checkpoint.fp4lab", state.substr(0, state.size() / 2));
+  CheckOneLine(train.Run({"--out-dir", out, "--resume"}),
+               "checkpoint.fp4lab: checkpoint is cut short or damaged");
+  WriteFileAtomically(out + "/checkpoint.fp4lab", std::string("hello"));
+  CheckOneLine(train.Run({"--out-dir", out, "--resume"}), "is no fp4lab checkpoint");
+  // The checkpoint of a run with another seed, under this run's configuration.
+  const std::string other = train.Path("other");
+  REQUIRE(train.Run({"--config", config, "--out-dir", other, "--seed", "2"}).code == 0);
+  WriteFileAtomically(out + "/checkpoint.fp4lab", ReadFile(other + "/checkpoint.fp4lab"));
+  CheckOneLine(train.Run({"--out-dir", out, "--resume"}),
+               "checkpoint of another configuration: seed: 1 here, 2 there");
+}
+
+TEST_CASE("A loss that leaves the finite numbers names the step and the tensor", "[e2e]") {
+  TrainCommand train;
+  const std::string config = train.File("run.json", kTiny), out = train.Path("out");
+  const Refusal run =
+      train.Run({"--config", config, "--out-dir", out, "--set", "schedule.learning_rate=1e38",
+                 "--set", "schedule.warmup_steps=0", "--set", "optimizer.clip=0"});
+  CHECK(run.code == 1);
+  CHECK_THAT(run.text, ContainsSubstring("is the first tensor that is not finite"));
+  CHECK_THAT(run.text, ContainsSubstring("error: step "));
+  CHECK(std::filesystem::exists(out + "/checkpoint.fp4lab"));
+}
+
+TEST_CASE("Metrics carry MaxText's names, and the resolved configuration is kept", "[e2e]") {
+  TrainCommand train;
+  const std::string config = train.File("run.json", kTiny), out = train.Path("out");
+  REQUIRE(train
+              .Run({"--config", config, "--out-dir", out, "--recipe", "mxfp4", "--set",
+                    "recipe.scale_rule=floor"})
+              .code == 0);
+  const std::string metrics = ReadFile(out + "/metrics.jsonl");
+  const Json first = ParseJson(metrics.substr(0, metrics.find('\n')), "first line");
+  for (const char* key :
+       {"step", "learning/loss", "learning/grad_norm", "learning/current_learning_rate",
+        "perf/step_time_seconds", "perf/per_device_tokens_per_sec"}) {
+    CAPTURE(key);
+    CHECK(first.contains(key));
+  }
+  const std::size_t last = metrics.rfind('\n', metrics.size() - 2) + 1;
+  const Json evaluation = ParseJson(metrics.substr(last), "last line");
+  for (const char* key : {"eval/avg_loss", "eval/avg_perplexity", "eval/high_precision_avg_loss"}) {
+    CAPTURE(key);
+    CHECK(evaluation.contains(key));
+  }
+  const Json resolved = ReadJsonFile(out + "/config.json");
+  CHECK(resolved["recipe"]["wgrad"]["grad"] ==
+        Json({{"format", "mxfp4.floor"}, {"rounding", "stochastic"}, {"hadamard", 32}}));
+  const std::string diagnostics = ReadFile(out + "/diagnostics.jsonl");
+  const Json operand = ParseJson(diagnostics.substr(0, diagnostics.find('\n')), "diagnostics");
+  CHECK(operand["name"] == "blocks.0.attention.qkv.fprop.weight");
+  CHECK(operand["format"] == "mxfp4.floor.2d");
+  CHECK(operand["sqnr"].get<double>() > 10.0);
+}
+
+}  // namespace
+}  // namespace fp4lab

@@ -1,0 +1,321 @@
+#include "fp4lab/study/report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/io/file.h"
+#include "fp4lab/study/figures.h"
+#include "fp4lab/study/plot.h"
+#include "tests/study/synthetic.h"
+#include "tests/support/catch.h"
+
+namespace fp4lab::study {
+namespace {
+
+constexpr int kDraws = 100;
+
+Results Read(const Json& json) { return ReadResults(json, "test.json"); }
+
+// Studies that stretch the figures: few seeds, many arms, many budgets, one budget, a divergence,
+// gaps of nothing.
+std::vector<std::pair<std::string, Json>> Studies() {
+  std::vector<std::pair<std::string, Json>> studies;
+  studies.emplace_back("laptop", SyntheticResults());
+  studies.emplace_back("quick", SyntheticResults({.seeds = 2, .arms = {"bf16", "nvfp4", "mxfp4"}}));
+  studies.emplace_back(
+      "budgets",
+      SyntheticResults({.budgets = {512000, 720896, 1024000, 1450000, 2048000, 4096000, 8192000}}));
+  studies.emplace_back("one budget", SyntheticResults({.budgets = {1024000}}));
+  studies.emplace_back(
+      "many arms",
+      SyntheticResults({.arms = {"bf16", "fp8", "nvfp4", "mxfp4", "nvfp4-without-hadamard",
+                                 "nvfp4-no2d", "mxfp4-floor", "a-long-name-for-an-arm", "last"}}));
+  Json diverged = SyntheticResults();
+  for (Json& run : diverged["runs"]) {
+    if (run["arm"] != "mxfp4" || run["seed"] != 2) continue;
+    run["status"] = "diverged";
+    run["diverged_at"] = {{"step", 700}, {"tensor", "blocks.1.mlp.down.output"}};
+    run["points"].erase(2);
+    run["points"].erase(1);
+  }
+  studies.emplace_back("diverged", diverged);
+  Json empty = SyntheticResults({.seeds = 3, .noise = 0});
+  for (Json& run : empty["runs"]) {
+    run["curve"] = Json::array();
+    run["tensors"] = Json::array();
+    run["trunk_points"] = Json::array();
+    for (Json& point : run["points"]) point["validation_loss"] = 1.5;
+  }
+  studies.emplace_back("level", empty);
+  return studies;
+}
+
+std::string Attribute(const std::string& element, const std::string& name) {
+  std::smatch match;
+  const std::regex pattern(" " + name + "=\"([^\"]*)\"");
+  return std::regex_search(element, match, pattern) ? match[1].str() : "";
+}
+
+struct TextBox {
+  std::string text;
+  double left, right, top, bottom;
+};
+
+std::vector<TextBox> Texts(const std::string& svg) {
+  std::vector<TextBox> boxes;
+  const std::regex element("<text( [^>]*)>([^<]*)</text>");
+  for (auto it = std::sregex_iterator(svg.begin(), svg.end(), element);
+       it != std::sregex_iterator(); ++it) {
+    const std::string attributes = (*it)[1], style = Attribute(attributes, "class");
+    std::string text = (*it)[2];
+    text = std::regex_replace(text, std::regex("&[a-z]+;"), "<");
+    const double size = style.find("title") != style.npos   ? 16
+                        : style.find("small") != style.npos ? 12
+                                                            : 13;
+    const bool bold = style.find("strong") != style.npos || size == 16;
+    const double width = TextWidth(text, size) * (bold ? 1.07 : 1);
+    const double x = std::stod(Attribute(attributes, "x")),
+                 y = std::stod(Attribute(attributes, "y"));
+    const std::string anchor = Attribute(attributes, "text-anchor");
+    const double before = anchor == "middle" ? width / 2 : anchor == "end" ? width : 0;
+    if (!Attribute(attributes, "transform").empty()) {  // turned by -90 degrees about (x, y)
+      boxes.push_back({text, x - 0.75 * size, x + 0.2 * size, y - (width - before), y + before});
+    } else {
+      boxes.push_back({text, x - before, x + width - before, y - 0.75 * size, y + 0.2 * size});
+    }
+  }
+  return boxes;
+}
+
+// Every tag closed in order; attributes quoted; no stray & or <.
+bool WellFormed(const std::string& xml) {
+  std::vector<std::string> open;
+  const std::regex tag("<(/?)([A-Za-z0-9]+)((?: [A-Za-z0-9:-]+=\"[^\"<]*\")*)(/?)>");
+  std::size_t at = 0;
+  while (at < xml.size()) {
+    const std::size_t next = xml.find_first_of("<&", at);
+    if (next == xml.npos) break;
+    std::smatch match;
+    if (xml[next] == '&') {
+      const std::string rest = xml.substr(next, 10);
+      if (!std::regex_search(rest, std::regex("^&(amp|lt|gt|quot);"))) return false;
+      at = next + 1;
+      continue;
+    }
+    const auto from = xml.begin() + static_cast<std::ptrdiff_t>(next);
+    if (!std::regex_search(from, xml.end(), match, tag, std::regex_constants::match_continuous)) {
+      return false;
+    }
+    if (match[1] == "/") {
+      if (open.empty() || open.back() != match[2]) return false;
+      open.pop_back();
+    } else if (match[4] != "/") {
+      open.push_back(match[2]);
+    }
+    at = next + static_cast<std::size_t>(match.length());
+  }
+  return open.empty();
+}
+
+TEST_CASE("In no figure do texts overlap or leave the drawing", "[study]") {
+  for (const auto& [name, json] : Studies()) {
+    const Results results = Read(json);
+    for (const Figure& figure : DrawFigures(results, Analyze(results, kDraws))) {
+      const std::string& svg = figure.standalone;
+      const double width = std::stod(Attribute(svg, "width"));
+      const double height = std::stod(Attribute(svg, "height"));
+      const std::vector<TextBox> boxes = Texts(svg);
+      REQUIRE(boxes.size() > 6);
+      for (std::size_t i = 0; i < boxes.size(); ++i) {
+        CAPTURE(name, figure.file, boxes[i].text);
+        CHECK(boxes[i].left >= 0);
+        CHECK(boxes[i].right <= width);
+        CHECK(boxes[i].top >= 0);
+        CHECK(boxes[i].bottom <= height);
+        for (std::size_t j = 0; j < i; ++j) {
+          CAPTURE(boxes[j].text);
+          const bool apart = boxes[i].right <= boxes[j].left || boxes[j].right <= boxes[i].left ||
+                             boxes[i].bottom <= boxes[j].top || boxes[j].bottom <= boxes[i].top;
+          CHECK(apart);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("Figures are well-formed and hold no number that is none", "[study]") {
+  for (const auto& [name, json] : Studies()) {
+    const Results results = Read(json);
+    for (const Figure& figure : DrawFigures(results, Analyze(results, kDraws))) {
+      CAPTURE(name, figure.file);
+      CHECK(WellFormed(figure.standalone));
+      CHECK(WellFormed(figure.embedded));
+      CHECK(figure.standalone.find("\"-\"") == std::string::npos);  // Fixed(NaN)
+      CHECK(figure.standalone.find("nan") == std::string::npos);
+      CHECK(figure.standalone.find("inf\"") == std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("The well-formedness check can fail", "[study]") {
+  CHECK(WellFormed("<a b=\"1\"><c/>x &lt; y</a>"));
+  CHECK(!WellFormed("<a><b></a></b>"));
+  CHECK(!WellFormed("<a>x & y</a>"));
+  CHECK(!WellFormed("<a>x < y</a>"));
+}
+
+TEST_CASE("A line's marks stand where its numbers are", "[study]") {
+  const Results results = Read(SyntheticResults({.noise = 0}));
+  const Analysis analysis = Analyze(results, kDraws);
+  const std::string svg = DrawLoss(results, analysis).standalone;
+  // The bf16 line: three points, evenly spaced in ln D; heights in proportion to the losses.
+  const std::size_t at = svg.find("class=\"s0 line\" points=\"");
+  REQUIRE(at != svg.npos);
+  const std::string points = Attribute(svg.substr(at - 1, 200), "points");
+  double x[3], y[3];
+  REQUIRE(std::sscanf(points.c_str(), "%lf,%lf %lf,%lf %lf,%lf", &x[0], &y[0], &x[1], &y[1], &x[2],
+                      &y[2]) == 6);
+  CHECK(x[1] - x[0] == Approx(x[2] - x[1]).epsilon(1e-3));
+  const auto mean = [&](std::int64_t tokens) {
+    return analysis.FindLoss("bf16", tokens, Precision::kTraining)->summary.mean;
+  };
+  CHECK((y[2] - y[1]) / (y[1] - y[0]) ==
+        Approx((mean(2048000) - mean(4096000)) / (mean(1024000) - mean(2048000))).epsilon(2e-3));
+}
+
+TEST_CASE("Ticks are round numbers and few enough", "[study]") {
+  const auto labels = [](const std::vector<Tick>& ticks) {
+    std::string text;
+    for (const Tick& tick : ticks) text += tick.label + " ";
+    return text;
+  };
+  CHECK(labels(RoundTicks(0, 1, 5)) == "0.0 0.2 0.4 0.6 0.8 1.0 ");
+  CHECK(labels(RoundTicks(-0.013, 0.11, 7)) == "0.00 0.02 0.04 0.06 0.08 0.10 ");
+  CHECK(labels(RoundTicks(1.38, 1.74, 7)) == "1.4 1.5 1.6 1.7 ");
+  CHECK(labels(RoundTicks(0, 3.3e6, 4)) == "0 1000000 2000000 3000000 ");
+  CHECK(labels(TokenTicks(9e5, 6e6)) == "1M 2M 5M ");
+  CHECK(RoundTicks(1, 1, 5).empty());
+}
+
+TEST_CASE("Labels are spread out by as little as needed", "[study]") {
+  using V = std::vector<double>;
+  CHECK(SpreadOut(V{10, 50}, 15, 0, 100) == V{10, 50});
+  CHECK(SpreadOut(V{50, 50}, 10, 0, 100) == V{45, 55});
+  CHECK(SpreadOut(V{52, 50, 90}, 10, 0, 100) == V{56, 46, 90});
+  CHECK(SpreadOut(V{-5, 0}, 10, 0, 100) == V{0, 10});
+  CHECK(SpreadOut(V{100, 99}, 10, 0, 100) == V{100, 90});
+}
+
+TEST_CASE("The page stands on its own", "[study]") {
+  for (const auto& [name, json] : Studies()) {
+    CAPTURE(name);
+    const Results results = Read(json);
+    std::string html = ReportHtml(results, Analyze(results, kDraws));
+    const std::string space = "xmlns=\"http://www.w3.org/2000/svg\"";  // a name, not an address
+    for (std::size_t at = html.find(space); at != html.npos; at = html.find(space)) {
+      html.erase(at, space.size());
+    }
+    for (const char* outside : {"http:", "https:", "<script", "src=", "url(", "@import", "<link"}) {
+      CAPTURE(outside);
+      CHECK(html.find(outside) == html.npos);
+    }
+    for (const std::string& arm : results.arms) CHECK(html.find(arm) != html.npos);
+    CHECK(html.find(results.train_sha256) != html.npos);
+    CHECK(html.find("prefers-color-scheme:dark") != html.npos);
+  }
+}
+
+TEST_CASE("A title cannot write into the page", "[study]") {
+  Json json = SyntheticResults({.seeds = 2});
+  json["study"]["title"] = "<script>alert(1)</script> & more";
+  json["study"]["description"] = "a < b";
+  const Results results = Read(json);
+  const std::string html = ReportHtml(results, Analyze(results, 10));
+  CHECK(html.find("<script") == html.npos);
+  CHECK(html.find("&lt;script&gt;alert(1)&lt;/script&gt; &amp; more") != html.npos);
+}
+
+TEST_CASE("The page tells of divergence and of what is not identified", "[study]") {
+  const Results results = Read(Studies()[5].second);
+  const std::string html = ReportHtml(results, Analyze(results, kDraws));
+  CHECK(html.find("<b>mxfp4, seed 2 diverged</b> at step 700, first in blocks.1.mlp.down.output") !=
+        html.npos);
+  CHECK(html.find("1 of 5 seeds diverged") != html.npos);
+  CHECK(html.find("needs 4 budgets, has 3") != html.npos);
+}
+
+TEST_CASE("The CSV holds a row a run and budget", "[study]") {
+  const Results results = Read(Studies()[5].second);
+  const std::string csv = RunsCsv(results);
+  CHECK(std::count(csv.begin(), csv.end(), '\n') == 1 + 4 * 5 * 3 - 2);
+  CHECK(csv.find("mxfp4,2,diverged,1024000,500,") != csv.npos);
+  const AnnealedPoint& p = results.Find("bf16", 1)->points[0];
+  CHECK(csv.find("\nbf16,1,ok,1024000,500,5.208333333333333," + Json(p.loss).dump() + "," +
+                 Json(p.loss_high).dump() + ",100.0\n") != csv.npos);
+}
+
+TEST_CASE("The summary fits a terminal and says the verdicts", "[study]") {
+  const Results results = Read(SyntheticResults());
+  const std::string text = SummaryText(results, Analyze(results, kDraws));
+  std::size_t start = 0, longest = 0;
+  for (std::size_t end = text.find('\n'); end != text.npos; end = text.find('\n', start)) {
+    longest = std::max(longest, end - start);
+    start = end + 1;
+  }
+  CHECK(longest <= 100);
+  CHECK(text.find("mxfp4 to match nvfp4") != text.npos);
+  CHECK(text.find("  held           mean losses in the order bf16 < fp8 < nvfp4 < mxfp4") !=
+        text.npos);
+  CHECK(text.find("gap to bf16") != text.npos);
+  const Results two = Read(SyntheticResults({.seeds = 2}));
+  CHECK(SummaryText(two, Analyze(two, 10)).find("no intervals: they need 3 seeds") !=
+        std::string::npos);
+}
+
+TEST_CASE("A report is written whole, twice the same, and keeps the results", "[study]") {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / "fp4lab_report_test";
+  std::filesystem::remove_all(folder);
+  const Json json = SyntheticResults({.seeds = 3});
+  WriteFileAtomically(folder / "results.json", json.dump(1));
+  const ReportFiles files = WriteReport(folder);
+  CHECK(!files.summary.empty());
+  std::vector<std::filesystem::path> written;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file()) written.push_back(entry.path());
+  }
+  CHECK(written.size() == 8);  // results.json, report.html, runs.csv and five figures
+  std::vector<std::string> first;
+  for (const auto& path : written) first.push_back(ReadFile(path));
+  WriteReport(folder / "results.json");
+  for (std::size_t i = 0; i < written.size(); ++i) {
+    CAPTURE(written[i]);
+    CHECK(ReadFile(written[i]) == first[i]);
+  }
+  Json after = ReadJsonFile(folder / "results.json");
+  CHECK(after["analysis"]["token_ratios"].size() == 4 * 3 * 3 * 2 * 2);
+  after.erase("analysis");
+  CHECK(after == json);
+  CHECK_THROWS_AS(WriteReport(folder / "nowhere"), Error);
+  std::filesystem::remove_all(folder);
+}
+
+// The notebook and its test read this file. To renew it after a change of synthetic.h, set
+// FP4LAB_WRITE_FIXTURES=1 and run this test.
+TEST_CASE("The committed fixture is what the generator makes", "[study]") {
+  const std::filesystem::path path = std::filesystem::path(std::getenv("FP4LAB_SOURCE_DIR")) /
+                                     "tests/study/synthetic_results.json";
+  const std::string text =
+      SyntheticResults({.seeds = 3, .chunks = 12, .curve_points = 30}).dump() + "\n";
+  if (std::getenv("FP4LAB_WRITE_FIXTURES") != nullptr) WriteFileAtomically(path, text);
+  CHECK(ReadFile(path) == text);
+}
+
+}  // namespace
+}  // namespace fp4lab::study

@@ -1,0 +1,34 @@
+// Runs the program fp4lab as a user does.
+#pragma once
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/io/process.h"
+
+namespace fp4lab {
+
+// The path of the program, from the environment of ctest.
+inline std::string Program() {
+  const char* program = std::getenv("FP4LAB_PROGRAM");
+  Expects(program != nullptr, "FP4LAB_PROGRAM names the program (ctest sets it)");
+  return program;
+}
+
+// `fp4lab arguments...`; by default it may take a minute.
+inline ProcessResult RunProgram(const std::vector<std::string>& arguments,
+                                ProcessOptions options = {}) {
+  std::vector<std::string> all{Program()};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  if (options.timeout_seconds == 0) options.timeout_seconds = 60;
+  return RunProcess(all, options);
+}
+
+// Whether `text` is one line, ended by a newline.
+inline bool IsOneLine(const std::string& text) {
+  return !text.empty() && text.find('\n') == text.size() - 1;
+}
+
+}  // namespace fp4lab

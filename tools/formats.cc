@@ -1,0 +1,171 @@
+// fp4lab formats: the narrow formats as a table, and all codes of one with their values.
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/formats/format.h"
+#include "fp4lab/io/json.h"
+#include "tools/commands.h"
+
+namespace fp4lab::tools {
+namespace {
+
+struct FormatsOptions {
+  std::string values;  // name of the format whose codes to list; empty: the table of formats
+  bool json = false;
+};
+
+// Shortest text that reads back as the same float.
+std::string Text(float x) {
+  char buffer[32];
+  const auto end = std::to_chars(buffer, buffer + sizeof buffer, x).ptr;
+  return std::string(buffer, end);
+}
+
+std::string Hex(const Format& f, std::uint32_t code) {
+  std::string digits;
+  for (int bit = (f.bits + 3) / 4 * 4 - 4; bit >= 0; bit -= 4) {
+    digits += "0123456789ABCDEF"[code >> bit & 0xFu];
+  }
+  return "0x" + digits;
+}
+
+std::vector<std::uint32_t> CodesWhere(const Format& f,
+                                      bool (*holds)(const Format&, std::uint32_t)) {
+  std::vector<std::uint32_t> codes;
+  for (std::uint32_t code = 0; code < 1u << f.bits; ++code) {
+    if (holds(f, code)) codes.push_back(code);
+  }
+  return codes;
+}
+
+// "0x7D-0x7F 0xFD-0xFF"; "-" for none.
+std::string Ranges(const Format& f, const std::vector<std::uint32_t>& codes) {
+  std::string text;
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    const std::size_t first = i;
+    while (i + 1 < codes.size() && codes[i + 1] == codes[i] + 1) ++i;
+    if (!text.empty()) text += " ";
+    text += Hex(f, codes[first]);
+    if (i > first) text += "-" + Hex(f, codes[i]);
+  }
+  return text.empty() ? "-" : text;
+}
+
+struct Facts {
+  float max, min_normal;
+  std::optional<float> min_subnormal;
+  std::vector<std::uint32_t> inf, nan;
+};
+
+Facts FactsOf(const Format& f) {
+  const bool has_subnormals = f.mantissa_bits > 0;
+  return {.max = Decode(f, MaxFiniteCode(f)),
+          .min_normal = Decode(f, has_subnormals ? 1u << f.mantissa_bits : 0u),
+          .min_subnormal = has_subnormals ? std::optional(Decode(f, 1)) : std::nullopt,
+          .inf = CodesWhere(f, IsInf),
+          .nan = CodesWhere(f, IsNan)};
+}
+
+void PrintTable() {
+  constexpr const char* kRow = "%-15s %-5s %4s  %-7s %4s  %-13s %-13s %-13s %-14s %s\n";
+  std::printf(kRow, "format", "short", "bits", "s/e/m", "bias", "max", "min normal",
+              "min subnormal", "Inf", "NaN");
+  for (const NamedFormat& named : kFormats) {
+    const Format& f = named.format;
+    const Facts facts = FactsOf(f);
+    const std::string fields = std::to_string(f.is_signed ? 1 : 0) + "/" +
+                               std::to_string(f.exponent_bits) + "/" +
+                               std::to_string(f.mantissa_bits);
+    std::printf(kRow, std::string(named.name).c_str(), std::string(named.short_name).c_str(),
+                std::to_string(f.bits).c_str(), fields.c_str(), std::to_string(f.bias).c_str(),
+                Text(facts.max).c_str(), Text(facts.min_normal).c_str(),
+                facts.min_subnormal ? Text(*facts.min_subnormal).c_str() : "-",
+                Ranges(f, facts.inf).c_str(), Ranges(f, facts.nan).c_str());
+  }
+}
+
+Json TableAsJson() {
+  Json table = Json::array();
+  for (const NamedFormat& named : kFormats) {
+    const Format& f = named.format;
+    const Facts facts = FactsOf(f);
+    Json row = {{"name", named.name},
+                {"short_name", named.short_name},
+                {"bits", f.bits},
+                {"signed", f.is_signed},
+                {"exponent_bits", f.exponent_bits},
+                {"mantissa_bits", f.mantissa_bits},
+                {"bias", f.bias},
+                {"max", facts.max},
+                {"max_code", MaxFiniteCode(f)},
+                {"min_normal", facts.min_normal},
+                {"min_subnormal", nullptr},
+                {"inf_codes", facts.inf},
+                {"nan_codes", facts.nan}};
+    if (facts.min_subnormal) row["min_subnormal"] = *facts.min_subnormal;
+    table.push_back(std::move(row));
+  }
+  return {{"formats", std::move(table)}};
+}
+
+void PrintValues(const NamedFormat& named) {
+  const Format& f = named.format;
+  for (std::uint32_t code = 0; code < 1u << f.bits; ++code) {
+    std::string digits;
+    for (int bit = f.bits - 1; bit >= 0; --bit) {
+      digits += (code >> bit & 1u) != 0 ? '1' : '0';
+      const bool ends_field = bit == f.exponent_bits + f.mantissa_bits || bit == f.mantissa_bits;
+      if (ends_field && bit > 0) digits += ' ';
+    }
+    std::printf("%s  %s  %s\n", Hex(f, code).c_str(), digits.c_str(),
+                Text(Decode(f, code)).c_str());
+  }
+}
+
+// Code c's value is values[c]; JSON has no Inf and NaN, so those are strings.
+Json ValuesAsJson(const NamedFormat& named) {
+  Json values = Json::array();
+  for (std::uint32_t code = 0; code < 1u << named.format.bits; ++code) {
+    const float value = Decode(named.format, code);
+    values.push_back(std::isfinite(value) ? Json(value) : Json(Text(value)));
+  }
+  return {{"name", named.name}, {"values", std::move(values)}};
+}
+
+const NamedFormat& FindOrThrow(const std::string& name) {
+  if (const std::optional<FormatId> id = FindFormat(name)) return Named(*id);
+  std::string known;
+  for (const NamedFormat& f : kFormats) known += " " + std::string(f.short_name);
+  throw Error("--values " + name, "is no format; one of:" + known);
+}
+
+void Run(const FormatsOptions& options) {
+  if (options.values.empty()) {
+    options.json ? void(std::puts(TableAsJson().dump(2).c_str())) : PrintTable();
+    return;
+  }
+  const NamedFormat& named = FindOrThrow(options.values);
+  options.json ? void(std::puts(ValuesAsJson(named).dump().c_str())) : PrintValues(named);
+}
+
+}  // namespace
+
+void AddFormats(CLI::App& app, int* /*exit_code*/) {
+  const auto options = std::make_shared<FormatsOptions>();
+  CLI::App* command =
+      app.add_subcommand("formats", "Print the number formats, or all values of one");
+  command->add_option("--values", options->values, "List every code of this format with its value")
+      ->type_name("FORMAT");
+  command->add_flag("--json", options->json, "Print JSON");
+  command->callback([options] { Run(*options); });
+}
+
+}  // namespace fp4lab::tools

@@ -1,0 +1,36 @@
+// fp4lab study report: the analysis, figures and page of a results.json.
+#include "fp4lab/study/report.h"
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "tools/commands.h"
+
+namespace fp4lab::tools {
+namespace {
+
+struct ReportOptions {
+  std::string results, out_dir;
+};
+
+void RunReport(const ReportOptions& options) {
+  const study::ReportFiles files = study::WriteReport(options.results, options.out_dir);
+  std::printf("%s\nreport: %s\n", files.summary.c_str(), files.html.c_str());
+}
+
+}  // namespace
+
+void AddStudyReport(CLI::App& app) {
+  const auto named = app.get_subcommands([](CLI::App* s) { return s->get_name() == "study"; });
+  CLI::App* study = named.empty() ? app.add_subcommand("study", "Studies from one file") : named[0];
+  auto options = std::make_shared<ReportOptions>();
+  CLI::App* report = study->add_subcommand(
+      "report", "Analyze a results.json again: report.html, figures/*.svg, runs.csv, summary");
+  report->add_option("results", options->results, "A results.json, or the folder that holds one")
+      ->required();
+  report->add_option("--out-dir", options->out_dir, "Where the files go [beside results.json]");
+  report->callback([=] { RunReport(*options); });
+}
+
+}  // namespace fp4lab::tools

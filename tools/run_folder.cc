@@ -1,0 +1,63 @@
+#include "tools/run_folder.h"
+
+#include <fstream>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/io/file.h"
+#include "fp4lab/train/checkpoint.h"
+
+namespace fp4lab::tools {
+namespace {
+
+// The whole lines of `text` that belong to the first `steps` steps.
+std::string LinesUpTo(const std::string& text, std::int64_t steps, const std::string& where) {
+  std::string kept;
+  std::size_t begin = 0;
+  for (std::size_t end = text.find('\n'); end != text.npos; end = text.find('\n', begin)) {
+    const std::string line = text.substr(begin, end - begin);
+    const Json json = ParseJson(line, where);
+    if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) {
+      throw Error(where, "a line has no \"step\"; remove the file to go on without it");
+    }
+    if (json["step"].get<std::int64_t>() <= steps) kept += line + "\n";
+    begin = end + 1;
+  }
+  return kept;
+}
+
+Json WithoutLogging(Json config) {
+  for (const char* key : {"log_every", "checkpoint_every", "checkpoint_minutes"}) {
+    config.erase(key);
+  }
+  return config;
+}
+
+}  // namespace
+
+StepLog::StepLog(std::filesystem::path path, std::int64_t steps) : path_(std::move(path)) {
+  const std::string old = std::filesystem::exists(path_) ? ReadFile(path_) : "";
+  WriteFileAtomically(path_, LinesUpTo(old, steps, path_.string()));
+}
+
+void StepLog::Write(const Json& line) {
+  std::ofstream file(path_, std::ios::app | std::ios::binary);
+  file << line.dump() + "\n" << std::flush;
+  if (!file) throw Error(path_.string(), "cannot be written");
+}
+
+void RunFolder::RefuseToOverwrite() const {
+  if (!HasConfiguration() && !HasCheckpoint()) return;
+  throw Error(folder_.string(),
+              "holds a run already; --resume goes on with it, or give another --out-dir");
+}
+
+void RunFolder::CheckSameRun(const TrainConfig& config) const {
+  const std::string path = Configuration().string();
+  const TrainConfig there = ReadTrainConfig(ReadJsonFile(path), path);
+  const std::string difference =
+      FirstDifference(WithoutLogging(ToJson(config)), WithoutLogging(ToJson(there)));
+  if (difference.empty()) return;
+  throw Error(path, "is the configuration of another run: " + difference);
+}
+
+}  // namespace fp4lab::tools

@@ -1,0 +1,169 @@
+// fp4lab train: one training run from a configuration, with metrics, checkpoints and --resume.
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/base/parallel.h"
+#include "fp4lab/io/json.h"
+#include "fp4lab/train/config.h"
+#include "tools/commands.h"
+#include "tools/run_folder.h"
+#include "tools/train_loop.h"
+
+namespace fp4lab::tools {
+namespace {
+
+struct TrainOptions {
+  std::string config, text, tokens, data, recipe, out_dir = "out/train";
+  std::vector<std::string> set;
+  std::optional<std::int64_t> steps, tokens_budget, eval_every;
+  std::optional<std::uint64_t> seed;
+  int threads = 0;
+  bool resume = false;
+
+  // Whether the command line says anything about what to compute.
+  bool HasConfiguration() const {
+    return !config.empty() || !text.empty() || !tokens.empty() || !data.empty() ||
+           !recipe.empty() || !set.empty() || steps || tokens_budget || eval_every || seed;
+  }
+};
+
+// --set model.layers=2: the value is JSON where it parses as such, else a string. A recipe that was
+// a name becomes {"base": name} when a member of it is set.
+void SetMember(const std::string& assignment, Json* root) {
+  const std::size_t equals = assignment.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    throw Error("--set " + assignment, "must be key=value, as in model.layers=2");
+  }
+  const std::string key = assignment.substr(0, equals), text = assignment.substr(equals + 1);
+  Json value = Json::parse(text, nullptr, false);
+  if (value.is_discarded()) value = text;
+  Json* at = root;
+  std::size_t begin = 0;
+  for (std::size_t dot = key.find('.'); dot != key.npos; dot = key.find('.', begin)) {
+    at = &(*at)[key.substr(begin, dot - begin)];
+    if (at->is_string()) *at = Json{{"base", *at}};
+    if (!at->is_object() && !at->is_null()) {
+      throw Error("--set " + assignment, key.substr(0, dot) + " is no object");
+    }
+    begin = dot + 1;
+  }
+  (*at)[key.substr(begin)] = std::move(value);
+}
+
+void SetData(const TrainOptions& options, Json* json) {
+  const int ways = (options.text.empty() ? 0 : 1) + (options.tokens.empty() ? 0 : 1) +
+                   (options.data.empty() ? 0 : 1);
+  if (ways > 1) throw Error("command line", "give one of --text, --tokens and --data");
+  if (!options.text.empty()) (*json)["data"] = {{"text", options.text}};
+  if (!options.tokens.empty()) (*json)["data"] = {{"tokens", options.tokens}};
+  if (!options.data.empty()) (*json)["data"] = {{"source", options.data}};
+}
+
+// The front of JSON pointers into the configuration.
+std::string Where(const TrainOptions& options) {
+  if (!options.config.empty()) return options.config;
+  return options.HasConfiguration() ? "command line" : options.out_dir;
+}
+
+TrainConfig ConfigurationOf(const TrainOptions& options) {
+  const std::string where = Where(options);
+  Json json = options.config.empty() ? Json::object() : ReadJsonFile(options.config);
+  if (!json.is_object()) throw Error(where, "must be a JSON object");
+  SetData(options, &json);
+  if (!options.recipe.empty()) json["recipe"] = options.recipe;
+  for (const std::string& assignment : options.set) SetMember(assignment, &json);
+  if (options.seed) json["seed"] = *options.seed;
+  if (options.eval_every) json["evaluation"]["every"] = *options.eval_every;
+  if (options.tokens_budget) json["tokens"] = *options.tokens_budget;
+  TrainConfig config = ReadTrainConfig(json, where);
+  if (options.steps) {
+    if (*options.steps < 1) throw Error("--steps", "must be at least 1");
+    config.tokens = *options.steps * TokensPerStep(config);
+  }
+  return config;
+}
+
+// What to run: the folder's own configuration where the command line gives none.
+TrainConfig Decide(const TrainOptions& options, const RunFolder& folder) {
+  if (!options.resume) {
+    folder.RefuseToOverwrite();
+    return ConfigurationOf(options);
+  }
+  if (!folder.HasConfiguration()) {
+    if (!options.HasConfiguration()) throw Error(options.out_dir, "has no run to resume");
+    return ConfigurationOf(options);
+  }
+  const std::string path = folder.Configuration().string();
+  if (!options.HasConfiguration()) return ReadTrainConfig(ReadJsonFile(path), path);
+  const TrainConfig config = ConfigurationOf(options);
+  folder.CheckSameRun(config);
+  return config;
+}
+
+int Run(const TrainOptions& options) {
+  if (options.threads > 0) SetThreads(options.threads);
+  const RunFolder folder(options.out_dir);
+  const TrainConfig config = Decide(options, folder);
+  const LoopResult result = TrainLoop(config, folder, Where(options));
+  if (result.interrupted) {
+    std::fprintf(stderr,
+                 "stopped after step %lld; go on with: fp4lab train --resume --out-dir %s\n",
+                 static_cast<long long>(result.steps), options.out_dir.c_str());
+    return 130;
+  }
+  std::printf("step %lld  validation loss %.4f nats", static_cast<long long>(result.steps),
+              result.validation_loss);
+  if (result.validation_loss_high) {
+    std::printf(" (high precision %.4f)", *result.validation_loss_high);
+  }
+  std::printf("  %s\n", folder.Checkpoint().string().c_str());
+  return 0;
+}
+
+void AddRunOptions(CLI::App* command, TrainOptions* o) {
+  command->add_option("--out-dir", o->out_dir, "Folder for config, metrics and checkpoint")
+      ->type_name("DIR")
+      ->capture_default_str();
+  command->add_flag("--resume", o->resume,
+                    "Go on with the run in --out-dir, bit for bit as if never interrupted");
+  command->add_option("--threads", o->threads, "Threads; results do not depend on it")
+      ->check(CLI::PositiveNumber);
+}
+
+}  // namespace
+
+void AddTrain(CLI::App& app, int* exit_code) {
+  const auto options = std::make_shared<TrainOptions>();
+  CLI::App* command = app.add_subcommand("train", "Train a small decoder under a recipe");
+  TrainOptions* o = options.get();
+  command->add_option("--config", o->config, "Run configuration, JSON")->type_name("FILE");
+  command->add_option("--set", o->set, "Override a member: model.layers=2 (repeatable)")
+      ->type_name("KEY=VALUE");
+  command->add_option("--text", o->text, "Train on this text file, byte by byte")
+      ->type_name("FILE");
+  command->add_option("--tokens", o->tokens, "Train on this llm.c token file")->type_name("FILE");
+  command->add_option("--data", o->data, "Train on this data set (see fp4lab data list)")
+      ->type_name("NAME");
+  std::string recipes;
+  for (const std::string& name : RecipeNames()) recipes += (recipes.empty() ? "" : ", ") + name;
+  command->add_option("--recipe", o->recipe, "One of " + recipes)->type_name("NAME");
+  command->add_option("--steps", o->steps, "Length of the run in optimizer steps");
+  command->add_option("--tokens-budget", o->tokens_budget, "Length of the run in tokens")
+      ->excludes("--steps");
+  command->add_option("--seed", o->seed, "Seed of weights, data order and stochastic rounding");
+  command->add_option("--eval-every", o->eval_every, "Steps between evaluations; 0: at the end");
+  AddRunOptions(command, o);
+  command->footer(
+      "Examples:\n"
+      "  fp4lab train --data synthetic --recipe te_nvfp4 --steps 300 --out-dir out/demo\n"
+      "  fp4lab train --config run.json --set recipe.disable_rht=true --set seed=2\n"
+      "  fp4lab train --resume --out-dir out/demo");
+  command->callback([options, exit_code] { *exit_code = Run(*options); });
+}
+
+}  // namespace fp4lab::tools

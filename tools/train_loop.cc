@@ -1,0 +1,173 @@
+#include "tools/train_loop.h"
+
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <span>
+#include <string>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/io/file.h"
+#include "fp4lab/train/trainer.h"
+#include "tools/progress.h"
+
+namespace fp4lab::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+volatile std::sig_atomic_t stop_signal = 0;
+
+// The first signal asks the loop to stop; a second one ends the program at once.
+extern "C" void AskToStop(int signal) {
+  stop_signal = signal;
+  std::signal(signal, SIG_DFL);
+}
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+class Loop {
+ public:
+  Loop(const TrainConfig& config, const RunFolder& folder, const std::string& where)
+      : config_(config),
+        folder_(folder),
+        total_(TotalSteps(config)),
+        corpus_(LoadCorpus(config.data)),
+        trainer_(config, corpus_, where),
+        metrics_(folder.Metrics(), Open()),
+        diagnostics_(folder.Diagnostics(), trainer_.Steps()),
+        was_complete_(trainer_.Steps() == total_),
+        saved_(Clock::now()) {}
+
+  LoopResult Run() {
+    LoopResult result;
+    if (was_complete_) {  // nothing left to do but to say how it ended
+      Report(&result);
+      return result;
+    }
+    Progress progress(trainer_.Steps(), total_, TokensPerStep(config_));
+    while (trainer_.Steps() < total_) {
+      const double loss = StepOnce();
+      const std::int64_t step = trainer_.Steps();
+      progress.Show(step, loss);
+      const std::int64_t every = config_.evaluation.every;
+      if (step == total_ || (every > 0 && step % every == 0)) Report(&result);
+      if (step == total_ || stop_signal != 0 || IsTimeToSave()) Save();
+      result.steps = step;
+      result.interrupted = step < total_ && stop_signal != 0;
+      if (result.interrupted) break;
+    }
+    return result;
+  }
+
+ private:
+  // Takes the folder's checkpoint, if there is one, and leaves the configuration there: not before
+  // corpus and model are known to be sound. Returns the steps done.
+  std::int64_t Open() {
+    if (folder_.HasCheckpoint()) {
+      const std::string path = folder_.Checkpoint().string();
+      const std::string bytes = ReadFile(path);
+      trainer_.LoadState(std::as_bytes(std::span(bytes)), path);
+      if (trainer_.Steps() > total_) {
+        throw Error(path, "is of step " + std::to_string(trainer_.Steps()) + ", beyond the run's " +
+                              std::to_string(total_));
+      }
+    }
+    if (!folder_.HasConfiguration()) {
+      WriteFileAtomically(folder_.Configuration(), ToJson(config_).dump(2) + "\n");
+    }
+    return trainer_.Steps();
+  }
+
+  void Save() {
+    WriteFileAtomically(folder_.Checkpoint(), trainer_.SaveState());
+    saved_ = Clock::now();
+  }
+
+  bool IsTimeToSave() const {
+    const std::int64_t every = config_.checkpoint_every;
+    if (every > 0 && trainer_.Steps() % every == 0) return true;
+    return config_.checkpoint_minutes > 0 &&
+           SecondsSince(saved_) >= 60.0 * config_.checkpoint_minutes;
+  }
+
+  // One step and its line of metrics; returns the loss.
+  double StepOnce() {
+    const double rate = LearningRate(config_.schedule, trainer_.Steps(), total_);
+    const Clock::time_point start = Clock::now();
+    const StepResult result = trainer_.Step(rate);
+    const double seconds = SecondsSince(start);
+    if (result.non_finite) {
+      Save();
+      throw Error("step " + std::to_string(result.non_finite->step + 1),
+                  result.non_finite->tensor +
+                      " is the first tensor that is not finite; the state before this step is in " +
+                      folder_.Checkpoint().string());
+    }
+    const std::int64_t step = trainer_.Steps();
+    if (step % config_.log_every == 0 || step == total_) {
+      const auto tokens = static_cast<double>(TokensPerStep(config_));
+      metrics_.Write({{"step", step},
+                      {"learning/loss", result.loss},
+                      {"learning/grad_norm", result.grad_norm},
+                      {"learning/current_learning_rate", rate},
+                      {"learning/total_tokens", step * TokensPerStep(config_)},
+                      {"perf/step_time_seconds", seconds},
+                      {"perf/per_device_tokens_per_sec", tokens / seconds}});
+    }
+    return result.loss;
+  }
+
+  // Evaluates, and writes what it found unless the run was complete before.
+  void Report(LoopResult* result) {
+    const std::int64_t step = trainer_.Steps();
+    result->steps = step;
+    const double loss = trainer_.Evaluate(EvaluationPrecision::kTraining).loss;
+    result->validation_loss = loss;
+    Json line = {{"step", step}, {"eval/avg_loss", loss}, {"eval/avg_perplexity", std::exp(loss)}};
+    if (config_.evaluation.high_precision) {
+      result->validation_loss_high = trainer_.Evaluate(EvaluationPrecision::kHigh).loss;
+      line["eval/high_precision_avg_loss"] = *result->validation_loss_high;
+    }
+    if (was_complete_) return;
+    metrics_.Write(line);
+    const EvaluationConfig& e = config_.evaluation;
+    if (e.diagnostics_every == 0) return;
+    const bool due = e.every > 0 && step / e.every % e.diagnostics_every == 0;
+    if (!due && step != total_) return;
+    for (const TensorStatistics& s : trainer_.Diagnose()) {
+      diagnostics_.Write({{"step", step},
+                          {"name", s.name},
+                          {"format", s.format},
+                          {"amax", s.amax},
+                          {"underflows%", s.underflow_percent},
+                          {"clip%", s.clip_percent},
+                          {"sqnr", s.sqnr_db}});
+    }
+  }
+
+  const TrainConfig& config_;
+  const RunFolder& folder_;
+  std::int64_t total_;
+  Corpus corpus_;
+  Trainer trainer_;
+  StepLog metrics_, diagnostics_;
+  bool was_complete_;
+  Clock::time_point saved_;
+};
+
+}  // namespace
+
+LoopResult TrainLoop(const TrainConfig& config, const RunFolder& folder, const std::string& where) {
+  Loop loop(config, folder, where);
+  std::signal(SIGINT, AskToStop);
+  std::signal(SIGTERM, AskToStop);
+  const LoopResult result = loop.Run();
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
+  return result;
+}
+
+}  // namespace fp4lab::tools
