@@ -1,24 +1,42 @@
-// The program: one subcommand a file; this one catches what they throw.
+// The program: one subcommand a file; this one catches what they throw. Exit codes: 0 done, 1 an
+// error, 2 a command line that makes no sense, 130 (128 + signal) interrupted.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <string>
+#include <vector>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/simd.h"
 #include "tools/commands.h"
 
+namespace {
+
+// CLI11 misses the subcommand before it sees what stands in its place.
+std::string Problem(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<std::string> unknown = app.remaining(true);
+  if (unknown.empty()) return error.what();
+  return "\"" + unknown.front() + "\" is not known here";
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   CLI::App app{"fp4lab: the numerics of 4-bit LLM training"};
   app.require_subcommand(1);
   int exit_code = 0;
+  fp4lab::tools::AddData(app, &exit_code);
   fp4lab::tools::AddFormats(app, &exit_code);
-  fp4lab::tools::AddTrain(app, &exit_code);
+  fp4lab::tools::AddStudy(app, &exit_code);
   fp4lab::tools::AddStudyReport(app);
+  fp4lab::tools::AddTrain(app, &exit_code);
   try {
     fp4lab::PinSimdTargetFromEnvironment();
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
+    if (e.get_exit_code() == 0) return app.exit(e);  // --help
+    std::fprintf(stderr, "error: %s; see fp4lab --help\n", Problem(app, e).c_str());
+    return 2;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "error: %s\n", e.what());
     return 1;

@@ -5,9 +5,9 @@
 
 #include "fp4lab/base/hash.h"
 #include "fp4lab/io/file.h"
+#include "fp4lab/io/temporary_folder.h"
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"
-#include "tests/support/temporary.h"
 
 namespace fp4lab {
 namespace {

@@ -4,9 +4,9 @@
 #include <thread>
 
 #include "fp4lab/io/json.h"
+#include "fp4lab/io/temporary_folder.h"
 #include "tests/support/catch.h"
 #include "tests/support/child.h"
-#include "tests/support/temporary.h"
 
 namespace fp4lab {
 namespace {

@@ -1,39 +1,34 @@
-// Runs the program fp4lab as a user would.
+// Runs the program fp4lab as a user does.
 #pragma once
 
-#include <sys/wait.h>
-
-#include <array>
-#include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
-#include "tests/support/catch.h"
+#include "fp4lab/base/error.h"
+#include "fp4lab/io/process.h"
 
 namespace fp4lab {
 
-struct ProgramRun {
-  int exit_code = -1;
-  std::string output;  // both streams, as they came
-};
-
-// `arguments` as a shell reads them. The program is that of the environment variable
-// FP4LAB_PROGRAM, which ctest sets.
-inline ProgramRun RunProgram(const std::string& arguments) {
+// The path of the program, from the environment of ctest.
+inline std::string Program() {
   const char* program = std::getenv("FP4LAB_PROGRAM");
-  REQUIRE(program != nullptr);
-  const std::string command = "\"" + std::string(program) + "\" " + arguments + " 2>&1";
-  std::FILE* pipe = ::popen(command.c_str(), "r");
-  REQUIRE(pipe != nullptr);
-  ProgramRun run;
-  std::array<char, 4096> buffer;
-  std::size_t got = 0;
-  while ((got = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0) {
-    run.output.append(buffer.data(), got);
-  }
-  const int status = ::pclose(pipe);
-  run.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return run;
+  Expects(program != nullptr, "FP4LAB_PROGRAM names the program (ctest sets it)");
+  return program;
+}
+
+// `fp4lab arguments...`; by default it may take a minute.
+inline ProcessResult RunProgram(const std::vector<std::string>& arguments,
+                                ProcessOptions options = {}) {
+  std::vector<std::string> all{Program()};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  if (options.timeout_seconds == 0) options.timeout_seconds = 60;
+  return RunProcess(all, options);
+}
+
+// Whether `text` is one line, ended by a newline.
+inline bool IsOneLine(const std::string& text) {
+  return !text.empty() && text.find('\n') == text.size() - 1;
 }
 
 }  // namespace fp4lab

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "fp4lab/base/hash.h"
+#include "fp4lab/data/manifest.h"
 #include "fp4lab/data/synthetic.h"
 #include "fp4lab/data/token_file.h"
 #include "fp4lab/io/file.h"
@@ -35,19 +36,9 @@ std::vector<std::uint16_t> Tokens(std::string_view text) {
   return tokens;
 }
 
-Corpus FromText(std::string name, std::string_view train, std::string_view validation) {
-  CheckLength(name, "training", train.size());
-  CheckLength(name, "validation", validation.size());
-  return {.name = std::move(name),
-          .train = Tokens(train),
-          .validation = Tokens(validation),
-          .train_sha256 = Sha256(train),
-          .validation_sha256 = Sha256(validation)};
-}
-
 Corpus FromOneText(std::string name, std::string_view text, double validation_fraction) {
   const std::size_t split = TrainSize(text.size(), validation_fraction);
-  return FromText(std::move(name), text.substr(0, split), text.substr(split));
+  return CorpusFromText(std::move(name), text.substr(0, split), text.substr(split));
 }
 
 Corpus FromTokenFiles(const DataConfig& config) {
@@ -79,6 +70,16 @@ Corpus FromTokenFiles(const DataConfig& config) {
 
 }  // namespace
 
+Corpus CorpusFromText(std::string name, std::string_view train, std::string_view validation) {
+  CheckLength(name, "training", train.size());
+  CheckLength(name, "validation", validation.size());
+  return {.name = std::move(name),
+          .train = Tokens(train),
+          .validation = Tokens(validation),
+          .train_sha256 = Sha256(train),
+          .validation_sha256 = Sha256(validation)};
+}
+
 Corpus LoadCorpus(const DataConfig& config) {
   if (!config.tokens.empty()) return FromTokenFiles(config);
   if (!config.text.empty()) {
@@ -89,7 +90,7 @@ Corpus LoadCorpus(const DataConfig& config) {
     return FromOneText("synthetic", SyntheticSource(config.synthetic_seed).Text(size),
                        config.validation_fraction);
   }
-  throw Error(config.source, "is no known corpus");
+  return LoadManifestCorpus(FindManifest(config.source), config.source);
 }
 
 }  // namespace fp4lab

@@ -38,6 +38,9 @@ struct DataConfig {
 // whose hash is not the manifest's.
 Corpus LoadCorpus(const DataConfig& config);
 
+// Bytes as tokens. Error for a part too short to train on or to measure.
+Corpus CorpusFromText(std::string name, std::string_view train, std::string_view validation);
+
 // Strict: unknown keys, keys that do not belong together and values out of range are Errors at
 // their JSON pointer. `where` is "study.json#/data".
 DataConfig ReadDataConfig(const Json& json, const std::string& where);

@@ -11,7 +11,7 @@ namespace {
 using Catch::Matchers::ContainsSubstring;
 
 TEST_CASE("fp4lab formats prints the table of formats", "[tools]") {
-  const ProgramRun run = RunProgram("formats");
+  const ProcessResult run = RunProgram({"formats"});
   CHECK(run.exit_code == 0);
   for (const char* row : {
            "format          short bits  s/e/m   bias  max           min normal    min subnormal "
@@ -30,25 +30,26 @@ TEST_CASE("fp4lab formats prints the table of formats", "[tools]") {
 }
 
 TEST_CASE("fp4lab formats --values lists every code", "[tools]") {
-  const ProgramRun run = RunProgram("formats --values e2m1");
+  const ProcessResult run = RunProgram({"formats", "--values", "e2m1"});
   CHECK(run.exit_code == 0);
   CHECK(run.output ==
         "0x0  0 00 0  0\n0x1  0 00 1  0.5\n0x2  0 01 0  1\n0x3  0 01 1  1.5\n"
         "0x4  0 10 0  2\n0x5  0 10 1  3\n0x6  0 11 0  4\n0x7  0 11 1  6\n"
         "0x8  1 00 0  -0\n0x9  1 00 1  -0.5\n0xA  1 01 0  -1\n0xB  1 01 1  -1.5\n"
         "0xC  1 10 0  -2\n0xD  1 10 1  -3\n0xE  1 11 0  -4\n0xF  1 11 1  -6\n");
-  CHECK_THAT(RunProgram("formats --values float8_e8m0fnu").output,
+  CHECK_THAT(RunProgram({"formats", "--values", "float8_e8m0fnu"}).output,
              ContainsSubstring("0x7F  01111111  1\n"));
 }
 
 TEST_CASE("fp4lab formats --json says the same in JSON", "[tools]") {
-  const Json table = ParseJson(RunProgram("formats --json").output, "formats");
+  const Json table = ParseJson(RunProgram({"formats", "--json"}).output, "formats");
   REQUIRE(table["formats"].size() == kFormats.size());
   CHECK(table["formats"][3]["name"] == "float8_e4m3fn");
   CHECK(table["formats"][3]["max"] == 448);
   CHECK(table["formats"][3]["nan_codes"] == Json({0x7F, 0xFF}));
   CHECK(table["formats"][5]["min_subnormal"].is_null());
-  const Json values = ParseJson(RunProgram("formats --values e5m2 --json").output, "values");
+  const Json values =
+      ParseJson(RunProgram({"formats", "--values", "e5m2", "--json"}).output, "values");
   REQUIRE(values["values"].size() == 256);
   CHECK(values["values"][0x7B] == 57344);
   CHECK(values["values"][0x7C] == "inf");
@@ -56,9 +57,9 @@ TEST_CASE("fp4lab formats --json says the same in JSON", "[tools]") {
 }
 
 TEST_CASE("fp4lab formats refuses an unknown format with the names that it knows", "[tools]") {
-  const ProgramRun run = RunProgram("formats --values e3m4");
+  const ProcessResult run = RunProgram({"formats", "--values", "e3m4"});
   CHECK(run.exit_code == 1);
-  CHECK_THAT(run.output, ContainsSubstring("error: --values e3m4: is no format; one of: e2m1"));
+  CHECK_THAT(run.error, ContainsSubstring("error: --values e3m4: is no format; one of: e2m1"));
 }
 
 }  // namespace

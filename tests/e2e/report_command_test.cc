@@ -21,8 +21,8 @@ TEST_CASE("fp4lab study report writes the report and prints the summary", "[tool
   const Folder folder;
   const std::string fixture =
       std::string(std::getenv("FP4LAB_SOURCE_DIR")) + "/tests/study/synthetic_results.json";
-  const ProgramRun run =
-      RunProgram("study report " + fixture + " --out-dir " + folder.path.string());
+  const ProcessResult run =
+      RunProgram({"study", "report", fixture, "--out-dir", folder.path.string()});
   CHECK(run.exit_code == 0);
   CHECK_THAT(run.output, ContainsSubstring("mxfp4 to match nvfp4"));
   CHECK_THAT(run.output, ContainsSubstring("criteria\n  held"));
@@ -38,17 +38,20 @@ TEST_CASE("fp4lab study report writes the report and prints the summary", "[tool
 
 TEST_CASE("fp4lab study report refuses what is no results file, in one line", "[tools]") {
   const Folder folder;
-  const ProgramRun missing = RunProgram("study report " + (folder.path / "none.json").string());
+  const ProcessResult missing =
+      RunProgram({"study", "report", (folder.path / "none.json").string()});
   CHECK(missing.exit_code == 1);
-  CHECK_THAT(missing.output, ContainsSubstring("none.json"));
+  CHECK_THAT(missing.error, ContainsSubstring("none.json"));
   WriteFileAtomically(folder.path / "broken.json", "{\"schema\": ");
-  const ProgramRun broken = RunProgram("study report " + (folder.path / "broken.json").string());
+  const ProcessResult broken =
+      RunProgram({"study", "report", (folder.path / "broken.json").string()});
   CHECK(broken.exit_code == 1);
-  CHECK_THAT(broken.output, ContainsSubstring("broken.json: line 1, column "));
+  CHECK_THAT(broken.error, ContainsSubstring("broken.json: line 1, column "));
   WriteFileAtomically(folder.path / "other.json", "{}");
-  const ProgramRun other = RunProgram("study report " + (folder.path / "other.json").string());
+  const ProcessResult other =
+      RunProgram({"study", "report", (folder.path / "other.json").string()});
   CHECK(other.exit_code == 1);
-  CHECK_THAT(other.output, ContainsSubstring("other.json: is no results file"));
+  CHECK_THAT(other.error, ContainsSubstring("other.json: is no results file"));
 }
 
 }  // namespace

@@ -1,0 +1,240 @@
+#include "fp4lab/study/runner.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/base/parallel.h"
+#include "fp4lab/io/file.h"
+#include "fp4lab/study/folder_lock.h"
+#include "fp4lab/study/run.h"
+#include "fp4lab/study/run_folder.h"
+
+namespace fp4lab::study {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+int Cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+
+struct Task {
+  std::string label;  // "nvfp4, seed 3"
+  TrainConfig config;
+  RunPlan plan;
+  RunFolder folder;
+  std::optional<RunRecord> record;  // set when done
+};
+
+class Runner {
+ public:
+  Runner(const Study& study, const Corpus& corpus, const RunOptions& options,
+         const Observer& observer, const std::atomic<bool>& stop);
+  Outcome Execute();
+
+ private:
+  void Note(const std::string& line);
+  std::optional<RunRecord> Cached(const Task& task);
+  void CheckRoom(std::size_t runs) const;
+  void Work();  // one job: task after task
+  void Train(std::size_t index);
+  void Resume(const Task& task, Run* run);
+  int ThreadsNow() const;
+  bool Stopping() const { return stop_ || failed_; }
+
+  const Study& study_;
+  const Corpus& corpus_;
+  const RunOptions& options_;
+  const Observer& observer_;
+  const std::atomic<bool>& stop_;
+  std::vector<Task> tasks_;
+  std::vector<std::size_t> queue_;  // tasks that need training, seed by seed
+  std::optional<ProgressMeter> meter_;
+  int jobs_ = 1;
+
+  std::atomic<std::size_t> next_{0};
+  std::atomic<int> at_work_{0};
+  std::atomic<bool> failed_{false};
+  std::atomic<std::int64_t> steps_made_{0};
+  std::mutex mutex_;  // of what follows
+  std::condition_variable changed_;
+  std::exception_ptr failure_;
+  int ended_ = 0;
+};
+
+Runner::Runner(const Study& study, const Corpus& corpus, const RunOptions& options,
+               const Observer& observer, const std::atomic<bool>& stop)
+    : study_(study), corpus_(corpus), options_(options), observer_(observer), stop_(stop) {
+  std::vector<ProgressMeter::RunInfo> infos;
+  for (const Arm& arm : study.arms) {
+    for (const std::uint64_t seed : study.seeds) {
+      const TrainConfig config = ConfigOf(study, arm, seed);
+      tasks_.push_back({.label = arm.name + ", seed " + std::to_string(seed),
+                        .config = config,
+                        .plan = PlanOf(study, arm),
+                        .folder = RunFolder(options.out_dir, config, corpus),
+                        .record = std::nullopt});
+      Task& task = tasks_.back();
+      task.record = Cached(task);
+      infos.push_back({arm.name, seed, task.plan.TotalSteps(), task.record.has_value()});
+    }
+  }
+  const std::size_t seeds = study.seeds.size();
+  for (std::size_t s = 0; s < seeds; ++s) {  // every finished seed is a whole comparison
+    for (std::size_t a = 0; a < study.arms.size(); ++a) {
+      if (!tasks_[a * seeds + s].record) queue_.push_back(a * seeds + s);
+    }
+  }
+  const int wanted = options.jobs > 0 ? options.jobs : Cores();
+  jobs_ = std::clamp(wanted, 1, std::max(1, static_cast<int>(queue_.size())));
+  meter_.emplace(std::move(infos), TokensPerStep(study.base), jobs_);
+  CheckRoom(queue_.size());
+}
+
+void Runner::Note(const std::string& line) {
+  const std::lock_guard lock(mutex_);
+  if (observer_.note) observer_.note(line);
+}
+
+std::optional<RunRecord> Runner::Cached(const Task& task) {
+  try {
+    std::optional<RunRecord> record = task.folder.ReadResult();
+    if (!record || !record->Completes(task.plan)) return std::nullopt;
+    Note(task.label + ": cached");
+    return record;
+  } catch (const Error& e) {
+    Note(std::string(e.what()) + "; " + task.label + " is made again");
+    return std::nullopt;
+  }
+}
+
+// Before any training: the corpus fits the model, and the disk holds what will be written.
+void Runner::CheckRoom(std::size_t runs) const {
+  if (runs == 0) return;
+  const Trainer trainer(tasks_[queue_[0]].config, corpus_, study_.name);
+  const std::uintmax_t run_bytes = 3 * trainer.SaveState().size() + (1 << 20);
+  std::error_code status;
+  const auto space = std::filesystem::space(options_.out_dir, status);
+  if (!status && space.available < runs * run_bytes) {
+    throw Error(options_.out_dir.string(), "the disk has " + std::to_string(space.available >> 20) +
+                                               " MiB left and " + std::to_string(runs) +
+                                               " runs may need " +
+                                               std::to_string((runs * run_bytes) >> 20));
+  }
+}
+
+// Late in a study fewer runs than cores are left: they share the cores. No result depends on it.
+int Runner::ThreadsNow() const {
+  if (options_.threads_per_job > 0) return options_.threads_per_job;
+  const bool last_ones = next_ >= queue_.size();
+  return std::max(1, Cores() / std::max(1, last_ones ? at_work_.load() : jobs_));
+}
+
+void Runner::Resume(const Task& task, Run* run) {
+  try {
+    const auto bytes = task.folder.ReadCheckpoint();
+    if (!bytes) return;
+    run->Load(*bytes, task.folder.CheckpointPath().string());
+    const std::int64_t done = run->StepsOfPlan() - run->StepsLeft();
+    Note(task.label + ": goes on at step " + std::to_string(done) + " of " +
+         std::to_string(run->StepsOfPlan()));
+  } catch (const Error& e) {
+    Note(std::string(e.what()) + "; " + task.label + " starts from the beginning");
+    *run = Run(task.config, corpus_, task.plan, study_.name);
+  }
+}
+
+void Runner::Train(std::size_t index) {
+  Task& task = tasks_[index];
+  int threads = ThreadsNow();
+  SetThreads(threads);
+  Run run(task.config, corpus_, task.plan, study_.name);
+  Resume(task, &run);
+  auto last = Clock::now(), saved = last;
+  const auto save = [&] {
+    task.folder.WriteCheckpoint(run.Save());
+    saved = Clock::now();
+  };
+  while (!run.Done() && !Stopping()) {
+    if (ThreadsNow() != threads) SetThreads(threads = ThreadsNow());
+    const std::int64_t before = run.Record().steps_made;
+    run.Advance();
+    const double seconds = SecondsSince(last);
+    last = Clock::now();
+    run.AddSeconds(seconds);
+    const std::int64_t made = run.Record().steps_made - before;
+    steps_made_ += made;
+    meter_->Update(index, made, seconds, run.StepsLeft(), run.LastLoss());
+    if (SecondsSince(saved) >= options_.checkpoint_seconds) save();
+  }
+  save();
+  if (!run.Done()) return;
+  task.folder.WriteResult(run.Record());
+  task.record = run.Record();
+  if (const auto& d = task.record->diverged; d && task.record->DivergedIn(task.plan)) {
+    Note(task.label + ": diverged at step " + std::to_string(d->step) + ", first in " + d->tensor);
+  }
+}
+
+void Runner::Work() {
+  ++at_work_;
+  try {
+    for (std::size_t i = next_++; i < queue_.size() && !Stopping(); i = next_++) {
+      meter_->Begin(queue_[i]);
+      Train(queue_[i]);
+      meter_->End(queue_[i], tasks_[queue_[i]].record.has_value());
+    }
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = std::current_exception();
+    failed_ = true;
+  }
+  --at_work_;
+  const std::lock_guard lock(mutex_);
+  ++ended_;
+  changed_.notify_all();
+}
+
+Outcome Runner::Execute() {
+  Outcome outcome;
+  outcome.cached = static_cast<int>(tasks_.size() - queue_.size());
+  if (!queue_.empty()) {
+    std::vector<std::thread> workers;
+    for (int i = 0; i < jobs_; ++i) workers.emplace_back([this] { Work(); });
+    std::unique_lock lock(mutex_);
+    while (ended_ < jobs_) {
+      changed_.wait_for(lock, std::chrono::milliseconds(500));
+      if (observer_.progress) observer_.progress(meter_->Now());
+    }
+    lock.unlock();
+    for (std::thread& worker : workers) worker.join();
+  }
+  if (failure_) std::rethrow_exception(failure_);
+  outcome.steps_made = steps_made_;
+  for (Task& task : tasks_) {
+    outcome.interrupted |= !task.record.has_value();
+    outcome.records.push_back(task.record.value_or(RunRecord{}));
+  }
+  return outcome;
+}
+
+}  // namespace
+
+Outcome RunStudy(const Study& study, const Corpus& corpus, const RunOptions& options,
+                 const Observer& observer, const std::atomic<bool>& stop) {
+  const FolderLock lock(options.out_dir);
+  WriteFileAtomically(options.out_dir / "study.json", ToJson(study).dump(2) + "\n");
+  return Runner(study, corpus, options, observer, stop).Execute();
+}
+
+}  // namespace fp4lab::study

@@ -1,0 +1,273 @@
+#include "fp4lab/study/study.h"
+
+#include <algorithm>
+#include <set>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/io/file.h"
+#include "fp4lab/study/criteria.h"
+
+namespace fp4lab::study {
+namespace {
+
+// Names go into paths, tables and JSON pointers.
+void CheckName(const std::string& name, const std::string& where) {
+  const auto plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_' || c == '.' || c == '+';
+  };
+  if (name.empty() || name.size() > 64 || !std::all_of(name.begin(), name.end(), plain) ||
+      name[0] == '.') {
+    throw Error(where, "\"" + name +
+                           "\" is no name: 1 to 64 letters, digits and - _ . + "
+                           "(not . first)");
+  }
+}
+
+// `overrides` over `base`; both are objects by then.
+Json Merged(Json base, const Json& overrides) {
+  base.update(overrides);
+  return base;
+}
+
+Arm ReadArm(const std::string& name, const Json& json, const TrainConfig& base,
+            const std::string& where) {
+  CheckName(name, where);
+  Arm arm{name, base.recipe, base.optimizer, base.schedule};
+  JsonObject o(json, where);
+  const Json* recipe = o.Member("recipe");
+  if (recipe == nullptr) throw Error(where, "needs the key \"recipe\"");
+  arm.recipe = ReadRecipe(*recipe, o.Where("recipe"));
+  if (const Json* optimizer = o.Member("optimizer")) {
+    JsonObject(*optimizer, o.Where("optimizer"));
+    arm.optimizer =
+        ReadOptimizerConfig(Merged(ToJson(base.optimizer), *optimizer), o.Where("optimizer"));
+  }
+  if (const Json* schedule = o.Member("schedule")) {
+    JsonObject(*schedule, o.Where("schedule"));
+    arm.schedule =
+        ReadScheduleConfig(Merged(ToJson(base.schedule), *schedule), o.Where("schedule"));
+  }
+  o.Finish();
+  return arm;
+}
+
+// The names of "arms" as they stand in the text.
+std::vector<std::string> TextOrder(std::string_view text) {
+  std::vector<std::string> names;
+  const auto json = nlohmann::ordered_json::parse(text);
+  for (const auto& [name, arm] : json.at("arms").items()) names.push_back(name);
+  return names;
+}
+
+std::vector<Arm> ReadArms(JsonObject& o, std::string_view text, const TrainConfig& base) {
+  const Json* arms = o.Member("arms");
+  if (arms == nullptr) throw Error(o.Where("arms"), "needs at least one arm");
+  JsonObject(*arms, o.Where("arms"));
+  if (arms->empty()) throw Error(o.Where("arms"), "needs at least one arm");
+  std::vector<std::string> order;
+  o.Read("arm_order", &order);
+  if (order.empty()) order = TextOrder(text);
+  if (std::set<std::string>(order.begin(), order.end()).size() != arms->size() ||
+      order.size() != arms->size()) {
+    throw Error(o.Where("arm_order"), "must list every arm once");
+  }
+  std::vector<Arm> result;
+  JsonObject names(*arms, o.Where("arms"));
+  for (const std::string& name : order) {
+    const Json* arm = names.Member(name);
+    if (arm == nullptr) throw Error(o.Where("arm_order"), "there is no arm \"" + name + "\"");
+    result.push_back(ReadArm(name, *arm, base, names.Where(name)));
+  }
+  return result;
+}
+
+EvaluationConfig ReadValidation(const Json& json, const std::string& where) {
+  JsonObject o(json, where);
+  for (const char* key : {"every", "diagnostics_every"}) {
+    if (o.Has(key)) {
+      throw Error(o.Where(key), "is no key of a study, which validates at branch points and ends");
+    }
+  }
+  return ReadEvaluationConfig(json, where);
+}
+
+// All that arms share. The recipe is bf16 until an arm says otherwise.
+TrainConfig ReadBase(JsonObject& o) {
+  TrainConfig base;
+  base.recipe = ReadRecipe("bf16", o.Where("recipe"));
+  if (const Json* m = o.Member("model")) base.model = ReadModelConfig(*m, o.Where("model"));
+  if (const Json* m = o.Member("optimizer")) {
+    base.optimizer = ReadOptimizerConfig(*m, o.Where("optimizer"));
+  }
+  if (const Json* m = o.Member("schedule")) {
+    base.schedule = ReadScheduleConfig(*m, o.Where("schedule"));
+  }
+  if (const Json* m = o.Member("data")) base.data = ReadDataConfig(*m, o.Where("data"));
+  if (const Json* m = o.Member("evaluation")) {
+    base.evaluation = ReadValidation(*m, o.Where("evaluation"));
+  }
+  o.Read("batch", &base.batch);
+  o.Read("micro_batches", &base.micro_batches);
+  if (base.batch < 1) throw Error(o.Where("batch"), "must be at least 1");
+  return base;
+}
+
+void CheckSeeds(const std::vector<std::uint64_t>& seeds, const std::string& where) {
+  if (seeds.empty()) throw Error(where, "needs at least one seed");
+  std::set<std::uint64_t> seen;
+  for (std::size_t i = 0; i < seeds.size(); ++i) {
+    if (!seen.insert(seeds[i]).second) {
+      throw Error(where + "/" + std::to_string(i),
+                  "seed " + std::to_string(seeds[i]) + " is there twice");
+    }
+  }
+}
+
+void CheckArmName(const Study& study, const std::string& name, const std::string& where) {
+  std::string all;
+  for (const Arm& arm : study.arms) {
+    if (arm.name == name) return;
+    all += (all.empty() ? "" : ", ") + arm.name;
+  }
+  throw Error(where, "there is no arm \"" + name + "\"; the arms are: " + all);
+}
+
+AnalysisConfig ReadAnalysis(const Json& json, const std::string& where, const Study& study) {
+  AnalysisConfig analysis = study.analysis;
+  JsonObject o(json, where);
+  o.Read("reference", &analysis.reference);
+  o.Read("contrast", &analysis.contrast);
+  o.Read("primary_tokens", &analysis.primary_tokens);
+  o.Read("confidence", &analysis.confidence);
+  o.Read("null_arms", &analysis.null_arms);
+  if (const Json* criteria = o.Member("criteria")) analysis.criteria = *criteria;
+  o.Finish();
+  CheckArmName(study, analysis.reference, o.Where("reference"));
+  if (!analysis.contrast.empty() && analysis.contrast.size() != 2) {
+    throw Error(o.Where("contrast"), "must be two arms: the one in question, then its reference");
+  }
+  for (std::size_t i = 0; i < analysis.contrast.size(); ++i) {
+    CheckArmName(study, analysis.contrast[i], o.Where("contrast") + "/" + std::to_string(i));
+  }
+  if (std::find(study.budgets.begin(), study.budgets.end(), analysis.primary_tokens) ==
+      study.budgets.end()) {
+    throw Error(o.Where("primary_tokens"), "must be one of the budgets");
+  }
+  if (!(analysis.confidence > 0.0 && analysis.confidence < 1.0)) {
+    throw Error(o.Where("confidence"), "must lie between 0 and 1");
+  }
+  for (std::size_t i = 0; i < analysis.null_arms.size(); ++i) {
+    CheckArmName(study, analysis.null_arms[i], o.Where("null_arms") + "/" + std::to_string(i));
+  }
+  std::vector<std::string> names;
+  for (const Arm& arm : study.arms) names.push_back(arm.name);
+  CheckCriteria(analysis.criteria, names, o.Where("criteria"));
+  return analysis;
+}
+
+// Branches need a trunk whose learning rate does not know where it ends.
+void CheckSchedules(const Study& study, const std::string& where) {
+  for (const Arm& arm : study.arms) {
+    const std::string place = arm.schedule == study.base.schedule
+                                  ? where + "/schedule"
+                                  : where + "/arms/" + arm.name + "/schedule";
+    if (arm.schedule.kind != "wsd") {
+      throw Error(place + "/kind", "a study needs \"wsd\": its budgets share one trunk");
+    }
+    const RunPlan plan = PlanOf(study, arm);
+    if (plan.branches[0].branch_step < arm.schedule.warmup_steps) {
+      throw Error(place + "/warmup_steps",
+                  "the decay to the first budget begins at step " +
+                      std::to_string(plan.branches[0].branch_step) + ", inside a warm-up of " +
+                      std::to_string(arm.schedule.warmup_steps) + " steps");
+    }
+  }
+}
+
+Json ToJson(const AnalysisConfig& analysis) {
+  return {{"reference", analysis.reference},           {"contrast", analysis.contrast},
+          {"primary_tokens", analysis.primary_tokens}, {"confidence", analysis.confidence},
+          {"null_arms", analysis.null_arms},           {"criteria", analysis.criteria}};
+}
+
+}  // namespace
+
+Study ParseStudy(std::string_view text, const std::string& where) {
+  const Json json = ParseJson(text, where);
+  JsonObject o(json, where);
+  Study study;
+  o.Require("name", &study.name);
+  CheckName(study.name, o.Where("name"));
+  study.title = study.name;
+  o.Read("title", &study.title);
+  o.Read("description", &study.description);
+  study.base = ReadBase(o);
+  study.arms = ReadArms(o, text, study.base);
+  o.Require("seeds", &study.seeds);
+  CheckSeeds(study.seeds, o.Where("seeds"));
+  o.Require("budgets", &study.budgets);
+  CheckBudgets(study.budgets, TokensPerStep(study.base), o.Where("budgets"));
+  CheckSchedules(study, where + "#");
+  study.analysis.reference = study.arms[0].name;
+  study.analysis.primary_tokens = study.budgets.back();
+  const Json* analysis = o.Member("analysis");
+  study.analysis = ReadAnalysis(analysis ? *analysis : Json::object(), o.Where("analysis"), study);
+  o.Finish();
+  for (const Arm& arm : study.arms) CheckShapes(ConfigOf(study, arm, study.seeds[0]), where);
+  return study;
+}
+
+Study ReadStudy(const std::filesystem::path& path) {
+  return ParseStudy(ReadFile(path), path.string());
+}
+
+Json ToJson(const Study& study) {
+  Json arms = Json::object(), order = Json::array();
+  for (const Arm& arm : study.arms) {
+    order.push_back(arm.name);
+    arms[arm.name] = {{"recipe", ToJson(arm.recipe)},
+                      {"optimizer", ToJson(arm.optimizer)},
+                      {"schedule", ToJson(arm.schedule)}};
+  }
+  Json evaluation = ToJson(study.base.evaluation);
+  evaluation.erase("every");
+  evaluation.erase("diagnostics_every");
+  return {{"name", study.name},
+          {"title", study.title},
+          {"description", study.description},
+          {"model", ToJson(study.base.model)},
+          {"optimizer", ToJson(study.base.optimizer)},
+          {"schedule", ToJson(study.base.schedule)},
+          {"data", ToJson(study.base.data)},
+          {"evaluation", evaluation},
+          {"batch", study.base.batch},
+          {"micro_batches", study.base.micro_batches},
+          {"arms", arms},
+          {"arm_order", order},
+          {"seeds", study.seeds},
+          {"budgets", study.budgets},
+          {"analysis", ToJson(study.analysis)}};
+}
+
+TrainConfig ConfigOf(const Study& study, const Arm& arm, std::uint64_t seed) {
+  TrainConfig config = study.base;
+  config.recipe = arm.recipe;
+  config.optimizer = arm.optimizer;
+  config.schedule = arm.schedule;
+  config.seed = seed;
+  config.tokens = study.budgets.back();
+  return config;
+}
+
+RunPlan PlanOf(const Study& study, const Arm& arm) {
+  RunPlan plan;
+  plan.tokens_per_step = TokensPerStep(study.base);
+  for (const std::int64_t tokens : study.budgets) {
+    const std::int64_t steps = tokens / plan.tokens_per_step;
+    plan.branches.push_back({tokens, steps - DecaySteps(arm.schedule, steps), steps});
+  }
+  return plan;
+}
+
+}  // namespace fp4lab::study

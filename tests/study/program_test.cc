@@ -1,0 +1,170 @@
+// The program as a user meets it: killed, interrupted, given bad input.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "fp4lab/base/random.h"
+#include "tests/study/tiny_study.h"
+#include "tests/support/catch.h"
+
+namespace fp4lab::study {
+namespace {
+
+// About a second of training, so that a kill often lands inside it.
+Json SlowerStudyJson() {
+  Json json = TinyStudyJson();
+  json["model"]["layers"] = 2;
+  json["batch"] = 16;
+  json["budgets"] = {30 * 512, 60 * 512};
+  return json;
+}
+
+struct Ended {
+  int code = -1;  // exit code; 128 + signal where a signal ended it
+  std::string errors;
+};
+
+class Process {
+ public:
+  // Runs the program with its stderr in folder/stderr; `prelude` is shell text before it.
+  Process(const std::filesystem::path& folder, const std::string& arguments,
+          const std::string& prelude = "")
+      : errors_(folder / "stderr") {
+    const char* program = std::getenv("FP4LAB_PROGRAM");
+    REQUIRE(program != nullptr);
+    const std::string command = prelude + "exec '" + program + "' " + arguments + " 2> '" +
+                                errors_.string() + "' > /dev/null";
+    process_ = ::fork();
+    REQUIRE(process_ >= 0);
+    if (process_ == 0) {
+      ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+      ::_exit(127);
+    }
+  }
+  void Kill(int signal) const { ::kill(process_, signal); }
+  Ended Wait() const {
+    int status = 0;
+    ::waitpid(process_, &status, 0);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), ReadFile(errors_)};
+  }
+
+ private:
+  std::filesystem::path errors_;
+  pid_t process_ = -1;
+};
+
+std::string Timeless(const std::filesystem::path& path) {
+  Json results = ReadJsonFile(path);
+  for (Json& run : results.at("runs")) {
+    run.erase("seconds");
+    run.erase("tokens_per_second");
+  }
+  return results.dump();
+}
+
+std::string StudyFile(const TestFolder& folder, const Json& json) {
+  const std::filesystem::path path = folder.Path() / "tiny.json";
+  WriteFileAtomically(path, json.dump());
+  return "'" + path.string() + "'";
+}
+
+int Lines(const std::string& text) {
+  return static_cast<int>(std::count(text.begin(), text.end(), '\n'));
+}
+
+TEST_CASE("A study that is killed at random moments ends with the results of one that was not",
+          "[study]") {
+  const TestFolder folder("killed");
+  const std::string file = StudyFile(folder, SlowerStudyJson());
+  const std::string out = " --out-dir '" + folder.Path().string() + "/";
+  const std::string whole = "study run " + file + out + "whole' --threads-per-job 1";
+  REQUIRE(Process(folder.Path(), whole).Wait().code == 0);
+  const std::string command =
+      "study run " + file + out +
+      "pieces' --jobs 2 --threads-per-job 1 --checkpoint-seconds 0.02 --resume";
+  const RandomStream random{.seed = 2024};
+  int killed = 0, interrupted = 0, resumed = 0;
+  Ended last;
+  for (std::uint64_t i = 0; i < 200 && last.code != 0; ++i) {
+    const int signal = i % 2 == 0 ? SIGKILL : SIGINT;
+    const Process process(folder.Path(), command);
+    std::this_thread::sleep_for(std::chrono::milliseconds(40 + random.Bits32(i) % 300));
+    process.Kill(signal);
+    last = process.Wait();
+    INFO(last.errors);
+    REQUIRE((last.code == 0 || last.code == 128 + signal));
+    killed += last.code == 128 + SIGKILL;
+    interrupted += last.code == 128 + SIGINT;
+    resumed += last.errors.find("goes on at step") != std::string::npos;
+    if (last.code == 130 && last.errors.find("interrupted;") != std::string::npos) {
+      CHECK(last.errors.find("To go on: fp4lab study run") != std::string::npos);
+    }
+  }
+  REQUIRE(last.code == 0);
+  CHECK(killed > 0);
+  CHECK(interrupted > 0);
+  CHECK(resumed > 0);
+  CHECK(Timeless(folder.Path() / "pieces/results.json") ==
+        Timeless(folder.Path() / "whole/results.json"));
+}
+
+TEST_CASE("Bad input ends with one line and exit code 1", "[study]") {
+  const TestFolder folder("bad");
+  const std::string file = StudyFile(folder, TinyStudyJson());
+  const auto refuses = [&](const std::string& arguments, const std::string& reason) {
+    const Ended ended = Process(folder.Path(), arguments).Wait();
+    INFO(arguments << "\n" << ended.errors);
+    CHECK(ended.code == 1);
+    CHECK(Lines(ended.errors) == 1);
+    CHECK(ended.errors.find("error: ") == 0);
+    CHECK(ended.errors.find(reason) != std::string::npos);
+  };
+  refuses("study run /nowhere/x.json", "/nowhere/x.json: cannot be read");
+  refuses("study check /nowhere/x.json", "/nowhere/x.json: cannot be read");
+  refuses("study run " + file + " --out-dir " + file + "/out", "cannot be written to");
+  refuses("study run " + file + " --out-dir /proc/out", "cannot be written to");
+  Json json = TinyStudyJson();
+  json["seed"] = 1;
+  refuses("study show " + StudyFile(folder, json), "tiny.json#/seed: unknown key");
+  json = TinyStudyJson();
+  json["data"] = {{"text", "/nowhere/text.txt"}};
+  refuses("study run " + StudyFile(folder, json), "/nowhere/text.txt");
+  WriteFileAtomically(folder.Path() / "tiny.json", std::string_view("{\"name\": \n"));
+  refuses("study run " + file, "line 2");
+}
+
+TEST_CASE("A disk that fills up ends the study with one line, and a later run goes on", "[study]") {
+  const TestFolder folder("full");
+  const std::string file = StudyFile(folder, TinyStudyJson());
+  const std::string command =
+      "study run " + file + " --out-dir '" + folder.Path().string() + "/out' --threads-per-job 1";
+  // Files of at most 64 KiB: a checkpoint is larger, study.json is not.
+  const Ended full = Process(folder.Path(), command, "trap '' XFSZ; ulimit -f 128; ").Wait();
+  INFO(full.errors);
+  CHECK(full.code == 1);
+  CHECK(full.errors.find("checkpoint: cannot be written: File too large") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(folder.Path() / "out/results.json"));
+  CHECK(Process(folder.Path(), command).Wait().code == 0);
+  CHECK(std::filesystem::exists(folder.Path() / "out/results.json"));
+}
+
+TEST_CASE("study show prints a file that reads back as itself", "[study]") {
+  const TestFolder folder("show");
+  const std::string file = StudyFile(folder, TinyStudyJson());
+  const std::string shown = (folder.Path() / "shown.json").string();
+  const std::string command = "\"$FP4LAB_PROGRAM\" study show ";
+  REQUIRE(std::system((command + file + " > '" + shown + "'").c_str()) == 0);
+  REQUIRE(std::system((command + "'" + shown + "' > '" + shown + ".2'").c_str()) == 0);
+  CHECK(ReadFile(shown) == ReadFile(shown + ".2"));
+}
+
+}  // namespace
+}  // namespace fp4lab::study

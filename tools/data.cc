@@ -1,0 +1,131 @@
+// fp4lab data get | list | verify
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "fp4lab/data/fetch.h"
+#include "fp4lab/data/manifest.h"
+#include "fp4lab/data/synthetic.h"
+#include "tools/commands.h"
+
+namespace fp4lab::tools {
+namespace {
+
+struct DataOptions {
+  std::string name, package;
+};
+
+std::atomic<bool> stop{false};
+std::atomic<int> stop_signal{0};
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
+
+void StopOnSignals() {
+  struct sigaction action {};
+  action.sa_handler = [](int signal) {
+    stop_signal = signal;
+    stop = true;
+  };
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(signal, &action, nullptr);
+}
+
+std::string Folder(const Manifest& manifest) { return (DataFolder() / manifest.name).string(); }
+
+void Get(const DataOptions& options, int* exit_code) {
+  if (options.name == "synthetic") {
+    std::printf("synthetic: is built in; nothing to get\n");
+    return;
+  }
+  const Manifest manifest = FindManifest(options.name);
+  StopOnSignals();
+  const auto note = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
+  switch (Fetch(manifest, {.package = options.package, .stop = &stop, .note = note})) {
+    case FetchOutcome::kAlreadyThere:
+      std::printf("%s: already in %s, hashes verified\n", manifest.name.c_str(),
+                  Folder(manifest).c_str());
+      return;
+    case FetchOutcome::kFetched:
+      std::printf("%s: %zu documents, %.2f MB, hashes verified, now in %s\n", manifest.name.c_str(),
+                  manifest.documents.size(), static_cast<double>(manifest.Bytes()) / 1e6,
+                  Folder(manifest).c_str());
+      return;
+    case FetchOutcome::kStopped:
+      std::fprintf(stderr, "interrupted; nothing was written\n");
+      *exit_code = 128 + stop_signal;
+  }
+}
+
+const char* Name(DocumentState state) {
+  switch (state) {
+    case DocumentState::kVerified:
+      return "verified";
+    case DocumentState::kMissing:
+      return "not here";
+    case DocumentState::kDifferent:
+      return "DIFFERENT";
+  }
+  return "";
+}
+
+void List() {
+  std::printf("%-12s %9s  %-9s  %-28s  %s\n", "name", "MB", "state", "licence", "what");
+  for (const Manifest& manifest : BuiltInManifests()) {
+    std::printf("%-12s %9.2f  %-9s  %-28s  %s\n", manifest.name.c_str(),
+                static_cast<double>(manifest.Bytes()) / 1e6, Name(StateOf(manifest)),
+                manifest.licence.c_str(), manifest.title.c_str());
+  }
+  std::printf("%-12s %9s  %-9s  %-28s  %s, %.4f nats a byte (seed 1)\n", "synthetic", "any",
+              "built in", "none needed", "Markov text of order 3",
+              SyntheticSource(1).EntropyRate());
+  std::printf("folder: %s\n", DataFolder().c_str());
+}
+
+// Returns whether all documents are there and right.
+bool Verify(const Manifest& manifest) {
+  for (const Document& document : manifest.documents) {
+    std::printf("%-9s  %s\n", Name(StateOf(manifest, document)),
+                DocumentPath(manifest, document).c_str());
+  }
+  return StateOf(manifest) == DocumentState::kVerified;
+}
+
+// Without a name: every built-in corpus of which something is here.
+void VerifyCommand(const DataOptions& options, int* exit_code) {
+  if (!options.name.empty()) {
+    *exit_code = Verify(FindManifest(options.name)) ? 0 : 1;
+    return;
+  }
+  bool anything = false;
+  for (const Manifest& manifest : BuiltInManifests()) {
+    if (StateOf(manifest) == DocumentState::kMissing) continue;
+    anything = true;
+    if (!Verify(manifest)) *exit_code = 1;
+  }
+  if (!anything) std::printf("nothing in %s\n", DataFolder().c_str());
+}
+
+}  // namespace
+
+void AddData(CLI::App& app, int* exit_code) {
+  CLI::App* data = app.add_subcommand("data", "Get, list and verify the texts to train on");
+  data->require_subcommand(1);
+  auto options = std::make_shared<DataOptions>();
+  const char* name_help = "A corpus of `fp4lab data list`, or a manifest file (*.json)";
+
+  CLI::App* get = data->add_subcommand(
+      "get", "Download a corpus through the system's package client and verify it");
+  get->add_option("name", options->name, name_help)->required();
+  get->add_option("--package", options->package,
+                  "Take this package file (.deb) instead of a download");
+  get->callback([=] { Get(*options, exit_code); });
+
+  data->add_subcommand("list", "Which corpora there are, and which are here")->callback(List);
+
+  CLI::App* verify = data->add_subcommand(
+      "verify", "Compute the hashes again; exit code 1 where one differs or a text is missing");
+  verify->add_option("name", options->name, name_help);
+  verify->callback([=] { VerifyCommand(*options, exit_code); });
+}
+
+}  // namespace fp4lab::tools

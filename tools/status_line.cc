@@ -1,0 +1,71 @@
+#include "tools/status_line.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+
+namespace fp4lab::tools {
+namespace {
+
+constexpr std::chrono::seconds kLogEvery{30};
+
+std::size_t TerminalWidth() {
+  winsize size{};
+  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+}  // namespace
+
+StatusLine::StatusLine()
+    : terminal_(::isatty(STDERR_FILENO) != 0),
+      next_(std::chrono::steady_clock::now() + kLogEvery) {}
+
+StatusLine::~StatusLine() { Clear(); }
+
+void StatusLine::Clear() {
+  if (shown_) std::fputs("\r\033[K", stderr);
+  shown_ = false;
+}
+
+void StatusLine::Show(const std::string& text) {
+  if (terminal_) {
+    std::fprintf(stderr, "\r\033[K%s", text.substr(0, TerminalWidth() - 1).c_str());
+    std::fflush(stderr);
+    shown_ = true;
+  } else if (const auto now = std::chrono::steady_clock::now(); now >= next_) {
+    std::fprintf(stderr, "%s\n", text.c_str());
+    next_ = now + kLogEvery;
+  }
+}
+
+void StatusLine::Print(const std::string& line) {
+  Clear();
+  std::fprintf(stderr, "%s\n", line.c_str());
+}
+
+std::string Duration(double seconds) {
+  const auto s = static_cast<long>(std::lround(std::fmax(seconds, 0.0)));
+  char text[32];
+  if (s >= 3600) {
+    std::snprintf(text, sizeof(text), "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+  } else {
+    std::snprintf(text, sizeof(text), "%ld:%02ld", s / 60, s % 60);
+  }
+  return text;
+}
+
+std::string Rate(double per_second) {
+  char text[32];
+  if (per_second >= 1e6) {
+    std::snprintf(text, sizeof(text), "%.2fM", per_second / 1e6);
+  } else if (per_second >= 1e4) {
+    std::snprintf(text, sizeof(text), "%.1fk", per_second / 1e3);
+  } else {
+    std::snprintf(text, sizeof(text), "%.0f", per_second);
+  }
+  return text;
+}
+
+}  // namespace fp4lab::tools

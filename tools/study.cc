@@ -1,0 +1,141 @@
+// fp4lab study run | check | show
+#include "fp4lab/study/study.h"
+
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/data/corpus.h"
+#include "fp4lab/io/file.h"
+#include "fp4lab/study/results.h"
+#include "fp4lab/study/runner.h"
+#include "tools/commands.h"
+#include "tools/status_line.h"
+
+namespace fp4lab::tools {
+namespace {
+
+struct StudyOptions {
+  std::string file, out_dir;
+  int jobs = 0, threads_per_job = 0;
+  double checkpoint_seconds = 20.0;
+};
+
+std::atomic<bool> stop{false};
+std::atomic<int> stop_signal{0};
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
+
+// The first signal asks the jobs to stop; a second one ends the process (SA_RESETHAND).
+void StopOnSignals() {
+  struct sigaction action {};
+  action.sa_handler = [](int signal) {
+    stop_signal = signal;
+    stop = true;
+  };
+  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(signal, &action, nullptr);
+}
+
+std::string Describe(const study::Progress& progress) {
+  std::string text =
+      "study " + std::to_string(progress.runs_done) + "/" + std::to_string(progress.runs) + " runs";
+  for (const study::RunningJob& job : progress.running) {
+    char part[160];
+    std::snprintf(part, sizeof(part), " | %s s%llu %lld/%lld %.3f", job.arm.c_str(),
+                  static_cast<unsigned long long>(job.seed), static_cast<long long>(job.step),
+                  static_cast<long long>(job.steps), job.loss);
+    text += part;
+  }
+  text += " | " + Rate(progress.tokens_per_second) + " tokens/s";
+  if (progress.seconds_left >= 0.0) text += " | " + Duration(progress.seconds_left) + " left";
+  return text;
+}
+
+void Finish(const study::Study& study, const Corpus& corpus, const study::Outcome& outcome,
+            const std::filesystem::path& out_dir) {
+  const Json results = study::ResultsJson(study, corpus, outcome);
+  WriteFileAtomically(out_dir / "results.json", results.dump(1) + "\n");
+}
+
+void RunCommand(const StudyOptions& options, int* exit_code) {
+  const study::Study study = study::ReadStudy(options.file);
+  const std::string out = options.out_dir.empty() ? "out/" + study.name : options.out_dir;
+  const Corpus corpus = LoadCorpus(study.base.data);
+  StopOnSignals();
+  study::Outcome outcome;
+  {
+    StatusLine line;
+    const study::Observer observer{[&](const study::Progress& p) { line.Show(Describe(p)); },
+                                   [&](const std::string& note) { line.Print(note); }};
+    outcome = study::RunStudy(
+        study, corpus,
+        {.out_dir = out,
+         .jobs = options.jobs,
+         .threads_per_job = options.threads_per_job,
+         .checkpoint_seconds = options.checkpoint_seconds},
+        observer, stop);
+  }
+  if (outcome.interrupted) {
+    std::fprintf(stderr,
+                 "interrupted; every run has its checkpoint. To go on: fp4lab study run %s%s\n",
+                 options.file.c_str(),
+                 options.out_dir.empty() ? "" : (" --out-dir " + options.out_dir).c_str());
+    *exit_code = 128 + stop_signal;
+    return;
+  }
+  std::fprintf(stderr, "%zu runs: %d cached, %lld steps made\n", outcome.records.size(),
+               outcome.cached, static_cast<long long>(outcome.steps_made));
+  Finish(study, corpus, outcome, out);
+}
+
+void CheckCommand(const StudyOptions& options) {
+  const study::Study study = study::ReadStudy(options.file);
+  const std::int64_t per_step = TokensPerStep(study.base);
+  std::int64_t steps = 0;
+  for (const study::Arm& arm : study.arms) steps += study::PlanOf(study, arm).TotalSteps();
+  steps *= static_cast<std::int64_t>(study.seeds.size());
+  std::printf("%s: %zu arms x %zu seeds, %zu budgets; %lld steps of %lld tokens in all\n",
+              study.name.c_str(), study.arms.size(), study.seeds.size(), study.budgets.size(),
+              static_cast<long long>(steps), static_cast<long long>(per_step));
+}
+
+void ShowCommand(const StudyOptions& options) {
+  std::printf("%s\n", study::ToJson(study::ReadStudy(options.file)).dump(2).c_str());
+}
+
+}  // namespace
+
+void AddStudy(CLI::App& app, int* exit_code) {
+  CLI::App* study = app.add_subcommand("study", "Arms x seeds x token budgets, from one file");
+  study->require_subcommand(1);
+  auto options = std::make_shared<StudyOptions>();
+  const auto add = [&](const char* name, const char* help) {
+    CLI::App* command = study->add_subcommand(name, help);
+    command->add_option("file", options->file, "Study file (studies/README.md)")->required();
+    return command;
+  };
+  CLI::App* run = add("run", "Train what is missing, then write results.json and the report");
+  run->add_option("--out-dir", options->out_dir, "Where results and caches go [out/NAME]");
+  run->add_option("--jobs", options->jobs, "Runs at a time [one a core]")
+      ->check(CLI::Range(1, 1024));
+  run->add_option("--threads-per-job", options->threads_per_job,
+                  "Threads of a run [the cores, shared out]")
+      ->check(CLI::Range(1, 1024));
+  run->add_option("--checkpoint-seconds", options->checkpoint_seconds,
+                  "Time between two checkpoints of a run [20]")
+      ->check(CLI::Range(0.0, 86400.0));
+  const std::string resume = "Go on where an interrupted run stopped; this is always done";
+  run->add_flag("--resume", resume);
+  run->callback([=] { RunCommand(*options, exit_code); });
+  add("check", "Check a study file and say how much work it is")->callback([=] {
+    CheckCommand(*options);
+  });
+  add("show", "Print a study file with every default spelled out")->callback([=] {
+    ShowCommand(*options);
+  });
+}
+
+}  // namespace fp4lab::tools
