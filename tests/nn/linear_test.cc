@@ -246,25 +246,30 @@ TEST_CASE("An observer sees every quantized operand before and after", "[nn]") {
 }
 
 TEST_CASE("RoundBf16 gives the reference's bits and amax on every SIMD target", "[nn]") {
-  Matrix<float> x = NormalMatrix(5, 7, 61, 3.0);
+  Matrix<float> x = NormalMatrix(5, 7, 161, 3.0);
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float inf = std::numeric_limits<float>::infinity();
   const float special[] = {nan,       -nan,      -0.0f, 1e-40f,   3.4028235e38f,
                            0x1.01p0f, 0x1.03p0f, 0.0f,  -1.5e30f, 0x1.008p0f};
   std::copy(std::begin(special), std::end(special), x.values.begin() + 30);
-  Matrix<float> expected(7, 61), out(7, 61);
+  Matrix<float> expected(7, 161), out(7, 161), whole(7, 161);
   for (const float last : {1.0f, -inf}) {
-    x.values[200] = last;
-    for (const MatrixView<const float> part : {View(x.View()), View(x.View().Block(1, 3, 5, 43))}) {
-      const MatrixView<float> to = part.rows == 7 ? out.View() : out.View().Block(1, 3, 5, 43);
+    x.values[800] = last;
+    for (const MatrixView<const float> part :
+         {View(x.View()), View(x.View().Block(1, 3, 5, 143))}) {
+      const MatrixView<float> to = part.rows == 7 ? out.View() : out.View().Block(1, 3, 5, 143);
       const MatrixView<float> reference_to =
-          part.rows == 7 ? expected.View() : expected.View().Block(1, 3, 5, 43);
+          part.rows == 7 ? expected.View() : expected.View().Block(1, 3, 5, 143);
       const float amax = reference::RoundBf16(part, reference_to);
       for (const std::string& target : SimdTargets()) {
         PinSimdTarget(target);
         CAPTURE(target);
         CHECK(RoundBf16(part, to) == amax);
         CHECK(SameBits(out, expected));
+        Matrix<float> in_place = x;
+        CHECK(RoundBf16(in_place.View(), in_place.View()) ==
+              reference::RoundBf16(x.View(), whole.View()));
+        CHECK(SameBits(in_place, whole));
       }
     }
   }
