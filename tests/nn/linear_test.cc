@@ -129,7 +129,7 @@ TEST_CASE("A linear's three products are those of the references, for every reci
     const LinearCall call{kRandom};
     Matrix<float> my_y(kTokens, kOut), my_dx(kTokens, kIn), my_dw(kOut, kIn);
     LinearForward(r, call, {x.View()}, &weight, &scratch, Write::kOverwrite, my_y.View());
-    LinearBackward(r, call, {x.View()}, &weight, dy.View(), &scratch, my_dx.View(), my_dw.View());
+    LinearBackward(r, call, {x.View()}, &weight, {dy.View()}, &scratch, my_dx.View(), my_dw.View());
     CHECK(SameBits(my_y, y.y));
     CHECK(SameBits(my_dx, dx.y));
     CHECK(SameBits(my_dw, dw.y));
@@ -141,8 +141,9 @@ TEST_CASE("A linear's three products are those of the references, for every reci
 
 TEST_CASE("An input that is rounded already gives the same products", "[nn]") {
   const LinearData data;
-  Matrix<float> rounded(kTokens, kIn);
-  const float amax = RoundBf16(data.x.View(), rounded.View());
+  Matrix<float> x(kTokens, kIn), dy(kTokens, kOut);
+  const float amax_x = RoundBf16(data.x.View(), x.View());
+  const float amax_dy = RoundBf16(data.dy.View(), dy.View());
   for (const Json& json : TestedRecipes()) {
     const LinearRecipe r = ReadRecipe(json, "test").linear;
     if (!r.bf16) continue;
@@ -157,9 +158,11 @@ TEST_CASE("An input that is rounded already gives the same products", "[nn]") {
       dx[i] = Matrix<float>(kTokens, kIn);
       dw[i] = Matrix<float>(kOut, kIn);
       const LinearInput input =
-          i == 0 ? LinearInput{data.x.View()} : LinearInput{rounded.View(), true, amax};
+          i == 0 ? LinearInput{data.x.View()} : LinearInput{x.View(), true, amax_x};
+      const LinearInput grad =
+          i == 0 ? LinearInput{data.dy.View()} : LinearInput{dy.View(), true, amax_dy};
       LinearForward(r, call, input, &weight, &scratch, Write::kOverwrite, y[i].View());
-      LinearBackward(r, call, input, &weight, data.dy.View(), &scratch, dx[i].View(), dw[i].View());
+      LinearBackward(r, call, input, &weight, grad, &scratch, dx[i].View(), dw[i].View());
     }
     CHECK(SameBits(y[0], y[1]));
     CHECK(SameBits(dx[0], dx[1]));
@@ -180,10 +183,10 @@ TEST_CASE("Forward adds to y where asked, backward always adds to dw", "[nn]") {
   LinearForward(recipe, call, {data.x.View()}, &weight, &scratch, Write::kAccumulate, twice.View());
   for (float& v : once.values) v *= 2.0f;
   CHECK(SameBits(once, twice));
-  LinearBackward(recipe, call, {data.x.View()}, &weight, data.dy.View(), &scratch, dx.View(),
+  LinearBackward(recipe, call, {data.x.View()}, &weight, {data.dy.View()}, &scratch, dx.View(),
                  dw.View());
   Matrix<float> doubled = dw;
-  LinearBackward(recipe, call, {data.x.View()}, &weight, data.dy.View(), &scratch, dx.View(),
+  LinearBackward(recipe, call, {data.x.View()}, &weight, {data.dy.View()}, &scratch, dx.View(),
                  dw.View());
   for (float& v : doubled.values) v *= 2.0f;
   CHECK(SameBits(doubled, dw));
@@ -236,32 +239,37 @@ TEST_CASE("An observer sees every quantized operand before and after", "[nn]") {
   Matrix<float> y(kTokens, kOut), dx(kTokens, kIn), dw(kOut, kIn);
   const LinearCall call{kRandom, &observer};
   LinearForward(recipe, call, {data.x.View()}, &weight, &scratch, Write::kOverwrite, y.View());
-  LinearBackward(recipe, call, {data.x.View()}, &weight, data.dy.View(), &scratch, dx.View(),
+  LinearBackward(recipe, call, {data.x.View()}, &weight, {data.dy.View()}, &scratch, dx.View(),
                  dw.View());
   CHECK(seen == std::vector<std::string>{"fprop.weight", "fprop.input", "dgrad.grad", "wgrad.grad",
                                          "wgrad.input"});
 }
 
 TEST_CASE("RoundBf16 gives the reference's bits and amax on every SIMD target", "[nn]") {
-  Matrix<float> x = NormalMatrix(5, 7, 61, 3.0);
+  Matrix<float> x = NormalMatrix(5, 7, 161, 3.0);
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float inf = std::numeric_limits<float>::infinity();
   const float special[] = {nan,       -nan,      -0.0f, 1e-40f,   3.4028235e38f,
                            0x1.01p0f, 0x1.03p0f, 0.0f,  -1.5e30f, 0x1.008p0f};
   std::copy(std::begin(special), std::end(special), x.values.begin() + 30);
-  Matrix<float> expected(7, 61), out(7, 61);
+  Matrix<float> expected(7, 161), out(7, 161), whole(7, 161);
   for (const float last : {1.0f, -inf}) {
-    x.values[200] = last;
-    for (const MatrixView<const float> part : {View(x.View()), View(x.View().Block(1, 3, 5, 43))}) {
-      const MatrixView<float> to = part.rows == 7 ? out.View() : out.View().Block(1, 3, 5, 43);
+    x.values[800] = last;
+    for (const MatrixView<const float> part :
+         {View(x.View()), View(x.View().Block(1, 3, 5, 143))}) {
+      const MatrixView<float> to = part.rows == 7 ? out.View() : out.View().Block(1, 3, 5, 143);
       const MatrixView<float> reference_to =
-          part.rows == 7 ? expected.View() : expected.View().Block(1, 3, 5, 43);
+          part.rows == 7 ? expected.View() : expected.View().Block(1, 3, 5, 143);
       const float amax = reference::RoundBf16(part, reference_to);
       for (const std::string& target : SimdTargets()) {
         PinSimdTarget(target);
         CAPTURE(target);
         CHECK(RoundBf16(part, to) == amax);
         CHECK(SameBits(out, expected));
+        Matrix<float> in_place = x;
+        CHECK(RoundBf16(in_place.View(), in_place.View()) ==
+              reference::RoundBf16(x.View(), whole.View()));
+        CHECK(SameBits(in_place, whole));
       }
     }
   }

@@ -153,15 +153,15 @@ void LinearForward(const LinearRecipe& recipe, const LinearCall& call, const Lin
 }
 
 void LinearBackward(const LinearRecipe& recipe, const LinearCall& call, const LinearInput& input,
-                    LinearWeight* weight, MatrixView<const float> dy, LinearScratch* scratch,
+                    LinearWeight* weight, const LinearInput& dy, LinearScratch* scratch,
                     MatrixView<float> dx, MatrixView<float> dw) {
-  Expects(input.x.col_stride == 1 && dy.col_stride == 1 && input.x.rows == dy.rows &&
-              input.x.cols == weight->w.cols && dy.cols == weight->w.rows,
+  Expects(input.x.col_stride == 1 && dy.x.col_stride == 1 && input.x.rows == dy.x.rows &&
+              input.x.cols == weight->w.cols && dy.x.cols == weight->w.rows,
           "LinearBackward: x (tokens, in), dy (tokens, out), w (out, in)");
-  LinearInput grad{dy};
-  if (recipe.bf16) {  // once for both GEMMs
-    const MatrixView<float> rounded = Like(dy, &scratch->grad);
-    grad = {rounded, true, RoundBf16(dy, rounded)};
+  LinearInput grad = dy;
+  if (recipe.bf16 && !dy.rounded) {  // once for both GEMMs
+    const MatrixView<float> rounded = Like(dy.x, &scratch->grad);
+    grad = {rounded, true, RoundBf16(dy.x, rounded)};
   }
   LinearOperandValues &a = scratch->a, &b = scratch->b;
   Prepare(recipe.dgrad.a, recipe.bf16, kDgradGrad, call, grad, &a);

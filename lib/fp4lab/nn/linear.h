@@ -102,9 +102,9 @@ struct LinearInput {
 void LinearForward(const LinearRecipe& recipe, const LinearCall& call, const LinearInput& input,
                    LinearWeight* weight, LinearScratch* scratch, Write write, MatrixView<float> y);
 
-// dx = dy w (overwritten), dw = dw + dy^T x.
+// dx = dy w (overwritten), dw = dw + dy^T x. dy (tokens, out) may be rounded already, as x may.
 void LinearBackward(const LinearRecipe& recipe, const LinearCall& call, const LinearInput& input,
-                    LinearWeight* weight, MatrixView<const float> dy, LinearScratch* scratch,
+                    LinearWeight* weight, const LinearInput& dy, LinearScratch* scratch,
                     MatrixView<float> dx, MatrixView<float> dw);
 
 }  // namespace fp4lab

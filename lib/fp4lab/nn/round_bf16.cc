@@ -25,43 +25,56 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Tag = hn::ScalableTag<std::uint32_t>;
 using Bits = hn::Vec<Tag>;
 
-// The rounded value's bits: add just under half of the last kept place, plus that place's bit (ties
-// to even), and cut. An overflow carries into the exponent of infinity by itself.
+constexpr std::uint32_t kMagnitude = 0x7FFFFFFFu, kInfinity = 0x7F800000u;
+
+// The rounded value's bits, for all but NaN: add just under half of the last kept place, plus that
+// place's bit (ties to even), and cut. An overflow carries into the exponent of infinity by itself.
 HWY_INLINE Bits Round(Tag d, Bits x) {
   const Bits kept_bit = hn::And(hn::ShiftRight<16>(x), hn::Set(d, 1u));
-  const Bits up = hn::Add(hn::Add(x, hn::Set(d, 0x7FFFu)), kept_bit);
-  const auto magnitude = hn::And(x, hn::Set(d, 0x7FFFFFFFu));
-  return hn::IfThenElse(hn::Gt(magnitude, hn::Set(d, 0x7F800000u)), hn::Set(d, 0x7FC00000u),
-                        hn::And(up, hn::Set(d, 0xFFFF0000u)));
+  return hn::And(hn::Add(hn::Add(x, hn::Set(d, 0x7FFFu)), kept_bit), hn::Set(d, 0xFFFF0000u));
 }
 
-// As unsigned integers, magnitudes order as the floats do; NaN does not count.
-HWY_INLINE Bits MaxMagnitude(Tag d, Bits amax, Bits rounded) {
-  const Bits magnitude = hn::And(rounded, hn::Set(d, 0x7FFFFFFFu));
-  const auto is_nan = hn::Gt(magnitude, hn::Set(d, 0x7F800000u));
-  return hn::Max(amax, hn::IfThenZeroElse(is_nan, magnitude));
+// One by one: n < 4 vectors, or vectors with a NaN. NaN counts for no maximum.
+std::uint32_t RoundEach(const float* in, float* out, std::size_t n) {
+  std::uint32_t largest = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::uint32_t magnitude = std::bit_cast<std::uint32_t>(in[i]) & kMagnitude;
+    if (magnitude <= kInfinity) largest = std::max(largest, magnitude);
+    out[i] = RoundToBf16(in[i]);
+  }
+  return largest;
 }
 
+// Rounds n elements; returns the largest magnitude before rounding, as bits. As unsigned integers,
+// magnitudes order as the floats do, with NaN above infinity.
 std::uint32_t RoundRow(const float* in, float* out, std::size_t n) {
   const Tag d;
-  const std::size_t lanes = hn::Lanes(d);
   const hn::RebindToFloat<Tag> df;
-  Bits amax = hn::Zero(d);
+  const std::size_t lanes = hn::Lanes(d);
+  const Bits mask = hn::Set(d, kMagnitude), infinity = hn::Set(d, kInfinity);
+  Bits largest = hn::Zero(d);
+  std::uint32_t special = 0;
   std::size_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    const Bits rounded = Round(d, hn::BitCast(d, hn::LoadU(df, in + i)));
-    amax = MaxMagnitude(d, amax, rounded);
-    hn::StoreU(hn::BitCast(df, rounded), df, out + i);
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    const auto load = [&](std::size_t k)
+                          HWY_ATTR { return hn::BitCast(d, hn::LoadU(df, in + i + k * lanes)); };
+    const Bits x0 = load(0), x1 = load(1), x2 = load(2), x3 = load(3);
+    const Bits m = hn::Max(hn::Max(hn::And(x0, mask), hn::And(x1, mask)),
+                           hn::Max(hn::And(x2, mask), hn::And(x3, mask)));
+    if (HWY_UNLIKELY(!hn::AllFalse(d, hn::Gt(m, infinity)))) {
+      special = std::max(special, RoundEach(in + i, out + i, 4 * lanes));
+      continue;
+    }
+    largest = hn::Max(largest, m);
+    hn::StoreU(hn::BitCast(df, Round(d, x0)), df, out + i);
+    hn::StoreU(hn::BitCast(df, Round(d, x1)), df, out + i + lanes);
+    hn::StoreU(hn::BitCast(df, Round(d, x2)), df, out + i + 2 * lanes);
+    hn::StoreU(hn::BitCast(df, Round(d, x3)), df, out + i + 3 * lanes);
   }
   HWY_ALIGN std::uint32_t partial[hn::MaxLanes(d)];
-  hn::Store(amax, d, partial);
-  std::uint32_t result = *std::max_element(partial, partial + lanes);
-  for (; i < n; ++i) {
-    out[i] = RoundToBf16(in[i]);
-    const std::uint32_t magnitude = std::bit_cast<std::uint32_t>(out[i]) & 0x7FFFFFFFu;
-    if (magnitude <= 0x7F800000u) result = std::max(result, magnitude);
-  }
-  return result;
+  hn::Store(largest, d, partial);
+  special = std::max(special, *std::max_element(partial, partial + lanes));
+  return std::max(special, RoundEach(in + i, out + i, n - i));
 }
 
 }  // namespace
@@ -94,7 +107,7 @@ float RoundBf16(MatrixView<const float> x, MatrixView<float> out) {
   };
   if (Threads() == 1) {
     for (std::size_t p = 0; p < pieces; ++p) amax = std::max(amax, piece(p));
-    return std::bit_cast<float>(amax);
+    return RoundToBf16(std::bit_cast<float>(amax));  // rounding keeps the order
   }
   std::atomic<std::uint32_t> shared{0};
   ParallelFor(pieces, [&](std::size_t p) {
@@ -103,7 +116,7 @@ float RoundBf16(MatrixView<const float> x, MatrixView<float> out) {
     while (seen < mine && !shared.compare_exchange_weak(seen, mine, std::memory_order_relaxed)) {
     }
   });
-  return std::bit_cast<float>(shared.load());
+  return RoundToBf16(std::bit_cast<float>(shared.load()));
 }
 
 namespace reference {

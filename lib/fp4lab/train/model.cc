@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/parallel.h"
 #include "fp4lab/nn/activation.h"
 #include "fp4lab/nn/embedding.h"
 #include "fp4lab/nn/rmsnorm.h"
@@ -137,11 +138,26 @@ void Model::Inspect(const Pass& pass, int block, const char* name,
   (*pass.inspector)(prefix + name, x);
 }
 
-void Model::OwnInput(const Pass& pass, std::size_t linear, View x) {
-  inputs_[linear] = {x};
-  if (!RecipeFor(pass, linear).bf16) return;
-  inputs_[linear].amax = RoundBf16(x, x);
-  inputs_[linear].rounded = true;
+LinearInput Model::MakeRounded(const Pass& pass, std::size_t linear, std::size_t piece_rows,
+                               View out, const MakeRows& make) {
+  const bool bf16 = RecipeFor(pass, linear).bf16;
+  piece_amax_.assign((out.rows + piece_rows - 1) / piece_rows, 0.0f);
+  ParallelFor(piece_amax_.size(), [&](std::size_t p) {
+    const std::size_t first = p * piece_rows, rows = std::min(piece_rows, out.rows - first);
+    make(first, rows);
+    const View piece = out.Block(first, 0, rows, out.cols);
+    if (bf16) piece_amax_[p] = RoundBf16(piece, piece);
+  });
+  return {out, bf16, *std::max_element(piece_amax_.begin(), piece_amax_.end())};
+}
+
+void Model::MakeNorm(const Pass& pass, std::size_t linear, View x, std::span<const float> gain,
+                     View out, std::span<float> inverse_rms) {
+  inputs_[linear] =
+      MakeRounded(pass, linear, kPieceRows, out, [&](std::size_t first, std::size_t rows) {
+        RmsNorm(x.Block(first, 0, rows, x.cols), gain, config_.norm_epsilon,
+                out.Block(first, 0, rows, out.cols), inverse_rms.subspan(first, rows));
+      });
 }
 
 void Model::RunLinear(const Pass& pass, std::size_t linear, Write write, View y) {
@@ -161,10 +177,9 @@ void Model::RunLinear(const Pass& pass, std::size_t linear, Write write, View y)
 void Model::ForwardBlock(const Pass& pass, int block, View out) {
   BlockActivations& a = blocks_[static_cast<std::size_t>(block)];
   const auto b = static_cast<std::size_t>(block);
-  RmsNorm(a.x, Gain(layout_.attention_gains[b]), config_.norm_epsilon, a.attention_norm,
-          a.attention_inverse_rms);
+  MakeNorm(pass, Index(block, kQkv), a.x, Gain(layout_.attention_gains[b]), a.attention_norm,
+           a.attention_inverse_rms);
   Inspect(pass, block, "attention_norm.output", a.attention_norm);
-  OwnInput(pass, Index(block, kQkv), a.attention_norm);
   RunLinear(pass, Index(block, kQkv), Write::kOverwrite, a.qkv);
   Inspect(pass, block, "attention.qkv.output", a.qkv);
   Rope(rope_, Slice(a.qkv, 0));
@@ -177,28 +192,31 @@ void Model::ForwardBlock(const Pass& pass, int block, View out) {
   RunLinear(pass, Index(block, kOut), Write::kAccumulate, a.mid);
   Inspect(pass, block, "attention.out.output", a.mid);
 
-  RmsNorm(a.mid, Gain(layout_.mlp_gains[b]), config_.norm_epsilon, a.mlp_norm, a.mlp_inverse_rms);
+  MakeNorm(pass, Index(block, kUp), a.mid, Gain(layout_.mlp_gains[b]), a.mlp_norm,
+           a.mlp_inverse_rms);
   Inspect(pass, block, "mlp_norm.output", a.mlp_norm);
-  OwnInput(pass, Index(block, kUp), a.mlp_norm);
   RunLinear(pass, Index(block, kUp), Write::kOverwrite, a.up);
   Inspect(pass, block, "mlp.up.output", a.up);
-  Activate(a);
+  inputs_[Index(block, kDown)] =
+      MakeRounded(pass, Index(block, kDown), kPieceRows, a.activated,
+                  [&](std::size_t first, std::size_t rows) { Activate(a, first, rows); });
   Inspect(pass, block, "mlp.activation.output", a.activated);
   std::copy_n(a.mid.data, a.mid.size(), out.data);
-  OwnInput(pass, Index(block, kDown), a.activated);
   RunLinear(pass, Index(block, kDown), Write::kAccumulate, out);
   Inspect(pass, block, "mlp.down.output", out);
 }
 
-void Model::Activate(const BlockActivations& a) const {
+void Model::Activate(const BlockActivations& a, std::size_t first, std::size_t rows) const {
   const std::size_t f = a.activated.cols;
+  const View out = a.activated.Block(first, 0, rows, f);
+  const View up = a.up.Block(first, 0, rows, a.up.cols);
   switch (config_.activation) {
     case Activation::kSquaredRelu:
-      return SquaredRelu(a.up, a.activated);
+      return SquaredRelu(up, out);
     case Activation::kGelu:
-      return Gelu(a.up, a.activated);
+      return Gelu(up, out);
     case Activation::kSwiglu:
-      return Swiglu(a.up.Block(0, 0, rows_, f), a.up.Block(0, f, rows_, f), a.activated);
+      return Swiglu(up.Block(0, 0, rows, f), up.Block(0, f, rows, f), out);
   }
 }
 
@@ -212,9 +230,8 @@ void Model::Forward(const Pass& pass, std::span<const std::uint16_t> tokens) {
     const bool at_end = b + 1 == config_.layers;
     ForwardBlock(pass, b, at_end ? last_ : blocks_[static_cast<std::size_t>(b) + 1].x);
   }
-  RmsNorm(last_, Gain(layout_.final_gain), config_.norm_epsilon, final_norm_, final_inverse_rms_);
+  MakeNorm(pass, HeadIndex(), last_, Gain(layout_.final_gain), final_norm_, final_inverse_rms_);
   Inspect(pass, -1, "final_norm.output", final_norm_);
-  OwnInput(pass, HeadIndex(), final_norm_);
   RunLinear(pass, HeadIndex(), Write::kOverwrite, logits_);
   Inspect(pass, -1, "head.output", logits_);
 }

@@ -90,7 +90,8 @@ class Model {
   View Gradient(std::span<float> gradients, const ParameterSlice& slice) const;
 
   void ForwardBlock(const Pass& pass, int block, View out);
-  void Activate(const BlockActivations& a) const;
+  void Activate(const BlockActivations& a, std::size_t first, std::size_t rows) const;
+  void ActivateBackward(const BlockActivations& a, std::size_t first, std::size_t rows) const;
   void BackwardMlp(const Pass& pass, int block, std::span<float> gradients);
   void BackwardAttention(const Pass& pass, int block, std::span<float> gradients);
   double BackwardHead(const Pass& pass, std::span<const std::uint16_t> targets, float loss_scale,
@@ -101,10 +102,17 @@ class Model {
   std::size_t HeadIndex() const { return weights_.size() - 1; }
   std::string LinearName(std::size_t linear) const;
   const LinearRecipe& RecipeFor(const Pass& pass, std::size_t linear) const;
-  // x's only readers are this linear's two passes: it is rounded to BF16 in place, if at all.
-  void OwnInput(const Pass& pass, std::size_t linear, View x);
+  // make(first, rows) writes those rows of `out`, piece by piece; each is rounded to BF16 in place
+  // while it is in the cache, if the linear's recipe rounds. For tensors that only this linear
+  // reads.
+  static constexpr std::size_t kPieceRows = 64;
+  using MakeRows = std::function<void(std::size_t first, std::size_t rows)>;
+  LinearInput MakeRounded(const Pass& pass, std::size_t linear, std::size_t piece_rows, View out,
+                          const MakeRows& make);
+  void MakeNorm(const Pass& pass, std::size_t linear, View x, std::span<const float> gain, View out,
+                std::span<float> inverse_rms);
   void RunLinear(const Pass& pass, std::size_t linear, Write write, View y);
-  void RunLinearBackward(const Pass& pass, std::size_t linear, MatrixView<const float> dy, View dx,
+  void RunLinearBackward(const Pass& pass, std::size_t linear, const LinearInput& dy, View dx,
                          std::span<float> gradients);
   void Inspect(const Pass& pass, int block, const char* name, MatrixView<const float> x) const;
 
@@ -117,6 +125,7 @@ class Model {
   std::vector<LinearWeight> weights_;  // the blocks' linears in order, then the head
   std::vector<LinearInput> inputs_;    // a linear each, of the last Forward
   LinearScratch scratch_;
+  std::vector<float> piece_amax_;
   FloatBuffer memory_;
 
   // Views into memory_ for the rows of the last Forward.

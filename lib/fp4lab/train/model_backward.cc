@@ -13,8 +13,8 @@ Model::View Model::Gradient(std::span<float> gradients, const ParameterSlice& sl
   return {gradients.data() + slice.offset, slice.rows, slice.cols};
 }
 
-void Model::RunLinearBackward(const Pass& pass, std::size_t linear, MatrixView<const float> dy,
-                              View dx, std::span<float> gradients) {
+void Model::RunLinearBackward(const Pass& pass, std::size_t linear, const LinearInput& dy, View dx,
+                              std::span<float> gradients) {
   LinearCall call{.random = pass.random};
   call.random.tensor += static_cast<std::uint32_t>(linear) * kLinearOperands;
   OperandObserver observer;
@@ -43,7 +43,7 @@ double Model::BackwardHead(const Pass& pass, std::span<const std::uint16_t> targ
                            std::span<float> gradients) {
   const double loss = CrossEntropyGradient(logits_, targets, loss_scale, row_loss, logits_);
   Inspect(pass, -1, "head.output.gradient", logits_);
-  RunLinearBackward(pass, HeadIndex(), logits_, d_narrow_, gradients);
+  RunLinearBackward(pass, HeadIndex(), {logits_}, d_narrow_, gradients);
   const ParameterSlice& gain = layout_.final_gain;
   RmsNormBackward(last_, Gain(gain), final_inverse_rms_, d_narrow_, Write::kOverwrite, d_residual_,
                   gradients.subspan(gain.offset, gain.size()));
@@ -51,24 +51,29 @@ double Model::BackwardHead(const Pass& pass, std::span<const std::uint16_t> targ
   return loss;
 }
 
-void Model::BackwardMlp(const Pass& pass, int block, std::span<float> gradients) {
-  const BlockActivations& a = blocks_[static_cast<std::size_t>(block)];
-  RunLinearBackward(pass, Index(block, kDown), d_residual_, d_wide_, gradients);
+void Model::ActivateBackward(const BlockActivations& a, std::size_t first, std::size_t rows) const {
   const std::size_t f = a.activated.cols;
+  const View up = a.up.Block(first, 0, rows, a.up.cols), dy = d_wide_.Block(first, 0, rows, f);
+  const View d_up = d_up_.Block(first, 0, rows, d_up_.cols);
   switch (config_.activation) {
     case Activation::kSquaredRelu:
-      SquaredReluBackward(a.up, d_wide_, d_up_);
-      break;
+      return SquaredReluBackward(up, dy, d_up);
     case Activation::kGelu:
-      GeluBackward(a.up, d_wide_, d_up_);
-      break;
+      return GeluBackward(up, dy, d_up);
     case Activation::kSwiglu:
-      SwigluBackward(a.up.Block(0, 0, rows_, f), a.up.Block(0, f, rows_, f), d_wide_,
-                     d_up_.Block(0, 0, rows_, f), d_up_.Block(0, f, rows_, f));
-      break;
+      return SwigluBackward(up.Block(0, 0, rows, f), up.Block(0, f, rows, f), dy,
+                            d_up.Block(0, 0, rows, f), d_up.Block(0, f, rows, f));
   }
+}
+
+void Model::BackwardMlp(const Pass& pass, int block, std::span<float> gradients) {
+  const BlockActivations& a = blocks_[static_cast<std::size_t>(block)];
+  RunLinearBackward(pass, Index(block, kDown), {d_residual_}, d_wide_, gradients);
+  const LinearInput d_up =
+      MakeRounded(pass, Index(block, kUp), kPieceRows, d_up_,
+                  [&](std::size_t first, std::size_t rows) { ActivateBackward(a, first, rows); });
   Inspect(pass, block, "mlp.up.output.gradient", d_up_);
-  RunLinearBackward(pass, Index(block, kUp), d_up_, d_narrow_, gradients);
+  RunLinearBackward(pass, Index(block, kUp), d_up, d_narrow_, gradients);
   const ParameterSlice& gain = layout_.mlp_gains[static_cast<std::size_t>(block)];
   RmsNormBackward(a.mid, Gain(gain), a.mlp_inverse_rms, d_narrow_, Write::kAccumulate, d_residual_,
                   gradients.subspan(gain.offset, gain.size()));
@@ -77,14 +82,19 @@ void Model::BackwardMlp(const Pass& pass, int block, std::span<float> gradients)
 
 void Model::BackwardAttention(const Pass& pass, int block, std::span<float> gradients) {
   const BlockActivations& a = blocks_[static_cast<std::size_t>(block)];
-  RunLinearBackward(pass, Index(block, kOut), d_residual_, d_narrow_, gradients);
+  RunLinearBackward(pass, Index(block, kOut), {d_residual_}, d_narrow_, gradients);
   AttentionBackward(attention_shape_, Slice(a.qkv, 0), Slice(a.qkv, 1), Slice(a.qkv, 2),
                     a.attention, a.attention_statistics, d_narrow_,
                     {Slice(d_qkv_, 0), Slice(d_qkv_, 1), Slice(d_qkv_, 2)});
-  RopeBackward(rope_, Slice(d_qkv_, 0));
-  RopeBackward(rope_, Slice(d_qkv_, 1));
+  const LinearInput d_qkv = MakeRounded(pass, Index(block, kQkv), attention_shape_.sequence, d_qkv_,
+                                        [&](std::size_t first, std::size_t rows) {
+                                          const View part =
+                                              d_qkv_.Block(first, 0, rows, d_qkv_.cols);
+                                          RopeBackward(rope_, Slice(part, 0));
+                                          RopeBackward(rope_, Slice(part, 1));
+                                        });
   Inspect(pass, block, "attention.qkv.output.gradient", d_qkv_);
-  RunLinearBackward(pass, Index(block, kQkv), d_qkv_, d_narrow_, gradients);
+  RunLinearBackward(pass, Index(block, kQkv), d_qkv, d_narrow_, gradients);
   const ParameterSlice& gain = layout_.attention_gains[static_cast<std::size_t>(block)];
   RmsNormBackward(a.x, Gain(gain), a.attention_inverse_rms, d_narrow_, Write::kAccumulate,
                   d_residual_, gradients.subspan(gain.offset, gain.size()));
