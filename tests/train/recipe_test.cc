@@ -63,10 +63,10 @@ TEST_CASE("The switches of NVFP4BlockScaling change what their names say", "[tra
 TEST_CASE("mxfp4 is the same table with blocks of 32 and the stated scale rule", "[train]") {
   CheckLinear(Read("mxfp4").linear,
               {true,
-               {Operand("mxfp4.ceil", kRn, 0), Operand("mxfp4.ceil.2d", kRn, 0)},
-               {Operand("mxfp4.ceil", kSr, 0), Operand("mxfp4.ceil.2d", kRn, 0)},
-               {Operand("mxfp4.ceil", kSr, 32), Operand("mxfp4.ceil", kRn, 32)}});
-  for (const char* rule : {"floor", "rceil", "even"}) {
+               {Operand("mxfp4.rceil", kRn, 0), Operand("mxfp4.rceil.2d", kRn, 0)},
+               {Operand("mxfp4.rceil", kSr, 0), Operand("mxfp4.rceil.2d", kRn, 0)},
+               {Operand("mxfp4.rceil", kSr, 32), Operand("mxfp4.rceil", kRn, 32)}});
+  for (const char* rule : {"floor", "ceil", "even"}) {
     const Recipe recipe = Read({{"base", "mxfp4"}, {"scale_rule", rule}, {"weight_block", "1d"}});
     const std::string name = std::string("mxfp4.") + rule;
     CHECK(recipe.linear.fprop.b == Operand(name.c_str(), kRn, 0));
@@ -173,7 +173,7 @@ TEST_CASE("Recipes that cannot be are refused at their JSON pointer", "[train]")
   CHECK(ErrorOf({{"base", "te_nvfp4"}, {"scale_rule", "ceil"}})
             .find("run.json#/recipe/scale_rule: unknown key") == 0);
   CHECK(ErrorOf({{"base", "mxfp4"}, {"scale_rule", "up"}})
-            .find("run.json#/recipe/scale_rule: must be one of \"ceil\"") == 0);
+            .find("run.json#/recipe/scale_rule: must be one of \"rceil\"") == 0);
   CHECK(ErrorOf({{"base", "te_nvfp4"}, {"wgrad", {{"grad", {{"hadamard", 0}}}}}})
             .find("run.json#/recipe/wgrad: both operands of a GEMM need the same") == 0);
   CHECK(ErrorOf({{"base", "te_nvfp4"}, {"training_dtype", "fp32"}})

@@ -29,10 +29,10 @@ bool EndsWith(std::string_view text, std::string_view end) {
 
 void InitializeParameters(const ModelConfig& config, std::uint64_t seed,
                           std::span<float> parameters) {
-  constexpr double kDeviation = 0.02;
+  const double deviation = std::sqrt(0.4 / config.d_model);
   const ParameterLayout layout = MakeLayout(config);
   Expects(parameters.size() == layout.total, "InitializeParameters: all parameters");
-  const double residual = kDeviation / std::sqrt(2.0 * config.layers);
+  const double residual = deviation / std::sqrt(2.0 * config.layers);
   for (std::size_t i = 0; i < layout.slices.size(); ++i) {
     const ParameterSlice& slice = layout.slices[i];
     const std::span<float> values = parameters.subspan(slice.offset, slice.size());
@@ -43,7 +43,7 @@ void InitializeParameters(const ModelConfig& config, std::uint64_t seed,
     const bool to_residual =
         EndsWith(slice.name, "attention.out.weight") || EndsWith(slice.name, "mlp.down.weight");
     FillNormal({seed, static_cast<std::uint32_t>(i), kInitialWeights},
-               to_residual ? residual : kDeviation, values);
+               to_residual ? residual : deviation, values);
   }
 }
 

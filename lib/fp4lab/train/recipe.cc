@@ -61,7 +61,7 @@ Recipe Fp8CurrentScaling(std::string_view base, JsonObject* o) {
 }
 
 Recipe Mxfp4(std::string_view base, JsonObject* o) {
-  const std::string rule = ReadChoice(o, "scale_rule", "ceil", {"ceil", "floor", "rceil", "even"});
+  const std::string rule = ReadChoice(o, "scale_rule", "rceil", {"rceil", "ceil", "floor", "even"});
   const std::string weight = ReadChoice(o, "weight_block", "2d", {"2d", "1d"});
   const BlockFormat format = Block("mxfp4." + rule);
   return FourBit(base, format, weight == "2d" ? Block("mxfp4." + rule + ".2d") : format, 32);

@@ -9,8 +9,9 @@
 //   te_nvfp4                NVFP4BlockScaling: the operand table of TE's recipe
 //   te_nvfp4_no_rht         the same with disable_rht
 //   mxfp4                   the same table in MXFP4: RHT 32 on wgrad, 32x32 weights; "scale_rule":
-//                           "ceil" (default) | "floor" | "rceil" | "even", "weight_block":
-//                           "2d"|"1d"
+//                           "rceil" (default: amax / 6 rounded up to a power of two, what NVIDIA's
+//                           papers call rounding up, arXiv 2509.25149 appendix B and 2506.08027) |
+//                           "ceil" (torchao's) | "floor" | "even"; "weight_block": "2d" | "1d"
 #pragma once
 
 #include <string>
