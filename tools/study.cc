@@ -10,6 +10,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/data/corpus.h"
 #include "fp4lab/io/file.h"
+#include "fp4lab/study/report.h"
 #include "fp4lab/study/results.h"
 #include "fp4lab/study/runner.h"
 #include "tools/commands.h"
@@ -58,6 +59,8 @@ void Finish(const study::Study& study, const Corpus& corpus, const study::Outcom
             const std::filesystem::path& out_dir) {
   const Json results = study::ResultsJson(study, corpus, outcome);
   WriteFileAtomically(out_dir / "results.json", results.dump(1) + "\n");
+  const study::ReportFiles files = study::WriteReport(out_dir);
+  std::printf("%s\nreport: %s\n", files.summary.c_str(), files.html.c_str());
 }
 
 void RunCommand(const StudyOptions& options, int* exit_code) {
@@ -70,13 +73,12 @@ void RunCommand(const StudyOptions& options, int* exit_code) {
     StatusLine line;
     const study::Observer observer{[&](const study::Progress& p) { line.Show(Describe(p)); },
                                    [&](const std::string& note) { line.Print(note); }};
-    outcome = study::RunStudy(
-        study, corpus,
-        {.out_dir = out,
-         .jobs = options.jobs,
-         .threads_per_job = options.threads_per_job,
-         .checkpoint_seconds = options.checkpoint_seconds},
-        observer, stop);
+    outcome = study::RunStudy(study, corpus,
+                              {.out_dir = out,
+                               .jobs = options.jobs,
+                               .threads_per_job = options.threads_per_job,
+                               .checkpoint_seconds = options.checkpoint_seconds},
+                              observer, stop);
   }
   if (outcome.interrupted) {
     std::fprintf(stderr,
