@@ -18,12 +18,10 @@
 namespace fp4lab::study {
 namespace {
 
-// About a second of training, so that a kill often lands inside it.
+// Longer than the tiny study, so that kills land inside its runs.
 Json SlowerStudyJson() {
   Json json = TinyStudyJson();
-  json["model"]["layers"] = 2;
-  json["batch"] = 16;
-  json["budgets"] = {30 * 512, 60 * 512};
+  json["budgets"] = {20 * 128, 40 * 128};
   return json;
 }
 
