@@ -153,6 +153,29 @@ TEST_CASE("The analysis does not depend on the threads", "[study]") {
   CHECK(one == three);
 }
 
+TEST_CASE("Chunks of text that all runs share widen the intervals of losses, not of pairs",
+          "[study]") {
+  // Each chunk is off by the same amount in every arm: it cancels in a gap. An offset of one arm
+  // alone does not: then the interval is that of a mean of 24 chunks.
+  Json json = SyntheticResults({.seeds = 3, .noise = 0, .arms = {"bf16", "nvfp4", "mxfp4"}});
+  for (Json& run : json["runs"]) {
+    for (Json& point : run["points"]) {
+      for (int c = 0; c < 24; ++c) {
+        const double shared = 0.3 * (c % 5), own = run["arm"] == "mxfp4" ? 0.01 * (c % 2) : 0;
+        point["chunk_losses"][static_cast<std::size_t>(c)] = 1.5 + shared + own;
+      }
+    }
+  }
+  const Analysis analysis = Analyze(Read(json), kBootstrapDraws);
+  const auto width = [&](const char* arm) {
+    const LossGap* gap = analysis.FindGap(arm, "bf16", 1024000, Precision::kTraining);
+    return gap->bootstrap->high - gap->bootstrap->low;
+  };
+  CHECK(width("nvfp4") < 1e-9);
+  // s.d. of a chunk 0.005, of their mean 0.005 / sqrt(24).
+  CHECK(width("mxfp4") == Approx(2 * 1.96 * 0.005 / std::sqrt(24.0)).epsilon(0.1));
+}
+
 TEST_CASE("Two seeds give no t interval and say so", "[study]") {
   const Analysis analysis = Analyze(Read(SyntheticResults({.seeds = 2})), kDraws);
   const TokenRatio* r = analysis.FindRatio("mxfp4", "nvfp4", 1024000, Precision::kTraining,

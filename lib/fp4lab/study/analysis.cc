@@ -20,7 +20,8 @@ std::optional<Interval> IntervalOf(std::vector<double> draws, double confidence)
 }
 
 Interval Exponential(const Interval& interval) {
-  return {std::exp(interval.low), std::exp(interval.high)};
+  const auto end = [](double x) { return std::isinf(x) ? x : std::exp(x); };  // open stays open
+  return {end(interval.low), end(interval.high)};
 }
 
 void AddLosses(const Work& work, Analysis* analysis) {

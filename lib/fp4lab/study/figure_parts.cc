@@ -26,6 +26,11 @@ double DrawLegend(Svg* svg, double width, const std::vector<LegendEntry>& entrie
   return 72 + Legend(svg, {kTextLeft, 70}, width - 2 * kTextLeft, entries);
 }
 
+double LegendBottom(double width, const std::vector<LegendEntry>& entries) {
+  Svg nowhere(width, 0, "", "");
+  return DrawLegend(&nowhere, width, entries);
+}
+
 Axis BudgetAxis(const Results& results, double share) {
   const auto first = static_cast<double>(results.budgets.front());
   const auto last = static_cast<double>(results.budgets.back());

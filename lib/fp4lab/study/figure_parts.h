@@ -14,6 +14,8 @@ void DrawTitle(Svg* svg, const std::string& title, const Results& results);
 
 // A legend under the title; returns the height at which the drawing may begin.
 double DrawLegend(Svg* svg, double width, const std::vector<LegendEntry>& entries);
+// The same height without drawing.
+double LegendBottom(double width, const std::vector<LegendEntry>& entries);
 
 // A logarithmic axis with a tick at each budget, and tokens per block parameter under it; `share`
 // of the axis stays free at either end.

@@ -80,10 +80,9 @@ void DrawSeries(Svg* svg, const Panel& panel, const Axis& axis, const Results& r
     const TokenRatio* ratio = ShownRatio(analysis, series.pair, tokens);
     const auto x = static_cast<double>(tokens);
     if (!ratio->identified) {
-      const bool above = ratio->reason.starts_with('>');
-      if (above)
-        svg->Text({panel.X(x) + shift, panel.Area().y + 12}, "?", "t strong ink " + style,
-                  Anchor::kMiddle);
+      const bool below = ratio->reason.starts_with('<');
+      const double y = below ? panel.Area().Bottom() - 5 : panel.Area().y + 12;
+      svg->Text({panel.X(x) + shift, y}, "?", "t strong ink " + style, Anchor::kMiddle);
       continue;
     }
     if (ratio->interval) panel.Whisker(x, *ratio->interval, shift, style + " thin");
@@ -122,8 +121,7 @@ Figure DrawTokenRatio(const Results& results, const Analysis& analysis) {
   std::vector<LegendEntry> entries;
   for (const Series& s : series) entries.push_back({s.text, s.colour, s.colour});
   // The legend decides where the panel begins, and so how tall the drawing is.
-  Svg measured(kWidth, 0, "", "");
-  const double top = DrawLegend(&measured, kWidth, entries);
+  const double top = LegendBottom(kWidth, entries);
   Svg svg(kWidth, top + kPanelHeight + kBelow, figure.title, figure.caption);
   DrawTitle(&svg, figure.title, results);
   DrawLegend(&svg, kWidth, entries);

@@ -37,6 +37,63 @@ std::string SeedWord(const Results& results) {
   return std::to_string(results.seeds.size()) + (results.seeds.size() == 1 ? " seed" : " seeds");
 }
 
+// One arm of the figure of losses: a mark a seed, beside the tick, and the line of the means.
+void DrawLossesOf(Svg* svg, const Panel& panel, const Results& results, const Analysis& analysis,
+                  std::size_t arm, std::size_t series) {
+  const std::string style = SeriesClass(series);
+  const double shift = Beside(arm, results.arms.size(), 5);
+  std::vector<Dot> line;
+  for (const std::int64_t tokens : results.budgets) {
+    const ArmLoss* loss = analysis.FindLoss(results.arms[arm], tokens, Precision::kTraining);
+    if (loss->summary.count == 0) continue;
+    line.push_back(panel.At(static_cast<double>(tokens), loss->summary.mean));
+  }
+  svg->Polyline(line, style + " line");
+  for (const RunResult& run : results.runs) {
+    if (run.arm != results.arms[arm]) continue;
+    for (const AnnealedPoint& p : run.points) {
+      if (!std::isfinite(p.loss)) continue;
+      svg->Marker(panel.At(static_cast<double>(p.tokens), p.loss, shift), series, 3.2,
+                  style + " soft");
+    }
+  }
+  for (const Dot& at : line) svg->Marker(at, series, 4.4, style + " fill");
+}
+
+// One arm of the figure of gaps: mean and interval, with the seeds beside it.
+void DrawGapsOf(Svg* svg, const Panel& panel, const Results& results, const Analysis& analysis,
+                const std::string& arm, std::size_t series, double shift) {
+  const std::string style = SeriesClass(series);
+  std::vector<Dot> line;
+  for (const std::int64_t tokens : results.budgets) {
+    const LossGap* gap =
+        analysis.FindGap(arm, results.question.reference, tokens, Precision::kTraining);
+    if (gap == nullptr || gap->summary.count == 0) continue;
+    const auto x = static_cast<double>(tokens);
+    line.push_back(panel.At(x, gap->summary.mean, shift));
+    if (gap->interval) panel.Whisker(x, *gap->interval, shift, style + " thin");
+    for (const auto& value : gap->per_seed) {
+      if (value) svg->Marker(panel.At(x, *value, shift + 7), series, 2.2, style + " soft");
+    }
+  }
+  svg->Polyline(line, style + " thin faint");
+  for (const Dot& at : line) svg->Marker(at, series, 4.6, style + " fill");
+}
+
+// All that the figure of gaps has to hold.
+std::vector<double> GapValues(const Results& results, const Analysis& analysis) {
+  std::vector<double> values = {0};
+  for (const LossGap& gap : analysis.gaps) {
+    if (gap.reference != results.question.reference || gap.precision != Precision::kTraining) {
+      continue;
+    }
+    if (gap.summary.count > 0) values.push_back(gap.summary.mean);
+    if (gap.interval) values.insert(values.end(), {gap.interval->low, gap.interval->high});
+    for (const auto& value : gap.per_seed) values.push_back(value.value_or(NAN));
+  }
+  return values;
+}
+
 }  // namespace
 
 std::vector<std::size_t> SeriesOf(const Results& results) {
@@ -80,91 +137,55 @@ Figure DrawLoss(const Results& results, const Analysis& analysis) {
   }
   Figure figure{
       "loss.svg", "Validation loss after the decay",
-      "Each dot is one seed's loss at the end of its decay to that budget; lines join the "
+      "Small marks: one seed each, at the end of its decay to that budget. Lines join the "
       "means over " +
-          SeedWord(results) +
-          ". The loss is that of the precision of the "
-          "training.",
+          SeedWord(results) + ". Validated in the precision of the training.",
       "", ""};
   Svg svg(kWidth, kHeight, figure.title, figure.caption);
   DrawTitle(&svg, figure.title, results);
   const Panel panel(&svg, PanelBox(results), BudgetAxis(results, 0.12),
                     Labelled(AxisAround(values, 0.06, 7), "loss, nats per token"));
   std::vector<Panel::EndLabel> labels;
-  const auto last = static_cast<double>(results.budgets.back());
   for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
-    const std::string style = SeriesClass(series[arm]);
-    const double shift = Beside(arm, results.arms.size(), 5);
-    std::vector<Dot> line;
-    for (const std::int64_t tokens : results.budgets) {
-      const ArmLoss* loss = analysis.FindLoss(results.arms[arm], tokens, Precision::kTraining);
-      if (loss->summary.count == 0) continue;
-      line.push_back(panel.At(static_cast<double>(tokens), loss->summary.mean));
-      if (tokens == results.budgets.back()) {
-        labels.push_back({loss->summary.mean, results.arms[arm], series[arm]});
-      }
+    DrawLossesOf(&svg, panel, results, analysis, arm, series[arm]);
+    const ArmLoss* last =
+        analysis.FindLoss(results.arms[arm], results.budgets.back(), Precision::kTraining);
+    if (last->summary.count > 0) {
+      labels.push_back({last->summary.mean, results.arms[arm], series[arm]});
     }
-    svg.Polyline(line, style + " line");
-    for (const RunResult& run : results.runs) {
-      if (run.arm != results.arms[arm]) continue;
-      for (const AnnealedPoint& p : run.points) {
-        if (!std::isfinite(p.loss)) continue;
-        svg.Marker(panel.At(static_cast<double>(p.tokens), p.loss, shift), series[arm], 3.2,
-                   style + " soft");
-      }
-    }
-    for (const Dot& at : line) svg.Marker(at, series[arm], 4.4, style + " fill");
   }
-  panel.EndLabels(labels, last);
+  panel.EndLabels(labels, static_cast<double>(results.budgets.back()));
   return Finished(std::move(figure), svg);
 }
 
 Figure DrawGap(const Results& results, const Analysis& analysis) {
   const std::vector<std::size_t> series = SeriesOf(results), arms = ArmsWithGaps(results);
   const std::string& reference = results.question.reference;
-  std::vector<double> values = {0};
-  for (const LossGap& gap : analysis.gaps) {
-    if (gap.reference != reference || gap.precision != Precision::kTraining) continue;
-    if (gap.summary.count > 0) values.push_back(gap.summary.mean);
-    if (gap.interval) values.insert(values.end(), {gap.interval->low, gap.interval->high});
-    for (const auto& value : gap.per_seed) values.push_back(value.value_or(NAN));
-  }
-  const bool intervals = results.seeds.size() >= kLeastSeeds;
-  Figure figure{
-      "gap.svg", "Gap to " + reference,
-      "Loss minus the loss of " + reference +
-          " with the same seed: small marks are "
-          "seeds, large ones their mean" +
-          std::string(intervals ? ", whiskers its " + Fixed(100 * results.question.confidence, 0) +
-                                      " % t interval. "
-                                : "; two seeds give no interval. ") +
-          "Marks of one budget stand side by side only to be legible.",
-      "", ""};
+  const std::string whiskers =
+      results.seeds.size() < kLeastSeeds
+          ? "; so few seeds give no interval. "
+          : ", whiskers its " + Fixed(100 * results.question.confidence, 0) + " % t interval. ";
+  Figure figure{"gap.svg", "Gap to " + reference,
+                "Loss minus the loss of " + reference +
+                    " with the same seed. Small marks: one "
+                    "seed each. Large marks: their mean" +
+                    whiskers + "Marks of one budget stand side by side only to be legible.",
+                "", ""};
   Svg svg(kWidth, kHeight, figure.title, figure.caption);
   DrawTitle(&svg, figure.title, results);
-  const Panel panel(&svg, PanelBox(results), BudgetAxis(results, 0.16),
-                    Labelled(AxisAround(values, 0.06, 7), "gap, nats per token"));
+  const Panel panel(
+      &svg, PanelBox(results), BudgetAxis(results, 0.16),
+      Labelled(AxisAround(GapValues(results, analysis), 0.06, 7), "gap, nats per token"));
   panel.Level(0, "zero");
   std::vector<Panel::EndLabel> labels;
   for (std::size_t i = 0; i < arms.size(); ++i) {
     const std::string& arm = results.arms[arms[i]];
-    const std::size_t colour = series[arms[i]];
-    const std::string style = SeriesClass(colour);
-    const double shift = Beside(i, arms.size(), 18);
-    std::vector<Dot> line;
-    for (const std::int64_t tokens : results.budgets) {
-      const LossGap* gap = analysis.FindGap(arm, reference, tokens, Precision::kTraining);
-      if (gap == nullptr || gap->summary.count == 0) continue;
-      const auto x = static_cast<double>(tokens);
-      line.push_back(panel.At(x, gap->summary.mean, shift));
-      if (gap->interval) panel.Whisker(x, *gap->interval, shift, style + " thin");
-      for (const auto& value : gap->per_seed) {
-        if (value) svg.Marker(panel.At(x, *value, shift + 7), colour, 2.2, style + " soft");
-      }
-      if (tokens == results.budgets.back()) labels.push_back({gap->summary.mean, arm, colour});
+    DrawGapsOf(&svg, panel, results, analysis, arm, series[arms[i]], Beside(i, arms.size(), 18));
+    const LossGap* last =
+        analysis.FindGap(arm, reference, results.budgets.back(), Precision::kTraining);
+    if (last != nullptr && last->summary.count > 0) {
+      labels.push_back({last->summary.mean, arm, series[arms[i]]});
     }
-    svg.Polyline(line, style + " thin faint");
-    for (const Dot& at : line) svg.Marker(at, colour, 4.6, style + " fill");
   }
   panel.EndLabels(labels, static_cast<double>(results.budgets.back()));
   return Finished(std::move(figure), svg);
