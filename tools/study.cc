@@ -73,13 +73,12 @@ void RunCommand(const StudyOptions& options, int* exit_code) {
     StatusLine line;
     const study::Observer observer{[&](const study::Progress& p) { line.Show(Describe(p)); },
                                    [&](const std::string& note) { line.Print(note); }};
-    outcome = study::RunStudy(
-        study, corpus,
-        {.out_dir = out,
-         .jobs = options.jobs,
-         .threads_per_job = options.threads_per_job,
-         .checkpoint_seconds = options.checkpoint_seconds},
-        observer, stop);
+    outcome = study::RunStudy(study, corpus,
+                              {.out_dir = out,
+                               .jobs = options.jobs,
+                               .threads_per_job = options.threads_per_job,
+                               .checkpoint_seconds = options.checkpoint_seconds},
+                              observer, stop);
   }
   if (outcome.interrupted) {
     std::fprintf(stderr,
