@@ -22,11 +22,10 @@ void RunReport(const ReportOptions& options) {
 }  // namespace
 
 void AddStudyReport(CLI::App& app) {
-  const auto named = app.get_subcommands([](CLI::App* s) { return s->get_name() == "study"; });
-  CLI::App* study = named.empty() ? app.add_subcommand("study", "Studies from one file") : named[0];
+  CLI::App* study = app.get_subcommand("study");
   auto options = std::make_shared<ReportOptions>();
   CLI::App* report = study->add_subcommand(
-      "report", "Analyze a results.json again: report.html, figures/*.svg, runs.csv, summary");
+      "report", "Analyze a results.json again: report.html, figures/*.svg, results.csv, summary");
   report->add_option("results", options->results, "A results.json, or the folder that holds one")
       ->required();
   report->add_option("--out-dir", options->out_dir, "Where the files go [beside results.json]");

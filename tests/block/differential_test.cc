@@ -93,6 +93,40 @@ TEST_CASE("Quantizers give the reference's codes, scales and values on every tar
   }
 }
 
+TEST_CASE("Stochastic rounding carries exactly at its random field, on every target",
+          "[block][differential]") {
+  // Element i lies between two neighbours low and low + step of the element format, at the fraction
+  // (2^16 - R_i) / 2^16 of the step, where the carry begins, or one binary32 bit below.
+  for (const char* name : {"mxfp4.floor", "mxfp8_e4m3.floor", "mxfp8_e5m2.floor"}) {
+    const BlockFormat format = *FindBlockFormat(name);
+    const Format& element = FormatOf(format.element);
+    const QuantizeOptions options{
+        .format = format, .rounding = Rounding::kStochastic, .random = {.seed = 21}};
+    for (const std::uint32_t low : {0u, 1u, 1u << element.mantissa_bits, 3u}) {
+      const float from = Decode(element, low), step = Decode(element, low + 1) - from;
+      for (const bool below : {false, true}) {
+        Matrix<float> x(16, 64);
+        std::vector<std::uint32_t> want(x.values.size());
+        for (std::size_t i = 0; i < x.values.size(); ++i) {
+          const float fraction = static_cast<float>(65536 - options.random.Bits16(i)) * 0x1p-16f;
+          const float at = from + step * fraction;
+          x.values[i] = below ? std::bit_cast<float>(std::bit_cast<std::uint32_t>(at) - 1) : at;
+          want[i] = std::bit_cast<std::uint32_t>(below ? from : from + step);
+          if (i % 32 == 0) x.values[i] = MaxFinite(format.element);  // makes the block's scale 1
+          if (i % 32 == 0) want[i] = std::bit_cast<std::uint32_t>(MaxFinite(format.element));
+        }
+        INFO(name << " above code " << low << (below ? ", just below" : ", at") << " the carry");
+        OnEveryTarget(false, [&] {
+          Matrix<float> y(x.rows, x.cols);
+          QuantizeToValues(x.View(), options, y.View());
+          const bool same = BitsOf(y) == want;
+          CHECK(same);
+        });
+      }
+    }
+  }
+}
+
 TEST_CASE("TensorAmax ignores NaN and gives the reference's bits on every target",
           "[block][differential]") {
   for (const auto& [rows, cols] : Shapes()) {

@@ -28,7 +28,7 @@ TEST_CASE("fp4lab study report writes the report and prints the summary", "[tool
   CHECK_THAT(run.output, ContainsSubstring("criteria\n  held"));
   CHECK_THAT(run.output, ContainsSubstring("report: " + (folder.path / "report.html").string()));
   for (const char* file :
-       {"report.html", "runs.csv", "results.json", "figures/loss.svg", "figures/gap.svg",
+       {"report.html", "results.csv", "results.json", "figures/loss.svg", "figures/gap.svg",
         "figures/token_ratio.svg", "figures/sqnr.svg", "figures/training.svg"}) {
     CAPTURE(file);
     CHECK(std::filesystem::file_size(folder.path / file) > 500);

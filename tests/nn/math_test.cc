@@ -16,6 +16,10 @@ void ExpArray(const float* x, std::size_t n, float* y) {
   ForElements(n, [=](auto d, std::size_t i)
                      HWY_ATTR { hn::StoreU(Exp(d, hn::LoadU(d, x + i)), d, y + i); });
 }
+void ExpNonPositiveArray(const float* x, std::size_t n, float* y) {
+  ForElements(n, [=](auto d, std::size_t i)
+                     HWY_ATTR { hn::StoreU(ExpNonPositive(d, hn::LoadU(d, x + i)), d, y + i); });
+}
 void SigmoidArray(const float* x, std::size_t n, float* y) {
   ForElements(n, [=](auto d, std::size_t i)
                      HWY_ATTR { hn::StoreU(Sigmoid(d, hn::LoadU(d, x + i)), d, y + i); });
@@ -38,6 +42,7 @@ namespace fp4lab {
 namespace {
 
 HWY_EXPORT(ExpArray);
+HWY_EXPORT(ExpNonPositiveArray);
 HWY_EXPORT(SigmoidArray);
 
 // Every `stride`-th float from the most negative NaN-free pattern to the largest, both signs.
@@ -108,6 +113,29 @@ TEST_CASE("Exp gives the limits and NaN", "[nn]") {
     CHECK(y[6] == 0.0f);
     CHECK(y[7] == 0x1p-149f);
     CHECK(y[8] == Catch::Approx(std::exp(88.72283)));
+  }
+  PinSimdTarget("best");
+}
+
+TEST_CASE("ExpNonPositive is Exp up to 0, with subnormal results flushed", "[nn]") {
+  Floats x = {-0x1.5d589ep6f, -0x1.5d58ap6f, -87.7f, -88.5f, -kInfinity, kNaN, 0.0f, -0.0f};
+  for (const float v : Sweep(4093)) {
+    if (v <= 0) x.push_back(v);
+  }
+  Floats y(x.size()), exact(x.size());
+  HWY_DYNAMIC_DISPATCH(ExpArray)(x.data(), x.size(), exact.data());
+  for (const std::string& target : SimdTargets()) {
+    PinSimdTarget(target);
+    CAPTURE(target);
+    HWY_DYNAMIC_DISPATCH(ExpNonPositiveArray)(x.data(), x.size(), y.data());
+    std::size_t differences = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const float expected = exact[i] < 0x1p-126f ? 0.0f : exact[i];
+      differences += y[i] != expected && !(std::isnan(y[i]) && std::isnan(expected));
+    }
+    CHECK(differences == 0);
+    CHECK(y[0] >= 0x1p-126f);
+    CHECK(y[1] == 0.0f);
   }
   PinSimdTarget("best");
 }

@@ -290,7 +290,7 @@ TEST_CASE("A report is written whole, twice the same, and keeps the results", "[
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
     if (entry.is_regular_file()) written.push_back(entry.path());
   }
-  CHECK(written.size() == 8);  // results.json, report.html, runs.csv and five figures
+  CHECK(written.size() == 8);  // results.json, report.html, results.csv and five figures
   std::vector<std::string> first;
   for (const auto& path : written) first.push_back(ReadFile(path));
   WriteReport(folder / "results.json");

@@ -107,6 +107,89 @@ TEST_CASE("The Hadamard kernels give the reference's bits on every target, howev
   PinSimdTarget("best");
 }
 
+// Plain binary32 butterflies: what a kernel without a look at the exponents would do.
+float PlainOutput(const float* x, int size, std::uint32_t mask, int j) {
+  std::vector<float> y(static_cast<std::size_t>(size));
+  for (int k = 0; k < size; ++k) y[k] = (mask >> k & 1u) != 0 ? -x[k] : x[k];
+  for (int stride = size / 2; stride > 0; stride /= 2) {
+    for (int k = 0; k < size; ++k) {
+      if ((k & stride) != 0) continue;
+      const float a = y[k], b = y[k + stride];
+      y[k] = a + b;
+      y[k + stride] = a - b;
+    }
+  }
+  return RoundToBf16(size == 16 ? 0.25f * y[j] : kInverseSqrt32 * y[j]);
+}
+
+// Groups whose output 0 is the worst case: the large terms add up to a tie of BF16, and pairs of
+// small terms, `span` binades below, cancel but for their last bits, which decide the tie.
+Matrix<float> TieGroups(int span, int size, std::size_t rows) {
+  const RandomStream stream{.seed = 6, .step = static_cast<std::uint32_t>(span)};
+  Matrix<float> x(rows, static_cast<std::size_t>(size));
+  for (std::size_t r = 0; r < rows; ++r) {
+    std::uint32_t counter = 0;
+    const auto random = [&](std::uint32_t n) { return stream.Bits32(1000 * r + counter++) % n; };
+    std::vector<float> terms;
+    float sum = 0.0f;
+    while (static_cast<int>(terms.size()) < size - 5) {
+      terms.push_back(1.0f + static_cast<float>(random(128)) * 0x1p-7f);
+      sum += terms.back();
+    }
+    // Up to an odd multiple of half a unit of BF16 (sums are in [16, 32) or [32, 64)).
+    const float half = size == 16 ? 0x1p-4f : 0x1p-3f;
+    const float target = (2.0f * std::floor((sum + 1.5f) / (2.0f * half)) + 1.0f) * half;
+    terms.push_back(target - sum);
+    const float unit = std::ldexp(1.0f, -span - 7);
+    for (int pair = 0; pair < 2; ++pair) {
+      const float m = static_cast<float>(132 + 2 * random(60));
+      terms.push_back((m + static_cast<float>(random(4))) * unit);
+      terms.push_back(-(m - static_cast<float>(random(4))) * unit);
+    }
+    for (std::size_t k = terms.size() - 1; k > 0; --k) {
+      std::swap(terms[k], terms[random(static_cast<std::uint32_t>(k + 1))]);
+    }
+    for (std::size_t k = 0; k < terms.size(); ++k) {
+      x(r, k) = (kTeSignMask32 >> k & 1u) != 0 ? -terms[k] : terms[k];
+    }
+  }
+  return x;
+}
+
+TEST_CASE("Sums of any width around BF16's ties are exact on every target",
+          "[transform][differential]") {
+  for (const int size : {16, 32}) {
+    int plain_differs = 0;
+    for (int span = 9; span <= 30; ++span) {
+      const Matrix<float> x = TieGroups(span, size, 512);
+      Matrix<float> want(x.rows, x.cols), tall(x.cols, x.rows), y(x.rows, x.cols);
+      reference::RandomHadamard(x.View(), size, kTeSignMask32, want.View());
+      for (std::size_t r = 0; r < x.rows; ++r) {
+        for (std::size_t c = 0; c < x.cols; ++c) tall(c, r) = x(r, c);
+        plain_differs += PlainOutput(&x(r, 0), size, kTeSignMask32, 0) != want(r, 0);
+      }
+      for (const std::string& target : SimdTargets()) {
+        PinSimdTarget(target);
+        INFO(size << " span " << span << " " << target);
+        RandomHadamard(x.View(), size, kTeSignMask32, y.View());
+        CHECK(BitsOf(y) == BitsOf(want));
+        Matrix<float> z = tall;
+        RandomHadamard(std::as_const(z).View().Transposed(), size, kTeSignMask32,
+                       z.View().Transposed());
+        bool same = true;
+        for (std::size_t r = 0; r < x.rows; ++r) {
+          for (std::size_t c = 0; c < x.cols; ++c) same &= z(c, r) == want(r, c);
+        }
+        CHECK(same);
+      }
+    }
+    // The cases do need the care that the kernels take. (Size 32 is scaled after its rounding to
+    // binary32, which moves the sums off the ties.)
+    if (size == 16) CHECK(plain_differs > 50);
+  }
+  PinSimdTarget("best");
+}
+
 // An independent statement: the dense matrix in integers, with 2^-40 as the unit of all terms.
 float DenseOutput(const float* x, int size, std::uint32_t mask, int j) {
   std::int64_t sum = 0;

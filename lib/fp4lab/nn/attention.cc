@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <limits>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/parallel.h"
@@ -20,13 +19,12 @@
 
 #include "fp4lab/nn/math-inl.h"
 #include "fp4lab/nn/panel-inl.h"
+#include "fp4lab/nn/softmax_lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fp4lab {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-
-inline constexpr std::size_t kBlock = kPanelCols;  // queries in a block
 
 constexpr std::size_t RoundUp(std::size_t n) { return (n + kBlock - 1) / kBlock * kBlock; }
 
@@ -48,11 +46,14 @@ class Scratch {
 // to (rows, RoundUp(x.cols)) = scale * x, zeros where x has no element.
 HWY_INLINE void Pack(MatrixView<const float> x, float scale, std::size_t rows, float* to) {
   const std::size_t width = RoundUp(x.cols);
-  std::fill_n(to, rows * width, 0.0f);
-  for (std::size_t r = 0; r < x.rows; ++r) {
+  for (std::size_t r = 0; r < x.rows; ++r, to += width) {
     const float* from = RowOf(x, r);
-    for (std::size_t c = 0; c < x.cols; ++c) to[r * width + c] = scale * from[c];
+    ForElements(x.cols, [=](auto d, std::size_t c) HWY_ATTR {
+      hn::StoreU(hn::Mul(hn::LoadU(d, from + c), hn::Set(d, scale)), d, to + c);
+    });
+    std::fill(to + x.cols, to + width, 0.0f);
   }
+  std::fill_n(to, (rows - x.rows) * width, 0.0f);
 }
 
 // to (head_dim, 16) = packed (16, width) transposed.
@@ -66,37 +67,6 @@ HWY_INLINE void TransposeBlock(const float* packed, std::size_t head_dim, float*
 // Rows [first, first + 16) of x, fewer at the end.
 HWY_INLINE MatrixView<const float> BlockRows(MatrixView<const float> x, std::size_t first) {
   return RowsOf(x, first, std::min(kBlock, x.rows - first));
-}
-
-// Whether the lanes at `lane` of the query block may see key `u` of the same 16 positions.
-template <class D>
-HWY_INLINE auto Sees(D d, std::size_t lane, std::size_t u) {
-  return hn::Ge(hn::Iota(d, static_cast<float>(lane)), hn::Set(d, static_cast<float>(u)));
-}
-
-// Turns scores s (keys, 16) into exp(s - max), 0 where masked; writes max and 1 / sum of each lane.
-HWY_INLINE void SoftmaxLanes(std::size_t keys, float* s, float* max, float* inverse_sum) {
-  const PanelTag d;
-  const std::size_t diagonal = keys - kBlock;
-  for (std::size_t lane = 0; lane < kBlock; lane += hn::Lanes(d)) {
-    float* column = s + lane;
-    auto m = hn::Set(d, -std::numeric_limits<float>::infinity());
-    for (std::size_t j = 0; j < keys; ++j) {
-      const auto v = hn::Load(d, column + j * kBlock);
-      auto greater = hn::Gt(v, m);
-      if (j >= diagonal) greater = hn::And(greater, Sees(d, lane, j - diagonal));
-      m = hn::IfThenElse(greater, v, m);
-    }
-    auto sum = hn::Zero(d);
-    for (std::size_t j = 0; j < keys; ++j) {
-      auto p = Exp(d, hn::Sub(hn::Load(d, column + j * kBlock), m));
-      if (j >= diagonal) p = hn::IfThenElseZero(Sees(d, lane, j - diagonal), p);
-      hn::Store(p, d, column + j * kBlock);
-      sum = hn::Add(sum, p);
-    }
-    hn::Store(m, d, max + lane);
-    hn::Store(hn::Div(hn::Set(d, 1.0f), sum), d, inverse_sum + lane);
-  }
 }
 
 // One head of one sequence. row_max, inverse_sum (T).
@@ -124,29 +94,6 @@ void AttentionHead(MatrixView<const float> q, MatrixView<const float> k, MatrixV
     }
     std::copy_n(max, count, row_max + first);
     std::copy_n(inverse, count, inverse_sum + first);
-  }
-}
-
-// From scores s and dp = dout . v (keys, 16): s becomes the probabilities p, dp becomes ds.
-HWY_INLINE void SoftmaxLanesBackward(std::size_t keys, const float* max, const float* inverse_sum,
-                                     const float* dot, float* s, float* dp) {
-  const PanelTag d;
-  const std::size_t diagonal = keys - kBlock;
-  for (std::size_t lane = 0; lane < kBlock; lane += hn::Lanes(d)) {
-    const auto m = hn::Load(d, max + lane), inverse = hn::Load(d, inverse_sum + lane);
-    const auto own = hn::Load(d, dot + lane);
-    for (std::size_t j = 0; j < keys; ++j) {
-      float *s_row = s + j * kBlock + lane, *dp_row = dp + j * kBlock + lane;
-      auto p = hn::Mul(Exp(d, hn::Sub(hn::Load(d, s_row), m)), inverse);
-      auto ds = hn::Mul(p, hn::Sub(hn::Load(d, dp_row), own));
-      if (j >= diagonal) {
-        const auto sees = Sees(d, lane, j - diagonal);
-        p = hn::IfThenElseZero(sees, p);
-        ds = hn::IfThenElseZero(sees, ds);
-      }
-      hn::Store(p, d, s_row);
-      hn::Store(ds, d, dp_row);
-    }
   }
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <vector>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/nn/round_bf16.h"
@@ -27,53 +26,48 @@ MatrixView<T> Unturned(MatrixView<T> x) {
   return x.col_stride == 1 ? x : x.Transposed();
 }
 
-void Copy(View x, MatrixView<float> out) {
-  for (std::size_t r = 0; r < x.rows; ++r) {
-    std::copy_n(x.data + r * x.row_stride, x.cols, out.data + r * out.row_stride);
-  }
-}
-
-void QuantizeInPlace(const OperandRecipe& recipe, LinearOperand operand, const LinearCall& call,
-                     float amax, MatrixView<float> x) {
+// `from` may be `to`. An observer sees `from` as it was.
+void QuantizeOperand(const OperandRecipe& recipe, LinearOperand operand, const LinearCall& call,
+                     float amax, View from, MatrixView<float> to) {
   QuantizeOptions options{
       .format = *recipe.format, .rounding = recipe.rounding, .random = call.random, .amax = amax};
   options.random.tensor += static_cast<std::uint32_t>(operand);
-  if (call.observer == nullptr) {
-    QuantizeToValues(x, options, x);
-    return;
+  if (call.observer == nullptr) return QuantizeToValues(from, options, to);
+  FloatBuffer before;
+  const MatrixView<float> copy = Like(from, &before);
+  for (std::size_t r = 0; r < from.rows; ++r) {
+    for (std::size_t c = 0; c < from.cols; ++c) copy(r, c) = from(r, c);
   }
-  std::vector<float> before(x.size());
-  const MatrixView<float> flat = Unturned(x);
-  const MatrixView<float> copy(before.data(), flat.rows, flat.cols);
-  Copy(flat, copy);
-  QuantizeToValues(x, options, x);
-  (*call.observer)(operand, x.col_stride == 1 ? copy : copy.Transposed(), x, options);
+  QuantizeToValues(from, options, to);
+  (*call.observer)(operand, copy, to, options);
 }
 
-// x is the operand as its GEMM sees it: the reduction axis along columns.
+// x.x is the operand as its GEMM sees it: the reduction axis along columns. Nothing is copied that
+// can be used as it is.
 void Prepare(const OperandRecipe& recipe, bool bf16, LinearOperand operand, const LinearCall& call,
-             View x, LinearOperandValues* out) {
+             const LinearInput& x, LinearOperandValues* out) {
   out->ready = true;
-  if (!bf16 && !recipe.format) {
-    out->values = x;
-    return;
-  }
-  const MatrixView<float> values = Like(x, &out->memory);
-  out->values = values;
-  if (bf16) {
-    out->amax = RoundBf16(Unturned(x), Unturned(values));
-  } else {
-    Copy(Unturned(x), Unturned(values));
+  out->amax = x.amax;
+  View values = x.x;
+  bool knows_amax = x.rounded;
+  const auto to = [&] { return Like(x.x, &out->memory); };
+  if (bf16 && !x.rounded) {
+    out->amax = RoundBf16(Unturned(values), Unturned(to()));
+    values = to();
+    knows_amax = true;
   }
   if (recipe.hadamard != 0) {
     const std::uint32_t signs = recipe.hadamard == 16 ? kTeSignMask16 : kTeSignMask32;
-    RandomHadamard(values, recipe.hadamard, signs, values);
+    RandomHadamard(values, recipe.hadamard, signs, to());
+    values = to();
+    knows_amax = false;
   }
-  if (!recipe.format) return;
-  if (HasTensorScale(*recipe.format) && (!bf16 || recipe.hadamard != 0)) {
-    out->amax = TensorAmax(values);
+  if (recipe.format) {
+    if (HasTensorScale(*recipe.format) && !knows_amax) out->amax = TensorAmax(values);
+    QuantizeOperand(recipe, operand, call, out->amax, values, to());
+    values = to();
   }
-  QuantizeInPlace(recipe, operand, call, out->amax, values);
+  out->values = values;
 }
 
 GemmOptions OptionsFor(const GemmRecipe& recipe, float amax_a, float amax_b) {
@@ -86,6 +80,11 @@ GemmOptions OptionsFor(const GemmRecipe& recipe, float amax_a, float amax_b) {
     options.alpha = a ? TensorDecodeScale(*a, amax_a) : TensorDecodeScale(*b, amax_b);
   }
   return options;
+}
+
+LinearInput Transposed(LinearInput input) {
+  input.x = input.x.Transposed();
+  return input;
 }
 
 // Whether quantizing the transpose gives the transposed values.
@@ -109,7 +108,7 @@ const LinearOperandValues& FpropWeight(const LinearRecipe& recipe, const LinearC
                                        LinearWeight* weight) {
   CheckWeight(recipe, weight);
   if (!weight->fprop.ready) {
-    Prepare(recipe.fprop.b, recipe.bf16, kFpropWeight, call, weight->w, &weight->fprop);
+    Prepare(recipe.fprop.b, recipe.bf16, kFpropWeight, call, {weight->w}, &weight->fprop);
   }
   return weight->fprop;
 }
@@ -126,7 +125,7 @@ GemmOperand DgradWeight(const LinearRecipe& recipe, const LinearCall& call, Line
   }
   CheckWeight(recipe, weight);
   if (!weight->dgrad.ready) {
-    Prepare(recipe.dgrad.b, recipe.bf16, kDgradWeight, call, weight->w.Transposed(),
+    Prepare(recipe.dgrad.b, recipe.bf16, kDgradWeight, call, {weight->w.Transposed()},
             &weight->dgrad);
   }
   return {weight->dgrad.values, weight->dgrad.amax};
@@ -140,38 +139,44 @@ std::string_view OperandName(LinearOperand operand) {
   return kNames[operand];
 }
 
-void LinearForward(const LinearRecipe& recipe, const LinearCall& call, MatrixView<const float> x,
+void LinearForward(const LinearRecipe& recipe, const LinearCall& call, const LinearInput& input,
                    LinearWeight* weight, LinearScratch* scratch, Write write, MatrixView<float> y) {
+  const View x = input.x;
   Expects(
       x.col_stride == 1 && x.cols == weight->w.cols && y.rows == x.rows && y.cols == weight->w.rows,
       "LinearForward: x (tokens, in), w (out, in), y (tokens, out)");
   const LinearOperandValues& w = FpropWeight(recipe, call, weight);
-  Prepare(recipe.fprop.a, recipe.bf16, kFpropInput, call, x, &scratch->a);
+  Prepare(recipe.fprop.a, recipe.bf16, kFpropInput, call, input, &scratch->a);
   GemmOptions options = OptionsFor(recipe.fprop, scratch->a.amax, w.amax);
   options.accumulate = write == Write::kAccumulate;
   Gemm(scratch->a.values, w.values, options, y);
 }
 
-void LinearBackward(const LinearRecipe& recipe, const LinearCall& call, MatrixView<const float> x,
+void LinearBackward(const LinearRecipe& recipe, const LinearCall& call, const LinearInput& input,
                     LinearWeight* weight, MatrixView<const float> dy, LinearScratch* scratch,
                     MatrixView<float> dx, MatrixView<float> dw) {
-  Expects(x.col_stride == 1 && dy.col_stride == 1 && x.rows == dy.rows &&
-              x.cols == weight->w.cols && dy.cols == weight->w.rows,
+  Expects(input.x.col_stride == 1 && dy.col_stride == 1 && input.x.rows == dy.rows &&
+              input.x.cols == weight->w.cols && dy.cols == weight->w.rows,
           "LinearBackward: x (tokens, in), dy (tokens, out), w (out, in)");
-  LinearOperandValues &grad = scratch->a, &input = scratch->b;
-  Prepare(recipe.dgrad.a, recipe.bf16, kDgradGrad, call, dy, &grad);
-  const GemmOperand w = DgradWeight(recipe, call, weight);
-  Gemm(grad.values, w.values, OptionsFor(recipe.dgrad, grad.amax, w.amax), dx);
-
-  View grad_t = grad.values.Transposed();
-  if (!SharesTranspose(recipe.dgrad.a, recipe.wgrad.a)) {
-    Prepare(recipe.wgrad.a, recipe.bf16, kWgradGrad, call, dy.Transposed(), &grad);
-    grad_t = grad.values;
+  LinearInput grad{dy};
+  if (recipe.bf16) {  // once for both GEMMs
+    const MatrixView<float> rounded = Like(dy, &scratch->grad);
+    grad = {rounded, true, RoundBf16(dy, rounded)};
   }
-  Prepare(recipe.wgrad.b, recipe.bf16, kWgradInput, call, x.Transposed(), &input);
-  GemmOptions options = OptionsFor(recipe.wgrad, grad.amax, input.amax);
+  LinearOperandValues &a = scratch->a, &b = scratch->b;
+  Prepare(recipe.dgrad.a, recipe.bf16, kDgradGrad, call, grad, &a);
+  const GemmOperand w = DgradWeight(recipe, call, weight);
+  Gemm(a.values, w.values, OptionsFor(recipe.dgrad, a.amax, w.amax), dx);
+
+  View grad_t = a.values.Transposed();
+  if (!SharesTranspose(recipe.dgrad.a, recipe.wgrad.a)) {
+    Prepare(recipe.wgrad.a, recipe.bf16, kWgradGrad, call, Transposed(grad), &a);
+    grad_t = a.values;
+  }
+  Prepare(recipe.wgrad.b, recipe.bf16, kWgradInput, call, Transposed(input), &b);
+  GemmOptions options = OptionsFor(recipe.wgrad, a.amax, b.amax);
   options.accumulate = true;
-  Gemm(grad_t, input.values, options, dw);
+  Gemm(grad_t, b.values, options, dw);
 }
 
 }  // namespace fp4lab

@@ -80,6 +80,15 @@ struct LinearWeight {
 // Memory that linears share; it grows to the largest need and stays.
 struct LinearScratch {
   LinearOperandValues a, b;
+  FloatBuffer grad;
+};
+
+// x (tokens, in), row-major. Where it is known to hold BF16 values already, `rounded` says so and
+// `amax` is TensorAmax(x): then it is not rounded again.
+struct LinearInput {
+  MatrixView<const float> x;
+  bool rounded = false;
+  float amax = 0.0f;
 };
 
 // An operand becomes, in this order: BF16 (if the recipe says so); transformed (`hadamard`, with
@@ -90,11 +99,11 @@ struct LinearScratch {
 // no format).
 
 // y = x w^T, or y = y + x w^T.
-void LinearForward(const LinearRecipe& recipe, const LinearCall& call, MatrixView<const float> x,
+void LinearForward(const LinearRecipe& recipe, const LinearCall& call, const LinearInput& input,
                    LinearWeight* weight, LinearScratch* scratch, Write write, MatrixView<float> y);
 
 // dx = dy w (overwritten), dw = dw + dy^T x.
-void LinearBackward(const LinearRecipe& recipe, const LinearCall& call, MatrixView<const float> x,
+void LinearBackward(const LinearRecipe& recipe, const LinearCall& call, const LinearInput& input,
                     LinearWeight* weight, MatrixView<const float> dy, LinearScratch* scratch,
                     MatrixView<float> dx, MatrixView<float> dw);
 

@@ -32,7 +32,7 @@ void LossRows(MatrixView<const float> logits, const std::uint16_t* targets, doub
         logits.cols,
         [max](auto v) HWY_ATTR {
           const ReduceTag d;
-          return Exp(d, hn::Sub(v, hn::Set(d, max)));
+          return ExpNonPositive(d, hn::Sub(v, hn::Set(d, max)));
         },
         z);
     row_loss[r] = RowLoss(sum, z[targets[r]], max);
@@ -46,7 +46,7 @@ void LossGradientRows(MatrixView<const float> logits, const std::uint16_t* targe
     float* gradient = RowOf(dlogits, r);
     const float max = Max(logits.cols, z), target = z[targets[r]];
     ForElements(logits.cols, [=](auto d, std::size_t c) HWY_ATTR {
-      hn::StoreU(Exp(d, hn::Sub(hn::LoadU(d, z + c), hn::Set(d, max))), d, gradient + c);
+      hn::StoreU(ExpNonPositive(d, hn::Sub(hn::LoadU(d, z + c), hn::Set(d, max))), d, gradient + c);
     });
     const float sum = Sum(logits.cols, gradient);
     const float factor = scale * (1.0f / sum);

@@ -9,13 +9,13 @@
 namespace fp4lab {
 
 // logits (R, V), targets and row_loss (R). With m the row's maximum and l = sum_c exp(z_c - m)
-// (16 lanes, fixed tree): row_loss = ln(l) - (z_target - m), in double. Returns the mean of
-// row_loss: its sum in double in row order, divided by R.
+// (base/reduce.h; exp is 0 below 2^-126): row_loss = ln(l) - (z_target - m), in double. Returns the
+// mean of row_loss: its sum in double in row order, divided by R.
 double CrossEntropy(MatrixView<const float> logits, std::span<const std::uint16_t> targets,
                     std::span<double> row_loss);
 
-// The same, and dlogits(r,c) = scale (exp(z_c - m) (1 / l) - [c = target]). `scale` is 1 / R for
-// the gradient of the mean (1 / (R * micro-batches) where several are added). dlogits may be
+// The same, and the gradient: dlogits(r,c) = exp(z_c - m) (scale (1 / l)) - [c = target] scale.
+// `scale` is 1 / R for the mean's (1 / (R * micro-batches) where several are added). dlogits may be
 // logits.
 double CrossEntropyGradient(MatrixView<const float> logits, std::span<const std::uint16_t> targets,
                             float scale, std::span<double> row_loss, MatrixView<float> dlogits);

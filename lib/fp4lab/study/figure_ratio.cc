@@ -52,7 +52,7 @@ Axis RatioAxis(const Results& results, const Analysis& analysis,
   return {low, high, true, "token ratio", RoundTicks(low, high, 8)};
 }
 
-// The published point has an axis position of its own: a model 40,000 times larger.
+// The published point has an axis position of its own: a far larger model.
 void DrawPublished(Svg* svg, const Box& box, const Axis& axis) {
   svg->Rect(box.x, box.y, box.width, box.height, "stripe");
   for (const Tick& tick : axis.ticks) {

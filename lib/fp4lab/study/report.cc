@@ -118,7 +118,7 @@ ReportFiles WriteReport(const std::filesystem::path& file_or_folder,
   const Results results = ReadResults(json, file.string());
   const Analysis analysis = Analyze(results);
   const std::filesystem::path folder = out_dir.empty() ? file.parent_path() : out_dir;
-  const ReportFiles files{folder / "report.html", folder / "runs.csv", folder / "figures",
+  const ReportFiles files{folder / "report.html", folder / "results.csv", folder / "figures",
                           SummaryText(results, analysis)};
   for (const Figure& figure : DrawFigures(results, analysis)) {
     WriteFileAtomically(files.figures / figure.file, figure.standalone);

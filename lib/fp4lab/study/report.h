@@ -21,7 +21,7 @@ std::string RunsCsv(const Results& results);
 std::string SummaryText(const Results& results, const Analysis& analysis);
 
 // Analyzes FOLDER/results.json (or the file itself) and writes, beside it or into `out_dir` if that
-// is not empty: report.html, runs.csv, figures/*.svg; and adds "analysis" to results.json. Each
+// is not empty: report.html, results.csv, figures/*.svg; and adds "analysis" to results.json. Each
 // file is written atomically. The same results give the same bytes.
 struct ReportFiles {
   std::filesystem::path html, csv, figures;

@@ -7,6 +7,7 @@
 #include "fp4lab/nn/activation.h"
 #include "fp4lab/nn/embedding.h"
 #include "fp4lab/nn/rmsnorm.h"
+#include "fp4lab/nn/round_bf16.h"
 
 namespace fp4lab {
 namespace {
@@ -39,6 +40,7 @@ Model::Model(const ModelConfig& config, const Recipe& recipe, std::span<const fl
         &RecipeOf(recipe_, LinearName(l), static_cast<int>(l / kLinearsPerBlock), config_.layers));
   }
   recipes_.push_back(&recipe_.rest);
+  inputs_.resize(weights_.size());
   SetRows(max_sequences * static_cast<std::size_t>(config.sequence));
 }
 
@@ -135,8 +137,14 @@ void Model::Inspect(const Pass& pass, int block, const char* name,
   (*pass.inspector)(prefix + name, x);
 }
 
-void Model::RunLinear(const Pass& pass, std::size_t linear, MatrixView<const float> x, Write write,
-                      View y) {
+void Model::OwnInput(const Pass& pass, std::size_t linear, View x) {
+  inputs_[linear] = {x};
+  if (!RecipeFor(pass, linear).bf16) return;
+  inputs_[linear].amax = RoundBf16(x, x);
+  inputs_[linear].rounded = true;
+}
+
+void Model::RunLinear(const Pass& pass, std::size_t linear, Write write, View y) {
   LinearCall call{.random = pass.random};
   call.random.tensor += static_cast<std::uint32_t>(linear) * kLinearOperands;
   OperandObserver observer;
@@ -146,7 +154,8 @@ void Model::RunLinear(const Pass& pass, std::size_t linear, MatrixView<const flo
     };
     call.observer = &observer;
   }
-  LinearForward(RecipeFor(pass, linear), call, x, &weights_[linear], &scratch_, write, y);
+  LinearForward(RecipeFor(pass, linear), call, inputs_[linear], &weights_[linear], &scratch_, write,
+                y);
 }
 
 void Model::ForwardBlock(const Pass& pass, int block, View out) {
@@ -155,7 +164,8 @@ void Model::ForwardBlock(const Pass& pass, int block, View out) {
   RmsNorm(a.x, Gain(layout_.attention_gains[b]), config_.norm_epsilon, a.attention_norm,
           a.attention_inverse_rms);
   Inspect(pass, block, "attention_norm.output", a.attention_norm);
-  RunLinear(pass, Index(block, kQkv), a.attention_norm, Write::kOverwrite, a.qkv);
+  OwnInput(pass, Index(block, kQkv), a.attention_norm);
+  RunLinear(pass, Index(block, kQkv), Write::kOverwrite, a.qkv);
   Inspect(pass, block, "attention.qkv.output", a.qkv);
   Rope(rope_, Slice(a.qkv, 0));
   Rope(rope_, Slice(a.qkv, 1));
@@ -163,17 +173,20 @@ void Model::ForwardBlock(const Pass& pass, int block, View out) {
             a.attention_statistics);
   Inspect(pass, block, "attention.output", a.attention);
   std::copy_n(a.x.data, a.x.size(), a.mid.data);
-  RunLinear(pass, Index(block, kOut), a.attention, Write::kAccumulate, a.mid);
+  inputs_[Index(block, kOut)] = {a.attention};  // attention's backward pass reads it too
+  RunLinear(pass, Index(block, kOut), Write::kAccumulate, a.mid);
   Inspect(pass, block, "attention.out.output", a.mid);
 
   RmsNorm(a.mid, Gain(layout_.mlp_gains[b]), config_.norm_epsilon, a.mlp_norm, a.mlp_inverse_rms);
   Inspect(pass, block, "mlp_norm.output", a.mlp_norm);
-  RunLinear(pass, Index(block, kUp), a.mlp_norm, Write::kOverwrite, a.up);
+  OwnInput(pass, Index(block, kUp), a.mlp_norm);
+  RunLinear(pass, Index(block, kUp), Write::kOverwrite, a.up);
   Inspect(pass, block, "mlp.up.output", a.up);
   Activate(a);
   Inspect(pass, block, "mlp.activation.output", a.activated);
   std::copy_n(a.mid.data, a.mid.size(), out.data);
-  RunLinear(pass, Index(block, kDown), a.activated, Write::kAccumulate, out);
+  OwnInput(pass, Index(block, kDown), a.activated);
+  RunLinear(pass, Index(block, kDown), Write::kAccumulate, out);
   Inspect(pass, block, "mlp.down.output", out);
 }
 
@@ -201,7 +214,8 @@ void Model::Forward(const Pass& pass, std::span<const std::uint16_t> tokens) {
   }
   RmsNorm(last_, Gain(layout_.final_gain), config_.norm_epsilon, final_norm_, final_inverse_rms_);
   Inspect(pass, -1, "final_norm.output", final_norm_);
-  RunLinear(pass, HeadIndex(), final_norm_, Write::kOverwrite, logits_);
+  OwnInput(pass, HeadIndex(), final_norm_);
+  RunLinear(pass, HeadIndex(), Write::kOverwrite, logits_);
   Inspect(pass, -1, "head.output", logits_);
 }
 

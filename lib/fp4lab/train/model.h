@@ -101,10 +101,11 @@ class Model {
   std::size_t HeadIndex() const { return weights_.size() - 1; }
   std::string LinearName(std::size_t linear) const;
   const LinearRecipe& RecipeFor(const Pass& pass, std::size_t linear) const;
-  void RunLinear(const Pass& pass, std::size_t linear, MatrixView<const float> x, Write write,
-                 View y);
-  void RunLinearBackward(const Pass& pass, std::size_t linear, MatrixView<const float> x,
-                         MatrixView<const float> dy, View dx, std::span<float> gradients);
+  // x's only readers are this linear's two passes: it is rounded to BF16 in place, if at all.
+  void OwnInput(const Pass& pass, std::size_t linear, View x);
+  void RunLinear(const Pass& pass, std::size_t linear, Write write, View y);
+  void RunLinearBackward(const Pass& pass, std::size_t linear, MatrixView<const float> dy, View dx,
+                         std::span<float> gradients);
   void Inspect(const Pass& pass, int block, const char* name, MatrixView<const float> x) const;
 
   ModelConfig config_;
@@ -114,6 +115,7 @@ class Model {
   std::span<const float> parameters_;
   RopeTable rope_;
   std::vector<LinearWeight> weights_;  // the blocks' linears in order, then the head
+  std::vector<LinearInput> inputs_;    // a linear each, of the last Forward
   LinearScratch scratch_;
   FloatBuffer memory_;
 

@@ -13,8 +13,8 @@ Model::View Model::Gradient(std::span<float> gradients, const ParameterSlice& sl
   return {gradients.data() + slice.offset, slice.rows, slice.cols};
 }
 
-void Model::RunLinearBackward(const Pass& pass, std::size_t linear, MatrixView<const float> x,
-                              MatrixView<const float> dy, View dx, std::span<float> gradients) {
+void Model::RunLinearBackward(const Pass& pass, std::size_t linear, MatrixView<const float> dy,
+                              View dx, std::span<float> gradients) {
   LinearCall call{.random = pass.random};
   call.random.tensor += static_cast<std::uint32_t>(linear) * kLinearOperands;
   OperandObserver observer;
@@ -27,7 +27,8 @@ void Model::RunLinearBackward(const Pass& pass, std::size_t linear, MatrixView<c
   const ParameterSlice& slice =
       linear == HeadIndex() ? layout_.head : layout_.block_linears[linear];
   const View dw = Gradient(gradients, slice);
-  LinearBackward(RecipeFor(pass, linear), call, x, &weights_[linear], dy, &scratch_, dx, dw);
+  LinearBackward(RecipeFor(pass, linear), call, inputs_[linear], &weights_[linear], dy, &scratch_,
+                 dx, dw);
   if (pass.inspector == nullptr) return;
   (*pass.inspector)(LinearName(linear) + ".input.gradient", dx);
   (*pass.inspector)(LinearName(linear) + ".weight.gradient", dw);
@@ -42,7 +43,7 @@ double Model::BackwardHead(const Pass& pass, std::span<const std::uint16_t> targ
                            std::span<float> gradients) {
   const double loss = CrossEntropyGradient(logits_, targets, loss_scale, row_loss, logits_);
   Inspect(pass, -1, "head.output.gradient", logits_);
-  RunLinearBackward(pass, HeadIndex(), final_norm_, logits_, d_narrow_, gradients);
+  RunLinearBackward(pass, HeadIndex(), logits_, d_narrow_, gradients);
   const ParameterSlice& gain = layout_.final_gain;
   RmsNormBackward(last_, Gain(gain), final_inverse_rms_, d_narrow_, Write::kOverwrite, d_residual_,
                   gradients.subspan(gain.offset, gain.size()));
@@ -52,7 +53,7 @@ double Model::BackwardHead(const Pass& pass, std::span<const std::uint16_t> targ
 
 void Model::BackwardMlp(const Pass& pass, int block, std::span<float> gradients) {
   const BlockActivations& a = blocks_[static_cast<std::size_t>(block)];
-  RunLinearBackward(pass, Index(block, kDown), a.activated, d_residual_, d_wide_, gradients);
+  RunLinearBackward(pass, Index(block, kDown), d_residual_, d_wide_, gradients);
   const std::size_t f = a.activated.cols;
   switch (config_.activation) {
     case Activation::kSquaredRelu:
@@ -67,7 +68,7 @@ void Model::BackwardMlp(const Pass& pass, int block, std::span<float> gradients)
       break;
   }
   Inspect(pass, block, "mlp.up.output.gradient", d_up_);
-  RunLinearBackward(pass, Index(block, kUp), a.mlp_norm, d_up_, d_narrow_, gradients);
+  RunLinearBackward(pass, Index(block, kUp), d_up_, d_narrow_, gradients);
   const ParameterSlice& gain = layout_.mlp_gains[static_cast<std::size_t>(block)];
   RmsNormBackward(a.mid, Gain(gain), a.mlp_inverse_rms, d_narrow_, Write::kAccumulate, d_residual_,
                   gradients.subspan(gain.offset, gain.size()));
@@ -76,14 +77,14 @@ void Model::BackwardMlp(const Pass& pass, int block, std::span<float> gradients)
 
 void Model::BackwardAttention(const Pass& pass, int block, std::span<float> gradients) {
   const BlockActivations& a = blocks_[static_cast<std::size_t>(block)];
-  RunLinearBackward(pass, Index(block, kOut), a.attention, d_residual_, d_narrow_, gradients);
+  RunLinearBackward(pass, Index(block, kOut), d_residual_, d_narrow_, gradients);
   AttentionBackward(attention_shape_, Slice(a.qkv, 0), Slice(a.qkv, 1), Slice(a.qkv, 2),
                     a.attention, a.attention_statistics, d_narrow_,
                     {Slice(d_qkv_, 0), Slice(d_qkv_, 1), Slice(d_qkv_, 2)});
   RopeBackward(rope_, Slice(d_qkv_, 0));
   RopeBackward(rope_, Slice(d_qkv_, 1));
   Inspect(pass, block, "attention.qkv.output.gradient", d_qkv_);
-  RunLinearBackward(pass, Index(block, kQkv), a.attention_norm, d_qkv_, d_narrow_, gradients);
+  RunLinearBackward(pass, Index(block, kQkv), d_qkv_, d_narrow_, gradients);
   const ParameterSlice& gain = layout_.attention_gains[static_cast<std::size_t>(block)];
   RmsNormBackward(a.x, Gain(gain), a.attention_inverse_rms, d_narrow_, Write::kAccumulate,
                   d_residual_, gradients.subspan(gain.offset, gain.size()));

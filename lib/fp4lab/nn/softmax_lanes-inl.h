@@ -1,0 +1,120 @@
+// Causal softmax down the columns of a block of scores, for kernels: a query a lane.
+// Include it after <hwy/highway.h>, from a .cc file that foreach_target.h compiles per target.
+#if defined(FP4LAB_NN_SOFTMAX_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)  // NOLINT: per target
+#ifdef FP4LAB_NN_SOFTMAX_LANES_INL_H_
+#undef FP4LAB_NN_SOFTMAX_LANES_INL_H_
+#else
+#define FP4LAB_NN_SOFTMAX_LANES_INL_H_
+#endif
+
+#include <cstddef>
+#include <limits>
+
+#include <hwy/highway.h>
+
+#include "fp4lab/nn/math-inl.h"
+#include "fp4lab/nn/panel-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fp4lab {
+namespace HWY_NAMESPACE {
+
+inline constexpr std::size_t kBlock = kPanelCols;  // queries in a block
+
+// Whether the lanes at `lane` of the query block may see key `u` of the same 16 positions.
+template <class D>
+HWY_INLINE auto Sees(D d, std::size_t lane, std::size_t u) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  return hn::Ge(hn::Iota(d, static_cast<float>(lane)), hn::Set(d, static_cast<float>(u)));
+}
+
+// The larger of each lane; a NaN in `x` is passed over (it shows in the sum).
+template <class V>
+HWY_INLINE V Larger(V lane, V x) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  return hn::IfThenElse(hn::Gt(x, lane), x, lane);
+}
+
+// The maximum of each lane of s (keys, 16) over the keys that the lane sees. Four running maxima:
+// a single one would wait for itself.
+HWY_INLINE hwy::HWY_NAMESPACE::Vec<PanelTag> MaxOfLanes(std::size_t keys, const float* s,
+                                                        std::size_t lane) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const PanelTag d;
+  const std::size_t diagonal = keys - kBlock;
+  const auto lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
+  auto m0 = lowest, m1 = lowest, m2 = lowest, m3 = lowest;
+  for (std::size_t j = 0; j < diagonal; j += 4) {
+    const float* row = s + j * kBlock + lane;
+    m0 = Larger(m0, hn::Load(d, row));
+    m1 = Larger(m1, hn::Load(d, row + kBlock));
+    m2 = Larger(m2, hn::Load(d, row + 2 * kBlock));
+    m3 = Larger(m3, hn::Load(d, row + 3 * kBlock));
+  }
+  auto m = Larger(Larger(m0, m1), Larger(m2, m3));
+  for (std::size_t u = 0; u < kBlock; ++u) {
+    const auto seen =
+        hn::IfThenElse(Sees(d, lane, u), hn::Load(d, s + (diagonal + u) * kBlock + lane), lowest);
+    m = Larger(m, seen);
+  }
+  return m;
+}
+
+// Turns scores s (keys, 16) into exp(s - max), 0 where masked; writes max and 1 / sum of each lane.
+HWY_INLINE void SoftmaxLanes(std::size_t keys, float* s, float* max, float* inverse_sum) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const PanelTag d;
+  const std::size_t diagonal = keys - kBlock;
+  for (std::size_t lane = 0; lane < kBlock; lane += hn::Lanes(d)) {
+    const auto m = MaxOfLanes(keys, s, lane);
+    auto sum = hn::Zero(d);
+    for (std::size_t j = 0; j < diagonal; ++j) {
+      float* row = s + j * kBlock + lane;
+      const auto p = ExpNonPositive(d, hn::Sub(hn::Load(d, row), m));
+      hn::Store(p, d, row);
+      sum = hn::Add(sum, p);
+    }
+    for (std::size_t u = 0; u < kBlock; ++u) {
+      float* row = s + (diagonal + u) * kBlock + lane;
+      const auto all = ExpNonPositive(d, hn::Sub(hn::Load(d, row), m));
+      const auto p = hn::IfThenElseZero(Sees(d, lane, u), all);
+      hn::Store(p, d, row);
+      sum = hn::Add(sum, p);
+    }
+    hn::Store(m, d, max + lane);
+    hn::Store(hn::Div(hn::Set(d, 1.0f), sum), d, inverse_sum + lane);
+  }
+}
+
+// From scores s and dp = dout . v (keys, 16): s becomes the probabilities p, dp becomes ds.
+HWY_INLINE void SoftmaxLanesBackward(std::size_t keys, const float* max, const float* inverse_sum,
+                                     const float* dot, float* s, float* dp) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const PanelTag d;
+  const std::size_t diagonal = keys - kBlock;
+  for (std::size_t lane = 0; lane < kBlock; lane += hn::Lanes(d)) {
+    const auto m = hn::Load(d, max + lane), inverse = hn::Load(d, inverse_sum + lane);
+    const auto own = hn::Load(d, dot + lane);
+    for (std::size_t j = 0; j < diagonal; ++j) {
+      float *s_row = s + j * kBlock + lane, *dp_row = dp + j * kBlock + lane;
+      const auto p = hn::Mul(ExpNonPositive(d, hn::Sub(hn::Load(d, s_row), m)), inverse);
+      hn::Store(hn::Mul(p, hn::Sub(hn::Load(d, dp_row), own)), d, dp_row);
+      hn::Store(p, d, s_row);
+    }
+    for (std::size_t u = 0; u < kBlock; ++u) {
+      float* s_row = s + (diagonal + u) * kBlock + lane;
+      float* dp_row = dp + (diagonal + u) * kBlock + lane;
+      const auto sees = Sees(d, lane, u);
+      const auto p = hn::Mul(ExpNonPositive(d, hn::Sub(hn::Load(d, s_row), m)), inverse);
+      const auto ds = hn::Mul(p, hn::Sub(hn::Load(d, dp_row), own));
+      hn::Store(hn::IfThenElseZero(sees, ds), d, dp_row);
+      hn::Store(hn::IfThenElseZero(sees, p), d, s_row);
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace fp4lab
+HWY_AFTER_NAMESPACE();
+
+#endif  // FP4LAB_NN_SOFTMAX_LANES_INL_H_

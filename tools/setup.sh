@@ -1,0 +1,71 @@
+# Sourced by tools/run and tools/test: what the build needs, installed where it is missing.
+
+# Stops the script with one line on stderr.
+fail() { echo "error: $*" >&2; exit 1; }
+
+# install_missing PACKAGE...: apt-get for root or passwordless sudo; otherwise the one command.
+install_missing() {
+  local package missing=()
+  command -v dpkg-query >/dev/null || fail "no dpkg here: install the equivalents of: $*"
+  for package in "$@"; do
+    dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -q '^installed$' ||
+      missing+=("$package")
+  done
+  [ ${#missing[@]} -eq 0 ] && return
+  local sudo=()
+  if [ "$(id -u)" -ne 0 ]; then
+    sudo -n true 2>/dev/null ||
+      fail "packages are missing; run: sudo apt-get install -y ${missing[*]}"
+    sudo=(sudo -n)
+  fi
+  echo "installing: ${missing[*]}"
+  "${sudo[@]}" apt-get update -qq ||
+    fail "apt-get update failed: without a network, install by hand: ${missing[*]}"
+  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
+    fail "could not install: ${missing[*]}"
+}
+
+# Highway 1.0.3 or newer, from the system or below CMAKE_PREFIX_PATH (Ubuntu 22.04 packages 0.16).
+check_highway() {
+  local version
+  version=$(dpkg-query -W -f '${Version}' libhwy-dev 2>/dev/null | sed 's/-.*//')
+  if [ -z "${CMAKE_PREFIX_PATH:-}" ] &&
+     [ "$(printf '1.0.3\n%s\n' "$version" | sort -V | head -n 1)" != 1.0.3 ]; then
+    fail "libhwy-dev here is $version, fp4lab needs Highway 1.0.3: install a newer one (github.com/google/highway) and set CMAKE_PREFIX_PATH to it"
+  fi
+}
+
+# A CMake of at least 3.25: the system's, or one from PyPI in build/venv (Ubuntu 22.04 has 3.22).
+find_cmake() {
+  local version
+  version=$(cmake --version 2>/dev/null | sed -n 's/^cmake version //p')
+  if [ -n "$version" ] && [ "$(printf '3.25\n%s\n' "$version" | sort -V | head -n 1)" = 3.25 ]; then
+    echo cmake
+    return
+  fi
+  if [ ! -x build/venv/bin/cmake ]; then
+    install_missing python3-venv >&2
+    echo "CMake ${version:-(none)} is older than 3.25: taking it from PyPI into build/venv" >&2
+    python3 -m venv build/venv && build/venv/bin/pip install -q 'cmake>=3.25,<4' >&2 ||
+      fail "needs CMake 3.25 or newer: install it, then start again"
+  fi
+  echo build/venv/bin/cmake
+}
+
+BUILD_PACKAGES=(g++ ninja-build pkg-config libhwy-dev libcli11-dev nlohmann-json3-dev
+  libeigen3-dev libssl-dev zlib1g-dev libzip-dev ca-certificates)
+if ! command -v cmake >/dev/null; then BUILD_PACKAGES+=(cmake); fi
+
+# configure_and_build FOLDER OPTION...: quiet when all goes well; the log stays in FOLDER/build.log.
+configure_and_build() {
+  local folder=$1 log=$1/build.log cmake
+  shift
+  mkdir -p "$folder"
+  check_highway
+  cmake=$(find_cmake)
+  "$cmake" -S . -B "$folder" -G Ninja "$@" >"$log" 2>&1 ||
+    { tail -n 20 "$log" >&2; fail "configuring failed; the whole log: $log"; }
+  "$cmake" --build "$folder" >>"$log" 2>&1 ||
+    { grep -E -A5 'error|FAILED' "$log" | head -n 40 >&2; fail "the build failed; the log: $log"; }
+}
