@@ -49,7 +49,6 @@ class Runner {
   void Work();  // one job: task after task
   void Train(std::size_t index);
   void Resume(const Task& task, Run* run);
-  int ThreadsNow() const;
   bool Stopping() const { return stop_ || failed_; }
 
   const Study& study_;
@@ -63,7 +62,6 @@ class Runner {
   int jobs_ = 1;
 
   std::atomic<std::size_t> next_{0};
-  std::atomic<int> at_work_{0};
   std::atomic<bool> failed_{false};
   std::atomic<std::int64_t> steps_made_{0};
   std::mutex mutex_;  // of what follows
@@ -133,13 +131,6 @@ void Runner::CheckRoom(std::size_t runs) const {
   }
 }
 
-// Late in a study fewer runs than cores are left: they share the cores. No result depends on it.
-int Runner::ThreadsNow() const {
-  if (options_.threads_per_job > 0) return options_.threads_per_job;
-  const bool last_ones = next_ >= queue_.size();
-  return std::max(1, Cores() / std::max(1, last_ones ? at_work_.load() : jobs_));
-}
-
 void Runner::Resume(const Task& task, Run* run) {
   try {
     const auto bytes = task.folder.ReadCheckpoint();
@@ -156,8 +147,7 @@ void Runner::Resume(const Task& task, Run* run) {
 
 void Runner::Train(std::size_t index) {
   Task& task = tasks_[index];
-  int threads = ThreadsNow();
-  SetThreads(threads);
+  SetThreads(options_.threads_per_job > 0 ? options_.threads_per_job : Cores() / jobs_);
   Run run(task.config, corpus_, task.plan, study_.name);
   Resume(task, &run);
   auto last = Clock::now(), saved = last;
@@ -166,7 +156,6 @@ void Runner::Train(std::size_t index) {
     saved = Clock::now();
   };
   while (!run.Done() && !Stopping()) {
-    if (ThreadsNow() != threads) SetThreads(threads = ThreadsNow());
     const std::int64_t before = run.Record().steps_made;
     run.Advance();
     const double seconds = SecondsSince(last);
@@ -187,7 +176,6 @@ void Runner::Train(std::size_t index) {
 }
 
 void Runner::Work() {
-  ++at_work_;
   try {
     for (std::size_t i = next_++; i < queue_.size() && !Stopping(); i = next_++) {
       meter_->Begin(queue_[i]);
@@ -199,7 +187,6 @@ void Runner::Work() {
     if (!failure_) failure_ = std::current_exception();
     failed_ = true;
   }
-  --at_work_;
   const std::lock_guard lock(mutex_);
   ++ended_;
   changed_.notify_all();
