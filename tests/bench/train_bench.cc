@@ -88,7 +88,7 @@ void TrainingStep(benchmark::State& state) {
   }
   state.counters["peak_GFLOP/s"] = 1e-9 * peak;
 }
-BENCHMARK(TrainingStep)->Arg(64)->Arg(256)->Arg(512)->Iterations(9)->Unit(benchmark::kMillisecond);
+BENCHMARK(TrainingStep)->Arg(64)->Arg(256)->Arg(512)->Iterations(5)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace fp4lab::bench
