@@ -20,7 +20,7 @@ std::string TokenFile(const std::vector<std::uint16_t>& tokens, std::int32_t mag
   header[2] = static_cast<std::int32_t>(tokens.size());
   std::string bytes(1024 + 2 * tokens.size(), '\0');
   std::memcpy(bytes.data(), header.data(), 1024);
-  std::memcpy(bytes.data() + 1024, tokens.data(), 2 * tokens.size());
+  if (!tokens.empty()) std::memcpy(bytes.data() + 1024, tokens.data(), 2 * tokens.size());
   return bytes;
 }
 
