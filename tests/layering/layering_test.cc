@@ -29,6 +29,10 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"nn", {"base", "formats", "block", "transform", "tensor"}},
     {"train", {"base", "formats", "block", "transform", "tensor", "io", "data", "nn"}},
     {"study", {"base", "formats", "block", "transform", "tensor", "io", "data", "nn", "train"}},
+    {"dialect", {"base", "formats", "block", "transform"}},
+    {"exchange", {"base", "formats", "block", "transform", "io", "dialect"}},
+    {"judge",
+     {"base", "formats", "block", "transform", "tensor", "io", "dialect", "exchange"}},
     {"oracle", {"base", "formats", "block"}},
 };
 
@@ -91,7 +95,7 @@ struct Place {
 const Place kPlaces[] = {
     {"hwy/", R"(lib/fp4lab/.*(\.cc|-inl\.h))"},
     {"omp.h", R"(lib/fp4lab/base/parallel\.h)"},
-    {"nlohmann/", R"(lib/fp4lab/(io|data|train|study)/.*|tools/.*)"},
+    {"nlohmann/", R"(lib/fp4lab/(io|data|exchange|judge|train|study)/.*|tools/.*)"},
     {"CLI/", R"(tools/.*)"},
     {"Eigen/", R"(lib/fp4lab/(study|tensor|nn)/.*\.cc)"},
     {"openssl/", R"(lib/fp4lab/base/hash\.cc)"},

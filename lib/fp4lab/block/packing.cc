@@ -1,0 +1,94 @@
+#include "fp4lab/block/packing.h"
+
+#include "fp4lab/base/error.h"
+
+namespace fp4lab {
+namespace {
+
+// Where code c of a row lies: the bit offset of its lowest bit from the row's first byte.
+struct Place {
+  CodeOrder order;
+  std::size_t cols, block;
+
+  std::size_t Bit(std::size_t c) const {
+    switch (order) {
+      case CodeOrder::kLowFirst:
+        return c * 4;
+      case CodeOrder::kHighFirst:
+        return c / 2 * 8 + (c % 2 == 0 ? 4 : 0);
+      case CodeOrder::kSplitHalves: {
+        const std::size_t start = c / block * block, j = c - start;
+        const std::size_t width = cols - start < block ? cols - start : block;
+        const std::size_t half = (width + 1) / 2;
+        return start * 4 + (j < half ? j * 8 : (j - half) * 8 + 4);
+      }
+      case CodeOrder::kBytes:
+        return c * 8;
+      case CodeOrder::kDense6:
+        return c * 6;
+    }
+    return 0;
+  }
+  std::uint32_t Mask() const {
+    return order == CodeOrder::kBytes ? 0xFFu : order == CodeOrder::kDense6 ? 0x3Fu : 0xFu;
+  }
+};
+
+void CheckBlock(CodeOrder order, std::size_t block) {
+  Expects(order != CodeOrder::kSplitHalves || (block > 0 && block % 2 == 0),
+          "split halves need blocks of an even number of columns");
+}
+
+}  // namespace
+
+std::vector<std::uint8_t> PackCodes(std::span<const std::uint8_t> codes, std::size_t rows,
+                                    std::size_t cols, CodeOrder order, std::size_t block) {
+  CheckBlock(order, block);
+  Expects(codes.size() == rows * cols, "one code an element");
+  const std::size_t row_bytes = PackedRowBytes(order, cols, block);
+  const Place place{order, cols, block};
+  std::vector<std::uint8_t> packed(rows * row_bytes, 0);
+  for (std::size_t r = 0; r < rows; ++r) {
+    std::uint8_t* row = packed.data() + r * row_bytes;
+    for (std::size_t c = 0; c < cols; ++c) {
+      const std::size_t bit = place.Bit(c);
+      const std::uint32_t shifted = (codes[r * cols + c] & place.Mask()) << bit % 8;
+      row[bit / 8] = static_cast<std::uint8_t>(row[bit / 8] | shifted);
+      if (shifted > 0xFFu) {
+        row[bit / 8 + 1] = static_cast<std::uint8_t>(row[bit / 8 + 1] | shifted >> 8);
+      }
+    }
+  }
+  return packed;
+}
+
+std::vector<std::uint8_t> UnpackCodes(std::span<const std::uint8_t> packed, std::size_t rows,
+                                      std::size_t cols, CodeOrder order, std::size_t block) {
+  CheckBlock(order, block);
+  const std::size_t row_bytes = PackedRowBytes(order, cols, block);
+  Expects(packed.size() == rows * row_bytes, "as many bytes as the rows take");
+  const Place place{order, cols, block};
+  std::vector<std::uint8_t> codes(rows * cols);
+  for (std::size_t r = 0; r < rows; ++r) {
+    const std::uint8_t* row = packed.data() + r * row_bytes;
+    for (std::size_t c = 0; c < cols; ++c) {
+      const std::size_t bit = place.Bit(c);
+      std::uint32_t word = row[bit / 8];
+      if (bit / 8 + 1 < row_bytes) word |= static_cast<std::uint32_t>(row[bit / 8 + 1]) << 8;
+      codes[r * cols + c] = static_cast<std::uint8_t>((word >> bit % 8) & place.Mask());
+    }
+  }
+  return codes;
+}
+
+std::vector<std::uint8_t> TransposedBytes(std::span<const std::uint8_t> bytes, std::size_t rows,
+                                          std::size_t cols) {
+  Expects(bytes.size() == rows * cols, "one byte an element");
+  std::vector<std::uint8_t> transposed(bytes.size());
+  for (std::size_t r = 0; r < rows; ++r) {
+    for (std::size_t c = 0; c < cols; ++c) transposed[c * rows + r] = bytes[r * cols + c];
+  }
+  return transposed;
+}
+
+}  // namespace fp4lab

@@ -1,0 +1,72 @@
+// A matrix quantized as a dialect says, with every intermediate on request. Scalar, in the order of
+// the formulas; rows in parallel. For speed there is block/quantize.h, which knows Transformer
+// Engine's and OCP's formulas only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "fp4lab/base/matrix.h"
+#include "fp4lab/dialect/dialect.h"
+
+namespace fp4lab {
+
+// What a quantizer makes, free of any layout.
+struct Quantized {
+  std::size_t rows = 0, cols = 0;
+  std::vector<std::uint8_t> codes;  // (rows, cols), one code a byte
+  std::size_t scale_rows = 0, scale_cols = 0;
+  std::vector<std::uint8_t> scales;  // the grid of blocks, row-major: a 16x16 tile has one entry
+  std::vector<float> amax;           // one for the tensor or one a row; empty without level 2
+  friend bool operator==(const Quantized&, const Quantized&) = default;
+};
+
+struct DialectOptions {
+  // The level-2 amax where the caller has it (a reduced or a post-RHT one): 1 value, or one a row
+  // for row_scaled. Empty: max |x|, NaN left out.
+  std::vector<float> amax = {};
+  // For kStochastic16 (16 bits) and kStochastic8 (8 bits): one field an element, row-major.
+  std::span<const std::uint16_t> random = {};
+};
+
+Quantized QuantizeAs(const Dialect& dialect, MatrixView<const float> x,
+                     const DialectOptions& options = {});
+
+// The values that codes, scales and amax stand for: element * scale * D with TE's order
+// fl(value * fl(fl(s * amax) * fl(1/C))) where level 2 is TE's, fl(value * fl(s * D)) elsewhere.
+Matrix<float> DequantizeAs(const Dialect& dialect, const Quantized& q);
+
+// Every number on the way to one element's code.
+struct Trace {
+  std::size_t row = 0, col = 0;            // of the element
+  float amax = 0, encode = 1, decode = 1;  // level 2: amax, S, D
+  float block_amax = 0;                    // b
+  float scale_before = 0;                  // t (MX: b)
+  std::uint8_t scale_byte = 0;
+  float scale = 0;   // s
+  float factor = 0;  // e, or the divisor where the dialect divides
+  bool divides = false;
+  float x = 0, scaled = 0;  // v
+  std::uint8_t code = 0;
+  // Distance of t and of v to the nearest rounding boundary of their formats, in units in the last
+  // place of binary32; 0 is a tie. Large values are capped at 2^31.
+  double scale_tie_ulps = 0, code_tie_ulps = 0;
+};
+Trace TraceAs(const Dialect& dialect, MatrixView<const float> x, std::size_t row, std::size_t col,
+              const DialectOptions& options = {});
+
+// For dialects whose answer is a set (IsApproximate): is this scale byte, and are these codes under
+// it, among the answers that the stated error of the approximate instructions allows? Equality with
+// QuantizeAs for all other dialects. The first element or block outside the set is named.
+struct Allowed {
+  bool ok = true;
+  std::size_t scales_outside = 0, codes_outside = 0;
+  std::size_t first_row = 0, first_col = 0;  // of an element of the first block that is outside
+};
+Allowed IsAllowed(const Dialect& dialect, MatrixView<const float> x, const Quantized& q,
+                  const DialectOptions& options = {});
+
+}  // namespace fp4lab
