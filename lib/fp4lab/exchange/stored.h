@@ -50,8 +50,8 @@ struct StoredMatrix {
   FormatId element = FormatId::kE2M1, scale = FormatId::kE4M3;
   int block_rows = 1, block_cols = 16;
   StorageLayout layout;
-  std::vector<std::uint8_t> codes, scales;
-  std::vector<float> level_two;  // as layout.level_two says: 1 value, or one a row
+  std::vector<std::uint8_t> codes = {}, scales = {};
+  std::vector<float> level_two = {};  // as layout.level_two says: 1 value, or one a row
   friend bool operator==(const StoredMatrix&, const StoredMatrix&) = default;
 };
 
