@@ -18,12 +18,14 @@
 #include <filesystem>
 #include <iosfwd>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "fp4lab/io/json.h"
 #include "fp4lab/judge/case.h"
+#include "fp4lab/judge/deviation.h"
 #include "fp4lab/judge/verify.h"
 
 namespace fp4lab {
@@ -56,6 +58,11 @@ class AnswerStream {
   std::string where_;
   std::size_t records_ = 0;
 };
+
+// A kernel of this library, with deviations or without, at the other end of the pipe: reads cases
+// from `in`, which is not trusted, and answers them. Error(where, ...) where `in` holds no cases.
+void AnswerCases(const Kernel& kernel, std::span<const Deviation* const> deviations,
+                 std::istream& in, const std::string& where, std::ostream& out);
 
 // A folder with a file a case: NNNN.x.npy (float32, or uint16 holding BF16 bits), NNNN.random.npy
 // where there are random bits; or NNNN.safetensors holding "x" and "random". cases.json lists them.
