@@ -11,10 +11,7 @@ namespace {
 bool Always(const Dialect&) { return true; }
 bool HasBlocks(const Dialect& d) { return d.block_rows > 0; }
 bool HasMantissaScales(const Dialect& d) { return HasBlocks(d) && d.scale != FormatId::kE8M0; }
-bool IsStochastic(const Dialect& d) {
-  return d.rounding == ElementRounding::kStochastic16 ||
-         d.rounding == ElementRounding::kStochastic8;
-}
+bool RoundsStochastically(const Dialect& d) { return IsStochastic(d); }
 
 constexpr CaseFamily kFamilies[] = {
     {"element-ties", "rounding of elements at a tie and one unit beside it", Always,
@@ -27,7 +24,7 @@ constexpr CaseFamily kFamilies[] = {
      HasMantissaScales, MakeFactorHazards},
     {"bf16-rounding", "an intermediate, or the input, rounded to BF16", Always, MakeBf16Rounding},
     {"exact-values", "values that no rounding may move", Always, MakeExactValues},
-    {"stochastic-carry", "random bits that just carry, or just do not", IsStochastic,
+    {"stochastic-carry", "random bits that just carry, or just do not", RoundsStochastically,
      MakeStochasticCarry},
     {"saturation", "elements beyond the largest code", Always, MakeSaturation},
     {"underflowed-scales", "blocks whose scale rounds to 0 or is the least there is", HasBlocks,

@@ -39,11 +39,6 @@ CaseBuilder::CaseBuilder(const Dialect& dialect, const CaseOptions& options,
                          std::string_view family, std::vector<Case>* cases)
     : dialect_(dialect), options_(options), family_(family), cases_(cases) {}
 
-bool CaseBuilder::is_stochastic() const {
-  return dialect_.rounding == ElementRounding::kStochastic16 ||
-         dialect_.rounding == ElementRounding::kStochastic8;
-}
-
 std::uint16_t CaseBuilder::max_random() const {
   return dialect_.rounding == ElementRounding::kStochastic8 ? 0xFF : 0xFFFF;
 }

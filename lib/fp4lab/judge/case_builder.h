@@ -38,10 +38,10 @@ class CaseBuilder {
   // ---- the dialect
   const Dialect& dialect() const { return dialect_; }
   bool thorough() const { return options_.level == CaseLevel::kThorough; }
-  bool has_level_two() const { return dialect_.level_two != LevelTwo::kNone; }
+  bool has_level_two() const { return HasLevelTwo(dialect_); }
   bool has_blocks() const { return dialect_.block_rows > 0; }
   bool has_exponent_scales() const { return has_blocks() && dialect_.scale == FormatId::kE8M0; }
-  bool is_stochastic() const;
+  bool is_stochastic() const { return IsStochastic(dialect_); }
   // The largest field of random bits.
   std::uint16_t max_random() const;
   // Of a block; 1 x 16 for a dialect without blocks.
