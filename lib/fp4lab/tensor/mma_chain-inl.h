@@ -11,11 +11,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "fp4lab/tensor/mma_number.h"
 #include "fp4lab/tensor/tensor_core_pack.h"
 
 #include <hwy/highway.h>
 
-#include "fp4lab/tensor/mma_number.h"
 #include "fp4lab/tensor/mma_round-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -76,6 +76,17 @@ HWY_INLINE IntVec StepExponent(const ChainStep& s, IntVec products, IntVec shift
   return e;
 }
 
+// v toward zero; |v| < 2^31. ConvertTo alone also mends values out of range, at twice the cost.
+HWY_INLINE IntVec TruncateToInt(FloatVec v) {
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+  return IntVec{_mm512_cvttps_epi32(v.raw)};
+#elif HWY_TARGET == HWY_AVX2
+  return IntVec{_mm256_cvttps_epi32(v.raw)};
+#else
+  return hn::ConvertTo(Int(), v);
+#endif
+}
+
 // Sum of the products in units of 2^(relative - F), each truncated; to doubles.
 HWY_INLINE void SumTruncated(const ChainStep& s, std::size_t j, FloatVec down, double* out) {
   const Float d;
@@ -87,7 +98,7 @@ HWY_INLINE void SumTruncated(const ChainStep& s, std::size_t j, FloatVec down, d
     for (int k = begin; k < end; ++k) {
       const FloatVec product = hn::Mul(
           hn::Set(d, s.a[k]), hn::Load(d, s.b + static_cast<std::size_t>(k) * kMmaPanel + j));
-      sum = hn::Add(sum, hn::ConvertTo(di, hn::Mul(product, down)));
+      sum = hn::Add(sum, TruncateToInt(hn::Mul(product, down)));
     }
     hn::Store(sum, di, sums[half]);
   }
@@ -100,8 +111,8 @@ HWY_INLINE void SumTruncated(const ChainStep& s, std::size_t j, FloatVec down, d
   }
 }
 
-// The same where no product loses a bit and the sum fits binary32's significand.
-HWY_INLINE void SumExact(const ChainStep& s, std::size_t j, FloatVec down, double* out) {
+// The same in units of 2^shift, where no product loses a bit and the sum fits binary32.
+HWY_INLINE FloatVec SumExact(const ChainStep& s, std::size_t j) {
   const Float d;
   FloatVec even = hn::Zero(d), odd = hn::Zero(d);
   const float* HWY_RESTRICT b = s.b + j;
@@ -110,13 +121,66 @@ HWY_INLINE void SumExact(const ChainStep& s, std::size_t j, FloatVec down, doubl
     odd = hn::MulAdd(hn::Set(d, s.a[k + 1]), hn::Load(d, b + kMmaPanel), odd);
     b += 2 * kMmaPanel;
   }
-  HWY_ALIGN float sums[kFloats];
-  hn::Store(hn::Mul(hn::Add(even, odd), down), d, sums);
+  return hn::Add(even, odd);
+}
+
+HWY_INLINE void ToDoubles(FloatVec v, double* out) {
   const Double dd;
   const FloatOfDouble dh;
+  HWY_ALIGN float lanes[kFloats];
+  hn::Store(v, Float(), lanes);
   for (std::size_t i = 0; i < kFloats; i += kDoubles) {
-    hn::Store(hn::PromoteTo(dd, hn::Load(dh, sums + i)), dd, out + i);
+    hn::Store(hn::PromoteTo(dd, hn::Load(dh, lanes + i)), dd, out + i);
   }
+}
+
+// 2^e, -126 <= e <= 127.
+HWY_INLINE FloatVec PowerOf(IntVec e) {
+  return hn::BitCast(Float(), hn::ShiftLeft<23>(hn::Add(e, hn::Set(Int(), 127))));
+}
+
+// x + y toward zero, for sums below 2^127 whose rounding error binary32 holds: the sum to nearest,
+// one unit less where its error (Knuth's TwoSum) points to zero.
+HWY_INLINE FloatVec AddTowardZero(FloatVec x, FloatVec y) {
+  const Float d;
+  const Int di;
+  const FloatVec sum = hn::Add(x, y);
+  const FloatVec part = hn::Sub(sum, x);
+  const FloatVec error = hn::Add(hn::Sub(x, hn::Sub(sum, part)), hn::Sub(y, part));
+  const auto opposite = hn::Lt(hn::BitCast(di, hn::Xor(error, sum)), hn::Zero(di));
+  const auto inexact = hn::RebindMask(di, hn::Gt(hn::Abs(error), hn::Zero(d)));
+  const IntVec bits = hn::BitCast(di, sum);
+  const IntVec less = hn::Sub(bits, hn::Set(di, 1));
+  return hn::BitCast(d, hn::IfThenElse(hn::And(opposite, inexact), less, bits));
+}
+
+// The whole step in binary32 where nothing is truncated but the result, whatever E is: with the
+// largest E that the step can have, every product and c are multiples of 2^(E - F). False: not so
+// in some lane, and nothing is done.
+HWY_INLINE bool TryWithoutTruncation(const ChainStep& s, std::size_t j, IntVec shift, int room,
+                                     float* HWY_RESTRICT c) {
+  const Float d;
+  const Int di;
+  const FloatVec old = hn::Load(d, c);
+  const IntVec c_bits = hn::And(hn::BitCast(di, old), hn::Set(di, 0x7FFFFFFF));
+  const IntVec raw =
+      hn::Max(hn::Sub(hn::ShiftRight<23>(c_bits), hn::Set(di, 127)), hn::Set(di, -126));
+  const IntVec low = hn::Add(hn::Set(di, s.a_low), hn::Load(di, s.b_lows + j));
+  const IntVec e = hn::Max(hn::Max(raw, shift), hn::Set(di, s.floor));
+  const IntVec q = hn::Sub(e, hn::Set(di, s.fraction_bits));
+  // All in a range where binary32 neither under- nor overflows: e in [-90, 90], products in units
+  // of 2^-140 or more.
+  const IntVec least = hn::Max(hn::Sub(q, shift), hn::Set(di, -room));
+  const auto no = hn::Or(hn::Or(hn::Lt(low, least), hn::Gt(hn::Abs(e), hn::Set(di, 90))),
+                         hn::Lt(shift, hn::Set(di, -90)));
+  if (!hn::AllFalse(di, no)) return false;
+  const FloatVec units = hn::Mul(old, PowerOf(hn::Sub(hn::Zero(di), q)));
+  const auto whole = hn::And(hn::Eq(hn::Trunc(units), units),
+                             hn::Or(hn::Gt(hn::Abs(units), hn::Zero(d)), hn::Eq(old, hn::Zero(d))));
+  if (!hn::AllTrue(d, whole)) return false;
+  const FloatVec dot = hn::Mul(SumExact(s, j), PowerOf(shift));
+  hn::Store(AddTowardZero(hn::Add(dot, hn::Zero(d)), old), d, c);
+  return true;
 }
 
 // c = round(trunc(c / 2^(e - F)) + t) for kFloats columns.
@@ -139,33 +203,45 @@ HWY_INLINE void AddAndRound(const double* HWY_RESTRICT t, const std::int32_t* HW
   }
 }
 
+// A step of kFloats columns from j on, whose largest product exponents are `products`.
+template <MmaOutput kOutput>
+HWY_INLINE void ComputeTruncated(const ChainStep& s, std::size_t j, IntVec products, IntVec shift,
+                                 int room, float* HWY_RESTRICT c) {
+  const Float d;
+  const Int di;
+  HWY_ALIGN std::int32_t e[kFloats];
+  HWY_ALIGN double t[kFloats];
+  IntVec relative;
+  hn::Store(StepExponent<kOutput>(s, products, shift, hn::Load(d, c), &relative), di, e);
+  const IntVec q = hn::Sub(relative, hn::Set(di, s.fraction_bits));
+  const FloatVec down = PowerOf(hn::Sub(hn::Zero(di), q));
+  const IntVec low = hn::Add(hn::Set(di, s.a_low), hn::Load(di, s.b_lows + j));
+  if (hn::AllFalse(di, hn::Lt(low, hn::Max(q, hn::Set(di, -room))))) {
+    ToDoubles(hn::Mul(SumExact(s, j), down), t);
+  } else {
+    SumTruncated(s, j, down, t);
+  }
+  AddAndRound<kOutput>(t, e, s.fraction_bits, c);
+}
+
 // c takes in one step, for all columns of a panel.
 template <MmaOutput kOutput>
 HWY_INLINE void ComputeChainStep(const ChainStep& s, float* HWY_RESTRICT c) {
-  const Float d;
   const Int di;
   const hn::Rebind<std::int16_t, Int> d16;
   HWY_ALIGN std::int16_t products[kMmaPanel];
-  HWY_ALIGN std::int32_t e[kFloats];
-  HWY_ALIGN double t[kFloats];
-  MaxExponents(s, products);
+  bool has_products = false;
   // A sum of `step` products below 4 has its top bit under 2^(2 + log2(step)).
   const int room = 24 - 2 - std::countr_zero(static_cast<unsigned>(s.step));
   for (std::size_t j = 0; j < kMmaPanel; j += kFloats) {
     const IntVec shift = hn::Add(hn::Set(di, s.a_shift), hn::Load(di, s.b_shifts + j));
-    IntVec relative;
-    hn::Store(StepExponent<kOutput>(s, hn::PromoteTo(di, hn::Load(d16, products + j)), shift,
-                                    hn::Load(d, c + j), &relative),
-              di, e);
-    const IntVec q = hn::Sub(relative, hn::Set(di, s.fraction_bits));
-    const FloatVec down = hn::BitCast(d, hn::ShiftLeft<23>(hn::Sub(hn::Set(di, 127), q)));
-    const IntVec low = hn::Add(hn::Set(di, s.a_low), hn::Load(di, s.b_lows + j));
-    if (hn::AllFalse(di, hn::Lt(low, hn::Max(q, hn::Set(di, -room))))) {
-      SumExact(s, j, down, t);
-    } else {
-      SumTruncated(s, j, down, t);
+    if constexpr (kOutput == MmaOutput::kTruncate32) {
+      if (TryWithoutTruncation(s, j, shift, room, c + j)) continue;
     }
-    AddAndRound<kOutput>(t, e, s.fraction_bits, c + j);
+    if (!has_products) MaxExponents(s, products);
+    has_products = true;
+    ComputeTruncated<kOutput>(s, j, hn::PromoteTo(di, hn::Load(d16, products + j)), shift, room,
+                              c + j);
   }
 }
 

@@ -54,7 +54,7 @@ HWY_BEFORE_NAMESPACE();
 namespace fp4lab {
 namespace HWY_NAMESPACE {
 
-ChainStep MakeChainStep(const ChainTile& t, std::size_t row, std::size_t s) {
+HWY_INLINE ChainStep MakeChainStep(const ChainTile& t, std::size_t row, std::size_t s) {
   const ChainSide &a = *t.a, &b = *t.b;
   const std::size_t at = a.bundles.At(row, a.steps * a.step, s * a.step);
   const std::size_t b_at = b.bundles.At(t.panel * kMmaPanel, b.steps * b.step, s * b.step);
@@ -188,6 +188,7 @@ void ForEachTile(const TensorCoreModel& model, const MmaOperand& a, const MmaOpe
       }
     }
     compute(row, rows, panel, &accumulators);
+    const bool is_final = options.alpha == 1.0f && options.output == GemmOutput::kFp32;
     for (std::size_t i = 0; i < rows; ++i) {
       for (std::size_t j = 0; j < cols; ++j) {
         float& out = c(row + i, col + j);
@@ -196,7 +197,7 @@ void ForEachTile(const TensorCoreModel& model, const MmaOperand& a, const MmaOpe
           y = TensorCoreElement(model, a, row + i, b, col + j, options.open,
                                 options.accumulate ? out : 0.0f);
         }
-        out = FinishProduct(y, options);
+        out = is_final ? y : FinishProduct(y, options);
       }
     }
   });

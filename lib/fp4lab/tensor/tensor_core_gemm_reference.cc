@@ -8,7 +8,7 @@
 namespace fp4lab {
 
 float FinishProduct(float y, const ProductOptions& options) {
-  y = options.alpha * y;
+  if (options.alpha != 1.0f) y *= options.alpha;
   switch (options.output) {
     case GemmOutput::kFp32:
       break;

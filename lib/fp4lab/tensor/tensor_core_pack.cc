@@ -22,78 +22,98 @@ constexpr std::size_t ElementAt(MmaScheme scheme, std::size_t p) {
   return p - in + j / 2 * 4 + half * 2 + j % 2;
 }
 
-MmaNumber ReadElement(MmaScheme scheme, const Format& format, std::uint32_t code) {
-  if (scheme != MmaScheme::kFp8InFp16) return ReadMmaNumber(format, code);
-  const Format& half = FormatOf(FormatId::kFP16);
-  return ReadMmaNumber(
-      half, Encode(half, Decode(format, code), Rounding::kNearestEven, 0, Overflow::kSpecial));
-}
-
-// Numbers of a narrow format, by code; wide formats are read element by element.
-class NumberTable {
+// Reads codes of a format a few at a time; kFp8InFp16 widens FP8 to binary16 first.
+class Reader {
  public:
-  NumberTable(MmaScheme scheme, const Format& format) : scheme_(scheme), format_(format) {
-    if (format.bits > 8) return;
-    for (std::uint32_t code = 0; code < 1u << format.bits; ++code) {
-      numbers_.push_back(ReadElement(scheme, format, code));
+  Reader(MmaScheme scheme, const Format& format)
+      : scheme_(scheme),
+        format_(scheme == MmaScheme::kFp8InFp16 ? FormatOf(FormatId::kFP16) : format) {
+    if (scheme != MmaScheme::kFp8InFp16) return;
+    for (std::uint32_t code = 0; code < 256; ++code) {
+      wide_.push_back(
+          Encode(format_, Decode(format, code), Rounding::kNearestEven, 0, Overflow::kSpecial));
     }
   }
-  MmaNumber operator[](std::uint32_t code) const {
-    return numbers_.empty() ? ReadElement(scheme_, format_, code) : numbers_[code];
+
+  // Codes of step s of a row; zeros past its end.
+  void Codes(std::span<const std::uint32_t> row, std::size_t s, std::size_t step,
+             std::uint32_t* out) const {
+    if (wide_.empty() && (s + 1) * step <= row.size()) {
+      std::copy_n(row.begin() + static_cast<std::ptrdiff_t>(s * step), step, out);
+      return;
+    }
+    for (std::size_t i = 0; i < step; ++i) {
+      const std::size_t k = ElementAt(scheme_, s * step + i);
+      const std::uint32_t code = k < row.size() ? row[k] : 0;
+      out[i] = wide_.empty() ? code : wide_[code];
+    }
   }
+
+  const Format& format() const { return format_; }
 
  private:
   MmaScheme scheme_;
   Format format_;
-  std::vector<MmaNumber> numbers_;
+  std::vector<std::uint32_t> wide_;
 };
 
-// significand * 2^exponent. Rows that are slow may leave the range; nobody looks at their values.
-float TimesPower(std::int64_t significand, int exponent) {
-  const auto field = static_cast<std::uint32_t>(127 + std::max(exponent, -126));
-  return static_cast<float>(significand) * std::bit_cast<float>(field << 23);
-}
-double TimesPower64(std::int64_t significand, int exponent) {
-  return static_cast<double>(significand) *
-         std::bit_cast<double>(static_cast<std::uint64_t>(1023 + exponent) << 52);
+// The numbers of one step: value * 2^raw, value in (-2, 2).
+struct StepNumbers {
+  std::array<float, kMostProducts> values;
+  std::array<std::int32_t, kMostProducts> raws;  // kNoExponent for zeros
+  int most, least, low;                          // of the non-zero ones; low: the lowest one bit
+  bool is_special;
+};
+
+// The least magnitude code that is NaN or infinite.
+constexpr std::uint32_t FirstSpecial(const Format& f) {
+  return f.specials == Specials::kNone ? ~0u : MaxFiniteCode(f) + 1;
 }
 
-struct StepRange {
+void Read(const Format& f, const std::uint32_t* codes, std::size_t step, StepNumbers* x) {
+  const std::uint32_t magnitude_mask = MagnitudeMask(f), first_special = FirstSpecial(f);
+  const std::uint32_t one = 1u << f.mantissa_bits;
+  const int m = f.mantissa_bits, bias = f.bias;
+  const float unit = std::bit_cast<float>(static_cast<std::uint32_t>(127 - m) << 23);
+  std::uint32_t largest = 0;
   int most = kNoExponent, least = -kNoExponent, low = -kNoExponent;
-  bool is_special = false;
-  void Add(const MmaNumber& x) {
-    is_special |= x.is_nan || x.infinity != 0;
-    if (x.significand == 0) return;
-    const auto magnitude =
-        static_cast<std::uint64_t>(x.significand < 0 ? -x.significand : x.significand);
-    most = std::max(most, x.raw);
-    least = std::min(least, x.raw);
-    low = std::min(low, x.raw - x.fraction_bits + std::countr_zero(magnitude));
+  for (std::size_t i = 0; i < step; ++i) {
+    const std::uint32_t magnitude = codes[i] & magnitude_mask, field = magnitude >> m;
+    const std::uint32_t significand = (magnitude & (one - 1)) | (field > 0 ? one : 0);
+    const int raw = static_cast<int>(std::max(field, 1u)) - bias;
+    const float value = static_cast<float>(static_cast<std::int32_t>(significand)) * unit;
+    const int low_bit = raw - m + std::countr_zero(significand);
+    largest = std::max(largest, magnitude);
+    x->values[i] = codes[i] > magnitude_mask ? -value : value;
+    x->raws[i] = significand == 0 ? kNoExponent : raw;
+    most = std::max(most, significand == 0 ? kNoExponent : raw);
+    least = std::min(least, significand == 0 ? -kNoExponent : raw);
+    low = std::min(low, significand == 0 ? -kNoExponent : low_bit);
   }
-};
+  x->most = most, x->least = least, x->low = low;
+  x->is_special = largest >= first_special;
+}
 
-void PackChainStep(const TensorCoreModel& model, const MmaOperand& x, const NumberTable& table,
-                   std::size_t row, std::size_t s, ChainSide* side) {
-  std::array<MmaNumber, kMostProducts> numbers{};  // zeros
-  StepRange range;
-  for (std::size_t i = 0; i < side->step; ++i) {
-    const std::size_t k = ElementAt(model.scheme, s * side->step + i);
-    if (k < x.cols) numbers[i] = table[x.codes[row * x.cols + k]];
-    range.Add(numbers[i]);
-  }
-  const bool empty = range.most == kNoExponent;
-  bool is_slow = range.is_special || (!empty && range.most - range.least > kMostExponentsApart);
-  int shift = empty ? 0 : range.most;
+void PackChainStep(const MmaOperand& x, const Reader& reader, std::size_t row, std::size_t s,
+                   ChainSide* side) {
+  std::array<std::uint32_t, kMostProducts> codes;
+  StepNumbers numbers;
+  reader.Codes(x.Row(row), s, side->step, codes.data());
+  Read(reader.format(), codes.data(), side->step, &numbers);
+  const bool empty = numbers.most == kNoExponent;
+  bool is_slow =
+      numbers.is_special || (!empty && numbers.most - numbers.least > kMostExponentsApart);
+  int shift = empty ? 0 : numbers.most;
   const std::size_t at = side->bundles.At(row, side->steps, s);
-  side->lows[at] = empty ? 0 : range.low - shift;
-  const std::size_t items = side->steps * side->step;
-  for (std::size_t i = 0; i < side->step; ++i) {
-    const MmaNumber& n = numbers[i];
-    if (n.significand == 0) continue;
-    const std::size_t to = side->bundles.At(row, items, s * side->step + i);
+  side->lows[at] = empty ? 0 : numbers.low - shift;
+  std::size_t to = side->bundles.At(row, side->steps * side->step, s * side->step);
+  for (std::size_t i = 0; i < side->step; ++i, to += side->bundles.width) {
+    // A slow row may have lower exponents; nobody looks at its values.
+    const int exponent = std::max(numbers.raws[i] - shift, -126);
+    const auto power = std::bit_cast<float>(static_cast<std::uint32_t>(127 + exponent) << 23);
+    side->values[to] = numbers.values[i] * power;
     side->exponents[to] =
-        static_cast<std::int16_t>(std::max(n.raw - shift, static_cast<int>(kZeroExponent)));
-    side->values[to] = TimesPower(n.significand, n.raw - n.fraction_bits - shift);
+        numbers.raws[i] == kNoExponent ? kZeroExponent : static_cast<std::int16_t>(exponent);
   }
   if (x.IsScaled() && s * side->step < x.cols) {
     const std::size_t group = s * side->step / static_cast<std::size_t>(x.group);
@@ -105,25 +125,34 @@ void PackChainStep(const TensorCoreModel& model, const MmaOperand& x, const Numb
   if (is_slow) side->is_slow[row] = 1;
 }
 
-void PackGroup(const MmaOperand& x, const NumberTable& table, std::size_t row, std::size_t g,
-               GroupSide* side) {
+double Power(int exponent) {
+  return std::bit_cast<double>(static_cast<std::uint64_t>(1023 + exponent) << 52);
+}
+
+void PackGroup(const MmaOperand& x, std::size_t row, std::size_t g, GroupSide* side) {
+  static constexpr auto kValues = [] {
+    std::array<double, 16> values{};
+    for (std::uint32_t code = 0; code < 16; ++code) values[code] = Decode(FormatId::kE2M1, code);
+    return values;
+  }();
   const std::size_t begin = g * kMmaGroup, end = std::min(begin + kMmaGroup, x.cols);
   if (begin >= end) return;
   const std::uint8_t byte = x.ScaleRow(row)[begin / static_cast<std::size_t>(x.group)];
   const MmaNumber scale = ReadMmaScale(x.scale_format, byte);
   if (scale.is_nan) side->is_slow[row] = 1;
+  const double factor =
+      static_cast<double>(scale.significand) * Power(scale.raw - scale.fraction_bits);
   const std::size_t groups = side->steps * kGroupsAStep;
+  std::size_t to = side->bundles.At(row, groups * kMmaGroup, begin);
   std::uint64_t mask = 0;
-  for (std::size_t k = begin; k < end; ++k) {
-    const MmaNumber n = table[x.codes[row * x.cols + k]];
-    if (n.significand != 0) mask |= std::uint64_t{1} << (k - begin);
-    side->values[side->bundles.At(row, groups * kMmaGroup, k)] =
-        TimesPower64(n.significand * scale.significand,
-                     n.raw - n.fraction_bits + scale.raw - scale.fraction_bits);
+  const std::uint32_t* codes = x.codes.data() + row * x.cols;
+  for (std::size_t k = begin; k < end; ++k, to += side->bundles.width) {
+    side->values[to] = kValues[codes[k] & 15] * factor;
+    mask |= std::uint64_t{(codes[k] & 7) != 0} << (k - begin);
   }
   const std::size_t at = side->bundles.At(row, groups, g);
   side->masks[at] = mask;
-  side->powers[at] = scale.significand == 0 ? 0.0 : TimesPower64(1, scale.raw);
+  side->powers[at] = scale.significand == 0 ? 0.0 : Power(scale.raw);
 }
 
 }  // namespace
@@ -152,9 +181,9 @@ ChainSide PackChain(const TensorCoreModel& model, const MmaOperand& x, std::size
   side.shifts.resize(side.bundles.Size(steps), 0);
   side.lows.resize(side.shifts.size(), 0);
   side.is_slow.resize(x.rows, 0);
-  const NumberTable table(model.scheme, x.format);
+  const Reader reader(model.scheme, x.format);
   ParallelFor(x.rows, [&](std::size_t row) {
-    for (std::size_t s = 0; s < steps; ++s) PackChainStep(model, x, table, row, s, &side);
+    for (std::size_t s = 0; s < steps; ++s) PackChainStep(x, reader, row, s, &side);
   });
   return side;
 }
@@ -167,9 +196,8 @@ GroupSide PackGroups(const MmaOperand& x, std::size_t width) {
   side.powers.resize(side.bundles.Size(groups), 0.0);
   side.masks.resize(side.powers.size(), 0);
   side.is_slow.resize(x.rows, 0);
-  const NumberTable table(MmaScheme::kScaledGroups, x.format);
   ParallelFor(x.rows, [&](std::size_t row) {
-    for (std::size_t g = 0; g < groups; ++g) PackGroup(x, table, row, g, &side);
+    for (std::size_t g = 0; g < groups; ++g) PackGroup(x, row, g, &side);
   });
   return side;
 }
