@@ -16,10 +16,10 @@ class Error : public std::runtime_error {
 };
 
 // A precondition of a public function. A violation is a bug in the caller, so it throws
-// std::logic_error with the caller's source line (the builtins are those behind std::source_location,
-// which Clang 14 lacks). Call it before any parallel region.
-inline void Expects(bool condition, std::string_view what,
-                    const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+// std::logic_error with the caller's source line (the builtins are those behind
+// std::source_location, which Clang 14 lacks). Call it before any parallel region.
+inline void Expects(bool condition, std::string_view what, const char* file = __builtin_FILE(),
+                    int line = __builtin_LINE()) {
   if (condition) return;
   throw std::logic_error(std::string(file) + ":" + std::to_string(line) +
                          ": precondition failed: " + std::string(what));
