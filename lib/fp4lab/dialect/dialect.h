@@ -87,9 +87,9 @@ enum class ElementRounding : std::uint8_t {
 enum class Adaptive : std::uint8_t { kNo, kMae, kMse };
 
 struct Dialect {
-  std::string_view name;    // "nvfp4.te"
-  std::string_view source;  // code base, file and version that the row states
-  std::string_view note;    // what a reader must know; may be empty
+  std::string_view name = {};    // "nvfp4.te"
+  std::string_view source = {};  // code base, file and version that the row states
+  std::string_view note = {};    // what a reader must know; may be empty
   FormatId element = FormatId::kE2M1, scale = FormatId::kE4M3;
   int block_rows = 1, block_cols = 16;  // 0, 0: one block, the tensor
   LevelTwo level_two = LevelTwo::kEncodeScale;

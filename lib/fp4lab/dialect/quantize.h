@@ -17,10 +17,11 @@ namespace fp4lab {
 // What a quantizer makes, free of any layout.
 struct Quantized {
   std::size_t rows = 0, cols = 0;
-  std::vector<std::uint8_t> codes;  // (rows, cols), one code a byte
+  std::vector<std::uint8_t> codes = {};  // (rows, cols), one code a byte
   std::size_t scale_rows = 0, scale_cols = 0;
-  std::vector<std::uint8_t> scales;  // the grid of blocks, row-major: a 16x16 tile has one entry
-  std::vector<float> amax;           // one for the tensor or one a row; empty without level 2
+  std::vector<std::uint8_t> scales =
+      {};                        // the grid of blocks, row-major: a 16x16 tile has one entry
+  std::vector<float> amax = {};  // one for the tensor or one a row; empty without level 2
   friend bool operator==(const Quantized&, const Quantized&) = default;
 };
 
