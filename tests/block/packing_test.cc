@@ -45,6 +45,23 @@ TEST_CASE("Unpacking inverts packing, tails included", "[block][property]") {
   }
 }
 
+TEST_CASE("Transposing packed codes is unpacking, transposing and packing", "[block][property]") {
+  for (const NamedCodeOrder& order : kCodeOrders) {
+    for (const auto& [rows, cols] :
+         {std::pair<std::size_t, std::size_t>{1, 7}, {5, 19}, {16, 32}}) {
+      Bytes codes(rows * cols);
+      for (std::size_t i = 0; i < codes.size(); ++i) {
+        codes[i] = static_cast<std::uint8_t>(i * 7 % (order.order == CodeOrder::kDense6 ? 64 : 16));
+      }
+      CAPTURE(order.name, rows, cols);
+      const Bytes packed = PackCodes(codes, rows, cols, order.order);
+      const Bytes transposed = TransposedCodes(packed, rows, cols, order.order);
+      CHECK(UnpackCodes(transposed, cols, rows, order.order) == TransposedBytes(codes, rows, cols));
+      CHECK(TransposedCodes(transposed, cols, rows, order.order) == packed);
+    }
+  }
+}
+
 TEST_CASE("Transposing bytes twice gives them back", "[block]") {
   const Bytes bytes = {1, 2, 3, 4, 5, 6};
   CHECK(TransposedBytes(bytes, 2, 3) == Bytes{1, 4, 2, 5, 3, 6});

@@ -20,6 +20,12 @@ TEST_CASE("128x4 swizzling gives Transformer Engine's bytes", "[block][golden]")
   }
 }
 
+TEST_CASE("Padded scales keep their rows, 4-column aligned", "[block]") {
+  CHECK(ScaleBytes(ScaleOrder::kPadded, 3, 5) == 128 * 8);
+  CHECK(ScaleOffset(ScaleOrder::kPadded, 2, 4, 5) == 2 * 8 + 4);
+  CHECK(ScaleOffset(ScaleOrder::kPadded, 200, 3, 4) == 200 * 4 + 3);
+}
+
 TEST_CASE("Every scale order is a bijection that every other order undoes", "[block][property]") {
   for (const auto& [rows, cols] :
        {std::pair<std::size_t, std::size_t>{1, 1}, {7, 3}, {8, 4}, {130, 5}, {128, 4}, {257, 13}}) {

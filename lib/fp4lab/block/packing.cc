@@ -32,6 +32,24 @@ struct Place {
   std::uint32_t Mask() const {
     return order == CodeOrder::kBytes ? 0xFFu : order == CodeOrder::kDense6 ? 0x3Fu : 0xFu;
   }
+  // Code c of the row that begins at `row`; only 6-bit codes reach into the next byte.
+  std::uint8_t Get(const std::uint8_t* row, std::size_t c) const {
+    const std::size_t bit = Bit(c);
+    std::uint32_t word = row[bit / 8];
+    if (order == CodeOrder::kDense6 && bit % 8 > 2) {
+      word |= static_cast<std::uint32_t>(row[bit / 8 + 1]) << 8;
+    }
+    return static_cast<std::uint8_t>((word >> bit % 8) & Mask());
+  }
+  // Writes into a row of zeros.
+  void Put(std::uint8_t* row, std::size_t c, std::uint8_t code) const {
+    const std::size_t bit = Bit(c);
+    const std::uint32_t shifted = (code & Mask()) << bit % 8;
+    row[bit / 8] = static_cast<std::uint8_t>(row[bit / 8] | shifted);
+    if (shifted > 0xFFu) {
+      row[bit / 8 + 1] = static_cast<std::uint8_t>(row[bit / 8 + 1] | shifted >> 8);
+    }
+  }
 };
 
 void CheckBlock(CodeOrder order, std::size_t block) {
@@ -50,14 +68,7 @@ std::vector<std::uint8_t> PackCodes(std::span<const std::uint8_t> codes, std::si
   std::vector<std::uint8_t> packed(rows * row_bytes, 0);
   for (std::size_t r = 0; r < rows; ++r) {
     std::uint8_t* row = packed.data() + r * row_bytes;
-    for (std::size_t c = 0; c < cols; ++c) {
-      const std::size_t bit = place.Bit(c);
-      const std::uint32_t shifted = (codes[r * cols + c] & place.Mask()) << bit % 8;
-      row[bit / 8] = static_cast<std::uint8_t>(row[bit / 8] | shifted);
-      if (shifted > 0xFFu) {
-        row[bit / 8 + 1] = static_cast<std::uint8_t>(row[bit / 8 + 1] | shifted >> 8);
-      }
-    }
+    for (std::size_t c = 0; c < cols; ++c) place.Put(row, c, codes[r * cols + c]);
   }
   return packed;
 }
@@ -71,14 +82,26 @@ std::vector<std::uint8_t> UnpackCodes(std::span<const std::uint8_t> packed, std:
   std::vector<std::uint8_t> codes(rows * cols);
   for (std::size_t r = 0; r < rows; ++r) {
     const std::uint8_t* row = packed.data() + r * row_bytes;
-    for (std::size_t c = 0; c < cols; ++c) {
-      const std::size_t bit = place.Bit(c);
-      std::uint32_t word = row[bit / 8];
-      if (bit / 8 + 1 < row_bytes) word |= static_cast<std::uint32_t>(row[bit / 8 + 1]) << 8;
-      codes[r * cols + c] = static_cast<std::uint8_t>((word >> bit % 8) & place.Mask());
-    }
+    for (std::size_t c = 0; c < cols; ++c) codes[r * cols + c] = place.Get(row, c);
   }
   return codes;
+}
+
+std::vector<std::uint8_t> TransposedCodes(std::span<const std::uint8_t> packed, std::size_t rows,
+                                          std::size_t cols, CodeOrder order, std::size_t block) {
+  CheckBlock(order, block);
+  const std::size_t from_bytes = PackedRowBytes(order, cols, block);
+  const std::size_t to_bytes = PackedRowBytes(order, rows, block);
+  Expects(packed.size() == rows * from_bytes, "as many bytes as the rows take");
+  const Place from{order, cols, block}, to{order, rows, block};
+  std::vector<std::uint8_t> transposed(cols * to_bytes, 0);
+  for (std::size_t r = 0; r < rows; ++r) {
+    const std::uint8_t* row = packed.data() + r * from_bytes;
+    for (std::size_t c = 0; c < cols; ++c) {
+      to.Put(transposed.data() + c * to_bytes, r, from.Get(row, c));
+    }
+  }
+  return transposed;
 }
 
 std::vector<std::uint8_t> TransposedBytes(std::span<const std::uint8_t> bytes, std::size_t rows,

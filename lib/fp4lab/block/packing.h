@@ -67,6 +67,12 @@ std::vector<std::uint8_t> PackCodes(std::span<const std::uint8_t> codes, std::si
 std::vector<std::uint8_t> UnpackCodes(std::span<const std::uint8_t> packed, std::size_t rows,
                                       std::size_t cols, CodeOrder order, std::size_t block = 16);
 
+// The packed codes of the transposed matrix, (cols, rows) packed along rows in the same order, from
+// packed codes (rows, cols): nibbles move, no code changes.
+std::vector<std::uint8_t> TransposedCodes(std::span<const std::uint8_t> packed, std::size_t rows,
+                                          std::size_t cols, CodeOrder order,
+                                          std::size_t block = 16);
+
 // What a (rows, cols) matrix of bytes looks like transposed: (cols, rows). For unpacked codes.
 std::vector<std::uint8_t> TransposedBytes(std::span<const std::uint8_t> bytes, std::size_t rows,
                                           std::size_t cols);

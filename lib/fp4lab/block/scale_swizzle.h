@@ -11,13 +11,14 @@
 
 namespace fp4lab {
 
-// An arrangement of a (rows, cols) matrix of scale bytes: tiles of tile_rows x 4, tiles in
-// row-major order with the columns fastest, padded to whole tiles.
+// An arrangement of a (rows, cols) matrix of scale bytes, padded to whole tiles of tile_rows x 4;
+// the swizzled ones hold tile after tile, in row-major order with the columns fastest.
 enum class ScaleOrder : std::uint8_t {
   kLinear,  // row-major, no padding
   k128x4,   // cuBLASLt VEC16_UE4M3 and VEC32_UE8M0, tcgen05; torch's SWIZZLE_32_4_4: a tile of
             // 512 bytes holds row r, column c at (r % 32) * 16 + (r % 128) / 32 * 4 + c % 4
-  k8x4      // TensorRT-LLM's and FlashInfer's for few rows: (r % 8) * 4 + c % 4
+  k8x4,     // TensorRT-LLM's and FlashInfer's for few rows: (r % 8) * 4 + c % 4
+  kPadded   // row-major, rows padded to 128 and columns to 4 (Transformer Engine's compact form)
 };
 
 struct NamedScaleOrder {
@@ -29,6 +30,7 @@ inline constexpr std::array kScaleOrders = {
     NamedScaleOrder{ScaleOrder::kLinear, "linear", 1, 1},
     NamedScaleOrder{ScaleOrder::k128x4, "128x4", 128, 4},
     NamedScaleOrder{ScaleOrder::k8x4, "8x4", 8, 4},
+    NamedScaleOrder{ScaleOrder::kPadded, "padded", 128, 4},
 };
 
 constexpr const NamedScaleOrder& Named(ScaleOrder order) {
@@ -62,6 +64,8 @@ constexpr std::size_t ScaleOffset(ScaleOrder order, std::size_t r, std::size_t c
       return tile + r % 32 * 16 + r % 128 / 32 * 4 + c % 4;
     case ScaleOrder::k8x4:
       return tile + r % 8 * 4 + c % 4;
+    case ScaleOrder::kPadded:
+      return r * (tiles * o.tile_cols) + c;
   }
   return tile;
 }

@@ -50,21 +50,58 @@ struct StoredMatrix {
   FormatId element = FormatId::kE2M1, scale = FormatId::kE4M3;
   int block_rows = 1, block_cols = 16;
   StorageLayout layout;
-  std::vector<std::uint8_t> codes, scales;
-  std::vector<float> level_two;  // as layout.level_two says: 1 value, or one a row
+  std::vector<std::uint8_t> codes = {}, scales = {};
+  std::vector<float> level_two = {};  // as layout.level_two says: 1 value, or one a row
   friend bool operator==(const StoredMatrix&, const StoredMatrix&) = default;
 };
 
-// The quantized matrix in a layout. Padding bytes are 0.
+// What the layout of `shape` (its sizes, formats, blocks and layout; the vectors do not count)
+// needs. Error(where, ...) where the code order cannot hold the elements, or sizes beyond all
+// memory.
+struct StoredSizes {
+  std::size_t code_rows = 0, code_row_bytes = 0;
+  std::size_t scale_rows = 0, scale_cols = 0;  // of the stored matrix of scales, without padding
+  std::size_t codes = 0, scales = 0;           // bytes, padding included
+};
+StoredSizes SizesOf(const StoredMatrix& shape, std::string_view where);
+
+// How codes of a format lie where nothing else is said: kLowFirst, kBytes for more than 4 bits.
+constexpr CodeOrder DefaultCodeOrder(FormatId element) {
+  return FormatOf(element).bits == 4 ? CodeOrder::kLowFirst : CodeOrder::kBytes;
+}
+
+// C, the constant between amax and the other conventions of level 2.
+constexpr float LevelTwoConstant(FormatId element, float scale_max) {
+  return scale_max * MaxFinite(element);
+}
+constexpr float LevelTwoConstant(const Dialect& d) {
+  return LevelTwoConstant(d.element, d.level_two == LevelTwo::kTensorFp8 ? 1.0f : d.scale_max);
+}
+
+// A level-2 number in another convention, each in one rounding: amax / C, C / amax, 1 / v. Towards
+// kAmax it is the amax next to v * C or C / v that gives v back, where one does. Neither side is
+// kNone.
+float ConvertLevelTwo(float value, LevelTwoConvention from, LevelTwoConvention to, float constant);
+
+// The quantized matrix in a layout. Padding bytes are 0. Where the dialect has no level 2 nothing
+// is stored for it, whatever the layout's convention.
 StoredMatrix Store(const Dialect& dialect, const Quantized& quantized, const StorageLayout& layout);
 
 // What the bytes say, read as `dialect`. Throws Error(where, ...) where sizes do not fit the shape,
-// with the size that would.
+// with the size that would, where a byte is no code, and where repeated scales of one tile differ.
 Quantized Load(const Dialect& dialect, const StoredMatrix& stored, std::string_view where);
 
-// The same matrix in another layout: codes and scales move, no value changes. Level 2 is converted
-// between conventions with one rounding (fl(C / v), fl(v * C), ...), which need not be reversible.
+// The same matrix in another layout: codes and scales move, no value changes. Level 2 goes through
+// ConvertLevelTwo, which need not be reversible.
 StoredMatrix Convert(const StoredMatrix& stored, const StorageLayout& to, float scale_max,
                      std::string_view where);
+
+// The values as those who use the convention compute them, v the element and s the scale:
+//   kAmax        fl(v * fl(fl(s * amax) * fl(1/C)))   (Transformer Engine)
+//   kMultiplier  fl(v * fl(s * m))                    (ModelOpt)
+//   kDivisor     fl(v * fl(s / d))                    (compressed-tensors)
+//   kNone, or no level 2 stored    v * s
+// Where the tensor is one block: v * fl(1/S) with S = fl(C / amax), v * m, v * fl(1/d).
+Matrix<float> StoredValues(const StoredMatrix& stored, float scale_max, std::string_view where);
 
 }  // namespace fp4lab

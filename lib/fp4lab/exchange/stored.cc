@@ -1,0 +1,288 @@
+#include "fp4lab/exchange/stored.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "fp4lab/base/error.h"
+
+namespace fp4lab {
+namespace {
+
+constexpr std::size_t kMost = std::size_t{1} << 40;  // elements and padded scales of one matrix
+
+std::size_t CeilDiv(std::size_t a, std::size_t b) { return a / b + (a % b != 0 ? 1 : 0); }
+
+std::string Times(std::size_t a, std::size_t b) {
+  return std::to_string(a) + "x" + std::to_string(b);
+}
+
+// The matrix as its bytes lie: with `transposed`, rows and columns change places.
+struct Oriented {
+  std::size_t rows, cols, block_rows, block_cols;
+};
+Oriented AsStored(const StoredMatrix& m) {
+  const auto block_rows = static_cast<std::size_t>(m.block_rows);
+  const auto block_cols = static_cast<std::size_t>(m.block_cols);
+  if (m.layout.transposed) return {m.cols, m.rows, block_cols, block_rows};
+  return {m.rows, m.cols, block_rows, block_cols};
+}
+
+// Codes that split halves keep together: a block, in whatever direction the codes lie.
+std::size_t SplitGroup(const StoredMatrix& m) {
+  return m.block_cols > 0 && m.block_cols % 2 == 0 ? static_cast<std::size_t>(m.block_cols) : 16;
+}
+
+struct Grid {
+  std::size_t rows = 0, cols = 0;
+};
+// One entry a block, not transposed; none where the tensor is one block.
+Grid BlockGrid(const StoredMatrix& m) {
+  if (m.block_rows == 0) return {};
+  return {CeilDiv(m.rows, static_cast<std::size_t>(m.block_rows)),
+          CeilDiv(m.cols, static_cast<std::size_t>(m.block_cols))};
+}
+// Of the scales as stored.
+Grid ScaleGrid(const StoredMatrix& m) {
+  if (m.block_rows == 0) return {};
+  const Oriented o = AsStored(m);
+  return {m.layout.expanded_scales ? o.rows : CeilDiv(o.rows, o.block_rows),
+          CeilDiv(o.cols, o.block_cols)};
+}
+
+void CheckCodeOrder(const StoredMatrix& m, std::string_view where) {
+  const int bits = FormatOf(m.element).bits;
+  const CodeOrder order = m.layout.codes;
+  const bool fits =
+      order == CodeOrder::kBytes || (order == CodeOrder::kDense6 ? bits == 6 : bits == 4);
+  if (fits) return;
+  throw Error(where, "the code order " + std::string(Name(order)) + " does not hold codes of " +
+                         std::string(Named(m.element).name) + "; bytes does");
+}
+
+void CheckShape(const StoredMatrix& m, std::string_view where) {
+  const bool blocks = m.block_rows > 0 && m.block_cols > 0;
+  Expects(blocks || (m.block_rows == 0 && m.block_cols == 0), "blocks with both sides, or none");
+  if (m.rows > kMost || m.cols > kMost || (m.cols > 0 && m.rows > kMost / m.cols)) {
+    throw Error(where, "a matrix of " + Times(m.rows, m.cols) + " elements is too large");
+  }
+}
+
+// codes (rows, cols), one a byte, into m.codes.
+void PlaceCodes(std::span<const std::uint8_t> codes, StoredMatrix* m) {
+  const Oriented o = AsStored(*m);
+  if (!m->layout.transposed) {
+    m->codes = PackCodes(codes, o.rows, o.cols, m->layout.codes, SplitGroup(*m));
+    return;
+  }
+  m->codes = PackCodes(TransposedBytes(codes, m->rows, m->cols), o.rows, o.cols, m->layout.codes,
+                       SplitGroup(*m));
+}
+
+std::vector<std::uint8_t> TakeCodes(const StoredMatrix& m, std::string_view where) {
+  const StoredSizes sizes = SizesOf(m, where);
+  const Oriented o = AsStored(m);
+  if (m.codes.size() != sizes.codes) {
+    throw Error(where,
+                std::to_string(m.codes.size()) + " bytes of codes; " + Times(o.rows, o.cols) +
+                    " codes of " + std::string(Named(m.element).name) + " in the order " +
+                    std::string(Name(m.layout.codes)) + " take " + std::to_string(sizes.codes));
+  }
+  std::vector<std::uint8_t> codes =
+      UnpackCodes(m.codes, o.rows, o.cols, m.layout.codes, SplitGroup(m));
+  const std::uint32_t limit = 1u << FormatOf(m.element).bits;
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    if (codes[i] < limit) continue;
+    throw Error(where, "byte " + std::to_string(codes[i]) + " at (" + std::to_string(i / o.cols) +
+                           ", " + std::to_string(i % o.cols) + ") is no code of " +
+                           std::string(Named(m.element).name));
+  }
+  return m.layout.transposed ? TransposedBytes(codes, o.rows, o.cols) : codes;
+}
+
+// The scale of stored row r and column c lies at `grid`'s ...
+std::size_t BlockOf(const StoredMatrix& m, const Grid& grid, std::size_t r, std::size_t c) {
+  const std::size_t tile = m.layout.expanded_scales ? r / AsStored(m).block_rows : r;
+  return m.layout.transposed ? c * grid.cols + tile : tile * grid.cols + c;
+}
+
+void PlaceScales(std::span<const std::uint8_t> blocks, StoredMatrix* m) {
+  const Grid grid = BlockGrid(*m), stored = ScaleGrid(*m);
+  Expects(blocks.size() == grid.rows * grid.cols, "one scale a block");
+  m->scales.assign(ScaleBytes(m->layout.scales, stored.rows, stored.cols), 0);
+  for (std::size_t r = 0; r < stored.rows; ++r) {
+    for (std::size_t c = 0; c < stored.cols; ++c) {
+      m->scales[ScaleOffset(m->layout.scales, r, c, stored.cols)] = blocks[BlockOf(*m, grid, r, c)];
+    }
+  }
+}
+
+[[noreturn]] void RefuseScaleCount(const StoredMatrix& m, std::string_view where) {
+  const Grid stored = ScaleGrid(m);
+  std::string fits;
+  for (const NamedScaleOrder& o : kScaleOrders) {
+    if (ScaleBytes(o.order, stored.rows, stored.cols) != m.scales.size()) continue;
+    fits += (fits.empty() ? "; they fit the order " : " or ") + std::string(o.name);
+  }
+  throw Error(where, std::to_string(m.scales.size()) + " bytes of scales; " +
+                         Times(stored.rows, stored.cols) + " scales in the order " +
+                         std::string(Named(m.layout.scales).name) + " take " +
+                         std::to_string(ScaleBytes(m.layout.scales, stored.rows, stored.cols)) +
+                         fits);
+}
+
+std::vector<std::uint8_t> TakeScales(const StoredMatrix& m, std::string_view where) {
+  const Grid grid = BlockGrid(m), stored = ScaleGrid(m);
+  if (m.scales.size() != SizesOf(m, where).scales) RefuseScaleCount(m, where);
+  std::vector<std::uint8_t> blocks(grid.rows * grid.cols);
+  std::vector<bool> known(blocks.size(), false);
+  for (std::size_t r = 0; r < stored.rows; ++r) {
+    for (std::size_t c = 0; c < stored.cols; ++c) {
+      const std::uint8_t scale = m.scales[ScaleOffset(m.layout.scales, r, c, stored.cols)];
+      const std::size_t block = BlockOf(m, grid, r, c);
+      if (known[block] && blocks[block] != scale) {
+        throw Error(where, "scale (" + std::to_string(r) + ", " + std::to_string(c) + ") is " +
+                               std::to_string(scale) + " where the first row of its tile has " +
+                               std::to_string(blocks[block]) + ": no expanded scales");
+      }
+      blocks[block] = scale;
+      known[block] = true;
+    }
+  }
+  return blocks;
+}
+
+void CheckLevelTwo(const StoredMatrix& m, std::string_view where) {
+  if (m.level_two.size() <= 1 || m.level_two.size() == m.rows) return;
+  throw Error(where, std::to_string(m.level_two.size()) + " numbers of level 2; 1 or one a row (" +
+                         std::to_string(m.rows) + ") fit");
+}
+
+void CheckDialect(const Dialect& d, const StoredMatrix& m, std::string_view where) {
+  const bool blocks_agree = d.block_rows == m.block_rows && d.block_cols == m.block_cols;
+  const bool scales_agree = d.scale == m.scale || m.block_rows == 0;
+  if (d.element == m.element && scales_agree && blocks_agree) return;
+  const auto describe = [](FormatId element, FormatId scale, int rows, int cols) {
+    return std::string(Named(element).short_name) + " elements in " + std::to_string(rows) + "x" +
+           std::to_string(cols) + " blocks with " + std::string(Named(scale).short_name) +
+           " scales";
+  };
+  throw Error(where, "holds " + describe(m.element, m.scale, m.block_rows, m.block_cols) +
+                         "; the dialect " + std::string(d.name) + " has " +
+                         describe(d.element, d.scale, d.block_rows, d.block_cols));
+}
+
+// The number that a convention stores for this amax.
+float FromAmax(float amax, LevelTwoConvention convention, float constant) {
+  if (convention == LevelTwoConvention::kMultiplier) return amax / constant;
+  if (convention == LevelTwoConvention::kDivisor) return constant / amax;
+  return amax;
+}
+
+float ToAmax(float value, LevelTwoConvention convention, float constant) {
+  if (convention == LevelTwoConvention::kAmax) return value;
+  const float nearest =
+      convention == LevelTwoConvention::kMultiplier ? value * constant : constant / value;
+  float up = nearest, down = nearest;
+  for (int step = 0; step < 3; ++step) {
+    for (const float amax : {up, down}) {
+      if (FromAmax(amax, convention, constant) == value) return amax;
+    }
+    up = std::nextafter(up, std::numeric_limits<float>::infinity());
+    down = std::nextafter(down, 0.0f);
+  }
+  return nearest;
+}
+
+void SetLevelTwo(const StoredMatrix& from, float constant, std::string_view where,
+                 StoredMatrix* to) {
+  const LevelTwoConvention wanted = to->layout.level_two;
+  to->level_two.clear();
+  if (wanted == LevelTwoConvention::kNone) return;
+  if (from.layout.level_two == LevelTwoConvention::kNone && !from.level_two.empty()) {
+    throw Error(where, "stores a level-2 number without saying what it is; state its convention");
+  }
+  for (const float v : from.level_two) {
+    to->level_two.push_back(ConvertLevelTwo(v, from.layout.level_two, wanted, constant));
+  }
+}
+
+}  // namespace
+
+StoredSizes SizesOf(const StoredMatrix& shape, std::string_view where) {
+  CheckShape(shape, where);
+  CheckCodeOrder(shape, where);
+  const Oriented o = AsStored(shape);
+  const Grid grid = ScaleGrid(shape);
+  const std::size_t row_bytes = PackedRowBytes(shape.layout.codes, o.cols, SplitGroup(shape));
+  return {.code_rows = o.rows,
+          .code_row_bytes = row_bytes,
+          .scale_rows = grid.rows,
+          .scale_cols = grid.cols,
+          .codes = o.rows * row_bytes,
+          .scales = ScaleBytes(shape.layout.scales, grid.rows, grid.cols)};
+}
+
+float ConvertLevelTwo(float value, LevelTwoConvention from, LevelTwoConvention to, float constant) {
+  Expects(from != LevelTwoConvention::kNone && to != LevelTwoConvention::kNone,
+          "conventions that store a number");
+  if (from == to) return value;
+  if (from == LevelTwoConvention::kAmax) return FromAmax(value, to, constant);
+  if (to == LevelTwoConvention::kAmax) return ToAmax(value, from, constant);
+  return 1.0f / value;
+}
+
+StoredMatrix Store(const Dialect& dialect, const Quantized& quantized,
+                   const StorageLayout& layout) {
+  StoredMatrix m;
+  m.rows = quantized.rows;
+  m.cols = quantized.cols;
+  m.element = dialect.element;
+  m.scale = dialect.scale;
+  m.block_rows = dialect.block_rows;
+  m.block_cols = dialect.block_cols;
+  m.layout = layout;
+  SizesOf(m, "layout");  // refuses what does not go together
+  PlaceCodes(quantized.codes, &m);
+  PlaceScales(quantized.scales, &m);
+  if (layout.level_two == LevelTwoConvention::kNone) return m;
+  const float constant = LevelTwoConstant(dialect);
+  for (const float amax : quantized.amax) {
+    m.level_two.push_back(FromAmax(amax, layout.level_two, constant));
+  }
+  return m;
+}
+
+Quantized Load(const Dialect& dialect, const StoredMatrix& stored, std::string_view where) {
+  CheckDialect(dialect, stored, where);
+  CheckLevelTwo(stored, where);
+  Quantized q;
+  q.rows = stored.rows;
+  q.cols = stored.cols;
+  q.codes = TakeCodes(stored, where);
+  const Grid grid = BlockGrid(stored);
+  q.scale_rows = grid.rows;
+  q.scale_cols = grid.cols;
+  q.scales = TakeScales(stored, where);
+  if (stored.layout.level_two == LevelTwoConvention::kNone) return q;
+  const float constant = LevelTwoConstant(dialect);
+  for (const float v : stored.level_two) {
+    q.amax.push_back(ToAmax(v, stored.layout.level_two, constant));
+  }
+  return q;
+}
+
+StoredMatrix Convert(const StoredMatrix& stored, const StorageLayout& to, float scale_max,
+                     std::string_view where) {
+  CheckLevelTwo(stored, where);
+  StoredMatrix result = stored;
+  result.layout = to;
+  SizesOf(result, where);
+  PlaceCodes(TakeCodes(stored, where), &result);
+  PlaceScales(TakeScales(stored, where), &result);
+  SetLevelTwo(stored, LevelTwoConstant(stored.element, scale_max), where, &result);
+  return result;
+}
+
+}  // namespace fp4lab
