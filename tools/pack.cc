@@ -94,7 +94,7 @@ void AddPack(CLI::App& app, int* /*exit_code*/) {
       "Example:\n"
       "  $ fp4lab cases --family tails --out-dir in > list\n"
       "  $ fp4lab pack --input in/0003.x.npy --layout low-first,128x4 --out golden.safetensors\n"
-      "  golden.safetensors: 13 tensors of nvfp4.te, 1x17\n"
+      "  golden.safetensors: 14 tensors of nvfp4.te, 1x17\n"
       "  $ fp4lab verify --pack golden.safetensors | tail -1\n"
       "  level 2 equal (1)");
   command->callback([o] { Run(*o); });

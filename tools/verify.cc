@@ -163,7 +163,7 @@ void AddVerify(CLI::App& app, int* exit_code) {
       "  $ fp4lab pack --input in/0000.x.npy --out golden.safetensors\n"
       "  golden.safetensors: 14 tensors of nvfp4.te, 32x128\n"
       "  $ fp4lab verify --pack golden.safetensors --codes "
-      "golden.safetensors#low-first.linear.amax.codes\n"
+      "golden.safetensors#low-first.linear.amax.codes \\\n"
       "      --scales golden.safetensors#scale --codes-order high-first | head -1\n"
       "  nvfp4.te: DIFFERENT");
   command->callback([o, command, exit_code] {

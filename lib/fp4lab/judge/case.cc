@@ -26,7 +26,7 @@ constexpr CaseFamily kFamilies[] = {
     {"exact-values", "values that no rounding may move", Always, MakeExactValues},
     {"stochastic-carry", "random bits that just carry, or just do not", RoundsStochastically,
      MakeStochasticCarry},
-    {"saturation", "elements beyond the largest code", Always, MakeSaturation},
+    {"saturation", "elements beyond the largest code", HasBlocks, MakeSaturation},
     {"underflowed-scales", "blocks whose scale rounds to 0 or is the least there is", HasBlocks,
      MakeUnderflowedScales},
     {"zero-blocks", "zero blocks beside others", HasBlocks, MakeZeroBlocks},

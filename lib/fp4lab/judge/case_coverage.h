@@ -26,7 +26,7 @@ struct CoverageReport {
   std::vector<const CaseFamily*> families = {};  // those with cases; the controls last
   std::vector<std::size_t> cases = {};           // of each family
   std::size_t set_size = 0;                      // families that are no controls
-  std::vector<MutantCoverage> mutants = {};      // the deviations that apply
+  std::vector<MutantCoverage> mutants = {};      // the deviations that can change a byte
   std::size_t caught_by_set = 0, caught_by_control = 0;
 };
 

@@ -103,7 +103,7 @@ Found SearchScales(const CaseBuilder& b, const std::vector<float>& midpoints, fl
       const Pairs pairs = PairsApart(ScaleForms(b, x, amax));
       if (pairs == 0) continue;
       found.pairs |= pairs;
-      found.blocks.push_back({x, -0.5f * x, 0.75f * x, -0.375f * x, 0.25f * x, 0.125f * x});
+      found.blocks.push_back({x, -0.5f * x, 0.25f * x, -0.125f * x, -x});
     }
   }
   return found;

@@ -1,8 +1,8 @@
 // Families at the ends of the range: zeros, underflow, huge and tiny numbers, NaN and infinities.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
-#include <string>
 
 #include "fp4lab/formats/format.h"
 #include "fp4lab/judge/case_builder.h"
@@ -14,12 +14,15 @@ constexpr float kBf16Max = 0x1.fep127f;
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-// BF16 values of both signs in a block's range: v * amax / 8 with small integers v.
+float RoundedToBf16(float x) { return Decode(FormatId::kBF16, Encode(FormatId::kBF16, x)); }
+
+// Both signs in a block's range, v * amax / 8 with small integers v, as BF16 values where amax is.
 BlockValues Mixed(float amax, std::size_t size) {
   BlockValues values(size);
   for (std::size_t i = 0; i < size; ++i) {
     const int v = static_cast<int>((i * 5 + 8) % 17) - 8;  // -8 ... 8, the first is 0
-    values[i] = static_cast<float>(v) * 0.125f * amax;
+    const float value = static_cast<float>(v) * 0.125f * amax;
+    values[i] = IsBf16(amax) ? RoundedToBf16(value) : value;
   }
   values[0] = amax;
   return values;
@@ -41,9 +44,10 @@ void MakeUnderflowedScales(CaseBuilder& b) {
                          : b.BlockAmaxFor(0.5f * Decode(b.dialect().scale, 1), amax);
   for (const double factor : {1.0, 0.9921875, 0.5, 0x1p-4, 0x1p-10, 0x1p-30, 0x1p-60, 1.0078125,
                               1.5, 2.0, 2.5, 3.0, 5.0, 7.0, 9.0, 17.0}) {
-    blocks.push_back(Mixed(static_cast<float>(tie * factor), b.block_size()));
-    blocks.push_back({static_cast<float>(tie * factor)});
-    blocks.push_back({0.0f, static_cast<float>(-tie * factor)});
+    const float top = RoundedToBf16(static_cast<float>(tie * factor));
+    blocks.push_back(Mixed(top, b.block_size()));
+    blocks.push_back({top});
+    blocks.push_back({0.0f, -top});
   }
   b.AddBlocks("", amax, blocks);
 }
@@ -99,22 +103,28 @@ void MakeSubnormal(CaseBuilder& b) {
 // S = fl(C / amax) overflows below C / FLT_MAX, which is 7.9e-36 for NVFP4: S is then FLT_MAX.
 void MakeTinyAmax(CaseBuilder& b) {
   const float edge = b.tensor_constant() / kFloatMax;
-  const float amaxes[] = {MovedUlps(edge, 1), edge,       MovedUlps(edge, -1),
-                          0.5f * edge,        0x1p-120f,  std::numeric_limits<float>::min(),
-                          0x1p-130f,          0x1.8p-140f};
-  for (const float amax : amaxes) {
+  const struct {
+    const char* name;
+    float amax;
+  } tensors[] = {{"edge-above", MovedUlps(edge, 1)},
+                 {"edge", edge},
+                 {"edge-below", MovedUlps(edge, -1)},
+                 {"half-edge", 0.5f * edge},
+                 {"2^-120", 0x1p-120f},
+                 {"least-normal", std::numeric_limits<float>::min()},
+                 {"2^-130", 0x1p-130f},
+                 {"1.5*2^-140", 0x1.8p-140f}};
+  for (const auto& [name, amax] : tensors) {
     std::vector<BlockValues> blocks;
     for (int k = 0; k < 14; ++k) {
       blocks.push_back(Mixed(std::ldexp(amax, -(k % 12)), b.block_size()));
     }
-    // Named by the exponent and the place in the list: 1.0p-117 and its neighbours share one.
-    b.AddBlocks(std::to_string(&amax - amaxes) + "-2^" + std::to_string(std::ilogb(amax)), amax,
-                blocks);
+    b.AddBlocks(name, amax, blocks);
   }
 }
 
 void MakeNanInf(CaseBuilder& b) {
-  const float payload = std::bit_cast<float>(0xFFC12345u);  // another sign, another payload
+  const float payload = std::bit_cast<float>(0xFFC10000u);  // another sign, another payload
   const auto with = [&](std::size_t at, float special) {
     BlockValues values = Mixed(1.0f, b.block_size());
     values[at % b.block_size()] = special;

@@ -68,10 +68,10 @@ void MakeElementTies(CaseBuilder& b) {
 
 namespace {
 
-// What stands beside a block's amax, so that codes show a changed scale too.
+// What stands beside a block's amax, so that codes show a changed scale too. BF16 values where amax
+// is one.
 BlockValues Ladder(float amax) {
-  return {amax,         -0.5f * amax,   0.25f * amax,   -0.125f * amax,
-          0.75f * amax, -0.375f * amax, 0.1875f * amax, -0.0625f * amax};
+  return {amax, -0.5f * amax, 0.25f * amax, -0.125f * amax, -amax, 0.5f * amax, 0.0625f * amax};
 }
 
 void MakeExponentScaleTies(CaseBuilder& b) {
@@ -201,7 +201,8 @@ void MakeSaturation(CaseBuilder& b) {
       // Beyond 1.06 a block's own scale would follow; only E8M0 scales leave so much.
       const auto x = ToBf16(static_cast<float>(largest * factor));
       if (b.has_level_two() && x > amax) continue;
-      blocks.push_back({x, -x, 0.875f * x, -0.75f * x, 0.625f * x, 0.25f * x});
+      blocks.push_back(
+          {x, -x, ToBf16(0.875f * x), ToBf16(-0.75f * x), ToBf16(0.625f * x), 0.25f * x});
     }
   }
   b.AddBlocks("", amax, blocks);
