@@ -132,8 +132,9 @@ struct Dialect {
   Factor factor = Factor::kReciprocal;
   ElementRounding rounding = ElementRounding::kNearestEven;
   Adaptive adaptive = Adaptive::kNo;
-  bool adaptive_fp16 = false;       // the errors of `adaptive` from FP16 products (TE's fast path)
-  bool keeps_negative_zero = true;  // else v = -0 gives the code of +0
+  bool adaptive_fp16 = false;        // the errors of `adaptive` from FP16 products (TE's fast path)
+  bool keeps_negative_zero = true;   // else v = -0 gives the code of +0
+  bool never_negative_zero = false;  // every code of value 0 is +0, whatever rounded to it
   NanRule nan = NanRule::kElement;
   std::int16_t nan_scale = -1, nan_code = -1;  // what is stored for NaN; -1: the format's NaN code
   friend constexpr bool operator==(const Dialect&, const Dialect&) = default;

@@ -111,12 +111,14 @@ constexpr Dialect Microxcaling() {
 }
 
 constexpr Dialect MicroxcalingCuda() {
-  Dialect d = Renamed(Microxcaling(), "mxfp4.microxcaling.cuda",
-                      "microsoft/microxcaling 4adf988, mx/cpp/{mx,shared_exp,quantize}.cuh",
-                      "The exponent field instead of log2; ties away from zero on the bits.");
+  Dialect d =
+      Renamed(Microxcaling(), "mxfp4.microxcaling.cuda",
+              "microsoft/microxcaling 3b429a8, mx/cpp/quantize.cuh, shared_exp.cuh",
+              "The exponent field instead of log2; ties away from zero on the bits; what rounds "
+              "to 0 loses its sign.");
   d.block_scale = BlockScale::kMicroscaling;
   d.rounding = ElementRounding::kTiesUp;
-  d.keeps_negative_zero = true;
+  d.never_negative_zero = true;
   return d;
 }
 

@@ -476,7 +476,9 @@ constexpr std::uint32_t EncodedElement(const Dialect& d, float x, float s, float
 }
 constexpr std::uint8_t CodeOf(const Dialect& d, float x, float s, float v, std::uint32_t random) {
   if (v != v && d.nan_code >= 0) return static_cast<std::uint8_t>(d.nan_code);
-  return static_cast<std::uint8_t>(EncodedElement(d, x, s, v, random));
+  const std::uint32_t code = EncodedElement(d, x, s, v, random);
+  const bool zero = (code & MagnitudeMask(FormatOf(d.element))) == 0;
+  return static_cast<std::uint8_t>(zero && d.never_negative_zero ? 0u : code);
 }
 
 // ---- The whole of a block and of a reader
