@@ -4,7 +4,7 @@
 //
 // It reads the stream that lib/fp4lab/judge/case_stream.h describes and shares no code with fp4lab:
 // the conversions are NVIDIA's own (cuda_fp4.h, cuda_fp8.h), which fall back to software below
-// sm_100. Built with -use_fast_math it is the wrong kernel of docs/kernel-differs.md.
+// sm_100. Built with -use_fast_math it is the wrong kernel of tools/kernel-differs.md.
 //
 //   nvcc -std=c++17 -O2 --fmad=false -arch=sm_90a -o nvfp4_pipe_kernel nvfp4_pipe_kernel.cu
 #include <cuda_fp4.h>
