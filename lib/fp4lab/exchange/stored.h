@@ -32,6 +32,16 @@ inline constexpr std::array kLevelTwoConventions = {
     NamedLevelTwo{LevelTwoConvention::kDivisor, "divisor"},
 };
 
+constexpr std::string_view Name(LevelTwoConvention convention) {
+  return kLevelTwoConventions[static_cast<std::size_t>(convention)].name;
+}
+constexpr std::optional<LevelTwoConvention> FindLevelTwoConvention(std::string_view name) {
+  for (const NamedLevelTwo& c : kLevelTwoConventions) {
+    if (c.name == name) return c.convention;
+  }
+  return std::nullopt;
+}
+
 struct StorageLayout {
   CodeOrder codes = CodeOrder::kLowFirst;
   ScaleOrder scales = ScaleOrder::kLinear;

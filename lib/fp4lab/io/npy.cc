@@ -205,6 +205,12 @@ std::string ShapeText(const std::vector<std::size_t>& shape) {
   return text + (shape.size() == 1 ? ",)" : ")");
 }
 
+[[noreturn]] void RefuseArchive(const std::string& where, zip_error_t* error) {
+  const std::string reason = zip_error_strerror(error);
+  zip_error_fini(error);
+  throw Error(where, "cannot be read as .npz: " + reason);
+}
+
 }  // namespace
 
 void NpyArray::RequireElements(char kind, std::size_t size) const {
@@ -281,9 +287,20 @@ NpzFile::NpzFile(const std::filesystem::path& path) : path_(path.string()) {
   if (archive_) return;
   zip_error_t error;
   zip_error_init_with_code(&error, code);
-  const std::string reason = zip_error_strerror(&error);
+  RefuseArchive(path_, &error);
+}
+
+NpzFile::NpzFile(std::span<const std::byte> content, std::string where) : path_(std::move(where)) {
+  zip_error_t error;
+  zip_error_init(&error);
+  zip_source_t* source = zip_source_buffer_create(content.data(), content.size(), 0, &error);
+  if (source == nullptr) RefuseArchive(path_, &error);
+  archive_.reset(zip_open_from_source(source, ZIP_RDONLY, &error));
+  if (!archive_) {
+    zip_source_free(source);
+    RefuseArchive(path_, &error);
+  }
   zip_error_fini(&error);
-  throw Error(path_, "cannot be read as .npz: " + reason);
 }
 
 bool NpzFile::Has(std::string_view name) const {
