@@ -247,7 +247,7 @@ StoredMatrix Store(const Dialect& dialect, const Quantized& quantized,
   PlaceCodes(quantized.codes, &m);
   PlaceScales(quantized.scales, &m);
   if (layout.level_two == LevelTwoConvention::kNone) return m;
-  const float constant = LevelTwoConstant(dialect);
+  const float constant = LevelTwoConstant(m, dialect.scale_max);
   for (const float amax : quantized.amax) {
     m.level_two.push_back(FromAmax(amax, layout.level_two, constant));
   }
@@ -266,7 +266,7 @@ Quantized Load(const Dialect& dialect, const StoredMatrix& stored, std::string_v
   q.scale_cols = grid.cols;
   q.scales = TakeScales(stored, where);
   if (stored.layout.level_two == LevelTwoConvention::kNone) return q;
-  const float constant = LevelTwoConstant(dialect);
+  const float constant = LevelTwoConstant(stored, dialect.scale_max);
   for (const float v : stored.level_two) {
     q.amax.push_back(ToAmax(v, stored.layout.level_two, constant));
   }
@@ -281,7 +281,7 @@ StoredMatrix Convert(const StoredMatrix& stored, const StorageLayout& to, float 
   SizesOf(result, where);
   PlaceCodes(TakeCodes(stored, where), &result);
   PlaceScales(TakeScales(stored, where), &result);
-  SetLevelTwo(stored, LevelTwoConstant(stored.element, scale_max), where, &result);
+  SetLevelTwo(stored, LevelTwoConstant(stored, scale_max), where, &result);
   return result;
 }
 

@@ -80,12 +80,10 @@ constexpr CodeOrder DefaultCodeOrder(FormatId element) {
   return FormatOf(element).bits == 4 ? CodeOrder::kLowFirst : CodeOrder::kBytes;
 }
 
-// C, the constant between amax and the other conventions of level 2.
-constexpr float LevelTwoConstant(FormatId element, float scale_max) {
-  return scale_max * MaxFinite(element);
-}
-constexpr float LevelTwoConstant(const Dialect& d) {
-  return LevelTwoConstant(d.element, d.level_two == LevelTwo::kTensorFp8 ? 1.0f : d.scale_max);
+// C, the constant between amax and the other conventions of level 2: scale_max * largest element,
+// the largest element alone where the tensor is one block.
+constexpr float LevelTwoConstant(const StoredMatrix& m, float scale_max) {
+  return m.block_rows == 0 ? MaxFinite(m.element) : scale_max * MaxFinite(m.element);
 }
 
 // A level-2 number in another convention, each in one rounding: amax / C, C / amax, 1 / v. Towards

@@ -151,6 +151,7 @@ std::size_t TensorBytes(const GgufTensor& tensor, const std::string& place) {
 Extent ReadTensorInfo(Reader& reader, const std::string& where, std::size_t alignment,
                       GgufFile* file) {
   const std::string name = reader.String(kMaxName, "a tensor's name");
+  RefuseControlCharacters(name, where);
   const std::string place = where + "#" + name;
   if (file->tensors.contains(name)) throw Error(place, "is there twice");
   GgufTensor& tensor = file->tensors[name];
