@@ -97,6 +97,7 @@ StoredMatrix Store(const Dialect& dialect, const Quantized& quantized, const Sto
 
 // What the bytes say, read as `dialect`. Throws Error(where, ...) where sizes do not fit the shape,
 // with the size that would, where a byte is no code, and where repeated scales of one tile differ.
+// Level 2: `amax` is empty where none is stored, and where the dialect has none.
 Quantized Load(const Dialect& dialect, const StoredMatrix& stored, std::string_view where);
 
 // The same matrix in another layout: codes and scales move, no value changes. Level 2 goes through
