@@ -99,13 +99,13 @@ TEST_CASE("Packed nibbles in U8 and F4 tensors are two numbers a byte", "[exchan
   WriteSafetensors(folder / "x.safetensors", file);
   const std::string place = (folder / "x.safetensors").string();
   const std::vector<float> expected{0.5f, 1, 6, -6};
-  CHECK(ReadMatrix(place + ":a", {.dtype = "e2m1"}).values.values == expected);
-  CHECK(ReadMatrix(place + ":b").values.values == expected);
-  CHECK(ReadMatrix(place + ":b").values.rows == 2);
+  CHECK(ReadMatrix(place + "#a", {.dtype = "e2m1"}).values.values == expected);
+  CHECK(ReadMatrix(place + "#b").values.values == expected);
+  CHECK(ReadMatrix(place + "#b").values.rows == 2);
   CHECK_THAT(ErrorOf([&] { ReadMatrix(place); }),
-             ContainsSubstring("holds 2 tensors; name one, as in file:name: a, b"));
+             ContainsSubstring("holds 2 tensors; name one, as in file#name: a, b"));
   CHECK_THAT(ErrorOf([&] { ReadMatrix(place + ":c"); }), ContainsSubstring("has no tensor c"));
-  CHECK_THAT(ErrorOf([&] { ReadMatrix(place + ":b", {.dtype = "bf16"}); }),
+  CHECK_THAT(ErrorOf([&] { ReadMatrix(place + "#b", {.dtype = "bf16"}); }),
              ContainsSubstring("holds F4, not bf16"));
 }
 
@@ -117,8 +117,8 @@ TEST_CASE("Plain tensors of GGUF are read, quantized ones are not numbers", "[ex
   file.tensors["q"] = {kGgmlMxfp4, {1, 32}, std::vector<std::byte>(17)};
   WriteGguf(folder / "x.gguf", file);
   const std::string place = (folder / "x.gguf").string();
-  CHECK(ReadMatrix(place + ":n").values.values == std::vector<float>{2, -1});
-  CHECK_THAT(ErrorOf([&] { ReadMatrix(place + ":q"); }), ContainsSubstring("fp4lab dequantize"));
+  CHECK(ReadMatrix(place + "#n").values.values == std::vector<float>{2, -1});
+  CHECK_THAT(ErrorOf([&] { ReadMatrix(place + "#q"); }), ContainsSubstring("fp4lab dequantize"));
 }
 
 TEST_CASE("A raw file must have exactly the bytes of the stated shape and type", "[exchange]") {
@@ -159,6 +159,7 @@ TEST_CASE("Shapes and places are read as they are written", "[exchange]") {
   }
   CHECK(SplitPlace("a/b.npz:x.y").name == "x.y");
   CHECK(SplitPlace("a/b.NPZ").ending == ".npz");
+  CHECK(SplitPlace("a/b.npz#x:y").name == "x:y");
   CHECK(SplitPlace("c:b.bin").path == "c:b.bin");
   CHECK(SplitPlace("m.safetensors:blk:0").name == "blk:0");
 }

@@ -159,10 +159,10 @@ TEST_CASE("A file with several matrices asks for a name", "[exchange]") {
   const std::string place = (folder / "x.safetensors").string();
   WriteTensors(place, file);
   CHECK_THAT(ErrorOf([&] { ReadStored(place); }),
-             ContainsSubstring("holds 3 quantized matrices; name one, as in file:name: a (fp4lab), "
+             ContainsSubstring("holds 3 quantized matrices; name one, as in file#name: a (fp4lab), "
                                "b (compressed-tensors), c (modelopt)"));
-  CHECK(ReadStored(place + ":b").entry.convention == "compressed-tensors");
-  CHECK(ReadStored(place + ":c.weight").entry.name == "c");
+  CHECK(ReadStored(place + "#b").entry.convention == "compressed-tensors");
+  CHECK(ReadStored(place + "#c.weight").entry.name == "c");
   CHECK_THAT(ErrorOf([&] { ReadStored(place + ":d"); }),
              ContainsSubstring("has no quantized matrix d"));
 }

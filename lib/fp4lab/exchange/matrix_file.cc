@@ -108,13 +108,13 @@ const typename Map::value_type& Pick(const Map& tensors, const std::string& name
   throw Error(where,
               (name.empty() ? "holds " + std::to_string(tensors.size()) + " tensors; name one"
                             : "has no tensor " + name) +
-                  ", as in file:name: " + names);
+                  ", as in file#name: " + names);
 }
 
 NumberFile FromSafetensors(const FilePlace& place, const ReadMatrixOptions& options) {
   const SafetensorsFile file = ReadSafetensors(place.path);
   const auto& [name, tensor] = Pick(file.tensors, place.name, place.path.string());
-  const std::string where = place.path.string() + ":" + name;
+  const std::string where = place.path.string() + "#" + name;
   if (tensor.dtype == "U8") {
     if (options.dtype.empty()) {
       throw Error(where, "holds U8, which may be any type; state it, as in --dtype float8_e4m3fn");
@@ -140,7 +140,7 @@ NumberFile FromSafetensors(const FilePlace& place, const ReadMatrixOptions& opti
 NumberFile FromGguf(const FilePlace& place, const ReadMatrixOptions& options) {
   const GgufFile file = ReadGguf(place.path);
   const auto& [name, tensor] = Pick(file.tensors, place.name, place.path.string());
-  const std::string where = place.path.string() + ":" + name;
+  const std::string where = place.path.string() + "#" + name;
   const char* dtype = tensor.type == kGgmlF32    ? "float32"
                       : tensor.type == kGgmlF16  ? "float16"
                       : tensor.type == kGgmlBf16 ? "bfloat16"
@@ -194,12 +194,12 @@ std::string ShapeText(const std::vector<std::size_t>& shape) {
 }
 
 FilePlace SplitPlace(std::string_view place) {
-  for (std::size_t colon = place.rfind(':'); colon != place.npos && colon > 0;
-       colon = place.rfind(':', colon - 1)) {
-    const std::filesystem::path path(place.substr(0, colon));
+  for (std::size_t sign = place.find_first_of("#:"); sign != place.npos;
+       sign = place.find_first_of("#:", sign + 1)) {
+    const std::filesystem::path path(place.substr(0, sign));
     const std::string ending = Lower(path.extension().string());
     if (std::find(kEndings.begin(), kEndings.end(), ending) != kEndings.end()) {
-      return {path, std::string(place.substr(colon + 1)), ending};
+      return {path, std::string(place.substr(sign + 1)), ending};
     }
   }
   const std::filesystem::path path(place);

@@ -31,8 +31,8 @@ struct ReadMatrixOptions {
 std::vector<std::size_t> ParseShape(std::string_view text, std::string_view where);
 std::string ShapeText(const std::vector<std::size_t>& shape);
 
-// A path, or path:name for an array of an .npz, a tensor of a .safetensors or .gguf file; without a
-// name, its only one. By the file's ending:
+// A path, or path#name (path:name) for an array of an .npz, a tensor of a .safetensors or .gguf
+// file; without a name, its only one. By the file's ending:
 //   .npy .npz       f2, f4; u1, u2, V1, V2 with a stated dtype
 //   .safetensors    F32, F16, BF16, F8_*, F6_*, F4; U8 with a stated dtype
 //   .gguf           F32, F16, BF16
@@ -40,11 +40,11 @@ std::string ShapeText(const std::vector<std::size_t>& shape);
 NumberFile ReadMatrix(std::string_view place, const ReadMatrixOptions& options = {});
 
 // By the ending: .npy and .npz (float32, float16 as they are; other types as "u1" or "u2" codes),
-// .safetensors, any other raw. A name after a colon names the array ["x"].
+// .safetensors, any other raw. A name after '#' names the array ["x"].
 void WriteMatrix(std::string_view place, MatrixView<const float> values, NumberType type = {});
 
-// path:name split at the last colon that follows a file name with an ending above (or the whole
-// path where there is none).
+// path#name or path:name, split at the first such sign that follows one of the endings above; the
+// whole is the path where there is none.
 struct FilePlace {
   std::filesystem::path path;
   std::string name;    // empty: none given

@@ -168,7 +168,7 @@ const StoredFileEntry& Pick(const std::vector<StoredFileEntry>& entries, const s
   throw Error(where,
               (name.empty() ? "holds " + std::to_string(entries.size()) + " quantized matrices"
                             : "has no quantized matrix " + name) +
-                  "; name one, as in file:name: " + names);
+                  "; name one, as in file#name: " + names);
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ std::vector<std::string_view> Conventions();
 // The quantized matrices of a .safetensors, .npz or .gguf file.
 std::vector<StoredFileEntry> ListStored(const std::filesystem::path& path);
 
-// path or path:name (exchange/matrix_file.h). A name may be that of the matrix or of the tensor
+// path or path#name (exchange/matrix_file.h). A name may be that of the matrix or of the tensor
 // with its codes; without one the file's only matrix. Error with the names that there are. Options
 // apply to vendors' tensors; our own files say everything themselves.
 StoredFile ReadStored(std::string_view place, const ReadStoredOptions& options = {});
