@@ -85,9 +85,9 @@ void PrintModels(bool json) {
 
 std::string ReadingText(const ProbeReading& r) {
   std::string text = "fraction bits F: ";
-  text += !r.fraction_bits ? "no reading"
-                           : std::to_string(*r.fraction_bits) +
-                                 (r.fraction_bits_or_more ? " or more" : "");
+  text += !r.fraction_bits
+              ? "no reading"
+              : std::to_string(*r.fraction_bits) + (r.fraction_bits_or_more ? " or more" : "");
   text += "\nelements added at once: ";
   text += !r.step ? "no reading" : *r.step == 0 ? "interleaved" : std::to_string(*r.step);
   text += "\nterms are aligned: " + (r.alignment.empty() ? "no reading" : std::string(r.alignment));
@@ -249,10 +249,10 @@ void AddGemm(CLI::App& app, int* /*exit_code*/) {
   command->footer(
       "Example: probe an accumulator; here the model of a B200 stands for the device.\n"
       "  $ fp4lab gemm --probe mxfp4 --out probe.safetensors\n"
-      "  154 probes of K 256; element (i, i) of a b^T answers probe i\n"
-      "  $ fp4lab gemm probe.safetensors:a probe.safetensors:b --under blackwell.mxf4.f32 --out "
+      "  152 probes of K 256; element (i, i) of a b^T answers probe i\n"
+      "  $ fp4lab gemm probe.safetensors#a probe.safetensors#b --under blackwell.mxf4.f32 --out "
       "d.npy\n"
-      "  154x154, K 256, blackwell.mxf4.f32, alpha 1\n"
+      "  152x152, K 256, blackwell.mxf4.f32, alpha 1\n"
       "  $ fp4lab gemm --probe mxfp4 --answers d.npy | head -1\n"
       "  fraction bits F: 35");
   command->callback([o] { Run(*o); });

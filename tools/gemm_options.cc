@@ -10,8 +10,8 @@ namespace {
 
 float AmaxOf(const GemmOperandFile& file, const std::string& place, const std::string& alpha) {
   if (file.amax) return *file.amax;
-  throw Error("--alpha " + alpha, "needs the tensor's amax, which " + place +
-                                      " does not hold: give a number instead");
+  throw Error("--alpha " + alpha,
+              "needs the tensor's amax, which " + place + " does not hold: give a number instead");
 }
 
 float ReadAlpha(const ProductFiles& files, const LoadedProduct& p) {
@@ -39,8 +39,7 @@ GemmOutput ReadOutput(const std::string& name) {
 }  // namespace
 
 void AddProductOptions(CLI::App* command, ProductFiles* files, const std::string& under) {
-  command
-      ->add_option("A", files->a, "(M, K): a quantized matrix or numbers, FILE or FILE:NAME")
+  command->add_option("A", files->a, "(M, K): a quantized matrix or numbers, FILE or FILE#NAME")
       ->type_name("FILE");
   command->add_option("B", files->b, "(N, K), as A")->type_name("FILE");
   command->add_option("--operand", files->operand, "Round plain numbers to this format first")

@@ -1,5 +1,6 @@
 // fp4lab verify gemm: a device's product against an accumulation model or its error bound.
 #include <bit>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -38,17 +39,23 @@ std::string ReadingName(const OpenChoices& open) {
 
 Json ElementJson(const GemmElement& e) {
   const auto number = [](double x) { return std::isfinite(x) ? Json(x) : Json(std::to_string(x)); };
-  return {{"row", e.row},           {"col", e.col},
-          {"got", number(e.got)},   {"want", number(e.want)},
-          {"exact", number(e.exact)}, {"error", number(e.error)},
+  return {{"row", e.row},
+          {"col", e.col},
+          {"got", number(e.got)},
+          {"want", number(e.want)},
+          {"exact", number(e.exact)},
+          {"error", number(e.error)},
           {"bound", number(e.bound)}};
 }
 
 Json JudgementJson(const std::string& under, const GemmJudgement& j,
                    const std::vector<AccumulationMatch>& matches) {
-  Json json = {{"under", under},         {"verdict", Name(j.verdict)},
-               {"bound", j.bound},       {"different", j.different},
-               {"outside", j.outside},   {"worst", ElementJson(j.worst)},
+  Json json = {{"under", under},
+               {"verdict", Name(j.verdict)},
+               {"bound", j.bound},
+               {"different", j.different},
+               {"outside", j.outside},
+               {"worst", ElementJson(j.worst)},
                {"readings_differ", j.readings_differ}};
   json["readings"] = Json::array();
   for (const OpenChoices& open : j.readings) json["readings"].push_back(ReadingName(open));
@@ -110,8 +117,8 @@ bool Run(const VerifyGemm& o) {
                          "; the product is " + std::to_string(p.a.operand.rows) + "x" +
                          std::to_string(p.b.operand.rows));
   }
-  const GemmClaim claim{.a = p.a.operand, .b = p.b.operand, .d = d.View(), .alpha = p.alpha,
-                        .output = p.output};
+  const GemmClaim claim{
+      .a = p.a.operand, .b = p.b.operand, .d = d.View(), .alpha = p.alpha, .output = p.output};
   std::vector<AccumulationMatch> matches;
   if (o.files.under.empty()) matches = IdentifyAccumulation(claim);
   const Accumulation& under =
@@ -133,7 +140,9 @@ bool Run(const VerifyGemm& o) {
 
 void AddVerifyGemm(CLI::App& app, int* exit_code) {
   const auto o = std::make_shared<VerifyGemm>();
-  CLI::App* command = app.get_subcommand("verify")->add_subcommand(
+  const auto found = app.get_subcommands([](CLI::App* s) { return s->get_name() == "verify"; });
+  CLI::App* verify = found.empty() ? app.add_subcommand("verify", "Compare") : found[0];
+  CLI::App* command = verify->add_subcommand(
       "gemm", "A device's product: exit code 0 equal or inside the bound, 1 outside, 2 error");
   AddProductOptions(command, &o->files, "");
   command->add_option("D", o->d, "(M, N): the product that a device returned")->type_name("FILE");
@@ -144,9 +153,9 @@ void AddVerifyGemm(CLI::App& app, int* exit_code) {
       "Example: a product summed in binary32, taken for a B200's\n"
       "  $ fp4lab gemm --probe nvfp4 --out probe.safetensors\n"
       "  39 probes of K 256; element (i, i) of a b^T answers probe i\n"
-      "  $ fp4lab gemm probe.safetensors:a probe.safetensors:b --out d.npy\n"
+      "  $ fp4lab gemm probe.safetensors#a probe.safetensors#b --out d.npy\n"
       "  39x39, K 256, fp32-blocks, alpha 1\n"
-      "  $ fp4lab verify gemm probe.safetensors:a probe.safetensors:b d.npy --under fp32-blocks\n"
+      "  $ fp4lab verify gemm probe.safetensors#a probe.safetensors#b d.npy --under fp32-blocks\n"
       "  fp32-blocks: equal, 1521 elements bit for bit");
   command->callback([o, exit_code] { Comparing(exit_code, [&] { return Run(*o); }); });
 }

@@ -39,8 +39,8 @@ GemmOperandFile FromStored(std::string_view place) {
   const LevelTwoConvention convention = file.matrix.layout.level_two;
   if (file.matrix.level_two.size() == 1 && convention != LevelTwoConvention::kNone) {
     const Dialect* dialect = FindDialect(file.dialect);
-    const float constant = dialect != nullptr ? LevelTwoConstant(*dialect)
-                                              : LevelTwoConstant(file.matrix.element, 448.0f);
+    const float constant =
+        dialect != nullptr ? LevelTwoConstant(*dialect) : LevelTwoConstant(file.matrix, 448.0f);
     const float value = file.matrix.level_two[0];
     result.amax = convention == LevelTwoConvention::kAmax
                       ? value

@@ -17,7 +17,7 @@ struct GemmOperandFile {
   std::optional<float> amax;  // the tensor's, where the file has one number that gives it
 };
 
-// path or path:name. A quantized matrix in any layout that exchange/stored_file.h reads; else plain
+// path or path#name. A quantized matrix in any layout that exchange/stored_file.h reads; else plain
 // numbers, rounded to `format` (a short name: "bf16") or, where that is empty, in the file's own
 // narrow format. Error with the remedy where it is neither.
 GemmOperandFile ReadGemmOperand(std::string_view place, std::string_view format = {});
