@@ -26,6 +26,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   int exit_code = 0;
   fp4lab::tools::AddData(app, &exit_code);
+  fp4lab::tools::AddDialects(app, &exit_code);
   fp4lab::tools::AddFormats(app, &exit_code);
   fp4lab::tools::AddStudy(app, &exit_code);
   fp4lab::tools::AddStudyReport(app);
