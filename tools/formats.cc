@@ -75,7 +75,7 @@ Facts FactsOf(const Format& f) {
 }
 
 void PrintTable() {
-  constexpr const char* kRow = "%-15s %-5s %4s  %-7s %4s  %-13s %-13s %-13s %-14s %s\n";
+  constexpr const char* kRow = "%-15s %-5s %4s  %-7s %4s  %-13s %-13s %-13s %-15s %s\n";
   std::printf(kRow, "format", "short", "bits", "s/e/m", "bias", "max", "min normal",
               "min subnormal", "Inf", "NaN");
   for (const NamedFormat& named : kFormats) {
@@ -165,6 +165,10 @@ void AddFormats(CLI::App& app, int* /*exit_code*/) {
   command->add_option("--values", options->values, "List every code of this format with its value")
       ->type_name("FORMAT");
   command->add_flag("--json", options->json, "Print JSON");
+  command->footer(
+      "Example: the last code of E2M1, its sign, exponent and fraction, its value\n"
+      "  $ fp4lab formats --values e2m1 | tail -1\n"
+      "  0xF  1 11 1  -6");
   command->callback([options] { Run(*options); });
 }
 

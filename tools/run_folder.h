@@ -28,6 +28,7 @@ class RunFolder {
  public:
   explicit RunFolder(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
+  const std::filesystem::path& Folder() const { return folder_; }
   std::filesystem::path Configuration() const { return folder_ / "config.json"; }
   std::filesystem::path Checkpoint() const { return folder_ / "checkpoint.fp4lab"; }
   std::filesystem::path Metrics() const { return folder_ / "metrics.jsonl"; }

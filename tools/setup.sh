@@ -26,13 +26,27 @@ install_missing() {
     fail "could not install: ${missing[*]}"
 }
 
-# Highway 1.0.3 or newer, from the system or below CMAKE_PREFIX_PATH (Ubuntu 22.04 packages 0.16).
-check_highway() {
+# at_least WANTED VERSION
+at_least() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$1" ]; }
+
+# A g++ of at least 12, unless CXX chooses (Ubuntu 22.04 installs 11).
+choose_compiler() {
+  [ -n "${CXX:-}" ] && return
+  if ! at_least 12 "$(g++ -dumpversion)"; then
+    install_missing g++-12
+    export CXX=g++-12
+  fi
+}
+
+# Highway 1.0.3 or newer, from the system or below CMAKE_PREFIX_PATH; else CMake fetches and builds
+# a pinned one (Ubuntu 22.04 packages 0.16). FP4LAB_HIGHWAY_URL names another place of that archive.
+highway_options() {
   local version
   version=$(dpkg-query -W -f '${Version}' libhwy-dev 2>/dev/null | sed 's/-.*//')
-  if [ -z "${CMAKE_PREFIX_PATH:-}" ] &&
-     [ "$(printf '1.0.3\n%s\n' "$version" | sort -V | head -n 1)" != 1.0.3 ]; then
-    fail "libhwy-dev here is $version, fp4lab needs Highway 1.0.3: install a newer one (github.com/google/highway) and set CMAKE_PREFIX_PATH to it"
+  if [ -z "${CMAKE_PREFIX_PATH:-}" ] && ! at_least 1.0.3 "$version"; then
+    echo "libhwy-dev here is $version: fetching a newer Highway" >&2
+    echo "-DFP4LAB_FETCH_HIGHWAY=ON"
+    [ -z "${FP4LAB_HIGHWAY_URL:-}" ] || echo "-DFP4LAB_HIGHWAY_URL=$FP4LAB_HIGHWAY_URL"
   fi
 }
 
@@ -40,7 +54,7 @@ check_highway() {
 find_cmake() {
   local version
   version=$(cmake --version 2>/dev/null | sed -n 's/^cmake version //p')
-  if [ -n "$version" ] && [ "$(printf '3.25\n%s\n' "$version" | sort -V | head -n 1)" = 3.25 ]; then
+  if [ -n "$version" ] && at_least 3.25 "$version"; then
     echo cmake
     return
   fi
@@ -59,12 +73,13 @@ if ! command -v cmake >/dev/null; then BUILD_PACKAGES+=(cmake); fi
 
 # configure_and_build FOLDER OPTION...: quiet when all goes well; the log stays in FOLDER/build.log.
 configure_and_build() {
-  local folder=$1 log=$1/build.log cmake
+  local folder=$1 log=$1/build.log cmake highway
   shift
   mkdir -p "$folder"
-  check_highway
+  choose_compiler
+  mapfile -t highway < <(highway_options)
   cmake=$(find_cmake)
-  "$cmake" -S . -B "$folder" -G Ninja "$@" >"$log" 2>&1 ||
+  "$cmake" -S . -B "$folder" -G Ninja "${highway[@]}" "$@" >"$log" 2>&1 ||
     { tail -n 20 "$log" >&2; fail "configuring failed; the whole log: $log"; }
   "$cmake" --build "$folder" >>"$log" 2>&1 ||
     { grep -E -A5 'error|FAILED' "$log" | head -n 40 >&2; fail "the build failed; the log: $log"; }

@@ -8,6 +8,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/io/file.h"
+#include "fp4lab/io/folder_lock.h"
 #include "fp4lab/train/trainer.h"
 #include "tools/progress.h"
 
@@ -36,6 +37,7 @@ class Loop {
         total_(TotalSteps(config)),
         corpus_(LoadCorpus(config.data)),
         trainer_(config, corpus_, where),
+        lock_(folder.Folder()),
         metrics_(folder.Metrics(), Open()),
         diagnostics_(folder.Diagnostics(), trainer_.Steps()),
         was_complete_(trainer_.Steps() == total_),
@@ -63,8 +65,8 @@ class Loop {
   }
 
  private:
-  // Takes the folder's checkpoint, if there is one, and leaves the configuration there: not before
-  // corpus and model are known to be sound. Returns the steps done.
+  // Takes the folder's checkpoint, if there is one, and leaves the configuration there. Returns the
+  // steps done.
   std::int64_t Open() {
     if (folder_.HasCheckpoint()) {
       const std::string path = folder_.Checkpoint().string();
@@ -153,6 +155,7 @@ class Loop {
   std::int64_t total_;
   Corpus corpus_;
   Trainer trainer_;
+  FolderLock lock_;  // not before corpus and model are known to be sound: it makes the folder
   StepLog metrics_, diagnostics_;
   bool was_complete_;
   Clock::time_point saved_;

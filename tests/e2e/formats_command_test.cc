@@ -15,15 +15,19 @@ TEST_CASE("fp4lab formats prints the table of formats", "[tools]") {
   CHECK(run.exit_code == 0);
   for (const char* row : {
            "format          short bits  s/e/m   bias  max           min normal    min subnormal "
-           "Inf            NaN\n",
+           "Inf             NaN\n",
            "float4_e2m1fn   e2m1     4  1/2/1      1  6             1             0.5           "
-           "-              -\n",
+           "-               -\n",
            "float8_e4m3fn   e4m3     8  1/4/3      7  448           0.015625      0.001953125   "
-           "-              0x7F 0xFF\n",
+           "-               0x7F 0xFF\n",
            "float8_e5m2     e5m2     8  1/5/2     15  57344         6.1035156e-05 1.5258789e-05 "
-           "0x7C 0xFC      0x7D-0x7F 0xFD-0xFF\n",
+           "0x7C 0xFC       0x7D-0x7F 0xFD-0xFF\n",
            "float8_e8m0fnu  e8m0     8  0/8/0    127  1.7014118e+38 5.877472e-39  -             "
-           "-              0xFF\n",
+           "-               0xFF\n",
+           "float8_ue4m3fn  ue4m3    7  0/4/3      7  448           0.015625      0.001953125   "
+           "-               0x7F\n",
+           "tfloat32        tf32    19  1/8/10   127  3.4011621e+38 1.1754944e-38 1.148e-41     "
+           "0x3FC00 0x7FC00 0x3FC01-0x3FFFF 0x7FC01-0x7FFFF\n",
        }) {
     CHECK_THAT(run.output, ContainsSubstring(row));
   }
@@ -54,6 +58,13 @@ TEST_CASE("fp4lab formats --json says the same in JSON", "[tools]") {
   CHECK(values["values"][0x7B] == 57344);
   CHECK(values["values"][0x7C] == "inf");
   CHECK(values["values"][0xFF] == "-nan");
+}
+
+TEST_CASE("The example in the help of fp4lab formats is what the command prints", "[tools]") {
+  const std::string help = RunProgram({"formats", "--help"}).output;
+  const std::string values = RunProgram({"formats", "--values", "e2m1"}).output;
+  const std::string last = values.substr(values.rfind('\n', values.size() - 2) + 1);
+  CHECK_THAT(help, ContainsSubstring("$ fp4lab formats --values e2m1 | tail -1\n  " + last));
 }
 
 TEST_CASE("fp4lab formats refuses an unknown format with the names that it knows", "[tools]") {

@@ -1,4 +1,5 @@
 // What `fp4lab train` refuses, and how.
+#include "fp4lab/io/folder_lock.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/io/temporary_folder.h"
 #include "tests/support/catch.h"
@@ -103,6 +104,14 @@ TEST_CASE("A folder with a run is neither overwritten nor resumed as another run
   WriteFileAtomically(out + "/checkpoint.fp4lab", ReadFile(other + "/checkpoint.fp4lab"));
   CheckOneLine(train.Run({"--out-dir", out, "--resume"}),
                "checkpoint of another configuration: seed: 1 here, 2 there");
+}
+
+TEST_CASE("A folder that another process trains in is refused", "[e2e]") {
+  TrainCommand train;
+  const std::string config = train.File("run.json", kTiny), out = train.Path("out");
+  const FolderLock lock(out);
+  CheckOneLine(train.Run({"--config", config, "--out-dir", out}), "is at work here");
+  CHECK_FALSE(std::filesystem::exists(out + "/config.json"));
 }
 
 TEST_CASE("A loss that leaves the finite numbers names the step and the tensor", "[e2e]") {

@@ -1,4 +1,5 @@
-# Installs the build in BUILD below it, then configures, builds and runs the project in SOURCE.
+# Installs the build in BUILD below it, then configures (with GENERATOR and MAKE_PROGRAM), builds and
+# runs the project in SOURCE.
 set(prefix ${BUILD}/find_package/prefix)
 set(consumer ${BUILD}/find_package/build)
 file(REMOVE_RECURSE ${BUILD}/find_package)
@@ -7,7 +8,7 @@ if(SANITIZE)
 endif()
 foreach(step
     "--install;${BUILD};--prefix;${prefix}"
-    "-S;${SOURCE};-B;${consumer};-DCMAKE_PREFIX_PATH=${prefix};${flags}"
+    "-S;${SOURCE};-B;${consumer};-G;${GENERATOR};-DCMAKE_MAKE_PROGRAM=${MAKE_PROGRAM};-DCMAKE_PREFIX_PATH=${prefix};${flags}"
     "--build;${consumer}")
   execute_process(COMMAND ${CMAKE_COMMAND} ${step} COMMAND_ERROR_IS_FATAL ANY)
 endforeach()

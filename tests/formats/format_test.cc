@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fp4lab/formats/ptx_stochastic.h"
+#include "fp4lab/formats/tf32.h"
 #include "tests/support/catch.h"
 #include "tests/support/format_cases.h"
 
@@ -58,8 +59,11 @@ TEST_CASE("The facts of each format are those of the standards", "[formats]") {
       {"e4m3", {448, 0x1p-6, 0x1p-9, 0x7E, {}, {0x7F, 0xFF}}},
       {"e5m2", {57344, 0x1p-14, 0x1p-16, 0x7B, {0x7C, 0xFC}, {0x7D, 0x7E, 0x7F, 0xFD, 0xFE, 0xFF}}},
       {"e8m0", {0x1p127, 0x1p-127, 0, 0xFE, {}, {0xFF}}},
+      {"ue4m3", {448, 0x1p-6, 0x1p-9, 0x7E, {}, {0x7F}}},
+      {"ue5m3", {114688, 0x1p-14, 0x1p-17, 0xFE, {}, {0xFF}}},
       {"fp16", {65504, 0x1p-14, 0x1p-24, 0x7BFF, {}, {}}},
-      {"bf16", {0x1.FEp127, 0x1p-126, 0x1p-133, 0x7F7F, {}, {}}}};
+      {"bf16", {0x1.FEp127, 0x1p-126, 0x1p-133, 0x7F7F, {}, {}}},
+      {"tf32", {0x1.FFCp127, 0x1p-126, 0x1p-136, 0x3FBFF, {}, {}}}};
   REQUIRE(all.size() == kFormats.size());
   for (const NamedFormat& f : kFormats) {
     INFO(f.name);
@@ -150,6 +154,61 @@ TEST_CASE("Values between E8M0's least code and the next follow ml_dtypes and cv
   CHECK(code(0x7F7FFFFF, Rounding::kTowardPositive, Overflow::kSpecial) == 0xFF);
   CHECK(code(0x7F800000, Rounding::kTowardZero, Overflow::kSaturate) == 0xFE);
   CHECK(code(0x7F800000, Rounding::kTowardZero, Overflow::kSpecial) == 0xFF);
+}
+
+TEST_CASE("UE4M3 and UE5M3 take the magnitude, and UE4M3's bit 7 means nothing", "[formats]") {
+  for (const Rounding rounding : kRoundings) {
+    for (const FormatId id : {FormatId::kUE4M3, FormatId::kUE5M3}) {
+      for (const float x : {0.0f, 0.3f, 17.3f, 1e6f, INFINITY, NAN}) {
+        for (const Overflow overflow : kOverflows) {
+          CHECK(Encode(id, -x, rounding, 0x8000, overflow) ==
+                Encode(id, x, rounding, 0x8000, overflow));
+        }
+      }
+    }
+  }
+  for (std::uint32_t code = 0; code < 0x7F; ++code) {
+    CHECK(Decode(FormatId::kUE4M3, code) == Decode(FormatId::kE4M3, code));
+    CHECK(Decode(FormatId::kUE4M3, code | 0x80) == Decode(FormatId::kE4M3, code));
+  }
+  CHECK(std::isnan(Decode(FormatId::kUE4M3, 0xFF)));
+  CHECK(Encode(FormatId::kUE4M3, 1e6f) == 0x7E);
+  CHECK(Encode(FormatId::kUE5M3, 1e6f) == 0xFE);
+  CHECK(Encode(FormatId::kUE5M3, 1e6f, Rounding::kNearestEven, 0, Overflow::kSpecial) == 0xFF);
+}
+
+TEST_CASE("TF32 converts as cvt.rn, cvt.rz and cvt.rna do, NaN and overflow included",
+          "[formats]") {
+  const auto container = [](std::uint32_t bits, Rounding rounding, Overflow overflow) {
+    return Tf32Container(
+        Encode(FormatId::kTF32, std::bit_cast<float>(bits), rounding, 0, overflow));
+  };
+  const auto rn = [&](std::uint32_t bits) {
+    return container(bits, Rounding::kNearestEven, Overflow::kSpecial);
+  };
+  const auto rna = [](std::uint32_t bits) {
+    return Tf32Container(Tf32NearestAway(std::bit_cast<float>(bits)));
+  };
+  CHECK(rn(0x3F801000) == 0x3F800000);  // a tie
+  CHECK(rn(0x3F803000) == 0x3F804000);
+  CHECK(rna(0x3F801000) == 0x3F802000);
+  CHECK(rna(0xBF801000) == 0xBF802000);
+  CHECK(rna(0x3F800FFF) == 0x3F800000);
+  CHECK(container(0x3F803FFF, Rounding::kTowardZero, Overflow::kSpecial) == 0x3F802000);
+  CHECK(rn(0x00001001) == 0x00002000);  // subnormals are rounded, not flushed
+  CHECK(rn(0x7F7FF000) == 0x7F800000);
+  CHECK(rna(0x7F7FF000) == 0x7F800000);
+  CHECK(container(0x7F7FF000, Rounding::kNearestEven, Overflow::kSaturate) == 0x7F7FE000);
+  for (const std::uint32_t nan : {0x7F800001u, 0xFF800001u, 0x7FC00000u, 0xFFFFFFFFu}) {
+    CHECK(rn(nan) == 0x7FFFE000);
+    CHECK(container(nan, Rounding::kTowardZero, Overflow::kSpecial) == 0x7FFFE000);
+  }
+  CHECK(rna(0x7F800001) == 0x7F800000);  // cvt.rna makes this NaN an Inf
+  CHECK(rna(0x7FC00000) == 0x7FC00000);
+  CHECK(rna(0x7FFFF000) == 0x7FFFE000);
+  CHECK(rna(0xFFFFFFFF) == 0xFFFFE000);
+  CHECK(Tf32Container(Tf32Operand(std::bit_cast<float>(0x7F800001u))) == 0x7F800000);
+  CHECK(Tf32Container(Tf32Operand(-1.0001f)) == 0xBF800000);
 }
 
 TEST_CASE("A directed rounding overflows only outward", "[formats]") {

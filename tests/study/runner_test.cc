@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "fp4lab/study/folder_lock.h"
+#include "fp4lab/io/folder_lock.h"
 #include "fp4lab/study/results.h"
 #include "fp4lab/study/run_folder.h"
 #include "tests/study/tiny_study.h"

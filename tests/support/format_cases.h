@@ -18,9 +18,17 @@ inline std::vector<float> AllBf16() {
   return values;
 }
 
-// Around every value of the format, every midpoint of two, and every 2^-16 of a step above zero and
-// below the largest: the point and its binary32 neighbours, two on each side, with both signs. And
-// the ends of binary32.
+// Whether BoundaryInputs takes the values around a code: all codes of formats of up to 8 bits, of
+// wider ones the ends of every 128 codes and every 11th between (TF32: every 37th).
+inline bool IsBoundaryCode(const Format& format, std::uint32_t code) {
+  const std::uint32_t place = code & 0x7Fu;
+  if (format.bits <= 8 || place < 2 || place > 0x7Du) return true;
+  return code % (format.bits <= 16 ? 11 : 37) == 0;
+}
+
+// Around every value of the format (see IsBoundaryCode), every midpoint of two, and every 2^-16 of
+// a step above zero and below the largest: the point and its binary32 neighbours, two on each side,
+// with both signs. And the ends of binary32.
 inline std::vector<float> BoundaryInputs(const Format& format) {
   std::vector<float> values;
   const auto add = [&](double point) {
@@ -36,10 +44,12 @@ inline std::vector<float> BoundaryInputs(const Format& format) {
   for (std::uint32_t code = 0; code < codes; ++code) {
     const double value = oracle::Value(format, code);
     if (!std::isfinite(value)) continue;
-    add(value);
-    add((last + value) / 2);
-    add(last + (value - last) / 65536);
-    add(value - (value - last) / 65536);
+    if (IsBoundaryCode(format, code)) {
+      add(value);
+      add((last + value) / 2);
+      add(last + (value - last) / 65536);
+      add(value - (value - last) / 65536);
+    }
     if (code + 1 == codes || !std::isfinite(oracle::Value(format, code + 1))) {
       for (const double steps : {0.5, 1.0, 1.5}) add(value + steps * (value - last));
     }

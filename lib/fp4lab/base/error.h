@@ -1,7 +1,6 @@
 // The two ways in which library code refuses: Error for bad input, Expects for a caller's bug.
 #pragma once
 
-#include <source_location>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -17,11 +16,12 @@ class Error : public std::runtime_error {
 };
 
 // A precondition of a public function. A violation is a bug in the caller, so it throws
-// std::logic_error with the caller's source line. Call it before any parallel region.
-inline void Expects(bool condition, std::string_view what,
-                    std::source_location where = std::source_location::current()) {
+// std::logic_error with the caller's source line (the builtins are those behind
+// std::source_location, which Clang 14 lacks). Call it before any parallel region.
+inline void Expects(bool condition, std::string_view what, const char* file = __builtin_FILE(),
+                    int line = __builtin_LINE()) {
   if (condition) return;
-  throw std::logic_error(std::string(where.file_name()) + ":" + std::to_string(where.line()) +
+  throw std::logic_error(std::string(file) + ":" + std::to_string(line) +
                          ": precondition failed: " + std::string(what));
 }
 

@@ -35,9 +35,10 @@ inline constexpr float kNvfp4AlphaDivisor = 7225344.0f;  // 2688^2, exact
 
 // The tensor's encode scale S_enc = min(fl(2688 / amax), FLT_MAX), 1 where amax is 0 or the
 // quotient is 0 (amax = Inf). A NaN amax gives FLT_MAX, as fminf drops the NaN.
-constexpr float Nvfp4EncodeScale(float amax) {
+// Another C than 2688: 256 * 6 of four-over-six.
+constexpr float Nvfp4EncodeScale(float amax, float c = kNvfp4Max) {
   if (amax == 0.0f) return 1.0f;
-  const float quotient = kNvfp4Max / amax;
+  const float quotient = c / amax;
   const float scale = quotient < kFloatMax ? quotient : kFloatMax;
   return scale == 0.0f ? 1.0f : scale;
 }

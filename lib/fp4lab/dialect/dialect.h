@@ -2,13 +2,14 @@
 //
 // A quantizer goes through the same stages in every code base; a dialect says which formula stands
 // at each stage, in its exact operation order (binary32, RNE, subnormals kept, no contraction):
-//   amax          of the tensor, a row, or nothing            -> level 2 numbers S (encode), D
-//   (decode) block amax b  and S, D                                    -> t, the scale before
-//   rounding t                                                         -> the stored scale byte,
-//   value s s, S, D                                                   -> the factor e of the block
-//   x, e                                                      -> v, the scaled element
-//   v                                                         -> the code
-// The same enumerators serve `explain`: a wrong kernel is a row with one stage changed.
+//   amax of the tensor, a row, or nothing   -> level 2: S (encode) and D (decode)
+//   block amax b, S, D                      -> t, the scale before rounding
+//   t                                       -> the stored scale byte, of value s
+//   s, S, D                                 -> the factor (or divisor) e of the block
+//   x, e                                    -> v, the scaled element
+//   v                                       -> the code
+// The formulas themselves are the functions of dialect/stages.h, one an enumerator. The same
+// enumerators serve `explain`: a wrong kernel is a row with one stage changed.
 #pragma once
 
 #include <cstddef>
@@ -23,68 +24,94 @@ namespace fp4lab {
 
 // Level 2: the tensor's numbers. C = scale_max * largest element (2688 = 448 * 6 for NVFP4).
 enum class LevelTwo : std::uint8_t {
-  kNone,         // none, or outside of the quantizer: S = D = 1 (qwix, ggml, MX)
-  kEncodeScale,  // S = min(fl(C/amax), FLT_MAX), 1 where amax or S is 0; D = fl(1/S)   (TE)
-  kEncodeFused,  // as kEncodeScale, but amax = Inf leaves S = 0 and so D = Inf          (TE RHTF)
-  kEncodeJax,  // S = FLT_MAX where amax = 0                                           (TE ref, JAX)
-  kMultiplier,  // D = fl(amax/C), S = fl(1/D)                           (torchao, ModelOpt)
-  kDivisor,     // S = fl(C/amax), D = fl(1/S)                           (compressed-tensors)
-  kTensorFp8    // one scale and no blocks: S = fl(max/amax)  (TE Float8CurrentScaling)
+  kNone,           // none, or outside of the quantizer: S = D = 1
+  kEncodeScale,    // S = min(fl(C/amax), FLT_MAX), 1 where amax or S is 0; D = fl(1/S)
+  kEncodeFused,    // the same, but amax = Inf leaves S = 0 and D = Inf
+  kEncodePartial,  // amax floored at FLT_MIN; amax = Inf leaves S = 0, with D = 1
+  kEncodeJax,      // as kEncodeScale, but S = FLT_MAX where amax = 0, and NaN stays NaN
+  kEncodePlain,    // S = fl(C/amax), 0 where amax = 0; D = fl(1/S)
+  kMultiplier,     // D = fl(amax/C), S = fl(1/D)
+  kTwoDivisions,   // D = fl(fl(amax/scale_max)/largest element), 1 where amax = 0; S = fl(1/D)
+  kDivisor,        // S = fl(C/max(amax, FLT_MIN)), D = fl(1/S)
+  kTensorFp8       // one scale and no blocks: S = fl(largest/amax), 1 where amax is 0 or Inf
 };
 
-// t from the block's amax b.
+// t from the block's amax b; q is the largest element (6).
 enum class BlockScale : std::uint8_t {
-  kFolded,         // fl(b * fl(S * fl(1/6)))                 (TE, CUTLASS)
-  kDivideFirst,    // fl(fl(b/6) * S)                         (TE 4over6, JAX, compressed-tensors)
-  kDivideByLevel,  // fl(fl(b/6) / D)                         (torchao inference)
-  kDivideByBoth,   // fl(b / fl(6 * D))                       (ModelOpt)
-  kOverDecode,     // fl(fl(b / D) / 6)                       (universal)
-  kNoLevel,        // fl(b/6)                                 (qwix, ggml)
-  kApproximate,    // S * (b * rcp.approx(6)): a range        (FlashInfer's fast path)
-  kMicroscaling    // none: the byte follows from b by the E8M0 rule, `mx_rule`
+  kFolded,             // min(fl(b * fl(S * fl(1/q))), FLT_MAX), fminf: NaN gives FLT_MAX
+  kFoldedOpen,         // fl(b * fl(S * fl(1/q)))
+  kTimesSixth,         // fl(S * fl(b * fl(1/q)))
+  kDivideFirst,        // fl(fl(b/q) * S)
+  kDivideByLevel,      // fl(fl(b/q) / D)
+  kDivideByBoth,       // fl(b / fl(q * D))
+  kOverDecode,         // fl(fl(b/D) / q), 0 where D = 0
+  kOverTensor,         // fl(fl(fl(b/q) * scale_max) / fl(amax/q)), with 1 for fl(b/q) = 0
+  kNoLevel,            // fl(b/q)
+  kApproximate,        // fl(S * fl(b * rcp.approx.ftz(q))): a set of answers
+  kFoldedApproximate,  // fl(b * fl(S * rcp.approx.ftz(q))): a set of answers
+  kMicroscaling,       // t = b; the byte follows by the E8M0 rule `mx_rule`
+  kFloorLog2,          // E8M0: floor(fl(log2 b)) - emax, the logarithm rounded to binary32
+  kCeilLog2,           // E8M0: ceil(fl(log2 fl(b/q)))
+  kOneBlock            // no block scale: FP8 with one scale for the tensor
 };
 
 // The byte from t.
 enum class ScaleEncoding : std::uint8_t {
   kNearest,        // RNE, saturating; NaN gives the NaN byte
-  kFloor2m6,       // clamped to [2^-6, 448] first            (torchao inference)
-  kFloor2m9,       // 0 becomes 1.0, then clamped to [2^-9, 448]   (ModelOpt)
-  kZeroToOne,      // 0 becomes 1.0                           (Quartet II)
-  kZeroToLeast,    // 0 becomes the least positive            (universal)
-  kZeroToEpsilon,  // 0 becomes E4M3's epsilon 2^-3           (compressed-tensors)
-  kHalfUpGgml,     // half up on the bits, 256 and beyond give 448   (ggml's own UE4M3)
-  kExponent        // E8M0
+  kClamp2m6,       // clamped to [2^-6, 448] first
+  kClamp2m9,       // 0 becomes 1, then at least 2^-9; RNE, beyond 464 NaN
+  kZeroToOne,      // RNE; a byte of 0 becomes 1.0
+  kZeroToLeast,    // RNE; a byte of 0 becomes the least positive where b > 0
+  kZeroToEpsilon,  // RNE after clamping to +-448; a byte of 0 becomes 2^-3
+  kOneWhereZero,   // t = 0 becomes 1; RNE, saturating
+  kHalfUpGgml,     // half up on the bits, 256 and beyond give 448
+  kExponent        // E8M0: made by the block scale's rule
 };
 
 // v from x and the block's s.
 enum class Factor : std::uint8_t {
-  kReciprocal,         // e = min(fl(1/fl(s*D)), FLT_MAX), v = fl(x*e); s = 0: e = FLT_MAX  (TE)
-  kReciprocalOrZero,   // the same, e = 0 where s = 0           (TE's C++ test oracle)
-  kEncodeOverScale,    // e = min(fl(S/s), FLT_MAX), 0 where s = 0; v = fl(x*e)
-  kEncodeTimesRcp,     // e = min(fl(S*fl(1/s)), FLT_MAX), v = fl(x*e)       (CUTLASS)
-  kBf16,               // e = bf16(min(fl(S/s), bf16 max)), v = x*e with +0 added  (TE fast math)
-  kRcpLevelOverScale,  // e = fl(fl(1/D)/s), v = fl(x*e)       (torchao inference)
-  kDivideByProduct,    // v = fl(x / fl(s*D))                   (ModelOpt, Quartet II)
-  kDivideByQuotient,   // v = fl(x / fl(s/S))                   (compressed-tensors)
-  kDivideByScale,      // v = fl(x / s); 0 where s = 0          (qwix)
-  kTwoSteps,           // v = fl(fl(x/D) * fl(1/s))             (universal)
-  kPowerOfTwo,         // v = fl(x * 2^-k), exact reciprocal    (MX)
-  kApproximate         // e = rcp.approx(s * rcp.approx(S)): a range   (FlashInfer)
+  kReciprocal,              // e = min(fl(1/fl(s*D)), FLT_MAX), fminf: s = 0 and NaN give FLT_MAX
+  kReciprocalNan,           // the same, but NaN stays NaN
+  kReciprocalOrZero,        // as kReciprocal, but e = 0 where s = 0
+  kReciprocalOpen,          // e = fl(1/fl(D*s)), v = 0 where s = 0
+  kReciprocalGuarded,       // e = fl(1/fl(s*fl(1/S))), each reciprocal 0 where its argument is 0
+  kEncodeOverScale,         // e = min(fl(S/s), FLT_MAX), 0 where s = 0
+  kEncodeTimesRcp,          // e = min(fl(S*fl(1/s)), FLT_MAX), NaN stays NaN
+  kBf16,                    // e = bf16(min(fl(S/s), bf16 max)); v = fma(x, e, +0)
+  kRcpLevelOverScale,       // e = fl(fl(1/D)/s)
+  kDivideByProduct,         // v = fl(x / fl(s*D))
+  kDivideByQuotient,        // v = fl(x / fl(s/S))
+  kDivideByScale,           // v = fl(x / s)
+  kTwoSteps,                // v = fl(fl(x/D) * fl(1/s)); x/D is 0 where D = 0
+  kSearch,                  // none: the code is found by comparing |value*s - x|; v = fl(x/s)
+  kPowerOfTwo,              // v = fl(x * 2^-k), the exact reciprocal of an E8M0 scale
+  kTensorScale,             // v = fl(x * S)
+  kEncodeTimesApproximate,  // e = min(fl(S*rcp.approx.ftz(s)), FLT_MAX): a set of answers
+  kApproximate  // e = rcp.approx.ftz(fl(s * rcp.approx.ftz(S))), 0 where b = 0: a set of answers
 };
 
-// The code from v.
+// The code from v. NaN gives the element format's NaN code unless the dialect says otherwise.
 enum class ElementRounding : std::uint8_t {
   kNearestEven,   // cvt.rn.satfinite
-  kTiesUp,        // ties away from zero                       (Quartet II)
-  kBf16First,     // v rounded to BF16 before                  (vLLM's Triton path)
-  kTiesToLower,   // nearest by search, ties to the lower index: toward zero   (ggml)
+  kTiesUp,        // to nearest, ties away from zero
+  kHalfAdded,     // ties away by floor(fl(|v|/step + 0.5)), which also lifts the float below 1/2
+  kBf16First,     // v rounded to BF16 before
+  kTiesToLower,   // the first code whose fl(|value*s - x|) is least
   kTowardZero,    // truncation
   kStochastic16,  // cvt.rs: 16 bits an element
   kStochastic8    // TE's software rounder: 8 bits an element
 };
 
-// Two candidate scales a block, the better one kept (4over6).
-enum class Adaptive : std::uint8_t { kNo, kMae, kMse };
+// Two candidate scales a block, for a largest element of 6 and of 4; the better one is kept
+// (four over six). The error is summed over the block; a tie keeps 6.
+enum class Adaptive : std::uint8_t { kNo, kMae, kMse, kAbsMax };
+
+// What a NaN element makes NaN besides itself.
+enum class NanRule : std::uint8_t {
+  kElement,  // nothing: maxima leave it out
+  kBlock,    // its block's maximum, not the tensor's
+  kTensor    // both
+};
 
 struct Dialect {
   std::string_view name = {};    // "nvfp4.te"
@@ -101,8 +128,10 @@ struct Dialect {
   Factor factor = Factor::kReciprocal;
   ElementRounding rounding = ElementRounding::kNearestEven;
   Adaptive adaptive = Adaptive::kNo;
-  bool keeps_negative_zero = true;  // else -0 and negative underflow of the input's zeros give +0
-  bool nan_poisons_block = false;   // a NaN element makes the block's scale NaN (TE RHTF, MX)
+  bool adaptive_fp16 = false;       // the errors of `adaptive` from FP16 products (TE's fast path)
+  bool keeps_negative_zero = true;  // else v = -0 gives the code of +0
+  NanRule nan = NanRule::kElement;
+  std::int16_t nan_scale = -1, nan_code = -1;  // what is stored for NaN; -1: the format's NaN code
   friend constexpr bool operator==(const Dialect&, const Dialect&) = default;
 };
 
@@ -115,7 +144,26 @@ const Dialect* FindDialect(std::string_view name);
 // True where the answer is a set: QuantizeAs gives one member, IsAllowed (dialect/quantize.h)
 // judges.
 constexpr bool IsApproximate(const Dialect& d) {
-  return d.block_scale == BlockScale::kApproximate || d.factor == Factor::kApproximate;
+  return d.block_scale == BlockScale::kApproximate ||
+         d.block_scale == BlockScale::kFoldedApproximate || d.factor == Factor::kApproximate ||
+         d.factor == Factor::kEncodeTimesApproximate;
+}
+
+// True where amax of the tensor (or row) enters: Quantized::amax is not empty.
+constexpr bool HasLevelTwo(const Dialect& d) { return d.level_two != LevelTwo::kNone; }
+
+// True where rounding takes DialectOptions::random.
+constexpr bool IsStochastic(const Dialect& d) {
+  return d.rounding == ElementRounding::kStochastic16 ||
+         d.rounding == ElementRounding::kStochastic8;
+}
+
+// Equal formulas, whatever the rows are called.
+constexpr bool SameFormulas(Dialect a, const Dialect& b) {
+  a.name = b.name;
+  a.source = b.source;
+  a.note = b.note;
+  return a == b;
 }
 
 }  // namespace fp4lab

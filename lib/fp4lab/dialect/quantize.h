@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -27,7 +26,7 @@ struct Quantized {
 
 struct DialectOptions {
   // The level-2 amax where the caller has it (a reduced or a post-RHT one): 1 value, or one a row
-  // for row_scaled. Empty: max |x|, NaN left out.
+  // for row_scaled. Empty: max |x|; a NaN element is left out or makes it NaN as the dialect says.
   std::vector<float> amax = {};
   // For kStochastic16 (16 bits) and kStochastic8 (8 bits): one field an element, row-major.
   std::span<const std::uint16_t> random = {};
@@ -45,15 +44,18 @@ struct Trace {
   std::size_t row = 0, col = 0;            // of the element
   float amax = 0, encode = 1, decode = 1;  // level 2: amax, S, D
   float block_amax = 0;                    // b
-  float scale_before = 0;                  // t (MX: b)
+  float scale_before = 0;                  // t (MX: b); four over six: that of the kept candidate
   std::uint8_t scale_byte = 0;
   float scale = 0;   // s
   float factor = 0;  // e, or the divisor where the dialect divides
   bool divides = false;
-  float x = 0, scaled = 0;  // v
+  bool maps_to_four = false;  // four over six: the candidate for a largest element of 4 was kept
+  float x = 0, scaled = 0;    // v
   std::uint8_t code = 0;
-  // Distance of t and of v to the nearest rounding boundary of their formats, in units in the last
-  // place of binary32; 0 is a tie. Large values are capped at 2^31.
+  // Distance of t and of v to the nearest rounding boundary of their formats, counted in binary32
+  // numbers; 0 is a tie. The boundary is the middle of two neighbours, under truncation and
+  // stochastic rounding a grid value, and for E8M0 the nearest amax that has another byte. Beyond
+  // 2^31, and where there is none: 2^31.
   double scale_tie_ulps = 0, code_tie_ulps = 0;
 };
 Trace TraceAs(const Dialect& dialect, MatrixView<const float> x, std::size_t row, std::size_t col,
@@ -62,6 +64,8 @@ Trace TraceAs(const Dialect& dialect, MatrixView<const float> x, std::size_t row
 // For dialects whose answer is a set (IsApproximate): is this scale byte, and are these codes under
 // it, among the answers that the stated error of the approximate instructions allows? Equality with
 // QuantizeAs for all other dialects. The first element or block outside the set is named.
+//
+// What is assumed of rcp.approx.ftz.f32 is in dialect/approximate.h.
 struct Allowed {
   bool ok = true;
   std::size_t scales_outside = 0, codes_outside = 0;

@@ -99,7 +99,8 @@ HWY_INLINE V<D> Codes(D d, const EncodeRules& rules, V<D> u, V<D> random16) {
     code = hn::Min(RoundedExponents<kRounding>(d, a, random16), hn::Set(d, rules.infinite));
   } else {
     const hn::RebindToSigned<D> di;
-    const V<D> negative = hn::BitCast(d, hn::ShiftRight<31>(hn::BitCast(di, u)));
+    const V<D> negative =
+        rules.sign == 0 ? hn::Zero(d) : hn::BitCast(d, hn::ShiftRight<31>(hn::BitCast(di, u)));
     code = RoundedMagnitudes<kRounding>(d, rules, a, negative, random16);
     const auto is_negative = hn::MaskFromVec(negative);
     const V<D> too_big =
@@ -116,16 +117,19 @@ template <Rounding kRounding, class D, class Code>
 HWY_INLINE void EncodeVector(D d, const EncodeRules& rules, const float* x,
                              const std::uint16_t* random, Code* codes) {
   const hn::Rebind<std::uint16_t, D> d16;
-  const hn::Rebind<Code, D> d_code;
   const hn::RebindToFloat<D> df;
   V<D> random16 = hn::Zero(d);
   if constexpr (kRounding == Rounding::kStochastic) {
     random16 = hn::PromoteTo(d, hn::LoadU(d16, random));
   }
   const V<D> code = Codes<kRounding>(d, rules, hn::BitCast(d, hn::LoadU(df, x)), random16);
-  // Not TruncateTo: Highway 1.0.3's is wrong for 32 to 8 bits on AVX3_DL.
-  const hn::RebindToSigned<D> di;
-  hn::StoreU(hn::DemoteTo(d_code, hn::BitCast(di, code)), d_code, codes);
+  if constexpr (sizeof(Code) == 4) {
+    hn::StoreU(code, d, codes);
+  } else {  // not TruncateTo: Highway 1.0.3's is wrong for 32 to 8 bits on AVX3_DL
+    const hn::RebindToSigned<D> di;
+    const hn::Rebind<Code, D> d_code;
+    hn::StoreU(hn::DemoteTo(d_code, hn::BitCast(di, code)), d_code, codes);
+  }
 }
 
 template <Rounding kRounding, class Code>
@@ -161,6 +165,10 @@ void EncodeTo16(const EncodeRules& rules, const float* x, std::size_t count,
                 const std::uint16_t* random, std::uint16_t* codes) {
   EncodeCodes(rules, x, count, random, codes);
 }
+void EncodeTo32(const EncodeRules& rules, const float* x, std::size_t count,
+                const std::uint16_t* random, std::uint32_t* codes) {
+  EncodeCodes(rules, x, count, random, codes);
+}
 
 // Binary32 patterns of codes, as Decode of format.h.
 template <class D>
@@ -182,7 +190,7 @@ HWY_INLINE V<D> Patterns(D d, const DecodeRules& rules, V<D> code) {
   const V<D> special = hn::IfThenElse(hn::Eq(magnitude, hn::Set(d, rules.infinite)),
                                       hn::Set(d, 0x7F800000u), hn::Set(d, 0x7FC00000u));
   pattern = hn::IfThenElse(hn::Gt(magnitude, hn::Set(d, rules.max_finite)), special, pattern);
-  if (rules.is_exponent_only) return pattern;
+  if (rules.sign == 0) return pattern;
   const auto is_negative = hn::TestBit(code, hn::Set(d, rules.sign));
   return hn::Or(pattern, hn::IfThenElseZero(is_negative, hn::Set(d, 0x80000000u)));
 }
@@ -191,7 +199,12 @@ template <class D, class Code>
 HWY_INLINE void DecodeVector(D d, const DecodeRules& rules, const Code* codes, float* values) {
   const hn::Rebind<Code, D> d_code;
   const hn::RebindToFloat<D> df;
-  const V<D> code = hn::PromoteTo(d, hn::LoadU(d_code, codes));
+  V<D> code;
+  if constexpr (sizeof(Code) == 4) {
+    code = hn::LoadU(d, codes);
+  } else {
+    code = hn::PromoteTo(d, hn::LoadU(d_code, codes));
+  }
   hn::StoreU(hn::BitCast(df, Patterns(d, rules, code)), df, values);
 }
 
@@ -207,6 +220,10 @@ void DecodeFrom8(const DecodeRules& rules, const std::uint8_t* codes, std::size_
   DecodeCodes(rules, codes, count, values);
 }
 void DecodeFrom16(const DecodeRules& rules, const std::uint16_t* codes, std::size_t count,
+                  float* values) {
+  DecodeCodes(rules, codes, count, values);
+}
+void DecodeFrom32(const DecodeRules& rules, const std::uint32_t* codes, std::size_t count,
                   float* values) {
   DecodeCodes(rules, codes, count, values);
 }
@@ -240,8 +257,10 @@ namespace {
 
 HWY_EXPORT(EncodeTo8);
 HWY_EXPORT(EncodeTo16);
+HWY_EXPORT(EncodeTo32);
 HWY_EXPORT(DecodeFrom8);
 HWY_EXPORT(DecodeFrom16);
+HWY_EXPORT(DecodeFrom32);
 HWY_EXPORT(ToBf16);
 
 constexpr std::size_t kChunk = std::size_t{1} << 15;   // elements of one unit of parallel work
@@ -306,6 +325,13 @@ void Encode(FormatId format, std::span<const float> x, std::span<std::uint16_t> 
   });
 }
 
+void Encode(FormatId format, std::span<const float> x, std::span<std::uint32_t> codes,
+            const EncodeOptions& options) {
+  EncodeSpan(format, x, codes, options, [](auto... args) {
+    HWY_DYNAMIC_DISPATCH(EncodeTo32)(args...);
+  });
+}
+
 void Decode(FormatId format, std::span<const std::uint8_t> codes, std::span<float> values) {
   DecodeSpan(format, codes, values, [](auto... args) {
     HWY_DYNAMIC_DISPATCH(DecodeFrom8)(args...);
@@ -315,6 +341,12 @@ void Decode(FormatId format, std::span<const std::uint8_t> codes, std::span<floa
 void Decode(FormatId format, std::span<const std::uint16_t> codes, std::span<float> values) {
   DecodeSpan(format, codes, values, [](auto... args) {
     HWY_DYNAMIC_DISPATCH(DecodeFrom16)(args...);
+  });
+}
+
+void Decode(FormatId format, std::span<const std::uint32_t> codes, std::span<float> values) {
+  DecodeSpan(format, codes, values, [](auto... args) {
+    HWY_DYNAMIC_DISPATCH(DecodeFrom32)(args...);
   });
 }
 

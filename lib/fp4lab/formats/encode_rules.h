@@ -15,7 +15,7 @@ struct EncodeRules {
   int mantissa_bits;                    //
   std::uint32_t least_exponent;         // binary32's biased exponent of the least normal
   std::uint32_t normal_shift;           // bits that a normal value loses
-  std::uint32_t max_finite, nan, sign;  // codes
+  std::uint32_t max_finite, nan, sign;  // codes; sign 0: the format has none and x's is ignored
   std::uint32_t infinite;               // the code of Inf
   std::uint32_t too_big_positive, too_big_negative;  // codes of finite values beyond the largest
 };
@@ -67,7 +67,7 @@ constexpr DecodeRules RulesOf(FormatId id) {
           .subnormal_unit =
               unit_exponent > -127
                   ? std::bit_cast<float>(static_cast<std::uint32_t>(127 + unit_exponent) << 23)
-                  : 0.0f};  // BF16: its patterns are binary32's
+                  : 0.0f};  // BF16, TF32: their patterns are binary32's
 }
 
 }  // namespace fp4lab

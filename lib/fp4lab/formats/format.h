@@ -3,7 +3,8 @@
 // A code is an unsigned integer of Format::bits bits: sign, exponent field e, fraction f.
 //   e > 0: (-1)^s * 2^(e - bias) * (1 + f / 2^m)        e = 0: (-1)^s * 2^(1 - bias) * f / 2^m
 // (E8M0 has neither sign nor fraction nor zero: its value is 2^(code - 127).)
-// Sources: OCP MX v1.0 section 5, OCP OFP8, PTX ISA "cvt", IEEE 754.
+// Bits of a code above Format::bits are ignored: UE4M3 is a byte whose bit 7 means nothing.
+// Sources: OCP MX v1.0 section 5, OCP OFP8, PTX ISA "cvt" and its scale formats, IEEE 754.
 // constexpr and free of macros: host, device and tests share it.
 #pragma once
 
@@ -19,8 +20,8 @@ namespace fp4lab {
 // Which codes are not finite numbers.
 enum class Specials : std::uint8_t {
   kNone,        // every code is finite (E2M1, E2M3, E3M2)
-  kNan,         // only all-ones exponent and fraction is NaN, no Inf (E4M3 "fn")
-  kInfAndNan,   // IEEE 754: all-ones exponent (E5M2, FP16, BF16)
+  kNan,         // only all-ones exponent and fraction is NaN, no Inf (E4M3 "fn", UE4M3, UE5M3)
+  kInfAndNan,   // IEEE 754: all-ones exponent (E5M2, FP16, BF16, TF32)
   kOnlyOnesNan  // the all-ones code is NaN, no sign (E8M0)
 };
 
@@ -31,11 +32,23 @@ struct Format {
   friend constexpr bool operator==(const Format&, const Format&) = default;
 };
 
-enum class FormatId : std::uint8_t { kE2M1, kE2M3, kE3M2, kE4M3, kE5M2, kE8M0, kFP16, kBF16 };
+enum class FormatId : std::uint8_t {
+  kE2M1,
+  kE2M3,
+  kE3M2,
+  kE4M3,
+  kE5M2,
+  kE8M0,
+  kUE4M3,
+  kUE5M3,
+  kFP16,
+  kBF16,
+  kTF32  // a code is the upper 19 bits of the 32-bit container: see formats/tf32.h
+};
 
 struct NamedFormat {
   FormatId id;
-  std::string_view name;        // the one that fp4lab prints: ml_dtypes's
+  std::string_view name;        // the one that fp4lab prints: ml_dtypes's, or in its manner
   std::string_view short_name;  // accepted as well
   Format format;
 };
@@ -48,8 +61,11 @@ inline constexpr std::array kFormats = {
     NamedFormat{FormatId::kE5M2, "float8_e5m2", "e5m2", {8, 5, 2, 15, Specials::kInfAndNan, true}},
     NamedFormat{
         FormatId::kE8M0, "float8_e8m0fnu", "e8m0", {8, 8, 0, 127, Specials::kOnlyOnesNan, false}},
+    NamedFormat{FormatId::kUE4M3, "float8_ue4m3fn", "ue4m3", {7, 4, 3, 7, Specials::kNan, false}},
+    NamedFormat{FormatId::kUE5M3, "float8_ue5m3fn", "ue5m3", {8, 5, 3, 15, Specials::kNan, false}},
     NamedFormat{FormatId::kFP16, "float16", "fp16", {16, 5, 10, 15, Specials::kInfAndNan, true}},
     NamedFormat{FormatId::kBF16, "bfloat16", "bf16", {16, 8, 7, 127, Specials::kInfAndNan, true}},
+    NamedFormat{FormatId::kTF32, "tfloat32", "tf32", {19, 8, 10, 127, Specials::kInfAndNan, true}},
 };
 
 constexpr const NamedFormat& Named(FormatId id) { return kFormats[static_cast<std::size_t>(id)]; }
@@ -81,8 +97,9 @@ constexpr std::uint32_t MaxFiniteCode(const Format& f) {
   }
   return 0;
 }
-// The canonical NaN that a conversion returns: PTX's 0x7F (fp8), 0x7FFF (fp16, bf16), 0xFF (E8M0);
-// formats without NaN give the largest finite magnitude, sign dropped, as cvt.*.satfinite does.
+// The canonical NaN that a conversion returns: PTX's 0x7F (fp8, UE4M3), 0x7FFF (fp16, bf16), 0xFF
+// (E8M0, UE5M3), 0x3FFFF (TF32: 0x7FFFE000 in its container); formats without NaN give the largest
+// finite magnitude, sign dropped, as cvt.*.satfinite does.
 constexpr std::uint32_t NanCode(const Format& f) { return MagnitudeMask(f); }
 constexpr std::uint32_t InfCode(const Format& f) {
   return MaxFiniteCode(f) + 1;
@@ -128,7 +145,7 @@ constexpr float Decode(const Format& f, std::uint32_t code) {
     const std::uint32_t fraction = (significand << (23 - top)) & 0x7FFFFFu;
     return std::bit_cast<float>(sign | static_cast<std::uint32_t>(biased) << 23 | fraction);
   }
-  // A binary32 subnormal (BF16 subnormals, E8M0's 2^-127): unit 2^-149.
+  // A binary32 subnormal (BF16 and TF32 subnormals, E8M0's 2^-127): unit 2^-149.
   return std::bit_cast<float>(sign | significand << (exponent - f.bias - m + 149));
 }
 constexpr float Decode(FormatId id, std::uint32_t code) { return Decode(FormatOf(id), code); }
@@ -218,6 +235,8 @@ constexpr std::uint32_t RoundExponent(std::uint32_t a, Rounding rounding, std::u
 //   finite, Inf   -> rounded as asked; beyond the largest finite by `overflow`; the sign is kept,
 //                    also on zero. Binary32 subnormals are honoured. With kSpecial a finite value
 //                    that a directed rounding moves toward zero stays finite (IEEE 754, 7.4).
+//   UE4M3, UE5M3  -> of |x|: formats without a sign ignore that of x. (No instruction converts to
+//                    UE4M3: kernels convert to E4M3 what is never negative, the same byte.)
 //   kStochastic   -> magnitude floor + carry: with d the discarded bits as a fraction in [0, 1)
 //                    of one unit in the last place, cut to 16 bits, up if and only if
 //                    d + random16 / 2^16 >= 1. random16 = 0 truncates; grid values never move.
@@ -238,7 +257,7 @@ constexpr std::uint32_t Encode(const Format& f, float x, Rounding rounding = Rou
     const std::uint32_t code = internal::RoundExponent(a, rounding, random16);
     return code == 255u && overflow == Overflow::kSaturate ? 254u : code;
   }
-  const bool negative = (u >> 31) != 0;
+  const bool negative = f.is_signed && (u >> 31) != 0;
   const bool infinite = a == 0x7F800000u;
   const std::uint32_t sign = negative ? SignBit(f) : 0u;
   if (!infinite) {
@@ -281,6 +300,7 @@ constexpr bool FormatTableIsSound() {
 static_assert(FormatTableIsSound(), "ids in order, unique names, bit counts that add up");
 static_assert(MaxFinite(FormatId::kE2M1) == 6.0f && MaxFinite(FormatId::kE4M3) == 448.0f);
 static_assert(MaxFinite(FormatId::kE5M2) == 57344.0f && MaxFinite(FormatId::kFP16) == 65504.0f);
+static_assert(MaxFinite(FormatId::kUE4M3) == 448.0f && MaxFinite(FormatId::kUE5M3) == 114688.0f);
 }  // namespace internal
 
 }  // namespace fp4lab

@@ -96,7 +96,7 @@ bool Grid::RoundsUp(std::size_t below, double x, bool negative, Rounding roundin
     case Rounding::kTowardZero:
       return false;
     case Rounding::kTowardPositive:
-      return part > 0.0 && (!negative || IsExponentOnly(format_));
+      return part > 0.0 && !negative;
     case Rounding::kStochastic:
       return std::floor(part * 65536.0) + random16 >= 65536.0;
   }
@@ -106,11 +106,10 @@ bool Grid::RoundsUp(std::size_t below, double x, bool negative, Rounding roundin
 std::uint32_t Grid::Round(float x, Rounding rounding, std::uint32_t random16,
                           Overflow overflow) const {
   if (std::isnan(x)) return nan_;
-  const bool negative = std::signbit(x);
+  const bool negative = std::signbit(x) && format_.is_signed;  // else |x| counts
   const double magnitude = std::fabs(static_cast<double>(x));
   const auto largest = static_cast<std::uint32_t>(magnitudes_.size() - 2);
-  const std::uint32_t sign =
-      negative && format_.is_signed ? 1u << (format_.exponent_bits + format_.mantissa_bits) : 0u;
+  const std::uint32_t sign = negative ? 1u << (format_.exponent_bits + format_.mantissa_bits) : 0u;
   if (magnitude < magnitudes_.front()) return sign;  // E8M0 below its least
   std::uint32_t code = largest + 1;
   if (magnitude < magnitudes_.back()) {

@@ -13,7 +13,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/io/file.h"
-#include "fp4lab/study/folder_lock.h"
+#include "fp4lab/io/folder_lock.h"
 #include "fp4lab/study/run.h"
 #include "fp4lab/study/run_folder.h"
 

@@ -25,7 +25,7 @@
 namespace fp4lab {
 
 // binary32 cut to its upper 19 bits; a code is those bits, right-aligned.
-inline constexpr Format kTf32 = {19, 8, 10, 127, Specials::kInfAndNan, true};
+inline constexpr Format kTf32 = FormatOf(FormatId::kTF32);
 
 enum class MmaScheme : std::uint8_t {
   kChain,         // fused steps of `products` elements

@@ -9,8 +9,8 @@
 
 namespace fp4lab {
 
-// `x` before quantization, `values` after it, the tensor's scale left out (QuantizeToValues).
+// `x` is the operand before quantization. The figures are those of block/statistics.h.
 TensorStatistics MeasureOperand(std::string name, MatrixView<const float> x,
-                                MatrixView<const float> values, const QuantizeOptions& options);
+                                const QuantizeOptions& options);
 
 }  // namespace fp4lab

@@ -221,9 +221,9 @@ std::vector<TensorStatistics> Trainer::Diagnose() {
   State& s = *state_;
   std::vector<TensorStatistics> statistics;
   const LinearObserver observer = [&](const std::string& linear, LinearOperand operand, auto before,
-                                      auto values, const QuantizeOptions& options) {
+                                      auto /*values*/, const QuantizeOptions& options) {
     const std::string name = linear + "." + std::string(OperandName(operand));
-    statistics.push_back(MeasureOperand(name, before, values, options));
+    statistics.push_back(MeasureOperand(name, before, options));
   };
   Pass pass;
   pass.observer = &observer;

@@ -1,4 +1,4 @@
-#include "fp4lab/study/folder_lock.h"
+#include "fp4lab/io/folder_lock.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -11,7 +11,7 @@
 
 #include "fp4lab/base/error.h"
 
-namespace fp4lab::study {
+namespace fp4lab {
 namespace {
 
 // The process number that the holder wrote into the file.
@@ -52,4 +52,4 @@ FolderLock::FolderLock(const std::filesystem::path& folder) {
 
 FolderLock::~FolderLock() { ::close(descriptor_); }
 
-}  // namespace fp4lab::study
+}  // namespace fp4lab

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-namespace fp4lab::study {
+namespace fp4lab {
 
 // Holds folder/.lock until it is destroyed. The kernel drops the lock with the process, so a killed
 // run leaves nothing to clean up. Throws Error if another process holds it, or if the folder cannot
@@ -19,4 +19,4 @@ class FolderLock {
   int descriptor_ = -1;
 };
 
-}  // namespace fp4lab::study
+}  // namespace fp4lab

@@ -1,0 +1,138 @@
+// IsAllowed: is an answer among those that the error of the approximate instructions allows?
+#include <algorithm>
+#include <bit>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/dialect/approximate.h"
+#include "fp4lab/dialect/blocks.h"
+#include "fp4lab/dialect/quantize.h"
+#include "fp4lab/dialect/stages.h"
+
+namespace fp4lab {
+namespace {
+
+// A block of an answer, beside the elements that it is made of.
+struct AnswerBlock {
+  const Dialect& dialect;
+  const Level& level;
+  MatrixView<const float> x;
+  MatrixView<const std::uint8_t> codes;
+  std::uint8_t byte;
+};
+
+// The codes that differ from those which the factor e gives.
+std::size_t WrongCodes(const AnswerBlock& block, float s, float e) {
+  std::size_t wrong = 0;
+  for (std::size_t r = 0; r < block.x.rows; ++r) {
+    for (std::size_t c = 0; c < block.x.cols; ++c) {
+      const float x = block.x(r, c);
+      const float v = Scaled(block.dialect, x, e, block.level);
+      wrong += CodeOf(block.dialect, x, s, v, 0) != block.codes(r, c);
+    }
+  }
+  return wrong;
+}
+
+// Whether a code lies between those of the two ends, or is one of them where one end is NaN.
+bool LiesBetween(const AnswerBlock& block, float s, FloatInterval e, float x, std::uint8_t code) {
+  const Dialect& d = block.dialect;
+  const float v0 = Scaled(d, x, e.lower, block.level), v1 = Scaled(d, x, e.upper, block.level);
+  const std::uint8_t first = CodeOf(d, x, s, v0, 0), last = CodeOf(d, x, s, v1, 0);
+  if (v0 != v0 || v1 != v1) return code == first || code == last;
+  return std::min(first, last) <= code && code <= std::max(first, last);
+}
+
+constexpr std::uint32_t kMostFactors = 256;
+
+// The least number of wrong codes under one of the factors in the interval: all elements of a block
+// share theirs. Where there are too many to try them (next to a flushed subnormal), each element is
+// judged by the ends, which allows more.
+std::size_t CodesOutside(const AnswerBlock& block, float s, FloatInterval e) {
+  const std::uint32_t first = std::bit_cast<std::uint32_t>(e.lower);
+  const std::uint32_t last = std::bit_cast<std::uint32_t>(e.upper);
+  if (e.lower != e.lower || first >= last) return WrongCodes(block, s, e.lower);
+  if (last - first <= kMostFactors) {
+    std::size_t least = block.x.size();
+    for (std::uint32_t bits = first; bits <= last && least > 0; ++bits) {
+      least = std::min(least, WrongCodes(block, s, std::bit_cast<float>(bits)));
+    }
+    return least;
+  }
+  std::size_t outside = 0;
+  for (std::size_t r = 0; r < block.x.rows; ++r) {
+    for (std::size_t c = 0; c < block.x.cols; ++c) {
+      outside += !LiesBetween(block, s, e, block.x(r, c), block.codes(r, c));
+    }
+  }
+  return outside;
+}
+
+struct Verdict {
+  bool scale_outside = false;
+  std::size_t codes_outside = 0;
+};
+
+// The codes are judged under the byte that the answer has, outside or not.
+Verdict Judge(const AnswerBlock& block) {
+  const Dialect& d = block.dialect;
+  const float b = MaxMagnitudeOf(block.x, d.nan != NanRule::kElement);
+  const FloatInterval t = ScaleInterval(d, b, block.level);
+  const std::uint8_t least = ScaleByteOf(d, b, t.lower), most = ScaleByteOf(d, b, t.upper);
+  const float s = ScaleValueOf(d, block.byte);
+  return {block.byte < std::min(least, most) || block.byte > std::max(least, most),
+          CodesOutside(block, s, FactorInterval(d, b, s, block.byte, block.level))};
+}
+
+// Equality with the one answer: the reference's block takes the place of the intervals.
+Verdict Compare(const AnswerBlock& block, const Quantized& want, const BlockGrid& grid,
+                std::size_t row, std::size_t col) {
+  Verdict verdict;
+  if (grid.stores_scales) {
+    verdict.scale_outside =
+        want.scales[row / grid.block_rows * grid.cols + col / grid.block_cols] != block.byte;
+  }
+  for (std::size_t r = 0; r < block.x.rows; ++r) {
+    for (std::size_t c = 0; c < block.x.cols; ++c) {
+      verdict.codes_outside += want.codes[(row + r) * want.cols + col + c] != block.codes(r, c);
+    }
+  }
+  return verdict;
+}
+
+}  // namespace
+
+Allowed IsAllowed(const Dialect& dialect, MatrixView<const float> x, const Quantized& q,
+                  const DialectOptions& options) {
+  CheckOptions(dialect, x, options);
+  const BlockGrid grid(dialect, x.rows, x.cols);
+  Expects(q.rows == x.rows && q.cols == x.cols && q.codes.size() == x.size(),
+          "one code an element");
+  Expects(!grid.stores_scales || q.scales.size() == grid.rows * grid.cols, "one scale a block");
+  const bool is_set = IsApproximate(dialect);
+  const Quantized want = is_set ? Quantized{} : QuantizeAs(dialect, x, options);
+  const std::vector<float> amax = LevelTwoAmax(dialect, x, options);
+  const MatrixView<const std::uint8_t> codes(q.codes.data(), q.rows, q.cols);
+  Allowed allowed;
+  for (std::size_t i = 0; i < grid.rows; ++i) {
+    const std::size_t row = i * grid.block_rows;
+    const Level level = LevelOfRow(dialect, amax, row);
+    for (std::size_t j = 0; j < grid.cols; ++j) {
+      const std::size_t col = j * grid.block_cols;
+      const MatrixView<const float> elements = grid.Block(x, i, j);
+      const AnswerBlock block{dialect, level, elements,
+                              codes.Block(row, col, elements.rows, elements.cols),
+                              grid.stores_scales ? q.scales[i * grid.cols + j] : std::uint8_t{0}};
+      const Verdict verdict = is_set ? Judge(block) : Compare(block, want, grid, row, col);
+      if (allowed.ok && (verdict.scale_outside || verdict.codes_outside > 0)) {
+        allowed.ok = false;
+        allowed.first_row = row;
+        allowed.first_col = col;
+      }
+      allowed.scales_outside += verdict.scale_outside ? 1 : 0;
+      allowed.codes_outside += verdict.codes_outside;
+    }
+  }
+  return allowed;
+}
+
+}  // namespace fp4lab

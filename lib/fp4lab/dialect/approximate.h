@@ -1,0 +1,69 @@
+// rcp.approx.ftz.f32: what is assumed of it, and intervals that hold everything it may lead to.
+//
+// Assumption A (PTX ISA, "rcp"): for a normal argument the result is a binary32 number at most
+// kRcpApproxUlps = 1 unit in the last place of the exact reciprocal away from it. `.ftz`: subnormal
+// arguments count as 0 and subnormal results become 0. 0 gives Inf, Inf gives 0, NaN gives NaN.
+// Assumption B: every other operation is IEEE binary32, RNE, subnormals kept, in the order of the
+// dialect's formula, and the conversions are cvt.rn.satfinite.
+//
+// Every step maps an interval to one that holds all of its results (each operation is monotone), so
+// a kernel that keeps A and B is never refused. The intervals end on binary32 numbers that single
+// reciprocals can take; a chain of two may allow a number that no device returns.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "fp4lab/dialect/stages.h"
+
+namespace fp4lab {
+
+inline constexpr std::uint32_t kRcpApproxUlps = 1;
+
+// 0 <= lower <= upper, Inf allowed; or both NaN.
+struct FloatInterval {
+  float lower = 0, upper = 0;
+};
+
+// All results for one non-negative argument.
+constexpr FloatInterval RcpApprox(float a) {
+  const float nearest = RcpFtz(a);
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(1.0f / a);
+  if (!(a >= kFloatMin && a <= kFloatMax)) return {nearest, nearest};
+  // The rounded reciprocal is at most half a unit from the exact one. So the numbers within one
+  // unit of that are the rounded one and its neighbours; below a power of two, where they lie twice
+  // as close, one more.
+  const std::uint32_t down = (bits & 0x7FFFFFu) == 0 ? 2 * kRcpApproxUlps : kRcpApproxUlps;
+  const float lower = std::bit_cast<float>(bits - down);
+  const float upper = std::bit_cast<float>(bits + kRcpApproxUlps);
+  return {lower < kFloatMin ? 0.0f : lower, upper < kFloatMin ? 0.0f : upper};
+}
+constexpr FloatInterval RcpApprox(FloatInterval a) {
+  return {RcpApprox(a.upper).lower, RcpApprox(a.lower).upper};
+}
+// fl(k * a) for a k >= 0.
+constexpr FloatInterval Times(float k, FloatInterval a) { return {k * a.lower, k * a.upper}; }
+
+// t of a block with maximum b, and e of one with the stored scale value s.
+constexpr FloatInterval ScaleInterval(const Dialect& d, float b, const Level& l) {
+  const FloatInterval sixth = RcpApprox(MaxFinite(d.element));
+  if (d.block_scale == BlockScale::kApproximate) return Times(l.encode, Times(b, sixth));
+  if (d.block_scale == BlockScale::kFoldedApproximate) return Times(b, Times(l.encode, sixth));
+  const float t = ScaleBefore(d, b, l);
+  return {t, t};
+}
+constexpr FloatInterval FactorInterval(const Dialect& d, float b, float s, std::uint8_t byte,
+                                       const Level& l) {
+  if (d.factor == Factor::kApproximate) {
+    if (b == 0.0f) return {};
+    return RcpApprox(Times(s, RcpApprox(l.encode)));
+  }
+  if (d.factor == Factor::kEncodeTimesApproximate) {
+    const FloatInterval e = Times(l.encode, RcpApprox(s));
+    return {ClampToMaxOrNan(e.lower), ClampToMaxOrNan(e.upper)};
+  }
+  const float e = FactorOf(d, b, s, byte, l);
+  return {e, e};
+}
+
+}  // namespace fp4lab

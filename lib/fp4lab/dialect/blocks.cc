@@ -1,0 +1,115 @@
+#include "fp4lab/dialect/blocks.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <limits>
+
+#include "fp4lab/base/error.h"
+
+namespace fp4lab {
+namespace {
+
+// What four over six takes for the error of one element (TE quantize_4over6_nvfp4.cuh).
+float ElementError(const Dialect& d, const BlockNumbers& n, const Level& l, float x) {
+  const float value = Decode(d.element, QuantizedElement(d, n, l, x, 0));
+  const float product = value * n.scale;  // exact, in FP16 as well
+  const float difference =
+      d.adaptive_fp16 ? product - x * l.encode : product * l.amax / LevelTwoConstant(d) - x;
+  return d.adaptive == Adaptive::kMse ? difference * difference : Magnitude(difference);
+}
+
+constexpr std::size_t kMostLines = 32;
+
+// Along a line in order; the lines of a square block in a tree: line i and i + 8, then 4, 2, 1.
+float BlockError(const Dialect& d, const BlockNumbers& n, const Level& l,
+                 MatrixView<const float> block) {
+  std::array<float, kMostLines> lines{};
+  for (std::size_t r = 0; r < block.rows; ++r) {
+    for (std::size_t c = 0; c < block.cols; ++c) {
+      const float error = ElementError(d, n, l, block(r, c));
+      lines[r] = d.adaptive == Adaptive::kAbsMax ? std::max(lines[r], error) : lines[r] + error;
+    }
+  }
+  for (std::size_t half = std::bit_ceil(static_cast<unsigned>(d.block_rows)) / 2; half > 0;
+       half /= 2) {
+    for (std::size_t i = 0; i < half; ++i) {
+      lines[i] = d.adaptive == Adaptive::kAbsMax ? std::max(lines[i], lines[i + half])
+                                                 : lines[i] + lines[i + half];
+    }
+  }
+  return lines[0];
+}
+
+}  // namespace
+
+BlockGrid::BlockGrid(const Dialect& dialect, std::size_t matrix_rows, std::size_t matrix_cols)
+    : stores_scales(dialect.block_rows > 0) {
+  block_rows = stores_scales ? static_cast<std::size_t>(dialect.block_rows) : 1;
+  block_cols = stores_scales ? static_cast<std::size_t>(dialect.block_cols)
+                             : std::max<std::size_t>(matrix_cols, 1);
+  rows = (matrix_rows + block_rows - 1) / block_rows;
+  cols = (matrix_cols + block_cols - 1) / block_cols;
+}
+
+MatrixView<const float> BlockGrid::Block(MatrixView<const float> x, std::size_t i,
+                                         std::size_t j) const {
+  const std::size_t r = i * block_rows, c = j * block_cols;
+  return x.Block(r, c, std::min(block_rows, x.rows - r), std::min(block_cols, x.cols - c));
+}
+
+void CheckOptions(const Dialect& dialect, MatrixView<const float> x,
+                  const DialectOptions& options) {
+  const std::size_t amaxes = dialect.row_scaled ? x.rows : 1;
+  Expects(options.amax.empty() || !HasLevelTwo(dialect) || options.amax.size() == amaxes,
+          "amax is one value, or one a row for a row-scaled dialect");
+  Expects(!IsStochastic(dialect) || options.random.size() == x.size(),
+          "stochastic rounding takes one random field an element");
+  Expects(!dialect.row_scaled || dialect.block_rows == 1, "row-scaled blocks have one row");
+  Expects(dialect.adaptive == Adaptive::kNo ||
+              (dialect.block_rows >= 1 && dialect.block_rows <= static_cast<int>(kMostLines)),
+          "four over six has blocks of 1 to 32 rows");
+}
+
+float MaxMagnitudeOf(MatrixView<const float> x, bool keeps_nan) {
+  float amax = 0.0f;
+  for (std::size_t r = 0; r < x.rows; ++r) {
+    for (std::size_t c = 0; c < x.cols; ++c) {
+      const float magnitude = Magnitude(x(r, c));
+      if (magnitude > amax) amax = magnitude;  // false for NaN
+      if (keeps_nan && magnitude != magnitude) return std::numeric_limits<float>::quiet_NaN();
+    }
+  }
+  return amax;
+}
+
+std::vector<float> LevelTwoAmax(const Dialect& dialect, MatrixView<const float> x,
+                                const DialectOptions& options) {
+  if (!HasLevelTwo(dialect)) return {};
+  if (!options.amax.empty()) return options.amax;
+  const bool keeps_nan = dialect.nan == NanRule::kTensor;
+  if (!dialect.row_scaled) return {MaxMagnitudeOf(x, keeps_nan)};
+  std::vector<float> amax(x.rows);
+  for (std::size_t r = 0; r < x.rows; ++r) {
+    amax[r] = MaxMagnitudeOf(x.Block(r, 0, 1, x.cols), keeps_nan);
+  }
+  return amax;
+}
+
+Level LevelOfRow(const Dialect& dialect, const std::vector<float>& amax, std::size_t row) {
+  if (amax.empty()) return {};
+  return LevelOf(dialect, amax[dialect.row_scaled ? row : 0]);
+}
+
+ChosenBlock ChooseBlock(const Dialect& dialect, const Level& level, MatrixView<const float> block) {
+  const float b = MaxMagnitudeOf(block, dialect.nan != NanRule::kElement);
+  const float t = ScaleBefore(dialect, b, level);
+  const BlockNumbers six = NumbersFrom(dialect, b, t, level);
+  if (dialect.adaptive == Adaptive::kNo) return {six, false};
+  const BlockNumbers four = NumbersFrom(dialect, b, t * 1.5f, level);
+  const bool four_is_better =
+      BlockError(dialect, four, level, block) < BlockError(dialect, six, level, block);
+  return {four_is_better ? four : six, four_is_better};
+}
+
+}  // namespace fp4lab

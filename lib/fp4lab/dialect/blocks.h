@@ -1,0 +1,46 @@
+// What QuantizeAs, TraceAs and IsAllowed share: the grid of blocks, level 2, and one block.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "fp4lab/base/matrix.h"
+#include "fp4lab/dialect/dialect.h"
+#include "fp4lab/dialect/quantize.h"
+#include "fp4lab/dialect/stages.h"
+
+namespace fp4lab {
+
+// Which block an element lies in. One block for the tensor is cut into its rows: they share
+// everything, and no scale is stored.
+struct BlockGrid {
+  std::size_t block_rows = 1, block_cols = 1;
+  std::size_t rows = 0, cols = 0;  // in blocks
+  bool stores_scales = true;
+
+  BlockGrid(const Dialect& dialect, std::size_t matrix_rows, std::size_t matrix_cols);
+  // The elements of block (i, j).
+  MatrixView<const float> Block(MatrixView<const float> x, std::size_t i, std::size_t j) const;
+};
+
+// Throws std::logic_error (Expects) where the options do not fit x.
+void CheckOptions(const Dialect& dialect, MatrixView<const float> x, const DialectOptions& options);
+
+// The amax values: of the options, or of x. One, or one a row; none without level 2.
+std::vector<float> LevelTwoAmax(const Dialect& dialect, MatrixView<const float> x,
+                                const DialectOptions& options);
+
+// S and D that the elements of row r have.
+Level LevelOfRow(const Dialect& dialect, const std::vector<float>& amax, std::size_t row);
+
+struct ChosenBlock {
+  BlockNumbers numbers;
+  bool maps_to_four = false;
+};
+// The numbers of one block; of the better candidate where the dialect has two.
+ChosenBlock ChooseBlock(const Dialect& dialect, const Level& level, MatrixView<const float> block);
+
+// max |x|; NaN is left out, or makes the maximum NaN.
+float MaxMagnitudeOf(MatrixView<const float> x, bool keeps_nan);
+
+}  // namespace fp4lab

@@ -1,0 +1,63 @@
+// The table of dialects. The specification of a row is its fields; the formulas are in stages.h.
+#include "fp4lab/dialect/dialect.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "fp4lab/dialect/rows.h"
+
+namespace fp4lab {
+namespace {
+
+const std::vector<Dialect>& Table() {
+  static const std::vector<Dialect> table = [] {
+    std::vector<Dialect> rows;
+    AddTransformerEngine(&rows);
+    AddFourOverSix(&rows);
+    AddOtherNvfp4(&rows);
+    AddMicroscaling(&rows);
+    AddFp8(&rows);
+    return rows;
+  }();
+  return table;
+}
+
+struct Alias {
+  std::string_view alias, name;
+};
+constexpr std::array kAliases = {
+    Alias{"nvfp4", "nvfp4.te"},
+    Alias{"nvfp4.2d", "nvfp4.te.2d"},
+    Alias{"te", "nvfp4.te"},
+    Alias{"te.2d", "nvfp4.te.2d"},
+    Alias{"transformer-engine", "nvfp4.te"},
+    Alias{"cutlass", "nvfp4.cutlass"},
+    Alias{"flashinfer", "nvfp4.flashinfer"},
+    Alias{"torchao", "nvfp4.torchao"},
+    Alias{"modelopt", "nvfp4.modelopt"},
+    Alias{"compressed-tensors", "nvfp4.compressed-tensors"},
+    Alias{"fouroversix", "nvfp4.fouroversix"},
+    Alias{"quartet2", "nvfp4.quartet2"},
+    Alias{"qwix", "nvfp4.qwix"},
+    Alias{"ggml", "nvfp4.ggml"},
+    Alias{"llama.cpp", "nvfp4.ggml"},
+    Alias{"universal", "nvfp4.universal"},
+};
+
+}  // namespace
+
+std::span<const Dialect> Dialects() { return Table(); }
+
+const Dialect* FindDialect(std::string_view name) {
+  for (const Alias& a : kAliases) {
+    if (a.alias == name) name = a.name;
+  }
+  const auto row = std::find_if(Table().begin(), Table().end(),
+                                [&](const Dialect& d) { return d.name == name; });
+  return row == Table().end() ? nullptr : &*row;
+}
+
+}  // namespace fp4lab

@@ -1,0 +1,31 @@
+// The rows of the table, by code base. Each appends its own to `rows`.
+#pragma once
+
+#include <vector>
+
+#include "fp4lab/dialect/dialect.h"
+
+namespace fp4lab {
+
+void AddTransformerEngine(std::vector<Dialect>* rows);
+void AddFourOverSix(std::vector<Dialect>* rows);
+void AddOtherNvfp4(std::vector<Dialect>* rows);
+void AddMicroscaling(std::vector<Dialect>* rows);
+void AddFp8(std::vector<Dialect>* rows);
+
+// A copy of a row under another name and source.
+constexpr Dialect Renamed(Dialect row, std::string_view name, std::string_view source,
+                          std::string_view note = {}) {
+  row.name = name;
+  row.source = source;
+  row.note = note;
+  return row;
+}
+
+// The same in square blocks, one scale for a tile and its transpose.
+constexpr Dialect Square(Dialect row) {
+  row.block_rows = row.block_cols;
+  return row;
+}
+
+}  // namespace fp4lab
