@@ -26,7 +26,9 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   int exit_code = 0;
   fp4lab::tools::AddData(app, &exit_code);
+  fp4lab::tools::AddExplain(app, &exit_code);
   fp4lab::tools::AddFormats(app, &exit_code);
+  fp4lab::tools::AddIdentify(app, &exit_code);
   fp4lab::tools::AddStudy(app, &exit_code);
   fp4lab::tools::AddStudyReport(app);
   fp4lab::tools::AddTrain(app, &exit_code);

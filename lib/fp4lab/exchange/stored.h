@@ -74,9 +74,6 @@ constexpr CodeOrder DefaultCodeOrder(FormatId element) {
 constexpr float LevelTwoConstant(FormatId element, float scale_max) {
   return scale_max * MaxFinite(element);
 }
-constexpr float LevelTwoConstant(const Dialect& d) {
-  return LevelTwoConstant(d.element, d.level_two == LevelTwo::kTensorFp8 ? 1.0f : d.scale_max);
-}
 
 // A level-2 number in another convention, each in one rounding: amax / C, C / amax, 1 / v. Towards
 // kAmax it is the amax next to v * C or C / v that gives v back, where one does. Neither side is

@@ -7,7 +7,6 @@
 
 #include "fp4lab/base/random.h"
 #include "fp4lab/io/safetensors.h"
-#include "fp4lab/judge/case.h"
 #include "fp4lab/judge/identify.h"
 
 namespace fp4lab {
@@ -31,9 +30,8 @@ std::vector<DecidingInput::Group> GroupsOn(std::span<const Candidate> candidates
   std::vector<DecidingInput::Group> groups;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     StoredMatrix bytes = BytesOf(candidates[i], x);
-    const auto same = std::find_if(groups.begin(), groups.end(), [&](const auto& g) {
-      return SameBytes(g.bytes, bytes);
-    });
+    const auto same = std::find_if(groups.begin(), groups.end(),
+                                   [&](const auto& g) { return SameBytes(g.bytes, bytes); });
     if (same != groups.end()) {
       same->members.push_back(i);
     } else {
@@ -73,33 +71,12 @@ Matrix<float> RandomInput(std::uint64_t seed, std::uint32_t index, std::size_t r
   return x;
 }
 
-bool Suits(std::span<const Candidate> candidates, const Matrix<float>& x, bool is_bf16) {
-  return std::all_of(candidates.begin(), candidates.end(), [&](const Candidate& c) {
-    const std::size_t along = c.columnwise ? x.rows : x.cols;
-    return c.kernel.hadamard == 0 ||
-           (is_bf16 && along % static_cast<std::size_t>(c.kernel.hadamard) == 0);
-  });
-}
-
-std::vector<Matrix<float>> InputsToTry(std::span<const Candidate> candidates, std::uint64_t seed) {
-  constexpr std::size_t kMostElements = 1 << 14;
+std::vector<Matrix<float>> InputsToTry(std::uint64_t seed) {
   std::vector<Matrix<float>> inputs;
   for (std::uint32_t i = 0; i < 6; ++i) {
     // 48x64 leaves part of a tile of scales empty, 64x64 and 160x96 show tiles and transposition.
     const std::size_t rows = i % 3 == 0 ? 48 : i % 3 == 1 ? 64 : 160;
     inputs.push_back(RandomInput(seed, i, rows, i % 3 == 2 ? 96 : 64));
-  }
-  std::vector<std::string_view> seen;
-  for (const Candidate& c : candidates) {
-    if (std::find(seen.begin(), seen.end(), c.kernel.dialect.name) != seen.end()) continue;
-    seen.push_back(c.kernel.dialect.name);
-    for (Case& directed : MakeCases(c.kernel.dialect)) {
-      const bool small = directed.x.values.size() <= kMostElements;
-      if (small && Suits(candidates, directed.x, directed.is_bf16)) {
-        inputs.push_back(std::move(directed.x));
-      }
-    }
-    if (seen.size() == 3) break;  // the families of a few dialects go to the places of all
   }
   return inputs;
 }
@@ -123,8 +100,8 @@ Matrix<float> Shrunk(std::span<const Candidate> candidates, Matrix<float> x, con
   for (std::size_t piece = std::bit_floor(x.rows); piece >= step; piece /= 2) {
     for (std::size_t at = 0; at + piece <= x.rows && x.rows > piece;) {
       Matrix<float> smaller = WithoutRows(x, at, piece);
-      const Partition refined = Refined(parts, GroupsOn(candidates, smaller.View()),
-                                        candidates.size());
+      const Partition refined =
+          Refined(parts, GroupsOn(candidates, smaller.View()), candidates.size());
       if (refined.size() == wanted) {
         x = std::move(smaller);
       } else {
@@ -142,7 +119,7 @@ std::vector<DecidingInput> FindDecidingInputs(std::span<const Candidate> candida
   std::vector<DecidingInput> chosen;
   Partition parts(1);
   for (std::size_t i = 0; i < candidates.size(); ++i) parts[0].push_back(i);
-  std::vector<Matrix<float>> inputs = InputsToTry(candidates, seed);
+  std::vector<Matrix<float>> inputs = InputsToTry(seed);
   std::vector<std::vector<DecidingInput::Group>> groups;
   for (const Matrix<float>& x : inputs) groups.push_back(GroupsOn(candidates, x.View()));
   while (parts.size() < candidates.size()) {

@@ -51,12 +51,13 @@ TheirElement TheirsAt(const Kernel& kernel, const Trace& ours, const StoredMatri
     t.scaled_high = v.high;
   }
   if (d.block_rows == 0 || got.scales.empty()) return t;
-  const std::size_t copy =
-      !kernel.layout.expanded_scales ? 0
-      : kernel.layout.transposed     ? ours.col % static_cast<std::size_t>(d.block_cols)
-                                     : ours.row % static_cast<std::size_t>(d.block_rows);
-  const std::size_t place = places.ScaleByte(ours.row / static_cast<std::size_t>(d.block_rows),
-                                             ours.col / static_cast<std::size_t>(d.block_cols), copy);
+  const std::size_t copy = !kernel.layout.expanded_scales ? 0
+                           : kernel.layout.transposed
+                               ? ours.col % static_cast<std::size_t>(d.block_cols)
+                               : ours.row % static_cast<std::size_t>(d.block_rows);
+  const std::size_t place =
+      places.ScaleByte(ours.row / static_cast<std::size_t>(d.block_rows),
+                       ours.col / static_cast<std::size_t>(d.block_cols), copy);
   if (place >= got.scales.size()) return t;
   t.has_scale = true;
   t.scale_byte = got.scales[place];
@@ -149,8 +150,9 @@ void Compare(const Kernel& kernel, ByteMatcher& matcher, Explanation* e) {
   e->same_values = same;
 }
 
-Reproducer CutOut(const Kernel& kernel, MatrixView<const float> quantized, const Evaluator& evaluator,
-                  const StoredMatrix& got, const Places& places, const Trace& ours) {
+Reproducer CutOut(const Kernel& kernel, MatrixView<const float> quantized,
+                  const Evaluator& evaluator, const StoredMatrix& got, const Places& places,
+                  const Trace& ours) {
   const BlockGrid& grid = evaluator.grid();
   const std::size_t i = ours.row / grid.block_rows, j = ours.col / grid.block_cols;
   BlockBytes block;
@@ -174,8 +176,7 @@ Reproducer CutOut(const Kernel& kernel, MatrixView<const float> quantized, const
   }
   cut.got = cut.expected;
   for (std::size_t k = 0; k < block.codes.size(); ++k) {
-    const std::size_t bit =
-        places.CodeBit(block.row + k / block.cols, block.col + k % block.cols);
+    const std::size_t bit = places.CodeBit(block.row + k / block.cols, block.col + k % block.cols);
     if (places.Fits(bit, got.codes.size())) cut.got.codes[k] = places.CodeAt(got.codes, bit);
   }
   const std::size_t place = places.ScaleByte(i, j, 0);

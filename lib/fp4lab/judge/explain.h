@@ -38,9 +38,9 @@ struct Extent {
 // One block of the input that shows the difference on its own.
 struct Reproducer {
   std::string dialect = {};
-  std::size_t row = 0, col = 0;   // where it stood
-  Matrix<float> x = {};           // after any transform
-  std::vector<float> amax = {};   // level 2, given explicitly; empty without
+  std::size_t row = 0, col = 0;  // where it stood
+  Matrix<float> x = {};          // after any transform
+  std::vector<float> amax = {};  // level 2, given explicitly; empty without
   Quantized expected = {}, got = {};
 };
 

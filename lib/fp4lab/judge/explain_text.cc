@@ -16,9 +16,9 @@ std::string Decimal(double x) {
   return std::string(buffer, end);
 }
 std::string Hex(std::uint32_t bits, int digits) {
-  char buffer[16];
-  std::snprintf(buffer, sizeof buffer, "0x%0*x", digits, bits);
-  return buffer;
+  std::string text = "0x";
+  for (int bit = 4 * digits - 4; bit >= 0; bit -= 4) text += "0123456789abcdef"[bits >> bit & 0xFu];
+  return text;
 }
 std::string Hex(float x) { return Hex(std::bit_cast<std::uint32_t>(x), 8); }
 std::string Percent(std::size_t part, std::size_t whole) {
@@ -57,6 +57,7 @@ std::string ScaleLabel(const Dialect& d) {
   switch (d.block_scale) {
     case BlockScale::kFolded:
     case BlockScale::kFoldedOpen:
+    case BlockScale::kFoldedApproximate:
       return "t = b * (S * (1/" + q + "))";
     case BlockScale::kTimesSixth:
     case BlockScale::kApproximate:
@@ -69,6 +70,8 @@ std::string ScaleLabel(const Dialect& d) {
       return "t = b / (" + q + " * D)";
     case BlockScale::kOverDecode:
       return "t = (b / D) / " + q;
+    case BlockScale::kOverTensor:
+      return "t = ((b / " + q + ") * " + Decimal(d.scale_max) + ") / (amax / " + q + ")";
     case BlockScale::kNoLevel:
     case BlockScale::kCeilLog2:
       return "t = b / " + q;
@@ -93,6 +96,7 @@ std::string FactorLabel(const Dialect& d) {
     case Factor::kEncodeOverScale:
       return "e = S / s";
     case Factor::kEncodeTimesRcp:
+    case Factor::kEncodeTimesApproximate:
       return "e = S * (1/s)";
     case Factor::kBf16:
       return "e = bf16(S / s)";
@@ -256,8 +260,8 @@ std::string Remedy(Stage stage) {
 std::string WhatToDo(const Cause& cause) {
   std::string text;
   if (cause.dialect != nullptr) {
-    text = "If " + std::string(cause.dialect->name) +
-           " is what you want, judge by it: --dialect " + std::string(cause.dialect->name) + ".";
+    text = "If " + std::string(cause.dialect->name) + " is what you want, judge by it: --dialect " +
+           std::string(cause.dialect->name) + ".";
   }
   for (const Deviation* d : cause.deviations) {
     const std::string remedy = Remedy(d->stage);
@@ -326,7 +330,9 @@ Json FloatJson(float x) {
 Json CauseJson(const Cause& cause) {
   Json deviations = Json::array();
   for (const Deviation* d : cause.deviations) deviations.push_back(d->name);
-  Json json = {{"name", Name(cause)}, {"deviations", deviations}, {"dialect", nullptr},
+  Json json = {{"name", Name(cause)},
+               {"deviations", deviations},
+               {"dialect", nullptr},
                {"text", Sentence(cause)}};
   if (cause.dialect != nullptr) json["dialect"] = cause.dialect->name;
   return json;

@@ -129,10 +129,9 @@ void Sort(std::vector<Candidate>* candidates) {
            (l.codes != DefaultCodeOrder(c.kernel.dialect.element) ? 2 : 0) +
            (l.scales != ScaleOrder::kLinear ? 1 : 0);
   };
-  std::stable_sort(candidates->begin(), candidates->end(),
-                   [&](const Candidate& a, const Candidate& b) {
-                     return plainness(a) < plainness(b);
-                   });
+  std::stable_sort(
+      candidates->begin(), candidates->end(),
+      [&](const Candidate& a, const Candidate& b) { return plainness(a) < plainness(b); });
 }
 
 struct Scored {

@@ -51,8 +51,7 @@ float Rounded(const InputPlan& plan, float value) {
   return plan.flushed && subnormal ? std::copysign(0.0f, value) : value;
 }
 
-float InputElement(const InputPlan& plan, MatrixView<const float> x, std::size_t r,
-                   std::size_t c) {
+float InputElement(const InputPlan& plan, MatrixView<const float> x, std::size_t r, std::size_t c) {
   if (plan.transposed) std::swap(r, c);
   float value = 0.0f;
   if (plan.shift == 0) {
@@ -85,11 +84,11 @@ std::vector<float> FoundAmax(const KernelPlan& plan, MatrixView<const float> x) 
   const bool first_block = plan.level.amax == AmaxFrom::kFirstBlock;
   const bool first_row = plan.level.amax == AmaxFrom::kFirstRow;
   const std::size_t width =
-      first_block ? std::min(cols, static_cast<std::size_t>(
-                                       std::max(1, plan.kernel.dialect.block_cols)))
-                  : cols;
-  const std::size_t height = !by_row && (first_block || first_row) ? std::min<std::size_t>(rows, 1)
-                                                                    : rows;
+      first_block
+          ? std::min(cols, static_cast<std::size_t>(std::max(1, plan.kernel.dialect.block_cols)))
+          : cols;
+  const std::size_t height =
+      !by_row && (first_block || first_row) ? std::min<std::size_t>(rows, 1) : rows;
   // Roundings are monotone and odd: that of the largest is the largest of the rounded.
   const bool in_place = plan.input.hadamard == 0 && plan.input.shift == 0;
   Matrix<float> copy;

@@ -34,12 +34,18 @@ struct LevelPlan {
   bool inverted = false;            // S and D exchanged
   bool missing_in_scale = false;    // S = D = 1 there
   bool missing_in_factor = false;
-  bool missing = false;             // in both
+  bool missing = false;  // in both
   friend constexpr bool operator==(const LevelPlan&, const LevelPlan&) = default;
 };
 
 // Over which elements a block's amax is taken.
-enum class AmaxWindow : std::uint8_t { kBlock, kTwoBlocks, kHalfBlock, kSixteenRows, kPreviousBlock };
+enum class AmaxWindow : std::uint8_t {
+  kBlock,
+  kTwoBlocks,
+  kHalfBlock,
+  kSixteenRows,
+  kPreviousBlock
+};
 
 enum class OtherEncoding : std::uint8_t { kNo, kHalfUp, kTowardZero, kUp, kPowerOfTwo };
 
@@ -84,16 +90,16 @@ struct ElementPlan {
 };
 
 struct OutputPlan {
-  StorageLayout written;           // how the kernel lays its bytes down
-  bool codes_transposed = false;   // on top of written.transposed
+  StorageLayout written;          // how the kernel lays its bytes down
+  bool codes_transposed = false;  // on top of written.transposed
   bool scales_transposed = false;
   bool swizzled_twice = false;
   int code_shift = 0, scale_shift = 0;  // places further on in memory
   bool words_reversed = false;          // the bytes of every 32-bit word of codes
   bool nibbles_reversed = false;        // the eight nibbles of every 32-bit word of codes
   std::optional<std::uint8_t> codes_filled, scales_filled;  // one code, one byte, for all
-  bool tail_block_zero = false;   // a block that is cut off by the last column stays 0
-  bool tail_rows_zero = false;    // rows beyond the last whole 16 stay 0
+  bool tail_block_zero = false;  // a block that is cut off by the last column stays 0
+  bool tail_rows_zero = false;   // rows beyond the last whole 16 stay 0
   std::optional<float> level_two_filled;
   bool level_two_inverted = false;  // the stored number is 1 / it
   friend constexpr bool operator==(const OutputPlan&, const OutputPlan&) = default;

@@ -15,7 +15,7 @@ namespace fp4lab {
 
 // Only bytes that mean something count: neither padding nor what a deviating layout loses.
 struct MatchCounts {
-  std::size_t codes = 0, scales = 0;                    // compared
+  std::size_t codes = 0, scales = 0;  // compared
   std::size_t codes_differ = 0, scales_differ = 0;
   std::size_t blocks = 0, blocks_differ = 0;
   bool level_two_differs = false;

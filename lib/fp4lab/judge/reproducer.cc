@@ -25,7 +25,9 @@ std::string Listed(const std::vector<T>& values, const char* indent, std::size_t
   std::string text;
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (i % per_line == 0) text += (i == 0 ? "" : "\n") + std::string(indent);
-    text += to_text(values[i]) + (i + 1 == values.size() ? "" : i % per_line + 1 == per_line ? "," : ", ");
+    text += to_text(values[i]) + (i + 1 == values.size()         ? ""
+                                  : i % per_line + 1 == per_line ? ","
+                                                                 : ", ");
   }
   return text;
 }
@@ -75,7 +77,8 @@ void WriteReproducer(const Reproducer& r, const std::filesystem::path& path) {
 
 std::string CppTest(const Reproducer& r) {
   std::string t = "// " + Place(r) + "; written by fp4lab explain.\n";
-  t += "// Call it with your kernel: quantize(x, rows, cols, amax, codes, scales), one code a byte.\n"
+  t += "// Call it with your kernel: quantize(x, rows, cols, amax, codes, scales), one code a "
+       "byte.\n"
        "#include <bit>\n#include <cstdint>\n#include <cstring>\n\n"
        "inline float FromBits(std::uint32_t bits) { return std::bit_cast<float>(bits); }\n\n"
        "template <class Quantize>\nbool QuantizesTheBlockRight(Quantize&& quantize) {\n";
@@ -94,8 +97,9 @@ std::string CppTest(const Reproducer& r) {
   t += "  std::uint8_t codes[sizeof expected_codes] = {}, scales[1] = {};\n"
        "  quantize(x, rows, cols, amax, codes, scales);\n"
        "  return std::memcmp(codes, expected_codes, sizeof codes) == 0";
-  t += scales ? " &&\n         std::memcmp(scales, expected_scales, sizeof expected_scales) == 0;\n}\n"
-              : ";\n}\n";
+  t += scales
+           ? " &&\n         std::memcmp(scales, expected_scales, sizeof expected_scales) == 0;\n}\n"
+           : ";\n}\n";
   return t;
 }
 
