@@ -13,7 +13,7 @@
 
 namespace fp4lab {
 
-// kBlockFormats and the two of the block size x scale format ablation.
+// kBlockFormats, the two of the block size x scale format ablation, and odd shapes.
 inline std::vector<NamedBlockFormat> TestFormats() {
   std::vector<NamedBlockFormat> formats(kBlockFormats.begin(), kBlockFormats.end());
   formats.push_back(

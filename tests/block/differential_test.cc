@@ -72,14 +72,17 @@ void CheckQuantizers(const Matrix<float>& memory, bool transposed, const Quantiz
 TEST_CASE("Quantizers give the reference's codes, scales and values on every target",
           "[block][differential]") {
   for (const NamedBlockFormat& format : TestFormats()) {
-    for (const Rounding rounding : {Rounding::kNearestEven, Rounding::kStochastic}) {
+    for (const Rounding rounding :
+         {Rounding::kNearestEven, Rounding::kTowardZero, Rounding::kStochastic}) {
       for (const auto& [rows, cols] : Shapes()) {
         for (const Kind kind : kKinds) {
           if (rows * cols > 10000 && kind != Kind::kNormal) continue;
+          // The scales are those of the other roundings.
+          if (rounding == Rounding::kTowardZero && kind != Kind::kAnyBits) continue;
           const Matrix<float> x = TestMatrix(kind, rows, cols);
           for (const bool transposed : {false, true}) {
             INFO(format.name << " " << rows << "x" << cols << " kind " << static_cast<int>(kind)
-                             << (rounding == Rounding::kStochastic ? " SR" : " RNE")
+                             << " rounding " << static_cast<int>(rounding)
                              << (transposed ? " transposed" : ""));
             CheckQuantizers(x, transposed,
                             {.format = format.format,
@@ -97,7 +100,8 @@ TEST_CASE("Stochastic rounding carries exactly at its random field, on every tar
           "[block][differential]") {
   // Element i lies between two neighbours low and low + step of the element format, at the fraction
   // (2^16 - R_i) / 2^16 of the step, where the carry begins, or one binary32 bit below.
-  for (const char* name : {"mxfp4.floor", "mxfp8_e4m3.floor", "mxfp8_e5m2.floor"}) {
+  for (const char* name : {"mxfp4.floor", "mxfp6_e2m3.floor", "mxfp6_e3m2.floor",
+                           "mxfp8_e4m3.floor", "mxfp8_e5m2.floor"}) {
     const BlockFormat format = *FindBlockFormat(name);
     const Format& element = FormatOf(format.element);
     const QuantizeOptions options{

@@ -74,6 +74,20 @@ TEST_CASE("Each MX rule turns an amax into its own byte", "[block]") {
   CHECK(Byte("mxfp8_e4m3.rceil", 448.0f) == 127);
   CHECK(Byte("mxfp8_e4m3.rceil", 449.0f) == 128);
   CHECK(Byte("mxfp8_e5m2.floor", 57344.0f) == 127);
+  CHECK(Byte("mxfp8_e4m3.even", 480.0f) == 127);  // 480 is NaN's place: it saturates to 448
+  CHECK(Byte("mxfp8_e4m3.even", 496.0f) == 128);
+  CHECK(Byte("mxfp8_e5m2.ceil", 57344.0f) == 128);
+  CHECK(Byte("mxfp8_e5m2.even", 61440.0f) == 128);
+  CHECK(Byte("mxfp6_e2m3.floor", 7.5f) == 127);
+  CHECK(Byte("mxfp6_e2m3.rceil", 7.5f) == 127);
+  CHECK(Byte("mxfp6_e2m3.rceil", 7.51f) == 128);
+  CHECK(Byte("mxfp6_e2m3.even", 7.74f) == 127);
+  CHECK(Byte("mxfp6_e2m3.even", 7.75f) == 128);
+  CHECK(Byte("mxfp6_e3m2.floor", 28.0f) == 127);
+  CHECK(Byte("mxfp6_e3m2.rceil", 28.0f) == 127);
+  CHECK(Byte("mxfp6_e3m2.rceil", 29.0f) == 128);
+  CHECK(Byte("mxfp6_e3m2.ceil", 16.5f) == 128);
+  CHECK(Byte("mxfp6_e3m2.even", 30.0f) == 128);
 }
 
 TEST_CASE("The reciprocal of an E8M0 scale is exact at both ends and NaN for NaN", "[block]") {
@@ -112,7 +126,7 @@ TEST_CASE("Options that no rule fits are refused", "[block]") {
   options.format.block_cols = 0;
   CHECK_THROWS_AS(Quantize(x.View(), options), std::logic_error);
   options.format = Find("mxfp4.ceil");
-  options.rounding = Rounding::kTowardZero;
+  options.rounding = Rounding::kTowardPositive;
   CHECK_THROWS_AS(Quantize(x.View(), options), std::logic_error);
 }
 

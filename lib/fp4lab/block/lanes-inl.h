@@ -43,10 +43,10 @@ HWY_INLINE VF RoundNearest(const ElementConstants& e, VF a) {
   return hn::Sub(hn::Add(a, magic), magic);
 }
 
-// A magnitude a <= e.max with the carry of 16 random bits, Encode's kStochastic. Below the smallest
-// normal value, min_normal is added first, cut (not rounded) to 24 bits, and taken off again: then
-// one formula serves, as the random bits lie above the cut.
-HWY_INLINE VF RoundStochastic(const ElementConstants& e, VF a, VU random16) {
+// A magnitude a <= e.max, its bits below the format's cut off after `added` was added to them.
+// Below the smallest normal value, min_normal is added first, cut (not rounded) to 24 bits, and
+// taken off again: then one formula serves, as all that matters lies above the cut.
+HWY_INLINE VF CutAfterAdding(const ElementConstants& e, VF a, VI added) {
   const DF d;
   const DI di;
   const int dropped = 23 - e.mantissa_bits;
@@ -55,9 +55,17 @@ HWY_INLINE VF RoundStochastic(const ElementConstants& e, VF a, VU random16) {
   const VF sum = hn::Add(a, offset);
   const auto rounded_up = hn::Gt(hn::Sub(sum, offset), a);  // the difference is exact
   const VI cut = hn::Add(Bits(sum), hn::VecFromMask(di, hn::RebindMask(di, rounded_up)));
-  const VI random = hn::ShiftLeftSame(hn::BitCast(di, random16), dropped - 16);
-  const VI up = hn::And(hn::Add(cut, random), hn::Set(di, -(1 << dropped)));
+  const VI up = hn::And(hn::Add(cut, added), hn::Set(di, -(1 << dropped)));
   return hn::Sub(Float(up), offset);
+}
+
+// Encode's kTowardZero and, with 16 random bits on top of the bits that go, kStochastic.
+HWY_INLINE VF RoundTowardZero(const ElementConstants& e, VF a) {
+  return CutAfterAdding(e, a, hn::Zero(DI()));
+}
+HWY_INLINE VF RoundStochastic(const ElementConstants& e, VF a, VU random16) {
+  const int shift = 23 - e.mantissa_bits - 16;
+  return CutAfterAdding(e, a, hn::ShiftLeftSame(hn::BitCast(DI(), random16), shift));
 }
 
 // The code of a magnitude that is a value of the format.

@@ -6,8 +6,8 @@ namespace fp4lab {
 
 void CheckOptions(const QuantizeOptions& options) {
   const BlockFormat& f = options.format;
-  Expects(options.rounding == Rounding::kNearestEven || options.rounding == Rounding::kStochastic,
-          "a block quantizer rounds to nearest even or stochastically");
+  Expects(options.rounding != Rounding::kTowardPositive,
+          "a block quantizer rounds to nearest even, toward zero or stochastically");
   Expects(FormatOf(f.element).bits <= 8 && FormatOf(f.element).is_signed,
           "elements are signed formats of at most 8 bits");
   if (f.rule == ScaleRule::kTensor) return;

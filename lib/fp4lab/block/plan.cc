@@ -52,7 +52,7 @@ QuantizePlan MakePlan(std::size_t rows, std::size_t cols, bool transposed,
   plan.chunk = std::max(step, wanted / step * step);
   plan.chunks = (plan.cols + plan.chunk - 1) / plan.chunk;
   plan.units = (plan.rows + plan.block_rows - 1) / plan.block_rows * plan.chunks;
-  plan.stochastic = options.rounding == Rounding::kStochastic;
+  plan.rounding = options.rounding;
   plan.random = options.random;
   return plan;
 }

@@ -41,7 +41,7 @@ struct QuantizePlan {
   std::size_t chunk;                   // columns of a unit: a multiple of block_cols
   std::size_t chunks;                  // units a band
   std::size_t units;
-  bool stochastic;
+  Rounding rounding;
   RandomStream random;
 };
 

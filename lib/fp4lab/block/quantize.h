@@ -5,8 +5,25 @@
 // partial block at the edge is a block of the elements that exist.
 //
 //   scale rule and multiplier e of a block: block/scale_rules.h;  code = element(fl(x * e))
-//   NaN element: counts for no amax; its code is the element format's NaN (E2M1: +6). Inf: as
-//   spec'd there. -0 keeps its sign.
+//   Toward zero cuts the magnitude of fl(x * e) to the next code below; beyond the largest, and for
+//   NaN and Inf, all roundings give the same codes.
+//
+// What special inputs become ("max": the code of the largest element with the sign of x):
+//                        NVFP4                   MX floor, ceil, even    MX rceil      FP8
+//                        (kTensor)
+//   all zeros            scale 0x00              scale 0x00 (2^-127)     scale 0x00    scale 1
+//   0, -0                code 0 with the sign of x, everywhere
+//   subnormal x          as any other value: nothing is flushed. Blocks of them alone have:
+//                        byte by the rule, 0x00  scale 0x00, e = 2^127   scale 0x00 fl(max/amax),
+//                        for b * K <= 2^-10                                            <= FLT_MAX
+//   NaN element          counts for no amax; its code is NanCode(element): 0x7F in FP8; E2M1, E2M3
+//   and
+//                        E3M2 have no NaN: +max. The rest of the block does not notice.
+//   only NaN             as all zeros, codes NanCode
+//   Inf in the block     scale 448 (0x7E); max   scale 0xFF = NaN: all   scale 0xFE    max
+//                                                codes NanCode           = 2^127; max
+//   amax of tensor Inf   S_enc = 1               -                       -             scale 1
+//   FP6 codes lie one a byte; block/packing.h packs four in three bytes (kDense6).
 //   Stochastic rounding takes random.Bits16(r * cols + c) for element (r, c) of this (possibly
 //   transposed) x.
 //
@@ -27,7 +44,7 @@ namespace fp4lab {
 
 struct QuantizeOptions {
   BlockFormat format;
-  Rounding rounding = Rounding::kNearestEven;  // kNearestEven or kStochastic
+  Rounding rounding = Rounding::kNearestEven;  // any but kTowardPositive
   RandomStream random = {};                    // for kStochastic
   float amax = 0.0f;                           // TensorAmax(x); used where HasTensorScale(format)
 };

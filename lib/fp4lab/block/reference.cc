@@ -1,9 +1,11 @@
-// The scalar definition of block quantization, to be read beside the equations of quantize.h.
+// The scalar definition of block quantization, to be read beside the equations of quantize.h and
+// replay.h.
 #include <algorithm>
 #include <cmath>
 
 #include "fp4lab/block/layout.h"
 #include "fp4lab/block/quantize.h"
+#include "fp4lab/block/replay.h"
 #include "fp4lab/block/scale_rules.h"
 #include "fp4lab/formats/format.h"
 
@@ -45,11 +47,10 @@ void Decoded(const QuantizedMatrix& q, MatrixView<float> out, Factor factor) {
   }
 }
 
-}  // namespace
-
-float TensorAmax(MatrixView<const float> x) { return Amax(x); }
-
-QuantizedMatrix Quantize(MatrixView<const float> x, const QuantizeOptions& options) {
+// code_of(r, c, v): the code of element (r, c), whose scaled value is v.
+template <class CodeOf>
+QuantizedMatrix QuantizeWith(MatrixView<const float> x, const QuantizeOptions& options,
+                             CodeOf code_of) {
   QuantizedMatrix q = EmptyQuantizedMatrix(x.rows, x.cols, options);
   const TensorScale tensor = TensorScaleOf(q.format, q.amax);
   const ScaleLayout scales(q.format, x.rows, x.cols);
@@ -63,17 +64,51 @@ QuantizedMatrix Quantize(MatrixView<const float> x, const QuantizeOptions& optio
       if (!q.scales.empty()) q.scales[i * scales.cols + j] = byte;
       const float e = Multiplier(q.format, byte, tensor);
       for (std::size_t r = r0; r < r1; ++r) {
-        for (std::size_t c = c0; c < c1; ++c) {
-          const std::uint32_t random16 = options.rounding == Rounding::kStochastic
-                                             ? options.random.Bits16(r * x.cols + c)
-                                             : 0u;
-          const float v = x(r, c) * e;
-          StoreCode(&q, r, c, Encode(q.format.element, v, options.rounding, random16));
-        }
+        for (std::size_t c = c0; c < c1; ++c) StoreCode(&q, r, c, code_of(r, c, x(r, c) * e));
       }
     }
   }
   return q;
+}
+
+}  // namespace
+
+float TensorAmax(MatrixView<const float> x) { return Amax(x); }
+
+QuantizedMatrix Quantize(MatrixView<const float> x, const QuantizeOptions& options) {
+  return QuantizeWith(x, options, [&](std::size_t r, std::size_t c, float v) {
+    const std::uint32_t random16 =
+        options.rounding == Rounding::kStochastic ? options.random.Bits16(r * x.cols + c) : 0u;
+    return Encode(options.format.element, v, options.rounding, random16);
+  });
+}
+
+QuantizedMatrix QuantizeReplayed(MatrixView<const float> x, const QuantizeOptions& options,
+                                 RandomForm form, std::span<const std::uint32_t> words) {
+  const FormatId element = options.format.element;
+  Expects(options.rounding == Rounding::kStochastic, "random words are for stochastic rounding");
+  Expects(TakesForm(element, form), "random bits in a form that the element format takes");
+  const std::size_t n = ElementsAWord(element, form);
+  const std::size_t row_words = (x.cols + n - 1) / n;
+  Expects(words.size() == x.rows * row_words, "one word for n elements of a row");
+  return QuantizeWith(x, options, [&](std::size_t r, std::size_t c, float v) {
+    const std::uint32_t word = words[r * row_words + c / n];
+    return EncodeWithField(element, form, v, RandomField(element, form, word, c % n));
+  });
+}
+
+Matrix<float> ScaledElements(MatrixView<const float> x, const QuantizedMatrix& q) {
+  Expects(x.rows == q.rows && x.cols == q.cols, "x has the shape of q");
+  const TensorScale tensor = TensorScaleOf(q.format, q.amax);
+  const ScaleLayout scales(q.format, q.rows, q.cols);
+  Matrix<float> v(x.rows, x.cols);
+  for (std::size_t r = 0; r < x.rows; ++r) {
+    for (std::size_t c = 0; c < x.cols; ++c) {
+      const std::uint8_t byte = q.scales.empty() ? std::uint8_t{0} : q.scales[scales.Index(r, c)];
+      v(r, c) = x(r, c) * Multiplier(q.format, byte, tensor);
+    }
+  }
+  return v;
 }
 
 void UnscaledValues(const QuantizedMatrix& q, MatrixView<float> out) {

@@ -23,12 +23,13 @@ namespace fp4lab {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Where the random bits of a row's elements come from.
+// How a row's elements are rounded, and where random bits come from.
+template <Rounding kHow>
 struct NoBits {
-  static constexpr bool kStochastic = false;
+  static constexpr Rounding kRounding = kHow;
 };
 struct FieldBits {  // 16 bits an element, one after the other
-  static constexpr bool kStochastic = true;
+  static constexpr Rounding kRounding = Rounding::kStochastic;
   const std::uint16_t* fields;
   HWY_INLINE VU Load(std::size_t i) const {
     const hn::Rebind<std::uint16_t, DU> d16;
@@ -37,7 +38,7 @@ struct FieldBits {  // 16 bits an element, one after the other
 };
 template <bool kHigh>
 struct WordBits {  // one half of a word an element
-  static constexpr bool kStochastic = true;
+  static constexpr Rounding kRounding = Rounding::kStochastic;
   const std::uint32_t* words;
   HWY_INLINE VU Load(std::size_t i) const {
     const VU w = hn::LoadU(DU(), words + i);
@@ -98,8 +99,10 @@ struct CodeSink {  // one code a byte, into a buffer with a vector to spare
 template <class Bits>
 HWY_INLINE VF Rounded(const ElementConstants& e, VF v, std::size_t i, const Bits& bits) {
   const VF a = hn::Min(hn::Abs(v), hn::Set(DF(), e.max));
-  if constexpr (Bits::kStochastic) {
+  if constexpr (Bits::kRounding == Rounding::kStochastic) {
     return RoundStochastic(e, a, bits.Load(i));
+  } else if constexpr (Bits::kRounding == Rounding::kTowardZero) {
+    return RoundTowardZero(e, a);
   } else {
     return RoundNearest(e, a);
   }
@@ -145,26 +148,41 @@ HWY_INLINE void RoundRow(const ElementConstants& e, const UnitScales& s, std::si
   }
 }
 
+// Row r of a unit, stochastically.
+template <class Sink>
+HWY_INLINE void RoundRowAtRandom(const QuantizePlan& plan, const Unit& unit, std::size_t r,
+                                 const float* row, const UnitScales& s, RandomBuffer* buffer,
+                                 const Sink& sink) {
+  if (!plan.transposed) {
+    const std::uint64_t first = std::uint64_t{unit.row + r} * plan.cols + unit.col;
+    const FieldBits bits{FillFields(plan.random, first, unit.cols, buffer)};
+    RoundRow(plan.element, s, plan.block_cols, row, unit.cols, bits, sink);
+  } else if (r % 2 == 0) {
+    const WordBits<false> bits{buffer->words + r / 2 * WordStride(unit)};
+    RoundRow(plan.element, s, plan.block_cols, row, unit.cols, bits, sink);
+  } else {
+    const WordBits<true> bits{buffer->words + r / 2 * WordStride(unit)};
+    RoundRow(plan.element, s, plan.block_cols, row, unit.cols, bits, sink);
+  }
+}
+
 // All rows of a unit. sinks.Row(r) is row r's sink.
 template <class Sinks>
 HWY_INLINE void RoundUnit(const QuantizePlan& plan, const Unit& unit, const Tile& x,
                           const UnitScales& s, RandomBuffer* buffer, const Sinks& sinks) {
-  if (plan.stochastic && plan.transposed) FillWords(plan, unit, buffer);
+  constexpr NoBits<Rounding::kNearestEven> kNearest;
+  constexpr NoBits<Rounding::kTowardZero> kCut;
+  const bool stochastic = plan.rounding == Rounding::kStochastic;
+  if (stochastic && plan.transposed) FillWords(plan, unit, buffer);
   for (std::size_t r = 0; r < unit.rows; ++r) {
     const float* row = x.data + r * x.stride;
     const auto sink = sinks.Row(r);
-    if (!plan.stochastic) {
-      RoundRow(plan.element, s, plan.block_cols, row, unit.cols, NoBits{}, sink);
-    } else if (!plan.transposed) {
-      const std::uint64_t first = std::uint64_t{unit.row + r} * plan.cols + unit.col;
-      const FieldBits bits{FillFields(plan.random, first, unit.cols, buffer)};
-      RoundRow(plan.element, s, plan.block_cols, row, unit.cols, bits, sink);
-    } else if (r % 2 == 0) {
-      const WordBits<false> bits{buffer->words + r / 2 * WordStride(unit)};
-      RoundRow(plan.element, s, plan.block_cols, row, unit.cols, bits, sink);
+    if (stochastic) {
+      RoundRowAtRandom(plan, unit, r, row, s, buffer, sink);
+    } else if (plan.rounding == Rounding::kTowardZero) {
+      RoundRow(plan.element, s, plan.block_cols, row, unit.cols, kCut, sink);
     } else {
-      const WordBits<true> bits{buffer->words + r / 2 * WordStride(unit)};
-      RoundRow(plan.element, s, plan.block_cols, row, unit.cols, bits, sink);
+      RoundRow(plan.element, s, plan.block_cols, row, unit.cols, kNearest, sink);
     }
   }
 }

@@ -53,7 +53,7 @@ struct TensorScale {
 // ---- E8M0 (OCP MX v1.0 section 6.3; torchao mx_formats; PTX cvt.rp.satfinite.ue8m0)
 // ---------------
 
-// floor(log2) of the largest element: 2 for E2M1, 8 for E4M3, 15 for E5M2.
+// floor(log2) of the largest element: 2 for E2M1 and E2M3, 4 for E3M2, 8 for E4M3, 15 for E5M2.
 constexpr int MaxExponent(FormatId element) {
   return static_cast<int>(std::bit_cast<std::uint32_t>(MaxFinite(element)) >> 23) - 127;
 }
@@ -70,7 +70,8 @@ constexpr std::uint8_t CeilByte(std::uint32_t amax_bits, int max_exponent) {
   return static_cast<std::uint8_t>(e < 0 ? 0 : e);
 }
 // torchao's EVEN: half a unit of the element's last fraction bit is added to amax's fraction, so
-// the exponent steps up where amax would round to the next power of two.
+// the exponent steps up where amax would round to the next power of two. Then amax rounds to the
+// largest element at most, but for E4M3, whose top code is NaN: 480 saturates to 448.
 constexpr std::uint8_t EvenByte(std::uint32_t amax_bits, int max_exponent, int mantissa_bits) {
   if (amax_bits >= 0x7F800000u) return 0xFF;
   const std::uint32_t rounded = amax_bits + (1u << (22 - mantissa_bits));

@@ -5,40 +5,12 @@
 #include <vector>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/tensor/mma_number.h"
 
 namespace fp4lab {
 namespace {
 
 constexpr Format kFp32 = {32, 8, 23, 127, Specials::kInfAndNan, true};
-constexpr int kNoExponent = -(1 << 28);
-
-// A decoded number: (-1)^negative * significand * 2^(raw - fraction_bits).
-struct Number {
-  std::int64_t significand = 0;  // signed
-  int raw = kNoExponent;         // encoded exponent - bias, 1 - bias for subnormals
-  int fraction_bits = 0;
-  bool is_nan = false;
-  int infinity = 0;  // -1, 0, +1
-};
-
-Number Read(const Format& f, std::uint32_t code) {
-  Number n;
-  n.fraction_bits = f.mantissa_bits;
-  const std::uint32_t sign_bit = f.is_signed ? std::uint32_t{1} << (f.bits - 1) : 0u;
-  const bool negative = (code & sign_bit) != 0;
-  // 2^31 - 1 for binary32; MagnitudeMask would do for all but for the shift by 32 of unsigned ones.
-  const std::uint32_t magnitude = f.is_signed ? code & (sign_bit - 1) : code & ((1u << f.bits) - 1);
-  if (IsNan(f, code)) n.is_nan = true;
-  if (IsInf(f, code)) n.infinity = negative ? -1 : 1;
-  const int field = static_cast<int>(magnitude >> f.mantissa_bits);
-  std::int64_t significand = magnitude & ((1u << f.mantissa_bits) - 1);
-  const bool has_implicit_bit = field > 0 || f.specials == Specials::kOnlyOnesNan;
-  if (has_implicit_bit) significand += std::int64_t{1} << f.mantissa_bits;
-  n.raw = (f.specials == Specials::kOnlyOnesNan ? field : std::max(field, 1)) - f.bias;
-  n.significand = negative ? -significand : significand;
-  return n;
-}
-
 // One term of a step: value = integer * 2^unit; `exponent` is what it contributes to E.
 struct Term {
   std::int64_t integer = 0;
@@ -140,7 +112,7 @@ const Format& AccumulatorFormat(MmaOutput output) {
 // The fused step over terms that are already products; c is a code of the accumulator's format.
 std::uint32_t Step(const TensorCoreModel& model, std::span<const Term> terms, Specials3 specials,
                    std::uint32_t c_code) {
-  const Number c = Read(AccumulatorFormat(model.output), c_code);
+  const MmaNumber c = ReadMmaNumber(AccumulatorFormat(model.output), c_code);
   specials.nan |= c.is_nan;
   specials.Add(c.infinity);
   if (specials.Any()) return SpecialResult(model.output, specials);
@@ -156,7 +128,7 @@ std::uint32_t Step(const TensorCoreModel& model, std::span<const Term> terms, Sp
   return Round(model.output, t, q);
 }
 
-Term Product(const Number& a, const Number& b, int scale_exponent, Specials3* specials) {
+Term Product(const MmaNumber& a, const MmaNumber& b, int scale_exponent, Specials3* specials) {
   const bool infinite = a.infinity != 0 || b.infinity != 0;
   if (a.is_nan || b.is_nan || (infinite && (a.significand == 0 || b.significand == 0))) {
     specials->nan = true;
@@ -171,8 +143,8 @@ Term Product(const Number& a, const Number& b, int scale_exponent, Specials3* sp
   return {product, exponent - a.fraction_bits - b.fraction_bits, exponent, product != 0};
 }
 
-std::uint32_t Chain(const TensorCoreModel& model, std::span<const Number> a,
-                    std::span<const Number> b, std::uint32_t c, const MmaScales* scales) {
+std::uint32_t Chain(const TensorCoreModel& model, std::span<const MmaNumber> a,
+                    std::span<const MmaNumber> b, std::uint32_t c, const MmaScales* scales) {
   const std::size_t step = static_cast<std::size_t>(model.products);
   std::vector<Term> terms;
   for (std::size_t begin = 0; begin < a.size(); begin += step) {
@@ -182,8 +154,8 @@ std::uint32_t Chain(const TensorCoreModel& model, std::span<const Number> a,
       int scale_exponent = 0;
       if (scales != nullptr) {
         const std::size_t group = k / static_cast<std::size_t>(scales->group);
-        const Number sa = Read(scales->format, scales->a[group]);
-        const Number sb = Read(scales->format, scales->b[group]);
+        const MmaNumber sa = ReadMmaNumber(scales->format, scales->a[group]);
+        const MmaNumber sb = ReadMmaNumber(scales->format, scales->b[group]);
         specials.nan |= sa.is_nan || sb.is_nan;
         scale_exponent = sa.raw + sb.raw;
       }
@@ -206,16 +178,18 @@ std::uint32_t AddNearest(MmaOutput output, std::uint32_t x, std::uint32_t y) {
   return sum != sum ? 0x7FFFFFFFu : std::bit_cast<std::uint32_t>(sum);
 }
 
-std::uint32_t Fp8InFp16(const TensorCoreModel& model, const Format& a_format,
-                        std::span<const std::uint32_t> a, const Format& b_format,
-                        std::span<const std::uint32_t> b, std::uint32_t c) {
+// One instruction of at most 32 elements.
+std::uint32_t Fp8InFp16Instruction(const TensorCoreModel& model, const Format& a_format,
+                                   std::span<const std::uint32_t> a, const Format& b_format,
+                                   std::span<const std::uint32_t> b, std::uint32_t c) {
   const Format& half = FormatOf(FormatId::kFP16);
   const auto widen = [&half](const Format& f, std::uint32_t code) {
-    return Read(half, Encode(half, Decode(f, code), Rounding::kNearestEven, 0, Overflow::kSpecial));
+    return ReadMmaNumber(
+        half, Encode(half, Decode(f, code), Rounding::kNearestEven, 0, Overflow::kSpecial));
   };
   std::uint32_t sum = 0;
   for (std::size_t half_index = 0; half_index < 2; ++half_index) {
-    std::vector<Number> x, y;
+    std::vector<MmaNumber> x, y;
     for (std::size_t k = 0; k < a.size(); ++k) {
       if ((k % 4) / 2 != half_index) continue;
       x.push_back(widen(a_format, a[k]));
@@ -226,10 +200,21 @@ std::uint32_t Fp8InFp16(const TensorCoreModel& model, const Format& a_format,
   return AddNearest(model.output, sum, c);
 }
 
+std::uint32_t Fp8InFp16(const TensorCoreModel& model, const Format& a_format,
+                        std::span<const std::uint32_t> a, const Format& b_format,
+                        std::span<const std::uint32_t> b, std::uint32_t c) {
+  for (std::size_t k = 0; k < a.size(); k += kFp8InFp16Depth) {
+    const std::size_t depth = std::min(kFp8InFp16Depth, a.size() - k);
+    c = Fp8InFp16Instruction(model, a_format, a.subspan(k, depth), b_format, b.subspan(k, depth),
+                             c);
+  }
+  return c;
+}
+
 // mxf4 and mxf4nvf4: groups of 16 products are summed exactly; a group's exponent is that of its
 // scales alone.
-std::uint32_t ScaledGroups(const TensorCoreModel& model, std::span<const Number> a,
-                           std::span<const Number> b, std::uint32_t c, const MmaScales& scales,
+std::uint32_t ScaledGroups(const TensorCoreModel& model, std::span<const MmaNumber> a,
+                           std::span<const MmaNumber> b, std::uint32_t c, const MmaScales& scales,
                            const OpenChoices& open) {
   constexpr std::size_t kGroup = 16;
   const std::size_t step = static_cast<std::size_t>(model.products);
@@ -239,8 +224,8 @@ std::uint32_t ScaledGroups(const TensorCoreModel& model, std::span<const Number>
     const std::size_t end = std::min(begin + step, a.size());
     for (std::size_t g = begin; g < end; g += kGroup) {
       const std::size_t index = g / static_cast<std::size_t>(scales.group);
-      const Number sa = Read(scales.format, scales.a[index]);
-      const Number sb = Read(scales.format, scales.b[index]);
+      const MmaNumber sa = ReadMmaNumber(scales.format, scales.a[index]);
+      const MmaNumber sb = ReadMmaNumber(scales.format, scales.b[index]);
       specials.nan |= sa.is_nan || sb.is_nan;
       std::int64_t dot = 0;  // in units of 2^-2, E2M1 having one fraction bit
       bool live = false;
@@ -262,10 +247,10 @@ std::uint32_t ScaledGroups(const TensorCoreModel& model, std::span<const Number>
   return c;
 }
 
-std::vector<Number> ReadAll(const Format& format, std::span<const std::uint32_t> codes) {
-  std::vector<Number> numbers;
+std::vector<MmaNumber> ReadAll(const Format& format, std::span<const std::uint32_t> codes) {
+  std::vector<MmaNumber> numbers;
   numbers.reserve(codes.size());
-  for (const std::uint32_t code : codes) numbers.push_back(Read(format, code));
+  for (const std::uint32_t code : codes) numbers.push_back(ReadMmaNumber(format, code));
   return numbers;
 }
 

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -30,7 +31,8 @@ inline constexpr Format kTf32 = FormatOf(FormatId::kTF32);
 enum class MmaScheme : std::uint8_t {
   kChain,         // fused steps of `products` elements
   kFp8InFp16,     // mma.sync on FP8 where the chip has none: two FP16 steps of the elements with
-                  // k % 4 in {0, 1} and {2, 3} from c = +0, then an IEEE addition of c
+                  // k % 4 in {0, 1} and {2, 3} from c = +0, then an IEEE addition of c; 32
+                  // elements an instruction
   kScaledChain,   // mxf8f6f4: E8M0 scales of 32 elements enter each product's exponent
   kScaledGroups,  // mxf4, mxf4nvf4: exact sums of 16 elements, one step of 64, aligned by scales
 };
@@ -53,6 +55,7 @@ struct TensorCoreModel {
 };
 
 inline constexpr int kNoFloor = -1000000;
+inline constexpr std::size_t kFp8InFp16Depth = 32;
 
 inline constexpr std::array kTensorCoreModels = {
     TensorCoreModel{"volta.f16.f32", "V100 mma: fp16", MmaScheme::kChain, 4, 23, kNoFloor,
@@ -117,7 +120,8 @@ struct MmaScales {
   Format format;  // E8M0, or E4M3 read as UE4M3 (sign bit ignored)
 };
 
-// d for one output element. a and b hold codes of their formats (K of them); c is binary32 bits
+// d for one output element after a chain of instructions, k ascending. a and b hold codes of their
+// formats (K of them; the last instruction may be short, as if zeros followed); c is binary32 bits
 // (binary16 bits for kNearest16), and so is the result. Scales for the kScaled schemes only.
 std::uint32_t TensorCoreDot(const TensorCoreModel& model, const Format& a_format,
                             std::span<const std::uint32_t> a, const Format& b_format,

@@ -1,0 +1,74 @@
+// Stochastic rounding as a contract: random bits as devices hand them out, 32-bit words, and which
+// bits of a word each element takes. Words in, codes out; no generator is involved.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "fp4lab/formats/format.h"
+#include "fp4lab/formats/ptx_stochastic.h"
+#include "fp4lab/formats/te_stochastic.h"
+
+namespace fp4lab {
+
+// The two published forms of hardware-facing stochastic rounding.
+//   kTe8    Transformer Engine's software rounder (common/util/ptx.cuh; chips without cvt.rs): E2M1
+//           only. One word serves 4 consecutive elements; element i takes byte i, lowest first, and
+//           is rounded by EncodeTransformerEngineStochastic.
+//   kCvtRs  The instruction cvt.rs (sm_100a, sm_103a). One word serves 4 consecutive elements of 4,
+//   6
+//           or 8 bits, or 2 of FP16 and BF16; element 0 is the operand that lands in the lowest
+//           bits of the result (the last one in PTX). Element i takes field i of ptx_stochastic.h
+//           and is rounded by Encode(kStochastic); overflow saturates in formats of up to 8 bits
+//           (.satfinite) and gives Inf in FP16 and BF16 (no .satfinite).
+enum class RandomForm : std::uint8_t { kTe8, kCvtRs };
+
+struct NamedRandomForm {
+  RandomForm form;
+  std::string_view name;
+};
+inline constexpr std::array kRandomForms = {
+    NamedRandomForm{RandomForm::kTe8, "te8"},
+    NamedRandomForm{RandomForm::kCvtRs, "cvt.rs"},
+};
+
+// The bits of a field: 8, 16; 13 for FP16 (they lie in the upper 13 of 16).
+constexpr int BitsAField(RandomForm form) { return form == RandomForm::kTe8 ? 8 : 16; }
+
+// Whether the form rounds to this format.
+constexpr bool TakesForm(FormatId id, RandomForm form) {
+  if (form == RandomForm::kTe8) return id == FormatId::kE2M1;
+  return FormatOf(id).is_signed && FormatOf(id).bits <= 16;
+}
+
+// The functions below need TakesForm(id, form).
+constexpr std::size_t ElementsAWord(FormatId id, RandomForm form) {
+  return form == RandomForm::kCvtRs && FormatOf(id).bits == 16 ? 2 : 4;
+}
+
+// The field that element i, i < ElementsAWord(id, form), takes from its word.
+constexpr std::uint32_t RandomField(FormatId id, RandomForm form, std::uint32_t word,
+                                    std::size_t i) {
+  if (form == RandomForm::kTe8) return word >> (8 * i) & 0xFFu;
+  if (id == FormatId::kFP16) return CvtRsFp16Fields(word)[i];
+  if (id == FormatId::kBF16) return CvtRsBf16Fields(word)[i];
+  return id == FormatId::kE2M1 ? CvtRsNibbleFields(word)[i] : CvtRsByteFields(word)[i];
+}
+
+// The code of one (scaled) value under a field of RandomField.
+constexpr std::uint32_t EncodeWithField(FormatId id, RandomForm form, float v,
+                                        std::uint32_t field) {
+  if (form == RandomForm::kTe8) return EncodeTransformerEngineStochastic(v, field);
+  const Overflow overflow = FormatOf(id).bits <= 8 ? Overflow::kSaturate : Overflow::kSpecial;
+  return Encode(id, v, Rounding::kStochastic, field, overflow);
+}
+
+// codes[i] is that of v[i] under its field of words[i / n], n = ElementsAWord. As many words as v
+// needs: a last partial group has a word of its own.
+void EncodeReplayed(FormatId id, RandomForm form, std::span<const float> v,
+                    std::span<const std::uint32_t> words, std::span<std::uint32_t> codes);
+
+}  // namespace fp4lab

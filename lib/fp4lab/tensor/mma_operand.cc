@@ -1,0 +1,107 @@
+#include "fp4lab/tensor/mma_operand.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/base/parallel.h"
+#include "fp4lab/block/layout.h"
+#include "fp4lab/tensor/mma_number.h"
+#include "fp4lab/tensor/tensor_core.h"
+
+namespace fp4lab {
+namespace {
+
+std::uint32_t EncodeExact(const Format& format, float x) {
+  if (format == kTf32) {  // wider than Encode goes: RNE on the bits, as cvt.rn.tf32 does
+    const auto u = std::bit_cast<std::uint32_t>(x);
+    if ((u & 0x7FFFFFFFu) > 0x7F800000u) return NanCode(kTf32);
+    return (u + 0xFFFu + ((u >> 13) & 1u)) >> 13;
+  }
+  return Encode(format, x, Rounding::kNearestEven, 0, Overflow::kSpecial);
+}
+
+double Value(const MmaNumber& x) {
+  if (x.is_nan) return std::numeric_limits<double>::quiet_NaN();
+  if (x.infinity != 0) return x.infinity * std::numeric_limits<double>::infinity();
+  return std::ldexp(static_cast<double>(x.significand), x.raw - x.fraction_bits);
+}
+
+}  // namespace
+
+void ExpectSound(const MmaOperand& x) {
+  Expects(x.codes.size() == x.rows * x.cols, "an operand has a code for every element");
+  Expects(x.scales.size() == x.rows * x.ScaleCols(), "an operand has a scale for every group");
+}
+
+MmaOperand MakeMmaOperand(const QuantizedMatrix& q) {
+  MmaOperand x{.rows = q.rows, .cols = q.cols, .format = FormatOf(q.format.element)};
+  const CodeLayout layout(q.format, q.cols);
+  x.codes.reserve(q.rows * q.cols);
+  for (std::size_t r = 0; r < q.rows; ++r) {
+    for (std::size_t c = 0; c < q.cols; ++c) {
+      x.codes.push_back(q.codes[layout.Byte(r, c)] >> layout.Shift(c) & layout.mask);
+    }
+  }
+  if (q.format.rule == ScaleRule::kTensor) return x;
+  const ScaleLayout grid(q.format, q.rows, q.cols);
+  x.group = q.format.block_cols;
+  x.scale_format = FormatOf(q.format.scale);
+  for (std::size_t r = 0; r < q.rows; ++r) {
+    for (std::size_t g = 0; g < grid.cols; ++g) {
+      x.scales.push_back(q.scales[r / grid.block_rows * grid.cols + g]);
+    }
+  }
+  return x;
+}
+
+MmaOperand MakeMmaOperand(const Format& format, MatrixView<const float> values) {
+  MmaOperand x{.rows = values.rows, .cols = values.cols, .format = format};
+  x.codes.reserve(values.size());
+  for (std::size_t r = 0; r < values.rows; ++r) {
+    for (std::size_t c = 0; c < values.cols; ++c) {
+      x.codes.push_back(EncodeExact(format, values(r, c)));
+    }
+  }
+  return x;
+}
+
+Matrix<double> ExactValues(const MmaOperand& x) {
+  ExpectSound(x);
+  Matrix<double> values(x.rows, x.cols);
+  ParallelFor(x.rows, [&](std::size_t r) {
+    for (std::size_t c = 0; c < x.cols; ++c) {
+      double value = Value(ReadMmaNumber(x.format, x.codes[r * x.cols + c]));
+      if (x.IsScaled()) {
+        const std::uint8_t scale =
+            x.scales[r * x.ScaleCols() + c / static_cast<std::size_t>(x.group)];
+        value *= Value(ReadMmaScale(x.scale_format, scale));
+      }
+      values(r, c) = value;
+    }
+  });
+  return values;
+}
+
+Matrix<float> FloatValues(const MmaOperand& x) {
+  const Matrix<double> exact = ExactValues(x);
+  Matrix<float> values(x.rows, x.cols);
+  std::transform(exact.values.begin(), exact.values.end(), values.values.begin(),
+                 [](double v) { return static_cast<float>(v); });
+  return values;
+}
+
+MmaOperand Unscaled(const MmaOperand& x, const Format& format) {
+  const Matrix<double> exact = ExactValues(x);
+  MmaOperand y{.rows = x.rows, .cols = x.cols, .format = format};
+  y.codes.reserve(exact.values.size());
+  for (const double value : exact.values) {
+    const std::uint32_t code = EncodeExact(format, static_cast<float>(value));
+    if (Value(ReadMmaNumber(format, code)) != value) return {};  // NaN too
+    y.codes.push_back(code);
+  }
+  return y;
+}
+
+}  // namespace fp4lab

@@ -1,0 +1,124 @@
+// TensorCoreGemm at a training shape: time relative to the FP32-order FP4 GEMM of the same run.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <ctime>
+#include <string>
+#include <vector>
+
+#include "fp4lab/base/matrix.h"
+#include "fp4lab/base/parallel.h"
+#include "fp4lab/block/quantize.h"
+#include "fp4lab/tensor/gemm.h"
+#include "fp4lab/tensor/tensor_core_gemm.h"
+#include "tests/support/values.h"
+
+namespace fp4lab::bench {
+namespace {
+
+constexpr std::size_t kM = 2048, kN = 256, kK = 256;
+
+// What a row measures: a model on operands quantized as `block_format`, as they are or (`wide`) as
+// their values in BF16; "bf16": normal values rounded to BF16; "e4m3": to E4M3.
+struct Case {
+  std::string model, inputs;
+  bool wide;
+};
+
+MmaOperand MakeOperand(const Case& c, const Matrix<float>& x) {
+  if (c.inputs == "bf16") return MakeMmaOperand(FormatOf(FormatId::kBF16), x.View());
+  if (c.inputs == "e4m3") return MakeMmaOperand(FormatOf(FormatId::kE4M3), x.View());
+  const MmaOperand q = MakeMmaOperand(
+      Quantize(x.View(), {.format = *FindBlockFormat(c.inputs), .amax = TensorAmax(x.View())}));
+  return c.wide ? Unscaled(q, FormatOf(FormatId::kBF16)) : q;
+}
+
+double ThreadSeconds() {
+  std::timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+template <class Function>
+double SecondsOf(const Function& function) {
+  const double start = ThreadSeconds();
+  function();
+  return ThreadSeconds() - start;
+}
+
+double Median(std::vector<double> x) {
+  std::nth_element(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(x.size() / 2), x.end());
+  return x[x.size() / 2];
+}
+
+// Rows of c spread over the matrix against the definition.
+bool IsRight(const TensorCoreModel& model, const MmaOperand& a, const MmaOperand& b,
+             const Matrix<float>& c) {
+  for (std::size_t m = 0; m < kM; m += 509) {
+    MmaOperand row{.rows = 1,
+                   .cols = kK,
+                   .format = a.format,
+                   .group = a.group,
+                   .scale_format = a.scale_format};
+    row.codes.assign(a.Row(m).begin(), a.Row(m).end());
+    row.scales.assign(a.ScaleRow(m).begin(), a.ScaleRow(m).end());
+    Matrix<float> expected(1, kN);
+    reference::TensorCoreGemm(model, row, b, {}, expected.View());
+    for (std::size_t n = 0; n < kN; ++n) {
+      if (std::bit_cast<std::uint32_t>(c(m, n)) != std::bit_cast<std::uint32_t>(expected(0, n))) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+void RunModel(benchmark::State& state, const Case& c) {
+  const TensorCoreModel& model = *FindTensorCoreModel(c.model);
+  const MmaOperand a = MakeOperand(c, NormalMatrix(1, kM, kK));
+  const MmaOperand b = MakeOperand(c, NormalMatrix(2, kN, kK));
+  const Matrix<float> va = FloatValues(a), vb = FloatValues(b);
+  Matrix<float> y(kM, kN), z(kM, kN);
+  const int threads_before = Threads();
+  SetThreads(1);
+  TensorCoreGemm(model, a, b, {}, y.View());
+  if (!IsRight(model, a, b, y)) return state.SkipWithError("wrong result");
+  std::vector<double> ours, fp32;
+  for (auto _ : state) {
+    ours.push_back(SecondsOf([&] { TensorCoreGemm(model, a, b, {}, y.View()); }));
+    fp32.push_back(SecondsOf([&] { Gemm(va.View(), vb.View(), {.block = 16}, z.View()); }));
+    state.SetIterationTime(ours.back());
+  }
+  SetThreads(threads_before);
+  state.counters["GFLOP/s"] = 2e-9 * static_cast<double>(kM * kN * kK) / Median(ours);
+  state.counters["times_gemm"] = Median(ours) / Median(fp32);
+}
+
+bool RegisterAll() {
+  const Case cases[] = {{"blackwell.mxf4.f32", "nvfp4", false},
+                        {"blackwell.mxf4.f32", "mxfp4.rceil", false},
+                        {"blackwell.mxf8f6f4.f32", "mxfp4.rceil", false},
+                        {"blackwell.mxf8f6f4.f32", "mxfp8_e4m3.rceil", false},
+                        {"blackwell.f8f6f4.f32", "e4m3", false},
+                        {"hopper.wgmma.f8.f32", "e4m3", false},
+                        {"hopper.mma.f8.f32", "e4m3", false},
+                        {"hopper.f16.f32", "nvfp4", true},
+                        {"hopper.f16.f32", "mxfp4.rceil", true},
+                        {"hopper.f16.f32", "bf16", false}};
+  for (const Case& c : cases) {
+    const std::string name = "gemm_model/2048x256x256/" + c.model + "/" + c.inputs +
+                             (c.wide ? ":bf16" : "") + "/threads:1";
+    benchmark::RegisterBenchmark(name.c_str(), [c](benchmark::State& s) { RunModel(s, c); })
+        ->UseManualTime()
+        ->Iterations(21)
+        ->Unit(benchmark::kMillisecond);
+  }
+  return true;
+}
+
+const bool kRegistered = RegisterAll();
+
+}  // namespace
+}  // namespace fp4lab::bench
