@@ -39,6 +39,7 @@ constexpr std::array kAliases = {
     Alias{"torchao", "nvfp4.torchao"},
     Alias{"modelopt", "nvfp4.modelopt"},
     Alias{"compressed-tensors", "nvfp4.compressed-tensors"},
+    Alias{"nvfp4.vllm.triton", "nvfp4.compressed-tensors.triton"},
     Alias{"fouroversix", "nvfp4.fouroversix"},
     Alias{"quartet2", "nvfp4.quartet2"},
     Alias{"qwix", "nvfp4.qwix"},

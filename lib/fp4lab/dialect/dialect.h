@@ -52,6 +52,7 @@ enum class BlockScale : std::uint8_t {
   kMicroscaling,       // t = b; the byte follows by the E8M0 rule `mx_rule`
   kFloorLog2,          // E8M0: floor(fl(log2 b)) - emax, the logarithm rounded to binary32
   kCeilLog2,           // E8M0: ceil(fl(log2 fl(b/q)))
+  kOverflowAware,      // E8M0: floor(fl(log2 fl(fl(b/q) * fl(12/7))))
   kOneBlock            // no block scale: FP8 with one scale for the tensor
 };
 
@@ -65,7 +66,8 @@ enum class ScaleEncoding : std::uint8_t {
   kZeroToEpsilon,  // RNE after clamping to +-448; a byte of 0 becomes 2^-3
   kOneWhereZero,   // t = 0 becomes 1; RNE, saturating
   kHalfUpGgml,     // half up on the bits, 256 and beyond give 448
-  kExponent        // E8M0: made by the block scale's rule
+  kExponent,       // E8M0: made by the block scale's rule
+  kExponentOrNan   // the same, but Inf (EVEN: after its rounding) gives NaN under every rule
 };
 
 // v from x and the block's s.
@@ -74,15 +76,17 @@ enum class Factor : std::uint8_t {
   kReciprocalNan,           // the same, but NaN stays NaN
   kReciprocalOrZero,        // as kReciprocal, but e = 0 where s = 0
   kReciprocalOpen,          // e = fl(1/fl(D*s)), v = 0 where s = 0
+  kReciprocalInfinite,      // e = fl(1/fl(s*D)), Inf where s = 0; 0 where b = 0
   kReciprocalGuarded,       // e = fl(1/fl(s*fl(1/S))), each reciprocal 0 where its argument is 0
   kEncodeOverScale,         // e = min(fl(S/s), FLT_MAX), 0 where s = 0
+  kEncodeOverScaleOpen,     // e = fl(S/s), 0 where s = 0
   kEncodeTimesRcp,          // e = min(fl(S*fl(1/s)), FLT_MAX), NaN stays NaN
   kBf16,                    // e = bf16(min(fl(S/s), bf16 max)); v = fma(x, e, +0)
   kRcpLevelOverScale,       // e = fl(fl(1/D)/s)
   kDivideByProduct,         // v = fl(x / fl(s*D))
   kDivideByQuotient,        // v = fl(x / fl(s/S))
   kDivideByScale,           // v = fl(x / s)
-  kTwoSteps,                // v = fl(fl(x/D) * fl(1/s)); x/D is 0 where D = 0
+  kTwoSteps,                // v = fl(fl(x/D) * fl(1/s)); x/D is 0 where D = 0; +0 where s = 0
   kSearch,                  // none: the code is found by comparing |value*s - x|; v = fl(x/s)
   kPowerOfTwo,              // v = fl(x * 2^-k), the exact reciprocal of an E8M0 scale
   kTensorScale,             // v = fl(x * S)
@@ -128,8 +132,9 @@ struct Dialect {
   Factor factor = Factor::kReciprocal;
   ElementRounding rounding = ElementRounding::kNearestEven;
   Adaptive adaptive = Adaptive::kNo;
-  bool adaptive_fp16 = false;       // the errors of `adaptive` from FP16 products (TE's fast path)
-  bool keeps_negative_zero = true;  // else v = -0 gives the code of +0
+  bool adaptive_fp16 = false;        // the errors of `adaptive` from FP16 products (TE's fast path)
+  bool keeps_negative_zero = true;   // else v = -0 gives the code of +0
+  bool never_negative_zero = false;  // every code of value 0 is +0, whatever rounded to it
   NanRule nan = NanRule::kElement;
   std::int16_t nan_scale = -1, nan_code = -1;  // what is stored for NaN; -1: the format's NaN code
   friend constexpr bool operator==(const Dialect&, const Dialect&) = default;

@@ -76,6 +76,75 @@ constexpr std::array kMxRows = {
     MxRow{"mxfp8_e5m2.even", FormatId::kE5M2, ScaleRule::kEven},
 };
 
+constexpr std::array kTorchAoRows = {
+    MxRow{"mxfp4.torchao.floor", FormatId::kE2M1, ScaleRule::kFloor},
+    MxRow{"mxfp4.torchao.ceil", FormatId::kE2M1, ScaleRule::kCeil},
+    MxRow{"mxfp4.torchao.rceil", FormatId::kE2M1, ScaleRule::kRceil},
+    MxRow{"mxfp4.torchao.even", FormatId::kE2M1, ScaleRule::kEven},
+    MxRow{"mxfp8_e4m3.torchao.floor", FormatId::kE4M3, ScaleRule::kFloor},
+    MxRow{"mxfp8_e4m3.torchao.rceil", FormatId::kE4M3, ScaleRule::kRceil},
+};
+
+constexpr Dialect TorchAo(const MxRow& row) {
+  Dialect d = Renamed(Mx(row.name, row.element, row.rule), row.name,
+                      "pytorch/ao 050515e, torchao/prototype/mx_formats/mx_tensor.py to_mx",
+                      "A NaN or Inf element makes its block's scale NaN. What codes such a block "
+                      "has is not specified there.");
+  d.scale_encoding = ScaleEncoding::kExponentOrNan;
+  d.nan = NanRule::kBlock;
+  return d;
+}
+
+constexpr Dialect Microxcaling() {
+  Dialect d =
+      Renamed(Mx("", FormatId::kE2M1, ScaleRule::kFloor), "mxfp4.microxcaling",
+              "microsoft/microxcaling 3b429a8, mx/mx_ops.py _quantize_mx, round=nearest",
+              "An emulator: it writes values. floor(log2) in FP32 takes the floats next below "
+              "a power of two for it; ties go away from zero.");
+  d.block_scale = BlockScale::kFloorLog2;
+  d.scale_encoding = ScaleEncoding::kExponentOrNan;
+  d.factor = Factor::kDivideByScale;
+  d.rounding = ElementRounding::kHalfAdded;
+  d.keeps_negative_zero = false;
+  d.nan = NanRule::kBlock;
+  return d;
+}
+
+constexpr Dialect MicroxcalingCuda() {
+  Dialect d =
+      Renamed(Microxcaling(), "mxfp4.microxcaling.cuda",
+              "microsoft/microxcaling 3b429a8, mx/cpp/quantize.cuh, shared_exp.cuh",
+              "The exponent field instead of log2; ties away from zero on the bits; what rounds "
+              "to 0 loses its sign.");
+  d.block_scale = BlockScale::kMicroscaling;
+  d.rounding = ElementRounding::kTiesUp;
+  d.never_negative_zero = true;
+  return d;
+}
+
+constexpr Dialect Qwix() {
+  Dialect d = Renamed(Mx("", FormatId::kE2M1, ScaleRule::kRceil), "mxfp4.qwix",
+                      "google/qwix 04d2536, qwix/_src/core/qarray.py compute_scale_zero_point",
+                      "ceil(log2(b/6)) in FP32; a block of zeros has the scale 1.");
+  d.block_scale = BlockScale::kCeilLog2;
+  d.factor = Factor::kDivideByScale;
+  d.nan = NanRule::kBlock;
+  return d;
+}
+
+constexpr Dialect Ggml() {
+  Dialect d =
+      Renamed(Mx("", FormatId::kE2M1, ScaleRule::kFloor), "mxfp4.ggml",
+              "ggml-org/llama.cpp 0096646, ggml/src/ggml-quants.c quantize_row_mxfp4_ref",
+              "Below 2^-125 and for Inf its cast of the exponent is undefined C: byte 0 and "
+              "NaN here.");
+  d.block_scale = BlockScale::kFloorLog2;
+  d.factor = Factor::kSearch;
+  d.rounding = ElementRounding::kTiesToLower;
+  d.nan_code = 0;
+  return d;
+}
+
 }  // namespace
 
 void AddMicroscaling(std::vector<Dialect>* rows) {
@@ -83,6 +152,18 @@ void AddMicroscaling(std::vector<Dialect>* rows) {
     const Dialect d = Mx(row.name, row.element, row.rule);
     rows->push_back(row.square ? Square(d) : d);
   }
+  for (const MxRow& row : kTorchAoRows) rows->push_back(TorchAo(row));
+  rows->push_back(Microxcaling());
+  rows->push_back(MicroxcalingCuda());
+  rows->push_back(Qwix());
+  Dialect aware =
+      Renamed(Qwix(), "mxfp4.qwix.oas",
+              "google/qwix, snapshot of August 2026: overflow-aware scaling, bias 12/7",
+              "Steps up where the maximum would exceed 7, as EVEN does. The order of the "
+              "roundings is not verified.");
+  aware.block_scale = BlockScale::kOverflowAware;
+  rows->push_back(aware);
+  rows->push_back(Ggml());
 }
 
 void AddFp8(std::vector<Dialect>* rows) {

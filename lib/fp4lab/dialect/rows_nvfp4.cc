@@ -32,14 +32,25 @@ constexpr Dialect CutlassEpilogue() {
 constexpr Dialect FlashInfer() {
   Dialect d{.name = "nvfp4.flashinfer",
             .source =
-                "flashinfer-ai/flashinfer, csrc/nv_internal/tensorrt_llm/kernels/"
-                "quantization_utils.cuh cvt_warp_fp16_to_fp4 (as in NVIDIA/TensorRT-LLM)",
+                "flashinfer-ai/flashinfer 014327a, csrc/nv_internal/tensorrt_llm/kernels/"
+                "quantization_utils.cuh cvt_warp_fp16_to_fp4; as in NVIDIA/TensorRT-LLM",
             .note =
                 "A set of answers: rcp.approx.ftz.f32 is not specified bit for bit. S is the "
                 "caller's global scale, taken as 2688/amax here."};
   d.level_two = LevelTwo::kDivisor;
   d.block_scale = BlockScale::kApproximate;
   d.factor = Factor::kApproximate;
+  return d;
+}
+
+constexpr Dialect FlashInferExact() {
+  Dialect d = Renamed(FlashInfer(), "nvfp4.flashinfer.te-exact",
+                      "flashinfer-ai/flashinfer 014327a, csrc/nv_internal/tensorrt_llm/kernels/"
+                      "quantization_utils.cuh cvt_warp_fp16_to_fp4, TE_EXACT_NVFP4",
+                      "nvfp4.te without its clamps: under a zero scale the factor is Inf, so zeros "
+                      "of such a block become NaN and store +6.");
+  d.block_scale = BlockScale::kFoldedOpen;
+  d.factor = Factor::kReciprocalInfinite;
   return d;
 }
 
@@ -89,9 +100,11 @@ constexpr Dialect ModelOpt() {
 constexpr Dialect CompressedTensors() {
   Dialect d{.name = "nvfp4.compressed-tensors",
             .source =
-                "vllm-project/compressed-tensors 04a58ff, "
-                "quantization/utils/helpers.py calculate_qparams; lifecycle/forward.py",
-            .note = "The global scale is stored as a divisor, 2688/amax."};
+                "vllm-project/compressed-tensors 04a58ff, quantization/utils/helpers.py "
+                "calculate_qparams; 0d57c7f, lifecycle/forward.py, FP32 input",
+            .note =
+                "The global scale is stored as a divisor, 2688/amax. Until cast_to_fp4 went "
+                "through BF16."};
   d.level_two = LevelTwo::kDivisor;
   d.block_scale = BlockScale::kDivideFirst;
   d.scale_encoding = ScaleEncoding::kZeroToEpsilon;
@@ -101,12 +114,41 @@ constexpr Dialect CompressedTensors() {
   return d;
 }
 
+constexpr Dialect VllmEmulation() {
+  Dialect d{.name = "nvfp4.vllm.emulation",
+            .source =
+                "vllm-project/vllm 055e47c, vllm/model_executor/layers/quantization/utils/"
+                "nvfp4_emulation_utils.py _nvfp4_quant_dequant_kernel",
+            .note =
+                "Writes values, not codes. Triton's float division (div.full.f32) is stated as "
+                "IEEE division."};
+  d.level_two = LevelTwo::kDivisor;
+  d.block_scale = BlockScale::kTimesSixth;
+  d.factor = Factor::kEncodeOverScaleOpen;
+  return d;
+}
+
+constexpr Dialect TorchAoTraining() {
+  Dialect d{.name = "nvfp4.torchao.training",
+            .source =
+                "pytorch/ao 12eab7e, torchao/prototype/mx_formats/hadamard_utils.py "
+                "_nvfp4_quantize (Triton)",
+            .note =
+                "Divides first, unlike torchao's reference, and keeps scales at 2^-6 or more. "
+                "Triton's float division (div.full.f32) is stated as IEEE division."};
+  d.block_scale = BlockScale::kDivideFirst;
+  d.scale_encoding = ScaleEncoding::kClamp2m6;
+  return d;
+}
+
 constexpr Dialect Quartet2() {
   Dialect d{.name = "nvfp4.quartet2",
             .source =
                 "IST-DASLab/Quartet-II 1d0c0fb, "
                 "src/models/quantization/quantizers/nvfp4_triton.py rtn_1x16s_fp4_kernel",
-            .note = "An emulator: it writes values, not codes. Ties go away from zero."};
+            .note =
+                "An emulator: it writes values, not codes. Ties go away from zero. Triton's float "
+                "division (div.full.f32) is stated as IEEE division."};
   d.level_two = LevelTwo::kTwoDivisions;
   d.scale_max = 447.99f;
   d.block_scale = BlockScale::kDivideByLevel;
@@ -119,7 +161,9 @@ constexpr Dialect Quartet2() {
 constexpr Dialect Qwix() {
   Dialect d{.name = "nvfp4.qwix",
             .source = "google/qwix 04d2536, qwix/_src/core/qarray.py, numerics.py",
-            .note = "No level 2."};
+            .note =
+                "No level 2. That the scale b/6 is stored as E4M3 is the nvfp4 type of qwix's "
+                "snapshot of August 2026; 04d2536 has the rest."};
   d.level_two = LevelTwo::kNone;
   d.block_scale = BlockScale::kNoLevel;
   d.scale_encoding = ScaleEncoding::kOneWhereZero;
@@ -148,12 +192,14 @@ constexpr Dialect Universal() {
             .source =
                 "stillwater-sc/universal 1e868e4, "
                 "include/sw/universal/number/nvblock/nvblock_impl.hpp",
-            .note = "The tensor scale is the caller's, taken as amax/2688 here."};
+            .note =
+                "The tensor scale is the caller's, taken as amax/2688 here. A NaN element is "
+                "stored as 0."};
   d.level_two = LevelTwo::kMultiplier;
   d.block_scale = BlockScale::kOverDecode;
   d.scale_encoding = ScaleEncoding::kZeroToLeast;
   d.factor = Factor::kTwoSteps;
-  d.keeps_negative_zero = false;
+  d.nan_code = 0;
   return d;
 }
 
@@ -163,11 +209,13 @@ void AddOtherNvfp4(std::vector<Dialect>* rows) {
   rows->push_back(Cutlass());
   rows->push_back(CutlassEpilogue());
   rows->push_back(FlashInfer());
+  rows->push_back(FlashInferExact());
   rows->push_back(FlashInferReference());
   rows->push_back(Renamed({}, "nvfp4.torchao",
                           "pytorch/ao, torchao/prototype/mx_formats, NVFP4 training (snapshot of "
                           "August 2026)",
-                          "The formulas of nvfp4.te."));
+                          "Its PyTorch reference: the formulas of nvfp4.te."));
+  rows->push_back(TorchAoTraining());
   rows->push_back(TorchAoInference());
   Dialect single = Renamed(TorchAoInference(), "nvfp4.torchao.single-level",
                            "pytorch/ao 02a1bc4, torchao/prototype/mx_formats/nvfp4_tensor.py "
@@ -190,12 +238,19 @@ void AddOtherNvfp4(std::vector<Dialect>* rows) {
   fixed.block_scale = BlockScale::kOverTensor;
   rows->push_back(fixed);
   rows->push_back(CompressedTensors());
-  Dialect bf16 = Renamed(CompressedTensors(), "nvfp4.vllm.triton",
+  Dialect bf16 = Renamed(CompressedTensors(), "nvfp4.compressed-tensors.bf16",
                          "vllm-project/compressed-tensors 0d1c655, "
-                         "quantization/utils/fp4_utils.py cast_to_fp4 (Triton)",
+                         "quantization/utils/fp4_utils.py cast_to_fp4 (torch)",
                          "The scaled element is rounded to BF16 before FP4.");
   bf16.rounding = ElementRounding::kBf16First;
   rows->push_back(bf16);
+  Dialect triton = Renamed(bf16, "nvfp4.compressed-tensors.triton",
+                           "vllm-project/compressed-tensors 0d1c655, "
+                           "quantization/utils/fp4_utils.py _cast_to_fp4_kernel (Triton)",
+                           "As .bf16, but the sign of -0 is kept.");
+  triton.keeps_negative_zero = true;
+  rows->push_back(triton);
+  rows->push_back(VllmEmulation());
   rows->push_back(Quartet2());
   rows->push_back(Qwix());
   rows->push_back(Ggml());

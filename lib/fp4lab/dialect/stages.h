@@ -160,6 +160,8 @@ constexpr float ScaleBefore(const Dialect& d, float b, const Level& l) {
     case BlockScale::kNoLevel:
     case BlockScale::kCeilLog2:
       return b / q;
+    case BlockScale::kOverflowAware:
+      return b / q * (12.0f / 7.0f);
     case BlockScale::kMicroscaling:
     case BlockScale::kFloorLog2:
     case BlockScale::kOneBlock:
@@ -261,22 +263,33 @@ constexpr std::uint8_t EncodedScale(const Dialect& d, float t) {
     case ScaleEncoding::kHalfUpGgml:
       return GgmlScaleByte(t);
     case ScaleEncoding::kExponent:
+    case ScaleEncoding::kExponentOrNan:
       return 0;  // EncodedExponent's
   }
   return 0;
 }
 
+constexpr bool IsExponent(ScaleEncoding encoding) {
+  return encoding == ScaleEncoding::kExponent || encoding == ScaleEncoding::kExponentOrNan;
+}
+
 constexpr std::uint8_t EncodedExponent(const Dialect& d, float b, float t) {
   if (d.block_scale == BlockScale::kFloorLog2) return FloorLog2Byte(b, MaxExponent(d.element));
   if (d.block_scale == BlockScale::kCeilLog2) return CeilLog2Byte(t);
+  if (d.block_scale == BlockScale::kOverflowAware) return t == 0.0f ? 127 : FloorLog2Byte(t, 0);
   if (b != b) return 0xFF;  // only where the dialect's maximum keeps NaN
+  if (d.scale_encoding == ScaleEncoding::kExponentOrNan) {
+    const int added = d.mx_rule == ScaleRule::kEven ? 22 - FormatOf(d.element).mantissa_bits : 0;
+    const std::uint32_t rounded = std::bit_cast<std::uint32_t>(b) + (added > 0 ? 1u << added : 0u);
+    if (rounded >= 0x7F800000u) return 0xFF;
+  }
   return ScaleByte({d.element, d.scale, d.block_rows, d.block_cols, d.mx_rule}, b, {});
 }
 
 // The byte of a block with maximum b and scale t = ScaleBefore(d, b, level).
 constexpr std::uint8_t ScaleByteOf(const Dialect& d, float b, float t) {
   const std::uint8_t byte =
-      d.scale_encoding == ScaleEncoding::kExponent ? EncodedExponent(d, b, t) : EncodedScale(d, t);
+      IsExponent(d.scale_encoding) ? EncodedExponent(d, b, t) : EncodedScale(d, t);
   const bool replaced = d.nan_scale >= 0 && IsNan(FormatOf(d.scale), byte);
   return replaced ? static_cast<std::uint8_t>(d.nan_scale) : byte;
 }
@@ -333,10 +346,14 @@ constexpr float FactorOf(const Dialect& d, float b, float s, std::uint8_t byte, 
       return s == 0.0f ? 0.0f : ReciprocalFactor(s, l);
     case Factor::kReciprocalOpen:
       return ReciprocalOpenFactor(s, l);
+    case Factor::kReciprocalInfinite:
+      return b == 0.0f ? 0.0f : 1.0f / (s * l.decode);
     case Factor::kReciprocalGuarded:
       return ReciprocalGuardedFactor(s, l);
     case Factor::kEncodeOverScale:
       return EncodeOverScaleFactor(s, l);
+    case Factor::kEncodeOverScaleOpen:
+      return s == 0.0f ? 0.0f : l.encode / s;
     case Factor::kEncodeTimesRcp:
       return EncodeTimesRcpFactor(s, l);
     case Factor::kBf16:
@@ -382,8 +399,10 @@ constexpr float TwoStepsScaled(float x, float reciprocal, const Level& l) {
 constexpr float ScaledBefore(const Dialect& d, float x, float e, const Level& l) {
   if (Divides(d.factor)) return x / e;
   if (d.factor == Factor::kBf16) return FusedProduct(x, e);
+  if (e == 0.0f && (d.factor == Factor::kReciprocalOpen || d.factor == Factor::kTwoSteps)) {
+    return 0.0f;
+  }
   if (d.factor == Factor::kTwoSteps) return TwoStepsScaled(x, e, l);
-  if (d.factor == Factor::kReciprocalOpen && e == 0.0f) return 0.0f;
   return x * e;
 }
 constexpr float Scaled(const Dialect& d, float x, float e, const Level& l) {
@@ -457,7 +476,9 @@ constexpr std::uint32_t EncodedElement(const Dialect& d, float x, float s, float
 }
 constexpr std::uint8_t CodeOf(const Dialect& d, float x, float s, float v, std::uint32_t random) {
   if (v != v && d.nan_code >= 0) return static_cast<std::uint8_t>(d.nan_code);
-  return static_cast<std::uint8_t>(EncodedElement(d, x, s, v, random));
+  const std::uint32_t code = EncodedElement(d, x, s, v, random);
+  const bool zero = (code & MagnitudeMask(FormatOf(d.element))) == 0;
+  return static_cast<std::uint8_t>(zero && d.never_negative_zero ? 0u : code);
 }
 
 // ---- The whole of a block and of a reader
