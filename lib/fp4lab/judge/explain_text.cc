@@ -1,4 +1,6 @@
 // What an Explanation says, for people and for machines.
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <charconv>
 #include <cmath>
@@ -35,88 +37,72 @@ std::string Plural(std::size_t n, const std::string& noun) {
 
 std::string LevelLabel(const Dialect& d) {
   const std::string c = Decimal(LevelTwoConstant(d));
-  switch (d.level_two) {
-    case LevelTwo::kMultiplier:
-    case LevelTwo::kTwoDivisions:
-      return "S = 1 / (amax / " + c + ")";
-    case LevelTwo::kTensorFp8:
-    case LevelTwo::kNone:
-    case LevelTwo::kEncodeScale:
-    case LevelTwo::kEncodeFused:
-    case LevelTwo::kEncodePartial:
-    case LevelTwo::kEncodeJax:
-    case LevelTwo::kEncodePlain:
-    case LevelTwo::kDivisor:
-      break;
+  if (d.level_two == LevelTwo::kMultiplier || d.level_two == LevelTwo::kTwoDivisions) {
+    return "S = 1 / (amax / " + c + ")";
   }
   return "S = " + c + " / amax";
 }
 
+// The bare formulas; guards against zeros and overflow are left out.
+struct ScaleFormula {
+  BlockScale rule;
+  std::string_view text;
+};
+constexpr std::array kScaleFormulas = {
+    ScaleFormula{BlockScale::kFolded, "t = b * (S * (1/q))"},
+    ScaleFormula{BlockScale::kFoldedOpen, "t = b * (S * (1/q))"},
+    ScaleFormula{BlockScale::kFoldedApproximate, "t = b * (S * (1/q))"},
+    ScaleFormula{BlockScale::kTimesSixth, "t = S * (b * (1/q))"},
+    ScaleFormula{BlockScale::kApproximate, "t = S * (b * (1/q))"},
+    ScaleFormula{BlockScale::kDivideFirst, "t = (b / q) * S"},
+    ScaleFormula{BlockScale::kDivideByLevel, "t = (b / q) / D"},
+    ScaleFormula{BlockScale::kDivideByBoth, "t = b / (q * D)"},
+    ScaleFormula{BlockScale::kOverDecode, "t = (b / D) / q"},
+    ScaleFormula{BlockScale::kOverTensor, "t = ((b / q) * max) / (amax / q)"},
+    ScaleFormula{BlockScale::kNoLevel, "t = b / q"},
+    ScaleFormula{BlockScale::kCeilLog2, "t = b / q"},
+    ScaleFormula{BlockScale::kMicroscaling, "t = b"},
+    ScaleFormula{BlockScale::kFloorLog2, "t = b"},
+};
 std::string ScaleLabel(const Dialect& d) {
-  const std::string q = Decimal(MaxFinite(d.element));
-  switch (d.block_scale) {
-    case BlockScale::kFolded:
-    case BlockScale::kFoldedOpen:
-    case BlockScale::kFoldedApproximate:
-      return "t = b * (S * (1/" + q + "))";
-    case BlockScale::kTimesSixth:
-    case BlockScale::kApproximate:
-      return "t = S * (b * (1/" + q + "))";
-    case BlockScale::kDivideFirst:
-      return "t = (b / " + q + ") * S";
-    case BlockScale::kDivideByLevel:
-      return "t = (b / " + q + ") / D";
-    case BlockScale::kDivideByBoth:
-      return "t = b / (" + q + " * D)";
-    case BlockScale::kOverDecode:
-      return "t = (b / D) / " + q;
-    case BlockScale::kOverTensor:
-      return "t = ((b / " + q + ") * " + Decimal(d.scale_max) + ") / (amax / " + q + ")";
-    case BlockScale::kNoLevel:
-    case BlockScale::kCeilLog2:
-      return "t = b / " + q;
-    case BlockScale::kMicroscaling:
-    case BlockScale::kFloorLog2:
-    case BlockScale::kOneBlock:
-      break;
+  for (const ScaleFormula& row : kScaleFormulas) {
+    if (row.rule != d.block_scale) continue;
+    std::string text(row.text);
+    for (std::size_t at = text.find('q'); at != std::string::npos; at = text.find('q', at)) {
+      text.replace(at, 1, Decimal(MaxFinite(d.element)));
+    }
+    return text;
   }
-  return "t = b";
+  return "t, before rounding";
 }
 
+struct FactorFormula {
+  Factor rule;
+  std::string_view text;
+};
+constexpr std::array kFactorFormulas = {
+    FactorFormula{Factor::kReciprocal, "e = 1 / (s * D)"},
+    FactorFormula{Factor::kReciprocalNan, "e = 1 / (s * D)"},
+    FactorFormula{Factor::kReciprocalOrZero, "e = 1 / (s * D)"},
+    FactorFormula{Factor::kReciprocalOpen, "e = 1 / (s * D)"},
+    FactorFormula{Factor::kReciprocalGuarded, "e = 1 / (s * (1/S))"},
+    FactorFormula{Factor::kApproximate, "e = 1 / (s * (1/S))"},
+    FactorFormula{Factor::kEncodeOverScale, "e = S / s"},
+    FactorFormula{Factor::kEncodeTimesRcp, "e = S * (1/s)"},
+    FactorFormula{Factor::kBf16, "e = bf16(S / s)"},
+    FactorFormula{Factor::kRcpLevelOverScale, "e = (1/D) / s"},
+    FactorFormula{Factor::kDivideByProduct, "divisor = s * D"},
+    FactorFormula{Factor::kDivideByQuotient, "divisor = s / S"},
+    FactorFormula{Factor::kDivideByScale, "divisor = s"},
+    FactorFormula{Factor::kSearch, "divisor = s"},
+    FactorFormula{Factor::kPowerOfTwo, "e = 1 / s"},
+    FactorFormula{Factor::kTensorScale, "e = S"},
+};
 std::string FactorLabel(const Dialect& d) {
-  switch (d.factor) {
-    case Factor::kReciprocal:
-    case Factor::kReciprocalNan:
-    case Factor::kReciprocalOrZero:
-    case Factor::kReciprocalOpen:
-      return "e = 1 / (s * D)";
-    case Factor::kReciprocalGuarded:
-    case Factor::kApproximate:
-      return "e = 1 / (s * (1/S))";
-    case Factor::kEncodeOverScale:
-      return "e = S / s";
-    case Factor::kEncodeTimesRcp:
-    case Factor::kEncodeTimesApproximate:
-      return "e = S * (1/s)";
-    case Factor::kBf16:
-      return "e = bf16(S / s)";
-    case Factor::kRcpLevelOverScale:
-      return "e = (1/D) / s";
-    case Factor::kDivideByProduct:
-      return "divisor = s * D";
-    case Factor::kDivideByQuotient:
-      return "divisor = s / S";
-    case Factor::kDivideByScale:
-    case Factor::kSearch:
-      return "divisor = s";
-    case Factor::kTwoSteps:
-      return "1/s";
-    case Factor::kPowerOfTwo:
-      return "e = 1 / s";
-    case Factor::kTensorScale:
-      break;
+  for (const FactorFormula& row : kFactorFormulas) {
+    if (row.rule == d.factor) return std::string(row.text);
   }
-  return "e = S";
+  return Divides(d.factor) ? "divisor" : "e, the factor";
 }
 
 std::string ScaledLabel(const Dialect& d) {
