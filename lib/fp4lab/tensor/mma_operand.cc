@@ -8,17 +8,11 @@
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/block/layout.h"
 #include "fp4lab/tensor/mma_number.h"
-#include "fp4lab/tensor/tensor_core.h"
 
 namespace fp4lab {
 namespace {
 
-std::uint32_t EncodeExact(const Format& format, float x) {
-  if (format == kTf32) {  // wider than Encode goes: RNE on the bits, as cvt.rn.tf32 does
-    const auto u = std::bit_cast<std::uint32_t>(x);
-    if ((u & 0x7FFFFFFFu) > 0x7F800000u) return NanCode(kTf32);
-    return (u + 0xFFFu + ((u >> 13) & 1u)) >> 13;
-  }
+std::uint32_t EncodeNearest(const Format& format, float x) {
   return Encode(format, x, Rounding::kNearestEven, 0, Overflow::kSpecial);
 }
 
@@ -61,7 +55,7 @@ MmaOperand MakeMmaOperand(const Format& format, MatrixView<const float> values) 
   x.codes.reserve(values.size());
   for (std::size_t r = 0; r < values.rows; ++r) {
     for (std::size_t c = 0; c < values.cols; ++c) {
-      x.codes.push_back(EncodeExact(format, values(r, c)));
+      x.codes.push_back(EncodeNearest(format, values(r, c)));
     }
   }
   return x;
@@ -97,7 +91,7 @@ MmaOperand Unscaled(const MmaOperand& x, const Format& format) {
   MmaOperand y{.rows = x.rows, .cols = x.cols, .format = format};
   y.codes.reserve(exact.values.size());
   for (const double value : exact.values) {
-    const std::uint32_t code = EncodeExact(format, static_cast<float>(value));
+    const std::uint32_t code = EncodeNearest(format, static_cast<float>(value));
     if (Value(ReadMmaNumber(format, code)) != value) return {};  // NaN too
     y.codes.push_back(code);
   }

@@ -17,6 +17,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -43,13 +44,29 @@ enum class MmaOutput : std::uint8_t {
   kNearest16         // binary16, RNE
 };
 
+constexpr std::uint32_t FormatSet(std::initializer_list<FormatId> ids) {
+  std::uint32_t set = 0;
+  for (const FormatId id : ids) set |= 1u << static_cast<int>(id);
+  return set;
+}
+namespace internal {
+inline constexpr std::uint32_t kFp16 = FormatSet({FormatId::kFP16}),
+                               kHalves = FormatSet({FormatId::kFP16, FormatId::kBF16}),
+                               kTf32s = FormatSet({FormatId::kTF32}),
+                               kF8 = FormatSet({FormatId::kE4M3, FormatId::kE5M2}),
+                               kF8f6f4 = kF8 | FormatSet({FormatId::kE2M1, FormatId::kE2M3,
+                                                          FormatId::kE3M2}),
+                               kF4 = FormatSet({FormatId::kE2M1});
+}  // namespace internal
+
 struct TensorCoreModel {
   std::string_view name;  // "hopper.f16.f32"
   std::string_view what;  // chips, instructions, operand formats
   MmaScheme scheme;
-  int products;       // L
-  int fraction_bits;  // F
-  int floor;          // least E
+  std::uint32_t formats;  // operand formats: bit i for FormatId i
+  int products;           // L
+  int fraction_bits;      // F
+  int floor;              // least E
   MmaOutput output;
   std::string_view evidence;
 };
@@ -58,43 +75,47 @@ inline constexpr int kNoFloor = -1000000;
 inline constexpr std::size_t kFp8InFp16Depth = 32;
 
 inline constexpr std::array kTensorCoreModels = {
-    TensorCoreModel{"volta.f16.f32", "V100 mma: fp16", MmaScheme::kChain, 4, 23, kNoFloor,
-                    MmaOutput::kTruncate32, "published hardware vectors"},
-    TensorCoreModel{"ampere.f16.f32", "A100, A2, Ada: fp16 and bf16", MmaScheme::kChain, 8, 24,
-                    -132, MmaOutput::kTruncate32, "hardware vectors for one step of 8"},
-    TensorCoreModel{"ampere.tf32.f32", "A100, A2, Ada: tf32", MmaScheme::kChain, 4, 24, -132,
-                    MmaOutput::kTruncate32, "hardware vectors"},
-    TensorCoreModel{"ampere.f16.f16", "A100, A2, Ada: fp16", MmaScheme::kChain, 8, 24, -20,
-                    MmaOutput::kNearest16, "hardware vectors; floor from a public model"},
-    TensorCoreModel{"ada.f8.f32", "Ada mma: e4m3, e5m2", MmaScheme::kChain, 16, 13, kNoFloor,
-                    MmaOutput::kTruncate32E8M13, "hardware vectors"},
-    TensorCoreModel{"ada.f8.f16", "Ada mma: e4m3, e5m2", MmaScheme::kChain, 16, 13, kNoFloor,
-                    MmaOutput::kNearest16, "hardware vectors"},
+    TensorCoreModel{"volta.f16.f32", "V100 mma: fp16", MmaScheme::kChain, internal::kFp16, 4, 23,
+                    kNoFloor, MmaOutput::kTruncate32, "published hardware vectors"},
+    TensorCoreModel{"ampere.f16.f32", "A100, A2, Ada: fp16 and bf16", MmaScheme::kChain,
+                    internal::kHalves, 8, 24, -132, MmaOutput::kTruncate32,
+                    "hardware vectors for one step of 8"},
+    TensorCoreModel{"ampere.tf32.f32", "A100, A2, Ada: tf32", MmaScheme::kChain, internal::kTf32s,
+                    4, 24, -132, MmaOutput::kTruncate32, "hardware vectors"},
+    TensorCoreModel{"ampere.f16.f16", "A100, A2, Ada: fp16", MmaScheme::kChain, internal::kFp16, 8,
+                    24, -20, MmaOutput::kNearest16, "hardware vectors; floor from a public model"},
+    TensorCoreModel{"ada.f8.f32", "Ada mma: e4m3, e5m2", MmaScheme::kChain, internal::kF8, 16, 13,
+                    kNoFloor, MmaOutput::kTruncate32E8M13, "hardware vectors"},
+    TensorCoreModel{"ada.f8.f16", "Ada mma: e4m3, e5m2", MmaScheme::kChain, internal::kF8, 16, 13,
+                    kNoFloor, MmaOutput::kNearest16, "hardware vectors"},
     TensorCoreModel{"hopper.f16.f32", "H100, H200, B200 mma, wgmma, tcgen05: fp16 and bf16",
-                    MmaScheme::kChain, 16, 25, -133, MmaOutput::kTruncate32,
+                    MmaScheme::kChain, internal::kHalves, 16, 25, -133, MmaOutput::kTruncate32,
                     "hardware vectors, floor included"},
-    TensorCoreModel{"hopper.tf32.f32", "H100, H200, B200: tf32", MmaScheme::kChain, 8, 25, -133,
-                    MmaOutput::kTruncate32, "hardware vectors, floor included"},
-    TensorCoreModel{"hopper.f16.f16", "H100, H200, B200: fp16", MmaScheme::kChain, 16, 25, -21,
-                    MmaOutput::kNearest16, "hardware vectors; floor from a public model"},
-    TensorCoreModel{"hopper.wgmma.f8.f32", "H100, H200 wgmma: e4m3, e5m2", MmaScheme::kChain, 32,
-                    13, kNoFloor, MmaOutput::kTruncate32E8M13, "hardware vectors with c = 0"},
-    TensorCoreModel{"hopper.wgmma.f8.f16", "H100, H200 wgmma: e4m3, e5m2", MmaScheme::kChain, 32,
-                    13, kNoFloor, MmaOutput::kNearest16, "a public model"},
+    TensorCoreModel{"hopper.tf32.f32", "H100, H200, B200: tf32", MmaScheme::kChain,
+                    internal::kTf32s, 8, 25, -133, MmaOutput::kTruncate32,
+                    "hardware vectors, floor included"},
+    TensorCoreModel{"hopper.f16.f16", "H100, H200, B200: fp16", MmaScheme::kChain, internal::kFp16,
+                    16, 25, -21, MmaOutput::kNearest16,
+                    "hardware vectors; floor from a public model"},
+    TensorCoreModel{"hopper.wgmma.f8.f32", "H100, H200 wgmma: e4m3, e5m2", MmaScheme::kChain,
+                    internal::kF8, 32, 13, kNoFloor, MmaOutput::kTruncate32E8M13,
+                    "hardware vectors with c = 0"},
+    TensorCoreModel{"hopper.wgmma.f8.f16", "H100, H200 wgmma: e4m3, e5m2", MmaScheme::kChain,
+                    internal::kF8, 32, 13, kNoFloor, MmaOutput::kNearest16, "a public model"},
     TensorCoreModel{"hopper.mma.f8.f32", "H100, H200, B200 mma.sync: e4m3, e5m2",
-                    MmaScheme::kFp8InFp16, 16, 25, -133, MmaOutput::kTruncate32,
+                    MmaScheme::kFp8InFp16, internal::kF8, 16, 25, -133, MmaOutput::kTruncate32,
                     "hardware vectors without FP8 subnormals"},
     TensorCoreModel{"hopper.mma.f8.f16", "H100, H200, B200 mma.sync: e4m3, e5m2",
-                    MmaScheme::kFp8InFp16, 16, 25, -21, MmaOutput::kNearest16,
+                    MmaScheme::kFp8InFp16, internal::kF8, 16, 25, -21, MmaOutput::kNearest16,
                     "hardware vectors without FP8 subnormals"},
     TensorCoreModel{"blackwell.f8f6f4.f32", "B200 tcgen05: any of e4m3, e5m2, e3m2, e2m3, e2m1",
-                    MmaScheme::kChain, 32, 25, -133, MmaOutput::kTruncate32,
+                    MmaScheme::kChain, internal::kF8f6f4, 32, 25, -133, MmaOutput::kTruncate32,
                     "frozen hardware vectors"},
     TensorCoreModel{"blackwell.mxf8f6f4.f32", "B200 tcgen05, E8M0 scales of 32",
-                    MmaScheme::kScaledChain, 32, 25, -133, MmaOutput::kTruncate32,
-                    "one frozen hardware vector; floor inferred"},
+                    MmaScheme::kScaledChain, internal::kF8f6f4, 32, 25, -133,
+                    MmaOutput::kTruncate32, "one frozen hardware vector; floor inferred"},
     TensorCoreModel{"blackwell.mxf4.f32", "B200 tcgen05 mxf4, mxf4nvf4: e2m1, scales of 16 or 32",
-                    MmaScheme::kScaledGroups, 64, 35, -139, MmaOutput::kTruncate32,
+                    MmaScheme::kScaledGroups, internal::kF4, 64, 35, -139, MmaOutput::kTruncate32,
                     "frozen hardware vectors; public models disagree in named corners"},
 };
 
@@ -103,6 +124,17 @@ constexpr const TensorCoreModel* FindTensorCoreModel(std::string_view name) {
     if (model.name == name) return &model;
   }
   return nullptr;
+}
+
+// Whether the instruction takes elements of a format, and whether it takes block scales.
+constexpr bool Takes(const TensorCoreModel& model, const Format& format) {
+  for (const NamedFormat& f : kFormats) {
+    if (f.format == format && (model.formats >> static_cast<int>(f.id) & 1u) != 0) return true;
+  }
+  return false;
+}
+constexpr bool TakesScales(const TensorCoreModel& model) {
+  return model.scheme == MmaScheme::kScaledChain || model.scheme == MmaScheme::kScaledGroups;
 }
 
 // Where public models of mxf4/mxf4nvf4 disagree and no hardware answer is published

@@ -26,8 +26,7 @@ float FinishProduct(float y, const ProductOptions& options) {
 
 std::string_view WhyNot(const TensorCoreModel& model, const MmaOperand& a, const MmaOperand& b) {
   if (a.cols != b.cols) return "the operands differ in K";
-  const bool scaled =
-      model.scheme == MmaScheme::kScaledChain || model.scheme == MmaScheme::kScaledGroups;
+  const bool scaled = TakesScales(model);
   if (a.IsScaled() != scaled || b.IsScaled() != scaled) {
     return scaled ? "the instruction takes block scales" : "the instruction takes no block scales";
   }
@@ -38,10 +37,10 @@ std::string_view WhyNot(const TensorCoreModel& model, const MmaOperand& a, const
       (a.scale_format != FormatOf(FormatId::kE8M0) || a.group != 32)) {
     return "the instruction takes E8M0 scales of 32 elements";
   }
+  if (!Takes(model, a.format) || !Takes(model, b.format)) {
+    return "the instruction takes no such elements";
+  }
   if (model.scheme == MmaScheme::kScaledGroups) {
-    if (a.format != FormatOf(FormatId::kE2M1) || b.format != FormatOf(FormatId::kE2M1)) {
-      return "the instruction takes E2M1 elements";
-    }
     if (a.group != 16 && a.group != 32) return "the instruction takes scales of 16 or 32 elements";
   }
   return "";
@@ -66,8 +65,7 @@ void ExpectProduct(const TensorCoreModel& model, const MmaOperand& a, const MmaO
   ExpectSound(a);
   ExpectSound(b);
   Expects(a.cols == b.cols && c.rows == a.rows && c.cols == b.rows, "a (M, K), b (N, K), c (M, N)");
-  const bool scaled =
-      model.scheme == MmaScheme::kScaledChain || model.scheme == MmaScheme::kScaledGroups;
+  const bool scaled = TakesScales(model);
   Expects(a.IsScaled() == scaled && b.IsScaled() == scaled,
           "scales where the instruction has them");
   Expects(a.group == b.group && a.scale_format == b.scale_format, "scales of one kind");

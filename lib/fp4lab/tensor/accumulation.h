@@ -1,0 +1,91 @@
+// The orders and widths in which a GEMM may sum, by name: a parameter of the product.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "fp4lab/base/matrix.h"
+#include "fp4lab/tensor/mma_operand.h"
+#include "fp4lab/tensor/tensor_core.h"
+#include "fp4lab/tensor/tensor_core_gemm.h"
+
+namespace fp4lab {
+
+// p_k = a_k * b_k, the values with their block scales and without a tensor scale; [..] is one
+// rounding, RNE.
+enum class SumOrder : std::uint8_t {
+  kFp32Blocks,      // y = [y + d], d the sum of a block, fused: Gemm with block = the scales' group
+  kFp32Sequential,  // y = [y + a_k * b_k], fused, k ascending: Gemm with block = 0
+  kFp32Pairwise,    // [p_k] in binary32, then a tree: the first ceil(n/2) terms + the others
+  kFp64,            // y = y + p_k in binary64, k ascending, rounded to binary32 at the end
+  kExact,           // the exact sum of the exact products, rounded once
+  kTensorCore       // TensorCoreGemm under `model`
+};
+
+struct Accumulation {
+  std::string_view name;
+  std::string_view what;
+  std::string_view evidence;
+  SumOrder order;
+  const TensorCoreModel* model = nullptr;
+};
+
+// "fp32-blocks" (what Transformer Engine's reference computes), "fp32-sequential",
+// "fp32-pairwise", "fp64", "exact", then every row of kTensorCoreModels by its name.
+std::span<const Accumulation> Accumulations();
+const Accumulation* FindAccumulation(std::string_view name);
+
+// Empty where the accumulation takes these operands; else why it does not, for people. A tensor
+// core without block scales takes scaled operands whose values are numbers of its format: that is
+// how chips without FP4 emulate it.
+std::string WhyNot(const Accumulation& accumulation, const MmaOperand& a, const MmaOperand& b);
+
+// What the accumulation multiplies: a and b, or their codes in the format of a tensor core that
+// emulates (BF16 before TF32 before FP16). Nothing where WhyNot has a reason.
+struct MmaOperands {
+  MmaOperand a, b;
+};
+std::optional<MmaOperands> OperandsFor(const Accumulation& accumulation, const MmaOperand& a,
+                                       const MmaOperand& b);
+
+// c(m, n) = FinishProduct(the sum). options.accumulate is for tensor cores only. The operands must
+// pass WhyNot. The same bits for any number of threads and on every SIMD target.
+void GemmAs(const Accumulation& accumulation, const MmaOperand& a, const MmaOperand& b,
+            const ProductOptions& options, MatrixView<float> c);
+
+// alpha of two NVFP4 operands from their tensors' amax, C = 448 * 6 = 2688 (nvfp4: E4M3 scales up
+// to 448), `alpha` the factor of the caller:
+//   kKernel     fl(fl(fl(alpha * amax_b) * amax_a) * fl(1 / 2688^2)): Transformer Engine's kernel,
+//               whose first operand is cuBLAS's A, our b (the weight in fprop)
+//   kReference  fl(fl(amax_a * amax_b) / 2688^2), times alpha: its PyTorch reference
+//   kJax        fl(fl(amax_a / 2688) * fl(amax_b / 2688)), times alpha: its JAX layer
+enum class AlphaRule : std::uint8_t { kKernel, kReference, kJax };
+
+struct NamedAlphaRule {
+  AlphaRule rule;
+  std::string_view name;
+};
+inline constexpr std::array kAlphaRules = {
+    NamedAlphaRule{AlphaRule::kKernel, "kernel"},
+    NamedAlphaRule{AlphaRule::kReference, "reference"},
+    NamedAlphaRule{AlphaRule::kJax, "jax"},
+};
+
+constexpr float Nvfp4Alpha(AlphaRule rule, float amax_a, float amax_b, float alpha = 1.0f) {
+  constexpr float kDivisor = 2688.0f * 2688.0f;  // 7225344, exact
+  switch (rule) {
+    case AlphaRule::kKernel:
+      return alpha * amax_b * amax_a * (1.0f / kDivisor);
+    case AlphaRule::kReference:
+      return alpha * (amax_a * amax_b / kDivisor);
+    case AlphaRule::kJax:
+      return alpha * ((amax_a / 2688.0f) * (amax_b / 2688.0f));
+  }
+  return alpha;
+}
+
+}  // namespace fp4lab
