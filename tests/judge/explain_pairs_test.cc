@@ -58,7 +58,7 @@ TEST_CASE("Explain names two causes at once", "[judge]") {
       {"nvfp4.te", {"codes-transposed", "level-two-missing"}, 8},
       {"nvfp4.te", {"scale-one-up", "sign-dropped"}, 1},
       {"nvfp4.te", {"nvfp4.modelopt", "codes-high-first"}, 2},
-      {"nvfp4.te", {"input-bf16", "scale-half-up"}, 10},
+      {"nvfp4.te", {"input-bf16", "truncation"}, 3},
       {"nvfp4.te", {"rht-added", "codes-split-halves"}, 6},
       {"nvfp4.te.2d", {"constant-256x6", "ties-away"}, 0},
       {"mxfp4.floor", {"mx-ceil", "codes-high-first"}, 1},
@@ -85,9 +85,10 @@ TEST_CASE("Told one dialect and given the bytes of another, explain names the ot
     if (IsApproximate(a) || IsStochastic(a)) continue;
     for (const Dialect* b : ComparableDialects(a, false)) {
       ++pairs;
-      for (const std::size_t input : {std::size_t{2}, std::size_t{10}, std::size_t{4}}) {
+      for (const std::size_t input : {std::size_t{2}, std::size_t{4}}) {
         const Matrix<float>& x = inputs[input];
-        const Kernel kernel{.dialect = a, .layout = {}};
+        Kernel kernel{.dialect = a, .layout = {}};
+        kernel.layout.codes = DefaultCodeOrder(a.element);
         const Cause cause{.dialect = b};
         const StoredMatrix bytes = Run(KernelUnder(kernel, cause), x.View());
         const Explanation e =

@@ -89,8 +89,8 @@ TEST_CASE("A deciding input parts the dialects that agree on a plain one", "[jud
   const Matrix<float> x(16, 32, 1.0f);
   const StoredMatrix bytes = Run({.dialect = *FindDialect("nvfp4.te"), .layout = {}}, x.View());
   IdentifyOptions options;
-  for (const std::string_view name :
-       {"nvfp4.te", "nvfp4.cutlass", "nvfp4.modelopt", "nvfp4.torchao", "nvfp4.quartet2"}) {
+  for (const std::string_view name : {"nvfp4.te", "nvfp4.cutlass", "nvfp4.modelopt",
+                                      "nvfp4.torchao.inference", "nvfp4.quartet2"}) {
     REQUIRE(FindDialect(name) != nullptr);
     options.dialects.push_back(FindDialect(name));
   }
@@ -109,6 +109,7 @@ TEST_CASE("A deciding input parts the dialects that agree on a plain one", "[jud
       }
     }
   }
+  CAPTURE(Text(r));
   std::set<std::string_view> together;
   for (const std::vector<std::size_t>& part : r.inseparable) {
     for (const std::size_t i : part) together.insert(r.exact[i].kernel.dialect.name);

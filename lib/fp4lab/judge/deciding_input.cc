@@ -3,10 +3,12 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <map>
 
 #include "fp4lab/base/random.h"
 #include "fp4lab/io/safetensors.h"
+#include "fp4lab/judge/hazards.h"
 #include "fp4lab/judge/identify.h"
 
 namespace fp4lab {
@@ -71,12 +73,28 @@ Matrix<float> RandomInput(std::uint64_t seed, std::uint32_t index, std::size_t r
   return x;
 }
 
-std::vector<Matrix<float>> InputsToTry(std::uint64_t seed) {
+std::vector<Matrix<float>> InputsToTry(std::span<const Candidate> candidates, std::uint64_t seed) {
   std::vector<Matrix<float>> inputs;
   for (std::uint32_t i = 0; i < 6; ++i) {
     // 48x64 leaves part of a tile of scales empty, 64x64 and 160x96 show tiles and transposition.
     const std::size_t rows = i % 3 == 0 ? 48 : i % 3 == 1 ? 64 : 160;
     inputs.push_back(RandomInput(seed, i, rows, i % 3 == 2 ? 96 : 64));
+  }
+  const bool any_value = std::all_of(candidates.begin(), candidates.end(),
+                                     [](const Candidate& c) { return c.kernel.hadamard == 0; });
+  if (!any_value) return inputs;  // the transform takes BF16 values
+  std::vector<Dialect> dialects;
+  for (const Candidate& c : candidates) {
+    if (std::find(dialects.begin(), dialects.end(), c.kernel.dialect) == dialects.end()) {
+      dialects.push_back(c.kernel.dialect);
+    }
+  }
+  for (const float amax : {1.0f, 2688.0f, 1.2345678f, 3.1415927f, 5.21875f}) {
+    inputs.push_back(HazardInput(dialects, amax));
+  }
+  for (const float special :
+       {0.0f, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    inputs.push_back(SpecialInput(special));
   }
   return inputs;
 }
@@ -119,7 +137,7 @@ std::vector<DecidingInput> FindDecidingInputs(std::span<const Candidate> candida
   std::vector<DecidingInput> chosen;
   Partition parts(1);
   for (std::size_t i = 0; i < candidates.size(); ++i) parts[0].push_back(i);
-  std::vector<Matrix<float>> inputs = InputsToTry(seed);
+  std::vector<Matrix<float>> inputs = InputsToTry(candidates, seed);
   std::vector<std::vector<DecidingInput::Group>> groups;
   for (const Matrix<float>& x : inputs) groups.push_back(GroupsOn(candidates, x.View()));
   while (parts.size() < candidates.size()) {

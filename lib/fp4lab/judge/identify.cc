@@ -134,20 +134,28 @@ void Sort(std::vector<Candidate>* candidates) {
       [&](const Candidate& a, const Candidate& b) { return plainness(a) < plainness(b); });
 }
 
-struct Scored {
-  std::size_t mismatches;
+struct Rejected {
   const Candidate* candidate;
   ByteMatcher* matcher;
 };
 
-std::vector<Identification::Near> Nearest(std::vector<Scored> scored) {
+// Those with the fewest differing blocks in the sample, counted in full.
+std::vector<Identification::Near> Nearest(const std::vector<Rejected>& rejected) {
   constexpr std::size_t kKept = 3;
-  std::stable_sort(scored.begin(), scored.end(),
-                   [](const Scored& a, const Scored& b) { return a.mismatches < b.mismatches; });
+  std::vector<std::pair<std::size_t, const Rejected*>> best;
+  for (const Rejected& r : rejected) {
+    const std::size_t limit = best.size() < kKept ? ~std::size_t{0} : best.back().first;
+    const std::size_t mismatches = r.matcher->SampleMismatches(PlanOf(r.candidate->kernel), limit);
+    if (mismatches >= limit) continue;
+    const auto after =
+        std::upper_bound(best.begin(), best.end(), mismatches,
+                         [](std::size_t value, const auto& entry) { return value < entry.first; });
+    best.insert(after, {mismatches, &r});
+    if (best.size() > kKept) best.pop_back();
+  }
   std::vector<Identification::Near> near;
-  for (const Scored& s : scored) {
-    if (near.size() == kKept) break;
-    near.push_back({*s.candidate, s.matcher->Count(PlanOf(s.candidate->kernel))});
+  for (const auto& [mismatches, r] : best) {
+    near.push_back({*r->candidate, r->matcher->Count(PlanOf(r->candidate->kernel))});
   }
   std::stable_sort(near.begin(), near.end(), [](const auto& a, const auto& b) {
     return a.counts.blocks_differ < b.counts.blocks_differ;
@@ -187,7 +195,7 @@ Identification Identify(MatrixView<const float> x, const StoredMatrix& got,
     candidates.push_back(std::move(c));
   }
   result.tried = candidates.size();
-  std::vector<Scored> scored;
+  std::vector<Rejected> rejected;
   for (const Candidate& c : candidates) {
     ByteMatcher& matcher = c.columnwise ? columnwise : rowwise;
     if (IsApproximate(c.kernel.dialect)) {
@@ -198,13 +206,13 @@ Identification Identify(MatrixView<const float> x, const StoredMatrix& got,
     const KernelPlan plan = PlanOf(c.kernel);
     if (matcher.Matches(plan)) {
       result.exact.push_back(c);
-    } else if (result.exact.empty()) {
-      scored.push_back({matcher.SampleMismatches(plan), &c, &matcher});
+    } else {
+      rejected.push_back({&c, &matcher});
     }
   }
   Sort(&result.exact);
   Sort(&result.allowed);
-  if (result.exact.empty()) result.near = Nearest(std::move(scored));
+  if (result.exact.empty()) result.near = Nearest(rejected);
   if (options.decide && result.exact.size() > 1) {
     result.deciding = FindDecidingInputs(result.exact, options.seed, &result.inseparable);
   }

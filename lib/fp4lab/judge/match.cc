@@ -167,7 +167,7 @@ MatchCounts ByteMatcher::Count(const KernelPlan& plan, bool stop_early,
   return counts;
 }
 
-std::size_t ByteMatcher::SampleMismatches(const KernelPlan& plan) {
+std::size_t ByteMatcher::SampleMismatches(const KernelPlan& plan, std::size_t limit) {
   const Evaluator evaluator = MakeEvaluator(plan);
   const Places places(plan, evaluator.rows(), evaluator.cols());
   MatchCounts counts;
@@ -175,6 +175,7 @@ std::size_t ByteMatcher::SampleMismatches(const KernelPlan& plan) {
   for (const auto& [i, j] : SampleFor(evaluator.grid())) {
     evaluator.Evaluate(i, j, &block);
     CompareBlock(places, got_, evaluator.grid(), block, i, j, &counts);
+    if (counts.blocks_differ > limit) break;
   }
   return counts.blocks_differ;
 }

@@ -38,8 +38,8 @@ class ByteMatcher {
   // Whether the plan gives all the bytes. Most that do not are refused by a few sampled blocks; a
   // block that refutes a plan which these let pass joins them.
   bool Matches(const KernelPlan& plan);
-  // How many of the sampled blocks differ.
-  std::size_t SampleMismatches(const KernelPlan& plan);
+  // How many of the sampled blocks differ; counting ends beyond `limit`.
+  std::size_t SampleMismatches(const KernelPlan& plan, std::size_t limit = ~std::size_t{0});
   // Blocks that every plan is tried on first.
   void AddSample(const KernelPlan& plan, const std::vector<Block>& blocks);
 
