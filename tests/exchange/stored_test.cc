@@ -123,7 +123,7 @@ TEST_CASE("Sizes that do not fit are refused with the size that would", "[exchan
         "weights: 512 bytes of scales; 4x2 scales in the order linear take 8; they fit the order "
         "128x4 or padded");
   CHECK(error([](StoredMatrix& m) { m.level_two.resize(3); }) ==
-        "weights: 3 numbers of level 2; 1 or one a row (4) fit");
+        "weights: 3 numbers of level 2; nvfp4 has 1 for 4 rows");
   CHECK_THAT(error([](StoredMatrix& m) { m.rows = m.cols = std::size_t{1} << 33; }),
              ContainsSubstring("is too large"));
   CHECK_THAT(error([](StoredMatrix& m) { m.block_cols = 32; }),

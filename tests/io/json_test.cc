@@ -43,8 +43,7 @@ TEST_CASE("Numbers are read exactly or refused", "[io]") {
   o.Read("list", &list);
   CHECK(tokens == 4000000);
   CHECK(list == std::vector<std::int64_t>{1, 2});
-  CHECK(ErrorOf([&] { o.Read("half", &half); }) ==
-        "f.json#/half: must be a whole number, not 0.5");
+  CHECK(ErrorOf([&] { o.Read("half", &half); }) == "f.json#/half: must be a whole number, not 0.5");
   CHECK(ErrorOf([&] { o.Read("minus", &minus); }).find("f.json#/minus: must be") == 0);
   CHECK(ErrorOf([&] { o.Require("absent", &half); }) == "f.json: needs the key \"absent\"");
 }

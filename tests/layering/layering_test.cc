@@ -99,7 +99,7 @@ const Place kPlaces[] = {
     {"CLI/", R"(tools/.*)"},
     {"Eigen/", R"(lib/fp4lab/(study|tensor|nn)/.*\.cc)"},
     {"openssl/", R"(lib/fp4lab/base/hash\.cc)"},
-    {"zip.h", R"(lib/fp4lab/io/npy\.cc)"},
+    {"zip.h", R"(lib/fp4lab/io/np(y|z_writer)\.cc)"},
     {"zlib.h", R"(lib/fp4lab/data/.*\.cc)"},
 };
 

@@ -146,6 +146,9 @@ std::span<const Dialect> Dialects();
 // nullptr for an unknown name. Accepts aliases ("te" for "nvfp4.te").
 const Dialect* FindDialect(std::string_view name);
 
+// C, the amax that level 2 maps to 1: exact for every row of the table but Quartet II's.
+constexpr float LevelTwoConstant(const Dialect& d) { return d.scale_max * MaxFinite(d.element); }
+
 // True where the answer is a set: QuantizeAs gives one member, IsAllowed (dialect/quantize.h)
 // judges.
 constexpr bool IsApproximate(const Dialect& d) {

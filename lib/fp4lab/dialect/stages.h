@@ -81,9 +81,6 @@ constexpr Level TensorFp8Level(FormatId element, float amax) {
   return {encode, 1.0f / encode};
 }
 
-// C, the amax that level 2 maps to 1: exact for every row of the table but Quartet II's.
-constexpr float LevelTwoConstant(const Dialect& d) { return d.scale_max * MaxFinite(d.element); }
-
 constexpr Level LevelWithoutAmax(const Dialect& d, float amax) {
   const float c = LevelTwoConstant(d);
   switch (d.level_two) {

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "fp4lab/base/error.h"
-#include "fp4lab/dialect/stages.h"
 
 namespace fp4lab {
 namespace {
@@ -248,7 +247,7 @@ StoredMatrix Store(const Dialect& dialect, const Quantized& quantized,
   PlaceCodes(quantized.codes, &m);
   PlaceScales(quantized.scales, &m);
   if (layout.level_two == LevelTwoConvention::kNone) return m;
-  const float constant = LevelTwoConstant(dialect);
+  const float constant = LevelTwoConstant(m, dialect.scale_max);
   for (const float amax : quantized.amax) {
     m.level_two.push_back(FromAmax(amax, layout.level_two, constant));
   }
@@ -257,7 +256,6 @@ StoredMatrix Store(const Dialect& dialect, const Quantized& quantized,
 
 Quantized Load(const Dialect& dialect, const StoredMatrix& stored, std::string_view where) {
   CheckDialect(dialect, stored, where);
-  CheckLevelTwo(stored, where);
   Quantized q;
   q.rows = stored.rows;
   q.cols = stored.cols;
@@ -266,8 +264,15 @@ Quantized Load(const Dialect& dialect, const StoredMatrix& stored, std::string_v
   q.scale_rows = grid.rows;
   q.scale_cols = grid.cols;
   q.scales = TakeScales(stored, where);
-  if (stored.layout.level_two == LevelTwoConvention::kNone) return q;
-  const float constant = LevelTwoConstant(dialect);
+  const bool says_what = stored.layout.level_two != LevelTwoConvention::kNone;
+  if (dialect.level_two == LevelTwo::kNone || stored.level_two.empty() || !says_what) return q;
+  const std::size_t numbers = dialect.row_scaled ? stored.rows : 1;
+  if (stored.level_two.size() != numbers) {
+    throw Error(where, std::to_string(stored.level_two.size()) + " numbers of level 2; " +
+                           std::string(dialect.name) + " has " + std::to_string(numbers) + " for " +
+                           std::to_string(stored.rows) + " rows");
+  }
+  const float constant = LevelTwoConstant(stored, dialect.scale_max);
   for (const float v : stored.level_two) {
     q.amax.push_back(ToAmax(v, stored.layout.level_two, constant));
   }
@@ -282,7 +287,7 @@ StoredMatrix Convert(const StoredMatrix& stored, const StorageLayout& to, float 
   SizesOf(result, where);
   PlaceCodes(TakeCodes(stored, where), &result);
   PlaceScales(TakeScales(stored, where), &result);
-  SetLevelTwo(stored, LevelTwoConstant(stored.element, scale_max), where, &result);
+  SetLevelTwo(stored, LevelTwoConstant(stored, scale_max), where, &result);
   return result;
 }
 

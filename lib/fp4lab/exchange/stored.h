@@ -32,6 +32,16 @@ inline constexpr std::array kLevelTwoConventions = {
     NamedLevelTwo{LevelTwoConvention::kDivisor, "divisor"},
 };
 
+constexpr std::string_view Name(LevelTwoConvention convention) {
+  return kLevelTwoConventions[static_cast<std::size_t>(convention)].name;
+}
+constexpr std::optional<LevelTwoConvention> FindLevelTwoConvention(std::string_view name) {
+  for (const NamedLevelTwo& c : kLevelTwoConventions) {
+    if (c.name == name) return c.convention;
+  }
+  return std::nullopt;
+}
+
 struct StorageLayout {
   CodeOrder codes = CodeOrder::kLowFirst;
   ScaleOrder scales = ScaleOrder::kLinear;
@@ -70,9 +80,10 @@ constexpr CodeOrder DefaultCodeOrder(FormatId element) {
   return FormatOf(element).bits == 4 ? CodeOrder::kLowFirst : CodeOrder::kBytes;
 }
 
-// C, the constant between amax and the other conventions of level 2.
-constexpr float LevelTwoConstant(FormatId element, float scale_max) {
-  return scale_max * MaxFinite(element);
+// C, the constant between amax and the other conventions of level 2: scale_max * largest element,
+// the largest element alone where the tensor is one block.
+constexpr float LevelTwoConstant(const StoredMatrix& m, float scale_max) {
+  return m.block_rows == 0 ? MaxFinite(m.element) : scale_max * MaxFinite(m.element);
 }
 
 // A level-2 number in another convention, each in one rounding: amax / C, C / amax, 1 / v. Towards
@@ -86,6 +97,7 @@ StoredMatrix Store(const Dialect& dialect, const Quantized& quantized, const Sto
 
 // What the bytes say, read as `dialect`. Throws Error(where, ...) where sizes do not fit the shape,
 // with the size that would, where a byte is no code, and where repeated scales of one tile differ.
+// Level 2: `amax` is empty where none is stored, and where the dialect has none.
 Quantized Load(const Dialect& dialect, const StoredMatrix& stored, std::string_view where);
 
 // The same matrix in another layout: codes and scales move, no value changes. Level 2 goes through

@@ -43,7 +43,7 @@ float BlockFactor(const StoredMatrix& m, float scale, std::size_t row, float con
 Matrix<float> StoredValues(const StoredMatrix& stored, float scale_max, std::string_view where) {
   const StorageLayout plain{.codes = CodeOrder::kBytes, .level_two = stored.layout.level_two};
   const StoredMatrix m = Convert(stored, plain, scale_max, where);
-  const float constant = LevelTwoConstant(m.element, scale_max);
+  const float constant = LevelTwoConstant(m, scale_max);
   const bool blocks = m.block_rows > 0;
   const auto block_rows = static_cast<std::size_t>(blocks ? m.block_rows : 1);
   const auto block_cols = static_cast<std::size_t>(blocks ? m.block_cols : 1);

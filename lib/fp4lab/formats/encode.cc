@@ -30,7 +30,7 @@ HWY_INLINE void ForVectors(D d, std::size_t count, const In* in, Out* out, Body&
   const std::size_t lanes = hn::Lanes(d);
   std::size_t i = 0;
   for (; i + lanes <= count; i += lanes) body(in + i, i, out + i);
-  if (i == count) return;
+  if (hn::MaxLanes(d) == 1 || i == count) return;
   In last_in[hn::MaxLanes(d)] = {};
   Out last_out[hn::MaxLanes(d)];
   std::copy_n(in + i, count - i, last_in);

@@ -71,4 +71,11 @@ constexpr std::uint32_t EncodeWithField(FormatId id, RandomForm form, float v,
 void EncodeReplayed(FormatId id, RandomForm form, std::span<const float> v,
                     std::span<const std::uint32_t> words, std::span<std::uint32_t> codes);
 
+// How many of the 2^BitsAField(form) fields round v up in magnitude; 0 for values that never move.
+std::uint32_t UpCount(FormatId element, RandomForm form, float v);
+
+// Of all 16-bit fields, how many round both elements of a cvt.rs pair up: R >= 2^16 - a, and R read
+// backwards >= 2^16 - b. 0 < a, b < 2^16 are the elements' UpCounts.
+std::uint32_t BothUpReversed(std::uint32_t a, std::uint32_t b);
+
 }  // namespace fp4lab

@@ -51,6 +51,14 @@ class TemporaryFile {
 
 }  // namespace
 
+void RefuseControlCharacters(std::string_view name, std::string_view where) {
+  for (const char c : name) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
+      throw Error(where, "has a name with control characters");
+    }
+  }
+}
+
 std::string ReadFile(const std::filesystem::path& path) {
   std::error_code status;
   if (std::filesystem::is_directory(path, status)) {

@@ -10,6 +10,9 @@
 
 namespace fp4lab {
 
+// Error(where, ...) for a name, read from a file, that would break a line.
+void RefuseControlCharacters(std::string_view name, std::string_view where);
+
 // Throws Error naming the path.
 std::string ReadFile(const std::filesystem::path& path);
 

@@ -13,7 +13,10 @@ namespace {
 
 std::string Escaped(std::string_view key) {  // RFC 6901
   std::string text;
-  for (const char c : key) text += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
+  for (const char c : key) {
+    const bool control = static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
+    text += c == '~' ? "~0" : c == '/' ? "~1" : control ? "?" : std::string(1, c);
+  }
   return text;
 }
 
@@ -91,8 +94,12 @@ std::size_t Distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 Json ParseJson(std::string_view text, std::string_view where) {
+  const auto check = [where](int depth, Json::parse_event_t, Json&) {
+    if (depth > kMaxJsonDepth) throw Error(where, "JSON nested too deep");
+    return true;
+  };
   try {
-    return Json::parse(text);
+    return Json::parse(text, check);
   } catch (const Json::parse_error& e) {
     const std::size_t end = std::min(e.byte > 0 ? e.byte - 1 : 0, text.size());
     const std::string_view before = text.substr(0, end);

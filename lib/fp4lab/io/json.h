@@ -4,18 +4,20 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <nlohmann/json.hpp>
 
 #include "fp4lab/base/error.h"
 
 namespace fp4lab {
 
 using Json = nlohmann::json;
+
+// Deeper documents are refused: whoever walks them recursively must not run out of stack.
+inline constexpr int kMaxJsonDepth = 256;
 
 // Parses a file or text; syntax errors become Error("path", "line L, column C: ...").
 Json ParseJson(std::string_view text, std::string_view where);

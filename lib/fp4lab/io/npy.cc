@@ -205,6 +205,12 @@ std::string ShapeText(const std::vector<std::size_t>& shape) {
   return text + (shape.size() == 1 ? ",)" : ")");
 }
 
+[[noreturn]] void RefuseArchive(const std::string& where, zip_error_t* error) {
+  const std::string reason = zip_error_strerror(error);
+  zip_error_fini(error);
+  throw Error(where, "cannot be read as .npz: " + reason);
+}
+
 }  // namespace
 
 void NpyArray::RequireElements(char kind, std::size_t size) const {
@@ -276,14 +282,30 @@ void WriteNpy(const std::filesystem::path& path, const NpyArray& array) {
 void NpzFile::Close::operator()(zip* archive) const noexcept { zip_discard(archive); }
 
 NpzFile::NpzFile(const std::filesystem::path& path) : path_(path.string()) {
+  std::error_code status;
+  if (std::filesystem::is_regular_file(path, status) && std::filesystem::is_empty(path, status)) {
+    throw Error(path_, "cannot be read as .npz: it is empty");  // libzip sees an archive of nothing
+  }
   int code = 0;
   archive_.reset(zip_open(path_.c_str(), ZIP_RDONLY, &code));
   if (archive_) return;
   zip_error_t error;
   zip_error_init_with_code(&error, code);
-  const std::string reason = zip_error_strerror(&error);
+  RefuseArchive(path_, &error);
+}
+
+NpzFile::NpzFile(std::span<const std::byte> content, std::string where) : path_(std::move(where)) {
+  if (content.empty()) throw Error(path_, "cannot be read as .npz: it is empty");
+  zip_error_t error;
+  zip_error_init(&error);
+  zip_source_t* source = zip_source_buffer_create(content.data(), content.size(), 0, &error);
+  if (source == nullptr) RefuseArchive(path_, &error);
+  archive_.reset(zip_open_from_source(source, ZIP_RDONLY, &error));
+  if (!archive_) {
+    zip_source_free(source);
+    RefuseArchive(path_, &error);
+  }
   zip_error_fini(&error);
-  throw Error(path_, "cannot be read as .npz: " + reason);
 }
 
 bool NpzFile::Has(std::string_view name) const {
@@ -295,6 +317,7 @@ std::vector<std::string> NpzFile::Names() const {
   for (zip_int64_t i = 0; i < zip_get_num_entries(archive_.get(), 0); ++i) {
     const char* raw = zip_get_name(archive_.get(), static_cast<zip_uint64_t>(i), 0);
     const std::string_view name = raw == nullptr ? "" : raw;
+    RefuseControlCharacters(name, path_);
     if (name.ends_with(".npy")) names.emplace_back(name.substr(0, name.size() - 4));
   }
   return names;

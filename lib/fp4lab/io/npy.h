@@ -1,4 +1,4 @@
-// NumPy's array files: .npy read and written, .npz read.
+// NumPy's array files: .npy and .npz, read and written.
 // Format: numpy.lib.format, versions 1.0 to 3.0; little-endian numbers and raw bytes ("V", which is
 // how NumPy stores ml_dtypes' bfloat16 and float8). Files are not trusted: a truncated, damaged or
 // lying one gives an Error of one line that names the file and, in an .npz, the array.
@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -71,6 +72,8 @@ void WriteNpy(const std::filesystem::path& path, const NpyArray& array);
 class NpzFile {
  public:
   explicit NpzFile(const std::filesystem::path& path);
+  // The content of a file, which must outlive this object; `where` names it in errors.
+  NpzFile(std::span<const std::byte> content, std::string where);
 
   bool Has(std::string_view name) const;
   // In the file's order, without ".npy".
@@ -85,5 +88,12 @@ class NpzFile {
   std::string path_;
   std::unique_ptr<zip, Close> archive_;
 };
+
+// The content of an .npz file: arrays in order of their names, stored or deflated. The same bytes
+// for the same arrays, always: no clock, no file system.
+std::vector<std::byte> FormatNpz(const std::map<std::string, NpyArray>& arrays,
+                                 bool deflate = false);
+void WriteNpz(const std::filesystem::path& path, const std::map<std::string, NpyArray>& arrays,
+              bool deflate = false);
 
 }  // namespace fp4lab

@@ -25,7 +25,10 @@ struct Extent {
 // nlohmann/json keeps the last of two equal keys; a file that has both is lying about one of them.
 Json ParseWithoutDuplicates(std::string_view text, const std::string& where) {
   std::vector<std::set<std::string>> open;
-  const auto check = [&](int, Json::parse_event_t event, Json& parsed) {
+  const auto check = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    if (depth > kMaxJsonDepth) throw Error(where, "the header is JSON nested too deep");
+    if (event == Json::parse_event_t::key)
+      RefuseControlCharacters(parsed.get<std::string>(), where);
     if (event == Json::parse_event_t::object_start) open.emplace_back();
     if (event == Json::parse_event_t::object_end) open.pop_back();
     if (event == Json::parse_event_t::key &&

@@ -1,0 +1,251 @@
+#include "fp4lab/exchange/matrix_file.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <limits>
+#include <optional>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/io/file.h"
+#include "fp4lab/io/gguf.h"
+#include "fp4lab/io/npy.h"
+#include "fp4lab/io/safetensors.h"
+
+namespace fp4lab {
+namespace {
+
+constexpr std::array<std::string_view, 4> kEndings = {".npy", ".npz", ".safetensors", ".gguf"};
+
+std::string Lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+// The number of elements, if it fits.
+std::optional<std::size_t> Elements(const std::vector<std::size_t>& shape) {
+  std::size_t count = 1;
+  for (const std::size_t n : shape) {
+    if (n != 0 && count > std::numeric_limits<std::size_t>::max() / 64 / n) return std::nullopt;
+    count *= n;
+  }
+  return count;
+}
+
+NumberFile Decoded(const std::string& where, NumberType type, std::vector<std::size_t> shape,
+                   std::span<const std::byte> bytes, const ReadMatrixOptions& options) {
+  if (!options.shape.empty() && options.shape != shape) {
+    throw Error(where, "has the shape " + ShapeText(shape) + ", not " + ShapeText(options.shape));
+  }
+  if (shape.empty()) throw Error(where, "is a single number where a matrix is needed");
+  const std::size_t count = *Elements(shape);
+  const std::size_t cols = shape.back();
+  NumberFile file{.values = {}, .type = type, .shape = std::move(shape)};
+  file.values.rows = cols == 0 ? 0 : count / cols;
+  file.values.cols = cols;
+  file.values.values = DecodeNumbers(type, bytes, count);
+  return file;
+}
+
+NumberFile FromNpy(const NpyArray& array, const ReadMatrixOptions& options) {
+  const std::string kind = array.dtype.substr(1);
+  const bool coded = kind == "u1" || kind == "u2" || kind == "V1" || kind == "V2";
+  NumberType type;
+  if (coded) {
+    if (options.dtype.empty()) {
+      throw Error(array.where, "holds " + array.dtype +
+                                   ", which may be any type; state it, as in --dtype bfloat16");
+    }
+    type = RequireNumberType(options.dtype, array.where);
+    if (Bits(type) > (kind[1] == '1' ? 8 : 16) || (kind[1] == '2' && Bits(type) != 16)) {
+      throw Error(array.where, "holds " + array.dtype + ", no codes of " + std::string(Name(type)));
+    }
+  } else if (kind == "f2") {
+    type = {NumberType::Kind::kFormat, FormatId::kFP16};
+  } else if (kind != "f4") {
+    throw Error(array.where, "holds " + array.dtype +
+                                 "; f4, f2, and u1, u2, V1, V2 with a stated " +
+                                 "dtype can be read");
+  }
+  if (!options.dtype.empty() && RequireNumberType(options.dtype, array.where) != type) {
+    throw Error(array.where, "holds " + std::string(Name(type)) + ", not " + options.dtype);
+  }
+  if (Bits(type) >= 8) return Decoded(array.where, type, array.shape, array.bytes, options);
+  // One code a byte: as 8-bit elements, then decoded by the narrow format.
+  NumberFile file = Decoded(array.where, {NumberType::Kind::kUint8, FormatId::kBF16}, array.shape,
+                            array.bytes, options);
+  for (float& v : file.values.values) {
+    const auto code = static_cast<std::uint32_t>(v);
+    if (code >> Bits(type) != 0) {
+      throw Error(array.where,
+                  "byte " + std::to_string(code) + " is no code of " + std::string(Name(type)));
+    }
+    v = Decode(type.format, code);
+  }
+  file.type = type;
+  return file;
+}
+
+// The tensor that is asked for: by name, or the only one.
+template <class Map>
+const typename Map::value_type& Pick(const Map& tensors, const std::string& name,
+                                     const std::string& where) {
+  if (!name.empty()) {
+    const auto found = tensors.find(name);
+    if (found != tensors.end()) return *found;
+  } else if (tensors.size() == 1) {
+    return *tensors.begin();
+  }
+  std::string names;
+  std::size_t shown = 0;
+  for (const auto& [known, tensor] : tensors) {
+    if (++shown > 8) break;
+    names += (names.empty() ? "" : ", ") + known;
+  }
+  if (tensors.size() > 8) names += ", ...";
+  throw Error(where,
+              (name.empty() ? "holds " + std::to_string(tensors.size()) + " tensors; name one"
+                            : "has no tensor " + name) +
+                  ", as in file#name: " + names);
+}
+
+NumberFile FromSafetensors(const FilePlace& place, const ReadMatrixOptions& options) {
+  const SafetensorsFile file = ReadSafetensors(place.path);
+  const auto& [name, tensor] = Pick(file.tensors, place.name, place.path.string());
+  const std::string where = place.path.string() + "#" + name;
+  if (tensor.dtype == "U8") {
+    if (options.dtype.empty()) {
+      throw Error(where, "holds U8, which may be any type; state it, as in --dtype float8_e4m3fn");
+    }
+    const NumberType type = RequireNumberType(options.dtype, where);
+    std::vector<std::size_t> shape = tensor.shape;
+    if (Bits(type) > 8 || shape.empty() || Bits(type) == 6) {
+      throw Error(where, "holds U8, no codes of " + std::string(Name(type)));
+    }
+    if (Bits(type) == 4) shape.back() *= 2;
+    return Decoded(where, type, shape, tensor.bytes, options);
+  }
+  const std::optional<NumberType> type = FindNumberType(tensor.dtype);
+  if (!type) {
+    throw Error(where, "holds " + tensor.dtype + "; F32, F16, BF16, F8_*, F6_* and F4 can be read");
+  }
+  if (!options.dtype.empty() && RequireNumberType(options.dtype, where) != *type) {
+    throw Error(where, "holds " + tensor.dtype + ", not " + options.dtype);
+  }
+  return Decoded(where, *type, tensor.shape, tensor.bytes, options);
+}
+
+NumberFile FromGguf(const FilePlace& place, const ReadMatrixOptions& options) {
+  const GgufFile file = ReadGguf(place.path);
+  const auto& [name, tensor] = Pick(file.tensors, place.name, place.path.string());
+  const std::string where = place.path.string() + "#" + name;
+  const char* dtype = tensor.type == kGgmlF32    ? "float32"
+                      : tensor.type == kGgmlF16  ? "float16"
+                      : tensor.type == kGgmlBf16 ? "bfloat16"
+                                                 : nullptr;
+  if (dtype == nullptr)
+    throw Error(where, "holds no F32, F16 or BF16 (fp4lab dequantize may help)");
+  return Decoded(where, *FindNumberType(dtype), tensor.shape, tensor.bytes, options);
+}
+
+NumberFile FromRaw(const FilePlace& place, const ReadMatrixOptions& options) {
+  const std::string where = place.path.string();
+  if (options.shape.empty() || options.dtype.empty()) {
+    throw Error(where,
+                "is raw: state what it holds, as in --shape 128x256 --dtype bfloat16 "
+                "(.npy, .npz, .safetensors and .gguf say it themselves)");
+  }
+  const NumberType type = RequireNumberType(options.dtype, where);
+  const std::string content = ReadFile(place.path);
+  const std::optional<std::size_t> count = Elements(options.shape);
+  const auto bits = static_cast<std::size_t>(Bits(type));
+  if (!count || content.size() != (*count * bits + 7) / 8) {
+    throw Error(where, "has " + std::to_string(content.size()) + " bytes; " +
+                           ShapeText(options.shape) + " of " + std::string(Name(type)) + " take " +
+                           (count ? std::to_string((*count * bits + 7) / 8) : "too many"));
+  }
+  return Decoded(where, type, options.shape, std::as_bytes(std::span(content)), options);
+}
+
+}  // namespace
+
+std::vector<std::size_t> ParseShape(std::string_view text, std::string_view where) {
+  std::vector<std::size_t> shape;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (true) {
+    std::size_t n = 0;
+    const auto [next, status] = std::from_chars(at, end, n);
+    if (status != std::errc{}) break;
+    shape.push_back(n);
+    if (next == end) return shape;
+    if (*next != 'x') break;
+    at = next + 1;
+  }
+  throw Error(where, "\"" + std::string(text) + "\" is no shape; it looks like 128x256");
+}
+
+std::string ShapeText(const std::vector<std::size_t>& shape) {
+  std::string text;
+  for (const std::size_t n : shape) text += (text.empty() ? "" : "x") + std::to_string(n);
+  return text;
+}
+
+FilePlace SplitPlace(std::string_view place) {
+  for (std::size_t sign = place.find_first_of("#:"); sign != place.npos;
+       sign = place.find_first_of("#:", sign + 1)) {
+    const std::filesystem::path path(place.substr(0, sign));
+    const std::string ending = Lower(path.extension().string());
+    if (std::find(kEndings.begin(), kEndings.end(), ending) != kEndings.end()) {
+      return {path, std::string(place.substr(sign + 1)), ending};
+    }
+  }
+  const std::filesystem::path path(place);
+  return {path, "", Lower(path.extension().string())};
+}
+
+NumberFile ReadMatrix(std::string_view text, const ReadMatrixOptions& options) {
+  const FilePlace place = SplitPlace(text);
+  if (place.ending == ".npy") return FromNpy(ReadNpy(place.path), options);
+  if (place.ending == ".npz") {
+    const NpzFile file(place.path);
+    std::map<std::string, int> names;
+    for (const std::string& name : file.Names()) names[name] = 0;
+    return FromNpy(file.Read(Pick(names, place.name, place.path.string()).first), options);
+  }
+  if (place.ending == ".safetensors") return FromSafetensors(place, options);
+  if (place.ending == ".gguf") return FromGguf(place, options);
+  return FromRaw(place, options);
+}
+
+void WriteMatrix(std::string_view text, MatrixView<const float> values, NumberType type) {
+  Expects(values.IsRowMajor() || values.size() == 0, "a row-major matrix");
+  const FilePlace place = SplitPlace(text);
+  const std::string name = place.name.empty() ? "x" : place.name;
+  std::vector<std::byte> bytes = EncodeNumbers(type, {values.data, values.size()});
+  if (place.ending == ".gguf") throw Error(text, "GGUF is not written from plain numbers");
+  if (place.ending == ".safetensors") {
+    SafetensorsFile file;
+    file.tensors[name] = {std::string(SafetensorsName(type)), {values.rows, values.cols}, bytes};
+    return WriteSafetensors(place.path, file);
+  }
+  if (place.ending != ".npy" && place.ending != ".npz") {
+    return WriteFileAtomically(place.path, bytes);
+  }
+  const bool half = type == NumberType{NumberType::Kind::kFormat, FormatId::kFP16};
+  const bool single = type.kind == NumberType::Kind::kFloat32;
+  if (Bits(type) < 8) throw Error(text, "NumPy has no packed elements; write .safetensors");
+  const NpyArray array{single           ? "<f4"
+                       : half           ? "<f2"
+                       : Bits(type) > 8 ? "<u2"
+                                        : "|u1",
+                       {values.rows, values.cols},
+                       std::move(bytes),
+                       ""};
+  if (place.ending == ".npy") return WriteNpy(place.path, array);
+  WriteNpz(place.path, {{name, array}});
+}
+
+}  // namespace fp4lab

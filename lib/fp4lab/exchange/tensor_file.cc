@@ -1,0 +1,72 @@
+#include <map>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/exchange/matrix_file.h"
+#include "fp4lab/exchange/stored_file.h"
+#include "fp4lab/io/npy.h"
+
+namespace fp4lab {
+namespace {
+
+struct DtypePair {
+  std::string_view npy, safetensors;
+};
+// NumPy's raw bytes ("V") are codes of unknown type.
+constexpr DtypePair kDtypes[] = {
+    {"|u1", "U8"},  {"|V1", "U8"},  {"<f4", "F32"}, {"<f2", "F16"},  {"<u2", "U16"},
+    {"|V2", "U16"}, {"|i1", "I8"},  {"<i2", "I16"}, {"<i4", "I32"},  {"<u4", "U32"},
+    {"<i8", "I64"}, {"<u8", "U64"}, {"<f8", "F64"}, {"|b1", "BOOL"},
+};
+
+bool IsMetadata(std::string_view name) { return name == "fp4lab" || name.starts_with("fp4lab."); }
+
+std::string NpyDtype(const SafetensorsTensor& tensor) {
+  for (const DtypePair& d : kDtypes) {
+    if (d.safetensors == tensor.dtype) return std::string(d.npy);
+  }
+  return "|u1";  // F4, F8_*: bytes
+}
+
+}  // namespace
+
+SafetensorsFile ReadTensors(const std::filesystem::path& path) {
+  const FilePlace place = SplitPlace(path.string());
+  if (place.ending == ".safetensors") return ReadSafetensors(path);
+  if (place.ending != ".npz") {
+    throw Error(path.string(), "is no .safetensors, .npz or .gguf file");
+  }
+  const NpzFile npz(path);
+  SafetensorsFile file;
+  for (const std::string& name : npz.Names()) {
+    NpyArray array = npz.Read(name);
+    if (IsMetadata(name)) {
+      file.metadata[name] = std::string(array.Text());
+      continue;
+    }
+    for (const DtypePair& d : kDtypes) {
+      if (d.npy != array.dtype) continue;
+      file.tensors[name] = {std::string(d.safetensors), array.shape, std::move(array.bytes)};
+      break;
+    }
+  }
+  return file;
+}
+
+void WriteTensors(const std::filesystem::path& path, const SafetensorsFile& file) {
+  const FilePlace place = SplitPlace(path.string());
+  if (place.ending == ".safetensors") return WriteSafetensors(path, file);
+  std::map<std::string, NpyArray> arrays;
+  for (const auto& [name, tensor] : file.tensors) {
+    NpyArray array{NpyDtype(tensor), tensor.shape, tensor.bytes, ""};
+    if (tensor.dtype == "F4") array.shape.back() /= 2;  // two codes a byte
+    arrays[name] = std::move(array);
+  }
+  for (const auto& [name, text] : file.metadata) {
+    if (!IsMetadata(name)) continue;
+    const auto bytes = std::as_bytes(std::span(text));
+    arrays[name] = {"|u1", {text.size()}, {bytes.begin(), bytes.end()}, ""};
+  }
+  WriteNpz(path, arrays);
+}
+
+}  // namespace fp4lab

@@ -1,0 +1,267 @@
+#include "fp4lab/exchange/vendor.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/exchange/number_type.h"
+
+namespace fp4lab {
+namespace {
+
+std::string ShapeOf(const SafetensorsTensor& t) {
+  std::string text;
+  for (const std::size_t n : t.shape) text += (text.empty() ? "" : "x") + std::to_string(n);
+  return t.dtype + " " + (text.empty() ? "scalar" : text);
+}
+
+std::vector<std::uint8_t> Raw(const SafetensorsTensor& t) {
+  const auto* data = reinterpret_cast<const std::uint8_t*>(t.bytes.data());
+  return {data, data + t.bytes.size()};
+}
+
+std::vector<std::byte> Bytes(std::span<const std::uint8_t> raw) {
+  const auto bytes = std::as_bytes(raw);
+  return {bytes.begin(), bytes.end()};
+}
+
+// prefix + suffix, as `name` gives the prefix; nullptr where the file has no such tensor.
+std::string PrefixOf(const VendorEntry& entry) {
+  const bool dotted = !entry.name.empty() && !entry.vendor->codes.starts_with('_');
+  return entry.name + (dotted ? "." : "");
+}
+const SafetensorsTensor* Find(const SafetensorsFile& file, const std::string& name) {
+  const auto found = file.tensors.find(name);
+  return found == file.tensors.end() ? nullptr : &found->second;
+}
+const SafetensorsTensor& Require(const SafetensorsFile& file, const std::string& name,
+                                 std::string_view where) {
+  const SafetensorsTensor* tensor = Find(file, name);
+  if (tensor == nullptr) throw Error(where, "has no tensor " + name);
+  return *tensor;
+}
+const SafetensorsTensor* FindLevelTwo(const SafetensorsFile& file, const VendorEntry& entry) {
+  for (const std::string_view suffix : entry.vendor->level_two) {
+    if (suffix.empty()) continue;
+    const SafetensorsTensor* tensor = Find(file, PrefixOf(entry) + std::string(suffix));
+    if (tensor != nullptr) return tensor;
+  }
+  return nullptr;
+}
+
+FormatId ElementOf(const SafetensorsTensor& codes, const ReadStoredOptions& options,
+                   const std::string& where) {
+  if (codes.dtype == "F8_E4M3") return FormatId::kE4M3;
+  if (codes.dtype == "F8_E5M2") return FormatId::kE5M2;
+  if (codes.dtype == "F4") return FormatId::kE2M1;
+  if (codes.dtype != "U8") {
+    throw Error(where, "is " + ShapeOf(codes) + " where codes are U8, F4 or F8_*");
+  }
+  return options.dialect != nullptr ? options.dialect->element : FormatId::kE2M1;
+}
+
+// Fills in rows and cols from the shape of the codes.
+void SetShape(const SafetensorsTensor& codes, const std::string& where, StoredMatrix* m) {
+  if (codes.shape.empty()) throw Error(where, "is " + ShapeOf(codes) + " where a matrix is needed");
+  std::size_t cols = codes.shape.back();
+  std::size_t rows = 1;
+  for (std::size_t i = 0; i + 1 < codes.shape.size(); ++i) rows *= codes.shape[i];
+  const bool packed = m->layout.codes != CodeOrder::kBytes && codes.dtype != "F4";
+  if (packed && m->layout.codes == CodeOrder::kDense6) {
+    cols = cols / 3 * 4;
+  } else if (packed) {
+    cols *= 2;
+  }
+  m->rows = m->layout.transposed ? cols : rows;
+  m->cols = m->layout.transposed ? rows : cols;
+}
+
+// The order of the scales, from how many bytes there are.
+void SetScaleOrder(const Vendor& vendor, const ReadStoredOptions& options, const std::string& where,
+                   StoredMatrix* m) {
+  if (options.scales) {
+    m->layout.scales = *options.scales;
+    return;
+  }
+  std::string fits;
+  for (const bool expanded : {true, false}) {
+    if (expanded && m->block_rows == 1 && !m->layout.transposed) continue;
+    m->layout.expanded_scales = expanded;
+    for (const ScaleOrder order : {ScaleOrder::kLinear, vendor.scale_order}) {
+      m->layout.scales = order;
+      if (SizesOf(*m, where).scales == m->scales.size()) return;
+    }
+    for (const NamedScaleOrder& o : kScaleOrders) {
+      m->layout.scales = o.order;
+      if (SizesOf(*m, where).scales != m->scales.size()) continue;
+      fits += (fits.empty() ? "; they fit the order " : " or ") + std::string(o.name);
+    }
+  }
+  m->layout.scales = ScaleOrder::kLinear;
+  m->layout.expanded_scales = false;
+  const StoredSizes sizes = SizesOf(*m, where);
+  throw Error(where, std::to_string(m->scales.size()) + " bytes of scales; " +
+                         std::to_string(m->rows) + "x" + std::to_string(m->cols) + " in " +
+                         std::to_string(m->block_rows) + "x" + std::to_string(m->block_cols) +
+                         " blocks has " + std::to_string(sizes.scale_rows) + "x" +
+                         std::to_string(sizes.scale_cols) + " scales" + fits +
+                         (fits.empty() ? "" : ": state it"));
+}
+
+std::vector<float> Floats(const SafetensorsTensor& t, const std::string& where) {
+  const std::optional<NumberType> type = FindNumberType(t.dtype);
+  if (!type || Bits(*type) < 16) {
+    throw Error(where, "is " + ShapeOf(t) + " where level 2 is F32");
+  }
+  return DecodeNumbers(*type, t.bytes, t.bytes.size() * 8 / static_cast<std::size_t>(Bits(*type)));
+}
+
+// One number a leading index (an expert) becomes one a row.
+std::vector<float> PerRow(std::vector<float> numbers, std::size_t rows, std::size_t leading) {
+  if (numbers.size() <= 1 || numbers.size() != leading || rows % leading != 0) return numbers;
+  std::vector<float> repeated;
+  for (std::size_t r = 0; r < rows; ++r) repeated.push_back(numbers[r / (rows / leading)]);
+  return repeated;
+}
+
+void SetScales(const SafetensorsFile& file, const VendorEntry& entry,
+               const ReadStoredOptions& options, const std::string& where, StoredMatrix* m) {
+  const std::string name = PrefixOf(entry) + std::string(entry.vendor->scales);
+  const SafetensorsTensor& scales = Require(file, name, where);
+  const std::string place = where + "#" + name;
+  if (scales.dtype == "F32") {  // one scale for the tensor (FP8)
+    if (scales.bytes.size() != sizeof(float)) {
+      throw Error(place,
+                  "is " + ShapeOf(scales) + " where block scales are F8_E4M3, F8_E8M0 or U8");
+    }
+    m->block_rows = m->block_cols = 0;
+    m->layout.level_two = LevelTwoConvention::kMultiplier;
+    m->level_two = Floats(scales, place);
+    return;
+  }
+  if (scales.dtype == "F8_E4M3") {
+    m->scale = FormatId::kE4M3;
+  } else if (scales.dtype == "F8_E8M0") {
+    m->scale = FormatId::kE8M0;
+  } else if (scales.dtype != "U8") {
+    throw Error(place, "is " + ShapeOf(scales) + " where block scales are F8_E4M3, F8_E8M0 or U8");
+  } else if (options.dialect == nullptr) {
+    m->scale = FindLevelTwo(file, entry) != nullptr ? FormatId::kE4M3 : FormatId::kE8M0;
+  }
+  if (options.dialect == nullptr) m->block_cols = m->scale == FormatId::kE8M0 ? 32 : 16;
+  m->scales = Raw(scales);
+  SetScaleOrder(*entry.vendor, options, place, m);
+}
+
+}  // namespace
+
+const Vendor* FindVendor(std::string_view name) {
+  for (const Vendor& v : kVendors) {
+    if (v.name == name) return &v;
+  }
+  return nullptr;
+}
+
+std::vector<VendorEntry> ListVendorMatrices(const SafetensorsFile& file) {
+  std::vector<VendorEntry> entries;
+  for (const auto& [name, tensor] : file.tensors) {
+    for (const Vendor& vendor : kVendors) {
+      if (!std::string_view(name).ends_with(vendor.codes)) continue;
+      std::string prefix = name.substr(0, name.size() - vendor.codes.size());
+      const bool dotted = !vendor.codes.starts_with('_');
+      if (dotted && !prefix.empty() && prefix.back() != '.') continue;
+      if (!file.tensors.contains(prefix + std::string(vendor.scales))) continue;
+      const bool plain = tensor.dtype == "BF16" || tensor.dtype == "F16" || tensor.dtype == "F32";
+      if (plain) continue;  // a weight that is not quantized
+      if (dotted && !prefix.empty()) prefix.pop_back();
+      entries.push_back({prefix, &vendor});
+    }
+  }
+  return entries;
+}
+
+StoredMatrix ReadVendorMatrix(const SafetensorsFile& file, const VendorEntry& entry,
+                              const ReadStoredOptions& options, std::string_view where_view) {
+  const std::string where(where_view);
+  const std::string name = PrefixOf(entry) + std::string(entry.vendor->codes);
+  const SafetensorsTensor& codes = Require(file, name, where);
+  StoredMatrix m;
+  m.element = ElementOf(codes, options, where + "#" + name);
+  if (options.dialect != nullptr) {
+    m.scale = options.dialect->scale;
+    m.block_rows = options.dialect->block_rows;
+    m.block_cols = options.dialect->block_cols;
+  }
+  m.layout = {.codes = options.codes.value_or(DefaultCodeOrder(m.element)),
+              .transposed = options.transposed,
+              .expanded_scales = options.expanded_scales,
+              .level_two = options.level_two.value_or(entry.vendor->convention)};
+  SetShape(codes, where + "#" + name, &m);
+  m.codes = Raw(codes);
+  SetScales(file, entry, options, where, &m);
+  const SafetensorsTensor* level_two = FindLevelTwo(file, entry);
+  if (level_two != nullptr && m.level_two.empty()) {
+    const std::string place = where + "#level 2 of " + name;
+    const std::size_t leading = codes.shape.size() > 2 ? codes.shape.front() : 0;
+    m.level_two = PerRow(Floats(*level_two, place), m.rows, leading);
+  }
+  if (m.level_two.empty()) m.layout.level_two = LevelTwoConvention::kNone;
+  Convert(m, m.layout, 1.0f, where);  // refuses what does not fit
+  return m;
+}
+
+StoredMatrix WithRowBlocks(const StoredMatrix& stored, float scale_max, std::string_view where) {
+  if (stored.block_rows <= 1) return stored;
+  StorageLayout layout = stored.layout;
+  layout.transposed = false;
+  layout.expanded_scales = true;
+  StoredMatrix m = Convert(stored, layout, scale_max, where);
+  m.block_rows = 1;
+  m.layout.expanded_scales = false;
+  return m;
+}
+
+void AddVendorMatrix(const StoredMatrix& stored, const VendorEntry& entry, float scale_max,
+                     SafetensorsFile* file) {
+  const Vendor& vendor = *entry.vendor;
+  const std::string where = std::string(vendor.name) + " naming";
+  const std::string prefix = PrefixOf(entry);
+  const int bits = FormatOf(stored.element).bits;
+  if (bits == 6 || (bits == 4 && stored.cols % 2 != 0)) {
+    throw Error(where, "has no place for " + std::to_string(stored.rows) + "x" +
+                           std::to_string(stored.cols) + " codes of " +
+                           std::string(Named(stored.element).name));
+  }
+  const StorageLayout layout{.codes = DefaultCodeOrder(stored.element),
+                             .scales = vendor.scale_order,
+                             .level_two = stored.level_two.empty() ? LevelTwoConvention::kNone
+                                          : stored.block_rows == 0 ? LevelTwoConvention::kMultiplier
+                                                                   : vendor.convention};
+  const StoredMatrix m = Convert(WithRowBlocks(stored, scale_max, where), layout, scale_max, where);
+  const std::string_view dtype =
+      bits == 4 ? "U8" : SafetensorsName({NumberType::Kind::kFormat, m.element});
+  const std::size_t row = bits == 4 ? m.cols / 2 : m.cols;
+  file->tensors[prefix + std::string(vendor.codes)] = {
+      std::string(dtype), {m.rows, row}, Bytes(m.codes)};
+  SafetensorsTensor level_two{"F32", {m.level_two.size()}, {}};
+  const auto numbers = std::as_bytes(std::span(m.level_two));
+  level_two.bytes.assign(numbers.begin(), numbers.end());
+  if (m.block_rows == 0) {
+    if (m.level_two.empty()) throw Error(where, "needs the tensor's scale, which is not stored");
+    file->tensors[prefix + std::string(vendor.scales)] = level_two;
+    return;
+  }
+  const NamedScaleOrder& order = Named(m.layout.scales);
+  const StoredSizes sizes = SizesOf(m, where);
+  const std::size_t width =
+      (sizes.scale_cols + order.tile_cols - 1) / order.tile_cols * order.tile_cols;
+  const bool as_bytes = vendor.scales_as_bytes || m.scale == FormatId::kE8M0;
+  file->tensors[prefix + std::string(vendor.scales)] = {
+      as_bytes ? "U8" : std::string(SafetensorsName({NumberType::Kind::kFormat, m.scale})),
+      {width == 0 ? sizes.scale_rows : m.scales.size() / width, width},
+      Bytes(m.scales)};
+  if (!m.level_two.empty()) file->tensors[prefix + std::string(vendor.level_two[0])] = level_two;
+}
+
+}  // namespace fp4lab

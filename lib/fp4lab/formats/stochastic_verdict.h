@@ -1,0 +1,79 @@
+// Did a kernel round stochastically? A verdict from its outputs alone, without its random bits.
+//
+// What is tested. Under b-bit stochastic rounding (RandomForm: 8 or 16 bits) an element whose
+// scaled value lies between two codes goes to the farther from zero with the probability m / 2^b, m
+// the exact number of fields that do so (UpCount); all draws of different repetitions are
+// independent, and so are those of different elements, but for the two halves of a cvt.rs pair,
+// which read the same 16 bits in opposite orders.
+//
+// Statistics (StochasticVerdict::statistics, in this order):
+//   codes        every code is one of the two neighbours of its value (certain, not statistical)
+//   elements     of each element over the repetitions: exact binomial tests
+//   rates        sums of ups: of all elements, by sign, by the half and the sixteenth of a step in
+//                which the value lies, by column mod 16
+//   neighbours   two elements round alike as often as independent ones: within a group of four
+//                columns, and 4, 8, 16 ... columns or 1, 2, 4 ... rows apart
+//   repetitions  an element rounds alike in repetitions 1, 2, 4 ... apart
+// Each sum is tested by its exact binomial tail where all its draws have one probability, else by
+// Chernoff's bound (tail_bounds.h), in disjoint pairs, and over even or odd columns only, so that
+// its draws are independent under cvt.rs as well. A neighbour pair of cvt.rs is judged by the
+// greater of two p-values: independent bits, and one field read in both orders (its exact joint
+// count).
+//
+// Error rate. A correct kernel is refused with probability `error_rate` at most: each of the four
+// statistical families gets a quarter, divided among its tests (Bonferroni).
+//
+// Power, for the default rate of 1e-6 and n repetitions of N free elements (those between two
+// codes) with evenly spread fractions; measured in tests/formats/stochastic_verdict_test.cc:
+//   truncation, all zeros                        N n >= 256
+//   round to nearest                             N n >= 512
+//   a probability off by d everywhere            N n >= 2 (4.5 / d)^2, for 99 of 100 such kernels
+//   the same bits for neighbours or rows         N n >= 4096
+//   the same bits in every repetition            N >= 512 and n = 2; less N for more n
+//   8 random bits where 16 are claimed           not below N n = 10^7 (the rates differ by 2^-9)
+// Fewer draws than would refuse a kernel that never rounds up give kUndecided, never kAccepted.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fp4lab/formats/format.h"
+#include "fp4lab/formats/replay.h"
+
+namespace fp4lab {
+
+// Outputs of n runs of a kernel on one input. The columns run in the direction of the random words
+// (a columnwise output is given transposed); groups of four columns start at column 0 of each row.
+struct StochasticSample {
+  FormatId element = FormatId::kE2M1;  // at most 8 bits
+  RandomForm form = RandomForm::kCvtRs;
+  std::size_t rows = 0, cols = 0;
+  std::span<const float> scaled;  // (rows, cols): what was rounded (block/replay.h ScaledElements)
+  std::vector<std::span<const std::uint8_t>> outputs;  // n times (rows, cols) codes, one a byte
+};
+
+struct StochasticStatistic {
+  std::string_view name;  // "neighbours"
+  std::size_t tests = 0;
+  double p_value = 1.0;  // the least of the tests', times their number, at most 1
+  std::string what;      // the test that gave it: what was seen, and what was expected
+};
+
+enum class StochasticAnswer : std::uint8_t { kAccepted, kRefused, kUndecided };
+
+struct StochasticVerdict {
+  StochasticAnswer answer = StochasticAnswer::kUndecided;
+  // In words: the first statistic that fails, then the names of others; or why nothing can be said.
+  std::string reason;
+  std::vector<StochasticStatistic> statistics;
+  std::size_t repetitions = 0, free_elements = 0;  // those between two codes
+};
+
+// Throws std::logic_error for sizes that do not fit and for forms that the element does not take.
+StochasticVerdict JudgeStochastic(const StochasticSample& sample, double error_rate = 1e-6);
+
+}  // namespace fp4lab

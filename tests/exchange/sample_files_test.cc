@@ -1,0 +1,98 @@
+// Files that independent programs wrote (sample_files.py: NumPy, no code of ours) are read to the
+// values that those programs state.
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+#include <cstdlib>
+
+#include "fp4lab/exchange/matrix_file.h"
+#include "fp4lab/exchange/stored_file.h"
+#include "fp4lab/io/process.h"
+#include "fp4lab/io/temporary_folder.h"
+#include "tests/support/catch.h"
+#include "tests/support/golden.h"
+
+namespace fp4lab {
+namespace {
+
+struct Sample {
+  const char* file;
+  const char* convention;
+  const char* name;
+  LevelTwoConvention level_two;
+};
+const Sample kSamples[] = {
+    {"te.safetensors", "te", "fc1.weight", LevelTwoConvention::kAmax},
+    {"modelopt.safetensors", "modelopt", "model.layers.0.mlp.up_proj",
+     LevelTwoConvention::kMultiplier},
+    {"compressed-tensors.safetensors", "compressed-tensors", "lin", LevelTwoConvention::kDivisor},
+    {"compressed-tensors-mxfp4.safetensors", "compressed-tensors", "lin",
+     LevelTwoConvention::kNone},
+    {"ggml-nvfp4.gguf", "gguf", "blk.0.ffn_up.weight", LevelTwoConvention::kMultiplier},
+    {"ggml-mxfp4.gguf", "gguf", "blk.0.ffn_up.weight", LevelTwoConvention::kNone},
+    {"ggml-experts.gguf", "gguf", "blk.0.ffn_up_exps.weight", LevelTwoConvention::kMultiplier},
+};
+
+// False where there is no Python with NumPy.
+bool WriteSamples(const TemporaryFolder& folder) {
+  const char* python = std::getenv("FP4LAB_PYTHON");
+  if (python == nullptr || *python == '\0') python = "python3";
+  const std::string script = (SourceDirectory() / "tests/exchange/sample_files.py").string();
+  try {
+    if (RunProcess({python, "-c", "import numpy"}).exit_code == 0) {
+      const ProcessResult run = RunProcess({python, script, folder.path().string()});
+      INFO(run.error);
+      REQUIRE(run.exit_code == 0);
+      return true;
+    }
+  } catch (const Error&) {  // no such program
+  }
+  std::printf("SKIPPED: needs python3 with NumPy (FP4LAB_PYTHON names another interpreter)\n");
+  return false;
+}
+
+TEST_CASE("Samples of other programs are read to the values that they state", "[exchange]") {
+  const TemporaryFolder folder;
+  if (!WriteSamples(folder)) return;
+  for (const Sample& sample : kSamples) {
+    CAPTURE(sample.file);
+    const std::string path = (folder / sample.file).string();
+    const StoredFile file = ReadStored(path);
+    CHECK(file.entry == StoredFileEntry{sample.name, sample.convention});
+    CHECK(file.matrix.layout.level_two == sample.level_two);
+    const std::string stem = path.substr(0, path.rfind('.'));
+    const Matrix<float> expected = ReadMatrix(stem + ".values.npy").values;
+    const Matrix<float> values = StoredValues(file.matrix, 448.0f, path);
+    REQUIRE((values.rows == 6 && values.cols == 192));
+    std::size_t different = 0;
+    for (std::size_t i = 0; i < values.values.size(); ++i) {
+      different += std::bit_cast<std::uint32_t>(values.values[i]) !=
+                   std::bit_cast<std::uint32_t>(expected.values[i]);
+    }
+    CHECK(different == 0);
+  }
+}
+
+TEST_CASE("Samples go through every convention without a change of codes and scales",
+          "[exchange]") {
+  const TemporaryFolder folder;
+  if (!WriteSamples(folder)) return;
+  for (const Sample& sample : kSamples) {
+    const StoredMatrix matrix = ReadStored((folder / sample.file).string()).matrix;
+    for (const std::string_view convention : Conventions()) {
+      if (convention == "gguf" && matrix.level_two.size() > 1) continue;
+      CAPTURE(sample.file, convention);
+      const std::string place = (folder / (convention == "gguf" ? "x.gguf" : "x.npz")).string();
+      WriteStored(place, matrix, "", convention, 448.0f);
+      ReadStoredOptions options;
+      const StoredMatrix read = ReadStored(place, options).matrix;
+      StorageLayout plain;
+      plain.level_two = LevelTwoConvention::kNone;
+      StoredMatrix a = Convert(matrix, plain, 448.0f, "a"), b = Convert(read, plain, 448.0f, "b");
+      CHECK(a == b);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fp4lab

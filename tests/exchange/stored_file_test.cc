@@ -1,0 +1,190 @@
+// Files of quantized matrices: every layout survives, names are found, what does not fit is
+// refused.
+#include "fp4lab/exchange/stored_file.h"
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/io/file.h"
+#include "fp4lab/io/temporary_folder.h"
+#include "tests/exchange/matrices.h"
+#include "tests/support/catch.h"
+#include "tests/support/error_of.h"
+
+namespace fp4lab {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+
+std::vector<std::byte> Bytes(std::size_t size, int value = 0) {
+  return std::vector<std::byte>(size, std::byte(value));
+}
+
+TEST_CASE("Our files keep every layout of every format, in both endings", "[exchange][property]") {
+  const TemporaryFolder folder;
+  for (const Dialect& d : BlockShapes()) {
+    const Quantized q = AnyQuantized(d, 19, 33);
+    std::size_t i = 0;
+    for (const StorageLayout& layout : Layouts(d)) {
+      const char* ending = i++ % 2 == 0 ? ".safetensors" : ".npz";
+      CAPTURE(d.name, Name(layout.codes), Named(layout.scales).name, ending);
+      const StoredMatrix stored = Store(d, q, layout);
+      const std::string place = (folder / ("x" + std::string(ending))).string();
+      WriteStored(place + ":layer.0.w", stored, d.name, "fp4lab", d.scale_max);
+      const StoredFile read = ReadStored(place);
+      CHECK(read.matrix == stored);
+      CHECK(read.dialect == d.name);
+      CHECK(read.entry == StoredFileEntry{"layer.0.w", "fp4lab"});
+    }
+  }
+}
+
+TEST_CASE("A nameless matrix is read back without a name", "[exchange]") {
+  const TemporaryFolder folder;
+  const Dialect d{.name = "nvfp4"};
+  const StoredMatrix stored = Store(d, AnyQuantized(d, 4, 32), {});
+  for (const char* ending : {".safetensors", ".npz"}) {
+    const std::string place = (folder / ("x" + std::string(ending))).string();
+    WriteStored(place, stored, d.name, "fp4lab", 448.0f);
+    CHECK(ReadStored(place).matrix == stored);
+    CHECK(ListStored(place) == std::vector<StoredFileEntry>{{"", "fp4lab"}});
+  }
+}
+
+TEST_CASE("The tensors of our files have the types and shapes that the header states",
+          "[exchange]") {
+  const Dialect d{.name = "nvfp4"};
+  SafetensorsFile file;
+  AddStored(Store(d, AnyQuantized(d, 3, 33), {.scales = ScaleOrder::kPadded}), d.name, "a", &file);
+  CHECK(file.tensors.at("a.codes").dtype == "F4");
+  CHECK(file.tensors.at("a.codes").shape == std::vector<std::size_t>{3, 34});
+  CHECK(file.tensors.at("a.scales").dtype == "F8_E4M3");
+  CHECK(file.tensors.at("a.scales").shape == std::vector<std::size_t>{128, 4});
+  CHECK(file.tensors.at("a.level_two").shape == std::vector<std::size_t>{1});
+  CHECK(file.metadata.at("fp4lab.a") ==
+        R"({"block":[1,16],"codes":"low-first","dialect":"nvfp4","element":"float4_e2m1fn",)"
+        R"("expanded_scales":false,"level_two":"amax","scale":"float8_e4m3fn","scales":"padded",)"
+        R"("shape":[3,33],"transposed":false})");
+}
+
+TEST_CASE("Vendors' naming gives back what was written under it", "[exchange][property]") {
+  const TemporaryFolder folder;
+  for (const Dialect& d : BlockShapes()) {
+    if (FormatOf(d.element).bits == 6) continue;
+    const StoredMatrix stored =
+        Store(d, AnyQuantized(d, 32, 64), {.codes = CodeOrder::kBytes, .transposed = true});
+    for (const Vendor& vendor : kVendors) {
+      CAPTURE(d.name, vendor.name);
+      const std::string place = (folder / "x.safetensors").string();
+      WriteStored(place + ":a.b", stored, d.name, vendor.name, d.scale_max);
+      const StoredFile read = ReadStored(place, {.dialect = &d});
+      CHECK(read.entry == StoredFileEntry{"a.b", std::string(vendor.name)});
+      const StorageLayout plain{.codes = CodeOrder::kBytes,
+                                .level_two = read.matrix.layout.level_two};
+      StoredMatrix a = Convert(stored, plain, d.scale_max, "a"),
+                   b = Convert(read.matrix, plain, d.scale_max, "b");
+      if (d.row_scaled) b.level_two.resize(a.level_two.size());
+      CHECK(a.codes == b.codes);
+      CHECK(a.scales == b.scales);
+      CHECK(a.level_two == b.level_two);
+    }
+  }
+}
+
+TEST_CASE("Transformer Engine's swizzled scales are read when the layout is stated", "[exchange]") {
+  const Dialect d{.name = "nvfp4"};
+  const Quantized q = AnyQuantized(d, 100, 96);
+  const StoredMatrix tiled = Store(d, q, {.scales = ScaleOrder::k128x4});
+  SafetensorsFile file;
+  AddVendorMatrix(tiled, {"w", FindVendor("te")}, 448.0f, &file);
+  const std::vector<std::uint8_t>& bytes = tiled.scales;
+  const auto raw = std::as_bytes(std::span(bytes));
+  file.tensors["w_rowwise_scale_inv"].bytes.assign(raw.begin(), raw.end());
+  const VendorEntry entry{"w", FindVendor("te")};
+  CHECK(Load(d, ReadVendorMatrix(file, entry, {.scales = ScaleOrder::k128x4}, "x"), "x") == q);
+  CHECK_FALSE(Load(d, ReadVendorMatrix(file, entry, {}, "x"), "x") == q);
+}
+
+TEST_CASE("A vendor's tensors that do not fit together are refused by name", "[exchange]") {
+  const auto error = [](SafetensorsFile file) {
+    return ErrorOf([&] { ReadVendorMatrix(file, {"l", FindVendor("modelopt")}, {}, "m"); });
+  };
+  SafetensorsFile file;
+  file.tensors["l.weight"] = {"U8", {4, 16}, Bytes(64)};
+  CHECK_THAT(error(file), ContainsSubstring("m: has no tensor l.weight_scale"));
+  file.tensors["l.weight_scale"] = {"F8_E4M3", {4, 3}, Bytes(12)};
+  CHECK_THAT(error(file), ContainsSubstring("m#l.weight_scale: 12 bytes of scales; 4x32 in 1x16 "
+                                            "blocks has 4x2 scales"));
+  file.tensors["l.weight_scale"] = {"F8_E4M3", {512}, Bytes(512)};
+  CHECK_THAT(error(file), ContainsSubstring("they fit the order 128x4 or padded: state it"));
+  file.tensors["l.weight_scale"] = {"BF16", {4, 2}, Bytes(16)};
+  CHECK_THAT(error(file), ContainsSubstring("is BF16 4x2 where block scales are"));
+  file.tensors["l.weight_scale"] = {"F8_E4M3", {4, 2}, Bytes(8)};
+  CHECK(error(file) == "no error");
+  file.tensors["l.weight_scale_2"] = {"F32", {3}, Bytes(12)};
+  CHECK_THAT(error(file), ContainsSubstring("3 numbers of level 2; 1 or one a row (4) fit"));
+  file.tensors["l.weight"] = {"I32", {4, 4}, Bytes(64)};
+  CHECK_THAT(error(file), ContainsSubstring("is I32 4x4 where codes are U8, F4 or F8_*"));
+}
+
+TEST_CASE("A description of ours that lies is refused", "[exchange]") {
+  const Dialect d{.name = "nvfp4"};
+  SafetensorsFile good;
+  AddStored(Store(d, AnyQuantized(d, 4, 32), {}), d.name, "a", &good);
+  const auto error = [&](const char* from, const char* to) {
+    SafetensorsFile file = good;
+    std::string& text = file.metadata["fp4lab.a"];
+    const std::size_t at = text.find(from);
+    REQUIRE(at != text.npos);
+    text.replace(at, std::string(from).size(), to);
+    return ErrorOf([&] { TakeStored(file, "a", "f"); });
+  };
+  CHECK(error("[4,32]", "[4,32]") == "no error");
+  CHECK_THAT(error("[4,32]", "[4,64]"), ContainsSubstring("64 bytes of codes"));
+  CHECK_THAT(error("[4,32]", "[-4,32]"), ContainsSubstring("f#fp4lab.a"));
+  CHECK_THAT(error("[4,32]", "[1099511627777,32]"), ContainsSubstring("too large"));
+  CHECK_THAT(error("[1,16]", "[0,16]"), ContainsSubstring("must be two sizes"));
+  CHECK_THAT(error("low-first", "dense6"), ContainsSubstring("does not hold codes"));
+  CHECK_THAT(error("low-first", "any"), ContainsSubstring("\"any\" is not known"));
+  CHECK_THAT(error("float8_e4m3fn", "float16"), ContainsSubstring("at most 8 bits"));
+  CHECK_THAT(error("\"dialect\"", "\"dialects\""), ContainsSubstring("dialect"));
+}
+
+TEST_CASE("A file with several matrices asks for a name", "[exchange]") {
+  const TemporaryFolder folder;
+  const Dialect d{.name = "nvfp4"};
+  const StoredMatrix stored = Store(d, AnyQuantized(d, 4, 32), {});
+  SafetensorsFile file;
+  AddStored(stored, d.name, "a", &file);
+  AddVendorMatrix(stored, {"b", FindVendor("compressed-tensors")}, 448.0f, &file);
+  AddVendorMatrix(stored, {"c", FindVendor("modelopt")}, 448.0f, &file);
+  const std::string place = (folder / "x.safetensors").string();
+  WriteTensors(place, file);
+  CHECK_THAT(ErrorOf([&] { ReadStored(place); }),
+             ContainsSubstring("holds 3 quantized matrices; name one, as in file#name: a (fp4lab), "
+                               "b (compressed-tensors), c (modelopt)"));
+  CHECK(ReadStored(place + "#b").entry.convention == "compressed-tensors");
+  CHECK(ReadStored(place + "#c.weight").entry.name == "c");
+  CHECK_THAT(ErrorOf([&] { ReadStored(place + ":d"); }),
+             ContainsSubstring("has no quantized matrix d"));
+}
+
+TEST_CASE("Files and conventions that do not go together are refused", "[exchange]") {
+  const TemporaryFolder folder;
+  const Dialect d{.name = "nvfp4"};
+  const StoredMatrix stored = Store(d, AnyQuantized(d, 4, 33), {});
+  const auto error = [&](const char* file, const char* convention) {
+    return ErrorOf(
+        [&] { WriteStored((folder / file).string(), stored, d.name, convention, 448.0f); });
+  };
+  CHECK_THAT(error("x.bin", "fp4lab"), ContainsSubstring("does not go with the naming of fp4lab"));
+  CHECK_THAT(error("x.gguf", "te"), ContainsSubstring(".gguf for gguf"));
+  CHECK_THAT(error("x.npz", "vllm"),
+             ContainsSubstring("convention vllm: is not known; one of: fp4lab gguf te"));
+  CHECK_THAT(error("x.npz", "modelopt"), ContainsSubstring("has no place for 4x33 codes"));
+  CHECK_THAT(error("x.gguf", "gguf"), ContainsSubstring("multiples of 64 can be written"));
+  CHECK(error("x.npz", "fp4lab") == "no error");
+  CHECK_THAT(ErrorOf([&] { ReadStored((folder / "x.bin").string()); }),
+             ContainsSubstring("is no .safetensors, .npz or .gguf file"));
+}
+
+}  // namespace
+}  // namespace fp4lab
