@@ -9,6 +9,7 @@ namespace fp4lab::tools {
 // other than 0 that is no error goes to *exit_code.
 void AddData(CLI::App& app, int* exit_code);
 void AddExplain(CLI::App& app, int* exit_code);
+void AddDialects(CLI::App& app, int* exit_code);
 void AddFormats(CLI::App& app, int* exit_code);
 void AddIdentify(CLI::App& app, int* exit_code);
 void AddStudy(CLI::App& app, int* exit_code);

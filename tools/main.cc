@@ -27,6 +27,7 @@ int main(int argc, char** argv) {
   int exit_code = 0;
   fp4lab::tools::AddData(app, &exit_code);
   fp4lab::tools::AddExplain(app, &exit_code);
+  fp4lab::tools::AddDialects(app, &exit_code);
   fp4lab::tools::AddFormats(app, &exit_code);
   fp4lab::tools::AddIdentify(app, &exit_code);
   fp4lab::tools::AddStudy(app, &exit_code);

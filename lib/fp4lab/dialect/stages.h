@@ -260,14 +260,9 @@ constexpr std::uint8_t EncodedScale(const Dialect& d, float t) {
     case ScaleEncoding::kHalfUpGgml:
       return GgmlScaleByte(t);
     case ScaleEncoding::kExponent:
-    case ScaleEncoding::kExponentOrNan:
       return 0;  // EncodedExponent's
   }
   return 0;
-}
-
-constexpr bool IsExponent(ScaleEncoding encoding) {
-  return encoding == ScaleEncoding::kExponent || encoding == ScaleEncoding::kExponentOrNan;
 }
 
 constexpr std::uint8_t EncodedExponent(const Dialect& d, float b, float t) {
@@ -275,7 +270,7 @@ constexpr std::uint8_t EncodedExponent(const Dialect& d, float b, float t) {
   if (d.block_scale == BlockScale::kCeilLog2) return CeilLog2Byte(t);
   if (d.block_scale == BlockScale::kOverflowAware) return t == 0.0f ? 127 : FloorLog2Byte(t, 0);
   if (b != b) return 0xFF;  // only where the dialect's maximum keeps NaN
-  if (d.scale_encoding == ScaleEncoding::kExponentOrNan) {
+  if (d.inf_scale_is_nan) {
     const int added = d.mx_rule == ScaleRule::kEven ? 22 - FormatOf(d.element).mantissa_bits : 0;
     const std::uint32_t rounded = std::bit_cast<std::uint32_t>(b) + (added > 0 ? 1u << added : 0u);
     if (rounded >= 0x7F800000u) return 0xFF;
@@ -286,7 +281,7 @@ constexpr std::uint8_t EncodedExponent(const Dialect& d, float b, float t) {
 // The byte of a block with maximum b and scale t = ScaleBefore(d, b, level).
 constexpr std::uint8_t ScaleByteOf(const Dialect& d, float b, float t) {
   const std::uint8_t byte =
-      IsExponent(d.scale_encoding) ? EncodedExponent(d, b, t) : EncodedScale(d, t);
+      d.scale_encoding == ScaleEncoding::kExponent ? EncodedExponent(d, b, t) : EncodedScale(d, t);
   const bool replaced = d.nan_scale >= 0 && IsNan(FormatOf(d.scale), byte);
   return replaced ? static_cast<std::uint8_t>(d.nan_scale) : byte;
 }
