@@ -5,9 +5,9 @@
 #include <memory>
 #include <string>
 
-#include "fp4lab/base/error.h"
 #include "fp4lab/io/file.h"
 #include "tools/commands.h"
+#include "tools/comparing.h"
 #include "tools/kernel_options.h"
 
 namespace fp4lab::tools {
@@ -33,7 +33,8 @@ void WriteBlock(const ExplainCommand& command, const Explanation& explanation) {
   if (!command.python.empty()) WriteFileAtomically(command.python, std::string_view(PythonTest(r)));
 }
 
-int Run(const ExplainCommand& command) {
+// Whether all is equal.
+bool Run(const ExplainCommand& command) {
   const Kernel kernel = KernelOf(command.kernel);
   const Matrix<float> x = ReadInput(command.kernel);
   const StoredMatrix bytes = ReadBytes(command.kernel, kernel, x.View());
@@ -48,7 +49,7 @@ int Run(const ExplainCommand& command) {
   } else {
     std::fputs(Text(kernel, explanation).c_str(), stdout);
   }
-  return explanation.equal ? 0 : 1;
+  return explanation.equal;
 }
 
 }  // namespace
@@ -71,10 +72,7 @@ void AddExplain(CLI::App& app, int* exit_code) {
   command->add_flag("--no-pairs", options->no_pairs, "Try single causes only");
   command->add_flag("--json", options->json, "Print JSON");
   command->footer(kFooter);
-  command->callback([options, exit_code] {
-    *exit_code = 2;
-    *exit_code = Run(*options);
-  });
+  command->callback([options, exit_code] { Comparing(exit_code, [&] { return Run(*options); }); });
 }
 
 }  // namespace fp4lab::tools

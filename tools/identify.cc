@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tools/commands.h"
+#include "tools/comparing.h"
 #include "tools/kernel_options.h"
 
 namespace fp4lab::tools {
@@ -26,7 +27,8 @@ constexpr const char* kFooter =
     "  fp4lab identify --input x.npy --codes codes.npy --scales scales.npy \\\n"
     "    --deciding deciding";
 
-int Run(const IdentifyCommand& command) {
+// Whether any fits.
+bool Run(const IdentifyCommand& command) {
   const Matrix<float> x = ReadInput(command.kernel);
   const StoredMatrix bytes = ReadBytes(command.kernel, Kernel{}, x.View());
   const std::vector<std::uint16_t> random = ReadRandom(command.kernel);
@@ -48,7 +50,7 @@ int Run(const IdentifyCommand& command) {
   } else {
     std::fputs(Text(result).c_str(), stdout);
   }
-  return result.exact.empty() && result.allowed.empty() ? 1 : 0;
+  return !result.exact.empty() || !result.allowed.empty();
 }
 
 }  // namespace
@@ -74,7 +76,7 @@ void AddIdentify(CLI::App& app, int* exit_code) {
       ->capture_default_str();
   command->add_flag("--json", options->json, "Print JSON");
   command->footer(kFooter);
-  command->callback([options, exit_code] { *exit_code = Run(*options); });
+  command->callback([options, exit_code] { Comparing(exit_code, [&] { return Run(*options); }); });
 }
 
 }  // namespace fp4lab::tools

@@ -27,8 +27,8 @@ int main(int argc, char** argv) {
   int exit_code = 0;
   fp4lab::tools::AddCases(app, &exit_code);
   fp4lab::tools::AddData(app, &exit_code);
-  fp4lab::tools::AddExplain(app, &exit_code);
   fp4lab::tools::AddDialects(app, &exit_code);
+  fp4lab::tools::AddExplain(app, &exit_code);
   fp4lab::tools::AddFormats(app, &exit_code);
   fp4lab::tools::AddIdentify(app, &exit_code);
   fp4lab::tools::AddPack(app, &exit_code);

@@ -89,8 +89,8 @@ std::optional<SearchResult::Partial> BestPartial(const std::vector<Hypothesis>& 
   std::optional<SearchResult::Partial> best;
   for (const auto& [mismatches, h] : scored) {
     const MatchCounts counts = matcher.Count(h->plan);
-    const std::size_t least = best ? best->counts.blocks_differ : original;
-    if (counts.comparable && counts.blocks_differ < least) best = {h->cause, counts};
+    const std::size_t least = best ? best->counts.Different() : original;
+    if (counts.comparable && counts.Different() < least) best = {h->cause, counts};
   }
   return best;
 }

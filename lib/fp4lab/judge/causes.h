@@ -33,7 +33,7 @@ struct SearchResult {
   // Those that give all bytes, fewest parts first, layout before arithmetic. They cannot be told
   // apart on this input.
   std::vector<Cause> exact = {};
-  // Where there is none: the single one that leaves the fewest blocks different.
+  // Where there is none: the single one that leaves the fewest codes and scales different.
   struct Partial {
     Cause cause;
     MatchCounts counts;
@@ -42,7 +42,7 @@ struct SearchResult {
   std::size_t tried = 0;
 };
 
-// `original`: how many blocks of the reference differ; a partial cause must leave fewer.
+// `original`: how many codes and scales of the reference differ; a partial cause must leave fewer.
 SearchResult FindCauses(const Kernel& asked, ByteMatcher& matcher, std::size_t original,
                         const SearchOptions& options = {});
 

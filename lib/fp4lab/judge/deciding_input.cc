@@ -8,6 +8,7 @@
 
 #include "fp4lab/base/random.h"
 #include "fp4lab/io/safetensors.h"
+#include "fp4lab/judge/case.h"
 #include "fp4lab/judge/hazards.h"
 #include "fp4lab/judge/identify.h"
 
@@ -87,6 +88,13 @@ std::vector<Matrix<float>> InputsToTry(std::span<const Candidate> candidates, st
   for (const Candidate& c : candidates) {
     if (std::find(dialects.begin(), dialects.end(), c.kernel.dialect) == dialects.end()) {
       dialects.push_back(c.kernel.dialect);
+    }
+  }
+  // The families of directed cases go to places that the hazards do not: odd shapes, saturation.
+  constexpr std::size_t kMostElements = 1 << 13;
+  for (Case& directed : MakeCases(candidates[0].kernel.dialect)) {
+    if (directed.x.values.size() > 0 && directed.x.values.size() <= kMostElements) {
+      inputs.push_back(std::move(directed.x));
     }
   }
   for (const float amax : {1.0f, 2688.0f, 1.2345678f, 3.1415927f, 5.21875f}) {

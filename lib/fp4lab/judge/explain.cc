@@ -240,7 +240,7 @@ Explanation Explain(const Kernel& kernel, MatrixView<const float> x, const Store
   if (x.size() > 0) {
     ShowFirst(kernel, matcher, differ.empty() ? ByteMatcher::Block{0, 0} : differ.front(), &e);
   }
-  e.causes = FindCauses(kernel, matcher, e.counts.blocks_differ, options.search);
+  e.causes = FindCauses(kernel, matcher, e.counts.Different(), options.search);
   return e;
 }
 

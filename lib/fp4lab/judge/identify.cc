@@ -139,7 +139,7 @@ struct Rejected {
   ByteMatcher* matcher;
 };
 
-// Those with the fewest differing blocks in the sample, counted in full.
+// Those with the fewest differences in the sample, counted in full.
 std::vector<Identification::Near> Nearest(const std::vector<Rejected>& rejected) {
   constexpr std::size_t kKept = 3;
   std::vector<std::pair<std::size_t, const Rejected*>> best;
@@ -158,7 +158,7 @@ std::vector<Identification::Near> Nearest(const std::vector<Rejected>& rejected)
     near.push_back({*r->candidate, r->matcher->Count(PlanOf(r->candidate->kernel))});
   }
   std::stable_sort(near.begin(), near.end(), [](const auto& a, const auto& b) {
-    return a.counts.blocks_differ < b.counts.blocks_differ;
+    return a.counts.Different() < b.counts.Different();
   });
   return near;
 }
@@ -166,8 +166,12 @@ std::vector<Identification::Near> Nearest(const std::vector<Rejected>& rejected)
 }  // namespace
 
 std::string Name(const Candidate& c) {
+  return std::string(c.kernel.dialect.name) + ", " + LayoutName(c);
+}
+
+std::string LayoutName(const Candidate& c) {
   const StorageLayout& l = c.kernel.layout;
-  std::string name = std::string(c.kernel.dialect.name) + ", codes " + std::string(Name(l.codes));
+  std::string name = "codes " + std::string(Name(l.codes));
   if (c.kernel.dialect.block_rows > 0) {
     name += ", scales " + std::string(Named(l.scales).name);
     if (l.expanded_scales) name += " expanded";

@@ -23,6 +23,7 @@ struct Candidate {
 };
 // "nvfp4.te, codes low-first, scales 128x4, columnwise".
 std::string Name(const Candidate& candidate);
+std::string LayoutName(const Candidate& candidate);  // the same without the dialect
 
 // An input on which candidates part, with the bytes of each group.
 struct DecidingInput {

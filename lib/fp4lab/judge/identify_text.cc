@@ -1,15 +1,39 @@
 // What an Identification says, for people and for machines.
+#include <algorithm>
 #include <string>
+#include <utility>
 
 #include "fp4lab/judge/identify.h"
 
 namespace fp4lab {
 namespace {
 
+constexpr std::size_t kMostLines = 16;
+
+std::string More(std::size_t all, const char* indent) {
+  return all <= kMostLines ? ""
+                           : indent + std::string("and ") + std::to_string(all - kMostLines) +
+                                 " more (--json lists them)\n";
+}
+
+// One line a layout, with the dialects that it fits.
 std::string Names(const std::vector<Candidate>& candidates) {
+  std::vector<std::pair<std::string, std::string>> layouts;
+  for (const Candidate& c : candidates) {
+    const std::string layout = LayoutName(c), dialect(c.kernel.dialect.name);
+    const auto same = std::find_if(layouts.begin(), layouts.end(),
+                                   [&](const auto& row) { return row.first == layout; });
+    if (same == layouts.end()) {
+      layouts.emplace_back(layout, dialect);
+    } else {
+      same->second += ", " + dialect;
+    }
+  }
   std::string text;
-  for (const Candidate& c : candidates) text += "  " + Name(c) + "\n";
-  return text;
+  for (std::size_t i = 0; i < layouts.size() && i < kMostLines; ++i) {
+    text += "  " + layouts[i].first + ":\n    " + layouts[i].second + "\n";
+  }
+  return text + More(layouts.size(), "  ");
 }
 
 std::string NearText(const Identification& r) {
@@ -28,26 +52,30 @@ std::string NearText(const Identification& r) {
          " looks for what the kernel does differently.\n";
 }
 
+// Groups of candidates, a line each.
+std::string Groups(const std::vector<std::vector<std::size_t>>& groups, const Identification& r) {
+  std::string text;
+  for (std::size_t g = 0; g < groups.size() && g < kMostLines; ++g) {
+    text += "  " + std::to_string(g) + "  " + Name(r.exact[groups[g][0]]);
+    if (groups[g].size() > 1) text += "\n       and " + Name(r.exact[groups[g][1]]);
+    if (groups[g].size() > 2)
+      text += "\n       and " + std::to_string(groups[g].size() - 2) + " more";
+    text += "\n";
+  }
+  return text + More(groups.size(), "  ");
+}
+
 std::string DecidingText(const Identification& r) {
   std::string text;
   for (std::size_t k = 0; k < r.deciding.size(); ++k) {
     const DecidingInput& input = r.deciding[k];
+    std::vector<std::vector<std::size_t>> groups;
+    for (const DecidingInput::Group& g : input.groups) groups.push_back(g.members);
     text += "Deciding input " + std::to_string(k) + " (" + std::to_string(input.x.rows) + "x" +
-            std::to_string(input.x.cols) + ") parts them into " +
-            std::to_string(input.groups.size()) + " groups:\n";
-    for (std::size_t g = 0; g < input.groups.size(); ++g) {
-      for (std::size_t m = 0; m < input.groups[g].members.size(); ++m) {
-        text += (m == 0 ? "  " + std::to_string(g) + "  " : "     ") +
-                Name(r.exact[input.groups[g].members[m]]) + "\n";
-      }
-    }
+            std::to_string(input.x.cols) +
+            ", --deciding writes it) gives other bytes for each of\n" + Groups(groups, r);
   }
-  if (!r.inseparable.empty()) text += "No input that was tried parts:\n";
-  for (const std::vector<std::size_t>& part : r.inseparable) {
-    for (std::size_t m = 0; m < part.size(); ++m) {
-      text += (m == 0 ? "  -  " : "     ") + Name(r.exact[part[m]]) + "\n";
-    }
-  }
+  if (!r.inseparable.empty()) text += "No input that was tried parts\n" + Groups(r.inseparable, r);
   return text;
 }
 

@@ -175,9 +175,9 @@ std::size_t ByteMatcher::SampleMismatches(const KernelPlan& plan, std::size_t li
   for (const auto& [i, j] : SampleFor(evaluator.grid())) {
     evaluator.Evaluate(i, j, &block);
     CompareBlock(places, got_, evaluator.grid(), block, i, j, &counts);
-    if (counts.blocks_differ > limit) break;
+    if (counts.Different() > limit) break;
   }
-  return counts.blocks_differ;
+  return counts.Different();
 }
 
 bool ByteMatcher::Matches(const KernelPlan& plan) {

@@ -20,6 +20,7 @@ struct MatchCounts {
   std::size_t blocks = 0, blocks_differ = 0;
   bool level_two_differs = false;
   bool comparable = true;  // the sizes fit and at least half of the matrix could be compared
+  std::size_t Different() const { return codes_differ + scales_differ; }
   bool Equal() const {
     return comparable && codes_differ == 0 && scales_differ == 0 && !level_two_differs;
   }
@@ -38,7 +39,7 @@ class ByteMatcher {
   // Whether the plan gives all the bytes. Most that do not are refused by a few sampled blocks; a
   // block that refutes a plan which these let pass joins them.
   bool Matches(const KernelPlan& plan);
-  // How many of the sampled blocks differ; counting ends beyond `limit`.
+  // How many codes and scales of the sampled blocks differ; counting ends beyond `limit`.
   std::size_t SampleMismatches(const KernelPlan& plan, std::size_t limit = ~std::size_t{0});
   // Blocks that every plan is tried on first.
   void AddSample(const KernelPlan& plan, const std::vector<Block>& blocks);
