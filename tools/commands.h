@@ -12,6 +12,7 @@ void AddData(CLI::App& app, int* exit_code);
 void AddExplain(CLI::App& app, int* exit_code);
 void AddDialects(CLI::App& app, int* exit_code);
 void AddFormats(CLI::App& app, int* exit_code);
+void AddGemm(CLI::App& app, int* exit_code);
 void AddIdentify(CLI::App& app, int* exit_code);
 void AddPack(CLI::App& app, int* exit_code);
 void AddStudy(CLI::App& app, int* exit_code);
@@ -19,5 +20,7 @@ void AddStudy(CLI::App& app, int* exit_code);
 void AddStudyReport(CLI::App& app);
 void AddTrain(CLI::App& app, int* exit_code);
 void AddVerify(CLI::App& app, int* exit_code);
+// Adds "gemm" to the subcommand "verify": call it after that one's.
+void AddVerifyGemm(CLI::App& app, int* exit_code);
 
 }  // namespace fp4lab::tools

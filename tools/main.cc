@@ -30,12 +30,14 @@ int main(int argc, char** argv) {
   fp4lab::tools::AddDialects(app, &exit_code);
   fp4lab::tools::AddExplain(app, &exit_code);
   fp4lab::tools::AddFormats(app, &exit_code);
+  fp4lab::tools::AddGemm(app, &exit_code);
   fp4lab::tools::AddIdentify(app, &exit_code);
   fp4lab::tools::AddPack(app, &exit_code);
   fp4lab::tools::AddStudy(app, &exit_code);
   fp4lab::tools::AddStudyReport(app);
   fp4lab::tools::AddTrain(app, &exit_code);
   fp4lab::tools::AddVerify(app, &exit_code);
+  fp4lab::tools::AddVerifyGemm(app, &exit_code);
   try {
     fp4lab::PinSimdTargetFromEnvironment();
     app.parse(argc, argv);

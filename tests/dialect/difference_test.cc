@@ -3,13 +3,18 @@
 // Four kinds of input, 4096 blocks each from a fixed seed, one tensor a kind; blocks whose scale or
 // any code differs, the sign of zero left out. (A larger sample of the same kinds, 262,144 blocks a
 // kind, gave the rates from which the bounds were drawn.)
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fp4lab/base/random.h"
+#include "fp4lab/dialect/describe.h"
 #include "fp4lab/dialect/quantize.h"
 #include "tests/support/catch.h"
 
@@ -123,24 +128,41 @@ TEST_CASE("Dialects disagree with nvfp4.te never, sometimes or mostly, as their 
   }
 }
 
-TEST_CASE("Rows with different formulas differ on some input, rows with equal ones on none",
-          "[dialect]") {
-  const Dialect* te = FindDialect("nvfp4.te");
-  std::size_t compared = 0;
+// Whether two rows do the same with every special input.
+bool BehaveAlike(const Dialect& a, const Dialect& b) {
+  const std::vector<Behaviour> mine = Behaviours(a), theirs = Behaviours(b);
+  return std::equal(mine.begin(), mine.end(), theirs.begin(), theirs.end(),
+                    [](const Behaviour& x, const Behaviour& y) {
+                      return x.scale == y.scale && x.code == y.code && x.neighbour == y.neighbour &&
+                             x.other_scale == y.other_scale;
+                    });
+}
+
+TEST_CASE("Rows of one block differ somewhere if and only if their formulas do", "[dialect]") {
+  std::vector<const Dialect*> rows;
   for (const Dialect& d : Dialects()) {
-    const bool same_format =
-        d.element == te->element && d.scale == te->scale && d.block_rows == 1 && d.block_cols == 16;
-    if (!same_format || IsStochastic(d) || d.row_scaled) continue;
-    std::size_t different = 0;
-    for (const Input input :
-         {Input::kNormal, Input::kOutliers, Input::kTinyGradients, Input::kQuarters}) {
-      different += BlocksOtherThanTe(std::string(d.name), input);
-    }
-    CAPTURE(d.name, different);
-    if (SameFormulas(d, *te)) CHECK(different == 0);
-    ++compared;
+    const bool is_nvfp4 = d.element == FormatId::kE2M1 && d.scale == FormatId::kE4M3;
+    if (is_nvfp4 && d.block_rows == 1 && !IsStochastic(d) && !d.row_scaled) rows.push_back(&d);
   }
-  CHECK(compared >= 30);
+  REQUIRE(rows.size() >= 30);
+  std::set<std::pair<std::string_view, std::string_view>> alike;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    for (std::size_t j = i + 1; j < rows.size(); ++j) {
+      const Dialect &a = *rows[i], &b = *rows[j];
+      bool same = BehaveAlike(a, b);
+      for (const Input input :
+           {Input::kNormal, Input::kOutliers, Input::kTinyGradients, Input::kQuarters}) {
+        same = same && DifferentBlocks(Answer(std::string(a.name), input),
+                                       Answer(std::string(b.name), input)) == 0;
+      }
+      CAPTURE(a.name, b.name);
+      if (SameFormulas(a, b)) CHECK(same);
+      if (same && !SameFormulas(a, b)) alike.insert({a.name, b.name});
+    }
+  }
+  // The epilogue's member with rounded reciprocals flushes subnormals, which no input here meets.
+  using Pairs = std::set<std::pair<std::string_view, std::string_view>>;
+  CHECK(alike == Pairs{{"nvfp4.cutlass", "nvfp4.cutlass.epilogue"}});
 }
 
 }  // namespace
