@@ -28,8 +28,10 @@ int main(int argc, char** argv) {
   fp4lab::tools::AddCases(app, &exit_code);
   fp4lab::tools::AddData(app, &exit_code);
   fp4lab::tools::AddDialects(app, &exit_code);
+  fp4lab::tools::AddExplain(app, &exit_code);
   fp4lab::tools::AddFormats(app, &exit_code);
   fp4lab::tools::AddGemm(app, &exit_code);
+  fp4lab::tools::AddIdentify(app, &exit_code);
   fp4lab::tools::AddPack(app, &exit_code);
   fp4lab::tools::AddStudy(app, &exit_code);
   fp4lab::tools::AddStudyReport(app);
