@@ -290,6 +290,14 @@ std::string CauseText(const Explanation& e) {
   return text + "Do:    Follow the first stage above at which the two part.\n";
 }
 
+// Places alone explain it: the stages of another element stand beside ours.
+bool IsLayout(const SearchResult& causes) {
+  if (causes.exact.empty() || causes.exact[0].dialect != nullptr) return false;
+  const std::vector<const Deviation*>& parts = causes.exact[0].deviations;
+  return std::all_of(parts.begin(), parts.end(),
+                     [](const Deviation* d) { return d->stage == Stage::kLayout; });
+}
+
 std::string Summary(const Kernel& kernel, const Explanation& e) {
   const MatchCounts& c = e.counts;
   std::string text = "Different from " + std::string(kernel.dialect.name) + "\n";
@@ -366,9 +374,12 @@ std::string Text(const Kernel& kernel, const Explanation& e) {
            " are those of " + std::string(kernel.dialect.name) + "\n";
   }
   std::string text = Summary(kernel, e);
-  text += "\nThe first difference: row " + std::to_string(e.ours.row) + ", column " +
-          std::to_string(e.ours.col) + "\n" + StageTable(StageRows(kernel, e)) +
-          Distances(kernel, e) + "\n";
+  text +=
+      "\nThe first difference: row " + std::to_string(e.ours.row) + ", column " +
+      std::to_string(e.ours.col) + "\n" + StageTable(StageRows(kernel, e)) +
+      (IsLayout(e.causes) ? "  Theirs is what stands where the layout that was asked for has it.\n"
+                          : Distances(kernel, e)) +
+      "\n";
   return text + CauseText(e);
 }
 

@@ -9,9 +9,10 @@
 namespace fp4lab {
 namespace {
 
-constexpr std::size_t kSpread = 40;        // sampled blocks to begin with
-constexpr std::size_t kKept = 8;           // blocks that differ to tell of
-constexpr std::size_t kMostSampled = 400;  // beyond this the sample grows no more
+constexpr std::size_t kSpread = 40;          // sampled blocks to begin with
+constexpr std::size_t kKept = 8;             // blocks that differ to tell of
+constexpr std::size_t kWorthThreads = 1024;  // blocks at once
+constexpr std::size_t kMostSampled = 400;    // beyond this the sample grows no more
 
 void CompareBlock(const Places& places, const StoredMatrix& got, const BlockGrid& grid,
                   const BlockBytes& block, std::size_t i, std::size_t j, MatchCounts* counts) {
@@ -143,7 +144,7 @@ MatchCounts ByteMatcher::Count(const KernelPlan& plan, bool stop_early,
     const std::size_t rows = std::min(kRowsAtOnce, grid.rows - first);
     std::vector<MatchCounts> parts(rows);
     std::vector<std::vector<Block>> found(rows);
-    ParallelFor(rows, [&](std::size_t k) {
+    const auto count_row = [&](std::size_t k) {
       BlockBytes block;
       for (std::size_t j = 0; j < grid.cols; ++j) {
         const std::size_t before = parts[k].blocks_differ;
@@ -153,7 +154,12 @@ MatchCounts ByteMatcher::Count(const KernelPlan& plan, bool stop_early,
           found[k].emplace_back(first + k, j);
         }
       }
-    });
+    };
+    if (rows * grid.cols < kWorthThreads) {
+      for (std::size_t k = 0; k < rows; ++k) count_row(k);
+    } else {
+      ParallelFor(rows, count_row);
+    }
     for (std::size_t k = 0; k < rows; ++k) {
       Add(parts[k], &counts);
       if (differ == nullptr) continue;
