@@ -25,13 +25,16 @@ int main(int argc, char** argv) {
   CLI::App app{"fp4lab: the numerics of 4-bit LLM training"};
   app.require_subcommand(1);
   int exit_code = 0;
+  fp4lab::tools::AddCases(app, &exit_code);
   fp4lab::tools::AddData(app, &exit_code);
   fp4lab::tools::AddDialects(app, &exit_code);
   fp4lab::tools::AddFormats(app, &exit_code);
   fp4lab::tools::AddGemm(app, &exit_code);
+  fp4lab::tools::AddPack(app, &exit_code);
   fp4lab::tools::AddStudy(app, &exit_code);
   fp4lab::tools::AddStudyReport(app);
   fp4lab::tools::AddTrain(app, &exit_code);
+  fp4lab::tools::AddVerify(app, &exit_code);
   fp4lab::tools::AddVerifyGemm(app, &exit_code);
   try {
     fp4lab::PinSimdTargetFromEnvironment();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/dialect/stages.h"
 
 namespace fp4lab {
 namespace {
