@@ -25,8 +25,12 @@ int main(int argc, char** argv) {
   CLI::App app{"fp4lab: the numerics of 4-bit LLM training"};
   app.require_subcommand(1);
   int exit_code = 0;
+  fp4lab::tools::AddConvert(app, &exit_code);
   fp4lab::tools::AddData(app, &exit_code);
+  fp4lab::tools::AddDequantize(app, &exit_code);
   fp4lab::tools::AddFormats(app, &exit_code);
+  fp4lab::tools::AddInspect(app, &exit_code);
+  fp4lab::tools::AddQuantize(app, &exit_code);
   fp4lab::tools::AddStudy(app, &exit_code);
   fp4lab::tools::AddStudyReport(app);
   fp4lab::tools::AddTrain(app, &exit_code);
