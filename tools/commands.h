@@ -10,12 +10,16 @@ namespace fp4lab::tools {
 void AddConvert(CLI::App& app, int* exit_code);
 void AddData(CLI::App& app, int* exit_code);
 void AddDequantize(CLI::App& app, int* exit_code);
+void AddDialects(CLI::App& app, int* exit_code);
 void AddFormats(CLI::App& app, int* exit_code);
+void AddGemm(CLI::App& app, int* exit_code);
 void AddInspect(CLI::App& app, int* exit_code);
 void AddQuantize(CLI::App& app, int* exit_code);
 void AddStudy(CLI::App& app, int* exit_code);
 // Adds "report" to the subcommand "study": call it after that one's.
 void AddStudyReport(CLI::App& app);
 void AddTrain(CLI::App& app, int* exit_code);
+// Adds "gemm" to the subcommand "verify": call it after that one's.
+void AddVerifyGemm(CLI::App& app, int* exit_code);
 
 }  // namespace fp4lab::tools

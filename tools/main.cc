@@ -28,12 +28,15 @@ int main(int argc, char** argv) {
   fp4lab::tools::AddConvert(app, &exit_code);
   fp4lab::tools::AddData(app, &exit_code);
   fp4lab::tools::AddDequantize(app, &exit_code);
+  fp4lab::tools::AddDialects(app, &exit_code);
   fp4lab::tools::AddFormats(app, &exit_code);
+  fp4lab::tools::AddGemm(app, &exit_code);
   fp4lab::tools::AddInspect(app, &exit_code);
   fp4lab::tools::AddQuantize(app, &exit_code);
   fp4lab::tools::AddStudy(app, &exit_code);
   fp4lab::tools::AddStudyReport(app);
   fp4lab::tools::AddTrain(app, &exit_code);
+  fp4lab::tools::AddVerifyGemm(app, &exit_code);
   try {
     fp4lab::PinSimdTargetFromEnvironment();
     app.parse(argc, argv);

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "fp4lab/base/random.h"
+#include "fp4lab/block/packing.h"
 #include "fp4lab/block/replay.h"
+#include "fp4lab/formats/stochastic_verdict.h"
 #include "tests/block/cases.h"
 #include "tests/support/catch.h"
 
@@ -241,6 +243,44 @@ TEST_CASE("The words of a launch are those of the threads' streams, ready to be 
   CHECK_NOTHROW(reference::QuantizeReplayed(x.View(), options, RandomForm::kTe8, rows));
   CHECK_NOTHROW(
       reference::QuantizeReplayed(x.View().Transposed(), options, RandomForm::kTe8, columns));
+}
+
+TEST_CASE("Launches replayed with these words are judged stochastic, rowwise and columnwise",
+          "[block][replay][stochastic]") {
+  const Matrix<float> x = TestMatrix(Kind::kNormal, 160, 144);
+  const QuantizeOptions options{.format = *FindBlockFormat("nvfp4"),
+                                .rounding = Rounding::kStochastic,
+                                .amax = TensorAmax(x.View())};
+  for (const NamedTeKernel& kernel : kTeKernels) {
+    const TeLaunch launch{kernel.kernel, x.rows, x.cols, true, true};
+    for (const bool columnwise : {false, true}) {
+      const MatrixView<const float> view = columnwise ? x.View().Transposed() : x.View();
+      std::vector<std::vector<std::uint8_t>> codes;
+      Matrix<float> scaled;
+      for (std::uint64_t offset = 0; offset < 2; ++offset) {  // a launch takes 1024 blocks at most
+        const QuantizedMatrix q = reference::QuantizeReplayed(
+            view, options, RandomForm::kTe8, TeWords(launch, columnwise, 7, 1024 * offset));
+        codes.push_back(UnpackCodes(q.codes, q.rows, q.cols, CodeOrder::kLowFirst));
+        scaled = reference::ScaledElements(view, q);
+      }
+      const StochasticVerdict verdict = JudgeStochastic({FormatId::kE2M1,
+                                                         RandomForm::kTe8,
+                                                         view.rows,
+                                                         view.cols,
+                                                         scaled.values,
+                                                         {codes[0], codes[1]}});
+      INFO(kernel.name << (columnwise ? " columnwise: " : " rowwise: ") << verdict.reason);
+      CHECK(verdict.answer == StochasticAnswer::kAccepted);
+      // The first launch twice: the offset was not moved on.
+      const StochasticVerdict same = JudgeStochastic({FormatId::kE2M1,
+                                                      RandomForm::kTe8,
+                                                      view.rows,
+                                                      view.cols,
+                                                      scaled.values,
+                                                      {codes[0], codes[0]}});
+      CHECK(same.answer == StochasticAnswer::kRefused);
+    }
+  }
 }
 
 TEST_CASE("An output that a launch does not make has no words", "[block][replay]") {

@@ -3,6 +3,8 @@
 // Assumption A (PTX ISA, "rcp"): for a normal argument the result is a binary32 number at most
 // kRcpApproxUlps = 1 unit in the last place of the exact reciprocal away from it. `.ftz`: subnormal
 // arguments count as 0 and subnormal results become 0. 0 gives Inf, Inf gives 0, NaN gives NaN.
+// (An H200 keeps A on all 2^31 positive arguments: 279,347,544 of its results are the neighbour of
+// the rounded reciprocal, none is further away. tests/cuda/rcp_approx_probe.cu)
 // Assumption B: every other operation is IEEE binary32, RNE, subnormals kept, in the order of the
 // dialect's formula, and the conversions are cvt.rn.satfinite.
 //

@@ -66,8 +66,7 @@ enum class ScaleEncoding : std::uint8_t {
   kZeroToEpsilon,  // RNE after clamping to +-448; a byte of 0 becomes 2^-3
   kOneWhereZero,   // t = 0 becomes 1; RNE, saturating
   kHalfUpGgml,     // half up on the bits, 256 and beyond give 448
-  kExponent,       // E8M0: made by the block scale's rule
-  kExponentOrNan   // the same, but Inf (EVEN: after its rounding) gives NaN under every rule
+  kExponent        // E8M0: made by the block scale's rule
 };
 
 // v from x and the block's s.
@@ -136,6 +135,7 @@ struct Dialect {
   bool keeps_negative_zero = true;   // else v = -0 gives the code of +0
   bool never_negative_zero = false;  // every code of value 0 is +0, whatever rounded to it
   NanRule nan = NanRule::kElement;
+  bool inf_scale_is_nan = false;               // E8M0: b = Inf (EVEN: after its rounding) gives NaN
   std::int16_t nan_scale = -1, nan_code = -1;  // what is stored for NaN; -1: the format's NaN code
   friend constexpr bool operator==(const Dialect&, const Dialect&) = default;
 };

@@ -90,7 +90,7 @@ constexpr Dialect TorchAo(const MxRow& row) {
                       "pytorch/ao 050515e, torchao/prototype/mx_formats/mx_tensor.py to_mx",
                       "A NaN or Inf element makes its block's scale NaN. What codes such a block "
                       "has is not specified there.");
-  d.scale_encoding = ScaleEncoding::kExponentOrNan;
+  d.inf_scale_is_nan = true;
   d.nan = NanRule::kBlock;
   return d;
 }
@@ -102,7 +102,7 @@ constexpr Dialect Microxcaling() {
               "An emulator: it writes values. floor(log2) in FP32 takes the floats next below "
               "a power of two for it; ties go away from zero.");
   d.block_scale = BlockScale::kFloorLog2;
-  d.scale_encoding = ScaleEncoding::kExponentOrNan;
+  d.inf_scale_is_nan = true;
   d.factor = Factor::kDivideByScale;
   d.rounding = ElementRounding::kHalfAdded;
   d.keeps_negative_zero = false;

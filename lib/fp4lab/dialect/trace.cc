@@ -53,7 +53,7 @@ double StepsToOtherExponent(const Dialect& d, float b) {
 
 double ScaleSteps(const Dialect& d, const BlockNumbers& n) {
   if (d.block_scale == BlockScale::kOneBlock) return kFar;
-  if (IsExponent(d.scale_encoding)) return StepsToOtherExponent(d, n.amax);
+  if (d.scale_encoding == ScaleEncoding::kExponent) return StepsToOtherExponent(d, n.amax);
   return StepsToBoundary(FormatOf(d.scale), n.scale_before, false);
 }
 

@@ -27,12 +27,14 @@ class BlockQuantizer {
   Block Quantize(std::span<const float> x, Rounding rounding,
                  std::span<const std::uint32_t> random16 = {}) const;
 
- private:
+  // A block's scale byte, and what its elements are multiplied by, from its amax (no NaN).
   struct Scale {
     std::uint8_t byte;
     float multiplier;
   };
   Scale ScaleOf(float amax) const;
+
+ private:
   Scale Nvfp4Scale(float amax) const;
   std::uint8_t E8m0Scale(float amax) const;
 

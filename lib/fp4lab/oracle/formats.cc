@@ -80,9 +80,12 @@ Grid::Grid(const Format& format) : format_(format) {
   nan_ = codes - 1;
 }
 
-std::size_t Grid::Below(double x) const {
+std::size_t Grid::Below(double x, std::size_t* near) const {
+  if (near != nullptr && magnitudes_[*near] <= x && x < magnitudes_[*near + 1]) return *near;
   const auto above = std::upper_bound(magnitudes_.begin(), magnitudes_.end(), x);
-  return static_cast<std::size_t>(above - magnitudes_.begin()) - 1;
+  const auto below = static_cast<std::size_t>(above - magnitudes_.begin()) - 1;
+  if (near != nullptr) *near = below;
+  return below;
 }
 
 bool Grid::RoundsUp(std::size_t below, double x, bool negative, Rounding rounding,
@@ -103,8 +106,8 @@ bool Grid::RoundsUp(std::size_t below, double x, bool negative, Rounding roundin
   return false;
 }
 
-std::uint32_t Grid::Round(float x, Rounding rounding, std::uint32_t random16,
-                          Overflow overflow) const {
+std::uint32_t Grid::Round(float x, Rounding rounding, std::uint32_t random16, Overflow overflow,
+                          std::size_t* near) const {
   if (std::isnan(x)) return nan_;
   const bool negative = std::signbit(x) && format_.is_signed;  // else |x| counts
   const double magnitude = std::fabs(static_cast<double>(x));
@@ -113,7 +116,7 @@ std::uint32_t Grid::Round(float x, Rounding rounding, std::uint32_t random16,
   if (magnitude < magnitudes_.front()) return sign;  // E8M0 below its least
   std::uint32_t code = largest + 1;
   if (magnitude < magnitudes_.back()) {
-    const std::size_t below = Below(magnitude);
+    const std::size_t below = Below(magnitude, near);
     code = static_cast<std::uint32_t>(below) +
            (RoundsUp(below, magnitude, negative, rounding, random16) ? 1u : 0u);
   }

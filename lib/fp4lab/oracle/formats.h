@@ -22,13 +22,14 @@ class Grid {
  public:
   explicit Grid(const Format& format);
 
-  // The code of x.
+  // The code of x. `near`, of a caller who goes through values in order: where the last one lay; it
+  // saves the search and changes nothing else. Start with 0.
   std::uint32_t Round(float x, Rounding rounding, std::uint32_t random16 = 0,
-                      Overflow overflow = Overflow::kSaturate) const;
+                      Overflow overflow = Overflow::kSaturate, std::size_t* near = nullptr) const;
 
  private:
   // Index of the largest magnitude <= x, for magnitudes_[0] <= x.
-  std::size_t Below(double x) const;
+  std::size_t Below(double x, std::size_t* near) const;
   bool RoundsUp(std::size_t below, double x, bool negative, Rounding rounding,
                 std::uint32_t random16) const;
 

@@ -11,7 +11,8 @@
 //
 // Parameters and their evidence: published hardware measurements (Fasi et al., PeerJ CS 2021;
 // Khattak and Mikaitis, arXiv 2512.07004; MMA-Sim, arXiv 2511.10909) and their stored vectors,
-// which tests replay. `evidence` says for each row what stands behind it.
+// which tests replay, and our own probe of an H200 (tests/golden/h200_tensor_core.json: counts and
+// families of inputs). `evidence` says for each row what stands behind it.
 #pragma once
 
 #include <array>
@@ -90,24 +91,25 @@ inline constexpr std::array kTensorCoreModels = {
                     kNoFloor, MmaOutput::kNearest16, "hardware vectors"},
     TensorCoreModel{"hopper.f16.f32", "H100, H200, B200 mma, wgmma, tcgen05: fp16 and bf16",
                     MmaScheme::kChain, internal::kHalves, 16, 25, -133, MmaOutput::kTruncate32,
-                    "hardware vectors, floor included"},
+                    "60 million outputs of an H200; published vectors"},
     TensorCoreModel{"hopper.tf32.f32", "H100, H200, B200: tf32", MmaScheme::kChain,
                     internal::kTf32s, 8, 25, -133, MmaOutput::kTruncate32,
-                    "hardware vectors, floor included"},
+                    "30 million outputs of an H200; published vectors"},
     TensorCoreModel{"hopper.f16.f16", "H100, H200, B200: fp16", MmaScheme::kChain, internal::kFp16,
                     16, 25, -21, MmaOutput::kNearest16,
-                    "hardware vectors; floor from a public model"},
+                    "30 million outputs of an H200; published vectors"},
     TensorCoreModel{"hopper.wgmma.f8.f32", "H100, H200 wgmma: e4m3, e5m2", MmaScheme::kChain,
                     internal::kF8, 32, 13, kNoFloor, MmaOutput::kTruncate32E8M13,
-                    "hardware vectors with c = 0"},
+                    "30 million outputs of an H200; published vectors"},
     TensorCoreModel{"hopper.wgmma.f8.f16", "H100, H200 wgmma: e4m3, e5m2", MmaScheme::kChain,
-                    internal::kF8, 32, 13, kNoFloor, MmaOutput::kNearest16, "a public model"},
+                    internal::kF8, 32, 13, kNoFloor, MmaOutput::kNearest16,
+                    "30 million outputs of an H200"},
     TensorCoreModel{"hopper.mma.f8.f32", "H100, H200, B200 mma.sync: e4m3, e5m2",
                     MmaScheme::kFp8InFp16, internal::kF8, 16, 25, -133, MmaOutput::kTruncate32,
-                    "hardware vectors without FP8 subnormals"},
+                    "30 million outputs of an H200; published vectors"},
     TensorCoreModel{"hopper.mma.f8.f16", "H100, H200, B200 mma.sync: e4m3, e5m2",
                     MmaScheme::kFp8InFp16, internal::kF8, 16, 25, -21, MmaOutput::kNearest16,
-                    "hardware vectors without FP8 subnormals"},
+                    "30 million outputs of an H200; published vectors"},
     TensorCoreModel{"blackwell.f8f6f4.f32", "B200 tcgen05: any of e4m3, e5m2, e3m2, e2m3, e2m1",
                     MmaScheme::kChain, internal::kF8f6f4, 32, 25, -133, MmaOutput::kTruncate32,
                     "frozen hardware vectors"},

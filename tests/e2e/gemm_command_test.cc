@@ -1,0 +1,176 @@
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "fp4lab/exchange/matrix_file.h"
+#include "fp4lab/io/json.h"
+#include "fp4lab/io/temporary_folder.h"
+#include "fp4lab/judge/gemm_probe.h"
+#include "fp4lab/tensor/accumulation.h"
+#include "tests/support/catch.h"
+#include "tests/support/program.h"
+
+namespace fp4lab {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+
+struct Folder {
+  TemporaryFolder folder;
+  std::string Path(const std::string& name) const { return (folder / name).string(); }
+};
+
+ProcessResult Gemm(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "gemm");
+  return RunProgram(arguments);
+}
+ProcessResult VerifyGemm(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), {"verify", "gemm"});
+  return RunProgram(arguments);
+}
+
+// The commands of the example in a help text: lines that start with "$ fp4lab", each with the lines
+// of output that follow. Files are made in `folder`; "| head -1" keeps the first line.
+void RunExample(const std::string& help, const std::filesystem::path& folder) {
+  std::size_t commands = 0;
+  std::size_t at = help.find("$ fp4lab ");
+  REQUIRE(at != std::string::npos);
+  while (at != std::string::npos) {
+    std::string line = help.substr(at + 2, help.find('\n', at) - at - 2);
+    const std::size_t next = help.find("$ fp4lab ", at + 2);
+    const std::size_t output_at = help.find('\n', at) + 1;
+    const std::string want =
+        help.substr(output_at, next == std::string::npos ? std::string::npos : next - output_at);
+    const std::string command = "cd '" + folder.string() + "' && '" + Program() + "'" +
+                                line.substr(std::string("fp4lab").size());
+    const ProcessResult run = RunProcess({"/bin/sh", "-c", command}, {.timeout_seconds = 60});
+    INFO(line << "\n" << run.error);
+    CHECK(run.exit_code == 0);
+    std::string got = run.output;
+    for (const char c : want) {  // help indents and may wrap: compare without white space
+      if (c == ' ' || c == '\n') continue;
+      while (!got.empty() && (got[0] == ' ' || got[0] == '\n')) got.erase(0, 1);
+      INFO("want " << want << "got " << run.output);
+      REQUIRE(!got.empty());
+      REQUIRE(got[0] == c);
+      got.erase(0, 1);
+    }
+    CHECK(got.find_first_not_of(" \n") == std::string::npos);
+    ++commands;
+    at = next;
+  }
+  CHECK(commands == 3);
+}
+
+TEST_CASE("The examples of gemm and verify gemm do what their help says", "[tools]") {
+  const Folder first, second;
+  RunExample(Gemm({"--help"}).output, first.folder.path());
+  RunExample(VerifyGemm({"--help"}).output, second.folder.path());
+}
+
+TEST_CASE("fp4lab gemm --models lists every accumulation with its evidence", "[tools]") {
+  const std::string text = Gemm({"--models"}).output;
+  const Json json = ParseJson(Gemm({"--models", "--json"}).output, "models");
+  REQUIRE(json["accumulations"].size() == Accumulations().size());
+  for (const Accumulation& a : Accumulations()) {
+    CHECK_THAT(text, ContainsSubstring(std::string(a.name)));
+    CHECK_THAT(text, ContainsSubstring(std::string(a.evidence)));
+  }
+  CHECK(json["accumulations"].back()["name"] == "blackwell.mxf4.f32");
+  CHECK(json["accumulations"].back()["fraction_bits"] == 35);
+  CHECK(json["accumulations"].back()["operands"] == "e2m1");
+}
+
+TEST_CASE("verify gemm tells equal, inside and outside by its exit code", "[tools]") {
+  const Folder f;
+  Matrix<float> a(3, 64), b(4, 64);
+  for (std::size_t i = 0; i < a.values.size(); ++i) a.values[i] = 0.01f * float(i % 37) - 0.2f;
+  for (std::size_t i = 0; i < b.values.size(); ++i) b.values[i] = 0.03f * float(i % 29) - 0.4f;
+  WriteMatrix(f.Path("a.npy"), a.View());
+  WriteMatrix(f.Path("b.npy"), b.View());
+  const std::vector<std::string> files = {f.Path("a.npy"), f.Path("b.npy")};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), files.begin(), files.end());
+    return more;
+  };
+  CHECK_THAT(Gemm(files).error, ContainsSubstring("say with --operand"));
+  REQUIRE(Gemm(with({"--operand", "bf16", "--under", "hopper.f16.f32", "--out", f.Path("d.npy")}))
+              .exit_code == 0);
+  const auto verify = [&] {
+    return VerifyGemm(with({f.Path("d.npy"), "--operand", "bf16", "--under", "hopper.f16.f32"}));
+  };
+  ProcessResult run = verify();
+  CHECK(run.exit_code == 0);
+  CHECK(run.output == "hopper.f16.f32: equal, 12 elements bit for bit\n");
+  run = VerifyGemm(with({f.Path("d.npy"), "--operand", "bf16"}));
+  CHECK(run.exit_code == 0);
+  CHECK_THAT(run.output, ContainsSubstring("hopper.f16.f32           0 differ\n"));
+
+  Matrix<float> d = ReadMatrix(f.Path("d.npy")).values;
+  d(1, 2) = std::nextafter(d(1, 2), 9.0f);
+  WriteMatrix(f.Path("d.npy"), d.View());
+  run = verify();
+  CHECK(run.exit_code == 0);
+  CHECK_THAT(run.output, ContainsSubstring("inside the tensor-core bound; 1 of 12 elements"));
+  CHECK_THAT(run.output, ContainsSubstring("first difference (1, 2)"));
+
+  d(2, 3) += 0.01f;
+  WriteMatrix(f.Path("d.npy"), d.View());
+  run = verify();
+  CHECK(run.exit_code == 1);
+  CHECK_THAT(run.output, ContainsSubstring("outside the tensor-core bound: 1 of 12 elements"));
+  CHECK_THAT(run.output, ContainsSubstring("first outside (2, 3)"));
+  const Json json = ParseJson(
+      VerifyGemm(with({f.Path("d.npy"), "--operand", "bf16", "--json"})).output, "verdict");
+  CHECK(json["verdict"] == "outside");
+  CHECK(json["outside"] == 1);
+  CHECK(json["accumulations"]["hopper.f16.f32"] == 2);
+
+  CHECK(VerifyGemm(with({f.Path("none.npy"), "--operand", "bf16"})).exit_code == 2);
+}
+
+TEST_CASE("gemm refuses with one line what it cannot multiply", "[tools]") {
+  const Folder f;
+  REQUIRE(Gemm({"--probe", "nvfp4", "--out", f.Path("p.safetensors")}).exit_code == 0);
+  const std::string a = f.Path("p.safetensors#a"), b = f.Path("p.safetensors#b");
+  const auto error = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {a, b});
+    const ProcessResult run = Gemm(more);
+    CHECK(run.exit_code != 0);
+    CHECK(IsOneLine(run.error));
+    return run.error;
+  };
+  CHECK_THAT(error({"--under", "fp16"}), ContainsSubstring("fp4lab gemm --models lists them"));
+  CHECK_THAT(error({"--under", "ada.f8.f32"}), ContainsSubstring("is no number of the operand"));
+  CHECK_THAT(error({"--alpha", "kernel"}), ContainsSubstring("amax"));
+  CHECK_THAT(error({"--alpha", "1x"}), ContainsSubstring("is no finite number"));
+  CHECK_THAT(error({"--output", "f64"}), ContainsSubstring("one of: f32 bf16 f16"));
+  CHECK_THAT(Gemm({}).error, ContainsSubstring("needs two files"));
+  CHECK_THAT(Gemm({"--probe", "fp3"}).error, ContainsSubstring("one of: nvfp4 mxfp4 e4m3 bf16"));
+}
+
+TEST_CASE("Probes answered by every model are read back through files", "[tools]") {
+  const Folder f;
+  const std::string probes = f.Path("p.safetensors"), d = f.Path("d.npy");
+  const auto read = [&](const char* operands, const char* model) {
+    REQUIRE(Gemm({"--probe", operands, "--out", probes}).exit_code == 0);
+    REQUIRE(Gemm({probes + "#a", probes + "#b", "--under", model, "--out", d}).exit_code == 0);
+    return ParseJson(Gemm({"--probe", operands, "--answers", d, "--json"}).output, "reading");
+  };
+  const Json hopper = read("bf16", "hopper.f16.f32");
+  CHECK(hopper["fraction_bits"] == 25);
+  CHECK(hopper["step"] == 16);
+  CHECK(hopper["floor"] == -133);
+  CHECK(hopper["equal"] == Json({"hopper.f16.f32"}));
+  const Json ampere = read("bf16", "ampere.f16.f32");
+  CHECK(ampere["fraction_bits"] == 24);
+  CHECK(ampere["step"] == 8);
+  const Json fp8 = read("e4m3", "hopper.mma.f8.f32");
+  CHECK(fp8["step"] == 0);
+  const Json mxf4 = read("nvfp4", "blackwell.mxf4.f32");
+  CHECK(mxf4["fraction_bits"] == 35);
+  CHECK(mxf4["zero_group_counts"] == false);
+}
+
+}  // namespace
+}  // namespace fp4lab

@@ -1,0 +1,20 @@
+// Exit codes of the commands that compare, as cmp's: 0 equal, 1 different, 2 an error.
+#pragma once
+
+#include <cstdio>
+#include <exception>
+
+namespace fp4lab::tools {
+
+// Runs `compare`, which returns whether all is equal. An error is printed as main.cc prints it.
+template <class Compare>
+void Comparing(int* exit_code, Compare&& compare) {
+  try {
+    *exit_code = compare() ? 0 : 1;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "error: %s\n", e.what());
+    *exit_code = 2;
+  }
+}
+
+}  // namespace fp4lab::tools

@@ -1,0 +1,152 @@
+// fp4lab dialects: the table of dialects, and one of them in full.
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/dialect/describe.h"
+#include "fp4lab/dialect/dialect.h"
+#include "fp4lab/io/json.h"
+#include "tools/commands.h"
+
+namespace fp4lab::tools {
+namespace {
+
+struct DialectsOptions {
+  std::string name;
+  bool json = false;
+};
+
+std::string Hex(std::uint32_t value, int digits) {
+  std::string text;
+  for (int bit = 4 * digits - 4; bit >= 0; bit -= 4)
+    text += "0123456789ABCDEF"[value >> bit & 0xFu];
+  return "0x" + text;
+}
+
+using Cells = std::array<std::string, 9>;
+
+// The cells of one line of the table.
+Cells CellsOf(const Dialect& d) {
+  const bool adaptive = d.adaptive != Adaptive::kNo;
+  return {std::string(d.name),
+          std::string(Named(d.element).short_name),
+          BlockText(d) + (d.row_scaled ? " (amax a row)" : ""),
+          std::string(FormulaOf(d.level_two)),
+          std::string(ScaleFormulaOf(d)),
+          std::string(adaptive ? FormulaOf(d.adaptive) : FormulaOf(d.scale_encoding)),
+          std::string(FormulaOf(d.factor)),
+          std::string(FormulaOf(d.rounding)),
+          std::string(d.source)};
+}
+
+void PrintTable() {
+  std::vector<Cells> table{{"dialect", "element", "block", "level 2", "block scale", "scale byte",
+                            "scaled element", "code", "source"}};
+  for (const Dialect& d : Dialects()) table.push_back(CellsOf(d));
+  std::array<std::size_t, std::tuple_size_v<Cells>> widths{};
+  for (const Cells& cells : table) {
+    for (std::size_t i = 0; i < widths.size(); ++i) {
+      widths[i] = std::max(widths[i], cells[i].size());
+    }
+  }
+  for (const Cells& cells : table) {
+    std::string line;
+    for (std::size_t i = 0; i < widths.size(); ++i) {
+      line += cells[i];
+      if (i + 1 < widths.size()) line += std::string(widths[i] - cells[i].size() + 2, ' ');
+    }
+    std::puts(line.c_str());
+  }
+}
+
+void PrintRow(const Dialect& d) {
+  std::printf("%-12s %s\n", "dialect", std::string(d.name).c_str());
+  for (const DialectLine& line : Describe(d)) {
+    std::printf("%-12s %s\n", std::string(line.stage).c_str(), line.text.c_str());
+  }
+  std::printf("%-12s %s\n", "source", std::string(d.source).c_str());
+  if (!d.note.empty()) std::printf("%-12s %s\n", "note", std::string(d.note).c_str());
+  std::string same;
+  for (const Dialect& other : Dialects()) {
+    if (other.name != d.name && SameFormulas(d, other)) same += " " + std::string(other.name);
+  }
+  if (!same.empty()) std::printf("%-12s%s\n", "the same as", same.c_str());
+  const int digits = (FormatOf(d.element).bits + 3) / 4;
+  std::printf("\n%-40s %5s %5s %10s %12s\n", "what it does with", "scale", "code", "neighbours",
+              "other block");
+  for (const Behaviour& b : Behaviours(d)) {
+    std::printf("%-40s %5s %5s %10s %12s\n", std::string(b.input).c_str(), Hex(b.scale, 2).c_str(),
+                Hex(b.code, digits).c_str(), Hex(b.neighbour, digits).c_str(),
+                Hex(b.other_scale, 2).c_str());
+  }
+}
+
+Json AsJson(const Dialect& d, bool with_behaviours) {
+  Json stages = Json::object();
+  for (const DialectLine& line : Describe(d)) {
+    const std::string stage(line.stage);
+    stages[stage] = stages.contains(stage)
+                        ? Json(stages[stage].get<std::string>() + "; " + line.text)
+                        : Json(line.text);
+  }
+  Json json = {{"name", d.name},
+               {"source", d.source},
+               {"note", d.note},
+               {"element", Named(d.element).name},
+               {"scale", Named(d.scale).name},
+               {"block", {d.block_rows, d.block_cols}},
+               {"row_scaled", d.row_scaled},
+               {"approximate", IsApproximate(d)},
+               {"stochastic", IsStochastic(d)},
+               {"stages", std::move(stages)}};
+  if (!with_behaviours) return json;
+  Json behaviours = Json::array();
+  for (const Behaviour& b : Behaviours(d)) {
+    behaviours.push_back({{"input", b.input},
+                          {"scale", b.scale},
+                          {"code", b.code},
+                          {"neighbour_code", b.neighbour},
+                          {"other_scale", b.other_scale}});
+  }
+  json["behaviours"] = std::move(behaviours);
+  return json;
+}
+
+void Run(const DialectsOptions& options) {
+  if (!options.name.empty()) {
+    const Dialect* dialect = FindDialect(options.name);
+    if (dialect == nullptr) {
+      throw Error("dialects " + options.name, "is no dialect; fp4lab dialects lists them");
+    }
+    options.json ? void(std::puts(AsJson(*dialect, true).dump(2).c_str())) : PrintRow(*dialect);
+    return;
+  }
+  if (!options.json) return PrintTable();
+  Json rows = Json::array();
+  for (const Dialect& d : Dialects()) rows.push_back(AsJson(d, false));
+  std::puts(Json{{"dialects", std::move(rows)}}.dump(2).c_str());
+}
+
+}  // namespace
+
+void AddDialects(CLI::App& app, int* /*exit_code*/) {
+  const auto options = std::make_shared<DialectsOptions>();
+  CLI::App* command = app.add_subcommand(
+      "dialects", "Print the formulas that are called NVFP4, MXFP4 and so on, or one in full");
+  command->add_option("name", options->name, "One dialect, with all that holds for it")
+      ->type_name("DIALECT");
+  command->add_flag("--json", options->json, "Print JSON");
+  command->footer(
+      "The table is wide: fp4lab dialects | less -S\n"
+      "Example: what ModelOpt makes of a tensor of zeros: a NaN scale, and +6 in every element\n"
+      "  $ fp4lab dialects nvfp4.modelopt | grep 'tensor of zeros'\n"
+      "  a tensor of zeros                         0x7F   0x7        0x7         0x7F");
+  command->callback([options] { Run(*options); });
+}
+
+}  // namespace fp4lab::tools

@@ -1,0 +1,261 @@
+// fp4lab gemm: products of stored operands under accumulation models; probes of accumulators.
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/exchange/matrix_file.h"
+#include "fp4lab/io/json.h"
+#include "fp4lab/judge/gemm_probe.h"
+#include "fp4lab/tensor/accumulation.h"
+#include "tools/commands.h"
+#include "tools/gemm_options.h"
+
+namespace fp4lab::tools {
+namespace {
+
+struct GemmCommand {
+  ProductFiles files;
+  std::string out, probe, answers;
+  bool models = false, json = false;
+};
+
+std::string FloorText(int floor) { return floor == kNoFloor ? "-" : std::to_string(floor); }
+
+std::string_view OutputText(MmaOutput output) {
+  switch (output) {
+    case MmaOutput::kTruncate32:
+      return "24 bits, cut";
+    case MmaOutput::kTruncate32E8M13:
+      return "14 bits, cut";
+    case MmaOutput::kNearest16:
+      return "binary16, nearest";
+  }
+  return "";
+}
+
+std::string FormatNames(const TensorCoreModel& model) {
+  std::string names;
+  for (const NamedFormat& f : kFormats) {
+    if (!Takes(model, f.format)) continue;
+    names += (names.empty() ? "" : " ") + std::string(f.short_name);
+  }
+  return names;
+}
+
+Json ModelJson(const Accumulation& a) {
+  Json row = {{"name", a.name}, {"what", a.what}, {"evidence", a.evidence}};
+  if (a.model == nullptr) return row;
+  row["products"] = a.model->products;
+  row["fraction_bits"] = a.model->fraction_bits;
+  row["floor"] = a.model->floor == kNoFloor ? Json() : Json(a.model->floor);
+  row["output"] = OutputText(a.model->output);
+  row["operands"] = FormatNames(*a.model);
+  return row;
+}
+
+void PrintModels(bool json) {
+  if (json) {
+    Json rows = Json::array();
+    for (const Accumulation& a : Accumulations()) rows.push_back(ModelJson(a));
+    std::puts(Json{{"accumulations", rows}}.dump(2).c_str());
+    return;
+  }
+  std::puts("Accumulations of arithmetic:");
+  for (const Accumulation& a : Accumulations()) {
+    if (a.model != nullptr) continue;
+    std::printf("  %-16s %s (%s)\n", std::string(a.name).c_str(), std::string(a.what).c_str(),
+                std::string(a.evidence).c_str());
+  }
+  std::puts(
+      "\nTensor cores: L products at once, aligned to F bits below the largest exponent (at least\n"
+      "the floor), one rounding of the sum:");
+  constexpr const char* kRow = "  %-23s %3s %3s %5s  %-18s %-24s %s\n";
+  std::printf(kRow, "model", "L", "F", "floor", "output", "operands", "evidence");
+  for (const TensorCoreModel& m : kTensorCoreModels) {
+    std::printf(kRow, std::string(m.name).c_str(), std::to_string(m.products).c_str(),
+                std::to_string(m.fraction_bits).c_str(), FloorText(m.floor).c_str(),
+                std::string(OutputText(m.output)).c_str(), FormatNames(m).c_str(),
+                std::string(m.evidence).c_str());
+  }
+}
+
+std::string ReadingText(const ProbeReading& r) {
+  std::string text = "fraction bits F: ";
+  text += !r.fraction_bits
+              ? "no reading"
+              : std::to_string(*r.fraction_bits) + (r.fraction_bits_or_more ? " or more" : "");
+  text += "\nelements added at once: ";
+  text += !r.step ? "no reading" : *r.step == 0 ? "interleaved" : std::to_string(*r.step);
+  text += "\nterms are aligned: " + (r.alignment.empty() ? "no reading" : std::string(r.alignment));
+  text += "\nthe sum is rounded: " + (r.output.empty() ? "no reading" : std::string(r.output));
+  text += "\nleast exponent: " + (r.floor ? std::to_string(*r.floor) : "none seen");
+  if (r.cancelled_group_counts) {
+    text += "\na group that cancels sets the exponent: ";
+    text += *r.cancelled_group_counts ? "yes" : "no";
+    text += "\na group of zeros sets the exponent: ";
+    text += *r.zero_group_counts ? "yes" : "no";
+  }
+  return text;
+}
+
+Json ReadingJson(const ProbeReading& r) {
+  Json json = {{"alignment", r.alignment}, {"output", r.output}};
+  const auto add = [&json](const char* name, const auto& value) {
+    json[name] = value ? Json(*value) : Json();
+  };
+  add("fraction_bits", r.fraction_bits);
+  json["fraction_bits_or_more"] = r.fraction_bits_or_more;
+  add("step", r.step);
+  add("floor", r.floor);
+  add("cancelled_group_counts", r.cancelled_group_counts);
+  add("zero_group_counts", r.zero_group_counts);
+  return json;
+}
+
+// The answers are a whole product, or one number a probe.
+std::vector<float> TakeAnswers(const ProbeSet& set, const std::string& place) {
+  const Matrix<float> d = ReadMatrix(place).values;
+  const std::size_t n = set.probes.size();
+  std::vector<float> answers;
+  if (d.rows == n && d.cols == n) {
+    for (std::size_t i = 0; i < n; ++i) answers.push_back(d(i, i));
+  } else if (d.values.size() == n) {
+    answers = d.values;
+  } else {
+    throw Error(place, "holds " + std::to_string(d.rows) + "x" + std::to_string(d.cols) +
+                           " numbers; the product of the probes has " + std::to_string(n) + "x" +
+                           std::to_string(n));
+  }
+  return answers;
+}
+
+bool SameAnswers(const std::vector<float>& x, const std::vector<float>& y) {
+  return std::equal(x.begin(), x.end(), y.begin(), y.end(),
+                    [](float a, float b) { return a == b || (a != a && b != b); });
+}
+
+void ReadAnswers(const GemmCommand& o) {
+  const ProbeSet set = MakeProbes(o.probe);
+  const std::vector<float> answers = TakeAnswers(set, o.answers);
+  const ProbeReading reading = ReadProbes(set, answers);
+  std::vector<std::string> equal;
+  for (const Accumulation& a : Accumulations()) {
+    if (WhyNot(a, set.a, set.b).empty() && SameAnswers(answers, ProbeAnswers(set, a))) {
+      equal.emplace_back(a.name);
+    }
+  }
+  if (o.json) {
+    Json json = ReadingJson(reading);
+    json["equal"] = equal;
+    std::puts(json.dump(2).c_str());
+    return;
+  }
+  std::puts(ReadingText(reading).c_str());
+  std::string names;
+  for (const std::string& name : equal) names += " " + name;
+  std::printf("all answers are those of:%s\n", names.empty() ? " no model" : names.c_str());
+}
+
+void PrintProbes(const GemmCommand& o, const ProbeSet& set) {
+  std::vector<const Accumulation*> models;
+  std::vector<std::vector<float>> answers;
+  for (const Accumulation& a : Accumulations()) {
+    if (!WhyNot(a, set.a, set.b).empty()) continue;
+    models.push_back(&a);
+    answers.push_back(ProbeAnswers(set, a));
+  }
+  Json rows = Json::array();
+  for (std::size_t i = 0; i < set.probes.size(); ++i) {
+    Json row = {{"probe", NameOf(set.probes[i])}};
+    for (std::size_t j = 0; j < models.size(); ++j) {
+      row["answers"][std::string(models[j]->name)] = answers[j][i];
+    }
+    rows.push_back(std::move(row));
+  }
+  if (o.json) {
+    std::puts(Json{{"operands", set.operands}, {"probes", std::move(rows)}}.dump(2).c_str());
+    return;
+  }
+  std::printf("%zu probes of K %zu; element (i, i) of a b^T answers probe i\n", set.probes.size(),
+              set.a.cols);
+  for (std::size_t i = 0; i < set.probes.size() && o.out.empty(); ++i) {
+    std::printf("%s\n", NameOf(set.probes[i]).c_str());
+    for (std::size_t j = 0; j < models.size(); ++j) {
+      std::printf("  %-24s %a\n", std::string(models[j]->name).c_str(), answers[j][i]);
+    }
+  }
+}
+
+void RunProbe(const GemmCommand& o) {
+  if (!o.answers.empty()) return ReadAnswers(o);
+  const ProbeSet set = MakeProbes(o.probe);
+  if (!o.out.empty()) WriteProbes(set, o.out);
+  PrintProbes(o, set);
+}
+
+void RunProduct(const GemmCommand& o) {
+  const LoadedProduct p = Load(o.files);
+  const Accumulation& under = RequireAccumulation(o.files.under, p);
+  Matrix<float> d(p.a.operand.rows, p.b.operand.rows);
+  GemmAs(under, p.a.operand, p.b.operand, {.alpha = p.alpha, .output = p.output}, d.View());
+  if (!o.out.empty()) {
+    const NumberType type =
+        p.output == GemmOutput::kFp32
+            ? NumberType{}
+            : NumberType{NumberType::Kind::kFormat,
+                         p.output == GemmOutput::kBf16 ? FormatId::kBF16 : FormatId::kFP16};
+    WriteMatrix(o.out, d.View(), type);
+  }
+  std::printf("%zux%zu, K %zu, %s, alpha %.9g\n", d.rows, d.cols, p.a.operand.cols,
+              std::string(under.name).c_str(), p.alpha);
+  constexpr std::size_t kFew = 64;
+  for (std::size_t r = 0; r < d.rows && o.out.empty() && d.values.size() <= kFew; ++r) {
+    for (std::size_t c = 0; c < d.cols; ++c) std::printf("%s%.9g", c > 0 ? " " : "", d(r, c));
+    std::puts("");
+  }
+}
+
+void Run(const GemmCommand& o) {
+  if (o.models) return PrintModels(o.json);
+  if (!o.probe.empty()) return RunProbe(o);
+  if (!o.answers.empty()) throw Error("--answers", "needs --probe, which they answer");
+  if (o.files.a.empty() || o.files.b.empty()) {
+    throw Error("gemm", "needs two files, A (M, K) and B (N, K), or --models, or --probe");
+  }
+  RunProduct(o);
+}
+
+}  // namespace
+
+void AddGemm(CLI::App& app, int* /*exit_code*/) {
+  const auto o = std::make_shared<GemmCommand>();
+  CLI::App* command = app.add_subcommand(
+      "gemm", "Multiply stored operands, d = alpha a b^T, under a model of how the sum is formed");
+  AddProductOptions(command, &o->files, "fp32-blocks");
+  command->add_option("--out", o->out, "Write the product, or the probes, to this file")
+      ->type_name("FILE");
+  command->add_flag("--models", o->models, "Print the accumulation models and what proves them");
+  command
+      ->add_option("--probe", o->probe,
+                   "Make inputs that show how a device adds: nvfp4, mxfp4, e4m3, bf16")
+      ->type_name("OPERANDS");
+  command->add_option("--answers", o->answers, "What a device answered to --probe: read it")
+      ->type_name("FILE");
+  command->add_flag("--json", o->json, "Print JSON (for --models and --probe)");
+  command->footer(
+      "Example: probe an accumulator; here the model of a B200 stands for the device.\n"
+      "  $ fp4lab gemm --probe mxfp4 --out probe.safetensors\n"
+      "  152 probes of K 256; element (i, i) of a b^T answers probe i\n"
+      "  $ fp4lab gemm probe.safetensors#a probe.safetensors#b --under blackwell.mxf4.f32 --out "
+      "d.npy\n"
+      "  152x152, K 256, blackwell.mxf4.f32, alpha 1\n"
+      "  $ fp4lab gemm --probe mxfp4 --answers d.npy | head -1\n"
+      "  fraction bits F: 35");
+  command->callback([o] { Run(*o); });
+}
+
+}  // namespace fp4lab::tools

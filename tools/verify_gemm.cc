@@ -1,0 +1,163 @@
+// fp4lab verify gemm: a device's product against an accumulation model or its error bound.
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/exchange/matrix_file.h"
+#include "fp4lab/io/json.h"
+#include "fp4lab/judge/gemm.h"
+#include "tools/commands.h"
+#include "tools/comparing.h"
+#include "tools/gemm_options.h"
+
+namespace fp4lab::tools {
+namespace {
+
+struct VerifyGemm {
+  ProductFiles files;
+  std::string d;
+  bool json = false;
+};
+
+std::string Hex(float x) {
+  char text[48];
+  std::snprintf(text, sizeof text, "0x%08X (%.9g)", std::bit_cast<std::uint32_t>(x), x);
+  return text;
+}
+
+std::string Place(const GemmElement& e) {
+  return "(" + std::to_string(e.row) + ", " + std::to_string(e.col) + ")";
+}
+
+std::string ReadingName(const OpenChoices& open) {
+  return std::string("cancelled groups ") + (open.cancelled_group_counts ? "count" : "do not") +
+         ", zero groups " + (open.zero_group_counts ? "count" : "do not");
+}
+
+Json ElementJson(const GemmElement& e) {
+  const auto number = [](double x) { return std::isfinite(x) ? Json(x) : Json(std::to_string(x)); };
+  return {{"row", e.row},
+          {"col", e.col},
+          {"got", number(e.got)},
+          {"want", number(e.want)},
+          {"exact", number(e.exact)},
+          {"error", number(e.error)},
+          {"bound", number(e.bound)}};
+}
+
+Json JudgementJson(const std::string& under, const GemmJudgement& j,
+                   const std::vector<AccumulationMatch>& matches) {
+  Json json = {{"under", under},
+               {"verdict", Name(j.verdict)},
+               {"bound", j.bound},
+               {"different", j.different},
+               {"outside", j.outside},
+               {"worst", ElementJson(j.worst)},
+               {"readings_differ", j.readings_differ}};
+  json["readings"] = Json::array();
+  for (const OpenChoices& open : j.readings) json["readings"].push_back(ReadingName(open));
+  if (j.different > 0) json["first_different"] = ElementJson(j.first_different);
+  for (const AccumulationMatch& m : matches) {
+    json["accumulations"][std::string(m.accumulation->name)] = m.different;
+  }
+  return json;
+}
+
+void PrintWorst(const char* what, const GemmElement& e) {
+  std::printf("  %s %s: got %s, exact %s, error %.4g, bound %.4g\n", what, Place(e).c_str(),
+              Hex(e.got).c_str(), Hex(e.exact).c_str(), e.error, e.bound);
+}
+
+void PrintJudgement(const std::string& under, const GemmJudgement& j, std::size_t elements) {
+  std::printf("%s: %s", under.c_str(), std::string(Name(j.verdict)).c_str());
+  switch (j.verdict) {
+    case GemmVerdict::kEqual:
+      std::printf(", %zu elements bit for bit\n", elements);
+      return;
+    case GemmVerdict::kUndetermined:
+      std::puts(", the public readings of the instruction differ on this input; it follows:");
+      for (const OpenChoices& open : j.readings) std::printf("  %s\n", ReadingName(open).c_str());
+      break;
+    case GemmVerdict::kInside:
+      std::printf(" the %s bound; %zu of %zu elements differ from the model\n",
+                  std::string(j.bound).c_str(), j.different, elements);
+      break;
+    case GemmVerdict::kOutside:
+      std::printf(" the %s bound: %zu of %zu elements (%zu differ from the model)\n",
+                  std::string(j.bound).c_str(), j.outside, elements, j.different);
+      break;
+  }
+  if (j.different > 0) {
+    const GemmElement& e = j.first_different;
+    std::printf("  first difference %s: got %s, the model %s\n", Place(e).c_str(),
+                Hex(e.got).c_str(), Hex(e.want).c_str());
+  }
+  PrintWorst(j.outside > 0 ? "first outside" : "largest error / bound", j.worst);
+}
+
+// Without a model: which ones give the result; where none does, the bound of any order.
+const Accumulation& BestOf(const std::vector<AccumulationMatch>& matches) {
+  for (const AccumulationMatch& m : matches) {
+    if (m.different == 0) return *m.accumulation;
+  }
+  return *FindAccumulation("exact");
+}
+
+bool Run(const VerifyGemm& o) {
+  if (o.files.a.empty() || o.files.b.empty() || o.d.empty()) {
+    throw Error("verify gemm", "needs three files: A (M, K), B (N, K) and the product D (M, N)");
+  }
+  const LoadedProduct p = Load(o.files);
+  const Matrix<float> d = ReadMatrix(o.d).values;
+  if (d.rows != p.a.operand.rows || d.cols != p.b.operand.rows) {
+    throw Error(o.d, "is " + std::to_string(d.rows) + "x" + std::to_string(d.cols) +
+                         "; the product is " + std::to_string(p.a.operand.rows) + "x" +
+                         std::to_string(p.b.operand.rows));
+  }
+  const GemmClaim claim{
+      .a = p.a.operand, .b = p.b.operand, .d = d.View(), .alpha = p.alpha, .output = p.output};
+  std::vector<AccumulationMatch> matches;
+  if (o.files.under.empty()) matches = IdentifyAccumulation(claim);
+  const Accumulation& under =
+      o.files.under.empty() ? BestOf(matches) : RequireAccumulation(o.files.under, p);
+  const GemmJudgement j = JudgeGemm(claim, under);
+  const std::string name(under.name);
+  if (o.json) {
+    std::puts(JudgementJson(name, j, matches).dump(2).c_str());
+  } else {
+    PrintJudgement(name, j, d.values.size());
+    for (const AccumulationMatch& m : matches) {
+      std::printf("  %-24s %zu differ\n", std::string(m.accumulation->name).c_str(), m.different);
+    }
+  }
+  return j.verdict == GemmVerdict::kEqual || j.outside == 0;
+}
+
+}  // namespace
+
+void AddVerifyGemm(CLI::App& app, int* exit_code) {
+  const auto o = std::make_shared<VerifyGemm>();
+  const auto found = app.get_subcommands([](CLI::App* s) { return s->get_name() == "verify"; });
+  CLI::App* verify = found.empty() ? app.add_subcommand("verify", "Compare") : found[0];
+  CLI::App* command = verify->add_subcommand(
+      "gemm", "A device's product: exit code 0 equal or inside the bound, 1 outside, 2 error");
+  AddProductOptions(command, &o->files, "");
+  command->add_option("D", o->d, "(M, N): the product that a device returned")->type_name("FILE");
+  command->add_flag("--json", o->json, "Print JSON");
+  command->footer(
+      "With --under: bit for bit under that model, else inside or outside of its error bound\n"
+      "(lib/fp4lab/judge/gemm.h derives the bounds). Without: every model is tried.\n"
+      "Example: a product summed in binary32, taken for a B200's\n"
+      "  $ fp4lab gemm --probe nvfp4 --out probe.safetensors\n"
+      "  39 probes of K 256; element (i, i) of a b^T answers probe i\n"
+      "  $ fp4lab gemm probe.safetensors#a probe.safetensors#b --out d.npy\n"
+      "  39x39, K 256, fp32-blocks, alpha 1\n"
+      "  $ fp4lab verify gemm probe.safetensors#a probe.safetensors#b d.npy --under fp32-blocks\n"
+      "  fp32-blocks: equal, 1521 elements bit for bit");
+  command->callback([o, exit_code] { Comparing(exit_code, [&] { return Run(*o); }); });
+}
+
+}  // namespace fp4lab::tools
