@@ -7,6 +7,7 @@ namespace fp4lab::tools {
 
 // Each adds its subcommand to `app`. What it finds wrong it throws (base/error.h); an exit code
 // other than 0 that is no error goes to *exit_code.
+void AddCases(CLI::App& app, int* exit_code);
 void AddConvert(CLI::App& app, int* exit_code);
 void AddData(CLI::App& app, int* exit_code);
 void AddDequantize(CLI::App& app, int* exit_code);
@@ -14,11 +15,13 @@ void AddDialects(CLI::App& app, int* exit_code);
 void AddFormats(CLI::App& app, int* exit_code);
 void AddGemm(CLI::App& app, int* exit_code);
 void AddInspect(CLI::App& app, int* exit_code);
+void AddPack(CLI::App& app, int* exit_code);
 void AddQuantize(CLI::App& app, int* exit_code);
 void AddStudy(CLI::App& app, int* exit_code);
 // Adds "report" to the subcommand "study": call it after that one's.
 void AddStudyReport(CLI::App& app);
 void AddTrain(CLI::App& app, int* exit_code);
+void AddVerify(CLI::App& app, int* exit_code);
 // Adds "gemm" to the subcommand "verify": call it after that one's.
 void AddVerifyGemm(CLI::App& app, int* exit_code);
 

@@ -25,6 +25,7 @@ int main(int argc, char** argv) {
   CLI::App app{"fp4lab: the numerics of 4-bit LLM training"};
   app.require_subcommand(1);
   int exit_code = 0;
+  fp4lab::tools::AddCases(app, &exit_code);
   fp4lab::tools::AddConvert(app, &exit_code);
   fp4lab::tools::AddData(app, &exit_code);
   fp4lab::tools::AddDequantize(app, &exit_code);
@@ -32,10 +33,12 @@ int main(int argc, char** argv) {
   fp4lab::tools::AddFormats(app, &exit_code);
   fp4lab::tools::AddGemm(app, &exit_code);
   fp4lab::tools::AddInspect(app, &exit_code);
+  fp4lab::tools::AddPack(app, &exit_code);
   fp4lab::tools::AddQuantize(app, &exit_code);
   fp4lab::tools::AddStudy(app, &exit_code);
   fp4lab::tools::AddStudyReport(app);
   fp4lab::tools::AddTrain(app, &exit_code);
+  fp4lab::tools::AddVerify(app, &exit_code);
   fp4lab::tools::AddVerifyGemm(app, &exit_code);
   try {
     fp4lab::PinSimdTargetFromEnvironment();

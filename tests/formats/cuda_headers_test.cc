@@ -19,6 +19,7 @@
 #include <numeric>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fp4lab/base/parallel.h"
@@ -127,6 +128,35 @@ TEST_CASE("NVIDIA's host conversions give our codes for all 2^32 floats",
       CHECK(std::accumulate(differences.begin(), differences.end(), std::size_t{0}) == 0);
     }
   }
+}
+
+TEST_CASE("NVIDIA's conversions from FP16 and BF16 are ours of the widened value",
+          "[formats][cuda]") {
+  std::size_t wrong_half = 0, wrong_bf16 = 0;
+  for (std::uint32_t code = 0; code < 0x10000; ++code) {
+    __half_raw half;
+    half.x = static_cast<unsigned short>(code);
+    __nv_bfloat16_raw bf16;
+    bf16.x = static_cast<unsigned short>(code);
+    const float h = Decode(FormatId::kFP16, code), b = Decode(FormatId::kBF16, code);
+    const cudaRoundMode near = cudaRoundNearest;
+    for (const auto& [ours, theirs] :
+         {std::pair{FormatId::kE4M3, __NV_E4M3}, std::pair{FormatId::kE5M2, __NV_E5M2}}) {
+      wrong_half += Encode(ours, h) != __nv_cvt_halfraw_to_fp8(half, __NV_SATFINITE, theirs);
+      wrong_bf16 += Encode(ours, b) != __nv_cvt_bfloat16raw_to_fp8(bf16, __NV_SATFINITE, theirs);
+    }
+    for (const auto& [ours, theirs] :
+         {std::pair{FormatId::kE2M3, __NV_E2M3}, std::pair{FormatId::kE3M2, __NV_E3M2}}) {
+      wrong_half += Encode(ours, h) != __nv_cvt_halfraw_to_fp6(half, theirs, near);
+      wrong_bf16 += Encode(ours, b) != __nv_cvt_bfloat16raw_to_fp6(bf16, theirs, near);
+    }
+    wrong_half += Encode(FormatId::kE2M1, h) != __nv_cvt_halfraw_to_fp4(half, __NV_E2M1, near);
+    wrong_bf16 += Encode(FormatId::kE2M1, b) != __nv_cvt_bfloat16raw_to_fp4(bf16, __NV_E2M1, near);
+    wrong_bf16 += Encode(FormatId::kE8M0, b, kUp) !=
+                  __nv_cvt_bfloat16raw_to_e8m0(bf16, __NV_SATFINITE, cudaRoundPosInf);
+  }
+  CHECK(wrong_half == 0);
+  CHECK(wrong_bf16 == 0);
 }
 
 float FromHalf(__half_raw raw) { return __half2float(__half(raw)); }

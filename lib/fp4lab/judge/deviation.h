@@ -17,9 +17,11 @@ namespace fp4lab {
 struct Kernel {
   Dialect dialect;
   StorageLayout layout;
-  // The random Hadamard transform before the quantizer: 0 (none), 16 or 32; along the blocks.
+  // The random Hadamard transform before the quantizer: 0 (none), 16 or 32; along the blocks. The
+  // input must hold BF16 values and whole groups then.
   int hadamard = 0;
   std::uint32_t sign_mask = 0;
+  friend constexpr bool operator==(const Kernel&, const Kernel&) = default;
 };
 
 // The part of a kernel that a deviation changes.
@@ -29,19 +31,28 @@ enum class Stage : std::uint8_t {
   kScale,     // t and the byte: reciprocal for division, double rounding, another rule, off by one
   kElement,   // factor, rounding, saturation, signs
   kLayout,    // nibbles, scale order, transposition, shifts
-  kNothing    // not the kernel's work at all: all zeros, all ones, the previous tensor's bytes
+  kNothing    // not the kernel's work at all: all zeros, all ones
 };
+
+struct KernelPlan;  // judge/kernel_plan.h
 
 struct Deviation {
   std::string_view name;  // "reciprocal-for-division": for the command line and JSON
-  std::string_view what;  // one line for people: "multiplies by fl(1/6) where the dialect divides"
+  std::string_view what;  // for people, with the kernel as subject: "multiplies by fl(1/6) where ..."
   Stage stage;
+  bool (*apply)(KernelPlan&);  // edits the plan; false where that changes nothing
 };
 
-// The table, and the bytes that a kernel with some of its deviations writes for x. Those that do
-// not apply to this kernel (no level 2, no transform ...) change nothing.
+// The table: names are unique and stable.
 std::span<const Deviation> Deviations();
 const Deviation* FindDeviation(std::string_view name);
+
+// Whether the deviation changes anything in this kernel (for some input).
+bool Applies(const Deviation& deviation, const Kernel& kernel);
+
+// The bytes that a kernel with some deviations writes for x. Those that do not apply change nothing.
+// The bytes have the sizes that the kernel's own layout asks for: what a deviating layout writes
+// beyond is lost, what it leaves out is 0.
 StoredMatrix Run(const Kernel& kernel, MatrixView<const float> x,
                  std::span<const Deviation* const> deviations = {},
                  const DialectOptions& options = {});

@@ -1,0 +1,70 @@
+// Directed test matrices: one family for each cause of error in a quantizing kernel.
+//
+// Random data seldom reach the places where wrong kernels differ from right ones. Each family holds
+// matrices that go there: rounding boundaries and their neighbours, scales that underflow, zeros of
+// both signs, places that a wrong layout moves. The values follow from the dialect's formats and
+// block shape, so that they land on its boundaries. Deterministic: the same dialect, level and seed
+// give the same bits everywhere.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fp4lab/base/matrix.h"
+#include "fp4lab/dialect/dialect.h"
+
+namespace fp4lab {
+
+enum class CaseLevel : std::uint8_t {
+  kQuick,    // seconds on a GPU's host: the boundaries, thinned where they are many
+  kThorough  // every scale code, more shapes, more values of the tensor's amax
+};
+struct NamedCaseLevel {
+  CaseLevel level;
+  std::string_view name;
+};
+inline constexpr std::array kCaseLevels = {
+    NamedCaseLevel{CaseLevel::kQuick, "quick"},
+    NamedCaseLevel{CaseLevel::kThorough, "thorough"},
+};
+
+struct Case {
+  std::string_view family;  // "element-ties"
+  std::string name;         // "element-ties/bf16"
+  Matrix<float> x;
+  bool is_bf16 = false;  // every element is a BF16 value
+  // For a dialect with stochastic rounding: its field of random bits for each element.
+  std::vector<std::uint16_t> random = {};
+};
+
+class CaseBuilder;
+
+struct CaseFamily {
+  std::string_view name;
+  std::string_view cause;  // of error, for people: "rounding of elements at and beside a tie"
+  bool (*applies)(const Dialect& dialect);
+  void (*make)(CaseBuilder& builder);
+  bool is_control = false;  // plain random data: there for comparison
+};
+
+// All families, in the order of their cases. The controls come last.
+std::span<const CaseFamily> CaseFamilies();
+const CaseFamily* FindCaseFamily(std::string_view name);
+
+struct CaseOptions {
+  CaseLevel level = CaseLevel::kQuick;
+  std::uint64_t seed = 1;
+  std::vector<std::string> families = {};  // empty: all that apply to the dialect
+  bool bf16_only = false;                  // leaves out the cases that are not BF16 values
+};
+
+// The cases for a dialect. Error for a family that does not exist, with the names of those that do.
+std::vector<Case> MakeCases(const Dialect& dialect, const CaseOptions& options = {});
+
+}  // namespace fp4lab

@@ -1,0 +1,133 @@
+// Cases and answers as files in a folder.
+#include <bit>
+#include <cstdio>
+#include <cstring>
+#include <span>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/io/file.h"
+#include "fp4lab/io/npy.h"
+#include "fp4lab/io/safetensors.h"
+#include "fp4lab/judge/case_stream.h"
+
+namespace fp4lab {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string Numbered(std::size_t index, std::string_view suffix) {
+  char digits[24];
+  std::snprintf(digits, sizeof digits, "%04zu", index);
+  return digits + std::string(suffix);
+}
+
+template <class T>
+std::vector<std::byte> BytesOf(const std::vector<T>& values) {
+  const auto bytes = std::as_bytes(std::span(values));
+  return {bytes.begin(), bytes.end()};
+}
+
+std::vector<std::uint16_t> Bf16Bits(const Matrix<float>& x) {
+  std::vector<std::uint16_t> bits(x.values.size());
+  for (std::size_t i = 0; i < bits.size(); ++i) {
+    bits[i] = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x.values[i]) >> 16);
+  }
+  return bits;
+}
+
+void WriteAsSafetensors(const Case& c, std::size_t index, bool bf16, const fs::path& folder) {
+  const std::vector<std::size_t> shape = {c.x.rows, c.x.cols};
+  SafetensorsFile file;
+  file.tensors["x"] = bf16 ? SafetensorsTensor{"BF16", shape, BytesOf(Bf16Bits(c.x))}
+                           : SafetensorsTensor{"F32", shape, BytesOf(c.x.values)};
+  if (!c.random.empty()) file.tensors["random"] = {"U16", shape, BytesOf(c.random)};
+  file.metadata = {{"name", c.name}};
+  WriteSafetensors(folder / Numbered(index, ".safetensors"), file);
+}
+
+void WriteAsNpy(const Case& c, std::size_t index, bool bf16, const fs::path& folder) {
+  const std::vector<std::size_t> shape = {c.x.rows, c.x.cols};
+  const fs::path path = folder / Numbered(index, ".x.npy");
+  if (bf16) {
+    WriteNpy(path, MakeNpyArray<std::uint16_t>(shape, Bf16Bits(c.x)));
+  } else {
+    WriteNpy(path, MakeNpyArray<float>(shape, c.x.values));
+  }
+  if (c.random.empty()) return;
+  WriteNpy(folder / Numbered(index, ".random.npy"), MakeNpyArray<std::uint16_t>(shape, c.random));
+}
+
+std::vector<std::uint8_t> TensorBytes(const SafetensorsFile& file, const char* name) {
+  const auto at = file.tensors.find(name);
+  if (at == file.tensors.end()) return {};
+  std::vector<std::uint8_t> bytes(at->second.bytes.size());
+  std::memcpy(bytes.data(), at->second.bytes.data(), bytes.size());
+  return bytes;
+}
+
+std::vector<float> Floats(const SafetensorsFile& file, const char* name, const std::string& where) {
+  const auto at = file.tensors.find(name);
+  if (at == file.tensors.end()) return {};
+  if (at->second.dtype != "F32") {
+    throw Error(where + "#" + name, "is " + at->second.dtype + "; level-2 numbers are F32");
+  }
+  std::vector<float> values(at->second.bytes.size() / sizeof(float));
+  std::memcpy(values.data(), at->second.bytes.data(), values.size() * sizeof(float));
+  return values;
+}
+
+std::optional<NpyArray> NpyIfThere(const fs::path& path) {
+  if (!fs::exists(path)) return std::nullopt;
+  return ReadNpy(path);
+}
+
+}  // namespace
+
+void WriteCaseFolder(const Dialect& dialect, const CaseOptions& options,
+                     const std::vector<Case>& cases, const fs::path& folder, bool safetensors) {
+  Json list = Json::array();
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const Case& c = cases[i];
+    safetensors ? WriteAsSafetensors(c, i, options.bf16_only, folder)
+                : WriteAsNpy(c, i, options.bf16_only, folder);
+    list.push_back({{"index", i},
+                    {"name", c.name},
+                    {"family", c.family},
+                    {"rows", c.x.rows},
+                    {"cols", c.x.cols}});
+  }
+  const Json index = {{"dialect", dialect.name},
+                      {"level", options.level == CaseLevel::kQuick ? "quick" : "thorough"},
+                      {"seed", options.seed},
+                      {"dtype", options.bf16_only ? "bf16" : "fp32"},
+                      {"cases", std::move(list)}};
+  WriteFileAtomically(folder / "cases.json", index.dump(1) + "\n");
+}
+
+std::optional<CaseAnswer> ReadCaseAnswer(const fs::path& folder, std::size_t index) {
+  CaseAnswer answer{.index = static_cast<std::uint32_t>(index)};
+  const fs::path whole = folder / Numbered(index, ".safetensors");
+  if (fs::exists(whole)) {
+    const SafetensorsFile file = ReadSafetensors(whole);
+    answer.codes = TensorBytes(file, "codes");
+    answer.scales = TensorBytes(file, "scales");
+    answer.level_two = Floats(file, "level_two", whole.string());
+    return answer;
+  }
+  const std::optional<NpyArray> codes = NpyIfThere(folder / Numbered(index, ".codes.npy"));
+  const std::optional<NpyArray> scales = NpyIfThere(folder / Numbered(index, ".scales.npy"));
+  const std::optional<NpyArray> numbers = NpyIfThere(folder / Numbered(index, ".level_two.npy"));
+  if (!codes && !scales && !numbers) return std::nullopt;
+  const auto take = [](const std::optional<NpyArray>& from, auto* to) {
+    using T = typename std::remove_pointer_t<decltype(to)>::value_type;
+    if (!from) return;
+    const std::span<const T> values = from->As<T>();
+    to->assign(values.begin(), values.end());
+  };
+  take(codes, &answer.codes);
+  take(scales, &answer.scales);
+  take(numbers, &answer.level_two);
+  return answer;
+}
+
+}  // namespace fp4lab

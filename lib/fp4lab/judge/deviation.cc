@@ -1,0 +1,92 @@
+#include "fp4lab/judge/deviation.h"
+
+#include <bit>
+#include <string>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/judge/evaluate.h"
+#include "fp4lab/judge/kernel_plan.h"
+#include "fp4lab/judge/places.h"
+
+namespace fp4lab {
+namespace {
+
+void CheckTransform(const Kernel& kernel, MatrixView<const float> x) {
+  if (kernel.hadamard == 0) return;
+  Expects(kernel.hadamard == 16 || kernel.hadamard == 32, "Hadamard groups of 16 or 32");
+  if (x.cols % static_cast<std::size_t>(kernel.hadamard) != 0) {
+    throw Error("input", "the Hadamard transform takes rows of whole groups of " +
+                             std::to_string(kernel.hadamard) + " elements, not of " +
+                             std::to_string(x.cols));
+  }
+  for (std::size_t r = 0; r < x.rows; ++r) {
+    for (std::size_t c = 0; c < x.cols; ++c) {
+      if ((std::bit_cast<std::uint32_t>(x(r, c)) & 0xFFFFu) == 0) continue;
+      throw Error("input", "the Hadamard transform takes BF16 values; element (" +
+                               std::to_string(r) + ", " + std::to_string(c) +
+                               ") is none: round the input to BF16 first");
+    }
+  }
+}
+
+std::vector<float> StoredLevelTwo(const KernelPlan& plan, const std::vector<float>& amax) {
+  const StorageLayout& asked = plan.kernel.layout;
+  if (asked.level_two == LevelTwoConvention::kNone) return {};
+  const float constant = LevelTwoConstant(plan.kernel.dialect);
+  std::vector<float> stored;
+  for (const float a : amax) {
+    float value =
+        ConvertLevelTwo(a, LevelTwoConvention::kAmax, plan.output.written.level_two, constant);
+    if (plan.output.level_two_inverted) value = 1.0f / value;
+    stored.push_back(plan.output.level_two_filled.value_or(value));
+  }
+  return stored;
+}
+
+void PlaceCodes(const Places& places, const Quantized& q, std::vector<std::uint8_t>* bytes) {
+  for (std::size_t r = 0; r < q.rows; ++r) {
+    for (std::size_t c = 0; c < q.cols; ++c) {
+      const std::size_t bit = places.CodeBit(r, c);
+      if (places.Fits(bit, bytes->size())) places.PutCode(*bytes, bit, q.codes[r * q.cols + c]);
+    }
+  }
+}
+
+void PlaceScales(const Places& places, const Quantized& q, std::vector<std::uint8_t>* bytes) {
+  for (std::size_t i = 0; i < q.scale_rows; ++i) {
+    for (std::size_t j = 0; j < q.scale_cols; ++j) {
+      for (std::size_t copy = 0; copy < places.Copies(i, j); ++copy) {
+        const std::size_t place = places.ScaleByte(i, j, copy);
+        if (place < bytes->size()) (*bytes)[place] = q.scales[i * q.scale_cols + j];
+      }
+    }
+  }
+}
+
+}  // namespace
+
+StoredMatrix Run(const Kernel& kernel, MatrixView<const float> x,
+                 std::span<const Deviation* const> deviations, const DialectOptions& options) {
+  CheckTransform(kernel, x);
+  CheckOptions(kernel.dialect, x, options);
+  const KernelPlan plan = PlanOf(kernel, deviations);
+  const Evaluator evaluator(plan, x, AmaxOf(plan, x, options), options.random);
+  const Quantized q = evaluator.EvaluateAll();
+  StoredMatrix stored{.rows = x.rows,
+                      .cols = x.cols,
+                      .element = kernel.dialect.element,
+                      .scale = kernel.dialect.scale,
+                      .block_rows = kernel.dialect.block_rows,
+                      .block_cols = kernel.dialect.block_cols,
+                      .layout = kernel.layout};
+  const StoredSizes sizes = SizesOf(stored, "layout");
+  stored.codes.assign(sizes.codes, plan.output.codes_filled.value_or(0));
+  stored.scales.assign(sizes.scales, plan.output.scales_filled.value_or(0));
+  const Places places(plan, q.rows, q.cols);
+  if (!plan.output.codes_filled) PlaceCodes(places, q, &stored.codes);
+  if (!plan.output.scales_filled) PlaceScales(places, q, &stored.scales);
+  stored.level_two = StoredLevelTwo(plan, q.amax);
+  return stored;
+}
+
+}  // namespace fp4lab

@@ -1,0 +1,412 @@
+// The table of deviations: each an edit of a KernelPlan.
+#include <array>
+#include <bit>
+
+#include "fp4lab/judge/deviation.h"
+#include "fp4lab/judge/kernel_plan.h"
+#include "fp4lab/transform/hadamard.h"
+
+namespace fp4lab {
+namespace {
+
+using Plan = KernelPlan;
+
+// Assigns; false where the value stood there already.
+template <class T, class U>
+bool Set(T& field, U value) {
+  if (field == T(value)) return false;
+  field = value;
+  return true;
+}
+
+bool HasLevelTwo(const Plan& p) { return HasLevelTwo(p.kernel.dialect); }
+bool IsMx(const Plan& p) { return p.kernel.dialect.scale_encoding == ScaleEncoding::kExponent; }
+bool HasScales(const Plan& p) { return p.kernel.dialect.block_scale != BlockScale::kOneBlock; }
+bool HasE4m3Scale(const Plan& p) { return HasScales(p) && !IsMx(p); }
+bool IsFp4(const Plan& p) { return p.kernel.dialect.element == FormatId::kE2M1; }
+bool IsStochastic(const Plan& p) { return IsStochastic(p.kernel.dialect); }
+
+bool SetFormula(Plan& p, BlockScale formula) {
+  if (!HasE4m3Scale(p)) return false;
+  p.scale.constant_over_amax = false;
+  return Set(p.kernel.dialect.block_scale, formula);
+}
+bool SetEncoding(Plan& p, ScaleEncoding encoding) {
+  return HasE4m3Scale(p) && Set(p.kernel.dialect.scale_encoding, encoding);
+}
+bool SetFactor(Plan& p, Factor factor) {
+  return HasE4m3Scale(p) && Set(p.kernel.dialect.factor, factor);
+}
+bool SetRounding(Plan& p, ElementRounding rounding) {
+  return Set(p.kernel.dialect.rounding, rounding);
+}
+bool SetRule(Plan& p, ScaleRule rule) {
+  if (!IsMx(p)) return false;
+  const bool other_formula = Set(p.kernel.dialect.block_scale, BlockScale::kMicroscaling);
+  return Set(p.kernel.dialect.mx_rule, rule) || other_formula;
+}
+bool SetNan(Plan& p, NanRule rule) { return HasScales(p) && Set(p.kernel.dialect.nan, rule); }
+bool SetConstant(Plan& p, float scale_max) {
+  return HasLevelTwo(p) && HasScales(p) && Set(p.kernel.dialect.scale_max, scale_max);
+}
+bool SetWritten(Plan& p, CodeOrder order) {
+  return IsFp4(p) && Set(p.output.written.codes, order);
+}
+bool SetWritten(Plan& p, ScaleOrder order) {
+  return HasScales(p) && Set(p.output.written.scales, order);
+}
+bool SetWritten(Plan& p, LevelTwoConvention convention) {
+  return HasLevelTwo(p) && p.kernel.layout.level_two != LevelTwoConvention::kNone &&
+         Set(p.output.written.level_two, convention);
+}
+
+// clang-format off
+constexpr auto kTable = std::to_array<Deviation>({
+    // ---- Layout: the right answer in the wrong places
+    {"codes-low-first", "packs the even column into the low nibble", Stage::kLayout,
+     [](Plan& p) { return SetWritten(p, CodeOrder::kLowFirst); }},
+    {"codes-high-first", "packs the even column into the high nibble", Stage::kLayout,
+     [](Plan& p) { return SetWritten(p, CodeOrder::kHighFirst); }},
+    {"codes-split-halves", "packs column j of a block with column j + half a block (ggml)",
+     Stage::kLayout, [](Plan& p) { return SetWritten(p, CodeOrder::kSplitHalves); }},
+    {"codes-one-a-byte", "writes one code a byte", Stage::kLayout,
+     [](Plan& p) { return SetWritten(p, CodeOrder::kBytes); }},
+    {"scales-linear", "writes the scales row by row, unswizzled and unpadded", Stage::kLayout,
+     [](Plan& p) { return SetWritten(p, ScaleOrder::kLinear); }},
+    {"scales-padded", "writes the scales row by row, rows padded to 128 and columns to 4",
+     Stage::kLayout, [](Plan& p) { return SetWritten(p, ScaleOrder::kPadded); }},
+    {"scales-128x4", "writes the scales swizzled in tiles of 128x4", Stage::kLayout,
+     [](Plan& p) { return SetWritten(p, ScaleOrder::k128x4); }},
+    {"scales-8x4", "writes the scales swizzled in tiles of 8x4", Stage::kLayout,
+     [](Plan& p) { return SetWritten(p, ScaleOrder::k8x4); }},
+    {"scales-swizzled-twice", "swizzles the scales a second time", Stage::kLayout,
+     [](Plan& p) {
+       return HasScales(p) && p.output.written.scales != ScaleOrder::kLinear &&
+              p.output.written.scales != ScaleOrder::kPadded && Set(p.output.swizzled_twice, true);
+     }},
+    {"scales-expanded", "repeats the scale of a tile for each of its rows", Stage::kLayout,
+     [](Plan& p) { return p.kernel.dialect.block_rows > 1 && Set(p.output.written.expanded_scales, true); }},
+    {"scales-not-expanded", "writes the scale of a tile once, not for each of its rows", Stage::kLayout,
+     [](Plan& p) { return p.kernel.dialect.block_rows > 1 && Set(p.output.written.expanded_scales, false); }},
+    {"transposed", "writes codes and scales of the transposed matrix", Stage::kLayout,
+     [](Plan& p) { return Set(p.output.written.transposed, !p.kernel.layout.transposed); }},
+    {"codes-transposed", "writes the codes transposed, the scales not", Stage::kLayout,
+     [](Plan& p) { return HasScales(p) && Set(p.output.codes_transposed, true); }},
+    {"scales-transposed", "writes the scales transposed, the codes not", Stage::kLayout,
+     [](Plan& p) { return HasScales(p) && Set(p.output.scales_transposed, true); }},
+    {"codes-shifted", "writes every code one element too far on", Stage::kLayout,
+     [](Plan& p) { return Set(p.output.code_shift, 1); }},
+    {"codes-shifted-back", "writes every code one element too early", Stage::kLayout,
+     [](Plan& p) { return Set(p.output.code_shift, -1); }},
+    {"scales-shifted", "writes every scale one block too far on", Stage::kLayout,
+     [](Plan& p) { return HasScales(p) && Set(p.output.scale_shift, 1); }},
+    {"scales-shifted-back", "writes every scale one block too early", Stage::kLayout,
+     [](Plan& p) { return HasScales(p) && Set(p.output.scale_shift, -1); }},
+    {"code-bytes-swapped", "writes the bytes of every 32-bit word of codes in the other order",
+     Stage::kLayout, [](Plan& p) { return Set(p.output.words_reversed, true); }},
+    {"code-nibbles-reversed", "writes the eight nibbles of every 32-bit word in the other order",
+     Stage::kLayout, [](Plan& p) { return IsFp4(p) && Set(p.output.nibbles_reversed, true); }},
+    {"level-two-as-amax", "stores the amax where another number is asked for", Stage::kLayout,
+     [](Plan& p) { return SetWritten(p, LevelTwoConvention::kAmax); }},
+    {"level-two-as-multiplier", "stores the multiplier amax / C where another number is asked for",
+     Stage::kLayout, [](Plan& p) { return SetWritten(p, LevelTwoConvention::kMultiplier); }},
+    {"level-two-as-divisor", "stores the divisor C / amax where another number is asked for",
+     Stage::kLayout, [](Plan& p) { return SetWritten(p, LevelTwoConvention::kDivisor); }},
+    {"level-two-stored-inverted", "stores the reciprocal of the level-2 number", Stage::kLayout,
+     [](Plan& p) { return HasLevelTwo(p) && Set(p.output.level_two_inverted, true); }},
+
+    // ---- Input: another matrix
+    {"input-transposed", "quantizes the transposed matrix (blocks down the columns)", Stage::kInput,
+     [](Plan& p) { return Set(p.input.transposed, true); }},
+    {"input-shifted", "reads every element from one place further on in memory", Stage::kInput,
+     [](Plan& p) { return p.kernel.hadamard == 0 && Set(p.input.shift, 1); }},
+    {"input-shifted-back", "reads every element from one place before it in memory", Stage::kInput,
+     [](Plan& p) { return p.kernel.hadamard == 0 && Set(p.input.shift, -1); }},
+    {"input-bf16", "rounds the input to BF16 first", Stage::kInput,
+     [](Plan& p) { return p.kernel.hadamard == 0 && Set(p.input.rounded, FormatId::kBF16); }},
+    {"input-fp16", "rounds the input to FP16 first", Stage::kInput,
+     [](Plan& p) { return p.kernel.hadamard == 0 && Set(p.input.rounded, FormatId::kFP16); }},
+    {"input-subnormals-flushed", "reads subnormal input as zero", Stage::kInput,
+     [](Plan& p) { return Set(p.input.flushed, true); }},
+    {"rht-missing", "leaves the random Hadamard transform out", Stage::kInput,
+     [](Plan& p) { return p.kernel.hadamard != 0 && Set(p.input.hadamard, 0); }},
+    {"rht-added", "transforms the input (Hadamard, 16, Transformer Engine's signs) unasked",
+     Stage::kInput, [](Plan& p) {
+       if (p.kernel.hadamard != 0 || p.kernel.dialect.block_cols % 16 != 0) return false;
+       p.input.sign_mask = kTeSignMask16;
+       return Set(p.input.hadamard, 16);
+     }},
+    {"rht-without-signs", "transforms the input without the signs", Stage::kInput,
+     [](Plan& p) { return p.kernel.hadamard != 0 && Set(p.input.sign_mask, 0u); }},
+    {"rht-signs-reversed", "takes the signs of the transform from the mask's other end",
+     Stage::kInput, [](Plan& p) {
+       if (p.kernel.hadamard == 0) return false;
+       std::uint32_t reversed = 0;
+       for (int i = 0; i < p.kernel.hadamard; ++i) {
+         reversed |= (p.kernel.sign_mask >> i & 1u) << (p.kernel.hadamard - 1 - i);
+       }
+       return Set(p.input.sign_mask, reversed);
+     }},
+    {"rht-signs-flipped", "negates where the mask says keep, and keeps where it says negate",
+     Stage::kInput, [](Plan& p) {
+       const std::uint32_t all = p.kernel.hadamard == 16 ? 0xFFFFu : 0xFFFFFFFFu;
+       return p.kernel.hadamard != 0 && Set(p.input.sign_mask, ~p.kernel.sign_mask & all);
+     }},
+    {"rht-signs-after", "puts the signs on the transform's results, not on its inputs", Stage::kInput,
+     [](Plan& p) {
+       return p.kernel.hadamard != 0 && p.kernel.sign_mask != 0 && Set(p.input.signs_after, true);
+     }},
+    {"rht-unnormalised", "leaves the factor size^(-1/2) of the transform out", Stage::kInput,
+     [](Plan& p) { return p.kernel.hadamard != 0 && Set(p.input.normalised, false); }},
+    {"rht-not-rounded", "does not round the transform's results to BF16", Stage::kInput,
+     [](Plan& p) { return p.kernel.hadamard != 0 && Set(p.input.bf16_result, false); }},
+
+    // ---- Level 2
+    {"level-two-missing", "has no tensor scale: S = D = 1", Stage::kLevelTwo,
+     [](Plan& p) { return HasLevelTwo(p) && HasScales(p) && Set(p.level.missing, true); }},
+    {"level-two-inverted", "takes the tensor scale the wrong way round: S and D exchanged",
+     Stage::kLevelTwo,
+     [](Plan& p) { return HasLevelTwo(p) && Set(p.level.inverted, true); }},
+    {"scale-without-level-two", "leaves the tensor scale out of the block scales", Stage::kLevelTwo,
+     [](Plan& p) { return HasLevelTwo(p) && HasScales(p) && Set(p.level.missing_in_scale, true); }},
+    {"factor-without-level-two", "leaves the tensor scale out of the element factor",
+     Stage::kLevelTwo,
+     [](Plan& p) { return HasLevelTwo(p) && HasScales(p) && Set(p.level.missing_in_factor, true); }},
+    {"constant-448x6", "computes the tensor scale from C = 448 * 6", Stage::kLevelTwo,
+     [](Plan& p) { return SetConstant(p, 448.0f); }},
+    {"constant-256x6", "computes the tensor scale from C = 256 * 6", Stage::kLevelTwo,
+     [](Plan& p) { return SetConstant(p, 256.0f); }},
+    {"constant-448", "computes the tensor scale from C = 448, without the 6", Stage::kLevelTwo,
+     [](Plan& p) { return SetConstant(p, 448.0f / 6.0f); }},
+    {"constant-6", "computes the tensor scale from C = 6, without the 448", Stage::kLevelTwo,
+     [](Plan& p) { return SetConstant(p, 1.0f); }},
+    {"amax-of-first-row", "takes the tensor's amax from its first row only", Stage::kLevelTwo,
+     [](Plan& p) {
+       return HasLevelTwo(p) && !p.kernel.dialect.row_scaled && Set(p.level.amax, AmaxFrom::kFirstRow);
+     }},
+    {"amax-of-first-block", "takes the tensor's amax from its first block only", Stage::kLevelTwo,
+     [](Plan& p) { return HasLevelTwo(p) && Set(p.level.amax, AmaxFrom::kFirstBlock); }},
+    {"amax-without-abs", "takes the tensor's largest value, not its largest magnitude",
+     Stage::kLevelTwo,
+     [](Plan& p) { return HasLevelTwo(p) && Set(p.level.amax, AmaxFrom::kLargestSigned); }},
+    {"amax-bf16", "rounds the tensor's amax to BF16", Stage::kLevelTwo,
+     [](Plan& p) { return HasLevelTwo(p) && Set(p.level.rounded, FormatId::kBF16); }},
+
+    // ---- Scale
+    {"reciprocal-for-division", "multiplies the block amax by fl(1/6) before the tensor scale: "
+     "fl(fl(b * fl(1/6)) * S)", Stage::kScale,
+     [](Plan& p) { return SetFormula(p, BlockScale::kTimesSixth); }},
+    {"division-for-reciprocal", "divides the block amax by 6: fl(fl(b / 6) * S)", Stage::kScale,
+     [](Plan& p) { return SetFormula(p, BlockScale::kDivideFirst); }},
+    {"scale-folded", "folds fl(1/6) into the tensor scale: fl(b * fl(S * fl(1/6)))", Stage::kScale,
+     [](Plan& p) { return SetFormula(p, BlockScale::kFolded); }},
+    {"scale-over-level", "divides by the decode scale: fl(fl(b / 6) / D)", Stage::kScale,
+     [](Plan& p) { return SetFormula(p, BlockScale::kDivideByLevel); }},
+    {"scale-over-product", "divides once: fl(b / fl(6 * D))", Stage::kScale,
+     [](Plan& p) { return SetFormula(p, BlockScale::kDivideByBoth); }},
+    {"scale-decode-first", "divides by the decode scale first: fl(fl(b / D) / 6)", Stage::kScale,
+     [](Plan& p) { return SetFormula(p, BlockScale::kOverDecode); }},
+    {"scale-448-over-amax", "computes the scale as fl(fl(b * 448) / amax)", Stage::kScale,
+     [](Plan& p) {
+       return HasE4m3Scale(p) && HasLevelTwo(p) && Set(p.scale.constant_over_amax, true);
+     }},
+    {"scale-half-up", "rounds the scale half up, not half to even", Stage::kScale,
+     [](Plan& p) { return HasE4m3Scale(p) && Set(p.scale.encoding, OtherEncoding::kHalfUp); }},
+    {"scale-truncated", "truncates the scale", Stage::kScale,
+     [](Plan& p) { return HasE4m3Scale(p) && Set(p.scale.encoding, OtherEncoding::kTowardZero); }},
+    {"scale-rounded-up", "rounds the scale up, so that nothing saturates", Stage::kScale,
+     [](Plan& p) { return HasE4m3Scale(p) && Set(p.scale.encoding, OtherEncoding::kUp); }},
+    {"scale-power-of-two", "rounds the scale down to a power of two", Stage::kScale,
+     [](Plan& p) { return HasE4m3Scale(p) && Set(p.scale.encoding, OtherEncoding::kPowerOfTwo); }},
+    {"scale-bf16-first", "rounds the scale to BF16 before it is encoded", Stage::kScale,
+     [](Plan& p) { return HasE4m3Scale(p) && Set(p.scale.before_rounded, FormatId::kBF16); }},
+    {"scale-fp16-first", "rounds the scale to FP16 before it is encoded", Stage::kScale,
+     [](Plan& p) { return HasE4m3Scale(p) && Set(p.scale.before_rounded, FormatId::kFP16); }},
+    {"block-amax-bf16", "rounds the block's amax to BF16", Stage::kScale,
+     [](Plan& p) { return HasScales(p) && Set(p.scale.amax_rounded, FormatId::kBF16); }},
+    {"block-amax-without-abs", "takes a block's largest value, not its largest magnitude",
+     Stage::kScale, [](Plan& p) { return HasScales(p) && Set(p.scale.largest_signed, true); }},
+    {"block-of-twice-the-width", "takes the amax over two neighbouring blocks", Stage::kScale,
+     [](Plan& p) { return HasScales(p) && Set(p.scale.window, AmaxWindow::kTwoBlocks); }},
+    {"block-of-half-the-width", "takes the amax over the first half of the block", Stage::kScale,
+     [](Plan& p) { return HasScales(p) && Set(p.scale.window, AmaxWindow::kHalfBlock); }},
+    {"block-of-16-rows", "takes the amax over 16 rows (square blocks)", Stage::kScale,
+     [](Plan& p) {
+       return p.kernel.dialect.block_rows == 1 && Set(p.scale.window, AmaxWindow::kSixteenRows);
+     }},
+    {"block-amax-of-previous", "takes the amax of the block before", Stage::kScale,
+     [](Plan& p) { return HasScales(p) && Set(p.scale.window, AmaxWindow::kPreviousBlock); }},
+    {"scale-one-up", "stores a scale byte one too large", Stage::kScale,
+     [](Plan& p) { return HasScales(p) && Set(p.scale.offset, 1); }},
+    {"scale-one-down", "stores a scale byte one too small", Stage::kScale,
+     [](Plan& p) { return HasScales(p) && Set(p.scale.offset, -1); }},
+    {"mx-emax-missing", "leaves the element's largest exponent out of the scale", Stage::kScale,
+     [](Plan& p) { return IsMx(p) && IsFp4(p) && Set(p.scale.offset, 2); }},
+    {"scale-floor-2^-6", "lets no scale fall below 2^-6", Stage::kScale,
+     [](Plan& p) { return SetEncoding(p, ScaleEncoding::kClamp2m6); }},
+    {"scale-floor-2^-9", "turns a scale of 0 into 1 and lets none fall below 2^-9", Stage::kScale,
+     [](Plan& p) { return SetEncoding(p, ScaleEncoding::kClamp2m9); }},
+    {"scale-zero-to-one", "turns a scale that rounds to 0 into 1", Stage::kScale,
+     [](Plan& p) { return SetEncoding(p, ScaleEncoding::kZeroToOne); }},
+    {"scale-zero-to-least", "turns a scale that rounds to 0 into the least one", Stage::kScale,
+     [](Plan& p) { return SetEncoding(p, ScaleEncoding::kZeroToLeast); }},
+    {"scale-zero-to-epsilon", "turns a scale that rounds to 0 into 2^-3", Stage::kScale,
+     [](Plan& p) { return SetEncoding(p, ScaleEncoding::kZeroToEpsilon); }},
+    {"scale-unclamped", "lets scales fall to 0 where the dialect does not", Stage::kScale,
+     [](Plan& p) { return SetEncoding(p, ScaleEncoding::kNearest); }},
+    {"scale-overflow-nan", "writes NaN for a scale beyond 448 instead of saturating", Stage::kScale,
+     [](Plan& p) { return HasE4m3Scale(p) && Set(p.scale.overflow_is_nan, true); }},
+    {"scale-subnormals-flushed", "flushes subnormal E4M3 scales to 0", Stage::kScale,
+     [](Plan& p) { return HasE4m3Scale(p) && Set(p.scale.subnormals_flushed, true); }},
+    {"mx-floor", "takes the E8M0 scale by FLOOR", Stage::kScale,
+     [](Plan& p) { return SetRule(p, ScaleRule::kFloor); }},
+    {"mx-ceil", "takes the E8M0 scale by CEIL", Stage::kScale,
+     [](Plan& p) { return SetRule(p, ScaleRule::kCeil); }},
+    {"mx-rceil", "takes the E8M0 scale by RCEIL", Stage::kScale,
+     [](Plan& p) { return SetRule(p, ScaleRule::kRceil); }},
+    {"mx-even", "takes the E8M0 scale by EVEN", Stage::kScale,
+     [](Plan& p) { return SetRule(p, ScaleRule::kEven); }},
+    {"nan-scale-saturated", "writes the largest scale where it is NaN", Stage::kScale,
+     [](Plan& p) { return HasScales(p) && Set(p.scale.nan_is_largest, true); }},
+    {"nan-poisons-block", "gives a block with a NaN element a NaN scale", Stage::kScale,
+     [](Plan& p) { return SetNan(p, NanRule::kBlock); }},
+    {"nan-poisons-tensor", "makes every scale NaN where one element is NaN", Stage::kScale,
+     [](Plan& p) { return HasLevelTwo(p) && SetNan(p, NanRule::kTensor); }},
+    {"nan-ignored-in-block", "gives a block with a NaN element the scale of its other elements",
+     Stage::kScale,
+     [](Plan& p) { return SetNan(p, NanRule::kElement); }},
+
+    // ---- Element
+    {"factor-reciprocal", "multiplies by e = 1/(s*D)", Stage::kElement,
+     [](Plan& p) { return SetFactor(p, Factor::kReciprocal); }},
+    {"factor-encode-over-scale", "multiplies by e = S/s", Stage::kElement,
+     [](Plan& p) { return SetFactor(p, Factor::kEncodeOverScale); }},
+    {"factor-encode-times-reciprocal", "multiplies by e = S*(1/s)", Stage::kElement,
+     [](Plan& p) { return SetFactor(p, Factor::kEncodeTimesRcp); }},
+    {"factor-reciprocal-over-scale", "multiplies by e = (1/D)/s", Stage::kElement,
+     [](Plan& p) { return SetFactor(p, Factor::kRcpLevelOverScale); }},
+    {"factor-bf16", "rounds the factor S/s to BF16", Stage::kElement,
+     [](Plan& p) { return HasLevelTwo(p) && SetFactor(p, Factor::kBf16); }},
+    {"elements-over-product", "divides the elements by s*D", Stage::kElement,
+     [](Plan& p) { return SetFactor(p, Factor::kDivideByProduct); }},
+    {"elements-over-quotient", "divides the elements by s/S", Stage::kElement,
+     [](Plan& p) { return SetFactor(p, Factor::kDivideByQuotient); }},
+    {"elements-in-two-steps", "divides the elements by D, then multiplies by 1/s", Stage::kElement,
+     [](Plan& p) { return SetFactor(p, Factor::kTwoSteps); }},
+    {"factor-rounded-bf16", "rounds the element factor to BF16", Stage::kElement,
+     [](Plan& p) { return HasE4m3Scale(p) && Set(p.element.factor_rounded, FormatId::kBF16); }},
+    {"factor-from-unrounded-scale", "scales the elements by the block scale before its rounding",
+     Stage::kElement,
+     [](Plan& p) { return HasE4m3Scale(p) && Set(p.element.unrounded_scale, true); }},
+    {"scaled-bf16", "rounds the scaled element to BF16 before the code (double rounding)",
+     Stage::kElement, [](Plan& p) { return Set(p.element.scaled_rounded, FormatId::kBF16); }},
+    {"scaled-fp16", "rounds the scaled element to FP16 before the code (double rounding)",
+     Stage::kElement, [](Plan& p) { return Set(p.element.scaled_rounded, FormatId::kFP16); }},
+    {"flush-to-zero", "flushes subnormal intermediates to zero", Stage::kElement,
+     [](Plan& p) { return Set(p.element.flush, true); }},
+    {"nearest-even", "rounds elements to nearest, ties to even", Stage::kElement,
+     [](Plan& p) { return SetRounding(p, ElementRounding::kNearestEven); }},
+    {"truncation", "truncates elements toward zero (for stochastic rounding: random bits 0)",
+     Stage::kElement, [](Plan& p) { return SetRounding(p, ElementRounding::kTowardZero); }},
+    {"ties-away", "rounds ties away from zero", Stage::kElement,
+     [](Plan& p) { return SetRounding(p, ElementRounding::kTiesUp); }},
+    {"ties-toward-zero", "rounds ties toward zero", Stage::kElement,
+     [](Plan& p) { return Set(p.element.rounding, OtherRounding::kTiesTowardZero); }},
+    {"ties-to-odd", "rounds ties to the odd code", Stage::kElement,
+     [](Plan& p) { return Set(p.element.rounding, OtherRounding::kTiesToOdd); }},
+    {"round-away", "rounds every element away from zero", Stage::kElement,
+     [](Plan& p) { return Set(p.element.rounding, OtherRounding::kAwayFromZero); }},
+    {"round-down", "rounds every element toward minus infinity", Stage::kElement,
+     [](Plan& p) { return Set(p.element.rounding, OtherRounding::kTowardNegative); }},
+    {"sign-dropped", "drops the sign of every element", Stage::kElement,
+     [](Plan& p) { return Set(p.element.negative, Negative::kAbs); }},
+    {"sign-flipped", "flips the sign of every element", Stage::kElement,
+     [](Plan& p) { return Set(p.element.negative, Negative::kFlipped); }},
+    {"negative-to-zero", "writes 0 for every negative element", Stage::kElement,
+     [](Plan& p) { return Set(p.element.negative, Negative::kToZero); }},
+    {"saturated-sign-lost", "writes +6 for an element below -6", Stage::kElement,
+     [](Plan& p) { return IsFp4(p) && Set(p.element.saturation, Saturation::kLosesSign); }},
+    {"saturation-missing", "wraps around beyond the largest code", Stage::kElement,
+     [](Plan& p) { return IsFp4(p) && Set(p.element.saturation, Saturation::kWraps); }},
+    {"overflow-to-zero", "writes 0 for an element beyond the largest", Stage::kElement,
+     [](Plan& p) { return IsFp4(p) && Set(p.element.saturation, Saturation::kToZero); }},
+    {"negative-zero-dropped", "writes +0 for every code -0", Stage::kElement,
+     [](Plan& p) { return Set(p.element.zero, ZeroCode::kPositive); }},
+    {"zeros-negative", "writes -0 for every code 0", Stage::kElement,
+     [](Plan& p) { return Set(p.element.zero, ZeroCode::kNegative); }},
+    {"input-negative-zero-dropped", "writes +0 for inputs that are -0", Stage::kElement,
+     [](Plan& p) { return Set(p.kernel.dialect.keeps_negative_zero, false); }},
+    {"input-negative-zero-kept", "keeps the sign of inputs that are -0", Stage::kElement,
+     [](Plan& p) { return Set(p.kernel.dialect.keeps_negative_zero, true); }},
+    {"zero-under-zero-scale", "writes codes 0 under a scale of 0", Stage::kElement,
+     [](Plan& p) { return HasE4m3Scale(p) && Set(p.element.zero_under_zero_scale, true); }},
+    {"random-bits-neighbours", "gives neighbouring elements each other's random bits",
+     Stage::kElement,
+     [](Plan& p) { return IsStochastic(p) && Set(p.element.random_index_xor, std::size_t{1}); }},
+    {"random-bits-reversed", "takes the four fields of a random word in the other order",
+     Stage::kElement,
+     [](Plan& p) { return IsStochastic(p) && Set(p.element.random_index_xor, std::size_t{3}); }},
+    {"random-bytes-swapped", "swaps the two bytes of every random field", Stage::kElement,
+     [](Plan& p) {
+       return p.kernel.dialect.rounding == ElementRounding::kStochastic16 &&
+              Set(p.element.random_bytes_swapped, true);
+     }},
+
+    // ---- Not the work at all
+    {"all-zeros", "writes zeros only", Stage::kNothing, [](Plan& p) {
+       p.output.scales_filled = p.output.codes_filled = std::uint8_t{0};
+       p.output.level_two_filled = 0.0f;
+       return true;
+     }},
+    {"all-ones", "writes bytes 0xFF only", Stage::kNothing, [](Plan& p) {
+       p.output.scales_filled = p.output.codes_filled = std::uint8_t{0xFF};
+       p.output.level_two_filled = std::bit_cast<float>(0xFFFFFFFFu);
+       return true;
+     }},
+    {"codes-zero", "leaves the codes 0", Stage::kNothing,
+     [](Plan& p) { return Set(p.output.codes_filled, std::uint8_t{0}); }},
+    {"scales-zero", "leaves the scales 0", Stage::kNothing,
+     [](Plan& p) { return HasScales(p) && Set(p.output.scales_filled, std::uint8_t{0}); }},
+    {"scales-one", "writes the scale 1.0 everywhere", Stage::kNothing, [](Plan& p) {
+       const std::uint32_t one = Encode(p.kernel.dialect.scale, 1.0f);
+       return HasScales(p) && Set(p.output.scales_filled, static_cast<std::uint8_t>(one));
+     }},
+    {"tail-block-missing", "leaves a last block that is not whole at 0", Stage::kNothing,
+     [](Plan& p) { return HasScales(p) && Set(p.output.tail_block_zero, true); }},
+    {"tail-rows-missing", "leaves the rows beyond the last whole 16 at 0", Stage::kNothing,
+     [](Plan& p) { return Set(p.output.tail_rows_zero, true); }},
+});
+// clang-format on
+
+}  // namespace
+
+std::span<const Deviation> Deviations() { return kTable; }
+
+const Deviation* FindDeviation(std::string_view name) {
+  for (const Deviation& d : kTable) {
+    if (d.name == name) return &d;
+  }
+  return nullptr;
+}
+
+KernelPlan PlanOf(const Kernel& kernel, std::span<const Deviation* const> deviations,
+                  std::size_t* applied) {
+  KernelPlan plan;
+  plan.kernel = kernel;
+  plan.input.hadamard = kernel.hadamard;
+  plan.input.sign_mask = kernel.sign_mask;
+  plan.output.written = kernel.layout;
+  std::size_t count = 0;
+  for (const Deviation* deviation : deviations) count += deviation->apply(plan) ? 1 : 0;
+  if (applied != nullptr) *applied = count;
+  return plan;
+}
+
+bool Applies(const Deviation& deviation, const Kernel& kernel) {
+  const Deviation* const one[] = {&deviation};
+  std::size_t applied = 0;
+  PlanOf(kernel, one, &applied);
+  return applied == 1;
+}
+
+}  // namespace fp4lab

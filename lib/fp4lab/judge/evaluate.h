@@ -1,0 +1,67 @@
+// What a kernel with its deviations computes: block by block, so that a hypothesis can be tried on
+// a few blocks of a large matrix.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "fp4lab/base/matrix.h"
+#include "fp4lab/dialect/blocks.h"
+#include "fp4lab/dialect/quantize.h"
+#include "fp4lab/judge/kernel_plan.h"
+
+namespace fp4lab {
+
+// Elements [r, r + rows) x [c, c + cols) of the matrix that is quantized: x transposed, rounded,
+// transformed as the plan says.
+Matrix<float> InputOf(const InputPlan& plan, MatrixView<const float> x, std::size_t r,
+                      std::size_t c, std::size_t rows, std::size_t cols);
+Matrix<float> InputOf(const InputPlan& plan, MatrixView<const float> x);
+
+// The level-2 amaxes that the kernel finds in x, or has from the options: what it stores.
+std::vector<float> AmaxOf(const KernelPlan& plan, MatrixView<const float> x,
+                          const DialectOptions& options);
+
+struct BlockBytes {
+  std::size_t row = 0, col = 0, rows = 0, cols = 0;  // the elements that it covers
+  std::uint8_t scale = 0;
+  std::vector<std::uint8_t> codes;  // (rows, cols)
+  BlockNumbers numbers;             // on the way there
+};
+
+class Evaluator {
+ public:
+  // x and random bits must outlive it. amax: AmaxOf(plan, x, options).
+  Evaluator(const KernelPlan& plan, MatrixView<const float> x, std::vector<float> amax,
+            std::span<const std::uint16_t> random);
+
+  std::size_t rows() const { return rows_; }
+  std::size_t cols() const { return cols_; }
+  const BlockGrid& grid() const { return grid_; }
+  const std::vector<float>& amax() const { return amax_; }
+
+  void Evaluate(std::size_t i, std::size_t j, BlockBytes* block) const;
+  // All blocks; the numbers of level 2 are amax().
+  Quantized EvaluateAll() const;
+
+ private:
+  MatrixView<const float> Elements(std::size_t r, std::size_t c, std::size_t rows,
+                                   std::size_t cols, Matrix<float>* copy) const;
+  float BlockAmax(std::size_t i, std::size_t j, MatrixView<const float> block) const;
+  BlockNumbers NumbersOf(std::size_t i, std::size_t j, MatrixView<const float> block,
+                         const Level& level) const;
+  std::uint8_t CodeAt(float x, const BlockNumbers& numbers, const Level& level,
+                      std::size_t index) const;
+  void Fill(BlockBytes* block) const;
+
+  KernelPlan plan_;
+  MatrixView<const float> x_;
+  bool plain_input_;  // x or its transpose, as it stands
+  std::size_t rows_, cols_;
+  BlockGrid grid_;
+  std::vector<float> amax_;
+  std::span<const std::uint16_t> random_;
+};
+
+}  // namespace fp4lab

@@ -1,0 +1,147 @@
+// The matrix that a kernel quantizes, and the amax that it takes from it.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "fp4lab/dialect/stages.h"
+#include "fp4lab/judge/evaluate.h"
+#include "fp4lab/transform/hadamard.h"
+
+namespace fp4lab {
+namespace {
+
+// The transform in a form that no kernel should have: without its factor, without its last
+// rounding, with the signs on the results. Sums in binary64, which are exact for groups that span
+// up to 40 binades.
+float OddHadamardElement(const InputPlan& plan, const float* x, int j) {
+  double sum = 0.0;
+  for (int k = 0; k < plan.hadamard; ++k) {
+    const bool sign = !plan.signs_after && (plan.sign_mask >> k & 1u) != 0;
+    const bool odd = std::popcount(static_cast<unsigned>(j & k)) % 2 != 0;
+    sum += sign != odd ? -static_cast<double>(x[k]) : static_cast<double>(x[k]);
+  }
+  const float factor = plan.hadamard == 16 ? 0.25f : kInverseSqrt32;
+  float y = static_cast<float>(sum);
+  if (plan.normalised) y *= factor;
+  if (plan.bf16_result) y = RoundToBf16(y);
+  const bool negative = plan.signs_after && (plan.sign_mask >> j & 1u) != 0;
+  return negative ? -y : y;
+}
+
+void Transform(const InputPlan& plan, Matrix<float>* m) {
+  if (plan.normalised && plan.bf16_result && !plan.signs_after) {
+    RandomHadamard(m->View(), plan.hadamard, plan.sign_mask, m->View());
+    return;
+  }
+  std::vector<float> group(static_cast<std::size_t>(plan.hadamard));
+  for (std::size_t at = 0; at < m->values.size(); at += group.size()) {
+    for (int j = 0; j < plan.hadamard; ++j) {
+      group[static_cast<std::size_t>(j)] = OddHadamardElement(plan, m->values.data() + at, j);
+    }
+    std::copy(group.begin(), group.end(), m->values.begin() + static_cast<std::ptrdiff_t>(at));
+  }
+}
+
+float InputElement(const InputPlan& plan, MatrixView<const float> x, std::size_t r,
+                   std::size_t c) {
+  if (plan.transposed) std::swap(r, c);
+  float value = 0.0f;
+  if (plan.shift == 0) {
+    value = x(r, c);
+  } else {
+    const auto at = static_cast<std::ptrdiff_t>(r * x.cols + c) + plan.shift;
+    const bool inside = at >= 0 && at < static_cast<std::ptrdiff_t>(x.size());
+    const auto i = static_cast<std::size_t>(at);
+    if (inside) value = x(i / x.cols, i % x.cols);
+  }
+  if (plan.rounded) {
+    value = Decode(*plan.rounded,
+                   Encode(*plan.rounded, value, Rounding::kNearestEven, 0, Overflow::kSpecial));
+  }
+  const bool subnormal = value != 0.0f && Magnitude(value) < kFloatMin;
+  return plan.flushed && subnormal ? std::copysign(0.0f, value) : value;
+}
+
+// max over elements of the matrix that is quantized.
+float LargestOf(const KernelPlan& plan, MatrixView<const float> input) {
+  if (plan.level.amax == AmaxFrom::kLargestSigned) {
+    float largest = 0.0f;
+    for (std::size_t r = 0; r < input.rows; ++r) {
+      for (std::size_t c = 0; c < input.cols; ++c) largest = std::max(largest, input(r, c));
+    }
+    return largest;
+  }
+  return MaxMagnitudeOf(input, plan.kernel.dialect.nan == NanRule::kTensor);
+}
+
+std::vector<float> FoundAmax(const KernelPlan& plan, MatrixView<const float> x) {
+  const std::size_t rows = plan.input.transposed ? x.cols : x.rows;
+  const std::size_t cols = plan.input.transposed ? x.rows : x.cols;
+  const bool by_row = plan.kernel.dialect.row_scaled;
+  const bool first_block = plan.level.amax == AmaxFrom::kFirstBlock;
+  const bool first_row = plan.level.amax == AmaxFrom::kFirstRow;
+  const std::size_t width =
+      first_block ? std::min(cols, static_cast<std::size_t>(
+                                       std::max(1, plan.kernel.dialect.block_cols)))
+                  : cols;
+  const std::size_t height = !by_row && (first_block || first_row) ? std::min<std::size_t>(rows, 1)
+                                                                    : rows;
+  InputPlan plain;
+  plain.sign_mask = plan.input.sign_mask;
+  Matrix<float> copy;
+  MatrixView<const float> input = x.Block(0, 0, height, width);
+  if (!(plan.input == plain)) {
+    copy = InputOf(plan.input, x, 0, 0, height, width);
+    input = copy.View();
+  }
+  if (!by_row) return {LargestOf(plan, input)};
+  std::vector<float> amax(rows);
+  for (std::size_t r = 0; r < rows; ++r) amax[r] = LargestOf(plan, input.Block(r, 0, 1, width));
+  return amax;
+}
+
+}  // namespace
+
+Matrix<float> InputOf(const InputPlan& plan, MatrixView<const float> x, std::size_t r,
+                      std::size_t c, std::size_t rows, std::size_t cols) {
+  const auto size = static_cast<std::size_t>(std::max(1, plan.hadamard));
+  const std::size_t first = c / size * size;  // whole groups of the transform
+  const std::size_t last = (c + cols + size - 1) / size * size;
+  Matrix<float> wide(rows, last - first);
+  const std::size_t limit = plan.transposed ? x.rows : x.cols;
+  for (std::size_t i = 0; i < rows; ++i) {
+    for (std::size_t j = first; j < std::min(last, limit); ++j) {
+      wide(i, j - first) = InputElement(plan, x, r + i, j);
+    }
+  }
+  if (plan.hadamard != 0) Transform(plan, &wide);
+  if (first == c && last == c + cols) return wide;
+  Matrix<float> out(rows, cols);
+  for (std::size_t i = 0; i < rows; ++i) {
+    std::copy_n(&wide(i, c - first), cols, &out(i, 0));
+  }
+  return out;
+}
+
+Matrix<float> InputOf(const InputPlan& plan, MatrixView<const float> x) {
+  return plan.transposed ? InputOf(plan, x, 0, 0, x.cols, x.rows)
+                         : InputOf(plan, x, 0, 0, x.rows, x.cols);
+}
+
+std::vector<float> AmaxOf(const KernelPlan& plan, MatrixView<const float> x,
+                          const DialectOptions& options) {
+  const Dialect& d = plan.kernel.dialect;
+  if (!HasLevelTwo(d)) return {};
+  const std::size_t wanted = !d.row_scaled ? 1 : plan.input.transposed ? x.cols : x.rows;
+  const bool given = plan.level.amax == AmaxFrom::kTensor && options.amax.size() == wanted;
+  std::vector<float> amax = given ? options.amax : FoundAmax(plan, x);
+  if (plan.level.rounded) {
+    for (float& a : amax) {
+      a = Decode(*plan.level.rounded,
+                 Encode(*plan.level.rounded, a, Rounding::kNearestEven, 0, Overflow::kSpecial));
+    }
+  }
+  return amax;
+}
+
+}  // namespace fp4lab

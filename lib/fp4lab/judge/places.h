@@ -1,0 +1,47 @@
+// Where a kernel's codes and scales lie in the bytes that it writes, its layout deviations included.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "fp4lab/judge/kernel_plan.h"
+
+namespace fp4lab {
+
+class Places {
+ public:
+  static constexpr std::size_t kNowhere = ~std::size_t{0};  // before the first byte or after the last
+
+  // For a quantized matrix of this shape.
+  Places(const KernelPlan& plan, std::size_t rows, std::size_t cols);
+
+  // How many bytes the layout spans, shifts left out.
+  std::size_t code_bytes() const { return code_bytes_; }
+  std::size_t scale_bytes() const { return scale_bytes_; }
+
+  // The lowest bit of the code of element (r, c), counted from the first byte's lowest.
+  std::size_t CodeBit(std::size_t r, std::size_t c) const;
+
+  // Scales of block (i, j): the bytes are ScaleByte(i, j, k) for k < Copies(i, j).
+  std::size_t Copies(std::size_t i, std::size_t j) const;
+  std::size_t ScaleByte(std::size_t i, std::size_t j, std::size_t copy) const;
+
+  // The code at a bit of CodeBit; `bit` must not be kNowhere and its bytes must exist.
+  std::uint8_t CodeAt(std::span<const std::uint8_t> bytes, std::size_t bit) const;
+  void PutCode(std::span<std::uint8_t> bytes, std::size_t bit, std::uint8_t code) const;
+  // Whether the code at `bit` lies within so many bytes.
+  bool Fits(std::size_t bit, std::size_t bytes) const {
+    return bit != kNowhere && (bit + width_ + 7) / 8 <= bytes;
+  }
+
+ private:
+  OutputPlan output_;
+  std::size_t rows_, cols_, block_rows_, block_cols_;
+  bool codes_transposed_, scales_transposed_;
+  std::size_t code_rows_, code_cols_, row_bytes_, group_, width_;
+  std::size_t scale_rows_, scale_cols_, padded_cols_;
+  std::size_t code_bytes_, scale_bytes_;
+};
+
+}  // namespace fp4lab

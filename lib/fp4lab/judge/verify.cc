@@ -1,0 +1,209 @@
+#include "fp4lab/judge/verify.h"
+
+#include <bit>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/formats/format.h"
+
+namespace fp4lab {
+namespace {
+
+// A stored matrix opened up: codes one a byte in the matrix's own orientation, scales by place.
+class Opened {
+ public:
+  Opened(const StoredMatrix& m, std::string_view where) : m_(m), sizes_(SizesOf(m, where)) {
+    const bool turned = m.layout.transposed;
+    const std::size_t rows = turned ? m.cols : m.rows, cols = turned ? m.rows : m.cols;
+    codes_ = UnpackCodes(m.codes, rows, cols, m.layout.codes, SplitGroup());
+    if (turned) codes_ = TransposedBytes(codes_, rows, cols);
+    std::size_t block_rows = Positive(m.block_rows), block_cols = Positive(m.block_cols);
+    if (turned) std::swap(block_rows, block_cols);
+    row_step_ = m.layout.expanded_scales ? 1 : block_rows;
+    col_step_ = block_cols;
+  }
+
+  std::uint8_t Code(std::size_t r, std::size_t c) const { return codes_[r * m_.cols + c]; }
+  // The byte of stored scale (r, c), and of an element's block.
+  std::uint8_t StoredScale(std::size_t r, std::size_t c) const {
+    return m_.scales[ScaleOffset(m_.layout.scales, r, c, sizes_.scale_cols)];
+  }
+  std::uint8_t ScaleOf(std::size_t r, std::size_t c) const {
+    if (sizes_.scales == 0) return 0;
+    if (m_.layout.transposed) std::swap(r, c);
+    return StoredScale(r / row_step_, c / col_step_);
+  }
+  // What the element stands for, level 2 left out.
+  float Value(std::size_t r, std::size_t c) const {
+    const float code = Decode(m_.element, Code(r, c));
+    return sizes_.scales == 0 ? code : code * Decode(m_.scale, ScaleOf(r, c));
+  }
+  const StoredSizes& sizes() const { return sizes_; }
+  // Elements that stored scale (r, c) covers: [first, last) in the matrix's own orientation.
+  struct Region {
+    std::size_t top, left, bottom, right;
+  };
+  Region RegionOf(std::size_t r, std::size_t c) const {
+    Region stored{r * row_step_, c * col_step_, (r + 1) * row_step_, (c + 1) * col_step_};
+    if (m_.layout.transposed) {
+      stored = {stored.left, stored.top, stored.right, stored.bottom};
+    }
+    stored.bottom = std::min(stored.bottom, m_.rows);
+    stored.right = std::min(stored.right, m_.cols);
+    return stored;
+  }
+
+ private:
+  static std::size_t Positive(int n) { return n > 0 ? static_cast<std::size_t>(n) : 1; }
+  // As exchange/stored.cc splits halves: by the block, whatever its direction.
+  std::size_t SplitGroup() const {
+    return m_.block_cols > 0 && m_.block_cols % 2 == 0 ? static_cast<std::size_t>(m_.block_cols)
+                                                       : 16;
+  }
+
+  const StoredMatrix& m_;
+  StoredSizes sizes_;
+  std::vector<std::uint8_t> codes_;
+  std::size_t row_step_ = 1, col_step_ = 1;
+};
+
+bool SameNumber(float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
+void Count(PartVerdict* part, const Difference& difference, std::size_t keep) {
+  ++part->different;
+  if (difference.same_value) ++part->same_value;
+  if (part->first.size() < keep) part->first.push_back(difference);
+}
+
+PartVerdict CompareCodes(const Opened& expected, const Opened& got, const StoredMatrix& m,
+                         std::size_t keep) {
+  PartVerdict part{.total = m.rows * m.cols};
+  for (std::size_t r = 0; r < m.rows; ++r) {
+    for (std::size_t c = 0; c < m.cols; ++c) {
+      const std::uint32_t e = expected.Code(r, c), g = got.Code(r, c);
+      if (e == g) continue;
+      Count(&part, {r, c, e, g, SameNumber(expected.Value(r, c), got.Value(r, c))}, keep);
+    }
+  }
+  return part;
+}
+
+// Whether all elements under a stored scale have the same values.
+bool SameValues(const Opened& expected, const Opened& got, std::size_t r, std::size_t c) {
+  const Opened::Region region = expected.RegionOf(r, c);
+  for (std::size_t i = region.top; i < region.bottom; ++i) {
+    for (std::size_t j = region.left; j < region.right; ++j) {
+      if (!SameNumber(expected.Value(i, j), got.Value(i, j))) return false;
+    }
+  }
+  return true;
+}
+
+PartVerdict CompareScales(const Opened& expected, const Opened& got, std::size_t keep) {
+  const StoredSizes& sizes = expected.sizes();
+  PartVerdict part{.total = sizes.scales == 0 ? 0 : sizes.scale_rows * sizes.scale_cols};
+  if (part.total == 0) return part;
+  for (std::size_t r = 0; r < sizes.scale_rows; ++r) {
+    for (std::size_t c = 0; c < sizes.scale_cols; ++c) {
+      const std::uint32_t e = expected.StoredScale(r, c), g = got.StoredScale(r, c);
+      if (e == g) continue;
+      Count(&part, {r, c, e, g, SameValues(expected, got, r, c)}, keep);
+    }
+  }
+  return part;
+}
+
+PartVerdict CompareLevelTwo(const StoredMatrix& expected, const StoredMatrix& got,
+                            std::size_t keep) {
+  PartVerdict part{.total = expected.level_two.size()};
+  for (std::size_t i = 0; i < part.total; ++i) {
+    const auto e = std::bit_cast<std::uint32_t>(expected.level_two[i]);
+    const auto g = std::bit_cast<std::uint32_t>(got.level_two[i]);
+    if (e == g) continue;
+    Count(&part, {i, 0, e, g, SameNumber(expected.level_two[i], got.level_two[i])}, keep);
+  }
+  return part;
+}
+
+std::size_t PaddingSet(const StoredMatrix& m, const StoredSizes& sizes) {
+  std::vector<bool> used(m.scales.size(), false);
+  for (std::size_t r = 0; sizes.scales != 0 && r < sizes.scale_rows; ++r) {
+    for (std::size_t c = 0; c < sizes.scale_cols; ++c) {
+      used[ScaleOffset(m.layout.scales, r, c, sizes.scale_cols)] = true;
+    }
+  }
+  std::size_t set = 0;
+  for (std::size_t i = 0; i < m.scales.size(); ++i) set += !used[i] && m.scales[i] != 0 ? 1 : 0;
+  // The unused high nibble of a row's last byte.
+  const std::size_t cols = m.layout.transposed ? m.rows : m.cols;
+  const bool packs_pairs =
+      m.layout.codes == CodeOrder::kLowFirst || m.layout.codes == CodeOrder::kHighFirst;
+  if (!packs_pairs || cols % 2 == 0) return set;
+  const unsigned mask = m.layout.codes == CodeOrder::kLowFirst ? 0xF0u : 0x0Fu;
+  for (std::size_t r = 0; r < sizes.code_rows; ++r) {
+    set += (m.codes[(r + 1) * sizes.code_row_bytes - 1] & mask) != 0 ? 1 : 0;
+  }
+  return set;
+}
+
+void RequireSize(std::size_t got, std::size_t expected, const char* what, const StoredMatrix& m,
+                 std::string_view where) {
+  if (got == expected) return;
+  throw Error(where, std::to_string(got) + " " + what + "; a " + std::to_string(m.rows) + "x" +
+                         std::to_string(m.cols) + " matrix with codes " +
+                         std::string(Name(m.layout.codes)) + " and scales " +
+                         std::string(Named(m.layout.scales).name) +
+                         (m.layout.transposed ? ", transposed," : "") +
+                         (m.layout.expanded_scales ? ", expanded," : "") + " has " +
+                         std::to_string(expected) + ": state the layout that the kernel writes");
+}
+
+}  // namespace
+
+bool Verdict::Equal() const {
+  if (checks_padding && padding_set != 0) return false;
+  if (level_two.different != 0) return false;
+  if (allowed) return allowed->ok;
+  return codes.different == 0 && scales.different == 0;
+}
+
+bool Verdict::OnlyOtherBytes() const {
+  return !Equal() && !allowed && codes.different == codes.same_value &&
+         scales.different == scales.same_value && level_two.different == level_two.same_value &&
+         !(checks_padding && padding_set != 0);
+}
+
+Verdict CompareStored(const StoredMatrix& expected, const StoredMatrix& answer,
+                      std::string_view where, const VerifyOptions& options) {
+  Expects(expected.layout == answer.layout && expected.rows == answer.rows &&
+              expected.cols == answer.cols,
+          "two matrices of one shape and layout");
+  RequireSize(answer.codes.size(), expected.codes.size(), "bytes of codes", expected, where);
+  RequireSize(answer.scales.size(), expected.scales.size(), "bytes of scales", expected, where);
+  RequireSize(answer.level_two.size(), expected.level_two.size(), "numbers of level 2", expected,
+              where);
+  const Opened ours(expected, where), theirs(answer, where);
+  return {.codes = CompareCodes(ours, theirs, expected, options.first),
+          .scales = CompareScales(ours, theirs, options.first),
+          .level_two = CompareLevelTwo(expected, answer, options.first),
+          .has_level_two = !expected.level_two.empty(),
+          .padding_set = PaddingSet(answer, ours.sizes()),
+          .checks_padding = options.check_padding,
+          .allowed = {}};
+}
+
+Verdict Verify(const Dialect& dialect, MatrixView<const float> x, const StoredMatrix& answer,
+               std::string_view where, const VerifyOptions& options) {
+  const Quantized right = QuantizeAs(dialect, x, options.quantize);
+  Verdict verdict = CompareStored(Store(dialect, right, answer.layout), answer, where, options);
+  if (IsApproximate(dialect)) {
+    Quantized loaded = Load(dialect, answer, where);
+    if (loaded.amax.empty()) loaded.amax = right.amax;  // not stored: ours
+    verdict.allowed = IsAllowed(dialect, x, loaded, options.quantize);
+  }
+  return verdict;
+}
+
+}  // namespace fp4lab

@@ -1,0 +1,255 @@
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+#include <string>
+
+#include "fp4lab/io/file.h"
+#include "fp4lab/io/json.h"
+#include "fp4lab/io/npy.h"
+#include "fp4lab/io/safetensors.h"
+#include "fp4lab/io/temporary_folder.h"
+#include "tests/support/catch.h"
+#include "tests/support/examples.h"
+#include "tests/support/golden.h"
+#include "tests/support/program.h"
+
+namespace fp4lab {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+
+// `cases ARGUMENTS | KERNEL | verify ARGUMENTS`, and verify's exit code.
+ProcessResult Pipe(const std::string& arguments, const std::string& kernel,
+                   const std::string& verify_arguments) {
+  const std::string command = "'" + Program() + "' cases " + arguments + " | " + kernel + " | '" +
+                              Program() + "' verify " + verify_arguments;
+  ProcessOptions options;
+  options.timeout_seconds = 60;
+  return RunProcess({"sh", "-c", command}, options);
+}
+
+std::string PipeKernel(const std::string& mode) {
+  const char* path = std::getenv("FP4LAB_PIPE_KERNEL");
+  REQUIRE(path != nullptr);
+  return "'" + std::string(path) + "' " + mode;
+}
+
+TEST_CASE("A kernel written from the formulas alone passes all cases through the pipe", "[e2e]") {
+  for (const char* arguments : {"", "--bf16", "--seed 7"}) {
+    CAPTURE(arguments);
+    const ProcessResult run = Pipe(arguments, PipeKernel("right"), arguments);
+    CHECK(run.exit_code == 0);
+    CHECK(run.error.empty());
+    CHECK_THAT(run.output, ContainsSubstring("cases as the dialect has them\n"));
+  }
+}
+
+TEST_CASE("Wrong kernels fail through the pipe, in the families of their cause", "[e2e]") {
+  const ProcessResult truncates = Pipe("", PipeKernel("truncates"), "");
+  CHECK(truncates.exit_code == 1);
+  CHECK_THAT(truncates.output, ContainsSubstring("  element-ties: 4 of 4 differ"));
+
+  const ProcessResult divides = Pipe("--bf16", PipeKernel("divides-first"), "--bf16 --json");
+  CHECK(divides.exit_code == 1);
+  const Json json = ParseJson(divides.output, "verify");
+  std::set<std::string> families;
+  for (const Json& c : json["cases"]) {
+    if (c["equal"] == false) families.insert(c["name"].get<std::string>().substr(0, 13));
+  }
+  CHECK(families == std::set<std::string>{"scale-hazards"});
+
+  const ProcessResult nibbles = Pipe("", PipeKernel("high-first"), "");
+  CHECK(nibbles.exit_code == 1);
+  CHECK(Pipe("", PipeKernel("high-first"), "--codes-order high-first").exit_code == 0);
+}
+
+TEST_CASE("A kernel may decline cases only where that is allowed", "[e2e]") {
+  CHECK(Pipe("", PipeKernel("declines"), "").exit_code == 1);
+  const ProcessResult run = Pipe("", PipeKernel("declines"), "--allow-declined");
+  CHECK(run.exit_code == 0);
+  CHECK_THAT(run.output, ContainsSubstring("; 8 declined\n"));
+}
+
+TEST_CASE("Answers that are none are errors: exit code 2 and one line", "[e2e]") {
+  const struct {
+    std::string arguments, kernel, verify, error;
+  } runs[] = {
+      {"", PipeKernel("garbage"), "", "does not start with the line \"fp4lab-answers 1\""},
+      {"", PipeKernel("stops"), "", "holds no answer to case 3"},
+      {"", "true", "", "is empty: no answers came"},
+      {"", PipeKernel("right"), "--seed 2", "verify needs the options that cases was given"},
+      {"", PipeKernel("right"), "--scales-order 128x4", "state the layout that the kernel writes"},
+      {"", PipeKernel("right"), "--dialect nvfp5", "is no dialect"},
+      {"", PipeKernel("right"), "--level slow", "is no level; quick or thorough"},
+      {"", PipeKernel("right"), "--family tyes", "family tyes: is not known"},
+  };
+  for (const auto& [arguments, kernel, verify, error] : runs) {
+    CAPTURE(kernel, verify);
+    const ProcessResult run = Pipe(arguments, kernel, verify);
+    CHECK(run.exit_code == 2);
+    CHECK(run.output.empty());
+    CHECK(IsOneLine(run.error));
+    CHECK_THAT(run.error, ContainsSubstring(error));
+  }
+}
+
+TEST_CASE("fp4lab cases answer is a kernel of any dialect, right or wrong", "[e2e]") {
+  for (const char* dialect : {"nvfp4.te.2d", "mxfp4.rceil", "nvfp4.te.stochastic"}) {
+    CAPTURE(dialect);
+    const std::string of = std::string("--dialect ") + dialect;
+    const std::string answer = "'" + Program() + "' cases answer " + of;
+    const std::string swizzled = " --scales-order 128x4";
+    CHECK(Pipe(of, answer + swizzled, of + swizzled).exit_code == 0);
+    CHECK(Pipe(of, answer + " --deviation truncation", of).exit_code == 1);
+  }
+  const ProcessResult unknown = RunProgram({"cases", "answer", "--deviation", "tiredness"});
+  CHECK(unknown.exit_code == 1);
+  CHECK(IsOneLine(unknown.error));
+  const ProcessResult garbage = RunProgram({"cases", "answer"}, {.input = "hello\n"});
+  CHECK(garbage.exit_code == 1);
+  CHECK_THAT(garbage.error, ContainsSubstring("standard input: holds no cases"));
+}
+
+TEST_CASE("Cases and answers go through folders, as .npy and as .safetensors", "[e2e]") {
+  const TemporaryFolder folder;
+  for (const bool safetensors : {false, true}) {
+    CAPTURE(safetensors);
+    const std::string in = folder / ("in" + std::to_string(safetensors));
+    std::vector<std::string> arguments{"cases", "--family", "signs", "--out-dir", in};
+    if (safetensors) arguments.push_back("--safetensors");
+    CHECK(RunProgram(arguments).output == "1 cases in " + in + "\n");
+    const Json index = ReadJsonFile(std::filesystem::path(in) / "cases.json");
+    CHECK(index["cases"].size() == 1);
+    CHECK(index["cases"][0]["name"] == "signs");
+    // A golden pack's answer serves as a kernel's.
+    const std::string input = safetensors ? in + "/0000.safetensors#x" : in + "/0000.x.npy";
+    const std::string pack = folder / "pack.safetensors";
+    REQUIRE(RunProgram({"pack", "--input", input, "--out", pack}).exit_code == 0);
+    const SafetensorsFile golden = ReadSafetensors(pack);
+    const std::string name = "low-first.linear.amax.";
+    SafetensorsFile answer;
+    for (const char* part : {"codes", "scales", "level_two"}) {
+      answer.tensors[part] = golden.tensors.at(name + part);
+    }
+    const std::string out = folder / ("out" + std::to_string(safetensors));
+    const auto verify = [&] {
+      return RunProgram({"verify", "--family", "signs", "--answers", out});
+    };
+    WriteSafetensors(std::filesystem::path(out) / "0000.safetensors", answer);
+    CHECK(verify().exit_code == 0);
+    answer.tensors["codes"].bytes[9] ^= std::byte{1};
+    WriteSafetensors(std::filesystem::path(out) / "0000.safetensors", answer);
+    CHECK(verify().exit_code == 1);
+    std::filesystem::remove(std::filesystem::path(out) / "0000.safetensors");
+    const ProcessResult missing = verify();
+    CHECK(missing.exit_code == 2);
+    CHECK_THAT(missing.error, ContainsSubstring("case 0 (signs): has no answer"));
+    const auto bytes = [&](const char* part) {
+      const auto& b = golden.tensors.at(name + part).bytes;
+      const auto* first = reinterpret_cast<const std::uint8_t*>(b.data());
+      return std::vector<std::uint8_t>(first, first + b.size());
+    };
+    for (const char* part : {"codes", "scales"}) {
+      const std::vector<std::uint8_t> content = bytes(part);
+      WriteNpy(std::filesystem::path(out) / ("0000." + std::string(part) + ".npy"),
+               MakeNpyArray<std::uint8_t>({content.size()}, content));
+    }
+    const ProcessResult without =
+        RunProgram({"verify", "--family", "signs", "--answers", out, "--level-two-is", "none"});
+    CHECK(without.exit_code == 0);
+    CHECK_THAT(without.output, ContainsSubstring("1 of 1 cases"));
+  }
+}
+
+TEST_CASE("fp4lab cases --list names the cases", "[e2e]") {
+  const ProcessResult run = RunProgram({"cases", "--list"});
+  CHECK(run.exit_code == 0);
+  CHECK_THAT(run.output, ContainsSubstring("element-ties/bf16"));
+  CHECK_THAT(run.output, ContainsSubstring(" cases for nvfp4.te, "));
+  const Json json = ParseJson(RunProgram({"cases", "--list", "--json"}).output, "list");
+  CHECK(json["cases"].size() > 60);
+}
+
+TEST_CASE("fp4lab cases --mutation-report shows that the set catches what random data misses",
+          "[e2e]") {
+  const ProcessResult run = RunProgram({"cases", "--dialect", "mxfp4.floor", "--mutation-report"});
+  CHECK(run.exit_code == 0);
+  CHECK_THAT(run.output, ContainsSubstring("set  control\n"));
+  CHECK_THAT(run.output, ContainsSubstring("  yes  no\n"));
+  CHECK(run.output.find("  NO ") == std::string::npos);
+  const Json json = ParseJson(RunProgram({"cases", "--dialect", "mxfp4.floor", "--family", "signs",
+                                          "--family", "randn", "--mutation-report", "--json"})
+                                  .output,
+                              "report");
+  CHECK(json["families"].size() == 2);
+  CHECK(json["mutants"].size() >= 25);
+}
+
+TEST_CASE("fp4lab cases refuses what makes no sense in one line", "[e2e]") {
+  for (const std::vector<std::string>& arguments : {
+           std::vector<std::string>{"cases", "--dialect", "nvfp5"},
+           {"cases", "--level", "slow"},
+           {"cases", "--family", "tyes"},
+           {"cases", "--dialect", "fp8_e4m3", "--family", "scale-ties"},
+       }) {
+    CAPTURE(arguments);
+    const ProcessResult run = RunProgram(arguments);
+    CHECK(run.exit_code == 1);
+    CHECK(run.output.empty());
+    CHECK(IsOneLine(run.error));
+  }
+}
+
+TEST_CASE("The examples in the help of cases, verify and pack print what they say", "[e2e]") {
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"cases"}, {"cases", "answer"}, {"verify"}, {"pack"}}) {
+    std::vector<std::string> arguments = command;
+    arguments.push_back("--help");
+    const std::vector<Example> examples = ExamplesOf(RunProgram(arguments).output);
+    CAPTURE(command);
+    CHECK(!examples.empty());
+    const TemporaryFolder folder;
+    for (const Example& example : examples) {
+      CAPTURE(example.command);
+      const ProcessResult run = RunExample(example, folder.path());
+      CHECK(run.exit_code == 0);
+      CHECK(run.error.empty());
+      CHECK(WithoutIndentation(run.output) == example.output);
+    }
+  }
+}
+
+// The Python of lib/fp4lab/judge/README.md, where NumPy is installed.
+TEST_CASE("The NumPy kernel and the NumPy reader of the documentation work", "[e2e]") {
+  if (RunProcess({"python3", "-c", "import numpy"}).exit_code != 0) {
+    WARN("SKIPPED: python3 with NumPy is not installed");
+    return;
+  }
+  const std::string readme = ReadFile(SourceDirectory() / "lib" / "fp4lab" / "judge" / "README.md");
+  const auto block = [&](const std::string& with) {
+    const std::size_t inside = readme.find(with);
+    REQUIRE(inside != std::string::npos);
+    const std::size_t first = readme.rfind("```python\n", inside) + 10;
+    return readme.substr(first, readme.find("```", inside) - first);
+  };
+  const TemporaryFolder folder;
+  WriteFileAtomically(folder / "kernel.py", block("b\"fp4lab-answers 1"));
+  const std::string kernel = "python3 '" + (folder / "kernel.py").string() + "'";
+  const ProcessResult run = Pipe("--dialect mxfp4.floor", kernel, "--dialect mxfp4.floor");
+  INFO(run.output << run.error);
+  CHECK(run.exit_code == 0);
+
+  RunProgram({"cases", "--family", "signs", "--out-dir", folder.path().string()});
+  const std::string pack = folder / "golden.safetensors";
+  RunProgram({"pack", "--input", (folder / "0000.x.npy").string(), "--out", pack});
+  const std::string use = "\npack, metadata = read_pack('" + pack +
+                          "')\nassert (pack['codes'] < 16).all() and metadata['block'] == '1x16'\n"
+                          "assert pack['scaled'].shape == pack['input'].shape\n";
+  WriteFileAtomically(folder / "reader.py", block("def read_pack") + use);
+  const ProcessResult reader = RunProcess({"python3", (folder / "reader.py").string()});
+  INFO(reader.error);
+  CHECK(reader.exit_code == 0);
+}
+
+}  // namespace
+}  // namespace fp4lab

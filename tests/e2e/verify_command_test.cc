@@ -1,0 +1,147 @@
+#include <string>
+
+#include "fp4lab/dialect/quantize.h"
+#include "fp4lab/exchange/stored.h"
+#include "fp4lab/io/json.h"
+#include "fp4lab/io/npy.h"
+#include "fp4lab/io/temporary_folder.h"
+#include "fp4lab/judge/pack.h"
+#include "fp4lab/transform/hadamard.h"
+#include "tests/support/catch.h"
+#include "tests/support/program.h"
+#include "tests/support/values.h"
+
+namespace fp4lab {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+
+// An input and a kernel's answer as .npy files.
+struct Files {
+  TemporaryFolder folder;
+  Matrix<float> x = NormalMatrix(1, 33, 48);
+
+  Files() {
+    for (float& v : x.values) v = Decode(FormatId::kBF16, Encode(FormatId::kBF16, v));
+    WriteNpy(folder / "x.npy", MakeNpyArray<float>({x.rows, x.cols}, x.values));
+  }
+  void Answer(const char* dialect, const DialectOptions& options = {}, StorageLayout layout = {},
+              int hadamard = 0) {
+    const Dialect& d = *FindDialect(dialect);
+    const Matrix<float> input = QuantizerInput(x.View(), hadamard, kTeSignMask16);
+    Write(Store(d, QuantizeAs(d, input.View(), options), layout));
+  }
+  void Write(const StoredMatrix& m) {
+    WriteNpy(folder / "codes.npy", MakeNpyArray<std::uint8_t>({m.codes.size()}, m.codes));
+    WriteNpy(folder / "scales.npy", MakeNpyArray<std::uint8_t>({m.scales.size()}, m.scales));
+    WriteNpy(folder / "amax.npy", MakeNpyArray<float>({m.level_two.size()}, m.level_two));
+  }
+  ProcessResult Verify(std::vector<std::string> more = {}) {
+    std::vector<std::string> arguments{"verify",
+                                       "--input",
+                                       folder / "x.npy",
+                                       "--codes",
+                                       folder / "codes.npy",
+                                       "--scales",
+                                       folder / "scales.npy"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return RunProgram(arguments);
+  }
+};
+
+TEST_CASE("fp4lab verify says equal with 0 and different with 1", "[e2e]") {
+  Files files;
+  files.Answer("nvfp4.te");
+  const ProcessResult equal = files.Verify({"--level-two", files.folder / "amax.npy"});
+  CHECK(equal.exit_code == 0);
+  CHECK(equal.output ==
+        "nvfp4.te: equal\ncodes   equal (1584)\nscales  equal (99)\n"
+        "level 2 equal (1)\n");
+  const ProcessResult different = files.Verify({"--dialect", "nvfp4.torchao.inference"});
+  CHECK(different.exit_code == 0);  // these values do not tell the two apart
+  const ProcessResult wrong = files.Verify({"--codes-order", "high-first"});
+  CHECK(wrong.exit_code == 1);
+  CHECK_THAT(wrong.output, ContainsSubstring("nvfp4.te: DIFFERENT\ncodes   "));
+  CHECK_THAT(wrong.output, ContainsSubstring("scales  equal (99)\nlevel 2 not compared"));
+  const ProcessResult json = files.Verify({"--codes-order", "high-first", "--json"});
+  CHECK(json.exit_code == 1);
+  const Json verdict = ParseJson(json.output, "verify");
+  CHECK(verdict["equal"] == false);
+  CHECK(verdict["scales"]["different"] == 0);
+  CHECK(verdict["level_two"].is_null());
+}
+
+TEST_CASE("fp4lab verify reads layouts, conventions and a given amax", "[e2e]") {
+  Files files;
+  files.Answer("nvfp4.te", {.amax = {64.0f}},
+               {.codes = CodeOrder::kHighFirst,
+                .scales = ScaleOrder::k128x4,
+                .transposed = true,
+                .level_two = LevelTwoConvention::kDivisor});
+  const std::vector<std::string> right{"--amax",
+                                       "64",
+                                       "--codes-order",
+                                       "high-first",
+                                       "--scales-order",
+                                       "128x4",
+                                       "--transposed",
+                                       "--level-two",
+                                       files.folder / "amax.npy",
+                                       "--level-two-is",
+                                       "divisor",
+                                       "--check-padding"};
+  const ProcessResult run = files.Verify(right);
+  INFO(run.output << run.error);
+  CHECK(run.exit_code == 0);
+  std::vector<std::string> own_amax(right.begin() + 2, right.end());
+  CHECK(files.Verify(own_amax).exit_code == 1);
+}
+
+TEST_CASE("fp4lab verify puts the Hadamard transform before the quantizer", "[e2e]") {
+  Files files;
+  files.Answer("nvfp4.te", {}, {}, 16);
+  CHECK(files.Verify({"--hadamard", "16"}).exit_code == 0);
+  CHECK(files.Verify().exit_code == 1);
+  CHECK(files.Verify({"--hadamard", "16", "--signs", "none"}).exit_code == 1);
+}
+
+TEST_CASE("fp4lab verify replays the random bits of stochastic rounding", "[e2e]") {
+  Files files;
+  std::vector<std::uint16_t> random(files.x.values.size());
+  for (std::size_t i = 0; i < random.size(); ++i) random[i] = static_cast<std::uint16_t>(i * 40503);
+  WriteNpy(files.folder / "random.npy", MakeNpyArray<std::uint16_t>({random.size()}, random));
+  files.Answer("nvfp4.te.stochastic", {.random = random});
+  const std::vector<std::string> dialect{"--dialect", "nvfp4.te.stochastic"};
+  std::vector<std::string> with = dialect;
+  with.insert(with.end(), {"--random", files.folder / "random.npy"});
+  CHECK(files.Verify(with).exit_code == 0);
+  const ProcessResult without = files.Verify(dialect);
+  CHECK(without.exit_code == 2);
+  CHECK_THAT(without.error, ContainsSubstring("--random: the dialect nvfp4.te.stochastic"));
+  files.Answer("nvfp4.te");
+  CHECK(files.Verify(with).exit_code == 1);
+}
+
+TEST_CASE("fp4lab verify says what is wrong with its input in one line and 2", "[e2e]") {
+  Files files;
+  files.Answer("nvfp4.te");
+  const std::vector<std::vector<std::string>> commands = {
+      {"--dialect", "nvfp5"},        {"--scales-order", "128x4"},
+      {"--codes-order", "diagonal"}, {"--level-two", files.folder / "missing.npy"},
+      {"--dialect", "mxfp4.floor"},  {"--signs", "maybe", "--hadamard", "16"},
+  };
+  for (const std::vector<std::string>& more : commands) {
+    CAPTURE(more);
+    const ProcessResult run = files.Verify(more);
+    CHECK(run.exit_code == 2);
+    CHECK(run.output.empty());
+    CHECK(IsOneLine(run.error));
+  }
+  const ProcessResult no_codes = RunProgram({"verify", "--input", files.folder / "x.npy"});
+  CHECK(no_codes.exit_code == 2);
+  CHECK_THAT(no_codes.error, ContainsSubstring("--codes: is missing"));
+  CHECK(RunProgram({"verify", "--pack", files.folder / "x.npy"}).exit_code == 2);
+}
+
+}  // namespace
+}  // namespace fp4lab

@@ -1,0 +1,40 @@
+// The options that `cases` and `verify` must share to mean the same cases.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/judge/case.h"
+
+namespace fp4lab::tools {
+
+struct CaseSetOptions {
+  std::string level = "quick";
+  std::uint64_t seed = 1;
+  std::vector<std::string> families;
+  bool bf16 = false;
+};
+
+inline void AddCaseSetOptions(CLI::App* command, CaseSetOptions* options) {
+  command->add_option("--level", options->level, "quick or thorough")->capture_default_str();
+  command->add_option("--seed", options->seed, "Seed of the values that are drawn")
+      ->capture_default_str();
+  command->add_option("--family", options->families, "Only the cases of these families")
+      ->type_name("NAME");
+  command->add_flag("--bf16", options->bf16, "Only the cases that are BF16 values, as BF16");
+}
+
+inline CaseOptions CasesOf(const CaseSetOptions& options) {
+  CaseOptions cases{.seed = options.seed, .families = options.families, .bf16_only = options.bf16};
+  for (const NamedCaseLevel& named : kCaseLevels) {
+    if (named.name != options.level) continue;
+    cases.level = named.level;
+    return cases;
+  }
+  throw Error("--level " + options.level, "is no level; quick or thorough");
+}
+
+}  // namespace fp4lab::tools

@@ -1,0 +1,149 @@
+// fp4lab cases: directed test matrices for kernels, as a stream, as files, and what they catch.
+#include <unistd.h>
+
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/io/json.h"
+#include "fp4lab/judge/case.h"
+#include "fp4lab/judge/case_coverage.h"
+#include "fp4lab/judge/case_stream.h"
+#include "tools/case_options.h"
+#include "tools/commands.h"
+#include "tools/kernel_options.h"
+
+namespace fp4lab::tools {
+namespace {
+
+struct CasesOptions {
+  KernelOptions kernel;
+  CaseSetOptions set;
+  std::string out_dir;
+  std::vector<std::string> deviations;
+  bool safetensors = false, list = false, mutation_report = false, json = false;
+};
+
+void PrintList(const Dialect& dialect, const std::vector<Case>& cases, bool json) {
+  Json rows = Json::array();
+  std::size_t elements = 0;
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const Case& c = cases[i];
+    elements += c.x.values.size();
+    if (json) {
+      rows.push_back({{"index", i},
+                      {"name", c.name},
+                      {"family", c.family},
+                      {"rows", c.x.rows},
+                      {"cols", c.x.cols},
+                      {"bf16", c.is_bf16}});
+      continue;
+    }
+    const std::string shape = std::to_string(c.x.rows) + "x" + std::to_string(c.x.cols);
+    std::printf("%4zu  %-36s %9s  %s\n", i, c.name.c_str(), shape.c_str(),
+                c.is_bf16 ? "bf16" : "fp32");
+  }
+  if (json) {
+    std::puts(Json({{"dialect", dialect.name}, {"cases", std::move(rows)}}).dump(1).c_str());
+  } else {
+    std::printf("%zu cases for %s, %zu elements\n", cases.size(), std::string(dialect.name).c_str(),
+                elements);
+  }
+}
+
+void Run(const CasesOptions& options) {
+  const Dialect& dialect =
+      DialectNamed(options.kernel.dialect, "--dialect " + options.kernel.dialect);
+  const CaseOptions case_options = CasesOf(options.set);
+  const std::vector<Case> cases = MakeCases(dialect, case_options);
+  if (cases.empty()) {
+    throw Error("--family", "no case of these families is one for " + std::string(dialect.name));
+  }
+  if (options.mutation_report) {
+    const CoverageReport report = MeasureCoverage(dialect, cases);
+    std::printf("%s", options.json ? (CoverageJson(report).dump(1) + "\n").c_str()
+                                   : CoverageText(report).c_str());
+  } else if (options.list) {
+    PrintList(dialect, cases, options.json);
+  } else if (!options.out_dir.empty()) {
+    WriteCaseFolder(dialect, case_options, cases, options.out_dir, options.safetensors);
+    std::printf("%zu cases in %s\n", cases.size(), options.out_dir.c_str());
+  } else if (isatty(STDOUT_FILENO) != 0) {
+    throw Error("cases", "the stream is binary; pipe it into a kernel, or use --list or --out-dir");
+  } else {
+    WriteCases(dialect, case_options, cases, std::cout);
+  }
+}
+
+// A kernel of this library at the place of a user's.
+void Answer(const CasesOptions& options) {
+  std::vector<const Deviation*> deviations;
+  for (const std::string& name : options.deviations) {
+    const Deviation* deviation = FindDeviation(name);
+    if (deviation == nullptr) {
+      throw Error("--deviation " + name,
+                  "is not known; `fp4lab cases --mutation-report` names those that there are");
+    }
+    deviations.push_back(deviation);
+  }
+  AnswerCases(KernelOf(options.kernel), deviations, std::cin, "standard input", std::cout);
+}
+
+void AddAnswer(CLI::App* cases) {
+  const auto options = std::make_shared<CasesOptions>();
+  CLI::App* command = cases->add_subcommand(
+      "answer", "Read a stream of cases and answer it, as a kernel does that you have not yet");
+  AddDialectOptions(command, &options->kernel);
+  AddLayoutOptions(command, &options->kernel);
+  command
+      ->add_option("--deviation", options->deviations,
+                   "Be a wrong kernel: a name from the mutation report")
+      ->type_name("NAME");
+  command->footer(
+      "Example: does ModelOpt's formula give Transformer Engine's bytes?\n"
+      "  $ fp4lab cases --family scale-hazards | fp4lab cases answer --dialect nvfp4.modelopt |\n"
+      "      fp4lab verify --family scale-hazards | head -1\n"
+      "  nvfp4.te: 0 of 6 cases as the dialect has them");
+  command->callback([options] { Answer(*options); });
+}
+
+}  // namespace
+
+void AddCases(CLI::App& app, int* /*exit_code*/) {
+  const auto options = std::make_shared<CasesOptions>();
+  CLI::App* command = app.add_subcommand(
+      "cases", "Write directed test matrices: to a kernel through a pipe, or as files");
+  command
+      ->add_option("--dialect", options->kernel.dialect,
+                   "For kernels that should compute this; `fp4lab dialects` lists them")
+      ->type_name("NAME")
+      ->capture_default_str();
+  AddCaseSetOptions(command, &options->set);
+  command->add_option("--out-dir", options->out_dir, "Write .npy files into this folder instead")
+      ->type_name("FOLDER");
+  command->add_flag("--safetensors", options->safetensors, "Write .safetensors files there");
+  command->add_flag("--list", options->list, "List the cases");
+  command->add_flag("--mutation-report", options->mutation_report,
+                    "Run wrong kernels on the cases: which family catches which");
+  command->add_flag("--json", options->json, "Print the list or the report as JSON");
+  command->require_subcommand(0, 1);
+  AddAnswer(command);
+  command->footer(
+      "The stream is a line of text and then little-endian records; "
+      "lib/fp4lab/judge/case_stream.h\n"
+      "is its definition. A kernel answers with codes, scales and the tensor's number.\n"
+      "Example: a kernel that truncates instead of rounding to nearest\n"
+      "  $ fp4lab cases --dialect mxfp4.floor |\n"
+      "      fp4lab cases answer --dialect mxfp4.floor --deviation truncation |\n"
+      "      fp4lab verify --dialect mxfp4.floor | grep element-ties:\n"
+      "  element-ties: 2 of 2 differ; it tests rounding of elements at a tie and one unit beside "
+      "it");
+  command->callback([options, command] {
+    if (command->get_subcommands().empty()) Run(*options);
+  });
+}
+
+}  // namespace fp4lab::tools

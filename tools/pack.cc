@@ -1,0 +1,103 @@
+// fp4lab pack: a golden pack of one input, with every number on the way.
+#include "fp4lab/judge/pack.h"
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fp4lab/base/error.h"
+#include "tools/commands.h"
+#include "tools/kernel_options.h"
+
+namespace fp4lab::tools {
+namespace {
+
+struct PackCommand {
+  KernelOptions kernel;
+  std::vector<std::string> layouts;  // "128x4", "high-first", "transposed" ... joined by commas
+  std::string out;
+  bool answers_only = false;
+};
+
+// "high-first,128x4,transposed": words of the tables, in any order; the rest is the default.
+StorageLayout ParseLayout(const std::string& text, const Dialect& dialect) {
+  KernelOptions words;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', at), text.size());
+    const std::string word = text.substr(at, comma - at);
+    at = comma + 1;
+    bool is_convention = false;
+    for (const NamedLevelTwo& named : kLevelTwoConventions) is_convention |= named.name == word;
+    if (FindCodeOrder(word)) {
+      words.codes_order = word;
+    } else if (FindScaleOrder(word)) {
+      words.scales_order = word;
+    } else if (is_convention) {
+      words.level_two_is = word;
+    } else if (word == "transposed") {
+      words.transposed = true;
+    } else if (word == "expanded") {
+      words.expanded_scales = true;
+    } else {
+      throw Error("--layout " + text, "\"" + word +
+                                          "\" is no code order, scale order, level-2 convention, "
+                                          "\"transposed\" or \"expanded\"");
+    }
+  }
+  return LayoutOf(words, dialect);
+}
+
+void Run(const PackCommand& o) {
+  const Kernel kernel = KernelOf(o.kernel);
+  const Matrix<float> input = ReadInput(o.kernel);
+  const std::vector<std::uint16_t> random = ReadRandom(o.kernel);
+  if (IsStochastic(kernel.dialect) && random.size() != input.values.size()) {
+    throw Error("--random", "the dialect " + std::string(kernel.dialect.name) +
+                                " rounds stochastically: give the file of its random bits, " +
+                                std::to_string(input.values.size()) + " uint16");
+  }
+  PackOptions options{.quantize = {.amax = o.kernel.amax, .random = random},
+                      .hadamard = kernel.hadamard,
+                      .sign_mask = kernel.sign_mask,
+                      .intermediates = !o.answers_only};
+  for (const std::string& layout : o.layouts) {
+    options.layouts.push_back(ParseLayout(layout, kernel.dialect));
+  }
+  if (options.layouts.empty()) options.layouts.push_back(kernel.layout);
+  const SafetensorsFile pack = MakePack(kernel.dialect, input.View(), options);
+  WriteSafetensors(o.out, pack);
+  std::printf("%s: %zu tensors of %s, %zux%zu\n", o.out.c_str(), pack.tensors.size(),
+              std::string(kernel.dialect.name).c_str(), input.rows, input.cols);
+}
+
+}  // namespace
+
+void AddPack(CLI::App& app, int* /*exit_code*/) {
+  const auto o = std::make_shared<PackCommand>();
+  CLI::App* command = app.add_subcommand(
+      "pack", "Write a golden pack: input, every intermediate, bytes in layouts, hashes");
+  AddInputOptions(command, &o->kernel);
+  AddDialectOptions(command, &o->kernel);
+  command
+      ->add_option("--layout", o->layouts,
+                   "Bytes in this layout too: words such as high-first,128x4,transposed")
+      ->type_name("WORDS");
+  command->add_option("--out", o->out, "The pack: a .safetensors file")
+      ->type_name("FILE")
+      ->required();
+  command->add_flag("--answers-only", o->answers_only, "Leave the intermediates out");
+  command->footer(
+      "lib/fp4lab/judge/README.md says what the tensors are and how to read them from NumPy and "
+      "C.\n"
+      "`fp4lab verify --pack FILE` checks a pack and compares kernels with it.\n"
+      "Example:\n"
+      "  $ fp4lab cases --family tails --out-dir in > list\n"
+      "  $ fp4lab pack --input in/0003.x.npy --layout low-first,128x4 --out golden.safetensors\n"
+      "  golden.safetensors: 14 tensors of nvfp4.te, 1x17\n"
+      "  $ fp4lab verify --pack golden.safetensors | tail -1\n"
+      "  level 2 equal (1)");
+  command->callback([o] { Run(*o); });
+}
+
+}  // namespace fp4lab::tools

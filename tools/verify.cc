@@ -1,0 +1,174 @@
+// fp4lab verify: bytes from a kernel against a dialect's answer.
+#include "fp4lab/judge/verify.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/io/json.h"
+#include "fp4lab/judge/case_stream.h"
+#include "fp4lab/judge/pack.h"
+#include "tools/case_options.h"
+#include "tools/commands.h"
+#include "tools/comparing.h"
+#include "tools/kernel_options.h"
+
+namespace fp4lab::tools {
+namespace {
+
+struct VerifyCommand {
+  KernelOptions kernel;
+  CaseSetOptions set;
+  std::string pack, answers, stream;
+  std::size_t show = 5;
+  bool check_padding = false, allow_declined = false, json = false;
+};
+
+void Print(const std::string& text, const Json& json, bool as_json) {
+  std::printf("%s", as_json ? (json.dump(1) + "\n").c_str() : text.c_str());
+}
+
+VerifyOptions OptionsOf(const VerifyCommand& o) {
+  return {.quantize = {.amax = o.kernel.amax}, .first = o.show, .check_padding = o.check_padding};
+}
+
+// An answer without --level-two stores none.
+void LeaveOutLevelTwo(const VerifyCommand& o, Kernel* kernel) {
+  if (o.kernel.level_two.empty()) kernel->layout.level_two = LevelTwoConvention::kNone;
+}
+
+bool Show(const VerifyCommand& o, const Dialect& dialect, const Verdict& verdict) {
+  const std::string head =
+      std::string(dialect.name) + ": " + (verdict.Equal() ? "equal\n" : "DIFFERENT\n");
+  Print(head + VerdictText(dialect, verdict), VerdictJson(dialect, verdict), o.json);
+  return verdict.Equal();
+}
+
+// ---- One input and one answer
+// --------------------------------------------------------------------
+
+bool VerifyFiles(const VerifyCommand& o) {
+  if (o.kernel.codes.empty()) throw Error("--codes", "is missing: the file of the kernel's codes");
+  Kernel kernel = KernelOf(o.kernel);
+  LeaveOutLevelTwo(o, &kernel);
+  const Matrix<float> input = ReadInput(o.kernel);
+  const Matrix<float> x = QuantizerInput(input.View(), kernel.hadamard, kernel.sign_mask);
+  const StoredMatrix answer = ReadBytes(o.kernel, kernel, x.View());
+  const std::vector<std::uint16_t> random = ReadRandom(o.kernel);
+  VerifyOptions options = OptionsOf(o);
+  options.quantize.random = random;
+  if (IsStochastic(kernel.dialect) && random.size() != x.values.size()) {
+    throw Error("--random", "the dialect " + std::string(kernel.dialect.name) +
+                                " rounds stochastically: give the file of its random bits, " +
+                                std::to_string(x.values.size()) + " uint16");
+  }
+  return Show(o, kernel.dialect, Verify(kernel.dialect, x.View(), answer, o.kernel.codes, options));
+}
+
+// ---- A golden pack
+// -------------------------------------------------------------------------------
+
+// The answer of this version on the pack's input.
+Quantized Recomputed(const Pack& pack) {
+  const Matrix<float> x = QuantizerInput(pack.input.View(), pack.hadamard, pack.sign_mask);
+  return QuantizeAs(pack.dialect, x.View(), {.amax = pack.answer.amax, .random = pack.random});
+}
+
+bool VerifyPack(VerifyCommand o) {
+  const Pack pack = ReadPack(ReadSafetensors(o.pack), o.pack);
+  o.kernel.dialect = std::string(pack.dialect.name);
+  Kernel kernel = KernelOf(o.kernel);
+  if (o.kernel.codes.empty()) {  // the pack itself
+    kernel.layout.level_two =
+        HasLevelTwo(pack.dialect) ? LevelTwoConvention::kAmax : LevelTwoConvention::kNone;
+    const Verdict verdict =
+        CompareStored(Store(pack.dialect, Recomputed(pack), kernel.layout),
+                      Store(pack.dialect, pack.answer, kernel.layout), o.pack, OptionsOf(o));
+    if (!o.json) {
+      std::printf("%s: %zu tensors, all as their hashes say; written by fp4lab %s\n",
+                  o.pack.c_str(), pack.tensors.size(), pack.version.c_str());
+    }
+    return Show(o, pack.dialect, verdict);
+  }
+  LeaveOutLevelTwo(o, &kernel);
+  const StoredMatrix answer = ReadBytes(o.kernel, kernel, pack.input.View());
+  const StoredMatrix expected = Store(pack.dialect, pack.answer, kernel.layout);
+  return Show(o, pack.dialect, CompareStored(expected, answer, o.kernel.codes, OptionsOf(o)));
+}
+
+// ---- All cases
+// -----------------------------------------------------------------------------------
+
+bool VerifyCases(const VerifyCommand& o) {
+  const Kernel kernel = KernelOf(o.kernel);
+  const std::vector<Case> cases = MakeCases(kernel.dialect, CasesOf(o.set));
+  SetOptions options{
+      .layout = kernel.layout, .verify = OptionsOf(o), .allow_declined = o.allow_declined};
+  if (!HasLevelTwo(kernel.dialect)) options.layout.level_two = LevelTwoConvention::kNone;
+  SetVerdict verdict;
+  if (!o.answers.empty()) {
+    verdict = VerifyFolder(kernel.dialect, cases, o.answers, options);
+  } else if (!o.stream.empty()) {
+    std::ifstream in(o.stream, std::ios::binary);
+    if (!in) throw Error(o.stream, "cannot be read");
+    verdict = VerifyStream(kernel.dialect, cases, in, o.stream, options);
+  } else {
+    verdict = VerifyStream(kernel.dialect, cases, std::cin, "standard input", options);
+  }
+  Print(SetVerdictText(kernel.dialect, cases, verdict),
+        SetVerdictJson(kernel.dialect, cases, verdict), o.json);
+  return verdict.Equal();
+}
+
+bool Run(const VerifyCommand& o) {
+  if (!o.pack.empty()) return VerifyPack(o);
+  return o.kernel.input.empty() ? VerifyCases(o) : VerifyFiles(o);
+}
+
+}  // namespace
+
+void AddVerify(CLI::App& app, int* exit_code) {
+  const auto o = std::make_shared<VerifyCommand>();
+  CLI::App* command = app.add_subcommand(
+      "verify", "Compare a kernel's bytes with a dialect: exit code 0 equal, 1 different, 2 error");
+  AddInputOptions(command, &o->kernel);
+  AddDialectOptions(command, &o->kernel);
+  AddBytesOptions(command, &o->kernel);
+  AddLayoutOptions(command, &o->kernel);
+  for (const char* name : {"--input", "--codes"}) command->get_option(name)->required(false);
+  AddCaseSetOptions(command, &o->set);
+  command->add_option("--pack", o->pack, "Compare with this golden pack, or check it alone")
+      ->type_name("FILE");
+  command->add_option("--answers", o->answers, "Answers to `cases --out-dir`: a folder")
+      ->type_name("FOLDER");
+  command->add_option("--stream", o->stream, "Answers to `cases`: a file instead of the pipe")
+      ->type_name("FILE");
+  command->add_flag("--allow-declined", o->allow_declined, "Cases may be declined");
+  command->add_flag("--check-padding", o->check_padding, "Padding bytes must be 0");
+  command->add_option("--show", o->show, "Differences to show of each part")->capture_default_str();
+  command->add_flag("--json", o->json, "Print JSON");
+  command->require_subcommand(0, 1);
+  command->footer(
+      "With --input: one matrix. With --pack: its input. Else: the cases that `fp4lab cases` "
+      "gives\n"
+      "with the same options, answered through the pipe, --stream or --answers.\n"
+      "Example: a pack, and bytes that are taken for other nibbles\n"
+      "  $ fp4lab cases --family signs --out-dir in\n"
+      "  1 cases in in\n"
+      "  $ fp4lab pack --input in/0000.x.npy --out golden.safetensors\n"
+      "  golden.safetensors: 14 tensors of nvfp4.te, 32x128\n"
+      "  $ fp4lab verify --pack golden.safetensors --codes "
+      "golden.safetensors#low-first.linear.amax.codes \\\n"
+      "      --scales golden.safetensors#scale --codes-order high-first | head -1\n"
+      "  nvfp4.te: DIFFERENT");
+  command->callback([o, command, exit_code] {
+    if (command->get_subcommands().empty()) Comparing(exit_code, [&] { return Run(*o); });
+  });
+}
+
+}  // namespace fp4lab::tools
