@@ -30,8 +30,10 @@ int main(int argc, char** argv) {
   fp4lab::tools::AddData(app, &exit_code);
   fp4lab::tools::AddDequantize(app, &exit_code);
   fp4lab::tools::AddDialects(app, &exit_code);
+  fp4lab::tools::AddExplain(app, &exit_code);
   fp4lab::tools::AddFormats(app, &exit_code);
   fp4lab::tools::AddGemm(app, &exit_code);
+  fp4lab::tools::AddIdentify(app, &exit_code);
   fp4lab::tools::AddInspect(app, &exit_code);
   fp4lab::tools::AddPack(app, &exit_code);
   fp4lab::tools::AddQuantize(app, &exit_code);
