@@ -91,7 +91,8 @@ std::vector<T> Elements(const Array& array) {
 std::vector<float> Floats(const Array& array) {
   if (array.dtype == "f32") return Elements<float>(array);
   if (array.dtype != "bf16" && array.dtype != "f16") {
-    throw Error(array.where, "holds " + array.dtype + "; f32, bf16 (also as uint16) and f16 are read");
+    throw Error(array.where,
+                "holds " + array.dtype + "; f32, bf16 (also as uint16) and f16 are read");
   }
   const FormatId format = array.dtype == "bf16" ? FormatId::kBF16 : FormatId::kFP16;
   std::vector<float> values;
@@ -112,7 +113,8 @@ std::size_t Number(std::string_view text, const std::string& shape) {
 
 std::vector<std::size_t> ParseShape(const std::string& shape) {
   const std::size_t x = shape.find('x');
-  if (x == std::string::npos) throw Error("--shape " + shape, "is no shape; as in --shape 128x4096");
+  if (x == std::string::npos)
+    throw Error("--shape " + shape, "is no shape; as in --shape 128x4096");
   return {Number(std::string_view(shape).substr(0, x), shape),
           Number(std::string_view(shape).substr(x + 1), shape)};
 }
@@ -312,6 +314,22 @@ StoredMatrix ReadBytes(const KernelOptions& options, const Kernel& kernel,
 std::vector<std::uint16_t> ReadRandom(const KernelOptions& options) {
   if (options.random.empty()) return {};
   return Elements<std::uint16_t>(ReadArray(options.random, "--random"));
+}
+
+DialectOptions OptionsOf(const KernelOptions& options, const Kernel& kernel,
+                         MatrixView<const float> x, const std::vector<std::uint16_t>& random) {
+  const Dialect& d = kernel.dialect;
+  const std::size_t amaxes = d.row_scaled ? x.rows : 1;
+  if (!options.amax.empty() && HasLevelTwo(d) && options.amax.size() != amaxes) {
+    throw Error("--amax", std::to_string(options.amax.size()) + " numbers; " + std::string(d.name) +
+                              " takes " + std::to_string(amaxes));
+  }
+  if (IsStochastic(d) && random.size() != x.size()) {
+    throw Error("--random", std::to_string(random.size()) + " fields of random bits; " +
+                                std::string(d.name) +
+                                " takes one an element: " + std::to_string(x.size()));
+  }
+  return {.amax = options.amax, .random = random};
 }
 
 }  // namespace fp4lab::tools

@@ -1,5 +1,5 @@
-// What `verify`, `explain`, `identify` and `pack` share: the options that say where a kernel's input
-// and bytes lie and how they are to be read.
+// What `verify`, `explain`, `identify` and `pack` share: the options that say where a kernel's
+// input and bytes lie and how they are to be read.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fp4lab/base/matrix.h"
+#include "fp4lab/dialect/quantize.h"
 #include "fp4lab/judge/deviation.h"
 
 namespace fp4lab::tools {
@@ -48,5 +49,8 @@ StoredMatrix ReadBytes(const KernelOptions& options, const Kernel& kernel,
                        MatrixView<const float> x);
 // 16-bit fields, one an element; empty without --random.
 std::vector<std::uint16_t> ReadRandom(const KernelOptions& options);
+// The given amax and random bits, checked against the kernel. `random` must outlive the result.
+DialectOptions OptionsOf(const KernelOptions& options, const Kernel& kernel,
+                         MatrixView<const float> x, const std::vector<std::uint16_t>& random);
 
 }  // namespace fp4lab::tools

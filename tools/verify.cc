@@ -13,6 +13,7 @@
 #include "fp4lab/io/json.h"
 #include "fp4lab/judge/case_stream.h"
 #include "fp4lab/judge/pack.h"
+#include "fp4lab/judge/verify_stochastic.h"
 #include "tools/case_options.h"
 #include "tools/commands.h"
 #include "tools/comparing.h"
@@ -25,6 +26,9 @@ struct VerifyCommand {
   KernelOptions kernel;
   CaseSetOptions set;
   std::string pack, answers, stream;
+  std::vector<std::string> more_codes;
+  double error_rate = 1e-6;
+  bool stochastic = false;
   std::size_t show = 5;
   bool check_padding = false, allow_declined = false, json = false;
 };
@@ -49,6 +53,28 @@ bool Show(const VerifyCommand& o, const Dialect& dialect, const Verdict& verdict
   return verdict.Equal();
 }
 
+// ---- Several runs of a stochastic kernel --------------------------------------------------------
+
+bool VerifyRuns(const VerifyCommand& o, const Kernel& kernel, const Matrix<float>& x) {
+  if (!IsStochastic(kernel.dialect)) {
+    throw Error("--stochastic", std::string(kernel.dialect.name) +
+                                    " does not round stochastically; verify it without");
+  }
+  std::vector<StoredMatrix> runs{ReadBytes(o.kernel, kernel, x.View())};
+  for (const std::string& codes : o.more_codes) {
+    KernelOptions run = o.kernel;
+    run.codes = codes;
+    runs.push_back(ReadBytes(run, kernel, x.View()));
+  }
+  const StatisticalVerdict verdict = VerifyStatistically(
+      kernel.dialect, x.View(), runs, o.kernel.codes, OptionsOf(o), o.error_rate);
+  if (verdict.rounding.answer == StochasticAnswer::kUndecided) {
+    throw Error("--more-codes", "no verdict: " + verdict.rounding.reason);
+  }
+  Print(StatisticalText(kernel.dialect, verdict), StatisticalJson(kernel.dialect, verdict), o.json);
+  return verdict.Accepted();
+}
+
 // ---- One input and one answer
 // --------------------------------------------------------------------
 
@@ -58,6 +84,7 @@ bool VerifyFiles(const VerifyCommand& o) {
   LeaveOutLevelTwo(o, &kernel);
   const Matrix<float> input = ReadInput(o.kernel);
   const Matrix<float> x = QuantizerInput(input.View(), kernel.hadamard, kernel.sign_mask);
+  if (o.stochastic) return VerifyRuns(o, kernel, x);
   const StoredMatrix answer = ReadBytes(o.kernel, kernel, x.View());
   const std::vector<std::uint16_t> random = ReadRandom(o.kernel);
   VerifyOptions options = OptionsOf(o);
@@ -65,7 +92,8 @@ bool VerifyFiles(const VerifyCommand& o) {
   if (IsStochastic(kernel.dialect) && random.size() != x.values.size()) {
     throw Error("--random", "the dialect " + std::string(kernel.dialect.name) +
                                 " rounds stochastically: give the file of its random bits, " +
-                                std::to_string(x.values.size()) + " uint16");
+                                std::to_string(x.values.size()) +
+                                " uint16, or several runs with --stochastic");
   }
   return Show(o, kernel.dialect, Verify(kernel.dialect, x.View(), answer, o.kernel.codes, options));
 }
@@ -142,6 +170,13 @@ void AddVerify(CLI::App& app, int* exit_code) {
   AddLayoutOptions(command, &o->kernel);
   for (const char* name : {"--input", "--codes"}) command->get_option(name)->required(false);
   AddCaseSetOptions(command, &o->set);
+  command->add_flag("--stochastic", o->stochastic,
+                    "Judge the distribution of the codes of several runs, without random bits");
+  command->add_option("--more-codes", o->more_codes, "The codes of further runs: files")
+      ->type_name("FILE");
+  command->add_option("--error-rate", o->error_rate, "How often a right kernel may be refused")
+      ->check(CLI::Range(1e-12, 0.1))
+      ->capture_default_str();
   command->add_option("--pack", o->pack, "Compare with this golden pack, or check it alone")
       ->type_name("FILE");
   command->add_option("--answers", o->answers, "Answers to `cases --out-dir`: a folder")

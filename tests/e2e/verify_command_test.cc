@@ -1,5 +1,7 @@
+#include <filesystem>
 #include <string>
 
+#include "fp4lab/base/random.h"
 #include "fp4lab/dialect/quantize.h"
 #include "fp4lab/exchange/stored.h"
 #include "fp4lab/io/json.h"
@@ -120,6 +122,33 @@ TEST_CASE("fp4lab verify replays the random bits of stochastic rounding", "[e2e]
   CHECK_THAT(without.error, ContainsSubstring("--random: the dialect nvfp4.te.stochastic"));
   files.Answer("nvfp4.te");
   CHECK(files.Verify(with).exit_code == 1);
+}
+
+TEST_CASE("fp4lab verify --stochastic judges runs whose random bits are not known", "[e2e]") {
+  Files files;
+  files.x = NormalMatrix(4, 64, 128);
+  WriteNpy(files.folder / "x.npy", MakeNpyArray<float>({64, 128}, files.x.values));
+  std::vector<std::string> more{"--dialect", "nvfp4.te.stochastic", "--stochastic"};
+  CHECK(files.Verify(more).exit_code == 2);  // no codes yet
+  for (int run = 5; run >= 0; --run) {
+    std::vector<std::uint16_t> random(files.x.values.size());
+    FillBits16({.seed = static_cast<std::uint64_t>(run)}, 0, random);
+    files.Answer("nvfp4.te.stochastic", {.random = random});
+    if (run == 0) break;
+    const std::string name = files.folder / ("codes" + std::to_string(run) + ".npy");
+    std::filesystem::rename(files.folder / "codes.npy", name);
+    more.insert(more.end(), {"--more-codes", name});
+  }
+  const ProcessResult right = files.Verify(more);
+  INFO(right.output << right.error);
+  CHECK(right.exit_code == 0);
+  CHECK_THAT(right.output, ContainsSubstring("nvfp4.te.stochastic, 6 runs, "));
+  std::vector<std::string> shared(more.begin(), more.begin() + 3);
+  for (int run = 0; run < 5; ++run) shared.insert(shared.end(), {"--more-codes", more[4]});
+  CHECK(files.Verify(shared).exit_code == 1);
+  const ProcessResult wrong_dialect = files.Verify({"--stochastic"});
+  CHECK(wrong_dialect.exit_code == 2);
+  CHECK_THAT(wrong_dialect.error, ContainsSubstring("does not round stochastically"));
 }
 
 TEST_CASE("fp4lab verify says what is wrong with its input in one line and 2", "[e2e]") {

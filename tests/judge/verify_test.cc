@@ -174,9 +174,10 @@ SetVerdict VerdictOn(const Dialect& dialect, const std::vector<Case>& cases,
 }
 
 TEST_CASE("Cases go through the stream as FP32 and as BF16 and come back equal", "[judge]") {
-  for (const Dialect& dialect : Dialects()) {
-    if (FormatOf(dialect.element).bits != 4) continue;
-    CAPTURE(dialect.name);
+  for (const char* name : {"nvfp4.te", "nvfp4.te.2d", "nvfp4.te.row-scaled", "nvfp4.te.stochastic",
+                           "mxfp4.rceil", "nvfp4.flashinfer"}) {
+    CAPTURE(name);
+    const Dialect& dialect = *FindDialect(name);
     for (const bool bf16 : {false, true}) {
       const CaseOptions options{.families = {"signs", "tails", "nan-inf"}, .bf16_only = bf16};
       const std::vector<Case> cases = MakeCases(dialect, options);

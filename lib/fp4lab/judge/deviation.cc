@@ -6,6 +6,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/judge/evaluate.h"
 #include "fp4lab/judge/kernel_plan.h"
+#include "fp4lab/judge/match.h"
 #include "fp4lab/judge/places.h"
 
 namespace fp4lab {
@@ -27,20 +28,6 @@ void CheckTransform(const Kernel& kernel, MatrixView<const float> x) {
                                ") is none: round the input to BF16 first");
     }
   }
-}
-
-std::vector<float> StoredLevelTwo(const KernelPlan& plan, const std::vector<float>& amax) {
-  const StorageLayout& asked = plan.kernel.layout;
-  if (asked.level_two == LevelTwoConvention::kNone) return {};
-  const float constant = LevelTwoConstant(plan.kernel.dialect);
-  std::vector<float> stored;
-  for (const float a : amax) {
-    float value =
-        ConvertLevelTwo(a, LevelTwoConvention::kAmax, plan.output.written.level_two, constant);
-    if (plan.output.level_two_inverted) value = 1.0f / value;
-    stored.push_back(plan.output.level_two_filled.value_or(value));
-  }
-  return stored;
 }
 
 void PlaceCodes(const Places& places, const Quantized& q, std::vector<std::uint8_t>* bytes) {

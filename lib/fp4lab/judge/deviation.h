@@ -38,7 +38,8 @@ struct KernelPlan;  // judge/kernel_plan.h
 
 struct Deviation {
   std::string_view name;  // "reciprocal-for-division": for the command line and JSON
-  std::string_view what;  // for people, with the kernel as subject: "multiplies by fl(1/6) where ..."
+  std::string_view
+      what;  // for people, with the kernel as subject: "multiplies by fl(1/6) where ..."
   Stage stage;
   bool (*apply)(KernelPlan&);  // edits the plan; false where that changes nothing
 };
@@ -50,9 +51,9 @@ const Deviation* FindDeviation(std::string_view name);
 // Whether the deviation changes anything in this kernel (for some input).
 bool Applies(const Deviation& deviation, const Kernel& kernel);
 
-// The bytes that a kernel with some deviations writes for x. Those that do not apply change nothing.
-// The bytes have the sizes that the kernel's own layout asks for: what a deviating layout writes
-// beyond is lost, what it leaves out is 0.
+// The bytes that a kernel with some deviations writes for x. Those that do not apply change
+// nothing. The bytes have the sizes that the kernel's own layout asks for: what a deviating layout
+// writes beyond is lost, what it leaves out is 0.
 StoredMatrix Run(const Kernel& kernel, MatrixView<const float> x,
                  std::span<const Deviation* const> deviations = {},
                  const DialectOptions& options = {});

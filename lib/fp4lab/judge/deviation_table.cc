@@ -49,9 +49,7 @@ bool SetNan(Plan& p, NanRule rule) { return HasScales(p) && Set(p.kernel.dialect
 bool SetConstant(Plan& p, float scale_max) {
   return HasLevelTwo(p) && HasScales(p) && Set(p.kernel.dialect.scale_max, scale_max);
 }
-bool SetWritten(Plan& p, CodeOrder order) {
-  return IsFp4(p) && Set(p.output.written.codes, order);
-}
+bool SetWritten(Plan& p, CodeOrder order) { return IsFp4(p) && Set(p.output.written.codes, order); }
 bool SetWritten(Plan& p, ScaleOrder order) {
   return HasScales(p) && Set(p.output.written.scales, order);
 }
@@ -267,7 +265,13 @@ constexpr auto kTable = std::to_array<Deviation>({
     {"mx-even", "takes the E8M0 scale by EVEN", Stage::kScale,
      [](Plan& p) { return SetRule(p, ScaleRule::kEven); }},
     {"nan-scale-saturated", "writes the largest scale where it is NaN", Stage::kScale,
-     [](Plan& p) { return HasScales(p) && Set(p.scale.nan_is_largest, true); }},
+     [](Plan& p) {
+       const Dialect& d = p.kernel.dialect;
+       const bool has_nan = d.nan != NanRule::kElement ||
+                            (IsMx(p) && !(d.block_scale == BlockScale::kMicroscaling &&
+                                          d.mx_rule == ScaleRule::kRceil));
+       return HasScales(p) && has_nan && Set(p.scale.nan_is_largest, true);
+     }},
     {"nan-poisons-block", "gives a block with a NaN element a NaN scale", Stage::kScale,
      [](Plan& p) { return SetNan(p, NanRule::kBlock); }},
     {"nan-poisons-tensor", "makes every scale NaN where one element is NaN", Stage::kScale,

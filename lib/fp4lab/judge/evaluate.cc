@@ -40,7 +40,8 @@ std::uint8_t OtherScaleByte(OtherEncoding encoding, FormatId scale, float t) {
   const Format& f = FormatOf(scale);
   switch (encoding) {
     case OtherEncoding::kHalfUp:
-      return static_cast<std::uint8_t>(t > MaxFinite(scale) ? Encode(f, t) : EncodeTiesAway(scale, t));
+      return static_cast<std::uint8_t>(t > MaxFinite(scale) ? Encode(f, t)
+                                                            : EncodeTiesAway(scale, t));
     case OtherEncoding::kTowardZero:
       return static_cast<std::uint8_t>(Encode(f, t, Rounding::kTowardZero));
     case OtherEncoding::kUp:
@@ -60,7 +61,8 @@ std::uint8_t AdjustedByte(const ScalePlan& plan, FormatId scale, float t, std::u
     if (IsNan(f, special)) byte = static_cast<std::uint8_t>(NanCode(f));
   }
   if (plan.subnormals_flushed && byte < 1u << f.mantissa_bits) byte = 0;
-  if (IsNan(f, byte)) return plan.nan_is_largest ? static_cast<std::uint8_t>(MaxFiniteCode(f)) : byte;
+  if (IsNan(f, byte))
+    return plan.nan_is_largest ? static_cast<std::uint8_t>(MaxFiniteCode(f)) : byte;
   const int most = static_cast<int>(MaxFiniteCode(f));
   return plan.offset == 0 ? byte
                           : static_cast<std::uint8_t>(std::clamp(byte + plan.offset, 0, most));
@@ -97,8 +99,8 @@ std::uint8_t OtherCode(OtherRounding rounding, FormatId element, float v) {
 // The low bits of the code in a format whose exponents go on beyond the largest.
 std::uint8_t WrappedCode(const Format& f, float v) {
   Format wide = f;
-  wide.bits += 4;
-  wide.exponent_bits += 4;
+  wide.bits += 8 - f.exponent_bits;
+  wide.exponent_bits = 8;
   const std::uint32_t code = Encode(wide, v);
   return static_cast<std::uint8_t>((v < 0.0f ? SignBit(f) : 0u) | (code & MagnitudeMask(f)));
 }

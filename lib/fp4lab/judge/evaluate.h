@@ -46,8 +46,8 @@ class Evaluator {
   Quantized EvaluateAll() const;
 
  private:
-  MatrixView<const float> Elements(std::size_t r, std::size_t c, std::size_t rows,
-                                   std::size_t cols, Matrix<float>* copy) const;
+  MatrixView<const float> Elements(std::size_t r, std::size_t c, std::size_t rows, std::size_t cols,
+                                   Matrix<float>* copy) const;
   float BlockAmax(std::size_t i, std::size_t j, MatrixView<const float> block) const;
   BlockNumbers NumbersOf(std::size_t i, std::size_t j, MatrixView<const float> block,
                          const Level& level) const;

@@ -42,8 +42,16 @@ void Transform(const InputPlan& plan, Matrix<float>* m) {
   }
 }
 
-float InputElement(const InputPlan& plan, MatrixView<const float> x, std::size_t r,
-                   std::size_t c) {
+float Rounded(const InputPlan& plan, float value) {
+  if (plan.rounded) {
+    value = Decode(*plan.rounded,
+                   Encode(*plan.rounded, value, Rounding::kNearestEven, 0, Overflow::kSpecial));
+  }
+  const bool subnormal = value != 0.0f && Magnitude(value) < kFloatMin;
+  return plan.flushed && subnormal ? std::copysign(0.0f, value) : value;
+}
+
+float InputElement(const InputPlan& plan, MatrixView<const float> x, std::size_t r, std::size_t c) {
   if (plan.transposed) std::swap(r, c);
   float value = 0.0f;
   if (plan.shift == 0) {
@@ -54,12 +62,7 @@ float InputElement(const InputPlan& plan, MatrixView<const float> x, std::size_t
     const auto i = static_cast<std::size_t>(at);
     if (inside) value = x(i / x.cols, i % x.cols);
   }
-  if (plan.rounded) {
-    value = Decode(*plan.rounded,
-                   Encode(*plan.rounded, value, Rounding::kNearestEven, 0, Overflow::kSpecial));
-  }
-  const bool subnormal = value != 0.0f && Magnitude(value) < kFloatMin;
-  return plan.flushed && subnormal ? std::copysign(0.0f, value) : value;
+  return Rounded(plan, value);
 }
 
 // max over elements of the matrix that is quantized.
@@ -81,22 +84,25 @@ std::vector<float> FoundAmax(const KernelPlan& plan, MatrixView<const float> x) 
   const bool first_block = plan.level.amax == AmaxFrom::kFirstBlock;
   const bool first_row = plan.level.amax == AmaxFrom::kFirstRow;
   const std::size_t width =
-      first_block ? std::min(cols, static_cast<std::size_t>(
-                                       std::max(1, plan.kernel.dialect.block_cols)))
-                  : cols;
-  const std::size_t height = !by_row && (first_block || first_row) ? std::min<std::size_t>(rows, 1)
-                                                                    : rows;
-  InputPlan plain;
-  plain.sign_mask = plan.input.sign_mask;
+      first_block
+          ? std::min(cols, static_cast<std::size_t>(std::max(1, plan.kernel.dialect.block_cols)))
+          : cols;
+  const std::size_t height =
+      !by_row && (first_block || first_row) ? std::min<std::size_t>(rows, 1) : rows;
+  // Roundings are monotone and odd: that of the largest is the largest of the rounded.
+  const bool in_place = plan.input.hadamard == 0 && plan.input.shift == 0;
   Matrix<float> copy;
-  MatrixView<const float> input = x.Block(0, 0, height, width);
-  if (!(plan.input == plain)) {
+  MatrixView<const float> input =
+      (plan.input.transposed ? x.Transposed() : x).Block(0, 0, height, width);
+  if (!in_place) {
     copy = InputOf(plan.input, x, 0, 0, height, width);
     input = copy.View();
   }
-  if (!by_row) return {LargestOf(plan, input)};
-  std::vector<float> amax(rows);
-  for (std::size_t r = 0; r < rows; ++r) amax[r] = LargestOf(plan, input.Block(r, 0, 1, width));
+  std::vector<float> amax;
+  for (std::size_t r = 0; r < (by_row ? rows : 1); ++r) {
+    const float largest = LargestOf(plan, by_row ? input.Block(r, 0, 1, width) : input);
+    amax.push_back(in_place ? Rounded(plan.input, largest) : largest);
+  }
   return amax;
 }
 

@@ -13,11 +13,11 @@ namespace fp4lab {
 
 // Which matrix is quantized.
 struct InputPlan {
-  bool transposed = false;          // x^T
-  int shift = 0;                    // element i of the memory is read for element i - shift
-  bool flushed = false;             // binary32 subnormals are read as zeros of their sign
-  std::optional<FormatId> rounded;  // every element rounded to this format first
-  int hadamard = 0;                 // as in Kernel
+  bool transposed = false;               // x^T
+  int shift = 0;                         // element i of the memory is read for element i - shift
+  bool flushed = false;                  // binary32 subnormals are read as zeros of their sign
+  std::optional<FormatId> rounded = {};  // every element rounded to this format first
+  int hadamard = 0;                      // as in Kernel
   std::uint32_t sign_mask = 0;
   bool normalised = true;    // the factor size^(-1/2) of the transform
   bool signs_after = false;  // signs on the results instead of the inputs
@@ -30,25 +30,31 @@ enum class AmaxFrom : std::uint8_t { kTensor, kFirstRow, kFirstBlock, kLargestSi
 
 struct LevelPlan {
   AmaxFrom amax = AmaxFrom::kTensor;
-  std::optional<FormatId> rounded;  // the amax rounded to this format
-  bool inverted = false;            // S and D exchanged
-  bool missing_in_scale = false;    // S = D = 1 there
+  std::optional<FormatId> rounded = {};  // the amax rounded to this format
+  bool inverted = false;                 // S and D exchanged
+  bool missing_in_scale = false;         // S = D = 1 there
   bool missing_in_factor = false;
-  bool missing = false;             // in both
+  bool missing = false;  // in both
   friend constexpr bool operator==(const LevelPlan&, const LevelPlan&) = default;
 };
 
 // Over which elements a block's amax is taken.
-enum class AmaxWindow : std::uint8_t { kBlock, kTwoBlocks, kHalfBlock, kSixteenRows, kPreviousBlock };
+enum class AmaxWindow : std::uint8_t {
+  kBlock,
+  kTwoBlocks,
+  kHalfBlock,
+  kSixteenRows,
+  kPreviousBlock
+};
 
 enum class OtherEncoding : std::uint8_t { kNo, kHalfUp, kTowardZero, kUp, kPowerOfTwo };
 
 struct ScalePlan {
   AmaxWindow window = AmaxWindow::kBlock;
-  bool largest_signed = false;             // block amax without abs
-  std::optional<FormatId> amax_rounded;    // b rounded
-  std::optional<FormatId> before_rounded;  // t rounded before it is encoded
-  bool constant_over_amax = false;         // t = fl(fl(b * scale_max) / amax)
+  bool largest_signed = false;                  // block amax without abs
+  std::optional<FormatId> amax_rounded = {};    // b rounded
+  std::optional<FormatId> before_rounded = {};  // t rounded before it is encoded
+  bool constant_over_amax = false;              // t = fl(fl(b * scale_max) / amax)
   OtherEncoding encoding = OtherEncoding::kNo;
   bool overflow_is_nan = false;     // beyond the largest finite: the NaN byte
   bool subnormals_flushed = false;  // subnormal scales become 0
@@ -69,10 +75,10 @@ enum class Saturation : std::uint8_t { kKept, kWraps, kLosesSign, kToZero };
 enum class ZeroCode : std::uint8_t { kKept, kPositive, kNegative };
 
 struct ElementPlan {
-  std::optional<FormatId> factor_rounded;  // e rounded
-  std::optional<FormatId> scaled_rounded;  // v rounded before it is encoded
-  bool unrounded_scale = false;            // e from t, not from the stored byte's s
-  bool flush = false;                      // subnormals of D, s * D, e and v are zeros
+  std::optional<FormatId> factor_rounded = {};  // e rounded
+  std::optional<FormatId> scaled_rounded = {};  // v rounded before it is encoded
+  bool unrounded_scale = false;                 // e from t, not from the stored byte's s
+  bool flush = false;                           // subnormals of D, s * D, e and v are zeros
   OtherRounding rounding = OtherRounding::kNo;
   Negative negative = Negative::kKept;
   Saturation saturation = Saturation::kKept;
@@ -84,17 +90,17 @@ struct ElementPlan {
 };
 
 struct OutputPlan {
-  StorageLayout written;           // how the kernel lays its bytes down
-  bool codes_transposed = false;   // on top of written.transposed
+  StorageLayout written = {};     // how the kernel lays its bytes down
+  bool codes_transposed = false;  // on top of written.transposed
   bool scales_transposed = false;
   bool swizzled_twice = false;
   int code_shift = 0, scale_shift = 0;  // places further on in memory
   bool words_reversed = false;          // the bytes of every 32-bit word of codes
   bool nibbles_reversed = false;        // the eight nibbles of every 32-bit word of codes
-  std::optional<std::uint8_t> codes_filled, scales_filled;  // one code, one byte, for all
-  bool tail_block_zero = false;   // a block that is cut off by the last column stays 0
-  bool tail_rows_zero = false;    // rows beyond the last whole 16 stay 0
-  std::optional<float> level_two_filled;
+  std::optional<std::uint8_t> codes_filled = {}, scales_filled = {};  // one code, one byte, for all
+  bool tail_block_zero = false;  // a block that is cut off by the last column stays 0
+  bool tail_rows_zero = false;   // rows beyond the last whole 16 stay 0
+  std::optional<float> level_two_filled = {};
   bool level_two_inverted = false;  // the stored number is 1 / it
   friend constexpr bool operator==(const OutputPlan&, const OutputPlan&) = default;
 };

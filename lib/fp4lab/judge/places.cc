@@ -44,8 +44,10 @@ Places::Places(const KernelPlan& plan, std::size_t rows, std::size_t cols)
     : output_(plan.output), rows_(rows), cols_(cols) {
   const Dialect& d = plan.kernel.dialect;
   const bool has_scales = d.block_rows > 0;
-  block_rows_ = has_scales ? static_cast<std::size_t>(d.block_rows) : std::max<std::size_t>(rows, 1);
-  block_cols_ = has_scales ? static_cast<std::size_t>(d.block_cols) : std::max<std::size_t>(cols, 1);
+  block_rows_ =
+      has_scales ? static_cast<std::size_t>(d.block_rows) : std::max<std::size_t>(rows, 1);
+  block_cols_ =
+      has_scales ? static_cast<std::size_t>(d.block_cols) : std::max<std::size_t>(cols, 1);
   group_ = d.block_cols > 0 && d.block_cols % 2 == 0 ? static_cast<std::size_t>(d.block_cols) : 16;
   const StorageLayout& layout = output_.written;
   codes_transposed_ = layout.transposed != output_.codes_transposed;
@@ -73,8 +75,7 @@ std::size_t Places::CodeBit(std::size_t r, std::size_t c) const {
     row = at / code_cols_;
     col = at % code_cols_;
   }
-  std::size_t bit =
-      row * row_bytes_ * 8 + BitInRow(output_.written.codes, col, code_cols_, group_);
+  std::size_t bit = row * row_bytes_ * 8 + BitInRow(output_.written.codes, col, code_cols_, group_);
   if (output_.words_reversed) bit ^= 3 * 8;
   if (output_.nibbles_reversed) bit ^= 7 * 4;
   return bit;

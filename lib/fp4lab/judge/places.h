@@ -1,4 +1,5 @@
-// Where a kernel's codes and scales lie in the bytes that it writes, its layout deviations included.
+// Where a kernel's codes and scales lie in the bytes that it writes, its layout deviations
+// included.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,8 @@ namespace fp4lab {
 
 class Places {
  public:
-  static constexpr std::size_t kNowhere = ~std::size_t{0};  // before the first byte or after the last
+  static constexpr std::size_t kNowhere =
+      ~std::size_t{0};  // before the first byte or after the last
 
   // For a quantized matrix of this shape.
   Places(const KernelPlan& plan, std::size_t rows, std::size_t cols);

@@ -1,0 +1,399 @@
+// What an Explanation says, for people and for machines.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+
+#include "fp4lab/dialect/stages.h"
+#include "fp4lab/judge/explain.h"
+
+namespace fp4lab {
+namespace {
+
+std::string Decimal(double x) {
+  char buffer[40];
+  const auto end = std::to_chars(buffer, buffer + sizeof buffer, static_cast<float>(x)).ptr;
+  return std::string(buffer, end);
+}
+std::string Hex(std::uint32_t bits, int digits) {
+  std::string text = "0x";
+  for (int bit = 4 * digits - 4; bit >= 0; bit -= 4) text += "0123456789abcdef"[bits >> bit & 0xFu];
+  return text;
+}
+std::string Hex(float x) { return Hex(std::bit_cast<std::uint32_t>(x), 8); }
+std::string Percent(std::size_t part, std::size_t whole) {
+  char buffer[32];
+  std::snprintf(buffer, sizeof buffer, "%.3g %%",
+                whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole));
+  return buffer;
+}
+std::string Plural(std::size_t n, const std::string& noun) {
+  return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
+}
+
+// ---- The formulas as the stage table names them
+
+std::string LevelLabel(const Dialect& d) {
+  const std::string c = Decimal(LevelTwoConstant(d));
+  if (d.level_two == LevelTwo::kMultiplier || d.level_two == LevelTwo::kTwoDivisions) {
+    return "S = 1 / (amax / " + c + ")";
+  }
+  return "S = " + c + " / amax";
+}
+
+// The bare formulas; guards against zeros and overflow are left out.
+struct ScaleFormula {
+  BlockScale rule;
+  std::string_view text;
+};
+constexpr std::array kScaleFormulas = {
+    ScaleFormula{BlockScale::kFolded, "t = b * (S * (1/q))"},
+    ScaleFormula{BlockScale::kFoldedOpen, "t = b * (S * (1/q))"},
+    ScaleFormula{BlockScale::kFoldedApproximate, "t = b * (S * (1/q))"},
+    ScaleFormula{BlockScale::kTimesSixth, "t = S * (b * (1/q))"},
+    ScaleFormula{BlockScale::kApproximate, "t = S * (b * (1/q))"},
+    ScaleFormula{BlockScale::kDivideFirst, "t = (b / q) * S"},
+    ScaleFormula{BlockScale::kDivideByLevel, "t = (b / q) / D"},
+    ScaleFormula{BlockScale::kDivideByBoth, "t = b / (q * D)"},
+    ScaleFormula{BlockScale::kOverDecode, "t = (b / D) / q"},
+    ScaleFormula{BlockScale::kOverTensor, "t = ((b / q) * max) / (amax / q)"},
+    ScaleFormula{BlockScale::kNoLevel, "t = b / q"},
+    ScaleFormula{BlockScale::kCeilLog2, "t = b / q"},
+    ScaleFormula{BlockScale::kMicroscaling, "t = b"},
+    ScaleFormula{BlockScale::kFloorLog2, "t = b"},
+};
+std::string ScaleLabel(const Dialect& d) {
+  for (const ScaleFormula& row : kScaleFormulas) {
+    if (row.rule != d.block_scale) continue;
+    std::string text(row.text);
+    for (std::size_t at = text.find('q'); at != std::string::npos; at = text.find('q', at)) {
+      text.replace(at, 1, Decimal(MaxFinite(d.element)));
+    }
+    return text;
+  }
+  return "t, before rounding";
+}
+
+struct FactorFormula {
+  Factor rule;
+  std::string_view text;
+};
+constexpr std::array kFactorFormulas = {
+    FactorFormula{Factor::kReciprocal, "e = 1 / (s * D)"},
+    FactorFormula{Factor::kReciprocalNan, "e = 1 / (s * D)"},
+    FactorFormula{Factor::kReciprocalOrZero, "e = 1 / (s * D)"},
+    FactorFormula{Factor::kReciprocalOpen, "e = 1 / (s * D)"},
+    FactorFormula{Factor::kReciprocalGuarded, "e = 1 / (s * (1/S))"},
+    FactorFormula{Factor::kApproximate, "e = 1 / (s * (1/S))"},
+    FactorFormula{Factor::kEncodeOverScale, "e = S / s"},
+    FactorFormula{Factor::kEncodeTimesRcp, "e = S * (1/s)"},
+    FactorFormula{Factor::kBf16, "e = bf16(S / s)"},
+    FactorFormula{Factor::kRcpLevelOverScale, "e = (1/D) / s"},
+    FactorFormula{Factor::kDivideByProduct, "divisor = s * D"},
+    FactorFormula{Factor::kDivideByQuotient, "divisor = s / S"},
+    FactorFormula{Factor::kDivideByScale, "divisor = s"},
+    FactorFormula{Factor::kSearch, "divisor = s"},
+    FactorFormula{Factor::kPowerOfTwo, "e = 1 / s"},
+    FactorFormula{Factor::kTensorScale, "e = S"},
+};
+std::string FactorLabel(const Dialect& d) {
+  for (const FactorFormula& row : kFactorFormulas) {
+    if (row.rule == d.factor) return std::string(row.text);
+  }
+  return Divides(d.factor) ? "divisor" : "e, the factor";
+}
+
+std::string ScaledLabel(const Dialect& d) {
+  if (Divides(d.factor)) return "v = x / divisor";
+  return d.factor == Factor::kTwoSteps ? "v = (x / D) * (1/s)" : "v = x * e";
+}
+
+// ---- The table of stages
+
+struct Row {
+  std::string stage, our_bits, our_value, their_bits, their_value;
+};
+
+std::string Range(float low, float high, bool hex) {
+  if (!(low <= high)) return hex ? "none" : "";
+  return (hex ? Hex(low) : Decimal(low)) + " .. " + (hex ? Hex(high) : Decimal(high));
+}
+
+std::vector<Row> StageRows(const Kernel& kernel, const Explanation& e) {
+  const Dialect& d = kernel.dialect;
+  const Trace& o = e.ours;
+  const TheirElement& t = e.theirs;
+  const int digits = (FormatOf(d.element).bits + 3) / 4;
+  const auto plain = [](const std::string& stage, float value) {
+    return Row{stage, Hex(value), Decimal(value), "", ""};
+  };
+  std::vector<Row> rows = {plain("x", o.x)};
+  if (HasLevelTwo(d)) {
+    rows.push_back(plain("amax of the " + std::string(d.row_scaled ? "row" : "tensor"), o.amax));
+    rows.push_back(plain(LevelLabel(d), o.encode));
+    rows.push_back(plain("D = 1 / S", o.decode));
+    if (d.level_two == LevelTwo::kMultiplier || d.level_two == LevelTwo::kTwoDivisions) {
+      rows.back().stage = "D = amax / " + Decimal(LevelTwoConstant(d));
+    }
+  }
+  if (d.block_rows > 0) {
+    rows.push_back(plain("b = amax of the block", o.block_amax));
+    Row before = plain(ScaleLabel(d), o.scale_before);
+    if (t.has_scale && t.scale_low <= t.scale_high) {
+      before.their_bits = Range(t.scale_low, t.scale_high, true);
+      before.their_value = Range(t.scale_low, t.scale_high, false);
+    }
+    rows.push_back(before);
+    Row byte{"scale byte, s", Hex(o.scale_byte, 2), Decimal(o.scale), "", ""};
+    if (t.has_scale) {
+      byte.their_bits = Hex(t.scale_byte, 2);
+      byte.their_value = Decimal(t.scale);
+    }
+    rows.push_back(byte);
+  }
+  Row factor = plain(FactorLabel(d), o.factor), scaled = plain(ScaledLabel(d), o.scaled);
+  if (t.has_scale && t.scale_byte != o.scale_byte) {
+    factor.their_bits = Hex(t.factor);
+    factor.their_value = Decimal(t.factor) + " (from their s)";
+  }
+  if (t.has_code) {
+    scaled.their_bits = "|v|: " + Range(t.scaled_low, t.scaled_high, true);
+    scaled.their_value = Range(t.scaled_low, t.scaled_high, false);
+  }
+  rows.push_back(factor);
+  rows.push_back(scaled);
+  Row code{"code", Hex(o.code, digits), Decimal(Decode(d.element, o.code)), "", ""};
+  if (t.has_code) {
+    code.their_bits = Hex(t.code, digits);
+    code.their_value = Decimal(t.value);
+  }
+  rows.push_back(code);
+  return rows;
+}
+
+std::string StageTable(const std::vector<Row>& rows) {
+  std::size_t stage = 5, bits = 4, value = 0, their_bits = 6;
+  for (const Row& r : rows) {
+    stage = std::max(stage, r.stage.size());
+    bits = std::max(bits, r.our_bits.size());
+    value = std::max(value, r.our_value.size());
+    their_bits = std::max(their_bits, r.their_bits.size());
+  }
+  const auto padded = [](std::string text, std::size_t width) {
+    text.resize(std::max(text.size(), width), ' ');
+    return text;
+  };
+  const auto line = [&](const Row& r) {
+    std::string text = "  " + padded(r.stage, stage) + "   " + padded(r.our_bits, bits) + "  " +
+                       padded(r.our_value, value) + "   " + padded(r.their_bits, their_bits) +
+                       "  " + r.their_value;
+    text.erase(text.find_last_not_of(' ') + 1);
+    return text + "\n";
+  };
+  std::string text = line({"stage", "ours", "", "theirs", ""});
+  for (const Row& r : rows) text += line(r);
+  return text;
+}
+
+std::string Ulps(double ulps) {
+  if (ulps == 0) return "is exactly a tie";
+  if (ulps >= 0x1p31) return "is far from any tie";
+  return "lies " + Plural(static_cast<std::size_t>(ulps), "ulp") + " from the nearest tie";
+}
+
+std::string Distances(const Kernel& kernel, const Explanation& e) {
+  std::string text;
+  if (kernel.dialect.block_rows > 0) {
+    text += "  t " + Ulps(e.ours.scale_tie_ulps) + "; v " + Ulps(e.ours.code_tie_ulps) + ".\n";
+  } else {
+    text += "  v " + Ulps(e.ours.code_tie_ulps) + ".\n";
+  }
+  const TheirElement& t = e.theirs;
+  if (t.has_scale && t.has_code && t.scale_byte != e.ours.scale_byte) {
+    text += t.code == t.code_from_their_scale
+                ? "  Their code follows from their scale: the scale is where the two part.\n"
+                : "  Their code does not follow from their scale either.\n";
+  } else if (t.has_scale && t.has_code && t.code != e.ours.code) {
+    text += "  The scales agree here: the two part at the element.\n";
+  }
+  return text;
+}
+
+// ---- Cause and remedy
+
+std::string Remedy(Stage stage) {
+  switch (stage) {
+    case Stage::kInput:
+      return "Look at what the kernel reads and transforms, not at its arithmetic.";
+    case Stage::kLevelTwo:
+      return "Look at where the kernel makes the tensor scale from amax, and at which side of it "
+             "each later formula takes.";
+    case Stage::kScale:
+      return "Look at where the kernel turns a block's amax into its scale byte.";
+    case Stage::kElement:
+      return "Look at where the kernel scales and rounds an element.";
+    case Stage::kLayout:
+      return "The numbers are right, their places are not: write them where the consumer reads "
+             "them, or convert the bytes (fp4lab convert).";
+    case Stage::kNothing:
+      return "Look at whether the kernel ran at all, and over the whole output.";
+  }
+  return "";
+}
+
+std::string WhatToDo(const Cause& cause) {
+  std::string text;
+  if (cause.dialect != nullptr) {
+    text = "If " + std::string(cause.dialect->name) + " is what you want, judge by it: --dialect " +
+           std::string(cause.dialect->name) + ".";
+  }
+  for (const Deviation* d : cause.deviations) {
+    const std::string remedy = Remedy(d->stage);
+    if (text.find(remedy) == std::string::npos) text += (text.empty() ? "" : "\n       ") + remedy;
+  }
+  return text;
+}
+
+std::string Others(const std::vector<Cause>& causes) {
+  constexpr std::size_t kShown = 12;
+  std::string text;
+  for (std::size_t i = 1; i < causes.size() && i <= kShown; ++i) {
+    text += "         " + Name(causes[i]) + "\n";
+  }
+  if (causes.size() > kShown + 1) {
+    text += "         and " + std::to_string(causes.size() - kShown - 1) + " more\n";
+  }
+  return text;
+}
+
+std::string CauseText(const Explanation& e) {
+  const std::vector<Cause>& exact = e.causes.exact;
+  if (!exact.empty()) {
+    std::string text = "Cause: " + Sentence(exact[0]) + " (" + Name(exact[0]) + ")\n";
+    text += "       With that, all bytes are equal.\n";
+    if (exact.size() > 1) {
+      text += "       On this input the same bytes follow from:\n" + Others(exact);
+    }
+    return text + "Do:    " + WhatToDo(exact[0]) + "\n";
+  }
+  std::string text = "Cause: not found among " + std::to_string(e.causes.tried) +
+                     " hypotheses, alone and in pairs.\n";
+  if (e.causes.best) {
+    const MatchCounts& c = e.causes.best->counts;
+    text += "       Nearest: " + Name(e.causes.best->cause) + ", which leaves " +
+            Plural(c.codes_differ, "code") + " and " + Plural(c.scales_differ, "scale") +
+            " different (of " + Plural(e.counts.codes_differ, "code") + " and " +
+            Plural(e.counts.scales_differ, "scale") + " before).\n";
+  }
+  return text + "Do:    Follow the first stage above at which the two part.\n";
+}
+
+std::string Summary(const Kernel& kernel, const Explanation& e) {
+  const MatchCounts& c = e.counts;
+  std::string text = "Different from " + std::string(kernel.dialect.name) + "\n";
+  text += "  codes    " + std::to_string(c.codes_differ) + " of " + std::to_string(c.codes) +
+          " differ (" + Percent(c.codes_differ, c.codes) + "), in " + Plural(e.extent.rows, "row") +
+          "\n";
+  if (c.scales > 0) {
+    text += "  scales   " + std::to_string(c.scales_differ) + " of " + std::to_string(c.scales) +
+            " differ (" + Percent(c.scales_differ, c.scales) + ")\n";
+  }
+  if (c.level_two_differs) text += "  level 2  the stored number differs\n";
+  if (!c.comparable) text += "  sizes    not those of the layout that was asked for\n";
+  text += e.same_values ? "  values   all equal: other bytes for the same numbers\n"
+                        : "  values   differ as well\n";
+  return text;
+}
+
+Json FloatJson(float x) {
+  Json json = {{"bits", Hex(x)}, {"value", nullptr}};
+  if (std::isfinite(x)) json["value"] = x;
+  return json;
+}
+
+Json CauseJson(const Cause& cause) {
+  Json deviations = Json::array();
+  for (const Deviation* d : cause.deviations) deviations.push_back(d->name);
+  Json json = {{"name", Name(cause)},
+               {"deviations", deviations},
+               {"dialect", nullptr},
+               {"text", Sentence(cause)}};
+  if (cause.dialect != nullptr) json["dialect"] = cause.dialect->name;
+  return json;
+}
+
+Json TraceJson(const Trace& t) {
+  return {{"row", t.row},
+          {"col", t.col},
+          {"x", FloatJson(t.x)},
+          {"amax", FloatJson(t.amax)},
+          {"encode", FloatJson(t.encode)},
+          {"decode", FloatJson(t.decode)},
+          {"block_amax", FloatJson(t.block_amax)},
+          {"scale_before", FloatJson(t.scale_before)},
+          {"scale_byte", t.scale_byte},
+          {"scale", FloatJson(t.scale)},
+          {"factor", FloatJson(t.factor)},
+          {"divides", t.divides},
+          {"scaled", FloatJson(t.scaled)},
+          {"code", t.code},
+          {"scale_tie_ulps", t.scale_tie_ulps},
+          {"code_tie_ulps", t.code_tie_ulps}};
+}
+
+Json TheirsJson(const TheirElement& t) {
+  Json json = Json::object();
+  if (t.has_code) {
+    json["code"] = t.code;
+    json["scaled_range"] = {FloatJson(t.scaled_low), FloatJson(t.scaled_high)};
+  }
+  if (t.has_scale) {
+    json["scale_byte"] = t.scale_byte;
+    json["scale"] = FloatJson(t.scale);
+    json["scale_before_range"] = {FloatJson(t.scale_low), FloatJson(t.scale_high)};
+    json["code_from_their_scale"] = t.code_from_their_scale;
+  }
+  return json;
+}
+
+}  // namespace
+
+std::string Text(const Kernel& kernel, const Explanation& e) {
+  if (e.equal) {
+    return "Equal: " + Plural(e.counts.codes, "code") + " and " + Plural(e.counts.scales, "scale") +
+           " are those of " + std::string(kernel.dialect.name) + "\n";
+  }
+  std::string text = Summary(kernel, e);
+  text += "\nThe first difference: row " + std::to_string(e.ours.row) + ", column " +
+          std::to_string(e.ours.col) + "\n" + StageTable(StageRows(kernel, e)) +
+          Distances(kernel, e) + "\n";
+  return text + CauseText(e);
+}
+
+Json ToJson(const Kernel& kernel, const Explanation& e) {
+  const MatchCounts& c = e.counts;
+  Json json = {{"equal", e.equal},
+               {"dialect", kernel.dialect.name},
+               {"codes", {{"compared", c.codes}, {"different", c.codes_differ}}},
+               {"scales", {{"compared", c.scales}, {"different", c.scales_differ}}},
+               {"level_two_differs", c.level_two_differs}};
+  if (e.equal) return json;
+  json["same_values"] = e.same_values;
+  json["rows_different"] = e.extent.rows;
+  json["codes_different_by_column"] = e.extent.by_column;
+  json["first"] = {{"ours", TraceJson(e.ours)}, {"theirs", TheirsJson(e.theirs)}};
+  json["hypotheses_tried"] = e.causes.tried;
+  json["causes"] = Json::array();
+  for (const Cause& cause : e.causes.exact) json["causes"].push_back(CauseJson(cause));
+  json["nearest"] = nullptr;
+  if (e.causes.best) {
+    json["nearest"] = CauseJson(e.causes.best->cause);
+    json["nearest"]["codes_left"] = e.causes.best->counts.codes_differ;
+    json["nearest"]["scales_left"] = e.causes.best->counts.scales_differ;
+  }
+  return json;
+}
+
+}  // namespace fp4lab

@@ -1,0 +1,135 @@
+// What an Identification says, for people and for machines.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "fp4lab/judge/identify.h"
+
+namespace fp4lab {
+namespace {
+
+constexpr std::size_t kMostLines = 16;
+
+std::string More(std::size_t all, const char* indent) {
+  return all <= kMostLines ? ""
+                           : indent + std::string("and ") + std::to_string(all - kMostLines) +
+                                 " more (--json lists them)\n";
+}
+
+// One line a layout, with the dialects that it fits.
+std::string Names(const std::vector<Candidate>& candidates) {
+  std::vector<std::pair<std::string, std::string>> layouts;
+  for (const Candidate& c : candidates) {
+    const std::string layout = LayoutName(c), dialect(c.kernel.dialect.name);
+    const auto same = std::find_if(layouts.begin(), layouts.end(),
+                                   [&](const auto& row) { return row.first == layout; });
+    if (same == layouts.end()) {
+      layouts.emplace_back(layout, dialect);
+    } else {
+      same->second += ", " + dialect;
+    }
+  }
+  std::string text;
+  for (std::size_t i = 0; i < layouts.size() && i < kMostLines; ++i) {
+    text += "  " + layouts[i].first + ":\n    " + layouts[i].second + "\n";
+  }
+  return text + More(layouts.size(), "  ");
+}
+
+std::string NearText(const Identification& r) {
+  std::string text = "No dialect and layout of " + std::to_string(r.tried) +
+                     " that fit the sizes gives these bytes.\n";
+  if (r.near.empty()) return text + "Do: check the shape of the input and which bytes are what.\n";
+  text += "Nearest:\n";
+  for (const Identification::Near& n : r.near) {
+    text += "  " + Name(n.candidate) + ": " + std::to_string(n.counts.codes_differ) + " of " +
+            std::to_string(n.counts.codes) + " codes and " +
+            std::to_string(n.counts.scales_differ) + " of " + std::to_string(n.counts.scales) +
+            " scales differ\n";
+  }
+  return text + "Do: fp4lab explain --dialect " +
+         std::string(r.near.front().candidate.kernel.dialect.name) +
+         " looks for what the kernel does differently.\n";
+}
+
+// Groups of candidates, a line each.
+std::string Groups(const std::vector<std::vector<std::size_t>>& groups, const Identification& r) {
+  std::string text;
+  for (std::size_t g = 0; g < groups.size() && g < kMostLines; ++g) {
+    text += "  " + std::to_string(g) + "  " + Name(r.exact[groups[g][0]]);
+    if (groups[g].size() > 1) text += "\n       and " + Name(r.exact[groups[g][1]]);
+    if (groups[g].size() > 2)
+      text += "\n       and " + std::to_string(groups[g].size() - 2) + " more";
+    text += "\n";
+  }
+  return text + More(groups.size(), "  ");
+}
+
+std::string DecidingText(const Identification& r) {
+  std::string text;
+  for (std::size_t k = 0; k < r.deciding.size(); ++k) {
+    const DecidingInput& input = r.deciding[k];
+    std::vector<std::vector<std::size_t>> groups;
+    for (const DecidingInput::Group& g : input.groups) groups.push_back(g.members);
+    text += "Deciding input " + std::to_string(k) + " (" + std::to_string(input.x.rows) + "x" +
+            std::to_string(input.x.cols) +
+            ", --deciding writes it) gives other bytes for each of\n" + Groups(groups, r);
+  }
+  if (!r.inseparable.empty()) text += "No input that was tried parts\n" + Groups(r.inseparable, r);
+  return text;
+}
+
+Json CandidateJson(const Candidate& c) {
+  const StorageLayout& l = c.kernel.layout;
+  return {{"name", Name(c)},
+          {"dialect", c.kernel.dialect.name},
+          {"codes_order", Name(l.codes)},
+          {"scales_order", Named(l.scales).name},
+          {"transposed", l.transposed},
+          {"expanded_scales", l.expanded_scales},
+          {"level_two_is", kLevelTwoConventions[static_cast<std::size_t>(l.level_two)].name},
+          {"transpose_input", c.columnwise},
+          {"hadamard", c.kernel.hadamard},
+          {"sign_mask", c.kernel.sign_mask}};
+}
+
+}  // namespace
+
+std::string Text(const Identification& r) {
+  std::string text;
+  if (r.exact.size() == 1) {
+    text = "These bytes are exactly those of\n" + Names(r.exact);
+  } else if (!r.exact.empty()) {
+    text = "These bytes are exactly those of each of\n" + Names(r.exact) +
+           "This input cannot tell them apart.\n" + DecidingText(r);
+  } else if (r.allowed.empty()) {
+    text = NearText(r);
+  }
+  if (!r.allowed.empty()) {
+    text += "They lie inside the allowed answers of\n" + Names(r.allowed);
+  }
+  return text;
+}
+
+Json ToJson(const Identification& r) {
+  Json json = {{"tried", r.tried},          {"exact", Json::array()},
+               {"allowed", Json::array()},  {"near", Json::array()},
+               {"deciding", Json::array()}, {"inseparable", r.inseparable}};
+  for (const Candidate& c : r.exact) json["exact"].push_back(CandidateJson(c));
+  for (const Candidate& c : r.allowed) json["allowed"].push_back(CandidateJson(c));
+  for (const Identification::Near& n : r.near) {
+    Json near = CandidateJson(n.candidate);
+    near["codes_different"] = n.counts.codes_differ;
+    near["scales_different"] = n.counts.scales_differ;
+    json["near"].push_back(std::move(near));
+  }
+  for (const DecidingInput& input : r.deciding) {
+    Json groups = Json::array();
+    for (const DecidingInput::Group& g : input.groups) groups.push_back(g.members);
+    json["deciding"].push_back(
+        {{"rows", input.x.rows}, {"cols", input.x.cols}, {"groups", groups}});
+  }
+  return json;
+}
+
+}  // namespace fp4lab

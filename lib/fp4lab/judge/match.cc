@@ -1,0 +1,202 @@
+#include "fp4lab/judge/match.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "fp4lab/base/parallel.h"
+#include "fp4lab/dialect/stages.h"
+
+namespace fp4lab {
+namespace {
+
+constexpr std::size_t kSpread = 40;        // sampled blocks to begin with
+constexpr std::size_t kKept = 8;           // blocks that differ to tell of
+constexpr std::size_t kMostSampled = 400;  // beyond this the sample grows no more
+
+void CompareBlock(const Places& places, const StoredMatrix& got, const BlockGrid& grid,
+                  const BlockBytes& block, std::size_t i, std::size_t j, MatchCounts* counts) {
+  const std::size_t before = counts->codes_differ + counts->scales_differ;
+  for (std::size_t r = 0; r < block.rows; ++r) {
+    for (std::size_t c = 0; c < block.cols; ++c) {
+      const std::size_t bit = places.CodeBit(block.row + r, block.col + c);
+      if (!places.Fits(bit, got.codes.size())) continue;
+      ++counts->codes;
+      if (places.CodeAt(got.codes, bit) != block.codes[r * block.cols + c]) ++counts->codes_differ;
+    }
+  }
+  if (grid.stores_scales && !got.scales.empty()) {
+    for (std::size_t copy = 0; copy < places.Copies(i, j); ++copy) {
+      const std::size_t place = places.ScaleByte(i, j, copy);
+      if (place >= got.scales.size()) continue;
+      ++counts->scales;
+      if (got.scales[place] != block.scale) ++counts->scales_differ;
+    }
+  }
+  ++counts->blocks;
+  if (counts->codes_differ + counts->scales_differ != before) ++counts->blocks_differ;
+}
+
+void Add(const MatchCounts& part, MatchCounts* sum) {
+  sum->codes += part.codes;
+  sum->scales += part.scales;
+  sum->codes_differ += part.codes_differ;
+  sum->scales_differ += part.scales_differ;
+  sum->blocks += part.blocks;
+  sum->blocks_differ += part.blocks_differ;
+}
+
+bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](float x, float y) {
+    return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y);
+  });
+}
+
+}  // namespace
+
+std::vector<float> StoredLevelTwo(const KernelPlan& plan, const std::vector<float>& amax) {
+  if (plan.kernel.layout.level_two == LevelTwoConvention::kNone) return {};
+  const float constant = LevelTwoConstant(plan.kernel.dialect);
+  std::vector<float> stored;
+  for (const float a : amax) {
+    float value =
+        ConvertLevelTwo(a, LevelTwoConvention::kAmax, plan.output.written.level_two, constant);
+    if (plan.output.level_two_inverted) value = 1.0f / value;
+    stored.push_back(plan.output.level_two_filled.value_or(value));
+  }
+  return stored;
+}
+
+ByteMatcher::ByteMatcher(MatrixView<const float> x, const StoredMatrix& got,
+                         const DialectOptions& options)
+    : x_(x), got_(got), options_(options) {}
+
+const std::vector<float>& ByteMatcher::AmaxFor(const KernelPlan& plan) {
+  const Dialect& d = plan.kernel.dialect;
+  LevelPlan level;
+  level.amax = plan.level.amax;
+  level.rounded = plan.level.rounded;
+  const AmaxKey key{plan.input, level, d.nan, HasLevelTwo(d), d.row_scaled, d.block_cols};
+  for (const auto& [known, amax] : amaxes_) {
+    if (known == key) return amax;
+  }
+  return amaxes_.emplace_back(key, AmaxOf(plan, x_, options_)).second;
+}
+
+Evaluator ByteMatcher::MakeEvaluator(const KernelPlan& plan) {
+  return Evaluator(plan, x_, AmaxFor(plan), options_.random);
+}
+
+bool ByteMatcher::SizesFit(const KernelPlan& plan, const Places& places) const {
+  const Dialect& d = plan.kernel.dialect;
+  const StoredSizes sizes = SizesOf({.rows = x_.rows,
+                                     .cols = x_.cols,
+                                     .element = d.element,
+                                     .scale = d.scale,
+                                     .block_rows = d.block_rows,
+                                     .block_cols = d.block_cols,
+                                     .layout = plan.kernel.layout},
+                                    "layout");
+  const bool codes = got_.codes.size() == sizes.codes || got_.codes.size() == places.code_bytes();
+  const bool scales = got_.scales.empty() || got_.scales.size() == sizes.scales ||
+                      got_.scales.size() == places.scale_bytes();
+  return codes && scales;
+}
+
+std::vector<ByteMatcher::Block>& ByteMatcher::SampleFor(const BlockGrid& grid) {
+  std::vector<Block>& sample = samples_[{grid.rows, grid.cols}];
+  const std::size_t blocks = grid.rows * grid.cols;
+  if (!sample.empty() || blocks == 0) return sample;
+  const std::size_t count = std::min(blocks, kSpread);
+  for (std::size_t k = 0; k < count; ++k) {
+    const std::size_t at = count == 1 ? 0 : k * (blocks - 1) / (count - 1);
+    sample.emplace_back(at / grid.cols, at % grid.cols);
+  }
+  return sample;
+}
+
+void ByteMatcher::AddSample(const KernelPlan& plan, const std::vector<Block>& blocks) {
+  std::vector<Block>& sample = SampleFor(MakeEvaluator(plan).grid());
+  if (sample.size() > kMostSampled) return;
+  for (const Block& block : blocks) {
+    if (std::find(sample.begin(), sample.end(), block) == sample.end()) {
+      sample.insert(sample.begin(), block);
+    }
+  }
+}
+
+bool ByteMatcher::LevelTwoDiffers(const KernelPlan& plan, const Evaluator& evaluator) const {
+  return !got_.level_two.empty() &&
+         !SameBits(got_.level_two, StoredLevelTwo(plan, evaluator.amax()));
+}
+
+MatchCounts ByteMatcher::Count(const KernelPlan& plan, bool stop_early,
+                               std::vector<Block>* differ) {
+  const Evaluator evaluator = MakeEvaluator(plan);
+  const Places places(plan, evaluator.rows(), evaluator.cols());
+  const BlockGrid& grid = evaluator.grid();
+  MatchCounts counts;
+  counts.comparable = SizesFit(plan, places);
+  counts.level_two_differs = LevelTwoDiffers(plan, evaluator);
+  if (stop_early && (!counts.comparable || counts.level_two_differs)) return counts;
+  constexpr std::size_t kRowsAtOnce = 64;
+  for (std::size_t first = 0; first < grid.rows; first += kRowsAtOnce) {
+    const std::size_t rows = std::min(kRowsAtOnce, grid.rows - first);
+    std::vector<MatchCounts> parts(rows);
+    std::vector<std::vector<Block>> found(rows);
+    ParallelFor(rows, [&](std::size_t k) {
+      BlockBytes block;
+      for (std::size_t j = 0; j < grid.cols; ++j) {
+        const std::size_t before = parts[k].blocks_differ;
+        evaluator.Evaluate(first + k, j, &block);
+        CompareBlock(places, got_, grid, block, first + k, j, &parts[k]);
+        if (parts[k].blocks_differ != before && found[k].size() < kKept) {
+          found[k].emplace_back(first + k, j);
+        }
+      }
+    });
+    for (std::size_t k = 0; k < rows; ++k) {
+      Add(parts[k], &counts);
+      if (differ == nullptr) continue;
+      for (const Block& block : found[k]) {
+        if (differ->size() < kKept) differ->push_back(block);
+      }
+    }
+    if (stop_early && counts.blocks_differ > 0) return counts;
+  }
+  counts.comparable = counts.comparable && 2 * counts.codes >= x_.size();
+  return counts;
+}
+
+std::size_t ByteMatcher::SampleMismatches(const KernelPlan& plan, std::size_t limit) {
+  const Evaluator evaluator = MakeEvaluator(plan);
+  const Places places(plan, evaluator.rows(), evaluator.cols());
+  MatchCounts counts;
+  BlockBytes block;
+  for (const auto& [i, j] : SampleFor(evaluator.grid())) {
+    evaluator.Evaluate(i, j, &block);
+    CompareBlock(places, got_, evaluator.grid(), block, i, j, &counts);
+    if (counts.Different() > limit) break;
+  }
+  return counts.Different();
+}
+
+bool ByteMatcher::Matches(const KernelPlan& plan) {
+  {
+    const Evaluator evaluator = MakeEvaluator(plan);
+    const Places places(plan, evaluator.rows(), evaluator.cols());
+    if (!SizesFit(plan, places) || LevelTwoDiffers(plan, evaluator)) return false;
+    MatchCounts counts;
+    BlockBytes block;
+    for (const auto& [i, j] : SampleFor(evaluator.grid())) {
+      evaluator.Evaluate(i, j, &block);
+      CompareBlock(places, got_, evaluator.grid(), block, i, j, &counts);
+      if (counts.blocks_differ > 0) return false;
+    }
+  }
+  std::vector<Block> differ;
+  if (Count(plan, true, &differ).Equal()) return true;
+  AddSample(plan, differ);
+  return false;
+}
+
+}  // namespace fp4lab

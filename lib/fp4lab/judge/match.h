@@ -1,0 +1,76 @@
+// A kernel's bytes against what a plan would have written: counted over the whole matrix, or tried
+// on a few blocks first.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "fp4lab/judge/evaluate.h"
+#include "fp4lab/judge/places.h"
+
+namespace fp4lab {
+
+// Only bytes that mean something count: neither padding nor what a deviating layout loses.
+struct MatchCounts {
+  std::size_t codes = 0, scales = 0;  // compared
+  std::size_t codes_differ = 0, scales_differ = 0;
+  std::size_t blocks = 0, blocks_differ = 0;
+  bool level_two_differs = false;
+  bool comparable = true;  // the sizes fit and at least half of the matrix could be compared
+  std::size_t Different() const { return codes_differ + scales_differ; }
+  bool Equal() const {
+    return comparable && codes_differ == 0 && scales_differ == 0 && !level_two_differs;
+  }
+};
+
+class ByteMatcher {
+ public:
+  // All must outlive it. Parts that `got` lacks (scales, level 2) are not compared.
+  ByteMatcher(MatrixView<const float> x, const StoredMatrix& got, const DialectOptions& options);
+
+  // Over all blocks; with stop_early only up to a point from which inequality is certain. `differ`
+  // gets the first few blocks that differ.
+  using Block = std::pair<std::size_t, std::size_t>;
+  MatchCounts Count(const KernelPlan& plan, bool stop_early = false,
+                    std::vector<Block>* differ = nullptr);
+  // Whether the plan gives all the bytes. Most that do not are refused by a few sampled blocks; a
+  // block that refutes a plan which these let pass joins them.
+  bool Matches(const KernelPlan& plan);
+  // How many codes and scales of the sampled blocks differ; counting ends beyond `limit`.
+  std::size_t SampleMismatches(const KernelPlan& plan, std::size_t limit = ~std::size_t{0});
+  // Blocks that every plan is tried on first.
+  void AddSample(const KernelPlan& plan, const std::vector<Block>& blocks);
+
+  MatrixView<const float> x() const { return x_; }
+  const StoredMatrix& got() const { return got_; }
+  const DialectOptions& options() const { return options_; }
+  Evaluator MakeEvaluator(const KernelPlan& plan);
+
+ private:
+  struct AmaxKey {
+    InputPlan input;
+    LevelPlan level;
+    NanRule nan;
+    bool has_level_two, row_scaled;
+    int block_cols;
+    bool operator==(const AmaxKey&) const = default;
+  };
+  const std::vector<float>& AmaxFor(const KernelPlan& plan);
+  std::vector<Block>& SampleFor(const BlockGrid& grid);
+  bool LevelTwoDiffers(const KernelPlan& plan, const Evaluator& evaluator) const;
+  bool SizesFit(const KernelPlan& plan, const Places& places) const;
+
+  MatrixView<const float> x_;
+  const StoredMatrix& got_;
+  const DialectOptions& options_;
+  std::vector<std::pair<AmaxKey, std::vector<float>>> amaxes_;
+  std::map<Block, std::vector<Block>> samples_;  // by the rows and columns of the grid of blocks
+};
+
+// The numbers of level 2 that a plan stores for these amaxes.
+std::vector<float> StoredLevelTwo(const KernelPlan& plan, const std::vector<float>& amax);
+
+}  // namespace fp4lab

@@ -1,0 +1,154 @@
+// fp4lab explain and fp4lab identify, as a user runs them.
+#include <bit>
+#include <cmath>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "fp4lab/io/file.h"
+#include "fp4lab/io/json.h"
+#include "fp4lab/io/npy.h"
+#include "fp4lab/io/safetensors.h"
+#include "fp4lab/io/temporary_folder.h"
+#include "fp4lab/judge/deviation.h"
+#include "tests/support/catch.h"
+#include "tests/support/program.h"
+#include "tests/support/values.h"
+
+namespace fp4lab {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+
+// x.npy, codes.npy and scales.npy of a kernel that packs the other nibble first.
+void WriteFiles(const TemporaryFolder& folder, const std::vector<std::string_view>& deviations) {
+  Matrix<float> x = NormalMatrix(5, 32, 64);
+  std::vector<const Deviation*> found;
+  for (const std::string_view name : deviations) found.push_back(FindDeviation(name));
+  const StoredMatrix bytes =
+      Run({.dialect = *FindDialect("nvfp4.te"), .layout = {}}, x.View(), found);
+  WriteNpy(folder / "x.npy", MakeNpyArray<float>({32, 64}, x.values));
+  WriteNpy(folder / "codes.npy", MakeNpyArray<std::uint8_t>({32, 32}, bytes.codes));
+  WriteNpy(folder / "scales.npy", MakeNpyArray<std::uint8_t>({32, 4}, bytes.scales));
+}
+
+ProcessResult RunIn(const TemporaryFolder& folder, const std::vector<std::string>& arguments) {
+  ProcessOptions options;
+  options.folder = folder.path();
+  return RunProgram(arguments, options);
+}
+
+// The words of the command after "fp4lab" in the example of `command --help`.
+std::vector<std::string> Example(const std::string& command) {
+  std::string help = RunProgram({command, "--help"}).output;
+  const std::size_t start = help.find("  fp4lab ", help.find("Example:"));
+  REQUIRE(start != std::string::npos);
+  std::vector<std::string> words;
+  std::string word;
+  for (const char c : help.substr(start)) {
+    if (c != ' ' && c != '\n') {
+      word += c;
+    } else if (!word.empty()) {
+      if (word != "\\") words.push_back(word);
+      word.clear();
+    }
+  }
+  words.erase(words.begin());
+  return words;
+}
+
+TEST_CASE("The worked example of fp4lab explain --help runs and names the cause", "[tools]") {
+  const TemporaryFolder folder;
+  WriteFiles(folder, {"codes-high-first"});
+  const ProcessResult run = RunIn(folder, Example("explain"));
+  CAPTURE(run.output, run.error);
+  CHECK(run.exit_code == 1);
+  CHECK_THAT(run.output, ContainsSubstring("Different from nvfp4.te\n"));
+  CHECK_THAT(run.output, ContainsSubstring("  scales   0 of 128 differ (0 %)\n"));
+  CHECK_THAT(run.output, ContainsSubstring("  stage                   ours"));
+  CHECK_THAT(run.output, ContainsSubstring("Cause: The kernel packs the even column into the high "
+                                           "nibble. (codes-high-first)\n"));
+  CHECK_THAT(run.output, ContainsSubstring("all bytes are equal"));
+  CHECK(ReadSafetensors(folder / "block.safetensors").metadata.at("dialect") == "nvfp4.te");
+}
+
+TEST_CASE("The worked example of fp4lab identify --help runs and names the dialect", "[tools]") {
+  const TemporaryFolder folder;
+  WriteFiles(folder, {"codes-high-first"});
+  const ProcessResult run = RunIn(folder, Example("identify"));
+  CAPTURE(run.output, run.error);
+  CHECK(run.exit_code == 0);
+  CHECK_THAT(run.output, ContainsSubstring("codes high-first, scales linear:\n    nvfp4.te, "));
+  CHECK(std::filesystem::exists(folder / "deciding.0.safetensors"));
+}
+
+TEST_CASE("fp4lab explain says equal, with exit code 0", "[tools]") {
+  const TemporaryFolder folder;
+  WriteFiles(folder, {});
+  const ProcessResult run = RunIn(
+      folder, {"explain", "--input", "x.npy", "--codes", "codes.npy", "--scales", "scales.npy"});
+  CHECK(run.exit_code == 0);
+  CHECK(run.output == "Equal: 2048 codes and 128 scales are those of nvfp4.te\n");
+}
+
+TEST_CASE("fp4lab explain --json, and the tests that it writes", "[tools]") {
+  const TemporaryFolder folder;
+  WriteFiles(folder, {"truncation", "scales-shifted"});
+  const ProcessResult run =
+      RunIn(folder, {"explain", "--input", "x.npy", "--codes", "codes.npy", "--scales",
+                     "scales.npy", "--json", "--cpp", "block_test.h", "--python", "test_block.py"});
+  CAPTURE(run.output, run.error);
+  CHECK(run.exit_code == 1);
+  const Json json = ParseJson(run.output, "explain");
+  CHECK(json["equal"] == false);
+  CHECK(json["causes"][0]["name"] == "scales-shifted + truncation");
+  CHECK(json["first"]["ours"]["code"].is_number());
+  CHECK(json["codes"]["compared"] == 2048);
+  const std::string python = ReadFile(folder / "test_block.py");
+  CHECK_THAT(python, ContainsSubstring("def test_quantizes_the_block_right():"));
+  const ProcessResult compiled =
+      RunProcess({"python3", "-c", "import ast,sys; ast.parse(open(sys.argv[1]).read())",
+                  (folder / "test_block.py").string()});
+  CHECK(compiled.exit_code == 0);
+  CHECK_THAT(ReadFile(folder / "block_test.h"), ContainsSubstring("QuantizesTheBlockRight"));
+}
+
+TEST_CASE("fp4lab identify --json tells what does not fit with exit code 1", "[tools]") {
+  const TemporaryFolder folder;
+  WriteFiles(folder, {"truncation"});
+  const ProcessResult run = RunIn(folder, {"identify", "--input", "x.npy", "--codes", "codes.npy",
+                                           "--scales", "scales.npy", "--json"});
+  CHECK(run.exit_code == 1);
+  const Json json = ParseJson(run.output, "identify");
+  CHECK(json["exact"].empty());
+  CHECK(json["near"].size() == 3);
+  CHECK(json["near"][0]["scales_different"] == 0);
+}
+
+TEST_CASE("explain and identify refuse bad input in one line, with exit code 2", "[tools]") {
+  const TemporaryFolder folder;
+  WriteFiles(folder, {});
+  WriteFileAtomically(folder / "raw.bin", std::string_view("0123456789"));
+  const auto error = [&](std::vector<std::string> arguments) {
+    const ProcessResult run = RunIn(folder, arguments);
+    CHECK(run.exit_code == 2);
+    CHECK(IsOneLine(run.error));
+    return run.error;
+  };
+  CHECK_THAT(error({"explain", "--input", "x.npy", "--codes", "codes.npy", "--dialect", "nvfp5"}),
+             ContainsSubstring("--dialect nvfp5: is no dialect"));
+  CHECK_THAT(error({"explain", "--input", "none.npy", "--codes", "codes.npy"}),
+             ContainsSubstring("none.npy"));
+  CHECK_THAT(error({"explain", "--input", "raw.bin", "--codes", "codes.npy"}),
+             ContainsSubstring("--shape"));
+  CHECK_THAT(error({"explain", "--input", "x.npy", "--codes", "raw.bin"}),
+             ContainsSubstring("codes: 10 bytes cannot hold 32x64 codes, which take 1024"));
+  CHECK_THAT(
+      error({"explain", "--input", "x.npy", "--codes", "codes.npy", "--scales-order", "4x4"}),
+      ContainsSubstring("--scales-order 4x4: is none of linear"));
+  CHECK_THAT(error({"identify", "--input", "x.npy", "--codes", "codes.npy", "--dialects", "x"}),
+             ContainsSubstring("--dialects x: is no dialect"));
+}
+
+}  // namespace
+}  // namespace fp4lab

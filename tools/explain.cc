@@ -1,0 +1,78 @@
+// fp4lab explain: why a kernel's bytes are not those of its dialect.
+#include "fp4lab/judge/explain.h"
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "fp4lab/io/file.h"
+#include "tools/commands.h"
+#include "tools/comparing.h"
+#include "tools/kernel_options.h"
+
+namespace fp4lab::tools {
+namespace {
+
+struct ExplainCommand {
+  KernelOptions kernel;
+  std::string block, cpp, python;  // where the reproducing block goes
+  bool no_pairs = false, json = false;
+};
+
+constexpr const char* kFooter =
+    "Exit code: 0 equal, 1 different, 2 an error.\n"
+    "Example: a kernel whose codes have the even column in the high nibble\n"
+    "  fp4lab explain --input x.npy --codes codes.npy --scales scales.npy \\\n"
+    "    --dialect nvfp4.te --block block.safetensors";
+
+void WriteBlock(const ExplainCommand& command, const Explanation& explanation) {
+  if (!explanation.reproducer) return;
+  const Reproducer& r = *explanation.reproducer;
+  if (!command.block.empty()) WriteReproducer(r, command.block);
+  if (!command.cpp.empty()) WriteFileAtomically(command.cpp, std::string_view(CppTest(r)));
+  if (!command.python.empty()) WriteFileAtomically(command.python, std::string_view(PythonTest(r)));
+}
+
+// Whether all is equal.
+bool Run(const ExplainCommand& command) {
+  const Kernel kernel = KernelOf(command.kernel);
+  const Matrix<float> x = ReadInput(command.kernel);
+  const StoredMatrix bytes = ReadBytes(command.kernel, kernel, x.View());
+  const std::vector<std::uint16_t> random = ReadRandom(command.kernel);
+  ExplainOptions options;
+  options.dialect = OptionsOf(command.kernel, kernel, x.View(), random);
+  options.search.pairs = !command.no_pairs;
+  const Explanation explanation = Explain(kernel, x.View(), bytes, options);
+  WriteBlock(command, explanation);
+  if (command.json) {
+    std::puts(ToJson(kernel, explanation).dump(2).c_str());
+  } else {
+    std::fputs(Text(kernel, explanation).c_str(), stdout);
+  }
+  return explanation.equal;
+}
+
+}  // namespace
+
+void AddExplain(CLI::App& app, int* exit_code) {
+  const auto options = std::make_shared<ExplainCommand>();
+  CLI::App* command = app.add_subcommand(
+      "explain", "Find out why a kernel's bytes differ from those of its dialect");
+  AddInputOptions(command, &options->kernel);
+  AddBytesOptions(command, &options->kernel);
+  AddDialectOptions(command, &options->kernel);
+  AddLayoutOptions(command, &options->kernel);
+  command
+      ->add_option("--block", options->block,
+                   "Write the smallest block that shows the difference (.safetensors)")
+      ->type_name("FILE");
+  command->add_option("--cpp", options->cpp, "Write that block as a C++ test")->type_name("FILE");
+  command->add_option("--python", options->python, "Write that block as a pytest")
+      ->type_name("FILE");
+  command->add_flag("--no-pairs", options->no_pairs, "Try single causes only");
+  command->add_flag("--json", options->json, "Print JSON");
+  command->footer(kFooter);
+  command->callback([options, exit_code] { Comparing(exit_code, [&] { return Run(*options); }); });
+}
+
+}  // namespace fp4lab::tools
