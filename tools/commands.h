@@ -8,13 +8,17 @@ namespace fp4lab::tools {
 // Each adds its subcommand to `app`. What it finds wrong it throws (base/error.h); an exit code
 // other than 0 that is no error goes to *exit_code.
 void AddCases(CLI::App& app, int* exit_code);
+void AddConvert(CLI::App& app, int* exit_code);
 void AddData(CLI::App& app, int* exit_code);
-void AddExplain(CLI::App& app, int* exit_code);
+void AddDequantize(CLI::App& app, int* exit_code);
 void AddDialects(CLI::App& app, int* exit_code);
+void AddExplain(CLI::App& app, int* exit_code);
 void AddFormats(CLI::App& app, int* exit_code);
 void AddGemm(CLI::App& app, int* exit_code);
 void AddIdentify(CLI::App& app, int* exit_code);
+void AddInspect(CLI::App& app, int* exit_code);
 void AddPack(CLI::App& app, int* exit_code);
+void AddQuantize(CLI::App& app, int* exit_code);
 void AddStudy(CLI::App& app, int* exit_code);
 // Adds "report" to the subcommand "study": call it after that one's.
 void AddStudyReport(CLI::App& app);

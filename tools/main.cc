@@ -26,13 +26,17 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   int exit_code = 0;
   fp4lab::tools::AddCases(app, &exit_code);
+  fp4lab::tools::AddConvert(app, &exit_code);
   fp4lab::tools::AddData(app, &exit_code);
+  fp4lab::tools::AddDequantize(app, &exit_code);
   fp4lab::tools::AddDialects(app, &exit_code);
   fp4lab::tools::AddExplain(app, &exit_code);
   fp4lab::tools::AddFormats(app, &exit_code);
   fp4lab::tools::AddGemm(app, &exit_code);
   fp4lab::tools::AddIdentify(app, &exit_code);
+  fp4lab::tools::AddInspect(app, &exit_code);
   fp4lab::tools::AddPack(app, &exit_code);
+  fp4lab::tools::AddQuantize(app, &exit_code);
   fp4lab::tools::AddStudy(app, &exit_code);
   fp4lab::tools::AddStudyReport(app);
   fp4lab::tools::AddTrain(app, &exit_code);

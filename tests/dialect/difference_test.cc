@@ -138,6 +138,13 @@ bool BehaveAlike(const Dialect& a, const Dialect& b) {
                     });
 }
 
+// The formulas of the member of -use_fast_math's set that QuantizeAs computes.
+Dialect Member(Dialect d) {
+  if (d.level_two == LevelTwo::kEncodeApproximate) d.level_two = LevelTwo::kEncodeScale;
+  if (d.factor == Factor::kReciprocalApproximate) d.factor = Factor::kReciprocal;
+  return d;
+}
+
 TEST_CASE("Rows of one block differ somewhere if and only if their formulas do", "[dialect]") {
   std::vector<const Dialect*> rows;
   for (const Dialect& d : Dialects()) {
@@ -156,8 +163,8 @@ TEST_CASE("Rows of one block differ somewhere if and only if their formulas do",
                                        Answer(std::string(b.name), input)) == 0;
       }
       CAPTURE(a.name, b.name);
-      if (SameFormulas(a, b)) CHECK(same);
-      if (same && !SameFormulas(a, b)) alike.insert({a.name, b.name});
+      if (SameFormulas(Member(a), Member(b))) CHECK(same);
+      if (same && !SameFormulas(Member(a), Member(b))) alike.insert({a.name, b.name});
     }
   }
   // The epilogue's member with rounded reciprocals flushes subnormals, which no input here meets.

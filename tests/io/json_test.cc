@@ -48,5 +48,19 @@ TEST_CASE("Numbers are read exactly or refused", "[io]") {
   CHECK(ErrorOf([&] { o.Require("absent", &half); }) == "f.json: needs the key \"absent\"");
 }
 
+TEST_CASE("Numbers beyond double and documents without end are refused in one line", "[io]") {
+  const auto error = [](const std::string& text) {
+    try {
+      ParseJson(text, "x.json");
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string("no error");
+  };
+  CHECK(error(R"({"a": 4e888})") == "x.json: not JSON: number overflow parsing '4e888'");
+  CHECK(error(std::string(100000, '[')).find("x.json: JSON nested too deep") == 0);
+  CHECK(error(std::string(200, '[') + std::string(200, ']')) == "no error");
+}
+
 }  // namespace
 }  // namespace fp4lab

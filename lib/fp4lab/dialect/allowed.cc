@@ -1,6 +1,9 @@
 // IsAllowed: is an answer among those that the error of the approximate instructions allows?
 #include <algorithm>
 #include <bit>
+#include <cstdint>
+#include <optional>
+#include <vector>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/dialect/approximate.h"
@@ -99,6 +102,83 @@ Verdict Compare(const AnswerBlock& block, const Quantized& want, const BlockGrid
   return verdict;
 }
 
+// The level-2 numbers that a kernel may have: one pair, or all that approximate instructions give.
+std::vector<Level> PossibleLevels(const Dialect& d, const Level& exact) {
+  if (d.level_two != LevelTwo::kEncodeApproximate || exact.amax == 0.0f) return {exact};
+  const FloatInterval quotient = DivApprox(LevelTwoConstant(d), exact.amax);
+  std::vector<Level> levels;
+  const auto add = [&](float s) {
+    const float encode = s == 0.0f ? 1.0f : ClampToMax(s);
+    const FloatInterval decode = RcpApprox(encode);
+    const auto last = std::bit_cast<std::uint32_t>(decode.upper);
+    for (auto bits = std::bit_cast<std::uint32_t>(decode.lower); bits <= last; ++bits) {
+      levels.push_back({encode, std::bit_cast<float>(bits), exact.amax});
+    }
+  };
+  if (quotient.lower == 0.0f) add(0.0f);
+  if (quotient.upper == 0.0f) return levels;
+  const auto last = std::bit_cast<std::uint32_t>(quotient.upper);
+  const auto first = quotient.lower == 0.0f ? last : std::bit_cast<std::uint32_t>(quotient.lower);
+  for (std::uint32_t bits = first; bits <= last; ++bits) add(std::bit_cast<float>(bits));
+  return levels;
+}
+
+// An answer beside its question.
+struct Answer {
+  const Dialect& dialect;
+  MatrixView<const float> x;
+  const Quantized& q;
+  BlockGrid grid;
+  Quantized want;  // where the answer is no set
+};
+
+// Adds the verdict on the blocks of one row of blocks.
+void JudgeRow(const Answer& answer, std::size_t i, const Level& level, Allowed* allowed) {
+  const BlockGrid& grid = answer.grid;
+  const Quantized& q = answer.q;
+  const MatrixView<const std::uint8_t> codes(q.codes.data(), q.rows, q.cols);
+  const std::size_t row = i * grid.block_rows;
+  for (std::size_t j = 0; j < grid.cols; ++j) {
+    const std::size_t col = j * grid.block_cols;
+    const MatrixView<const float> elements = grid.Block(answer.x, i, j);
+    const AnswerBlock block{answer.dialect, level, elements,
+                            codes.Block(row, col, elements.rows, elements.cols),
+                            grid.stores_scales ? q.scales[i * grid.cols + j] : std::uint8_t{0}};
+    const Verdict verdict =
+        IsApproximate(answer.dialect) ? Judge(block) : Compare(block, answer.want, grid, row, col);
+    if (allowed->ok && (verdict.scale_outside || verdict.codes_outside > 0)) {
+      allowed->ok = false;
+      allowed->first_row = row;
+      allowed->first_col = col;
+    }
+    allowed->scales_outside += verdict.scale_outside ? 1 : 0;
+    allowed->codes_outside += verdict.codes_outside;
+  }
+}
+
+Allowed JudgeAll(const Answer& answer, const std::vector<float>& amax) {
+  Allowed allowed;
+  for (std::size_t i = 0; i < answer.grid.rows; ++i) {
+    JudgeRow(answer, i, LevelOfRow(answer.dialect, amax, i * answer.grid.block_rows), &allowed);
+  }
+  return allowed;
+}
+
+// One level for the whole tensor: the best of those that are possible.
+Allowed JudgeUnderEach(const Answer& answer, const std::vector<Level>& levels) {
+  std::optional<Allowed> best;
+  for (const Level& level : levels) {
+    Allowed allowed;
+    for (std::size_t i = 0; i < answer.grid.rows; ++i) JudgeRow(answer, i, level, &allowed);
+    if (!best || allowed.scales_outside + allowed.codes_outside <
+                     best->scales_outside + best->codes_outside) {
+      best = allowed;
+    }
+    if (best->ok) break;
+  }
+  return *best;
+}
+
 }  // namespace
 
 Allowed IsAllowed(const Dialect& dialect, MatrixView<const float> x, const Quantized& q,
@@ -108,31 +188,11 @@ Allowed IsAllowed(const Dialect& dialect, MatrixView<const float> x, const Quant
   Expects(q.rows == x.rows && q.cols == x.cols && q.codes.size() == x.size(),
           "one code an element");
   Expects(!grid.stores_scales || q.scales.size() == grid.rows * grid.cols, "one scale a block");
-  const bool is_set = IsApproximate(dialect);
-  const Quantized want = is_set ? Quantized{} : QuantizeAs(dialect, x, options);
   const std::vector<float> amax = LevelTwoAmax(dialect, x, options);
-  const MatrixView<const std::uint8_t> codes(q.codes.data(), q.rows, q.cols);
-  Allowed allowed;
-  for (std::size_t i = 0; i < grid.rows; ++i) {
-    const std::size_t row = i * grid.block_rows;
-    const Level level = LevelOfRow(dialect, amax, row);
-    for (std::size_t j = 0; j < grid.cols; ++j) {
-      const std::size_t col = j * grid.block_cols;
-      const MatrixView<const float> elements = grid.Block(x, i, j);
-      const AnswerBlock block{dialect, level, elements,
-                              codes.Block(row, col, elements.rows, elements.cols),
-                              grid.stores_scales ? q.scales[i * grid.cols + j] : std::uint8_t{0}};
-      const Verdict verdict = is_set ? Judge(block) : Compare(block, want, grid, row, col);
-      if (allowed.ok && (verdict.scale_outside || verdict.codes_outside > 0)) {
-        allowed.ok = false;
-        allowed.first_row = row;
-        allowed.first_col = col;
-      }
-      allowed.scales_outside += verdict.scale_outside ? 1 : 0;
-      allowed.codes_outside += verdict.codes_outside;
-    }
-  }
-  return allowed;
+  const Answer answer{dialect, x, q, grid,
+                      IsApproximate(dialect) ? Quantized{} : QuantizeAs(dialect, x, options)};
+  if (dialect.level_two != LevelTwo::kEncodeApproximate) return JudgeAll(answer, amax);
+  return JudgeUnderEach(answer, PossibleLevels(dialect, LevelOfRow(dialect, amax, 0)));
 }
 
 }  // namespace fp4lab

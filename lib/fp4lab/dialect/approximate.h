@@ -8,6 +8,10 @@
 // Assumption B: every other operation is IEEE binary32, RNE, subnormals kept, in the order of the
 // dialect's formula, and the conversions are cvt.rn.satfinite.
 //
+// Assumption C (PTX ISA, "div"): div.approx.ftz.f32 of a normal quotient is at most
+// kDivApproxUlps = 2 units in the last place off for divisors in [2^-126, 2^126], and 0 for
+// greater ones (CUDA C++ Programming Guide, "Intrinsic Functions", __fdividef).
+//
 // Every step maps an interval to one that holds all of its results (each operation is monotone), so
 // a kernel that keeps A and B is never refused. The intervals end on binary32 numbers that single
 // reciprocals can take; a chain of two may allow a number that no device returns.
@@ -20,7 +24,7 @@
 
 namespace fp4lab {
 
-inline constexpr std::uint32_t kRcpApproxUlps = 1;
+inline constexpr std::uint32_t kRcpApproxUlps = 1, kDivApproxUlps = 2;
 
 // 0 <= lower <= upper, Inf allowed; or both NaN.
 struct FloatInterval {
@@ -43,6 +47,17 @@ constexpr FloatInterval RcpApprox(float a) {
 constexpr FloatInterval RcpApprox(FloatInterval a) {
   return {RcpApprox(a.upper).lower, RcpApprox(a.lower).upper};
 }
+// All results of div.approx.ftz(c, amax) for positive arguments. The rounded quotient is at most
+// half a unit from the exact one; below a power of two the numbers lie twice as close.
+constexpr FloatInterval DivApprox(float c, float amax) {
+  const float nearest = c / amax;
+  if (amax > 0x1p126f) return {0.0f, amax > kFloatMax ? 0.0f : nearest};
+  if (amax < kFloatMin || nearest > kFloatMax) return {nearest, nearest};
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(nearest);
+  const std::uint32_t down =
+      (bits & 0x7FFFFFu) <= kDivApproxUlps ? 2 * kDivApproxUlps + 1 : kDivApproxUlps;
+  return {std::bit_cast<float>(bits - down), std::bit_cast<float>(bits + kDivApproxUlps)};
+}
 // fl(k * a) for a k >= 0.
 constexpr FloatInterval Times(float k, FloatInterval a) { return {k * a.lower, k * a.upper}; }
 
@@ -59,6 +74,10 @@ constexpr FloatInterval FactorInterval(const Dialect& d, float b, float s, std::
   if (d.factor == Factor::kApproximate) {
     if (b == 0.0f) return {};
     return RcpApprox(Times(s, RcpApprox(l.encode)));
+  }
+  if (d.factor == Factor::kReciprocalApproximate) {
+    const FloatInterval e = RcpApprox(s * l.decode);
+    return {ClampToMax(e.lower), ClampToMax(e.upper)};
   }
   if (d.factor == Factor::kEncodeTimesApproximate) {
     const FloatInterval e = Times(l.encode, RcpApprox(s));

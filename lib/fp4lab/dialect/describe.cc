@@ -19,6 +19,9 @@ std::string_view FormulaOf(LevelTwo rule) {
     case LevelTwo::kEncodeJax:
       return "S = min(fl(C/amax), FLT_MAX), FLT_MAX where amax is 0, 1 where it is Inf; D = "
              "fl(1/S)";
+    case LevelTwo::kEncodeApproximate:
+      return "S = min(div.approx.ftz(C, amax), FLT_MAX), 1 where amax or S is 0; D = "
+             "rcp.approx.ftz(S)";
     case LevelTwo::kEncodePlain:
       return "S = fl(C/amax), 0 where amax is 0; D = fl(1/S)";
     case LevelTwo::kMultiplier:
@@ -101,6 +104,8 @@ std::string_view FormulaOf(Factor rule) {
       return "v = fl(x*e), e = min(fl(1/fl(s*D)), FLT_MAX), NaN dropped";
     case Factor::kReciprocalNan:
       return "v = fl(x*e), e = min(fl(1/fl(s*D)), FLT_MAX)";
+    case Factor::kReciprocalApproximate:
+      return "v = fl(x*e), e = min(rcp.approx.ftz(fl(s*D)), FLT_MAX)";
     case Factor::kReciprocalOrZero:
       return "v = fl(x*e), e = min(fl(1/fl(s*D)), FLT_MAX), 0 where s is 0";
     case Factor::kReciprocalOpen:

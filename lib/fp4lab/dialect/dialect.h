@@ -24,16 +24,17 @@ namespace fp4lab {
 
 // Level 2: the tensor's numbers. C = scale_max * largest element (2688 = 448 * 6 for NVFP4).
 enum class LevelTwo : std::uint8_t {
-  kNone,           // none, or outside of the quantizer: S = D = 1
-  kEncodeScale,    // S = min(fl(C/amax), FLT_MAX), 1 where amax or S is 0; D = fl(1/S)
-  kEncodeFused,    // the same, but amax = Inf leaves S = 0 and D = Inf
-  kEncodePartial,  // amax floored at FLT_MIN; amax = Inf leaves S = 0, with D = 1
-  kEncodeJax,      // as kEncodeScale, but S = FLT_MAX where amax = 0, and NaN stays NaN
-  kEncodePlain,    // S = fl(C/amax), 0 where amax = 0; D = fl(1/S)
-  kMultiplier,     // D = fl(amax/C), S = fl(1/D)
-  kTwoDivisions,   // D = fl(fl(amax/scale_max)/largest element), 1 where amax = 0; S = fl(1/D)
-  kDivisor,        // S = fl(C/max(amax, FLT_MIN)), D = fl(1/S)
-  kTensorFp8       // one scale and no blocks: S = fl(largest/amax), 1 where amax is 0 or Inf
+  kNone,               // none, or outside of the quantizer: S = D = 1
+  kEncodeScale,        // S = min(fl(C/amax), FLT_MAX), 1 where amax or S is 0; D = fl(1/S)
+  kEncodeFused,        // the same, but amax = Inf leaves S = 0 and D = Inf
+  kEncodeApproximate,  // as kEncodeScale, but div.approx.ftz and rcp.approx.ftz: a set of answers
+  kEncodePartial,      // amax floored at FLT_MIN; amax = Inf leaves S = 0, with D = 1
+  kEncodeJax,          // as kEncodeScale, but S = FLT_MAX where amax = 0, and NaN stays NaN
+  kEncodePlain,        // S = fl(C/amax), 0 where amax = 0; D = fl(1/S)
+  kMultiplier,         // D = fl(amax/C), S = fl(1/D)
+  kTwoDivisions,       // D = fl(fl(amax/scale_max)/largest element), 1 where amax = 0; S = fl(1/D)
+  kDivisor,            // S = fl(C/max(amax, FLT_MIN)), D = fl(1/S)
+  kTensorFp8           // one scale and no blocks: S = fl(largest/amax), 1 where amax is 0 or Inf
 };
 
 // t from the block's amax b; q is the largest element (6).
@@ -73,6 +74,7 @@ enum class ScaleEncoding : std::uint8_t {
 enum class Factor : std::uint8_t {
   kReciprocal,              // e = min(fl(1/fl(s*D)), FLT_MAX), fminf: s = 0 and NaN give FLT_MAX
   kReciprocalNan,           // the same, but NaN stays NaN
+  kReciprocalApproximate,   // e = min(rcp.approx.ftz(fl(s*D)), FLT_MAX): a set of answers
   kReciprocalOrZero,        // as kReciprocal, but e = 0 where s = 0
   kReciprocalOpen,          // e = fl(1/fl(D*s)), v = 0 where s = 0
   kReciprocalInfinite,      // e = fl(1/fl(s*D)), Inf where s = 0; 0 where b = 0
@@ -154,7 +156,8 @@ constexpr float LevelTwoConstant(const Dialect& d) { return d.scale_max * MaxFin
 constexpr bool IsApproximate(const Dialect& d) {
   return d.block_scale == BlockScale::kApproximate ||
          d.block_scale == BlockScale::kFoldedApproximate || d.factor == Factor::kApproximate ||
-         d.factor == Factor::kEncodeTimesApproximate;
+         d.factor == Factor::kEncodeTimesApproximate ||
+         d.factor == Factor::kReciprocalApproximate || d.level_two == LevelTwo::kEncodeApproximate;
 }
 
 // True where amax of the tensor (or row) enters: Quantized::amax is not empty.

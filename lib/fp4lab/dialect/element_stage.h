@@ -51,6 +51,7 @@ constexpr float EncodeTimesApproximateFactor(float s, const Level& l) {
 constexpr float FactorOf(const Dialect& d, float b, float s, std::uint8_t byte, const Level& l) {
   switch (d.factor) {
     case Factor::kReciprocal:
+    case Factor::kReciprocalApproximate:  // a member of the set
       return ReciprocalFactor(s, l);
     case Factor::kReciprocalNan:
       return ReciprocalNanFactor(s, l);

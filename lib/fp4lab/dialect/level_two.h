@@ -85,6 +85,7 @@ constexpr Level LevelWithoutAmax(const Dialect& d, float amax) {
     case LevelTwo::kNone:
       return {};
     case LevelTwo::kEncodeScale:
+    case LevelTwo::kEncodeApproximate:  // a member of the set
       return EncodeScaleLevel(c, amax);
     case LevelTwo::kEncodeFused:
       return EncodeFusedLevel(c, amax);

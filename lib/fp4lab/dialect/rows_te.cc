@@ -55,6 +55,17 @@ constexpr Dialect FastMath() {
   return d;
 }
 
+constexpr Dialect UseFastMath() {
+  Dialect d = Renamed(kTe, "nvfp4.te.use-fast-math",
+                      "nvcc -use_fast_math (CUDA 13.0) on the formulas of nvfp4.te: div.approx.ftz "
+                      "and rcp.approx.ftz",
+                      "Transformer Engine is not built so; kernels that copy its formulas may be. "
+                      "For products that are normal numbers: .ftz flushes the others.");
+  d.level_two = LevelTwo::kEncodeApproximate;
+  d.factor = Factor::kReciprocalApproximate;
+  return d;
+}
+
 constexpr Dialect Jax() {
   Dialect d = Renamed(kTe, "nvfp4.te.jax",
                       "NVIDIA/TransformerEngine d0067d0 (2026-08-22), jax/quantize/quantizer.py",
@@ -104,6 +115,7 @@ void AddTransformerEngine(std::vector<Dialect>* rows) {
   rows->push_back(zero);
   rows->push_back(CppTest2d());
   rows->push_back(FastMath());
+  rows->push_back(UseFastMath());
   rows->push_back(FusedHadamard());
 
   Dialect partial =

@@ -40,6 +40,7 @@ constexpr float Dequantized(const Dialect& d, std::uint8_t code, float s, float 
   const float value = Decode(d.element, code);
   switch (d.level_two) {
     case LevelTwo::kEncodeScale:
+    case LevelTwo::kEncodeApproximate:
     case LevelTwo::kEncodeFused:
     case LevelTwo::kEncodePartial:
     case LevelTwo::kEncodeJax:

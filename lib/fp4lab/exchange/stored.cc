@@ -6,12 +6,12 @@
 #include <utility>
 
 #include "fp4lab/base/error.h"
-#include "fp4lab/dialect/stages.h"
 
 namespace fp4lab {
 namespace {
 
-constexpr std::size_t kMost = std::size_t{1} << 40;  // elements and padded scales of one matrix
+constexpr std::size_t kMost = std::size_t{1} << 40;           // elements of one matrix
+constexpr std::size_t kMostOfNothing = std::size_t{1} << 20;  // rows of a matrix without columns
 
 std::size_t CeilDiv(std::size_t a, std::size_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
@@ -65,7 +65,8 @@ void CheckCodeOrder(const StoredMatrix& m, std::string_view where) {
 void CheckShape(const StoredMatrix& m, std::string_view where) {
   const bool blocks = m.block_rows > 0 && m.block_cols > 0;
   Expects(blocks || (m.block_rows == 0 && m.block_cols == 0), "blocks with both sides, or none");
-  if (m.rows > kMost || m.cols > kMost || (m.cols > 0 && m.rows > kMost / m.cols)) {
+  const std::size_t side = m.rows == 0 || m.cols == 0 ? kMostOfNothing : kMost;
+  if (m.rows > side || m.cols > side || (m.cols > 0 && m.rows > kMost / m.cols)) {
     throw Error(where, "a matrix of " + Times(m.rows, m.cols) + " elements is too large");
   }
 }

@@ -119,18 +119,6 @@ std::vector<std::uint8_t> TakeBytes(const SafetensorsFile& file, const std::stri
   return {data, data + found->second.bytes.size()};
 }
 
-std::vector<StoredFileEntry> List(const SafetensorsFile& file) {
-  std::vector<StoredFileEntry> entries;
-  for (const auto& [key, text] : file.metadata) {
-    if (key == kOurs) entries.push_back({"", std::string(kOurs)});
-    if (key.starts_with("fp4lab.")) entries.push_back({key.substr(7), std::string(kOurs)});
-  }
-  for (const VendorEntry& e : ListVendorMatrices(file)) {
-    entries.push_back({e.name, std::string(e.vendor->name)});
-  }
-  return entries;
-}
-
 std::vector<StoredFileEntry> List(const GgufFile& file) {
   std::vector<StoredFileEntry> entries;
   for (const std::string& name : ListGgufMatrices(file)) entries.push_back({name, "gguf"});
@@ -210,10 +198,22 @@ StoredFile TakeStored(const SafetensorsFile& file, const std::string& name,
   return result;
 }
 
+std::vector<StoredFileEntry> ListStored(const SafetensorsFile& file) {
+  std::vector<StoredFileEntry> entries;
+  for (const auto& [key, text] : file.metadata) {
+    if (key == kOurs) entries.push_back({"", std::string(kOurs)});
+    if (key.starts_with("fp4lab.")) entries.push_back({key.substr(7), std::string(kOurs)});
+  }
+  for (const VendorEntry& e : ListVendorMatrices(file)) {
+    entries.push_back({e.name, std::string(e.vendor->name)});
+  }
+  return entries;
+}
+
 std::vector<StoredFileEntry> ListStored(const std::filesystem::path& path) {
   const FilePlace place = SplitPlace(path.string());
   if (place.ending == ".gguf") return List(ReadGguf(path));
-  return List(ReadTensors(path));
+  return ListStored(ReadTensors(path));
 }
 
 StoredFile ReadStored(std::string_view text, const ReadStoredOptions& options) {
@@ -225,9 +225,15 @@ StoredFile ReadStored(std::string_view text, const ReadStoredOptions& options) {
     return {entry, "", ReadGgufMatrix(file, entry.name, where)};
   }
   const SafetensorsFile file = ReadTensors(place.path);
-  const StoredFileEntry entry = Pick(List(file), place.name, where);
+  const StoredFileEntry entry = Pick(ListStored(file), place.name, where);
+  return ReadStored(file, entry, options, where);
+}
+
+StoredFile ReadStored(const SafetensorsFile& file, const StoredFileEntry& entry,
+                      const ReadStoredOptions& options, const std::string& where) {
   if (entry.convention == kOurs) return TakeStored(file, entry.name, where);
   const VendorEntry vendor{entry.name, FindVendor(entry.convention)};
+  Expects(vendor.vendor != nullptr, "an entry that ListStored gave");
   const std::string_view dialect = options.dialect == nullptr ? "" : options.dialect->name;
   return {entry, std::string(dialect), ReadVendorMatrix(file, vendor, options, where)};
 }

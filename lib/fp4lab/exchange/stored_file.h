@@ -37,11 +37,14 @@ std::vector<std::string_view> Conventions();
 
 // The quantized matrices of a .safetensors, .npz or .gguf file.
 std::vector<StoredFileEntry> ListStored(const std::filesystem::path& path);
+std::vector<StoredFileEntry> ListStored(const SafetensorsFile& file);
 
 // path or path#name (exchange/matrix_file.h). A name may be that of the matrix or of the tensor
 // with its codes; without one the file's only matrix. Error with the names that there are. Options
 // apply to vendors' tensors; our own files say everything themselves.
 StoredFile ReadStored(std::string_view place, const ReadStoredOptions& options = {});
+StoredFile ReadStored(const SafetensorsFile& file, const StoredFileEntry& entry,
+                      const ReadStoredOptions& options, const std::string& where);
 
 // Writes a file with one matrix. The path's ending and the convention must go together: .gguf for
 // "gguf", .safetensors or .npz for the others. scale_max is the dialect's.

@@ -112,6 +112,10 @@ Json ParseJson(std::string_view text, std::string_view where) {
     std::replace(problem.begin(), problem.end(), '\n', ' ');
     throw Error(where, "line " + std::to_string(line) + ", column " + std::to_string(column) +
                            ": not JSON: " + problem);
+  } catch (const Json::out_of_range& e) {  // 1e999; it does not say where
+    const std::string problem = e.what();
+    throw Error(where,
+                "not JSON: " + problem.substr(std::min(problem.find("] ") + 2, problem.size())));
   }
 }
 

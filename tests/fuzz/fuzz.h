@@ -1,0 +1,29 @@
+// What every fuzz target does around its reader: refusals are one line, anything else is a finding.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+#include <string>
+
+#include "fp4lab/base/error.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+
+namespace fp4lab {
+
+template <class Action>
+void OneLineOrNothing(Action&& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    if (std::string(error.what()).find('\n') != std::string::npos) std::abort();
+  }
+}
+
+inline std::span<const std::byte> Input(const std::uint8_t* data, std::size_t size) {
+  return std::as_bytes(std::span(data, size));
+}
+
+}  // namespace fp4lab

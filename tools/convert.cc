@@ -1,0 +1,66 @@
+// fp4lab convert: a quantized matrix into another layout, naming or file; no value changes.
+#include <cstdio>
+#include <memory>
+
+#include "fp4lab/base/error.h"
+#include "tools/commands.h"
+#include "tools/file_options.h"
+
+namespace fp4lab::tools {
+namespace {
+
+struct ConvertCommand {
+  std::string input, out, dialect, convention = "fp4lab";
+  LayoutOptions read, layout;
+};
+
+void Run(const ConvertCommand& o) {
+  const Dialect* named = DialectOrNothing(o.dialect);
+  const StoredFile file = ReadStored(o.input, ReadOptionsOf(o.read, named));
+  const Dialect* dialect = DialectOf(file, named);
+  const float scale_max = dialect == nullptr ? Dialect{}.scale_max : dialect->scale_max;
+  const StoredMatrix stored =
+      Convert(file.matrix, Changed(file.matrix.layout, o.layout), scale_max, o.input);
+  WriteStored(o.out, stored, dialect == nullptr ? file.dialect : dialect->name, o.convention,
+              scale_max);
+  const StoredFile written = ReadStored(o.out, {.dialect = dialect});
+  std::printf("%s: %s, %s (%s)\n", o.out.c_str(), FormatText(written.matrix).c_str(),
+              LayoutText(written.matrix).c_str(), written.entry.convention.c_str());
+}
+
+}  // namespace
+
+void AddConvert(CLI::App& app, int* /*exit_code*/) {
+  const auto o = std::make_shared<ConvertCommand>();
+  CLI::App* command = app.add_subcommand(
+      "convert", "Convert between nibble orders, scale layouts, level-2 conventions and vendors");
+  command
+      ->add_option("input", o->input,
+                   "FILE.safetensors, .npz or .gguf; #NAME where it holds several")
+      ->type_name("FILE")
+      ->required();
+  command
+      ->add_option("--out", o->out,
+                   "FILE.safetensors or FILE.npz, #NAME for a name; .gguf for gguf")
+      ->type_name("FILE")
+      ->required();
+  std::string conventions;
+  for (const std::string_view name : Conventions()) conventions += " " + std::string(name);
+  command->add_option("--convention", o->convention, "Whose tensor names and layout:" + conventions)
+      ->type_name("WHOSE")
+      ->capture_default_str();
+  command->add_option("--dialect", o->dialect, "Where the file does not say it")->type_name("NAME");
+  AddLayoutOptions(command, "", &o->layout);
+  AddLayoutOptions(command, "read-", &o->read);
+  command->footer(
+      "Vendors' layouts are fixed: the layout options are for files of ours.\n"
+      "Example: a file of ours under the names of compressed-tensors\n"
+      "  $ head -c 8192 /dev/zero > x.bf16\n"
+      "  $ fp4lab quantize x.bf16 --shape 32x128 --dtype bf16 --out q.npz > log\n"
+      "  $ fp4lab convert q.npz --convention compressed-tensors --out ct.safetensors#lin\n"
+      "  ct.safetensors#lin: 32x128 float4_e2m1fn in 1x16 blocks with float8_e4m3fn scales, "
+      "low-first codes, linear scales, level 2 as divisor (compressed-tensors)");
+  command->callback([o] { Run(*o); });
+}
+
+}  // namespace fp4lab::tools

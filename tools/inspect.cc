@@ -1,0 +1,235 @@
+// fp4lab inspect: what a file holds; of a quantized matrix its layout, scales and errors.
+#include "fp4lab/exchange/inspect.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <vector>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/io/file.h"
+#include "tools/commands.h"
+#include "tools/file_options.h"
+
+namespace fp4lab::tools {
+namespace {
+
+struct InspectCommand {
+  std::string file, dialect, error_map;
+  NumberOptions input;
+  LayoutOptions read;
+  bool json = false, list = false;
+};
+
+// Everything that is said of one matrix.
+struct Findings {
+  StoredFile file;
+  std::string dialect;  // whose order of operations decoded it; empty: the convention's
+  StoredStatistics statistics;
+  std::vector<ScaleCandidate> candidates;
+  std::optional<StoredError> error;
+};
+
+Json Number(double value) {  // JSON has no Inf and NaN
+  if (std::isfinite(value)) return value;
+  return NumberText(value);
+}
+
+std::string ScaleText(const StoredMatrix& m, std::size_t byte) {
+  char hex[8];
+  std::snprintf(hex, sizeof hex, "0x%02X", static_cast<unsigned>(byte));
+  return std::string(hex) + " = " + NumberText(Decode(m.scale, static_cast<std::uint32_t>(byte)));
+}
+
+std::string Share(std::size_t part, std::size_t all) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%zu (%.2f%%)", part,
+                all == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(all));
+  return text;
+}
+
+void Line(const char* what, const std::string& text) {
+  std::printf("%-14s%s\n", what, text.c_str());
+}
+
+// Scales by their exponents: a line each, a bar of at most 40 characters.
+void PrintHistogram(const StoredMatrix& m, const StoredStatistics& s) {
+  const int bits = FormatOf(m.scale).mantissa_bits;
+  std::vector<std::size_t> counts(256u >> bits);
+  for (std::size_t byte = 0; byte < 256; ++byte) counts[byte >> bits] += s.scales[byte];
+  const std::size_t most = *std::max_element(counts.begin(), counts.end());
+  std::printf("scales, how many from which byte on:\n");
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] == 0) continue;
+    const std::size_t bar = (counts[i] * 40 + most - 1) / most;
+    std::printf("  %-20s %9zu %s\n", ScaleText(m, i << bits).c_str(), counts[i],
+                std::string(bar, '#').c_str());
+  }
+}
+
+void PrintCandidates(const std::vector<ScaleCandidate>& candidates) {
+  std::printf("scale layouts of this size:\n");
+  for (const ScaleCandidate& c : candidates) {
+    std::string text = std::string(Named(c.order).name) + (c.transposed ? ", transposed" : "") +
+                       (c.expanded ? ", expanded" : "");
+    text += std::string(text.size() < 30 ? 30 - text.size() : 1, ' ');
+    text += std::to_string(c.padding) + " bytes of padding";
+    if (c.padding > 0) {
+      text += c.padding_not_zero == 0 ? ", all 0"
+                                      : ", " + std::to_string(c.padding_not_zero) + " not 0";
+    }
+    if (c.expanded) text += ", " + std::to_string(c.not_repeated) + " not repeated";
+    std::printf("  %s%s\n", text.c_str(), c.stated ? "  <- as read" : "");
+  }
+}
+
+void PrintText(const Findings& f, const std::string& place) {
+  const StoredMatrix& m = f.file.matrix;
+  const StoredStatistics& s = f.statistics;
+  Line("file", place + " (" + f.file.entry.convention + ")");
+  if (!f.file.entry.name.empty()) Line("matrix", f.file.entry.name);
+  Line("holds", FormatText(m));
+  if (!f.dialect.empty()) Line("dialect", f.dialect);
+  Line("layout", LayoutText(m));
+  Line("bytes", std::to_string(m.codes.size()) + " of codes, " + std::to_string(m.scales.size()) +
+                    " of scales");
+  if (m.level_two.size() == 1) Line("level 2", NumberText(m.level_two[0]));
+  if (m.level_two.size() > 1) Line("level 2", std::to_string(m.level_two.size()) + " numbers");
+  Line("largest value", NumberText(s.largest_value));
+  Line("codes of 0", Share(s.zeros, s.elements));
+  Line("largest codes", Share(s.largest, s.elements));
+  if (s.blocks > 0) {
+    Line("blocks", std::to_string(s.blocks));
+    Line("scales of 0", Share(s.zero_scales, s.blocks));
+    Line("largest scale", Share(s.largest_scales, s.blocks) + " at the format's limit");
+    if (s.nan_scales > 0) Line("NaN scales", Share(s.nan_scales, s.blocks));
+    PrintHistogram(m, s);
+    PrintCandidates(f.candidates);
+  }
+  if (!f.error) return;
+  std::printf("beside the input:\n");
+  std::printf("  amax %s, SQNR %.2f dB, mse %.6g, largest error %s\n",
+              NumberText(f.error->amax).c_str(), f.error->sqnr_db, f.error->mse,
+              NumberText(f.error->largest_error).c_str());
+  std::printf("  underflow %.2f%% of the non-zero elements, clip %.2f%%, not finite %zu\n",
+              f.error->underflow_percent, f.error->clip_percent, f.error->not_finite);
+}
+
+Json CandidatesJson(const std::vector<ScaleCandidate>& candidates) {
+  Json list = Json::array();
+  for (const ScaleCandidate& c : candidates) {
+    list.push_back({{"scales_order", Named(c.order).name},
+                    {"transposed", c.transposed},
+                    {"expanded_scales", c.expanded},
+                    {"padding_bytes", c.padding},
+                    {"padding_not_zero", c.padding_not_zero},
+                    {"not_repeated", c.not_repeated},
+                    {"as_read", c.stated}});
+  }
+  return list;
+}
+
+Json FindingsJson(const Findings& f, const std::string& place) {
+  const StoredStatistics& s = f.statistics;
+  Json json = {{"file", place},
+               {"name", f.file.entry.name},
+               {"convention", f.file.entry.convention},
+               {"dialect", f.dialect},
+               {"format", FormatJson(f.file.matrix)},
+               {"largest_value", Number(s.largest_value)},
+               {"elements", s.elements},
+               {"zero_codes", s.zeros},
+               {"largest_codes", s.largest},
+               {"blocks", s.blocks},
+               {"zero_scales", s.zero_scales},
+               {"nan_scales", s.nan_scales},
+               {"largest_scales", s.largest_scales},
+               {"scale_histogram", s.scales},
+               {"scale_layouts", CandidatesJson(f.candidates)}};
+  if (!f.error) return json;
+  json["error"] = {{"amax", f.error->amax},
+                   {"sqnr_db", Number(f.error->sqnr_db)},
+                   {"mse", f.error->mse},
+                   {"largest_error", f.error->largest_error},
+                   {"underflow_percent", f.error->underflow_percent},
+                   {"clip_percent", f.error->clip_percent},
+                   {"not_finite", f.error->not_finite},
+                   {"block_grid", {f.error->grid_rows, f.error->grid_cols}},
+                   {"block_error", f.error->block_error}};
+  return json;
+}
+
+void PrintList(const InspectCommand& o) {
+  Json list = Json::array();
+  for (const StoredFileEntry& entry : ListStored(SplitPlace(o.file).path)) {
+    list.push_back({{"name", entry.name}, {"convention", entry.convention}});
+    if (!o.json) std::printf("%s (%s)\n", entry.name.c_str(), entry.convention.c_str());
+  }
+  if (o.json) std::printf("%s\n", list.dump(1).c_str());
+}
+
+void Run(const InspectCommand& o) {
+  if (o.list) return PrintList(o);
+  if (!o.error_map.empty() && o.input.place.empty()) {
+    throw Error("--error-map", "needs --input: the matrix that was quantized");
+  }
+  const Dialect* named = DialectOrNothing(o.dialect);
+  Findings f;
+  f.file = ReadStored(o.file, ReadOptionsOf(o.read, named));
+  const Dialect* dialect = DialectOf(f.file, named);
+  f.dialect = dialect == nullptr ? f.file.dialect : std::string(dialect->name);
+  const Matrix<float> values = ValuesOf(f.file, dialect, o.file);
+  f.statistics = MeasureStored(f.file.matrix, values, o.file);
+  f.candidates = ScaleCandidates(f.file.matrix);
+  if (!o.input.place.empty()) {
+    const NumberFile x = ReadNumbers(o.input);
+    f.error = MeasureError(f.file.matrix, x.values.View(), values, o.file);
+  }
+  if (!o.error_map.empty()) {
+    WriteFileAtomically(o.error_map, ErrorMapSvg(*f.error, o.file));
+  }
+  if (o.json) {
+    std::printf("%s\n", FindingsJson(f, o.file).dump(1).c_str());
+  } else {
+    PrintText(f, o.file);
+  }
+}
+
+}  // namespace
+
+void AddInspect(CLI::App& app, int* /*exit_code*/) {
+  const auto o = std::make_shared<InspectCommand>();
+  CLI::App* command = app.add_subcommand(
+      "inspect",
+      "Look at a quantized matrix: layout, scales, errors, and which layouts are possible");
+  command
+      ->add_option("file", o->file, "FILE.safetensors, .npz or .gguf; #NAME where it holds several")
+      ->type_name("FILE")
+      ->required();
+  command->add_flag("--list", o->list, "Only list the quantized matrices of the file");
+  command->add_option("--input", o->input.place, "The matrix that was quantized: errors beside it")
+      ->type_name("FILE");
+  AddNumberOptions(command, &o->input);
+  command
+      ->add_option("--error-map", o->error_map, "Write the relative error of each block as an SVG")
+      ->type_name("FILE");
+  command
+      ->add_option("--dialect", o->dialect,
+                   "Blocks and order of operations, where the file does not say them")
+      ->type_name("NAME");
+  AddLayoutOptions(command, "read-", &o->read);
+  command->add_flag("--json", o->json, "Print JSON");
+  command->footer(
+      "Example: a matrix whose scales lie in 128x4 tiles\n"
+      "  $ head -c 8192 /dev/zero > x.bf16\n"
+      "  $ fp4lab quantize x.bf16 --shape 32x128 --dtype bf16 --scales-order 128x4 --out q.npz > "
+      "log\n"
+      "  $ fp4lab inspect q.npz | tail -3\n"
+      "  scale layouts of this size:\n"
+      "    128x4                         768 bytes of padding, all 0  <- as read\n"
+      "    padded                        768 bytes of padding, all 0");
+  command->callback([o] { Run(*o); });
+}
+
+}  // namespace fp4lab::tools

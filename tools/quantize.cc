@@ -1,0 +1,127 @@
+// fp4lab quantize: a matrix of numbers into the bytes of any dialect, layout and naming.
+#include <cstdio>
+#include <memory>
+#include <vector>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/base/random.h"
+#include "fp4lab/formats/encode.h"
+#include "fp4lab/transform/hadamard.h"
+#include "tools/commands.h"
+#include "tools/file_options.h"
+
+namespace fp4lab::tools {
+namespace {
+
+struct QuantizeCommand {
+  NumberOptions input;
+  LayoutOptions layout;
+  std::string out, dialect = "nvfp4.te", convention = "fp4lab", signs = "te";
+  int hadamard = 0;
+  bool bf16 = false, stochastic = false;
+  std::uint64_t seed = 0;
+  std::vector<float> amax;
+};
+
+std::uint32_t SignMask(const QuantizeCommand& o) {
+  if (o.signs == "none") return 0;
+  return o.hadamard == 32 ? kTeSignMask32 : kTeSignMask16;
+}
+
+// The transform takes BF16 values, so that its roundings are Transformer Engine's.
+void Transform(const QuantizeCommand& o, Matrix<float>* x) {
+  if (o.hadamard == 0) return;
+  const std::string where = "--hadamard " + std::to_string(o.hadamard);
+  if (x->cols % static_cast<std::size_t>(o.hadamard) != 0) {
+    throw Error(where,
+                "needs rows of whole groups; these have " + std::to_string(x->cols) + " elements");
+  }
+  for (const float v : x->values) {
+    if (v == v && RoundToBf16(v) != v) {
+      throw Error(where, "takes BF16 values, and the input holds others; --bf16 rounds it first");
+    }
+  }
+  RandomHadamard(x->View(), o.hadamard, SignMask(o), x->View());
+}
+
+DialectOptions OptionsOf(const QuantizeCommand& o, const Dialect& dialect, const Matrix<float>& x,
+                         std::vector<std::uint16_t>* random) {
+  const std::size_t amaxes = dialect.row_scaled ? x.rows : 1;
+  if (!o.amax.empty() && (!HasLevelTwo(dialect) || o.amax.size() != amaxes)) {
+    throw Error("--amax", std::to_string(o.amax.size()) + " numbers; " + std::string(dialect.name) +
+                              " takes " + (HasLevelTwo(dialect) ? std::to_string(amaxes) : "none"));
+  }
+  if (IsStochastic(dialect)) {
+    random->resize(x.values.size());
+    FillBits16({.seed = o.seed}, 0, *random);
+    if (dialect.rounding == ElementRounding::kStochastic8) {
+      for (std::uint16_t& bits : *random) bits &= 0xFF;
+    }
+  }
+  return {.amax = o.amax, .random = *random};
+}
+
+void Run(const QuantizeCommand& o) {
+  Dialect dialect = RequireDialect(o.dialect);
+  if (o.stochastic) dialect.rounding = ElementRounding::kStochastic16;
+  NumberFile input = ReadNumbers(o.input);
+  if (o.bf16) RoundToBf16(input.values.values, input.values.values);
+  Transform(o, &input.values);
+  std::vector<std::uint16_t> random;
+  const Quantized q =
+      QuantizeAs(dialect, input.values.View(), OptionsOf(o, dialect, input.values, &random));
+  const StorageLayout layout = Changed({.codes = DefaultCodeOrder(dialect.element)}, o.layout);
+  const StoredMatrix stored = Store(dialect, q, layout);
+  WriteStored(o.out, stored, dialect.name, o.convention, dialect.scale_max);
+  std::printf("%s: %s, %s\n", o.out.c_str(), std::string(dialect.name).c_str(),
+              FormatText(stored).c_str());
+}
+
+}  // namespace
+
+void AddQuantize(CLI::App& app, int* /*exit_code*/) {
+  const auto o = std::make_shared<QuantizeCommand>();
+  CLI::App* command =
+      app.add_subcommand("quantize", "Quantize a matrix as any dialect, into a file");
+  command
+      ->add_option("input", o->input.place,
+                   ".npy, FILE.npz#ARRAY, FILE.safetensors#TENSOR, or raw numbers with --shape and "
+                   "--dtype")
+      ->type_name("FILE")
+      ->required();
+  AddNumberOptions(command, &o->input);
+  command
+      ->add_option("--out", o->out,
+                   "FILE.safetensors or FILE.npz, #NAME for a name; .gguf for gguf")
+      ->type_name("FILE")
+      ->required();
+  command->add_option("--dialect", o->dialect, "The formula; `fp4lab dialects` lists them")
+      ->type_name("NAME")
+      ->capture_default_str();
+  std::string conventions;
+  for (const std::string_view name : Conventions()) conventions += " " + std::string(name);
+  command->add_option("--convention", o->convention, "Whose tensor names and layout:" + conventions)
+      ->type_name("WHOSE")
+      ->capture_default_str();
+  AddLayoutOptions(command, "", &o->layout);
+  command->add_flag("--bf16", o->bf16, "Round the input to BF16 first");
+  command
+      ->add_option("--hadamard,--rht", o->hadamard,
+                   "Random Hadamard transform of 16 or 32 elements first")
+      ->check(CLI::IsMember({0, 16, 32}));
+  command->add_option("--signs", o->signs, "Signs of the transform: te, none")
+      ->check(CLI::IsMember({"te", "none"}))
+      ->capture_default_str();
+  command->add_flag("--stochastic", o->stochastic,
+                    "Stochastic rounding with 16 bits an element, Philox of --seed");
+  command->add_option("--seed", o->seed, "Seed of stochastic rounding")->capture_default_str();
+  command->add_option("--amax", o->amax, "The level-2 amax, where it is not that of the input");
+  command->footer(
+      "Example: a raw BF16 matrix for Transformer Engine, with the scales of a GEMM\n"
+      "  $ head -c 8192 /dev/zero > x.bf16\n"
+      "  $ fp4lab quantize x.bf16 --shape 32x128 --dtype bf16 --scales-order 128x4 --out q.npz#w\n"
+      "  q.npz#w: nvfp4.te, 32x128 float4_e2m1fn in 1x16 blocks with float8_e4m3fn scales");
+  command->callback([o] { Run(*o); });
+}
+
+}  // namespace fp4lab::tools
