@@ -35,14 +35,14 @@ void WriteBlock(const ExplainCommand& command, const Explanation& explanation) {
 
 // Whether all is equal.
 bool Run(const ExplainCommand& command) {
-  const Kernel kernel = KernelOf(command.kernel);
-  const Matrix<float> x = ReadInput(command.kernel);
-  const StoredMatrix bytes = ReadBytes(command.kernel, kernel, x.View());
+  const Matrix<float> x = ReadNumbers(command.kernel.input).values;
+  const StoredFile answer = ReadAnswer(command.kernel, x);
+  const Kernel kernel = KernelOf(command.kernel, answer);
   const std::vector<std::uint16_t> random = ReadRandom(command.kernel);
   ExplainOptions options;
-  options.dialect = OptionsOf(command.kernel, kernel, x.View(), random);
+  options.dialect = OptionsOf(command.kernel, kernel.dialect, x, random);
   options.search.pairs = !command.no_pairs;
-  const Explanation explanation = Explain(kernel, x.View(), bytes, options);
+  const Explanation explanation = Explain(kernel, x.View(), answer.matrix, options);
   WriteBlock(command, explanation);
   if (command.json) {
     std::puts(ToJson(kernel, explanation).dump(2).c_str());
@@ -58,10 +58,11 @@ void AddExplain(CLI::App& app, int* exit_code) {
   const auto options = std::make_shared<ExplainCommand>();
   CLI::App* command = app.add_subcommand(
       "explain", "Find out why a kernel's bytes differ from those of its dialect");
-  AddInputOptions(command, &options->kernel);
+  AddInputOptions(command, &options->kernel)->required();
   AddBytesOptions(command, &options->kernel);
+  AddLayoutOptions(command, "", &options->kernel.layout);
   AddDialectOptions(command, &options->kernel);
-  AddLayoutOptions(command, &options->kernel);
+  AddGivenOptions(command, &options->kernel);
   command
       ->add_option("--block", options->block,
                    "Write the smallest block that shows the difference (.safetensors)")
