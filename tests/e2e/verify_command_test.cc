@@ -127,10 +127,10 @@ TEST_CASE("fp4lab verify reads a vendor's file, in the dialect that is named", "
   };
   quantize("m.safetensors", "modelopt", "nvfp4.modelopt");
   CHECK(verify("m.safetensors", "nvfp4.modelopt").exit_code == 0);
-  CHECK(verify("m.safetensors", "nvfp4.ggml").exit_code == 1);
+  CHECK(verify("m.safetensors", "nvfp4.te.4over6.mae.448").exit_code == 1);
   quantize("t.safetensors", "te-columnwise", "nvfp4.te");
   CHECK(verify("t.safetensors", "nvfp4.te").exit_code == 0);
-  WriteMatrix(files.folder / "x.npy", Matrix<float>(33, 32).View());
+  WriteMatrix((files.folder / "x.npy").string(), Matrix<float>(33, 32).View());
   const ProcessResult smaller = verify("t.safetensors", "nvfp4.te");
   CHECK(smaller.exit_code == 2);
   CHECK_THAT(smaller.error, ContainsSubstring("is 33x48 float4_e2m1fn") &&
