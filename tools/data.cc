@@ -118,13 +118,27 @@ void AddData(CLI::App& app, int* exit_code) {
   get->add_option("name", options->name, name_help)->required();
   get->add_option("--package", options->package,
                   "Take this package file (.deb) instead of a download");
+  get->footer(
+      "Example: what there is besides\n"
+      "  $ fp4lab data get synthetic\n"
+      "  synthetic: is built in; nothing to get\n"
+      "(on real text: fp4lab data get austen)\n");
   get->callback([=] { Get(*options, exit_code); });
 
-  data->add_subcommand("list", "Which corpora there are, and which are here")->callback(List);
+  CLI::App* list = data->add_subcommand("list", "Which corpora there are, and which are here");
+  list->footer(
+      "Example:\n"
+      "  $ fp4lab data list | grep -o 'synthetic  *any  built in'\n"
+      "  synthetic          any  built in\n");
+  list->callback(List);
 
   CLI::App* verify = data->add_subcommand(
       "verify", "Compute the hashes again; exit code 1 where one differs or a text is missing");
   verify->add_option("name", options->name, name_help);
+  verify->footer(
+      "Example: a folder that holds nothing yet\n"
+      "  $ FP4LAB_DATA_DIR=texts fp4lab data verify\n"
+      "  nothing in texts\n");
   verify->callback([=] { VerifyCommand(*options, exit_code); });
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "fp4lab/io/file.h"
+#include "fp4lab/judge/tally.h"
 #include "tools/commands.h"
 #include "tools/comparing.h"
 #include "tools/kernel_options.h"
@@ -15,6 +16,7 @@ namespace {
 
 struct ExplainCommand {
   KernelOptions kernel;
+  std::string kept;                // a folder of cases
   std::string block, cpp, python;  // where the reproducing block goes
   bool no_pairs = false, json = false;
 };
@@ -33,8 +35,22 @@ void WriteBlock(const ExplainCommand& command, const Explanation& explanation) {
   if (!command.python.empty()) WriteFileAtomically(command.python, std::string_view(PythonTest(r)));
 }
 
+// The same for all cases of a folder together.
+bool RunKept(const ExplainCommand& command) {
+  const Kernel kernel = KernelOf(command.kernel);
+  const CauseTally tally = TallyCauses(kernel, command.kept);
+  if (command.json) {
+    std::puts(ToJson(kernel, tally).dump(2).c_str());
+  } else {
+    std::fputs(Text(kernel, tally).c_str(), stdout);
+  }
+  return tally.cases == 0;
+}
+
 // Whether all is equal.
 bool Run(const ExplainCommand& command) {
+  if (!command.kept.empty()) return RunKept(command);
+  if (command.kernel.input.place.empty()) throw Error("--input", "is missing, or --kept");
   const Matrix<float> x = ReadNumbers(command.kernel.input).values;
   const StoredFile answer = ReadAnswer(command.kernel, x);
   const Kernel kernel = KernelOf(command.kernel, answer);
@@ -58,11 +74,15 @@ void AddExplain(CLI::App& app, int* exit_code) {
   const auto options = std::make_shared<ExplainCommand>();
   CLI::App* command = app.add_subcommand(
       "explain", "Find out why a kernel's bytes differ from those of its dialect");
-  AddInputOptions(command, &options->kernel)->required();
+  AddInputOptions(command, &options->kernel);
   AddBytesOptions(command, &options->kernel);
   AddLayoutOptions(command, "", &options->kernel.layout);
   AddDialectOptions(command, &options->kernel);
   AddGivenOptions(command, &options->kernel);
+  command
+      ->add_option("--kept", options->kept,
+                   "Count the causes over all cases that `verify --keep` wrote into this folder")
+      ->type_name("FOLDER");
   command
       ->add_option("--block", options->block,
                    "Write the smallest block that shows the difference (.safetensors)")

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tools/commands.h"
+#include "tools/study_example.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -29,6 +30,10 @@ void AddStudyReport(CLI::App& app) {
   report->add_option("results", options->results, "A results.json, or the folder that holds one")
       ->required();
   report->add_option("--out-dir", options->out_dir, "Where the files go [beside results.json]");
+  report->footer(
+      StudyExample("  $ fp4lab study run tiny.json > summary 2> progress\n"
+                   "  $ fp4lab study report out/tiny --out-dir elsewhere | tail -1\n"
+                   "  report: elsewhere/report.html\n"));
   report->callback([=] { RunReport(*options); });
 }
 

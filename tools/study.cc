@@ -15,6 +15,7 @@
 #include "fp4lab/study/runner.h"
 #include "tools/commands.h"
 #include "tools/status_line.h"
+#include "tools/study_example.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -131,13 +132,20 @@ void AddStudy(CLI::App& app, int* exit_code) {
       ->check(CLI::Range(0.0, 86400.0));
   const std::string resume = "Go on where an interrupted run stopped; this is always done";
   run->add_flag("--resume", resume);
+  run->footer(
+      StudyExample("  $ fp4lab study run tiny.json 2> progress | tail -1\n"
+                   "  report: out/tiny/report.html\n"));
   run->callback([=] { RunCommand(*options, exit_code); });
-  add("check", "Check a study file and say how much work it is")->callback([=] {
-    CheckCommand(*options);
-  });
-  add("show", "Print a study file with every default spelled out")->callback([=] {
-    ShowCommand(*options);
-  });
+  CLI::App* check = add("check", "Check a study file and say how much work it is");
+  check->footer(
+      StudyExample("  $ fp4lab study check tiny.json\n"
+                   "  tiny: 2 arms x 2 seeds, 1 budgets; 128 steps of 2048 tokens in all\n"));
+  check->callback([=] { CheckCommand(*options); });
+  CLI::App* show = add("show", "Print a study file with every default spelled out");
+  show->footer(
+      StudyExample("  $ fp4lab study show tiny.json | grep learning_rate | tail -1\n"
+                   "  \"learning_rate\": 0.005,\n"));
+  show->callback([=] { ShowCommand(*options); });
 }
 
 }  // namespace fp4lab::tools

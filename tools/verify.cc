@@ -25,7 +25,7 @@ namespace {
 struct VerifyCommand {
   KernelOptions kernel;
   CaseSetOptions set;
-  std::string pack, answers, stream;
+  std::string pack, answers, stream, keep;
   std::vector<std::string> more_codes;
   double error_rate = 1e-6;
   bool stochastic = false;
@@ -137,7 +137,8 @@ bool VerifyCases(const VerifyCommand& o) {
   const std::vector<Case> cases = MakeCases(kernel.dialect, CasesOf(o.set));
   SetOptions options{.layout = kernel.layout,
                      .verify = OptionsOf(o, {.amax = o.kernel.amax}),
-                     .allow_declined = o.allow_declined};
+                     .allow_declined = o.allow_declined,
+                     .keep = o.keep};
   if (!HasLevelTwo(kernel.dialect)) options.layout.level_two = LevelTwoConvention::kNone;
   SetVerdict verdict;
   if (!o.answers.empty()) {
@@ -183,6 +184,10 @@ void AddVerify(CLI::App& app, int* exit_code) {
   command->add_option("--pack", o->pack, "Compare with this golden pack, or check it alone")
       ->type_name("FILE");
   command->add_option("--answers", o->answers, "Answers to `cases --out-dir`: a folder")
+      ->type_name("FOLDER");
+  command
+      ->add_option("--keep", o->keep,
+                   "Write the cases that differ here, with their answers: what `explain` reads")
       ->type_name("FOLDER");
   command->add_option("--stream", o->stream, "Answers to `cases`: a file instead of the pipe")
       ->type_name("FILE");

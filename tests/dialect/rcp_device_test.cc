@@ -1,16 +1,14 @@
 // What an H200 made of rcp.approx.ftz against the sets that the approximate dialects allow.
-#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
-#include "fp4lab/block/packing.h"
 #include "fp4lab/dialect/approximate.h"
 #include "fp4lab/dialect/quantize.h"
 #include "fp4lab/io/file.h"
 #include "tests/support/catch.h"
+#include "tests/support/device_answer.h"
 #include "tests/support/golden.h"
 
 namespace fp4lab {
@@ -65,42 +63,20 @@ TEST_CASE("All reciprocals of the H200 were within the assumed unit in the last 
   CHECK(counts["subnormal_argument_not_inf"] == 0);
 }
 
-struct DeviceAnswer {
-  Matrix<float> x;
-  Quantized q;
-};
-
-DeviceAnswer ReadAnswer(const NpzFile& file, const std::string& name) {
-  const NpyArray x = file.Read(name + ".x"), codes = file.Read(name + ".codes"),
-                 scales = file.Read(name + ".scales"), amax = file.Read(name + ".amax");
-  DeviceAnswer answer{Matrix<float>(x.shape.at(0), x.shape.at(1)), {}};
-  std::transform(x.As<std::uint32_t>().begin(), x.As<std::uint32_t>().end(),
-                 answer.x.values.begin(), [](std::uint32_t u) { return std::bit_cast<float>(u); });
-  Quantized& q = answer.q;
-  q.rows = answer.x.rows;
-  q.cols = answer.x.cols;
-  q.codes = UnpackCodes(codes.As<std::uint8_t>(), q.rows, q.cols, CodeOrder::kLowFirst);
-  q.scale_rows = scales.shape.at(0);
-  q.scale_cols = scales.shape.at(1);
-  q.scales.assign(scales.As<std::uint8_t>().begin(), scales.As<std::uint8_t>().end());
-  q.amax = {std::bit_cast<float>(amax.As<std::uint32_t>()[0])};
-  return answer;
-}
-
 TEST_CASE("A kernel that an H200 ran under -use_fast_math lies in the set, and not on the formulas",
           "[dialect][golden]") {
-  const NpzFile file = OpenGolden("h200_use_fast_math.npz");
   const Dialect &te = *FindDialect("nvfp4.te"), &fast = *FindDialect("nvfp4.te.use-fast-math");
-  for (const char* name : {"c03", "c07", "c11", "c14", "c17", "c75"}) {
+  for (const char* name : kFastMathCases) {
     CAPTURE(name);
-    DeviceAnswer answer = ReadAnswer(file, name);
-    CHECK(IsAllowed(fast, answer.x.View(), answer.q).ok);
-    CHECK(QuantizeAs(te, answer.x.View()) != answer.q);
-    answer.q.codes[0] ^= 1u;
-    CHECK_FALSE(IsAllowed(fast, answer.x.View(), answer.q).ok);
+    const DeviceAnswer answer = ReadFastMathAnswer(name);
+    Quantized q = Load(te, answer.bytes, name);
+    CHECK(IsAllowed(fast, answer.x.View(), q).ok);
+    CHECK(QuantizeAs(te, answer.x.View()) != q);
+    q.codes[0] ^= 1u;
+    CHECK_FALSE(IsAllowed(fast, answer.x.View(), q).ok);
   }
-  const DeviceAnswer randn = ReadAnswer(file, "c90");  // which does not notice
-  CHECK(QuantizeAs(te, randn.x.View()) == randn.q);
+  const DeviceAnswer randn = ReadFastMathAnswer(kFastMathRandn);
+  CHECK(QuantizeAs(te, randn.x.View()) == Load(te, randn.bytes, kFastMathRandn));
 }
 
 }  // namespace

@@ -204,19 +204,7 @@ TEST_CASE("fp4lab cases refuses what makes no sense in one line", "[e2e]") {
 TEST_CASE("The examples in the help of cases, verify and pack print what they say", "[e2e]") {
   for (const std::vector<std::string>& command :
        {std::vector<std::string>{"cases"}, {"cases", "answer"}, {"verify"}, {"pack"}}) {
-    std::vector<std::string> arguments = command;
-    arguments.push_back("--help");
-    const std::vector<Example> examples = ExamplesOf(RunProgram(arguments).output);
-    CAPTURE(command);
-    CHECK(!examples.empty());
-    const TemporaryFolder folder;
-    for (const Example& example : examples) {
-      CAPTURE(example.command);
-      const ProcessResult run = RunExample(example, folder.path());
-      CHECK(run.exit_code == 0);
-      CHECK(run.error.empty());
-      CHECK(WithoutIndentation(run.output) == example.output);
-    }
+    CheckHelpExamples(command);
   }
 }
 

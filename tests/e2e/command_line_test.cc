@@ -1,4 +1,8 @@
+#include <string>
+#include <vector>
+
 #include "tests/support/catch.h"
+#include "tests/support/examples.h"
 #include "tests/support/program.h"
 
 namespace fp4lab {
@@ -43,6 +47,20 @@ TEST_CASE("A SIMD target that does not exist is refused by name", "[e2e]") {
   CHECK(result.exit_code == 1);
   CHECK(IsOneLine(result.error));
   CHECK_THAT(result.error, Catch::Matchers::ContainsSubstring("avx1"));
+}
+
+// The other commands' examples are run beside their tests.
+TEST_CASE("The examples in the help of data, study and train print what they say", "[e2e]") {
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"data", "get"},
+                                                  {"data", "list"},
+                                                  {"data", "verify"},
+                                                  {"study", "check"},
+                                                  {"study", "show"},
+                                                  {"study", "run"},
+                                                  {"study", "report"},
+                                                  {"train"}}) {
+    CheckHelpExamples(command);
+  }
 }
 
 }  // namespace

@@ -175,5 +175,41 @@ TEST_CASE("explain and identify refuse bad input in one line, with exit code 2",
              ContainsSubstring("--dialects x: is not known"));
 }
 
+// `fp4lab cases | kernel | fp4lab verify --keep kept`, the kernel with one deviation.
+void KeepWrongCases(const TemporaryFolder& folder, const std::string& deviation) {
+  const std::string program = Program();
+  const std::string pipe = "'" + program + "' cases | '" + program + "' cases answer --deviation " +
+                           deviation + " | '" + program + "' verify --keep kept > verdict.txt";
+  ProcessOptions options;
+  options.folder = folder.path();
+  CHECK(RunProcess({"sh", "-c", pipe}, options).exit_code == 1);
+}
+
+TEST_CASE("explain --kept names the cause that holds for all cases", "[tools]") {
+  for (const std::string deviation : {"ties-away", "codes-high-first", "division-for-reciprocal"}) {
+    CAPTURE(deviation);
+    const TemporaryFolder folder;
+    KeepWrongCases(folder, deviation);
+    const ProcessResult result = RunIn(folder, {"explain", "--kept", "kept", "--json"});
+    CHECK(result.exit_code == 1);
+    const Json json = ParseJson(result.output, "output");
+    bool named = false;
+    for (const Json& cause : json["causes"]) {
+      named = named || (cause["name"] == deviation && cause["explains"] == json["cases"]);
+    }
+    CHECK(json["cases"] >= 1);
+    CHECK(named);
+    CHECK_THAT(RunIn(folder, {"explain", "--kept", "kept"}).output,
+               ContainsSubstring("it explains all of them"));
+  }
+}
+
+TEST_CASE("explain --kept refuses a folder without cases", "[tools]") {
+  const TemporaryFolder folder;
+  const ProcessResult result = RunIn(folder, {"explain", "--kept", "."});
+  CHECK(result.exit_code == 2);
+  CHECK_THAT(result.error, ContainsSubstring("`fp4lab verify --keep` writes them"));
+}
+
 }  // namespace
 }  // namespace fp4lab

@@ -9,6 +9,7 @@
 #include "fp4lab/io/json.h"
 #include "fp4lab/io/temporary_folder.h"
 #include "tests/support/catch.h"
+#include "tests/support/examples.h"
 #include "tests/support/program.h"
 
 namespace fp4lab {
@@ -203,36 +204,9 @@ TEST_CASE("Bad files and options of the four commands are one line", "[e2e][exch
   CHECK(w.Run({"convert", "q.npz"}).exit_code == 2);
 }
 
-// The lines "  $ command" of the help's example, run by a shell in one folder; what follows them is
-// what they print.
-void RunExample(const char* command) {
-  const std::string help = RunProgram({command, "--help"}).output;
-  const std::size_t start = help.find("Example");
-  REQUIRE(start != help.npos);
-  const TemporaryFolder folder;
-  std::string expected, script = "set -e\nfp4lab() { \"$FP4LAB_PROGRAM\" \"$@\"; }\n";
-  std::size_t at = help.find('\n', start) + 1;
-  while (at < help.size()) {
-    const std::size_t end = std::min(help.find('\n', at), help.size());
-    const std::string line = help.substr(at, end - at);
-    if (line.rfind("  $ ", 0) == 0) {
-      script += line.substr(4) + "\n";
-    } else if (line.rfind("  ", 0) == 0) {
-      expected += line.substr(2) + "\n";
-    }
-    at = end + 1;
-  }
-  const ProcessResult run = RunProcess({"bash", "-c", script}, {.folder = folder.path()});
-  CHECK(run.error.empty());
-  CHECK(run.exit_code == 0);
-  CHECK(!expected.empty());
-  CHECK(run.output == expected);
-}
-
 TEST_CASE("The example in each command's help runs and prints what it says", "[e2e][exchange]") {
   for (const char* command : {"quantize", "dequantize", "inspect", "convert"}) {
-    INFO(command);
-    RunExample(command);
+    CheckHelpExamples({command});
   }
 }
 

@@ -12,6 +12,7 @@
 
 #include "fp4lab/io/process.h"
 #include "fp4lab/io/temporary_folder.h"
+#include "tests/support/catch.h"
 #include "tests/support/program.h"
 
 namespace fp4lab {
@@ -62,6 +63,22 @@ inline ProcessResult RunExample(const Example& example, const std::filesystem::p
   options.folder = folder;
   options.timeout_seconds = 60;
   return RunProcess({"sh", "-ec", example.command}, options);
+}
+
+// `fp4lab command... --help` has examples, and each prints what it says.
+inline void CheckHelpExamples(std::vector<std::string> command) {
+  CAPTURE(command);
+  command.push_back("--help");
+  const std::vector<Example> examples = ExamplesOf(RunProgram(command).output);
+  CHECK(!examples.empty());
+  const TemporaryFolder folder;
+  for (const Example& example : examples) {
+    CAPTURE(example.command);
+    const ProcessResult run = RunExample(example, folder.path());
+    CHECK(run.exit_code == 0);
+    CHECK(run.error.empty());
+    CHECK(WithoutIndentation(run.output) == example.output);
+  }
 }
 
 }  // namespace fp4lab

@@ -130,4 +130,16 @@ std::optional<CaseAnswer> ReadCaseAnswer(const fs::path& folder, std::size_t ind
   return answer;
 }
 
+void WriteAnsweredCase(const Case& c, const CaseAnswer& answer, const fs::path& folder) {
+  WriteAsNpy(c, answer.index, /*bf16=*/false, folder);
+  const auto write = [&](const char* suffix, const auto& values) {
+    using T = typename std::remove_cvref_t<decltype(values)>::value_type;
+    WriteNpy(folder / Numbered(answer.index, suffix),
+             MakeNpyArray<T>({values.size()}, std::span<const T>(values)));
+  };
+  write(".codes.npy", answer.codes);
+  write(".scales.npy", answer.scales);
+  write(".level_two.npy", answer.level_two);
+}
+
 }  // namespace fp4lab

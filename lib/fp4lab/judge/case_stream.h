@@ -73,6 +73,10 @@ void WriteCaseFolder(const Dialect& dialect, const CaseOptions& options,
 // NNNN.codes.npy, NNNN.scales.npy and NNNN.level_two.npy. nullopt where there is none of them.
 std::optional<CaseAnswer> ReadCaseAnswer(const std::filesystem::path& folder, std::size_t index);
 
+// A case and its answer as such files, for `explain`: NNNN.x.npy (float32), NNNN.codes.npy ...
+void WriteAnsweredCase(const Case& c, const CaseAnswer& answer,
+                       const std::filesystem::path& folder);
+
 // ---- Verdicts on all answers
 // ----------------------------------------------------------------------
 
@@ -91,7 +95,8 @@ struct SetVerdict {
 struct SetOptions {
   StorageLayout layout = {};  // that the kernel writes
   VerifyOptions verify = {};
-  bool allow_declined = false;  // else a declined case counts as different
+  bool allow_declined = false;      // else a declined case counts as different
+  std::filesystem::path keep = {};  // a folder for the cases whose answers differ; empty: none
 };
 
 // Error for an answer to no case, to another set's case, a second one, or of a wrong size.

@@ -15,7 +15,7 @@ std::string Describe(const std::vector<Case>& cases, std::size_t index) {
   return "case " + std::to_string(index) + " (" + cases[index].name + ")";
 }
 
-CaseVerdict Judge(const Dialect& dialect, const Case& c, CaseAnswer answer,
+CaseVerdict Judge(const Dialect& dialect, const Case& c, const CaseAnswer& answer,
                   const std::string& where, const SetOptions& options) {
   CaseVerdict result{.index = answer.index, .answered = true, .declined = answer.Declined()};
   if (result.declined) return result;
@@ -26,12 +26,15 @@ CaseVerdict Judge(const Dialect& dialect, const Case& c, CaseAnswer answer,
                             .block_rows = dialect.block_rows,
                             .block_cols = dialect.block_cols,
                             .layout = options.layout,
-                            .codes = std::move(answer.codes),
-                            .scales = std::move(answer.scales),
-                            .level_two = std::move(answer.level_two)};
+                            .codes = answer.codes,
+                            .scales = answer.scales,
+                            .level_two = answer.level_two};
   VerifyOptions verify = options.verify;
   if (verify.quantize.random.empty()) verify.quantize.random = c.random;
   result.verdict = Verify(dialect, c.x.View(), stored, where, verify);
+  if (!options.keep.empty() && !result.verdict.Equal()) {
+    WriteAnsweredCase(c, answer, options.keep);
+  }
   return result;
 }
 
@@ -70,7 +73,7 @@ SetVerdict VerifyStream(const Dialect& dialect, const std::vector<Case>& cases, 
       throw Error(place, std::string("its check number is another case's") + kSameOptions);
     }
     if (result.cases[index].answered) throw Error(place, "is answered twice");
-    result.cases[index] = Judge(dialect, cases[index], std::move(*answer), place, options);
+    result.cases[index] = Judge(dialect, cases[index], *answer, place, options);
   }
   for (const CaseVerdict& v : result.cases) {
     if (!v.answered) throw Error(where, "holds no answer to " + Describe(cases, v.index));
@@ -85,7 +88,7 @@ SetVerdict VerifyFolder(const Dialect& dialect, const std::vector<Case>& cases,
     std::optional<CaseAnswer> answer = ReadCaseAnswer(folder, i);
     const std::string place = folder.string() + ", " + Describe(cases, i);
     if (!answer) throw Error(place, "has no answer: NNNN.safetensors or NNNN.codes.npy ...");
-    result.cases[i] = Judge(dialect, cases[i], std::move(*answer), place, options);
+    result.cases[i] = Judge(dialect, cases[i], *answer, place, options);
   }
   return result;
 }

@@ -95,6 +95,13 @@ std::optional<SearchResult::Partial> BestPartial(const std::vector<Hypothesis>& 
   return best;
 }
 
+// The same files could hold its bytes, and its formula is another.
+bool IsOtherOfItsKind(const Dialect& d, const Dialect& dialect) {
+  return d.element == dialect.element && d.scale == dialect.scale &&
+         d.block_rows == dialect.block_rows && d.block_cols == dialect.block_cols &&
+         !SameFormulas(d, dialect);
+}
+
 }  // namespace
 
 std::string Name(const Cause& cause) {
@@ -123,13 +130,19 @@ Kernel KernelUnder(const Kernel& asked, const Cause& cause) {
 std::vector<const Dialect*> ComparableDialects(const Dialect& dialect, bool has_random) {
   std::vector<const Dialect*> others;
   for (const Dialect& d : Dialects()) {
-    const bool same_kind = d.element == dialect.element && d.scale == dialect.scale &&
-                           d.block_rows == dialect.block_rows && d.block_cols == dialect.block_cols;
-    if (!same_kind || SameFormulas(d, dialect) || IsApproximate(d)) continue;
+    if (!IsOtherOfItsKind(d, dialect) || IsApproximate(d)) continue;
     if (IsStochastic(d) && !has_random) continue;
     others.push_back(&d);
   }
   return others;
+}
+
+std::vector<const Dialect*> ComparableSets(const Dialect& dialect) {
+  std::vector<const Dialect*> sets;
+  for (const Dialect& d : Dialects()) {
+    if (IsOtherOfItsKind(d, dialect) && IsApproximate(d)) sets.push_back(&d);
+  }
+  return sets;
 }
 
 SearchResult FindCauses(const Kernel& asked, ByteMatcher& matcher, std::size_t original,
@@ -140,7 +153,12 @@ SearchResult FindCauses(const Kernel& asked, ByteMatcher& matcher, std::size_t o
     ++result.tried;
     if (matcher.Matches(h.plan)) result.exact.push_back(h.cause);
   }
-  if (!result.exact.empty()) return result;
+  for (const Dialect* d : ComparableSets(asked.dialect)) {
+    ++result.tried;
+    const Kernel kernel = KernelUnder(asked, {.dialect = d});
+    if (LiesInSet(kernel, matcher.x(), matcher.got(), matcher.options())) result.sets.push_back(d);
+  }
+  if (!result.exact.empty() || !result.sets.empty()) return result;
   if (options.pairs) {
     for (std::size_t a = 0; a < singles.size(); ++a) {
       for (std::size_t b = a + 1; b < singles.size(); ++b) {

@@ -33,7 +33,9 @@ struct SearchResult {
   // Those that give all bytes, fewest parts first, layout before arithmetic. They cannot be told
   // apart on this input.
   std::vector<Cause> exact = {};
-  // Where there is none: the single one that leaves the fewest codes and scales different.
+  // Approximate dialects whose sets of answers hold the bytes.
+  std::vector<const Dialect*> sets = {};
+  // Where there is neither: the single one that leaves the fewest codes and scales different.
   struct Partial {
     Cause cause;
     MatchCounts counts;
@@ -47,7 +49,9 @@ SearchResult FindCauses(const Kernel& asked, ByteMatcher& matcher, std::size_t o
                         const SearchOptions& options = {});
 
 // Other dialects whose bytes the same files could hold: equal element, scale and block, another
-// formula. Stochastic ones only where random bits are given.
+// formula. Stochastic ones only where random bits are given; none whose answer is a set.
 std::vector<const Dialect*> ComparableDialects(const Dialect& dialect, bool has_random);
+// Those whose answer is a set.
+std::vector<const Dialect*> ComparableSets(const Dialect& dialect);
 
 }  // namespace fp4lab

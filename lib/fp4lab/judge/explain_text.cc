@@ -268,6 +268,28 @@ std::string Others(const std::vector<Cause>& causes) {
   return text;
 }
 
+std::string NamesOf(std::span<const Dialect* const> dialects) {
+  std::string text;
+  for (const Dialect* d : dialects) text += "         " + std::string(d->name) + "\n";
+  return text;
+}
+
+// Bytes that no single answer explains, but the error of approximate instructions does.
+std::string SetText(const std::vector<const Dialect*>& sets) {
+  const std::string name(sets[0]->name);
+  std::string text =
+      "Cause: The kernel divides by approximate instructions: all bytes lie in the set of\n"
+      "       answers of " +
+      name + ".\n";
+  if (sets.size() > 1) {
+    text += "       They lie in these sets as well:\n" + NamesOf(std::span(sets).subspan(1));
+  }
+  return text +
+         "Do:    For one answer, divide exactly (nvcc: no -use_fast_math, -prec-div=true). If the\n"
+         "       set is what you want, judge by it: --dialect " +
+         name + ".\n";
+}
+
 std::string CauseText(const Explanation& e) {
   const std::vector<Cause>& exact = e.causes.exact;
   if (!exact.empty()) {
@@ -276,8 +298,13 @@ std::string CauseText(const Explanation& e) {
     if (exact.size() > 1) {
       text += "       On this input the same bytes follow from:\n" + Others(exact);
     }
+    if (!e.causes.sets.empty()) {
+      text += "       They also lie in the sets of answers of approximate dialects:\n" +
+              NamesOf(e.causes.sets);
+    }
     return text + "Do:    " + WhatToDo(exact[0]) + "\n";
   }
+  if (!e.causes.sets.empty()) return SetText(e.causes.sets);
   std::string text = "Cause: not found among " + std::to_string(e.causes.tried) +
                      " hypotheses, alone and in pairs.\n";
   if (e.causes.best) {
@@ -398,6 +425,8 @@ Json ToJson(const Kernel& kernel, const Explanation& e) {
   json["hypotheses_tried"] = e.causes.tried;
   json["causes"] = Json::array();
   for (const Cause& cause : e.causes.exact) json["causes"].push_back(CauseJson(cause));
+  json["sets"] = Json::array();
+  for (const Dialect* d : e.causes.sets) json["sets"].push_back(d->name);
   json["nearest"] = nullptr;
   if (e.causes.best) {
     json["nearest"] = CauseJson(e.causes.best->cause);

@@ -98,28 +98,6 @@ std::vector<Candidate> CandidatesFor(MatrixView<const float> x, bool columnwise,
   return candidates;
 }
 
-// The bytes as the candidate's layout reads them, judged against its set of answers.
-bool IsAllowedAnswer(const Candidate& c, MatrixView<const float> x, const StoredMatrix& got,
-                     const DialectOptions& options) {
-  const Dialect& d = c.kernel.dialect;
-  if (c.kernel.hadamard != 0 || got.scales.empty()) return false;
-  StoredMatrix stored = got;
-  stored.rows = x.rows;
-  stored.cols = x.cols;
-  stored.element = d.element;
-  stored.scale = d.scale;
-  stored.block_rows = d.block_rows;
-  stored.block_cols = d.block_cols;
-  stored.layout = c.kernel.layout;
-  try {
-    Quantized q = Load(d, stored, "bytes");
-    if (q.amax.empty() && HasLevelTwo(d)) q.amax = LevelTwoAmax(d, x, options);
-    return IsAllowed(d, x, q, options).ok;
-  } catch (const Error&) {
-    return false;  // no codes of this format, or scales that are not repeated
-  }
-}
-
 // Layouts of one dialect that cannot be told apart by these bytes (a matrix of one tile ...) are
 // all kept, the plain ones first.
 void Sort(std::vector<Candidate>* candidates) {
@@ -203,7 +181,7 @@ Identification Identify(MatrixView<const float> x, const StoredMatrix& got,
   for (const Candidate& c : candidates) {
     ByteMatcher& matcher = c.columnwise ? columnwise : rowwise;
     if (IsApproximate(c.kernel.dialect)) {
-      const bool inside = IsAllowedAnswer(c, matcher.x(), got, options.dialect);
+      const bool inside = LiesInSet(c.kernel, matcher.x(), got, options.dialect);
       if (inside) result.allowed.push_back(c);
       continue;
     }

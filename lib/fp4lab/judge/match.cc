@@ -205,4 +205,25 @@ bool ByteMatcher::Matches(const KernelPlan& plan) {
   return false;
 }
 
+bool LiesInSet(const Kernel& kernel, MatrixView<const float> x, const StoredMatrix& got,
+               const DialectOptions& options) {
+  const Dialect& d = kernel.dialect;
+  if (kernel.hadamard != 0 || got.scales.empty()) return false;
+  StoredMatrix stored = got;
+  stored.rows = x.rows;
+  stored.cols = x.cols;
+  stored.element = d.element;
+  stored.scale = d.scale;
+  stored.block_rows = d.block_rows;
+  stored.block_cols = d.block_cols;
+  stored.layout = kernel.layout;
+  try {
+    Quantized q = Load(d, stored, "bytes");
+    if (q.amax.empty() && HasLevelTwo(d)) q.amax = LevelTwoAmax(d, x, options);
+    return IsAllowed(d, x, q, options).ok;
+  } catch (const Error&) {
+    return false;  // no codes of this format, or scales that are not repeated
+  }
+}
+
 }  // namespace fp4lab

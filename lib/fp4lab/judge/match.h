@@ -70,6 +70,11 @@ class ByteMatcher {
   std::map<Block, std::vector<Block>> samples_;  // by the rows and columns of the grid of blocks
 };
 
+// For a kernel whose dialect's answer is a set: whether the bytes, read in the kernel's layout, lie
+// in it. False with a transform, without scales, and where the sizes do not fit.
+bool LiesInSet(const Kernel& kernel, MatrixView<const float> x, const StoredMatrix& got,
+               const DialectOptions& options);
+
 // The numbers of level 2 that a plan stores for these amaxes.
 std::vector<float> StoredLevelTwo(const KernelPlan& plan, const std::vector<float>& amax);
 

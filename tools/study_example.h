@@ -1,0 +1,17 @@
+// The study that the help texts of `fp4lab study` work through.
+#pragma once
+
+#include <string>
+
+namespace fp4lab::tools {
+
+// The footer of a help text: how to write the smallest sensible study, then `rest`.
+inline std::string StudyExample(const std::string& rest) {
+  return R"help(Example:
+  $ echo '{"name": "tiny", "data": {"source": "synthetic"},' > tiny.json
+  $ echo '"arms": {"bf16": {"recipe": "bf16"}, "nvfp4": {"recipe": "te_nvfp4"}},' >> tiny.json
+  $ echo '"evaluation": {"tokens": 4096}, "seeds": [1, 2], "budgets": [65536]}' >> tiny.json
+)help" + rest;
+}
+
+}  // namespace fp4lab::tools
