@@ -20,10 +20,9 @@ namespace fp4lab::tools {
 namespace {
 
 struct CasesOptions {
-  KernelOptions kernel;
+  std::string dialect = "nvfp4.te";
   CaseSetOptions set;
   std::string out_dir;
-  std::vector<std::string> deviations;
   bool safetensors = false, list = false, mutation_report = false, json = false;
 };
 
@@ -55,8 +54,7 @@ void PrintList(const Dialect& dialect, const std::vector<Case>& cases, bool json
 }
 
 void Run(const CasesOptions& options) {
-  const Dialect& dialect =
-      DialectNamed(options.kernel.dialect, "--dialect " + options.kernel.dialect);
+  const Dialect& dialect = RequireDialect(options.dialect);
   const CaseOptions case_options = CasesOf(options.set);
   const std::vector<Case> cases = MakeCases(dialect, case_options);
   if (cases.empty()) {
@@ -78,8 +76,13 @@ void Run(const CasesOptions& options) {
   }
 }
 
+struct AnswerOptions {
+  KernelOptions kernel;
+  std::vector<std::string> deviations;
+};
+
 // A kernel of this library at the place of a user's.
-void Answer(const CasesOptions& options) {
+void Answer(const AnswerOptions& options) {
   std::vector<const Deviation*> deviations;
   for (const std::string& name : options.deviations) {
     const Deviation* deviation = FindDeviation(name);
@@ -93,11 +96,11 @@ void Answer(const CasesOptions& options) {
 }
 
 void AddAnswer(CLI::App* cases) {
-  const auto options = std::make_shared<CasesOptions>();
+  const auto options = std::make_shared<AnswerOptions>();
   CLI::App* command = cases->add_subcommand(
       "answer", "Read a stream of cases and answer it, as a kernel does that you have not yet");
   AddDialectOptions(command, &options->kernel);
-  AddLayoutOptions(command, &options->kernel);
+  AddLayoutOptions(command, "", &options->kernel.layout);
   command
       ->add_option("--deviation", options->deviations,
                    "Be a wrong kernel: a name from the mutation report")
@@ -117,7 +120,7 @@ void AddCases(CLI::App& app, int* /*exit_code*/) {
   CLI::App* command = app.add_subcommand(
       "cases", "Write directed test matrices: to a kernel through a pipe, or as files");
   command
-      ->add_option("--dialect", options->kernel.dialect,
+      ->add_option("--dialect", options->dialect,
                    "For kernels that should compute this; `fp4lab dialects` lists them")
       ->type_name("NAME")
       ->capture_default_str();

@@ -15,14 +15,6 @@ struct DequantizeCommand {
   bool transpose = false;
 };
 
-Matrix<float> Transposed(const Matrix<float>& x) {
-  Matrix<float> t(x.cols, x.rows);
-  for (std::size_t r = 0; r < x.rows; ++r) {
-    for (std::size_t c = 0; c < x.cols; ++c) t(c, r) = x(r, c);
-  }
-  return t;
-}
-
 void Run(const DequantizeCommand& o) {
   const NumberType type = RequireNumberType(o.dtype, "--dtype");
   if (type.kind == NumberType::Kind::kUint8) throw Error("--dtype uint8", "holds no such values");

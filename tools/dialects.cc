@@ -12,6 +12,7 @@
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/io/json.h"
 #include "tools/commands.h"
+#include "tools/file_options.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -119,11 +120,8 @@ Json AsJson(const Dialect& d, bool with_behaviours) {
 
 void Run(const DialectsOptions& options) {
   if (!options.name.empty()) {
-    const Dialect* dialect = FindDialect(options.name);
-    if (dialect == nullptr) {
-      throw Error("dialects " + options.name, "is no dialect; fp4lab dialects lists them");
-    }
-    options.json ? void(std::puts(AsJson(*dialect, true).dump(2).c_str())) : PrintRow(*dialect);
+    const Dialect& dialect = RequireDialect(options.name, "dialects");
+    options.json ? void(std::puts(AsJson(dialect, true).dump(2).c_str())) : PrintRow(dialect);
     return;
   }
   if (!options.json) return PrintTable();

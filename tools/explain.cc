@@ -50,17 +50,15 @@ bool RunKept(const ExplainCommand& command) {
 // Whether all is equal.
 bool Run(const ExplainCommand& command) {
   if (!command.kept.empty()) return RunKept(command);
-  if (command.kernel.input.empty() || command.kernel.codes.empty()) {
-    throw Error("command line", "needs --input and --codes, or --kept");
-  }
-  const Kernel kernel = KernelOf(command.kernel);
-  const Matrix<float> x = ReadInput(command.kernel);
-  const StoredMatrix bytes = ReadBytes(command.kernel, kernel, x.View());
+  if (command.kernel.input.place.empty()) throw Error("--input", "is missing, or --kept");
+  const Matrix<float> x = ReadNumbers(command.kernel.input).values;
+  const StoredFile answer = ReadAnswer(command.kernel, x);
+  const Kernel kernel = KernelOf(command.kernel, answer);
   const std::vector<std::uint16_t> random = ReadRandom(command.kernel);
   ExplainOptions options;
-  options.dialect = OptionsOf(command.kernel, kernel, x.View(), random);
+  options.dialect = OptionsOf(command.kernel, kernel.dialect, x, random);
   options.search.pairs = !command.no_pairs;
-  const Explanation explanation = Explain(kernel, x.View(), bytes, options);
+  const Explanation explanation = Explain(kernel, x.View(), answer.matrix, options);
   WriteBlock(command, explanation);
   if (command.json) {
     std::puts(ToJson(kernel, explanation).dump(2).c_str());
@@ -78,9 +76,9 @@ void AddExplain(CLI::App& app, int* exit_code) {
       "explain", "Find out why a kernel's bytes differ from those of its dialect");
   AddInputOptions(command, &options->kernel);
   AddBytesOptions(command, &options->kernel);
+  AddLayoutOptions(command, "", &options->kernel.layout);
   AddDialectOptions(command, &options->kernel);
-  AddLayoutOptions(command, &options->kernel);
-  for (const char* name : {"--input", "--codes"}) command->get_option(name)->required(false);
+  AddGivenOptions(command, &options->kernel);
   command
       ->add_option("--kept", options->kept,
                    "Count the causes over all cases that `verify --keep` wrote into this folder")

@@ -4,6 +4,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/dialect/dialect.h"
+#include "fp4lab/transform/hadamard.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -35,57 +36,69 @@ std::optional<LevelTwoConvention> LevelTwoOf(const LayoutOptions& o) {
 
 }  // namespace
 
-void AddNumberOptions(CLI::App* command, NumberOptions* options) {
+CLI::Option* AddNumberOptions(CLI::App* command, const std::string& name, const std::string& what,
+                              NumberOptions* options) {
+  CLI::Option* place =
+      command
+          ->add_option(name, options->place,
+                       what +
+                           ": .npy, FILE.npz#ARRAY, FILE.safetensors#TENSOR, FILE.gguf#TENSOR, or "
+                           "raw numbers with --shape and --dtype")
+          ->type_name("FILE");
   command->add_option("--shape", options->shape, "Shape of a raw file")->type_name("ROWSxCOLS");
   command
       ->add_option("--dtype", options->dtype,
-                   "Type of the numbers in a raw file, or behind the integers of a .npy")
+                   "Type of the numbers in a raw file, or behind integers (16 bits are BF16 where "
+                   "nothing is said)")
       ->type_name("TYPE");
   command->add_flag("--transpose-input", options->transpose, "Take the transposed matrix");
+  return place;
 }
 
 NumberFile ReadNumbers(const NumberOptions& options) {
   ReadMatrixOptions read{.dtype = options.dtype};
   if (!options.shape.empty()) read.shape = ParseShape(options.shape, "--shape");
   NumberFile file = ReadMatrix(options.place, read);
-  if (!options.transpose) return file;
-  Matrix<float> transposed(file.values.cols, file.values.rows);
-  for (std::size_t r = 0; r < file.values.rows; ++r) {
-    for (std::size_t c = 0; c < file.values.cols; ++c) transposed(c, r) = file.values(r, c);
-  }
-  file.values = std::move(transposed);
+  if (options.transpose) file.values = Transposed(file.values);
   return file;
+}
+
+Matrix<float> Transposed(const Matrix<float>& x) {
+  Matrix<float> t(x.cols, x.rows);
+  for (std::size_t r = 0; r < x.rows; ++r) {
+    for (std::size_t c = 0; c < x.cols; ++c) t(c, r) = x(r, c);
+  }
+  return t;
 }
 
 void AddLayoutOptions(CLI::App* command, const std::string& before, LayoutOptions* options) {
   const std::string dashes = "--" + before;
   const std::string file = before.empty() ? "" : ", in the vendor's file that is read";
-  command
-      ->add_option(dashes + "codes-order", options->codes,
-                   "How codes are packed" + file + ":" + Names(kCodeOrders))
-      ->type_name("ORDER");
-  command
-      ->add_option(dashes + "scales-order", options->scales,
-                   "How scales lie" + file + ":" + Names(kScaleOrders))
-      ->type_name("ORDER");
-  command
-      ->add_option(dashes + "level-two-is", options->level_two,
-                   "What the tensor's number is" + file + ":" + Names(kLevelTwoConventions))
-      ->type_name("WHAT");
-  options->transposed = command->add_flag(dashes + "transposed,!" + dashes + "not-transposed",
-                                          options->transposed_value,
-                                          "The bytes are those of the transposed matrix" + file);
-  options->expanded = command->add_flag(
-      dashes + "expanded-scales,!" + dashes + "single-scales", options->expanded_value,
-      "The scale of a square block is repeated for each of its rows" + file);
+  const auto add_name = [&](const char* name, std::string* text, const std::string& what) {
+    command->add_option(dashes + name, *text, what)->type_name("NAME");
+  };
+  const auto add_flag = [&](const char* yes, const char* no, std::optional<bool>* flag,
+                            const char* what) {
+    command->add_flag_function(
+        dashes + yes + ",!" + dashes + no, [flag](std::int64_t n) { *flag = n > 0; }, what + file);
+  };
+  add_name("codes-order", &options->codes,
+           "How codes are packed" + file + ":" + Names(kCodeOrders));
+  add_name("scales-order", &options->scales, "How scales lie" + file + ":" + Names(kScaleOrders));
+  add_name("level-two-is", &options->level_two,
+           "What the tensor's number is" + file + ":" + Names(kLevelTwoConventions));
+  add_flag("transposed", "not-transposed", &options->transposed,
+           "The bytes are those of the transposed matrix");
+  add_flag("expanded-scales", "single-scales", &options->expanded,
+           "The scale of a square block is repeated for each of its rows");
 }
 
 StorageLayout Changed(StorageLayout layout, const LayoutOptions& options) {
   layout.codes = CodesOf(options).value_or(layout.codes);
   layout.scales = ScalesOf(options).value_or(layout.scales);
   layout.level_two = LevelTwoOf(options).value_or(layout.level_two);
-  if (options.transposed->count() > 0) layout.transposed = options.transposed_value;
-  if (options.expanded->count() > 0) layout.expanded_scales = options.expanded_value;
+  layout.transposed = options.transposed.value_or(layout.transposed);
+  layout.expanded_scales = options.expanded.value_or(layout.expanded_scales);
   return layout;
 }
 
@@ -94,17 +107,42 @@ ReadStoredOptions ReadOptionsOf(const LayoutOptions& options, const Dialect* dia
           .codes = CodesOf(options),
           .scales = ScalesOf(options),
           .level_two = LevelTwoOf(options),
-          .transposed = options.transposed_value,
-          .expanded_scales = options.expanded_value};
+          .transposed = options.transposed.value_or(false),
+          .expanded_scales = options.expanded.value_or(false)};
+}
+
+void AddHadamardOptions(CLI::App* command, HadamardOptions* options) {
+  command
+      ->add_option("--hadamard,--rht", options->size,
+                   "Random Hadamard transform before the quantizer: 16 or 32 elements, 0: none")
+      ->check(CLI::IsMember({0, 16, 32}));
+  command
+      ->add_option("--signs", options->signs,
+                   "Signs of the transform: te, none, or a mask as in 0xD7E8")
+      ->capture_default_str();
+}
+
+std::uint32_t SignMask(const HadamardOptions& options) {
+  const bool long_groups = options.size == 32;
+  if (options.size == 0 || options.signs == "none") return 0;
+  if (options.signs == "te") return long_groups ? kTeSignMask32 : kTeSignMask16;
+  std::string_view digits = options.signs;
+  if (digits.starts_with("0x")) digits.remove_prefix(2);
+  std::uint32_t mask = 0;
+  const char* const end = digits.data() + digits.size();
+  const auto [at, error] = std::from_chars(digits.data(), end, mask, 16);
+  const bool fits = long_groups || mask <= 0xFFFFu;
+  if (error == std::errc() && at == end && fits) return mask;
+  throw Error("--signs " + options.signs, "is no mask; te, none, or bits as in 0xD7E8");
 }
 
 const Dialect* DialectOrNothing(const std::string& name) {
   return name.empty() ? nullptr : &RequireDialect(name);
 }
 
-const Dialect& RequireDialect(const std::string& name) {
+const Dialect& RequireDialect(const std::string& name, const std::string& option) {
   if (const Dialect* d = FindDialect(name)) return *d;
-  throw Error("--dialect " + name, "is not known; one of:" + Names(Dialects()));
+  throw Error(option + " " + name, "is not known; one of:" + Names(Dialects()));
 }
 
 const Dialect* DialectOf(const StoredFile& file, const Dialect* named) {

@@ -1,8 +1,10 @@
-// What `quantize`, `dequantize`, `inspect` and `convert` share: options for a file of numbers, for
-// the layout of a quantized matrix, and how one is described.
+// What the commands share that read matrices: options for a file of numbers, for a dialect, for the
+// layout of a quantized matrix, and how one is described.
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -17,16 +19,17 @@ struct NumberOptions {
   std::string place, shape, dtype;
   bool transpose = false;
 };
-void AddNumberOptions(CLI::App* command, NumberOptions* options);
+// `name`: the option or the positional argument for the place, and what it is.
+CLI::Option* AddNumberOptions(CLI::App* command, const std::string& name, const std::string& what,
+                              NumberOptions* options);
 NumberFile ReadNumbers(const NumberOptions& options);  // transposed where asked
+Matrix<float> Transposed(const Matrix<float>& x);
 
 // --codes-order, --scales-order, --transposed, --expanded-scales, --level-two-is; what is not given
 // stays as it is. `before` stands between the dashes and the name: "" or "read-".
 struct LayoutOptions {
   std::string codes, scales, level_two;
-  CLI::Option* transposed = nullptr;
-  CLI::Option* expanded = nullptr;
-  bool transposed_value = false, expanded_value = false;
+  std::optional<bool> transposed, expanded;
 };
 void AddLayoutOptions(CLI::App* command, const std::string& before, LayoutOptions* options);
 StorageLayout Changed(StorageLayout layout, const LayoutOptions& options);
@@ -34,8 +37,16 @@ StorageLayout Changed(StorageLayout layout, const LayoutOptions& options);
 // How vendors' tensors are to be read.
 ReadStoredOptions ReadOptionsOf(const LayoutOptions& options, const Dialect* dialect);
 
+// The random Hadamard transform before a quantizer: --hadamard, --signs.
+struct HadamardOptions {
+  int size = 0;
+  std::string signs = "te";
+};
+void AddHadamardOptions(CLI::App* command, HadamardOptions* options);
+std::uint32_t SignMask(const HadamardOptions& options);
+
 // Error for an unknown name, with the names that there are; nullptr for "".
-const Dialect& RequireDialect(const std::string& name);
+const Dialect& RequireDialect(const std::string& name, const std::string& option = "--dialect");
 const Dialect* DialectOrNothing(const std::string& name);
 // The file's own dialect, or the one that was named.
 const Dialect* DialectOf(const StoredFile& file, const Dialect* named);

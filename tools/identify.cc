@@ -29,14 +29,14 @@ constexpr const char* kFooter =
 
 // Whether any fits.
 bool Run(const IdentifyCommand& command) {
-  const Matrix<float> x = ReadInput(command.kernel);
-  const StoredMatrix bytes = ReadBytes(command.kernel, Kernel{}, x.View());
+  const Matrix<float> x = ReadNumbers(command.kernel.input).values;
+  const StoredMatrix bytes = ReadAnswer(command.kernel, x).matrix;
   const std::vector<std::uint16_t> random = ReadRandom(command.kernel);
   IdentifyOptions options;
   options.dialect = {.amax = command.kernel.amax, .random = random};
   options.seed = command.seed;
   for (const std::string& name : command.dialects) {
-    options.dialects.push_back(&DialectNamed(name, "--dialects " + name));
+    options.dialects.push_back(&RequireDialect(name, "--dialects"));
   }
   const Identification result = Identify(x.View(), bytes, options);
   if (!command.deciding.empty()) {
@@ -59,15 +59,10 @@ void AddIdentify(CLI::App& app, int* exit_code) {
   const auto options = std::make_shared<IdentifyCommand>();
   CLI::App* command =
       app.add_subcommand("identify", "Find the dialects and layouts that give a kernel's bytes");
-  AddInputOptions(command, &options->kernel);
+  AddInputOptions(command, &options->kernel)->required();
   AddBytesOptions(command, &options->kernel);
   command->add_option("--dialects", options->dialects, "Try these only (default: all)");
-  command->add_option("--amax", options->kernel.amax,
-                      "The tensor's amax that the kernel was given (one, or one a row)");
-  command
-      ->add_option("--random", options->kernel.random,
-                   "The random bits of stochastic rounding: uint16, one an element")
-      ->type_name("FILE");
+  AddGivenOptions(command, &options->kernel);
   command
       ->add_option("--deciding", options->deciding,
                    "Write inputs that decide between those that fit: PREFIX.0.safetensors, ...")

@@ -208,9 +208,7 @@ void AddInspect(CLI::App& app, int* /*exit_code*/) {
       ->type_name("FILE")
       ->required();
   command->add_flag("--list", o->list, "Only list the quantized matrices of the file");
-  command->add_option("--input", o->input.place, "The matrix that was quantized: errors beside it")
-      ->type_name("FILE");
-  AddNumberOptions(command, &o->input);
+  AddNumberOptions(command, "--input", "The matrix that was quantized, for errors", &o->input);
   command
       ->add_option("--error-map", o->error_map, "Write the relative error of each block as an SVG")
       ->type_name("FILE");

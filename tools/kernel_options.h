@@ -5,52 +5,49 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/dialect/quantize.h"
 #include "fp4lab/judge/deviation.h"
+#include "tools/file_options.h"
 
 namespace fp4lab::tools {
 
 struct KernelOptions {
-  // Files: .npy, "file.npz#array", "file.safetensors#tensor", or raw bytes.
-  std::string input, codes, scales, level_two, random;
-  std::string shape;  // "ROWSxCOLS" of a raw input
-  std::string dtype;  // of a raw input: f32, bf16, f16
-  std::string dialect = "nvfp4.te";
-  std::string codes_order, scales_order = "linear", level_two_is = "amax";
-  bool transposed = false, expanded_scales = false;
-  bool transpose_input = false;
-  int hadamard = 0;
-  std::string signs;
+  NumberOptions input;
+  std::string stored;                    // a quantized matrix of ours, a vendor's or GGUF
+  std::string codes, scales, level_two;  // or its parts: arrays, tensors or raw files
+  LayoutOptions layout;
+  std::string dialect;  // empty: what the stored matrix says, else nvfp4.te
+  HadamardOptions hadamard;
   std::vector<float> amax;
+  std::string random;
+
+  const std::string& bytes() const { return stored.empty() ? codes : stored; }
 };
 
 // The input matrix: --input, --shape, --dtype, --transpose-input.
-void AddInputOptions(CLI::App* command, KernelOptions* options);
-// What the kernel should be: --dialect, --hadamard, --signs, --amax, --random.
+CLI::Option* AddInputOptions(CLI::App* command, KernelOptions* options);
+// What the kernel should be: --dialect, --hadamard, --signs.
 void AddDialectOptions(CLI::App* command, KernelOptions* options);
-// Its bytes: --codes, --scales, --level-two.
+// What it was given beside the input: --amax, --random.
+void AddGivenOptions(CLI::App* command, KernelOptions* options);
+// Its bytes: --stored, or --codes, --scales, --level-two.
 void AddBytesOptions(CLI::App* command, KernelOptions* options);
-// How they lie: --codes-order, --scales-order, --transposed, --expanded-scales, --level-two-is.
-void AddLayoutOptions(CLI::App* command, KernelOptions* options);
 
-// Error for an unknown name, with the names that there are.
-const Dialect& DialectNamed(std::string_view name, std::string_view where);
+// The kernel's bytes for an input of this shape, with their layout; sizes of parts are not checked.
+StoredFile ReadAnswer(const KernelOptions& options, const Matrix<float>& input);
+
+// The kernel that should have written the bytes, or, without them, any in the layout of the
+// options. Error where the dialect has other blocks or formats than the bytes.
 Kernel KernelOf(const KernelOptions& options);
-StorageLayout LayoutOf(const KernelOptions& options, const Dialect& dialect);
+Kernel KernelOf(const KernelOptions& options, const StoredFile& answer);
 
-// The matrix to quantize (transposed where asked).
-Matrix<float> ReadInput(const KernelOptions& options);
-// The kernel's bytes; their sizes are not checked.
-StoredMatrix ReadBytes(const KernelOptions& options, const Kernel& kernel,
-                       MatrixView<const float> x);
-// 16-bit fields, one an element; empty without --random.
+// The fields of --random, one an element; empty without.
 std::vector<std::uint16_t> ReadRandom(const KernelOptions& options);
-// The given amax and random bits, checked against the kernel. `random` must outlive the result.
-DialectOptions OptionsOf(const KernelOptions& options, const Kernel& kernel,
-                         MatrixView<const float> x, const std::vector<std::uint16_t>& random);
+// The given amax and random bits, checked against the dialect. `random` must outlive the result.
+DialectOptions OptionsOf(const KernelOptions& options, const Dialect& dialect,
+                         const Matrix<float>& x, const std::vector<std::uint16_t>& random);
 
 }  // namespace fp4lab::tools

@@ -22,42 +22,35 @@ struct PackCommand {
 
 // "high-first,128x4,transposed": words of the tables, in any order; the rest is the default.
 StorageLayout ParseLayout(const std::string& text, const Dialect& dialect) {
-  KernelOptions words;
+  StorageLayout layout{.codes = DefaultCodeOrder(dialect.element)};
   for (std::size_t at = 0; at <= text.size();) {
     const std::size_t comma = std::min(text.find(',', at), text.size());
     const std::string word = text.substr(at, comma - at);
     at = comma + 1;
-    bool is_convention = false;
-    for (const NamedLevelTwo& named : kLevelTwoConventions) is_convention |= named.name == word;
-    if (FindCodeOrder(word)) {
-      words.codes_order = word;
-    } else if (FindScaleOrder(word)) {
-      words.scales_order = word;
-    } else if (is_convention) {
-      words.level_two_is = word;
+    if (const auto codes = FindCodeOrder(word)) {
+      layout.codes = *codes;
+    } else if (const auto scales = FindScaleOrder(word)) {
+      layout.scales = *scales;
+    } else if (const auto level_two = FindLevelTwoConvention(word)) {
+      layout.level_two = *level_two;
     } else if (word == "transposed") {
-      words.transposed = true;
+      layout.transposed = true;
     } else if (word == "expanded") {
-      words.expanded_scales = true;
+      layout.expanded_scales = true;
     } else {
       throw Error("--layout " + text, "\"" + word +
                                           "\" is no code order, scale order, level-2 convention, "
                                           "\"transposed\" or \"expanded\"");
     }
   }
-  return LayoutOf(words, dialect);
+  return layout;
 }
 
 void Run(const PackCommand& o) {
   const Kernel kernel = KernelOf(o.kernel);
-  const Matrix<float> input = ReadInput(o.kernel);
+  const Matrix<float> input = ReadNumbers(o.kernel.input).values;
   const std::vector<std::uint16_t> random = ReadRandom(o.kernel);
-  if (IsStochastic(kernel.dialect) && random.size() != input.values.size()) {
-    throw Error("--random", "the dialect " + std::string(kernel.dialect.name) +
-                                " rounds stochastically: give the file of its random bits, " +
-                                std::to_string(input.values.size()) + " uint16");
-  }
-  PackOptions options{.quantize = {.amax = o.kernel.amax, .random = random},
+  PackOptions options{.quantize = OptionsOf(o.kernel, kernel.dialect, input, random),
                       .hadamard = kernel.hadamard,
                       .sign_mask = kernel.sign_mask,
                       .intermediates = !o.answers_only};
@@ -77,8 +70,9 @@ void AddPack(CLI::App& app, int* /*exit_code*/) {
   const auto o = std::make_shared<PackCommand>();
   CLI::App* command = app.add_subcommand(
       "pack", "Write a golden pack: input, every intermediate, bytes in layouts, hashes");
-  AddInputOptions(command, &o->kernel);
+  AddInputOptions(command, &o->kernel)->required();
   AddDialectOptions(command, &o->kernel);
+  AddGivenOptions(command, &o->kernel);
   command
       ->add_option("--layout", o->layouts,
                    "Bytes in this layout too: words such as high-first,128x4,transposed")

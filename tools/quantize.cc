@@ -16,23 +16,19 @@ namespace {
 struct QuantizeCommand {
   NumberOptions input;
   LayoutOptions layout;
-  std::string out, dialect = "nvfp4.te", convention = "fp4lab", signs = "te";
-  int hadamard = 0;
+  std::string out, dialect = "nvfp4.te", convention = "fp4lab";
+  HadamardOptions hadamard;
   bool bf16 = false, stochastic = false;
   std::uint64_t seed = 0;
   std::vector<float> amax;
 };
 
-std::uint32_t SignMask(const QuantizeCommand& o) {
-  if (o.signs == "none") return 0;
-  return o.hadamard == 32 ? kTeSignMask32 : kTeSignMask16;
-}
-
 // The transform takes BF16 values, so that its roundings are Transformer Engine's.
 void Transform(const QuantizeCommand& o, Matrix<float>* x) {
-  if (o.hadamard == 0) return;
-  const std::string where = "--hadamard " + std::to_string(o.hadamard);
-  if (x->cols % static_cast<std::size_t>(o.hadamard) != 0) {
+  const int size = o.hadamard.size;
+  if (size == 0) return;
+  const std::string where = "--hadamard " + std::to_string(size);
+  if (x->cols % static_cast<std::size_t>(size) != 0) {
     throw Error(where,
                 "needs rows of whole groups; these have " + std::to_string(x->cols) + " elements");
   }
@@ -41,7 +37,7 @@ void Transform(const QuantizeCommand& o, Matrix<float>* x) {
       throw Error(where, "takes BF16 values, and the input holds others; --bf16 rounds it first");
     }
   }
-  RandomHadamard(x->View(), o.hadamard, SignMask(o), x->View());
+  RandomHadamard(x->View(), size, SignMask(o.hadamard), x->View());
 }
 
 DialectOptions OptionsOf(const QuantizeCommand& o, const Dialect& dialect, const Matrix<float>& x,
@@ -83,13 +79,7 @@ void AddQuantize(CLI::App& app, int* /*exit_code*/) {
   const auto o = std::make_shared<QuantizeCommand>();
   CLI::App* command =
       app.add_subcommand("quantize", "Quantize a matrix as any dialect, into a file");
-  command
-      ->add_option("input", o->input.place,
-                   ".npy, FILE.npz#ARRAY, FILE.safetensors#TENSOR, or raw numbers with --shape and "
-                   "--dtype")
-      ->type_name("FILE")
-      ->required();
-  AddNumberOptions(command, &o->input);
+  AddNumberOptions(command, "input", "The matrix to quantize", &o->input)->required();
   command
       ->add_option("--out", o->out,
                    "FILE.safetensors or FILE.npz, #NAME for a name; .gguf for gguf")
@@ -105,13 +95,7 @@ void AddQuantize(CLI::App& app, int* /*exit_code*/) {
       ->capture_default_str();
   AddLayoutOptions(command, "", &o->layout);
   command->add_flag("--bf16", o->bf16, "Round the input to BF16 first");
-  command
-      ->add_option("--hadamard,--rht", o->hadamard,
-                   "Random Hadamard transform of 16 or 32 elements first")
-      ->check(CLI::IsMember({0, 16, 32}));
-  command->add_option("--signs", o->signs, "Signs of the transform: te, none")
-      ->check(CLI::IsMember({"te", "none"}))
-      ->capture_default_str();
+  AddHadamardOptions(command, &o->hadamard);
   command->add_flag("--stochastic", o->stochastic,
                     "Stochastic rounding with 16 bits an element, Philox of --seed");
   command->add_option("--seed", o->seed, "Seed of stochastic rounding")->capture_default_str();

@@ -37,13 +37,22 @@ void Print(const std::string& text, const Json& json, bool as_json) {
   std::printf("%s", as_json ? (json.dump(1) + "\n").c_str() : text.c_str());
 }
 
-VerifyOptions OptionsOf(const VerifyCommand& o) {
-  return {.quantize = {.amax = o.kernel.amax}, .first = o.show, .check_padding = o.check_padding};
+VerifyOptions OptionsOf(const VerifyCommand& o, const DialectOptions& quantize = {}) {
+  return {.quantize = quantize, .first = o.show, .check_padding = o.check_padding};
 }
 
-// An answer without --level-two stores none.
-void LeaveOutLevelTwo(const VerifyCommand& o, Kernel* kernel) {
-  if (o.kernel.level_two.empty()) kernel->layout.level_two = LevelTwoConvention::kNone;
+// An answer, and the kernel that should have given it: where none is stored, without level 2.
+struct Answer {
+  StoredMatrix bytes;
+  Kernel kernel;
+};
+Answer ReadAnswerAndKernel(const KernelOptions& o, const Matrix<float>& input) {
+  const StoredFile file = ReadAnswer(o, input);
+  Answer answer{file.matrix, KernelOf(o, file)};
+  if (file.matrix.level_two.empty()) {
+    answer.bytes.layout.level_two = answer.kernel.layout.level_two = LevelTwoConvention::kNone;
+  }
+  return answer;
 }
 
 bool Show(const VerifyCommand& o, const Dialect& dialect, const Verdict& verdict) {
@@ -55,51 +64,43 @@ bool Show(const VerifyCommand& o, const Dialect& dialect, const Verdict& verdict
 
 // ---- Several runs of a stochastic kernel --------------------------------------------------------
 
-bool VerifyRuns(const VerifyCommand& o, const Kernel& kernel, const Matrix<float>& x) {
-  if (!IsStochastic(kernel.dialect)) {
-    throw Error("--stochastic", std::string(kernel.dialect.name) +
-                                    " does not round stochastically; verify it without");
+bool VerifyRuns(const VerifyCommand& o, const Answer& first, const Matrix<float>& x) {
+  const Dialect& dialect = first.kernel.dialect;
+  if (!IsStochastic(dialect)) {
+    throw Error("--stochastic",
+                std::string(dialect.name) + " does not round stochastically; verify it without");
   }
-  std::vector<StoredMatrix> runs{ReadBytes(o.kernel, kernel, x.View())};
-  for (const std::string& codes : o.more_codes) {
+  std::vector<StoredMatrix> runs{first.bytes};
+  for (const std::string& place : o.more_codes) {
     KernelOptions run = o.kernel;
-    run.codes = codes;
-    runs.push_back(ReadBytes(run, kernel, x.View()));
+    (run.stored.empty() ? run.codes : run.stored) = place;
+    runs.push_back(ReadAnswerAndKernel(run, x).bytes);
   }
-  const StatisticalVerdict verdict = VerifyStatistically(
-      kernel.dialect, x.View(), runs, o.kernel.codes, OptionsOf(o), o.error_rate);
+  const StatisticalVerdict verdict =
+      VerifyStatistically(dialect, x.View(), runs, o.kernel.bytes(),
+                          OptionsOf(o, {.amax = o.kernel.amax}), o.error_rate);
   if (verdict.rounding.answer == StochasticAnswer::kUndecided) {
     throw Error("--more-codes", "no verdict: " + verdict.rounding.reason);
   }
-  Print(StatisticalText(kernel.dialect, verdict), StatisticalJson(kernel.dialect, verdict), o.json);
+  Print(StatisticalText(dialect, verdict), StatisticalJson(dialect, verdict), o.json);
   return verdict.Accepted();
 }
 
-// ---- One input and one answer
-// --------------------------------------------------------------------
+// ---- One input and one answer -------------------------------------------------------------------
 
 bool VerifyFiles(const VerifyCommand& o) {
-  if (o.kernel.codes.empty()) throw Error("--codes", "is missing: the file of the kernel's codes");
-  Kernel kernel = KernelOf(o.kernel);
-  LeaveOutLevelTwo(o, &kernel);
-  const Matrix<float> input = ReadInput(o.kernel);
+  const Matrix<float> input = ReadNumbers(o.kernel.input).values;
+  const Answer answer = ReadAnswerAndKernel(o.kernel, input);
+  const Kernel& kernel = answer.kernel;
   const Matrix<float> x = QuantizerInput(input.View(), kernel.hadamard, kernel.sign_mask);
-  if (o.stochastic) return VerifyRuns(o, kernel, x);
-  const StoredMatrix answer = ReadBytes(o.kernel, kernel, x.View());
+  if (o.stochastic) return VerifyRuns(o, answer, x);
   const std::vector<std::uint16_t> random = ReadRandom(o.kernel);
-  VerifyOptions options = OptionsOf(o);
-  options.quantize.random = random;
-  if (IsStochastic(kernel.dialect) && random.size() != x.values.size()) {
-    throw Error("--random", "the dialect " + std::string(kernel.dialect.name) +
-                                " rounds stochastically: give the file of its random bits, " +
-                                std::to_string(x.values.size()) +
-                                " uint16, or several runs with --stochastic");
-  }
-  return Show(o, kernel.dialect, Verify(kernel.dialect, x.View(), answer, o.kernel.codes, options));
+  const VerifyOptions options = OptionsOf(o, OptionsOf(o.kernel, kernel.dialect, x, random));
+  return Show(o, kernel.dialect,
+              Verify(kernel.dialect, x.View(), answer.bytes, o.kernel.bytes(), options));
 }
 
-// ---- A golden pack
-// -------------------------------------------------------------------------------
+// ---- A golden pack ------------------------------------------------------------------------------
 
 // The answer of this version on the pack's input.
 Quantized Recomputed(const Pack& pack) {
@@ -110,8 +111,8 @@ Quantized Recomputed(const Pack& pack) {
 bool VerifyPack(VerifyCommand o) {
   const Pack pack = ReadPack(ReadSafetensors(o.pack), o.pack);
   o.kernel.dialect = std::string(pack.dialect.name);
-  Kernel kernel = KernelOf(o.kernel);
-  if (o.kernel.codes.empty()) {  // the pack itself
+  if (o.kernel.bytes().empty()) {  // the pack itself
+    Kernel kernel = KernelOf(o.kernel);
     kernel.layout.level_two =
         HasLevelTwo(pack.dialect) ? LevelTwoConvention::kAmax : LevelTwoConvention::kNone;
     const Verdict verdict =
@@ -123,20 +124,19 @@ bool VerifyPack(VerifyCommand o) {
     }
     return Show(o, pack.dialect, verdict);
   }
-  LeaveOutLevelTwo(o, &kernel);
-  const StoredMatrix answer = ReadBytes(o.kernel, kernel, pack.input.View());
-  const StoredMatrix expected = Store(pack.dialect, pack.answer, kernel.layout);
-  return Show(o, pack.dialect, CompareStored(expected, answer, o.kernel.codes, OptionsOf(o)));
+  const Answer answer = ReadAnswerAndKernel(o.kernel, pack.input);
+  const StoredMatrix expected = Store(pack.dialect, pack.answer, answer.kernel.layout);
+  return Show(o, pack.dialect,
+              CompareStored(expected, answer.bytes, o.kernel.bytes(), OptionsOf(o)));
 }
 
-// ---- All cases
-// -----------------------------------------------------------------------------------
+// ---- All cases ----------------------------------------------------------------------------------
 
 bool VerifyCases(const VerifyCommand& o) {
   const Kernel kernel = KernelOf(o.kernel);
   const std::vector<Case> cases = MakeCases(kernel.dialect, CasesOf(o.set));
   SetOptions options{.layout = kernel.layout,
-                     .verify = OptionsOf(o),
+                     .verify = OptionsOf(o, {.amax = o.kernel.amax}),
                      .allow_declined = o.allow_declined,
                      .keep = o.keep};
   if (!HasLevelTwo(kernel.dialect)) options.layout.level_two = LevelTwoConvention::kNone;
@@ -157,7 +157,7 @@ bool VerifyCases(const VerifyCommand& o) {
 
 bool Run(const VerifyCommand& o) {
   if (!o.pack.empty()) return VerifyPack(o);
-  return o.kernel.input.empty() ? VerifyCases(o) : VerifyFiles(o);
+  return o.kernel.input.place.empty() ? VerifyCases(o) : VerifyFiles(o);
 }
 
 }  // namespace
@@ -167,14 +167,16 @@ void AddVerify(CLI::App& app, int* exit_code) {
   CLI::App* command = app.add_subcommand(
       "verify", "Compare a kernel's bytes with a dialect: exit code 0 equal, 1 different, 2 error");
   AddInputOptions(command, &o->kernel);
-  AddDialectOptions(command, &o->kernel);
   AddBytesOptions(command, &o->kernel);
-  AddLayoutOptions(command, &o->kernel);
-  for (const char* name : {"--input", "--codes"}) command->get_option(name)->required(false);
+  AddLayoutOptions(command, "", &o->kernel.layout);
+  AddDialectOptions(command, &o->kernel);
+  AddGivenOptions(command, &o->kernel);
   AddCaseSetOptions(command, &o->set);
   command->add_flag("--stochastic", o->stochastic,
                     "Judge the distribution of the codes of several runs, without random bits");
-  command->add_option("--more-codes", o->more_codes, "The codes of further runs: files")
+  command
+      ->add_option("--more-codes", o->more_codes,
+                   "Further runs: files as that of --codes or --stored")
       ->type_name("FILE");
   command->add_option("--error-rate", o->error_rate, "How often a right kernel may be refused")
       ->check(CLI::Range(1e-12, 0.1))

@@ -140,9 +140,7 @@ bool Run(const VerifyGemm& o) {
 
 void AddVerifyGemm(CLI::App& app, int* exit_code) {
   const auto o = std::make_shared<VerifyGemm>();
-  const auto found = app.get_subcommands([](CLI::App* s) { return s->get_name() == "verify"; });
-  CLI::App* verify = found.empty() ? app.add_subcommand("verify", "Compare") : found[0];
-  CLI::App* command = verify->add_subcommand(
+  CLI::App* command = app.get_subcommand("verify")->add_subcommand(
       "gemm", "A device's product: exit code 0 equal or inside the bound, 1 outside, 2 error");
   AddProductOptions(command, &o->files, "");
   command->add_option("D", o->d, "(M, N): the product that a device returned")->type_name("FILE");

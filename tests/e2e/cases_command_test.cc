@@ -79,7 +79,7 @@ TEST_CASE("Answers that are none are errors: exit code 2 and one line", "[e2e]")
       {"", "true", "", "is empty: no answers came"},
       {"", PipeKernel("right"), "--seed 2", "verify needs the options that cases was given"},
       {"", PipeKernel("right"), "--scales-order 128x4", "state the layout that the kernel writes"},
-      {"", PipeKernel("right"), "--dialect nvfp5", "is no dialect"},
+      {"", PipeKernel("right"), "--dialect nvfp5", "nvfp5: is not known"},
       {"", PipeKernel("right"), "--level slow", "is no level; quick or thorough"},
       {"", PipeKernel("right"), "--family tyes", "family tyes: is not known"},
   };

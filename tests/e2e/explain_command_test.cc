@@ -91,6 +91,31 @@ TEST_CASE("fp4lab explain says equal, with exit code 0", "[tools]") {
   CHECK(run.output == "Equal: 2048 codes and 128 scales are those of nvfp4.te\n");
 }
 
+TEST_CASE("explain and identify take a stored file of ours, whose layout they know", "[tools]") {
+  const TemporaryFolder folder;
+  WriteFiles(folder, {});
+  REQUIRE(RunIn(folder, {"quantize", "x.npy", "--dialect", "nvfp4.te.2d", "--scales-order", "128x4",
+                         "--out", "q.npz#w"})
+              .exit_code == 0);
+  const ProcessResult equal = RunIn(folder, {"explain", "--input", "x.npy", "--stored", "q.npz#w"});
+  CHECK(equal.exit_code == 0);
+  CHECK(equal.output == "Equal: 2048 codes and 8 scales are those of nvfp4.te.2d\n");
+  const ProcessResult found = RunIn(folder, {"identify", "--input", "x.npy", "--stored", "q.npz"});
+  CHECK(found.exit_code == 0);
+  CHECK_THAT(found.output, ContainsSubstring("codes low-first, scales 128x4, level 2 as amax:\n"
+                                             "    nvfp4.te.2d, "));
+  const ProcessResult other =
+      RunIn(folder, {"explain", "--input", "x.npy", "--stored", "q.npz", "--dialect", "nvfp4.te"});
+  CHECK(other.exit_code == 2);
+  CHECK_THAT(other.error,
+             ContainsSubstring("16x16 blocks with float8_e4m3fn scales, which nvfp4.te "
+                               "does not write: give another --dialect"));
+  const ProcessResult both =
+      RunIn(folder, {"explain", "--input", "x.npy", "--stored", "q.npz", "--codes", "codes.npy"});
+  CHECK(both.exit_code == 2);
+  CHECK_THAT(both.error, ContainsSubstring("--stored excludes --codes"));
+}
+
 TEST_CASE("fp4lab explain --json, and the tests that it writes", "[tools]") {
   const TemporaryFolder folder;
   WriteFiles(folder, {"truncation", "scales-shifted"});
@@ -136,7 +161,7 @@ TEST_CASE("explain and identify refuse bad input in one line, with exit code 2",
     return run.error;
   };
   CHECK_THAT(error({"explain", "--input", "x.npy", "--codes", "codes.npy", "--dialect", "nvfp5"}),
-             ContainsSubstring("--dialect nvfp5: is no dialect"));
+             ContainsSubstring("--dialect nvfp5: is not known"));
   CHECK_THAT(error({"explain", "--input", "none.npy", "--codes", "codes.npy"}),
              ContainsSubstring("none.npy"));
   CHECK_THAT(error({"explain", "--input", "raw.bin", "--codes", "codes.npy"}),
@@ -145,9 +170,9 @@ TEST_CASE("explain and identify refuse bad input in one line, with exit code 2",
              ContainsSubstring("codes: 10 bytes cannot hold 32x64 codes, which take 1024"));
   CHECK_THAT(
       error({"explain", "--input", "x.npy", "--codes", "codes.npy", "--scales-order", "4x4"}),
-      ContainsSubstring("--scales-order 4x4: is none of linear"));
+      ContainsSubstring("--scales-order 4x4: is not known; one of: linear"));
   CHECK_THAT(error({"identify", "--input", "x.npy", "--codes", "codes.npy", "--dialects", "x"}),
-             ContainsSubstring("--dialects x: is no dialect"));
+             ContainsSubstring("--dialects x: is not known"));
 }
 
 // `fp4lab cases | kernel | fp4lab verify --keep kept`, the kernel with one deviation.

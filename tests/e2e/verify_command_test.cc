@@ -3,7 +3,9 @@
 
 #include "fp4lab/base/random.h"
 #include "fp4lab/dialect/quantize.h"
+#include "fp4lab/exchange/matrix_file.h"
 #include "fp4lab/exchange/stored.h"
+#include "fp4lab/io/gguf.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/io/npy.h"
 #include "fp4lab/io/temporary_folder.h"
@@ -71,6 +73,68 @@ TEST_CASE("fp4lab verify says equal with 0 and different with 1", "[e2e]") {
   CHECK(verdict["equal"] == false);
   CHECK(verdict["scales"]["different"] == 0);
   CHECK(verdict["level_two"].is_null());
+}
+
+TEST_CASE("The judging commands read every kind of input", "[e2e]") {
+  const Files files;
+  const auto path = [&](const char* name) { return (files.folder / name).string(); };
+  const NumberType bf16 = RequireNumberType("bf16", "test");
+  WriteMatrix(path("x.safetensors"), files.x.View(), bf16);
+  WriteMatrix(path("u2.npz"), files.x.View(), bf16);  // as uint16
+  WriteMatrix(path("x.raw"), files.x.View(), bf16);
+  GgufFile gguf;
+  const auto values = std::as_bytes(std::span(files.x.values));
+  gguf.tensors["w"] = {kGgmlF32, {33, 48}, {values.begin(), values.end()}};
+  WriteGguf(path("x.gguf"), gguf);
+  REQUIRE(RunProgram({"quantize", path("x.npy"), "--out", path("q.npz")}).exit_code == 0);
+  const std::vector<std::vector<std::string>> inputs = {
+      {path("x.npy")},
+      {path("x.safetensors")},
+      {path("u2.npz#x")},
+      {path("x.gguf#w")},
+      {path("x.raw"), "--shape", "33x48", "--dtype", "bf16"}};
+  for (const std::vector<std::string>& input : inputs) {
+    CAPTURE(input);
+    for (const char* command : {"verify", "explain", "identify", "pack"}) {
+      std::vector<std::string> arguments{command, "--input"};
+      arguments.insert(arguments.end(), input.begin(), input.end());
+      const bool packs = arguments[0] == "pack";
+      arguments.insert(arguments.end(),
+                       {packs ? "--out" : "--stored", path(packs ? "p.safetensors" : "q.npz")});
+      const ProcessResult run = RunProgram(arguments);
+      INFO(run.error);
+      CHECK(run.exit_code == 0);
+    }
+    CHECK(RunProgram({"verify", "--pack", path("p.safetensors"), "--stored", path("q.npz")})
+              .exit_code == 0);
+  }
+  const ProcessResult raw =
+      RunProgram({"verify", "--input", path("x.raw"), "--stored", path("q.npz")});
+  CHECK(raw.exit_code == 2);
+  CHECK_THAT(raw.error, ContainsSubstring("is raw: state what it holds"));
+}
+
+TEST_CASE("fp4lab verify reads a vendor's file, in the dialect that is named", "[e2e]") {
+  const Files files;
+  const auto verify = [&](const char* file, const char* dialect) {
+    return RunProgram({"verify", "--input", files.folder / "x.npy", "--stored", files.folder / file,
+                       "--dialect", dialect});
+  };
+  const auto quantize = [&](const char* file, const char* convention, const char* dialect) {
+    REQUIRE(RunProgram({"quantize", files.folder / "x.npy", "--out", files.folder / file,
+                        "--convention", convention, "--dialect", dialect})
+                .exit_code == 0);
+  };
+  quantize("m.safetensors", "modelopt", "nvfp4.modelopt");
+  CHECK(verify("m.safetensors", "nvfp4.modelopt").exit_code == 0);
+  CHECK(verify("m.safetensors", "nvfp4.te.4over6.mae.448").exit_code == 1);
+  quantize("t.safetensors", "te-columnwise", "nvfp4.te");
+  CHECK(verify("t.safetensors", "nvfp4.te").exit_code == 0);
+  WriteMatrix((files.folder / "x.npy").string(), Matrix<float>(33, 32).View());
+  const ProcessResult smaller = verify("t.safetensors", "nvfp4.te");
+  CHECK(smaller.exit_code == 2);
+  CHECK_THAT(smaller.error, ContainsSubstring("is 33x48 float4_e2m1fn") &&
+                                ContainsSubstring("the input is 33x32"));
 }
 
 TEST_CASE("fp4lab verify reads layouts, conventions and a given amax", "[e2e]") {

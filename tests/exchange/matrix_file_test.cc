@@ -85,6 +85,12 @@ TEST_CASE("Integers of NumPy are codes of the type that is stated", "[exchange]"
   CHECK(ReadMatrix(place, {.dtype = "uint8"}).values.values == std::vector<float>{7, 15});
   CHECK_THAT(ErrorOf([&] { ReadMatrix(place); }), ContainsSubstring("state it"));
   CHECK_THAT(ErrorOf([&] { ReadMatrix(place, {.dtype = "bf16"}); }), ContainsSubstring("no codes"));
+  const std::array<std::uint16_t, 2> halves{0x3F80, 0xC0E0};
+  WriteNpy(place, MakeNpyArray<std::uint16_t>({1, 2}, halves));
+  CHECK(ReadMatrix(place).values.values == std::vector<float>{1, -7});  // BF16
+  CHECK(ReadMatrix(place, {.dtype = "float16"}).values.values ==
+        std::vector<float>{1.875f, -2.4375f});
+  CHECK(ReadBytes(place).size() == 4);
   const std::array<std::uint8_t, 2> bytes{0x7, 0x1F};
   WriteNpy(place, MakeNpyArray<std::uint8_t>({1, 2}, bytes));
   CHECK_THAT(ErrorOf([&] { ReadMatrix(place, {.dtype = "e2m1"}); }),

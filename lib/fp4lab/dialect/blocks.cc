@@ -103,7 +103,11 @@ Level LevelOfRow(const Dialect& dialect, const std::vector<float>& amax, std::si
 
 ChosenBlock ChooseBlock(const Dialect& dialect, const Level& level, MatrixView<const float> block) {
   const float b = MaxMagnitudeOf(block, dialect.nan != NanRule::kElement);
-  const float t = ScaleBefore(dialect, b, level);
+  return ChooseBlock(dialect, level, block, b, ScaleBefore(dialect, b, level));
+}
+
+ChosenBlock ChooseBlock(const Dialect& dialect, const Level& level, MatrixView<const float> block,
+                        float b, float t) {
   const BlockNumbers six = NumbersFrom(dialect, b, t, level);
   if (dialect.adaptive == Adaptive::kNo) return {six, false};
   const BlockNumbers four = NumbersFrom(dialect, b, t * 1.5f, level);

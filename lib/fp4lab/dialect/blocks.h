@@ -39,6 +39,9 @@ struct ChosenBlock {
 };
 // The numbers of one block; of the better candidate where the dialect has two.
 ChosenBlock ChooseBlock(const Dialect& dialect, const Level& level, MatrixView<const float> block);
+// The same with b and t given.
+ChosenBlock ChooseBlock(const Dialect& dialect, const Level& level, MatrixView<const float> block,
+                        float b, float t);
 
 // max |x|; NaN is left out, or makes the maximum NaN.
 float MaxMagnitudeOf(MatrixView<const float> x, bool keeps_nan);

@@ -39,9 +39,8 @@ NumberFile Decoded(const std::string& where, NumberType type, std::vector<std::s
   if (!options.shape.empty() && options.shape != shape) {
     throw Error(where, "has the shape " + ShapeText(shape) + ", not " + ShapeText(options.shape));
   }
-  if (shape.empty()) throw Error(where, "is a single number where a matrix is needed");
   const std::size_t count = *Elements(shape);
-  const std::size_t cols = shape.back();
+  const std::size_t cols = shape.empty() ? 1 : shape.back();
   NumberFile file{.values = {}, .type = type, .shape = std::move(shape)};
   file.values.rows = cols == 0 ? 0 : count / cols;
   file.values.cols = cols;
@@ -49,16 +48,20 @@ NumberFile Decoded(const std::string& where, NumberType type, std::vector<std::s
   return file;
 }
 
+// What 16 bits without a name are: how NumPy files hold BF16.
+constexpr std::string_view k16Bits = "bfloat16";
+
 NumberFile FromNpy(const NpyArray& array, const ReadMatrixOptions& options) {
   const std::string kind = array.dtype.substr(1);
   const bool coded = kind == "u1" || kind == "u2" || kind == "V1" || kind == "V2";
   NumberType type;
   if (coded) {
-    if (options.dtype.empty()) {
-      throw Error(array.where, "holds " + array.dtype +
-                                   ", which may be any type; state it, as in --dtype bfloat16");
+    if (options.dtype.empty() && kind[1] == '1') {
+      throw Error(array.where,
+                  "holds " + array.dtype +
+                      ", which may be any type; state it, as in --dtype float8_e4m3fn");
     }
-    type = RequireNumberType(options.dtype, array.where);
+    type = RequireNumberType(options.dtype.empty() ? k16Bits : options.dtype, array.where);
     if (Bits(type) > (kind[1] == '1' ? 8 : 16) || (kind[1] == '2' && Bits(type) != 16)) {
       throw Error(array.where, "holds " + array.dtype + ", no codes of " + std::string(Name(type)));
     }
@@ -111,6 +114,13 @@ const typename Map::value_type& Pick(const Map& tensors, const std::string& name
                   ", as in file#name: " + names);
 }
 
+NpyArray ReadNpz(const FilePlace& place) {
+  const NpzFile file(place.path);
+  std::map<std::string, int> names;
+  for (const std::string& name : file.Names()) names[name] = 0;
+  return file.Read(Pick(names, place.name, place.path.string()).first);
+}
+
 NumberFile FromSafetensors(const FilePlace& place, const ReadMatrixOptions& options) {
   const SafetensorsFile file = ReadSafetensors(place.path);
   const auto& [name, tensor] = Pick(file.tensors, place.name, place.path.string());
@@ -127,7 +137,13 @@ NumberFile FromSafetensors(const FilePlace& place, const ReadMatrixOptions& opti
     if (Bits(type) == 4) shape.back() *= 2;
     return Decoded(where, type, shape, tensor.bytes, options);
   }
-  const std::optional<NumberType> type = FindNumberType(tensor.dtype);
+  const bool coded = tensor.dtype == "U16";
+  const std::optional<NumberType> type =
+      !coded ? FindNumberType(tensor.dtype)
+             : RequireNumberType(options.dtype.empty() ? k16Bits : options.dtype, where);
+  if (coded && Bits(*type) != 16) {
+    throw Error(where, "holds U16, no codes of " + std::string(Name(*type)));
+  }
   if (!type) {
     throw Error(where, "holds " + tensor.dtype + "; F32, F16, BF16, F8_*, F6_* and F4 can be read");
   }
@@ -206,18 +222,35 @@ FilePlace SplitPlace(std::string_view place) {
   return {path, "", Lower(path.extension().string())};
 }
 
+bool HoldsType(std::string_view place) {
+  const std::string ending = SplitPlace(place).ending;
+  return std::find(kEndings.begin(), kEndings.end(), ending) != kEndings.end();
+}
+
 NumberFile ReadMatrix(std::string_view text, const ReadMatrixOptions& options) {
   const FilePlace place = SplitPlace(text);
   if (place.ending == ".npy") return FromNpy(ReadNpy(place.path), options);
-  if (place.ending == ".npz") {
-    const NpzFile file(place.path);
-    std::map<std::string, int> names;
-    for (const std::string& name : file.Names()) names[name] = 0;
-    return FromNpy(file.Read(Pick(names, place.name, place.path.string()).first), options);
-  }
+  if (place.ending == ".npz") return FromNpy(ReadNpz(place), options);
   if (place.ending == ".safetensors") return FromSafetensors(place, options);
   if (place.ending == ".gguf") return FromGguf(place, options);
   return FromRaw(place, options);
+}
+
+std::vector<std::byte> ReadBytes(std::string_view text) {
+  const FilePlace place = SplitPlace(text);
+  if (place.ending == ".npy") return ReadNpy(place.path).bytes;
+  if (place.ending == ".npz") return ReadNpz(place).bytes;
+  if (place.ending == ".safetensors") {
+    const SafetensorsFile file = ReadSafetensors(place.path);
+    return Pick(file.tensors, place.name, place.path.string()).second.bytes;
+  }
+  if (place.ending == ".gguf") {
+    const GgufFile file = ReadGguf(place.path);
+    return Pick(file.tensors, place.name, place.path.string()).second.bytes;
+  }
+  const std::string content = ReadFile(place.path);
+  const auto bytes = std::as_bytes(std::span(content));
+  return {bytes.begin(), bytes.end()};
 }
 
 void WriteMatrix(std::string_view text, MatrixView<const float> values, NumberType type) {

@@ -131,7 +131,10 @@ std::array<std::uint32_t, 10> ElementForms(const CaseBuilder& b, float x, float 
       ToBf16(usual)                 // vLLM's Triton path
   };
   std::array<std::uint32_t, 10> codes{};
-  for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = Encode(b.dialect().element, forms[i]);
+  const bool bf16 = b.dialect().rounding == ElementRounding::kBf16First;
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    codes[i] = Encode(b.dialect().element, bf16 ? ToBf16(forms[i]) : forms[i]);
+  }
   return codes;
 }
 
@@ -181,7 +184,14 @@ void MakeScaleHazards(CaseBuilder& b) {
 }
 
 void MakeFactorHazards(CaseBuilder& b) {
-  const std::vector<float> scales = b.Scales(), midpoints = b.ElementMidpoints();
+  const std::vector<float> scales = b.Scales();
+  std::vector<float> midpoints = b.ElementMidpoints();
+  if (b.dialect().rounding == ElementRounding::kBf16First) {
+    // Its steps are half a unit of BF16 beside the midpoints.
+    for (const float m : b.ElementMidpoints()) {
+      for (const int side : {-0x8000, 0x8000}) midpoints.push_back(MovedUlps(m, side));
+    }
+  }
   AddFound(b,
            [&](float amax, bool bf16) { return SearchElements(b, scales, midpoints, amax, bf16); });
 }

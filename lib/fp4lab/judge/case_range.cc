@@ -106,14 +106,17 @@ void MakeTinyAmax(CaseBuilder& b) {
   const struct {
     const char* name;
     float amax;
-  } tensors[] = {{"edge-above", MovedUlps(edge, 1)},
-                 {"edge", edge},
-                 {"edge-below", MovedUlps(edge, -1)},
-                 {"half-edge", 0.5f * edge},
-                 {"2^-120", 0x1p-120f},
-                 {"least-normal", std::numeric_limits<float>::min()},
-                 {"2^-130", 0x1p-130f},
-                 {"1.5*2^-140", 0x1.8p-140f}};
+  } tensors[] = {
+      {"edge-above", MovedUlps(edge, 1)},
+      {"edge", edge},
+      {"edge-below", MovedUlps(edge, -1)},
+      {"half-edge", 0.5f * edge},
+      {"small-decode-scale", b.tensor_constant() * 0x1p-124f},
+      {"subnormal-decode-scale", static_cast<float>(1.40625 * 0x1p-149 * b.tensor_constant())},
+      {"2^-120", 0x1p-120f},
+      {"least-normal", std::numeric_limits<float>::min()},
+      {"2^-130", 0x1p-130f},
+      {"1.5*2^-140", 0x1.8p-140f}};
   for (const auto& [name, amax] : tensors) {
     std::vector<BlockValues> blocks;
     for (int k = 0; k < 14; ++k) {
@@ -140,6 +143,7 @@ void MakeNanInf(CaseBuilder& b) {
                                          with(7, -kInf),
                                          {0.0f, kInf},
                                          Mixed(0x1p-30f, b.block_size()),
+                                         Mixed(0x1p20f, b.block_size()),
                                          BlockValues(b.block_size(), -kInf)};
   b.AddBlocks("inf", 2.0f, infs);
   std::vector<BlockValues> both = infs;
@@ -167,6 +171,8 @@ void MakeNegativeZero(CaseBuilder& b) {
     blocks.push_back(BlockValues(b.block_size(), -0.0f));
   }
   b.AddBlocks("given-and-underflow", amax, blocks);
+  const std::vector<BlockValues> products = {{kBf16Max, -0x1p-133f, 0x1p-133f}};
+  b.AddBlocks("underflowed-products", kBf16Max, products);
 }
 
 }  // namespace fp4lab

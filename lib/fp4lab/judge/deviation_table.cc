@@ -1,6 +1,8 @@
 // The table of deviations: each an edit of a KernelPlan.
 #include <array>
 #include <bit>
+#include <limits>
+#include <vector>
 
 #include "fp4lab/judge/deviation.h"
 #include "fp4lab/judge/kernel_plan.h"
@@ -26,16 +28,126 @@ bool HasE4m3Scale(const Plan& p) { return HasScales(p) && !IsMx(p); }
 bool IsFp4(const Plan& p) { return p.kernel.dialect.element == FormatId::kE2M1; }
 bool IsStochastic(const Plan& p) { return IsStochastic(p.kernel.dialect); }
 
+// ---- What is the same for every input
+
+// Codes are searched for with the element and the stored scale: no factor, no scaled element.
+bool Searches(const Plan& p) { return p.kernel.dialect.rounding == ElementRounding::kTiesToLower; }
+
+// Formulas that are one where S = D = 1, and an approximate one with the member that stands for it.
+BlockScale SameFormula(const Plan& p, BlockScale formula) {
+  switch (formula) {
+    case BlockScale::kApproximate:
+      return BlockScale::kTimesSixth;
+    case BlockScale::kFoldedApproximate:
+      return BlockScale::kFoldedOpen;
+    case BlockScale::kDivideFirst:
+    case BlockScale::kDivideByLevel:
+    case BlockScale::kDivideByBoth:
+    case BlockScale::kOverDecode:
+      return HasLevelTwo(p) ? formula : BlockScale::kNoLevel;
+    default:
+      return formula;
+  }
+}
+Factor SameFactor(const Plan& p, Factor factor) {
+  switch (factor) {
+    case Factor::kReciprocalApproximate:
+      return Factor::kReciprocal;
+    case Factor::kEncodeTimesApproximate:
+      return Factor::kEncodeTimesRcp;
+    case Factor::kDivideByProduct:
+    case Factor::kDivideByQuotient:
+      return HasLevelTwo(p) ? factor : Factor::kDivideByScale;
+    default:
+      return factor;
+  }
+}
+
+// A scale of 0 is never stored.
+bool HasNoZeroScale(const Plan& p) {
+  switch (p.kernel.dialect.scale_encoding) {
+    case ScaleEncoding::kClamp2m6:
+    case ScaleEncoding::kClamp2m9:
+    case ScaleEncoding::kZeroToOne:
+    case ScaleEncoding::kZeroToEpsilon:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// E8M0 rules that leave no scaled element beyond the largest; that leave none that rounds beyond.
+bool LeavesNoneAbove(const Plan& p) {
+  const Dialect& d = p.kernel.dialect;
+  return p.scale == ScalePlan{} && d.block_scale == BlockScale::kMicroscaling &&
+         d.mx_rule == ScaleRule::kCeil;
+}
+bool LeavesNoneToWrap(const Plan& p) {
+  const Dialect& d = p.kernel.dialect;
+  const bool by_rule = d.block_scale == BlockScale::kMicroscaling &&
+                       (d.mx_rule == ScaleRule::kRceil || d.mx_rule == ScaleRule::kEven);
+  // No subnormal scale, so none that is less than 15/16 of what it should be; and where D has lost
+  // bits, 1/D is Inf.
+  const bool by_clamp = d.scale_encoding == ScaleEncoding::kClamp2m6 &&
+                        d.level_two == LevelTwo::kMultiplier &&
+                        d.factor == Factor::kRcpLevelOverScale && p.scale == ScalePlan{};
+  return LeavesNoneAbove(p) || by_clamp ||
+         (p.scale == ScalePlan{} && (by_rule || d.block_scale == BlockScale::kCeilLog2 ||
+                                     d.block_scale == BlockScale::kOverflowAware));
+}
+
+// Whether a NaN ever becomes a scale byte of the dialect.
+bool StoresNanScales(const Dialect& dialect) {
+  const std::vector<std::uint16_t> random(64, 0);
+  for (const float special :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    Matrix<float> x(1, 64, 1.0f);
+    x(0, 0) = special;
+    const Quantized q = QuantizeAs(dialect, x.View(), {.random = random});
+    for (const std::uint8_t byte : q.scales) {
+      if (IsNan(FormatOf(dialect.scale), byte)) return true;
+    }
+  }
+  return false;
+}
+
+// Whether an intermediate may be subnormal that is more than a rounding to zero away from its use:
+// S/s, S and scaled elements never are.
+bool MayFlush(const Plan& p) {
+  const Dialect& d = p.kernel.dialect;
+  if (Searches(p)) return false;
+  switch (d.factor) {
+    case Factor::kEncodeOverScale:
+    case Factor::kEncodeOverScaleOpen:
+    case Factor::kEncodeTimesRcp:
+    case Factor::kEncodeTimesApproximate:
+    case Factor::kBf16:
+    case Factor::kTensorScale:
+    case Factor::kApproximate:  // flushes by itself
+      return false;
+    case Factor::kPowerOfTwo:  // rules but RCEIL, which has 2^127 for Inf, end at 2^126
+      return d.mx_rule == ScaleRule::kRceil && !d.inf_scale_is_nan;
+    case Factor::kDivideByScale:
+      return IsMx(p) || d.scale_encoding == ScaleEncoding::kOneWhereZero;
+    default:
+      return true;
+  }
+}
+
 bool SetFormula(Plan& p, BlockScale formula) {
   if (!HasE4m3Scale(p)) return false;
+  const bool other = SameFormula(p, formula) != SameFormula(p, p.kernel.dialect.block_scale);
   p.scale.constant_over_amax = false;
-  return Set(p.kernel.dialect.block_scale, formula);
+  p.kernel.dialect.block_scale = other ? formula : p.kernel.dialect.block_scale;
+  return other;
 }
 bool SetEncoding(Plan& p, ScaleEncoding encoding) {
   return HasE4m3Scale(p) && Set(p.kernel.dialect.scale_encoding, encoding);
 }
 bool SetFactor(Plan& p, Factor factor) {
-  return HasE4m3Scale(p) && Set(p.kernel.dialect.factor, factor);
+  if (!HasE4m3Scale(p) || Searches(p)) return false;
+  if (SameFactor(p, factor) == SameFactor(p, p.kernel.dialect.factor)) return false;
+  return Set(p.kernel.dialect.factor, factor);
 }
 bool SetRounding(Plan& p, ElementRounding rounding) {
   return Set(p.kernel.dialect.rounding, rounding);
@@ -125,7 +237,13 @@ constexpr auto kTable = std::to_array<Deviation>({
     {"input-fp16", "rounds the input to FP16 first", Stage::kInput,
      [](Plan& p) { return p.kernel.hadamard == 0 && Set(p.input.rounded, FormatId::kFP16); }},
     {"input-subnormals-flushed", "reads subnormal input as zero", Stage::kInput,
-     [](Plan& p) { return Set(p.input.flushed, true); }},
+     [](Plan& p) {
+       // Without level 2 they are nothing beside the least E4M3 scale.
+       const bool vanish =
+           HasE4m3Scale(p) && !HasLevelTwo(p) &&
+           (Searches(p) || p.kernel.dialect.scale_encoding == ScaleEncoding::kClamp2m6);
+       return !vanish && Set(p.input.flushed, true);
+     }},
     {"rht-missing", "leaves the random Hadamard transform out", Stage::kInput,
      [](Plan& p) { return p.kernel.hadamard != 0 && Set(p.input.hadamard, 0); }},
     {"rht-added", "transforms the input (Hadamard, 16, Transformer Engine's signs) unasked",
@@ -166,7 +284,11 @@ constexpr auto kTable = std::to_array<Deviation>({
      Stage::kLevelTwo,
      [](Plan& p) { return HasLevelTwo(p) && Set(p.level.inverted, true); }},
     {"scale-without-level-two", "leaves the tensor scale out of the block scales", Stage::kLevelTwo,
-     [](Plan& p) { return HasLevelTwo(p) && HasScales(p) && Set(p.level.missing_in_scale, true); }},
+     [](Plan& p) {
+       return HasLevelTwo(p) && HasScales(p) &&
+              p.kernel.dialect.block_scale != BlockScale::kOverTensor &&
+              Set(p.level.missing_in_scale, true);
+     }},
     {"factor-without-level-two", "leaves the tensor scale out of the element factor",
      Stage::kLevelTwo,
      [](Plan& p) { return HasLevelTwo(p) && HasScales(p) && Set(p.level.missing_in_factor, true); }},
@@ -253,9 +375,16 @@ constexpr auto kTable = std::to_array<Deviation>({
     {"scale-unclamped", "lets scales fall to 0 where the dialect does not", Stage::kScale,
      [](Plan& p) { return SetEncoding(p, ScaleEncoding::kNearest); }},
     {"scale-overflow-nan", "writes NaN for a scale beyond 448 instead of saturating", Stage::kScale,
-     [](Plan& p) { return HasE4m3Scale(p) && Set(p.scale.overflow_is_nan, true); }},
+     [](Plan& p) {
+       const Dialect& d = p.kernel.dialect;  // kClamp2m9 has it; an Inf amax leaves kEncodeFused S = 0
+       return HasE4m3Scale(p) && d.scale_encoding != ScaleEncoding::kClamp2m9 &&
+              d.level_two != LevelTwo::kEncodeFused && Set(p.scale.overflow_is_nan, true);
+     }},
     {"scale-subnormals-flushed", "flushes subnormal E4M3 scales to 0", Stage::kScale,
-     [](Plan& p) { return HasE4m3Scale(p) && Set(p.scale.subnormals_flushed, true); }},
+     [](Plan& p) {
+       return HasE4m3Scale(p) && p.kernel.dialect.scale_encoding != ScaleEncoding::kClamp2m6 &&
+              Set(p.scale.subnormals_flushed, true);
+     }},
     {"mx-floor", "takes the E8M0 scale by FLOOR", Stage::kScale,
      [](Plan& p) { return SetRule(p, ScaleRule::kFloor); }},
     {"mx-ceil", "takes the E8M0 scale by CEIL", Stage::kScale,
@@ -266,11 +395,7 @@ constexpr auto kTable = std::to_array<Deviation>({
      [](Plan& p) { return SetRule(p, ScaleRule::kEven); }},
     {"nan-scale-saturated", "writes the largest scale where it is NaN", Stage::kScale,
      [](Plan& p) {
-       const Dialect& d = p.kernel.dialect;
-       const bool has_nan = d.nan != NanRule::kElement ||
-                            (IsMx(p) && !(d.block_scale == BlockScale::kMicroscaling &&
-                                          d.mx_rule == ScaleRule::kRceil));
-       return HasScales(p) && has_nan && Set(p.scale.nan_is_largest, true);
+       return HasScales(p) && StoresNanScales(p.kernel.dialect) && Set(p.scale.nan_is_largest, true);
      }},
     {"nan-poisons-block", "gives a block with a NaN element a NaN scale", Stage::kScale,
      [](Plan& p) { return SetNan(p, NanRule::kBlock); }},
@@ -298,16 +423,27 @@ constexpr auto kTable = std::to_array<Deviation>({
     {"elements-in-two-steps", "divides the elements by D, then multiplies by 1/s", Stage::kElement,
      [](Plan& p) { return SetFactor(p, Factor::kTwoSteps); }},
     {"factor-rounded-bf16", "rounds the element factor to BF16", Stage::kElement,
-     [](Plan& p) { return HasE4m3Scale(p) && Set(p.element.factor_rounded, FormatId::kBF16); }},
+     [](Plan& p) {
+       const Factor factor = p.kernel.dialect.factor;  // a stored scale is a BF16 value
+       return HasE4m3Scale(p) && !Searches(p) && factor != Factor::kBf16 &&
+              SameFactor(p, factor) != Factor::kDivideByScale &&
+              Set(p.element.factor_rounded, FormatId::kBF16);
+     }},
     {"factor-from-unrounded-scale", "scales the elements by the block scale before its rounding",
      Stage::kElement,
-     [](Plan& p) { return HasE4m3Scale(p) && Set(p.element.unrounded_scale, true); }},
+     [](Plan& p) {
+       return HasE4m3Scale(p) && !Searches(p) && Set(p.element.unrounded_scale, true);
+     }},
     {"scaled-bf16", "rounds the scaled element to BF16 before the code (double rounding)",
-     Stage::kElement, [](Plan& p) { return Set(p.element.scaled_rounded, FormatId::kBF16); }},
+     Stage::kElement, [](Plan& p) {
+       return !Searches(p) && p.kernel.dialect.rounding != ElementRounding::kBf16First &&
+              Set(p.element.scaled_rounded, FormatId::kBF16);
+     }},
     {"scaled-fp16", "rounds the scaled element to FP16 before the code (double rounding)",
-     Stage::kElement, [](Plan& p) { return Set(p.element.scaled_rounded, FormatId::kFP16); }},
+     Stage::kElement,
+     [](Plan& p) { return !Searches(p) && Set(p.element.scaled_rounded, FormatId::kFP16); }},
     {"flush-to-zero", "flushes subnormal intermediates to zero", Stage::kElement,
-     [](Plan& p) { return Set(p.element.flush, true); }},
+     [](Plan& p) { return MayFlush(p) && Set(p.element.flush, true); }},
     {"nearest-even", "rounds elements to nearest, ties to even", Stage::kElement,
      [](Plan& p) { return SetRounding(p, ElementRounding::kNearestEven); }},
     {"truncation", "truncates elements toward zero (for stochastic rounding: random bits 0)",
@@ -329,21 +465,39 @@ constexpr auto kTable = std::to_array<Deviation>({
     {"negative-to-zero", "writes 0 for every negative element", Stage::kElement,
      [](Plan& p) { return Set(p.element.negative, Negative::kToZero); }},
     {"saturated-sign-lost", "writes +6 for an element below -6", Stage::kElement,
-     [](Plan& p) { return IsFp4(p) && Set(p.element.saturation, Saturation::kLosesSign); }},
+     [](Plan& p) {
+       return IsFp4(p) && !LeavesNoneAbove(p) && Set(p.element.saturation, Saturation::kLosesSign);
+     }},
     {"saturation-missing", "wraps around beyond the largest code", Stage::kElement,
-     [](Plan& p) { return IsFp4(p) && Set(p.element.saturation, Saturation::kWraps); }},
+     [](Plan& p) {
+       return IsFp4(p) && !LeavesNoneToWrap(p) && Set(p.element.saturation, Saturation::kWraps);
+     }},
     {"overflow-to-zero", "writes 0 for an element beyond the largest", Stage::kElement,
-     [](Plan& p) { return IsFp4(p) && Set(p.element.saturation, Saturation::kToZero); }},
+     [](Plan& p) {
+       return IsFp4(p) && !LeavesNoneAbove(p) && Set(p.element.saturation, Saturation::kToZero);
+     }},
     {"negative-zero-dropped", "writes +0 for every code -0", Stage::kElement,
-     [](Plan& p) { return Set(p.element.zero, ZeroCode::kPositive); }},
+     [](Plan& p) {
+       return !Searches(p) && !p.kernel.dialect.never_negative_zero &&
+              Set(p.element.zero, ZeroCode::kPositive);
+     }},
     {"zeros-negative", "writes -0 for every code 0", Stage::kElement,
      [](Plan& p) { return Set(p.element.zero, ZeroCode::kNegative); }},
     {"input-negative-zero-dropped", "writes +0 for inputs that are -0", Stage::kElement,
-     [](Plan& p) { return Set(p.kernel.dialect.keeps_negative_zero, false); }},
+     [](Plan& p) {
+       return !Searches(p) && !p.kernel.dialect.never_negative_zero &&
+              Set(p.kernel.dialect.keeps_negative_zero, false);
+     }},
     {"input-negative-zero-kept", "keeps the sign of inputs that are -0", Stage::kElement,
-     [](Plan& p) { return Set(p.kernel.dialect.keeps_negative_zero, true); }},
+     [](Plan& p) {
+       return !Searches(p) && !p.kernel.dialect.never_negative_zero &&
+              Set(p.kernel.dialect.keeps_negative_zero, true);
+     }},
     {"zero-under-zero-scale", "writes codes 0 under a scale of 0", Stage::kElement,
-     [](Plan& p) { return HasE4m3Scale(p) && Set(p.element.zero_under_zero_scale, true); }},
+     [](Plan& p) {
+       return HasE4m3Scale(p) && !Searches(p) && !HasNoZeroScale(p) &&
+              Set(p.element.zero_under_zero_scale, true);
+     }},
     {"random-bits-neighbours", "gives neighbouring elements each other's random bits",
      Stage::kElement,
      [](Plan& p) { return IsStochastic(p) && Set(p.element.random_index_xor, std::size_t{1}); }},

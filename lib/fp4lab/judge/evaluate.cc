@@ -206,12 +206,11 @@ BlockNumbers Evaluator::NumbersOf(std::size_t i, std::size_t j, MatrixView<const
   const Level for_scale = no_scale ? WithoutScale(level) : level;
   const Level for_factor = no_factor ? WithoutScale(level) : level;
   BlockNumbers n;
+  n.amax = RoundedTo(plan_.scale.amax_rounded, BlockAmax(i, j, block));
+  n.scale_before = plan_.scale.constant_over_amax ? n.amax * d.scale_max / level.amax
+                                                  : ScaleBefore(d, n.amax, for_scale);
   if (d.adaptive != Adaptive::kNo) {
-    n = ChooseBlock(d, for_scale, block).numbers;
-  } else {
-    n.amax = RoundedTo(plan_.scale.amax_rounded, BlockAmax(i, j, block));
-    n.scale_before = plan_.scale.constant_over_amax ? n.amax * d.scale_max / level.amax
-                                                    : ScaleBefore(d, n.amax, for_scale);
+    n = ChooseBlock(d, for_scale, block, n.amax, n.scale_before).numbers;
   }
   n.scale_before = RoundedTo(plan_.scale.before_rounded, n.scale_before);
   if (plan_.element.flush) n.scale_before = Flushed(n.scale_before);
