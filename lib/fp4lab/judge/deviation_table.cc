@@ -1,174 +1,16 @@
 // The table of deviations: each an edit of a KernelPlan.
 #include <array>
 #include <bit>
-#include <limits>
-#include <vector>
 
 #include "fp4lab/judge/deviation.h"
 #include "fp4lab/judge/kernel_plan.h"
+#include "fp4lab/judge/plan_edits.h"
 #include "fp4lab/transform/hadamard.h"
 
 namespace fp4lab {
 namespace {
 
 using Plan = KernelPlan;
-
-// Assigns; false where the value stood there already.
-template <class T, class U>
-bool Set(T& field, U value) {
-  if (field == T(value)) return false;
-  field = value;
-  return true;
-}
-
-bool HasLevelTwo(const Plan& p) { return HasLevelTwo(p.kernel.dialect); }
-bool IsMx(const Plan& p) { return p.kernel.dialect.scale_encoding == ScaleEncoding::kExponent; }
-bool HasScales(const Plan& p) { return p.kernel.dialect.block_scale != BlockScale::kOneBlock; }
-bool HasE4m3Scale(const Plan& p) { return HasScales(p) && !IsMx(p); }
-bool IsFp4(const Plan& p) { return p.kernel.dialect.element == FormatId::kE2M1; }
-bool IsStochastic(const Plan& p) { return IsStochastic(p.kernel.dialect); }
-
-// ---- What is the same for every input
-
-// Codes are searched for with the element and the stored scale: no factor, no scaled element.
-bool Searches(const Plan& p) { return p.kernel.dialect.rounding == ElementRounding::kTiesToLower; }
-
-// Formulas that are one where S = D = 1, and an approximate one with the member that stands for it.
-BlockScale SameFormula(const Plan& p, BlockScale formula) {
-  switch (formula) {
-    case BlockScale::kApproximate:
-      return BlockScale::kTimesSixth;
-    case BlockScale::kFoldedApproximate:
-      return BlockScale::kFoldedOpen;
-    case BlockScale::kDivideFirst:
-    case BlockScale::kDivideByLevel:
-    case BlockScale::kDivideByBoth:
-    case BlockScale::kOverDecode:
-      return HasLevelTwo(p) ? formula : BlockScale::kNoLevel;
-    default:
-      return formula;
-  }
-}
-Factor SameFactor(const Plan& p, Factor factor) {
-  switch (factor) {
-    case Factor::kReciprocalApproximate:
-      return Factor::kReciprocal;
-    case Factor::kEncodeTimesApproximate:
-      return Factor::kEncodeTimesRcp;
-    case Factor::kDivideByProduct:
-    case Factor::kDivideByQuotient:
-      return HasLevelTwo(p) ? factor : Factor::kDivideByScale;
-    default:
-      return factor;
-  }
-}
-
-// A scale of 0 is never stored.
-bool HasNoZeroScale(const Plan& p) {
-  switch (p.kernel.dialect.scale_encoding) {
-    case ScaleEncoding::kClamp2m6:
-    case ScaleEncoding::kClamp2m9:
-    case ScaleEncoding::kZeroToOne:
-    case ScaleEncoding::kZeroToEpsilon:
-      return true;
-    default:
-      return false;
-  }
-}
-
-// E8M0 rules that leave no scaled element beyond the largest; that leave none that rounds beyond.
-bool LeavesNoneAbove(const Plan& p) {
-  const Dialect& d = p.kernel.dialect;
-  return p.scale == ScalePlan{} && d.block_scale == BlockScale::kMicroscaling &&
-         d.mx_rule == ScaleRule::kCeil;
-}
-bool LeavesNoneToWrap(const Plan& p) {
-  const Dialect& d = p.kernel.dialect;
-  const bool by_rule = d.block_scale == BlockScale::kMicroscaling &&
-                       (d.mx_rule == ScaleRule::kRceil || d.mx_rule == ScaleRule::kEven);
-  // No subnormal scale, so none that is less than 15/16 of what it should be; and where D has lost
-  // bits, 1/D is Inf.
-  const bool by_clamp = d.scale_encoding == ScaleEncoding::kClamp2m6 &&
-                        d.level_two == LevelTwo::kMultiplier &&
-                        d.factor == Factor::kRcpLevelOverScale && p.scale == ScalePlan{};
-  return LeavesNoneAbove(p) || by_clamp ||
-         (p.scale == ScalePlan{} && (by_rule || d.block_scale == BlockScale::kCeilLog2 ||
-                                     d.block_scale == BlockScale::kOverflowAware));
-}
-
-// Whether a NaN ever becomes a scale byte of the dialect.
-bool StoresNanScales(const Dialect& dialect) {
-  const std::vector<std::uint16_t> random(64, 0);
-  for (const float special :
-       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
-    Matrix<float> x(1, 64, 1.0f);
-    x(0, 0) = special;
-    const Quantized q = QuantizeAs(dialect, x.View(), {.random = random});
-    for (const std::uint8_t byte : q.scales) {
-      if (IsNan(FormatOf(dialect.scale), byte)) return true;
-    }
-  }
-  return false;
-}
-
-// Whether an intermediate may be subnormal that is more than a rounding to zero away from its use:
-// S/s, S and scaled elements never are.
-bool MayFlush(const Plan& p) {
-  const Dialect& d = p.kernel.dialect;
-  if (Searches(p)) return false;
-  switch (d.factor) {
-    case Factor::kEncodeOverScale:
-    case Factor::kEncodeOverScaleOpen:
-    case Factor::kEncodeTimesRcp:
-    case Factor::kEncodeTimesApproximate:
-    case Factor::kBf16:
-    case Factor::kTensorScale:
-    case Factor::kApproximate:  // flushes by itself
-      return false;
-    case Factor::kPowerOfTwo:  // rules but RCEIL, which has 2^127 for Inf, end at 2^126
-      return d.mx_rule == ScaleRule::kRceil && !d.inf_scale_is_nan;
-    case Factor::kDivideByScale:
-      return IsMx(p) || d.scale_encoding == ScaleEncoding::kOneWhereZero;
-    default:
-      return true;
-  }
-}
-
-bool SetFormula(Plan& p, BlockScale formula) {
-  if (!HasE4m3Scale(p)) return false;
-  const bool other = SameFormula(p, formula) != SameFormula(p, p.kernel.dialect.block_scale);
-  p.scale.constant_over_amax = false;
-  p.kernel.dialect.block_scale = other ? formula : p.kernel.dialect.block_scale;
-  return other;
-}
-bool SetEncoding(Plan& p, ScaleEncoding encoding) {
-  return HasE4m3Scale(p) && Set(p.kernel.dialect.scale_encoding, encoding);
-}
-bool SetFactor(Plan& p, Factor factor) {
-  if (!HasE4m3Scale(p) || Searches(p)) return false;
-  if (SameFactor(p, factor) == SameFactor(p, p.kernel.dialect.factor)) return false;
-  return Set(p.kernel.dialect.factor, factor);
-}
-bool SetRounding(Plan& p, ElementRounding rounding) {
-  return Set(p.kernel.dialect.rounding, rounding);
-}
-bool SetRule(Plan& p, ScaleRule rule) {
-  if (!IsMx(p)) return false;
-  const bool other_formula = Set(p.kernel.dialect.block_scale, BlockScale::kMicroscaling);
-  return Set(p.kernel.dialect.mx_rule, rule) || other_formula;
-}
-bool SetNan(Plan& p, NanRule rule) { return HasScales(p) && Set(p.kernel.dialect.nan, rule); }
-bool SetConstant(Plan& p, float scale_max) {
-  return HasLevelTwo(p) && HasScales(p) && Set(p.kernel.dialect.scale_max, scale_max);
-}
-bool SetWritten(Plan& p, CodeOrder order) { return IsFp4(p) && Set(p.output.written.codes, order); }
-bool SetWritten(Plan& p, ScaleOrder order) {
-  return HasScales(p) && Set(p.output.written.scales, order);
-}
-bool SetWritten(Plan& p, LevelTwoConvention convention) {
-  return HasLevelTwo(p) && p.kernel.layout.level_two != LevelTwoConvention::kNone &&
-         Set(p.output.written.level_two, convention);
-}
 
 // clang-format off
 constexpr auto kTable = std::to_array<Deviation>({
@@ -192,30 +34,30 @@ constexpr auto kTable = std::to_array<Deviation>({
     {"scales-swizzled-twice", "swizzles the scales a second time", Stage::kLayout,
      [](Plan& p) {
        return HasScales(p) && p.output.written.scales != ScaleOrder::kLinear &&
-              p.output.written.scales != ScaleOrder::kPadded && Set(p.output.swizzled_twice, true);
+              p.output.written.scales != ScaleOrder::kPadded && Change(p.output.swizzled_twice, true);
      }},
     {"scales-expanded", "repeats the scale of a tile for each of its rows", Stage::kLayout,
-     [](Plan& p) { return p.kernel.dialect.block_rows > 1 && Set(p.output.written.expanded_scales, true); }},
+     [](Plan& p) { return p.kernel.dialect.block_rows > 1 && Change(p.output.written.expanded_scales, true); }},
     {"scales-not-expanded", "writes the scale of a tile once, not for each of its rows", Stage::kLayout,
-     [](Plan& p) { return p.kernel.dialect.block_rows > 1 && Set(p.output.written.expanded_scales, false); }},
+     [](Plan& p) { return p.kernel.dialect.block_rows > 1 && Change(p.output.written.expanded_scales, false); }},
     {"transposed", "writes codes and scales of the transposed matrix", Stage::kLayout,
-     [](Plan& p) { return Set(p.output.written.transposed, !p.kernel.layout.transposed); }},
+     [](Plan& p) { return Change(p.output.written.transposed, !p.kernel.layout.transposed); }},
     {"codes-transposed", "writes the codes transposed, the scales not", Stage::kLayout,
-     [](Plan& p) { return HasScales(p) && Set(p.output.codes_transposed, true); }},
+     [](Plan& p) { return HasScales(p) && Change(p.output.codes_transposed, true); }},
     {"scales-transposed", "writes the scales transposed, the codes not", Stage::kLayout,
-     [](Plan& p) { return HasScales(p) && Set(p.output.scales_transposed, true); }},
+     [](Plan& p) { return HasScales(p) && Change(p.output.scales_transposed, true); }},
     {"codes-shifted", "writes every code one element too far on", Stage::kLayout,
-     [](Plan& p) { return Set(p.output.code_shift, 1); }},
+     [](Plan& p) { return Change(p.output.code_shift, 1); }},
     {"codes-shifted-back", "writes every code one element too early", Stage::kLayout,
-     [](Plan& p) { return Set(p.output.code_shift, -1); }},
+     [](Plan& p) { return Change(p.output.code_shift, -1); }},
     {"scales-shifted", "writes every scale one block too far on", Stage::kLayout,
-     [](Plan& p) { return HasScales(p) && Set(p.output.scale_shift, 1); }},
+     [](Plan& p) { return HasScales(p) && Change(p.output.scale_shift, 1); }},
     {"scales-shifted-back", "writes every scale one block too early", Stage::kLayout,
-     [](Plan& p) { return HasScales(p) && Set(p.output.scale_shift, -1); }},
+     [](Plan& p) { return HasScales(p) && Change(p.output.scale_shift, -1); }},
     {"code-bytes-swapped", "writes the bytes of every 32-bit word of codes in the other order",
-     Stage::kLayout, [](Plan& p) { return Set(p.output.words_reversed, true); }},
+     Stage::kLayout, [](Plan& p) { return Change(p.output.words_reversed, true); }},
     {"code-nibbles-reversed", "writes the eight nibbles of every 32-bit word in the other order",
-     Stage::kLayout, [](Plan& p) { return IsFp4(p) && Set(p.output.nibbles_reversed, true); }},
+     Stage::kLayout, [](Plan& p) { return IsFp4(p) && Change(p.output.nibbles_reversed, true); }},
     {"level-two-as-amax", "stores the amax where another number is asked for", Stage::kLayout,
      [](Plan& p) { return SetWritten(p, LevelTwoConvention::kAmax); }},
     {"level-two-as-multiplier", "stores the multiplier amax / C where another number is asked for",
@@ -223,37 +65,37 @@ constexpr auto kTable = std::to_array<Deviation>({
     {"level-two-as-divisor", "stores the divisor C / amax where another number is asked for",
      Stage::kLayout, [](Plan& p) { return SetWritten(p, LevelTwoConvention::kDivisor); }},
     {"level-two-stored-inverted", "stores the reciprocal of the level-2 number", Stage::kLayout,
-     [](Plan& p) { return HasLevelTwo(p) && Set(p.output.level_two_inverted, true); }},
+     [](Plan& p) { return HasLevelTwo(p) && Change(p.output.level_two_inverted, true); }},
 
     // ---- Input: another matrix
     {"input-transposed", "quantizes the transposed matrix (blocks down the columns)", Stage::kInput,
-     [](Plan& p) { return Set(p.input.transposed, true); }},
+     [](Plan& p) { return Change(p.input.transposed, true); }},
     {"input-shifted", "reads every element from one place further on in memory", Stage::kInput,
-     [](Plan& p) { return p.kernel.hadamard == 0 && Set(p.input.shift, 1); }},
+     [](Plan& p) { return p.kernel.hadamard == 0 && Change(p.input.shift, 1); }},
     {"input-shifted-back", "reads every element from one place before it in memory", Stage::kInput,
-     [](Plan& p) { return p.kernel.hadamard == 0 && Set(p.input.shift, -1); }},
+     [](Plan& p) { return p.kernel.hadamard == 0 && Change(p.input.shift, -1); }},
     {"input-bf16", "rounds the input to BF16 first", Stage::kInput,
-     [](Plan& p) { return p.kernel.hadamard == 0 && Set(p.input.rounded, FormatId::kBF16); }},
+     [](Plan& p) { return p.kernel.hadamard == 0 && Change(p.input.rounded, FormatId::kBF16); }},
     {"input-fp16", "rounds the input to FP16 first", Stage::kInput,
-     [](Plan& p) { return p.kernel.hadamard == 0 && Set(p.input.rounded, FormatId::kFP16); }},
+     [](Plan& p) { return p.kernel.hadamard == 0 && Change(p.input.rounded, FormatId::kFP16); }},
     {"input-subnormals-flushed", "reads subnormal input as zero", Stage::kInput,
      [](Plan& p) {
        // Without level 2 they are nothing beside the least E4M3 scale.
        const bool vanish =
            HasE4m3Scale(p) && !HasLevelTwo(p) &&
            (Searches(p) || p.kernel.dialect.scale_encoding == ScaleEncoding::kClamp2m6);
-       return !vanish && Set(p.input.flushed, true);
+       return !vanish && Change(p.input.flushed, true);
      }},
     {"rht-missing", "leaves the random Hadamard transform out", Stage::kInput,
-     [](Plan& p) { return p.kernel.hadamard != 0 && Set(p.input.hadamard, 0); }},
+     [](Plan& p) { return p.kernel.hadamard != 0 && Change(p.input.hadamard, 0); }},
     {"rht-added", "transforms the input (Hadamard, 16, Transformer Engine's signs) unasked",
      Stage::kInput, [](Plan& p) {
        if (p.kernel.hadamard != 0 || p.kernel.dialect.block_cols % 16 != 0) return false;
        p.input.sign_mask = kTeSignMask16;
-       return Set(p.input.hadamard, 16);
+       return Change(p.input.hadamard, 16);
      }},
     {"rht-without-signs", "transforms the input without the signs", Stage::kInput,
-     [](Plan& p) { return p.kernel.hadamard != 0 && Set(p.input.sign_mask, 0u); }},
+     [](Plan& p) { return p.kernel.hadamard != 0 && Change(p.input.sign_mask, 0u); }},
     {"rht-signs-reversed", "takes the signs of the transform from the mask's other end",
      Stage::kInput, [](Plan& p) {
        if (p.kernel.hadamard == 0) return false;
@@ -261,37 +103,37 @@ constexpr auto kTable = std::to_array<Deviation>({
        for (int i = 0; i < p.kernel.hadamard; ++i) {
          reversed |= (p.kernel.sign_mask >> i & 1u) << (p.kernel.hadamard - 1 - i);
        }
-       return Set(p.input.sign_mask, reversed);
+       return Change(p.input.sign_mask, reversed);
      }},
     {"rht-signs-flipped", "negates where the mask says keep, and keeps where it says negate",
      Stage::kInput, [](Plan& p) {
        const std::uint32_t all = p.kernel.hadamard == 16 ? 0xFFFFu : 0xFFFFFFFFu;
-       return p.kernel.hadamard != 0 && Set(p.input.sign_mask, ~p.kernel.sign_mask & all);
+       return p.kernel.hadamard != 0 && Change(p.input.sign_mask, ~p.kernel.sign_mask & all);
      }},
     {"rht-signs-after", "puts the signs on the transform's results, not on its inputs", Stage::kInput,
      [](Plan& p) {
-       return p.kernel.hadamard != 0 && p.kernel.sign_mask != 0 && Set(p.input.signs_after, true);
+       return p.kernel.hadamard != 0 && p.kernel.sign_mask != 0 && Change(p.input.signs_after, true);
      }},
     {"rht-unnormalised", "leaves the factor size^(-1/2) of the transform out", Stage::kInput,
-     [](Plan& p) { return p.kernel.hadamard != 0 && Set(p.input.normalised, false); }},
+     [](Plan& p) { return p.kernel.hadamard != 0 && Change(p.input.normalised, false); }},
     {"rht-not-rounded", "does not round the transform's results to BF16", Stage::kInput,
-     [](Plan& p) { return p.kernel.hadamard != 0 && Set(p.input.bf16_result, false); }},
+     [](Plan& p) { return p.kernel.hadamard != 0 && Change(p.input.bf16_result, false); }},
 
     // ---- Level 2
     {"level-two-missing", "has no tensor scale: S = D = 1", Stage::kLevelTwo,
-     [](Plan& p) { return HasLevelTwo(p) && HasScales(p) && Set(p.level.missing, true); }},
+     [](Plan& p) { return HasLevelTwo(p) && HasScales(p) && Change(p.level.missing, true); }},
     {"level-two-inverted", "takes the tensor scale the wrong way round: S and D exchanged",
      Stage::kLevelTwo,
-     [](Plan& p) { return HasLevelTwo(p) && Set(p.level.inverted, true); }},
+     [](Plan& p) { return HasLevelTwo(p) && Change(p.level.inverted, true); }},
     {"scale-without-level-two", "leaves the tensor scale out of the block scales", Stage::kLevelTwo,
      [](Plan& p) {
        return HasLevelTwo(p) && HasScales(p) &&
               p.kernel.dialect.block_scale != BlockScale::kOverTensor &&
-              Set(p.level.missing_in_scale, true);
+              Change(p.level.missing_in_scale, true);
      }},
     {"factor-without-level-two", "leaves the tensor scale out of the element factor",
      Stage::kLevelTwo,
-     [](Plan& p) { return HasLevelTwo(p) && HasScales(p) && Set(p.level.missing_in_factor, true); }},
+     [](Plan& p) { return HasLevelTwo(p) && HasScales(p) && Change(p.level.missing_in_factor, true); }},
     {"constant-448x6", "computes the tensor scale from C = 448 * 6", Stage::kLevelTwo,
      [](Plan& p) { return SetConstant(p, 448.0f); }},
     {"constant-256x6", "computes the tensor scale from C = 256 * 6", Stage::kLevelTwo,
@@ -302,15 +144,15 @@ constexpr auto kTable = std::to_array<Deviation>({
      [](Plan& p) { return SetConstant(p, 1.0f); }},
     {"amax-of-first-row", "takes the tensor's amax from its first row only", Stage::kLevelTwo,
      [](Plan& p) {
-       return HasLevelTwo(p) && !p.kernel.dialect.row_scaled && Set(p.level.amax, AmaxFrom::kFirstRow);
+       return HasLevelTwo(p) && !p.kernel.dialect.row_scaled && Change(p.level.amax, AmaxFrom::kFirstRow);
      }},
     {"amax-of-first-block", "takes the tensor's amax from its first block only", Stage::kLevelTwo,
-     [](Plan& p) { return HasLevelTwo(p) && Set(p.level.amax, AmaxFrom::kFirstBlock); }},
+     [](Plan& p) { return HasLevelTwo(p) && Change(p.level.amax, AmaxFrom::kFirstBlock); }},
     {"amax-without-abs", "takes the tensor's largest value, not its largest magnitude",
      Stage::kLevelTwo,
-     [](Plan& p) { return HasLevelTwo(p) && Set(p.level.amax, AmaxFrom::kLargestSigned); }},
+     [](Plan& p) { return HasLevelTwo(p) && Change(p.level.amax, AmaxFrom::kLargestSigned); }},
     {"amax-bf16", "rounds the tensor's amax to BF16", Stage::kLevelTwo,
-     [](Plan& p) { return HasLevelTwo(p) && Set(p.level.rounded, FormatId::kBF16); }},
+     [](Plan& p) { return HasLevelTwo(p) && Change(p.level.rounded, FormatId::kBF16); }},
 
     // ---- Scale
     {"reciprocal-for-division", "multiplies the block amax by fl(1/6) before the tensor scale: "
@@ -328,40 +170,40 @@ constexpr auto kTable = std::to_array<Deviation>({
      [](Plan& p) { return SetFormula(p, BlockScale::kOverDecode); }},
     {"scale-448-over-amax", "computes the scale as fl(fl(b * 448) / amax)", Stage::kScale,
      [](Plan& p) {
-       return HasE4m3Scale(p) && HasLevelTwo(p) && Set(p.scale.constant_over_amax, true);
+       return HasE4m3Scale(p) && HasLevelTwo(p) && Change(p.scale.constant_over_amax, true);
      }},
     {"scale-half-up", "rounds the scale half up, not half to even", Stage::kScale,
-     [](Plan& p) { return HasE4m3Scale(p) && Set(p.scale.encoding, OtherEncoding::kHalfUp); }},
+     [](Plan& p) { return HasE4m3Scale(p) && Change(p.scale.encoding, OtherEncoding::kHalfUp); }},
     {"scale-truncated", "truncates the scale", Stage::kScale,
-     [](Plan& p) { return HasE4m3Scale(p) && Set(p.scale.encoding, OtherEncoding::kTowardZero); }},
+     [](Plan& p) { return HasE4m3Scale(p) && Change(p.scale.encoding, OtherEncoding::kTowardZero); }},
     {"scale-rounded-up", "rounds the scale up, so that nothing saturates", Stage::kScale,
-     [](Plan& p) { return HasE4m3Scale(p) && Set(p.scale.encoding, OtherEncoding::kUp); }},
+     [](Plan& p) { return HasE4m3Scale(p) && Change(p.scale.encoding, OtherEncoding::kUp); }},
     {"scale-power-of-two", "rounds the scale down to a power of two", Stage::kScale,
-     [](Plan& p) { return HasE4m3Scale(p) && Set(p.scale.encoding, OtherEncoding::kPowerOfTwo); }},
+     [](Plan& p) { return HasE4m3Scale(p) && Change(p.scale.encoding, OtherEncoding::kPowerOfTwo); }},
     {"scale-bf16-first", "rounds the scale to BF16 before it is encoded", Stage::kScale,
-     [](Plan& p) { return HasE4m3Scale(p) && Set(p.scale.before_rounded, FormatId::kBF16); }},
+     [](Plan& p) { return HasE4m3Scale(p) && Change(p.scale.before_rounded, FormatId::kBF16); }},
     {"scale-fp16-first", "rounds the scale to FP16 before it is encoded", Stage::kScale,
-     [](Plan& p) { return HasE4m3Scale(p) && Set(p.scale.before_rounded, FormatId::kFP16); }},
+     [](Plan& p) { return HasE4m3Scale(p) && Change(p.scale.before_rounded, FormatId::kFP16); }},
     {"block-amax-bf16", "rounds the block's amax to BF16", Stage::kScale,
-     [](Plan& p) { return HasScales(p) && Set(p.scale.amax_rounded, FormatId::kBF16); }},
+     [](Plan& p) { return HasScales(p) && Change(p.scale.amax_rounded, FormatId::kBF16); }},
     {"block-amax-without-abs", "takes a block's largest value, not its largest magnitude",
-     Stage::kScale, [](Plan& p) { return HasScales(p) && Set(p.scale.largest_signed, true); }},
+     Stage::kScale, [](Plan& p) { return HasScales(p) && Change(p.scale.largest_signed, true); }},
     {"block-of-twice-the-width", "takes the amax over two neighbouring blocks", Stage::kScale,
-     [](Plan& p) { return HasScales(p) && Set(p.scale.window, AmaxWindow::kTwoBlocks); }},
+     [](Plan& p) { return HasScales(p) && Change(p.scale.window, AmaxWindow::kTwoBlocks); }},
     {"block-of-half-the-width", "takes the amax over the first half of the block", Stage::kScale,
-     [](Plan& p) { return HasScales(p) && Set(p.scale.window, AmaxWindow::kHalfBlock); }},
+     [](Plan& p) { return HasScales(p) && Change(p.scale.window, AmaxWindow::kHalfBlock); }},
     {"block-of-16-rows", "takes the amax over 16 rows (square blocks)", Stage::kScale,
      [](Plan& p) {
-       return p.kernel.dialect.block_rows == 1 && Set(p.scale.window, AmaxWindow::kSixteenRows);
+       return p.kernel.dialect.block_rows == 1 && Change(p.scale.window, AmaxWindow::kSixteenRows);
      }},
     {"block-amax-of-previous", "takes the amax of the block before", Stage::kScale,
-     [](Plan& p) { return HasScales(p) && Set(p.scale.window, AmaxWindow::kPreviousBlock); }},
+     [](Plan& p) { return HasScales(p) && Change(p.scale.window, AmaxWindow::kPreviousBlock); }},
     {"scale-one-up", "stores a scale byte one too large", Stage::kScale,
-     [](Plan& p) { return HasScales(p) && Set(p.scale.offset, 1); }},
+     [](Plan& p) { return HasScales(p) && Change(p.scale.offset, 1); }},
     {"scale-one-down", "stores a scale byte one too small", Stage::kScale,
-     [](Plan& p) { return HasScales(p) && Set(p.scale.offset, -1); }},
+     [](Plan& p) { return HasScales(p) && Change(p.scale.offset, -1); }},
     {"mx-emax-missing", "leaves the element's largest exponent out of the scale", Stage::kScale,
-     [](Plan& p) { return IsMx(p) && IsFp4(p) && Set(p.scale.offset, 2); }},
+     [](Plan& p) { return IsMx(p) && IsFp4(p) && Change(p.scale.offset, 2); }},
     {"scale-floor-2^-6", "lets no scale fall below 2^-6", Stage::kScale,
      [](Plan& p) { return SetEncoding(p, ScaleEncoding::kClamp2m6); }},
     {"scale-floor-2^-9", "turns a scale of 0 into 1 and lets none fall below 2^-9", Stage::kScale,
@@ -378,12 +220,12 @@ constexpr auto kTable = std::to_array<Deviation>({
      [](Plan& p) {
        const Dialect& d = p.kernel.dialect;  // kClamp2m9 has it; an Inf amax leaves kEncodeFused S = 0
        return HasE4m3Scale(p) && d.scale_encoding != ScaleEncoding::kClamp2m9 &&
-              d.level_two != LevelTwo::kEncodeFused && Set(p.scale.overflow_is_nan, true);
+              d.level_two != LevelTwo::kEncodeFused && Change(p.scale.overflow_is_nan, true);
      }},
     {"scale-subnormals-flushed", "flushes subnormal E4M3 scales to 0", Stage::kScale,
      [](Plan& p) {
        return HasE4m3Scale(p) && p.kernel.dialect.scale_encoding != ScaleEncoding::kClamp2m6 &&
-              Set(p.scale.subnormals_flushed, true);
+              Change(p.scale.subnormals_flushed, true);
      }},
     {"mx-floor", "takes the E8M0 scale by FLOOR", Stage::kScale,
      [](Plan& p) { return SetRule(p, ScaleRule::kFloor); }},
@@ -395,7 +237,7 @@ constexpr auto kTable = std::to_array<Deviation>({
      [](Plan& p) { return SetRule(p, ScaleRule::kEven); }},
     {"nan-scale-saturated", "writes the largest scale where it is NaN", Stage::kScale,
      [](Plan& p) {
-       return HasScales(p) && StoresNanScales(p.kernel.dialect) && Set(p.scale.nan_is_largest, true);
+       return HasScales(p) && StoresNanScales(p.kernel.dialect) && Change(p.scale.nan_is_largest, true);
      }},
     {"nan-poisons-block", "gives a block with a NaN element a NaN scale", Stage::kScale,
      [](Plan& p) { return SetNan(p, NanRule::kBlock); }},
@@ -427,23 +269,23 @@ constexpr auto kTable = std::to_array<Deviation>({
        const Factor factor = p.kernel.dialect.factor;  // a stored scale is a BF16 value
        return HasE4m3Scale(p) && !Searches(p) && factor != Factor::kBf16 &&
               SameFactor(p, factor) != Factor::kDivideByScale &&
-              Set(p.element.factor_rounded, FormatId::kBF16);
+              Change(p.element.factor_rounded, FormatId::kBF16);
      }},
     {"factor-from-unrounded-scale", "scales the elements by the block scale before its rounding",
      Stage::kElement,
      [](Plan& p) {
-       return HasE4m3Scale(p) && !Searches(p) && Set(p.element.unrounded_scale, true);
+       return HasE4m3Scale(p) && !Searches(p) && Change(p.element.unrounded_scale, true);
      }},
     {"scaled-bf16", "rounds the scaled element to BF16 before the code (double rounding)",
      Stage::kElement, [](Plan& p) {
        return !Searches(p) && p.kernel.dialect.rounding != ElementRounding::kBf16First &&
-              Set(p.element.scaled_rounded, FormatId::kBF16);
+              Change(p.element.scaled_rounded, FormatId::kBF16);
      }},
     {"scaled-fp16", "rounds the scaled element to FP16 before the code (double rounding)",
      Stage::kElement,
-     [](Plan& p) { return !Searches(p) && Set(p.element.scaled_rounded, FormatId::kFP16); }},
+     [](Plan& p) { return !Searches(p) && Change(p.element.scaled_rounded, FormatId::kFP16); }},
     {"flush-to-zero", "flushes subnormal intermediates to zero", Stage::kElement,
-     [](Plan& p) { return MayFlush(p) && Set(p.element.flush, true); }},
+     [](Plan& p) { return MayFlush(p) && Change(p.element.flush, true); }},
     {"nearest-even", "rounds elements to nearest, ties to even", Stage::kElement,
      [](Plan& p) { return SetRounding(p, ElementRounding::kNearestEven); }},
     {"truncation", "truncates elements toward zero (for stochastic rounding: random bits 0)",
@@ -451,63 +293,63 @@ constexpr auto kTable = std::to_array<Deviation>({
     {"ties-away", "rounds ties away from zero", Stage::kElement,
      [](Plan& p) { return SetRounding(p, ElementRounding::kTiesUp); }},
     {"ties-toward-zero", "rounds ties toward zero", Stage::kElement,
-     [](Plan& p) { return Set(p.element.rounding, OtherRounding::kTiesTowardZero); }},
+     [](Plan& p) { return Change(p.element.rounding, OtherRounding::kTiesTowardZero); }},
     {"ties-to-odd", "rounds ties to the odd code", Stage::kElement,
-     [](Plan& p) { return Set(p.element.rounding, OtherRounding::kTiesToOdd); }},
+     [](Plan& p) { return Change(p.element.rounding, OtherRounding::kTiesToOdd); }},
     {"round-away", "rounds every element away from zero", Stage::kElement,
-     [](Plan& p) { return Set(p.element.rounding, OtherRounding::kAwayFromZero); }},
+     [](Plan& p) { return Change(p.element.rounding, OtherRounding::kAwayFromZero); }},
     {"round-down", "rounds every element toward minus infinity", Stage::kElement,
-     [](Plan& p) { return Set(p.element.rounding, OtherRounding::kTowardNegative); }},
+     [](Plan& p) { return Change(p.element.rounding, OtherRounding::kTowardNegative); }},
     {"sign-dropped", "drops the sign of every element", Stage::kElement,
-     [](Plan& p) { return Set(p.element.negative, Negative::kAbs); }},
+     [](Plan& p) { return Change(p.element.negative, Negative::kAbs); }},
     {"sign-flipped", "flips the sign of every element", Stage::kElement,
-     [](Plan& p) { return Set(p.element.negative, Negative::kFlipped); }},
+     [](Plan& p) { return Change(p.element.negative, Negative::kFlipped); }},
     {"negative-to-zero", "writes 0 for every negative element", Stage::kElement,
-     [](Plan& p) { return Set(p.element.negative, Negative::kToZero); }},
+     [](Plan& p) { return Change(p.element.negative, Negative::kToZero); }},
     {"saturated-sign-lost", "writes +6 for an element below -6", Stage::kElement,
      [](Plan& p) {
-       return IsFp4(p) && !LeavesNoneAbove(p) && Set(p.element.saturation, Saturation::kLosesSign);
+       return IsFp4(p) && !LeavesNoneAbove(p) && Change(p.element.saturation, Saturation::kLosesSign);
      }},
     {"saturation-missing", "wraps around beyond the largest code", Stage::kElement,
      [](Plan& p) {
-       return IsFp4(p) && !LeavesNoneToWrap(p) && Set(p.element.saturation, Saturation::kWraps);
+       return IsFp4(p) && !LeavesNoneToWrap(p) && Change(p.element.saturation, Saturation::kWraps);
      }},
     {"overflow-to-zero", "writes 0 for an element beyond the largest", Stage::kElement,
      [](Plan& p) {
-       return IsFp4(p) && !LeavesNoneAbove(p) && Set(p.element.saturation, Saturation::kToZero);
+       return IsFp4(p) && !LeavesNoneAbove(p) && Change(p.element.saturation, Saturation::kToZero);
      }},
     {"negative-zero-dropped", "writes +0 for every code -0", Stage::kElement,
      [](Plan& p) {
        return !Searches(p) && !p.kernel.dialect.never_negative_zero &&
-              Set(p.element.zero, ZeroCode::kPositive);
+              Change(p.element.zero, ZeroCode::kPositive);
      }},
     {"zeros-negative", "writes -0 for every code 0", Stage::kElement,
-     [](Plan& p) { return Set(p.element.zero, ZeroCode::kNegative); }},
+     [](Plan& p) { return Change(p.element.zero, ZeroCode::kNegative); }},
     {"input-negative-zero-dropped", "writes +0 for inputs that are -0", Stage::kElement,
      [](Plan& p) {
        return !Searches(p) && !p.kernel.dialect.never_negative_zero &&
-              Set(p.kernel.dialect.keeps_negative_zero, false);
+              Change(p.kernel.dialect.keeps_negative_zero, false);
      }},
     {"input-negative-zero-kept", "keeps the sign of inputs that are -0", Stage::kElement,
      [](Plan& p) {
        return !Searches(p) && !p.kernel.dialect.never_negative_zero &&
-              Set(p.kernel.dialect.keeps_negative_zero, true);
+              Change(p.kernel.dialect.keeps_negative_zero, true);
      }},
     {"zero-under-zero-scale", "writes codes 0 under a scale of 0", Stage::kElement,
      [](Plan& p) {
        return HasE4m3Scale(p) && !Searches(p) && !HasNoZeroScale(p) &&
-              Set(p.element.zero_under_zero_scale, true);
+              Change(p.element.zero_under_zero_scale, true);
      }},
     {"random-bits-neighbours", "gives neighbouring elements each other's random bits",
      Stage::kElement,
-     [](Plan& p) { return IsStochastic(p) && Set(p.element.random_index_xor, std::size_t{1}); }},
+     [](Plan& p) { return IsStochastic(p) && Change(p.element.random_index_xor, std::size_t{1}); }},
     {"random-bits-reversed", "takes the four fields of a random word in the other order",
      Stage::kElement,
-     [](Plan& p) { return IsStochastic(p) && Set(p.element.random_index_xor, std::size_t{3}); }},
+     [](Plan& p) { return IsStochastic(p) && Change(p.element.random_index_xor, std::size_t{3}); }},
     {"random-bytes-swapped", "swaps the two bytes of every random field", Stage::kElement,
      [](Plan& p) {
        return p.kernel.dialect.rounding == ElementRounding::kStochastic16 &&
-              Set(p.element.random_bytes_swapped, true);
+              Change(p.element.random_bytes_swapped, true);
      }},
 
     // ---- Not the work at all
@@ -522,17 +364,17 @@ constexpr auto kTable = std::to_array<Deviation>({
        return true;
      }},
     {"codes-zero", "leaves the codes 0", Stage::kNothing,
-     [](Plan& p) { return Set(p.output.codes_filled, std::uint8_t{0}); }},
+     [](Plan& p) { return Change(p.output.codes_filled, std::uint8_t{0}); }},
     {"scales-zero", "leaves the scales 0", Stage::kNothing,
-     [](Plan& p) { return HasScales(p) && Set(p.output.scales_filled, std::uint8_t{0}); }},
+     [](Plan& p) { return HasScales(p) && Change(p.output.scales_filled, std::uint8_t{0}); }},
     {"scales-one", "writes the scale 1.0 everywhere", Stage::kNothing, [](Plan& p) {
        const std::uint32_t one = Encode(p.kernel.dialect.scale, 1.0f);
-       return HasScales(p) && Set(p.output.scales_filled, static_cast<std::uint8_t>(one));
+       return HasScales(p) && Change(p.output.scales_filled, static_cast<std::uint8_t>(one));
      }},
     {"tail-block-missing", "leaves a last block that is not whole at 0", Stage::kNothing,
-     [](Plan& p) { return HasScales(p) && Set(p.output.tail_block_zero, true); }},
+     [](Plan& p) { return HasScales(p) && Change(p.output.tail_block_zero, true); }},
     {"tail-rows-missing", "leaves the rows beyond the last whole 16 at 0", Stage::kNothing,
-     [](Plan& p) { return Set(p.output.tail_rows_zero, true); }},
+     [](Plan& p) { return Change(p.output.tail_rows_zero, true); }},
 });
 // clang-format on
 

@@ -1,4 +1,4 @@
-// What an Explanation says, for people and for machines.
+// What explain found, for people.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -342,57 +342,6 @@ std::string Summary(const Kernel& kernel, const Explanation& e) {
   return text;
 }
 
-Json FloatJson(float x) {
-  Json json = {{"bits", Hex(x)}, {"value", nullptr}};
-  if (std::isfinite(x)) json["value"] = x;
-  return json;
-}
-
-Json CauseJson(const Cause& cause) {
-  Json deviations = Json::array();
-  for (const Deviation* d : cause.deviations) deviations.push_back(d->name);
-  Json json = {{"name", Name(cause)},
-               {"deviations", deviations},
-               {"dialect", nullptr},
-               {"text", Sentence(cause)}};
-  if (cause.dialect != nullptr) json["dialect"] = cause.dialect->name;
-  return json;
-}
-
-Json TraceJson(const Trace& t) {
-  return {{"row", t.row},
-          {"col", t.col},
-          {"x", FloatJson(t.x)},
-          {"amax", FloatJson(t.amax)},
-          {"encode", FloatJson(t.encode)},
-          {"decode", FloatJson(t.decode)},
-          {"block_amax", FloatJson(t.block_amax)},
-          {"scale_before", FloatJson(t.scale_before)},
-          {"scale_byte", t.scale_byte},
-          {"scale", FloatJson(t.scale)},
-          {"factor", FloatJson(t.factor)},
-          {"divides", t.divides},
-          {"scaled", FloatJson(t.scaled)},
-          {"code", t.code},
-          {"scale_tie_ulps", t.scale_tie_ulps},
-          {"code_tie_ulps", t.code_tie_ulps}};
-}
-
-Json TheirsJson(const TheirElement& t) {
-  Json json = Json::object();
-  if (t.has_code) {
-    json["code"] = t.code;
-    json["scaled_range"] = {FloatJson(t.scaled_low), FloatJson(t.scaled_high)};
-  }
-  if (t.has_scale) {
-    json["scale_byte"] = t.scale_byte;
-    json["scale"] = FloatJson(t.scale);
-    json["scale_before_range"] = {FloatJson(t.scale_low), FloatJson(t.scale_high)};
-    json["code_from_their_scale"] = t.code_from_their_scale;
-  }
-  return json;
-}
-
 }  // namespace
 
 std::string Text(const Kernel& kernel, const Explanation& e) {
@@ -408,32 +357,6 @@ std::string Text(const Kernel& kernel, const Explanation& e) {
                           : Distances(kernel, e)) +
       "\n";
   return text + CauseText(e);
-}
-
-Json ToJson(const Kernel& kernel, const Explanation& e) {
-  const MatchCounts& c = e.counts;
-  Json json = {{"equal", e.equal},
-               {"dialect", kernel.dialect.name},
-               {"codes", {{"compared", c.codes}, {"different", c.codes_differ}}},
-               {"scales", {{"compared", c.scales}, {"different", c.scales_differ}}},
-               {"level_two_differs", c.level_two_differs}};
-  if (e.equal) return json;
-  json["same_values"] = e.same_values;
-  json["rows_different"] = e.extent.rows;
-  json["codes_different_by_column"] = e.extent.by_column;
-  json["first"] = {{"ours", TraceJson(e.ours)}, {"theirs", TheirsJson(e.theirs)}};
-  json["hypotheses_tried"] = e.causes.tried;
-  json["causes"] = Json::array();
-  for (const Cause& cause : e.causes.exact) json["causes"].push_back(CauseJson(cause));
-  json["sets"] = Json::array();
-  for (const Dialect* d : e.causes.sets) json["sets"].push_back(d->name);
-  json["nearest"] = nullptr;
-  if (e.causes.best) {
-    json["nearest"] = CauseJson(e.causes.best->cause);
-    json["nearest"]["codes_left"] = e.causes.best->counts.codes_differ;
-    json["nearest"]["scales_left"] = e.causes.best->counts.scales_differ;
-  }
-  return json;
 }
 
 }  // namespace fp4lab
