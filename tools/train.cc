@@ -159,12 +159,12 @@ void AddTrain(CLI::App& app, int* exit_code) {
   command->add_option("--eval-every", o->eval_every, "Steps between evaluations; 0: at the end");
   AddRunOptions(command, o);
   command->footer(
-      "Examples: text of a known entropy, 20 steps without the Hadamard transform\n"
+      "Examples: text of a known entropy, 5 steps without the Hadamard transform\n"
       "  $ fp4lab train --data synthetic --recipe te_nvfp4 --set recipe.disable_rht=true \\\n"
-      "      --set evaluation.tokens=4096 --steps 20 --out-dir demo 2> progress | cut -c 1-24\n"
-      "  step 20  validation loss\n"
+      "      --set evaluation.tokens=4096 --steps 5 --out-dir demo 2> progress | cut -c 1-23\n"
+      "  step 5  validation loss\n"
       "  $ wc -l < demo/metrics.jsonl\n"
-      "  21\n"
+      "  6\n"
       "(an interrupted run goes on with: fp4lab train --resume --out-dir demo)\n");
   command->callback([options, exit_code] { *exit_code = Run(*options); });
 }

@@ -61,7 +61,7 @@ inline ProcessResult RunExample(const Example& example, const std::filesystem::p
   ProcessOptions options;
   options.environment = {{"PATH", program_folder + ":" + (path == nullptr ? "" : path)}};
   options.folder = folder;
-  options.timeout_seconds = 60;
+  options.timeout_seconds = 300;  // sanitizers are slow
   return RunProcess({"sh", "-ec", example.command}, options);
 }
 
