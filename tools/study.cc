@@ -139,7 +139,7 @@ void AddStudy(CLI::App& app, int* exit_code) {
   CLI::App* check = add("check", "Check a study file and say how much work it is");
   check->footer(
       StudyExample("  $ fp4lab study check tiny.json\n"
-                   "  tiny: 2 arms x 2 seeds, 1 budgets; 128 steps of 2048 tokens in all\n"));
+                   "  tiny: 2 arms x 2 seeds, 1 budgets; 128 steps of 256 tokens in all\n"));
   check->callback([=] { CheckCommand(*options); });
   CLI::App* show = add("show", "Print a study file with every default spelled out");
   show->footer(

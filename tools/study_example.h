@@ -10,7 +10,7 @@ inline std::string StudyExample(const std::string& rest) {
   return R"help(Example:
   $ echo '{"name": "tiny", "data": {"source": "synthetic"},' > tiny.json
   $ echo '"arms": {"bf16": {"recipe": "bf16"}, "nvfp4": {"recipe": "te_nvfp4"}},' >> tiny.json
-  $ echo '"evaluation": {"tokens": 4096}, "seeds": [1, 2], "budgets": [65536]}' >> tiny.json
+  $ echo '"batch": 2, "evaluation": {"tokens": 4096}, "seeds": [1, 2], "budgets": [8192]}' >> tiny.json
 )help" + rest;
 }
 
