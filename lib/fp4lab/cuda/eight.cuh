@@ -101,13 +101,23 @@ struct RandomOctet<RandomBits::kInstruction> {
   }
 };
 
-// The E2M1 codes of e.a[i] * factor. `special`: an element is NaN, or the factor is.
+// What a block's elements share, for the first four of eight elements and for the last four.
+template <class T>
+struct Halves {
+  T low, high;
+};
+template <class T>
+__device__ Halves<T> Both(T value) {
+  return {value, value};
+}
+
+// The E2M1 codes of e.a[i] * factor. `special`: an element is NaN, or a factor is.
 template <RandomBits kBits>
-__device__ std::uint32_t E2m1Codes(const Eight& e, float factor, bool special,
+__device__ std::uint32_t E2m1Codes(const Eight& e, Halves<float> factor, bool special,
                                    const RandomOctet<kBits>& random) {
   float v[8];
 #pragma unroll
-  for (int i = 0; i < 8; ++i) v[i] = e.a[i] * factor;
+  for (int i = 0; i < 8; ++i) v[i] = e.a[i] * (i < 4 ? factor.low : factor.high);
   std::uint32_t codes;
   if constexpr (kBits == RandomBits::kNone) {
     codes = NearestCodes(v);
@@ -126,9 +136,15 @@ __device__ std::uint32_t E2m1Codes(const Eight& e, float factor, bool special,
   return codes;
 }
 
-// The eight values code * scale as BF16 (scale: BF16 bits), exact but for a NaN scale.
-__device__ inline uint4 E2m1Values(std::uint32_t codes, std::uint32_t scale) {
+// Both BF16 values of a word times a BF16 scale; adding -0 keeps the sign of a zero.
+__device__ inline std::uint32_t TimesBf16(std::uint32_t word, std::uint32_t scale) {
   const std::uint32_t scales = __byte_perm(scale, scale, 0x1010);
+  asm("fma.rn.bf16x2 %0, %0, %1, %2;" : "+r"(word) : "r"(scales), "r"(0x80008000u));
+  return word;
+}
+
+// The eight values code * scale as BF16 (scale: BF16 bits), exact but for a NaN scale.
+__device__ inline uint4 E2m1Values(std::uint32_t codes, Halves<std::uint32_t> scale) {
   std::uint32_t words[4];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -143,10 +159,7 @@ __device__ inline uint4 E2m1Values(std::uint32_t codes, std::uint32_t scale) {
         __byte_perm(low, high, 0x7362) | (four << 4 & 0x8000u) | (four << 16 & 0x80000000u);
   }
 #pragma unroll
-  for (std::uint32_t& word : words) {
-    // NOLINTNEXTLINE: x * s + -0 keeps the sign of a zero
-    asm("fma.rn.bf16x2 %0, %0, %1, %2;" : "+r"(word) : "r"(scales), "r"(0x80008000u));
-  }
+  for (int i = 0; i < 4; ++i) words[i] = TimesBf16(words[i], i < 2 ? scale.low : scale.high);
   return {words[0], words[1], words[2], words[3]};
 }
 
@@ -169,14 +182,11 @@ __device__ uint2 Fp8Codes(const Eight& e, float factor) {
 
 template <FormatId kElement>
 __device__ uint4 Fp8Values(uint2 codes, std::uint32_t scale) {
-  const std::uint32_t scales = __byte_perm(scale, scale, 0x1010);
   std::uint32_t words[] = {Bf16OfFp8Pair<kElement>(codes.x), Bf16OfFp8Pair<kElement>(codes.x >> 16),
                            Bf16OfFp8Pair<kElement>(codes.y),
                            Bf16OfFp8Pair<kElement>(codes.y >> 16)};
 #pragma unroll
-  for (std::uint32_t& word : words) {
-    asm("fma.rn.bf16x2 %0, %0, %1, %2;" : "+r"(word) : "r"(scales), "r"(0x80008000u));
-  }
+  for (std::uint32_t& word : words) word = TimesBf16(word, scale);
   return {words[0], words[1], words[2], words[3]};
 }
 

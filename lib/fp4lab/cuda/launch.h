@@ -15,6 +15,17 @@ bool FitsRowKernel(const DeviceMatrix& x, const BlockFormat& format, const Quant
 void LaunchRows(const DeviceMatrix& x, const BlockFormat& format, const QuantizedSide& side,
                 StreamHandle stream);
 
+// The fast kernel of tiles: both directions of E2M1 from BF16 in one pass; rows a multiple of 128,
+// cols of 64. FitsTiles also wants a columnwise side (or square blocks): rows alone are faster by
+// rows.
+bool FitsTileShape(const DeviceMatrix& x);
+bool FitsTiles(const DeviceMatrix& x, const BlockFormat& format, const QuantizedSide* row,
+               const QuantizedSide* column);
+void LaunchTiles(const DeviceMatrix& x, const BlockFormat& format, const QuantizedSide* row,
+                 const QuantizedSide* column, StreamHandle stream);
+void LaunchTileAmax(const DeviceMatrix& x, int hadamard, std::uint32_t sign_mask, float* amax,
+                    float* transformed, StreamHandle stream);
+
 // amax, transformed and out as in quantize.h, each may be nullptr; the maxima must hold a lower
 // bound, such as 0, before.
 void LaunchHadamard(const DeviceMatrix& x, bool transposed, int size, std::uint32_t sign_mask,

@@ -115,18 +115,26 @@ void CheckGroups(const DeviceMatrix& x, int hadamard) {
 void Quantize(const DeviceMatrix& x, const BlockFormat& format, const QuantizedSide* row,
               const QuantizedSide* column, StreamHandle stream) {
   Expects(HasElement(format.element), "elements are E2M1, E4M3 or E5M2");
-  for (const QuantizedSide* side : {row, column}) {
-    if (side == nullptr) continue;
+  const auto dialect_of = [&format](const QuantizedSide& side) {
     Dialect d = DialectOf(format);
-    if (side->random_bits != RandomBits::kNone) d.rounding = ElementRounding::kStochastic16;
-    if (side == row && FitsRowKernel(x, format, *side)) {
-      CheckSide(x, d, *side, false);
-      ClearScales(d, *side, x.rows, x.cols, stream);
-      LaunchRows(x, format, *side, stream);
-    } else {
-      QuantizeSide(x, d, *side, side == column, stream);
-    }
+    if (side.random_bits != RandomBits::kNone) d.rounding = ElementRounding::kStochastic16;
+    return d;
+  };
+  for (const QuantizedSide* side : {row, column}) {
+    if (side == nullptr || x.rows == 0 || x.cols == 0) continue;
+    const bool transposed = side == column;
+    CheckSide(x, dialect_of(*side), *side, transposed);
+    ClearScales(dialect_of(*side), *side, transposed ? x.cols : x.rows,
+                transposed ? x.rows : x.cols, stream);
   }
+  if (x.rows == 0 || x.cols == 0) return;
+  if (FitsTiles(x, format, row, column)) return LaunchTiles(x, format, row, column, stream);
+  if (row != nullptr && FitsRowKernel(x, format, *row)) {
+    LaunchRows(x, format, *row, stream);
+  } else if (row != nullptr) {
+    QuantizeSide(x, dialect_of(*row), *row, false, stream);
+  }
+  if (column != nullptr) QuantizeSide(x, dialect_of(*column), *column, true, stream);
 }
 
 bool CanQuantizeAs(const Dialect& d) {
@@ -159,7 +167,11 @@ void AmaxWithHadamard(const DeviceMatrix& x, int hadamard, std::uint32_t sign_ma
   CheckGroups(x, hadamard);
   Clear(amax, 1, stream);
   Clear(transformed, 1, stream);
-  LaunchHadamard(x, true, hadamard, sign_mask, nullptr, amax, transformed, stream);
+  if (FitsTileShape(x)) {
+    LaunchTileAmax(x, hadamard, sign_mask, amax, transformed, stream);
+  } else {
+    LaunchHadamard(x, true, hadamard, sign_mask, nullptr, amax, transformed, stream);
+  }
 }
 
 void HadamardColumns(const DeviceMatrix& x, int hadamard, std::uint32_t sign_mask,

@@ -51,8 +51,7 @@ __device__ void StoreScale(const RowJob& job, std::uint32_t block, std::uint32_t
   std::size_t place = block;
   if (job.swizzled) {
     const std::uint32_t row = job.scale_cols.Quotient(block);
-    place = ScaleOffset(ScaleOrder::k128x4, row, block - row * job.scale_cols.divisor,
-                        job.scale_cols.divisor);
+    place = Offset128x4(row, block - row * job.scale_cols.divisor, job.scale_cols.divisor);
   }
   job.scales[place] = static_cast<std::uint8_t>(byte);
 }
@@ -80,17 +79,16 @@ __device__ void QuantizeOctet(const RowJob& job, const Scaler<kScaling, kElement
   special = special || (kScaling == Scaling::kMicroscaling && byte == 255);
   if constexpr (kElement == FormatId::kE2M1) {
     const RandomOctet<kBits> random(job.random, octet);
-    const std::uint32_t codes = E2m1Codes<kBits>(e, factor, special, random);
-    if (job.codes != nullptr) __stcs(reinterpret_cast<std::uint32_t*>(job.codes) + octet, codes);
+    const std::uint32_t codes = E2m1Codes<kBits>(e, Both(factor), special, random);
+    if (job.codes != nullptr) reinterpret_cast<std::uint32_t*>(job.codes)[octet] = codes;
     if (job.values != nullptr) {
-      __stcs(reinterpret_cast<uint4*>(job.values) + octet, E2m1Values(codes, scaler.Value(byte)));
+      reinterpret_cast<uint4*>(job.values)[octet] = E2m1Values(codes, Both(scaler.Value(byte)));
     }
   } else {
     const uint2 codes = Fp8Codes<kElement>(e, factor);
-    if (job.codes != nullptr) __stcs(reinterpret_cast<uint2*>(job.codes) + octet, codes);
+    if (job.codes != nullptr) reinterpret_cast<uint2*>(job.codes)[octet] = codes;
     if (job.values != nullptr) {
-      __stcs(reinterpret_cast<uint4*>(job.values) + octet,
-             Fp8Values<kElement>(codes, scaler.Value(byte)));
+      reinterpret_cast<uint4*>(job.values)[octet] = Fp8Values<kElement>(codes, scaler.Value(byte));
     }
   }
 }

@@ -47,9 +47,8 @@ struct SideJob {
   }
   // Where the scale of block (i, j) lies; `cols` of the stored matrix of scales.
   __device__ std::size_t ScalePlace(std::size_t i, std::size_t j, std::size_t scale_cols) const {
-    return side.scale_order == ScaleOrder::kLinear
-               ? i * scale_cols + j
-               : ScaleOffset(ScaleOrder::k128x4, i, j, scale_cols);
+    return side.scale_order == ScaleOrder::kLinear ? i * scale_cols + j
+                                                   : Offset128x4(i, j, scale_cols);
   }
 };
 
