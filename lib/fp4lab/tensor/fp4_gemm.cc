@@ -77,9 +77,8 @@ struct Fp4TileMemory {
   std::uint8_t* codes;
   std::size_t row_count;  // of packed rows
 
-  explicit Fp4TileMemory(const Fp4Product& p) : row_count(RoundUp(p.tile_rows, kFp4Lanes)) {
-    const std::size_t state_size =
-        (p.tile_rows + kFp4TileRows) * RoundUp(p.tile_cols, kFp4PanelCols);
+  Fp4TileMemory(const Fp4Product& p, MatrixView<float> c) : row_count(RoundUp(c.rows, kFp4Lanes)) {
+    const std::size_t state_size = RoundUp(c.rows, kFp4TileRows) * RoundUp(c.cols, kFp4PanelCols);
     const std::size_t scales_size = row_count * (kFp4Depth / p.block);
     state = tile_scratch.Get<float>(state_size + scales_size + row_count * kFp4Depth / 4);
     scales = state + state_size;
@@ -133,7 +132,7 @@ void ComputeFp4Depth(const Fp4Product& p, MatrixView<float> c, std::size_t row, 
     Fp4Work w = rows;
     w.cols = std::min(kFp4PanelCols, c.cols - j);
     w.b = p.Panel(col + j, Fp4PanelWidth(w.cols), k / p.block);
-    w.state = memory.state + j * (p.tile_rows + kFp4TileRows);
+    w.state = memory.state + j * RoundUp(c.rows, kFp4TileRows);
     for (std::size_t i = 0; i < c.rows; i += kFp4TileRows) {
       w.c = &c(i, j);
       const std::size_t tile_rows = std::min(kFp4TileRows, c.rows - i);
@@ -151,7 +150,7 @@ void ComputeFp4TileOfC(const Fp4Product& p, std::size_t index) {
   const std::size_t col = index % p.ColTiles() * p.tile_cols;
   const MatrixView<float> c = p.c.Block(row, col, std::min(p.tile_rows, p.c.rows - row),
                                         std::min(p.tile_cols, p.c.cols - col));
-  const Fp4TileMemory memory(p);
+  const Fp4TileMemory memory(p, c);
   std::size_t k = 0;
   do {  // once for K = 0: c gets alpha * 0
     ComputeFp4Depth(p, c, row, col, k, memory);
