@@ -14,6 +14,7 @@
 // After foreach_target.h:
 #include <hwy/highway.h>
 
+#include "fp4lab/block/fp4_avx512-inl.h"
 #include "fp4lab/block/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -65,7 +66,8 @@ HWY_INLINE void PackColumns(const Unit& unit, const CodeTile& tile, const CodeLa
 
 HWY_INLINE void StoreScales(const QuantizePlan& plan, const Unit& unit, std::size_t blocks,
                             const UnitScales& s, QuantizedMatrix* q) {
-  const ScaleLayout grid(q->format, q->rows, q->cols);
+  const ScaleLayout grid(q->format, plan.transposed ? plan.cols : plan.rows,
+                         plan.transposed ? plan.rows : plan.cols);
   const std::size_t band = unit.row / plan.block_rows, first = unit.col / plan.block_cols;
   std::uint8_t* to = q->scales.data();
   to += plan.transposed ? first * grid.cols + band : band * grid.cols + first;
@@ -73,17 +75,52 @@ HWY_INLINE void StoreScales(const QuantizePlan& plan, const Unit& unit, std::siz
   for (std::size_t b = 0; b < blocks; ++b) to[b * step] = static_cast<std::uint8_t>(s.byte[b]);
 }
 
+#if HWY_TARGET <= HWY_AVX3_DL
+
+struct PackedFp4Rows {
+  std::uint8_t* out;
+  std::size_t stride;
+  HWY_INLINE PackedFp4Sink Row(std::size_t r) const { return {out + r * stride}; }
+};
+
+// False: the generic kernel must do this unit.
+HWY_INLINE bool PackFp4Unit(const QuantizePlan& plan, const Unit& unit, const Tile& x,
+                            const CodeLayout& layout, QuantizedMatrix* q) {
+  Fp4Scales scales;
+  if (!QuantizeFp4Unit(
+          plan, x, &scales,
+          PackedFp4Rows{q->codes.data() + layout.Byte(unit.row, unit.col), layout.row_bytes})) {
+    return false;
+  }
+  const std::size_t columns = (plan.cols + plan.block_cols - 1) / plan.block_cols;
+  std::copy_n(scales.byte, (unit.cols + plan.block_cols - 1) / plan.block_cols,
+              q->scales.data() + unit.row / plan.block_rows * columns + unit.col / plan.block_cols);
+  return true;
+}
+
+#else
+
+HWY_INLINE bool HasFp4Units(const QuantizePlan& /*plan*/) { return false; }
+HWY_INLINE bool PackFp4Unit(const QuantizePlan&, const Unit&, const Tile&, const CodeLayout&,
+                            QuantizedMatrix*) {
+  return false;
+}
+
+#endif
+
 // One group of units. x is in memory order, q is not.
 void CodesOfUnits(const QuantizePlan& plan, MatrixView<const float> x, std::size_t group,
                   QuantizedMatrix* q) {
   UnitScales scales;
   RandomBuffer random;
+  const bool fp4 = HasFp4Units(plan);
   alignas(64) std::uint8_t buffer[kMaxBlock * (128 + 64)];  // or 1 x (1024 + 64), 16 x (256 + 64)
   const CodeTile codes{buffer, plan.chunk + 64};
-  const CodeLayout layout(q->format, q->cols);
+  const CodeLayout layout(q->format, plan.transposed ? plan.rows : plan.cols);
   for (std::size_t i = group * kUnitsAGroup; i < EndOfGroup(plan, group); ++i) {
     const Unit unit = UnitOf(plan, i);
     const Tile tile{&x(unit.row, unit.col), x.row_stride, unit.rows, unit.cols};
+    if (fp4 && PackFp4Unit(plan, unit, tile, layout, q)) continue;
     const std::size_t blocks = FindScales(plan.scale, tile, plan.block_cols, &scales);
     RoundUnit(plan, unit, tile, scales, &random, codes);
     if (!q->scales.empty()) StoreScales(plan, unit, blocks, scales, q);
@@ -108,17 +145,22 @@ HWY_EXPORT(CodesOfUnits);
 
 }  // namespace
 
-QuantizedMatrix Quantize(MatrixView<const float> x, const QuantizeOptions& options) {
-  QuantizedMatrix q = EmptyQuantizedMatrix(x.rows, x.cols, options);
-  if (x.size() == 0) return q;
+void Quantize(MatrixView<const float> x, const QuantizeOptions& options, QuantizedMatrix* q) {
+  ShapeQuantizedMatrix(x.rows, x.cols, options, q);
+  if (x.size() == 0) return;
   const Matrix<float> copy = CopyUnlessUnitStride(x);
   if (!copy.values.empty()) x = copy.View();
   const bool transposed = !HasUnitRows(x);
-  if (transposed) x = x.Transposed();
+  x = transposed ? x.Transposed() : AsOneRow(x, options.format);
   const QuantizePlan plan = MakePlan(x.rows, x.cols, transposed, options);
   ParallelFor(GroupsOf(plan), [&](std::size_t group) {
-    HWY_DYNAMIC_DISPATCH(CodesOfUnits)(plan, x, group, &q);
+    HWY_DYNAMIC_DISPATCH(CodesOfUnits)(plan, x, group, q);
   });
+}
+
+QuantizedMatrix Quantize(MatrixView<const float> x, const QuantizeOptions& options) {
+  QuantizedMatrix q;
+  Quantize(x, options, &q);
   return q;
 }
 
