@@ -173,15 +173,13 @@ HWY_INLINE __mmask16 FirstLanes(std::size_t count) {
 inline constexpr std::size_t kPrefetchAhead = 2048;  // elements
 
 struct Fp4Scales {
-  alignas(64) float multiplier[kMaxChunk / 16 + 16];
-  alignas(64) float value[kMaxChunk / 16 + 16];
-  alignas(64) std::uint8_t byte[kMaxChunk / 16 + 16];
+  static constexpr std::size_t kMax = kMaxChunk / 4 + 16;  // (16, 1) blocks: 256 columns a unit
+  alignas(64) float multiplier[kMax];
+  alignas(64) float value[kMax];
+  alignas(64) std::uint8_t byte[kMax];
 };
 
-template <std::size_t kBlock>
-HWY_INLINE void StoreSixteenScales(const ScaleConstants& k, const float* x, std::size_t b,
-                                   Fp4Scales* s) {
-  const SixteenScales scales = SixteenScalesOf(k, SixteenAmaxes<kBlock>(x));
+HWY_INLINE void StoreScales(const SixteenScales& scales, std::size_t b, Fp4Scales* s) {
   _mm512_store_ps(s->multiplier + b, scales.multiplier);
   _mm512_store_ps(s->value + b, scales.value);
   _mm_store_si128(reinterpret_cast<__m128i*>(s->byte + b), _mm512_cvtepi32_epi8(scales.byte));
@@ -189,35 +187,50 @@ HWY_INLINE void StoreSixteenScales(const ScaleConstants& k, const float* x, std:
 
 // The scales of `cols` elements in a row.
 template <std::size_t kBlock>
-HWY_INLINE void FindFp4Scales(const ScaleConstants& k, const float* x, std::size_t cols,
-                              Fp4Scales* s) {
+HWY_INLINE void FindFp4ScalesOfRow(const ScaleConstants& k, const float* x, std::size_t cols,
+                                   Fp4Scales* s) {
   constexpr std::size_t kSixteen = 16 * kBlock;
   std::size_t c = 0;
   for (; c + kSixteen <= cols; c += kSixteen) {
     for (std::size_t i = 0; i < kSixteen; i += 16) {
       _mm_prefetch(reinterpret_cast<const char*>(x + c + i + kPrefetchAhead), _MM_HINT_T0);
     }
-    StoreSixteenScales<kBlock>(k, x + c, c / kBlock, s);
+    StoreScales(SixteenScalesOf(k, SixteenAmaxes<kBlock>(x + c)), c / kBlock, s);
   }
   if (c == cols) return;
   alignas(64) float rest[kSixteen] = {};
   std::copy_n(x + c, cols - c, rest);
-  StoreSixteenScales<kBlock>(k, rest, c / kBlock, s);
+  StoreScales(SixteenScalesOf(k, SixteenAmaxes<kBlock>(rest)), c / kBlock, s);
 }
 
-// The same of blocks several rows high.
-template <std::size_t kBlock>
-HWY_INLINE void FindFp4ScalesOfRows(const ScaleConstants& k, const Tile& x, Fp4Scales* s) {
-  alignas(64) float largest[kMaxChunk];
-  for (std::size_t c = 0; c < x.cols; c += 16) {
-    const __mmask16 lanes = FirstLanes(x.cols - c);
-    __m512 max = _mm512_maskz_loadu_ps(lanes, x.data + c);
-    for (std::size_t r = 1; r < x.rows; ++r) {
-      max = LargerMagnitude(max, _mm512_maskz_loadu_ps(lanes, x.data + r * x.stride + c));
-    }
-    _mm512_store_ps(largest + c, max);
+// The largest magnitudes of up to 16 columns; asks for the memory of the next unit.
+HWY_INLINE __m512 AmaxesOfColumns(const Tile& x, std::size_t c) {
+  const __mmask16 lanes = FirstLanes(x.cols - c);
+  __m512 max = _mm512_setzero_ps();
+  for (std::size_t r = 0; r < x.rows; ++r) {
+    const float* from = x.data + r * x.stride + c;
+    _mm_prefetch(reinterpret_cast<const char*>(from + x.cols), _MM_HINT_T0);
+    max = LargerMagnitude(max, _mm512_maskz_loadu_ps(lanes, from));
   }
-  FindFp4Scales<kBlock>(k, largest, x.cols, s);
+  return max;
+}
+
+// The scales of a unit. kBlock columns a block, 1 if blocks stand in the memory's columns.
+template <std::size_t kBlock>
+HWY_INLINE void FindFp4Scales(const ScaleConstants& k, const Tile& x, Fp4Scales* s) {
+  if constexpr (kBlock == 1) {
+    for (std::size_t c = 0; c < x.cols; c += 16) {
+      StoreScales(SixteenScalesOf(k, AmaxesOfColumns(x, c)), c, s);
+    }
+  } else if (x.rows == 1) {
+    FindFp4ScalesOfRow<kBlock>(k, x.data, x.cols, s);
+  } else {
+    alignas(64) float largest[kMaxChunk];
+    for (std::size_t c = 0; c < x.cols; c += 16) {
+      _mm512_store_ps(largest + c, AmaxesOfColumns(x, c));
+    }
+    FindFp4ScalesOfRow<kBlock>(k, largest, x.cols, s);
+  }
 }
 
 // One row as binary16, with zeros up to a multiple of 64.
@@ -225,7 +238,8 @@ template <std::size_t kBlock>
 HWY_INLINE void HalvesOfRow(const float* x, std::size_t cols, const float* multiplier,
                             std::uint16_t* halves) {
   const auto put = [&](std::size_t c, __m512 v) HWY_ATTR {
-    const __m512 e = _mm512_set1_ps(multiplier[c / kBlock]);
+    const __m512 e =
+        kBlock == 1 ? _mm512_load_ps(multiplier + c) : _mm512_set1_ps(multiplier[c / kBlock]);
     _mm256_store_si256(reinterpret_cast<__m256i*>(halves + c), NearestHalves(_mm512_mul_ps(v, e)));
   };
   std::size_t c = 0;
@@ -238,23 +252,35 @@ HWY_INLINE void HalvesOfRow(const float* x, std::size_t cols, const float* multi
   }
 }
 
+// Codes, in the order of the upper bytes.
+HWY_INLINE __m512i CodesOf(__m512i upper) {
+  const __m512i magnitude = _mm512_permutexvar_epi8(upper, _mm512_load_si512(kMagnitudeCodes));
+  const __m512i sign = _mm512_srli_epi32(upper, 4);  // magnitude | (sign & 8)
+  return _mm512_ternarylogic_epi32(magnitude, sign, _mm512_set1_epi8(8), 0xF8);
+}
+
 // Sinks take the upper bytes of 64 elements from column c on, of which `count` exist.
 struct PackedFp4Sink {
   std::uint8_t* out;  // of column 0
   HWY_INLINE void Put(std::size_t c, std::size_t count, __m512i upper) const {
-    const __m512i magnitude = _mm512_permutexvar_epi8(upper, _mm512_load_si512(kMagnitudeCodes));
-    const __m512i sign = _mm512_srli_epi32(upper, 4);
-    const __m512i code =  // magnitude | (sign & 8)
-        _mm512_ternarylogic_epi32(magnitude, sign, _mm512_set1_epi8(8), 0xF8);
     // Bytes 0 and 1 of a 32-bit lane take those of 2 and 3 as their upper halves.
-    const __m512i joined = _mm512_madd_epi16(code, _mm512_set1_epi32(0x00100001));
+    const __m512i joined = _mm512_madd_epi16(CodesOf(upper), _mm512_set1_epi32(0x00100001));
     const __m512i order = _mm512_load_si512(kFirstThenSecond.from);
     const __m256i packed = _mm512_castsi512_si256(_mm512_permutexvar_epi8(order, joined));
     if (HWY_LIKELY(count >= 64)) {
       _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + c / 2), packed);
     } else {
-      _mm256_mask_storeu_epi8(out + c / 2, (std::uint32_t{1} << (count + 1) / 2) - 1, packed);
+      _mm256_mask_storeu_epi8(out + c / 2, 0xFFFFFFFFu >> (32 - (count + 1) / 2), packed);
     }
+  }
+};
+
+// One code a byte, whole vectors.
+struct ByteFp4Sink {
+  std::uint8_t* out;
+  HWY_INLINE void Put(std::size_t c, std::size_t /*count*/, __m512i upper) const {
+    const __m512i order = _mm512_load_si512(kEvenThenOdd.from);
+    _mm512_store_si512(out + c, _mm512_permutexvar_epi8(order, CodesOf(upper)));
   }
 };
 
@@ -294,9 +320,11 @@ HWY_INLINE __m512i RoundFp4Row(const float* x, std::size_t cols, const float* mu
 HWY_INLINE bool HasFp4Units(const QuantizePlan& plan) {
   const bool element = plan.element.max == 6.0f && plan.element.mantissa_bits == 1;
   // Of NVFP4, e * 2^-10 is a normal number then.
-  const bool scale = plan.scale.rule != ScaleRule::kNvfp4 || plan.scale.tensor.encode > 0x1p-90f;
-  return element && scale && plan.rounding == Rounding::kNearestEven && !plan.transposed &&
-         (plan.block_cols == 16 || plan.block_cols == 32) && plan.scale.rule != ScaleRule::kTensor;
+  const bool scale = plan.scale.rule != ScaleRule::kTensor &&
+                     (plan.scale.rule != ScaleRule::kNvfp4 || plan.scale.tensor.encode > 0x1p-90f);
+  const auto fits = [](std::size_t n) { return n == 16 || n == 32; };
+  const bool block = fits(plan.block_cols) || (plan.block_cols == 1 && fits(plan.block_rows));
+  return element && scale && block && plan.rounding == Rounding::kNearestEven;
 }
 
 // Quantizes one unit: fills `s` and calls sinks.Row(r).Put(...). False: elements that this file
@@ -304,11 +332,7 @@ HWY_INLINE bool HasFp4Units(const QuantizePlan& plan) {
 template <std::size_t kBlock, class Sinks>
 HWY_INLINE bool QuantizeFp4Blocks(const QuantizePlan& plan, const Tile& x, Fp4Scales* s,
                                   const Sinks& sinks) {
-  if (x.rows == 1) {
-    FindFp4Scales<kBlock>(plan.scale, x.data, x.cols, s);
-  } else {
-    FindFp4ScalesOfRows<kBlock>(plan.scale, x, s);
-  }
+  FindFp4Scales<kBlock>(plan.scale, x, s);
   __m512i seen = _mm512_setzero_si512();
   for (std::size_t r = 0; r < x.rows; ++r) {
     const __m512i row =
@@ -321,6 +345,7 @@ HWY_INLINE bool QuantizeFp4Blocks(const QuantizePlan& plan, const Tile& x, Fp4Sc
 template <class Sinks>
 HWY_INLINE bool QuantizeFp4Unit(const QuantizePlan& plan, const Tile& x, Fp4Scales* s,
                                 const Sinks& sinks) {
+  if (plan.block_cols == 1) return QuantizeFp4Blocks<1>(plan, x, s, sinks);
   return plan.block_cols == 16 ? QuantizeFp4Blocks<16>(plan, x, s, sinks)
                                : QuantizeFp4Blocks<32>(plan, x, s, sinks);
 }
