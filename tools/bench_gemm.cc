@@ -27,24 +27,27 @@ using measure::Work;
 // A matrix as Fp4Gemm takes it, quantized along its columns.
 class Fp4Values {
  public:
-  Fp4Values(MatrixView<const float> x, const BlockFormat& f) : values_(x.rows, x.cols) {
-    const std::size_t blocks = (x.cols + f.block_cols - 1) / f.block_cols;
+  Fp4Values(MatrixView<const float> x, const BlockFormat& f)
+      : block_rows_(f.block_rows), values_(x.rows, x.cols) {
+    const std::size_t block_rows = (x.rows + f.block_rows - 1) / f.block_rows,
+                      blocks = (x.cols + f.block_cols - 1) / f.block_cols;
     codes_.resize(x.size());
-    scales_.resize(x.rows * blocks);
+    scales_.resize(block_rows * blocks);
     if (x.col_stride == 1) {
-      integers_ = {{codes_.data(), x.rows, x.cols}, {scales_.data(), x.rows, blocks}};
+      integers_ = {{codes_.data(), x.rows, x.cols}, {scales_.data(), block_rows, blocks}};
     } else {
       integers_ = {MatrixView<std::uint8_t>(codes_.data(), x.cols, x.rows).Transposed(),
-                   MatrixView<float>(scales_.data(), blocks, x.rows).Transposed()};
+                   MatrixView<float>(scales_.data(), blocks, block_rows).Transposed()};
     }
     const QuantizeOptions options{.format = f, .amax = TensorAmax(x)};
     Expects(QuantizeToFp4Integers(x, options, integers_), "scales of ordinary size");
     QuantizeToValues(x, options, values_.View());
   }
-  Fp4Operand Operand() const { return {integers_.codes, integers_.scales, 1}; }
+  Fp4Operand Operand() const { return {integers_.codes, integers_.scales, block_rows_}; }
   MatrixView<const float> Values() const { return values_.View(); }
 
  private:
+  std::size_t block_rows_;
   std::vector<std::uint8_t> codes_;
   FloatBuffer scales_;
   Fp4Integers integers_;
@@ -64,16 +67,16 @@ void CheckRows(const Fp4Values& a, const Fp4Values& b, int block, MatrixView<con
   }
 }
 
-// A layer's products with operands in a 4-bit block format. Weights, inputs and gradients are
+// A layer's products with operands in a 4-bit block format, weights in its square blocks. All are
 // quantized along each product's reduction axis in advance: only products are timed.
 class Fp4Layer {
  public:
   Fp4Layer(const BenchLayer& layer, const std::string& format) : layer_(layer) {
-    const BlockFormat f = *FindBlockFormat(format);
+    const BlockFormat f = *FindBlockFormat(format), square = *FindBlockFormat(format + ".2d");
     options_.block = static_cast<int>(f.block_cols);
     for (const BenchProduct& p : layer.Products()) {
       a_.push_back(std::make_unique<Fp4Values>(p.a, f));
-      b_.push_back(std::make_unique<Fp4Values>(p.b, f));
+      b_.push_back(std::make_unique<Fp4Values>(p.b, p.b_is_weight ? square : f));
     }
     Run();
     for (std::size_t i = 0; i < a_.size(); ++i) {

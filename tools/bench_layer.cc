@@ -69,9 +69,9 @@ BenchLayer::BenchLayer(std::size_t d) {
   }
   for (BenchLinear& l : linears_) {
     const BenchLinear& in = l;
-    products_.push_back({in.x.View(), in.w.View(), l.y.View()});
-    products_.push_back({in.dy.View(), in.w.View().Transposed(), l.dx.View()});
-    products_.push_back({in.dy.View().Transposed(), in.x.View().Transposed(), l.dw.View()});
+    products_.push_back({in.x.View(), in.w.View(), l.y.View(), true});
+    products_.push_back({in.dy.View(), in.w.View().Transposed(), l.dx.View(), true});
+    products_.push_back({in.dy.View().Transposed(), in.x.View().Transposed(), l.dw.View(), false});
   }
 }
 

@@ -27,6 +27,7 @@ struct BenchLinear {
 struct BenchProduct {
   MatrixView<const float> a, b;
   MatrixView<float> c;
+  bool b_is_weight = false;  // the forward product and that of dx
 };
 
 class BenchLayer {
