@@ -1,7 +1,7 @@
 #include "fp4lab/measure/machine.h"
 
 #include <cstdlib>
-#include <numeric>
+#include <string>
 #include <vector>
 
 #include "fp4lab/base/parallel.h"
@@ -71,6 +71,25 @@ TEST_CASE("A peer that is found multiplies, one that is not says what to install
     peer.sgemm({a, 2, 2}, {b, 2, 2}, {c, 2, 2});
     CHECK(std::vector<float>(c, c + 4) == std::vector<float>{17, 23, 39, 53});
   }
+}
+
+TEST_CASE("A library and its copy held to AVX2 multiply side by side on two threads", "[measure]") {
+  const int threads = Threads();
+  SetThreads(2);
+  constexpr std::size_t kSize = 300;  // enough for both threads
+  const std::vector<float> a(kSize * kSize, 2), b(kSize * kSize, 3);
+  for (const PeerVectors vectors : {PeerVectors::kAvx2, PeerVectors::kBest}) {
+    for (const SgemmPeer& peer : LoadSgemmPeers(vectors)) {
+      CAPTURE(peer.name, peer.detail, peer.missing);
+      if (!peer.sgemm) continue;
+      ::setenv("FP4LAB_TEST", "moves the environment", 1);  // a copy's libc must not mind
+      std::vector<float> c(kSize * kSize);
+      peer.sgemm({a.data(), kSize, kSize}, {b.data(), kSize, kSize}, {c.data(), kSize, kSize});
+      CHECK(c == std::vector<float>(kSize * kSize, 6 * kSize));
+      ::unsetenv("FP4LAB_TEST");
+    }
+  }
+  SetThreads(threads);
 }
 
 TEST_CASE("An environment that slows a peer is reported by name", "[measure]") {

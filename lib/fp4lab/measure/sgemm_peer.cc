@@ -1,8 +1,9 @@
 #include "fp4lab/measure/sgemm_peer.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
-#include <cmath>
+#include <cstdint>
 #include <cstdlib>
 
 #include "fp4lab/base/parallel.h"
@@ -10,13 +11,40 @@
 namespace fp4lab::measure {
 namespace {
 
-// A library in this process's name space, or a copy of it and of all that it needs in one of its
-// own. Stays loaded: libraries with threads cannot be unloaded safely.
+// What a copy of a library reads as its environment: ours, with OMP_WAIT_POLICY=passive, so that
+// its threads do not spin beside ours, and OpenBLAS held to AVX2. The copy's own libc goes on
+// reading it, so it lives as long as the process.
+char** CopiesEnvironment() {
+  static std::vector<std::string> strings;
+  static std::vector<char*> pointers;
+  if (!pointers.empty()) return pointers.data();
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    if (text.rfind("OMP_WAIT_POLICY=", 0) == 0 || text.rfind("OPENBLAS_CORETYPE=", 0) == 0)
+      continue;
+    strings.push_back(text);
+  }
+  strings.push_back("OMP_WAIT_POLICY=passive");
+  strings.push_back("OPENBLAS_CORETYPE=Haswell");
+  for (std::string& text : strings) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers.data();
+}
+
+// A copy of a library and of all that it needs, in a name space of its own.
+void* OpenCopy(const char* name) {
+  char** const ours = environ;
+  environ = CopiesEnvironment();
+  void* const library = dlmopen(LM_ID_NEWLM, name, RTLD_NOW | RTLD_LOCAL);
+  environ = ours;
+  return library;
+}
+
+// Stays loaded: libraries with threads cannot be unloaded safely.
 void* Open(const std::vector<const char*>& names, PeerVectors vectors, std::string* problem) {
   for (const char* name : names) {
-    void* library = vectors == PeerVectors::kBest
-                        ? dlopen(name, RTLD_NOW | RTLD_LOCAL)
-                        : dlmopen(LM_ID_NEWLM, name, RTLD_NOW | RTLD_LOCAL);
+    void* library =
+        vectors == PeerVectors::kBest ? dlopen(name, RTLD_NOW | RTLD_LOCAL) : OpenCopy(name);
     if (library != nullptr) return library;
     const char* why = dlerror();
     if (problem->empty() && why != nullptr) *problem = why;
@@ -31,23 +59,6 @@ Function* Find(void* library, const char* name) {
 
 // The thread count of the OpenMP that `library` is linked to: a copy's is not ours.
 using SetThreadsFunction = void(int);
-
-// Environment that holds while a library is loaded.
-class Setting {
- public:
-  Setting(const char* name, const char* value) : name_(name) {
-    if (const char* old = std::getenv(name)) old_ = old, had_ = true;
-    ::setenv(name, value, 1);
-  }
-  ~Setting() { had_ ? ::setenv(name_, old_.c_str(), 1) : ::unsetenv(name_); }
-  Setting(const Setting&) = delete;
-  Setting& operator=(const Setting&) = delete;
-
- private:
-  const char* name_;
-  std::string old_;
-  bool had_ = false;
-};
 
 // Whether small products in each layout are right.
 bool IsRight(const Sgemm& sgemm) {
@@ -97,7 +108,6 @@ SgemmPeer LoadOneDnn(PeerVectors vectors) {
           const float*, std::int64_t, float, float*, std::int64_t);
   SgemmPeer peer{.name = "oneDNN", .detail = {}, .missing = {}, .sgemm = {}};
   std::string problem;
-  const Setting sleep("OMP_WAIT_POLICY", "passive");  // a copy's threads must not spin beside ours
   void* library = Open({"libdnnl.so.3", "libdnnl.so.2"}, vectors, &problem);
   auto* function = library ? Find<SgemmFunction>(library, "dnnl_sgemm") : nullptr;
   if (function == nullptr) {
@@ -136,13 +146,7 @@ SgemmPeer LoadOpenBlas(PeerVectors vectors) {
                              int, float, float*, int);
   SgemmPeer peer{.name = "OpenBLAS", .detail = {}, .missing = {}, .sgemm = {}};
   std::string problem;
-  void* library = nullptr;
-  if (vectors == PeerVectors::kAvx2) {
-    const Setting haswell("OPENBLAS_CORETYPE", "Haswell"), sleep("OMP_WAIT_POLICY", "passive");
-    library = Open({"libopenblas.so.0"}, vectors, &problem);
-  } else {
-    library = Open({"libopenblas.so.0"}, vectors, &problem);
-  }
+  void* library = Open({"libopenblas.so.0"}, vectors, &problem);
   auto* function = library ? Find<SgemmFunction>(library, "cblas_sgemm") : nullptr;
   auto* set_threads =
       library ? Find<SetThreadsFunction>(library, "openblas_set_num_threads") : nullptr;
