@@ -84,14 +84,19 @@ BenchEntry AgainstPeer(const BenchModel& model, const std::string& key, const st
                .unit = "tokens/s",
                .against = peer,
                .target = AtLeast(bound)};
-  e.measure = [model, key](const BenchContext& c) {
+  e.measure = [model, key, peer](const BenchContext& c) {
     if (!c.peers.contains(key)) {
       return Missing(
           "not measured here: fp4lab bench --torch, or python3 "
           "tests/bench/torch_peer.py > peers.json and --peer-json peers.json");
     }
-    return AgainstRate(TokensPerSecond(c, model),
-                       c.peers.at(key).at("tokens_per_second").get<double>());
+    const Json& p = c.peers.at(key);
+    const double rate = p.at("tokens_per_second").get<double>();
+    Cell cell = AgainstRate(TokensPerSecond(c, model), rate);
+    cell.against = peer + " " + p.at("version").get<std::string>() + ", " +
+                   std::to_string(p.at("threads").get<int>()) +
+                   " threads, measured here: " + measure::NumberText(rate);
+    return cell;
   };
   return e;
 }
@@ -220,13 +225,12 @@ void ProbeMemory(const BenchModel& model) {
 }
 
 std::vector<BenchEntry> TrainEntries() {
-  std::vector<BenchEntry> entries = {
-      StepRatio(256, false, 1.0),
-      StepRatio(256, true, 1.0),
-      StepRatio(512, false, 0.9),
-      StepRatio(512, true, 0.9),
-      AgainstPeer({256, "fp32"}, "torch", "PyTorch, FP32, this machine", 2),
-      AgainstPeer({256, kNvfp4}, "torch", "PyTorch, plain FP32, this machine", 2)};
+  std::vector<BenchEntry> entries = {StepRatio(256, false, 1.0),
+                                     StepRatio(256, true, 1.0),
+                                     StepRatio(512, false, 0.9),
+                                     StepRatio(512, true, 0.9),
+                                     AgainstPeer({256, "fp32"}, "torch", "PyTorch FP32", 2),
+                                     AgainstPeer({256, kNvfp4}, "torch", "PyTorch plain FP32", 2)};
   for (const Quoted& q : kQuoted) entries.push_back(AgainstQuoted(q));
   for (const char* recipe : {"fp32", kNvfp4}) entries.push_back(ThreadsEntry({256, recipe}));
   for (const char* recipe : {"fp32", kNvfp4}) {

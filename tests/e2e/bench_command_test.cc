@@ -110,7 +110,8 @@ TEST_CASE("fp4lab bench refuses with one line what it cannot do, before it measu
   CHECK_THAT(error({"--peer-json", (folder / "none.json").string()}),
              ContainsSubstring("none.json"));
   const std::string peers = (folder / "peers.json").string();
-  WriteFileAtomically(peers, R"({"torch": {"tokens_per_second": -1}})");
+  WriteFileAtomically(peers,
+                      R"({"torch": {"tokens_per_second": -1, "version": "2", "threads": 2}})");
   CHECK_THAT(error({"--peer-json", peers}),
              ContainsSubstring("#/torch/tokens_per_second: must be positive"));
   WriteFileAtomically(peers, R"({"tensorflow": {}})");
