@@ -1,16 +1,16 @@
 // TensorCoreGemm at a training shape: time relative to the FP32-order FP4 GEMM of the same run.
 #include <benchmark/benchmark.h>
 
-#include <algorithm>
 #include <bit>
 #include <cstddef>
-#include <ctime>
 #include <string>
 #include <vector>
 
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/block/quantize.h"
+#include "fp4lab/measure/clock.h"
+#include "fp4lab/measure/summary.h"
 #include "fp4lab/tensor/gemm.h"
 #include "fp4lab/tensor/tensor_core_gemm.h"
 #include "tests/support/values.h"
@@ -35,23 +35,14 @@ MmaOperand MakeOperand(const Case& c, const Matrix<float>& x) {
   return c.wide ? Unscaled(q, FormatOf(FormatId::kBF16)) : q;
 }
 
-double ThreadSeconds() {
-  std::timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
-
 template <class Function>
 double SecondsOf(const Function& function) {
-  const double start = ThreadSeconds();
+  const double start = measure::ThreadSeconds();
   function();
-  return ThreadSeconds() - start;
+  return measure::ThreadSeconds() - start;
 }
 
-double Median(std::vector<double> x) {
-  std::nth_element(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(x.size() / 2), x.end());
-  return x[x.size() / 2];
-}
+double Median(const std::vector<double>& x) { return measure::Summarize(x).median; }
 
 // Rows of c spread over the matrix against the definition.
 bool IsRight(const TensorCoreModel& model, const MmaOperand& a, const MmaOperand& b,
