@@ -198,7 +198,14 @@ void ForEachTile(const TensorCoreModel& model, const MmaOperand& a, const MmaOpe
     }
     compute(row, rows, panel, &accumulators);
     const bool is_final = options.alpha == 1.0f && options.output == GemmOutput::kFp32;
+    const std::uint8_t* const slow_cols = side_b.is_slow.data() + col;
+    const bool has_slow_col =
+        std::count(slow_cols, slow_cols + cols, 0) < static_cast<std::ptrdiff_t>(cols);
     for (std::size_t i = 0; i < rows; ++i) {
+      if (is_final && !has_slow_col && side_a.is_slow[row + i] == 0 && c.col_stride == 1) {
+        std::copy_n(accumulators.Row(i), cols, &c(row + i, col));
+        continue;
+      }
       for (std::size_t j = 0; j < cols; ++j) {
         float& out = c(row + i, col + j);
         float y = accumulators.Row(i)[j];
