@@ -25,8 +25,9 @@ std::string LinesUpTo(const std::string& text, std::int64_t steps, const std::st
   return kept;
 }
 
+// What may differ between the sittings of one run.
 Json WithoutLogging(Json config) {
-  for (const char* key : {"log_every", "checkpoint_every", "checkpoint_minutes"}) {
+  for (const char* key : {"device", "log_every", "checkpoint_every", "checkpoint_minutes"}) {
     config.erase(key);
   }
   return config;

@@ -21,7 +21,7 @@ namespace fp4lab::tools {
 namespace {
 
 struct StudyOptions {
-  std::string file, out_dir;
+  std::string file, out_dir, device;
   int jobs = 0, threads_per_job = 0;
   double checkpoint_seconds = 20.0;
 };
@@ -65,7 +65,8 @@ void Finish(const study::Study& study, const Corpus& corpus, const study::Outcom
 }
 
 void RunCommand(const StudyOptions& options, int* exit_code) {
-  const study::Study study = study::ReadStudy(options.file);
+  study::Study study = study::ReadStudy(options.file);
+  if (!options.device.empty()) study.base.device = ReadDevice(options.device, "--device");
   const std::string out = options.out_dir.empty() ? "out/" + study.name : options.out_dir;
   const Corpus corpus = LoadCorpus(study.base.data);
   StopOnSignals();
@@ -122,6 +123,7 @@ void AddStudy(CLI::App& app, int* exit_code) {
   };
   CLI::App* run = add("run", "Train what is missing, then write results.json and the report");
   run->add_option("--out-dir", options->out_dir, "Where results and caches go [out/NAME]");
+  run->add_option("--device", options->device, "cpu or cuda, instead of the file's \"device\"");
   run->add_option("--jobs", options->jobs, "Runs at a time [one a core]")
       ->check(CLI::Range(1, 1024));
   run->add_option("--threads-per-job", options->threads_per_job,

@@ -18,14 +18,14 @@ namespace fp4lab::tools {
 namespace {
 
 struct TrainOptions {
-  std::string config, text, tokens, data, recipe, out_dir = "out/train";
+  std::string config, text, tokens, data, recipe, device, out_dir = "out/train";
   std::vector<std::string> set;
   std::optional<std::int64_t> steps, tokens_budget, eval_every;
   std::optional<std::uint64_t> seed;
   int threads = 0;
   bool resume = false;
 
-  // Whether the command line says anything about what to compute.
+  // Whether the command line says anything about what to compute; the device only says where.
   bool HasConfiguration() const {
     return !config.empty() || !text.empty() || !tokens.empty() || !data.empty() ||
            !recipe.empty() || !set.empty() || steps || tokens_budget || eval_every || seed;
@@ -77,6 +77,7 @@ TrainConfig ConfigurationOf(const TrainOptions& options) {
   SetData(options, &json);
   if (!options.recipe.empty()) json["recipe"] = options.recipe;
   for (const std::string& assignment : options.set) SetMember(assignment, &json);
+  if (!options.device.empty()) json["device"] = options.device;
   if (options.seed) json["seed"] = *options.seed;
   if (options.eval_every) json["evaluation"]["every"] = *options.eval_every;
   if (options.tokens_budget) json["tokens"] = *options.tokens_budget;
@@ -99,7 +100,11 @@ TrainConfig Decide(const TrainOptions& options, const RunFolder& folder) {
     return ConfigurationOf(options);
   }
   const std::string path = folder.Configuration().string();
-  if (!options.HasConfiguration()) return ReadTrainConfig(ReadJsonFile(path), path);
+  if (!options.HasConfiguration()) {
+    TrainConfig config = ReadTrainConfig(ReadJsonFile(path), path);
+    if (!options.device.empty()) config.device = ReadDevice(options.device, "--device");
+    return config;
+  }
   const TrainConfig config = ConfigurationOf(options);
   folder.CheckSameRun(config);
   return config;
@@ -131,6 +136,8 @@ void AddRunOptions(CLI::App* command, TrainOptions* o) {
       ->capture_default_str();
   command->add_flag("--resume", o->resume,
                     "Go on with the run in --out-dir, bit for bit as if never interrupted");
+  command->add_option("--device", o->device, "cpu or cuda; a run may change it at a --resume")
+      ->type_name("NAME");
   command->add_option("--threads", o->threads, "Threads; results do not depend on it")
       ->check(CLI::PositiveNumber);
 }

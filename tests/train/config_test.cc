@@ -52,6 +52,15 @@ TEST_CASE("A configuration reads back from its JSON, floats as they were written
   CHECK(resolved["tokens"] == 4'000'000);
 }
 
+TEST_CASE("The device is the CPU unless the configuration says otherwise", "[train]") {
+  CHECK(ReadTrainConfig(Json::object(), "run.json").device == Device::kCpu);
+  const TrainConfig config = ReadTrainConfig({{"device", "cuda"}}, "run.json");
+  CHECK(config.device == Device::kCuda);
+  CHECK(ToJson(config)["device"] == "cuda");
+  CHECK(ErrorOf({{"device", "tpu"}}) ==
+        "run.json#/device: must be \"cpu\" or \"cuda\", not \"tpu\"");
+}
+
 TEST_CASE("Impossible shapes and values are refused at their JSON pointer", "[train]") {
   const auto starts = [](const Json& json, const std::string& message) {
     const std::string error = ErrorOf(json);

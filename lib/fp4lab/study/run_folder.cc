@@ -13,22 +13,25 @@ constexpr std::size_t kFolderDigits = 16;  // of the key; enough to tell runs ap
 }  // namespace
 
 Json RunInputs(const TrainConfig& config, const Corpus& corpus) {
-  return {{"numerics", kNumericsVersion},
-          {"model", ToJson(config.model)},
-          {"optimizer", ToJson(config.optimizer)},
-          {"schedule", ToJson(config.schedule)},
-          {"recipe", ToJson(config.recipe)},
-          {"seed", config.seed},
-          {"batch", config.batch},
-          {"micro_batches", config.micro_batches},
-          {"evaluation",
-           {{"tokens", config.evaluation.tokens},
-            {"chunk_tokens", config.evaluation.chunk_tokens},
-            {"high_precision", config.evaluation.high_precision}}},
-          {"corpus",
-           {{"vocabulary", corpus.vocabulary},
-            {"train_sha256", corpus.train_sha256},
-            {"validation_sha256", corpus.validation_sha256}}}};
+  Json inputs = {{"numerics", kNumericsVersion},
+                 {"model", ToJson(config.model)},
+                 {"optimizer", ToJson(config.optimizer)},
+                 {"schedule", ToJson(config.schedule)},
+                 {"recipe", ToJson(config.recipe)},
+                 {"seed", config.seed},
+                 {"batch", config.batch},
+                 {"micro_batches", config.micro_batches},
+                 {"evaluation",
+                  {{"tokens", config.evaluation.tokens},
+                   {"chunk_tokens", config.evaluation.chunk_tokens},
+                   {"high_precision", config.evaluation.high_precision}}},
+                 {"corpus",
+                  {{"vocabulary", corpus.vocabulary},
+                   {"train_sha256", corpus.train_sha256},
+                   {"validation_sha256", corpus.validation_sha256}}}};
+  // Another device rounds its sums in another order. (The CPU is not named: its keys are old.)
+  if (config.device != Device::kCpu) inputs["device"] = DeviceName(config.device);
+  return inputs;
 }
 
 RunFolder::RunFolder(const std::filesystem::path& out_dir, const TrainConfig& config,

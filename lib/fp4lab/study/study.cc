@@ -96,6 +96,9 @@ EvaluationConfig ReadValidation(const Json& json, const std::string& where) {
 TrainConfig ReadBase(JsonObject& o) {
   TrainConfig base;
   base.recipe = ReadRecipe("bf16", o.Where("recipe"));
+  std::string device(DeviceName(base.device));
+  o.Read("device", &device);
+  base.device = ReadDevice(device, o.Where("device"));
   if (const Json* m = o.Member("model")) base.model = ReadModelConfig(*m, o.Where("model"));
   if (const Json* m = o.Member("optimizer")) {
     base.optimizer = ReadOptimizerConfig(*m, o.Where("optimizer"));
@@ -236,6 +239,7 @@ Json ToJson(const Study& study) {
   return {{"name", study.name},
           {"title", study.title},
           {"description", study.description},
+          {"device", DeviceName(study.base.device)},
           {"model", ToJson(study.base.model)},
           {"optimizer", ToJson(study.base.optimizer)},
           {"schedule", ToJson(study.base.schedule)},

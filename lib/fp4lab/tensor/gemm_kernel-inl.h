@@ -16,6 +16,7 @@
 #include "fp4lab/base/fma-inl.h"
 #include "fp4lab/base/repeat-inl.h"
 #include "fp4lab/tensor/gemm_pack-inl.h"
+#include "fp4lab/tensor/repeat-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fp4lab {

@@ -18,6 +18,12 @@ constexpr NamedActivation kActivations[] = {{Activation::kSquaredRelu, "squared_
                                             {Activation::kSwiglu, "swiglu"},
                                             {Activation::kGelu, "gelu"}};
 
+struct NamedDevice {
+  Device device;
+  std::string_view name;
+};
+constexpr NamedDevice kDevices[] = {{Device::kCpu, "cpu"}, {Device::kCuda, "cuda"}};
+
 Activation ReadActivation(JsonObject* o, Activation value) {
   std::string name = std::string(ActivationName(value));
   o->Read("activation", &name);
@@ -60,6 +66,20 @@ std::string_view ActivationName(Activation activation) {
     if (a.activation == activation) return a.name;
   }
   return "";
+}
+
+std::string_view DeviceName(Device device) {
+  for (const NamedDevice& d : kDevices) {
+    if (d.device == device) return d.name;
+  }
+  return "";
+}
+
+Device ReadDevice(std::string_view name, const std::string& where) {
+  for (const NamedDevice& d : kDevices) {
+    if (d.name == name) return d.device;
+  }
+  throw Error(where, "must be \"cpu\" or \"cuda\", not \"" + std::string(name) + "\"");
 }
 
 ModelConfig ReadModelConfig(const Json& json, const std::string& where) {
@@ -159,6 +179,9 @@ TrainConfig ReadTrainConfig(const Json& json, const std::string& where) {
   TrainConfig c;
   c.recipe = ReadRecipe(Json("bf16"), where);
   JsonObject o(json, where);
+  std::string device(DeviceName(c.device));
+  o.Read("device", &device);
+  c.device = ReadDevice(device, o.Where("device"));
   ReadMember(&o, "model", &ReadModelConfig, &c.model);
   ReadMember(&o, "optimizer", &ReadOptimizerConfig, &c.optimizer);
   ReadMember(&o, "schedule", &ReadScheduleConfig, &c.schedule);
@@ -183,7 +206,8 @@ TrainConfig ReadTrainConfig(const Json& json, const std::string& where) {
 }
 
 Json ToJson(const TrainConfig& c) {
-  return {{"model", ToJson(c.model)},
+  return {{"device", DeviceName(c.device)},
+          {"model", ToJson(c.model)},
           {"optimizer", ToJson(c.optimizer)},
           {"schedule", ToJson(c.schedule)},
           {"recipe", ToJson(c.recipe)},

@@ -46,7 +46,13 @@ struct EvaluationConfig {
   friend bool operator==(const EvaluationConfig&, const EvaluationConfig&) = default;
 };
 
+enum class Device { kCpu, kCuda };
+// "cpu" or "cuda".
+std::string_view DeviceName(Device device);
+Device ReadDevice(std::string_view name, const std::string& where);
+
 struct TrainConfig {
+  Device device = Device::kCpu;  // what computes
   ModelConfig model;
   OptimizerConfig optimizer;
   ScheduleConfig schedule;
@@ -64,8 +70,8 @@ struct TrainConfig {
   friend bool operator==(const TrainConfig&, const TrainConfig&) = default;
 };
 
-// Strict; `where` is "run.json" or "study.json#/base". Keys: model, optimizer, schedule, recipe,
-// data, seed, tokens, batch, micro_batches, evaluation, log_every, checkpoint_every,
+// Strict; `where` is "run.json" or "study.json#/base". Keys: device, model, optimizer, schedule,
+// recipe, data, seed, tokens, batch, micro_batches, evaluation, log_every, checkpoint_every,
 // checkpoint_minutes. Checks shapes too (CheckShapes).
 TrainConfig ReadTrainConfig(const Json& json, const std::string& where);
 // Every default spelled out; ReadTrainConfig gives the same config back.

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
-#include "fp4lab/base/aligned.h"
 #include "fp4lab/base/error.h"
-#include "fp4lab/nn/optimizer.h"
 #include "fp4lab/train/batch.h"
 #include "fp4lab/train/checkpoint.h"
 #include "fp4lab/train/diagnose.h"
+#include "fp4lab/train/engine.h"
 #include "fp4lab/train/model.h"
 #include "fp4lab/train/streams.h"
 
@@ -36,40 +36,42 @@ void CheckCorpus(const TrainConfig& config, const Corpus& corpus, const DataOrde
   too_short("validation", corpus.validation.size(), order.sequence + 1);
 }
 
+// Weights and moments on their way between an engine and a checkpoint.
+struct Numbers {
+  std::vector<float> parameters, m, v;
+  explicit Numbers(std::size_t size) : parameters(size), m(size), v(size) {}
+  TrainingNumbers Spans() { return {parameters, m, v}; }
+};
+
 }  // namespace
 
 struct Trainer::State {
   TrainConfig config;
   const Corpus* corpus;
   DataOrder order;
-  FloatBuffer parameters, gradients, m, v;
-  Model model;
+  ParameterLayout layout;
+  std::unique_ptr<Engine> engine;
   std::int64_t steps = 0;
-  std::vector<std::uint16_t> inputs, targets;  // of one micro-batch
-  std::vector<double> row_loss;
+  std::vector<std::uint16_t> inputs, targets;  // of one step
+  std::vector<double> row_loss;                // of one micro-batch
 
-  State(const TrainConfig& c, const Corpus& data)
+  State(const TrainConfig& c, const Corpus& data, std::unique_ptr<Engine> computes)
       : config(c),
         corpus(&data),
         order{c.seed, data.train.size(), static_cast<std::uint64_t>(c.model.sequence)},
-        parameters(MakeLayout(c.model).total),
-        gradients(parameters.size()),
-        m(parameters.size()),
-        v(parameters.size()),
-        model(c.model, c.recipe, parameters, MicroBatch()),
-        inputs(MicroBatch() * order.sequence),
+        layout(MakeLayout(c.model)),
+        engine(std::move(computes)),
+        inputs(static_cast<std::size_t>(TokensPerStep(c))),
         targets(inputs.size()),
-        row_loss(inputs.size()) {}
+        row_loss(MicroBatch() * order.sequence) {}
 
   std::size_t MicroBatch() const {
     return static_cast<std::size_t>(config.batch / config.micro_batches);
   }
-  // Sequences [first, first + MicroBatch()) of the step about to be made.
-  void LoadBatch(std::size_t first);
-  // Adds one micro-batch's gradients; returns its mean loss.
-  double Accumulate(std::size_t micro_batch, Pass pass);
-  // Losses and gradients of the step about to be made.
-  double AccumulateAll(const Pass& pass);
+  // The first `count` sequences of the step about to be made.
+  void LoadBatch(std::size_t count);
+  // Losses and gradients of the first micro-batches of the step about to be made.
+  StepSums Gradients(Pass pass, int micro_batches);
   void Update(double learning_rate, double norm);
   // Repeats the step with every tensor looked at.
   NonFinite Locate();
@@ -77,59 +79,39 @@ struct Trainer::State {
   Json Identity() const;
 };
 
-void Trainer::State::LoadBatch(std::size_t first) {
+void Trainer::State::LoadBatch(std::size_t count) {
   const std::size_t t = order.sequence;
   const auto batch = static_cast<std::uint64_t>(config.batch);
-  for (std::size_t b = 0; b < MicroBatch(); ++b) {
-    const std::uint64_t index = static_cast<std::uint64_t>(steps) * batch + first + b;
+  for (std::size_t b = 0; b < count; ++b) {
+    const std::uint64_t index = static_cast<std::uint64_t>(steps) * batch + b;
     CopyWindow(corpus->train, WindowStart(order, index), std::span(inputs).subspan(b * t, t),
                std::span(targets).subspan(b * t, t));
   }
 }
 
-double Trainer::State::Accumulate(std::size_t micro_batch, Pass pass) {
-  LoadBatch(micro_batch * MicroBatch());
-  pass.random = {config.seed, static_cast<std::uint32_t>(steps),
-                 static_cast<std::uint32_t>(micro_batch) * model.TensorsPerPass()};
-  model.Forward(pass, inputs);
-  const float scale = 1.0f / static_cast<float>(TokensPerStep(config));
-  return model.Backward(pass, inputs, targets, scale, row_loss, gradients);
-}
-
-double Trainer::State::AccumulateAll(const Pass& pass) {
-  std::fill(gradients.begin(), gradients.end(), 0.0f);
-  double loss = 0.0;
-  for (int i = 0; i < config.micro_batches; ++i) {
-    loss += Accumulate(static_cast<std::size_t>(i), pass);
-  }
-  return loss / config.micro_batches;
+StepSums Trainer::State::Gradients(Pass pass, int micro_batches) {
+  const std::size_t sequences = MicroBatch() * static_cast<std::size_t>(micro_batches);
+  LoadBatch(sequences);
+  pass.random = {config.seed, static_cast<std::uint32_t>(steps), 0};
+  const std::size_t tokens = sequences * order.sequence;
+  return engine->Gradients(pass, std::span(inputs).first(tokens), std::span(targets).first(tokens));
 }
 
 void Trainer::State::Update(double learning_rate, double norm) {
   const OptimizerConfig& o = config.optimizer;
-  AdamW adam{.learning_rate = static_cast<float>(learning_rate),
-             .beta1 = o.beta1,
-             .beta2 = o.beta2,
-             .epsilon = o.epsilon,
-             .weight_decay = o.weight_decay,
-             .gradient_scale = ClipFactor(norm, o.clip),
-             .step = steps + 1};
-  const auto update = [&](std::size_t first, std::size_t count) {
-    const auto part = [&](FloatBuffer& buffer) { return std::span(buffer).subspan(first, count); };
-    AdamWStep(adam, part(gradients), part(parameters), part(m), part(v));
-  };
-  const std::size_t matrices = model.Layout().matrices;
-  update(0, matrices);
-  adam.weight_decay = 0.0f;
-  update(matrices, parameters.size() - matrices);
-  model.ParametersChanged();
+  engine->Update({.learning_rate = static_cast<float>(learning_rate),
+                  .beta1 = o.beta1,
+                  .beta2 = o.beta2,
+                  .epsilon = o.epsilon,
+                  .weight_decay = o.weight_decay,
+                  .gradient_scale = ClipFactor(norm, o.clip),
+                  .step = steps + 1});
 }
 
 StepResult Trainer::Step(double learning_rate) {
   State& s = *state_;
-  StepResult result;
-  result.loss = s.AccumulateAll(Pass{});
-  result.grad_norm = std::sqrt(SumOfSquares(s.gradients));
+  const StepSums sums = s.Gradients(Pass{}, s.config.micro_batches);
+  StepResult result{sums.loss, std::sqrt(sums.gradient_squares), std::nullopt};
   if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
     result.non_finite = s.Locate();
     return result;
@@ -152,12 +134,14 @@ NonFinite Trainer::State::Locate() {
       }
     }
   };
-  for (const ParameterSlice& slice : model.Layout().slices) {
-    inspector(slice.name, {parameters.data() + slice.offset, slice.rows, slice.cols});
+  Numbers numbers(layout.total);
+  engine->Read(numbers.Spans());
+  for (const ParameterSlice& slice : layout.slices) {
+    inspector(slice.name, {numbers.parameters.data() + slice.offset, slice.rows, slice.cols});
   }
   Pass pass;
   pass.inspector = &inspector;
-  if (found.tensor.empty()) AccumulateAll(pass);
+  if (found.tensor.empty()) Gradients(pass, config.micro_batches);
   // Every tensor is finite, but a sum over all of them in double is not: only the norm can be.
   if (found.tensor.empty()) found.tensor = "grad_norm";
   return found;
@@ -179,14 +163,14 @@ std::vector<double> Trainer::State::WindowLosses(EvaluationPrecision precision) 
       CopyWindow(corpus->validation, (first + w) * t, std::span(inputs).subspan(w * t, t),
                  std::span(targets).subspan(w * t, t));
     }
-    model.Forward(pass, std::span(inputs).first(rows));
-    model.Loss(std::span(targets).first(rows), std::span(row_loss).first(rows));
+    engine->Losses(pass, std::span(inputs).first(rows), std::span(targets).first(rows),
+                   std::span(row_loss).first(rows));
     for (std::size_t w = 0; w < count; ++w) {
       double sum = 0.0;
       for (std::size_t i = w * t; i < (w + 1) * t; ++i) sum += row_loss[i];
       losses.push_back(sum / static_cast<double>(t));
     }
-    pass.random.tensor += model.TensorsPerPass();
+    pass.random.tensor += engine->TensorsPerPass();
   }
   return losses;
 }
@@ -227,8 +211,7 @@ std::vector<TensorStatistics> Trainer::Diagnose() {
   };
   Pass pass;
   pass.observer = &observer;
-  s.model.ParametersChanged();  // so that weights are quantized again, observed
-  s.Accumulate(0, pass);
+  s.Gradients(pass, 1);
   return statistics;
 }
 
@@ -245,7 +228,9 @@ Json Trainer::State::Identity() const {
 
 std::vector<std::byte> Trainer::SaveState() const {
   const State& s = *state_;
-  const std::array<std::span<const float>, 3> payload = {s.parameters, s.m, s.v};
+  Numbers numbers(s.layout.total);
+  s.engine->Read(numbers.Spans());
+  const std::array<std::span<const float>, 3> payload = {numbers.parameters, numbers.m, numbers.v};
   return WriteCheckpoint({s.Identity(), s.steps}, payload);
 }
 
@@ -256,26 +241,31 @@ void Trainer::LoadState(std::span<const std::byte> bytes, const std::string& whe
   if (!difference.empty()) {
     throw Error(where, "checkpoint of another configuration: " + difference);
   }
-  const std::size_t n = s.parameters.size();
+  const std::size_t n = s.layout.total;
   if (checkpoint.payload.size() != 3 * n || checkpoint.header.step < 0) {
     throw Error(where, "checkpoint does not hold this model's numbers");
   }
-  const float* from = checkpoint.payload.data();
-  for (FloatBuffer* to : {&s.parameters, &s.m, &s.v}) {
-    std::copy_n(from, n, to->begin());
-    from += n;
-  }
+  const std::span<const float> from(checkpoint.payload);
+  s.engine->Write({from.first(n), from.subspan(n, n), from.last(n)});
   s.steps = checkpoint.header.step;
-  s.model.ParametersChanged();
 }
 
-Trainer::Trainer(const TrainConfig& config, const Corpus& corpus, const std::string& where) {
+Trainer::Trainer(const TrainConfig& config, const Corpus& corpus, const std::string& where)
+    : Trainer(config, corpus, where, [&] {
+        const Json empty = Json::object();
+        return MakeEngine(config, JsonObject(empty, where).Where("device"));
+      }) {}
+
+Trainer::Trainer(const TrainConfig& config, const Corpus& corpus, const std::string& where,
+                 const EngineMaker& make) {
   CheckShapes(config, where);
   const DataOrder order{config.seed, corpus.train.size(),
                         static_cast<std::uint64_t>(config.model.sequence)};
   CheckCorpus(config, corpus, order, where);
-  state_ = std::make_unique<State>(config, corpus);
-  InitializeParameters(config.model, config.seed, state_->parameters);
+  state_ = std::make_unique<State>(config, corpus, make());
+  Numbers numbers(state_->layout.total);
+  InitializeParameters(config.model, config.seed, numbers.parameters);
+  state_->engine->Write({numbers.parameters, numbers.m, numbers.v});
 }
 Trainer::~Trainer() = default;
 Trainer::Trainer(Trainer&&) noexcept = default;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -47,12 +48,20 @@ struct TensorStatistics {
   double sqnr_db = 0.0;            // 10 log10(sum x^2 / sum (x - q)^2)
 };
 
-// Results depend on the configuration and the corpus alone: not on threads, SIMD target or machine.
+class Engine;
+using EngineMaker = std::function<std::unique_ptr<Engine>()>;
+
+// On the CPU, results depend on the configuration and the corpus alone: not on threads, SIMD target
+// or machine. On a GPU (config.device) sums run in other orders: close to the CPU's, and the same
+// bits again on the same chip.
 class Trainer {
  public:
   // The corpus must outlive the trainer. Error for impossible shapes and for a corpus that does not
   // fit (vocabulary, length); `where` is the front of its JSON pointers.
   Trainer(const TrainConfig& config, const Corpus& corpus, const std::string& where = "config");
+  // With another engine than config.device's; `make` is called once config and corpus are sound.
+  Trainer(const TrainConfig& config, const Corpus& corpus, const std::string& where,
+          const EngineMaker& make);
   ~Trainer();
   Trainer(Trainer&&) noexcept;
   Trainer& operator=(Trainer&&) noexcept;
@@ -67,8 +76,8 @@ class Trainer {
   std::vector<TensorStatistics> Diagnose();
 
   // Weights, moments and step, with what identifies the run (model, optimizer, recipe, seed, batch,
-  // corpus) and a SHA-256. Schedule and length are not part of it: a decay branch loads its
-  // trunk's.
+  // corpus) and a SHA-256. Schedule, length and device are not part of it: a decay branch loads its
+  // trunk's, a GPU goes on from a CPU's.
   std::vector<std::byte> SaveState() const;
   // Error("where", ...), with nothing changed, if the bytes are cut short, damaged or from another
   // configuration.

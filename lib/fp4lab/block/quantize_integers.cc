@@ -1,0 +1,158 @@
+// QuantizeToFp4Integers: quantize into one byte an element and a float a scale.
+#include <algorithm>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/base/memory_order.h"
+#include "fp4lab/base/parallel.h"
+#include "fp4lab/block/fp4_integers.h"
+#include "fp4lab/block/fp4_kernels.h"
+#include "fp4lab/block/plan.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "fp4lab/block/quantize_integers.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target.h:
+#include <hwy/highway.h>
+
+#include "fp4lab/block/fp4_avx512-inl.h"
+#include "fp4lab/block/rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fp4lab {
+namespace HWY_NAMESPACE {
+namespace {
+
+struct IntegerSink {
+  std::uint8_t* out;
+  // 12 + 2 * element, in 32-bit lanes.
+  HWY_INLINE VI Integer(const ElementConstants& e, VF v, VF magnitude) const {
+    const DF d;
+    const VF value =
+        hn::IfThenElse(hn::IsNaN(v), hn::Set(d, e.nan), hn::CopySignToAbs(magnitude, v));
+    return hn::Add(hn::ConvertTo(DI(), hn::Add(value, value)), hn::Set(DI(), 12));
+  }
+  HWY_INLINE void Put(const ElementConstants& e, std::size_t i, VF v, VF magnitude,
+                      VF /*scale*/) const {
+    const hn::Rebind<std::uint8_t, DI> d8;
+    hn::StoreU(hn::DemoteTo(d8, Integer(e, v, magnitude)), d8, out + i);
+  }
+  HWY_INLINE void PutPart(const ElementConstants& e, std::size_t i, std::size_t count, VF v,
+                          VF magnitude, VF /*scale*/) const {
+    const hn::Rebind<std::uint8_t, DI> d8;
+    HWY_ALIGN std::uint8_t part[hn::MaxLanes(DI())];
+    hn::StoreU(hn::DemoteTo(d8, Integer(e, v, magnitude)), d8, part);
+    std::copy_n(part, count, out + i);
+  }
+};
+
+struct IntegerRows {
+  std::uint8_t* out;
+  std::size_t stride;
+  HWY_INLINE IntegerSink Row(std::size_t r) const { return {out + r * stride}; }
+};
+
+HWY_INLINE void StoreScales(const QuantizePlan& plan, const Unit& unit, std::size_t blocks,
+                            const float* values, const Fp4Integers& out) {
+  const MatrixView<float> to =
+      out.scales.Block(unit.row / plan.block_rows, unit.col / plan.block_cols, 1, blocks);
+  for (std::size_t b = 0; b < blocks; ++b) to(0, b) = values[b];
+}
+
+#if HWY_TARGET <= HWY_AVX3_DL
+
+struct IntegerFp4Rows {
+  std::uint8_t* out;
+  std::size_t stride;
+  HWY_INLINE IntegerFp4Sink Row(std::size_t r) const { return {out + r * stride}; }
+};
+
+// False: the generic kernel must do this unit.
+HWY_INLINE bool IntegersOfFp4Unit(const QuantizePlan& plan, const Unit& unit, const Tile& x,
+                                  const Fp4Integers& out) {
+  Fp4Scales scales;
+  const IntegerFp4Rows rows{&out.codes(unit.row, unit.col), out.codes.row_stride};
+  if (!QuantizeFp4Unit(plan, x, &scales, rows)) return false;
+  const std::size_t blocks = (unit.cols + plan.block_cols - 1) / plan.block_cols;
+  StoreScales(plan, unit, blocks, scales.value, out);
+  return true;
+}
+
+#else
+
+HWY_INLINE bool HasFp4Units(const QuantizePlan& /*plan*/) { return false; }
+HWY_INLINE bool IntegersOfFp4Unit(const QuantizePlan&, const Unit&, const Tile&,
+                                  const Fp4Integers&) {
+  return false;
+}
+
+#endif
+
+// One group of units. x and out are in memory order.
+void IntegersOfUnits(const QuantizePlan& plan, MatrixView<const float> x, const Fp4Integers& out,
+                     std::size_t group) {
+  UnitScales scales;
+  RandomBuffer random;
+  const bool fp4 = HasFp4Units(plan);
+  for (std::size_t i = group * kUnitsAGroup; i < EndOfGroup(plan, group); ++i) {
+    const Unit unit = UnitOf(plan, i);
+    const Tile tile{&x(unit.row, unit.col), x.row_stride, unit.rows, unit.cols};
+    if (fp4 && IntegersOfFp4Unit(plan, unit, tile, out)) continue;
+    const std::size_t blocks = FindScales(plan.scale, tile, plan.block_cols, &scales);
+    RoundUnit(plan, unit, tile, scales, &random,
+              IntegerRows{&out.codes(unit.row, unit.col), out.codes.row_stride});
+    StoreScales(plan, unit, blocks, scales.value, out);
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace fp4lab
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace fp4lab {
+namespace {
+
+HWY_EXPORT(IntegersOfUnits);
+
+// A copy of x that lies in memory as rows (columns if `turned`).
+Matrix<float> Copy(MatrixView<const float> x, bool turned) {
+  const MatrixView<const float> from = turned ? x.Transposed() : x;
+  Matrix<float> copy(from.rows, from.cols);
+  for (std::size_t r = 0; r < from.rows; ++r) {
+    for (std::size_t c = 0; c < from.cols; ++c) copy(r, c) = from(r, c);
+  }
+  return copy;
+}
+
+// Where nothing has gaps, one long row.
+void AsOneRow(const BlockFormat& format, MatrixView<const float>* x, Fp4Integers* out) {
+  const MatrixView<const float> row = fp4lab::AsOneRow(*x, format);
+  if (row.rows != 1 || !out->codes.IsRowMajor() || !out->scales.IsRowMajor()) return;
+  *x = row;
+  out->codes = {out->codes.data, 1, out->codes.size()};
+  out->scales = {out->scales.data, 1, out->scales.size()};
+}
+
+}  // namespace
+
+bool QuantizeToFp4Integers(MatrixView<const float> x, const QuantizeOptions& options,
+                           const Fp4Integers& out) {
+  CheckFp4Integers(x, options, out);
+  if (x.size() == 0) return true;
+  const bool turned = !(out.codes.col_stride == 1 || out.codes.cols <= 1);
+  const bool as_out = turned ? HasUnitColumns(x) : HasUnitRows(x);
+  const Matrix<float> copy = as_out ? Matrix<float>() : Copy(x, turned);
+  MatrixView<const float> from = !as_out ? copy.View() : turned ? x.Transposed() : x;
+  Fp4Integers to = turned ? Fp4Integers{out.codes.Transposed(), out.scales.Transposed()} : out;
+  if (!turned) AsOneRow(options.format, &from, &to);
+  const QuantizePlan plan = MakePlan(from.rows, from.cols, turned, options);
+  ParallelFor(GroupsOf(plan), [&](std::size_t group) {
+    HWY_DYNAMIC_DISPATCH(IntegersOfUnits)(plan, from, to, group);
+  });
+  if (options.format.rule == ScaleRule::kNvfp4) return true;  // 0 or 2^-9 to 448
+  return internal::FinishFp4Scales(options.format, out);
+}
+
+}  // namespace fp4lab
+#endif  // HWY_ONCE

@@ -1,0 +1,112 @@
+#include "fp4lab/train/engine.h"
+
+#include <algorithm>
+
+#include "fp4lab/base/aligned.h"
+#include "fp4lab/base/error.h"
+
+namespace fp4lab {
+namespace {
+
+class CpuEngine final : public Engine {
+ public:
+  explicit CpuEngine(const TrainConfig& config)
+      : config_(config),
+        parameters_(MakeLayout(config.model).total),
+        gradients_(parameters_.size()),
+        m_(parameters_.size()),
+        v_(parameters_.size()),
+        model_(config.model, config.recipe, parameters_, MicroBatch()),
+        row_loss_(MicroBatchTokens()) {}
+
+  std::uint32_t TensorsPerPass() const override { return model_.TensorsPerPass(); }
+
+  StepSums Gradients(const Pass& pass, std::span<const std::uint16_t> inputs,
+                     std::span<const std::uint16_t> targets) override {
+    const std::size_t tokens = MicroBatchTokens(), count = inputs.size() / tokens;
+    Expects(count > 0 && inputs.size() == count * tokens && targets.size() == inputs.size(),
+            "Engine::Gradients: whole micro-batches");
+    std::fill(gradients_.begin(), gradients_.end(), 0.0f);
+    if (pass.observer != nullptr) model_.ParametersChanged();  // weights are quantized again, seen
+    const float scale = 1.0f / static_cast<float>(TokensPerStep(config_));
+    Pass own = pass;
+    StepSums sums;
+    for (std::size_t i = 0; i < count; ++i, own.random.tensor += model_.TensorsPerPass()) {
+      const auto in = inputs.subspan(i * tokens, tokens);
+      model_.Forward(own, in);
+      sums.loss += model_.Backward(own, in, targets.subspan(i * tokens, tokens), scale, row_loss_,
+                                   gradients_);
+    }
+    sums.loss /= static_cast<double>(count);
+    sums.gradient_squares = SumOfSquares(gradients_);
+    return sums;
+  }
+
+  void Update(const AdamW& options) override {
+    AdamW adam = options;
+    const auto update = [&](std::size_t first, std::size_t count) {
+      const auto part = [&](FloatBuffer& buffer) {
+        return std::span(buffer).subspan(first, count);
+      };
+      AdamWStep(adam, part(gradients_), part(parameters_), part(m_), part(v_));
+    };
+    const std::size_t matrices = model_.Layout().matrices;
+    update(0, matrices);
+    adam.weight_decay = 0.0f;
+    update(matrices, parameters_.size() - matrices);
+    model_.ParametersChanged();
+  }
+
+  void Losses(const Pass& pass, std::span<const std::uint16_t> inputs,
+              std::span<const std::uint16_t> targets, std::span<double> row_loss) override {
+    model_.Forward(pass, inputs);
+    model_.Loss(targets, row_loss);
+  }
+
+  void Read(const TrainingNumbers& to) override {
+    std::copy(parameters_.begin(), parameters_.end(), to.parameters.begin());
+    std::copy(m_.begin(), m_.end(), to.m.begin());
+    std::copy(v_.begin(), v_.end(), to.v.begin());
+  }
+
+  void Write(const ConstTrainingNumbers& from) override {
+    Expects(from.parameters.size() == parameters_.size() && from.m.size() == m_.size() &&
+                from.v.size() == v_.size(),
+            "Engine::Write: all parameters and moments");
+    std::copy(from.parameters.begin(), from.parameters.end(), parameters_.begin());
+    std::copy(from.m.begin(), from.m.end(), m_.begin());
+    std::copy(from.v.begin(), from.v.end(), v_.begin());
+    model_.ParametersChanged();
+  }
+
+ private:
+  std::size_t MicroBatch() const {
+    return static_cast<std::size_t>(config_.batch / config_.micro_batches);
+  }
+  std::size_t MicroBatchTokens() const {
+    return MicroBatch() * static_cast<std::size_t>(config_.model.sequence);
+  }
+
+  TrainConfig config_;
+  FloatBuffer parameters_, gradients_, m_, v_;
+  Model model_;
+  std::vector<double> row_loss_;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> MakeCpuEngine(const TrainConfig& config) {
+  return std::make_unique<CpuEngine>(config);
+}
+
+std::unique_ptr<Engine> MakeEngine(const TrainConfig& config, const std::string& where) {
+  switch (config.device) {
+    case Device::kCpu:
+      return MakeCpuEngine(config);
+    case Device::kCuda:
+      return MakeCudaEngine(config, where);
+  }
+  return nullptr;
+}
+
+}  // namespace fp4lab

@@ -1,0 +1,68 @@
+// What a Trainer asks of the processor that computes: the CPU's engine, or a GPU's.
+//
+// An engine owns weights, moments and gradients. Which tokens come when, schedules, checkpoints and
+// metrics are the Trainer's and do not know where the numbers live.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "fp4lab/nn/optimizer.h"
+#include "fp4lab/train/config.h"
+#include "fp4lab/train/model.h"
+
+namespace fp4lab {
+
+// A step's loss and the size of its gradient.
+struct StepSums {
+  double loss = 0.0;              // mean nats a token
+  double gradient_squares = 0.0;  // sum of squares of all gradients
+};
+
+// Flat parameters (MakeLayout's order) and AdamW's moments, all of one size.
+struct TrainingNumbers {
+  std::span<float> parameters, m, v;
+};
+struct ConstTrainingNumbers {
+  std::span<const float> parameters, m, v;
+};
+
+class Engine {
+ public:
+  virtual ~Engine() = default;
+
+  // Operands of one micro-batch that may take random bits.
+  virtual std::uint32_t TensorsPerPass() const = 0;
+
+  // Makes the gradients of one step, or of its first micro-batches: inputs and targets are whole
+  // micro-batches of batch / micro_batches sequences. The first takes pass.random.tensor, each next
+  // one TensorsPerPass() more. Each gradient is that of the mean loss over a whole step. The loss
+  // is the mean over the micro-batches given.
+  virtual StepSums Gradients(const Pass& pass, std::span<const std::uint16_t> inputs,
+                             std::span<const std::uint16_t> targets) = 0;
+
+  // AdamW with the gradients of the last call; weight decay on matrices only.
+  virtual void Update(const AdamW& options) = 0;
+
+  // Forward only, at most a micro-batch: row_loss in nats, one a token.
+  virtual void Losses(const Pass& pass, std::span<const std::uint16_t> inputs,
+                      std::span<const std::uint16_t> targets, std::span<double> row_loss) = 0;
+
+  virtual void Read(const TrainingNumbers& to) = 0;
+  virtual void Write(const ConstTrainingNumbers& from) = 0;
+};
+
+std::unique_ptr<Engine> MakeCpuEngine(const TrainConfig& config);
+
+// On the GPU of this machine with the fewest engines. Error, one line starting with `where`: no
+// CUDA in this build, no GPU, a driver too old, not enough memory on it, a model that its kernels
+// do not take. Where built without CUDA, cuda_engine_absent.cc says so.
+std::unique_ptr<Engine> MakeCudaEngine(const TrainConfig& config, const std::string& where);
+
+// As config.device says.
+std::unique_ptr<Engine> MakeEngine(const TrainConfig& config, const std::string& where);
+
+}  // namespace fp4lab

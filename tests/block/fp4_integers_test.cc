@@ -1,0 +1,198 @@
+// QuantizeToFp4Integers: what its integers and scales say, and the same bytes on every target.
+#include "fp4lab/block/fp4_integers.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fp4lab/base/parallel.h"
+#include "fp4lab/base/simd.h"
+#include "tests/block/cases.h"
+#include "tests/support/catch.h"
+
+namespace fp4lab {
+namespace {
+
+// Integers of a matrix that lies in memory like x, with room between rows.
+struct Integers {
+  std::size_t gap = 5;
+  Matrix<std::uint8_t> codes;
+  Matrix<float> scales;
+  bool transposed;
+  std::size_t rows, cols, scale_rows, scale_cols;
+
+  Integers(MatrixView<const float> x, const BlockFormat& format, bool transposed)
+      : transposed(transposed), rows(x.rows), cols(x.cols) {
+    const auto block_rows = static_cast<std::size_t>(format.block_rows);
+    const auto block_cols = static_cast<std::size_t>(format.block_cols);
+    scale_rows = (rows + block_rows - 1) / block_rows;
+    scale_cols = (cols + block_cols - 1) / block_cols;
+    codes = transposed ? Matrix<std::uint8_t>(cols, rows + gap, 0xEE)
+                       : Matrix<std::uint8_t>(rows, cols + gap, 0xEE);
+    scales = transposed ? Matrix<float>(scale_cols, scale_rows + gap, -1.0f)
+                        : Matrix<float>(scale_rows, scale_cols + gap, -1.0f);
+  }
+  Fp4Integers View() {
+    const auto c = codes.View().Block(0, 0, codes.rows, codes.cols - gap);
+    const auto s = scales.View().Block(0, 0, scales.rows, scales.cols - gap);
+    return transposed ? Fp4Integers{c.Transposed(), s.Transposed()} : Fp4Integers{c, s};
+  }
+  bool operator==(const Integers& o) const {
+    return codes == o.codes && BitsOf(scales) == BitsOf(o.scales);
+  }
+};
+
+std::vector<NamedBlockFormat> IntegerFormats() {
+  std::vector<NamedBlockFormat> formats;
+  for (const NamedBlockFormat& f : TestFormats()) {
+    if (HasFp4Integers(f.format)) formats.push_back(f);
+  }
+  return formats;
+}
+
+void CheckEveryTarget(const Matrix<float>& memory, bool transposed,
+                      const QuantizeOptions& options) {
+  const MatrixView<const float> x = transposed ? memory.View().Transposed() : memory.View();
+  Integers want(x, options.format, transposed);
+  const bool want_exact = reference::QuantizeToFp4Integers(x, options, want.View());
+  const int threads = Threads();
+  for (const std::string& target : SimdTargets()) {
+    PinSimdTarget(target);
+    const bool vary = memory.rows > 128 && target == SimdTargets().front();
+    for (const int n : vary ? std::vector{1, 2, 3} : std::vector{1}) {
+      SetThreads(n);
+      INFO("target " << target << ", threads " << n);
+      Integers got(x, options.format, transposed);
+      CHECK(QuantizeToFp4Integers(x, options, got.View()) == want_exact);
+      const bool same = got == want;
+      CHECK(same);
+    }
+  }
+  SetThreads(threads);
+  PinSimdTarget("best");
+}
+
+TEST_CASE("FP4 integers are the reference's on every target", "[block][differential]") {
+  REQUIRE(SimdTargets().size() >= 2);
+  for (const NamedBlockFormat& format : IntegerFormats()) {
+    for (const Rounding rounding : {Rounding::kNearestEven, Rounding::kStochastic}) {
+      for (const auto& [rows, cols] : {std::pair{1, 1},
+                                       {3, 17},
+                                       {33, 47},
+                                       {5, 200},
+                                       {128, 24},
+                                       {6, 1100},
+                                       {64, 64},
+                                       {300, 136},
+                                       {16, 2085}}) {
+        for (const Kind kind : kKinds) {
+          if (rows * cols > 10000 && kind != Kind::kNormal) continue;
+          const Matrix<float> x = TestMatrix(kind, rows, cols);
+          for (const bool transposed : {false, true}) {
+            INFO(format.name << " " << rows << "x" << cols << " kind " << static_cast<int>(kind)
+                             << " rounding " << static_cast<int>(rounding)
+                             << (transposed ? " transposed" : ""));
+            CheckEveryTarget(x, transposed,
+                             {.format = format.format,
+                              .rounding = rounding,
+                              .random = {.seed = 0x123456789ABCDEF0u, .step = 3, .tensor = 9},
+                              .amax = reference::TensorAmax(x.View())});
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("FP4 integers times scales are the values of QuantizeToValues", "[block]") {
+  for (const NamedBlockFormat& format : IntegerFormats()) {
+    const Matrix<float> x = TestMatrix(Kind::kNormal, 48, 80);
+    const QuantizeOptions options{.format = format.format, .amax = TensorAmax(x.View())};
+    Integers integers(x.View(), format.format, false);
+    REQUIRE(QuantizeToFp4Integers(x.View(), options, integers.View()));
+    Matrix<float> values(48, 80);
+    QuantizeToValues(x.View(), options, values.View());
+    bool same = true;
+    for (std::size_t r = 0; r < 48; ++r) {
+      for (std::size_t c = 0; c < 80; ++c) {
+        const float scale =
+            integers.View().scales(r / static_cast<std::size_t>(format.format.block_rows),
+                                   c / static_cast<std::size_t>(format.format.block_cols));
+        const int twice = integers.codes(r, c) - 12;
+        same &= std::abs(twice) <= 12 && 0.5f * static_cast<float>(twice) * scale == values(r, c);
+      }
+    }
+    INFO(format.name);
+    CHECK(same);
+  }
+}
+
+TEST_CASE("Input and FP4 integers may lie in memory in different ways", "[block]") {
+  const BlockFormat nvfp4 = *FindBlockFormat("nvfp4");
+  const Matrix<float> x = TestMatrix(Kind::kNormal, 33, 70);
+  const QuantizeOptions options{
+      .format = nvfp4, .rounding = Rounding::kStochastic, .amax = TensorAmax(x.View())};
+  Integers want(x.View(), nvfp4, false), got(x.View(), nvfp4, true), again(x.View(), nvfp4, false);
+  Matrix<float> spread(33, 140);
+  for (std::size_t i = 0; i < x.values.size(); ++i) spread.values[2 * i] = x.values[i];
+  CHECK(reference::QuantizeToFp4Integers(x.View(), options, want.View()));
+  CHECK(QuantizeToFp4Integers(x.View(), options, got.View()));
+  CHECK(QuantizeToFp4Integers({spread.values.data(), 33, 70, 140, 2}, options, again.View()));
+  CHECK(again == want);
+  bool same = true;
+  for (std::size_t r = 0; r < 33; ++r) {
+    for (std::size_t c = 0; c < 70; ++c) {
+      same &= got.View().codes(r, c) == want.View().codes(r, c) &&
+              got.View().scales(r, c / 16) == want.View().scales(r, c / 16);
+    }
+  }
+  CHECK(same);
+}
+
+TEST_CASE("FP4 integers are refused where products of scales would not be exact", "[block]") {
+  const BlockFormat mxfp4 = *FindBlockFormat("mxfp4.floor");
+  Matrix<float> x(2, 64, 1.0f);
+  const auto exact = [&](float element) {
+    for (const std::string& target : SimdTargets()) {
+      PinSimdTarget(target);
+      x(1, 40) = element;
+      for (std::size_t c = 32; c < 64; ++c) {
+        if (c != 40) x(1, c) = 0.0f;
+      }
+      Integers got(x.View(), mxfp4, false), want(x.View(), mxfp4, false);
+      const bool said = QuantizeToFp4Integers(x.View(), {.format = mxfp4}, got.View());
+      CHECK(reference::QuantizeToFp4Integers(x.View(), {.format = mxfp4}, want.View()) == said);
+      CHECK(got == want);
+      if (element == 0.0f) CHECK(got.View().scales(1, 1) == 0.0f);
+      PinSimdTarget("best");
+      if (target == SimdTargets().back()) return said;
+    }
+    return false;
+  };
+  CHECK(exact(0.0f));
+  CHECK(exact(-0.0f));
+  CHECK(exact(0x1p-58f));
+  CHECK_FALSE(exact(0x1p-59f));  // 2^-61 * 4
+  CHECK(exact(0x1p62f));
+  CHECK_FALSE(exact(0x1p63f));
+  CHECK_FALSE(exact(std::numeric_limits<float>::infinity()));
+  CHECK_FALSE(exact(std::numeric_limits<float>::quiet_NaN()));  // 6 * 2^-127
+}
+
+TEST_CASE("FP4 integers are for E2M1 in blocks of 16 and 32", "[block]") {
+  CHECK(HasFp4Integers(*FindBlockFormat("nvfp4.2d")));
+  CHECK(HasFp4Integers(*FindBlockFormat("mxfp4.rceil")));
+  CHECK_FALSE(HasFp4Integers(*FindBlockFormat("mxfp8_e4m3.floor")));
+  CHECK_FALSE(HasFp4Integers({FormatId::kE2M1, FormatId::kE4M3, 1, 8, ScaleRule::kNvfp4}));
+  const Matrix<float> x(4, 32, 1.0f);
+  Integers out(x.View(), *FindBlockFormat("nvfp4"), false);
+  CHECK_THROWS(
+      QuantizeToFp4Integers(x.View(), {.format = *FindBlockFormat("fp8_e4m3")}, out.View()));
+  CHECK_THROWS(QuantizeToFp4Integers(x.View().Block(0, 0, 4, 16),
+                                     {.format = *FindBlockFormat("nvfp4")}, out.View()));
+}
+
+}  // namespace
+}  // namespace fp4lab
