@@ -13,7 +13,7 @@
 #include <hwy/highway.h>
 
 #include "fp4lab/base/fma-inl.h"
-#include "fp4lab/base/repeat-inl.h"
+#include "fp4lab/tensor/repeat-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fp4lab {

@@ -14,7 +14,6 @@
 #include <hwy/highway.h>
 
 #include "fp4lab/base/fma-inl.h"
-#include "fp4lab/base/repeat-inl.h"
 #include "fp4lab/tensor/gemm_pack-inl.h"
 #include "fp4lab/tensor/repeat-inl.h"
 
