@@ -34,11 +34,7 @@ void AddConvert(CLI::App& app, int* /*exit_code*/) {
   const auto o = std::make_shared<ConvertCommand>();
   CLI::App* command = app.add_subcommand(
       "convert", "Convert between nibble orders, scale layouts, level-2 conventions and vendors");
-  command
-      ->add_option("input", o->input,
-                   "FILE.safetensors, .npz or .gguf; #NAME where it holds several")
-      ->type_name("FILE")
-      ->required();
+  AddStoredFile(command, "input", &o->input);
   command
       ->add_option("--out", o->out,
                    "FILE.safetensors or FILE.npz, #NAME for a name; .gguf for gguf")
@@ -49,7 +45,7 @@ void AddConvert(CLI::App& app, int* /*exit_code*/) {
   command->add_option("--convention", o->convention, "Whose tensor names and layout:" + conventions)
       ->type_name("WHOSE")
       ->capture_default_str();
-  command->add_option("--dialect", o->dialect, "Where the file does not say it")->type_name("NAME");
+  AddFileDialect(command, &o->dialect);
   AddLayoutOptions(command, "", &o->layout);
   AddLayoutOptions(command, "read-", &o->read);
   command->footer(

@@ -34,19 +34,12 @@ void AddDequantize(CLI::App& app, int* /*exit_code*/) {
   const auto o = std::make_shared<DequantizeCommand>();
   CLI::App* command = app.add_subcommand(
       "dequantize", "The values of a quantized matrix of ours, of a vendor's or of GGUF");
-  command
-      ->add_option("input", o->input,
-                   "FILE.safetensors, .npz or .gguf; #NAME where it holds several")
-      ->type_name("FILE")
-      ->required();
+  AddStoredFile(command, "input", &o->input);
   command
       ->add_option("--out", o->out, "FILE.npy, .npz#ARRAY, .safetensors#TENSOR; else raw numbers")
       ->type_name("FILE")
       ->required();
-  command
-      ->add_option("--dialect", o->dialect,
-                   "Blocks and order of operations, where the file does not say them")
-      ->type_name("NAME");
+  AddFileDialect(command, &o->dialect);
   command->add_option("--dtype", o->dtype, "Type of the numbers to write")
       ->type_name("TYPE")
       ->capture_default_str();

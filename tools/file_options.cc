@@ -71,6 +71,19 @@ Matrix<float> Transposed(const Matrix<float>& x) {
   return t;
 }
 
+void AddStoredFile(CLI::App* command, const std::string& name, std::string* place) {
+  command->add_option(name, *place, "FILE.safetensors, .npz or .gguf; #NAME where it holds several")
+      ->type_name("FILE")
+      ->required();
+}
+
+void AddFileDialect(CLI::App* command, std::string* dialect) {
+  command
+      ->add_option("--dialect", *dialect,
+                   "Blocks and order of operations, where the file does not say them")
+      ->type_name("NAME");
+}
+
 void AddLayoutOptions(CLI::App* command, const std::string& before, LayoutOptions* options) {
   const std::string dashes = "--" + before;
   const std::string file = before.empty() ? "" : ", in the vendor's file that is read";

@@ -25,6 +25,11 @@ CLI::Option* AddNumberOptions(CLI::App* command, const std::string& name, const 
 NumberFile ReadNumbers(const NumberOptions& options);  // transposed where asked
 Matrix<float> Transposed(const Matrix<float>& x);
 
+// The positional argument `name`: a file of ours, of a vendor's or of GGUF that is read.
+void AddStoredFile(CLI::App* command, const std::string& name, std::string* place);
+// --dialect, for such a file.
+void AddFileDialect(CLI::App* command, std::string* dialect);
+
 // --codes-order, --scales-order, --transposed, --expanded-scales, --level-two-is; what is not given
 // stays as it is. `before` stands between the dashes and the name: "" or "read-".
 struct LayoutOptions {

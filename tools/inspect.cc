@@ -203,19 +203,13 @@ void AddInspect(CLI::App& app, int* /*exit_code*/) {
   CLI::App* command = app.add_subcommand(
       "inspect",
       "Look at a quantized matrix: layout, scales, errors, and which layouts are possible");
-  command
-      ->add_option("file", o->file, "FILE.safetensors, .npz or .gguf; #NAME where it holds several")
-      ->type_name("FILE")
-      ->required();
+  AddStoredFile(command, "file", &o->file);
   command->add_flag("--list", o->list, "Only list the quantized matrices of the file");
   AddNumberOptions(command, "--input", "The matrix that was quantized, for errors", &o->input);
   command
       ->add_option("--error-map", o->error_map, "Write the relative error of each block as an SVG")
       ->type_name("FILE");
-  command
-      ->add_option("--dialect", o->dialect,
-                   "Blocks and order of operations, where the file does not say them")
-      ->type_name("NAME");
+  AddFileDialect(command, &o->dialect);
   AddLayoutOptions(command, "read-", &o->read);
   command->add_flag("--json", o->json, "Print JSON");
   command->footer(

@@ -34,13 +34,8 @@ StoredMatrix ReadParts(const KernelOptions& o, const Dialect& dialect, const Mat
   if (o.codes.empty()) {
     throw Error("--codes", "is missing: a file of the kernel's codes, or --stored and a file");
   }
-  StoredMatrix m{.rows = input.rows,
-                 .cols = input.cols,
-                 .element = dialect.element,
-                 .scale = dialect.scale,
-                 .block_rows = dialect.block_rows,
-                 .block_cols = dialect.block_cols,
-                 .layout = Changed({.codes = DefaultCodeOrder(dialect.element)}, o.layout)};
+  StoredMatrix m = ShapeOf(dialect, input.rows, input.cols,
+                           Changed({.codes = DefaultCodeOrder(dialect.element)}, o.layout));
   m.codes = ReadElements<std::uint8_t>(o.codes);
   if (!o.scales.empty()) m.scales = ReadElements<std::uint8_t>(o.scales);
   if (!o.level_two.empty()) m.level_two = ReadLevelTwo(o.level_two);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <ctime>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/random.h"
+#include "fp4lab/tensor/fp4_gemm.h"
 #include "fp4lab/tensor/gemm.h"
 #include "tests/bench/fma_peak.h"
 #include "tests/bench/peers.h"
@@ -132,26 +134,104 @@ void RunGemm(benchmark::State& state, const Shape& s, int block, int threads) {
   }
 }
 
+// Random codes and scales near 1, with the dequantized values.
+struct Fp4Matrix {
+  Operand values;
+  std::vector<std::uint8_t> codes;
+  std::vector<float> scales;
+  Fp4Operand view;
+
+  Fp4Matrix(std::size_t rows, std::size_t cols, bool by_columns, int block, bool square_blocks,
+            std::uint32_t tensor)
+      : values(rows, cols, by_columns, tensor), codes(rows * cols) {
+    constexpr std::uint8_t kCodes[] = {0, 4, 6, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20, 24, 12};
+    const auto k_block = static_cast<std::size_t>(block);
+    view.block_rows = square_blocks ? k_block : 1;
+    const std::size_t scale_rows = (rows + view.block_rows - 1) / view.block_rows;
+    const std::size_t scale_cols = (cols + k_block - 1) / k_block;
+    scales.resize(scale_rows * scale_cols);
+    const auto lay = [by_columns](auto* data, std::size_t r, std::size_t c) {
+      return by_columns ? MatrixView(data, c, r).Transposed() : MatrixView(data, r, c);
+    };
+    const auto code = lay(codes.data(), rows, cols);
+    const auto scale = lay(scales.data(), scale_rows, scale_cols);
+    const RandomStream stream{.seed = 2, .tensor = tensor};
+    for (std::size_t i = 0; i < scales.size(); ++i) {
+      scales[i] = 0.5f + 0.0625f * static_cast<float>(stream.Bits32(i) >> 29);
+    }
+    for (std::size_t r = 0; r < rows; ++r) {
+      for (std::size_t k = 0; k < cols; ++k) {
+        code(r, k) = kCodes[stream.Bits32(r * cols + k) & 15];
+        values.view(r, k) =
+            0.5f * static_cast<float>(code(r, k) - 12) * scale(r / view.block_rows, k / k_block);
+      }
+    }
+    view.codes = code;
+    view.scales = scale;
+  }
+};
+
+// Fp4Gemm against FP32 products of the same shape: ours and the peers', in turns.
+void RunFp4Gemm(benchmark::State& state, const Shape& s, int block, int threads) {
+  const bool is_wgrad = s.a_by_columns;  // weights have square blocks, activations do not
+  const Fp4Matrix a(s.m, s.k, s.a_by_columns, block, false, 1);
+  const Fp4Matrix b(s.n, s.k, s.b_by_columns, block, !is_wgrad, 2);
+  Operand c(s.m, s.n, false, 3), other_c(s.m, s.n, false, 4);
+  const GemmOptions options{.block = block};
+  const int threads_before = Threads();
+  SetThreads(threads);
+  Fp4Gemm(a.view, b.view, options, c.view);
+  if (!IsRight(a.values, b.values, options, c)) return state.SkipWithError("wrong result");
+  const double flop = 2.0 * static_cast<double>(s.m * s.n) * static_cast<double>(s.k);
+  const int calls = std::max(1, static_cast<int>(1e8 * threads / flop));
+  std::vector<Peer> others = Peers();
+  others.push_back({"our_fp32", [](MatrixView<const float> x, MatrixView<const float> y,
+                                   MatrixView<float> z, int) { Gemm(x, y, {}, z); }});
+  std::vector<double> seconds;
+  std::vector<std::vector<double>> other_seconds(others.size());
+  for (auto _ : state) {
+    seconds.push_back(SecondsOf(threads, [&] {
+      for (int i = 0; i < calls; ++i) Fp4Gemm(a.view, b.view, options, c.view);
+    }));
+    state.SetIterationTime(seconds.back() / calls);
+    for (std::size_t p = 0; p < others.size(); ++p) {
+      other_seconds[p].push_back(SecondsOf(threads, [&] {
+        for (int i = 0; i < calls; ++i) {
+          others[p].gemm(a.values.view, b.values.view, other_c.view, threads);
+        }
+      }));
+    }
+  }
+  SetThreads(threads_before);
+  const double ours = Median(seconds);
+  state.counters["GFLOP/s"] = flop * calls / ours * 1e-9;
+  for (std::size_t p = 0; p < others.size(); ++p) {
+    state.counters["vs_" + others[p].name] = Median(other_seconds[p]) / ours;
+  }
+}
+
 void RunPeak(benchmark::State& state) {
   std::vector<double> peaks;
   for (auto _ : state) peaks.push_back(FmaPeak(5));
   state.counters["GFLOP/s"] = Median(peaks);
 }
 
-void Register(const Shape& s, int block, int threads, int iterations) {
-  const std::string name = "gemm/" + s.name + "/" + std::to_string(s.m) + "x" +
+using Run = void (*)(benchmark::State& state, const Shape& s, int block, int threads);
+
+void Register(const std::string& kind, Run run, const Shape& s, int block, int threads) {
+  constexpr int kIterations = 41;
+  const std::string name = kind + "/" + s.name + "/" + std::to_string(s.m) + "x" +
                            std::to_string(s.n) + "x" + std::to_string(s.k) +
                            "/block:" + std::to_string(block) +
                            "/threads:" + std::to_string(threads);
   benchmark::RegisterBenchmark(name.c_str(),
-                               [=](benchmark::State& state) { RunGemm(state, s, block, threads); })
+                               [=](benchmark::State& state) { run(state, s, block, threads); })
       ->UseManualTime()
-      ->Iterations(iterations)
+      ->Iterations(kIterations)
       ->Unit(benchmark::kMicrosecond);
 }
 
 bool RegisterAll() {
-  constexpr int kIterations = 41;
   benchmark::RegisterBenchmark("fma_peak/threads:1", RunPeak)->Iterations(21);
   std::vector<Shape> shapes;
   for (const std::size_t d : {64, 256, 512}) {
@@ -164,13 +244,16 @@ bool RegisterAll() {
   }
   for (const Shape& s : shapes) {
     for (const int block : {0, 16, 32}) {
-      for (const int threads : {1, 2}) Register(s, block, threads, kIterations);
+      for (const int threads : {1, 2}) {
+        Register("gemm", RunGemm, s, block, threads);
+        if (block > 0) Register("fp4_gemm", RunFp4Gemm, s, block, threads);
+      }
     }
   }
-  Register({"attention/scores", 128, 128, 16, false, false}, 0, 1, kIterations);
-  Register({"attention/values", 128, 16, 128, false, true}, 0, 1, kIterations);
-  Register({"attention/scores", 512, 512, 64, false, false}, 0, 1, kIterations);
-  Register({"attention/values", 512, 64, 512, false, true}, 0, 1, kIterations);
+  Register("gemm", RunGemm, {"attention/scores", 128, 128, 16, false, false}, 0, 1);
+  Register("gemm", RunGemm, {"attention/values", 128, 16, 128, false, true}, 0, 1);
+  Register("gemm", RunGemm, {"attention/scores", 512, 512, 64, false, false}, 0, 1);
+  Register("gemm", RunGemm, {"attention/values", 512, 64, 512, false, true}, 0, 1);
   return true;
 }
 

@@ -1,4 +1,5 @@
 // Every kernel of block/ gives the scalar reference's bytes on every SIMD target.
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -171,6 +172,23 @@ TEST_CASE("Codes decode to the reference's values, scaled and unscaled, in any l
       reference::UnscaledValues(q, want.View());
       UnscaledValues(q, got.View());
       CHECK(BitsOf(got) == BitsOf(want));
+    }
+  }
+}
+
+TEST_CASE("Quantize into a result of another shape leaves nothing of it", "[block]") {
+  QuantizedMatrix q;
+  for (const NamedBlockFormat& format : TestFormats()) {
+    for (const auto& [rows, cols] : {std::pair{40, 63}, {3, 2085}, {1, 1}, {0, 16}, {64, 64}}) {
+      const Matrix<float> x = TestMatrix(Kind::kAnyBits, rows, cols);
+      const QuantizeOptions options{.format = format.format,
+                                    .amax = reference::TensorAmax(x.View())};
+      INFO(format.name << " " << rows << "x" << cols);
+      std::fill(q.codes.begin(), q.codes.end(), std::uint8_t{0xFF});
+      std::fill(q.scales.begin(), q.scales.end(), std::uint8_t{0xFF});
+      Quantize(x.View(), options, &q);
+      const bool same = q == reference::Quantize(x.View(), options);
+      CHECK(same);
     }
   }
 }

@@ -1,6 +1,6 @@
 // A CUDA kernel under test: NVFP4 1x16 in Transformer Engine's formulas, at the far end of
 //
-//   fp4lab cases --dialect nvfp4.te | nvfp4_pipe_kernel | fp4lab verify --dialect nvfp4.te --answers -
+//   fp4lab cases --dialect nvfp4.te | ./nvfp4_pipe_kernel | fp4lab verify --dialect nvfp4.te
 //
 // It reads the stream that lib/fp4lab/judge/case_stream.h describes and shares no code with fp4lab:
 // the conversions are NVIDIA's own (cuda_fp4.h, cuda_fp8.h), which fall back to software below

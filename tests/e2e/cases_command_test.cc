@@ -18,16 +18,6 @@ namespace {
 
 using Catch::Matchers::ContainsSubstring;
 
-// `cases ARGUMENTS | KERNEL | verify ARGUMENTS`, and verify's exit code.
-ProcessResult Pipe(const std::string& arguments, const std::string& kernel,
-                   const std::string& verify_arguments) {
-  const std::string command = "'" + Program() + "' cases " + arguments + " | " + kernel + " | '" +
-                              Program() + "' verify " + verify_arguments;
-  ProcessOptions options;
-  options.timeout_seconds = 60;
-  return RunProcess({"sh", "-c", command}, options);
-}
-
 std::string PipeKernel(const std::string& mode) {
   const char* path = std::getenv("FP4LAB_PIPE_KERNEL");
   REQUIRE(path != nullptr);
@@ -37,7 +27,7 @@ std::string PipeKernel(const std::string& mode) {
 TEST_CASE("A kernel written from the formulas alone passes all cases through the pipe", "[e2e]") {
   for (const char* arguments : {"", "--bf16", "--seed 7"}) {
     CAPTURE(arguments);
-    const ProcessResult run = Pipe(arguments, PipeKernel("right"), arguments);
+    const ProcessResult run = PipeCases(arguments, PipeKernel("right"), arguments);
     CHECK(run.exit_code == 0);
     CHECK(run.error.empty());
     CHECK_THAT(run.output, ContainsSubstring("cases as the dialect has them\n"));
@@ -45,11 +35,11 @@ TEST_CASE("A kernel written from the formulas alone passes all cases through the
 }
 
 TEST_CASE("Wrong kernels fail through the pipe, in the families of their cause", "[e2e]") {
-  const ProcessResult truncates = Pipe("", PipeKernel("truncates"), "");
+  const ProcessResult truncates = PipeCases("", PipeKernel("truncates"), "");
   CHECK(truncates.exit_code == 1);
   CHECK_THAT(truncates.output, ContainsSubstring("  element-ties: 4 of 4 differ"));
 
-  const ProcessResult divides = Pipe("--bf16", PipeKernel("divides-first"), "--bf16 --json");
+  const ProcessResult divides = PipeCases("--bf16", PipeKernel("divides-first"), "--bf16 --json");
   CHECK(divides.exit_code == 1);
   const Json json = ParseJson(divides.output, "verify");
   std::set<std::string> families;
@@ -58,14 +48,14 @@ TEST_CASE("Wrong kernels fail through the pipe, in the families of their cause",
   }
   CHECK(families == std::set<std::string>{"scale-hazards"});
 
-  const ProcessResult nibbles = Pipe("", PipeKernel("high-first"), "");
+  const ProcessResult nibbles = PipeCases("", PipeKernel("high-first"), "");
   CHECK(nibbles.exit_code == 1);
-  CHECK(Pipe("", PipeKernel("high-first"), "--codes-order high-first").exit_code == 0);
+  CHECK(PipeCases("", PipeKernel("high-first"), "--codes-order high-first").exit_code == 0);
 }
 
 TEST_CASE("A kernel may decline cases only where that is allowed", "[e2e]") {
-  CHECK(Pipe("", PipeKernel("declines"), "").exit_code == 1);
-  const ProcessResult run = Pipe("", PipeKernel("declines"), "--allow-declined");
+  CHECK(PipeCases("", PipeKernel("declines"), "").exit_code == 1);
+  const ProcessResult run = PipeCases("", PipeKernel("declines"), "--allow-declined");
   CHECK(run.exit_code == 0);
   CHECK_THAT(run.output, ContainsSubstring("; 8 declined\n"));
 }
@@ -85,7 +75,7 @@ TEST_CASE("Answers that are none are errors: exit code 2 and one line", "[e2e]")
   };
   for (const auto& [arguments, kernel, verify, error] : runs) {
     CAPTURE(kernel, verify);
-    const ProcessResult run = Pipe(arguments, kernel, verify);
+    const ProcessResult run = PipeCases(arguments, kernel, verify);
     CHECK(run.exit_code == 2);
     CHECK(run.output.empty());
     CHECK(IsOneLine(run.error));
@@ -100,8 +90,8 @@ TEST_CASE("fp4lab cases answer is a kernel of any dialect, right or wrong", "[e2
     const std::string cases = of + " --family element-ties --family tails";
     const std::string answer = "'" + Program() + "' cases answer " + of;
     const std::string swizzled = " --scales-order 128x4";
-    CHECK(Pipe(cases, answer + swizzled, cases + swizzled).exit_code == 0);
-    CHECK(Pipe(cases, answer + " --deviation truncation", cases).exit_code == 1);
+    CHECK(PipeCases(cases, answer + swizzled, cases + swizzled).exit_code == 0);
+    CHECK(PipeCases(cases, answer + " --deviation truncation", cases).exit_code == 1);
   }
   const ProcessResult unknown = RunProgram({"cases", "answer", "--deviation", "tiredness"});
   CHECK(unknown.exit_code == 1);
@@ -206,38 +196,6 @@ TEST_CASE("The examples in the help of cases, verify and pack print what they sa
        {std::vector<std::string>{"cases"}, {"cases", "answer"}, {"verify"}, {"pack"}}) {
     CheckHelpExamples(command);
   }
-}
-
-// The Python of lib/fp4lab/judge/README.md, where NumPy is installed.
-TEST_CASE("The NumPy kernel and the NumPy reader of the documentation work", "[e2e]") {
-  if (RunProcess({"python3", "-c", "import numpy"}).exit_code != 0) {
-    WARN("SKIPPED: python3 with NumPy is not installed");
-    return;
-  }
-  const std::string readme = ReadFile(SourceDirectory() / "lib" / "fp4lab" / "judge" / "README.md");
-  const auto block = [&](const std::string& with) {
-    const std::size_t inside = readme.find(with);
-    REQUIRE(inside != std::string::npos);
-    const std::size_t first = readme.rfind("```python\n", inside) + 10;
-    return readme.substr(first, readme.find("```", inside) - first);
-  };
-  const TemporaryFolder folder;
-  WriteFileAtomically(folder / "kernel.py", block("b\"fp4lab-answers 1"));
-  const std::string kernel = "python3 '" + (folder / "kernel.py").string() + "'";
-  const ProcessResult run = Pipe("--dialect mxfp4.floor", kernel, "--dialect mxfp4.floor");
-  INFO(run.output << run.error);
-  CHECK(run.exit_code == 0);
-
-  RunProgram({"cases", "--family", "signs", "--out-dir", folder.path().string()});
-  const std::string pack = folder / "golden.safetensors";
-  RunProgram({"pack", "--input", (folder / "0000.x.npy").string(), "--out", pack});
-  const std::string use = "\npack, metadata = read_pack('" + pack +
-                          "')\nassert (pack['codes'] < 16).all() and metadata['block'] == '1x16'\n"
-                          "assert pack['scaled'].shape == pack['input'].shape\n";
-  WriteFileAtomically(folder / "reader.py", block("def read_pack") + use);
-  const ProcessResult reader = RunProcess({"python3", (folder / "reader.py").string()});
-  INFO(reader.error);
-  CHECK(reader.exit_code == 0);
 }
 
 }  // namespace

@@ -2,8 +2,6 @@
 // values that those programs state.
 #include <algorithm>
 #include <bit>
-#include <cstdio>
-#include <cstdlib>
 
 #include "fp4lab/exchange/matrix_file.h"
 #include "fp4lab/exchange/stored_file.h"
@@ -11,6 +9,7 @@
 #include "fp4lab/io/temporary_folder.h"
 #include "tests/support/catch.h"
 #include "tests/support/golden.h"
+#include "tests/support/python.h"
 
 namespace fp4lab {
 namespace {
@@ -35,20 +34,13 @@ const Sample kSamples[] = {
 
 // False where there is no Python with NumPy.
 bool WriteSamples(const TemporaryFolder& folder) {
-  const char* python = std::getenv("FP4LAB_PYTHON");
-  if (python == nullptr || *python == '\0') python = "python3";
+  const std::string python = PythonWithNumpy();
+  if (python.empty()) return false;
   const std::string script = (SourceDirectory() / "tests/exchange/sample_files.py").string();
-  try {
-    if (RunProcess({python, "-c", "import numpy"}).exit_code == 0) {
-      const ProcessResult run = RunProcess({python, script, folder.path().string()});
-      INFO(run.error);
-      REQUIRE(run.exit_code == 0);
-      return true;
-    }
-  } catch (const Error&) {  // no such program
-  }
-  std::printf("SKIPPED: needs python3 with NumPy (FP4LAB_PYTHON names another interpreter)\n");
-  return false;
+  const ProcessResult run = RunProcess({python, script, folder.path().string()});
+  INFO(run.error);
+  REQUIRE(run.exit_code == 0);
+  return true;
 }
 
 TEST_CASE("Samples of other programs are read to the values that they state", "[exchange]") {

@@ -26,6 +26,16 @@ inline ProcessResult RunProgram(const std::vector<std::string>& arguments,
   return RunProcess(all, options);
 }
 
+// `cases ARGUMENTS | KERNEL | verify VERIFY_ARGUMENTS`, and verify's exit code.
+inline ProcessResult PipeCases(const std::string& arguments, const std::string& kernel,
+                               const std::string& verify_arguments) {
+  const std::string command = "'" + Program() + "' cases " + arguments + " | " + kernel + " | '" +
+                              Program() + "' verify " + verify_arguments;
+  ProcessOptions options;
+  options.timeout_seconds = 60;
+  return RunProcess({"sh", "-c", command}, options);
+}
+
 // Whether `text` is one line, ended by a newline.
 inline bool IsOneLine(const std::string& text) {
   return !text.empty() && text.find('\n') == text.size() - 1;

@@ -22,20 +22,23 @@ void CheckOptions(const QuantizeOptions& options) {
   }
 }
 
-QuantizedMatrix EmptyQuantizedMatrix(std::size_t rows, std::size_t cols,
-                                     const QuantizeOptions& options) {
+void ShapeQuantizedMatrix(std::size_t rows, std::size_t cols, const QuantizeOptions& options,
+                          QuantizedMatrix* q) {
   CheckOptions(options);
   const BlockFormat& f = options.format;
+  q->format = f;
+  q->rows = rows;
+  q->cols = cols;
+  q->codes.resize(rows * CodeLayout(f, cols).row_bytes);
+  const ScaleLayout scales(f, rows, cols);
+  q->scales.resize(f.rule == ScaleRule::kTensor ? 0 : scales.rows * scales.cols);
+  q->amax = HasTensorScale(f) ? options.amax : 0.0f;
+}
+
+QuantizedMatrix EmptyQuantizedMatrix(std::size_t rows, std::size_t cols,
+                                     const QuantizeOptions& options) {
   QuantizedMatrix q;
-  q.format = f;
-  q.rows = rows;
-  q.cols = cols;
-  q.codes.resize(rows * CodeLayout(f, cols).row_bytes);
-  if (f.rule != ScaleRule::kTensor) {
-    const ScaleLayout scales(f, rows, cols);
-    q.scales.resize(scales.rows * scales.cols);
-  }
-  if (HasTensorScale(f)) q.amax = options.amax;
+  ShapeQuantizedMatrix(rows, cols, options, &q);
   return q;
 }
 

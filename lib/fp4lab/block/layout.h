@@ -47,6 +47,10 @@ struct ScaleLayout {
 // x (8 to 128, a multiple of 8).
 void CheckOptions(const QuantizeOptions& options);
 
+// Gives *q the shape and sizes of a result; codes and scales that it held may stay in it.
+void ShapeQuantizedMatrix(std::size_t rows, std::size_t cols, const QuantizeOptions& options,
+                          QuantizedMatrix* q);
+
 // A result with its shape and sizes, all codes and scales 0.
 QuantizedMatrix EmptyQuantizedMatrix(std::size_t rows, std::size_t cols,
                                      const QuantizeOptions& options);

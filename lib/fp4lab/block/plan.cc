@@ -57,6 +57,14 @@ QuantizePlan MakePlan(std::size_t rows, std::size_t cols, bool transposed,
   return plan;
 }
 
+MatrixView<const float> AsOneRow(MatrixView<const float> x, const BlockFormat& format) {
+  if (!x.IsRowMajor()) return x;
+  const bool whole = format.rule == ScaleRule::kTensor;
+  const std::size_t width = whole ? 2 : static_cast<std::size_t>(format.block_cols);
+  const bool one_high = whole || format.block_rows == 1;
+  return one_high && x.cols % width == 0 ? MatrixView<const float>(x.data, 1, x.size()) : x;
+}
+
 Unit UnitOf(const QuantizePlan& plan, std::size_t i) {
   const std::size_t row = i / plan.chunks * plan.block_rows;
   const std::size_t col = i % plan.chunks * plan.chunk;

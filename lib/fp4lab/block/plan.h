@@ -66,4 +66,7 @@ constexpr std::size_t EndOfGroup(const QuantizePlan& plan, std::size_t group) {
 QuantizePlan MakePlan(std::size_t rows, std::size_t cols, bool transposed,
                       const QuantizeOptions& options);
 
+// A matrix without gaps whose blocks lie in one row each is one long row of blocks.
+MatrixView<const float> AsOneRow(MatrixView<const float> x, const BlockFormat& format);
+
 }  // namespace fp4lab

@@ -65,6 +65,8 @@ struct QuantizedMatrix {
 float TensorAmax(MatrixView<const float> x);
 
 QuantizedMatrix Quantize(MatrixView<const float> x, const QuantizeOptions& options);
+// The same into *q, whose memory is used again.
+void Quantize(MatrixView<const float> x, const QuantizeOptions& options, QuantizedMatrix* q);
 
 // out(r, c) = element value * block scale, the tensor scale left out: what a GEMM multiplies. Exact
 // in BF16 for E2M1 elements (as long as the product is no binary32 subnormal). Equals

@@ -1,5 +1,7 @@
 // Quantize: codes and scale bytes.
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/memory_order.h"
@@ -14,6 +16,7 @@
 // After foreach_target.h:
 #include <hwy/highway.h>
 
+#include "fp4lab/block/fp4_avx512-inl.h"
 #include "fp4lab/block/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -63,30 +66,118 @@ HWY_INLINE void PackColumns(const Unit& unit, const CodeTile& tile, const CodeLa
   }
 }
 
+template <class Byte>
 HWY_INLINE void StoreScales(const QuantizePlan& plan, const Unit& unit, std::size_t blocks,
-                            const UnitScales& s, QuantizedMatrix* q) {
-  const ScaleLayout grid(q->format, q->rows, q->cols);
+                            const Byte* bytes, QuantizedMatrix* q) {
+  const std::size_t bands = (plan.rows + plan.block_rows - 1) / plan.block_rows;
+  const std::size_t columns = (plan.cols + plan.block_cols - 1) / plan.block_cols;
   const std::size_t band = unit.row / plan.block_rows, first = unit.col / plan.block_cols;
   std::uint8_t* to = q->scales.data();
-  to += plan.transposed ? first * grid.cols + band : band * grid.cols + first;
-  const std::size_t step = plan.transposed ? grid.cols : 1;
-  for (std::size_t b = 0; b < blocks; ++b) to[b * step] = static_cast<std::uint8_t>(s.byte[b]);
+  to += plan.transposed ? first * bands + band : band * columns + first;
+  const std::size_t step = plan.transposed ? bands : 1;
+  for (std::size_t b = 0; b < blocks; ++b) to[b * step] = static_cast<std::uint8_t>(bytes[b]);
 }
+
+#if HWY_TARGET <= HWY_AVX3_DL
+
+struct PackedFp4Rows {
+  std::uint8_t* out;
+  std::size_t stride;
+  HWY_INLINE PackedFp4Sink Row(std::size_t r) const { return {out + r * stride}; }
+};
+
+// Codes one a byte, kept for PackColumns.
+struct ByteFp4Rows {
+  std::uint8_t* codes;
+  std::size_t stride;
+  HWY_INLINE ByteFp4Sink Row(std::size_t r) const { return {codes + r * stride}; }
+};
+
+// Pairs of rows of codes joined, and turned: column c's 16 codes become the 8 bytes at out + c *
+// stride. 64 columns.
+HWY_INLINE void PackSixteenRows(const CodeTile& tile, std::uint8_t* out, std::size_t stride,
+                                std::size_t columns) {
+  __m512i a[8], b[8];
+  for (std::size_t i = 0; i < 8; ++i) {
+    const __m512i low = _mm512_load_si512(tile.codes + 2 * i * tile.stride);
+    const __m512i high = _mm512_load_si512(tile.codes + (2 * i + 1) * tile.stride);
+    a[i] = _mm512_or_si512(low, _mm512_slli_epi16(high, 4));
+  }
+  for (std::size_t i = 0; i < 8; i += 2) {
+    b[i / 2] = _mm512_unpacklo_epi8(a[i], a[i + 1]);
+    b[4 + i / 2] = _mm512_unpackhi_epi8(a[i], a[i + 1]);
+  }
+  for (std::size_t i = 0; i < 8; i += 2) {
+    a[i] = _mm512_unpacklo_epi16(b[i], b[i + 1]);
+    a[i + 1] = _mm512_unpackhi_epi16(b[i], b[i + 1]);
+  }
+  // Of each 128-bit lane's columns: a[0], a[2] have 0-3, a[1], a[3] 4-7, a[4], a[6] 8-11, ...
+  alignas(64) std::uint64_t turned[8][8];
+  for (std::size_t i = 0; i < 4; ++i) {
+    const std::size_t j = i / 2 * 4 + i % 2;
+    _mm512_store_si512(turned[2 * i], _mm512_unpacklo_epi32(a[j], a[j + 2]));
+    _mm512_store_si512(turned[2 * i + 1], _mm512_unpackhi_epi32(a[j], a[j + 2]));
+  }
+  for (std::size_t c = 0; c < columns; ++c) {
+    const std::uint64_t bytes = turned[c % 16 / 2][c / 16 * 2 + c % 2];
+    std::memcpy(out + c * stride, &bytes, 8);
+  }
+}
+
+// The codes of a unit whose memory rows are columns of x.
+HWY_INLINE void PackTile(const Unit& unit, const CodeTile& tile, const CodeLayout& layout,
+                         std::uint8_t* codes) {
+  if (unit.rows % 16 != 0) return PackColumns(unit, tile, layout, codes);
+  for (std::size_t r = 0; r < unit.rows; r += 16) {
+    for (std::size_t c = 0; c < unit.cols; c += 64) {
+      PackSixteenRows({tile.codes + r * tile.stride + c, tile.stride},
+                      codes + layout.Byte(unit.col + c, unit.row + r), layout.row_bytes,
+                      std::min<std::size_t>(64, unit.cols - c));
+    }
+  }
+}
+
+// False: the generic kernel must do this unit.
+HWY_INLINE bool PackFp4Unit(const QuantizePlan& plan, const Unit& unit, const Tile& x,
+                            const CodeLayout& layout, const CodeTile& tile, QuantizedMatrix* q) {
+  Fp4Scales scales;
+  if (plan.transposed) {
+    if (!QuantizeFp4Unit(plan, x, &scales, ByteFp4Rows{tile.codes, tile.stride})) return false;
+    PackTile(unit, tile, layout, q->codes.data());
+  } else {
+    const PackedFp4Rows rows{q->codes.data() + layout.Byte(unit.row, unit.col), layout.row_bytes};
+    if (!QuantizeFp4Unit(plan, x, &scales, rows)) return false;
+  }
+  StoreScales(plan, unit, (unit.cols + plan.block_cols - 1) / plan.block_cols, scales.byte, q);
+  return true;
+}
+
+#else
+
+HWY_INLINE bool HasFp4Units(const QuantizePlan& /*plan*/) { return false; }
+HWY_INLINE bool PackFp4Unit(const QuantizePlan&, const Unit&, const Tile&, const CodeLayout&,
+                            const CodeTile&, QuantizedMatrix*) {
+  return false;
+}
+
+#endif
 
 // One group of units. x is in memory order, q is not.
 void CodesOfUnits(const QuantizePlan& plan, MatrixView<const float> x, std::size_t group,
                   QuantizedMatrix* q) {
   UnitScales scales;
   RandomBuffer random;
+  const bool fp4 = HasFp4Units(plan);
   alignas(64) std::uint8_t buffer[kMaxBlock * (128 + 64)];  // or 1 x (1024 + 64), 16 x (256 + 64)
   const CodeTile codes{buffer, plan.chunk + 64};
-  const CodeLayout layout(q->format, q->cols);
+  const CodeLayout layout(q->format, plan.transposed ? plan.rows : plan.cols);
   for (std::size_t i = group * kUnitsAGroup; i < EndOfGroup(plan, group); ++i) {
     const Unit unit = UnitOf(plan, i);
     const Tile tile{&x(unit.row, unit.col), x.row_stride, unit.rows, unit.cols};
+    if (fp4 && PackFp4Unit(plan, unit, tile, layout, codes, q)) continue;
     const std::size_t blocks = FindScales(plan.scale, tile, plan.block_cols, &scales);
     RoundUnit(plan, unit, tile, scales, &random, codes);
-    if (!q->scales.empty()) StoreScales(plan, unit, blocks, scales, q);
+    if (!q->scales.empty()) StoreScales(plan, unit, blocks, scales.byte, q);
     if (plan.transposed) {
       PackColumns(unit, codes, layout, q->codes.data());
     } else {
@@ -108,17 +199,22 @@ HWY_EXPORT(CodesOfUnits);
 
 }  // namespace
 
-QuantizedMatrix Quantize(MatrixView<const float> x, const QuantizeOptions& options) {
-  QuantizedMatrix q = EmptyQuantizedMatrix(x.rows, x.cols, options);
-  if (x.size() == 0) return q;
+void Quantize(MatrixView<const float> x, const QuantizeOptions& options, QuantizedMatrix* q) {
+  ShapeQuantizedMatrix(x.rows, x.cols, options, q);
+  if (x.size() == 0) return;
   const Matrix<float> copy = CopyUnlessUnitStride(x);
   if (!copy.values.empty()) x = copy.View();
   const bool transposed = !HasUnitRows(x);
-  if (transposed) x = x.Transposed();
+  x = transposed ? x.Transposed() : AsOneRow(x, options.format);
   const QuantizePlan plan = MakePlan(x.rows, x.cols, transposed, options);
   ParallelFor(GroupsOf(plan), [&](std::size_t group) {
-    HWY_DYNAMIC_DISPATCH(CodesOfUnits)(plan, x, group, &q);
+    HWY_DYNAMIC_DISPATCH(CodesOfUnits)(plan, x, group, q);
   });
+}
+
+QuantizedMatrix Quantize(MatrixView<const float> x, const QuantizeOptions& options) {
+  QuantizedMatrix q;
+  Quantize(x, options, &q);
   return q;
 }
 

@@ -14,6 +14,7 @@
 // After foreach_target.h:
 #include <hwy/highway.h>
 
+#include "fp4lab/block/fp4_avx512-inl.h"
 #include "fp4lab/block/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -50,20 +51,56 @@ struct IntegerRows {
   HWY_INLINE IntegerSink Row(std::size_t r) const { return {out + r * stride}; }
 };
 
+HWY_INLINE void StoreScales(const QuantizePlan& plan, const Unit& unit, std::size_t blocks,
+                            const float* values, const Fp4Integers& out) {
+  const MatrixView<float> to =
+      out.scales.Block(unit.row / plan.block_rows, unit.col / plan.block_cols, 1, blocks);
+  for (std::size_t b = 0; b < blocks; ++b) to(0, b) = values[b];
+}
+
+#if HWY_TARGET <= HWY_AVX3_DL
+
+struct IntegerFp4Rows {
+  std::uint8_t* out;
+  std::size_t stride;
+  HWY_INLINE IntegerFp4Sink Row(std::size_t r) const { return {out + r * stride}; }
+};
+
+// False: the generic kernel must do this unit.
+HWY_INLINE bool IntegersOfFp4Unit(const QuantizePlan& plan, const Unit& unit, const Tile& x,
+                                  const Fp4Integers& out) {
+  Fp4Scales scales;
+  const IntegerFp4Rows rows{&out.codes(unit.row, unit.col), out.codes.row_stride};
+  if (!QuantizeFp4Unit(plan, x, &scales, rows)) return false;
+  const std::size_t blocks = (unit.cols + plan.block_cols - 1) / plan.block_cols;
+  StoreScales(plan, unit, blocks, scales.value, out);
+  return true;
+}
+
+#else
+
+HWY_INLINE bool HasFp4Units(const QuantizePlan& /*plan*/) { return false; }
+HWY_INLINE bool IntegersOfFp4Unit(const QuantizePlan&, const Unit&, const Tile&,
+                                  const Fp4Integers&) {
+  return false;
+}
+
+#endif
+
 // One group of units. x and out are in memory order.
 void IntegersOfUnits(const QuantizePlan& plan, MatrixView<const float> x, const Fp4Integers& out,
                      std::size_t group) {
   UnitScales scales;
   RandomBuffer random;
+  const bool fp4 = HasFp4Units(plan);
   for (std::size_t i = group * kUnitsAGroup; i < EndOfGroup(plan, group); ++i) {
     const Unit unit = UnitOf(plan, i);
     const Tile tile{&x(unit.row, unit.col), x.row_stride, unit.rows, unit.cols};
+    if (fp4 && IntegersOfFp4Unit(plan, unit, tile, out)) continue;
     const std::size_t blocks = FindScales(plan.scale, tile, plan.block_cols, &scales);
     RoundUnit(plan, unit, tile, scales, &random,
               IntegerRows{&out.codes(unit.row, unit.col), out.codes.row_stride});
-    for (std::size_t b = 0; b < blocks; ++b) {
-      out.scales(unit.row / plan.block_rows, unit.col / plan.block_cols + b) = scales.value[b];
-    }
+    StoreScales(plan, unit, blocks, scales.value, out);
   }
 }
 
@@ -88,6 +125,15 @@ Matrix<float> Copy(MatrixView<const float> x, bool turned) {
   return copy;
 }
 
+// Where nothing has gaps, one long row.
+void AsOneRow(const BlockFormat& format, MatrixView<const float>* x, Fp4Integers* out) {
+  const MatrixView<const float> row = fp4lab::AsOneRow(*x, format);
+  if (row.rows != 1 || !out->codes.IsRowMajor() || !out->scales.IsRowMajor()) return;
+  *x = row;
+  out->codes = {out->codes.data, 1, out->codes.size()};
+  out->scales = {out->scales.data, 1, out->scales.size()};
+}
+
 }  // namespace
 
 bool QuantizeToFp4Integers(MatrixView<const float> x, const QuantizeOptions& options,
@@ -97,9 +143,9 @@ bool QuantizeToFp4Integers(MatrixView<const float> x, const QuantizeOptions& opt
   const bool turned = !(out.codes.col_stride == 1 || out.codes.cols <= 1);
   const bool as_out = turned ? HasUnitColumns(x) : HasUnitRows(x);
   const Matrix<float> copy = as_out ? Matrix<float>() : Copy(x, turned);
-  const MatrixView<const float> from = !as_out ? copy.View() : turned ? x.Transposed() : x;
-  const Fp4Integers to =
-      turned ? Fp4Integers{out.codes.Transposed(), out.scales.Transposed()} : out;
+  MatrixView<const float> from = !as_out ? copy.View() : turned ? x.Transposed() : x;
+  Fp4Integers to = turned ? Fp4Integers{out.codes.Transposed(), out.scales.Transposed()} : out;
+  if (!turned) AsOneRow(options.format, &from, &to);
   const QuantizePlan plan = MakePlan(from.rows, from.cols, turned, options);
   ParallelFor(GroupsOf(plan), [&](std::size_t group) {
     HWY_DYNAMIC_DISPATCH(IntegersOfUnits)(plan, from, to, group);

@@ -212,6 +212,17 @@ void SetLevelTwo(const StoredMatrix& from, float constant, std::string_view wher
 
 }  // namespace
 
+StoredMatrix ShapeOf(const Dialect& dialect, std::size_t rows, std::size_t cols,
+                     const StorageLayout& layout) {
+  return {.rows = rows,
+          .cols = cols,
+          .element = dialect.element,
+          .scale = dialect.scale,
+          .block_rows = dialect.block_rows,
+          .block_cols = dialect.block_cols,
+          .layout = layout};
+}
+
 StoredSizes SizesOf(const StoredMatrix& shape, std::string_view where) {
   CheckShape(shape, where);
   CheckCodeOrder(shape, where);
@@ -237,14 +248,7 @@ float ConvertLevelTwo(float value, LevelTwoConvention from, LevelTwoConvention t
 
 StoredMatrix Store(const Dialect& dialect, const Quantized& quantized,
                    const StorageLayout& layout) {
-  StoredMatrix m;
-  m.rows = quantized.rows;
-  m.cols = quantized.cols;
-  m.element = dialect.element;
-  m.scale = dialect.scale;
-  m.block_rows = dialect.block_rows;
-  m.block_cols = dialect.block_cols;
-  m.layout = layout;
+  StoredMatrix m = ShapeOf(dialect, quantized.rows, quantized.cols, layout);
   SizesOf(m, "layout");  // refuses what does not go together
   PlaceCodes(quantized.codes, &m);
   PlaceScales(quantized.scales, &m);

@@ -65,6 +65,10 @@ struct StoredMatrix {
   friend bool operator==(const StoredMatrix&, const StoredMatrix&) = default;
 };
 
+// A matrix that `dialect` wrote in this layout, as a shape: its bytes are still to come.
+StoredMatrix ShapeOf(const Dialect& dialect, std::size_t rows, std::size_t cols,
+                     const StorageLayout& layout);
+
 // What the layout of `shape` (its sizes, formats, blocks and layout; the vectors do not count)
 // needs. Error(where, ...) where the code order cannot hold the elements, or sizes beyond all
 // memory.

@@ -1,10 +1,14 @@
 // Cases and answers as files in a folder.
+#include <algorithm>
 #include <bit>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <span>
+#include <utility>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/exchange/matrix_file.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/npy.h"
 #include "fp4lab/io/safetensors.h"
@@ -14,6 +18,8 @@ namespace fp4lab {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::string_view kInputSuffix = ".x.npy";
 
 std::string Numbered(std::size_t index, std::string_view suffix) {
   char digits[24];
@@ -47,7 +53,7 @@ void WriteAsSafetensors(const Case& c, std::size_t index, bool bf16, const fs::p
 
 void WriteAsNpy(const Case& c, std::size_t index, bool bf16, const fs::path& folder) {
   const std::vector<std::size_t> shape = {c.x.rows, c.x.cols};
-  const fs::path path = folder / Numbered(index, ".x.npy");
+  const fs::path path = folder / Numbered(index, kInputSuffix);
   if (bf16) {
     WriteNpy(path, MakeNpyArray<std::uint16_t>(shape, Bf16Bits(c.x)));
   } else {
@@ -130,6 +136,13 @@ std::optional<CaseAnswer> ReadCaseAnswer(const fs::path& folder, std::size_t ind
   return answer;
 }
 
+StoredMatrix StoredAnswer(StoredMatrix shape, const CaseAnswer& answer) {
+  shape.codes = answer.codes;
+  shape.scales = answer.scales;
+  shape.level_two = answer.level_two;
+  return shape;
+}
+
 void WriteAnsweredCase(const Case& c, const CaseAnswer& answer, const fs::path& folder) {
   WriteAsNpy(c, answer.index, /*bf16=*/false, folder);
   const auto write = [&](const char* suffix, const auto& values) {
@@ -140,6 +153,36 @@ void WriteAnsweredCase(const Case& c, const CaseAnswer& answer, const fs::path& 
   write(".codes.npy", answer.codes);
   write(".scales.npy", answer.scales);
   write(".level_two.npy", answer.level_two);
+}
+
+std::vector<std::size_t> AnsweredCases(const fs::path& folder) {
+  std::vector<std::size_t> indices;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    std::size_t index = 0;
+    std::from_chars(name.data(), name.data() + name.size(), index);
+    if (name == Numbered(index, kInputSuffix)) indices.push_back(index);
+  }
+  if (error) throw Error(folder.string(), "cannot be read: " + error.message());
+  if (indices.empty()) {
+    throw Error(folder.string(), "holds no NNNN.x.npy; `fp4lab verify --keep` writes them");
+  }
+  std::sort(indices.begin(), indices.end());
+  return indices;
+}
+
+AnsweredCase ReadAnsweredCase(const fs::path& folder, std::size_t index) {
+  const fs::path input = folder / Numbered(index, kInputSuffix);
+  AnsweredCase c{.x = ReadMatrix(input.string(), {}).values};
+  if (const std::optional<NpyArray> random = NpyIfThere(folder / Numbered(index, ".random.npy"))) {
+    const auto bits = random->As<std::uint16_t>();
+    c.random.assign(bits.begin(), bits.end());
+  }
+  std::optional<CaseAnswer> answer = ReadCaseAnswer(folder, index);
+  if (!answer) throw Error(input.string(), "has no answer beside it");
+  c.answer = std::move(*answer);
+  return c;
 }
 
 }  // namespace fp4lab

@@ -77,8 +77,21 @@ std::optional<CaseAnswer> ReadCaseAnswer(const std::filesystem::path& folder, st
 void WriteAnsweredCase(const Case& c, const CaseAnswer& answer,
                        const std::filesystem::path& folder);
 
-// ---- Verdicts on all answers
-// ----------------------------------------------------------------------
+// The numbers of the cases that WriteAnsweredCase left in a folder, ascending. Error where there is
+// none.
+std::vector<std::size_t> AnsweredCases(const std::filesystem::path& folder);
+
+struct AnsweredCase {
+  Matrix<float> x;
+  std::vector<std::uint16_t> random = {};  // where the kernel rounds stochastically
+  CaseAnswer answer = {};
+};
+AnsweredCase ReadAnsweredCase(const std::filesystem::path& folder, std::size_t index);
+
+// The bytes of an answer as the matrix that they are.
+StoredMatrix StoredAnswer(StoredMatrix shape, const CaseAnswer& answer);
+
+// ---- Verdicts on all answers ----
 
 struct CaseVerdict {
   std::size_t index = 0;

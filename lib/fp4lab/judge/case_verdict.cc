@@ -19,16 +19,8 @@ CaseVerdict Judge(const Dialect& dialect, const Case& c, const CaseAnswer& answe
                   const std::string& where, const SetOptions& options) {
   CaseVerdict result{.index = answer.index, .answered = true, .declined = answer.Declined()};
   if (result.declined) return result;
-  const StoredMatrix stored{.rows = c.x.rows,
-                            .cols = c.x.cols,
-                            .element = dialect.element,
-                            .scale = dialect.scale,
-                            .block_rows = dialect.block_rows,
-                            .block_cols = dialect.block_cols,
-                            .layout = options.layout,
-                            .codes = answer.codes,
-                            .scales = answer.scales,
-                            .level_two = answer.level_two};
+  const StoredMatrix stored =
+      StoredAnswer(ShapeOf(dialect, c.x.rows, c.x.cols, options.layout), answer);
   VerifyOptions verify = options.verify;
   if (verify.quantize.random.empty()) verify.quantize.random = c.random;
   result.verdict = Verify(dialect, c.x.View(), stored, where, verify);

@@ -59,13 +59,7 @@ StoredMatrix Run(const Kernel& kernel, MatrixView<const float> x,
   const KernelPlan plan = PlanOf(kernel, deviations);
   const Evaluator evaluator(plan, x, AmaxOf(plan, x, options), options.random);
   const Quantized q = evaluator.EvaluateAll();
-  StoredMatrix stored{.rows = x.rows,
-                      .cols = x.cols,
-                      .element = kernel.dialect.element,
-                      .scale = kernel.dialect.scale,
-                      .block_rows = kernel.dialect.block_rows,
-                      .block_cols = kernel.dialect.block_cols,
-                      .layout = kernel.layout};
+  StoredMatrix stored = ShapeOf(kernel.dialect, x.rows, x.cols, kernel.layout);
   const StoredSizes sizes = SizesOf(stored, "layout");
   stored.codes.assign(sizes.codes, plan.output.codes_filled.value_or(0));
   stored.scales.assign(sizes.scales, plan.output.scales_filled.value_or(0));

@@ -65,15 +65,8 @@ std::vector<StorageLayout> LayoutsFor(const Dialect& d, const StoredMatrix& got)
 }
 
 bool SizesAgree(const Candidate& c, MatrixView<const float> x, const StoredMatrix& got) {
-  const Dialect& d = c.kernel.dialect;
-  const StoredSizes sizes = SizesOf({.rows = x.rows,
-                                     .cols = x.cols,
-                                     .element = d.element,
-                                     .scale = d.scale,
-                                     .block_rows = d.block_rows,
-                                     .block_cols = d.block_cols,
-                                     .layout = c.kernel.layout},
-                                    "layout");
+  const StoredSizes sizes =
+      SizesOf(ShapeOf(c.kernel.dialect, x.rows, x.cols, c.kernel.layout), "layout");
   const bool scales = got.scales.empty() || sizes.scales == got.scales.size();
   return sizes.codes == got.codes.size() && scales;
 }

@@ -88,15 +88,8 @@ Evaluator ByteMatcher::MakeEvaluator(const KernelPlan& plan) {
 }
 
 bool ByteMatcher::SizesFit(const KernelPlan& plan, const Places& places) const {
-  const Dialect& d = plan.kernel.dialect;
-  const StoredSizes sizes = SizesOf({.rows = x_.rows,
-                                     .cols = x_.cols,
-                                     .element = d.element,
-                                     .scale = d.scale,
-                                     .block_rows = d.block_rows,
-                                     .block_cols = d.block_cols,
-                                     .layout = plan.kernel.layout},
-                                    "layout");
+  const StoredSizes sizes =
+      SizesOf(ShapeOf(plan.kernel.dialect, x_.rows, x_.cols, plan.kernel.layout), "layout");
   const bool codes = got_.codes.size() == sizes.codes || got_.codes.size() == places.code_bytes();
   const bool scales = got_.scales.empty() || got_.scales.size() == sizes.scales ||
                       got_.scales.size() == places.scale_bytes();
@@ -209,14 +202,10 @@ bool LiesInSet(const Kernel& kernel, MatrixView<const float> x, const StoredMatr
                const DialectOptions& options) {
   const Dialect& d = kernel.dialect;
   if (kernel.hadamard != 0 || got.scales.empty()) return false;
-  StoredMatrix stored = got;
-  stored.rows = x.rows;
-  stored.cols = x.cols;
-  stored.element = d.element;
-  stored.scale = d.scale;
-  stored.block_rows = d.block_rows;
-  stored.block_cols = d.block_cols;
-  stored.layout = kernel.layout;
+  StoredMatrix stored = ShapeOf(d, x.rows, x.cols, kernel.layout);
+  stored.codes = got.codes;
+  stored.scales = got.scales;
+  stored.level_two = got.level_two;
   try {
     Quantized q = Load(d, stored, "bytes");
     if (q.amax.empty() && HasLevelTwo(d)) q.amax = LevelTwoAmax(d, x, options);

@@ -89,35 +89,8 @@ void CheckCriteria(const Json& criteria, const std::vector<std::string>& arms,
   }
 }
 
-Json DefaultCriteria(const Results& results) {
-  const Question& question = results.question;
-  Json criteria = Json::array();
-  if (question.format.empty()) return criteria;
-  const auto fp8 = std::find_if(results.arms.begin(), results.arms.end(),
-                                [](const std::string& arm) { return arm.starts_with("fp8"); });
-  Json order = {question.reference};
-  if (fp8 != results.arms.end()) order.push_back(*fp8);
-  order.push_back(question.format_reference);
-  order.push_back(question.format);
-  const Json contrast = {question.format, question.format_reference};
-  criteria.push_back({{"kind", "mean_order"}, {"arms", order}});
-  criteria.push_back({{"kind", "seed_order"}, {"arms", order}, {"seed_share", 0.8}});
-  criteria.push_back({{"kind", "gap_ratio"}, {"arms", contrast}, {"low", 1.3}, {"high", 2.0}});
-  criteria.push_back({{"kind", "token_ratio"},
-                      {"arms", contrast},
-                      {"low", 1.1},
-                      {"high", 1.6},
-                      {"minimum_tokens", 2e6}});
-  criteria.push_back({{"kind", "token_ratio_grows"}, {"arms", contrast}, {"minimum_tokens", 2e6}});
-  if (fp8 != results.arms.end()) {
-    criteria.push_back({{"kind", "small_gap"}, {"arms", {*fp8, question.format_reference}}});
-  }
-  return criteria;
-}
-
 std::vector<CriterionResult> EvaluateCriteria(const Results& results, const Analysis& analysis) {
-  const Json& own = results.question.criteria;
-  const Json criteria = own.empty() ? DefaultCriteria(results) : own;
+  const Json& criteria = results.question.criteria;
   CheckCriteria(criteria, results.arms, "results.json#/study/analysis/criteria");
   const Context context{results, analysis};
   std::vector<CriterionResult> verdicts;

@@ -31,10 +31,6 @@ namespace fp4lab::study {
 void CheckCriteria(const Json& criteria, const std::vector<std::string>& arms,
                    const std::string& where);
 
-// The criteria of a token-gap study that registered a contrast and no criteria of its own: those of
-// the miniature of arXiv 2509.25149, figure 6, with the arms it has. Empty without a contrast.
-Json DefaultCriteria(const Results& results);
-
 std::vector<CriterionResult> EvaluateCriteria(const Results& results, const Analysis& analysis);
 
 }  // namespace fp4lab::study

@@ -31,7 +31,7 @@ struct AnalysisConfig {
   std::int64_t primary_tokens = 0;     // the budget of the headline; default: the largest
   double confidence = 0.95;            // of every interval
   std::vector<std::string> null_arms;  // twins of the reference: their gap is the noise floor
-  Json criteria = Json::array();       // criteria.h; empty: its defaults where there is a contrast
+  Json criteria = Json::array();       // criteria.h; may be empty
 
   friend bool operator==(const AnalysisConfig&, const AnalysisConfig&) = default;
 };

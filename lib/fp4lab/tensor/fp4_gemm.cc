@@ -1,39 +1,236 @@
 #include "fp4lab/tensor/fp4_gemm.h"
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "fp4lab/tensor/fp4_gemm.cc"
 #include <algorithm>
 #include <cstddef>
-#include <vector>
+#include <cstdint>
+#include <utility>
 
+#include "fp4lab/base/parallel.h"
+#include "fp4lab/tensor/scratch.h"
+
+#include <hwy/foreach_target.h>  // must come before highway.h
+#include <hwy/highway.h>
+
+#include "fp4lab/tensor/fp4_gemm_kernel-inl.h"
+#include "fp4lab/tensor/fp4_gemm_pack-inl.h"
+
+#ifndef FP4LAB_TENSOR_FP4_GEMM_CC_ONCE_
+#define FP4LAB_TENSOR_FP4_GEMM_CC_ONCE_
 namespace fp4lab {
 namespace {
 
-// The elements' values, laid out as x.codes.
-struct Values {
-  std::vector<float> memory;
-  MatrixView<const float> view;
+thread_local Scratch packed_scratch;  // of the thread that called Fp4Gemm
+thread_local Scratch tile_scratch;    // of a thread that computes tiles
 
-  Values(const Fp4Operand& x, std::size_t block) : memory(x.codes.size()) {
-    const std::size_t rows = x.codes.rows, cols = x.codes.cols;
-    const MatrixView<float> out = x.codes.col_stride == 1
-                                      ? MatrixView<float>(memory.data(), rows, cols)
-                                      : MatrixView<float>(memory.data(), cols, rows).Transposed();
-    for (std::size_t r = 0; r < rows; ++r) {
-      for (std::size_t k = 0; k < cols; ++k) {
-        out(r, k) =
-            0.5f * static_cast<float>(x.codes(r, k) - 12) * x.scales(r / x.block_rows, k / block);
-      }
-    }
-    view = out;
+constexpr std::size_t DivideUp(std::size_t x, std::size_t y) { return (x + y - 1) / y; }
+constexpr std::size_t RoundUp(std::size_t x, std::size_t y) { return DivideUp(x, y) * y; }
+
+// Multiply-adds, and elements of b to pack, below which a second thread costs more than it saves.
+constexpr std::size_t kParallelWork = std::size_t{1} << 21, kParallelPacking = std::size_t{1} << 17;
+// Elements of b packed at a time.
+constexpr std::size_t kPackedCodes = std::size_t{1} << 22;
+
+template <class Body>
+void ForEach(bool parallel, std::size_t count, const Body& body) {
+  if (parallel) return ParallelFor(count, body);
+  for (std::size_t i = 0; i < count; ++i) body(i);
+}
+
+}  // namespace
+}  // namespace fp4lab
+#endif  // FP4LAB_TENSOR_FP4_GEMM_CC_ONCE_
+
+HWY_BEFORE_NAMESPACE();
+namespace fp4lab {
+namespace HWY_NAMESPACE {
+
+// Steps of k that are done for a whole tile of c before the next: a panel of b for so many steps
+// fits a first-level cache.
+inline constexpr std::size_t kFp4Depth = 512;
+inline constexpr std::size_t kFp4MaxTileRows = 43 * kFp4TileRows, kFp4MaxTileCols = 256;
+
+// A product with c's unit stride along its rows, cut into tiles of c.
+struct Fp4Product {
+  Fp4Operand a, b;
+  MatrixView<float> c;
+  std::size_t block;
+  float alpha;
+  bool accumulate;
+  std::size_t tile_rows = kFp4MaxTileRows, tile_cols = kFp4MaxTileCols;
+  const std::uint8_t* packed = nullptr;  // b's panels
+
+  std::size_t Blocks() const { return DivideUp(a.codes.cols, block); }
+  std::size_t RowTiles() const { return DivideUp(c.rows, tile_rows); }
+  std::size_t ColTiles() const { return DivideUp(c.cols, tile_cols); }
+  // Bytes of b's columns before column n, the first of a panel; `width` of that panel.
+  const std::uint8_t* Panel(std::size_t n, std::size_t width, std::size_t first_block) const {
+    return packed + Fp4PanelBlockBytes(block, n) * Blocks() +
+           Fp4PanelBlockBytes(block, width) * first_block;
   }
 };
+
+// The part of a thread's scratch memory that one tile of c needs.
+struct Fp4TileMemory {
+  float *state, *scales;
+  std::uint8_t* codes;
+  std::size_t row_count;  // of packed rows
+
+  Fp4TileMemory(const Fp4Product& p, MatrixView<float> c) : row_count(RoundUp(c.rows, kFp4Lanes)) {
+    const std::size_t state_size = RoundUp(c.rows, kFp4TileRows) * RoundUp(c.cols, kFp4PanelCols);
+    const std::size_t scales_size = row_count * (kFp4Depth / p.block);
+    state = tile_scratch.Get<float>(state_size + scales_size + row_count * kFp4Depth / 4);
+    scales = state + state_size;
+    codes = reinterpret_cast<std::uint8_t*>(scales + scales_size);
+  }
+};
+
+// Points `w` at rows of a: in place, or packed into memory where a quad does not lie together.
+void SetFp4Rows(const Fp4Product& p, std::size_t row, std::size_t rows, std::size_t k,
+                std::size_t depth, const Fp4TileMemory& memory, Fp4Work* w) {
+  const Fp4Codes a = p.a.codes.Block(row, k, rows, depth);
+  w->a = a.data;
+  w->a_row_stride = a.row_stride;
+  w->a_quad_stride = 4;
+  if (a.col_stride != 1 || depth % p.block != 0) {
+    PackFp4Rows(a, p.block, memory.row_count, memory.codes);
+    w->a = memory.codes;
+    w->a_row_stride = 4;
+    w->a_quad_stride = 4 * memory.row_count;
+  }
+  const MatrixView<const float> scales = p.a.scales;
+  const std::size_t block = k / p.block;
+  w->a_scales = scales.data + row * scales.row_stride + block * scales.col_stride;
+  w->a_scale_row_stride = scales.row_stride;
+  w->a_scale_block_stride = scales.col_stride;
+  if (p.a.block_rows == 1) return;
+  for (std::size_t i = 0; i < w->blocks; ++i) {
+    for (std::size_t r = 0; r < rows; ++r) {
+      memory.scales[i * memory.row_count + r] = scales((row + r) / p.a.block_rows, block + i);
+    }
+  }
+  w->a_scales = memory.scales;
+  w->a_scale_row_stride = 1;
+  w->a_scale_block_stride = memory.row_count;
+}
+
+// The tile of c at (row, col) takes in the steps of k from `k`.
+void ComputeFp4Depth(const Fp4Product& p, MatrixView<float> c, std::size_t row, std::size_t col,
+                     std::size_t k, const Fp4TileMemory& memory) {
+  const std::size_t depth = std::min(kFp4Depth, p.a.codes.cols - k);
+  Fp4Work rows = {};
+  rows.blocks = DivideUp(depth, p.block);
+  rows.first = k == 0;
+  rows.last = k + depth == p.a.codes.cols;
+  rows.c_row_stride = c.row_stride;
+  rows.c_col_stride = c.col_stride;
+  rows.alpha = p.alpha;
+  rows.accumulate = p.accumulate;
+  SetFp4Rows(p, row, c.rows, k, depth, memory, &rows);
+  for (std::size_t j = 0; j < c.cols; j += kFp4PanelCols) {
+    Fp4Work w = rows;
+    w.cols = std::min(kFp4PanelCols, c.cols - j);
+    w.b = p.Panel(col + j, Fp4PanelWidth(w.cols), k / p.block);
+    w.state = memory.state + j * RoundUp(c.rows, kFp4TileRows);
+    for (std::size_t i = 0; i < c.rows; i += kFp4TileRows) {
+      w.c = &c(i, j);
+      const std::size_t tile_rows = std::min(kFp4TileRows, c.rows - i);
+      Fp4TileFunction(p.block, tile_rows, w.cols)(w);
+      w.a += kFp4TileRows * w.a_row_stride;
+      w.a_scales += kFp4TileRows * w.a_scale_row_stride;
+      w.state += kFp4TileRows * kFp4PanelCols;
+    }
+  }
+}
+
+// Tile `index` of c; tiles are counted along the columns first.
+void ComputeFp4TileOfC(const Fp4Product& p, std::size_t index) {
+  const std::size_t row = index / p.ColTiles() * p.tile_rows;
+  const std::size_t col = index % p.ColTiles() * p.tile_cols;
+  const MatrixView<float> c = p.c.Block(row, col, std::min(p.tile_rows, p.c.rows - row),
+                                        std::min(p.tile_cols, p.c.cols - col));
+  const Fp4TileMemory memory(p, c);
+  std::size_t k = 0;
+  do {  // once for K = 0: c gets alpha * 0
+    ComputeFp4Depth(p, c, row, col, k, memory);
+    k += kFp4Depth;
+  } while (k < p.a.codes.cols);
+}
+
+// Smaller tiles where there would be too few for the threads. No result depends on them.
+void ShrinkFp4Tiles(Fp4Product& p) {
+  p.tile_rows = std::min(kFp4MaxTileRows, RoundUp(p.c.rows, kFp4TileRows));
+  p.tile_cols = std::min(kFp4MaxTileCols, RoundUp(p.c.cols, kFp4PanelCols));
+  while (p.RowTiles() * p.ColTiles() < 2 * static_cast<std::size_t>(Threads())) {
+    if (p.tile_rows > (p.tile_cols > kFp4PanelCols ? 4 : 2) * kFp4TileRows) {
+      p.tile_rows = RoundUp(DivideUp(p.tile_rows, 2), kFp4TileRows);
+    } else if (p.tile_cols > kFp4PanelCols) {
+      p.tile_cols = RoundUp(DivideUp(p.tile_cols, 2), kFp4PanelCols);
+    } else {
+      return;
+    }
+  }
+}
+
+// All of b in panels, in the calling thread's memory.
+const std::uint8_t* PackFp4Whole(const Fp4Product& p, bool parallel) {
+  const std::size_t panels = DivideUp(p.b.codes.rows, kFp4PanelCols), depth = p.b.codes.cols;
+  const std::size_t panel_bytes = Fp4PanelBlockBytes(p.block, kFp4PanelCols) * p.Blocks();
+  auto* packed = packed_scratch.Get<std::uint8_t>(panels * panel_bytes);
+  ForEach(parallel && p.b.codes.size() > kParallelPacking, panels, [&](std::size_t i) {
+    const std::size_t n = i * kFp4PanelCols, cols = std::min(kFp4PanelCols, p.b.codes.rows - n);
+    PackFp4Panel(p.b.codes.Block(n, 0, cols, depth), p.block, packed + i * panel_bytes);
+    PackFp4PanelScales(p.b.scales, p.b.block_rows, n, cols, p.block, packed + i * panel_bytes);
+  });
+  return packed;
+}
+
+void Fp4GemmKernel(const Fp4Operand& a, const Fp4Operand& b, const GemmOptions& options,
+                   MatrixView<float> c) {
+  const std::size_t depth = a.codes.cols;
+  const bool parallel = Threads() > 1 && c.size() * depth >= kParallelWork;
+  const std::size_t step =
+      std::max(kFp4MaxTileCols, kPackedCodes / (depth + 1) / kFp4MaxTileCols * kFp4MaxTileCols);
+  for (std::size_t n = 0; n < c.cols; n += step) {
+    const std::size_t cols = std::min(step, c.cols - n);
+    Fp4Operand part = b;  // `step` is a multiple of every block_rows
+    part.codes = b.codes.Block(n, 0, cols, depth);
+    part.scales = b.scales.Block(n / b.block_rows, 0, DivideUp(cols, b.block_rows), b.scales.cols);
+    Fp4Product p = {.a = a,
+                    .b = part,
+                    .c = c.Block(0, n, c.rows, cols),
+                    .block = static_cast<std::size_t>(options.block),
+                    .alpha = options.alpha,
+                    .accumulate = options.accumulate};
+    if (parallel) ShrinkFp4Tiles(p);
+    p.packed = PackFp4Whole(p, parallel);
+    ForEach(parallel, p.RowTiles() * p.ColTiles(),
+            [&p](std::size_t i) { ComputeFp4TileOfC(p, i); });
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace fp4lab
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace fp4lab {
+namespace {
+
+HWY_EXPORT(Fp4GemmKernel);
 
 }  // namespace
 
 void Fp4Gemm(const Fp4Operand& a, const Fp4Operand& b, const GemmOptions& options,
              MatrixView<float> c) {
   ExpectFp4Product(a, b, options, c);
-  const auto block = static_cast<std::size_t>(options.block);
-  Gemm(Values(a, block).view, Values(b, block).view, options, c);
+  if (c.size() == 0) return;
+  if (c.cols > 1 && c.col_stride != 1) {  // c^T = b a^T: each product commutes, so the same bits
+    return HWY_DYNAMIC_DISPATCH(Fp4GemmKernel)(b, a, options, c.Transposed());
+  }
+  HWY_DYNAMIC_DISPATCH(Fp4GemmKernel)(a, b, options, c);
 }
 
 }  // namespace fp4lab
+#endif  // HWY_ONCE

@@ -4,11 +4,10 @@
 #define HWY_TARGET_INCLUDE "fp4lab/tensor/gemm.cc"
 #include <algorithm>
 #include <cstddef>
-#include <new>
 
 #include "fp4lab/base/parallel.h"
+#include "fp4lab/tensor/scratch.h"
 
-#include <hwy/aligned_allocator.h>
 #include <hwy/foreach_target.h>  // must come before highway.h
 #include <hwy/highway.h>
 
@@ -18,23 +17,6 @@
 #define FP4LAB_TENSOR_GEMM_CC_ONCE_
 namespace fp4lab {
 namespace {
-
-// Aligned memory that a thread keeps from call to call, so that small products allocate nothing.
-class Scratch {
- public:
-  float* Get(std::size_t size) {
-    if (size > size_) {
-      data_ = hwy::AllocateAligned<float>(size);
-      if (data_ == nullptr) throw std::bad_alloc();
-      size_ = size;
-    }
-    return data_.get();
-  }
-
- private:
-  hwy::AlignedFreeUniquePtr<float[]> data_;
-  std::size_t size_ = 0;
-};
 
 thread_local Scratch packed_scratch;  // of the thread that called Gemm
 thread_local Scratch tile_scratch;    // of a thread that computes tiles; at most 0.5 MiB
@@ -92,7 +74,7 @@ struct TileMemory {
         p.a.cols > p.depth ? p.tile_rows * p.tile_cols : kTileRows * kPanelCols;
     const std::size_t b_size = p.packed == nullptr ? p.depth * kPanelCols : 0;
     const std::size_t a_size = p.pack_a ? p.depth * p.tile_rows : 0;
-    state = tile_scratch.Get(state_size + b_size + a_size);
+    state = tile_scratch.Get<float>(state_size + b_size + a_size);
     b = state + state_size;
     a = b + b_size;
   }
@@ -178,7 +160,7 @@ void ShrinkTiles(Product& p) {
 const float* PackWhole(MatrixView<const float> b, bool parallel) {
   const std::size_t depth = b.cols;
   const std::size_t panels = DivideUp(b.rows, kPanelCols), chunks = DivideUp(depth, kPackDepth);
-  float* packed = packed_scratch.Get(panels * kPanelCols * depth);
+  float* packed = packed_scratch.Get<float>(panels * kPanelCols * depth);
   const auto pack = [b, packed, chunks, depth](std::size_t i) {
     const std::size_t n = i / chunks * kPanelCols, k = i % chunks * kPackDepth;
     const std::size_t cols = std::min(kPanelCols, b.rows - n);

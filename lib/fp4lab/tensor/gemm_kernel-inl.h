@@ -10,13 +10,12 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <type_traits>
-#include <utility>
 
 #include <hwy/highway.h>
 
 #include "fp4lab/base/fma-inl.h"
 #include "fp4lab/tensor/gemm_pack-inl.h"
+#include "fp4lab/tensor/repeat-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fp4lab {
@@ -37,17 +36,6 @@ struct TileWork {
   float alpha;
   bool accumulate;
 };
-
-// Calls f(0), ..., f(kCount - 1) with indices that are constants: arrays indexed by them stay in
-// registers.
-template <class F, std::size_t... kIndices>
-HWY_INLINE void RepeatOver([[maybe_unused]] F f, std::index_sequence<kIndices...>) {
-  (f(std::integral_constant<std::size_t, kIndices>()), ...);
-}
-template <std::size_t kCount, class F>
-HWY_INLINE void Repeat(F f) {
-  RepeatOver(f, std::make_index_sequence<kCount>());
-}
 
 template <std::size_t kRows, std::size_t kVectors>
 struct RegisterTile {

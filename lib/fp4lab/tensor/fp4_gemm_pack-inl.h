@@ -1,0 +1,188 @@
+// Packing for the FP4 GEMM: quads of k together, columns beside each other.
+// Include it after <hwy/highway.h>, from a .cc file that foreach_target.h compiles per target.
+#if defined(FP4LAB_TENSOR_FP4_GEMM_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)  // NOLINT: per target
+#ifdef FP4LAB_TENSOR_FP4_GEMM_PACK_INL_H_
+#undef FP4LAB_TENSOR_FP4_GEMM_PACK_INL_H_
+#else
+#define FP4LAB_TENSOR_FP4_GEMM_PACK_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "fp4lab/base/matrix.h"
+
+#include <hwy/highway.h>
+
+#include "fp4lab/tensor/fp4_gemm_dot-inl.h"
+#include "fp4lab/tensor/repeat-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace fp4lab {
+namespace HWY_NAMESPACE {
+
+using Fp4Codes = MatrixView<const std::uint8_t>;
+
+// Elements of a panel of `cols` columns side by side: whole vectors.
+constexpr std::size_t Fp4PanelWidth(std::size_t cols) {
+  return (cols + kFp4Lanes - 1) / kFp4Lanes * kFp4Lanes;
+}
+// Bytes of one block of k in a panel of `width` columns: codes, then a start of the sum and a scale
+// a column.
+constexpr std::size_t Fp4PanelBlockBytes(std::size_t block, std::size_t width) {
+  return (block + 8) * width;
+}
+
+// Rows r, ..., r + kFp4Lanes - 1 and steps k, ..., k + 15 of x as four vectors: lane n of vector q
+// holds the bytes x(r + n, k + 4 q), ..., x(r + n, k + 4 q + 3).
+struct FourQuads {
+  Fp4IntVec quad[4];
+};
+
+#if HWY_TARGET != HWY_SCALAR
+// Part q (128 bits) of the result is the 16 bytes at from + 4 * q * stride.
+template <class D>
+HWY_INLINE hn::Vec<D> GatherRows(D d, const std::uint8_t* from, std::size_t stride) {
+  if constexpr (hn::MaxLanes(d) <= 4) {
+    return hn::LoadU(d, reinterpret_cast<const std::int32_t*>(from));
+  } else {
+    const hn::Half<D> half;
+    return hn::Combine(d, GatherRows(half, from + hn::MaxLanes(half) * stride, stride),
+                       GatherRows(half, from, stride));
+  }
+}
+
+// x has unit stride along k.
+HWY_INLINE FourQuads QuadsFromRows(const std::uint8_t* from, std::size_t stride) {
+  const Fp4IntTag d;
+  const hn::Repartition<std::uint64_t, Fp4IntTag> pairs;
+  const Fp4IntVec r0 = GatherRows(d, from, stride);
+  const Fp4IntVec r1 = GatherRows(d, from + stride, stride);
+  const Fp4IntVec r2 = GatherRows(d, from + 2 * stride, stride);
+  const Fp4IntVec r3 = GatherRows(d, from + 3 * stride, stride);
+  const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(d, r0, r1));
+  const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(d, r2, r3));
+  const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(d, r0, r1));
+  const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(d, r2, r3));
+  return {{hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23)),
+           hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23)),
+           hn::BitCast(d, hn::InterleaveLower(pairs, high01, high23)),
+           hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23))}};
+}
+#else
+HWY_INLINE FourQuads QuadsFromRows(const std::uint8_t* from, std::size_t /*stride*/) {
+  return {{BroadcastQuad(from), BroadcastQuad(from + 4), BroadcastQuad(from + 8),
+           BroadcastQuad(from + 12)}};
+}
+#endif
+
+// x has unit stride along its rows; `stride` from one k to the next.
+HWY_INLINE FourQuads QuadsFromColumns(const std::uint8_t* from, std::size_t stride) {
+  const hn::Rebind<std::uint8_t, Fp4IntTag> bytes;
+  const Fp4IntTag d;
+  FourQuads quads;
+  Repeat<4>([&](auto q) HWY_ATTR {
+    const std::uint8_t* const at = from + 4 * q * stride;
+    const Fp4IntVec k0 = hn::PromoteTo(d, hn::LoadU(bytes, at));
+    const Fp4IntVec k1 = hn::PromoteTo(d, hn::LoadU(bytes, at + stride));
+    const Fp4IntVec k2 = hn::PromoteTo(d, hn::LoadU(bytes, at + 2 * stride));
+    const Fp4IntVec k3 = hn::PromoteTo(d, hn::LoadU(bytes, at + 3 * stride));
+    quads.quad[q] = hn::Or(hn::Or(k0, hn::ShiftLeft<8>(k1)),
+                           hn::Or(hn::ShiftLeft<16>(k2), hn::ShiftLeft<24>(k3)));
+  });
+  return quads;
+}
+
+// The same at the edges of x: beyond them the byte is 12, a zero. x starts at (r, k).
+HWY_NOINLINE FourQuads QuadsAtEdge(Fp4Codes x) {
+  alignas(64) std::uint8_t padded[kFp4Lanes][16];
+  const std::size_t rows = std::min(x.rows, kFp4Lanes), cols = std::min<std::size_t>(x.cols, 16);
+  std::memset(padded, 12, sizeof(padded));
+  for (std::size_t r = 0; r < rows; ++r) {
+    for (std::size_t k = 0; k < cols; ++k) padded[r][k] = x(r, k);
+  }
+  return QuadsFromRows(padded[0], 16);
+}
+
+HWY_INLINE FourQuads LoadFourQuads(Fp4Codes x, std::size_t r, std::size_t k) {
+  if (r + kFp4Lanes > x.rows || k + 16 > x.cols) {
+    return QuadsAtEdge(x.Block(r, k, x.rows - r, k < x.cols ? x.cols - k : 0));
+  }
+  return x.col_stride == 1 ? QuadsFromRows(&x(r, k), x.row_stride)
+                           : QuadsFromColumns(&x(r, k), x.col_stride);
+}
+
+// Rows of a as quads: quad q of row r at out + (q * row_count + r) * 4, for r < row_count, a
+// multiple of kFp4Lanes, and q up to whole blocks.
+HWY_NOINLINE void PackFp4Rows(Fp4Codes a, std::size_t block, std::size_t row_count,
+                              std::uint8_t* HWY_RESTRICT out) {
+  const std::size_t depth = (a.cols + block - 1) / block * block;
+  for (std::size_t k = 0; k < depth; k += 16) {
+    for (std::size_t r = 0; r < row_count; r += kFp4Lanes) {
+      const FourQuads x = LoadFourQuads(a, r, k);
+      Repeat<4>([&](auto q) HWY_ATTR {
+        std::uint8_t* const to = out + ((k / 4 + q) * row_count + r) * 4;
+        hn::Store(x.quad[q], Fp4IntTag(), reinterpret_cast<std::int32_t*>(to));
+      });
+    }
+  }
+}
+
+// Each byte less 12, for bytes below 128: bit 7 keeps the borrow from the next byte.
+HWY_INLINE Fp4IntVec Signed(Fp4IntVec codes) {
+  const Fp4IntTag d;
+  const Fp4IntVec top = hn::Set(d, static_cast<std::int32_t>(0x80808080u));
+  return hn::Xor(hn::Sub(hn::Or(codes, top), hn::Set(d, 0x0C0C0C0C)), top);
+}
+
+// One block of k and one vector of columns of a panel: b starts at its first column and k.
+HWY_INLINE void PackFp4Block(Fp4Codes b, std::size_t n, std::size_t k, std::size_t block,
+                             std::size_t width, std::uint8_t* HWY_RESTRICT out) {
+  const Fp4IntTag d;
+  const Fp4IntVec ones = hn::Set(d, 0x01010101);
+  Fp4IntVec total = hn::Zero(d);
+  for (std::size_t i = 0; i < block; i += 16) {
+    const FourQuads x = LoadFourQuads(b, n, k + i);
+    Repeat<4>([&](auto q) HWY_ATTR {
+      const Fp4IntVec quad = Signed(x.quad[q]);
+      total = AddDot(total, ones, quad);
+      hn::Store(quad, d, reinterpret_cast<std::int32_t*>(out + ((i / 4 + q) * width + n) * 4));
+    });
+  }
+  const Fp4IntVec start = hn::Mul(WholeDot(total), hn::Set(d, -12));
+  hn::Store(DotStart(start), d, reinterpret_cast<std::int32_t*>(out + block * width) + n);
+}
+
+// Columns of b as a panel: for each block of k the codes less 12, quad q of column n at (q * width
+// + n)
+// * 4; then -12 times their sum, where the block's sum starts so that a's 12 counts for nothing;
+// then scale / 4.
+HWY_NOINLINE void PackFp4Panel(Fp4Codes b, std::size_t block, std::uint8_t* HWY_RESTRICT out) {
+  const std::size_t width = Fp4PanelWidth(b.rows);
+  for (std::size_t k = 0; k < b.cols; k += block) {
+    for (std::size_t n = 0; n < width; n += kFp4Lanes) PackFp4Block(b, n, k, block, width, out);
+    out += Fp4PanelBlockBytes(block, width);
+  }
+}
+
+// The scales of a panel: column n's is scales((first_row + n) / block_rows, .).
+HWY_NOINLINE void PackFp4PanelScales(MatrixView<const float> scales, std::size_t block_rows,
+                                     std::size_t first_row, std::size_t cols, std::size_t block,
+                                     std::uint8_t* HWY_RESTRICT out) {
+  const std::size_t width = Fp4PanelWidth(cols);
+  for (std::size_t i = 0; i < scales.cols; ++i) {
+    float* const to =
+        reinterpret_cast<float*>(out + i * Fp4PanelBlockBytes(block, width) + (block + 4) * width);
+    for (std::size_t n = 0; n < width; ++n) {
+      to[n] = n < cols ? 0.25f * scales((first_row + n) / block_rows, i) : 0.0f;
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace fp4lab
+HWY_AFTER_NAMESPACE();
+
+#endif  // FP4LAB_TENSOR_FP4_GEMM_PACK_INL_H_
