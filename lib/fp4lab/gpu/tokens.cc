@@ -1,4 +1,4 @@
-#include "fp4lab/cuda/train_tokens.h"
+#include "fp4lab/gpu/tokens.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 // RMSNorm, forward and backward, in the order of nn/rmsnorm.cc: a half-warp is the 16 virtual
 // lanes.
-#include "fp4lab/cuda/train_kernels.cuh"
-#include "fp4lab/cuda/train_math.cuh"
+#include "fp4lab/gpu/kernels.cuh"
+#include "fp4lab/gpu/math.cuh"
 
 namespace fp4lab::gpu {
 namespace {

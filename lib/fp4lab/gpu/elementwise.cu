@@ -1,6 +1,6 @@
 // Embedding, rotary positions and activations: the arithmetic of nn/, element by element.
-#include "fp4lab/cuda/train_kernels.cuh"
-#include "fp4lab/cuda/train_math.cuh"
+#include "fp4lab/gpu/kernels.cuh"
+#include "fp4lab/gpu/math.cuh"
 
 namespace fp4lab::gpu {
 namespace {

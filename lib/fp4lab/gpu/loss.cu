@@ -1,7 +1,7 @@
 // Softmax cross-entropy in the order of nn/loss.cc.
 #include "fp4lab/base/elementary.h"
-#include "fp4lab/cuda/train_kernels.cuh"
-#include "fp4lab/cuda/train_math.cuh"
+#include "fp4lab/gpu/kernels.cuh"
+#include "fp4lab/gpu/math.cuh"
 
 namespace fp4lab::gpu {
 namespace {

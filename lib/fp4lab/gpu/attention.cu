@@ -4,8 +4,8 @@
 // goes over the other side in tiles of 64 in shared memory. Scores never leave registers.
 #include <cmath>
 
-#include "fp4lab/cuda/train_attention.cuh"
-#include "fp4lab/cuda/train_mma.cuh"
+#include "fp4lab/gpu/attention.cuh"
+#include "fp4lab/gpu/mma.cuh"
 
 namespace fp4lab::gpu {
 namespace {

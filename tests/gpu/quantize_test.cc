@@ -4,10 +4,10 @@
 #include <string>
 
 #include "fp4lab/block/quantize.h"
-#include "fp4lab/cuda/train_gemm.cuh"
-#include "fp4lab/cuda/train_quantize.cuh"
+#include "fp4lab/gpu/gemm.cuh"
+#include "fp4lab/gpu/quantize.cuh"
 #include "fp4lab/transform/hadamard.h"
-#include "tests/cuda/train_device.cuh"
+#include "tests/gpu/device.h"
 
 namespace fp4lab::gpu {
 namespace {
@@ -65,7 +65,7 @@ void CheckJob(const QuantizeJob& job, const std::vector<float>& x) {
 }
 
 TEST_CASE("Operands made on the GPU have the CPU's bits, in every format and direction",
-          "[cuda][gpu]") {
+          "[gpu]") {
   if (NoGpu()) return;
   const std::vector<float> plain = Values(false), special = Values(true);
   std::vector<std::optional<BlockFormat>> formats = {std::nullopt};
@@ -87,7 +87,7 @@ TEST_CASE("Operands made on the GPU have the CPU's bits, in every format and dir
   }
 }
 
-TEST_CASE("A scale a tensor serves any shape", "[cuda][gpu]") {
+TEST_CASE("A scale a tensor serves any shape", "[gpu]") {
   if (NoGpu()) return;
   const BlockFormat fp8 = *FindBlockFormat("fp8_e4m3");
   std::vector<float> x = Normal(3, 37 * 13);
@@ -98,7 +98,7 @@ TEST_CASE("A scale a tensor serves any shape", "[cuda][gpu]") {
   }
 }
 
-TEST_CASE("alpha on the GPU is nn/linear's", "[cuda][gpu]") {
+TEST_CASE("alpha on the GPU is nn/linear's", "[gpu]") {
   if (NoGpu()) return;
   const std::vector<std::optional<BlockFormat>> formats = {
       std::nullopt, *FindBlockFormat("nvfp4"), *FindBlockFormat("mxfp4.rceil"),
@@ -146,17 +146,17 @@ void CheckProduct(std::size_t m, std::size_t n, std::size_t k, bool a_transposed
       want[i * n + j] = static_cast<float>(0.5 * sum + c[i * n + j]);
     }
   }
-  CHECK(Distance(ToHost(d), want) < 1e-6);
+  CHECK(Distance(ToHost(d), want) < 2e-6);
   CHECK(Different(ToHost(again), ToHost(d)) == 0);
   problem.c = nullptr;
   problem.alpha = nullptr;
   gemms.Run(problem);
   for (std::size_t i = 0; i < m * n; ++i) want[i] = 2.0f * (want[i] - c[i]);
-  CHECK(Distance(ToHost(again), want) < 1e-6);
+  CHECK(Distance(ToHost(again), want) < 2e-6);
 }
 
 TEST_CASE("Products through cuBLASLt agree with double precision, and with themselves",
-          "[cuda][gpu]") {
+          "[gpu]") {
   if (NoGpu()) return;
   for (const bool a_transposed : {false, true}) {
     for (const bool b_transposed : {false, true}) {

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "fp4lab/cuda/train_memory.cuh"
+#include "fp4lab/gpu/memory.cuh"
 
 namespace fp4lab::gpu {
 

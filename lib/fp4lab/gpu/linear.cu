@@ -1,8 +1,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "fp4lab/cuda/train_kernels.cuh"
-#include "fp4lab/cuda/train_linear.cuh"
+#include "fp4lab/gpu/kernels.cuh"
+#include "fp4lab/gpu/linear.cuh"
 #include "fp4lab/transform/hadamard.h"
 
 namespace fp4lab::gpu {

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "fp4lab/cuda/train_attention.cuh"
-#include "fp4lab/cuda/train_kernels.cuh"
-#include "fp4lab/cuda/train_linear.cuh"
+#include "fp4lab/gpu/attention.cuh"
+#include "fp4lab/gpu/kernels.cuh"
+#include "fp4lab/gpu/linear.cuh"
 #include "fp4lab/train/config.h"
 #include "fp4lab/train/model.h"
 #include "fp4lab/train/shapes.h"

@@ -4,9 +4,17 @@
 
 #include <cstdint>
 
-#include "fp4lab/cuda/train_memory.cuh"
+#include "fp4lab/gpu/memory.cuh"
 
 namespace fp4lab::gpu {
+
+constexpr unsigned kAllLanes = 0xFFFFFFFFu;
+
+// What a stored element is to arithmetic, and back, rounded to nearest even.
+__device__ inline float Load(const float* x) { return *x; }
+__device__ inline float Load(const Bf16* x) { return __bfloat162float(*x); }
+__device__ inline void Store(float* x, float value) { *x = value; }
+__device__ inline void Store(Bf16* x, float value) { *x = __float2bfloat16_rn(value); }
 
 struct ExpParts {
   float power, shifted;

@@ -10,7 +10,7 @@
 
 #include <cstddef>
 
-#include "fp4lab/cuda/train_memory.cuh"
+#include "fp4lab/gpu/memory.cuh"
 #include "fp4lab/nn/attention.h"
 
 namespace fp4lab::gpu {

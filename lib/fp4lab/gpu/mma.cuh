@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "fp4lab/cuda/train_memory.cuh"
+#include "fp4lab/gpu/math.cuh"
 
 namespace fp4lab::gpu {
 

@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "fp4lab/cuda/train_gemm.cuh"
-#include "fp4lab/cuda/train_memory.cuh"
-#include "fp4lab/cuda/train_quantize.cuh"
+#include "fp4lab/gpu/gemm.cuh"
+#include "fp4lab/gpu/memory.cuh"
+#include "fp4lab/gpu/quantize.cuh"
 #include "fp4lab/nn/linear.h"
 
 namespace fp4lab::gpu {

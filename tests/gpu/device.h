@@ -9,8 +9,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "fp4lab/cuda/train_engine.h"
-#include "fp4lab/cuda/train_memory.cuh"
+#include "fp4lab/gpu/engine.h"
+#include "fp4lab/gpu/memory.cuh"
 #include "fp4lab/formats/format.h"
 #include "tests/support/catch.h"
 #include "tests/support/values.h"

@@ -2,13 +2,13 @@
 // sums is the CPU's.
 #include <map>
 
-#include "fp4lab/cuda/train_kernels.cuh"
-#include "fp4lab/cuda/train_tokens.h"
+#include "fp4lab/gpu/kernels.cuh"
+#include "fp4lab/gpu/tokens.h"
 #include "fp4lab/nn/embedding.h"
 #include "fp4lab/nn/loss.h"
 #include "fp4lab/nn/rmsnorm.h"
 #include "fp4lab/nn/rope.h"
-#include "tests/cuda/train_device.cuh"
+#include "tests/gpu/device.h"
 
 namespace fp4lab::gpu {
 namespace {
@@ -54,7 +54,7 @@ void CheckRmsNorm(std::size_t rows, std::size_t cols) {
   CHECK(Different(ToHost(device_dgain), dgain) == 0);
 }
 
-TEST_CASE("RMSNorm on the GPU gives the CPU's bits, forward and backward", "[cuda][gpu]") {
+TEST_CASE("RMSNorm on the GPU gives the CPU's bits, forward and backward", "[gpu]") {
   if (NoGpu()) return;
   for (const auto [rows, cols] : kSizes) {
     CAPTURE(rows, cols);
@@ -74,7 +74,7 @@ std::vector<std::uint16_t> SkewedTokens(std::size_t rows, std::size_t vocabulary
 }
 
 TEST_CASE("The embedding on the GPU copies rows, and adds their gradients in a fixed order",
-          "[cuda][gpu]") {
+          "[gpu]") {
   if (NoGpu()) return;
   constexpr std::size_t kVocabulary = 50;
   for (const auto [rows, cols] : kSizes) {
@@ -123,7 +123,7 @@ void CheckRope(std::size_t kv_heads, std::size_t head_dim) {
   CHECK(Different(FloatsOf(back), RoundedTo<T>(want_back)) == 0);
 }
 
-TEST_CASE("Rotary positions on the GPU give the CPU's bits", "[cuda][gpu]") {
+TEST_CASE("Rotary positions on the GPU give the CPU's bits", "[gpu]") {
   if (NoGpu()) return;
   for (const std::size_t head_dim : {16, 30, 64}) {
     CAPTURE(head_dim);
@@ -166,7 +166,7 @@ void CheckActivation(Activation activation, std::size_t rows, std::size_t ffn) {
   CHECK(Different(FloatsOf(d_up), RoundedTo<T>(want_d)) == 0);
 }
 
-TEST_CASE("Activations on the GPU give the CPU's bits", "[cuda][gpu]") {
+TEST_CASE("Activations on the GPU give the CPU's bits", "[gpu]") {
   if (NoGpu()) return;
   for (const Activation activation :
        {Activation::kSquaredRelu, Activation::kGelu, Activation::kSwiglu}) {
@@ -207,7 +207,7 @@ void CheckLoss(std::size_t rows, std::size_t vocabulary) {
   CHECK(sum / static_cast<double>(rows) == Approx(mean).epsilon(1e-13));
 }
 
-TEST_CASE("The loss and its gradient on the GPU give the CPU's bits", "[cuda][gpu]") {
+TEST_CASE("The loss and its gradient on the GPU give the CPU's bits", "[gpu]") {
   if (NoGpu()) return;
   for (const std::size_t vocabulary : {7, 256, 1003}) {
     for (const std::size_t rows : {1, 33, 2050}) {
@@ -218,7 +218,7 @@ TEST_CASE("The loss and its gradient on the GPU give the CPU's bits", "[cuda][gp
   }
 }
 
-TEST_CASE("AdamW and the gradient's norm on the GPU give the CPU's bits", "[cuda][gpu]") {
+TEST_CASE("AdamW and the gradient's norm on the GPU give the CPU's bits", "[gpu]") {
   if (NoGpu()) return;
   for (const std::size_t size : {1, 100, 4096, 50'001}) {
     CAPTURE(size);

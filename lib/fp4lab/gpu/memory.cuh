@@ -67,14 +67,6 @@ class DeviceArray {
   std::size_t size_ = 0;
 };
 
-// What a stored element is to arithmetic, and back, rounded to nearest even.
-__device__ inline float Load(const float* x) { return *x; }
-__device__ inline float Load(const Bf16* x) { return __bfloat162float(*x); }
-__device__ inline void Store(float* x, float value) { *x = value; }
-__device__ inline void Store(Bf16* x, float value) { *x = __float2bfloat16_rn(value); }
-
-constexpr unsigned kAllLanes = 0xFFFFFFFFu;
-
 inline unsigned Blocks(std::size_t work, std::size_t per_block) {
   return static_cast<unsigned>((work + per_block - 1) / per_block);
 }

@@ -8,7 +8,7 @@
 
 #include "fp4lab/base/random.h"
 #include "fp4lab/block/block_format.h"
-#include "fp4lab/cuda/train_memory.cuh"
+#include "fp4lab/gpu/memory.cuh"
 
 namespace fp4lab::gpu {
 

@@ -2,9 +2,9 @@
 #include <mutex>
 #include <vector>
 
-#include "fp4lab/cuda/train_engine.h"
-#include "fp4lab/cuda/train_model.cuh"
-#include "fp4lab/cuda/train_tokens.h"
+#include "fp4lab/gpu/engine.h"
+#include "fp4lab/gpu/model.cuh"
+#include "fp4lab/gpu/tokens.h"
 
 namespace fp4lab::gpu {
 namespace {

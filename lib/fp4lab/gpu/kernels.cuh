@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <span>
 
-#include "fp4lab/cuda/train_memory.cuh"
+#include "fp4lab/gpu/memory.cuh"
 #include "fp4lab/nn/activation.h"
 #include "fp4lab/nn/optimizer.h"
 

@@ -1,7 +1,7 @@
 // AdamW and the gradient's norm, in the order of nn/optimizer.cc; rounding to BF16.
 #include "fp4lab/base/elementary.h"
-#include "fp4lab/cuda/train_kernels.cuh"
-#include "fp4lab/cuda/train_math.cuh"
+#include "fp4lab/gpu/kernels.cuh"
+#include "fp4lab/gpu/math.cuh"
 
 namespace fp4lab::gpu {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "fp4lab/base/error.h"
-#include "fp4lab/cuda/train_blas.cuh"
+#include "fp4lab/gpu/blas.cuh"
 
 namespace fp4lab::gpu {
 namespace {

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "fp4lab/cuda/train_model.cuh"
+#include "fp4lab/gpu/model.cuh"
 #include "fp4lab/nn/rope.h"
 
 namespace fp4lab::gpu {

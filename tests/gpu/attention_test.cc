@@ -1,8 +1,8 @@
 // Attention on the GPU against the CPU's.
 #include <string>
 
-#include "fp4lab/cuda/train_attention.cuh"
-#include "tests/cuda/train_device.cuh"
+#include "fp4lab/gpu/attention.cuh"
+#include "tests/gpu/device.h"
 
 namespace fp4lab::gpu {
 namespace {
@@ -67,7 +67,7 @@ void CheckShape(const AttentionShape& s, double tolerance) {
   CHECK(Different(again.d_qkv, got.d_qkv) == 0);
 }
 
-TEST_CASE("Attention in binary32 on the GPU agrees with the CPU to 1e-5", "[cuda][gpu]") {
+TEST_CASE("Attention in binary32 on the GPU agrees with the CPU to 1e-5", "[gpu]") {
   if (NoGpu()) return;
   CheckShape<float>({2, 37, 4, 2, 16}, 1e-5);
   CheckShape<float>({1, 128, 2, 2, 30}, 1e-5);
@@ -75,7 +75,7 @@ TEST_CASE("Attention in binary32 on the GPU agrees with the CPU to 1e-5", "[cuda
 }
 
 TEST_CASE("Attention on tensor cores agrees with the CPU to 1e-2, on the same BF16 inputs",
-          "[cuda][gpu]") {
+          "[gpu]") {
   if (NoGpu()) return;
   for (const std::size_t head_dim : {16, 32, 64, 128}) {
     CheckShape<Bf16>({2, 64, 2, 2, head_dim}, 1e-2);

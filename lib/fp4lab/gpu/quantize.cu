@@ -2,8 +2,8 @@
 #include <type_traits>
 
 #include "fp4lab/base/error.h"
-#include "fp4lab/cuda/train_quantize.cuh"
-#include "fp4lab/cuda/train_quantize_device.cuh"
+#include "fp4lab/gpu/quantize.cuh"
+#include "fp4lab/gpu/quantize_device.cuh"
 
 namespace fp4lab::gpu {
 namespace {
