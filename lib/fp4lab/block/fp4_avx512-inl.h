@@ -94,24 +94,25 @@ struct SixteenScales {
 };
 
 // NVFP4 where every scale is a normal E4M3 number: rounded by integers.
-HWY_INLINE SixteenScales NormalNvfp4Scales(const ScaleConstants& k, __m512 product) {
-  const __m512i bits = _mm512_castps_si512(product);
-  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 20), _mm512_set1_epi32(1));
-  const __m512i up = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFFF)), odd);
+HWY_INLINE SixteenScales NormalNvfp4Scales(const ScaleConstants& k, __m512i product) {
+  const __mmask16 odd = _mm512_test_epi32_mask(product, _mm512_set1_epi32(1 << 20));
+  const __m512i least = _mm512_add_epi32(product, _mm512_set1_epi32(0x7FFFF));
+  const __m512i up = _mm512_mask_add_epi32(least, odd, least, _mm512_set1_epi32(1));
   const __m512 s = _mm512_castsi512_ps(_mm512_and_si512(up, _mm512_set1_epi32(-0x100000)));
   const __m512i byte = _mm512_srli_epi32(_mm512_sub_epi32(up, _mm512_set1_epi32(120 << 23)), 20);
   const __m512 decode = _mm512_mul_ps(s, _mm512_set1_ps(k.tensor.decode));
-  const __m512 e =
-      _mm512_min_ps(_mm512_div_ps(_mm512_set1_ps(1.0f), decode), _mm512_set1_ps(kFloatMax));
-  return {_mm512_mul_ps(e, _mm512_set1_ps(kHalfScale)), s, byte};
+  // fl(2^-10 / d) = 2^-10 fl(1 / d): nothing overflows or is subnormal (HasFp4Units).
+  return {_mm512_div_ps(_mm512_set1_ps(kHalfScale), decode), s, byte};
 }
 
 HWY_INLINE SixteenScales SixteenScalesOf(const ScaleConstants& k, __m512 amax) {
   if (k.rule == ScaleRule::kNvfp4) {
-    const __m512 product = _mm512_mul_ps(amax, _mm512_set1_ps(k.tensor.per_amax));
-    const __mmask16 normal = _mm512_cmp_ps_mask(product, _mm512_set1_ps(0x1p-6f), _CMP_GE_OQ) &
-                             _mm512_cmp_ps_mask(product, _mm512_set1_ps(448.0f), _CMP_LE_OQ);
-    if (HWY_LIKELY(normal == 0xFFFF)) return NormalNvfp4Scales(k, product);
+    const __m512i product =
+        _mm512_castps_si512(_mm512_mul_ps(amax, _mm512_set1_ps(k.tensor.per_amax)));
+    constexpr int kLeast = 121 << 23, kLargest = 0x43E00000;  // 2^-6, 448
+    const __mmask16 other = _mm512_cmpgt_epu32_mask(
+        _mm512_sub_epi32(product, _mm512_set1_epi32(kLeast)), _mm512_set1_epi32(kLargest - kLeast));
+    if (HWY_LIKELY(other == 0)) return NormalNvfp4Scales(k, product);
   }
   const BlockScales s = ScalesOf(k, VF{amax});
   return {_mm512_mul_ps(s.multiplier.raw, _mm512_set1_ps(kHalfScale)), s.value.raw, s.byte.raw};
@@ -173,7 +174,7 @@ HWY_INLINE __mmask16 FirstLanes(std::size_t count) {
 inline constexpr std::size_t kPrefetchAhead = 2048;  // elements
 
 struct Fp4Scales {
-  static constexpr std::size_t kMax = kMaxChunk / 4 + 16;  // (16, 1) blocks: 256 columns a unit
+  static constexpr std::size_t kMax = kMaxSpan * kMaxChunk / 16 + 16;
   alignas(64) float multiplier[kMax];
   alignas(64) float value[kMax];
   alignas(64) std::uint8_t byte[kMax];
@@ -185,22 +186,22 @@ HWY_INLINE void StoreScales(const SixteenScales& scales, std::size_t b, Fp4Scale
   _mm_store_si128(reinterpret_cast<__m128i*>(s->byte + b), _mm512_cvtepi32_epi8(scales.byte));
 }
 
-// The scales of `cols` elements in a row.
+// The scales of `cols` elements in a row, whose first block is block b.
 template <std::size_t kBlock>
 HWY_INLINE void FindFp4ScalesOfRow(const ScaleConstants& k, const float* x, std::size_t cols,
-                                   Fp4Scales* s) {
+                                   std::size_t b, Fp4Scales* s) {
   constexpr std::size_t kSixteen = 16 * kBlock;
   std::size_t c = 0;
-  for (; c + kSixteen <= cols; c += kSixteen) {
+  for (; c + kSixteen <= cols; c += kSixteen, b += 16) {
     for (std::size_t i = 0; i < kSixteen; i += 16) {
       _mm_prefetch(reinterpret_cast<const char*>(x + c + i + kPrefetchAhead), _MM_HINT_T0);
     }
-    StoreScales(SixteenScalesOf(k, SixteenAmaxes<kBlock>(x + c)), c / kBlock, s);
+    StoreScales(SixteenScalesOf(k, SixteenAmaxes<kBlock>(x + c)), b, s);
   }
   if (c == cols) return;
   alignas(64) float rest[kSixteen] = {};
   std::copy_n(x + c, cols - c, rest);
-  StoreScales(SixteenScalesOf(k, SixteenAmaxes<kBlock>(rest)), c / kBlock, s);
+  StoreScales(SixteenScalesOf(k, SixteenAmaxes<kBlock>(rest)), b, s);
 }
 
 // The largest magnitudes of up to 16 columns; asks for the memory of the next unit.
@@ -222,14 +223,12 @@ HWY_INLINE void FindFp4Scales(const ScaleConstants& k, const Tile& x, Fp4Scales*
     for (std::size_t c = 0; c < x.cols; c += 16) {
       StoreScales(SixteenScalesOf(k, AmaxesOfColumns(x, c)), c, s);
     }
-  } else if (x.rows == 1) {
-    FindFp4ScalesOfRow<kBlock>(k, x.data, x.cols, s);
   } else {
     alignas(64) float largest[kMaxChunk];
     for (std::size_t c = 0; c < x.cols; c += 16) {
       _mm512_store_ps(largest + c, AmaxesOfColumns(x, c));
     }
-    FindFp4ScalesOfRow<kBlock>(k, largest, x.cols, s);
+    FindFp4ScalesOfRow<kBlock>(k, largest, x.cols, 0, s);
   }
 }
 
@@ -301,27 +300,97 @@ struct IntegerFp4Sink {
   }
 };
 
-// Rounds one row into `sink`; returns bits 5 and 6 of all upper bytes.
-template <std::size_t kBlock, class Sink>
-HWY_INLINE __m512i RoundFp4Row(const float* x, std::size_t cols, const float* multiplier,
-                               const Sink& sink) {
-  alignas(64) std::uint16_t halves[kMaxChunk + 64];
-  HalvesOfRow<kBlock>(x, cols, multiplier, halves);
-  __m512i seen = _mm512_setzero_si512();
-  for (std::size_t c = 0; c < cols; c += 64) {
-    const __m512i upper = UpperBytes(halves + c);
+// Columns [begin, end) of a row from `halves` into `sink`; returns `seen` with bits 5 and 6 of all
+// upper bytes.
+template <class Sink>
+HWY_INLINE __m512i PutColumns(const std::uint16_t* halves, std::size_t begin, std::size_t end,
+                              const Sink& sink, __m512i seen) {
+  for (std::size_t c = begin; c < end; c += 64) {
+    const __m512i upper = UpperBytes(halves + c - begin);
     seen = _mm512_or_si512(seen, upper);
-    sink.Put(c, cols - c, upper);
+    sink.Put(c, end - c, upper);
   }
   return seen;
+}
+
+// A row under scales that were found before.
+template <std::size_t kBlock, class Sink>
+HWY_INLINE __m512i RoundFp4Row(const float* x, std::size_t cols, const float* multiplier,
+                               const Sink& sink, __m512i seen) {
+  alignas(64) std::uint16_t halves[kMaxChunk + 64];
+  HalvesOfRow<kBlock>(x, cols, multiplier, halves);
+  return PutColumns(halves, 0, cols, sink, seen);
+}
+
+// Sixteen blocks in a row, `step` of them from x on: their scales, binary16 numbers and codes.
+template <std::size_t kBlock>
+struct Fp4Step {
+  static constexpr std::size_t kElements = 16 * kBlock;
+  static HWY_INLINE void FindScales(const ScaleConstants& k, const float* x, std::size_t step,
+                                    Fp4Scales* s) {
+    const float* from = x + step * kElements;
+    for (std::size_t i = 0; i < kElements; i += 16) {
+      _mm_prefetch(reinterpret_cast<const char*>(from + i + kPrefetchAhead), _MM_HINT_T0);
+    }
+    StoreScales(SixteenScalesOf(k, SixteenAmaxes<kBlock>(from)), step * 16, s);
+  }
+  static HWY_INLINE void Round(const float* x, std::size_t step, const Fp4Scales& s,
+                               std::uint16_t* halves) {
+    HalvesOfRow<kBlock>(x + step * kElements, kElements, s.multiplier + step * 16, halves);
+  }
+  template <class Sink>
+  static HWY_INLINE __m512i Put(const std::uint16_t* halves, std::size_t step, const Sink& sink,
+                                __m512i seen) {
+    for (std::size_t c = 0; c < kElements; c += 64) {
+      const __m512i upper = UpperBytes(halves + c);
+      seen = _mm512_or_si512(seen, upper);
+      sink.Put(step * kElements + c, 64, upper);
+    }
+    return seen;
+  }
+};
+
+// What is left of a row after whole steps.
+template <std::size_t kBlock, class Sink>
+HWY_NOINLINE __m512i QuantizeFp4Rest(const ScaleConstants& k, const float* x, std::size_t begin,
+                                     std::size_t cols, Fp4Scales* s, const Sink& sink,
+                                     __m512i seen) {
+  alignas(64) std::uint16_t halves[16 * kBlock];
+  FindFp4ScalesOfRow<kBlock>(k, x + begin, cols - begin, begin / kBlock, s);
+  HalvesOfRow<kBlock>(x + begin, cols - begin, s->multiplier + begin / kBlock, halves);
+  return PutColumns(halves, begin, cols, sink, seen);
+}
+
+// A row of blocks, its scales too. Three steps are under way at once, as each waits long for its
+// own: the scales of a step, the rounding of the one before, the codes of the one before that.
+template <std::size_t kBlock, class Sink>
+HWY_INLINE __m512i QuantizeFp4Row(const ScaleConstants& k, const float* x, std::size_t cols,
+                                  Fp4Scales* s, const Sink& sink, __m512i seen) {
+  using Step = Fp4Step<kBlock>;
+  alignas(64) std::uint16_t halves[2][Step::kElements];
+  const std::size_t steps = cols / Step::kElements;
+  if (steps > 0) {
+    Step::FindScales(k, x, 0, s);
+    for (std::size_t i = 0; i + 1 < steps; ++i) {
+      Step::FindScales(k, x, i + 1, s);
+      Step::Round(x, i, *s, halves[i % 2]);
+      if (i > 0) seen = Step::Put(halves[(i - 1) % 2], i - 1, sink, seen);
+    }
+    Step::Round(x, steps - 1, *s, halves[(steps - 1) % 2]);
+    if (steps > 1) seen = Step::Put(halves[steps % 2], steps - 2, sink, seen);
+    seen = Step::Put(halves[(steps - 1) % 2], steps - 1, sink, seen);
+  }
+  const std::size_t done = steps * Step::kElements;
+  return done == cols ? seen : QuantizeFp4Rest<kBlock>(k, x, done, cols, s, sink, seen);
 }
 
 // Whether this file's arithmetic serves a plan.
 HWY_INLINE bool HasFp4Units(const QuantizePlan& plan) {
   const bool element = plan.element.max == 6.0f && plan.element.mantissa_bits == 1;
-  // Of NVFP4, e * 2^-10 is a normal number then.
-  const bool scale = plan.scale.rule != ScaleRule::kTensor &&
-                     (plan.scale.rule != ScaleRule::kNvfp4 || plan.scale.tensor.encode > 0x1p-90f);
+  const float encode = plan.scale.tensor.encode;  // of NVFP4: e is not extreme then
+  const bool scale =
+      plan.scale.rule != ScaleRule::kTensor &&
+      (plan.scale.rule != ScaleRule::kNvfp4 || (encode > 0x1p-90f && encode < 0x1p90f));
   const auto fits = [](std::size_t n) { return n == 16 || n == 32; };
   const bool block = fits(plan.block_cols) || (plan.block_cols == 1 && fits(plan.block_rows));
   return element && scale && block && plan.rounding == Rounding::kNearestEven;
@@ -332,12 +401,14 @@ HWY_INLINE bool HasFp4Units(const QuantizePlan& plan) {
 template <std::size_t kBlock, class Sinks>
 HWY_INLINE bool QuantizeFp4Blocks(const QuantizePlan& plan, const Tile& x, Fp4Scales* s,
                                   const Sinks& sinks) {
-  FindFp4Scales<kBlock>(plan.scale, x, s);
   __m512i seen = _mm512_setzero_si512();
-  for (std::size_t r = 0; r < x.rows; ++r) {
-    const __m512i row =
-        RoundFp4Row<kBlock>(x.data + r * x.stride, x.cols, s->multiplier, sinks.Row(r));
-    seen = _mm512_or_si512(seen, row);
+  if (kBlock != 1 && x.rows == 1) {
+    seen = QuantizeFp4Row<kBlock>(plan.scale, x.data, x.cols, s, sinks.Row(0), seen);
+  } else {
+    FindFp4Scales<kBlock>(plan.scale, x, s);
+    for (std::size_t r = 0; r < x.rows; ++r) {
+      seen = RoundFp4Row<kBlock>(x.data + r * x.stride, x.cols, s->multiplier, sinks.Row(r), seen);
+    }
   }
   return _mm512_test_epi8_mask(seen, _mm512_set1_epi8(0x60)) == 0;
 }
