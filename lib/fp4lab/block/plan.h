@@ -84,7 +84,8 @@ constexpr std::size_t EndOfGroup(const QuantizePlan& plan, std::size_t group) {
 // other that are one row high.
 inline constexpr std::size_t kMaxSpan = 8;
 constexpr std::size_t UnitsOfSpan(const QuantizePlan& plan, std::size_t i, std::size_t end) {
-  if (plan.block_rows != 1 || plan.stage.fill != nullptr) return 1;
+  const bool whole_rows = plan.rounding == Rounding::kNearestEven && plan.stage.fill == nullptr;
+  if (plan.block_rows != 1 || !whole_rows) return 1;
   const std::size_t in_row = plan.chunks - i % plan.chunks;
   const std::size_t most = in_row < kMaxSpan ? in_row : kMaxSpan;
   return end - i < most ? end - i : most;

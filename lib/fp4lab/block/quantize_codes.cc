@@ -17,7 +17,7 @@
 // After foreach_target.h:
 #include <hwy/highway.h>
 
-#include "fp4lab/block/fp4_avx512-inl.h"
+#include "fp4lab/block/fp4_units-inl.h"
 #include "fp4lab/block/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -143,11 +143,12 @@ HWY_INLINE bool PackFp4Unit(const QuantizePlan& plan, const Unit& unit, const Ti
                             const CodeLayout& layout, const CodeTile& tile, QuantizedMatrix* q) {
   Fp4Scales scales;
   if (plan.transposed) {
-    if (!QuantizeFp4Unit(plan, x, &scales, ByteFp4Rows{tile.codes, tile.stride})) return false;
+    if (!QuantizeFp4Unit(plan, unit, x, &scales, ByteFp4Rows{tile.codes, tile.stride}))
+      return false;
     PackTile(unit, tile, layout, q->codes.data());
   } else {
     const PackedFp4Rows rows{q->codes.data() + layout.Byte(unit.row, unit.col), layout.row_bytes};
-    if (!QuantizeFp4Unit(plan, x, &scales, rows)) return false;
+    if (!QuantizeFp4Unit(plan, unit, x, &scales, rows)) return false;
   }
   StoreScales(plan, unit, (unit.cols + plan.block_cols - 1) / plan.block_cols, scales.byte, q);
   return true;

@@ -15,7 +15,7 @@
 // After foreach_target.h:
 #include <hwy/highway.h>
 
-#include "fp4lab/block/fp4_avx512-inl.h"
+#include "fp4lab/block/fp4_units-inl.h"
 #include "fp4lab/block/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -72,7 +72,7 @@ HWY_INLINE bool IntegersOfFp4Unit(const QuantizePlan& plan, const Unit& unit, co
                                   const Fp4Integers& out) {
   Fp4Scales scales;
   const IntegerFp4Rows rows{&out.codes(unit.row, unit.col), out.codes.row_stride};
-  if (!QuantizeFp4Unit(plan, x, &scales, rows)) return false;
+  if (!QuantizeFp4Unit(plan, unit, x, &scales, rows)) return false;
   const std::size_t blocks = (unit.cols + plan.block_cols - 1) / plan.block_cols;
   StoreScales(plan, unit, blocks, scales.value, out);
   return true;
