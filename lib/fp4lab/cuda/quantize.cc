@@ -96,10 +96,6 @@ void QuantizeSide(const DeviceMatrix& x, const Dialect& d, const QuantizedSide& 
                 stream);
 }
 
-bool HasElement(FormatId element) {
-  return element == FormatId::kE2M1 || element == FormatId::kE4M3 || element == FormatId::kE5M2;
-}
-
 void Clear(float* amax, std::size_t count, StreamHandle stream) {
   if (amax == nullptr || count == 0) return;
   Check(cudaMemsetAsync(amax, 0, count * sizeof(float), NativeStream(stream)), "clearing the amax");
@@ -135,13 +131,6 @@ void Quantize(const DeviceMatrix& x, const BlockFormat& format, const QuantizedS
     QuantizeSide(x, dialect_of(*row), *row, false, stream);
   }
   if (column != nullptr) QuantizeSide(x, dialect_of(*column), *column, true, stream);
-}
-
-bool CanQuantizeAs(const Dialect& d) {
-  const bool scale_fits = d.element == FormatId::kE2M1
-                              ? d.scale == FormatId::kE4M3 || d.scale == FormatId::kE8M0
-                              : d.scale == FormatId::kE8M0;
-  return HasElement(d.element) && scale_fits && !IsApproximate(d);
 }
 
 void QuantizeAs(const DeviceMatrix& x, const Dialect& dialect, const QuantizedSide* row,
