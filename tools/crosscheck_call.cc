@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <limits>
 #include <span>
 
 #include "fp4lab/base/parallel.h"
@@ -140,14 +141,17 @@ std::vector<std::uint16_t> ValuesOf(const Dialect& d, const Quantized& q) {
   return values;
 }
 
-std::vector<std::uint16_t> FieldsOf(FormatId element, const SideCall& side, std::size_t count) {
+// Of the elements from `first` on.
+std::vector<std::uint16_t> FieldsOf(FormatId element, const SideCall& side, std::size_t first,
+                                    std::size_t count) {
   if (side.bits == RandomBits::kGiven) return side.given;
   std::vector<std::uint16_t> fields(side.bits == RandomBits::kNone ? 0 : count);
   for (std::size_t i = 0; i < fields.size(); ++i) {
+    const std::uint64_t number = first + i;
     fields[i] = static_cast<std::uint16_t>(
         side.bits == RandomBits::kCounter
-            ? side.random.Bits16(i)
-            : RandomField(element, RandomForm::kCvtRs, side.random.Bits32(i / 4), i % 4));
+            ? side.random.Bits16(number)
+            : RandomField(element, RandomForm::kCvtRs, side.random.Bits32(number / 4), number % 4));
   }
   return fields;
 }
@@ -244,7 +248,7 @@ SideBytes ExpectedSide(const Dialect& dialect, const SideCall& side, MatrixView<
     transformed = Transformed(side, x);
     x = std::as_const(transformed).View();
   }
-  const std::vector<std::uint16_t> fields = FieldsOf(dialect.element, side, x.size());
+  const std::vector<std::uint16_t> fields = FieldsOf(dialect.element, side, 0, x.size());
   return Stored(dialect, side, QuantizeAs(dialect, x, {.random = fields}));
 }
 
@@ -291,8 +295,36 @@ std::size_t DifferingBytes(const SideBytes& expected, const SideBytes& got) {
          Differing(expected.values, got.values) + Differing(expected.amax, got.amax);
 }
 
+namespace {
+
+constexpr std::size_t kExplainedRows = 32;  // whole blocks
+
+// The lines of `bytes`, `line` bytes each, of rows from `first` on.
+std::vector<std::uint8_t> Slice(const std::vector<std::uint8_t>& bytes, std::size_t line,
+                                std::size_t first, std::size_t rows) {
+  const std::size_t from = std::min(bytes.size(), first * line);
+  const std::size_t to = std::min(bytes.size(), (first + rows) * line);
+  return {bytes.begin() + static_cast<std::ptrdiff_t>(from),
+          bytes.begin() + static_cast<std::ptrdiff_t>(to)};
+}
+
+// The first row, of whole blocks, in which codes or scales differ.
+std::size_t FirstRow(const SideBytes& expected, const SideBytes& got, std::size_t code_line,
+                     std::size_t scale_line, std::size_t block_rows) {
+  const auto line_of = [](const auto& a, const auto& b, std::size_t line) {
+    const std::size_t at = static_cast<std::size_t>(
+        std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
+    return at == a.size() || line == 0 ? std::numeric_limits<std::size_t>::max() / 64 : at / line;
+  };
+  const std::size_t row = std::min(line_of(expected.codes, got.codes, code_line),
+                                   line_of(expected.scales, got.scales, scale_line) * block_rows);
+  return row / kExplainedRows * kExplainedRows;
+}
+
+}  // namespace
+
 std::string ExplainSide(const Dialect& dialect, const SideCall& side, MatrixView<const float> x,
-                        const SideBytes& got) {
+                        const SideBytes& expected, const SideBytes& got) {
   Matrix<float> transformed;
   if (side.hadamard != 0) {
     transformed = Transformed(side, x);
@@ -302,9 +334,25 @@ std::string ExplainSide(const Dialect& dialect, const SideCall& side, MatrixView
   stored.codes = got.codes;
   stored.scales = got.scales;
   stored.level_two = got.amax;
+  std::size_t first = 0;
+  const std::size_t block_rows = static_cast<std::size_t>(std::max(dialect.block_rows, 1));
+  if (side.order == ScaleOrder::kLinear && x.rows > kExplainedRows && !dialect.row_scaled) {
+    const StoredSizes sizes = SizesOf(stored, "the device");
+    first = FirstRow(expected, got, sizes.code_row_bytes, sizes.scale_cols, block_rows);
+    if (first >= x.rows) return "  (codes and scales are equal: other numbers differ)\n";
+    const std::size_t rows = std::min(kExplainedRows, x.rows - first);
+    stored.rows = rows;
+    stored.codes = Slice(got.codes, sizes.code_row_bytes, first, rows);
+    stored.scales = Slice(got.scales, sizes.scale_cols, first / block_rows,
+                          (rows + block_rows - 1) / block_rows);
+    x = x.Block(first, 0, rows, x.cols);
+  }
   const Kernel kernel{.dialect = dialect, .layout = stored.layout};
-  const std::vector<std::uint16_t> fields = FieldsOf(dialect.element, side, x.size());
-  return Text(kernel, Explain(kernel, x, stored, {.dialect = {.random = fields}}));
+  const std::vector<std::uint16_t> fields =
+      FieldsOf(dialect.element, side, first * x.cols, x.size());
+  return "  (rows from " + std::to_string(first) + " on)\n" +
+         Text(kernel,
+              Explain(kernel, x, stored, {.dialect = {.amax = expected.amax, .random = fields}}));
 }
 
 }  // namespace fp4lab::tools

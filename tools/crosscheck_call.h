@@ -61,8 +61,8 @@ SideBytes ExpectedSideFast(const Dialect& dialect, const BlockFormat& format, co
 // How many bytes of codes, scales, values and amaxes differ; sizes that differ count whole.
 std::size_t DifferingBytes(const SideBytes& expected, const SideBytes& got);
 
-// What `explain` says about the first difference: text for people.
+// What `explain` says about the first rows that differ: text for people.
 std::string ExplainSide(const Dialect& dialect, const SideCall& side, MatrixView<const float> x,
-                        const SideBytes& got);
+                        const SideBytes& expected, const SideBytes& got);
 
 }  // namespace fp4lab::tools

@@ -80,7 +80,6 @@ KernelCall CallOf(const RandomCheck& check, const BlockFormat& format, std::uint
   return call;
 }
 
-// Where the first byte of codes or scales differs, the rows around it alone.
 void AddSide(const KernelCall& call, const SideCall& side, const std::string& input,
              const std::string& family, MatrixView<const float> x, const SideBytes& got,
              Crosscheck* result) {

@@ -106,7 +106,7 @@ void Crosscheck::Add(const KernelCall& call, const SideCall& side, const std::st
   if (different > 0 && row.different == 0 && differences.size() < kMostDifferences) {
     std::string text = call.kernel + ", " + dialect + ", " + input + ", " + family + ": " +
                        std::to_string(different) + " bytes differ\n";
-    if (x.size() <= (std::size_t{1} << 18)) text += ExplainSide(call.dialect, side, x, got);
+    text += ExplainSide(call.dialect, side, x, expected, got);
     differences.push_back(text);
   }
   row.different += different;
