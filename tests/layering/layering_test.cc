@@ -34,6 +34,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"judge",
      {"base", "formats", "block", "transform", "tensor", "io", "dialect", "exchange"}},
     {"oracle", {"base", "formats", "block"}},
+    {"gpu", {"base", "formats", "block", "transform", "io", "data", "nn", "train"}},
     {"cuda", {"base", "formats", "block", "transform", "dialect"}},
 };
 
@@ -102,6 +103,8 @@ const Place kPlaces[] = {
     {"nlohmann/", R"(lib/fp4lab/(io|data|exchange|judge|train|study)/.*|tools/.*)"},
     {"CLI/", R"(tools/.*)"},
     {"cuda_runtime_api.h", R"(lib/fp4lab/cuda/.*\.cuh)"},
+    {"cuda_runtime.h", R"(lib/fp4lab/gpu/.*\.cuh)"},
+    {"cublasLt.h", R"(lib/fp4lab/gpu/blas\.cuh)"},
     {"Eigen/", R"(lib/fp4lab/(study|tensor|nn)/.*\.cc)"},
     {"openssl/", R"(lib/fp4lab/base/hash\.cc)"},
     {"zip.h", R"(lib/fp4lab/io/np(y|z_writer)\.cc)"},
