@@ -106,16 +106,16 @@ void CheckRowKernel(const Dialect& d, const BlockFormat& format, const Case& c, 
 }
 
 // The kernel of tiles: plain, transformed, in each mode of rounding.
-void CheckTileKernel(const Dialect& d, const BlockFormat& format, const Case& c,
+void CheckTileKernel(const Dialect& d, const BlockFormat& format, const Case& c, bool bf16,
                      Crosscheck* result) {
-  if (format.element != FormatId::kE2M1 || !c.is_bf16) return;
+  if (format.element != FormatId::kE2M1 || (!bf16 && format.rule != ScaleRule::kNvfp4)) return;
   const Matrix<float> x = Repeated(c.x.View(), 128, 64);
   if (x.values.empty()) return;
   const bool square = format.block_rows > 1;
   for (const int hadamard : {0, format.block_cols}) {
     for (const RandomBits bits :
          {RandomBits::kNone, RandomBits::kCounter, RandomBits::kInstruction}) {
-      if (square && (hadamard != 0 || bits != RandomBits::kNone)) continue;
+      if ((square || !bf16) && (hadamard != 0 || bits != RandomBits::kNone)) continue;
       KernelCall call{.kernel = hadamard != 0 ? "tiles+rht" : "tiles",
                       .dialect = WithRandom(d, bits),
                       .format = format};
@@ -125,7 +125,7 @@ void CheckTileKernel(const Dialect& d, const BlockFormat& format, const Case& c,
       if (bits == RandomBits::kInstruction || square) {
         call.row.order = call.column.order = ScaleOrder::k128x4;
       }
-      Check(call, x.View(), true, std::string(c.family), result);
+      Check(call, x.View(), bf16, std::string(c.family), result);
     }
   }
 }
@@ -159,9 +159,10 @@ void CheckDirected(const CrosscheckOptions& options, Crosscheck* result) {
       for (const bool bf16 : {false, true}) {
         if (bf16 && !c.is_bf16) continue;
         CheckDialectKernel(d, c, bf16, result);
-        if (format) CheckRowKernel(d, *format, c, bf16, result);
+        if (!format) continue;
+        CheckRowKernel(d, *format, c, bf16, result);
+        CheckTileKernel(d, *format, c, bf16, result);
       }
-      if (format) CheckTileKernel(d, *format, c, result);
     }
   }
 }

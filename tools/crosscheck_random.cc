@@ -35,6 +35,8 @@ constexpr RandomCheck kChecks[] = {
     {"mxfp8_e5m2.floor", false},
     {"fp8_e4m3"},
     {"fp8_e5m2", false},
+    {"nvfp4", false, RandomBits::kNone, true},
+    {"nvfp4.2d", false, RandomBits::kNone, true},
     {"nvfp4", true, RandomBits::kNone, true},
     {"nvfp4", true, RandomBits::kCounter, true},
     {"nvfp4", true, RandomBits::kNone, true, true},

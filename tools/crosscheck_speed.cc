@@ -92,6 +92,7 @@ constexpr Timing kTimings[] = {
     {"NVFP4 1x16 from FP32", "nvfp4", false},
     {"NVFP4 1x16 from BF16, stochastic (counter)", "nvfp4", true, RandomBits::kCounter},
     {"NVFP4 1x16 from BF16, stochastic (cvt.rs)", "nvfp4", true, RandomBits::kInstruction},
+    {"NVFP4 rows and columns from FP32", "nvfp4", false, RandomBits::kNone, true, true},
     {"NVFP4 rows and columns", "nvfp4", true, RandomBits::kNone, true, true},
     {"NVFP4 rows + RHT columns", "nvfp4", true, RandomBits::kNone, true, true, 16},
     {"NVFP4 rows + RHT columns, stochastic (counter)", "nvfp4", true, RandomBits::kCounter, true,

@@ -156,7 +156,7 @@ void AmaxWithHadamard(const DeviceMatrix& x, int hadamard, std::uint32_t sign_ma
   CheckGroups(x, hadamard);
   Clear(amax, 1, stream);
   Clear(transformed, 1, stream);
-  if (FitsTileShape(x)) {
+  if (x.type == ElementType::kBf16 && FitsTileShape(x)) {
     LaunchTileAmax(x, hadamard, sign_mask, amax, transformed, stream);
   } else {
     LaunchHadamard(x, true, hadamard, sign_mask, nullptr, amax, transformed, stream);
