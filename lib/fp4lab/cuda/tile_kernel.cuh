@@ -13,6 +13,21 @@ namespace fp4lab::cuda {
 
 inline constexpr int kStageStride = kTileRows / 2 + 16;  // bytes of a staged column of codes
 
+// The scale of block j of a row; square blocks with linear scales have one in their first row.
+template <int kRows, TileMode kMode>
+__device__ void StoreRowScale(const TileJob& job, std::size_t row, std::size_t j,
+                              std::uint32_t byte) {
+  const std::size_t cols = job.cols / kRows;
+  std::size_t place = row * cols + j;
+  if (job.row.scale_order == ScaleOrder::k128x4) {
+    place = Offset128x4(row, j, cols);
+  } else if constexpr (kMode == TileMode::kSquare) {
+    if (row % kRows != 0) return;
+    place = row / kRows * cols + j;
+  }
+  job.row.scales[place] = static_cast<std::uint8_t>(byte);
+}
+
 template <int kRows, TileMode kMode, RandomBits kBits>
 class TileWarp {
  public:
@@ -132,19 +147,7 @@ class TileWarp {
       reinterpret_cast<uint4*>(side.values)[octet] = E2m1Values(codes, Both(scaler.Value(byte)));
     }
     if (side.scales != nullptr && Lane() % kBlockLanes == 0)
-      StoreRowScale(row, Col() / kRows, byte);
-  }
-
-  __device__ void StoreRowScale(std::size_t row, std::size_t j, std::uint32_t byte) const {
-    const std::size_t cols = job_.cols / kRows;
-    std::size_t place = row * cols + j;
-    if (job_.row.scale_order == ScaleOrder::k128x4) {
-      place = Offset128x4(row, j, cols);
-    } else if constexpr (kMode == TileMode::kSquare) {
-      if (row % kRows != 0) return;
-      place = row / kRows * cols + j;
-    }
-    job_.row.scales[place] = static_cast<std::uint8_t>(byte);
+      StoreRowScale<kRows, kMode>(job_, row, Col() / kRows, byte);
   }
 
   // ---- Columns ----
@@ -384,7 +387,7 @@ struct TileMemory {
 };
 
 template <int kRows, TileMode kMode, RandomBits kBits>
-__global__ void __launch_bounds__(32 * kTileRows / kRows, kRows == 16 ? 3 : 5)
+__global__ void __launch_bounds__(32 * kTileRows / kRows, kRows == 16 ? 3 : 4)
     TileKernel(TileJob job) {
   using Warp = TileWarp<kRows, kMode, kBits>;
   __shared__ TileMemory<kRows> shared;
