@@ -22,6 +22,7 @@ __global__ void RmsNormKernel(const float* x, const float* gain, float epsilon, 
   const unsigned lane = threadIdx.x % kHalfWarp;
   const float* in = x + row * cols;
   float squares = 0.0f;
+#pragma unroll 8
   for (std::size_t c = lane; c < cols; c += kHalfWarp) squares = squares + in[c] * in[c];
   squares = SumOfLanes(squares);
   const float r = 1.0f / sqrtf(squares / static_cast<float>(cols) + epsilon);
@@ -30,45 +31,67 @@ __global__ void RmsNormKernel(const float* x, const float* gain, float epsilon, 
   if (lane == 0) inverse_rms[row] = r;
 }
 
+// What a block's threads know of its rows.
+struct RowFacts {
+  float mean[kRowsPerBlock], inverse[kRowsPerBlock];
+};
+
+// A half-warp a row: facts of the rows [first, first + count), count <= kRowsPerBlock.
+__device__ inline void FindFacts(const float* x, const float* gain, const float* inverse_rms,
+                                 const float* dy, std::size_t first, unsigned count,
+                                 std::size_t cols, RowFacts* facts) {
+  const unsigned lane = threadIdx.x % kHalfWarp, wanted = threadIdx.x / kHalfWarp;
+  const unsigned i = wanted < count ? wanted : count - 1;
+  const float *in = x + (first + i) * cols, *grad = dy + (first + i) * cols;
+  const float r = inverse_rms[first + i];
+  float dot = 0.0f;
+#pragma unroll 8
+  for (std::size_t c = lane; c < cols; c += kHalfWarp) {
+    dot = dot + (grad[c] * gain[c]) * (in[c] * r);
+  }
+  dot = SumOfLanes(dot);
+  if (lane == 0 && wanted < count) {
+    facts->mean[i] = dot / static_cast<float>(cols);
+    facts->inverse[i] = r;
+  }
+}
+
+// A block a chunk of kGainChunk rows, 16 at a time, so that their second reading meets the cache. A
+// thread owns columns; their sums of the gain's gradient wait in shared memory.
 template <class T>
-__global__ void RmsNormBackwardKernel(const float* x, const float* gain, const float* inverse_rms,
-                                      const float* dy, bool accumulate, std::size_t rows,
-                                      std::size_t cols, float* dx, T* dx_rounded,
-                                      float* gain_partials) {
-  __shared__ float mean[kGainChunk], inverse[kGainChunk];
-  const std::size_t first = std::size_t{blockIdx.x} * kGainChunk;
-  const unsigned count =
-      static_cast<unsigned>(rows - first < kGainChunk ? rows - first : kGainChunk);
-  const unsigned lane = threadIdx.x % kHalfWarp;
-  for (unsigned k = 0; k < kGainChunk; k += kRowsPerBlock) {
-    const unsigned wanted = k + threadIdx.x / kHalfWarp, i = wanted < count ? wanted : count - 1;
-    const float *in = x + (first + i) * cols, *grad = dy + (first + i) * cols;
-    const float r = inverse_rms[first + i];
-    float dot = 0.0f;
-    for (std::size_t c = lane; c < cols; c += kHalfWarp) {
-      dot = dot + (grad[c] * gain[c]) * (in[c] * r);
-    }
-    dot = SumOfLanes(dot);
-    if (lane == 0 && wanted < count) {
-      mean[i] = dot / static_cast<float>(cols);
-      inverse[i] = r;
+__global__ void __launch_bounds__(kThreads)
+    RmsNormBackwardKernel(const float* x, const float* gain, const float* inverse_rms,
+                          const float* dy, bool accumulate, std::size_t rows, std::size_t cols,
+                          float* dx, T* dx_rounded, float* gain_partials) {
+  extern __shared__ float dgain[];  // (cols)
+  __shared__ RowFacts facts;
+  for (std::size_t c = threadIdx.x; c < cols; c += kThreads) dgain[c] = 0.0f;
+  const std::size_t begin = std::size_t{blockIdx.x} * kGainChunk;
+  const std::size_t end = begin + kGainChunk < rows ? begin + kGainChunk : rows;
+  for (std::size_t first = begin; first < end; first += kRowsPerBlock) {
+    const auto left = static_cast<unsigned>(end - first);
+    const unsigned count = left < kRowsPerBlock ? left : kRowsPerBlock;
+    __syncthreads();
+    FindFacts(x, gain, inverse_rms, dy, first, count, cols, &facts);
+    __syncthreads();
+    for (std::size_t c = threadIdx.x; c < cols; c += kThreads) {
+      const float k = gain[c];
+      float sum_of_gain = dgain[c];
+#pragma unroll 8
+      for (unsigned i = 0; i < count; ++i) {
+        const std::size_t at = (first + i) * cols + c;
+        const float g = dy[at], r = facts.inverse[i], n = x[at] * r;
+        const float change = r * (g * k - n * facts.mean[i]);
+        sum_of_gain = sum_of_gain + g * n;
+        const float sum = accumulate ? dx[at] + change : change;
+        dx[at] = sum;
+        if (dx_rounded != nullptr) Store(dx_rounded + at, sum);
+      }
+      dgain[c] = sum_of_gain;
     }
   }
-  __syncthreads();
-  for (std::size_t c = threadIdx.x; c < cols; c += blockDim.x) {
-    const float k = gain[c];
-    float dgain = 0.0f;
-#pragma unroll 4
-    for (unsigned i = 0; i < count; ++i) {
-      const std::size_t at = (first + i) * cols + c;
-      const float g = dy[at], r = inverse[i], n = x[at] * r;
-      const float change = r * (g * k - n * mean[i]);
-      dgain = dgain + g * n;
-      const float sum = accumulate ? dx[at] + change : change;
-      dx[at] = sum;
-      if (dx_rounded != nullptr) Store(dx_rounded + at, sum);
-    }
-    gain_partials[blockIdx.x * cols + c] = dgain;
+  for (std::size_t c = threadIdx.x; c < cols; c += kThreads) {
+    gain_partials[blockIdx.x * cols + c] = dgain[c];
   }
 }
 
@@ -98,7 +121,7 @@ template <class T>
 void RmsNormBackward(const float* x, const float* gain, const float* inverse_rms, const float* dy,
                      bool accumulate, std::size_t rows, std::size_t cols, float* dx, T* dx_rounded,
                      float* gain_partials, cudaStream_t stream) {
-  RmsNormBackwardKernel<<<Blocks(rows, kGainChunk), kThreads, 0, stream>>>(
+  RmsNormBackwardKernel<<<Blocks(rows, kGainChunk), kThreads, cols * sizeof(float), stream>>>(
       x, gain, inverse_rms, dy, accumulate, rows, cols, dx, dx_rounded, gain_partials);
   CheckLaunch("RmsNormBackward");
 }
