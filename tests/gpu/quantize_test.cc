@@ -1,9 +1,10 @@
 // Operands made on the GPU against nn/linear's: the Hadamard transform and all block formats, along
 // rows and along columns, bit for bit; products through cuBLASLt against double precision.
+#include "fp4lab/block/quantize.h"
+
 #include <algorithm>
 #include <string>
 
-#include "fp4lab/block/quantize.h"
 #include "fp4lab/gpu/gemm.cuh"
 #include "fp4lab/gpu/quantize.cuh"
 #include "fp4lab/transform/hadamard.h"
@@ -64,8 +65,7 @@ void CheckJob(const QuantizeJob& job, const std::vector<float>& x) {
   CHECK(Different(FloatsOf(out), RoundedTo<T>(expected.values)) == 0);
 }
 
-TEST_CASE("Operands made on the GPU have the CPU's bits, in every format and direction",
-          "[gpu]") {
+TEST_CASE("Operands made on the GPU have the CPU's bits, in every format and direction", "[gpu]") {
   if (NoGpu()) return;
   const std::vector<float> plain = Values(false), special = Values(true);
   std::vector<std::optional<BlockFormat>> formats = {std::nullopt};
@@ -155,8 +155,7 @@ void CheckProduct(std::size_t m, std::size_t n, std::size_t k, bool a_transposed
   CHECK(Distance(ToHost(again), want) < 2e-6);
 }
 
-TEST_CASE("Products through cuBLASLt agree with double precision, and with themselves",
-          "[gpu]") {
+TEST_CASE("Products through cuBLASLt agree with double precision, and with themselves", "[gpu]") {
   if (NoGpu()) return;
   for (const bool a_transposed : {false, true}) {
     for (const bool b_transposed : {false, true}) {

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "fp4lab/gpu/engine.h"
+#include "fp4lab/gpu/group.cuh"
 #include "fp4lab/gpu/model.cuh"
 #include "fp4lab/gpu/tokens.h"
 
@@ -52,10 +53,10 @@ std::vector<int> Gpus(std::string* why) {
 std::mutex engines_mutex;
 std::vector<int> engines_on;  // engines alive on each GPU
 
-// A claim to the least used GPU.
+// A claim to the least used GPU, or to that of a process's local number.
 class GpuClaim {
  public:
-  explicit GpuClaim(const std::string& where) {
+  GpuClaim(const std::string& where, const World& world) {
     std::string why;
     const std::vector<int> devices = Gpus(&why);
     if (devices.empty()) {
@@ -66,6 +67,7 @@ class GpuClaim {
     device_ = *std::min_element(devices.begin(), devices.end(), [](int a, int b) {
       return engines_on[static_cast<std::size_t>(a)] < engines_on[static_cast<std::size_t>(b)];
     });
+    if (world.size > 1) device_ = devices[static_cast<std::size_t>(world.local) % devices.size()];
     ++engines_on[static_cast<std::size_t>(device_)];
     Use();
   }
@@ -153,8 +155,9 @@ double Sum(std::span<const double> x) {
 template <class T, class A>
 class CudaEngine final : public Engine {
  public:
-  CudaEngine(const TrainConfig& config, const std::string& where)
-      : gpu_(where),
+  CudaEngine(const TrainConfig& config, const std::string& where, const World& world)
+      : gpu_(where, world),
+        group_(world, stream_.get()),
         config_(config),
         layout_(MakeLayout(config.model)),
         rows_(static_cast<std::size_t>(config.batch / config.micro_batches) *
@@ -169,7 +172,8 @@ class CudaEngine final : public Engine {
                 static_cast<std::size_t>(config.model.vocabulary)),
         row_loss_(rows_),
         loss_sums_(Blocks(rows_, kLossChunk) * static_cast<std::size_t>(config.micro_batches)),
-        squares_(Blocks(layout_.total, kSquaresChunk)) {}
+        squares_(Blocks(layout_.total, kSquaresChunk)),
+        flag_(1) {}
 
   ~CudaEngine() override { cudaStreamSynchronize(stream_.get()); }
 
@@ -183,10 +187,17 @@ class CudaEngine final : public Engine {
             "Engine::Gradients: whole micro-batches");
     Check(cudaMemsetAsync(gradients_.data(), 0, gradients_.size() * sizeof(float), stream_.get()),
           "memset");
-    if (pass.observer != nullptr) model_.ParametersChanged();
+    if (pass.observer != nullptr) return Observed(pass, inputs, targets);
+    Check(cudaMemsetAsync(loss_sums_.data(), 0, loss_sums_.size() * sizeof(double), stream_.get()),
+          "memset");
+    // A pass that is looked at is made whole by every process.
+    const bool shares = pass.inspector == nullptr;
+    const std::size_t first = shares ? static_cast<std::size_t>(group_.Rank()) : 0;
+    const std::size_t step = shares ? static_cast<std::size_t>(group_.Size()) : 1;
     const float scale = 1.0f / static_cast<float>(TokensPerStep(config_));
-    Pass own = pass;
-    for (std::size_t i = 0; i < count; ++i, own.random.tensor += TensorsPerPass()) {
+    for (std::size_t i = first; i < count; i += step) {
+      Pass own = pass;
+      own.random.tensor += static_cast<std::uint32_t>(i) * TensorsPerPass();
       const DeviceBatch batch =
           tokens_.Upload(i, inputs.subspan(i * rows_, rows_), targets.subspan(i * rows_, rows_),
                          true, stream_.get());
@@ -194,12 +205,46 @@ class CudaEngine final : public Engine {
       model_.Backward(own, batch, scale, row_loss_.data());
       SumLosses(row_loss_.data(), rows_, loss_sums_.data() + i * sums, stream_.get());
     }
+    if (shares) {
+      group_.Sum(gradients_.data(), gradients_.size());
+      group_.Sum(loss_sums_.data(), count * sums);
+    }
     SumSquares(gradients_.data(), gradients_.size(), squares_.data(), stream_.get());
     std::vector<double> losses(count * sums), squares(squares_.size());
     loss_sums_.CopyTo(losses, stream_.get());
     squares_.CopyTo(squares, stream_.get());
     Check(cudaStreamSynchronize(stream_.get()), "training");
     return {Sum(losses) / static_cast<double>(inputs.size()), Sum(squares)};
+  }
+
+  bool Any(bool said) override {
+    if (group_.Size() == 1) return said;
+    gpu_.Use();
+    std::vector<double> flag = {said ? 1.0 : 0.0};
+    flag_.CopyFrom(flag, stream_.get());
+    group_.Sum(flag_.data(), 1);
+    flag_.CopyTo(flag, stream_.get());
+    Check(cudaStreamSynchronize(stream_.get()), "training");
+    return flag[0] > 0.0;
+  }
+
+  // Operands are measured on the CPU, so of a few sequences: a sample of the micro-batch.
+  StepSums Observed(const Pass& pass, std::span<const std::uint16_t> inputs,
+                    std::span<const std::uint16_t> targets) {
+    const std::size_t sample = 8 * static_cast<std::size_t>(config_.model.sequence);
+    const std::size_t rows = sample % 32 == 0 ? std::min(rows_, sample) : rows_;
+    model_.ParametersChanged();  // weights are quantized again, seen
+    const DeviceBatch batch =
+        tokens_.Upload(0, inputs.first(rows), targets.first(rows), true, stream_.get());
+    const float scale = 1.0f / static_cast<float>(TokensPerStep(config_));
+    model_.Forward(pass, batch);
+    model_.Backward(pass, batch, scale, row_loss_.data());
+    std::vector<double> losses(rows);
+    Check(cudaMemcpyAsync(losses.data(), row_loss_.data(), rows * sizeof(double),
+                          cudaMemcpyDeviceToHost, stream_.get()),
+          "copy from the GPU");
+    Check(cudaStreamSynchronize(stream_.get()), "training");
+    return {Sum(losses) / static_cast<double>(rows), 0.0};
   }
 
   void Update(const AdamW& options) override {
@@ -248,38 +293,46 @@ class CudaEngine final : public Engine {
  private:
   GpuClaim gpu_;
   Stream stream_;
+  Group group_;
   TrainConfig config_;
   ParameterLayout layout_;
   std::size_t rows_;  // of a micro-batch
   DeviceArray<float> parameters_, gradients_, m_, v_;
   DeviceModel<T, A> model_;
   StepTokens tokens_;
-  DeviceArray<double> row_loss_, loss_sums_, squares_;
+  DeviceArray<double> row_loss_, loss_sums_, squares_, flag_;
 };
 
 }  // namespace
 
-int UsableGpus() {
-  std::string why;
-  return static_cast<int>(Gpus(&why).size());
-}
-
 std::unique_ptr<Engine> MakeCudaEngine(const TrainConfig& config, const std::string& where,
-                                       AttentionPrecision attention) {
-  if (!config.recipe.rest.bf16) return std::make_unique<CudaEngine<float, float>>(config, where);
+                                       const World& world, AttentionPrecision attention) {
+  if (config.micro_batches % world.size != 0) {
+    throw Error(where, "\"micro_batches\" " + std::to_string(config.micro_batches) +
+                           " is no multiple of the " + std::to_string(world.size) + " processes");
+  }
+  if (!config.recipe.rest.bf16) {
+    return std::make_unique<CudaEngine<float, float>>(config, where, world);
+  }
   const bool takes_head = HasTensorCoreAttention(HeadDim(config.model));
   if (attention == AttentionPrecision::kTensorCore && takes_head) {
-    return std::make_unique<CudaEngine<Bf16, Bf16>>(config, where);
+    return std::make_unique<CudaEngine<Bf16, Bf16>>(config, where, world);
   }
-  return std::make_unique<CudaEngine<Bf16, float>>(config, where);
+  return std::make_unique<CudaEngine<Bf16, float>>(config, where, world);
 }
 
 }  // namespace fp4lab::gpu
 
 namespace fp4lab {
 
-std::unique_ptr<Engine> MakeCudaEngine(const TrainConfig& config, const std::string& where) {
-  return gpu::MakeCudaEngine(config, where, gpu::AttentionPrecision::kTensorCore);
+int CudaGpus() {
+  std::string why;
+  return static_cast<int>(gpu::Gpus(&why).size());
+}
+
+std::unique_ptr<Engine> MakeCudaEngine(const TrainConfig& config, const std::string& where,
+                                       const World& world) {
+  return gpu::MakeCudaEngine(config, where, world, gpu::AttentionPrecision::kTensorCore);
 }
 
 }  // namespace fp4lab
