@@ -13,6 +13,7 @@
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/random.h"
+#include "fp4lab/base/simd.h"
 #include "fp4lab/tensor/fp4_gemm.h"
 #include "fp4lab/tensor/gemm.h"
 #include "tests/bench/fma_peak.h"
@@ -232,6 +233,8 @@ void Register(const std::string& kind, Run run, const Shape& s, int block, int t
 }
 
 bool RegisterAll() {
+  PinSimdTargetFromEnvironment();
+  benchmark::AddCustomContext("simd_target", ActiveSimdTarget());
   benchmark::RegisterBenchmark("fma_peak/threads:1", RunPeak)->Iterations(21);
   std::vector<Shape> shapes;
   for (const std::size_t d : {64, 256, 512}) {

@@ -26,8 +26,9 @@ using Fp4IntTag = hn::RebindToSigned<Fp4Tag>;
 using Fp4IntVec = hn::Vec<Fp4IntTag>;
 inline constexpr std::size_t kFp4Lanes = hn::MaxLanes(Fp4Tag());
 
-// The register tile: 6 x 2 vectors of sums and as many block sums fit 32 registers.
-inline constexpr std::size_t kFp4TileRows = 6, kFp4TileVectors = 2;
+// The register tile: 6 x 2 vectors of sums and as many block sums fit 32 registers; 2 x 2 fit 16.
+inline constexpr std::size_t kFp4TileRows = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64 ? 6 : 2;
+inline constexpr std::size_t kFp4TileVectors = 2;
 inline constexpr std::size_t kFp4PanelCols = kFp4TileVectors * kFp4Lanes;
 
 // Lane n of a DotSum becomes start(n) + the sum over quads of a[0] * b(n)[0] + ... + a[3] * b(n)[3]
@@ -46,7 +47,7 @@ HWY_INLINE DotCodes BroadcastQuad(const std::uint8_t* from) {
   return hn::Set(Fp4IntTag(), quad);
 }
 
-#if HWY_TARGET <= HWY_AVX3_DL && HWY_ARCH_X86  
+#if HWY_TARGET <= HWY_AVX3_DL && HWY_ARCH_X86
 // AVX3_DL implies AVX512_VNNI, but Highway 1.0.3 does not tell the compiler: the intrinsic does not
 // compile.
 using DotSum = Fp4IntVec;

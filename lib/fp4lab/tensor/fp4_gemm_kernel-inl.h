@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include <hwy/highway.h>
 
@@ -146,19 +147,22 @@ HWY_NOINLINE void ComputeFp4Tile(const Fp4Work& w) {
 
 using ComputeFp4TileFunction = void (*)(const Fp4Work&);
 
-template <std::size_t kQuads, std::size_t kVectors>
-constexpr std::array<ComputeFp4TileFunction, kFp4TileRows> Fp4Tiles() {
-  return {ComputeFp4Tile<kQuads, 1, kVectors>, ComputeFp4Tile<kQuads, 2, kVectors>,
-          ComputeFp4Tile<kQuads, 3, kVectors>, ComputeFp4Tile<kQuads, 4, kVectors>,
-          ComputeFp4Tile<kQuads, 5, kVectors>, ComputeFp4Tile<kQuads, 6, kVectors>};
+template <std::size_t kQuads, std::size_t kVectors, std::size_t... kRows>
+constexpr std::array<ComputeFp4TileFunction, sizeof...(kRows)> Fp4TilesOf(
+    std::index_sequence<kRows...>) {
+  return {ComputeFp4Tile<kQuads, kRows + 1, kVectors>...};
+}
+template <std::size_t kQuads, std::size_t... kVectors>
+constexpr auto Fp4Tiles(std::index_sequence<kVectors...>) {
+  return std::array{Fp4TilesOf<kQuads, kVectors + 1>(std::make_index_sequence<kFp4TileRows>())...};
 }
 
 // The tile function for blocks of 16 or 32 and `rows` rows by up to `cols` columns.
 HWY_INLINE ComputeFp4TileFunction Fp4TileFunction(std::size_t block, std::size_t rows,
                                                   std::size_t cols) {
-  static constexpr std::array<ComputeFp4TileFunction, kFp4TileRows> kTiles[2][2] = {
-      {Fp4Tiles<4, 1>(), Fp4Tiles<4, 2>()}, {Fp4Tiles<8, 1>(), Fp4Tiles<8, 2>()}};
-  return kTiles[block == 32 ? 1 : 0][cols > kFp4Lanes ? 1 : 0][rows - 1];
+  static constexpr std::array kTiles = {Fp4Tiles<4>(std::make_index_sequence<kFp4TileVectors>()),
+                                        Fp4Tiles<8>(std::make_index_sequence<kFp4TileVectors>())};
+  return kTiles[block == 32 ? 1 : 0][(cols + kFp4Lanes - 1) / kFp4Lanes - 1][rows - 1];
 }
 
 }  // namespace HWY_NAMESPACE

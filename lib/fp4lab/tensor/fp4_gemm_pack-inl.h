@@ -171,12 +171,22 @@ HWY_NOINLINE void PackFp4Panel(Fp4Codes b, std::size_t block, std::uint8_t* HWY_
 HWY_NOINLINE void PackFp4PanelScales(MatrixView<const float> scales, std::size_t block_rows,
                                      std::size_t first_row, std::size_t cols, std::size_t block,
                                      std::uint8_t* HWY_RESTRICT out) {
-  const std::size_t width = Fp4PanelWidth(cols);
+  const Fp4Tag d;
+  const std::size_t width = Fp4PanelWidth(cols), block_bytes = Fp4PanelBlockBytes(block, width);
+  const Fp4Vec quarter = hn::Set(d, 0.25f);
+  float line[kFp4PanelCols] = {};
+  std::size_t rows[kFp4PanelCols];
+  for (std::size_t n = 0; n < cols; ++n) {
+    rows[n] = (first_row + n) / block_rows * scales.row_stride;
+  }
+  const bool in_line = block_rows == 1 && scales.row_stride == 1 && cols == width;
   for (std::size_t i = 0; i < scales.cols; ++i) {
-    float* const to =
-        reinterpret_cast<float*>(out + i * Fp4PanelBlockBytes(block, width) + (block + 4) * width);
-    for (std::size_t n = 0; n < width; ++n) {
-      to[n] = n < cols ? 0.25f * scales((first_row + n) / block_rows, i) : 0.0f;
+    const float* const from = scales.data + i * scales.col_stride;
+    float* const to = reinterpret_cast<float*>(out + i * block_bytes + (block + 4) * width);
+    for (std::size_t n = 0; !in_line && n < cols; ++n) line[n] = from[rows[n]];
+    for (std::size_t n = 0; n < width; n += kFp4Lanes) {
+      const Fp4Vec scale = hn::LoadU(d, in_line ? from + first_row + n : line + n);
+      hn::Store(hn::Mul(quarter, scale), d, to + n);
     }
   }
 }
