@@ -1,7 +1,6 @@
 #include <type_traits>
 #include <vector>
 
-#include "fp4lab/cuda/launch.h"
 #include "fp4lab/gpu/kernels.cuh"
 #include "fp4lab/gpu/linear.cuh"
 #include "fp4lab/transform/hadamard.h"
@@ -60,15 +59,16 @@ void Observe(const OperandRecipe& recipe, LinearOperand operand, const DeviceCal
   (*call.observer)(operand, oriented(before), oriented(after), options);
 }
 
-// x holds rounded values. Nothing is copied that can be used as it is.
+// x holds rounded values. Nothing is copied that can be used as it is. `measured`: *amax is there.
 template <class T>
 Operand<T> Prepare(const OperandRecipe& recipe, LinearOperand operand, const DeviceCall& call,
-                   const Place& place, const T* x, std::uint32_t* amax, T* out) {
+                   const Place& place, const T* x, std::uint32_t* amax, T* out,
+                   bool measured = false) {
   if (!recipe.format && recipe.hadamard == 0) return {x, nullptr};
   QuantizeJob job{place.rows,      place.cols,  place.along_rows, recipe.format,
                   recipe.rounding, call.random, recipe.hadamard};
   job.random.tensor += static_cast<std::uint32_t>(operand);
-  if (NeedsAmax(recipe)) MeasureAmax(job, x, amax, call.stream);
+  if (NeedsAmax(recipe) && !measured) MeasureAmax(job, x, amax, call.stream);
   QuantizeToValues(job, x, amax, out, call.stream);
   if (call.observer != nullptr && recipe.format) {
     Observe(recipe, operand, call, place, x, out, amax);
@@ -76,52 +76,18 @@ Operand<T> Prepare(const OperandRecipe& recipe, LinearOperand operand, const Dev
   return {out, amax};
 }
 
-// Two operands of one tensor (tokens, width): along its rows, and down its columns.
-struct OperandPair {
-  const OperandRecipe &row, &column;
-  LinearOperand row_operand, column_operand;
-  std::size_t tokens, width;
-};
-
-cuda::QuantizedSide SideOf(const OperandRecipe& recipe, LinearOperand operand,
-                           const DeviceCall& call, Bf16* values) {
-  cuda::QuantizedSide side;
-  side.values = reinterpret_cast<std::uint16_t*>(values);
-  side.amax = reinterpret_cast<const float*>(call.amax + operand);
-  if (recipe.rounding == Rounding::kStochastic) side.random_bits = cuda::RandomBits::kCounter;
-  side.random = call.random;
-  side.random.tensor += static_cast<std::uint32_t>(operand);
-  side.hadamard = recipe.hadamard;
-  side.sign_mask = recipe.hadamard == 32 ? kTeSignMask32 : kTeSignMask16;
-  return side;
+// Whether the amax of both operands of one tensor, along its rows and down its columns, come from
+// one pass over it.
+bool MeasuresBoth(const OperandRecipe& row, const OperandRecipe& column) {
+  return NeedsAmax(row) && NeedsAmax(column) && row.hadamard == 0 && column.hadamard != 0;
 }
 
-// Both in one pass over the tensor, where cuda/quantize.h has a kernel of tiles for them; false
-// where it has none, and nothing is done.
-bool PrepareBoth(const OperandPair& pair, const DeviceCall& call, const Bf16* x, Bf16* row_values,
-                 Bf16* column_values) {
-  const auto& [row, column, row_operand, column_operand, tokens, width] = pair;
-  if (call.observer != nullptr || !row.format || row.format != column.format) return false;
-  const cuda::DeviceMatrix matrix{x, cuda::ElementType::kBf16, tokens, width};
-  const cuda::QuantizedSide along = SideOf(row, row_operand, call, row_values);
-  const cuda::QuantizedSide down = SideOf(column, column_operand, call, column_values);
-  if (!cuda::FitsTiles(matrix, *row.format, &along, &down)) return false;
-  if (NeedsAmax(row)) {
-    float* const amax = reinterpret_cast<float*>(call.amax);
-    if (down.hadamard == 0) {
-      cuda::Amax(matrix, amax + row_operand, false, call.stream);
-      cuda::Amax(matrix, amax + column_operand, false, call.stream);
-    } else {
-      cuda::AmaxWithHadamard(matrix, down.hadamard, down.sign_mask, amax + row_operand,
-                             amax + column_operand, call.stream);
-    }
-  }
-  cuda::Quantize(matrix, *row.format, &along, &down, call.stream);
-  return true;
-}
-
-bool PrepareBoth(const OperandPair&, const DeviceCall&, const float*, float*, float*) {
-  return false;
+template <class T>
+void MeasureBothOf(const OperandRecipe& column, const DeviceCall& call, const Place& place,
+                   const T* x, LinearOperand row_operand, LinearOperand column_operand) {
+  MeasureBoth(
+      {.rows = place.rows, .cols = place.cols, .along_rows = true, .hadamard = column.hadamard}, x,
+      call.amax + row_operand, call.amax + column_operand, call.stream);
 }
 
 template <class T>
@@ -186,25 +152,15 @@ const float* Alpha(const GemmRecipe& recipe, const DeviceCall& call, int which, 
 
 template <class T>
 void LinearForward(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
-                   bool trains, DeviceInput<T>* input, DeviceWeight<T>* weight,
-                   DeviceScratch<T>* scratch, const float* c, float* y) {
+                   bool trains, const T* x, DeviceWeight<T>* weight, DeviceScratch<T>* scratch,
+                   const float* c, float* y) {
   CheckWeight(recipe, weight);
   const Operand<T> w = WeightOperand(recipe.fprop.b, kFpropWeight, call, weight);
-  Operand<T> a{scratch->a.data(), call.amax + kFpropInput};
-  const OperandPair pair{recipe.fprop.a, recipe.wgrad.b, kFpropInput,
-                         kWgradInput,    tokens,         weight->in};
-  input->has_columns = false;
-  if (trains && recipe.wgrad.b.format && recipe.fprop.a.format == recipe.wgrad.b.format) {
-    if (input->columns.size() < tokens * weight->in) {
-      input->columns = DeviceArray<T>(tokens * weight->in);
-    }
-    input->has_columns =
-        PrepareBoth(pair, call, input->x, scratch->a.data(), input->columns.data());
-  }
-  if (!input->has_columns) {
-    a = Prepare(recipe.fprop.a, kFpropInput, call, {tokens, weight->in, false}, input->x,
-                call.amax + kFpropInput, scratch->a.data());
-  }
+  const Place place{tokens, weight->in, false};
+  const bool measured = trains && MeasuresBoth(recipe.fprop.a, recipe.wgrad.b);
+  if (measured) MeasureBothOf(recipe.wgrad.b, call, place, x, kFpropInput, kWgradInput);
+  const Operand<T> a = Prepare(recipe.fprop.a, kFpropInput, call, place, x, call.amax + kFpropInput,
+                               scratch->a.data(), measured);
   GemmProblem<T> gemm{tokens, weight->out, weight->in, a.values, w.values};
   gemm.b_transposed = true;
   gemm.alpha = Alpha(recipe.fprop, call, 0, a, w);
@@ -215,53 +171,44 @@ void LinearForward(const LinearRecipe& recipe, const DeviceCall& call, std::size
 
 template <class T>
 void LinearBackward(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
-                    const DeviceInput<T>& input, DeviceWeight<T>* weight, const T* dy,
-                    DeviceScratch<T>* scratch, float* dx, float* dw) {
+                    const T* x, DeviceWeight<T>* weight, const T* dy, DeviceScratch<T>* scratch,
+                    float* dx, float* dw) {
   CheckWeight(recipe, weight);
-  const std::size_t out = weight->out, in = weight->in;
-  T *const first = scratch->a.data(), *const second = scratch->b.data();
-  Operand<T> grad{first, call.amax + kDgradGrad}, grad_t{second, call.amax + kWgradGrad};
-  const OperandPair pair{recipe.dgrad.a, recipe.wgrad.a, kDgradGrad, kWgradGrad, tokens, out};
-  const bool has_both = PrepareBoth(pair, call, dy, first, second);
-  if (!has_both) {
-    grad = Prepare(recipe.dgrad.a, kDgradGrad, call, {tokens, out, false}, dy,
-                   call.amax + kDgradGrad, first);
-  }
+  const Place along{tokens, weight->out, false}, down{tokens, weight->out, true};
+  const bool measured = MeasuresBoth(recipe.dgrad.a, recipe.wgrad.a);
+  if (measured) MeasureBothOf(recipe.wgrad.a, call, along, dy, kDgradGrad, kWgradGrad);
+  const Operand<T> grad = Prepare(recipe.dgrad.a, kDgradGrad, call, along, dy,
+                                  call.amax + kDgradGrad, scratch->a.data(), measured);
   const Operand<T> w = DgradWeight(recipe, call, weight);
-  GemmProblem<T> dgrad{tokens, in, out, grad.values, w.values};
+  GemmProblem<T> dgrad{tokens, weight->in, weight->out, grad.values, w.values};
   dgrad.alpha = Alpha(recipe.dgrad, call, 1, grad, w);
   dgrad.d = dx;
   call.gemms->Run(dgrad);
 
-  const bool shares = SharesTranspose(recipe.dgrad.a, recipe.wgrad.a);
-  if (!has_both) {
-    grad_t = shares ? grad
-                    : Prepare(recipe.wgrad.a, kWgradGrad, call, {tokens, out, true}, dy,
-                              call.amax + kWgradGrad, second);
+  Operand<T> grad_t = grad;
+  if (!SharesTranspose(recipe.dgrad.a, recipe.wgrad.a)) {
+    grad_t = Prepare(recipe.wgrad.a, kWgradGrad, call, down, dy, call.amax + kWgradGrad,
+                     scratch->a.data(), measured);
   }
-  Operand<T> x{input.columns.data(), call.amax + kWgradInput};
-  if (!input.has_columns) {  // `first` is free again, unless wgrad takes it too
-    x = Prepare(recipe.wgrad.b, kWgradInput, call, {tokens, in, true}, input.x,
-                call.amax + kWgradInput, grad_t.values == first ? second : first);
-  }
-  GemmProblem<T> wgrad{out, in, tokens, grad_t.values, x.values};
+  const Operand<T> input = Prepare(recipe.wgrad.b, kWgradInput, call, {tokens, weight->in, true}, x,
+                                   call.amax + kWgradInput, scratch->b.data(),
+                                   MeasuresBoth(recipe.fprop.a, recipe.wgrad.b));
+  GemmProblem<T> wgrad{weight->out, weight->in, tokens, grad_t.values, input.values};
   wgrad.a_transposed = true;
-  wgrad.alpha = Alpha(recipe.wgrad, call, 2, grad_t, x);
+  wgrad.alpha = Alpha(recipe.wgrad, call, 2, grad_t, input);
   wgrad.c = wgrad.d = dw;
   call.gemms->Run(wgrad);
 }
 
-template void LinearForward(const LinearRecipe&, const DeviceCall&, std::size_t, bool,
-                            DeviceInput<float>*, DeviceWeight<float>*, DeviceScratch<float>*,
-                            const float*, float*);
-template void LinearForward(const LinearRecipe&, const DeviceCall&, std::size_t, bool,
-                            DeviceInput<Bf16>*, DeviceWeight<Bf16>*, DeviceScratch<Bf16>*,
-                            const float*, float*);
-template void LinearBackward(const LinearRecipe&, const DeviceCall&, std::size_t,
-                             const DeviceInput<float>&, DeviceWeight<float>*, const float*,
-                             DeviceScratch<float>*, float*, float*);
-template void LinearBackward(const LinearRecipe&, const DeviceCall&, std::size_t,
-                             const DeviceInput<Bf16>&, DeviceWeight<Bf16>*, const Bf16*,
-                             DeviceScratch<Bf16>*, float*, float*);
+template void LinearForward(const LinearRecipe&, const DeviceCall&, std::size_t, bool, const float*,
+                            DeviceWeight<float>*, DeviceScratch<float>*, const float*, float*);
+template void LinearForward(const LinearRecipe&, const DeviceCall&, std::size_t, bool, const Bf16*,
+                            DeviceWeight<Bf16>*, DeviceScratch<Bf16>*, const float*, float*);
+template void LinearBackward(const LinearRecipe&, const DeviceCall&, std::size_t, const float*,
+                             DeviceWeight<float>*, const float*, DeviceScratch<float>*, float*,
+                             float*);
+template void LinearBackward(const LinearRecipe&, const DeviceCall&, std::size_t, const Bf16*,
+                             DeviceWeight<Bf16>*, const Bf16*, DeviceScratch<Bf16>*, float*,
+                             float*);
 
 }  // namespace fp4lab::gpu

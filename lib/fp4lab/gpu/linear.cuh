@@ -47,25 +47,17 @@ struct DeviceCall {
   Gemms* gemms = nullptr;
 };
 
-// What a linear reads, (tokens, in), holding rounded values; and its wgrad operand, where the
-// forward pass made that at the same time.
-template <class T>
-struct DeviceInput {
-  const T* x = nullptr;
-  DeviceArray<T> columns;  // taken when first needed
-  bool has_columns = false;
-};
-
-// y (tokens, out) = x w^T, plus c where that is not null. `trains`: a backward pass will follow.
+// y (tokens, out) = x w^T, plus c where that is not null. x (tokens, in) holds rounded values.
+// `trains`: a backward pass with the same x and call.amax will follow.
 template <class T>
 void LinearForward(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
-                   bool trains, DeviceInput<T>* input, DeviceWeight<T>* weight,
-                   DeviceScratch<T>* scratch, const float* c, float* y);
+                   bool trains, const T* x, DeviceWeight<T>* weight, DeviceScratch<T>* scratch,
+                   const float* c, float* y);
 
 // dx (tokens, in) = dy w; dw (out, in) += dy^T x. dy (tokens, out) holds rounded values.
 template <class T>
 void LinearBackward(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
-                    const DeviceInput<T>& input, DeviceWeight<T>* weight, const T* dy,
-                    DeviceScratch<T>* scratch, float* dx, float* dw);
+                    const T* x, DeviceWeight<T>* weight, const T* dy, DeviceScratch<T>* scratch,
+                    float* dx, float* dw);
 
 }  // namespace fp4lab::gpu

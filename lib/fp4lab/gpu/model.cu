@@ -188,9 +188,9 @@ void DeviceModel<T, A>::RunLinear(const Pass& pass, std::size_t linear, const T*
                                   const float* add, float* y) {
   OperandObserver observer;
   const DeviceCall call = CallOf(pass, linear, &observer);
-  inputs_[linear].x = x;
-  LinearForward(RecipeFor(pass, linear), call, rows_, trains_, &inputs_[linear], &weights_[linear],
-                &scratch_, add, y);
+  inputs_[linear] = x;
+  LinearForward(RecipeFor(pass, linear), call, rows_, trains_, x, &weights_[linear], &scratch_, add,
+                y);
 }
 
 template <class T, class A>
@@ -213,7 +213,7 @@ void DeviceModel<T, A>::RunLinearBackward(const Pass& pass, std::size_t linear, 
 template <class T, class A>
 void DeviceModel<T, A>::BeginPass(const DeviceBatch& batch) {
   rows_ = batch.rows;
-  trains_ = batch.Trains();
+  trains_ = batch.trains;
   Check(cudaMemsetAsync(amax_.data(), 0, amax_.size() * sizeof(std::uint32_t), stream_), "memset");
 }
 

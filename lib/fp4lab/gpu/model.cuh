@@ -22,9 +22,8 @@ namespace fp4lab::gpu {
 struct DeviceBatch {
   std::size_t rows = 0;
   const std::uint16_t *inputs = nullptr, *targets = nullptr;
-  TokenSegments segments{};  // of inputs, for the backward pass; empty where none follows
-
-  bool Trains() const { return segments.segments > 0; }
+  bool trains = false;       // a backward pass follows the forward pass
+  TokenSegments segments{};  // of inputs: Backward reads it
 };
 
 template <class T, class A>
@@ -91,7 +90,7 @@ class DeviceModel {
   std::size_t d_, ffn_, up_width_, qkv_width_, vocabulary_, norms_;
   Gemms gemms_;
   std::vector<DeviceWeight<T>> weights_;  // the blocks' linears in order, then the head
-  std::vector<DeviceInput<T>> inputs_;    // a linear each, of the last Forward
+  std::vector<const T*> inputs_;          // a linear each, of the last Forward
   DeviceScratch<T> scratch_;
   DeviceArray<std::uint32_t> weight_amax_, amax_;
   DeviceArray<float> alpha_, cos_, sin_;
