@@ -87,6 +87,23 @@ TEST_CASE("Operands made on the GPU have the CPU's bits, in every format and dir
   }
 }
 
+TEST_CASE("One pass finds the largest magnitude before and after the transform", "[gpu]") {
+  if (NoGpu()) return;
+  std::vector<float> x = Values(false);
+  for (const int hadamard : {16, 32}) {
+    const auto bf16 = ToDeviceAs<Bf16>(x);
+    const auto floats = ToDevice(x);
+    auto amax = ToDevice(std::vector<std::uint32_t>(4, 0));
+    const QuantizeJob job{.rows = kRows, .cols = kCols, .along_rows = true, .hadamard = hadamard};
+    MeasureBoth(job, bf16.data(), amax.data(), amax.data() + 1, nullptr);
+    MeasureBoth(job, floats.data(), amax.data() + 2, amax.data() + 3, nullptr);
+    const float plain = TensorAmax(MatrixView<const float>(x.data(), kRows, kCols));
+    const auto want = std::vector<std::uint32_t>{std::bit_cast<std::uint32_t>(plain),
+                                                 std::bit_cast<std::uint32_t>(OnCpu(job, x).amax)};
+    CHECK(ToHost(amax) == std::vector<std::uint32_t>{want[0], want[1], want[0], want[1]});
+  }
+}
+
 TEST_CASE("A scale a tensor serves any shape", "[gpu]") {
   if (NoGpu()) return;
   const BlockFormat fp8 = *FindBlockFormat("fp8_e4m3");
