@@ -94,7 +94,7 @@ TEST_CASE("One pass finds the largest magnitude before and after the transform",
     const auto bf16 = ToDeviceAs<Bf16>(x);
     const auto floats = ToDevice(x);
     auto amax = ToDevice(std::vector<std::uint32_t>(4, 0));
-    const QuantizeJob job{.rows = kRows, .cols = kCols, .along_rows = true, .hadamard = hadamard};
+    const QuantizeJob job{kRows, kCols, true, {}, Rounding::kNearestEven, {}, hadamard};
     MeasureBoth(job, bf16.data(), amax.data(), amax.data() + 1, nullptr);
     MeasureBoth(job, floats.data(), amax.data() + 2, amax.data() + 3, nullptr);
     const float plain = TensorAmax(MatrixView<const float>(x.data(), kRows, kCols));
