@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "fp4lab/gpu/engine.h"
+#include "fp4lab/gpu/group.cuh"
 #include "fp4lab/gpu/model.cuh"
 #include "fp4lab/gpu/tokens.h"
 
@@ -52,10 +53,10 @@ std::vector<int> Gpus(std::string* why) {
 std::mutex engines_mutex;
 std::vector<int> engines_on;  // engines alive on each GPU
 
-// A claim to the least used GPU.
+// A claim to the least used GPU, or to that of a process's local number.
 class GpuClaim {
  public:
-  explicit GpuClaim(const std::string& where) {
+  GpuClaim(const std::string& where, const World& world) {
     std::string why;
     const std::vector<int> devices = Gpus(&why);
     if (devices.empty()) {
@@ -66,6 +67,7 @@ class GpuClaim {
     device_ = *std::min_element(devices.begin(), devices.end(), [](int a, int b) {
       return engines_on[static_cast<std::size_t>(a)] < engines_on[static_cast<std::size_t>(b)];
     });
+    if (world.size > 1) device_ = devices[static_cast<std::size_t>(world.local) % devices.size()];
     ++engines_on[static_cast<std::size_t>(device_)];
     Use();
   }
@@ -99,47 +101,62 @@ class Stream {
 // ---- Tokens of a step
 // ----------------------------------------------------------------------------
 
-// The micro-batches of one step on the device; memory is taken for `count` of `rows` rows.
+// The micro-batches of one step on the device; memory is taken for `count` of `rows` rows. Every
+// copy has a place of its own in pinned memory, which is free again when the step is done.
 class StepTokens {
  public:
   StepTokens(std::size_t count, std::size_t rows, std::size_t vocabulary)
       : rows_(rows),
         vocabulary_(vocabulary),
         words_(rows + (rows / kSegmentRows + vocabulary + 1) + (vocabulary + 1)),
+        host_tokens_(2 * count * rows),
+        host_sorted_(count * words_),
         tokens_(2 * count * rows),
         sorted_(count * words_) {}
 
-  // A whole micro-batch, or fewer rows. The copies are done when this returns.
+  // A whole micro-batch, or fewer rows.
   DeviceBatch Upload(std::size_t i, std::span<const std::uint16_t> inputs,
-                     std::span<const std::uint16_t> targets, bool sorts, cudaStream_t stream) {
-    DeviceBatch batch{inputs.size(), tokens_.data() + 2 * i * rows_,
-                      tokens_.data() + (2 * i + 1) * rows_};
-    Copy(inputs, tokens_.data() + 2 * i * rows_, stream);
-    Copy(targets, tokens_.data() + (2 * i + 1) * rows_, stream);
-    if (!sorts) return batch;
+                     std::span<const std::uint16_t> targets, cudaStream_t stream) {
+    const std::size_t at = 2 * i * rows_;
+    std::copy(inputs.begin(), inputs.end(), &host_tokens_.Span()[at]);
+    std::copy(targets.begin(), targets.end(), &host_tokens_.Span()[at + rows_]);
+    Copy(host_tokens_, tokens_, at, 2 * rows_, stream);
+    return {inputs.size(), tokens_.data() + at, tokens_.data() + at + rows_};
+  }
+
+  // What the backward pass needs besides: sorted on the host while the GPU goes forward.
+  void UploadSorted(std::size_t i, std::span<const std::uint16_t> inputs, cudaStream_t stream,
+                    DeviceBatch* batch) {
     const SortedTokens sorted = SortTokens(inputs, vocabulary_, kSegmentRows);
-    std::uint32_t* const to = sorted_.data() + i * words_;
-    std::uint32_t* const first = to + rows_;
-    std::uint32_t* const of_token = first + rows_ / kSegmentRows + vocabulary_ + 1;
-    Copy<std::uint32_t>(sorted.rows, to, stream);
-    Copy<std::uint32_t>(sorted.first, first, stream);
-    Copy<std::uint32_t>(sorted.of_token, of_token, stream);
-    batch.segments = {to, first, of_token, sorted.first.size() - 1, vocabulary_};
-    return batch;
+    const std::size_t at = i * words_, first = at + rows_;
+    const std::size_t of_token = first + rows_ / kSegmentRows + vocabulary_ + 1;
+    const std::span<std::uint32_t> host = host_sorted_.Span();
+    std::copy(sorted.rows.begin(), sorted.rows.end(), &host[at]);
+    std::copy(sorted.first.begin(), sorted.first.end(), &host[first]);
+    std::copy(sorted.of_token.begin(), sorted.of_token.end(), &host[of_token]);
+    Copy(host_sorted_, sorted_, at, words_, stream);
+    const std::uint32_t* const device = sorted_.data();
+    batch->segments = {device + at, device + first, device + of_token, sorted.first.size() - 1,
+                       vocabulary_};
   }
 
  private:
-  // From pageable memory: the call returns when the source may be changed.
   template <class X>
-  static void Copy(std::span<const X> from, X* to, cudaStream_t stream) {
-    Check(cudaMemcpyAsync(to, from.data(), from.size_bytes(), cudaMemcpyHostToDevice, stream),
+  static void Copy(const PinnedArray<X>& from, const DeviceArray<X>& to, std::size_t at,
+                   std::size_t count, cudaStream_t stream) {
+    Check(cudaMemcpyAsync(to.data() + at, from.Span().data() + at, count * sizeof(X),
+                          cudaMemcpyHostToDevice, stream),
           "copy to the GPU");
   }
 
   std::size_t rows_, vocabulary_, words_;
+  PinnedArray<std::uint16_t> host_tokens_;
+  PinnedArray<std::uint32_t> host_sorted_;
   DeviceArray<std::uint16_t> tokens_;
   DeviceArray<std::uint32_t> sorted_;
 };
+
+constexpr std::size_t kSampleTokens = 1024;  // that diagnostics look at
 
 double Sum(std::span<const double> x) {
   double sum = 0.0;
@@ -153,8 +170,9 @@ double Sum(std::span<const double> x) {
 template <class T, class A>
 class CudaEngine final : public Engine {
  public:
-  CudaEngine(const TrainConfig& config, const std::string& where)
-      : gpu_(where),
+  CudaEngine(const TrainConfig& config, const std::string& where, const World& world)
+      : gpu_(where, world),
+        group_(world, stream_.get()),
         config_(config),
         layout_(MakeLayout(config.model)),
         rows_(static_cast<std::size_t>(config.batch / config.micro_batches) *
@@ -169,7 +187,8 @@ class CudaEngine final : public Engine {
                 static_cast<std::size_t>(config.model.vocabulary)),
         row_loss_(rows_),
         loss_sums_(Blocks(rows_, kLossChunk) * static_cast<std::size_t>(config.micro_batches)),
-        squares_(Blocks(layout_.total, kSquaresChunk)) {}
+        squares_(Blocks(layout_.total, kSquaresChunk)),
+        flag_(1) {}
 
   ~CudaEngine() override { cudaStreamSynchronize(stream_.get()); }
 
@@ -183,16 +202,22 @@ class CudaEngine final : public Engine {
             "Engine::Gradients: whole micro-batches");
     Check(cudaMemsetAsync(gradients_.data(), 0, gradients_.size() * sizeof(float), stream_.get()),
           "memset");
-    if (pass.observer != nullptr) model_.ParametersChanged();
-    const float scale = 1.0f / static_cast<float>(TokensPerStep(config_));
-    Pass own = pass;
-    for (std::size_t i = 0; i < count; ++i, own.random.tensor += TensorsPerPass()) {
-      const DeviceBatch batch =
-          tokens_.Upload(i, inputs.subspan(i * rows_, rows_), targets.subspan(i * rows_, rows_),
-                         true, stream_.get());
-      model_.Forward(own, batch);
-      model_.Backward(own, batch, scale, row_loss_.data());
+    if (pass.observer != nullptr) return Observed(pass, inputs, targets);
+    Check(cudaMemsetAsync(loss_sums_.data(), 0, loss_sums_.size() * sizeof(double), stream_.get()),
+          "memset");
+    // A pass that is looked at is made whole by every process.
+    const bool shares = pass.inspector == nullptr;
+    const std::size_t first = shares ? static_cast<std::size_t>(group_.Rank()) : 0;
+    const std::size_t step = shares ? static_cast<std::size_t>(group_.Size()) : 1;
+    for (std::size_t i = first; i < count; i += step) {
+      Pass own = pass;
+      own.random.tensor += static_cast<std::uint32_t>(i) * TensorsPerPass();
+      Train(own, i, inputs.subspan(i * rows_, rows_), targets.subspan(i * rows_, rows_));
       SumLosses(row_loss_.data(), rows_, loss_sums_.data() + i * sums, stream_.get());
+    }
+    if (shares) {
+      group_.Sum(gradients_.data(), gradients_.size());
+      group_.Sum(loss_sums_.data(), count * sums);
     }
     SumSquares(gradients_.data(), gradients_.size(), squares_.data(), stream_.get());
     std::vector<double> losses(count * sums), squares(squares_.size());
@@ -200,6 +225,33 @@ class CudaEngine final : public Engine {
     squares_.CopyTo(squares, stream_.get());
     Check(cudaStreamSynchronize(stream_.get()), "training");
     return {Sum(losses) / static_cast<double>(inputs.size()), Sum(squares)};
+  }
+
+  bool Any(bool said) override {
+    if (group_.Size() == 1) return said;
+    gpu_.Use();
+    std::vector<double> flag = {said ? 1.0 : 0.0};
+    flag_.CopyFrom(flag, stream_.get());
+    group_.Sum(flag_.data(), 1);
+    flag_.CopyTo(flag, stream_.get());
+    Check(cudaStreamSynchronize(stream_.get()), "training");
+    return flag[0] > 0.0;
+  }
+
+  // Operands are measured on the CPU, so of a few sequences: a sample of the micro-batch.
+  StepSums Observed(const Pass& pass, std::span<const std::uint16_t> inputs,
+                    std::span<const std::uint16_t> targets) {
+    const auto sequence = static_cast<std::size_t>(config_.model.sequence);
+    const std::size_t sample = (kSampleTokens + sequence - 1) / sequence * sequence;
+    const std::size_t rows = sample % 32 == 0 ? std::min(rows_, sample) : rows_;
+    model_.ParametersChanged();  // weights are quantized again, seen
+    Train(pass, 0, inputs.first(rows), targets.first(rows));
+    std::vector<double> losses(rows);
+    Check(cudaMemcpyAsync(losses.data(), row_loss_.data(), rows * sizeof(double),
+                          cudaMemcpyDeviceToHost, stream_.get()),
+          "copy from the GPU");
+    Check(cudaStreamSynchronize(stream_.get()), "training");
+    return {Sum(losses) / static_cast<double>(rows), 0.0};
   }
 
   void Update(const AdamW& options) override {
@@ -218,7 +270,7 @@ class CudaEngine final : public Engine {
   void Losses(const Pass& pass, std::span<const std::uint16_t> inputs,
               std::span<const std::uint16_t> targets, std::span<double> row_loss) override {
     gpu_.Use();
-    const DeviceBatch batch = tokens_.Upload(0, inputs, targets, false, stream_.get());
+    const DeviceBatch batch = tokens_.Upload(0, inputs, targets, stream_.get());
     model_.Forward(pass, batch);
     model_.Losses(batch, row_loss_.data());
     row_loss_.CopyTo(row_loss, stream_.get());
@@ -246,40 +298,59 @@ class CudaEngine final : public Engine {
   }
 
  private:
+  // Adds micro-batch i's gradients; its losses are in row_loss_.
+  void Train(const Pass& pass, std::size_t i, std::span<const std::uint16_t> inputs,
+             std::span<const std::uint16_t> targets) {
+    DeviceBatch batch = tokens_.Upload(i, inputs, targets, stream_.get());
+    batch.trains = true;
+    model_.Forward(pass, batch);
+    tokens_.UploadSorted(i, inputs, stream_.get(), &batch);
+    const float scale = 1.0f / static_cast<float>(TokensPerStep(config_));
+    model_.Backward(pass, batch, scale, row_loss_.data());
+  }
+
   GpuClaim gpu_;
   Stream stream_;
+  Group group_;
   TrainConfig config_;
   ParameterLayout layout_;
   std::size_t rows_;  // of a micro-batch
   DeviceArray<float> parameters_, gradients_, m_, v_;
   DeviceModel<T, A> model_;
   StepTokens tokens_;
-  DeviceArray<double> row_loss_, loss_sums_, squares_;
+  DeviceArray<double> row_loss_, loss_sums_, squares_, flag_;
 };
 
 }  // namespace
 
-int UsableGpus() {
-  std::string why;
-  return static_cast<int>(Gpus(&why).size());
-}
-
 std::unique_ptr<Engine> MakeCudaEngine(const TrainConfig& config, const std::string& where,
-                                       AttentionPrecision attention) {
-  if (!config.recipe.rest.bf16) return std::make_unique<CudaEngine<float, float>>(config, where);
+                                       const World& world, AttentionPrecision attention) {
+  if (config.micro_batches % world.size != 0) {
+    throw Error(where, "\"micro_batches\" " + std::to_string(config.micro_batches) +
+                           " is no multiple of the " + std::to_string(world.size) + " processes");
+  }
+  if (!config.recipe.rest.bf16) {
+    return std::make_unique<CudaEngine<float, float>>(config, where, world);
+  }
   const bool takes_head = HasTensorCoreAttention(HeadDim(config.model));
   if (attention == AttentionPrecision::kTensorCore && takes_head) {
-    return std::make_unique<CudaEngine<Bf16, Bf16>>(config, where);
+    return std::make_unique<CudaEngine<Bf16, Bf16>>(config, where, world);
   }
-  return std::make_unique<CudaEngine<Bf16, float>>(config, where);
+  return std::make_unique<CudaEngine<Bf16, float>>(config, where, world);
 }
 
 }  // namespace fp4lab::gpu
 
 namespace fp4lab {
 
-std::unique_ptr<Engine> MakeCudaEngine(const TrainConfig& config, const std::string& where) {
-  return gpu::MakeCudaEngine(config, where, gpu::AttentionPrecision::kTensorCore);
+int CudaGpus() {
+  std::string why;
+  return static_cast<int>(gpu::Gpus(&why).size());
+}
+
+std::unique_ptr<Engine> MakeCudaEngine(const TrainConfig& config, const std::string& where,
+                                       const World& world) {
+  return gpu::MakeCudaEngine(config, where, world, gpu::AttentionPrecision::kTensorCore);
 }
 
 }  // namespace fp4lab

@@ -14,14 +14,15 @@
 
 namespace fp4lab::gpu {
 
-// ---- RMSNorm (nn/rmsnorm.h), exact --------------------------------------------------------------
+// ---- RMSNorm (nn/rmsnorm.h), exact but for the gain's gradient
+// --------------------------------------------------------------
 
 // x (rows, cols), y rounded to T.
 template <class T>
 void RmsNorm(const float* x, const float* gain, float epsilon, std::size_t rows, std::size_t cols,
              T* y, float* inverse_rms, cudaStream_t stream);
 
-inline constexpr std::size_t kGainChunk = 64;  // rows of one partial sum of the gain's gradient
+inline constexpr std::size_t kGainChunk = 16;  // rows of one partial sum of the gain's gradient
 
 // dx is overwritten or added to; dx_rounded, if not null, is dx rounded to T. gain_partials
 // (ceil(rows / kGainChunk), cols) is for SumGains.
@@ -30,7 +31,7 @@ void RmsNormBackward(const float* x, const float* gain, const float* inverse_rms
                      bool accumulate, std::size_t rows, std::size_t cols, float* dx, T* dx_rounded,
                      float* gain_partials, cudaStream_t stream);
 
-// dgain(n, c) += the sum over chunks of partials(n, chunk, c), chunks in order: all norms at once.
+// dgain(n, c) += the sum over chunks of partials(n, chunk, c), in a fixed order: all norms at once.
 void SumGains(const float* partials, std::size_t norms, std::size_t chunks, std::size_t cols,
               float* dgain, cudaStream_t stream);
 

@@ -17,10 +17,18 @@ struct UnitArguments {
   const std::uint32_t* amax;
 };
 
-// Adds a thread's largest magnitude to the tensor's.
+// Adds a block's largest magnitude to the tensor's, if there is a place for it.
 __device__ inline void TakeAmax(float amax, std::uint32_t* to) {
+  __shared__ std::uint32_t warps[kThreads / 32];
   const std::uint32_t largest = __reduce_max_sync(kAllLanes, __float_as_uint(amax));
-  if (threadIdx.x % 32 == 0 && largest != 0) atomicMax(to, largest);
+  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = largest;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    std::uint32_t of_block = 0;
+    for (int i = 0; i < kThreads / 32; ++i) of_block = max(of_block, warps[i]);
+    if (of_block != 0) atomicMax(to, of_block);
+  }
+  __syncthreads();
 }
 
 __device__ inline TensorScale TensorScaleAt(const UnitArguments& a) {
@@ -75,7 +83,7 @@ __device__ inline void StoreRun(T* to, const float* v) {
 // ----------------------------------------------------
 
 template <class T, int kUnit, int kBlock, int kHadamard, bool kStochastic>
-__global__ void AlongColsKernel(UnitArguments a, const T* x, T* out) {
+__global__ void __launch_bounds__(kThreads) AlongColsKernel(UnitArguments a, const T* x, T* out) {
   const std::size_t at = (std::size_t{blockIdx.x} * kThreads + threadIdx.x) * kUnit;
   if (at >= a.rows * a.cols) return;
   float v[kUnit];
@@ -85,16 +93,17 @@ __global__ void AlongColsKernel(UnitArguments a, const T* x, T* out) {
 }
 
 template <class T, int kHadamard>
-__global__ void AmaxAlongColsKernel(UnitArguments a, const T* x, std::uint32_t* to) {
-  constexpr int kUnit = kHadamard > 0 ? kHadamard : 16;
-  const std::size_t at = (std::size_t{blockIdx.x} * kThreads + threadIdx.x) * kUnit;
+__global__ void __launch_bounds__(kThreads)
+    AmaxAlongColsKernel(UnitArguments a, const T* x, std::uint32_t* to) {
+  const std::size_t units = a.rows * a.cols / kHadamard;
   float amax = 0.0f;
-  if (at < a.rows * a.cols) {
-    float v[kUnit];
-    LoadRun<kUnit>(x + at, v);
-    if constexpr (kHadamard > 0) HadamardGroup<kHadamard>(v);
+  for (std::size_t i = std::size_t{blockIdx.x} * kThreads + threadIdx.x; i < units;
+       i += std::size_t{gridDim.x} * kThreads) {
+    float v[kHadamard];
+    LoadRun<kHadamard>(x + i * kHadamard, v);
+    HadamardGroup<kHadamard>(v);
 #pragma unroll
-    for (int i = 0; i < kUnit; ++i) amax = LargerMagnitude(amax, v[i]);
+    for (int k = 0; k < kHadamard; ++k) amax = LargerMagnitude(amax, v[k]);
   }
   TakeAmax(amax, to);
 }
@@ -117,7 +126,7 @@ __device__ inline void LoadColumns(const T* from, std::size_t stride, float (&v)
 }
 
 template <class T, int kWide, int kUnit, int kBlock, int kHadamard, bool kStochastic>
-__global__ void AlongRowsKernel(UnitArguments a, const T* x, T* out) {
+__global__ void __launch_bounds__(kThreads) AlongRowsKernel(UnitArguments a, const T* x, T* out) {
   const std::size_t across = a.cols / kWide;
   const std::size_t i = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
   const std::size_t c = i % across * kWide, r = i / across * kUnit;
@@ -140,22 +149,27 @@ __global__ void AlongRowsKernel(UnitArguments a, const T* x, T* out) {
   }
 }
 
+// `plain`, if not null: the largest magnitude before the transform.
 template <class T, int kWide, int kHadamard>
-__global__ void AmaxAlongRowsKernel(UnitArguments a, const T* x, std::uint32_t* to) {
-  const std::size_t across = a.cols / kWide;
-  const std::size_t i = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
-  const std::size_t c = i % across * kWide, r = i / across * kHadamard;
-  float amax = 0.0f;
-  if (r < a.rows) {
+__global__ void __launch_bounds__(kThreads)
+    AmaxAlongRowsKernel(UnitArguments a, const T* x, std::uint32_t* plain, std::uint32_t* to) {
+  const std::size_t across = a.cols / kWide, units = across * (a.rows / kHadamard);
+  float before = 0.0f, amax = 0.0f;
+  for (std::size_t i = std::size_t{blockIdx.x} * kThreads + threadIdx.x; i < units;
+       i += std::size_t{gridDim.x} * kThreads) {
+    const std::size_t c = i % across * kWide, r = i / across * kHadamard;
     float v[kWide][kHadamard];
     LoadColumns<kHadamard, kWide>(x + r * a.cols + c, a.cols, v);
 #pragma unroll
     for (int w = 0; w < kWide; ++w) {
+#pragma unroll
+      for (int k = 0; k < kHadamard; ++k) before = LargerMagnitude(before, v[w][k]);
       HadamardGroup<kHadamard>(v[w]);
 #pragma unroll
       for (int k = 0; k < kHadamard; ++k) amax = LargerMagnitude(amax, v[w][k]);
     }
   }
+  if (plain != nullptr) TakeAmax(before, plain);
   TakeAmax(amax, to);
 }
 
@@ -163,7 +177,8 @@ __global__ void AmaxAlongRowsKernel(UnitArguments a, const T* x, std::uint32_t* 
 // ---------------------------------
 
 template <class T, int kBlock, bool kStochastic>
-__global__ void SquareKernel(UnitArguments a, bool transposed, const T* x, T* out) {
+__global__ void __launch_bounds__(kThreads)
+    SquareKernel(UnitArguments a, bool transposed, const T* x, T* out) {
   const std::size_t lanes = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
   const std::size_t block = lanes / kBlock, across = a.cols / kBlock;
   const std::size_t wanted = block / across * kBlock + lanes % kBlock;
@@ -189,19 +204,31 @@ __global__ void SquareKernel(UnitArguments a, bool transposed, const T* x, T* ou
   if (wanted < a.rows) StoreRun<kBlock>(out + r * a.cols + c, v);
 }
 
-// ---- One scale a tensor, any shape: a thread an element
-// ------------------------------------------
+// ---- One scale a tensor, any shape: a thread kVector elements
+// ------------------------------------
 
-template <class T, bool kStochastic>
+template <class T, int kVector, bool kStochastic>
 __global__ void OneScaleKernel(UnitArguments a, bool transposed, const T* x, T* out) {
-  const std::size_t i = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (i >= a.rows * a.cols) return;
-  const float scaled = Load(x + i) * TensorScaleAt(a).encode;
-  if constexpr (kStochastic) {
-    const std::size_t element = transposed ? i % a.cols * a.rows + i / a.cols : i;
-    Store(out + i, RoundStochastic(a.rule.element, scaled, a.random.Bits16(element)));
+  const std::size_t first = (std::size_t{blockIdx.x} * kThreads + threadIdx.x) * kVector;
+  if (first >= a.rows * a.cols) return;
+  const float encode = TensorScaleAt(a).encode;
+  float v[kVector];
+  if constexpr (kVector > 1) {
+    LoadRun<kVector>(x + first, v);
   } else {
-    Store(out + i, RoundNearest(a.rule.element, scaled));
+    v[0] = Load(x + first);
+  }
+#pragma unroll
+  for (int k = 0; k < kVector; ++k) {
+    const std::size_t i = first + k;
+    const std::size_t element = transposed ? i % a.cols * a.rows + i / a.cols : i;
+    v[k] = kStochastic ? RoundStochastic(a.rule.element, v[k] * encode, a.random.Bits16(element))
+                       : RoundNearest(a.rule.element, v[k] * encode);
+  }
+  if constexpr (kVector > 1) {
+    StoreRun<kVector>(out + first, v);
+  } else {
+    Store(out + first, v[0]);
   }
 }
 
@@ -302,6 +329,31 @@ void LaunchSquare(const QuantizeJob& job, const UnitArguments& a, const T* x, T*
   });
 }
 
+// Blocks of a kernel that goes over `units` with all threads again and again.
+unsigned AmaxBlocks(std::size_t units) {
+  constexpr std::size_t kMost = 132 * 16;
+  const std::size_t wanted = Blocks(units, kThreads);
+  return static_cast<unsigned>(wanted < kMost ? (wanted > 0 ? wanted : 1) : kMost);
+}
+
+template <class T>
+void LaunchAmaxAlongRows(const QuantizeJob& job, const T* x, std::uint32_t* plain,
+                         std::uint32_t* amax, cudaStream_t stream) {
+  const UnitArguments a = Arguments(job, nullptr);
+  WithBool(job.hadamard == 32, [&](auto wide) {
+    constexpr int kSize = wide ? 32 : 16;
+    const std::size_t units = job.rows * job.cols / kSize;
+    if constexpr (std::is_same_v<T, Bf16>) {
+      if (TakesPairs<T>(job)) {
+        AmaxAlongRowsKernel<T, 2, kSize>
+            <<<AmaxBlocks(units / 2), kThreads, 0, stream>>>(a, x, plain, amax);
+        return;
+      }
+    }
+    AmaxAlongRowsKernel<T, 1, kSize><<<AmaxBlocks(units), kThreads, 0, stream>>>(a, x, plain, amax);
+  });
+}
+
 void CheckJob(const QuantizeJob& job) {
   const std::size_t along = job.along_rows ? job.rows : job.cols;
   const std::size_t block = job.format ? static_cast<std::size_t>(job.format->block_cols) : 0;
@@ -337,32 +389,27 @@ template <class T>
 void MeasureAmax(const QuantizeJob& job, const T* x, std::uint32_t* amax, cudaStream_t stream) {
   CheckJob(job);
   const std::size_t size = job.rows * job.cols;
-  const UnitArguments a = Arguments(job, nullptr);
   if (job.hadamard == 0) {
-    constexpr std::size_t kMostBlocks = 132 * 16;
-    const std::size_t wanted = Blocks(size, kThreads * 16 / sizeof(T));
-    AmaxKernel<<<static_cast<unsigned>(wanted < kMostBlocks ? wanted : kMostBlocks), kThreads, 0,
-                 stream>>>(size, x, amax);
+    AmaxKernel<<<AmaxBlocks(size / (16 / sizeof(T))), kThreads, 0, stream>>>(size, x, amax);
+  } else if (job.along_rows) {
+    LaunchAmaxAlongRows(job, x, nullptr, amax, stream);
   } else {
     WithBool(job.hadamard == 32, [&](auto wide) {
       constexpr int kSize = wide ? 32 : 16;
-      const std::size_t units = size / kSize;
-      if (!job.along_rows) {
-        AmaxAlongColsKernel<T, kSize><<<Blocks(units, kThreads), kThreads, 0, stream>>>(a, x, amax);
-        return;
-      }
-      if constexpr (std::is_same_v<T, Bf16>) {
-        if (TakesPairs<T>(job)) {
-          AmaxAlongRowsKernel<T, 2, kSize>
-              <<<Blocks(units / 2, kThreads), kThreads, 0, stream>>>(a, x, amax);
-          return;
-        }
-      }
-      AmaxAlongRowsKernel<T, 1, kSize>
-          <<<Blocks(units, kThreads), kThreads, 0, stream>>>(a, x, amax);
+      AmaxAlongColsKernel<T, kSize>
+          <<<AmaxBlocks(size / kSize), kThreads, 0, stream>>>(Arguments(job, nullptr), x, amax);
     });
   }
   CheckLaunch("MeasureAmax");
+}
+
+template <class T>
+void MeasureBoth(const QuantizeJob& job, const T* x, std::uint32_t* plain, std::uint32_t* amax,
+                 cudaStream_t stream) {
+  CheckJob(job);
+  Expects(job.along_rows && job.hadamard > 0, "MeasureBoth: a transform along rows");
+  LaunchAmaxAlongRows(job, x, plain, amax, stream);
+  CheckLaunch("MeasureBoth");
 }
 
 template <class T>
@@ -373,9 +420,13 @@ void QuantizeToValues(const QuantizeJob& job, const T* x, const std::uint32_t* a
   const bool one_scale = job.format && job.format->block_cols == 0 && job.hadamard == 0;
   const bool square = job.format && job.format->block_rows > 1;
   if (one_scale) {
-    const unsigned blocks = Blocks(job.rows * job.cols, kThreads);
+    const std::size_t size = job.rows * job.cols;
     WithBool(job.rounding == Rounding::kStochastic, [&](auto stochastic) {
-      OneScaleKernel<T, stochastic><<<blocks, kThreads, 0, stream>>>(a, job.along_rows, x, out);
+      WithBool(size % 8 == 0, [&](auto wide) {
+        constexpr int kVector = wide ? 8 : 1;
+        OneScaleKernel<T, kVector, stochastic>
+            <<<Blocks(size, kVector * kThreads), kThreads, 0, stream>>>(a, job.along_rows, x, out);
+      });
     });
   } else if (!square) {
     LaunchUnits(job, a, x, out, stream);
@@ -401,6 +452,10 @@ void WriteAlpha(const std::optional<BlockFormat>& a, const std::uint32_t* amax_a
 
 template void MeasureAmax(const QuantizeJob&, const float*, std::uint32_t*, cudaStream_t);
 template void MeasureAmax(const QuantizeJob&, const Bf16*, std::uint32_t*, cudaStream_t);
+template void MeasureBoth(const QuantizeJob&, const float*, std::uint32_t*, std::uint32_t*,
+                          cudaStream_t);
+template void MeasureBoth(const QuantizeJob&, const Bf16*, std::uint32_t*, std::uint32_t*,
+                          cudaStream_t);
 template void QuantizeToValues(const QuantizeJob&, const float*, const std::uint32_t*, float*,
                                cudaStream_t);
 template void QuantizeToValues(const QuantizeJob&, const Bf16*, const std::uint32_t*, Bf16*,
