@@ -1,5 +1,6 @@
 // Every kernel of block/ gives the scalar reference's bytes on every SIMD target.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -97,6 +98,31 @@ TEST_CASE("Quantizers give the reference's codes, scales and values on every tar
   }
 }
 
+TEST_CASE("Stochastic rounding with 8 and 32 bits gives the reference's bytes on every target",
+          "[block][differential]") {
+  for (const char* name : {"nvfp4", "nvfp4.2d", "mxfp4.rceil", "mxfp6_e2m3.floor",
+                           "mxfp8_e4m3.floor", "mxfp8_e5m2.even", "fp8_e4m3"}) {
+    for (const int bits : {8, 32}) {
+      for (const auto& [rows, cols] : {std::pair{3, 17}, {33, 47}, {24, 200}, {160, 144}}) {
+        for (const Kind kind : kKinds) {
+          if (rows == 160 && kind != Kind::kNormal) continue;
+          const Matrix<float> x = TestMatrix(kind, rows, cols);
+          for (const bool transposed : {false, true}) {
+            INFO(name << " " << bits << " bits " << rows << "x" << cols << " kind "
+                      << static_cast<int>(kind) << (transposed ? " transposed" : ""));
+            CheckQuantizers(x, transposed,
+                            {.format = *FindBlockFormat(name),
+                             .rounding = Rounding::kStochastic,
+                             .random = {.seed = 0x123456789ABCDEF0u, .step = 3, .tensor = 9},
+                             .random_bits = bits,
+                             .amax = reference::TensorAmax(x.View())});
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("Stochastic rounding carries exactly at its random field, on every target",
           "[block][differential]") {
   // Element i lies between two neighbours low and low + step of the element format, at the fraction
@@ -129,6 +155,42 @@ TEST_CASE("Stochastic rounding carries exactly at its random field, on every tar
         });
       }
     }
+  }
+}
+
+TEST_CASE("8 and 32 random bits carry where the discarded part and they make one", "[block]") {
+  // 1.0 makes the block's scale 1; the other elements lie at a fraction of a step of 1/2.
+  const QuantizeOptions with8{.format = *FindBlockFormat("mxfp4.floor"),
+                              .rounding = Rounding::kStochastic,
+                              .random = {.seed = 33},
+                              .random_bits = 8};
+  QuantizeOptions with32 = with8;
+  with32.random_bits = 32;
+  Matrix<float> x(4, 32), y(4, 32);
+  for (const bool below : {false, true}) {
+    for (std::size_t i = 0; i < x.values.size(); ++i) {
+      const auto wanted = static_cast<float>(256 - with8.random.Bits8(i)) / 256.0f;
+      const float at = 0.5f * wanted;
+      x.values[i] = i % 32 == 0 ? 4.0f : below ? std::nextafter(at, 0.0f) : at;
+    }
+    OnEveryTarget(false, [&] {
+      QuantizeToValues(x.View(), with8, y.View());
+      for (std::size_t i = 0; i < y.values.size(); ++i) {
+        if (i % 32 != 0) CHECK(y.values[i] == (below ? 0.0f : 0.5f));
+      }
+    });
+    for (std::size_t i = 0; i < x.values.size(); ++i) {  // 24 bits of the 32 fit a float
+      const std::uint32_t least = 0u - with32.random.Bits32(i);
+      const float up = std::ldexp(static_cast<float>((least >> 9) + 1), -24);
+      const float down = std::ldexp(static_cast<float>(least >> 9), -24);
+      x.values[i] = i % 32 == 0 ? 4.0f : below ? down : up;
+    }
+    OnEveryTarget(false, [&] {
+      QuantizeToValues(x.View(), with32, y.View());
+      for (std::size_t i = 0; i < y.values.size(); ++i) {
+        if (i % 32 != 0) CHECK(y.values[i] == (below ? 0.0f : 0.5f));
+      }
+    });
   }
 }
 

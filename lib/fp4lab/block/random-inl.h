@@ -1,4 +1,4 @@
-// The 16 random bits of elements, RandomStream::Bits16, for many elements at once.
+// The random bits of elements, RandomStream's Bits8, Bits16 and Bits32, for many elements at once.
 #if defined(FP4LAB_BLOCK_RANDOM_INL_H_) == defined(HWY_TARGET_TOGGLE)  // NOLINT: once per target
 #ifdef FP4LAB_BLOCK_RANDOM_INL_H_
 #undef FP4LAB_BLOCK_RANDOM_INL_H_
@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "fp4lab/base/random.h"
 #include "fp4lab/block/plan.h"
@@ -124,35 +125,39 @@ HWY_INLINE void FillBlockColumns(const RandomStream& stream, std::uint64_t first
 
 // The random bits of one unit, with a vector to spare.
 struct RandomBuffer {
-  alignas(64) std::uint16_t fields[kMaxChunk + 512];          // one row's
-  alignas(64) std::uint32_t words[kMaxBlock / 2 * 128 + 64];  // all rows': two rows' in a word
+  alignas(64) std::uint16_t fields[2 * kMaxChunk + 512];  // one row's, of 8, 16 or 32 bits
+  alignas(64) std::uint32_t words[kMaxBlock * 128 + 64];  // all rows': 4, 2 or 1 rows' in a word
 };
 // Columns of `words`: a unit's columns, rounded up to whole vectors.
 HWY_INLINE std::size_t WordStride(const Unit& unit) { return (unit.cols + 15) / 16 * 16; }
 
-// The fields of `count` elements from `first` on; returns where the first one is.
-HWY_INLINE const std::uint16_t* FillFields(const RandomStream& stream, std::uint64_t first,
-                                           std::size_t count, RandomBuffer* buffer) {
-  const std::size_t skipped = static_cast<std::size_t>(first % 8);
-  FillBlocks(stream, first / 8, (skipped + count + 7) / 8, buffer->fields);
-  return buffer->fields + skipped;
+// The fields of `count` elements from `first` on, of plan.random_bits each, one after the other.
+HWY_INLINE const std::uint8_t* FillFields(const QuantizePlan& plan, std::uint64_t first,
+                                          std::size_t count, RandomBuffer* buffer) {
+  const auto bytes = static_cast<std::size_t>(plan.random_bits) / 8, fields = 16 / bytes;
+  const std::size_t skipped = static_cast<std::size_t>(first % fields);
+  FillBlocks(plan.random, first / fields, (skipped + count + fields - 1) / fields, buffer->fields);
+  return reinterpret_cast<const std::uint8_t*>(buffer->fields) + skipped * bytes;
 }
 
-// The fields of a unit of a transposed plan: memory rows 2 k and 2 k + 1 (two columns of x, whose
-// rows are plan.rows long) are the halves of words[k * WordStride + i].
+// The fields of a unit of a transposed plan. A word holds those of 1, 2 or 4 memory rows (columns
+// of x, whose rows are plan.rows long): words[k * WordStride + i] is word k of column i's run of
+// bits.
 HWY_INLINE void FillWords(const QuantizePlan& plan, const Unit& unit, RandomBuffer* buffer) {
   const std::size_t stride = WordStride(unit);
+  const auto bytes = static_cast<std::size_t>(plan.random_bits) / 8, fields = 16 / bytes;
   const std::uint64_t first = std::uint64_t{unit.col} * plan.rows + unit.row;
-  if (plan.rows % 8 == 0) {  // then blocks of bits do not straddle the rows of x
-    FillBlockColumns(plan.random, first / 8, plan.rows / 8, unit.cols, unit.rows / 8, stride,
-                     buffer->words);
+  // If blocks of bits do not straddle the unit's columns:
+  if (plan.rows % fields == 0 && unit.row % fields == 0 && unit.rows % fields == 0) {
+    FillBlockColumns(plan.random, first / fields, plan.rows / fields, unit.cols, unit.rows / fields,
+                     stride, buffer->words);
     return;
   }
   for (std::size_t i = 0; i < unit.cols; ++i) {
-    const std::uint16_t* fields =
-        FillFields(plan.random, first + std::uint64_t{i} * plan.rows, unit.rows, buffer);
-    for (std::size_t k = 0; 2 * k < unit.rows; ++k) {  // past an odd end: a bit of the spare room
-      buffer->words[k * stride + i] = fields[2 * k] | std::uint32_t{fields[2 * k + 1]} << 16;
+    const std::uint8_t* run =
+        FillFields(plan, first + std::uint64_t{i} * plan.rows, unit.rows, buffer);
+    for (std::size_t k = 0; 4 * k < unit.rows * bytes; ++k) {  // past the end: spare room
+      std::memcpy(&buffer->words[k * stride + i], run + 4 * k, 4);
     }
   }
 }
