@@ -73,12 +73,13 @@ Work Copying(View x, std::span<std::byte> to) {
 }
 
 constexpr double kGiga = 1e-9;
+constexpr const char* kTopic = "Quantize and dequantize";
 
 BenchEntry AgainstAmax(const Place& place, const std::string& format, bool two_passes,
                        double bound) {
   BenchEntry e{
       .id = "quantize." + format + "." + place.id + (two_passes ? ".two-pass" : ""),
-      .topic = "Quantize",
+      .topic = kTopic,
       .what = format + (two_passes ? ", amax found first (two passes), " : ", ") + place.text,
       .unit = "G elements/s",
       .against = "read-only amax pass",
@@ -104,7 +105,7 @@ BenchEntry AgainstAmax(const Place& place, const std::string& format, bool two_p
 
 BenchEntry AgainstCopy(const Place& place, double bound) {
   BenchEntry e{.id = std::string("quantize.nvfp4.") + place.id + ".memcpy",
-               .topic = "Quantize",
+               .topic = kTopic,
                .what = std::string("nvfp4, ") + place.text,
                .unit = "G elements/s",
                .against = "memcpy of the input",
@@ -126,7 +127,7 @@ BenchEntry AgainstCopy(const Place& place, double bound) {
 // Cycles are counted by a chain of known length that takes turns (measure/probes.h).
 BenchEntry Cycles(const std::string& format, double bound) {
   BenchEntry e{.id = "quantize." + format + ".l2.cycles",
-               .topic = "Quantize",
+               .topic = kTopic,
                .what = format + ", in L2, 1 thread",
                .unit = "cycles / 16 elements",
                .against = "cycles of the clock",
@@ -180,7 +181,7 @@ Work AfterHadamard(View x) {
 
 BenchEntry VariantEntry(const Variant& v) {
   BenchEntry e{.id = std::string("quantize.nvfp4.") + v.id,
-               .topic = "Quantize",
+               .topic = kTopic,
                .what = v.what,
                .unit = "G elements/s",
                .against = "nvfp4 1x16, nearest even",
@@ -203,8 +204,8 @@ BenchEntry VariantEntry(const Variant& v) {
 
 BenchEntry DequantizeEntry(const std::string& format, double bound) {
   BenchEntry e{.id = "dequantize." + format + ".fp32",
-               .topic = "Dequantize",
-               .what = format + " to FP32, into DRAM, all threads",
+               .topic = kTopic,
+               .what = "dequantize " + format + " to FP32, into DRAM, all threads",
                .unit = "GB/s written",
                .against = "memset of the output",
                .target = AtLeast(bound)};
