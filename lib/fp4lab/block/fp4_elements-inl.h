@@ -74,39 +74,78 @@ struct StochasticFp4 {
                  .twice = {}});
   static constexpr int kDown = 11 << 23, kDownBelowOne = 4 << 23;
   // The random bits in place, with -kDown in the upper bits.
-  static HWY_INLINE __m512i Placed(__m512i bits) {
-    return _mm512_ternarylogic_epi32(bits, _mm512_set1_epi32(0x3FFFC0), _mm512_set1_epi32(-kDown),
+  static HWY_INLINE __m512i Placed(__m512i bits, int mask = 0x3FFFC0) {
+    return _mm512_ternarylogic_epi32(bits, _mm512_set1_epi32(mask), _mm512_set1_epi32(-kDown),
                                      0xEA);  // (a & b) | c
   }
-  static HWY_INLINE __m256i Halves(__m512 v, __m512i placed) {
-    const __m512i bits = _mm512_castps_si512(v);
-    const __mmask16 below = _mm512_testn_epi32_mask(bits, _mm512_set1_epi32(1 << 30));
+  static HWY_INLINE __mmask16 Below(__m512i bits) {
+    return _mm512_testn_epi32_mask(bits, _mm512_set1_epi32(1 << 30));
+  }
+  // 2 with the sign of v, or 0.
+  static HWY_INLINE __m512 OffsetOf(__m512i bits, __mmask16 below) {
     const __m512i two = _mm512_castps_si512(_mm512_set1_ps(2.0f));
-    const __m512i offset = _mm512_maskz_ternarylogic_epi32(  // 2 with the sign of v
-        below, bits, two, _mm512_set1_epi32(static_cast<int>(0x80000000)), 0xEC);
-    const __m512 sum =
-        _mm512_add_round_ps(v, _mm512_castsi512_ps(offset), _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
-    const __m512i carried = _mm512_add_epi32(_mm512_castps_si512(sum), placed);
+    const __m512i sign = _mm512_set1_epi32(static_cast<int>(0x80000000));
+    return _mm512_castsi512_ps(_mm512_maskz_ternarylogic_epi32(below, bits, two, sign, 0xEC));
+  }
+  static HWY_INLINE __m256i Finish(__m512i carried, __mmask16 below) {
     const __m512i t =
         _mm512_mask_sub_epi32(carried, below, carried, _mm512_set1_epi32(kDownBelowOne));
     return _mm512_cvt_roundps_ph(_mm512_castsi512_ps(t), _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
   }
-};
-// Random bits in the order of a row's elements.
-struct StochasticFp4Row : StochasticFp4 {
-  const std::uint16_t* fields;  // of column 0
-  HWY_INLINE __m256i Halves(std::size_t c, __m512 v) const {
-    const __m256i field = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(fields + c));
-    return StochasticFp4::Halves(v, Placed(_mm512_slli_epi32(_mm512_cvtepu16_epi32(field), 6)));
+  static HWY_INLINE __m256i Halves(__m512 v, __m512i placed) {
+    const __m512i bits = _mm512_castps_si512(v);
+    const __mmask16 below = Below(bits);
+    const __m512 sum =
+        _mm512_add_round_ps(v, OffsetOf(bits, below), _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC);
+    return Finish(_mm512_add_epi32(_mm512_castps_si512(sum), placed), below);
   }
 };
-// Random bits of two memory rows in the halves of words.
+// 8 or 16 random bits an element in the order of a row's elements.
+template <int kBits>
+struct StochasticFp4Row : StochasticFp4 {
+  const std::uint8_t* fields;  // of column 0
+  HWY_INLINE __m256i Halves(std::size_t c, __m512 v) const {
+    if constexpr (kBits == 8) {
+      const __m128i field = _mm_loadu_si128(reinterpret_cast<const __m128i*>(fields + c));
+      return StochasticFp4::Halves(v, Placed(_mm512_slli_epi32(_mm512_cvtepu8_epi32(field), 14)));
+    } else {
+      const __m256i field = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(fields + 2 * c));
+      return StochasticFp4::Halves(v, Placed(_mm512_slli_epi32(_mm512_cvtepu16_epi32(field), 6)));
+    }
+  }
+};
+// 8 or 16 random bits of 4 or 2 memory rows in a word.
+template <int kBits>
 struct StochasticFp4Column : StochasticFp4 {
   const std::uint32_t* words;  // of column 0
-  int rotation;                // left: 6 for the low halves, 22 for the high ones
+  int rotation;                // left: brings the field's uppermost bit to bit 21
   HWY_INLINE __m256i Halves(std::size_t c, __m512 v) const {
-    const __m512i word = _mm512_loadu_si512(words + c);
-    return StochasticFp4::Halves(v, Placed(_mm512_rolv_epi32(word, _mm512_set1_epi32(rotation))));
+    const __m512i word =
+        _mm512_rolv_epi32(_mm512_loadu_si512(words + c), _mm512_set1_epi32(rotation));
+    return StochasticFp4::Halves(v, Placed(word, kBits == 8 ? 0x3FC000 : 0x3FFFC0));
+  }
+};
+// A word an element. Below 1 the fraction of a step is compared with it in 32 bits.
+struct StochasticFp4Whole : StochasticFp4 {
+  const std::uint32_t* words;  // of column 0
+  HWY_INLINE __m256i Halves(std::size_t c, __m512 v) const {
+    const __m512i random = _mm512_loadu_si512(words + c), bits = _mm512_castps_si512(v);
+    const __mmask16 below = Below(bits);
+    const __m512 offset = OffsetOf(bits, below);
+    const __m512i sum =
+        _mm512_castps_si512(_mm512_add_round_ps(v, offset, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC));
+    const __m512i cut = _mm512_and_si512(sum, _mm512_set1_epi32(-0x400000));
+    const __m512 whole = _mm512_sub_ps(_mm512_castsi512_ps(cut), offset);
+    const __m512 part = _mm512_abs_ps(_mm512_sub_ps(v, whole));  // below 1 in steps of a half
+    const __m512i fraction =
+        _mm512_maskz_cvttps_epu32(below, _mm512_mul_ps(part, _mm512_set1_ps(0x1p32f)));
+    const __mmask16 carry =
+        _mm512_mask_cmplt_epu32_mask(below, _mm512_add_epi32(fraction, random), fraction);
+    const __m512i added = _mm512_maskz_mov_epi32(carry, _mm512_set1_epi32(0x400000));
+    const __m512i placed = _mm512_mask_srli_epi32(added, _knot_mask16(below), random, 10);
+    const __m512i base = _mm512_mask_mov_epi32(sum, below, cut);
+    return Finish(_mm512_add_epi32(_mm512_add_epi32(base, placed), _mm512_set1_epi32(-kDown)),
+                  below);
   }
 };
 

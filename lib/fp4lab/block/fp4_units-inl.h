@@ -169,16 +169,30 @@ HWY_INLINE __m512i RoundStochasticFp4(const QuantizePlan& plan, const Unit& unit
   __m512i seen = _mm512_setzero_si512();
   FindFp4Scales<kBlock>(plan.scale, x, StochasticFp4::kFactor, s);
   if (plan.transposed) FillWords(plan, unit, &random);
+  const int rows_a_word = 32 / plan.random_bits;
   for (std::size_t r = 0; r < x.rows; ++r) {
-    const float* row = x.data + r * x.stride;
-    if (plan.transposed) {
-      const StochasticFp4Column rounder{
-          {}, random.words + r / 2 * WordStride(unit), r % 2 == 0 ? 6 : 22};
-      seen = RoundFp4Row<kBlock>(rounder, row, x.cols, s->multiplier, sinks.Row(r), seen);
+    const auto round = [&](const auto& rounder) HWY_ATTR {
+      seen = RoundFp4Row<kBlock>(rounder, x.data + r * x.stride, x.cols, s->multiplier,
+                                 sinks.Row(r), seen);
+    };
+    const int place = static_cast<int>(r) % rows_a_word * plan.random_bits;
+    const std::uint32_t* words =
+        random.words + static_cast<int>(r) / rows_a_word * WordStride(unit);
+    const int rotation = (22 - plan.random_bits - place) & 31;
+    if (plan.transposed && plan.random_bits == 8) {
+      round(StochasticFp4Column<8>{{}, words, rotation});
+    } else if (plan.transposed && plan.random_bits == 16) {
+      round(StochasticFp4Column<16>{{}, words, rotation});
+    } else if (plan.transposed) {
+      round(StochasticFp4Whole{{}, words});
     } else {
       const std::uint64_t first = std::uint64_t{unit.row + r} * plan.cols + unit.col;
-      const StochasticFp4Row rounder{{}, FillFields(plan.random, first, x.cols, &random)};
-      seen = RoundFp4Row<kBlock>(rounder, row, x.cols, s->multiplier, sinks.Row(r), seen);
+      const std::uint8_t* fields = FillFields(plan, first, x.cols, &random);
+      if (plan.random_bits == 8) round(StochasticFp4Row<8>{{}, fields});
+      if (plan.random_bits == 16) round(StochasticFp4Row<16>{{}, fields});
+      if (plan.random_bits == 32) {
+        round(StochasticFp4Whole{{}, reinterpret_cast<const std::uint32_t*>(fields)});
+      }
     }
   }
   return seen;

@@ -55,6 +55,7 @@ QuantizePlan MakePlan(std::size_t rows, std::size_t cols, bool transposed,
   plan.units = (plan.rows + plan.block_rows - 1) / plan.block_rows * plan.chunks;
   plan.rounding = options.rounding;
   plan.random = options.random;
+  plan.random_bits = options.random_bits;
   plan.stage = stage;
   Expects(stage.fill == nullptr || plan.block_rows <= kMaxStagedBlock,
           "blocks of at most 32 memory rows after a stage");

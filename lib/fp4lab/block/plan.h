@@ -53,6 +53,7 @@ struct QuantizePlan {
   std::size_t units;
   Rounding rounding;
   RandomStream random;
+  int random_bits;
   UnitStage stage;
 };
 
