@@ -152,10 +152,14 @@ struct Variant {
   const char* what;
   measure::Target target;
   std::function<Work(View x)> make;
-  const char* missing = nullptr;
 };
 
-Work Stochastic(View x) { return Quantizing(x, OptionsFor("nvfp4", x, Rounding::kStochastic)); }
+template <int kBits>
+Work Stochastic(View x) {
+  QuantizeOptions options = OptionsFor("nvfp4", x, Rounding::kStochastic);
+  options.random_bits = kBits;
+  return Quantizing(x, options);
+}
 
 Work Squares(View x) { return Quantizing(x, OptionsFor("nvfp4.2d", x, Rounding::kNearestEven)); }
 
@@ -187,7 +191,6 @@ BenchEntry VariantEntry(const Variant& v) {
                .against = "nvfp4 1x16, nearest even",
                .target = v.target};
   e.measure = [v](const BenchContext& c) {
-    if (v.missing != nullptr) return Missing(v.missing);
     const ThreadsScope scope(1);
     const View x = c.inputs->InCache();
     const Work plain = Quantizing(x, OptionsFor("nvfp4", x, Rounding::kNearestEven));
@@ -266,13 +269,15 @@ std::vector<BenchEntry> QuantizeEntries() {
                                      AgainstAmax(kMemory, "nvfp4", true, 0.40),
                                      Cycles("nvfp4", 5.5),
                                      AgainstCopy(kCache, 0.4)};
-  const char* later = "the library has no such function yet";
   const Variant variants[] = {
       {"2d", "nvfp4 16x16, in L2, 1 thread", AtLeast(0.6), Squares},
       {"both", "nvfp4 1x16 rowwise and columnwise, in L2, 1 thread", AtLeast(0.6), BothWays},
-      {"sr8", "nvfp4, stochastic, 8 random bits an element", AtMost(1.6), {}, later},
-      {"sr16", "nvfp4, stochastic, 16 random bits an element", AtMost(1.8), Stochastic},
-      {"sr32", "nvfp4, stochastic, 32 random bits an element", AtMost(2.4), {}, later},
+      {"sr8", "nvfp4, stochastic, 8 random bits an element, in L2, 1 thread", AtMost(1.6),
+       Stochastic<8>},
+      {"sr16", "nvfp4, stochastic, 16 random bits an element, in L2, 1 thread", AtMost(1.8),
+       Stochastic<16>},
+      {"sr32", "nvfp4, stochastic, 32 random bits an element, in L2, 1 thread", AtMost(2.4),
+       Stochastic<32>},
       {"rht", "nvfp4 with RHT 16 fused, in L2, 1 thread", AtMost(1.5), AfterHadamard}};
   for (const Variant& v : variants) entries.push_back(VariantEntry(v));
   for (const char* format : {"mxfp4.rceil", "mxfp8_e4m3.rceil", "fp8_e4m3"}) {
