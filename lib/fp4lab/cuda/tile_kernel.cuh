@@ -42,7 +42,11 @@ class TileWarp {
   // tile: the warp's shared memory. codes, scales: staged columns.
   __device__ TileWarp(const TileJob& job, std::uint16_t* tile, std::uint8_t* codes,
                       std::uint8_t* scales)
-      : job_(job), tile_(tile), codes_(codes), scales_(scales) {}
+      : job_(job),
+        tile_(tile),
+        codes_(codes + Lane() / 4 * kStageStride + kRows / 8 * (Lane() % 4)),
+        scales_(scales + Lane() / 4 * kWarps),
+        column_address_(ColumnAddress<kRows>(tile)) {}
 
   // r0, c0: of a part of x, which Share makes the current one.
   __device__ void Load(std::size_t r0, std::size_t c0) {
@@ -202,17 +206,17 @@ class TileWarp {
   }
 
   __device__ Columns<kRows> TransformedColumns(const HadamardOperand<kRows>& h, int b) const {
-    if constexpr (kMode != TileMode::kHadamard) return LoadColumns<kRows>(tile_, 16 * b);
+    if constexpr (kMode != TileMode::kHadamard) return LoadColumns<kRows>(column_address_, b);
     const std::uint32_t bit = 1u << (2 * b);
     if ((exact_.one_part & bit) != 0) {
-      return TransformedInParts<kRows>(LoadColumns<kRows>(tile_, 16 * b), h, false, 0);
+      return TransformedInParts<kRows>(LoadColumns<kRows>(column_address_, b), h, false, 0);
     }
     if ((exact_.two_parts & bit) != 0) {
       const std::uint32_t largest = __shfl_sync(0xFFFFFFFFu, exact_.largest, 2 * b);
-      return TransformedInParts<kRows>(LoadColumns<kRows>(tile_, 16 * b), h, true, largest);
+      return TransformedInParts<kRows>(LoadColumns<kRows>(column_address_, b), h, true, largest);
     }
     TransformExactly<kRows>(tile_, 16 * b, job_.column.sign_mask);
-    return LoadColumns<kRows>(tile_, 16 * b);
+    return LoadColumns<kRows>(column_address_, b);
   }
 
   // The largest magnitude of each of the two columns, in the halves of a word (BF16 bits), in all
@@ -288,8 +292,8 @@ class TileWarp {
       }
     }
     if (Lane() % 4 == 0) {
-      scales_[(16 * b + Lane() / 4) * kWarps] = static_cast<std::uint8_t>(byte.low);
-      scales_[(16 * b + Lane() / 4 + 8) * kWarps] = static_cast<std::uint8_t>(byte.high);
+      scales_[16 * b * kWarps] = static_cast<std::uint8_t>(byte.low);
+      scales_[(16 * b + 8) * kWarps] = static_cast<std::uint8_t>(byte.high);
     }
     if (job_.column.values != nullptr) {
       __syncwarp();
@@ -331,7 +335,7 @@ class TileWarp {
   }
 
   __device__ std::uint8_t* Staged(int b, int side) const {
-    return codes_ + (16 * b + Lane() / 4 + side) * kStageStride + kRows / 8 * (Lane() % 4);
+    return codes_ + (16 * b + side) * kStageStride;
   }
   __device__ void StageCodes16(std::uint32_t codes, int b, int side) const {
     *reinterpret_cast<std::uint16_t*>(Staged(b, side)) = static_cast<std::uint16_t>(codes);
@@ -354,8 +358,9 @@ class TileWarp {
   std::size_t r0_ = 0, c0_ = 0, next_r0_ = 0, next_c0_ = 0;
   std::uint32_t first_octet_ = 0;  // the lane's first, over all of x
   std::uint16_t* tile_;
-  std::uint8_t* codes_;
+  std::uint8_t* codes_;  // the lane's first staged code and scale
   std::uint8_t* scales_;
+  std::uint32_t column_address_;
   uint4 loaded_[kLoads];
   std::uint32_t square_byte_ = 0;
   Exact exact_;
