@@ -121,9 +121,9 @@ Matrix<float> Transformed(const SideCall& side, MatrixView<const float> x) {
   return y;
 }
 
-// NaN as the kernels write it: compared by class.
+// Rounded to nearest where it is a subnormal of BF16; NaN as RoundToBf16's: compared by class.
 std::uint16_t Bf16Of(float v) {
-  return v != v ? 0x7FC0 : static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(v) >> 16);
+  return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(RoundToBf16(v)) >> 16);
 }
 
 std::vector<std::uint16_t> ValuesOf(const Dialect& d, const Quantized& q) {

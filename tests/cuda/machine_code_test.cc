@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/support/catch.h"
+#include "tests/support/golden.h"
 
 namespace fp4lab {
 namespace {
@@ -32,13 +33,17 @@ fs::path KeptFolder() {
   return folder;
 }
 
-// The folders of the sources: cuda/row_kernel and so on.
+// What is kept of each source in lib/fp4lab/cuda: the folders build/cuda/row_kernel and so on.
 std::vector<fs::path> Sources() {
   std::vector<fs::path> folders;
-  for (const fs::directory_entry& entry : fs::directory_iterator(KeptFolder())) {
-    if (fs::exists(entry.path() / "ptxas.log")) folders.push_back(entry.path());
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(SourceDirectory() / "lib" / "fp4lab" / "cuda")) {
+    if (entry.path().extension() != ".cu") continue;
+    folders.push_back(KeptFolder() / entry.path().stem());
+    CAPTURE(folders.back());
+    REQUIRE(fs::exists(folders.back() / "ptxas.log"));
   }
-  REQUIRE(folders.size() >= 6);
+  REQUIRE(folders.size() >= 9);
   return folders;
 }
 
@@ -53,13 +58,6 @@ std::string Ptx(const fs::path& source, const std::string& chip) {
   }
   return "";
 }
-
-struct Instruction {
-  const char* source;
-  const char* chip;
-  const char* text;
-  bool there;
-};
 
 TEST_CASE("Blackwell's conversions stand in the kernels for Blackwell, software for Hopper",
           "[cuda]") {

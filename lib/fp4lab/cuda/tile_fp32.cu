@@ -92,7 +92,8 @@ class Fp32Warp {
           E2m1Values(codes, Both(scaler.Value(byte)));
     }
     if (job_.row.scales != nullptr && Lane() % 2 == 0) {
-      StoreRowScale<kRows, kMode>(job_, row, Col() / kRows, byte);
+      StoreRowScale<kRows, kMode>(job_, row, Col() / kRows, static_cast<std::uint32_t>(octet),
+                                  byte);
     }
   }
 
@@ -109,8 +110,8 @@ class Fp32Warp {
     bool nan = false;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      largest = {fmaxf(largest.low, e.a[i]), fmaxf(largest.high, e.a[4 + i])};
-      nan = nan || e.a[i] != e.a[i] || e.a[4 + i] != e.a[4 + i];
+      largest = {fmaxf(largest.low, fabsf(e.x[i])), fmaxf(largest.high, fabsf(e.x[4 + i]))};
+      nan = nan || e.x[i] != e.x[i] || e.x[4 + i] != e.x[4 + i];
     }
 #pragma unroll
     for (int step = 1; step < 4; step *= 2) {

@@ -16,6 +16,8 @@ struct TileJob {
   std::size_t rows = 0, cols = 0;    // of x
   ScaleRule rule = ScaleRule::kNvfp4;
   QuantizedSide row = {}, column = {};
+  bool quantizes_rows = true;  // or square blocks: their scales are found by rows
+  std::uint32_t tiles = 0;     // all of them, for the kernel
   // The maxima alone, for the pass before: bits, or nullptr.
   unsigned* amax = nullptr;
   unsigned* transformed = nullptr;

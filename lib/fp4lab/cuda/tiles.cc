@@ -51,6 +51,7 @@ void LaunchTiles(const DeviceMatrix& x, const BlockFormat& format, const Quantiz
               .rows = x.rows,
               .cols = x.cols,
               .rule = format.rule};
+  job.quantizes_rows = row != nullptr || format.block_rows > 1;
   if (row != nullptr) job.row = *row;
   if (column != nullptr) job.column = *column;
   // A side that is not asked for has no outputs; its scaler still reads an amax.
