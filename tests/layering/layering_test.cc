@@ -20,6 +20,7 @@ namespace fs = std::filesystem;
 // A layer and the layers it may include, itself left out.
 const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"base", {}},
+    {"measure", {"base"}},
     {"formats", {"base"}},
     {"block", {"base", "formats"}},
     {"transform", {"base", "formats", "block"}},

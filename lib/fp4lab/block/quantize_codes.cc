@@ -9,6 +9,7 @@
 #include "fp4lab/block/layout.h"
 #include "fp4lab/block/plan.h"
 #include "fp4lab/block/quantize.h"
+#include "fp4lab/block/staged.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "fp4lab/block/quantize_codes.cc"
@@ -167,13 +168,15 @@ void CodesOfUnits(const QuantizePlan& plan, MatrixView<const float> x, std::size
                   QuantizedMatrix* q) {
   UnitScales scales;
   RandomBuffer random;
+  StageBuffer staged;
   const bool fp4 = HasFp4Units(plan);
   alignas(64) std::uint8_t buffer[kMaxBlock * (128 + 64)];  // or 1 x (1024 + 64), 16 x (256 + 64)
   const CodeTile codes{buffer, plan.chunk + 64};
   const CodeLayout layout(q->format, plan.transposed ? plan.rows : plan.cols);
   for (std::size_t i = group * kUnitsAGroup; i < EndOfGroup(plan, group); ++i) {
     const Unit unit = UnitOf(plan, i);
-    const Tile tile{&x(unit.row, unit.col), x.row_stride, unit.rows, unit.cols};
+    const MatrixView<const float> elements = StagedUnit(plan, x, unit, &staged);
+    const Tile tile{elements.data, elements.row_stride, unit.rows, unit.cols};
     if (fp4 && PackFp4Unit(plan, unit, tile, layout, codes, q)) continue;
     const std::size_t blocks = FindScales(plan.scale, tile, plan.block_cols, &scales);
     RoundUnit(plan, unit, tile, scales, &random, codes);
@@ -199,17 +202,22 @@ HWY_EXPORT(CodesOfUnits);
 
 }  // namespace
 
-void Quantize(MatrixView<const float> x, const QuantizeOptions& options, QuantizedMatrix* q) {
+void Quantize(MatrixView<const float> x, const QuantizeOptions& options, const UnitStage& stage,
+              QuantizedMatrix* q) {
   ShapeQuantizedMatrix(x.rows, x.cols, options, q);
   if (x.size() == 0) return;
   const Matrix<float> copy = CopyUnlessUnitStride(x);
   if (!copy.values.empty()) x = copy.View();
   const bool transposed = !HasUnitRows(x);
   x = transposed ? x.Transposed() : AsOneRow(x, options.format);
-  const QuantizePlan plan = MakePlan(x.rows, x.cols, transposed, options);
+  const QuantizePlan plan = MakePlan(x.rows, x.cols, transposed, options, stage);
   ParallelFor(GroupsOf(plan), [&](std::size_t group) {
     HWY_DYNAMIC_DISPATCH(CodesOfUnits)(plan, x, group, q);
   });
+}
+
+void Quantize(MatrixView<const float> x, const QuantizeOptions& options, QuantizedMatrix* q) {
+  Quantize(x, options, UnitStage{}, q);
 }
 
 QuantizedMatrix Quantize(MatrixView<const float> x, const QuantizeOptions& options) {

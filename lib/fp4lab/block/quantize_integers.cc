@@ -7,6 +7,7 @@
 #include "fp4lab/block/fp4_integers.h"
 #include "fp4lab/block/fp4_kernels.h"
 #include "fp4lab/block/plan.h"
+#include "fp4lab/block/staged.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "fp4lab/block/quantize_integers.cc"
@@ -92,10 +93,12 @@ void IntegersOfUnits(const QuantizePlan& plan, MatrixView<const float> x, const 
                      std::size_t group) {
   UnitScales scales;
   RandomBuffer random;
+  StageBuffer staged;
   const bool fp4 = HasFp4Units(plan);
   for (std::size_t i = group * kUnitsAGroup; i < EndOfGroup(plan, group); ++i) {
     const Unit unit = UnitOf(plan, i);
-    const Tile tile{&x(unit.row, unit.col), x.row_stride, unit.rows, unit.cols};
+    const MatrixView<const float> elements = StagedUnit(plan, x, unit, &staged);
+    const Tile tile{elements.data, elements.row_stride, unit.rows, unit.cols};
     if (fp4 && IntegersOfFp4Unit(plan, unit, tile, out)) continue;
     const std::size_t blocks = FindScales(plan.scale, tile, plan.block_cols, &scales);
     RoundUnit(plan, unit, tile, scales, &random,
@@ -137,7 +140,7 @@ void AsOneRow(const BlockFormat& format, MatrixView<const float>* x, Fp4Integers
 }  // namespace
 
 bool QuantizeToFp4Integers(MatrixView<const float> x, const QuantizeOptions& options,
-                           const Fp4Integers& out) {
+                           const UnitStage& stage, const Fp4Integers& out) {
   CheckFp4Integers(x, options, out);
   if (x.size() == 0) return true;
   const bool turned = !(out.codes.col_stride == 1 || out.codes.cols <= 1);
@@ -146,12 +149,17 @@ bool QuantizeToFp4Integers(MatrixView<const float> x, const QuantizeOptions& opt
   MatrixView<const float> from = !as_out ? copy.View() : turned ? x.Transposed() : x;
   Fp4Integers to = turned ? Fp4Integers{out.codes.Transposed(), out.scales.Transposed()} : out;
   if (!turned) AsOneRow(options.format, &from, &to);
-  const QuantizePlan plan = MakePlan(from.rows, from.cols, turned, options);
+  const QuantizePlan plan = MakePlan(from.rows, from.cols, turned, options, stage);
   ParallelFor(GroupsOf(plan), [&](std::size_t group) {
     HWY_DYNAMIC_DISPATCH(IntegersOfUnits)(plan, from, to, group);
   });
   if (options.format.rule == ScaleRule::kNvfp4) return true;  // 0 or 2^-9 to 448
   return internal::FinishFp4Scales(options.format, out);
+}
+
+bool QuantizeToFp4Integers(MatrixView<const float> x, const QuantizeOptions& options,
+                           const Fp4Integers& out) {
+  return QuantizeToFp4Integers(x, options, UnitStage{}, out);
 }
 
 }  // namespace fp4lab

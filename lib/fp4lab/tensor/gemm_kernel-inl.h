@@ -168,10 +168,18 @@ constexpr std::array<ComputeTileFunction, 4> TilesOfRows() {
           kMaxVectors == 4 ? 3 : 2 >, ComputeTile<kRows, kMaxVectors>};
 }
 
-// Computes `rows` <= kTileRows rows as tiles of 6, 4, 2 and 1 rows.
+// Rows that ComputeRows does at once for `cols` columns: 8 sums hide the latency of two
+// multiply-adds a cycle where there is but one vector.
+inline constexpr std::size_t kMostRows = 8;
+constexpr std::size_t RowsAtOnce(std::size_t cols) {
+  return cols <= kLanes ? kMostRows : kTileRows;
+}
+
+// Computes `rows` <= RowsAtOnce(w.cols) rows as tiles of 8, 6, 4, 2 and 1 rows.
 HWY_INLINE void ComputeRows(TileWork w, std::size_t rows) {
   static constexpr std::array<std::array<ComputeTileFunction, 4>, kTileRows + 1> kTiles = {
       {{}, TilesOfRows<1>(), TilesOfRows<2>(), {}, TilesOfRows<4>(), {}, TilesOfRows<6>()}};
+  if (rows == kMostRows) return ComputeTile<kMostRows, 1>(w);
   const std::size_t vectors = PanelWidth(w.cols) / kLanes;
   while (rows > 0) {
     const std::size_t step = rows >= 6 ? 6 : rows >= 4 ? 4 : rows >= 2 ? 2 : 1;
