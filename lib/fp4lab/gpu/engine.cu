@@ -1,160 +1,14 @@
 #include <algorithm>
-#include <mutex>
 #include <vector>
 
+#include "fp4lab/gpu/claim.cuh"
 #include "fp4lab/gpu/engine.h"
 #include "fp4lab/gpu/group.cuh"
 #include "fp4lab/gpu/model.cuh"
-#include "fp4lab/gpu/tokens.h"
+#include "fp4lab/gpu/step_tokens.cuh"
 
 namespace fp4lab::gpu {
 namespace {
-
-// ---- Which GPU
-// -----------------------------------------------------------------------------------
-
-constexpr int kLeastCapability = 8;  // BF16 tensor cores
-
-bool IsUsable(int device) {
-  int major = 0;
-  return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
-         major >= kLeastCapability;
-}
-
-std::string VersionText(int version) {
-  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-}
-
-// Indices of the usable GPUs, or why there are none.
-std::vector<int> Gpus(std::string* why) {
-  int count = 0, driver = 0, runtime = 0;
-  const cudaError_t status = cudaGetDeviceCount(&count);
-  cudaGetLastError();
-  cudaDriverGetVersion(&driver);
-  cudaRuntimeGetVersion(&runtime);
-  std::vector<int> devices;
-  if (status == cudaErrorInsufficientDriver && driver == 0) {
-    *why = "no NVIDIA driver is installed";
-  } else if (status == cudaErrorInsufficientDriver) {
-    *why = "the NVIDIA driver serves CUDA up to " + VersionText(driver) + ", this program needs " +
-           VersionText(runtime) + "; update the driver";
-  } else if (status != cudaSuccess || count == 0) {
-    *why = status == cudaSuccess || status == cudaErrorNoDevice ? "no GPU is visible"
-                                                                : cudaGetErrorString(status);
-  } else {
-    for (int i = 0; i < count; ++i) {
-      if (IsUsable(i)) devices.push_back(i);
-    }
-    *why = "the GPU is older than compute capability 8.0, which BF16 matrix products need";
-  }
-  return devices;
-}
-
-std::mutex engines_mutex;
-std::vector<int> engines_on;  // engines alive on each GPU
-
-// A claim to the least used GPU, or to that of a process's local number.
-class GpuClaim {
- public:
-  GpuClaim(const std::string& where, const World& world) {
-    std::string why;
-    const std::vector<int> devices = Gpus(&why);
-    if (devices.empty()) {
-      throw Error(where, "\"cuda\" cannot be used: " + why + "; \"cpu\" trains on any machine");
-    }
-    const std::lock_guard lock(engines_mutex);
-    engines_on.resize(std::max<std::size_t>(engines_on.size(), devices.back() + std::size_t{1}));
-    device_ = *std::min_element(devices.begin(), devices.end(), [](int a, int b) {
-      return engines_on[static_cast<std::size_t>(a)] < engines_on[static_cast<std::size_t>(b)];
-    });
-    if (world.size > 1) device_ = devices[static_cast<std::size_t>(world.local) % devices.size()];
-    ++engines_on[static_cast<std::size_t>(device_)];
-    Use();
-  }
-  ~GpuClaim() {
-    const std::lock_guard lock(engines_mutex);
-    --engines_on[static_cast<std::size_t>(device_)];
-  }
-  GpuClaim(const GpuClaim&) = delete;
-  GpuClaim& operator=(const GpuClaim&) = delete;
-
-  // Every thread has a current GPU of its own.
-  void Use() const { Check(cudaSetDevice(device_), "using the GPU"); }
-
- private:
-  int device_ = 0;
-};
-
-// A stream of its own: engines in one process do not wait for each other.
-class Stream {
- public:
-  Stream() { Check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream"); }
-  ~Stream() { cudaStreamDestroy(stream_); }
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
-  cudaStream_t get() const { return stream_; }
-
- private:
-  cudaStream_t stream_ = nullptr;
-};
-
-// ---- Tokens of a step
-// ----------------------------------------------------------------------------
-
-// The micro-batches of one step on the device; memory is taken for `count` of `rows` rows. Every
-// copy has a place of its own in pinned memory, which is free again when the step is done.
-class StepTokens {
- public:
-  StepTokens(std::size_t count, std::size_t rows, std::size_t vocabulary)
-      : rows_(rows),
-        vocabulary_(vocabulary),
-        words_(rows + (rows / kSegmentRows + vocabulary + 1) + (vocabulary + 1)),
-        host_tokens_(2 * count * rows),
-        host_sorted_(count * words_),
-        tokens_(2 * count * rows),
-        sorted_(count * words_) {}
-
-  // A whole micro-batch, or fewer rows.
-  DeviceBatch Upload(std::size_t i, std::span<const std::uint16_t> inputs,
-                     std::span<const std::uint16_t> targets, cudaStream_t stream) {
-    const std::size_t at = 2 * i * rows_;
-    std::copy(inputs.begin(), inputs.end(), &host_tokens_.Span()[at]);
-    std::copy(targets.begin(), targets.end(), &host_tokens_.Span()[at + rows_]);
-    Copy(host_tokens_, tokens_, at, 2 * rows_, stream);
-    return {inputs.size(), tokens_.data() + at, tokens_.data() + at + rows_};
-  }
-
-  // What the backward pass needs besides: sorted on the host while the GPU goes forward.
-  void UploadSorted(std::size_t i, std::span<const std::uint16_t> inputs, cudaStream_t stream,
-                    DeviceBatch* batch) {
-    const SortedTokens sorted = SortTokens(inputs, vocabulary_, kSegmentRows);
-    const std::size_t at = i * words_, first = at + rows_;
-    const std::size_t of_token = first + rows_ / kSegmentRows + vocabulary_ + 1;
-    const std::span<std::uint32_t> host = host_sorted_.Span();
-    std::copy(sorted.rows.begin(), sorted.rows.end(), &host[at]);
-    std::copy(sorted.first.begin(), sorted.first.end(), &host[first]);
-    std::copy(sorted.of_token.begin(), sorted.of_token.end(), &host[of_token]);
-    Copy(host_sorted_, sorted_, at, words_, stream);
-    const std::uint32_t* const device = sorted_.data();
-    batch->segments = {device + at, device + first, device + of_token, sorted.first.size() - 1,
-                       vocabulary_};
-  }
-
- private:
-  template <class X>
-  static void Copy(const PinnedArray<X>& from, const DeviceArray<X>& to, std::size_t at,
-                   std::size_t count, cudaStream_t stream) {
-    Check(cudaMemcpyAsync(to.data() + at, from.Span().data() + at, count * sizeof(X),
-                          cudaMemcpyHostToDevice, stream),
-          "copy to the GPU");
-  }
-
-  std::size_t rows_, vocabulary_, words_;
-  PinnedArray<std::uint16_t> host_tokens_;
-  PinnedArray<std::uint32_t> host_sorted_;
-  DeviceArray<std::uint16_t> tokens_;
-  DeviceArray<std::uint32_t> sorted_;
-};
 
 constexpr std::size_t kSampleTokens = 1024;  // that diagnostics look at
 
@@ -163,9 +17,6 @@ double Sum(std::span<const double> x) {
   for (const double value : x) sum += value;
   return sum;
 }
-
-// ---- The engine
-// ----------------------------------------------------------------------------------
 
 template <class T, class A>
 class CudaEngine final : public Engine {

@@ -15,7 +15,6 @@
 namespace fp4lab::gpu {
 
 // ---- RMSNorm (nn/rmsnorm.h), exact but for the gain's gradient
-// --------------------------------------------------------------
 
 // x (rows, cols), y rounded to T.
 template <class T>
@@ -36,7 +35,6 @@ void SumGains(const float* partials, std::size_t norms, std::size_t chunks, std:
               float* dgain, cudaStream_t stream);
 
 // ---- Embedding (nn/embedding.h)
-// ------------------------------------------------------------------
 
 void Embedding(const float* table, const std::uint16_t* tokens, std::size_t rows, std::size_t cols,
                float* y, cudaStream_t stream);
@@ -56,7 +54,6 @@ void EmbeddingBackward(const TokenSegments& tokens, const float* dy, std::size_t
                        float* partials, float* dtable, cudaStream_t stream);
 
 // ---- Rotary positions (nn/rope.h), exact for A = float
-// -------------------------------------------
 
 struct RopeShape {
   std::size_t rows, positions, heads, kv_heads, head_dim;
@@ -73,7 +70,6 @@ void RopeBackward(const RopeShape& shape, const float* cos, const float* sin, co
                   T* out, cudaStream_t stream);
 
 // ---- Activations (nn/activation.h), exact
-// --------------------------------------------------------
 
 // up (rows, ffn), SwiGLU: (rows, 2 ffn), gate first; out (rows, ffn).
 template <class T>
@@ -84,7 +80,6 @@ void ActivateBackward(Activation activation, const float* up, const float* dy, s
                       std::size_t ffn, T* d_up, cudaStream_t stream);
 
 // ---- Loss (nn/loss.h), exact
-// ---------------------------------------------------------------------
 
 void CrossEntropy(const float* logits, const std::uint16_t* targets, std::size_t rows,
                   std::size_t vocabulary, double* row_loss, cudaStream_t stream);
@@ -98,7 +93,6 @@ inline constexpr std::size_t kLossChunk = 1024;
 void SumLosses(const double* row_loss, std::size_t rows, double* sums, cudaStream_t stream);
 
 // ---- Optimizer (nn/optimizer.h), exact
-// -----------------------------------------------------------
 
 void AdamWStep(const AdamW& options, std::size_t size, const float* gradient, float* weight,
                float* m, float* v, cudaStream_t stream);
@@ -108,7 +102,6 @@ inline constexpr std::size_t kSquaresChunk = 4096;
 void SumSquares(const float* x, std::size_t size, double* partial, cudaStream_t stream);
 
 // ---- Rounding
-// ------------------------------------------------------------------------------------
 
 void RoundTo(const float* x, std::size_t size, Bf16* out, cudaStream_t stream);
 

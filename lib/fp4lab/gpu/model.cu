@@ -136,7 +136,6 @@ const LinearRecipe& DeviceModel<T, A>::RecipeFor(const Pass& pass, std::size_t l
 }
 
 // ---- Looking at tensors: each is copied to the host
-// ----------------------------------------------
 
 template <class T, class A>
 template <class X>
@@ -162,7 +161,6 @@ void DeviceModel<T, A>::InspectIn(const Pass& pass, int block, const char* name,
 }
 
 // ---- Linears
-// -------------------------------------------------------------------------------------
 
 template <class T, class A>
 DeviceCall DeviceModel<T, A>::CallOf(const Pass& pass, std::size_t linear,
@@ -208,7 +206,6 @@ void DeviceModel<T, A>::RunLinearBackward(const Pass& pass, std::size_t linear, 
 }
 
 // ---- Forward
-// -------------------------------------------------------------------------------------
 
 template <class T, class A>
 void DeviceModel<T, A>::BeginPass(const DeviceBatch& batch) {
@@ -279,7 +276,6 @@ void DeviceModel<T, A>::Losses(const DeviceBatch& batch, double* row_loss) {
 }
 
 // ---- Backward
-// ------------------------------------------------------------------------------------
 
 template <class T, class A>
 const T* DeviceModel<T, A>::ResidualGradient() const {

@@ -34,7 +34,6 @@ inline BlockRule RuleOf(const BlockFormat& f) {
 }
 
 // ---- One element: Encode and Decode of formats/format.h in one step
-// ------------------------------
 
 __device__ inline float PowerOfTwoBits(int biased_exponent) {
   return __int_as_float(biased_exponent << 23);
@@ -67,7 +66,6 @@ __device__ inline float RoundStochastic(const ElementRule& f, float v, std::uint
 }
 
 // ---- One block's scale (block/scale_rules.h)
-// -----------------------------------------------------
 
 struct BlockScale {
   float multiplier, value;
@@ -129,7 +127,6 @@ __device__ inline float LargerMagnitude(float amax, float v) {
 }
 
 // ---- Units of values in registers
-// ----------------------------------------------------------------
 
 template <int kSize, class Number>
 __device__ inline void Butterflies(Number (&x)[kSize]) {
