@@ -1,7 +1,6 @@
 #include "fp4lab/measure/machine.h"
 
 #include <sched.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -71,10 +70,9 @@ bool HighwayAtLeast(int major, int minor) {
   return HWY_MAJOR > major || (HWY_MAJOR == major && HWY_MINOR >= minor);
 }
 
-std::size_t PeakMemory() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return Positive(usage.ru_maxrss) * 1024;
+std::size_t PeakMemory() {  // getrusage would count what the process held before exec
+  const std::string text = Field("/proc/self/status", "VmHWM");  // "123456 kB"
+  return Positive(std::strtol(text.c_str(), nullptr, 10)) * 1024;
 }
 
 std::size_t CurrentMemory() {
