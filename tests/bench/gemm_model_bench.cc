@@ -2,17 +2,17 @@
 // Fp4Gemm with NVFP4 operands (`times_fp4_gemm`) in the same run.
 #include <benchmark/benchmark.h>
 
-#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <ctime>
 #include <string>
 #include <vector>
 
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/block/quantize.h"
+#include "fp4lab/measure/clock.h"
+#include "fp4lab/measure/summary.h"
 #include "fp4lab/tensor/fp4_gemm.h"
 #include "fp4lab/tensor/gemm.h"
 #include "fp4lab/tensor/tensor_core_gemm.h"
@@ -54,23 +54,14 @@ struct IntegerOperand {
   }
 };
 
-double ThreadSeconds() {
-  std::timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
-
 template <class Function>
 double SecondsOf(const Function& function) {
-  const double start = ThreadSeconds();
+  const double start = measure::ThreadSeconds();
   function();
-  return ThreadSeconds() - start;
+  return measure::ThreadSeconds() - start;
 }
 
-double Median(std::vector<double> x) {
-  std::nth_element(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(x.size() / 2), x.end());
-  return x[x.size() / 2];
-}
+double Median(const std::vector<double>& x) { return measure::Summarize(x).median; }
 
 // Rows of c spread over the matrix against the definition.
 bool IsRight(const TensorCoreModel& model, const MmaOperand& a, const MmaOperand& b,

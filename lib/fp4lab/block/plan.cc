@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fp4lab/base/error.h"
 #include "fp4lab/block/layout.h"
 #include "fp4lab/block/scale_rules.h"
 
@@ -34,7 +35,7 @@ ScaleConstants ScaleConstantsOf(const BlockFormat& format, float amax) {
 }  // namespace
 
 QuantizePlan MakePlan(std::size_t rows, std::size_t cols, bool transposed,
-                      const QuantizeOptions& options) {
+                      const QuantizeOptions& options, const UnitStage& stage) {
   CheckOptions(options);
   const BlockFormat& format = options.format;
   const bool whole = format.rule == ScaleRule::kTensor;  // any cut will do
@@ -54,6 +55,10 @@ QuantizePlan MakePlan(std::size_t rows, std::size_t cols, bool transposed,
   plan.units = (plan.rows + plan.block_rows - 1) / plan.block_rows * plan.chunks;
   plan.rounding = options.rounding;
   plan.random = options.random;
+  plan.random_bits = options.random_bits;
+  plan.stage = stage;
+  Expects(stage.fill == nullptr || plan.block_rows <= kMaxStagedBlock,
+          "blocks of at most 32 memory rows after a stage");
   return plan;
 }
 

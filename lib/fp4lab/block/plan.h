@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "fp4lab/base/matrix.h"
 #include "fp4lab/base/random.h"
 #include "fp4lab/block/block_format.h"
 #include "fp4lab/block/quantize.h"
@@ -29,6 +30,15 @@ struct ScaleConstants {
   int max_exponent;        // emax of the element
 };
 
+// What stands between memory and a quantizer: to(r, c) is what the quantizer sees in the place of
+// from(r, c), rows x cols elements in memory order that hold whole blocks (but at the edges of x).
+// `transposed`: memory rows are columns of x. No stage: the elements themselves.
+struct UnitStage {
+  const void* context = nullptr;
+  void (*fill)(const void* context, MatrixView<const float> from, bool transposed,
+               MatrixView<float> to) = nullptr;
+};
+
 // Kernels see the matrix in memory order: unit column stride, so a columnwise quantization arrives
 // transposed, with (16, 1) blocks for 1x16. Work is cut into units, a band of one block's rows by a
 // chunk of columns, and units into groups; neither depends on the number of threads.
@@ -43,11 +53,20 @@ struct QuantizePlan {
   std::size_t units;
   Rounding rounding;
   RandomStream random;
+  int random_bits;
+  UnitStage stage;
 };
 
 inline constexpr std::size_t kMaxBlock = 128;   // rows or columns of a block
 inline constexpr std::size_t kMaxChunk = 1024;  // columns of a unit
 inline constexpr std::size_t kUnitsAGroup = 8;
+inline constexpr std::size_t kMaxStagedBlock = 32;  // rows of a block, where there is a stage
+
+// Room for the elements of a unit that went through a stage.
+struct StageBuffer {
+  static constexpr std::size_t kElements = 4096 + 16 * kMaxStagedBlock;  // rows of whole vectors
+  alignas(64) float data[kElements];
+};
 
 // The columns that unit i of a plan covers, and the rows.
 struct Unit {
@@ -62,9 +81,27 @@ constexpr std::size_t EndOfGroup(const QuantizePlan& plan, std::size_t group) {
   return (group + 1) * kUnitsAGroup < plan.units ? (group + 1) * kUnitsAGroup : plan.units;
 }
 
+// How many units from i on, of those before `end`, a kernel may take as one: units beside each
+// other that are one row high.
+inline constexpr std::size_t kMaxSpan = 8;
+constexpr std::size_t UnitsOfSpan(const QuantizePlan& plan, std::size_t i, std::size_t end) {
+  const bool whole_rows = plan.rounding == Rounding::kNearestEven && plan.stage.fill == nullptr;
+  if (plan.block_rows != 1 || !whole_rows) return 1;
+  const std::size_t in_row = plan.chunks - i % plan.chunks;
+  const std::size_t most = in_row < kMaxSpan ? in_row : kMaxSpan;
+  return end - i < most ? end - i : most;
+}
+// The columns of n units from i on.
+inline Unit SpanOf(const QuantizePlan& plan, std::size_t i, std::size_t n) {
+  Unit unit = UnitOf(plan, i);
+  const std::size_t left = plan.cols - unit.col;
+  if (n > 1) unit.cols = n * plan.chunk < left ? n * plan.chunk : left;
+  return unit;
+}
+
 // rows and cols in memory order; `transposed`: memory rows are x's columns.
 QuantizePlan MakePlan(std::size_t rows, std::size_t cols, bool transposed,
-                      const QuantizeOptions& options);
+                      const QuantizeOptions& options, const UnitStage& stage = {});
 
 // A matrix without gaps whose blocks lie in one row each is one long row of blocks.
 MatrixView<const float> AsOneRow(MatrixView<const float> x, const BlockFormat& format);

@@ -7,6 +7,7 @@
 #include "fp4lab/block/fp4_integers.h"
 #include "fp4lab/block/fp4_kernels.h"
 #include "fp4lab/block/plan.h"
+#include "fp4lab/block/staged.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "fp4lab/block/quantize_integers.cc"
@@ -14,7 +15,7 @@
 // After foreach_target.h:
 #include <hwy/highway.h>
 
-#include "fp4lab/block/fp4_avx512-inl.h"
+#include "fp4lab/block/fp4_units-inl.h"
 #include "fp4lab/block/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -71,7 +72,7 @@ HWY_INLINE bool IntegersOfFp4Unit(const QuantizePlan& plan, const Unit& unit, co
                                   const Fp4Integers& out) {
   Fp4Scales scales;
   const IntegerFp4Rows rows{&out.codes(unit.row, unit.col), out.codes.row_stride};
-  if (!QuantizeFp4Unit(plan, x, &scales, rows)) return false;
+  if (!QuantizeFp4Unit(plan, unit, x, &scales, rows)) return false;
   const std::size_t blocks = (unit.cols + plan.block_cols - 1) / plan.block_cols;
   StoreScales(plan, unit, blocks, scales.value, out);
   return true;
@@ -88,19 +89,25 @@ HWY_INLINE bool IntegersOfFp4Unit(const QuantizePlan&, const Unit&, const Tile&,
 #endif
 
 // One group of units. x and out are in memory order.
-void IntegersOfUnits(const QuantizePlan& plan, MatrixView<const float> x, const Fp4Integers& out,
-                     std::size_t group) {
+void IntegersOfUnits(const QuantizePlan& plan, const MatrixView<const float>& x,
+                     const Fp4Integers& out, std::size_t group) {
   UnitScales scales;
   RandomBuffer random;
+  StageBuffer staged;
   const bool fp4 = HasFp4Units(plan);
-  for (std::size_t i = group * kUnitsAGroup; i < EndOfGroup(plan, group); ++i) {
-    const Unit unit = UnitOf(plan, i);
-    const Tile tile{&x(unit.row, unit.col), x.row_stride, unit.rows, unit.cols};
-    if (fp4 && IntegersOfFp4Unit(plan, unit, tile, out)) continue;
-    const std::size_t blocks = FindScales(plan.scale, tile, plan.block_cols, &scales);
-    RoundUnit(plan, unit, tile, scales, &random,
-              IntegerRows{&out.codes(unit.row, unit.col), out.codes.row_stride});
-    StoreScales(plan, unit, blocks, scales.value, out);
+  const std::size_t end = EndOfGroup(plan, group);
+  for (std::size_t i = group * kUnitsAGroup, n = 1; i < end; i += n) {
+    n = fp4 ? UnitsOfSpan(plan, i, end) : 1;
+    const Unit span = SpanOf(plan, i, n);
+    if (fp4 && IntegersOfFp4Unit(plan, span, TileOf(plan, x, span, &staged), out)) continue;
+    for (std::size_t k = i; k < i + n; ++k) {
+      const Unit unit = UnitOf(plan, k);
+      const Tile tile = TileOf(plan, x, unit, &staged);
+      const std::size_t blocks = FindScales(plan.scale, tile, plan.block_cols, &scales);
+      RoundUnit(plan, unit, tile, scales, &random,
+                IntegerRows{&out.codes(unit.row, unit.col), out.codes.row_stride});
+      StoreScales(plan, unit, blocks, scales.value, out);
+    }
   }
 }
 
@@ -137,7 +144,7 @@ void AsOneRow(const BlockFormat& format, MatrixView<const float>* x, Fp4Integers
 }  // namespace
 
 bool QuantizeToFp4Integers(MatrixView<const float> x, const QuantizeOptions& options,
-                           const Fp4Integers& out) {
+                           const UnitStage& stage, const Fp4Integers& out) {
   CheckFp4Integers(x, options, out);
   if (x.size() == 0) return true;
   const bool turned = !(out.codes.col_stride == 1 || out.codes.cols <= 1);
@@ -146,12 +153,17 @@ bool QuantizeToFp4Integers(MatrixView<const float> x, const QuantizeOptions& opt
   MatrixView<const float> from = !as_out ? copy.View() : turned ? x.Transposed() : x;
   Fp4Integers to = turned ? Fp4Integers{out.codes.Transposed(), out.scales.Transposed()} : out;
   if (!turned) AsOneRow(options.format, &from, &to);
-  const QuantizePlan plan = MakePlan(from.rows, from.cols, turned, options);
+  const QuantizePlan plan = MakePlan(from.rows, from.cols, turned, options, stage);
   ParallelFor(GroupsOf(plan), [&](std::size_t group) {
     HWY_DYNAMIC_DISPATCH(IntegersOfUnits)(plan, from, to, group);
   });
   if (options.format.rule == ScaleRule::kNvfp4) return true;  // 0 or 2^-9 to 448
   return internal::FinishFp4Scales(options.format, out);
+}
+
+bool QuantizeToFp4Integers(MatrixView<const float> x, const QuantizeOptions& options,
+                           const Fp4Integers& out) {
+  return QuantizeToFp4Integers(x, options, UnitStage{}, out);
 }
 
 }  // namespace fp4lab

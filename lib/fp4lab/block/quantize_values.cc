@@ -5,6 +5,7 @@
 #include "fp4lab/block/layout.h"
 #include "fp4lab/block/plan.h"
 #include "fp4lab/block/quantize.h"
+#include "fp4lab/block/staged.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "fp4lab/block/quantize_values.cc"
@@ -30,9 +31,10 @@ void ValuesOfUnits(const QuantizePlan& plan, MatrixView<const float> x, MatrixVi
                    std::size_t group) {
   UnitScales scales;
   RandomBuffer random;
+  StageBuffer staged;
   for (std::size_t i = group * kUnitsAGroup; i < EndOfGroup(plan, group); ++i) {
     const Unit unit = UnitOf(plan, i);
-    const Tile tile{&x(unit.row, unit.col), x.row_stride, unit.rows, unit.cols};
+    const Tile tile = TileOf(plan, x, unit, &staged);
     FindScales(plan.scale, tile, plan.block_cols, &scales);
     RoundUnit(plan, unit, tile, scales, &random,
               ValueRows{&out(unit.row, unit.col), out.row_stride});
@@ -53,17 +55,22 @@ HWY_EXPORT(ValuesOfUnits);
 }  // namespace
 
 void QuantizeToValues(MatrixView<const float> x, const QuantizeOptions& options,
-                      MatrixView<float> out) {
+                      const UnitStage& stage, MatrixView<float> out) {
   Expects(out.rows == x.rows && out.cols == x.cols, "out has the shape of x");
   CheckOptions(options);
   if (x.size() == 0) return;
-  RunInMemoryOrder(x, out,
-                   [&](MatrixView<const float> from, MatrixView<float> to, bool transposed) {
-                     const QuantizePlan plan = MakePlan(from.rows, from.cols, transposed, options);
-                     ParallelFor(GroupsOf(plan), [&](std::size_t group) {
-                       HWY_DYNAMIC_DISPATCH(ValuesOfUnits)(plan, from, to, group);
-                     });
-                   });
+  RunInMemoryOrder(
+      x, out, [&](MatrixView<const float> from, MatrixView<float> to, bool transposed) {
+        const QuantizePlan plan = MakePlan(from.rows, from.cols, transposed, options, stage);
+        ParallelFor(GroupsOf(plan), [&](std::size_t group) {
+          HWY_DYNAMIC_DISPATCH(ValuesOfUnits)(plan, from, to, group);
+        });
+      });
+}
+
+void QuantizeToValues(MatrixView<const float> x, const QuantizeOptions& options,
+                      MatrixView<float> out) {
+  QuantizeToValues(x, options, UnitStage{}, out);
 }
 
 }  // namespace fp4lab

@@ -8,14 +8,14 @@
 #include "fp4lab/transform/kernels.h"
 
 namespace fp4lab {
-namespace {
-
 HadamardSigns SignsOf(int size, std::uint32_t mask) {
   HadamardSigns signs{size, mask, {}};
   const float magnitude = size == 16 ? 0.25f : 1.0f;
   for (int k = 0; k < size; ++k) signs.factors[k] = (mask >> k & 1u) != 0 ? -magnitude : magnitude;
   return signs;
 }
+
+namespace {
 
 // Bands of `size` memory rows in pieces of about 16384 elements.
 void Columns(MatrixView<const float> x, const HadamardSigns& signs, MatrixView<float> out) {

@@ -14,9 +14,15 @@ struct HadamardSigns {
   float factors[32];
 };
 
+HadamardSigns SignsOf(int size, std::uint32_t mask);
+
 // Groups down the columns: `size` memory rows, `cols` groups beside each other.
 void HadamardColumns(const float* x, std::size_t x_stride, std::size_t cols,
                      const HadamardSigns& signs, float* out, std::size_t out_stride);
+
+// The largest magnitude of what that would write; NaN is left out.
+float HadamardColumnsAmax(const float* x, std::size_t x_stride, std::size_t cols,
+                          const HadamardSigns& signs);
 
 // Groups along a row: `groups` of them, one after the other.
 void HadamardRow(const float* x, std::size_t groups, const HadamardSigns& signs, float* out);

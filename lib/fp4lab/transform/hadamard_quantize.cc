@@ -1,0 +1,114 @@
+#include "fp4lab/transform/hadamard_quantize.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/base/memory_order.h"
+#include "fp4lab/base/parallel.h"
+#include "fp4lab/block/staged.h"
+#include "fp4lab/transform/kernels.h"
+
+namespace fp4lab {
+namespace {
+
+// A UnitStage.
+void Transform(const void* context, MatrixView<const float> from, bool transposed,
+               MatrixView<float> to) {
+  const auto& signs = *static_cast<const HadamardSigns*>(context);
+  const auto size = static_cast<std::size_t>(signs.size);
+  if (!transposed) {
+    for (std::size_t r = 0; r < from.rows; ++r) {
+      HadamardRow(&from(r, 0), from.cols / size, signs, &to(r, 0));
+    }
+    return;
+  }
+  for (std::size_t r = 0; r < from.rows; r += size) {
+    HadamardColumns(&from(r, 0), from.row_stride, from.cols, signs, &to(r, 0), to.row_stride);
+  }
+}
+
+// Whether every unit of work of a quantizer holds whole groups.
+bool UnitsHoldGroups(MatrixView<const float> x, int size, const QuantizeOptions& options,
+                     bool transposed) {
+  const QuantizePlan plan = transposed ? MakePlan(x.cols, x.rows, true, options)
+                                       : MakePlan(x.rows, x.cols, false, options);
+  const std::size_t along = transposed ? plan.block_rows : plan.chunk;
+  return plan.block_rows <= kMaxStagedBlock && along % static_cast<std::size_t>(size) == 0;
+}
+
+// run(x, stage): with the transform as a stage, or on a copy of x that went through it.
+template <class Run>
+auto WithTransformed(MatrixView<const float> x, int size, std::uint32_t sign_mask,
+                     const QuantizeOptions& options, bool transposed, Run run) {
+  CheckHadamard(x, size, x);
+  if (UnitsHoldGroups(x, size, options, transposed)) {
+    const HadamardSigns signs = SignsOf(size, sign_mask);
+    return run(x, UnitStage{&signs, Transform});
+  }
+  Matrix<float> y(transposed ? x.cols : x.rows, transposed ? x.rows : x.cols);
+  const MatrixView<float> view = transposed ? y.View().Transposed() : y.View();
+  RandomHadamard(x, size, sign_mask, view);
+  return run(view, UnitStage{});
+}
+
+}  // namespace
+
+float HadamardAmax(MatrixView<const float> x, int size, std::uint32_t sign_mask) {
+  CheckHadamard(x, size, x);
+  if (x.size() == 0) return 0.0f;
+  const Matrix<float> copy = CopyUnlessUnitStride(x);
+  if (!copy.values.empty()) x = copy.View();
+  const HadamardSigns signs = SignsOf(size, sign_mask);
+  const auto group = static_cast<std::size_t>(size);
+  constexpr std::size_t kPiece = 1024;  // elements of a row, or columns of a band
+  if (HasUnitRows(x)) {
+    std::vector<float> partial(x.rows);
+    ParallelFor(x.rows, [&](std::size_t r) {
+      float y[kPiece];
+      for (std::size_t c = 0; c < x.cols; c += kPiece) {
+        const std::size_t count = std::min(kPiece, x.cols - c);
+        HadamardRow(&x(r, c), count / group, signs, y);
+        partial[r] = std::max(partial[r], TensorAmax(MatrixView<const float>(y, 1, count)));
+      }
+    });
+    return *std::max_element(partial.begin(), partial.end());
+  }
+  const MatrixView<const float> memory = x.Transposed();
+  const std::size_t pieces = (memory.cols + kPiece - 1) / kPiece;
+  std::vector<float> partial(memory.rows / group * pieces);
+  ParallelFor(partial.size(), [&](std::size_t i) {
+    const std::size_t c = i % pieces * kPiece;
+    partial[i] = HadamardColumnsAmax(&memory(i / pieces * group, c), memory.row_stride,
+                                     std::min(kPiece, memory.cols - c), signs);
+  });
+  return *std::max_element(partial.begin(), partial.end());
+}
+
+void HadamardQuantize(MatrixView<const float> x, int size, std::uint32_t sign_mask,
+                      const QuantizeOptions& options, QuantizedMatrix* q) {
+  const bool transposed = !HasUnitRows(x) && HasUnitColumns(x);
+  WithTransformed(
+      x, size, sign_mask, options, transposed,
+      [&](MatrixView<const float> y, const UnitStage& stage) { Quantize(y, options, stage, q); });
+}
+
+void HadamardQuantizeToValues(MatrixView<const float> x, int size, std::uint32_t sign_mask,
+                              const QuantizeOptions& options, MatrixView<float> out) {
+  const bool transposed = !(HasUnitRows(x) && HasUnitRows(out)) && HasUnitColumns(x);
+  WithTransformed(x, size, sign_mask, options, transposed,
+                  [&](MatrixView<const float> y, const UnitStage& stage) {
+                    QuantizeToValues(y, options, stage, out);
+                  });
+}
+
+bool HadamardQuantizeToFp4Integers(MatrixView<const float> x, int size, std::uint32_t sign_mask,
+                                   const QuantizeOptions& options, const Fp4Integers& out) {
+  const bool transposed = out.codes.col_stride != 1 && out.codes.cols > 1;
+  return WithTransformed(x, size, sign_mask, options, transposed,
+                         [&](MatrixView<const float> y, const UnitStage& stage) {
+                           return QuantizeToFp4Integers(y, options, stage, out);
+                         });
+}
+
+}  // namespace fp4lab

@@ -1,0 +1,28 @@
+// The random Hadamard transform fused with what follows it in a recipe: each function reads x once
+// and writes its result alone.
+#pragma once
+
+#include "fp4lab/block/fp4_integers.h"
+#include "fp4lab/block/quantize.h"
+#include "fp4lab/transform/hadamard.h"
+
+namespace fp4lab {
+
+// With y = RandomHadamard(x, size, sign_mask), every function gives the bytes of its name's second
+// part on y. Columns (wgrad): pass transposed views; out lies in memory as x where it is fast.
+
+// TensorAmax(y): what options.amax must be for the functions below (Transformer Engine's order:
+// the tensor scale is that of the transformed tensor).
+float HadamardAmax(MatrixView<const float> x, int size, std::uint32_t sign_mask);
+
+void HadamardQuantize(MatrixView<const float> x, int size, std::uint32_t sign_mask,
+                      const QuantizeOptions& options, QuantizedMatrix* q);
+
+// out may be x.
+void HadamardQuantizeToValues(MatrixView<const float> x, int size, std::uint32_t sign_mask,
+                              const QuantizeOptions& options, MatrixView<float> out);
+
+bool HadamardQuantizeToFp4Integers(MatrixView<const float> x, int size, std::uint32_t sign_mask,
+                                   const QuantizeOptions& options, const Fp4Integers& out);
+
+}  // namespace fp4lab
