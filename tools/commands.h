@@ -7,8 +7,10 @@ namespace fp4lab::tools {
 
 // Each adds its subcommand to `app`. What it finds wrong it throws (base/error.h); an exit code
 // other than 0 that is no error goes to *exit_code.
+void AddBench(CLI::App& app, int* exit_code);
 void AddCases(CLI::App& app, int* exit_code);
 void AddConvert(CLI::App& app, int* exit_code);
+void AddCrosscheck(CLI::App& app, int* exit_code);
 void AddData(CLI::App& app, int* exit_code);
 void AddDequantize(CLI::App& app, int* exit_code);
 void AddDialects(CLI::App& app, int* exit_code);

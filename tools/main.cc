@@ -25,8 +25,10 @@ int main(int argc, char** argv) {
   CLI::App app{"fp4lab: the numerics of 4-bit LLM training"};
   app.require_subcommand(1);
   int exit_code = 0;
+  fp4lab::tools::AddBench(app, &exit_code);
   fp4lab::tools::AddCases(app, &exit_code);
   fp4lab::tools::AddConvert(app, &exit_code);
+  fp4lab::tools::AddCrosscheck(app, &exit_code);
   fp4lab::tools::AddData(app, &exit_code);
   fp4lab::tools::AddDequantize(app, &exit_code);
   fp4lab::tools::AddDialects(app, &exit_code);

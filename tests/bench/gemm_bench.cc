@@ -6,25 +6,22 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <ctime>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/random.h"
 #include "fp4lab/base/simd.h"
+#include "fp4lab/measure/clock.h"
+#include "fp4lab/measure/probes.h"
+#include "fp4lab/measure/sgemm_peer.h"
+#include "fp4lab/measure/summary.h"
 #include "fp4lab/tensor/fp4_gemm.h"
 #include "fp4lab/tensor/gemm.h"
-#include "tests/bench/fma_peak.h"
-#include "tests/bench/peers.h"
 
 namespace fp4lab::bench {
-
-std::vector<Peer>& Peers() {
-  static std::vector<Peer> peers;
-  return peers;
-}
 
 namespace {
 
@@ -79,11 +76,7 @@ bool IsClose(const Operand& x, const Operand& y) {
 }
 
 // Processor time for one thread, so that other programs on the machine count less; else wall time.
-double Now(int threads) {
-  std::timespec t;
-  clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
+double Now(int threads) { return threads == 1 ? measure::ThreadSeconds() : measure::WallSeconds(); }
 
 template <class Function>
 double SecondsOf(int threads, Function function) {
@@ -92,9 +85,18 @@ double SecondsOf(int threads, Function function) {
   return Now(threads) - start;
 }
 
-double Median(std::vector<double> x) {
-  std::nth_element(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(x.size() / 2), x.end());
-  return x[x.size() / 2];
+double Median(const std::vector<double>& x) { return measure::Summarize(x).median; }
+
+// The libraries that were found.
+const std::vector<measure::SgemmPeer>& Peers() {
+  static const std::vector<measure::SgemmPeer> peers = [] {
+    std::vector<measure::SgemmPeer> found;
+    for (measure::SgemmPeer& p : LoadSgemmPeers(measure::PeerVectors::kBest)) {
+      if (p.sgemm) found.push_back(std::move(p));
+    }
+    return found;
+  }();
+  return peers;
 }
 
 // Calls are grouped so that one timing takes about a millisecond; peers take turns with ours.
@@ -110,8 +112,8 @@ void RunGemm(benchmark::State& state, const Shape& s, int block, int threads) {
   const int calls = std::max(1, static_cast<int>(1e8 * threads / flop));
   std::vector<double> seconds, peaks;
   std::vector<std::vector<double>> peer_seconds(Peers().size());
-  for (const Peer& peer : Peers()) {
-    peer.gemm(a.view, b.view, peer_c.view, threads);
+  for (const measure::SgemmPeer& peer : Peers()) {
+    peer.sgemm(a.view, b.view, peer_c.view);
     if (!IsClose(c, peer_c)) return state.SkipWithError("a peer disagrees");
   }
   for (auto _ : state) {
@@ -119,10 +121,10 @@ void RunGemm(benchmark::State& state, const Shape& s, int block, int threads) {
       for (int i = 0; i < calls; ++i) Gemm(a.view, b.view, options, c.view);
     }));
     state.SetIterationTime(seconds.back() / calls);
-    peaks.push_back(FmaPeak(0.3) * threads);
+    peaks.push_back(measure::FmaPeak(0.3) * threads);
     for (std::size_t p = 0; p < Peers().size(); ++p) {
       peer_seconds[p].push_back(SecondsOf(threads, [&] {
-        for (int i = 0; i < calls; ++i) Peers()[p].gemm(a.view, b.view, peer_c.view, threads);
+        for (int i = 0; i < calls; ++i) Peers()[p].sgemm(a.view, b.view, peer_c.view);
       }));
     }
   }
@@ -185,9 +187,10 @@ void RunFp4Gemm(benchmark::State& state, const Shape& s, int block, int threads)
   if (!IsRight(a.values, b.values, options, c)) return state.SkipWithError("wrong result");
   const double flop = 2.0 * static_cast<double>(s.m * s.n) * static_cast<double>(s.k);
   const int calls = std::max(1, static_cast<int>(1e8 * threads / flop));
-  std::vector<Peer> others = Peers();
-  others.push_back({"our_fp32", [](MatrixView<const float> x, MatrixView<const float> y,
-                                   MatrixView<float> z, int) { Gemm(x, y, {}, z); }});
+  std::vector<measure::SgemmPeer> others = Peers();
+  others.emplace_back().name = "our_fp32";
+  others.back().sgemm = [](MatrixView<const float> x, MatrixView<const float> y,
+                           MatrixView<float> z) { Gemm(x, y, {}, z); };
   std::vector<double> seconds;
   std::vector<std::vector<double>> other_seconds(others.size());
   for (auto _ : state) {
@@ -198,7 +201,7 @@ void RunFp4Gemm(benchmark::State& state, const Shape& s, int block, int threads)
     for (std::size_t p = 0; p < others.size(); ++p) {
       other_seconds[p].push_back(SecondsOf(threads, [&] {
         for (int i = 0; i < calls; ++i) {
-          others[p].gemm(a.values.view, b.values.view, other_c.view, threads);
+          others[p].sgemm(a.values.view, b.values.view, other_c.view);
         }
       }));
     }
@@ -213,7 +216,7 @@ void RunFp4Gemm(benchmark::State& state, const Shape& s, int block, int threads)
 
 void RunPeak(benchmark::State& state) {
   std::vector<double> peaks;
-  for (auto _ : state) peaks.push_back(FmaPeak(5));
+  for (auto _ : state) peaks.push_back(measure::FmaPeak(5));
   state.counters["GFLOP/s"] = Median(peaks);
 }
 

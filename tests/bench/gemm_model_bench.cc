@@ -1,16 +1,19 @@
-// TensorCoreGemm at a training shape: time relative to the FP32-order FP4 GEMM of the same run.
+// TensorCoreGemm at a training shape: time relative to Gemm with FP4 values (`times_gemm`) and to
+// Fp4Gemm with NVFP4 operands (`times_fp4_gemm`) in the same run.
 #include <benchmark/benchmark.h>
 
-#include <algorithm>
 #include <bit>
 #include <cstddef>
-#include <ctime>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/block/quantize.h"
+#include "fp4lab/measure/clock.h"
+#include "fp4lab/measure/summary.h"
+#include "fp4lab/tensor/fp4_gemm.h"
 #include "fp4lab/tensor/gemm.h"
 #include "fp4lab/tensor/tensor_core_gemm.h"
 #include "tests/support/values.h"
@@ -35,23 +38,30 @@ MmaOperand MakeOperand(const Case& c, const Matrix<float>& x) {
   return c.wide ? Unscaled(q, FormatOf(FormatId::kBF16)) : q;
 }
 
-double ThreadSeconds() {
-  std::timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
+// NVFP4 operands for Fp4Gemm, the yardstick.
+struct IntegerOperand {
+  std::vector<std::uint8_t> codes;
+  std::vector<float> scales;
+  Fp4Operand view;
+
+  explicit IntegerOperand(const MmaOperand& x) {
+    for (const std::uint32_t code : x.codes) {
+      codes.push_back(static_cast<std::uint8_t>(12 + 2 * Decode(FormatId::kE2M1, code)));
+    }
+    for (const std::uint8_t scale : x.scales) scales.push_back(Decode(FormatId::kE4M3, scale));
+    view.codes = {codes.data(), x.rows, x.cols};
+    view.scales = {scales.data(), x.rows, x.ScaleCols()};
+  }
+};
 
 template <class Function>
 double SecondsOf(const Function& function) {
-  const double start = ThreadSeconds();
+  const double start = measure::ThreadSeconds();
   function();
-  return ThreadSeconds() - start;
+  return measure::ThreadSeconds() - start;
 }
 
-double Median(std::vector<double> x) {
-  std::nth_element(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(x.size() / 2), x.end());
-  return x[x.size() / 2];
-}
+double Median(const std::vector<double>& x) { return measure::Summarize(x).median; }
 
 // Rows of c spread over the matrix against the definition.
 bool IsRight(const TensorCoreModel& model, const MmaOperand& a, const MmaOperand& b,
@@ -80,20 +90,25 @@ void RunModel(benchmark::State& state, const Case& c) {
   const MmaOperand a = MakeOperand(c, NormalMatrix(1, kM, kK));
   const MmaOperand b = MakeOperand(c, NormalMatrix(2, kN, kK));
   const Matrix<float> va = FloatValues(a), vb = FloatValues(b);
+  const Case yardstick = {.model = "", .inputs = "nvfp4", .wide = false};
+  const IntegerOperand ia(MakeOperand(yardstick, NormalMatrix(1, kM, kK)));
+  const IntegerOperand ib(MakeOperand(yardstick, NormalMatrix(2, kN, kK)));
   Matrix<float> y(kM, kN), z(kM, kN);
   const int threads_before = Threads();
   SetThreads(1);
   TensorCoreGemm(model, a, b, {}, y.View());
   if (!IsRight(model, a, b, y)) return state.SkipWithError("wrong result");
-  std::vector<double> ours, fp32;
+  std::vector<double> ours, fp32, fp4;
   for (auto _ : state) {
     ours.push_back(SecondsOf([&] { TensorCoreGemm(model, a, b, {}, y.View()); }));
     fp32.push_back(SecondsOf([&] { Gemm(va.View(), vb.View(), {.block = 16}, z.View()); }));
+    fp4.push_back(SecondsOf([&] { Fp4Gemm(ia.view, ib.view, {.block = 16}, z.View()); }));
     state.SetIterationTime(ours.back());
   }
   SetThreads(threads_before);
   state.counters["GFLOP/s"] = 2e-9 * static_cast<double>(kM * kN * kK) / Median(ours);
   state.counters["times_gemm"] = Median(ours) / Median(fp32);
+  state.counters["times_fp4_gemm"] = Median(ours) / Median(fp4);
 }
 
 bool RegisterAll() {

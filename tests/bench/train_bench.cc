@@ -3,17 +3,17 @@
 // speed drifts does not favour one.
 #include <benchmark/benchmark.h>
 
-#include <algorithm>
 #include <array>
-#include <ctime>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/data/corpus.h"
+#include "fp4lab/measure/clock.h"
+#include "fp4lab/measure/probes.h"
+#include "fp4lab/measure/summary.h"
 #include "fp4lab/train/trainer.h"
-#include "tests/bench/fma_peak.h"
 
 namespace fp4lab::bench {
 namespace {
@@ -31,6 +31,8 @@ TrainConfig ConfigOf(int d, const std::string& recipe) {
   return config;
 }
 
+double Median(const std::vector<double>& values) { return measure::Summarize(values).median; }
+
 // Multiply-adds count as 2. The linears and the head: 6 a parameter; attention, causal: 6 T d a
 // layer (forward 2 T d, backward twice that).
 double FlopPerToken(const ModelConfig& model) {
@@ -38,18 +40,6 @@ double FlopPerToken(const ModelConfig& model) {
                         static_cast<double>(model.d_model) * model.vocabulary;
   const double attention = static_cast<double>(model.layers) * model.sequence * model.d_model;
   return 6.0 * (linear + attention);
-}
-
-// Processor time of this thread, so that other programs on the machine count less.
-double ThreadSeconds() {
-  std::timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
-
-double Median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-  return values[values.size() / 2];
 }
 
 // One thread; the argument is d_model.
@@ -67,11 +57,11 @@ void TrainingStep(benchmark::State& state) {
   std::vector<double> peaks;
   for (auto _ : state) {
     for (std::size_t i = 0; i < trainers.size(); ++i) {
-      const double start = ThreadSeconds();
+      const double start = measure::ThreadSeconds();
       trainers[i]->Step(1e-3);
-      seconds[i].push_back(ThreadSeconds() - start);
+      seconds[i].push_back(measure::ThreadSeconds() - start);
     }
-    peaks.push_back(FmaPeak(20));
+    peaks.push_back(measure::FmaPeak(20));
   }
   SetThreads(threads);
   const TrainConfig config = ConfigOf(d, "bf16");

@@ -20,6 +20,7 @@ namespace fs = std::filesystem;
 // A layer and the layers it may include, itself left out.
 const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"base", {}},
+    {"measure", {"base"}},
     {"formats", {"base"}},
     {"block", {"base", "formats"}},
     {"transform", {"base", "formats", "block"}},
@@ -31,9 +32,11 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"study", {"base", "formats", "block", "transform", "tensor", "io", "data", "nn", "train"}},
     {"dialect", {"base", "formats", "block", "transform"}},
     {"exchange", {"base", "formats", "block", "transform", "io", "dialect"}},
-    {"judge",
-     {"base", "formats", "block", "transform", "tensor", "io", "dialect", "exchange"}},
+    {"judge", {"base", "formats", "block", "transform", "tensor", "io", "dialect", "exchange"}},
     {"oracle", {"base", "formats", "block"}},
+    {"gpu",
+     {"base", "formats", "block", "transform", "dialect", "cuda", "io", "data", "nn", "train"}},
+    {"cuda", {"base", "formats", "block", "transform", "dialect"}},
 };
 
 struct Include {
@@ -46,7 +49,9 @@ std::vector<Include> IncludesBelow(const fs::path& folder) {
   std::vector<Include> includes;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
     const std::string extension = entry.path().extension();
-    if (extension != ".h" && extension != ".cc" && extension != ".cu") continue;
+    if (extension != ".h" && extension != ".cc" && extension != ".cu" && extension != ".cuh") {
+      continue;
+    }
     std::ifstream in(entry.path());
     std::smatch match;
     for (std::string line; std::getline(in, line);) {
@@ -97,6 +102,9 @@ const Place kPlaces[] = {
     {"omp.h", R"(lib/fp4lab/base/parallel\.h)"},
     {"nlohmann/", R"(lib/fp4lab/(io|data|exchange|judge|train|study)/.*|tools/.*)"},
     {"CLI/", R"(tools/.*)"},
+    {"cuda_runtime_api.h", R"(lib/fp4lab/cuda/.*\.cuh)"},
+    {"cuda_runtime.h", R"(lib/fp4lab/gpu/.*\.cuh)"},
+    {"cublasLt.h", R"(lib/fp4lab/gpu/blas\.cuh)"},
     {"Eigen/", R"(lib/fp4lab/(study|tensor|nn)/.*\.cc)"},
     {"openssl/", R"(lib/fp4lab/base/hash\.cc)"},
     {"zip.h", R"(lib/fp4lab/io/np(y|z_writer)\.cc)"},

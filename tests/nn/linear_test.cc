@@ -45,7 +45,8 @@ Operand Expected(const OperandRecipe& recipe, bool bf16, LinearOperand which, Vi
   out.decoded = out.values;
   if (!recipe.format) return out;
   out.amax = reference::TensorAmax(out.values.View());
-  QuantizeOptions options{*recipe.format, recipe.rounding, kRandom, out.amax};
+  QuantizeOptions options{
+      .format = *recipe.format, .rounding = recipe.rounding, .random = kRandom, .amax = out.amax};
   options.random.tensor += static_cast<std::uint32_t>(which);
   const QuantizedMatrix q = reference::Quantize(out.values.View(), options);
   reference::UnscaledValues(q, out.values.View());
@@ -274,6 +275,68 @@ TEST_CASE("RoundBf16 gives the reference's bits and amax on every SIMD target", 
     }
   }
   PinSimdTarget("best");
+}
+
+struct Products {
+  Matrix<float> y, dx, dw;
+};
+
+// Forward and backward; `observed`: an observer looks on, so that the GEMMs run on values.
+Products RunProducts(const LinearRecipe& recipe, const LinearData& data, bool observed) {
+  const OperandObserver look = [](LinearOperand, View, View, const QuantizeOptions&) {};
+  const LinearCall call{.random = kRandom, .observer = observed ? &look : nullptr};
+  const Matrix<float>&x = data.x, &w = data.w, &dy = data.dy;
+  Products out{Matrix<float>(x.rows, w.rows, 0.25f), Matrix<float>(x.rows, x.cols),
+               Matrix<float>(w.rows, w.cols, 0.5f)};
+  LinearWeight weight;
+  weight.w = w.View();
+  LinearScratch scratch;
+  LinearForward(recipe, call, {x.View()}, &weight, &scratch, Write::kAccumulate, out.y.View());
+  LinearBackward(recipe, call, {x.View()}, &weight, {dy.View()}, &scratch, out.dx.View(),
+                 out.dw.View());
+  return out;
+}
+
+void CheckBothPaths(const LinearRecipe& recipe, const LinearData& data) {
+  const Products values = RunProducts(recipe, data, true);
+  const Products integers = RunProducts(recipe, data, false);
+  CHECK(SameBits(integers.y, values.y));
+  CHECK(SameBits(integers.dx, values.dx));
+  CHECK(SameBits(integers.dw, values.dw));
+}
+
+TEST_CASE("A linear on FP4 integers gives the bits of a linear on values", "[nn]") {
+  const LinearData small;
+  const LinearData odd{.x = NormalMatrix(1, 96, 83),
+                       .w = NormalMatrix(2, 59, 83, 0.1),
+                       .dy = NormalMatrix(3, 96, 59, 1e-4)};
+  for (const Json& json : TestedRecipes()) {
+    CAPTURE(json.dump());
+    const LinearRecipe recipe = ReadRecipe(json, "test").linear;
+    CheckBothPaths(recipe, small);
+    CheckBothPaths(recipe, odd);
+  }
+}
+
+TEST_CASE("Scales beyond the integers' range send a linear back to values", "[nn]") {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  for (const char* name : {"mxfp4", "te_nvfp4"}) {
+    const LinearRecipe recipe = ReadRecipe(Json(name), "test").linear;
+    for (const float special : {0x1p70f, 0x1p-80f, 0x1p-140f, kInfinity, kNan}) {
+      CAPTURE(name, special);
+      LinearData in_x, in_w, in_dy;
+      in_x.x(3, 40) = special;
+      in_w.w(5, 64) = special;
+      in_dy.dy(33, 1) = special;
+      if (special < 1.0f) {  // whole blocks of tiny numbers
+        for (Matrix<float>* m : {&in_x.x, &in_w.w, &in_dy.dy}) {
+          for (float& value : m->values) value *= special;
+        }
+      }
+      for (const LinearData* data : {&in_x, &in_w, &in_dy}) CheckBothPaths(recipe, *data);
+    }
+  }
 }
 
 }  // namespace

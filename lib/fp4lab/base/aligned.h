@@ -1,7 +1,8 @@
-// Memory for kernels: vectors of floats that start on a cache line.
+// Memory for kernels: vectors that start on a cache line.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <new>
 #include <vector>
 
@@ -24,8 +25,11 @@ struct CacheLineAllocator {
 
 using FloatBuffer = std::vector<float, CacheLineAllocator<float>>;
 
-// Room for `size` floats, whose old values do not matter; never shrinks.
-inline void Reserve(FloatBuffer* buffer, std::size_t size) {
+using ByteBuffer = std::vector<std::uint8_t, CacheLineAllocator<std::uint8_t>>;
+
+// Room for `size` elements, whose old values do not matter; never shrinks.
+template <class T>
+void Reserve(std::vector<T, CacheLineAllocator<T>>* buffer, std::size_t size) {
   if (buffer->size() < size) buffer->resize(size);
 }
 

@@ -28,13 +28,14 @@ constexpr bool HasFp4Integers(const BlockFormat& format) {
          (format.block_rows == 1 || format.block_rows == format.block_cols);
 }
 
-// The scales with which a product of two blocks' scales and an integer / 4 stays exact in binary32.
-inline constexpr float kLeastFp4IntegerScale = 0x1p-60f, kLargestFp4IntegerScale = 0x1p60f;
+// The scales with which a product of two blocks' scales and an integer / 4 stays exact in binary32,
+// and the sum of a block's products finite, however it is formed: 32 * 36 * 2^116 < 2^128.
+inline constexpr float kLeastFp4IntegerScale = 0x1p-60f, kLargestFp4IntegerScale = 0x1p58f;
 
 // Quantizes x, as Quantize does, into `out`: fastest where x and out.codes have unit stride in the
 // same direction. A scale is that of ScaleValue, but +0 where it is below 2^-60 and the block's
 // elements are all zeros.
-// Returns whether every scale is +0 or lies in [2^-60, 2^60]. If not (an MX block of tiny, huge or
+// Returns whether every scale is +0 or lies in [2^-60, 2^58]. If not (an MX block of tiny, huge or
 // infinite elements), some of `out` says less than QuantizeToValues: use that.
 bool QuantizeToFp4Integers(MatrixView<const float> x, const QuantizeOptions& options,
                            const Fp4Integers& out);

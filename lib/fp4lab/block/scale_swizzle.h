@@ -50,6 +50,13 @@ constexpr std::size_t ScaleBytes(ScaleOrder order, std::size_t rows, std::size_t
          ((cols + o.tile_cols - 1) / o.tile_cols * o.tile_cols);
 }
 
+// Where scale (r, c) lies in k128x4, for r and c of any unsigned type.
+template <class T>
+constexpr std::size_t Offset128x4(T r, T c, T cols) {
+  const std::size_t tile = static_cast<std::size_t>(r / 128) * ((cols + 3) / 4) + c / 4;
+  return tile * 512 + r % 32 * 16 + r % 128 / 32 * 4 + c % 4;
+}
+
 // Where scale (r, c) lies.
 constexpr std::size_t ScaleOffset(ScaleOrder order, std::size_t r, std::size_t c,
                                   std::size_t cols) {
@@ -61,7 +68,7 @@ constexpr std::size_t ScaleOffset(ScaleOrder order, std::size_t r, std::size_t c
     case ScaleOrder::kLinear:
       return tile;
     case ScaleOrder::k128x4:
-      return tile + r % 32 * 16 + r % 128 / 32 * 4 + c % 4;
+      return Offset128x4(r, c, cols);
     case ScaleOrder::k8x4:
       return tile + r % 8 * 4 + c % 4;
     case ScaleOrder::kPadded:

@@ -1,44 +1,18 @@
 #include "fp4lab/dialect/blocks.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <limits>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/dialect/adaptive.h"
 
 namespace fp4lab {
 namespace {
 
-// What four over six takes for the error of one element (TE quantize_4over6_nvfp4.cuh).
-float ElementError(const Dialect& d, const BlockNumbers& n, const Level& l, float x) {
-  const float value = Decode(d.element, QuantizedElement(d, n, l, x, 0));
-  const float product = value * n.scale;  // exact, in FP16 as well
-  const float difference =
-      d.adaptive_fp16 ? product - x * l.encode : product * l.amax / LevelTwoConstant(d) - x;
-  return d.adaptive == Adaptive::kMse ? difference * difference : Magnitude(difference);
-}
-
-constexpr std::size_t kMostLines = 32;
-
-// Along a line in order; the lines of a square block in a tree: line i and i + 8, then 4, 2, 1.
 float BlockError(const Dialect& d, const BlockNumbers& n, const Level& l,
                  MatrixView<const float> block) {
-  std::array<float, kMostLines> lines{};
-  for (std::size_t r = 0; r < block.rows; ++r) {
-    for (std::size_t c = 0; c < block.cols; ++c) {
-      const float error = ElementError(d, n, l, block(r, c));
-      lines[r] = d.adaptive == Adaptive::kAbsMax ? std::max(lines[r], error) : lines[r] + error;
-    }
-  }
-  for (std::size_t half = std::bit_ceil(static_cast<unsigned>(d.block_rows)) / 2; half > 0;
-       half /= 2) {
-    for (std::size_t i = 0; i < half; ++i) {
-      lines[i] = d.adaptive == Adaptive::kAbsMax ? std::max(lines[i], lines[i + half])
-                                                 : lines[i] + lines[i + half];
-    }
-  }
-  return lines[0];
+  return AdaptiveBlockError(d, n, l, block.rows, block.cols,
+                            [&](std::size_t r, std::size_t c) { return block(r, c); });
 }
 
 }  // namespace
@@ -66,9 +40,10 @@ void CheckOptions(const Dialect& dialect, MatrixView<const float> x,
   Expects(!IsStochastic(dialect) || options.random.size() == x.size(),
           "stochastic rounding takes one random field an element");
   Expects(!dialect.row_scaled || dialect.block_rows == 1, "row-scaled blocks have one row");
-  Expects(dialect.adaptive == Adaptive::kNo ||
-              (dialect.block_rows >= 1 && dialect.block_rows <= static_cast<int>(kMostLines)),
-          "four over six has blocks of 1 to 32 rows");
+  Expects(
+      dialect.adaptive == Adaptive::kNo ||
+          (dialect.block_rows >= 1 && dialect.block_rows <= static_cast<int>(kMostAdaptiveLines)),
+      "four over six has blocks of 1 to 32 rows");
 }
 
 float MaxMagnitudeOf(MatrixView<const float> x, bool keeps_nan) {

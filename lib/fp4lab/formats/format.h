@@ -69,7 +69,37 @@ inline constexpr std::array kFormats = {
 };
 
 constexpr const NamedFormat& Named(FormatId id) { return kFormats[static_cast<std::size_t>(id)]; }
-constexpr const Format& FormatOf(FormatId id) { return Named(id).format; }
+
+namespace internal {
+// A row's facts in one word.
+constexpr std::uint32_t PackedFormat(const Format& f) {
+  return static_cast<std::uint32_t>(f.bits | f.exponent_bits << 5 | f.mantissa_bits << 10 |
+                                    f.bias << 15 | static_cast<int>(f.specials) << 25 |
+                                    (f.is_signed ? 1 : 0) << 28);
+}
+constexpr Format UnpackedFormat(std::uint32_t word) {
+  const auto field = [word](int at, int bits) {
+    return static_cast<int>(word >> at & ((1u << bits) - 1));
+  };
+  return {field(0, 5),
+          field(5, 5),
+          field(10, 5),
+          field(15, 10),
+          static_cast<Specials>(field(25, 3)),
+          field(28, 1) != 0};
+}
+constexpr std::array<std::uint32_t, kFormats.size()> PackedFormats() {
+  std::array<std::uint32_t, kFormats.size()> words{};
+  for (std::size_t i = 0; i < words.size(); ++i) words[i] = PackedFormat(kFormats[i].format);
+  return words;
+}
+}  // namespace internal
+
+// Through words of its own: device code has the functions of the host, but none of its variables.
+constexpr Format FormatOf(FormatId id) {
+  constexpr std::array<std::uint32_t, kFormats.size()> kWords = internal::PackedFormats();
+  return internal::UnpackedFormat(kWords[static_cast<std::size_t>(id)]);
+}
 
 constexpr std::optional<FormatId> FindFormat(std::string_view name) {
   for (const NamedFormat& f : kFormats) {
@@ -287,7 +317,7 @@ namespace internal {
 constexpr bool FormatTableIsSound() {
   for (std::size_t i = 0; i < kFormats.size(); ++i) {
     const NamedFormat& f = kFormats[i];
-    if (static_cast<std::size_t>(f.id) != i) return false;
+    if (static_cast<std::size_t>(f.id) != i || !(FormatOf(f.id) == f.format)) return false;
     if (f.format.bits !=
         f.format.exponent_bits + f.format.mantissa_bits + (f.format.is_signed ? 1 : 0))
       return false;

@@ -4,22 +4,52 @@
 #include <cmath>
 #include <cstddef>
 
+#include "fp4lab/base/aligned.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/nn/row_chunks.h"
 
 #include <hwy/aligned_allocator.h>
+#include <hwy/cache_control.h>
 
-// Queries go through in blocks of 16, one lane each; keys are the rows. The scores of a block,
-// s(key, query), stay in cache: (T, 16) floats. Every sum is a chain within one lane.
+// Queries go through in spans of two blocks of 16, one lane each; keys are the rows. The scores of
+// a span, s(key, query), stay in cache: (T, 32) floats. Every sum is a chain within one lane.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "fp4lab/nn/attention.cc"
 #include <hwy/foreach_target.h>  // must come before highway.h
 #include <hwy/highway.h>
 
+#include "fp4lab/base/transpose-inl.h"
 #include "fp4lab/nn/math-inl.h"
 #include "fp4lab/nn/panel-inl.h"
 #include "fp4lab/nn/softmax_lanes-inl.h"
+
+#ifndef FP4LAB_NN_ATTENTION_CC_ONCE_
+#define FP4LAB_NN_ATTENTION_CC_ONCE_
+namespace fp4lab {
+namespace {
+
+// A thread's memory, kept from call to call and handed out in pieces that start on a cache line.
+class Pieces {
+ public:
+  explicit Pieces(std::size_t size) {
+    thread_local FloatBuffer memory;
+    Reserve(&memory, size);
+    next_ = memory.data();
+  }
+  float* Take(std::size_t size) {  // a multiple of 16
+    float* piece = next_;
+    next_ += size;
+    return piece;
+  }
+
+ private:
+  float* next_;
+};
+
+}  // namespace
+}  // namespace fp4lab
+#endif  // FP4LAB_NN_ATTENTION_CC_ONCE_
 
 HWY_BEFORE_NAMESPACE();
 namespace fp4lab {
@@ -28,45 +58,123 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr std::size_t RoundUp(std::size_t n) { return (n + kBlock - 1) / kBlock * kBlock; }
 
-// Floats from one allocation, handed out in pieces that start on a cache line.
-class Scratch {
- public:
-  explicit Scratch(std::size_t size) : memory_(hwy::AllocateAligned<float>(size)) {}
-  float* Take(std::size_t size) {
-    float* piece = memory_.get() + used_;
-    used_ += RoundUp(size);
-    return piece;
-  }
+// Rows ahead that packing asks for: a head's rows lie far apart.
+constexpr std::size_t kPrefetchRows = 16;
 
- private:
-  hwy::AlignedFreeUniquePtr<float[]> memory_;
-  std::size_t used_ = 0;
-};
+// A row of whole blocks: to = scale * from.
+HWY_INLINE void ScaleRow(const float* from, float scale, std::size_t size, float* to) {
+  const PanelTag d;
+  for (std::size_t c = 0; c < size; c += hn::Lanes(d)) {
+    hn::StoreU(hn::Mul(hn::LoadU(d, from + c), hn::Set(d, scale)), d, to + c);
+  }
+}
 
 // to (rows, RoundUp(x.cols)) = scale * x, zeros where x has no element.
 HWY_INLINE void Pack(MatrixView<const float> x, float scale, std::size_t rows, float* to) {
-  const std::size_t width = RoundUp(x.cols);
-  for (std::size_t r = 0; r < x.rows; ++r, to += width) {
+  const std::size_t width = RoundUp(x.cols), whole = x.cols / kBlock * kBlock;
+  for (std::size_t r = 0; r < x.rows; ++r) {
     const float* from = RowOf(x, r);
-    ForElements(x.cols, [=](auto d, std::size_t c) HWY_ATTR {
-      hn::StoreU(hn::Mul(hn::LoadU(d, from + c), hn::Set(d, scale)), d, to + c);
-    });
-    std::fill(to + x.cols, to + width, 0.0f);
+    // Beyond the last row, a prefetch of nothing that is read does no harm.
+    for (std::size_t c = 0; c < x.cols; c += kBlock) {
+      hwy::Prefetch(from + kPrefetchRows * x.row_stride + c);
+    }
+    ScaleRow(from, scale, whole, to + r * width);
+    for (std::size_t c = whole; c < width; ++c) {
+      to[r * width + c] = c < x.cols ? scale * from[c] : 0.0f;
+    }
   }
-  std::fill_n(to, (rows - x.rows) * width, 0.0f);
+  if (rows > x.rows) std::fill_n(to + x.rows * width, (rows - x.rows) * width, 0.0f);
 }
 
-// to (head_dim, 16) = packed (16, width) transposed.
-HWY_INLINE void TransposeBlock(const float* packed, std::size_t head_dim, float* to) {
-  const std::size_t width = RoundUp(head_dim);
-  for (std::size_t c = 0; c < head_dim; ++c) {
-    for (std::size_t i = 0; i < kBlock; ++i) to[c * kBlock + i] = packed[i * width + c];
+// Queries [first, first + 16 * blocks) of a head, `rows` of which exist. Its first block sees the
+// keys before first + 16, its second one 16 more.
+struct Span {
+  std::size_t first, blocks, rows;
+
+  Span(std::size_t first, std::size_t length)
+      : first(first),
+        blocks(length - first > kBlock ? 2 : 1),
+        rows(std::min(kBlock * blocks, length - first)) {}
+  std::size_t Lanes() const { return blocks * kBlock; }
+  std::size_t Seen() const { return first + kBlock; }  // by the first block
+};
+
+HWY_INLINE MatrixView<const float> RowsOfSpan(MatrixView<const float> x, const Span& span) {
+  return RowsOf(x, span.first, span.rows);
+}
+
+// to (width, kSpan) = packed (lanes, width) transposed.
+HWY_INLINE void ToLanes(const float* packed, const Span& span, std::size_t width, float* to) {
+  for (std::size_t i = 0; i < span.Lanes(); i += kBlock) {
+    for (std::size_t c = 0; c < width; c += kBlock) {
+      Transpose16x16(packed + i * width + c, width, to + c * kSpan + i, kSpan);
+    }
   }
 }
 
-// Rows [first, first + 16) of x, fewer at the end.
-HWY_INLINE MatrixView<const float> BlockRows(MatrixView<const float> x, std::size_t first) {
-  return RowsOf(x, first, std::min(kBlock, x.rows - first));
+// to (lanes, width) = lanes (width, kSpan) transposed.
+HWY_INLINE void FromLanes(const float* lanes, const Span& span, std::size_t width, float* to) {
+  for (std::size_t i = 0; i < span.Lanes(); i += kBlock) {
+    for (std::size_t c = 0; c < width; c += kBlock) {
+      Transpose16x16(lanes + c * kSpan + i, kSpan, to + i * width + c, width);
+    }
+  }
+}
+
+// scores (keys, kSpan) = keys (keys, width) . lanes (head_dim, kSpan), for the keys that a block
+// sees.
+HWY_INLINE void Scores(const Span& span, std::size_t head_dim, const float* keys, std::size_t width,
+                       const float* lanes, float* scores) {
+  PanelProduct(span.Seen(), span.Lanes(), head_dim, PanelFactor<std::size_t>{keys, width, 1}, lanes,
+               kSpan, false, scores, kSpan);
+  if (span.blocks == 1) return;
+  PanelProduct(kBlock, kBlock, head_dim,
+               PanelFactor<std::size_t>{keys + span.Seen() * width, width, 1}, lanes + kBlock,
+               kSpan, false, scores + span.Seen() * kSpan + kBlock, kSpan);
+}
+
+// sums (width, kSpan): over the keys that a block sees, values (keys, width) * weights (keys,
+// kSpan).
+HWY_INLINE void SumOverKeys(const Span& span, const float* weights, const float* values,
+                            std::size_t width, float* sums) {
+  PanelProduct(width, span.Lanes(), span.Seen(), PanelFactor<Constant<1>>{values, {}, width},
+               weights, kSpan, false, sums, kSpan);
+  if (span.blocks == 1) return;
+  PanelProduct(width, kBlock, kBlock,
+               PanelFactor<Constant<1>>{values + span.Seen() * width, {}, width},
+               weights + span.Seen() * kSpan + kBlock, kSpan, true, sums + kBlock, kSpan);
+}
+
+// sums (keys, width) += over the queries of the span, weights (keys, kSpan) * x (lanes, width).
+HWY_INLINE void AddOverQueries(const Span& span, const float* weights, const float* x,
+                               std::size_t width, float* sums) {
+  PanelProduct(span.Seen(), width, span.Lanes(), PanelFactor<Constant<kSpan>>{weights, {}, 1}, x,
+               width, true, sums, width);
+  if (span.blocks == 1) return;
+  PanelProduct(kBlock, width, kBlock,
+               PanelFactor<Constant<kSpan>>{weights + span.Seen() * kSpan + kBlock, {}, 1},
+               x + kBlock * width, width, true, sums + span.Seen() * width, width);
+}
+
+// lanes (width, kSpan) *= factor (kSpan).
+HWY_INLINE void ScaleLanes(const float* factor, std::size_t width, float* lanes) {
+  const PanelTag d;
+  for (std::size_t i = 0; i < kSpan; i += hn::Lanes(d)) {
+    const auto f = hn::Load(d, factor + i);
+    for (std::size_t c = 0; c < width; ++c) {
+      float* at = lanes + c * kSpan + i;
+      hn::Store(hn::Mul(hn::Load(d, at), f), d, at);
+    }
+  }
+}
+
+// to = packed (rows, RoundUp(to.cols)).
+HWY_INLINE void Unpack(const float* packed, MatrixView<float> to) {
+  const std::size_t width = RoundUp(to.cols), whole = to.cols / kBlock * kBlock;
+  for (std::size_t r = 0; r < to.rows; ++r, packed += width) {
+    ScaleRow(packed, 1.0f, whole, RowOf(to, r));
+    for (std::size_t c = whole; c < to.cols; ++c) RowOf(to, r)[c] = packed[c];
+  }
 }
 
 // One head of one sequence. row_max, inverse_sum (T).
@@ -74,26 +182,29 @@ void AttentionHead(MatrixView<const float> q, MatrixView<const float> k, MatrixV
                    MatrixView<float> out, float* row_max, float* inverse_sum) {
   const std::size_t length = RoundUp(q.rows), width = RoundUp(q.cols);
   const float scale = 1.0f / std::sqrt(static_cast<float>(q.cols));
-  Scratch scratch(2 * length * width + length * kBlock + 3 * kBlock * width + 2 * kBlock);
-  float *keys = scratch.Take(length * width), *values = scratch.Take(length * width);
-  float *s = scratch.Take(length * kBlock), *block = scratch.Take(kBlock * width);
-  float *q_lanes = scratch.Take(width * kBlock), *o = scratch.Take(kBlock * width);
-  float *max = scratch.Take(kBlock), *inverse = scratch.Take(kBlock);
+  Pieces pieces(2 * length * width + length * kSpan + 3 * kSpan * width + 2 * kSpan);
+  float *keys = pieces.Take(length * width), *values = pieces.Take(length * width);
+  float *s = pieces.Take(length * kSpan), *rows = pieces.Take(kSpan * width);
+  float *q_lanes = pieces.Take(width * kSpan), *o_lanes = pieces.Take(width * kSpan);
+  float *max = pieces.Take(kSpan), *inverse = pieces.Take(kSpan);
+  std::fill_n(o_lanes, width * kSpan, 0.0f);
+  std::fill_n(inverse, kSpan, 0.0f);
   Pack(k, 1.0f, length, keys);
   Pack(v, 1.0f, length, values);
-  for (std::size_t first = 0; first < q.rows; first += kBlock) {
-    const std::size_t seen = first + kBlock, count = std::min(kBlock, q.rows - first);
-    Pack(BlockRows(q, first), scale, kBlock, block);
-    TransposeBlock(block, q.cols, q_lanes);
-    PanelProduct(seen, kBlock, q.cols, {keys, width, 1}, q_lanes, kBlock, false, s, kBlock);
-    SoftmaxLanes(seen, s, max, inverse);
-    PanelProduct(kBlock, width, seen, {s, 1, kBlock}, values, width, false, o, width);
-    for (std::size_t i = 0; i < count; ++i) {
-      float* to = RowOf(out, first + i);
-      for (std::size_t c = 0; c < q.cols; ++c) to[c] = o[i * width + c] * inverse[i];
+  for (std::size_t first = 0; first < q.rows; first += kSpan) {
+    const Span span(first, q.rows);
+    Pack(RowsOfSpan(q, span), scale, span.Lanes(), rows);
+    ToLanes(rows, span, width, q_lanes);
+    Scores(span, q.cols, keys, width, q_lanes, s);
+    for (std::size_t i = 0; i < span.Lanes(); i += kBlock) {
+      SoftmaxLanes(span.Seen() + i, s + i, max + i, inverse + i);
     }
-    std::copy_n(max, count, row_max + first);
-    std::copy_n(inverse, count, inverse_sum + first);
+    SumOverKeys(span, s, values, width, o_lanes);
+    ScaleLanes(inverse, width, o_lanes);
+    FromLanes(o_lanes, span, width, rows);
+    Unpack(rows, RowsOf(out, first, span.rows));
+    std::copy_n(max, span.rows, row_max + first);
+    std::copy_n(inverse, span.rows, inverse_sum + first);
   }
 }
 
@@ -108,57 +219,64 @@ struct QueryHead {
 struct GroupBuffers {
   std::size_t length, width;
   float scale;
-  Scratch scratch;
-  float *keys, *values, *dkeys, *dvalues;       // (length, width)
-  float *s, *dp;                                // (length, 16)
-  float *q, *dout, *dq, *q_lanes, *dout_lanes;  // (16, width) and (width, 16)
-  float *max, *inverse, *dot;                   // (16)
+  Pieces pieces;
+  float *keys, *values, *dkeys, *dvalues;  // (length, width)
+  float *s, *dp;                           // (length, kSpan)
+  float *q, *dout, *rows;                  // (kSpan, width)
+  float *q_lanes, *dout_lanes, *lanes;     // (width, kSpan)
+  float *max, *inverse, *dot, *scales;     // (kSpan)
 
-  GroupBuffers(std::size_t rows, std::size_t head_dim)
-      : length(RoundUp(rows)),
+  GroupBuffers(std::size_t rows_of_head, std::size_t head_dim)
+      : length(RoundUp(rows_of_head)),
         width(RoundUp(head_dim)),
         scale(1.0f / std::sqrt(static_cast<float>(head_dim))),
-        scratch(4 * length * width + 2 * length * kBlock + 5 * width * kBlock + 3 * kBlock) {
-    for (float** panel : {&keys, &values, &dkeys, &dvalues}) *panel = scratch.Take(length * width);
-    for (float** panel : {&s, &dp}) *panel = scratch.Take(length * kBlock);
-    for (float** panel : {&q, &dout, &dq, &q_lanes, &dout_lanes}) {
-      *panel = scratch.Take(width * kBlock);
+        pieces(4 * length * width + 2 * length * kSpan + 6 * width * kSpan + 4 * kSpan) {
+    for (float** panel : {&keys, &values, &dkeys, &dvalues}) *panel = pieces.Take(length * width);
+    for (float** panel : {&s, &dp}) *panel = pieces.Take(length * kSpan);
+    for (float** panel : {&q, &dout, &rows, &q_lanes, &dout_lanes, &lanes}) {
+      *panel = pieces.Take(width * kSpan);
     }
-    for (float** lanes : {&max, &inverse, &dot}) *lanes = scratch.Take(kBlock);
+    for (float** one : {&max, &inverse, &dot, &scales}) *one = pieces.Take(kSpan);
+    std::fill_n(scales, kSpan, scale);
+    std::fill_n(lanes, width * kSpan, 0.0f);
   }
 };
 
 // Lanes beyond the sequence get 1 / sum = 0, so that their probabilities are 0.
-HWY_INLINE void LoadQueryBlock(const QueryHead& head, std::size_t first, const GroupBuffers& b) {
-  const std::size_t count = std::min(kBlock, head.q.rows - first);
-  Pack(BlockRows(head.q, first), b.scale, kBlock, b.q);
-  Pack(BlockRows(head.dout, first), 1.0f, kBlock, b.dout);
-  TransposeBlock(b.q, head.q.cols, b.q_lanes);
-  TransposeBlock(b.dout, head.q.cols, b.dout_lanes);
-  for (float* lanes : {b.max, b.inverse, b.dot}) std::fill_n(lanes, kBlock, 0.0f);
-  std::copy_n(head.row_max + first, count, b.max);
-  std::copy_n(head.inverse_sum + first, count, b.inverse);
-  for (std::size_t c = 0; c < head.q.cols; ++c) {
-    for (std::size_t i = 0; i < count; ++i) {
-      b.dot[i] += b.dout_lanes[c * kBlock + i] * head.out(first + i, c);
+HWY_INLINE void LoadQueries(const QueryHead& head, const Span& span, const GroupBuffers& b) {
+  Pack(RowsOfSpan(head.q, span), b.scale, span.Lanes(), b.q);
+  Pack(RowsOfSpan(head.dout, span), 1.0f, span.Lanes(), b.dout);
+  Pack(RowsOfSpan(head.out, span), 1.0f, span.Lanes(), b.rows);
+  ToLanes(b.q, span, b.width, b.q_lanes);
+  ToLanes(b.dout, span, b.width, b.dout_lanes);
+  ToLanes(b.rows, span, b.width, b.lanes);
+  for (float* one : {b.max, b.inverse}) std::fill_n(one, kSpan, 0.0f);
+  std::copy_n(head.row_max + span.first, span.rows, b.max);
+  std::copy_n(head.inverse_sum + span.first, span.rows, b.inverse);
+  const PanelTag d;
+  for (std::size_t i = 0; i < span.Lanes(); i += hn::Lanes(d)) {
+    auto dot = hn::Zero(d);
+    for (std::size_t c = 0; c < head.q.cols; ++c) {
+      const std::size_t at = c * kSpan + i;
+      dot = hn::Add(dot, hn::Mul(hn::Load(d, b.dout_lanes + at), hn::Load(d, b.lanes + at)));
     }
+    hn::Store(dot, d, b.dot + i);
   }
 }
 
-HWY_INLINE void BackwardBlock(const QueryHead& head, std::size_t first, const GroupBuffers& b) {
-  const std::size_t seen = first + kBlock, head_dim = head.q.cols;
-  LoadQueryBlock(head, first, b);
-  PanelProduct(seen, kBlock, head_dim, {b.keys, b.width, 1}, b.q_lanes, kBlock, false, b.s, kBlock);
-  PanelProduct(seen, kBlock, head_dim, {b.values, b.width, 1}, b.dout_lanes, kBlock, false, b.dp,
-               kBlock);
-  SoftmaxLanesBackward(seen, b.max, b.inverse, b.dot, b.s, b.dp);
-  PanelProduct(seen, b.width, kBlock, {b.s, kBlock, 1}, b.dout, b.width, true, b.dvalues, b.width);
-  PanelProduct(seen, b.width, kBlock, {b.dp, kBlock, 1}, b.q, b.width, true, b.dkeys, b.width);
-  PanelProduct(kBlock, b.width, seen, {b.dp, 1, kBlock}, b.keys, b.width, false, b.dq, b.width);
-  for (std::size_t i = 0; i < std::min(kBlock, head.q.rows - first); ++i) {
-    float* to = RowOf(head.dq, first + i);
-    for (std::size_t c = 0; c < head_dim; ++c) to[c] = b.dq[i * b.width + c] * b.scale;
+HWY_INLINE void BackwardSpan(const QueryHead& head, const Span& span, const GroupBuffers& b) {
+  LoadQueries(head, span, b);
+  Scores(span, head.q.cols, b.keys, b.width, b.q_lanes, b.s);
+  Scores(span, head.q.cols, b.values, b.width, b.dout_lanes, b.dp);
+  for (std::size_t i = 0; i < span.Lanes(); i += kBlock) {
+    SoftmaxLanesBackward(span.Seen() + i, b.max + i, b.inverse + i, b.dot + i, b.s + i, b.dp + i);
   }
+  AddOverQueries(span, b.s, b.dout, b.width, b.dvalues);
+  AddOverQueries(span, b.dp, b.q, b.width, b.dkeys);
+  SumOverKeys(span, b.dp, b.keys, b.width, b.lanes);
+  ScaleLanes(b.scales, b.width, b.lanes);
+  FromLanes(b.lanes, span, b.width, b.rows);
+  Unpack(b.rows, RowsOf(head.dq, span.first, span.rows));
 }
 
 // One key head of one sequence with the query heads that read it, in order: q, out, dout and dq
@@ -177,12 +295,12 @@ void AttentionBackwardGroup(MatrixView<const float> q, MatrixView<const float> k
     const auto own = [&](auto x) { return x.Block(0, h * k.cols, x.rows, k.cols); };
     const QueryHead head{
         own(q), own(out), own(dout), row_max + h * k.rows, inverse_sum + h * k.rows, own(dq)};
-    for (std::size_t first = 0; first < k.rows; first += kBlock) BackwardBlock(head, first, b);
+    for (std::size_t first = 0; first < k.rows; first += kSpan) {
+      BackwardSpan(head, Span(first, k.rows), b);
+    }
   }
-  for (std::size_t r = 0; r < k.rows; ++r) {
-    std::copy_n(b.dkeys + r * b.width, k.cols, RowOf(dk, r));
-    std::copy_n(b.dvalues + r * b.width, k.cols, RowOf(dv, r));
-  }
+  Unpack(b.dkeys, dk);
+  Unpack(b.dvalues, dv);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -226,12 +344,12 @@ void Attention(const AttentionShape& shape, MatrixView<const float> q, MatrixVie
               statistics.size() == s.StatisticsSize(),
           "q, out (B * T, heads * head_dim), k, v (B * T, kv_heads * head_dim)");
   const auto kernel = HWY_DYNAMIC_DISPATCH(AttentionHead);
-  float* const row_max = statistics.data();
-  float* const inverse_sum = row_max + statistics.size() / 2;
+  const std::size_t plane = s.heads * s.sequence;
   ParallelFor(s.batch * s.heads, [&](std::size_t i) {
     const std::size_t b = i / s.heads, h = i % s.heads, kv = h / s.QueriesPerKey();
+    float* const row_max = &statistics[2 * b * plane + h * s.sequence];
     kernel(Part(s, q, b, h, s.heads), Part(s, k, b, kv, s.kv_heads), Part(s, v, b, kv, s.kv_heads),
-           Part(s, out, b, h, s.heads), row_max + i * s.sequence, inverse_sum + i * s.sequence);
+           Part(s, out, b, h, s.heads), row_max, row_max + plane);
   });
 }
 
@@ -247,14 +365,13 @@ void AttentionBackward(const AttentionShape& shape, MatrixView<const float> q,
               statistics.size() == s.StatisticsSize(),
           "q, out, dq (B * T, heads * head_dim), k, v, dk, dv (B * T, kv_heads * head_dim)");
   const auto kernel = HWY_DYNAMIC_DISPATCH(AttentionBackwardGroup);
-  const float* const row_max = statistics.data();
-  const float* const inverse_sum = row_max + statistics.size() / 2;
+  const std::size_t plane = s.heads * s.sequence;
   ParallelFor(s.batch * s.kv_heads, [&, dq = dq, dk = dk, dv = dv](std::size_t i) {
     const std::size_t b = i / s.kv_heads, kv = i % s.kv_heads;
-    const std::size_t row = i * s.QueriesPerKey() * s.sequence;
+    const float* const row_max = &statistics[2 * b * plane + kv * s.QueriesPerKey() * s.sequence];
     const auto part = [&](auto x) { return Part(s, x, b, kv, s.kv_heads); };
-    kernel(part(q), part(k), part(v), part(out), row_max + row, inverse_sum + row, part(dout),
-           part(dq), part(dk), part(dv));
+    kernel(part(q), part(k), part(v), part(out), row_max, row_max + plane, part(dout), part(dq),
+           part(dk), part(dv));
   });
 }
 

@@ -2,73 +2,18 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <optional>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/nn/linear_operand.h"
 #include "fp4lab/nn/round_bf16.h"
 #include "fp4lab/tensor/gemm.h"
-#include "fp4lab/transform/hadamard.h"
 
 namespace fp4lab {
 namespace {
 
 using View = MatrixView<const float>;
-
-// `memory` seen as a matrix laid out like x (row-major, or the transpose of a row-major one).
-MatrixView<float> Like(View x, FloatBuffer* memory) {
-  Reserve(memory, x.size());
-  if (x.col_stride == 1) return {memory->data(), x.rows, x.cols};
-  return MatrixView<float>(memory->data(), x.cols, x.rows).Transposed();
-}
-
-// In memory order, so that columns have unit stride.
-template <class T>
-MatrixView<T> Unturned(MatrixView<T> x) {
-  return x.col_stride == 1 ? x : x.Transposed();
-}
-
-// `from` may be `to`. An observer sees `from` as it was.
-void QuantizeOperand(const OperandRecipe& recipe, LinearOperand operand, const LinearCall& call,
-                     float amax, View from, MatrixView<float> to) {
-  QuantizeOptions options{
-      .format = *recipe.format, .rounding = recipe.rounding, .random = call.random, .amax = amax};
-  options.random.tensor += static_cast<std::uint32_t>(operand);
-  if (call.observer == nullptr) return QuantizeToValues(from, options, to);
-  FloatBuffer before;
-  const MatrixView<float> copy = Like(from, &before);
-  for (std::size_t r = 0; r < from.rows; ++r) {
-    for (std::size_t c = 0; c < from.cols; ++c) copy(r, c) = from(r, c);
-  }
-  QuantizeToValues(from, options, to);
-  (*call.observer)(operand, copy, to, options);
-}
-
-// x.x is the operand as its GEMM sees it: the reduction axis along columns. Nothing is copied that
-// can be used as it is.
-void Prepare(const OperandRecipe& recipe, bool bf16, LinearOperand operand, const LinearCall& call,
-             const LinearInput& x, LinearOperandValues* out) {
-  out->ready = true;
-  out->amax = x.amax;
-  View values = x.x;
-  bool knows_amax = x.rounded;
-  const auto to = [&] { return Like(x.x, &out->memory); };
-  if (bf16 && !x.rounded) {
-    out->amax = RoundBf16(Unturned(values), Unturned(to()));
-    values = to();
-    knows_amax = true;
-  }
-  if (recipe.hadamard != 0) {
-    const std::uint32_t signs = recipe.hadamard == 16 ? kTeSignMask16 : kTeSignMask32;
-    RandomHadamard(values, recipe.hadamard, signs, to());
-    values = to();
-    knows_amax = false;
-  }
-  if (recipe.format) {
-    if (HasTensorScale(*recipe.format) && !knows_amax) out->amax = TensorAmax(values);
-    QuantizeOperand(recipe, operand, call, out->amax, values, to());
-    values = to();
-  }
-  out->values = values;
-}
 
 GemmOptions OptionsFor(const GemmRecipe& recipe, float amax_a, float amax_b) {
   const std::optional<BlockFormat>&a = recipe.a.format, &b = recipe.b.format;
@@ -104,31 +49,30 @@ void CheckWeight(const LinearRecipe& recipe, LinearWeight* weight) {
   weight->made_for = recipe;
 }
 
-const LinearOperandValues& FpropWeight(const LinearRecipe& recipe, const LinearCall& call,
-                                       LinearWeight* weight) {
-  CheckWeight(recipe, weight);
-  if (!weight->fprop.ready) {
-    Prepare(recipe.fprop.b, recipe.bf16, kFpropWeight, call, {weight->w}, &weight->fprop);
-  }
-  return weight->fprop;
+// Whether the GEMM's operands are made as integers; an observer wants to see values.
+bool UseIntegers(const GemmRecipe& recipe, const LinearCall& call) {
+  return call.observer == nullptr && CanUseIntegers(recipe);
 }
 
-struct GemmOperand {
-  View values;
-  float amax;
-};
+OperandUse FpropWeight(const LinearRecipe& recipe, const LinearCall& call, LinearWeight* weight) {
+  CheckWeight(recipe, weight);
+  if (!weight->fprop.ready) {
+    PrepareOperand(recipe.fprop.b, recipe.bf16, kFpropWeight, call, {weight->w},
+                   UseIntegers(recipe.fprop, call), &weight->fprop);
+  }
+  return {&weight->fprop};
+}
 
-GemmOperand DgradWeight(const LinearRecipe& recipe, const LinearCall& call, LinearWeight* weight) {
+OperandUse DgradWeight(const LinearRecipe& recipe, const LinearCall& call, LinearWeight* weight) {
   if (SharesTranspose(recipe.fprop.b, recipe.dgrad.b)) {
-    const LinearOperandValues& w = FpropWeight(recipe, call, weight);
-    return {w.values.Transposed(), w.amax};
+    return {FpropWeight(recipe, call, weight).operand, true};
   }
   CheckWeight(recipe, weight);
   if (!weight->dgrad.ready) {
-    Prepare(recipe.dgrad.b, recipe.bf16, kDgradWeight, call, {weight->w.Transposed()},
-            &weight->dgrad);
+    PrepareOperand(recipe.dgrad.b, recipe.bf16, kDgradWeight, call, {weight->w.Transposed()},
+                   UseIntegers(recipe.dgrad, call), &weight->dgrad);
   }
-  return {weight->dgrad.values, weight->dgrad.amax};
+  return {&weight->dgrad};
 }
 
 }  // namespace
@@ -145,11 +89,12 @@ void LinearForward(const LinearRecipe& recipe, const LinearCall& call, const Lin
   Expects(
       x.col_stride == 1 && x.cols == weight->w.cols && y.rows == x.rows && y.cols == weight->w.rows,
       "LinearForward: x (tokens, in), w (out, in), y (tokens, out)");
-  const LinearOperandValues& w = FpropWeight(recipe, call, weight);
-  Prepare(recipe.fprop.a, recipe.bf16, kFpropInput, call, input, &scratch->a);
-  GemmOptions options = OptionsFor(recipe.fprop, scratch->a.amax, w.amax);
+  const OperandUse w = FpropWeight(recipe, call, weight);
+  PrepareOperand(recipe.fprop.a, recipe.bf16, kFpropInput, call, input,
+                 UseIntegers(recipe.fprop, call), &scratch->a);
+  GemmOptions options = OptionsFor(recipe.fprop, scratch->a.amax, w.operand->amax);
   options.accumulate = write == Write::kAccumulate;
-  Gemm(scratch->a.values, w.values, options, y);
+  MultiplyOperands({&scratch->a}, w, options, y);
 }
 
 void LinearBackward(const LinearRecipe& recipe, const LinearCall& call, const LinearInput& input,
@@ -160,23 +105,26 @@ void LinearBackward(const LinearRecipe& recipe, const LinearCall& call, const Li
           "LinearBackward: x (tokens, in), dy (tokens, out), w (out, in)");
   LinearInput grad = dy;
   if (recipe.bf16 && !dy.rounded) {  // once for both GEMMs
-    const MatrixView<float> rounded = Like(dy.x, &scratch->grad);
+    Reserve(&scratch->grad, dy.x.size());
+    const MatrixView<float> rounded(scratch->grad.data(), dy.x.rows, dy.x.cols);
     grad = {rounded, true, RoundBf16(dy.x, rounded)};
   }
   LinearOperandValues &a = scratch->a, &b = scratch->b;
-  Prepare(recipe.dgrad.a, recipe.bf16, kDgradGrad, call, grad, &a);
-  const GemmOperand w = DgradWeight(recipe, call, weight);
-  Gemm(a.values, w.values, OptionsFor(recipe.dgrad, a.amax, w.amax), dx);
+  PrepareOperand(recipe.dgrad.a, recipe.bf16, kDgradGrad, call, grad,
+                 UseIntegers(recipe.dgrad, call), &a);
+  const OperandUse w = DgradWeight(recipe, call, weight);
+  MultiplyOperands({&a}, w, OptionsFor(recipe.dgrad, a.amax, w.operand->amax), dx);
 
-  View grad_t = a.values.Transposed();
-  if (!SharesTranspose(recipe.dgrad.a, recipe.wgrad.a)) {
-    Prepare(recipe.wgrad.a, recipe.bf16, kWgradGrad, call, Transposed(grad), &a);
-    grad_t = a.values;
+  const bool shares = SharesTranspose(recipe.dgrad.a, recipe.wgrad.a);
+  if (!shares) {
+    PrepareOperand(recipe.wgrad.a, recipe.bf16, kWgradGrad, call, Transposed(grad),
+                   UseIntegers(recipe.wgrad, call), &a);
   }
-  Prepare(recipe.wgrad.b, recipe.bf16, kWgradInput, call, Transposed(input), &b);
+  PrepareOperand(recipe.wgrad.b, recipe.bf16, kWgradInput, call, Transposed(input),
+                 UseIntegers(recipe.wgrad, call), &b);
   GemmOptions options = OptionsFor(recipe.wgrad, a.amax, b.amax);
   options.accumulate = true;
-  Gemm(grad_t, b.values, options, dw);
+  MultiplyOperands({&a, shares}, {&b}, options, dw);
 }
 
 }  // namespace fp4lab

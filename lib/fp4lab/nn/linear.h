@@ -2,6 +2,7 @@
 // number format: what a training recipe says about one linear.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -14,6 +15,7 @@
 #include "fp4lab/block/quantize.h"
 #include "fp4lab/formats/format.h"
 #include "fp4lab/nn/rmsnorm.h"
+#include "fp4lab/tensor/fp4_gemm.h"
 
 namespace fp4lab {
 
@@ -60,10 +62,16 @@ struct LinearCall {
   const OperandObserver* observer = nullptr;
 };
 
-// An operand as a GEMM takes it; `values` has the layout of what it was made from.
+// An operand as a GEMM takes it: values, or FP4 integers with their scales. Both lie in memory as
+// what they were made from.
 struct LinearOperandValues {
   FloatBuffer memory;
-  MatrixView<const float> values;
+  MatrixView<const float> values;  // no data: only integers were made
+  ByteBuffer code_memory;
+  FloatBuffer scale_memory;
+  Fp4Operand integers;
+  std::size_t block = 0;  // columns of integers.codes to a scale
+  bool has_integers = false;
   float amax = 0.0f;  // of the tensor, where the format has a tensor scale
   bool ready = false;
 };
@@ -94,9 +102,10 @@ struct LinearInput {
 // An operand becomes, in this order: BF16 (if the recipe says so); transformed (`hadamard`, with
 // Transformer Engine's sign mask); values of `format`. A GEMM with two block formats adds its
 // blocks in order (GemmOptions::block = the smaller block_cols); any other is one sum over the
-// whole axis. alpha undoes the tensors' scales. The dgrad weight is the transposed fprop weight
-// where that is the same thing (equal recipes, nearest rounding, and square blocks, one scale, or
-// no format).
+// whole axis. Where both operands are FP4 in blocks of the same length the GEMM runs on integers
+// (Fp4Gemm), except with an observer or with scales beyond its range: the same bits. alpha undoes
+// the tensors' scales. The dgrad weight is the transposed fprop weight where that is the same thing
+// (equal recipes, nearest rounding, and square blocks, one scale, or no format).
 
 // y = x w^T, or y = y + x w^T.
 void LinearForward(const LinearRecipe& recipe, const LinearCall& call, const LinearInput& input,

@@ -13,34 +13,55 @@
 #include <hwy/highway.h>
 
 #include "fp4lab/base/fma-inl.h"
+#include "fp4lab/tensor/repeat-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fp4lab {
 namespace HWY_NAMESPACE {
 
+// kCount independent vectors that go through a function together, step by step: a chain of
+// dependent operations leaves the multipliers idle, and the processor looks ahead only so far.
+template <class V, std::size_t kCount>
+struct Vectors {
+  V at[kCount];
+
+  template <class F>
+  HWY_INLINE void Each(F f) {
+    Repeat<kCount>([&](auto i) HWY_ATTR { f(i); });
+  }
+};
+
 // x = n ln 2 + r: e^r, and n in the low bits of the float shifter + n.
-template <class V>
+template <class V, std::size_t kCount>
 struct ExpParts {
-  V power, shifted;
+  Vectors<V, kCount> power, shifted;
 };
 
 //   n = nearest integer to x log2(e);  r = (x - n h) - n l, |r| <= 0.347, h + l = ln 2 where h has
 //   15 bits, so that the first difference is exact
 //   e^r = 1 + (r + r^2 P(r)), P of degree 4 fitted to the smallest relative error, 3.1e-9
 // `shifter` is 1.5 * 2^23 plus a small integer: adding it rounds to an integer, to nearest even.
-template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
-HWY_INLINE ExpParts<V> ReduceExp(D d, V x, V shifter) {
+template <class D, class V, std::size_t kCount>
+HWY_INLINE ExpParts<V, kCount> ReduceExp(D d, const Vectors<V, kCount>& x, V shifter) {
   namespace hn = hwy::HWY_NAMESPACE;
-  const V shifted = Fma(d, x, hn::Set(d, 0x1.715476p0f), shifter);
-  const V n = hn::Sub(shifted, shifter);
-  V r = Fma(d, n, hn::Set(d, -0x1.62e4p-1f), x);
-  r = Fma(d, n, hn::Set(d, -0x1.7f7d1cp-20f), r);
-  V p = hn::Set(d, 0x1.6a23cep-10f);
-  p = Fma(d, p, r, hn::Set(d, 0x1.123a2p-7f));
-  p = Fma(d, p, r, hn::Set(d, 0x1.5558f2p-5f));
-  p = Fma(d, p, r, hn::Set(d, 0x1.555492p-3f));
-  p = Fma(d, p, r, hn::Set(d, 0x1.fffffcp-2f));
-  return {hn::Add(Fma(d, hn::Mul(r, r), p, r), hn::Set(d, 1.0f)), shifted};
+  ExpParts<V, kCount> e;
+  Vectors<V, kCount> n, r, p;
+  n.Each([&](auto i)
+             HWY_ATTR { e.shifted.at[i] = Fma(d, x.at[i], hn::Set(d, 0x1.715476p0f), shifter); });
+  n.Each([&](auto i) HWY_ATTR { n.at[i] = hn::Sub(e.shifted.at[i], shifter); });
+  r.Each([&](auto i) HWY_ATTR { r.at[i] = Fma(d, n.at[i], hn::Set(d, -0x1.62e4p-1f), x.at[i]); });
+  r.Each([&](auto i)
+             HWY_ATTR { r.at[i] = Fma(d, n.at[i], hn::Set(d, -0x1.7f7d1cp-20f), r.at[i]); });
+  p.Each([&](auto i) HWY_ATTR { p.at[i] = hn::Set(d, 0x1.6a23cep-10f); });
+  Repeat<4>([&](auto degree) HWY_ATTR {
+    constexpr float kCoefficients[] = {0x1.123a2p-7f, 0x1.5558f2p-5f, 0x1.555492p-3f,
+                                       0x1.fffffcp-2f};
+    p.Each([&](auto i)
+               HWY_ATTR { p.at[i] = Fma(d, p.at[i], r.at[i], hn::Set(d, kCoefficients[degree])); });
+  });
+  p.Each([&](auto i) HWY_ATTR { p.at[i] = Fma(d, hn::Mul(r.at[i], r.at[i]), p.at[i], r.at[i]); });
+  p.Each([&](auto i) HWY_ATTR { e.power.at[i] = hn::Add(p.at[i], hn::Set(d, 1.0f)); });
+  return e;
 }
 
 // e^x, at most 1.01 units in the last place from the true value (tests/nn/math_test.cc), for every
@@ -53,27 +74,37 @@ HWY_INLINE V Exp(D d, V x) {
   // Beyond these the result is infinity or zero; the bounds keep n within two exponents' reach.
   const V bounded = hn::Min(hn::Max(x, hn::Set(d, -104.0f)), hn::Set(d, 89.0f));
   const V shifter = hn::Set(d, 0x1.8p23f);
-  const ExpParts<V> e = ReduceExp(d, bounded, shifter);
-  const auto exponent = hn::Sub(hn::BitCast(di, e.shifted), hn::BitCast(di, shifter));
+  const ExpParts<V, 1> e = ReduceExp(d, Vectors<V, 1>{{bounded}}, shifter);
+  const auto exponent = hn::Sub(hn::BitCast(di, e.shifted.at[0]), hn::BitCast(di, shifter));
   const auto half = hn::ShiftRight<1>(exponent);
   const auto bias = hn::Set(di, 127);
   const V scale1 = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(half, bias)));
   const V scale2 = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(hn::Sub(exponent, half), bias)));
-  const V result = hn::Mul(hn::Mul(e.power, scale1), scale2);
+  const V result = hn::Mul(hn::Mul(e.power.at[0], scale1), scale2);
   return hn::IfThenElse(hn::IsNaN(x), x, result);
 }
 
 // e^x for x <= 0 (a score less the largest): Exp's value, but 0 where that is below 2^-126, and
 // without meaning for x > 0. A third fewer operations. NaN for NaN.
-template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
-HWY_INLINE V ExpNonPositive(D d, V x) {
+template <class D, class V, std::size_t kCount>
+HWY_INLINE Vectors<V, kCount> ExpNonPositive(D d, Vectors<V, kCount> x) {
   namespace hn = hwy::HWY_NAMESPACE;
   const hn::RebindToSigned<D> di;
   // With the exponent's bias in the shifter, the low bits are the exponent field of 2^n.
-  const ExpParts<V> e = ReduceExp(d, x, hn::Set(d, 0x1.8p23f + 127.0f));
-  const V scale = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, e.shifted)));
-  const auto tiny = hn::Lt(x, hn::Set(d, -0x1.5d589ep6f));  // ln 2^-126, rounded up
-  return hn::IfThenZeroElse(tiny, hn::Mul(e.power, scale));
+  ExpParts<V, kCount> e = ReduceExp(d, x, hn::Set(d, 0x1.8p23f + 127.0f));
+  x.Each([&](auto i) HWY_ATTR {
+    const V scale = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, e.shifted.at[i])));
+    e.power.at[i] = hn::Mul(e.power.at[i], scale);
+  });
+  x.Each([&](auto i) HWY_ATTR {
+    const auto tiny = hn::Lt(x.at[i], hn::Set(d, -0x1.5d589ep6f));  // ln 2^-126, rounded up
+    x.at[i] = hn::IfThenZeroElse(tiny, e.power.at[i]);
+  });
+  return x;
+}
+template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+HWY_INLINE V ExpNonPositive(D d, V x) {
+  return ExpNonPositive(d, Vectors<V, 1>{{x}}).at[0];
 }
 
 // 1 / (1 + e^-x): each operation rounds once. Below -88.7 it is 0.

@@ -8,10 +8,12 @@
 #endif
 
 #include <cstddef>
+#include <type_traits>
 
 #include <hwy/highway.h>
 
 #include "fp4lab/base/fma-inl.h"
+#include "fp4lab/tensor/repeat-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fp4lab {
@@ -19,55 +21,89 @@ namespace HWY_NAMESPACE {
 
 inline constexpr std::size_t kPanelRows = 8, kPanelCols = 16;
 using PanelTag = hwy::HWY_NAMESPACE::CappedTag<float, kPanelCols>;
+// Whether 16 sums, their operands and a broadcast fit the registers.
+inline constexpr bool kPanelWide = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64;
 
-// Element (m, k) is data[m * row + k * depth].
+// Element (m, k) is data[m * row + k * depth]. Row is std::size_t or a constant of that type, which
+// saves the kernel its row pointers.
+template <class Row>
 struct PanelFactor {
   const float* data;
-  std::size_t row, depth;
+  Row row;
+  std::size_t depth;
 };
 
-// Rows m .. m + 7 and one vector of columns of PanelProduct.
-HWY_INLINE void PanelTile(const float* HWY_RESTRICT a, std::size_t row, std::size_t step,
-                          const float* HWY_RESTRICT b, std::size_t b_stride, std::size_t depth,
-                          bool accumulate, float* HWY_RESTRICT c, std::size_t c_stride) {
+template <std::size_t kValue>
+using Constant = std::integral_constant<std::size_t, kValue>;
+
+// A product of PanelProduct from row 0 of its kVectors vectors of columns.
+template <class Row>
+struct PanelWork {
+  PanelFactor<Row> a;
+  const float* b;
+  std::size_t b_stride, depth;
+  bool accumulate;
+  float* c;
+  std::size_t c_stride;
+};
+
+// Rows [m, m + kRows) of kVectors vectors of columns.
+template <std::size_t kRows, std::size_t kVectors, class Row>
+HWY_INLINE void PanelTile(const PanelWork<Row>& w, std::size_t m) {
   namespace hn = hwy::HWY_NAMESPACE;
   const PanelTag d;
-  const auto start = [&](std::size_t r) HWY_ATTR {
-    return accumulate ? hn::LoadU(d, c + r * c_stride) : hn::Zero(d);
+  constexpr std::size_t kLanes = hn::MaxLanes(d);
+  hn::Vec<PanelTag> sum[kRows][kVectors];
+  float* const c = w.c + m * w.c_stride;
+  const auto for_each = [&](auto f) HWY_ATTR {
+    Repeat<kRows>([&](auto i) HWY_ATTR { Repeat<kVectors>([&](auto j) HWY_ATTR { f(i, j); }); });
   };
-  auto c0 = start(0), c1 = start(1), c2 = start(2), c3 = start(3);
-  auto c4 = start(4), c5 = start(5), c6 = start(6), c7 = start(7);
-  for (std::size_t k = 0; k < depth; ++k, a += step, b += b_stride) {
-    const auto v = hn::LoadU(d, b);
-    c0 = Fma(d, hn::Set(d, a[0]), v, c0);
-    c1 = Fma(d, hn::Set(d, a[row]), v, c1);
-    c2 = Fma(d, hn::Set(d, a[2 * row]), v, c2);
-    c3 = Fma(d, hn::Set(d, a[3 * row]), v, c3);
-    c4 = Fma(d, hn::Set(d, a[4 * row]), v, c4);
-    c5 = Fma(d, hn::Set(d, a[5 * row]), v, c5);
-    c6 = Fma(d, hn::Set(d, a[6 * row]), v, c6);
-    c7 = Fma(d, hn::Set(d, a[7 * row]), v, c7);
+  for_each([&](auto i, auto j) HWY_ATTR { sum[i][j] = hn::Zero(d); });
+  if (w.accumulate) {
+    for_each([&](auto i, auto j)
+                 HWY_ATTR { sum[i][j] = hn::LoadU(d, c + i * w.c_stride + j * kLanes); });
   }
-  hn::StoreU(c0, d, c);
-  hn::StoreU(c1, d, c + c_stride);
-  hn::StoreU(c2, d, c + 2 * c_stride);
-  hn::StoreU(c3, d, c + 3 * c_stride);
-  hn::StoreU(c4, d, c + 4 * c_stride);
-  hn::StoreU(c5, d, c + 5 * c_stride);
-  hn::StoreU(c6, d, c + 6 * c_stride);
-  hn::StoreU(c7, d, c + 7 * c_stride);
+  const float* HWY_RESTRICT a = w.a.data + m * w.a.row;
+  const float* HWY_RESTRICT b = w.b;
+  for (std::size_t k = 0; k < w.depth; ++k, a += w.a.depth, b += w.b_stride) {
+    hn::Vec<PanelTag> bk[kVectors];
+    Repeat<kVectors>([&](auto j) HWY_ATTR { bk[j] = hn::LoadU(d, b + j * kLanes); });
+    Repeat<kRows>([&](auto i) HWY_ATTR {
+      const auto ak = hn::Set(d, a[i * w.a.row]);
+      Repeat<kVectors>([&](auto j) HWY_ATTR { sum[i][j] = Fma(d, ak, bk[j], sum[i][j]); });
+    });
+  }
+  for_each([&](auto i, auto j)
+               HWY_ATTR { hn::StoreU(sum[i][j], d, c + i * w.c_stride + j * kLanes); });
+}
+
+// Rows [m, rows) as far as tiles of kRows rows fill them; returns the next m. Not inlined: GCC
+// keeps the sums of a large function in memory.
+template <std::size_t kRows, std::size_t kVectors, class Row>
+HWY_NOINLINE std::size_t PanelTiles(const PanelWork<Row>& work, std::size_t m, std::size_t rows) {
+  const PanelWork<Row> w = work;
+  for (; m + kRows <= rows; m += kRows) PanelTile<kRows, kVectors>(w, m);
+  return m;
 }
 
 // c(m, n) = sum_k a(m, k) b(k, n), k ascending, by Fma from c(m, n) if `accumulate`, else from +0.
 // rows is a multiple of 8 and cols of 16; b and c are row-major with the given strides.
-HWY_INLINE void PanelProduct(std::size_t rows, std::size_t cols, std::size_t depth, PanelFactor a,
-                             const float* b, std::size_t b_stride, bool accumulate, float* c,
-                             std::size_t c_stride) {
-  for (std::size_t n = 0; n < cols; n += hwy::HWY_NAMESPACE::Lanes(PanelTag())) {
-    for (std::size_t m = 0; m < rows; m += kPanelRows) {
-      PanelTile(a.data + m * a.row, a.row, a.depth, b + n, b_stride, depth, accumulate,
-                c + m * c_stride + n, c_stride);
+template <class Row>
+HWY_INLINE void PanelProduct(std::size_t rows, std::size_t cols, std::size_t depth,
+                             PanelFactor<Row> a, const float* b, std::size_t b_stride,
+                             bool accumulate, float* c, std::size_t c_stride) {
+  constexpr std::size_t kLanes = hwy::HWY_NAMESPACE::MaxLanes(PanelTag());
+  PanelWork<Row> w{a, b, b_stride, depth, accumulate, c, c_stride};
+  std::size_t n = 0;
+  if constexpr (kPanelWide) {
+    for (; n + 2 * kLanes <= cols; n += 2 * kLanes, w.b += 2 * kLanes, w.c += 2 * kLanes) {
+      PanelTiles<kPanelRows, 2>(w, 0, rows);
     }
+  }
+  for (; n < cols; n += kLanes, w.b += kLanes, w.c += kLanes) {
+    std::size_t m = 0;
+    if constexpr (kPanelWide) m = PanelTiles<2 * kPanelRows, 1>(w, m, rows);
+    PanelTiles<kPanelRows, 1>(w, m, rows);
   }
 }
 

@@ -71,7 +71,7 @@ struct TileMemory {
 
   explicit TileMemory(const Product& p) {
     const std::size_t state_size =
-        p.a.cols > p.depth ? p.tile_rows * p.tile_cols : kTileRows * kPanelCols;
+        p.a.cols > p.depth ? p.tile_rows * p.tile_cols : kMostRows * kPanelCols;
     const std::size_t b_size = p.packed == nullptr ? p.depth * kPanelCols : 0;
     const std::size_t a_size = p.pack_a ? p.depth * p.tile_rows : 0;
     state = tile_scratch.Get<float>(state_size + b_size + a_size);
@@ -84,14 +84,15 @@ struct TileMemory {
 // are packed.
 HWY_INLINE void ComputePanel(TileWork w, MatrixView<const float> a, const float* packed_a,
                              std::size_t packed_rows, MatrixView<float> c, bool one_pass) {
-  for (std::size_t i = 0; i < c.rows; i += kTileRows) {
+  const std::size_t step = packed_rows == 0 ? RowsAtOnce(w.cols) : kTileRows;
+  for (std::size_t i = 0; i < c.rows; i += step) {
     const bool packed = i < packed_rows;
     w.a = packed ? packed_a + i * a.cols : a.data + i * a.row_stride;
     w.a_row_stride = packed ? 1 : a.row_stride;
     w.a_k_stride = packed ? kTileRows : a.col_stride;
     w.c = c.data + i * c.row_stride;
-    ComputeRows(w, std::min(kTileRows, c.rows - i));
-    if (!one_pass) w.state += kTileRows * kPanelCols;
+    ComputeRows(w, std::min(step, c.rows - i));
+    if (!one_pass) w.state += step * kPanelCols;
   }
 }
 
@@ -141,11 +142,22 @@ void ComputeTileOfC(const Product& p, std::size_t index) {
   } while (k < p.a.cols);
 }
 
+// A small c: one tile a thread, which packs what it needs of b itself, so that nobody waits and
+// nothing is shared. Columns are divided if their panels come out even, for b is packed once then.
+void DivideSmall(Product& p, std::size_t threads) {
+  const std::size_t panels = DivideUp(p.c.cols, kPanelCols), col_tiles = std::min(panels, threads);
+  if (panels % col_tiles == 0) p.tile_cols = panels / col_tiles * kPanelCols;
+  const std::size_t row_tiles = std::max<std::size_t>(1, threads / p.ColTiles());
+  p.tile_rows = std::max(2 * kTileRows, DivideUp(p.c.rows, 2 * row_tiles) * 2);
+}
+
 // Smaller tiles where there would be too few for the threads. No result depends on them.
 void ShrinkTiles(Product& p) {
+  const auto threads = static_cast<std::size_t>(Threads());
   p.tile_rows = std::min(kMaxTileRows, DivideUp(p.c.rows, kTileRows) * kTileRows);
   p.tile_cols = std::min(kMaxTileCols, DivideUp(p.c.cols, kPanelCols) * kPanelCols);
-  while (p.RowTiles() * p.ColTiles() < 2 * static_cast<std::size_t>(Threads())) {
+  if (p.RowTiles() * p.ColTiles() == 1) return DivideSmall(p, threads);
+  while (p.RowTiles() * p.ColTiles() < 2 * threads) {
     if (p.tile_rows > (p.tile_cols > kPanelCols ? 4 : 2) * kTileRows) {
       p.tile_rows = DivideUp(p.tile_rows, 2 * kTileRows) * kTileRows;
     } else if (p.tile_cols > kPanelCols) {
@@ -178,8 +190,11 @@ void ComputeProduct(Product p, bool parallel) {
   if (p.a.row_stride == 1 && !p.pack_a && p.block <= kDirectDepth) {
     p.depth = p.block > 0 ? kDirectDepth / p.block * p.block : kDirectDepth;
   }
-  if (p.RowTiles() > 1 || p.depth > kDepth) p.packed = PackWhole(p.b, parallel);
-  ForEach(parallel, p.RowTiles() * p.ColTiles(), [&p](std::size_t i) { ComputeTileOfC(p, i); });
+  const std::size_t tiles = p.RowTiles() * p.ColTiles();
+  const bool is_shared =
+      p.RowTiles() > 1 && !(parallel && tiles <= static_cast<std::size_t>(Threads()));
+  if (is_shared || p.depth > kDepth) p.packed = PackWhole(p.b, parallel);
+  ForEach(parallel, tiles, [&p](std::size_t i) { ComputeTileOfC(p, i); });
 }
 
 void GemmKernel(MatrixView<const float> a, MatrixView<const float> b, const GemmOptions& options,

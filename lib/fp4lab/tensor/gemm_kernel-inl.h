@@ -92,17 +92,17 @@ struct RegisterTile {
   }
 
   // c = alpha * sum, or c + alpha * sum.
-  HWY_INLINE void WriteWhole(const TileWork& w) const {
+  template <bool kAccumulate>
+  HWY_INLINE void WriteWhole(float* HWY_RESTRICT c, std::size_t row_stride, float alpha) const {
     const GemmTag d;
-    const GemmVec alpha = hn::Set(d, w.alpha);
-    float* HWY_RESTRICT c = w.c;
+    const GemmVec factor = hn::Set(d, alpha);
     Repeat<kRows>([&](auto i) HWY_ATTR {
       Repeat<kVectors>([&](auto j) HWY_ATTR {
-        const GemmVec y = hn::Mul(alpha, sum[i][j]);
-        const GemmVec old = w.accumulate ? hn::LoadU(d, c + j * kLanes) : y;
-        hn::StoreU(w.accumulate ? hn::Add(old, y) : y, d, c + j * kLanes);
+        const GemmVec y = hn::Mul(factor, sum[i][j]);
+        float* const to = c + j * kLanes;
+        hn::StoreU(kAccumulate ? hn::Add(hn::LoadU(d, to), y) : y, d, to);
       });
-      c += w.c_row_stride;
+      c += row_stride;
     });
   }
   HWY_INLINE void WritePart(const TileWork& w) const {
@@ -121,7 +121,8 @@ struct RegisterTile {
     if (!w.last) {
       Store(w.state);
     } else if (w.cols == kVectors * kLanes && w.c_col_stride == 1) {
-      WriteWhole(w);
+      if (w.accumulate) return WriteWhole<true>(w.c, w.c_row_stride, w.alpha);
+      WriteWhole<false>(w.c, w.c_row_stride, w.alpha);
     } else {
       WritePart(w);
     }
@@ -168,10 +169,18 @@ constexpr std::array<ComputeTileFunction, 4> TilesOfRows() {
           kMaxVectors == 4 ? 3 : 2 >, ComputeTile<kRows, kMaxVectors>};
 }
 
-// Computes `rows` <= kTileRows rows as tiles of 6, 4, 2 and 1 rows.
+// Rows that ComputeRows does at once for `cols` columns: 8 sums hide the latency of two
+// multiply-adds a cycle where there is but one vector.
+inline constexpr std::size_t kMostRows = 8;
+constexpr std::size_t RowsAtOnce(std::size_t cols) {
+  return cols <= kLanes ? kMostRows : kTileRows;
+}
+
+// Computes `rows` <= RowsAtOnce(w.cols) rows as tiles of 8, 6, 4, 2 and 1 rows.
 HWY_INLINE void ComputeRows(TileWork w, std::size_t rows) {
   static constexpr std::array<std::array<ComputeTileFunction, 4>, kTileRows + 1> kTiles = {
       {{}, TilesOfRows<1>(), TilesOfRows<2>(), {}, TilesOfRows<4>(), {}, TilesOfRows<6>()}};
+  if (rows == kMostRows) return ComputeTile<kMostRows, 1>(w);
   const std::size_t vectors = PanelWidth(w.cols) / kLanes;
   while (rows > 0) {
     const std::size_t step = rows >= 6 ? 6 : rows >= 4 ? 4 : rows >= 2 ? 2 : 1;

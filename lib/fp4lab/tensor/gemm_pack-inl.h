@@ -16,6 +16,8 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
+#include "fp4lab/base/transpose-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace fp4lab {
 namespace HWY_NAMESPACE {
@@ -34,40 +36,6 @@ inline constexpr std::size_t kPanelCols = kMaxVectors * kLanes;
 
 // Columns that a panel with `cols` columns of c occupies: whole vectors.
 constexpr std::size_t PanelWidth(std::size_t cols) { return (cols + kLanes - 1) / kLanes * kLanes; }
-
-#if HWY_TARGET != HWY_SCALAR
-// Part q (128 bits) of the result is the four floats at from + 4 * q * stride.
-template <class D>
-HWY_INLINE hn::Vec<D> GatherQuads(D d, const float* from, std::size_t stride) {
-  if constexpr (hn::MaxLanes(d) <= 4) {
-    return hn::LoadU(d, from);
-  } else {
-    const hn::Half<D> half;
-    return hn::Combine(d, GatherQuads(half, from + hn::MaxLanes(half) * stride, stride),
-                       GatherQuads(half, from, stride));
-  }
-}
-
-// out[k * width + n] = from[n * stride + k] for n < kLanes, k < 4: a 4 x 4 transposition in each
-// 128-bit part.
-HWY_INLINE void TransposeQuads(const float* from, std::size_t stride, float* HWY_RESTRICT out,
-                               std::size_t width) {
-  const GemmTag d;
-  const hn::Repartition<std::uint64_t, GemmTag> pairs;
-  const GemmVec r0 = GatherQuads(d, from, stride);
-  const GemmVec r1 = GatherQuads(d, from + stride, stride);
-  const GemmVec r2 = GatherQuads(d, from + 2 * stride, stride);
-  const GemmVec r3 = GatherQuads(d, from + 3 * stride, stride);
-  const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(d, r0, r1));
-  const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(d, r2, r3));
-  const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(d, r0, r1));
-  const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(d, r2, r3));
-  hn::Store(hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23)), d, out);
-  hn::Store(hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23)), d, out + width);
-  hn::Store(hn::BitCast(d, hn::InterleaveLower(pairs, high01, high23)), d, out + 2 * width);
-  hn::Store(hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23)), d, out + 3 * width);
-}
-#endif
 
 // Rows ahead that packing asks for: the hardware does not follow short rows far apart.
 inline constexpr std::size_t kPrefetchRows = 16;

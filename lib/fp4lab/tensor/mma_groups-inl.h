@@ -15,7 +15,9 @@
 
 #include <hwy/highway.h>
 
+#include "fp4lab/tensor/fp4_gemm_dot-inl.h"
 #include "fp4lab/tensor/mma_round-inl.h"
+#include "fp4lab/tensor/repeat-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fp4lab {
@@ -23,37 +25,60 @@ namespace HWY_NAMESPACE {
 
 // One step: a's row and b's panel.
 struct GroupStep {
-  const double* a;  // 64 values
-  const double* a_powers;
-  const std::uint64_t* a_masks;  // 4 each
-  const double* b;               // 64 x kMmaPanel
-  const double* b_powers;
-  const std::uint64_t* b_masks;  // 4 x kMmaPanel
-  double least_power;            // 2^floor
-  int fraction_bits;
+  const std::uint8_t* a;               // 64 codes
+  const double *a_factors, *a_powers;  // 4 each
+  const std::uint64_t* a_masks;        // 4
+  std::int32_t a_high, a_low;
+  const std::uint8_t* b;                 // 16 quads x kMmaPanel
+  const std::int32_t* b_starts;          // 4 x kMmaPanel
+  const double *b_factors, *b_powers;    // 4 x kMmaPanel
+  const std::uint64_t* b_masks;          // 4 x kMmaPanel
+  const std::int32_t *b_highs, *b_lows;  // kMmaPanel
+  int floor, fraction_bits;
   OpenChoices open;
 };
 
-inline constexpr std::size_t kGroupVectors = 4;  // columns done together, in vectors
-inline constexpr std::size_t kGroupCols =
-    kGroupVectors * kDoubles < kMmaPanel ? kGroupVectors * kDoubles : kMmaPanel;
+// Integer dots of the groups with kFp4Lanes columns from j on, at most 2304.
+HWY_INLINE void GroupDots(const GroupStep& s, std::size_t j, Fp4IntVec dots[kGroupsAStep]) {
+  Repeat<kGroupsAStep>([&](auto g) HWY_ATTR {
+    DotSum sum = DotStart(hn::Load(Fp4IntTag(), s.b_starts + g * kMmaPanel + j));
+    Repeat<kMmaGroup / 4>([&](auto q) HWY_ATTR {
+      constexpr std::size_t kQuad = g * (kMmaGroup / 4) + q;
+      sum = AddDot(sum, BroadcastQuad(s.a + 4 * kQuad),
+                   LoadDotBytes(s.b + 4 * (kQuad * kMmaPanel + j)));
+    });
+    dots[g] = WholeDot(sum);
+  });
+}
 
-// Dots of group g with kGroupCols columns, exact: at most 2304 * 225 units.
-HWY_INLINE void GroupDots(const GroupStep& s, std::size_t g, std::size_t j,
-                          DoubleVec* HWY_RESTRICT t) {
+// The dots times their scales for kDoubles columns, exact.
+HWY_INLINE void ScaleDots(const GroupStep& s, std::size_t column,
+                          const std::int32_t* HWY_RESTRICT dots, DoubleVec t[kGroupsAStep]) {
   const Double d;
-  const double* HWY_RESTRICT a = s.a + g * kMmaGroup;
-  const double* HWY_RESTRICT b = s.b + g * kMmaGroup * kMmaPanel + j;
-  DoubleVec t0 = hn::Zero(d), t1 = t0, t2 = t0, t3 = t0;
-  for (std::size_t k = 0; k < kMmaGroup; ++k) {
-    const DoubleVec ak = hn::Set(d, a[k]);
-    t0 = hn::MulAdd(ak, hn::Load(d, b), t0);
-    t1 = hn::MulAdd(ak, hn::Load(d, b + kDoubles), t1);
-    t2 = hn::MulAdd(ak, hn::Load(d, b + 2 * kDoubles), t2);
-    t3 = hn::MulAdd(ak, hn::Load(d, b + 3 * kDoubles), t3);
-    b += kMmaPanel;
-  }
-  t[0] = t0, t[1] = t1, t[2] = t2, t[3] = t3;
+  const hn::Rebind<std::int32_t, Double> di;
+  Repeat<kGroupsAStep>([&](auto g) HWY_ATTR {
+    const DoubleVec factor =
+        hn::Mul(hn::Set(d, s.a_factors[g]), hn::Load(d, s.b_factors + g * kMmaPanel + column));
+    t[g] = hn::Mul(hn::PromoteTo(d, hn::Load(di, dots + g * kFp4Lanes)), factor);
+  });
+}
+
+// Whether no term of the step loses a bit in any of kFp4Lanes columns, whatever groups count: with
+// the largest E that the step can have, all are multiples of 2^(E - F). Then the step is the exact
+// sum, for the terms are below 2^(E + 12) and binary64 holds 53 bits.
+HWY_INLINE bool NothingIsTruncated(const GroupStep& s, std::size_t j, const float* c) {
+  const Fp4IntTag d;
+  const Fp4IntVec zero = hn::Zero(d);
+  const Fp4IntVec bits = hn::And(hn::BitCast(d, hn::Load(Fp4Tag(), c)), hn::Set(d, 0x7FFFFFFF));
+  const Fp4IntVec field = hn::ShiftRight<23>(bits);
+  const Fp4IntVec raw = hn::Max(hn::Sub(field, hn::Set(d, 127)), hn::Set(d, -126));
+  const Fp4IntVec high = hn::Add(hn::Set(d, s.a_high), hn::Load(d, s.b_highs + j));
+  const Fp4IntVec low = hn::Add(hn::Set(d, s.a_low), hn::Load(d, s.b_lows + j));
+  const Fp4IntVec e = hn::Max(hn::Max(raw, high), hn::Set(d, s.floor));
+  const Fp4IntVec unit = hn::Sub(e, hn::Set(d, s.fraction_bits));
+  const Fp4IntVec c_low = hn::IfThenElse(hn::Eq(bits, zero), low, hn::Sub(raw, hn::Set(d, 23)));
+  const auto cut = hn::Lt(hn::Min(low, c_low), unit);
+  return hn::AllFalse(d, hn::Or(cut, hn::Eq(field, hn::Set(d, 255))));
 }
 
 // 2^(exponent of group g's scales) where the group takes part in E, else 0.
@@ -84,7 +109,8 @@ HWY_INLINE void FinishGroups(const GroupStep& s, std::size_t column,
   const DoubleVec exponent_bits = hn::Set(d, std::bit_cast<double>(std::uint64_t{0x7FF} << 52));
   const DoubleVec from_c = hn::IfThenZeroElse(
       hn::Eq(old, hn::Zero(d)), hn::Max(hn::And(old, exponent_bits), hn::Set(d, 0x1p-126)));
-  DoubleVec power = hn::Max(from_c, hn::Set(d, s.least_power));
+  const auto least = static_cast<std::uint64_t>(1023 + s.floor) << 52;
+  DoubleVec power = hn::Max(from_c, hn::Set(d, std::bit_cast<double>(least)));
   for (std::size_t g = 0; g < kGroupsAStep; ++g) {
     power = hn::Max(power, GroupPower(s, g, column, t[g]));
   }
@@ -102,15 +128,36 @@ HWY_INLINE void FinishGroups(const GroupStep& s, std::size_t column,
   hn::Store(RoundStep<MmaOutput::kTruncate32>(sum, unit), df, c + column);
 }
 
+// The same where nothing is truncated.
+HWY_INLINE void FinishExactGroups(std::size_t column, const DoubleVec t[kGroupsAStep],
+                                  float* HWY_RESTRICT c) {
+  const Double d;
+  const FloatOfDouble df;
+  static_assert(kGroupsAStep == 4);
+  const DoubleVec dots = hn::Add(hn::Add(t[0], t[1]), hn::Add(t[2], t[3]));
+  // +0 first: a sum of zeros of any sign is +0.
+  const DoubleVec sum =
+      hn::Add(hn::Add(hn::Zero(d), dots), hn::PromoteTo(d, hn::Load(df, c + column)));
+  hn::Store(RoundStep<MmaOutput::kTruncate32>(sum, hn::Set(d, 1.0)), df, c + column);
+}
+
 // c takes in one step, for all columns of a panel.
 HWY_INLINE void ComputeGroupStep(const GroupStep& s, float* HWY_RESTRICT c) {
-  static_assert(kGroupVectors == 4);
-  for (std::size_t j = 0; j < kMmaPanel; j += kGroupCols) {
-    DoubleVec t[kGroupsAStep][kGroupVectors];
-    for (std::size_t g = 0; g < kGroupsAStep; ++g) GroupDots(s, g, j, t[g]);
-    for (std::size_t v = 0; v < kGroupVectors; ++v) {
-      const DoubleVec column[kGroupsAStep] = {t[0][v], t[1][v], t[2][v], t[3][v]};
-      FinishGroups(s, j + v * kDoubles, column, c);
+  for (std::size_t j = 0; j < kMmaPanel; j += kFp4Lanes) {
+    Fp4IntVec dots[kGroupsAStep];
+    HWY_ALIGN std::int32_t stored[kGroupsAStep * kFp4Lanes];
+    GroupDots(s, j, dots);
+    Repeat<kGroupsAStep>([&](auto g)
+                             HWY_ATTR { hn::Store(dots[g], Fp4IntTag(), stored + g * kFp4Lanes); });
+    const bool is_exact = NothingIsTruncated(s, j, c + j);
+    for (std::size_t i = 0; i < kFp4Lanes; i += kDoubles) {
+      DoubleVec t[kGroupsAStep];
+      ScaleDots(s, j + i, stored + i, t);
+      if (HWY_LIKELY(is_exact)) {
+        FinishExactGroups(j + i, t, c);
+      } else {
+        FinishGroups(s, j + i, t, c);
+      }
     }
   }
 }

@@ -105,7 +105,7 @@ std::uint32_t SpecialResult(MmaOutput output, const Specials3& specials) {
   return specials.minus ? infinity | (narrow ? 0x8000u : 0x80000000u) : infinity;
 }
 
-const Format& AccumulatorFormat(MmaOutput output) {
+Format AccumulatorFormat(MmaOutput output) {
   return output == MmaOutput::kNearest16 ? FormatOf(FormatId::kFP16) : kFp32;
 }
 

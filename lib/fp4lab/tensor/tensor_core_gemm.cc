@@ -125,26 +125,35 @@ void ChainKernel(const ChainTile& t, Accumulators* c) {
   }
 }
 
-void GroupKernel(const GroupTile& t, Accumulators* c) {
+HWY_INLINE GroupStep MakeGroupStep(const GroupTile& t, std::size_t row, std::size_t s) {
   const GroupSide &a = *t.a, &b = *t.b;
   const std::size_t groups = a.steps * kGroupsAStep, column = t.panel * kMmaPanel;
-  for (std::size_t s = 0; s < a.steps; ++s) {
-    const std::size_t g = s * kGroupsAStep;
-    const std::size_t b_at = b.bundles.At(column, groups, g);
-    for (std::size_t i = 0; i < t.rows; ++i) {
-      const std::size_t a_at = a.bundles.At(t.row + i, groups, g);
-      const GroupStep step = {
-          .a = a.values.data() + a_at * kMmaGroup,
+  const std::size_t quads = groups * kMmaGroup / 4, g = s * kGroupsAStep;
+  const std::size_t a_at = a.bundles.At(row, groups, g), b_at = b.bundles.At(column, groups, g);
+  const std::size_t a_step = a.bundles.At(row, a.steps, s);
+  const std::size_t b_step = b.bundles.At(column, b.steps, s);
+  return {.a = a.codes.data() + 4 * a.bundles.At(row, quads, g * kMmaGroup / 4),
+          .a_factors = a.factors.data() + a_at,
           .a_powers = a.powers.data() + a_at,
           .a_masks = a.masks.data() + a_at,
-          .b = b.values.data() + b.bundles.At(column, groups * kMmaGroup, g * kMmaGroup),
+          .a_high = a.highs[a_step],
+          .a_low = a.lows[a_step],
+          .b = b.codes.data() + 4 * b.bundles.At(column, quads, g * kMmaGroup / 4),
+          .b_starts = b.starts.data() + b_at,
+          .b_factors = b.factors.data() + b_at,
           .b_powers = b.powers.data() + b_at,
           .b_masks = b.masks.data() + b_at,
-          .least_power =
-              std::bit_cast<double>(static_cast<std::uint64_t>(1023 + t.model->floor) << 52),
+          .b_highs = b.highs.data() + b_step,
+          .b_lows = b.lows.data() + b_step,
+          .floor = t.model->floor,
           .fraction_bits = t.model->fraction_bits,
           .open = t.open};
-      ComputeGroupStep(step, c->Row(i));
+}
+
+void GroupKernel(const GroupTile& t, Accumulators* c) {
+  for (std::size_t s = 0; s < t.a->steps; ++s) {
+    for (std::size_t i = 0; i < t.rows; ++i) {
+      ComputeGroupStep(MakeGroupStep(t, t.row + i, s), c->Row(i));
     }
   }
 }
@@ -189,7 +198,14 @@ void ForEachTile(const TensorCoreModel& model, const MmaOperand& a, const MmaOpe
     }
     compute(row, rows, panel, &accumulators);
     const bool is_final = options.alpha == 1.0f && options.output == GemmOutput::kFp32;
+    const std::uint8_t* const slow_cols = side_b.is_slow.data() + col;
+    const bool has_slow_col =
+        std::count(slow_cols, slow_cols + cols, 0) < static_cast<std::ptrdiff_t>(cols);
     for (std::size_t i = 0; i < rows; ++i) {
+      if (is_final && !has_slow_col && side_a.is_slow[row + i] == 0 && c.col_stride == 1) {
+        std::copy_n(accumulators.Row(i), cols, &c(row + i, col));
+        continue;
+      }
       for (std::size_t j = 0; j < cols; ++j) {
         float& out = c(row + i, col + j);
         float y = accumulators.Row(i)[j];
@@ -221,7 +237,7 @@ void TensorCoreGemm(const TensorCoreModel& model, const MmaOperand& a, const Mma
   if (c.size() == 0) return;
   if (!HasKernel(model, a, b)) return WithoutKernel(model, a, b, options, c);
   if (model.scheme == MmaScheme::kScaledGroups) {
-    const GroupSide side_a = PackGroups(a, 1), side_b = PackGroups(b, kMmaPanel);
+    const GroupSide side_a = PackGroups(a, GroupRole::kA), side_b = PackGroups(b, GroupRole::kB);
     const auto compute = [&](std::size_t row, std::size_t rows, std::size_t panel,
                              Accumulators* tile) {
       HWY_DYNAMIC_DISPATCH(GroupKernel)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <span>
 
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/tensor/mma_number.h"
@@ -129,30 +130,57 @@ double Power(int exponent) {
   return std::bit_cast<double>(static_cast<std::uint64_t>(1023 + exponent) << 52);
 }
 
-void PackGroup(const MmaOperand& x, std::size_t row, std::size_t g, GroupSide* side) {
-  static constexpr auto kValues = [] {
-    std::array<double, 16> values{};
-    for (std::uint32_t code = 0; code < 16; ++code) values[code] = Decode(FormatId::kE2M1, code);
-    return values;
-  }();
+// 2 * element of every E2M1 code.
+constexpr std::array<std::int8_t, 16> kHalves = [] {
+  std::array<std::int8_t, 16> halves{};
+  for (std::uint32_t code = 0; code < 16; ++code) {
+    halves[code] = static_cast<std::int8_t>(2 * Decode(FormatId::kE2M1, code));
+  }
+  return halves;
+}();
+
+// Elements of a group: twice their values, which of them are not zero, and the sum of the former.
+struct GroupElements {
+  std::array<std::int8_t, kMmaGroup> halves{};
+  std::uint64_t mask = 0;
+  int sum = 0;
+
+  explicit GroupElements(std::span<const std::uint32_t> codes) {
+    for (std::size_t k = 0; k < codes.size(); ++k) {
+      halves[k] = kHalves[codes[k] & 15];
+      mask |= std::uint64_t{(codes[k] & 7) != 0} << k;
+      sum += halves[k];
+    }
+  }
+};
+
+void PackGroup(const MmaOperand& x, GroupRole role, std::size_t row, std::size_t g,
+               GroupSide* side) {
   const std::size_t begin = g * kMmaGroup, end = std::min(begin + kMmaGroup, x.cols);
   if (begin >= end) return;
   const std::uint8_t byte = x.ScaleRow(row)[begin / static_cast<std::size_t>(x.group)];
   const MmaNumber scale = ReadMmaScale(x.scale_format, byte);
   if (scale.is_nan) side->is_slow[row] = 1;
-  const double factor =
-      static_cast<double>(scale.significand) * Power(scale.raw - scale.fraction_bits);
-  const std::size_t groups = side->steps * kGroupsAStep;
-  std::size_t to = side->bundles.At(row, groups * kMmaGroup, begin);
-  std::uint64_t mask = 0;
-  const std::uint32_t* codes = x.codes.data() + row * x.cols;
-  for (std::size_t k = begin; k < end; ++k, to += side->bundles.width) {
-    side->values[to] = kValues[codes[k] & 15] * factor;
-    mask |= std::uint64_t{(codes[k] & 7) != 0} << (k - begin);
+  const GroupElements elements(x.Row(row).subspan(begin, end - begin));
+  const std::size_t groups = side->steps * kGroupsAStep, width = side->bundles.width;
+  const int offset = role == GroupRole::kA ? 12 : 0;
+  std::uint8_t* to =
+      side->codes.data() + 4 * side->bundles.At(row, groups * kMmaGroup / 4, begin / 4);
+  for (std::size_t k = 0; k < kMmaGroup; k += 4, to += 4 * width) {
+    for (std::size_t i = 0; i < 4; ++i) {
+      to[i] = static_cast<std::uint8_t>(elements.halves[k + i] + offset);
+    }
   }
   const std::size_t at = side->bundles.At(row, groups, g);
-  side->masks[at] = mask;
-  side->powers[at] = scale.significand == 0 ? 0.0 : Power(scale.raw);
+  side->starts[at] = -12 * elements.sum;
+  side->factors[at] =
+      0.5 * static_cast<double>(scale.significand) * Power(scale.raw - scale.fraction_bits);
+  side->masks[at] = elements.mask;
+  if (scale.significand == 0) return;
+  side->powers[at] = Power(scale.raw);
+  const std::size_t step = side->bundles.At(row, side->steps, g / kGroupsAStep);
+  side->highs[step] = std::max(side->highs[step], scale.raw);
+  side->lows[step] = std::min(side->lows[step], scale.raw - scale.fraction_bits - 1);
 }
 
 }  // namespace
@@ -188,16 +216,20 @@ ChainSide PackChain(const TensorCoreModel& model, const MmaOperand& x, std::size
   return side;
 }
 
-GroupSide PackGroups(const MmaOperand& x, std::size_t width) {
+GroupSide PackGroups(const MmaOperand& x, GroupRole role) {
   const std::size_t steps = DivideUp(x.cols, kGroupsAStep * kMmaGroup);
   const std::size_t groups = steps * kGroupsAStep;
-  GroupSide side{.bundles = {x.rows, width}, .steps = steps};
-  side.values.resize(side.bundles.Size(groups * kMmaGroup), 0.0);
-  side.powers.resize(side.bundles.Size(groups), 0.0);
-  side.masks.resize(side.powers.size(), 0);
+  GroupSide side{.bundles = {x.rows, role == GroupRole::kA ? 1 : kMmaPanel}, .steps = steps};
+  side.codes.resize(side.bundles.Size(groups * kMmaGroup), 0);
+  side.starts.resize(side.bundles.Size(groups), 0);
+  side.factors.resize(side.starts.size(), 0.0);
+  side.powers.resize(side.starts.size(), 0.0);
+  side.masks.resize(side.starts.size(), 0);
+  side.highs.resize(side.bundles.Size(steps), -kNoGroup);
+  side.lows.resize(side.highs.size(), kNoGroup);
   side.is_slow.resize(x.rows, 0);
   ParallelFor(x.rows, [&](std::size_t row) {
-    for (std::size_t g = 0; g < groups; ++g) PackGroup(x, row, g, &side);
+    for (std::size_t g = 0; g < groups; ++g) PackGroup(x, role, row, g, &side);
   });
   return side;
 }

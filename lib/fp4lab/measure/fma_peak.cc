@@ -1,7 +1,5 @@
-#include "tests/bench/fma_peak.h"
-
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "tests/bench/fma_peak.cc"
+#define HWY_TARGET_INCLUDE "fp4lab/measure/fma_peak.cc"
 #include <cstddef>
 
 #include <hwy/foreach_target.h>  // must come before highway.h
@@ -10,7 +8,7 @@
 #include "fp4lab/base/fma-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace fp4lab::bench {
+namespace fp4lab::measure {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -33,40 +31,31 @@ double RunChains(float* sums, float factor, std::size_t steps) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace fp4lab::bench
+}  // namespace fp4lab::measure
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include <ctime>
 #include <numeric>
 #include <vector>
 
-namespace fp4lab::bench {
+#include "fp4lab/measure/clock.h"
+#include "fp4lab/measure/probes.h"
+
+namespace fp4lab::measure {
 
 HWY_EXPORT(RunChains);
-
-namespace {
-
-// Processor time of this thread, so that other programs on the machine do not count.
-double Milliseconds() {
-  std::timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return 1e3 * static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_nsec);
-}
-
-}  // namespace
 
 double FmaPeak(double milliseconds) {
   std::vector<float> sums(12 * 16);
   std::iota(sums.begin(), sums.end(), 1.0f);
-  const double start = Milliseconds();
+  const double start = ThreadSeconds();
   double operations = 0, elapsed = 0;
-  while (elapsed < milliseconds) {
+  while (1e3 * elapsed < milliseconds) {
     operations += HWY_DYNAMIC_DISPATCH(RunChains)(sums.data(), 0x1p-10f, 5000);
-    elapsed = Milliseconds() - start;
+    elapsed = ThreadSeconds() - start;
   }
-  return operations / elapsed * 1e-6;
+  return operations / elapsed * 1e-9;
 }
 
-}  // namespace fp4lab::bench
+}  // namespace fp4lab::measure
 #endif  // HWY_ONCE

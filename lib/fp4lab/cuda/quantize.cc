@@ -1,0 +1,180 @@
+#include "fp4lab/cuda/quantize.h"
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/cuda/check.cuh"
+#include "fp4lab/cuda/launch.h"
+
+namespace fp4lab::cuda {
+namespace {
+
+// The row of the dialects that a block format is.
+Dialect DialectOf(const BlockFormat& format) {
+  Dialect d;
+  d.element = format.element;
+  d.scale = format.scale;
+  d.block_rows = format.block_rows;
+  d.block_cols = format.block_cols;
+  if (format.rule == ScaleRule::kNvfp4) return d;
+  if (format.rule == ScaleRule::kTensor) {
+    d.block_rows = d.block_cols = 0;
+    d.level_two = LevelTwo::kTensorFp8;
+    d.scale_max = 1.0f;
+    d.block_scale = BlockScale::kOneBlock;
+    d.factor = Factor::kTensorScale;
+    return d;
+  }
+  d.level_two = LevelTwo::kNone;
+  d.block_scale = BlockScale::kMicroscaling;
+  d.mx_rule = format.rule;
+  d.scale_encoding = ScaleEncoding::kExponent;
+  d.factor = Factor::kPowerOfTwo;
+  return d;
+}
+
+// Padding of tiles of scales is 0.
+void ClearScales(const Dialect& d, const QuantizedSide& side, std::size_t rows, std::size_t cols,
+                 StreamHandle stream) {
+  if (side.scales == nullptr || side.scale_order == ScaleOrder::kLinear || d.block_rows == 0) {
+    return;
+  }
+  const std::size_t scale_cols =
+      (cols + static_cast<std::size_t>(d.block_cols) - 1) / static_cast<std::size_t>(d.block_cols);
+  if (rows % 128 == 0 && scale_cols % 4 == 0) return;
+  Check(cudaMemsetAsync(side.scales, 0, ScaleBytes(side.scale_order, rows, scale_cols),
+                        NativeStream(stream)),
+        "clearing scales");
+}
+
+void CheckSide(const DeviceMatrix& x, const Dialect& d, const QuantizedSide& side,
+               bool transposed) {
+  const std::size_t cols = transposed ? x.rows : x.cols;
+  Expects(!HasLevelTwo(d) || side.amax != nullptr, "the format needs the tensor's amax");
+  Expects(side.scale_order == ScaleOrder::kLinear || side.scale_order == ScaleOrder::k128x4,
+          "scales are linear or in tiles of 128x4");
+  Expects(IsStochastic(d) == (side.random_bits != RandomBits::kNone),
+          "stochastic rounding, and nothing else, takes random bits");
+  Expects(side.random_bits != RandomBits::kGiven || side.given != nullptr,
+          "the random bits are given");
+  Expects(side.random_bits != RandomBits::kInstruction || cols % 4 == 0,
+          "a word of random bits serves four columns");
+  Expects(
+      side.hadamard == 0 || ((side.hadamard == 16 || side.hadamard == 32) && d.block_rows == 1 &&
+                             cols % static_cast<std::size_t>(side.hadamard) == 0),
+      "the Hadamard transform is of 16 or 32, along blocks of one row, in whole groups");
+}
+
+// Device memory that the stream frees when it gets there.
+class StreamMemory {
+ public:
+  StreamMemory(std::size_t bytes, StreamHandle stream) : stream_(stream) {
+    Check(cudaMallocAsync(&data_, bytes, NativeStream(stream)), "allocating device memory");
+  }
+  StreamMemory(const StreamMemory&) = delete;
+  StreamMemory& operator=(const StreamMemory&) = delete;
+  ~StreamMemory() { cudaFreeAsync(data_, NativeStream(stream_)); }
+  template <class T>
+  T* As() const {
+    return static_cast<T*>(data_);
+  }
+
+ private:
+  void* data_ = nullptr;
+  StreamHandle stream_;
+};
+
+void QuantizeSide(const DeviceMatrix& x, const Dialect& d, const QuantizedSide& side,
+                  bool transposed, StreamHandle stream) {
+  CheckSide(x, d, side, transposed);
+  if (x.rows == 0 || x.cols == 0) return;
+  const std::size_t rows = transposed ? x.cols : x.rows, cols = transposed ? x.rows : x.cols;
+  ClearScales(d, side, rows, cols, stream);
+  if (side.hadamard == 0) return LaunchDialect(x, d, side, transposed, stream);
+  const StreamMemory memory(x.rows * x.cols * sizeof(std::uint16_t), stream);
+  LaunchHadamard(x, transposed, side.hadamard, side.sign_mask, memory.As<std::uint16_t>(), nullptr,
+                 nullptr, stream);
+  LaunchDialect({memory.As<void>(), ElementType::kBf16, x.rows, x.cols}, d, side, transposed,
+                stream);
+}
+
+void Clear(float* amax, std::size_t count, StreamHandle stream) {
+  if (amax == nullptr || count == 0) return;
+  Check(cudaMemsetAsync(amax, 0, count * sizeof(float), NativeStream(stream)), "clearing the amax");
+}
+
+void CheckGroups(const DeviceMatrix& x, int hadamard) {
+  Expects((hadamard == 16 || hadamard == 32) && x.rows % static_cast<std::size_t>(hadamard) == 0,
+          "the Hadamard transform is of 16 or 32 rows, in whole groups");
+}
+
+}  // namespace
+
+void Quantize(const DeviceMatrix& x, const BlockFormat& format, const QuantizedSide* row,
+              const QuantizedSide* column, StreamHandle stream) {
+  Expects(HasElement(format.element), "elements are E2M1, E4M3 or E5M2");
+  const auto dialect_of = [&format](const QuantizedSide& side) {
+    Dialect d = DialectOf(format);
+    if (side.random_bits != RandomBits::kNone) d.rounding = ElementRounding::kStochastic16;
+    return d;
+  };
+  for (const QuantizedSide* side : {row, column}) {
+    if (side == nullptr || x.rows == 0 || x.cols == 0) continue;
+    const bool transposed = side == column;
+    CheckSide(x, dialect_of(*side), *side, transposed);
+    ClearScales(dialect_of(*side), *side, transposed ? x.cols : x.rows,
+                transposed ? x.rows : x.cols, stream);
+  }
+  if (x.rows == 0 || x.cols == 0) return;
+  if (FitsTiles(x, format, row, column)) return LaunchTiles(x, format, row, column, stream);
+  if (row != nullptr && FitsRowKernel(x, format, *row)) {
+    LaunchRows(x, format, *row, stream);
+  } else if (row != nullptr) {
+    QuantizeSide(x, dialect_of(*row), *row, false, stream);
+  }
+  if (column != nullptr) QuantizeSide(x, dialect_of(*column), *column, true, stream);
+}
+
+void QuantizeAs(const DeviceMatrix& x, const Dialect& dialect, const QuantizedSide* row,
+                const QuantizedSide* column, StreamHandle stream) {
+  Expects(CanQuantizeAs(dialect), "a dialect with one answer, of E2M1, E4M3 or E5M2 elements");
+  for (const QuantizedSide* side : {row, column}) {
+    if (side != nullptr) QuantizeSide(x, dialect, *side, side == column, stream);
+  }
+}
+
+void Amax(const DeviceMatrix& x, float* amax, bool keeps_nan, StreamHandle stream) {
+  Clear(amax, 1, stream);
+  LaunchAmax(x, amax, keeps_nan, stream);
+}
+
+void RowAmax(const DeviceMatrix& x, float* amax, bool keeps_nan, StreamHandle stream) {
+  Clear(amax, x.rows, stream);
+  LaunchRowAmax(x, amax, keeps_nan, stream);
+}
+
+void AmaxWithHadamard(const DeviceMatrix& x, int hadamard, std::uint32_t sign_mask, float* amax,
+                      float* transformed, StreamHandle stream) {
+  CheckGroups(x, hadamard);
+  Clear(amax, 1, stream);
+  Clear(transformed, 1, stream);
+  if (x.type == ElementType::kBf16 && FitsTileShape(x)) {
+    LaunchTileAmax(x, hadamard, sign_mask, amax, transformed, stream);
+  } else {
+    LaunchHadamard(x, true, hadamard, sign_mask, nullptr, amax, transformed, stream);
+  }
+}
+
+void HadamardColumns(const DeviceMatrix& x, int hadamard, std::uint32_t sign_mask,
+                     std::uint16_t* out, StreamHandle stream) {
+  CheckGroups(x, hadamard);
+  LaunchHadamard(x, true, hadamard, sign_mask, out, nullptr, nullptr, stream);
+}
+
+void Dequantize(const BlockFormat& format, const std::uint8_t* codes, const std::uint8_t* scales,
+                const float* amax, std::size_t rows, std::size_t cols, ElementType type, void* out,
+                StreamHandle stream) {
+  Expects(HasElement(format.element), "elements are E2M1, E4M3 or E5M2");
+  Expects(!HasTensorScale(format) || amax != nullptr, "the format needs the tensor's amax");
+  LaunchDequantize(format, codes, scales, amax, rows, cols, type, out, stream);
+}
+
+}  // namespace fp4lab::cuda

@@ -1,0 +1,225 @@
+// Rowwise quantization in one pass at memory speed: a thread takes eight elements at a time, two
+// (or four) neighbouring threads make a block. For columns that are a multiple of the block.
+#include <algorithm>
+
+#include "fp4lab/cuda/check.cuh"
+#include "fp4lab/cuda/divider.cuh"
+#include "fp4lab/cuda/eight.cuh"
+#include "fp4lab/cuda/launch.h"
+#include "fp4lab/cuda/scale.cuh"
+
+namespace fp4lab::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kBlocksPerProcessor = 4;
+
+struct RowJob {
+  const void* x;
+  std::uint32_t octets;  // groups of eight elements, in memory order
+  std::uint8_t* codes;
+  std::uint8_t* scales;
+  std::uint16_t* values;
+  const float* amax;
+  ScaleRule rule;
+  RandomStream random;
+  bool swizzled;
+  Divider scale_cols;        // of a row, for swizzled scales
+  std::uint32_t rounds = 0;  // of all thread blocks
+};
+
+struct Loaded16 {  // eight BF16 elements
+  uint4 w;
+  __device__ void Load(const void* x, std::uint32_t octet) {
+    w = __ldcs(static_cast<const uint4*>(x) + octet);
+  }
+  __device__ Eight Elements() const { return EightOf(w); }
+  __device__ float Largest(const Eight& e, bool* nan) const {
+    const std::uint32_t largest = LargestBf16(w);
+    *nan = largest > kInfBf16;
+    return *nan ? LargestOf(e, nan) : __uint_as_float(largest << 16);
+  }
+};
+struct Loaded32 {  // eight floats
+  float4 x, y;
+  __device__ void Load(const void* in, std::uint32_t octet) {
+    x = __ldcs(static_cast<const float4*>(in) + std::size_t{2} * octet);
+    y = __ldcs(static_cast<const float4*>(in) + std::size_t{2} * octet + 1);
+  }
+  __device__ Eight Elements() const { return EightOf(x, y); }
+  __device__ float Largest(const Eight& e, bool* nan) const { return LargestOf(e, nan); }
+};
+
+// The block of linear index `block` in the matrix of scales.
+__device__ void StoreScale(const RowJob& job, std::uint32_t block, std::uint32_t byte) {
+  std::size_t place = block;
+  if (job.swizzled) {
+    const std::uint32_t row = job.scale_cols.Quotient(block);
+    place = Offset128x4(row, block - row * job.scale_cols.divisor, job.scale_cols.divisor);
+  }
+  job.scales[place] = static_cast<std::uint8_t>(byte);
+}
+
+template <class Loaded, FormatId kElement, Scaling kScaling, RandomBits kBits>
+__device__ void QuantizeOctet(const RowJob& job, const Scaler<kScaling, kElement>& scaler,
+                              const Loaded& loaded, std::uint32_t octet) {
+  constexpr std::uint32_t kShared = kScaling == Scaling::kNvfp4 ? 2 : 4;  // threads of a block
+  const Eight e = loaded.Elements();
+  std::uint32_t byte = 0;
+  bool special = false;
+  if constexpr (kScaling != Scaling::kTensor) {
+    float amax = loaded.Largest(e, &special);
+#pragma unroll
+    for (std::uint32_t step = 1; step < kShared; step *= 2) {
+      amax = fmaxf(amax, __shfl_xor_sync(0xFFFFFFFFu, amax, static_cast<int>(step)));
+    }
+    byte = scaler.Byte(amax);
+    if (job.scales != nullptr && octet % kShared == 0 && octet < job.octets) {
+      StoreScale(job, octet / kShared, byte);
+    }
+  }
+  if (octet >= job.octets) return;
+  const float factor = scaler.Factor(byte);
+  special = special || (kScaling == Scaling::kMicroscaling && byte == 255);
+  if constexpr (kElement == FormatId::kE2M1) {
+    const RandomOctet<kBits> random(job.random, octet);
+    const std::uint32_t codes = E2m1Codes<kBits>(e, Both(factor), special, random);
+    if (job.codes != nullptr) reinterpret_cast<std::uint32_t*>(job.codes)[octet] = codes;
+    if (job.values != nullptr) {
+      reinterpret_cast<uint4*>(job.values)[octet] = E2m1Values(codes, Both(scaler.Value(byte)));
+    }
+  } else {
+    const uint2 codes = Fp8Codes<kElement>(e, factor);
+    if (job.codes != nullptr) reinterpret_cast<uint2*>(job.codes)[octet] = codes;
+    if (job.values != nullptr) {
+      reinterpret_cast<uint4*>(job.values)[octet] = Fp8Values<kElement>(codes, scaler.Value(byte));
+    }
+  }
+}
+
+// A thread block's octets of one round.
+template <class Loaded>
+struct Round {
+  static constexpr int kUnrolled = sizeof(Loaded) == 16 ? 4 : 2;
+  static constexpr std::uint32_t kOctets = kThreads * kUnrolled;
+  Loaded loaded[kUnrolled];
+
+  __device__ static std::uint32_t Octet(std::uint32_t round, int k) {
+    return round * kOctets + static_cast<std::uint32_t>(k * kThreads) + threadIdx.x;
+  }
+  __device__ void Load(const RowJob& job, std::uint32_t round) {
+#pragma unroll
+    for (int k = 0; k < kUnrolled; ++k) {
+      const std::uint32_t octet = Octet(round, k);
+      loaded[k].Load(job.x, octet < job.octets ? octet : 0);
+    }
+  }
+};
+
+// Thread blocks stay and take round after round, so that a table serves many; the next round is
+// loaded before the current one is worked on. Octets are a multiple of kShared: the threads of a
+// block of elements run together.
+template <class Loaded, FormatId kElement, Scaling kScaling, RandomBits kBits>
+__global__ void __launch_bounds__(kThreads, kBlocksPerProcessor) RowKernel(RowJob job) {
+  __shared__ float table[kScaleBytes];
+  Round<Loaded> current, next;
+  std::uint32_t round = blockIdx.x;
+  next.Load(job, round);
+  const Scaler<kScaling, kElement> scaler(job.rule, job.amax, table);
+  __syncthreads();
+  for (; round < job.rounds; round += gridDim.x) {
+    current = next;
+    if (round + gridDim.x < job.rounds) next.Load(job, round + gridDim.x);
+#pragma unroll
+    for (int k = 0; k < Round<Loaded>::kUnrolled; ++k) {
+      const std::uint32_t octet = Round<Loaded>::Octet(round, k);
+      // A warp's octets are consecutive: it skips them together, or its last threads go along.
+      if (octet - threadIdx.x % 32 < job.octets) {
+        QuantizeOctet<Loaded, kElement, kScaling, kBits>(job, scaler, current.loaded[k], octet);
+      }
+    }
+  }
+}
+
+template <class Loaded, FormatId kElement, Scaling kScaling, RandomBits kBits>
+void Launch(RowJob job, cudaStream_t stream) {
+  constexpr std::uint32_t kOctets = Round<Loaded>::kOctets;
+  job.rounds = (job.octets + kOctets - 1) / kOctets;
+  const std::uint32_t blocks =
+      std::min(job.rounds, static_cast<std::uint32_t>(Multiprocessors() * kBlocksPerProcessor));
+  RowKernel<Loaded, kElement, kScaling, kBits><<<blocks, kThreads, 0, stream>>>(job);
+  CheckLaunch("the kernel of rows");
+}
+
+template <class Loaded, Scaling kScaling>
+void LaunchE2m1(const RowJob& job, RandomBits bits, cudaStream_t stream) {
+  if (bits == RandomBits::kCounter) {
+    Launch<Loaded, FormatId::kE2M1, kScaling, RandomBits::kCounter>(job, stream);
+  } else if (bits == RandomBits::kInstruction) {
+    Launch<Loaded, FormatId::kE2M1, kScaling, RandomBits::kInstruction>(job, stream);
+  } else {
+    Launch<Loaded, FormatId::kE2M1, kScaling, RandomBits::kNone>(job, stream);
+  }
+}
+
+template <class Loaded, FormatId kElement>
+void LaunchFp8(const RowJob& job, cudaStream_t stream) {
+  if (job.rule == ScaleRule::kTensor) {
+    Launch<Loaded, kElement, Scaling::kTensor, RandomBits::kNone>(job, stream);
+  } else {
+    Launch<Loaded, kElement, Scaling::kMicroscaling, RandomBits::kNone>(job, stream);
+  }
+}
+
+template <class Loaded>
+void LaunchFor(const BlockFormat& format, const RowJob& job, RandomBits bits, cudaStream_t stream) {
+  if (format.element == FormatId::kE4M3) return LaunchFp8<Loaded, FormatId::kE4M3>(job, stream);
+  if (format.element == FormatId::kE5M2) return LaunchFp8<Loaded, FormatId::kE5M2>(job, stream);
+  if (format.rule == ScaleRule::kNvfp4) {
+    LaunchE2m1<Loaded, Scaling::kNvfp4>(job, bits, stream);
+  } else {
+    LaunchE2m1<Loaded, Scaling::kMicroscaling>(job, bits, stream);
+  }
+}
+
+bool IsAligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 16 == 0; }
+
+}  // namespace
+
+bool FitsRowKernel(const DeviceMatrix& x, const BlockFormat& format, const QuantizedSide& side) {
+  const std::size_t block =
+      format.rule == ScaleRule::kTensor ? 8 : static_cast<std::size_t>(format.block_cols);
+  const bool narrow = format.element == FormatId::kE2M1;
+  const bool known_block =
+      format.rule == ScaleRule::kTensor ||
+      (format.block_rows == 1 && format.block_cols == (format.rule == ScaleRule::kNvfp4 ? 16 : 32));
+  const bool random_fits =
+      side.random_bits == RandomBits::kNone || (narrow && side.random_bits != RandomBits::kGiven);
+  return known_block && random_fits && side.hadamard == 0 && x.cols % block == 0 &&
+         x.rows * x.cols / 8 < (std::size_t{1} << 31) && IsAligned(x.data) &&
+         IsAligned(side.codes) && IsAligned(side.values) && x.rows * x.cols > 0;
+}
+
+void LaunchRows(const DeviceMatrix& x, const BlockFormat& format, const QuantizedSide& side,
+                StreamHandle stream) {
+  const auto octets = static_cast<std::uint32_t>(x.rows * x.cols / 8);
+  const std::size_t scale_cols =
+      format.rule == ScaleRule::kTensor ? 1 : x.cols / static_cast<std::size_t>(format.block_cols);
+  const RowJob job{x.data,
+                   octets,
+                   side.codes,
+                   side.scales,
+                   side.values,
+                   side.amax,
+                   format.rule,
+                   side.random,
+                   side.scale_order == ScaleOrder::k128x4,
+                   Divider(static_cast<std::uint32_t>(scale_cols))};
+  if (x.type == ElementType::kBf16) {
+    LaunchFor<Loaded16>(format, job, side.random_bits, NativeStream(stream));
+  } else {
+    LaunchFor<Loaded32>(format, job, side.random_bits, NativeStream(stream));
+  }
+}
+
+}  // namespace fp4lab::cuda

@@ -1,0 +1,79 @@
+// Which quantizations the kernels of tiles serve, and their launch.
+#include "fp4lab/cuda/launch.h"
+#include "fp4lab/cuda/tile_launch.cuh"
+
+namespace fp4lab::cuda {
+namespace {
+
+bool IsAligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 16 == 0; }
+
+bool IsAligned(const QuantizedSide* side) {
+  return side == nullptr ||
+         (IsAligned(side->codes) && IsAligned(side->scales) && IsAligned(side->values));
+}
+
+RandomBits BitsOf(const QuantizedSide* side) {
+  return side == nullptr ? RandomBits::kNone : side->random_bits;
+}
+
+}  // namespace
+
+bool FitsTileShape(const DeviceMatrix& x) {
+  return x.rows % kTileRows == 0 && x.cols % kTileCols == 0 && x.rows > 0 && x.cols > 0 &&
+         IsAligned(x.data) && x.rows / kTileRows * (x.cols / kTileCols) < (std::size_t{1} << 31);
+}
+
+bool FitsTiles(const DeviceMatrix& x, const BlockFormat& format, const QuantizedSide* row,
+               const QuantizedSide* column) {
+  if (!FitsTileShape(x) || !IsAligned(row) || !IsAligned(column)) return false;
+  const bool nvfp4 = format.rule == ScaleRule::kNvfp4;
+  const int block = nvfp4 ? 16 : 32;
+  const bool square = format.block_rows == block;
+  if (format.element != FormatId::kE2M1 || format.block_cols != block ||
+      (format.block_rows != 1 && !square)) {
+    return false;
+  }
+  if (row != nullptr && row->hadamard != 0) return false;
+  const RandomBits bits = column != nullptr ? column->random_bits : BitsOf(row);
+  if (row != nullptr && row->random_bits != bits) return false;
+  if (bits == RandomBits::kGiven || (square && bits != RandomBits::kNone)) return false;
+  const bool transforms = column != nullptr && column->hadamard != 0;
+  if (x.type == ElementType::kFp32 && (!nvfp4 || transforms || bits != RandomBits::kNone)) {
+    return false;
+  }
+  if (column == nullptr) return square;
+  return column->hadamard == 0 || column->hadamard == block;
+}
+
+void LaunchTiles(const DeviceMatrix& x, const BlockFormat& format, const QuantizedSide* row,
+                 const QuantizedSide* column, StreamHandle stream) {
+  TileJob job{.x = static_cast<const std::uint16_t*>(x.data),
+              .rows = x.rows,
+              .cols = x.cols,
+              .rule = format.rule};
+  job.quantizes_rows = row != nullptr || format.block_rows > 1;
+  if (row != nullptr) job.row = *row;
+  if (column != nullptr) job.column = *column;
+  // A side that is not asked for has no outputs; its scaler still reads an amax.
+  if (job.row.amax == nullptr) job.row.amax = job.column.amax;
+  if (job.column.amax == nullptr) job.column.amax = job.row.amax;
+  const TileMode mode = format.block_rows > 1      ? TileMode::kSquare
+                        : job.column.hadamard != 0 ? TileMode::kHadamard
+                                                   : TileMode::kPlain;
+  const RandomBits bits = column != nullptr ? column->random_bits : BitsOf(row);
+  if (x.type == ElementType::kFp32) return LaunchFp32Tiles(job, mode, NativeStream(stream));
+  const auto launch = format.rule == ScaleRule::kNvfp4 ? LaunchNvfp4Tiles : LaunchMxfp4Tiles;
+  launch(job, mode, bits, NativeStream(stream));
+}
+
+void LaunchTileAmax(const DeviceMatrix& x, int hadamard, std::uint32_t sign_mask, float* amax,
+                    float* transformed, StreamHandle stream) {
+  TileJob job{.x = static_cast<const std::uint16_t*>(x.data), .rows = x.rows, .cols = x.cols};
+  job.column.sign_mask = sign_mask;
+  job.amax = reinterpret_cast<unsigned*>(amax);
+  job.transformed = reinterpret_cast<unsigned*>(transformed);
+  const auto launch = hadamard == 16 ? LaunchAmaxOf16 : LaunchAmaxOf32;
+  launch(job, NativeStream(stream));
+}
+
+}  // namespace fp4lab::cuda

@@ -1,0 +1,46 @@
+// Four over six: the error of a block under one of its two candidate scales. Shared with the
+// device.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+
+#include "fp4lab/dialect/dialect.h"
+#include "fp4lab/dialect/stages.h"
+
+namespace fp4lab {
+
+inline constexpr std::size_t kMostAdaptiveLines = 32;
+
+// What four over six takes for the error of one element (TE quantize_4over6_nvfp4.cuh).
+constexpr float AdaptiveElementError(const Dialect& d, const BlockNumbers& n, const Level& l,
+                                     float x) {
+  const float value = Decode(d.element, QuantizedElement(d, n, l, x, 0));
+  const float product = value * n.scale;  // exact, in FP16 as well
+  const float difference =
+      d.adaptive_fp16 ? product - x * l.encode : product * l.amax / LevelTwoConstant(d) - x;
+  return d.adaptive == Adaptive::kMse ? difference * difference : Magnitude(difference);
+}
+
+// at(r, c): element of the block (rows, cols). Along a line in order; the lines of a square block
+// in a tree: line i and i + 8, then 4, 2, 1. rows <= d.block_rows <= kMostAdaptiveLines.
+template <class At>
+constexpr float AdaptiveBlockError(const Dialect& d, const BlockNumbers& n, const Level& l,
+                                   std::size_t rows, std::size_t cols, At&& at) {
+  const auto combined = [&d](float a, float b) {
+    return d.adaptive == Adaptive::kAbsMax ? (a < b ? b : a) : a + b;
+  };
+  float lines[kMostAdaptiveLines] = {};
+  for (std::size_t r = 0; r < rows; ++r) {
+    for (std::size_t c = 0; c < cols; ++c) {
+      lines[r] = combined(lines[r], AdaptiveElementError(d, n, l, at(r, c)));
+    }
+  }
+  for (std::size_t half = std::bit_ceil(static_cast<unsigned>(d.block_rows)) / 2; half > 0;
+       half /= 2) {
+    for (std::size_t i = 0; i < half; ++i) lines[i] = combined(lines[i], lines[i + half]);
+  }
+  return lines[0];
+}
+
+}  // namespace fp4lab

@@ -1,0 +1,37 @@
+// Causal grouped-query attention (nn/attention.h) on the device, forward and backward.
+//
+// A is the type of queries, keys and values:
+//   float  binary32 products and sums: one thread block a few rows, for tests and the recipe fp32
+//   Bf16   products of BF16 values on tensor cores with binary32 sums; scores, softmax and its
+//          statistics in binary32; probabilities and their gradients rounded to BF16 before they
+//          are multiplied (as FlashAttention-2 and cuDNN do)
+// No atomics: the gradients of queries and those of keys and values come from two kernels.
+#pragma once
+
+#include <cstddef>
+
+#include "fp4lab/gpu/memory.cuh"
+#include "fp4lab/nn/attention.h"
+
+namespace fp4lab::gpu {
+
+// Whether the Bf16 kernels take this head: 16, 32, 64 or 128.
+bool HasTensorCoreAttention(std::size_t head_dim);
+
+// qkv (rows, (heads + 2 kv_heads) head_dim): queries, keys, values of a row side by side; out
+// (rows, heads * head_dim). statistics (batch, heads, T): m + ln l of each row's scores.
+void Attention(const AttentionShape& shape, const float* qkv, float* out, float* statistics,
+               cudaStream_t stream);
+void Attention(const AttentionShape& shape, const Bf16* qkv, Bf16* out, float* statistics,
+               cudaStream_t stream);
+
+// d_qkv is overwritten. dots (batch, heads, T) is scratch: dout . out of each row. dout_rounded:
+// scratch for dout in Bf16 (unused for float).
+void AttentionBackward(const AttentionShape& shape, const float* qkv, const float* out,
+                       const float* statistics, const float* dout, float* dout_rounded, float* dots,
+                       float* d_qkv, cudaStream_t stream);
+void AttentionBackward(const AttentionShape& shape, const Bf16* qkv, const Bf16* out,
+                       const float* statistics, const float* dout, Bf16* dout_rounded, float* dots,
+                       float* d_qkv, cudaStream_t stream);
+
+}  // namespace fp4lab::gpu

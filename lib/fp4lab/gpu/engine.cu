@@ -1,0 +1,207 @@
+#include <algorithm>
+#include <vector>
+
+#include "fp4lab/gpu/claim.cuh"
+#include "fp4lab/gpu/engine.h"
+#include "fp4lab/gpu/group.cuh"
+#include "fp4lab/gpu/model.cuh"
+#include "fp4lab/gpu/step_tokens.cuh"
+
+namespace fp4lab::gpu {
+namespace {
+
+constexpr std::size_t kSampleTokens = 1024;  // that diagnostics look at
+
+double Sum(std::span<const double> x) {
+  double sum = 0.0;
+  for (const double value : x) sum += value;
+  return sum;
+}
+
+template <class T, class A>
+class CudaEngine final : public Engine {
+ public:
+  CudaEngine(const TrainConfig& config, const std::string& where, const World& world)
+      : gpu_(where, world),
+        group_(world, stream_.get()),
+        config_(config),
+        layout_(MakeLayout(config.model)),
+        rows_(static_cast<std::size_t>(config.batch / config.micro_batches) *
+              static_cast<std::size_t>(config.model.sequence)),
+        parameters_(layout_.total),
+        gradients_(layout_.total),
+        m_(layout_.total),
+        v_(layout_.total),
+        model_(config, parameters_.data(), gradients_.data(),
+               rows_ / static_cast<std::size_t>(config.model.sequence), stream_.get()),
+        tokens_(static_cast<std::size_t>(config.micro_batches), rows_,
+                static_cast<std::size_t>(config.model.vocabulary)),
+        row_loss_(rows_),
+        loss_sums_(Blocks(rows_, kLossChunk) * static_cast<std::size_t>(config.micro_batches)),
+        squares_(Blocks(layout_.total, kSquaresChunk)),
+        flag_(1) {}
+
+  ~CudaEngine() override { cudaStreamSynchronize(stream_.get()); }
+
+  std::uint32_t TensorsPerPass() const override { return model_.TensorsPerPass(); }
+
+  StepSums Gradients(const Pass& pass, std::span<const std::uint16_t> inputs,
+                     std::span<const std::uint16_t> targets) override {
+    gpu_.Use();
+    const std::size_t count = inputs.size() / rows_, sums = Blocks(rows_, kLossChunk);
+    Expects(count > 0 && inputs.size() == count * rows_ && targets.size() == inputs.size(),
+            "Engine::Gradients: whole micro-batches");
+    Check(cudaMemsetAsync(gradients_.data(), 0, gradients_.size() * sizeof(float), stream_.get()),
+          "memset");
+    if (pass.observer != nullptr) return Observed(pass, inputs, targets);
+    Check(cudaMemsetAsync(loss_sums_.data(), 0, loss_sums_.size() * sizeof(double), stream_.get()),
+          "memset");
+    // A pass that is looked at is made whole by every process.
+    const bool shares = pass.inspector == nullptr;
+    const std::size_t first = shares ? static_cast<std::size_t>(group_.Rank()) : 0;
+    const std::size_t step = shares ? static_cast<std::size_t>(group_.Size()) : 1;
+    for (std::size_t i = first; i < count; i += step) {
+      Pass own = pass;
+      own.random.tensor += static_cast<std::uint32_t>(i) * TensorsPerPass();
+      Train(own, i, inputs.subspan(i * rows_, rows_), targets.subspan(i * rows_, rows_));
+      SumLosses(row_loss_.data(), rows_, loss_sums_.data() + i * sums, stream_.get());
+    }
+    if (shares) {
+      group_.Sum(gradients_.data(), gradients_.size());
+      group_.Sum(loss_sums_.data(), count * sums);
+    }
+    SumSquares(gradients_.data(), gradients_.size(), squares_.data(), stream_.get());
+    std::vector<double> losses(count * sums), squares(squares_.size());
+    loss_sums_.CopyTo(losses, stream_.get());
+    squares_.CopyTo(squares, stream_.get());
+    Check(cudaStreamSynchronize(stream_.get()), "training");
+    return {Sum(losses) / static_cast<double>(inputs.size()), Sum(squares)};
+  }
+
+  bool Any(bool said) override {
+    if (group_.Size() == 1) return said;
+    gpu_.Use();
+    std::vector<double> flag = {said ? 1.0 : 0.0};
+    flag_.CopyFrom(flag, stream_.get());
+    group_.Sum(flag_.data(), 1);
+    flag_.CopyTo(flag, stream_.get());
+    Check(cudaStreamSynchronize(stream_.get()), "training");
+    return flag[0] > 0.0;
+  }
+
+  // Operands are measured on the CPU, so of a few sequences: a sample of the micro-batch.
+  StepSums Observed(const Pass& pass, std::span<const std::uint16_t> inputs,
+                    std::span<const std::uint16_t> targets) {
+    const auto sequence = static_cast<std::size_t>(config_.model.sequence);
+    const std::size_t sample = (kSampleTokens + sequence - 1) / sequence * sequence;
+    const std::size_t rows = sample % 32 == 0 ? std::min(rows_, sample) : rows_;
+    model_.ParametersChanged();  // weights are quantized again, seen
+    Train(pass, 0, inputs.first(rows), targets.first(rows));
+    std::vector<double> losses(rows);
+    Check(cudaMemcpyAsync(losses.data(), row_loss_.data(), rows * sizeof(double),
+                          cudaMemcpyDeviceToHost, stream_.get()),
+          "copy from the GPU");
+    Check(cudaStreamSynchronize(stream_.get()), "training");
+    return {Sum(losses) / static_cast<double>(rows), 0.0};
+  }
+
+  void Update(const AdamW& options) override {
+    gpu_.Use();
+    AdamW adam = options;
+    const auto update = [&](std::size_t first, std::size_t size) {
+      AdamWStep(adam, size, gradients_.data() + first, parameters_.data() + first,
+                m_.data() + first, v_.data() + first, stream_.get());
+    };
+    update(0, layout_.matrices);
+    adam.weight_decay = 0.0f;
+    update(layout_.matrices, layout_.total - layout_.matrices);
+    model_.ParametersChanged();
+  }
+
+  void Losses(const Pass& pass, std::span<const std::uint16_t> inputs,
+              std::span<const std::uint16_t> targets, std::span<double> row_loss) override {
+    gpu_.Use();
+    const DeviceBatch batch = tokens_.Upload(0, inputs, targets, stream_.get());
+    model_.Forward(pass, batch);
+    model_.Losses(batch, row_loss_.data());
+    row_loss_.CopyTo(row_loss, stream_.get());
+    Check(cudaStreamSynchronize(stream_.get()), "evaluation");
+  }
+
+  void Read(const TrainingNumbers& to) override {
+    gpu_.Use();
+    parameters_.CopyTo(to.parameters, stream_.get());
+    m_.CopyTo(to.m, stream_.get());
+    v_.CopyTo(to.v, stream_.get());
+    Check(cudaStreamSynchronize(stream_.get()), "training");
+  }
+
+  void Write(const ConstTrainingNumbers& from) override {
+    Expects(from.parameters.size() == layout_.total && from.m.size() == layout_.total &&
+                from.v.size() == layout_.total,
+            "Engine::Write: all parameters and moments");
+    gpu_.Use();
+    parameters_.CopyFrom(from.parameters, stream_.get());
+    m_.CopyFrom(from.m, stream_.get());
+    v_.CopyFrom(from.v, stream_.get());
+    Check(cudaStreamSynchronize(stream_.get()), "training");
+    model_.ParametersChanged();
+  }
+
+ private:
+  // Adds micro-batch i's gradients; its losses are in row_loss_.
+  void Train(const Pass& pass, std::size_t i, std::span<const std::uint16_t> inputs,
+             std::span<const std::uint16_t> targets) {
+    DeviceBatch batch = tokens_.Upload(i, inputs, targets, stream_.get());
+    batch.trains = true;
+    model_.Forward(pass, batch);
+    tokens_.UploadSorted(i, inputs, stream_.get(), &batch);
+    const float scale = 1.0f / static_cast<float>(TokensPerStep(config_));
+    model_.Backward(pass, batch, scale, row_loss_.data());
+  }
+
+  GpuClaim gpu_;
+  Stream stream_;
+  Group group_;
+  TrainConfig config_;
+  ParameterLayout layout_;
+  std::size_t rows_;  // of a micro-batch
+  DeviceArray<float> parameters_, gradients_, m_, v_;
+  DeviceModel<T, A> model_;
+  StepTokens tokens_;
+  DeviceArray<double> row_loss_, loss_sums_, squares_, flag_;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> MakeCudaEngine(const TrainConfig& config, const std::string& where,
+                                       const World& world, AttentionPrecision attention) {
+  if (config.micro_batches % world.size != 0) {
+    throw Error(where, "\"micro_batches\" " + std::to_string(config.micro_batches) +
+                           " is no multiple of the " + std::to_string(world.size) + " processes");
+  }
+  if (!config.recipe.rest.bf16) {
+    return std::make_unique<CudaEngine<float, float>>(config, where, world);
+  }
+  const bool takes_head = HasTensorCoreAttention(HeadDim(config.model));
+  if (attention == AttentionPrecision::kTensorCore && takes_head) {
+    return std::make_unique<CudaEngine<Bf16, Bf16>>(config, where, world);
+  }
+  return std::make_unique<CudaEngine<Bf16, float>>(config, where, world);
+}
+
+}  // namespace fp4lab::gpu
+
+namespace fp4lab {
+
+int CudaGpus() {
+  std::string why;
+  return static_cast<int>(gpu::Gpus(&why).size());
+}
+
+std::unique_ptr<Engine> MakeCudaEngine(const TrainConfig& config, const std::string& where,
+                                       const World& world) {
+  return gpu::MakeCudaEngine(config, where, world, gpu::AttentionPrecision::kTensorCore);
+}
+
+}  // namespace fp4lab

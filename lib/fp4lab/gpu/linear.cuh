@@ -1,0 +1,63 @@
+// nn/linear.h on the device: what a recipe says about one linear, by quantizers and cuBLASLt.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "fp4lab/gpu/gemm.cuh"
+#include "fp4lab/gpu/memory.cuh"
+#include "fp4lab/gpu/quantize.cuh"
+#include "fp4lab/nn/linear.h"
+
+namespace fp4lab::gpu {
+
+// An operand as a GEMM takes it; it lies in memory as what it was made from.
+template <class T>
+struct Operand {
+  const T* values = nullptr;
+  const std::uint32_t* amax = nullptr;  // float bits, where the format has a tensor scale
+};
+
+// A weight (out, in) and its operands, kept until it changes: micro-batches share them.
+template <class T>
+struct DeviceWeight {
+  const float* w = nullptr;
+  std::size_t out = 0, in = 0;
+  LinearRecipe made_for;
+  DeviceArray<T> rounded, fprop, dgrad;  // taken when first needed
+  bool has_rounded = false, has_fprop = false, has_dgrad = false;
+  std::uint32_t* amax = nullptr;  // of fprop and dgrad
+
+  void Changed() { has_rounded = has_fprop = has_dgrad = false; }
+};
+
+// Memory that linears share.
+template <class T>
+struct DeviceScratch {
+  DeviceArray<T> a, b;  // (most tokens, widest linear) each
+};
+
+// One use of a linear.
+struct DeviceCall {
+  RandomStream random;
+  const OperandObserver* observer = nullptr;
+  std::uint32_t* amax = nullptr;  // kLinearOperands zeroed places
+  float* alpha = nullptr;         // 3 places
+  cudaStream_t stream = nullptr;
+  Gemms* gemms = nullptr;
+};
+
+// y (tokens, out) = x w^T, plus c where that is not null. x (tokens, in) holds rounded values.
+// `trains`: a backward pass with the same x and call.amax will follow.
+template <class T>
+void LinearForward(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
+                   bool trains, const T* x, DeviceWeight<T>* weight, DeviceScratch<T>* scratch,
+                   const float* c, float* y);
+
+// dx (tokens, in) = dy w; dw (out, in) += dy^T x. dy (tokens, out) holds rounded values.
+template <class T>
+void LinearBackward(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
+                    const T* x, DeviceWeight<T>* weight, const T* dy, DeviceScratch<T>* scratch,
+                    float* dx, float* dw);
+
+}  // namespace fp4lab::gpu

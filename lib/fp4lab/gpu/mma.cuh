@@ -1,0 +1,86 @@
+// Warp-level BF16 matrix products (PTX ISA, mma.sync.m16n8k16 and ldmatrix): sm_80 and later.
+#pragma once
+
+#include <cstdint>
+
+#include "fp4lab/gpu/math.cuh"
+
+namespace fp4lab::gpu {
+
+// Fragments, with g = lane / 4 and t = lane % 4:
+//   A (16, 16): x[0] = (g, 2t..), x[1] = (g + 8, 2t..), x[2] = (g, 2t + 8..), x[3] = (g + 8, 2t
+//   + 8..) B (16, 8):  x[0] = (2t.., g), x[1] = (2t + 8.., g) C (16, 8):  x[0], x[1] = (g, 2t..),
+//   x[2], x[3] = (g + 8, 2t..)
+struct FragmentA {
+  std::uint32_t x[4];
+};
+// Two B fragments side by side: (16, 16).
+struct FragmentB2 {
+  std::uint32_t x[4];
+};
+struct FragmentC {
+  float x[4];
+};
+
+// c = c + a b, b one half of a FragmentB2.
+__device__ inline void Multiply(const FragmentA& a, std::uint32_t b0, std::uint32_t b1,
+                                FragmentC* c) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c->x[0]), "+f"(c->x[1]), "+f"(c->x[2]), "+f"(c->x[3])
+      : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]), "r"(b0), "r"(b1));
+}
+__device__ inline void Multiply(const FragmentA& a, const FragmentB2& b, FragmentC* c) {
+  Multiply(a, b.x[0], b.x[1], c);
+  Multiply(a, b.x[2], b.x[3], c + 1);
+}
+
+__device__ inline void LoadMatrices(const Bf16* row, std::uint32_t (&x)[4]) {
+  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+               : "r"(address)
+               : "memory");
+}
+__device__ inline void LoadMatricesTransposed(const Bf16* row, std::uint32_t (&x)[4]) {
+  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+               : "r"(address)
+               : "memory");
+}
+
+// The 16x16 tile of `tile` (row-major in shared memory, rows `stride` apart) at (row, col), as A.
+__device__ inline FragmentA LoadA(const Bf16* tile, int stride, int row, int col) {
+  const int lane = threadIdx.x % 32;
+  FragmentA a;
+  LoadMatrices(tile + (row + lane % 16) * stride + col + lane / 16 * 8, a.x);
+  return a;
+}
+// The same tile as B (k, n), where it lies as (n, k): n = its rows.
+__device__ inline FragmentB2 LoadB(const Bf16* tile, int stride, int n, int k) {
+  const int lane = threadIdx.x % 32;
+  FragmentB2 b;
+  LoadMatrices(tile + (n + lane / 16 * 8 + lane % 8) * stride + k + lane / 8 % 2 * 8, b.x);
+  return b;
+}
+// The same tile as B (k, n), where it lies as (k, n): k = its rows.
+__device__ inline FragmentB2 LoadBTransposed(const Bf16* tile, int stride, int k, int n) {
+  const int lane = threadIdx.x % 32;
+  FragmentB2 b;
+  LoadMatricesTransposed(tile + (k + lane / 8 % 2 * 8 + lane % 8) * stride + n + lane / 16 * 8,
+                         b.x);
+  return b;
+}
+
+__device__ inline std::uint32_t PackBf16(float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const std::uint32_t*>(&pair);
+}
+// Two neighbouring C fragments (16, 16) as the A of the next product.
+__device__ inline FragmentA AsA(const FragmentC& left, const FragmentC& right) {
+  return {{PackBf16(left.x[0], left.x[1]), PackBf16(left.x[2], left.x[3]),
+           PackBf16(right.x[0], right.x[1]), PackBf16(right.x[2], right.x[3])}};
+}
+
+}  // namespace fp4lab::gpu

@@ -1,0 +1,350 @@
+#include <algorithm>
+#include <type_traits>
+
+#include "fp4lab/gpu/model.cuh"
+#include "fp4lab/nn/rope.h"
+
+namespace fp4lab::gpu {
+namespace {
+
+float ToFloat(float x) { return x; }
+float ToFloat(Bf16 x) { return __bfloat162float(x); }
+
+std::size_t Chunks(std::size_t rows) { return (rows + kGainChunk - 1) / kGainChunk; }
+
+}  // namespace
+
+template <class T, class A>
+DeviceModel<T, A>::DeviceModel(const TrainConfig& config, const float* parameters, float* gradients,
+                               std::size_t max_sequences, cudaStream_t stream)
+    : config_(config),
+      layout_(MakeLayout(config.model)),
+      parameters_(parameters),
+      gradients_(gradients),
+      stream_(stream),
+      d_(static_cast<std::size_t>(config.model.d_model)),
+      ffn_(static_cast<std::size_t>(config.model.ffn)),
+      up_width_(BlockLinears(config.model)[kUp].out),
+      qkv_width_(BlockLinears(config.model)[kQkv].out),
+      vocabulary_(static_cast<std::size_t>(config.model.vocabulary)),
+      norms_(2 * static_cast<std::size_t>(config.model.layers) + 1),
+      gemms_(stream) {
+  const auto weight = [&](const ParameterSlice& slice) {
+    DeviceWeight<T>& w = weights_.emplace_back();
+    w.w = Parameter(slice);
+    w.out = slice.rows;
+    w.in = slice.cols;
+  };
+  for (const ParameterSlice& slice : layout_.block_linears) weight(slice);
+  weight(layout_.head);
+  for (std::size_t l = 0; l < HeadIndex(); ++l) {
+    recipes_.push_back(&RecipeOf(config_.recipe, LinearName(l),
+                                 static_cast<int>(l / kLinearsPerBlock), config_.model.layers));
+  }
+  recipes_.push_back(&config_.recipe.rest);
+  inputs_.resize(weights_.size());
+  weight_amax_ = DeviceArray<std::uint32_t>(2 * weights_.size());
+  amax_ = DeviceArray<std::uint32_t>(kLinearOperands * weights_.size());
+  alpha_ = DeviceArray<float>(3 * weights_.size());
+  for (std::size_t l = 0; l < weights_.size(); ++l) weights_[l].amax = weight_amax_.data() + 2 * l;
+  const RopeTable rope = MakeRopeTable(static_cast<std::size_t>(config.model.sequence),
+                                       HeadDim(config.model), config.model.rope_theta);
+  cos_ = DeviceArray<float>(rope.cos.values.size());
+  sin_ = DeviceArray<float>(rope.sin.values.size());
+  cos_.CopyFrom(rope.cos.values, stream_);
+  sin_.CopyFrom(rope.sin.values, stream_);
+  TakeMemory(max_sequences * static_cast<std::size_t>(config.model.sequence));
+  Check(cudaStreamSynchronize(stream_), "making the model");
+}
+
+template <class T, class A>
+void DeviceModel<T, A>::TakeMemory(std::size_t rows) {
+  rows_ = rows;
+  const std::size_t statistics = ShapeOfAttention().StatisticsSize() / 2;
+  const auto floats = [&](std::size_t cols) { return DeviceArray<float>(rows * cols); };
+  const auto operand = [&](std::size_t cols) { return DeviceArray<T>(rows * cols); };
+  blocks_.resize(static_cast<std::size_t>(config_.model.layers));
+  for (Block& b : blocks_) {
+    b.x = floats(d_);
+    b.attention_norm = operand(d_);
+    b.attention_inverse_rms = floats(1);
+    b.qkv = DeviceArray<A>(rows * qkv_width_);
+    b.attention = DeviceArray<A>(rows * d_);
+    if constexpr (!std::is_same_v<T, A>) b.attention_rounded = operand(d_);
+    b.statistics = DeviceArray<float>(statistics);
+    b.mid = floats(d_);
+    b.mlp_norm = operand(d_);
+    b.mlp_inverse_rms = floats(1);
+    b.up = floats(up_width_);
+    b.activated = operand(ffn_);
+  }
+  const std::size_t widest = std::max({up_width_, qkv_width_, ffn_, d_});  // the head has no format
+  scratch_.a = operand(widest);
+  scratch_.b = operand(widest);
+  last_ = floats(d_);
+  final_norm_ = operand(d_);
+  final_inverse_rms_ = floats(1);
+  logits_ = floats(vocabulary_);
+  dlogits_ = operand(vocabulary_);
+  qkv_ = floats(qkv_width_);
+  d_residual_ = floats(d_);
+  if constexpr (!std::is_same_v<T, float>) d_residual_rounded_ = operand(d_);
+  d_narrow_ = floats(d_);
+  d_wide_ = floats(ffn_);
+  d_up_ = operand(up_width_);
+  d_qkv_ = floats(qkv_width_);
+  d_qkv_rounded_ = operand(qkv_width_);
+  dots_ = DeviceArray<float>(statistics);
+  if constexpr (!std::is_same_v<A, float>) dout_rounded_ = DeviceArray<A>(rows * d_);
+  gain_partials_ = DeviceArray<float>(norms_ * Chunks(rows) * d_);
+  embedding_partials_ = DeviceArray<float>((rows / kSegmentRows + vocabulary_) * d_);
+}
+
+template <class T, class A>
+void DeviceModel<T, A>::ParametersChanged() {
+  for (DeviceWeight<T>& w : weights_) w.Changed();
+}
+
+template <class T, class A>
+AttentionShape DeviceModel<T, A>::ShapeOfAttention() const {
+  const auto sequence = static_cast<std::size_t>(config_.model.sequence);
+  return {rows_ / sequence, sequence, static_cast<std::size_t>(config_.model.heads),
+          KvHeads(config_.model), HeadDim(config_.model)};
+}
+
+template <class T, class A>
+RopeShape DeviceModel<T, A>::ShapeOfRope() const {
+  const AttentionShape s = ShapeOfAttention();
+  return {rows_, s.sequence, s.heads, s.kv_heads, s.head_dim};
+}
+
+template <class T, class A>
+std::size_t DeviceModel<T, A>::Index(int block, BlockLinear linear) const {
+  return static_cast<std::size_t>(block) * kLinearsPerBlock + linear;
+}
+
+template <class T, class A>
+std::string DeviceModel<T, A>::LinearName(std::size_t linear) const {
+  if (linear == HeadIndex()) return "head";
+  const std::string& weight = layout_.block_linears[linear].name;
+  return weight.substr(0, weight.rfind('.'));
+}
+
+template <class T, class A>
+const LinearRecipe& DeviceModel<T, A>::RecipeFor(const Pass& pass, std::size_t linear) const {
+  return pass.high_precision ? config_.recipe.rest : *recipes_[linear];
+}
+
+// ---- Looking at tensors: each is copied to the host
+
+template <class T, class A>
+template <class X>
+void DeviceModel<T, A>::Inspect(const Pass& pass, const std::string& name, const X* x,
+                                std::size_t rows, std::size_t cols) const {
+  if (pass.inspector == nullptr) return;
+  std::vector<X> raw(rows * cols);
+  Check(cudaMemcpyAsync(raw.data(), x, raw.size() * sizeof(X), cudaMemcpyDeviceToHost, stream_),
+        "copy from the GPU");
+  Check(cudaStreamSynchronize(stream_), "training");
+  Matrix<float> matrix(rows, cols);
+  for (std::size_t i = 0; i < raw.size(); ++i) matrix.values[i] = ToFloat(raw[i]);
+  (*pass.inspector)(name, matrix.View());
+}
+
+template <class T, class A>
+template <class X>
+void DeviceModel<T, A>::InspectIn(const Pass& pass, int block, const char* name, const X* x,
+                                  std::size_t cols) const {
+  if (pass.inspector == nullptr) return;
+  const std::string prefix = block < 0 ? "" : "blocks." + std::to_string(block) + ".";
+  Inspect(pass, prefix + name, x, rows_, cols);
+}
+
+// ---- Linears
+
+template <class T, class A>
+DeviceCall DeviceModel<T, A>::CallOf(const Pass& pass, std::size_t linear,
+                                     OperandObserver* observer) {
+  DeviceCall call{.random = pass.random,
+                  .amax = amax_.data() + linear * kLinearOperands,
+                  .alpha = alpha_.data() + linear * 3,
+                  .stream = stream_,
+                  .gemms = &gemms_};
+  call.random.tensor += static_cast<std::uint32_t>(linear) * kLinearOperands;
+  if (pass.observer != nullptr) {
+    *observer = [this, &pass, linear](LinearOperand operand, auto before, auto values,
+                                      const QuantizeOptions& options) {
+      (*pass.observer)(LinearName(linear), operand, before, values, options);
+    };
+    call.observer = observer;
+  }
+  return call;
+}
+
+template <class T, class A>
+void DeviceModel<T, A>::RunLinear(const Pass& pass, std::size_t linear, const T* x,
+                                  const float* add, float* y) {
+  OperandObserver observer;
+  const DeviceCall call = CallOf(pass, linear, &observer);
+  inputs_[linear] = x;
+  LinearForward(RecipeFor(pass, linear), call, rows_, trains_, x, &weights_[linear], &scratch_, add,
+                y);
+}
+
+template <class T, class A>
+void DeviceModel<T, A>::RunLinearBackward(const Pass& pass, std::size_t linear, const T* dy,
+                                          float* dx) {
+  OperandObserver observer;
+  const DeviceCall call = CallOf(pass, linear, &observer);
+  const ParameterSlice& slice =
+      linear == HeadIndex() ? layout_.head : layout_.block_linears[linear];
+  LinearBackward(RecipeFor(pass, linear), call, rows_, inputs_[linear], &weights_[linear], dy,
+                 &scratch_, dx, Gradient(slice));
+  if (pass.inspector == nullptr) return;
+  Inspect(pass, LinearName(linear) + ".input.gradient", dx, rows_, slice.cols);
+  Inspect(pass, LinearName(linear) + ".weight.gradient", Gradient(slice), slice.rows, slice.cols);
+}
+
+// ---- Forward
+
+template <class T, class A>
+void DeviceModel<T, A>::BeginPass(const DeviceBatch& batch) {
+  rows_ = batch.rows;
+  trains_ = batch.trains;
+  Check(cudaMemsetAsync(amax_.data(), 0, amax_.size() * sizeof(std::uint32_t), stream_), "memset");
+}
+
+template <class T, class A>
+const T* DeviceModel<T, A>::AttentionOperand(Block& b) {
+  if constexpr (std::is_same_v<T, A>) {
+    return b.attention.data();
+  } else {
+    return b.attention_rounded.data();
+  }
+}
+
+template <class T, class A>
+void DeviceModel<T, A>::ForwardBlock(const Pass& pass, int block, float* out) {
+  Block& b = blocks_[static_cast<std::size_t>(block)];
+  const auto i = static_cast<std::size_t>(block);
+  const float epsilon = config_.model.norm_epsilon;
+  RmsNorm(b.x.data(), Parameter(layout_.attention_gains[i]), epsilon, rows_, d_,
+          b.attention_norm.data(), b.attention_inverse_rms.data(), stream_);
+  InspectIn(pass, block, "attention_norm.output", b.attention_norm.data(), d_);
+  RunLinear(pass, Index(block, kQkv), b.attention_norm.data(), nullptr, qkv_.data());
+  InspectIn(pass, block, "attention.qkv.output", qkv_.data(), qkv_width_);
+  Rope(ShapeOfRope(), cos_.data(), sin_.data(), qkv_.data(), b.qkv.data(), stream_);
+  Attention(ShapeOfAttention(), b.qkv.data(), b.attention.data(), b.statistics.data(), stream_);
+  if constexpr (!std::is_same_v<T, A>) {
+    RoundTo(b.attention.data(), rows_ * d_, b.attention_rounded.data(), stream_);
+  }
+  InspectIn(pass, block, "attention.output", b.attention.data(), d_);
+  RunLinear(pass, Index(block, kOut), AttentionOperand(b), b.x.data(), b.mid.data());
+  InspectIn(pass, block, "attention.out.output", b.mid.data(), d_);
+
+  RmsNorm(b.mid.data(), Parameter(layout_.mlp_gains[i]), epsilon, rows_, d_, b.mlp_norm.data(),
+          b.mlp_inverse_rms.data(), stream_);
+  InspectIn(pass, block, "mlp_norm.output", b.mlp_norm.data(), d_);
+  RunLinear(pass, Index(block, kUp), b.mlp_norm.data(), nullptr, b.up.data());
+  InspectIn(pass, block, "mlp.up.output", b.up.data(), up_width_);
+  Activate(config_.model.activation, b.up.data(), rows_, ffn_, b.activated.data(), stream_);
+  InspectIn(pass, block, "mlp.activation.output", b.activated.data(), ffn_);
+  RunLinear(pass, Index(block, kDown), b.activated.data(), b.mid.data(), out);
+  InspectIn(pass, block, "mlp.down.output", out, d_);
+}
+
+template <class T, class A>
+void DeviceModel<T, A>::Forward(const Pass& pass, const DeviceBatch& batch) {
+  BeginPass(batch);
+  Embedding(Parameter(layout_.embedding), batch.inputs, rows_, d_, blocks_[0].x.data(), stream_);
+  InspectIn(pass, -1, "embedding.output", blocks_[0].x.data(), d_);
+  for (int b = 0; b < config_.model.layers; ++b) {
+    const bool at_end = b + 1 == config_.model.layers;
+    ForwardBlock(pass, b,
+                 at_end ? last_.data() : blocks_[static_cast<std::size_t>(b) + 1].x.data());
+  }
+  RmsNorm(last_.data(), Parameter(layout_.final_gain), config_.model.norm_epsilon, rows_, d_,
+          final_norm_.data(), final_inverse_rms_.data(), stream_);
+  InspectIn(pass, -1, "final_norm.output", final_norm_.data(), d_);
+  RunLinear(pass, HeadIndex(), final_norm_.data(), nullptr, logits_.data());
+  InspectIn(pass, -1, "head.output", logits_.data(), vocabulary_);
+}
+
+template <class T, class A>
+void DeviceModel<T, A>::Losses(const DeviceBatch& batch, double* row_loss) {
+  CrossEntropy(logits_.data(), batch.targets, rows_, vocabulary_, row_loss, stream_);
+}
+
+// ---- Backward
+
+template <class T, class A>
+const T* DeviceModel<T, A>::ResidualGradient() const {
+  if constexpr (std::is_same_v<T, float>) {
+    return d_residual_.data();
+  } else {
+    return d_residual_rounded_.data();
+  }
+}
+
+// From d_narrow_ into d_residual_.
+template <class T, class A>
+void DeviceModel<T, A>::BackwardNorm(const float* x, const ParameterSlice& gain,
+                                     const float* inverse_rms, bool accumulate, std::size_t norm) {
+  RmsNormBackward(x, Parameter(gain), inverse_rms, d_narrow_.data(), accumulate, rows_, d_,
+                  d_residual_.data(), d_residual_rounded_.data(),
+                  gain_partials_.data() + norm * Chunks(rows_) * d_, stream_);
+}
+
+template <class T, class A>
+void DeviceModel<T, A>::BackwardMlp(const Pass& pass, int block) {
+  Block& b = blocks_[static_cast<std::size_t>(block)];
+  const auto i = static_cast<std::size_t>(block);
+  RunLinearBackward(pass, Index(block, kDown), ResidualGradient(), d_wide_.data());
+  ActivateBackward(config_.model.activation, b.up.data(), d_wide_.data(), rows_, ffn_, d_up_.data(),
+                   stream_);
+  InspectIn(pass, block, "mlp.up.output.gradient", d_up_.data(), up_width_);
+  RunLinearBackward(pass, Index(block, kUp), d_up_.data(), d_narrow_.data());
+  BackwardNorm(b.mid.data(), layout_.mlp_gains[i], b.mlp_inverse_rms.data(), true, 2 * i + 1);
+  InspectIn(pass, block, "mlp_norm.input.gradient", d_residual_.data(), d_);
+}
+
+template <class T, class A>
+void DeviceModel<T, A>::BackwardAttention(const Pass& pass, int block) {
+  Block& b = blocks_[static_cast<std::size_t>(block)];
+  const auto i = static_cast<std::size_t>(block);
+  RunLinearBackward(pass, Index(block, kOut), ResidualGradient(), d_narrow_.data());
+  AttentionBackward(ShapeOfAttention(), b.qkv.data(), b.attention.data(), b.statistics.data(),
+                    d_narrow_.data(), dout_rounded_.data(), dots_.data(), d_qkv_.data(), stream_);
+  RopeBackward(ShapeOfRope(), cos_.data(), sin_.data(), d_qkv_.data(), d_qkv_rounded_.data(),
+               stream_);
+  InspectIn(pass, block, "attention.qkv.output.gradient", d_qkv_rounded_.data(), qkv_width_);
+  RunLinearBackward(pass, Index(block, kQkv), d_qkv_rounded_.data(), d_narrow_.data());
+  BackwardNorm(b.x.data(), layout_.attention_gains[i], b.attention_inverse_rms.data(), true, 2 * i);
+  InspectIn(pass, block, "attention_norm.input.gradient", d_residual_.data(), d_);
+}
+
+template <class T, class A>
+void DeviceModel<T, A>::Backward(const Pass& pass, const DeviceBatch& batch, float loss_scale,
+                                 double* row_loss) {
+  CrossEntropyGradient(logits_.data(), batch.targets, loss_scale, rows_, vocabulary_, row_loss,
+                       dlogits_.data(), stream_);
+  InspectIn(pass, -1, "head.output.gradient", dlogits_.data(), vocabulary_);
+  RunLinearBackward(pass, HeadIndex(), dlogits_.data(), d_narrow_.data());
+  BackwardNorm(last_.data(), layout_.final_gain, final_inverse_rms_.data(), false, norms_ - 1);
+  InspectIn(pass, -1, "final_norm.input.gradient", d_residual_.data(), d_);
+  for (int b = config_.model.layers - 1; b >= 0; --b) {
+    BackwardMlp(pass, b);
+    BackwardAttention(pass, b);
+  }
+  SumGains(gain_partials_.data(), norms_, Chunks(rows_), d_, gradients_ + layout_.matrices,
+           stream_);
+  EmbeddingBackward(batch.segments, d_residual_.data(), d_, embedding_partials_.data(),
+                    Gradient(layout_.embedding), stream_);
+  Inspect(pass, "embedding.weight.gradient", Gradient(layout_.embedding), vocabulary_, d_);
+}
+
+template class DeviceModel<float, float>;
+template class DeviceModel<Bf16, float>;
+template class DeviceModel<Bf16, Bf16>;
+
+}  // namespace fp4lab::gpu

@@ -1,0 +1,236 @@
+// Operands of linears: Hadamard transform, values of block formats.
+#include "fp4lab/gpu/quantize_units.cuh"
+
+namespace fp4lab::gpu {
+namespace {
+
+constexpr int kThreads = kUnitThreads;
+
+// kUnit values along the reduction axis, in place: kHadamard, then blocks of kBlock.
+template <int kUnit, int kBlock, int kHadamard, bool kStochastic>
+__device__ inline void ProcessUnit(const UnitArguments& a, const TensorScale& tensor,
+                                   std::uint64_t element, float* v) {
+  if constexpr (kHadamard > 0) {
+#pragma unroll
+    for (int i = 0; i < kUnit; i += kHadamard) HadamardGroup<kHadamard>(v + i);
+  }
+  if (!a.rule.quantizes) return;
+#pragma unroll
+  for (int i = 0; i < kUnit; i += kBlock) {
+    float amax = 0.0f;
+#pragma unroll
+    for (int j = 0; j < kBlock; ++j) amax = LargerMagnitude(amax, v[i + j]);
+    const BlockScale scale = BlockScaleOf(a.rule, amax, tensor);
+    QuantizeBlock<kBlock, kStochastic>(a.rule, scale, a.random, element + i, v + i);
+  }
+}
+
+// ---- Units along memory rows: a thread a unit
+
+template <class T, int kUnit, int kBlock, int kHadamard, bool kStochastic>
+__global__ void __launch_bounds__(kThreads) AlongColsKernel(UnitArguments a, const T* x, T* out) {
+  const std::size_t at = (std::size_t{blockIdx.x} * kThreads + threadIdx.x) * kUnit;
+  if (at >= a.rows * a.cols) return;
+  float v[kUnit];
+  LoadRun<kUnit>(x + at, v);
+  ProcessUnit<kUnit, kBlock, kHadamard, kStochastic>(a, TensorScaleAt(a), at, v);
+  StoreRun<kUnit>(out + at, v);
+}
+
+// ---- Units across memory rows: a thread kWide neighbouring columns
+
+template <class T, int kWide, int kUnit, int kBlock, int kHadamard, bool kStochastic>
+__global__ void __launch_bounds__(kThreads) AlongRowsKernel(UnitArguments a, const T* x, T* out) {
+  const std::size_t across = a.cols / kWide;
+  const std::size_t i = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
+  const std::size_t c = i % across * kWide, r = i / across * kUnit;
+  if (r >= a.rows) return;
+  float v[kWide][kUnit];
+  LoadColumns<kUnit, kWide>(x + r * a.cols + c, a.cols, v);
+  const TensorScale tensor = TensorScaleAt(a);
+#pragma unroll
+  for (int w = 0; w < kWide; ++w) {
+    ProcessUnit<kUnit, kBlock, kHadamard, kStochastic>(a, tensor, (c + w) * a.rows + r, v[w]);
+  }
+#pragma unroll
+  for (int k = 0; k < kUnit; ++k) {
+    T* to = out + (r + k) * a.cols + c;
+    if constexpr (kWide == 2) {
+      *reinterpret_cast<__nv_bfloat162*>(to) = __floats2bfloat162_rn(v[0][k], v[1][k]);
+    } else {
+      Store(to, v[0][k]);
+    }
+  }
+}
+
+// ---- Square blocks: kBlock lanes a block, a lane one of its rows
+
+template <class T, int kBlock, bool kStochastic>
+__global__ void __launch_bounds__(kThreads)
+    SquareKernel(UnitArguments a, bool transposed, const T* x, T* out) {
+  const std::size_t lanes = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
+  const std::size_t block = lanes / kBlock, across = a.cols / kBlock;
+  const std::size_t wanted = block / across * kBlock + lanes % kBlock;
+  const std::size_t r = wanted < a.rows ? wanted : a.rows - 1, c = block % across * kBlock;
+  float v[kBlock];
+  LoadRun<kBlock>(x + r * a.cols + c, v);
+  float amax = 0.0f;
+#pragma unroll
+  for (int i = 0; i < kBlock; ++i) amax = LargerMagnitude(amax, v[i]);
+#pragma unroll
+  for (int width = kBlock / 2; width > 0; width /= 2) {
+    amax = fmaxf(amax, __shfl_xor_sync(kAllLanes, amax, width, kBlock));
+  }
+  const BlockScale scale = BlockScaleOf(a.rule, amax, TensorScaleAt(a));
+  if (!kStochastic || !transposed) {
+    QuantizeBlock<kBlock, kStochastic>(a.rule, scale, a.random, r * a.cols + c, v);
+  } else {
+    for (int i = 0; i < kBlock; ++i) {
+      const std::uint32_t random16 = a.random.Bits16((c + i) * a.rows + r);
+      v[i] = RoundStochastic(a.rule.element, v[i] * scale.multiplier, random16) * scale.value;
+    }
+  }
+  if (wanted < a.rows) StoreRun<kBlock>(out + r * a.cols + c, v);
+}
+
+// ---- One scale a tensor, any shape: a thread kVector elements
+
+template <class T, int kVector, bool kStochastic>
+__global__ void OneScaleKernel(UnitArguments a, bool transposed, const T* x, T* out) {
+  const std::size_t first = (std::size_t{blockIdx.x} * kThreads + threadIdx.x) * kVector;
+  if (first >= a.rows * a.cols) return;
+  const float encode = TensorScaleAt(a).encode;
+  float v[kVector];
+  if constexpr (kVector > 1) {
+    LoadRun<kVector>(x + first, v);
+  } else {
+    v[0] = Load(x + first);
+  }
+#pragma unroll
+  for (int k = 0; k < kVector; ++k) {
+    const std::size_t i = first + k;
+    const std::size_t element = transposed ? i % a.cols * a.rows + i / a.cols : i;
+    v[k] = kStochastic ? RoundStochastic(a.rule.element, v[k] * encode, a.random.Bits16(element))
+                       : RoundNearest(a.rule.element, v[k] * encode);
+  }
+  if constexpr (kVector > 1) {
+    StoreRun<kVector>(out + first, v);
+  } else {
+    Store(out + first, v[0]);
+  }
+}
+
+// ---- Dispatch: each compile-time choice once
+
+constexpr int UnitOf(int block, int hadamard) { return block == 32 || hadamard == 32 ? 32 : 16; }
+
+template <class T, int kBlock, int kHadamard, bool kStochastic>
+void LaunchUnits(const QuantizeJob& job, const UnitArguments& a, const T* x, T* out,
+                 cudaStream_t stream) {
+  constexpr int kUnit = UnitOf(kBlock, kHadamard);
+  const std::size_t units = job.rows * job.cols / kUnit;
+  if (!job.along_rows) {
+    AlongColsKernel<T, kUnit, kBlock, kHadamard, kStochastic>
+        <<<Blocks(units, kThreads), kThreads, 0, stream>>>(a, x, out);
+    return;
+  }
+  if constexpr (std::is_same_v<T, Bf16>) {
+    if (TakesPairs<T>(job)) {
+      AlongRowsKernel<T, 2, kUnit, kBlock, kHadamard, kStochastic>
+          <<<Blocks(units / 2, kThreads), kThreads, 0, stream>>>(a, x, out);
+      return;
+    }
+  }
+  AlongRowsKernel<T, 1, kUnit, kBlock, kHadamard, kStochastic>
+      <<<Blocks(units, kThreads), kThreads, 0, stream>>>(a, x, out);
+}
+
+template <class T>
+void LaunchUnits(const QuantizeJob& job, const UnitArguments& a, const T* x, T* out,
+                 cudaStream_t stream) {
+  const int block = job.format && job.format->block_cols == 32 ? 32 : 16;
+  WithBool(block == 32, [&](auto wide) {
+    WithSize(job.hadamard, [&](auto hadamard) {
+      WithBool(job.rounding == Rounding::kStochastic, [&](auto stochastic) {
+        LaunchUnits<T, wide ? 32 : 16, hadamard, stochastic>(job, a, x, out, stream);
+      });
+    });
+  });
+}
+
+template <class T>
+void LaunchSquare(const QuantizeJob& job, const UnitArguments& a, const T* x, T* out,
+                  cudaStream_t stream) {
+  WithBool(job.format->block_cols == 32, [&](auto wide) {
+    constexpr int kBlock = wide ? 32 : 16;
+    const unsigned blocks = Blocks(job.rows * job.cols / kBlock, kThreads);
+    WithBool(job.rounding == Rounding::kStochastic, [&](auto stochastic) {
+      SquareKernel<T, kBlock, stochastic>
+          <<<blocks, kThreads, 0, stream>>>(a, job.along_rows, x, out);
+    });
+  });
+}
+
+// alpha of nn/linear.cc's OptionsFor, as GemmAlpha and TensorDecodeScale of scale_rules.h have it.
+__device__ float DecodeScale(const BlockRule& rule, const std::uint32_t* amax) {
+  if (!rule.quantizes) return 1.0f;
+  const float value = __uint_as_float(*amax);
+  return rule.rule == ScaleRule::kNvfp4 ? value / kNvfp4Max : TensorScaleOf(rule, value).decode;
+}
+
+__global__ void AlphaKernel(BlockRule a, const std::uint32_t* amax_a, BlockRule b,
+                            const std::uint32_t* amax_b, float* alpha) {
+  const bool both = a.quantizes && b.quantizes;
+  if (both && a.rule == ScaleRule::kNvfp4 && b.rule == ScaleRule::kNvfp4) {
+    *alpha = __uint_as_float(*amax_a) * __uint_as_float(*amax_b) / kNvfp4AlphaDivisor;
+    return;
+  }
+  *alpha = DecodeScale(a, amax_a) * DecodeScale(b, amax_b);
+}
+
+}  // namespace
+
+template <class T>
+void QuantizeToValues(const QuantizeJob& job, const T* x, const std::uint32_t* amax, T* out,
+                      cudaStream_t stream) {
+  CheckJob(job);
+  const UnitArguments a = Arguments(job, amax);
+  const bool one_scale = job.format && job.format->block_cols == 0 && job.hadamard == 0;
+  const bool square = job.format && job.format->block_rows > 1;
+  if (one_scale) {
+    const std::size_t size = job.rows * job.cols;
+    WithBool(job.rounding == Rounding::kStochastic, [&](auto stochastic) {
+      WithBool(size % 8 == 0, [&](auto wide) {
+        constexpr int kVector = wide ? 8 : 1;
+        OneScaleKernel<T, kVector, stochastic>
+            <<<Blocks(size, kVector * kThreads), kThreads, 0, stream>>>(a, job.along_rows, x, out);
+      });
+    });
+  } else if (!square) {
+    LaunchUnits(job, a, x, out, stream);
+  } else {
+    if (job.hadamard > 0) {
+      QuantizeJob transform = job;
+      transform.format.reset();
+      LaunchUnits(transform, Arguments(transform, nullptr), x, out, stream);
+      x = out;
+    }
+    LaunchSquare(job, a, x, out, stream);
+  }
+  CheckLaunch("QuantizeToValues");
+}
+
+void WriteAlpha(const std::optional<BlockFormat>& a, const std::uint32_t* amax_a,
+                const std::optional<BlockFormat>& b, const std::uint32_t* amax_b, float* alpha,
+                cudaStream_t stream) {
+  AlphaKernel<<<1, 1, 0, stream>>>(a ? RuleOf(*a) : BlockRule{}, amax_a,
+                                   b ? RuleOf(*b) : BlockRule{}, amax_b, alpha);
+  CheckLaunch("WriteAlpha");
+}
+
+template void QuantizeToValues(const QuantizeJob&, const float*, const std::uint32_t*, float*,
+                               cudaStream_t);
+template void QuantizeToValues(const QuantizeJob&, const Bf16*, const std::uint32_t*, Bf16*,
+                               cudaStream_t);
+
+}  // namespace fp4lab::gpu

@@ -1,0 +1,87 @@
+#include "fp4lab/measure/machine.h"
+
+#include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include <hwy/base.h>
+#include <hwy/highway.h>
+
+namespace fp4lab::measure {
+namespace {
+
+// What stands behind "key : " in the first line of the file that starts with key.
+std::string Field(const char* path, const std::string& key) {
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) {
+    const std::size_t colon = line.find(':');
+    if (line.rfind(key, 0) != 0 || colon == std::string::npos) continue;
+    if (line.find_first_not_of(" \t", key.size()) != colon) continue;
+    const std::size_t at = line.find_first_not_of(" \t", colon + 1);
+    return at == std::string::npos ? "" : line.substr(at);
+  }
+  return "";
+}
+
+std::string CpuName() {
+  const auto field = [](const char* key) { return Field("/proc/cpuinfo", key); };
+  std::string name = field("model name");
+  if (name.empty()) return "unknown CPU";
+  return name + " (family " + field("cpu family") + ", model " + field("model") + ", stepping " +
+         field("stepping") + ")";
+}
+
+std::size_t Positive(long value) { return value > 0 ? static_cast<std::size_t>(value) : 0; }
+
+int UsableCores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return ::sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+}  // namespace
+
+Machine ThisMachine() {
+  Machine m;
+  m.cpu = CpuName();
+  m.cores = UsableCores();
+  m.l1 = Positive(::sysconf(_SC_LEVEL1_DCACHE_SIZE));
+  m.l2 = Positive(::sysconf(_SC_LEVEL2_CACHE_SIZE));
+  m.l3 = Positive(::sysconf(_SC_LEVEL3_CACHE_SIZE));
+  m.memory = Positive(::sysconf(_SC_PHYS_PAGES)) * Positive(::sysconf(_SC_PAGESIZE));
+  double load[1] = {0};
+  if (::getloadavg(load, 1) == 1) m.load = load[0];
+#if defined(__clang__)
+  m.compiler = "Clang " + std::to_string(__clang_major__) + "." + std::to_string(__clang_minor__) +
+               "." + std::to_string(__clang_patchlevel__);
+#else
+  m.compiler = "GCC " __VERSION__;
+#endif
+  m.highway =
+      std::to_string(HWY_MAJOR) + "." + std::to_string(HWY_MINOR) + "." + std::to_string(HWY_PATCH);
+  return m;
+}
+
+bool HighwayAtLeast(int major, int minor) {
+  return HWY_MAJOR > major || (HWY_MAJOR == major && HWY_MINOR >= minor);
+}
+
+std::size_t PeakMemory() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return Positive(usage.ru_maxrss) * 1024;
+}
+
+std::size_t CurrentMemory() {
+  std::ifstream in("/proc/self/statm");
+  std::size_t total = 0, resident = 0;
+  in >> total >> resident;
+  return resident * Positive(::sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace fp4lab::measure

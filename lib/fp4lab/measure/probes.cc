@@ -1,0 +1,49 @@
+#include "fp4lab/measure/probes.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/base/parallel.h"
+
+namespace fp4lab::measure {
+namespace {
+
+constexpr std::size_t kPiece = std::size_t{1} << 20;  // bytes
+
+template <class Body>
+void ForPieces(std::size_t size, Body&& body) {
+  ParallelFor((size + kPiece - 1) / kPiece, [&](std::size_t i) {
+    const std::size_t begin = i * kPiece;
+    body(begin, std::min(kPiece, size - begin));
+  });
+}
+
+}  // namespace
+
+void SpendCycles(std::size_t cycles) {
+  constexpr std::size_t kUnroll = 16, kLatency = 3;
+  std::uint64_t x = 3, factor = 5;
+  asm volatile("" : "+r"(factor));  // unknown: a product with a known factor may become additions
+  for (std::size_t i = 0; i < cycles / (kUnroll * kLatency); ++i) {
+    for (std::size_t k = 0; k < kUnroll; ++k) {
+      x *= factor;
+      asm volatile("" : "+r"(x));  // x is now unknown: the compiler cannot join multiplications
+    }
+  }
+}
+
+void CopyBytes(std::span<const std::byte> from, std::span<std::byte> to) {
+  Expects(from.size() == to.size(), "CopyBytes: equal sizes");
+  ForPieces(from.size(), [&](std::size_t begin, std::size_t size) {
+    std::memcpy(to.data() + begin, from.data() + begin, size);
+  });
+}
+
+void WriteBytes(std::span<std::byte> to) {
+  ForPieces(to.size(),
+            [&](std::size_t begin, std::size_t size) { std::memset(to.data() + begin, 1, size); });
+}
+
+}  // namespace fp4lab::measure

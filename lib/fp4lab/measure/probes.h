@@ -1,0 +1,23 @@
+// Yardsticks: what this machine can do at best, measured beside what is compared with it.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+namespace fp4lab::measure {
+
+// GFLOP/s of one thread doing nothing but independent FP32 fused multiply-adds (2 FLOP each) on the
+// active SIMD target, for about `milliseconds` of its processor time.
+double FmaPeak(double milliseconds);
+
+// Runs for `cycles` cycles of the core's clock: a chain of 64-bit multiplications, each of which
+// waits for the one before. A multiplication's latency is 3 cycles on Intel cores since Nehalem and
+// on AMD cores since Zen (instruction tables of agner.org and uops.info): so the time of a chain is
+// the length of a cycle, and cycles need no counter that a virtual machine may hide.
+void SpendCycles(std::size_t cycles);
+
+// Copies with memcpy, writes with memset, on Threads() threads, a fixed piece each.
+void CopyBytes(std::span<const std::byte> from, std::span<std::byte> to);
+void WriteBytes(std::span<std::byte> to);
+
+}  // namespace fp4lab::measure

@@ -1,0 +1,54 @@
+// A table of measurements: rows with a reference, a ratio and a target, in one column for each SIMD
+// target; as text and as Markdown.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fp4lab/measure/summary.h"
+
+namespace fp4lab::measure {
+
+enum class Comparison { kNone, kAtLeast, kAtMost };
+
+// What is wanted of a row's ratio, or of its value where it has no ratio.
+struct Target {
+  Comparison comparison = Comparison::kNone;
+  double bound = 0;
+};
+
+// One row under one SIMD target.
+struct Cell {
+  std::string missing = {};  // why nothing was measured, and the remedy; empty: measured
+  Summary value = {};        // in the row's unit
+  std::optional<Summary> reference = {};  // the same of the reference
+  std::optional<Summary> ratio = {};      // value to reference
+  std::string against = {};  // the reference that was taken, where the row has a choice
+};
+
+struct Row {
+  std::string id, topic, what, unit;
+  std::string against;  // the reference
+  Target target;
+  std::vector<Cell> cells;  // a column each
+};
+
+struct Table {
+  std::vector<std::string> heading;  // lines: machine, compiler, ...
+  std::vector<std::string> columns;  // SIMD targets; the target counts for the first
+  std::vector<Row> rows;
+};
+
+// Whether the row's first cell meets its target; none without a target or a measurement.
+std::optional<bool> IsMet(const Row& row);
+
+std::string TargetText(const Target& target);  // ">= 0.75", "<= 5.5", "-"
+
+// Three significant digits, no exponent: "0.774", "5.50", "183", "71300".
+std::string NumberText(double x);
+
+std::string AsText(const Table& table);
+std::string AsMarkdown(const Table& table);
+
+}  // namespace fp4lab::measure

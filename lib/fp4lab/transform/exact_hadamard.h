@@ -1,0 +1,104 @@
+// One output of the random Hadamard transform, by an exact sum in wide fixed point: the definition.
+// constexpr and free of macros: host and device share it.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "fp4lab/formats/format.h"
+#include "fp4lab/transform/hadamard.h"
+
+namespace fp4lab {
+
+// An exact sum of up to 2^20 BF16 values: a two's-complement number in base 2^32, unit 2^-133.
+class ExactBf16Sum {
+ public:
+  constexpr void Add(float bf16) {
+    const std::uint32_t u = std::bit_cast<std::uint32_t>(bf16);
+    const std::uint32_t e = (u >> 23) & 0xFF;
+    const std::int64_t significand = ((u >> 16) & 0x7F) | (e > 0 ? 0x80 : 0);
+    const std::uint32_t shift = e > 0 ? e - 1 : 0;  // value = significand * 2^(shift - 133)
+    const std::int64_t term = significand << (shift % 32);
+    digits_[shift / 32] += (u >> 31) != 0 ? -term : term;
+  }
+
+  // The sum times 2^scale, rounded once to binary32 (RNE); zero is +0.
+  constexpr float Round(int scale) const {
+    std::array<std::int64_t, kDigits> d = digits_;
+    bool negative = false;
+    if (Normalise(&d) < 0) {
+      negative = true;
+      for (std::size_t i = 0; i < kDigits; ++i) d[i] = -digits_[i];
+      Normalise(&d);
+    }
+    std::size_t top = kDigits;
+    while (top > 0 && d[top - 1] == 0) --top;
+    if (top == 0) return 0.0f;
+    // The leading 51 bits with everything below as a sticky bit: exact in binary64 up to the one
+    // rounding of the cast, since they round to 24 bits as the whole sum does.
+    const int length = static_cast<int>(top - 1) * 32 + std::bit_width(Digit(d, top - 1));
+    std::uint64_t lead = 0;
+    bool sticky = false;
+    for (int bit = length - 1; bit >= 0; --bit) {
+      const bool one = (Digit(d, static_cast<std::size_t>(bit) / 32) >> (bit % 32) & 1) != 0;
+      if (bit >= length - 50) {
+        lead = lead << 1 | (one ? 1u : 0u);
+      } else {
+        sticky = sticky || one;
+      }
+    }
+    const int low = length > 50 ? length - 50 : 0;
+    const double magnitude =
+        static_cast<double>(lead << 1 | (sticky ? 1u : 0u)) * PowerOfTwo(low - 1 - 133 + scale);
+    return static_cast<float>(negative ? -magnitude : magnitude);
+  }
+
+ private:
+  static constexpr std::size_t kDigits = 10;
+
+  static constexpr double PowerOfTwo(int exponent) {
+    return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52);
+  }
+  static constexpr std::uint32_t Digit(const std::array<std::int64_t, kDigits>& d, std::size_t i) {
+    return static_cast<std::uint32_t>(d[i]);
+  }
+  // Carries upwards, so that digits are in [0, 2^32); returns what leaves the top (negative if the
+  // number is).
+  static constexpr std::int64_t Normalise(std::array<std::int64_t, kDigits>* d) {
+    std::int64_t carry = 0;
+    for (std::size_t i = 0; i < kDigits; ++i) {
+      std::int64_t& digit = (*d)[i];
+      digit += carry;
+      carry = digit >> 32;
+      digit &= 0xFFFFFFFF;
+    }
+    return carry;
+  }
+
+  std::array<std::int64_t, kDigits> digits_{};
+};
+
+// y_j of one group of `size` BF16 values, before the rounding to BF16.
+constexpr float ExactHadamardOutput(const float* group, int size, std::uint32_t sign_mask, int j) {
+  ExactBf16Sum sum;
+  bool nan = false, plus = false, minus = false;
+  for (int k = 0; k < size; ++k) {
+    const auto odd = static_cast<std::uint32_t>(std::popcount(static_cast<unsigned>(j & k)));
+    const std::uint32_t negate = ((sign_mask >> k) ^ odd) & 1u;
+    const std::uint32_t u = std::bit_cast<std::uint32_t>(group[k]) ^ negate << 31;
+    const std::uint32_t magnitude = u & 0x7FFFFFFFu;
+    nan = nan || magnitude > 0x7F800000u;
+    plus = plus || u == 0x7F800000u;
+    minus = minus || u == 0xFF800000u;
+    if (magnitude < 0x7F800000u) sum.Add(std::bit_cast<float>(u));
+  }
+  if (nan || (plus && minus)) return std::numeric_limits<float>::quiet_NaN();
+  if (plus) return std::numeric_limits<float>::infinity();
+  if (minus) return -std::numeric_limits<float>::infinity();
+  return size == 16 ? sum.Round(-2) : sum.Round(0) * kInverseSqrt32;
+}
+
+}  // namespace fp4lab

@@ -1,0 +1,228 @@
+// Whole training steps on the GPU: losses against the CPU's, the same bits again, checkpoints that
+// go both ways, places of non-finite numbers.
+#include "fp4lab/gpu/engine.h"
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+
+#include "fp4lab/gpu/tokens.h"
+#include "fp4lab/train/checkpoint.h"
+#include "fp4lab/train/trainer.h"
+#include "tests/support/catch.h"
+
+namespace fp4lab {
+namespace {
+
+bool NoGpu() {
+  if (CudaGpus() > 0) return false;
+  std::puts("SKIPPED: no GPU");
+  return true;
+}
+
+const Corpus& Text() {
+  static const Corpus corpus = [] {
+    DataConfig data;
+    data.source = "synthetic";
+    data.synthetic_bytes = 400'000;
+    return LoadCorpus(data);
+  }();
+  return corpus;
+}
+
+TrainConfig Small(const Json& recipe, const Json& model = Json::object(), int micro_batches = 1) {
+  Json shape = {{"layers", 2}, {"d_model", 64},   {"heads", 4},
+                {"ffn", 256},  {"sequence", 128}, {"kv_heads", 2}};
+  shape.update(model);
+  const Json json = {{"model", shape},
+                     {"schedule", {{"learning_rate", 5e-3}, {"warmup_steps", 10}}},
+                     {"data", {{"source", "synthetic"}}},
+                     {"evaluation", {{"tokens", 4096}}},
+                     {"recipe", recipe},
+                     {"batch", 8},
+                     {"micro_batches", micro_batches},
+                     {"tokens", 1024 * 50}};
+  return ReadTrainConfig(json, "test");
+}
+
+Trainer OnGpu(TrainConfig config,
+              gpu::AttentionPrecision attention = gpu::AttentionPrecision::kTensorCore) {
+  config.device = Device::kCuda;
+  return Trainer(config, Text(), "test",
+                 [=] { return gpu::MakeCudaEngine(config, "test#/device", {}, attention); });
+}
+
+std::vector<double> Train(Trainer* trainer, std::int64_t steps) {
+  const TrainConfig& config = trainer->Config();
+  std::vector<double> losses;
+  while (trainer->Steps() < steps) {
+    const StepResult result =
+        trainer->Step(LearningRate(config.schedule, trainer->Steps(), TotalSteps(config)));
+    REQUIRE_FALSE(result.non_finite.has_value());
+    losses.push_back(result.loss);
+  }
+  return losses;
+}
+
+double LargestDifference(const std::vector<double>& a, const std::vector<double>& b) {
+  double largest = 0.0;
+  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::fabs(a[i] - b[i]));
+  return largest;
+}
+
+std::vector<float> Payload(const Trainer& trainer) {
+  return ReadCheckpoint(trainer.SaveState(), "state").payload;
+}
+
+double Distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double difference = 0.0, size = 0.0;
+  for (std::size_t i = 0; i < b.size(); ++i) {
+    const double d = double{a[i]} - double{b[i]};
+    difference += d * d;
+    size += double{b[i]} * double{b[i]};
+  }
+  return std::sqrt(difference / size);
+}
+
+TEST_CASE("Sorted tokens are all rows, by token, in segments", "[gpu]") {
+  const std::vector<std::uint16_t> tokens = {3, 1, 3, 3, 0, 3, 3, 1};
+  const gpu::SortedTokens sorted = gpu::SortTokens(tokens, 5, 2);
+  CHECK(sorted.rows == std::vector<std::uint32_t>{4, 1, 7, 0, 2, 3, 5, 6});
+  CHECK(sorted.first == std::vector<std::uint32_t>{0, 1, 3, 5, 7, 8});
+  CHECK(sorted.of_token == std::vector<std::uint32_t>{0, 1, 2, 2, 5, 5});
+}
+
+TEST_CASE("Without a GPU, cuda is refused in one line", "[gpu]") {
+  if (CudaGpus() > 0) return;
+  CHECK_THROWS_WITH(OnGpu(Small("bf16")),
+                    Catch::Matchers::ContainsSubstring("test#/device: \"cuda\" "));
+}
+
+TEST_CASE("One step in binary32 on the GPU is the CPU's but for the order of sums", "[gpu]") {
+  if (NoGpu()) return;
+  const std::vector<Json> models = {Json::object(),
+                                    {{"activation", "swiglu"}, {"tied_head", true}},
+                                    {{"activation", "gelu"}, {"d_model", 60}, {"heads", 2}}};
+  for (const Json& model : models) {
+    CAPTURE(model.dump());
+    const TrainConfig config = Small("fp32", model, 2);
+    Trainer cpu(config, Text()), device = OnGpu(config);
+    const std::vector<float> start = Payload(cpu);
+    CHECK(Payload(device) == start);
+    const StepResult a = cpu.Step(1e-3), b = device.Step(1e-3);
+    CHECK(b.loss == Approx(a.loss).epsilon(1e-6));
+    CHECK(b.grad_norm == Approx(a.grad_norm).epsilon(1e-5));
+    // The first moments are the gradient's tenth: the second third of the payload.
+    const std::vector<float> of_cpu = Payload(cpu), of_gpu = Payload(device);
+    const auto moments = [](const std::vector<float>& p) {
+      const auto n = static_cast<std::ptrdiff_t>(p.size() / 3);
+      return std::vector<float>(p.begin() + n, p.begin() + 2 * n);
+    };
+    CHECK(Distance(moments(of_gpu), moments(of_cpu)) < 1e-5);
+    CHECK(device.Evaluate(EvaluationPrecision::kTraining).loss ==
+          Approx(cpu.Evaluate(EvaluationPrecision::kTraining).loss).epsilon(1e-5));
+  }
+}
+
+// FP4 rounds neighbouring sums to codes far apart, so its losses stray most. On an H200: fp32 4e-8,
+// bf16 2e-4, FP8 2e-3, NVFP4 7e-3, MXFP4 1e-2.
+struct Arm {
+  Json recipe;
+  double tolerance;  // nats: of any of 50 losses
+};
+
+const std::vector<Arm> kArms = {
+    {"fp32", 1e-5},
+    {"bf16", 2e-3},
+    {{{"base", "te_fp8_currentscaling"}, {"fp8_format", "E4M3"}}, 1e-2},
+    {"te_mxfp8", 1e-2},
+    {"te_nvfp4", 3e-2},
+    {{{"base", "mxfp4"}, {"scale_rule", "rceil"}}, 3e-2},
+    {{{"base", "mxfp4"}, {"scale_rule", "floor"}, {"weight_block", "1d"}}, 3e-2}};
+
+TEST_CASE("Fifty losses on the GPU are the CPU's within a stated distance", "[gpu]") {
+  if (NoGpu()) return;
+  for (const Arm& arm : kArms) {
+    CAPTURE(arm.recipe.dump());
+    const TrainConfig config = Small(arm.recipe);
+    Trainer cpu(config, Text()), fast = OnGpu(config);
+    Trainer exact = OnGpu(config, gpu::AttentionPrecision::kFloat);
+    const std::vector<double> a = Train(&cpu, 50), b = Train(&fast, 50), c = Train(&exact, 50);
+    std::printf(
+        "%-70s largest |GPU - CPU| of 50 losses: %.2e, binary32 attention %.2e; last %.4f\n",
+        arm.recipe.dump().c_str(), LargestDifference(a, b), LargestDifference(a, c), a.back());
+    CHECK(LargestDifference(a, b) < arm.tolerance);
+    CHECK(LargestDifference(a, c) < arm.tolerance);
+    const auto precision = EvaluationPrecision::kTraining;
+    CHECK(std::fabs(cpu.Evaluate(precision).loss - fast.Evaluate(precision).loss) < arm.tolerance);
+  }
+}
+
+TEST_CASE("The GPU gives the same bits again", "[gpu]") {
+  if (NoGpu()) return;
+  for (const Arm& arm : kArms) {
+    CAPTURE(arm.recipe.dump());
+    const TrainConfig config = Small(arm.recipe, Json::object(), 2);
+    Trainer first = OnGpu(config), second = OnGpu(config);
+    Train(&first, 20);
+    Train(&second, 20);
+    CHECK(first.SaveState() == second.SaveState());
+  }
+}
+
+TEST_CASE("A CPU's checkpoint goes on on the GPU, and back", "[gpu]") {
+  if (NoGpu()) return;
+  const TrainConfig config = Small("te_nvfp4");
+  Trainer whole(config, Text()), cpu(config, Text()), device = OnGpu(config), back(config, Text());
+  const std::vector<double> want = Train(&whole, 30);
+  Train(&cpu, 10);
+  const std::vector<std::byte> at_10 = cpu.SaveState();
+  device.LoadState(at_10, "state");
+  CHECK(device.SaveState() == at_10);
+  Train(&device, 20);
+  back.LoadState(device.SaveState(), "state");
+  const std::vector<double> got = Train(&back, 30);
+  REQUIRE(got.size() == 10);
+  CHECK(LargestDifference(got, {want.end() - 10, want.end()}) < 3e-2);
+  CHECK(back.Steps() == 30);
+}
+
+TEST_CASE("Diagnostics on the GPU see the CPU's operands", "[gpu]") {
+  if (NoGpu()) return;
+  const TrainConfig config = Small("te_nvfp4");
+  Trainer cpu(config, Text()), device = OnGpu(config);
+  const std::vector<TensorStatistics> a = cpu.Diagnose(), b = device.Diagnose();
+  REQUIRE(a.size() == b.size());
+  REQUIRE_FALSE(a.empty());
+  std::map<std::string, TensorStatistics> named;
+  for (const TensorStatistics& s : a) named[s.name] = s;
+  for (const TensorStatistics& s : b) {
+    CAPTURE(s.name);
+    REQUIRE(named.count(s.name) == 1);
+    CHECK(s.format == named[s.name].format);
+    CHECK(s.amax == Approx(named[s.name].amax).epsilon(0.2));
+    CHECK(s.sqnr_db == Approx(named[s.name].sqnr_db).margin(0.5));
+  }
+}
+
+TEST_CASE("The GPU names the first tensor that is not finite", "[gpu]") {
+  if (NoGpu()) return;
+  const TrainConfig config = Small("bf16");
+  Trainer device = OnGpu(config);
+  const std::vector<std::byte> state = device.SaveState();
+  Checkpoint checkpoint = ReadCheckpoint(state, "state");
+  // The fourth block linear's rows are outputs of block 0: an infinite weight there shows first.
+  const ParameterSlice down = MakeLayout(config.model).block_linears[kDown];
+  checkpoint.payload[down.offset] = 3e38f;
+  device.LoadState(
+      WriteCheckpoint(checkpoint.header, std::array{std::span<const float>(checkpoint.payload)}),
+      "state");
+  const StepResult result = device.Step(1e-3);
+  REQUIRE(result.non_finite.has_value());
+  CHECK(result.non_finite->tensor == "blocks.0.mlp.down.output");
+  CHECK(device.Steps() == 0);
+}
+
+}  // namespace
+}  // namespace fp4lab

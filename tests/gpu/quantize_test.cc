@@ -1,0 +1,189 @@
+// Operands made on the GPU against nn/linear's: the Hadamard transform and all block formats, along
+// rows and along columns, bit for bit; products through cuBLASLt against double precision.
+#include "fp4lab/block/quantize.h"
+
+#include <algorithm>
+#include <string>
+
+#include "fp4lab/gpu/gemm.cuh"
+#include "fp4lab/gpu/quantize.cuh"
+#include "fp4lab/transform/hadamard.h"
+#include "tests/gpu/device.h"
+
+namespace fp4lab::gpu {
+namespace {
+
+constexpr std::size_t kRows = 96, kCols = 160;
+
+// BF16 values: blocks of widely different size, zeros, tiny and huge values; with `specials` NaN
+// and Inf too.
+std::vector<float> Values(bool specials) {
+  std::vector<float> x = Normal(11, kRows * kCols);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    x[i] = RoundToBf16(std::ldexp(x[i], static_cast<int>(i / 48 % 23) - 12));
+  }
+  std::fill(x.begin() + 320, x.begin() + 352, 0.0f);
+  x[321] = -0.0f;
+  std::fill(x.begin() + 640, x.begin() + 672, 0x1p-130f);
+  x[1000] = 0x1p-133f;
+  if (specials) {
+    x[2000] = std::nanf("");
+    x[2500] = INFINITY;
+    x[3000] = -INFINITY;
+  }
+  return x;
+}
+
+// The CPU's operand in the memory order of x.
+struct Expected {
+  std::vector<float> values;
+  float amax = 0.0f;
+};
+
+Expected OnCpu(const QuantizeJob& job, std::vector<float> x) {
+  MatrixView<float> view(x.data(), job.rows, job.cols);
+  if (job.along_rows) view = view.Transposed();
+  if (job.hadamard != 0) {
+    RandomHadamard(view, job.hadamard, job.hadamard == 16 ? kTeSignMask16 : kTeSignMask32, view);
+  }
+  const float amax = TensorAmax(view);
+  if (job.format) {
+    fp4lab::QuantizeToValues(
+        view, {.format = *job.format, .rounding = job.rounding, .random = job.random, .amax = amax},
+        view);
+  }
+  return {std::move(x), amax};
+}
+
+template <class T>
+void CheckJob(const QuantizeJob& job, const std::vector<float>& x) {
+  const auto device = ToDeviceAs<T>(x);
+  auto amax = ToDevice(std::vector<std::uint32_t>{0});
+  auto out = Poisoned<T>(x.size());
+  MeasureAmax(job, device.data(), amax.data(), nullptr);
+  QuantizeToValues(job, device.data(), amax.data(), out.data(), nullptr);
+  const Expected expected = OnCpu(job, x);
+  CHECK(ToHost(amax)[0] == std::bit_cast<std::uint32_t>(expected.amax));
+  CHECK(Different(FloatsOf(out), RoundedTo<T>(expected.values)) == 0);
+}
+
+TEST_CASE("Operands made on the GPU have the CPU's bits, in every format and direction", "[gpu]") {
+  if (NoGpu()) return;
+  const std::vector<float> plain = Values(false), special = Values(true);
+  std::vector<std::optional<BlockFormat>> formats = {std::nullopt};
+  for (const NamedBlockFormat& f : kBlockFormats) formats.push_back(f.format);
+  for (const auto& format : formats) {
+    for (const Rounding rounding : {Rounding::kNearestEven, Rounding::kStochastic}) {
+      for (const int hadamard : {0, 16, 32}) {
+        for (const bool along_rows : {false, true}) {
+          const QuantizeJob job{kRows, kCols, along_rows, format, rounding, {42, 7, 123}, hadamard};
+          CAPTURE(format ? static_cast<int>(format->element) : -1,
+                  format ? static_cast<int>(format->rule) : -1, format ? format->block_rows : -1,
+                  rounding == Rounding::kStochastic, hadamard, along_rows);
+          CheckJob<Bf16>(job, plain);
+          CheckJob<float>(job, plain);
+          if (hadamard == 0) CheckJob<float>(job, special);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("One pass finds the largest magnitude before and after the transform", "[gpu]") {
+  if (NoGpu()) return;
+  std::vector<float> x = Values(false);
+  for (const int hadamard : {16, 32}) {
+    const auto bf16 = ToDeviceAs<Bf16>(x);
+    const auto floats = ToDevice(x);
+    auto amax = ToDevice(std::vector<std::uint32_t>(4, 0));
+    const QuantizeJob job{kRows, kCols, true, {}, Rounding::kNearestEven, {}, hadamard};
+    MeasureBoth(job, bf16.data(), amax.data(), amax.data() + 1, nullptr);
+    MeasureBoth(job, floats.data(), amax.data() + 2, amax.data() + 3, nullptr);
+    const float plain = TensorAmax(MatrixView<const float>(x.data(), kRows, kCols));
+    const auto want = std::vector<std::uint32_t>{std::bit_cast<std::uint32_t>(plain),
+                                                 std::bit_cast<std::uint32_t>(OnCpu(job, x).amax)};
+    CHECK(ToHost(amax) == std::vector<std::uint32_t>{want[0], want[1], want[0], want[1]});
+  }
+}
+
+TEST_CASE("A scale a tensor serves any shape", "[gpu]") {
+  if (NoGpu()) return;
+  const BlockFormat fp8 = *FindBlockFormat("fp8_e4m3");
+  std::vector<float> x = Normal(3, 37 * 13);
+  for (float& value : x) value = RoundToBf16(value);
+  for (const bool along_rows : {false, true}) {
+    CheckJob<Bf16>({37, 13, along_rows, fp8, Rounding::kNearestEven, {}, 0}, x);
+    CheckJob<float>({37, 13, along_rows, fp8, Rounding::kStochastic, {1, 2, 3}, 0}, x);
+  }
+}
+
+TEST_CASE("alpha on the GPU is nn/linear's", "[gpu]") {
+  if (NoGpu()) return;
+  const std::vector<std::optional<BlockFormat>> formats = {
+      std::nullopt, *FindBlockFormat("nvfp4"), *FindBlockFormat("mxfp4.rceil"),
+      *FindBlockFormat("fp8_e4m3"), *FindBlockFormat("fp8_e5m2")};
+  const float amax_a = 3.7f, amax_b = 0.0123f;
+  const auto amax = ToDevice(std::vector<std::uint32_t>{std::bit_cast<std::uint32_t>(amax_a),
+                                                        std::bit_cast<std::uint32_t>(amax_b)});
+  for (const auto& a : formats) {
+    for (const auto& b : formats) {
+      auto alpha = Poisoned<float>(1);
+      WriteAlpha(a, amax.data(), b, amax.data() + 1, alpha.data(), nullptr);
+      float want = 1.0f;
+      if (a && b) want = GemmAlpha(*a, amax_a, *b, amax_b);
+      if (a && !b) want = TensorDecodeScale(*a, amax_a);
+      if (b && !a) want = TensorDecodeScale(*b, amax_b);
+      CHECK(ToHost(alpha)[0] == want);
+    }
+  }
+}
+
+template <class T>
+void CheckProduct(std::size_t m, std::size_t n, std::size_t k, bool a_transposed,
+                  bool b_transposed) {
+  const std::vector<float> a = RoundedTo<T>(Normal(1, m * k)), b = RoundedTo<T>(Normal(2, k * n));
+  const std::vector<float> c = Normal(3, m * n);
+  const auto device_a = ToDeviceAs<T>(a), device_b = ToDeviceAs<T>(b);
+  const auto device_c = ToDevice(c), alpha = ToDevice(std::vector<float>{0.5f});
+  auto d = Poisoned<float>(m * n), again = Poisoned<float>(m * n);
+  Gemms gemms(nullptr);
+  GemmProblem<T> problem{m, n, k, device_a.data(), device_b.data(), a_transposed, b_transposed};
+  problem.alpha = alpha.data();
+  problem.c = device_c.data();
+  problem.d = d.data();
+  gemms.Run(problem);
+  problem.d = again.data();
+  gemms.Run(problem);
+  std::vector<float> want(m * n);
+  for (std::size_t i = 0; i < m; ++i) {
+    for (std::size_t j = 0; j < n; ++j) {
+      double sum = 0.0;
+      for (std::size_t l = 0; l < k; ++l) {
+        sum += static_cast<double>(a_transposed ? a[l * m + i] : a[i * k + l]) *
+               (b_transposed ? b[j * k + l] : b[l * n + j]);
+      }
+      want[i * n + j] = static_cast<float>(0.5 * sum + c[i * n + j]);
+    }
+  }
+  CHECK(Distance(ToHost(d), want) < 2e-6);
+  CHECK(Different(ToHost(again), ToHost(d)) == 0);
+  problem.c = nullptr;
+  problem.alpha = nullptr;
+  gemms.Run(problem);
+  for (std::size_t i = 0; i < m * n; ++i) want[i] = 2.0f * (want[i] - c[i]);
+  CHECK(Distance(ToHost(again), want) < 2e-6);
+}
+
+TEST_CASE("Products through cuBLASLt agree with double precision, and with themselves", "[gpu]") {
+  if (NoGpu()) return;
+  for (const bool a_transposed : {false, true}) {
+    for (const bool b_transposed : {false, true}) {
+      CAPTURE(a_transposed, b_transposed);
+      CheckProduct<Bf16>(64, 96, 1024, a_transposed, b_transposed);
+      CheckProduct<float>(64, 96, 256, a_transposed, b_transposed);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fp4lab::gpu

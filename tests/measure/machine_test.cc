@@ -1,0 +1,106 @@
+#include "fp4lab/measure/machine.h"
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "fp4lab/base/parallel.h"
+#include "fp4lab/measure/clock.h"
+#include "fp4lab/measure/probes.h"
+#include "fp4lab/measure/sgemm_peer.h"
+#include "tests/support/catch.h"
+
+namespace fp4lab::measure {
+namespace {
+
+TEST_CASE("A machine says what it is", "[measure]") {
+  const Machine m = ThisMachine();
+  CHECK(!m.cpu.empty());
+  CHECK(m.cores >= 1);
+  CHECK(m.memory > std::size_t{1} << 26);
+  CHECK(!m.compiler.empty());
+  CHECK(HighwayAtLeast(1, 0));
+  CHECK(!HighwayAtLeast(99, 0));
+  CHECK(m.highway.find('.') != std::string::npos);
+}
+
+TEST_CASE("Memory that was held counts in the peak after it was given back", "[measure]") {
+  const std::size_t before = PeakMemory();
+  constexpr std::size_t kBytes = std::size_t{1} << 27;
+  {
+    const std::vector<char> held(kBytes + before, 1);
+    CHECK(CurrentMemory() >= kBytes);
+  }
+  CHECK(PeakMemory() >= before + kBytes / 2);
+}
+
+TEST_CASE("Clocks go forward, a thread's only while it works", "[measure]") {
+  const double wall = WallSeconds(), thread = ThreadSeconds();
+  SpendCycles(30'000'000);
+  CHECK(WallSeconds() > wall);
+  CHECK(ThreadSeconds() > thread);
+}
+
+TEST_CASE("The probes do what they say to every byte", "[measure]") {
+  std::vector<std::byte> from((std::size_t{5} << 20) + 7), to(from.size());
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 31 >> 3);
+  const int threads = Threads();
+  for (const int n : {1, 3}) {
+    SetThreads(n);
+    WriteBytes(to);
+    CHECK(to == std::vector<std::byte>(from.size(), std::byte{1}));
+    CopyBytes(from, to);
+    CHECK(to == from);
+  }
+  SetThreads(threads);
+  CHECK(FmaPeak(1) > 0);
+}
+
+TEST_CASE("A peer that is found multiplies, one that is not says what to install", "[measure]") {
+  const std::vector<SgemmPeer> peers = LoadSgemmPeers(PeerVectors::kBest);
+  CHECK(peers.size() == 2);
+  for (const SgemmPeer& peer : peers) {
+    CAPTURE(peer.name, peer.missing);
+    CHECK(peer.missing.empty() == static_cast<bool>(peer.sgemm));
+    if (!peer.sgemm) {
+      CHECK(peer.missing.find("apt install") != std::string::npos);
+      continue;
+    }
+    const float a[] = {1, 2, 3, 4}, b[] = {5, 6, 7, 8};
+    float c[4] = {};
+    peer.sgemm({a, 2, 2}, {b, 2, 2}, {c, 2, 2});
+    CHECK(std::vector<float>(c, c + 4) == std::vector<float>{17, 23, 39, 53});
+  }
+}
+
+TEST_CASE("A library and its copy held to AVX2 multiply side by side on two threads", "[measure]") {
+  const int threads = Threads();
+  SetThreads(2);
+  constexpr std::size_t kSize = 300;  // enough for both threads
+  const std::vector<float> a(kSize * kSize, 2), b(kSize * kSize, 3);
+  for (const PeerVectors vectors : {PeerVectors::kAvx2, PeerVectors::kBest}) {
+    for (const SgemmPeer& peer : LoadSgemmPeers(vectors)) {
+      CAPTURE(peer.name, peer.detail, peer.missing);
+      if (!peer.sgemm) continue;
+      ::setenv("FP4LAB_TEST", "moves the environment", 1);  // a copy's libc must not mind
+      std::vector<float> c(kSize * kSize);
+      peer.sgemm({a.data(), kSize, kSize}, {b.data(), kSize, kSize}, {c.data(), kSize, kSize});
+      CHECK(c == std::vector<float>(kSize * kSize, 6 * kSize));
+      ::unsetenv("FP4LAB_TEST");
+    }
+  }
+  SetThreads(threads);
+}
+
+TEST_CASE("An environment that slows a peer is reported by name", "[measure]") {
+  const char* before = std::getenv("OPENBLAS_CORETYPE");
+  const std::string kept = before == nullptr ? "" : before;
+  ::setenv("OPENBLAS_CORETYPE", "Haswell", 1);
+  CHECK(PeerWarning() == "OPENBLAS_CORETYPE=Haswell holds a peer to older kernels: unset it");
+  ::unsetenv("OPENBLAS_CORETYPE");
+  CHECK(PeerWarning().find("OPENBLAS_CORETYPE") == std::string::npos);
+  if (before != nullptr) ::setenv("OPENBLAS_CORETYPE", kept.c_str(), 1);
+}
+
+}  // namespace
+}  // namespace fp4lab::measure
