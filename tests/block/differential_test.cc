@@ -213,6 +213,31 @@ TEST_CASE("TensorAmax ignores NaN and gives the reference's bits on every target
   CHECK(TensorAmax(MatrixView<const float>()) == 0.0f);
 }
 
+TEST_CASE("Both ways at once are one way and the other, on every target", "[block][differential]") {
+  for (const char* name : {"nvfp4", "nvfp4.2d", "mxfp4.rceil", "mxfp8_e4m3.floor", "fp8_e4m3"}) {
+    for (const auto& [rows, cols] : {std::pair{1, 1}, {33, 47}, {16, 300}, {130, 144}}) {
+      const Matrix<float> x = TestMatrix(Kind::kAnyBits, rows, cols);
+      const QuantizeOptions nearest{.format = *FindBlockFormat(name),
+                                    .amax = reference::TensorAmax(x.View())};
+      QuantizeOptions random = nearest;
+      random.rounding = Rounding::kStochastic;
+      for (const bool transposed : {false, true}) {
+        const MatrixView<const float> view = transposed ? x.View().Transposed() : x.View();
+        const QuantizedMatrix want = reference::Quantize(view, nearest);
+        const QuantizedMatrix want_turned = reference::Quantize(view.Transposed(), random);
+        INFO(name << " " << rows << "x" << cols << (transposed ? " transposed" : ""));
+        OnEveryTarget(rows == 130, [&] {
+          QuantizedMatrix got, turned;
+          QuantizeBothWays(view, nearest, random, &got, &turned);
+          const bool same = got == want, same_turned = turned == want_turned;
+          CHECK(same);
+          CHECK(same_turned);
+        });
+      }
+    }
+  }
+}
+
 // Any bytes at all as codes and scales.
 QuantizedMatrix AnyCodes(const BlockFormat& format, std::size_t rows, std::size_t cols) {
   QuantizedMatrix q = Quantize(Matrix<float>(rows, cols).View(), {.format = format, .amax = 3.5f});

@@ -70,6 +70,12 @@ QuantizedMatrix Quantize(MatrixView<const float> x, const QuantizeOptions& optio
 // The same into *q, whose memory is used again.
 void Quantize(MatrixView<const float> x, const QuantizeOptions& options, QuantizedMatrix* q);
 
+// *rows = Quantize(x, row_options) and *columns = Quantize(x.Transposed(), column_options), as two
+// GEMMs need them, while x is read from memory once: a band of rows at a time.
+void QuantizeBothWays(MatrixView<const float> x, const QuantizeOptions& row_options,
+                      const QuantizeOptions& column_options, QuantizedMatrix* rows,
+                      QuantizedMatrix* columns);
+
 // out(r, c) = element value * block scale, the tensor scale left out: what a GEMM multiplies. Exact
 // in BF16 for E2M1 elements (as long as the product is no binary32 subnormal). Equals
 // UnscaledValues(Quantize(x, options)) bit for bit without making the codes. `out` may be x itself.

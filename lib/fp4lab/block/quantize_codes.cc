@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/memory_order.h"
@@ -183,16 +184,15 @@ void CodesOfUnit(const QuantizePlan& plan, const Unit& unit, const Tile& x,
   }
 }
 
-// One group of units. x is in memory order, q is not.
-void CodesOfUnits(const QuantizePlan& plan, const MatrixView<const float>& x, std::size_t group,
-                  QuantizedMatrix* q) {
+// Units [begin, end). x is in memory order, q is not.
+void CodesOfUnits(const QuantizePlan& plan, const MatrixView<const float>& x, std::size_t begin,
+                  std::size_t end, QuantizedMatrix* q) {
   CodeBuffers buffers;
   StageBuffer staged;
   const bool fp4 = HasFp4Units(plan);
   const CodeTile codes{buffers.codes, plan.chunk + 64};
   const CodeLayout layout(q->format, plan.transposed ? plan.rows : plan.cols);
-  const std::size_t end = EndOfGroup(plan, group);
-  for (std::size_t i = group * kUnitsAGroup, n = 1; i < end; i += n) {
+  for (std::size_t i = begin, n = 1; i < end; i += n) {
     n = fp4 ? UnitsOfSpan(plan, i, end) : 1;
     const Unit span = SpanOf(plan, i, n);
     if (fp4 && PackFp4Unit(plan, span, TileOf(plan, x, span, &staged), layout, codes, q)) continue;
@@ -226,7 +226,7 @@ void Quantize(MatrixView<const float> x, const QuantizeOptions& options, const U
   x = transposed ? x.Transposed() : AsOneRow(x, options.format);
   const QuantizePlan plan = MakePlan(x.rows, x.cols, transposed, options, stage);
   ParallelFor(GroupsOf(plan), [&](std::size_t group) {
-    HWY_DYNAMIC_DISPATCH(CodesOfUnits)(plan, x, group, q);
+    HWY_DYNAMIC_DISPATCH(CodesOfUnits)(plan, x, group * kUnitsAGroup, EndOfGroup(plan, group), q);
   });
 }
 
@@ -238,6 +238,30 @@ QuantizedMatrix Quantize(MatrixView<const float> x, const QuantizeOptions& optio
   QuantizedMatrix q;
   Quantize(x, options, &q);
   return q;
+}
+
+void QuantizeBothWays(MatrixView<const float> x, const QuantizeOptions& row_options,
+                      const QuantizeOptions& column_options, QuantizedMatrix* rows,
+                      QuantizedMatrix* columns) {
+  ShapeQuantizedMatrix(x.rows, x.cols, row_options, rows);
+  ShapeQuantizedMatrix(x.cols, x.rows, column_options, columns);
+  if (x.size() == 0) return;
+  const Matrix<float> copy = CopyUnlessUnitStride(x);
+  if (!copy.values.empty()) x = copy.View();
+  const bool turned = !HasUnitRows(x);  // then it is x's transpose that lies in memory as rows
+  if (turned) x = x.Transposed();
+  const QuantizePlan plans[] = {MakePlan(x.rows, x.cols, turned, row_options),
+                                MakePlan(x.rows, x.cols, !turned, column_options)};
+  QuantizedMatrix* const results[] = {rows, columns};
+  const std::size_t band = std::lcm(plans[0].block_rows, plans[1].block_rows);
+  ParallelFor((x.rows + band - 1) / band, [&](std::size_t i) {
+    for (const std::size_t k : {0, 1}) {
+      const QuantizePlan& plan = plans[k];
+      const std::size_t units = band / plan.block_rows * plan.chunks;
+      HWY_DYNAMIC_DISPATCH(CodesOfUnits)
+      (plan, x, i * units, std::min((i + 1) * units, plan.units), results[k]);
+    }
+  });
 }
 
 }  // namespace fp4lab
