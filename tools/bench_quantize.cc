@@ -146,10 +146,11 @@ BenchEntry Cycles(const std::string& format, double bound) {
   return e;
 }
 
-// One way to quantize nvfp4 in L2 against the plain one, as a ratio of times or of rates.
+// One way to quantize nvfp4 against the plain one, as a ratio of times or of rates.
 struct Variant {
   const char* id;
   const char* what;
+  Place place;
   measure::Target target;
   std::function<Work(View x)> make;
 };
@@ -165,10 +166,12 @@ Work Squares(View x) { return Quantizing(x, OptionsFor("nvfp4.2d", x, Rounding::
 
 Work BothWays(View x) {
   const QuantizeOptions options = OptionsFor("nvfp4", x, Rounding::kNearestEven);
-  const Work rowwise = Quantizing(x, options), columnwise = Quantizing(x.Transposed(), options);
-  return [rowwise, columnwise] {
-    rowwise();
-    columnwise();
+  Check(x, options);
+  Check(x.Transposed(), options);
+  const auto rows = std::make_shared<QuantizedMatrix>(),
+             columns = std::make_shared<QuantizedMatrix>();
+  return [x, options, rows, columns] {
+    QuantizeBothWays(x, options, options, rows.get(), columns.get());
   };
 }
 
@@ -186,15 +189,16 @@ Work AfterHadamard(View x) {
 BenchEntry VariantEntry(const Variant& v) {
   BenchEntry e{.id = std::string("quantize.nvfp4.") + v.id,
                .topic = kTopic,
-               .what = v.what,
+               .what = v.what + std::string(", ") + v.place.text,
                .unit = "G elements/s",
                .against = "nvfp4 1x16, nearest even",
                .target = v.target};
   e.measure = [v](const BenchContext& c) {
-    const ThreadsScope scope(1);
-    const View x = c.inputs->InCache();
+    const int threads = ThreadsAt(v.place, c);
+    const ThreadsScope scope(threads);
+    const View x = InputAt(v.place, c);
     const Work plain = Quantizing(x, OptionsFor("nvfp4", x, Rounding::kNearestEven));
-    Cell cell = CompareRates(c.OneThread(), kGiga * static_cast<double>(x.size()), v.make(x),
+    Cell cell = CompareRates(c.On(threads), kGiga * static_cast<double>(x.size()), v.make(x),
                              {{"", plain}});
     if (v.target.comparison == measure::Comparison::kAtMost) {  // a ratio of times
       const measure::Summary r = *cell.ratio;
@@ -270,15 +274,13 @@ std::vector<BenchEntry> QuantizeEntries() {
                                      Cycles("nvfp4", 5.5),
                                      AgainstCopy(kCache, 0.4)};
   const Variant variants[] = {
-      {"2d", "nvfp4 16x16, in L2, 1 thread", AtLeast(0.6), Squares},
-      {"both", "nvfp4 1x16 rowwise and columnwise, in L2, 1 thread", AtLeast(0.6), BothWays},
-      {"sr8", "nvfp4, stochastic, 8 random bits an element, in L2, 1 thread", AtMost(1.6),
-       Stochastic<8>},
-      {"sr16", "nvfp4, stochastic, 16 random bits an element, in L2, 1 thread", AtMost(1.8),
-       Stochastic<16>},
-      {"sr32", "nvfp4, stochastic, 32 random bits an element, in L2, 1 thread", AtMost(2.4),
-       Stochastic<32>},
-      {"rht", "nvfp4 with RHT 16 fused, in L2, 1 thread", AtMost(1.5), AfterHadamard}};
+      {"2d", "nvfp4 16x16", kCache, AtLeast(0.6), Squares},
+      {"both.dram", "nvfp4 1x16 rowwise and columnwise", kMemory, AtLeast(0.6), BothWays},
+      {"both.l2", "nvfp4 1x16 rowwise and columnwise", kCache, AtLeast(0.6), BothWays},
+      {"sr8", "nvfp4, stochastic, 8 random bits an element", kCache, AtMost(1.6), Stochastic<8>},
+      {"sr16", "nvfp4, stochastic, 16 random bits an element", kCache, AtMost(1.8), Stochastic<16>},
+      {"sr32", "nvfp4, stochastic, 32 random bits an element", kCache, AtMost(2.4), Stochastic<32>},
+      {"rht", "nvfp4 with RHT 16 fused", kCache, AtMost(1.5), AfterHadamard}};
   for (const Variant& v : variants) entries.push_back(VariantEntry(v));
   for (const char* format : {"mxfp4.rceil", "mxfp8_e4m3.rceil", "fp8_e4m3"}) {
     entries.push_back(AgainstAmax(kMemory, format, false, 0.75));
