@@ -13,6 +13,7 @@
 #include "fp4lab/study/report.h"
 #include "fp4lab/study/results.h"
 #include "fp4lab/study/runner.h"
+#include "fp4lab/train/world.h"
 #include "tools/commands.h"
 #include "tools/status_line.h"
 #include "tools/study_example.h"
@@ -65,6 +66,10 @@ void Finish(const study::Study& study, const Corpus& corpus, const study::Outcom
 }
 
 void RunCommand(const StudyOptions& options, int* exit_code) {
+  if (WorldOfEnvironment().size > 1) {
+    throw Error("study run",
+                "is one process, which uses all cores and GPUs of its machine by itself");
+  }
   study::Study study = study::ReadStudy(options.file);
   if (!options.device.empty()) study.base.device = ReadDevice(options.device, "--device");
   const std::string out = options.out_dir.empty() ? "out/" + study.name : options.out_dir;
@@ -124,7 +129,7 @@ void AddStudy(CLI::App& app, int* exit_code) {
   CLI::App* run = add("run", "Train what is missing, then write results.json and the report");
   run->add_option("--out-dir", options->out_dir, "Where results and caches go [out/NAME]");
   run->add_option("--device", options->device, "cpu or cuda, instead of the file's \"device\"");
-  run->add_option("--jobs", options->jobs, "Runs at a time [one a core]")
+  run->add_option("--jobs", options->jobs, "Runs at a time [one a core; on \"cuda\" one a GPU]")
       ->check(CLI::Range(1, 1024));
   run->add_option("--threads-per-job", options->threads_per_job,
                   "Threads of a run [the cores, shared out]")

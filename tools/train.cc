@@ -10,6 +10,7 @@
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/train/config.h"
+#include "fp4lab/train/world.h"
 #include "tools/commands.h"
 #include "tools/run_folder.h"
 #include "tools/train_loop.h"
@@ -92,7 +93,7 @@ TrainConfig ConfigurationOf(const TrainOptions& options) {
 // What to run: the folder's own configuration where the command line gives none.
 TrainConfig Decide(const TrainOptions& options, const RunFolder& folder) {
   if (!options.resume) {
-    folder.RefuseToOverwrite();
+    if (WorldOfEnvironment().rank == 0) folder.RefuseToOverwrite();
     return ConfigurationOf(options);
   }
   if (!folder.HasConfiguration()) {
@@ -115,6 +116,7 @@ int Run(const TrainOptions& options) {
   const RunFolder folder(options.out_dir);
   const TrainConfig config = Decide(options, folder);
   const LoopResult result = TrainLoop(config, folder, Where(options));
+  if (WorldOfEnvironment().rank > 0) return result.interrupted ? 130 : 0;  // the first one speaks
   if (result.interrupted) {
     std::fprintf(stderr,
                  "stopped after step %lld; go on with: fp4lab train --resume --out-dir %s\n",

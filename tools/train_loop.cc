@@ -3,13 +3,16 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/folder_lock.h"
+#include "fp4lab/train/engine.h"
 #include "fp4lab/train/trainer.h"
+#include "fp4lab/train/world.h"
 #include "tools/progress.h"
 
 namespace fp4lab::tools {
@@ -29,19 +32,29 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+std::string PlaceOfDevice(const std::string& where) {
+  const Json empty = Json::object();
+  return JsonObject(empty, where).Where("device");
+}
+
 class Loop {
  public:
   Loop(const TrainConfig& config, const RunFolder& folder, const std::string& where)
       : config_(config),
         folder_(folder),
         total_(TotalSteps(config)),
+        world_(WorldOfEnvironment()),
         corpus_(LoadCorpus(config.data)),
-        trainer_(config, corpus_, where),
-        lock_(folder.Folder()),
-        metrics_(folder.Metrics(), Open()),
-        diagnostics_(folder.Diagnostics(), trainer_.Steps()),
-        was_complete_(trainer_.Steps() == total_),
-        saved_(Clock::now()) {}
+        trainer_(config, corpus_, where,
+                 [&] { return MakeEngine(config, PlaceOfDevice(where), world_); }),
+        saved_(Clock::now()) {
+    if (Writes()) lock_.emplace(folder.Folder());
+    Open();
+    was_complete_ = trainer_.Steps() == total_;
+    if (!Writes()) return;
+    metrics_.emplace(folder.Metrics(), trainer_.Steps());
+    diagnostics_.emplace(folder.Diagnostics(), trainer_.Steps());
+  }
 
   LoopResult Run() {
     LoopResult result;
@@ -49,25 +62,29 @@ class Loop {
       Report(&result);
       return result;
     }
-    Progress progress(trainer_.Steps(), total_, TokensPerStep(config_));
+    std::optional<Progress> progress;
+    if (Writes()) progress.emplace(trainer_.Steps(), total_, TokensPerStep(config_));
     while (trainer_.Steps() < total_) {
       const double loss = StepOnce();
       const std::int64_t step = trainer_.Steps();
-      progress.Show(step, loss);
+      if (progress) progress->Show(step, loss);
       const std::int64_t every = config_.evaluation.every;
       if (step == total_ || (every > 0 && step % every == 0)) Report(&result);
-      if (step == total_ || stop_signal != 0 || IsTimeToSave()) Save();
+      const bool stops = trainer_.Any(stop_signal != 0);
+      if (step == total_ || stops || IsTimeToSave()) Save();
       result.steps = step;
-      result.interrupted = step < total_ && stop_signal != 0;
+      result.interrupted = step < total_ && stops;
       if (result.interrupted) break;
     }
     return result;
   }
 
  private:
-  // Takes the folder's checkpoint, if there is one, and leaves the configuration there. Returns the
-  // steps done.
-  std::int64_t Open() {
+  // The first process of a data-parallel run has the folder; the others only read its checkpoint.
+  bool Writes() const { return world_.rank == 0; }
+
+  // Takes the folder's checkpoint, if there is one, and leaves the configuration there.
+  void Open() {
     if (folder_.HasCheckpoint()) {
       const std::string path = folder_.Checkpoint().string();
       const std::string bytes = ReadFile(path);
@@ -77,13 +94,13 @@ class Loop {
                               std::to_string(total_));
       }
     }
-    if (!folder_.HasConfiguration()) {
+    if (Writes() && !folder_.HasConfiguration()) {
       WriteFileAtomically(folder_.Configuration(), ToJson(config_).dump(2) + "\n");
     }
-    return trainer_.Steps();
   }
 
   void Save() {
+    if (!Writes()) return;
     WriteFileAtomically(folder_.Checkpoint(), trainer_.SaveState());
     saved_ = Clock::now();
   }
@@ -109,15 +126,15 @@ class Loop {
                       folder_.Checkpoint().string());
     }
     const std::int64_t step = trainer_.Steps();
-    if (step % config_.log_every == 0 || step == total_) {
+    if (Writes() && (step % config_.log_every == 0 || step == total_)) {
       const auto tokens = static_cast<double>(TokensPerStep(config_));
-      metrics_.Write({{"step", step},
-                      {"learning/loss", result.loss},
-                      {"learning/grad_norm", result.grad_norm},
-                      {"learning/current_learning_rate", rate},
-                      {"learning/total_tokens", step * TokensPerStep(config_)},
-                      {"perf/step_time_seconds", seconds},
-                      {"perf/per_device_tokens_per_sec", tokens / seconds}});
+      metrics_->Write({{"step", step},
+                       {"learning/loss", result.loss},
+                       {"learning/grad_norm", result.grad_norm},
+                       {"learning/current_learning_rate", rate},
+                       {"learning/total_tokens", step * TokensPerStep(config_)},
+                       {"perf/step_time_seconds", seconds},
+                       {"perf/per_device_tokens_per_sec", tokens / seconds}});
     }
     return result.loss;
   }
@@ -133,31 +150,33 @@ class Loop {
       result->validation_loss_high = trainer_.Evaluate(EvaluationPrecision::kHigh).loss;
       line["eval/high_precision_avg_loss"] = *result->validation_loss_high;
     }
-    if (was_complete_) return;
-    metrics_.Write(line);
+    if (was_complete_ || !Writes()) return;
+    metrics_->Write(line);
     const EvaluationConfig& e = config_.evaluation;
     if (e.diagnostics_every == 0) return;
     const bool due = e.every > 0 && step / e.every % e.diagnostics_every == 0;
     if (!due && step != total_) return;
     for (const TensorStatistics& s : trainer_.Diagnose()) {
-      diagnostics_.Write({{"step", step},
-                          {"name", s.name},
-                          {"format", s.format},
-                          {"amax", s.amax},
-                          {"underflows%", s.underflow_percent},
-                          {"clip%", s.clip_percent},
-                          {"sqnr", s.sqnr_db}});
+      diagnostics_->Write({{"step", step},
+                           {"name", s.name},
+                           {"format", s.format},
+                           {"amax", s.amax},
+                           {"underflows%", s.underflow_percent},
+                           {"clip%", s.clip_percent},
+                           {"sqnr", s.sqnr_db}});
     }
   }
 
   const TrainConfig& config_;
   const RunFolder& folder_;
   std::int64_t total_;
+  World world_;
   Corpus corpus_;
   Trainer trainer_;
-  FolderLock lock_;  // not before corpus and model are known to be sound: it makes the folder
-  StepLog metrics_, diagnostics_;
-  bool was_complete_;
+  // Not before corpus and model are known to be sound: it makes the folder.
+  std::optional<FolderLock> lock_;
+  std::optional<StepLog> metrics_, diagnostics_;
+  bool was_complete_ = false;
   Clock::time_point saved_;
 };
 

@@ -1,7 +1,8 @@
 // Attention on the GPU against the CPU's.
+#include "fp4lab/gpu/attention.cuh"
+
 #include <string>
 
-#include "fp4lab/gpu/attention.cuh"
 #include "tests/gpu/device.h"
 
 namespace fp4lab::gpu {

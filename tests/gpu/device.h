@@ -9,9 +9,9 @@
 #include <type_traits>
 #include <vector>
 
+#include "fp4lab/formats/format.h"
 #include "fp4lab/gpu/engine.h"
 #include "fp4lab/gpu/memory.cuh"
-#include "fp4lab/formats/format.h"
 #include "tests/support/catch.h"
 #include "tests/support/values.h"
 
@@ -19,7 +19,7 @@ namespace fp4lab::gpu {
 
 // True, and said once a test, where nothing can be run.
 inline bool NoGpu() {
-  if (UsableGpus() > 0) return false;
+  if (CudaGpus() > 0) return false;
   std::puts("SKIPPED: no GPU");
   return true;
 }

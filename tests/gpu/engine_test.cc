@@ -16,7 +16,7 @@ namespace fp4lab {
 namespace {
 
 bool NoGpu() {
-  if (gpu::UsableGpus() > 0) return false;
+  if (CudaGpus() > 0) return false;
   std::puts("SKIPPED: no GPU");
   return true;
 }
@@ -50,7 +50,7 @@ Trainer OnGpu(TrainConfig config,
               gpu::AttentionPrecision attention = gpu::AttentionPrecision::kTensorCore) {
   config.device = Device::kCuda;
   return Trainer(config, Text(), "test",
-                 [=] { return gpu::MakeCudaEngine(config, "test#/device", attention); });
+                 [=] { return gpu::MakeCudaEngine(config, "test#/device", {}, attention); });
 }
 
 std::vector<double> Train(Trainer* trainer, std::int64_t steps) {
@@ -94,7 +94,7 @@ TEST_CASE("Sorted tokens are all rows, by token, in segments", "[gpu]") {
 }
 
 TEST_CASE("Without a GPU, cuda is refused in one line", "[gpu]") {
-  if (gpu::UsableGpus() > 0) return;
+  if (CudaGpus() > 0) return;
   CHECK_THROWS_WITH(OnGpu(Small("bf16")),
                     Catch::Matchers::ContainsSubstring("test#/device: \"cuda\" "));
 }

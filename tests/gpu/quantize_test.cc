@@ -1,9 +1,10 @@
 // Operands made on the GPU against nn/linear's: the Hadamard transform and all block formats, along
 // rows and along columns, bit for bit; products through cuBLASLt against double precision.
+#include "fp4lab/block/quantize.h"
+
 #include <algorithm>
 #include <string>
 
-#include "fp4lab/block/quantize.h"
 #include "fp4lab/gpu/gemm.cuh"
 #include "fp4lab/gpu/quantize.cuh"
 #include "fp4lab/transform/hadamard.h"
@@ -47,7 +48,9 @@ Expected OnCpu(const QuantizeJob& job, std::vector<float> x) {
   }
   const float amax = TensorAmax(view);
   if (job.format) {
-    fp4lab::QuantizeToValues(view, {*job.format, job.rounding, job.random, amax}, view);
+    fp4lab::QuantizeToValues(
+        view, {.format = *job.format, .rounding = job.rounding, .random = job.random, .amax = amax},
+        view);
   }
   return {std::move(x), amax};
 }
@@ -64,8 +67,7 @@ void CheckJob(const QuantizeJob& job, const std::vector<float>& x) {
   CHECK(Different(FloatsOf(out), RoundedTo<T>(expected.values)) == 0);
 }
 
-TEST_CASE("Operands made on the GPU have the CPU's bits, in every format and direction",
-          "[gpu]") {
+TEST_CASE("Operands made on the GPU have the CPU's bits, in every format and direction", "[gpu]") {
   if (NoGpu()) return;
   const std::vector<float> plain = Values(false), special = Values(true);
   std::vector<std::optional<BlockFormat>> formats = {std::nullopt};
@@ -84,6 +86,23 @@ TEST_CASE("Operands made on the GPU have the CPU's bits, in every format and dir
         }
       }
     }
+  }
+}
+
+TEST_CASE("One pass finds the largest magnitude before and after the transform", "[gpu]") {
+  if (NoGpu()) return;
+  std::vector<float> x = Values(false);
+  for (const int hadamard : {16, 32}) {
+    const auto bf16 = ToDeviceAs<Bf16>(x);
+    const auto floats = ToDevice(x);
+    auto amax = ToDevice(std::vector<std::uint32_t>(4, 0));
+    const QuantizeJob job{kRows, kCols, true, {}, Rounding::kNearestEven, {}, hadamard};
+    MeasureBoth(job, bf16.data(), amax.data(), amax.data() + 1, nullptr);
+    MeasureBoth(job, floats.data(), amax.data() + 2, amax.data() + 3, nullptr);
+    const float plain = TensorAmax(MatrixView<const float>(x.data(), kRows, kCols));
+    const auto want = std::vector<std::uint32_t>{std::bit_cast<std::uint32_t>(plain),
+                                                 std::bit_cast<std::uint32_t>(OnCpu(job, x).amax)};
+    CHECK(ToHost(amax) == std::vector<std::uint32_t>{want[0], want[1], want[0], want[1]});
   }
 }
 
@@ -155,8 +174,7 @@ void CheckProduct(std::size_t m, std::size_t n, std::size_t k, bool a_transposed
   CHECK(Distance(ToHost(again), want) < 2e-6);
 }
 
-TEST_CASE("Products through cuBLASLt agree with double precision, and with themselves",
-          "[gpu]") {
+TEST_CASE("Products through cuBLASLt agree with double precision, and with themselves", "[gpu]") {
   if (NoGpu()) return;
   for (const bool a_transposed : {false, true}) {
     for (const bool b_transposed : {false, true}) {

@@ -98,7 +98,6 @@ __device__ inline void AddProduct(const FragmentA& p, const Tile<kDim>& tile, in
 }
 
 // ---- Forward
-// -------------------------------------------------------------------------------------
 
 // A warp's softmax so far: rows g and g + 8.
 struct Running {
@@ -200,7 +199,6 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // ---- Backward
-// ------------------------------------------------------------------------------------
 
 // dout rounded, and dots = dout . out: kDim / 4 lanes a row of a head.
 template <int kDim>

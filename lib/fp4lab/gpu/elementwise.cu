@@ -65,26 +65,69 @@ __global__ void AddSegmentsKernel(TokenSegments tokens, const float* partials, s
   }
 }
 
-// A thread a pair: of a head of queries or keys, or two neighbours of the values.
-template <class A>
-__global__ void RopeKernel(RopeShape s, const float* cos, const float* sin, float sign,
-                           const float* from, A* to) {
-  const std::size_t width = s.Width(), pairs = width / 2, i = ThreadIndex();
-  const std::size_t row = i / pairs, pair = i % pairs, half = s.head_dim / 2;
-  if (row >= s.rows) return;
-  from += row * width;
-  to += row * width;
-  const std::size_t rotated = (s.heads + s.kv_heads) * half;
-  if (pair >= rotated) {
-    Store(to + 2 * pair, from[2 * pair]);
-    Store(to + 2 * pair + 1, from[2 * pair + 1]);
-    return;
+// kVector pairs (i, i + half) of a head of queries or keys, or 2 kVector neighbours of the values.
+// One block goes over the pieces of kRopeRows rows.
+constexpr unsigned kRopeRows = 4;
+
+struct RopeSizes {
+  unsigned positions, half, rotated, pieces;  // pieces of a row: rotated ones first
+};
+
+template <int kVector, class A>
+__device__ inline void CopyValues(const float* from, A* to) {
+  StorePack<kVector>(to, LoadPack<kVector>(from).x);
+  StorePack<kVector>(to + kVector, LoadPack<kVector>(from + kVector).x);
+}
+
+template <int kVector, class A>
+__global__ void RopeKernel(RopeSizes s, std::size_t rows, std::size_t width, const float* cos,
+                           const float* sin, float sign, const float* from, A* to) {
+  const unsigned per_head = s.half / kVector;
+  for (unsigned i = threadIdx.x; i < kRopeRows * s.pieces; i += kThreads) {
+    const std::size_t row = std::size_t{blockIdx.x} * kRopeRows + i / s.pieces;
+    if (row >= rows) return;
+    const unsigned piece = i % s.pieces;
+    const float* in = from + row * width;
+    A* out = to + row * width;
+    if (piece >= s.rotated) {
+      CopyValues<kVector>(in + 2 * kVector * piece, out + 2 * kVector * piece);
+      continue;
+    }
+    const unsigned j = piece % per_head * kVector, low = piece / per_head * 2 * s.half + j;
+    const std::size_t angle = row % s.positions * s.half + j;
+    const Pack<kVector, float> c = LoadPack<kVector>(cos + angle),
+                               d = LoadPack<kVector>(sin + angle);
+    const Pack<kVector, float> a = LoadPack<kVector>(in + low);
+    const Pack<kVector, float> b = LoadPack<kVector>(in + low + s.half);
+    float first[kVector], second[kVector];
+#pragma unroll
+    for (int k = 0; k < kVector; ++k) {
+      const float e = sign * d.x[k];
+      first[k] = a.x[k] * c.x[k] - b.x[k] * e;
+      second[k] = b.x[k] * c.x[k] + a.x[k] * e;
+    }
+    StorePack<kVector>(out + low, first);
+    StorePack<kVector>(out + low + s.half, second);
   }
-  const std::size_t low = pair / half * s.head_dim + pair % half, high = low + half;
-  const std::size_t angle = row % s.positions * half + pair % half;
-  const float c = cos[angle], d = sign * sin[angle], a = from[low], b = from[high];
-  Store(to + low, a * c - b * d);
-  Store(to + high, b * c + a * d);
+}
+
+template <int kVector, class A>
+void LaunchRope(const RopeShape& s, const float* cos, const float* sin, float sign,
+                const float* from, A* to, cudaStream_t stream) {
+  const auto half = static_cast<unsigned>(s.head_dim / 2);
+  const auto rotated = static_cast<unsigned>(s.heads + s.kv_heads) * half / kVector;
+  const auto pieces = static_cast<unsigned>(s.Width() / 2) / kVector;
+  RopeKernel<kVector><<<Blocks(s.rows, kRopeRows), kThreads, 0, stream>>>(
+      {static_cast<unsigned>(s.positions), half, rotated, pieces}, s.rows, s.Width(), cos, sin,
+      sign, from, to);
+  CheckLaunch("Rope");
+}
+
+template <class A>
+void ChooseRope(const RopeShape& s, const float* cos, const float* sin, float sign,
+                const float* from, A* to, cudaStream_t stream) {
+  s.head_dim % 8 == 0 ? LaunchRope<4>(s, cos, sin, sign, from, to, stream)
+                      : LaunchRope<1>(s, cos, sin, sign, from, to, stream);
 }
 
 constexpr float kGeluLinear = 1.5957691216057308f;
@@ -195,17 +238,13 @@ void EmbeddingBackward(const TokenSegments& tokens, const float* dy, std::size_t
 template <class A>
 void Rope(const RopeShape& shape, const float* cos, const float* sin, const float* qkv, A* out,
           cudaStream_t stream) {
-  RopeKernel<<<Blocks(shape.rows * shape.Width() / 2, kThreads), kThreads, 0, stream>>>(
-      shape, cos, sin, 1.0f, qkv, out);
-  CheckLaunch("Rope");
+  ChooseRope(shape, cos, sin, 1.0f, qkv, out, stream);
 }
 
 template <class T>
 void RopeBackward(const RopeShape& shape, const float* cos, const float* sin, const float* d_qkv,
                   T* out, cudaStream_t stream) {
-  RopeKernel<<<Blocks(shape.rows * shape.Width() / 2, kThreads), kThreads, 0, stream>>>(
-      shape, cos, sin, -1.0f, d_qkv, out);
-  CheckLaunch("RopeBackward");
+  ChooseRope(shape, cos, sin, -1.0f, d_qkv, out, stream);
 }
 
 template <class T>

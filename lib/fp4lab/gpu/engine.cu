@@ -1,145 +1,16 @@
 #include <algorithm>
-#include <mutex>
 #include <vector>
 
+#include "fp4lab/gpu/claim.cuh"
 #include "fp4lab/gpu/engine.h"
+#include "fp4lab/gpu/group.cuh"
 #include "fp4lab/gpu/model.cuh"
-#include "fp4lab/gpu/tokens.h"
+#include "fp4lab/gpu/step_tokens.cuh"
 
 namespace fp4lab::gpu {
 namespace {
 
-// ---- Which GPU
-// -----------------------------------------------------------------------------------
-
-constexpr int kLeastCapability = 8;  // BF16 tensor cores
-
-bool IsUsable(int device) {
-  int major = 0;
-  return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
-         major >= kLeastCapability;
-}
-
-std::string VersionText(int version) {
-  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-}
-
-// Indices of the usable GPUs, or why there are none.
-std::vector<int> Gpus(std::string* why) {
-  int count = 0, driver = 0, runtime = 0;
-  const cudaError_t status = cudaGetDeviceCount(&count);
-  cudaGetLastError();
-  cudaDriverGetVersion(&driver);
-  cudaRuntimeGetVersion(&runtime);
-  std::vector<int> devices;
-  if (status == cudaErrorInsufficientDriver && driver == 0) {
-    *why = "no NVIDIA driver is installed";
-  } else if (status == cudaErrorInsufficientDriver) {
-    *why = "the NVIDIA driver serves CUDA up to " + VersionText(driver) + ", this program needs " +
-           VersionText(runtime) + "; update the driver";
-  } else if (status != cudaSuccess || count == 0) {
-    *why = status == cudaSuccess || status == cudaErrorNoDevice ? "no GPU is visible"
-                                                                : cudaGetErrorString(status);
-  } else {
-    for (int i = 0; i < count; ++i) {
-      if (IsUsable(i)) devices.push_back(i);
-    }
-    *why = "the GPU is older than compute capability 8.0, which BF16 matrix products need";
-  }
-  return devices;
-}
-
-std::mutex engines_mutex;
-std::vector<int> engines_on;  // engines alive on each GPU
-
-// A claim to the least used GPU.
-class GpuClaim {
- public:
-  explicit GpuClaim(const std::string& where) {
-    std::string why;
-    const std::vector<int> devices = Gpus(&why);
-    if (devices.empty()) {
-      throw Error(where, "\"cuda\" cannot be used: " + why + "; \"cpu\" trains on any machine");
-    }
-    const std::lock_guard lock(engines_mutex);
-    engines_on.resize(std::max<std::size_t>(engines_on.size(), devices.back() + std::size_t{1}));
-    device_ = *std::min_element(devices.begin(), devices.end(), [](int a, int b) {
-      return engines_on[static_cast<std::size_t>(a)] < engines_on[static_cast<std::size_t>(b)];
-    });
-    ++engines_on[static_cast<std::size_t>(device_)];
-    Use();
-  }
-  ~GpuClaim() {
-    const std::lock_guard lock(engines_mutex);
-    --engines_on[static_cast<std::size_t>(device_)];
-  }
-  GpuClaim(const GpuClaim&) = delete;
-  GpuClaim& operator=(const GpuClaim&) = delete;
-
-  // Every thread has a current GPU of its own.
-  void Use() const { Check(cudaSetDevice(device_), "using the GPU"); }
-
- private:
-  int device_ = 0;
-};
-
-// A stream of its own: engines in one process do not wait for each other.
-class Stream {
- public:
-  Stream() { Check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream"); }
-  ~Stream() { cudaStreamDestroy(stream_); }
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
-  cudaStream_t get() const { return stream_; }
-
- private:
-  cudaStream_t stream_ = nullptr;
-};
-
-// ---- Tokens of a step
-// ----------------------------------------------------------------------------
-
-// The micro-batches of one step on the device; memory is taken for `count` of `rows` rows.
-class StepTokens {
- public:
-  StepTokens(std::size_t count, std::size_t rows, std::size_t vocabulary)
-      : rows_(rows),
-        vocabulary_(vocabulary),
-        words_(rows + (rows / kSegmentRows + vocabulary + 1) + (vocabulary + 1)),
-        tokens_(2 * count * rows),
-        sorted_(count * words_) {}
-
-  // A whole micro-batch, or fewer rows. The copies are done when this returns.
-  DeviceBatch Upload(std::size_t i, std::span<const std::uint16_t> inputs,
-                     std::span<const std::uint16_t> targets, bool sorts, cudaStream_t stream) {
-    DeviceBatch batch{inputs.size(), tokens_.data() + 2 * i * rows_,
-                      tokens_.data() + (2 * i + 1) * rows_};
-    Copy(inputs, tokens_.data() + 2 * i * rows_, stream);
-    Copy(targets, tokens_.data() + (2 * i + 1) * rows_, stream);
-    if (!sorts) return batch;
-    const SortedTokens sorted = SortTokens(inputs, vocabulary_, kSegmentRows);
-    std::uint32_t* const to = sorted_.data() + i * words_;
-    std::uint32_t* const first = to + rows_;
-    std::uint32_t* const of_token = first + rows_ / kSegmentRows + vocabulary_ + 1;
-    Copy<std::uint32_t>(sorted.rows, to, stream);
-    Copy<std::uint32_t>(sorted.first, first, stream);
-    Copy<std::uint32_t>(sorted.of_token, of_token, stream);
-    batch.segments = {to, first, of_token, sorted.first.size() - 1, vocabulary_};
-    return batch;
-  }
-
- private:
-  // From pageable memory: the call returns when the source may be changed.
-  template <class X>
-  static void Copy(std::span<const X> from, X* to, cudaStream_t stream) {
-    Check(cudaMemcpyAsync(to, from.data(), from.size_bytes(), cudaMemcpyHostToDevice, stream),
-          "copy to the GPU");
-  }
-
-  std::size_t rows_, vocabulary_, words_;
-  DeviceArray<std::uint16_t> tokens_;
-  DeviceArray<std::uint32_t> sorted_;
-};
+constexpr std::size_t kSampleTokens = 1024;  // that diagnostics look at
 
 double Sum(std::span<const double> x) {
   double sum = 0.0;
@@ -147,14 +18,12 @@ double Sum(std::span<const double> x) {
   return sum;
 }
 
-// ---- The engine
-// ----------------------------------------------------------------------------------
-
 template <class T, class A>
 class CudaEngine final : public Engine {
  public:
-  CudaEngine(const TrainConfig& config, const std::string& where)
-      : gpu_(where),
+  CudaEngine(const TrainConfig& config, const std::string& where, const World& world)
+      : gpu_(where, world),
+        group_(world, stream_.get()),
         config_(config),
         layout_(MakeLayout(config.model)),
         rows_(static_cast<std::size_t>(config.batch / config.micro_batches) *
@@ -169,7 +38,8 @@ class CudaEngine final : public Engine {
                 static_cast<std::size_t>(config.model.vocabulary)),
         row_loss_(rows_),
         loss_sums_(Blocks(rows_, kLossChunk) * static_cast<std::size_t>(config.micro_batches)),
-        squares_(Blocks(layout_.total, kSquaresChunk)) {}
+        squares_(Blocks(layout_.total, kSquaresChunk)),
+        flag_(1) {}
 
   ~CudaEngine() override { cudaStreamSynchronize(stream_.get()); }
 
@@ -183,16 +53,22 @@ class CudaEngine final : public Engine {
             "Engine::Gradients: whole micro-batches");
     Check(cudaMemsetAsync(gradients_.data(), 0, gradients_.size() * sizeof(float), stream_.get()),
           "memset");
-    if (pass.observer != nullptr) model_.ParametersChanged();
-    const float scale = 1.0f / static_cast<float>(TokensPerStep(config_));
-    Pass own = pass;
-    for (std::size_t i = 0; i < count; ++i, own.random.tensor += TensorsPerPass()) {
-      const DeviceBatch batch =
-          tokens_.Upload(i, inputs.subspan(i * rows_, rows_), targets.subspan(i * rows_, rows_),
-                         true, stream_.get());
-      model_.Forward(own, batch);
-      model_.Backward(own, batch, scale, row_loss_.data());
+    if (pass.observer != nullptr) return Observed(pass, inputs, targets);
+    Check(cudaMemsetAsync(loss_sums_.data(), 0, loss_sums_.size() * sizeof(double), stream_.get()),
+          "memset");
+    // A pass that is looked at is made whole by every process.
+    const bool shares = pass.inspector == nullptr;
+    const std::size_t first = shares ? static_cast<std::size_t>(group_.Rank()) : 0;
+    const std::size_t step = shares ? static_cast<std::size_t>(group_.Size()) : 1;
+    for (std::size_t i = first; i < count; i += step) {
+      Pass own = pass;
+      own.random.tensor += static_cast<std::uint32_t>(i) * TensorsPerPass();
+      Train(own, i, inputs.subspan(i * rows_, rows_), targets.subspan(i * rows_, rows_));
       SumLosses(row_loss_.data(), rows_, loss_sums_.data() + i * sums, stream_.get());
+    }
+    if (shares) {
+      group_.Sum(gradients_.data(), gradients_.size());
+      group_.Sum(loss_sums_.data(), count * sums);
     }
     SumSquares(gradients_.data(), gradients_.size(), squares_.data(), stream_.get());
     std::vector<double> losses(count * sums), squares(squares_.size());
@@ -200,6 +76,33 @@ class CudaEngine final : public Engine {
     squares_.CopyTo(squares, stream_.get());
     Check(cudaStreamSynchronize(stream_.get()), "training");
     return {Sum(losses) / static_cast<double>(inputs.size()), Sum(squares)};
+  }
+
+  bool Any(bool said) override {
+    if (group_.Size() == 1) return said;
+    gpu_.Use();
+    std::vector<double> flag = {said ? 1.0 : 0.0};
+    flag_.CopyFrom(flag, stream_.get());
+    group_.Sum(flag_.data(), 1);
+    flag_.CopyTo(flag, stream_.get());
+    Check(cudaStreamSynchronize(stream_.get()), "training");
+    return flag[0] > 0.0;
+  }
+
+  // Operands are measured on the CPU, so of a few sequences: a sample of the micro-batch.
+  StepSums Observed(const Pass& pass, std::span<const std::uint16_t> inputs,
+                    std::span<const std::uint16_t> targets) {
+    const auto sequence = static_cast<std::size_t>(config_.model.sequence);
+    const std::size_t sample = (kSampleTokens + sequence - 1) / sequence * sequence;
+    const std::size_t rows = sample % 32 == 0 ? std::min(rows_, sample) : rows_;
+    model_.ParametersChanged();  // weights are quantized again, seen
+    Train(pass, 0, inputs.first(rows), targets.first(rows));
+    std::vector<double> losses(rows);
+    Check(cudaMemcpyAsync(losses.data(), row_loss_.data(), rows * sizeof(double),
+                          cudaMemcpyDeviceToHost, stream_.get()),
+          "copy from the GPU");
+    Check(cudaStreamSynchronize(stream_.get()), "training");
+    return {Sum(losses) / static_cast<double>(rows), 0.0};
   }
 
   void Update(const AdamW& options) override {
@@ -218,7 +121,7 @@ class CudaEngine final : public Engine {
   void Losses(const Pass& pass, std::span<const std::uint16_t> inputs,
               std::span<const std::uint16_t> targets, std::span<double> row_loss) override {
     gpu_.Use();
-    const DeviceBatch batch = tokens_.Upload(0, inputs, targets, false, stream_.get());
+    const DeviceBatch batch = tokens_.Upload(0, inputs, targets, stream_.get());
     model_.Forward(pass, batch);
     model_.Losses(batch, row_loss_.data());
     row_loss_.CopyTo(row_loss, stream_.get());
@@ -246,40 +149,59 @@ class CudaEngine final : public Engine {
   }
 
  private:
+  // Adds micro-batch i's gradients; its losses are in row_loss_.
+  void Train(const Pass& pass, std::size_t i, std::span<const std::uint16_t> inputs,
+             std::span<const std::uint16_t> targets) {
+    DeviceBatch batch = tokens_.Upload(i, inputs, targets, stream_.get());
+    batch.trains = true;
+    model_.Forward(pass, batch);
+    tokens_.UploadSorted(i, inputs, stream_.get(), &batch);
+    const float scale = 1.0f / static_cast<float>(TokensPerStep(config_));
+    model_.Backward(pass, batch, scale, row_loss_.data());
+  }
+
   GpuClaim gpu_;
   Stream stream_;
+  Group group_;
   TrainConfig config_;
   ParameterLayout layout_;
   std::size_t rows_;  // of a micro-batch
   DeviceArray<float> parameters_, gradients_, m_, v_;
   DeviceModel<T, A> model_;
   StepTokens tokens_;
-  DeviceArray<double> row_loss_, loss_sums_, squares_;
+  DeviceArray<double> row_loss_, loss_sums_, squares_, flag_;
 };
 
 }  // namespace
 
-int UsableGpus() {
-  std::string why;
-  return static_cast<int>(Gpus(&why).size());
-}
-
 std::unique_ptr<Engine> MakeCudaEngine(const TrainConfig& config, const std::string& where,
-                                       AttentionPrecision attention) {
-  if (!config.recipe.rest.bf16) return std::make_unique<CudaEngine<float, float>>(config, where);
+                                       const World& world, AttentionPrecision attention) {
+  if (config.micro_batches % world.size != 0) {
+    throw Error(where, "\"micro_batches\" " + std::to_string(config.micro_batches) +
+                           " is no multiple of the " + std::to_string(world.size) + " processes");
+  }
+  if (!config.recipe.rest.bf16) {
+    return std::make_unique<CudaEngine<float, float>>(config, where, world);
+  }
   const bool takes_head = HasTensorCoreAttention(HeadDim(config.model));
   if (attention == AttentionPrecision::kTensorCore && takes_head) {
-    return std::make_unique<CudaEngine<Bf16, Bf16>>(config, where);
+    return std::make_unique<CudaEngine<Bf16, Bf16>>(config, where, world);
   }
-  return std::make_unique<CudaEngine<Bf16, float>>(config, where);
+  return std::make_unique<CudaEngine<Bf16, float>>(config, where, world);
 }
 
 }  // namespace fp4lab::gpu
 
 namespace fp4lab {
 
-std::unique_ptr<Engine> MakeCudaEngine(const TrainConfig& config, const std::string& where) {
-  return gpu::MakeCudaEngine(config, where, gpu::AttentionPrecision::kTensorCore);
+int CudaGpus() {
+  std::string why;
+  return static_cast<int>(gpu::Gpus(&why).size());
+}
+
+std::unique_ptr<Engine> MakeCudaEngine(const TrainConfig& config, const std::string& where,
+                                       const World& world) {
+  return gpu::MakeCudaEngine(config, where, world, gpu::AttentionPrecision::kTensorCore);
 }
 
 }  // namespace fp4lab

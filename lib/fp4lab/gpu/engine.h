@@ -16,9 +16,6 @@ enum class AttentionPrecision {
 // MakeCudaEngine is this with kTensorCore. A head size that the tensor-core kernels do not take
 // (16, 32, 64, 128) computes with kFloat.
 std::unique_ptr<Engine> MakeCudaEngine(const TrainConfig& config, const std::string& where,
-                                       AttentionPrecision attention);
-
-// GPUs of this machine that the kernels run on; 0 also where there is no driver.
-int UsableGpus();
+                                       const World& world, AttentionPrecision attention);
 
 }  // namespace fp4lab::gpu

@@ -14,14 +14,14 @@
 
 namespace fp4lab::gpu {
 
-// ---- RMSNorm (nn/rmsnorm.h), exact --------------------------------------------------------------
+// ---- RMSNorm (nn/rmsnorm.h), exact but for the gain's gradient
 
 // x (rows, cols), y rounded to T.
 template <class T>
 void RmsNorm(const float* x, const float* gain, float epsilon, std::size_t rows, std::size_t cols,
              T* y, float* inverse_rms, cudaStream_t stream);
 
-inline constexpr std::size_t kGainChunk = 64;  // rows of one partial sum of the gain's gradient
+inline constexpr std::size_t kGainChunk = 16;  // rows of one partial sum of the gain's gradient
 
 // dx is overwritten or added to; dx_rounded, if not null, is dx rounded to T. gain_partials
 // (ceil(rows / kGainChunk), cols) is for SumGains.
@@ -30,12 +30,11 @@ void RmsNormBackward(const float* x, const float* gain, const float* inverse_rms
                      bool accumulate, std::size_t rows, std::size_t cols, float* dx, T* dx_rounded,
                      float* gain_partials, cudaStream_t stream);
 
-// dgain(n, c) += the sum over chunks of partials(n, chunk, c), chunks in order: all norms at once.
+// dgain(n, c) += the sum over chunks of partials(n, chunk, c), in a fixed order: all norms at once.
 void SumGains(const float* partials, std::size_t norms, std::size_t chunks, std::size_t cols,
               float* dgain, cudaStream_t stream);
 
 // ---- Embedding (nn/embedding.h)
-// ------------------------------------------------------------------
 
 void Embedding(const float* table, const std::uint16_t* tokens, std::size_t rows, std::size_t cols,
                float* y, cudaStream_t stream);
@@ -55,7 +54,6 @@ void EmbeddingBackward(const TokenSegments& tokens, const float* dy, std::size_t
                        float* partials, float* dtable, cudaStream_t stream);
 
 // ---- Rotary positions (nn/rope.h), exact for A = float
-// -------------------------------------------
 
 struct RopeShape {
   std::size_t rows, positions, heads, kv_heads, head_dim;
@@ -72,7 +70,6 @@ void RopeBackward(const RopeShape& shape, const float* cos, const float* sin, co
                   T* out, cudaStream_t stream);
 
 // ---- Activations (nn/activation.h), exact
-// --------------------------------------------------------
 
 // up (rows, ffn), SwiGLU: (rows, 2 ffn), gate first; out (rows, ffn).
 template <class T>
@@ -83,7 +80,6 @@ void ActivateBackward(Activation activation, const float* up, const float* dy, s
                       std::size_t ffn, T* d_up, cudaStream_t stream);
 
 // ---- Loss (nn/loss.h), exact
-// ---------------------------------------------------------------------
 
 void CrossEntropy(const float* logits, const std::uint16_t* targets, std::size_t rows,
                   std::size_t vocabulary, double* row_loss, cudaStream_t stream);
@@ -97,7 +93,6 @@ inline constexpr std::size_t kLossChunk = 1024;
 void SumLosses(const double* row_loss, std::size_t rows, double* sums, cudaStream_t stream);
 
 // ---- Optimizer (nn/optimizer.h), exact
-// -----------------------------------------------------------
 
 void AdamWStep(const AdamW& options, std::size_t size, const float* gradient, float* weight,
                float* m, float* v, cudaStream_t stream);
@@ -107,7 +102,6 @@ inline constexpr std::size_t kSquaresChunk = 4096;
 void SumSquares(const float* x, std::size_t size, double* partial, cudaStream_t stream);
 
 // ---- Rounding
-// ------------------------------------------------------------------------------------
 
 void RoundTo(const float* x, std::size_t size, Bf16* out, cudaStream_t stream);
 

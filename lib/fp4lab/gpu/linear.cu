@@ -59,20 +59,35 @@ void Observe(const OperandRecipe& recipe, LinearOperand operand, const DeviceCal
   (*call.observer)(operand, oriented(before), oriented(after), options);
 }
 
-// x holds rounded values. Nothing is copied that can be used as it is.
+// x holds rounded values. Nothing is copied that can be used as it is. `measured`: *amax is there.
 template <class T>
 Operand<T> Prepare(const OperandRecipe& recipe, LinearOperand operand, const DeviceCall& call,
-                   const Place& place, const T* x, std::uint32_t* amax, T* out) {
+                   const Place& place, const T* x, std::uint32_t* amax, T* out,
+                   bool measured = false) {
   if (!recipe.format && recipe.hadamard == 0) return {x, nullptr};
   QuantizeJob job{place.rows,      place.cols,  place.along_rows, recipe.format,
                   recipe.rounding, call.random, recipe.hadamard};
   job.random.tensor += static_cast<std::uint32_t>(operand);
-  if (NeedsAmax(recipe)) MeasureAmax(job, x, amax, call.stream);
+  if (NeedsAmax(recipe) && !measured) MeasureAmax(job, x, amax, call.stream);
   QuantizeToValues(job, x, amax, out, call.stream);
   if (call.observer != nullptr && recipe.format) {
     Observe(recipe, operand, call, place, x, out, amax);
   }
   return {out, amax};
+}
+
+// Whether the amax of both operands of one tensor, along its rows and down its columns, come from
+// one pass over it.
+bool MeasuresBoth(const OperandRecipe& row, const OperandRecipe& column) {
+  return NeedsAmax(row) && NeedsAmax(column) && row.hadamard == 0 && column.hadamard != 0;
+}
+
+template <class T>
+void MeasureBothOf(const OperandRecipe& column, const DeviceCall& call, const Place& place,
+                   const T* x, LinearOperand row_operand, LinearOperand column_operand) {
+  MeasureBoth(
+      {.rows = place.rows, .cols = place.cols, .along_rows = true, .hadamard = column.hadamard}, x,
+      call.amax + row_operand, call.amax + column_operand, call.stream);
 }
 
 template <class T>
@@ -137,12 +152,15 @@ const float* Alpha(const GemmRecipe& recipe, const DeviceCall& call, int which, 
 
 template <class T>
 void LinearForward(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
-                   const T* x, DeviceWeight<T>* weight, DeviceScratch<T>* scratch, const float* c,
-                   float* y) {
+                   bool trains, const T* x, DeviceWeight<T>* weight, DeviceScratch<T>* scratch,
+                   const float* c, float* y) {
   CheckWeight(recipe, weight);
   const Operand<T> w = WeightOperand(recipe.fprop.b, kFpropWeight, call, weight);
-  const Operand<T> a = Prepare(recipe.fprop.a, kFpropInput, call, {tokens, weight->in, false}, x,
-                               call.amax + kFpropInput, scratch->a.data());
+  const Place place{tokens, weight->in, false};
+  const bool measured = trains && MeasuresBoth(recipe.fprop.a, recipe.wgrad.b);
+  if (measured) MeasureBothOf(recipe.wgrad.b, call, place, x, kFpropInput, kWgradInput);
+  const Operand<T> a = Prepare(recipe.fprop.a, kFpropInput, call, place, x, call.amax + kFpropInput,
+                               scratch->a.data(), measured);
   GemmProblem<T> gemm{tokens, weight->out, weight->in, a.values, w.values};
   gemm.b_transposed = true;
   gemm.alpha = Alpha(recipe.fprop, call, 0, a, w);
@@ -156,8 +174,11 @@ void LinearBackward(const LinearRecipe& recipe, const DeviceCall& call, std::siz
                     const T* x, DeviceWeight<T>* weight, const T* dy, DeviceScratch<T>* scratch,
                     float* dx, float* dw) {
   CheckWeight(recipe, weight);
-  const Operand<T> grad = Prepare(recipe.dgrad.a, kDgradGrad, call, {tokens, weight->out, false},
-                                  dy, call.amax + kDgradGrad, scratch->a.data());
+  const Place along{tokens, weight->out, false}, down{tokens, weight->out, true};
+  const bool measured = MeasuresBoth(recipe.dgrad.a, recipe.wgrad.a);
+  if (measured) MeasureBothOf(recipe.wgrad.a, call, along, dy, kDgradGrad, kWgradGrad);
+  const Operand<T> grad = Prepare(recipe.dgrad.a, kDgradGrad, call, along, dy,
+                                  call.amax + kDgradGrad, scratch->a.data(), measured);
   const Operand<T> w = DgradWeight(recipe, call, weight);
   GemmProblem<T> dgrad{tokens, weight->in, weight->out, grad.values, w.values};
   dgrad.alpha = Alpha(recipe.dgrad, call, 1, grad, w);
@@ -166,11 +187,12 @@ void LinearBackward(const LinearRecipe& recipe, const DeviceCall& call, std::siz
 
   Operand<T> grad_t = grad;
   if (!SharesTranspose(recipe.dgrad.a, recipe.wgrad.a)) {
-    grad_t = Prepare(recipe.wgrad.a, kWgradGrad, call, {tokens, weight->out, true}, dy,
-                     call.amax + kWgradGrad, scratch->a.data());
+    grad_t = Prepare(recipe.wgrad.a, kWgradGrad, call, down, dy, call.amax + kWgradGrad,
+                     scratch->a.data(), measured);
   }
   const Operand<T> input = Prepare(recipe.wgrad.b, kWgradInput, call, {tokens, weight->in, true}, x,
-                                   call.amax + kWgradInput, scratch->b.data());
+                                   call.amax + kWgradInput, scratch->b.data(),
+                                   MeasuresBoth(recipe.fprop.a, recipe.wgrad.b));
   GemmProblem<T> wgrad{weight->out, weight->in, tokens, grad_t.values, input.values};
   wgrad.a_transposed = true;
   wgrad.alpha = Alpha(recipe.wgrad, call, 2, grad_t, input);
@@ -178,9 +200,9 @@ void LinearBackward(const LinearRecipe& recipe, const DeviceCall& call, std::siz
   call.gemms->Run(wgrad);
 }
 
-template void LinearForward(const LinearRecipe&, const DeviceCall&, std::size_t, const float*,
+template void LinearForward(const LinearRecipe&, const DeviceCall&, std::size_t, bool, const float*,
                             DeviceWeight<float>*, DeviceScratch<float>*, const float*, float*);
-template void LinearForward(const LinearRecipe&, const DeviceCall&, std::size_t, const Bf16*,
+template void LinearForward(const LinearRecipe&, const DeviceCall&, std::size_t, bool, const Bf16*,
                             DeviceWeight<Bf16>*, DeviceScratch<Bf16>*, const float*, float*);
 template void LinearBackward(const LinearRecipe&, const DeviceCall&, std::size_t, const float*,
                              DeviceWeight<float>*, const float*, DeviceScratch<float>*, float*,

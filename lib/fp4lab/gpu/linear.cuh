@@ -48,10 +48,11 @@ struct DeviceCall {
 };
 
 // y (tokens, out) = x w^T, plus c where that is not null. x (tokens, in) holds rounded values.
+// `trains`: a backward pass with the same x and call.amax will follow.
 template <class T>
 void LinearForward(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
-                   const T* x, DeviceWeight<T>* weight, DeviceScratch<T>* scratch, const float* c,
-                   float* y);
+                   bool trains, const T* x, DeviceWeight<T>* weight, DeviceScratch<T>* scratch,
+                   const float* c, float* y);
 
 // dx (tokens, in) = dy w; dw (out, in) += dy^T x. dy (tokens, out) holds rounded values.
 template <class T>

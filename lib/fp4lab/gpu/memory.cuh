@@ -71,4 +71,22 @@ inline unsigned Blocks(std::size_t work, std::size_t per_block) {
   return static_cast<unsigned>((work + per_block - 1) / per_block);
 }
 
+// Host memory that the GPU copies from while the program goes on.
+template <class T>
+class PinnedArray {
+ public:
+  explicit PinnedArray(std::size_t size) : size_(size) {
+    Check(cudaMallocHost(&data_, size * sizeof(T)), "pinned memory");
+  }
+  PinnedArray(const PinnedArray&) = delete;
+  PinnedArray& operator=(const PinnedArray&) = delete;
+  ~PinnedArray() { cudaFreeHost(data_); }
+
+  std::span<T> Span() const { return {data_, size_}; }
+
+ private:
+  T* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
 }  // namespace fp4lab::gpu

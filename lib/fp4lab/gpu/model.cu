@@ -42,6 +42,7 @@ DeviceModel<T, A>::DeviceModel(const TrainConfig& config, const float* parameter
                                  static_cast<int>(l / kLinearsPerBlock), config_.model.layers));
   }
   recipes_.push_back(&config_.recipe.rest);
+  inputs_.resize(weights_.size());
   weight_amax_ = DeviceArray<std::uint32_t>(2 * weights_.size());
   amax_ = DeviceArray<std::uint32_t>(kLinearOperands * weights_.size());
   alpha_ = DeviceArray<float>(3 * weights_.size());
@@ -135,7 +136,6 @@ const LinearRecipe& DeviceModel<T, A>::RecipeFor(const Pass& pass, std::size_t l
 }
 
 // ---- Looking at tensors: each is copied to the host
-// ----------------------------------------------
 
 template <class T, class A>
 template <class X>
@@ -161,7 +161,6 @@ void DeviceModel<T, A>::InspectIn(const Pass& pass, int block, const char* name,
 }
 
 // ---- Linears
-// -------------------------------------------------------------------------------------
 
 template <class T, class A>
 DeviceCall DeviceModel<T, A>::CallOf(const Pass& pass, std::size_t linear,
@@ -187,28 +186,31 @@ void DeviceModel<T, A>::RunLinear(const Pass& pass, std::size_t linear, const T*
                                   const float* add, float* y) {
   OperandObserver observer;
   const DeviceCall call = CallOf(pass, linear, &observer);
-  LinearForward(RecipeFor(pass, linear), call, rows_, x, &weights_[linear], &scratch_, add, y);
+  inputs_[linear] = x;
+  LinearForward(RecipeFor(pass, linear), call, rows_, trains_, x, &weights_[linear], &scratch_, add,
+                y);
 }
 
 template <class T, class A>
-void DeviceModel<T, A>::RunLinearBackward(const Pass& pass, std::size_t linear, const T* x,
-                                          const T* dy, float* dx) {
+void DeviceModel<T, A>::RunLinearBackward(const Pass& pass, std::size_t linear, const T* dy,
+                                          float* dx) {
   OperandObserver observer;
   const DeviceCall call = CallOf(pass, linear, &observer);
   const ParameterSlice& slice =
       linear == HeadIndex() ? layout_.head : layout_.block_linears[linear];
-  LinearBackward(RecipeFor(pass, linear), call, rows_, x, &weights_[linear], dy, &scratch_, dx,
-                 Gradient(slice));
+  LinearBackward(RecipeFor(pass, linear), call, rows_, inputs_[linear], &weights_[linear], dy,
+                 &scratch_, dx, Gradient(slice));
   if (pass.inspector == nullptr) return;
   Inspect(pass, LinearName(linear) + ".input.gradient", dx, rows_, slice.cols);
   Inspect(pass, LinearName(linear) + ".weight.gradient", Gradient(slice), slice.rows, slice.cols);
 }
 
 // ---- Forward
-// -------------------------------------------------------------------------------------
 
 template <class T, class A>
-void DeviceModel<T, A>::BeginPass() {
+void DeviceModel<T, A>::BeginPass(const DeviceBatch& batch) {
+  rows_ = batch.rows;
+  trains_ = batch.trains;
   Check(cudaMemsetAsync(amax_.data(), 0, amax_.size() * sizeof(std::uint32_t), stream_), "memset");
 }
 
@@ -253,8 +255,7 @@ void DeviceModel<T, A>::ForwardBlock(const Pass& pass, int block, float* out) {
 
 template <class T, class A>
 void DeviceModel<T, A>::Forward(const Pass& pass, const DeviceBatch& batch) {
-  rows_ = batch.rows;
-  BeginPass();
+  BeginPass(batch);
   Embedding(Parameter(layout_.embedding), batch.inputs, rows_, d_, blocks_[0].x.data(), stream_);
   InspectIn(pass, -1, "embedding.output", blocks_[0].x.data(), d_);
   for (int b = 0; b < config_.model.layers; ++b) {
@@ -275,7 +276,6 @@ void DeviceModel<T, A>::Losses(const DeviceBatch& batch, double* row_loss) {
 }
 
 // ---- Backward
-// ------------------------------------------------------------------------------------
 
 template <class T, class A>
 const T* DeviceModel<T, A>::ResidualGradient() const {
@@ -299,12 +299,11 @@ template <class T, class A>
 void DeviceModel<T, A>::BackwardMlp(const Pass& pass, int block) {
   Block& b = blocks_[static_cast<std::size_t>(block)];
   const auto i = static_cast<std::size_t>(block);
-  RunLinearBackward(pass, Index(block, kDown), b.activated.data(), ResidualGradient(),
-                    d_wide_.data());
+  RunLinearBackward(pass, Index(block, kDown), ResidualGradient(), d_wide_.data());
   ActivateBackward(config_.model.activation, b.up.data(), d_wide_.data(), rows_, ffn_, d_up_.data(),
                    stream_);
   InspectIn(pass, block, "mlp.up.output.gradient", d_up_.data(), up_width_);
-  RunLinearBackward(pass, Index(block, kUp), b.mlp_norm.data(), d_up_.data(), d_narrow_.data());
+  RunLinearBackward(pass, Index(block, kUp), d_up_.data(), d_narrow_.data());
   BackwardNorm(b.mid.data(), layout_.mlp_gains[i], b.mlp_inverse_rms.data(), true, 2 * i + 1);
   InspectIn(pass, block, "mlp_norm.input.gradient", d_residual_.data(), d_);
 }
@@ -313,15 +312,13 @@ template <class T, class A>
 void DeviceModel<T, A>::BackwardAttention(const Pass& pass, int block) {
   Block& b = blocks_[static_cast<std::size_t>(block)];
   const auto i = static_cast<std::size_t>(block);
-  RunLinearBackward(pass, Index(block, kOut), AttentionOperand(b), ResidualGradient(),
-                    d_narrow_.data());
+  RunLinearBackward(pass, Index(block, kOut), ResidualGradient(), d_narrow_.data());
   AttentionBackward(ShapeOfAttention(), b.qkv.data(), b.attention.data(), b.statistics.data(),
                     d_narrow_.data(), dout_rounded_.data(), dots_.data(), d_qkv_.data(), stream_);
   RopeBackward(ShapeOfRope(), cos_.data(), sin_.data(), d_qkv_.data(), d_qkv_rounded_.data(),
                stream_);
   InspectIn(pass, block, "attention.qkv.output.gradient", d_qkv_rounded_.data(), qkv_width_);
-  RunLinearBackward(pass, Index(block, kQkv), b.attention_norm.data(), d_qkv_rounded_.data(),
-                    d_narrow_.data());
+  RunLinearBackward(pass, Index(block, kQkv), d_qkv_rounded_.data(), d_narrow_.data());
   BackwardNorm(b.x.data(), layout_.attention_gains[i], b.attention_inverse_rms.data(), true, 2 * i);
   InspectIn(pass, block, "attention_norm.input.gradient", d_residual_.data(), d_);
 }
@@ -332,7 +329,7 @@ void DeviceModel<T, A>::Backward(const Pass& pass, const DeviceBatch& batch, flo
   CrossEntropyGradient(logits_.data(), batch.targets, loss_scale, rows_, vocabulary_, row_loss,
                        dlogits_.data(), stream_);
   InspectIn(pass, -1, "head.output.gradient", dlogits_.data(), vocabulary_);
-  RunLinearBackward(pass, HeadIndex(), final_norm_.data(), dlogits_.data(), d_narrow_.data());
+  RunLinearBackward(pass, HeadIndex(), dlogits_.data(), d_narrow_.data());
   BackwardNorm(last_.data(), layout_.final_gain, final_inverse_rms_.data(), false, norms_ - 1);
   InspectIn(pass, -1, "final_norm.input.gradient", d_residual_.data(), d_);
   for (int b = config_.model.layers - 1; b >= 0; --b) {

@@ -22,7 +22,8 @@ namespace fp4lab::gpu {
 struct DeviceBatch {
   std::size_t rows = 0;
   const std::uint16_t *inputs = nullptr, *targets = nullptr;
-  TokenSegments segments{};  // of inputs; the backward pass reads it
+  bool trains = false;       // a backward pass follows the forward pass
+  TokenSegments segments{};  // of inputs: Backward reads it
 };
 
 template <class T, class A>
@@ -63,10 +64,10 @@ class DeviceModel {
   std::string LinearName(std::size_t linear) const;
   const LinearRecipe& RecipeFor(const Pass& pass, std::size_t linear) const;
 
-  void BeginPass();
+  void BeginPass(const DeviceBatch& batch);
   DeviceCall CallOf(const Pass& pass, std::size_t linear, OperandObserver* observer);
   void RunLinear(const Pass& pass, std::size_t linear, const T* x, const float* add, float* y);
-  void RunLinearBackward(const Pass& pass, std::size_t linear, const T* x, const T* dy, float* dx);
+  void RunLinearBackward(const Pass& pass, std::size_t linear, const T* dy, float* dx);
   void ForwardBlock(const Pass& pass, int block, float* out);
   void BackwardMlp(const Pass& pass, int block);
   void BackwardAttention(const Pass& pass, int block);
@@ -89,11 +90,13 @@ class DeviceModel {
   std::size_t d_, ffn_, up_width_, qkv_width_, vocabulary_, norms_;
   Gemms gemms_;
   std::vector<DeviceWeight<T>> weights_;  // the blocks' linears in order, then the head
+  std::vector<const T*> inputs_;          // a linear each, of the last Forward
   DeviceScratch<T> scratch_;
   DeviceArray<std::uint32_t> weight_amax_, amax_;
   DeviceArray<float> alpha_, cos_, sin_;
 
   std::size_t rows_ = 0;  // of the last Forward
+  bool trains_ = false;   // a Backward follows it
   std::vector<Block> blocks_;
   DeviceArray<float> last_, final_inverse_rms_, logits_, qkv_;
   DeviceArray<T> final_norm_, dlogits_, d_residual_rounded_, d_up_, d_qkv_rounded_;

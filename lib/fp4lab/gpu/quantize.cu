@@ -1,31 +1,10 @@
-// Operands of linears: largest magnitudes, Hadamard transform, values of block formats.
-#include <type_traits>
-
-#include "fp4lab/base/error.h"
-#include "fp4lab/gpu/quantize.cuh"
-#include "fp4lab/gpu/quantize_device.cuh"
+// Operands of linears: Hadamard transform, values of block formats.
+#include "fp4lab/gpu/quantize_units.cuh"
 
 namespace fp4lab::gpu {
 namespace {
 
-constexpr int kThreads = 128;
-
-struct UnitArguments {
-  std::size_t rows, cols;
-  BlockRule rule;
-  RandomStream random;
-  const std::uint32_t* amax;
-};
-
-// Adds a thread's largest magnitude to the tensor's.
-__device__ inline void TakeAmax(float amax, std::uint32_t* to) {
-  const std::uint32_t largest = __reduce_max_sync(kAllLanes, __float_as_uint(amax));
-  if (threadIdx.x % 32 == 0 && largest != 0) atomicMax(to, largest);
-}
-
-__device__ inline TensorScale TensorScaleAt(const UnitArguments& a) {
-  return TensorScaleOf(a.rule, a.amax == nullptr ? 0.0f : __uint_as_float(*a.amax));
-}
+constexpr int kThreads = kUnitThreads;
 
 // kUnit values along the reduction axis, in place: kHadamard, then blocks of kBlock.
 template <int kUnit, int kBlock, int kHadamard, bool kStochastic>
@@ -46,36 +25,10 @@ __device__ inline void ProcessUnit(const UnitArguments& a, const TensorScale& te
   }
 }
 
-// kCount neighbours in memory, 16 bytes at a time.
-template <int kCount, class T>
-__device__ inline void LoadRun(const T* from, float* v) {
-  constexpr int kStep = 16 / sizeof(T);
-#pragma unroll
-  for (int i = 0; i < kCount; i += kStep) {
-    const uint4 bits = *reinterpret_cast<const uint4*>(from + i);
-    const T* x = reinterpret_cast<const T*>(&bits);
-#pragma unroll
-    for (int j = 0; j < kStep; ++j) v[i + j] = Load(x + j);
-  }
-}
-template <int kCount, class T>
-__device__ inline void StoreRun(T* to, const float* v) {
-  constexpr int kStep = 16 / sizeof(T);
-#pragma unroll
-  for (int i = 0; i < kCount; i += kStep) {
-    uint4 bits;
-    T* x = reinterpret_cast<T*>(&bits);
-#pragma unroll
-    for (int j = 0; j < kStep; ++j) Store(x + j, v[i + j]);
-    *reinterpret_cast<uint4*>(to + i) = bits;
-  }
-}
-
 // ---- Units along memory rows: a thread a unit
-// ----------------------------------------------------
 
 template <class T, int kUnit, int kBlock, int kHadamard, bool kStochastic>
-__global__ void AlongColsKernel(UnitArguments a, const T* x, T* out) {
+__global__ void __launch_bounds__(kThreads) AlongColsKernel(UnitArguments a, const T* x, T* out) {
   const std::size_t at = (std::size_t{blockIdx.x} * kThreads + threadIdx.x) * kUnit;
   if (at >= a.rows * a.cols) return;
   float v[kUnit];
@@ -84,40 +37,10 @@ __global__ void AlongColsKernel(UnitArguments a, const T* x, T* out) {
   StoreRun<kUnit>(out + at, v);
 }
 
-template <class T, int kHadamard>
-__global__ void AmaxAlongColsKernel(UnitArguments a, const T* x, std::uint32_t* to) {
-  constexpr int kUnit = kHadamard > 0 ? kHadamard : 16;
-  const std::size_t at = (std::size_t{blockIdx.x} * kThreads + threadIdx.x) * kUnit;
-  float amax = 0.0f;
-  if (at < a.rows * a.cols) {
-    float v[kUnit];
-    LoadRun<kUnit>(x + at, v);
-    if constexpr (kHadamard > 0) HadamardGroup<kHadamard>(v);
-#pragma unroll
-    for (int i = 0; i < kUnit; ++i) amax = LargerMagnitude(amax, v[i]);
-  }
-  TakeAmax(amax, to);
-}
-
 // ---- Units across memory rows: a thread kWide neighbouring columns
-// -------------------------------
-
-template <int kUnit, int kWide, class T>
-__device__ inline void LoadColumns(const T* from, std::size_t stride, float (&v)[kWide][kUnit]) {
-#pragma unroll
-  for (int i = 0; i < kUnit; ++i) {
-    if constexpr (kWide == 2) {
-      const __nv_bfloat162 pair = *reinterpret_cast<const __nv_bfloat162*>(from + i * stride);
-      v[0][i] = __low2float(pair);
-      v[1][i] = __high2float(pair);
-    } else {
-      v[0][i] = Load(from + i * stride);
-    }
-  }
-}
 
 template <class T, int kWide, int kUnit, int kBlock, int kHadamard, bool kStochastic>
-__global__ void AlongRowsKernel(UnitArguments a, const T* x, T* out) {
+__global__ void __launch_bounds__(kThreads) AlongRowsKernel(UnitArguments a, const T* x, T* out) {
   const std::size_t across = a.cols / kWide;
   const std::size_t i = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
   const std::size_t c = i % across * kWide, r = i / across * kUnit;
@@ -140,30 +63,11 @@ __global__ void AlongRowsKernel(UnitArguments a, const T* x, T* out) {
   }
 }
 
-template <class T, int kWide, int kHadamard>
-__global__ void AmaxAlongRowsKernel(UnitArguments a, const T* x, std::uint32_t* to) {
-  const std::size_t across = a.cols / kWide;
-  const std::size_t i = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
-  const std::size_t c = i % across * kWide, r = i / across * kHadamard;
-  float amax = 0.0f;
-  if (r < a.rows) {
-    float v[kWide][kHadamard];
-    LoadColumns<kHadamard, kWide>(x + r * a.cols + c, a.cols, v);
-#pragma unroll
-    for (int w = 0; w < kWide; ++w) {
-      HadamardGroup<kHadamard>(v[w]);
-#pragma unroll
-      for (int k = 0; k < kHadamard; ++k) amax = LargerMagnitude(amax, v[w][k]);
-    }
-  }
-  TakeAmax(amax, to);
-}
-
 // ---- Square blocks: kBlock lanes a block, a lane one of its rows
-// ---------------------------------
 
 template <class T, int kBlock, bool kStochastic>
-__global__ void SquareKernel(UnitArguments a, bool transposed, const T* x, T* out) {
+__global__ void __launch_bounds__(kThreads)
+    SquareKernel(UnitArguments a, bool transposed, const T* x, T* out) {
   const std::size_t lanes = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
   const std::size_t block = lanes / kBlock, across = a.cols / kBlock;
   const std::size_t wanted = block / across * kBlock + lanes % kBlock;
@@ -189,71 +93,36 @@ __global__ void SquareKernel(UnitArguments a, bool transposed, const T* x, T* ou
   if (wanted < a.rows) StoreRun<kBlock>(out + r * a.cols + c, v);
 }
 
-// ---- One scale a tensor, any shape: a thread an element
-// ------------------------------------------
+// ---- One scale a tensor, any shape: a thread kVector elements
 
-template <class T, bool kStochastic>
+template <class T, int kVector, bool kStochastic>
 __global__ void OneScaleKernel(UnitArguments a, bool transposed, const T* x, T* out) {
-  const std::size_t i = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (i >= a.rows * a.cols) return;
-  const float scaled = Load(x + i) * TensorScaleAt(a).encode;
-  if constexpr (kStochastic) {
-    const std::size_t element = transposed ? i % a.cols * a.rows + i / a.cols : i;
-    Store(out + i, RoundStochastic(a.rule.element, scaled, a.random.Bits16(element)));
+  const std::size_t first = (std::size_t{blockIdx.x} * kThreads + threadIdx.x) * kVector;
+  if (first >= a.rows * a.cols) return;
+  const float encode = TensorScaleAt(a).encode;
+  float v[kVector];
+  if constexpr (kVector > 1) {
+    LoadRun<kVector>(x + first, v);
   } else {
-    Store(out + i, RoundNearest(a.rule.element, scaled));
+    v[0] = Load(x + first);
   }
-}
-
-template <class T>
-__global__ void AmaxKernel(std::size_t size, const T* x, std::uint32_t* to) {
-  constexpr std::size_t kVector = 16 / sizeof(T);
-  const std::size_t step = std::size_t{gridDim.x} * kThreads;
-  const std::size_t whole = size / kVector;
-  float amax = 0.0f;
-  const std::size_t first = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
-  for (std::size_t i = first; i < whole; i += step) {
-    float v[kVector];
-    LoadRun<kVector>(x + i * kVector, v);
 #pragma unroll
-    for (std::size_t j = 0; j < kVector; ++j) amax = LargerMagnitude(amax, v[j]);
+  for (int k = 0; k < kVector; ++k) {
+    const std::size_t i = first + k;
+    const std::size_t element = transposed ? i % a.cols * a.rows + i / a.cols : i;
+    v[k] = kStochastic ? RoundStochastic(a.rule.element, v[k] * encode, a.random.Bits16(element))
+                       : RoundNearest(a.rule.element, v[k] * encode);
   }
-  for (std::size_t i = whole * kVector + first; i < size; i += step) {
-    amax = LargerMagnitude(amax, Load(x + i));
+  if constexpr (kVector > 1) {
+    StoreRun<kVector>(out + first, v);
+  } else {
+    Store(out + first, v[0]);
   }
-  TakeAmax(amax, to);
 }
 
 // ---- Dispatch: each compile-time choice once
-// -----------------------------------------------------
-
-template <int kValue>
-using Constant = std::integral_constant<int, kValue>;
-
-template <class Launch>
-void WithBool(bool value, Launch&& launch) {
-  value ? launch(std::true_type()) : launch(std::false_type());
-}
-// 0, 16 or 32.
-template <class Launch>
-void WithSize(int value, Launch&& launch) {
-  if (value == 32) return launch(Constant<32>());
-  value == 16 ? launch(Constant<16>()) : launch(Constant<0>());
-}
 
 constexpr int UnitOf(int block, int hadamard) { return block == 32 || hadamard == 32 ? 32 : 16; }
-
-UnitArguments Arguments(const QuantizeJob& job, const std::uint32_t* amax) {
-  const BlockRule rule = job.format ? RuleOf(*job.format) : BlockRule{};
-  const bool reads = job.format && HasTensorScale(*job.format);
-  return {job.rows, job.cols, rule, job.random, reads ? amax : nullptr};
-}
-
-// Two neighbouring columns a thread where BF16 pairs are aligned.
-template <class T>
-bool TakesPairs(const QuantizeJob& job) {
-  return std::is_same_v<T, Bf16> && job.cols % 2 == 0;
-}
 
 template <class T, int kBlock, int kHadamard, bool kStochastic>
 void LaunchUnits(const QuantizeJob& job, const UnitArguments& a, const T* x, T* out,
@@ -302,18 +171,6 @@ void LaunchSquare(const QuantizeJob& job, const UnitArguments& a, const T* x, T*
   });
 }
 
-void CheckJob(const QuantizeJob& job) {
-  const std::size_t along = job.along_rows ? job.rows : job.cols;
-  const std::size_t block = job.format ? static_cast<std::size_t>(job.format->block_cols) : 0;
-  const std::size_t square = job.format && job.format->block_rows > 1
-                                 ? static_cast<std::size_t>(job.format->block_rows)
-                                 : 1;
-  Expects((block == 0 || along % block == 0) &&
-              (job.hadamard == 0 || along % static_cast<std::size_t>(job.hadamard) == 0) &&
-              job.rows % square == 0 && job.cols % square == 0,
-          "QuantizeJob: whole blocks and Hadamard groups");
-}
-
 // alpha of nn/linear.cc's OptionsFor, as GemmAlpha and TensorDecodeScale of scale_rules.h have it.
 __device__ float DecodeScale(const BlockRule& rule, const std::uint32_t* amax) {
   if (!rule.quantizes) return 1.0f;
@@ -334,38 +191,6 @@ __global__ void AlphaKernel(BlockRule a, const std::uint32_t* amax_a, BlockRule 
 }  // namespace
 
 template <class T>
-void MeasureAmax(const QuantizeJob& job, const T* x, std::uint32_t* amax, cudaStream_t stream) {
-  CheckJob(job);
-  const std::size_t size = job.rows * job.cols;
-  const UnitArguments a = Arguments(job, nullptr);
-  if (job.hadamard == 0) {
-    constexpr std::size_t kMostBlocks = 132 * 16;
-    const std::size_t wanted = Blocks(size, kThreads * 16 / sizeof(T));
-    AmaxKernel<<<static_cast<unsigned>(wanted < kMostBlocks ? wanted : kMostBlocks), kThreads, 0,
-                 stream>>>(size, x, amax);
-  } else {
-    WithBool(job.hadamard == 32, [&](auto wide) {
-      constexpr int kSize = wide ? 32 : 16;
-      const std::size_t units = size / kSize;
-      if (!job.along_rows) {
-        AmaxAlongColsKernel<T, kSize><<<Blocks(units, kThreads), kThreads, 0, stream>>>(a, x, amax);
-        return;
-      }
-      if constexpr (std::is_same_v<T, Bf16>) {
-        if (TakesPairs<T>(job)) {
-          AmaxAlongRowsKernel<T, 2, kSize>
-              <<<Blocks(units / 2, kThreads), kThreads, 0, stream>>>(a, x, amax);
-          return;
-        }
-      }
-      AmaxAlongRowsKernel<T, 1, kSize>
-          <<<Blocks(units, kThreads), kThreads, 0, stream>>>(a, x, amax);
-    });
-  }
-  CheckLaunch("MeasureAmax");
-}
-
-template <class T>
 void QuantizeToValues(const QuantizeJob& job, const T* x, const std::uint32_t* amax, T* out,
                       cudaStream_t stream) {
   CheckJob(job);
@@ -373,9 +198,13 @@ void QuantizeToValues(const QuantizeJob& job, const T* x, const std::uint32_t* a
   const bool one_scale = job.format && job.format->block_cols == 0 && job.hadamard == 0;
   const bool square = job.format && job.format->block_rows > 1;
   if (one_scale) {
-    const unsigned blocks = Blocks(job.rows * job.cols, kThreads);
+    const std::size_t size = job.rows * job.cols;
     WithBool(job.rounding == Rounding::kStochastic, [&](auto stochastic) {
-      OneScaleKernel<T, stochastic><<<blocks, kThreads, 0, stream>>>(a, job.along_rows, x, out);
+      WithBool(size % 8 == 0, [&](auto wide) {
+        constexpr int kVector = wide ? 8 : 1;
+        OneScaleKernel<T, kVector, stochastic>
+            <<<Blocks(size, kVector * kThreads), kThreads, 0, stream>>>(a, job.along_rows, x, out);
+      });
     });
   } else if (!square) {
     LaunchUnits(job, a, x, out, stream);
@@ -399,8 +228,6 @@ void WriteAlpha(const std::optional<BlockFormat>& a, const std::uint32_t* amax_a
   CheckLaunch("WriteAlpha");
 }
 
-template void MeasureAmax(const QuantizeJob&, const float*, std::uint32_t*, cudaStream_t);
-template void MeasureAmax(const QuantizeJob&, const Bf16*, std::uint32_t*, cudaStream_t);
 template void QuantizeToValues(const QuantizeJob&, const float*, const std::uint32_t*, float*,
                                cudaStream_t);
 template void QuantizeToValues(const QuantizeJob&, const Bf16*, const std::uint32_t*, Bf16*,

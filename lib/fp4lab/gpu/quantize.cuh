@@ -29,6 +29,11 @@ struct QuantizeJob {
 template <class T>
 void MeasureAmax(const QuantizeJob& job, const T* x, std::uint32_t* amax, cudaStream_t stream);
 
+// The same for a job with a transform along rows, and *plain: that of x itself, in one pass.
+template <class T>
+void MeasureBoth(const QuantizeJob& job, const T* x, std::uint32_t* plain, std::uint32_t* amax,
+                 cudaStream_t stream);
+
 // out = the job done; `amax` as MeasureAmax left it, read where the format has a tensor scale. out
 // may be x.
 template <class T>

@@ -34,7 +34,6 @@ inline BlockRule RuleOf(const BlockFormat& f) {
 }
 
 // ---- One element: Encode and Decode of formats/format.h in one step
-// ------------------------------
 
 __device__ inline float PowerOfTwoBits(int biased_exponent) {
   return __int_as_float(biased_exponent << 23);
@@ -54,18 +53,19 @@ __device__ inline float RoundNearest(const ElementRule& f, float v) {
   return isnan(v) ? f.nan : rounded;
 }
 
-// The magnitude in 2^-16 units, cut, plus 16 random bits: the carry rounds up.
+// 16 random bits are added under the last place that is kept, and what is below it cut: the carry
+// rounds up. Below the least normal L the same is done to |v| + L, cut to binary32.
 __device__ inline float RoundStochastic(const ElementRule& f, float v, std::uint32_t random16) {
-  const float a = fminf(fabsf(v), f.max);
-  const int unit = Binade(f, a) - f.mantissa_bits;  // biased exponent of one unit
-  const std::uint32_t fixed = __float2uint_rz(a * PowerOfTwoBits(254 + 16 - unit));
-  const float units = static_cast<float>((fixed + random16) >> 16);
-  const float rounded = copysignf(units * PowerOfTwoBits(unit), v);
+  const float a = fminf(fabsf(v), f.max), least = PowerOfTwoBits(f.least_exponent);
+  const bool subnormal = a < least;
+  const std::uint32_t bits = __float_as_uint(subnormal ? __fadd_rz(a, least) : a);
+  const int cut = 23 - f.mantissa_bits;
+  const float carried = __uint_as_float((bits + (random16 << (cut - 16))) >> cut << cut);
+  const float rounded = copysignf(subnormal ? carried - least : carried, v);
   return isnan(v) ? f.nan : rounded;
 }
 
 // ---- One block's scale (block/scale_rules.h)
-// -----------------------------------------------------
 
 struct BlockScale {
   float multiplier, value;
@@ -127,33 +127,63 @@ __device__ inline float LargerMagnitude(float amax, float v) {
 }
 
 // ---- Units of values in registers
-// ----------------------------------------------------------------
 
-// kSize values: transform/hadamard.h. Doubles hold the sums exactly wherever the group spans less
-// than 2^40 (8 bits of each value, 5 for the sum, 53 in all).
-template <int kSize>
-__device__ inline void HadamardGroup(float* v) {
-  static_assert(kSize == 16 || kSize == 32);
-  constexpr std::uint32_t kSigns = kSize == 16 ? 0xD7E8u : 0xD7E8D7E8u;
-  double x[kSize];
-#pragma unroll
-  for (int k = 0; k < kSize; ++k) x[k] = (kSigns >> k & 1u) != 0 ? -v[k] : v[k];
+template <int kSize, class Number>
+__device__ inline void Butterflies(Number (&x)[kSize]) {
 #pragma unroll
   for (int stride = 1; stride < kSize; stride *= 2) {
 #pragma unroll
     for (int k = 0; k < kSize; ++k) {
       if ((k & stride) != 0) continue;
-      const double a = x[k], b = x[k + stride];
+      const Number a = x[k], b = x[k + stride];
       x[k] = a + b;
       x[k + stride] = a - b;
     }
   }
+}
+
+// Whether all binary32 sums of these BF16 values are exact: the largest sum and the last place of
+// the smallest value lie within 24 bits, far from overflow and subnormals.
+template <int kSize>
+__device__ inline bool SumsAreExact(const float* v) {
+  std::uint32_t largest = 0, smallest = 0xFFFFFFFFu;  // of |v| - 1 unit, so that zeros do not count
 #pragma unroll
   for (int k = 0; k < kSize; ++k) {
-    const double sum = x[k] + 0.0;  // a sum of zeros is +0
-    const float y =
-        kSize == 16 ? static_cast<float>(sum * 0.25) : static_cast<float>(sum) * 0x1.6a09e6p-3f;
-    v[k] = __bfloat162float(__float2bfloat16_rn(y));
+    const std::uint32_t magnitude = __float_as_uint(v[k]) & 0x7FFFFFFFu;
+    largest = max(largest, magnitude);
+    smallest = min(smallest, magnitude - 1u);
+  }
+  constexpr std::uint32_t kSpan = kSize == 16 ? 12 : 11;
+  const std::uint32_t high = largest >> 23, low = (smallest + 1u) >> 23;
+  return largest == 0 || (high - low <= kSpan && high < 249 && low > 16);
+}
+
+// kSize values: transform/hadamard.h. Where binary32 sums would round, doubles hold the sums
+// exactly as long as the group spans less than 2^40 (8 bits of each value, 5 for the sum, 53 in
+// all).
+template <int kSize>
+__device__ inline void HadamardGroup(float* v) {
+  static_assert(kSize == 16 || kSize == 32);
+  constexpr std::uint32_t kSigns = kSize == 16 ? 0xD7E8u : 0xD7E8D7E8u;
+  float y[kSize];  // the sums, size 16: times 1 / 4
+  if (SumsAreExact<kSize>(v)) {
+#pragma unroll
+    for (int k = 0; k < kSize; ++k) y[k] = (kSigns >> k & 1u) != 0 ? -v[k] : v[k];
+    Butterflies(y);
+#pragma unroll
+    for (int k = 0; k < kSize; ++k) y[k] = kSize == 16 ? y[k] * 0.25f : y[k];
+  } else {
+    double x[kSize];
+#pragma unroll
+    for (int k = 0; k < kSize; ++k) x[k] = (kSigns >> k & 1u) != 0 ? -v[k] : v[k];
+    Butterflies(x);
+#pragma unroll
+    for (int k = 0; k < kSize; ++k) y[k] = static_cast<float>(kSize == 16 ? x[k] * 0.25 : x[k]);
+  }
+#pragma unroll
+  for (int k = 0; k < kSize; ++k) {
+    const float sum = y[k] + 0.0f;  // a sum of zeros is +0
+    v[k] = __bfloat162float(__float2bfloat16_rn(kSize == 16 ? sum : sum * 0x1.6a09e6p-3f));
   }
 }
 

@@ -16,6 +16,7 @@
 #include "fp4lab/io/folder_lock.h"
 #include "fp4lab/study/run.h"
 #include "fp4lab/study/run_folder.h"
+#include "fp4lab/train/engine.h"
 
 namespace fp4lab::study {
 namespace {
@@ -93,7 +94,9 @@ Runner::Runner(const Study& study, const Corpus& corpus, const RunOptions& optio
       if (!tasks_[a * seeds + s].record) queue_.push_back(a * seeds + s);
     }
   }
-  const int wanted = options.jobs > 0 ? options.jobs : Cores();
+  const bool on_gpu = study.base.device == Device::kCuda;
+  const int places = on_gpu ? std::max(1, CudaGpus()) : Cores();
+  const int wanted = options.jobs > 0 ? options.jobs : places;
   jobs_ = std::clamp(wanted, 1, std::max(1, static_cast<int>(queue_.size())));
   meter_.emplace(std::move(infos), TokensPerStep(study.base), jobs_);
   CheckRoom(queue_.size());

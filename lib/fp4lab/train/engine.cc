@@ -99,12 +99,17 @@ std::unique_ptr<Engine> MakeCpuEngine(const TrainConfig& config) {
   return std::make_unique<CpuEngine>(config);
 }
 
-std::unique_ptr<Engine> MakeEngine(const TrainConfig& config, const std::string& where) {
+std::unique_ptr<Engine> MakeEngine(const TrainConfig& config, const std::string& where,
+                                   const World& world) {
+  if (config.device == Device::kCpu && world.size > 1) {
+    throw Error(where, "\"cpu\" trains in one process, and a launcher started " +
+                           std::to_string(world.size) + "; use threads, or \"cuda\"");
+  }
   switch (config.device) {
     case Device::kCpu:
       return MakeCpuEngine(config);
     case Device::kCuda:
-      return MakeCudaEngine(config, where);
+      return MakeCudaEngine(config, where, world);
   }
   return nullptr;
 }

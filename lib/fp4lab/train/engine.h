@@ -13,6 +13,7 @@
 #include "fp4lab/nn/optimizer.h"
 #include "fp4lab/train/config.h"
 #include "fp4lab/train/model.h"
+#include "fp4lab/train/world.h"
 
 namespace fp4lab {
 
@@ -40,7 +41,8 @@ class Engine {
   // Makes the gradients of one step, or of its first micro-batches: inputs and targets are whole
   // micro-batches of batch / micro_batches sequences. The first takes pass.random.tensor, each next
   // one TensorsPerPass() more. Each gradient is that of the mean loss over a whole step. The loss
-  // is the mean over the micro-batches given.
+  // is the mean over the micro-batches given. With an observer a GPU looks at the first 8
+  // sequences.
   virtual StepSums Gradients(const Pass& pass, std::span<const std::uint16_t> inputs,
                              std::span<const std::uint16_t> targets) = 0;
 
@@ -51,18 +53,28 @@ class Engine {
   virtual void Losses(const Pass& pass, std::span<const std::uint16_t> inputs,
                       std::span<const std::uint16_t> targets, std::span<double> row_loss) = 0;
 
+  // Whether any process of the world says so; every one must ask.
+  virtual bool Any(bool said) { return said; }
+
   virtual void Read(const TrainingNumbers& to) = 0;
   virtual void Write(const ConstTrainingNumbers& from) = 0;
 };
 
 std::unique_ptr<Engine> MakeCpuEngine(const TrainConfig& config);
 
-// On the GPU of this machine with the fewest engines. Error, one line starting with `where`: no
+// On the GPU of this machine with the fewest engines; in a world of several processes on the GPU of
+// number world.local: then process r computes the micro-batches r, r + size, ... of each step, and
+// gradients and losses are summed over all. Error, one line starting with `where`: no
 // CUDA in this build, no GPU, a driver too old, not enough memory on it, a model that its kernels
 // do not take. Where built without CUDA, cuda_engine_absent.cc says so.
-std::unique_ptr<Engine> MakeCudaEngine(const TrainConfig& config, const std::string& where);
+std::unique_ptr<Engine> MakeCudaEngine(const TrainConfig& config, const std::string& where,
+                                       const World& world);
 
-// As config.device says.
-std::unique_ptr<Engine> MakeEngine(const TrainConfig& config, const std::string& where);
+// GPUs that MakeCudaEngine can use; 0 also without CUDA or a driver.
+int CudaGpus();
+
+// As config.device says. Error for a world of several processes without GPUs.
+std::unique_ptr<Engine> MakeEngine(const TrainConfig& config, const std::string& where,
+                                   const World& world = {});
 
 }  // namespace fp4lab

@@ -108,6 +108,8 @@ void Trainer::State::Update(double learning_rate, double norm) {
                   .step = steps + 1});
 }
 
+bool Trainer::Any(bool said) { return state_->engine->Any(said); }
+
 StepResult Trainer::Step(double learning_rate) {
   State& s = *state_;
   const StepSums sums = s.Gradients(Pass{}, s.config.micro_batches);

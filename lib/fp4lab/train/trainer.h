@@ -69,6 +69,9 @@ class Trainer {
   const TrainConfig& Config() const;
   std::int64_t Steps() const;  // steps done
 
+  // Whether any process of a data-parallel run says so; every one must ask.
+  bool Any(bool said);
+
   // One optimizer step at the given rate (LearningRate gives a schedule's).
   StepResult Step(double learning_rate);
 

@@ -1,0 +1,62 @@
+#include "fp4lab/train/world.h"
+
+#include <map>
+#include <string>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/train/engine.h"
+#include "tests/support/catch.h"
+
+namespace fp4lab {
+namespace {
+
+std::map<std::string, std::string> environment;
+
+World WorldOf(std::map<std::string, std::string> variables) {
+  environment = std::move(variables);
+  return ReadWorld([](const char* name) -> const char* {
+    const auto found = environment.find(name);
+    return found == environment.end() ? nullptr : found->second.c_str();
+  });
+}
+
+TEST_CASE("A process without a launcher is alone", "[train]") {
+  CHECK(WorldOf({}) == World{});
+  CHECK(WorldOf({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}).size == 1);  // a batch script
+}
+
+TEST_CASE("Launchers say which of how many processes this is", "[train]") {
+  CHECK(WorldOf({{"RANK", "3"},
+                 {"WORLD_SIZE", "8"},
+                 {"LOCAL_RANK", "1"},
+                 {"MASTER_ADDR", "node7"},
+                 {"MASTER_PORT", "1234"}}) == World{3, 8, 1, "node7", 1234});
+  CHECK(WorldOf({{"OMPI_COMM_WORLD_RANK", "1"},
+                 {"OMPI_COMM_WORLD_SIZE", "2"},
+                 {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}}) == World{1, 2, 0, "127.0.0.1", 29400});
+  CHECK(WorldOf({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}) == World{1, 2, 1, "127.0.0.1", 29400});
+  CHECK(WorldOf({{"SLURM_PROCID", "5"},
+                 {"SLURM_STEP_NUM_TASKS", "16"},
+                 {"SLURM_LOCALID", "1"},
+                 {"SLURM_LAUNCH_NODE_IPADDR", "10.0.0.9"}}) == World{5, 16, 1, "10.0.0.9", 29400});
+}
+
+TEST_CASE("A launcher's nonsense is refused by name", "[train]") {
+  CHECK_THROWS_WITH(WorldOf({{"RANK", "two"}, {"WORLD_SIZE", "8"}}),
+                    "$RANK: \"two\" is no number from 0 to 7");
+  CHECK_THROWS_WITH(WorldOf({{"RANK", "8"}, {"WORLD_SIZE", "8"}}),
+                    "$RANK: \"8\" is no number from 0 to 7");
+  CHECK_THROWS_WITH(WorldOf({{"MASTER_PORT", "0"}}),
+                    "$MASTER_PORT: \"0\" is no number from 1 to 65535");
+}
+
+TEST_CASE("The CPU trains in one process", "[train]") {
+  const TrainConfig config = ReadTrainConfig(Json::object(), "run.json");
+  CHECK_THROWS_WITH(
+      MakeEngine(config, "run.json#/device", {.rank = 0, .size = 2}),
+      "run.json#/device: \"cpu\" trains in one process, and a launcher started 2; use "
+      "threads, or \"cuda\"");
+}
+
+}  // namespace
+}  // namespace fp4lab
