@@ -179,7 +179,7 @@ int Run(const BenchOptions& o) {
     return 0;
   }
   const Interruptible interruptible;
-  BenchInputs inputs;
+  BenchInputs inputs(o.quick);
   BenchContext context{.threads = Threads(),
                        .quick = o.quick,
                        .simd = {},

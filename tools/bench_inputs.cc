@@ -27,15 +27,6 @@ void Fill(std::span<float> x) {
   });
 }
 
-// Twice the last-level cache, from 512 MiB to 1 GiB, at most a sixteenth of the memory.
-std::size_t MemoryRows() {
-  constexpr std::size_t kMebibyte = std::size_t{1} << 20;
-  const Machine m = measure::ThisMachine();
-  const std::size_t bytes =
-      std::min(std::clamp(2 * m.l3, 512 * kMebibyte, 1024 * kMebibyte), m.memory / 16);
-  return std::max<std::size_t>(bytes / (kMemoryCols * sizeof(float)) / 32 * 32, 1024);
-}
-
 std::size_t CacheRows() {
   constexpr std::size_t kKibibyte = 1 << 10;
   const std::size_t l2 = measure::ThisMachine().l2;
@@ -80,8 +71,17 @@ TrainConfig BenchTrainConfig(const BenchModel& model) {
   return config;
 }
 
+// At most a sixteenth of the machine's memory.
+std::size_t BenchInputs::MemoryBytes() const {
+  constexpr std::size_t kMebibyte = std::size_t{1} << 20, kRow = kMemoryCols * sizeof(float);
+  const Machine m = measure::ThisMachine();
+  const std::size_t wanted =
+      quick_ ? 256 * kMebibyte : std::clamp(2 * m.l3, 512 * kMebibyte, 1024 * kMebibyte);
+  return std::max<std::size_t>(std::min(wanted, m.memory / 16) / kRow / 32 * 32, 1024) * kRow;
+}
+
 MatrixView<const float> BenchInputs::InMemory() {
-  return Filled(&memory_, MemoryRows(), kMemoryCols);
+  return Filled(&memory_, MemoryBytes() / (kMemoryCols * sizeof(float)), kMemoryCols);
 }
 
 MatrixView<const float> BenchInputs::InCache() { return Filled(&cache_, CacheRows(), kCacheCols); }

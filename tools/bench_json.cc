@@ -89,8 +89,9 @@ BenchHeading DescribeRun(const BenchContext& c, const std::vector<std::string>& 
   h.lines = {"fp4lab " + std::string(kVersion) + ", " + date + (c.quick ? ", --quick" : "") +
                  "; load average at the start " + load,
              m.cpu + ", " + std::to_string(m.cores) + " cores, " + std::to_string(c.threads) +
-                 " threads used; L1d " + Size(m.l1) + ", L2 " + Size(m.l2) + ", L3 " + Size(m.l3) +
-                 ", memory " + Size(m.memory),
+                 " threads used; matrices in DRAM of " + Size(c.inputs->MemoryBytes()) + "; L1d " +
+                 Size(m.l1) + ", L2 " + Size(m.l2) + ", L3 " + Size(m.l3) + ", memory " +
+                 Size(m.memory),
              m.compiler + ", Highway " + m.highway + ", SIMD target " + columns[0] +
                  "; FP32 libraries: " + peers};
   if (!warning.empty()) h.lines.push_back("warning: " + warning);
@@ -105,6 +106,7 @@ BenchHeading DescribeRun(const BenchContext& c, const std::vector<std::string>& 
             {"l2_bytes", m.l2},
             {"l3_bytes", m.l3},
             {"memory_bytes", m.memory},
+            {"dram_matrix_bytes", c.inputs->MemoryBytes()},
             {"compiler", m.compiler},
             {"highway", m.highway},
             {"simd", columns},

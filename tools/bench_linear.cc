@@ -13,6 +13,7 @@
 #include "fp4lab/nn/round_bf16.h"
 #include "fp4lab/train/recipe.h"
 #include "fp4lab/transform/hadamard.h"
+#include "fp4lab/transform/hadamard_quantize.h"
 #include "tools/bench_layer.h"
 #include "tools/bench_rows.h"
 
@@ -74,7 +75,6 @@ class Operands {
  public:
   explicit Operands(const BenchLinear& l) : l_(l) {
     Reserve(&rounded_, std::max({l.x.values.size(), l.dy.values.size(), l.w.values.size()}));
-    Reserve(&turned_, rounded_.size());
     Reserve(&scales_, rounded_.size() / 16);
     codes_.resize(rounded_.size());
   }
@@ -104,30 +104,37 @@ class Operands {
 
   // The wgrad operand: along the tokens.
   void Turned(MatrixView<const float> x, Rounding rounding) {
-    const MatrixView<float> to(turned_.data(), x.rows, x.cols);
-    RandomHadamard(x.Transposed(), 16, kTeSignMask16, to.Transposed());
-    Quantize("nvfp4", rounding, to.Transposed(), TensorAmax(to));
+    const MatrixView<const float> t = x.Transposed();
+    const QuantizeOptions options =
+        OptionsFor("nvfp4", rounding, HadamardAmax(t, 16, kTeSignMask16));
+    HadamardQuantizeToFp4Integers(t, 16, kTeSignMask16, options, RoomFor(t, options.format));
   }
 
   void Quantize(const char* format, Rounding rounding, MatrixView<const float> x, float amax) {
-    const QuantizeOptions options{.format = *FindBlockFormat(format),
-                                  .rounding = rounding,
-                                  .random = {.seed = 1},
-                                  .amax = amax};
-    const std::size_t rows = (x.rows + options.format.block_rows - 1) / options.format.block_rows,
-                      cols = (x.cols + 15) / 16;
-    Fp4Integers out;
+    const QuantizeOptions options = OptionsFor(format, rounding, amax);
+    QuantizeToFp4Integers(x, options, RoomFor(x, options.format));
+  }
+
+  static QuantizeOptions OptionsFor(const char* format, Rounding rounding, float amax) {
+    return {.format = *FindBlockFormat(format),
+            .rounding = rounding,
+            .random = {.seed = 1},
+            .amax = amax};
+  }
+
+  // Laid out as x.
+  Fp4Integers RoomFor(MatrixView<const float> x, const BlockFormat& f) {
+    const std::size_t rows = (x.rows + f.block_rows - 1) / f.block_rows,
+                      cols = (x.cols + f.block_cols - 1) / f.block_cols;
     if (x.col_stride == 1) {
-      out = {{codes_.data(), x.rows, x.cols}, {scales_.data(), rows, cols}};
-    } else {
-      out = {MatrixView<std::uint8_t>(codes_.data(), x.cols, x.rows).Transposed(),
-             MatrixView<float>(scales_.data(), cols, rows).Transposed()};
+      return {{codes_.data(), x.rows, x.cols}, {scales_.data(), rows, cols}};
     }
-    QuantizeToFp4Integers(x, options, out);
+    return {MatrixView<std::uint8_t>(codes_.data(), x.cols, x.rows).Transposed(),
+            MatrixView<float>(scales_.data(), cols, rows).Transposed()};
   }
 
   const BenchLinear& l_;
-  FloatBuffer rounded_, turned_, scales_;
+  FloatBuffer rounded_, scales_;
   std::vector<std::uint8_t> codes_;
 };
 

@@ -11,6 +11,7 @@
 #include "fp4lab/block/quantize.h"
 #include "fp4lab/measure/probes.h"
 #include "fp4lab/transform/hadamard.h"
+#include "fp4lab/transform/hadamard_quantize.h"
 #include "tools/bench_rows.h"
 
 namespace fp4lab::tools {
@@ -72,12 +73,13 @@ Work Copying(View x, std::span<std::byte> to) {
 }
 
 constexpr double kGiga = 1e-9;
+constexpr const char* kTopic = "Quantize and dequantize";
 
 BenchEntry AgainstAmax(const Place& place, const std::string& format, bool two_passes,
                        double bound) {
   BenchEntry e{
       .id = "quantize." + format + "." + place.id + (two_passes ? ".two-pass" : ""),
-      .topic = "Quantize",
+      .topic = kTopic,
       .what = format + (two_passes ? ", amax found first (two passes), " : ", ") + place.text,
       .unit = "G elements/s",
       .against = "read-only amax pass",
@@ -103,7 +105,7 @@ BenchEntry AgainstAmax(const Place& place, const std::string& format, bool two_p
 
 BenchEntry AgainstCopy(const Place& place, double bound) {
   BenchEntry e{.id = std::string("quantize.nvfp4.") + place.id + ".memcpy",
-               .topic = "Quantize",
+               .topic = kTopic,
                .what = std::string("nvfp4, ") + place.text,
                .unit = "G elements/s",
                .against = "memcpy of the input",
@@ -125,7 +127,7 @@ BenchEntry AgainstCopy(const Place& place, double bound) {
 // Cycles are counted by a chain of known length that takes turns (measure/probes.h).
 BenchEntry Cycles(const std::string& format, double bound) {
   BenchEntry e{.id = "quantize." + format + ".l2.cycles",
-               .topic = "Quantize",
+               .topic = kTopic,
                .what = format + ", in L2, 1 thread",
                .unit = "cycles / 16 elements",
                .against = "cycles of the clock",
@@ -150,10 +152,14 @@ struct Variant {
   const char* what;
   measure::Target target;
   std::function<Work(View x)> make;
-  const char* missing = nullptr;
 };
 
-Work Stochastic(View x) { return Quantizing(x, OptionsFor("nvfp4", x, Rounding::kStochastic)); }
+template <int kBits>
+Work Stochastic(View x) {
+  QuantizeOptions options = OptionsFor("nvfp4", x, Rounding::kStochastic);
+  options.random_bits = kBits;
+  return Quantizing(x, options);
+}
 
 Work Squares(View x) { return Quantizing(x, OptionsFor("nvfp4.2d", x, Rounding::kNearestEven)); }
 
@@ -167,24 +173,24 @@ Work BothWays(View x) {
 }
 
 Work AfterHadamard(View x) {
-  const auto y = std::make_shared<Matrix<float>>(x.rows, x.cols);
-  const View transformed = y->View();
-  const Work quantize = Quantizing(transformed, OptionsFor("nvfp4", x, Rounding::kNearestEven));
-  return [x, y, quantize] {
-    RandomHadamard(x, 16, kTeSignMask16, y->View());
-    quantize();
-  };
+  QuantizeOptions options = OptionsFor("nvfp4", x, Rounding::kNearestEven);
+  options.amax = HadamardAmax(x, 16, kTeSignMask16);
+  Matrix<float> y(x.rows, x.cols);
+  RandomHadamard(x, 16, kTeSignMask16, y.View());
+  const auto q = std::make_shared<QuantizedMatrix>();
+  HadamardQuantize(x, 16, kTeSignMask16, options, q.get());
+  Expects(*q == Quantize(y.View(), options), "the fused transform gives the separate one's bytes");
+  return [x, options, q] { HadamardQuantize(x, 16, kTeSignMask16, options, q.get()); };
 }
 
 BenchEntry VariantEntry(const Variant& v) {
   BenchEntry e{.id = std::string("quantize.nvfp4.") + v.id,
-               .topic = "Quantize",
+               .topic = kTopic,
                .what = v.what,
                .unit = "G elements/s",
                .against = "nvfp4 1x16, nearest even",
                .target = v.target};
   e.measure = [v](const BenchContext& c) {
-    if (v.missing != nullptr) return Missing(v.missing);
     const ThreadsScope scope(1);
     const View x = c.inputs->InCache();
     const Work plain = Quantizing(x, OptionsFor("nvfp4", x, Rounding::kNearestEven));
@@ -201,8 +207,8 @@ BenchEntry VariantEntry(const Variant& v) {
 
 BenchEntry DequantizeEntry(const std::string& format, double bound) {
   BenchEntry e{.id = "dequantize." + format + ".fp32",
-               .topic = "Dequantize",
-               .what = format + " to FP32, into DRAM, all threads",
+               .topic = kTopic,
+               .what = "dequantize " + format + " to FP32, into DRAM, all threads",
                .unit = "GB/s written",
                .against = "memset of the output",
                .target = AtLeast(bound)};
@@ -263,14 +269,16 @@ std::vector<BenchEntry> QuantizeEntries() {
                                      AgainstAmax(kMemory, "nvfp4", true, 0.40),
                                      Cycles("nvfp4", 5.5),
                                      AgainstCopy(kCache, 0.4)};
-  const char* later = "the library has no such function yet";
   const Variant variants[] = {
       {"2d", "nvfp4 16x16, in L2, 1 thread", AtLeast(0.6), Squares},
       {"both", "nvfp4 1x16 rowwise and columnwise, in L2, 1 thread", AtLeast(0.6), BothWays},
-      {"sr8", "nvfp4, stochastic, 8 random bits an element", AtMost(1.6), {}, later},
-      {"sr16", "nvfp4, stochastic, 16 random bits an element", AtMost(1.8), Stochastic},
-      {"sr32", "nvfp4, stochastic, 32 random bits an element", AtMost(2.4), {}, later},
-      {"rht", "nvfp4 after RHT 16, in L2, 1 thread", AtMost(1.5), AfterHadamard}};
+      {"sr8", "nvfp4, stochastic, 8 random bits an element, in L2, 1 thread", AtMost(1.6),
+       Stochastic<8>},
+      {"sr16", "nvfp4, stochastic, 16 random bits an element, in L2, 1 thread", AtMost(1.8),
+       Stochastic<16>},
+      {"sr32", "nvfp4, stochastic, 32 random bits an element, in L2, 1 thread", AtMost(2.4),
+       Stochastic<32>},
+      {"rht", "nvfp4 with RHT 16 fused, in L2, 1 thread", AtMost(1.5), AfterHadamard}};
   for (const Variant& v : variants) entries.push_back(VariantEntry(v));
   for (const char* format : {"mxfp4.rceil", "mxfp8_e4m3.rceil", "fp8_e4m3"}) {
     entries.push_back(AgainstAmax(kMemory, format, false, 0.75));

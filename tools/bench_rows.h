@@ -31,9 +31,13 @@ TrainConfig BenchTrainConfig(const BenchModel& model);
 // topic begins.
 class BenchInputs {
  public:
-  // Uniform in (-1, 1), rounded to BF16. Several times the last-level cache; a quarter of L2.
+  explicit BenchInputs(bool quick) : quick_(quick) {}
+
+  // Uniform in (-1, 1), rounded to BF16. Twice the last-level cache, from 512 MiB (quick: 256 MiB,
+  // whatever the cache) to 1 GiB; a quarter of L2, at most 512 KiB.
   MatrixView<const float> InMemory();
   MatrixView<const float> InCache();
+  std::size_t MemoryBytes() const;  // of InMemory
   // As many bytes as InMemory holds.
   std::span<std::byte> MemoryOutput();
   Trainer& TrainerOf(const BenchModel& model);
@@ -42,6 +46,7 @@ class BenchInputs {
   void Free();
 
  private:
+  bool quick_;
   FloatBuffer memory_, cache_, output_;
   std::unique_ptr<Corpus> corpus_;
   std::map<BenchModel, std::unique_ptr<Trainer>> trainers_;

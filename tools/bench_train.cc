@@ -217,7 +217,7 @@ BenchEntry MemoryEntry(const BenchModel& model) {
 }  // namespace
 
 void ProbeMemory(const BenchModel& model) {
-  BenchInputs inputs;
+  BenchInputs inputs(true);
   const std::size_t before = measure::CurrentMemory();
   Trainer& trainer = inputs.TrainerOf(model);
   for (int i = 0; i < 2; ++i) trainer.Step(kRate);

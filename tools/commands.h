@@ -10,6 +10,7 @@ namespace fp4lab::tools {
 void AddBench(CLI::App& app, int* exit_code);
 void AddCases(CLI::App& app, int* exit_code);
 void AddConvert(CLI::App& app, int* exit_code);
+void AddCrosscheck(CLI::App& app, int* exit_code);
 void AddData(CLI::App& app, int* exit_code);
 void AddDequantize(CLI::App& app, int* exit_code);
 void AddDialects(CLI::App& app, int* exit_code);

@@ -28,6 +28,7 @@ int main(int argc, char** argv) {
   fp4lab::tools::AddBench(app, &exit_code);
   fp4lab::tools::AddCases(app, &exit_code);
   fp4lab::tools::AddConvert(app, &exit_code);
+  fp4lab::tools::AddCrosscheck(app, &exit_code);
   fp4lab::tools::AddData(app, &exit_code);
   fp4lab::tools::AddDequantize(app, &exit_code);
   fp4lab::tools::AddDialects(app, &exit_code);

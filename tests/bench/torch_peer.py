@@ -6,7 +6,7 @@ Trains the decoder that `fp4lab bench` trains (4 layers, width 256, feed-forward
 written the way PyTorch programs are, on random tokens, and prints what `fp4lab bench --peer-json`
 reads. Needs PyTorch (Debian: apt install python3-torch).
 
-    python3 tests/bench/torch_peer.py > peers.json
+    /usr/bin/python3 tests/bench/torch_peer.py > peers.json
     fp4lab bench --filter torch --peer-json peers.json
 """
 
@@ -100,7 +100,8 @@ def main():
     try:
         import torch
     except ImportError:
-        sys.exit("error: no PyTorch here: apt install python3-torch")
+        sys.exit(f"error: no PyTorch for {sys.executable}; on Debian: apt install python3-torch, "
+                 "and start this with /usr/bin/python3")
     torch.set_num_threads(arguments.threads)
     seconds = step_seconds(torch, arguments.steps)
     median = statistics.median(seconds)

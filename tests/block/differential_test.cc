@@ -1,5 +1,6 @@
 // Every kernel of block/ gives the scalar reference's bytes on every SIMD target.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -97,6 +98,31 @@ TEST_CASE("Quantizers give the reference's codes, scales and values on every tar
   }
 }
 
+TEST_CASE("Stochastic rounding with 8 and 32 bits gives the reference's bytes on every target",
+          "[block][differential]") {
+  for (const char* name : {"nvfp4", "nvfp4.2d", "mxfp4.rceil", "mxfp6_e2m3.floor",
+                           "mxfp8_e4m3.floor", "mxfp8_e5m2.even", "fp8_e4m3"}) {
+    for (const int bits : {8, 32}) {
+      for (const auto& [rows, cols] : {std::pair{3, 17}, {33, 47}, {24, 200}, {160, 144}}) {
+        for (const Kind kind : kKinds) {
+          if (rows == 160 && kind != Kind::kNormal) continue;
+          const Matrix<float> x = TestMatrix(kind, rows, cols);
+          for (const bool transposed : {false, true}) {
+            INFO(name << " " << bits << " bits " << rows << "x" << cols << " kind "
+                      << static_cast<int>(kind) << (transposed ? " transposed" : ""));
+            CheckQuantizers(x, transposed,
+                            {.format = *FindBlockFormat(name),
+                             .rounding = Rounding::kStochastic,
+                             .random = {.seed = 0x123456789ABCDEF0u, .step = 3, .tensor = 9},
+                             .random_bits = bits,
+                             .amax = reference::TensorAmax(x.View())});
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("Stochastic rounding carries exactly at its random field, on every target",
           "[block][differential]") {
   // Element i lies between two neighbours low and low + step of the element format, at the fraction
@@ -132,6 +158,42 @@ TEST_CASE("Stochastic rounding carries exactly at its random field, on every tar
   }
 }
 
+TEST_CASE("8 and 32 random bits carry where the discarded part and they make one", "[block]") {
+  // 1.0 makes the block's scale 1; the other elements lie at a fraction of a step of 1/2.
+  const QuantizeOptions with8{.format = *FindBlockFormat("mxfp4.floor"),
+                              .rounding = Rounding::kStochastic,
+                              .random = {.seed = 33},
+                              .random_bits = 8};
+  QuantizeOptions with32 = with8;
+  with32.random_bits = 32;
+  Matrix<float> x(4, 32), y(4, 32);
+  for (const bool below : {false, true}) {
+    for (std::size_t i = 0; i < x.values.size(); ++i) {
+      const auto wanted = static_cast<float>(256 - with8.random.Bits8(i)) / 256.0f;
+      const float at = 0.5f * wanted;
+      x.values[i] = i % 32 == 0 ? 4.0f : below ? std::nextafter(at, 0.0f) : at;
+    }
+    OnEveryTarget(false, [&] {
+      QuantizeToValues(x.View(), with8, y.View());
+      for (std::size_t i = 0; i < y.values.size(); ++i) {
+        if (i % 32 != 0) CHECK(y.values[i] == (below ? 0.0f : 0.5f));
+      }
+    });
+    for (std::size_t i = 0; i < x.values.size(); ++i) {  // 24 bits of the 32 fit a float
+      const std::uint32_t least = 0u - with32.random.Bits32(i);
+      const float up = std::ldexp(static_cast<float>((least >> 9) + 1), -24);
+      const float down = std::ldexp(static_cast<float>(least >> 9), -24);
+      x.values[i] = i % 32 == 0 ? 4.0f : below ? down : up;
+    }
+    OnEveryTarget(false, [&] {
+      QuantizeToValues(x.View(), with32, y.View());
+      for (std::size_t i = 0; i < y.values.size(); ++i) {
+        if (i % 32 != 0) CHECK(y.values[i] == (below ? 0.0f : 0.5f));
+      }
+    });
+  }
+}
+
 TEST_CASE("TensorAmax ignores NaN and gives the reference's bits on every target",
           "[block][differential]") {
   for (const auto& [rows, cols] : Shapes()) {
@@ -151,27 +213,47 @@ TEST_CASE("TensorAmax ignores NaN and gives the reference's bits on every target
   CHECK(TensorAmax(MatrixView<const float>()) == 0.0f);
 }
 
+// Any bytes at all as codes and scales.
+QuantizedMatrix AnyCodes(const BlockFormat& format, std::size_t rows, std::size_t cols) {
+  QuantizedMatrix q = Quantize(Matrix<float>(rows, cols).View(), {.format = format, .amax = 3.5f});
+  const RandomStream stream{.seed = 3};
+  const unsigned mask = FormatOf(format.element).bits == 6 ? 0x3F : 0xFF;
+  // A NaN element times a NaN scale may take the sign of either: no quantizer gives both signs.
+  const bool has_nan = FormatOf(format.element).specials != Specials::kNone;
+  for (std::size_t i = 0; i < q.codes.size(); ++i) {
+    q.codes[i] = static_cast<std::uint8_t>(stream.Bits8(i) & mask);
+  }
+  for (std::size_t i = 0; i < q.scales.size(); ++i) {
+    const std::uint32_t byte = stream.Bits8(i + 1000000);
+    q.scales[i] = static_cast<std::uint8_t>(byte == 0xFF && has_nan ? 0 : byte);
+  }
+  return q;
+}
+
 TEST_CASE("Codes decode to the reference's values, scaled and unscaled, in any layout",
           "[block][differential]") {
   for (const NamedBlockFormat& format : TestFormats()) {
     for (const auto& [rows, cols] : {std::pair{1, 1}, {33, 47}, {128, 160}}) {
-      const Matrix<float> x = TestMatrix(Kind::kAnyBits, rows, cols);
       INFO(format.name << " " << rows << "x" << cols);
-      const QuantizedMatrix q = reference::Quantize(
-          x.View(), {.format = format.format, .amax = reference::TensorAmax(x.View())});
-      Matrix<float> want(rows, cols), got(rows, cols), turned(cols, rows);
+      const QuantizedMatrix q = AnyCodes(format.format, rows, cols);
+      Matrix<float> want(rows, cols), want_unscaled(rows, cols);
       reference::Dequantize(q, want.View());
-      Dequantize(q, got.View());
-      Dequantize(q, turned.View().Transposed());
-      CHECK(BitsOf(got) == BitsOf(want));
-      Matrix<float> back(rows, cols);
-      for (std::size_t i = 0; i < back.values.size(); ++i) {
-        back.values[i] = turned(i % back.cols, i / back.cols);
-      }
-      CHECK(BitsOf(back) == BitsOf(want));
-      reference::UnscaledValues(q, want.View());
-      UnscaledValues(q, got.View());
-      CHECK(BitsOf(got) == BitsOf(want));
+      reference::UnscaledValues(q, want_unscaled.View());
+      OnEveryTarget(rows == 128, [&, rows = rows, cols = cols] {
+        Matrix<float> got(rows, cols), turned(cols, rows), back(rows, cols);
+        Dequantize(q, got.View());
+        const bool same = BitsOf(got) == BitsOf(want);
+        CHECK(same);
+        Dequantize(q, turned.View().Transposed());
+        for (std::size_t i = 0; i < back.values.size(); ++i) {
+          back.values[i] = turned(i % back.cols, i / back.cols);
+        }
+        const bool same_turned = BitsOf(back) == BitsOf(want);
+        CHECK(same_turned);
+        UnscaledValues(q, got.View());
+        const bool same_unscaled = BitsOf(got) == BitsOf(want_unscaled);
+        CHECK(same_unscaled);
+      });
     }
   }
 }

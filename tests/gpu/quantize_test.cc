@@ -48,7 +48,9 @@ Expected OnCpu(const QuantizeJob& job, std::vector<float> x) {
   }
   const float amax = TensorAmax(view);
   if (job.format) {
-    fp4lab::QuantizeToValues(view, {*job.format, job.rounding, job.random, amax}, view);
+    fp4lab::QuantizeToValues(
+        view, {.format = *job.format, .rounding = job.rounding, .random = job.random, .amax = amax},
+        view);
   }
   return {std::move(x), amax};
 }

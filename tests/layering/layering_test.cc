@@ -32,10 +32,10 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"study", {"base", "formats", "block", "transform", "tensor", "io", "data", "nn", "train"}},
     {"dialect", {"base", "formats", "block", "transform"}},
     {"exchange", {"base", "formats", "block", "transform", "io", "dialect"}},
-    {"judge",
-     {"base", "formats", "block", "transform", "tensor", "io", "dialect", "exchange"}},
+    {"judge", {"base", "formats", "block", "transform", "tensor", "io", "dialect", "exchange"}},
     {"oracle", {"base", "formats", "block"}},
-    {"gpu", {"base", "formats", "block", "transform", "io", "data", "nn", "train"}},
+    {"gpu",
+     {"base", "formats", "block", "transform", "dialect", "cuda", "io", "data", "nn", "train"}},
     {"cuda", {"base", "formats", "block", "transform", "dialect"}},
 };
 
@@ -49,8 +49,7 @@ std::vector<Include> IncludesBelow(const fs::path& folder) {
   std::vector<Include> includes;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
     const std::string extension = entry.path().extension();
-    if (extension != ".h" && extension != ".cc" && extension != ".cu" &&
-        extension != ".cuh") {
+    if (extension != ".h" && extension != ".cc" && extension != ".cu" && extension != ".cuh") {
       continue;
     }
     std::ifstream in(entry.path());

@@ -45,7 +45,8 @@ Operand Expected(const OperandRecipe& recipe, bool bf16, LinearOperand which, Vi
   out.decoded = out.values;
   if (!recipe.format) return out;
   out.amax = reference::TensorAmax(out.values.View());
-  QuantizeOptions options{*recipe.format, recipe.rounding, kRandom, out.amax};
+  QuantizeOptions options{
+      .format = *recipe.format, .rounding = recipe.rounding, .random = kRandom, .amax = out.amax};
   options.random.tensor += static_cast<std::uint32_t>(which);
   const QuantizedMatrix q = reference::Quantize(out.values.View(), options);
   reference::UnscaledValues(q, out.values.View());

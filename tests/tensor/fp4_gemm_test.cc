@@ -183,9 +183,14 @@ TEST_CASE("Fp4Gemm gives the same bits over many steps of k and many columns",
   Check({s.m, s.n, s.k, block, 1, 1, Scales::kE4M3, {.alpha = 0.3f}, {1}});
 }
 
+// Products of more than 2^21 multiply-adds use threads; a c of more than 258 x 256 is cut into
+// tiles.
 TEST_CASE("Fp4Gemm gives the same bits on any number of threads", "[tensor][differential]") {
-  const Shape s = GENERATE(Shape{130, 96, 128}, Shape{50, 300, 112}, Shape{40, 64, 700});
-  Check({s.m, s.n, s.k, 16, 1, 16, Scales::kE4M3, {.accumulate = true}, {1, 2, 3}});
+  const Shape s = GENERATE(Shape{130, 96, 180}, Shape{51, 70, 640}, Shape{262, 300, 48});
+  const int block = GENERATE(16, 32);
+  const auto rows = static_cast<std::size_t>(block);
+  Check({s.m, s.n, s.k, block, 1, rows, Scales::kE4M3, {.accumulate = true}, {2, 3}});
+  Check({s.m, s.n, s.k, block, rows, 1, Scales::kE4M3, {}, {3}});
 }
 
 TEST_CASE("Fp4Gemm is exact to the ends of the range of scales", "[tensor][differential]") {

@@ -51,6 +51,11 @@ struct RandomStream {
     return (element % 2 == 0 ? word : word >> 16) & 0xFFFFu;
   }
 
+  // 8 bits: byte element % 4, lowest first, of word (element % 16) / 4 of block element / 16.
+  constexpr std::uint32_t Bits8(std::uint64_t element) const {
+    return Block(element / 16)[(element % 16) / 4] >> (element % 4 * 8) & 0xFFu;
+  }
+
   // 32 bits: word element % 4 of block element / 4.
   constexpr std::uint32_t Bits32(std::uint64_t element) const {
     return Block(element / 4)[element % 4];

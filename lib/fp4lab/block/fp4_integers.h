@@ -28,7 +28,8 @@ constexpr bool HasFp4Integers(const BlockFormat& format) {
          (format.block_rows == 1 || format.block_rows == format.block_cols);
 }
 
-// The scales with which a product of two blocks' scales and an integer / 4 stays exact in binary32.
+// The scales with which a product of two blocks' scales and an integer / 4 stays exact in binary32,
+// and the sum of a block's products finite, however it is formed: 32 * 36 * 2^116 < 2^128.
 inline constexpr float kLeastFp4IntegerScale = 0x1p-60f, kLargestFp4IntegerScale = 0x1p58f;
 
 // Quantizes x, as Quantize does, into `out`: fastest where x and out.codes have unit stride in the

@@ -68,6 +68,32 @@ HWY_INLINE VF RoundStochastic(const ElementConstants& e, VF a, VU random16) {
   return CutAfterAdding(e, a, hn::ShiftLeftSame(hn::BitCast(DI(), random16), shift));
 }
 
+// EncodeStochastic32. Below the smallest normal value a magnitude is k steps and a fraction, of
+// which 32 bits count; above, all of the bits that go do.
+HWY_INLINE VF RoundStochastic32(const ElementConstants& e, VF a, VU random) {
+  const DF d;
+  const DI di;
+  const DU du;
+  const int dropped = 23 - e.mantissa_bits;
+  const VI placed = hn::BitCast(di, hn::ShiftRightSame(random, 32 - dropped));
+  const VF normal = Float(hn::And(hn::Add(Bits(a), placed), hn::Set(di, -(1 << dropped))));
+  const VF min_normal = hn::Set(d, e.min_normal);
+  const auto subnormal = hn::Lt(a, min_normal);
+  if (hn::AllFalse(d, subnormal)) return normal;
+  const float steps = static_cast<float>(1 << e.mantissa_bits) / e.min_normal;  // in 1
+  const VF scaled = hn::Mul(hn::IfThenElseZero(subnormal, a), hn::Set(d, steps));
+  const VF whole = hn::ConvertTo(d, hn::ConvertTo(di, scaled));
+  const VF upper = hn::Mul(hn::Sub(scaled, whole), hn::Set(d, 65536.0f));
+  const VI high = hn::ConvertTo(di, upper);
+  const VF rest = hn::Sub(upper, hn::ConvertTo(d, high));
+  const VI low = hn::ConvertTo(di, hn::Mul(rest, hn::Set(d, 65536.0f)));
+  const VU fraction = hn::BitCast(du, hn::Or(hn::ShiftLeft<16>(high), low));
+  const auto carry = hn::Gt(fraction, hn::Xor(random, hn::Set(du, 0xFFFFFFFFu)));
+  const VF up = hn::IfThenElseZero(hn::RebindMask(d, carry), hn::Set(d, 1.0f));
+  const VF least = hn::Mul(hn::Add(whole, up), hn::Set(d, 1.0f / steps));
+  return hn::IfThenElse(subnormal, least, normal);
+}
+
 // The code of a magnitude that is a value of the format.
 HWY_INLINE VI MagnitudeCode(const ElementConstants& e, VF a) {
   const DF d;

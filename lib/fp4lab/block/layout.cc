@@ -8,6 +8,8 @@ void CheckOptions(const QuantizeOptions& options) {
   const BlockFormat& f = options.format;
   Expects(options.rounding != Rounding::kTowardPositive,
           "a block quantizer rounds to nearest even, toward zero or stochastically");
+  Expects(options.random_bits == 8 || options.random_bits == 16 || options.random_bits == 32,
+          "stochastic rounding takes 8, 16 or 32 random bits an element");
   Expects(FormatOf(f.element).bits <= 8 && FormatOf(f.element).is_signed,
           "elements are signed formats of at most 8 bits");
   if (f.rule == ScaleRule::kTensor) return;

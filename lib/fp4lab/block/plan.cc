@@ -55,21 +55,11 @@ QuantizePlan MakePlan(std::size_t rows, std::size_t cols, bool transposed,
   plan.units = (plan.rows + plan.block_rows - 1) / plan.block_rows * plan.chunks;
   plan.rounding = options.rounding;
   plan.random = options.random;
+  plan.random_bits = options.random_bits;
   plan.stage = stage;
   Expects(stage.fill == nullptr || plan.block_rows <= kMaxStagedBlock,
           "blocks of at most 32 memory rows after a stage");
   return plan;
-}
-
-MatrixView<const float> StagedUnit(const QuantizePlan& plan, MatrixView<const float> x,
-                                   const Unit& unit, StageBuffer* buffer) {
-  const MatrixView<const float> from = x.Block(unit.row, unit.col, unit.rows, unit.cols);
-  if (plan.stage.fill == nullptr) return from;
-  // Whole vectors beside each other, whatever the stride of x.
-  const std::size_t stride = (unit.cols + 15) / 16 * 16;
-  const MatrixView<float> to(buffer->data, unit.rows, unit.cols, stride, 1);
-  plan.stage.fill(plan.stage.context, from, plan.transposed, to);
-  return to;
 }
 
 MatrixView<const float> AsOneRow(MatrixView<const float> x, const BlockFormat& format) {

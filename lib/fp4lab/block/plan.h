@@ -53,6 +53,7 @@ struct QuantizePlan {
   std::size_t units;
   Rounding rounding;
   RandomStream random;
+  int random_bits;
   UnitStage stage;
 };
 
@@ -73,15 +74,29 @@ struct Unit {
 };
 Unit UnitOf(const QuantizePlan& plan, std::size_t i);
 
-// The unit's elements: where they lie, or in `buffer` after the plan's stage.
-MatrixView<const float> StagedUnit(const QuantizePlan& plan, MatrixView<const float> x,
-                                   const Unit& unit, StageBuffer* buffer);
-
 constexpr std::size_t GroupsOf(const QuantizePlan& plan) {
   return (plan.units + kUnitsAGroup - 1) / kUnitsAGroup;
 }
 constexpr std::size_t EndOfGroup(const QuantizePlan& plan, std::size_t group) {
   return (group + 1) * kUnitsAGroup < plan.units ? (group + 1) * kUnitsAGroup : plan.units;
+}
+
+// How many units from i on, of those before `end`, a kernel may take as one: units beside each
+// other that are one row high.
+inline constexpr std::size_t kMaxSpan = 8;
+constexpr std::size_t UnitsOfSpan(const QuantizePlan& plan, std::size_t i, std::size_t end) {
+  const bool whole_rows = plan.rounding == Rounding::kNearestEven && plan.stage.fill == nullptr;
+  if (plan.block_rows != 1 || !whole_rows) return 1;
+  const std::size_t in_row = plan.chunks - i % plan.chunks;
+  const std::size_t most = in_row < kMaxSpan ? in_row : kMaxSpan;
+  return end - i < most ? end - i : most;
+}
+// The columns of n units from i on.
+inline Unit SpanOf(const QuantizePlan& plan, std::size_t i, std::size_t n) {
+  Unit unit = UnitOf(plan, i);
+  const std::size_t left = plan.cols - unit.col;
+  if (n > 1) unit.cols = n * plan.chunk < left ? n * plan.chunk : left;
+  return unit;
 }
 
 // rows and cols in memory order; `transposed`: memory rows are x's columns.

@@ -24,8 +24,9 @@
 //                                                codes NanCode           = 2^127; max
 //   amax of tensor Inf   S_enc = 1               -                       -             scale 1
 //   FP6 codes lie one a byte; block/packing.h packs four in three bytes (kDense6).
-//   Stochastic rounding takes random.Bits16(r * cols + c) for element (r, c) of this (possibly
-//   transposed) x.
+//   Stochastic rounding takes, for element i = r * cols + c of this (possibly transposed) x and by
+//   random_bits: 16: random.Bits16(i); 8: random.Bits8(i) as the upper half of 16 bits, so that the
+//   discarded part is cut to 8 bits; 32: random.Bits32(i), see formats/stochastic32.h.
 //
 // fp4lab::reference holds the scalar definition, fp4lab the Highway kernels: the same bytes on
 // every SIMD target and for any number of threads.
@@ -46,6 +47,7 @@ struct QuantizeOptions {
   BlockFormat format;
   Rounding rounding = Rounding::kNearestEven;  // any but kTowardPositive
   RandomStream random = {};                    // for kStochastic
+  int random_bits = 16;                        // for kStochastic: 8, 16 or 32 an element
   float amax = 0.0f;                           // TensorAmax(x); used where HasTensorScale(format)
 };
 

@@ -17,7 +17,7 @@
 // After foreach_target.h:
 #include <hwy/highway.h>
 
-#include "fp4lab/block/fp4_avx512-inl.h"
+#include "fp4lab/block/fp4_units-inl.h"
 #include "fp4lab/block/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -143,11 +143,12 @@ HWY_INLINE bool PackFp4Unit(const QuantizePlan& plan, const Unit& unit, const Ti
                             const CodeLayout& layout, const CodeTile& tile, QuantizedMatrix* q) {
   Fp4Scales scales;
   if (plan.transposed) {
-    if (!QuantizeFp4Unit(plan, x, &scales, ByteFp4Rows{tile.codes, tile.stride})) return false;
+    if (!QuantizeFp4Unit(plan, unit, x, &scales, ByteFp4Rows{tile.codes, tile.stride}))
+      return false;
     PackTile(unit, tile, layout, q->codes.data());
   } else {
     const PackedFp4Rows rows{q->codes.data() + layout.Byte(unit.row, unit.col), layout.row_bytes};
-    if (!QuantizeFp4Unit(plan, x, &scales, rows)) return false;
+    if (!QuantizeFp4Unit(plan, unit, x, &scales, rows)) return false;
   }
   StoreScales(plan, unit, (unit.cols + plan.block_cols - 1) / plan.block_cols, scales.byte, q);
   return true;
@@ -163,28 +164,41 @@ HWY_INLINE bool PackFp4Unit(const QuantizePlan&, const Unit&, const Tile&, const
 
 #endif
 
-// One group of units. x is in memory order, q is not.
-void CodesOfUnits(const QuantizePlan& plan, MatrixView<const float> x, std::size_t group,
-                  QuantizedMatrix* q) {
+struct CodeBuffers {
   UnitScales scales;
   RandomBuffer random;
+  alignas(64) std::uint8_t codes[kMaxBlock * (128 + 64)];  // or 1 x (1024 + 64), 16 x (256 + 64)
+};
+
+void CodesOfUnit(const QuantizePlan& plan, const Unit& unit, const Tile& x,
+                 const CodeLayout& layout, CodeBuffers* buffers, QuantizedMatrix* q) {
+  const CodeTile codes{buffers->codes, plan.chunk + 64};
+  const std::size_t blocks = FindScales(plan.scale, x, plan.block_cols, &buffers->scales);
+  RoundUnit(plan, unit, x, buffers->scales, &buffers->random, codes);
+  if (!q->scales.empty()) StoreScales(plan, unit, blocks, buffers->scales.byte, q);
+  if (plan.transposed) {
+    PackColumns(unit, codes, layout, q->codes.data());
+  } else {
+    PackRows(unit, codes, layout, q->codes.data());
+  }
+}
+
+// One group of units. x is in memory order, q is not.
+void CodesOfUnits(const QuantizePlan& plan, const MatrixView<const float>& x, std::size_t group,
+                  QuantizedMatrix* q) {
+  CodeBuffers buffers;
   StageBuffer staged;
   const bool fp4 = HasFp4Units(plan);
-  alignas(64) std::uint8_t buffer[kMaxBlock * (128 + 64)];  // or 1 x (1024 + 64), 16 x (256 + 64)
-  const CodeTile codes{buffer, plan.chunk + 64};
+  const CodeTile codes{buffers.codes, plan.chunk + 64};
   const CodeLayout layout(q->format, plan.transposed ? plan.rows : plan.cols);
-  for (std::size_t i = group * kUnitsAGroup; i < EndOfGroup(plan, group); ++i) {
-    const Unit unit = UnitOf(plan, i);
-    const MatrixView<const float> elements = StagedUnit(plan, x, unit, &staged);
-    const Tile tile{elements.data, elements.row_stride, unit.rows, unit.cols};
-    if (fp4 && PackFp4Unit(plan, unit, tile, layout, codes, q)) continue;
-    const std::size_t blocks = FindScales(plan.scale, tile, plan.block_cols, &scales);
-    RoundUnit(plan, unit, tile, scales, &random, codes);
-    if (!q->scales.empty()) StoreScales(plan, unit, blocks, scales.byte, q);
-    if (plan.transposed) {
-      PackColumns(unit, codes, layout, q->codes.data());
-    } else {
-      PackRows(unit, codes, layout, q->codes.data());
+  const std::size_t end = EndOfGroup(plan, group);
+  for (std::size_t i = group * kUnitsAGroup, n = 1; i < end; i += n) {
+    n = fp4 ? UnitsOfSpan(plan, i, end) : 1;
+    const Unit span = SpanOf(plan, i, n);
+    if (fp4 && PackFp4Unit(plan, span, TileOf(plan, x, span, &staged), layout, codes, q)) continue;
+    for (std::size_t k = i; k < i + n; ++k) {
+      const Unit unit = UnitOf(plan, k);
+      CodesOfUnit(plan, unit, TileOf(plan, x, unit, &staged), layout, &buffers, q);
     }
   }
 }

@@ -15,7 +15,7 @@
 // After foreach_target.h:
 #include <hwy/highway.h>
 
-#include "fp4lab/block/fp4_avx512-inl.h"
+#include "fp4lab/block/fp4_units-inl.h"
 #include "fp4lab/block/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -72,7 +72,7 @@ HWY_INLINE bool IntegersOfFp4Unit(const QuantizePlan& plan, const Unit& unit, co
                                   const Fp4Integers& out) {
   Fp4Scales scales;
   const IntegerFp4Rows rows{&out.codes(unit.row, unit.col), out.codes.row_stride};
-  if (!QuantizeFp4Unit(plan, x, &scales, rows)) return false;
+  if (!QuantizeFp4Unit(plan, unit, x, &scales, rows)) return false;
   const std::size_t blocks = (unit.cols + plan.block_cols - 1) / plan.block_cols;
   StoreScales(plan, unit, blocks, scales.value, out);
   return true;
@@ -89,21 +89,25 @@ HWY_INLINE bool IntegersOfFp4Unit(const QuantizePlan&, const Unit&, const Tile&,
 #endif
 
 // One group of units. x and out are in memory order.
-void IntegersOfUnits(const QuantizePlan& plan, MatrixView<const float> x, const Fp4Integers& out,
-                     std::size_t group) {
+void IntegersOfUnits(const QuantizePlan& plan, const MatrixView<const float>& x,
+                     const Fp4Integers& out, std::size_t group) {
   UnitScales scales;
   RandomBuffer random;
   StageBuffer staged;
   const bool fp4 = HasFp4Units(plan);
-  for (std::size_t i = group * kUnitsAGroup; i < EndOfGroup(plan, group); ++i) {
-    const Unit unit = UnitOf(plan, i);
-    const MatrixView<const float> elements = StagedUnit(plan, x, unit, &staged);
-    const Tile tile{elements.data, elements.row_stride, unit.rows, unit.cols};
-    if (fp4 && IntegersOfFp4Unit(plan, unit, tile, out)) continue;
-    const std::size_t blocks = FindScales(plan.scale, tile, plan.block_cols, &scales);
-    RoundUnit(plan, unit, tile, scales, &random,
-              IntegerRows{&out.codes(unit.row, unit.col), out.codes.row_stride});
-    StoreScales(plan, unit, blocks, scales.value, out);
+  const std::size_t end = EndOfGroup(plan, group);
+  for (std::size_t i = group * kUnitsAGroup, n = 1; i < end; i += n) {
+    n = fp4 ? UnitsOfSpan(plan, i, end) : 1;
+    const Unit span = SpanOf(plan, i, n);
+    if (fp4 && IntegersOfFp4Unit(plan, span, TileOf(plan, x, span, &staged), out)) continue;
+    for (std::size_t k = i; k < i + n; ++k) {
+      const Unit unit = UnitOf(plan, k);
+      const Tile tile = TileOf(plan, x, unit, &staged);
+      const std::size_t blocks = FindScales(plan.scale, tile, plan.block_cols, &scales);
+      RoundUnit(plan, unit, tile, scales, &random,
+                IntegerRows{&out.codes(unit.row, unit.col), out.codes.row_stride});
+      StoreScales(plan, unit, blocks, scales.value, out);
+    }
   }
 }
 

@@ -34,8 +34,7 @@ void ValuesOfUnits(const QuantizePlan& plan, MatrixView<const float> x, MatrixVi
   StageBuffer staged;
   for (std::size_t i = group * kUnitsAGroup; i < EndOfGroup(plan, group); ++i) {
     const Unit unit = UnitOf(plan, i);
-    const MatrixView<const float> elements = StagedUnit(plan, x, unit, &staged);
-    const Tile tile{elements.data, elements.row_stride, unit.rows, unit.cols};
+    const Tile tile = TileOf(plan, x, unit, &staged);
     FindScales(plan.scale, tile, plan.block_cols, &scales);
     RoundUnit(plan, unit, tile, scales, &random,
               ValueRows{&out(unit.row, unit.col), out.row_stride});

@@ -8,6 +8,7 @@
 #include "fp4lab/block/replay.h"
 #include "fp4lab/block/scale_rules.h"
 #include "fp4lab/formats/format.h"
+#include "fp4lab/formats/stochastic32.h"
 
 namespace fp4lab::reference {
 namespace {
@@ -77,9 +78,16 @@ float TensorAmax(MatrixView<const float> x) { return Amax(x); }
 
 QuantizedMatrix Quantize(MatrixView<const float> x, const QuantizeOptions& options) {
   return QuantizeWith(x, options, [&](std::size_t r, std::size_t c, float v) {
+    const FormatId element = options.format.element;
+    if (options.rounding != Rounding::kStochastic) return Encode(element, v, options.rounding);
+    const std::uint64_t i = r * x.cols + c;
+    const RandomStream& random = options.random;
+    if (options.random_bits == 32) {
+      return EncodeStochastic32(FormatOf(element), v, random.Bits32(i));
+    }
     const std::uint32_t random16 =
-        options.rounding == Rounding::kStochastic ? options.random.Bits16(r * x.cols + c) : 0u;
-    return Encode(options.format.element, v, options.rounding, random16);
+        options.random_bits == 8 ? random.Bits8(i) << 8 : random.Bits16(i);
+    return Encode(element, v, Rounding::kStochastic, random16);
   });
 }
 

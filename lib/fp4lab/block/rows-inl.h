@@ -28,22 +28,35 @@ template <Rounding kHow>
 struct NoBits {
   static constexpr Rounding kRounding = kHow;
 };
-struct FieldBits {  // 16 bits an element, one after the other
+// Fields of 8, 16 or 32 bits, one after the other; 8 are the upper half of 16.
+template <class Field>
+struct FieldBits {
   static constexpr Rounding kRounding = Rounding::kStochastic;
-  const std::uint16_t* fields;
+  static constexpr bool kWhole = sizeof(Field) == 4;
+  const std::uint8_t* fields;
   HWY_INLINE VU Load(std::size_t i) const {
-    const hn::Rebind<std::uint16_t, DU> d16;
-    return hn::PromoteTo(DU(), hn::LoadU(d16, fields + i));
+    const auto* from = reinterpret_cast<const Field*>(fields) + i;
+    if constexpr (kWhole) {
+      return hn::LoadU(DU(), from);
+    } else {
+      const hn::Rebind<Field, DU> d;
+      const VU bits = hn::PromoteTo(DU(), hn::LoadU(d, from));
+      if constexpr (sizeof(Field) == 1) return hn::ShiftLeft<8>(bits);
+      return bits;
+    }
   }
 };
-template <bool kHigh>
-struct WordBits {  // one half of a word an element
+// Fields of 8 or 16 bits, `shift` bits up in a word an element.
+template <int kBits>
+struct WordBits {
   static constexpr Rounding kRounding = Rounding::kStochastic;
+  static constexpr bool kWhole = false;
   const std::uint32_t* words;
+  int shift;
   HWY_INLINE VU Load(std::size_t i) const {
-    const VU w = hn::LoadU(DU(), words + i);
-    if constexpr (kHigh) return hn::ShiftRight<16>(w);
-    return hn::And(w, hn::Set(DU(), 0xFFFFu));
+    const VU w = hn::ShiftRightSame(hn::LoadU(DU(), words + i), shift);
+    const VU field = hn::And(w, hn::Set(DU(), (1u << kBits) - 1));
+    return hn::ShiftLeft<16 - kBits>(field);
   }
 };
 
@@ -100,6 +113,7 @@ template <class Bits>
 HWY_INLINE VF Rounded(const ElementConstants& e, VF v, std::size_t i, const Bits& bits) {
   const VF a = hn::Min(hn::Abs(v), hn::Set(DF(), e.max));
   if constexpr (Bits::kRounding == Rounding::kStochastic) {
+    if constexpr (Bits::kWhole) return RoundStochastic32(e, a, bits.Load(i));
     return RoundStochastic(e, a, bits.Load(i));
   } else if constexpr (Bits::kRounding == Rounding::kTowardZero) {
     return RoundTowardZero(e, a);
@@ -153,17 +167,22 @@ template <class Sink>
 HWY_INLINE void RoundRowAtRandom(const QuantizePlan& plan, const Unit& unit, std::size_t r,
                                  const float* row, const UnitScales& s, RandomBuffer* buffer,
                                  const Sink& sink) {
+  const auto round = [&](const auto& bits) HWY_ATTR {
+    RoundRow(plan.element, s, plan.block_cols, row, unit.cols, bits, sink);
+  };
   if (!plan.transposed) {
     const std::uint64_t first = std::uint64_t{unit.row + r} * plan.cols + unit.col;
-    const FieldBits bits{FillFields(plan.random, first, unit.cols, buffer)};
-    RoundRow(plan.element, s, plan.block_cols, row, unit.cols, bits, sink);
-  } else if (r % 2 == 0) {
-    const WordBits<false> bits{buffer->words + r / 2 * WordStride(unit)};
-    RoundRow(plan.element, s, plan.block_cols, row, unit.cols, bits, sink);
-  } else {
-    const WordBits<true> bits{buffer->words + r / 2 * WordStride(unit)};
-    RoundRow(plan.element, s, plan.block_cols, row, unit.cols, bits, sink);
+    const std::uint8_t* fields = FillFields(plan, first, unit.cols, buffer);
+    if (plan.random_bits == 8) return round(FieldBits<std::uint8_t>{fields});
+    if (plan.random_bits == 16) return round(FieldBits<std::uint16_t>{fields});
+    return round(FieldBits<std::uint32_t>{fields});
   }
+  const std::size_t rows = 32 / static_cast<std::size_t>(plan.random_bits);  // in a word
+  const std::uint32_t* words = buffer->words + r / rows * WordStride(unit);
+  const int shift = static_cast<int>(r % rows) * plan.random_bits;
+  if (plan.random_bits == 8) return round(WordBits<8>{words, shift});
+  if (plan.random_bits == 16) return round(WordBits<16>{words, shift});
+  round(FieldBits<std::uint32_t>{reinterpret_cast<const std::uint8_t*>(words)});
 }
 
 // All rows of a unit. sinks.Row(r) is row r's sink.

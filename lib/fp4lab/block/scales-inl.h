@@ -37,6 +37,17 @@ struct Tile {
   std::size_t stride, rows, cols;
 };
 
+// The elements of a unit of x: where they lie, or in `buffer` after the plan's stage.
+HWY_INLINE Tile TileOf(const QuantizePlan& plan, const MatrixView<const float>& x, const Unit& unit,
+                       StageBuffer* buffer) {
+  const float* from = x.data + unit.row * x.row_stride + unit.col;
+  if (HWY_LIKELY(plan.stage.fill == nullptr)) return {from, x.row_stride, unit.rows, unit.cols};
+  const std::size_t stride = (unit.cols + 15) / 16 * 16;  // whole vectors, whatever that of x
+  plan.stage.fill(plan.stage.context, {from, unit.rows, unit.cols, x.row_stride, 1},
+                  plan.transposed, {buffer->data, unit.rows, unit.cols, stride, 1});
+  return {buffer->data, stride, unit.rows, unit.cols};
+}
+
 // The largest magnitude bits of each of a vector's columns.
 HWY_INLINE VI ColumnMax(const Tile& x, std::size_t col) {
   VI max = AbsBits(hn::LoadU(DF(), x.data + col));

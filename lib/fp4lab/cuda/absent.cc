@@ -1,6 +1,7 @@
 // The backend of a build without CUDA: it says so.
 #include "fp4lab/base/error.h"
 #include "fp4lab/cuda/device.h"
+#include "fp4lab/cuda/generate.h"
 #include "fp4lab/cuda/quantize.h"
 
 namespace fp4lab::cuda {
@@ -36,7 +37,6 @@ void Quantize(const DeviceMatrix&, const BlockFormat&, const QuantizedSide*, con
               StreamHandle) {
   Absent();
 }
-bool CanQuantizeAs(const Dialect&) { return false; }
 void QuantizeAs(const DeviceMatrix&, const Dialect&, const QuantizedSide*, const QuantizedSide*,
                 StreamHandle) {
   Absent();
@@ -53,5 +53,6 @@ void Dequantize(const BlockFormat&, const std::uint8_t*, const std::uint8_t*, co
                 std::size_t, std::size_t, ElementType, void*, StreamHandle) {
   Absent();
 }
+void Generate(Distribution, const RandomStream&, const DeviceMatrix&, StreamHandle) { Absent(); }
 
 }  // namespace fp4lab::cuda

@@ -14,6 +14,9 @@ void Check(cudaError_t status, const char* what);
 // After a launch.
 inline void CheckLaunch(const char* kernel) { Check(cudaGetLastError(), kernel); }
 
+// Of the current device.
+int Multiprocessors();
+
 inline cudaStream_t NativeStream(StreamHandle stream) { return static_cast<cudaStream_t>(stream); }
 
 }  // namespace fp4lab::cuda

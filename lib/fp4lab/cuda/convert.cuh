@@ -10,44 +10,29 @@
 
 namespace fp4lab::cuda {
 
-__device__ inline float SaturatedProduct(float a, float b) {
-  float y;
-  asm("mul.rn.sat.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
-  return y;
-}
-__device__ inline float SaturatedFma(float a, float b, float c) {
-  float y;
-  asm("fma.rn.sat.f32 %0, %1, %2, %3;" : "=f"(y) : "f"(a), "f"(b), "f"(c));
-  return y;
-}
-
 // ---- E2M1 in software
 // ---------------------------------------------------------------------------- The code of
-// magnitude a is a piecewise linear function c(a) of slopes 2, 1 and 1/2, rounded:
-//   c(a) = 4 * sat(a / 2) + 2 * sat(a / 2 - 1) + sat(a / 2 - 2),   sat(t) = t within [0, 1].
-// Where a term is not 0 or 1 it is exact and the others are 0 or 1. Adding 2^23 rounds to an
-// integer, ties to even, with the code in the low bits.
+// magnitude a, before rounding, is a concave function, the least of four lines:
+//   c(a) = min(2 a, a + 2, a / 2 + 4, 7)
+// Rounding is monotone, so it may come before the minimum; each line rounded is one operation:
+// adding 2^23 rounds to an integer, ties to even, with the integer in the low bits. Positive floats
+// are ordered as integers.
 inline constexpr std::uint32_t kIntegerBits = 0x4B000000u;  // 2^23
 
-struct Pieces {
-  float first, second, third;
-};
-__device__ inline Pieces PiecesOf(float a) {
-  return {SaturatedProduct(a, 0.5f), SaturatedFma(a, 0.5f, -1.0f), SaturatedFma(a, 0.5f, -2.0f)};
+__device__ inline std::uint32_t LeastBits(float a, float b, float c, std::uint32_t largest) {
+  return min(min(__float_as_uint(a), __float_as_uint(b)), min(__float_as_uint(c), largest));
 }
 
 // kIntegerBits + the code of a >= 0, not NaN.
 __device__ inline std::uint32_t NearestE2m1(float a) {
-  const Pieces p = PiecesOf(a);
-  const float y = __fmaf_rn(p.second, 2.0f, __fmaf_rn(p.first, 4.0f, 0x1p23f));
-  return __float_as_uint(y + p.third);
+  return LeastBits(__fmaf_rn(a, 2.0f, 0x1p23f), a + (0x1p23f + 2.0f),
+                   __fmaf_rn(a, 0.5f, 0x1p23f + 4.0f), kIntegerBits + 7);
 }
 
 // kIntegerBits + floor(c(a) * 2^16): with 16 random bits added, the code is in bits 16 to 18.
 __device__ inline std::uint32_t ScaledE2m1(float a) {
-  const Pieces p = PiecesOf(a);
-  const float y = __fmaf_rz(p.second, 0x1p17f, __fmaf_rz(p.first, 0x1p18f, 0x1p23f));
-  return __float_as_uint(__fmaf_rz(p.third, 0x1p16f, y));
+  return LeastBits(__fmaf_rz(a, 0x1p17f, 0x1p23f), __fmaf_rz(a, 0x1p16f, 0x1p23f + 0x1p17f),
+                   __fmaf_rz(a, 0x1p15f, 0x1p23f + 0x1p18f), kIntegerBits + (7u << 16));
 }
 
 // ---- Eight codes of magnitudes v >= 0, element i in bits 4 i to 4 i + 2

@@ -29,6 +29,14 @@ void Check(cudaError_t status, const char* what) {
   throw Error("CUDA", problem);
 }
 
+int Multiprocessors() {
+  int device = 0, count = 0;
+  Check(cudaGetDevice(&device), "asking for the device");
+  Check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
+        "asking for the device's properties");
+  return count;
+}
+
 int DeviceCount() {
   int count = 0;
   return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;

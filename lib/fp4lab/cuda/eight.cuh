@@ -12,9 +12,9 @@ namespace fp4lab::cuda {
 
 inline constexpr std::uint32_t kInfBf16 = 0x7F80u;
 
-// Magnitudes as binary32 values, and the signs where E2M1 codes want them: bit 4 i + 3.
+// The elements as binary32 values, and their signs where E2M1 codes want them: bit 4 i + 3.
 struct Eight {
-  float a[8];
+  float x[8];
   std::uint32_t signs;
 };
 
@@ -36,9 +36,8 @@ __device__ inline Eight EightOf(uint4 w) {
   const std::uint32_t words[] = {w.x, w.y, w.z, w.w};
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const std::uint32_t m = words[i] & 0x7FFF7FFFu;
-    e.a[2 * i] = __uint_as_float(m << 16);
-    e.a[2 * i + 1] = __uint_as_float(m & 0xFFFF0000u);
+    e.x[2 * i] = __uint_as_float(words[i] << 16);
+    e.x[2 * i + 1] = __uint_as_float(words[i] & 0xFFFF0000u);
   }
   const std::uint32_t low = __byte_perm(w.x, w.y, 0x7531), high = __byte_perm(w.z, w.w, 0x7531);
   e.signs = SignNibbles(__byte_perm(low, high, 0x6420), __byte_perm(low, high, 0x7531));
@@ -51,8 +50,8 @@ __device__ inline Eight EightOf(float4 x, float4 y) {
   std::uint32_t even = 0, odd = 0;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    e.a[2 * i] = fabsf(v[2 * i]);
-    e.a[2 * i + 1] = fabsf(v[2 * i + 1]);
+    e.x[2 * i] = v[2 * i];
+    e.x[2 * i + 1] = v[2 * i + 1];
     even |= (__float_as_uint(v[2 * i]) & 0x80000000u) >> (24 - 8 * i);
     odd |= (__float_as_uint(v[2 * i + 1]) & 0x80000000u) >> (24 - 8 * i);
   }
@@ -66,8 +65,8 @@ __device__ inline float LargestOf(const Eight& e, bool* nan) {
   *nan = false;
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
-    amax = fmaxf(amax, e.a[i]);
-    *nan = *nan || e.a[i] != e.a[i];
+    amax = fmaxf(amax, fabsf(e.x[i]));
+    *nan = *nan || e.x[i] != e.x[i];
   }
   return amax;
 }
@@ -111,13 +110,13 @@ __device__ Halves<T> Both(T value) {
   return {value, value};
 }
 
-// The E2M1 codes of e.a[i] * factor. `special`: an element is NaN, or a factor is.
+// The E2M1 codes of e.x[i] * factor. `special`: an element is NaN, or a factor is.
 template <RandomBits kBits>
 __device__ std::uint32_t E2m1Codes(const Eight& e, Halves<float> factor, bool special,
                                    const RandomOctet<kBits>& random) {
   float v[8];
 #pragma unroll
-  for (int i = 0; i < 8; ++i) v[i] = e.a[i] * (i < 4 ? factor.low : factor.high);
+  for (int i = 0; i < 8; ++i) v[i] = fabsf(e.x[i]) * (i < 4 ? factor.low : factor.high);
   std::uint32_t codes;
   if constexpr (kBits == RandomBits::kNone) {
     codes = NearestCodes(v);
@@ -171,10 +170,7 @@ __device__ uint2 Fp8Codes(const Eight& e, float factor) {
   for (int i = 0; i < 2; ++i) {
     float v[4];
 #pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      const std::uint32_t sign = e.signs >> (4 * (4 * i + k) + 3) << 31;
-      v[k] = __uint_as_float(__float_as_uint(e.a[4 * i + k]) | sign) * factor;
-    }
+    for (int k = 0; k < 4; ++k) v[k] = e.x[4 * i + k] * factor;
     words[i] = NearestFp8Pair<kElement>(v[0], v[1]) | NearestFp8Pair<kElement>(v[2], v[3]) << 16;
   }
   return {words[0], words[1]};

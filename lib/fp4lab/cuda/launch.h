@@ -15,9 +15,9 @@ bool FitsRowKernel(const DeviceMatrix& x, const BlockFormat& format, const Quant
 void LaunchRows(const DeviceMatrix& x, const BlockFormat& format, const QuantizedSide& side,
                 StreamHandle stream);
 
-// The fast kernel of tiles: both directions of E2M1 from BF16 in one pass; rows a multiple of 128,
-// cols of 64. FitsTiles also wants a columnwise side (or square blocks): rows alone are faster by
-// rows.
+// The fast kernels of tiles: both directions of E2M1 from BF16, of NVFP4 rounded to nearest from
+// FP32, in one pass; rows a multiple of 128, cols of 64. FitsTiles also wants a columnwise side (or
+// square blocks): rows alone are faster by rows.
 bool FitsTileShape(const DeviceMatrix& x);
 bool FitsTiles(const DeviceMatrix& x, const BlockFormat& format, const QuantizedSide* row,
                const QuantizedSide* column);

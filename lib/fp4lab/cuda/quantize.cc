@@ -96,10 +96,6 @@ void QuantizeSide(const DeviceMatrix& x, const Dialect& d, const QuantizedSide& 
                 stream);
 }
 
-bool HasElement(FormatId element) {
-  return element == FormatId::kE2M1 || element == FormatId::kE4M3 || element == FormatId::kE5M2;
-}
-
 void Clear(float* amax, std::size_t count, StreamHandle stream) {
   if (amax == nullptr || count == 0) return;
   Check(cudaMemsetAsync(amax, 0, count * sizeof(float), NativeStream(stream)), "clearing the amax");
@@ -137,13 +133,6 @@ void Quantize(const DeviceMatrix& x, const BlockFormat& format, const QuantizedS
   if (column != nullptr) QuantizeSide(x, dialect_of(*column), *column, true, stream);
 }
 
-bool CanQuantizeAs(const Dialect& d) {
-  const bool scale_fits = d.element == FormatId::kE2M1
-                              ? d.scale == FormatId::kE4M3 || d.scale == FormatId::kE8M0
-                              : d.scale == FormatId::kE8M0;
-  return HasElement(d.element) && scale_fits && !IsApproximate(d);
-}
-
 void QuantizeAs(const DeviceMatrix& x, const Dialect& dialect, const QuantizedSide* row,
                 const QuantizedSide* column, StreamHandle stream) {
   Expects(CanQuantizeAs(dialect), "a dialect with one answer, of E2M1, E4M3 or E5M2 elements");
@@ -167,7 +156,7 @@ void AmaxWithHadamard(const DeviceMatrix& x, int hadamard, std::uint32_t sign_ma
   CheckGroups(x, hadamard);
   Clear(amax, 1, stream);
   Clear(transformed, 1, stream);
-  if (FitsTileShape(x)) {
+  if (x.type == ElementType::kBf16 && FitsTileShape(x)) {
     LaunchTileAmax(x, hadamard, sign_mask, amax, transformed, stream);
   } else {
     LaunchHadamard(x, true, hadamard, sign_mask, nullptr, amax, transformed, stream);

@@ -62,6 +62,9 @@ struct QuantizedSide {
   std::uint32_t sign_mask = 0;
 };
 
+// The element formats of the kernels.
+bool HasElement(FormatId element);
+
 // x in `format`; either side may be nullptr.
 void Quantize(const DeviceMatrix& x, const BlockFormat& format, const QuantizedSide* row,
               const QuantizedSide* column, StreamHandle stream = nullptr);

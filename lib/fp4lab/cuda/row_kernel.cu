@@ -1,5 +1,7 @@
 // Rowwise quantization in one pass at memory speed: a thread takes eight elements at a time, two
 // (or four) neighbouring threads make a block. For columns that are a multiple of the block.
+#include <algorithm>
+
 #include "fp4lab/cuda/check.cuh"
 #include "fp4lab/cuda/divider.cuh"
 #include "fp4lab/cuda/eight.cuh"
@@ -10,6 +12,7 @@ namespace fp4lab::cuda {
 namespace {
 
 constexpr int kThreads = 256;
+constexpr int kBlocksPerProcessor = 4;
 
 struct RowJob {
   const void* x;
@@ -21,7 +24,8 @@ struct RowJob {
   ScaleRule rule;
   RandomStream random;
   bool swizzled;
-  Divider scale_cols;  // of a row, for swizzled scales
+  Divider scale_cols;        // of a row, for swizzled scales
+  std::uint32_t rounds = 0;  // of all thread blocks
 };
 
 struct Loaded16 {  // eight BF16 elements
@@ -93,34 +97,57 @@ __device__ void QuantizeOctet(const RowJob& job, const Scaler<kScaling, kElement
   }
 }
 
-// Octets are a multiple of kShared, so the threads of a block (of elements) run together.
-template <class Loaded, FormatId kElement, Scaling kScaling, RandomBits kBits>
-__global__ void __launch_bounds__(kThreads) RowKernel(RowJob job) {
-  constexpr int kUnrolled = sizeof(Loaded) == 16 ? 4 : 2;
-  __shared__ float table[kScaleBytes];
-  const std::uint32_t first = blockIdx.x * (kThreads * kUnrolled) + threadIdx.x;
+// A thread block's octets of one round.
+template <class Loaded>
+struct Round {
+  static constexpr int kUnrolled = sizeof(Loaded) == 16 ? 4 : 2;
+  static constexpr std::uint32_t kOctets = kThreads * kUnrolled;
   Loaded loaded[kUnrolled];
-#pragma unroll
-  for (int k = 0; k < kUnrolled; ++k) {
-    const std::uint32_t octet = first + static_cast<std::uint32_t>(k * kThreads);
-    loaded[k].Load(job.x, octet < job.octets ? octet : 0);
+
+  __device__ static std::uint32_t Octet(std::uint32_t round, int k) {
+    return round * kOctets + static_cast<std::uint32_t>(k * kThreads) + threadIdx.x;
   }
+  __device__ void Load(const RowJob& job, std::uint32_t round) {
+#pragma unroll
+    for (int k = 0; k < kUnrolled; ++k) {
+      const std::uint32_t octet = Octet(round, k);
+      loaded[k].Load(job.x, octet < job.octets ? octet : 0);
+    }
+  }
+};
+
+// Thread blocks stay and take round after round, so that a table serves many; the next round is
+// loaded before the current one is worked on. Octets are a multiple of kShared: the threads of a
+// block of elements run together.
+template <class Loaded, FormatId kElement, Scaling kScaling, RandomBits kBits>
+__global__ void __launch_bounds__(kThreads, kBlocksPerProcessor) RowKernel(RowJob job) {
+  __shared__ float table[kScaleBytes];
+  Round<Loaded> current, next;
+  std::uint32_t round = blockIdx.x;
+  next.Load(job, round);
   const Scaler<kScaling, kElement> scaler(job.rule, job.amax, table);
   __syncthreads();
+  for (; round < job.rounds; round += gridDim.x) {
+    current = next;
+    if (round + gridDim.x < job.rounds) next.Load(job, round + gridDim.x);
 #pragma unroll
-  for (int k = 0; k < kUnrolled; ++k) {
-    const std::uint32_t octet = first + static_cast<std::uint32_t>(k * kThreads);
-    // A warp's octets are consecutive: it leaves together, or its last threads go along.
-    if (octet - threadIdx.x % 32 >= job.octets) return;
-    QuantizeOctet<Loaded, kElement, kScaling, kBits>(job, scaler, loaded[k], octet);
+    for (int k = 0; k < Round<Loaded>::kUnrolled; ++k) {
+      const std::uint32_t octet = Round<Loaded>::Octet(round, k);
+      // A warp's octets are consecutive: it skips them together, or its last threads go along.
+      if (octet - threadIdx.x % 32 < job.octets) {
+        QuantizeOctet<Loaded, kElement, kScaling, kBits>(job, scaler, current.loaded[k], octet);
+      }
+    }
   }
 }
 
 template <class Loaded, FormatId kElement, Scaling kScaling, RandomBits kBits>
-void Launch(const RowJob& job, cudaStream_t stream) {
-  constexpr std::uint32_t kABlock = kThreads * (sizeof(Loaded) == 16 ? 4 : 2);
-  RowKernel<Loaded, kElement, kScaling, kBits>
-      <<<(job.octets + kABlock - 1) / kABlock, kThreads, 0, stream>>>(job);
+void Launch(RowJob job, cudaStream_t stream) {
+  constexpr std::uint32_t kOctets = Round<Loaded>::kOctets;
+  job.rounds = (job.octets + kOctets - 1) / kOctets;
+  const std::uint32_t blocks =
+      std::min(job.rounds, static_cast<std::uint32_t>(Multiprocessors() * kBlocksPerProcessor));
+  RowKernel<Loaded, kElement, kScaling, kBits><<<blocks, kThreads, 0, stream>>>(job);
   CheckLaunch("the kernel of rows");
 }
 

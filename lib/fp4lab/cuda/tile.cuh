@@ -20,18 +20,28 @@ struct Columns {
   std::uint32_t of[2][kRows / 8];
 };
 
-// The 16 columns from `col` on.
+// Where a lane's part of the first 16 columns lies, for LoadColumns; to be made once.
 template <int kRows>
-__device__ Columns<kRows> LoadColumns(const std::uint16_t* tile, int col) {
-  Columns<kRows> out;
+__device__ std::uint32_t ColumnAddress(const std::uint16_t* tile) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   const int matrix = lane / 8, i = lane % 8;
+  // Row i of an 8x8 matrix lands in lanes 4 g + i / 2; matrices 2 and 3 are the second pairs.
+  const int row = kRows / 4 * (i / 2) + 2 * (matrix / 2) + i % 2;
+  const auto address = static_cast<std::uint32_t>(
+      __cvta_generic_to_shared(tile + row * kTileStride + 8 * (matrix % 2)));
+  std::uint32_t kept;  // opaque, or the compiler would make it again at every use
+  asm volatile("mov.b32 %0, %1;" : "=r"(kept) : "r"(address));
+  return kept;
+}
+
+// The 16 columns from 16 * b on.
+template <int kRows>
+__device__ Columns<kRows> LoadColumns(std::uint32_t column_address, int b) {
+  Columns<kRows> out;
 #pragma unroll
   for (int half = 0; half < kRows / 16; ++half) {
-    // Row i of an 8x8 matrix lands in lanes 4 g + i / 2; matrices 2 and 3 are the second pairs.
-    const int row = kRows / 4 * (i / 2) + 2 * (2 * half + matrix / 2) + i % 2;
-    const auto address = static_cast<std::uint32_t>(
-        __cvta_generic_to_shared(tile + row * kTileStride + col + 8 * (matrix % 2)));
+    const std::uint32_t address =
+        column_address + static_cast<std::uint32_t>(2 * (16 * b + 4 * half * kTileStride));
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(out.of[0][2 * half]), "=r"(out.of[1][2 * half]),
                    "=r"(out.of[0][2 * half + 1]), "=r"(out.of[1][2 * half + 1])

@@ -3,6 +3,8 @@
 // 32).
 #pragma once
 
+#include <algorithm>
+
 #include "fp4lab/cuda/amax.cuh"
 #include "fp4lab/cuda/eight.cuh"
 #include "fp4lab/cuda/scale.cuh"
@@ -13,6 +15,21 @@ namespace fp4lab::cuda {
 
 inline constexpr int kStageStride = kTileRows / 2 + 16;  // bytes of a staged column of codes
 
+// The scale of block j of a row, which begins with octet `octet` of x; square blocks with linear
+// scales have one in their first row.
+template <int kRows, TileMode kMode>
+__device__ void StoreRowScale(const TileJob& job, std::size_t row, std::size_t j,
+                              std::uint32_t octet, std::uint32_t byte) {
+  std::size_t place = octet / (kRows / 8);
+  if (job.row.scale_order == ScaleOrder::k128x4) {
+    place = Offset128x4(row, j, job.cols / kRows);
+  } else if constexpr (kMode == TileMode::kSquare) {
+    if (row % kRows != 0) return;
+    place = row / kRows * (job.cols / kRows) + j;
+  }
+  job.row.scales[place] = static_cast<std::uint8_t>(byte);
+}
+
 template <int kRows, TileMode kMode, RandomBits kBits>
 class TileWarp {
  public:
@@ -22,20 +39,33 @@ class TileWarp {
   static constexpr int kWarps = kTileRows / kRows;  // of a thread block
   using TileScaler = Scaler<kScaling, FormatId::kE2M1>;
 
-  // r0, c0: of the warp's part of x. tile: its shared memory. codes, scales: staged columns.
-  __device__ TileWarp(const TileJob& job, std::size_t r0, std::size_t c0, std::uint16_t* tile,
-                      std::uint8_t* codes, std::uint8_t* scales)
-      : job_(job), r0_(r0), c0_(c0), tile_(tile), codes_(codes), scales_(scales) {}
+  // tile: the warp's shared memory. codes, scales: staged columns.
+  __device__ TileWarp(const TileJob& job, std::uint16_t* tile, std::uint8_t* codes,
+                      std::uint8_t* scales)
+      : job_(job),
+        tile_(tile),
+        codes_(codes + Lane() / 4 * kStageStride + kRows / 8 * (Lane() % 4)),
+        scales_(scales + Lane() / 4 * kWarps),
+        column_address_(ColumnAddress<kRows>(tile)) {}
 
-  __device__ void Load() {
+  // r0, c0: of a part of x, which Share makes the current one.
+  __device__ void Load(std::size_t r0, std::size_t c0) {
+    next_r0_ = r0;
+    next_c0_ = c0;
+    const std::size_t col = c0 + static_cast<std::size_t>(8 * (Lane() % 8));
+    const auto* in = reinterpret_cast<const uint4*>(job_.x + (r0 + Row(0)) * job_.cols + col);
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
-      loaded_[i] = *reinterpret_cast<const uint4*>(job_.x + (r0_ + Row(i)) * job_.cols + Col());
+      loaded_[i] = *in;
+      in += job_.cols / 2;  // four rows
     }
   }
 
   // Into shared memory, as LoadColumns wants it.
   __device__ void Share() {
+    r0_ = next_r0_;
+    c0_ = next_c0_;
+    first_octet_ = static_cast<std::uint32_t>(((r0_ + Row(0)) * job_.cols + Col()) / 8);
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
       *reinterpret_cast<uint4*>(tile_ + Row(i) * kTileStride + 8 * (Lane() % 8)) = loaded_[i];
@@ -123,8 +153,7 @@ class TileWarp {
       byte = scaler.Byte(__uint_as_float(largest << 16));
     }
     special = special || byte == 255;  // a NaN scale: E8M0's
-    const std::size_t row = r0_ + Row(i);
-    const std::size_t octet = (row * job_.cols + Col()) / 8;
+    const std::uint32_t octet = first_octet_ + i * static_cast<std::uint32_t>(job_.cols / 2);
     const RandomOctet<kBits> random(side.random, octet);
     const std::uint32_t codes = E2m1Codes<kBits>(e, Both(scaler.Factor(byte)), special, random);
     if (side.codes != nullptr) reinterpret_cast<std::uint32_t*>(side.codes)[octet] = codes;
@@ -132,19 +161,7 @@ class TileWarp {
       reinterpret_cast<uint4*>(side.values)[octet] = E2m1Values(codes, Both(scaler.Value(byte)));
     }
     if (side.scales != nullptr && Lane() % kBlockLanes == 0)
-      StoreRowScale(row, Col() / kRows, byte);
-  }
-
-  __device__ void StoreRowScale(std::size_t row, std::size_t j, std::uint32_t byte) const {
-    const std::size_t cols = job_.cols / kRows;
-    std::size_t place = row * cols + j;
-    if (job_.row.scale_order == ScaleOrder::k128x4) {
-      place = Offset128x4(row, j, cols);
-    } else if constexpr (kMode == TileMode::kSquare) {
-      if (row % kRows != 0) return;
-      place = row / kRows * cols + j;
-    }
-    job_.row.scales[place] = static_cast<std::uint8_t>(byte);
+      StoreRowScale<kRows, kMode>(job_, r0_ + Row(i), Col() / kRows, octet, byte);
   }
 
   // ---- Columns ----
@@ -153,16 +170,22 @@ class TileWarp {
   struct Exact {
     std::uint32_t one_part = 0xFFFFFFFFu, two_parts = 0xFFFFFFFFu;
     std::uint32_t largest = 0;  // in lanes 2 b
+    bool nan = false;           // whether any column may hold one
   };
 
   __device__ Exact FindExactness() const {
-    if constexpr (kMode != TileMode::kHadamard) return {};
     std::uint32_t largest = 0;
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) largest = max(largest, LargestBf16(loaded_[i]));
+    Exact out;
+    if constexpr (kMode != TileMode::kHadamard) {
+      out.nan = __any_sync(0xFFFFFFFFu, largest > kInfBf16) != 0;
+      return out;
+    }
     Smallest smallest;
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
       const uint4 w = loaded_[i];
-      largest = max(largest, LargestBf16(w));
       smallest.Add(w.x);
       smallest.Add(w.y);
       smallest.Add(w.z);
@@ -175,30 +198,30 @@ class TileWarp {
       both = __vmaxu2(both, __shfl_xor_sync(0xFFFFFFFFu, both, step));
     }
     const Exactness exactness = ExactnessOf<kRows>(both >> 16, 0x7FFFu - (both & 0xFFFFu));
-    Exact out;
     out.one_part = __ballot_sync(0xFFFFFFFFu, exactness == Exactness::kOnePart);
     out.two_parts = __ballot_sync(0xFFFFFFFFu, exactness == Exactness::kTwoParts);
+    out.nan = (out.one_part | out.two_parts) != 0xFFFFFFFFu;
     out.largest = both >> 16;
     return out;
   }
 
   __device__ Columns<kRows> TransformedColumns(const HadamardOperand<kRows>& h, int b) const {
-    if constexpr (kMode != TileMode::kHadamard) return LoadColumns<kRows>(tile_, 16 * b);
+    if constexpr (kMode != TileMode::kHadamard) return LoadColumns<kRows>(column_address_, b);
     const std::uint32_t bit = 1u << (2 * b);
     if ((exact_.one_part & bit) != 0) {
-      return TransformedInParts<kRows>(LoadColumns<kRows>(tile_, 16 * b), h, false, 0);
+      return TransformedInParts<kRows>(LoadColumns<kRows>(column_address_, b), h, false, 0);
     }
     if ((exact_.two_parts & bit) != 0) {
       const std::uint32_t largest = __shfl_sync(0xFFFFFFFFu, exact_.largest, 2 * b);
-      return TransformedInParts<kRows>(LoadColumns<kRows>(tile_, 16 * b), h, true, largest);
+      return TransformedInParts<kRows>(LoadColumns<kRows>(column_address_, b), h, true, largest);
     }
     TransformExactly<kRows>(tile_, 16 * b, job_.column.sign_mask);
-    return LoadColumns<kRows>(tile_, 16 * b);
+    return LoadColumns<kRows>(column_address_, b);
   }
 
   // The largest magnitude of each of the two columns, in the halves of a word (BF16 bits), in all
-  // lanes that hold some of them. *nan: whether any column of the warp's holds one.
-  __device__ static std::uint32_t LargestOfColumns(const Columns<kRows>& x, bool* nan) {
+  // lanes that hold some of them. *nan: whether any column of the warp's may hold one.
+  __device__ std::uint32_t LargestOfColumns(const Columns<kRows>& x, bool* nan) const {
     std::uint32_t of[2] = {0, 0};
 #pragma unroll
     for (int side = 0; side < 2; ++side) {
@@ -209,7 +232,7 @@ class TileWarp {
     }
     std::uint32_t largest =
         __vmaxu2(__byte_perm(of[0], of[1], 0x5410), __byte_perm(of[0], of[1], 0x7632));
-    *nan = __any_sync(0xFFFFFFFFu, (largest & 0xFFFFu) > kInfBf16 || largest >> 16 > kInfBf16) != 0;
+    *nan = exact_.nan;
     if (*nan) {
       largest = 0;
       for (int q = 0; q < kRows / 8; ++q) {
@@ -238,7 +261,6 @@ class TileWarp {
     const std::uint32_t largest = LargestOfColumns(x, &nan);
     const Halves<std::uint32_t> byte = ColumnBytes(scaler, largest, b);
     const Halves<float> factor{scaler.Factor(byte.low), scaler.Factor(byte.high)};
-    const Halves<std::uint32_t> value{scaler.Value(byte.low), scaler.Value(byte.high)};
     const bool special = nan || byte.low == 255 || byte.high == 255;
     const std::size_t column = c0_ + static_cast<std::size_t>(16 * b + Lane() / 4);
     Columns<kRows> values;
@@ -248,7 +270,7 @@ class TileWarp {
       StageCodes16(codes, b, 0);
       StageCodes16(codes >> 16, b, 8);
       if (job_.column.values != nullptr) {
-        const uint4 v = E2m1Values(codes, value);
+        const uint4 v = E2m1Values(codes, {scaler.Value(byte.low), scaler.Value(byte.high)});
         values = {{{v.x, v.y}, {v.z, v.w}}};
       }
     } else {
@@ -261,7 +283,7 @@ class TileWarp {
             E2m1Codes<kBits>(e, Both(side == 0 ? factor.low : factor.high), special, random);
         StageCodes32(codes, b, 8 * side);
         if (job_.column.values != nullptr) {
-          const uint4 v = E2m1Values(codes, Both(side == 0 ? value.low : value.high));
+          const uint4 v = E2m1Values(codes, Both(scaler.Value(side == 0 ? byte.low : byte.high)));
           values.of[side][0] = v.x;
           values.of[side][1] = v.y;
           values.of[side][2] = v.z;
@@ -270,8 +292,8 @@ class TileWarp {
       }
     }
     if (Lane() % 4 == 0) {
-      scales_[(16 * b + Lane() / 4) * kWarps] = static_cast<std::uint8_t>(byte.low);
-      scales_[(16 * b + Lane() / 4 + 8) * kWarps] = static_cast<std::uint8_t>(byte.high);
+      scales_[16 * b * kWarps] = static_cast<std::uint8_t>(byte.low);
+      scales_[(16 * b + 8) * kWarps] = static_cast<std::uint8_t>(byte.high);
     }
     if (job_.column.values != nullptr) {
       __syncwarp();
@@ -313,7 +335,7 @@ class TileWarp {
   }
 
   __device__ std::uint8_t* Staged(int b, int side) const {
-    return codes_ + (16 * b + Lane() / 4 + side) * kStageStride + kRows / 8 * (Lane() % 4);
+    return codes_ + (16 * b + side) * kStageStride;
   }
   __device__ void StageCodes16(std::uint32_t codes, int b, int side) const {
     *reinterpret_cast<std::uint16_t*>(Staged(b, side)) = static_cast<std::uint16_t>(codes);
@@ -333,10 +355,12 @@ class TileWarp {
   }
 
   const TileJob& job_;
-  std::size_t r0_, c0_;
+  std::size_t r0_ = 0, c0_ = 0, next_r0_ = 0, next_c0_ = 0;
+  std::uint32_t first_octet_ = 0;  // the lane's first, over all of x
   std::uint16_t* tile_;
-  std::uint8_t* codes_;
+  std::uint8_t* codes_;  // the lane's first staged code and scale
   std::uint8_t* scales_;
+  std::uint32_t column_address_;
   uint4 loaded_[kLoads];
   std::uint32_t square_byte_ = 0;
   Exact exact_;
@@ -375,6 +399,10 @@ __device__ void StoreColumnSide(const TileJob& job, std::size_t r0, std::size_t 
   }
 }
 
+// Thread blocks that a multiprocessor holds.
+template <int kRows>
+inline constexpr int kTileBlocks = 3;
+
 template <int kRows>
 struct TileMemory {
   alignas(16) std::uint16_t tile[kTileRows * kTileStride];
@@ -383,18 +411,29 @@ struct TileMemory {
   float row_factors[kScaleBytes], column_factors[kScaleBytes];
 };
 
+// The part of x that a warp takes of a thread block's tile.
+struct TilePlace {
+  std::size_t r0, c0;
+};
+template <int kRows>
+__device__ TilePlace PlaceOf(const TileJob& job, std::uint32_t tile) {
+  const auto across = static_cast<std::uint32_t>(job.cols / kTileCols);
+  return {std::size_t{tile / across} * kTileRows, std::size_t{tile % across} * kTileCols};
+}
+
+// Thread blocks stay and take tile after tile, so that tables and the transform's operand serve
+// many; the next tile is loaded while columns of the current one are worked on.
 template <int kRows, TileMode kMode, RandomBits kBits>
-__global__ void __launch_bounds__(32 * kTileRows / kRows, kRows == 16 ? 3 : 5)
+__global__ void __launch_bounds__(32 * kTileRows / kRows, kTileBlocks<kRows>)
     TileKernel(TileJob job) {
   using Warp = TileWarp<kRows, kMode, kBits>;
   __shared__ TileMemory<kRows> shared;
-  const auto across = static_cast<unsigned>(job.cols / kTileCols);
-  const std::size_t r0 = std::size_t{blockIdx.x / across} * kTileRows;
-  const std::size_t c0 = std::size_t{blockIdx.x % across} * kTileCols;
   const int warp = static_cast<int>(threadIdx.x / 32);
-  Warp part(job, r0 + warp * kRows, c0, shared.tile + warp * kRows * kTileStride,
-            shared.codes + warp * kRows / 2, shared.scales + warp);
-  part.Load();
+  Warp part(job, shared.tile + warp * kRows * kTileStride, shared.codes + warp * kRows / 2,
+            shared.scales + warp);
+  std::uint32_t tile = blockIdx.x;
+  TilePlace place = PlaceOf<kRows>(job, tile);
+  part.Load(place.r0 + warp * kRows, place.c0);
   const typename Warp::TileScaler rows(job.rule, job.row.amax, shared.row_factors);
   const typename Warp::TileScaler columns(job.rule, job.column.amax, shared.column_factors);
   HadamardOperand<kRows> operand{};
@@ -402,11 +441,20 @@ __global__ void __launch_bounds__(32 * kTileRows / kRows, kRows == 16 ? 3 : 5)
     operand = HadamardOperandOf<kRows>(job.column.sign_mask);
   }
   __syncthreads();  // the tables
-  part.Share();
-  part.QuantizeRows(rows);
-  part.QuantizeColumns(columns, operand);
-  __syncthreads();
-  StoreColumnSide<kRows, kMode>(job, r0, c0, shared.codes, shared.scales);
+  while (tile < job.tiles) {
+    const TilePlace current = place;
+    part.Share();
+    if (job.quantizes_rows) part.QuantizeRows(rows);
+    tile += gridDim.x;
+    if (tile < job.tiles) {
+      place = PlaceOf<kRows>(job, tile);
+      part.Load(place.r0 + warp * kRows, place.c0);
+    }
+    part.QuantizeColumns(columns, operand);
+    __syncthreads();
+    StoreColumnSide<kRows, kMode>(job, current.r0, current.c0, shared.codes, shared.scales);
+    __syncthreads();  // the staged columns may be written again
+  }
 }
 
 // amax of x and of its columnwise transform.
@@ -419,8 +467,8 @@ __global__ void __launch_bounds__(32 * kTileRows / kRows, kRows == 16 ? 3 : 6)
   const std::size_t c0 = std::size_t{blockIdx.x % across} * kTileCols;
   const int warp = static_cast<int>(threadIdx.x / 32);
   TileWarp<kRows, TileMode::kHadamard, RandomBits::kNone> part(
-      job, r0 + warp * kRows, c0, tile + warp * kRows * kTileStride, nullptr, nullptr);
-  part.Load();
+      job, tile + warp * kRows * kTileStride, nullptr, nullptr);
+  part.Load(r0 + warp * kRows, c0);
   part.Share();
   std::uint32_t before = 0, after = 0;
   part.Maxima(HadamardOperandOf<kRows>(job.column.sign_mask), &before, &after);
@@ -432,8 +480,10 @@ __global__ void __launch_bounds__(32 * kTileRows / kRows, kRows == 16 ? 3 : 6)
 }
 
 template <int kRows, TileMode kMode, RandomBits kBits>
-void LaunchTile(const TileJob& job, cudaStream_t stream) {
-  const auto blocks = static_cast<unsigned>(job.rows / kTileRows * (job.cols / kTileCols));
+void LaunchTile(TileJob job, cudaStream_t stream) {
+  job.tiles = static_cast<std::uint32_t>(job.rows / kTileRows * (job.cols / kTileCols));
+  const std::uint32_t blocks =
+      std::min(job.tiles, static_cast<std::uint32_t>(Multiprocessors() * kTileBlocks<kRows>));
   TileKernel<kRows, kMode, kBits><<<blocks, 32 * kTileRows / kRows, 0, stream>>>(job);
   CheckLaunch("the kernel of tiles");
 }

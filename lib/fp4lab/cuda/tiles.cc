@@ -19,9 +19,8 @@ RandomBits BitsOf(const QuantizedSide* side) {
 }  // namespace
 
 bool FitsTileShape(const DeviceMatrix& x) {
-  return x.type == ElementType::kBf16 && x.rows % kTileRows == 0 && x.cols % kTileCols == 0 &&
-         x.rows > 0 && x.cols > 0 && IsAligned(x.data) &&
-         x.rows / kTileRows * (x.cols / kTileCols) < (std::size_t{1} << 31);
+  return x.rows % kTileRows == 0 && x.cols % kTileCols == 0 && x.rows > 0 && x.cols > 0 &&
+         IsAligned(x.data) && x.rows / kTileRows * (x.cols / kTileCols) < (std::size_t{1} << 31);
 }
 
 bool FitsTiles(const DeviceMatrix& x, const BlockFormat& format, const QuantizedSide* row,
@@ -38,6 +37,10 @@ bool FitsTiles(const DeviceMatrix& x, const BlockFormat& format, const Quantized
   const RandomBits bits = column != nullptr ? column->random_bits : BitsOf(row);
   if (row != nullptr && row->random_bits != bits) return false;
   if (bits == RandomBits::kGiven || (square && bits != RandomBits::kNone)) return false;
+  const bool transforms = column != nullptr && column->hadamard != 0;
+  if (x.type == ElementType::kFp32 && (!nvfp4 || transforms || bits != RandomBits::kNone)) {
+    return false;
+  }
   if (column == nullptr) return square;
   return column->hadamard == 0 || column->hadamard == block;
 }
@@ -48,6 +51,7 @@ void LaunchTiles(const DeviceMatrix& x, const BlockFormat& format, const Quantiz
               .rows = x.rows,
               .cols = x.cols,
               .rule = format.rule};
+  job.quantizes_rows = row != nullptr || format.block_rows > 1;
   if (row != nullptr) job.row = *row;
   if (column != nullptr) job.column = *column;
   // A side that is not asked for has no outputs; its scaler still reads an amax.
@@ -57,6 +61,7 @@ void LaunchTiles(const DeviceMatrix& x, const BlockFormat& format, const Quantiz
                         : job.column.hadamard != 0 ? TileMode::kHadamard
                                                    : TileMode::kPlain;
   const RandomBits bits = column != nullptr ? column->random_bits : BitsOf(row);
+  if (x.type == ElementType::kFp32) return LaunchFp32Tiles(job, mode, NativeStream(stream));
   const auto launch = format.rule == ScaleRule::kNvfp4 ? LaunchNvfp4Tiles : LaunchMxfp4Tiles;
   launch(job, mode, bits, NativeStream(stream));
 }

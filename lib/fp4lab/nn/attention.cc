@@ -344,12 +344,12 @@ void Attention(const AttentionShape& shape, MatrixView<const float> q, MatrixVie
               statistics.size() == s.StatisticsSize(),
           "q, out (B * T, heads * head_dim), k, v (B * T, kv_heads * head_dim)");
   const auto kernel = HWY_DYNAMIC_DISPATCH(AttentionHead);
-  float* const row_max = statistics.data();
-  float* const inverse_sum = row_max + statistics.size() / 2;
+  const std::size_t plane = s.heads * s.sequence;
   ParallelFor(s.batch * s.heads, [&](std::size_t i) {
     const std::size_t b = i / s.heads, h = i % s.heads, kv = h / s.QueriesPerKey();
+    float* const row_max = &statistics[2 * b * plane + h * s.sequence];
     kernel(Part(s, q, b, h, s.heads), Part(s, k, b, kv, s.kv_heads), Part(s, v, b, kv, s.kv_heads),
-           Part(s, out, b, h, s.heads), row_max + i * s.sequence, inverse_sum + i * s.sequence);
+           Part(s, out, b, h, s.heads), row_max, row_max + plane);
   });
 }
 
@@ -365,14 +365,13 @@ void AttentionBackward(const AttentionShape& shape, MatrixView<const float> q,
               statistics.size() == s.StatisticsSize(),
           "q, out, dq (B * T, heads * head_dim), k, v, dk, dv (B * T, kv_heads * head_dim)");
   const auto kernel = HWY_DYNAMIC_DISPATCH(AttentionBackwardGroup);
-  const float* const row_max = statistics.data();
-  const float* const inverse_sum = row_max + statistics.size() / 2;
+  const std::size_t plane = s.heads * s.sequence;
   ParallelFor(s.batch * s.kv_heads, [&, dq = dq, dk = dk, dv = dv](std::size_t i) {
     const std::size_t b = i / s.kv_heads, kv = i % s.kv_heads;
-    const std::size_t row = i * s.QueriesPerKey() * s.sequence;
+    const float* const row_max = &statistics[2 * b * plane + kv * s.QueriesPerKey() * s.sequence];
     const auto part = [&](auto x) { return Part(s, x, b, kv, s.kv_heads); };
-    kernel(part(q), part(k), part(v), part(out), row_max + row, inverse_sum + row, part(dout),
-           part(dq), part(dk), part(dv));
+    kernel(part(q), part(k), part(v), part(out), row_max, row_max + plane, part(dout), part(dq),
+           part(dk), part(dv));
   });
 }
 

@@ -23,9 +23,9 @@ struct AttentionShape {
 //   out_i = (sum_j p_j v_j) (1 / l)
 // exp errs by at most 1.01 units in the last place and is 0 below 2^-126.
 // Dot products run over ascending dimensions and sums over ascending j, by fused multiply-adds.
-// `statistics` (two planes of (B, heads, T): m, then 1 / l) is for the backward pass.
-// NaN and Inf propagate; inside a 16x16 tile on the diagonal a masked pair counts as 0 * value, so
-// there they may also reach rows before their own.
+// `statistics` (for each sequence two planes of (heads, T): m, then 1 / l) is for the backward
+// pass. NaN and Inf propagate; inside a 16x16 tile on the diagonal a masked pair counts as 0 *
+// value, so there they may also reach rows before their own.
 void Attention(const AttentionShape& shape, MatrixView<const float> q, MatrixView<const float> k,
                MatrixView<const float> v, MatrixView<float> out, std::span<float> statistics);
 

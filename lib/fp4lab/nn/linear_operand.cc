@@ -8,7 +8,7 @@
 #include "fp4lab/block/fp4_integers.h"
 #include "fp4lab/nn/round_bf16.h"
 #include "fp4lab/tensor/fp4_gemm.h"
-#include "fp4lab/transform/hadamard.h"
+#include "fp4lab/transform/hadamard_quantize.h"
 
 namespace fp4lab {
 namespace {
@@ -36,14 +36,19 @@ std::size_t DivideUp(std::size_t x, int y) {
   return (x + static_cast<std::size_t>(y) - 1) / static_cast<std::size_t>(y);
 }
 
-bool MakeIntegers(View x, const QuantizeOptions& options, LinearOperandValues* out) {
+std::uint32_t SignMask(int hadamard) { return hadamard == 16 ? kTeSignMask16 : kTeSignMask32; }
+
+// `hadamard` 0: no transform.
+bool MakeIntegers(View x, int hadamard, const QuantizeOptions& options, LinearOperandValues* out) {
   const BlockFormat& f = options.format;
   const Fp4Integers to{
       Like(x, x.rows, x.cols, &out->code_memory),
       Like(x, DivideUp(x.rows, f.block_rows), DivideUp(x.cols, f.block_cols), &out->scale_memory)};
   out->block = static_cast<std::size_t>(f.block_cols);
   out->integers = {to.codes, to.scales, static_cast<std::size_t>(f.block_rows)};
-  out->has_integers = QuantizeToFp4Integers(x, options, to);
+  out->has_integers =
+      hadamard == 0 ? QuantizeToFp4Integers(x, options, to)
+                    : HadamardQuantizeToFp4Integers(x, hadamard, SignMask(hadamard), options, to);
   return out->has_integers;
 }
 
@@ -119,23 +124,31 @@ void PrepareOperand(const OperandRecipe& recipe, bool bf16, LinearOperand operan
     x = to();
     knows_amax = true;
   }
+  QuantizeOptions options{.format = recipe.format.value_or(BlockFormat{}),
+                          .rounding = recipe.rounding,
+                          .random = call.random,
+                          .amax = out->amax};
+  options.random.tensor += static_cast<std::uint32_t>(operand);
+  const bool scaled = recipe.format && HasTensorScale(*recipe.format);
+  if (integers) {  // with the transform on the way
+    if (scaled && recipe.hadamard != 0) {
+      options.amax = HadamardAmax(x, recipe.hadamard, SignMask(recipe.hadamard));
+    } else if (scaled && !knows_amax) {
+      options.amax = TensorAmax(x);
+    }
+    out->amax = options.amax;
+    if (MakeIntegers(x, recipe.hadamard, options, out)) return;
+  }
   if (recipe.hadamard != 0) {
-    const std::uint32_t signs = recipe.hadamard == 16 ? kTeSignMask16 : kTeSignMask32;
-    RandomHadamard(x, recipe.hadamard, signs, to());
+    RandomHadamard(x, recipe.hadamard, SignMask(recipe.hadamard), to());
     x = to();
     knows_amax = false;
   }
   if (recipe.format) {
-    if (HasTensorScale(*recipe.format) && !knows_amax) out->amax = TensorAmax(x);
-    QuantizeOptions options{.format = *recipe.format,
-                            .rounding = recipe.rounding,
-                            .random = call.random,
-                            .amax = out->amax};
-    options.random.tensor += static_cast<std::uint32_t>(operand);
+    if (scaled && !knows_amax) options.amax = TensorAmax(x);
+    out->amax = options.amax;
     if (call.observer != nullptr) {
       QuantizeObserved(operand, call, options, x, to());
-    } else if (integers && MakeIntegers(x, options, out)) {
-      return;
     } else {
       QuantizeToValues(x, options, to());
     }

@@ -122,10 +122,10 @@ MatrixView<T> HeadView(const AttentionShape& s, MatrixView<T> x, std::size_t b, 
 template <class T>
 void Attention(const AttentionShape& s, MatrixView<const T> q, MatrixView<const T> k,
                MatrixView<const T> v, MatrixView<T> out, std::span<T> statistics) {
-  const std::size_t plane = s.batch * s.heads * s.sequence;
+  const std::size_t plane = s.heads * s.sequence;
   for (std::size_t b = 0; b < s.batch; ++b) {
     for (std::size_t h = 0; h < s.heads; ++h) {
-      const std::size_t row = (b * s.heads + h) * s.sequence, kv = h / s.QueriesPerKey();
+      const std::size_t row = 2 * b * plane + h * s.sequence, kv = h / s.QueriesPerKey();
       AttentionHead<T>(HeadView(s, q, b, h), HeadView(s, k, b, kv), HeadView(s, v, b, kv),
                        HeadView(s, out, b, h), statistics.subspan(row, s.sequence),
                        statistics.subspan(plane + row, s.sequence));
@@ -146,10 +146,10 @@ void AttentionBackward(const AttentionShape& s, MatrixView<const T> q, MatrixVie
                        std::span<const T> statistics, MatrixView<const T> dout, MatrixView<T> dq,
                        MatrixView<T> dk, MatrixView<T> dv) {
   for (MatrixView<T> d : {dq, dk, dv}) Zero(d);
-  const std::size_t plane = s.batch * s.heads * s.sequence;
+  const std::size_t plane = s.heads * s.sequence;
   for (std::size_t b = 0; b < s.batch; ++b) {
     for (std::size_t h = 0; h < s.heads; ++h) {
-      const std::size_t row = (b * s.heads + h) * s.sequence, kv = h / s.QueriesPerKey();
+      const std::size_t row = 2 * b * plane + h * s.sequence, kv = h / s.QueriesPerKey();
       AttentionHeadBackward<T>(HeadView(s, q, b, h), HeadView(s, k, b, kv), HeadView(s, v, b, kv),
                                HeadView(s, out, b, h), statistics.subspan(row, s.sequence),
                                statistics.subspan(plane + row, s.sequence), HeadView(s, dout, b, h),

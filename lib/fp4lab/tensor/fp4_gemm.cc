@@ -186,27 +186,58 @@ const std::uint8_t* PackFp4Whole(const Fp4Product& p, bool parallel) {
   return packed;
 }
 
+// Rows [first, first + count) of an operand; `first` is a multiple of its block_rows.
+Fp4Operand RowsOf(const Fp4Operand& x, std::size_t first, std::size_t count) {
+  return {.codes = x.codes.Block(first, 0, count, x.codes.cols),
+          .scales =
+              x.scales.Block(first / x.block_rows, 0, DivideUp(count, x.block_rows), x.scales.cols),
+          .block_rows = x.block_rows};
+}
+
+void ComputeFp4Product(Fp4Product p, bool parallel);
+
+// A small c: a part for each thread, which packs what it needs itself, so that nobody waits.
+// Columns are divided if they come out even, else rows.
+void DivideFp4Product(const Fp4Product& p) {
+  constexpr std::size_t kCols = 32;  // a multiple of every panel and block_rows
+  const auto threads = static_cast<std::size_t>(Threads());
+  const std::size_t units = DivideUp(p.c.cols, kCols);
+  const std::size_t col_parts = units % threads == 0 ? threads : 1;
+  const std::size_t cols = units / col_parts * kCols;
+  const std::size_t rows =
+      RoundUp(DivideUp(p.c.rows, threads / col_parts), std::max<std::size_t>(p.a.block_rows, 2));
+  ParallelFor(DivideUp(p.c.rows, rows) * col_parts, [&](std::size_t i) {
+    const std::size_t row = i / col_parts * rows, col = i % col_parts * cols;
+    Fp4Product part = p;
+    part.c = p.c.Block(row, col, std::min(rows, p.c.rows - row), std::min(cols, p.c.cols - col));
+    part.a = RowsOf(p.a, row, part.c.rows);
+    part.b = RowsOf(p.b, col, part.c.cols);
+    ComputeFp4Product(part, false);
+  });
+}
+
+void ComputeFp4Product(Fp4Product p, bool parallel) {
+  if (parallel && p.RowTiles() * p.ColTiles() == 1) return DivideFp4Product(p);
+  if (parallel) ShrinkFp4Tiles(p);
+  p.packed = PackFp4Whole(p, parallel);
+  ForEach(parallel, p.RowTiles() * p.ColTiles(), [&p](std::size_t i) { ComputeFp4TileOfC(p, i); });
+}
+
 void Fp4GemmKernel(const Fp4Operand& a, const Fp4Operand& b, const GemmOptions& options,
                    MatrixView<float> c) {
   const std::size_t depth = a.codes.cols;
   const bool parallel = Threads() > 1 && c.size() * depth >= kParallelWork;
-  const std::size_t step =
+  const std::size_t step =  // a multiple of every block_rows
       std::max(kFp4MaxTileCols, kPackedCodes / (depth + 1) / kFp4MaxTileCols * kFp4MaxTileCols);
   for (std::size_t n = 0; n < c.cols; n += step) {
     const std::size_t cols = std::min(step, c.cols - n);
-    Fp4Operand part = b;  // `step` is a multiple of every block_rows
-    part.codes = b.codes.Block(n, 0, cols, depth);
-    part.scales = b.scales.Block(n / b.block_rows, 0, DivideUp(cols, b.block_rows), b.scales.cols);
-    Fp4Product p = {.a = a,
-                    .b = part,
-                    .c = c.Block(0, n, c.rows, cols),
-                    .block = static_cast<std::size_t>(options.block),
-                    .alpha = options.alpha,
-                    .accumulate = options.accumulate};
-    if (parallel) ShrinkFp4Tiles(p);
-    p.packed = PackFp4Whole(p, parallel);
-    ForEach(parallel, p.RowTiles() * p.ColTiles(),
-            [&p](std::size_t i) { ComputeFp4TileOfC(p, i); });
+    ComputeFp4Product({.a = a,
+                       .b = RowsOf(b, n, cols),
+                       .c = c.Block(0, n, c.rows, cols),
+                       .block = static_cast<std::size_t>(options.block),
+                       .alpha = options.alpha,
+                       .accumulate = options.accumulate},
+                      parallel);
   }
 }
 

@@ -95,14 +95,17 @@ struct Fp4Tile {
   }
 
   // c = alpha * sum, or c + alpha * sum.
-  HWY_INLINE void WriteWhole(const Fp4Work& w) const {
+  template <bool kAccumulate>
+  HWY_INLINE void WriteWhole(float* c, std::size_t row_stride, float alpha) const {
     const Fp4Tag d;
-    const Fp4Vec alpha = hn::Set(d, w.alpha);
-    ForEach([&](auto i, auto j, auto) HWY_ATTR {
-      float* const c = w.c + i * w.c_row_stride + j * kFp4Lanes;
-      const Fp4Vec y = hn::Mul(alpha, sum[i][j]);
-      const Fp4Vec old = w.accumulate ? hn::LoadU(d, c) : y;
-      hn::StoreU(w.accumulate ? hn::Add(old, y) : y, d, c);
+    const Fp4Vec factor = hn::Set(d, alpha);
+    Repeat<kRows>([&](auto i) HWY_ATTR {
+      Repeat<kVectors>([&](auto j) HWY_ATTR {
+        const Fp4Vec y = hn::Mul(factor, sum[i][j]);
+        float* const to = c + j * kFp4Lanes;
+        hn::StoreU(kAccumulate ? hn::Add(hn::LoadU(d, to), y) : y, d, to);
+      });
+      c += row_stride;
     });
   }
   HWY_INLINE void WritePart(const Fp4Work& w) const {
@@ -120,7 +123,8 @@ struct Fp4Tile {
     if (!w.last) {
       Store(w.state);
     } else if (w.cols == kVectors * kFp4Lanes && w.c_col_stride == 1) {
-      WriteWhole(w);
+      if (w.accumulate) return WriteWhole<true>(w.c, w.c_row_stride, w.alpha);
+      WriteWhole<false>(w.c, w.c_row_stride, w.alpha);
     } else {
       WritePart(w);
     }

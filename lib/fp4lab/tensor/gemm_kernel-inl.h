@@ -92,17 +92,17 @@ struct RegisterTile {
   }
 
   // c = alpha * sum, or c + alpha * sum.
-  HWY_INLINE void WriteWhole(const TileWork& w) const {
+  template <bool kAccumulate>
+  HWY_INLINE void WriteWhole(float* HWY_RESTRICT c, std::size_t row_stride, float alpha) const {
     const GemmTag d;
-    const GemmVec alpha = hn::Set(d, w.alpha);
-    float* HWY_RESTRICT c = w.c;
+    const GemmVec factor = hn::Set(d, alpha);
     Repeat<kRows>([&](auto i) HWY_ATTR {
       Repeat<kVectors>([&](auto j) HWY_ATTR {
-        const GemmVec y = hn::Mul(alpha, sum[i][j]);
-        const GemmVec old = w.accumulate ? hn::LoadU(d, c + j * kLanes) : y;
-        hn::StoreU(w.accumulate ? hn::Add(old, y) : y, d, c + j * kLanes);
+        const GemmVec y = hn::Mul(factor, sum[i][j]);
+        float* const to = c + j * kLanes;
+        hn::StoreU(kAccumulate ? hn::Add(hn::LoadU(d, to), y) : y, d, to);
       });
-      c += w.c_row_stride;
+      c += row_stride;
     });
   }
   HWY_INLINE void WritePart(const TileWork& w) const {
@@ -121,7 +121,8 @@ struct RegisterTile {
     if (!w.last) {
       Store(w.state);
     } else if (w.cols == kVectors * kLanes && w.c_col_stride == 1) {
-      WriteWhole(w);
+      if (w.accumulate) return WriteWhole<true>(w.c, w.c_row_stride, w.alpha);
+      WriteWhole<false>(w.c, w.c_row_stride, w.alpha);
     } else {
       WritePart(w);
     }

@@ -112,6 +112,31 @@ Model::View Model::Slice(const View& qkv, int part) const {
   return qkv.Block(0, part == 1 ? d : d + kv, qkv.rows, kv);
 }
 
+Model::View Model::QueriesAndKeys(const View& qkv) const {
+  return qkv.Block(0, 0, qkv.rows, qkv.cols - KvWidth(config_));
+}
+
+std::size_t Model::PieceRows(const View& x) {
+  constexpr std::size_t kElements = 4096;  // 16 KiB
+  return std::max<std::size_t>(1, kElements / x.cols);
+}
+
+bool Model::SharesOutSequences() const {
+  return attention_shape_.batch >= 2 * static_cast<std::size_t>(Threads());
+}
+
+void Model::ForEachSequence(const SequenceStep& step) const {
+  if (!SharesOutSequences()) return step(0, attention_shape_);
+  AttentionShape one = attention_shape_;
+  one.batch = 1;
+  ParallelFor(attention_shape_.batch, [&](std::size_t i) { step(i * one.sequence, one); });
+}
+
+std::span<float> Model::StatisticsOf(const BlockActivations& a, std::size_t row,
+                                     const AttentionShape& shape) {
+  return a.attention_statistics.subspan(2 * row * shape.heads, shape.StatisticsSize());
+}
+
 std::span<const float> Model::Gain(const ParameterSlice& slice) const {
   return parameters_.subspan(slice.offset, slice.size());
 }
@@ -152,11 +177,13 @@ LinearInput Model::MakeRounded(const Pass& pass, std::size_t linear, std::size_t
 }
 
 void Model::MakeNorm(const Pass& pass, std::size_t linear, View x, std::span<const float> gain,
-                     View out, std::span<float> inverse_rms) {
+                     View out, std::span<float> inverse_rms, float* copy) {
   inputs_[linear] =
-      MakeRounded(pass, linear, kPieceRows, out, [&](std::size_t first, std::size_t rows) {
-        RmsNorm(x.Block(first, 0, rows, x.cols), gain, config_.norm_epsilon,
-                out.Block(first, 0, rows, out.cols), inverse_rms.subspan(first, rows));
+      MakeRounded(pass, linear, PieceRows(out), out, [&](std::size_t first, std::size_t rows) {
+        const View piece = x.Block(first, 0, rows, x.cols);
+        RmsNorm(piece, gain, config_.norm_epsilon, out.Block(first, 0, rows, out.cols),
+                inverse_rms.subspan(first, rows));
+        if (copy != nullptr) std::copy_n(piece.data, piece.size(), copy + first * x.cols);
       });
 }
 
@@ -178,32 +205,38 @@ void Model::ForwardBlock(const Pass& pass, int block, View out) {
   BlockActivations& a = blocks_[static_cast<std::size_t>(block)];
   const auto b = static_cast<std::size_t>(block);
   MakeNorm(pass, Index(block, kQkv), a.x, Gain(layout_.attention_gains[b]), a.attention_norm,
-           a.attention_inverse_rms);
+           a.attention_inverse_rms, a.mid.data);
   Inspect(pass, block, "attention_norm.output", a.attention_norm);
   RunLinear(pass, Index(block, kQkv), Write::kOverwrite, a.qkv);
   Inspect(pass, block, "attention.qkv.output", a.qkv);
-  Rope(rope_, Slice(a.qkv, 0));
-  Rope(rope_, Slice(a.qkv, 1));
-  Attention(attention_shape_, Slice(a.qkv, 0), Slice(a.qkv, 1), Slice(a.qkv, 2), a.attention,
-            a.attention_statistics);
+  ForwardAttention(a);
   Inspect(pass, block, "attention.output", a.attention);
-  std::copy_n(a.x.data, a.x.size(), a.mid.data);
   inputs_[Index(block, kOut)] = {a.attention};  // attention's backward pass reads it too
   RunLinear(pass, Index(block, kOut), Write::kAccumulate, a.mid);
   Inspect(pass, block, "attention.out.output", a.mid);
 
   MakeNorm(pass, Index(block, kUp), a.mid, Gain(layout_.mlp_gains[b]), a.mlp_norm,
-           a.mlp_inverse_rms);
+           a.mlp_inverse_rms, out.data);
   Inspect(pass, block, "mlp_norm.output", a.mlp_norm);
   RunLinear(pass, Index(block, kUp), Write::kOverwrite, a.up);
   Inspect(pass, block, "mlp.up.output", a.up);
   inputs_[Index(block, kDown)] =
-      MakeRounded(pass, Index(block, kDown), kPieceRows, a.activated,
+      MakeRounded(pass, Index(block, kDown), PieceRows(a.activated), a.activated,
                   [&](std::size_t first, std::size_t rows) { Activate(a, first, rows); });
   Inspect(pass, block, "mlp.activation.output", a.activated);
-  std::copy_n(a.mid.data, a.mid.size(), out.data);
   RunLinear(pass, Index(block, kDown), Write::kAccumulate, out);
   Inspect(pass, block, "mlp.down.output", out);
+}
+
+// Rope and attention, a sequence at a time: the second finds in the cache what the first left.
+void Model::ForwardAttention(const BlockActivations& a) const {
+  ForEachSequence([&](std::size_t row, const AttentionShape& shape) {
+    const auto rows = [&](const View& x) { return x.Block(row, 0, shape.Rows(), x.cols); };
+    const View qkv = rows(a.qkv);
+    Rope(rope_, QueriesAndKeys(qkv));
+    Attention(shape, Slice(qkv, 0), Slice(qkv, 1), Slice(qkv, 2), rows(a.attention),
+              StatisticsOf(a, row, shape));
+  });
 }
 
 void Model::Activate(const BlockActivations& a, std::size_t first, std::size_t rows) const {
@@ -230,7 +263,8 @@ void Model::Forward(const Pass& pass, std::span<const std::uint16_t> tokens) {
     const bool at_end = b + 1 == config_.layers;
     ForwardBlock(pass, b, at_end ? last_ : blocks_[static_cast<std::size_t>(b) + 1].x);
   }
-  MakeNorm(pass, HeadIndex(), last_, Gain(layout_.final_gain), final_norm_, final_inverse_rms_);
+  MakeNorm(pass, HeadIndex(), last_, Gain(layout_.final_gain), final_norm_, final_inverse_rms_,
+           nullptr);
   Inspect(pass, -1, "final_norm.output", final_norm_);
   RunLinear(pass, HeadIndex(), Write::kOverwrite, logits_);
   Inspect(pass, -1, "head.output", logits_);

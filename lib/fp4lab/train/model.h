@@ -87,13 +87,26 @@ class Model {
   void SetRows(std::size_t rows);
   View Take(std::size_t rows, std::size_t cols, std::size_t* used);
   View Slice(const View& qkv, int part) const;  // 0: queries, 1: keys, 2: values
+  View QueriesAndKeys(const View& qkv) const;
+
+  // step(first row, shape of its rows): for each sequence, on any thread; for all of them at once
+  // where there are too few for the threads, whose heads are shared out instead.
+  using SequenceStep = std::function<void(std::size_t row, const AttentionShape& shape)>;
+  void ForEachSequence(const SequenceStep& step) const;
+  bool SharesOutSequences() const;
+  static std::span<float> StatisticsOf(const BlockActivations& a, std::size_t row,
+                                       const AttentionShape& shape);
+
   std::span<const float> Gain(const ParameterSlice& slice) const;
   View Gradient(std::span<float> gradients, const ParameterSlice& slice) const;
 
   void ForwardBlock(const Pass& pass, int block, View out);
+  void ForwardAttention(const BlockActivations& a) const;
   void Activate(const BlockActivations& a, std::size_t first, std::size_t rows) const;
   void ActivateBackward(const BlockActivations& a, std::size_t first, std::size_t rows) const;
   void BackwardMlp(const Pass& pass, int block, std::span<float> gradients);
+  void BackwardSequences(const BlockActivations& a, std::size_t row,
+                         const AttentionShape& shape) const;
   void BackwardAttention(const Pass& pass, int block, std::span<float> gradients);
   double BackwardHead(const Pass& pass, std::span<const std::uint16_t> targets, float loss_scale,
                       std::span<double> row_loss, std::span<float> gradients);
@@ -103,15 +116,17 @@ class Model {
   std::size_t HeadIndex() const { return weights_.size() - 1; }
   std::string LinearName(std::size_t linear) const;
   const LinearRecipe& RecipeFor(const Pass& pass, std::size_t linear) const;
+  // Rows of x that fit a first-level cache.
+  static std::size_t PieceRows(const View& x);
   // make(first, rows) writes those rows of `out`, piece by piece; each is rounded to BF16 in place
   // while it is in the cache, if the linear's recipe rounds. For tensors that only this linear
   // reads.
-  static constexpr std::size_t kPieceRows = 64;
   using MakeRows = std::function<void(std::size_t first, std::size_t rows)>;
   LinearInput MakeRounded(const Pass& pass, std::size_t linear, std::size_t piece_rows, View out,
                           const MakeRows& make);
+  // RmsNorm of x as the linear's input; x also goes to `copy`, if given.
   void MakeNorm(const Pass& pass, std::size_t linear, View x, std::span<const float> gain, View out,
-                std::span<float> inverse_rms);
+                std::span<float> inverse_rms, float* copy);
   void RunLinear(const Pass& pass, std::size_t linear, Write write, View y);
   void RunLinearBackward(const Pass& pass, std::size_t linear, const LinearInput& dy, View dx,
                          std::span<float> gradients);

@@ -70,7 +70,7 @@ void Model::BackwardMlp(const Pass& pass, int block, std::span<float> gradients)
   const BlockActivations& a = blocks_[static_cast<std::size_t>(block)];
   RunLinearBackward(pass, Index(block, kDown), {d_residual_}, d_wide_, gradients);
   const LinearInput d_up =
-      MakeRounded(pass, Index(block, kUp), kPieceRows, d_up_,
+      MakeRounded(pass, Index(block, kUp), PieceRows(d_up_), d_up_,
                   [&](std::size_t first, std::size_t rows) { ActivateBackward(a, first, rows); });
   Inspect(pass, block, "mlp.up.output.gradient", d_up_);
   RunLinearBackward(pass, Index(block, kUp), d_up, d_narrow_, gradients);
@@ -80,19 +80,27 @@ void Model::BackwardMlp(const Pass& pass, int block, std::span<float> gradients)
   Inspect(pass, block, "mlp_norm.input.gradient", d_residual_);
 }
 
+void Model::BackwardSequences(const BlockActivations& a, std::size_t row,
+                              const AttentionShape& shape) const {
+  const auto rows = [&](const View& x) { return x.Block(row, 0, shape.Rows(), x.cols); };
+  const View qkv = rows(a.qkv), d_qkv = rows(d_qkv_);
+  AttentionBackward(shape, Slice(qkv, 0), Slice(qkv, 1), Slice(qkv, 2), rows(a.attention),
+                    StatisticsOf(a, row, shape), rows(d_narrow_),
+                    {Slice(d_qkv, 0), Slice(d_qkv, 1), Slice(d_qkv, 2)});
+}
+
 void Model::BackwardAttention(const Pass& pass, int block, std::span<float> gradients) {
   const BlockActivations& a = blocks_[static_cast<std::size_t>(block)];
   RunLinearBackward(pass, Index(block, kOut), {d_residual_}, d_narrow_, gradients);
-  AttentionBackward(attention_shape_, Slice(a.qkv, 0), Slice(a.qkv, 1), Slice(a.qkv, 2),
-                    a.attention, a.attention_statistics, d_narrow_,
-                    {Slice(d_qkv_, 0), Slice(d_qkv_, 1), Slice(d_qkv_, 2)});
-  const LinearInput d_qkv = MakeRounded(pass, Index(block, kQkv), attention_shape_.sequence, d_qkv_,
-                                        [&](std::size_t first, std::size_t rows) {
-                                          const View part =
-                                              d_qkv_.Block(first, 0, rows, d_qkv_.cols);
-                                          RopeBackward(rope_, Slice(part, 0));
-                                          RopeBackward(rope_, Slice(part, 1));
-                                        });
+  const bool together = SharesOutSequences();
+  if (!together) BackwardSequences(a, 0, attention_shape_);
+  AttentionShape one = attention_shape_;
+  one.batch = 1;
+  const LinearInput d_qkv = MakeRounded(
+      pass, Index(block, kQkv), one.sequence, d_qkv_, [&](std::size_t first, std::size_t rows) {
+        if (together) BackwardSequences(a, first, one);
+        RopeBackward(rope_, QueriesAndKeys(d_qkv_.Block(first, 0, rows, d_qkv_.cols)));
+      });
   Inspect(pass, block, "attention.qkv.output.gradient", d_qkv_);
   RunLinearBackward(pass, Index(block, kQkv), d_qkv, d_narrow_, gradients);
   const ParameterSlice& gain = layout_.attention_gains[static_cast<std::size_t>(block)];

@@ -1,0 +1,226 @@
+// Units of FP4 work with AVX-512: scales, rounding and codes of rows of blocks, of blocks down the
+// columns and of square blocks, for any sink.
+#if defined(FP4LAB_BLOCK_FP4_UNITS_INL_H_) == defined(HWY_TARGET_TOGGLE)  // NOLINT: once per target
+#ifdef FP4LAB_BLOCK_FP4_UNITS_INL_H_
+#undef FP4LAB_BLOCK_FP4_UNITS_INL_H_
+#else
+#define FP4LAB_BLOCK_FP4_UNITS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "fp4lab/block/plan.h"
+
+#include <hwy/highway.h>
+
+#include "fp4lab/block/fp4_elements-inl.h"
+#include "fp4lab/block/fp4_scales-inl.h"
+#include "fp4lab/block/random-inl.h"
+#include "fp4lab/block/scales-inl.h"
+
+#if HWY_TARGET <= HWY_AVX3_DL
+
+HWY_BEFORE_NAMESPACE();
+namespace fp4lab {
+namespace HWY_NAMESPACE {
+
+// `cols` elements of a row from column `first` on as binary16, with zeros up to a multiple of 64.
+template <std::size_t kBlock, class Rounder>
+HWY_INLINE void HalvesOfRow(const Rounder& rounder, const float* x, std::size_t first,
+                            std::size_t cols, const float* multiplier, std::uint16_t* halves) {
+  const auto put = [&](std::size_t c, __m512 v) HWY_ATTR {
+    const __m512 e =
+        kBlock == 1 ? _mm512_load_ps(multiplier + c) : _mm512_set1_ps(multiplier[c / kBlock]);
+    _mm256_store_si256(reinterpret_cast<__m256i*>(halves + c),
+                       rounder.Halves(first + c, _mm512_mul_ps(v, e)));
+  };
+  std::size_t c = 0;
+  for (; c + 64 <= cols; c += 64) {
+    for (std::size_t i = c; i < c + 64; i += 16) put(i, _mm512_loadu_ps(x + i));
+  }
+  for (; c < cols; c += 16) put(c, _mm512_maskz_loadu_ps(FirstLanes(cols - c), x + c));
+  for (; c % 64 != 0; c += 16) {
+    _mm256_store_si256(reinterpret_cast<__m256i*>(halves + c), _mm256_setzero_si256());
+  }
+}
+
+// Columns [begin, end) of a row from `halves` into `sink`; returns `seen` with bit 6 of all upper
+// bytes.
+template <class Sink>
+HWY_INLINE __m512i PutColumns(const std::uint16_t* halves, std::size_t begin, std::size_t end,
+                              const Sink& sink, const Fp4Tables& tables, __m512i seen) {
+  for (std::size_t c = begin; c < end; c += 64) {
+    const __m512i upper = UpperBytes(halves + c - begin);
+    seen = _mm512_or_si512(seen, upper);
+    sink.Put(tables, c, end - c, upper);
+  }
+  return seen;
+}
+
+// A row under scales that were found before.
+template <std::size_t kBlock, class Rounder, class Sink>
+HWY_INLINE __m512i RoundFp4Row(const Rounder& rounder, const float* x, std::size_t cols,
+                               const float* multiplier, const Sink& sink, __m512i seen) {
+  alignas(64) std::uint16_t halves[kMaxChunk + 64];
+  HalvesOfRow<kBlock>(rounder, x, 0, cols, multiplier, halves);
+  return PutColumns(halves, 0, cols, sink, Rounder::kTables, seen);
+}
+
+// Sixteen blocks in a row, `step` of them from x on: their scales, binary16 numbers and codes.
+template <std::size_t kBlock, class Rounder>
+struct Fp4Step {
+  static constexpr std::size_t kElements = 16 * kBlock;
+  static HWY_INLINE void FindScales(const ScaleConstants& k, const float* x, std::size_t step,
+                                    Fp4Scales* s) {
+    const float* from = x + step * kElements;
+    for (std::size_t i = 0; i < kElements; i += 16) {
+      _mm_prefetch(reinterpret_cast<const char*>(from + i + kPrefetchAhead), _MM_HINT_T0);
+    }
+    const __m512 amaxes = SixteenAmaxes<kBlock>(from);
+    StoreScales(SixteenScalesOf(k, amaxes, Rounder::kFactor), step * 16, s);
+  }
+  static HWY_INLINE void Round(const Rounder& rounder, const float* x, std::size_t step,
+                               const Fp4Scales& s, std::uint16_t* halves) {
+    HalvesOfRow<kBlock>(rounder, x + step * kElements, step * kElements, kElements,
+                        s.multiplier + step * 16, halves);
+  }
+  template <class Sink>
+  static HWY_INLINE __m512i Put(const std::uint16_t* halves, std::size_t step, const Sink& sink,
+                                __m512i seen) {
+    for (std::size_t c = 0; c < kElements; c += 64) {
+      const __m512i upper = UpperBytes(halves + c);
+      seen = _mm512_or_si512(seen, upper);
+      sink.Put(Rounder::kTables, step * kElements + c, 64, upper);
+    }
+    return seen;
+  }
+};
+
+// What is left of a row after whole steps.
+template <std::size_t kBlock, class Rounder, class Sink>
+HWY_NOINLINE __m512i QuantizeFp4Rest(const ScaleConstants& k, const Rounder& rounder,
+                                     const float* x, std::size_t begin, std::size_t cols,
+                                     Fp4Scales* s, const Sink& sink, __m512i seen) {
+  alignas(64) std::uint16_t halves[16 * kBlock];
+  FindFp4ScalesOfRow<kBlock>(k, x + begin, cols - begin, begin / kBlock, Rounder::kFactor, s);
+  HalvesOfRow<kBlock>(rounder, x + begin, begin, cols - begin, s->multiplier + begin / kBlock,
+                      halves);
+  return PutColumns(halves, begin, cols, sink, Rounder::kTables, seen);
+}
+
+// A row of blocks, its scales too. Three steps are under way at once, as each waits long for its
+// own: the scales of a step, the rounding of the one before, the codes of the one before that.
+template <std::size_t kBlock, class Rounder, class Sink>
+HWY_INLINE __m512i QuantizeFp4Row(const ScaleConstants& k, const Rounder& rounder, const float* x,
+                                  std::size_t cols, Fp4Scales* s, const Sink& sink, __m512i seen) {
+  using Step = Fp4Step<kBlock, Rounder>;
+  alignas(64) std::uint16_t halves[2][Step::kElements];
+  const std::size_t steps = cols / Step::kElements;
+  if (steps > 0) {
+    Step::FindScales(k, x, 0, s);
+    for (std::size_t i = 0; i + 1 < steps; ++i) {
+      Step::FindScales(k, x, i + 1, s);
+      Step::Round(rounder, x, i, *s, halves[i % 2]);
+      if (i > 0) seen = Step::Put(halves[(i - 1) % 2], i - 1, sink, seen);
+    }
+    Step::Round(rounder, x, steps - 1, *s, halves[(steps - 1) % 2]);
+    if (steps > 1) seen = Step::Put(halves[steps % 2], steps - 2, sink, seen);
+    seen = Step::Put(halves[(steps - 1) % 2], steps - 1, sink, seen);
+  }
+  const std::size_t done = steps * Step::kElements;
+  return done == cols ? seen : QuantizeFp4Rest<kBlock>(k, rounder, x, done, cols, s, sink, seen);
+}
+
+// Whether this file serves a plan.
+HWY_INLINE bool HasFp4Units(const QuantizePlan& plan) {
+  const bool element = plan.element.max == 6.0f && plan.element.mantissa_bits == 1;
+  const float encode = plan.scale.tensor.encode;  // of NVFP4: e is not extreme then
+  const bool scale =
+      plan.scale.rule != ScaleRule::kTensor &&
+      (plan.scale.rule != ScaleRule::kNvfp4 || (encode > 0x1p-90f && encode < 0x1p90f));
+  const auto fits = [](std::size_t n) { return n == 16 || n == 32; };
+  const bool block = fits(plan.block_cols) || (plan.block_cols == 1 && fits(plan.block_rows));
+  return element && scale && block && plan.rounding != Rounding::kTowardZero;
+}
+
+// Rounds a unit into sinks.Row(r); returns bit 6 of all upper bytes.
+template <std::size_t kBlock, class Sinks>
+HWY_INLINE __m512i RoundNearestFp4(const QuantizePlan& plan, const Tile& x, Fp4Scales* s,
+                                   const Sinks& sinks) {
+  __m512i seen = _mm512_setzero_si512();
+  if (kBlock != 1 && x.rows == 1) {
+    return QuantizeFp4Row<kBlock>(plan.scale, NearestFp4{}, x.data, x.cols, s, sinks.Row(0), seen);
+  }
+  FindFp4Scales<kBlock>(plan.scale, x, NearestFp4::kFactor, s);
+  for (std::size_t r = 0; r < x.rows; ++r) {
+    seen = RoundFp4Row<kBlock>(NearestFp4{}, x.data + r * x.stride, x.cols, s->multiplier,
+                               sinks.Row(r), seen);
+  }
+  return seen;
+}
+
+// The same with random bits. A row's are made before it.
+template <std::size_t kBlock, class Sinks>
+HWY_INLINE __m512i RoundStochasticFp4(const QuantizePlan& plan, const Unit& unit, const Tile& x,
+                                      Fp4Scales* s, const Sinks& sinks) {
+  RandomBuffer random;
+  __m512i seen = _mm512_setzero_si512();
+  FindFp4Scales<kBlock>(plan.scale, x, StochasticFp4::kFactor, s);
+  if (plan.transposed) FillWords(plan, unit, &random);
+  const int rows_a_word = 32 / plan.random_bits;
+  for (std::size_t r = 0; r < x.rows; ++r) {
+    const auto round = [&](const auto& rounder) HWY_ATTR {
+      seen = RoundFp4Row<kBlock>(rounder, x.data + r * x.stride, x.cols, s->multiplier,
+                                 sinks.Row(r), seen);
+    };
+    const int place = static_cast<int>(r) % rows_a_word * plan.random_bits;
+    const std::uint32_t* words =
+        random.words + static_cast<int>(r) / rows_a_word * WordStride(unit);
+    const int rotation = (22 - plan.random_bits - place) & 31;
+    if (plan.transposed && plan.random_bits == 8) {
+      round(StochasticFp4Column<8>{{}, words, rotation});
+    } else if (plan.transposed && plan.random_bits == 16) {
+      round(StochasticFp4Column<16>{{}, words, rotation});
+    } else if (plan.transposed) {
+      round(StochasticFp4Whole{{}, words});
+    } else {
+      const std::uint64_t first = std::uint64_t{unit.row + r} * plan.cols + unit.col;
+      const std::uint8_t* fields = FillFields(plan, first, x.cols, &random);
+      if (plan.random_bits == 8) round(StochasticFp4Row<8>{{}, fields});
+      if (plan.random_bits == 16) round(StochasticFp4Row<16>{{}, fields});
+      if (plan.random_bits == 32) {
+        round(StochasticFp4Whole{{}, reinterpret_cast<const std::uint32_t*>(fields)});
+      }
+    }
+  }
+  return seen;
+}
+
+// Quantizes one unit: fills `s` and calls sinks.Row(r).Put(...). False: elements that this file
+// does not serve (2^11 and more after scaling, NaN, Inf) are among them, and nothing is promised.
+template <std::size_t kBlock, class Sinks>
+HWY_INLINE bool QuantizeFp4Blocks(const QuantizePlan& plan, const Unit& unit, const Tile& x,
+                                  Fp4Scales* s, const Sinks& sinks) {
+  const __m512i seen = plan.rounding == Rounding::kStochastic
+                           ? RoundStochasticFp4<kBlock>(plan, unit, x, s, sinks)
+                           : RoundNearestFp4<kBlock>(plan, x, s, sinks);
+  return _mm512_test_epi8_mask(seen, _mm512_set1_epi8(0x40)) == 0;
+}
+
+template <class Sinks>
+HWY_INLINE bool QuantizeFp4Unit(const QuantizePlan& plan, const Unit& unit, const Tile& x,
+                                Fp4Scales* s, const Sinks& sinks) {
+  if (plan.block_cols == 1) return QuantizeFp4Blocks<1>(plan, unit, x, s, sinks);
+  return plan.block_cols == 16 ? QuantizeFp4Blocks<16>(plan, unit, x, s, sinks)
+                               : QuantizeFp4Blocks<32>(plan, unit, x, s, sinks);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace fp4lab
+HWY_AFTER_NAMESPACE();
+
+#endif  // HWY_TARGET
+
+#endif  // FP4LAB_BLOCK_FP4_UNITS_INL_H_

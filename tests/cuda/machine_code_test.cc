@@ -1,0 +1,169 @@
+// What the compiler made of the kernels, read from what the build keeps: PTX for every chip, and
+// ptxas's report on registers. No GPU is needed.
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/support/catch.h"
+#include "tests/support/golden.h"
+
+namespace fp4lab {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string ReadText(const fs::path& path) {
+  std::ifstream in(path);
+  REQUIRE(in);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+fs::path KeptFolder() {
+  const char* folder = std::getenv("FP4LAB_CUDA_KEPT");
+  REQUIRE(folder != nullptr);
+  return folder;
+}
+
+// What is kept of each source in lib/fp4lab/cuda: the folders build/cuda/row_kernel and so on.
+std::vector<fs::path> Sources() {
+  std::vector<fs::path> folders;
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(SourceDirectory() / "lib" / "fp4lab" / "cuda")) {
+    if (entry.path().extension() != ".cu") continue;
+    folders.push_back(KeptFolder() / entry.path().stem());
+    CAPTURE(folders.back());
+    REQUIRE(fs::exists(folders.back() / "ptxas.log"));
+  }
+  REQUIRE(folders.size() >= 9);
+  return folders;
+}
+
+const std::vector<std::string> kChips = {"90a", "100a", "103a", "120a"};
+
+// PTX of a source for a chip: row_kernel.compute_100a.ptx, as nvcc --keep names it.
+std::string Ptx(const fs::path& source, const std::string& chip) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(source)) {
+    if (entry.path().extension() != ".ptx") continue;
+    const std::string text = ReadText(entry.path());
+    if (text.find(".target sm_" + chip + "\n") != std::string::npos) return text;
+  }
+  return "";
+}
+
+TEST_CASE("Blackwell's conversions stand in the kernels for Blackwell, software for Hopper",
+          "[cuda]") {
+  const std::string nearest = "cvt.rn.satfinite.e2m1x2.f32";
+  const std::string random = "cvt.rs.satfinite.e2m1x4.f32";
+  const std::string upward = "cvt.rp.satfinite.ue8m0x2.f32";
+  for (const char* source : {"row_kernel", "tile_nvfp4", "tile_mxfp4"}) {
+    for (const std::string& chip : kChips) {
+      CAPTURE(source, chip);
+      const std::string ptx = Ptx(KeptFolder() / source, chip);
+      REQUIRE(!ptx.empty());
+      const auto has = [&ptx](const std::string& text) {
+        return ptx.find(text) != std::string::npos;
+      };
+      const bool blackwell = chip != "90a", data_center = chip == "100a" || chip == "103a";
+      CHECK(has(nearest) == blackwell);
+      CHECK(has(random) == data_center);
+      CHECK(has(upward) == (blackwell && std::string(source) != "tile_nvfp4"));
+      CHECK(has("cvt.rn.satfinite.e4m3x2.f32") == (std::string(source) != "tile_mxfp4"));
+    }
+  }
+}
+
+TEST_CASE("The columnwise Hadamard transform is matrix instructions", "[cuda]") {
+  for (const char* source : {"tile_nvfp4", "tile_mxfp4"}) {
+    for (const std::string& chip : kChips) {
+      CAPTURE(source, chip);
+      const std::string ptx = Ptx(KeptFolder() / source, chip);
+      CHECK(ptx.find("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32") != std::string::npos);
+      CHECK(ptx.find("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16") != std::string::npos);
+    }
+  }
+}
+
+// nvcc turns the use of a variable of the host into `trap`, without a word.
+TEST_CASE("No kernel traps", "[cuda]") {
+  for (const fs::path& source : Sources()) {
+    for (const std::string& chip : kChips) {
+      CAPTURE(source, chip);
+      const std::string ptx = Ptx(source, chip);
+      REQUIRE(!ptx.empty());
+      CHECK(ptx.find("trap;") == std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("No product and sum is contracted where the source has two operations", "[cuda]") {
+  // Fused operations stand in the sources by name only: in convert.cuh and in divisions.
+  for (const char* source : {"dialect_kernel", "dequantize_kernel", "hadamard_kernel"}) {
+    const std::string ptx = Ptx(KeptFolder() / source, "90a");
+    CAPTURE(source);
+    CHECK(ptx.find("fma.rn.f32") == std::string::npos);
+  }
+}
+
+TEST_CASE("Every kernel is compiled for every chip, and none spills registers", "[cuda]") {
+  const std::regex kCompiled(R"(Compiling entry function '(\w+)' for 'sm_(\w+)')");
+  const std::regex kSpills(R"((\d+) bytes spill stores, (\d+) bytes spill loads)");
+  std::size_t kernels = 0;
+  for (const fs::path& source : Sources()) {
+    CAPTURE(source);
+    std::istringstream log(ReadText(source / "ptxas.log"));
+    std::map<std::string, std::set<std::string>> chips_of;
+    std::string kernel;
+    std::smatch match;
+    for (std::string line; std::getline(log, line);) {
+      if (std::regex_search(line, match, kCompiled)) {
+        kernel = std::string(match[1]) + " for " + std::string(match[2]);
+        chips_of[match[1]].insert(match[2]);
+        ++kernels;
+      } else if (std::regex_search(line, match, kSpills)) {
+        CAPTURE(kernel);
+        CHECK(match[1] == "0");
+        CHECK(match[2] == "0");
+      }
+    }
+    CHECK(!chips_of.empty());
+    for (const auto& [name, chips] : chips_of) {
+      CAPTURE(name);
+      CHECK(std::all_of(kChips.begin(), kChips.end(),
+                        [&](const std::string& chip) { return chips.count(chip) == 1; }));
+    }
+  }
+  CHECK(kernels > 100);
+}
+
+TEST_CASE("The fat binary carries machine code for every chip and portable PTX", "[cuda]") {
+  for (const fs::path& source : Sources()) {
+    CAPTURE(source);
+    const std::string name = source.filename().string();
+    for (const std::string& chip : kChips) {
+      CAPTURE(chip);
+      bool found = false;
+      for (const fs::directory_entry& entry : fs::directory_iterator(source)) {
+        const std::string file = entry.path().filename().string();
+        found = found || (entry.path().extension() == ".cubin" &&
+                          file.find(".compute_" + chip + ".") != std::string::npos &&
+                          fs::file_size(entry.path()) > 0);
+      }
+      CHECK(found);
+    }
+    CHECK(!Ptx(source, "90").empty());
+    const std::string object = ReadText(source / (name + ".o"));
+    CHECK(object.find(".nv_fatbin") != std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace fp4lab

@@ -1,0 +1,114 @@
+// fp4lab crosscheck: the GPU's kernels against the oracle, byte for byte, on the GPU that is there.
+#include "tools/crosscheck.h"
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/io/file.h"
+#include "tools/commands.h"
+#include "tools/comparing.h"
+
+namespace fp4lab::tools {
+namespace {
+
+struct CrosscheckCommand {
+  CrosscheckOptions check;
+  std::string level = "quick", out_dir, write_cases, answer, to, answers, device = "gpu";
+  bool no_speed = false, no_random = false, json = false;
+};
+
+CrosscheckOptions OptionsOf(const CrosscheckCommand& o) {
+  CrosscheckOptions options = o.check;
+  options.level = o.level == "thorough" ? CaseLevel::kThorough : CaseLevel::kQuick;
+  options.speed = !o.no_speed;
+  options.random = !o.no_random;
+  return options;
+}
+
+bool RunHere(const CrosscheckCommand& o) {
+  const CrosscheckOptions options = OptionsOf(o);
+  Crosscheck result;
+  result.device = cuda::UseDevice();
+  const auto start = std::chrono::steady_clock::now();
+  if (options.speed) MeasureSpeed(options, &result);
+  CheckDirected(options, &result);
+  if (options.random) CheckRandom(options, &result);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  result.seconds = took.count();
+  if (!o.out_dir.empty()) {
+    std::filesystem::create_directories(o.out_dir);
+    WriteFileAtomically(std::filesystem::path(o.out_dir) / "crosscheck.json",
+                        CrosscheckJson(result).dump(1) + "\n");
+    WriteFileAtomically(std::filesystem::path(o.out_dir) / "crosscheck.html",
+                        CrosscheckHtml(result));
+  }
+  std::printf("%s", o.json ? (CrosscheckJson(result).dump(1) + "\n").c_str()
+                           : CrosscheckText(result).c_str());
+  return result.Different() == 0;
+}
+
+bool VerifyAnswers(const CrosscheckCommand& o) {
+  const AnswersVerdict v = VerifyCrosscheckAnswers(OptionsOf(o), o.answers);
+  std::printf(
+      "%s%zu cases of %zu dialects: %s\n", v.first.c_str(), v.cases, v.dialects,
+      v.different == 0 ? "all equal" : (std::to_string(v.different) + " dialects differ").c_str());
+  return v.different == 0;
+}
+
+bool Run(const CrosscheckCommand& o) {
+  if (!o.write_cases.empty()) {
+    WriteCrosscheckCases(OptionsOf(o), o.write_cases);
+    return true;
+  }
+  if (!o.answers.empty()) return VerifyAnswers(o);
+  if (o.answer.empty()) return RunHere(o);
+  if (o.to.empty()) throw Error("--to", "is missing: the file for the answers");
+  AnswerCrosscheckCases(o.answer, o.to, o.device == "cpu");
+  return true;
+}
+
+}  // namespace
+
+void AddCrosscheck(CLI::App& app, int* exit_code) {
+  const auto o = std::make_shared<CrosscheckCommand>();
+  CLI::App* command = app.add_subcommand(
+      "crosscheck",
+      "Compare the GPU's kernels with the CPU, byte for byte: exit code 0 equal, 1 different, 2 no "
+      "GPU or another error");
+  command->add_option("--dialect", o->check.dialects, "Only these")->type_name("NAME");
+  command->add_option("--level", o->level, "Of the directed cases: quick or thorough")
+      ->check(CLI::IsMember({"quick", "thorough"}))
+      ->capture_default_str();
+  command->add_option("--side", o->check.side, "Rows and columns of the large random matrices")
+      ->check(CLI::Range(128, 65536))
+      ->capture_default_str();
+  command->add_flag("--no-speed", o->no_speed, "Measure no speed");
+  command->add_flag("--no-random", o->no_random, "Directed cases only");
+  command->add_option("--out-dir", o->out_dir, "Write crosscheck.json and crosscheck.html here")
+      ->type_name("FOLDER");
+  command->add_flag("--json", o->json, "Print JSON");
+  command
+      ->add_option("--write-cases", o->write_cases,
+                   "Write the directed cases for a GPU that stands elsewhere, and stop")
+      ->type_name("FILE");
+  command->add_option("--answer", o->answer, "There: answer such a file with its GPU")
+      ->type_name("FILE");
+  command->add_option("--to", o->to, "The answers to --answer")->type_name("FILE");
+  command->add_option("--device", o->device, "Who answers --answer: gpu or cpu")
+      ->check(CLI::IsMember({"gpu", "cpu"}))
+      ->capture_default_str();
+  command->add_option("--answers", o->answers, "Back here: judge the answers")->type_name("FILE");
+  command->footer(
+      "One command on a machine with a GPU:  fp4lab crosscheck --out-dir report\n"
+      "Example: cases out, answered (here by the CPU), results in\n"
+      "  $ fp4lab crosscheck --dialect nvfp4.te --write-cases cases.bin\n"
+      "  $ fp4lab crosscheck --answer cases.bin --to answers.bin --device cpu\n"
+      "  $ fp4lab crosscheck --dialect nvfp4.te --answers answers.bin\n"
+      "  94 cases of 1 dialects: all equal");
+  command->callback([o, exit_code] { Comparing(exit_code, [&] { return Run(*o); }); });
+}
+
+}  // namespace fp4lab::tools

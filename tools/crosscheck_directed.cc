@@ -1,0 +1,170 @@
+// The directed cases of every dialect, through every kernel that serves it.
+#include <algorithm>
+#include <numeric>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/block/block_format.h"
+#include "tools/crosscheck.h"
+
+namespace fp4lab::tools {
+namespace {
+
+using cuda::DeviceMatrix;
+using cuda::DeviceMemory;
+using cuda::ElementType;
+using cuda::RandomBits;
+
+DeviceMatrix OnDeviceAs(const DeviceMemory& memory, MatrixView<const float> x, bool bf16) {
+  return {memory.data(), bf16 ? ElementType::kBf16 : ElementType::kFp32, x.rows, x.cols};
+}
+
+Matrix<float> Transposed(MatrixView<const float> x) {
+  Matrix<float> y(x.cols, x.rows);
+  for (std::size_t r = 0; r < x.rows; ++r) {
+    for (std::size_t c = 0; c < x.cols; ++c) y(c, r) = x(r, c);
+  }
+  return y;
+}
+
+// x repeated downwards and sideways until `rows` and `cols` divide its shape: maxima and blocks
+// stay.
+Matrix<float> Repeated(MatrixView<const float> x, std::size_t rows, std::size_t cols) {
+  std::size_t down = 1, across = 1;
+  while (x.rows * down % rows != 0) ++down;
+  while (x.cols * across % cols != 0) ++across;
+  Matrix<float> y(x.rows * down, x.cols * across);
+  for (std::size_t r = 0; r < y.rows; ++r) {
+    for (std::size_t c = 0; c < y.cols; ++c) y(r, c) = x(r % x.rows, c % x.cols);
+  }
+  return y;
+}
+
+// Runs the call on the memory matrix x and counts both sides.
+void Check(const KernelCall& call, MatrixView<const float> x, bool bf16, const std::string& family,
+           Crosscheck* result) {
+  const DeviceMemory memory = Upload(x, bf16);
+  const CallBytes got = RunCall(call, OnDeviceAs(memory, x, bf16));
+  const std::string type = bf16 ? "bf16" : "fp32";
+  if (call.row.on) {
+    result->Add(call, call.row, "rows, " + type, family, x, ExpectedSide(call.dialect, call.row, x),
+                got.row);
+  }
+  if (call.column.on) {
+    const Matrix<float> turned = Transposed(x);
+    result->Add(call, call.column, "columns, " + type, family, turned.View(),
+                ExpectedSide(call.dialect, call.column, turned.View()), got.column);
+  }
+}
+
+// The kernel of dialects, either direction, every shape; the swizzled scales on the way.
+void CheckDialectKernel(const Dialect& d, const Case& c, bool bf16, Crosscheck* result) {
+  const std::string family(c.family);
+  KernelCall call{.kernel = "dialects", .dialect = d};
+  call.row = {.on = true, .values = true};
+  if (IsStochastic(d)) {
+    call.row.bits = RandomBits::kGiven;
+    call.row.given = c.random;
+  }
+  Check(call, c.x.View(), bf16, family, result);
+  if (d.row_scaled) return;  // one amax a row: of the matrix's, not of its transpose's
+  call.column = call.row;
+  call.column.order = d.block_rows > 0 ? ScaleOrder::k128x4 : ScaleOrder::kLinear;
+  call.row = {};
+  const Matrix<float> turned = Transposed(c.x.View());
+  Check(call, turned.View(), bf16, family, result);
+}
+
+SideCall Side(RandomBits bits, std::uint32_t tensor, int hadamard = 0) {
+  return {.on = true,
+          .bits = bits,
+          .random = {.seed = 2026, .step = 7, .tensor = tensor},
+          .hadamard = hadamard};
+}
+
+Dialect WithRandom(Dialect d, RandomBits bits) {
+  if (bits != RandomBits::kNone) d.rounding = ElementRounding::kStochastic16;
+  return d;
+}
+
+// The kernel of rows, in each mode of rounding that it has.
+void CheckRowKernel(const Dialect& d, const BlockFormat& format, const Case& c, bool bf16,
+                    Crosscheck* result) {
+  const std::size_t block =
+      format.rule == ScaleRule::kTensor ? 8 : static_cast<std::size_t>(format.block_cols);
+  if (format.block_rows > 1) return;
+  const Matrix<float> x = Repeated(c.x.View(), 1, block);
+  if (x.values.empty()) return;
+  for (const RandomBits bits :
+       {RandomBits::kNone, RandomBits::kCounter, RandomBits::kInstruction}) {
+    if (bits != RandomBits::kNone && d.element != FormatId::kE2M1) continue;
+    KernelCall call{.kernel = "rows", .dialect = WithRandom(d, bits), .format = format};
+    call.row = Side(bits, 1);
+    call.row.values = true;
+    call.row.order = bits == RandomBits::kCounter ? ScaleOrder::k128x4 : ScaleOrder::kLinear;
+    Check(call, x.View(), bf16, std::string(c.family), result);
+  }
+}
+
+// The kernel of tiles: plain, transformed, in each mode of rounding.
+void CheckTileKernel(const Dialect& d, const BlockFormat& format, const Case& c, bool bf16,
+                     Crosscheck* result) {
+  if (format.element != FormatId::kE2M1 || (!bf16 && format.rule != ScaleRule::kNvfp4)) return;
+  const Matrix<float> x = Repeated(c.x.View(), 128, 64);
+  if (x.values.empty()) return;
+  const bool square = format.block_rows > 1;
+  for (const int hadamard : {0, format.block_cols}) {
+    for (const RandomBits bits :
+         {RandomBits::kNone, RandomBits::kCounter, RandomBits::kInstruction}) {
+      if ((square || !bf16) && (hadamard != 0 || bits != RandomBits::kNone)) continue;
+      KernelCall call{.kernel = hadamard != 0 ? "tiles+rht" : "tiles",
+                      .dialect = WithRandom(d, bits),
+                      .format = format};
+      call.row = Side(bits, 2);
+      call.column = Side(bits, 3, hadamard);
+      call.row.values = call.column.values = bits != RandomBits::kCounter;
+      if (bits == RandomBits::kInstruction || square) {
+        call.row.order = call.column.order = ScaleOrder::k128x4;
+      }
+      Check(call, x.View(), bf16, std::string(c.family), result);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Dialect> ServedDialects(const std::vector<std::string>& names) {
+  std::vector<Dialect> served;
+  for (const std::string& name : names) {
+    if (FindDialect(name) == nullptr) throw Error("--dialect " + name, "is not known");
+  }
+  for (const Dialect& d : Dialects()) {
+    const bool asked = names.empty() || std::any_of(names.begin(), names.end(), [&](const auto& n) {
+                         return FindDialect(n)->name == d.name;
+                       });
+    if (asked && cuda::CanQuantizeAs(d)) served.push_back(d);
+  }
+  return served;
+}
+
+std::optional<BlockFormat> FormatOfDialect(const Dialect& d) {
+  if (d.name == "nvfp4.te") return FindBlockFormat("nvfp4");
+  if (d.name == "nvfp4.te.2d") return FindBlockFormat("nvfp4.2d");
+  return FindBlockFormat(d.name);
+}
+
+void CheckDirected(const CrosscheckOptions& options, Crosscheck* result) {
+  for (const Dialect& d : ServedDialects(options.dialects)) {
+    const std::optional<BlockFormat> format = FormatOfDialect(d);
+    for (const Case& c : MakeCases(d, {.level = options.level})) {
+      for (const bool bf16 : {false, true}) {
+        if (bf16 && !c.is_bf16) continue;
+        CheckDialectKernel(d, c, bf16, result);
+        if (!format) continue;
+        CheckRowKernel(d, *format, c, bf16, result);
+        CheckTileKernel(d, *format, c, bf16, result);
+      }
+    }
+  }
+}
+
+}  // namespace fp4lab::tools

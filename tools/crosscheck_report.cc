@@ -1,0 +1,200 @@
+// What a cross-check found, as JSON, as a self-contained page, and in lines.
+#include <cstdio>
+
+#include "fp4lab/base/version.h"
+#include "tools/crosscheck.h"
+
+namespace fp4lab::tools {
+namespace {
+
+constexpr std::size_t kMostDifferences = 8;
+
+std::string Formatted(const char* format, double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+std::string VersionText(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+std::string DeviceText(const cuda::DeviceDescription& d) {
+  return d.name + ", compute capability " + std::to_string(d.major) + "." +
+         std::to_string(d.minor) + ", driver for CUDA " + VersionText(d.driver) + ", runtime " +
+         VersionText(d.runtime);
+}
+
+std::string Escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    out += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : std::string(1, c);
+  }
+  return out;
+}
+
+std::string Cells(const char* tag, const std::vector<std::string>& cells) {
+  std::string row = "<tr>";
+  for (const std::string& cell : cells) {
+    row += "<" + std::string(tag) + ">" + Escaped(cell) + "</" + tag + ">";
+  }
+  return row + "</tr>\n";
+}
+
+constexpr const char* kStyle =
+    "body{font:15px/1.5 sans-serif;max-width:1000px;margin:32px auto;padding:0 16px;color:#1f2430}"
+    "table{border-collapse:collapse;font-size:13px}th,td{padding:3px 12px 3px 0;text-align:left;"
+    "border-bottom:1px solid #dfe3e9}pre{background:#f4f5f8;padding:12px;overflow-x:auto;"
+    "font-size:12px}.ok{color:#00694f}.bad{color:#b3261e}";
+
+// Directed families of one kernel and dialect together: the page would be long otherwise.
+std::map<std::tuple<std::string, std::string, std::string>, CheckRow> Merged(
+    const Crosscheck& result) {
+  std::map<std::tuple<std::string, std::string, std::string>, CheckRow> merged;
+  for (const auto& [key, row] : result.rows) {
+    const auto& [kernel, dialect, input, family] = key;
+    CheckRow& sum = merged[{kernel, dialect, input}];
+    sum.calls += row.calls;
+    sum.elements += row.elements;
+    sum.bytes += row.bytes;
+    sum.different += row.different;
+  }
+  return merged;
+}
+
+std::string SpeedTable(const Crosscheck& result) {
+  if (result.speeds.empty()) return "";
+  std::string html =
+      "<h2>Speed</h2><p>Against a copy on the same device that moves as many bytes, "
+      "kernel and copy in turn, medians.</p><table>\n";
+  html += Cells("th", {"what", "GB moved", "ms", "GB/s", "copy GB/s", "of the copy"});
+  for (const SpeedRow& s : result.speeds) {
+    html += Cells(
+        "td", {s.what, Formatted("%.2f", s.bytes / 1e9), Formatted("%.3f", s.seconds * 1e3),
+               Formatted("%.0f", s.bytes / s.seconds / 1e9),
+               Formatted("%.0f", s.bytes / s.copy_seconds / 1e9), Formatted("%.2f", s.Ratio())});
+  }
+  return html + "</table>\n";
+}
+
+}  // namespace
+
+std::size_t Crosscheck::Elements() const {
+  std::size_t sum = 0;
+  for (const auto& [key, row] : rows) sum += row.elements;
+  return sum;
+}
+
+std::size_t Crosscheck::Different() const {
+  std::size_t sum = 0;
+  for (const auto& [key, row] : rows) sum += row.different;
+  return sum;
+}
+
+void Crosscheck::Add(const KernelCall& call, const SideCall& side, const std::string& input,
+                     const std::string& family, MatrixView<const float> x,
+                     const SideBytes& expected, const SideBytes& got) {
+  std::string dialect(call.dialect.name);
+  if (side.bits == cuda::RandomBits::kCounter) dialect += " (counter)";
+  if (side.bits == cuda::RandomBits::kInstruction) dialect += " (cvt.rs)";
+  CheckRow& row = rows[{call.kernel, dialect, input, family}];
+  const std::size_t different = DifferingBytes(expected, got);
+  ++row.calls;
+  row.elements += x.size();
+  row.bytes += expected.codes.size() + expected.scales.size() + 2 * expected.values.size() +
+               4 * expected.amax.size();
+  if (different > 0 && row.different == 0 && differences.size() < kMostDifferences) {
+    std::string text = call.kernel + ", " + dialect + ", " + input + ", " + family + ": " +
+                       std::to_string(different) + " bytes differ\n";
+    text += ExplainSide(call.dialect, side, x, expected, got);
+    differences.push_back(text);
+  }
+  row.different += different;
+}
+
+Json CrosscheckJson(const Crosscheck& result) {
+  Json rows = Json::array(), speeds = Json::array();
+  for (const auto& [key, row] : result.rows) {
+    const auto& [kernel, dialect, input, family] = key;
+    rows.push_back({{"kernel", kernel},
+                    {"dialect", dialect},
+                    {"input", input},
+                    {"family", family},
+                    {"calls", row.calls},
+                    {"elements", row.elements},
+                    {"bytes", row.bytes},
+                    {"different", row.different}});
+  }
+  for (const SpeedRow& s : result.speeds) {
+    speeds.push_back({{"what", s.what},
+                      {"bytes", s.bytes},
+                      {"seconds", s.seconds},
+                      {"copy_seconds", s.copy_seconds},
+                      {"of_copy", s.Ratio()}});
+  }
+  const cuda::DeviceDescription& d = result.device;
+  return {{"schema", "fp4lab.crosscheck/1"},
+          {"fp4lab_version", kVersion},
+          {"device",
+           {{"name", d.name},
+            {"compute_capability", std::to_string(d.major) + "." + std::to_string(d.minor)},
+            {"driver", VersionText(d.driver)},
+            {"runtime", VersionText(d.runtime)},
+            {"multiprocessors", d.multiprocessors},
+            {"memory", d.memory}}},
+          {"elements", result.Elements()},
+          {"different_bytes", result.Different()},
+          {"differences", result.differences},
+          {"seconds", result.seconds},
+          {"checks", std::move(rows)},
+          {"speed", std::move(speeds)}};
+}
+
+std::string CrosscheckHtml(const Crosscheck& result) {
+  const bool equal = result.Different() == 0;
+  std::string html =
+      "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>fp4lab "
+      "crosscheck</title><style>" +
+      std::string(kStyle) + "</style>\n<h1>fp4lab crosscheck</h1>\n";
+  html +=
+      "<p>" + Escaped(DeviceText(result.device)) + ". fp4lab " + std::string(kVersion) + ".</p>\n";
+  html += std::string("<p class=\"") + (equal ? "ok" : "bad") + "\">" +
+          std::to_string(result.Different()) + " different bytes over " +
+          std::to_string(result.Elements()) + " elements, in " + Formatted("%.0f", result.seconds) +
+          " s.</p>\n";
+  for (const std::string& text : result.differences) html += "<pre>" + Escaped(text) + "</pre>\n";
+  html += SpeedTable(result);
+  html += "<h2>Checks</h2><table>\n" + Cells("th", {"kernel", "dialect", "side, input", "calls",
+                                                    "elements", "bytes", "different"});
+  for (const auto& [key, row] : Merged(result)) {
+    const auto& [kernel, dialect, input] = key;
+    html += Cells("td",
+                  {kernel, dialect, input, std::to_string(row.calls), std::to_string(row.elements),
+                   std::to_string(row.bytes), std::to_string(row.different)});
+  }
+  return html + "</table></html>\n";
+}
+
+std::string CrosscheckText(const Crosscheck& result) {
+  std::string text = DeviceText(result.device) + "\n";
+  for (const SpeedRow& s : result.speeds) {
+    char line[160];
+    std::snprintf(line, sizeof line, "%-52s %8.3f ms %6.0f GB/s  %.2f of a copy\n", s.what.c_str(),
+                  s.seconds * 1e3, s.bytes / s.seconds / 1e9, s.Ratio());
+    text += line;
+  }
+  for (const auto& [key, row] : Merged(result)) {
+    if (row.different == 0) continue;
+    const auto& [kernel, dialect, input] = key;
+    text += "DIFFERENT  " + kernel + ", " + dialect + ", " + input + ": " +
+            std::to_string(row.different) + " of " + std::to_string(row.bytes) + " bytes\n";
+  }
+  for (const std::string& difference : result.differences) text += "\n" + difference;
+  text += std::to_string(result.Different()) + " different bytes over " +
+          std::to_string(result.Elements()) + " elements and " +
+          std::to_string(result.rows.size()) + " kinds of check, in " +
+          Formatted("%.0f", result.seconds) + " s\n";
+  return text;
+}
+
+}  // namespace fp4lab::tools
