@@ -1,9 +1,12 @@
 // The directed cases of every dialect, through every kernel that serves it.
 #include <algorithm>
+#include <bit>
 #include <numeric>
+#include <span>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/block/block_format.h"
+#include "fp4lab/block/quantize.h"
 #include "tools/crosscheck.h"
 
 namespace fp4lab::tools {
@@ -130,6 +133,34 @@ void CheckTileKernel(const Dialect& d, const BlockFormat& format, const Case& c,
   }
 }
 
+// NaN compared by class.
+std::uint32_t CanonicalBits(float v) {
+  return v != v ? 0x7FC00000u : std::bit_cast<std::uint32_t>(v);
+}
+
+// The kernel of decoding, on the codes and scales of the CPU.
+void CheckDecoding(const Dialect& d, const BlockFormat& format, const Case& c, Crosscheck* result) {
+  QuantizeOptions options{.format = format};
+  if (HasTensorScale(format)) options.amax = TensorAmax(c.x.View());
+  const QuantizedMatrix q = Quantize(c.x.View(), options);
+  Matrix<float> expected(c.x.rows, c.x.cols), got(c.x.rows, c.x.cols);
+  Dequantize(q, expected.View());
+  const DeviceMemory codes = cuda::OnDevice(std::span<const std::uint8_t>(q.codes));
+  const DeviceMemory scales = cuda::OnDevice(std::span<const std::uint8_t>(q.scales));
+  const DeviceMemory amax = cuda::OnDevice(std::span<const float>(&q.amax, 1));
+  const DeviceMemory out(got.values.size() * sizeof(float));
+  cuda::Dequantize(format, codes.As<std::uint8_t>(), scales.As<std::uint8_t>(), amax.As<float>(),
+                   q.rows, q.cols, ElementType::kFp32, out.data());
+  out.CopyTo(std::as_writable_bytes(std::span<float>(got.values)));
+  CheckRow& row = result->rows[{"decoding", std::string(d.name), "to fp32", std::string(c.family)}];
+  ++row.calls;
+  row.elements += got.values.size();
+  row.bytes += got.values.size() * sizeof(float);
+  for (std::size_t i = 0; i < got.values.size(); ++i) {
+    if (CanonicalBits(got.values[i]) != CanonicalBits(expected.values[i])) row.different += 4;
+  }
+}
+
 }  // namespace
 
 std::vector<Dialect> ServedDialects(const std::vector<std::string>& names) {
@@ -156,6 +187,7 @@ void CheckDirected(const CrosscheckOptions& options, Crosscheck* result) {
   for (const Dialect& d : ServedDialects(options.dialects)) {
     const std::optional<BlockFormat> format = FormatOfDialect(d);
     for (const Case& c : MakeCases(d, {.level = options.level})) {
+      if (format) CheckDecoding(d, *format, c, result);
       for (const bool bf16 : {false, true}) {
         if (bf16 && !c.is_bf16) continue;
         CheckDialectKernel(d, c, bf16, result);

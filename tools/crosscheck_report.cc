@@ -47,17 +47,24 @@ constexpr const char* kStyle =
     "border-bottom:1px solid #dfe3e9}pre{background:#f4f5f8;padding:12px;overflow-x:auto;"
     "font-size:12px}.ok{color:#00694f}.bad{color:#b3261e}";
 
-// Directed families of one kernel and dialect together: the page would be long otherwise.
-std::map<std::tuple<std::string, std::string, std::string>, CheckRow> Merged(
+// The families of one kernel and dialect together: the report would be long otherwise.
+struct MergedRow {
+  CheckRow sum;
+  std::size_t families = 0;
+  std::vector<std::string> different = {};  // families
+};
+std::map<std::tuple<std::string, std::string, std::string>, MergedRow> Merged(
     const Crosscheck& result) {
-  std::map<std::tuple<std::string, std::string, std::string>, CheckRow> merged;
+  std::map<std::tuple<std::string, std::string, std::string>, MergedRow> merged;
   for (const auto& [key, row] : result.rows) {
     const auto& [kernel, dialect, input, family] = key;
-    CheckRow& sum = merged[{kernel, dialect, input}];
-    sum.calls += row.calls;
-    sum.elements += row.elements;
-    sum.bytes += row.bytes;
-    sum.different += row.different;
+    MergedRow& m = merged[{kernel, dialect, input}];
+    m.sum.calls += row.calls;
+    m.sum.elements += row.elements;
+    m.sum.bytes += row.bytes;
+    m.sum.different += row.different;
+    ++m.families;
+    if (row.different > 0) m.different.push_back(family);
   }
   return merged;
 }
@@ -114,16 +121,17 @@ void Crosscheck::Add(const KernelCall& call, const SideCall& side, const std::st
 
 Json CrosscheckJson(const Crosscheck& result) {
   Json rows = Json::array(), speeds = Json::array();
-  for (const auto& [key, row] : result.rows) {
-    const auto& [kernel, dialect, input, family] = key;
+  for (const auto& [key, row] : Merged(result)) {
+    const auto& [kernel, dialect, input] = key;
     rows.push_back({{"kernel", kernel},
                     {"dialect", dialect},
                     {"input", input},
-                    {"family", family},
-                    {"calls", row.calls},
-                    {"elements", row.elements},
-                    {"bytes", row.bytes},
-                    {"different", row.different}});
+                    {"families", row.families},
+                    {"families_that_differ", row.different},
+                    {"calls", row.sum.calls},
+                    {"elements", row.sum.elements},
+                    {"bytes", row.sum.bytes},
+                    {"different", row.sum.different}});
   }
   for (const SpeedRow& s : result.speeds) {
     speeds.push_back({{"what", s.what},
@@ -168,9 +176,9 @@ std::string CrosscheckHtml(const Crosscheck& result) {
                                                     "elements", "bytes", "different"});
   for (const auto& [key, row] : Merged(result)) {
     const auto& [kernel, dialect, input] = key;
-    html += Cells("td",
-                  {kernel, dialect, input, std::to_string(row.calls), std::to_string(row.elements),
-                   std::to_string(row.bytes), std::to_string(row.different)});
+    html += Cells("td", {kernel, dialect, input, std::to_string(row.sum.calls),
+                         std::to_string(row.sum.elements), std::to_string(row.sum.bytes),
+                         std::to_string(row.sum.different)});
   }
   return html + "</table></html>\n";
 }
@@ -184,10 +192,10 @@ std::string CrosscheckText(const Crosscheck& result) {
     text += line;
   }
   for (const auto& [key, row] : Merged(result)) {
-    if (row.different == 0) continue;
+    if (row.sum.different == 0) continue;
     const auto& [kernel, dialect, input] = key;
     text += "DIFFERENT  " + kernel + ", " + dialect + ", " + input + ": " +
-            std::to_string(row.different) + " of " + std::to_string(row.bytes) + " bytes\n";
+            std::to_string(row.sum.different) + " of " + std::to_string(row.sum.bytes) + " bytes\n";
   }
   for (const std::string& difference : result.differences) text += "\n" + difference;
   text += std::to_string(result.Different()) + " different bytes over " +

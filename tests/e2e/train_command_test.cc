@@ -2,6 +2,7 @@
 #include "fp4lab/io/folder_lock.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/io/temporary_folder.h"
+#include "fp4lab/train/engine.h"
 #include "tests/support/catch.h"
 #include "tests/support/child.h"
 
@@ -64,6 +65,31 @@ TEST_CASE("Bad input to fp4lab train is one line on stderr and exit code 1", "[e
   refuses({"--text", "a.txt", "--data", "austen"}, "give one of --text, --tokens and --data");
   refuses({"--steps", "0"}, "--steps: must be at least 1");
   refuses({"--resume"}, "has no run to resume");
+}
+
+TEST_CASE("The device is refused in one line where it is unknown or not there", "[e2e]") {
+  TrainCommand train;
+  const std::string out = train.Path("out"), config = train.File("run.json", kTiny);
+  CheckOneLine(train.Run({"--config", config, "--device", "tpu", "--out-dir", out}),
+               "run.json#/device: must be \"cpu\" or \"cuda\", not \"tpu\"");
+  if (CudaGpus() > 0) return;
+  CheckOneLine(train.Run({"--config", config, "--device", "cuda", "--out-dir", out}),
+               "run.json#/device: \"cuda\" ");
+  CHECK_FALSE(std::filesystem::exists(out));
+}
+
+TEST_CASE("A run may change its device when it is resumed", "[e2e]") {
+  TrainCommand train;
+  const std::string out = train.Path("out");
+  const Refusal first = train.Run({"--config", train.File("run.json", kTiny), "--out-dir", out});
+  REQUIRE(first.code == 0);
+  CHECK(train.Run({"--resume", "--device", "cpu", "--out-dir", out}).code == 0);
+  const Refusal again = train.Run({"--resume", "--device", "cuda", "--out-dir", out});
+  if (CudaGpus() > 0) {
+    CHECK(again.code == 0);
+  } else {
+    CheckOneLine(again, "#/device: \"cuda\" ");
+  }
 }
 
 TEST_CASE("Data that is missing or too short is refused", "[e2e]") {

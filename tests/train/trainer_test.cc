@@ -263,5 +263,25 @@ TEST_CASE("A corpus that does not fit the model is refused", "[train]") {
                     Catch::Matchers::ContainsSubstring("run.json#/model/vocabulary: the corpus"));
 }
 
+TEST_CASE("An evaluation belongs to its weights and its precision", "[train]") {
+  const Corpus corpus = SyntheticCorpus();
+  const auto losses = [](Trainer* trainer, EvaluationPrecision precision) {
+    return trainer->Evaluate(precision).chunk_losses;
+  };
+  constexpr auto kTraining = EvaluationPrecision::kTraining, kHigh = EvaluationPrecision::kHigh;
+  for (const char* recipe : {"bf16", "fp32", "te_nvfp4"}) {
+    CAPTURE(recipe);
+    Trainer trainer(Tiny(recipe), corpus);
+    const bool quantized = std::string(recipe) == "te_nvfp4";
+    const std::vector<double> first = losses(&trainer, kTraining);
+    CHECK((losses(&trainer, kHigh) == first) == !quantized);
+    const std::vector<std::byte> state = trainer.SaveState();
+    Train(&trainer, 2);
+    CHECK(losses(&trainer, kTraining) != first);
+    trainer.LoadState(state, "test");
+    CHECK(losses(&trainer, kTraining) == first);
+  }
+}
+
 }  // namespace
 }  // namespace fp4lab

@@ -1,7 +1,5 @@
 // Rowwise quantization in one pass at memory speed: a thread takes eight elements at a time, two
 // (or four) neighbouring threads make a block. For columns that are a multiple of the block.
-#include <algorithm>
-
 #include "fp4lab/cuda/check.cuh"
 #include "fp4lab/cuda/divider.cuh"
 #include "fp4lab/cuda/eight.cuh"
@@ -12,7 +10,6 @@ namespace fp4lab::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kBlocksPerProcessor = 4;
 
 struct RowJob {
   const void* x;
@@ -24,8 +21,7 @@ struct RowJob {
   ScaleRule rule;
   RandomStream random;
   bool swizzled;
-  Divider scale_cols;        // of a row, for swizzled scales
-  std::uint32_t rounds = 0;  // of all thread blocks
+  Divider scale_cols;  // of a row, for swizzled scales
 };
 
 struct Loaded16 {  // eight BF16 elements
@@ -116,38 +112,29 @@ struct Round {
   }
 };
 
-// Thread blocks stay and take round after round, so that a table serves many; the next round is
-// loaded before the current one is worked on. Octets are a multiple of kShared: the threads of a
-// block of elements run together.
+// A round a thread block (thread blocks that stay were slower: README.md). Octets are a multiple of
+// kShared: the threads of a block of elements run together.
 template <class Loaded, FormatId kElement, Scaling kScaling, RandomBits kBits>
-__global__ void __launch_bounds__(kThreads, kBlocksPerProcessor) RowKernel(RowJob job) {
+__global__ void __launch_bounds__(kThreads) RowKernel(RowJob job) {
   __shared__ float table[kScaleBytes];
-  Round<Loaded> current, next;
-  std::uint32_t round = blockIdx.x;
-  next.Load(job, round);
+  Round<Loaded> round;
+  round.Load(job, blockIdx.x);
   const Scaler<kScaling, kElement> scaler(job.rule, job.amax, table);
   __syncthreads();
-  for (; round < job.rounds; round += gridDim.x) {
-    current = next;
-    if (round + gridDim.x < job.rounds) next.Load(job, round + gridDim.x);
 #pragma unroll
-    for (int k = 0; k < Round<Loaded>::kUnrolled; ++k) {
-      const std::uint32_t octet = Round<Loaded>::Octet(round, k);
-      // A warp's octets are consecutive: it skips them together, or its last threads go along.
-      if (octet - threadIdx.x % 32 < job.octets) {
-        QuantizeOctet<Loaded, kElement, kScaling, kBits>(job, scaler, current.loaded[k], octet);
-      }
-    }
+  for (int k = 0; k < Round<Loaded>::kUnrolled; ++k) {
+    const std::uint32_t octet = Round<Loaded>::Octet(blockIdx.x, k);
+    // A warp's octets are consecutive: it leaves together, or its last threads go along.
+    if (octet - threadIdx.x % 32 >= job.octets) return;
+    QuantizeOctet<Loaded, kElement, kScaling, kBits>(job, scaler, round.loaded[k], octet);
   }
 }
 
 template <class Loaded, FormatId kElement, Scaling kScaling, RandomBits kBits>
-void Launch(RowJob job, cudaStream_t stream) {
+void Launch(const RowJob& job, cudaStream_t stream) {
   constexpr std::uint32_t kOctets = Round<Loaded>::kOctets;
-  job.rounds = (job.octets + kOctets - 1) / kOctets;
-  const std::uint32_t blocks =
-      std::min(job.rounds, static_cast<std::uint32_t>(Multiprocessors() * kBlocksPerProcessor));
-  RowKernel<Loaded, kElement, kScaling, kBits><<<blocks, kThreads, 0, stream>>>(job);
+  RowKernel<Loaded, kElement, kScaling, kBits>
+      <<<(job.octets + kOctets - 1) / kOctets, kThreads, 0, stream>>>(job);
   CheckLaunch("the kernel of rows");
 }
 

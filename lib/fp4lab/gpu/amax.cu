@@ -29,9 +29,8 @@ __global__ void __launch_bounds__(kThreads)
        i += std::size_t{gridDim.x} * kThreads) {
     float v[kHadamard];
     LoadRun<kHadamard>(x + i * kHadamard, v);
-    HadamardGroup<kHadamard>(v);
-#pragma unroll
-    for (int k = 0; k < kHadamard; ++k) amax = LargerMagnitude(amax, v[k]);
+    float before = 0.0f;
+    HadamardMaxima<kHadamard>(v, &before, &amax);
   }
   TakeAmax(amax, to);
 }
@@ -40,21 +39,15 @@ __global__ void __launch_bounds__(kThreads)
 template <class T, int kWide, int kHadamard>
 __global__ void __launch_bounds__(kThreads)
     AmaxAlongRowsKernel(UnitArguments a, const T* x, std::uint32_t* plain, std::uint32_t* to) {
-  const std::size_t across = a.cols / kWide, units = across * (a.rows / kHadamard);
+  const auto across = static_cast<unsigned>(a.cols / kWide);
+  const auto units = across * static_cast<unsigned>(a.rows / kHadamard);
   float before = 0.0f, amax = 0.0f;
-  for (std::size_t i = std::size_t{blockIdx.x} * kThreads + threadIdx.x; i < units;
-       i += std::size_t{gridDim.x} * kThreads) {
+  for (unsigned i = blockIdx.x * kThreads + threadIdx.x; i < units; i += gridDim.x * kThreads) {
     const std::size_t c = i % across * kWide, r = i / across * kHadamard;
     float v[kWide][kHadamard];
     LoadColumns<kHadamard, kWide>(x + r * a.cols + c, a.cols, v);
 #pragma unroll
-    for (int w = 0; w < kWide; ++w) {
-#pragma unroll
-      for (int k = 0; k < kHadamard; ++k) before = LargerMagnitude(before, v[w][k]);
-      HadamardGroup<kHadamard>(v[w]);
-#pragma unroll
-      for (int k = 0; k < kHadamard; ++k) amax = LargerMagnitude(amax, v[w][k]);
-    }
+    for (int w = 0; w < kWide; ++w) HadamardMaxima<kHadamard>(v[w], &before, &amax);
   }
   if (plain != nullptr) TakeAmax(before, plain);
   TakeAmax(amax, to);

@@ -41,8 +41,8 @@ __global__ void __launch_bounds__(kThreads) AlongColsKernel(UnitArguments a, con
 
 template <class T, int kWide, int kUnit, int kBlock, int kHadamard, bool kStochastic>
 __global__ void __launch_bounds__(kThreads) AlongRowsKernel(UnitArguments a, const T* x, T* out) {
-  const std::size_t across = a.cols / kWide;
-  const std::size_t i = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
+  const auto across = static_cast<unsigned>(a.cols / kWide);
+  const unsigned i = blockIdx.x * kThreads + threadIdx.x;
   const std::size_t c = i % across * kWide, r = i / across * kUnit;
   if (r >= a.rows) return;
   float v[kWide][kUnit];

@@ -143,48 +143,87 @@ __device__ inline void Butterflies(Number (&x)[kSize]) {
 }
 
 // Whether all binary32 sums of these BF16 values are exact: the largest sum and the last place of
-// the smallest value lie within 24 bits, far from overflow and subnormals.
+// the smallest value lie within 24 bits, far from overflow and subnormals. `largest`: the bits of
+// the largest magnitude, NaN above infinity.
 template <int kSize>
-__device__ inline bool SumsAreExact(const float* v) {
-  std::uint32_t largest = 0, smallest = 0xFFFFFFFFu;  // of |v| - 1 unit, so that zeros do not count
+__device__ inline bool SumsAreExact(const float* v, std::uint32_t* largest) {
+  std::uint32_t most = 0, least = 0xFFFFFFFFu;  // of |v| - 1 unit, so that zeros do not count
 #pragma unroll
   for (int k = 0; k < kSize; ++k) {
     const std::uint32_t magnitude = __float_as_uint(v[k]) & 0x7FFFFFFFu;
-    largest = max(largest, magnitude);
-    smallest = min(smallest, magnitude - 1u);
+    most = max(most, magnitude);
+    least = min(least, magnitude - 1u);
   }
+  *largest = most;
   constexpr std::uint32_t kSpan = kSize == 16 ? 12 : 11;
-  const std::uint32_t high = largest >> 23, low = (smallest + 1u) >> 23;
-  return largest == 0 || (high - low <= kSpan && high < 249 && low > 16);
+  const std::uint32_t high = most >> 23, low = (least + 1u) >> 23;
+  return most == 0 || (high - low <= kSpan && high < 249 && low > 16);
 }
 
-// kSize values: transform/hadamard.h. Where binary32 sums would round, doubles hold the sums
-// exactly as long as the group spans less than 2^40 (8 bits of each value, 5 for the sum, 53 in
-// all).
+template <int kSize>
+inline constexpr std::uint32_t kHadamardSigns = kSize == 16 ? 0xD7E8u : 0xD7E8D7E8u;
+
+// The sums of a group rounded to binary32, times 1 / 4 for size 16, in double: exact as long as the
+// group spans less than 2^40 (8 bits of each value, 5 for the sum, 53 in all).
+template <int kSize>
+__device__ inline void WideSums(const float* v, float (&y)[kSize]) {
+  double x[kSize];
+#pragma unroll
+  for (int k = 0; k < kSize; ++k) x[k] = (kHadamardSigns<kSize> >> k & 1u) != 0 ? -v[k] : v[k];
+  Butterflies(x);
+#pragma unroll
+  for (int k = 0; k < kSize; ++k) y[k] = static_cast<float>(kSize == 16 ? x[k] * 0.25 : x[k]);
+}
+
+// The same by binary32 sums, without the factor.
+template <int kSize>
+__device__ inline void NarrowSums(const float* v, float (&y)[kSize]) {
+#pragma unroll
+  for (int k = 0; k < kSize; ++k) y[k] = (kHadamardSigns<kSize> >> k & 1u) != 0 ? -v[k] : v[k];
+  Butterflies(y);
+}
+
+// kSize values: transform/hadamard.h. In doubles where binary32 sums would round.
 template <int kSize>
 __device__ inline void HadamardGroup(float* v) {
   static_assert(kSize == 16 || kSize == 32);
-  constexpr std::uint32_t kSigns = kSize == 16 ? 0xD7E8u : 0xD7E8D7E8u;
-  float y[kSize];  // the sums, size 16: times 1 / 4
-  if (SumsAreExact<kSize>(v)) {
-#pragma unroll
-    for (int k = 0; k < kSize; ++k) y[k] = (kSigns >> k & 1u) != 0 ? -v[k] : v[k];
-    Butterflies(y);
-#pragma unroll
-    for (int k = 0; k < kSize; ++k) y[k] = kSize == 16 ? y[k] * 0.25f : y[k];
+  float y[kSize];
+  std::uint32_t largest = 0;
+  float factor = kSize == 16 ? 0.25f : 0x1.6a09e6p-3f;
+  if (SumsAreExact<kSize>(v, &largest)) {
+    NarrowSums(v, y);
   } else {
-    double x[kSize];
-#pragma unroll
-    for (int k = 0; k < kSize; ++k) x[k] = (kSigns >> k & 1u) != 0 ? -v[k] : v[k];
-    Butterflies(x);
-#pragma unroll
-    for (int k = 0; k < kSize; ++k) y[k] = static_cast<float>(kSize == 16 ? x[k] * 0.25 : x[k]);
+    WideSums(v, y);
+    if (kSize == 16) factor = 1.0f;
   }
 #pragma unroll
-  for (int k = 0; k < kSize; ++k) {
-    const float sum = y[k] + 0.0f;  // a sum of zeros is +0
-    v[k] = __bfloat162float(__float2bfloat16_rn(kSize == 16 ? sum : sum * 0x1.6a09e6p-3f));
+  for (int k = 0; k < kSize; k += 2) {  // a sum of zeros is +0
+    const __nv_bfloat162 pair =
+        __floats2bfloat162_rn((y[k] + 0.0f) * factor, (y[k + 1] + 0.0f) * factor);
+    v[k] = __low2float(pair);
+    v[k + 1] = __high2float(pair);
   }
+}
+
+// The largest magnitudes of a group before and after HadamardGroup, NaN passed over. Rounding keeps
+// the order, so only the largest result is rounded.
+template <int kSize>
+__device__ inline void HadamardMaxima(const float* v, float* before, float* after) {
+  float y[kSize], amax = 0.0f;
+  std::uint32_t largest = 0;
+  float factor = kSize == 16 ? 0.25f : 0x1.6a09e6p-3f;
+  if (SumsAreExact<kSize>(v, &largest)) {
+    NarrowSums(v, y);
+    *before = fmaxf(*before, __uint_as_float(largest));
+  } else {
+    WideSums(v, y);
+    if (kSize == 16) factor = 1.0f;
+#pragma unroll
+    for (int k = 0; k < kSize; ++k) *before = LargerMagnitude(*before, v[k]);
+  }
+#pragma unroll
+  for (int k = 0; k < kSize; ++k) amax = fmaxf(amax, fabsf(y[k]));
+  *after = fmaxf(*after, __bfloat162float(__float2bfloat16_rn(amax * factor)));
 }
 
 // The eight 16-bit fields of one Philox block.

@@ -100,6 +100,8 @@ inline void CheckJob(const QuantizeJob& job) {
               (job.hadamard == 0 || along % static_cast<std::size_t>(job.hadamard) == 0) &&
               job.rows % square == 0 && job.cols % square == 0,
           "QuantizeJob: whole blocks and Hadamard groups");
+  // Kernels count units of 16 elements, and a grid's threads beyond them, in 32 bits.
+  Expects(job.rows * job.cols < std::size_t{1} << 35, "QuantizeJob: fewer than 2^35 elements");
 }
 
 }  // namespace fp4lab::gpu

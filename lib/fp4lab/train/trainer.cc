@@ -54,6 +54,12 @@ struct Trainer::State {
   std::int64_t steps = 0;
   std::vector<std::uint16_t> inputs, targets;  // of one step
   std::vector<double> row_loss;                // of one micro-batch
+  // Of the present weights: where no forward pass is quantized, both precisions are one.
+  struct Evaluated {
+    bool high_precision = false;
+    std::vector<double> losses;  // empty: none
+  };
+  Evaluated evaluated;
 
   State(const TrainConfig& c, const Corpus& data, std::unique_ptr<Engine> computes)
       : config(c),
@@ -75,7 +81,8 @@ struct Trainer::State {
   void Update(double learning_rate, double norm);
   // Repeats the step with every tensor looked at.
   NonFinite Locate();
-  std::vector<double> WindowLosses(EvaluationPrecision precision);
+  std::vector<double> WindowLosses(bool high_precision);
+  const std::vector<double>& EvaluatedLosses(EvaluationPrecision precision);
   Json Identity() const;
 };
 
@@ -120,6 +127,7 @@ StepResult Trainer::Step(double learning_rate) {
   }
   s.Update(learning_rate, result.grad_norm);
   ++s.steps;
+  s.evaluated.losses.clear();
   return result;
 }
 
@@ -150,14 +158,14 @@ NonFinite Trainer::State::Locate() {
 }
 
 // Mean losses of the validation windows, in order.
-std::vector<double> Trainer::State::WindowLosses(EvaluationPrecision precision) {
+std::vector<double> Trainer::State::WindowLosses(bool high_precision) {
   const std::size_t t = order.sequence, all = corpus->validation.size() - 1;
   const auto asked = static_cast<std::size_t>(config.evaluation.tokens);
   const std::size_t windows =
       std::max<std::size_t>(1, (asked > 0 ? std::min(asked, all) : all) / t);
   std::vector<double> losses;
   Pass pass;
-  pass.high_precision = precision == EvaluationPrecision::kHigh;
+  pass.high_precision = high_precision;
   pass.random = {config.seed, static_cast<std::uint32_t>(steps), kEvaluationTensors};
   for (std::size_t first = 0; first < windows; first += MicroBatch()) {
     const std::size_t count = std::min(MicroBatch(), windows - first), rows = count * t;
@@ -177,6 +185,16 @@ std::vector<double> Trainer::State::WindowLosses(EvaluationPrecision precision) 
   return losses;
 }
 
+const std::vector<double>& Trainer::State::EvaluatedLosses(EvaluationPrecision precision) {
+  const LinearRecipe &linear = config.recipe.linear, &rest = config.recipe.rest;
+  const bool same_forward = linear.bf16 == rest.bf16 && linear.fprop == rest.fprop;
+  const bool high_precision = precision == EvaluationPrecision::kHigh && !same_forward;
+  if (evaluated.losses.empty() || evaluated.high_precision != high_precision) {
+    evaluated = {high_precision, WindowLosses(high_precision)};
+  }
+  return evaluated.losses;
+}
+
 namespace {
 
 double Mean(std::span<const double> x) {
@@ -188,7 +206,7 @@ double Mean(std::span<const double> x) {
 }  // namespace
 
 Evaluation Trainer::Evaluate(EvaluationPrecision precision) {
-  const std::vector<double> losses = state_->WindowLosses(precision);
+  const std::vector<double>& losses = state_->EvaluatedLosses(precision);
   const std::size_t t = state_->order.sequence;
   const auto chunk_tokens = static_cast<std::size_t>(state_->config.evaluation.chunk_tokens);
   const std::size_t per_chunk = std::max<std::size_t>(1, chunk_tokens / t);
@@ -250,6 +268,7 @@ void Trainer::LoadState(std::span<const std::byte> bytes, const std::string& whe
   const std::span<const float> from(checkpoint.payload);
   s.engine->Write({from.first(n), from.subspan(n, n), from.last(n)});
   s.steps = checkpoint.header.step;
+  s.evaluated.losses.clear();
 }
 
 Trainer::Trainer(const TrainConfig& config, const Corpus& corpus, const std::string& where)

@@ -1,10 +1,13 @@
 #include "fp4lab/transform/hadamard.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/memory_order.h"
 #include "fp4lab/base/parallel.h"
+#include "fp4lab/formats/format.h"
 #include "fp4lab/transform/kernels.h"
 
 namespace fp4lab {
@@ -40,6 +43,36 @@ void Rows(MatrixView<const float> x, const HadamardSigns& signs, MatrixView<floa
 }
 
 }  // namespace
+
+void HadamardWideGroup(MatrixView<const float> x, std::uint32_t mask, MatrixView<float> out) {
+  // A BF16 term has 8 bits, a sum of 32 terms 5 more: exact in 53 bits up to this many binades.
+  constexpr std::uint32_t kMaxSpan = 53 - 8 - 5;
+  const std::size_t n = x.cols;
+  std::uint32_t top = 0, bottom = 0xFF;
+  std::array<double, 32> sums{};
+  for (std::size_t k = 0; k < n; ++k) {
+    const std::uint32_t bits = std::bit_cast<std::uint32_t>(x(0, k)), exponent = bits >> 23 & 0xFF;
+    top = std::max(top, exponent);
+    if ((bits & 0x7FFFFFFF) != 0) bottom = std::min(bottom, exponent);
+    sums[k] = (mask >> k & 1u) != 0 ? -x(0, k) : x(0, k);
+  }
+  if (top == 0xFF || top > bottom + kMaxSpan) {
+    return reference::RandomHadamard(x, static_cast<int>(n), mask, out);
+  }
+  for (std::size_t stride = 1; stride < n; stride *= 2) {
+    for (std::size_t k = 0; k < n; k += 2 * stride) {
+      for (std::size_t i = k; i < k + stride; ++i) {
+        const double a = sums[i], b = sums[i + stride];
+        sums[i] = a + b;
+        sums[i + stride] = a - b;
+      }
+    }
+  }
+  for (std::size_t k = 0; k < n; ++k) {  // adding +0 makes -0 +0
+    const float y = static_cast<float>((n == 16 ? 0.25 : 1.0) * sums[k] + 0.0);
+    out(0, k) = RoundToBf16(n == 16 ? y : y * kInverseSqrt32);
+  }
+}
 
 void CheckHadamard(MatrixView<const float> x, int size, MatrixView<const float> out) {
   Expects(size == 16 || size == 32, "a Hadamard transform of size 16 or 32");

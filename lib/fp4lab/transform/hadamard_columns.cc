@@ -107,7 +107,7 @@ void TransformSplit(const float* x, std::size_t x_stride, const float* signs, co
   }
 }
 
-// The lanes that `split` leaves to the reference, from a copy of x made before x was overwritten.
+// The lanes that `split` leaves over, from a copy of x made before x was overwritten.
 template <int kSize>
 void TransformExactly(const Buffer& x, std::uint32_t sign_mask, const Split& split, float* out,
                       std::size_t stride) {
@@ -116,8 +116,7 @@ void TransformExactly(const Buffer& x, std::uint32_t sign_mask, const Split& spl
   for (std::size_t lane = 0; lane < hn::Lanes(DF()); ++lane) {
     if (exact[lane] == 0.0f) continue;
     const MatrixView<const float> group(x.rows + lane, 1, kSize, 0, kLanes);
-    reference::RandomHadamard(group, kSize, sign_mask,
-                              MatrixView<float>(out + lane, 1, kSize, 0, stride));
+    HadamardWideGroup(group, sign_mask, MatrixView<float>(out + lane, 1, kSize, 0, stride));
   }
 }
 

@@ -102,7 +102,7 @@ void TransformSplit(const Four& x, const Four& terms, const Split& split, float*
   StoreRounded({hn::Add(h.a, l.a), hn::Add(h.b, l.b), hn::Add(h.c, l.c), hn::Add(h.e, l.e)}, out);
 }
 
-// The groups that `split` leaves to the reference.
+// The groups that `split` leaves over.
 void TransformExactly(const Four& x, const Split& split, std::uint32_t sign_mask, float* out) {
   constexpr std::size_t kLanes = hn::MaxLanes(DF());
   HWY_ALIGN float groups[4 * kLanes];
@@ -111,8 +111,8 @@ void TransformExactly(const Four& x, const Split& split, std::uint32_t sign_mask
   hn::Store(hn::IfThenZeroElse(split.two, hn::Set(DF(), 1.0f)), DF(), exact);
   for (std::size_t lane = 0; lane < hn::Lanes(DF()); lane += 4) {
     if (exact[lane] == 0.0f) continue;
-    reference::RandomHadamard(MatrixView<const float>(groups + 4 * lane, 1, 16), 16, sign_mask,
-                              MatrixView<float>(out + 4 * lane, 1, 16));
+    HadamardWideGroup(MatrixView<const float>(groups + 4 * lane, 1, 16), sign_mask,
+                      MatrixView<float>(out + 4 * lane, 1, 16));
   }
 }
 

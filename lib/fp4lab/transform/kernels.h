@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "fp4lab/base/matrix.h"
+
 namespace fp4lab {
 
 // The signs of a group, as the factors of its elements: +-1, or +-1/4 for size 16, where the whole
@@ -26,5 +28,9 @@ float HadamardColumnsAmax(const float* x, std::size_t x_stride, std::size_t cols
 
 // Groups along a row: `groups` of them, one after the other.
 void HadamardRow(const float* x, std::size_t groups, const HadamardSigns& signs, float* out);
+
+// One group of any finite or other terms, x and out (1, size): what the kernels' binary32 sums
+// cannot add exactly. Sums in binary64 where those are exact, else the reference's.
+void HadamardWideGroup(MatrixView<const float> x, std::uint32_t mask, MatrixView<float> out);
 
 }  // namespace fp4lab

@@ -5,7 +5,7 @@
 // below 2^(s + 8 + k) of it: exact in 24 bits if s <= 16 - k. Wider groups are cut in two: "high"
 // terms, at most 16 - k binades below the largest, and "low" ones. Both sums are exact if the low
 // terms span no more, and their sum is then rounded once: the rounding of the exact sum. Groups
-// wider still, and those with Inf, NaN or sums that might overflow, go to the reference.
+// wider still, and those with Inf, NaN or sums that might overflow, go to HadamardWideGroup.
 //
 // Of groups of 16 most are recognised after the transform: every sum in it is a multiple of the
 // least term's unit u, and if a sum were 2^24 u or more, then one of the two that come of it (its

@@ -1,0 +1,66 @@
+// The committed cross-check of an H200, and what the backend's README says of it.
+#include <set>
+#include <string>
+
+#include "fp4lab/cuda/quantize.h"
+#include "fp4lab/dialect/dialect.h"
+#include "fp4lab/io/file.h"
+#include "fp4lab/io/json.h"
+#include "tests/support/catch.h"
+#include "tests/support/golden.h"
+
+namespace fp4lab {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+
+Json Report() {
+  const auto path = SourceDirectory() / "tests" / "cuda" / "h200_crosscheck.json";
+  return ParseJson(ReadFile(path), path.string());
+}
+
+TEST_CASE("The H200's report has no different byte over more than 10^9 elements", "[cuda]") {
+  const Json report = Report();
+  CHECK(report["device"]["name"] == "NVIDIA H200");
+  CHECK(report["different_bytes"] == 0);
+  CHECK(report["differences"].empty());
+  std::size_t elements = 0;
+  for (const Json& check : report["checks"]) {
+    CHECK(check["different"] == 0);
+    elements += check["elements"].get<std::size_t>();
+  }
+  CHECK(report["elements"] == elements);
+  CHECK(elements > 1000000000);
+}
+
+TEST_CASE("The H200's report covers every dialect that the GPU serves, and every kernel",
+          "[cuda]") {
+  const Json report = Report();
+  std::set<std::string> kernels, dialects;
+  for (const Json& check : report["checks"]) {
+    kernels.insert(check["kernel"]);
+    if (check["kernel"] == "dialects") dialects.insert(check["dialect"]);
+  }
+  CHECK(kernels == std::set<std::string>{"decoding", "dialects", "rows", "tiles", "tiles+rht"});
+  for (const Dialect& d : Dialects()) {
+    if (!cuda::CanQuantizeAs(d)) continue;
+    CAPTURE(d.name);
+    CHECK(dialects.count(std::string(d.name)) == 1);
+  }
+}
+
+TEST_CASE("The README's speeds are the report's", "[cuda]") {
+  const std::string readme = ReadFile(SourceDirectory() / "lib" / "fp4lab" / "cuda" / "README.md");
+  const Json report = Report();
+  REQUIRE(report["speed"].size() >= 10);
+  for (const Json& speed : report["speed"]) {
+    char row[200];
+    std::snprintf(row, sizeof row, "| %s | %.0f | %.2f |", speed["what"].get<std::string>().c_str(),
+                  speed["bytes"].get<double>() / speed["seconds"].get<double>() / 1e9,
+                  speed["of_copy"].get<double>());
+    CHECK_THAT(readme, ContainsSubstring(row));
+  }
+}
+
+}  // namespace
+}  // namespace fp4lab
