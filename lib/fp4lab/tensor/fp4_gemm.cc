@@ -9,6 +9,7 @@
 
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/tensor/scratch.h"
+#include "fp4lab/tensor/tile_loop.h"
 
 #include <hwy/foreach_target.h>  // must come before highway.h
 #include <hwy/highway.h>
@@ -24,19 +25,12 @@ namespace {
 thread_local Scratch packed_scratch;  // of the thread that called Fp4Gemm
 thread_local Scratch tile_scratch;    // of a thread that computes tiles
 
-constexpr std::size_t DivideUp(std::size_t x, std::size_t y) { return (x + y - 1) / y; }
 constexpr std::size_t RoundUp(std::size_t x, std::size_t y) { return DivideUp(x, y) * y; }
 
 // Multiply-adds, and elements of b to pack, below which a second thread costs more than it saves.
 constexpr std::size_t kParallelWork = std::size_t{1} << 21, kParallelPacking = std::size_t{1} << 17;
 // Elements of b packed at a time.
 constexpr std::size_t kPackedCodes = std::size_t{1} << 22;
-
-template <class Body>
-void ForEach(bool parallel, std::size_t count, const Body& body) {
-  if (parallel) return ParallelFor(count, body);
-  for (std::size_t i = 0; i < count; ++i) body(i);
-}
 
 }  // namespace
 }  // namespace fp4lab
@@ -178,7 +172,7 @@ const std::uint8_t* PackFp4Whole(const Fp4Product& p, bool parallel) {
   const std::size_t panels = DivideUp(p.b.codes.rows, kFp4PanelCols), depth = p.b.codes.cols;
   const std::size_t panel_bytes = Fp4PanelBlockBytes(p.block, kFp4PanelCols) * p.Blocks();
   auto* packed = packed_scratch.Get<std::uint8_t>(panels * panel_bytes);
-  ForEach(parallel && p.b.codes.size() > kParallelPacking, panels, [&](std::size_t i) {
+  ForEachPiece(parallel && p.b.codes.size() > kParallelPacking, panels, [&](std::size_t i) {
     const std::size_t n = i * kFp4PanelCols, cols = std::min(kFp4PanelCols, p.b.codes.rows - n);
     PackFp4Panel(p.b.codes.Block(n, 0, cols, depth), p.block, packed + i * panel_bytes);
     PackFp4PanelScales(p.b.scales, p.b.block_rows, n, cols, p.block, packed + i * panel_bytes);
@@ -220,7 +214,8 @@ void ComputeFp4Product(Fp4Product p, bool parallel) {
   if (parallel && p.RowTiles() * p.ColTiles() == 1) return DivideFp4Product(p);
   if (parallel) ShrinkFp4Tiles(p);
   p.packed = PackFp4Whole(p, parallel);
-  ForEach(parallel, p.RowTiles() * p.ColTiles(), [&p](std::size_t i) { ComputeFp4TileOfC(p, i); });
+  ForEachPiece(parallel, p.RowTiles() * p.ColTiles(),
+               [&p](std::size_t i) { ComputeFp4TileOfC(p, i); });
 }
 
 void Fp4GemmKernel(const Fp4Operand& a, const Fp4Operand& b, const GemmOptions& options,

@@ -7,6 +7,7 @@
 
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/tensor/scratch.h"
+#include "fp4lab/tensor/tile_loop.h"
 
 #include <hwy/foreach_target.h>  // must come before highway.h
 #include <hwy/highway.h>
@@ -21,18 +22,10 @@ namespace {
 thread_local Scratch packed_scratch;  // of the thread that called Gemm
 thread_local Scratch tile_scratch;    // of a thread that computes tiles; at most 0.5 MiB
 
-constexpr std::size_t DivideUp(std::size_t x, std::size_t y) { return (x + y - 1) / y; }
-
 // Multiply-adds, and elements of b to pack, below which a second thread costs more than it saves.
 constexpr std::size_t kParallelWork = std::size_t{1} << 20, kParallelPacking = std::size_t{1} << 16;
 // Floats of b packed at a time (8 MiB).
 constexpr std::size_t kPackedFloats = std::size_t{1} << 21;
-
-template <class Body>
-void ForEach(bool parallel, std::size_t count, const Body& body) {
-  if (parallel) return ParallelFor(count, body);
-  for (std::size_t i = 0; i < count; ++i) body(i);
-}
 
 }  // namespace
 }  // namespace fp4lab
@@ -179,7 +172,7 @@ const float* PackWhole(MatrixView<const float> b, bool parallel) {
     PackPanel(b.Block(n, k, cols, std::min(kPackDepth, depth - k)),
               packed + n * depth + k * PanelWidth(cols));
   };
-  ForEach(parallel && b.size() > kParallelPacking, panels * chunks, pack);
+  ForEachPiece(parallel && b.size() > kParallelPacking, panels * chunks, pack);
   return packed;
 }
 
@@ -194,7 +187,7 @@ void ComputeProduct(Product p, bool parallel) {
   const bool is_shared =
       p.RowTiles() > 1 && !(parallel && tiles <= static_cast<std::size_t>(Threads()));
   if (is_shared || p.depth > kDepth) p.packed = PackWhole(p.b, parallel);
-  ForEach(parallel, tiles, [&p](std::size_t i) { ComputeTileOfC(p, i); });
+  ForEachPiece(parallel, tiles, [&p](std::size_t i) { ComputeTileOfC(p, i); });
 }
 
 void GemmKernel(MatrixView<const float> a, MatrixView<const float> b, const GemmOptions& options,

@@ -7,13 +7,12 @@
 
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/tensor/mma_number.h"
+#include "fp4lab/tensor/tile_loop.h"
 
 namespace fp4lab {
 namespace {
 
 constexpr std::size_t kMostProducts = 64;
-
-constexpr std::size_t DivideUp(std::size_t x, std::size_t y) { return (x + y - 1) / y; }
 
 // Place p of the order in which kFp8InFp16 takes its elements: those with k % 4 in {0, 1} of an
 // instruction, then those with k % 4 in {2, 3}.
