@@ -19,6 +19,7 @@
 #include <hwy/highway.h>
 
 #include "fp4lab/block/fp4_units-inl.h"
+#include "fp4lab/block/fp8_units-inl.h"
 #include "fp4lab/block/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -155,8 +156,24 @@ HWY_INLINE bool PackFp4Unit(const QuantizePlan& plan, const Unit& unit, const Ti
   return true;
 }
 
+// False: the generic kernel must do this unit.
+HWY_INLINE bool PutFp8Unit(const QuantizePlan& plan, const Unit& unit, const Tile& x,
+                           const CodeLayout& layout, QuantizedMatrix* q) {
+  Fp4Scales scales;
+  if (!QuantizeFp8Unit(plan, x, &scales, q->codes.data() + layout.Byte(unit.row, unit.col))) {
+    return false;
+  }
+  if (!q->scales.empty()) StoreScales(plan, unit, (unit.cols + 31) / 32, scales.byte, q);
+  return true;
+}
+
 #else
 
+HWY_INLINE bool HasFp8Units(const QuantizePlan& /*plan*/) { return false; }
+HWY_INLINE bool PutFp8Unit(const QuantizePlan&, const Unit&, const Tile&, const CodeLayout&,
+                           QuantizedMatrix*) {
+  return false;
+}
 HWY_INLINE bool HasFp4Units(const QuantizePlan& /*plan*/) { return false; }
 HWY_INLINE bool PackFp4Unit(const QuantizePlan&, const Unit&, const Tile&, const CodeLayout&,
                             const CodeTile&, QuantizedMatrix*) {
@@ -189,12 +206,13 @@ void CodesOfUnits(const QuantizePlan& plan, const MatrixView<const float>& x, st
                   std::size_t end, QuantizedMatrix* q) {
   CodeBuffers buffers;
   StageBuffer staged;
-  const bool fp4 = HasFp4Units(plan);
+  const bool fp4 = HasFp4Units(plan), fp8 = !plan.transposed && HasFp8Units(plan);
   const CodeTile codes{buffers.codes, plan.chunk + 64};
   const CodeLayout layout(q->format, plan.transposed ? plan.rows : plan.cols);
   for (std::size_t i = begin, n = 1; i < end; i += n) {
-    n = fp4 ? UnitsOfSpan(plan, i, end) : 1;
+    n = fp4 || fp8 ? UnitsOfSpan(plan, i, end) : 1;
     const Unit span = SpanOf(plan, i, n);
+    if (fp8 && PutFp8Unit(plan, span, TileOf(plan, x, span, &staged), layout, q)) continue;
     if (fp4 && PackFp4Unit(plan, span, TileOf(plan, x, span, &staged), layout, codes, q)) continue;
     for (std::size_t k = i; k < i + n; ++k) {
       const Unit unit = UnitOf(plan, k);
