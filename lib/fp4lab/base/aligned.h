@@ -27,6 +27,8 @@ using FloatBuffer = std::vector<float, CacheLineAllocator<float>>;
 
 using ByteBuffer = std::vector<std::uint8_t, CacheLineAllocator<std::uint8_t>>;
 
+using WordBuffer = std::vector<std::uint32_t, CacheLineAllocator<std::uint32_t>>;
+
 // Room for `size` elements, whose old values do not matter; never shrinks.
 template <class T>
 void Reserve(std::vector<T, CacheLineAllocator<T>>* buffer, std::size_t size) {
