@@ -92,6 +92,53 @@ TEST_CASE("The columnwise Hadamard transform is matrix instructions", "[cuda]") 
   }
 }
 
+// The report of ptxas on one kernel for one chip, by parts of its (mangled) name.
+struct KernelReport {
+  std::string name, chip;
+  std::size_t shared = 0;  // bytes of static shared memory
+};
+std::vector<KernelReport> Reports(const fs::path& source) {
+  const std::regex kCompiled(R"(Compiling entry function '(\w+)' for 'sm_(\w+)')");
+  const std::regex kShared(R"((\d+) bytes smem)");
+  std::vector<KernelReport> reports;
+  std::istringstream log(ReadText(source / "ptxas.log"));
+  std::smatch match;
+  for (std::string line; std::getline(log, line);) {
+    if (std::regex_search(line, match, kCompiled)) reports.push_back({match[1], match[2]});
+    if (std::regex_search(line, match, kShared)) reports.back().shared = std::stoul(match[1]);
+  }
+  return reports;
+}
+
+TEST_CASE("mma.sync with block scales stands in the kernels for sm_120a alone", "[cuda]") {
+  const fs::path source = KeptFolder() / "block_scaled_gemm_kernel";
+  for (const std::string& chip : kChips) {
+    CAPTURE(chip);
+    const std::string ptx = Ptx(source, chip);
+    REQUIRE(!ptx.empty());
+    for (const char* instruction :
+         {"mma.sync.aligned.kind::mxf4nvf4.block_scale.scale_vec::4X.m16n8k64.row.col"
+          ".f32.e2m1.e2m1.f32.ue4m3",
+          "mma.sync.aligned.kind::mxf4.block_scale.scale_vec::2X.m16n8k64.row.col"
+          ".f32.e2m1.e2m1.f32.ue8m0"}) {
+      CHECK((ptx.find(instruction) != std::string::npos) == (chip == "120a"));
+    }
+  }
+}
+
+TEST_CASE("A kernel without its instruction takes no shared memory: so HasMmaForm knows it",
+          "[cuda]") {
+  std::size_t kernels = 0;
+  for (const KernelReport& r : Reports(KeptFolder() / "block_scaled_gemm_kernel")) {
+    if (r.name.find("WarpGemmKernel") == std::string::npos) continue;
+    CAPTURE(r.name, r.chip);
+    const bool software = r.name.find("MmaFormE0") != std::string::npos;
+    CHECK((r.shared > 0) == (software || r.chip == "120a"));
+    ++kernels;
+  }
+  CHECK(kernels == 4 * kChips.size());
+}
+
 // nvcc turns the use of a variable of the host into `trap`, without a word.
 TEST_CASE("No kernel traps", "[cuda]") {
   for (const fs::path& source : Sources()) {

@@ -18,4 +18,11 @@ inline constexpr bool kHasStochasticConversions = true;
 inline constexpr bool kHasStochasticConversions = false;
 #endif
 
+// mma.sync with block scales: of the sm_120 family alone (CUDA 13.0).
+#if defined(__CUDA_ARCH_FAMILY_SPECIFIC__) && __CUDA_ARCH__ >= 1200 && __CUDA_ARCH__ < 1300
+inline constexpr bool kHasBlockScaledMmaSync = true;
+#else
+inline constexpr bool kHasBlockScaledMmaSync = false;
+#endif
+
 }  // namespace fp4lab::cuda
