@@ -24,7 +24,8 @@ struct NamedForm {
   std::string_view name;
 };
 constexpr NamedForm kForms[] = {{MmaForm::kSoftware, "gemm, software"},
-                                {MmaForm::kMmaSync, "gemm, mma.sync"}};
+                                {MmaForm::kMmaSync, "gemm, mma.sync"},
+                                {MmaForm::kTcgen05, "gemm, tcgen05"}};
 
 enum class Contents { kTypical, kWide, kCancelling, kSparse, kAnyScale };
 struct Family {

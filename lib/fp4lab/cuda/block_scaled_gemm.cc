@@ -1,6 +1,7 @@
 #include "fp4lab/cuda/block_scaled_gemm.h"
 
 #include <cstdint>
+#include <string>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/cuda/block_scaled_launch.h"
@@ -17,7 +18,9 @@ void CheckOperand(const BlockScaledOperand& x) {
 
 }  // namespace
 
-bool HasMmaForm(MmaForm form) { return HasWarpGemm(form); }
+bool HasMmaForm(MmaForm form) {
+  return form == MmaForm::kTcgen05 ? HasTensorGemm() : HasWarpGemm(form);
+}
 
 void BlockScaledGemm(const BlockScaledProblem& p, MmaForm form, StreamHandle stream) {
   Expects(p.d != nullptr || p.m == 0 || p.n == 0, "the result has a place");
@@ -30,10 +33,17 @@ void BlockScaledGemm(const BlockScaledProblem& p, MmaForm form, StreamHandle str
           "m and n fit one launch");
   if (!HasMmaForm(form)) {
     throw Error("GPU",
-                "this chip has no mma.sync with block scales, or this build no machine code for it "
-                "(sm_120a); the software form runs on every chip");
+                std::string("this chip has no ") +
+                    (form == MmaForm::kTcgen05 ? "tcgen05.mma" : "mma.sync") +
+                    " with block scales, or this build no machine code for it; the software form "
+                    "runs on every chip");
   }
-  LaunchWarpGemm(p, form, stream);
+  // Nothing to multiply: no instruction, the same answer.
+  if (form == MmaForm::kTcgen05 && p.k > 0) {
+    LaunchTensorGemm(p, stream);
+  } else {
+    LaunchWarpGemm(p, p.k > 0 ? form : MmaForm::kSoftware, stream);
+  }
 }
 
 }  // namespace fp4lab::cuda

@@ -28,8 +28,10 @@ constexpr std::size_t GroupOf(BlockScaling scaling) {
 
 enum class MmaForm : std::uint8_t {
   kSoftware,  // the warp instruction's registers, its arithmetic in integers: every chip
-  kMmaSync    // mma.sync.m16n8k64: machine code for sm_120a
+  kMmaSync,   // mma.sync.m16n8k64: machine code for sm_120a
+  kTcgen05    // tcgen05.mma, 128 x 128 x 64: machine code for sm_100a and sm_103a
 };
+inline constexpr MmaForm kMmaForms[] = {MmaForm::kSoftware, MmaForm::kMmaSync, MmaForm::kTcgen05};
 
 // (rows, k) codes, row-major, two a byte, even column in the low nibble, rows of ceil(k / 2) bytes.
 // Scales (rows, ceil(k / group)) in tiles of 128x4 (ScaleOrder::k128x4, 16-byte aligned); the

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "fp4lab/block/scale_swizzle.h"
+#include "fp4lab/cuda/block_scaled_job.cuh"
 #include "fp4lab/cuda/block_scaled_launch.h"
 #include "fp4lab/cuda/block_scaled_mma.cuh"
 #include "fp4lab/cuda/check.cuh"
@@ -19,17 +20,8 @@ constexpr unsigned kThreads = 256, kStages = 2;
 constexpr unsigned kWarpM = 32, kWarpN = 64, kWarpsN = kGemmTile / kWarpN;
 constexpr unsigned kTilesM = kWarpM / kMmaM, kTilesN = kWarpN / kMmaN;
 constexpr unsigned kSteps = kGemmTileK / kMmaK;  // instructions along k in a stage
-constexpr unsigned kRowBytes = kGemmTileK / 2, kChunk = 16, kChunks = kRowBytes / kChunk;
-constexpr unsigned kScaleTile = 512, kScaleCols = 4;
+constexpr unsigned kRowBytes = kGemmTileK / 2, kChunks = kRowBytes / kChunk;
 static_assert(kThreads / kWarp == kGemmTile / kWarpM * kWarpsN);
-
-struct GemmJob {
-  std::size_t m, n, k;
-  BlockScaledOperand a, b;
-  const float* alpha;
-  bool accumulate, in_chunks;  // in_chunks: all rows are whole, aligned chunks
-  float* d;
-};
 
 template <BlockScaling kScaling>
 struct Scales {
@@ -50,16 +42,6 @@ __device__ unsigned ChunkOffset(unsigned row, unsigned chunk) {
 
 // ---- Global to shared memory
 // -----------------------------------------------------------------------------------------------
-
-// Sixteen bytes of a row, any alignment; zeros past the row's end, the nibble of an odd k too.
-__device__ void LoadBytes(const std::uint8_t* row, std::size_t first, std::size_t k,
-                          std::uint8_t* to) {
-  for (unsigned i = 0; i < kChunk; ++i) {
-    const std::size_t element = 2 * (first + i);
-    const std::uint8_t byte = element < k ? row[first + i] : 0;
-    to[i] = element + 1 == k ? byte & 0x0Fu : byte;
-  }
-}
 
 __device__ void LoadCodes(const GemmJob& job, const std::uint8_t* codes, std::size_t rows,
                           std::size_t row0, std::size_t k0, std::uint8_t* to) {
@@ -113,10 +95,10 @@ struct Fragments {
 
 // The register of four scales of a row of the thread block's tile, in a tile of scales; those of
 // groups past the end of k (`groups` are left) are 0.
-__device__ std::uint32_t ScaleRegister(const std::uint8_t* tile, unsigned row, unsigned groups) {
+__device__ std::uint32_t ScaleRegister(const std::uint8_t* tile, unsigned row, std::size_t groups) {
   const std::uint32_t word =
       *reinterpret_cast<const std::uint32_t*>(tile + Offset128x4(row, 0u, kScaleCols));
-  return groups >= kScaleCols ? word : word & ((1u << groups * 8) - 1);
+  return ExistingScales(word, groups);
 }
 
 // Step `step` of a stage. Matrix i of a load is register i of a tile of a; for b, registers 0 and 1
@@ -142,8 +124,7 @@ __device__ void LoadFragments(const Stage& stage, unsigned step, std::size_t k_l
   }
   constexpr unsigned kGroup = GroupOf(kScaling);
   const unsigned first = step * kMmaK / kGroup / kScaleCols * kScaleCols;  // group of the register
-  const std::size_t groups = (k_left + kGroup - 1) / kGroup;
-  const auto left = static_cast<unsigned>(min(groups - first, std::size_t{kScaleCols}));
+  const std::size_t left = (k_left + kGroup - 1) / kGroup - first;
   const unsigned tile = first / kScaleCols * kScaleTile;
   f->a_scales = ScaleRegister(stage.a.scales + tile, warp_m * kWarpM + ScaleRowA(lane), left);
 #pragma unroll
@@ -238,17 +219,11 @@ __device__ void ForEachOutput(const GemmJob& job, std::size_t row0, std::size_t 
   }
 }
 
-__device__ float Finished(std::uint32_t accumulator, float alpha) {
-  const float y = __uint_as_float(accumulator) * alpha;
-  return y != y ? __uint_as_float(kMmaNan) : y;
-}
-
 template <BlockScaling kScaling, MmaForm kForm>
 __device__ void Gemm(const GemmJob& job, Stage* stages) {
   const unsigned lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const unsigned warp_m = warp / kWarpsN, warp_n = warp % kWarpsN;
-  const std::size_t across = (job.n + kGemmTile - 1) / kGemmTile;
-  const std::size_t row0 = blockIdx.x / across * kGemmTile, col0 = blockIdx.x % across * kGemmTile;
+  const auto [row0, col0] = OriginOf(job, kGemmTile);
   const std::size_t warp_row = row0 + warp_m * kWarpM, warp_col = col0 + warp_n * kWarpN;
   Accumulators d = {};
   if (job.accumulate) {
@@ -271,7 +246,7 @@ __device__ void Gemm(const GemmJob& job, Stage* stages) {
     }
     __syncthreads();
   }
-  const float alpha = job.alpha == nullptr ? 1.0f : *job.alpha;
+  const float alpha = AlphaOf(job);
   ForEachOutput(job, warp_row, warp_col, lane, d,
                 [alpha](std::uint32_t x, float* place) { *place = Finished(x, alpha); });
 }
@@ -288,19 +263,7 @@ __global__ void __launch_bounds__(kThreads) WarpGemmKernel(GemmJob job) {
 
 template <BlockScaling kScaling, MmaForm kForm>
 void Launch(const BlockScaledProblem& p, cudaStream_t stream) {
-  const auto aligned = [](const std::uint8_t* x) {
-    return reinterpret_cast<std::uintptr_t>(x) % kChunk == 0;
-  };
-  const GemmJob job{
-      .m = p.m,
-      .n = p.n,
-      .k = p.k,
-      .a = p.a,
-      .b = p.b,
-      .alpha = p.alpha,
-      .accumulate = p.accumulate,
-      .in_chunks = p.k % (2 * kChunk) == 0 && aligned(p.a.codes) && aligned(p.b.codes),
-      .d = p.d};
+  const GemmJob job = JobOf(p);
   const std::size_t blocks =
       ((p.m + kGemmTile - 1) / kGemmTile) * ((p.n + kGemmTile - 1) / kGemmTile);
   WarpGemmKernel<kScaling, kForm><<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(job);

@@ -13,4 +13,8 @@ bool HasWarpGemm(MmaForm form);
 // kSoftware or kMmaSync; m and n not 0.
 void LaunchWarpGemm(const BlockScaledProblem& problem, MmaForm form, StreamHandle stream);
 
+// The same for kTcgen05; k not 0 either.
+bool HasTensorGemm();
+void LaunchTensorGemm(const BlockScaledProblem& problem, StreamHandle stream);
+
 }  // namespace fp4lab::cuda
