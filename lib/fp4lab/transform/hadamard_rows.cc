@@ -140,7 +140,7 @@ std::size_t GroupsByVectors(const float* x, std::size_t groups, const HadamardSi
 
 #if HWY_TARGET <= HWY_AVX3
 
-constexpr std::size_t kBatch = 16;  // groups whose exactness is proved together
+constexpr std::size_t kBatch = 8;  // groups whose exactness is proved together
 
 // -1 in the lanes whose index has this bit set, else 1.
 HWY_INLINE __m512 OnesOfLanes(int bit) {
