@@ -30,7 +30,9 @@ using ByteBuffer = std::vector<std::uint8_t, CacheLineAllocator<std::uint8_t>>;
 // Room for `size` elements, whose old values do not matter; never shrinks.
 template <class T>
 void Reserve(std::vector<T, CacheLineAllocator<T>>* buffer, std::size_t size) {
-  if (buffer->size() < size) buffer->resize(size);
+  if (buffer->size() >= size) return;
+  std::vector<T, CacheLineAllocator<T>>().swap(*buffer);  // the old values go first
+  buffer->resize(size);
 }
 
 }  // namespace fp4lab
