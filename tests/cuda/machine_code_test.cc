@@ -178,6 +178,7 @@ TEST_CASE("A kernel without its instruction takes no shared memory: so HasMmaFor
           "[cuda]") {
   std::size_t kernels = 0;
   for (const KernelReport& r : Reports(KeptFolder() / "tcgen05_gemm_kernel")) {
+    if (r.name.find("Software") != std::string::npos) continue;
     CAPTURE(r.name, r.chip);
     CHECK((r.shared > 0) == (r.chip == "100a" || r.chip == "103a"));
     ++kernels;
