@@ -71,33 +71,30 @@ class SoftwareTensorMemory {
     __syncthreads();
   }
 
-  // Lane i: row i of d. A descriptor that says something else gives NaN.
-  template <BlockScaling>
+  // Lane i: row i of d. Descriptors that say something else than the instruction's name give NaN.
+  template <BlockScaling kScaling>
   __device__ void Multiply(std::uint32_t d, std::uint64_t a, std::uint64_t b,
                            std::uint32_t descriptor, std::uint32_t a_scales, std::uint32_t b_scales,
                            bool accumulate) const {
     const InstructionFields f = ReadInstruction(descriptor);
     const SharedMatrixFields a_matrix = ReadSharedMatrix(a), b_matrix = ReadSharedMatrix(b);
-    const bool sound = f.sound && f.m == kLanes && a_matrix.sound && b_matrix.sound;
+    const bool sound =
+        f.sound && f.m == kLanes && f.scaling == kScaling && a_matrix.sound && b_matrix.sound;
     const unsigned row = threadIdx.x, quarter = row / 32 * 32;
-    std::uint32_t x[kRegistersRow];
-    for (unsigned w = 0; w < kRegistersRow; ++w)
-      x[w] = SharedWord(CoreAddress(a_matrix, row, w * 4));
     const std::uint32_t x_scales = ScaleWord(a_scales, row, quarter) >> f.a_id * 8;
 #pragma unroll 1
     for (unsigned col = 0; col < f.n; ++col) {
-      std::uint32_t y[kRegistersRow];
+      // Row `row` anew each time: kept decoded, it would not fit the registers.
+      std::uint32_t x[kRegistersRow], y[kRegistersRow];
 #pragma unroll
       for (unsigned w = 0; w < kRegistersRow; ++w) {
+        x[w] = SharedWord(CoreAddress(a_matrix, row, w * 4));
         y[w] = SharedWord(CoreAddress(b_matrix, col, w * 4));
       }
       const std::uint32_t y_scales = ScaleWord(b_scales, col, quarter) >> f.b_id * 8;
       std::uint32_t& out = Cell(d + col, row);
       const std::uint32_t c = accumulate ? out : 0;
-      out = !sound ? kMmaNan
-            : f.scaling == BlockScaling::kMxfp4
-                ? MmaElement<BlockScaling::kMxfp4>(x, y, x_scales, y_scales, c)
-                : MmaElement<BlockScaling::kNvfp4>(x, y, x_scales, y_scales, c);
+      out = sound ? MmaElement<kScaling>(x, y, x_scales, y_scales, c) : kMmaNan;
     }
     __syncthreads();
   }
