@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "fp4lab/nn/activation.h"
@@ -11,6 +12,7 @@
 #include "fp4lab/nn/reference.h"
 #include "fp4lab/nn/rmsnorm.h"
 #include "fp4lab/nn/rope.h"
+#include "fp4lab/nn/round_bf16.h"
 #include "tests/nn/support.h"
 
 namespace fp4lab {
@@ -115,6 +117,46 @@ TEST_CASE("Rope gives the same bits everywhere, and its backward undoes it", "[n
                           AsMatrix(exact, rows).Block(0, 0, rows, cols));
   CheckClose(forward, exact, 2);
   for (std::size_t r = 0; r < rows; ++r) CHECK(forward[r * width + cols] == x[r * width + cols]);
+}
+
+TEST_CASE("Kernels that round to BF16 on the way give the bits of RoundBf16 after them", "[nn]") {
+  const std::size_t rows = 211, cols = GENERATE(1u, 16u, 101u);
+  Floats x = RandomFloats(rows * cols, 21), dy = RandomFloats(rows * cols, 22);
+  for (std::size_t i = 0; i < x.size(); i += 7) x[i] *= 1e3f;
+  if (GENERATE(false, true)) {
+    const float special[] = {std::nanf(""), -INFINITY, INFINITY, 3e38f, -0.0f, 1e-40f, -1e-42f};
+    for (std::size_t i = 0; i < x.size(); i += 5) x[i] = special[i / 5 % 7];
+    for (std::size_t i = 3; i < x.size(); i += 11) dy[i] = special[i / 11 % 7];
+  }
+  const Floats gain = RandomFloats(cols, 23);
+  Floats y(x.size()), want(x.size()), r(rows), want_r(rows);
+  const auto check = [&](float amax) {
+    const float want_amax = reference::RoundBf16(AsMatrix(want, rows), AsMatrix(want, rows));
+    CHECK(amax == want_amax);
+    const bool same = std::memcmp(y.data(), want.data(), y.size() * sizeof(float)) == 0;
+    CHECK(same);
+    y.push_back(amax);
+    const Floats result = y;
+    y.pop_back();
+    return result;
+  };
+  SameEverywhere([&] {
+    RmsNorm(AsMatrix(x, rows), gain, 1e-5f, AsMatrix(want, rows), want_r);
+    Floats all = check(RmsNormToBf16(AsMatrix(x, rows), gain, 1e-5f, AsMatrix(y, rows), r));
+    CHECK(std::memcmp(r.data(), want_r.data(), rows * sizeof(float)) == 0);
+    SquaredRelu(AsMatrix(x, rows), AsMatrix(want, rows));
+    Append(all, check(SquaredReluToBf16(AsMatrix(x, rows), AsMatrix(y, rows))));
+    Gelu(AsMatrix(x, rows), AsMatrix(want, rows));
+    Append(all, check(GeluToBf16(AsMatrix(x, rows), AsMatrix(y, rows))));
+    SquaredReluBackward(AsMatrix(x, rows), AsMatrix(dy, rows), AsMatrix(want, rows));
+    y = dy;  // in place
+    Append(all, check(SquaredReluBackwardToBf16(AsMatrix(x, rows), AsMatrix(y, rows),
+                                                AsMatrix(y, rows))));
+    GeluBackward(AsMatrix(x, rows), AsMatrix(dy, rows), AsMatrix(want, rows));
+    y = dy;
+    Append(all, check(GeluBackwardToBf16(AsMatrix(x, rows), AsMatrix(y, rows), AsMatrix(y, rows))));
+    return all;
+  });
 }
 
 struct ActivationCase {

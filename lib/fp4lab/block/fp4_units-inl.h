@@ -68,6 +68,37 @@ HWY_INLINE __m512i RoundFp4Row(const Rounder& rounder, const float* x, std::size
   return PutColumns(rounder, halves, 0, cols, sink, seen);
 }
 
+// The rows of a unit, likewise. A row's codes are made after the next row's binary16 numbers: read
+// right after they were written, those would be waited for. `Upper` is a rounder without state.
+template <class Upper, class Sinks>
+class RowsUnderWay {
+ public:
+  RowsUnderWay(std::size_t cols, const Sinks& sinks) : cols_(cols), sinks_(sinks) {}
+
+  // The next row.
+  template <std::size_t kBlock, class Rounder>
+  HWY_INLINE void Add(const Rounder& rounder, const float* x, const float* multiplier) {
+    HalvesOfRow<kBlock>(rounder, x, 0, cols_, multiplier, halves_[rows_ % 2]);
+    ++rows_;
+    if (rows_ > 1) Put(rows_ - 2);
+  }
+  // Bit 6 of all upper bytes, after the last row.
+  HWY_INLINE __m512i Finish() {
+    if (rows_ > 0) Put(rows_ - 1);
+    return seen_;
+  }
+
+ private:
+  HWY_INLINE void Put(std::size_t r) {
+    seen_ = PutColumns(Upper{}, halves_[r % 2], 0, cols_, sinks_.Row(r), seen_);
+  }
+
+  alignas(64) std::uint16_t halves_[2][kMaxChunk + 64];
+  std::size_t cols_, rows_ = 0;
+  const Sinks& sinks_;
+  __m512i seen_ = _mm512_setzero_si512();
+};
+
 // Sixteen blocks in a row, `step` of them from x on: their scales, binary16 numbers and codes.
 template <std::size_t kBlock, class Rounder>
 struct Fp4Step {
@@ -148,16 +179,16 @@ HWY_INLINE bool HasFp4Units(const QuantizePlan& plan) {
 template <std::size_t kBlock, class Sinks>
 HWY_INLINE __m512i RoundNearestFp4(const QuantizePlan& plan, const Tile& x, Fp4Scales* s,
                                    const Sinks& sinks) {
-  __m512i seen = _mm512_setzero_si512();
   if (kBlock != 1 && x.rows == 1) {
-    return QuantizeFp4Row<kBlock>(plan.scale, NearestFp4{}, x.data, x.cols, s, sinks.Row(0), seen);
+    return QuantizeFp4Row<kBlock>(plan.scale, NearestFp4{}, x.data, x.cols, s, sinks.Row(0),
+                                  _mm512_setzero_si512());
   }
   FindFp4Scales<kBlock>(plan.scale, x, NearestFp4::kFactor, s);
+  RowsUnderWay<NearestFp4, Sinks> rows(x.cols, sinks);
   for (std::size_t r = 0; r < x.rows; ++r) {
-    seen = RoundFp4Row<kBlock>(NearestFp4{}, x.data + r * x.stride, x.cols, s->multiplier,
-                               sinks.Row(r), seen);
+    rows.template Add<kBlock>(NearestFp4{}, x.data + r * x.stride, s->multiplier);
   }
-  return seen;
+  return rows.Finish();
 }
 
 // The same with random bits of the memory's columns, which are made before the unit.
@@ -165,13 +196,12 @@ template <std::size_t kBlock, class Sinks>
 HWY_INLINE __m512i RoundStochasticFp4Columns(const QuantizePlan& plan, const Unit& unit,
                                              const Tile& x, Fp4Scales* s, const Sinks& sinks) {
   RandomBuffer random;
-  __m512i seen = _mm512_setzero_si512();
+  RowsUnderWay<StochasticFp4, Sinks> rows(x.cols, sinks);
   FillWords(plan, unit, &random);
   const int rows_a_word = 32 / plan.random_bits;
   for (std::size_t r = 0; r < x.rows; ++r) {
     const auto round = [&](const auto& rounder) HWY_ATTR {
-      seen = RoundFp4Row<kBlock>(rounder, x.data + r * x.stride, x.cols, s->multiplier,
-                                 sinks.Row(r), seen);
+      rows.template Add<kBlock>(rounder, x.data + r * x.stride, s->multiplier);
     };
     const int place = static_cast<int>(r) % rows_a_word * plan.random_bits;
     const std::uint32_t* words =
@@ -181,7 +211,7 @@ HWY_INLINE __m512i RoundStochasticFp4Columns(const QuantizePlan& plan, const Uni
     if (plan.random_bits == 16) round(StochasticFp4Column<16>{{}, words, rotation});
     if (plan.random_bits == 32) round(StochasticFp4Whole{{}, words});
   }
-  return seen;
+  return rows.Finish();
 }
 
 // And with those of rows, which are made before each.

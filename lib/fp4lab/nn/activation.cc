@@ -11,6 +11,7 @@
 #include <hwy/highway.h>
 
 #include "fp4lab/nn/math-inl.h"
+#include "fp4lab/nn/store-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fp4lab {
@@ -25,60 +26,86 @@ HWY_INLINE V Relu(D d, V x) {  // NaN is not less than zero: it stays
   return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x);
 }
 
-void SquaredReluRows(ConstView x, View y) {
+template <class Store>
+HWY_INLINE float SquaredReluTo(ConstView x, View y) {
+  Store store;
   for (std::size_t r = 0; r < x.rows; ++r) {
     const float* in = RowOf(x, r);
     float* out = RowOf(y, r);
-    ForElements(x.cols, [=](auto d, std::size_t i) HWY_ATTR {
+    ForElements(x.cols, [&store, in, out](auto d, std::size_t i) HWY_ATTR {
       const auto v = Relu(d, hn::LoadU(d, in + i));
-      hn::StoreU(hn::Mul(v, v), d, out + i);
+      store(d, hn::Mul(v, v), out + i);
     });
   }
+  return store.Amax();
 }
+void SquaredReluRows(ConstView x, View y) { SquaredReluTo<StoreAsIs>(x, y); }
+float SquaredReluBf16Rows(ConstView x, View y) { return SquaredReluTo<StoreBf16>(x, y); }
 
-void SquaredReluBackwardRows(ConstView x, ConstView dy, View dx) {
+template <class Store>
+HWY_INLINE float SquaredReluBackwardTo(ConstView x, ConstView dy, View dx) {
+  Store store;
   for (std::size_t r = 0; r < x.rows; ++r) {
     const float *in = RowOf(x, r), *grad = RowOf(dy, r);
     float* out = RowOf(dx, r);
-    ForElements(x.cols, [=](auto d, std::size_t i) HWY_ATTR {
+    ForElements(x.cols, [&store, in, out, grad](auto d, std::size_t i) HWY_ATTR {
       const auto v = Relu(d, hn::LoadU(d, in + i));
-      hn::StoreU(hn::Mul(hn::LoadU(d, grad + i), hn::Add(v, v)), d, out + i);
+      store(d, hn::Mul(hn::LoadU(d, grad + i), hn::Add(v, v)), out + i);
     });
   }
+  return store.Amax();
+}
+void SquaredReluBackwardRows(ConstView x, ConstView dy, View dx) {
+  SquaredReluBackwardTo<StoreAsIs>(x, dy, dx);
+}
+float SquaredReluBackwardBf16Rows(ConstView x, ConstView dy, View dx) {
+  return SquaredReluBackwardTo<StoreBf16>(x, dy, dx);
 }
 
 // 2 sqrt(2 / pi) and that times the cubic coefficient: 2 u = x (a + b x^2).
 constexpr float kGeluLinear = 1.5957691216057308f;
 constexpr float kGeluCubic = 0.07135481627159526f;
 
-void GeluRows(ConstView x, View y) {
+template <class Store>
+HWY_INLINE float GeluTo(ConstView x, View y) {
+  Store store;
   for (std::size_t r = 0; r < x.rows; ++r) {
     const float* in = RowOf(x, r);
     float* out = RowOf(y, r);
-    ForElements(x.cols, [=](auto d, std::size_t i) HWY_ATTR {
+    ForElements(x.cols, [&store, in, out](auto d, std::size_t i) HWY_ATTR {
       const auto v = hn::LoadU(d, in + i);
       const auto slope =
           hn::Add(hn::Set(d, kGeluLinear), hn::Mul(hn::Set(d, kGeluCubic), hn::Mul(v, v)));
-      hn::StoreU(hn::Mul(v, Sigmoid(d, hn::Mul(v, slope))), d, out + i);
+      store(d, hn::Mul(v, Sigmoid(d, hn::Mul(v, slope))), out + i);
     });
   }
+  return store.Amax();
 }
+void GeluRows(ConstView x, View y) { GeluTo<StoreAsIs>(x, y); }
+float GeluBf16Rows(ConstView x, View y) { return GeluTo<StoreBf16>(x, y); }
 
 // With s = sigmoid(2 u): dx = dy (s + x s (1 - s) (2 u)'), (2 u)' = a + 3 b x^2.
-void GeluBackwardRows(ConstView x, ConstView dy, View dx) {
+template <class Store>
+HWY_INLINE float GeluBackwardTo(ConstView x, ConstView dy, View dx) {
+  Store store;
   for (std::size_t r = 0; r < x.rows; ++r) {
     const float *in = RowOf(x, r), *grad = RowOf(dy, r);
     float* out = RowOf(dx, r);
-    ForElements(x.cols, [=](auto d, std::size_t i) HWY_ATTR {
+    ForElements(x.cols, [&store, in, out, grad](auto d, std::size_t i) HWY_ATTR {
       const auto v = hn::LoadU(d, in + i);
       const auto one = hn::Set(d, 1.0f), linear = hn::Set(d, kGeluLinear);
       const auto cubic = hn::Mul(hn::Set(d, kGeluCubic), hn::Mul(v, v));
       const auto s = Sigmoid(d, hn::Mul(v, hn::Add(linear, cubic)));
       const auto inner = hn::Add(linear, hn::Mul(hn::Set(d, 3.0f), cubic));
       const auto change = hn::Mul(hn::Mul(s, hn::Sub(one, s)), hn::Mul(v, inner));
-      hn::StoreU(hn::Mul(hn::LoadU(d, grad + i), hn::Add(s, change)), d, out + i);
+      store(d, hn::Mul(hn::LoadU(d, grad + i), hn::Add(s, change)), out + i);
     });
   }
+  return store.Amax();
+}
+void GeluBackwardRows(ConstView x, ConstView dy, View dx) { GeluBackwardTo<StoreAsIs>(x, dy, dx); }
+float GeluBackwardBf16Rows(ConstView x, ConstView dy, View dx) {
+  return GeluBackwardTo<StoreBf16>(x, dy, dx);
 }
 
 void SwigluRows(ConstView gate, ConstView up, View y) {
@@ -120,6 +147,10 @@ HWY_EXPORT(SquaredReluRows);
 HWY_EXPORT(SquaredReluBackwardRows);
 HWY_EXPORT(GeluRows);
 HWY_EXPORT(GeluBackwardRows);
+HWY_EXPORT(SquaredReluBf16Rows);
+HWY_EXPORT(SquaredReluBackwardBf16Rows);
+HWY_EXPORT(GeluBf16Rows);
+HWY_EXPORT(GeluBackwardBf16Rows);
 HWY_EXPORT(SwigluRows);
 HWY_EXPORT(SwigluBackwardRows);
 
@@ -131,6 +162,17 @@ void OverRows(Kernel kernel, MatrixView<const float> first, Views... views) {
       "views of one shape with unit column stride");
   ParallelRowChunks(first.rows, first.cols, [&](std::size_t r, std::size_t count) {
     kernel(RowsOf(first, r, count), RowsOf(views, r, count)...);
+  });
+}
+
+// The same with a kernel that returns its rows' largest magnitude: that of all rows.
+template <class Kernel, class... Views>
+float LargestOverRows(Kernel kernel, MatrixView<const float> first, Views... views) {
+  Expects(
+      HasShape(first, first.rows, first.cols) && (HasShape(views, first.rows, first.cols) && ...),
+      "views of one shape with unit column stride");
+  return LargestOfRowChunks(first.rows, first.cols, [&](std::size_t r, std::size_t count) {
+    return kernel(RowsOf(first, r, count), RowsOf(views, r, count)...);
   });
 }
 
@@ -149,6 +191,21 @@ void Gelu(MatrixView<const float> x, MatrixView<float> y) {
 }
 void GeluBackward(MatrixView<const float> x, MatrixView<const float> dy, MatrixView<float> dx) {
   OverRows(HWY_DYNAMIC_DISPATCH(GeluBackwardRows), x, dy, dx);
+}
+
+float SquaredReluToBf16(MatrixView<const float> x, MatrixView<float> y) {
+  return LargestOverRows(HWY_DYNAMIC_DISPATCH(SquaredReluBf16Rows), x, y);
+}
+float SquaredReluBackwardToBf16(MatrixView<const float> x, MatrixView<const float> dy,
+                                MatrixView<float> dx) {
+  return LargestOverRows(HWY_DYNAMIC_DISPATCH(SquaredReluBackwardBf16Rows), x, dy, dx);
+}
+float GeluToBf16(MatrixView<const float> x, MatrixView<float> y) {
+  return LargestOverRows(HWY_DYNAMIC_DISPATCH(GeluBf16Rows), x, y);
+}
+float GeluBackwardToBf16(MatrixView<const float> x, MatrixView<const float> dy,
+                         MatrixView<float> dx) {
+  return LargestOverRows(HWY_DYNAMIC_DISPATCH(GeluBackwardBf16Rows), x, dy, dx);
 }
 
 void Swiglu(MatrixView<const float> gate, MatrixView<const float> up, MatrixView<float> y) {

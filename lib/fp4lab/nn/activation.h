@@ -18,6 +18,14 @@ void SquaredReluBackward(MatrixView<const float> x, MatrixView<const float> dy,
 void Gelu(MatrixView<const float> x, MatrixView<float> y);
 void GeluBackward(MatrixView<const float> x, MatrixView<const float> dy, MatrixView<float> dx);
 
+// Those, and RoundBf16 (nn/round_bf16.h) of what they write, in one pass; they return what it does.
+float SquaredReluToBf16(MatrixView<const float> x, MatrixView<float> y);
+float SquaredReluBackwardToBf16(MatrixView<const float> x, MatrixView<const float> dy,
+                                MatrixView<float> dx);
+float GeluToBf16(MatrixView<const float> x, MatrixView<float> y);
+float GeluBackwardToBf16(MatrixView<const float> x, MatrixView<const float> dy,
+                         MatrixView<float> dx);
+
 // y = gate sigmoid(gate) up.  (Shazeer 2020.)
 void Swiglu(MatrixView<const float> gate, MatrixView<const float> up, MatrixView<float> y);
 void SwigluBackward(MatrixView<const float> gate, MatrixView<const float> up,

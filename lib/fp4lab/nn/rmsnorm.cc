@@ -15,14 +15,17 @@
 
 #include "fp4lab/base/reduce-inl.h"
 #include "fp4lab/nn/math-inl.h"
+#include "fp4lab/nn/store-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fp4lab {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-void RmsNormRows(MatrixView<const float> x, const float* gain, float epsilon, MatrixView<float> y,
-                 float* inverse_rms) {
+template <class Store>
+HWY_INLINE float RmsNormTo(MatrixView<const float> x, const float* gain, float epsilon,
+                           MatrixView<float> y, float* inverse_rms) {
+  Store store;
   const auto columns = static_cast<float>(x.cols);
   for (std::size_t i = 0; i < x.rows; ++i) {
     const float* in = RowOf(x, i);
@@ -30,12 +33,22 @@ void RmsNormRows(MatrixView<const float> x, const float* gain, float epsilon, Ma
     const float squares = Sum(
         x.cols, [](auto v) HWY_ATTR { return hn::Mul(v, v); }, in);
     const float r = 1.0f / std::sqrt(squares / columns + epsilon);
-    ForElements(x.cols, [=](auto d, std::size_t c) HWY_ATTR {
+    ForElements(x.cols, [&store, in, out, gain, r](auto d, std::size_t c) HWY_ATTR {
       const auto n = hn::Mul(hn::LoadU(d, in + c), hn::Set(d, r));
-      hn::StoreU(hn::Mul(n, hn::LoadU(d, gain + c)), d, out + c);
+      store(d, hn::Mul(n, hn::LoadU(d, gain + c)), out + c);
     });
     inverse_rms[i] = r;
   }
+  return store.Amax();
+}
+
+void RmsNormRows(MatrixView<const float> x, const float* gain, float epsilon, MatrixView<float> y,
+                 float* inverse_rms) {
+  RmsNormTo<StoreAsIs>(x, gain, epsilon, y, inverse_rms);
+}
+float RmsNormBf16Rows(MatrixView<const float> x, const float* gain, float epsilon,
+                      MatrixView<float> y, float* inverse_rms) {
+  return RmsNormTo<StoreBf16>(x, gain, epsilon, y, inverse_rms);
 }
 
 // dgain is this chunk's own sum.
@@ -73,15 +86,31 @@ namespace fp4lab {
 namespace {
 
 HWY_EXPORT(RmsNormRows);
+HWY_EXPORT(RmsNormBf16Rows);
 HWY_EXPORT(RmsNormBackwardRows);
 
-}  // namespace
-
-void RmsNorm(MatrixView<const float> x, std::span<const float> gain, float epsilon,
-             MatrixView<float> y, std::span<float> inverse_rms) {
+void CheckNorm(MatrixView<const float> x, std::span<const float> gain, MatrixView<float> y,
+               std::span<float> inverse_rms) {
   Expects(HasShape(x, x.rows, gain.size()) && HasShape(y, x.rows, x.cols) &&
               inverse_rms.size() == x.rows,
           "x, y (R, C), gain (C), inverse_rms (R)");
+}
+
+}  // namespace
+
+float RmsNormToBf16(MatrixView<const float> x, std::span<const float> gain, float epsilon,
+                    MatrixView<float> y, std::span<float> inverse_rms) {
+  CheckNorm(x, gain, y, inverse_rms);
+  const auto kernel = HWY_DYNAMIC_DISPATCH(RmsNormBf16Rows);
+  return LargestOfRowChunks(x.rows, x.cols, [&](std::size_t r, std::size_t count) {
+    return kernel(RowsOf(x, r, count), gain.data(), epsilon, RowsOf(y, r, count),
+                  inverse_rms.data() + r);
+  });
+}
+
+void RmsNorm(MatrixView<const float> x, std::span<const float> gain, float epsilon,
+             MatrixView<float> y, std::span<float> inverse_rms) {
+  CheckNorm(x, gain, y, inverse_rms);
   const auto kernel = HWY_DYNAMIC_DISPATCH(RmsNormRows);
   ParallelRowChunks(x.rows, x.cols, [&](std::size_t r, std::size_t count) {
     kernel(RowsOf(x, r, count), gain.data(), epsilon, RowsOf(y, r, count), &inverse_rms[r]);

@@ -13,6 +13,10 @@ namespace fp4lab {
 void RmsNorm(MatrixView<const float> x, std::span<const float> gain, float epsilon,
              MatrixView<float> y, std::span<float> inverse_rms);
 
+// That, and RoundBf16 (nn/round_bf16.h) of y, in one pass; returns what it does.
+float RmsNormToBf16(MatrixView<const float> x, std::span<const float> gain, float epsilon,
+                    MatrixView<float> y, std::span<float> inverse_rms);
+
 enum class Write { kOverwrite, kAccumulate };
 
 // With n = x r and e = dy gain:

@@ -3,19 +3,36 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <vector>
 
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/base/parallel.h"
 
 namespace fp4lab {
 
+constexpr std::size_t RowsAChunk(std::size_t cols) {
+  constexpr std::size_t kElements = 16384;
+  return std::max<std::size_t>(1, kElements / std::max<std::size_t>(1, cols));
+}
+
 // Calls body(first, count) for disjoint chunks of `rows` of about 16k elements.
 template <class Body>
 void ParallelRowChunks(std::size_t rows, std::size_t cols, Body&& body) {
-  constexpr std::size_t kElements = 16384;
-  const std::size_t chunk = std::max<std::size_t>(1, kElements / std::max<std::size_t>(1, cols));
+  const std::size_t chunk = RowsAChunk(cols);
   ParallelFor((rows + chunk - 1) / chunk,
               [&](std::size_t i) { body(i * chunk, std::min(chunk, rows - i * chunk)); });
+}
+
+// The largest of what body returns, at least 0.
+template <class Body>
+float LargestOfRowChunks(std::size_t rows, std::size_t cols, Body&& body) {
+  const std::size_t chunk = RowsAChunk(cols);
+  if (rows <= chunk) return body(0, rows);
+  std::vector<float> largest((rows + chunk - 1) / chunk);
+  ParallelRowChunks(rows, cols, [&](std::size_t first, std::size_t count) {
+    largest[first / chunk] = body(first, count);
+  });
+  return *std::max_element(largest.begin(), largest.end());
 }
 
 template <class T>

@@ -181,22 +181,26 @@ LinearInput Model::MakeRounded(const Pass& pass, std::size_t linear, std::size_t
   piece_amax_.assign((out.rows + piece_rows - 1) / piece_rows, 0.0f);
   ParallelFor(piece_amax_.size(), [&](std::size_t p) {
     const std::size_t first = p * piece_rows, rows = std::min(piece_rows, out.rows - first);
-    make(first, rows);
-    const View piece = out.Block(first, 0, rows, out.cols);
-    if (bf16) piece_amax_[p] = RoundBf16(piece, piece);
+    piece_amax_[p] = make(first, rows, bf16);
   });
   return {out, bf16, *std::max_element(piece_amax_.begin(), piece_amax_.end())};
 }
 
 void Model::MakeNorm(const Pass& pass, std::size_t linear, View x, std::span<const float> gain,
                      View out, std::span<float> inverse_rms, float* copy) {
-  inputs_[linear] =
-      MakeRounded(pass, linear, PieceRows(out), out, [&](std::size_t first, std::size_t rows) {
-        const View piece = x.Block(first, 0, rows, x.cols);
-        RmsNorm(piece, gain, config_.norm_epsilon, out.Block(first, 0, rows, out.cols),
-                inverse_rms.subspan(first, rows));
-        if (copy != nullptr) std::copy_n(piece.data, piece.size(), copy + first * x.cols);
-      });
+  const auto make = [&](std::size_t first, std::size_t rows, bool bf16) {
+    const View piece = x.Block(first, 0, rows, x.cols), to = out.Block(first, 0, rows, out.cols);
+    const auto inverse = inverse_rms.subspan(first, rows);
+    float amax = 0.0f;
+    if (bf16) {
+      amax = RmsNormToBf16(piece, gain, config_.norm_epsilon, to, inverse);
+    } else {
+      RmsNorm(piece, gain, config_.norm_epsilon, to, inverse);
+    }
+    if (copy != nullptr) std::copy_n(piece.data, piece.size(), copy + first * x.cols);
+    return amax;
+  };
+  inputs_[linear] = MakeRounded(pass, linear, PieceRows(out), out, make);
 }
 
 void Model::RunLinear(const Pass& pass, std::size_t linear, Write write, View y) {
@@ -234,7 +238,9 @@ void Model::ForwardBlock(const Pass& pass, int block, View out) {
   Inspect(pass, block, "mlp.up.output", a.up);
   inputs_[Index(block, kDown)] =
       MakeRounded(pass, Index(block, kDown), PieceRows(a.activated), a.activated,
-                  [&](std::size_t first, std::size_t rows) { Activate(a, first, rows); });
+                  [&](std::size_t first, std::size_t rows, bool bf16) {
+                    return Activate(a, first, rows, bf16);
+                  });
   Inspect(pass, block, "mlp.activation.output", a.activated);
   RunLinear(pass, Index(block, kDown), Write::kAccumulate, out);
   Inspect(pass, block, "mlp.down.output", out);
@@ -251,18 +257,25 @@ void Model::ForwardAttention(const BlockActivations& a) const {
   });
 }
 
-void Model::Activate(const BlockActivations& a, std::size_t first, std::size_t rows) const {
+float Model::Activate(const BlockActivations& a, std::size_t first, std::size_t rows,
+                      bool bf16) const {
   const std::size_t f = a.activated.cols;
   const View out = a.activated.Block(first, 0, rows, f);
   const View up = a.up.Block(first, 0, rows, a.up.cols);
   switch (config_.activation) {
     case Activation::kSquaredRelu:
-      return SquaredRelu(up, out);
+      if (bf16) return SquaredReluToBf16(up, out);
+      SquaredRelu(up, out);
+      return 0.0f;
     case Activation::kGelu:
-      return Gelu(up, out);
+      if (bf16) return GeluToBf16(up, out);
+      Gelu(up, out);
+      return 0.0f;
     case Activation::kSwiglu:
-      return Swiglu(up.Block(0, 0, rows, f), up.Block(0, f, rows, f), out);
+      Swiglu(up.Block(0, 0, rows, f), up.Block(0, f, rows, f), out);
+      return bf16 ? RoundBf16(out, out) : 0.0f;
   }
+  return 0.0f;
 }
 
 void Model::Forward(const Pass& pass, std::span<const std::uint16_t> tokens) {

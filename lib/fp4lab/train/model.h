@@ -102,8 +102,9 @@ class Model {
 
   void ForwardBlock(const Pass& pass, int block, View out);
   void ForwardAttention(const BlockActivations& a) const;
-  void Activate(const BlockActivations& a, std::size_t first, std::size_t rows) const;
-  void ActivateBackward(const BlockActivations& a, std::size_t first, std::size_t rows) const;
+  float Activate(const BlockActivations& a, std::size_t first, std::size_t rows, bool bf16) const;
+  float ActivateBackward(const BlockActivations& a, std::size_t first, std::size_t rows,
+                         bool bf16) const;
   void BackwardMlp(const Pass& pass, int block, std::span<float> gradients);
   void BackwardSequences(const BlockActivations& a, std::size_t row,
                          const AttentionShape& shape) const;
@@ -118,10 +119,10 @@ class Model {
   const LinearRecipe& RecipeFor(const Pass& pass, std::size_t linear) const;
   // Rows of x that fit a first-level cache.
   static std::size_t PieceRows(const View& x);
-  // make(first, rows) writes those rows of `out`, piece by piece; each is rounded to BF16 in place
-  // while it is in the cache, if the linear's recipe rounds. For tensors that only this linear
-  // reads.
-  using MakeRows = std::function<void(std::size_t first, std::size_t rows)>;
+  // make(first, rows, bf16) writes those rows of `out`, piece by piece: rounded to BF16 if the
+  // linear's recipe rounds, and then it returns their largest magnitude. For tensors that only this
+  // linear reads.
+  using MakeRows = std::function<float(std::size_t first, std::size_t rows, bool bf16)>;
   LinearInput MakeRounded(const Pass& pass, std::size_t linear, std::size_t piece_rows, View out,
                           const MakeRows& make);
   // RmsNorm of x as the linear's input; x also goes to `copy`, if given.

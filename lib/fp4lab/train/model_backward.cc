@@ -7,6 +7,7 @@
 #include "fp4lab/nn/embedding.h"
 #include "fp4lab/nn/loss.h"
 #include "fp4lab/nn/rmsnorm.h"
+#include "fp4lab/nn/round_bf16.h"
 #include "fp4lab/train/model.h"
 
 namespace fp4lab {
@@ -59,27 +60,35 @@ double Model::BackwardHead(const Pass& pass, std::span<const std::uint16_t> targ
          static_cast<double>(row_loss.size());
 }
 
-void Model::ActivateBackward(const BlockActivations& a, std::size_t first, std::size_t rows) const {
+float Model::ActivateBackward(const BlockActivations& a, std::size_t first, std::size_t rows,
+                              bool bf16) const {
   const std::size_t f = a.activated.cols;
   const View up = a.up.Block(first, 0, rows, a.up.cols), dy = d_wide_.Block(first, 0, rows, f);
   const View d_up = d_up_.Block(first, 0, rows, d_up_.cols);
   switch (config_.activation) {
     case Activation::kSquaredRelu:
-      return SquaredReluBackward(up, dy, d_up);
+      if (bf16) return SquaredReluBackwardToBf16(up, dy, d_up);
+      SquaredReluBackward(up, dy, d_up);
+      return 0.0f;
     case Activation::kGelu:
-      return GeluBackward(up, dy, d_up);
+      if (bf16) return GeluBackwardToBf16(up, dy, d_up);
+      GeluBackward(up, dy, d_up);
+      return 0.0f;
     case Activation::kSwiglu:
-      return SwigluBackward(up.Block(0, 0, rows, f), up.Block(0, f, rows, f), dy,
-                            d_up.Block(0, 0, rows, f), d_up.Block(0, f, rows, f));
+      SwigluBackward(up.Block(0, 0, rows, f), up.Block(0, f, rows, f), dy,
+                     d_up.Block(0, 0, rows, f), d_up.Block(0, f, rows, f));
+      return bf16 ? RoundBf16(d_up, d_up) : 0.0f;
   }
+  return 0.0f;
 }
 
 void Model::BackwardMlp(const Pass& pass, int block, std::span<float> gradients) {
   const BlockActivations& a = blocks_[static_cast<std::size_t>(block)];
   RunLinearBackward(pass, Index(block, kDown), {d_residual_}, d_wide_, gradients);
-  const LinearInput d_up =
-      MakeRounded(pass, Index(block, kUp), PieceRows(d_up_), d_up_,
-                  [&](std::size_t first, std::size_t rows) { ActivateBackward(a, first, rows); });
+  const LinearInput d_up = MakeRounded(pass, Index(block, kUp), PieceRows(d_up_), d_up_,
+                                       [&](std::size_t first, std::size_t rows, bool bf16) {
+                                         return ActivateBackward(a, first, rows, bf16);
+                                       });
   Inspect(pass, block, "mlp.up.output.gradient", d_up_);
   RunLinearBackward(pass, Index(block, kUp), d_up, d_narrow_, gradients);
   const ParameterSlice& gain = layout_.mlp_gains[static_cast<std::size_t>(block)];
@@ -104,11 +113,14 @@ void Model::BackwardAttention(const Pass& pass, int block, std::span<float> grad
   if (!together) BackwardSequences(a, 0, attention_shape_);
   AttentionShape one = attention_shape_;
   one.batch = 1;
-  const LinearInput d_qkv = MakeRounded(
-      pass, Index(block, kQkv), one.sequence, d_qkv_, [&](std::size_t first, std::size_t rows) {
-        if (together) BackwardSequences(a, first, one);
-        RopeBackward(rope_, QueriesAndKeys(d_qkv_.Block(first, 0, rows, d_qkv_.cols)));
-      });
+  const LinearInput d_qkv = MakeRounded(pass, Index(block, kQkv), one.sequence, d_qkv_,
+                                        [&](std::size_t first, std::size_t rows, bool bf16) {
+                                          if (together) BackwardSequences(a, first, one);
+                                          const View piece =
+                                              d_qkv_.Block(first, 0, rows, d_qkv_.cols);
+                                          RopeBackward(rope_, QueriesAndKeys(piece));
+                                          return bf16 ? RoundBf16(piece, piece) : 0.0f;
+                                        });
   Inspect(pass, block, "attention.qkv.output.gradient", d_qkv_);
   RunLinearBackward(pass, Index(block, kQkv), d_qkv, d_narrow_, gradients);
   const ParameterSlice& gain = layout_.attention_gains[static_cast<std::size_t>(block)];
