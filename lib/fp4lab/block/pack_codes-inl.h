@@ -20,6 +20,7 @@
 #include <hwy/highway.h>
 
 #include "fp4lab/block/fp4_columns-inl.h"
+#include "fp4lab/block/fp4_rows_avx2-inl.h"
 #include "fp4lab/block/fp4_units-inl.h"
 #include "fp4lab/block/fp8_units-inl.h"
 #include "fp4lab/block/rows-inl.h"
@@ -211,11 +212,28 @@ HWY_INLINE bool PutFp8Unit(const QuantizePlan&, const Unit&, const Tile&, const 
                            QuantizedMatrix*) {
   return false;
 }
+
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+HWY_INLINE bool HasFp4Units(const QuantizePlan& plan) { return HasFp4Rows(plan); }
+// As above.
+HWY_INLINE bool PackFp4Unit(const QuantizePlan& plan, const Unit& unit, const Tile& x,
+                            const CodeLayout& layout, QuantizedMatrix* q) {
+  UnitScales scales;
+  const std::size_t blocks = FindScales(plan.scale, x, plan.block_cols, &scales);
+  if (!PackFp4Row(x, plan.block_cols, scales, q->codes.data() + layout.Byte(unit.row, unit.col))) {
+    return false;
+  }
+  StoreScales(plan, unit, blocks, scales.byte, q);
+  return true;
+}
+#else
 HWY_INLINE bool HasFp4Units(const QuantizePlan& /*plan*/) { return false; }
 HWY_INLINE bool PackFp4Unit(const QuantizePlan&, const Unit&, const Tile&, const CodeLayout&,
                             QuantizedMatrix*) {
   return false;
 }
+#endif
+
 struct CodePanel {};
 HWY_INLINE bool FillPanel(const QuantizePlan&, const Unit&, const Tile&, std::size_t,
                           const CodeTile&, CodePanel*, QuantizedMatrix*) {
