@@ -36,6 +36,13 @@ TEST_CASE("Without a GPU crosscheck says so in one line and exits with 2", "[cud
   CHECK_THAT(run.error, ContainsSubstring("error: CUDA: " + cuda::WhyNoDevice()));
 }
 
+TEST_CASE("Products only leave no dialect to choose", "[cuda]") {
+  const ProcessResult run = RunProgram({"crosscheck", "--only-products", "--dialect", "nvfp4.te"});
+  CHECK(run.exit_code != 0);
+  CHECK(run.output.empty());
+  CHECK_THAT(run.error, ContainsSubstring("--only-products"));
+}
+
 TEST_CASE("Wrong and damaged answers are told from right ones", "[cuda]") {
   const TemporaryFolder folder;
   const std::filesystem::path cases = folder.path() / "cases", answers = folder.path() / "answers";

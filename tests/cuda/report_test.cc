@@ -1,4 +1,5 @@
 // The committed cross-check of an H200, and what the backend's README says of it.
+#include <map>
 #include <set>
 #include <string>
 
@@ -14,8 +15,8 @@ namespace {
 
 using Catch::Matchers::ContainsSubstring;
 
-Json Report() {
-  const auto path = SourceDirectory() / "tests" / "cuda" / "h200_crosscheck.json";
+Json Report(const char* name = "h200_crosscheck.json") {
+  const auto path = SourceDirectory() / "tests" / "cuda" / name;
   return ParseJson(ReadFile(path), path.string());
 }
 
@@ -50,6 +51,26 @@ TEST_CASE("The H200's report covers every dialect that the GPU serves, and every
     CAPTURE(d.name);
     CHECK(dialects.count(std::string(d.name)) == 1);
   }
+}
+
+TEST_CASE("The H200's report on products has both kernels with their instruction in software",
+          "[cuda]") {
+  const Json report = Report("h200_products.json");
+  CHECK(report["device"]["name"] == "NVIDIA H200");
+  CHECK(report["different_bytes"] == 0);
+  std::map<std::string, std::size_t> outputs;
+  for (const Json& check : report["checks"]) {
+    CHECK(check["different"] == 0);
+    outputs[check["kernel"]] += check["elements"].get<std::size_t>();
+  }
+  for (const char* kernel : {"gemm, mma.sync in software", "gemm, tcgen05 in software"}) {
+    CAPTURE(kernel);
+    CHECK(outputs[kernel] > 10000000);
+  }
+  // No Blackwell chip has run them: whoever commits a report that says otherwise changes the
+  // README.
+  CHECK(outputs.count("gemm, mma.sync") == 0);
+  CHECK(outputs.count("gemm, tcgen05") == 0);
 }
 
 TEST_CASE("The README's speeds are the report's", "[cuda]") {
