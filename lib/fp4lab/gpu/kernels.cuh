@@ -21,7 +21,7 @@ template <class T>
 void RmsNorm(const float* x, const float* gain, float epsilon, std::size_t rows, std::size_t cols,
              T* y, float* inverse_rms, cudaStream_t stream);
 
-inline constexpr std::size_t kGainChunk = 16;  // rows of one partial sum of the gain's gradient
+inline constexpr std::size_t kGainChunk = 32;  // rows of one partial sum of the gain's gradient
 
 // dx is overwritten or added to; dx_rounded, if not null, is dx rounded to T. gain_partials
 // (ceil(rows / kGainChunk), cols) is for SumGains.

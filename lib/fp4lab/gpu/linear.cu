@@ -169,10 +169,10 @@ void LinearForward(const LinearRecipe& recipe, const DeviceCall& call, std::size
   call.gemms->Run(gemm);
 }
 
-template <class T>
+template <class T, class D>
 void LinearBackward(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
                     const T* x, DeviceWeight<T>* weight, const T* dy, DeviceScratch<T>* scratch,
-                    float* dx, float* dw) {
+                    D* dx, float* dw) {
   CheckWeight(recipe, weight);
   const Place along{tokens, weight->out, false}, down{tokens, weight->out, true};
   const bool measured = MeasuresBoth(recipe.dgrad.a, recipe.wgrad.a);
@@ -180,7 +180,7 @@ void LinearBackward(const LinearRecipe& recipe, const DeviceCall& call, std::siz
   const Operand<T> grad = Prepare(recipe.dgrad.a, kDgradGrad, call, along, dy,
                                   call.amax + kDgradGrad, scratch->a.data(), measured);
   const Operand<T> w = DgradWeight(recipe, call, weight);
-  GemmProblem<T> dgrad{tokens, weight->in, weight->out, grad.values, w.values};
+  GemmProblem<T, D> dgrad{tokens, weight->in, weight->out, grad.values, w.values};
   dgrad.alpha = Alpha(recipe.dgrad, call, 1, grad, w);
   dgrad.d = dx;
   call.gemms->Run(dgrad);
@@ -210,5 +210,7 @@ template void LinearBackward(const LinearRecipe&, const DeviceCall&, std::size_t
 template void LinearBackward(const LinearRecipe&, const DeviceCall&, std::size_t, const Bf16*,
                              DeviceWeight<Bf16>*, const Bf16*, DeviceScratch<Bf16>*, float*,
                              float*);
+template void LinearBackward(const LinearRecipe&, const DeviceCall&, std::size_t, const Bf16*,
+                             DeviceWeight<Bf16>*, const Bf16*, DeviceScratch<Bf16>*, Bf16*, float*);
 
 }  // namespace fp4lab::gpu

@@ -54,10 +54,11 @@ void LinearForward(const LinearRecipe& recipe, const DeviceCall& call, std::size
                    bool trains, const T* x, DeviceWeight<T>* weight, DeviceScratch<T>* scratch,
                    const float* c, float* y);
 
-// dx (tokens, in) = dy w; dw (out, in) += dy^T x. dy (tokens, out) holds rounded values.
-template <class T>
+// dx (tokens, in) = dy w, binary32 or rounded to D; dw (out, in) += dy^T x. dy (tokens, out) holds
+// rounded values.
+template <class T, class D>
 void LinearBackward(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
                     const T* x, DeviceWeight<T>* weight, const T* dy, DeviceScratch<T>* scratch,
-                    float* dx, float* dw);
+                    D* dx, float* dw);
 
 }  // namespace fp4lab::gpu

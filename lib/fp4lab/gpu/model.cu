@@ -92,10 +92,10 @@ void DeviceModel<T, A>::TakeMemory(std::size_t rows) {
   d_narrow_ = floats(d_);
   d_wide_ = floats(ffn_);
   d_up_ = operand(up_width_);
-  d_qkv_ = floats(qkv_width_);
+  d_attention_ = DeviceArray<A>(rows * d_);
+  if constexpr (std::is_same_v<A, float>) d_qkv_ = floats(qkv_width_);
   d_qkv_rounded_ = operand(qkv_width_);
   dots_ = DeviceArray<float>(statistics);
-  if constexpr (!std::is_same_v<A, float>) dout_rounded_ = DeviceArray<A>(rows * d_);
   gain_partials_ = DeviceArray<float>(norms_ * Chunks(rows) * d_);
   embedding_partials_ = DeviceArray<float>((rows / kSegmentRows + vocabulary_) * d_);
 }
@@ -192,8 +192,9 @@ void DeviceModel<T, A>::RunLinear(const Pass& pass, std::size_t linear, const T*
 }
 
 template <class T, class A>
+template <class D>
 void DeviceModel<T, A>::RunLinearBackward(const Pass& pass, std::size_t linear, const T* dy,
-                                          float* dx) {
+                                          D* dx) {
   OperandObserver observer;
   const DeviceCall call = CallOf(pass, linear, &observer);
   const ParameterSlice& slice =
@@ -312,11 +313,17 @@ template <class T, class A>
 void DeviceModel<T, A>::BackwardAttention(const Pass& pass, int block) {
   Block& b = blocks_[static_cast<std::size_t>(block)];
   const auto i = static_cast<std::size_t>(block);
-  RunLinearBackward(pass, Index(block, kOut), ResidualGradient(), d_narrow_.data());
-  AttentionBackward(ShapeOfAttention(), b.qkv.data(), b.attention.data(), b.statistics.data(),
-                    d_narrow_.data(), dout_rounded_.data(), dots_.data(), d_qkv_.data(), stream_);
-  RopeBackward(ShapeOfRope(), cos_.data(), sin_.data(), d_qkv_.data(), d_qkv_rounded_.data(),
-               stream_);
+  RunLinearBackward(pass, Index(block, kOut), ResidualGradient(), d_attention_.data());
+  if constexpr (std::is_same_v<A, float>) {
+    AttentionBackward(ShapeOfAttention(), b.qkv.data(), b.attention.data(), b.statistics.data(),
+                      d_attention_.data(), dots_.data(), d_qkv_.data(), stream_);
+    RopeBackward(ShapeOfRope(), cos_.data(), sin_.data(), d_qkv_.data(), d_qkv_rounded_.data(),
+                 stream_);
+  } else {
+    AttentionBackward(ShapeOfAttention(), b.qkv.data(), b.attention.data(), b.statistics.data(),
+                      d_attention_.data(), cos_.data(), sin_.data(), dots_.data(),
+                      d_qkv_rounded_.data(), stream_);
+  }
   InspectIn(pass, block, "attention.qkv.output.gradient", d_qkv_rounded_.data(), qkv_width_);
   RunLinearBackward(pass, Index(block, kQkv), d_qkv_rounded_.data(), d_narrow_.data());
   BackwardNorm(b.x.data(), layout_.attention_gains[i], b.attention_inverse_rms.data(), true, 2 * i);

@@ -67,7 +67,8 @@ class DeviceModel {
   void BeginPass(const DeviceBatch& batch);
   DeviceCall CallOf(const Pass& pass, std::size_t linear, OperandObserver* observer);
   void RunLinear(const Pass& pass, std::size_t linear, const T* x, const float* add, float* y);
-  void RunLinearBackward(const Pass& pass, std::size_t linear, const T* dy, float* dx);
+  template <class D>
+  void RunLinearBackward(const Pass& pass, std::size_t linear, const T* dy, D* dx);
   void ForwardBlock(const Pass& pass, int block, float* out);
   void BackwardMlp(const Pass& pass, int block);
   void BackwardAttention(const Pass& pass, int block);
@@ -102,7 +103,7 @@ class DeviceModel {
   DeviceArray<T> final_norm_, dlogits_, d_residual_rounded_, d_up_, d_qkv_rounded_;
   DeviceArray<float> d_residual_, d_narrow_, d_wide_, d_qkv_, dots_, gain_partials_,
       embedding_partials_;
-  DeviceArray<A> dout_rounded_;
+  DeviceArray<A> d_attention_;
 };
 
 }  // namespace fp4lab::gpu

@@ -1,5 +1,7 @@
 // RMSNorm, forward and backward, in the order of nn/rmsnorm.cc: a half-warp is the 16 virtual
 // lanes.
+#include <type_traits>
+
 #include "fp4lab/gpu/kernels.cuh"
 #include "fp4lab/gpu/math.cuh"
 
@@ -15,89 +17,108 @@ __device__ inline std::size_t Row(std::size_t rows) {
   return row < rows ? row : rows - 1;
 }
 
-// kPer: elements of a lane, held in registers; 0: any number, read twice.
-template <class T, int kPer>
-__global__ void RmsNormKernel(const float* x, const float* gain, float epsilon, std::size_t rows,
-                              std::size_t cols, T* y, float* inverse_rms) {
-  const std::size_t row = Row(rows);
-  const unsigned lane = threadIdx.x % kHalfWarp;
-  const float* in = x + row * cols;
-  T* out = y + row * cols;
-  float held[kPer > 0 ? kPer : 1], squares = 0.0f;
+// A lane's elements of a row, lane, lane + 16, ...: kPer of them in registers; kPer 0: any number,
+// from memory whenever they are wanted.
+template <int kPer>
+struct LaneOfRow {
+  float held[kPer > 0 ? kPer : 1];
+  const float* row;
+
+  __device__ LaneOfRow(const float* from, unsigned lane) : row(from) {
+    if constexpr (kPer > 0) {
+#pragma unroll
+      for (int i = 0; i < kPer; ++i) held[i] = from[lane + i * kHalfWarp];
+    }
+  }
+  __device__ float At(int i, std::size_t column) const { return kPer > 0 ? held[i] : row[column]; }
+};
+
+// use(i, column) for a lane's columns from `first` to `end`; all of them where kPer > 0.
+template <int kPer, class Use>
+__device__ inline void ForLane(unsigned lane, std::size_t first, std::size_t end, Use&& use) {
   if constexpr (kPer > 0) {
 #pragma unroll
-    for (int i = 0; i < kPer; ++i) held[i] = in[lane + i * kHalfWarp];
-#pragma unroll
-    for (int i = 0; i < kPer; ++i) squares = squares + held[i] * held[i];
+    for (int i = 0; i < kPer; ++i) use(i, std::size_t{lane} + i * kHalfWarp);
   } else {
 #pragma unroll 8
-    for (std::size_t c = lane; c < cols; c += kHalfWarp) squares = squares + in[c] * in[c];
+    for (std::size_t c = first + lane; c < end; c += kHalfWarp) use(0, c);
   }
+}
+
+// A half-warp a row.
+template <class T, int kPer>
+__global__ void __launch_bounds__(kThreads)
+    RmsNormKernel(const float* __restrict__ x, const float* __restrict__ gain, float epsilon,
+                  std::size_t rows, std::size_t cols, T* __restrict__ y,
+                  float* __restrict__ inverse_rms) {
+  const std::size_t row = Row(rows);
+  const unsigned lane = threadIdx.x % kHalfWarp;
+  const LaneOfRow<kPer> in(x + row * cols, lane);
+  float squares = 0.0f;
+  ForLane<kPer>(lane, 0, cols,
+                [&](int i, std::size_t c) { squares = squares + in.At(i, c) * in.At(i, c); });
   squares = SumOfLanes(squares);
   const float r = 1.0f / sqrtf(squares / static_cast<float>(cols) + epsilon);
   if (lane == 0) inverse_rms[row] = r;
-  if constexpr (kPer > 0) {
+  ForLane<kPer>(lane, 0, cols, [&](int i, std::size_t c) {
+    Store(y + row * cols + c, (in.At(i, c) * r) * gain[c]);
+  });
+}
+
+constexpr std::size_t kWindow = 768;  // columns whose products meet in shared memory at a time
+
+// A half-warp a row, 16 rows at a time, kGainChunk in all. The products of the gain's gradient meet
+// in shared memory, where a thread owns columns: a column's sum ascends over the chunk's rows.
+template <class T, int kPer, bool kAccumulate>
+__global__ void __launch_bounds__(kThreads, kPer > 32 ? 1 : 2)
+    RmsNormBackwardKernel(const float* __restrict__ x, const float* __restrict__ gain,
+                          const float* __restrict__ inverse_rms, const float* __restrict__ dy,
+                          std::size_t rows, std::size_t cols, float* __restrict__ dx,
+                          T* __restrict__ dx_rounded, float* __restrict__ gain_partials) {
+  extern __shared__ float products[];  // (16, at most kWindow)
+  const unsigned lane = threadIdx.x % kHalfWarp, own = threadIdx.x / kHalfWarp;
+  const std::size_t begin = std::size_t{blockIdx.x} * kGainChunk;
+  for (std::size_t first = begin; first < begin + kGainChunk && first < rows;
+       first += kRowsPerBlock) {
+    const bool inside = first + own < rows;
+    const std::size_t row = inside ? first + own : rows - 1;
+    float* const to = dx + row * cols;
+    const LaneOfRow<kPer> in(x + row * cols, lane), grad(dy + row * cols, lane);
+    const float r = inverse_rms[row];
+    float dot = 0.0f;
+    ForLane<kPer>(lane, 0, cols, [&](int i, std::size_t c) {
+      dot = dot + (grad.At(i, c) * gain[c]) * (in.At(i, c) * r);
+    });
+    const float mean = SumOfLanes(dot) / static_cast<float>(cols);
+    for (std::size_t window = 0; window < cols; window += kWindow) {
+      const std::size_t end = window + kWindow < cols ? window + kWindow : cols;
+      ForLane<kPer>(lane, window, end, [&](int i, std::size_t c) {
+        const float g = grad.At(i, c), n = in.At(i, c) * r;
+        products[own * (end - window) + c - window] = inside ? g * n : 0.0f;
+        if (!inside) return;
+        const float change = r * (g * gain[c] - n * mean);
+        const float sum = kAccumulate ? to[c] + change : change;
+        to[c] = sum;
+        if (dx_rounded != nullptr) Store(dx_rounded + row * cols + c, sum);
+      });
+      __syncthreads();
+      for (std::size_t c = window + threadIdx.x; c < end; c += kThreads) {
+        float* const partial = gain_partials + blockIdx.x * cols + c;
+        float sum = first == begin ? 0.0f : *partial;
 #pragma unroll
-    for (int i = 0; i < kPer; ++i) {
-      const unsigned c = lane + i * kHalfWarp;
-      Store(out + c, (held[i] * r) * gain[c]);
+        for (int i = 0; i < kRowsPerBlock; ++i) {
+          sum = sum + products[i * (end - window) + c - window];
+        }
+        *partial = sum;
+      }
+      __syncthreads();
     }
-  } else {
-    for (std::size_t c = lane; c < cols; c += kHalfWarp) Store(out + c, (in[c] * r) * gain[c]);
   }
 }
 
-// What a block's threads know of its rows.
-struct RowFacts {
-  float mean[kGainChunk], inverse[kGainChunk];
-};
+constexpr unsigned kSumColumns = 32, kSumParts = 32;
 
-// A block a chunk of 16 rows: a half-warp finds a row's dot product; then a thread owns columns,
-// and reads the rows again from the cache.
-template <class T>
-__global__ void __launch_bounds__(kThreads)
-    RmsNormBackwardKernel(const float* x, const float* gain, const float* inverse_rms,
-                          const float* dy, bool accumulate, std::size_t rows, std::size_t cols,
-                          float* dx, T* dx_rounded, float* gain_partials) {
-  static_assert(kGainChunk == kRowsPerBlock);
-  __shared__ RowFacts facts;
-  const std::size_t first = std::size_t{blockIdx.x} * kGainChunk;
-  const auto left = static_cast<unsigned>(rows - first < kGainChunk ? rows - first : kGainChunk);
-  const unsigned lane = threadIdx.x % kHalfWarp, wanted = threadIdx.x / kHalfWarp;
-  const std::size_t row = first + (wanted < left ? wanted : left - 1);
-  const float *in = x + row * cols, *grad = dy + row * cols;
-  const float r = inverse_rms[row];
-  float dot = 0.0f;
-#pragma unroll 8
-  for (std::size_t c = lane; c < cols; c += kHalfWarp) {
-    dot = dot + (grad[c] * gain[c]) * (in[c] * r);
-  }
-  dot = SumOfLanes(dot);
-  if (lane == 0) {
-    facts.mean[wanted] = dot / static_cast<float>(cols);
-    facts.inverse[wanted] = r;
-  }
-  __syncthreads();
-  for (std::size_t c = threadIdx.x; c < cols; c += kThreads) {
-    const float k = gain[c];
-    float dgain = 0.0f;
-#pragma unroll 4
-    for (unsigned i = 0; i < left; ++i) {
-      const std::size_t at = (first + i) * cols + c;
-      const float g = dy[at], inverse = facts.inverse[i], n = x[at] * inverse;
-      const float change = inverse * (g * k - n * facts.mean[i]);
-      dgain = dgain + g * n;
-      const float sum = accumulate ? dx[at] + change : change;
-      dx[at] = sum;
-      if (dx_rounded != nullptr) Store(dx_rounded + at, sum);
-    }
-    gain_partials[blockIdx.x * cols + c] = dgain;
-  }
-}
-
-constexpr unsigned kSumColumns = 32, kSumParts = 8;
-
-// grid (columns / 32, norms), block (32, 8): part p adds chunks p, p + 8, ...; then the parts in
+// grid (columns / 32, norms), block (32, 32): part p adds chunks p, p + 32, ...; then the parts in
 // order.
 __global__ void SumGainsKernel(const float* partials, std::size_t chunks, std::size_t cols,
                                float* dgain) {
@@ -119,29 +140,23 @@ __global__ void SumGainsKernel(const float* partials, std::size_t chunks, std::s
 
 }  // namespace
 
+// launch(std::integral_constant<int, elements of a lane>()), 0 where there is no kernel of its own.
+template <class Launch>
+void WithWidth(std::size_t cols, Launch&& launch) {
+  if (cols == 128) return launch(std::integral_constant<int, 8>());
+  if (cols == 256) return launch(std::integral_constant<int, 16>());
+  if (cols == 512) return launch(std::integral_constant<int, 32>());
+  if (cols == 768) return launch(std::integral_constant<int, 48>());
+  launch(std::integral_constant<int, 0>());
+}
+
 template <class T>
 void RmsNorm(const float* x, const float* gain, float epsilon, std::size_t rows, std::size_t cols,
              T* y, float* inverse_rms, cudaStream_t stream) {
-  const auto launch = [&](auto kernel) {
-    kernel<<<Blocks(rows, kRowsPerBlock), kThreads, 0, stream>>>(x, gain, epsilon, rows, cols, y,
-                                                                 inverse_rms);
-  };
-  switch (cols) {
-    case 128:
-      launch(RmsNormKernel<T, 8>);
-      break;
-    case 256:
-      launch(RmsNormKernel<T, 16>);
-      break;
-    case 512:
-      launch(RmsNormKernel<T, 32>);
-      break;
-    case 768:
-      launch(RmsNormKernel<T, 48>);
-      break;
-    default:
-      launch(RmsNormKernel<T, 0>);
-  }
+  WithWidth(cols, [&](auto per) {
+    RmsNormKernel<T, per><<<Blocks(rows, kRowsPerBlock), kThreads, 0, stream>>>(
+        x, gain, epsilon, rows, cols, y, inverse_rms);
+  });
   CheckLaunch("RmsNorm");
 }
 
@@ -149,8 +164,15 @@ template <class T>
 void RmsNormBackward(const float* x, const float* gain, const float* inverse_rms, const float* dy,
                      bool accumulate, std::size_t rows, std::size_t cols, float* dx, T* dx_rounded,
                      float* gain_partials, cudaStream_t stream) {
-  RmsNormBackwardKernel<<<Blocks(rows, kGainChunk), kThreads, 0, stream>>>(
-      x, gain, inverse_rms, dy, accumulate, rows, cols, dx, dx_rounded, gain_partials);
+  const std::size_t shared = kRowsPerBlock * (cols < kWindow ? cols : kWindow) * sizeof(float);
+  const auto launch = [&](auto kernel) {
+    kernel<<<Blocks(rows, kGainChunk), kThreads, shared, stream>>>(
+        x, gain, inverse_rms, dy, rows, cols, dx, dx_rounded, gain_partials);
+  };
+  WithWidth(cols, [&](auto per) {
+    accumulate ? launch(RmsNormBackwardKernel<T, per, true>)
+               : launch(RmsNormBackwardKernel<T, per, false>);
+  });
   CheckLaunch("RmsNormBackward");
 }
 
