@@ -128,7 +128,7 @@ TEST_CASE("alpha on the GPU is nn/linear's", "[gpu]") {
   for (const auto& a : formats) {
     for (const auto& b : formats) {
       auto alpha = Poisoned<float>(1);
-      WriteAlpha(a, amax.data(), b, amax.data() + 1, alpha.data(), nullptr);
+      WriteAlpha({a, b, amax.data(), amax.data() + 1, alpha.data()}, nullptr);
       float want = 1.0f;
       if (a && b) want = GemmAlpha(*a, amax_a, *b, amax_b);
       if (a && !b) want = TensorDecodeScale(*a, amax_a);

@@ -6,9 +6,7 @@
 namespace fp4lab::gpu {
 namespace {
 
-constexpr int kStep = 32;  // columns of scores at a time: registers
-
-// The rotation of a head, as RotaryTable has it; kDim / 2 angles a position.
+// The rotation of a head (nn/rope.h): kDim / 2 angles a position.
 struct Rotation {
   const float *cos, *sin;
 };
@@ -67,19 +65,22 @@ __device__ inline std::size_t OutOf(const HeadShape& s, int batch, int head) {
 }
 
 // The sums of x * y over each of a lane's two rows.
-template <int kCount>
-__device__ inline void DotRows(const FragmentA (&x)[kCount], const FragmentA (&y)[kCount],
+template <int kDim>
+__device__ inline void DotRows(const Bf16* x, const Bf16* y, std::size_t stride, int row, int end,
                                float (&dot)[2]) {
+  FragmentA a[kDim / 16], b[kDim / 16];
+  LoadRows(x, stride, row, end, a);
+  LoadRows(y, stride, row, end, b);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     float sum = 0.0f;
 #pragma unroll
-    for (int k = 0; k < kCount; ++k) {
+    for (int k = 0; k < kDim / 16; ++k) {
 #pragma unroll
       for (int i = half; i < 4; i += 2) {
-        const float2 a = UnpackBf16(x[k].x[i]), b = UnpackBf16(y[k].x[i]);
-        sum = __fmaf_rn(a.x, b.x, sum);
-        sum = __fmaf_rn(a.y, b.y, sum);
+        const float2 u = UnpackBf16(a[k].x[i]), v = UnpackBf16(b[k].x[i]);
+        sum = __fmaf_rn(u.x, v.x, sum);
+        sum = __fmaf_rn(u.y, v.y, sum);
       }
     }
     dot[half] = SumOfFour(sum);
@@ -88,18 +89,21 @@ __device__ inline void DotRows(const FragmentA (&x)[kCount], const FragmentA (&y
 
 // ---- The gradient of queries
 
-constexpr int kQueryGroups = 1, kQueryThreads = kQueryGroups * kGroup;
-constexpr int kQueryRows = kQueryGroups * kTile;
-
 template <int kDim>
 struct KeyStage {
   Tile<kDim> keys, values;
 
   __device__ void Load(const HeadShape& s, const Head<kDim>& h, int key) {
-    keys.template Load<kQueryThreads>(h.k, s.Width<kDim>(), key, s.sequence);
-    values.template Load<kQueryThreads>(h.v, s.Width<kDim>(), key, s.sequence);
+    keys.template Load<kGroup>(h.k, s.Width<kDim>(), key, s.sequence);
+    values.template Load<kGroup>(h.v, s.Width<kDim>(), key, s.sequence);
     CommitLoads();
   }
+};
+
+template <int kDim>
+struct QueryMemory {
+  Tile<kDim> queries, gradients;  // the block's own
+  KeyStage<kDim> stages[2];
 };
 
 // What a lane knows of its two queries.
@@ -108,53 +112,52 @@ struct QueryFacts {
   float statistic[2] = {}, dot[2] = {};
 };
 
-// dq (64, kDim) += the gradients of kStep scores times their keys.
+// dq (64, kDim) += the gradients of a tile of scores times its keys.
 template <int kDim>
-__device__ inline void AddQueryGradients(const HeadShape& s, FragmentA (&queries)[kDim / 16],
-                                         FragmentA (&gradients)[kDim / 16],
+__device__ inline void AddQueryGradients(const HeadShape& s, const QueryMemory<kDim>& own,
                                          const KeyStage<kDim>& stage, const QueryFacts& facts,
-                                         int first_key, int n, FragmentC (&dq)[kDim / 8]) {
-  FragmentC p[kStep / 8] = {}, dp[kStep / 8] = {};
-  BeginProducts(queries, gradients, p, dp);
-  AddTimesRows<kStep, kDim>(queries, stage.keys, n, p);
-  AddTimesRows<kStep, kDim>(gradients, stage.values, n, dp);
-  FinishProducts(queries, gradients, p, dp);
-  const int first = first_key + n + threadIdx.x % 4 * 2;
+                                         int first_key, bool masks, FragmentC (&dq)[kDim / 8]) {
+  FragmentC p[kTile / 8] = {}, dp[kTile / 8] = {};
+  BeginProducts(p, dp);
+  AddTimesTile(own.queries, stage.keys, p);
+  AddTimesTile(own.gradients, stage.values, dp);
+  FinishProducts(p, dp);
+  const int first = first_key + threadIdx.x % 4 * 2;
 #pragma unroll
-  for (int i = 0; i < kStep / 2; ++i) {
-    const int half = i % 4 / 2, key = first + i / 4 * 8 + i % 2;
+  for (int i = 0; i < kTile / 2; ++i) {
+    const int half = i % 4 / 2;
     const float e = Exp2(__fmaf_rn(p[i / 4].x[i % 4], s.factor, -facts.statistic[half]));
     float& d = dp[i / 4].x[i % 4];
-    d = key <= facts.query + 8 * half ? e * (d - facts.dot[half]) : 0.0f;
+    d = e * (d - facts.dot[half]);
+    if (masks && first + i / 4 * 8 + i % 2 > facts.query + 8 * half) d = 0.0f;
   }
-  FragmentA ds[kStep / 16];
+  FragmentA ds[kTile / 16];
 #pragma unroll
-  for (int i = 0; i < kStep / 16; ++i) ds[i] = AsA(dp[2 * i], dp[2 * i + 1]);
+  for (int i = 0; i < kTile / 16; ++i) ds[i] = AsA(dp[2 * i], dp[2 * i + 1]);
   BeginProducts(ds, dq);
-  AddProduct<kStep, kDim>(ds, stage.keys, n, dq);
+  AddProduct<kTile, kDim>(ds, stage.keys, 0, dq);
   FinishProducts(ds, dq);
 }
 
-// grid (blocks of kQueryRows queries, heads, batch). Writes dots, for KeyKernel.
+// grid (tiles of queries, heads, batch). Writes dots, for KeyKernel.
 template <int kDim>
-__global__ void __launch_bounds__(kQueryThreads, kDim > 64 ? 1 : 3)
+__global__ void __launch_bounds__(kGroup, kDim > 64 ? 2 : 3)
     QueryKernel(HeadShape s, Rotation rotation, const Bf16* qkv, const Bf16* out,
                 const float* statistics, const Bf16* dout, float* dots, Bf16* d_qkv) {
   extern __shared__ __align__(1024) unsigned char memory[];
-  auto* const stages = reinterpret_cast<KeyStage<kDim>*>(memory);  // 2
-  const int first_of_block = static_cast<int>(gridDim.x - 1 - blockIdx.x) * kQueryRows;
+  auto& own = *reinterpret_cast<QueryMemory<kDim>*>(memory);
+  const int first = static_cast<int>(gridDim.x - 1 - blockIdx.x) * kTile;  // the longest first
   const int head = blockIdx.y, batch = blockIdx.z;
-  const int first = first_of_block + static_cast<int>(threadIdx.x) / kGroup * kTile;
   const Head<kDim> h(s, qkv, batch, head);
-  stages[0].Load(s, h, 0);
-  QueryFacts facts;
-  facts.query = first + static_cast<int>(threadIdx.x) % kGroup / 32 * 16 + threadIdx.x % 32 / 4;
   const std::size_t out_stride = static_cast<std::size_t>(s.heads) * kDim;
-  FragmentA queries[kDim / 16], gradients[kDim / 16];
-  LoadRows(out + OutOf<kDim>(s, batch, head), out_stride, facts.query, s.sequence, queries);
-  LoadRows(dout + OutOf<kDim>(s, batch, head), out_stride, facts.query, s.sequence, gradients);
-  DotRows(queries, gradients, facts.dot);
-  LoadRows(h.q, s.Width<kDim>(), facts.query, s.sequence, queries);
+  const Bf16* const gradient = dout + OutOf<kDim>(s, batch, head);
+  own.queries.template Load<kGroup>(h.q, s.Width<kDim>(), first, s.sequence);
+  own.gradients.template Load<kGroup>(gradient, out_stride, first, s.sequence);
+  own.stages[0].Load(s, h, 0);
+  QueryFacts facts;
+  facts.query = first + static_cast<int>(threadIdx.x) / 32 * 16 + threadIdx.x % 32 / 4;
+  DotRows<kDim>(out + OutOf<kDim>(s, batch, head), gradient, out_stride, facts.query, s.sequence,
+                facts.dot);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = facts.query + 8 * half;
@@ -163,15 +166,10 @@ __global__ void __launch_bounds__(kQueryThreads, kDim > 64 ? 1 : 3)
     if (threadIdx.x % 4 == 0) dots[RowOf(s, batch, head) + row] = facts.dot[half];
   }
   FragmentC dq[kDim / 8] = {};
-  const int end = min(first_of_block + kQueryRows, s.sequence);
-  for (int key = 0, stage = 0; key < end; key += kTile, stage ^= 1) {
+  for (int key = 0, stage = 0; key <= first; key += kTile, stage ^= 1) {
     WaitForLoads();
-    if (key + kTile < end) stages[stage ^ 1].Load(s, h, key + kTile);
-    if (key > first) continue;
-#pragma unroll
-    for (int n = 0; n < kTile; n += kStep) {
-      AddQueryGradients<kDim>(s, queries, gradients, stages[stage], facts, key, n, dq);
-    }
+    if (key < first) own.stages[stage ^ 1].Load(s, h, key + kTile);
+    AddQueryGradients<kDim>(s, own, own.stages[stage], facts, key, key == first, dq);
   }
   TurnBack<kDim>(s.scale, rotation, facts.query, s.sequence, dq);
   Bf16* to = d_qkv + static_cast<std::size_t>(batch) * s.sequence * s.Width<kDim>() + head * kDim;
@@ -180,12 +178,16 @@ __global__ void __launch_bounds__(kQueryThreads, kDim > 64 ? 1 : 3)
 
 // ---- The gradients of keys and values: rows of scores are keys, columns queries
 
-constexpr int kKeyThreads = kGroup;
-
 template <int kDim>
 struct QueryStage {
   Tile<kDim> queries, gradients;
   float statistic[kTile], dot[kTile];
+};
+
+template <int kDim>
+struct KeyMemory {
+  Tile<kDim> keys, values;  // the block's own
+  QueryStage<kDim> stages[2];
 };
 
 // Where the queries of a head come from.
@@ -195,9 +197,9 @@ struct QuerySource {
   const float *statistics, *dots;
 
   __device__ void Load(const HeadShape& s, int query, QueryStage<kDim>* stage) const {
-    stage->queries.template Load<kKeyThreads>(queries, s.Width<kDim>(), query, s.sequence);
-    stage->gradients.template Load<kKeyThreads>(gradients, static_cast<std::size_t>(s.heads) * kDim,
-                                                query, s.sequence);
+    stage->queries.template Load<kGroup>(queries, s.Width<kDim>(), query, s.sequence);
+    stage->gradients.template Load<kGroup>(gradients, static_cast<std::size_t>(s.heads) * kDim,
+                                           query, s.sequence);
     const int i = threadIdx.x % kTile, row = query + i;
     const bool inside = row < s.sequence;
     const float* from = threadIdx.x < kTile ? statistics : dots;
@@ -207,51 +209,50 @@ struct QuerySource {
   }
 };
 
-// dk += the gradients of kStep scores times their queries; dv += probabilities times gradients.
+// dk += the gradients of a tile of scores times its queries; dv += probabilities times gradients.
 template <int kDim>
-__device__ inline void AddKeyGradients(const HeadShape& s, FragmentA (&keys)[kDim / 16],
-                                       FragmentA (&values)[kDim / 16],
+__device__ inline void AddKeyGradients(const HeadShape& s, const KeyMemory<kDim>& own,
                                        const QueryStage<kDim>& stage, int key, int first_query,
-                                       int n, FragmentC (&dk)[kDim / 8],
+                                       bool masks, FragmentC (&dk)[kDim / 8],
                                        FragmentC (&dv)[kDim / 8]) {
-  FragmentC p[kStep / 8] = {}, dp[kStep / 8] = {};
-  BeginProducts(keys, values, p, dp);
-  AddTimesRows<kStep, kDim>(keys, stage.queries, n, p);
-  AddTimesRows<kStep, kDim>(values, stage.gradients, n, dp);
-  FinishProducts(keys, values, p, dp);
+  FragmentC p[kTile / 8] = {}, dp[kTile / 8] = {};
+  BeginProducts(p, dp);
+  AddTimesTile(own.keys, stage.queries, p);
+  AddTimesTile(own.values, stage.gradients, dp);
+  FinishProducts(p, dp);
 #pragma unroll
-  for (int j = 0; j < kStep / 8; ++j) {
-    const int place = n + j * 8 + threadIdx.x % 4 * 2;
+  for (int j = 0; j < kTile / 8; ++j) {
+    const int place = j * 8 + threadIdx.x % 4 * 2;
     const float2 statistic = *reinterpret_cast<const float2*>(stage.statistic + place);
     const float2 dot = *reinterpret_cast<const float2*>(stage.dot + place);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const int query = first_query + place + i % 2;
       float &e = p[j].x[i], &d = dp[j].x[i];
       e = Exp2(__fmaf_rn(e, s.factor, -(i % 2 == 0 ? statistic.x : statistic.y)));
-      if (query < key + i / 2 * 8 || query >= s.sequence) e = 0.0f;
+      const int query = first_query + place + i % 2;
+      if (masks && (query < key + i / 2 * 8 || query >= s.sequence)) e = 0.0f;
       d = e * (d - (i % 2 == 0 ? dot.x : dot.y));
     }
   }
-  FragmentA probabilities[kStep / 16], ds[kStep / 16];
+  FragmentA probabilities[kTile / 16], ds[kTile / 16];
 #pragma unroll
-  for (int i = 0; i < kStep / 16; ++i) {
+  for (int i = 0; i < kTile / 16; ++i) {
     probabilities[i] = AsA(p[2 * i], p[2 * i + 1]);
     ds[i] = AsA(dp[2 * i], dp[2 * i + 1]);
   }
   BeginProducts(probabilities, ds, dv, dk);
-  AddProduct<kStep, kDim>(probabilities, stage.gradients, n, dv);
-  AddProduct<kStep, kDim>(ds, stage.queries, n, dk);
+  AddProduct<kTile, kDim>(probabilities, stage.gradients, 0, dv);
+  AddProduct<kTile, kDim>(ds, stage.queries, 0, dk);
   FinishProducts(probabilities, ds, dv, dk);
 }
 
-// grid (blocks of kTile keys, kv_heads, batch).
+// grid (tiles of keys, kv_heads, batch).
 template <int kDim>
-__global__ void __launch_bounds__(kKeyThreads, kDim > 64 ? 1 : 3)
+__global__ void __launch_bounds__(kGroup, kDim > 64 ? 2 : 3)
     KeyKernel(HeadShape s, Rotation rotation, const Bf16* qkv, const float* statistics,
               const Bf16* dout, const float* dots, Bf16* d_qkv) {
   extern __shared__ __align__(1024) unsigned char memory[];
-  auto* const stages = reinterpret_cast<QueryStage<kDim>*>(memory);  // 2
+  auto& own = *reinterpret_cast<KeyMemory<kDim>*>(memory);
   const int first = static_cast<int>(blockIdx.x) * kTile, kv = blockIdx.y, batch = blockIdx.z;
   const int group = s.heads / s.kv_heads;
   const int key = first + static_cast<int>(threadIdx.x) / 32 * 16 + threadIdx.x % 32 / 4;
@@ -260,13 +261,10 @@ __global__ void __launch_bounds__(kKeyThreads, kDim > 64 ? 1 : 3)
     const std::size_t row = RowOf(s, batch, head);
     return QuerySource<kDim>{h.q, dout + OutOf<kDim>(s, batch, head), statistics + row, dots + row};
   };
-  source(kv * group).Load(s, first, &stages[0]);
-  FragmentA keys[kDim / 16], values[kDim / 16];
-  {
-    const Head<kDim> h(s, qkv, batch, kv * group);
-    LoadRows(h.k, s.Width<kDim>(), key, s.sequence, keys);
-    LoadRows(h.v, s.Width<kDim>(), key, s.sequence, values);
-  }
+  const Head<kDim> h(s, qkv, batch, kv * group);
+  own.keys.template Load<kGroup>(h.k, s.Width<kDim>(), first, s.sequence);
+  own.values.template Load<kGroup>(h.v, s.Width<kDim>(), first, s.sequence);
+  source(kv * group).Load(s, first, &own.stages[0]);
   FragmentC dk[kDim / 8] = {}, dv[kDim / 8] = {};
   int head = kv * group, query = first, stage = 0;
   while (head < (kv + 1) * group) {
@@ -276,11 +274,9 @@ __global__ void __launch_bounds__(kKeyThreads, kDim > 64 ? 1 : 3)
       ++next_head;
     }
     WaitForLoads();
-    if (next_head < (kv + 1) * group) source(next_head).Load(s, next, &stages[stage ^ 1]);
-#pragma unroll
-    for (int n = 0; n < kTile; n += kStep) {
-      AddKeyGradients<kDim>(s, keys, values, stages[stage], key, query, n, dk, dv);
-    }
+    if (next_head < (kv + 1) * group) source(next_head).Load(s, next, &own.stages[stage ^ 1]);
+    const bool masks = query == first || query + kTile > s.sequence;
+    AddKeyGradients<kDim>(s, own, own.stages[stage], key, query, masks, dk, dv);
     head = next_head;
     query = next;
     stage ^= 1;
@@ -297,13 +293,13 @@ void AttentionBackward(const AttentionShape& s, const Bf16* qkv, const Bf16* out
                        const float* statistics, const Bf16* dout, const float* cos,
                        const float* sin, float* dots, Bf16* d_qkv, cudaStream_t stream) {
   WithHeadDim(s.head_dim, [&](auto dim) {
-    constexpr std::size_t kQueryShared = 2 * sizeof(KeyStage<dim>);
-    constexpr std::size_t kKeyShared = 2 * sizeof(QueryStage<dim>);
+    constexpr std::size_t kQueryShared = sizeof(QueryMemory<dim>);
+    constexpr std::size_t kKeyShared = sizeof(KeyMemory<dim>);
     AllowShared(QueryKernel<dim>, kQueryShared);
     AllowShared(KeyKernel<dim>, kKeyShared);
-    QueryKernel<dim><<<GridOf(s, s.heads, kQueryRows), kQueryThreads, kQueryShared, stream>>>(
+    QueryKernel<dim><<<GridOf(s, s.heads, kTile), kGroup, kQueryShared, stream>>>(
         ShapeOf(s), {cos, sin}, qkv, out, statistics, dout, dots, d_qkv);
-    KeyKernel<dim><<<GridOf(s, s.kv_heads, kTile), kKeyThreads, kKeyShared, stream>>>(
+    KeyKernel<dim><<<GridOf(s, s.kv_heads, kTile), kGroup, kKeyShared, stream>>>(
         ShapeOf(s), {cos, sin}, qkv, statistics, dout, dots, d_qkv);
   });
   CheckLaunch("AttentionBackward");

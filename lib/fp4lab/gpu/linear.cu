@@ -60,16 +60,18 @@ void Observe(const OperandRecipe& recipe, LinearOperand operand, const DeviceCal
 }
 
 // x holds rounded values. Nothing is copied that can be used as it is. `measured`: *amax is there.
+// `alpha` is done where a kernel runs, and is then no longer wanted.
 template <class T>
 Operand<T> Prepare(const OperandRecipe& recipe, LinearOperand operand, const DeviceCall& call,
                    const Place& place, const T* x, std::uint32_t* amax, T* out,
-                   bool measured = false) {
+                   bool measured = false, AlphaJob* alpha = nullptr) {
   if (!recipe.format && recipe.hadamard == 0) return {x, nullptr};
   QuantizeJob job{place.rows,      place.cols,  place.along_rows, recipe.format,
                   recipe.rounding, call.random, recipe.hadamard};
   job.random.tensor += static_cast<std::uint32_t>(operand);
   if (NeedsAmax(recipe) && !measured) MeasureAmax(job, x, amax, call.stream);
-  QuantizeToValues(job, x, amax, out, call.stream);
+  QuantizeToValues(job, x, amax, out, call.stream, alpha != nullptr ? *alpha : AlphaJob{});
+  if (alpha != nullptr) alpha->to = nullptr;
   if (call.observer != nullptr && recipe.format) {
     Observe(recipe, operand, call, place, x, out, amax);
   }
@@ -81,10 +83,27 @@ Operand<T> Prepare(const OperandRecipe& recipe, LinearOperand operand, const Dev
 bool MeasuresBoth(const OperandRecipe& row, const OperandRecipe& column) {
   return NeedsAmax(row) && NeedsAmax(column) && row.hadamard == 0 && column.hadamard != 0;
 }
+// Whether both have one amax.
+bool SharesAmax(const OperandRecipe& row, const OperandRecipe& column) {
+  return NeedsAmax(row) && row.hadamard == 0 && NeedsAmax(column) && column.hadamard == 0;
+}
 
 template <class T>
+AmaxPlaces PlacesOf(const OperandRecipe& row, const OperandRecipe& column, std::size_t tokens,
+                    std::size_t cols, std::uint32_t* plain, std::uint32_t* transformed) {
+  if (!std::is_same_v<T, Bf16> || tokens % kAmaxRows != 0 || cols % 2 != 0) return {};
+  if (!NeedsAmax(row) || row.hadamard != 0) return {};
+  const bool both = MeasuresBoth(row, column) && column.hadamard == static_cast<int>(kAmaxRows);
+  return {plain, both ? transformed : nullptr};
+}
+
+// The largest magnitudes of x (place, reduction axis along its rows) for both operands, those that
+// are not there yet.
+template <class T>
 void MeasureBothOf(const OperandRecipe& column, const DeviceCall& call, const Place& place,
-                   const T* x, LinearOperand row_operand, LinearOperand column_operand) {
+                   const T* x, const AmaxPlaces& measured, LinearOperand row_operand,
+                   LinearOperand column_operand) {
+  if (measured.transformed != nullptr) return;
   MeasureBoth(
       {.rows = place.rows, .cols = place.cols, .along_rows = true, .hadamard = column.hadamard}, x,
       call.amax + row_operand, call.amax + column_operand, call.stream);
@@ -139,78 +158,137 @@ Operand<T> DgradWeight(const LinearRecipe& recipe, const DeviceCall& call,
   return WeightOperand(recipe.dgrad.b, kDgradWeight, call, weight);
 }
 
-// The place of alpha, made; null: 1.
-template <class T>
-const float* Alpha(const GemmRecipe& recipe, const DeviceCall& call, int which, const Operand<T>& a,
-                   const Operand<T>& b) {
-  if (!NeedsAmax(recipe.a) && !NeedsAmax(recipe.b)) return nullptr;
-  WriteAlpha(recipe.a.format, a.amax, recipe.b.format, b.amax, call.alpha + which, call.stream);
-  return call.alpha + which;
+// What alpha of a GEMM is made of; `to` null: it is 1.
+AlphaJob AlphaOf(const GemmRecipe& recipe, const DeviceCall& call, int which,
+                 const std::uint32_t* amax_a, const std::uint32_t* amax_b) {
+  if (!NeedsAmax(recipe.a) && !NeedsAmax(recipe.b)) return {};
+  return {recipe.a.format, recipe.b.format, amax_a, amax_b, call.alpha + which};
+}
+
+// Makes alpha if nothing has, and names its place.
+const float* Made(const AlphaJob& wanted, const AlphaJob& left, const DeviceCall& call) {
+  if (left.to != nullptr) WriteAlpha(left, call.stream);
+  return wanted.to;
 }
 
 }  // namespace
 
 template <class T>
+AmaxPlaces InputAmax(const LinearRecipe& recipe, std::uint32_t* amax, std::size_t tokens,
+                     std::size_t in, bool trains) {
+  return PlacesOf<T>(recipe.fprop.a, trains ? recipe.wgrad.b : OperandRecipe{}, tokens, in,
+                     amax + kFpropInput, amax + kWgradInput);
+}
+
+template <class T>
+AmaxPlaces GradientAmax(const LinearRecipe& recipe, std::uint32_t* amax, std::size_t tokens,
+                        std::size_t out) {
+  return PlacesOf<T>(recipe.dgrad.a, recipe.wgrad.a, tokens, out, amax + kDgradGrad,
+                     amax + kWgradGrad);
+}
+
+template <class T>
 void LinearForward(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
-                   bool trains, const T* x, DeviceWeight<T>* weight, DeviceScratch<T>* scratch,
-                   const float* c, float* y) {
+                   bool trains, const AmaxPlaces& measured, const T* x, DeviceWeight<T>* weight,
+                   DeviceScratch<T>* scratch, const float* c, float* y) {
   CheckWeight(recipe, weight);
   const Operand<T> w = WeightOperand(recipe.fprop.b, kFpropWeight, call, weight);
   const Place place{tokens, weight->in, false};
-  const bool measured = trains && MeasuresBoth(recipe.fprop.a, recipe.wgrad.b);
-  if (measured) MeasureBothOf(recipe.wgrad.b, call, place, x, kFpropInput, kWgradInput);
-  const Operand<T> a = Prepare(recipe.fprop.a, kFpropInput, call, place, x, call.amax + kFpropInput,
-                               scratch->a.data(), measured);
+  std::uint32_t* const amax = call.amax + kFpropInput;
+  const bool both = trains && MeasuresBoth(recipe.fprop.a, recipe.wgrad.b);
+  if (both) {
+    MeasureBothOf(recipe.wgrad.b, call, place, x, measured, kFpropInput, kWgradInput);
+  }
+  const AlphaJob alpha = AlphaOf(recipe.fprop, call, 0, amax, w.amax);
+  AlphaJob left = alpha;
+  const Operand<T> a = Prepare(recipe.fprop.a, kFpropInput, call, place, x, amax, scratch->a.data(),
+                               both || measured.plain != nullptr, &left);
   GemmProblem<T> gemm{tokens, weight->out, weight->in, a.values, w.values};
   gemm.b_transposed = true;
-  gemm.alpha = Alpha(recipe.fprop, call, 0, a, w);
+  gemm.alpha = Made(alpha, left, call);
   gemm.c = c;
   gemm.d = y;
   call.gemms->Run(gemm);
 }
 
+// dx = dy w. The operand of dy.
 template <class T, class D>
-void LinearBackward(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
-                    const T* x, DeviceWeight<T>* weight, const T* dy, DeviceScratch<T>* scratch,
-                    D* dx, float* dw) {
-  CheckWeight(recipe, weight);
-  const Place along{tokens, weight->out, false}, down{tokens, weight->out, true};
-  const bool measured = MeasuresBoth(recipe.dgrad.a, recipe.wgrad.a);
-  if (measured) MeasureBothOf(recipe.wgrad.a, call, along, dy, kDgradGrad, kWgradGrad);
-  const Operand<T> grad = Prepare(recipe.dgrad.a, kDgradGrad, call, along, dy,
-                                  call.amax + kDgradGrad, scratch->a.data(), measured);
+Operand<T> RunDgrad(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
+                    bool measured, DeviceWeight<T>* weight, const T* dy, DeviceScratch<T>* scratch,
+                    D* dx) {
   const Operand<T> w = DgradWeight(recipe, call, weight);
+  const AlphaJob alpha = AlphaOf(recipe.dgrad, call, 1, call.amax + kDgradGrad, w.amax);
+  AlphaJob left = alpha;
+  const Operand<T> grad = Prepare(recipe.dgrad.a, kDgradGrad, call, {tokens, weight->out, false},
+                                  dy, call.amax + kDgradGrad, scratch->a.data(), measured, &left);
   GemmProblem<T, D> dgrad{tokens, weight->in, weight->out, grad.values, w.values};
-  dgrad.alpha = Alpha(recipe.dgrad, call, 1, grad, w);
+  dgrad.alpha = Made(alpha, left, call);
   dgrad.d = dx;
   call.gemms->Run(dgrad);
+  return grad;
+}
 
-  Operand<T> grad_t = grad;
-  if (!SharesTranspose(recipe.dgrad.a, recipe.wgrad.a)) {
-    grad_t = Prepare(recipe.wgrad.a, kWgradGrad, call, down, dy, call.amax + kWgradGrad,
-                     scratch->a.data(), measured);
+// The forward pass's x, for the gradient of the weight.
+template <class T>
+Operand<T> WgradInput(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
+                      const T* x, const DeviceWeight<T>& weight, DeviceScratch<T>* scratch) {
+  const bool shares = SharesAmax(recipe.fprop.a, recipe.wgrad.b);
+  return Prepare(recipe.wgrad.b, kWgradInput, call, {tokens, weight.in, true}, x,
+                 call.amax + (shares ? kFpropInput : kWgradInput), scratch->b.data(),
+                 shares || MeasuresBoth(recipe.fprop.a, recipe.wgrad.b));
+}
+
+template <class T, class D>
+void LinearBackward(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
+                    const AmaxPlaces& measured, const T* x, DeviceWeight<T>* weight, const T* dy,
+                    DeviceScratch<T>* scratch, D* dx, float* dw) {
+  CheckWeight(recipe, weight);
+  const bool both = MeasuresBoth(recipe.dgrad.a, recipe.wgrad.a);
+  if (both) {
+    MeasureBothOf(recipe.wgrad.a, call, {tokens, weight->out, false}, dy, measured, kDgradGrad,
+                  kWgradGrad);
   }
-  const Operand<T> input = Prepare(recipe.wgrad.b, kWgradInput, call, {tokens, weight->in, true}, x,
-                                   call.amax + kWgradInput, scratch->b.data(),
-                                   MeasuresBoth(recipe.fprop.a, recipe.wgrad.b));
+  const Operand<T> grad =
+      RunDgrad(recipe, call, tokens, both || measured.plain != nullptr, weight, dy, scratch, dx);
+  const Operand<T> input = WgradInput(recipe, call, tokens, x, *weight, scratch);
+  const bool shares = SharesTranspose(recipe.dgrad.a, recipe.wgrad.a);
+  std::uint32_t* const amax = shares ? call.amax + kDgradGrad : call.amax + kWgradGrad;
+  const AlphaJob alpha = AlphaOf(recipe.wgrad, call, 2, amax, input.amax);
+  AlphaJob left = alpha;
+  Operand<T> grad_t = grad;
+  if (!shares) {
+    grad_t = Prepare(recipe.wgrad.a, kWgradGrad, call, {tokens, weight->out, true}, dy, amax,
+                     scratch->a.data(), both, &left);
+  }
   GemmProblem<T> wgrad{weight->out, weight->in, tokens, grad_t.values, input.values};
   wgrad.a_transposed = true;
-  wgrad.alpha = Alpha(recipe.wgrad, call, 2, grad_t, input);
+  wgrad.alpha = Made(alpha, left, call);
   wgrad.c = wgrad.d = dw;
   call.gemms->Run(wgrad);
 }
 
-template void LinearForward(const LinearRecipe&, const DeviceCall&, std::size_t, bool, const float*,
-                            DeviceWeight<float>*, DeviceScratch<float>*, const float*, float*);
-template void LinearForward(const LinearRecipe&, const DeviceCall&, std::size_t, bool, const Bf16*,
-                            DeviceWeight<Bf16>*, DeviceScratch<Bf16>*, const float*, float*);
-template void LinearBackward(const LinearRecipe&, const DeviceCall&, std::size_t, const float*,
-                             DeviceWeight<float>*, const float*, DeviceScratch<float>*, float*,
-                             float*);
-template void LinearBackward(const LinearRecipe&, const DeviceCall&, std::size_t, const Bf16*,
-                             DeviceWeight<Bf16>*, const Bf16*, DeviceScratch<Bf16>*, float*,
-                             float*);
-template void LinearBackward(const LinearRecipe&, const DeviceCall&, std::size_t, const Bf16*,
-                             DeviceWeight<Bf16>*, const Bf16*, DeviceScratch<Bf16>*, Bf16*, float*);
+template AmaxPlaces InputAmax<float>(const LinearRecipe&, std::uint32_t*, std::size_t, std::size_t,
+                                     bool);
+template AmaxPlaces InputAmax<Bf16>(const LinearRecipe&, std::uint32_t*, std::size_t, std::size_t,
+                                    bool);
+template AmaxPlaces GradientAmax<float>(const LinearRecipe&, std::uint32_t*, std::size_t,
+                                        std::size_t);
+template AmaxPlaces GradientAmax<Bf16>(const LinearRecipe&, std::uint32_t*, std::size_t,
+                                       std::size_t);
+template void LinearForward(const LinearRecipe&, const DeviceCall&, std::size_t, bool,
+                            const AmaxPlaces&, const float*, DeviceWeight<float>*,
+                            DeviceScratch<float>*, const float*, float*);
+template void LinearForward(const LinearRecipe&, const DeviceCall&, std::size_t, bool,
+                            const AmaxPlaces&, const Bf16*, DeviceWeight<Bf16>*,
+                            DeviceScratch<Bf16>*, const float*, float*);
+template void LinearBackward(const LinearRecipe&, const DeviceCall&, std::size_t, const AmaxPlaces&,
+                             const float*, DeviceWeight<float>*, const float*,
+                             DeviceScratch<float>*, float*, float*);
+template void LinearBackward(const LinearRecipe&, const DeviceCall&, std::size_t, const AmaxPlaces&,
+                             const Bf16*, DeviceWeight<Bf16>*, const Bf16*, DeviceScratch<Bf16>*,
+                             float*, float*);
+template void LinearBackward(const LinearRecipe&, const DeviceCall&, std::size_t, const AmaxPlaces&,
+                             const Bf16*, DeviceWeight<Bf16>*, const Bf16*, DeviceScratch<Bf16>*,
+                             Bf16*, float*);
 
 }  // namespace fp4lab::gpu

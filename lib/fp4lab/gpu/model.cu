@@ -182,25 +182,37 @@ DeviceCall DeviceModel<T, A>::CallOf(const Pass& pass, std::size_t linear,
 }
 
 template <class T, class A>
+AmaxPlaces DeviceModel<T, A>::InputPlaces(const Pass& pass, std::size_t linear) const {
+  return InputAmax<T>(RecipeFor(pass, linear), amax_.data() + linear * kLinearOperands, rows_,
+                      weights_[linear].in, trains_);
+}
+
+template <class T, class A>
+AmaxPlaces DeviceModel<T, A>::GradientPlaces(const Pass& pass, std::size_t linear) const {
+  return GradientAmax<T>(RecipeFor(pass, linear), amax_.data() + linear * kLinearOperands, rows_,
+                         weights_[linear].out);
+}
+
+template <class T, class A>
 void DeviceModel<T, A>::RunLinear(const Pass& pass, std::size_t linear, const T* x,
-                                  const float* add, float* y) {
+                                  const float* add, float* y, const AmaxPlaces& measured) {
   OperandObserver observer;
   const DeviceCall call = CallOf(pass, linear, &observer);
   inputs_[linear] = x;
-  LinearForward(RecipeFor(pass, linear), call, rows_, trains_, x, &weights_[linear], &scratch_, add,
-                y);
+  LinearForward(RecipeFor(pass, linear), call, rows_, trains_, measured, x, &weights_[linear],
+                &scratch_, add, y);
 }
 
 template <class T, class A>
 template <class D>
-void DeviceModel<T, A>::RunLinearBackward(const Pass& pass, std::size_t linear, const T* dy,
-                                          D* dx) {
+void DeviceModel<T, A>::RunLinearBackward(const Pass& pass, std::size_t linear, const T* dy, D* dx,
+                                          const AmaxPlaces& measured) {
   OperandObserver observer;
   const DeviceCall call = CallOf(pass, linear, &observer);
   const ParameterSlice& slice =
       linear == HeadIndex() ? layout_.head : layout_.block_linears[linear];
-  LinearBackward(RecipeFor(pass, linear), call, rows_, inputs_[linear], &weights_[linear], dy,
-                 &scratch_, dx, Gradient(slice));
+  LinearBackward(RecipeFor(pass, linear), call, rows_, measured, inputs_[linear], &weights_[linear],
+                 dy, &scratch_, dx, Gradient(slice));
   if (pass.inspector == nullptr) return;
   Inspect(pass, LinearName(linear) + ".input.gradient", dx, rows_, slice.cols);
   Inspect(pass, LinearName(linear) + ".weight.gradient", Gradient(slice), slice.rows, slice.cols);
@@ -224,15 +236,23 @@ const T* DeviceModel<T, A>::AttentionOperand(Block& b) {
   }
 }
 
+// y, the input of a linear.
+template <class T, class A>
+void DeviceModel<T, A>::Normalize(const Pass& pass, const float* x, const ParameterSlice& gain,
+                                  float* inverse_rms, T* y, std::size_t linear) {
+  RmsNorm(x, Parameter(gain), config_.model.norm_epsilon, rows_, d_, y, inverse_rms, stream_,
+          InputPlaces(pass, linear));
+}
+
 template <class T, class A>
 void DeviceModel<T, A>::ForwardBlock(const Pass& pass, int block, float* out) {
   Block& b = blocks_[static_cast<std::size_t>(block)];
   const auto i = static_cast<std::size_t>(block);
-  const float epsilon = config_.model.norm_epsilon;
-  RmsNorm(b.x.data(), Parameter(layout_.attention_gains[i]), epsilon, rows_, d_,
-          b.attention_norm.data(), b.attention_inverse_rms.data(), stream_);
+  const std::size_t qkv = Index(block, kQkv), up = Index(block, kUp), down = Index(block, kDown);
+  Normalize(pass, b.x.data(), layout_.attention_gains[i], b.attention_inverse_rms.data(),
+            b.attention_norm.data(), qkv);
   InspectIn(pass, block, "attention_norm.output", b.attention_norm.data(), d_);
-  RunLinear(pass, Index(block, kQkv), b.attention_norm.data(), nullptr, qkv_.data());
+  RunLinear(pass, qkv, b.attention_norm.data(), nullptr, qkv_.data(), InputPlaces(pass, qkv));
   InspectIn(pass, block, "attention.qkv.output", qkv_.data(), qkv_width_);
   Rope(ShapeOfRope(), cos_.data(), sin_.data(), qkv_.data(), b.qkv.data(), stream_);
   Attention(ShapeOfAttention(), b.qkv.data(), b.attention.data(), b.statistics.data(), stream_);
@@ -243,14 +263,16 @@ void DeviceModel<T, A>::ForwardBlock(const Pass& pass, int block, float* out) {
   RunLinear(pass, Index(block, kOut), AttentionOperand(b), b.x.data(), b.mid.data());
   InspectIn(pass, block, "attention.out.output", b.mid.data(), d_);
 
-  RmsNorm(b.mid.data(), Parameter(layout_.mlp_gains[i]), epsilon, rows_, d_, b.mlp_norm.data(),
-          b.mlp_inverse_rms.data(), stream_);
+  Normalize(pass, b.mid.data(), layout_.mlp_gains[i], b.mlp_inverse_rms.data(), b.mlp_norm.data(),
+            up);
   InspectIn(pass, block, "mlp_norm.output", b.mlp_norm.data(), d_);
-  RunLinear(pass, Index(block, kUp), b.mlp_norm.data(), nullptr, b.up.data());
+  RunLinear(pass, up, b.mlp_norm.data(), nullptr, b.up.data(), InputPlaces(pass, up));
   InspectIn(pass, block, "mlp.up.output", b.up.data(), up_width_);
-  Activate(config_.model.activation, b.up.data(), rows_, ffn_, b.activated.data(), stream_);
+  const Activation activation = config_.model.activation;
+  const AmaxPlaces amax = MeasuresActivation(activation) ? InputPlaces(pass, down) : AmaxPlaces{};
+  Activate(activation, b.up.data(), rows_, ffn_, b.activated.data(), stream_, amax);
   InspectIn(pass, block, "mlp.activation.output", b.activated.data(), ffn_);
-  RunLinear(pass, Index(block, kDown), b.activated.data(), b.mid.data(), out);
+  RunLinear(pass, down, b.activated.data(), b.mid.data(), out, amax);
   InspectIn(pass, block, "mlp.down.output", out, d_);
 }
 
@@ -264,10 +286,11 @@ void DeviceModel<T, A>::Forward(const Pass& pass, const DeviceBatch& batch) {
     ForwardBlock(pass, b,
                  at_end ? last_.data() : blocks_[static_cast<std::size_t>(b) + 1].x.data());
   }
-  RmsNorm(last_.data(), Parameter(layout_.final_gain), config_.model.norm_epsilon, rows_, d_,
-          final_norm_.data(), final_inverse_rms_.data(), stream_);
+  Normalize(pass, last_.data(), layout_.final_gain, final_inverse_rms_.data(), final_norm_.data(),
+            HeadIndex());
   InspectIn(pass, -1, "final_norm.output", final_norm_.data(), d_);
-  RunLinear(pass, HeadIndex(), final_norm_.data(), nullptr, logits_.data());
+  RunLinear(pass, HeadIndex(), final_norm_.data(), nullptr, logits_.data(),
+            InputPlaces(pass, HeadIndex()));
   InspectIn(pass, -1, "head.output", logits_.data(), vocabulary_);
 }
 
@@ -290,22 +313,27 @@ const T* DeviceModel<T, A>::ResidualGradient() const {
 // From d_narrow_ into d_residual_.
 template <class T, class A>
 void DeviceModel<T, A>::BackwardNorm(const float* x, const ParameterSlice& gain,
-                                     const float* inverse_rms, bool accumulate, std::size_t norm) {
+                                     const float* inverse_rms, bool accumulate, std::size_t norm,
+                                     const AmaxPlaces& amax) {
   RmsNormBackward(x, Parameter(gain), inverse_rms, d_narrow_.data(), accumulate, rows_, d_,
                   d_residual_.data(), d_residual_rounded_.data(),
-                  gain_partials_.data() + norm * Chunks(rows_) * d_, stream_);
+                  gain_partials_.data() + norm * Chunks(rows_) * d_, stream_, amax);
 }
 
 template <class T, class A>
 void DeviceModel<T, A>::BackwardMlp(const Pass& pass, int block) {
   Block& b = blocks_[static_cast<std::size_t>(block)];
   const auto i = static_cast<std::size_t>(block);
-  RunLinearBackward(pass, Index(block, kDown), ResidualGradient(), d_wide_.data());
-  ActivateBackward(config_.model.activation, b.up.data(), d_wide_.data(), rows_, ffn_, d_up_.data(),
-                   stream_);
+  const std::size_t out = Index(block, kOut), up = Index(block, kUp), down = Index(block, kDown);
+  RunLinearBackward(pass, down, ResidualGradient(), d_wide_.data(), GradientPlaces(pass, down));
+  const Activation activation = config_.model.activation;
+  const AmaxPlaces amax = MeasuresActivation(activation) ? GradientPlaces(pass, up) : AmaxPlaces{};
+  ActivateBackward(activation, b.up.data(), d_wide_.data(), rows_, ffn_, d_up_.data(), stream_,
+                   amax);
   InspectIn(pass, block, "mlp.up.output.gradient", d_up_.data(), up_width_);
-  RunLinearBackward(pass, Index(block, kUp), d_up_.data(), d_narrow_.data());
-  BackwardNorm(b.mid.data(), layout_.mlp_gains[i], b.mlp_inverse_rms.data(), true, 2 * i + 1);
+  RunLinearBackward(pass, up, d_up_.data(), d_narrow_.data(), amax);
+  BackwardNorm(b.mid.data(), layout_.mlp_gains[i], b.mlp_inverse_rms.data(), true, 2 * i + 1,
+               GradientPlaces(pass, out));
   InspectIn(pass, block, "mlp_norm.input.gradient", d_residual_.data(), d_);
 }
 
@@ -313,7 +341,8 @@ template <class T, class A>
 void DeviceModel<T, A>::BackwardAttention(const Pass& pass, int block) {
   Block& b = blocks_[static_cast<std::size_t>(block)];
   const auto i = static_cast<std::size_t>(block);
-  RunLinearBackward(pass, Index(block, kOut), ResidualGradient(), d_attention_.data());
+  const std::size_t out = Index(block, kOut);
+  RunLinearBackward(pass, out, ResidualGradient(), d_attention_.data(), GradientPlaces(pass, out));
   if constexpr (std::is_same_v<A, float>) {
     AttentionBackward(ShapeOfAttention(), b.qkv.data(), b.attention.data(), b.statistics.data(),
                       d_attention_.data(), dots_.data(), d_qkv_.data(), stream_);
@@ -326,7 +355,8 @@ void DeviceModel<T, A>::BackwardAttention(const Pass& pass, int block) {
   }
   InspectIn(pass, block, "attention.qkv.output.gradient", d_qkv_rounded_.data(), qkv_width_);
   RunLinearBackward(pass, Index(block, kQkv), d_qkv_rounded_.data(), d_narrow_.data());
-  BackwardNorm(b.x.data(), layout_.attention_gains[i], b.attention_inverse_rms.data(), true, 2 * i);
+  BackwardNorm(b.x.data(), layout_.attention_gains[i], b.attention_inverse_rms.data(), true, 2 * i,
+               block > 0 ? GradientPlaces(pass, Index(block - 1, kDown)) : AmaxPlaces{});
   InspectIn(pass, block, "attention_norm.input.gradient", d_residual_.data(), d_);
 }
 
@@ -337,7 +367,8 @@ void DeviceModel<T, A>::Backward(const Pass& pass, const DeviceBatch& batch, flo
                        dlogits_.data(), stream_);
   InspectIn(pass, -1, "head.output.gradient", dlogits_.data(), vocabulary_);
   RunLinearBackward(pass, HeadIndex(), dlogits_.data(), d_narrow_.data());
-  BackwardNorm(last_.data(), layout_.final_gain, final_inverse_rms_.data(), false, norms_ - 1);
+  BackwardNorm(last_.data(), layout_.final_gain, final_inverse_rms_.data(), false, norms_ - 1,
+               GradientPlaces(pass, HeadIndex() - kLinearsPerBlock + kDown));
   InspectIn(pass, -1, "final_norm.input.gradient", d_residual_.data(), d_);
   for (int b = config_.model.layers - 1; b >= 0; --b) {
     BackwardMlp(pass, b);

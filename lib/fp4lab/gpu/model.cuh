@@ -66,14 +66,21 @@ class DeviceModel {
 
   void BeginPass(const DeviceBatch& batch);
   DeviceCall CallOf(const Pass& pass, std::size_t linear, OperandObserver* observer);
-  void RunLinear(const Pass& pass, std::size_t linear, const T* x, const float* add, float* y);
+  // `measured`: what the maker of x, or of dy, has left there.
+  void RunLinear(const Pass& pass, std::size_t linear, const T* x, const float* add, float* y,
+                 const AmaxPlaces& measured = {});
   template <class D>
-  void RunLinearBackward(const Pass& pass, std::size_t linear, const T* dy, D* dx);
+  void RunLinearBackward(const Pass& pass, std::size_t linear, const T* dy, D* dx,
+                         const AmaxPlaces& measured = {});
+  AmaxPlaces InputPlaces(const Pass& pass, std::size_t linear) const;
+  AmaxPlaces GradientPlaces(const Pass& pass, std::size_t linear) const;
+  void Normalize(const Pass& pass, const float* x, const ParameterSlice& gain, float* inverse_rms,
+                 T* y, std::size_t linear);
   void ForwardBlock(const Pass& pass, int block, float* out);
   void BackwardMlp(const Pass& pass, int block);
   void BackwardAttention(const Pass& pass, int block);
   void BackwardNorm(const float* x, const ParameterSlice& gain, const float* inverse_rms,
-                    bool accumulate, std::size_t norm);
+                    bool accumulate, std::size_t norm, const AmaxPlaces& amax = {});
   // The residual's gradient as a linear's operand.
   const T* ResidualGradient() const;
   template <class X>

@@ -2,6 +2,7 @@
 // lanes.
 #include <type_traits>
 
+#include "fp4lab/gpu/hadamard_device.cuh"
 #include "fp4lab/gpu/kernels.cuh"
 #include "fp4lab/gpu/math.cuh"
 
@@ -45,12 +46,49 @@ __device__ inline void ForLane(unsigned lane, std::size_t first, std::size_t end
   }
 }
 
+// What a block has written to 16 rows, read again from the cache: a thread two columns.
+enum class Measured { kNothing, kPlain, kBoth };
+
+template <Measured kMeasured>
+__device__ inline void MeasureRows(const Bf16* rows, std::size_t cols, const AmaxPlaces& places) {
+  float before = 0.0f, after = 0.0f;
+  for (std::size_t c = 2 * threadIdx.x; c < cols; c += 2 * kThreads) {
+    std::uint32_t pairs[kAmaxRows];
+    LoadPairs<kAmaxRows>(rows + c, cols, pairs);
+    MeasurePairs<kMeasured == Measured::kBoth>(pairs, &before, &after);
+  }
+  TakeAmax<kThreads>(before, places.plain);
+  if (kMeasured == Measured::kBoth) TakeAmax<kThreads>(after, places.transformed);
+}
+
+template <class T>
+Measured MeasuredOf(const AmaxPlaces& amax, std::size_t rows, std::size_t cols) {
+  if (amax.plain == nullptr) return Measured::kNothing;
+  Expects((std::is_same_v<T, Bf16> && rows % kAmaxRows == 0 && cols % 2 == 0),
+          "AmaxPlaces: BF16, whole groups of 16 rows, pairs of columns");
+  return amax.transformed == nullptr ? Measured::kPlain : Measured::kBoth;
+}
+
+// launch(std::integral_constant<Measured, ...>())
+template <class T, class Launch>
+void WithMeasured(Measured measured, Launch&& launch) {
+  if constexpr (std::is_same_v<T, Bf16>) {
+    if (measured == Measured::kPlain) {
+      return launch(std::integral_constant<Measured, Measured::kPlain>());
+    }
+    if (measured == Measured::kBoth) {
+      return launch(std::integral_constant<Measured, Measured::kBoth>());
+    }
+  }
+  launch(std::integral_constant<Measured, Measured::kNothing>());
+}
+
 // A half-warp a row.
-template <class T, int kPer>
+template <class T, int kPer, Measured kMeasured>
 __global__ void __launch_bounds__(kThreads)
     RmsNormKernel(const float* __restrict__ x, const float* __restrict__ gain, float epsilon,
                   std::size_t rows, std::size_t cols, T* __restrict__ y,
-                  float* __restrict__ inverse_rms) {
+                  float* __restrict__ inverse_rms, AmaxPlaces places) {
   const std::size_t row = Row(rows);
   const unsigned lane = threadIdx.x % kHalfWarp;
   const LaneOfRow<kPer> in(x + row * cols, lane);
@@ -63,18 +101,49 @@ __global__ void __launch_bounds__(kThreads)
   ForLane<kPer>(lane, 0, cols, [&](int i, std::size_t c) {
     Store(y + row * cols + c, (in.At(i, c) * r) * gain[c]);
   });
+  if constexpr (kMeasured != Measured::kNothing) {
+    __syncthreads();
+    MeasureRows<kMeasured>(y + std::size_t{blockIdx.x} * kRowsPerBlock * cols, cols, places);
+  }
+}
+
+// use(i, column, what lies there) likewise; the reads come 16 at a time, since none can pass a
+// write.
+template <int kPer, bool kReads, class Use>
+__device__ inline void ForLaneWith(const float* row, unsigned lane, std::size_t first,
+                                   std::size_t end, Use&& use) {
+  if constexpr (kPer > 0) {
+    constexpr int kBatch = kPer < 16 ? kPer : 16;
+#pragma unroll
+    for (int batch = 0; batch < kPer; batch += kBatch) {
+      float there[kBatch];
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        there[i] = kReads ? row[lane + (batch + i) * kHalfWarp] : 0.0f;
+      }
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        use(batch + i, std::size_t{lane} + (batch + i) * kHalfWarp, there[i]);
+      }
+    }
+  } else {
+    for (std::size_t c = first + lane; c < end; c += kHalfWarp) {
+      use(0, c, kReads ? row[c] : 0.0f);
+    }
+  }
 }
 
 constexpr std::size_t kWindow = 768;  // columns whose products meet in shared memory at a time
 
 // A half-warp a row, 16 rows at a time, kGainChunk in all. The products of the gain's gradient meet
 // in shared memory, where a thread owns columns: a column's sum ascends over the chunk's rows.
-template <class T, int kPer, bool kAccumulate>
+template <class T, int kPer, bool kAccumulate, Measured kMeasured>
 __global__ void __launch_bounds__(kThreads, kPer > 32 ? 1 : 2)
     RmsNormBackwardKernel(const float* __restrict__ x, const float* __restrict__ gain,
                           const float* __restrict__ inverse_rms, const float* __restrict__ dy,
                           std::size_t rows, std::size_t cols, float* __restrict__ dx,
-                          T* __restrict__ dx_rounded, float* __restrict__ gain_partials) {
+                          T* __restrict__ dx_rounded, float* __restrict__ gain_partials,
+                          AmaxPlaces places) {
   extern __shared__ float products[];  // (16, at most kWindow)
   const unsigned lane = threadIdx.x % kHalfWarp, own = threadIdx.x / kHalfWarp;
   const std::size_t begin = std::size_t{blockIdx.x} * kGainChunk;
@@ -92,15 +161,16 @@ __global__ void __launch_bounds__(kThreads, kPer > 32 ? 1 : 2)
     const float mean = SumOfLanes(dot) / static_cast<float>(cols);
     for (std::size_t window = 0; window < cols; window += kWindow) {
       const std::size_t end = window + kWindow < cols ? window + kWindow : cols;
-      ForLane<kPer>(lane, window, end, [&](int i, std::size_t c) {
+      const auto finish = [&](int i, std::size_t c, float before) {
         const float g = grad.At(i, c), n = in.At(i, c) * r;
         products[own * (end - window) + c - window] = inside ? g * n : 0.0f;
         if (!inside) return;
         const float change = r * (g * gain[c] - n * mean);
-        const float sum = kAccumulate ? to[c] + change : change;
+        const float sum = kAccumulate ? before + change : change;
         to[c] = sum;
         if (dx_rounded != nullptr) Store(dx_rounded + row * cols + c, sum);
-      });
+      };
+      ForLaneWith<kPer, kAccumulate>(to, lane, window, end, finish);
       __syncthreads();
       for (std::size_t c = window + threadIdx.x; c < end; c += kThreads) {
         float* const partial = gain_partials + blockIdx.x * cols + c;
@@ -112,6 +182,9 @@ __global__ void __launch_bounds__(kThreads, kPer > 32 ? 1 : 2)
         *partial = sum;
       }
       __syncthreads();
+    }
+    if constexpr (kMeasured != Measured::kNothing) {
+      MeasureRows<kMeasured>(dx_rounded + first * cols, cols, places);
     }
   }
 }
@@ -152,10 +225,12 @@ void WithWidth(std::size_t cols, Launch&& launch) {
 
 template <class T>
 void RmsNorm(const float* x, const float* gain, float epsilon, std::size_t rows, std::size_t cols,
-             T* y, float* inverse_rms, cudaStream_t stream) {
+             T* y, float* inverse_rms, cudaStream_t stream, const AmaxPlaces& amax) {
   WithWidth(cols, [&](auto per) {
-    RmsNormKernel<T, per><<<Blocks(rows, kRowsPerBlock), kThreads, 0, stream>>>(
-        x, gain, epsilon, rows, cols, y, inverse_rms);
+    WithMeasured<T>(MeasuredOf<T>(amax, rows, cols), [&](auto measured) {
+      RmsNormKernel<T, per, measured><<<Blocks(rows, kRowsPerBlock), kThreads, 0, stream>>>(
+          x, gain, epsilon, rows, cols, y, inverse_rms, amax);
+    });
   });
   CheckLaunch("RmsNorm");
 }
@@ -163,15 +238,17 @@ void RmsNorm(const float* x, const float* gain, float epsilon, std::size_t rows,
 template <class T>
 void RmsNormBackward(const float* x, const float* gain, const float* inverse_rms, const float* dy,
                      bool accumulate, std::size_t rows, std::size_t cols, float* dx, T* dx_rounded,
-                     float* gain_partials, cudaStream_t stream) {
+                     float* gain_partials, cudaStream_t stream, const AmaxPlaces& amax) {
   const std::size_t shared = kRowsPerBlock * (cols < kWindow ? cols : kWindow) * sizeof(float);
   const auto launch = [&](auto kernel) {
     kernel<<<Blocks(rows, kGainChunk), kThreads, shared, stream>>>(
-        x, gain, inverse_rms, dy, rows, cols, dx, dx_rounded, gain_partials);
+        x, gain, inverse_rms, dy, rows, cols, dx, dx_rounded, gain_partials, amax);
   };
   WithWidth(cols, [&](auto per) {
-    accumulate ? launch(RmsNormBackwardKernel<T, per, true>)
-               : launch(RmsNormBackwardKernel<T, per, false>);
+    WithMeasured<T>(MeasuredOf<T>(amax, rows, cols), [&](auto measured) {
+      accumulate ? launch(RmsNormBackwardKernel<T, per, true, measured>)
+                 : launch(RmsNormBackwardKernel<T, per, false, measured>);
+    });
   });
   CheckLaunch("RmsNormBackward");
 }
@@ -184,12 +261,14 @@ void SumGains(const float* partials, std::size_t norms, std::size_t chunks, std:
 }
 
 template void RmsNorm(const float*, const float*, float, std::size_t, std::size_t, float*, float*,
-                      cudaStream_t);
+                      cudaStream_t, const AmaxPlaces&);
 template void RmsNorm(const float*, const float*, float, std::size_t, std::size_t, Bf16*, float*,
-                      cudaStream_t);
+                      cudaStream_t, const AmaxPlaces&);
 template void RmsNormBackward(const float*, const float*, const float*, const float*, bool,
-                              std::size_t, std::size_t, float*, float*, float*, cudaStream_t);
+                              std::size_t, std::size_t, float*, float*, float*, cudaStream_t,
+                              const AmaxPlaces&);
 template void RmsNormBackward(const float*, const float*, const float*, const float*, bool,
-                              std::size_t, std::size_t, float*, Bf16*, float*, cudaStream_t);
+                              std::size_t, std::size_t, float*, Bf16*, float*, cudaStream_t,
+                              const AmaxPlaces&);
 
 }  // namespace fp4lab::gpu

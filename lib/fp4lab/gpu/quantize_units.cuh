@@ -4,18 +4,26 @@
 #include <type_traits>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/gpu/hadamard_device.cuh"
 #include "fp4lab/gpu/quantize.cuh"
-#include "fp4lab/gpu/quantize_device.cuh"
 
 namespace fp4lab::gpu {
 
 constexpr int kUnitThreads = 128;
+
+// What WriteAlpha of quantize.cuh wants; null `to`: nothing.
+struct AlphaArguments {
+  BlockRule a, b;
+  const std::uint32_t *amax_a, *amax_b;
+  float* to;
+};
 
 struct UnitArguments {
   std::size_t rows, cols;
   BlockRule rule;
   RandomStream random;
   const std::uint32_t* amax;
+  AlphaArguments alpha;
 };
 
 __device__ inline TensorScale TensorScaleAt(const UnitArguments& a) {
@@ -47,21 +55,12 @@ __device__ inline void StoreRun(T* to, const float* v) {
   }
 }
 
-// kWide neighbouring columns of kUnit rows.
-template <int kUnit, int kWide, class T>
-__device__ inline void LoadColumns(const T* from, std::size_t stride, float (&v)[kWide][kUnit]) {
+// kUnit rows of one column.
+template <int kUnit, class T>
+__device__ inline void LoadColumn(const T* from, std::size_t stride, float (&v)[kUnit]) {
 #pragma unroll
-  for (int i = 0; i < kUnit; ++i) {
-    if constexpr (kWide == 2) {
-      const __nv_bfloat162 pair = *reinterpret_cast<const __nv_bfloat162*>(from + i * stride);
-      v[0][i] = __low2float(pair);
-      v[1][i] = __high2float(pair);
-    } else {
-      v[0][i] = Load(from + i * stride);
-    }
-  }
+  for (int i = 0; i < kUnit; ++i) v[i] = Load(from + i * stride);
 }
-
 // ---- Dispatch: each compile-time choice once
 
 template <int kValue>
@@ -78,10 +77,16 @@ void WithSize(int value, Launch&& launch) {
   value == 16 ? launch(Constant<16>()) : launch(Constant<0>());
 }
 
-inline UnitArguments Arguments(const QuantizeJob& job, const std::uint32_t* amax) {
+inline AlphaArguments Arguments(const AlphaJob& job) {
+  return {job.a ? RuleOf(*job.a) : BlockRule{}, job.b ? RuleOf(*job.b) : BlockRule{}, job.amax_a,
+          job.amax_b, job.to};
+}
+
+inline UnitArguments Arguments(const QuantizeJob& job, const std::uint32_t* amax,
+                               const AlphaJob& alpha = {}) {
   const BlockRule rule = job.format ? RuleOf(*job.format) : BlockRule{};
   const bool reads = job.format && HasTensorScale(*job.format);
-  return {job.rows, job.cols, rule, job.random, reads ? amax : nullptr};
+  return {job.rows, job.cols, rule, job.random, reads ? amax : nullptr, Arguments(alpha)};
 }
 
 // Two neighbouring columns a thread where BF16 pairs are aligned.

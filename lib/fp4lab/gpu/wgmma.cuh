@@ -123,6 +123,23 @@ __device__ inline void MultiplyGroup(const FragmentA& a, std::uint64_t b, Fragme
         : "r"(a.x[0]), "r"(a.x[1]), "r"(a.x[2]), "r"(a.x[3]), "l"(b), "n"(kTransposed ? 1 : 0));
   }
 }
+
+// c (64, 64) += a (64, 16) b^T, both in shared memory.
+__device__ inline void MultiplyGroup(std::uint64_t a, std::uint64_t b, FragmentC* c) {
+  asm volatile(
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+      "%32, %33, 1, 1, 1, 0, 0;"
+      : "+f"(c[0].x[0]), "+f"(c[0].x[1]), "+f"(c[0].x[2]), "+f"(c[0].x[3]), "+f"(c[1].x[0]),
+        "+f"(c[1].x[1]), "+f"(c[1].x[2]), "+f"(c[1].x[3]), "+f"(c[2].x[0]), "+f"(c[2].x[1]),
+        "+f"(c[2].x[2]), "+f"(c[2].x[3]), "+f"(c[3].x[0]), "+f"(c[3].x[1]), "+f"(c[3].x[2]),
+        "+f"(c[3].x[3]), "+f"(c[4].x[0]), "+f"(c[4].x[1]), "+f"(c[4].x[2]), "+f"(c[4].x[3]),
+        "+f"(c[5].x[0]), "+f"(c[5].x[1]), "+f"(c[5].x[2]), "+f"(c[5].x[3]), "+f"(c[6].x[0]),
+        "+f"(c[6].x[1]), "+f"(c[6].x[2]), "+f"(c[6].x[3]), "+f"(c[7].x[0]), "+f"(c[7].x[1]),
+        "+f"(c[7].x[2]), "+f"(c[7].x[3])
+      : "l"(a), "l"(b));
+}
 #endif
 
 // ---- Products over a tile. Between BeginProducts and FinishProducts, which name all registers
@@ -186,6 +203,31 @@ __device__ inline void AddTimesRows(const FragmentA (&a)[kDim / 16], const Tile<
                        Tile<kDim>::Offset(row + n + lane / 16 * 8 + lane % 8, k + lane / 8 % 2 * 8),
                    b.x);
       Multiply(a[k / 16], b, c + n / 8);
+    }
+#endif
+  }
+}
+
+// c (64, 64) += the rows of tile `a`, which the warpgroup owns, times those of `b`, transposed.
+template <int kDim>
+__device__ inline void AddTimesTile(const Tile<kDim>& a, const Tile<kDim>& b,
+                                    FragmentC (&c)[kTile / 8]) {
+#pragma unroll
+  for (int k = 0; k < kDim; k += 16) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    MultiplyGroup(a.Descriptor(0, k), b.Descriptor(0, k), c);
+#else
+    const int lane = threadIdx.x % 32, warp = threadIdx.x % kGroup / 32;
+    FragmentA rows;
+    LoadMatrices(a.Address() + Tile<kDim>::Offset(warp * 16 + lane % 16, k + lane / 16 * 8),
+                 rows.x);
+#pragma unroll
+    for (int n = 0; n < kTile; n += 16) {
+      FragmentB2 columns;
+      LoadMatrices(
+          b.Address() + Tile<kDim>::Offset(n + lane / 16 * 8 + lane % 8, k + lane / 8 % 2 * 8),
+          columns.x);
+      Multiply(rows, columns, c + n / 8);
     }
 #endif
   }
