@@ -8,7 +8,7 @@
 namespace fp4lab::gpu {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 256, kMeasuredThreads = 128;
 
 constexpr float kGeluLinear = 1.5957691216057308f;
 constexpr float kGeluCubic = 0.07135481627159526f;
@@ -91,50 +91,64 @@ __global__ void SwigluBackwardKernel(const float* up, const float* dy, std::size
   StorePack<kVector>(d_up + at + ffn, dvalue);
 }
 
-// ---- With the largest magnitudes: a thread two columns of 16 rows
+// ---- With the largest magnitudes: a thread two columns of 16 rows, all read before one is written
+
+template <Activation kActivation>
+struct Activated {
+  const float* up;
+
+  using Read = float2;
+  __device__ Read Load(std::size_t i) const { return *reinterpret_cast<const float2*>(up + i); }
+  __device__ float2 operator()(const Read& x) const {
+    return {ActivateOne(kActivation, x.x), ActivateOne(kActivation, x.y)};
+  }
+};
+
+template <Activation kActivation>
+struct ActivatedBackward {
+  const float *up, *dy;
+
+  struct Read {
+    float2 x, g;
+  };
+  __device__ Read Load(std::size_t i) const {
+    return {*reinterpret_cast<const float2*>(up + i), *reinterpret_cast<const float2*>(dy + i)};
+  }
+  __device__ float2 operator()(const Read& r) const {
+    return {ActivateOneBackward(kActivation, r.x.x, r.g.x),
+            ActivateOneBackward(kActivation, r.x.y, r.g.y)};
+  }
+};
 
 template <bool kTransforms, class Source>
-__global__ void __launch_bounds__(kThreads)
-    MeasuredKernel(Source source, std::size_t rows, std::size_t cols, Bf16* __restrict__ out,
+__global__ void __launch_bounds__(kMeasuredThreads)
+    MeasuredKernel(Source source, std::size_t rows, std::size_t cols, Bf16* out,
                    AmaxPlaces places) {
   const auto across = static_cast<unsigned>(cols / 2);
   const auto units = across * static_cast<unsigned>(rows / kAmaxRows);
-  const unsigned i = blockIdx.x * kThreads + threadIdx.x;
+  const unsigned i = blockIdx.x * kMeasuredThreads + threadIdx.x;
   float before = 0.0f, after = 0.0f;
   if (i < units) {
     const std::size_t first = std::size_t{i / across} * kAmaxRows * cols + i % across * 2;
+    typename Source::Read read[kAmaxRows];
     std::uint32_t pairs[kAmaxRows];
 #pragma unroll
+    for (int k = 0; k < kAmaxRows; ++k) read[k] = source.Load(first + k * cols);
+#pragma unroll
     for (int k = 0; k < kAmaxRows; ++k) {
-      const float2 y = source(first + k * cols);
+      const float2 y = source(read[k]);
       const __nv_bfloat162 pair = __floats2bfloat162_rn(y.x, y.y);
       pairs[k] = *reinterpret_cast<const std::uint32_t*>(&pair);
-      *reinterpret_cast<__nv_bfloat162*>(out + first + k * cols) = pair;
+    }
+#pragma unroll
+    for (int k = 0; k < kAmaxRows; ++k) {
+      *reinterpret_cast<std::uint32_t*>(out + first + k * cols) = pairs[k];
     }
     MeasurePairs<kTransforms>(pairs, &before, &after);
   }
-  TakeAmax<kThreads>(before, places.plain);
-  if (kTransforms) TakeAmax<kThreads>(after, places.transformed);
+  TakeAmax<kMeasuredThreads>(before, places.plain);
+  if (kTransforms) TakeAmax<kMeasuredThreads>(after, places.transformed);
 }
-
-struct Activated {
-  Activation activation;
-  const float* __restrict__ up;
-  __device__ float2 operator()(std::size_t i) const {
-    const float2 x = *reinterpret_cast<const float2*>(up + i);
-    return {ActivateOne(activation, x.x), ActivateOne(activation, x.y)};
-  }
-};
-
-struct ActivatedBackward {
-  Activation activation;
-  const float* __restrict__ up, * __restrict__ dy;
-  __device__ float2 operator()(std::size_t i) const {
-    const float2 x = *reinterpret_cast<const float2*>(up + i);
-    const float2 g = *reinterpret_cast<const float2*>(dy + i);
-    return {ActivateOneBackward(activation, x.x, g.x), ActivateOneBackward(activation, x.y, g.y)};
-  }
-};
 
 template <class Source, class T>
 void LaunchMeasured(const Source& source, std::size_t rows, std::size_t cols, T* out,
@@ -142,10 +156,11 @@ void LaunchMeasured(const Source& source, std::size_t rows, std::size_t cols, T*
   Expects((std::is_same_v<T, Bf16> && rows % kAmaxRows == 0 && cols % 2 == 0),
           "AmaxPlaces: BF16, whole groups of 16 rows, pairs of columns");
   if constexpr (std::is_same_v<T, Bf16>) {
-    const unsigned blocks = Blocks(rows / kAmaxRows * (cols / 2), kThreads);
-    amax.transformed != nullptr
-        ? MeasuredKernel<true><<<blocks, kThreads, 0, stream>>>(source, rows, cols, out, amax)
-        : MeasuredKernel<false><<<blocks, kThreads, 0, stream>>>(source, rows, cols, out, amax);
+    const unsigned blocks = Blocks(rows / kAmaxRows * (cols / 2), kMeasuredThreads);
+    amax.transformed != nullptr ? MeasuredKernel<true>
+        <<<blocks, kMeasuredThreads, 0, stream>>>(source, rows, cols, out, amax)
+                                : MeasuredKernel<false>
+        <<<blocks, kMeasuredThreads, 0, stream>>>(source, rows, cols, out, amax);
   }
   CheckLaunch("Activate");
 }
@@ -156,7 +171,10 @@ template <class T>
 void Activate(Activation activation, const float* up, std::size_t rows, std::size_t ffn, T* out,
               cudaStream_t stream, const AmaxPlaces& amax) {
   if (amax.plain != nullptr && MeasuresActivation(activation)) {
-    return LaunchMeasured(Activated{activation, up}, rows, ffn, out, amax, stream);
+    activation == Activation::kGelu
+        ? LaunchMeasured(Activated<Activation::kGelu>{up}, rows, ffn, out, amax, stream)
+        : LaunchMeasured(Activated<Activation::kSquaredRelu>{up}, rows, ffn, out, amax, stream);
+    return;
   }
   const std::size_t size = rows * ffn;
   const bool wide = ffn % 4 == 0;
@@ -175,7 +193,12 @@ template <class T>
 void ActivateBackward(Activation activation, const float* up, const float* dy, std::size_t rows,
                       std::size_t ffn, T* d_up, cudaStream_t stream, const AmaxPlaces& amax) {
   if (amax.plain != nullptr && MeasuresActivation(activation)) {
-    return LaunchMeasured(ActivatedBackward{activation, up, dy}, rows, ffn, d_up, amax, stream);
+    activation == Activation::kGelu
+        ? LaunchMeasured(ActivatedBackward<Activation::kGelu>{up, dy}, rows, ffn, d_up, amax,
+                         stream)
+        : LaunchMeasured(ActivatedBackward<Activation::kSquaredRelu>{up, dy}, rows, ffn, d_up, amax,
+                         stream);
+    return;
   }
   const std::size_t size = rows * ffn;
   const bool wide = ffn % 4 == 0;

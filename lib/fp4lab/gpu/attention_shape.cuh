@@ -76,12 +76,4 @@ void WithHeadDim(std::size_t head_dim, Launch&& launch) {
   launch(std::integral_constant<int, 128>());
 }
 
-// Shared memory beyond 48 KB has to be asked for.
-template <class Kernel>
-void AllowShared(Kernel kernel, std::size_t size) {
-  Check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(size)),
-        "attention");
-}
-
 }  // namespace fp4lab::gpu

@@ -33,7 +33,8 @@ void RmsNorm(const float* x, const float* gain, float epsilon, std::size_t rows,
 
 inline constexpr std::size_t kGainChunk = 32;  // rows of one partial sum of the gain's gradient
 
-// dx is overwritten or added to; dx_rounded, if not null, is dx rounded to T, and `amax` of it.
+// dx is overwritten or added to; dx_rounded is dx rounded to T (where T is float: or null), and
+// `amax` of it.
 // gain_partials (ceil(rows / kGainChunk), cols) is for SumGains.
 template <class T>
 void RmsNormBackward(const float* x, const float* gain, const float* inverse_rms, const float* dy,

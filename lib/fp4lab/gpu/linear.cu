@@ -59,6 +59,14 @@ void Observe(const OperandRecipe& recipe, LinearOperand operand, const DeviceCal
   (*call.observer)(operand, oriented(before), oriented(after), options);
 }
 
+QuantizeJob JobOf(const OperandRecipe& recipe, LinearOperand operand, const DeviceCall& call,
+                  const Place& place) {
+  QuantizeJob job{place.rows,      place.cols,  place.along_rows, recipe.format,
+                  recipe.rounding, call.random, recipe.hadamard};
+  job.random.tensor += static_cast<std::uint32_t>(operand);
+  return job;
+}
+
 // x holds rounded values. Nothing is copied that can be used as it is. `measured`: *amax is there.
 // `alpha` is done where a kernel runs, and is then no longer wanted.
 template <class T>
@@ -66,9 +74,7 @@ Operand<T> Prepare(const OperandRecipe& recipe, LinearOperand operand, const Dev
                    const Place& place, const T* x, std::uint32_t* amax, T* out,
                    bool measured = false, AlphaJob* alpha = nullptr) {
   if (!recipe.format && recipe.hadamard == 0) return {x, nullptr};
-  QuantizeJob job{place.rows,      place.cols,  place.along_rows, recipe.format,
-                  recipe.rounding, call.random, recipe.hadamard};
-  job.random.tensor += static_cast<std::uint32_t>(operand);
+  const QuantizeJob job = JobOf(recipe, operand, call, place);
   if (NeedsAmax(recipe) && !measured) MeasureAmax(job, x, amax, call.stream);
   QuantizeToValues(job, x, amax, out, call.stream, alpha != nullptr ? *alpha : AlphaJob{});
   if (alpha != nullptr) alpha->to = nullptr;
@@ -97,16 +103,56 @@ AmaxPlaces PlacesOf(const OperandRecipe& row, const OperandRecipe& column, std::
   return {plain, both ? transformed : nullptr};
 }
 
-// The largest magnitudes of x (place, reduction axis along its rows) for both operands, those that
-// are not there yet.
+// One tensor (tokens, cols) as two operands: along its rows, and down its columns.
+struct Pair {
+  const OperandRecipe &row, &column;
+  LinearOperand row_operand, column_operand;
+  std::size_t tokens, cols;
+};
+
+// The largest magnitudes of x for both operands, those that are not there yet.
 template <class T>
-void MeasureBothOf(const OperandRecipe& column, const DeviceCall& call, const Place& place,
-                   const T* x, const AmaxPlaces& measured, LinearOperand row_operand,
-                   LinearOperand column_operand) {
+void MeasureBothOf(const Pair& pair, const DeviceCall& call, const T* x,
+                   const AmaxPlaces& measured) {
   if (measured.transformed != nullptr) return;
-  MeasureBoth(
-      {.rows = place.rows, .cols = place.cols, .along_rows = true, .hadamard = column.hadamard}, x,
-      call.amax + row_operand, call.amax + column_operand, call.stream);
+  const QuantizeJob job =
+      JobOf(pair.column, pair.column_operand, call, {pair.tokens, pair.cols, true});
+  MeasureBoth(job, x, call.amax + pair.row_operand, call.amax + pair.column_operand, call.stream);
+}
+
+// Whether one kernel makes both operands: the largest magnitudes are known, and nobody looks.
+template <class T>
+bool QuantizesTogether(const Pair& pair, const DeviceCall& call) {
+  const bool known =
+      MeasuresBoth(pair.row, pair.column) || (!NeedsAmax(pair.row) && !NeedsAmax(pair.column));
+  return std::is_same_v<T, Bf16> && known && call.observer == nullptr &&
+         QuantizesBoth(JobOf(pair.row, pair.row_operand, call, {}),
+                       JobOf(pair.column, pair.column_operand, call, {}));
+}
+
+// The two alphas are done, and then no longer wanted.
+template <class T>
+void QuantizeTogether(const Pair& pair, const DeviceCall& call, const T* x, AlphaJob* row_alpha,
+                      T* row_out, AlphaJob* column_alpha, T* column_out) {
+  if constexpr (std::is_same_v<T, Bf16>) {
+    QuantizeBoth(JobOf(pair.row, pair.row_operand, call, {pair.tokens, pair.cols, false}),
+                 call.amax + pair.row_operand, *row_alpha, row_out,
+                 JobOf(pair.column, pair.column_operand, call, {pair.tokens, pair.cols, true}),
+                 call.amax + pair.column_operand,
+                 column_alpha != nullptr ? *column_alpha : AlphaJob{}, column_out, x, call.stream);
+    row_alpha->to = nullptr;
+    if (column_alpha != nullptr) column_alpha->to = nullptr;
+  }
+}
+
+// Where the largest magnitude of wgrad's input is, and whether the forward pass has left it there.
+bool KnowsWgradInputAmax(const LinearRecipe& recipe) {
+  return !NeedsAmax(recipe.wgrad.b) || SharesAmax(recipe.fprop.a, recipe.wgrad.b) ||
+         MeasuresBoth(recipe.fprop.a, recipe.wgrad.b);
+}
+std::uint32_t* WgradInputAmax(const LinearRecipe& recipe, const DeviceCall& call) {
+  const bool shares = SharesAmax(recipe.fprop.a, recipe.wgrad.b);
+  return call.amax + (shares ? kFpropInput : kWgradInput);
 }
 
 template <class T>
@@ -188,81 +234,87 @@ AmaxPlaces GradientAmax(const LinearRecipe& recipe, std::uint32_t* amax, std::si
 }
 
 template <class T>
-void LinearForward(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
-                   bool trains, const AmaxPlaces& measured, const T* x, DeviceWeight<T>* weight,
-                   DeviceScratch<T>* scratch, const float* c, float* y) {
+bool LinearForward(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
+                   bool trains, const AmaxPlaces& measured, T* x, bool may_replace,
+                   DeviceWeight<T>* weight, DeviceScratch<T>* scratch, const float* c, float* y) {
   CheckWeight(recipe, weight);
   const Operand<T> w = WeightOperand(recipe.fprop.b, kFpropWeight, call, weight);
-  const Place place{tokens, weight->in, false};
+  const Pair pair{recipe.fprop.a, recipe.wgrad.b, kFpropInput, kWgradInput, tokens, weight->in};
+  const bool both = trains && MeasuresBoth(pair.row, pair.column);
+  if (both) MeasureBothOf(pair, call, x, measured);
   std::uint32_t* const amax = call.amax + kFpropInput;
-  const bool both = trains && MeasuresBoth(recipe.fprop.a, recipe.wgrad.b);
-  if (both) {
-    MeasureBothOf(recipe.wgrad.b, call, place, x, measured, kFpropInput, kWgradInput);
-  }
   const AlphaJob alpha = AlphaOf(recipe.fprop, call, 0, amax, w.amax);
   AlphaJob left = alpha;
-  const Operand<T> a = Prepare(recipe.fprop.a, kFpropInput, call, place, x, amax, scratch->a.data(),
-                               both || measured.plain != nullptr, &left);
-  GemmProblem<T> gemm{tokens, weight->out, weight->in, a.values, w.values};
+  GemmProblem<T> gemm{tokens, weight->out, weight->in, scratch->a.data(), w.values};
+  const bool replaces = trains && may_replace && QuantizesTogether<T>(pair, call);
+  if (replaces) {
+    QuantizeTogether(pair, call, x, &left, scratch->a.data(), nullptr, x);
+  } else {
+    gemm.a = Prepare(pair.row, kFpropInput, call, {tokens, weight->in, false}, x, amax,
+                     scratch->a.data(), both || measured.plain != nullptr, &left)
+                 .values;
+  }
   gemm.b_transposed = true;
   gemm.alpha = Made(alpha, left, call);
   gemm.c = c;
   gemm.d = y;
   call.gemms->Run(gemm);
+  return replaces;
 }
 
-// dx = dy w. The operand of dy.
-template <class T, class D>
-Operand<T> RunDgrad(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
-                    bool measured, DeviceWeight<T>* weight, const T* dy, DeviceScratch<T>* scratch,
-                    D* dx) {
-  const Operand<T> w = DgradWeight(recipe, call, weight);
-  const AlphaJob alpha = AlphaOf(recipe.dgrad, call, 1, call.amax + kDgradGrad, w.amax);
-  AlphaJob left = alpha;
-  const Operand<T> grad = Prepare(recipe.dgrad.a, kDgradGrad, call, {tokens, weight->out, false},
-                                  dy, call.amax + kDgradGrad, scratch->a.data(), measured, &left);
-  GemmProblem<T, D> dgrad{tokens, weight->in, weight->out, grad.values, w.values};
-  dgrad.alpha = Made(alpha, left, call);
-  dgrad.d = dx;
-  call.gemms->Run(dgrad);
-  return grad;
-}
-
-// The forward pass's x, for the gradient of the weight.
+// The forward pass's x, for the gradient of the weight; `is_operand`: x is that already.
 template <class T>
 Operand<T> WgradInput(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
-                      const T* x, const DeviceWeight<T>& weight, DeviceScratch<T>* scratch) {
-  const bool shares = SharesAmax(recipe.fprop.a, recipe.wgrad.b);
-  return Prepare(recipe.wgrad.b, kWgradInput, call, {tokens, weight.in, true}, x,
-                 call.amax + (shares ? kFpropInput : kWgradInput), scratch->b.data(),
-                 shares || MeasuresBoth(recipe.fprop.a, recipe.wgrad.b));
+                      const T* x, bool is_operand, const DeviceWeight<T>& weight, T* out) {
+  std::uint32_t* const amax = WgradInputAmax(recipe, call);
+  if (is_operand) return {x, amax};
+  return Prepare(recipe.wgrad.b, kWgradInput, call, {tokens, weight.in, true}, x, amax, out,
+                 KnowsWgradInputAmax(recipe));
 }
 
 template <class T, class D>
 void LinearBackward(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
-                    const AmaxPlaces& measured, const T* x, DeviceWeight<T>* weight, const T* dy,
-                    DeviceScratch<T>* scratch, D* dx, float* dw) {
+                    const AmaxPlaces& measured, const T* x, bool x_is_operand,
+                    DeviceWeight<T>* weight, const T* dy, DeviceScratch<T>* scratch, D* dx,
+                    float* dw) {
   CheckWeight(recipe, weight);
-  const bool both = MeasuresBoth(recipe.dgrad.a, recipe.wgrad.a);
-  if (both) {
-    MeasureBothOf(recipe.wgrad.a, call, {tokens, weight->out, false}, dy, measured, kDgradGrad,
-                  kWgradGrad);
+  const Pair pair{recipe.dgrad.a, recipe.wgrad.a, kDgradGrad, kWgradGrad, tokens, weight->out};
+  const bool both = MeasuresBoth(pair.row, pair.column);
+  if (both) MeasureBothOf(pair, call, dy, measured);
+  const bool shares = SharesTranspose(pair.row, pair.column);
+  const bool together = !shares && QuantizesTogether<T>(pair, call);
+  std::uint32_t* const amax = call.amax + kDgradGrad;
+  std::uint32_t* const amax_t = shares ? amax : call.amax + kWgradGrad;
+
+  const Operand<T> w = DgradWeight(recipe, call, weight);
+  const AlphaJob alpha = AlphaOf(recipe.dgrad, call, 1, amax, w.amax);
+  const AlphaJob alpha_t = AlphaOf(recipe.wgrad, call, 2, amax_t, WgradInputAmax(recipe, call));
+  AlphaJob left = alpha, left_t = alpha_t;
+  GemmProblem<T, D> dgrad{tokens, weight->in, weight->out, scratch->a.data(), w.values};
+  if (together) {
+    QuantizeTogether(pair, call, dy, &left, scratch->a.data(),
+                     KnowsWgradInputAmax(recipe) ? &left_t : nullptr, scratch->b.data());
+  } else {
+    dgrad.a = Prepare(pair.row, kDgradGrad, call, {tokens, weight->out, false}, dy, amax,
+                      scratch->a.data(), both || measured.plain != nullptr, &left)
+                  .values;
   }
-  const Operand<T> grad =
-      RunDgrad(recipe, call, tokens, both || measured.plain != nullptr, weight, dy, scratch, dx);
-  const Operand<T> input = WgradInput(recipe, call, tokens, x, *weight, scratch);
-  const bool shares = SharesTranspose(recipe.dgrad.a, recipe.wgrad.a);
-  std::uint32_t* const amax = shares ? call.amax + kDgradGrad : call.amax + kWgradGrad;
-  const AlphaJob alpha = AlphaOf(recipe.wgrad, call, 2, amax, input.amax);
-  AlphaJob left = alpha;
-  Operand<T> grad_t = grad;
-  if (!shares) {
-    grad_t = Prepare(recipe.wgrad.a, kWgradGrad, call, {tokens, weight->out, true}, dy, amax,
-                     scratch->a.data(), both, &left);
+  dgrad.alpha = Made(alpha, left, call);
+  dgrad.d = dx;
+  call.gemms->Run(dgrad);
+
+  // dgrad's operand stays where it is also wgrad's.
+  T* const free = shares ? scratch->b.data() : scratch->a.data();
+  GemmProblem<T> wgrad{weight->out, weight->in, tokens, shares ? dgrad.a : scratch->b.data(),
+                       nullptr};
+  wgrad.b = WgradInput(recipe, call, tokens, x, x_is_operand, *weight, free).values;
+  if (!shares && !together) {
+    wgrad.a = Prepare(pair.column, kWgradGrad, call, {tokens, weight->out, true}, dy, amax_t,
+                      scratch->b.data(), both, &left_t)
+                  .values;
   }
-  GemmProblem<T> wgrad{weight->out, weight->in, tokens, grad_t.values, input.values};
   wgrad.a_transposed = true;
-  wgrad.alpha = Made(alpha, left, call);
+  wgrad.alpha = Made(alpha_t, left_t, call);
   wgrad.c = wgrad.d = dw;
   call.gemms->Run(wgrad);
 }
@@ -275,20 +327,20 @@ template AmaxPlaces GradientAmax<float>(const LinearRecipe&, std::uint32_t*, std
                                         std::size_t);
 template AmaxPlaces GradientAmax<Bf16>(const LinearRecipe&, std::uint32_t*, std::size_t,
                                        std::size_t);
-template void LinearForward(const LinearRecipe&, const DeviceCall&, std::size_t, bool,
-                            const AmaxPlaces&, const float*, DeviceWeight<float>*,
+template bool LinearForward(const LinearRecipe&, const DeviceCall&, std::size_t, bool,
+                            const AmaxPlaces&, float*, bool, DeviceWeight<float>*,
                             DeviceScratch<float>*, const float*, float*);
-template void LinearForward(const LinearRecipe&, const DeviceCall&, std::size_t, bool,
-                            const AmaxPlaces&, const Bf16*, DeviceWeight<Bf16>*,
+template bool LinearForward(const LinearRecipe&, const DeviceCall&, std::size_t, bool,
+                            const AmaxPlaces&, Bf16*, bool, DeviceWeight<Bf16>*,
                             DeviceScratch<Bf16>*, const float*, float*);
 template void LinearBackward(const LinearRecipe&, const DeviceCall&, std::size_t, const AmaxPlaces&,
-                             const float*, DeviceWeight<float>*, const float*,
+                             const float*, bool, DeviceWeight<float>*, const float*,
                              DeviceScratch<float>*, float*, float*);
 template void LinearBackward(const LinearRecipe&, const DeviceCall&, std::size_t, const AmaxPlaces&,
-                             const Bf16*, DeviceWeight<Bf16>*, const Bf16*, DeviceScratch<Bf16>*,
-                             float*, float*);
+                             const Bf16*, bool, DeviceWeight<Bf16>*, const Bf16*,
+                             DeviceScratch<Bf16>*, float*, float*);
 template void LinearBackward(const LinearRecipe&, const DeviceCall&, std::size_t, const AmaxPlaces&,
-                             const Bf16*, DeviceWeight<Bf16>*, const Bf16*, DeviceScratch<Bf16>*,
-                             Bf16*, float*);
+                             const Bf16*, bool, DeviceWeight<Bf16>*, const Bf16*,
+                             DeviceScratch<Bf16>*, Bf16*, float*);
 
 }  // namespace fp4lab::gpu

@@ -59,18 +59,20 @@ AmaxPlaces GradientAmax(const LinearRecipe& recipe, std::uint32_t* amax, std::si
                         std::size_t out);
 
 // y (tokens, out) = x w^T, plus c where that is not null. x (tokens, in) holds rounded values.
-// `trains`: a backward pass with the same x and call.amax will follow. `measured`: places that are
-// filled already.
+// `trains`: a backward pass with the same x and call.amax will follow; then, if it `may_replace` x
+// and one kernel makes both operands of it, x becomes wgrad's operand, and the result is true.
+// `measured`: places that are filled already.
 template <class T>
-void LinearForward(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
-                   bool trains, const AmaxPlaces& measured, const T* x, DeviceWeight<T>* weight,
-                   DeviceScratch<T>* scratch, const float* c, float* y);
+bool LinearForward(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
+                   bool trains, const AmaxPlaces& measured, T* x, bool may_replace,
+                   DeviceWeight<T>* weight, DeviceScratch<T>* scratch, const float* c, float* y);
 
 // dx (tokens, in) = dy w, binary32 or rounded to D; dw (out, in) += dy^T x. dy (tokens, out) holds
-// rounded values.
+// rounded values. `x_is_operand`: what LinearForward said.
 template <class T, class D>
 void LinearBackward(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
-                    const AmaxPlaces& measured, const T* x, DeviceWeight<T>* weight, const T* dy,
-                    DeviceScratch<T>* scratch, D* dx, float* dw);
+                    const AmaxPlaces& measured, const T* x, bool x_is_operand,
+                    DeviceWeight<T>* weight, const T* dy, DeviceScratch<T>* scratch, D* dx,
+                    float* dw);
 
 }  // namespace fp4lab::gpu

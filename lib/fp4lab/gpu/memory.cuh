@@ -71,6 +71,14 @@ inline unsigned Blocks(std::size_t work, std::size_t per_block) {
   return static_cast<unsigned>((work + per_block - 1) / per_block);
 }
 
+// Shared memory beyond 48 KB has to be asked for.
+template <class Kernel>
+inline void AllowShared(Kernel kernel, std::size_t size) {
+  Check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(size)),
+        "shared memory");
+}
+
 // Host memory that the GPU copies from while the program goes on.
 template <class T>
 class PinnedArray {

@@ -194,13 +194,12 @@ AmaxPlaces DeviceModel<T, A>::GradientPlaces(const Pass& pass, std::size_t linea
 }
 
 template <class T, class A>
-void DeviceModel<T, A>::RunLinear(const Pass& pass, std::size_t linear, const T* x,
-                                  const float* add, float* y, const AmaxPlaces& measured) {
+void DeviceModel<T, A>::RunLinear(const Pass& pass, std::size_t linear, T* x, const float* add,
+                                  float* y, const AmaxPlaces& measured, bool keeps) {
   OperandObserver observer;
   const DeviceCall call = CallOf(pass, linear, &observer);
-  inputs_[linear] = x;
-  LinearForward(RecipeFor(pass, linear), call, rows_, trains_, measured, x, &weights_[linear],
-                &scratch_, add, y);
+  inputs_[linear] = {x, LinearForward(RecipeFor(pass, linear), call, rows_, trains_, measured, x,
+                                      !keeps, &weights_[linear], &scratch_, add, y)};
 }
 
 template <class T, class A>
@@ -211,8 +210,8 @@ void DeviceModel<T, A>::RunLinearBackward(const Pass& pass, std::size_t linear, 
   const DeviceCall call = CallOf(pass, linear, &observer);
   const ParameterSlice& slice =
       linear == HeadIndex() ? layout_.head : layout_.block_linears[linear];
-  LinearBackward(RecipeFor(pass, linear), call, rows_, measured, inputs_[linear], &weights_[linear],
-                 dy, &scratch_, dx, Gradient(slice));
+  LinearBackward(RecipeFor(pass, linear), call, rows_, measured, inputs_[linear].x,
+                 inputs_[linear].is_operand, &weights_[linear], dy, &scratch_, dx, Gradient(slice));
   if (pass.inspector == nullptr) return;
   Inspect(pass, LinearName(linear) + ".input.gradient", dx, rows_, slice.cols);
   Inspect(pass, LinearName(linear) + ".weight.gradient", Gradient(slice), slice.rows, slice.cols);
@@ -228,7 +227,7 @@ void DeviceModel<T, A>::BeginPass(const DeviceBatch& batch) {
 }
 
 template <class T, class A>
-const T* DeviceModel<T, A>::AttentionOperand(Block& b) {
+T* DeviceModel<T, A>::AttentionOperand(Block& b) {
   if constexpr (std::is_same_v<T, A>) {
     return b.attention.data();
   } else {
@@ -260,7 +259,8 @@ void DeviceModel<T, A>::ForwardBlock(const Pass& pass, int block, float* out) {
     RoundTo(b.attention.data(), rows_ * d_, b.attention_rounded.data(), stream_);
   }
   InspectIn(pass, block, "attention.output", b.attention.data(), d_);
-  RunLinear(pass, Index(block, kOut), AttentionOperand(b), b.x.data(), b.mid.data());
+  RunLinear(pass, Index(block, kOut), AttentionOperand(b), b.x.data(), b.mid.data(), {},
+            std::is_same_v<T, A>);
   InspectIn(pass, block, "attention.out.output", b.mid.data(), d_);
 
   Normalize(pass, b.mid.data(), layout_.mlp_gains[i], b.mlp_inverse_rms.data(), b.mlp_norm.data(),

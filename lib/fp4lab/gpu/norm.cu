@@ -107,6 +107,13 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// A load that stays where it is written.
+__device__ inline float LoadNow(const float* from) {
+  float x;
+  asm volatile("ld.global.f32 %0, [%1];" : "=f"(x) : "l"(from) : "memory");
+  return x;
+}
+
 // use(i, column, what lies there) likewise; the reads come 16 at a time, since none can pass a
 // write.
 template <int kPer, bool kReads, class Use>
@@ -119,7 +126,7 @@ __device__ inline void ForLaneWith(const float* row, unsigned lane, std::size_t 
       float there[kBatch];
 #pragma unroll
       for (int i = 0; i < kBatch; ++i) {
-        there[i] = kReads ? row[lane + (batch + i) * kHalfWarp] : 0.0f;
+        there[i] = kReads ? LoadNow(row + lane + (batch + i) * kHalfWarp) : 0.0f;
       }
 #pragma unroll
       for (int i = 0; i < kBatch; ++i) {
@@ -161,16 +168,22 @@ __global__ void __launch_bounds__(kThreads, kPer > 32 ? 1 : 2)
     const float mean = SumOfLanes(dot) / static_cast<float>(cols);
     for (std::size_t window = 0; window < cols; window += kWindow) {
       const std::size_t end = window + kWindow < cols ? window + kWindow : cols;
-      const auto finish = [&](int i, std::size_t c, float before) {
-        const float g = grad.At(i, c), n = in.At(i, c) * r;
-        products[own * (end - window) + c - window] = inside ? g * n : 0.0f;
-        if (!inside) return;
-        const float change = r * (g * gain[c] - n * mean);
-        const float sum = kAccumulate ? before + change : change;
-        to[c] = sum;
-        if (dx_rounded != nullptr) Store(dx_rounded + row * cols + c, sum);
-      };
-      ForLaneWith<kPer, kAccumulate>(to, lane, window, end, finish);
+      float* const products_of_row = products + own * (end - window);
+      if (inside) {
+        ForLaneWith<kPer, kAccumulate>(to, lane, window, end,
+                                       [&](int i, std::size_t c, float before) {
+                                         const float g = grad.At(i, c), n = in.At(i, c) * r;
+                                         products_of_row[c - window] = g * n;
+                                         const float change = r * (g * gain[c] - n * mean);
+                                         const float sum = kAccumulate ? before + change : change;
+                                         to[c] = sum;
+                                         if (std::is_same_v<T, Bf16> || dx_rounded != nullptr)
+                                           Store(dx_rounded + row * cols + c, sum);
+                                       });
+      } else {
+        ForLane<kPer>(lane, window, end,
+                      [&](int, std::size_t c) { products_of_row[c - window] = 0.0f; });
+      }
       __syncthreads();
       for (std::size_t c = window + threadIdx.x; c < end; c += kThreads) {
         float* const partial = gain_partials + blockIdx.x * cols + c;
@@ -246,6 +259,8 @@ void RmsNormBackward(const float* x, const float* gain, const float* inverse_rms
   };
   WithWidth(cols, [&](auto per) {
     WithMeasured<T>(MeasuredOf<T>(amax, rows, cols), [&](auto measured) {
+      AllowShared(RmsNormBackwardKernel<T, per, true, measured>, shared);
+      AllowShared(RmsNormBackwardKernel<T, per, false, measured>, shared);
       accumulate ? launch(RmsNormBackwardKernel<T, per, true, measured>)
                  : launch(RmsNormBackwardKernel<T, per, false, measured>);
     });

@@ -6,54 +6,7 @@ namespace {
 
 constexpr int kThreads = kUnitThreads;
 
-// alpha of nn/linear.cc's OptionsFor, as GemmAlpha and TensorDecodeScale of scale_rules.h have it.
-__device__ float DecodeScale(const BlockRule& rule, const std::uint32_t* amax) {
-  if (!rule.quantizes) return 1.0f;
-  const float value = __uint_as_float(*amax);
-  return rule.rule == ScaleRule::kNvfp4 ? value / kNvfp4Max : TensorScaleOf(rule, value).decode;
-}
-
-// By the first thread of a grid.
-__device__ inline void MakeAlpha(const AlphaArguments& a) {
-  if (a.to == nullptr || blockIdx.x != 0 || threadIdx.x != 0) return;
-  const bool both = a.a.quantizes && a.b.quantizes;
-  if (both && a.a.rule == ScaleRule::kNvfp4 && a.b.rule == ScaleRule::kNvfp4) {
-    *a.to = __uint_as_float(*a.amax_a) * __uint_as_float(*a.amax_b) / kNvfp4AlphaDivisor;
-    return;
-  }
-  *a.to = DecodeScale(a.a, a.amax_a) * DecodeScale(a.b, a.amax_b);
-}
-
 __global__ void AlphaKernel(AlphaArguments a) { MakeAlpha(a); }
-
-// Blocks of kBlock of kUnit values along the reduction axis, in place.
-template <int kUnit, int kBlock, bool kStochastic, bool kE2m1>
-__device__ inline void QuantizeUnit(const UnitArguments& a, const TensorScale& tensor,
-                                    std::uint64_t element, float* v) {
-  if (!a.rule.quantizes) return;
-#pragma unroll
-  for (int i = 0; i < kUnit; i += kBlock) {
-    float amax = 0.0f;
-#pragma unroll
-    for (int j = 0; j < kBlock; ++j) amax = LargerMagnitude(amax, v[i + j]);
-    const BlockScale scale = BlockScaleOf(a.rule, amax, tensor);
-    QuantizeBlock<kBlock, kStochastic, kE2m1>(a.rule, scale, a.random, element + i, v + i);
-  }
-}
-
-// kUnit values: kHadamard, then blocks of kBlock.
-template <int kUnit, int kBlock, int kHadamard, bool kStochastic, bool kE2m1>
-__device__ inline void ProcessUnit(const UnitArguments& a, const TensorScale& tensor,
-                                   std::uint64_t element, float* v) {
-  if constexpr (kHadamard > 0) {
-#pragma unroll
-    for (int i = 0; i < kUnit; i += kHadamard) {
-      std::uint32_t largest = 0;
-      HadamardGroup<kHadamard>(v + i, SumsAreExact<kHadamard>(v + i, &largest));
-    }
-  }
-  QuantizeUnit<kUnit, kBlock, kStochastic, kE2m1>(a, tensor, element, v);
-}
 
 // ---- Units along memory rows: a thread kUnitsOfThread units, a block's threads side by side
 
@@ -101,32 +54,9 @@ __global__ void __launch_bounds__(kThreads)
   if (r >= a.rows) return;
   std::uint32_t pairs[kUnit];
   LoadPairs<kUnit>(x + r * a.cols + c, a.cols, pairs);
-  bool exact = true;
-  if constexpr (kHadamard > 0) {
-#pragma unroll
-    for (int g = 0; g < kUnit; g += kHadamard) {
-      std::uint32_t group[kHadamard], largest = 0;
-#pragma unroll
-      for (int k = 0; k < kHadamard; ++k) group[k] = pairs[g + k];
-      exact = PairSumsAreExact<kHadamard>(group, &largest) && exact;
-    }
-  }
-  const TensorScale tensor = TensorScaleAt(a);
-  float v[2][kUnit];
-#pragma unroll
-  for (int w = 0; w < 2; ++w) {
-    UnpackColumn<kUnit>(pairs, w, v[w]);
-    if constexpr (kHadamard > 0) {
-#pragma unroll
-      for (int g = 0; g < kUnit; g += kHadamard) HadamardGroup<kHadamard>(v[w] + g, exact);
-    }
-    QuantizeUnit<kUnit, kBlock, kStochastic, kE2m1>(a, tensor, (c + w) * a.rows + r, v[w]);
-  }
-  Bf16* const to = out + r * a.cols + c;
-#pragma unroll
-  for (int k = 0; k < kUnit; ++k) {
-    *reinterpret_cast<__nv_bfloat162*>(to + k * a.cols) = __floats2bfloat162_rn(v[0][k], v[1][k]);
-  }
+  ProcessPairs<kUnit, kBlock, kHadamard, kStochastic, kE2m1>(a, TensorScaleAt(a), c * a.rows + r,
+                                                             pairs);
+  StorePairs<kUnit>(out + r * a.cols + c, a.cols, pairs);
 }
 
 // ---- Square blocks: kBlock lanes a block, a lane one of its rows

@@ -49,4 +49,14 @@ void QuantizeToValues(const QuantizeJob& job, const T* x, const std::uint32_t* a
 
 void WriteAlpha(const AlphaJob& job, cudaStream_t stream);
 
+// Both operands of x from one reading of it: what two calls of QuantizeToValues do, `row` along its
+// rows and `column`, with along_rows, down its columns. One of the outputs may be x.
+// QuantizesBoth: whether there is a kernel: FP4 in blocks of one length and one rounding, at most
+// the columns transformed.
+bool QuantizesBoth(const QuantizeJob& row, const QuantizeJob& column);
+void QuantizeBoth(const QuantizeJob& row, const std::uint32_t* amax_row, const AlphaJob& alpha_row,
+                  Bf16* row_out, const QuantizeJob& column, const std::uint32_t* amax_column,
+                  const AlphaJob& alpha_column, Bf16* column_out, const Bf16* x,
+                  cudaStream_t stream);
+
 }  // namespace fp4lab::gpu

@@ -42,6 +42,18 @@ __device__ inline void LoadRun(const T* from, float* v) {
     for (int j = 0; j < kStep; ++j) v[i + j] = Load(x + j);
   }
 }
+template <int kCount>
+__device__ inline void UnpackRun(const uint4 (&run)[kCount / 8], float* v) {
+#pragma unroll
+  for (int i = 0; i < kCount / 8; ++i) {
+    const std::uint32_t words[4] = {run[i].x, run[i].y, run[i].z, run[i].w};
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      v[8 * i + 2 * j] = __uint_as_float(words[j] << 16);
+      v[8 * i + 2 * j + 1] = __uint_as_float(words[j] & 0xFFFF0000u);
+    }
+  }
+}
 template <int kCount, class T>
 __device__ inline void StoreRun(T* to, const float* v) {
   constexpr int kStep = 16 / sizeof(T);
@@ -61,6 +73,96 @@ __device__ inline void LoadColumn(const T* from, std::size_t stride, float (&v)[
 #pragma unroll
   for (int i = 0; i < kUnit; ++i) v[i] = Load(from + i * stride);
 }
+template <int kUnit>
+__device__ inline void StorePairs(Bf16* to, std::size_t stride,
+                                  const std::uint32_t (&pairs)[kUnit]) {
+#pragma unroll
+  for (int i = 0; i < kUnit; ++i) {
+    *reinterpret_cast<std::uint32_t*>(to + i * stride) = pairs[i];
+  }
+}
+
+// ---- What is done to units
+
+// alpha of nn/linear.cc's OptionsFor, as GemmAlpha and TensorDecodeScale of scale_rules.h have it.
+__device__ inline float DecodeScale(const BlockRule& rule, const std::uint32_t* amax) {
+  if (!rule.quantizes) return 1.0f;
+  const float value = __uint_as_float(*amax);
+  return rule.rule == ScaleRule::kNvfp4 ? value / kNvfp4Max : TensorScaleOf(rule, value).decode;
+}
+
+// By the first thread of a grid.
+__device__ inline void MakeAlpha(const AlphaArguments& a) {
+  if (a.to == nullptr || blockIdx.x != 0 || threadIdx.x != 0) return;
+  const bool both = a.a.quantizes && a.b.quantizes;
+  if (both && a.a.rule == ScaleRule::kNvfp4 && a.b.rule == ScaleRule::kNvfp4) {
+    *a.to = __uint_as_float(*a.amax_a) * __uint_as_float(*a.amax_b) / kNvfp4AlphaDivisor;
+    return;
+  }
+  *a.to = DecodeScale(a.a, a.amax_a) * DecodeScale(a.b, a.amax_b);
+}
+
+// Blocks of kBlock of kUnit values along the reduction axis, in place.
+template <int kUnit, int kBlock, bool kStochastic, bool kE2m1>
+__device__ inline void QuantizeUnit(const UnitArguments& a, const TensorScale& tensor,
+                                    std::uint64_t element, float* v) {
+  if (!a.rule.quantizes) return;
+#pragma unroll
+  for (int i = 0; i < kUnit; i += kBlock) {
+    float amax = 0.0f;
+#pragma unroll
+    for (int j = 0; j < kBlock; ++j) amax = LargerMagnitude(amax, v[i + j]);
+    const BlockScale scale = BlockScaleOf(a.rule, amax, tensor);
+    QuantizeBlock<kBlock, kStochastic, kE2m1>(a.rule, scale, a.random, element + i, v + i);
+  }
+}
+
+// kUnit values: kHadamard, then blocks of kBlock.
+template <int kUnit, int kBlock, int kHadamard, bool kStochastic, bool kE2m1>
+__device__ inline void ProcessUnit(const UnitArguments& a, const TensorScale& tensor,
+                                   std::uint64_t element, float* v) {
+  if constexpr (kHadamard > 0) {
+#pragma unroll
+    for (int i = 0; i < kUnit; i += kHadamard) {
+      std::uint32_t largest = 0;
+      HadamardGroup<kHadamard>(v + i, SumsAreExact<kHadamard>(v + i, &largest));
+    }
+  }
+  QuantizeUnit<kUnit, kBlock, kStochastic, kE2m1>(a, tensor, element, v);
+}
+
+// The same for kUnit rows of two neighbouring BF16 columns; `element` is the first of column 0, of
+// `a.rows` elements.
+template <int kUnit, int kBlock, int kHadamard, bool kStochastic, bool kE2m1>
+__device__ inline void ProcessPairs(const UnitArguments& a, const TensorScale& tensor,
+                                    std::uint64_t element, std::uint32_t (&pairs)[kUnit]) {
+  bool exact = true;
+  if constexpr (kHadamard > 0) {
+#pragma unroll
+    for (int g = 0; g < kUnit; g += kHadamard) {
+      std::uint32_t group[kHadamard], largest = 0;
+#pragma unroll
+      for (int k = 0; k < kHadamard; ++k) group[k] = pairs[g + k];
+      exact = PairSumsAreExact<kHadamard>(group, &largest) && exact;
+    }
+  }
+  float v[2][kUnit];
+#pragma unroll
+  for (int w = 0; w < 2; ++w) {
+    UnpackColumn<kUnit>(pairs, w, v[w]);
+    if constexpr (kHadamard > 0) {
+#pragma unroll
+      for (int g = 0; g < kUnit; g += kHadamard) HadamardGroup<kHadamard>(v[w] + g, exact);
+    }
+    QuantizeUnit<kUnit, kBlock, kStochastic, kE2m1>(a, tensor, element + w * a.rows, v[w]);
+  }
+#pragma unroll
+  for (int k = 0; k < kUnit; ++k) {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(v[0][k], v[1][k]);
+    pairs[k] = *reinterpret_cast<const std::uint32_t*>(&pair);
+  }
+}
+
 // ---- Dispatch: each compile-time choice once
 
 template <int kValue>
