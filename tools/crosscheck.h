@@ -55,6 +55,9 @@ struct Crosscheck {
 void CheckDirected(const CrosscheckOptions& options, Crosscheck* result);
 // Large matrices that host and device make by counter, through the fast kernels.
 void CheckRandom(const CrosscheckOptions& options, Crosscheck* result);
+// Block-scaled products by kernels of our own, in the forms that the chip has, and the oracle's
+// model of its tensor cores.
+void CheckProducts(const CrosscheckOptions& options, Crosscheck* result);
 void MeasureSpeed(const CrosscheckOptions& options, Crosscheck* result);
 
 // Dialects that the GPU's kernels serve, in the order of the table; Error for an unknown name.

@@ -181,6 +181,30 @@ TEST_CASE("FP4 integers are refused where products of scales would not be exact"
   CHECK_FALSE(exact(std::numeric_limits<float>::quiet_NaN()));  // 6 * 2^-127
 }
 
+TEST_CASE("Scales beyond the range are found anywhere in a row or a column of scales", "[block]") {
+  const BlockFormat mxfp4 = *FindBlockFormat("mxfp4.floor");
+  const QuantizeOptions options{.format = mxfp4};
+  for (const bool transposed : {false, true}) {
+    for (std::size_t bad = 0; bad < 19; ++bad) {
+      Matrix<float> memory(transposed ? 19 * 32 : 3, transposed ? 3 : 19 * 32, 1.0f);
+      const auto x = transposed ? memory.View().Transposed() : memory.View();
+      const auto said = [&](float element) {
+        for (std::size_t c = 0; c < 32; ++c) x(2, bad * 32 + c) = element;
+        Integers got(x, mxfp4, transposed);
+        const bool exact = QuantizeToFp4Integers(x, options, got.View());
+        return std::pair{exact, got.View().scales(2, bad)};
+      };
+      INFO("block " << bad << (transposed ? " of columns" : " of rows"));
+      CHECK(said(0x1p-58f) == std::pair{true, 0x1p-60f});
+      CHECK(said(0x1p-59f) == std::pair{false, 0x1p-61f});
+      CHECK(said(0x1p60f) == std::pair{true, 0x1p58f});
+      CHECK(said(0x1p61f) == std::pair{false, 0x1p59f});
+      CHECK(said(0.0f) == std::pair{true, 0.0f});
+      CHECK_FALSE(said(std::numeric_limits<float>::infinity()).first);
+    }
+  }
+}
+
 TEST_CASE("FP4 integers are for E2M1 in blocks of 16 and 32", "[block]") {
   CHECK(HasFp4Integers(*FindBlockFormat("nvfp4.2d")));
   CHECK(HasFp4Integers(*FindBlockFormat("mxfp4.rceil")));

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "fp4lab/io/process.h"
 #include "tests/support/catch.h"
 #include "tests/support/golden.h"
 
@@ -90,6 +91,105 @@ TEST_CASE("The columnwise Hadamard transform is matrix instructions", "[cuda]") 
       CHECK(ptx.find("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16") != std::string::npos);
     }
   }
+}
+
+// The report of ptxas on one kernel for one chip, by parts of its (mangled) name.
+struct KernelReport {
+  std::string name, chip;
+  std::size_t shared = 0;  // bytes of static shared memory
+};
+std::vector<KernelReport> Reports(const fs::path& source) {
+  const std::regex kCompiled(R"(Compiling entry function '(\w+)' for 'sm_(\w+)')");
+  const std::regex kShared(R"((\d+) bytes smem)");
+  std::vector<KernelReport> reports;
+  std::istringstream log(ReadText(source / "ptxas.log"));
+  std::smatch match;
+  for (std::string line; std::getline(log, line);) {
+    if (std::regex_search(line, match, kCompiled)) reports.push_back({match[1], match[2]});
+    if (std::regex_search(line, match, kShared)) reports.back().shared = std::stoul(match[1]);
+  }
+  return reports;
+}
+
+TEST_CASE("mma.sync with block scales stands in the kernels for sm_120a alone", "[cuda]") {
+  const fs::path source = KeptFolder() / "block_scaled_gemm_kernel";
+  for (const std::string& chip : kChips) {
+    CAPTURE(chip);
+    const std::string ptx = Ptx(source, chip);
+    REQUIRE(!ptx.empty());
+    for (const char* instruction :
+         {"mma.sync.aligned.kind::mxf4nvf4.block_scale.scale_vec::4X.m16n8k64.row.col"
+          ".f32.e2m1.e2m1.f32.ue4m3",
+          "mma.sync.aligned.kind::mxf4.block_scale.scale_vec::2X.m16n8k64.row.col"
+          ".f32.e2m1.e2m1.f32.ue8m0"}) {
+      CHECK((ptx.find(instruction) != std::string::npos) == (chip == "120a"));
+    }
+  }
+}
+
+TEST_CASE("tcgen05's products stand in the kernels for sm_100a and sm_103a alone", "[cuda]") {
+  const fs::path source = KeptFolder() / "tcgen05_gemm_kernel";
+  for (const std::string& chip : kChips) {
+    CAPTURE(chip);
+    const std::string ptx = Ptx(source, chip);
+    REQUIRE(!ptx.empty());
+    for (const char* instruction :
+         {"tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.block16",
+          "tcgen05.mma.cta_group::1.kind::mxf4.block_scale.block32",
+          "tcgen05.cp.cta_group::1.32x128b.warpx4", "tcgen05.alloc.cta_group::1.sync.aligned",
+          "tcgen05.dealloc.cta_group::1.sync.aligned", "tcgen05.commit.cta_group::1.mbarrier",
+          "tcgen05.ld.sync.aligned.32x32b.x8.b32", "tcgen05.st.sync.aligned.32x32b.x8.b32",
+          "fence.proxy.async.shared::cta"}) {
+      CAPTURE(instruction);
+      CHECK((ptx.find(instruction) != std::string::npos) == (chip == "100a" || chip == "103a"));
+    }
+  }
+}
+
+// Machine code as cuobjdump writes it; it comes with CUDA's command line tools, not with nvcc.
+TEST_CASE("The machine code of block-scaled products is the tensor core's instructions", "[cuda]") {
+  const char* cuobjdump = std::getenv("FP4LAB_CUOBJDUMP");
+  if (cuobjdump == nullptr) {
+    WARN("cuobjdump was not found: only PTX was read");
+    return;
+  }
+  const struct {
+    const char *source, *chip, *instruction;
+  } kExpected[] = {
+      {"block_scaled_gemm_kernel", "120a", "OMMA.SF.16864.F32.E2M1.E2M1.UE4M3.4X"},
+      {"block_scaled_gemm_kernel", "120a", "OMMA.SF.16864.F32.E2M1.E2M1.E8"},
+      {"tcgen05_gemm_kernel", "100a", "UTCOMMA.4X"},
+      {"tcgen05_gemm_kernel", "103a", "UTCOMMA.BLOCK16"},
+      {"tcgen05_gemm_kernel", "100a", "UTCCP.T.S.4x32dp128bit"},
+  };
+  for (const auto& e : kExpected) {
+    CAPTURE(e.source, e.chip, e.instruction);
+    const fs::path cubin =
+        KeptFolder() / e.source / (std::string(e.source) + ".compute_" + e.chip + ".cubin");
+    const ProcessResult dump = RunProcess({cuobjdump, "-sass", cubin.string()});
+    REQUIRE(dump.exit_code == 0);
+    CHECK(dump.output.find(e.instruction) != std::string::npos);
+    CHECK(dump.output.find(" LDL") == std::string::npos);
+    CHECK(dump.output.find(" STL") == std::string::npos);
+  }
+}
+
+TEST_CASE("A kernel without its instruction takes no shared memory: so HasMmaForm knows it",
+          "[cuda]") {
+  std::size_t kernels = 0;
+  for (const KernelReport& r : Reports(KeptFolder() / "tcgen05_gemm_kernel")) {
+    CAPTURE(r.name, r.chip);
+    CHECK((r.shared > 0) == (r.chip == "100a" || r.chip == "103a"));
+    ++kernels;
+  }
+  for (const KernelReport& r : Reports(KeptFolder() / "block_scaled_gemm_kernel")) {
+    if (r.name.find("WarpGemmKernel") == std::string::npos) continue;
+    CAPTURE(r.name, r.chip);
+    const bool software = r.name.find("MmaFormE0") != std::string::npos;
+    CHECK((r.shared > 0) == (software || r.chip == "120a"));
+    ++kernels;
+  }
+  CHECK(kernels == (2 + 4) * kChips.size());
 }
 
 // nvcc turns the use of a variable of the host into `trap`, without a word.

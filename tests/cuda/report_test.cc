@@ -41,7 +41,10 @@ TEST_CASE("The H200's report covers every dialect that the GPU serves, and every
     kernels.insert(check["kernel"]);
     if (check["kernel"] == "dialects") dialects.insert(check["dialect"]);
   }
-  CHECK(kernels == std::set<std::string>{"decoding", "dialects", "rows", "tiles", "tiles+rht"});
+  for (const char* kernel : {"decoding", "dialects", "rows", "tiles", "tiles+rht"}) {
+    CAPTURE(kernel);
+    CHECK(kernels.count(kernel) == 1);
+  }
   for (const Dialect& d : Dialects()) {
     if (!cuda::CanQuantizeAs(d)) continue;
     CAPTURE(d.name);

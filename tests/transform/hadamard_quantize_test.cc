@@ -80,6 +80,17 @@ void CheckIntegers(const Case& c, MatrixView<const float> y, const QuantizeOptio
     CHECK(HadamardQuantizeToFp4Integers(c.X(), c.size, kTeSignMask32, options, out) == exact);
     const bool same = got.first == want.first && BitsOf(got.second) == BitsOf(want.second);
     CHECK(same);
+    auto again = make();
+    const Fp4Integers to{c.View(again.first), c.View(again.second)};
+    QuantizeOptions finds_amax = options;
+    finds_amax.amax = -1.0f;
+    WordBuffer memory;
+    CHECK(HadamardQuantizeToFp4Integers(c.X(), c.size, kTeSignMask32, &finds_amax, to, &memory) ==
+          exact);
+    CHECK(finds_amax.amax == options.amax);
+    const bool same_again =
+        again.first == want.first && BitsOf(again.second) == BitsOf(want.second);
+    CHECK(same_again);
   });
 }
 
@@ -135,6 +146,15 @@ TEST_CASE("Transform and quantizer in one are the two one after the other, on ev
         }
       }
     }
+  }
+}
+
+TEST_CASE("Rows longer than a piece of work are transformed and quantized whole",
+          "[transform][differential]") {
+  const Matrix<float> memory = Bf16Matrix(64, 1100, true);
+  for (const int size : {16, 32}) {
+    INFO("size " << size);
+    CheckFused({memory, true, size}, {.format = *FindBlockFormat("nvfp4"), .random = {.seed = 17}});
   }
 }
 

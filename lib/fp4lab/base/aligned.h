@@ -1,4 +1,4 @@
-// Memory for kernels: vectors that start on a cache line.
+// Memory for kernels: vectors that start on a cache line, large ones on a huge page.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +10,11 @@ namespace fp4lab {
 
 inline constexpr std::size_t kCacheLine = 64;
 
+// Memory that starts on a cache line. From 2 MiB on, the system is asked for huge pages: a pass
+// over a tensor then waits less for page tables, and prefetching does not end every 4 KiB.
+void* AllocateLines(std::size_t bytes);
+void FreeLines(void* memory);
+
 template <class T>
 struct CacheLineAllocator {
   using value_type = T;
@@ -17,15 +22,18 @@ struct CacheLineAllocator {
   template <class U>
   CacheLineAllocator(const CacheLineAllocator<U>&) {}  // NOLINT: as std::allocator
   T* allocate(std::size_t n) {
-    return static_cast<T*>(::operator new (n * sizeof(T), std::align_val_t{kCacheLine}));
+    if (n > static_cast<std::size_t>(-1) / sizeof(T)) throw std::bad_array_new_length();
+    return static_cast<T*>(AllocateLines(n * sizeof(T)));
   }
-  void deallocate(T* p, std::size_t) { ::operator delete (p, std::align_val_t{kCacheLine}); }
+  void deallocate(T* p, std::size_t) { FreeLines(p); }
   friend bool operator==(const CacheLineAllocator&, const CacheLineAllocator&) { return true; }
 };
 
 using FloatBuffer = std::vector<float, CacheLineAllocator<float>>;
 
 using ByteBuffer = std::vector<std::uint8_t, CacheLineAllocator<std::uint8_t>>;
+
+using WordBuffer = std::vector<std::uint32_t, CacheLineAllocator<std::uint32_t>>;
 
 // Room for `size` elements, whose old values do not matter; never shrinks.
 template <class T>

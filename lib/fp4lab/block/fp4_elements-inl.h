@@ -200,13 +200,12 @@ struct PackedFp4Sink {
   }
 };
 
-// One code a byte, whole vectors.
+// One code a byte, whole vectors in the order of the upper bytes.
 struct ByteFp4Sink {
   std::uint8_t* out;
   HWY_INLINE void Put(const Fp4Tables& tables, std::size_t c, std::size_t /*count*/,
                       __m512i upper) const {
-    const __m512i order = _mm512_load_si512(kEvenThenOdd.from);
-    _mm512_store_si512(out + c, _mm512_permutexvar_epi8(order, CodesOf(tables.code, upper)));
+    _mm512_store_si512(out + c, CodesOf(tables.code, upper));
   }
 };
 

@@ -2,6 +2,9 @@
 #include "fp4lab/block/fp4_integers.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/memory_order.h"
@@ -15,6 +18,19 @@ constexpr bool InRange(float scale) {
   return scale == 0.0f || (scale >= kLeastFp4IntegerScale && scale <= kLargestFp4IntegerScale);
 }
 
+// Whether all of a row are, without a branch for each: compilers vectorise it. As integers, floats
+// that are not negative order as their values do, with NaN above them.
+bool AllInRange(const float* scales, std::size_t count) {
+  constexpr auto kLeast = std::bit_cast<std::int32_t>(kLeastFp4IntegerScale);
+  constexpr auto kLargest = std::bit_cast<std::int32_t>(kLargestFp4IntegerScale);
+  std::int32_t outside = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto bits = std::bit_cast<std::int32_t>(scales[i]);
+    outside |= (bits > kLargest) | ((bits < kLeast) & (bits != 0));
+  }
+  return outside == 0;
+}
+
 bool AllZeros(MatrixView<const std::uint8_t> codes) {
   for (std::size_t r = 0; r < codes.rows; ++r) {
     for (std::size_t c = 0; c < codes.cols; ++c) {
@@ -22,6 +38,29 @@ bool AllZeros(MatrixView<const std::uint8_t> codes) {
     }
   }
   return true;
+}
+
+// A scale of a block of zeros becomes +0 if it is not in range; returns whether all then are.
+bool FinishScale(MatrixView<const std::uint8_t> block, float* scale) {
+  if (InRange(*scale)) return true;
+  if (!(*scale < kLeastFp4IntegerScale && AllZeros(block))) return false;
+  *scale = 0.0f;
+  return true;
+}
+
+// Blocks of rows x cols.
+bool FinishRows(std::size_t rows, std::size_t cols, const Fp4Integers& out) {
+  bool all = true;
+  for (std::size_t i = 0; i < out.scales.rows; ++i) {
+    if (out.scales.col_stride == 1 && AllInRange(&out.scales(i, 0), out.scales.cols)) continue;
+    for (std::size_t j = 0; j < out.scales.cols; ++j) {
+      const std::size_t r = i * rows, c = j * cols;
+      all &= FinishScale(out.codes.Block(r, c, std::min(rows, out.codes.rows - r),
+                                         std::min(cols, out.codes.cols - c)),
+                         &out.scales(i, j));
+    }
+  }
+  return all;
 }
 
 }  // namespace
@@ -44,20 +83,8 @@ namespace internal {
 bool FinishFp4Scales(const BlockFormat& format, const Fp4Integers& out) {
   const auto rows = static_cast<std::size_t>(format.block_rows);
   const auto cols = static_cast<std::size_t>(format.block_cols);
-  bool all = true;
-  for (std::size_t i = 0; i < out.scales.rows; ++i) {
-    for (std::size_t j = 0; j < out.scales.cols; ++j) {
-      float& scale = out.scales(i, j);
-      if (InRange(scale)) continue;
-      const std::size_t r = i * rows, c = j * cols;
-      const bool zeros = scale < kLeastFp4IntegerScale &&
-                         AllZeros(out.codes.Block(r, c, std::min(rows, out.codes.rows - r),
-                                                  std::min(cols, out.codes.cols - c)));
-      if (zeros) scale = 0.0f;
-      all = all && zeros;
-    }
-  }
-  return all;
+  if (out.scales.col_stride == 1) return FinishRows(rows, cols, out);
+  return FinishRows(cols, rows, {out.codes.Transposed(), out.scales.Transposed()});
 }
 
 }  // namespace internal

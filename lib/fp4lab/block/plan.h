@@ -99,6 +99,25 @@ inline Unit SpanOf(const QuantizePlan& plan, std::size_t i, std::size_t n) {
   return unit;
 }
 
+// Of a transposed plan: units below each other, of kPanelRows memory rows in all where that is a
+// multiple of a block's, so that codes are written a cache line at a time.
+inline constexpr std::size_t kPanelRows = 128;
+constexpr std::size_t PanelHeight(const QuantizePlan& plan) {
+  return kPanelRows % plan.block_rows == 0 ? kPanelRows : plan.block_rows;
+}
+struct Panel {
+  std::size_t first, count;  // units `chunks` apart
+};
+constexpr std::size_t PanelsOf(const QuantizePlan& plan) {
+  return (plan.rows + PanelHeight(plan) - 1) / PanelHeight(plan) * plan.chunks;
+}
+constexpr Panel PanelOf(const QuantizePlan& plan, std::size_t i) {
+  const std::size_t bands = PanelHeight(plan) / plan.block_rows;
+  const std::size_t band = i / plan.chunks * bands;
+  const std::size_t left = (plan.rows + plan.block_rows - 1) / plan.block_rows - band;
+  return {band * plan.chunks + i % plan.chunks, left < bands ? left : bands};
+}
+
 // rows and cols in memory order; `transposed`: memory rows are x's columns.
 QuantizePlan MakePlan(std::size_t rows, std::size_t cols, bool transposed,
                       const QuantizeOptions& options, const UnitStage& stage = {});

@@ -18,152 +18,13 @@
 // After foreach_target.h:
 #include <hwy/highway.h>
 
-#include "fp4lab/block/fp4_units-inl.h"
+#include "fp4lab/block/pack_codes-inl.h"
 #include "fp4lab/block/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fp4lab {
 namespace HWY_NAMESPACE {
 namespace {
-
-// The codes of a unit, one a byte, in memory order: rows are a chunk and a vector apart.
-struct CodeTile {
-  std::uint8_t* codes;
-  std::size_t stride;
-  HWY_INLINE CodeSink Row(std::size_t r) const { return {codes + r * stride}; }
-};
-
-// Memory rows are rows of x.
-HWY_INLINE void PackRows(const Unit& unit, const CodeTile& tile, const CodeLayout& layout,
-                         std::uint8_t* codes) {
-  for (std::size_t r = 0; r < unit.rows; ++r) {
-    const std::uint8_t* from = tile.codes + r * tile.stride;
-    std::uint8_t* to = codes + layout.Byte(unit.row + r, unit.col);
-    if (!layout.packed) {
-      std::copy_n(from, unit.cols, to);
-      continue;
-    }
-    for (std::size_t i = 0; i < unit.cols / 2; ++i) {
-      to[i] = static_cast<std::uint8_t>(from[2 * i] | from[2 * i + 1] << 4);
-    }
-    if (unit.cols % 2 == 1) to[unit.cols / 2] = from[unit.cols - 1];
-  }
-}
-
-// Memory rows are columns of x.
-HWY_INLINE void PackColumns(const Unit& unit, const CodeTile& tile, const CodeLayout& layout,
-                            std::uint8_t* codes) {
-  const std::uint8_t* from = tile.codes;
-  for (std::size_t i = 0; i < unit.cols; ++i, ++from) {
-    std::uint8_t* to = codes + layout.Byte(unit.col + i, unit.row);
-    if (!layout.packed) {
-      for (std::size_t r = 0; r < unit.rows; ++r) to[r] = from[r * tile.stride];
-      continue;
-    }
-    for (std::size_t r = 0; r + 1 < unit.rows; r += 2) {
-      to[r / 2] =
-          static_cast<std::uint8_t>(from[r * tile.stride] | from[(r + 1) * tile.stride] << 4);
-    }
-    if (unit.rows % 2 == 1) to[unit.rows / 2] = from[(unit.rows - 1) * tile.stride];
-  }
-}
-
-template <class Byte>
-HWY_INLINE void StoreScales(const QuantizePlan& plan, const Unit& unit, std::size_t blocks,
-                            const Byte* bytes, QuantizedMatrix* q) {
-  const std::size_t bands = (plan.rows + plan.block_rows - 1) / plan.block_rows;
-  const std::size_t columns = (plan.cols + plan.block_cols - 1) / plan.block_cols;
-  const std::size_t band = unit.row / plan.block_rows, first = unit.col / plan.block_cols;
-  std::uint8_t* to = q->scales.data();
-  to += plan.transposed ? first * bands + band : band * columns + first;
-  const std::size_t step = plan.transposed ? bands : 1;
-  for (std::size_t b = 0; b < blocks; ++b) to[b * step] = static_cast<std::uint8_t>(bytes[b]);
-}
-
-#if HWY_TARGET <= HWY_AVX3_DL
-
-struct PackedFp4Rows {
-  std::uint8_t* out;
-  std::size_t stride;
-  HWY_INLINE PackedFp4Sink Row(std::size_t r) const { return {out + r * stride}; }
-};
-
-// Codes one a byte, kept for PackColumns.
-struct ByteFp4Rows {
-  std::uint8_t* codes;
-  std::size_t stride;
-  HWY_INLINE ByteFp4Sink Row(std::size_t r) const { return {codes + r * stride}; }
-};
-
-// Pairs of rows of codes joined, and turned: column c's 16 codes become the 8 bytes at out + c *
-// stride. 64 columns.
-HWY_INLINE void PackSixteenRows(const CodeTile& tile, std::uint8_t* out, std::size_t stride,
-                                std::size_t columns) {
-  __m512i a[8], b[8];
-  for (std::size_t i = 0; i < 8; ++i) {
-    const __m512i low = _mm512_load_si512(tile.codes + 2 * i * tile.stride);
-    const __m512i high = _mm512_load_si512(tile.codes + (2 * i + 1) * tile.stride);
-    a[i] = _mm512_or_si512(low, _mm512_slli_epi16(high, 4));
-  }
-  for (std::size_t i = 0; i < 8; i += 2) {
-    b[i / 2] = _mm512_unpacklo_epi8(a[i], a[i + 1]);
-    b[4 + i / 2] = _mm512_unpackhi_epi8(a[i], a[i + 1]);
-  }
-  for (std::size_t i = 0; i < 8; i += 2) {
-    a[i] = _mm512_unpacklo_epi16(b[i], b[i + 1]);
-    a[i + 1] = _mm512_unpackhi_epi16(b[i], b[i + 1]);
-  }
-  // Of each 128-bit lane's columns: a[0], a[2] have 0-3, a[1], a[3] 4-7, a[4], a[6] 8-11, ...
-  alignas(64) std::uint64_t turned[8][8];
-  for (std::size_t i = 0; i < 4; ++i) {
-    const std::size_t j = i / 2 * 4 + i % 2;
-    _mm512_store_si512(turned[2 * i], _mm512_unpacklo_epi32(a[j], a[j + 2]));
-    _mm512_store_si512(turned[2 * i + 1], _mm512_unpackhi_epi32(a[j], a[j + 2]));
-  }
-  for (std::size_t c = 0; c < columns; ++c) {
-    const std::uint64_t bytes = turned[c % 16 / 2][c / 16 * 2 + c % 2];
-    std::memcpy(out + c * stride, &bytes, 8);
-  }
-}
-
-// The codes of a unit whose memory rows are columns of x.
-HWY_INLINE void PackTile(const Unit& unit, const CodeTile& tile, const CodeLayout& layout,
-                         std::uint8_t* codes) {
-  if (unit.rows % 16 != 0) return PackColumns(unit, tile, layout, codes);
-  for (std::size_t r = 0; r < unit.rows; r += 16) {
-    for (std::size_t c = 0; c < unit.cols; c += 64) {
-      PackSixteenRows({tile.codes + r * tile.stride + c, tile.stride},
-                      codes + layout.Byte(unit.col + c, unit.row + r), layout.row_bytes,
-                      std::min<std::size_t>(64, unit.cols - c));
-    }
-  }
-}
-
-// False: the generic kernel must do this unit.
-HWY_INLINE bool PackFp4Unit(const QuantizePlan& plan, const Unit& unit, const Tile& x,
-                            const CodeLayout& layout, const CodeTile& tile, QuantizedMatrix* q) {
-  Fp4Scales scales;
-  if (plan.transposed) {
-    if (!QuantizeFp4Unit(plan, unit, x, &scales, ByteFp4Rows{tile.codes, tile.stride}))
-      return false;
-    PackTile(unit, tile, layout, q->codes.data());
-  } else {
-    const PackedFp4Rows rows{q->codes.data() + layout.Byte(unit.row, unit.col), layout.row_bytes};
-    if (!QuantizeFp4Unit(plan, unit, x, &scales, rows)) return false;
-  }
-  StoreScales(plan, unit, (unit.cols + plan.block_cols - 1) / plan.block_cols, scales.byte, q);
-  return true;
-}
-
-#else
-
-HWY_INLINE bool HasFp4Units(const QuantizePlan& /*plan*/) { return false; }
-HWY_INLINE bool PackFp4Unit(const QuantizePlan&, const Unit&, const Tile&, const CodeLayout&,
-                            const CodeTile&, QuantizedMatrix*) {
-  return false;
-}
-
-#endif
 
 struct CodeBuffers {
   UnitScales scales;
@@ -189,17 +50,43 @@ void CodesOfUnits(const QuantizePlan& plan, const MatrixView<const float>& x, st
                   std::size_t end, QuantizedMatrix* q) {
   CodeBuffers buffers;
   StageBuffer staged;
-  const bool fp4 = HasFp4Units(plan);
-  const CodeTile codes{buffers.codes, plan.chunk + 64};
+  const bool fp4 = !plan.transposed && HasFp4Units(plan);
+  const bool fp8 = !plan.transposed && HasFp8Units(plan);
   const CodeLayout layout(q->format, plan.transposed ? plan.rows : plan.cols);
   for (std::size_t i = begin, n = 1; i < end; i += n) {
-    n = fp4 ? UnitsOfSpan(plan, i, end) : 1;
+    n = fp4 || fp8 ? UnitsOfSpan(plan, i, end) : 1;
     const Unit span = SpanOf(plan, i, n);
-    if (fp4 && PackFp4Unit(plan, span, TileOf(plan, x, span, &staged), layout, codes, q)) continue;
+    if (fp8 && PutFp8Unit(plan, span, TileOf(plan, x, span, &staged), layout, q)) continue;
+    if (fp4 && PackFp4Unit(plan, span, TileOf(plan, x, span, &staged), layout, q)) continue;
     for (std::size_t k = i; k < i + n; ++k) {
       const Unit unit = UnitOf(plan, k);
       CodesOfUnit(plan, unit, TileOf(plan, x, unit, &staged), layout, &buffers, q);
     }
+  }
+}
+
+// The units of a panel of a transposed plan.
+void CodesOfPanel(const QuantizePlan& plan, const MatrixView<const float>& x, std::size_t i,
+                  QuantizedMatrix* q) {
+  const Panel units = PanelOf(plan, i);
+  std::uint32_t done = 0;  // bit b: unit b of the panel
+  if (HasFp4Units(plan)) {
+    CodePanel panel;
+    StageBuffer staged;
+    alignas(64) std::uint8_t codes[kMaxStagedBlock * (256 + 64)];
+    std::size_t whole = 0;
+    for (; whole < units.count; ++whole) {
+      const Unit unit = UnitOf(plan, units.first + whole * plan.chunks);
+      if (unit.rows < plan.block_rows) break;
+      const Tile tile = TileOf(plan, x, unit, &staged);
+      const bool filled = FillPanel(plan, unit, tile, whole, {codes, plan.chunk + 64}, &panel, q);
+      done |= static_cast<std::uint32_t>(filled) << whole;
+    }
+    FlushPanel(plan, UnitOf(plan, units.first), whole, CodeLayout(q->format, plan.rows), panel, q);
+  }
+  for (std::size_t b = 0; b < units.count; ++b) {
+    const std::size_t unit = units.first + b * plan.chunks;
+    if ((done >> b & 1) == 0) CodesOfUnits(plan, x, unit, unit + 1, q);
   }
 }
 
@@ -213,6 +100,24 @@ namespace fp4lab {
 namespace {
 
 HWY_EXPORT(CodesOfUnits);
+HWY_EXPORT(CodesOfPanel);
+
+// Work on memory rows [begin, end) and columns [begin_col, end_col), which hold whole units (and
+// panels).
+void CodesOfPart(const QuantizePlan& plan, const MatrixView<const float>& x, std::size_t begin,
+                 std::size_t end, std::size_t begin_col, std::size_t end_col, QuantizedMatrix* q) {
+  const std::size_t first = begin_col / plan.chunk, last = (end_col - 1) / plan.chunk + 1;
+  const std::size_t step = plan.transposed ? PanelHeight(plan) : plan.block_rows;
+  for (std::size_t r = begin; r < end; r += step) {
+    const std::size_t i = r / step * plan.chunks;
+    if (!plan.transposed) {
+      HWY_DYNAMIC_DISPATCH(CodesOfUnits)(plan, x, i + first, i + last, q);
+      continue;
+    }
+    for (std::size_t c = first; c < last; ++c)
+      HWY_DYNAMIC_DISPATCH(CodesOfPanel)(plan, x, i + c, q);
+  }
+}
 
 }  // namespace
 
@@ -225,6 +130,12 @@ void Quantize(MatrixView<const float> x, const QuantizeOptions& options, const U
   const bool transposed = !HasUnitRows(x);
   x = transposed ? x.Transposed() : AsOneRow(x, options.format);
   const QuantizePlan plan = MakePlan(x.rows, x.cols, transposed, options, stage);
+  if (transposed) {
+    ParallelFor(PanelsOf(plan), [&](std::size_t i) {
+      HWY_DYNAMIC_DISPATCH(CodesOfPanel)(plan, x, i, q);
+    });
+    return;
+  }
   ParallelFor(GroupsOf(plan), [&](std::size_t group) {
     HWY_DYNAMIC_DISPATCH(CodesOfUnits)(plan, x, group * kUnitsAGroup, EndOfGroup(plan, group), q);
   });
@@ -250,17 +161,27 @@ void QuantizeBothWays(MatrixView<const float> x, const QuantizeOptions& row_opti
   if (!copy.values.empty()) x = copy.View();
   const bool turned = !HasUnitRows(x);  // then it is x's transpose that lies in memory as rows
   if (turned) x = x.Transposed();
-  const QuantizePlan plans[] = {MakePlan(x.rows, x.cols, turned, row_options),
-                                MakePlan(x.rows, x.cols, !turned, column_options)};
-  QuantizedMatrix* const results[] = {rows, columns};
-  const std::size_t band = std::lcm(plans[0].block_rows, plans[1].block_rows);
-  ParallelFor((x.rows + band - 1) / band, [&](std::size_t i) {
-    for (const std::size_t k : {0, 1}) {
-      const QuantizePlan& plan = plans[k];
-      const std::size_t units = band / plan.block_rows * plan.chunks;
-      HWY_DYNAMIC_DISPATCH(CodesOfUnits)
-      (plan, x, i * units, std::min((i + 1) * units, plan.units), results[k]);
+  const QuantizeOptions& options = turned ? column_options : row_options;
+  const QuantizePlan along = MakePlan(x.rows, x.cols, false, options);
+  const QuantizePlan across = MakePlan(x.rows, x.cols, true, turned ? row_options : column_options);
+  QuantizedMatrix* const results[] = {turned ? columns : rows, turned ? rows : columns};
+  // Parts that stay in the second-level cache between the two.
+  constexpr std::size_t kPart = 1024;
+  const std::size_t height = std::lcm(along.block_rows, PanelHeight(across));
+  const bool cut = kPart % along.chunk == 0 && kPart % across.chunk == 0;
+  const std::size_t width = cut ? kPart : x.cols, parts = (x.cols + width - 1) / width;
+  const MatrixView<const float> line = AsOneRow(x, options.format);
+  const QuantizePlan along_line = MakePlan(line.rows, line.cols, false, options);
+  const bool lines = parts == 1 && line.rows == 1 && height * x.cols % along_line.chunk == 0;
+  ParallelFor((x.rows + height - 1) / height * parts, [&](std::size_t i) {
+    const std::size_t r = i / parts * height, end = std::min(r + height, x.rows);
+    const std::size_t c = i % parts * width, end_col = std::min(c + width, x.cols);
+    if (lines) {
+      CodesOfPart(along_line, line, 0, 1, r * x.cols, end * x.cols, results[0]);
+    } else {
+      CodesOfPart(along, x, r, end, c, end_col, results[0]);
     }
+    CodesOfPart(across, x, r, end, c, end_col, results[1]);
   });
 }
 

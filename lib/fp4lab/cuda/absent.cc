@@ -1,5 +1,6 @@
 // The backend of a build without CUDA: it says so.
 #include "fp4lab/base/error.h"
+#include "fp4lab/cuda/block_scaled_gemm.h"
 #include "fp4lab/cuda/device.h"
 #include "fp4lab/cuda/generate.h"
 #include "fp4lab/cuda/quantize.h"
@@ -53,6 +54,8 @@ void Dequantize(const BlockFormat&, const std::uint8_t*, const std::uint8_t*, co
                 std::size_t, std::size_t, ElementType, void*, StreamHandle) {
   Absent();
 }
+bool HasMmaForm(MmaForm) { Absent(); }
+void BlockScaledGemm(const BlockScaledProblem&, MmaForm, StreamHandle) { Absent(); }
 void Generate(Distribution, const RandomStream&, const DeviceMatrix&, StreamHandle) { Absent(); }
 
 }  // namespace fp4lab::cuda

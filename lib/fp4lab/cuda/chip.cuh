@@ -18,4 +18,19 @@ inline constexpr bool kHasStochasticConversions = true;
 inline constexpr bool kHasStochasticConversions = false;
 #endif
 
+// mma.sync with block scales: of the sm_120 family alone (CUDA 13.0).
+#if defined(__CUDA_ARCH_FAMILY_SPECIFIC__) && __CUDA_ARCH__ >= 1200 && __CUDA_ARCH__ < 1300
+inline constexpr bool kHasBlockScaledMmaSync = true;
+#else
+inline constexpr bool kHasBlockScaledMmaSync = false;
+#endif
+
+// tcgen05: tensor memory and its matrix instructions, of sm_100a and sm_103a.
+#if (defined(__CUDA_ARCH_SPECIFIC__) || defined(__CUDA_ARCH_FAMILY_SPECIFIC__)) && \
+    (__CUDA_ARCH__ == 1000 || __CUDA_ARCH__ == 1030)
+inline constexpr bool kHasTcgen05 = true;
+#else
+inline constexpr bool kHasTcgen05 = false;
+#endif
+
 }  // namespace fp4lab::cuda

@@ -69,6 +69,7 @@ struct LinearOperandValues {
   MatrixView<const float> values;  // no data: only integers were made
   ByteBuffer code_memory;
   FloatBuffer scale_memory;
+  WordBuffer transformed_memory;
   Fp4Operand integers;
   std::size_t block = 0;  // columns of integers.codes to a scale
   bool has_integers = false;

@@ -38,17 +38,24 @@ std::size_t DivideUp(std::size_t x, int y) {
 
 std::uint32_t SignMask(int hadamard) { return hadamard == 16 ? kTeSignMask16 : kTeSignMask32; }
 
-// `hadamard` 0: no transform.
-bool MakeIntegers(View x, int hadamard, const QuantizeOptions& options, LinearOperandValues* out) {
-  const BlockFormat& f = options.format;
+// `hadamard` 0: no transform. `finds_amax`: of the transformed tensor, into options->amax.
+bool MakeIntegers(View x, int hadamard, bool finds_amax, QuantizeOptions* options,
+                  LinearOperandValues* out) {
+  const BlockFormat& f = options->format;
   const Fp4Integers to{
       Like(x, x.rows, x.cols, &out->code_memory),
       Like(x, DivideUp(x.rows, f.block_rows), DivideUp(x.cols, f.block_cols), &out->scale_memory)};
   out->block = static_cast<std::size_t>(f.block_cols);
   out->integers = {to.codes, to.scales, static_cast<std::size_t>(f.block_rows)};
-  out->has_integers =
-      hadamard == 0 ? QuantizeToFp4Integers(x, options, to)
-                    : HadamardQuantizeToFp4Integers(x, hadamard, SignMask(hadamard), options, to);
+  if (hadamard == 0) {
+    out->has_integers = QuantizeToFp4Integers(x, *options, to);
+  } else if (finds_amax) {
+    out->has_integers = HadamardQuantizeToFp4Integers(x, hadamard, SignMask(hadamard), options, to,
+                                                      &out->transformed_memory);
+  } else {
+    out->has_integers =
+        HadamardQuantizeToFp4Integers(x, hadamard, SignMask(hadamard), *options, to);
+  }
   return out->has_integers;
 }
 
@@ -131,13 +138,10 @@ void PrepareOperand(const OperandRecipe& recipe, bool bf16, LinearOperand operan
   options.random.tensor += static_cast<std::uint32_t>(operand);
   const bool scaled = recipe.format && HasTensorScale(*recipe.format);
   if (integers) {  // with the transform on the way
-    if (scaled && recipe.hadamard != 0) {
-      options.amax = HadamardAmax(x, recipe.hadamard, SignMask(recipe.hadamard));
-    } else if (scaled && !knows_amax) {
-      options.amax = TensorAmax(x);
-    }
+    if (scaled && recipe.hadamard == 0 && !knows_amax) options.amax = TensorAmax(x);
+    const bool made = MakeIntegers(x, recipe.hadamard, scaled, &options, out);
     out->amax = options.amax;
-    if (MakeIntegers(x, recipe.hadamard, options, out)) return;
+    if (made) return;
   }
   if (recipe.hadamard != 0) {
     RandomHadamard(x, recipe.hadamard, SignMask(recipe.hadamard), to());

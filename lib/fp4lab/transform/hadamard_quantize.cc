@@ -28,6 +28,36 @@ void Transform(const void* context, MatrixView<const float> from, bool transpose
   }
 }
 
+// A tensor after the transform, as HadamardColumnsToWords writes it: rows of x in memory order.
+struct TransformedWords {
+  const float* x;
+  std::size_t x_stride;
+  const std::uint32_t* words;
+  std::size_t stride;
+};
+
+// A UnitStage.
+void TakeWords(const void* context, MatrixView<const float> from, bool /*transposed*/,
+               MatrixView<float> to) {
+  const auto& t = *static_cast<const TransformedWords*>(context);
+  const auto at = static_cast<std::size_t>(from.data - t.x);
+  FloatsOfWords(t.words + at / t.x_stride / 2 * t.stride + at % t.x_stride, t.stride, to);
+}
+
+constexpr std::size_t kPiece = 1024;  // elements of a row, or columns of a band
+
+// The largest of piece(r, c, cols) over the bands of `size` rows of x, which lies as rows.
+template <class Piece>
+float LargestOfBands(MatrixView<const float> x, std::size_t size, const Piece& piece) {
+  const std::size_t pieces = (x.cols + kPiece - 1) / kPiece;
+  std::vector<float> partial(x.rows / size * pieces);
+  ParallelFor(partial.size(), [&](std::size_t i) {
+    const std::size_t c = i % pieces * kPiece;
+    partial[i] = piece(i / pieces * size, c, std::min(kPiece, x.cols - c));
+  });
+  return *std::max_element(partial.begin(), partial.end());
+}
+
 // Whether every unit of work of a quantizer holds whole groups.
 bool UnitsHoldGroups(MatrixView<const float> x, int size, const QuantizeOptions& options,
                      bool transposed) {
@@ -61,7 +91,6 @@ float HadamardAmax(MatrixView<const float> x, int size, std::uint32_t sign_mask)
   if (!copy.values.empty()) x = copy.View();
   const HadamardSigns signs = SignsOf(size, sign_mask);
   const auto group = static_cast<std::size_t>(size);
-  constexpr std::size_t kPiece = 1024;  // elements of a row, or columns of a band
   if (HasUnitRows(x)) {
     std::vector<float> partial(x.rows);
     ParallelFor(x.rows, [&](std::size_t r) {
@@ -75,14 +104,9 @@ float HadamardAmax(MatrixView<const float> x, int size, std::uint32_t sign_mask)
     return *std::max_element(partial.begin(), partial.end());
   }
   const MatrixView<const float> memory = x.Transposed();
-  const std::size_t pieces = (memory.cols + kPiece - 1) / kPiece;
-  std::vector<float> partial(memory.rows / group * pieces);
-  ParallelFor(partial.size(), [&](std::size_t i) {
-    const std::size_t c = i % pieces * kPiece;
-    partial[i] = HadamardColumnsAmax(&memory(i / pieces * group, c), memory.row_stride,
-                                     std::min(kPiece, memory.cols - c), signs);
+  return LargestOfBands(memory, group, [&](std::size_t r, std::size_t c, std::size_t cols) {
+    return HadamardColumnsAmax(&memory(r, c), memory.row_stride, cols, signs);
   });
-  return *std::max_element(partial.begin(), partial.end());
 }
 
 void HadamardQuantize(MatrixView<const float> x, int size, std::uint32_t sign_mask,
@@ -109,6 +133,29 @@ bool HadamardQuantizeToFp4Integers(MatrixView<const float> x, int size, std::uin
                          [&](MatrixView<const float> y, const UnitStage& stage) {
                            return QuantizeToFp4Integers(y, options, stage, out);
                          });
+}
+
+bool HadamardQuantizeToFp4Integers(MatrixView<const float> x, int size, std::uint32_t sign_mask,
+                                   QuantizeOptions* options, const Fp4Integers& out,
+                                   WordBuffer* memory) {
+  CheckHadamard(x, size, x);
+  const bool columns =
+      !HasUnitRows(x) && HasUnitColumns(x) && out.codes.col_stride != 1 && x.cols > 1;
+  if (x.size() == 0 || !columns || !UnitsHoldGroups(x, size, *options, true)) {
+    options->amax = HadamardAmax(x, size, sign_mask);
+    return HadamardQuantizeToFp4Integers(x, size, sign_mask, *options, out);
+  }
+  const MatrixView<const float> from = x.Transposed();
+  const std::size_t stride = (from.cols + 15) / 16 * 16;
+  Reserve(memory, from.rows / 2 * stride);
+  const HadamardSigns signs = SignsOf(size, sign_mask);
+  options->amax = LargestOfBands(
+      from, static_cast<std::size_t>(size), [&](std::size_t r, std::size_t c, std::size_t cols) {
+        return HadamardColumnsToWords(&from(r, c), from.row_stride, cols, signs,
+                                      memory->data() + r / 2 * stride + c, stride);
+      });
+  const TransformedWords words{from.data, from.row_stride, memory->data(), stride};
+  return QuantizeToFp4Integers(x, *options, UnitStage{&words, TakeWords}, out);
 }
 
 }  // namespace fp4lab

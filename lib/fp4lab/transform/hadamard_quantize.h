@@ -2,6 +2,7 @@
 // and writes its result alone.
 #pragma once
 
+#include "fp4lab/base/aligned.h"
 #include "fp4lab/block/fp4_integers.h"
 #include "fp4lab/block/quantize.h"
 #include "fp4lab/transform/hadamard.h"
@@ -24,5 +25,11 @@ void HadamardQuantizeToValues(MatrixView<const float> x, int size, std::uint32_t
 
 bool HadamardQuantizeToFp4Integers(MatrixView<const float> x, int size, std::uint32_t sign_mask,
                                    const QuantizeOptions& options, const Fp4Integers& out);
+
+// That with options->amax = HadamardAmax(x), which it sets. Where x and out.codes lie as columns,
+// the transform is computed once and kept in `memory` meanwhile, two bytes an element.
+bool HadamardQuantizeToFp4Integers(MatrixView<const float> x, int size, std::uint32_t sign_mask,
+                                   QuantizeOptions* options, const Fp4Integers& out,
+                                   WordBuffer* memory);
 
 }  // namespace fp4lab

@@ -26,6 +26,16 @@ void HadamardColumns(const float* x, std::size_t x_stride, std::size_t cols,
 float HadamardColumnsAmax(const float* x, std::size_t x_stride, std::size_t cols,
                           const HadamardSigns& signs);
 
+// The transform and that, the outputs as two BF16 values a word: words[k * word_stride + c] is row
+// 2 k (its lower half) and row 2 k + 1 of column c. Whole vectors are written: of columns up to the
+// next multiple of 16.
+float HadamardColumnsToWords(const float* x, std::size_t x_stride, std::size_t cols,
+                             const HadamardSigns& signs, std::uint32_t* words,
+                             std::size_t word_stride);
+
+// An even number of rows from such words, in whole vectors as they are.
+void FloatsOfWords(const std::uint32_t* words, std::size_t word_stride, MatrixView<float> to);
+
 // Groups along a row: `groups` of them, one after the other.
 void HadamardRow(const float* x, std::size_t groups, const HadamardSigns& signs, float* out);
 

@@ -7,10 +7,10 @@
 // terms span no more, and their sum is then rounded once: the rounding of the exact sum. Groups
 // wider still, and those with Inf, NaN or sums that might overflow, go to HadamardWideGroup.
 //
-// Of groups of 16 most are recognised after the transform: every sum in it is a multiple of the
-// least term's unit u, and if a sum were 2^24 u or more, then one of the two that come of it (its
-// sum and its difference with another), and so in the end an output, would be 2^23 u or more. So
-// all were exact if all outputs are below 2^23 u.
+// Of groups down the columns most are recognised after the transform: every sum in it is a multiple
+// of the least term's unit u, and if a sum were 2^24 u or more, then one of the two that come of it
+// (its sum and its difference with another), and so in the end an output, would be 2^23 u or more.
+// So all were exact if all outputs are below 2^23 u.
 #if defined(FP4LAB_TRANSFORM_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)  // NOLINT: once per target
 #ifdef FP4LAB_TRANSFORM_LANES_INL_H_
 #undef FP4LAB_TRANSFORM_LANES_INL_H_
@@ -78,19 +78,21 @@ HWY_INLINE MF IsHigh(const Split& split, VF x) {
   return hn::RebindMask(DF(), hn::Not(hn::Lt(magnitude, split.high)));
 }
 
-// Finite y to BF16, RNE. Not for -0.
-HWY_INLINE VF RoundPositiveZeroToBf16(VF y) {
+// Finite y to BF16, RNE: the upper half is the result. Not for -0.
+HWY_INLINE VI UpperHalfRounded(VF y) {
   const DI d;
   const VI bits = hn::BitCast(d, y);
 #if HWY_TARGET <= HWY_AVX3
   const VI least = hn::Add(bits, hn::Set(d, 0x7FFF));
   const __mmask16 odd = _mm512_test_epi32_mask(bits.raw, _mm512_set1_epi32(0x10000));
-  const VI up{_mm512_mask_add_epi32(least.raw, odd, least.raw, _mm512_set1_epi32(1))};
+  return VI{_mm512_mask_add_epi32(least.raw, odd, least.raw, _mm512_set1_epi32(1))};
 #else
   const VI odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1));
-  const VI up = hn::Add(hn::Add(bits, hn::Set(d, 0x7FFF)), odd);
+  return hn::Add(hn::Add(bits, hn::Set(d, 0x7FFF)), odd);
 #endif
-  return hn::BitCast(DF(), hn::And(up, hn::Set(d, -0x10000)));
+}
+HWY_INLINE VF RoundPositiveZeroToBf16(VF y) {
+  return hn::BitCast(DF(), hn::And(UpperHalfRounded(y), hn::Set(DI(), -0x10000)));
 }
 
 // Finite y to BF16, RNE; zero becomes +0.
