@@ -32,10 +32,13 @@ void RmsNorm(const float* x, const float* gain, float epsilon, std::size_t rows,
              T* y, float* inverse_rms, cudaStream_t stream, const AmaxPlaces& amax = {});
 
 inline constexpr std::size_t kGainChunk = 32;  // rows of one partial sum of the gain's gradient
+inline constexpr std::size_t GainChunks(std::size_t rows) {
+  return (rows + kGainChunk - 1) / kGainChunk;
+}
 
 // dx is overwritten or added to; dx_rounded is dx rounded to T (where T is float: or null), and
 // `amax` of it.
-// gain_partials (ceil(rows / kGainChunk), cols) is for SumGains.
+// gain_partials (GainChunks(rows), cols) is for SumGains.
 template <class T>
 void RmsNormBackward(const float* x, const float* gain, const float* inverse_rms, const float* dy,
                      bool accumulate, std::size_t rows, std::size_t cols, float* dx, T* dx_rounded,

@@ -31,6 +31,10 @@ inline void Check(cudaError_t status, const char* what) {
 
 inline void CheckLaunch(const char* kernel) { Check(cudaGetLastError(), kernel); }
 
+// What a number read back from the device is.
+inline float ToFloat(float x) { return x; }
+inline float ToFloat(Bf16 x) { return __bfloat162float(x); }
+
 // Memory on the current device; moves, is not copied.
 template <class T>
 class DeviceArray {

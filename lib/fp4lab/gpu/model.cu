@@ -1,19 +1,10 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "fp4lab/gpu/model.cuh"
+#include "fp4lab/gpu/inspect.cuh"
 #include "fp4lab/nn/rope.h"
 
 namespace fp4lab::gpu {
-namespace {
-
-float ToFloat(float x) { return x; }
-float ToFloat(Bf16 x) { return __bfloat162float(x); }
-
-std::size_t Chunks(std::size_t rows) { return (rows + kGainChunk - 1) / kGainChunk; }
-
-}  // namespace
-
 template <class T, class A>
 DeviceModel<T, A>::DeviceModel(const TrainConfig& config, const float* parameters, float* gradients,
                                std::size_t max_sequences, cudaStream_t stream)
@@ -96,7 +87,7 @@ void DeviceModel<T, A>::TakeMemory(std::size_t rows) {
   if constexpr (std::is_same_v<A, float>) d_qkv_ = floats(qkv_width_);
   d_qkv_rounded_ = operand(qkv_width_);
   dots_ = DeviceArray<float>(statistics);
-  gain_partials_ = DeviceArray<float>(norms_ * Chunks(rows) * d_);
+  gain_partials_ = DeviceArray<float>(norms_ * GainChunks(rows) * d_);
   embedding_partials_ = DeviceArray<float>((rows / kSegmentRows + vocabulary_) * d_);
 }
 
@@ -133,31 +124,6 @@ std::string DeviceModel<T, A>::LinearName(std::size_t linear) const {
 template <class T, class A>
 const LinearRecipe& DeviceModel<T, A>::RecipeFor(const Pass& pass, std::size_t linear) const {
   return pass.high_precision ? config_.recipe.rest : *recipes_[linear];
-}
-
-// ---- Looking at tensors: each is copied to the host
-
-template <class T, class A>
-template <class X>
-void DeviceModel<T, A>::Inspect(const Pass& pass, const std::string& name, const X* x,
-                                std::size_t rows, std::size_t cols) const {
-  if (pass.inspector == nullptr) return;
-  std::vector<X> raw(rows * cols);
-  Check(cudaMemcpyAsync(raw.data(), x, raw.size() * sizeof(X), cudaMemcpyDeviceToHost, stream_),
-        "copy from the GPU");
-  Check(cudaStreamSynchronize(stream_), "training");
-  Matrix<float> matrix(rows, cols);
-  for (std::size_t i = 0; i < raw.size(); ++i) matrix.values[i] = ToFloat(raw[i]);
-  (*pass.inspector)(name, matrix.View());
-}
-
-template <class T, class A>
-template <class X>
-void DeviceModel<T, A>::InspectIn(const Pass& pass, int block, const char* name, const X* x,
-                                  std::size_t cols) const {
-  if (pass.inspector == nullptr) return;
-  const std::string prefix = block < 0 ? "" : "blocks." + std::to_string(block) + ".";
-  Inspect(pass, prefix + name, x, rows_, cols);
 }
 
 // ---- Linears
@@ -200,21 +166,6 @@ void DeviceModel<T, A>::RunLinear(const Pass& pass, std::size_t linear, T* x, co
   const DeviceCall call = CallOf(pass, linear, &observer);
   inputs_[linear] = {x, LinearForward(RecipeFor(pass, linear), call, rows_, trains_, measured, x,
                                       !keeps, &weights_[linear], &scratch_, add, y)};
-}
-
-template <class T, class A>
-template <class D>
-void DeviceModel<T, A>::RunLinearBackward(const Pass& pass, std::size_t linear, const T* dy, D* dx,
-                                          const AmaxPlaces& measured) {
-  OperandObserver observer;
-  const DeviceCall call = CallOf(pass, linear, &observer);
-  const ParameterSlice& slice =
-      linear == HeadIndex() ? layout_.head : layout_.block_linears[linear];
-  LinearBackward(RecipeFor(pass, linear), call, rows_, measured, inputs_[linear].x,
-                 inputs_[linear].is_operand, &weights_[linear], dy, &scratch_, dx, Gradient(slice));
-  if (pass.inspector == nullptr) return;
-  Inspect(pass, LinearName(linear) + ".input.gradient", dx, rows_, slice.cols);
-  Inspect(pass, LinearName(linear) + ".weight.gradient", Gradient(slice), slice.rows, slice.cols);
 }
 
 // ---- Forward
@@ -297,88 +248,6 @@ void DeviceModel<T, A>::Forward(const Pass& pass, const DeviceBatch& batch) {
 template <class T, class A>
 void DeviceModel<T, A>::Losses(const DeviceBatch& batch, double* row_loss) {
   CrossEntropy(logits_.data(), batch.targets, rows_, vocabulary_, row_loss, stream_);
-}
-
-// ---- Backward
-
-template <class T, class A>
-const T* DeviceModel<T, A>::ResidualGradient() const {
-  if constexpr (std::is_same_v<T, float>) {
-    return d_residual_.data();
-  } else {
-    return d_residual_rounded_.data();
-  }
-}
-
-// From d_narrow_ into d_residual_.
-template <class T, class A>
-void DeviceModel<T, A>::BackwardNorm(const float* x, const ParameterSlice& gain,
-                                     const float* inverse_rms, bool accumulate, std::size_t norm,
-                                     const AmaxPlaces& amax) {
-  RmsNormBackward(x, Parameter(gain), inverse_rms, d_narrow_.data(), accumulate, rows_, d_,
-                  d_residual_.data(), d_residual_rounded_.data(),
-                  gain_partials_.data() + norm * Chunks(rows_) * d_, stream_, amax);
-}
-
-template <class T, class A>
-void DeviceModel<T, A>::BackwardMlp(const Pass& pass, int block) {
-  Block& b = blocks_[static_cast<std::size_t>(block)];
-  const auto i = static_cast<std::size_t>(block);
-  const std::size_t out = Index(block, kOut), up = Index(block, kUp), down = Index(block, kDown);
-  RunLinearBackward(pass, down, ResidualGradient(), d_wide_.data(), GradientPlaces(pass, down));
-  const Activation activation = config_.model.activation;
-  const AmaxPlaces amax = MeasuresActivation(activation) ? GradientPlaces(pass, up) : AmaxPlaces{};
-  ActivateBackward(activation, b.up.data(), d_wide_.data(), rows_, ffn_, d_up_.data(), stream_,
-                   amax);
-  InspectIn(pass, block, "mlp.up.output.gradient", d_up_.data(), up_width_);
-  RunLinearBackward(pass, up, d_up_.data(), d_narrow_.data(), amax);
-  BackwardNorm(b.mid.data(), layout_.mlp_gains[i], b.mlp_inverse_rms.data(), true, 2 * i + 1,
-               GradientPlaces(pass, out));
-  InspectIn(pass, block, "mlp_norm.input.gradient", d_residual_.data(), d_);
-}
-
-template <class T, class A>
-void DeviceModel<T, A>::BackwardAttention(const Pass& pass, int block) {
-  Block& b = blocks_[static_cast<std::size_t>(block)];
-  const auto i = static_cast<std::size_t>(block);
-  const std::size_t out = Index(block, kOut);
-  RunLinearBackward(pass, out, ResidualGradient(), d_attention_.data(), GradientPlaces(pass, out));
-  if constexpr (std::is_same_v<A, float>) {
-    AttentionBackward(ShapeOfAttention(), b.qkv.data(), b.attention.data(), b.statistics.data(),
-                      d_attention_.data(), dots_.data(), d_qkv_.data(), stream_);
-    RopeBackward(ShapeOfRope(), cos_.data(), sin_.data(), d_qkv_.data(), d_qkv_rounded_.data(),
-                 stream_);
-  } else {
-    AttentionBackward(ShapeOfAttention(), b.qkv.data(), b.attention.data(), b.statistics.data(),
-                      d_attention_.data(), cos_.data(), sin_.data(), dots_.data(),
-                      d_qkv_rounded_.data(), stream_);
-  }
-  InspectIn(pass, block, "attention.qkv.output.gradient", d_qkv_rounded_.data(), qkv_width_);
-  RunLinearBackward(pass, Index(block, kQkv), d_qkv_rounded_.data(), d_narrow_.data());
-  BackwardNorm(b.x.data(), layout_.attention_gains[i], b.attention_inverse_rms.data(), true, 2 * i,
-               block > 0 ? GradientPlaces(pass, Index(block - 1, kDown)) : AmaxPlaces{});
-  InspectIn(pass, block, "attention_norm.input.gradient", d_residual_.data(), d_);
-}
-
-template <class T, class A>
-void DeviceModel<T, A>::Backward(const Pass& pass, const DeviceBatch& batch, float loss_scale,
-                                 double* row_loss) {
-  CrossEntropyGradient(logits_.data(), batch.targets, loss_scale, rows_, vocabulary_, row_loss,
-                       dlogits_.data(), stream_);
-  InspectIn(pass, -1, "head.output.gradient", dlogits_.data(), vocabulary_);
-  RunLinearBackward(pass, HeadIndex(), dlogits_.data(), d_narrow_.data());
-  BackwardNorm(last_.data(), layout_.final_gain, final_inverse_rms_.data(), false, norms_ - 1,
-               GradientPlaces(pass, HeadIndex() - kLinearsPerBlock + kDown));
-  InspectIn(pass, -1, "final_norm.input.gradient", d_residual_.data(), d_);
-  for (int b = config_.model.layers - 1; b >= 0; --b) {
-    BackwardMlp(pass, b);
-    BackwardAttention(pass, b);
-  }
-  SumGains(gain_partials_.data(), norms_, Chunks(rows_), d_, gradients_ + layout_.matrices,
-           stream_);
-  EmbeddingBackward(batch.segments, d_residual_.data(), d_, embedding_partials_.data(),
-                    Gradient(layout_.embedding), stream_);
-  Inspect(pass, "embedding.weight.gradient", Gradient(layout_.embedding), vocabulary_, d_);
 }
 
 template class DeviceModel<float, float>;
