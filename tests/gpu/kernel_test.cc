@@ -3,6 +3,7 @@
 #include <map>
 
 #include "fp4lab/gpu/kernels.cuh"
+#include "fp4lab/gpu/quantize.cuh"
 #include "fp4lab/gpu/tokens.h"
 #include "fp4lab/nn/embedding.h"
 #include "fp4lab/nn/loss.h"
@@ -16,7 +17,8 @@ namespace {
 struct Size {
   std::size_t rows, cols;
 };
-const std::vector<Size> kSizes = {{1, 16}, {37, 100}, {130, 64}, {515, 257}, {50, 256}, {7, 512}};
+const std::vector<Size> kSizes = {{1, 16},  {37, 100}, {130, 64},  {515, 257}, {50, 256},
+                                  {7, 512}, {40, 768}, {33, 1600}, {70, 128}};
 
 template <class X>
 MatrixView<X> View(std::vector<std::remove_const_t<X>>& x, std::size_t rows, std::size_t cols) {
@@ -60,6 +62,62 @@ TEST_CASE("RMSNorm on the GPU gives the CPU's bits, forward and backward", "[gpu
     CAPTURE(rows, cols);
     CheckRmsNorm<float>(rows, cols);
     CheckRmsNorm<Bf16>(rows, cols);
+  }
+}
+
+// The two largest magnitudes that a kernel leaves, and those of a pass over its result.
+template <class Run>
+void CheckAmax(std::size_t rows, std::size_t cols, Run&& run) {
+  const auto measured = ToDevice(std::vector<std::uint32_t>(2, 0));
+  const auto plain_only = ToDevice(std::vector<std::uint32_t>(1, 0));
+  const auto want = ToDevice(std::vector<std::uint32_t>(2, 0));
+  auto out = Poisoned<Bf16>(rows * cols), again = Poisoned<Bf16>(rows * cols),
+       unmeasured = Poisoned<Bf16>(rows * cols);
+  run(out.data(), AmaxPlaces{measured.data(), measured.data() + 1});
+  run(again.data(), AmaxPlaces{plain_only.data(), nullptr});
+  run(unmeasured.data(), AmaxPlaces{});
+  QuantizeJob job;
+  job.rows = rows;
+  job.cols = cols;
+  job.along_rows = true;
+  job.hadamard = 16;
+  MeasureBoth(job, out.data(), want.data(), want.data() + 1, nullptr);
+  CHECK(ToHost(measured) == ToHost(want));
+  CHECK(ToHost(plain_only)[0] == ToHost(want)[0]);
+  CHECK(ToHost(want)[1] != 0);
+  CHECK(Different(FloatsOf(out), FloatsOf(unmeasured)) == 0);
+  CHECK(Different(FloatsOf(again), FloatsOf(unmeasured)) == 0);
+}
+
+TEST_CASE("Largest magnitudes found where a result is made are those of a pass over it", "[gpu]") {
+  if (NoGpu()) return;
+  for (const auto [rows, cols] : std::vector<Size>{{16, 128}, {64, 512}, {48, 768}, {80, 1602}}) {
+    CAPTURE(rows, cols);
+    std::vector<float> values = Normal(1, rows * cols, 2.0);
+    for (std::size_t i = 0; i < values.size(); i += 7) values[i] *= 0x1p-20f;  // wide groups
+    const auto x = ToDevice(values), dy = ToDevice(Normal(3, rows * cols));
+    const auto gain = ToDevice(Normal(2, cols));
+    auto inverse = ToDevice(std::vector<float>(rows, 0.75f));
+    auto partials = Poisoned<float>((rows + kGainChunk - 1) / kGainChunk * cols);
+    CheckAmax(rows, cols, [&, cols = cols, rows = rows](Bf16* out, const AmaxPlaces& amax) {
+      auto scratch = Poisoned<float>(rows);
+      RmsNorm(x.data(), gain.data(), 1e-5f, rows, cols, out, scratch.data(), nullptr, amax);
+      Check(cudaDeviceSynchronize(), "test");
+    });
+    CheckAmax(rows, cols, [&, cols = cols, rows = rows](Bf16* out, const AmaxPlaces& amax) {
+      auto dx = Poisoned<float>(rows * cols);
+      RmsNormBackward(x.data(), gain.data(), inverse.data(), dy.data(), false, rows, cols,
+                      dx.data(), out, partials.data(), nullptr, amax);
+      Check(cudaDeviceSynchronize(), "test");
+    });
+    for (const Activation activation : {Activation::kSquaredRelu, Activation::kGelu}) {
+      CheckAmax(rows, cols, [&, cols = cols, rows = rows](Bf16* out, const AmaxPlaces& amax) {
+        Activate(activation, x.data(), rows, cols, out, nullptr, amax);
+      });
+      CheckAmax(rows, cols, [&, cols = cols, rows = rows](Bf16* out, const AmaxPlaces& amax) {
+        ActivateBackward(activation, x.data(), dy.data(), rows, cols, out, nullptr, amax);
+      });
+    }
   }
 }
 
@@ -209,7 +267,7 @@ void CheckLoss(std::size_t rows, std::size_t vocabulary) {
 
 TEST_CASE("The loss and its gradient on the GPU give the CPU's bits", "[gpu]") {
   if (NoGpu()) return;
-  for (const std::size_t vocabulary : {7, 256, 1003}) {
+  for (const std::size_t vocabulary : {7, 256, 1003, 4096, 23'557}) {
     for (const std::size_t rows : {1, 33, 2050}) {
       CAPTURE(rows, vocabulary);
       CheckLoss<float>(rows, vocabulary);

@@ -82,7 +82,10 @@ TEST_CASE("Operands made on the GPU have the CPU's bits, in every format and dir
                   rounding == Rounding::kStochastic, hadamard, along_rows);
           CheckJob<Bf16>(job, plain);
           CheckJob<float>(job, plain);
-          if (hadamard == 0) CheckJob<float>(job, special);
+          if (hadamard == 0) {
+            CheckJob<float>(job, special);
+            CheckJob<Bf16>(job, special);
+          }
         }
       }
     }
@@ -104,6 +107,53 @@ TEST_CASE("One pass finds the largest magnitude before and after the transform",
                                                  std::bit_cast<std::uint32_t>(OnCpu(job, x).amax)};
     CHECK(ToHost(amax) == std::vector<std::uint32_t>{want[0], want[1], want[0], want[1]});
   }
+}
+
+// Both operands by one kernel, the second one in place, against one kernel each.
+void CheckBoth(const QuantizeJob& row, const QuantizeJob& column, const std::vector<float>& x) {
+  auto both = ToDeviceAs<Bf16>(x);
+  const auto alone = ToDeviceAs<Bf16>(x);
+  auto row_out = Poisoned<Bf16>(x.size()), want_row = Poisoned<Bf16>(x.size()),
+       want_column = Poisoned<Bf16>(x.size());
+  const auto amax = ToDevice(std::vector<std::uint32_t>(2, 0));
+  MeasureAmax(row, alone.data(), amax.data(), nullptr);
+  MeasureAmax(column, alone.data(), amax.data() + 1, nullptr);
+  auto alpha = Poisoned<float>(4);
+  const auto wanted = [&](int place) {
+    return AlphaJob{row.format, column.format, amax.data(), amax.data() + 1, alpha.data() + place};
+  };
+  QuantizeBoth(row, amax.data(), wanted(0), row_out.data(), column, amax.data() + 1, wanted(1),
+               both.data(), both.data(), nullptr);
+  QuantizeToValues(row, alone.data(), amax.data(), want_row.data(), nullptr, wanted(2));
+  QuantizeToValues(column, alone.data(), amax.data() + 1, want_column.data(), nullptr);
+  WriteAlpha(wanted(3), nullptr);
+  CHECK(Different(FloatsOf(row_out), FloatsOf(want_row)) == 0);
+  CHECK(Different(FloatsOf(both), FloatsOf(want_column)) == 0);
+  const std::vector<float> alphas = ToHost(alpha);
+  CHECK(alphas == std::vector<float>(4, alphas[3]));
+}
+
+TEST_CASE("One reading makes both operands of a tensor", "[gpu]") {
+  if (NoGpu()) return;
+  for (const std::string name : {"nvfp4", "mxfp4.floor", "mxfp4.rceil"}) {
+    const BlockFormat format = *FindBlockFormat(name);
+    for (const Rounding rounding : {Rounding::kNearestEven, Rounding::kStochastic}) {
+      for (const int hadamard : {0, 16}) {
+        CAPTURE(name, rounding == Rounding::kStochastic, hadamard);
+        const auto check = [&](std::size_t rows, std::size_t cols, const std::vector<float>& x) {
+          const QuantizeJob row{rows, cols, false, format, rounding, {42, 7, 3}, 0};
+          const QuantizeJob column{rows, cols, true, format, rounding, {42, 7, 5}, hadamard};
+          REQUIRE(QuantizesBoth(row, column));
+          CheckBoth(row, column, x);
+        };
+        check(kRows, kCols, Values(false));
+        check(32, 64, RoundedTo<Bf16>(Normal(5, 32 * 64)));
+        check(64, 1056, RoundedTo<Bf16>(Normal(6, 64 * 1056)));
+      }
+    }
+  }
+  const QuantizeJob fp8{kRows, kCols, false, *FindBlockFormat("fp8_e4m3"), {}, {}, 0};
+  CHECK_FALSE(QuantizesBoth(fp8, fp8));
 }
 
 TEST_CASE("A scale a tensor serves any shape", "[gpu]") {
@@ -128,7 +178,7 @@ TEST_CASE("alpha on the GPU is nn/linear's", "[gpu]") {
   for (const auto& a : formats) {
     for (const auto& b : formats) {
       auto alpha = Poisoned<float>(1);
-      WriteAlpha(a, amax.data(), b, amax.data() + 1, alpha.data(), nullptr);
+      WriteAlpha({a, b, amax.data(), amax.data() + 1, alpha.data()}, nullptr);
       float want = 1.0f;
       if (a && b) want = GemmAlpha(*a, amax_a, *b, amax_b);
       if (a && !b) want = TensorDecodeScale(*a, amax_a);

@@ -41,6 +41,19 @@ TEST_CASE("Launchers say which of how many processes this is", "[train]") {
                  {"SLURM_LAUNCH_NODE_IPADDR", "10.0.0.9"}}) == World{5, 16, 1, "10.0.0.9", 29400});
 }
 
+TEST_CASE("The port that torchrun's agent listens at is left to it", "[train]") {
+  const auto port = [](const char* master, const char* agent) {
+    return WorldOf({{"RANK", "0"},
+                    {"WORLD_SIZE", "2"},
+                    {"MASTER_PORT", master},
+                    {"TORCHELASTIC_USE_AGENT_STORE", agent}})
+        .port;
+  };
+  CHECK(port("29500", "True") == 29501);
+  CHECK(port("65535", "True") == 65534);
+  CHECK(port("29500", "False") == 29500);
+}
+
 TEST_CASE("A launcher's nonsense is refused by name", "[train]") {
   CHECK_THROWS_WITH(WorldOf({{"RANK", "two"}, {"WORLD_SIZE", "8"}}),
                     "$RANK: \"two\" is no number from 0 to 7");

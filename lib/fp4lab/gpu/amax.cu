@@ -6,20 +6,6 @@ namespace {
 
 constexpr int kThreads = kUnitThreads;
 
-// Adds a block's largest magnitude to the tensor's, if there is a place for it.
-__device__ inline void TakeAmax(float amax, std::uint32_t* to) {
-  __shared__ std::uint32_t warps[kThreads / 32];
-  const std::uint32_t largest = __reduce_max_sync(kAllLanes, __float_as_uint(amax));
-  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = largest;
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    std::uint32_t of_block = 0;
-    for (int i = 0; i < kThreads / 32; ++i) of_block = max(of_block, warps[i]);
-    if (of_block != 0) atomicMax(to, of_block);
-  }
-  __syncthreads();
-}
-
 template <class T, int kHadamard>
 __global__ void __launch_bounds__(kThreads)
     AmaxAlongColsKernel(UnitArguments a, const T* x, std::uint32_t* to) {
@@ -32,7 +18,7 @@ __global__ void __launch_bounds__(kThreads)
     float before = 0.0f;
     HadamardMaxima<kHadamard>(v, &before, &amax);
   }
-  TakeAmax(amax, to);
+  TakeAmax<kThreads>(amax, to);
 }
 
 // `plain`, if not null: the largest magnitude before the transform.
@@ -44,13 +30,18 @@ __global__ void __launch_bounds__(kThreads)
   float before = 0.0f, amax = 0.0f;
   for (unsigned i = blockIdx.x * kThreads + threadIdx.x; i < units; i += gridDim.x * kThreads) {
     const std::size_t c = i % across * kWide, r = i / across * kHadamard;
-    float v[kWide][kHadamard];
-    LoadColumns<kHadamard, kWide>(x + r * a.cols + c, a.cols, v);
-#pragma unroll
-    for (int w = 0; w < kWide; ++w) HadamardMaxima<kHadamard>(v[w], &before, &amax);
+    if constexpr (kWide == 2) {
+      std::uint32_t pairs[kHadamard];
+      LoadPairs<kHadamard>(x + r * a.cols + c, a.cols, pairs);
+      PairMaxima<kHadamard>(pairs, &before, &amax);
+    } else {
+      float v[kHadamard];
+      LoadColumn<kHadamard>(x + r * a.cols + c, a.cols, v);
+      HadamardMaxima<kHadamard>(v, &before, &amax);
+    }
   }
-  if (plain != nullptr) TakeAmax(before, plain);
-  TakeAmax(amax, to);
+  if (plain != nullptr) TakeAmax<kThreads>(before, plain);
+  TakeAmax<kThreads>(amax, to);
 }
 
 template <class T>
@@ -69,7 +60,7 @@ __global__ void AmaxKernel(std::size_t size, const T* x, std::uint32_t* to) {
   for (std::size_t i = whole * kVector + first; i < size; i += step) {
     amax = LargerMagnitude(amax, Load(x + i));
   }
-  TakeAmax(amax, to);
+  TakeAmax<kThreads>(amax, to);
 }
 
 // Blocks of a kernel that goes over `units` with all threads again and again.

@@ -19,19 +19,20 @@ namespace fp4lab::gpu {
 bool HasTensorCoreAttention(std::size_t head_dim);
 
 // qkv (rows, (heads + 2 kv_heads) head_dim): queries, keys, values of a row side by side; out
-// (rows, heads * head_dim). statistics (batch, heads, T): m + ln l of each row's scores.
+// (rows, heads * head_dim). statistics (batch, heads, T): m + ln l of each row's scores; for Bf16
+// in units of ln 2.
 void Attention(const AttentionShape& shape, const float* qkv, float* out, float* statistics,
                cudaStream_t stream);
 void Attention(const AttentionShape& shape, const Bf16* qkv, Bf16* out, float* statistics,
                cudaStream_t stream);
 
-// d_qkv is overwritten. dots (batch, heads, T) is scratch: dout . out of each row. dout_rounded:
-// scratch for dout in Bf16 (unused for float).
+// d_qkv is overwritten. dots (batch, heads, T) is scratch: dout . out of each row.
 void AttentionBackward(const AttentionShape& shape, const float* qkv, const float* out,
-                       const float* statistics, const float* dout, float* dout_rounded, float* dots,
-                       float* d_qkv, cudaStream_t stream);
+                       const float* statistics, const float* dout, float* dots, float* d_qkv,
+                       cudaStream_t stream);
+// The same, and RopeBackward of kernels.cuh on the way out: cos and sin (T, head_dim / 2).
 void AttentionBackward(const AttentionShape& shape, const Bf16* qkv, const Bf16* out,
-                       const float* statistics, const float* dout, Bf16* dout_rounded, float* dots,
-                       float* d_qkv, cudaStream_t stream);
+                       const float* statistics, const Bf16* dout, const float* cos,
+                       const float* sin, float* dots, Bf16* d_qkv, cudaStream_t stream);
 
 }  // namespace fp4lab::gpu

@@ -183,8 +183,8 @@ void Attention(const AttentionShape& s, const float* qkv, float* out, float* sta
 }
 
 void AttentionBackward(const AttentionShape& s, const float* qkv, const float* out,
-                       const float* statistics, const float* dout, float* /*dout_rounded*/,
-                       float* dots, float* d_qkv, cudaStream_t stream) {
+                       const float* statistics, const float* dout, float* dots, float* d_qkv,
+                       cudaStream_t stream) {
   Launch(QueryKernel, s, s.heads, 1, stream, qkv, out, statistics, dout, dots, d_qkv);
   Launch(KeyKernel, s, s.kv_heads, 2, stream, qkv, statistics, dout, dots, d_qkv);
 }

@@ -1,33 +1,11 @@
-// Embedding, rotary positions and activations: the arithmetic of nn/, element by element.
+// Embedding and rotary positions: the arithmetic of nn/, element by element.
 #include "fp4lab/gpu/kernels.cuh"
-#include "fp4lab/gpu/math.cuh"
+#include "fp4lab/gpu/pack.cuh"
 
 namespace fp4lab::gpu {
 namespace {
 
 constexpr int kThreads = 256;
-
-__device__ inline std::size_t ThreadIndex() {
-  return std::size_t{blockIdx.x} * blockDim.x + threadIdx.x;
-}
-
-// kVector elements side by side.
-template <int kVector, class T>
-struct alignas(kVector * sizeof(T)) Pack {
-  T x[kVector];
-};
-
-template <int kVector, class T>
-__device__ inline Pack<kVector, T> LoadPack(const T* from) {
-  return *reinterpret_cast<const Pack<kVector, T>*>(from);
-}
-template <int kVector, class T>
-__device__ inline void StorePack(T* to, const float (&values)[kVector]) {
-  Pack<kVector, T> pack;
-#pragma unroll
-  for (int i = 0; i < kVector; ++i) Store(&pack.x[i], values[i]);
-  *reinterpret_cast<Pack<kVector, T>*>(to) = pack;
-}
 
 template <int kVector>
 __global__ void EmbeddingKernel(const float* table, const std::uint16_t* tokens, std::size_t rows,
@@ -130,87 +108,6 @@ void ChooseRope(const RopeShape& s, const float* cos, const float* sin, float si
                       : LaunchRope<1>(s, cos, sin, sign, from, to, stream);
 }
 
-constexpr float kGeluLinear = 1.5957691216057308f;
-constexpr float kGeluCubic = 0.07135481627159526f;
-
-__device__ inline float Relu(float x) { return x < 0.0f ? 0.0f : x; }
-
-__device__ inline float ActivateOne(Activation activation, float x) {
-  if (activation == Activation::kSquaredRelu) {
-    const float v = Relu(x);
-    return v * v;
-  }
-  return x * Sigmoid(x * (kGeluLinear + kGeluCubic * (x * x)));
-}
-
-__device__ inline float ActivateOneBackward(Activation activation, float x, float dy) {
-  if (activation == Activation::kSquaredRelu) {
-    const float v = Relu(x);
-    return dy * (v + v);
-  }
-  const float cubic = kGeluCubic * (x * x);
-  const float s = Sigmoid(x * (kGeluLinear + cubic));
-  const float inner = kGeluLinear + 3.0f * cubic;
-  const float change = (s * (1.0f - s)) * (x * inner);
-  return dy * (s + change);
-}
-
-template <int kVector, class T>
-__global__ void ActivateKernel(Activation activation, const float* up, std::size_t size, T* out) {
-  const std::size_t i = ThreadIndex() * kVector;
-  if (i >= size) return;
-  const Pack<kVector, float> x = LoadPack<kVector>(up + i);
-  float y[kVector];
-#pragma unroll
-  for (int j = 0; j < kVector; ++j) y[j] = ActivateOne(activation, x.x[j]);
-  StorePack<kVector>(out + i, y);
-}
-
-template <int kVector, class T>
-__global__ void ActivateBackwardKernel(Activation activation, const float* up, const float* dy,
-                                       std::size_t size, T* d_up) {
-  const std::size_t i = ThreadIndex() * kVector;
-  if (i >= size) return;
-  const Pack<kVector, float> x = LoadPack<kVector>(up + i), g = LoadPack<kVector>(dy + i);
-  float y[kVector];
-#pragma unroll
-  for (int j = 0; j < kVector; ++j) y[j] = ActivateOneBackward(activation, x.x[j], g.x[j]);
-  StorePack<kVector>(d_up + i, y);
-}
-
-template <int kVector, class T>
-__global__ void SwigluKernel(const float* up, std::size_t rows, std::size_t ffn, T* out) {
-  const std::size_t i = ThreadIndex() * kVector, row = i / ffn, c = i % ffn;
-  if (row >= rows) return;
-  const Pack<kVector, float> gate = LoadPack<kVector>(up + row * 2 * ffn + c);
-  const Pack<kVector, float> value = LoadPack<kVector>(up + row * 2 * ffn + ffn + c);
-  float y[kVector];
-#pragma unroll
-  for (int j = 0; j < kVector; ++j) y[j] = (gate.x[j] * Sigmoid(gate.x[j])) * value.x[j];
-  StorePack<kVector>(out + i, y);
-}
-
-template <int kVector, class T>
-__global__ void SwigluBackwardKernel(const float* up, const float* dy, std::size_t rows,
-                                     std::size_t ffn, T* d_up) {
-  const std::size_t i = ThreadIndex() * kVector, row = i / ffn, c = i % ffn;
-  if (row >= rows) return;
-  const std::size_t at = row * 2 * ffn + c;
-  const Pack<kVector, float> gate = LoadPack<kVector>(up + at);
-  const Pack<kVector, float> value = LoadPack<kVector>(up + at + ffn);
-  const Pack<kVector, float> grad = LoadPack<kVector>(dy + i);
-  float dgate[kVector], dvalue[kVector];
-#pragma unroll
-  for (int j = 0; j < kVector; ++j) {
-    const float s = Sigmoid(gate.x[j]), silu = gate.x[j] * s;
-    const float slope = s + silu * (1.0f - s);
-    dgate[j] = (grad.x[j] * value.x[j]) * slope;
-    dvalue[j] = grad.x[j] * silu;
-  }
-  StorePack<kVector>(d_up + at, dgate);
-  StorePack<kVector>(d_up + at + ffn, dvalue);
-}
-
 }  // namespace
 
 void Embedding(const float* table, const std::uint16_t* tokens, std::size_t rows, std::size_t cols,
@@ -247,40 +144,6 @@ void RopeBackward(const RopeShape& shape, const float* cos, const float* sin, co
   ChooseRope(shape, cos, sin, -1.0f, d_qkv, out, stream);
 }
 
-template <class T>
-void Activate(Activation activation, const float* up, std::size_t rows, std::size_t ffn, T* out,
-              cudaStream_t stream) {
-  const std::size_t size = rows * ffn;
-  const bool wide = ffn % 4 == 0;
-  const unsigned blocks = Blocks(size, wide ? 4 * kThreads : kThreads);
-  if (activation == Activation::kSwiglu) {
-    wide ? SwigluKernel<4><<<blocks, kThreads, 0, stream>>>(up, rows, ffn, out)
-         : SwigluKernel<1><<<blocks, kThreads, 0, stream>>>(up, rows, ffn, out);
-  } else {
-    wide ? ActivateKernel<4><<<blocks, kThreads, 0, stream>>>(activation, up, size, out)
-         : ActivateKernel<1><<<blocks, kThreads, 0, stream>>>(activation, up, size, out);
-  }
-  CheckLaunch("Activate");
-}
-
-template <class T>
-void ActivateBackward(Activation activation, const float* up, const float* dy, std::size_t rows,
-                      std::size_t ffn, T* d_up, cudaStream_t stream) {
-  const std::size_t size = rows * ffn;
-  const bool wide = ffn % 4 == 0;
-  const unsigned blocks = Blocks(size, wide ? 4 * kThreads : kThreads);
-  if (activation == Activation::kSwiglu) {
-    wide ? SwigluBackwardKernel<4><<<blocks, kThreads, 0, stream>>>(up, dy, rows, ffn, d_up)
-         : SwigluBackwardKernel<1><<<blocks, kThreads, 0, stream>>>(up, dy, rows, ffn, d_up);
-  } else {
-    wide
-        ? ActivateBackwardKernel<4><<<blocks, kThreads, 0, stream>>>(activation, up, dy, size, d_up)
-        : ActivateBackwardKernel<1>
-        <<<blocks, kThreads, 0, stream>>>(activation, up, dy, size, d_up);
-  }
-  CheckLaunch("ActivateBackward");
-}
-
 template void Rope(const RopeShape&, const float*, const float*, const float*, float*,
                    cudaStream_t);
 template void Rope(const RopeShape&, const float*, const float*, const float*, Bf16*, cudaStream_t);
@@ -288,11 +151,4 @@ template void RopeBackward(const RopeShape&, const float*, const float*, const f
                            cudaStream_t);
 template void RopeBackward(const RopeShape&, const float*, const float*, const float*, Bf16*,
                            cudaStream_t);
-template void Activate(Activation, const float*, std::size_t, std::size_t, float*, cudaStream_t);
-template void Activate(Activation, const float*, std::size_t, std::size_t, Bf16*, cudaStream_t);
-template void ActivateBackward(Activation, const float*, const float*, std::size_t, std::size_t,
-                               float*, cudaStream_t);
-template void ActivateBackward(Activation, const float*, const float*, std::size_t, std::size_t,
-                               Bf16*, cudaStream_t);
-
 }  // namespace fp4lab::gpu

@@ -47,11 +47,15 @@ void Set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribut
             "attribute");
 }
 
-using Key = std::tuple<std::size_t, std::size_t, std::size_t, bool, bool, bool, bool>;
-
 template <class T>
-Key KeyOf(const GemmProblem<T>& p) {
-  return {p.m, p.n, p.k, p.a_transposed, p.b_transposed, p.c != nullptr, std::is_same_v<T, Bf16>};
+constexpr cudaDataType_t kType = std::is_same_v<T, Bf16> ? CUDA_R_16BF : CUDA_R_32F;
+
+using Key = std::tuple<std::size_t, std::size_t, std::size_t, bool, bool, bool, cudaDataType_t,
+                       cudaDataType_t>;
+
+template <class T, class D>
+Key KeyOf(const GemmProblem<T, D>& p) {
+  return {p.m, p.n, p.k, p.a_transposed, p.b_transposed, p.c != nullptr, kType<T>, kType<D>};
 }
 
 }  // namespace
@@ -67,27 +71,26 @@ struct Gemms::State {
     if (handle != nullptr) LoadedBlasLt().Destroy(handle);
   }
 
-  template <class T>
-  Plan& PlanFor(const GemmProblem<T>& p);
+  template <class T, class D>
+  Plan& PlanFor(const GemmProblem<T, D>& p);
   void Choose(Plan* plan) const;
 };
 
 // Column-major, the product is d^T = b^T a^T: cuBLASLt's A is b, its B is a.
-template <class T>
-Plan& Gemms::State::PlanFor(const GemmProblem<T>& p) {
+template <class T, class D>
+Plan& Gemms::State::PlanFor(const GemmProblem<T, D>& p) {
   const auto [found, is_new] = plans.try_emplace(KeyOf(p));
   Plan& plan = found->second;
   if (!is_new) return plan;
-  const cudaDataType_t type = std::is_same_v<T, Bf16> ? CUDA_R_16BF : CUDA_R_32F;
   CheckBlas(LoadedBlasLt().MatmulDescCreate(&plan.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F),
             "operation");
   Set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   Set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   Set(plan.operation, CUBLASLT_MATMUL_DESC_POINTER_MODE,
       static_cast<std::int32_t>(CUBLASLT_POINTER_MODE_DEVICE));
-  plan.a = p.b_transposed ? Layout(type, p.n, p.k) : Layout(type, p.k, p.n);
-  plan.b = p.a_transposed ? Layout(type, p.k, p.m) : Layout(type, p.m, p.k);
-  plan.d = Layout(CUDA_R_32F, p.m, p.n);
+  plan.a = p.b_transposed ? Layout(kType<T>, p.n, p.k) : Layout(kType<T>, p.k, p.n);
+  plan.b = p.a_transposed ? Layout(kType<T>, p.k, p.m) : Layout(kType<T>, p.m, p.k);
+  plan.d = Layout(kType<D>, p.m, p.n);
   Choose(&plan);
   return plan;
 }
@@ -121,20 +124,23 @@ Gemms::Gemms(cudaStream_t stream) : state_(std::make_unique<State>()) {
 }
 Gemms::~Gemms() = default;
 
-template <class T>
-void Gemms::Run(const GemmProblem<T>& p) {
+template <class T, class D>
+void Gemms::Run(const GemmProblem<T, D>& p) {
+  Expects((std::is_same_v<D, float> || p.c == nullptr), "GemmProblem: only binary32 is added to");
   State& s = *state_;
   Plan& plan = s.PlanFor(p);
   const float* const constants = s.constants.data();
   const float* alpha = p.alpha != nullptr ? p.alpha : constants + 1;
   const float* beta = constants + (p.c != nullptr ? 1 : 0);
-  CheckBlas(LoadedBlasLt().Matmul(s.handle, plan.operation, alpha, p.b, plan.a, p.a, plan.b, beta,
-                                  p.c != nullptr ? p.c : p.d, plan.d, p.d, plan.d, &plan.algorithm,
-                                  s.workspace.data(), kWorkspace, s.stream),
-            "product");
+  CheckBlas(
+      LoadedBlasLt().Matmul(s.handle, plan.operation, alpha, p.b, plan.a, p.a, plan.b, beta,
+                            p.c != nullptr ? static_cast<const void*>(p.c) : p.d, plan.d, p.d,
+                            plan.d, &plan.algorithm, s.workspace.data(), kWorkspace, s.stream),
+      "product");
 }
 
 template void Gemms::Run(const GemmProblem<float>&);
 template void Gemms::Run(const GemmProblem<Bf16>&);
+template void Gemms::Run(const GemmProblem<Bf16, Bf16>&);
 
 }  // namespace fp4lab::gpu

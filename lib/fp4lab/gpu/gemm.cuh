@@ -1,4 +1,4 @@
-// Matrix products through cuBLASLt with binary32 accumulation and results.
+// Matrix products through cuBLASLt with binary32 accumulation.
 #pragma once
 
 #include <cstddef>
@@ -9,15 +9,16 @@
 namespace fp4lab::gpu {
 
 // d = alpha a b + (c, or nothing), row-major: a (m, k), b (k, n), c and d (m, n). `a_transposed`: a
-// lies in memory as (k, m); `b_transposed`: b as (n, k). c may be d; null: nothing is added.
-template <class T>
+// lies in memory as (k, m); `b_transposed`: b as (n, k). c may be d; null: nothing is added. D:
+// float or Bf16 (binary32 results rounded once; no c).
+template <class T, class D = float>
 struct GemmProblem {
   std::size_t m = 0, n = 0, k = 0;
   const T *a = nullptr, *b = nullptr;
   bool a_transposed = false, b_transposed = false;
   const float* alpha = nullptr;  // on the device; null: 1
   const float* c = nullptr;
-  float* d = nullptr;
+  D* d = nullptr;
 };
 
 // A cuBLASLt handle, its workspace, and the algorithm chosen for each shape, once: the first that
@@ -31,8 +32,8 @@ class Gemms {
   Gemms(const Gemms&) = delete;
   Gemms& operator=(const Gemms&) = delete;
 
-  template <class T>
-  void Run(const GemmProblem<T>& problem);
+  template <class T, class D>
+  void Run(const GemmProblem<T, D>& problem);
 
  private:
   struct State;

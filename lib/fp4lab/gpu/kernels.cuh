@@ -14,21 +14,35 @@
 
 namespace fp4lab::gpu {
 
+// ---- The largest magnitudes of a result, found where it is made
+
+// Places for the largest magnitude of a BF16 matrix, and of its columns after the Hadamard
+// transform of 16 rows, as MeasureBoth of quantize.cuh finds them; null: not wanted (`transformed`
+// is not wanted alone). They need whole groups of 16 rows and an even number of columns.
+struct AmaxPlaces {
+  std::uint32_t *plain = nullptr, *transformed = nullptr;
+};
+inline constexpr std::size_t kAmaxRows = 16;
+
 // ---- RMSNorm (nn/rmsnorm.h), exact but for the gain's gradient
 
 // x (rows, cols), y rounded to T.
 template <class T>
 void RmsNorm(const float* x, const float* gain, float epsilon, std::size_t rows, std::size_t cols,
-             T* y, float* inverse_rms, cudaStream_t stream);
+             T* y, float* inverse_rms, cudaStream_t stream, const AmaxPlaces& amax = {});
 
-inline constexpr std::size_t kGainChunk = 16;  // rows of one partial sum of the gain's gradient
+inline constexpr std::size_t kGainChunk = 32;  // rows of one partial sum of the gain's gradient
+inline constexpr std::size_t GainChunks(std::size_t rows) {
+  return (rows + kGainChunk - 1) / kGainChunk;
+}
 
-// dx is overwritten or added to; dx_rounded, if not null, is dx rounded to T. gain_partials
-// (ceil(rows / kGainChunk), cols) is for SumGains.
+// dx is overwritten or added to; dx_rounded is dx rounded to T (where T is float: or null), and
+// `amax` of it.
+// gain_partials (GainChunks(rows), cols) is for SumGains.
 template <class T>
 void RmsNormBackward(const float* x, const float* gain, const float* inverse_rms, const float* dy,
                      bool accumulate, std::size_t rows, std::size_t cols, float* dx, T* dx_rounded,
-                     float* gain_partials, cudaStream_t stream);
+                     float* gain_partials, cudaStream_t stream, const AmaxPlaces& amax = {});
 
 // dgain(n, c) += the sum over chunks of partials(n, chunk, c), in a fixed order: all norms at once.
 void SumGains(const float* partials, std::size_t norms, std::size_t chunks, std::size_t cols,
@@ -71,13 +85,15 @@ void RopeBackward(const RopeShape& shape, const float* cos, const float* sin, co
 
 // ---- Activations (nn/activation.h), exact
 
-// up (rows, ffn), SwiGLU: (rows, 2 ffn), gate first; out (rows, ffn).
+// up (rows, ffn), SwiGLU: (rows, 2 ffn), gate first; out (rows, ffn). SwiGLU measures no amax.
 template <class T>
 void Activate(Activation activation, const float* up, std::size_t rows, std::size_t ffn, T* out,
-              cudaStream_t stream);
+              cudaStream_t stream, const AmaxPlaces& amax = {});
 template <class T>
 void ActivateBackward(Activation activation, const float* up, const float* dy, std::size_t rows,
-                      std::size_t ffn, T* d_up, cudaStream_t stream);
+                      std::size_t ffn, T* d_up, cudaStream_t stream, const AmaxPlaces& amax = {});
+// Whether they take an amax.
+inline bool MeasuresActivation(Activation activation) { return activation != Activation::kSwiglu; }
 
 // ---- Loss (nn/loss.h), exact
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "fp4lab/gpu/gemm.cuh"
+#include "fp4lab/gpu/kernels.cuh"
 #include "fp4lab/gpu/memory.cuh"
 #include "fp4lab/gpu/quantize.cuh"
 #include "fp4lab/nn/linear.h"
@@ -47,17 +48,31 @@ struct DeviceCall {
   Gemms* gemms = nullptr;
 };
 
-// y (tokens, out) = x w^T, plus c where that is not null. x (tokens, in) holds rounded values.
-// `trains`: a backward pass with the same x and call.amax will follow.
+// Where who makes x (tokens, in), or dy (tokens, out), leaves its largest magnitudes: those of them
+// that the recipe wants and that AmaxPlaces (kernels.cuh) can be asked for. `amax` as in
+// DeviceCall.
 template <class T>
-void LinearForward(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
-                   bool trains, const T* x, DeviceWeight<T>* weight, DeviceScratch<T>* scratch,
-                   const float* c, float* y);
+AmaxPlaces InputAmax(const LinearRecipe& recipe, std::uint32_t* amax, std::size_t tokens,
+                     std::size_t in, bool trains);
+template <class T>
+AmaxPlaces GradientAmax(const LinearRecipe& recipe, std::uint32_t* amax, std::size_t tokens,
+                        std::size_t out);
 
-// dx (tokens, in) = dy w; dw (out, in) += dy^T x. dy (tokens, out) holds rounded values.
+// y (tokens, out) = x w^T, plus c where that is not null. x (tokens, in) holds rounded values.
+// `trains`: a backward pass with the same x and call.amax will follow; then, if it `may_replace` x
+// and one kernel makes both operands of it, x becomes wgrad's operand, and the result is true.
+// `measured`: places that are filled already.
 template <class T>
+bool LinearForward(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
+                   bool trains, const AmaxPlaces& measured, T* x, bool may_replace,
+                   DeviceWeight<T>* weight, DeviceScratch<T>* scratch, const float* c, float* y);
+
+// dx (tokens, in) = dy w, binary32 or rounded to D; dw (out, in) += dy^T x. dy (tokens, out) holds
+// rounded values. `x_is_operand`: what LinearForward said.
+template <class T, class D>
 void LinearBackward(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
-                    const T* x, DeviceWeight<T>* weight, const T* dy, DeviceScratch<T>* scratch,
-                    float* dx, float* dw);
+                    const AmaxPlaces& measured, const T* x, bool x_is_operand,
+                    DeviceWeight<T>* weight, const T* dy, DeviceScratch<T>* scratch, D* dx,
+                    float* dw);
 
 }  // namespace fp4lab::gpu

@@ -47,6 +47,97 @@ __global__ void CrossEntropyKernel(const float* logits, const std::uint16_t* tar
   }
 }
 
+// ---- Wide rows: a block a row. The first warp is the 16 virtual lanes, which add what the others
+// compute, a piece behind; the row is read from alternating ends, so that the cache holds what
+// comes next.
+
+constexpr int kWideThreads = 768, kWorkers = kWideThreads - 32, kOfWorker = 8;
+constexpr int kPiece = kWorkers * kOfWorker;
+constexpr std::size_t kWideFrom = 4096;
+
+__device__ float MaxOfBlock(float max) {
+  __shared__ float warps[kWideThreads / 32];
+#pragma unroll
+  for (int width = 16; width > 0; width /= 2) {
+    const float other = __shfl_xor_sync(kAllLanes, max, width);
+    max = other > max ? other : max;
+  }
+  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = max;
+  __syncthreads();
+  max = warps[0];
+  for (int i = 1; i < kWideThreads / 32; ++i) max = warps[i] > max ? warps[i] : max;
+  return max;
+}
+
+__device__ float SumOfExponentials(const float* z, std::size_t vocabulary, float max) {
+  __shared__ float pieces[2][kPiece], result;
+  const unsigned lane = threadIdx.x % kHalfWarp;
+  const std::size_t count = (vocabulary + kPiece - 1) / kPiece;
+  float sum = 0.0f;
+  for (std::size_t piece = 0; piece <= count; ++piece) {
+    if (threadIdx.x >= 32 && piece < count) {
+#pragma unroll
+      for (int i = 0; i < kOfWorker; ++i) {
+        const int place = static_cast<int>(threadIdx.x) - 32 + i * kWorkers;
+        const std::size_t c = piece * kPiece + place;
+        if (c < vocabulary) pieces[piece % 2][place] = ExpNonPositive(z[c] - max);
+      }
+    } else if (threadIdx.x < kHalfWarp && piece > 0) {
+      const std::size_t left = vocabulary - (piece - 1) * kPiece;
+      const unsigned end = left < kPiece ? static_cast<unsigned>(left) : kPiece;
+      const float* from = pieces[(piece - 1) % 2];
+#pragma unroll 16
+      for (unsigned c = lane; c < end; c += kHalfWarp) sum = sum + from[c];
+    }
+    __syncthreads();
+  }
+  if (threadIdx.x < 32) {
+    sum = SumOfLanes(sum);
+    if (threadIdx.x == 0) result = sum;
+  }
+  __syncthreads();
+  return result;
+}
+
+template <class T>
+__global__ void __launch_bounds__(kWideThreads, 2)
+    WideCrossEntropyKernel(const float* __restrict__ logits, const std::uint16_t* targets,
+                           float scale, std::size_t vocabulary, double* row_loss,
+                           T* __restrict__ dlogits) {
+  const std::size_t row = blockIdx.x, target = targets[row];
+  const float* z = logits + row * vocabulary;
+  float max = __int_as_float(0xFF800000);
+#pragma unroll 8
+  for (std::size_t i = threadIdx.x; i < vocabulary; i += kWideThreads) {
+    const float value = z[vocabulary - 1 - i];
+    max = value > max ? value : max;
+  }
+  max = MaxOfBlock(max);
+  const float sum = SumOfExponentials(z, vocabulary, max);
+  if (threadIdx.x == 0) row_loss[row] = RowLoss(sum, z[target], max);
+  if (dlogits == nullptr) return;
+  const float factor = scale * (1.0f / sum);
+#pragma unroll 8
+  for (std::size_t i = threadIdx.x; i < vocabulary; i += kWideThreads) {
+    const std::size_t c = vocabulary - 1 - i;
+    const float gradient = ExpNonPositive(z[c] - max) * factor;
+    Store(dlogits + row * vocabulary + c, c == target ? gradient - scale : gradient);
+  }
+}
+
+template <class T>
+void LaunchCrossEntropy(const float* logits, const std::uint16_t* targets, float scale,
+                        std::size_t rows, std::size_t vocabulary, double* row_loss, T* dlogits,
+                        cudaStream_t stream) {
+  if (vocabulary >= kWideFrom) {
+    WideCrossEntropyKernel<<<static_cast<unsigned>(rows), kWideThreads, 0, stream>>>(
+        logits, targets, scale, vocabulary, row_loss, dlogits);
+  } else {
+    CrossEntropyKernel<<<Blocks(rows, kRowsPerBlock), kThreads, 0, stream>>>(
+        logits, targets, scale, rows, vocabulary, row_loss, dlogits);
+  }
+}
+
 // One block a chunk: thread i adds rows i, i + 256, ...; then a tree.
 __global__ void SumLossesKernel(const double* row_loss, std::size_t rows, double* sums) {
   __shared__ double lanes[kThreads];
@@ -67,8 +158,7 @@ __global__ void SumLossesKernel(const double* row_loss, std::size_t rows, double
 
 void CrossEntropy(const float* logits, const std::uint16_t* targets, std::size_t rows,
                   std::size_t vocabulary, double* row_loss, cudaStream_t stream) {
-  CrossEntropyKernel<float><<<Blocks(rows, kRowsPerBlock), kThreads, 0, stream>>>(
-      logits, targets, 0.0f, rows, vocabulary, row_loss, nullptr);
+  LaunchCrossEntropy<float>(logits, targets, 0.0f, rows, vocabulary, row_loss, nullptr, stream);
   CheckLaunch("CrossEntropy");
 }
 
@@ -76,8 +166,7 @@ template <class T>
 void CrossEntropyGradient(const float* logits, const std::uint16_t* targets, float scale,
                           std::size_t rows, std::size_t vocabulary, double* row_loss, T* dlogits,
                           cudaStream_t stream) {
-  CrossEntropyKernel<<<Blocks(rows, kRowsPerBlock), kThreads, 0, stream>>>(
-      logits, targets, scale, rows, vocabulary, row_loss, dlogits);
+  LaunchCrossEntropy(logits, targets, scale, rows, vocabulary, row_loss, dlogits, stream);
   CheckLaunch("CrossEntropyGradient");
 }
 

@@ -31,6 +31,10 @@ inline void Check(cudaError_t status, const char* what) {
 
 inline void CheckLaunch(const char* kernel) { Check(cudaGetLastError(), kernel); }
 
+// What a number read back from the device is.
+inline float ToFloat(float x) { return x; }
+inline float ToFloat(Bf16 x) { return __bfloat162float(x); }
+
 // Memory on the current device; moves, is not copied.
 template <class T>
 class DeviceArray {
@@ -69,6 +73,14 @@ class DeviceArray {
 
 inline unsigned Blocks(std::size_t work, std::size_t per_block) {
   return static_cast<unsigned>((work + per_block - 1) / per_block);
+}
+
+// Shared memory beyond 48 KB has to be asked for.
+template <class Kernel>
+inline void AllowShared(Kernel kernel, std::size_t size) {
+  Check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(size)),
+        "shared memory");
 }
 
 // Host memory that the GPU copies from while the program goes on.

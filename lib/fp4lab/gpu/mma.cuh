@@ -35,44 +35,42 @@ __device__ inline void Multiply(const FragmentA& a, const FragmentB2& b, Fragmen
   Multiply(a, b.x[2], b.x[3], c + 1);
 }
 
-__device__ inline void LoadMatrices(const Bf16* row, std::uint32_t (&x)[4]) {
-  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
+// Four 8x8 matrices; `address`: in shared memory, of this lane's row of 16 bytes.
+__device__ inline void LoadMatrices(std::uint32_t address, std::uint32_t (&x)[4]) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
                : "r"(address)
                : "memory");
 }
-__device__ inline void LoadMatricesTransposed(const Bf16* row, std::uint32_t (&x)[4]) {
-  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
+__device__ inline void LoadMatricesTransposed(std::uint32_t address, std::uint32_t (&x)[4]) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
                : "r"(address)
                : "memory");
 }
 
-// The 16x16 tile of `tile` (row-major in shared memory, rows `stride` apart) at (row, col), as A.
-__device__ inline FragmentA LoadA(const Bf16* tile, int stride, int row, int col) {
-  const int lane = threadIdx.x % 32;
-  FragmentA a;
-  LoadMatrices(tile + (row + lane % 16) * stride + col + lane / 16 * 8, a.x);
-  return a;
-}
-// The same tile as B (k, n), where it lies as (n, k): n = its rows.
-__device__ inline FragmentB2 LoadB(const Bf16* tile, int stride, int n, int k) {
-  const int lane = threadIdx.x % 32;
-  FragmentB2 b;
-  LoadMatrices(tile + (n + lane / 16 * 8 + lane % 8) * stride + k + lane / 8 % 2 * 8, b.x);
-  return b;
-}
-// The same tile as B (k, n), where it lies as (k, n): k = its rows.
-__device__ inline FragmentB2 LoadBTransposed(const Bf16* tile, int stride, int k, int n) {
-  const int lane = threadIdx.x % 32;
-  FragmentB2 b;
-  LoadMatricesTransposed(tile + (k + lane / 8 % 2 * 8 + lane % 8) * stride + n + lane / 16 * 8,
-                         b.x);
-  return b;
+// A warp's 16 rows (g and g + 8 are this lane's; `row` is the first of the two) of a matrix in
+// global memory as A fragments, 16 columns each; zeros from row `end` on.
+template <int kCount>
+__device__ inline void LoadRows(const Bf16* from, std::size_t stride, int row, int end,
+                                FragmentA (&a)[kCount]) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const bool inside = row + 8 * half < end;
+    const Bf16* at = from + (inside ? row + 8 * half : 0) * stride + threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) {
+      const auto low = *reinterpret_cast<const std::uint32_t*>(at + k * 16);
+      const auto high = *reinterpret_cast<const std::uint32_t*>(at + k * 16 + 8);
+      a[k].x[half] = inside ? low : 0;
+      a[k].x[half + 2] = inside ? high : 0;
+    }
+  }
 }
 
+__device__ inline float2 UnpackBf16(std::uint32_t pair) {
+  return {__uint_as_float(pair << 16), __uint_as_float(pair & 0xFFFF0000u)};
+}
 __device__ inline std::uint32_t PackBf16(float low, float high) {
   const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
   return *reinterpret_cast<const std::uint32_t*>(&pair);

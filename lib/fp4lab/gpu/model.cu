@@ -1,19 +1,10 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "fp4lab/gpu/model.cuh"
+#include "fp4lab/gpu/inspect.cuh"
 #include "fp4lab/nn/rope.h"
 
 namespace fp4lab::gpu {
-namespace {
-
-float ToFloat(float x) { return x; }
-float ToFloat(Bf16 x) { return __bfloat162float(x); }
-
-std::size_t Chunks(std::size_t rows) { return (rows + kGainChunk - 1) / kGainChunk; }
-
-}  // namespace
-
 template <class T, class A>
 DeviceModel<T, A>::DeviceModel(const TrainConfig& config, const float* parameters, float* gradients,
                                std::size_t max_sequences, cudaStream_t stream)
@@ -92,11 +83,11 @@ void DeviceModel<T, A>::TakeMemory(std::size_t rows) {
   d_narrow_ = floats(d_);
   d_wide_ = floats(ffn_);
   d_up_ = operand(up_width_);
-  d_qkv_ = floats(qkv_width_);
+  d_attention_ = DeviceArray<A>(rows * d_);
+  if constexpr (std::is_same_v<A, float>) d_qkv_ = floats(qkv_width_);
   d_qkv_rounded_ = operand(qkv_width_);
   dots_ = DeviceArray<float>(statistics);
-  if constexpr (!std::is_same_v<A, float>) dout_rounded_ = DeviceArray<A>(rows * d_);
-  gain_partials_ = DeviceArray<float>(norms_ * Chunks(rows) * d_);
+  gain_partials_ = DeviceArray<float>(norms_ * GainChunks(rows) * d_);
   embedding_partials_ = DeviceArray<float>((rows / kSegmentRows + vocabulary_) * d_);
 }
 
@@ -135,31 +126,6 @@ const LinearRecipe& DeviceModel<T, A>::RecipeFor(const Pass& pass, std::size_t l
   return pass.high_precision ? config_.recipe.rest : *recipes_[linear];
 }
 
-// ---- Looking at tensors: each is copied to the host
-
-template <class T, class A>
-template <class X>
-void DeviceModel<T, A>::Inspect(const Pass& pass, const std::string& name, const X* x,
-                                std::size_t rows, std::size_t cols) const {
-  if (pass.inspector == nullptr) return;
-  std::vector<X> raw(rows * cols);
-  Check(cudaMemcpyAsync(raw.data(), x, raw.size() * sizeof(X), cudaMemcpyDeviceToHost, stream_),
-        "copy from the GPU");
-  Check(cudaStreamSynchronize(stream_), "training");
-  Matrix<float> matrix(rows, cols);
-  for (std::size_t i = 0; i < raw.size(); ++i) matrix.values[i] = ToFloat(raw[i]);
-  (*pass.inspector)(name, matrix.View());
-}
-
-template <class T, class A>
-template <class X>
-void DeviceModel<T, A>::InspectIn(const Pass& pass, int block, const char* name, const X* x,
-                                  std::size_t cols) const {
-  if (pass.inspector == nullptr) return;
-  const std::string prefix = block < 0 ? "" : "blocks." + std::to_string(block) + ".";
-  Inspect(pass, prefix + name, x, rows_, cols);
-}
-
 // ---- Linears
 
 template <class T, class A>
@@ -182,27 +148,24 @@ DeviceCall DeviceModel<T, A>::CallOf(const Pass& pass, std::size_t linear,
 }
 
 template <class T, class A>
-void DeviceModel<T, A>::RunLinear(const Pass& pass, std::size_t linear, const T* x,
-                                  const float* add, float* y) {
-  OperandObserver observer;
-  const DeviceCall call = CallOf(pass, linear, &observer);
-  inputs_[linear] = x;
-  LinearForward(RecipeFor(pass, linear), call, rows_, trains_, x, &weights_[linear], &scratch_, add,
-                y);
+AmaxPlaces DeviceModel<T, A>::InputPlaces(const Pass& pass, std::size_t linear) const {
+  return InputAmax<T>(RecipeFor(pass, linear), amax_.data() + linear * kLinearOperands, rows_,
+                      weights_[linear].in, trains_);
 }
 
 template <class T, class A>
-void DeviceModel<T, A>::RunLinearBackward(const Pass& pass, std::size_t linear, const T* dy,
-                                          float* dx) {
+AmaxPlaces DeviceModel<T, A>::GradientPlaces(const Pass& pass, std::size_t linear) const {
+  return GradientAmax<T>(RecipeFor(pass, linear), amax_.data() + linear * kLinearOperands, rows_,
+                         weights_[linear].out);
+}
+
+template <class T, class A>
+void DeviceModel<T, A>::RunLinear(const Pass& pass, std::size_t linear, T* x, const float* add,
+                                  float* y, const AmaxPlaces& measured, bool keeps) {
   OperandObserver observer;
   const DeviceCall call = CallOf(pass, linear, &observer);
-  const ParameterSlice& slice =
-      linear == HeadIndex() ? layout_.head : layout_.block_linears[linear];
-  LinearBackward(RecipeFor(pass, linear), call, rows_, inputs_[linear], &weights_[linear], dy,
-                 &scratch_, dx, Gradient(slice));
-  if (pass.inspector == nullptr) return;
-  Inspect(pass, LinearName(linear) + ".input.gradient", dx, rows_, slice.cols);
-  Inspect(pass, LinearName(linear) + ".weight.gradient", Gradient(slice), slice.rows, slice.cols);
+  inputs_[linear] = {x, LinearForward(RecipeFor(pass, linear), call, rows_, trains_, measured, x,
+                                      !keeps, &weights_[linear], &scratch_, add, y)};
 }
 
 // ---- Forward
@@ -215,7 +178,7 @@ void DeviceModel<T, A>::BeginPass(const DeviceBatch& batch) {
 }
 
 template <class T, class A>
-const T* DeviceModel<T, A>::AttentionOperand(Block& b) {
+T* DeviceModel<T, A>::AttentionOperand(Block& b) {
   if constexpr (std::is_same_v<T, A>) {
     return b.attention.data();
   } else {
@@ -223,15 +186,23 @@ const T* DeviceModel<T, A>::AttentionOperand(Block& b) {
   }
 }
 
+// y, the input of a linear.
+template <class T, class A>
+void DeviceModel<T, A>::Normalize(const Pass& pass, const float* x, const ParameterSlice& gain,
+                                  float* inverse_rms, T* y, std::size_t linear) {
+  RmsNorm(x, Parameter(gain), config_.model.norm_epsilon, rows_, d_, y, inverse_rms, stream_,
+          InputPlaces(pass, linear));
+}
+
 template <class T, class A>
 void DeviceModel<T, A>::ForwardBlock(const Pass& pass, int block, float* out) {
   Block& b = blocks_[static_cast<std::size_t>(block)];
   const auto i = static_cast<std::size_t>(block);
-  const float epsilon = config_.model.norm_epsilon;
-  RmsNorm(b.x.data(), Parameter(layout_.attention_gains[i]), epsilon, rows_, d_,
-          b.attention_norm.data(), b.attention_inverse_rms.data(), stream_);
+  const std::size_t qkv = Index(block, kQkv), up = Index(block, kUp), down = Index(block, kDown);
+  Normalize(pass, b.x.data(), layout_.attention_gains[i], b.attention_inverse_rms.data(),
+            b.attention_norm.data(), qkv);
   InspectIn(pass, block, "attention_norm.output", b.attention_norm.data(), d_);
-  RunLinear(pass, Index(block, kQkv), b.attention_norm.data(), nullptr, qkv_.data());
+  RunLinear(pass, qkv, b.attention_norm.data(), nullptr, qkv_.data(), InputPlaces(pass, qkv));
   InspectIn(pass, block, "attention.qkv.output", qkv_.data(), qkv_width_);
   Rope(ShapeOfRope(), cos_.data(), sin_.data(), qkv_.data(), b.qkv.data(), stream_);
   Attention(ShapeOfAttention(), b.qkv.data(), b.attention.data(), b.statistics.data(), stream_);
@@ -239,17 +210,20 @@ void DeviceModel<T, A>::ForwardBlock(const Pass& pass, int block, float* out) {
     RoundTo(b.attention.data(), rows_ * d_, b.attention_rounded.data(), stream_);
   }
   InspectIn(pass, block, "attention.output", b.attention.data(), d_);
-  RunLinear(pass, Index(block, kOut), AttentionOperand(b), b.x.data(), b.mid.data());
+  RunLinear(pass, Index(block, kOut), AttentionOperand(b), b.x.data(), b.mid.data(), {},
+            std::is_same_v<T, A>);
   InspectIn(pass, block, "attention.out.output", b.mid.data(), d_);
 
-  RmsNorm(b.mid.data(), Parameter(layout_.mlp_gains[i]), epsilon, rows_, d_, b.mlp_norm.data(),
-          b.mlp_inverse_rms.data(), stream_);
+  Normalize(pass, b.mid.data(), layout_.mlp_gains[i], b.mlp_inverse_rms.data(), b.mlp_norm.data(),
+            up);
   InspectIn(pass, block, "mlp_norm.output", b.mlp_norm.data(), d_);
-  RunLinear(pass, Index(block, kUp), b.mlp_norm.data(), nullptr, b.up.data());
+  RunLinear(pass, up, b.mlp_norm.data(), nullptr, b.up.data(), InputPlaces(pass, up));
   InspectIn(pass, block, "mlp.up.output", b.up.data(), up_width_);
-  Activate(config_.model.activation, b.up.data(), rows_, ffn_, b.activated.data(), stream_);
+  const Activation activation = config_.model.activation;
+  const AmaxPlaces amax = MeasuresActivation(activation) ? InputPlaces(pass, down) : AmaxPlaces{};
+  Activate(activation, b.up.data(), rows_, ffn_, b.activated.data(), stream_, amax);
   InspectIn(pass, block, "mlp.activation.output", b.activated.data(), ffn_);
-  RunLinear(pass, Index(block, kDown), b.activated.data(), b.mid.data(), out);
+  RunLinear(pass, down, b.activated.data(), b.mid.data(), out, amax);
   InspectIn(pass, block, "mlp.down.output", out, d_);
 }
 
@@ -263,84 +237,17 @@ void DeviceModel<T, A>::Forward(const Pass& pass, const DeviceBatch& batch) {
     ForwardBlock(pass, b,
                  at_end ? last_.data() : blocks_[static_cast<std::size_t>(b) + 1].x.data());
   }
-  RmsNorm(last_.data(), Parameter(layout_.final_gain), config_.model.norm_epsilon, rows_, d_,
-          final_norm_.data(), final_inverse_rms_.data(), stream_);
+  Normalize(pass, last_.data(), layout_.final_gain, final_inverse_rms_.data(), final_norm_.data(),
+            HeadIndex());
   InspectIn(pass, -1, "final_norm.output", final_norm_.data(), d_);
-  RunLinear(pass, HeadIndex(), final_norm_.data(), nullptr, logits_.data());
+  RunLinear(pass, HeadIndex(), final_norm_.data(), nullptr, logits_.data(),
+            InputPlaces(pass, HeadIndex()));
   InspectIn(pass, -1, "head.output", logits_.data(), vocabulary_);
 }
 
 template <class T, class A>
 void DeviceModel<T, A>::Losses(const DeviceBatch& batch, double* row_loss) {
   CrossEntropy(logits_.data(), batch.targets, rows_, vocabulary_, row_loss, stream_);
-}
-
-// ---- Backward
-
-template <class T, class A>
-const T* DeviceModel<T, A>::ResidualGradient() const {
-  if constexpr (std::is_same_v<T, float>) {
-    return d_residual_.data();
-  } else {
-    return d_residual_rounded_.data();
-  }
-}
-
-// From d_narrow_ into d_residual_.
-template <class T, class A>
-void DeviceModel<T, A>::BackwardNorm(const float* x, const ParameterSlice& gain,
-                                     const float* inverse_rms, bool accumulate, std::size_t norm) {
-  RmsNormBackward(x, Parameter(gain), inverse_rms, d_narrow_.data(), accumulate, rows_, d_,
-                  d_residual_.data(), d_residual_rounded_.data(),
-                  gain_partials_.data() + norm * Chunks(rows_) * d_, stream_);
-}
-
-template <class T, class A>
-void DeviceModel<T, A>::BackwardMlp(const Pass& pass, int block) {
-  Block& b = blocks_[static_cast<std::size_t>(block)];
-  const auto i = static_cast<std::size_t>(block);
-  RunLinearBackward(pass, Index(block, kDown), ResidualGradient(), d_wide_.data());
-  ActivateBackward(config_.model.activation, b.up.data(), d_wide_.data(), rows_, ffn_, d_up_.data(),
-                   stream_);
-  InspectIn(pass, block, "mlp.up.output.gradient", d_up_.data(), up_width_);
-  RunLinearBackward(pass, Index(block, kUp), d_up_.data(), d_narrow_.data());
-  BackwardNorm(b.mid.data(), layout_.mlp_gains[i], b.mlp_inverse_rms.data(), true, 2 * i + 1);
-  InspectIn(pass, block, "mlp_norm.input.gradient", d_residual_.data(), d_);
-}
-
-template <class T, class A>
-void DeviceModel<T, A>::BackwardAttention(const Pass& pass, int block) {
-  Block& b = blocks_[static_cast<std::size_t>(block)];
-  const auto i = static_cast<std::size_t>(block);
-  RunLinearBackward(pass, Index(block, kOut), ResidualGradient(), d_narrow_.data());
-  AttentionBackward(ShapeOfAttention(), b.qkv.data(), b.attention.data(), b.statistics.data(),
-                    d_narrow_.data(), dout_rounded_.data(), dots_.data(), d_qkv_.data(), stream_);
-  RopeBackward(ShapeOfRope(), cos_.data(), sin_.data(), d_qkv_.data(), d_qkv_rounded_.data(),
-               stream_);
-  InspectIn(pass, block, "attention.qkv.output.gradient", d_qkv_rounded_.data(), qkv_width_);
-  RunLinearBackward(pass, Index(block, kQkv), d_qkv_rounded_.data(), d_narrow_.data());
-  BackwardNorm(b.x.data(), layout_.attention_gains[i], b.attention_inverse_rms.data(), true, 2 * i);
-  InspectIn(pass, block, "attention_norm.input.gradient", d_residual_.data(), d_);
-}
-
-template <class T, class A>
-void DeviceModel<T, A>::Backward(const Pass& pass, const DeviceBatch& batch, float loss_scale,
-                                 double* row_loss) {
-  CrossEntropyGradient(logits_.data(), batch.targets, loss_scale, rows_, vocabulary_, row_loss,
-                       dlogits_.data(), stream_);
-  InspectIn(pass, -1, "head.output.gradient", dlogits_.data(), vocabulary_);
-  RunLinearBackward(pass, HeadIndex(), dlogits_.data(), d_narrow_.data());
-  BackwardNorm(last_.data(), layout_.final_gain, final_inverse_rms_.data(), false, norms_ - 1);
-  InspectIn(pass, -1, "final_norm.input.gradient", d_residual_.data(), d_);
-  for (int b = config_.model.layers - 1; b >= 0; --b) {
-    BackwardMlp(pass, b);
-    BackwardAttention(pass, b);
-  }
-  SumGains(gain_partials_.data(), norms_, Chunks(rows_), d_, gradients_ + layout_.matrices,
-           stream_);
-  EmbeddingBackward(batch.segments, d_residual_.data(), d_, embedding_partials_.data(),
-                    Gradient(layout_.embedding), stream_);
-  Inspect(pass, "embedding.weight.gradient", Gradient(layout_.embedding), vocabulary_, d_);
 }
 
 template class DeviceModel<float, float>;

@@ -58,7 +58,7 @@ class DeviceModel {
   RopeShape ShapeOfRope() const;
   const float* Parameter(const ParameterSlice& slice) const { return parameters_ + slice.offset; }
   float* Gradient(const ParameterSlice& slice) const { return gradients_ + slice.offset; }
-  const T* AttentionOperand(Block& block);
+  T* AttentionOperand(Block& block);
   std::size_t Index(int block, BlockLinear linear) const;
   std::size_t HeadIndex() const { return weights_.size() - 1; }
   std::string LinearName(std::size_t linear) const;
@@ -66,13 +66,22 @@ class DeviceModel {
 
   void BeginPass(const DeviceBatch& batch);
   DeviceCall CallOf(const Pass& pass, std::size_t linear, OperandObserver* observer);
-  void RunLinear(const Pass& pass, std::size_t linear, const T* x, const float* add, float* y);
-  void RunLinearBackward(const Pass& pass, std::size_t linear, const T* dy, float* dx);
+  // `measured`: what the maker of x, or of dy, has left there.
+  // `keeps`: x is wanted after the forward pass too, as it is.
+  void RunLinear(const Pass& pass, std::size_t linear, T* x, const float* add, float* y,
+                 const AmaxPlaces& measured, bool keeps = false);
+  template <class D>
+  void RunLinearBackward(const Pass& pass, std::size_t linear, const T* dy, D* dx,
+                         const AmaxPlaces& measured = {});
+  AmaxPlaces InputPlaces(const Pass& pass, std::size_t linear) const;
+  AmaxPlaces GradientPlaces(const Pass& pass, std::size_t linear) const;
+  void Normalize(const Pass& pass, const float* x, const ParameterSlice& gain, float* inverse_rms,
+                 T* y, std::size_t linear);
   void ForwardBlock(const Pass& pass, int block, float* out);
   void BackwardMlp(const Pass& pass, int block);
   void BackwardAttention(const Pass& pass, int block);
   void BackwardNorm(const float* x, const ParameterSlice& gain, const float* inverse_rms,
-                    bool accumulate, std::size_t norm);
+                    bool accumulate, std::size_t norm, const AmaxPlaces& amax = {});
   // The residual's gradient as a linear's operand.
   const T* ResidualGradient() const;
   template <class X>
@@ -90,7 +99,11 @@ class DeviceModel {
   std::size_t d_, ffn_, up_width_, qkv_width_, vocabulary_, norms_;
   Gemms gemms_;
   std::vector<DeviceWeight<T>> weights_;  // the blocks' linears in order, then the head
-  std::vector<const T*> inputs_;          // a linear each, of the last Forward
+  struct Input {
+    const T* x = nullptr;
+    bool is_operand = false;  // of wgrad
+  };
+  std::vector<Input> inputs_;  // a linear each, of the last Forward
   DeviceScratch<T> scratch_;
   DeviceArray<std::uint32_t> weight_amax_, amax_;
   DeviceArray<float> alpha_, cos_, sin_;
@@ -102,7 +115,7 @@ class DeviceModel {
   DeviceArray<T> final_norm_, dlogits_, d_residual_rounded_, d_up_, d_qkv_rounded_;
   DeviceArray<float> d_residual_, d_narrow_, d_wide_, d_qkv_, dots_, gain_partials_,
       embedding_partials_;
-  DeviceArray<A> dout_rounded_;
+  DeviceArray<A> d_attention_;
 };
 
 }  // namespace fp4lab::gpu

@@ -1,5 +1,8 @@
 // RMSNorm, forward and backward, in the order of nn/rmsnorm.cc: a half-warp is the 16 virtual
 // lanes.
+#include <type_traits>
+
+#include "fp4lab/gpu/hadamard_device.cuh"
 #include "fp4lab/gpu/kernels.cuh"
 #include "fp4lab/gpu/math.cuh"
 
@@ -15,89 +18,193 @@ __device__ inline std::size_t Row(std::size_t rows) {
   return row < rows ? row : rows - 1;
 }
 
-// kPer: elements of a lane, held in registers; 0: any number, read twice.
-template <class T, int kPer>
-__global__ void RmsNormKernel(const float* x, const float* gain, float epsilon, std::size_t rows,
-                              std::size_t cols, T* y, float* inverse_rms) {
-  const std::size_t row = Row(rows);
-  const unsigned lane = threadIdx.x % kHalfWarp;
-  const float* in = x + row * cols;
-  T* out = y + row * cols;
-  float held[kPer > 0 ? kPer : 1], squares = 0.0f;
+// A lane's elements of a row, lane, lane + 16, ...: kPer of them in registers; kPer 0: any number,
+// from memory whenever they are wanted.
+template <int kPer>
+struct LaneOfRow {
+  float held[kPer > 0 ? kPer : 1];
+  const float* row;
+
+  __device__ LaneOfRow(const float* from, unsigned lane) : row(from) {
+    if constexpr (kPer > 0) {
+#pragma unroll
+      for (int i = 0; i < kPer; ++i) held[i] = from[lane + i * kHalfWarp];
+    }
+  }
+  __device__ float At(int i, std::size_t column) const { return kPer > 0 ? held[i] : row[column]; }
+};
+
+// use(i, column) for a lane's columns from `first` to `end`; all of them where kPer > 0.
+template <int kPer, class Use>
+__device__ inline void ForLane(unsigned lane, std::size_t first, std::size_t end, Use&& use) {
   if constexpr (kPer > 0) {
 #pragma unroll
-    for (int i = 0; i < kPer; ++i) held[i] = in[lane + i * kHalfWarp];
-#pragma unroll
-    for (int i = 0; i < kPer; ++i) squares = squares + held[i] * held[i];
+    for (int i = 0; i < kPer; ++i) use(i, std::size_t{lane} + i * kHalfWarp);
   } else {
 #pragma unroll 8
-    for (std::size_t c = lane; c < cols; c += kHalfWarp) squares = squares + in[c] * in[c];
+    for (std::size_t c = first + lane; c < end; c += kHalfWarp) use(0, c);
   }
+}
+
+// What a block has written to 16 rows, read again from the cache: a thread two columns.
+enum class Measured { kNothing, kPlain, kBoth };
+
+template <Measured kMeasured>
+__device__ inline void MeasureRows(const Bf16* rows, std::size_t cols, const AmaxPlaces& places) {
+  float before = 0.0f, after = 0.0f;
+  for (std::size_t c = 2 * threadIdx.x; c < cols; c += 2 * kThreads) {
+    std::uint32_t pairs[kAmaxRows];
+    LoadPairs<kAmaxRows>(rows + c, cols, pairs);
+    MeasurePairs<kMeasured == Measured::kBoth>(pairs, &before, &after);
+  }
+  TakeAmax<kThreads>(before, places.plain);
+  if (kMeasured == Measured::kBoth) TakeAmax<kThreads>(after, places.transformed);
+}
+
+template <class T>
+Measured MeasuredOf(const AmaxPlaces& amax, std::size_t rows, std::size_t cols) {
+  if (amax.plain == nullptr) return Measured::kNothing;
+  Expects((std::is_same_v<T, Bf16> && rows % kAmaxRows == 0 && cols % 2 == 0),
+          "AmaxPlaces: BF16, whole groups of 16 rows, pairs of columns");
+  return amax.transformed == nullptr ? Measured::kPlain : Measured::kBoth;
+}
+
+// launch(std::integral_constant<Measured, ...>())
+template <class T, class Launch>
+void WithMeasured(Measured measured, Launch&& launch) {
+  if constexpr (std::is_same_v<T, Bf16>) {
+    if (measured == Measured::kPlain) {
+      return launch(std::integral_constant<Measured, Measured::kPlain>());
+    }
+    if (measured == Measured::kBoth) {
+      return launch(std::integral_constant<Measured, Measured::kBoth>());
+    }
+  }
+  launch(std::integral_constant<Measured, Measured::kNothing>());
+}
+
+// A half-warp a row.
+template <class T, int kPer, Measured kMeasured>
+__global__ void __launch_bounds__(kThreads)
+    RmsNormKernel(const float* __restrict__ x, const float* __restrict__ gain, float epsilon,
+                  std::size_t rows, std::size_t cols, T* __restrict__ y,
+                  float* __restrict__ inverse_rms, AmaxPlaces places) {
+  const std::size_t row = Row(rows);
+  const unsigned lane = threadIdx.x % kHalfWarp;
+  const LaneOfRow<kPer> in(x + row * cols, lane);
+  float squares = 0.0f;
+  ForLane<kPer>(lane, 0, cols,
+                [&](int i, std::size_t c) { squares = squares + in.At(i, c) * in.At(i, c); });
   squares = SumOfLanes(squares);
   const float r = 1.0f / sqrtf(squares / static_cast<float>(cols) + epsilon);
   if (lane == 0) inverse_rms[row] = r;
+  ForLane<kPer>(lane, 0, cols, [&](int i, std::size_t c) {
+    Store(y + row * cols + c, (in.At(i, c) * r) * gain[c]);
+  });
+  if constexpr (kMeasured != Measured::kNothing) {
+    __syncthreads();
+    MeasureRows<kMeasured>(y + std::size_t{blockIdx.x} * kRowsPerBlock * cols, cols, places);
+  }
+}
+
+// A load that stays where it is written.
+__device__ inline float LoadNow(const float* from) {
+  float x;
+  asm volatile("ld.global.f32 %0, [%1];" : "=f"(x) : "l"(from) : "memory");
+  return x;
+}
+
+// use(i, column, what lies there) likewise; the reads come 16 at a time, since none can pass a
+// write.
+template <int kPer, bool kReads, class Use>
+__device__ inline void ForLaneWith(const float* row, unsigned lane, std::size_t first,
+                                   std::size_t end, Use&& use) {
   if constexpr (kPer > 0) {
+    constexpr int kBatch = kPer < 16 ? kPer : 16;
 #pragma unroll
-    for (int i = 0; i < kPer; ++i) {
-      const unsigned c = lane + i * kHalfWarp;
-      Store(out + c, (held[i] * r) * gain[c]);
+    for (int batch = 0; batch < kPer; batch += kBatch) {
+      float there[kBatch];
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        there[i] = kReads ? LoadNow(row + lane + (batch + i) * kHalfWarp) : 0.0f;
+      }
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        use(batch + i, std::size_t{lane} + (batch + i) * kHalfWarp, there[i]);
+      }
     }
   } else {
-    for (std::size_t c = lane; c < cols; c += kHalfWarp) Store(out + c, (in[c] * r) * gain[c]);
-  }
-}
-
-// What a block's threads know of its rows.
-struct RowFacts {
-  float mean[kGainChunk], inverse[kGainChunk];
-};
-
-// A block a chunk of 16 rows: a half-warp finds a row's dot product; then a thread owns columns,
-// and reads the rows again from the cache.
-template <class T>
-__global__ void __launch_bounds__(kThreads)
-    RmsNormBackwardKernel(const float* x, const float* gain, const float* inverse_rms,
-                          const float* dy, bool accumulate, std::size_t rows, std::size_t cols,
-                          float* dx, T* dx_rounded, float* gain_partials) {
-  static_assert(kGainChunk == kRowsPerBlock);
-  __shared__ RowFacts facts;
-  const std::size_t first = std::size_t{blockIdx.x} * kGainChunk;
-  const auto left = static_cast<unsigned>(rows - first < kGainChunk ? rows - first : kGainChunk);
-  const unsigned lane = threadIdx.x % kHalfWarp, wanted = threadIdx.x / kHalfWarp;
-  const std::size_t row = first + (wanted < left ? wanted : left - 1);
-  const float *in = x + row * cols, *grad = dy + row * cols;
-  const float r = inverse_rms[row];
-  float dot = 0.0f;
-#pragma unroll 8
-  for (std::size_t c = lane; c < cols; c += kHalfWarp) {
-    dot = dot + (grad[c] * gain[c]) * (in[c] * r);
-  }
-  dot = SumOfLanes(dot);
-  if (lane == 0) {
-    facts.mean[wanted] = dot / static_cast<float>(cols);
-    facts.inverse[wanted] = r;
-  }
-  __syncthreads();
-  for (std::size_t c = threadIdx.x; c < cols; c += kThreads) {
-    const float k = gain[c];
-    float dgain = 0.0f;
-#pragma unroll 4
-    for (unsigned i = 0; i < left; ++i) {
-      const std::size_t at = (first + i) * cols + c;
-      const float g = dy[at], inverse = facts.inverse[i], n = x[at] * inverse;
-      const float change = inverse * (g * k - n * facts.mean[i]);
-      dgain = dgain + g * n;
-      const float sum = accumulate ? dx[at] + change : change;
-      dx[at] = sum;
-      if (dx_rounded != nullptr) Store(dx_rounded + at, sum);
+    for (std::size_t c = first + lane; c < end; c += kHalfWarp) {
+      use(0, c, kReads ? row[c] : 0.0f);
     }
-    gain_partials[blockIdx.x * cols + c] = dgain;
   }
 }
 
-constexpr unsigned kSumColumns = 32, kSumParts = 8;
+constexpr std::size_t kWindow = 768;  // columns whose products meet in shared memory at a time
 
-// grid (columns / 32, norms), block (32, 8): part p adds chunks p, p + 8, ...; then the parts in
+// A half-warp a row, 16 rows at a time, kGainChunk in all. The products of the gain's gradient meet
+// in shared memory, where a thread owns columns: a column's sum ascends over the chunk's rows.
+template <class T, int kPer, bool kAccumulate, Measured kMeasured>
+__global__ void __launch_bounds__(kThreads, kPer > 32 ? 1 : 2)
+    RmsNormBackwardKernel(const float* __restrict__ x, const float* __restrict__ gain,
+                          const float* __restrict__ inverse_rms, const float* __restrict__ dy,
+                          std::size_t rows, std::size_t cols, float* __restrict__ dx,
+                          T* __restrict__ dx_rounded, float* __restrict__ gain_partials,
+                          AmaxPlaces places) {
+  extern __shared__ float products[];  // (16, at most kWindow)
+  const unsigned lane = threadIdx.x % kHalfWarp, own = threadIdx.x / kHalfWarp;
+  const std::size_t begin = std::size_t{blockIdx.x} * kGainChunk;
+  for (std::size_t first = begin; first < begin + kGainChunk && first < rows;
+       first += kRowsPerBlock) {
+    const bool inside = first + own < rows;
+    const std::size_t row = inside ? first + own : rows - 1;
+    float* const to = dx + row * cols;
+    const LaneOfRow<kPer> in(x + row * cols, lane), grad(dy + row * cols, lane);
+    const float r = inverse_rms[row];
+    float dot = 0.0f;
+    ForLane<kPer>(lane, 0, cols, [&](int i, std::size_t c) {
+      dot = dot + (grad.At(i, c) * gain[c]) * (in.At(i, c) * r);
+    });
+    const float mean = SumOfLanes(dot) / static_cast<float>(cols);
+    for (std::size_t window = 0; window < cols; window += kWindow) {
+      const std::size_t end = window + kWindow < cols ? window + kWindow : cols;
+      float* const products_of_row = products + own * (end - window);
+      if (inside) {
+        ForLaneWith<kPer, kAccumulate>(to, lane, window, end,
+                                       [&](int i, std::size_t c, float before) {
+                                         const float g = grad.At(i, c), n = in.At(i, c) * r;
+                                         products_of_row[c - window] = g * n;
+                                         const float change = r * (g * gain[c] - n * mean);
+                                         const float sum = kAccumulate ? before + change : change;
+                                         to[c] = sum;
+                                         if (std::is_same_v<T, Bf16> || dx_rounded != nullptr)
+                                           Store(dx_rounded + row * cols + c, sum);
+                                       });
+      } else {
+        ForLane<kPer>(lane, window, end,
+                      [&](int, std::size_t c) { products_of_row[c - window] = 0.0f; });
+      }
+      __syncthreads();
+      for (std::size_t c = window + threadIdx.x; c < end; c += kThreads) {
+        float* const partial = gain_partials + blockIdx.x * cols + c;
+        float sum = first == begin ? 0.0f : *partial;
+#pragma unroll
+        for (int i = 0; i < kRowsPerBlock; ++i) {
+          sum = sum + products[i * (end - window) + c - window];
+        }
+        *partial = sum;
+      }
+      __syncthreads();
+    }
+    if constexpr (kMeasured != Measured::kNothing) {
+      MeasureRows<kMeasured>(dx_rounded + first * cols, cols, places);
+    }
+  }
+}
+
+constexpr unsigned kSumColumns = 32, kSumParts = 32;
+
+// grid (columns / 32, norms), block (32, 32): part p adds chunks p, p + 32, ...; then the parts in
 // order.
 __global__ void SumGainsKernel(const float* partials, std::size_t chunks, std::size_t cols,
                                float* dgain) {
@@ -119,38 +226,45 @@ __global__ void SumGainsKernel(const float* partials, std::size_t chunks, std::s
 
 }  // namespace
 
+// launch(std::integral_constant<int, elements of a lane>()), 0 where there is no kernel of its own.
+template <class Launch>
+void WithWidth(std::size_t cols, Launch&& launch) {
+  if (cols == 128) return launch(std::integral_constant<int, 8>());
+  if (cols == 256) return launch(std::integral_constant<int, 16>());
+  if (cols == 512) return launch(std::integral_constant<int, 32>());
+  if (cols == 768) return launch(std::integral_constant<int, 48>());
+  launch(std::integral_constant<int, 0>());
+}
+
 template <class T>
 void RmsNorm(const float* x, const float* gain, float epsilon, std::size_t rows, std::size_t cols,
-             T* y, float* inverse_rms, cudaStream_t stream) {
-  const auto launch = [&](auto kernel) {
-    kernel<<<Blocks(rows, kRowsPerBlock), kThreads, 0, stream>>>(x, gain, epsilon, rows, cols, y,
-                                                                 inverse_rms);
-  };
-  switch (cols) {
-    case 128:
-      launch(RmsNormKernel<T, 8>);
-      break;
-    case 256:
-      launch(RmsNormKernel<T, 16>);
-      break;
-    case 512:
-      launch(RmsNormKernel<T, 32>);
-      break;
-    case 768:
-      launch(RmsNormKernel<T, 48>);
-      break;
-    default:
-      launch(RmsNormKernel<T, 0>);
-  }
+             T* y, float* inverse_rms, cudaStream_t stream, const AmaxPlaces& amax) {
+  WithWidth(cols, [&](auto per) {
+    WithMeasured<T>(MeasuredOf<T>(amax, rows, cols), [&](auto measured) {
+      RmsNormKernel<T, per, measured><<<Blocks(rows, kRowsPerBlock), kThreads, 0, stream>>>(
+          x, gain, epsilon, rows, cols, y, inverse_rms, amax);
+    });
+  });
   CheckLaunch("RmsNorm");
 }
 
 template <class T>
 void RmsNormBackward(const float* x, const float* gain, const float* inverse_rms, const float* dy,
                      bool accumulate, std::size_t rows, std::size_t cols, float* dx, T* dx_rounded,
-                     float* gain_partials, cudaStream_t stream) {
-  RmsNormBackwardKernel<<<Blocks(rows, kGainChunk), kThreads, 0, stream>>>(
-      x, gain, inverse_rms, dy, accumulate, rows, cols, dx, dx_rounded, gain_partials);
+                     float* gain_partials, cudaStream_t stream, const AmaxPlaces& amax) {
+  const std::size_t shared = kRowsPerBlock * (cols < kWindow ? cols : kWindow) * sizeof(float);
+  const auto launch = [&](auto kernel) {
+    kernel<<<Blocks(rows, kGainChunk), kThreads, shared, stream>>>(
+        x, gain, inverse_rms, dy, rows, cols, dx, dx_rounded, gain_partials, amax);
+  };
+  WithWidth(cols, [&](auto per) {
+    WithMeasured<T>(MeasuredOf<T>(amax, rows, cols), [&](auto measured) {
+      AllowShared(RmsNormBackwardKernel<T, per, true, measured>, shared);
+      AllowShared(RmsNormBackwardKernel<T, per, false, measured>, shared);
+      accumulate ? launch(RmsNormBackwardKernel<T, per, true, measured>)
+                 : launch(RmsNormBackwardKernel<T, per, false, measured>);
+    });
+  });
   CheckLaunch("RmsNormBackward");
 }
 
@@ -162,12 +276,14 @@ void SumGains(const float* partials, std::size_t norms, std::size_t chunks, std:
 }
 
 template void RmsNorm(const float*, const float*, float, std::size_t, std::size_t, float*, float*,
-                      cudaStream_t);
+                      cudaStream_t, const AmaxPlaces&);
 template void RmsNorm(const float*, const float*, float, std::size_t, std::size_t, Bf16*, float*,
-                      cudaStream_t);
+                      cudaStream_t, const AmaxPlaces&);
 template void RmsNormBackward(const float*, const float*, const float*, const float*, bool,
-                              std::size_t, std::size_t, float*, float*, float*, cudaStream_t);
+                              std::size_t, std::size_t, float*, float*, float*, cudaStream_t,
+                              const AmaxPlaces&);
 template void RmsNormBackward(const float*, const float*, const float*, const float*, bool,
-                              std::size_t, std::size_t, float*, Bf16*, float*, cudaStream_t);
+                              std::size_t, std::size_t, float*, Bf16*, float*, cudaStream_t,
+                              const AmaxPlaces&);
 
 }  // namespace fp4lab::gpu

@@ -6,61 +6,57 @@ namespace {
 
 constexpr int kThreads = kUnitThreads;
 
-// kUnit values along the reduction axis, in place: kHadamard, then blocks of kBlock.
-template <int kUnit, int kBlock, int kHadamard, bool kStochastic>
-__device__ inline void ProcessUnit(const UnitArguments& a, const TensorScale& tensor,
-                                   std::uint64_t element, float* v) {
-  if constexpr (kHadamard > 0) {
-#pragma unroll
-    for (int i = 0; i < kUnit; i += kHadamard) HadamardGroup<kHadamard>(v + i);
-  }
-  if (!a.rule.quantizes) return;
-#pragma unroll
-  for (int i = 0; i < kUnit; i += kBlock) {
-    float amax = 0.0f;
-#pragma unroll
-    for (int j = 0; j < kBlock; ++j) amax = LargerMagnitude(amax, v[i + j]);
-    const BlockScale scale = BlockScaleOf(a.rule, amax, tensor);
-    QuantizeBlock<kBlock, kStochastic>(a.rule, scale, a.random, element + i, v + i);
-  }
-}
+__global__ void AlphaKernel(AlphaArguments a) { MakeAlpha(a); }
 
-// ---- Units along memory rows: a thread a unit
+// ---- Units along memory rows: a thread kUnitsOfThread units, a block's threads side by side
 
-template <class T, int kUnit, int kBlock, int kHadamard, bool kStochastic>
+constexpr unsigned kUnitsOfThread = 4;
+
+template <class T, int kUnit, int kBlock, int kHadamard, bool kStochastic, bool kE2m1>
 __global__ void __launch_bounds__(kThreads) AlongColsKernel(UnitArguments a, const T* x, T* out) {
-  const std::size_t at = (std::size_t{blockIdx.x} * kThreads + threadIdx.x) * kUnit;
-  if (at >= a.rows * a.cols) return;
-  float v[kUnit];
-  LoadRun<kUnit>(x + at, v);
-  ProcessUnit<kUnit, kBlock, kHadamard, kStochastic>(a, TensorScaleAt(a), at, v);
-  StoreRun<kUnit>(out + at, v);
+  MakeAlpha(a.alpha);
+  const TensorScale tensor = TensorScaleAt(a);
+  const std::size_t first = std::size_t{blockIdx.x} * kThreads * kUnitsOfThread + threadIdx.x;
+  for (unsigned i = 0; i < kUnitsOfThread; ++i) {
+    const std::size_t at = (first + i * kThreads) * kUnit;
+    if (at >= a.rows * a.cols) return;
+    float v[kUnit];
+    LoadRun<kUnit>(x + at, v);
+    ProcessUnit<kUnit, kBlock, kHadamard, kStochastic, kE2m1>(a, tensor, at, v);
+    StoreRun<kUnit>(out + at, v);
+  }
 }
 
-// ---- Units across memory rows: a thread kWide neighbouring columns
+// ---- Units across memory rows: a thread one column
 
-template <class T, int kWide, int kUnit, int kBlock, int kHadamard, bool kStochastic>
+template <class T, int kUnit, int kBlock, int kHadamard, bool kStochastic, bool kE2m1>
 __global__ void __launch_bounds__(kThreads) AlongRowsKernel(UnitArguments a, const T* x, T* out) {
-  const auto across = static_cast<unsigned>(a.cols / kWide);
+  MakeAlpha(a.alpha);
+  const auto across = static_cast<unsigned>(a.cols);
   const unsigned i = blockIdx.x * kThreads + threadIdx.x;
-  const std::size_t c = i % across * kWide, r = i / across * kUnit;
+  const std::size_t c = i % across, r = std::size_t{i / across} * kUnit;
   if (r >= a.rows) return;
-  float v[kWide][kUnit];
-  LoadColumns<kUnit, kWide>(x + r * a.cols + c, a.cols, v);
-  const TensorScale tensor = TensorScaleAt(a);
+  float v[kUnit];
+  LoadColumn<kUnit>(x + r * a.cols + c, a.cols, v);
+  ProcessUnit<kUnit, kBlock, kHadamard, kStochastic, kE2m1>(a, TensorScaleAt(a), c * a.rows + r, v);
 #pragma unroll
-  for (int w = 0; w < kWide; ++w) {
-    ProcessUnit<kUnit, kBlock, kHadamard, kStochastic>(a, tensor, (c + w) * a.rows + r, v[w]);
-  }
-#pragma unroll
-  for (int k = 0; k < kUnit; ++k) {
-    T* to = out + (r + k) * a.cols + c;
-    if constexpr (kWide == 2) {
-      *reinterpret_cast<__nv_bfloat162*>(to) = __floats2bfloat162_rn(v[0][k], v[1][k]);
-    } else {
-      Store(to, v[0][k]);
-    }
-  }
+  for (int k = 0; k < kUnit; ++k) Store(out + (r + k) * a.cols + c, v[k]);
+}
+
+// The same with two neighbouring columns of BF16.
+template <int kUnit, int kBlock, int kHadamard, bool kStochastic, bool kE2m1>
+__global__ void __launch_bounds__(kThreads)
+    PairsAlongRowsKernel(UnitArguments a, const Bf16* x, Bf16* out) {
+  MakeAlpha(a.alpha);
+  const auto across = static_cast<unsigned>(a.cols / 2);
+  const unsigned i = blockIdx.x * kThreads + threadIdx.x;
+  const std::size_t c = std::size_t{i % across} * 2, r = std::size_t{i / across} * kUnit;
+  if (r >= a.rows) return;
+  std::uint32_t pairs[kUnit];
+  LoadPairs<kUnit>(x + r * a.cols + c, a.cols, pairs);
+  ProcessPairs<kUnit, kBlock, kHadamard, kStochastic, kE2m1>(a, TensorScaleAt(a), c * a.rows + r,
+                                                             pairs);
+  StorePairs<kUnit>(out + r * a.cols + c, a.cols, pairs);
 }
 
 // ---- Square blocks: kBlock lanes a block, a lane one of its rows
@@ -68,6 +64,7 @@ __global__ void __launch_bounds__(kThreads) AlongRowsKernel(UnitArguments a, con
 template <class T, int kBlock, bool kStochastic>
 __global__ void __launch_bounds__(kThreads)
     SquareKernel(UnitArguments a, bool transposed, const T* x, T* out) {
+  MakeAlpha(a.alpha);
   const std::size_t lanes = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
   const std::size_t block = lanes / kBlock, across = a.cols / kBlock;
   const std::size_t wanted = block / across * kBlock + lanes % kBlock;
@@ -83,7 +80,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   const BlockScale scale = BlockScaleOf(a.rule, amax, TensorScaleAt(a));
   if (!kStochastic || !transposed) {
-    QuantizeBlock<kBlock, kStochastic>(a.rule, scale, a.random, r * a.cols + c, v);
+    QuantizeBlock<kBlock, kStochastic, false>(a.rule, scale, a.random, r * a.cols + c, v);
   } else {
     for (int i = 0; i < kBlock; ++i) {
       const std::uint32_t random16 = a.random.Bits16((c + i) * a.rows + r);
@@ -97,6 +94,7 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T, int kVector, bool kStochastic>
 __global__ void OneScaleKernel(UnitArguments a, bool transposed, const T* x, T* out) {
+  MakeAlpha(a.alpha);
   const std::size_t first = (std::size_t{blockIdx.x} * kThreads + threadIdx.x) * kVector;
   if (first >= a.rows * a.cols) return;
   const float encode = TensorScaleAt(a).encode;
@@ -124,24 +122,24 @@ __global__ void OneScaleKernel(UnitArguments a, bool transposed, const T* x, T* 
 
 constexpr int UnitOf(int block, int hadamard) { return block == 32 || hadamard == 32 ? 32 : 16; }
 
-template <class T, int kBlock, int kHadamard, bool kStochastic>
+template <class T, int kBlock, int kHadamard, bool kStochastic, bool kE2m1>
 void LaunchUnits(const QuantizeJob& job, const UnitArguments& a, const T* x, T* out,
                  cudaStream_t stream) {
   constexpr int kUnit = UnitOf(kBlock, kHadamard);
   const std::size_t units = job.rows * job.cols / kUnit;
   if (!job.along_rows) {
-    AlongColsKernel<T, kUnit, kBlock, kHadamard, kStochastic>
-        <<<Blocks(units, kThreads), kThreads, 0, stream>>>(a, x, out);
+    AlongColsKernel<T, kUnit, kBlock, kHadamard, kStochastic, kE2m1>
+        <<<Blocks(units, kThreads * kUnitsOfThread), kThreads, 0, stream>>>(a, x, out);
     return;
   }
   if constexpr (std::is_same_v<T, Bf16>) {
     if (TakesPairs<T>(job)) {
-      AlongRowsKernel<T, 2, kUnit, kBlock, kHadamard, kStochastic>
+      PairsAlongRowsKernel<kUnit, kBlock, kHadamard, kStochastic, kE2m1>
           <<<Blocks(units / 2, kThreads), kThreads, 0, stream>>>(a, x, out);
       return;
     }
   }
-  AlongRowsKernel<T, 1, kUnit, kBlock, kHadamard, kStochastic>
+  AlongRowsKernel<T, kUnit, kBlock, kHadamard, kStochastic, kE2m1>
       <<<Blocks(units, kThreads), kThreads, 0, stream>>>(a, x, out);
 }
 
@@ -149,10 +147,13 @@ template <class T>
 void LaunchUnits(const QuantizeJob& job, const UnitArguments& a, const T* x, T* out,
                  cudaStream_t stream) {
   const int block = job.format && job.format->block_cols == 32 ? 32 : 16;
+  const bool e2m1 = job.format && job.format->element == FormatId::kE2M1;
   WithBool(block == 32, [&](auto wide) {
     WithSize(job.hadamard, [&](auto hadamard) {
       WithBool(job.rounding == Rounding::kStochastic, [&](auto stochastic) {
-        LaunchUnits<T, wide ? 32 : 16, hadamard, stochastic>(job, a, x, out, stream);
+        WithBool(e2m1, [&](auto is_e2m1) {
+          LaunchUnits<T, wide ? 32 : 16, hadamard, stochastic, is_e2m1>(job, a, x, out, stream);
+        });
       });
     });
   });
@@ -171,30 +172,13 @@ void LaunchSquare(const QuantizeJob& job, const UnitArguments& a, const T* x, T*
   });
 }
 
-// alpha of nn/linear.cc's OptionsFor, as GemmAlpha and TensorDecodeScale of scale_rules.h have it.
-__device__ float DecodeScale(const BlockRule& rule, const std::uint32_t* amax) {
-  if (!rule.quantizes) return 1.0f;
-  const float value = __uint_as_float(*amax);
-  return rule.rule == ScaleRule::kNvfp4 ? value / kNvfp4Max : TensorScaleOf(rule, value).decode;
-}
-
-__global__ void AlphaKernel(BlockRule a, const std::uint32_t* amax_a, BlockRule b,
-                            const std::uint32_t* amax_b, float* alpha) {
-  const bool both = a.quantizes && b.quantizes;
-  if (both && a.rule == ScaleRule::kNvfp4 && b.rule == ScaleRule::kNvfp4) {
-    *alpha = __uint_as_float(*amax_a) * __uint_as_float(*amax_b) / kNvfp4AlphaDivisor;
-    return;
-  }
-  *alpha = DecodeScale(a, amax_a) * DecodeScale(b, amax_b);
-}
-
 }  // namespace
 
 template <class T>
 void QuantizeToValues(const QuantizeJob& job, const T* x, const std::uint32_t* amax, T* out,
-                      cudaStream_t stream) {
+                      cudaStream_t stream, const AlphaJob& alpha) {
   CheckJob(job);
-  const UnitArguments a = Arguments(job, amax);
+  const UnitArguments a = Arguments(job, amax, alpha);
   const bool one_scale = job.format && job.format->block_cols == 0 && job.hadamard == 0;
   const bool square = job.format && job.format->block_rows > 1;
   if (one_scale) {
@@ -220,17 +204,14 @@ void QuantizeToValues(const QuantizeJob& job, const T* x, const std::uint32_t* a
   CheckLaunch("QuantizeToValues");
 }
 
-void WriteAlpha(const std::optional<BlockFormat>& a, const std::uint32_t* amax_a,
-                const std::optional<BlockFormat>& b, const std::uint32_t* amax_b, float* alpha,
-                cudaStream_t stream) {
-  AlphaKernel<<<1, 1, 0, stream>>>(a ? RuleOf(*a) : BlockRule{}, amax_a,
-                                   b ? RuleOf(*b) : BlockRule{}, amax_b, alpha);
+void WriteAlpha(const AlphaJob& job, cudaStream_t stream) {
+  AlphaKernel<<<1, 1, 0, stream>>>(Arguments(job));
   CheckLaunch("WriteAlpha");
 }
 
 template void QuantizeToValues(const QuantizeJob&, const float*, const std::uint32_t*, float*,
-                               cudaStream_t);
+                               cudaStream_t, const AlphaJob&);
 template void QuantizeToValues(const QuantizeJob&, const Bf16*, const std::uint32_t*, Bf16*,
-                               cudaStream_t);
+                               cudaStream_t, const AlphaJob&);
 
 }  // namespace fp4lab::gpu

@@ -34,15 +34,29 @@ template <class T>
 void MeasureBoth(const QuantizeJob& job, const T* x, std::uint32_t* plain, std::uint32_t* amax,
                  cudaStream_t stream);
 
+// *to: what nn/linear.cc gives as alpha to the GEMM of two operands. Null: nothing.
+struct AlphaJob {
+  std::optional<BlockFormat> a, b;
+  const std::uint32_t *amax_a = nullptr, *amax_b = nullptr;
+  float* to = nullptr;
+};
+
 // out = the job done; `amax` as MeasureAmax left it, read where the format has a tensor scale. out
-// may be x.
+// may be x. `alpha` is done too, so that it costs no launch.
 template <class T>
 void QuantizeToValues(const QuantizeJob& job, const T* x, const std::uint32_t* amax, T* out,
-                      cudaStream_t stream);
+                      cudaStream_t stream, const AlphaJob& alpha = {});
 
-// *alpha: what nn/linear.cc gives to the GEMM of two operands.
-void WriteAlpha(const std::optional<BlockFormat>& a, const std::uint32_t* amax_a,
-                const std::optional<BlockFormat>& b, const std::uint32_t* amax_b, float* alpha,
-                cudaStream_t stream);
+void WriteAlpha(const AlphaJob& job, cudaStream_t stream);
+
+// Both operands of x from one reading of it: what two calls of QuantizeToValues do, `row` along its
+// rows and `column`, with along_rows, down its columns. One of the outputs may be x.
+// QuantizesBoth: whether there is a kernel: FP4 in blocks of one length and one rounding, at most
+// the columns transformed.
+bool QuantizesBoth(const QuantizeJob& row, const QuantizeJob& column);
+void QuantizeBoth(const QuantizeJob& row, const std::uint32_t* amax_row, const AlphaJob& alpha_row,
+                  Bf16* row_out, const QuantizeJob& column, const std::uint32_t* amax_column,
+                  const AlphaJob& alpha_column, Bf16* column_out, const Bf16* x,
+                  cudaStream_t stream);
 
 }  // namespace fp4lab::gpu

@@ -65,6 +65,26 @@ __device__ inline float RoundStochastic(const ElementRule& f, float v, std::uint
   return isnan(v) ? f.nan : rounded;
 }
 
+// ---- The same for E2M1, whose facts are then constants. NaN becomes 6, as it has to.
+
+__device__ inline float WithinE2m1(float v) { return fmaxf(fminf(v, 6.0f), -6.0f); }
+
+// Units are 1/2 below 2.
+__device__ inline float RoundNearestE2m1(float v) {
+  const float bounded = WithinE2m1(v), a = fabsf(bounded);
+  const int binade = max(__float_as_int(a) & 0x7F800000, 0x3F800000);
+  const float shifter = __int_as_float(binade + (22 << 23));
+  return copysignf((a + shifter) - shifter, bounded);
+}
+
+__device__ inline float RoundStochasticE2m1(float v, std::uint32_t random16) {
+  const float bounded = WithinE2m1(v), a = fabsf(bounded);
+  const bool subnormal = a < 1.0f;
+  const std::uint32_t bits = __float_as_uint(subnormal ? __fadd_rz(a, 1.0f) : a);
+  const float carried = __uint_as_float((bits + (random16 << 6)) & 0xFFC00000u);
+  return copysignf(subnormal ? carried - 1.0f : carried, bounded);
+}
+
 // ---- One block's scale (block/scale_rules.h)
 
 struct BlockScale {
@@ -121,110 +141,9 @@ __device__ inline BlockScale BlockScaleOf(const BlockRule& f, float amax,
 }
 
 // max(amax, |v|), NaN passed over.
-__device__ inline float LargerMagnitude(float amax, float v) {
-  const float magnitude = fabsf(v);
-  return magnitude > amax ? magnitude : amax;
-}
+__device__ inline float LargerMagnitude(float amax, float v) { return fmaxf(amax, fabsf(v)); }
 
-// ---- Units of values in registers
-
-template <int kSize, class Number>
-__device__ inline void Butterflies(Number (&x)[kSize]) {
-#pragma unroll
-  for (int stride = 1; stride < kSize; stride *= 2) {
-#pragma unroll
-    for (int k = 0; k < kSize; ++k) {
-      if ((k & stride) != 0) continue;
-      const Number a = x[k], b = x[k + stride];
-      x[k] = a + b;
-      x[k + stride] = a - b;
-    }
-  }
-}
-
-// Whether all binary32 sums of these BF16 values are exact: the largest sum and the last place of
-// the smallest value lie within 24 bits, far from overflow and subnormals. `largest`: the bits of
-// the largest magnitude, NaN above infinity.
-template <int kSize>
-__device__ inline bool SumsAreExact(const float* v, std::uint32_t* largest) {
-  std::uint32_t most = 0, least = 0xFFFFFFFFu;  // of |v| - 1 unit, so that zeros do not count
-#pragma unroll
-  for (int k = 0; k < kSize; ++k) {
-    const std::uint32_t magnitude = __float_as_uint(v[k]) & 0x7FFFFFFFu;
-    most = max(most, magnitude);
-    least = min(least, magnitude - 1u);
-  }
-  *largest = most;
-  constexpr std::uint32_t kSpan = kSize == 16 ? 12 : 11;
-  const std::uint32_t high = most >> 23, low = (least + 1u) >> 23;
-  return most == 0 || (high - low <= kSpan && high < 249 && low > 16);
-}
-
-template <int kSize>
-inline constexpr std::uint32_t kHadamardSigns = kSize == 16 ? 0xD7E8u : 0xD7E8D7E8u;
-
-// The sums of a group rounded to binary32, times 1 / 4 for size 16, in double: exact as long as the
-// group spans less than 2^40 (8 bits of each value, 5 for the sum, 53 in all).
-template <int kSize>
-__device__ inline void WideSums(const float* v, float (&y)[kSize]) {
-  double x[kSize];
-#pragma unroll
-  for (int k = 0; k < kSize; ++k) x[k] = (kHadamardSigns<kSize> >> k & 1u) != 0 ? -v[k] : v[k];
-  Butterflies(x);
-#pragma unroll
-  for (int k = 0; k < kSize; ++k) y[k] = static_cast<float>(kSize == 16 ? x[k] * 0.25 : x[k]);
-}
-
-// The same by binary32 sums, without the factor.
-template <int kSize>
-__device__ inline void NarrowSums(const float* v, float (&y)[kSize]) {
-#pragma unroll
-  for (int k = 0; k < kSize; ++k) y[k] = (kHadamardSigns<kSize> >> k & 1u) != 0 ? -v[k] : v[k];
-  Butterflies(y);
-}
-
-// kSize values: transform/hadamard.h. In doubles where binary32 sums would round.
-template <int kSize>
-__device__ inline void HadamardGroup(float* v) {
-  static_assert(kSize == 16 || kSize == 32);
-  float y[kSize];
-  std::uint32_t largest = 0;
-  float factor = kSize == 16 ? 0.25f : 0x1.6a09e6p-3f;
-  if (SumsAreExact<kSize>(v, &largest)) {
-    NarrowSums(v, y);
-  } else {
-    WideSums(v, y);
-    if (kSize == 16) factor = 1.0f;
-  }
-#pragma unroll
-  for (int k = 0; k < kSize; k += 2) {  // a sum of zeros is +0
-    const __nv_bfloat162 pair =
-        __floats2bfloat162_rn((y[k] + 0.0f) * factor, (y[k + 1] + 0.0f) * factor);
-    v[k] = __low2float(pair);
-    v[k + 1] = __high2float(pair);
-  }
-}
-
-// The largest magnitudes of a group before and after HadamardGroup, NaN passed over. Rounding keeps
-// the order, so only the largest result is rounded.
-template <int kSize>
-__device__ inline void HadamardMaxima(const float* v, float* before, float* after) {
-  float y[kSize], amax = 0.0f;
-  std::uint32_t largest = 0;
-  float factor = kSize == 16 ? 0.25f : 0x1.6a09e6p-3f;
-  if (SumsAreExact<kSize>(v, &largest)) {
-    NarrowSums(v, y);
-    *before = fmaxf(*before, __uint_as_float(largest));
-  } else {
-    WideSums(v, y);
-    if (kSize == 16) factor = 1.0f;
-#pragma unroll
-    for (int k = 0; k < kSize; ++k) *before = LargerMagnitude(*before, v[k]);
-  }
-#pragma unroll
-  for (int k = 0; k < kSize; ++k) amax = fmaxf(amax, fabsf(y[k]));
-  *after = fmaxf(*after, __bfloat162float(__float2bfloat16_rn(amax * factor)));
-}
+// ---- One block
 
 // The eight 16-bit fields of one Philox block.
 struct RandomFields {
@@ -240,7 +159,7 @@ struct RandomFields {
 
 // kBlock neighbours along the reduction axis become values. `element`: the number of the first one,
 // a multiple of 8.
-template <int kBlock, bool kStochastic>
+template <int kBlock, bool kStochastic, bool kE2m1>
 __device__ inline void QuantizeBlock(const BlockRule& f, const BlockScale& scale,
                                      const RandomStream& random, std::uint64_t element, float* v) {
 #pragma unroll
@@ -250,8 +169,13 @@ __device__ inline void QuantizeBlock(const BlockRule& f, const BlockScale& scale
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
       const float scaled = v[i + j] * scale.multiplier;
-      const float rounded = kStochastic ? RoundStochastic(f.element, scaled, fields[j])
-                                        : RoundNearest(f.element, scaled);
+      float rounded;
+      if constexpr (kE2m1) {
+        rounded = kStochastic ? RoundStochasticE2m1(scaled, fields[j]) : RoundNearestE2m1(scaled);
+      } else {
+        rounded = kStochastic ? RoundStochastic(f.element, scaled, fields[j])
+                              : RoundNearest(f.element, scaled);
+      }
       v[i + j] = rounded * scale.value;
     }
   }

@@ -4,18 +4,26 @@
 #include <type_traits>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/gpu/hadamard_device.cuh"
 #include "fp4lab/gpu/quantize.cuh"
-#include "fp4lab/gpu/quantize_device.cuh"
 
 namespace fp4lab::gpu {
 
 constexpr int kUnitThreads = 128;
+
+// What WriteAlpha of quantize.cuh wants; null `to`: nothing.
+struct AlphaArguments {
+  BlockRule a, b;
+  const std::uint32_t *amax_a, *amax_b;
+  float* to;
+};
 
 struct UnitArguments {
   std::size_t rows, cols;
   BlockRule rule;
   RandomStream random;
   const std::uint32_t* amax;
+  AlphaArguments alpha;
 };
 
 __device__ inline TensorScale TensorScaleAt(const UnitArguments& a) {
@@ -34,6 +42,18 @@ __device__ inline void LoadRun(const T* from, float* v) {
     for (int j = 0; j < kStep; ++j) v[i + j] = Load(x + j);
   }
 }
+template <int kCount>
+__device__ inline void UnpackRun(const uint4 (&run)[kCount / 8], float* v) {
+#pragma unroll
+  for (int i = 0; i < kCount / 8; ++i) {
+    const std::uint32_t words[4] = {run[i].x, run[i].y, run[i].z, run[i].w};
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      v[8 * i + 2 * j] = __uint_as_float(words[j] << 16);
+      v[8 * i + 2 * j + 1] = __uint_as_float(words[j] & 0xFFFF0000u);
+    }
+  }
+}
 template <int kCount, class T>
 __device__ inline void StoreRun(T* to, const float* v) {
   constexpr int kStep = 16 / sizeof(T);
@@ -47,18 +67,99 @@ __device__ inline void StoreRun(T* to, const float* v) {
   }
 }
 
-// kWide neighbouring columns of kUnit rows.
-template <int kUnit, int kWide, class T>
-__device__ inline void LoadColumns(const T* from, std::size_t stride, float (&v)[kWide][kUnit]) {
+// kUnit rows of one column.
+template <int kUnit, class T>
+__device__ inline void LoadColumn(const T* from, std::size_t stride, float (&v)[kUnit]) {
+#pragma unroll
+  for (int i = 0; i < kUnit; ++i) v[i] = Load(from + i * stride);
+}
+template <int kUnit>
+__device__ inline void StorePairs(Bf16* to, std::size_t stride,
+                                  const std::uint32_t (&pairs)[kUnit]) {
 #pragma unroll
   for (int i = 0; i < kUnit; ++i) {
-    if constexpr (kWide == 2) {
-      const __nv_bfloat162 pair = *reinterpret_cast<const __nv_bfloat162*>(from + i * stride);
-      v[0][i] = __low2float(pair);
-      v[1][i] = __high2float(pair);
-    } else {
-      v[0][i] = Load(from + i * stride);
+    *reinterpret_cast<std::uint32_t*>(to + i * stride) = pairs[i];
+  }
+}
+
+// ---- What is done to units
+
+// alpha of nn/linear.cc's OptionsFor, as GemmAlpha and TensorDecodeScale of scale_rules.h have it.
+__device__ inline float DecodeScale(const BlockRule& rule, const std::uint32_t* amax) {
+  if (!rule.quantizes) return 1.0f;
+  const float value = __uint_as_float(*amax);
+  return rule.rule == ScaleRule::kNvfp4 ? value / kNvfp4Max : TensorScaleOf(rule, value).decode;
+}
+
+// By the first thread of a grid.
+__device__ inline void MakeAlpha(const AlphaArguments& a) {
+  if (a.to == nullptr || blockIdx.x != 0 || threadIdx.x != 0) return;
+  const bool both = a.a.quantizes && a.b.quantizes;
+  if (both && a.a.rule == ScaleRule::kNvfp4 && a.b.rule == ScaleRule::kNvfp4) {
+    *a.to = __uint_as_float(*a.amax_a) * __uint_as_float(*a.amax_b) / kNvfp4AlphaDivisor;
+    return;
+  }
+  *a.to = DecodeScale(a.a, a.amax_a) * DecodeScale(a.b, a.amax_b);
+}
+
+// Blocks of kBlock of kUnit values along the reduction axis, in place.
+template <int kUnit, int kBlock, bool kStochastic, bool kE2m1>
+__device__ inline void QuantizeUnit(const UnitArguments& a, const TensorScale& tensor,
+                                    std::uint64_t element, float* v) {
+  if (!a.rule.quantizes) return;
+#pragma unroll
+  for (int i = 0; i < kUnit; i += kBlock) {
+    float amax = 0.0f;
+#pragma unroll
+    for (int j = 0; j < kBlock; ++j) amax = LargerMagnitude(amax, v[i + j]);
+    const BlockScale scale = BlockScaleOf(a.rule, amax, tensor);
+    QuantizeBlock<kBlock, kStochastic, kE2m1>(a.rule, scale, a.random, element + i, v + i);
+  }
+}
+
+// kUnit values: kHadamard, then blocks of kBlock.
+template <int kUnit, int kBlock, int kHadamard, bool kStochastic, bool kE2m1>
+__device__ inline void ProcessUnit(const UnitArguments& a, const TensorScale& tensor,
+                                   std::uint64_t element, float* v) {
+  if constexpr (kHadamard > 0) {
+#pragma unroll
+    for (int i = 0; i < kUnit; i += kHadamard) {
+      std::uint32_t largest = 0;
+      HadamardGroup<kHadamard>(v + i, SumsAreExact<kHadamard>(v + i, &largest));
     }
+  }
+  QuantizeUnit<kUnit, kBlock, kStochastic, kE2m1>(a, tensor, element, v);
+}
+
+// The same for kUnit rows of two neighbouring BF16 columns; `element` is the first of column 0, of
+// `a.rows` elements.
+template <int kUnit, int kBlock, int kHadamard, bool kStochastic, bool kE2m1>
+__device__ inline void ProcessPairs(const UnitArguments& a, const TensorScale& tensor,
+                                    std::uint64_t element, std::uint32_t (&pairs)[kUnit]) {
+  bool exact = true;
+  if constexpr (kHadamard > 0) {
+#pragma unroll
+    for (int g = 0; g < kUnit; g += kHadamard) {
+      std::uint32_t group[kHadamard], largest = 0;
+#pragma unroll
+      for (int k = 0; k < kHadamard; ++k) group[k] = pairs[g + k];
+      exact = PairSumsAreExact<kHadamard>(group, &largest) && exact;
+    }
+  }
+  float v[2][kUnit];
+#pragma unroll
+  for (int w = 0; w < 2; ++w) {
+    UnpackColumn<kUnit>(pairs, w, v[w]);
+    if constexpr (kHadamard > 0) {
+#pragma unroll
+      for (int g = 0; g < kUnit; g += kHadamard) HadamardGroup<kHadamard>(v[w] + g, exact);
+    }
+    QuantizeUnit<kUnit, kBlock, kStochastic, kE2m1>(a, tensor, element + w * a.rows, v[w]);
+  }
+#pragma unroll
+  for (int k = 0; k < kUnit; ++k) {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(v[0][k], v[1][k]);
+    pairs[k] = *reinterpret_cast<const std::uint32_t*>(&pair);
   }
 }
 
@@ -78,10 +179,16 @@ void WithSize(int value, Launch&& launch) {
   value == 16 ? launch(Constant<16>()) : launch(Constant<0>());
 }
 
-inline UnitArguments Arguments(const QuantizeJob& job, const std::uint32_t* amax) {
+inline AlphaArguments Arguments(const AlphaJob& job) {
+  return {job.a ? RuleOf(*job.a) : BlockRule{}, job.b ? RuleOf(*job.b) : BlockRule{}, job.amax_a,
+          job.amax_b, job.to};
+}
+
+inline UnitArguments Arguments(const QuantizeJob& job, const std::uint32_t* amax,
+                               const AlphaJob& alpha = {}) {
   const BlockRule rule = job.format ? RuleOf(*job.format) : BlockRule{};
   const bool reads = job.format && HasTensorScale(*job.format);
-  return {job.rows, job.cols, rule, job.random, reads ? amax : nullptr};
+  return {job.rows, job.cols, rule, job.random, reads ? amax : nullptr, Arguments(alpha)};
 }
 
 // Two neighbouring columns a thread where BF16 pairs are aligned.

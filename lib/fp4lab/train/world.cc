@@ -52,6 +52,11 @@ World ReadWorld(Variable variable) {
   }
   if (const char* address = variable("MASTER_ADDR")) world.address = address;
   world.port = Number(variable, "MASTER_PORT", world.port, 1, 65535);
+  // torchrun's own agent listens at MASTER_PORT, and says so.
+  const char* const agent = variable("TORCHELASTIC_USE_AGENT_STORE");
+  if (agent != nullptr && std::strcmp(agent, "True") == 0) {
+    world.port += world.port < 65535 ? 1 : -1;
+  }
   return world;
 }
 

@@ -21,7 +21,8 @@ struct World {
 //   MPICH      PMI_RANK, PMI_SIZE, MPI_LOCALRANKID
 //   Slurm      SLURM_PROCID, SLURM_STEP_NUM_TASKS (set by srun), SLURM_LOCALID; address
 //              SLURM_LAUNCH_NODE_IPADDR
-// MASTER_ADDR and MASTER_PORT count for all of them. Without any: one process. Error, naming the
+// MASTER_ADDR and MASTER_PORT count for all of them; where torchrun's agent keeps that port for
+// itself (TORCHELASTIC_USE_AGENT_STORE), the next one. Without any: one process. Error, naming the
 // variable, for values that make no sense.
 World WorldOfEnvironment();
 

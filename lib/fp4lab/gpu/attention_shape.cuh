@@ -1,0 +1,79 @@
+// What the tensor-core kernels of attention share.
+#pragma once
+
+#include <cmath>
+#include <type_traits>
+
+#include "fp4lab/gpu/attention.cuh"
+#include "fp4lab/gpu/wgmma.cuh"
+
+namespace fp4lab::gpu {
+
+constexpr float kLog2E = 1.4426950408889634f;
+constexpr float kLowest = -1e30f;  // a masked score
+
+struct HeadShape {
+  int sequence, heads, kv_heads;
+  float scale;   // of scores
+  float factor;  // scale log2(e)
+
+  template <int kDim>
+  __device__ std::size_t Width() const {
+    return static_cast<std::size_t>(heads + 2 * kv_heads) * kDim;
+  }
+};
+
+// Where a query head of a sequence, and its keys and values, begin.
+template <int kDim>
+struct Head {
+  const Bf16 *q, *k, *v;
+
+  __device__ Head(const HeadShape& s, const Bf16* qkv, int batch, int head) {
+    const int kv = head / (s.heads / s.kv_heads);
+    const Bf16* row = qkv + static_cast<std::size_t>(batch) * s.sequence * s.Width<kDim>();
+    q = row + head * kDim;
+    k = row + (s.heads + kv) * kDim;
+    v = row + (s.heads + s.kv_heads + kv) * kDim;
+  }
+};
+
+// 2^x by the special function unit; results below 2^-126 are 0.
+__device__ inline float Exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// Over the four lanes of a row.
+__device__ inline float MaxOfFour(float x) {
+  x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, 1));
+  return fmaxf(x, __shfl_xor_sync(kAllLanes, x, 2));
+}
+__device__ inline float SumOfFour(float x) {
+  x += __shfl_xor_sync(kAllLanes, x, 1);
+  return x + __shfl_xor_sync(kAllLanes, x, 2);
+}
+
+inline HeadShape ShapeOf(const AttentionShape& s) {
+  const float scale = 1.0f / std::sqrt(static_cast<float>(s.head_dim));
+  return {static_cast<int>(s.sequence), static_cast<int>(s.heads), static_cast<int>(s.kv_heads),
+          scale, scale * kLog2E};
+}
+
+// A block for each `rows` positions of each head of each sequence.
+inline dim3 GridOf(const AttentionShape& s, std::size_t heads, std::size_t rows) {
+  return dim3(Blocks(s.sequence, rows), static_cast<unsigned>(heads),
+              static_cast<unsigned>(s.batch));
+}
+
+// launch(std::integral_constant<int, head_dim>())
+template <class Launch>
+void WithHeadDim(std::size_t head_dim, Launch&& launch) {
+  Expects(HasTensorCoreAttention(head_dim), "BF16 attention: head_dim 16, 32, 64 or 128");
+  if (head_dim == 16) return launch(std::integral_constant<int, 16>());
+  if (head_dim == 32) return launch(std::integral_constant<int, 32>());
+  if (head_dim == 64) return launch(std::integral_constant<int, 64>());
+  launch(std::integral_constant<int, 128>());
+}
+
+}  // namespace fp4lab::gpu
