@@ -44,12 +44,14 @@ double Model::Loss(std::span<const std::uint16_t> targets, std::span<double> row
 double Model::BackwardHead(const Pass& pass, std::span<const std::uint16_t> targets,
                            float loss_scale, std::span<double> row_loss,
                            std::span<float> gradients) {
-  const LinearInput d_logits = MakeRounded(
-      pass, HeadIndex(), PieceRows(logits_), logits_, [&](std::size_t first, std::size_t rows) {
-        const View piece = logits_.Block(first, 0, rows, logits_.cols);
-        CrossEntropyGradient(piece, targets.subspan(first, rows), loss_scale,
-                             row_loss.subspan(first, rows), piece);
-      });
+  const LinearInput d_logits =
+      MakeRounded(pass, HeadIndex(), PieceRows(logits_), logits_,
+                  [&](std::size_t first, std::size_t rows, bool bf16) {
+                    const View piece = logits_.Block(first, 0, rows, logits_.cols);
+                    CrossEntropyGradient(piece, targets.subspan(first, rows), loss_scale,
+                                         row_loss.subspan(first, rows), piece);
+                    return bf16 ? RoundBf16(piece, piece) : 0.0f;
+                  });
   Inspect(pass, -1, "head.output.gradient", logits_);
   RunLinearBackward(pass, HeadIndex(), d_logits, d_narrow_, gradients);
   const ParameterSlice& gain = layout_.final_gain;
