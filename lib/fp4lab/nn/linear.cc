@@ -54,20 +54,22 @@ bool UseIntegers(const GemmRecipe& recipe, const LinearCall& call) {
   return call.observer == nullptr && CanUseIntegers(recipe);
 }
 
-// Integers need no values of their own: BF16 on the way to them lies in `spare` for the moment.
+// Integers need no values of their own: BF16 on the way to them lies in the weight's scratch for
+// the moment.
 void Prepare(const GemmRecipe& gemm, const OperandRecipe& recipe, bool bf16, LinearOperand operand,
-             const LinearCall& call, LinearInput input, FloatBuffer* spare,
+             const LinearCall& call, LinearInput input, LinearScratch* scratch,
              LinearOperandValues* out) {
   const bool integers = UseIntegers(gemm, call);
   if (integers && bf16 && !input.rounded) {
     const bool turned = input.x.col_stride != 1;
     const View x = turned ? input.x.Transposed() : input.x;
-    Reserve(spare, x.size());
-    const MatrixView<float> rounded(spare->data(), x.rows, x.cols);
+    FloatBuffer& spare = scratch->weight.memory;
+    Reserve(&spare, x.size());
+    const MatrixView<float> rounded(spare.data(), x.rows, x.cols);
     const float amax = RoundBf16(x, rounded);
     input = {turned ? rounded.Transposed() : rounded, true, amax};
   }
-  PrepareOperand(recipe, bf16, operand, call, input, integers, out);
+  PrepareOperand(recipe, bf16, operand, call, input, integers, &scratch->transformed, out);
 }
 
 bool IsLarge(View w) { return w.size() > std::size_t{1} << 18; }  // 1 MiB
@@ -85,7 +87,7 @@ LinearOperandValues* PrepareWeight(const GemmRecipe& gemm, bool bf16, LinearOper
   LinearOperandValues* const out = IsKept(gemm, call, w) ? kept : &scratch->weight;
   if (out == kept && kept->ready) return kept;
   if (IsLarge(w)) FloatBuffer().swap(kept->memory);  // what an observer saw
-  Prepare(gemm, gemm.b, bf16, operand, call, {w}, &scratch->weight.memory, out);
+  Prepare(gemm, gemm.b, bf16, operand, call, {w}, scratch, out);
   return out;
 }
 
@@ -121,8 +123,8 @@ void LinearForward(const LinearRecipe& recipe, const LinearCall& call, const Lin
       x.col_stride == 1 && x.cols == weight->w.cols && y.rows == x.rows && y.cols == weight->w.rows,
       "LinearForward: x (tokens, in), w (out, in), y (tokens, out)");
   const OperandUse w = FpropWeight(recipe, call, scratch, weight);
-  FloatBuffer* const spare = &scratch->weight.memory;
-  Prepare(recipe.fprop, recipe.fprop.a, recipe.bf16, kFpropInput, call, input, spare, &scratch->a);
+  Prepare(recipe.fprop, recipe.fprop.a, recipe.bf16, kFpropInput, call, input, scratch,
+          &scratch->a);
   GemmOptions options = OptionsFor(recipe.fprop, scratch->a.amax, w.operand->amax);
   options.accumulate = write == Write::kAccumulate;
   MultiplyOperands({&scratch->a}, w, options, y);
@@ -141,17 +143,16 @@ void LinearBackward(const LinearRecipe& recipe, const LinearCall& call, const Li
     grad = {rounded, true, RoundBf16(dy.x, rounded)};
   }
   LinearOperandValues &a = scratch->a, &b = scratch->b;
-  FloatBuffer* const spare = &scratch->weight.memory;
-  Prepare(recipe.dgrad, recipe.dgrad.a, recipe.bf16, kDgradGrad, call, grad, spare, &a);
+  Prepare(recipe.dgrad, recipe.dgrad.a, recipe.bf16, kDgradGrad, call, grad, scratch, &a);
   const OperandUse w = DgradWeight(recipe, call, scratch, weight);
   MultiplyOperands({&a}, w, OptionsFor(recipe.dgrad, a.amax, w.operand->amax), dx);
 
   const bool shares = SharesTranspose(recipe.dgrad.a, recipe.wgrad.a);
   if (!shares) {
-    Prepare(recipe.wgrad, recipe.wgrad.a, recipe.bf16, kWgradGrad, call, Transposed(grad), spare,
+    Prepare(recipe.wgrad, recipe.wgrad.a, recipe.bf16, kWgradGrad, call, Transposed(grad), scratch,
             &a);
   }
-  Prepare(recipe.wgrad, recipe.wgrad.b, recipe.bf16, kWgradInput, call, Transposed(input), spare,
+  Prepare(recipe.wgrad, recipe.wgrad.b, recipe.bf16, kWgradInput, call, Transposed(input), scratch,
           &b);
   GemmOptions options = OptionsFor(recipe.wgrad, a.amax, b.amax);
   options.accumulate = true;

@@ -69,7 +69,6 @@ struct LinearOperandValues {
   MatrixView<const float> values;  // no data: only integers were made
   ByteBuffer code_memory;
   FloatBuffer scale_memory;
-  WordBuffer transformed_memory;
   Fp4Operand integers;
   std::size_t block = 0;  // columns of integers.codes to a scale
   bool has_integers = false;
@@ -91,6 +90,7 @@ struct LinearWeight {
 struct LinearScratch {
   LinearOperandValues a, b, weight;
   FloatBuffer grad;
+  WordBuffer transformed;  // an operand between its transform and its integers
 };
 
 // x (tokens, in), row-major. Where it is known to hold BF16 values already, `rounded` says so and

@@ -40,7 +40,7 @@ std::uint32_t SignMask(int hadamard) { return hadamard == 16 ? kTeSignMask16 : k
 
 // `hadamard` 0: no transform. `finds_amax`: of the transformed tensor, into options->amax.
 bool MakeIntegers(View x, int hadamard, bool finds_amax, QuantizeOptions* options,
-                  LinearOperandValues* out) {
+                  WordBuffer* transformed, LinearOperandValues* out) {
   const BlockFormat& f = options->format;
   const Fp4Integers to{
       Like(x, x.rows, x.cols, &out->code_memory),
@@ -50,8 +50,8 @@ bool MakeIntegers(View x, int hadamard, bool finds_amax, QuantizeOptions* option
   if (hadamard == 0) {
     out->has_integers = QuantizeToFp4Integers(x, *options, to);
   } else if (finds_amax) {
-    out->has_integers = HadamardQuantizeToFp4Integers(x, hadamard, SignMask(hadamard), options, to,
-                                                      &out->transformed_memory);
+    out->has_integers =
+        HadamardQuantizeToFp4Integers(x, hadamard, SignMask(hadamard), options, to, transformed);
   } else {
     out->has_integers =
         HadamardQuantizeToFp4Integers(x, hadamard, SignMask(hadamard), *options, to);
@@ -118,7 +118,7 @@ bool CanUseIntegers(const GemmRecipe& recipe) {
 
 void PrepareOperand(const OperandRecipe& recipe, bool bf16, LinearOperand operand,
                     const LinearCall& call, const LinearInput& input, bool integers,
-                    LinearOperandValues* out) {
+                    WordBuffer* transformed, LinearOperandValues* out) {
   out->ready = true;
   out->has_integers = false;
   out->values = {};
@@ -139,7 +139,7 @@ void PrepareOperand(const OperandRecipe& recipe, bool bf16, LinearOperand operan
   const bool scaled = recipe.format && HasTensorScale(*recipe.format);
   if (integers) {  // with the transform on the way
     if (scaled && recipe.hadamard == 0 && !knows_amax) options.amax = TensorAmax(x);
-    const bool made = MakeIntegers(x, recipe.hadamard, scaled, &options, out);
+    const bool made = MakeIntegers(x, recipe.hadamard, scaled, &options, transformed, out);
     out->amax = options.amax;
     if (made) return;
   }

@@ -15,7 +15,7 @@ bool CanUseIntegers(const GemmRecipe& recipe);
 // values.
 void PrepareOperand(const OperandRecipe& recipe, bool bf16, LinearOperand operand,
                     const LinearCall& call, const LinearInput& input, bool integers,
-                    LinearOperandValues* out);
+                    WordBuffer* transformed, LinearOperandValues* out);
 
 // An operand, or its transpose.
 struct OperandUse {
