@@ -151,8 +151,7 @@ TEST_CASE("tcgen05's products stand in the kernels for sm_100a and sm_103a alone
           "tcgen05.mma.cta_group::1.kind::mxf4.block_scale.block32",
           "tcgen05.cp.cta_group::1.32x128b.warpx4", "tcgen05.alloc.cta_group::1.sync.aligned",
           "tcgen05.dealloc.cta_group::1.sync.aligned", "tcgen05.commit.cta_group::1.mbarrier",
-          "tcgen05.ld.sync.aligned.32x32b.x8.b32", "tcgen05.st.sync.aligned.32x32b.x8.b32",
-          "fence.proxy.async.shared::cta"}) {
+          "tcgen05.ld.sync.aligned.32x32b.x8.b32", "tcgen05.st.sync.aligned.32x32b.x8.b32"}) {
       CAPTURE(instruction);
       CHECK((ptx.find(instruction) != std::string::npos) == (chip == "100a" || chip == "103a"));
     }
@@ -191,6 +190,7 @@ TEST_CASE("A kernel without its instruction takes no shared memory: so HasMmaFor
           "[cuda]") {
   std::size_t kernels = 0;
   for (const KernelReport& r : Reports(KeptFolder() / "tcgen05_gemm_kernel")) {
+    if (r.name.find("Software") != std::string::npos) continue;
     CAPTURE(r.name, r.chip);
     CHECK((r.shared > 0) == (r.chip == "100a" || r.chip == "103a"));
     ++kernels;
