@@ -38,7 +38,10 @@ bool RunHere(const CrosscheckCommand& o) {
     CheckDirected(options, &result);
     if (options.random) CheckRandom(options, &result);
   }
-  if (options.dialects.empty()) CheckProducts(options, &result);
+  if (options.dialects.empty()) {
+    CheckProducts(options, &result);
+    CheckBlasProducts(&result);
+  }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   result.seconds = took.count();
   if (!o.out_dir.empty()) {

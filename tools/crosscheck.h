@@ -40,6 +40,7 @@ struct Crosscheck {
   // kernel, dialect, direction and input, family
   std::map<std::tuple<std::string, std::string, std::string, std::string>, CheckRow> rows;
   std::vector<std::string> differences = {};  // where and why, the first of each row; few
+  std::vector<std::string> notes = {};        // what is worth knowing and no difference
   std::vector<SpeedRow> speeds = {};
   double seconds = 0;
 
@@ -58,6 +59,8 @@ void CheckRandom(const CrosscheckOptions& options, Crosscheck* result);
 // Block-scaled products by kernels of our own, in the forms that the chip has, and the oracle's
 // model of its tensor cores.
 void CheckProducts(const CrosscheckOptions& options, Crosscheck* result);
+// cuBLASLt's products, within a bound of exact sums.
+void CheckBlasProducts(Crosscheck* result);
 void MeasureSpeed(const CrosscheckOptions& options, Crosscheck* result);
 
 // Dialects that the GPU's kernels serve, in the order of the table; Error for an unknown name.

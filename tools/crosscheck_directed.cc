@@ -105,7 +105,24 @@ void CheckRowKernel(const Dialect& d, const BlockFormat& format, const Case& c, 
     call.row.values = true;
     call.row.order = bits == RandomBits::kCounter ? ScaleOrder::k128x4 : ScaleOrder::kLinear;
     Check(call, x.View(), bf16, std::string(c.family), result);
+    if (bits != RandomBits::kNone || format.rule != ScaleRule::kNvfp4) continue;
+    call.row.order = ScaleOrder::k128x4;
+    Check(call, x.View(), bf16, std::string(c.family), result);
   }
+}
+
+// Codes and scales of NVFP4 without values, which tiles have a kernel of their own for: both sides
+// in either order of scales, and columns alone.
+void CheckCodesAlone(KernelCall call, MatrixView<const float> x, const std::string& family,
+                     Crosscheck* result) {
+  call.kernel += ", codes alone";
+  call.row.values = call.column.values = false;
+  for (const ScaleOrder order : {ScaleOrder::kLinear, ScaleOrder::k128x4}) {
+    call.row.order = call.column.order = order;
+    Check(call, x, true, family, result);
+  }
+  call.row = {};
+  Check(call, x, true, family, result);
 }
 
 // The kernel of tiles: plain, transformed, in each mode of rounding.
@@ -129,6 +146,9 @@ void CheckTileKernel(const Dialect& d, const BlockFormat& format, const Case& c,
         call.row.order = call.column.order = ScaleOrder::k128x4;
       }
       Check(call, x.View(), bf16, std::string(c.family), result);
+      if (format.rule == ScaleRule::kNvfp4 && bf16 && !square && bits == RandomBits::kNone) {
+        CheckCodesAlone(call, x.View(), std::string(c.family), result);
+      }
     }
   }
 }

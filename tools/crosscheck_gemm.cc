@@ -1,6 +1,7 @@
 // Block-scaled products of our own kernels against the oracle's model of the tensor core, bit for
-// bit: the software form on every chip, the instruction where the chip has it. Where the first is
-// equal and the second is not, the instruction does not do as the model says.
+// bit: the kernels with their instruction in software on every chip, the instruction where the chip
+// has it. Where the first is equal and the second is not, the instruction does not do as the model
+// says.
 #include <array>
 #include <bit>
 #include <cstdio>
@@ -23,8 +24,9 @@ struct NamedForm {
   MmaForm form;
   std::string_view name;
 };
-constexpr NamedForm kForms[] = {{MmaForm::kSoftware, "gemm, software"},
+constexpr NamedForm kForms[] = {{MmaForm::kMmaSyncSoftware, "gemm, mma.sync in software"},
                                 {MmaForm::kMmaSync, "gemm, mma.sync"},
+                                {MmaForm::kTcgen05Software, "gemm, tcgen05 in software"},
                                 {MmaForm::kTcgen05, "gemm, tcgen05"}};
 
 enum class Contents { kTypical, kWide, kCancelling, kSparse, kAnyScale };

@@ -153,6 +153,7 @@ Json CrosscheckJson(const Crosscheck& result) {
           {"elements", result.Elements()},
           {"different_bytes", result.Different()},
           {"differences", result.differences},
+          {"notes", result.notes},
           {"seconds", result.seconds},
           {"checks", std::move(rows)},
           {"speed", std::move(speeds)}};
@@ -171,6 +172,7 @@ std::string CrosscheckHtml(const Crosscheck& result) {
           std::to_string(result.Elements()) + " elements, in " + Formatted("%.0f", result.seconds) +
           " s.</p>\n";
   for (const std::string& text : result.differences) html += "<pre>" + Escaped(text) + "</pre>\n";
+  for (const std::string& note : result.notes) html += "<p>" + Escaped(note) + ".</p>\n";
   html += SpeedTable(result);
   html += "<h2>Checks</h2><table>\n" + Cells("th", {"kernel", "dialect", "side, input", "calls",
                                                     "elements", "bytes", "different"});
@@ -197,6 +199,7 @@ std::string CrosscheckText(const Crosscheck& result) {
     text += "DIFFERENT  " + kernel + ", " + dialect + ", " + input + ": " +
             std::to_string(row.sum.different) + " of " + std::to_string(row.sum.bytes) + " bytes\n";
   }
+  for (const std::string& note : result.notes) text += note + "\n";
   for (const std::string& difference : result.differences) text += "\n" + difference;
   text += std::to_string(result.Different()) + " different bytes over " +
           std::to_string(result.Elements()) + " elements and " +

@@ -101,7 +101,8 @@ class Loop {
 
   void Save() {
     if (!Writes()) return;
-    WriteFileAtomically(folder_.Checkpoint(), trainer_.SaveState());
+    WriteFileAtomically(folder_.Checkpoint(),
+                        [this](const ByteSink& sink) { trainer_.SaveState(sink); });
     saved_ = Clock::now();
   }
 

@@ -152,6 +152,9 @@ TEST_CASE("Stochastic rounding carries exactly at its random field, on every tar
           QuantizeToValues(x.View(), options, y.View());
           const bool same = BitsOf(y) == want;
           CHECK(same);
+          UnscaledValues(Quantize(x.View(), options), y.View());
+          const bool same_codes = BitsOf(y) == want;
+          CHECK(same_codes);
         });
       }
     }
@@ -174,10 +177,15 @@ TEST_CASE("8 and 32 random bits carry where the discarded part and they make one
       x.values[i] = i % 32 == 0 ? 4.0f : below ? std::nextafter(at, 0.0f) : at;
     }
     OnEveryTarget(false, [&] {
+      const auto check = [&] {
+        for (std::size_t i = 0; i < y.values.size(); ++i) {
+          if (i % 32 != 0) CHECK(y.values[i] == (below ? 0.0f : 0.5f));
+        }
+      };
       QuantizeToValues(x.View(), with8, y.View());
-      for (std::size_t i = 0; i < y.values.size(); ++i) {
-        if (i % 32 != 0) CHECK(y.values[i] == (below ? 0.0f : 0.5f));
-      }
+      check();
+      UnscaledValues(Quantize(x.View(), with8), y.View());
+      check();
     });
     for (std::size_t i = 0; i < x.values.size(); ++i) {  // 24 bits of the 32 fit a float
       const std::uint32_t least = 0u - with32.random.Bits32(i);
@@ -186,10 +194,15 @@ TEST_CASE("8 and 32 random bits carry where the discarded part and they make one
       x.values[i] = i % 32 == 0 ? 4.0f : below ? down : up;
     }
     OnEveryTarget(false, [&] {
+      const auto check = [&] {
+        for (std::size_t i = 0; i < y.values.size(); ++i) {
+          if (i % 32 != 0) CHECK(y.values[i] == (below ? 0.0f : 0.5f));
+        }
+      };
       QuantizeToValues(x.View(), with32, y.View());
-      for (std::size_t i = 0; i < y.values.size(); ++i) {
-        if (i % 32 != 0) CHECK(y.values[i] == (below ? 0.0f : 0.5f));
-      }
+      check();
+      UnscaledValues(Quantize(x.View(), with32), y.View());
+      check();
     });
   }
 }
@@ -213,27 +226,34 @@ TEST_CASE("TensorAmax ignores NaN and gives the reference's bits on every target
   CHECK(TensorAmax(MatrixView<const float>()) == 0.0f);
 }
 
+void CheckBothWays(const BlockFormat& format, const Matrix<float>& x, bool transposed) {
+  const QuantizeOptions nearest{.format = format, .amax = reference::TensorAmax(x.View())};
+  QuantizeOptions random = nearest;
+  random.rounding = Rounding::kStochastic;
+  const MatrixView<const float> view = transposed ? x.View().Transposed() : x.View();
+  for (const QuantizeOptions& columns : {random, nearest}) {
+    const QuantizedMatrix want = reference::Quantize(view, nearest);
+    const QuantizedMatrix want_turned = reference::Quantize(view.Transposed(), columns);
+    OnEveryTarget(x.rows == 130, [&] {
+      QuantizedMatrix got, turned;
+      QuantizeBothWays(view, nearest, columns, &got, &turned);
+      const bool same = got == want, same_turned = turned == want_turned;
+      CHECK(same);
+      CHECK(same_turned);
+    });
+  }
+}
+
 TEST_CASE("Both ways at once are one way and the other, on every target", "[block][differential]") {
   for (const char* name : {"nvfp4", "nvfp4.2d", "mxfp4.rceil", "mxfp8_e4m3.floor", "fp8_e4m3"}) {
     for (const auto& [rows, cols] :
          {std::pair{1, 1}, {33, 47}, {16, 300}, {130, 144}, {200, 64}, {140, 1100}}) {
-      const Matrix<float> x = TestMatrix(Kind::kAnyBits, rows, cols);
-      const QuantizeOptions nearest{.format = *FindBlockFormat(name),
-                                    .amax = reference::TensorAmax(x.View())};
-      QuantizeOptions random = nearest;
-      random.rounding = Rounding::kStochastic;
-      for (const bool transposed : {false, true}) {
-        const MatrixView<const float> view = transposed ? x.View().Transposed() : x.View();
-        const QuantizedMatrix want = reference::Quantize(view, nearest);
-        const QuantizedMatrix want_turned = reference::Quantize(view.Transposed(), random);
-        INFO(name << " " << rows << "x" << cols << (transposed ? " transposed" : ""));
-        OnEveryTarget(rows == 130, [&] {
-          QuantizedMatrix got, turned;
-          QuantizeBothWays(view, nearest, random, &got, &turned);
-          const bool same = got == want, same_turned = turned == want_turned;
-          CHECK(same);
-          CHECK(same_turned);
-        });
+      for (const Kind kind : {Kind::kNormal, Kind::kAnyBits}) {
+        for (const bool transposed : {false, true}) {
+          INFO(name << " " << rows << "x" << cols << " kind " << static_cast<int>(kind)
+                    << (transposed ? " transposed" : ""));
+          CheckBothWays(*FindBlockFormat(name), TestMatrix(kind, rows, cols), transposed);
+        }
       }
     }
   }

@@ -61,7 +61,7 @@ std::vector<float> Filled(std::size_t count, bool accumulate) {
 }
 
 struct Variant {
-  MmaForm form = MmaForm::kSoftware;
+  MmaForm form = MmaForm::kMmaSyncSoftware;
   bool accumulate = false;
   float alpha = 1.0f;
   std::size_t shift = 0;
@@ -129,7 +129,7 @@ TEST_CASE("A product without elements is alpha times the start", "[cuda][gpu]") 
   for (const bool accumulate : {false, true}) {
     const DeviceMemory d = cuda::OnDevice(std::span<const float>(start));
     cuda::BlockScaledGemm({.m = 2, .n = 2, .accumulate = accumulate, .d = d.As<float>()},
-                          MmaForm::kSoftware);
+                          MmaForm::kMmaSyncSoftware);
     std::vector<float> got(4);
     d.CopyTo(std::as_writable_bytes(std::span<float>(got)));
     CHECK(got == (accumulate ? start : std::vector<float>(4, 0.0f)));
@@ -138,7 +138,7 @@ TEST_CASE("A product without elements is alpha times the start", "[cuda][gpu]") 
 
 TEST_CASE("A form that the chip has not is refused in one line", "[cuda][gpu]") {
   if (!HasDevice()) return;
-  CHECK(cuda::HasMmaForm(MmaForm::kSoftware));
+  CHECK(cuda::HasMmaForm(MmaForm::kMmaSyncSoftware));
   const DeviceMemory d(sizeof(float));
   for (const MmaForm form : cuda::kMmaForms) {
     const auto multiply = [&] {
@@ -149,7 +149,7 @@ TEST_CASE("A form that the chip has not is refused in one line", "[cuda][gpu]") 
       continue;
     }
     const std::string error = ErrorOf(multiply);
-    CHECK(error.find("the software form runs on every chip") != std::string::npos);
+    CHECK(error.find("in software runs on every chip") != std::string::npos);
     CHECK(error.find('\n') == std::string::npos);
   }
 }

@@ -318,6 +318,16 @@ TEST_CASE("A linear on FP4 integers gives the bits of a linear on values", "[nn]
   }
 }
 
+TEST_CASE("A large weight made anew for each use gives the bits of one that is kept", "[nn]") {
+  const LinearData large{.x = NormalMatrix(1, 32, 528),
+                         .w = NormalMatrix(2, 512, 528, 0.1),
+                         .dy = NormalMatrix(3, 32, 512, 1e-4)};
+  for (const Json& json : TestedRecipes()) {  // of an observed weight everything is kept
+    CAPTURE(json.dump());
+    CheckBothPaths(ReadRecipe(json, "test").linear, large);
+  }
+}
+
 TEST_CASE("Scales beyond the integers' range send a linear back to values", "[nn]") {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();

@@ -38,7 +38,9 @@ using WordBuffer = std::vector<std::uint32_t, CacheLineAllocator<std::uint32_t>>
 // Room for `size` elements, whose old values do not matter; never shrinks.
 template <class T>
 void Reserve(std::vector<T, CacheLineAllocator<T>>* buffer, std::size_t size) {
-  if (buffer->size() < size) buffer->resize(size);
+  if (buffer->size() >= size) return;
+  std::vector<T, CacheLineAllocator<T>>().swap(*buffer);  // the old values go first
+  buffer->resize(size);
 }
 
 }  // namespace fp4lab

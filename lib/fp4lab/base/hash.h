@@ -3,11 +3,25 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 
 namespace fp4lab {
+
+// Of bytes that come in pieces.
+class Sha256Stream {
+ public:
+  Sha256Stream();
+  ~Sha256Stream();
+  void Add(std::span<const std::byte> bytes);
+  std::string Hex();  // once, after the last piece
+
+ private:
+  struct Context;
+  std::unique_ptr<Context> context_;
+};
 
 // 64 lower-case hex digits.
 std::string Sha256(std::span<const std::byte> bytes);

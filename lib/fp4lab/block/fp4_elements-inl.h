@@ -44,8 +44,25 @@ constexpr Fp4Tables WithTwice(Fp4Tables t) {
   return t;
 }
 
+// The upper bytes of 64 binary16 numbers, those of the second 32 between those of the first. Bit 6
+// of what `seen` collects tells of elements that this file does not serve.
+HWY_INLINE __m512i UpperBytes(const std::uint16_t* halves) {
+  const auto* bytes = reinterpret_cast<const char*>(halves);
+  const __m512i second = _mm512_loadu_si512(bytes + 64);
+  return _mm512_mask_loadu_epi8(second, 0x5555555555555555u, bytes + 1);
+}
+
+// What a rounder does not change between binary16 and the upper bytes.
+struct PlainHalves {
+  static HWY_INLINE __m512i Upper(std::size_t /*c*/, const std::uint16_t* halves, __m512i* seen) {
+    const __m512i upper = UpperBytes(halves);
+    *seen = _mm512_or_si512(*seen, upper);
+    return upper;
+  }
+};
+
 // To the nearest, ties to even.
-struct NearestFp4 {
+struct NearestFp4 : PlainHalves {
   static constexpr float kFactor = 0x1p-10f;
   static constexpr Fp4Tables kTables =
       WithTwice({.code = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,  // < 1/4
@@ -65,7 +82,7 @@ struct NearestFp4 {
 // is added to v, cut to 24 bits: then the step between elements is bit 22 there as above, and 16
 // random bits below it carry into it (lanes-inl.h: CutAfterAdding). The exponent then goes down by
 // 11, and by 4 more below 1, for a place of its own in the table.
-struct StochasticFp4 {
+struct StochasticFp4 : PlainHalves {
   static constexpr float kFactor = 2.0f;
   static constexpr Fp4Tables kTables =
       WithTwice({.code = {0, 0, 0, 0, 0, 0, 1, 1, 2, 2, 2, 2,  // 2 + v
@@ -100,25 +117,11 @@ struct StochasticFp4 {
     return Finish(_mm512_add_epi32(_mm512_castps_si512(sum), placed), below);
   }
 };
-// 8 or 16 random bits an element in the order of a row's elements.
-template <int kBits>
-struct StochasticFp4Row : StochasticFp4 {
-  const std::uint8_t* fields;  // of column 0
-  HWY_INLINE __m256i Halves(std::size_t c, __m512 v) const {
-    if constexpr (kBits == 8) {
-      const __m128i field = _mm_loadu_si128(reinterpret_cast<const __m128i*>(fields + c));
-      return StochasticFp4::Halves(v, Placed(_mm512_slli_epi32(_mm512_cvtepu8_epi32(field), 14)));
-    } else {
-      const __m256i field = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(fields + 2 * c));
-      return StochasticFp4::Halves(v, Placed(_mm512_slli_epi32(_mm512_cvtepu16_epi32(field), 6)));
-    }
-  }
-};
 // 8 or 16 random bits of 4 or 2 memory rows in a word.
 template <int kBits>
 struct StochasticFp4Column : StochasticFp4 {
-  const std::uint32_t* words;  // of column 0
-  int rotation;                // left: brings the field's uppermost bit to bit 21
+  const std::uint32_t* words = nullptr;  // of column 0
+  int rotation = 0;                      // left: brings the field's uppermost bit to bit 21
   HWY_INLINE __m256i Halves(std::size_t c, __m512 v) const {
     const __m512i word =
         _mm512_rolv_epi32(_mm512_loadu_si512(words + c), _mm512_set1_epi32(rotation));
@@ -148,13 +151,6 @@ struct StochasticFp4Whole : StochasticFp4 {
                   below);
   }
 };
-
-// The upper bytes of 64 binary16 numbers, those of the second 32 between those of the first.
-HWY_INLINE __m512i UpperBytes(const std::uint16_t* halves) {
-  const auto* bytes = reinterpret_cast<const char*>(halves);
-  const __m512i second = _mm512_loadu_si512(bytes + 64);
-  return _mm512_mask_loadu_epi8(second, 0x5555555555555555u, bytes + 1);
-}
 
 struct ByteOrder {
   alignas(64) std::uint8_t from[64];

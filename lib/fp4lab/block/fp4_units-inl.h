@@ -16,6 +16,7 @@
 #include <hwy/highway.h>
 
 #include "fp4lab/block/fp4_elements-inl.h"
+#include "fp4lab/block/fp4_random-inl.h"
 #include "fp4lab/block/fp4_scales-inl.h"
 #include "fp4lab/block/random-inl.h"
 #include "fp4lab/block/scales-inl.h"
@@ -48,13 +49,12 @@ HWY_INLINE void HalvesOfRow(const Rounder& rounder, const float* x, std::size_t 
 
 // Columns [begin, end) of a row from `halves` into `sink`; returns `seen` with bit 6 of all upper
 // bytes.
-template <class Sink>
-HWY_INLINE __m512i PutColumns(const std::uint16_t* halves, std::size_t begin, std::size_t end,
-                              const Sink& sink, const Fp4Tables& tables, __m512i seen) {
+template <class Rounder, class Sink>
+HWY_INLINE __m512i PutColumns(const Rounder& rounder, const std::uint16_t* halves,
+                              std::size_t begin, std::size_t end, const Sink& sink, __m512i seen) {
   for (std::size_t c = begin; c < end; c += 64) {
-    const __m512i upper = UpperBytes(halves + c - begin);
-    seen = _mm512_or_si512(seen, upper);
-    sink.Put(tables, c, end - c, upper);
+    const __m512i upper = rounder.Upper(c, halves + c - begin, &seen);
+    sink.Put(Rounder::kTables, c, end - c, upper);
   }
   return seen;
 }
@@ -65,7 +65,7 @@ HWY_INLINE __m512i RoundFp4Row(const Rounder& rounder, const float* x, std::size
                                const float* multiplier, const Sink& sink, __m512i seen) {
   alignas(64) std::uint16_t halves[kMaxChunk + 64];
   HalvesOfRow<kBlock>(rounder, x, 0, cols, multiplier, halves);
-  return PutColumns(halves, 0, cols, sink, Rounder::kTables, seen);
+  return PutColumns(rounder, halves, 0, cols, sink, seen);
 }
 
 // Sixteen blocks in a row, `step` of them from x on: their scales, binary16 numbers and codes.
@@ -87,12 +87,11 @@ struct Fp4Step {
                         s.multiplier + step * 16, halves);
   }
   template <class Sink>
-  static HWY_INLINE __m512i Put(const std::uint16_t* halves, std::size_t step, const Sink& sink,
-                                __m512i seen) {
+  static HWY_INLINE __m512i Put(const Rounder& rounder, const std::uint16_t* halves,
+                                std::size_t step, const Sink& sink, __m512i seen) {
     for (std::size_t c = 0; c < kElements; c += 64) {
-      const __m512i upper = UpperBytes(halves + c);
-      seen = _mm512_or_si512(seen, upper);
-      sink.Put(Rounder::kTables, step * kElements + c, 64, upper);
+      const std::size_t column = step * kElements + c;
+      sink.Put(Rounder::kTables, column, 64, rounder.Upper(column, halves + c, &seen));
     }
     return seen;
   }
@@ -107,7 +106,7 @@ HWY_NOINLINE __m512i QuantizeFp4Rest(const ScaleConstants& k, const Rounder& rou
   FindFp4ScalesOfRow<kBlock>(k, x + begin, cols - begin, begin / kBlock, Rounder::kFactor, s);
   HalvesOfRow<kBlock>(rounder, x + begin, begin, cols - begin, s->multiplier + begin / kBlock,
                       halves);
-  return PutColumns(halves, begin, cols, sink, Rounder::kTables, seen);
+  return PutColumns(rounder, halves, begin, cols, sink, seen);
 }
 
 // A row of blocks, its scales too. Three steps are under way at once, as each waits long for its
@@ -123,11 +122,11 @@ HWY_INLINE __m512i QuantizeFp4Row(const ScaleConstants& k, const Rounder& rounde
     for (std::size_t i = 0; i + 1 < steps; ++i) {
       Step::FindScales(k, x, i + 1, s);
       Step::Round(rounder, x, i, *s, halves[i % 2]);
-      if (i > 0) seen = Step::Put(halves[(i - 1) % 2], i - 1, sink, seen);
+      if (i > 0) seen = Step::Put(rounder, halves[(i - 1) % 2], i - 1, sink, seen);
     }
     Step::Round(rounder, x, steps - 1, *s, halves[(steps - 1) % 2]);
-    if (steps > 1) seen = Step::Put(halves[steps % 2], steps - 2, sink, seen);
-    seen = Step::Put(halves[(steps - 1) % 2], steps - 1, sink, seen);
+    if (steps > 1) seen = Step::Put(rounder, halves[steps % 2], steps - 2, sink, seen);
+    seen = Step::Put(rounder, halves[(steps - 1) % 2], steps - 1, sink, seen);
   }
   const std::size_t done = steps * Step::kElements;
   return done == cols ? seen : QuantizeFp4Rest<kBlock>(k, rounder, x, done, cols, s, sink, seen);
@@ -161,14 +160,13 @@ HWY_INLINE __m512i RoundNearestFp4(const QuantizePlan& plan, const Tile& x, Fp4S
   return seen;
 }
 
-// The same with random bits. A row's are made before it.
+// The same with random bits of the memory's columns, which are made before the unit.
 template <std::size_t kBlock, class Sinks>
-HWY_INLINE __m512i RoundStochasticFp4(const QuantizePlan& plan, const Unit& unit, const Tile& x,
-                                      Fp4Scales* s, const Sinks& sinks) {
+HWY_INLINE __m512i RoundStochasticFp4Columns(const QuantizePlan& plan, const Unit& unit,
+                                             const Tile& x, Fp4Scales* s, const Sinks& sinks) {
   RandomBuffer random;
   __m512i seen = _mm512_setzero_si512();
-  FindFp4Scales<kBlock>(plan.scale, x, StochasticFp4::kFactor, s);
-  if (plan.transposed) FillWords(plan, unit, &random);
+  FillWords(plan, unit, &random);
   const int rows_a_word = 32 / plan.random_bits;
   for (std::size_t r = 0; r < x.rows; ++r) {
     const auto round = [&](const auto& rounder) HWY_ATTR {
@@ -179,23 +177,52 @@ HWY_INLINE __m512i RoundStochasticFp4(const QuantizePlan& plan, const Unit& unit
     const std::uint32_t* words =
         random.words + static_cast<int>(r) / rows_a_word * WordStride(unit);
     const int rotation = (22 - plan.random_bits - place) & 31;
-    if (plan.transposed && plan.random_bits == 8) {
-      round(StochasticFp4Column<8>{{}, words, rotation});
-    } else if (plan.transposed && plan.random_bits == 16) {
-      round(StochasticFp4Column<16>{{}, words, rotation});
-    } else if (plan.transposed) {
-      round(StochasticFp4Whole{{}, words});
-    } else {
-      const std::uint64_t first = std::uint64_t{unit.row + r} * plan.cols + unit.col;
-      const std::uint8_t* fields = FillFields(plan, first, x.cols, &random);
-      if (plan.random_bits == 8) round(StochasticFp4Row<8>{{}, fields});
-      if (plan.random_bits == 16) round(StochasticFp4Row<16>{{}, fields});
-      if (plan.random_bits == 32) {
-        round(StochasticFp4Whole{{}, reinterpret_cast<const std::uint32_t*>(fields)});
-      }
-    }
+    if (plan.random_bits == 8) round(StochasticFp4Column<8>{{}, words, rotation});
+    if (plan.random_bits == 16) round(StochasticFp4Column<16>{{}, words, rotation});
+    if (plan.random_bits == 32) round(StochasticFp4Whole{{}, words});
   }
   return seen;
+}
+
+// And with those of rows, which are made before each.
+template <std::size_t kBlock, int kBits, class Sinks>
+HWY_INLINE __m512i RoundStochasticFp4Rows(const QuantizePlan& plan, const Unit& unit, const Tile& x,
+                                          Fp4Scales* s, const Sinks& sinks) {
+  using Rounder = StochasticFp4Row<kBits>;
+  RowBits random;
+  __m512i seen = _mm512_setzero_si512();
+  const auto rounder = [&](std::size_t r) HWY_ATTR {
+    random.Fill<kBits>(plan.random, std::uint64_t{unit.row + r} * plan.cols + unit.col, x.cols);
+    return Rounder{&random, x.data + r * x.stride, s->multiplier, x.cols, kBlock};
+  };
+  if (x.rows == 1) {
+    return QuantizeFp4Row<kBlock>(plan.scale, rounder(0), x.data, x.cols, s, sinks.Row(0), seen);
+  }
+  FindFp4Scales<kBlock>(plan.scale, x, Rounder::kFactor, s);
+  for (std::size_t r = 0; r < x.rows; ++r) {
+    seen = RoundFp4Row<kBlock>(rounder(r), x.data + r * x.stride, x.cols, s->multiplier,
+                               sinks.Row(r), seen);
+  }
+  return seen;
+}
+
+template <std::size_t kBlock, class Sinks>
+HWY_INLINE __m512i RoundStochasticFp4(const QuantizePlan& plan, const Unit& unit, const Tile& x,
+                                      Fp4Scales* s, const Sinks& sinks) {
+  if (plan.transposed) {
+    FindFp4Scales<kBlock>(plan.scale, x, StochasticFp4::kFactor, s);
+    return RoundStochasticFp4Columns<kBlock>(plan, unit, x, s, sinks);
+  }
+  if constexpr (kBlock != 1) {
+    if (plan.random_bits == 8) {
+      return RoundStochasticFp4Rows<kBlock, 8>(plan, unit, x, s, sinks);
+    }
+    if (plan.random_bits == 16) {
+      return RoundStochasticFp4Rows<kBlock, 16>(plan, unit, x, s, sinks);
+    }
+    return RoundStochasticFp4Rows<kBlock, 32>(plan, unit, x, s, sinks);
+  }
+  return _mm512_set1_epi8(0x40);  // there are no such plans
 }
 
 // Quantizes one unit: fills `s` and calls sinks.Row(r).Put(...). False: elements that this file

@@ -84,11 +84,14 @@ constexpr std::size_t EndOfGroup(const QuantizePlan& plan, std::size_t group) {
 // How many units from i on, of those before `end`, a kernel may take as one: units beside each
 // other that are one row high.
 inline constexpr std::size_t kMaxSpan = 8;
+inline constexpr std::size_t kMaxSpanBytes = kMaxSpan * kMaxChunk;  // of random bits
 constexpr std::size_t UnitsOfSpan(const QuantizePlan& plan, std::size_t i, std::size_t end) {
-  const bool whole_rows = plan.rounding == Rounding::kNearestEven && plan.stage.fill == nullptr;
-  if (plan.block_rows != 1 || !whole_rows) return 1;
+  if (plan.block_rows != 1 || plan.stage.fill != nullptr) return 1;
+  const bool random = plan.rounding == Rounding::kStochastic;
   const std::size_t in_row = plan.chunks - i % plan.chunks;
-  const std::size_t most = in_row < kMaxSpan ? in_row : kMaxSpan;
+  const std::size_t limit =
+      random ? 8 * kMaxSpan / static_cast<std::size_t>(plan.random_bits) : kMaxSpan;
+  const std::size_t most = in_row < limit ? in_row : limit;
   return end - i < most ? end - i : most;
 }
 // The columns of n units from i on.

@@ -20,11 +20,10 @@ namespace fp4lab {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-#if HWY_TARGET == HWY_SCALAR
-
-// out[8 i .. 8 i + 7]: the fields of Philox block first + i.
-HWY_INLINE void FillBlocks(const RandomStream& stream, std::uint64_t first, std::size_t count,
-                           std::uint16_t* out) {
+// The definition of FillBlocks and FillBlockColumns, for one lane and for counters whose upper
+// words differ.
+HWY_INLINE void FillBlocksPlainly(const RandomStream& stream, std::uint64_t first,
+                                  std::size_t count, std::uint16_t* out) {
   for (std::size_t i = 0; i < count; ++i) {
     const PhiloxBlock block = stream.Block(first + i);
     for (std::size_t k = 0; k < 8; ++k) {
@@ -32,16 +31,29 @@ HWY_INLINE void FillBlocks(const RandomStream& stream, std::uint64_t first, std:
     }
   }
 }
-
-// words[k * stride + i]: word k % 4 of block first + i * step + k / 4, for k in [0, 4 blocks).
-HWY_INLINE void FillBlockColumns(const RandomStream& stream, std::uint64_t first,
-                                 std::uint64_t step, std::size_t count, std::size_t blocks,
-                                 std::size_t stride, std::uint32_t* words) {
+HWY_INLINE void FillBlockColumnsPlainly(const RandomStream& stream, std::uint64_t first,
+                                        std::uint64_t step, std::size_t count, std::size_t blocks,
+                                        std::size_t stride, std::uint32_t* words) {
   for (std::size_t i = 0; i < count; ++i) {
     for (std::size_t k = 0; k < 4 * blocks; ++k) {
       words[k * stride + i] = stream.Block(first + i * step + k / 4)[k % 4];
     }
   }
+}
+
+#if HWY_TARGET == HWY_SCALAR
+
+// out[8 i .. 8 i + 7]: the fields of Philox block first + i.
+HWY_INLINE void FillBlocks(const RandomStream& stream, std::uint64_t first, std::size_t count,
+                           std::uint16_t* out) {
+  FillBlocksPlainly(stream, first, count, out);
+}
+
+// words[k * stride + i]: word k % 4 of block first + i * step + k / 4, for k in [0, 4 blocks).
+HWY_INLINE void FillBlockColumns(const RandomStream& stream, std::uint64_t first,
+                                 std::uint64_t step, std::size_t count, std::size_t blocks,
+                                 std::size_t stride, std::uint32_t* words) {
+  FillBlockColumnsPlainly(stream, first, step, count, blocks, stride, words);
 }
 
 #else
@@ -68,24 +80,40 @@ HWY_INLINE V64 UpperHalves(V64 x) {
 #endif
 }
 
-// The keys of the rounds, in memory: a kernel broadcasts them as it loads them.
+// The keys of the rounds, in memory: a kernel broadcasts them as it loads them. Counters that share
+// all but the lowest word share parts of the first three rounds, which are joined to keys here:
+//   round 1: {first_even, first_word, hi(p0) ^ odd[0], p0}     (first_even, first_word: scalars)
+//   round 2: {hi(p1) ^ even[1], p1, p0 of round 1 ^ odd[1], second_word}
+//   round 3: as any, with second_word as w3, so that odd[2] holds both
 struct PhiloxKeys {
   std::uint64_t even[kPhiloxRounds], odd[kPhiloxRounds];
-  explicit PhiloxKeys(std::uint64_t seed) {
-    auto k0 = static_cast<std::uint32_t>(seed), k1 = static_cast<std::uint32_t>(seed >> 32);
+  PhiloxKeys(const RandomStream& stream, std::uint64_t first) {
+    auto k0 = static_cast<std::uint32_t>(stream.seed);
+    auto k1 = static_cast<std::uint32_t>(stream.seed >> 32);
     for (int round = 0; round < kPhiloxRounds; ++round) {
       even[round] = k0;
       odd[round] = k1;
       k0 += kPhiloxWeyl[0];
       k1 += kPhiloxWeyl[1];
     }
+    const std::uint64_t p1 = std::uint64_t{kPhiloxMultipliers[1]} * stream.tensor;
+    const std::uint64_t first_even = p1 >> 32 ^ first >> 32 ^ even[0];
+    const std::uint64_t p0 = kPhiloxMultipliers[0] * (first_even & 0xFFFFFFFFu);
+    odd[0] ^= stream.step;
+    even[1] ^= p1 & 0xFFFFFFFFu;
+    odd[1] ^= p0 >> 32;
+    odd[2] ^= p0 & 0xFFFFFFFFu;
   }
 };
 
-// Counters whose low 64 bits are the lanes of `block`.
-HWY_INLINE PhiloxLanes PhiloxCounters(const RandomStream& stream, V64 block) {
+// Rounds 1 and 2 of counters whose lowest words are the lanes of `block`; w3 stays 0, see above.
+HWY_INLINE PhiloxLanes PhiloxStart(const PhiloxKeys& keys, V64 block) {
   const D64 d;
-  return {block, hn::ShiftRight<32>(block), hn::Set(d, stream.tensor), hn::Set(d, stream.step)};
+  const V64 p0 = MulLow32(block, hn::Set(d, kPhiloxMultipliers[0]));
+  const V64 w2 = hn::Xor(hn::ShiftRight<32>(p0), hn::Set(d, keys.odd[0]));
+  const V64 p1 = MulLow32(w2, hn::Set(d, kPhiloxMultipliers[1]));
+  return {hn::Xor(UpperHalves(p1), hn::Set(d, keys.even[1])), p1,
+          hn::Xor(p0, hn::Set(d, keys.odd[1])), hn::Zero(d)};
 }
 
 HWY_INLINE PhiloxLanes PhiloxRound(const PhiloxLanes& c, V64 k0, V64 k1) {
@@ -95,14 +123,15 @@ HWY_INLINE PhiloxLanes PhiloxRound(const PhiloxLanes& c, V64 k0, V64 k1) {
   return {hn::Xor3(UpperHalves(p1), c.w1, k0), p1, hn::Xor3(hn::ShiftRight<32>(p0), c.w3, k1), p0};
 }
 
-// use(a, b, c, e): the words of four vectors of blocks. Four at a time: a round waits 7 cycles for
-// its products, and schedulers do not look far enough ahead to find other work by themselves.
+// use(a, b, c, e): four vectors of blocks before the last round. Four at a time: a round waits 7
+// cycles for its products, and schedulers do not look far enough ahead to find other work by
+// themselves.
 template <class Use>
-HWY_INLINE void FourPhilox(const RandomStream& stream, const PhiloxKeys& keys, V64 block_a,
-                           V64 block_b, V64 block_c, V64 block_e, const Use& use) {
-  PhiloxLanes a = PhiloxCounters(stream, block_a), b = PhiloxCounters(stream, block_b);
-  PhiloxLanes c = PhiloxCounters(stream, block_c), e = PhiloxCounters(stream, block_e);
-  for (int round = 0; round < kPhiloxRounds; ++round) {
+HWY_INLINE void FourPhilox(const PhiloxKeys& keys, V64 block_a, V64 block_b, V64 block_c,
+                           V64 block_e, const Use& use) {
+  PhiloxLanes a = PhiloxStart(keys, block_a), b = PhiloxStart(keys, block_b);
+  PhiloxLanes c = PhiloxStart(keys, block_c), e = PhiloxStart(keys, block_e);
+  for (int round = 2; round < kPhiloxRounds - 1; ++round) {
     const V64 k0 = hn::Set(D64(), keys.even[round]), k1 = hn::Set(D64(), keys.odd[round]);
     a = PhiloxRound(a, k0, k1);
     b = PhiloxRound(b, k0, k1);
@@ -110,6 +139,17 @@ HWY_INLINE void FourPhilox(const RandomStream& stream, const PhiloxKeys& keys, V
     e = PhiloxRound(e, k0, k1);
   }
   use(a, b, c, e);
+}
+
+HWY_INLINE PhiloxLanes LastRound(const PhiloxKeys& keys, const PhiloxLanes& c) {
+  const D64 d;
+  return PhiloxRound(c, hn::Set(d, keys.even[kPhiloxRounds - 1]),
+                     hn::Set(d, keys.odd[kPhiloxRounds - 1]));
+}
+
+// Whether blocks [first, first + count) share the upper word of the counter.
+HWY_INLINE bool ShareUpperWord(std::uint64_t first, std::uint64_t count) {
+  return first >> 32 == (first + count) >> 32;
 }
 
 // low's low halves below, high's above.
@@ -121,29 +161,75 @@ HWY_INLINE V64 JoinHalves(V64 low, V64 high) {
 #endif
 }
 
+// Words 0 and 1, and 2 and 3, of blocks in 64-bit lanes.
+struct PhiloxPairs {
+  V64 w01, w23;
+};
+HWY_INLINE PhiloxPairs LastPairs(const PhiloxKeys& keys, const PhiloxLanes& c) {
+#if HWY_TARGET <= HWY_AVX3
+  // A product with its halves exchanged is {lo, hi}: the round's other words are xored to hi.
+  const auto joined = [](V64 product, V64 word, std::uint64_t key) HWY_ATTR {
+    const __m512i turned = _mm512_shuffle_epi32(product.raw, _MM_PERM_CDAB);
+    const __m512i k = _mm512_set1_epi64(static_cast<std::int64_t>(key));
+    return V64{_mm512_mask_ternarylogic_epi32(turned, 0x5555, word.raw, k, 0x96)};
+  };
+  const D64 d;
+  const V64 p0 = MulLow32(c.w0, hn::Set(d, kPhiloxMultipliers[0]));
+  const V64 p1 = MulLow32(c.w2, hn::Set(d, kPhiloxMultipliers[1]));
+  return {joined(p1, c.w1, keys.even[kPhiloxRounds - 1]),
+          joined(p0, c.w3, keys.odd[kPhiloxRounds - 1])};
+#else
+  const PhiloxLanes p = LastRound(keys, c);
+  return {JoinHalves(p.w0, p.w1), JoinHalves(p.w2, p.w3)};
+#endif
+}
+
+// store(block, pairs): the blocks [first, first + count) in vectors, rounded up to four; block: the
+// index of lane 0. Lane i holds block order[i] of a vector's.
+template <class Store>
+HWY_INLINE void ForEachPairs(const RandomStream& stream, std::uint64_t first, std::size_t count,
+                             V64 order, const Store& store) {
+  const D64 d;
+  const std::size_t lanes = hn::Lanes(d);
+  const PhiloxKeys keys(stream, first);
+  const auto block = [&](std::size_t i) HWY_ATTR { return hn::Add(order, hn::Set(d, first + i)); };
+  for (std::size_t i = 0; i < count; i += 4 * lanes) {
+    FourPhilox(keys, block(i), block(i + lanes), block(i + 2 * lanes), block(i + 3 * lanes),
+               [&](const PhiloxLanes& a, const PhiloxLanes& b, const PhiloxLanes& c,
+                   const PhiloxLanes& e) HWY_ATTR {
+                 store(i, LastPairs(keys, a));
+                 store(i + lanes, LastPairs(keys, b));
+                 store(i + 2 * lanes, LastPairs(keys, c));
+                 store(i + 3 * lanes, LastPairs(keys, e));
+               });
+  }
+}
+
+// Where vectors of blocks are stored, the room for them is a multiple of four vectors.
+inline constexpr std::size_t kBlocksAtOnce = 4 * hn::MaxLanes(D64());
+
 // out[8 i .. 8 i + 7]: the fields of Philox block first + i (x86 is little-endian, as they are
 // defined). Writes whole vectors.
 HWY_INLINE void FillBlocks(const RandomStream& stream, std::uint64_t first, std::size_t count,
                            std::uint16_t* out) {
-  const D64 d;
-  const std::size_t lanes = hn::Lanes(d);
-  const V64 iota = hn::Iota(d, 0);
-  const PhiloxKeys keys(stream.seed);
-  const auto store = [&](const PhiloxLanes& p, std::size_t i) HWY_ATTR {
-    hn::StoreInterleaved2(JoinHalves(p.w0, p.w1), JoinHalves(p.w2, p.w3), d,
-                          reinterpret_cast<std::uint64_t*>(out + 8 * i));
-  };
-  const auto block = [&](std::size_t i) HWY_ATTR { return hn::Add(iota, hn::Set(d, first + i)); };
-  for (std::size_t i = 0; i < count; i += 4 * lanes) {
-    FourPhilox(stream, keys, block(i), block(i + lanes), block(i + 2 * lanes), block(i + 3 * lanes),
-               [&](const PhiloxLanes& a, const PhiloxLanes& b, const PhiloxLanes& c,
-                   const PhiloxLanes& e) HWY_ATTR {
-                 store(a, i);
-                 store(b, i + lanes);
-                 store(c, i + 2 * lanes);
-                 store(e, i + 3 * lanes);
-               });
+  if (!ShareUpperWord(first, count + kBlocksAtOnce)) {
+    return FillBlocksPlainly(stream, first, count, out);
   }
+  const D64 d;
+#if HWY_TARGET <= HWY_AVX3
+  // Interleaved within 128-bit lanes, blocks come in order.
+  const V64 order{_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7)};
+  const auto store = [&](std::size_t i, const PhiloxPairs& p) HWY_ATTR {
+    _mm512_storeu_si512(out + 8 * i, _mm512_unpacklo_epi64(p.w01.raw, p.w23.raw));
+    _mm512_storeu_si512(out + 8 * i + 32, _mm512_unpackhi_epi64(p.w01.raw, p.w23.raw));
+  };
+#else
+  const V64 order = hn::Iota(d, 0);
+  const auto store = [&](std::size_t i, const PhiloxPairs& p) HWY_ATTR {
+    hn::StoreInterleaved2(p.w01, p.w23, d, reinterpret_cast<std::uint64_t*>(out + 8 * i));
+  };
+#endif
+  ForEachPairs(stream, first, count, order, store);
 }
 
 // words[k * stride + i]: word k % 4 of block first + i * step + k / 4, for k in [0, 4 blocks).
@@ -154,11 +240,16 @@ HWY_INLINE void FillBlockColumns(const RandomStream& stream, std::uint64_t first
   const D64 d;
   const hn::Repartition<std::uint32_t, D64> d32;
   const std::size_t lanes = hn::Lanes(d);
+  if (!ShareUpperWord(first, (count + 2 * lanes) * step + blocks + 1)) {
+    return FillBlockColumnsPlainly(stream, first, step, count, blocks, stride, words);
+  }
   HWY_ALIGN std::uint64_t offsets[hn::MaxLanes(D64())];
   for (std::size_t i = 0; i < lanes; ++i) offsets[i] = 2 * i * step;
   const V64 offset = hn::Load(d, offsets);
-  const PhiloxKeys keys(stream.seed);
-  const auto store = [&](const PhiloxLanes& p, const PhiloxLanes& q, std::uint32_t* to) HWY_ATTR {
+  const PhiloxKeys keys(stream, first);
+  const auto store = [&](const PhiloxLanes& before_p, const PhiloxLanes& before_q,
+                         std::uint32_t* to) HWY_ATTR {
+    const PhiloxLanes p = LastRound(keys, before_p), q = LastRound(keys, before_q);
     hn::StoreU(hn::BitCast(d32, JoinHalves(p.w0, q.w0)), d32, to);
     hn::StoreU(hn::BitCast(d32, JoinHalves(p.w1, q.w1)), d32, to + stride);
     hn::StoreU(hn::BitCast(d32, JoinHalves(p.w2, q.w2)), d32, to + 2 * stride);
@@ -170,7 +261,7 @@ HWY_INLINE void FillBlockColumns(const RandomStream& stream, std::uint64_t first
       const V64 even = hn::Add(offset, hn::Set(d, first + i * step + b));
       const V64 odd = hn::Add(even, one_step);
       std::uint32_t* to = words + 4 * b * stride + i;
-      FourPhilox(stream, keys, even, odd, hn::Add(even, one), hn::Add(odd, one),
+      FourPhilox(keys, even, odd, hn::Add(even, one), hn::Add(odd, one),
                  [&](const PhiloxLanes& p, const PhiloxLanes& q, const PhiloxLanes& r,
                      const PhiloxLanes& s) HWY_ATTR {
                    store(p, q, to);

@@ -6,7 +6,7 @@
 //
 // What an instruction computes is the model "blackwell.mxf4.f32" of tensor/tensor_core.h (exact
 // sums of 16 products, aligned to 35 bits below the largest, truncated once to binary32). The
-// software form computes that by definition. The two instructions were compiled and their machine
+// software forms compute that by definition. The two instructions were compiled and their machine
 // code inspected, never run: `fp4lab crosscheck` on a Blackwell chip says whether they do as the
 // model says. README.md has the table.
 #pragma once
@@ -26,12 +26,17 @@ constexpr std::size_t GroupOf(BlockScaling scaling) {
   return scaling == BlockScaling::kNvfp4 ? 16 : 32;
 }
 
+// Each instruction, and the same kernel with it in software: the same registers or descriptors,
+// its arithmetic in integers.
 enum class MmaForm : std::uint8_t {
-  kSoftware,  // the warp instruction's registers, its arithmetic in integers: every chip
-  kMmaSync,   // mma.sync.m16n8k64: machine code for sm_120a
-  kTcgen05    // tcgen05.mma, 128 x 128 x 64: machine code for sm_100a and sm_103a
+  kMmaSyncSoftware,  // every chip
+  kMmaSync,          // mma.sync.m16n8k64: machine code for sm_120a
+  kTcgen05Software,  // chips with 117 KiB of shared memory for a thread block (sm_80, sm_90,
+                     // sm_10x)
+  kTcgen05           // tcgen05.mma, 128 x 128 x 64: machine code for sm_100a and sm_103a
 };
-inline constexpr MmaForm kMmaForms[] = {MmaForm::kSoftware, MmaForm::kMmaSync, MmaForm::kTcgen05};
+inline constexpr MmaForm kMmaForms[] = {MmaForm::kMmaSyncSoftware, MmaForm::kMmaSync,
+                                        MmaForm::kTcgen05Software, MmaForm::kTcgen05};
 
 // (rows, k) codes, row-major, two a byte, even column in the low nibble, rows of ceil(k / 2) bytes.
 // Scales (rows, ceil(k / group)) in tiles of 128x4 (ScaleOrder::k128x4, 16-byte aligned); the

@@ -188,7 +188,7 @@ template <BlockScaling kScaling, MmaForm kForm>
 __device__ void Multiply(Fragments& f, unsigned step, unsigned lane, Accumulators& d) {
   // Scales of 32: a register holds those of two steps.
   const unsigned byte_id = kScaling == BlockScaling::kMxfp4 ? step * 2 : 0;
-  if constexpr (kForm == MmaForm::kSoftware) {
+  if constexpr (kForm == MmaForm::kMmaSyncSoftware) {
     MultiplyInSoftware<kScaling>(f, byte_id, lane, d);
   } else {
     constexpr auto kTiles = std::make_index_sequence<kTilesM * kTilesN>{};
@@ -237,7 +237,7 @@ __device__ void Gemm(const GemmJob& job, Stage* stages) {
     if (more) LoadStage<kScaling>(job, row0, col0, k + kGemmTileK, &stages[now ^ 1]);
     more ? WaitForCopies<1>() : WaitForCopies<0>();
     __syncthreads();
-#pragma unroll kForm == MmaForm::kSoftware ? 1 : kSteps
+#pragma unroll kForm == MmaForm::kMmaSyncSoftware ? 1 : kSteps
     for (unsigned step = 0; step < kSteps; ++step) {
       if (k + step * kMmaK >= job.k) break;
       Fragments f;
@@ -255,7 +255,7 @@ __device__ void Gemm(const GemmJob& job, Stage* stages) {
 // reads that.
 template <BlockScaling kScaling, MmaForm kForm>
 __global__ void __launch_bounds__(kThreads) WarpGemmKernel(GemmJob job) {
-  if constexpr (kForm == MmaForm::kSoftware || kHasBlockScaledMmaSync) {
+  if constexpr (kForm == MmaForm::kMmaSyncSoftware || kHasBlockScaledMmaSync) {
     __shared__ Stage stages[kStages];
     Gemm<kScaling, kForm>(job, stages);
   }
@@ -273,7 +273,7 @@ void Launch(const BlockScaledProblem& p, cudaStream_t stream) {
 }  // namespace
 
 bool HasWarpGemm(MmaForm form) {
-  if (form == MmaForm::kSoftware) return true;
+  if (form == MmaForm::kMmaSyncSoftware) return true;
   cudaFuncAttributes attributes{};
   Check(cudaFuncGetAttributes(&attributes, WarpGemmKernel<BlockScaling::kNvfp4, MmaForm::kMmaSync>),
         "asking for a kernel's attributes");
@@ -282,9 +282,9 @@ bool HasWarpGemm(MmaForm form) {
 
 void LaunchWarpGemm(const BlockScaledProblem& p, MmaForm form, StreamHandle stream) {
   const bool nvfp4 = p.scaling == BlockScaling::kNvfp4;
-  if (form == MmaForm::kSoftware) {
-    nvfp4 ? Launch<BlockScaling::kNvfp4, MmaForm::kSoftware>(p, NativeStream(stream))
-          : Launch<BlockScaling::kMxfp4, MmaForm::kSoftware>(p, NativeStream(stream));
+  if (form == MmaForm::kMmaSyncSoftware) {
+    nvfp4 ? Launch<BlockScaling::kNvfp4, MmaForm::kMmaSyncSoftware>(p, NativeStream(stream))
+          : Launch<BlockScaling::kMxfp4, MmaForm::kMmaSyncSoftware>(p, NativeStream(stream));
   } else {
     nvfp4 ? Launch<BlockScaling::kNvfp4, MmaForm::kMmaSync>(p, NativeStream(stream))
           : Launch<BlockScaling::kMxfp4, MmaForm::kMmaSync>(p, NativeStream(stream));

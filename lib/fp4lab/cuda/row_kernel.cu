@@ -1,28 +1,16 @@
 // Rowwise quantization in one pass at memory speed: a thread takes eight elements at a time, two
-// (or four) neighbouring threads make a block. For columns that are a multiple of the block.
+// (or four) neighbouring threads make a block. For columns that are a multiple of the block. NVFP4
+// from BF16, rounded to nearest, has a kernel of its own: row16_kernel.cu.
 #include "fp4lab/cuda/check.cuh"
-#include "fp4lab/cuda/divider.cuh"
 #include "fp4lab/cuda/eight.cuh"
 #include "fp4lab/cuda/launch.h"
+#include "fp4lab/cuda/row_job.cuh"
 #include "fp4lab/cuda/scale.cuh"
 
 namespace fp4lab::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-
-struct RowJob {
-  const void* x;
-  std::uint32_t octets;  // groups of eight elements, in memory order
-  std::uint8_t* codes;
-  std::uint8_t* scales;
-  std::uint16_t* values;
-  const float* amax;
-  ScaleRule rule;
-  RandomStream random;
-  bool swizzled;
-  Divider scale_cols;  // of a row, for swizzled scales
-};
 
 struct Loaded16 {  // eight BF16 elements
   uint4 w;
@@ -45,16 +33,6 @@ struct Loaded32 {  // eight floats
   __device__ Eight Elements() const { return EightOf(x, y); }
   __device__ float Largest(const Eight& e, bool* nan) const { return LargestOf(e, nan); }
 };
-
-// The block of linear index `block` in the matrix of scales.
-__device__ void StoreScale(const RowJob& job, std::uint32_t block, std::uint32_t byte) {
-  std::size_t place = block;
-  if (job.swizzled) {
-    const std::uint32_t row = job.scale_cols.Quotient(block);
-    place = Offset128x4(row, block - row * job.scale_cols.divisor, job.scale_cols.divisor);
-  }
-  job.scales[place] = static_cast<std::uint8_t>(byte);
-}
 
 template <class Loaded, FormatId kElement, Scaling kScaling, RandomBits kBits>
 __device__ void QuantizeOctet(const RowJob& job, const Scaler<kScaling, kElement>& scaler,
@@ -144,7 +122,7 @@ void LaunchE2m1(const RowJob& job, RandomBits bits, cudaStream_t stream) {
     Launch<Loaded, FormatId::kE2M1, kScaling, RandomBits::kCounter>(job, stream);
   } else if (bits == RandomBits::kInstruction) {
     Launch<Loaded, FormatId::kE2M1, kScaling, RandomBits::kInstruction>(job, stream);
-  } else {
+  } else if constexpr (sizeof(Loaded) != 16 || kScaling != Scaling::kNvfp4) {
     Launch<Loaded, FormatId::kE2M1, kScaling, RandomBits::kNone>(job, stream);
   }
 }
@@ -202,7 +180,10 @@ void LaunchRows(const DeviceMatrix& x, const BlockFormat& format, const Quantize
                    side.random,
                    side.scale_order == ScaleOrder::k128x4,
                    Divider(static_cast<std::uint32_t>(scale_cols))};
-  if (x.type == ElementType::kBf16) {
+  if (x.type == ElementType::kBf16 && format.rule == ScaleRule::kNvfp4 &&
+      side.random_bits == RandomBits::kNone) {
+    LaunchRows16(job, NativeStream(stream));
+  } else if (x.type == ElementType::kBf16) {
     LaunchFor<Loaded16>(format, job, side.random_bits, NativeStream(stream));
   } else {
     LaunchFor<Loaded32>(format, job, side.random_bits, NativeStream(stream));

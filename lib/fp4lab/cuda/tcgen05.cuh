@@ -12,82 +12,91 @@ __device__ inline std::uint32_t SharedAddress(const void* shared) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
 }
 
-// ---- Tensor memory: a whole warp
-// ------------------------------------------------------------------------------------------------
+// The tensor core and its memory. Allocate, Free, Load and Store are a whole warp's; the rest is
+// issued by one thread, whose copies and products run in the order of issue.
+template <unsigned kColumns>  // a power of 2
+struct TensorCoreMemory {
+  static constexpr bool kOneThread = true;
 
-// The address of `kColumns` columns (a power of 2) is written to shared memory.
-template <unsigned kColumns>
-__device__ void AllocateTensorMemory(std::uint32_t* address) {
-  asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(
-                   SharedAddress(address)),
-               "n"(kColumns)
-               : "memory");
-  asm volatile("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;");
-}
-template <unsigned kColumns>
-__device__ void FreeTensorMemory(std::uint32_t address) {
-  asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(address),
-               "n"(kColumns));
-}
+  // The address is written to shared memory.
+  __device__ void Allocate(std::uint32_t* address) const {
+    if (threadIdx.x >= 32) return;
+    asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(
+                     SharedAddress(address)),
+                 "n"(kColumns)
+                 : "memory");
+    asm volatile("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;");
+  }
+  __device__ void Free(std::uint32_t address) const {
+    if (threadIdx.x >= 32) return;
+    asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(address),
+                 "n"(kColumns));
+  }
 
-// Eight columns of the warp's 32 lanes, lane i to thread i, and back.
-__device__ inline void LoadColumns(std::uint32_t address, std::uint32_t (&x)[8]) {
-  asm volatile(
-      "tcgen05.ld.sync.aligned.32x32b.x8.b32 {%0, %1, %2, %3, %4, %5, %6, %7}, [%8];\n"
-      "tcgen05.wait::ld.sync.aligned;"
-      : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]), "=r"(x[4]), "=r"(x[5]), "=r"(x[6]),
-        "=r"(x[7])
-      : "r"(address)
-      : "memory");
-}
-__device__ inline void StoreColumns(std::uint32_t address, const std::uint32_t (&x)[8]) {
-  asm volatile(
-      "tcgen05.st.sync.aligned.32x32b.x8.b32 [%8], {%0, %1, %2, %3, %4, %5, %6, %7};\n"
-      "tcgen05.wait::st.sync.aligned;" ::"r"(x[0]),
-      "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(x[4]), "r"(x[5]), "r"(x[6]), "r"(x[7]), "r"(address)
-      : "memory");
-}
-
-// ---- What one thread issues. Copies and products of a thread run in the order of issue.
-// ------------------------------------------------------------------------------------------------
-
-__device__ inline void CopyScales(std::uint32_t tensor, std::uint64_t shared) {
-  asm volatile("tcgen05.cp.cta_group::1.32x128b.warpx4 [%0], %1;" ::"r"(tensor), "l"(shared)
-               : "memory");
-}
-
-// d (128 lanes, n columns) = a b^T, + d where `accumulate`.
-template <BlockScaling kScaling>
-__device__ void Multiply(std::uint32_t d, std::uint64_t a, std::uint64_t b,
-                         std::uint32_t descriptor, std::uint32_t a_scales, std::uint32_t b_scales,
-                         bool accumulate) {
-  const std::uint32_t flag = accumulate ? 1 : 0;
-  if constexpr (kScaling == BlockScaling::kNvfp4) {
+  // Eight columns of the warp's 32 lanes, lane i to thread i, and back.
+  __device__ void Load(std::uint32_t address, std::uint32_t (&x)[8]) const {
     asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.u32 p, %6, 0;\n"
-        "tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.block16 "
-        "[%0], %1, %2, %3, [%4], [%5], p;\n}" ::"r"(d),
-        "l"(a), "l"(b), "r"(descriptor), "r"(a_scales), "r"(b_scales), "r"(flag)
-        : "memory");
-  } else {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.u32 p, %6, 0;\n"
-        "tcgen05.mma.cta_group::1.kind::mxf4.block_scale.block32 "
-        "[%0], %1, %2, %3, [%4], [%5], p;\n}" ::"r"(d),
-        "l"(a), "l"(b), "r"(descriptor), "r"(a_scales), "r"(b_scales), "r"(flag)
+        "tcgen05.ld.sync.aligned.32x32b.x8.b32 {%0, %1, %2, %3, %4, %5, %6, %7}, [%8];\n"
+        "tcgen05.wait::ld.sync.aligned;"
+        : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]), "=r"(x[4]), "=r"(x[5]), "=r"(x[6]),
+          "=r"(x[7])
+        : "r"(address)
         : "memory");
   }
-}
+  __device__ void Store(std::uint32_t address, const std::uint32_t (&x)[8]) const {
+    asm volatile(
+        "tcgen05.st.sync.aligned.32x32b.x8.b32 [%8], {%0, %1, %2, %3, %4, %5, %6, %7};\n"
+        "tcgen05.wait::st.sync.aligned;" ::"r"(x[0]),
+        "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(x[4]), "r"(x[5]), "r"(x[6]), "r"(x[7]), "r"(address)
+        : "memory");
+  }
 
-// ---- Order
+  __device__ void CopyScales(std::uint32_t tensor, std::uint64_t shared) const {
+    asm volatile("tcgen05.cp.cta_group::1.32x128b.warpx4 [%0], %1;" ::"r"(tensor), "l"(shared)
+                 : "memory");
+  }
+  // d (128 lanes, n columns) = a b^T, + d where `accumulate`.
+  template <BlockScaling kScaling>
+  __device__ void Multiply(std::uint32_t d, std::uint64_t a, std::uint64_t b,
+                           std::uint32_t descriptor, std::uint32_t a_scales, std::uint32_t b_scales,
+                           bool accumulate) const {
+    const std::uint32_t flag = accumulate ? 1 : 0;
+    if constexpr (kScaling == BlockScaling::kNvfp4) {
+      asm volatile(
+          "{\n.reg .pred p;\nsetp.ne.u32 p, %6, 0;\n"
+          "tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.block16 "
+          "[%0], %1, %2, %3, [%4], [%5], p;\n}" ::"r"(d),
+          "l"(a), "l"(b), "r"(descriptor), "r"(a_scales), "r"(b_scales), "r"(flag)
+          : "memory");
+    } else {
+      asm volatile(
+          "{\n.reg .pred p;\nsetp.ne.u32 p, %6, 0;\n"
+          "tcgen05.mma.cta_group::1.kind::mxf4.block_scale.block32 "
+          "[%0], %1, %2, %3, [%4], [%5], p;\n}" ::"r"(d),
+          "l"(a), "l"(b), "r"(descriptor), "r"(a_scales), "r"(b_scales), "r"(flag)
+          : "memory");
+    }
+  }
+  // The barrier's phase ends when all that the thread has issued is done.
+  __device__ void CommitTo(std::uint64_t* barrier) const {
+    asm volatile(
+        "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(
+            SharedAddress(barrier))
+        : "memory");
+  }
+
+  // Around a barrier that orders what threads do to tensor memory.
+  __device__ void FenceBeforeBarrier() const {
+    asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
+  }
+  __device__ void FenceAfterBarrier() const {
+    asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
+  }
+};
+
+// ---- Order of shared memory: sm_90 and later
 // ------------------------------------------------------------------------------------------------
 
-__device__ inline void FenceBeforeBarrier() {
-  asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
-}
-__device__ inline void FenceAfterBarrier() {
-  asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
-}
 // The thread's stores to shared memory, for the tensor core to see after a barrier.
 __device__ inline void FenceStores() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -98,12 +107,6 @@ __device__ inline void InitBarrier(std::uint64_t* barrier) {
 }
 __device__ inline void FenceBarriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-// The barrier's phase ends when all that the thread has issued is done.
-__device__ inline void CommitTo(std::uint64_t* barrier) {
-  asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(
-                   SharedAddress(barrier))
-               : "memory");
 }
 // Waits for the end of a phase: the first has parity 0, the next 1, and so on in turn.
 __device__ inline void WaitFor(std::uint64_t* barrier, unsigned parity) {

@@ -1,18 +1,20 @@
 // Block-scaled products of E2M1 by tcgen05.mma, 128 x 128 outputs a thread block of four warps; two
-// stages of 128 k. Never run: compiled, its machine code inspected, its descriptors and layouts
-// tested on the host.
+// stages of 128 k. `Tensor` is the tensor core (TensorCoreMemory: compiled, its machine code
+// inspected, never run) or its software form (SoftwareTensorMemory), which runs the same kernel on
+// other chips.
 //
 // Each thread copies one row of a and b and of their scales into a stage; one thread then has the
 // scales copied to tensor memory and issues the products, whose end an mbarrier tells. While they
 // run the other stage is filled. A stage has columns of its own for its scales, as the order of a
 // copy after a product is not promised. d stays in tensor memory until the end: thread i of warp w
-// owns row 32 w + i of it. (What is marked maybe_unused is so on chips without tcgen05.)
+// owns row 32 w + i of it.
 #include "fp4lab/block/scale_swizzle.h"
 #include "fp4lab/cuda/block_scaled_job.cuh"
 #include "fp4lab/cuda/block_scaled_launch.h"
 #include "fp4lab/cuda/check.cuh"
 #include "fp4lab/cuda/chip.cuh"
 #include "fp4lab/cuda/tcgen05.cuh"
+#include "fp4lab/cuda/tcgen05_software.cuh"
 
 namespace fp4lab::cuda {
 namespace {
@@ -47,9 +49,8 @@ static_assert(ScaleColumn(kStages, 0, 0) <= kColumns);
 // ---- Global to shared memory: thread i copies row i
 // ------------------------------------------------------------------------------------------------
 
-[[maybe_unused]] __device__ void LoadCodes(const GemmJob& job, const std::uint8_t* codes,
-                                           std::size_t rows, std::size_t row0, std::size_t k0,
-                                           std::uint8_t* to) {
+__device__ void LoadCodes(const GemmJob& job, const std::uint8_t* codes, std::size_t rows,
+                          std::size_t row0, std::size_t k0, std::uint8_t* to) {
   const std::size_t row = row0 + threadIdx.x, pitch = (job.k + 1) / 2;
   const std::uint8_t* const source = codes + (row < rows ? row * pitch : 0);
 #pragma unroll
@@ -94,16 +95,16 @@ __device__ void LoadStage(const GemmJob& job, TileOrigin origin, std::size_t k0,
 // ---- One thread's instructions for a stage
 // ------------------------------------------------------------------------------------------------
 
-template <BlockScaling kScaling>
-__device__ void Issue(const SharedMemory& shared, unsigned stage, std::size_t k_left,
-                      bool accumulate) {
+template <BlockScaling kScaling, class Tensor>
+__device__ void Issue(const Tensor& tensor, const SharedMemory& shared, unsigned stage,
+                      std::size_t k_left, bool accumulate) {
   const Stage& s = shared.stages[stage];
 #pragma unroll
   for (unsigned tile = 0; tile < kScaleTiles<kScaling>; ++tile) {
-    CopyScales(TensorAddress(shared.tensor, 0, ScaleColumn(stage, 0, tile)),
-               SharedScales(SharedAddress(s.a.scales + tile * kScaleTile)));
-    CopyScales(TensorAddress(shared.tensor, 0, ScaleColumn(stage, 1, tile)),
-               SharedScales(SharedAddress(s.b.scales + tile * kScaleTile)));
+    tensor.CopyScales(TensorAddress(shared.tensor, 0, ScaleColumn(stage, 0, tile)),
+                      SharedScales(SharedAddress(s.a.scales + tile * kScaleTile)));
+    tensor.CopyScales(TensorAddress(shared.tensor, 0, ScaleColumn(stage, 1, tile)),
+                      SharedScales(SharedAddress(s.b.scales + tile * kScaleTile)));
   }
 #pragma unroll
   for (unsigned step = 0; step < kGemmTileK / kMmaK; ++step) {
@@ -111,7 +112,7 @@ __device__ void Issue(const SharedMemory& shared, unsigned stage, std::size_t k_
     const unsigned offset = TileOffset(0, step * (kMmaK / 2));
     const bool mx = kScaling == BlockScaling::kMxfp4;
     const unsigned tile = mx ? 0 : step, scale_id = mx ? 2 * step : 0;
-    Multiply<kScaling>(
+    tensor.template Multiply<kScaling>(
         shared.tensor, SharedMatrix(SharedAddress(s.a.codes + offset), kTileLeading, kTileStride),
         SharedMatrix(SharedAddress(s.b.codes + offset), kTileLeading, kTileStride),
         InstructionDescriptor(kScaling, kGemmTile, kGemmTile, scale_id),
@@ -123,13 +124,14 @@ __device__ void Issue(const SharedMemory& shared, unsigned stage, std::size_t k_
 // ---- d
 // ------------------------------------------------------------------------------------------------
 
-// Thread i of warp w: row 32 w + i, in lane 32 w + i; its first eight columns from `column`.
-__device__ std::uint32_t RowAddress(std::uint32_t tensor, unsigned column) {
-  return TensorAddress(tensor, threadIdx.x / kWarp * kWarp, column);
+// Thread i of warp w: row 32 w + i, in lane 32 w + i; columns from `column` on.
+__device__ std::uint32_t RowAddress(std::uint32_t base, unsigned column) {
+  return TensorAddress(base, threadIdx.x / kWarp * kWarp, column);
 }
 
-[[maybe_unused]] __device__ void StartFrom(const GemmJob& job, TileOrigin origin,
-                                           std::uint32_t tensor) {
+template <class Tensor>
+__device__ void StartFrom(const Tensor& tensor, const GemmJob& job, TileOrigin origin,
+                          std::uint32_t base) {
   const std::size_t row = origin.row + threadIdx.x;
   for (unsigned column = 0; column < kColumnsD; column += 8) {
     std::uint32_t x[8];
@@ -139,17 +141,18 @@ __device__ std::uint32_t RowAddress(std::uint32_t tensor, unsigned column) {
       const bool exists = row < job.m && col < job.n;
       x[i] = exists ? __float_as_uint(job.d[row * job.n + col]) : 0;
     }
-    StoreColumns(RowAddress(tensor, column), x);
+    tensor.Store(RowAddress(base, column), x);
   }
 }
 
-[[maybe_unused]] __device__ void Store(const GemmJob& job, TileOrigin origin,
-                                       std::uint32_t tensor) {
+template <class Tensor>
+__device__ void Store(const Tensor& tensor, const GemmJob& job, TileOrigin origin,
+                      std::uint32_t base) {
   const std::size_t row = origin.row + threadIdx.x;
   const float alpha = AlphaOf(job);
   for (unsigned column = 0; column < kColumnsD; column += 8) {
     std::uint32_t x[8];
-    LoadColumns(RowAddress(tensor, column), x);
+    tensor.Load(RowAddress(base, column), x);
 #pragma unroll
     for (unsigned i = 0; i < 8; ++i) {
       const std::size_t col = origin.col + column + i;
@@ -161,43 +164,44 @@ __device__ std::uint32_t RowAddress(std::uint32_t tensor, unsigned column) {
 // ---- The kernel
 // ------------------------------------------------------------------------------------------------
 
-[[maybe_unused]] __device__ void Begin(SharedMemory* shared) {
-  if (threadIdx.x < kWarp) AllocateTensorMemory<kColumns>(&shared->tensor);
+template <class Tensor>
+__device__ void Begin(const Tensor& tensor, SharedMemory* shared) {
+  tensor.Allocate(&shared->tensor);
   if (threadIdx.x == 0) {
     for (std::uint64_t& barrier : shared->done) InitBarrier(&barrier);
     FenceBarriers();
   }
-  FenceBeforeBarrier();
+  tensor.FenceBeforeBarrier();
   __syncthreads();
-  FenceAfterBarrier();
+  tensor.FenceAfterBarrier();
 }
 
-template <BlockScaling kScaling>
-__device__ void Gemm(const GemmJob& job, SharedMemory* shared) {
-  Begin(shared);
+template <BlockScaling kScaling, class Tensor>
+__device__ void Gemm(const Tensor& tensor, const GemmJob& job, SharedMemory* shared) {
+  Begin(tensor, shared);
   const TileOrigin origin = OriginOf(job, kGemmTile);
-  if (job.accumulate) StartFrom(job, origin, shared->tensor);
+  if (job.accumulate) StartFrom(tensor, job, origin, shared->tensor);
   unsigned use = 0;  // of stages, in turn
   for (std::size_t k = 0; k < job.k; k += kGemmTileK, ++use) {
     const unsigned stage = use % kStages;
     if (use >= kStages) WaitFor(&shared->done[stage], (use / kStages - 1) % 2);
     LoadStage<kScaling>(job, origin, k, &shared->stages[stage]);
     FenceStores();
-    FenceBeforeBarrier();
+    tensor.FenceBeforeBarrier();
     __syncthreads();
-    if (threadIdx.x == 0) {
-      FenceAfterBarrier();
-      Issue<kScaling>(*shared, stage, job.k - k, job.accumulate || k > 0);
-      CommitTo(&shared->done[stage]);
+    if (!Tensor::kOneThread || threadIdx.x == 0) {
+      tensor.FenceAfterBarrier();
+      Issue<kScaling>(tensor, *shared, stage, job.k - k, job.accumulate || k > 0);
+      tensor.CommitTo(&shared->done[stage]);
     }
   }
   WaitFor(&shared->done[(use - 1) % kStages], (use - 1) / kStages % 2);
-  FenceAfterBarrier();
-  Store(job, origin, shared->tensor);
-  FenceBeforeBarrier();
+  tensor.FenceAfterBarrier();
+  Store(tensor, job, origin, shared->tensor);
+  tensor.FenceBeforeBarrier();
   __syncthreads();
-  FenceAfterBarrier();
-  if (threadIdx.x < kWarp) FreeTensorMemory<kColumns>(shared->tensor);
+  tensor.FenceAfterBarrier();
+  tensor.Free(shared->tensor);
 }
 
 // Empty, without shared memory, where the chip has no such instructions: HasTensorGemm reads that.
@@ -205,29 +209,55 @@ template <BlockScaling kScaling>
 __global__ void __launch_bounds__(kThreads) TensorGemmKernel(GemmJob job) {
   if constexpr (kHasTcgen05) {
     __shared__ SharedMemory shared;
-    Gemm<kScaling>(job, &shared);
+    Gemm<kScaling>(TensorCoreMemory<kColumns>{}, job, &shared);
   }
+}
+
+using SoftwareTensor = SoftwareTensorMemory<ScaleColumn(kStages, 0, 0)>;
+constexpr unsigned kSoftwareBytes = sizeof(SharedMemory) + SoftwareTensor::kBytes;
+
+template <BlockScaling kScaling>
+__global__ void __launch_bounds__(kThreads) SoftwareTensorGemmKernel(GemmJob job) {
+  extern __shared__ __align__(128) std::uint8_t bytes[];
+  Gemm<kScaling>(SoftwareTensor(reinterpret_cast<std::uint32_t*>(bytes + sizeof(SharedMemory))),
+                 job, reinterpret_cast<SharedMemory*>(bytes));
+}
+
+template <BlockScaling kScaling>
+void Launch(const BlockScaledProblem& p, MmaForm form, cudaStream_t stream) {
+  const std::size_t blocks =
+      ((p.m + kGemmTile - 1) / kGemmTile) * ((p.n + kGemmTile - 1) / kGemmTile);
+  const auto grid = static_cast<unsigned>(blocks);
+  if (form == MmaForm::kTcgen05) {
+    TensorGemmKernel<kScaling><<<grid, kThreads, 0, stream>>>(JobOf(p));
+  } else {
+    Check(cudaFuncSetAttribute(SoftwareTensorGemmKernel<kScaling>,
+                               cudaFuncAttributeMaxDynamicSharedMemorySize, kSoftwareBytes),
+          "asking for shared memory");
+    SoftwareTensorGemmKernel<kScaling><<<grid, kThreads, kSoftwareBytes, stream>>>(JobOf(p));
+  }
+  CheckLaunch("the kernel of products by tcgen05");
 }
 
 }  // namespace
 
-bool HasTensorGemm() {
-  cudaFuncAttributes attributes{};
-  Check(cudaFuncGetAttributes(&attributes, TensorGemmKernel<BlockScaling::kNvfp4>),
-        "asking for a kernel's attributes");
-  return attributes.sharedSizeBytes > 0;
+bool HasTensorGemm(MmaForm form) {
+  if (form == MmaForm::kTcgen05) {
+    cudaFuncAttributes attributes{};
+    Check(cudaFuncGetAttributes(&attributes, TensorGemmKernel<BlockScaling::kNvfp4>),
+          "asking for a kernel's attributes");
+    return attributes.sharedSizeBytes > 0;
+  }
+  int device = 0, most = 0;
+  Check(cudaGetDevice(&device), "asking for the device");
+  Check(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+        "asking for the device's shared memory");
+  return most >= static_cast<int>(kSoftwareBytes);
 }
 
-void LaunchTensorGemm(const BlockScaledProblem& p, StreamHandle stream) {
-  const std::size_t blocks =
-      ((p.m + kGemmTile - 1) / kGemmTile) * ((p.n + kGemmTile - 1) / kGemmTile);
-  const auto grid = static_cast<unsigned>(blocks);
-  if (p.scaling == BlockScaling::kNvfp4) {
-    TensorGemmKernel<BlockScaling::kNvfp4><<<grid, kThreads, 0, NativeStream(stream)>>>(JobOf(p));
-  } else {
-    TensorGemmKernel<BlockScaling::kMxfp4><<<grid, kThreads, 0, NativeStream(stream)>>>(JobOf(p));
-  }
-  CheckLaunch("the kernel of products by tcgen05");
+void LaunchTensorGemm(const BlockScaledProblem& p, MmaForm form, StreamHandle stream) {
+  p.scaling == BlockScaling::kNvfp4 ? Launch<BlockScaling::kNvfp4>(p, form, NativeStream(stream))
+                                    : Launch<BlockScaling::kMxfp4>(p, form, NativeStream(stream));
 }
 
 }  // namespace fp4lab::cuda

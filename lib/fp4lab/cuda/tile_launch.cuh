@@ -34,6 +34,8 @@ void LaunchNvfp4Tiles(const TileJob& job, TileMode mode, RandomBits bits, cudaSt
 void LaunchMxfp4Tiles(const TileJob& job, TileMode mode, RandomBits bits, cudaStream_t stream);
 // x holds floats; no transform, no random bits.
 void LaunchFp32Tiles(const TileJob& job, TileMode mode, cudaStream_t stream);
+// Codes and scales alone, not values, of kPlain and kHadamard, rounded to nearest.
+void LaunchNvfp4Codes(const TileJob& job, TileMode mode, cudaStream_t stream);
 void LaunchAmaxOf16(const TileJob& job, cudaStream_t stream);
 void LaunchAmaxOf32(const TileJob& job, cudaStream_t stream);
 

@@ -16,6 +16,11 @@ RandomBits BitsOf(const QuantizedSide* side) {
   return side == nullptr ? RandomBits::kNone : side->random_bits;
 }
 
+bool WantsCodesAlone(const QuantizedSide* side) {
+  return side == nullptr ||
+         (side->codes != nullptr && side->scales != nullptr && side->values == nullptr);
+}
+
 }  // namespace
 
 bool FitsTileShape(const DeviceMatrix& x) {
@@ -62,6 +67,10 @@ void LaunchTiles(const DeviceMatrix& x, const BlockFormat& format, const Quantiz
                                                    : TileMode::kPlain;
   const RandomBits bits = column != nullptr ? column->random_bits : BitsOf(row);
   if (x.type == ElementType::kFp32) return LaunchFp32Tiles(job, mode, NativeStream(stream));
+  if (format.rule == ScaleRule::kNvfp4 && mode != TileMode::kSquare && bits == RandomBits::kNone &&
+      WantsCodesAlone(row) && WantsCodesAlone(column) && x.rows * x.cols / 16 <= 0xFFFFFFFFu) {
+    return LaunchNvfp4Codes(job, mode, NativeStream(stream));
+  }
   const auto launch = format.rule == ScaleRule::kNvfp4 ? LaunchNvfp4Tiles : LaunchMxfp4Tiles;
   launch(job, mode, bits, NativeStream(stream));
 }

@@ -128,15 +128,26 @@ class CudaEngine final : public Engine {
     Check(cudaStreamSynchronize(stream_.get()), "evaluation");
   }
 
-  void Read(const TrainingNumbers& to) override {
-    gpu_.Use();
-    parameters_.CopyTo(to.parameters, stream_.get());
-    m_.CopyTo(to.m, stream_.get());
-    v_.CopyTo(to.v, stream_.get());
-    Check(cudaStreamSynchronize(stream_.get()), "training");
+  void Initialize() override {
+    std::vector<float> parameters(layout_.total);
+    InitializeParameters(config_.model, config_.seed, parameters);
+    const std::vector<float> zeros(layout_.total);
+    Write({parameters, zeros, zeros});
   }
 
-  void Write(const ConstTrainingNumbers& from) override {
+  TrainingNumbers Read(std::vector<float>* memory) override {
+    gpu_.Use();
+    memory->resize(3 * layout_.total);
+    const std::span<float> all(*memory);
+    const auto part = [&](std::size_t i) { return all.subspan(i * layout_.total, layout_.total); };
+    parameters_.CopyTo(part(0), stream_.get());
+    m_.CopyTo(part(1), stream_.get());
+    v_.CopyTo(part(2), stream_.get());
+    Check(cudaStreamSynchronize(stream_.get()), "training");
+    return {part(0), part(1), part(2)};
+  }
+
+  void Write(const TrainingNumbers& from) override {
     Expects(from.parameters.size() == layout_.total && from.m.size() == layout_.total &&
                 from.v.size() == layout_.total,
             "Engine::Write: all parameters and moments");

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -35,8 +36,10 @@ class TemporaryFile {
       if (written < 0) return false;
       bytes = bytes.subspan(static_cast<std::size_t>(written));
     }
-    return ::fsync(descriptor_) == 0;
+    return true;
   }
+
+  bool Flush() { return ::fsync(descriptor_) == 0; }
 
   bool MoveTo(const std::filesystem::path& target) {
     in_place_ = ::rename(path_.c_str(), target.c_str()) == 0;
@@ -66,12 +69,19 @@ std::string ReadFile(const std::filesystem::path& path) {
   }
   std::ifstream file(path, std::ios::binary);
   if (!file) throw Error(path.string(), std::string("cannot be read: ") + std::strerror(errno));
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::string text;
+  const std::uintmax_t size = std::filesystem::file_size(path, status);
+  if (!status) text.reserve(size);
+  std::array<char, 1 << 16> piece;
+  while (file.read(piece.data(), piece.size()) || file.gcount() > 0) {
+    text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
+  }
   if (file.bad()) throw Error(path.string(), "reading failed");
   return text;
 }
 
-void WriteFileAtomically(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+void WriteFileAtomically(const std::filesystem::path& path,
+                         const std::function<void(const ByteSink& sink)>& write) {
   std::error_code status;
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), status);
   const auto fail = [&path] {
@@ -79,7 +89,15 @@ void WriteFileAtomically(const std::filesystem::path& path, std::span<const std:
                                    "; what stood there before is untouched");
   };
   TemporaryFile file(path);
-  if (!file.IsOpen() || !file.Write(bytes) || !file.MoveTo(path)) fail();
+  if (!file.IsOpen()) fail();
+  write([&](std::span<const std::byte> bytes) {
+    if (!file.Write(bytes)) fail();
+  });
+  if (!file.Flush() || !file.MoveTo(path)) fail();
+}
+
+void WriteFileAtomically(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+  WriteFileAtomically(path, [bytes](const ByteSink& sink) { sink(bytes); });
 }
 
 void WriteFileAtomically(const std::filesystem::path& path, std::string_view text) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,5 +21,11 @@ std::string ReadFile(const std::filesystem::path& path);
 // crash, a full disk or Ctrl-C the old content stands whole. Creates missing parent folders.
 void WriteFileAtomically(const std::filesystem::path& path, std::span<const std::byte> bytes);
 void WriteFileAtomically(const std::filesystem::path& path, std::string_view text);
+
+// The same of bytes that come in pieces: `write` gives them to the sink it is called with. What it
+// throws leaves the old content, too.
+using ByteSink = std::function<void(std::span<const std::byte>)>;
+void WriteFileAtomically(const std::filesystem::path& path,
+                         const std::function<void(const ByteSink& sink)>& write);
 
 }  // namespace fp4lab

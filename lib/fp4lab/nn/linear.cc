@@ -54,25 +54,56 @@ bool UseIntegers(const GemmRecipe& recipe, const LinearCall& call) {
   return call.observer == nullptr && CanUseIntegers(recipe);
 }
 
-OperandUse FpropWeight(const LinearRecipe& recipe, const LinearCall& call, LinearWeight* weight) {
-  CheckWeight(recipe, weight);
-  if (!weight->fprop.ready) {
-    PrepareOperand(recipe.fprop.b, recipe.bf16, kFpropWeight, call, {weight->w},
-                   UseIntegers(recipe.fprop, call), &weight->fprop);
+// Integers need no values of their own: BF16 on the way to them lies in `spare` for the moment.
+void Prepare(const GemmRecipe& gemm, const OperandRecipe& recipe, bool bf16, LinearOperand operand,
+             const LinearCall& call, LinearInput input, FloatBuffer* spare,
+             LinearOperandValues* out) {
+  const bool integers = UseIntegers(gemm, call);
+  if (integers && bf16 && !input.rounded) {
+    const bool turned = input.x.col_stride != 1;
+    const View x = turned ? input.x.Transposed() : input.x;
+    Reserve(spare, x.size());
+    const MatrixView<float> rounded(spare->data(), x.rows, x.cols);
+    const float amax = RoundBf16(x, rounded);
+    input = {turned ? rounded.Transposed() : rounded, true, amax};
   }
-  return {&weight->fprop};
+  PrepareOperand(recipe, bf16, operand, call, input, integers, out);
 }
 
-OperandUse DgradWeight(const LinearRecipe& recipe, const LinearCall& call, LinearWeight* weight) {
+bool IsLarge(View w) { return w.size() > std::size_t{1} << 18; }  // 1 MiB
+
+// Values of a large weight are made for each use, which takes less time than a row of the product;
+// integers are a quarter as large. An observer sees a weight once.
+bool IsKept(const GemmRecipe& recipe, const LinearCall& call, View w) {
+  return !IsLarge(w) || UseIntegers(recipe, call) || call.observer != nullptr ||
+         recipe.b.rounding == Rounding::kStochastic;
+}
+
+LinearOperandValues* PrepareWeight(const GemmRecipe& gemm, bool bf16, LinearOperand operand,
+                                   const LinearCall& call, View w, LinearScratch* scratch,
+                                   LinearOperandValues* kept) {
+  LinearOperandValues* const out = IsKept(gemm, call, w) ? kept : &scratch->weight;
+  if (out == kept && kept->ready) return kept;
+  if (IsLarge(w)) FloatBuffer().swap(kept->memory);  // what an observer saw
+  Prepare(gemm, gemm.b, bf16, operand, call, {w}, &scratch->weight.memory, out);
+  return out;
+}
+
+OperandUse FpropWeight(const LinearRecipe& recipe, const LinearCall& call, LinearScratch* scratch,
+                       LinearWeight* weight) {
+  CheckWeight(recipe, weight);
+  return {PrepareWeight(recipe.fprop, recipe.bf16, kFpropWeight, call, weight->w, scratch,
+                        &weight->fprop)};
+}
+
+OperandUse DgradWeight(const LinearRecipe& recipe, const LinearCall& call, LinearScratch* scratch,
+                       LinearWeight* weight) {
   if (SharesTranspose(recipe.fprop.b, recipe.dgrad.b)) {
-    return {FpropWeight(recipe, call, weight).operand, true};
+    return {FpropWeight(recipe, call, scratch, weight).operand, true};
   }
   CheckWeight(recipe, weight);
-  if (!weight->dgrad.ready) {
-    PrepareOperand(recipe.dgrad.b, recipe.bf16, kDgradWeight, call, {weight->w.Transposed()},
-                   UseIntegers(recipe.dgrad, call), &weight->dgrad);
-  }
-  return {&weight->dgrad};
+  return {PrepareWeight(recipe.dgrad, recipe.bf16, kDgradWeight, call, weight->w.Transposed(),
+                        scratch, &weight->dgrad)};
 }
 
 }  // namespace
@@ -89,9 +120,9 @@ void LinearForward(const LinearRecipe& recipe, const LinearCall& call, const Lin
   Expects(
       x.col_stride == 1 && x.cols == weight->w.cols && y.rows == x.rows && y.cols == weight->w.rows,
       "LinearForward: x (tokens, in), w (out, in), y (tokens, out)");
-  const OperandUse w = FpropWeight(recipe, call, weight);
-  PrepareOperand(recipe.fprop.a, recipe.bf16, kFpropInput, call, input,
-                 UseIntegers(recipe.fprop, call), &scratch->a);
+  const OperandUse w = FpropWeight(recipe, call, scratch, weight);
+  FloatBuffer* const spare = &scratch->weight.memory;
+  Prepare(recipe.fprop, recipe.fprop.a, recipe.bf16, kFpropInput, call, input, spare, &scratch->a);
   GemmOptions options = OptionsFor(recipe.fprop, scratch->a.amax, w.operand->amax);
   options.accumulate = write == Write::kAccumulate;
   MultiplyOperands({&scratch->a}, w, options, y);
@@ -110,18 +141,18 @@ void LinearBackward(const LinearRecipe& recipe, const LinearCall& call, const Li
     grad = {rounded, true, RoundBf16(dy.x, rounded)};
   }
   LinearOperandValues &a = scratch->a, &b = scratch->b;
-  PrepareOperand(recipe.dgrad.a, recipe.bf16, kDgradGrad, call, grad,
-                 UseIntegers(recipe.dgrad, call), &a);
-  const OperandUse w = DgradWeight(recipe, call, weight);
+  FloatBuffer* const spare = &scratch->weight.memory;
+  Prepare(recipe.dgrad, recipe.dgrad.a, recipe.bf16, kDgradGrad, call, grad, spare, &a);
+  const OperandUse w = DgradWeight(recipe, call, scratch, weight);
   MultiplyOperands({&a}, w, OptionsFor(recipe.dgrad, a.amax, w.operand->amax), dx);
 
   const bool shares = SharesTranspose(recipe.dgrad.a, recipe.wgrad.a);
   if (!shares) {
-    PrepareOperand(recipe.wgrad.a, recipe.bf16, kWgradGrad, call, Transposed(grad),
-                   UseIntegers(recipe.wgrad, call), &a);
+    Prepare(recipe.wgrad, recipe.wgrad.a, recipe.bf16, kWgradGrad, call, Transposed(grad), spare,
+            &a);
   }
-  PrepareOperand(recipe.wgrad.b, recipe.bf16, kWgradInput, call, Transposed(input),
-                 UseIntegers(recipe.wgrad, call), &b);
+  Prepare(recipe.wgrad, recipe.wgrad.b, recipe.bf16, kWgradInput, call, Transposed(input), spare,
+          &b);
   GemmOptions options = OptionsFor(recipe.wgrad, a.amax, b.amax);
   options.accumulate = true;
   MultiplyOperands({&a, shares}, {&b}, options, dw);

@@ -77,7 +77,8 @@ struct LinearOperandValues {
   bool ready = false;
 };
 
-// A weight (out, in) and its operands, kept until the weight changes: micro-batches share them.
+// A weight (out, in) and its operands as integers, kept until the weight changes: micro-batches
+// share them. Values, four times as large, are kept of small weights and where they are random.
 struct LinearWeight {
   MatrixView<const float> w;
   LinearRecipe made_for;
@@ -88,7 +89,7 @@ struct LinearWeight {
 
 // Memory that linears share; it grows to the largest need and stays.
 struct LinearScratch {
-  LinearOperandValues a, b;
+  LinearOperandValues a, b, weight;
   FloatBuffer grad;
 };
 

@@ -16,12 +16,6 @@ constexpr std::string_view kMagic = "fp4labck";
 constexpr std::size_t kFront = 8 + 4 + 8;  // magic, version, size of the header
 constexpr std::size_t kHash = 64;
 
-void Append(std::vector<std::byte>* out, const void* from, std::size_t size) {
-  const std::size_t old = out->size();
-  out->resize(old + size);
-  if (size > 0) std::memcpy(out->data() + old, from, size);
-}
-
 template <class T>
 T Load(std::span<const std::byte> bytes, std::size_t offset) {
   T value;
@@ -56,8 +50,8 @@ std::string Difference(const Json& here, const Json& there, const std::string& p
 
 }  // namespace
 
-std::vector<std::byte> WriteCheckpoint(const CheckpointHeader& header,
-                                       std::span<const std::span<const float>> payload) {
+void WriteCheckpoint(const CheckpointHeader& header,
+                     std::span<const std::span<const float>> payload, const ByteSink& sink) {
   std::uint64_t floats = 0;
   for (const std::span<const float> part : payload) floats += part.size();
   const std::string json = Json{
@@ -66,17 +60,26 @@ std::vector<std::byte> WriteCheckpoint(const CheckpointHeader& header,
       {"payload_floats",
        floats}}.dump();
   const std::uint64_t json_size = json.size();
+  Sha256Stream hash;
+  const auto write = [&](std::span<const std::byte> bytes) {
+    hash.Add(bytes);
+    sink(bytes);
+  };
+  write(std::as_bytes(std::span(kMagic)));
+  write(std::as_bytes(std::span(&kCheckpointVersion, 1)));
+  write(std::as_bytes(std::span(&json_size, 1)));
+  write(std::as_bytes(std::span(json)));
+  for (const std::span<const float> part : payload) write(std::as_bytes(part));
+  const std::string digits = hash.Hex();
+  sink(std::as_bytes(std::span(digits)));
+}
+
+std::vector<std::byte> WriteCheckpoint(const CheckpointHeader& header,
+                                       std::span<const std::span<const float>> payload) {
   std::vector<std::byte> out;
-  out.reserve(kFront + json.size() + floats * sizeof(float) + kHash);
-  Append(&out, kMagic.data(), kMagic.size());
-  Append(&out, &kCheckpointVersion, sizeof kCheckpointVersion);
-  Append(&out, &json_size, sizeof json_size);
-  Append(&out, json.data(), json.size());
-  for (const std::span<const float> part : payload) {
-    Append(&out, part.data(), part.size_bytes());
-  }
-  const std::string hash = Sha256(std::span<const std::byte>(out));
-  Append(&out, hash.data(), hash.size());
+  WriteCheckpoint(header, payload, [&](std::span<const std::byte> bytes) {
+    out.insert(out.end(), bytes.begin(), bytes.end());
+  });
   return out;
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "fp4lab/io/file.h"
 #include "fp4lab/io/json.h"
 
 namespace fp4lab {
@@ -23,6 +24,8 @@ struct CheckpointHeader {
   std::int64_t step = 0;
 };
 
+void WriteCheckpoint(const CheckpointHeader& header,
+                     std::span<const std::span<const float>> payload, const ByteSink& sink);
 std::vector<std::byte> WriteCheckpoint(const CheckpointHeader& header,
                                        std::span<const std::span<const float>> payload);
 

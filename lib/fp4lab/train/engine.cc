@@ -63,13 +63,16 @@ class CpuEngine final : public Engine {
     model_.Loss(targets, row_loss);
   }
 
-  void Read(const TrainingNumbers& to) override {
-    std::copy(parameters_.begin(), parameters_.end(), to.parameters.begin());
-    std::copy(m_.begin(), m_.end(), to.m.begin());
-    std::copy(v_.begin(), v_.end(), to.v.begin());
+  void Initialize() override {
+    InitializeParameters(config_.model, config_.seed, parameters_);
+    std::fill(m_.begin(), m_.end(), 0.0f);
+    std::fill(v_.begin(), v_.end(), 0.0f);
+    model_.ParametersChanged();
   }
 
-  void Write(const ConstTrainingNumbers& from) override {
+  TrainingNumbers Read(std::vector<float>* /*memory*/) override { return {parameters_, m_, v_}; }
+
+  void Write(const TrainingNumbers& from) override {
     Expects(from.parameters.size() == parameters_.size() && from.m.size() == m_.size() &&
                 from.v.size() == v_.size(),
             "Engine::Write: all parameters and moments");

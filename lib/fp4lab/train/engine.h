@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "fp4lab/nn/optimizer.h"
 #include "fp4lab/train/config.h"
@@ -25,9 +26,6 @@ struct StepSums {
 
 // Flat parameters (MakeLayout's order) and AdamW's moments, all of one size.
 struct TrainingNumbers {
-  std::span<float> parameters, m, v;
-};
-struct ConstTrainingNumbers {
   std::span<const float> parameters, m, v;
 };
 
@@ -56,8 +54,13 @@ class Engine {
   // Whether any process of the world says so; every one must ask.
   virtual bool Any(bool said) { return said; }
 
-  virtual void Read(const TrainingNumbers& to) = 0;
-  virtual void Write(const ConstTrainingNumbers& from) = 0;
+  // InitializeParameters' weights of the configuration, moments of zero.
+  virtual void Initialize() = 0;
+
+  // The numbers where they lie, or copies in *memory of those that only the engine's processor
+  // reaches. Good until the next call.
+  virtual TrainingNumbers Read(std::vector<float>* memory) = 0;
+  virtual void Write(const TrainingNumbers& from) = 0;
 };
 
 std::unique_ptr<Engine> MakeCpuEngine(const TrainConfig& config);

@@ -88,13 +88,25 @@ void Model::SetRows(std::size_t rows) {
     }
     last_ = matrix(d);
     final_norm_ = matrix(d);
-    logits_ = matrix(static_cast<std::size_t>(config_.vocabulary));
     final_inverse_rms_ = column(rows);
     d_residual_ = matrix(d);
     d_narrow_ = matrix(d);
-    d_wide_ = matrix(f);
-    d_up_ = config_.activation == Activation::kSwiglu ? matrix(up) : d_wide_;
-    d_qkv_ = matrix(qkv);
+    // One place for what is never alive together: the logits (until the way back leaves the head)
+    // and the wide gradients of a block's two halves.
+    const std::size_t place = used;
+    std::size_t end = used;
+    const auto share = [&](auto&& lay_out_one) {
+      used = place;
+      lay_out_one();
+      end = std::max(end, used);
+    };
+    share([&] { logits_ = matrix(static_cast<std::size_t>(config_.vocabulary)); });
+    share([&] {
+      d_wide_ = matrix(f);
+      d_up_ = config_.activation == Activation::kSwiglu ? matrix(up) : d_wide_;
+    });
+    share([&] { d_qkv_ = matrix(qkv); });
+    used = end;
   };
   if (rows_ == 0) {
     lay_out();

@@ -1,4 +1,6 @@
 // The half of Model that goes back from the loss.
+#include <numeric>
+
 #include "fp4lab/base/error.h"
 #include "fp4lab/nn/activation.h"
 #include "fp4lab/nn/attention.h"
@@ -41,14 +43,20 @@ double Model::Loss(std::span<const std::uint16_t> targets, std::span<double> row
 double Model::BackwardHead(const Pass& pass, std::span<const std::uint16_t> targets,
                            float loss_scale, std::span<double> row_loss,
                            std::span<float> gradients) {
-  const double loss = CrossEntropyGradient(logits_, targets, loss_scale, row_loss, logits_);
+  const LinearInput d_logits = MakeRounded(
+      pass, HeadIndex(), PieceRows(logits_), logits_, [&](std::size_t first, std::size_t rows) {
+        const View piece = logits_.Block(first, 0, rows, logits_.cols);
+        CrossEntropyGradient(piece, targets.subspan(first, rows), loss_scale,
+                             row_loss.subspan(first, rows), piece);
+      });
   Inspect(pass, -1, "head.output.gradient", logits_);
-  RunLinearBackward(pass, HeadIndex(), {logits_}, d_narrow_, gradients);
+  RunLinearBackward(pass, HeadIndex(), d_logits, d_narrow_, gradients);
   const ParameterSlice& gain = layout_.final_gain;
   RmsNormBackward(last_, Gain(gain), final_inverse_rms_, d_narrow_, Write::kOverwrite, d_residual_,
                   gradients.subspan(gain.offset, gain.size()));
   Inspect(pass, -1, "final_norm.input.gradient", d_residual_);
-  return loss;
+  return std::accumulate(row_loss.begin(), row_loss.end(), 0.0) /
+         static_cast<double>(row_loss.size());
 }
 
 void Model::ActivateBackward(const BlockActivations& a, std::size_t first, std::size_t rows) const {

@@ -36,13 +36,6 @@ void CheckCorpus(const TrainConfig& config, const Corpus& corpus, const DataOrde
   too_short("validation", corpus.validation.size(), order.sequence + 1);
 }
 
-// Weights and moments on their way between an engine and a checkpoint.
-struct Numbers {
-  std::vector<float> parameters, m, v;
-  explicit Numbers(std::size_t size) : parameters(size), m(size), v(size) {}
-  TrainingNumbers Spans() { return {parameters, m, v}; }
-};
-
 }  // namespace
 
 struct Trainer::State {
@@ -144,10 +137,10 @@ NonFinite Trainer::State::Locate() {
       }
     }
   };
-  Numbers numbers(layout.total);
-  engine->Read(numbers.Spans());
+  std::vector<float> memory;
+  const float* const parameters = engine->Read(&memory).parameters.data();
   for (const ParameterSlice& slice : layout.slices) {
-    inspector(slice.name, {numbers.parameters.data() + slice.offset, slice.rows, slice.cols});
+    inspector(slice.name, {parameters + slice.offset, slice.rows, slice.cols});
   }
   Pass pass;
   pass.inspector = &inspector;
@@ -246,12 +239,21 @@ Json Trainer::State::Identity() const {
           {"corpus", {{"train_sha256", corpus->train_sha256}, {"tokens", corpus->train.size()}}}};
 }
 
-std::vector<std::byte> Trainer::SaveState() const {
+void Trainer::SaveState(const ByteSink& sink) const {
   const State& s = *state_;
-  Numbers numbers(s.layout.total);
-  s.engine->Read(numbers.Spans());
+  std::vector<float> memory;
+  const TrainingNumbers numbers = s.engine->Read(&memory);
   const std::array<std::span<const float>, 3> payload = {numbers.parameters, numbers.m, numbers.v};
-  return WriteCheckpoint({s.Identity(), s.steps}, payload);
+  WriteCheckpoint({s.Identity(), s.steps}, payload, sink);
+}
+
+std::vector<std::byte> Trainer::SaveState() const {
+  std::vector<std::byte> state;
+  state.reserve(3 * state_->layout.total * sizeof(float) + (std::size_t{1} << 14));
+  SaveState([&](std::span<const std::byte> bytes) {
+    state.insert(state.end(), bytes.begin(), bytes.end());
+  });
+  return state;
 }
 
 void Trainer::LoadState(std::span<const std::byte> bytes, const std::string& where) {
@@ -284,9 +286,7 @@ Trainer::Trainer(const TrainConfig& config, const Corpus& corpus, const std::str
                         static_cast<std::uint64_t>(config.model.sequence)};
   CheckCorpus(config, corpus, order, where);
   state_ = std::make_unique<State>(config, corpus, make());
-  Numbers numbers(state_->layout.total);
-  InitializeParameters(config.model, config.seed, numbers.parameters);
-  state_->engine->Write({numbers.parameters, numbers.m, numbers.v});
+  state_->engine->Initialize();
 }
 Trainer::~Trainer() = default;
 Trainer::Trainer(Trainer&&) noexcept = default;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "fp4lab/io/file.h"
 #include "fp4lab/train/config.h"
 
 namespace fp4lab {
@@ -82,6 +83,7 @@ class Trainer {
   // corpus) and a SHA-256. Schedule, length and device are not part of it: a decay branch loads its
   // trunk's, a GPU goes on from a CPU's.
   std::vector<std::byte> SaveState() const;
+  void SaveState(const ByteSink& sink) const;
   // Error("where", ...), with nothing changed, if the bytes are cut short, damaged or from another
   // configuration.
   void LoadState(std::span<const std::byte> state, const std::string& where);

@@ -116,8 +116,9 @@ void TransformExactly(const Four& x, const Split& split, std::uint32_t sign_mask
   }
 }
 
-// How many groups from the first on were transformed. out may be x.
-std::size_t Groups16(const float* x, std::size_t groups, const HadamardSigns& signs, float* out) {
+// How many groups from the first on were transformed, a vector's number at a time.
+std::size_t GroupsByVectors(const float* x, std::size_t groups, const HadamardSigns& signs,
+                            float* out) {
   const std::size_t step = 4 * hn::Lanes(DF());  // elements at a time
   HWY_ALIGN float factors[4 * hn::MaxLanes(DF())];
   for (std::size_t i = 0; i < step; ++i) factors[i] = signs.factors[i % 16];
@@ -136,6 +137,90 @@ std::size_t Groups16(const float* x, std::size_t groups, const HadamardSigns& si
   }
   return i / 16;
 }
+
+#if HWY_TARGET <= HWY_AVX3
+
+constexpr std::size_t kBatch = 8;  // groups whose exactness is proved together
+
+// -1 in the lanes whose index has this bit set, else 1.
+HWY_INLINE __m512 OnesOfLanes(int bit) {
+  const __mmask16 set = _mm512_test_epi32_mask(hn::Iota(DI(), 0).raw, _mm512_set1_epi32(bit));
+  return _mm512_mask_mov_ps(_mm512_set1_ps(1.0f), set, _mm512_set1_ps(-1.0f));
+}
+
+// One group in a vector, never -0: a stage exchanges lanes and adds them with the lanes' signs.
+struct LaneSigns {
+  __m512 factors, one = OnesOfLanes(1), two = OnesOfLanes(2), four = OnesOfLanes(4),
+                  eight = OnesOfLanes(8);
+  HWY_INLINE __m512 Hadamard16(__m512 x) const {
+    const __m512 t = _mm512_fmadd_ps(x, factors, _mm512_setzero_ps());
+    const __m512 a = _mm512_fmadd_ps(t, one, _mm512_permute_ps(t, 0xB1));
+    const __m512 b = _mm512_fmadd_ps(a, two, _mm512_permute_ps(a, 0x4E));
+    const __m512 c = _mm512_fmadd_ps(b, four, _mm512_shuffle_f32x4(b, b, 0xB1));
+    return _mm512_fmadd_ps(c, eight, _mm512_shuffle_f32x4(c, c, 0x4E));
+  }
+};
+
+// Whether the sums of a batch were exact and finite (lanes-inl.h), from the smallest upper halves
+// of nonzero terms' magnitudes, less one, and the bits of the largest magnitude of outputs, lane by
+// lane.
+HWY_INLINE bool BatchIsExact(__m512i smallest, __m512i largest) {
+  // In every lane the smallest half below, the complement of the largest output's above.
+  const __m512i halves = _mm512_min_epu16(smallest, _mm512_srli_epi32(smallest, 16));
+  const __m512i both = _mm512_ternarylogic_epi32(_mm512_set1_epi32(0xFFFF), halves, largest, 0xC5);
+  const __m256i m8 =
+      _mm256_min_epu16(_mm512_castsi512_si256(both), _mm512_extracti64x4_epi64(both, 1));
+  const __m128i m4 = _mm_min_epu16(_mm256_castsi256_si128(m8), _mm256_extracti128_si256(m8, 1));
+  const __m128i m2 = _mm_min_epu16(m4, _mm_shuffle_epi32(m4, 0x4E));
+  const __m128i m1 = _mm_min_epu16(m2, _mm_shuffle_epi32(m2, 0xB1));
+  const auto least = static_cast<std::uint32_t>(_mm_cvtsi128_si32(m1));
+  const std::uint32_t output = (~least >> 16) >> 7;  // its exponent field
+  const std::uint32_t term = std::min((least & 0xFFFFu) + 1, 0x7F80u) >> 7;
+  return output < std::min(std::max(term, 1u) + 14, 250u);
+}
+
+// False: some sum of these groups may be inexact, and `out` is as before.
+HWY_INLINE bool TransformBatch(const float* x, const LaneSigns& signs, float* out) {
+  alignas(64) float y[kBatch * 16];
+  const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF), halves = _mm512_set1_epi16(0x7FFF);
+  __m512i smallest = _mm512_set1_epi32(-1), largest = _mm512_setzero_si512();
+  const auto transform = [&](std::size_t i) HWY_ATTR {
+    const __m512 terms = _mm512_loadu_ps(x + i);
+    const __m512 sums = signs.Hadamard16(terms);
+    _mm512_store_ps(y + i, sums);
+    largest = _mm512_max_epu32(largest, _mm512_and_si512(_mm512_castps_si512(sums), magnitude));
+    return _mm512_castps_si512(terms);
+  };
+  for (std::size_t i = 0; i < kBatch * 16; i += 32) {
+    const __m512i a = transform(i), b = transform(i + 16);
+    const __m512i words = _mm512_ternarylogic_epi32(a, _mm512_srli_epi32(b, 16), halves, 0xA8);
+    smallest = _mm512_min_epu16(smallest, _mm512_sub_epi16(words, _mm512_set1_epi16(1)));
+  }
+  if (HWY_UNLIKELY(!BatchIsExact(smallest, largest))) return false;
+  for (std::size_t i = 0; i < kBatch * 16; i += 16) {
+    hn::StoreU(RoundPositiveZeroToBf16(hn::Load(DF(), y + i)), DF(), out + i);
+  }
+  return true;
+}
+
+// How many groups from the first on were transformed. out may be x.
+std::size_t Groups16(const float* x, std::size_t groups, const HadamardSigns& signs, float* out) {
+  const LaneSigns lane_signs{.factors = _mm512_loadu_ps(signs.factors)};
+  std::size_t done = 0;
+  for (; done + kBatch <= groups; done += kBatch, x += 16 * kBatch, out += 16 * kBatch) {
+    if (!TransformBatch(x, lane_signs, out)) GroupsByVectors(x, kBatch, signs, out);
+  }
+  return done + GroupsByVectors(x, groups - done, signs, out);
+}
+
+#else
+
+// How many groups from the first on were transformed. out may be x.
+std::size_t Groups16(const float* x, std::size_t groups, const HadamardSigns& signs, float* out) {
+  return GroupsByVectors(x, groups, signs, out);
+}
+
+#endif
 
 #endif
 

@@ -1,0 +1,39 @@
+// What the kernels of rows are given.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "fp4lab/block/block_format.h"
+#include "fp4lab/block/scale_swizzle.h"
+#include "fp4lab/cuda/divider.cuh"
+#include "fp4lab/cuda/quantize.h"
+
+namespace fp4lab::cuda {
+
+struct RowJob {
+  const void* x;
+  std::uint32_t octets;  // groups of eight elements, in memory order
+  std::uint8_t* codes;
+  std::uint8_t* scales;
+  std::uint16_t* values;
+  const float* amax;
+  ScaleRule rule;
+  RandomStream random;
+  bool swizzled;
+  Divider scale_cols;  // of a row, for swizzled scales
+};
+
+// The block of linear index `block` in the matrix of scales.
+__device__ inline void StoreScale(const RowJob& job, std::uint32_t block, std::uint32_t byte) {
+  std::size_t place = block;
+  if (job.swizzled) {
+    const std::uint32_t row = job.scale_cols.Quotient(block);
+    place = Offset128x4(row, block - row * job.scale_cols.divisor, job.scale_cols.divisor);
+  }
+  job.scales[place] = static_cast<std::uint8_t>(byte);
+}
+
+// NVFP4 of BF16 elements, rounded to nearest.
+void LaunchRows16(const RowJob& job, cudaStream_t stream);
+
+}  // namespace fp4lab::cuda
