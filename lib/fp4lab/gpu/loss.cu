@@ -76,11 +76,17 @@ __device__ float SumOfExponentials(const float* z, std::size_t vocabulary, float
   float sum = 0.0f;
   for (std::size_t piece = 0; piece <= count; ++piece) {
     if (threadIdx.x >= 32 && piece < count) {
+      const int first = static_cast<int>(threadIdx.x) - 32;
+      const std::size_t from = piece * kPiece + first;
+      float v[kOfWorker];  // all read before one is used
 #pragma unroll
       for (int i = 0; i < kOfWorker; ++i) {
-        const int place = static_cast<int>(threadIdx.x) - 32 + i * kWorkers;
-        const std::size_t c = piece * kPiece + place;
-        if (c < vocabulary) pieces[piece % 2][place] = ExpNonPositive(z[c] - max);
+        const std::size_t c = from + i * kWorkers;
+        v[i] = z[c < vocabulary ? c : vocabulary - 1];
+      }
+#pragma unroll
+      for (int i = 0; i < kOfWorker; ++i) {
+        pieces[piece % 2][first + i * kWorkers] = ExpNonPositive(v[i] - max);
       }
     } else if (threadIdx.x < kHalfWarp && piece > 0) {
       const std::size_t left = vocabulary - (piece - 1) * kPiece;
