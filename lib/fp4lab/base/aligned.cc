@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 namespace fp4lab {
@@ -9,21 +10,19 @@ namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-constexpr std::size_t RoundedUp(std::size_t bytes, std::size_t unit) {
-  return (bytes + unit - 1) / unit * unit;
-}
-
 }  // namespace
 
 void* AllocateLines(std::size_t bytes) {
-  if (bytes > static_cast<std::size_t>(-1) - kHugePage) throw std::bad_alloc();
+  if (bytes > static_cast<std::size_t>(-1) - kCacheLine) throw std::bad_alloc();
+  const std::size_t lines = std::max<std::size_t>((bytes + kCacheLine - 1) / kCacheLine, 1);
   const bool huge = bytes >= kHugePage;
-  const std::size_t unit = huge ? kHugePage : kCacheLine;
-  const std::size_t size = RoundedUp(bytes, unit);
-  void* memory = std::aligned_alloc(unit, size == 0 ? unit : size);
-  if (memory == nullptr) throw std::bad_alloc();
+  void* memory = nullptr;
+  if (posix_memalign(&memory, huge ? kHugePage : kCacheLine, lines * kCacheLine) != 0) {
+    throw std::bad_alloc();
+  }
 #ifdef MADV_HUGEPAGE
-  if (huge) madvise(memory, size, MADV_HUGEPAGE);  // advice: a refusal changes nothing
+  // Whole pages only: the rest of a last one would be resident too. A refusal changes nothing.
+  if (huge) madvise(memory, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
 #endif
   return memory;
 }

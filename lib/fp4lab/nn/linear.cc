@@ -54,16 +54,17 @@ bool UseIntegers(const GemmRecipe& recipe, const LinearCall& call) {
   return call.observer == nullptr && CanUseIntegers(recipe);
 }
 
-// Integers need no values of their own: BF16 on the way to them lies in the weight's scratch for
-// the moment.
+// Integers need no values of their own: BF16 on the way to them, all of it or a band of rows, lies
+// in the weight's scratch for the moment.
 void Prepare(const GemmRecipe& gemm, const OperandRecipe& recipe, bool bf16, LinearOperand operand,
              const LinearCall& call, LinearInput input, LinearScratch* scratch,
              LinearOperandValues* out) {
   const bool integers = UseIntegers(gemm, call);
   if (integers && bf16 && !input.rounded) {
+    FloatBuffer& spare = scratch->weight.memory;
+    if (PrepareRounded(recipe, input.x, &spare, out)) return;
     const bool turned = input.x.col_stride != 1;
     const View x = turned ? input.x.Transposed() : input.x;
-    FloatBuffer& spare = scratch->weight.memory;
     Reserve(&spare, x.size());
     const MatrixView<float> rounded(spare.data(), x.rows, x.cols);
     const float amax = RoundBf16(x, rounded);

@@ -38,15 +38,20 @@ std::size_t DivideUp(std::size_t x, int y) {
 
 std::uint32_t SignMask(int hadamard) { return hadamard == 16 ? kTeSignMask16 : kTeSignMask32; }
 
-// `hadamard` 0: no transform. `finds_amax`: of the transformed tensor, into options->amax.
-bool MakeIntegers(View x, int hadamard, bool finds_amax, QuantizeOptions* options,
-                  WordBuffer* transformed, LinearOperandValues* out) {
-  const BlockFormat& f = options->format;
+// `out` as room for integers of x, in x's order.
+Fp4Integers RoomFor(View x, const BlockFormat& f, LinearOperandValues* out) {
   const Fp4Integers to{
       Like(x, x.rows, x.cols, &out->code_memory),
       Like(x, DivideUp(x.rows, f.block_rows), DivideUp(x.cols, f.block_cols), &out->scale_memory)};
   out->block = static_cast<std::size_t>(f.block_cols);
   out->integers = {to.codes, to.scales, static_cast<std::size_t>(f.block_rows)};
+  return to;
+}
+
+// `hadamard` 0: no transform. `finds_amax`: of the transformed tensor, into options->amax.
+bool MakeIntegers(View x, int hadamard, bool finds_amax, QuantizeOptions* options,
+                  WordBuffer* transformed, LinearOperandValues* out) {
+  const Fp4Integers to = RoomFor(x, options->format, out);
   if (hadamard == 0) {
     out->has_integers = QuantizeToFp4Integers(x, *options, to);
   } else if (finds_amax) {
@@ -114,6 +119,33 @@ Fp4Operand Integers(const OperandUse& use) {
 bool CanUseIntegers(const GemmRecipe& recipe) {
   const auto &a = recipe.a.format, &b = recipe.b.format;
   return a && b && HasFp4Integers(*a) && HasFp4Integers(*b) && a->block_cols == b->block_cols;
+}
+
+bool PrepareRounded(const OperandRecipe& recipe, View x, FloatBuffer* band,
+                    LinearOperandValues* out) {
+  const bool plain = recipe.hadamard == 0 && recipe.rounding == Rounding::kNearestEven;
+  if (!plain || x.col_stride != 1 || x.size() == 0) return false;
+  const BlockFormat& f = *recipe.format;
+  out->ready = true;
+  out->values = {};
+  out->amax = RoundToBf16(TensorAmax(x));  // rounding keeps the order
+  const QuantizeOptions options{.format = f, .amax = out->amax};
+  const Fp4Integers to = RoomFor(x, f, out);
+  const auto block_rows = static_cast<std::size_t>(f.block_rows);
+  constexpr std::size_t kBand = std::size_t{1} << 17;  // elements: 512 KiB
+  const std::size_t step = std::max<std::size_t>(kBand / (x.cols * block_rows), 1) * block_rows;
+  Reserve(band, std::min(step, x.rows) * x.cols);
+  out->has_integers = true;
+  for (std::size_t r = 0; r < x.rows && out->has_integers; r += step) {
+    const std::size_t rows = std::min(step, x.rows - r), scale_rows = DivideUp(rows, f.block_rows);
+    const MatrixView<float> rounded(band->data(), rows, x.cols);
+    RoundBf16(x.Block(r, 0, rows, x.cols), rounded);
+    out->has_integers =
+        QuantizeToFp4Integers(rounded, options,
+                              {to.codes.Block(r, 0, rows, x.cols),
+                               to.scales.Block(r / block_rows, 0, scale_rows, to.scales.cols)});
+  }
+  return out->has_integers;
 }
 
 void PrepareOperand(const OperandRecipe& recipe, bool bf16, LinearOperand operand,

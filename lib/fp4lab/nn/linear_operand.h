@@ -10,6 +10,12 @@ namespace fp4lab {
 // Whether a GEMM of two such operands can run on integers (tensor/fp4_gemm.h).
 bool CanUseIntegers(const GemmRecipe& recipe);
 
+// Makes `out` of x rounded to BF16 as FP4 integers, a band of rows at a time, which takes little
+// memory. Returns whether it did: x has to be row-major, the recipe without transform and random
+// bits, and the integers have to say all. Else `out` waits for PrepareOperand.
+bool PrepareRounded(const OperandRecipe& recipe, MatrixView<const float> x, FloatBuffer* band,
+                    LinearOperandValues* out);
+
 // Makes `out` of input.x, the tensor as its GEMM sees it: the reduction axis along columns. Nothing
 // is copied that can be used as it is. `integers`: as FP4 integers where those say all, else as
 // values.

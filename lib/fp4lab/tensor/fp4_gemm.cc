@@ -22,9 +22,6 @@
 namespace fp4lab {
 namespace {
 
-thread_local Scratch packed_scratch;  // of the thread that called Fp4Gemm
-thread_local Scratch tile_scratch;    // of a thread that computes tiles
-
 constexpr std::size_t RoundUp(std::size_t x, std::size_t y) { return DivideUp(x, y) * y; }
 
 // Multiply-adds, and elements of b to pack, below which a second thread costs more than it saves.

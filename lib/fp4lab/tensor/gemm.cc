@@ -19,9 +19,6 @@
 namespace fp4lab {
 namespace {
 
-thread_local Scratch packed_scratch;  // of the thread that called Gemm
-thread_local Scratch tile_scratch;    // of a thread that computes tiles; at most 0.5 MiB
-
 // Multiply-adds, and elements of b to pack, below which a second thread costs more than it saves.
 constexpr std::size_t kParallelWork = std::size_t{1} << 20, kParallelPacking = std::size_t{1} << 16;
 // Floats of b packed at a time (8 MiB).

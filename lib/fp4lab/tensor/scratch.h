@@ -37,4 +37,9 @@ class Scratch {
   std::size_t size_ = 0;
 };
 
+// A thread's memory for b in panels, and for a tile of c. All products share them: none runs while
+// another one of the same thread has something there.
+inline thread_local Scratch packed_scratch;
+inline thread_local Scratch tile_scratch;
+
 }  // namespace fp4lab
