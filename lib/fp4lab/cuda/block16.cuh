@@ -92,18 +92,20 @@ __device__ inline Counts Count(std::uint32_t u, const Thresholds& t) {
 // Magnitudes(w[i]).
 __device__ inline std::uint32_t CodesByThresholds(const std::uint32_t* w, const std::uint32_t* u,
                                                   const Thresholds& t) {
-  std::uint32_t of[2];
+  std::uint32_t codes = 0;
 #pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const Counts a = Count(u[2 * i], t), b = Count(u[2 * i + 1], t);
-    // Bytes: elements 0, 2, 1, 3.
-    const std::uint32_t codes =
-        __byte_perm(a.odd, b.odd, 0x7351) + __byte_perm(a.even, b.even, 0x7351);
-    std::uint32_t signs;  // bytes 0 or 255
-    asm("prmt.b32 %0, %1, %2, 0xFBD9;" : "=r"(signs) : "r"(w[2 * i]), "r"(w[2 * i + 1]));
-    of[i] = codes | (signs & 0x08080808u);
+  for (int i = 1; i >= 0; --i) {
+    std::uint32_t signs;  // of four elements: bytes 0 or 255
+    asm("prmt.b32 %0, %1, %2, 0xFDB9;" : "=r"(signs) : "r"(w[2 * i]), "r"(w[2 * i + 1]));
+    signs &= 0x08080808u;
+#pragma unroll
+    for (int k = 1; k >= 0; --k) {
+      const Counts c = Count(u[2 * i + k], t);
+      codes = __dp4a(signs, k == 0 ? 0x00001001u : 0x10010000u, 256 * codes);
+      codes = __dp4a(c.even, 0x10000100u, __dp4a(c.odd, 0x10000100u, codes));
+    }
   }
-  return __byte_perm(of[0], of[1], 0x5410) + (__byte_perm(of[0], of[1], 0x7632) << 4);
+  return codes;
 }
 
 // The factors of all scale bytes and their thresholds, in shared memory.

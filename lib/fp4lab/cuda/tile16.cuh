@@ -12,7 +12,7 @@ template <std::uint32_t kBandRows>
 class SliceReader {
  public:
   __device__ SliceReader(const std::uint16_t* x, const Tile16Cut& cut, std::uint16_t* slices)
-      : x_(x), cut_(cut), to_(SharedAddress(slices + SlicePiece(Lane() / 8, Lane() % 8))) {
+      : x_(x), cut_(cut), to_(Kept(SharedAddress(slices + SlicePiece(Lane() / 8, Lane() % 8)))) {
     Locate();
     for (std::uint32_t s = 0; s < kSlices; ++s) Fetch(s);
   }
@@ -36,8 +36,8 @@ class SliceReader {
     const std::uint16_t* from = from_ + std::size_t{16 * s} * cut_.cols;
 #pragma unroll
     for (std::uint32_t i = 0; i < 4; ++i) {
-      asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16;" ::"r"(
-                       (to_ ^ (32 * i)) + 512 * i + 2 * kSliceSize * s),
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((to_ ^ (32 * i)) + 512 * i +
+                                                                     2 * kSliceSize * s),
                    "l"(from)
                    : "memory");
       from += std::size_t{4} * cut_.cols;
@@ -75,11 +75,13 @@ class Tile16Warp {
       : job_(job),
         cut_(cut),
         shared_(*shared),
-        slices_(shared->slices[threadIdx.x / 32][0]),
-        reader_(job.x, cut, slices_),
+        reader_(job.x, cut, Element(First(), 0)),
         rows_(kRows ? job.row.amax : job.column.amax, &shared->rows),
         columns_(job.column.amax, &shared->columns),
-        address_(ColumnsAddress(slices_)) {
+        matrices_(Kept(ColumnsAddress(Element(First(), 0)))),
+        row_pieces_(Kept(First() + SlicePiece(Lane() / 4, 2 * (Lane() % 4)))),
+        columns_place_(Kept(First() + ColumnsPlace())),
+        column_pieces_(Kept(First() + ColumnPiece(Lane(), 0))) {
     if constexpr (kHadamard) h_ = HadamardOperandOf<16>(job.column.sign_mask);
   }
 
@@ -106,7 +108,11 @@ class Tile16Warp {
   static constexpr std::uint32_t kBandRows = Memory::kBandRows;
 
   __device__ static std::uint32_t Warp() { return threadIdx.x / 32; }
-  __device__ std::uint16_t* Slice(std::uint32_t s) const { return slices_ + s * kSliceSize; }
+  // The warp's first element among the thread block's slices.
+  __device__ static std::uint32_t First() { return Warp() * (kSlices * kSliceSize); }
+  __device__ std::uint16_t* Element(std::uint32_t place, std::uint32_t s) const {
+    return shared_.slices[0][0] + place + s * kSliceSize;
+  }
 
   // Group g of a part, the warp's rows from `row` on.
   __device__ void TakeGroup(std::uint32_t row, std::uint32_t col, std::uint32_t g) {
@@ -131,16 +137,16 @@ class Tile16Warp {
   }
 
   // Slice s, its rows: a lane takes the blocks Lane() % 4 of the rows Lane() / 4 and that + 8.
-  // Returns the extremes of u for the warp, for SumsOfRows.
+  // Returns the extremes of u for the warp, for SumsOfColumns.
   __device__ Range TakeRows(std::uint32_t s, std::uint8_t* codes, std::uint8_t* scales) {
-    const std::uint32_t r = Lane() / 4, b = Lane() % 4;
     std::uint32_t smallest = 0xFFFFFFFFu, largest[2];
     std::uint32_t x[2][8], u[2][8];
 #pragma unroll
     for (std::uint32_t i = 0; i < 2; ++i) {
 #pragma unroll
       for (std::uint32_t k = 0; k < 2; ++k) {
-        LoadWords(Slice(s) + SlicePiece(r + 8 * i, 2 * b + k), x[i] + 4 * k);
+        // SlicePiece(r + 8 * i, 2 * b + k)
+        LoadWords(Element((row_pieces_ ^ (32 * i + 8 * k)) + 512 * i, s), x[i] + 4 * k);
       }
 #pragma unroll
       for (int k = 0; k < 8; ++k) u[i][k] = kRows ? rows_.Magnitudes(x[i][k]) : 2 * x[i][k];
@@ -167,11 +173,12 @@ class Tile16Warp {
     return range;
   }
 
-  __device__ SliceSums SumsOfRows(std::uint32_t s, const Range& range) const {
-    if (range.smallest < 0x100)
-      return SumsOfSlice(Slice(s));  // zeros, or what may have underflowed
+  // x: the columns of the slice that has this range.
+  __device__ SliceSums SumsOfColumns(const Columns<16> (&x)[4], const Range& range) const {
     const std::uint32_t shrunken = kRows ? static_cast<std::uint32_t>(rows_.shrink) << 8 : 0;
-    return SumsOf(range.largest + shrunken, range.smallest + shrunken);
+    const std::uint32_t largest = range.largest < 0x100 ? 0 : range.largest + shrunken;
+    if (range.smallest < 0x100) return SumsOfSlice(x, largest);  // 0, or may have underflowed
+    return SumsOf(largest, range.smallest + shrunken);
   }
 
   // The slice's columns in its place.
@@ -179,11 +186,12 @@ class Tile16Warp {
     Columns<16> y[4];
 #pragma unroll
     for (std::uint32_t b = 0; b < 4; ++b) {
-      y[b] = LoadColumnsAt((address_ ^ (32 * b)) + 2 * kSliceSize * s);
+      y[b] = LoadColumnsAt((matrices_ ^ (32 * b)) + 2 * kSliceSize * s);
     }
     if constexpr (kHadamard) {
-      const SliceSums sums = SumsOfRows(s, range);
-      if (sums == SliceSums::kByPiece) return ShareByPiece(Slice(s), h_, job_.column.sign_mask);
+      const SliceSums sums = SumsOfColumns(y, range);
+      if (sums == SliceSums::kByPiece)
+        return ShareByPiece(Element(First(), s), h_, job_.column.sign_mask);
       if (sums == SliceSums::kOne) {
 #pragma unroll
         for (std::uint32_t b = 0; b < 4; ++b) y[b] = TransformedInParts<16>(y[b], h_, false, 0);
@@ -193,7 +201,7 @@ class Tile16Warp {
       }
     }
     __syncwarp();
-    StoreColumns(Slice(s), y);
+    StoreColumns(Element(columns_place_, s), y);
     __syncwarp();
   }
 
@@ -205,7 +213,7 @@ class Tile16Warp {
     for (std::uint32_t i = 0; i < 2; ++i) {
 #pragma unroll
       for (std::uint32_t k = 0; k < 2; ++k) {
-        LoadWords(Slice(s) + ColumnPiece(Lane(), k) + 512 * i, w[i] + 4 * k);
+        LoadWords(Element((column_pieces_ ^ (8 * k)) + 512 * i, s), w[i] + 4 * k);
       }
     }
     QuantizePair(w, columns_, &q);
@@ -270,10 +278,11 @@ class Tile16Warp {
   const TileJob& job_;
   const Tile16Cut& cut_;
   Memory& shared_;
-  std::uint16_t* const slices_;
   SliceReader<kBandRows> reader_;
   const Block16Scaler rows_, columns_;
-  const std::uint32_t address_;  // ColumnsAddress
+  // Of the warp's first slice: ColumnsAddress; elements in the thread block's slices, where the
+  // lane's first piece of a row lies, its columns, and its first piece of a column.
+  const std::uint32_t matrices_, row_pieces_, columns_place_, column_pieces_;
   HadamardOperand<16> h_{};
   std::uint32_t count_ = 0;  // of groups taken
   uint2 old_{}, older_{};    // rows and columns of the last two of them

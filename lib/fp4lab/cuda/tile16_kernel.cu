@@ -14,9 +14,11 @@ template <bool kHadamard, bool kRows, class Memory>
 __global__ void __launch_bounds__(Memory::kThreads, 1) Tile16Kernel(TileJob job, Tile16Cut cut) {
   extern __shared__ __align__(128) unsigned char memory[];
   auto& shared = *reinterpret_cast<Memory*>(memory);
-  if (threadIdx.x < kRing) {
-    InitBarrier(&shared.written[threadIdx.x], Memory::kWarps);
-    InitBarrier(&shared.stored[threadIdx.x], Memory::kWarps);
+  if (threadIdx.x == 0) {
+    for (std::uint32_t i = 0; i < kRing; ++i) {
+      InitBarrier(&shared.written[i], Memory::kThreads);
+      InitBarrier(&shared.stored[i], Memory::kThreads);
+    }
   }
   Tile16Warp<kHadamard, kRows, Memory> warp(job, cut, &shared);
   __syncthreads();  // the tables and the barriers

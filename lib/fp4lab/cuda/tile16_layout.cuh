@@ -88,8 +88,15 @@ __device__ inline std::uint32_t ColumnPiece(std::uint32_t c, std::uint32_t h) {
   return 16 * c + 8 * (h ^ (c / 4 % 2));
 }
 
-__device__ inline void LoadWords(const std::uint16_t* from, std::uint32_t* words) {
-  const uint4 v = *reinterpret_cast<const uint4*>(from);
+// A number that is kept: the compiler would make it again at every use.
+__device__ inline std::uint32_t Kept(std::uint32_t value) {
+  std::uint32_t kept;
+  asm volatile("mov.b32 %0, %1;" : "=r"(kept) : "r"(value));
+  return kept;
+}
+
+__device__ inline void LoadWords(const void* from, std::uint32_t* words) {
+  const uint4 v = *static_cast<const uint4*>(from);
   words[0] = v.x;
   words[1] = v.y;
   words[2] = v.z;
@@ -103,12 +110,8 @@ __device__ inline void InitBarrier(std::uint64_t* barrier, std::uint32_t count) 
   asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(SharedAddress(barrier)), "r"(count)
                : "memory");
 }
-// One arrival of the warp.
 __device__ inline void Arrive(std::uint64_t* barrier) {
-  __syncwarp();
-  if (Lane() == 0) {
-    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(SharedAddress(barrier)) : "memory");
-  }
+  asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(SharedAddress(barrier)) : "memory");
 }
 // For the end of the phase of this parity.
 __device__ inline void Await(std::uint64_t* barrier, std::uint32_t parity) {

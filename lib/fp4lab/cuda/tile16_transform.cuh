@@ -72,10 +72,12 @@ __device__ inline std::uint32_t ColumnsAddress(const std::uint16_t* slice) {
   return SharedAddress(slice + SlicePiece(r, matrix % 2));
 }
 
-// Where the lane's elements of a slice's first 16 columns go: those of the next ones 256 further.
-__device__ inline void StoreColumns(std::uint16_t* slice, const Columns<16> (&y)[4]) {
+// Where they go in the slice's place, in elements; those of the next 16 columns 256 further.
+__device__ inline std::uint32_t ColumnsPlace() {
   const std::uint32_t t = Lane() % 4, g = Lane() / 4;
-  std::uint16_t* const out = slice + ColumnPiece(g, t / 2) + 4 * (t % 2);
+  return ColumnPiece(g, t / 2) + 4 * (t % 2);
+}
+__device__ inline void StoreColumns(std::uint16_t* out, const Columns<16> (&y)[4]) {
 #pragma unroll
   for (std::uint32_t b = 0; b < 4; ++b) {
     *reinterpret_cast<uint2*>(out + 256 * b) = {y[b].of[0][0], y[b].of[0][1]};
@@ -144,22 +146,21 @@ __device__ __noinline__ inline void ShareByPiece(std::uint16_t* slice, HadamardO
 #pragma unroll
   for (std::uint32_t b = 0; b < 4; ++b) y[b] = LoadColumnsAt(address ^ (32 * b));
   __syncwarp();
-  StoreColumns(slice, y);
+  StoreColumns(slice + ColumnsPlace(), y);
   __syncwarp();
 }
 
-// SumsOf a slice that has zeros, or numbers that are small for the tensor's.
-__device__ __noinline__ inline SliceSums SumsOfSlice(const std::uint16_t* slice) {
-  const std::uint32_t address = ColumnsAddress(slice);
-  std::uint32_t all[16];
+// SumsOf a slice, x, that has zeros, or numbers that are small for the tensor's; largest: of it, 0
+// where it is below 2^-126.
+__device__ inline SliceSums SumsOfSlice(const Columns<16> (&x)[4], std::uint32_t largest) {
+  std::uint32_t smallest = 0xFFFFFFFFu;
 #pragma unroll
-  for (std::uint32_t b = 0; b < 4; ++b) {
-    const Columns<16> part = LoadColumnsAt(address ^ (32 * b));
-#pragma unroll
-    for (int k = 0; k < 4; ++k) all[4 * b + k] = part.of[k / 2][k % 2];
+  for (int k = 0; k < 16; ++k) {  // less 2, which makes zeros the largest
+    smallest = __viaddmin_u16x2(2 * x[k / 4].of[k / 2 % 2][k % 2], 0xFFFEFFFEu, smallest);
   }
-  const Range range = RangeOf(all);
-  return SumsOf(2 * range.largest, 2 * range.smallest);
+  const std::uint32_t low = __reduce_min_sync(0xFFFFFFFFu, LowerHalf(smallest));
+  if (low >= 0xFFFEu) return SliceSums::kOne;  // all are 0
+  return largest == 0 ? SliceSums::kByPiece : SumsOf(largest, low + 2);
 }
 
 }  // namespace fp4lab::cuda
