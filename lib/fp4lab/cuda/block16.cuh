@@ -100,6 +100,7 @@ __device__ inline std::uint32_t CodesByThresholds(const std::uint32_t* w, const 
     signs &= 0x08080808u;
 #pragma unroll
     for (int k = 1; k >= 0; --k) {
+      // A word's signs and counts, those of its upper half 16 times, in one byte.
       const Counts c = Count(u[2 * i + k], t);
       codes = __dp4a(signs, k == 0 ? 0x00001001u : 0x10010000u, 256 * codes);
       codes = __dp4a(c.even, 0x10000100u, __dp4a(c.odd, 0x10000100u, codes));

@@ -137,7 +137,7 @@ class Tile16Warp {
   }
 
   // Slice s, its rows: a lane takes the blocks Lane() % 4 of the rows Lane() / 4 and that + 8.
-  // Returns the extremes of u for the warp, for SumsOfColumns.
+  // Returns the warp's largest and smallest u, 0 included, for SumsOfColumns.
   __device__ Range TakeRows(std::uint32_t s, std::uint8_t* codes, std::uint8_t* scales) {
     std::uint32_t smallest = 0xFFFFFFFFu, largest[2];
     std::uint32_t x[2][8], u[2][8];
@@ -145,7 +145,7 @@ class Tile16Warp {
     for (std::uint32_t i = 0; i < 2; ++i) {
 #pragma unroll
       for (std::uint32_t k = 0; k < 2; ++k) {
-        // SlicePiece(r + 8 * i, 2 * b + k)
+        // SlicePiece(Lane() / 4 + 8 * i, 2 * (Lane() % 4) + k)
         LoadWords(Element((row_pieces_ ^ (32 * i + 8 * k)) + 512 * i, s), x[i] + 4 * k);
       }
 #pragma unroll
@@ -190,8 +190,9 @@ class Tile16Warp {
     }
     if constexpr (kHadamard) {
       const SliceSums sums = SumsOfColumns(y, range);
-      if (sums == SliceSums::kByPiece)
+      if (sums == SliceSums::kByPiece) {
         return ShareByPiece(Element(First(), s), h_, job_.column.sign_mask);
+      }
       if (sums == SliceSums::kOne) {
 #pragma unroll
         for (std::uint32_t b = 0; b < 4; ++b) y[b] = TransformedInParts<16>(y[b], h_, false, 0);

@@ -14,7 +14,7 @@ template <bool kHadamard, bool kRows, class Memory>
 __global__ void __launch_bounds__(Memory::kThreads, 1) Tile16Kernel(TileJob job, Tile16Cut cut) {
   extern __shared__ __align__(128) unsigned char memory[];
   auto& shared = *reinterpret_cast<Memory*>(memory);
-  if (threadIdx.x == 0) {
+  if (threadIdx.x == 0) {  // a branch, not a predicate: racecheck wants it
     for (std::uint32_t i = 0; i < kRing; ++i) {
       InitBarrier(&shared.written[i], Memory::kThreads);
       InitBarrier(&shared.stored[i], Memory::kThreads);
