@@ -159,12 +159,11 @@ TEST_CASE("tcgen05's products stand in the kernels for sm_100a and sm_103a alone
 }
 
 // Machine code as cuobjdump writes it; it comes with CUDA's command line tools, not with nvcc.
-TEST_CASE("The machine code of block-scaled products is the tensor core's instructions", "[cuda]") {
+// A ctest entry of its own, which says SKIPPED where that is not installed.
+TEST_CASE("The machine code of block-scaled products is the tensor core's instructions",
+          "[.sass]") {
   const char* cuobjdump = std::getenv("FP4LAB_CUOBJDUMP");
-  if (cuobjdump == nullptr) {
-    WARN("cuobjdump was not found: only PTX was read");
-    return;
-  }
+  REQUIRE(cuobjdump != nullptr);
   const struct {
     const char *source, *chip, *instruction;
   } kExpected[] = {

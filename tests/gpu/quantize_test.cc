@@ -3,6 +3,7 @@
 #include "fp4lab/block/quantize.h"
 
 #include <algorithm>
+#include <bit>
 #include <string>
 
 #include "fp4lab/gpu/gemm.cuh"
@@ -28,6 +29,7 @@ std::vector<float> Values(bool specials) {
   x[1000] = 0x1p-133f;
   if (specials) {
     x[2000] = std::nanf("");
+    x[2001] = -std::nanf("");
     x[2500] = INFINITY;
     x[3000] = -INFINITY;
   }
@@ -92,6 +94,22 @@ TEST_CASE("Operands made on the GPU have the CPU's bits, in every format and dir
   }
 }
 
+TEST_CASE("Every BF16 number in a block of FP4 becomes the CPU's value", "[gpu]") {
+  if (NoGpu()) return;
+  std::vector<float> x(1 << 16);
+  for (std::size_t i = 0; i < x.size(); ++i) {  // neighbours in a block are neighbours in size
+    x[i] = std::bit_cast<float>(static_cast<std::uint32_t>(i) << 16);
+  }
+  for (const std::string name : {"nvfp4", "mxfp4.floor", "mxfp4.rceil"}) {
+    for (const Rounding rounding : {Rounding::kNearestEven, Rounding::kStochastic}) {
+      for (const bool along_rows : {false, true}) {
+        CAPTURE(name, rounding == Rounding::kStochastic, along_rows);
+        CheckJob<Bf16>({256, 256, along_rows, *FindBlockFormat(name), rounding, {1, 2, 3}, 0}, x);
+      }
+    }
+  }
+}
+
 TEST_CASE("One pass finds the largest magnitude before and after the transform", "[gpu]") {
   if (NoGpu()) return;
   std::vector<float> x = Values(false);
@@ -147,6 +165,7 @@ TEST_CASE("One reading makes both operands of a tensor", "[gpu]") {
           CheckBoth(row, column, x);
         };
         check(kRows, kCols, Values(false));
+        if (hadamard == 0) check(kRows, kCols, Values(true));
         check(32, 64, RoundedTo<Bf16>(Normal(5, 32 * 64)));
         check(64, 1056, RoundedTo<Bf16>(Normal(6, 64 * 1056)));
       }

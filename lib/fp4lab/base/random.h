@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 namespace fp4lab {
 
@@ -13,19 +14,45 @@ inline constexpr int kPhiloxRounds = 10;
 inline constexpr std::array<std::uint32_t, 2> kPhiloxMultipliers = {0xD2511F53, 0xCD9E8D57};
 inline constexpr std::array<std::uint32_t, 2> kPhiloxWeyl = {0x9E3779B9, 0xBB67AE85};
 
-// Philox4x32 (Salmon et al., SC 2011; Random123 constants and key schedule, as cuRAND and
-// Transformer Engine use it). `rounds` is 10 everywhere in fp4lab.
-constexpr PhiloxBlock Philox4x32(PhiloxBlock counter, std::array<std::uint32_t, 2> key,
-                                 int rounds = kPhiloxRounds) {
-  for (int round = 0; round < rounds; ++round) {
-    const std::uint64_t p0 = std::uint64_t{kPhiloxMultipliers[0]} * counter[0];
-    const std::uint64_t p1 = std::uint64_t{kPhiloxMultipliers[1]} * counter[2];
+// All 64 bits of a product. (nvcc adds a third instruction to the plain expression.)
+constexpr std::uint64_t WideProduct(std::uint32_t a, std::uint32_t b) {
+#ifdef __CUDA_ARCH__
+  if (!std::is_constant_evaluated()) {
+    std::uint64_t product;
+    asm("mul.wide.u32 %0, %1, %2;" : "=l"(product) : "r"(a), "r"(b));
+    return product;
+  }
+#endif
+  return std::uint64_t{a} * b;
+}
+
+using PhiloxKey = std::array<std::uint32_t, 2>;
+using PhiloxKeys = std::array<PhiloxKey, kPhiloxRounds>;
+
+// The key of each round.
+constexpr PhiloxKeys RoundKeys(PhiloxKey key) {
+  PhiloxKeys keys{};
+  for (PhiloxKey& of_round : keys) {
+    of_round = key;
+    key = {key[0] + kPhiloxWeyl[0], key[1] + kPhiloxWeyl[1]};
+  }
+  return keys;
+}
+
+// Philox4x32-10 (Salmon et al., SC 2011; Random123 constants and key schedule, as cuRAND and
+// Transformer Engine use it).
+constexpr PhiloxBlock PhiloxWithKeys(PhiloxBlock counter, const PhiloxKeys& keys) {
+  for (const PhiloxKey& key : keys) {
+    const std::uint64_t p0 = WideProduct(kPhiloxMultipliers[0], counter[0]);
+    const std::uint64_t p1 = WideProduct(kPhiloxMultipliers[1], counter[2]);
     counter = {
         static_cast<std::uint32_t>(p1 >> 32) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(p1),
         static_cast<std::uint32_t>(p0 >> 32) ^ counter[3] ^ key[1], static_cast<std::uint32_t>(p0)};
-    key = {key[0] + kPhiloxWeyl[0], key[1] + kPhiloxWeyl[1]};
   }
   return counter;
+}
+constexpr PhiloxBlock Philox4x32(PhiloxBlock counter, PhiloxKey key) {
+  return PhiloxWithKeys(counter, RoundKeys(key));
 }
 
 // One stream of random bits: fp4lab's contract for stochastic rounding, data order and initial
@@ -37,12 +64,18 @@ struct RandomStream {
 
   friend constexpr bool operator==(const RandomStream&, const RandomStream&) = default;
 
-  // 128 bits: Philox4x32-10 with key = seed (low word first) and counter = {block, tensor, step}.
-  constexpr PhiloxBlock Block(std::uint64_t block) const {
-    return Philox4x32(
-        {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), tensor, step},
-        {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
+  constexpr PhiloxKey Key() const {  // low word first
+    return {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)};
   }
+
+  // 128 bits: Philox4x32-10 with counter = {block, tensor, step}. `keys`: RoundKeys(Key()), for who
+  // asks often.
+  constexpr PhiloxBlock Block(std::uint64_t block, const PhiloxKeys& keys) const {
+    return PhiloxWithKeys(
+        {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), tensor, step},
+        keys);
+  }
+  constexpr PhiloxBlock Block(std::uint64_t block) const { return Block(block, RoundKeys(Key())); }
 
   // The 16 bits of an element: half (element % 2), low half first, of word (element % 8) / 2 of
   // block element / 8. In little-endian memory the fields of a block are eight uint16 in a row.

@@ -9,15 +9,7 @@ namespace {
 constexpr int kGroups = 2, kThreads = kGroups * kGroup, kRows = kGroups * kTile;
 
 template <int kDim>
-struct Stage {
-  Tile<kDim> keys, values;
-
-  __device__ void Load(const HeadShape& s, const Head<kDim>& h, int key) {
-    keys.template Load<kThreads>(h.k, s.Width<kDim>(), key, s.sequence);
-    values.template Load<kThreads>(h.v, s.Width<kDim>(), key, s.sequence);
-    CommitLoads();
-  }
-};
+using Stage = KeyStage<kDim, kThreads>;
 
 // A warp's softmax so far: rows g and g + 8.
 struct Running {
@@ -75,8 +67,7 @@ __device__ inline void AddTile(const HeadShape& s, FragmentA (&queries)[kDim / 1
   FinishProducts(queries, scores);
   Softmax<kDim>(s, query, first_key, masks, scores, out, running);
   FragmentA p[kTile / 16];
-#pragma unroll
-  for (int n = 0; n < kTile / 16; ++n) p[n] = AsA(scores[2 * n], scores[2 * n + 1]);
+  AsFactors(scores, p);
   BeginProducts(p, out);
   AddProduct<kTile, kDim>(p, stage.values, 0, out);
   FinishProducts(p, out);

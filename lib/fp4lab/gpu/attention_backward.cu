@@ -90,20 +90,12 @@ __device__ inline void DotRows(const Bf16* x, const Bf16* y, std::size_t stride,
 // ---- The gradient of queries
 
 template <int kDim>
-struct KeyStage {
-  Tile<kDim> keys, values;
-
-  __device__ void Load(const HeadShape& s, const Head<kDim>& h, int key) {
-    keys.template Load<kGroup>(h.k, s.Width<kDim>(), key, s.sequence);
-    values.template Load<kGroup>(h.v, s.Width<kDim>(), key, s.sequence);
-    CommitLoads();
-  }
-};
+using Stage = KeyStage<kDim, kGroup>;
 
 template <int kDim>
 struct QueryMemory {
   Tile<kDim> queries, gradients;  // the block's own
-  KeyStage<kDim> stages[2];
+  Stage<kDim> stages[2];
 };
 
 // What a lane knows of its two queries.
@@ -115,7 +107,7 @@ struct QueryFacts {
 // dq (64, kDim) += the gradients of a tile of scores times its keys.
 template <int kDim>
 __device__ inline void AddQueryGradients(const HeadShape& s, const QueryMemory<kDim>& own,
-                                         const KeyStage<kDim>& stage, const QueryFacts& facts,
+                                         const Stage<kDim>& stage, const QueryFacts& facts,
                                          int first_key, bool masks, FragmentC (&dq)[kDim / 8]) {
   FragmentC p[kTile / 8] = {}, dp[kTile / 8] = {};
   BeginProducts(p, dp);
@@ -132,8 +124,7 @@ __device__ inline void AddQueryGradients(const HeadShape& s, const QueryMemory<k
     if (masks && first + i / 4 * 8 + i % 2 > facts.query + 8 * half) d = 0.0f;
   }
   FragmentA ds[kTile / 16];
-#pragma unroll
-  for (int i = 0; i < kTile / 16; ++i) ds[i] = AsA(dp[2 * i], dp[2 * i + 1]);
+  AsFactors(dp, ds);
   BeginProducts(ds, dq);
   AddProduct<kTile, kDim>(ds, stage.keys, 0, dq);
   FinishProducts(ds, dq);
@@ -235,11 +226,8 @@ __device__ inline void AddKeyGradients(const HeadShape& s, const KeyMemory<kDim>
     }
   }
   FragmentA probabilities[kTile / 16], ds[kTile / 16];
-#pragma unroll
-  for (int i = 0; i < kTile / 16; ++i) {
-    probabilities[i] = AsA(p[2 * i], p[2 * i + 1]);
-    ds[i] = AsA(dp[2 * i], dp[2 * i + 1]);
-  }
+  AsFactors(p, probabilities);
+  AsFactors(dp, ds);
   BeginProducts(probabilities, ds, dv, dk);
   AddProduct<kTile, kDim>(probabilities, stage.gradients, 0, dv);
   AddProduct<kTile, kDim>(ds, stage.queries, 0, dk);

@@ -37,6 +37,25 @@ struct Head {
   }
 };
 
+// A tile of keys and their values in shared memory, loaded by kThreads threads.
+template <int kDim, int kThreads>
+struct KeyStage {
+  Tile<kDim> keys, values;
+
+  __device__ void Load(const HeadShape& s, const Head<kDim>& h, int key) {
+    keys.template Load<kThreads>(h.k, s.Width<kDim>(), key, s.sequence);
+    values.template Load<kThreads>(h.v, s.Width<kDim>(), key, s.sequence);
+    CommitLoads();
+  }
+};
+
+// Results (16, 16 kPairs) as the first factor of the next product.
+template <int kPairs>
+__device__ inline void AsFactors(const FragmentC (&c)[2 * kPairs], FragmentA (&a)[kPairs]) {
+#pragma unroll
+  for (int i = 0; i < kPairs; ++i) a[i] = AsA(c[2 * i], c[2 * i + 1]);
+}
+
 // 2^x by the special function unit; results below 2^-126 are 0.
 __device__ inline float Exp2(float x) {
   float y;

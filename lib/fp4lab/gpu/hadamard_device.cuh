@@ -21,11 +21,33 @@ __device__ inline void Butterflies(Number (&x)[kSize]) {
   }
 }
 
-// Whether all binary32 sums of these BF16 values are exact: the largest sum and the last place of
-// the smallest value lie within 24 bits, far from overflow and subnormals. `largest`: the bits of
-// the largest magnitude, NaN above infinity.
+// How the sums of a group of BF16 values come out exact.
+enum class Sums : std::uint8_t {
+  kNarrow,  // in binary32
+  kSplit,   // the upper and the lower parts of the values in binary32, added once
+  kWide,    // in double
+};
+struct SumPlan {
+  Sums sums = Sums::kNarrow;
+  float splitter = 0.0f;  // adding it leaves a value's upper part; good unless kWide
+};
+
+// `high`, `low`: the biased exponents of the largest value and of the least that is not 0. In
+// binary32 the largest sum and the last place of the smallest value must lie within 24 bits, far
+// from overflow and subnormals. Upper parts are multiples of 2^-24 of that sum, so lower parts may
+// reach down as many bits again.
 template <int kSize>
-__device__ inline bool SumsAreExact(const float* v, std::uint32_t* largest) {
+__device__ inline SumPlan PlanOf(std::uint32_t high, std::uint32_t low) {
+  constexpr std::uint32_t kGrowth = kSize == 16 ? 4 : 5;  // log2(kSize)
+  const std::uint32_t span = high - low;
+  const bool fits = high < 249 && low > 16 && span <= 41 - 2 * kGrowth;
+  const Sums sums = !fits ? Sums::kWide : span <= 16 - kGrowth ? Sums::kNarrow : Sums::kSplit;
+  return {sums, __uint_as_float((high + kGrowth) << 23 | 0x400000u)};
+}
+
+// `largest`: the bits of the largest magnitude, NaN above infinity.
+template <int kSize>
+__device__ inline SumPlan PlanSums(const float* v, std::uint32_t* largest) {
   std::uint32_t most = 0, least = 0xFFFFFFFFu;  // of |v| - 1 unit, so that zeros do not count
 #pragma unroll
   for (int k = 0; k < kSize; ++k) {
@@ -34,42 +56,48 @@ __device__ inline bool SumsAreExact(const float* v, std::uint32_t* largest) {
     least = min(least, magnitude - 1u);
   }
   *largest = most;
-  constexpr std::uint32_t kSpan = kSize == 16 ? 12 : 11;
-  const std::uint32_t high = most >> 23, low = (least + 1u) >> 23;
-  return most == 0 || (high - low <= kSpan && high < 249 && low > 16);
+  return most == 0 ? SumPlan{} : PlanOf<kSize>(most >> 23, (least + 1u) >> 23);
 }
 
-// The same for kSize rows of two neighbouring BF16 columns, a pair a word: whether both columns'
-// sums are exact; `largest`: the largest magnitudes, as BF16 bits. Fields of 16 bits never carry:
-// the sign's place is 1 while 1 is subtracted.
+// The same for kSize rows of two neighbouring columns, a pair a word, which get one plan;
+// `largest`: the largest magnitudes, as BF16 bits. 2^15 - 1 added to a field of 16 bits makes 0 the
+// largest signed number, and never carries.
 template <int kSize>
-__device__ inline bool PairSumsAreExact(const std::uint32_t (&pairs)[kSize],
-                                        std::uint32_t* largest) {
-  std::uint32_t most = 0, least = 0xFFFFFFFFu;  // of |v| - 1 unit
+__device__ inline SumPlan PlanPairSums(const std::uint32_t* pairs, std::uint32_t* largest) {
+  std::uint32_t most = 0, least = 0x7FFF7FFFu;  // of |v| - 1 unit - 2^15
 #pragma unroll
   for (int k = 0; k < kSize; ++k) {
-    most = __vmaxu2(most, pairs[k] & 0x7FFF7FFFu);
-    least = __vminu2(least, ((pairs[k] | 0x80008000u) - 0x00010001u) ^ 0x80008000u);
+    const std::uint32_t magnitudes = pairs[k] & 0x7FFF7FFFu;
+    most = __vmaxu2(most, magnitudes);
+    least = __vmins2(least, magnitudes + 0x7FFF7FFFu);
   }
+  least ^= 0x80008000u;
   *largest = most;
-  constexpr std::uint32_t kSpan = kSize == 16 ? 12 : 11;
-  bool exact = true;
+  const std::uint32_t high[2] = {(most & 0xFFFFu) >> 7, most >> 23};
+  const std::uint32_t low[2] = {((least & 0xFFFFu) + 1) >> 7, ((least >> 16) + 1) >> 7};
+  return most == 0 ? SumPlan{} : PlanOf<kSize>(max(high[0], high[1]), min(low[0], low[1]));
+}
+
+// The plans of all groups of kSize of kUnit rows.
+template <int kSize, int kUnit>
+__device__ inline void PlanUnit(const std::uint32_t (&pairs)[kUnit], SumPlan* plans) {
 #pragma unroll
-  for (int w = 0; w < 2; ++w) {
-    const std::uint32_t of_column = most >> (16 * w) & 0xFFFFu, high = of_column >> 7;
-    const std::uint32_t low = ((least >> (16 * w) & 0xFFFFu) + 1) >> 7;
-    exact = exact && (of_column == 0 || (high - low <= kSpan && high < 249 && low > 16));
+  for (int g = 0; g < kUnit; g += kSize) {
+    std::uint32_t largest = 0;
+    plans[g / kSize] = PlanPairSums<kSize>(pairs + g, &largest);
   }
-  return exact;
+}
+
+// BF16 number `half` of a word.
+__device__ inline float HalfOf(std::uint32_t word, int half) {
+  return __uint_as_float(half == 0 ? word << 16 : word & 0xFFFF0000u);
 }
 
 // Column w of pairs.
 template <int kSize>
 __device__ inline void UnpackColumn(const std::uint32_t (&pairs)[kSize], int w, float* v) {
 #pragma unroll
-  for (int k = 0; k < kSize; ++k) {
-    v[k] = __uint_as_float(w == 0 ? pairs[k] << 16 : pairs[k] & 0xFFFF0000u);
-  }
+  for (int k = 0; k < kSize; ++k) v[k] = HalfOf(pairs[k], w);
 }
 
 template <int kSize>
@@ -95,37 +123,67 @@ __device__ inline void NarrowSums(const float* v, float (&y)[kSize]) {
   Butterflies(y);
 }
 
-// kSize values: transform/hadamard.h. In doubles where binary32 sums would round (not `exact`).
+// Likewise by the upper and lower parts of the values; the last addition alone rounds.
 template <int kSize>
-__device__ inline void HadamardGroup(float* v, bool exact) {
+__device__ inline void SplitSums(const float* v, float splitter, float (&y)[kSize]) {
+  float upper[kSize], lower[kSize];
+#pragma unroll
+  for (int k = 0; k < kSize; ++k) {
+    const float x = (kHadamardSigns<kSize> >> k & 1u) != 0 ? -v[k] : v[k];
+    upper[k] = (x + splitter) - splitter;
+    lower[k] = x - upper[k];
+  }
+  Butterflies(upper);
+  Butterflies(lower);
+#pragma unroll
+  for (int k = 0; k < kSize; ++k) y[k] = upper[k] + lower[k];
+}
+
+// The sums of a group rounded to binary32, but for the factor that is returned. Lanes of a warp
+// that may take the narrow way go the split one with their neighbours: the bits are the same.
+template <int kSize>
+__device__ inline float HadamardSums(const float* v, const SumPlan& plan, float (&y)[kSize]) {
   static_assert(kSize == 16 || kSize == 32);
-  float y[kSize], factor = kSize == 16 ? 0.25f : 0x1.6a09e6p-3f;
-  if (exact) {
+  if (plan.sums == Sums::kWide) {
+    WideSums(v, y);
+    return kSize == 32 ? 0x1.6a09e6p-3f : 1.0f;
+  }
+  if (__all_sync(__activemask(), plan.sums == Sums::kNarrow)) {
     NarrowSums(v, y);
   } else {
-    WideSums(v, y);
-    if (kSize == 16) factor = 1.0f;
+    SplitSums(v, plan.splitter, y);
   }
+  return kSize == 32 ? 0x1.6a09e6p-3f : 0.25f;
+}
+
+// kSize values: transform/hadamard.h. Two neighbours a word.
+template <int kSize>
+__device__ inline void HadamardWords(const float* v, const SumPlan& plan, std::uint32_t* words) {
+  float y[kSize];
+  const float factor = HadamardSums(v, plan, y);
 #pragma unroll
   for (int k = 0; k < kSize; k += 2) {  // adding +0 makes a sum of zeros +0
     const __nv_bfloat162 pair =
         __floats2bfloat162_rn(__fmaf_rn(y[k], factor, 0.0f), __fmaf_rn(y[k + 1], factor, 0.0f));
-    v[k] = __low2float(pair);
-    v[k + 1] = __high2float(pair);
+    words[k / 2] = *reinterpret_cast<const std::uint32_t*>(&pair);
   }
+}
+
+// The same, in place.
+template <int kSize>
+__device__ inline void HadamardGroup(float* v, const SumPlan& plan) {
+  std::uint32_t words[kSize / 2];
+  HadamardWords<kSize>(v, plan, words);
+#pragma unroll
+  for (int k = 0; k < kSize; ++k) v[k] = HalfOf(words[k / 2], k % 2);
 }
 
 // *after: the largest magnitude after HadamardGroup, if it is larger; NaN passed over. Rounding
 // keeps the order, so only the largest result is rounded.
 template <int kSize>
-__device__ inline void HadamardMaximum(const float* v, bool exact, float* after) {
-  float y[kSize], amax = 0.0f, factor = kSize == 16 ? 0.25f : 0x1.6a09e6p-3f;
-  if (exact) {
-    NarrowSums(v, y);
-  } else {
-    WideSums(v, y);
-    if (kSize == 16) factor = 1.0f;
-  }
+__device__ inline void HadamardMaximum(const float* v, const SumPlan& plan, float* after) {
+  float y[kSize], amax = 0.0f;
+  const float factor = HadamardSums(v, plan, y);
 #pragma unroll
   for (int k = 0; k < kSize; ++k) amax = fmaxf(amax, fabsf(y[k]));
   *after = fmaxf(*after, __bfloat162float(__float2bfloat16_rn(amax * factor)));
@@ -135,14 +193,14 @@ __device__ inline void HadamardMaximum(const float* v, bool exact, float* after)
 template <int kSize>
 __device__ inline void HadamardMaxima(const float* v, float* before, float* after) {
   std::uint32_t largest = 0;
-  const bool exact = SumsAreExact<kSize>(v, &largest);
-  if (exact) {
+  const SumPlan plan = PlanSums<kSize>(v, &largest);
+  if (plan.sums != Sums::kWide) {
     *before = fmaxf(*before, __uint_as_float(largest));
   } else {
 #pragma unroll
     for (int k = 0; k < kSize; ++k) *before = LargerMagnitude(*before, v[k]);
   }
-  HadamardMaximum<kSize>(v, exact, after);
+  HadamardMaximum<kSize>(v, plan, after);
 }
 
 // The same for two columns of BF16.
@@ -150,19 +208,20 @@ template <int kSize>
 __device__ inline void PairMaxima(const std::uint32_t (&pairs)[kSize], float* before,
                                   float* after) {
   std::uint32_t largest = 0;
-  const bool exact = PairSumsAreExact<kSize>(pairs, &largest);
-  if (exact) {
+  const SumPlan plan = PlanPairSums<kSize>(pairs, &largest);
+  const bool finite = plan.sums != Sums::kWide;
+  if (finite) {
     *before = fmaxf(*before, __uint_as_float(max(largest << 16, largest & 0xFFFF0000u)));
   }
 #pragma unroll
   for (int w = 0; w < 2; ++w) {
     float v[kSize];
     UnpackColumn<kSize>(pairs, w, v);
-    if (!exact) {
+    if (!finite) {
 #pragma unroll
       for (int k = 0; k < kSize; ++k) *before = LargerMagnitude(*before, v[k]);
     }
-    HadamardMaximum<kSize>(v, exact, after);
+    HadamardMaximum<kSize>(v, plan, after);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -35,6 +36,10 @@ inline void CheckLaunch(const char* kernel) { Check(cudaGetLastError(), kernel);
 inline float ToFloat(float x) { return x; }
 inline float ToFloat(Bf16 x) { return __bfloat162float(x); }
 
+// The byte that fills new memory, so that a test sees reads of what nobody wrote; nullopt: memory
+// stays as it comes.
+inline std::optional<int> new_memory_byte;
+
 // Memory on the current device; moves, is not copied.
 template <class T>
 class DeviceArray {
@@ -44,6 +49,9 @@ class DeviceArray {
     if (size == 0) return;
     const std::string what = std::to_string((size * sizeof(T) + (1 << 20) - 1) >> 20) + " MiB";
     Check(cudaMalloc(&data_, size * sizeof(T)), what.c_str());
+    if (!new_memory_byte) return;
+    Check(cudaMemset(data_, *new_memory_byte, size * sizeof(T)), "memset");
+    Check(cudaDeviceSynchronize(), "memset");  // which other streams do not wait for
   }
   DeviceArray(DeviceArray&& o) noexcept
       : data_(std::exchange(o.data_, nullptr)), size_(std::exchange(o.size_, 0)) {}

@@ -1,5 +1,6 @@
 // Both operands of one BF16 tensor, blocks of FP4 along its rows and down its columns, from one
 // reading of it.
+#include "fp4lab/cuda/divider.cuh"
 #include "fp4lab/gpu/quantize_units.cuh"
 
 namespace fp4lab::gpu {
@@ -7,12 +8,24 @@ namespace {
 
 constexpr int kThreads = kUnitThreads;
 
+// How many units, and how many pairs of columns, a row of x has.
+struct Across {
+  cuda::Divider units, pairs;
+};
+
+// Blocks of 16 are NVFP4's, so that the compiler leaves out the other rules.
+template <int kUnit>
+__device__ inline BlockRule KnownRule(BlockRule rule) {
+  if (kUnit == 16) rule.rule = ScaleRule::kNvfp4;
+  return rule;
+}
+
 // A block has kThreads pairs of columns of kUnit rows, a thread one of them, and the units of kUnit
 // columns over the same elements, a thread kRuns: the second reading is from the first-level cache.
 // The block has read all before it writes, so that an output may be x.
 template <int kUnit, int kHadamard, bool kStochastic>
-__global__ void __launch_bounds__(kThreads)
-    BothKernel(UnitArguments row, UnitArguments column, const Bf16* x, Bf16* row_out,
+__global__ void __launch_bounds__(kThreads, kUnit == 16 ? 7 : 4)
+    BothKernel(UnitArguments row, UnitArguments column, Across across, const Bf16* x, Bf16* row_out,
                Bf16* column_out) {
   constexpr unsigned kAcross = 2 * kThreads / kUnit;  // units in a row
   constexpr unsigned kRuns = kUnit * kAcross / kThreads;
@@ -20,39 +33,37 @@ __global__ void __launch_bounds__(kThreads)
   MakeAlpha(column.alpha);
   std::size_t at[kRuns];
   bool inside[kRuns];
-  uint4 runs[kRuns][kUnit / 8];
-  const auto units_across = static_cast<unsigned>(row.cols / kUnit);
+  std::uint32_t runs[kRuns][kUnit / 2];
 #pragma unroll
   for (unsigned i = 0; i < kRuns; ++i) {
     const unsigned unit = i * kThreads + threadIdx.x;
-    const unsigned q = blockIdx.x * kAcross + unit % kAcross;
-    const std::size_t r = std::size_t{q / units_across} * kUnit + unit / kAcross;
-    at[i] = r * row.cols + q % units_across * kUnit;
+    const unsigned q = blockIdx.x * kAcross + unit % kAcross, band = across.units.Quotient(q);
+    const std::size_t r = std::size_t{band} * kUnit + unit / kAcross;
+    at[i] = r * row.cols + (q - band * across.units.divisor) * kUnit;
     inside[i] = r < row.rows;
-#pragma unroll
-    for (int j = 0; j < kUnit / 8; ++j) {
-      if (inside[i]) runs[i][j] = *reinterpret_cast<const uint4*>(x + at[i] + 8 * j);
-    }
+    if (inside[i]) LoadWords(x + at[i], runs[i]);
   }
-  const auto pairs_across = static_cast<unsigned>(column.cols / 2);
-  const unsigned p = blockIdx.x * kThreads + threadIdx.x;
-  const std::size_t c = std::size_t{p % pairs_across} * 2;
-  const std::size_t r = std::size_t{p / pairs_across} * kUnit;
+  const unsigned p = blockIdx.x * kThreads + threadIdx.x, band = across.pairs.Quotient(p);
+  const std::size_t c = std::size_t{p - band * across.pairs.divisor} * 2;
+  const std::size_t r = std::size_t{band} * kUnit;
   std::uint32_t pairs[kUnit];
   if (r < column.rows) LoadPairs<kUnit>(x + r * column.cols + c, column.cols, pairs);
+  __shared__ TensorScale tensor[2];
+  if (threadIdx.x == 0) tensor[0] = TensorScaleAt(row);
+  if (threadIdx.x == 32) tensor[1] = TensorScaleAt(column);
   __syncthreads();
-  const TensorScale of_rows = TensorScaleAt(row);
 #pragma unroll
   for (unsigned i = 0; i < kRuns; ++i) {
     if (!inside[i]) continue;
-    float v[kUnit];
-    UnpackRun<kUnit>(runs[i], v);
-    QuantizeUnit<kUnit, kUnit, kStochastic, true>(row, of_rows, at[i], v);
-    StoreRun<kUnit>(row_out + at[i], v);
+    CleanNan(runs[i]);
+    QuantizeWords<kStochastic>(KnownRule<kUnit>(row.rule), tensor[0], {row.random, row.keys}, at[i],
+                               runs[i]);
+    StoreWords(row_out + at[i], runs[i]);
   }
   if (r >= column.rows) return;
-  ProcessPairs<kUnit, kUnit, kHadamard, kStochastic, true>(column, TensorScaleAt(column),
-                                                           c * column.rows + r, pairs);
+  QuantizePairs<kHadamard, kStochastic>(KnownRule<kUnit>(column.rule), tensor[1],
+                                        {column.random, column.keys}, c * column.rows + r,
+                                        column.rows, pairs);
   StorePairs<kUnit>(column_out + r * column.cols + c, column.cols, pairs);
 }
 
@@ -60,7 +71,8 @@ __global__ void __launch_bounds__(kThreads)
 
 bool QuantizesBoth(const QuantizeJob& row, const QuantizeJob& column) {
   const auto takes = [](const QuantizeJob& job) {
-    return job.format && job.format->element == FormatId::kE2M1 && job.format->block_rows == 1;
+    return job.format && job.format->element == FormatId::kE2M1 && job.format->block_rows == 1 &&
+           (job.format->block_cols == 16) == (job.format->rule == ScaleRule::kNvfp4);
   };
   if (!takes(row) || !takes(column) || row.hadamard != 0) return false;
   const int unit = row.format->block_cols;
@@ -79,9 +91,11 @@ void QuantizeBoth(const QuantizeJob& row, const std::uint32_t* amax_row, const A
   const unsigned blocks = Blocks(row.rows * row.cols, 2 * kThreads * row.format->block_cols);
   const UnitArguments along = Arguments(row, amax_row, alpha_row);
   const UnitArguments down = Arguments(column, amax_column, alpha_column);
+  const Across across{cuda::Divider(static_cast<std::uint32_t>(row.cols) / row.format->block_cols),
+                      cuda::Divider(static_cast<std::uint32_t>(row.cols) / 2)};
   WithBool(row.rounding == Rounding::kStochastic, [&](auto stochastic) {
     const auto launch = [&](auto kernel) {
-      kernel<<<blocks, kThreads, 0, stream>>>(along, down, x, row_out, column_out);
+      kernel<<<blocks, kThreads, 0, stream>>>(along, down, across, x, row_out, column_out);
     };
     if (row.format->block_cols == 32) {
       column.hadamard == 16 ? launch(BothKernel<32, 16, stochastic>)

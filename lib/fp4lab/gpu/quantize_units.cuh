@@ -4,7 +4,7 @@
 #include <type_traits>
 
 #include "fp4lab/base/error.h"
-#include "fp4lab/gpu/hadamard_device.cuh"
+#include "fp4lab/gpu/fp4_words.cuh"
 #include "fp4lab/gpu/quantize.cuh"
 
 namespace fp4lab::gpu {
@@ -22,6 +22,7 @@ struct UnitArguments {
   std::size_t rows, cols;
   BlockRule rule;
   RandomStream random;
+  PhiloxKeys keys;  // of `random`
   const std::uint32_t* amax;
   AlphaArguments alpha;
 };
@@ -40,18 +41,6 @@ __device__ inline void LoadRun(const T* from, float* v) {
     const T* x = reinterpret_cast<const T*>(&bits);
 #pragma unroll
     for (int j = 0; j < kStep; ++j) v[i + j] = Load(x + j);
-  }
-}
-template <int kCount>
-__device__ inline void UnpackRun(const uint4 (&run)[kCount / 8], float* v) {
-#pragma unroll
-  for (int i = 0; i < kCount / 8; ++i) {
-    const std::uint32_t words[4] = {run[i].x, run[i].y, run[i].z, run[i].w};
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      v[8 * i + 2 * j] = __uint_as_float(words[j] << 16);
-      v[8 * i + 2 * j + 1] = __uint_as_float(words[j] & 0xFFFF0000u);
-    }
   }
 }
 template <int kCount, class T>
@@ -125,7 +114,7 @@ __device__ inline void ProcessUnit(const UnitArguments& a, const TensorScale& te
 #pragma unroll
     for (int i = 0; i < kUnit; i += kHadamard) {
       std::uint32_t largest = 0;
-      HadamardGroup<kHadamard>(v + i, SumsAreExact<kHadamard>(v + i, &largest));
+      HadamardGroup<kHadamard>(v + i, PlanSums<kHadamard>(v + i, &largest));
     }
   }
   QuantizeUnit<kUnit, kBlock, kStochastic, kE2m1>(a, tensor, element, v);
@@ -136,23 +125,22 @@ __device__ inline void ProcessUnit(const UnitArguments& a, const TensorScale& te
 template <int kUnit, int kBlock, int kHadamard, bool kStochastic, bool kE2m1>
 __device__ inline void ProcessPairs(const UnitArguments& a, const TensorScale& tensor,
                                     std::uint64_t element, std::uint32_t (&pairs)[kUnit]) {
-  bool exact = true;
-  if constexpr (kHadamard > 0) {
-#pragma unroll
-    for (int g = 0; g < kUnit; g += kHadamard) {
-      std::uint32_t group[kHadamard], largest = 0;
-#pragma unroll
-      for (int k = 0; k < kHadamard; ++k) group[k] = pairs[g + k];
-      exact = PairSumsAreExact<kHadamard>(group, &largest) && exact;
-    }
+  if constexpr (kE2m1 && kUnit == kBlock) {
+    QuantizePairs<kHadamard, kStochastic>(a.rule, tensor, {a.random, a.keys}, element, a.rows,
+                                          pairs);
+    return;
   }
+  SumPlan plans[kUnit / 16];
+  if constexpr (kHadamard > 0) PlanUnit<kHadamard>(pairs, plans);
   float v[2][kUnit];
 #pragma unroll
   for (int w = 0; w < 2; ++w) {
     UnpackColumn<kUnit>(pairs, w, v[w]);
     if constexpr (kHadamard > 0) {
 #pragma unroll
-      for (int g = 0; g < kUnit; g += kHadamard) HadamardGroup<kHadamard>(v[w] + g, exact);
+      for (int g = 0; g < kUnit; g += kHadamard) {
+        HadamardGroup<kHadamard>(v[w] + g, plans[g / kHadamard]);
+      }
     }
     QuantizeUnit<kUnit, kBlock, kStochastic, kE2m1>(a, tensor, element + w * a.rows, v[w]);
   }
@@ -188,7 +176,13 @@ inline UnitArguments Arguments(const QuantizeJob& job, const std::uint32_t* amax
                                const AlphaJob& alpha = {}) {
   const BlockRule rule = job.format ? RuleOf(*job.format) : BlockRule{};
   const bool reads = job.format && HasTensorScale(*job.format);
-  return {job.rows, job.cols, rule, job.random, reads ? amax : nullptr, Arguments(alpha)};
+  return {job.rows,
+          job.cols,
+          rule,
+          job.random,
+          RoundKeys(job.random.Key()),
+          reads ? amax : nullptr,
+          Arguments(alpha)};
 }
 
 // Two neighbouring columns a thread where BF16 pairs are aligned.
