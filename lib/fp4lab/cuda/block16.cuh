@@ -13,25 +13,21 @@
 
 namespace fp4lab::cuda {
 
-// What the codes of a factor need, twice where a word's halves take it. With u = 2 * magnitude bits
-// (or that + 1) and y = max(u, base) + shift, the thresholds of odd codes lie at
-//   y = 0x100 (T[1]);  y + third = 0x200, 0x300, 0x400 (T[3], T[5], T[7]),
+// What the codes of a factor need, in both halves of a word. With u = 2 * magnitude bits (or that +
+// 1), below 0x8000, the thresholds of odd codes lie at
+//   u + first = 0x100 (T[1]);  u + third = 0x200, 0x300, 0x400 (T[3], T[5], T[7]),
 // those of even codes at
-//   y + second = 0x100 (T[2]);  y + fourth = 0x200, 0x300 (T[4], T[6]),
+//   u + second = 0x100 (T[2]);  u + fourth = 0x200, 0x300 (T[4], T[6]),
 // so that upper bytes count them: T[5], T[6] and T[7] are T[3], T[4] and T[3] times 2, 2 and 4.
-// Up to `limit` inclusive; above it, and for NaN, codes come by the definition.
-struct alignas(16) LowerThresholds {
-  std::uint32_t base;   // 2 T[1] - 1
-  std::uint32_t shift;  // 0xFF - base: one addition for both halves, as none borrows
-  std::uint32_t third;
-  std::uint32_t limit;  // the largest u before 2 T[4] * 4; 1 where the thresholds are not as above
+struct alignas(16) Thresholds {
+  std::uint32_t first, second, third, fourth;
 };
-struct alignas(8) UpperThresholds {
-  std::uint32_t second, fourth;
-};
-struct Thresholds {
-  LowerThresholds a;
-  UpperThresholds b;
+// Up to `limit` inclusive codes come by thresholds; above it, and for NaN, by the definition.
+struct LimitedThresholds {
+  Thresholds of;
+  // The largest u before 2 T[4] * 4. Where thresholds are not as above, that of zeros, or none if
+  // what is not zero may be one after shrinking.
+  int limit;
 };
 
 __device__ inline std::uint32_t Twice(int value) {
@@ -55,7 +51,8 @@ __device__ inline int ThresholdOf(int k, float middle, float factor, float inver
   return bits;
 }
 
-__device__ inline Thresholds ThresholdsOf(float factor) {
+// Of magnitudes that are multiplied by 2^-shrink first.
+__device__ inline LimitedThresholds ThresholdsOf(float factor, int shrink) {
   const float inverse = 1.0f / factor;
   bool sure = true;
   const int t1 = ThresholdOf(1, 0.25f, factor, inverse, &sure);
@@ -69,13 +66,15 @@ __device__ inline Thresholds ThresholdsOf(float factor) {
            CodeOfMagnitude(upper[i] - 1, factor) < 5 + i &&
            CodeOfMagnitude(upper[i], factor) >= 5 + i;
   }
-  sure = sure && t1 >= 0x80 && t3 - t1 >= 0x80 && t4 - t2 >= 0x80;
-  if (!sure)
-    return {{Twice(0xFFFF), 0u - Twice(0xFF00), Twice(0x8000), 1}, {Twice(0x8000), Twice(0x8000)}};
-  const auto limit = static_cast<std::uint32_t>(2 * (t4 + 0x100) - 1);
-  return {{Twice(2 * t1 - 1), 0u - Twice(2 * t1 - 0x100), Twice(0x100 + 2 * (t1 - t3)),
-           min(limit, 2 * kInfBf16 + 1)},
-          {Twice(2 * (t1 - t2)), Twice(0x100 + 2 * (t1 - t4))}};
+  const int less = shrink * 0x80;
+  sure = sure && t1 >= 0x80 + less && t4 - less < 0x4000 && t3 - t1 >= 0x80 && t4 - t2 >= 0x80;
+  if (!sure) {
+    const std::uint32_t never = Twice(-0x8000);
+    return {{never, never, never, never}, shrink == 0 ? 1 : -1};
+  }
+  return {{Twice(0x100 - 2 * (t1 - less)), Twice(0x100 - 2 * (t2 - less)),
+           Twice(0x200 - 2 * (t3 - less)), Twice(0x200 - 2 * (t4 - less))},
+          min(2 * (t4 - less + 0x100) - 1, 0x7FFF)};
 }
 
 // For each half of u: the count of thresholds of odd codes not above it, in the upper byte, and
@@ -84,57 +83,80 @@ struct Counts {
   std::uint32_t odd, even;
 };
 __device__ inline Counts Count(std::uint32_t u, const Thresholds& t) {
-  const std::uint32_t y = __vmaxu2(u, t.a.base) + t.a.shift;
-  return {__viaddmax_s16x2(y, t.a.third, __vmins2(y, 0x01FF01FFu)),
-          __viaddmax_s16x2(y, t.b.fourth, __viaddmin_s16x2_relu(y, t.b.second, 0x01FF01FFu))};
+  constexpr std::uint32_t kOnce = 0x01FF01FFu;
+  return {__viaddmax_s16x2(u, t.third, __viaddmin_s16x2_relu(u, t.first, kOnce)),
+          __viaddmax_s16x2(u, t.fourth, __viaddmin_s16x2_relu(u, t.second, kOnce))};
 }
 
 // Eight codes: of the elements in the low and upper halves of w[0], then of w[1] and so on; u[i] =
-// 2 w[i].
+// Magnitudes(w[i]).
 __device__ inline std::uint32_t CodesByThresholds(const std::uint32_t* w, const std::uint32_t* u,
                                                   const Thresholds& t) {
-  std::uint32_t of[2];
+  std::uint32_t codes = 0;
 #pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const Counts a = Count(u[2 * i], t), b = Count(u[2 * i + 1], t);
-    // Bytes: elements 0, 2, 1, 3.
-    const std::uint32_t codes =
-        __byte_perm(a.odd, b.odd, 0x7351) + __byte_perm(a.even, b.even, 0x7351);
-    std::uint32_t signs;  // bytes 0 or 255
-    asm("prmt.b32 %0, %1, %2, 0xFBD9;" : "=r"(signs) : "r"(w[2 * i]), "r"(w[2 * i + 1]));
-    of[i] = codes | (signs & 0x08080808u);
+  for (int i = 1; i >= 0; --i) {
+    std::uint32_t signs;  // of four elements: bytes 0 or 255
+    asm("prmt.b32 %0, %1, %2, 0xFDB9;" : "=r"(signs) : "r"(w[2 * i]), "r"(w[2 * i + 1]));
+    signs &= 0x08080808u;
+#pragma unroll
+    for (int k = 1; k >= 0; --k) {
+      // A word's signs and counts, those of its upper half 16 times, in one byte.
+      const Counts c = Count(u[2 * i + k], t);
+      codes = __dp4a(signs, k == 0 ? 0x00001001u : 0x10010000u, 256 * codes);
+      codes = __dp4a(c.even, 0x10000100u, __dp4a(c.odd, 0x10000100u, codes));
+    }
   }
-  return __byte_perm(of[0], of[1], 0x5410) + (__byte_perm(of[0], of[1], 0x7632) << 4);
+  return codes;
 }
 
 // The factors of all scale bytes and their thresholds, in shared memory.
 struct BlockTables {
-  LowerThresholds a[kScaleBytes];
-  UpperThresholds b[kScaleBytes];
+  Thresholds thresholds[kScaleBytes];
+  int limits[kScaleBytes];
   float factors[kScaleBytes];
 };
 
+// Software compares magnitudes below 2, as 16-bit integers with a sign: where the tensor's amax is
+// larger, all are multiplied by a power of two first. What underflows is far below every threshold.
 struct Block16Scaler {
-  float per_amax;
+  static constexpr int kMostShrink = 126;
+
+  float per_amax;    // of shrunken magnitudes
+  int shrink;        // they are multiplied by 2^-shrink
+  std::uint32_t by;  // 2^-shrink, two BF16 numbers
   const BlockTables& tables;
 
   // Every thread calls it; the tables are ready after the thread block's next barrier.
   __device__ Block16Scaler(const float* amax, BlockTables* out) : tables(*out) {
     constexpr BlockFormat kFormat{FormatId::kE2M1, FormatId::kE4M3, 1, 16, ScaleRule::kNvfp4};
     const TensorScale tensor = TensorScaleOf(kFormat, *amax);
-    per_amax = tensor.per_amax;
+    const int exponent = static_cast<int>(__float_as_uint(*amax) >> 23 & 0xFFu) - 127;
+    shrink = kHasFp4Conversions || exponent < 0 || exponent > 127 ? 0 : min(exponent, kMostShrink);
+    by = Twice((127 - shrink) << 7);
+    per_amax = tensor.per_amax * __uint_as_float(static_cast<std::uint32_t>(127 + shrink) << 23);
     for (unsigned i = threadIdx.x; i < kScaleBytes; i += blockDim.x) {
       const float factor = Multiplier(kFormat, static_cast<std::uint8_t>(i), tensor);
       out->factors[i] = factor;
       if constexpr (!kHasFp4Conversions) {
-        const Thresholds t = ThresholdsOf(factor);
-        out->a[i] = t.a;
-        out->b[i] = t.b;
+        const LimitedThresholds t = ThresholdsOf(factor, shrink);
+        out->thresholds[i] = t.of;
+        out->limits[i] = t.limit;
       }
     }
   }
-  __device__ std::uint32_t Byte(std::uint32_t bf16) const {
-    return NearestFp8Pair<FormatId::kE4M3>(__uint_as_float(bf16 << 16) * per_amax, 0.0f) & 0x7Fu;
+  // Of magnitudes as they are: the tensor's K.
+  __device__ float PerAmax() const {
+    return per_amax * __uint_as_float(static_cast<std::uint32_t>(127 - shrink) << 23);
+  }
+  // Twice the magnitudes' bits, shrunken, of both elements; the lowest bits count for nothing.
+  __device__ std::uint32_t Magnitudes(std::uint32_t w) const {
+    if constexpr (!kHasFp4Conversions) asm("mul.rn.bf16x2 %0, %0, %1;" : "+r"(w) : "r"(by));
+    return 2 * w;
+  }
+  // Of a block's largest u.
+  __device__ std::uint32_t Byte(std::uint32_t largest) const {
+    const float amax = __uint_as_float(largest << 15 & 0x7FFF0000u);
+    return NearestFp8Pair<FormatId::kE4M3>(amax * per_amax, 0.0f);
   }
 };
 
@@ -171,13 +193,13 @@ __device__ inline std::uint32_t LargestOf(const std::uint32_t (&u)[8]) {
                   __vimax3_u16x2(u[5], u[6], u[7]));
 }
 
-// The 16 elements of w, two a word, the first in the low half of w[0]; u[i] = 2 w[i], both =
-// LargestOf(u).
+// The 16 elements of w, two a word, the first in the low half of w[0]; u[i] =
+// scaler.Magnitudes(w[i]), both = LargestOf(u).
 __device__ inline Quantized16 Quantize16(const std::uint32_t (&w)[8], const std::uint32_t (&u)[8],
                                          std::uint32_t both, const Block16Scaler& scaler) {
   const std::uint32_t largest = max(both & 0xFFFFu, both >> 16);
   Quantized16 out;
-  out.byte = scaler.Byte(largest >> 1);
+  out.byte = scaler.Byte(largest);
   if constexpr (kHasFp4Conversions) {
     const Halves<float> factor = Both(scaler.tables.factors[out.byte]);
     const RandomOctet<RandomBits::kNone> none(RandomStream{}, 0);
@@ -187,12 +209,16 @@ __device__ inline Quantized16 Quantize16(const std::uint32_t (&w)[8], const std:
         E2m1Codes<RandomBits::kNone>(EightOf({w[4], w[5], w[6], w[7]}), factor, false, none);
     out.slow = largest > 2 * kInfBf16 + 1;
   } else {
-    const Thresholds t{scaler.tables.a[out.byte], scaler.tables.b[out.byte]};
+    const Thresholds t = scaler.tables.thresholds[out.byte];
     out.codes.x = CodesByThresholds(w, u, t);
     out.codes.y = CodesByThresholds(w + 4, u + 4, t);
-    out.slow = largest > t.a.limit;
+    out.slow = static_cast<int>(largest) > scaler.tables.limits[out.byte];
   }
   return out;
+}
+
+__device__ inline bool AllZero(const std::uint32_t (&w)[8]) {
+  return ((w[0] | w[1] | w[2] | w[3] | w[4] | w[5] | w[6] | w[7]) & 0x7FFF7FFFu) == 0;
 }
 
 // Puts two blocks right that may be slow.
@@ -201,10 +227,11 @@ __device__ inline void Finish(const std::uint32_t (&w)[2][8], const Block16Scale
   if (!(*q)[0].slow && !(*q)[1].slow) return;
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    if ((*q)[i].slow) {
+    // Codes of zeros are right already.
+    if ((*q)[i].slow && !AllZero(w[i])) {
       (*q)[i] =
           QuantizeSlowly({w[i][0], w[i][1], w[i][2], w[i][3]}, {w[i][4], w[i][5], w[i][6], w[i][7]},
-                         scaler.per_amax, scaler.tables.factors);
+                         scaler.PerAmax(), scaler.tables.factors);
     }
   }
 }
@@ -216,7 +243,7 @@ __device__ inline void QuantizePair(const std::uint32_t (&w)[2][8], const Block1
   for (int i = 0; i < 2; ++i) {
     std::uint32_t u[8];
 #pragma unroll
-    for (int k = 0; k < 8; ++k) u[k] = 2 * w[i][k];
+    for (int k = 0; k < 8; ++k) u[k] = scaler.Magnitudes(w[i][k]);
     (*q)[i] = Quantize16(w[i], u, LargestOf(u), scaler);
   }
   Finish(w, scaler, q);

@@ -1,8 +1,8 @@
 // NVFP4 codes of BF16 elements in one pass, down columns and, if wanted, along rows, rounded to
-// nearest. A thread block takes 512 x 64 elements at a time and goes along a row of such parts; its
-// warps take 64 x 64 of them in slices of 16 rows, a lane whole blocks of 16: two of a slice's
-// rows, then two of its columns. What leaves in pieces shorter than 32 bytes a row or a column is
-// collected in shared memory first.
+// nearest. How a matrix is cut: tile16_layout.cuh. A lane takes whole blocks of 16: two of a
+// slice's rows, then two of its columns. What leaves in pieces shorter than 32 bytes a row or a
+// column is collected in shared memory first. Warps do not wait for each other but through barriers
+// that are a group of columns old.
 #include <algorithm>
 
 #include "fp4lab/cuda/tile16.cuh"
@@ -10,56 +10,54 @@
 namespace fp4lab::cuda {
 namespace {
 
-template <bool kHadamard, bool kRows>
-__global__ void __launch_bounds__(kTile16Threads, kTile16Blocks) Tile16Kernel(TileJob job) {
+template <bool kHadamard, bool kRows, class Memory>
+__global__ void __launch_bounds__(Memory::kThreads, 1) Tile16Kernel(TileJob job, Tile16Cut cut) {
   extern __shared__ __align__(128) unsigned char memory[];
-  auto& shared = *reinterpret_cast<Tile16Memory*>(memory);
-  const Block16Scaler rows(kRows ? job.row.amax : job.column.amax, &shared.rows);
-  const Block16Scaler columns(job.column.amax, &shared.columns);
-  __syncthreads();  // the tables
-  const std::uint32_t across = static_cast<std::uint32_t>(job.cols / kPartCols);
-  // A thread block's parts follow each other.
-  const auto first = static_cast<std::uint32_t>(std::uint64_t{job.tiles} * blockIdx.x / gridDim.x);
-  const auto end =
-      static_cast<std::uint32_t>(std::uint64_t{job.tiles} * (blockIdx.x + 1) / gridDim.x);
-  std::uint32_t row = first / across, col = first % across;
-  Tile16Warp<kHadamard, kRows> warp(job, &shared, rows, columns, row, col);
-  for (std::uint32_t part = first; part < end; ++part) {
-    const std::uint32_t row0 = row * kPartRows, col0 = col * kPartCols;
-    if (++col == across) {
-      col = 0;
-      ++row;
+  auto& shared = *reinterpret_cast<Memory*>(memory);
+  if (threadIdx.x == 0) {  // a branch, not a predicate: racecheck wants it
+    for (std::uint32_t i = 0; i < kRing; ++i) {
+      InitBarrier(&shared.written[i], Memory::kThreads);
+      InitBarrier(&shared.stored[i], Memory::kThreads);
     }
-    warp.Take(row0, col0, part + 1 < end, row * kPartRows, col * kPartCols);
-    __syncthreads();
-    StoreColumnSide(job, shared, row0, col0);
-    __syncthreads();  // the staged columns may be written again
   }
+  Tile16Warp<kHadamard, kRows, Memory> warp(job, cut, &shared);
+  __syncthreads();  // the tables and the barriers
+  warp.Run();
 }
 
-template <bool kHadamard, bool kRows>
-void Launch(TileJob job, cudaStream_t stream) {
-  const auto kernel = Tile16Kernel<kHadamard, kRows>;
-  Check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             sizeof(Tile16Memory)),
+template <bool kHadamard, bool kRows, class Memory>
+void Launch(const TileJob& job, cudaStream_t stream) {
+  const auto kernel = Tile16Kernel<kHadamard, kRows, Memory>;
+  Check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Memory)),
         "shared memory of the kernel of tiles");
-  job.tiles =
-      static_cast<std::uint32_t>((job.rows + kPartRows - 1) / kPartRows * (job.cols / kPartCols));
-  const std::uint32_t blocks =
-      std::min(job.tiles, static_cast<std::uint32_t>(Multiprocessors() * kTile16Blocks));
-  kernel<<<blocks, kTile16Threads, sizeof(Tile16Memory), stream>>>(job);
+  const auto most = static_cast<std::uint32_t>(Multiprocessors());
+  const Tile16Cut cut = CutOf<Memory::kBandRows>(job.rows, job.cols, most);
+  kernel<<<std::min(cut.parts, most), Memory::kThreads, sizeof(Memory), stream>>>(job, cut);
   CheckLaunch("the kernel of tiles of blocks of 16");
+}
+
+template <class Memory>
+void Launch(const TileJob& job, TileMode mode, cudaStream_t stream) {
+  const bool hadamard = mode == TileMode::kHadamard;
+  if (job.quantizes_rows) {
+    hadamard ? Launch<true, true, Memory>(job, stream) : Launch<false, true, Memory>(job, stream);
+  } else {
+    hadamard ? Launch<true, false, Memory>(job, stream) : Launch<false, false, Memory>(job, stream);
+  }
 }
 
 }  // namespace
 
 void LaunchNvfp4Codes(const TileJob& job, TileMode mode, cudaStream_t stream) {
-  const bool hadamard = mode == TileMode::kHadamard;
-  if (job.quantizes_rows) {
-    hadamard ? Launch<true, true>(job, stream) : Launch<false, true>(job, stream);
-  } else {
-    hadamard ? Launch<true, false>(job, stream) : Launch<false, false>(job, stream);
-  }
+  using Large = Tile16Memory<16>;
+  using Small = Tile16Memory<8>;  // sm_120 has 99 KiB for a thread block
+  static_assert(sizeof(Large) <= 227 * 1024 && sizeof(Small) <= 99 * 1024);
+  int device = 0, room = 0;
+  Check(cudaGetDevice(&device), "the current device");
+  Check(cudaDeviceGetAttribute(&room, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+        "the device's shared memory");
+  const bool large = sizeof(Large) <= static_cast<std::size_t>(room);
+  large ? Launch<Large>(job, mode, stream) : Launch<Small>(job, mode, stream);
 }
 
 }  // namespace fp4lab::cuda
