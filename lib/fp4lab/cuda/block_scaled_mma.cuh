@@ -6,6 +6,7 @@
 
 #include "fp4lab/cuda/chip.cuh"
 #include "fp4lab/cuda/mma_step.h"
+#include "fp4lab/cuda/shared_memory.cuh"
 
 namespace fp4lab::cuda {
 
@@ -60,24 +61,10 @@ struct ShuffledWarp {
 // matrix i / 8.
 __device__ inline void LoadMatrices(const void* shared, std::uint32_t* r0, std::uint32_t* r1,
                                     std::uint32_t* r2, std::uint32_t* r3) {
-  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(*r0), "=r"(*r1), "=r"(*r2), "=r"(*r3)
-               : "r"(address)
+               : "r"(SharedAddress(shared))
                : "memory");
-}
-
-// 16 bytes from global to shared memory, zeros where `valid` is false; the thread's own group.
-__device__ inline void CopyChunk(void* shared, const void* global, bool valid) {
-  const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(global),
-               "r"(valid ? 16u : 0u)
-               : "memory");
-}
-__device__ inline void CommitCopies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int kLeft>
-__device__ void WaitForCopies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
 }
 
 }  // namespace fp4lab::cuda

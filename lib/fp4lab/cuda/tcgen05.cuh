@@ -4,13 +4,10 @@
 
 #include <cstdint>
 
+#include "fp4lab/cuda/shared_memory.cuh"
 #include "fp4lab/cuda/tcgen05_descriptor.h"
 
 namespace fp4lab::cuda {
-
-__device__ inline std::uint32_t SharedAddress(const void* shared) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
-}
 
 // The tensor core and its memory. Allocate, Free, Load and Store are a whole warp's; the rest is
 // issued by one thread, whose copies and products run in the order of issue.

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "fp4lab/cuda/mma_step.h"
+#include "fp4lab/cuda/shared_memory.cuh"
 #include "fp4lab/cuda/tcgen05_descriptor.h"
 
 namespace fp4lab::cuda {
@@ -103,7 +104,7 @@ class SoftwareTensorMemory {
     __syncthreads();
     if (threadIdx.x != 0) return;
     asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared::cta.b64 state, [%0];\n}" ::"r"(
-                     static_cast<std::uint32_t>(__cvta_generic_to_shared(barrier)))
+                     SharedAddress(barrier))
                  : "memory");
   }
   __device__ void FenceBeforeBarrier() const {}

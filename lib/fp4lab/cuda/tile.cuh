@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "fp4lab/cuda/hadamard.cuh"
+#include "fp4lab/cuda/shared_memory.cuh"
 #include "fp4lab/cuda/side.cuh"
 #include "fp4lab/cuda/tile_launch.cuh"
 
@@ -27,11 +28,7 @@ __device__ std::uint32_t ColumnAddress(const std::uint16_t* tile) {
   const int matrix = lane / 8, i = lane % 8;
   // Row i of an 8x8 matrix lands in lanes 4 g + i / 2; matrices 2 and 3 are the second pairs.
   const int row = kRows / 4 * (i / 2) + 2 * (matrix / 2) + i % 2;
-  const auto address = static_cast<std::uint32_t>(
-      __cvta_generic_to_shared(tile + row * kTileStride + 8 * (matrix % 2)));
-  std::uint32_t kept;  // opaque, or the compiler would make it again at every use
-  asm volatile("mov.b32 %0, %1;" : "=r"(kept) : "r"(address));
-  return kept;
+  return Kept(SharedAddress(tile + row * kTileStride + 8 * (matrix % 2)));
 }
 
 // The 16 columns from 16 * b on.

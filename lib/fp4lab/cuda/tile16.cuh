@@ -18,7 +18,7 @@ class SliceReader {
   }
   // The oldest slice is there.
   __device__ static void Await() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(kSlices - 1) : "memory");
+    WaitForCopies<kSlices - 1>();
     __syncwarp();
   }
   // Slice s of the next group, if there is one, in the place of the last one.
@@ -27,7 +27,7 @@ class SliceReader {
       if (row_ < cut_.rows) FetchRows(s);
       if (s == kSlices - 1) NextGroup();
     }
-    asm volatile("cp.async.commit_group;" ::: "memory");
+    CommitCopies();
   }
 
  private:

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "fp4lab/cuda/block16.cuh"
+#include "fp4lab/cuda/shared_memory.cuh"
 
 namespace fp4lab::cuda {
 
@@ -74,10 +75,6 @@ __device__ Tile16Part PartOf(const Tile16Cut& cut, std::uint32_t part) {
 
 __device__ inline std::uint32_t Lane() { return threadIdx.x % 32; }
 
-__device__ inline std::uint32_t SharedAddress(const void* p) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
-}
-
 // Where columns 8 c to 8 c + 7 of row r of a slice lie, in elements: 8 x 8 matrices are read by the
 // rows 0 1 4 5 8 9 12 13 or the others, which lie in different banks.
 __device__ inline std::uint32_t SlicePiece(std::uint32_t r, std::uint32_t c) {
@@ -86,13 +83,6 @@ __device__ inline std::uint32_t SlicePiece(std::uint32_t r, std::uint32_t c) {
 // Where half h of column c lies.
 __device__ inline std::uint32_t ColumnPiece(std::uint32_t c, std::uint32_t h) {
   return 16 * c + 8 * (h ^ (c / 4 % 2));
-}
-
-// A number that is kept: the compiler would make it again at every use.
-__device__ inline std::uint32_t Kept(std::uint32_t value) {
-  std::uint32_t kept;
-  asm volatile("mov.b32 %0, %1;" : "=r"(kept) : "r"(value));
-  return kept;
 }
 
 __device__ inline void LoadWords(const void* from, std::uint32_t* words) {
@@ -104,7 +94,6 @@ __device__ inline void LoadWords(const void* from, std::uint32_t* words) {
 }
 
 // ---- Barriers in shared memory
-// ---------------------------------------------------------------------------
 
 __device__ inline void InitBarrier(std::uint64_t* barrier, std::uint32_t count) {
   asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(SharedAddress(barrier)), "r"(count)

@@ -3,6 +3,7 @@
 // mma.sync over the same tiles; both add a 16-deep product at a time to binary32 sums.
 #pragma once
 
+#include "fp4lab/cuda/shared_memory.cuh"
 #include "fp4lab/gpu/mma.cuh"
 
 namespace fp4lab::gpu {
@@ -29,9 +30,7 @@ struct alignas(1024) Tile {
 
   Bf16 x[kTile * kDim];
 
-  __device__ std::uint32_t Address() const {
-    return static_cast<std::uint32_t>(__cvta_generic_to_shared(x));
-  }
+  __device__ std::uint32_t Address() const { return cuda::SharedAddress(x); }
   // In bytes from the first.
   __device__ static unsigned Offset(int row, int column) {
     const unsigned at = static_cast<unsigned>(column / kPanel * kPanelBytes + row * kRowBytes +
@@ -69,8 +68,7 @@ struct alignas(1024) Tile {
 
 // One binary32 number to shared memory, or zero.
 __device__ inline void LoadFloat(float* to, const float* from, bool inside) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(
-                   static_cast<std::uint32_t>(__cvta_generic_to_shared(to))),
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(cuda::SharedAddress(to)),
                "l"(from), "r"(inside ? 4 : 0)
                : "memory");
 }
