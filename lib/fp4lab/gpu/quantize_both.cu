@@ -71,8 +71,10 @@ __global__ void __launch_bounds__(kThreads, kUnit == 16 ? 7 : 4)
 
 bool QuantizesBoth(const QuantizeJob& row, const QuantizeJob& column) {
   const auto takes = [](const QuantizeJob& job) {
-    return job.format && job.format->element == FormatId::kE2M1 && job.format->block_rows == 1 &&
-           (job.format->block_cols == 16) == (job.format->rule == ScaleRule::kNvfp4);
+    if (!job.format || job.format->element != FormatId::kE2M1 || job.format->block_rows != 1) {
+      return false;
+    }
+    return job.format->block_cols == (job.format->rule == ScaleRule::kNvfp4 ? 16 : 32);
   };
   if (!takes(row) || !takes(column) || row.hadamard != 0) return false;
   const int unit = row.format->block_cols;
