@@ -85,9 +85,9 @@ HWY_INLINE V64 UpperHalves(V64 x) {
 //   round 1: {first_even, first_word, hi(p0) ^ odd[0], p0}     (first_even, first_word: scalars)
 //   round 2: {hi(p1) ^ even[1], p1, p0 of round 1 ^ odd[1], second_word}
 //   round 3: as any, with second_word as w3, so that odd[2] holds both
-struct PhiloxKeys {
+struct JoinedKeys {
   std::uint64_t even[kPhiloxRounds], odd[kPhiloxRounds];
-  PhiloxKeys(const RandomStream& stream, std::uint64_t first) {
+  JoinedKeys(const RandomStream& stream, std::uint64_t first) {
     auto k0 = static_cast<std::uint32_t>(stream.seed);
     auto k1 = static_cast<std::uint32_t>(stream.seed >> 32);
     for (int round = 0; round < kPhiloxRounds; ++round) {
@@ -107,7 +107,7 @@ struct PhiloxKeys {
 };
 
 // Rounds 1 and 2 of counters whose lowest words are the lanes of `block`; w3 stays 0, see above.
-HWY_INLINE PhiloxLanes PhiloxStart(const PhiloxKeys& keys, V64 block) {
+HWY_INLINE PhiloxLanes PhiloxStart(const JoinedKeys& keys, V64 block) {
   const D64 d;
   const V64 p0 = MulLow32(block, hn::Set(d, kPhiloxMultipliers[0]));
   const V64 w2 = hn::Xor(hn::ShiftRight<32>(p0), hn::Set(d, keys.odd[0]));
@@ -127,7 +127,7 @@ HWY_INLINE PhiloxLanes PhiloxRound(const PhiloxLanes& c, V64 k0, V64 k1) {
 // cycles for its products, and schedulers do not look far enough ahead to find other work by
 // themselves.
 template <class Use>
-HWY_INLINE void FourPhilox(const PhiloxKeys& keys, V64 block_a, V64 block_b, V64 block_c,
+HWY_INLINE void FourPhilox(const JoinedKeys& keys, V64 block_a, V64 block_b, V64 block_c,
                            V64 block_e, const Use& use) {
   PhiloxLanes a = PhiloxStart(keys, block_a), b = PhiloxStart(keys, block_b);
   PhiloxLanes c = PhiloxStart(keys, block_c), e = PhiloxStart(keys, block_e);
@@ -141,7 +141,7 @@ HWY_INLINE void FourPhilox(const PhiloxKeys& keys, V64 block_a, V64 block_b, V64
   use(a, b, c, e);
 }
 
-HWY_INLINE PhiloxLanes LastRound(const PhiloxKeys& keys, const PhiloxLanes& c) {
+HWY_INLINE PhiloxLanes LastRound(const JoinedKeys& keys, const PhiloxLanes& c) {
   const D64 d;
   return PhiloxRound(c, hn::Set(d, keys.even[kPhiloxRounds - 1]),
                      hn::Set(d, keys.odd[kPhiloxRounds - 1]));
@@ -165,7 +165,7 @@ HWY_INLINE V64 JoinHalves(V64 low, V64 high) {
 struct PhiloxPairs {
   V64 w01, w23;
 };
-HWY_INLINE PhiloxPairs LastPairs(const PhiloxKeys& keys, const PhiloxLanes& c) {
+HWY_INLINE PhiloxPairs LastPairs(const JoinedKeys& keys, const PhiloxLanes& c) {
 #if HWY_TARGET <= HWY_AVX3
   // A product with its halves exchanged is {lo, hi}: the round's other words are xored to hi.
   const auto joined = [](V64 product, V64 word, std::uint64_t key) HWY_ATTR {
@@ -191,7 +191,7 @@ HWY_INLINE void ForEachPairs(const RandomStream& stream, std::uint64_t first, st
                              V64 order, const Store& store) {
   const D64 d;
   const std::size_t lanes = hn::Lanes(d);
-  const PhiloxKeys keys(stream, first);
+  const JoinedKeys keys(stream, first);
   const auto block = [&](std::size_t i) HWY_ATTR { return hn::Add(order, hn::Set(d, first + i)); };
   for (std::size_t i = 0; i < count; i += 4 * lanes) {
     FourPhilox(keys, block(i), block(i + lanes), block(i + 2 * lanes), block(i + 3 * lanes),
@@ -215,7 +215,6 @@ HWY_INLINE void FillBlocks(const RandomStream& stream, std::uint64_t first, std:
   if (!ShareUpperWord(first, count + kBlocksAtOnce)) {
     return FillBlocksPlainly(stream, first, count, out);
   }
-  const D64 d;
 #if HWY_TARGET <= HWY_AVX3
   // Interleaved within 128-bit lanes, blocks come in order.
   const V64 order{_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7)};
@@ -224,6 +223,7 @@ HWY_INLINE void FillBlocks(const RandomStream& stream, std::uint64_t first, std:
     _mm512_storeu_si512(out + 8 * i + 32, _mm512_unpackhi_epi64(p.w01.raw, p.w23.raw));
   };
 #else
+  const D64 d;
   const V64 order = hn::Iota(d, 0);
   const auto store = [&](std::size_t i, const PhiloxPairs& p) HWY_ATTR {
     hn::StoreInterleaved2(p.w01, p.w23, d, reinterpret_cast<std::uint64_t*>(out + 8 * i));
@@ -246,7 +246,7 @@ HWY_INLINE void FillBlockColumns(const RandomStream& stream, std::uint64_t first
   HWY_ALIGN std::uint64_t offsets[hn::MaxLanes(D64())];
   for (std::size_t i = 0; i < lanes; ++i) offsets[i] = 2 * i * step;
   const V64 offset = hn::Load(d, offsets);
-  const PhiloxKeys keys(stream, first);
+  const JoinedKeys keys(stream, first);
   const auto store = [&](const PhiloxLanes& before_p, const PhiloxLanes& before_q,
                          std::uint32_t* to) HWY_ATTR {
     const PhiloxLanes p = LastRound(keys, before_p), q = LastRound(keys, before_q);
