@@ -4,10 +4,12 @@
 
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <utility>
 
+#include "fp4lab/gpu/gemm.cuh"
 #include "fp4lab/gpu/memory.cuh"
 #include "fp4lab/gpu/tokens.h"
 #include "fp4lab/train/checkpoint.h"
@@ -16,6 +18,9 @@
 
 namespace fp4lab {
 namespace {
+
+// FP4LAB_CLEAR_PRODUCTS=1 compute-sanitizer --tool initcheck gpu_test
+const bool kClearProducts = gpu::clear_products = std::getenv("FP4LAB_CLEAR_PRODUCTS") != nullptr;
 
 bool NoGpu() {
   if (CudaGpus() > 0) return false;
@@ -173,7 +178,22 @@ TEST_CASE("The GPU gives the same bits again", "[gpu]") {
   }
 }
 
-// compute-sanitizer's initcheck does not see what cuBLASLt's kernels write by bulk copies.
+TEST_CASE("What a product's place held before does not matter on the GPU", "[gpu]") {
+  if (NoGpu()) return;
+  const auto state = [](const TrainConfig& config, bool clear) {
+    gpu::clear_products = clear;
+    Trainer trainer = OnGpu(config);
+    Train(&trainer, 3);
+    gpu::clear_products = kClearProducts;
+    return trainer.SaveState();
+  };
+  for (const Arm& arm : kArms) {
+    CAPTURE(arm.recipe.dump());
+    const TrainConfig config = Small(arm.recipe, Json::object(), 2);
+    CHECK(state(config, kClearProducts) == state(config, true));
+  }
+}
+
 TEST_CASE("What new memory holds on the GPU does not matter", "[gpu]") {
   if (NoGpu()) return;
   const auto state = [](const TrainConfig& config, int byte) {

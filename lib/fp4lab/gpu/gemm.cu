@@ -120,6 +120,9 @@ Gemms::Gemms(cudaStream_t stream) : state_(std::make_unique<State>()) {
   CheckBlas(LoadedBlasLt().Create(&state_->handle), "handle");
   constexpr std::array<float, 2> kConstants = {0.0f, 1.0f};
   state_->constants.CopyFrom(kConstants, stream);
+  if (clear_products) {
+    Check(cudaMemsetAsync(state_->workspace.data(), 0, kWorkspace, stream), "memset");
+  }
   Check(cudaStreamSynchronize(stream), "copy to the GPU");
 }
 Gemms::~Gemms() = default;
@@ -132,6 +135,9 @@ void Gemms::Run(const GemmProblem<T, D>& p) {
   const float* const constants = s.constants.data();
   const float* alpha = p.alpha != nullptr ? p.alpha : constants + 1;
   const float* beta = constants + (p.c != nullptr ? 1 : 0);
+  if (clear_products && static_cast<const void*>(p.c) != p.d) {
+    Check(cudaMemsetAsync(p.d, 0, p.m * p.n * sizeof(D), s.stream), "memset");
+  }
   CheckBlas(
       LoadedBlasLt().Matmul(s.handle, plan.operation, alpha, p.b, plan.a, p.a, plan.b, beta,
                             p.c != nullptr ? static_cast<const void*>(p.c) : p.d, plan.d, p.d,

@@ -21,6 +21,10 @@ struct GemmProblem {
   D* d = nullptr;
 };
 
+// Clear what a product writes, and the workspace, first: for compute-sanitizer's initcheck, which does
+// not see all that cuBLASLt's kernels store and would report whoever reads it.
+inline bool clear_products = false;
+
 // A cuBLASLt handle, its workspace, and the algorithm chosen for each shape, once: the first that
 // cuBLASLt proposes, with reductions in binary32 in the workspace only. So equal calls give equal
 // bits on the same chip and library. Operands are BF16, or binary32 multiplied in binary32 (no
