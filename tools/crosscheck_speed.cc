@@ -97,6 +97,8 @@ constexpr Timing kTimings[] = {
     {"NVFP4 rows + RHT columns", "nvfp4", true, RandomBits::kNone, true, true, 16},
     {"NVFP4 rows + RHT columns, stochastic (counter)", "nvfp4", true, RandomBits::kCounter, true,
      true, 16},
+    {"NVFP4 rows + RHT columns, stochastic (cvt.rs)", "nvfp4", true, RandomBits::kInstruction, true,
+     true, 16},
     {"NVFP4 RHT columns", "nvfp4", true, RandomBits::kNone, false, true, 16},
     {"NVFP4 16x16, both directions", "nvfp4.2d", true, RandomBits::kNone, true, true},
     {"MXFP4 (floor) from BF16", "mxfp4.floor"},

@@ -188,9 +188,10 @@ TEST_CASE("What a product's place held before does not matter on the GPU", "[gpu
     return trainer.SaveState();
   };
   for (const Arm& arm : kArms) {
-    CAPTURE(arm.recipe.dump());
-    const TrainConfig config = Small(arm.recipe, Json::object(), 2);
-    CHECK(state(config, kClearProducts) == state(config, true));
+    DYNAMIC_SECTION(arm.recipe.dump()) {
+      const TrainConfig config = Small(arm.recipe, Json::object(), 2);
+      CHECK(state(config, kClearProducts) == state(config, true));
+    }
   }
 }
 

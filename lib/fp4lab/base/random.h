@@ -68,14 +68,14 @@ struct RandomStream {
     return {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)};
   }
 
-  // 128 bits: Philox4x32-10 with counter = {block, tensor, step}. `keys`: RoundKeys(Key()), for who
-  // asks often.
-  constexpr PhiloxBlock Block(std::uint64_t block, const PhiloxKeys& keys) const {
-    return PhiloxWithKeys(
-        {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), tensor, step},
-        keys);
+  // 128 bits: Philox4x32-10 with counter = {block, tensor, step}.
+  constexpr PhiloxBlock Block(std::uint64_t block) const {
+    return Philox4x32(Counter(block), Key());
   }
-  constexpr PhiloxBlock Block(std::uint64_t block) const { return Block(block, RoundKeys(Key())); }
+  constexpr PhiloxBlock Counter(std::uint64_t block) const {
+    return {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), tensor,
+            step};
+  }
 
   // The 16 bits of an element: half (element % 2), low half first, of word (element % 8) / 2 of
   // block element / 8. In little-endian memory the fields of a block are eight uint16 in a row.
@@ -92,6 +92,20 @@ struct RandomStream {
   // 32 bits: word element % 4 of block element / 4.
   constexpr std::uint32_t Bits32(std::uint64_t element) const {
     return Block(element / 4)[element % 4];
+  }
+};
+
+// A stream with the keys of its rounds, for who asks often. Among a GPU kernel's parameters, they
+// are constants to its instructions.
+struct KeyedStream {
+  RandomStream stream;
+  PhiloxKeys keys = {};
+
+  KeyedStream() = default;
+  constexpr explicit KeyedStream(const RandomStream& s) : stream(s), keys(RoundKeys(s.Key())) {}
+
+  constexpr PhiloxBlock Block(std::uint64_t block) const {
+    return PhiloxWithKeys(stream.Counter(block), keys);
   }
 };
 

@@ -1,13 +1,15 @@
-// A block of 16 BF16 elements in a thread's registers, rounded to E2M1 codes by comparisons.
+// A block of 16 BF16 elements in a thread's registers, rounded to E2M1 codes: to nearest by
+// instructions of the chip or else by comparisons, stochastically as convert.cuh does.
 //
-// Codes are monotone in magnitudes, so for a given factor they are set by seven thresholds, BF16
-// numbers found by the definition itself: T[k] is the smallest magnitude (as bits) whose product
-// with the factor, rounded to binary32, has a code of k or more. Magnitudes of BF16 are ordered as
-// integers, and two of them are compared by one instruction.
+// Comparisons: codes are monotone in magnitudes, so for a given factor they are set by seven
+// thresholds, BF16 numbers found by the definition itself: T[k] is the smallest magnitude (as bits)
+// whose product with the factor, rounded to binary32, has a code of k or more. Magnitudes of BF16
+// are ordered as integers, and two of them are compared by one instruction.
 #pragma once
 
 #include <cstdint>
 
+#include "fp4lab/cuda/bf16_words.cuh"
 #include "fp4lab/cuda/eight.cuh"
 #include "fp4lab/cuda/scale.cuh"
 
@@ -116,8 +118,12 @@ struct BlockTables {
   float factors[kScaleBytes];
 };
 
-// Software compares magnitudes below 2, as 16-bit integers with a sign: where the tensor's amax is
+template <RandomBits kBits>
+inline constexpr bool kCompares = kBits == RandomBits::kNone && !kHasFp4Conversions;
+
+// Magnitudes are compared below 2, as 16-bit integers with a sign: where the tensor's amax is
 // larger, all are multiplied by a power of two first. What underflows is far below every threshold.
+template <RandomBits kBits>
 struct Block16Scaler {
   static constexpr int kMostShrink = 126;
 
@@ -131,13 +137,13 @@ struct Block16Scaler {
     constexpr BlockFormat kFormat{FormatId::kE2M1, FormatId::kE4M3, 1, 16, ScaleRule::kNvfp4};
     const TensorScale tensor = TensorScaleOf(kFormat, *amax);
     const int exponent = static_cast<int>(__float_as_uint(*amax) >> 23 & 0xFFu) - 127;
-    shrink = kHasFp4Conversions || exponent < 0 || exponent > 127 ? 0 : min(exponent, kMostShrink);
+    shrink = !kCompares<kBits> || exponent < 0 || exponent > 127 ? 0 : min(exponent, kMostShrink);
     by = Twice((127 - shrink) << 7);
     per_amax = tensor.per_amax * __uint_as_float(static_cast<std::uint32_t>(127 + shrink) << 23);
     for (unsigned i = threadIdx.x; i < kScaleBytes; i += blockDim.x) {
       const float factor = Multiplier(kFormat, static_cast<std::uint8_t>(i), tensor);
       out->factors[i] = factor;
-      if constexpr (!kHasFp4Conversions) {
+      if constexpr (kCompares<kBits>) {
         const LimitedThresholds t = ThresholdsOf(factor, shrink);
         out->thresholds[i] = t.of;
         out->limits[i] = t.limit;
@@ -150,12 +156,11 @@ struct Block16Scaler {
   }
   // Twice the magnitudes' bits, shrunken, of both elements; the lowest bits count for nothing.
   __device__ std::uint32_t Magnitudes(std::uint32_t w) const {
-    if constexpr (!kHasFp4Conversions) asm("mul.rn.bf16x2 %0, %0, %1;" : "+r"(w) : "r"(by));
+    if constexpr (kCompares<kBits>) asm("mul.rn.bf16x2 %0, %0, %1;" : "+r"(w) : "r"(by));
     return 2 * w;
   }
-  // Of a block's largest u.
-  __device__ std::uint32_t Byte(std::uint32_t largest) const {
-    const float amax = __uint_as_float(largest << 15 & 0x7FFF0000u);
+  // Of a block's largest magnitude, shrunken.
+  __device__ std::uint32_t Byte(float amax) const {
     return NearestFp8Pair<FormatId::kE4M3>(amax * per_amax, 0.0f);
   }
 };
@@ -163,10 +168,10 @@ struct Block16Scaler {
 struct Quantized16 {
   uint2 codes;
   std::uint32_t byte;
-  bool slow;  // not done yet: for Finish
+  bool slow = false;  // not done yet: for Finish
 };
 
-// By the definition: a block with NaN, or beyond its limit.
+// To nearest by the definition: a block with NaN, or beyond its limit.
 __device__ __noinline__ inline Quantized16 QuantizeSlowly(uint4 low, uint4 high, float per_amax,
                                                           const float* factors) {
   const std::uint32_t w[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
@@ -181,9 +186,8 @@ __device__ __noinline__ inline Quantized16 QuantizeSlowly(uint4 low, uint4 high,
   out.byte =
       NearestFp8Pair<FormatId::kE4M3>(__uint_as_float(largest << 16) * per_amax, 0.0f) & 0x7Fu;
   const Halves<float> factor = Both(factors[out.byte]);
-  const RandomOctet<RandomBits::kNone> none(RandomStream{}, 0);
-  out.codes.x = E2m1Codes<RandomBits::kNone>(EightOf(low), factor, true, none);
-  out.codes.y = E2m1Codes<RandomBits::kNone>(EightOf(high), factor, true, none);
+  out.codes.x = E2m1Codes<RandomBits::kNone>(EightOf(low), factor, true, {});
+  out.codes.y = E2m1Codes<RandomBits::kNone>(EightOf(high), factor, true, {});
   return out;
 }
 
@@ -194,25 +198,28 @@ __device__ inline std::uint32_t LargestOf(const std::uint32_t (&u)[8]) {
 }
 
 // The 16 elements of w, two a word, the first in the low half of w[0]; u[i] =
-// scaler.Magnitudes(w[i]), both = LargestOf(u).
-__device__ inline Quantized16 Quantize16(const std::uint32_t (&w)[8], const std::uint32_t (&u)[8],
-                                         std::uint32_t both, const Block16Scaler& scaler) {
-  const std::uint32_t largest = max(both & 0xFFFFu, both >> 16);
+// scaler.Magnitudes(w[i]), both = LargestOf(u). `block`: its number, of which `random` is a
+// function.
+template <RandomBits kBits>
+__device__ Quantized16 Quantize16(const std::uint32_t (&w)[8], const std::uint32_t (&u)[8],
+                                  std::uint32_t both, const Block16Scaler<kBits>& scaler,
+                                  const KeyedStream& random, std::uint32_t block) {
   Quantized16 out;
-  out.byte = scaler.Byte(largest);
-  if constexpr (kHasFp4Conversions) {
-    const Halves<float> factor = Both(scaler.tables.factors[out.byte]);
-    const RandomOctet<RandomBits::kNone> none(RandomStream{}, 0);
-    out.codes.x =
-        E2m1Codes<RandomBits::kNone>(EightOf({w[0], w[1], w[2], w[3]}), factor, false, none);
-    out.codes.y =
-        E2m1Codes<RandomBits::kNone>(EightOf({w[4], w[5], w[6], w[7]}), factor, false, none);
-    out.slow = largest > 2 * kInfBf16 + 1;
-  } else {
+  if constexpr (kCompares<kBits>) {
+    const std::uint32_t largest = max(both & 0xFFFFu, both >> 16);
+    out.byte = scaler.Byte(__uint_as_float(largest << 15 & 0x7FFF0000u));
     const Thresholds t = scaler.tables.thresholds[out.byte];
     out.codes.x = CodesByThresholds(w, u, t);
     out.codes.y = CodesByThresholds(w + 4, u + 4, t);
     out.slow = static_cast<int>(largest) > scaler.tables.limits[out.byte];
+  } else {
+    std::uint32_t x[8] = {w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7]};
+    CleanNan(x);
+    out.byte = scaler.Byte(AmaxOfWords(x));
+    const Halves<float> factor = Both(scaler.tables.factors[out.byte]);
+    const RandomOctet<kBits> first(random, 2 * block), second(random, 2 * block + 1);
+    out.codes.x = E2m1Codes<kBits>(EightOf({x[0], x[1], x[2], x[3]}), factor, false, first);
+    out.codes.y = E2m1Codes<kBits>(EightOf({x[4], x[5], x[6], x[7]}), factor, false, second);
   }
   return out;
 }
@@ -222,9 +229,10 @@ __device__ inline bool AllZero(const std::uint32_t (&w)[8]) {
 }
 
 // Puts two blocks right that may be slow.
-__device__ inline void Finish(const std::uint32_t (&w)[2][8], const Block16Scaler& scaler,
-                              Quantized16 (*q)[2]) {
-  if (!(*q)[0].slow && !(*q)[1].slow) return;
+template <RandomBits kBits>
+__device__ void Finish(const std::uint32_t (&w)[2][8], const Block16Scaler<kBits>& scaler,
+                       Quantized16 (*q)[2]) {
+  if (!kCompares<kBits> || (!(*q)[0].slow && !(*q)[1].slow)) return;
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     // Codes of zeros are right already.
@@ -236,15 +244,18 @@ __device__ inline void Finish(const std::uint32_t (&w)[2][8], const Block16Scale
   }
 }
 
-// Two blocks at a time: what one waits for, the other fills.
-__device__ inline void QuantizePair(const std::uint32_t (&w)[2][8], const Block16Scaler& scaler,
-                                    Quantized16 (*q)[2]) {
+// Two blocks at a time, `apart` numbers from each other: what one waits for, the other fills.
+template <RandomBits kBits>
+__device__ void QuantizePair(const std::uint32_t (&w)[2][8], const Block16Scaler<kBits>& scaler,
+                             const KeyedStream& random, std::uint32_t block, std::uint32_t apart,
+                             Quantized16 (*q)[2]) {
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     std::uint32_t u[8];
 #pragma unroll
     for (int k = 0; k < 8; ++k) u[k] = scaler.Magnitudes(w[i][k]);
-    (*q)[i] = Quantize16(w[i], u, LargestOf(u), scaler);
+    (*q)[i] = Quantize16(w[i], u, LargestOf(u), scaler, random,
+                         block + static_cast<std::uint32_t>(i) * apart);
   }
   Finish(w, scaler, q);
 }

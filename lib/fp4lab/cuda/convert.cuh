@@ -11,32 +11,38 @@
 namespace fp4lab::cuda {
 
 // ---- E2M1 in software
-// ---------------------------------------------------------------------------- The code of
-// magnitude a, before rounding, is a concave function, the least of four lines:
+//
+// The code of magnitude a, before rounding, is a concave function, the least of four lines:
 //   c(a) = min(2 a, a + 2, a / 2 + 4, 7)
 // Rounding is monotone, so it may come before the minimum; each line rounded is one operation:
 // adding 2^23 rounds to an integer, ties to even, with the integer in the low bits. Positive floats
 // are ordered as integers.
 inline constexpr std::uint32_t kIntegerBits = 0x4B000000u;  // 2^23
 
-__device__ inline std::uint32_t LeastBits(float a, float b, float c, std::uint32_t largest) {
-  return min(min(__float_as_uint(a), __float_as_uint(b)), min(__float_as_uint(c), largest));
-}
-
-// kIntegerBits + the code of a >= 0, not NaN.
+// kIntegerBits + the code of a >= 0.
 __device__ inline std::uint32_t NearestE2m1(float a) {
-  return LeastBits(__fmaf_rn(a, 2.0f, 0x1p23f), a + (0x1p23f + 2.0f),
-                   __fmaf_rn(a, 0.5f, 0x1p23f + 4.0f), kIntegerBits + 7);
+  const std::uint32_t low = __float_as_uint(__fmaf_rn(a, 2.0f, 0x1p23f));
+  const std::uint32_t middle = __float_as_uint(a + (0x1p23f + 2.0f));
+  const std::uint32_t high = __float_as_uint(__fmaf_rn(a, 0.5f, 0x1p23f + 4.0f));
+  return min(min(low, middle), min(high, kIntegerBits + 7));
 }
 
-// kIntegerBits + floor(c(a) * 2^16): with 16 random bits added, the code is in bits 16 to 18.
-__device__ inline std::uint32_t ScaledE2m1(float a) {
-  return LeastBits(__fmaf_rz(a, 0x1p17f, 0x1p23f), __fmaf_rz(a, 0x1p16f, 0x1p23f + 0x1p17f),
-                   __fmaf_rz(a, 0x1p15f, 0x1p23f + 0x1p18f), kIntegerBits + (7u << 16));
+// The code of a in 0..6 in bits 22 to 24, stochastic; larger a, and NaN, give more, as unsigned. A
+// float's bits are the curve c themselves: from 1 on those of a, below those of 2 a + 2. 16 random
+// bits (half `half` of `fields`) under the last place kept carry into the code; what a sum cuts
+// lies under them.
+__device__ inline std::uint32_t StochasticE2m1(float a, std::uint32_t fields, int half) {
+  const int below_1 = __float_as_int(__fmaf_rz(a, 2.0f, 2.0f));
+  const int curve = __viaddmax_s32(__float_as_int(a), 4 << 22, below_1);
+  return __dp2a_lo(fields, half == 0 ? 0x0040u : 0x4000u, static_cast<std::uint32_t>(curve));
 }
 
-// ---- Eight codes of magnitudes v >= 0, element i in bits 4 i to 4 i + 2
-// -------------------------- (NaN gives any code: the callers put that right.)
+// Two of them, in bits 6 to 8 of both halves, 7 where they are larger; other bits mean nothing.
+__device__ inline std::uint32_t PairOfStochastic(std::uint32_t a, std::uint32_t b) {
+  return __vminu2(__byte_perm(a, b, 0x7632), 0x41FF41FFu);
+}
+
+// ---- Eight codes of magnitudes v >= 0, element i in bits 4 i to 4 i + 2; NaN gives 7
 
 // v[7] takes the uppermost nibble: a cvt's first operand lands in the upper half.
 __device__ inline std::uint32_t NearestByInstruction(const float (&v)[8]) {
@@ -65,16 +71,17 @@ __device__ inline std::uint32_t NearestCodes(const float (&v)[8]) {
   }
 }
 
-// fields[i]: 16 random bits in the low half; the upper half counts for nothing.
+// fields[i]: 16 random bits of element 2 i in the low half, of 2 i + 1 in the upper half.
 __device__ inline std::uint32_t StochasticCodes(const float (&v)[8],
-                                                const std::uint32_t (&fields)[8]) {
-  std::uint32_t codes = 0;
+                                                const std::uint32_t (&fields)[4]) {
+  std::uint32_t code[8], pairs[4];
 #pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const std::uint32_t code = (ScaledE2m1(v[i]) + (fields[i] & 0xFFFFu)) >> 16 & 7u;
-    codes |= code << (4 * i);
-  }
-  return codes;
+  for (int i = 0; i < 8; ++i) code[i] = StochasticE2m1(v[i], fields[i / 2], i % 2);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) pairs[i] = PairOfStochastic(code[i], code[i + 4]);
+  const std::uint32_t low = pairs[0] + 16 * (pairs[1] & 0x01C001C0u);
+  const std::uint32_t high = pairs[2] + 16 * (pairs[3] & 0x01C001C0u);
+  return (low >> 6 & 0x00770077u) | (high << 2 & 0x77007700u);
 }
 
 // The words of cvt.rs: one for elements 0 to 3, one for 4 to 7.
@@ -98,7 +105,7 @@ __device__ inline std::uint32_t InstructionCodes(const float (&v)[8], std::uint3
   if constexpr (kHasStochasticConversions) {
     return StochasticByInstruction(v, word0, word1);
   } else {
-    std::uint32_t fields[8];
+    std::uint32_t fields[4];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const std::uint32_t word = half == 0 ? word0 : word1;
@@ -106,17 +113,14 @@ __device__ inline std::uint32_t InstructionCodes(const float (&v)[8], std::uint3
       // second of a pair backwards.
       const std::uint32_t high = __byte_perm(word, 0u, 0x4431);
       const std::uint32_t low = __byte_perm(word, 0u, 0x4420);
-      fields[4 * half + 0] = low;
-      fields[4 * half + 1] = __brev(low) >> 16;
-      fields[4 * half + 2] = high;
-      fields[4 * half + 3] = __brev(high) >> 16;
+      fields[2 * half] = low | __brev(low);
+      fields[2 * half + 1] = high | __brev(high);
     }
     return StochasticCodes(v, fields);
   }
 }
 
 // ---- FP8: instructions of sm_89 and later
-// --------------------------------------------------------
 
 // a in the low byte, b in the upper. kElement is E4M3 or E5M2; NaN gives 0x7F.
 template <FormatId kElement>
@@ -150,7 +154,6 @@ __device__ std::uint32_t Bf16OfFp8Pair(std::uint32_t pair) {
 }
 
 // ---- E8M0
-// ----------------------------------------------------------------------------------------
 
 // cvt.rp.satfinite.ue8m0: the byte of |x| rounded up.
 __device__ inline std::uint8_t UpwardE8m0(float x) {

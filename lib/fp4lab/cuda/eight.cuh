@@ -76,24 +76,22 @@ template <RandomBits kBits>
 struct RandomOctet;
 template <>
 struct RandomOctet<RandomBits::kNone> {
-  __device__ RandomOctet(const RandomStream&, std::uint64_t) {}
+  RandomOctet() = default;
+  __device__ RandomOctet(const KeyedStream&, std::uint64_t) {}
 };
 template <>
 struct RandomOctet<RandomBits::kCounter> {
-  std::uint32_t fields[8];  // in the low halves
-  __device__ RandomOctet(const RandomStream& stream, std::uint64_t octet) {
+  std::uint32_t fields[4];  // two each, the first in the low half
+  __device__ RandomOctet(const KeyedStream& stream, std::uint64_t octet) {
     const PhiloxBlock block = stream.Block(octet);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      fields[2 * i] = block[static_cast<std::size_t>(i)];
-      fields[2 * i + 1] = block[static_cast<std::size_t>(i)] >> 16;
-    }
+    for (std::size_t i = 0; i < 4; ++i) fields[i] = block[i];
   }
 };
 template <>
 struct RandomOctet<RandomBits::kInstruction> {
   std::uint32_t words[2];
-  __device__ RandomOctet(const RandomStream& stream, std::uint64_t octet) {
+  __device__ RandomOctet(const KeyedStream& stream, std::uint64_t octet) {
     const PhiloxBlock block = stream.Block(octet / 2);
     words[0] = octet % 2 == 0 ? block[0] : block[2];
     words[1] = octet % 2 == 0 ? block[1] : block[3];

@@ -1,4 +1,4 @@
-// Rowwise NVFP4 of BF16 elements, rounded to nearest: a thread takes whole blocks of 16.
+// Rowwise NVFP4 of BF16 elements: a thread takes whole blocks of 16.
 #include <algorithm>
 
 #include "fp4lab/cuda/block16.cuh"
@@ -43,20 +43,26 @@ __device__ void Store(const RowJob& job, std::uint32_t block, const Quantized16&
   out[1] = E2m1Values(q.codes.y, Both(scale));
 }
 
+// Thread blocks of a multiprocessor.
+template <RandomBits kBits>
+inline constexpr int kResident = kBits == RandomBits::kNone ? 4 : 3;
+
 // The next round is loaded while the current one is worked on.
-__global__ void __launch_bounds__(kThreads, 4) Row16Kernel(RowJob job, std::uint32_t count) {
+template <RandomBits kBits>
+__global__ void __launch_bounds__(kThreads, kResident<kBits>)
+    Row16Kernel(RowJob job, std::uint32_t count) {
   __shared__ BlockTables tables;
   const std::uint32_t step = gridDim.x * kRound;
   std::uint32_t first = blockIdx.x * kRound + threadIdx.x;
   Blocks next;
   next.Load(job.x, first, count);
-  const Block16Scaler scaler(job.amax, &tables);
+  const Block16Scaler<kBits> scaler(job.amax, &tables);
   __syncthreads();
   for (; first < count; first += step) {
     const Blocks current = next;
     if (first + step < count) next.Load(job.x, first + step, count);
     Quantized16 q[kUnrolled];
-    QuantizePair(current.w, scaler, &q);
+    QuantizePair(current.w, scaler, job.random, first, kThreads, &q);
 #pragma unroll
     for (int i = 0; i < kUnrolled; ++i) {
       const std::uint32_t block = first + static_cast<std::uint32_t>(i) * kThreads;
@@ -65,14 +71,21 @@ __global__ void __launch_bounds__(kThreads, 4) Row16Kernel(RowJob job, std::uint
   }
 }
 
+template <RandomBits kBits>
+void Launch(const RowJob& job, cudaStream_t stream) {
+  const std::uint32_t count = job.octets / 2, rounds = (count + kRound - 1) / kRound;
+  const auto resident = static_cast<std::uint32_t>(kResident<kBits> * Multiprocessors());
+  const std::uint32_t each = std::clamp(rounds / resident, 1u, kMostRounds);
+  Row16Kernel<kBits><<<(rounds + each - 1) / each, kThreads, 0, stream>>>(job, count);
+  CheckLaunch("the kernel of rows of blocks of 16");
+}
+
 }  // namespace
 
-void LaunchRows16(const RowJob& job, cudaStream_t stream) {
-  const std::uint32_t count = job.octets / 2, rounds = (count + kRound - 1) / kRound;
-  const auto resident = static_cast<std::uint32_t>(4 * Multiprocessors());
-  const std::uint32_t each = std::clamp(rounds / resident, 1u, kMostRounds);
-  Row16Kernel<<<(rounds + each - 1) / each, kThreads, 0, stream>>>(job, count);
-  CheckLaunch("the kernel of rows of blocks of 16");
+void LaunchRows16(const RowJob& job, RandomBits bits, cudaStream_t stream) {
+  if (bits == RandomBits::kNone) return Launch<RandomBits::kNone>(job, stream);
+  bits == RandomBits::kCounter ? Launch<RandomBits::kCounter>(job, stream)
+                               : Launch<RandomBits::kInstruction>(job, stream);
 }
 
 }  // namespace fp4lab::cuda

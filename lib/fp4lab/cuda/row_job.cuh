@@ -18,7 +18,7 @@ struct RowJob {
   std::uint16_t* values;
   const float* amax;
   ScaleRule rule;
-  RandomStream random;
+  KeyedStream random;
   bool swizzled;
   Divider scale_cols;  // of a row, for swizzled scales
 };
@@ -33,7 +33,7 @@ __device__ inline void StoreScale(const RowJob& job, std::uint32_t block, std::u
   job.scales[place] = static_cast<std::uint8_t>(byte);
 }
 
-// NVFP4 of BF16 elements, rounded to nearest.
-void LaunchRows16(const RowJob& job, cudaStream_t stream);
+// NVFP4 of BF16 elements.
+void LaunchRows16(const RowJob& job, RandomBits bits, cudaStream_t stream);
 
 }  // namespace fp4lab::cuda

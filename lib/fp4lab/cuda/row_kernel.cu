@@ -1,6 +1,8 @@
 // Rowwise quantization in one pass at memory speed: a thread takes eight elements at a time, two
 // (or four) neighbouring threads make a block. For columns that are a multiple of the block. NVFP4
-// from BF16, rounded to nearest, has a kernel of its own: row16_kernel.cu.
+// from BF16 has a kernel of its own: row16_kernel.cu.
+#include <type_traits>
+
 #include "fp4lab/cuda/check.cuh"
 #include "fp4lab/cuda/eight.cuh"
 #include "fp4lab/cuda/launch.h"
@@ -122,7 +124,7 @@ void LaunchE2m1(const RowJob& job, RandomBits bits, cudaStream_t stream) {
     Launch<Loaded, FormatId::kE2M1, kScaling, RandomBits::kCounter>(job, stream);
   } else if (bits == RandomBits::kInstruction) {
     Launch<Loaded, FormatId::kE2M1, kScaling, RandomBits::kInstruction>(job, stream);
-  } else if constexpr (sizeof(Loaded) != 16 || kScaling != Scaling::kNvfp4) {
+  } else {
     Launch<Loaded, FormatId::kE2M1, kScaling, RandomBits::kNone>(job, stream);
   }
 }
@@ -140,10 +142,12 @@ template <class Loaded>
 void LaunchFor(const BlockFormat& format, const RowJob& job, RandomBits bits, cudaStream_t stream) {
   if (format.element == FormatId::kE4M3) return LaunchFp8<Loaded, FormatId::kE4M3>(job, stream);
   if (format.element == FormatId::kE5M2) return LaunchFp8<Loaded, FormatId::kE5M2>(job, stream);
-  if (format.rule == ScaleRule::kNvfp4) {
+  if (format.rule != ScaleRule::kNvfp4) {
+    LaunchE2m1<Loaded, Scaling::kMicroscaling>(job, bits, stream);
+  } else if constexpr (std::is_same_v<Loaded, Loaded32>) {
     LaunchE2m1<Loaded, Scaling::kNvfp4>(job, bits, stream);
   } else {
-    LaunchE2m1<Loaded, Scaling::kMicroscaling>(job, bits, stream);
+    LaunchRows16(job, bits, stream);
   }
 }
 
@@ -177,13 +181,10 @@ void LaunchRows(const DeviceMatrix& x, const BlockFormat& format, const Quantize
                    side.values,
                    side.amax,
                    format.rule,
-                   side.random,
+                   KeyedStream(side.random),
                    side.scale_order == ScaleOrder::k128x4,
                    Divider(static_cast<std::uint32_t>(scale_cols))};
-  if (x.type == ElementType::kBf16 && format.rule == ScaleRule::kNvfp4 &&
-      side.random_bits == RandomBits::kNone) {
-    LaunchRows16(job, NativeStream(stream));
-  } else if (x.type == ElementType::kBf16) {
+  if (x.type == ElementType::kBf16) {
     LaunchFor<Loaded16>(format, job, side.random_bits, NativeStream(stream));
   } else {
     LaunchFor<Loaded32>(format, job, side.random_bits, NativeStream(stream));

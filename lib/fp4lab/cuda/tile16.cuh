@@ -68,7 +68,7 @@ class SliceReader {
   std::uint32_t part_ = blockIdx.x, row_ = 0, groups_ = 0;
 };
 
-template <bool kHadamard, bool kRows, class Memory>
+template <bool kHadamard, bool kRows, RandomBits kBits, class Memory>
 class Tile16Warp {
  public:
   __device__ Tile16Warp(const TileJob& job, const Tile16Cut& cut, Memory* shared)
@@ -117,8 +117,8 @@ class Tile16Warp {
   // Group g of a part, the warp's rows from `row` on.
   __device__ void TakeGroup(std::uint32_t row, std::uint32_t col, std::uint32_t g) {
     const std::uint32_t place = count_ % kRing;
-    std::uint8_t* codes =
-        job_.row.codes + (std::size_t{row + Lane() / 4} * cut_.cols + col + 16 * (Lane() % 4)) / 2;
+    std::uint32_t block = (row + Lane() / 4) * (cut_.cols / 16) + col / 16 + Lane() % 4;
+    const std::uint32_t column_block = (col + Lane()) * (cut_.rows / 16) + row / 16;
     std::uint8_t* const scales =
         shared_.row_scales[Warp()] + Lane() / 4 * (4 * kRunGroups) + 4 * g + Lane() % 4;
     Await(&shared_.stored[place], (count_ / kRing + 1) % 2);
@@ -126,19 +126,20 @@ class Tile16Warp {
     for (std::uint32_t s = 0; s < kSlices; ++s) {
       if (row < cut_.rows) {
         reader_.Await();
-        const Range range = TakeRows(s, codes, scales + 16 * (4 * kRunGroups) * s);
-        codes += std::size_t{8} * cut_.cols;
+        const Range range = TakeRows(s, block, scales + 16 * (4 * kRunGroups) * s);
+        block += cut_.cols;
         ShareColumns(s, range);
-        QuantizeColumns(s, &shared_.groups[place]);
+        QuantizeColumns(s, column_block + s, &shared_.groups[place]);
       }
       reader_.Fetch(s);
     }
     Arrive(&shared_.written[place]);
   }
 
-  // Slice s, its rows: a lane takes the blocks Lane() % 4 of the rows Lane() / 4 and that + 8.
-  // Returns the warp's largest and smallest u, 0 included, for SumsOfColumns.
-  __device__ Range TakeRows(std::uint32_t s, std::uint8_t* codes, std::uint8_t* scales) {
+  // Slice s, its rows: a lane takes the blocks Lane() % 4 of the rows Lane() / 4 and that + 8; the
+  // first has the number `block`. Returns the warp's largest and smallest u, 0 included, for
+  // SumsOfColumns.
+  __device__ Range TakeRows(std::uint32_t s, std::uint32_t block, std::uint8_t* scales) {
     std::uint32_t smallest = 0xFFFFFFFFu, largest[2];
     std::uint32_t x[2][8], u[2][8];
 #pragma unroll
@@ -146,7 +147,7 @@ class Tile16Warp {
 #pragma unroll
       for (std::uint32_t k = 0; k < 2; ++k) {
         // SlicePiece(Lane() / 4 + 8 * i, 2 * (Lane() % 4) + k)
-        LoadWords(Element((row_pieces_ ^ (32 * i + 8 * k)) + 512 * i, s), x[i] + 4 * k);
+        LoadWords<4>(Element((row_pieces_ ^ (32 * i + 8 * k)) + 512 * i, s), x[i] + 4 * k);
       }
 #pragma unroll
       for (int k = 0; k < 8; ++k) u[i][k] = kRows ? rows_.Magnitudes(x[i][k]) : 2 * x[i][k];
@@ -162,11 +163,14 @@ class Tile16Warp {
     if constexpr (kRows) {
       Quantized16 q[2];
 #pragma unroll
-      for (std::uint32_t i = 0; i < 2; ++i) q[i] = Quantize16(x[i], u[i], largest[i], rows_);
+      for (std::uint32_t i = 0; i < 2; ++i) {
+        q[i] =
+            Quantize16(x[i], u[i], largest[i], rows_, job_.row_random, block + i * (cut_.cols / 2));
+      }
       Finish(x, rows_, &q);
 #pragma unroll
       for (std::uint32_t i = 0; i < 2; ++i) {
-        *reinterpret_cast<uint2*>(codes + std::size_t{4 * i} * cut_.cols) = q[i].codes;
+        reinterpret_cast<uint2*>(job_.row.codes)[block + i * (cut_.cols / 2)] = q[i].codes;
         scales[8 * (4 * kRunGroups) * i] = static_cast<std::uint8_t>(q[i].byte);
       }
     }
@@ -206,18 +210,19 @@ class Tile16Warp {
     __syncwarp();
   }
 
-  // The columns Lane() and Lane() + 32 of slice s.
-  __device__ void QuantizeColumns(std::uint32_t s, typename Memory::Group* group) {
+  // The columns Lane(), where the block has the number `block`, and Lane() + 32 of slice s.
+  __device__ void QuantizeColumns(std::uint32_t s, std::uint32_t block,
+                                  typename Memory::Group* group) {
     std::uint32_t w[2][8];
     Quantized16 q[2];
 #pragma unroll
     for (std::uint32_t i = 0; i < 2; ++i) {
 #pragma unroll
       for (std::uint32_t k = 0; k < 2; ++k) {
-        LoadWords(Element((column_pieces_ ^ (8 * k)) + 512 * i, s), w[i] + 4 * k);
+        LoadWords<4>(Element((column_pieces_ ^ (8 * k)) + 512 * i, s), w[i] + 4 * k);
       }
     }
-    QuantizePair(w, columns_, &q);
+    QuantizePair(w, columns_, job_.column_random, block, 2 * cut_.rows, &q);
 #pragma unroll
     for (std::uint32_t i = 0; i < 2; ++i) {
       const std::uint32_t c = Lane() + 32 * i;
@@ -280,7 +285,7 @@ class Tile16Warp {
   const Tile16Cut& cut_;
   Memory& shared_;
   SliceReader<kBandRows> reader_;
-  const Block16Scaler rows_, columns_;
+  const Block16Scaler<kBits> rows_, columns_;
   // Of the warp's first slice: ColumnsAddress; elements in the thread block's slices, where the
   // lane's first piece of a row lies, its columns, and its first piece of a column.
   const std::uint32_t matrices_, row_pieces_, columns_place_, column_pieces_;

@@ -1,5 +1,5 @@
-// NVFP4 codes of BF16 elements in one pass, down columns and, if wanted, along rows, rounded to
-// nearest. How a matrix is cut: tile16_layout.cuh. A lane takes whole blocks of 16: two of a
+// NVFP4 codes of BF16 elements in one pass, down columns and, if wanted, along rows. How a matrix
+// is cut: tile16_layout.cuh. A lane takes whole blocks of 16: two of a
 // slice's rows, then two of its columns. What leaves in pieces shorter than 32 bytes a row or a
 // column is collected in shared memory first. Warps do not wait for each other but through barriers
 // that are a group of columns old.
@@ -10,7 +10,7 @@
 namespace fp4lab::cuda {
 namespace {
 
-template <bool kHadamard, bool kRows, class Memory>
+template <bool kHadamard, bool kRows, RandomBits kBits, class Memory>
 __global__ void __launch_bounds__(Memory::kThreads, 1) Tile16Kernel(TileJob job, Tile16Cut cut) {
   extern __shared__ __align__(128) unsigned char memory[];
   auto& shared = *reinterpret_cast<Memory*>(memory);
@@ -20,14 +20,14 @@ __global__ void __launch_bounds__(Memory::kThreads, 1) Tile16Kernel(TileJob job,
       InitBarrier(&shared.stored[i], Memory::kThreads);
     }
   }
-  Tile16Warp<kHadamard, kRows, Memory> warp(job, cut, &shared);
+  Tile16Warp<kHadamard, kRows, kBits, Memory> warp(job, cut, &shared);
   __syncthreads();  // the tables and the barriers
   warp.Run();
 }
 
-template <bool kHadamard, bool kRows, class Memory>
+template <bool kHadamard, bool kRows, RandomBits kBits, class Memory>
 void Launch(const TileJob& job, cudaStream_t stream) {
-  const auto kernel = Tile16Kernel<kHadamard, kRows, Memory>;
+  const auto kernel = Tile16Kernel<kHadamard, kRows, kBits, Memory>;
   Check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Memory)),
         "shared memory of the kernel of tiles");
   const auto most = static_cast<std::uint32_t>(Multiprocessors());
@@ -36,19 +36,28 @@ void Launch(const TileJob& job, cudaStream_t stream) {
   CheckLaunch("the kernel of tiles of blocks of 16");
 }
 
-template <class Memory>
+template <RandomBits kBits, class Memory>
 void Launch(const TileJob& job, TileMode mode, cudaStream_t stream) {
   const bool hadamard = mode == TileMode::kHadamard;
   if (job.quantizes_rows) {
-    hadamard ? Launch<true, true, Memory>(job, stream) : Launch<false, true, Memory>(job, stream);
+    hadamard ? Launch<true, true, kBits, Memory>(job, stream)
+             : Launch<false, true, kBits, Memory>(job, stream);
   } else {
-    hadamard ? Launch<true, false, Memory>(job, stream) : Launch<false, false, Memory>(job, stream);
+    hadamard ? Launch<true, false, kBits, Memory>(job, stream)
+             : Launch<false, false, kBits, Memory>(job, stream);
   }
+}
+
+template <class Memory>
+void Launch(const TileJob& job, TileMode mode, RandomBits bits, cudaStream_t stream) {
+  if (bits == RandomBits::kNone) return Launch<RandomBits::kNone, Memory>(job, mode, stream);
+  bits == RandomBits::kCounter ? Launch<RandomBits::kCounter, Memory>(job, mode, stream)
+                               : Launch<RandomBits::kInstruction, Memory>(job, mode, stream);
 }
 
 }  // namespace
 
-void LaunchNvfp4Codes(const TileJob& job, TileMode mode, cudaStream_t stream) {
+void LaunchNvfp4Codes(const TileJob& job, TileMode mode, RandomBits bits, cudaStream_t stream) {
   using Large = Tile16Memory<16>;
   using Small = Tile16Memory<8>;  // sm_120 has 99 KiB for a thread block
   static_assert(sizeof(Large) <= 227 * 1024 && sizeof(Small) <= 99 * 1024);
@@ -57,7 +66,7 @@ void LaunchNvfp4Codes(const TileJob& job, TileMode mode, cudaStream_t stream) {
   Check(cudaDeviceGetAttribute(&room, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
         "the device's shared memory");
   const bool large = sizeof(Large) <= static_cast<std::size_t>(room);
-  large ? Launch<Large>(job, mode, stream) : Launch<Small>(job, mode, stream);
+  large ? Launch<Large>(job, mode, bits, stream) : Launch<Small>(job, mode, bits, stream);
 }
 
 }  // namespace fp4lab::cuda

@@ -85,14 +85,6 @@ __device__ inline std::uint32_t ColumnPiece(std::uint32_t c, std::uint32_t h) {
   return 16 * c + 8 * (h ^ (c / 4 % 2));
 }
 
-__device__ inline void LoadWords(const void* from, std::uint32_t* words) {
-  const uint4 v = *static_cast<const uint4*>(from);
-  words[0] = v.x;
-  words[1] = v.y;
-  words[2] = v.z;
-  words[3] = v.w;
-}
-
 // ---- Barriers in shared memory
 
 __device__ inline void InitBarrier(std::uint64_t* barrier, std::uint32_t count) {

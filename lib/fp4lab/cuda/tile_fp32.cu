@@ -83,8 +83,7 @@ class Fp32Warp {
     largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, 1));
     const std::uint32_t byte = kMode == TileMode::kSquare ? square_byte_ : scaler.Byte(largest);
     const std::size_t row = r0_ + Row(i);
-    const std::uint32_t codes =
-        E2m1Codes<RandomBits::kNone>(e, Both(scaler.Factor(byte)), nan, {job_.row.random, 0});
+    const std::uint32_t codes = E2m1Codes<RandomBits::kNone>(e, Both(scaler.Factor(byte)), nan, {});
     const std::size_t octet = (row * job_.cols + Col()) / 8;
     if (job_.row.codes != nullptr) reinterpret_cast<std::uint32_t*>(job_.row.codes)[octet] = codes;
     if (job_.row.values != nullptr) {
@@ -123,7 +122,7 @@ class Fp32Warp {
       byte = Both(__shfl_sync(0xFFFFFFFFu, square_byte_, 2 * b));
     }
     const std::uint32_t codes = E2m1Codes<RandomBits::kNone>(
-        e, {scaler.Factor(byte.low), scaler.Factor(byte.high)}, nan, {job_.column.random, 0});
+        e, {scaler.Factor(byte.low), scaler.Factor(byte.high)}, nan, {});
     Stage(col, codes, byte.low);
     Stage(col + 8, codes >> 16, byte.high);
     if (job_.column.values == nullptr) return;

@@ -154,7 +154,7 @@ class TileWarp {
     }
     special = special || byte == 255;  // a NaN scale: E8M0's
     const std::uint32_t octet = first_octet_ + i * static_cast<std::uint32_t>(job_.cols / 2);
-    const RandomOctet<kBits> random(side.random, octet);
+    const RandomOctet<kBits> random(job_.row_random, octet);
     const std::uint32_t codes = E2m1Codes<kBits>(e, Both(scaler.Factor(byte)), special, random);
     if (side.codes != nullptr) reinterpret_cast<std::uint32_t*>(side.codes)[octet] = codes;
     if (side.values != nullptr) {
@@ -278,7 +278,7 @@ class TileWarp {
       for (int side = 0; side < 2; ++side) {
         const auto& pairs = x.of[side];
         const Eight e = EightOf({pairs[0], pairs[1], pairs[2], pairs[3]});
-        const RandomOctet<kBits> random(job_.column.random, ColumnOctet(column + 8 * side));
+        const RandomOctet<kBits> random(job_.column_random, ColumnOctet(column + 8 * side));
         const std::uint32_t codes =
             E2m1Codes<kBits>(e, Both(side == 0 ? factor.low : factor.high), special, random);
         StageCodes32(codes, b, 8 * side);
@@ -310,23 +310,24 @@ class TileWarp {
   // the halves of the same octets, so each makes one and they exchange halves.
   __device__ RandomOctet<kBits> RandomOfPair(std::size_t column) const {
     if constexpr (kBits == RandomBits::kNone) {
-      return {job_.column.random, 0};
+      return {};
     } else if constexpr (kBits == RandomBits::kCounter) {
       const bool odd = Lane() % 2 == 1;
-      RandomOctet<kBits> made(job_.column.random, ColumnOctet(odd ? column + 8 : column));
+      RandomOctet<kBits> made(job_.column_random, ColumnOctet(odd ? column + 8 : column));
       RandomOctet<kBits> out = made;
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        // An even lane keeps fields 0 to 3 of `column` and gives 4 to 7; an odd one, the reverse.
-        const std::uint32_t given = odd ? made.fields[i] : made.fields[4 + i];
+      for (int i = 0; i < 2; ++i) {
+        // An even lane keeps the first fields of `column` and gives the last; an odd one, the
+        // reverse.
+        const std::uint32_t given = odd ? made.fields[i] : made.fields[2 + i];
         const std::uint32_t got = __shfl_xor_sync(0xFFFFFFFFu, given, 1);
         out.fields[i] = odd ? got : made.fields[i];
-        out.fields[4 + i] = odd ? made.fields[4 + i] : got;
+        out.fields[2 + i] = odd ? made.fields[2 + i] : got;
       }
       return out;
     } else {
-      RandomOctet<kBits> out(job_.column.random, ColumnOctet(column));
-      const RandomOctet<kBits> other(job_.column.random, ColumnOctet(column + 8));
+      RandomOctet<kBits> out(job_.column_random, ColumnOctet(column));
+      const RandomOctet<kBits> other(job_.column_random, ColumnOctet(column + 8));
       const int half = Lane() % 2;
       out.words[0] = half == 0 ? out.words[0] : out.words[1];
       out.words[1] = half == 0 ? other.words[0] : other.words[1];
@@ -401,7 +402,7 @@ __device__ void StoreColumnSide(const TileJob& job, std::size_t r0, std::size_t 
 
 // Thread blocks that a multiprocessor holds.
 template <int kRows>
-inline constexpr int kTileBlocks = 3;
+inline constexpr int kTileBlocks = kRows == 16 ? 3 : 4;
 
 template <int kRows>
 struct TileMemory {

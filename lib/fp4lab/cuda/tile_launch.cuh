@@ -16,6 +16,7 @@ struct TileJob {
   std::size_t rows = 0, cols = 0;    // of x
   ScaleRule rule = ScaleRule::kNvfp4;
   QuantizedSide row = {}, column = {};
+  KeyedStream row_random = {}, column_random = {};
   bool quantizes_rows = true;  // or square blocks: their scales are found by rows
   std::uint32_t tiles = 0;     // all of them, for the kernel
   // The maxima alone, for the pass before: bits, or nullptr.
@@ -34,8 +35,8 @@ void LaunchNvfp4Tiles(const TileJob& job, TileMode mode, RandomBits bits, cudaSt
 void LaunchMxfp4Tiles(const TileJob& job, TileMode mode, RandomBits bits, cudaStream_t stream);
 // x holds floats; no transform, no random bits.
 void LaunchFp32Tiles(const TileJob& job, TileMode mode, cudaStream_t stream);
-// Codes and scales alone, not values, of kPlain and kHadamard, rounded to nearest.
-void LaunchNvfp4Codes(const TileJob& job, TileMode mode, cudaStream_t stream);
+// Codes and scales alone, not values, of kPlain and kHadamard; fewer than 2^35 elements.
+void LaunchNvfp4Codes(const TileJob& job, TileMode mode, RandomBits bits, cudaStream_t stream);
 void LaunchAmaxOf16(const TileJob& job, cudaStream_t stream);
 void LaunchAmaxOf32(const TileJob& job, cudaStream_t stream);
 

@@ -59,6 +59,8 @@ void LaunchTiles(const DeviceMatrix& x, const BlockFormat& format, const Quantiz
   job.quantizes_rows = row != nullptr || format.block_rows > 1;
   if (row != nullptr) job.row = *row;
   if (column != nullptr) job.column = *column;
+  job.row_random = KeyedStream(job.row.random);
+  job.column_random = KeyedStream(job.column.random);
   // A side that is not asked for has no outputs; its scaler still reads an amax.
   if (job.row.amax == nullptr) job.row.amax = job.column.amax;
   if (job.column.amax == nullptr) job.column.amax = job.row.amax;
@@ -67,9 +69,9 @@ void LaunchTiles(const DeviceMatrix& x, const BlockFormat& format, const Quantiz
                                                    : TileMode::kPlain;
   const RandomBits bits = column != nullptr ? column->random_bits : BitsOf(row);
   if (x.type == ElementType::kFp32) return LaunchFp32Tiles(job, mode, NativeStream(stream));
-  if (format.rule == ScaleRule::kNvfp4 && mode != TileMode::kSquare && bits == RandomBits::kNone &&
-      WantsCodesAlone(row) && WantsCodesAlone(column) && x.rows * x.cols / 16 <= 0xFFFFFFFFu) {
-    return LaunchNvfp4Codes(job, mode, NativeStream(stream));
+  if (format.rule == ScaleRule::kNvfp4 && mode != TileMode::kSquare && WantsCodesAlone(row) &&
+      WantsCodesAlone(column) && x.rows * x.cols < std::size_t{1} << 35) {
+    return LaunchNvfp4Codes(job, mode, bits, NativeStream(stream));
   }
   const auto launch = format.rule == ScaleRule::kNvfp4 ? LaunchNvfp4Tiles : LaunchMxfp4Tiles;
   launch(job, mode, bits, NativeStream(stream));

@@ -2,51 +2,19 @@
 // takes four or five instructions and no branch.
 #pragma once
 
+#include "fp4lab/cuda/bf16_words.cuh"
+#include "fp4lab/cuda/convert.cuh"
 #include "fp4lab/gpu/hadamard_device.cuh"
 
 namespace fp4lab::gpu {
+
+using cuda::AmaxOfWords, cuda::CleanNan, cuda::LoadWords, cuda::StoreWords;
 
 __device__ inline __nv_bfloat162 AsPair(std::uint32_t word) {
   return *reinterpret_cast<const __nv_bfloat162*>(&word);
 }
 __device__ inline std::uint32_t AsWord(__nv_bfloat162 pair) {
   return *reinterpret_cast<const std::uint32_t*>(&pair);
-}
-
-// 2 kWords neighbours in memory, 16 bytes at a time.
-template <int kWords>
-__device__ inline void LoadWords(const Bf16* from, std::uint32_t (&words)[kWords]) {
-#pragma unroll
-  for (int i = 0; i < kWords; i += 4) {
-    const uint4 four = *reinterpret_cast<const uint4*>(from + 2 * i);
-    words[i] = four.x, words[i + 1] = four.y, words[i + 2] = four.z, words[i + 3] = four.w;
-  }
-}
-template <int kWords>
-__device__ inline void StoreWords(Bf16* to, const std::uint32_t (&words)[kWords]) {
-#pragma unroll
-  for (int i = 0; i < kWords; i += 4) {
-    *reinterpret_cast<uint4*>(to + 2 * i) =
-        make_uint4(words[i], words[i + 1], words[i + 2], words[i + 3]);
-  }
-}
-
-// NaN becomes +6 whatever its sign: a product with 1 takes the sign away.
-template <int kWords>
-__device__ inline void CleanNan(std::uint32_t (&words)[kWords]) {
-#pragma unroll
-  for (int i = 0; i < kWords; ++i) {
-    words[i] = AsWord(__hmul2(AsPair(words[i]), AsPair(0x3F803F80u)));
-  }
-}
-
-// The largest magnitude of 2 kWords numbers, NaN passed over.
-template <int kWords>
-__device__ inline float AmaxOfWords(const std::uint32_t (&words)[kWords]) {
-  __nv_bfloat162 largest = AsPair(0);
-#pragma unroll
-  for (int i = 0; i < kWords; ++i) largest = __hmax2(largest, __habs2(AsPair(words[i])));
-  return fmaxf(__low2float(largest), __high2float(largest));
 }
 
 // The code to nearest, ties to even as E2M1 has them, in byte 0; the sign bit is 0. c rounds
@@ -58,19 +26,10 @@ __device__ inline std::uint32_t NearestCode(float magnitude) {
                       __float_as_uint(__fmaf_rn(magnitude, 0.5f, 0x1p23f + 4.0f)));
 }
 
-// The code in bits 22 to 24: bits of numbers are such lines themselves, of magnitudes from 1 on,
-// and of 2 m + 2 below; 16 random bits (half `half` of `fields`) under the last place kept carry
-// into the code. What a sum cuts lies under them.
-__device__ inline std::uint32_t StochasticCode(float magnitude, std::uint32_t fields, int half) {
-  const int below_1 = __float_as_int(__fmaf_rz(magnitude, 2.0f, 2.0f));
-  const int line = __viaddmax_s32(__float_as_int(magnitude), 4 << 22, below_1);
-  return __dp2a_lo(fields, half == 0 ? 0x0040u : 0x4000u, static_cast<std::uint32_t>(line));
-}
-
 // Two codes where E2M1's bits are the lowest of BF16's exponent and the highest of its mantissa.
 template <bool kStochastic>
 __device__ inline std::uint32_t PairOfCodes(const std::uint32_t (&code)[2]) {
-  if constexpr (kStochastic) return __byte_perm(code[0], code[1], 0x7632) & 0x01C001C0u;
+  if constexpr (kStochastic) return cuda::PairOfStochastic(code[0], code[1]) & 0x01C001C0u;
   // A digit above 7 copies a sign bit, here 0. (__byte_perm knows no such digits.)
   std::uint32_t pair;
   asm("prmt.b32 %0, %1, %2, 0xF4B0;" : "=r"(pair) : "r"(code[0]), "r"(code[1]));
@@ -84,25 +43,19 @@ __device__ inline std::uint32_t QuantizeWord(std::uint32_t word, float multiplie
   std::uint32_t code[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const float magnitude = fminf(fabsf(HalfOf(word, half) * multiplier), 6.0f);  // NaN: 6
-    code[half] = kStochastic ? StochasticCode(magnitude, fields, half) : NearestCode(magnitude);
+    const float magnitude = fabsf(HalfOf(word, half) * multiplier);
+    code[half] = kStochastic ? cuda::StochasticE2m1(magnitude, fields, half)
+                             : NearestCode(fminf(magnitude, 6.0f));  // NaN: 6
   }
   const std::uint32_t tiny = PairOfCodes<kStochastic>(code) | (word & 0x80008000u);
   return AsWord(__hmul2(__hmul2(AsPair(tiny), AsPair(0x7E807E80u)), value));  // 2^126, the scale
 }
 
-// What random bits are a function of. `keys` may lie in a kernel's parameters, which the
-// instructions read as constants.
-struct RandomSource {
-  const RandomStream& stream;
-  const PhiloxKeys& keys;
-};
-
 // One block along the reduction axis, in place; NaN is positive. `element`: the number of its first
 // element, a multiple of 8 below 2^35.
 template <bool kStochastic, int kWords>
 __device__ inline void QuantizeWords(const BlockRule& rule, const TensorScale& tensor,
-                                     const RandomSource& random, std::uint64_t element,
+                                     const KeyedStream& random, std::uint64_t element,
                                      std::uint32_t (&words)[kWords]) {
   const BlockScale scale = BlockScaleOf(rule, AmaxOfWords(words), tensor);
   const __nv_bfloat162 value = __float2bfloat162_rn(scale.value);
@@ -110,7 +63,7 @@ __device__ inline void QuantizeWords(const BlockRule& rule, const TensorScale& t
 #pragma unroll
   for (int i = 0; i < kWords; i += 4) {
     PhiloxBlock fields{};
-    if (kStochastic) fields = random.stream.Block(first + i / 4, random.keys);
+    if (kStochastic) fields = random.Block(first + i / 4);
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       words[i + j] = QuantizeWord<kStochastic>(words[i + j], scale.multiplier, value, fields[j]);
@@ -142,7 +95,7 @@ __device__ inline void ColumnWords(const std::uint32_t (&pairs)[kUnit], int w, c
 // `element` is the first of column 0, of `rows` elements.
 template <int kHadamard, bool kStochastic, int kUnit>
 __device__ inline void QuantizePairs(const BlockRule& rule, const TensorScale& tensor,
-                                     const RandomSource& random, std::uint64_t element,
+                                     const KeyedStream& random, std::uint64_t element,
                                      std::size_t rows, std::uint32_t (&pairs)[kUnit]) {
   SumPlan plans[kUnit / 16];
   if constexpr (kHadamard > 0) PlanUnit<kHadamard>(pairs, plans);

@@ -80,10 +80,10 @@ __global__ void __launch_bounds__(kThreads)
   }
   const BlockScale scale = BlockScaleOf(a.rule, amax, TensorScaleAt(a));
   if (!kStochastic || !transposed) {
-    QuantizeBlock<kBlock, kStochastic, false>(a.rule, scale, a.random, r * a.cols + c, v);
+    QuantizeBlock<kBlock, kStochastic, false>(a.rule, scale, a.random.stream, r * a.cols + c, v);
   } else {
     for (int i = 0; i < kBlock; ++i) {
-      const std::uint32_t random16 = a.random.Bits16((c + i) * a.rows + r);
+      const std::uint32_t random16 = a.random.stream.Bits16((c + i) * a.rows + r);
       v[i] = RoundStochastic(a.rule.element, v[i] * scale.multiplier, random16) * scale.value;
     }
   }
@@ -108,8 +108,9 @@ __global__ void OneScaleKernel(UnitArguments a, bool transposed, const T* x, T* 
   for (int k = 0; k < kVector; ++k) {
     const std::size_t i = first + k;
     const std::size_t element = transposed ? i % a.cols * a.rows + i / a.cols : i;
-    v[k] = kStochastic ? RoundStochastic(a.rule.element, v[k] * encode, a.random.Bits16(element))
-                       : RoundNearest(a.rule.element, v[k] * encode);
+    v[k] = kStochastic
+               ? RoundStochastic(a.rule.element, v[k] * encode, a.random.stream.Bits16(element))
+               : RoundNearest(a.rule.element, v[k] * encode);
   }
   if constexpr (kVector > 1) {
     StoreRun<kVector>(out + first, v);

@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kThreads, kUnit == 16 ? 7 : 4)
     const std::size_t r = std::size_t{band} * kUnit + unit / kAcross;
     at[i] = r * row.cols + (q - band * across.units.divisor) * kUnit;
     inside[i] = r < row.rows;
-    if (inside[i]) LoadWords(x + at[i], runs[i]);
+    if (inside[i]) LoadWords<kUnit / 2>(x + at[i], runs[i]);
   }
   const unsigned p = blockIdx.x * kThreads + threadIdx.x, band = across.pairs.Quotient(p);
   const std::size_t c = std::size_t{p - band * across.pairs.divisor} * 2;
@@ -56,14 +56,12 @@ __global__ void __launch_bounds__(kThreads, kUnit == 16 ? 7 : 4)
   for (unsigned i = 0; i < kRuns; ++i) {
     if (!inside[i]) continue;
     CleanNan(runs[i]);
-    QuantizeWords<kStochastic>(KnownRule<kUnit>(row.rule), tensor[0], {row.random, row.keys}, at[i],
-                               runs[i]);
+    QuantizeWords<kStochastic>(KnownRule<kUnit>(row.rule), tensor[0], row.random, at[i], runs[i]);
     StoreWords(row_out + at[i], runs[i]);
   }
   if (r >= column.rows) return;
-  QuantizePairs<kHadamard, kStochastic>(KnownRule<kUnit>(column.rule), tensor[1],
-                                        {column.random, column.keys}, c * column.rows + r,
-                                        column.rows, pairs);
+  QuantizePairs<kHadamard, kStochastic>(KnownRule<kUnit>(column.rule), tensor[1], column.random,
+                                        c * column.rows + r, column.rows, pairs);
   StorePairs<kUnit>(column_out + r * column.cols + c, column.cols, pairs);
 }
 

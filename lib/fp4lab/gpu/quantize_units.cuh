@@ -21,8 +21,7 @@ struct AlphaArguments {
 struct UnitArguments {
   std::size_t rows, cols;
   BlockRule rule;
-  RandomStream random;
-  PhiloxKeys keys;  // of `random`
+  KeyedStream random;
   const std::uint32_t* amax;
   AlphaArguments alpha;
 };
@@ -102,7 +101,7 @@ __device__ inline void QuantizeUnit(const UnitArguments& a, const TensorScale& t
 #pragma unroll
     for (int j = 0; j < kBlock; ++j) amax = LargerMagnitude(amax, v[i + j]);
     const BlockScale scale = BlockScaleOf(a.rule, amax, tensor);
-    QuantizeBlock<kBlock, kStochastic, kE2m1>(a.rule, scale, a.random, element + i, v + i);
+    QuantizeBlock<kBlock, kStochastic, kE2m1>(a.rule, scale, a.random.stream, element + i, v + i);
   }
 }
 
@@ -126,28 +125,26 @@ template <int kUnit, int kBlock, int kHadamard, bool kStochastic, bool kE2m1>
 __device__ inline void ProcessPairs(const UnitArguments& a, const TensorScale& tensor,
                                     std::uint64_t element, std::uint32_t (&pairs)[kUnit]) {
   if constexpr (kE2m1 && kUnit == kBlock) {
-    QuantizePairs<kHadamard, kStochastic>(a.rule, tensor, {a.random, a.keys}, element, a.rows,
-                                          pairs);
-    return;
-  }
-  SumPlan plans[kUnit / 16];
-  if constexpr (kHadamard > 0) PlanUnit<kHadamard>(pairs, plans);
-  float v[2][kUnit];
+    QuantizePairs<kHadamard, kStochastic>(a.rule, tensor, a.random, element, a.rows, pairs);
+  } else {
+    SumPlan plans[kUnit / 16];
+    if constexpr (kHadamard > 0) PlanUnit<kHadamard>(pairs, plans);
+    float v[2][kUnit];
 #pragma unroll
-  for (int w = 0; w < 2; ++w) {
-    UnpackColumn<kUnit>(pairs, w, v[w]);
-    if constexpr (kHadamard > 0) {
+    for (int w = 0; w < 2; ++w) {
+      UnpackColumn<kUnit>(pairs, w, v[w]);
+      if constexpr (kHadamard > 0) {
 #pragma unroll
-      for (int g = 0; g < kUnit; g += kHadamard) {
-        HadamardGroup<kHadamard>(v[w] + g, plans[g / kHadamard]);
+        for (int g = 0; g < kUnit; g += kHadamard) {
+          HadamardGroup<kHadamard>(v[w] + g, plans[g / kHadamard]);
+        }
       }
+      QuantizeUnit<kUnit, kBlock, kStochastic, kE2m1>(a, tensor, element + w * a.rows, v[w]);
     }
-    QuantizeUnit<kUnit, kBlock, kStochastic, kE2m1>(a, tensor, element + w * a.rows, v[w]);
-  }
 #pragma unroll
-  for (int k = 0; k < kUnit; ++k) {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(v[0][k], v[1][k]);
-    pairs[k] = *reinterpret_cast<const std::uint32_t*>(&pair);
+    for (int k = 0; k < kUnit; ++k) {
+      pairs[k] = AsWord(__floats2bfloat162_rn(v[0][k], v[1][k]));
+    }
   }
 }
 
@@ -176,12 +173,7 @@ inline UnitArguments Arguments(const QuantizeJob& job, const std::uint32_t* amax
                                const AlphaJob& alpha = {}) {
   const BlockRule rule = job.format ? RuleOf(*job.format) : BlockRule{};
   const bool reads = job.format && HasTensorScale(*job.format);
-  return {job.rows,
-          job.cols,
-          rule,
-          job.random,
-          RoundKeys(job.random.Key()),
-          reads ? amax : nullptr,
+  return {job.rows,        job.cols, rule, KeyedStream(job.random), reads ? amax : nullptr,
           Arguments(alpha)};
 }
 
