@@ -68,7 +68,7 @@ struct Fp4TileMemory {
   std::uint8_t* codes;
   std::size_t row_count;  // of packed rows
 
-  Fp4TileMemory(const Fp4Product& p, MatrixView<float> c) : row_count(RoundUp(c.rows, kFp4Lanes)) {
+  Fp4TileMemory(const Fp4Product& p, MatrixView<float> c) : row_count(RoundUp(c.rows, kLanes)) {
     const std::size_t state_size = RoundUp(c.rows, kFp4TileRows) * RoundUp(c.cols, kFp4PanelCols);
     const std::size_t scales_size = row_count * (kFp4Depth / p.block);
     state = tile_scratch.Get<float>(state_size + scales_size + row_count * kFp4Depth / 4);
@@ -112,25 +112,25 @@ void ComputeFp4Depth(const Fp4Product& p, MatrixView<float> c, std::size_t row, 
   const std::size_t depth = std::min(kFp4Depth, p.a.codes.cols - k);
   Fp4Work rows = {};
   rows.blocks = DivideUp(depth, p.block);
-  rows.first = k == 0;
-  rows.last = k + depth == p.a.codes.cols;
-  rows.c_row_stride = c.row_stride;
-  rows.c_col_stride = c.col_stride;
-  rows.alpha = p.alpha;
-  rows.accumulate = p.accumulate;
+  rows.to.first = k == 0;
+  rows.to.last = k + depth == p.a.codes.cols;
+  rows.to.c_row_stride = c.row_stride;
+  rows.to.c_col_stride = c.col_stride;
+  rows.to.alpha = p.alpha;
+  rows.to.accumulate = p.accumulate;
   SetFp4Rows(p, row, c.rows, k, depth, memory, &rows);
   for (std::size_t j = 0; j < c.cols; j += kFp4PanelCols) {
     Fp4Work w = rows;
-    w.cols = std::min(kFp4PanelCols, c.cols - j);
-    w.b = p.Panel(col + j, Fp4PanelWidth(w.cols), k / p.block);
-    w.state = memory.state + j * RoundUp(c.rows, kFp4TileRows);
+    w.to.cols = std::min(kFp4PanelCols, c.cols - j);
+    w.b = p.Panel(col + j, Fp4PanelWidth(w.to.cols), k / p.block);
+    w.to.state = memory.state + j * RoundUp(c.rows, kFp4TileRows);
     for (std::size_t i = 0; i < c.rows; i += kFp4TileRows) {
-      w.c = &c(i, j);
+      w.to.c = &c(i, j);
       const std::size_t tile_rows = std::min(kFp4TileRows, c.rows - i);
-      Fp4TileFunction(p.block, tile_rows, w.cols)(w);
+      Fp4TileFunction(p.block, tile_rows, w.to.cols)(w);
       w.a += kFp4TileRows * w.a_row_stride;
       w.a_scales += kFp4TileRows * w.a_scale_row_stride;
-      w.state += kFp4TileRows * kFp4PanelCols;
+      w.to.state += kFp4TileRows * kFp4PanelCols;
     }
   }
 }

@@ -14,22 +14,20 @@
 #include <hwy/highway.h>
 
 #include "fp4lab/base/fma-inl.h"
+#include "fp4lab/tensor/sum_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fp4lab {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-using Fp4Tag = hn::CappedTag<float, 16>;
-using Fp4Vec = hn::Vec<Fp4Tag>;
-using Fp4IntTag = hn::RebindToSigned<Fp4Tag>;
+using Fp4IntTag = hn::RebindToSigned<GemmTag>;
 using Fp4IntVec = hn::Vec<Fp4IntTag>;
-inline constexpr std::size_t kFp4Lanes = hn::MaxLanes(Fp4Tag());
 
 // The register tile: 6 x 2 vectors of sums and as many block sums fit 32 registers; 2 x 2 fit 16.
 inline constexpr std::size_t kFp4TileRows = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64 ? 6 : 2;
 inline constexpr std::size_t kFp4TileVectors = 2;
-inline constexpr std::size_t kFp4PanelCols = kFp4TileVectors * kFp4Lanes;
+inline constexpr std::size_t kFp4PanelCols = kFp4TileVectors * kLanes;
 
 // Lane n of a DotSum becomes start(n) + the sum over quads of a[0] * b(n)[0] + ... + a[3] * b(n)[3]
 // with a unsigned, b signed. |a|, |b|, the number of quads and the start are as in the FP4 GEMM: at
@@ -100,10 +98,10 @@ HWY_INLINE Fp4IntVec WholeDot(DotSum sum) { return sum; }
 HWY_INLINE Fp4IntVec DotStart(Fp4IntVec start) { return start; }
 #endif
 
-HWY_INLINE Fp4Vec FinishDot(DotSum sum) { return hn::ConvertTo(Fp4Tag(), WholeDot(sum)); }
+HWY_INLINE GemmVec FinishDot(DotSum sum) { return hn::ConvertTo(GemmTag(), WholeDot(sum)); }
 
 // fl(a * b + c) where a * b is exact, so that it does not matter whether it is rounded.
-HWY_INLINE Fp4Vec AddExact(Fp4Vec a, Fp4Vec b, Fp4Vec c) {
+HWY_INLINE GemmVec AddExact(GemmVec a, GemmVec b, GemmVec c) {
 #if HWY_NATIVE_FMA
   return hn::MulAdd(a, b, c);
 #else

@@ -27,7 +27,7 @@ using Fp4Codes = MatrixView<const std::uint8_t>;
 
 // Elements of a panel of `cols` columns side by side: whole vectors.
 constexpr std::size_t Fp4PanelWidth(std::size_t cols) {
-  return (cols + kFp4Lanes - 1) / kFp4Lanes * kFp4Lanes;
+  return (cols + kLanes - 1) / kLanes * kLanes;
 }
 // Bytes of one block of k in a panel of `width` columns: codes, then a start of the sum and a scale
 // a column.
@@ -35,7 +35,7 @@ constexpr std::size_t Fp4PanelBlockBytes(std::size_t block, std::size_t width) {
   return (block + 8) * width;
 }
 
-// Rows r, ..., r + kFp4Lanes - 1 and steps k, ..., k + 15 of x as four vectors: lane n of vector q
+// Rows r, ..., r + kLanes - 1 and steps k, ..., k + 15 of x as four vectors: lane n of vector q
 // holds the bytes x(r + n, k + 4 q), ..., x(r + n, k + 4 q + 3).
 struct FourQuads {
   Fp4IntVec quad[4];
@@ -97,8 +97,8 @@ HWY_INLINE FourQuads QuadsFromColumns(const std::uint8_t* from, std::size_t stri
 
 // The same at the edges of x: beyond them the byte is 12, a zero. x starts at (r, k).
 HWY_NOINLINE FourQuads QuadsAtEdge(Fp4Codes x) {
-  alignas(64) std::uint8_t padded[kFp4Lanes][16];
-  const std::size_t rows = std::min(x.rows, kFp4Lanes), cols = std::min<std::size_t>(x.cols, 16);
+  alignas(64) std::uint8_t padded[kLanes][16];
+  const std::size_t rows = std::min(x.rows, kLanes), cols = std::min<std::size_t>(x.cols, 16);
   std::memset(padded, 12, sizeof(padded));
   for (std::size_t r = 0; r < rows; ++r) {
     for (std::size_t k = 0; k < cols; ++k) padded[r][k] = x(r, k);
@@ -107,7 +107,7 @@ HWY_NOINLINE FourQuads QuadsAtEdge(Fp4Codes x) {
 }
 
 HWY_INLINE FourQuads LoadFourQuads(Fp4Codes x, std::size_t r, std::size_t k) {
-  if (r + kFp4Lanes > x.rows || k + 16 > x.cols) {
+  if (r + kLanes > x.rows || k + 16 > x.cols) {
     return QuadsAtEdge(x.Block(r, k, x.rows - r, k < x.cols ? x.cols - k : 0));
   }
   return x.col_stride == 1 ? QuadsFromRows(&x(r, k), x.row_stride)
@@ -115,12 +115,12 @@ HWY_INLINE FourQuads LoadFourQuads(Fp4Codes x, std::size_t r, std::size_t k) {
 }
 
 // Rows of a as quads: quad q of row r at out + (q * row_count + r) * 4, for r < row_count, a
-// multiple of kFp4Lanes, and q up to whole blocks.
+// multiple of kLanes, and q up to whole blocks.
 HWY_NOINLINE void PackFp4Rows(Fp4Codes a, std::size_t block, std::size_t row_count,
                               std::uint8_t* HWY_RESTRICT out) {
   const std::size_t depth = (a.cols + block - 1) / block * block;
   for (std::size_t k = 0; k < depth; k += 16) {
-    for (std::size_t r = 0; r < row_count; r += kFp4Lanes) {
+    for (std::size_t r = 0; r < row_count; r += kLanes) {
       const FourQuads x = LoadFourQuads(a, r, k);
       Repeat<4>([&](auto q) HWY_ATTR {
         std::uint8_t* const to = out + ((k / 4 + q) * row_count + r) * 4;
@@ -162,7 +162,7 @@ HWY_INLINE void PackFp4Block(Fp4Codes b, std::size_t n, std::size_t k, std::size
 HWY_NOINLINE void PackFp4Panel(Fp4Codes b, std::size_t block, std::uint8_t* HWY_RESTRICT out) {
   const std::size_t width = Fp4PanelWidth(b.rows);
   for (std::size_t k = 0; k < b.cols; k += block) {
-    for (std::size_t n = 0; n < width; n += kFp4Lanes) PackFp4Block(b, n, k, block, width, out);
+    for (std::size_t n = 0; n < width; n += kLanes) PackFp4Block(b, n, k, block, width, out);
     out += Fp4PanelBlockBytes(block, width);
   }
 }
@@ -171,9 +171,9 @@ HWY_NOINLINE void PackFp4Panel(Fp4Codes b, std::size_t block, std::uint8_t* HWY_
 HWY_NOINLINE void PackFp4PanelScales(MatrixView<const float> scales, std::size_t block_rows,
                                      std::size_t first_row, std::size_t cols, std::size_t block,
                                      std::uint8_t* HWY_RESTRICT out) {
-  const Fp4Tag d;
+  const GemmTag d;
   const std::size_t width = Fp4PanelWidth(cols), block_bytes = Fp4PanelBlockBytes(block, width);
-  const Fp4Vec quarter = hn::Set(d, 0.25f);
+  const GemmVec quarter = hn::Set(d, 0.25f);
   float line[kFp4PanelCols] = {};
   std::size_t rows[kFp4PanelCols];
   for (std::size_t n = 0; n < cols; ++n) {
@@ -184,8 +184,8 @@ HWY_NOINLINE void PackFp4PanelScales(MatrixView<const float> scales, std::size_t
     const float* const from = scales.data + i * scales.col_stride;
     float* const to = reinterpret_cast<float*>(out + i * block_bytes + (block + 4) * width);
     for (std::size_t n = 0; !in_line && n < cols; ++n) line[n] = from[rows[n]];
-    for (std::size_t n = 0; n < width; n += kFp4Lanes) {
-      const Fp4Vec scale = hn::LoadU(d, in_line ? from + first_row + n : line + n);
+    for (std::size_t n = 0; n < width; n += kLanes) {
+      const GemmVec scale = hn::LoadU(d, in_line ? from + first_row + n : line + n);
       hn::Store(hn::Mul(quarter, scale), d, to + n);
     }
   }

@@ -70,19 +70,19 @@ struct TileMemory {
   }
 };
 
-// Columns [j, j + w.cols) of a tile `c` take in the steps of k of `a` and w.b. The first rows of a
-// are packed.
+// Columns [j, j + w.to.cols) of a tile `c` take in the steps of k of `a` and w.b. The first rows of
+// a are packed.
 HWY_INLINE void ComputePanel(TileWork w, MatrixView<const float> a, const float* packed_a,
                              std::size_t packed_rows, MatrixView<float> c, bool one_pass) {
-  const std::size_t step = packed_rows == 0 ? RowsAtOnce(w.cols) : kTileRows;
+  const std::size_t step = packed_rows == 0 ? RowsAtOnce(w.to.cols) : kTileRows;
   for (std::size_t i = 0; i < c.rows; i += step) {
     const bool packed = i < packed_rows;
     w.a = packed ? packed_a + i * a.cols : a.data + i * a.row_stride;
     w.a_row_stride = packed ? 1 : a.row_stride;
     w.a_k_stride = packed ? kTileRows : a.col_stride;
-    w.c = c.data + i * c.row_stride;
+    w.to.c = c.data + i * c.row_stride;
     ComputeRows(w, std::min(step, c.rows - i));
-    if (!one_pass) w.state += step * kPanelCols;
+    if (!one_pass) w.to.state += step * kPanelCols;
   }
 }
 
@@ -104,15 +104,15 @@ void ComputeDepth(const Product& p, MatrixView<float> c, std::size_t row, std::s
                            .b = b,
                            .depth = depth,
                            .block = p.block,
-                           .state = memory.state + (first && last ? 0 : j * p.tile_rows),
-                           .first = first,
-                           .last = last,
-                           .c = nullptr,
-                           .c_row_stride = c.row_stride,
-                           .c_col_stride = c.col_stride,
-                           .cols = cols,
-                           .alpha = p.alpha,
-                           .accumulate = p.accumulate};
+                           .to = {.state = memory.state + (first && last ? 0 : j * p.tile_rows),
+                                  .first = first,
+                                  .last = last,
+                                  .c = nullptr,
+                                  .c_row_stride = c.row_stride,
+                                  .c_col_stride = c.col_stride,
+                                  .cols = cols,
+                                  .alpha = p.alpha,
+                                  .accumulate = p.accumulate}};
     ComputePanel(work, a, memory.a, p.pack_a ? c.rows / kTileRows * kTileRows : 0,
                  c.Block(0, j, c.rows, cols), first && last);
   }

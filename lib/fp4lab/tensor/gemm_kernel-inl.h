@@ -28,39 +28,14 @@ struct TileWork {
   const float* b;  // packed, PanelWidth(cols) floats a step of k
   std::size_t depth;
   std::size_t block;  // 0: one chain of fused multiply-adds
-  float* state;       // the running sums, kPanelCols floats a row, between two calls
-  bool first, last;   // the first call for these elements starts at +0, the last writes c
-  float* c;
-  std::size_t c_row_stride, c_col_stride;
-  std::size_t cols;  // columns of c, at most vectors * kLanes
-  float alpha;
-  bool accumulate;
+  TileOutput to;
 };
 
 template <std::size_t kRows, std::size_t kVectors>
-struct RegisterTile {
-  GemmVec sum[kRows][kVectors];
+struct RegisterTile : SumTile<kRows, kVectors, kPanelCols> {
+  using SumTile<kRows, kVectors, kPanelCols>::ForEach;
+  using SumTile<kRows, kVectors, kPanelCols>::sum;
 
-  // Calls f(row, vector, place in rows of kPanelCols) for each sum.
-  template <class F>
-  static HWY_INLINE void ForEach(F f) {
-    Repeat<kRows * kVectors>([&f](auto index) HWY_ATTR {
-      constexpr std::size_t kIndex = index, kRow = kIndex / kVectors, kVector = kIndex % kVectors;
-      f(kRow, kVector, kRow * kPanelCols + kVector * kLanes);
-    });
-  }
-
-  HWY_INLINE void Clear() {
-    ForEach([this](auto i, auto j, auto) HWY_ATTR { sum[i][j] = hn::Zero(GemmTag()); });
-  }
-  HWY_INLINE void Load(const float* from) {
-    ForEach([this, from](auto i, auto j, auto at)
-                HWY_ATTR { sum[i][j] = hn::Load(GemmTag(), from + at); });
-  }
-  HWY_INLINE void Store(float* to) const {
-    ForEach([this, to](auto i, auto j, auto at)
-                HWY_ATTR { hn::Store(sum[i][j], GemmTag(), to + at); });
-  }
   HWY_INLINE void AddTo(const float* y) {  // sum = y + sum
     ForEach([this, y](auto i, auto j, auto at)
                 HWY_ATTR { sum[i][j] = hn::Add(hn::Load(GemmTag(), y + at), sum[i][j]); });
@@ -90,52 +65,14 @@ struct RegisterTile {
       b += kVectors * kLanes;
     }
   }
-
-  // c = alpha * sum, or c + alpha * sum.
-  template <bool kAccumulate>
-  HWY_INLINE void WriteWhole(float* HWY_RESTRICT c, std::size_t row_stride, float alpha) const {
-    const GemmTag d;
-    const GemmVec factor = hn::Set(d, alpha);
-    Repeat<kRows>([&](auto i) HWY_ATTR {
-      Repeat<kVectors>([&](auto j) HWY_ATTR {
-        const GemmVec y = hn::Mul(factor, sum[i][j]);
-        float* const to = c + j * kLanes;
-        hn::StoreU(kAccumulate ? hn::Add(hn::LoadU(d, to), y) : y, d, to);
-      });
-      c += row_stride;
-    });
-  }
-  HWY_INLINE void WritePart(const TileWork& w) const {
-    HWY_ALIGN float sums[kRows * kPanelCols];
-    Store(sums);
-    const std::size_t cols = std::min(w.cols, kVectors * kLanes);
-    for (std::size_t i = 0; i < kRows; ++i) {
-      for (std::size_t j = 0; j < cols; ++j) {
-        float& c = w.c[i * w.c_row_stride + j * w.c_col_stride];
-        const float y = w.alpha * sums[i * kPanelCols + j];
-        c = w.accumulate ? c + y : y;
-      }
-    }
-  }
-  HWY_INLINE void Finish(const TileWork& w) const {
-    if (!w.last) {
-      Store(w.state);
-    } else if (w.cols == kVectors * kLanes && w.c_col_stride == 1) {
-      if (w.accumulate) return WriteWhole<true>(w.c, w.c_row_stride, w.alpha);
-      WriteWhole<false>(w.c, w.c_row_stride, w.alpha);
-    } else {
-      WritePart(w);
-    }
-  }
 };
 
 template <std::size_t kRows, std::size_t kVectors>
 HWY_INLINE void ComputeOneBlock(const TileWork& w) {
   RegisterTile<kRows, kVectors> tile;
-  tile.Clear();
-  if (!w.first) tile.Load(w.state);
+  tile.Start(w.to);
   tile.MultiplyAdd(w.a, w.a_row_stride, w.a_k_stride, w.b, w.depth);
-  tile.Finish(w);
+  tile.Finish(w.to);
 }
 
 template <std::size_t kRows, std::size_t kVectors>
@@ -145,13 +82,13 @@ HWY_INLINE void ComputeBlocks(const TileWork& w) {
     tile.Clear();
     tile.MultiplyAdd(w.a + k * w.a_k_stride, w.a_row_stride, w.a_k_stride,
                      w.b + k * kVectors * kLanes, std::min(w.block, w.depth - k));
-    if (w.first && k == 0) {
+    if (w.to.first && k == 0) {
       tile.AddToZero();
     } else {
-      tile.AddTo(w.state);
+      tile.AddTo(w.to.state);
     }
-    if (k + w.block >= w.depth) return tile.Finish(w);
-    tile.Store(w.state);
+    if (k + w.block >= w.depth) return tile.Finish(w.to);
+    tile.Store(w.to.state);
   }
 }
 
@@ -176,18 +113,18 @@ constexpr std::size_t RowsAtOnce(std::size_t cols) {
   return cols <= kLanes ? kMostRows : kTileRows;
 }
 
-// Computes `rows` <= RowsAtOnce(w.cols) rows as tiles of 8, 6, 4, 2 and 1 rows.
+// Computes `rows` <= RowsAtOnce(w.to.cols) rows as tiles of 8, 6, 4, 2 and 1 rows.
 HWY_INLINE void ComputeRows(TileWork w, std::size_t rows) {
   static constexpr std::array<std::array<ComputeTileFunction, 4>, kTileRows + 1> kTiles = {
       {{}, TilesOfRows<1>(), TilesOfRows<2>(), {}, TilesOfRows<4>(), {}, TilesOfRows<6>()}};
   if (rows == kMostRows) return ComputeTile<kMostRows, 1>(w);
-  const std::size_t vectors = PanelWidth(w.cols) / kLanes;
+  const std::size_t vectors = PanelWidth(w.to.cols) / kLanes;
   while (rows > 0) {
     const std::size_t step = rows >= 6 ? 6 : rows >= 4 ? 4 : rows >= 2 ? 2 : 1;
     kTiles[step][vectors - 1](w);
     w.a += step * w.a_row_stride;
-    w.c += step * w.c_row_stride;
-    w.state += step * kPanelCols;
+    w.to.c += step * w.to.c_row_stride;
+    w.to.state += step * kPanelCols;
     rows -= step;
   }
 }

@@ -17,19 +17,16 @@
 #include <hwy/highway.h>
 
 #include "fp4lab/base/transpose-inl.h"
+#include "fp4lab/tensor/sum_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fp4lab {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-using GemmTag = hn::CappedTag<float, 16>;
-using GemmVec = hn::Vec<GemmTag>;
-
 // The register tile: kTileRows rows of c by up to kMaxVectors vectors. With 32 registers 6 x 4
 // sums, 4 vectors of b and a broadcast of a fit; with 16 registers 6 x 2. Six rows need only six
 // pointers, so that a is read where it lies, whatever its strides.
-inline constexpr std::size_t kLanes = hn::MaxLanes(GemmTag());
 inline constexpr std::size_t kMaxVectors = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64 ? 4 : 2;
 inline constexpr std::size_t kTileRows = 6;
 inline constexpr std::size_t kPanelCols = kMaxVectors * kLanes;

@@ -38,7 +38,7 @@ struct GroupStep {
   OpenChoices open;
 };
 
-// Integer dots of the groups with kFp4Lanes columns from j on, at most 2304.
+// Integer dots of the groups with kLanes columns from j on, at most 2304.
 HWY_INLINE void GroupDots(const GroupStep& s, std::size_t j, Fp4IntVec dots[kGroupsAStep]) {
   Repeat<kGroupsAStep>([&](auto g) HWY_ATTR {
     DotSum sum = DotStart(hn::Load(Fp4IntTag(), s.b_starts + g * kMmaPanel + j));
@@ -59,17 +59,17 @@ HWY_INLINE void ScaleDots(const GroupStep& s, std::size_t column,
   Repeat<kGroupsAStep>([&](auto g) HWY_ATTR {
     const DoubleVec factor =
         hn::Mul(hn::Set(d, s.a_factors[g]), hn::Load(d, s.b_factors + g * kMmaPanel + column));
-    t[g] = hn::Mul(hn::PromoteTo(d, hn::Load(di, dots + g * kFp4Lanes)), factor);
+    t[g] = hn::Mul(hn::PromoteTo(d, hn::Load(di, dots + g * kLanes)), factor);
   });
 }
 
-// Whether no term of the step loses a bit in any of kFp4Lanes columns, whatever groups count: with
+// Whether no term of the step loses a bit in any of kLanes columns, whatever groups count: with
 // the largest E that the step can have, all are multiples of 2^(E - F). Then the step is the exact
 // sum, for the terms are below 2^(E + 12) and binary64 holds 53 bits.
 HWY_INLINE bool NothingIsTruncated(const GroupStep& s, std::size_t j, const float* c) {
   const Fp4IntTag d;
   const Fp4IntVec zero = hn::Zero(d);
-  const Fp4IntVec bits = hn::And(hn::BitCast(d, hn::Load(Fp4Tag(), c)), hn::Set(d, 0x7FFFFFFF));
+  const Fp4IntVec bits = hn::And(hn::BitCast(d, hn::Load(GemmTag(), c)), hn::Set(d, 0x7FFFFFFF));
   const Fp4IntVec field = hn::ShiftRight<23>(bits);
   const Fp4IntVec raw = hn::Max(hn::Sub(field, hn::Set(d, 127)), hn::Set(d, -126));
   const Fp4IntVec high = hn::Add(hn::Set(d, s.a_high), hn::Load(d, s.b_highs + j));
@@ -143,14 +143,14 @@ HWY_INLINE void FinishExactGroups(std::size_t column, const DoubleVec t[kGroupsA
 
 // c takes in one step, for all columns of a panel.
 HWY_INLINE void ComputeGroupStep(const GroupStep& s, float* HWY_RESTRICT c) {
-  for (std::size_t j = 0; j < kMmaPanel; j += kFp4Lanes) {
+  for (std::size_t j = 0; j < kMmaPanel; j += kLanes) {
     Fp4IntVec dots[kGroupsAStep];
-    HWY_ALIGN std::int32_t stored[kGroupsAStep * kFp4Lanes];
+    HWY_ALIGN std::int32_t stored[kGroupsAStep * kLanes];
     GroupDots(s, j, dots);
     Repeat<kGroupsAStep>([&](auto g)
-                             HWY_ATTR { hn::Store(dots[g], Fp4IntTag(), stored + g * kFp4Lanes); });
+                             HWY_ATTR { hn::Store(dots[g], Fp4IntTag(), stored + g * kLanes); });
     const bool is_exact = NothingIsTruncated(s, j, c + j);
-    for (std::size_t i = 0; i < kFp4Lanes; i += kDoubles) {
+    for (std::size_t i = 0; i < kLanes; i += kDoubles) {
       DoubleVec t[kGroupsAStep];
       ScaleDots(s, j + i, stored + i, t);
       if (HWY_LIKELY(is_exact)) {
