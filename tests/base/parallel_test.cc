@@ -1,8 +1,15 @@
 #include "fp4lab/base/parallel.h"
 
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <chrono>
 #include <cstddef>
+#include <thread>
 #include <vector>
 
+#include "fp4lab/base/error.h"
 #include "tests/support/catch.h"
 
 namespace fp4lab {
@@ -32,6 +39,95 @@ TEST_CASE("Loops inside a parallel loop have one thread each", "[base]") {
   CHECK(threads == std::vector<int>(6, 1));
   CHECK(calls == std::vector<int>(60, 1));
   CHECK(Threads() == 3);
+  SetThreads(before);
+}
+
+TEST_CASE("What a body throws on any thread comes out of the loop, and the next loop is whole",
+          "[base]") {
+  const int before = Threads();
+  for (const int threads : {1, 4}) {
+    SetThreads(threads);
+    for (std::size_t bad = 0; bad < 50; ++bad) {
+      const auto loop = [&] {
+        ParallelFor(50, [&](std::size_t i) {
+          if (i == bad) throw Error("place", "problem");
+        });
+      };
+      CHECK_THROWS_AS(loop(), Error);
+    }
+    std::vector<int> calls(100);
+    ParallelFor(calls.size(), [&calls](std::size_t i) { ++calls[i]; });
+    CHECK(calls == std::vector<int>(100, 1));
+    CHECK(Threads() == threads);
+  }
+  SetThreads(before);
+}
+
+TEST_CASE("Loops of any lengths in a row, many of them, call each index once", "[base]") {
+  const int before = Threads();
+  SetThreads(4);
+  std::vector<int> calls(9);
+  for (std::size_t round = 0; round < 20'000; ++round) {
+    ParallelFor(2 + round % 8, [&calls](std::size_t i) { ++calls[i]; });
+  }
+  CHECK(calls == std::vector<int>{20000, 20000, 17500, 15000, 12500, 10000, 7500, 5000, 2500});
+  SetThreads(before);
+}
+
+TEST_CASE("Loops of several threads at a time do not meet", "[base]") {
+  std::vector<std::vector<int>> calls(4, std::vector<int>(64));
+  std::vector<std::thread> threads;
+  for (std::vector<int>& mine : calls) {
+    threads.emplace_back([&mine] {
+      SetThreads(3);
+      for (int round = 0; round < 500; ++round) {
+        ParallelFor(mine.size(), [&mine](std::size_t i) { ++mine[i]; });
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::vector<int>& mine : calls) CHECK(mine == std::vector<int>(64, 500));
+}
+
+double ProcessorSeconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+TEST_CASE("Threads that wait for the next loop sleep", "[base]") {
+  const int before = Threads();
+  SetThreads(8);
+  std::vector<int> calls(64);
+  ParallelFor(calls.size(), [&calls](std::size_t i) { ++calls[i]; });
+  const double start = ProcessorSeconds();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  CHECK(ProcessorSeconds() - start < 0.1);
+  SetThreads(before);
+}
+
+TEST_CASE("A process that was forked runs its loops", "[base]") {
+  const int before = Threads();
+  SetThreads(4);
+  std::vector<int> calls(64);
+  ParallelFor(calls.size(), [&calls](std::size_t i) { ++calls[i]; });  // the threads exist
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ParallelFor(calls.size(), [&calls](std::size_t i) { ++calls[i]; });
+    ::_exit(calls == std::vector<int>(64, 2) ? 0 : 1);
+  }
+  int status = -1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  SetThreads(before);
+}
+
+TEST_CASE("A number of threads stays between one and the most that there may be", "[base]") {
+  const int before = Threads();
+  SetThreads(1 << 30);
+  CHECK(Threads() == kMostThreads);
+  SetThreads(-5);
+  CHECK(Threads() == 1);
   SetThreads(before);
 }
 

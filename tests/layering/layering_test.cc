@@ -99,7 +99,7 @@ struct Place {
 };
 const Place kPlaces[] = {
     {"hwy/", R"(lib/fp4lab/.*(\.cc|-inl\.h))"},
-    {"omp.h", R"(lib/fp4lab/base/parallel\.h)"},
+    {"omp.h", R"(lib/fp4lab/base/parallel\.cc)"},
     {"nlohmann/", R"(lib/fp4lab/(io|data|exchange|judge|train|study)/.*|tools/.*)"},
     {"CLI/", R"(tools/.*)"},
     {"cuda_runtime_api.h", R"(lib/fp4lab/cuda/.*\.cuh)"},

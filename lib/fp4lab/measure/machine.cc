@@ -1,12 +1,13 @@
 #include "fp4lab/measure/machine.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <string>
+
+#include "fp4lab/base/limits.h"
 
 #include <hwy/base.h>
 #include <hwy/highway.h>
@@ -37,18 +38,12 @@ std::string CpuName() {
 
 std::size_t Positive(long value) { return value > 0 ? static_cast<std::size_t>(value) : 0; }
 
-int UsableCores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return ::sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 }  // namespace
 
 Machine ThisMachine() {
   Machine m;
   m.cpu = CpuName();
-  m.cores = UsableCores();
+  m.cores = Processors();
   m.l1 = Positive(::sysconf(_SC_LEVEL1_DCACHE_SIZE));
   m.l2 = Positive(::sysconf(_SC_LEVEL2_CACHE_SIZE));
   m.l3 = Positive(::sysconf(_SC_LEVEL3_CACHE_SIZE));
