@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "fp4lab/base/simd.h"
+
 namespace fp4lab::tools {
 namespace {
 
@@ -21,6 +23,14 @@ std::size_t TerminalWidth() {
 StatusLine::StatusLine()
     : terminal_(::isatty(STDERR_FILENO) != 0),
       next_(std::chrono::steady_clock::now() + kLogEvery) {}
+
+void NoteSlowTarget() {
+  if (HasFusedMultiplyAdd()) return;
+  std::fprintf(stderr,
+               "note: the SIMD target %s has no fused multiply-add: this takes some ten times as "
+               "long as on avx2\n",
+               ActiveSimdTarget().c_str());
+}
 
 StatusLine::~StatusLine() { Clear(); }
 

@@ -29,4 +29,7 @@ class StatusLine {
 std::string Duration(double seconds);  // "4:05", "1:02:33"
 std::string Rate(double per_second);   // "845", "34.2k", "1.20M"
 
+// One line on stderr where the SIMD target has no fused multiply-add: what follows takes long.
+void NoteSlowTarget();
+
 }  // namespace fp4lab::tools

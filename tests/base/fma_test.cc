@@ -41,6 +41,7 @@ float SumOfOnePlus(const float* x, std::size_t n) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <limits>
@@ -112,6 +113,89 @@ TEST_CASE("Fma rounds once on every SIMD target", "[base][differential]") {
     CHECK(wrong == 0);
     CHECK(twice > kCount / 4);  // the data do tell one rounding from two
   });
+}
+
+// Zeros, subnormal numbers, powers of two and their neighbours, the largest, infinity, NaN.
+std::vector<float> Extremes() {
+  std::vector<float> x = {0.0f, kInfinity, kNan};
+  for (const std::uint32_t bits : {0x00000001u, 0x00000002u, 0x00000003u, 0x00400000u, 0x007FFFFFu,
+                                   0x7F7FFFFFu, 0x7F7FFFFEu}) {
+    x.push_back(std::bit_cast<float>(bits));
+  }
+  for (const int exponent :
+       {-126, -125, -103, -102, -75, -25, -24, -23, -1, 0, 1, 12, 24, 64, 127}) {
+    const std::uint32_t bits = static_cast<std::uint32_t>(exponent + 127) << 23;
+    for (const std::uint32_t near :
+         {bits - 1, bits, bits + 1, bits + 0x400000u, bits + 0x400001u}) {
+      x.push_back(std::bit_cast<float>(near));
+    }
+  }
+  const std::size_t positive = x.size();
+  for (std::size_t i = 0; i < positive; ++i) x.push_back(-x[i]);
+  return x;
+}
+
+std::size_t WrongOnes(const std::vector<float>& a, const std::vector<float>& b,
+                      const std::vector<float>& c) {
+  std::vector<float> out(a.size());
+  HWY_DYNAMIC_DISPATCH(FmaArray)(a.data(), b.data(), c.data(), a.size(), out.data());
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    wrong += Bits(out[i]) != Bits(std::fma(a[i], b[i], c[i]));
+  }
+  return wrong;
+}
+
+TEST_CASE("Fma rounds once at every extreme of its three arguments", "[base][differential]") {
+  const std::vector<float> extremes = Extremes();
+  std::vector<float> c = extremes;
+  c.resize((c.size() + 63) / 64 * 64);  // room for a whole last vector
+  std::vector<float> a(c.size()), b(c.size());
+  OnEveryTarget([&] {
+    std::size_t wrong = 0;
+    for (const float x : extremes) {
+      for (const float y : extremes) {
+        std::fill(a.begin(), a.end(), x);
+        std::fill(b.begin(), b.end(), y);
+        wrong += WrongOnes(a, b, c);
+      }
+    }
+    CHECK(wrong == 0);
+  });
+}
+
+TEST_CASE("Fma rounds once where the sum lies beside the middle of two numbers",
+          "[base][differential]") {
+  constexpr std::size_t kCount = 1 << 16;
+  std::vector<float> a(kCount), b(kCount), c(kCount);
+  // a * b is half a last place of c, or that and a little: c of any exponent down to the subnormal
+  // numbers, a little of any size down to nothing.
+  const RandomStream stream{.seed = 11, .tensor = 1};
+  for (std::size_t i = 0; i < kCount; ++i) {
+    const std::uint32_t bits = stream.Bits32(2 * i), more = stream.Bits32(2 * i + 1);
+    c[i] = std::bit_cast<float>(bits);
+    if (!std::isfinite(c[i])) c[i] = 1.0f;
+    const float next = std::bit_cast<float>(std::bit_cast<std::uint32_t>(std::abs(c[i])) + 1);
+    const float place = next - std::abs(c[i]);
+    const auto little = static_cast<float>(more % 3) - 1.0f;  // -1, 0, 1
+    a[i] = 1.0f + little * std::ldexp(1.0f, -static_cast<int>(more >> 8 & 31));
+    b[i] = ((more & 128) != 0 ? 0.5f : -0.5f) * place;
+    // No float is half the smallest subnormal: take the product apart.
+    if (std::abs(b[i]) < 0x1p-126f) a[i] *= 0x1p-60f, b[i] = std::ldexp(place, 59);
+  }
+  OnEveryTarget([&] { CHECK(WrongOnes(a, b, c) == 0); });
+}
+
+TEST_CASE("Fma rounds once for random bits", "[base][differential]") {
+  constexpr std::size_t kCount = 1 << 16;
+  std::vector<float> x[3];
+  for (std::uint32_t k = 0; k < 3; ++k) {
+    const RandomStream stream{.seed = 12, .tensor = k};
+    for (std::size_t i = 0; i < kCount; ++i) {
+      x[k].push_back(std::bit_cast<float>(stream.Bits32(i)));
+    }
+  }
+  OnEveryTarget([&] { CHECK(WrongOnes(x[0], x[1], x[2]) == 0); });
 }
 
 TEST_CASE("Sums and maxima in virtual lanes have the same bits on every SIMD target",

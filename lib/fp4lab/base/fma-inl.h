@@ -9,6 +9,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 
 #include <hwy/highway.h>
 
@@ -23,14 +24,11 @@ template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V Fma(D /*d*/, V a, V b, V c) {
   return hwy::HWY_NAMESPACE::MulAdd(a, b, c);
 }
-#else
+#elif HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V Fma(D d, V a, V b, V c) {
   namespace hn = hwy::HWY_NAMESPACE;
-  using T = hn::TFromD<D>;
-  HWY_ALIGN T lanes_a[hn::MaxLanes(d)];
-  HWY_ALIGN T lanes_b[hn::MaxLanes(d)];
-  HWY_ALIGN T lanes_c[hn::MaxLanes(d)];
+  HWY_ALIGN float lanes_a[hn::MaxLanes(d)], lanes_b[hn::MaxLanes(d)], lanes_c[hn::MaxLanes(d)];
   hn::Store(a, d, lanes_a);
   hn::Store(b, d, lanes_b);
   hn::Store(c, d, lanes_c);
@@ -38,6 +36,80 @@ HWY_INLINE V Fma(D d, V a, V b, V c) {
     lanes_c[i] = std::fma(lanes_a[i], lanes_b[i], lanes_c[i]);
   }
   return hn::Load(d, lanes_c);
+}
+#else
+// The product p of two binary32 numbers is exact in binary64. s = fl64(p + c), rounded once more to
+// binary32, can be wrong in two places only: where s lies halfway between two binary32 numbers and
+// p + c does not, and where binary32 is subnormal. There the sum is rounded to odd first (Boldo and
+// Melquiond, IEEE Transactions on Computers 57(4), 2008): of the two binary64 numbers around p + c
+// it becomes the one that ends in 1, which is halfway nowhere.
+
+// a * b + c rounded to odd; infinities and NaN are those of the plain sum.
+template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+HWY_INLINE V SumToOdd(D d, V a, V b, V c) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::RebindToUnsigned<D> bits;
+  const V p = hn::Mul(a, b), s = hn::Add(p, c), q = hn::Sub(s, p);
+  const V lost = hn::Add(hn::Sub(p, hn::Sub(s, q)), hn::Sub(c, q));  // p + c - s, exactly
+  const auto inexact = hn::BitCast(bits, hn::VecFromMask(d, hn::Gt(hn::Abs(lost), hn::Zero(d))));
+  const auto sum = hn::BitCast(bits, s);
+  // 1 where p + c lies between zero and s.
+  const auto beyond = hn::ShiftRight<63>(hn::Xor(sum, hn::BitCast(bits, lost)));
+  const auto towards_zero = hn::Sub(sum, hn::And(beyond, inexact));
+  return hn::BitCast(d, hn::Or(towards_zero, hn::And(inexact, hn::Set(bits, 1))));
+}
+
+// sum(wide, a, b, c) of each half of the lanes, in binary64.
+template <class D, class V, class Sum>
+HWY_INLINE auto OfHalves(D /*d*/, V a, V b, V c, const Sum& sum) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::Half<D> half;
+  const hn::Rebind<double, hn::Half<D>> wide;
+  const auto lower = [&](V x) HWY_ATTR { return hn::PromoteTo(wide, hn::LowerHalf(half, x)); };
+  const auto upper = [&](V x) HWY_ATTR { return hn::PromoteTo(wide, hn::UpperHalf(half, x)); };
+  struct Halves {
+    hn::Vec<decltype(wide)> low, high;
+  };
+  return Halves{sum(wide, lower(a), lower(b), lower(c)), sum(wide, upper(a), upper(b), upper(c))};
+}
+
+template <class D, class Halves>
+HWY_INLINE auto Narrowed(D d, const Halves& x) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::Half<D> half;
+  return hn::Combine(d, hn::DemoteTo(half, x.high), hn::DemoteTo(half, x.low));
+}
+
+// Fma of any lanes, and seldom needed.
+template <class D, class V>
+HWY_NOINLINE V FmaToOdd(D d, V a, V b, V c) {
+  const auto sum = [](auto wide, auto x, auto y, auto z)
+                       HWY_ATTR { return SumToOdd(wide, x, y, z); };
+  return Narrowed(d, OfHalves(d, a, b, c, sum));
+}
+
+// For tags of two or more lanes.
+template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+HWY_INLINE V Fma(D d, V a, V b, V c) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const auto sum = [](auto /*wide*/, auto x, auto y, auto z)
+                       HWY_ATTR { return hn::Add(hn::Mul(x, y), z); };
+  const auto s = OfHalves(d, a, b, c, sum);
+  const V nearest = Narrowed(d, s);
+  // Halfway: the 29 bits that binary32 does not hold are a 1 and zeros. All words are compared, and
+  // the upper ones must not match: `halfway` has a 1 in them where `dropped` has none.
+  const hn::Rebind<double, hn::Half<D>> wide;
+  const hn::RebindToUnsigned<decltype(wide)> bits;
+  const hn::Repartition<std::uint32_t, decltype(wide)> words;
+  const auto dropped = hn::BitCast(words, hn::Set(bits, 0x1FFFFFFF));
+  const auto halfway = hn::BitCast(words, hn::Set(bits, 0x110000000));
+  const auto is_halfway = [&](auto x) HWY_ATTR {
+    return hn::Eq(hn::And(hn::BitCast(words, x), dropped), halfway);
+  };
+  const auto tiny = hn::Le(hn::Abs(nearest), hn::Set(d, 0x1p-125f));
+  const bool good =
+      hn::AllFalse(words, hn::Or(is_halfway(s.low), is_halfway(s.high))) && hn::AllFalse(d, tiny);
+  return HWY_LIKELY(good) ? nearest : FmaToOdd(d, a, b, c);
 }
 #endif
 

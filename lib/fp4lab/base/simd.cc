@@ -5,6 +5,7 @@
 #include <cctype>
 #include <cstdint>
 #include <cstdlib>
+#include <iterator>
 
 #include "fp4lab/base/error.h"
 
@@ -53,6 +54,12 @@ std::vector<std::string> SimdTargets() {
 std::string ActiveSimdTarget() {
   RunnableTargets();
   return LowerName(BitsOf(hwy::SupportedTargets() & BuiltTargets()).front());
+}
+
+bool HasFusedMultiplyAdd() {
+  constexpr std::string_view kWithout[] = {"sse4", "ssse3", "sse2", "scalar", "emu128"};
+  return std::find(std::begin(kWithout), std::end(kWithout), ActiveSimdTarget()) ==
+         std::end(kWithout);
 }
 
 void PinSimdTarget(std::string_view name) {

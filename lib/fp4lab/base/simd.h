@@ -14,6 +14,10 @@ std::vector<std::string> SimdTargets();
 // The target that kernels use now.
 std::string ActiveSimdTarget();
 
+// Whether kernels on the target that they use now multiply and add in one instruction. Where they
+// do not, fma-inl.h puts the exact result together, and training takes some ten times as long.
+bool HasFusedMultiplyAdd();
+
 // Makes every kernel use `name` from now on; "best" goes back to the best. Throws Error for a name
 // that SimdTargets() does not list. Process-wide: call it between runs, not during one.
 void PinSimdTarget(std::string_view name);
