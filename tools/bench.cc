@@ -1,8 +1,6 @@
 // fp4lab bench: one table of how fast everything is, with ratios, targets and peers.
 #include <algorithm>
-#include <atomic>
 #include <cctype>
-#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -19,7 +17,9 @@
 #include "tools/bench_json.h"
 #include "tools/bench_rows.h"
 #include "tools/commands.h"
+#include "tools/number_option.h"
 #include "tools/status_line.h"
+#include "tools/stop_signals.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -28,24 +28,6 @@ struct BenchOptions {
   std::string filter, json, peer_json, probe_recipe = "fp32";
   int threads = 0, probe_memory = 0;
   bool list = false, quick = false, markdown = false;
-};
-
-std::atomic<bool> stop{false};
-void AskToStop(int) { stop = true; }
-
-// While it lives, Ctrl-C ends the measurement and not the program.
-class Interruptible {
- public:
-  Interruptible() {
-    std::signal(SIGINT, AskToStop);
-    std::signal(SIGTERM, AskToStop);
-  }
-  ~Interruptible() {
-    std::signal(SIGINT, SIG_DFL);
-    std::signal(SIGTERM, SIG_DFL);
-  }
-  Interruptible(const Interruptible&) = delete;
-  Interruptible& operator=(const Interruptible&) = delete;
 };
 
 std::string Lower(std::string text) {
@@ -178,13 +160,14 @@ int Run(const BenchOptions& o) {
     PrintList(entries);
     return 0;
   }
-  const Interruptible interruptible;
+  NoteSlowTarget();
+  const StopSignals signals;
   BenchInputs inputs(o.quick);
   BenchContext context{.threads = Threads(),
                        .quick = o.quick,
                        .simd = {},
                        .peers = ReadPeers(o.peer_json),
-                       .stop = &stop,
+                       .stop = &StopSignals::Asked(),
                        .inputs = &inputs};
   const std::vector<std::string> columns = Columns();
   BenchResult result{.heading = DescribeRun(context, columns),
@@ -194,7 +177,7 @@ int Run(const BenchOptions& o) {
   result.Save();  // a place that cannot be written is found now, not after minutes
   MeasureAll(entries, context, &result);
   std::fputs((o.markdown ? AsMarkdown(result.table) : AsText(result.table)).c_str(), stdout);
-  return stop ? 130 : 0;
+  return StopSignals::Asked() ? StopSignals::ExitCode() : 0;
 }
 
 }  // namespace
@@ -216,8 +199,10 @@ void AddBench(CLI::App& app, int* exit_code) {
       ->type_name("TEXT");
   command->add_flag("--list", o->list, "Print the rows and measure nothing");
   command->add_flag("--quick", o->quick, "Fewer repetitions, no widths above 512");
-  command->add_option("--threads", o->threads, "What \"all threads\" is; default: all cores")
-      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--threads", o->threads,
+                   "What \"all threads\" is [the processors that the process may use]")
+      ->transform(ThreadCount());
   command->add_option("--json", o->json, "Write everything that was measured to this file")
       ->type_name("FILE");
   command->add_flag("--markdown", o->markdown, "Print the table as Markdown");

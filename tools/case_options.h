@@ -8,6 +8,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/judge/case.h"
+#include "tools/number_option.h"
 
 namespace fp4lab::tools {
 
@@ -21,6 +22,7 @@ struct CaseSetOptions {
 inline void AddCaseSetOptions(CLI::App* command, CaseSetOptions* options) {
   command->add_option("--level", options->level, "quick or thorough")->capture_default_str();
   command->add_option("--seed", options->seed, "Seed of the values that are drawn")
+      ->transform(AnySeed())
       ->capture_default_str();
   command->add_option("--family", options->families, "Only the cases of these families")
       ->type_name("NAME");

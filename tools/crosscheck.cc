@@ -10,6 +10,7 @@
 #include "fp4lab/io/file.h"
 #include "tools/commands.h"
 #include "tools/comparing.h"
+#include "tools/number_option.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -89,7 +90,7 @@ void AddCrosscheck(CLI::App& app, int* exit_code) {
       ->check(CLI::IsMember({"quick", "thorough"}))
       ->capture_default_str();
   command->add_option("--side", o->check.side, "Rows and columns of the large random matrices")
-      ->check(CLI::Range(128, 65536))
+      ->transform(WholeNumber(128, 65536))
       ->capture_default_str();
   command->add_flag("--no-speed", o->no_speed, "Measure no speed");
   command->add_flag("--no-random", o->no_random, "Directed cases only");

@@ -1,6 +1,4 @@
 // fp4lab data get | list | verify
-#include <atomic>
-#include <csignal>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -9,6 +7,7 @@
 #include "fp4lab/data/manifest.h"
 #include "fp4lab/data/synthetic.h"
 #include "tools/commands.h"
+#include "tools/stop_signals.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -16,19 +15,6 @@ namespace {
 struct DataOptions {
   std::string name, package;
 };
-
-std::atomic<bool> stop{false};
-std::atomic<int> stop_signal{0};
-static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
-
-void StopOnSignals() {
-  struct sigaction action {};
-  action.sa_handler = [](int signal) {
-    stop_signal = signal;
-    stop = true;
-  };
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(signal, &action, nullptr);
-}
 
 std::string Folder(const Manifest& manifest) { return (DataFolder() / manifest.name).string(); }
 
@@ -38,9 +24,10 @@ void Get(const DataOptions& options, int* exit_code) {
     return;
   }
   const Manifest manifest = FindManifest(options.name);
-  StopOnSignals();
+  const StopSignals signals(0);
   const auto note = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
-  switch (Fetch(manifest, {.package = options.package, .stop = &stop, .note = note})) {
+  switch (
+      Fetch(manifest, {.package = options.package, .stop = &StopSignals::Asked(), .note = note})) {
     case FetchOutcome::kAlreadyThere:
       std::printf("%s: already in %s, hashes verified\n", manifest.name.c_str(),
                   Folder(manifest).c_str());
@@ -52,7 +39,7 @@ void Get(const DataOptions& options, int* exit_code) {
       return;
     case FetchOutcome::kStopped:
       std::fprintf(stderr, "interrupted; nothing was written\n");
-      *exit_code = 128 + stop_signal;
+      *exit_code = StopSignals::ExitCode();
   }
 }
 

@@ -9,6 +9,7 @@
 #include "tools/commands.h"
 #include "tools/comparing.h"
 #include "tools/kernel_options.h"
+#include "tools/number_option.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -68,6 +69,7 @@ void AddIdentify(CLI::App& app, int* exit_code) {
                    "Write inputs that decide between those that fit: PREFIX.0.safetensors, ...")
       ->type_name("PREFIX");
   command->add_option("--seed", options->seed, "Of the search for a deciding input")
+      ->transform(AnySeed())
       ->capture_default_str();
   command->add_flag("--json", options->json, "Print JSON");
   command->footer(kFooter);

@@ -1,12 +1,16 @@
 // The program: one subcommand a file; this one catches what they throw. Exit codes: 0 done, 1 an
-// error, 2 a command line that makes no sense, 130 (128 + signal) interrupted.
+// error, 2 a command line that makes no sense, 128 + signal
+// interrupted (130 by Ctrl-C).
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <new>
 #include <string>
 #include <vector>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/limits.h"
+#include "fp4lab/base/parallel.h"
 #include "fp4lab/base/simd.h"
 #include "tools/commands.h"
 
@@ -17,6 +21,21 @@ std::string Problem(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<std::string> unknown = app.remaining(true);
   if (unknown.empty()) return error.what();
   return "\"" + unknown.front() + "\" is not known here";
+}
+
+// "study run"
+std::string Place(const CLI::App& app) {
+  const std::vector<CLI::App*> commands = app.get_subcommands();
+  if (commands.empty()) return app.get_name();
+  const std::string inner = Place(*commands.front());
+  const std::string& name = commands.front()->get_name();
+  return inner == name ? name : name + " " + inner;
+}
+
+std::string OutOfMemory() {
+  const fp4lab::MemoryRoom room = fp4lab::AvailableMemory();
+  return "the memory does not suffice; " + room.of + " has " + std::to_string(room.bytes >> 20) +
+         " MiB left, and smaller input would need less";
 }
 
 }  // namespace
@@ -45,12 +64,16 @@ int main(int argc, char** argv) {
   fp4lab::tools::AddVerify(app, &exit_code);
   fp4lab::tools::AddVerifyGemm(app, &exit_code);
   try {
+    fp4lab::SetThreads(fp4lab::DefaultThreads());
     fp4lab::PinSimdTargetFromEnvironment();
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help
     std::fprintf(stderr, "error: %s; see fp4lab --help\n", Problem(app, e).c_str());
     return 2;
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "error: %s: %s\n", Place(app).c_str(), OutOfMemory().c_str());
+    return 1;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "error: %s\n", e.what());
     return 1;

@@ -9,6 +9,7 @@
 #include "fp4lab/transform/hadamard.h"
 #include "tools/commands.h"
 #include "tools/file_options.h"
+#include "tools/number_option.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -98,7 +99,9 @@ void AddQuantize(CLI::App& app, int* /*exit_code*/) {
   AddHadamardOptions(command, &o->hadamard);
   command->add_flag("--stochastic", o->stochastic,
                     "Stochastic rounding with 16 bits an element, Philox of --seed");
-  command->add_option("--seed", o->seed, "Seed of stochastic rounding")->capture_default_str();
+  command->add_option("--seed", o->seed, "Seed of stochastic rounding")
+      ->transform(AnySeed())
+      ->capture_default_str();
   command->add_option("--amax", o->amax, "The level-2 amax, where it is not that of the input");
   command->footer(
       "Example: a raw BF16 matrix for Transformer Engine, with the scales of a GEMM\n"

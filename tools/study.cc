@@ -1,13 +1,13 @@
 // fp4lab study run | check | show
 #include "fp4lab/study/study.h"
 
-#include <atomic>
-#include <csignal>
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/parallel.h"
 #include "fp4lab/data/corpus.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/study/report.h"
@@ -15,7 +15,9 @@
 #include "fp4lab/study/runner.h"
 #include "fp4lab/train/world.h"
 #include "tools/commands.h"
+#include "tools/number_option.h"
 #include "tools/status_line.h"
+#include "tools/stop_signals.h"
 #include "tools/study_example.h"
 
 namespace fp4lab::tools {
@@ -26,21 +28,6 @@ struct StudyOptions {
   int jobs = 0, threads_per_job = 0;
   double checkpoint_seconds = 20.0;
 };
-
-std::atomic<bool> stop{false};
-std::atomic<int> stop_signal{0};
-static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
-
-// The first signal asks the jobs to stop; a second one ends the process (SA_RESETHAND).
-void StopOnSignals() {
-  struct sigaction action {};
-  action.sa_handler = [](int signal) {
-    stop_signal = signal;
-    stop = true;
-  };
-  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(signal, &action, nullptr);
-}
 
 std::string Describe(const study::Progress& progress) {
   std::string text =
@@ -70,11 +57,18 @@ void RunCommand(const StudyOptions& options, int* exit_code) {
     throw Error("study run",
                 "is one process, which uses all cores and GPUs of its machine by itself");
   }
+  if (options.jobs * std::max(options.threads_per_job, 1) > kMostThreads) {
+    throw Error("--jobs " + std::to_string(options.jobs) + " --threads-per-job " +
+                    std::to_string(options.threads_per_job),
+                "are more than " + std::to_string(kMostThreads) + " threads");
+  }
   study::Study study = study::ReadStudy(options.file);
   if (!options.device.empty()) study.base.device = ReadDevice(options.device, "--device");
   const std::string out = options.out_dir.empty() ? "out/" + study.name : options.out_dir;
   const Corpus corpus = LoadCorpus(study.base.data);
-  StopOnSignals();
+  study::CheckPlacesOfReport(out);
+  NoteSlowTarget();
+  const StopSignals signals;
   study::Outcome outcome;
   {
     StatusLine line;
@@ -85,14 +79,14 @@ void RunCommand(const StudyOptions& options, int* exit_code) {
                                .jobs = options.jobs,
                                .threads_per_job = options.threads_per_job,
                                .checkpoint_seconds = options.checkpoint_seconds},
-                              observer, stop);
+                              observer, StopSignals::Asked());
   }
   if (outcome.interrupted) {
     std::fprintf(stderr,
                  "interrupted; every run has its checkpoint. To go on: fp4lab study run %s%s\n",
                  options.file.c_str(),
                  options.out_dir.empty() ? "" : (" --out-dir " + options.out_dir).c_str());
-    *exit_code = 128 + stop_signal;
+    *exit_code = StopSignals::ExitCode();
     return;
   }
   std::fprintf(stderr, "%zu runs: %d cached, %lld steps made\n", outcome.records.size(),
@@ -129,14 +123,15 @@ void AddStudy(CLI::App& app, int* exit_code) {
   CLI::App* run = add("run", "Train what is missing, then write results.json and the report");
   run->add_option("--out-dir", options->out_dir, "Where results and caches go [out/NAME]");
   run->add_option("--device", options->device, "cpu or cuda, instead of the file's \"device\"");
-  run->add_option("--jobs", options->jobs, "Runs at a time [one a core; on \"cuda\" one a GPU]")
-      ->check(CLI::Range(1, 1024));
+  run->add_option("--jobs", options->jobs,
+                  "Runs at a time [one a processor; on \"cuda\" one a GPU]")
+      ->transform(ThreadCount());
   run->add_option("--threads-per-job", options->threads_per_job,
-                  "Threads of a run [the cores, shared out]")
-      ->check(CLI::Range(1, 1024));
+                  "Threads that share the work of one run [the processors / jobs]")
+      ->transform(ThreadCount());
   run->add_option("--checkpoint-seconds", options->checkpoint_seconds,
                   "Time between two checkpoints of a run [20]")
-      ->check(CLI::Range(0.0, 86400.0));
+      ->check(Decimal(0, 86400));
   const std::string resume = "Go on where an interrupted run stopped; this is always done";
   run->add_flag("--resume", resume);
   run->footer(

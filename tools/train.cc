@@ -12,7 +12,10 @@
 #include "fp4lab/train/config.h"
 #include "fp4lab/train/world.h"
 #include "tools/commands.h"
+#include "tools/number_option.h"
 #include "tools/run_folder.h"
+#include "tools/status_line.h"
+#include "tools/stop_signals.h"
 #include "tools/train_loop.h"
 
 namespace fp4lab::tools {
@@ -83,10 +86,7 @@ TrainConfig ConfigurationOf(const TrainOptions& options) {
   if (options.eval_every) json["evaluation"]["every"] = *options.eval_every;
   if (options.tokens_budget) json["tokens"] = *options.tokens_budget;
   TrainConfig config = ReadTrainConfig(json, where);
-  if (options.steps) {
-    if (*options.steps < 1) throw Error("--steps", "must be at least 1");
-    config.tokens = *options.steps * TokensPerStep(config);
-  }
+  if (options.steps) config.tokens = *options.steps * TokensPerStep(config);
   return config;
 }
 
@@ -115,13 +115,16 @@ int Run(const TrainOptions& options) {
   if (options.threads > 0) SetThreads(options.threads);
   const RunFolder folder(options.out_dir);
   const TrainConfig config = Decide(options, folder);
+  if (WorldOfEnvironment().rank == 0) NoteSlowTarget();
   const LoopResult result = TrainLoop(config, folder, Where(options));
-  if (WorldOfEnvironment().rank > 0) return result.interrupted ? 130 : 0;  // the first one speaks
+  if (WorldOfEnvironment().rank > 0) {  // the first one speaks
+    return result.interrupted ? StopSignals::ExitCode() : 0;
+  }
   if (result.interrupted) {
     std::fprintf(stderr,
                  "stopped after step %lld; go on with: fp4lab train --resume --out-dir %s\n",
                  static_cast<long long>(result.steps), options.out_dir.c_str());
-    return 130;
+    return StopSignals::ExitCode();
   }
   std::printf("step %lld  validation loss %.4f nats", static_cast<long long>(result.steps),
               result.validation_loss);
@@ -140,8 +143,10 @@ void AddRunOptions(CLI::App* command, TrainOptions* o) {
                     "Go on with the run in --out-dir, bit for bit as if never interrupted");
   command->add_option("--device", o->device, "cpu or cuda; a run may change it at a --resume")
       ->type_name("NAME");
-  command->add_option("--threads", o->threads, "Threads; results do not depend on it")
-      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--threads", o->threads,
+                   "Threads; results do not depend on it [the processors that the process may use]")
+      ->transform(ThreadCount());
 }
 
 }  // namespace
@@ -161,11 +166,15 @@ void AddTrain(CLI::App& app, int* exit_code) {
   std::string recipes;
   for (const std::string& name : RecipeNames()) recipes += (recipes.empty() ? "" : ", ") + name;
   command->add_option("--recipe", o->recipe, "One of " + recipes)->type_name("NAME");
-  command->add_option("--steps", o->steps, "Length of the run in optimizer steps");
+  command->add_option("--steps", o->steps, "Length of the run in optimizer steps")
+      ->transform(WholeNumber(1, kMostSteps));
   command->add_option("--tokens-budget", o->tokens_budget, "Length of the run in tokens")
+      ->transform(WholeNumber(1, kMostSteps * kMostTokensPerStep))
       ->excludes("--steps");
-  command->add_option("--seed", o->seed, "Seed of weights, data order and stochastic rounding");
-  command->add_option("--eval-every", o->eval_every, "Steps between evaluations; 0: at the end");
+  command->add_option("--seed", o->seed, "Seed of weights, data order and stochastic rounding")
+      ->transform(AnySeed());
+  command->add_option("--eval-every", o->eval_every, "Steps between evaluations; 0: at the end")
+      ->transform(WholeNumber(0, kMostSteps));
   AddRunOptions(command, o);
   command->footer(
       "Examples: text of a known entropy, 5 steps without the Hadamard transform\n"

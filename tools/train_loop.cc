@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <cmath>
-#include <csignal>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,22 +13,21 @@
 #include "fp4lab/train/trainer.h"
 #include "fp4lab/train/world.h"
 #include "tools/progress.h"
+#include "tools/stop_signals.h"
 
 namespace fp4lab::tools {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-volatile std::sig_atomic_t stop_signal = 0;
-
-// The first signal asks the loop to stop; a second one ends the program at once.
-extern "C" void AskToStop(int signal) {
-  stop_signal = signal;
-  std::signal(signal, SIG_DFL);
-}
-
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// JSON has no NaN and no infinity: they are written as their names.
+Json Stated(double x) {
+  if (std::isfinite(x)) return x;
+  return std::isnan(x) ? "nan" : x > 0 ? "inf" : "-inf";
 }
 
 std::string PlaceOfDevice(const std::string& where) {
@@ -70,7 +68,7 @@ class Loop {
       if (progress) progress->Show(step, loss);
       const std::int64_t every = config_.evaluation.every;
       if (step == total_ || (every > 0 && step % every == 0)) Report(&result);
-      const bool stops = trainer_.Any(stop_signal != 0);
+      const bool stops = trainer_.Any(StopSignals::Asked());
       if (step == total_ || stops || IsTimeToSave()) Save();
       result.steps = step;
       result.interrupted = step < total_ && stops;
@@ -120,11 +118,16 @@ class Loop {
     const StepResult result = trainer_.Step(rate);
     const double seconds = SecondsSince(start);
     if (result.non_finite) {
-      Save();
-      throw Error("step " + std::to_string(result.non_finite->step + 1),
-                  result.non_finite->tensor +
-                      " is the first tensor that is not finite; the state before this step is in " +
-                      folder_.Checkpoint().string());
+      const std::int64_t broken = result.non_finite->step + 1;
+      const std::string& tensor = result.non_finite->tensor;
+      if (Writes()) {
+        metrics_->Write({{"step", broken},
+                         {"learning/loss", Stated(result.loss)},
+                         {"learning/grad_norm", Stated(result.grad_norm)},
+                         {"learning/current_learning_rate", rate},
+                         {"diverged", tensor}});
+      }
+      Diverged(broken, tensor + " is the first tensor that is not finite", "before");
     }
     const std::int64_t step = trainer_.Steps();
     if (Writes() && (step % config_.log_every == 0 || step == total_)) {
@@ -140,19 +143,35 @@ class Loop {
     return result.loss;
   }
 
+  // Saves the state and ends the run.
+  [[noreturn]] void Diverged(std::int64_t step, const std::string& how, const char* side) {
+    if (!was_complete_) Save();
+    throw Error("step " + std::to_string(step),
+                "the run has diverged: " + how + "; the state " + side + " this step is in " +
+                    folder_.Checkpoint().string() +
+                    ", and a smaller schedule.learning_rate may keep it finite");
+  }
+
   // Evaluates, and writes what it found unless the run was complete before.
   void Report(LoopResult* result) {
     const std::int64_t step = trainer_.Steps();
     result->steps = step;
     const double loss = trainer_.Evaluate(EvaluationPrecision::kTraining).loss;
     result->validation_loss = loss;
-    Json line = {{"step", step}, {"eval/avg_loss", loss}, {"eval/avg_perplexity", std::exp(loss)}};
+    Json line = {{"step", step},
+                 {"eval/avg_loss", Stated(loss)},
+                 {"eval/avg_perplexity", Stated(std::exp(loss))}};
+    bool finite = std::isfinite(loss);
     if (config_.evaluation.high_precision) {
-      result->validation_loss_high = trainer_.Evaluate(EvaluationPrecision::kHigh).loss;
-      line["eval/high_precision_avg_loss"] = *result->validation_loss_high;
+      const double high = trainer_.Evaluate(EvaluationPrecision::kHigh).loss;
+      finite = finite && std::isfinite(high);
+      line["eval/high_precision_avg_loss"] = Stated(high);
+      result->validation_loss_high = high;
     }
+    if (!finite) line["diverged"] = "validation.loss";
+    if (!was_complete_ && Writes()) metrics_->Write(line);
+    if (!finite) Diverged(step, "the validation loss is not finite", "after");
     if (was_complete_ || !Writes()) return;
-    metrics_->Write(line);
     const EvaluationConfig& e = config_.evaluation;
     if (e.diagnostics_every == 0) return;
     const bool due = e.every > 0 && step / e.every % e.diagnostics_every == 0;
@@ -185,12 +204,8 @@ class Loop {
 
 LoopResult TrainLoop(const TrainConfig& config, const RunFolder& folder, const std::string& where) {
   Loop loop(config, folder, where);
-  std::signal(SIGINT, AskToStop);
-  std::signal(SIGTERM, AskToStop);
-  const LoopResult result = loop.Run();
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
-  return result;
+  const StopSignals signals;
+  return loop.Run();
 }
 
 }  // namespace fp4lab::tools

@@ -12,14 +12,15 @@ namespace fp4lab::tools {
 
 struct LoopResult {
   std::int64_t steps = 0;
-  bool interrupted = false;  // by SIGINT or SIGTERM: the checkpoint is that of `steps`
+  bool interrupted = false;  // by a signal: the checkpoint is that of `steps`
   double validation_loss = 0.0;
   std::optional<double> validation_loss_high;
 };
 
 // Goes on from the folder's checkpoint if there is one, else from the start, to the end of the run
-// or to the first SIGINT or SIGTERM. Error, with the state before the step saved, when a loss or
-// gradient is not finite. `where` is the front of JSON pointers into the configuration.
+// or to the first of StopSignals. Error, with the state saved, when a loss or gradient is not
+// finite; the last line of the metrics then says "diverged" and what was the first to be so.
+// `where` is the front of JSON pointers into the configuration.
 LoopResult TrainLoop(const TrainConfig& config, const RunFolder& folder, const std::string& where);
 
 }  // namespace fp4lab::tools

@@ -18,6 +18,7 @@
 #include "tools/commands.h"
 #include "tools/comparing.h"
 #include "tools/kernel_options.h"
+#include "tools/number_option.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -179,7 +180,7 @@ void AddVerify(CLI::App& app, int* exit_code) {
                    "Further runs: files as that of --codes or --stored")
       ->type_name("FILE");
   command->add_option("--error-rate", o->error_rate, "How often a right kernel may be refused")
-      ->check(CLI::Range(1e-12, 0.1))
+      ->check(Decimal(1e-12, 0.1))
       ->capture_default_str();
   command->add_option("--pack", o->pack, "Compare with this golden pack, or check it alone")
       ->type_name("FILE");
@@ -193,7 +194,9 @@ void AddVerify(CLI::App& app, int* exit_code) {
       ->type_name("FILE");
   command->add_flag("--allow-declined", o->allow_declined, "Cases may be declined");
   command->add_flag("--check-padding", o->check_padding, "Padding bytes must be 0");
-  command->add_option("--show", o->show, "Differences to show of each part")->capture_default_str();
+  command->add_option("--show", o->show, "Differences to show of each part")
+      ->transform(WholeNumber(0, 1'000'000))
+      ->capture_default_str();
   command->add_flag("--json", o->json, "Print JSON");
   command->require_subcommand(0, 1);
   command->footer(

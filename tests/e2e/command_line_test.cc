@@ -41,6 +41,55 @@ TEST_CASE("Help goes to standard output and is no error", "[e2e]") {
   }
 }
 
+TEST_CASE("A number that its option cannot take is refused with its range, in every command",
+          "[e2e]") {
+  const auto refuses = [](std::vector<std::string> command, const std::string& option,
+                          const std::string& value, const std::string& range) {
+    command.insert(command.end(), {option, value});
+    const ProcessResult result = RunProgram(command);
+    INFO(result.error);
+    CHECK(result.exit_code == 2);
+    CHECK(IsOneLine(result.error));
+    CHECK_THAT(result.error, Catch::Matchers::ContainsSubstring(
+                                 option + ": \"" + value + "\" is no whole number from " + range));
+  };
+  const std::string seeds = "0 to 18446744073709551615";
+  const std::vector<std::vector<std::string>> seeded = {{"train"},
+                                                        {"cases"},
+                                                        {"verify"},
+                                                        {"identify", "--input", "x.npy"},
+                                                        {"quantize", "x.npy", "--out", "q.npz"}};
+  for (const std::vector<std::string>& command : seeded) {
+    for (const char* value : {"-1", "18446744073709551616", "1.5", "1e3", "seven", "0x10", ""}) {
+      refuses(command, "--seed", value, seeds);
+    }
+  }
+  for (const char* value : {"0", "-1", "4294967296", "72057594037927937"}) {
+    refuses({"train"}, "--steps", value, "1 to 4294967295");
+  }
+  refuses({"train"}, "--tokens-budget", "0", "1 to ");
+  refuses({"train"}, "--tokens-budget", "9223372036854775808", "1 to ");
+  refuses({"train"}, "--eval-every", "-1", "0 to ");
+  refuses({"verify"}, "--show", "-1", "0 to ");
+  for (const char* value : {"0", "-1", "100000", "4294967297"}) {
+    refuses({"train"}, "--threads", value, "1 to 1024");
+    refuses({"bench"}, "--threads", value, "1 to 1024");
+    refuses({"study", "run", "x.json"}, "--jobs", value, "1 to 1024");
+    refuses({"study", "run", "x.json"}, "--threads-per-job", value, "1 to 1024");
+  }
+  const ProcessResult result =
+      RunProgram({"study", "run", "x.json", "--checkpoint-seconds", "nan"});
+  CHECK(result.exit_code == 2);
+  CHECK_THAT(result.error, Catch::Matchers::ContainsSubstring("is no number from 0 to 86400"));
+}
+
+TEST_CASE("More threads than there may be are refused by the variable's name", "[e2e]") {
+  const ProcessResult result =
+      RunProgram({"data", "list"}, {.environment = {{"OMP_NUM_THREADS", "100000"}}});
+  CHECK(result.exit_code == 1);
+  CHECK(result.error == "error: OMP_NUM_THREADS=100000: must be at most 1024\n");
+}
+
 TEST_CASE("A SIMD target that does not exist is refused by name", "[e2e]") {
   const ProcessResult result =
       RunProgram({"data", "list"}, {.environment = {{"FP4LAB_TARGET", "avx1"}}});

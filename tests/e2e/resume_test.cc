@@ -116,7 +116,7 @@ TEST_CASE("A run stopped by SIGINT, SIGTERM or SIGKILL anywhere goes on to the s
       CAPTURE(output);
       if (signal == SIGKILL) {
         CHECK(code == -SIGKILL);
-      } else if (code == 130) {
+      } else if (code == 128 + signal) {
         CHECK(output.find("go on with: fp4lab train --resume --out-dir " + cut.string()) !=
               output.npos);
       } else {
@@ -131,6 +131,24 @@ TEST_CASE("A run stopped by SIGINT, SIGTERM or SIGKILL anywhere goes on to the s
     REQUIRE(last.Wait() == 0);
     CheckSameRun(whole, cut);
   }
+}
+
+TEST_CASE("A hangup stops a run at a checkpoint, and one that nohup had ignored does nothing",
+          "[e2e]") {
+  const TemporaryFolder folder;
+  const std::filesystem::path cut = folder / "cut", kept = folder / "kept";
+  Child stopped(Arguments(cut.string()), folder / "cut.txt");
+  InterruptAfter(&stopped, cut / "metrics.jsonl", 5, SIGHUP);
+  CHECK(stopped.Wait() == 128 + SIGHUP);
+  CHECK(stopped.Output().find("go on with: fp4lab train --resume") != std::string::npos);
+  CHECK(std::filesystem::exists(cut / "checkpoint.fp4lab"));
+
+  const auto before = ::signal(SIGHUP, SIG_IGN);  // the child inherits it, as under nohup
+  Child ignoring(Arguments(kept.string()), folder / "kept.txt");
+  ::signal(SIGHUP, before);
+  InterruptAfter(&ignoring, kept / "metrics.jsonl", 5, SIGHUP);
+  CHECK(ignoring.Wait() == 0);
+  CHECK(CountLines(kept / "metrics.jsonl") == kSteps + kSteps / 60);
 }
 
 TEST_CASE("Resuming a complete run repeats its result and changes no file", "[e2e]") {

@@ -41,6 +41,11 @@ void CheckOneLine(const Refusal& refusal, const std::string& part) {
   CHECK(refusal.text.find('\n') == refusal.text.size() - 1);
 }
 
+Json LastLine(const std::string& path) {
+  const std::string text = ReadFile(path);
+  return ParseJson(text.substr(text.rfind('\n', text.size() - 2) + 1), path);
+}
+
 constexpr const char* kTiny = R"({"model": {"layers": 1, "d_model": 32, "heads": 2, "ffn": 32,
   "sequence": 32}, "batch": 1, "tokens": 320, "data": {"source": "synthetic",
   "synthetic_bytes": 4000}, "evaluation": {"tokens": 64}})";
@@ -63,7 +68,6 @@ TEST_CASE("Bad input to fp4lab train is one line on stderr and exit code 1", "[e
   refuses({"--set", "model.layers"}, "--set model.layers: must be key=value");
   refuses({"--set", "seed.x=1", "--seed", "1", "--set", "seed.x.y=2"}, "seed.x is no object");
   refuses({"--text", "a.txt", "--data", "austen"}, "give one of --text, --tokens and --data");
-  refuses({"--steps", "0"}, "--steps: must be at least 1");
   refuses({"--resume"}, "has no run to resume");
 }
 
@@ -150,6 +154,50 @@ TEST_CASE("A loss that leaves the finite numbers names the step and the tensor",
   CHECK_THAT(run.text, ContainsSubstring("is the first tensor that is not finite"));
   CHECK_THAT(run.text, ContainsSubstring("error: step "));
   CHECK(std::filesystem::exists(out + "/checkpoint.fp4lab"));
+  const Json last = LastLine(out + "/metrics.jsonl");
+  CHECK(last["diverged"].is_string());
+  CHECK(last["learning/loss"].is_string());
+}
+
+TEST_CASE("A validation loss that is not finite ends the run as diverged", "[e2e]") {
+  TrainCommand train;
+  const std::string config = train.File("run.json", kTiny), out = train.Path("out");
+  const std::vector<std::string> arguments = {"--config",  config,
+                                              "--out-dir", out,
+                                              "--steps",   "1",
+                                              "--set",     "schedule.learning_rate=1e38",
+                                              "--set",     "schedule.warmup_steps=0",
+                                              "--set",     "schedule.kind=constant",
+                                              "--set",     "optimizer.weight_decay=10"};
+  CheckOneLine(train.Run(arguments),
+               "error: step 1: the run has diverged: the validation loss is not finite; the state "
+               "after this step is in " +
+                   out);
+  const Json last = LastLine(out + "/metrics.jsonl");
+  CHECK(last["step"] == 1);
+  CHECK(last["diverged"] == "validation.loss");
+  CHECK(last["eval/avg_loss"] == "nan");
+  CHECK(std::filesystem::exists(out + "/checkpoint.fp4lab"));
+  const std::string metrics = ReadFile(out + "/metrics.jsonl");
+  CheckOneLine(train.Run({"--resume", "--out-dir", out}), "the validation loss is not finite");
+  CHECK(ReadFile(out + "/metrics.jsonl") == metrics);
+}
+
+TEST_CASE("A model that memory cannot hold is refused with its size before it is made", "[e2e]") {
+  TrainCommand train;
+  const std::string out = train.Path("out"), config = train.File("run.json", kTiny);
+  const auto refuses = [&](std::vector<std::string> members, const std::string& part) {
+    std::vector<std::string> arguments = {"--config", config, "--out-dir", out};
+    for (std::string& member : members) arguments.insert(arguments.end(), {"--set", member});
+    const Refusal refusal = train.Run(arguments);
+    CheckOneLine(refusal, part);
+    CHECK_THAT(refusal.text, ContainsSubstring(" GiB of memory (weights and moments "));
+    CHECK_FALSE(std::filesystem::exists(out));
+  };
+  refuses({"model.layers=16384", "model.d_model=1048576", "model.ffn=4194304"},
+          "run.json#/model: a run needs about ");
+  refuses({"model.layers=400", "model.d_model=8192", "model.ffn=32768"}, "run.json#/model: ");
+  refuses({"batch=4000000", "tokens=1e9"}, "run.json#/batch: a run needs about ");
 }
 
 TEST_CASE("Metrics carry MaxText's names, and the resolved configuration is kept", "[e2e]") {

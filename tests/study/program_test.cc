@@ -144,6 +144,61 @@ TEST_CASE("Bad input ends with one line and exit code 1", "[study]") {
   refuses("study run " + file, "line 2");
 }
 
+TEST_CASE("What would fail after the training is refused before it", "[study]") {
+  const TestFolder folder("before");
+  const std::string out = (folder.Path() / "out").string();
+  const auto refuses = [&](const Json& json, const std::string& reason,
+                           const std::string& options = "") {
+    const Ended ended = Process(folder.Path(), "study run " + StudyFile(folder, json) +
+                                                   " --out-dir '" + out + "'" + options)
+                            .Wait();
+    INFO(ended.errors);
+    CHECK(ended.code == 1);
+    CHECK(Lines(ended.errors) == 1);
+    CHECK(ended.errors.find(reason) != std::string::npos);
+    CHECK_FALSE(std::filesystem::exists(out + "/runs"));
+  };
+  Json json = TinyStudyJson();
+  json["schedule"]["decay_fraction"] = 1;
+  refuses(json, "tiny.json#/schedule/decay_fraction: ");
+  json = TinyStudyJson();
+  json["micro_batches"] = 0;
+  refuses(json, "tiny.json#/micro_batches: must be at least 1");
+  json = TinyStudyJson();
+  json["model"] = {{"layers", 400}, {"d_model", 8192}, {"ffn", 32768}, {"sequence", 32}};
+  refuses(json, "#/model: ");
+  refuses(TinyStudyJson(), "--jobs 1024", " --jobs 1024 --threads-per-job 1024");
+  for (const char* name : {"results.json", "report.html"}) {
+    std::filesystem::create_directories(std::filesystem::path(out) / name);
+    refuses(TinyStudyJson(), "/" + std::string(name) + ": ");
+    std::filesystem::remove(std::filesystem::path(out) / name);
+  }
+}
+
+TEST_CASE("A study under nohup goes on after a hangup, any other stops at its checkpoints",
+          "[study]") {
+  const TestFolder folder("hangup");
+  const std::string file = StudyFile(folder, SlowerStudyJson());
+  const auto hang_up = [&](const std::string& out, const std::string& prelude) {
+    const std::filesystem::path path = folder.Path() / out;
+    const Process process(
+        folder.Path(),
+        "study run " + file + " --out-dir '" + path.string() + "' --checkpoint-seconds 0.02",
+        prelude);
+    while (!std::filesystem::exists(path / "runs")) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    process.Kill(SIGHUP);
+    return process.Wait();
+  };
+  const Ended stopped = hang_up("stopped", "");
+  INFO(stopped.errors);
+  CHECK(stopped.code == 128 + SIGHUP);
+  CHECK(stopped.errors.find("To go on: fp4lab study run") != std::string::npos);
+  CHECK(hang_up("kept", "trap '' HUP; ").code == 0);
+  CHECK(std::filesystem::exists(folder.Path() / "kept/results.json"));
+}
+
 TEST_CASE("A disk that fills up ends the study with one line, and a later run goes on", "[study]") {
   const TestFolder folder("full");
   const std::string file = StudyFile(folder, TinyStudyJson());

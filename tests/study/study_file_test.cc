@@ -56,6 +56,9 @@ TEST_CASE("What cannot be is refused at its JSON pointer", "[study]") {
   StartsWith(ErrorAfterPatch(R"({"seeds": []})"), "tiny.json#/seeds: ");
   StartsWith(ErrorAfterPatch(R"({"seeds": [1, 2, 1]})"), "tiny.json#/seeds/2: ");
   StartsWith(ErrorAfterPatch(R"({"batch": 0})"), "tiny.json#/batch: ");
+  for (const char* patch : {R"({"micro_batches": 0})", R"({"micro_batches": -1})"}) {
+    CHECK(ErrorAfterPatch(patch) == "tiny.json#/micro_batches: must be at least 1");
+  }
   StartsWith(ErrorAfterPatch(R"({"schedule": {"kind": "cosine"}})"),
              "tiny.json#/schedule/kind: a study needs \"wsd\"");
   StartsWith(ErrorAfterPatch(R"({"schedule": {"warmup_steps": 9}})"),
@@ -71,6 +74,17 @@ TEST_CASE("What cannot be is refused at its JSON pointer", "[study]") {
              "tiny.json#/analysis/primary_tokens: ");
   StartsWith(ErrorAfterPatch(R"({"analysis": {"confidence": 95}})"),
              "tiny.json#/analysis/confidence: ");
+}
+
+TEST_CASE("A decay that leaves no step before it is refused", "[study]") {
+  StartsWith(ErrorAfterPatch(R"({"schedule": {"decay_fraction": 1, "warmup_steps": 0}})"),
+             "tiny.json#/schedule/decay_fraction: the decay to the first budget would take all of "
+             "its 10 steps");
+  StartsWith(ErrorAfterPatch(R"({"schedule": {"decay_fraction": 0.5, "warmup_steps": 0},
+                                 "budgets": [128]})"),
+             "tiny.json#/schedule/decay_fraction: ");
+  StartsWith(ErrorAfterPatch(R"({"arms": {"nvfp4": {"schedule": {"decay_fraction": 1}}}})"),
+             "tiny.json#/arms/nvfp4/schedule/decay_fraction: ");
 }
 
 TEST_CASE("A budget is a whole number of steps, and the refusal names the nearest", "[study]") {

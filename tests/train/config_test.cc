@@ -85,8 +85,50 @@ TEST_CASE("Impossible shapes and values are refused at their JSON pointer", "[tr
   starts({{"optimizer", {{"beta1", 1.0}}}}, "run.json#/optimizer/beta1: must be in [0, 1)");
   starts({{"recipe", {{"base", "te_nvfp4"}, {"last_blocks_bf16", 5}}}},
          "run.json#/recipe/last_blocks_bf16: more blocks in BF16 than the model's 4");
+  starts({{"micro_batches", 0}}, "run.json#/micro_batches: must be at least 1");
+  starts({{"micro_batches", -1}}, "run.json#/micro_batches: must be at least 1");
+  starts({{"recipe",
+           {{"base", "te_nvfp4"},
+            {"first_blocks_bf16", 2147483647},
+            {"last_blocks_bf16", 2147483647}}}},
+         "run.json#/recipe/last_blocks_bf16: more blocks in BF16");
   starts({{"modle", Json::object()}}, "run.json#/modle: unknown key; did you mean \"model\"?");
   starts({{"recipe", "te_nvfp5"}}, "run.json#/recipe: unknown recipe");
+}
+
+TEST_CASE("Numbers that binary32 does not hold, or that no run reaches, are refused in place",
+          "[train]") {
+  const auto refuses = [](const char* pointer, const Json& value) {
+    Json json = Json::object();
+    json[Json::json_pointer(pointer)] = value;
+    const std::string error = ErrorOf(json);
+    CAPTURE(pointer, value.dump(), error);
+    CHECK(error.find("run.json#" + std::string(pointer) + ": must be") == 0);
+  };
+  for (const double value : {1e300, -1.0, 1e39}) {
+    for (const char* pointer :
+         {"/optimizer/beta1", "/optimizer/beta2", "/optimizer/epsilon", "/optimizer/weight_decay",
+          "/optimizer/clip", "/schedule/learning_rate", "/model/norm_epsilon",
+          "/model/rope_theta"}) {
+      refuses(pointer, value);
+    }
+  }
+  refuses("/optimizer/beta1", 0.9999999999);  // 1 in binary32
+  refuses("/optimizer/epsilon", 1e-60);       // 0
+  refuses("/schedule/learning_rate", 1e-60);
+  refuses("/schedule/learning_rate", 0);
+  for (const char* pointer : {"/model/layers", "/model/d_model", "/model/heads", "/model/kv_heads",
+                              "/model/ffn", "/model/sequence", "/model/vocabulary"}) {
+    refuses(pointer, 2147483647);
+  }
+}
+
+TEST_CASE("Steps that are too many or too large are refused before they are multiplied",
+          "[train]") {
+  CHECK(ErrorOf({{"batch", 2147483647}, {"tokens", std::int64_t{1} << 62}}) ==
+        "run.json#/batch: a step of 274877906816 tokens is too large; at most 2147483647");
+  CHECK(ErrorOf({{"tokens", std::int64_t{1} << 62}}) ==
+        "run.json#/tokens: 4611686018427387904 are 2251799813685248 steps; at most 4294967295");
 }
 
 }  // namespace

@@ -164,6 +164,25 @@ TEST_CASE("Which linears are quantized follows layers, blocks and patterns", "[t
   CHECK(RecipeOf(named, "blocks.1.mlp.down", 1, 4) == LinearRecipe{});
 }
 
+TEST_CASE("A pattern of any length and any number of stars is matched at once", "[train]") {
+  const auto selects = [](const std::string& pattern, const std::string& name) {
+    const Recipe recipe = Read({{"base", "te_nvfp4"}, {"include", {pattern}}});
+    return &RecipeOf(recipe, name, 0, 1) == &recipe.linear;
+  };
+  const std::string name = "blocks.0.mlp.down";
+  CHECK_FALSE(selects(std::string(25, '*') + "x", name));
+  CHECK(selects(std::string(1'000'000, '*'), name));
+  CHECK(selects(std::string(1'000'000, '*') + "down", name));
+  CHECK_FALSE(selects(std::string(1'000'000, '?'), name));
+  CHECK(selects("*?????", name));
+  CHECK(selects("b*0.m*n", name));
+  CHECK(selects("*own*", name));
+  CHECK(selects("*.*.*.*", name));
+  CHECK_FALSE(selects("*.*.*.*.*", name));
+  CHECK_FALSE(selects("b*0.m*w", name));
+  CHECK_FALSE(selects("", name));
+}
+
 TEST_CASE("Recipes that cannot be are refused at their JSON pointer", "[train]") {
   CHECK(ErrorOf("te_nvfp5").find("run.json#/recipe: unknown recipe \"te_nvfp5\"; known: fp32") ==
         0);

@@ -61,7 +61,11 @@ T Convert(const Json& json, const std::string& where) {
     return AsInteger<T>(json, where);
   } else if constexpr (std::is_floating_point_v<T>) {
     if (!json.is_number()) WrongType(where, "a number", json);
-    return json.get<T>();
+    const auto value = json.get<double>();
+    if (std::abs(value) > static_cast<double>(std::numeric_limits<T>::max())) {
+      WrongType(where, "a number that binary32 holds (up to 3.4e38)", json);
+    }
+    return static_cast<T>(value);
   } else if constexpr (std::is_same_v<T, std::string>) {
     if (!json.is_string()) WrongType(where, "a string", json);
     return json.get<std::string>();

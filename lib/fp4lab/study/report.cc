@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "fp4lab/base/error.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/study/figures.h"
 #include "fp4lab/study/html.h"
@@ -128,6 +129,19 @@ ReportFiles WriteReport(const std::filesystem::path& file_or_folder,
   json["analysis"] = ToJson(analysis, results);
   WriteFileAtomically(folder / "results.json", json.dump(1) + "\n");
   return files;
+}
+
+void CheckPlacesOfReport(const std::filesystem::path& folder) {
+  for (const char* name : {"results.json", "results.csv", "report.html", "study.json"}) {
+    if (std::filesystem::is_directory(folder / name)) {
+      throw Error((folder / name).string(),
+                  "is a folder, and a file will be written there; move it");
+    }
+  }
+  const std::filesystem::path figures = folder / "figures";
+  if (std::filesystem::exists(figures) && !std::filesystem::is_directory(figures)) {
+    throw Error(figures.string(), "is a file, and figures will be written into it; move it");
+  }
 }
 
 }  // namespace fp4lab::study

@@ -30,4 +30,7 @@ struct ReportFiles {
 ReportFiles WriteReport(const std::filesystem::path& file_or_folder,
                         const std::filesystem::path& out_dir = {});
 
+// Error where something in `folder` stands in the way of those files. For before the training.
+void CheckPlacesOfReport(const std::filesystem::path& folder);
+
 }  // namespace fp4lab::study

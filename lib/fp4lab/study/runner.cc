@@ -17,17 +17,20 @@
 #include "fp4lab/study/run.h"
 #include "fp4lab/study/run_folder.h"
 #include "fp4lab/train/engine.h"
+#include "fp4lab/train/memory.h"
 
 namespace fp4lab::study {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Copies of a run's state that lie in memory while it writes a checkpoint inside a branch: the
+// trunk's and the branch's, once by themselves and once packed, and the first once more.
+constexpr double kStatesOfCheckpoint = 5;
+
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
-
-int Cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
 struct Task {
   std::string label;  // "nvfp4, seed 3"
@@ -60,6 +63,7 @@ class Runner {
   std::vector<Task> tasks_;
   std::vector<std::size_t> queue_;  // tasks that need training, seed by seed
   std::optional<ProgressMeter> meter_;
+  const int threads_ = Threads();  // of all jobs together, where the options do not say
   int jobs_ = 1;
 
   std::atomic<std::size_t> next_{0};
@@ -95,7 +99,7 @@ Runner::Runner(const Study& study, const Corpus& corpus, const RunOptions& optio
     }
   }
   const bool on_gpu = study.base.device == Device::kCuda;
-  const int places = on_gpu ? std::max(1, CudaGpus()) : Cores();
+  const int places = on_gpu ? std::max(1, CudaGpus()) : threads_;
   const int wanted = options.jobs > 0 ? options.jobs : places;
   jobs_ = std::clamp(wanted, 1, std::max(1, static_cast<int>(queue_.size())));
   meter_.emplace(std::move(infos), TokensPerStep(study.base), jobs_);
@@ -119,9 +123,11 @@ std::optional<RunRecord> Runner::Cached(const Task& task) {
   }
 }
 
-// Before any training: the corpus fits the model, and the disk holds what will be written.
+// Before any training: the corpus fits the model, memory holds all jobs, and the disk what will be
+// written.
 void Runner::CheckRoom(std::size_t runs) const {
   if (runs == 0) return;
+  CheckMemory(tasks_[queue_[0]].config, study_.name, jobs_, kStatesOfCheckpoint);
   const Trainer trainer(tasks_[queue_[0]].config, corpus_, study_.name);
   const std::uintmax_t run_bytes = 3 * trainer.SaveState().size() + (1 << 20);
   std::error_code status;
@@ -150,7 +156,7 @@ void Runner::Resume(const Task& task, Run* run) {
 
 void Runner::Train(std::size_t index) {
   Task& task = tasks_[index];
-  SetThreads(options_.threads_per_job > 0 ? options_.threads_per_job : Cores() / jobs_);
+  SetThreads(options_.threads_per_job > 0 ? options_.threads_per_job : threads_ / jobs_);
   Run run(task.config, corpus_, task.plan, study_.name);
   Resume(task, &run);
   auto last = Clock::now(), saved = last;

@@ -18,8 +18,8 @@ namespace fp4lab::study {
 
 struct RunOptions {
   std::filesystem::path out_dir;
-  int jobs = 0;             // runs at a time; 0: one a core, or one a GPU
-  int threads_per_job = 0;  // 0: the cores, shared out evenly
+  int jobs = 0;             // runs at a time; 0: as many as Threads(), or one a GPU
+  int threads_per_job = 0;  // 0: Threads() of the caller, shared out evenly, at least one
   double checkpoint_seconds = 20.0;
 };
 

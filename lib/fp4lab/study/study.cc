@@ -112,7 +112,10 @@ TrainConfig ReadBase(JsonObject& o) {
   }
   o.Read("batch", &base.batch);
   o.Read("micro_batches", &base.micro_batches);
-  if (base.batch < 1) throw Error(o.Where("batch"), "must be at least 1");
+  for (const auto& [key, value] :
+       {std::pair{"batch", base.batch}, {"micro_batches", base.micro_batches}}) {
+    if (value < 1) throw Error(o.Where(key), "must be at least 1");
+  }
   return base;
 }
 
@@ -179,6 +182,12 @@ void CheckSchedules(const Study& study, const std::string& where) {
       throw Error(place + "/kind", "a study needs \"wsd\": its budgets share one trunk");
     }
     const RunPlan plan = PlanOf(study, arm);
+    if (plan.branches[0].branch_step < 1) {
+      throw Error(place + "/decay_fraction",
+                  "the decay to the first budget would take all of its " +
+                      std::to_string(plan.branches[0].total_steps) +
+                      " steps; a study needs a smaller share or a larger budget");
+    }
     if (plan.branches[0].branch_step < arm.schedule.warmup_steps) {
       throw Error(place + "/warmup_steps",
                   "the decay to the first budget begins at step " +

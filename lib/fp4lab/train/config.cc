@@ -53,6 +53,12 @@ void CheckFraction(const JsonObject& o, std::string_view key, float value) {
   throw Error(o.Where(key), "must be in [0, 1)");
 }
 
+// Sizes beyond those of any model: their products stay within 64 bits.
+void CheckSize(const JsonObject& o, std::string_view key, int value, int least, int most) {
+  CheckAtLeast(o, key, value, least);
+  if (value > most) throw Error(o.Where(key), "must be at most " + std::to_string(most));
+}
+
 template <class Config>
 void ReadMember(JsonObject* o, std::string_view key,
                 Config (*read)(const Json&, const std::string&), Config* config) {
@@ -97,16 +103,13 @@ ModelConfig ReadModelConfig(const Json& json, const std::string& where) {
   o.Read("norm_epsilon", &c.norm_epsilon);
   o.Read("rope_theta", &c.rope_theta);
   o.Finish();
-  for (const auto& [key, value] : {std::pair{"layers", c.layers},
-                                   {"d_model", c.d_model},
-                                   {"heads", c.heads},
-                                   {"ffn", c.ffn},
-                                   {"sequence", c.sequence}}) {
-    CheckAtLeast(o, key, value, 1);
-  }
-  CheckAtLeast(o, "kv_heads", c.kv_heads, 0);
-  CheckAtLeast(o, "vocabulary", c.vocabulary, 2);
-  if (c.vocabulary > 65536) throw Error(o.Where("vocabulary"), "must be at most 65536");
+  CheckSize(o, "layers", c.layers, 1, 1 << 14);
+  CheckSize(o, "d_model", c.d_model, 1, 1 << 20);
+  CheckSize(o, "heads", c.heads, 1, 1 << 20);
+  CheckSize(o, "kv_heads", c.kv_heads, 0, 1 << 20);
+  CheckSize(o, "ffn", c.ffn, 1, 1 << 22);
+  CheckSize(o, "sequence", c.sequence, 1, 1 << 20);
+  CheckSize(o, "vocabulary", c.vocabulary, 2, 65536);
   if (!(c.norm_epsilon > 0)) throw Error(o.Where("norm_epsilon"), "must be positive");
   if (!(c.rope_theta > 1)) throw Error(o.Where("rope_theta"), "must be above 1");
   return c;

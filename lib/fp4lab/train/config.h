@@ -90,6 +90,9 @@ Json ToJson(const EvaluationConfig& config);
 // d_model, a width that is no multiple of a block or Hadamard group of the recipe, ...
 void CheckShapes(const TrainConfig& config, const std::string& where);
 
+// CheckShapes refuses more steps, which random streams could not tell apart, and larger ones.
+inline constexpr std::int64_t kMostSteps = 0xFFFFFFFF;
+inline constexpr std::int64_t kMostTokensPerStep = 0x7FFFFFFF;
 std::int64_t TokensPerStep(const TrainConfig& config);
 std::int64_t TotalSteps(const TrainConfig& config);  // tokens / TokensPerStep, rounded down
 

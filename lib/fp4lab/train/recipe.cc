@@ -172,14 +172,25 @@ void ReadSelection(JsonObject* o, Recipe* recipe) {
   }
 }
 
-// Glob: '*' any run of characters, '?' any one.
+// Glob: '*' any run of characters, '?' any one. Where the name does not go on as the pattern does,
+// the last '*' takes one character more: earlier ones need not, as they were as short as could be.
 bool Matches(std::string_view pattern, std::string_view name) {
-  if (pattern.empty()) return name.empty();
-  if (pattern[0] == '*') {
-    return Matches(pattern.substr(1), name) || (!name.empty() && Matches(pattern, name.substr(1)));
+  constexpr std::size_t kNone = std::string_view::npos;
+  std::size_t p = 0, n = 0, star = kNone, star_end = 0;  // the last '*', where its run ends in name
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      star_end = n;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
+      ++p, ++n;
+    } else if (star != kNone) {
+      p = star + 1;
+      n = ++star_end;
+    } else {
+      return false;
+    }
   }
-  return !name.empty() && (pattern[0] == '?' || pattern[0] == name[0]) &&
-         Matches(pattern.substr(1), name.substr(1));
+  return pattern.find_first_not_of('*', p) == kNone;
 }
 
 bool AnyMatches(const std::vector<std::string>& patterns, std::string_view name) {

@@ -10,6 +10,9 @@
 namespace fp4lab {
 namespace {
 
+// The optimizer takes the rate in binary32.
+constexpr double kLeastRate = 1e-37, kMostRate = 1e38;
+
 // What is left of the peak after the share p of the way down.
 double Decayed(const ScheduleConfig& s, double remaining) {
   return s.learning_rate * (s.final_ratio + (1.0 - s.final_ratio) * remaining);
@@ -61,8 +64,8 @@ ScheduleConfig ReadScheduleConfig(const Json& json, const std::string& where) {
         "must be \"wsd\", \"cosine\" or \"constant\", not \"" + s.kind + "\"");
   check(s.decay_shape == "linear" || s.decay_shape == "sqrt", "decay_shape",
         "must be \"linear\" or \"sqrt\", not \"" + s.decay_shape + "\"");
-  check(s.learning_rate > 0 && std::isfinite(s.learning_rate), "learning_rate",
-        "must be a positive number");
+  check(s.learning_rate >= kLeastRate && s.learning_rate <= kMostRate, "learning_rate",
+        "must be a positive number that binary32 holds, from 1e-37 to 1e38");
   check(s.warmup_steps >= 0, "warmup_steps", "must not be negative");
   check(s.decay_fraction >= 0 && s.decay_fraction <= 1, "decay_fraction", "must be in [0, 1]");
   check(s.final_ratio >= 0 && s.final_ratio <= 1, "final_ratio", "must be in [0, 1]");

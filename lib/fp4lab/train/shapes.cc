@@ -110,6 +110,15 @@ void CheckShapes(const TrainConfig& c, const std::string& where) {
   const JsonObject root(empty, where);
   const std::string model = root.Where("model");
   CheckAttention(c.model, model);
+  for (const auto& [key, value] :
+       {std::pair{"batch", c.batch}, {"micro_batches", c.micro_batches}}) {
+    if (value < 1) throw Error(root.Where(key), "must be at least 1");
+  }
+  if (TokensPerStep(c) > kMostTokensPerStep) {
+    throw Error(root.Where("batch"), "a step of " + std::to_string(TokensPerStep(c)) +
+                                         " tokens is too large; at most " +
+                                         std::to_string(kMostTokensPerStep));
+  }
   if (c.batch % c.micro_batches != 0) {
     throw Error(
         root.Where("micro_batches"),
@@ -122,13 +131,19 @@ void CheckShapes(const TrainConfig& c, const std::string& where) {
                 static_cast<std::int64_t>(2 * KvWidth(c.model)), m.out);
   CheckMultiple(root.Where("batch"), "tokens in a micro-batch:", TokensPerStep(c) / c.micro_batches,
                 m.tokens);
-  if (c.recipe.first_blocks_bf16 + c.recipe.last_blocks_bf16 > c.model.layers) {
+  const std::int64_t first = c.recipe.first_blocks_bf16, last = c.recipe.last_blocks_bf16;
+  if (first + last > c.model.layers) {
     throw Error(root.Where("recipe") + "/last_blocks_bf16",
                 "more blocks in BF16 than the model's " + std::to_string(c.model.layers));
   }
   if (TotalSteps(c) < 1) {
     throw Error(root.Where("tokens"), std::to_string(c.tokens) + " are fewer than the " +
                                           std::to_string(TokensPerStep(c)) + " of one step");
+  }
+  if (TotalSteps(c) > kMostSteps) {
+    throw Error(root.Where("tokens"), std::to_string(c.tokens) + " are " +
+                                          std::to_string(TotalSteps(c)) + " steps; at most " +
+                                          std::to_string(kMostSteps));
   }
 }
 

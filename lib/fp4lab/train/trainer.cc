@@ -10,6 +10,7 @@
 #include "fp4lab/train/checkpoint.h"
 #include "fp4lab/train/diagnose.h"
 #include "fp4lab/train/engine.h"
+#include "fp4lab/train/memory.h"
 #include "fp4lab/train/model.h"
 #include "fp4lab/train/streams.h"
 
@@ -285,6 +286,7 @@ Trainer::Trainer(const TrainConfig& config, const Corpus& corpus, const std::str
   const DataOrder order{config.seed, corpus.train.size(),
                         static_cast<std::uint64_t>(config.model.sequence)};
   CheckCorpus(config, corpus, order, where);
+  CheckMemory(config, where);
   state_ = std::make_unique<State>(config, corpus, make());
   state_->engine->Initialize();
 }

@@ -57,8 +57,9 @@ using EngineMaker = std::function<std::unique_ptr<Engine>()>;
 // bits again on the same chip.
 class Trainer {
  public:
-  // The corpus must outlive the trainer. Error for impossible shapes and for a corpus that does not
-  // fit (vocabulary, length); `where` is the front of its JSON pointers.
+  // The corpus must outlive the trainer. Error for impossible shapes, for a corpus that does not
+  // fit (vocabulary, length) and for more than AvailableMemory(); `where` is the front of its JSON
+  // pointers.
   Trainer(const TrainConfig& config, const Corpus& corpus, const std::string& where = "config");
   // With another engine than config.device's; `make` is called once config and corpus are sound.
   Trainer(const TrainConfig& config, const Corpus& corpus, const std::string& where,
