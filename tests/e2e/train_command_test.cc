@@ -156,7 +156,7 @@ TEST_CASE("A loss that leaves the finite numbers names the step and the tensor",
   CHECK(std::filesystem::exists(out + "/checkpoint.fp4lab"));
   const Json last = LastLine(out + "/metrics.jsonl");
   CHECK(last["diverged"].is_string());
-  CHECK(last["learning/loss"].is_string());
+  CHECK((last["learning/loss"].is_string() || last["learning/grad_norm"].is_string()));
 }
 
 TEST_CASE("A validation loss that is not finite ends the run as diverged", "[e2e]") {
@@ -169,10 +169,11 @@ TEST_CASE("A validation loss that is not finite ends the run as diverged", "[e2e
                                               "--set",     "schedule.warmup_steps=0",
                                               "--set",     "schedule.kind=constant",
                                               "--set",     "optimizer.weight_decay=10"};
-  CheckOneLine(train.Run(arguments),
-               "error: step 1: the run has diverged: the validation loss is not finite; the state "
-               "after this step is in " +
-                   out);
+  const Refusal run = train.Run(arguments);  // the progress, then the error
+  CHECK(run.code == 1);
+  CHECK_THAT(run.text, ContainsSubstring("error: step 1: the run has diverged: the validation loss "
+                                         "is not finite; the state after this step is in " +
+                                         out));
   const Json last = LastLine(out + "/metrics.jsonl");
   CHECK(last["step"] == 1);
   CHECK(last["diverged"] == "validation.loss");

@@ -72,6 +72,8 @@ TEST_CASE("What cannot be is refused at its JSON pointer", "[study]") {
              "tiny.json#/analysis/contrast/1: ");
   StartsWith(ErrorAfterPatch(R"({"analysis": {"primary_tokens": 1281}})"),
              "tiny.json#/analysis/primary_tokens: ");
+  CHECK(ErrorAfterPatch(R"({"analysis": {"null_arms": ["nvfp4", "bf16"]}})") ==
+        "tiny.json#/analysis/null_arms/1: is the reference itself; a null arm is a twin of it");
   StartsWith(ErrorAfterPatch(R"({"analysis": {"confidence": 95}})"),
              "tiny.json#/analysis/confidence: ");
 }
@@ -97,6 +99,9 @@ TEST_CASE("A budget is a whole number of steps, and the refusal names the neares
   StartsWith(ErrorAfterPatch(R"({"budgets": [2560, 1280]})"),
              "tiny.json#/budgets/1: budgets must ascend");
   StartsWith(ErrorAfterPatch(R"({"budgets": []})"), "tiny.json#/budgets: ");
+  CHECK(ErrorAfterPatch(R"({"budgets": [1280, 1152921504606846976]})") ==
+        "tiny.json#/budgets/1: 1152921504606846976 tokens are 9007199254740992 steps; at most "
+        "4294967295");
 }
 
 TEST_CASE("Arms keep the order of the file", "[study]") {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/train/config.h"
 
 namespace fp4lab::study {
 
@@ -25,6 +26,11 @@ void CheckBudgets(std::span<const std::int64_t> budgets, std::int64_t tokens_per
       throw Error(place, std::to_string(tokens) + " tokens are no whole number of steps of " +
                              std::to_string(tokens_per_step) + " tokens; the nearest are " +
                              remedy);
+    }
+    if (tokens / tokens_per_step > kMostSteps) {
+      throw Error(place, std::to_string(tokens) + " tokens are " +
+                             std::to_string(tokens / tokens_per_step) + " steps; at most " +
+                             std::to_string(kMostSteps));
     }
     if (i > 0 && budgets[i - 1] >= tokens) {
       throw Error(place, "budgets must ascend, and " + std::to_string(tokens) + " follows " +

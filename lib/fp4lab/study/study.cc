@@ -164,7 +164,11 @@ AnalysisConfig ReadAnalysis(const Json& json, const std::string& where, const St
     throw Error(o.Where("confidence"), "must lie between 0 and 1");
   }
   for (std::size_t i = 0; i < analysis.null_arms.size(); ++i) {
-    CheckArmName(study, analysis.null_arms[i], o.Where("null_arms") + "/" + std::to_string(i));
+    const std::string place = o.Where("null_arms") + "/" + std::to_string(i);
+    CheckArmName(study, analysis.null_arms[i], place);
+    if (analysis.null_arms[i] == analysis.reference) {
+      throw Error(place, "is the reference itself; a null arm is a twin of it");
+    }
   }
   std::vector<std::string> names;
   for (const Arm& arm : study.arms) names.push_back(arm.name);
