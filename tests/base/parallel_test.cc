@@ -6,6 +6,8 @@
 
 #include <chrono>
 #include <cstddef>
+#include <mutex>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -93,6 +95,23 @@ double ProcessorSeconds() {
   timespec time{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+TEST_CASE("Several threads share a loop whose calls take long", "[base]") {
+  const int before = Threads();
+  SetThreads(4);
+  for (int round = 0; round < 3; ++round) {  // the first makes the threads, the others wake them
+    std::mutex mutex;
+    std::set<std::thread::id> threads;
+    ParallelFor(16, [&](std::size_t) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      const std::lock_guard lock(mutex);
+      threads.insert(std::this_thread::get_id());
+    });
+    CHECK(threads.size() > 1);
+    CHECK(threads.size() <= 4);
+  }
+  SetThreads(before);
 }
 
 TEST_CASE("Threads that wait for the next loop sleep", "[base]") {
