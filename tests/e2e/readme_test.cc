@@ -5,6 +5,7 @@
 //
 // writes what the commands print now into README.md.
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <iterator>
 #include <sstream>
@@ -195,6 +196,28 @@ std::vector<std::string> NamesOfOurs() {
     }
   }
   return names;
+}
+
+TEST_CASE("Every link of README.md leads to a file, and to a heading of it", "[e2e]") {
+  std::size_t count = 0;
+  const std::string page = ReadFile(ReadmePath());
+  for (std::size_t at = page.find("]("); at != page.npos; at = page.find("](", at + 1), ++count) {
+    const std::string link = page.substr(at + 2, page.find(')', at) - at - 2);
+    const std::size_t mark = link.find('#');
+    CAPTURE(link);
+    const std::filesystem::path file = SourceDirectory() / link.substr(0, mark);
+    REQUIRE(std::filesystem::exists(file));
+    if (mark == link.npos) continue;
+    std::string headings;  // as GitHub makes anchors of them
+    for (const char c : ReadFile(file)) {
+      if (c == ' ') headings += '-';
+      if (c == '\n' || std::isalnum(static_cast<unsigned char>(c)) != 0) {
+        headings += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+      }
+    }
+    CHECK(headings.find("\n-" + link.substr(mark + 1) + "\n") != headings.npos);
+  }
+  CHECK(count > 8);
 }
 
 TEST_CASE("README.md counts the dialects", "[e2e]") {
