@@ -57,7 +57,8 @@ std::string Columns(const Json& analysis) {
       break;
     }
   }
-  return "| " + tokens + " | " + ratios + " |";
+  const std::regex space(" ");  // the page keeps a ratio on one line
+  return "| " + tokens + " | " + std::regex_replace(ratios, space, "&nbsp;") + " |";
 }
 
 std::string GapText(const Json& analysis, const std::string& arm) {
