@@ -307,7 +307,8 @@ TEST_CASE("A results file that is none is refused by name", "[study]") {
   json = SyntheticResults();
   json["study"]["analysis"]["reference"] = "fp16";
   CHECK(ErrorOf([&] { Read(json); }) ==
-        "test.json#/study/analysis/reference: there is no arm \"fp16\"; one of: bf16 fp8 nvfp4 mxfp4");
+        "test.json#/study/analysis/reference: there is no arm \"fp16\"; one of: bf16 fp8 nvfp4 "
+        "mxfp4");
 }
 
 TEST_CASE("Numbers are written for people", "[study]") {
