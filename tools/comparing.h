@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <new>
 
 namespace fp4lab::tools {
 
@@ -11,6 +12,9 @@ template <class Compare>
 void Comparing(int* exit_code, Compare&& compare) {
   try {
     *exit_code = compare() ? 0 : 1;
+  } catch (const std::bad_alloc&) {
+    *exit_code = 2;
+    throw;  // main.cc knows which command it was
   } catch (const std::exception& e) {
     std::fprintf(stderr, "error: %s\n", e.what());
     *exit_code = 2;

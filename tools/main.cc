@@ -1,10 +1,11 @@
 // The program: one subcommand a file; this one catches what they throw. Exit codes: 0 done, 1 an
-// error, 2 a command line that makes no sense, 128 + signal
-// interrupted (130 by Ctrl-C).
+// error, 2 a command line that makes no sense, 128 + signal interrupted (130 by Ctrl-C).
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -12,30 +13,63 @@
 #include "fp4lab/base/limits.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/simd.h"
+#include "fp4lab/base/suggest.h"
 #include "tools/commands.h"
+#include "tools/version.h"
 
 namespace {
 
-// CLI11 misses the subcommand before it sees what stands in its place.
+// What might have stood in the place of a word that `command` does not know: an option, or a
+// subcommand.
+std::vector<std::string> NamesIn(const CLI::App& command, bool options) {
+  std::vector<std::string> names;
+  if (options) {
+    for (const CLI::Option* option : command.get_options()) {
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    }
+  } else {
+    for (const CLI::App* sub : command.get_subcommands({})) names.push_back(sub->get_name());
+  }
+  return names;
+}
+
+// The program and the subcommands that were given, from the outermost.
+std::vector<const CLI::App*> Given(const CLI::App& app) {
+  std::vector<const CLI::App*> given = {&app};
+  while (!given.back()->get_subcommands().empty()) {
+    given.push_back(given.back()->get_subcommands().back());
+  }
+  return given;
+}
+
+// "fp4lab study run"
+std::string PathOf(const std::vector<const CLI::App*>& given) {
+  std::string path = "fp4lab";
+  for (std::size_t i = 1; i < given.size(); ++i) path += " " + given[i]->get_name();
+  return path;
+}
+
+// What is wrong with the command line. CLI11 misses a subcommand before it sees what stands in its
+// place, so unknown words come first.
 std::string Problem(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<const CLI::App*> given = Given(app);
+  const CLI::App* const command = given.back();
+  const std::string help = "see " + PathOf(given) + " --help";
   const std::vector<std::string> unknown = app.remaining(true);
-  if (unknown.empty()) return error.what();
-  return "\"" + unknown.front() + "\" is not known here";
+  if (unknown.empty()) return std::string(error.what()) + "; " + help;
+  const std::string& word = unknown.front();
+  return "\"" + word + "\" is not known here; " +
+         fp4lab::DidYouMean(word.substr(0, word.find('=')),
+                            NamesIn(*command, word.starts_with('-')), help);
 }
 
-// "study run"
-std::string Place(const CLI::App& app) {
-  const std::vector<CLI::App*> commands = app.get_subcommands();
-  if (commands.empty()) return app.get_name();
-  const std::string inner = Place(*commands.front());
-  const std::string& name = commands.front()->get_name();
-  return inner == name ? name : name + " " + inner;
-}
-
-std::string OutOfMemory() {
+void SayOutOfMemory(const CLI::App& app) {
   const fp4lab::MemoryRoom room = fp4lab::AvailableMemory();
-  return "the memory does not suffice; " + room.of + " has " + std::to_string(room.bytes >> 20) +
-         " MiB left, and smaller input would need less";
+  std::fprintf(
+      stderr,
+      "error: %s: memory does not suffice: %s has %llu MiB left; smaller input needs less\n",
+      PathOf(Given(app)).c_str(), room.of.c_str(),
+      static_cast<unsigned long long>(room.bytes >> 20));
 }
 
 }  // namespace
@@ -43,6 +77,8 @@ std::string OutOfMemory() {
 int main(int argc, char** argv) {
   CLI::App app{"fp4lab: the numerics of 4-bit LLM training"};
   app.require_subcommand(1);
+  app.set_version_flag("--version", fp4lab::tools::VersionText,
+                       "Print version, SIMD targets, CUDA and compiler, and end");
   int exit_code = 0;
   fp4lab::tools::AddBench(app, &exit_code);
   fp4lab::tools::AddCases(app, &exit_code);
@@ -68,12 +104,15 @@ int main(int argc, char** argv) {
     fp4lab::PinSimdTargetFromEnvironment();
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() == 0) return app.exit(e);  // --help
-    std::fprintf(stderr, "error: %s; see fp4lab --help\n", Problem(app, e).c_str());
+    if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
+    std::fprintf(stderr, "error: %s\n", Problem(app, e).c_str());
     return 2;
   } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "error: %s: %s\n", Place(app).c_str(), OutOfMemory().c_str());
-    return 1;
+    SayOutOfMemory(app);
+    return std::max(exit_code, 1);
+  } catch (const std::length_error&) {  // more than any memory
+    SayOutOfMemory(app);
+    return std::max(exit_code, 1);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "error: %s\n", e.what());
     return 1;
