@@ -120,10 +120,11 @@ bool MayFlush(const KernelPlan& p) {
     case Factor::kEncodeTimesApproximate:
     case Factor::kBf16:
     case Factor::kTensorScale:
+    case Factor::kDivideByNormal:
     case Factor::kApproximate:  // flushes by itself
       return false;
     case Factor::kPowerOfTwo:  // rules but RCEIL, which has 2^127 for Inf, end at 2^126
-      return d.mx_rule == ScaleRule::kRceil && !d.inf_scale_is_nan;
+      return d.mx_rule == ScaleRule::kRceil && d.inf_scale == InfScale::kRule;
     case Factor::kDivideByScale:
       return IsMx(p) || d.scale_encoding == ScaleEncoding::kOneWhereZero;
     default:

@@ -153,6 +153,11 @@ AnalysisConfig ReadAnalysis(const Json& json, const std::string& where, const St
   for (std::size_t i = 0; i < analysis.contrast.size(); ++i) {
     CheckArmName(study, analysis.contrast[i], o.Where("contrast") + "/" + std::to_string(i));
   }
+  if (analysis.contrast.size() == 2 && analysis.contrast[0] == analysis.contrast[1]) {
+    throw Error(o.Where("contrast") + "/1", "\"" + analysis.contrast[1] +
+                                                "\" is the arm in question itself, whose ratio to "
+                                                "itself is 1; name its reference");
+  }
   if (std::find(study.budgets.begin(), study.budgets.end(), analysis.primary_tokens) ==
       study.budgets.end()) {
     throw Error(o.Where("primary_tokens"), "must be one of the budgets");
@@ -161,7 +166,11 @@ AnalysisConfig ReadAnalysis(const Json& json, const std::string& where, const St
     throw Error(o.Where("confidence"), "must lie between 0 and 1");
   }
   for (std::size_t i = 0; i < analysis.null_arms.size(); ++i) {
-    CheckArmName(study, analysis.null_arms[i], o.Where("null_arms") + "/" + std::to_string(i));
+    const std::string place = o.Where("null_arms") + "/" + std::to_string(i);
+    CheckArmName(study, analysis.null_arms[i], place);
+    if (analysis.null_arms[i] == analysis.reference) {
+      throw Error(place, "is the reference itself, whose gap to itself is 0; name a twin of it");
+    }
   }
   std::vector<std::string> names;
   for (const Arm& arm : study.arms) names.push_back(arm.name);
@@ -217,7 +226,10 @@ Study ParseStudy(std::string_view text, const std::string& where) {
   const Json* analysis = o.Member("analysis");
   study.analysis = ReadAnalysis(analysis ? *analysis : Json::object(), o.Where("analysis"), study);
   o.Finish();
-  for (const Arm& arm : study.arms) CheckShapes(ConfigOf(study, arm, study.seeds[0]), where);
+  for (const Arm& arm : study.arms) {
+    CheckShapes(ConfigOf(study, arm, study.seeds[0]), where,
+                where + "#/arms/" + arm.name + "/recipe");
+  }
   return study;
 }
 

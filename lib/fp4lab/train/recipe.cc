@@ -172,6 +172,13 @@ void ReadSelection(JsonObject* o, Recipe* recipe) {
   }
 }
 
+bool AnyMatches(const std::vector<std::string>& patterns, std::string_view name) {
+  return std::any_of(patterns.begin(), patterns.end(),
+                     [&](const std::string& p) { return Matches(p, name); });
+}
+
+}  // namespace
+
 // Glob: '*' any run of characters, '?' any one.
 bool Matches(std::string_view pattern, std::string_view name) {
   if (pattern.empty()) return name.empty();
@@ -181,13 +188,6 @@ bool Matches(std::string_view pattern, std::string_view name) {
   return !name.empty() && (pattern[0] == '?' || pattern[0] == name[0]) &&
          Matches(pattern.substr(1), name.substr(1));
 }
-
-bool AnyMatches(const std::vector<std::string>& patterns, std::string_view name) {
-  return std::any_of(patterns.begin(), patterns.end(),
-                     [&](const std::string& p) { return Matches(p, name); });
-}
-
-}  // namespace
 
 Recipe ReadRecipe(const Json& json, const std::string& where) {
   const Json object = json.is_string() ? Json{{"base", json}} : json;
