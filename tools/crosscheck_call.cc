@@ -185,7 +185,7 @@ QuantizedMatrix Replayed(const QuantizeOptions& options, MatrixView<const float>
     out.codes.insert(out.codes.end(), part.codes.begin(), part.codes.end());
     out.scales.insert(out.scales.end(), part.scales.begin(), part.scales.end());
   }
-  out.amax = options.amax;
+  out.amax = options.amax.value_or(0.0f);
   return out;
 }
 
@@ -286,7 +286,7 @@ SideBytes ExpectedSideFast(const Dialect& dialect, const BlockFormat& format, co
     for (std::size_t i = 0; i < out.values.size(); ++i) out.values[i] = Bf16Of(values.values[i]);
   }
   out.codes = std::move(q.codes);
-  if (HasLevelTwo(dialect)) out.amax = {options.amax};
+  if (HasLevelTwo(dialect)) out.amax = {options.amax.value_or(0.0f)};
   return out;
 }
 

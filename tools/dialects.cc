@@ -29,7 +29,7 @@ std::string Hex(std::uint32_t value, int digits) {
   return "0x" + text;
 }
 
-using Cells = std::array<std::string, 9>;
+using Cells = std::array<std::string, 10>;
 
 // The cells of one line of the table.
 Cells CellsOf(const Dialect& d) {
@@ -42,12 +42,13 @@ Cells CellsOf(const Dialect& d) {
           std::string(adaptive ? FormulaOf(d.adaptive) : FormulaOf(d.scale_encoding)),
           std::string(FormulaOf(d.factor)),
           std::string(FormulaOf(d.rounding)),
+          std::string(d.version),
           std::string(d.source)};
 }
 
 void PrintTable() {
   std::vector<Cells> table{{"dialect", "element", "block", "level 2", "block scale", "scale byte",
-                            "scaled element", "code", "source"}};
+                            "scaled element", "code", "version", "source"}};
   for (const Dialect& d : Dialects()) table.push_back(CellsOf(d));
   std::array<std::size_t, std::tuple_size_v<Cells>> widths{};
   for (const Cells& cells : table) {
@@ -70,6 +71,7 @@ void PrintRow(const Dialect& d) {
   for (const DialectLine& line : Describe(d)) {
     std::printf("%-12s %s\n", std::string(line.stage).c_str(), line.text.c_str());
   }
+  std::printf("%-12s %s\n", "version", std::string(d.version).c_str());
   std::printf("%-12s %s\n", "source", std::string(d.source).c_str());
   if (!d.note.empty()) std::printf("%-12s %s\n", "note", std::string(d.note).c_str());
   std::string same;
@@ -96,6 +98,7 @@ Json AsJson(const Dialect& d, bool with_behaviours) {
                         : Json(line.text);
   }
   Json json = {{"name", d.name},
+               {"version", d.version},
                {"source", d.source},
                {"note", d.note},
                {"element", Named(d.element).name},

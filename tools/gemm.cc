@@ -46,6 +46,28 @@ std::string FormatNames(const TensorCoreModel& model) {
   return names;
 }
 
+// The parameters that the stored vectors determine, and the neighbours that they leave open.
+std::vector<std::string> Determined(const TensorCoreModel& model) {
+  std::vector<std::string> names;
+  for (const char* parameter : {"L", "F", "floor"}) {
+    if (Determines(model, parameter)) names.emplace_back(parameter);
+  }
+  return names;
+}
+std::vector<std::string> LeftOpen(const TensorCoreModel& model) {
+  std::vector<std::string> names;
+  for (const NamedNeighbour& n : kNeighbours) {
+    const bool open = HasNeighbour(model, n.neighbour) && !Refuses(model, n.neighbour);
+    if (open) names.emplace_back(n.name);
+  }
+  return names;
+}
+std::string Listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text.empty() ? "-" : text;
+}
+
 Json ModelJson(const Accumulation& a) {
   Json row = {{"name", a.name}, {"what", a.what}, {"evidence", a.evidence}};
   if (a.model == nullptr) return row;
@@ -54,6 +76,8 @@ Json ModelJson(const Accumulation& a) {
   row["floor"] = a.model->floor == kNoFloor ? Json() : Json(a.model->floor);
   row["output"] = OutputText(a.model->output);
   row["operands"] = FormatNames(*a.model);
+  row["determined"] = Determined(*a.model);
+  row["open"] = LeftOpen(*a.model);
   return row;
 }
 
@@ -72,13 +96,17 @@ void PrintModels(bool json) {
   }
   std::puts(
       "\nTensor cores: L products at once, aligned to F bits below the largest exponent (at least\n"
-      "the floor), one rounding of the sum:");
-  constexpr const char* kRow = "  %-23s %3s %3s %5s  %-18s %-24s %s\n";
-  std::printf(kRow, "model", "L", "F", "floor", "output", "operands", "evidence");
+      "the floor), one rounding of the sum. \"open\": changes of a parameter under which the "
+      "vectors\n"
+      "of the evidence keep every bit; the others are determined:");
+  constexpr const char* kRow = "  %-23s %3s %3s %5s  %-18s %-24s %-11s %-31s %s\n";
+  std::printf(kRow, "model", "L", "F", "floor", "output", "operands", "determined", "open",
+              "evidence");
   for (const TensorCoreModel& m : kTensorCoreModels) {
     std::printf(kRow, std::string(m.name).c_str(), std::to_string(m.products).c_str(),
                 std::to_string(m.fraction_bits).c_str(), FloorText(m.floor).c_str(),
                 std::string(OutputText(m.output)).c_str(), FormatNames(m).c_str(),
+                Listed(Determined(m)).c_str(), Listed(LeftOpen(m)).c_str(),
                 std::string(m.evidence).c_str());
   }
 }

@@ -44,8 +44,7 @@ void SetMember(const std::string& assignment, Json* root) {
     throw Error("--set " + assignment, "must be key=value, as in model.layers=2");
   }
   const std::string key = assignment.substr(0, equals), text = assignment.substr(equals + 1);
-  Json value = Json::parse(text, nullptr, false);
-  if (value.is_discarded()) value = text;
+  Json value = Json::accept(text) ? ParseJson(text, "--set " + key) : Json(text);
   Json* at = root;
   std::size_t begin = 0;
   for (std::size_t dot = key.find('.'); dot != key.npos; dot = key.find('.', begin)) {

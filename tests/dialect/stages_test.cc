@@ -20,13 +20,19 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 float FloatFrom(std::uint32_t bits) { return std::bit_cast<float>(bits); }
 
-TEST_CASE("Every dialect has a name of its own, a source and a line for each stage", "[dialect]") {
+TEST_CASE("Every dialect has a name of its own, a version, a source and a line for each stage",
+          "[dialect]") {
   std::set<std::string_view> names;
   for (const Dialect& d : Dialects()) {
     CAPTURE(d.name);
     CHECK(names.insert(d.name).second);
     CHECK(FindDialect(d.name) == &d);
+    // A code base, a standard or a compiler, and the commit or release of the formula.
+    CHECK(d.version.size() > 10);
+    CHECK(d.version.find_first_of("0123456789") != std::string_view::npos);
+    CHECK(d.version.find(' ') != std::string_view::npos);
     CHECK(d.source.size() > 10);
+    CHECK(d.source.find("snapshot") == std::string_view::npos);
     CHECK(Describe(d).size() >= 4);
     for (const DialectLine& line : Describe(d)) CHECK_FALSE(line.text.empty());
     CHECK((d.block_rows == 0) == (d.block_scale == BlockScale::kOneBlock));

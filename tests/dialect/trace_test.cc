@@ -74,19 +74,32 @@ TEST_CASE("For E8M0 the distance is to the nearest maximum with another byte", "
 }
 
 TEST_CASE("A row-scaled matrix is its rows, each quantized as a tensor of its own", "[dialect]") {
-  const Matrix<float> x = TestMatrix(Kind::kNormal, 7, 50);
-  const Quantized whole = QuantizeAs(*FindDialect("nvfp4.te.row-scaled"), x.View());
-  REQUIRE(whole.amax.size() == 7);
-  const Matrix<float> values = DequantizeAs(*FindDialect("nvfp4.te.row-scaled"), whole);
+  Matrix<float> x = TestMatrix(Kind::kNormal, 7, 50);
   for (std::size_t r = 0; r < 7; ++r) {
-    const Quantized row = QuantizeAs(*FindDialect("te"), x.View().Block(r, 0, 1, 50));
-    CHECK(whole.amax[r] == row.amax[0]);
-    CHECK(std::equal(row.codes.begin(), row.codes.end(), whole.codes.begin() + r * 50));
-    CHECK(std::equal(row.scales.begin(), row.scales.end(), whole.scales.begin() + r * 4));
-    const Matrix<float> row_values = DequantizeAs(*FindDialect("te"), row);
-    CHECK(std::equal(row_values.values.begin(), row_values.values.end(),
-                     values.values.begin() + r * 50));
+    for (std::size_t c = 0; c < 50; ++c) x(r, c) *= std::ldexp(1.0f, 3 * static_cast<int>(r));
   }
+  std::size_t tried = 0;
+  for (const Dialect& d : Dialects()) {
+    if (!d.row_scaled) continue;
+    CAPTURE(d.name);
+    Dialect whole_tensor = d;
+    whole_tensor.row_scaled = false;
+    const Quantized whole = QuantizeAs(d, x.View());
+    REQUIRE(whole.amax.size() == 7);
+    CHECK(whole.codes != QuantizeAs(whole_tensor, x.View()).codes);
+    const Matrix<float> values = DequantizeAs(d, whole);
+    for (std::size_t r = 0; r < 7; ++r) {
+      const Quantized row = QuantizeAs(whole_tensor, x.View().Block(r, 0, 1, 50));
+      CHECK(whole.amax[r] == row.amax[0]);
+      CHECK(std::equal(row.codes.begin(), row.codes.end(), whole.codes.begin() + r * 50));
+      CHECK(std::equal(row.scales.begin(), row.scales.end(), whole.scales.begin() + r * 4));
+      const Matrix<float> row_values = DequantizeAs(whole_tensor, row);
+      CHECK(std::equal(row_values.values.begin(), row_values.values.end(),
+                       values.values.begin() + r * 50));
+    }
+    ++tried;
+  }
+  CHECK(tried == 9);  // with and without four over six: two errors, two bounds, two error paths
 }
 
 TEST_CASE("The bytes do not depend on the number of threads, nor a view's on its strides",

@@ -22,6 +22,7 @@ TEST_CASE("fp4lab dialects prints a line for every row of the table", "[tools]")
     REQUIRE(line != std::string::npos);  // in the order of the table
     const std::string text =
         run.output.substr(line + 1, run.output.find('\n', line + 1) - line - 1);
+    CHECK_THAT(text, ContainsSubstring(std::string(d.version)));
     CHECK_THAT(text, ContainsSubstring(std::string(d.source)));
     CHECK_THAT(text, ContainsSubstring(std::string(FormulaOf(d.factor))));
     at = line;
@@ -44,6 +45,7 @@ TEST_CASE("fp4lab dialects NAME prints the formulas, the source and what the dia
            "amax, q = 6\n",
            "factor       v = fl(x*e), e = min(fl(1/fl(s*D)), FLT_MAX), NaN dropped\n",
            "element      v to nearest even, saturating\n",
+           "version      NVIDIA/TransformerEngine d0067d0 (2026-08-22)\n",
            "the same as  nvfp4.torchao\n",
            "-0 among ordinary elements                0x69   0x8        0x5         0x7E\n",
        }) {
@@ -57,6 +59,7 @@ TEST_CASE("fp4lab dialects --json says the same in JSON", "[tools]") {
   REQUIRE(table["dialects"].size() == Dialects().size());
   for (std::size_t i = 0; i < Dialects().size(); ++i) {
     CHECK(table["dialects"][i]["name"] == std::string(Dialects()[i].name));
+    CHECK(table["dialects"][i]["version"] == std::string(Dialects()[i].version));
     CHECK(table["dialects"][i]["approximate"] == IsApproximate(Dialects()[i]));
   }
   const Json row = ParseJson(RunProgram({"dialects", "mxfp4.even", "--json"}).output, "row");

@@ -79,6 +79,17 @@ TEST_CASE("fp4lab gemm --models lists every accumulation with its evidence", "[t
   CHECK(json["accumulations"].back()["name"] == "blackwell.mxf4.f32");
   CHECK(json["accumulations"].back()["fraction_bits"] == 35);
   CHECK(json["accumulations"].back()["operands"] == "e2m1");
+  // What the vectors determine, and what they leave open.
+  for (const Json& row : json["accumulations"]) {
+    if (row["name"] == "hopper.f16.f32") {
+      CHECK(row["determined"] == Json({"F", "floor"}));
+      CHECK(row["open"] == Json({"2L"}));
+    } else if (row["name"] == "volta.f16.f16") {
+      CHECK(row["determined"] == Json::array());
+      CHECK(row["open"] == Json({"2L", "F-1", "F+1", "floor-1", "floor+1", "no floor"}));
+    }
+  }
+  CHECK_THAT(text, ContainsSubstring(" F, floor    2L "));
 }
 
 TEST_CASE("verify gemm tells equal, inside and outside by its exit code", "[tools]") {

@@ -20,6 +20,22 @@ TEST_CASE("A syntax error names line and column", "[io]") {
   CHECK(ErrorOf([] { ParseJson("{\n  \"a\": 1,\n  b\n}", "f.json"); }).find("f.json: line 3") == 0);
 }
 
+TEST_CASE("A key that stands twice in an object is refused with the object's pointer", "[io]") {
+  const auto error = [](const std::string& text) {
+    return ErrorOf([&] { ParseJson(text, "f.json"); });
+  };
+  CHECK(error(R"({"a": 1, "b": 2, "a": 3})") ==
+        "f.json: has the key \"a\" twice; keep one of them");
+  CHECK(error(R"({"arms": {"x": {"recipe": "bf16"}, "y": 1, "x": {}}})") ==
+        "f.json#/arms: has the key \"x\" twice; keep one of them");
+  CHECK(error(R"([1, [{}], {"l": [0, {}, {"a~/b": {"k": 1, "k": 1}}]}])") ==
+        "f.json#/2/l/2/a~0~1b: has the key \"k\" twice; keep one of them");
+  CHECK(error(R"([[], {"a": 1, "\u0061": 1}])") ==
+        "f.json#/1: has the key \"a\" twice; keep one of them");
+  // The same key in different objects is none.
+  CHECK(error(R"({"a": {"a": {"a": 1}}, "b": [{"a": 1}, {"a": 1}]})") == "no error");
+}
+
 TEST_CASE("An unknown key is refused with its pointer and the nearest known key", "[io]") {
   const Json json = Json::parse(R"({"layers": 2, "layrs": 3})");
   int layers = 0;

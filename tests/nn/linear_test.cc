@@ -140,7 +140,8 @@ TEST_CASE("A linear's three products are those of the references, for every reci
   }
 }
 
-TEST_CASE("An input that is rounded already gives the same products", "[nn]") {
+TEST_CASE("An input that is rounded already gives the same products, with its amax and without",
+          "[nn]") {
   const LinearData data;
   Matrix<float> x(kTokens, kIn), dy(kTokens, kOut);
   const float amax_x = RoundBf16(data.x.View(), x.View());
@@ -153,21 +154,25 @@ TEST_CASE("An input that is rounded already gives the same products", "[nn]") {
     weight.w = data.w.View();
     LinearScratch scratch;
     const LinearCall call{kRandom};
-    Matrix<float> y[2], dx[2], dw[2];
-    for (int i = 0; i < 2; ++i) {
+    Matrix<float> y[3], dx[3], dw[3];
+    for (int i = 0; i < 3; ++i) {
       y[i] = Matrix<float>(kTokens, kOut);
       dx[i] = Matrix<float>(kTokens, kIn);
       dw[i] = Matrix<float>(kOut, kIn);
-      const LinearInput input =
-          i == 0 ? LinearInput{data.x.View()} : LinearInput{x.View(), true, amax_x};
-      const LinearInput grad =
-          i == 0 ? LinearInput{data.dy.View()} : LinearInput{dy.View(), true, amax_dy};
+      const LinearInput input = i == 0   ? LinearInput{data.x.View()}
+                                : i == 1 ? LinearInput{x.View(), true, amax_x}
+                                         : LinearInput{.x = x.View(), .rounded = true};
+      const LinearInput grad = i == 0   ? LinearInput{data.dy.View()}
+                               : i == 1 ? LinearInput{dy.View(), true, amax_dy}
+                                        : LinearInput{.x = dy.View(), .rounded = true};
       LinearForward(r, call, input, &weight, &scratch, Write::kOverwrite, y[i].View());
       LinearBackward(r, call, input, &weight, grad, &scratch, dx[i].View(), dw[i].View());
     }
-    CHECK(SameBits(y[0], y[1]));
-    CHECK(SameBits(dx[0], dx[1]));
-    CHECK(SameBits(dw[0], dw[1]));
+    for (int i = 1; i < 3; ++i) {
+      CHECK(SameBits(y[0], y[i]));
+      CHECK(SameBits(dx[0], dx[i]));
+      CHECK(SameBits(dw[0], dw[i]));
+    }
   }
 }
 

@@ -3,6 +3,7 @@
 #include "fp4lab/study/study.h"
 #include "tests/study/tiny_study.h"
 #include "tests/support/catch.h"
+#include "tests/support/error_of.h"
 
 namespace fp4lab::study {
 namespace {
@@ -70,6 +71,17 @@ TEST_CASE("What cannot be is refused at its JSON pointer", "[study]") {
              "tiny.json#/analysis/reference: there is no arm \"fp8\"; one of: bf16 nvfp4");
   StartsWith(ErrorAfterPatch(R"({"analysis": {"contrast": ["nvfp4", "fp8"]}})"),
              "tiny.json#/analysis/contrast/1: ");
+  StartsWith(ErrorAfterPatch(R"({"analysis": {"contrast": ["nvfp4", "nvfp4"]}})"),
+             "tiny.json#/analysis/contrast/1: \"nvfp4\" is the arm in question itself");
+  StartsWith(ErrorAfterPatch(R"({"analysis": {"null_arms": ["bf16"]}})"),
+             "tiny.json#/analysis/null_arms/0: is the reference itself");
+  StartsWith(ErrorAfterPatch(
+                 R"({"arms": {"nvfp4": {"recipe": {"base": "te_nvfp4", "include": ["*.fc1"]}}}})"),
+             "tiny.json#/arms/nvfp4/recipe/include/0: \"*.fc1\" matches no linear");
+  StartsWith(
+      ErrorAfterPatch(
+          R"({"arms": {"nvfp4": {"recipe": {"base": "te_nvfp4", "last_blocks_bf16": 99}}}})"),
+      "tiny.json#/arms/nvfp4/recipe/last_blocks_bf16: more blocks in BF16");
   StartsWith(ErrorAfterPatch(R"({"analysis": {"primary_tokens": 1281}})"),
              "tiny.json#/analysis/primary_tokens: ");
   CHECK(ErrorAfterPatch(R"({"analysis": {"null_arms": ["nvfp4", "bf16"]}})") ==
@@ -87,6 +99,16 @@ TEST_CASE("A decay that leaves no step before it is refused", "[study]") {
              "tiny.json#/schedule/decay_fraction: ");
   StartsWith(ErrorAfterPatch(R"({"arms": {"nvfp4": {"schedule": {"decay_fraction": 1}}}})"),
              "tiny.json#/arms/nvfp4/schedule/decay_fraction: ");
+}
+
+TEST_CASE("An arm that stands twice is refused, not the last one kept", "[study]") {
+  std::string text = TinyStudyJson().dump();
+  const std::string arm = R"("bf16":{"recipe":"bf16"},)";
+  const std::size_t at = text.find(arm);
+  REQUIRE(at != text.npos);
+  text.insert(at, arm);
+  CHECK(ErrorOf([&] { ParseStudy(text, "tiny.json"); }) ==
+        "tiny.json#/arms: has the key \"bf16\" twice; keep one of them");
 }
 
 TEST_CASE("A budget is a whole number of steps, and the refusal names the nearest", "[study]") {

@@ -5,71 +5,16 @@
 #include <vector>
 
 #include "tests/support/catch.h"
-#include "tests/support/golden.h"
+#include "tests/tensor/hardware_vectors.h"
 
 namespace fp4lab {
 namespace {
 
-// One matrix instruction of tests/cuda/tensor_core_probe.cu.
-struct Probed {
-  const char* instruction;
-  const char* model;
-  Format operand;
-};
-
-const Probed kProbed[] = {
-    {"mma.m16n8k16.f32.bf16", "hopper.f16.f32", FormatOf(FormatId::kBF16)},
-    {"mma.m16n8k16.f32.f16", "hopper.f16.f32", FormatOf(FormatId::kFP16)},
-    {"mma.m16n8k16.f16.f16", "hopper.f16.f16", FormatOf(FormatId::kFP16)},
-    {"mma.m16n8k8.f32.tf32", "hopper.tf32.f32", kTf32},
-    {"mma.m16n8k32.f32.e4m3", "hopper.mma.f8.f32", FormatOf(FormatId::kE4M3)},
-    {"mma.m16n8k32.f32.e5m2", "hopper.mma.f8.f32", FormatOf(FormatId::kE5M2)},
-    {"mma.m16n8k32.f16.e4m3", "hopper.mma.f8.f16", FormatOf(FormatId::kE4M3)},
-    {"mma.m16n8k32.f16.e5m2", "hopper.mma.f8.f16", FormatOf(FormatId::kE5M2)},
-    {"wgmma.m64n8k16.f32.bf16", "hopper.f16.f32", FormatOf(FormatId::kBF16)},
-    {"wgmma.m64n8k16.f32.f16", "hopper.f16.f32", FormatOf(FormatId::kFP16)},
-    {"wgmma.m64n8k16.f16.f16", "hopper.f16.f16", FormatOf(FormatId::kFP16)},
-    {"wgmma.m64n8k8.f32.tf32", "hopper.tf32.f32", kTf32},
-    {"wgmma.m64n8k32.f32.e4m3", "hopper.wgmma.f8.f32", FormatOf(FormatId::kE4M3)},
-    {"wgmma.m64n8k32.f32.e5m2", "hopper.wgmma.f8.f32", FormatOf(FormatId::kE5M2)},
-    {"wgmma.m64n8k32.f16.e4m3", "hopper.wgmma.f8.f16", FormatOf(FormatId::kE4M3)},
-    {"wgmma.m64n8k32.f16.e5m2", "hopper.wgmma.f8.f16", FormatOf(FormatId::kE5M2)},
-};
-
-// A row of 32 bytes as codes; of a binary32 in memory the tensor core reads the upper 19 bits.
-std::vector<std::uint32_t> CodesOfRow(const Format& format, std::span<const std::uint32_t> row) {
-  const int container = format == kTf32 ? 32 : format.bits;
-  std::vector<std::uint32_t> codes;
-  for (const std::uint32_t word : row) {
-    for (int bit = 0; bit < 32; bit += container) {
-      const std::uint32_t element = word >> bit;
-      codes.push_back(container == 32 ? element >> 13 : element & ((1u << container) - 1));
-    }
-  }
-  return codes;
-}
-
 TEST_CASE("The Hopper models return what an H200 returned", "[tensor][golden]") {
-  const NpzFile file = OpenGolden("h200_tensor_core.npz");
-  for (const Probed& probed : kProbed) {
-    INFO(probed.instruction);
-    const std::string prefix = std::string(probed.instruction) + ".";
-    const NpyArray a = file.Read(prefix + "a"), b = file.Read(prefix + "b");
-    const NpyArray c = file.Read(prefix + "c"), d = file.Read(prefix + "d");
-    REQUIRE(a.shape == std::vector<std::size_t>{d.shape.at(0), 16, 8});
-    REQUIRE(b.shape == std::vector<std::size_t>{d.shape.at(0), 8, 8});
-    const TensorCoreModel& model = *FindTensorCoreModel(probed.model);
-    std::size_t wrong = 0;
-    for (std::size_t i = 0; i < d.As<std::uint32_t>().size(); ++i) {
-      const std::size_t tile = i / 128, row = i % 128 / 8, col = i % 8;
-      const auto x =
-          CodesOfRow(probed.operand, a.As<std::uint32_t>().subspan((tile * 16 + row) * 8, 8));
-      const auto y =
-          CodesOfRow(probed.operand, b.As<std::uint32_t>().subspan((tile * 8 + col) * 8, 8));
-      wrong += TensorCoreDot(model, probed.operand, x, probed.operand, y,
-                             c.As<std::uint32_t>()[i]) != d.As<std::uint32_t>()[i];
-    }
-    CHECK(wrong == 0);
+  for (const HardwareVectors& v : ProbedVectors()) {
+    INFO(v.name);
+    REQUIRE(v.model != nullptr);
+    CHECK(v.Mismatches(*v.model) == 0);
   }
 }
 

@@ -61,6 +61,22 @@ TEST_CASE("The device is the CPU unless the configuration says otherwise", "[tra
         "run.json#/device: must be \"cpu\" or \"cuda\", not \"tpu\"");
 }
 
+TEST_CASE("A pattern that matches no linear is refused, and the refusal names those that exist",
+          "[train]") {
+  const auto error = [](const char* key, const Json& patterns) {
+    return ErrorOf({{"recipe", {{"base", "te_nvfp4"}, {key, patterns}}}});
+  };
+  const std::string names =
+      " matches no linear; there are blocks.N.attention.qkv, blocks.N.attention.out, "
+      "blocks.N.mlp.up, blocks.N.mlp.down, N from 0 to 3";
+  CHECK(error("include", {"*.mlp.*", "layers.*"}) ==
+        "run.json#/recipe/include/1: \"layers.*\"" + names);
+  CHECK(error("exclude", {"blocks.4.*"}) == "run.json#/recipe/exclude/0: \"blocks.4.*\"" + names);
+  CHECK(error("include", {""}) == "run.json#/recipe/include/0: \"\"" + names);
+  CHECK(error("include", {"blocks.3.*", "*qkv"}) == "no error");
+  CHECK(error("exclude", {"*"}) == "no error");
+}
+
 TEST_CASE("Impossible shapes and values are refused at their JSON pointer", "[train]") {
   const auto starts = [](const Json& json, const std::string& message) {
     const std::string error = ErrorOf(json);
@@ -87,11 +103,19 @@ TEST_CASE("Impossible shapes and values are refused at their JSON pointer", "[tr
          "run.json#/recipe/last_blocks_bf16: more blocks in BF16 than the model's 4");
   starts({{"micro_batches", 0}}, "run.json#/micro_batches: must be at least 1");
   starts({{"micro_batches", -1}}, "run.json#/micro_batches: must be at least 1");
+  starts({{"recipe", {{"base", "te_nvfp4"}, {"first_blocks_bf16", 5}}}},
+         "run.json#/recipe/first_blocks_bf16: more blocks in BF16 than the model's 4");
+  starts({{"recipe", {{"base", "te_nvfp4"}, {"first_blocks_bf16", 2}, {"last_blocks_bf16", 3}}}},
+         "run.json#/recipe/last_blocks_bf16: more blocks in BF16 than the model's 4, the first 2 "
+         "included");
   starts({{"recipe",
            {{"base", "te_nvfp4"},
             {"first_blocks_bf16", 2147483647},
             {"last_blocks_bf16", 2147483647}}}},
-         "run.json#/recipe/last_blocks_bf16: more blocks in BF16");
+         "run.json#/recipe/first_blocks_bf16: more blocks in BF16 than the model's 4");
+  starts({{"recipe",
+           {{"base", "te_nvfp4"}, {"first_blocks_bf16", 1}, {"last_blocks_bf16", 2147483647}}}},
+         "run.json#/recipe/last_blocks_bf16: more blocks in BF16 than the model's 4");
   starts({{"modle", Json::object()}}, "run.json#/modle: unknown key; did you mean \"model\"?");
   starts({{"recipe", "te_nvfp5"}},
          "run.json#/recipe: unknown recipe \"te_nvfp5\"; did you mean \"te_nvfp4\"?");

@@ -83,7 +83,7 @@ void CheckIntegers(const Case& c, MatrixView<const float> y, const QuantizeOptio
     auto again = make();
     const Fp4Integers to{c.View(again.first), c.View(again.second)};
     QuantizeOptions finds_amax = options;
-    finds_amax.amax = -1.0f;
+    finds_amax.amax.reset();
     WordBuffer memory;
     CHECK(HadamardQuantizeToFp4Integers(c.X(), c.size, kTeSignMask32, &finds_amax, to, &memory) ==
           exact);
@@ -108,6 +108,10 @@ void CheckFused(const Case& c, const QuantizeOptions& options) {
     HadamardQuantize(c.X(), c.size, kTeSignMask32, with_amax, &got);
     const bool same_codes = got == want;
     CHECK(same_codes);
+    QuantizedMatrix finds_amax;
+    HadamardQuantize(c.X(), c.size, kTeSignMask32, options, &finds_amax);
+    const bool same_amax = finds_amax == want;
+    CHECK(same_amax);
     Matrix<float> values = c.memory;  // in place
     HadamardQuantizeToValues(c.View(std::as_const(values)), c.size, kTeSignMask32, with_amax,
                              c.View(values));

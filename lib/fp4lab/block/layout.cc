@@ -24,6 +24,11 @@ void CheckOptions(const QuantizeOptions& options) {
   }
 }
 
+QuantizeOptions WithAmax(MatrixView<const float> x, QuantizeOptions options) {
+  if (HasTensorScale(options.format) && !options.amax) options.amax = TensorAmax(x);
+  return options;
+}
+
 void ShapeQuantizedMatrix(std::size_t rows, std::size_t cols, const QuantizeOptions& options,
                           QuantizedMatrix* q) {
   CheckOptions(options);
@@ -34,7 +39,8 @@ void ShapeQuantizedMatrix(std::size_t rows, std::size_t cols, const QuantizeOpti
   q->codes.resize(rows * CodeLayout(f, cols).row_bytes);
   const ScaleLayout scales(f, rows, cols);
   q->scales.resize(f.rule == ScaleRule::kTensor ? 0 : scales.rows * scales.cols);
-  q->amax = HasTensorScale(f) ? options.amax : 0.0f;
+  Expects(!HasTensorScale(f) || options.amax.has_value(), "the tensor's amax is known");
+  q->amax = HasTensorScale(f) ? *options.amax : 0.0f;
 }
 
 QuantizedMatrix EmptyQuantizedMatrix(std::size_t rows, std::size_t cols,

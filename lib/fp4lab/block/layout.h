@@ -47,7 +47,11 @@ struct ScaleLayout {
 // x (8 to 128, a multiple of 8).
 void CheckOptions(const QuantizeOptions& options);
 
-// Gives *q the shape and sizes of a result; codes and scales that it held may stay in it.
+// The options with the amax that the format needs: theirs, or TensorAmax(x).
+QuantizeOptions WithAmax(MatrixView<const float> x, QuantizeOptions options);
+
+// Gives *q the shape and sizes of a result (and options.amax, which is known where it is needed);
+// codes and scales that it held may stay in it.
 void ShapeQuantizedMatrix(std::size_t rows, std::size_t cols, const QuantizeOptions& options,
                           QuantizedMatrix* q);
 

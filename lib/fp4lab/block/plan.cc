@@ -41,7 +41,7 @@ QuantizePlan MakePlan(std::size_t rows, std::size_t cols, bool transposed,
   const bool whole = format.rule == ScaleRule::kTensor;  // any cut will do
   QuantizePlan plan{};
   plan.element = ElementConstantsOf(format.element);
-  plan.scale = ScaleConstantsOf(format, options.amax);
+  plan.scale = ScaleConstantsOf(format, options.amax.value_or(0.0f));
   plan.transposed = transposed;
   plan.rows = rows;
   plan.cols = cols;

@@ -34,6 +34,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "fp4lab/base/matrix.h"
@@ -48,7 +49,8 @@ struct QuantizeOptions {
   Rounding rounding = Rounding::kNearestEven;  // any but kTowardPositive
   RandomStream random = {};                    // for kStochastic
   int random_bits = 16;                        // for kStochastic: 8, 16 or 32 an element
-  float amax = 0.0f;                           // TensorAmax(x); used where HasTensorScale(format)
+  // TensorAmax(x), where the caller has it: found out otherwise. Used where HasTensorScale(format).
+  std::optional<float> amax = {};
 };
 
 struct QuantizedMatrix {

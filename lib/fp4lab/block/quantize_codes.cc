@@ -142,7 +142,7 @@ void Quantize(MatrixView<const float> x, const QuantizeOptions& options, const U
 }
 
 void Quantize(MatrixView<const float> x, const QuantizeOptions& options, QuantizedMatrix* q) {
-  Quantize(x, options, UnitStage{}, q);
+  Quantize(x, WithAmax(x, options), UnitStage{}, q);
 }
 
 QuantizedMatrix Quantize(MatrixView<const float> x, const QuantizeOptions& options) {
@@ -151,9 +151,11 @@ QuantizedMatrix Quantize(MatrixView<const float> x, const QuantizeOptions& optio
   return q;
 }
 
-void QuantizeBothWays(MatrixView<const float> x, const QuantizeOptions& row_options,
-                      const QuantizeOptions& column_options, QuantizedMatrix* rows,
+void QuantizeBothWays(MatrixView<const float> x, const QuantizeOptions& given_for_rows,
+                      const QuantizeOptions& given_for_columns, QuantizedMatrix* rows,
                       QuantizedMatrix* columns) {
+  const QuantizeOptions row_options = WithAmax(x, given_for_rows);
+  const QuantizeOptions column_options = WithAmax(x, given_for_columns);
   ShapeQuantizedMatrix(x.rows, x.cols, row_options, rows);
   ShapeQuantizedMatrix(x.cols, x.rows, column_options, columns);
   if (x.size() == 0) return;

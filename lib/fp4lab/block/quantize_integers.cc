@@ -6,6 +6,7 @@
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/block/fp4_integers.h"
 #include "fp4lab/block/fp4_kernels.h"
+#include "fp4lab/block/layout.h"
 #include "fp4lab/block/plan.h"
 #include "fp4lab/block/staged.h"
 
@@ -146,6 +147,7 @@ void AsOneRow(const BlockFormat& format, MatrixView<const float>* x, Fp4Integers
 bool QuantizeToFp4Integers(MatrixView<const float> x, const QuantizeOptions& options,
                            const UnitStage& stage, const Fp4Integers& out) {
   CheckFp4Integers(x, options, out);
+  Expects(!HasTensorScale(options.format) || options.amax.has_value(), "the amax is known");
   if (x.size() == 0) return true;
   const bool turned = !(out.codes.col_stride == 1 || out.codes.cols <= 1);
   const bool as_out = turned ? HasUnitColumns(x) : HasUnitRows(x);
@@ -163,7 +165,7 @@ bool QuantizeToFp4Integers(MatrixView<const float> x, const QuantizeOptions& opt
 
 bool QuantizeToFp4Integers(MatrixView<const float> x, const QuantizeOptions& options,
                            const Fp4Integers& out) {
-  return QuantizeToFp4Integers(x, options, UnitStage{}, out);
+  return QuantizeToFp4Integers(x, WithAmax(x, options), UnitStage{}, out);
 }
 
 }  // namespace fp4lab

@@ -58,6 +58,7 @@ void QuantizeToValues(MatrixView<const float> x, const QuantizeOptions& options,
                       const UnitStage& stage, MatrixView<float> out) {
   Expects(out.rows == x.rows && out.cols == x.cols, "out has the shape of x");
   CheckOptions(options);
+  Expects(!HasTensorScale(options.format) || options.amax.has_value(), "the amax is known");
   if (x.size() == 0) return;
   RunInMemoryOrder(
       x, out, [&](MatrixView<const float> from, MatrixView<float> to, bool transposed) {
@@ -70,7 +71,7 @@ void QuantizeToValues(MatrixView<const float> x, const QuantizeOptions& options,
 
 void QuantizeToValues(MatrixView<const float> x, const QuantizeOptions& options,
                       MatrixView<float> out) {
-  QuantizeToValues(x, options, UnitStage{}, out);
+  QuantizeToValues(x, WithAmax(x, options), UnitStage{}, out);
 }
 
 }  // namespace fp4lab

@@ -50,8 +50,8 @@ void Decoded(const QuantizedMatrix& q, MatrixView<float> out, Factor factor) {
 
 // code_of(r, c, v): the code of element (r, c), whose scaled value is v.
 template <class CodeOf>
-QuantizedMatrix QuantizeWith(MatrixView<const float> x, const QuantizeOptions& options,
-                             CodeOf code_of) {
+QuantizedMatrix QuantizeWith(MatrixView<const float> x, QuantizeOptions options, CodeOf code_of) {
+  if (!options.amax) options.amax = Amax(x);
   QuantizedMatrix q = EmptyQuantizedMatrix(x.rows, x.cols, options);
   const TensorScale tensor = TensorScaleOf(q.format, q.amax);
   const ScaleLayout scales(q.format, x.rows, x.cols);

@@ -8,7 +8,8 @@
 
 namespace fp4lab {
 
-// As the functions without a stage. Blocks of at most kMaxStagedBlock memory rows.
+// As the functions without a stage, but the amax, of the elements after the stage, is given. Blocks
+// of at most kMaxStagedBlock memory rows.
 void Quantize(MatrixView<const float> x, const QuantizeOptions& options, const UnitStage& stage,
               QuantizedMatrix* q);
 void QuantizeToValues(MatrixView<const float> x, const QuantizeOptions& options,

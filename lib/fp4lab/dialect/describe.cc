@@ -30,6 +30,8 @@ std::string_view FormulaOf(LevelTwo rule) {
       return "D = fl(fl(amax/scale_max)/q), 1 where amax is 0; S = fl(1/D)";
     case LevelTwo::kDivisor:
       return "S = fl(C/max(amax, FLT_MIN)); D = fl(1/S)";
+    case LevelTwo::kDivisorOrOne:
+      return "S = fl(C/max(amax, FLT_MIN)), 1 where that is Inf or NaN; D = fl(1/S)";
     case LevelTwo::kTensorFp8:
       return "S = min(fl(q/amax), FLT_MAX), 1 where amax is 0, Inf or NaN; D = fl(1/S)";
   }
@@ -136,6 +138,8 @@ std::string_view FormulaOf(Factor rule) {
       return "none: the code is searched for";
     case Factor::kPowerOfTwo:
       return "v = fl(x * 2^-k)";
+    case Factor::kDivideByNormal:
+      return "v = fl(x / max(s, FLT_MIN)), x / Inf where s is NaN";
     case Factor::kTensorScale:
       return "v = fl(x*S)";
     case Factor::kEncodeTimesApproximate:
@@ -211,6 +215,18 @@ std::string_view FormulaOf(ScaleRule rule) {
   return "";
 }
 
+std::string_view FormulaOf(InfScale rule) {
+  switch (rule) {
+    case InfScale::kRule:
+      return "";
+    case InfScale::kNan:
+      return "an infinite maximum (EVEN: b' = Inf) gives NaN";
+    case InfScale::kNumber:
+      return "an infinite maximum (EVEN: b' = Inf) counts as 2^128";
+  }
+  return "";
+}
+
 std::string_view ScaleFormulaOf(const Dialect& dialect) {
   return dialect.block_scale == BlockScale::kMicroscaling ? FormulaOf(dialect.mx_rule)
                                                           : FormulaOf(dialect.block_scale);
@@ -276,7 +292,9 @@ std::vector<DialectLine> Describe(const Dialect& d) {
     if (d.scale_encoding != ScaleEncoding::kExponent) {
       lines.push_back({"scale byte", std::string(FormulaOf(d.scale_encoding))});
     }
-    if (d.inf_scale_is_nan) lines.push_back({"scale byte", "an infinite maximum gives NaN"});
+    if (d.inf_scale != InfScale::kRule) {
+      lines.push_back({"scale byte", std::string(FormulaOf(d.inf_scale))});
+    }
   }
   lines.push_back({"factor", std::string(FormulaOf(d.factor))});
   lines.push_back({"element", std::string(FormulaOf(d.rounding))});

@@ -20,6 +20,7 @@ std::string_view FormulaOf(ElementRounding rule);
 std::string_view FormulaOf(Adaptive rule);
 std::string_view FormulaOf(NanRule rule);
 std::string_view FormulaOf(ScaleRule rule);
+std::string_view FormulaOf(InfScale rule);  // empty for kRule
 
 // The scale before rounding, or the E8M0 rule, of this row.
 std::string_view ScaleFormulaOf(const Dialect& dialect);

@@ -37,6 +37,7 @@ constexpr std::array kAliases = {
     Alias{"cutlass", "nvfp4.cutlass"},
     Alias{"flashinfer", "nvfp4.flashinfer"},
     Alias{"torchao", "nvfp4.torchao"},
+    Alias{"nvfp4.torchao.training", "nvfp4.torchao"},
     Alias{"modelopt", "nvfp4.modelopt"},
     Alias{"compressed-tensors", "nvfp4.compressed-tensors"},
     Alias{"nvfp4.vllm.triton", "nvfp4.compressed-tensors.triton"},

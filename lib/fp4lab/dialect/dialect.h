@@ -34,6 +34,7 @@ enum class LevelTwo : std::uint8_t {
   kMultiplier,         // D = fl(amax/C), S = fl(1/D)
   kTwoDivisions,       // D = fl(fl(amax/scale_max)/largest element), 1 where amax = 0; S = fl(1/D)
   kDivisor,            // S = fl(C/max(amax, FLT_MIN)), D = fl(1/S)
+  kDivisorOrOne,       // the same, but S = 1 where that is Inf or NaN
   kTensorFp8           // one scale and no blocks: S = fl(largest/amax), 1 where amax is 0 or Inf
 };
 
@@ -90,6 +91,7 @@ enum class Factor : std::uint8_t {
   kTwoSteps,                // v = fl(fl(x/D) * fl(1/s)); x/D is 0 where D = 0; +0 where s = 0
   kSearch,                  // none: the code is found by comparing |value*s - x|; v = fl(x/s)
   kPowerOfTwo,              // v = fl(x * 2^-k), the exact reciprocal of an E8M0 scale
+  kDivideByNormal,          // v = fl(x / max(s, FLT_MIN)), x / Inf where s is NaN
   kTensorScale,             // v = fl(x * S)
   kEncodeTimesApproximate,  // e = min(fl(S*rcp.approx.ftz(s)), FLT_MAX): a set of answers
   kApproximate  // e = rcp.approx.ftz(fl(s * rcp.approx.ftz(S))), 0 where b = 0: a set of answers
@@ -118,10 +120,18 @@ enum class NanRule : std::uint8_t {
   kTensor    // both
 };
 
+// The E8M0 byte of b = Inf, and for EVEN of a b that its rounding takes to Inf.
+enum class InfScale : std::uint8_t {
+  kRule,  // as block/scale_rules.h has it: NaN for FLOOR, CEIL, EVEN; EVEN's rounding ends at 2^128
+  kNan,   // NaN
+  kNumber  // as if Inf were 2^128
+};
+
 struct Dialect {
-  std::string_view name = {};    // "nvfp4.te"
-  std::string_view source = {};  // code base, file and version that the row states
-  std::string_view note = {};    // what a reader must know; may be empty
+  std::string_view name = {};     // "nvfp4.te"
+  std::string_view version = {};  // code base and its commit or release: the formula at a version
+  std::string_view source = {};   // where in the code base
+  std::string_view note = {};     // what a reader must know; may be empty
   FormatId element = FormatId::kE2M1, scale = FormatId::kE4M3;
   int block_rows = 1, block_cols = 16;  // 0, 0: one block, the tensor
   LevelTwo level_two = LevelTwo::kEncodeScale;
@@ -137,7 +147,7 @@ struct Dialect {
   bool keeps_negative_zero = true;   // else v = -0 gives the code of +0
   bool never_negative_zero = false;  // every code of value 0 is +0, whatever rounded to it
   NanRule nan = NanRule::kElement;
-  bool inf_scale_is_nan = false;               // E8M0: b = Inf (EVEN: after its rounding) gives NaN
+  InfScale inf_scale = InfScale::kRule;
   std::int16_t nan_scale = -1, nan_code = -1;  // what is stored for NaN; -1: the format's NaN code
   friend constexpr bool operator==(const Dialect&, const Dialect&) = default;
 };
@@ -172,6 +182,7 @@ constexpr bool IsStochastic(const Dialect& d) {
 // Equal formulas, whatever the rows are called.
 constexpr bool SameFormulas(Dialect a, const Dialect& b) {
   a.name = b.name;
+  a.version = b.version;
   a.source = b.source;
   a.note = b.note;
   return a == b;

@@ -3,6 +3,7 @@
 // it).
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "fp4lab/block/scale_rules.h"
@@ -40,6 +41,10 @@ constexpr float Bf16Factor(float s, const Level& l) {
   return RoundToBf16(quotient < kBf16Max ? quotient : kBf16Max);
 }
 constexpr float RcpLevelOverScaleFactor(float s, const Level& l) { return 1.0f / l.decode / s; }
+// The exponent field of an E8M0 byte as that of a number, at least 1.
+constexpr float NormalScale(float s) {
+  return s != s ? std::bit_cast<float>(0x7F800000u) : s < kFloatMin ? kFloatMin : s;
+}
 constexpr float ApproximateFactor(float b, float s, const Level& l) {
   return b == 0.0f ? 0.0f : RcpFtz(s * RcpFtz(l.encode));
 }
@@ -84,6 +89,8 @@ constexpr float FactorOf(const Dialect& d, float b, float s, std::uint8_t byte, 
       return GuardedReciprocal(s);
     case Factor::kPowerOfTwo:
       return E8m0Reciprocal(byte);
+    case Factor::kDivideByNormal:
+      return NormalScale(s);
     case Factor::kTensorScale:
       return l.encode;
     case Factor::kApproximate:
@@ -96,7 +103,8 @@ constexpr float FactorOf(const Dialect& d, float b, float s, std::uint8_t byte, 
 
 constexpr bool Divides(Factor factor) {
   return factor == Factor::kDivideByProduct || factor == Factor::kDivideByQuotient ||
-         factor == Factor::kDivideByScale || factor == Factor::kSearch;
+         factor == Factor::kDivideByScale || factor == Factor::kDivideByNormal ||
+         factor == Factor::kSearch;
 }
 
 // ---- v, the scaled element ----------------------------------------------------------------------

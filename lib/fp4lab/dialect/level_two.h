@@ -74,6 +74,10 @@ constexpr Level DivisorLevel(float c, float amax) {
   const float encode = c / (amax < kFloatMin ? kFloatMin : amax);
   return {encode, 1.0f / encode};
 }
+constexpr Level DivisorOrOneLevel(float c, float amax) {
+  const Level open = DivisorLevel(c, amax);
+  return open.encode <= kFloatMax ? open : Level{};  // false for NaN
+}
 constexpr Level TensorFp8Level(FormatId element, float amax) {
   const float encode = Fp8TensorScale(element, amax);
   return {encode, 1.0f / encode};
@@ -101,6 +105,8 @@ constexpr Level LevelWithoutAmax(const Dialect& d, float amax) {
       return TwoDivisionsLevel(d.scale_max, MaxFinite(d.element), amax);
     case LevelTwo::kDivisor:
       return DivisorLevel(c, amax);
+    case LevelTwo::kDivisorOrOne:
+      return DivisorOrOneLevel(c, amax);
     case LevelTwo::kTensorFp8:
       return TensorFp8Level(d.element, amax);
   }

@@ -13,12 +13,22 @@ void AddOtherNvfp4(std::vector<Dialect>* rows);
 void AddMicroscaling(std::vector<Dialect>* rows);
 void AddFp8(std::vector<Dialect>* rows);
 
-// A copy of a row under another name and source.
+// The snapshot of Transformer Engine that its rows state.
+inline constexpr std::string_view kTransformerEngine =
+    "NVIDIA/TransformerEngine d0067d0 (2026-08-22)";
+
+// A copy of a row under another name and source, of the same version.
 constexpr Dialect Renamed(Dialect row, std::string_view name, std::string_view source,
                           std::string_view note = {}) {
   row.name = name;
   row.source = source;
   row.note = note;
+  return row;
+}
+
+// The same at another version.
+constexpr Dialect At(Dialect row, std::string_view version) {
+  row.version = version;
   return row;
 }
 

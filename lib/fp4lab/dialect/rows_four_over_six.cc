@@ -10,7 +10,7 @@ struct TeRow {
   std::string_view name;
   Adaptive adaptive;
   float scale_max;
-  bool square, fp16;
+  bool square, fp16, row_scaled = false;
 };
 constexpr std::array kTeRows = {
     TeRow{"nvfp4.te.4over6.mae.448", Adaptive::kMae, 448, false, false},
@@ -29,29 +29,40 @@ constexpr std::array kTeRows = {
     TeRow{"nvfp4.te.4over6.mae.256.2d.fast-error", Adaptive::kMae, 256, true, true},
     TeRow{"nvfp4.te.4over6.mse.448.2d.fast-error", Adaptive::kMse, 448, true, true},
     TeRow{"nvfp4.te.4over6.mse.256.2d.fast-error", Adaptive::kMse, 256, true, true},
+    TeRow{"nvfp4.te.4over6.mae.448.row-scaled", Adaptive::kMae, 448, false, false, true},
+    TeRow{"nvfp4.te.4over6.mae.256.row-scaled", Adaptive::kMae, 256, false, false, true},
+    TeRow{"nvfp4.te.4over6.mse.448.row-scaled", Adaptive::kMse, 448, false, false, true},
+    TeRow{"nvfp4.te.4over6.mse.256.row-scaled", Adaptive::kMse, 256, false, false, true},
+    TeRow{"nvfp4.te.4over6.mae.448.row-scaled.fast-error", Adaptive::kMae, 448, false, true, true},
+    TeRow{"nvfp4.te.4over6.mae.256.row-scaled.fast-error", Adaptive::kMae, 256, false, true, true},
+    TeRow{"nvfp4.te.4over6.mse.448.row-scaled.fast-error", Adaptive::kMse, 448, false, true, true},
+    TeRow{"nvfp4.te.4over6.mse.256.row-scaled.fast-error", Adaptive::kMse, 256, false, true, true},
 };
 
 constexpr Dialect Te(const TeRow& row) {
   Dialect d{.name = row.name,
-            .source =
-                "NVIDIA/TransformerEngine d0067d0 (2026-08-22), "
-                "common/cast/nvfp4/quantize_4over6_nvfp4.cuh",
+            .version = kTransformerEngine,
+            .source = row.row_scaled ? "common/cast/nvfp4/quantize_4over6_nvfp4.cuh, "
+                                       "NVFP4BlockScaling(row_scaled_activation, nvfp4_4over6)"
+                                     : "common/cast/nvfp4/quantize_4over6_nvfp4.cuh",
             .note = row.fp16 ? "Errors from FP16 products: NVTE_NVFP4_4OVER6_ERR_USE_FAST_MATH=1."
                              : "A tie of the errors keeps the scale for 6."};
   d.scale_max = row.scale_max;
   d.block_scale = BlockScale::kDivideFirst;
   d.adaptive = row.adaptive;
   d.adaptive_fp16 = row.fp16;
+  d.row_scaled = row.row_scaled;
   return row.square ? Square(d) : d;
 }
 
 // mit-han-lab/fouroversix's PyTorch reference.
-constexpr std::string_view kMit =
-    "mit-han-lab/fouroversix 00e7033, src/fouroversix/quantize/pytorch/reference.py";
+constexpr std::string_view kMit = "src/fouroversix/quantize/pytorch/reference.py";
 
 constexpr Dialect Mit() {
-  Dialect d{
-      .name = "nvfp4.fouroversix", .source = kMit, .note = "scale_rule static_6: one candidate."};
+  Dialect d{.name = "nvfp4.fouroversix",
+            .version = "mit-han-lab/fouroversix 00e7033",
+            .source = kMit,
+            .note = "scale_rule static_6: one candidate."};
   d.level_two = LevelTwo::kEncodePlain;
   d.block_scale = BlockScale::kDivideFirst;
   d.factor = Factor::kReciprocalOpen;

@@ -6,32 +6,34 @@
 namespace fp4lab {
 namespace {
 
-constexpr std::string_view kFloorSource =
-    "OCP Microscaling Formats v1.0 section 6.3; pytorch/ao ScaleCalculationMode.FLOOR";
-constexpr std::string_view kCeilSource = "pytorch/ao ScaleCalculationMode.CEIL";
-constexpr std::string_view kRceilSource =
-    "NVIDIA/TransformerEngine d0067d0 (2026-08-22), common/cast/mxfp8 (cvt.rp.satfinite.ue8m0x2); "
-    "pytorch/ao ScaleCalculationMode.RCEIL";
-constexpr std::string_view kEvenSource = "pytorch/ao ScaleCalculationMode.EVEN";
-
-constexpr std::string_view SourceOf(ScaleRule rule) {
-  switch (rule) {
-    case ScaleRule::kCeil:
-      return kCeilSource;
-    case ScaleRule::kRceil:
-      return kRceilSource;
-    case ScaleRule::kEven:
-      return kEvenSource;
-    case ScaleRule::kFloor:
-    case ScaleRule::kNvfp4:
-    case ScaleRule::kTensor:
-      break;
-  }
-  return kFloorSource;
-}
+// Where the rule of a row comes from. What NaN and Inf do is this library's own: see the rows of
+// torchao for theirs.
+struct Origin {
+  ScaleRule rule;
+  std::string_view version, source, note;
+};
+constexpr std::array kOrigins = {
+    Origin{ScaleRule::kFloor, "OCP Microscaling Formats v1.0", "section 6.3", ""},
+    Origin{ScaleRule::kCeil, "pytorch/ao 36027d8 (2026-08-21)",
+           "torchao/prototype/mx_formats/mx_tensor.py to_mx, ScaleCalculationMode.CEIL",
+           "NaN is left out of the maximum, unlike there (mxfp4.torchao.ceil)."},
+    Origin{ScaleRule::kRceil, kTransformerEngine, "common/cast/mxfp8 (cvt.rp.satfinite.ue8m0x2)",
+           ""},
+    Origin{ScaleRule::kEven, "pytorch/ao 0.18",
+           "torchao/prototype/mx_formats/mx_tensor.py to_mx, ScaleCalculationMode.EVEN",
+           "A maximum of 0x7F800000 less half a unit of the element's fraction (0x7F600000 for "
+           "E2M1) or more rounds up to 2^128, a scale like any other; torchao has NaN there now "
+           "(mxfp4.torchao.even). NaN is left out of the maximum, unlike there."},
+};
 
 constexpr Dialect Mx(std::string_view name, FormatId element, ScaleRule rule) {
-  Dialect d{.name = name, .source = SourceOf(rule)};
+  Dialect d{.name = name};
+  for (const Origin& origin : kOrigins) {
+    if (origin.rule != rule) continue;
+    d.version = origin.version;
+    d.source = origin.source;
+    d.note = origin.note;
+  }
   d.element = element;
   d.scale = FormatId::kE8M0;
   d.block_cols = 32;
@@ -83,26 +85,47 @@ constexpr std::array kTorchAoRows = {
     MxRow{"mxfp4.torchao.even", FormatId::kE2M1, ScaleRule::kEven},
     MxRow{"mxfp8_e4m3.torchao.floor", FormatId::kE4M3, ScaleRule::kFloor},
     MxRow{"mxfp8_e4m3.torchao.rceil", FormatId::kE4M3, ScaleRule::kRceil},
+    MxRow{"mxfp8_e4m3.torchao.even", FormatId::kE4M3, ScaleRule::kEven},
+};
+constexpr std::array kTorchAo18Rows = {
+    MxRow{"mxfp4.torchao.floor.0.18", FormatId::kE2M1, ScaleRule::kFloor},
+    MxRow{"mxfp4.torchao.ceil.0.18", FormatId::kE2M1, ScaleRule::kCeil},
+    MxRow{"mxfp4.torchao.even.0.18", FormatId::kE2M1, ScaleRule::kEven},
 };
 
+constexpr std::string_view kToMx = "torchao/prototype/mx_formats/mx_tensor.py to_mx";
+
 constexpr Dialect TorchAo(const MxRow& row) {
-  Dialect d = Renamed(Mx(row.name, row.element, row.rule), row.name,
-                      "pytorch/ao 050515e, torchao/prototype/mx_formats/mx_tensor.py to_mx",
-                      "A NaN or Inf element makes its block's scale NaN. What codes such a block "
-                      "has is not specified there.");
-  d.inf_scale_is_nan = true;
+  Dialect d =
+      Renamed(At(Mx(row.name, row.element, row.rule), "pytorch/ao 5d73a0c (2026-08-12) to 050515e"),
+              row.name, kToMx,
+              "A NaN or Inf element makes its block's scale NaN; for EVEN a finite maximum "
+              "that rounds to 2^128 does, too. What codes such a block has is not specified "
+              "there.");
+  d.inf_scale = InfScale::kNan;
   d.nan = NanRule::kBlock;
+  return d;
+}
+
+// Until 5d73a0c. (RCEIL took a division and a logarithm then.)
+constexpr Dialect TorchAo18(const MxRow& row) {
+  Dialect d =
+      Renamed(At(TorchAo(row), "pytorch/ao 0.18"), row.name, kToMx,
+              "Inf, and for EVEN a finite maximum that rounds to 2^128, has the scale of 2^128. "
+              "Divides by a scale of 2^-126 or more: a scale byte of 0 has codes for 2^-126.");
+  d.inf_scale = InfScale::kNumber;
+  d.factor = Factor::kDivideByNormal;
   return d;
 }
 
 constexpr Dialect Microxcaling() {
   Dialect d =
-      Renamed(Mx("", FormatId::kE2M1, ScaleRule::kFloor), "mxfp4.microxcaling",
-              "microsoft/microxcaling 3b429a8, mx/mx_ops.py _quantize_mx, round=nearest",
+      Renamed(At(Mx("", FormatId::kE2M1, ScaleRule::kFloor), "microsoft/microxcaling 3b429a8"),
+              "mxfp4.microxcaling", "mx/mx_ops.py _quantize_mx, round=nearest",
               "An emulator: it writes values. floor(log2) in FP32 takes the floats next below "
               "a power of two for it; ties go away from zero.");
   d.block_scale = BlockScale::kFloorLog2;
-  d.inf_scale_is_nan = true;
+  d.inf_scale = InfScale::kNan;
   d.factor = Factor::kDivideByScale;
   d.rounding = ElementRounding::kHalfAdded;
   d.keeps_negative_zero = false;
@@ -112,8 +135,7 @@ constexpr Dialect Microxcaling() {
 
 constexpr Dialect MicroxcalingCuda() {
   Dialect d =
-      Renamed(Microxcaling(), "mxfp4.microxcaling.cuda",
-              "microsoft/microxcaling 3b429a8, mx/cpp/quantize.cuh, shared_exp.cuh",
+      Renamed(Microxcaling(), "mxfp4.microxcaling.cuda", "mx/cpp/quantize.cuh, shared_exp.cuh",
               "The exponent field instead of log2; ties away from zero on the bits; what rounds "
               "to 0 loses its sign.");
   d.block_scale = BlockScale::kMicroscaling;
@@ -123,8 +145,8 @@ constexpr Dialect MicroxcalingCuda() {
 }
 
 constexpr Dialect Qwix() {
-  Dialect d = Renamed(Mx("", FormatId::kE2M1, ScaleRule::kRceil), "mxfp4.qwix",
-                      "google/qwix 04d2536, qwix/_src/core/qarray.py compute_scale_zero_point",
+  Dialect d = Renamed(At(Mx("", FormatId::kE2M1, ScaleRule::kRceil), "google/qwix 04d2536"),
+                      "mxfp4.qwix", "qwix/_src/core/qarray.py compute_scale_zero_point",
                       "ceil(log2(b/6)) in FP32; a block of zeros has the scale 1.");
   d.block_scale = BlockScale::kCeilLog2;
   d.factor = Factor::kDivideByScale;
@@ -134,8 +156,8 @@ constexpr Dialect Qwix() {
 
 constexpr Dialect Ggml() {
   Dialect d =
-      Renamed(Mx("", FormatId::kE2M1, ScaleRule::kFloor), "mxfp4.ggml",
-              "ggml-org/llama.cpp 0096646, ggml/src/ggml-quants.c quantize_row_mxfp4_ref",
+      Renamed(At(Mx("", FormatId::kE2M1, ScaleRule::kFloor), "ggml-org/llama.cpp 0096646"),
+              "mxfp4.ggml", "ggml/src/ggml-quants.c quantize_row_mxfp4_ref",
               "Below 2^-125 and for Inf its cast of the exponent is undefined C: byte 0 and "
               "NaN here.");
   d.block_scale = BlockScale::kFloorLog2;
@@ -153,12 +175,13 @@ void AddMicroscaling(std::vector<Dialect>* rows) {
     rows->push_back(row.square ? Square(d) : d);
   }
   for (const MxRow& row : kTorchAoRows) rows->push_back(TorchAo(row));
+  for (const MxRow& row : kTorchAo18Rows) rows->push_back(TorchAo18(row));
   rows->push_back(Microxcaling());
   rows->push_back(MicroxcalingCuda());
   rows->push_back(Qwix());
   Dialect aware =
-      Renamed(Qwix(), "mxfp4.qwix.oas",
-              "google/qwix, snapshot of August 2026: overflow-aware scaling, bias 12/7",
+      Renamed(At(Qwix(), "google/qwix 901efed (2026-08-07) to aa623ac (2026-08-13)"),
+              "mxfp4.qwix.oas", "qwix/_src/core/qarray.py compute_scale_zero_point, bias 12/7",
               "Steps up where the maximum would exceed 7, as EVEN does. The order of the "
               "roundings is not verified.");
   aware.block_scale = BlockScale::kOverflowAware;
@@ -167,10 +190,11 @@ void AddMicroscaling(std::vector<Dialect>* rows) {
 }
 
 void AddFp8(std::vector<Dialect>* rows) {
-  constexpr std::string_view kSource =
-      "NVIDIA/TransformerEngine d0067d0 (2026-08-22), Float8CurrentScaling, "
-      "common/recipe/recipe_common.cuh compute_scale_from_amax";
-  Dialect d{.name = "fp8_e4m3", .source = kSource, .note = "One scale for the tensor."};
+  Dialect d{
+      .name = "fp8_e4m3",
+      .version = kTransformerEngine,
+      .source = "Float8CurrentScaling, common/recipe/recipe_common.cuh compute_scale_from_amax",
+      .note = "One scale for the tensor."};
   d.element = FormatId::kE4M3;
   d.scale = FormatId::kE8M0;
   d.block_rows = d.block_cols = 0;

@@ -6,9 +6,8 @@ namespace {
 
 constexpr Dialect Cutlass() {
   Dialect d{.name = "nvfp4.cutlass",
-            .source =
-                "NVIDIA/cutlass 18abab5, tools/util/include/cutlass/util/reference/host/"
-                "gett.hpp",
+            .version = "NVIDIA/cutlass 18abab5",
+            .source = "tools/util/include/cutlass/util/reference/host/gett.hpp",
             .note =
                 "The host reference: exact reciprocals. S is the caller's norm constant, taken "
                 "as 2688/amax here."};
@@ -21,7 +20,7 @@ constexpr Dialect Cutlass() {
 constexpr Dialect CutlassEpilogue() {
   Dialect d = Renamed(
       Cutlass(), "nvfp4.cutlass.epilogue",
-      "NVIDIA/cutlass 18abab5, include/cutlass/epilogue/fusion/"
+      "include/cutlass/epilogue/fusion/"
       "sm100_visitor_store_tma_warpspecialized.hpp Sm100BlockScaleFactorRowStore",
       "A set of answers: the device takes rcp.approx.ftz.f32 of 6 and of the stored scale.");
   d.block_scale = BlockScale::kFoldedApproximate;
@@ -31,9 +30,10 @@ constexpr Dialect CutlassEpilogue() {
 
 constexpr Dialect FlashInfer() {
   Dialect d{.name = "nvfp4.flashinfer",
+            .version = "flashinfer-ai/flashinfer 014327a",
             .source =
-                "flashinfer-ai/flashinfer 014327a, csrc/nv_internal/tensorrt_llm/kernels/"
-                "quantization_utils.cuh cvt_warp_fp16_to_fp4; as in NVIDIA/TensorRT-LLM",
+                "csrc/nv_internal/tensorrt_llm/kernels/quantization_utils.cuh "
+                "cvt_warp_fp16_to_fp4; as in NVIDIA/TensorRT-LLM",
             .note =
                 "A set of answers: rcp.approx.ftz.f32 is not specified bit for bit. S is the "
                 "caller's global scale, taken as 2688/amax here."};
@@ -45,8 +45,8 @@ constexpr Dialect FlashInfer() {
 
 constexpr Dialect FlashInferExact() {
   Dialect d = Renamed(FlashInfer(), "nvfp4.flashinfer.te-exact",
-                      "flashinfer-ai/flashinfer 014327a, csrc/nv_internal/tensorrt_llm/kernels/"
-                      "quantization_utils.cuh cvt_warp_fp16_to_fp4, TE_EXACT_NVFP4",
+                      "csrc/nv_internal/tensorrt_llm/kernels/quantization_utils.cuh "
+                      "cvt_warp_fp16_to_fp4, TE_EXACT_NVFP4",
                       "nvfp4.te without its clamps: under a zero scale the factor is Inf, so zeros "
                       "of such a block become NaN and store +6.");
   d.block_scale = BlockScale::kFoldedOpen;
@@ -56,9 +56,8 @@ constexpr Dialect FlashInferExact() {
 
 constexpr Dialect FlashInferReference() {
   Dialect d{.name = "nvfp4.flashinfer.reference",
-            .source =
-                "flashinfer-ai/flashinfer, tests/test_helpers/utils_fp4.py ref_fp4_quant "
-                "(and vLLM's tests)",
+            .version = "flashinfer-ai/flashinfer 014327a",
+            .source = "tests/test_helpers/utils_fp4.py ref_fp4_quant (and vLLM's tests)",
             .note = "The tests' PyTorch reference: exact reciprocals, 0 for 1/0."};
   d.level_two = LevelTwo::kDivisor;
   d.block_scale = BlockScale::kTimesSixth;
@@ -70,9 +69,10 @@ constexpr Dialect FlashInferReference() {
 
 constexpr Dialect TorchAoInference() {
   Dialect d{.name = "nvfp4.torchao.inference",
+            .version = "pytorch/ao 5c0c814 (2026-03-13, in 0.17) to 36027d8 (2026-08-21)",
             .source =
-                "pytorch/ao, torchao/prototype/mx_formats/nvfp4_tensor.py nvfp4_quantize "
-                "with per_tensor_scale (snapshot of August 2026)",
+                "torchao/prototype/mx_formats/nvfp4_tensor.py nvfp4_quantize with "
+                "per_tensor_scale",
             .note = "Block scales below 2^-6 become 2^-6: small blocks are wiped out."};
   d.level_two = LevelTwo::kMultiplier;
   d.block_scale = BlockScale::kDivideByLevel;
@@ -82,11 +82,56 @@ constexpr Dialect TorchAoInference() {
   return d;
 }
 
+constexpr Dialect TorchAoTraining() {
+  Dialect d{.name = "nvfp4.torchao.training.0.18",
+            .version = "pytorch/ao c81eb79 (2026-05-26) to 0.18",
+            .source =
+                "torchao/prototype/moe_training/nvfp4_training/hadamard_utils.py _nvfp4_quantize "
+                "(Triton)",
+            .note =
+                "The training kernels until they took the formulas of nvfp4.te: they divide first "
+                "and keep scales at 2^-6 or more. Triton's float division (div.full.f32) is stated "
+                "as IEEE division."};
+  d.block_scale = BlockScale::kDivideFirst;
+  d.scale_encoding = ScaleEncoding::kClamp2m6;
+  return d;
+}
+
+void AddTorchAo(std::vector<Dialect>* rows) {
+  rows->push_back(
+      Renamed(At({}, "pytorch/ao 46e106b (2026-08-19) to 36027d8 (2026-08-21)"), "nvfp4.torchao",
+              "torchao/prototype/moe_training/nvfp4_training/hadamard_utils.py _nvfp4_quantize, "
+              "quantize_2d_triton.py; their reference, nvfp4_reference.py",
+              "NVFP4 training: the formulas of nvfp4.te."));
+  rows->push_back(TorchAoTraining());
+  const Dialect inference = TorchAoInference();
+  rows->push_back(inference);
+  constexpr std::string_view kSingle =
+      "torchao/prototype/mx_formats/nvfp4_tensor.py nvfp4_quantize without per_tensor_scale";
+  // Without a level 2, fl(fl(1/D)/s) is fl(1/s).
+  Dialect single =
+      Renamed(At(inference, "pytorch/ao a302c10 (2026-04-02, in 0.18) to 36027d8 (2026-08-21)"),
+              "nvfp4.torchao.single-level", kSingle, "No level 2: multiplies by fl(1/s).");
+  single.level_two = LevelTwo::kNone;
+  single.block_scale = BlockScale::kNoLevel;
+  single.nan = NanRule::kBlock;
+  rows->push_back(single);
+  Dialect divided =
+      Renamed(At(single, "pytorch/ao 02a1bc4 (2025-09-27) to 0.17"),
+              "nvfp4.torchao.single-level.0.17", kSingle, "No level 2: divides by s.");
+  divided.factor = Factor::kDivideByScale;
+  rows->push_back(divided);
+  Dialect two_levels =
+      Renamed(At(inference, "pytorch/ao 02a1bc4 (2025-09-27) to 0.16"),
+              "nvfp4.torchao.inference.divide", inference.source, "The older form, which divides.");
+  two_levels.factor = Factor::kDivideByProduct;
+  rows->push_back(two_levels);
+}
+
 constexpr Dialect ModelOpt() {
   Dialect d{.name = "nvfp4.modelopt",
-            .source =
-                "NVIDIA/Model-Optimizer 211c6b3, "
-                "modelopt/torch/quantization/qtensor/nvfp4_tensor.py",
+            .version = "NVIDIA/Model-Optimizer 211c6b3",
+            .source = "modelopt/torch/quantization/qtensor/nvfp4_tensor.py",
             .note = "A tensor of zeros has 0/0 in every block scale: NaN."};
   d.level_two = LevelTwo::kMultiplier;
   d.block_scale = BlockScale::kDivideByBoth;
@@ -99,26 +144,55 @@ constexpr Dialect ModelOpt() {
 
 constexpr Dialect CompressedTensors() {
   Dialect d{.name = "nvfp4.compressed-tensors",
+            .version = "vllm-project/compressed-tensors 0.15 to 0.18, but for 0d57c7f to 9db3359",
             .source =
-                "vllm-project/compressed-tensors 04a58ff, quantization/utils/helpers.py "
-                "calculate_qparams; 0d57c7f, lifecycle/forward.py, FP32 input",
+                "quantization/utils/helpers.py generate_gparam (since 69e653c), "
+                "calculate_qparams; quantization/lifecycle/forward.py; FP32 input",
             .note =
-                "The global scale is stored as a divisor, 2688/amax. Until cast_to_fp4 went "
-                "through BF16."};
-  d.level_two = LevelTwo::kDivisor;
+                "The global scale is stored as a divisor, 2688/amax; 1 where that is Inf (a tensor "
+                "of zeros, or below 2688/FLT_MAX) or NaN. Its cast of NaN to int8 is undefined "
+                "there, code 0 here."};
+  d.level_two = LevelTwo::kDivisorOrOne;
   d.block_scale = BlockScale::kDivideFirst;
   d.scale_encoding = ScaleEncoding::kZeroToEpsilon;
   d.factor = Factor::kDivideByQuotient;
   d.keeps_negative_zero = false;
   d.nan = NanRule::kTensor;
+  d.nan_code = 0;
   return d;
+}
+
+void AddCompressedTensors(std::vector<Dialect>* rows) {
+  const Dialect now = CompressedTensors();
+  rows->push_back(now);
+  Dialect open =
+      Renamed(At(now, "vllm-project/compressed-tensors up to 0.14"),
+              "nvfp4.compressed-tensors.0.14", now.source,
+              "A global scale of Inf or NaN is kept: a tensor of zeros has NaN in every scale.");
+  open.level_two = LevelTwo::kDivisor;
+  rows->push_back(open);
+  Dialect bf16 = Renamed(
+      At(now, "vllm-project/compressed-tensors 0d57c7f (2026-07-23) to 0d1c655 (2026-08-06)"),
+      "nvfp4.compressed-tensors.bf16", "quantization/utils/fp4_utils.py cast_to_fp4 (torch)",
+      "The scaled element is rounded to BF16 before FP4. In no release.");
+  bf16.rounding = ElementRounding::kBf16First;
+  rows->push_back(bf16);
+  Dialect triton =
+      Renamed(At(bf16, "vllm-project/compressed-tensors 0d57c7f (2026-07-23) to 0.18"),
+              "nvfp4.compressed-tensors.triton",
+              "quantization/utils/fp4_utils.py _cast_to_fp4_kernel (Triton)",
+              "As .bf16, but the sign of -0 is kept. Switched off by default since 7a9c6c8 "
+              "(2026-08-05).");
+  triton.keeps_negative_zero = true;
+  rows->push_back(triton);
 }
 
 constexpr Dialect VllmEmulation() {
   Dialect d{.name = "nvfp4.vllm.emulation",
+            .version = "vllm-project/vllm 055e47c",
             .source =
-                "vllm-project/vllm 055e47c, vllm/model_executor/layers/quantization/utils/"
-                "nvfp4_emulation_utils.py _nvfp4_quant_dequant_kernel",
+                "vllm/model_executor/layers/quantization/utils/nvfp4_emulation_utils.py "
+                "_nvfp4_quant_dequant_kernel",
             .note =
                 "Writes values, not codes. Triton's float division (div.full.f32) is stated as "
                 "IEEE division."};
@@ -128,24 +202,10 @@ constexpr Dialect VllmEmulation() {
   return d;
 }
 
-constexpr Dialect TorchAoTraining() {
-  Dialect d{.name = "nvfp4.torchao.training",
-            .source =
-                "pytorch/ao 12eab7e, torchao/prototype/mx_formats/hadamard_utils.py "
-                "_nvfp4_quantize (Triton)",
-            .note =
-                "Divides first, unlike torchao's reference, and keeps scales at 2^-6 or more. "
-                "Triton's float division (div.full.f32) is stated as IEEE division."};
-  d.block_scale = BlockScale::kDivideFirst;
-  d.scale_encoding = ScaleEncoding::kClamp2m6;
-  return d;
-}
-
 constexpr Dialect Quartet2() {
   Dialect d{.name = "nvfp4.quartet2",
-            .source =
-                "IST-DASLab/Quartet-II 1d0c0fb, "
-                "src/models/quantization/quantizers/nvfp4_triton.py rtn_1x16s_fp4_kernel",
+            .version = "IST-DASLab/Quartet-II 1d0c0fb",
+            .source = "src/models/quantization/quantizers/nvfp4_triton.py rtn_1x16s_fp4_kernel",
             .note =
                 "An emulator: it writes values, not codes. Ties go away from zero. Triton's float "
                 "division (div.full.f32) is stated as IEEE division."};
@@ -160,10 +220,9 @@ constexpr Dialect Quartet2() {
 
 constexpr Dialect Qwix() {
   Dialect d{.name = "nvfp4.qwix",
-            .source = "google/qwix 04d2536, qwix/_src/core/qarray.py, numerics.py",
-            .note =
-                "No level 2. That the scale b/6 is stored as E4M3 is the nvfp4 type of qwix's "
-                "snapshot of August 2026; 04d2536 has the rest."};
+            .version = "google/qwix 83dec5f (2026-06-08) to aa623ac (2026-08-13)",
+            .source = "qwix/_src/core/qarray.py, numerics.py",
+            .note = "No level 2."};
   d.level_two = LevelTwo::kNone;
   d.block_scale = BlockScale::kNoLevel;
   d.scale_encoding = ScaleEncoding::kOneWhereZero;
@@ -173,11 +232,11 @@ constexpr Dialect Qwix() {
 }
 
 constexpr Dialect Ggml() {
-  Dialect d{.name = "nvfp4.ggml",
-            .source =
-                "ggml-org/llama.cpp 0096646, ggml/src/ggml-impl.h ggml_fp32_to_ue4m3; "
-                "ggml-quants.c quantize_row_nvfp4_ref",
-            .note = "No level 2 in the quantizer; codes are stored in split halves (a layout)."};
+  Dialect d{
+      .name = "nvfp4.ggml",
+      .version = "ggml-org/llama.cpp 0096646",
+      .source = "ggml/src/ggml-impl.h ggml_fp32_to_ue4m3; ggml-quants.c quantize_row_nvfp4_ref",
+      .note = "No level 2 in the quantizer; codes are stored in split halves (a layout)."};
   d.level_two = LevelTwo::kNone;
   d.block_scale = BlockScale::kNoLevel;
   d.scale_encoding = ScaleEncoding::kHalfUpGgml;
@@ -189,9 +248,8 @@ constexpr Dialect Ggml() {
 
 constexpr Dialect Universal() {
   Dialect d{.name = "nvfp4.universal",
-            .source =
-                "stillwater-sc/universal 1e868e4, "
-                "include/sw/universal/number/nvblock/nvblock_impl.hpp",
+            .version = "stillwater-sc/universal 1e868e4",
+            .source = "include/sw/universal/number/nvblock/nvblock_impl.hpp",
             .note =
                 "The tensor scale is the caller's, taken as amax/2688 here. A NaN element is "
                 "stored as 0."};
@@ -211,45 +269,13 @@ void AddOtherNvfp4(std::vector<Dialect>* rows) {
   rows->push_back(FlashInfer());
   rows->push_back(FlashInferExact());
   rows->push_back(FlashInferReference());
-  rows->push_back(Renamed({}, "nvfp4.torchao",
-                          "pytorch/ao, torchao/prototype/mx_formats, NVFP4 training (snapshot of "
-                          "August 2026)",
-                          "Its PyTorch reference: the formulas of nvfp4.te."));
-  rows->push_back(TorchAoTraining());
-  rows->push_back(TorchAoInference());
-  Dialect single = Renamed(TorchAoInference(), "nvfp4.torchao.single-level",
-                           "pytorch/ao 02a1bc4, torchao/prototype/mx_formats/nvfp4_tensor.py "
-                           "nvfp4_quantize without per_tensor_scale",
-                           "No level 2.");
-  single.level_two = LevelTwo::kNone;
-  single.block_scale = BlockScale::kNoLevel;
-  single.factor = Factor::kDivideByScale;
-  single.nan = NanRule::kBlock;
-  rows->push_back(single);
-  Dialect divided = Renamed(TorchAoInference(), "nvfp4.torchao.inference.divide",
-                            "pytorch/ao 02a1bc4, torchao/prototype/mx_formats/nvfp4_tensor.py "
-                            "nvfp4_quantize with per_tensor_scale",
-                            "The older form, which divides.");
-  divided.factor = Factor::kDivideByProduct;
-  rows->push_back(divided);
+  AddTorchAo(rows);
   rows->push_back(ModelOpt());
   Dialect fixed = Renamed(ModelOpt(), "nvfp4.modelopt.static", ModelOpt().source,
                           "Weights with calibrated block maxima (NVFP4StaticQuantizer).");
   fixed.block_scale = BlockScale::kOverTensor;
   rows->push_back(fixed);
-  rows->push_back(CompressedTensors());
-  Dialect bf16 = Renamed(CompressedTensors(), "nvfp4.compressed-tensors.bf16",
-                         "vllm-project/compressed-tensors 0d1c655, "
-                         "quantization/utils/fp4_utils.py cast_to_fp4 (torch)",
-                         "The scaled element is rounded to BF16 before FP4.");
-  bf16.rounding = ElementRounding::kBf16First;
-  rows->push_back(bf16);
-  Dialect triton = Renamed(bf16, "nvfp4.compressed-tensors.triton",
-                           "vllm-project/compressed-tensors 0d1c655, "
-                           "quantization/utils/fp4_utils.py _cast_to_fp4_kernel (Triton)",
-                           "As .bf16, but the sign of -0 is kept.");
-  triton.keeps_negative_zero = true;
-  rows->push_back(triton);
+  AddCompressedTensors(rows);
   rows->push_back(VllmEmulation());
   rows->push_back(Quartet2());
   rows->push_back(Qwix());

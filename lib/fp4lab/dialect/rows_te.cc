@@ -4,15 +4,14 @@
 namespace fp4lab {
 namespace {
 
-constexpr std::string_view kReference =
-    "NVIDIA/TransformerEngine d0067d0 (2026-08-22), "
-    "pytorch/custom_recipes/reference_nvfp4.py";
+constexpr std::string_view kReference = "pytorch/custom_recipes/reference_nvfp4.py";
 
 constexpr Dialect kTe = {
     .name = "nvfp4.te",
+    .version = kTransformerEngine,
     .source =
-        "NVIDIA/TransformerEngine d0067d0 (2026-08-22), common/cast/nvfp4/core_nvfp4.cuh; "
-        "quantize_transpose_nvfp4_tuned_1D.cuh, quantize_transpose_vector_blockwise_fp4.cu",
+        "common/cast/nvfp4/core_nvfp4.cuh; quantize_transpose_nvfp4_tuned_1D.cuh, "
+        "quantize_transpose_vector_blockwise_fp4.cu",
     .note =
         "The kernels. A block scale that underflows to 0 leaves the factor FLT_MAX, so nonzero "
         "elements store +-6 under a zero scale."};
@@ -32,7 +31,6 @@ constexpr Dialect Reference() {
 
 constexpr Dialect FusedHadamard() {
   Dialect d = Renamed(kTe, "nvfp4.te.rht-fused",
-                      "NVIDIA/TransformerEngine d0067d0 (2026-08-22), "
                       "common/hadamard_transform/row_cast_col_hadamard_transform_cast_fusion.cu",
                       "The cast alone: x is the transformed matrix already. amax = Inf leaves an "
                       "encode scale of 0: "
@@ -47,7 +45,7 @@ constexpr Dialect FusedHadamard() {
 constexpr Dialect FastMath() {
   Dialect d =
       Renamed(kTe, "nvfp4.te.fast-math",
-              "NVIDIA/TransformerEngine d0067d0 (2026-08-22), common/cast/nvfp4/core_nvfp4.cuh "
+              "common/cast/nvfp4/core_nvfp4.cuh "
               "compute_scaling_coefficient<bf16>; NVTE_USE_FAST_MATH=1 in the tuned 1D kernel",
               "For BF16 input. Codes only: the scales are those of nvfp4.te.");
   d.factor = Factor::kBf16;
@@ -56,9 +54,8 @@ constexpr Dialect FastMath() {
 }
 
 constexpr Dialect UseFastMath() {
-  Dialect d = Renamed(kTe, "nvfp4.te.use-fast-math",
-                      "nvcc -use_fast_math (CUDA 13.0) on the formulas of nvfp4.te: div.approx.ftz "
-                      "and rcp.approx.ftz",
+  Dialect d = Renamed(At(kTe, "nvcc -use_fast_math of CUDA 13.0"), "nvfp4.te.use-fast-math",
+                      "div.approx.ftz and rcp.approx.ftz in the formulas of nvfp4.te",
                       "Transformer Engine is not built so; kernels that copy its formulas may be. "
                       "For products that are normal numbers: .ftz flushes the others.");
   d.level_two = LevelTwo::kEncodeApproximate;
@@ -67,8 +64,7 @@ constexpr Dialect UseFastMath() {
 }
 
 constexpr Dialect Jax() {
-  Dialect d = Renamed(kTe, "nvfp4.te.jax",
-                      "NVIDIA/TransformerEngine d0067d0 (2026-08-22), jax/quantize/quantizer.py",
+  Dialect d = Renamed(kTe, "nvfp4.te.jax", "jax/quantize/quantizer.py",
                       "The pure JAX path. Its own stochastic rounding is not stated here.");
   d.level_two = LevelTwo::kEncodeJax;
   d.block_scale = BlockScale::kDivideFirst;
@@ -79,7 +75,6 @@ constexpr Dialect Jax() {
 constexpr Dialect CppTest2d() {
   Dialect d = Square(
       Renamed(kTe, "nvfp4.te.cpp-test-2d",
-              "NVIDIA/TransformerEngine d0067d0 (2026-08-22), "
               "tests/cpp/operator/test_cast_nvfp4_transpose.cu, its reference for 16x16 blocks",
               "Not what the 2D kernel computes; also the formula of the documentation."));
   d.block_scale = BlockScale::kDivideFirst;
@@ -92,14 +87,11 @@ constexpr Dialect CppTest2d() {
 void AddTransformerEngine(std::vector<Dialect>* rows) {
   rows->push_back(kTe);
   rows->push_back(
-      Square(Renamed(kTe, "nvfp4.te.2d",
-                     "NVIDIA/TransformerEngine d0067d0 (2026-08-22), "
-                     "common/cast/nvfp4/quantize_transpose_nvfp4.cuh",
+      Square(Renamed(kTe, "nvfp4.te.2d", "common/cast/nvfp4/quantize_transpose_nvfp4.cuh",
                      "16x16 blocks (weights): one scale for a tile and its transpose.")));
-  Dialect row_scaled = Renamed(
-      kTe, "nvfp4.te.row-scaled",
-      "NVIDIA/TransformerEngine d0067d0 (2026-08-22), NVFP4BlockScaling(row_scaled_activation)",
-      "One amax a row; the GEMM multiplies the output by it.");
+  Dialect row_scaled =
+      Renamed(kTe, "nvfp4.te.row-scaled", "NVFP4BlockScaling(row_scaled_activation)",
+              "One amax a row; the GEMM multiplies the output by it.");
   row_scaled.row_scaled = true;
   rows->push_back(row_scaled);
 
@@ -108,7 +100,6 @@ void AddTransformerEngine(std::vector<Dialect>* rows) {
   rows->push_back(Square(Renamed(reference, "nvfp4.te.reference.2d", kReference, reference.note)));
 
   Dialect zero = Renamed(kTe, "nvfp4.te.cpp-test",
-                         "NVIDIA/TransformerEngine d0067d0 (2026-08-22), "
                          "tests/cpp/operator/test_cast_nvfp4_transpose.cu, its reference for 1x16",
                          "Equal to nvfp4.te in value: zero codes where the scale is 0.");
   zero.factor = Factor::kReciprocalOrZero;
@@ -119,8 +110,7 @@ void AddTransformerEngine(std::vector<Dialect>* rows) {
   rows->push_back(FusedHadamard());
 
   Dialect partial =
-      Renamed(kTe, "nvfp4.te.partial",
-              "NVIDIA/TransformerEngine d0067d0 (2026-08-22), common/recipe/nvfp4.cu",
+      Renamed(kTe, "nvfp4.te.partial", "common/recipe/nvfp4.cu",
               "Primary FP4 weights of a distributed optimizer, in 16x16 tiles. amax = "
               "Inf: scales of 0, 448 in the tile that holds it.");
   partial.level_two = LevelTwo::kEncodePartial;
@@ -128,13 +118,12 @@ void AddTransformerEngine(std::vector<Dialect>* rows) {
   rows->push_back(Jax());
 
   Dialect random = Renamed(kTe, "nvfp4.te.stochastic",
-                           "NVIDIA/TransformerEngine d0067d0 (2026-08-22), common/util/ptx.cuh; "
+                           "common/util/ptx.cuh; "
                            "cvt.rs.satfinite.e2m1x4.f32 of sm_100a, 103a, 107a",
                            "Gradients. 16 random bits an element.");
   random.rounding = ElementRounding::kStochastic16;
   rows->push_back(random);
-  random = Renamed(random, "nvfp4.te.stochastic.software",
-                   "NVIDIA/TransformerEngine d0067d0 (2026-08-22), common/util/ptx.cuh",
+  random = Renamed(random, "nvfp4.te.stochastic.software", "common/util/ptx.cuh",
                    "Where the instruction is missing: 8 random bits an element.");
   random.rounding = ElementRounding::kStochastic8;
   rows->push_back(random);

@@ -164,15 +164,22 @@ constexpr std::uint8_t EncodedScale(const Dialect& d, float t) {
   return 0;
 }
 
+// Inf; for EVEN, which adds half a unit of the element's last fraction bit, all from
+// 0x7F800000 - 2^(22 - m) on: 0x7F600000 for E2M1.
+constexpr bool ReachesInf(const Dialect& d, float b) {
+  const int m = FormatOf(d.element).mantissa_bits;
+  const std::uint32_t added = d.mx_rule == ScaleRule::kEven ? 1u << (22 - m) : 0u;
+  return std::bit_cast<std::uint32_t>(b) + added >= 0x7F800000u;
+}
+
 constexpr std::uint8_t EncodedExponent(const Dialect& d, float b, float t) {
   if (d.block_scale == BlockScale::kFloorLog2) return FloorLog2Byte(b, MaxExponent(d.element));
   if (d.block_scale == BlockScale::kCeilLog2) return CeilLog2Byte(t);
   if (d.block_scale == BlockScale::kOverflowAware) return t == 0.0f ? 127 : FloorLog2Byte(t, 0);
   if (b != b) return 0xFF;  // only where the dialect's maximum keeps NaN
-  if (d.inf_scale_is_nan) {
-    const int added = d.mx_rule == ScaleRule::kEven ? 22 - FormatOf(d.element).mantissa_bits : 0;
-    const std::uint32_t rounded = std::bit_cast<std::uint32_t>(b) + (added > 0 ? 1u << added : 0u);
-    if (rounded >= 0x7F800000u) return 0xFF;
+  if (d.inf_scale != InfScale::kRule && ReachesInf(d, b)) {
+    return d.inf_scale == InfScale::kNan ? 0xFF
+                                         : static_cast<std::uint8_t>(255 - MaxExponent(d.element));
   }
   return ScaleByte({d.element, d.scale, d.block_rows, d.block_cols, d.mx_rule}, b, {});
 }

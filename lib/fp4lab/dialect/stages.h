@@ -49,6 +49,7 @@ constexpr float Dequantized(const Dialect& d, std::uint8_t code, float s, float 
     case LevelTwo::kMultiplier:
     case LevelTwo::kTwoDivisions:
     case LevelTwo::kDivisor:
+    case LevelTwo::kDivisorOrOne:
     case LevelTwo::kTensorFp8:
     case LevelTwo::kNone:
       break;

@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <set>
+#include <string>
 #include <type_traits>
+#include <vector>
 
 #include "fp4lab/base/suggest.h"
 #include "fp4lab/io/file.h"
@@ -80,15 +84,74 @@ T Convert(const Json& json, const std::string& where) {
   }
 }
 
+// Follows a parser through a document: refuses keys that stand twice in an object, of which the
+// parser would keep the last, and depth.
+class Follower {
+ public:
+  explicit Follower(std::string_view where) : where_(where) {}
+
+  bool operator()(int depth, Json::parse_event_t event, Json& parsed) {
+    using Event = Json::parse_event_t;
+    if (depth > kMaxJsonDepth) throw Error(where_, "JSON nested too deep");
+    switch (event) {
+      case Event::object_start:
+      case Event::array_start:
+        NextElement();
+        open_.push_back({.is_array = event == Event::array_start});
+        break;
+      case Event::object_end:
+      case Event::array_end:
+        open_.pop_back();
+        break;
+      case Event::key:
+        Key(parsed.get_ref<const std::string&>());
+        break;
+      case Event::value:
+        NextElement();
+        break;
+    }
+    return true;
+  }
+
+ private:
+  // An object or array that has begun.
+  struct Open {
+    bool is_array = false;
+    std::size_t elements = 0;         // of an array, begun
+    std::set<std::string> keys = {};  // of an object, seen
+    std::string key = {};             // the last of them
+  };
+
+  void NextElement() {
+    if (!open_.empty() && open_.back().is_array) ++open_.back().elements;
+  }
+  void Key(const std::string& key) {
+    Open& object = open_.back();
+    if (!object.keys.insert(key).second) {
+      throw Error(Pointer(), "has the key \"" + Escaped(key) + "\" twice; keep one of them");
+    }
+    object.key = key;
+  }
+  // Of the innermost object.
+  std::string Pointer() const {
+    std::string pointer;
+    for (std::size_t i = 0; i + 1 < open_.size(); ++i) {
+      const Open& o = open_[i];
+      pointer += "/" + (o.is_array ? std::to_string(o.elements - 1) : Escaped(o.key));
+    }
+    return std::string(where_) + (pointer.empty() ? "" : "#" + pointer);
+  }
+
+  std::string_view where_;
+  std::vector<Open> open_;
+};
+
 }  // namespace
 
 Json ParseJson(std::string_view text, std::string_view where) {
-  const auto check = [where](int depth, Json::parse_event_t, Json&) {
-    if (depth > kMaxJsonDepth) throw Error(where, "JSON nested too deep");
-    return true;
-  };
+  Follower follower(where);
   try {
-    return Json::parse(text, check);
+    return Json::parse(text, std::ref(follower));
   } catch (const Json::parse_error& e) {
     const std::size_t end = std::min(e.byte > 0 ? e.byte - 1 : 0, text.size());
     const std::string_view before = text.substr(0, end);

@@ -100,6 +100,7 @@ constexpr std::array kFactorFormulas = {
     FactorFormula{Factor::kDivideByProduct, "divisor = s * D"},
     FactorFormula{Factor::kDivideByQuotient, "divisor = s / S"},
     FactorFormula{Factor::kDivideByScale, "divisor = s"},
+    FactorFormula{Factor::kDivideByNormal, "divisor = max(s, FLT_MIN)"},
     FactorFormula{Factor::kSearch, "divisor = s"},
     FactorFormula{Factor::kPowerOfTwo, "e = 1 / s"},
     FactorFormula{Factor::kTensorScale, "e = S"},

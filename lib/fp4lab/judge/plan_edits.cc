@@ -55,6 +55,12 @@ Factor SameFactor(const KernelPlan& p, Factor factor) {
     case Factor::kDivideByProduct:
     case Factor::kDivideByQuotient:
       return HasLevelTwo(p) ? factor : Factor::kDivideByScale;
+    case Factor::kEncodeTimesRcp:
+    case Factor::kTwoSteps: {  // x * fl(1/s), where no scale is 0
+      const bool same =
+          !HasLevelTwo(p) && p.kernel.dialect.scale_encoding == ScaleEncoding::kClamp2m6;
+      return same ? Factor::kRcpLevelOverScale : factor;
+    }
     default:
       return factor;
   }
@@ -120,10 +126,13 @@ bool MayFlush(const KernelPlan& p) {
     case Factor::kEncodeTimesApproximate:
     case Factor::kBf16:
     case Factor::kTensorScale:
+    case Factor::kDivideByNormal:
     case Factor::kApproximate:  // flushes by itself
       return false;
+    case Factor::kRcpLevelOverScale:
+      return HasLevelTwo(d);
     case Factor::kPowerOfTwo:  // rules but RCEIL, which has 2^127 for Inf, end at 2^126
-      return d.mx_rule == ScaleRule::kRceil && !d.inf_scale_is_nan;
+      return d.mx_rule == ScaleRule::kRceil && d.inf_scale == InfScale::kRule;
     case Factor::kDivideByScale:
       return IsMx(p) || d.scale_encoding == ScaleEncoding::kOneWhereZero;
     default:

@@ -93,12 +93,12 @@ struct LinearScratch {
   WordBuffer transformed;  // an operand between its transform and its integers
 };
 
-// x (tokens, in), row-major. Where it is known to hold BF16 values already, `rounded` says so and
-// `amax` is TensorAmax(x): then it is not rounded again.
+// x (tokens, in), row-major. Where it is known to hold BF16 values already, `rounded` says so, and
+// `amax` may be TensorAmax(x): then it is not rounded again, nor its amax found out.
 struct LinearInput {
   MatrixView<const float> x;
   bool rounded = false;
-  float amax = 0.0f;
+  std::optional<float> amax = {};
 };
 
 // An operand becomes, in this order: BF16 (if the recipe says so); transformed (`hadamard`, with

@@ -154,9 +154,9 @@ void PrepareOperand(const OperandRecipe& recipe, bool bf16, LinearOperand operan
   out->ready = true;
   out->has_integers = false;
   out->values = {};
-  out->amax = input.amax;
+  out->amax = input.amax.value_or(0.0f);
   View x = input.x;
-  bool knows_amax = input.rounded;
+  bool knows_amax = input.rounded && input.amax.has_value();
   const auto to = [&] { return Like(input.x, &out->memory); };
   if (bf16 && !input.rounded) {
     out->amax = RoundBf16(Unturned(x), Unturned(to()));
@@ -172,7 +172,7 @@ void PrepareOperand(const OperandRecipe& recipe, bool bf16, LinearOperand operan
   if (integers) {  // with the transform on the way
     if (scaled && recipe.hadamard == 0 && !knows_amax) options.amax = TensorAmax(x);
     const bool made = MakeIntegers(x, recipe.hadamard, scaled, &options, transformed, out);
-    out->amax = options.amax;
+    out->amax = *options.amax;
     if (made) return;
   }
   if (recipe.hadamard != 0) {
@@ -182,7 +182,7 @@ void PrepareOperand(const OperandRecipe& recipe, bool bf16, LinearOperand operan
   }
   if (recipe.format) {
     if (scaled && !knows_amax) options.amax = TensorAmax(x);
-    out->amax = options.amax;
+    out->amax = *options.amax;
     if (call.observer != nullptr) {
       QuantizeObserved(operand, call, options, x, to());
     } else {

@@ -155,6 +155,11 @@ AnalysisConfig ReadAnalysis(const Json& json, const std::string& where, const St
   for (std::size_t i = 0; i < analysis.contrast.size(); ++i) {
     CheckArmName(study, analysis.contrast[i], o.Where("contrast") + "/" + std::to_string(i));
   }
+  if (analysis.contrast.size() == 2 && analysis.contrast[0] == analysis.contrast[1]) {
+    throw Error(o.Where("contrast") + "/1", "\"" + analysis.contrast[1] +
+                                                "\" is the arm in question itself, whose ratio to "
+                                                "itself is 1; name its reference");
+  }
   if (std::find(study.budgets.begin(), study.budgets.end(), analysis.primary_tokens) ==
       study.budgets.end()) {
     throw Error(o.Where("primary_tokens"), "must be one of the budgets");
@@ -229,7 +234,10 @@ Study ParseStudy(std::string_view text, const std::string& where) {
   const Json* analysis = o.Member("analysis");
   study.analysis = ReadAnalysis(analysis ? *analysis : Json::object(), o.Where("analysis"), study);
   o.Finish();
-  for (const Arm& arm : study.arms) CheckShapes(ConfigOf(study, arm, study.seeds[0]), where);
+  for (const Arm& arm : study.arms) {
+    CheckShapes(ConfigOf(study, arm, study.seeds[0]), where,
+                where + "#/arms/" + arm.name + "/recipe");
+  }
   return study;
 }
 

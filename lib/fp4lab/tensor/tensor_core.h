@@ -12,7 +12,8 @@
 // Parameters and their evidence: published hardware measurements (Fasi et al., PeerJ CS 2021;
 // Khattak and Mikaitis, arXiv 2512.07004; MMA-Sim, arXiv 2511.10909) and their stored vectors,
 // which tests replay, and our own probe of an H200 (tests/golden/h200_tensor_core.json: counts and
-// families of inputs). `evidence` says for each row what stands behind it.
+// families of inputs). `evidence` says for each row what stands behind it, `refused` which
+// parameters the stored vectors determine.
 #pragma once
 
 #include <array>
@@ -60,6 +61,35 @@ inline constexpr std::uint32_t kFp16 = FormatSet({FormatId::kFP16}),
                                kF4 = FormatSet({FormatId::kE2M1});
 }  // namespace internal
 
+// A model with one parameter changed, which a set of hardware vectors may or may not tell from it.
+enum class Neighbour : std::uint8_t {
+  kHalfProducts,
+  kDoubleProducts,
+  kFewerBits,
+  kMoreBits,
+  kLowerFloor,
+  kHigherFloor,
+  kNoFloor
+};
+struct NamedNeighbour {
+  Neighbour neighbour;
+  std::string_view name, parameter;
+};
+inline constexpr std::array kNeighbours = {
+    NamedNeighbour{Neighbour::kHalfProducts, "L/2", "L"},
+    NamedNeighbour{Neighbour::kDoubleProducts, "2L", "L"},
+    NamedNeighbour{Neighbour::kFewerBits, "F-1", "F"},
+    NamedNeighbour{Neighbour::kMoreBits, "F+1", "F"},
+    NamedNeighbour{Neighbour::kLowerFloor, "floor-1", "floor"},
+    NamedNeighbour{Neighbour::kHigherFloor, "floor+1", "floor"},
+    NamedNeighbour{Neighbour::kNoFloor, "no floor", "floor"},
+};
+constexpr std::uint8_t NeighbourSet(std::initializer_list<Neighbour> neighbours) {
+  unsigned set = 0;
+  for (const Neighbour n : neighbours) set |= 1u << static_cast<int>(n);
+  return static_cast<std::uint8_t>(set);
+}
+
 struct TensorCoreModel {
   std::string_view name;  // "hopper.f16.f32"
   std::string_view what;  // chips, instructions, operand formats
@@ -70,56 +100,130 @@ struct TensorCoreModel {
   int floor;              // least E
   MmaOutput output;
   std::string_view evidence;
+  // The neighbours that stored vectors refuse: those of tests/golden, and the published ones, which
+  // tests/tensor tries them on. (An H200's further outputs were compared with the model alone.)
+  std::uint8_t refused;
 };
 
+namespace internal {
+inline constexpr std::uint8_t kNone = 0, kHalf = NeighbourSet({Neighbour::kHalfProducts}),
+                              kFewer = NeighbourSet({Neighbour::kFewerBits}),
+                              kMore = NeighbourSet({Neighbour::kMoreBits}),
+                              kBits = NeighbourSet({Neighbour::kFewerBits, Neighbour::kMoreBits}),
+                              kDouble = NeighbourSet({Neighbour::kDoubleProducts}),
+                              kAnyFloor = NeighbourSet({Neighbour::kNoFloor}),
+                              kFloor = NeighbourSet({Neighbour::kLowerFloor,
+                                                     Neighbour::kHigherFloor, Neighbour::kNoFloor});
+}  // namespace internal
 inline constexpr int kNoFloor = -1000000;
 inline constexpr std::size_t kFp8InFp16Depth = 32;
 
 inline constexpr std::array kTensorCoreModels = {
     TensorCoreModel{"volta.f16.f32", "V100 mma: fp16", MmaScheme::kChain, internal::kFp16, 4, 23,
-                    kNoFloor, MmaOutput::kTruncate32, "published hardware vectors"},
+                    kNoFloor, MmaOutput::kTruncate32, "published hardware vectors",
+                    internal::kHalf | internal::kBits},
+    TensorCoreModel{"volta.f16.f16", "V100 mma: fp16", MmaScheme::kChain, internal::kFp16, 4, 23,
+                    -19, MmaOutput::kNearest16,
+                    "published hardware vectors; floor from a public model", internal::kHalf},
     TensorCoreModel{"ampere.f16.f32", "A100, A2, Ada: fp16 and bf16", MmaScheme::kChain,
                     internal::kHalves, 8, 24, -132, MmaOutput::kTruncate32,
-                    "hardware vectors for one step of 8"},
+                    "hardware vectors for one step of 8", internal::kHalf | internal::kBits},
     TensorCoreModel{"ampere.tf32.f32", "A100, A2, Ada: tf32", MmaScheme::kChain, internal::kTf32s,
-                    4, 24, -132, MmaOutput::kTruncate32, "hardware vectors"},
+                    4, 24, -132, MmaOutput::kTruncate32, "hardware vectors",
+                    internal::kHalf | internal::kBits},
     TensorCoreModel{"ampere.f16.f16", "A100, A2, Ada: fp16", MmaScheme::kChain, internal::kFp16, 8,
-                    24, -20, MmaOutput::kNearest16, "hardware vectors; floor from a public model"},
+                    24, -20, MmaOutput::kNearest16, "hardware vectors; floor from a public model",
+                    internal::kHalf | internal::kFewer},
     TensorCoreModel{"ada.f8.f32", "Ada mma: e4m3, e5m2", MmaScheme::kChain, internal::kF8, 16, 13,
-                    kNoFloor, MmaOutput::kTruncate32E8M13, "hardware vectors"},
+                    kNoFloor, MmaOutput::kTruncate32E8M13, "hardware vectors",
+                    internal::kHalf | internal::kDouble | internal::kBits},
     TensorCoreModel{"ada.f8.f16", "Ada mma: e4m3, e5m2", MmaScheme::kChain, internal::kF8, 16, 13,
-                    kNoFloor, MmaOutput::kNearest16, "hardware vectors"},
+                    kNoFloor, MmaOutput::kNearest16, "hardware vectors",
+                    internal::kHalf | internal::kDouble | internal::kBits},
     TensorCoreModel{"hopper.f16.f32", "H100, H200, B200 mma, wgmma, tcgen05: fp16 and bf16",
                     MmaScheme::kChain, internal::kHalves, 16, 25, -133, MmaOutput::kTruncate32,
-                    "60 million outputs of an H200; published vectors"},
+                    "60 million outputs of an H200; published vectors",
+                    internal::kHalf | internal::kBits | internal::kFloor},
     TensorCoreModel{"hopper.tf32.f32", "H100, H200, B200: tf32", MmaScheme::kChain,
                     internal::kTf32s, 8, 25, -133, MmaOutput::kTruncate32,
-                    "30 million outputs of an H200; published vectors"},
+                    "30 million outputs of an H200; published vectors",
+                    internal::kHalf | internal::kBits | internal::kAnyFloor},
     TensorCoreModel{"hopper.f16.f16", "H100, H200, B200: fp16", MmaScheme::kChain, internal::kFp16,
                     16, 25, -21, MmaOutput::kNearest16,
-                    "30 million outputs of an H200; published vectors"},
+                    "30 million outputs of an H200; published vectors",
+                    internal::kHalf | internal::kBits},
     TensorCoreModel{"hopper.wgmma.f8.f32", "H100, H200 wgmma: e4m3, e5m2", MmaScheme::kChain,
                     internal::kF8, 32, 13, kNoFloor, MmaOutput::kTruncate32E8M13,
-                    "30 million outputs of an H200; published vectors"},
+                    "30 million outputs of an H200; published vectors",
+                    internal::kHalf | internal::kBits},
     TensorCoreModel{"hopper.wgmma.f8.f16", "H100, H200 wgmma: e4m3, e5m2", MmaScheme::kChain,
                     internal::kF8, 32, 13, kNoFloor, MmaOutput::kNearest16,
-                    "30 million outputs of an H200"},
+                    "30 million outputs of an H200", internal::kHalf | internal::kBits},
     TensorCoreModel{"hopper.mma.f8.f32", "H100, H200, B200 mma.sync: e4m3, e5m2",
                     MmaScheme::kFp8InFp16, internal::kF8, 16, 25, -133, MmaOutput::kTruncate32,
-                    "30 million outputs of an H200; published vectors"},
+                    "30 million outputs of an H200; published vectors",
+                    internal::kHalf | internal::kBits},
     TensorCoreModel{"hopper.mma.f8.f16", "H100, H200, B200 mma.sync: e4m3, e5m2",
                     MmaScheme::kFp8InFp16, internal::kF8, 16, 25, -21, MmaOutput::kNearest16,
-                    "30 million outputs of an H200; published vectors"},
+                    "30 million outputs of an H200; published vectors", internal::kHalf},
     TensorCoreModel{"blackwell.f8f6f4.f32", "B200 tcgen05: any of e4m3, e5m2, e3m2, e2m3, e2m1",
                     MmaScheme::kChain, internal::kF8f6f4, 32, 25, -133, MmaOutput::kTruncate32,
-                    "frozen hardware vectors"},
+                    "frozen hardware vectors", internal::kMore},
     TensorCoreModel{"blackwell.mxf8f6f4.f32", "B200 tcgen05, E8M0 scales of 32",
                     MmaScheme::kScaledChain, internal::kF8f6f4, 32, 25, -133,
-                    MmaOutput::kTruncate32, "one frozen hardware vector; floor inferred"},
+                    MmaOutput::kTruncate32, "one frozen hardware vector; floor inferred",
+                    internal::kNone},
     TensorCoreModel{"blackwell.mxf4.f32", "B200 tcgen05 mxf4, mxf4nvf4: e2m1, scales of 16 or 32",
                     MmaScheme::kScaledGroups, internal::kF4, 64, 35, -139, MmaOutput::kTruncate32,
-                    "frozen hardware vectors; public models disagree in named corners"},
+                    "frozen hardware vectors; public models disagree in named corners",
+                    internal::kNone},
 };
+
+// The model with that parameter changed; the model itself where it has no floor to change.
+constexpr TensorCoreModel ModelBeside(TensorCoreModel model, Neighbour neighbour) {
+  const bool has_floor = model.floor != kNoFloor;
+  switch (neighbour) {
+    case Neighbour::kHalfProducts:
+      model.products /= 2;
+      break;
+    case Neighbour::kDoubleProducts:
+      model.products *= 2;
+      break;
+    case Neighbour::kFewerBits:
+      model.fraction_bits -= 1;
+      break;
+    case Neighbour::kMoreBits:
+      model.fraction_bits += 1;
+      break;
+    case Neighbour::kLowerFloor:
+      model.floor -= has_floor ? 1 : 0;
+      break;
+    case Neighbour::kHigherFloor:
+      model.floor += has_floor ? 1 : 0;
+      break;
+    case Neighbour::kNoFloor:
+      model.floor = kNoFloor;
+      break;
+  }
+  return model;
+}
+constexpr bool HasNeighbour(const TensorCoreModel& model, Neighbour neighbour) {
+  return neighbour <= Neighbour::kMoreBits || model.floor != kNoFloor;
+}
+constexpr bool Refuses(const TensorCoreModel& model, Neighbour neighbour) {
+  return (model.refused >> static_cast<int>(neighbour) & 1u) != 0;
+}
+
+// Whether the stored vectors refuse all neighbours in a parameter of the model.
+constexpr bool Determines(const TensorCoreModel& model, std::string_view parameter) {
+  bool any = false;
+  for (const NamedNeighbour& n : kNeighbours) {
+    if (n.parameter != parameter || !HasNeighbour(model, n.neighbour)) continue;
+    if (!Refuses(model, n.neighbour)) return false;
+    any = true;
+  }
+  return any;
+}
 
 constexpr const TensorCoreModel* FindTensorCoreModel(std::string_view name) {
   for (const TensorCoreModel& model : kTensorCoreModels) {

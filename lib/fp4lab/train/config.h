@@ -87,7 +87,11 @@ EvaluationConfig ReadEvaluationConfig(const Json& json, const std::string& where
 Json ToJson(const EvaluationConfig& config);
 
 // Error, at the JSON pointer of the member, for shapes that cannot be: heads that do not divide
-// d_model, a width that is no multiple of a block or Hadamard group of the recipe, ...
+// d_model, a width that is no multiple of a block or Hadamard group of the recipe, a recipe that
+// selects blocks or linears which the model does not have, ... The recipe stands at `recipe_where`.
+void CheckShapes(const TrainConfig& config, const std::string& where,
+                 const std::string& recipe_where);
+// The same with the recipe at the key "recipe".
 void CheckShapes(const TrainConfig& config, const std::string& where);
 
 // CheckShapes refuses more steps, which random streams could not tell apart, and larger ones.

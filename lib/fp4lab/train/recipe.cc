@@ -169,6 +169,13 @@ void ReadSelection(JsonObject* o, Recipe* recipe) {
   }
 }
 
+bool AnyMatches(const std::vector<std::string>& patterns, std::string_view name) {
+  return std::any_of(patterns.begin(), patterns.end(),
+                     [&](const std::string& p) { return Matches(p, name); });
+}
+
+}  // namespace
+
 // Glob: '*' any run of characters, '?' any one. Where the name does not go on as the pattern does,
 // the last '*' takes one character more: earlier ones need not, as they were as short as could be.
 bool Matches(std::string_view pattern, std::string_view name) {
@@ -189,13 +196,6 @@ bool Matches(std::string_view pattern, std::string_view name) {
   }
   return pattern.find_first_not_of('*', p) == kNone;
 }
-
-bool AnyMatches(const std::vector<std::string>& patterns, std::string_view name) {
-  return std::any_of(patterns.begin(), patterns.end(),
-                     [&](const std::string& p) { return Matches(p, name); });
-}
-
-}  // namespace
 
 Recipe ReadRecipe(const Json& json, const std::string& where) {
   const Json object = json.is_string() ? Json{{"base", json}} : json;

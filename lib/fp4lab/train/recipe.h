@@ -62,6 +62,9 @@ Json ToJson(const Recipe& recipe);
 
 std::vector<std::string> RecipeNames();
 
+// Whether a pattern of include or exclude holds for a linear's name.
+bool Matches(std::string_view pattern, std::string_view name);
+
 // What the linear `name` of block `block` (of `blocks`) computes with.
 const LinearRecipe& RecipeOf(const Recipe& recipe, std::string_view name, int block, int blocks);
 

@@ -1,5 +1,6 @@
 #include "fp4lab/train/shapes.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "fp4lab/base/error.h"
@@ -50,6 +51,40 @@ void CheckAttention(const ModelConfig& m, const std::string& where) {
     throw Error(where + "/kv_heads", std::to_string(m.kv_heads) + " do not divide the " +
                                          std::to_string(m.heads) + " heads");
   }
+}
+
+// A pattern that holds for no linear would select, or exclude, nothing without a word.
+void CheckPatterns(const std::vector<std::string>& patterns, const ModelConfig& m,
+                   const std::string& where) {
+  std::vector<std::string> names;
+  std::string known;
+  for (const LinearShape& linear : BlockLinears(m)) {
+    known += (known.empty() ? "blocks.N." : ", blocks.N.") + linear.name;
+    for (int i = 0; i < m.layers; ++i) {
+      names.push_back("blocks." + std::to_string(i) + "." + linear.name);
+    }
+  }
+  for (std::size_t i = 0; i < patterns.size(); ++i) {
+    const auto holds = [&](const std::string& name) { return Matches(patterns[i], name); };
+    if (std::any_of(names.begin(), names.end(), holds)) continue;
+    throw Error(where + "/" + std::to_string(i),
+                "\"" + patterns[i] + "\" matches no linear; there are " + known + ", N from 0 to " +
+                    std::to_string(m.layers - 1));
+  }
+}
+
+void CheckSelection(const Recipe& recipe, const ModelConfig& m, const std::string& where) {
+  const std::string most = "more blocks in BF16 than the model's " + std::to_string(m.layers);
+  if (recipe.first_blocks_bf16 > m.layers) throw Error(where + "/first_blocks_bf16", most);
+  if (recipe.last_blocks_bf16 > m.layers - recipe.first_blocks_bf16) {
+    throw Error(
+        where + "/last_blocks_bf16",
+        most + (recipe.first_blocks_bf16 > 0
+                    ? ", the first " + std::to_string(recipe.first_blocks_bf16) + " included"
+                    : ""));
+  }
+  CheckPatterns(recipe.include, m, where + "/include");
+  CheckPatterns(recipe.exclude, m, where + "/exclude");
 }
 
 }  // namespace
@@ -107,6 +142,11 @@ std::int64_t BlockParameterCount(const ModelConfig& c) {
 
 void CheckShapes(const TrainConfig& c, const std::string& where) {
   const Json empty = Json::object();
+  CheckShapes(c, where, JsonObject(empty, where).Where("recipe"));
+}
+
+void CheckShapes(const TrainConfig& c, const std::string& where, const std::string& recipe_where) {
+  const Json empty = Json::object();
   const JsonObject root(empty, where);
   const std::string model = root.Where("model");
   CheckAttention(c.model, model);
@@ -131,11 +171,7 @@ void CheckShapes(const TrainConfig& c, const std::string& where) {
                 static_cast<std::int64_t>(2 * KvWidth(c.model)), m.out);
   CheckMultiple(root.Where("batch"), "tokens in a micro-batch:", TokensPerStep(c) / c.micro_batches,
                 m.tokens);
-  const std::int64_t first = c.recipe.first_blocks_bf16, last = c.recipe.last_blocks_bf16;
-  if (first + last > c.model.layers) {
-    throw Error(root.Where("recipe") + "/last_blocks_bf16",
-                "more blocks in BF16 than the model's " + std::to_string(c.model.layers));
-  }
+  CheckSelection(c.recipe, c.model, recipe_where);
   if (TotalSteps(c) < 1) {
     throw Error(root.Where("tokens"), std::to_string(c.tokens) + " are fewer than the " +
                                           std::to_string(TokensPerStep(c)) + " of one step");

@@ -67,6 +67,14 @@ bool UnitsHoldGroups(MatrixView<const float> x, int size, const QuantizeOptions&
   return plan.block_rows <= kMaxStagedBlock && along % static_cast<std::size_t>(size) == 0;
 }
 
+QuantizeOptions WithHadamardAmax(MatrixView<const float> x, int size, std::uint32_t sign_mask,
+                                 QuantizeOptions options) {
+  if (HasTensorScale(options.format) && !options.amax) {
+    options.amax = HadamardAmax(x, size, sign_mask);
+  }
+  return options;
+}
+
 // run(x, stage): with the transform as a stage, or on a copy of x that went through it.
 template <class Run>
 auto WithTransformed(MatrixView<const float> x, int size, std::uint32_t sign_mask,
@@ -110,7 +118,8 @@ float HadamardAmax(MatrixView<const float> x, int size, std::uint32_t sign_mask)
 }
 
 void HadamardQuantize(MatrixView<const float> x, int size, std::uint32_t sign_mask,
-                      const QuantizeOptions& options, QuantizedMatrix* q) {
+                      const QuantizeOptions& given, QuantizedMatrix* q) {
+  const QuantizeOptions options = WithHadamardAmax(x, size, sign_mask, given);
   const bool transposed = !HasUnitRows(x) && HasUnitColumns(x);
   WithTransformed(
       x, size, sign_mask, options, transposed,
@@ -118,7 +127,8 @@ void HadamardQuantize(MatrixView<const float> x, int size, std::uint32_t sign_ma
 }
 
 void HadamardQuantizeToValues(MatrixView<const float> x, int size, std::uint32_t sign_mask,
-                              const QuantizeOptions& options, MatrixView<float> out) {
+                              const QuantizeOptions& given, MatrixView<float> out) {
+  const QuantizeOptions options = WithHadamardAmax(x, size, sign_mask, given);
   const bool transposed = !(HasUnitRows(x) && HasUnitRows(out)) && HasUnitColumns(x);
   WithTransformed(x, size, sign_mask, options, transposed,
                   [&](MatrixView<const float> y, const UnitStage& stage) {
@@ -127,7 +137,8 @@ void HadamardQuantizeToValues(MatrixView<const float> x, int size, std::uint32_t
 }
 
 bool HadamardQuantizeToFp4Integers(MatrixView<const float> x, int size, std::uint32_t sign_mask,
-                                   const QuantizeOptions& options, const Fp4Integers& out) {
+                                   const QuantizeOptions& given, const Fp4Integers& out) {
+  const QuantizeOptions options = WithHadamardAmax(x, size, sign_mask, given);
   const bool transposed = out.codes.col_stride != 1 && out.codes.cols > 1;
   return WithTransformed(x, size, sign_mask, options, transposed,
                          [&](MatrixView<const float> y, const UnitStage& stage) {

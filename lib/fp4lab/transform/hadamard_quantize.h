@@ -12,8 +12,8 @@ namespace fp4lab {
 // With y = RandomHadamard(x, size, sign_mask), every function gives the bytes of its name's second
 // part on y. Columns (wgrad): pass transposed views; out lies in memory as x where it is fast.
 
-// TensorAmax(y): what options.amax must be for the functions below (Transformer Engine's order:
-// the tensor scale is that of the transformed tensor).
+// TensorAmax(y): what options.amax is for the functions below, where it is given and where they
+// find it out (Transformer Engine's order: the tensor scale is that of the transformed tensor).
 float HadamardAmax(MatrixView<const float> x, int size, std::uint32_t sign_mask);
 
 void HadamardQuantize(MatrixView<const float> x, int size, std::uint32_t sign_mask,
