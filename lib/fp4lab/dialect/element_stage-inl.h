@@ -8,6 +8,7 @@
 #endif
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -114,6 +115,19 @@ HWY_INLINE VI SearchLanes(const ElementRow& row, VF x, VF s) {
   return best;
 }
 
+// The code of a <= e.max rounded as RoundNearest does: with the magic number's exponent taken off,
+// the sum holds how many steps of its binade the magnitude has, 2^m of which the exponent stands for.
+HWY_INLINE VI NearestCode(const ElementConstants& e, VF a) {
+  const DF d;
+  const DI di;
+  const int dropped = 23 - e.mantissa_bits;
+  const VI least = hn::Set(di, std::bit_cast<std::int32_t>(e.min_normal) >> dropped);
+  const VI exponent = hn::And(Bits(hn::Max(a, hn::Set(d, e.min_normal))), hn::Set(di, kInfBits));
+  const VI magic = hn::Add(exponent, hn::Set(di, dropped << 23));
+  const VI steps = hn::Sub(Bits(hn::Add(a, Float(magic))), magic);
+  return hn::Add(steps, hn::Sub(hn::ShiftRightSame(exponent, dropped), least));
+}
+
 // The rounded magnitude of v.
 template <ElementRounding kRounding>
 HWY_INLINE VF MagnitudeLanes(const ElementRow& row, VF v, VU random) {
@@ -145,7 +159,12 @@ HWY_INLINE VI CodeLanes(const ElementRow& row, VF x, VF s, VF v, VU random) {
   if constexpr (kRounding == ElementRounding::kTiesToLower) {
     code = SearchLanes(row, x, s);
   } else {
-    const VI magnitude = MagnitudeCode(row.element, MagnitudeLanes<kRounding>(row, v, random));
+    VI magnitude;
+    if constexpr (kRounding == ElementRounding::kNearestEven) {
+      magnitude = NearestCode(row.element, hn::Min(hn::Abs(v), hn::Set(DF(), row.element.max)));
+    } else {
+      magnitude = MagnitudeCode(row.element, MagnitudeLanes<kRounding>(row, v, random));
+    }
     code = hn::Or(magnitude, hn::And(hn::ShiftRight<31>(Bits(v)), negative_zero));
   }
   if (row.never_negative_zero) {
@@ -154,40 +173,74 @@ HWY_INLINE VI CodeLanes(const ElementRow& row, VF x, VF s, VF v, VU random) {
   return hn::IfThenElse(hn::RebindMask(di, hn::IsNaN(v)), nan_code, code);
 }
 
-// codes[i] of x[i] for i < cols, under e factor[i] and s scale[i]. `random`: nullptr, or one field
-// an element. factor and scale have a vector to spare.
+// e and s of a row's elements: one entry a block of `width` columns, whole vectors, ...
+struct ByBlock {
+  const float *factor, *scale;
+  std::size_t width;
+};
+// ... or one a column, with a vector to spare.
+struct ByColumn {
+  const float *factor, *scale;
+};
+
 template <Scaling kScaling, ElementRounding kRounding>
-HWY_INLINE void CodesOfRow(const ElementRow& row, const float* x, const float* factor,
-                           const float* scale, const std::uint16_t* random, std::size_t cols,
-                           std::uint8_t* codes) {
-  const DF d;
-  const hn::Rebind<std::uint8_t, DI> d8;
-  const hn::Rebind<std::uint16_t, DU> d16;
-  constexpr bool kStochastic = kRounding == ElementRounding::kStochastic16 ||
-                               kRounding == ElementRounding::kStochastic8;
-  const VF zero = hn::Set(d, row.zero);
-  const auto codes_at = [&](const float* from, const std::uint16_t* fields, std::size_t i,
-                            std::uint8_t* to) HWY_ATTR {
-    const VF element = hn::LoadU(d, from);
-    const VF v = hn::Add(ScaledLanes<kScaling>(row, element, hn::LoadU(d, factor + i)), zero);
+struct RowCoder {
+  ElementRow row;
+  static constexpr bool kStochastic = kRounding == ElementRounding::kStochastic16 ||
+                                      kRounding == ElementRounding::kStochastic8;
+
+  HWY_INLINE void Put(const float* x, VF e, VF s, const std::uint16_t* random,
+                      std::uint8_t* codes) const {
+    const DF d;
+    const hn::Rebind<std::uint8_t, DI> d8;
+    const hn::Rebind<std::uint16_t, DU> d16;
+    const VF element = hn::LoadU(d, x);
+    const VF v = hn::Add(ScaledLanes<kScaling>(row, element, e), hn::Set(d, row.zero));
     VU bits = hn::Zero(DU());
-    if constexpr (kStochastic) bits = hn::PromoteTo(DU(), hn::LoadU(d16, fields));
-    const VI code = CodeLanes<kRounding>(row, element, hn::LoadU(d, scale + i), v, bits);
-    hn::StoreU(hn::DemoteTo(d8, code), d8, to);
-  };
-  const std::size_t lanes = hn::Lanes(d);
-  std::size_t i = 0;
-  for (; i + lanes <= cols; i += lanes) {
-    codes_at(x + i, kStochastic ? random + i : nullptr, i, codes + i);
+    if constexpr (kStochastic) bits = hn::PromoteTo(DU(), hn::LoadU(d16, random));
+    hn::StoreU(hn::DemoteTo(d8, CodeLanes<kRounding>(row, element, s, v, bits)), d8, codes);
   }
-  if (i == cols) return;
-  HWY_ALIGN float last[hn::MaxLanes(d)] = {};
-  std::uint16_t last_random[hn::MaxLanes(d)] = {};
-  std::uint8_t last_codes[hn::MaxLanes(d)];
-  std::copy_n(x + i, cols - i, last);
-  if (kStochastic) std::copy_n(random + i, cols - i, last_random);
-  codes_at(last, last_random, i, last_codes);
-  std::copy_n(last_codes, cols - i, codes + i);
+  HWY_INLINE void PutPart(const float* x, VF e, VF s, const std::uint16_t* random,
+                          std::size_t count, std::uint8_t* codes) const {
+    HWY_ALIGN float last[hn::MaxLanes(DF())] = {};
+    std::uint16_t last_random[hn::MaxLanes(DF())] = {};
+    std::uint8_t last_codes[hn::MaxLanes(DF())];
+    std::copy_n(x, count, last);
+    if (kStochastic) std::copy_n(random, count, last_random);
+    Put(last, e, s, last_random, last_codes);
+    std::copy_n(last_codes, count, codes);
+  }
+};
+
+// codes[i] of x[i] for i < cols. `random`: one field an element, where they are stochastic.
+template <Scaling kScaling, ElementRounding kRounding>
+HWY_INLINE void CodesOfRow(const ElementRow& shared, const float* x, const ByBlock& blocks,
+                           const std::uint16_t* random, std::size_t cols, std::uint8_t* codes) {
+  const DF d;
+  const std::size_t lanes = hn::Lanes(d);
+  const RowCoder<kScaling, kRounding> coder{shared};
+  for (std::size_t j = 0, i = 0; i < cols; ++j) {
+    const VF e = hn::Set(d, blocks.factor[j]), s = hn::Set(d, blocks.scale[j]);
+    const std::size_t end = std::min(i + blocks.width, cols);
+    for (; i + lanes <= end; i += lanes) coder.Put(x + i, e, s, random + i, codes + i);
+    if (i < end) coder.PutPart(x + i, e, s, random + i, end - i, codes + i);
+    i = end;
+  }
+}
+template <Scaling kScaling, ElementRounding kRounding>
+HWY_INLINE void CodesOfRow(const ElementRow& shared, const float* x, const ByColumn& columns,
+                           const std::uint16_t* random, std::size_t cols, std::uint8_t* codes) {
+  const DF d;
+  const std::size_t lanes = hn::Lanes(d);
+  const RowCoder<kScaling, kRounding> coder{shared};
+  for (std::size_t i = 0; i < cols; i += lanes) {
+    const VF e = hn::LoadU(d, columns.factor + i), s = hn::LoadU(d, columns.scale + i);
+    if (i + lanes <= cols) {
+      coder.Put(x + i, e, s, random + i, codes + i);
+    } else {
+      coder.PutPart(x + i, e, s, random + i, cols - i, codes + i);
+    }
+  }
 }
 
 }  // namespace HWY_NAMESPACE

@@ -12,6 +12,7 @@
 #include "fp4lab/block/plan.h"
 #include "fp4lab/dialect/adaptive.h"
 #include "fp4lab/dialect/blocks.h"
+#include "fp4lab/dialect/block_tables.h"
 #include "fp4lab/dialect/stages.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -20,7 +21,7 @@
 // After foreach_target.h:
 #include <hwy/highway.h>
 
-#include "fp4lab/block/scales-inl.h"
+#include "fp4lab/block/rows-inl.h"
 #include "fp4lab/dialect/block_stage-inl.h"
 #include "fp4lab/dialect/element_stage-inl.h"
 
@@ -37,8 +38,8 @@ struct QuantizeJob {
   std::span<const std::uint16_t> random;  // empty: none
   BlockGrid grid;
   ElementConstants element;
+  ScaleTables scale;
   std::array<float, 256> values = {};        // of the element's codes
-  std::array<float, 256> scale_values = {};  // of the scale's bytes
   std::size_t chunk = 0;                     // columns
   std::size_t group = 0;                     // bands
 };
@@ -58,7 +59,7 @@ struct Candidate {
         byte(job.chunk + kSpare),
         column_scale(job.chunk + kSpare),
         column_factor(job.chunk + kSpare),
-        errors(has_errors ? kMostAdaptiveLines * job.chunk : 0) {}
+        errors(has_errors ? job.grid.block_rows * job.chunk + kSpare : 0) {}
 };
 
 // A thread's arrays.
@@ -128,71 +129,137 @@ void FindMaxima(const QuantizeJob& job, const Tile& x, std::size_t blocks, Quant
   }
 }
 
-// The numbers of a band's blocks for `raise` times t, spread over their columns.
-void FindCandidate(const QuantizeJob& job, const Level& level, float raise, std::size_t blocks,
-                   std::size_t cols, QuantizeBuffers* b, Candidate* c) {
-  FindNumbers(job.dialect, level, job.scale_values.data(), raise, blocks,
-              {b->amax.data(), b->scale_before.data(), c->scale.data(), c->factor.data(),
-               c->byte.data()});
-  const std::size_t width = job.grid.block_cols;
-  for (std::size_t j = 0; j < blocks; ++j) {
-    const std::size_t count = std::min(width, cols - j * width);
-    std::fill_n(c->column_factor.data() + j * width, count, c->factor[j]);
-    std::fill_n(c->column_scale.data() + j * width, count, c->scale[j]);
+// Whether blocks are whole vectors; else their numbers are spread over their columns.
+bool HasWholeVectors(const QuantizeJob& job) {
+  return job.grid.block_cols % hn::Lanes(DF()) == 0;
+}
+
+void SpreadOverColumns(const QuantizeJob& job, std::size_t cols, Candidate* c) {
+  for (std::size_t i = 0; i < cols; ++i) {
+    c->column_factor[i] = c->factor[i / job.grid.block_cols];
+    c->column_scale[i] = c->scale[i / job.grid.block_cols];
   }
 }
 
-void FindCodes(const QuantizeJob& job, const Level& level, const float* x,
-               const std::uint16_t* random, std::size_t cols, const Candidate& c,
-               std::uint8_t* codes) {
+// The numbers of a band's blocks for `raise` times t.
+void FindCandidate(const QuantizeJob& job, const Level& level, float raise, std::size_t blocks,
+                   std::size_t cols, QuantizeBuffers* b, Candidate* c) {
+  FindNumbers(job.dialect, level, job.scale, raise, blocks,
+              {b->amax.data(), b->scale_before.data(), c->scale.data(), c->factor.data(),
+               c->byte.data()});
+  if (!HasWholeVectors(job)) SpreadOverColumns(job, cols, c);
+}
+
+ElementRow ElementsUnder(const QuantizeJob& job, const Level& level) {
   const Dialect& d = job.dialect;
   const std::int32_t nan_code = d.rounding == ElementRounding::kTiesToLower
                                     ? 0  // no error is less than NaN
                                     : static_cast<std::int32_t>(job.element.nan_code);
-  const ElementRow row = {.element = job.element,
-                          .is_e2m1 = d.element == FormatId::kE2M1,
-                          .values = job.values.data(),
-                          .codes = std::size_t{1} << FormatOf(d.element).bits,
-                          .zero = d.keeps_negative_zero ? -0.0f : 0.0f,
-                          .nan_code = d.nan_code >= 0 ? d.nan_code : nan_code,
-                          .never_negative_zero = d.never_negative_zero,
-                          .decode = level.decode};
-  WithConstant<Scaling::kTwoSteps>(ScalingOf(d.factor), [&](auto scaling) HWY_ATTR {
-    WithConstant<ElementRounding::kStochastic8>(d.rounding, [&](auto rounding) HWY_ATTR {
-      CodesOfRow<decltype(scaling)::value, decltype(rounding)::value>(
-          row, x, c.column_factor.data(), c.column_scale.data(), random, cols, codes);
+  return {.element = job.element,
+          .is_e2m1 = d.element == FormatId::kE2M1,
+          .values = job.values.data(),
+          .codes = std::size_t{1} << FormatOf(d.element).bits,
+          .zero = d.keeps_negative_zero ? -0.0f : 0.0f,
+          .nan_code = d.nan_code >= 0 ? d.nan_code : nan_code,
+          .never_negative_zero = d.never_negative_zero,
+          .decode = level.decode};
+}
+
+// `random`: one field an element.
+void FindCodes(const QuantizeJob& job, const Level& level, const float* x,
+               const std::uint16_t* random, std::size_t cols, const Candidate& c,
+               std::uint8_t* codes) {
+  const ElementRow row = ElementsUnder(job, level);
+  const ByBlock by_block{c.factor.data(), c.scale.data(), job.grid.block_cols};
+  const ByColumn by_column{c.column_factor.data(), c.column_scale.data()};
+  WithConstant<Scaling::kTwoSteps>(ScalingOf(job.dialect.factor), [&](auto scaling) HWY_ATTR {
+    WithConstant<ElementRounding::kStochastic8>(job.dialect.rounding, [&](auto how) HWY_ATTR {
+      constexpr Scaling kScaling = decltype(scaling)::value;
+      constexpr ElementRounding kRounding = decltype(how)::value;
+      if (HasWholeVectors(job)) {
+        CodesOfRow<kScaling, kRounding>(row, x, by_block, random, cols, codes);
+      } else {
+        CodesOfRow<kScaling, kRounding>(row, x, by_column, random, cols, codes);
+      }
     });
   });
 }
 
-// The errors of a candidate: AdaptiveElementError, added along the lines of each block.
-void FindErrors(const QuantizeJob& job, const Level& level, const Tile& x, std::size_t blocks,
-                QuantizeBuffers* b, Candidate* c) {
-  const Dialect& d = job.dialect;
-  const float constant = LevelTwoConstant(d);
-  std::fill(c->errors.begin(), c->errors.end(), 0.0f);
-  for (std::size_t r = 0; r < x.rows; ++r) {
-    const float* row = x.data + r * x.stride;
-    FindCodes(job, level, row, b->zeros.data(), x.cols, *c, b->codes.data());
-    for (std::size_t i = 0; i < x.cols; ++i) {
-      const float product = job.values[b->codes[i]] * c->column_scale[i];
-      const float difference = d.adaptive_fp16 ? product - row[i] * level.encode
-                                               : product * level.amax / constant - row[i];
-      b->line[i] = d.adaptive == Adaptive::kMse ? difference * difference : Magnitude(difference);
+// AdaptiveElementError in lanes.
+HWY_INLINE VF ErrorLanes(const Dialect& d, const Level& level, VF x, VF value, VF scale) {
+  const DF df;
+  const VF product = hn::Mul(value, scale);
+  VF difference;
+  if (d.adaptive_fp16) {
+    difference = hn::Sub(product, hn::Mul(x, hn::Set(df, level.encode)));
+  } else {
+    const VF constant = hn::Set(df, LevelTwoConstant(d));
+    difference = hn::Sub(hn::Div(hn::Mul(product, hn::Set(df, level.amax)), constant), x);
+  }
+  return d.adaptive == Adaptive::kMse ? hn::Mul(difference, difference) : hn::Abs(difference);
+}
+
+// The errors of a row's elements under a candidate, b->line, from its codes.
+void FindErrorsOfRow(const QuantizeJob& job, const Level& level, const float* x, std::size_t cols,
+                     const Candidate& c, QuantizeBuffers* b) {
+  const DF df;
+  const DI di;
+  const hn::Rebind<std::uint8_t, DI> d8;
+  const Dialect d = job.dialect;
+  const std::size_t lanes = hn::Lanes(df), width = job.grid.block_cols;
+  const bool whole = HasWholeVectors(job);
+  for (std::size_t i = 0; i < cols; i += lanes) {
+    const VF s = whole ? hn::Set(df, c.scale[i / width]) : hn::LoadU(df, &c.column_scale[i]);
+    const VI code = hn::PromoteTo(di, hn::LoadU(d8, &b->codes[i]));
+    const VF value = hn::GatherIndex(df, job.values.data(), code);
+    const VF element = i + lanes <= cols ? hn::LoadU(df, x + i) : LoadPart(x + i, cols - i);
+    hn::StoreU(ErrorLanes(d, level, element, value, s), df, &b->line[i]);
+  }
+}
+
+// sums[j]: the errors of block j's line, combined in order.
+void SumLines(const QuantizeJob& job, std::size_t blocks, std::size_t cols, const float* line,
+              float* sums) {
+  const DF df;
+  const DI di;
+  const Dialect d = job.dialect;
+  const std::size_t width = job.grid.block_cols;
+  std::size_t j = 0;
+  const VI places = hn::Mul(hn::Iota(di, 0), hn::Set(di, static_cast<int>(width)));
+  for (; (j + hn::Lanes(df)) * width <= cols; j += hn::Lanes(df)) {
+    VF sum = hn::Zero(df);
+    for (std::size_t k = 0; k < width; ++k) {
+      const VF error = hn::GatherIndex(df, line + j * width + k, places);
+      sum = d.adaptive == Adaptive::kAbsMax
+                ? hn::IfThenElse(hn::Lt(sum, error), error, sum)
+                : hn::Add(sum, error);
     }
-    float* const sums = c->errors.data() + r * job.chunk;
-    for (std::size_t j = 0; j < blocks; ++j) {
-      const std::size_t end = std::min((j + 1) * job.grid.block_cols, x.cols);
-      for (std::size_t i = j * job.grid.block_cols; i < end; ++i) {
-        sums[j] = CombinedError(d, sums[j], b->line[i]);
-      }
+    hn::StoreU(sum, df, sums + j);
+  }
+  for (; j < blocks; ++j) {
+    sums[j] = 0.0f;
+    for (std::size_t i = j * width; i < std::min((j + 1) * width, cols); ++i) {
+      sums[j] = CombinedError(d, sums[j], line[i]);
     }
   }
 }
 
+// The errors of a candidate by line and block; lines that a block lacks are 0.
+void FindErrors(const QuantizeJob& job, const Level& level, const Tile& x, std::size_t blocks,
+                QuantizeBuffers* b, Candidate* c) {
+  for (std::size_t r = 0; r < x.rows; ++r) {
+    const float* row = x.data + r * x.stride;
+    FindCodes(job, level, row, b->zeros.data(), x.cols, *c, b->codes.data());
+    FindErrorsOfRow(job, level, row, x.cols, *c, b);
+    SumLines(job, blocks, x.cols, b->line.data(), c->errors.data() + r * job.chunk);
+  }
+  std::fill(c->errors.begin() + static_cast<std::ptrdiff_t>(x.rows * job.chunk),
+            c->errors.begin() + static_cast<std::ptrdiff_t>(job.grid.block_rows * job.chunk), 0.0f);
+}
+
 float BlockErrorOf(const QuantizeJob& job, const Candidate& c, std::size_t block) {
-  float lines[kMostAdaptiveLines];
-  for (std::size_t r = 0; r < kMostAdaptiveLines; ++r) {
+  float lines[kMostAdaptiveLines] = {};
+  for (std::size_t r = 0; r < job.grid.block_rows; ++r) {
     lines[r] = c.errors[r * job.chunk + block];
   }
   return CombinedLines(job.dialect, lines);
@@ -204,14 +271,13 @@ void ChooseCandidates(const QuantizeJob& job, const Level& level, const Tile& x,
   FindCandidate(job, level, 1.5f, blocks, x.cols, b, &b->four);
   FindErrors(job, level, x, blocks, b, &b->six);
   FindErrors(job, level, x, blocks, b, &b->four);
-  const std::size_t width = job.grid.block_cols;
   for (std::size_t j = 0; j < blocks; ++j) {
     if (!(BlockErrorOf(job, b->four, j) < BlockErrorOf(job, b->six, j))) continue;
-    const std::size_t count = std::min(width, x.cols - j * width);
     b->six.byte[j] = b->four.byte[j];
-    std::fill_n(b->six.column_factor.data() + j * width, count, b->four.factor[j]);
-    std::fill_n(b->six.column_scale.data() + j * width, count, b->four.scale[j]);
+    b->six.factor[j] = b->four.factor[j];
+    b->six.scale[j] = b->four.scale[j];
   }
+  if (!HasWholeVectors(job)) SpreadOverColumns(job, x.cols, &b->six);
 }
 
 // A band's part of one chunk: its scale bytes and codes.
@@ -273,11 +339,12 @@ QuantizeJob JobOf(const Dialect& d, MatrixView<const float> x, const DialectOpti
                   .x = x,
                   .random = IsStochastic(d) ? options.random : decltype(options.random){},
                   .grid = BlockGrid(d, x.rows, x.cols),
-                  .element = ElementConstantsOf(d.element)};
+                  .element = ElementConstantsOf(d.element),
+                  .scale = {.constants = ElementConstantsOf(d.scale)}};
   const std::uint32_t codes = 1u << FormatOf(d.element).bits;
   for (std::uint32_t code = 0; code < 256; ++code) {
     job.values[code] = Decode(d.element, code % codes);
-    job.scale_values[code] = ScaleValueOf(d, static_cast<std::uint8_t>(code));
+    job.scale.values[code] = ScaleValueOf(d, static_cast<std::uint8_t>(code));
   }
   constexpr std::size_t kColumns = 512, kElements = 32768;
   if (!job.grid.stores_scales) job.grid.block_cols = kColumns;  // any cut will do
