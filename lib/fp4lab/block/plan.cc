@@ -9,16 +9,6 @@
 namespace fp4lab {
 namespace {
 
-ElementConstants ElementConstantsOf(FormatId id) {
-  const Format& f = FormatOf(id);
-  return {.max = MaxFinite(id),
-          .min_normal = Decode(f, 1u << f.mantissa_bits),
-          .mantissa_bits = f.mantissa_bits,
-          .nan = Decode(f, NanCode(f)),
-          .nan_code = NanCode(f),
-          .sign_code = SignBit(f)};
-}
-
 ScaleConstants ScaleConstantsOf(const BlockFormat& format, float amax) {
   std::uint32_t rounding = 0;
   if (format.rule == ScaleRule::kCeil) rounding = 0x7FFFFFu;
@@ -33,6 +23,16 @@ ScaleConstants ScaleConstantsOf(const BlockFormat& format, float amax) {
 }
 
 }  // namespace
+
+ElementConstants ElementConstantsOf(FormatId id) {
+  const Format& f = FormatOf(id);
+  return {.max = MaxFinite(id),
+          .min_normal = Decode(f, 1u << f.mantissa_bits),
+          .mantissa_bits = f.mantissa_bits,
+          .nan = Decode(f, NanCode(f)),
+          .nan_code = NanCode(f),
+          .sign_code = SignBit(f)};
+}
 
 QuantizePlan MakePlan(std::size_t rows, std::size_t cols, bool transposed,
                       const QuantizeOptions& options, const UnitStage& stage) {

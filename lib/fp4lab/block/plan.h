@@ -20,6 +20,7 @@ struct ElementConstants {
   std::uint32_t nan_code;
   std::uint32_t sign_code;
 };
+ElementConstants ElementConstantsOf(FormatId id);
 
 // A scale rule, as the constants of its formula (block/scale_rules.h).
 struct ScaleConstants {

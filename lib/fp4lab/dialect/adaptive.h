@@ -22,25 +22,33 @@ constexpr float AdaptiveElementError(const Dialect& d, const BlockNumbers& n, co
   return d.adaptive == Adaptive::kMse ? difference * difference : Magnitude(difference);
 }
 
-// at(r, c): element of the block (rows, cols). Along a line in order; the lines of a square block
-// in a tree: line i and i + 8, then 4, 2, 1. rows <= d.block_rows <= kMostAdaptiveLines.
+// Errors are added, or the larger one is kept.
+constexpr float CombinedError(const Dialect& d, float a, float b) {
+  return d.adaptive == Adaptive::kAbsMax ? (a < b ? b : a) : a + b;
+}
+
+// The error of a block from those of its lines, in a tree: line i and i + 8, then 4, 2, 1. `lines`
+// has kMostAdaptiveLines entries, 0 where the block has no line; it is overwritten.
+constexpr float CombinedLines(const Dialect& d, float* lines) {
+  for (std::size_t half = std::bit_ceil(static_cast<unsigned>(d.block_rows)) / 2; half > 0;
+       half /= 2) {
+    for (std::size_t i = 0; i < half; ++i) lines[i] = CombinedError(d, lines[i], lines[i + half]);
+  }
+  return lines[0];
+}
+
+// at(r, c): element of the block (rows, cols), added in order along a line. rows <= d.block_rows
+// <= kMostAdaptiveLines.
 template <class At>
 constexpr float AdaptiveBlockError(const Dialect& d, const BlockNumbers& n, const Level& l,
                                    std::size_t rows, std::size_t cols, At&& at) {
-  const auto combined = [&d](float a, float b) {
-    return d.adaptive == Adaptive::kAbsMax ? (a < b ? b : a) : a + b;
-  };
   float lines[kMostAdaptiveLines] = {};
   for (std::size_t r = 0; r < rows; ++r) {
     for (std::size_t c = 0; c < cols; ++c) {
-      lines[r] = combined(lines[r], AdaptiveElementError(d, n, l, at(r, c)));
+      lines[r] = CombinedError(d, lines[r], AdaptiveElementError(d, n, l, at(r, c)));
     }
   }
-  for (std::size_t half = std::bit_ceil(static_cast<unsigned>(d.block_rows)) / 2; half > 0;
-       half /= 2) {
-    for (std::size_t i = 0; i < half; ++i) lines[i] = combined(lines[i], lines[i + half]);
-  }
-  return lines[0];
+  return CombinedLines(d, lines);
 }
 
 }  // namespace fp4lab

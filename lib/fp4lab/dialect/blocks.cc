@@ -58,19 +58,6 @@ float MaxMagnitudeOf(MatrixView<const float> x, bool keeps_nan) {
   return amax;
 }
 
-std::vector<float> LevelTwoAmax(const Dialect& dialect, MatrixView<const float> x,
-                                const DialectOptions& options) {
-  if (!HasLevelTwo(dialect)) return {};
-  if (!options.amax.empty()) return options.amax;
-  const bool keeps_nan = dialect.nan == NanRule::kTensor;
-  if (!dialect.row_scaled) return {MaxMagnitudeOf(x, keeps_nan)};
-  std::vector<float> amax(x.rows);
-  for (std::size_t r = 0; r < x.rows; ++r) {
-    amax[r] = MaxMagnitudeOf(x.Block(r, 0, 1, x.cols), keeps_nan);
-  }
-  return amax;
-}
-
 Level LevelOfRow(const Dialect& dialect, const std::vector<float>& amax, std::size_t row) {
   if (amax.empty()) return {};
   return LevelOf(dialect, amax[dialect.row_scaled ? row : 0]);

@@ -1,6 +1,8 @@
-// A matrix quantized as a dialect says, with every intermediate on request. Scalar, in the order of
-// the formulas; rows in parallel. For speed there is block/quantize.h, which knows Transformer
-// Engine's and OCP's formulas only.
+// A matrix quantized as a dialect says, with every intermediate on request.
+//
+// fp4lab::reference holds the scalar definition, fp4lab the kernels for every dialect: the same
+// bytes on every SIMD target and for any number of threads. For rows of Transformer Engine's and
+// OCP's formulas block/quantize.h is several times faster still.
 #pragma once
 
 #include <cstddef>
@@ -34,6 +36,11 @@ struct DialectOptions {
 
 Quantized QuantizeAs(const Dialect& dialect, MatrixView<const float> x,
                      const DialectOptions& options = {});
+
+namespace reference {
+Quantized QuantizeAs(const Dialect& dialect, MatrixView<const float> x,
+                     const DialectOptions& options = {});
+}  // namespace reference
 
 // The values that codes, scales and amax stand for: element * scale * D with TE's order
 // fl(value * fl(fl(s * amax) * fl(1/C))) where level 2 is TE's, fl(value * fl(s * D)) elsewhere.

@@ -139,29 +139,55 @@ constexpr std::uint8_t TorchByte(FormatId scale, float t) {
   return static_cast<std::uint8_t>(Encode(scale, t, Rounding::kNearestEven, 0, Overflow::kSpecial));
 }
 
-constexpr std::uint8_t EncodedScale(const Dialect& d, float t) {
-  const std::uint8_t nearest = SaturatingByte(d.scale, t);
-  switch (d.scale_encoding) {
-    case ScaleEncoding::kNearest:
-      return nearest;
+// The byte of t in three steps, so that kernels can take the middle one for many blocks at once:
+// what is encoded for t, its byte, what is stored for that byte.
+constexpr float ScaleToEncode(ScaleEncoding encoding, float t) {
+  switch (encoding) {
     case ScaleEncoding::kClamp2m6:
-      return SaturatingByte(d.scale, ClampedBelow(t, 0x1p-6f));
+      return ClampedBelow(t, 0x1p-6f);
     case ScaleEncoding::kClamp2m9:
-      return TorchByte(d.scale, ClampedBelow(t == 0.0f ? 1.0f : t, 0x1p-9f));
-    case ScaleEncoding::kZeroToOne:
-      return nearest == 0 ? SaturatingByte(d.scale, 1.0f) : nearest;
-    case ScaleEncoding::kZeroToLeast:
-      return nearest == 0 && t > 0.0f ? std::uint8_t{1} : nearest;
-    case ScaleEncoding::kZeroToEpsilon:
-      return nearest == 0 ? SaturatingByte(d.scale, 0x1p-3f) : nearest;
+      return ClampedBelow(t == 0.0f ? 1.0f : t, 0x1p-9f);
     case ScaleEncoding::kOneWhereZero:
-      return SaturatingByte(d.scale, t == 0.0f ? 1.0f : t);
+      return t == 0.0f ? 1.0f : t;
+    case ScaleEncoding::kNearest:
+    case ScaleEncoding::kZeroToOne:
+    case ScaleEncoding::kZeroToLeast:
+    case ScaleEncoding::kZeroToEpsilon:
     case ScaleEncoding::kHalfUpGgml:
-      return GgmlScaleByte(t);
     case ScaleEncoding::kExponent:
-      return 0;  // EncodedExponent's
+      break;
   }
-  return 0;
+  return t;
+}
+// Whether the byte is the saturating cast of what is encoded.
+constexpr bool SaturatesScale(ScaleEncoding encoding) {
+  return encoding != ScaleEncoding::kClamp2m9 && encoding != ScaleEncoding::kHalfUpGgml &&
+         encoding != ScaleEncoding::kExponent;
+}
+constexpr std::uint8_t StoredScale(const Dialect& d, float t, std::uint8_t byte) {
+  if (byte != 0) return byte;
+  switch (d.scale_encoding) {
+    case ScaleEncoding::kZeroToOne:
+      return SaturatingByte(d.scale, 1.0f);
+    case ScaleEncoding::kZeroToLeast:
+      return t > 0.0f ? std::uint8_t{1} : byte;
+    case ScaleEncoding::kZeroToEpsilon:
+      return SaturatingByte(d.scale, 0x1p-3f);
+    case ScaleEncoding::kNearest:
+    case ScaleEncoding::kClamp2m6:
+    case ScaleEncoding::kClamp2m9:
+    case ScaleEncoding::kOneWhereZero:
+    case ScaleEncoding::kHalfUpGgml:
+    case ScaleEncoding::kExponent:
+      break;
+  }
+  return byte;
+}
+constexpr std::uint8_t EncodedScale(const Dialect& d, float t) {
+  if (d.scale_encoding == ScaleEncoding::kHalfUpGgml) return GgmlScaleByte(t);
+  const float encoded = ScaleToEncode(d.scale_encoding, t);
+  if (d.scale_encoding == ScaleEncoding::kClamp2m9) return TorchByte(d.scale, encoded);
+  return StoredScale(d, t, SaturatingByte(d.scale, encoded));
 }
 
 // Inf; for EVEN, which adds half a unit of the element's last fraction bit, all from
@@ -184,12 +210,17 @@ constexpr std::uint8_t EncodedExponent(const Dialect& d, float b, float t) {
   return ScaleByte({d.element, d.scale, d.block_rows, d.block_cols, d.mx_rule}, b, {});
 }
 
+// What is stored for a scale that is NaN.
+constexpr std::uint8_t ReplacedNan(const Dialect& d, std::uint8_t byte) {
+  const bool replaced = d.nan_scale >= 0 && IsNan(FormatOf(d.scale), byte);
+  return replaced ? static_cast<std::uint8_t>(d.nan_scale) : byte;
+}
+
 // The byte of a block with maximum b and scale t = ScaleBefore(d, b, level).
 constexpr std::uint8_t ScaleByteOf(const Dialect& d, float b, float t) {
   const std::uint8_t byte =
       d.scale_encoding == ScaleEncoding::kExponent ? EncodedExponent(d, b, t) : EncodedScale(d, t);
-  const bool replaced = d.nan_scale >= 0 && IsNan(FormatOf(d.scale), byte);
-  return replaced ? static_cast<std::uint8_t>(d.nan_scale) : byte;
+  return ReplacedNan(d, byte);
 }
 
 // The value that the quantizer (and a reader) takes the byte for. ggml reads NaN as 0.

@@ -1,0 +1,126 @@
+// Every dialect's kernels give the bytes of the scalar definition on every SIMD target.
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fp4lab/base/parallel.h"
+#include "fp4lab/base/simd.h"
+#include "fp4lab/dialect/quantize.h"
+#include "tests/block/cases.h"
+#include "tests/support/catch.h"
+
+namespace fp4lab {
+namespace {
+
+struct Shape {
+  std::size_t rows, cols;
+};
+constexpr Shape kShapes[] = {{1, 1}, {3, 31}, {17, 64}, {33, 80}, {5, 1100}};
+
+bool SameFloats(const std::vector<float>& a, const std::vector<float>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](float x, float y) {
+    return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y);
+  });
+}
+
+bool SameBytes(const Quantized& got, const Quantized& want) {
+  return got.codes == want.codes && got.scales == want.scales &&
+         got.scale_rows == want.scale_rows && got.scale_cols == want.scale_cols &&
+         SameFloats(got.amax, want.amax);
+}
+
+// x, x under a larger stride, and the transpose of what lies in memory so.
+void CheckDialect(const Dialect& d, const Matrix<float>& x, const std::vector<std::uint16_t>& r) {
+  const DialectOptions options{.random = r};
+  const Quantized want = reference::QuantizeAs(d, x.View(), options);
+  CHECK(SameBytes(QuantizeAs(d, x.View(), options), want));
+  Matrix<float> turned(x.cols, x.rows + 3, -1.0f);
+  for (std::size_t i = 0; i < x.rows; ++i) {
+    for (std::size_t j = 0; j < x.cols; ++j) turned(j, i) = x(i, j);
+  }
+  const MatrixView<const float> view =
+      std::as_const(turned).View().Block(0, 0, x.cols, x.rows).Transposed();
+  CHECK(SameBytes(QuantizeAs(d, view, options), want));
+}
+
+void CheckDialects(const std::vector<Dialect>& dialects, const std::vector<Kind>& kinds) {
+  for (const Kind kind : kinds) {
+    for (const Shape& shape : kShapes) {
+      const Matrix<float> x = TestMatrix(kind, shape.rows, shape.cols);
+      std::vector<std::uint16_t> random(x.values.size());
+      for (std::size_t i = 0; i < random.size(); ++i) {
+        random[i] = static_cast<std::uint16_t>(RandomStream{.seed = 5}.Bits16(i));
+      }
+      for (const Dialect& d : dialects) {
+        if (IsStochastic(d) && d.rounding == ElementRounding::kStochastic8) {
+          for (std::uint16_t& bits : random) bits &= 0xFF;
+        }
+        CAPTURE(d.name, static_cast<int>(kind), shape.rows, shape.cols);
+        CheckDialect(d, x, random);
+      }
+    }
+  }
+}
+
+TEST_CASE("Every dialect's kernels give the definition's bytes on every target",
+          "[dialect][differential]") {
+  const std::vector<Dialect> dialects(Dialects().begin(), Dialects().end());
+  REQUIRE(SimdTargets().size() >= 2);
+  for (const std::string& target : SimdTargets()) {
+    PinSimdTarget(target);
+    INFO("target " << target);
+    const bool best = target == SimdTargets().front();
+    CheckDialects(dialects, best ? std::vector(std::begin(kKinds), std::end(kKinds))
+                                 : std::vector{Kind::kTies, Kind::kAnyBits});
+  }
+  PinSimdTarget("best");
+}
+
+TEST_CASE("Elements and blocks that no row of the table has are quantized as defined",
+          "[dialect][differential]") {
+  std::vector<Dialect> dialects;
+  for (const FormatId element : {FormatId::kE2M1, FormatId::kE2M3, FormatId::kE3M2,
+                                 FormatId::kE4M3, FormatId::kE5M2}) {
+    for (const auto& [rows, cols] : {std::pair{1, 8}, {1, 24}, {1, 128}, {8, 8}, {3, 5}}) {
+      for (const ElementRounding rounding :
+           {ElementRounding::kNearestEven, ElementRounding::kTiesUp, ElementRounding::kHalfAdded,
+            ElementRounding::kBf16First, ElementRounding::kTowardZero,
+            ElementRounding::kStochastic16, ElementRounding::kStochastic8}) {
+        Dialect d = *FindDialect("nvfp4.te");
+        d.element = element;
+        d.block_rows = rows;
+        d.block_cols = cols;
+        d.rounding = rounding;
+        d.keeps_negative_zero = cols != 24;
+        d.never_negative_zero = cols == 128;
+        dialects.push_back(d);
+        d.scale = FormatId::kE5M2;
+        d.adaptive = IsStochastic(d) ? Adaptive::kMse : Adaptive::kAbsMax;
+        dialects.push_back(d);
+      }
+    }
+  }
+  CheckDialects(dialects, {Kind::kNormal, Kind::kAnyBits});
+}
+
+TEST_CASE("Quantizing as a dialect does not depend on the number of threads",
+          "[dialect][differential]") {
+  const Matrix<float> x = TestMatrix(Kind::kNormal, 300, 700);
+  const int threads = Threads();
+  for (const char* name : {"nvfp4.te", "nvfp4.te.row-scaled", "nvfp4.te.4over6.mse.448.2d"}) {
+    SetThreads(1);
+    const Quantized want = reference::QuantizeAs(*FindDialect(name), x.View());
+    for (const int n : {1, 2, 3}) {
+      SetThreads(n);
+      CAPTURE(name, n);
+      CHECK(SameBytes(QuantizeAs(*FindDialect(name), x.View()), want));
+    }
+  }
+  SetThreads(threads);
+}
+
+}  // namespace
+}  // namespace fp4lab
