@@ -1,4 +1,7 @@
 // What `fp4lab train` refuses, and how.
+#include <cstdlib>
+
+#include "fp4lab/base/simd.h"
 #include "fp4lab/io/folder_lock.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/io/temporary_folder.h"
@@ -199,6 +202,23 @@ TEST_CASE("A model that memory cannot hold is refused with its size before it is
           "run.json#/model: a run needs about ");
   refuses({"model.layers=400", "model.d_model=8192", "model.ffn=32768"}, "run.json#/model: ");
   refuses({"batch=4000000", "tokens=1e9"}, "run.json#/batch: a run needs about ");
+}
+
+TEST_CASE("A SIMD target without fused multiply-add is named before it takes long", "[e2e]") {
+  TrainCommand train;
+  const std::string config = train.File("run.json", kTiny);
+  const auto first_line = [&](const char* target) {
+    REQUIRE(::setenv("FP4LAB_TARGET", target, 1) == 0);  // the child inherits it
+    const Refusal run =
+        train.Run({"--config", config, "--steps", "1", "--out-dir", train.Path(target)});
+    ::unsetenv("FP4LAB_TARGET");
+    CHECK(run.code == 0);
+    return run.text.substr(0, run.text.find('\n'));
+  };
+  const std::string slowest = SimdTargets().back();
+  CHECK_THAT(first_line(slowest.c_str()),
+             ContainsSubstring("note: the SIMD target " + slowest + " has no fused multiply-add"));
+  CHECK(first_line("best").find("note:") == (HasFusedMultiplyAdd() ? std::string::npos : 0));
 }
 
 TEST_CASE("Metrics carry MaxText's names, and the resolved configuration is kept", "[e2e]") {
