@@ -1,5 +1,6 @@
 // The program: one subcommand a file; this one catches what they throw. Exit codes: 0 done, 1 an
-// error, 2 a command line that makes no sense, 130 (128 + signal) interrupted.
+// error, 2 a command line that makes no sense, 130 (128 + signal) interrupted. Commands that
+// compare have cmp's instead (tools/comparing.h): 0 equal, 1 different, 2 an error.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
