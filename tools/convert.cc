@@ -18,12 +18,19 @@ void Run(const ConvertCommand& o) {
   const Dialect* named = DialectOrNothing(o.dialect);
   const StoredFile file = ReadStored(o.input, ReadOptionsOf(o.read, named));
   const Dialect* dialect = DialectOf(file, named);
+  if (file.matrix.level_two.empty() && !o.layout.level_two.empty() &&
+      o.layout.level_two != Name(LevelTwoConvention::kNone)) {
+    throw Error("--level-two-is " + o.layout.level_two,
+                o.input + " stores no number of level 2 that could become one");
+  }
   const float scale_max = dialect == nullptr ? Dialect{}.scale_max : dialect->scale_max;
   const StoredMatrix stored =
       Convert(file.matrix, Changed(file.matrix.layout, o.layout), scale_max, o.input);
   WriteStored(o.out, stored, dialect == nullptr ? file.dialect : dialect->name, o.convention,
               scale_max);
-  const StoredFile written = ReadStored(o.out, {.dialect = dialect});
+  ReadStoredOptions again{.dialect = dialect};
+  if (stored.level_two.empty()) again.level_two = LevelTwoConvention::kNone;
+  const StoredFile written = ReadStored(o.out, again);
   std::printf("%s: %s, %s (%s)\n", o.out.c_str(), FormatText(written.matrix).c_str(),
               LayoutText(written.matrix).c_str(), written.entry.convention.c_str());
 }

@@ -24,8 +24,9 @@ void Run(const DequantizeCommand& o) {
   Matrix<float> values = ValuesOf(file, dialect, o.input);
   if (o.transpose) values = Transposed(values);
   WriteMatrix(o.out, values.View(), type);
-  std::printf("%s: %zux%zu %s\n", o.out.c_str(), values.rows, values.cols,
-              std::string(Name(type)).c_str());
+  const bool lacks_scale = file.matrix.level_two.empty() && NeedsLevelTwo(file.matrix, dialect);
+  std::printf("%s: %zux%zu %s%s\n", o.out.c_str(), values.rows, values.cols,
+              std::string(Name(type)).c_str(), lacks_scale ? ", without a tensor scale" : "");
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ struct IdentifyCommand {
 };
 
 constexpr const char* kFooter =
-    "Exit code: 0 at least one fits, 1 none does, 2 an error.\n"
+    "Exit code: 0 at least one fits, 1 none does (or not the tensor number), 2 an error.\n"
     "Example: bytes of which nothing is known but the input\n"
     "  fp4lab identify --input x.npy --codes codes.npy --scales scales.npy \\\n"
     "    --deciding deciding";
@@ -51,7 +51,7 @@ bool Run(const IdentifyCommand& command) {
   } else {
     std::fputs(Text(result).c_str(), stdout);
   }
-  return !result.exact.empty() || !result.allowed.empty();
+  return result.Fits();
 }
 
 }  // namespace

@@ -83,7 +83,14 @@ void AddBytesOptions(CLI::App* command, KernelOptions* options) {
   add_part("--level-two", &options->level_two, "Its tensor number: float32, or the number itself");
 }
 
+void RequireElements(const Matrix<float>& input, const std::string& where) {
+  if (!input.values.empty()) return;
+  throw Error(where, "is " + ShapeText({input.rows, input.cols}) +
+                         ": a matrix without elements says nothing about a kernel");
+}
+
 StoredFile ReadAnswer(const KernelOptions& o, const Matrix<float>& input) {
+  RequireElements(input, o.input.place.empty() ? "the pack's input" : o.input.place);
   if (o.stored.empty()) {
     const Dialect& dialect = DialectOf(o);
     return {{}, std::string(dialect.name), ReadParts(o, dialect, input)};

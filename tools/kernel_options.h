@@ -36,6 +36,8 @@ void AddGivenOptions(CLI::App* command, KernelOptions* options);
 // Its bytes: --stored, or --codes, --scales, --level-two.
 void AddBytesOptions(CLI::App* command, KernelOptions* options);
 
+// Error for a matrix without elements, on which every kernel is right.
+void RequireElements(const Matrix<float>& input, const std::string& where);
 // The kernel's bytes for an input of this shape, with their layout; sizes of parts are not checked.
 StoredFile ReadAnswer(const KernelOptions& options, const Matrix<float>& input);
 

@@ -1,5 +1,6 @@
 // The program: one subcommand a file; this one catches what they throw. Exit codes: 0 done, 1 an
-// error, 2 a command line that makes no sense, 128 + signal interrupted (130 by Ctrl-C).
+// error, 2 a command line that makes no sense, 128 + signal interrupted (130 by Ctrl-C). Commands
+// that compare have cmp's instead (tools/comparing.h): 0 equal, 1 different, 2 an error.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/exchange/matrix_file.h"
@@ -48,6 +49,15 @@ Json ElementJson(const GemmElement& e) {
           {"bound", number(e.bound)}};
 }
 
+// The models that give the product bit for bit.
+std::vector<std::string> EqualModels(const std::vector<AccumulationMatch>& matches) {
+  std::vector<std::string> names;
+  for (const AccumulationMatch& m : matches) {
+    if (m.different == 0) names.emplace_back(m.accumulation->name);
+  }
+  return names;
+}
+
 Json JudgementJson(const std::string& under, const GemmJudgement& j,
                    const std::vector<AccumulationMatch>& matches) {
   Json json = {{"under", under},
@@ -63,6 +73,7 @@ Json JudgementJson(const std::string& under, const GemmJudgement& j,
   for (const AccumulationMatch& m : matches) {
     json["accumulations"][std::string(m.accumulation->name)] = m.different;
   }
+  if (!matches.empty()) json["equal_under"] = EqualModels(matches);
   return json;
 }
 
@@ -98,6 +109,22 @@ void PrintJudgement(const std::string& under, const GemmJudgement& j, std::size_
   PrintWorst(j.outside > 0 ? "first outside" : "largest error / bound", j.worst);
 }
 
+// Every model, those that give the product first.
+void PrintMatches(const std::vector<AccumulationMatch>& matches, std::size_t elements) {
+  const std::vector<std::string> equal = EqualModels(matches);
+  if (equal.empty()) {
+    std::printf("none of %zu models gives the product bit for bit\n", matches.size());
+  } else {
+    std::printf("equal, %zu elements bit for bit, under %zu of %zu models:\n", elements,
+                equal.size(), matches.size());
+    for (const std::string& name : equal) std::printf("  %s\n", name.c_str());
+  }
+  for (const AccumulationMatch& m : matches) {
+    if (m.different == 0) continue;
+    std::printf("  %-24s %zu differ\n", std::string(m.accumulation->name).c_str(), m.different);
+  }
+}
+
 // Without a model: which ones give the result; where none does, the bound of any order.
 const Accumulation& BestOf(const std::vector<AccumulationMatch>& matches) {
   for (const AccumulationMatch& m : matches) {
@@ -117,6 +144,9 @@ bool Run(const VerifyGemm& o) {
                          "; the product is " + std::to_string(p.a.operand.rows) + "x" +
                          std::to_string(p.b.operand.rows));
   }
+  if (d.values.empty()) {
+    throw Error(o.d, "has no elements: an empty product says nothing about a device");
+  }
   const GemmClaim claim{
       .a = p.a.operand, .b = p.b.operand, .d = d.View(), .alpha = p.alpha, .output = p.output};
   std::vector<AccumulationMatch> matches;
@@ -128,9 +158,9 @@ bool Run(const VerifyGemm& o) {
   if (o.json) {
     std::puts(JudgementJson(name, j, matches).dump(2).c_str());
   } else {
-    PrintJudgement(name, j, d.values.size());
-    for (const AccumulationMatch& m : matches) {
-      std::printf("  %-24s %zu differ\n", std::string(m.accumulation->name).c_str(), m.different);
+    if (!matches.empty()) PrintMatches(matches, d.values.size());
+    if (matches.empty() || j.verdict != GemmVerdict::kEqual) {
+      PrintJudgement(name, j, d.values.size());
     }
   }
   return j.verdict == GemmVerdict::kEqual || j.outside == 0;
@@ -147,7 +177,9 @@ void AddVerifyGemm(CLI::App& app, int* exit_code) {
   command->add_flag("--json", o->json, "Print JSON");
   command->footer(
       "With --under: bit for bit under that model, else inside or outside of its error bound\n"
-      "(lib/fp4lab/judge/gemm.h derives the bounds). Without: every model is tried.\n"
+      "(lib/fp4lab/judge/gemm.h derives the bounds). Without: all models that give the product, "
+      "or\n"
+      "that none does and how far it is from the exact one.\n"
       "Example: a product summed in binary32, taken for a B200's\n"
       "  $ fp4lab gemm --probe nvfp4 --out probe.safetensors\n"
       "  39 probes of K 256; element (i, i) of a b^T answers probe i\n"

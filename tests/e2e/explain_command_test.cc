@@ -78,7 +78,9 @@ TEST_CASE("The worked example of fp4lab identify --help runs and names the diale
   const ProcessResult run = RunIn(folder, Example("identify"));
   CAPTURE(run.output, run.error);
   CHECK(run.exit_code == 0);
-  CHECK_THAT(run.output, ContainsSubstring("codes high-first, scales linear:\n    nvfp4.te, "));
+  CHECK_THAT(run.output,
+             ContainsSubstring("codes high-first, scales linear; for this shape the same bytes as "
+                               "codes high-first, scales 8x4:\n    nvfp4.te, "));
   CHECK(std::filesystem::exists(folder / "deciding.0.safetensors"));
 }
 
@@ -102,8 +104,10 @@ TEST_CASE("explain and identify take a stored file of ours, whose layout they kn
   CHECK(equal.output == "Equal: 2048 codes and 8 scales are those of nvfp4.te.2d\n");
   const ProcessResult found = RunIn(folder, {"identify", "--input", "x.npy", "--stored", "q.npz"});
   CHECK(found.exit_code == 0);
-  CHECK_THAT(found.output, ContainsSubstring("codes low-first, scales 128x4, level 2 as amax:\n"
-                                             "    nvfp4.te.2d, "));
+  CHECK_THAT(found.output,
+             ContainsSubstring("codes low-first, scales 128x4, level 2 as amax; for this shape the "
+                               "same bytes as codes low-first, scales 128x4, level 2 as amax, "
+                               "transposed, of the transposed input:\n    nvfp4.te.2d, "));
   const ProcessResult other =
       RunIn(folder, {"explain", "--input", "x.npy", "--stored", "q.npz", "--dialect", "nvfp4.te"});
   CHECK(other.exit_code == 2);

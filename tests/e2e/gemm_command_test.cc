@@ -115,7 +115,18 @@ TEST_CASE("verify gemm tells equal, inside and outside by its exit code", "[tool
   CHECK(run.output == "hopper.f16.f32: equal, 12 elements bit for bit\n");
   run = VerifyGemm(with({f.Path("d.npy"), "--operand", "bf16"}));
   CHECK(run.exit_code == 0);
-  CHECK_THAT(run.output, ContainsSubstring("hopper.f16.f32           0 differ\n"));
+  CHECK_THAT(run.output, ContainsSubstring("equal, 12 elements bit for bit, under ") &&
+                             ContainsSubstring(" models:\n  ") &&
+                             ContainsSubstring("\n  hopper.f16.f32\n") &&
+                             !ContainsSubstring(" 0 differ"));
+  const Json equal = ParseJson(
+      VerifyGemm(with({f.Path("d.npy"), "--operand", "bf16", "--json"})).output, "verdict");
+  CHECK(std::count(equal["equal_under"].begin(), equal["equal_under"].end(), "hopper.f16.f32") ==
+        1);
+  for (const auto& [name, different] : equal["accumulations"].items()) {
+    CHECK((different == 0) ==
+          (std::count(equal["equal_under"].begin(), equal["equal_under"].end(), name) == 1));
+  }
 
   Matrix<float> d = ReadMatrix(f.Path("d.npy")).values;
   d(1, 2) = std::nextafter(d(1, 2), 9.0f);
@@ -131,8 +142,13 @@ TEST_CASE("verify gemm tells equal, inside and outside by its exit code", "[tool
   CHECK(run.exit_code == 1);
   CHECK_THAT(run.output, ContainsSubstring("outside the tensor-core bound: 1 of 12 elements"));
   CHECK_THAT(run.output, ContainsSubstring("first outside (2, 3)"));
+  run = VerifyGemm(with({f.Path("d.npy"), "--operand", "bf16"}));
+  CHECK(run.exit_code == 1);
+  CHECK_THAT(run.output, ContainsSubstring("none of ") &&
+                             ContainsSubstring(" models gives the product bit for bit\n"));
   const Json json = ParseJson(
       VerifyGemm(with({f.Path("d.npy"), "--operand", "bf16", "--json"})).output, "verdict");
+  CHECK(json["equal_under"].empty());
   CHECK(json["verdict"] == "outside");
   CHECK(json["outside"] == 1);
   CHECK(json["accumulations"]["hopper.f16.f32"] == 2);

@@ -9,6 +9,7 @@
 #include "fp4lab/io/json.h"
 #include "fp4lab/io/npy.h"
 #include "fp4lab/io/temporary_folder.h"
+#include "fp4lab/judge/hazards.h"
 #include "fp4lab/judge/pack.h"
 #include "fp4lab/transform/hadamard.h"
 #include "tests/support/catch.h"
@@ -213,6 +214,77 @@ TEST_CASE("fp4lab verify --stochastic judges runs whose random bits are not know
   const ProcessResult wrong_dialect = files.Verify({"--stochastic"});
   CHECK(wrong_dialect.exit_code == 2);
   CHECK_THAT(wrong_dialect.error, ContainsSubstring("does not round stochastically"));
+}
+
+TEST_CASE("fp4lab verify tells equal bytes from those within a set of answers", "[e2e]") {
+  Files files;
+  const Dialect& exact = *FindDialect("nvfp4.flashinfer.te-exact");
+  const Dialect& set = *FindDialect("nvfp4.flashinfer");
+  files.x = HazardInput(std::vector<Dialect>{exact, set}, 2.7182817f);
+  WriteNpy(files.folder / "x.npy",
+           MakeNpyArray<float>({files.x.rows, files.x.cols}, files.x.values));
+  files.Answer("nvfp4.flashinfer");
+  const ProcessResult member = files.Verify({"--dialect", "nvfp4.flashinfer"});
+  CHECK(member.exit_code == 0);
+  CHECK_THAT(member.output, ContainsSubstring("nvfp4.flashinfer: equal\n"));
+  files.Answer("nvfp4.flashinfer.te-exact");
+  const ProcessResult within = files.Verify({"--dialect", "nvfp4.flashinfer"});
+  CAPTURE(within.output);
+  CHECK(within.exit_code == 0);
+  REQUIRE_THAT(within.output, ContainsSubstring("codes   ") && ContainsSubstring(" differ\n"));
+  CHECK_THAT(within.output, !ContainsSubstring("nvfp4.flashinfer: equal") &&
+                                ContainsSubstring("nvfp4.flashinfer: within the allowed set (") &&
+                                ContainsSubstring("differ from its IEEE member)\n"));
+  const Json json =
+      ParseJson(files.Verify({"--dialect", "nvfp4.flashinfer", "--json"}).output, "verify");
+  CHECK(json["verdict"] == "within-set");
+  CHECK(json["equal"] == false);
+  CHECK(json["accepted"] == true);
+}
+
+TEST_CASE("A matrix without elements is no success of a kernel", "[e2e]") {
+  Files files;
+  for (const auto& [rows, cols] : {std::pair{0, 48}, std::pair{48, 0}}) {
+    files.x = Matrix<float>(static_cast<std::size_t>(rows), static_cast<std::size_t>(cols));
+    WriteNpy(files.folder / "x.npy",
+             MakeNpyArray<float>({files.x.rows, files.x.cols}, files.x.values));
+    files.Answer("nvfp4.te");
+    for (const std::string command : {"verify", "explain", "identify"}) {
+      CAPTURE(rows, cols, command);
+      const ProcessResult run =
+          RunProgram({command, "--input", files.folder / "x.npy", "--codes",
+                      files.folder / "codes.npy", "--scales", files.folder / "scales.npy"});
+      CHECK(run.exit_code == 2);
+      CHECK(run.output.empty());
+      CHECK(IsOneLine(run.error));
+      CHECK_THAT(run.error, ContainsSubstring("a matrix without elements says nothing"));
+    }
+  }
+}
+
+TEST_CASE("A kernel that declines every case has not passed", "[e2e]") {
+  const std::string cases = "--dialect nvfp4.te --family signs all-zero";
+  const std::string program = "'" + Program() + "'";
+  // Answers with the two numbers of each record and three zeros.
+  const std::string declines =
+      "python3 -c \"import struct, sys\n"
+      "read, write = sys.stdin.buffer.read, sys.stdout.buffer.write\n"
+      "sys.stdin.buffer.readline()\n"
+      "write(b'fp4lab-answers 1\\n')\n"
+      "while head := read(20):\n"
+      "  index, check, rows, cols, random = struct.unpack('<5I', head)\n"
+      "  read(4 * rows * cols)\n"
+      "  write(struct.pack('<5I', index, check, 0, 0, 0))\n\"";
+  for (const std::string more : {"", " --allow-declined"}) {
+    CAPTURE(more);
+    const ProcessResult run = PipeCases(cases, declines, cases + more);
+    CHECK(run.exit_code == 2);
+    CHECK(run.output.empty());
+    CHECK(
+        run.error ==
+        "error: standard input: declines all 2 cases: nothing is compared; the kernel must answer "
+        "one at least\n");
+  }
 }
 
 TEST_CASE("fp4lab verify says what is wrong with its input in one line and 2", "[e2e]") {

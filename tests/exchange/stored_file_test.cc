@@ -118,6 +118,10 @@ TEST_CASE("A vendor's tensors that do not fit together are refused by name", "[e
   file.tensors["l.weight_scale"] = {"BF16", {4, 2}, Bytes(16)};
   CHECK_THAT(error(file), ContainsSubstring("is BF16 4x2 where block scales are"));
   file.tensors["l.weight_scale"] = {"F8_E4M3", {4, 2}, Bytes(8)};
+  CHECK_THAT(error(file),
+             ContainsSubstring("m: has no number in l.weight_scale_2, the tensor scale "
+                               "of l.weight: add it as F32, or say that there is none"));
+  file.tensors["l.weight_scale_2"] = {"F32", {1}, Bytes(4)};
   CHECK(error(file) == "no error");
   file.tensors["l.weight_scale_2"] = {"F32", {3}, Bytes(12)};
   CHECK_THAT(error(file), ContainsSubstring("3 numbers of level 2; 1 or one a row (4) fit"));

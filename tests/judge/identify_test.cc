@@ -72,6 +72,49 @@ TEST_CASE("Layouts, transposition and transforms are identified", "[judge]") {
   check(square);
 }
 
+TEST_CASE("Layouts of the same bytes are one line, and vendors' own conventions come first",
+          "[judge]") {
+  const auto identify = [](const Matrix<float>& x, const char* dialect, StorageLayout layout) {
+    const StoredMatrix bytes = Run({.dialect = *FindDialect(dialect), .layout = layout}, x.View());
+    return Identify(x.View(), bytes, {.dialect = {}, .dialects = {}, .decide = false});
+  };
+  const Matrix<float> whole_tiles = RandomMatrix(43, 128, 128, 8, -6, 9);
+  const Identification plain = identify(whole_tiles, "nvfp4.te", {});
+  CHECK_THAT(Text(plain),
+             ContainsSubstring("  codes low-first, scales linear, level 2 as amax; for this "
+                               "shape the same bytes as codes low-first, scales padded, level "
+                               "2 as amax:\n    nvfp4.te, "));
+  // Square tiles of the transposed matrix, stored transposed, are those of the matrix.
+  const Identification square = identify(whole_tiles, "nvfp4.te.2d", {});
+  std::size_t joined = 0;
+  for (const std::vector<std::size_t>& group : SameBytes(square.exact, 128, 128)) {
+    const Candidate& first = square.exact[group[0]];
+    for (const std::size_t i : group) {
+      CHECK(square.exact[i].kernel.dialect == first.kernel.dialect);
+      joined += square.exact[i].columnwise != first.columnwise ? 1 : 0;
+    }
+    if (first.kernel.dialect.name == "nvfp4.te.2d") CHECK_FALSE(first.columnwise);
+  }
+  CHECK(joined > 0);
+  // Rows that fill no tile of 128 tell linear scales from padded ones.
+  CHECK(SameBytes(plain.exact, 144, 80).size() == 2 * SameBytes(plain.exact, 128, 128).size());
+
+  struct Own {
+    const char* dialect;
+    StorageLayout layout;
+  };
+  for (const Own& own :
+       {Own{"nvfp4.modelopt", {.level_two = LevelTwoConvention::kMultiplier}},
+        Own{"nvfp4.compressed-tensors", {.level_two = LevelTwoConvention::kDivisor}},
+        Own{"nvfp4.te", {.level_two = LevelTwoConvention::kAmax}}}) {
+    const Identification r = identify(RandomMatrix(44, 48, 64, 8, -6, 9), own.dialect, own.layout);
+    CAPTURE(own.dialect, Text(r));
+    REQUIRE(r.exact.size() > 5);  // the formulas agree here
+    CHECK(r.exact[0].kernel.dialect.name == own.dialect);
+    CHECK(r.exact[0].kernel.layout == own.layout);
+  }
+}
+
 TEST_CASE("Bytes that nothing gives are told with the nearest dialects", "[judge]") {
   const Matrix<float> x = RandomMatrix(42, 64, 64, 8, -6, 9);
   StoredMatrix bytes = Run({.dialect = *FindDialect("nvfp4.te"), .layout = {}}, x.View());

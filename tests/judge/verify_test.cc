@@ -1,6 +1,7 @@
 #include "fp4lab/judge/verify.h"
 
 #include <bit>
+#include <cstring>
 #include <limits>
 #include <sstream>
 #include <string>
@@ -134,7 +135,7 @@ TEST_CASE("A dialect whose answer is a set judges by the set", "[judge]") {
     Quantized q = QuantizeAs(dialect, x.View());
     q.codes[5] ^= 8;
     const Verdict wrong = Verify(dialect, x.View(), Store(dialect, q, {}), "answer");
-    CHECK_FALSE(wrong.Equal());
+    CHECK_FALSE(wrong.Accepted());
     CHECK(wrong.allowed->codes_outside == 1);
   }
 }
@@ -181,7 +182,7 @@ TEST_CASE("Cases go through the stream as FP32 and as BF16 and come back equal",
     for (const bool bf16 : {false, true}) {
       const CaseOptions options{.families = {"signs", "tails", "nan-inf"}, .bf16_only = bf16};
       const std::vector<Case> cases = MakeCases(dialect, options);
-      CHECK(VerdictOn(dialect, cases, Answers(dialect, options, cases)).Equal());
+      CHECK(VerdictOn(dialect, cases, Answers(dialect, options, cases)).Accepted());
     }
   }
 }
@@ -195,7 +196,7 @@ TEST_CASE("A stream of wrong, missing, doubled or foreign answers is named", "[j
   };
   const SetVerdict wrong =
       VerdictOn(Te(), cases, Answers(Te(), options, cases, {FindDeviation("sign-dropped")}));
-  CHECK_FALSE(wrong.Equal());
+  CHECK_FALSE(wrong.Accepted());
   CHECK(wrong.cases[0].verdict.Equal());  // all zero
   CHECK_FALSE(wrong.cases[1].verdict.Equal());
 
@@ -218,16 +219,27 @@ TEST_CASE("A stream of wrong, missing, doubled or foreign answers is named", "[j
 }
 
 TEST_CASE("A declined case is different, or allowed", "[judge]") {
-  const CaseOptions options{.families = {"all-zero"}};
+  const CaseOptions options{.families = {"all-zero", "signs"}};
   const std::vector<Case> cases = MakeCases(Te(), options);
-  const std::string right = Answers(Te(), options, cases);
-  const std::string declined = right.substr(0, 17 + 8) + std::string(12, '\0');
+  REQUIRE(cases.size() == 2);
+  std::string declined = Answers(Te(), options, cases);
+  std::uint32_t sizes[3];  // of the first answer's parts
+  std::memcpy(sizes, declined.data() + 17 + 8, sizeof sizes);
+  declined.replace(17 + 8, 12 + sizes[0] + sizes[1] + 4 * sizes[2], 12, '\0');
   std::stringstream first(declined), second(declined);
-  CHECK_FALSE(VerifyStream(Te(), cases, first, "answers").Equal());
+  CHECK_FALSE(VerifyStream(Te(), cases, first, "answers").Accepted());
   const SetVerdict allowed = VerifyStream(Te(), cases, second, "answers", {.allow_declined = true});
-  CHECK(allowed.Equal());
+  CHECK(allowed.Accepted());
   CHECK_THAT(SetVerdictText(Te(), cases, allowed),
              Catch::Matchers::ContainsSubstring("1 declined"));
+  const Json json = SetVerdictJson(Te(), cases, allowed);
+  CHECK(json["accepted"] == true);
+  CHECK(json["equal"] == false);
+  CHECK(json["cases"][0] == Json({{"index", 0},
+                                  {"name", "all-zero"},
+                                  {"equal", false},
+                                  {"accepted", true},
+                                  {"declined", true}}));
 }
 
 }  // namespace

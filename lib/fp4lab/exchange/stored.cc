@@ -237,6 +237,12 @@ StoredSizes SizesOf(const StoredMatrix& shape, std::string_view where) {
           .scales = ScaleBytes(shape.layout.scales, grid.rows, grid.cols)};
 }
 
+bool NeedsLevelTwo(const StoredMatrix& stored, const Dialect* dialect) {
+  if (stored.rows == 0 || stored.cols == 0) return false;
+  if (dialect != nullptr) return HasLevelTwo(*dialect);
+  return stored.block_rows == 0 || stored.scale == FormatId::kE4M3;
+}
+
 float ConvertLevelTwo(float value, LevelTwoConvention from, LevelTwoConvention to, float constant) {
   Expects(from != LevelTwoConvention::kNone && to != LevelTwoConvention::kNone,
           "conventions that store a number");

@@ -90,6 +90,11 @@ constexpr float LevelTwoConstant(const StoredMatrix& m, float scale_max) {
   return m.block_rows == 0 ? MaxFinite(m.element) : scale_max * MaxFinite(m.element);
 }
 
+// Whether values are wrong without a number of level 2: the dialect has it, or, where the dialect
+// is unknown (nullptr), scales are E4M3 or the tensor is one block. A matrix without elements needs
+// none.
+bool NeedsLevelTwo(const StoredMatrix& stored, const Dialect* dialect);
+
 // A level-2 number in another convention, each in one rounding: amax / C, C / amax, 1 / v. Towards
 // kAmax it is the amax next to v * C or C / v that gives v back, where one does. Neither side is
 // kNone.

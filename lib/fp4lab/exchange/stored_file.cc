@@ -50,6 +50,7 @@ SafetensorsTensor ScalesTensor(const StoredMatrix& m, const StoredSizes& sizes) 
 }
 
 Json Description(const StoredMatrix& m, std::string_view dialect) {
+  const bool has_none = m.level_two.empty() && NeedsLevelTwo(m, FindDialect(dialect));
   return {{"dialect", dialect},
           {"shape", {m.rows, m.cols}},
           {"element", Named(m.element).name},
@@ -59,7 +60,7 @@ Json Description(const StoredMatrix& m, std::string_view dialect) {
           {"scales", Named(m.layout.scales).name},
           {"transposed", m.layout.transposed},
           {"expanded_scales", m.layout.expanded_scales},
-          {"level_two", Name(m.layout.level_two)}};
+          {"level_two", has_none ? "none" : Name(m.layout.level_two)}};
 }
 
 FormatId RequireFormat(JsonObject& o, const char* key) {
@@ -182,7 +183,7 @@ void AddStored(const StoredMatrix& stored, std::string_view dialect, const std::
 }
 
 StoredFile TakeStored(const SafetensorsFile& file, const std::string& name,
-                      const std::string& where) {
+                      const std::string& where, const ReadStoredOptions& options) {
   const auto text = file.metadata.find(MetadataKey(name));
   if (text == file.metadata.end()) throw Error(where, "has no quantized matrix " + name);
   StoredFile result = ReadDescription(text->second, where + "#" + MetadataKey(name));
@@ -196,6 +197,15 @@ StoredFile TakeStored(const SafetensorsFile& file, const std::string& name,
       throw Error(where + "#" + level_two->first, "is no F32");
     }
     m.level_two = DecodeNumbers({}, level_two->second.bytes, level_two->second.bytes.size() / 4);
+  }
+  if (options.level_two == LevelTwoConvention::kNone && m.level_two.empty()) {
+    m.layout.level_two = LevelTwoConvention::kNone;
+  }
+  const Dialect* dialect =
+      options.dialect != nullptr ? options.dialect : FindDialect(result.dialect);
+  if (m.level_two.empty() && m.layout.level_two != LevelTwoConvention::kNone &&
+      NeedsLevelTwo(m, dialect)) {
+    RefuseMissingLevelTwo(where, Prefix(name) + "level_two", Prefix(name) + "codes");
   }
   Convert(m, m.layout, 1.0f, where);  // refuses what does not fit
   return result;
@@ -234,7 +244,7 @@ StoredFile ReadStored(std::string_view text, const ReadStoredOptions& options) {
 
 StoredFile ReadStored(const SafetensorsFile& file, const StoredFileEntry& entry,
                       const ReadStoredOptions& options, const std::string& where) {
-  if (entry.convention == kOurs) return TakeStored(file, entry.name, where);
+  if (entry.convention == kOurs) return TakeStored(file, entry.name, where, options);
   const VendorEntry vendor{entry.name, FindVendor(entry.convention)};
   Expects(vendor.vendor != nullptr, "an entry that ListStored gave");
   const std::string_view dialect = options.dialect == nullptr ? "" : options.dialect->name;

@@ -5,7 +5,8 @@
 //                   (rows, bytes of a row): rows and cols as stored, columns rounded up to bytes
 //   NAME.scales     F8_E4M3 or F8_E8M0 (U8 in .npz), (rows, cols) with their padding; swizzled ones
 //                   are one row of bytes; absent where the tensor is one block
-//   NAME.level_two  F32, one or one a row; absent where there is none
+//   NAME.level_two  F32, one or one a row; absent where there is none, which the description says
+//                   with "level_two": "none" where NeedsLevelTwo
 //   __metadata__    "fp4lab.NAME": a JSON object {"dialect", "shape", "element", "scale", "block",
 //                   "codes", "scales", "transposed", "expanded_scales", "level_two"}
 // Where a name is empty the tensors are "codes", "scales", "level_two" and the key is "fp4lab".
@@ -41,7 +42,8 @@ std::vector<StoredFileEntry> ListStored(const SafetensorsFile& file);
 
 // path or path#name (exchange/matrix_file.h). A name may be that of the matrix or of the tensor
 // with its codes; without one the file's only matrix. Error with the names that there are. Options
-// apply to vendors' tensors; our own files say everything themselves.
+// apply to vendors' tensors; our own files say everything themselves, but options.level_two = kNone
+// lets the number of level 2 be missing there as well.
 StoredFile ReadStored(std::string_view place, const ReadStoredOptions& options = {});
 StoredFile ReadStored(const SafetensorsFile& file, const StoredFileEntry& entry,
                       const ReadStoredOptions& options, const std::string& where);
@@ -55,7 +57,7 @@ void WriteStored(std::string_view place, const StoredMatrix& stored, std::string
 void AddStored(const StoredMatrix& stored, std::string_view dialect, const std::string& name,
                SafetensorsFile* file);
 StoredFile TakeStored(const SafetensorsFile& file, const std::string& name,
-                      const std::string& where);
+                      const std::string& where, const ReadStoredOptions& options = {});
 
 // .npz as .safetensors: u1 as U8, f4 as F32 ...; arrays "fp4lab.NAME" and "fp4lab" are metadata.
 SafetensorsFile ReadTensors(const std::filesystem::path& path);

@@ -125,6 +125,25 @@ std::vector<float> PerRow(std::vector<float> numbers, std::size_t rows, std::siz
   return repeated;
 }
 
+// The format of U8 scales without a number of level 2 beside them, from how many bytes there are.
+// Both fit where rows of 64 elements are padded, as Transformer Engine pads them.
+FormatId ScaleFormatOf(StoredMatrix m, std::size_t bytes, const Vendor& vendor,
+                       const ReadStoredOptions& options, const std::string& where) {
+  const auto fit = [&](int block_cols) {
+    m.block_cols = block_cols;
+    for (const ScaleOrder order : {ScaleOrder::kLinear, vendor.scale_order}) {
+      m.layout.scales = options.scales.value_or(order);
+      if (SizesOf(m, where).scales == bytes) return true;
+    }
+    return false;
+  };
+  const bool could_be_nvfp4 = m.element == FormatId::kE2M1 && fit(16);
+  if (!could_be_nvfp4) return FormatId::kE8M0;
+  if (!fit(32)) return FormatId::kE4M3;
+  throw Error(where, "may be E8M0 in 1x32 blocks, or E4M3 in 1x16 blocks that lack their " +
+                         std::string(vendor.level_two[0]) + ": say which with --dialect");
+}
+
 void SetScales(const SafetensorsFile& file, const VendorEntry& entry,
                const ReadStoredOptions& options, const std::string& where, StoredMatrix* m) {
   const std::string name = PrefixOf(entry) + std::string(entry.vendor->scales);
@@ -147,7 +166,9 @@ void SetScales(const SafetensorsFile& file, const VendorEntry& entry,
   } else if (scales.dtype != "U8") {
     throw Error(place, "is " + ShapeOf(scales) + " where block scales are F8_E4M3, F8_E8M0 or U8");
   } else if (options.dialect == nullptr) {
-    m->scale = FindLevelTwo(file, entry) != nullptr ? FormatId::kE4M3 : FormatId::kE8M0;
+    m->scale = FindLevelTwo(file, entry) != nullptr
+                   ? FormatId::kE4M3
+                   : ScaleFormatOf(*m, scales.bytes.size(), *entry.vendor, options, place);
   }
   if (options.dialect == nullptr) m->block_cols = m->scale == FormatId::kE8M0 ? 32 : 16;
   m->scales = Raw(scales);
@@ -161,6 +182,20 @@ const Vendor* FindVendor(std::string_view name) {
     if (v.name == name) return &v;
   }
   return nullptr;
+}
+
+std::optional<StorageLayout> OwnLayout(const Dialect& dialect) {
+  const std::string_view name = dialect.name.substr(dialect.name.find('.') + 1);
+  const std::string_view code_base = name.substr(0, name.find('.'));
+  if (code_base == "ggml") {
+    return StorageLayout{.codes = CodeOrder::kSplitHalves,
+                         .level_two = LevelTwoConvention::kMultiplier};
+  }
+  const Vendor* vendor = FindVendor(code_base);
+  if (vendor == nullptr) return std::nullopt;
+  return StorageLayout{.codes = DefaultCodeOrder(dialect.element),
+                       .scales = vendor->scale_order,
+                       .level_two = vendor->convention};
 }
 
 std::vector<VendorEntry> ListVendorMatrices(const SafetensorsFile& file) {
@@ -206,9 +241,21 @@ StoredMatrix ReadVendorMatrix(const SafetensorsFile& file, const VendorEntry& en
     const std::size_t leading = codes.shape.size() > 2 ? codes.shape.front() : 0;
     m.level_two = PerRow(Floats(*level_two, place), m.rows, leading);
   }
-  if (m.level_two.empty()) m.layout.level_two = LevelTwoConvention::kNone;
+  if (m.level_two.empty()) {
+    if (options.level_two != LevelTwoConvention::kNone && NeedsLevelTwo(m, options.dialect)) {
+      RefuseMissingLevelTwo(where, PrefixOf(entry) + std::string(entry.vendor->level_two[0]), name);
+    }
+    m.layout.level_two = LevelTwoConvention::kNone;
+  }
   Convert(m, m.layout, 1.0f, where);  // refuses what does not fit
   return m;
+}
+
+void RefuseMissingLevelTwo(std::string_view where, const std::string& name,
+                           const std::string& codes) {
+  throw Error(where, "has no number in " + name + ", the tensor scale of " + codes +
+                         ": add it as F32, or say that there is none with --read-level-two-is none "
+                         "(verify, explain, identify: --level-two-is none)");
 }
 
 StoredMatrix WithRowBlocks(const StoredMatrix& stored, float scale_max, std::string_view where) {

@@ -66,13 +66,18 @@ inline constexpr std::array kVendors = {
 };
 const Vendor* FindVendor(std::string_view name);
 
+// The layout in which the code base of a dialect stores its matrices: ModelOpt's for
+// "nvfp4.modelopt" and "nvfp4.modelopt.static", GGUF's for "mxfp4.ggml". nullopt for a code base
+// that is no row of the table.
+std::optional<StorageLayout> OwnLayout(const Dialect& dialect);
+
 // What a reader knows beyond the file. The blocks and formats are those of `dialect` where it is
 // given; else E4M3 scales are of 1x16, E8M0 scales of 1x32 blocks.
 struct ReadStoredOptions {
   const Dialect* dialect = nullptr;
   std::optional<CodeOrder> codes = {};
   std::optional<ScaleOrder> scales = {};
-  std::optional<LevelTwoConvention> level_two = {};
+  std::optional<LevelTwoConvention> level_two = {};  // kNone: the file need not hold a number
   bool transposed = false, expanded_scales = false;
 };
 
@@ -85,7 +90,8 @@ struct VendorEntry {
 std::vector<VendorEntry> ListVendorMatrices(const SafetensorsFile& file);
 
 // Leading dimensions are flattened into rows. Error(where, ...) names the tensor that is missing,
-// of the wrong type, or of a size that does not fit, with what would fit.
+// of the wrong type, or of a size that does not fit, with what would fit. A number of level 2 must
+// be there where NeedsLevelTwo says so, unless the options say that there is none.
 StoredMatrix ReadVendorMatrix(const SafetensorsFile& file, const VendorEntry& entry,
                               const ReadStoredOptions& options, std::string_view where);
 
@@ -93,10 +99,15 @@ StoredMatrix ReadVendorMatrix(const SafetensorsFile& file, const VendorEntry& en
 void AddVendorMatrix(const StoredMatrix& stored, const VendorEntry& entry, float scale_max,
                      SafetensorsFile* file);
 
+// Error(where, ...) for a file that lacks the tensor `name`, the number of level 2 of `codes`.
+[[noreturn]] void RefuseMissingLevelTwo(std::string_view where, const std::string& name,
+                                        const std::string& codes);
+
 // GGUF: tensors of the types MXFP4 (one E8M0 byte, 16 bytes of codes) and NVFP4 (four E4M3 bytes,
 // 32 bytes of codes), nibbles in split halves; level 2 is a multiplier in an F32 tensor `scale`
-// beside `weight` (ggml-org/llama.cpp ggml/src/ggml-common.h, pull requests 19769 and 21095). ggml
-// itself reads the scale byte 0x7F as 0 and ignores the sign; here it is E4M3.
+// beside `weight`, 1 where there is none (ggml-org/llama.cpp ggml/src/ggml-common.h, pull requests
+// 19769 and 21095). ggml itself reads the scale byte 0x7F as 0 and ignores the sign; here it is
+// E4M3.
 std::vector<std::string> ListGgufMatrices(const GgufFile& file);
 StoredMatrix ReadGgufMatrix(const GgufFile& file, const std::string& name, std::string_view where);
 void AddGgufMatrix(const StoredMatrix& stored, const std::string& name, float scale_max,

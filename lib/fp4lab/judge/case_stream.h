@@ -102,7 +102,8 @@ struct CaseVerdict {
 struct SetVerdict {
   std::vector<CaseVerdict> cases = {};  // one a case
   bool allow_declined = false;
-  bool Equal() const;
+  // Whether every answer is one of the dialect's, or declined where that is allowed.
+  bool Accepted() const;
 };
 
 struct SetOptions {
@@ -112,10 +113,11 @@ struct SetOptions {
   std::filesystem::path keep = {};  // a folder for the cases whose answers differ; empty: none
 };
 
-// Error for an answer to no case, to another set's case, a second one, or of a wrong size.
+// Error for an answer to no case, to another set's case, a second one, of a wrong size, and where
+// all cases are declined.
 SetVerdict VerifyStream(const Dialect& dialect, const std::vector<Case>& cases, std::istream& in,
                         std::string where, const SetOptions& options = {});
-// Error for a missing answer.
+// Error for a missing answer, and where all cases are declined.
 SetVerdict VerifyFolder(const Dialect& dialect, const std::vector<Case>& cases,
                         const std::filesystem::path& folder, const SetOptions& options = {});
 

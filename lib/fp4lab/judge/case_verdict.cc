@@ -24,7 +24,7 @@ CaseVerdict Judge(const Dialect& dialect, const Case& c, const CaseAnswer& answe
   VerifyOptions verify = options.verify;
   if (verify.quantize.random.empty()) verify.quantize.random = c.random;
   result.verdict = Verify(dialect, c.x.View(), stored, where, verify);
-  if (!options.keep.empty() && !result.verdict.Equal()) {
+  if (!options.keep.empty() && !result.verdict.Accepted()) {
     WriteAnsweredCase(c, answer, options.keep);
   }
   return result;
@@ -38,12 +38,21 @@ SetVerdict Empty(const std::vector<Case>& cases, const SetOptions& options) {
 }
 
 bool IsFine(const CaseVerdict& v, bool allow_declined) {
-  return v.declined ? allow_declined : v.verdict.Equal();
+  return v.declined ? allow_declined : v.verdict.Accepted();
+}
+
+void RefuseAllDeclined(const SetVerdict& set, const std::string& where) {
+  const bool any_answer = std::any_of(set.cases.begin(), set.cases.end(), [](const CaseVerdict& v) {
+    return v.answered && !v.declined;
+  });
+  if (any_answer || set.cases.empty()) return;
+  throw Error(where, "declines all " + std::to_string(set.cases.size()) +
+                         " cases: nothing is compared; the kernel must answer one at least");
 }
 
 }  // namespace
 
-bool SetVerdict::Equal() const {
+bool SetVerdict::Accepted() const {
   return std::all_of(cases.begin(), cases.end(),
                      [&](const CaseVerdict& v) { return IsFine(v, allow_declined); });
 }
@@ -70,6 +79,7 @@ SetVerdict VerifyStream(const Dialect& dialect, const std::vector<Case>& cases, 
   for (const CaseVerdict& v : result.cases) {
     if (!v.answered) throw Error(where, "holds no answer to " + Describe(cases, v.index));
   }
+  RefuseAllDeclined(result, where);
   return result;
 }
 
@@ -82,6 +92,7 @@ SetVerdict VerifyFolder(const Dialect& dialect, const std::vector<Case>& cases,
     if (!answer) throw Error(place, "has no answer: NNNN.safetensors or NNNN.codes.npy ...");
     result.cases[i] = Judge(dialect, cases[i], *answer, place, options);
   }
+  RefuseAllDeclined(result, folder.string());
   return result;
 }
 
@@ -122,21 +133,21 @@ std::string SetVerdictText(const Dialect& dialect, const std::vector<Case>& case
 Json SetVerdictJson(const Dialect& dialect, const std::vector<Case>& cases,
                     const SetVerdict& verdict) {
   Json list = Json::array();
-  std::size_t different = 0, declined = 0;
+  std::size_t different = 0, declined = 0, equal = 0;
   for (const CaseVerdict& v : verdict.cases) {
-    const bool fine = IsFine(v, verdict.allow_declined);
+    const bool fine = IsFine(v, verdict.allow_declined), same = !v.declined && v.verdict.Equal();
     different += fine ? 0 : 1;
     declined += v.declined ? 1 : 0;
-    Json entry = {{"index", v.index}, {"name", cases[v.index].name}, {"equal", fine}};
+    equal += same ? 1 : 0;
+    Json entry = {
+        {"index", v.index}, {"name", cases[v.index].name}, {"equal", same}, {"accepted", fine}};
     if (v.declined) entry["declined"] = true;
     if (!fine && !v.declined) entry["verdict"] = VerdictJson(dialect, v.verdict);
     list.push_back(std::move(entry));
   }
-  return {{"dialect", dialect.name},
-          {"equal", verdict.Equal()},
-          {"cases", std::move(list)},
-          {"different", different},
-          {"declined", declined}};
+  return {{"dialect", dialect.name},        {"equal", equal == verdict.cases.size()},
+          {"accepted", verdict.Accepted()}, {"cases", std::move(list)},
+          {"different", different},         {"declined", declined}};
 }
 
 }  // namespace fp4lab

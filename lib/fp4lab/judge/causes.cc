@@ -156,7 +156,7 @@ SearchResult FindCauses(const Kernel& asked, ByteMatcher& matcher, std::size_t o
   for (const Dialect* d : ComparableSets(asked.dialect)) {
     ++result.tried;
     const Kernel kernel = KernelUnder(asked, {.dialect = d});
-    if (LiesInSet(kernel, matcher.x(), matcher.got(), matcher.options())) result.sets.push_back(d);
+    if (LiesInSet(kernel, matcher)) result.sets.push_back(d);
   }
   if (!result.exact.empty() || !result.sets.empty()) return result;
   if (options.pairs) {

@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 
+#include "fp4lab/base/parallel.h"
 #include "fp4lab/base/random.h"
 #include "fp4lab/io/safetensors.h"
 #include "fp4lab/judge/case.h"
@@ -17,10 +18,41 @@ namespace {
 
 using Partition = std::vector<std::vector<std::size_t>>;
 
-StoredMatrix BytesOf(const Candidate& c, MatrixView<const float> x) {
-  return Run(c.kernel, c.columnwise ? x.Transposed() : x);
-}
-bool SameBytes(const StoredMatrix& a, const StoredMatrix& b) {
+// Candidates take turns at one input: what those of equal formulas compute is computed once.
+class Computed {
+ public:
+  explicit Computed(MatrixView<const float> x) : x_(x) {}
+
+  StoredMatrix BytesOf(const Candidate& c) {
+    return Store(c.kernel.dialect, QuantizedBy(c), c.kernel.layout);
+  }
+
+ private:
+  struct Entry {
+    const Candidate* by;
+    Quantized quantized;
+  };
+  static bool ComputeTheSame(const Candidate& a, const Candidate& b) {
+    return a.columnwise == b.columnwise && a.kernel.hadamard == b.kernel.hadamard &&
+           a.kernel.sign_mask == b.kernel.sign_mask &&
+           SameFormulas(a.kernel.dialect, b.kernel.dialect);
+  }
+  const Quantized& QuantizedBy(const Candidate& c) {
+    for (const Entry& entry : entries_) {
+      if (ComputeTheSame(*entry.by, c)) return entry.quantized;
+    }
+    const MatrixView<const float> x = c.columnwise ? x_.Transposed() : x_;
+    const KernelPlan plan = PlanOf(c.kernel);
+    const Evaluator evaluator(plan, x, AmaxOf(plan, x, {}), {});
+    entries_.push_back({&c, evaluator.EvaluateAll()});
+    return entries_.back().quantized;
+  }
+
+  MatrixView<const float> x_;
+  std::vector<Entry> entries_;
+};
+
+bool AreEqual(const StoredMatrix& a, const StoredMatrix& b) {
   return a.codes == b.codes && a.scales == b.scales &&
          std::equal(a.level_two.begin(), a.level_two.end(), b.level_two.begin(), b.level_two.end(),
                     [](float x, float y) {
@@ -31,10 +63,11 @@ bool SameBytes(const StoredMatrix& a, const StoredMatrix& b) {
 std::vector<DecidingInput::Group> GroupsOn(std::span<const Candidate> candidates,
                                            MatrixView<const float> x) {
   std::vector<DecidingInput::Group> groups;
+  Computed computed(x);
   for (std::size_t i = 0; i < candidates.size(); ++i) {
-    StoredMatrix bytes = BytesOf(candidates[i], x);
+    StoredMatrix bytes = computed.BytesOf(candidates[i]);
     const auto same = std::find_if(groups.begin(), groups.end(),
-                                   [&](const auto& g) { return SameBytes(g.bytes, bytes); });
+                                   [&](const auto& g) { return AreEqual(g.bytes, bytes); });
     if (same != groups.end()) {
       same->members.push_back(i);
     } else {
@@ -146,8 +179,9 @@ std::vector<DecidingInput> FindDecidingInputs(std::span<const Candidate> candida
   Partition parts(1);
   for (std::size_t i = 0; i < candidates.size(); ++i) parts[0].push_back(i);
   std::vector<Matrix<float>> inputs = InputsToTry(candidates, seed);
-  std::vector<std::vector<DecidingInput::Group>> groups;
-  for (const Matrix<float>& x : inputs) groups.push_back(GroupsOn(candidates, x.View()));
+  std::vector<std::vector<DecidingInput::Group>> groups(inputs.size());
+  ParallelFor(inputs.size(),
+              [&](std::size_t k) { groups[k] = GroupsOn(candidates, inputs[k].View()); });
   while (parts.size() < candidates.size()) {
     std::size_t best = inputs.size(), most = parts.size();
     for (std::size_t k = 0; k < inputs.size(); ++k) {

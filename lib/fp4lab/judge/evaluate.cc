@@ -293,7 +293,7 @@ Quantized Evaluator::EvaluateAll() const {
     q.scale_cols = grid_.cols;
     q.scales.resize(grid_.rows * grid_.cols);
   }
-  ParallelFor(grid_.rows, [&](std::size_t i) {
+  const auto evaluate_row = [&](std::size_t i) {
     BlockBytes block;
     for (std::size_t j = 0; j < grid_.cols; ++j) {
       Evaluate(i, j, &block);
@@ -303,7 +303,12 @@ Quantized Evaluator::EvaluateAll() const {
                     q.codes.data() + (block.row + r) * cols_ + block.col);
       }
     }
-  });
+  };
+  if (grid_.rows * grid_.cols < kBlocksWorthThreads) {
+    for (std::size_t i = 0; i < grid_.rows; ++i) evaluate_row(i);
+  } else {
+    ParallelFor(grid_.rows, evaluate_row);
+  }
   return q;
 }
 

@@ -30,6 +30,10 @@ struct BlockBytes {
   BlockNumbers numbers;             // on the way there
 };
 
+// Fewer blocks than these (some ms of work) are evaluated by one thread: on a busy machine the
+// threads wait for each other longer than that.
+inline constexpr std::size_t kBlocksWorthThreads = 1 << 14;
+
 class Evaluator {
  public:
   // x and random bits must outlive it. amax: AmaxOf(plan, x, options).

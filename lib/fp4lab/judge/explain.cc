@@ -235,6 +235,11 @@ Explanation Explain(const Kernel& kernel, MatrixView<const float> x, const Store
   e.counts = matcher.Count(plan, false, &differ);
   e.equal = e.counts.Equal();
   if (e.equal) return e;
+  if (e.counts.level_two_differs) e.level_two = ReadTensorNumber(kernel, matcher);
+  if (e.OnlyLevelTwo()) {
+    e.causes = FindCauses(kernel, matcher, 0, {.pairs = false});
+    return e;
+  }
   matcher.AddSample(plan, differ);
   Compare(kernel, matcher, &e);
   if (x.size() > 0) {

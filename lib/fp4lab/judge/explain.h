@@ -48,12 +48,17 @@ struct Explanation {
   bool equal = false;
   MatchCounts counts;
   bool same_values = false;  // other bytes, but every value is equal
+  // What the stored number of level 2 looks like, where it differs.
+  std::optional<TensorNumberReading> level_two;
   Extent extent;
   // Of the first element that differs.
   Trace ours;
   TheirElement theirs;
   SearchResult causes;
   std::optional<Reproducer> reproducer;
+
+  // Codes and scales are all right. There is no first element then, and no reproducer.
+  bool OnlyLevelTwo() const { return level_two && counts.comparable && counts.Different() == 0; }
 };
 
 struct ExplainOptions {

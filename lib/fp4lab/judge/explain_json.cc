@@ -73,10 +73,14 @@ Json ToJson(const Kernel& kernel, const Explanation& e) {
                {"scales", {{"compared", c.scales}, {"different", c.scales_differ}}},
                {"level_two_differs", c.level_two_differs}};
   if (e.equal) return json;
+  json["level_two"] = e.level_two ? ToJson(*e.level_two) : Json(nullptr);
   json["same_values"] = e.same_values;
   json["rows_different"] = e.extent.rows;
   json["codes_different_by_column"] = e.extent.by_column;
-  json["first"] = {{"ours", TraceJson(e.ours)}, {"theirs", TheirsJson(e.theirs)}};
+  json["first"] = nullptr;
+  if (!e.OnlyLevelTwo()) {
+    json["first"] = {{"ours", TraceJson(e.ours)}, {"theirs", TheirsJson(e.theirs)}};
+  }
   json["hypotheses_tried"] = e.causes.tried;
   json["causes"] = Json::array();
   for (const Cause& cause : e.causes.exact) json["causes"].push_back(CauseJson(cause));

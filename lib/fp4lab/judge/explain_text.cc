@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -28,6 +29,10 @@ std::string Percent(std::size_t part, std::size_t whole) {
   std::snprintf(buffer, sizeof buffer, "%.3g %%",
                 whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole));
   return buffer;
+}
+std::string Capitalised(std::string text) {
+  text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+  return text;
 }
 std::string Plural(std::size_t n, const std::string& noun) {
   return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
@@ -297,6 +302,16 @@ std::string SetText(const std::vector<const Dialect*>& sets) {
          name + ".\n";
 }
 
+// Neither codes nor scales differ.
+std::string TensorNumberText(const Explanation& e) {
+  std::string text = "Cause: Only the tensor number differs: it is " + e.level_two->looks + ".\n";
+  if (!e.causes.exact.empty()) {
+    text += "       The same bytes follow from:\n         " + Name(e.causes.exact[0]) + "\n" +
+            Others(e.causes.exact);
+  }
+  return text + "Do:    " + Capitalised(e.level_two->remedy) + ".\n";
+}
+
 std::string CauseText(const Explanation& e) {
   const std::vector<Cause>& exact = e.causes.exact;
   if (!exact.empty()) {
@@ -321,7 +336,10 @@ std::string CauseText(const Explanation& e) {
             " different (of " + Plural(e.counts.codes_differ, "code") + " and " +
             Plural(e.counts.scales_differ, "scale") + " before).\n";
   }
-  return text + "Do:    Follow the first stage above at which the two part.\n";
+  const bool known = e.level_two && e.level_two->kind != "unknown";
+  return text + "Do:    " +
+         (known ? "Settle the tensor number first: " + e.level_two->remedy + ". Then ask again.\n"
+                : "Follow the first stage above at which the two part.\n");
 }
 
 // Places alone explain it: the stages of another element stand beside ours.
@@ -342,7 +360,9 @@ std::string Summary(const Kernel& kernel, const Explanation& e) {
     text += "  scales   " + std::to_string(c.scales_differ) + " of " + std::to_string(c.scales) +
             " differ (" + Percent(c.scales_differ, c.scales) + ")\n";
   }
-  if (c.level_two_differs) text += "  level 2  the stored number differs\n";
+  if (c.level_two_differs) {
+    text += "  level 2  " + (e.level_two ? Text(*e.level_two) : "the stored number differs") + "\n";
+  }
   if (!c.comparable) text += "  sizes    not those of the layout that was asked for\n";
   text += e.same_values ? "  values   all equal: other bytes for the same numbers\n"
                         : "  values   differ as well\n";
@@ -357,6 +377,7 @@ std::string Text(const Kernel& kernel, const Explanation& e) {
            " are those of " + std::string(kernel.dialect.name) + "\n";
   }
   std::string text = Summary(kernel, e);
+  if (e.OnlyLevelTwo()) return text + "\n" + TensorNumberText(e);
   text +=
       "\nThe first difference: row " + std::to_string(e.ours.row) + ", column " +
       std::to_string(e.ours.col) + "\n" + StageTable(StageRows(kernel, e)) +

@@ -29,6 +29,13 @@ std::vector<Transform> TransformsFor(MatrixView<const float> x) {
   return transforms;
 }
 
+// What the stored number may be; neither codes nor scales depend on it.
+std::vector<LevelTwoConvention> ConventionsFor(const Dialect& d, const StoredMatrix& got) {
+  if (!HasLevelTwo(d) || got.level_two.empty()) return {LevelTwoConvention::kNone};
+  return {LevelTwoConvention::kAmax, LevelTwoConvention::kMultiplier, LevelTwoConvention::kDivisor};
+}
+
+// Without a convention.
 std::vector<StorageLayout> LayoutsFor(const Dialect& d, const StoredMatrix& got) {
   std::vector<CodeOrder> orders = {DefaultCodeOrder(d.element)};
   if (FormatOf(d.element).bits == 4) {
@@ -38,11 +45,6 @@ std::vector<StorageLayout> LayoutsFor(const Dialect& d, const StoredMatrix& got)
     orders = {CodeOrder::kBytes, CodeOrder::kDense6};
   }
   const bool has_scales = d.block_rows > 0 && !got.scales.empty();
-  std::vector<LevelTwoConvention> conventions = {LevelTwoConvention::kNone};
-  if (HasLevelTwo(d) && !got.level_two.empty()) {
-    conventions = {LevelTwoConvention::kAmax, LevelTwoConvention::kMultiplier,
-                   LevelTwoConvention::kDivisor};
-  }
   std::vector<StorageLayout> layouts;
   for (const CodeOrder codes : orders) {
     for (const NamedScaleOrder& scales : kScaleOrders) {
@@ -50,13 +52,11 @@ std::vector<StorageLayout> LayoutsFor(const Dialect& d, const StoredMatrix& got)
       for (const bool transposed : {false, true}) {
         for (const bool expanded : {false, true}) {
           if (expanded && (d.block_rows <= 1 || !has_scales)) continue;
-          for (const LevelTwoConvention level_two : conventions) {
-            layouts.push_back({.codes = codes,
-                               .scales = scales.order,
-                               .transposed = transposed,
-                               .expanded_scales = expanded,
-                               .level_two = level_two});
-          }
+          layouts.push_back({.codes = codes,
+                             .scales = scales.order,
+                             .transposed = transposed,
+                             .expanded_scales = expanded,
+                             .level_two = LevelTwoConvention::kNone});
         }
       }
     }
@@ -81,28 +81,14 @@ std::vector<Candidate> CandidatesFor(MatrixView<const float> x, bool columnwise,
   const std::vector<Transform> transforms = TransformsFor(x);
   for (const Dialect* d : dialects) {
     if (IsStochastic(*d) && options.dialect.random.size() != x.size()) continue;
-    for (const StorageLayout& layout : LayoutsFor(*d, got)) {
-      for (const Transform& t : transforms) {
+    for (const Transform& t : transforms) {  // outside of the layouts, which share its blocks
+      for (const StorageLayout& layout : LayoutsFor(*d, got)) {
         Candidate c{{*d, layout, t.size, t.signs}, columnwise};
         if (SizesAgree(c, x, got)) candidates.push_back(std::move(c));
       }
     }
   }
   return candidates;
-}
-
-// Layouts of one dialect that cannot be told apart by these bytes (a matrix of one tile ...) are
-// all kept, the plain ones first.
-void Sort(std::vector<Candidate>* candidates) {
-  const auto plainness = [](const Candidate& c) {
-    const StorageLayout& l = c.kernel.layout;
-    return (c.kernel.hadamard != 0 ? 16 : 0) + (c.columnwise ? 8 : 0) + (l.transposed ? 4 : 0) +
-           (l.codes != DefaultCodeOrder(c.kernel.dialect.element) ? 2 : 0) +
-           (l.scales != ScaleOrder::kLinear ? 1 : 0);
-  };
-  std::stable_sort(
-      candidates->begin(), candidates->end(),
-      [&](const Candidate& a, const Candidate& b) { return plainness(a) < plainness(b); });
 }
 
 struct Rejected {
@@ -134,63 +120,85 @@ std::vector<Identification::Near> Nearest(const std::vector<Rejected>& rejected)
   return near;
 }
 
+// Whether codes and scales are the candidate's, or lie in its set.
+bool GivesBlocks(const Candidate& c, ByteMatcher& matcher) {
+  if (!IsApproximate(c.kernel.dialect)) return matcher.BlocksMatch(PlanOf(c.kernel));
+  return BlocksLieInSet(c.kernel, matcher.x(), matcher.got(), matcher.options());
+}
+
+// Puts a candidate whose blocks are right where it belongs, under each convention whose number is
+// the stored one; or, where none is, under the one whose number is nearest.
+void Settle(Candidate c, ByteMatcher& matcher, Identification* result) {
+  const Dialect& d = c.kernel.dialect;
+  std::vector<Candidate>& fitting = IsApproximate(d) ? result->allowed : result->exact;
+  bool fits = false;
+  for (const LevelTwoConvention convention : ConventionsFor(d, matcher.got())) {
+    c.kernel.layout.level_two = convention;
+    if (!matcher.LevelTwoMatches(PlanOf(c.kernel))) continue;
+    fitting.push_back(c);
+    fits = true;
+  }
+  if (fits) return;
+  const std::vector<float> amax = AmaxOf(PlanOf(c.kernel), matcher.x(), matcher.options());
+  if (!amax.empty()) {
+    c.kernel.layout.level_two =
+        NearestConvention(amax.front(), matcher.got().level_two.front(), LevelTwoConstant(d));
+  }
+  result->other_number.push_back(c);
+}
+
+// Searches for inputs among the candidates that some input may part.
+void Decide(std::uint64_t seed, Identification* result) {
+  constexpr std::size_t kRows = 144, kCols = 80;  // fill no tile of any order of scales
+  std::vector<Candidate> apart;
+  std::vector<std::size_t> index;  // in result->exact
+  for (const std::vector<std::size_t>& group : SameBytes(result->exact, kRows, kCols)) {
+    apart.push_back(result->exact[group[0]]);
+    index.push_back(group[0]);
+  }
+  if (apart.size() <= 1) return;
+  result->deciding = FindDecidingInputs(apart, seed, &result->inseparable);
+  const auto to_exact = [&](std::vector<std::size_t>& members) {
+    for (std::size_t& i : members) i = index[i];
+  };
+  for (DecidingInput& input : result->deciding) {
+    for (DecidingInput::Group& group : input.groups) to_exact(group.members);
+  }
+  for (std::vector<std::size_t>& members : result->inseparable) to_exact(members);
+}
+
 }  // namespace
-
-std::string Name(const Candidate& c) {
-  return std::string(c.kernel.dialect.name) + ", " + LayoutName(c);
-}
-
-std::string LayoutName(const Candidate& c) {
-  const StorageLayout& l = c.kernel.layout;
-  std::string name = "codes " + std::string(Name(l.codes));
-  if (c.kernel.dialect.block_rows > 0) {
-    name += ", scales " + std::string(Named(l.scales).name);
-    if (l.expanded_scales) name += " expanded";
-  }
-  if (l.level_two != LevelTwoConvention::kNone) {
-    name += ", level 2 as " +
-            std::string(kLevelTwoConventions[static_cast<std::size_t>(l.level_two)].name);
-  }
-  if (l.transposed) name += ", transposed";
-  if (c.columnwise) name += ", of the transposed input";
-  if (c.kernel.hadamard != 0) {
-    name += ", after Hadamard " + std::to_string(c.kernel.hadamard) +
-            (c.kernel.sign_mask == 0 ? " without signs" : " with Transformer Engine's signs");
-  }
-  return name;
-}
 
 Identification Identify(MatrixView<const float> x, const StoredMatrix& got,
                         const IdentifyOptions& options) {
-  Identification result;
+  Identification result{.rows = x.rows, .cols = x.cols};
   ByteMatcher rowwise(x, got, options.dialect);
   ByteMatcher columnwise(x.Transposed(), got, options.dialect);
   std::vector<Candidate> candidates = CandidatesFor(x, false, got, options);
   for (Candidate& c : CandidatesFor(x.Transposed(), true, got, options)) {
     candidates.push_back(std::move(c));
   }
-  result.tried = candidates.size();
   std::vector<Rejected> rejected;
   for (const Candidate& c : candidates) {
     ByteMatcher& matcher = c.columnwise ? columnwise : rowwise;
-    if (IsApproximate(c.kernel.dialect)) {
-      const bool inside = LiesInSet(c.kernel, matcher.x(), got, options.dialect);
-      if (inside) result.allowed.push_back(c);
-      continue;
-    }
-    const KernelPlan plan = PlanOf(c.kernel);
-    if (matcher.Matches(plan)) {
-      result.exact.push_back(c);
-    } else {
+    result.tried += ConventionsFor(c.kernel.dialect, got).size();
+    if (GivesBlocks(c, matcher)) {
+      Settle(c, matcher, &result);
+    } else if (!IsApproximate(c.kernel.dialect)) {
       rejected.push_back({&c, &matcher});
     }
   }
-  Sort(&result.exact);
-  Sort(&result.allowed);
-  if (result.exact.empty()) result.near = Nearest(rejected);
-  if (options.decide && result.exact.size() > 1) {
-    result.deciding = FindDecidingInputs(result.exact, options.seed, &result.inseparable);
+  if (!result.exact.empty() || !result.allowed.empty()) result.other_number.clear();
+  SortCandidates(&result.exact);
+  SortCandidates(&result.allowed);
+  SortCandidates(&result.other_number);
+  if (!result.other_number.empty()) {
+    const Candidate& first = result.other_number.front();
+    result.number = ReadTensorNumber(first.kernel, first.columnwise ? columnwise : rowwise);
+  } else if (result.exact.empty()) {
+    result.near = Nearest(rejected);
   }
+  if (options.decide && result.exact.size() > 1) Decide(options.seed, &result);
   return result;
 }
 

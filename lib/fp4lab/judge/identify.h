@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -38,12 +39,18 @@ struct DecidingInput {
 struct Identification {
   std::vector<Candidate> exact = {};    // all bytes are theirs
   std::vector<Candidate> allowed = {};  // approximate dialects whose set of answers holds the bytes
+  // Without either: those that give codes and scales, or whose set holds them, but not the stored
+  // number of level 2; and what that number looks like. Their layout says what it is nearest to.
+  std::vector<Candidate> other_number = {};
+  std::optional<TensorNumberReading> number = {};
   struct Near {
     Candidate candidate;
     MatchCounts counts;
   };
-  std::vector<Near> near = {};  // without an exact one: the nearest, best first
+  std::vector<Near> near = {};  // without any of those: the nearest, best first
   std::size_t tried = 0;
+  std::size_t rows = 0, cols = 0;  // of the input
+  bool Fits() const { return !exact.empty() || !allowed.empty(); }
   // Where more than one is exact: inputs that together part all that any tried input parts, and the
   // candidates that stay together on all of them.
   std::vector<DecidingInput> deciding = {};
@@ -56,6 +63,15 @@ struct IdentifyOptions {
   bool decide = true;
   std::uint64_t seed = 1;  // of the random part of the search
 };
+
+// Candidates of one dialect whose layouts put every element and scale of a rows x cols input at the
+// same place, so that no such input tells them apart: indices, in order; one group a layout.
+std::vector<std::vector<std::size_t>> SameBytes(std::span<const Candidate> candidates,
+                                                std::size_t rows, std::size_t cols);
+
+// Plain layouts first; under one layout those dialects first whose code bases store their matrices
+// in it: an amax speaks for Transformer Engine, a divisor for compressed-tensors.
+void SortCandidates(std::vector<Candidate>* candidates);
 
 // The sizes and contents of got.codes, got.scales and got.level_two count, not its shape or layout.
 // Without scales or level 2 those are not compared.

@@ -16,11 +16,25 @@ std::string More(std::size_t all, const char* indent) {
                                  " more (--json lists them)\n";
 }
 
-// One line a layout, with the dialects that it fits.
-std::string Names(const std::vector<Candidate>& candidates) {
+// "codes low-first, scales linear; the same bytes here as codes low-first, scales padded"
+std::string LayoutsText(const std::vector<Candidate>& candidates,
+                        const std::vector<std::size_t>& group) {
+  std::vector<std::string> others;
+  for (std::size_t k = 1; k < group.size(); ++k) others.push_back(LayoutName(candidates[group[k]]));
+  std::sort(others.begin(), others.end());
+  std::string text = LayoutName(candidates[group[0]]);
+  for (const std::string& other : others) {
+    text += (&other == &others[0] ? "; for this shape the same bytes as " : "; ") + other;
+  }
+  return text;
+}
+
+// One line a layout, with the dialects that it fits; layouts of the same bytes share theirs.
+std::string Names(const std::vector<Candidate>& candidates, const Identification& r) {
   std::vector<std::pair<std::string, std::string>> layouts;
-  for (const Candidate& c : candidates) {
-    const std::string layout = LayoutName(c), dialect(c.kernel.dialect.name);
+  for (const std::vector<std::size_t>& group : SameBytes(candidates, r.rows, r.cols)) {
+    const std::string layout = LayoutsText(candidates, group);
+    const std::string dialect(candidates[group[0]].kernel.dialect.name);
     const auto same = std::find_if(layouts.begin(), layouts.end(),
                                    [&](const auto& row) { return row.first == layout; });
     if (same == layouts.end()) {
@@ -34,6 +48,17 @@ std::string Names(const std::vector<Candidate>& candidates) {
     text += "  " + layouts[i].first + ":\n    " + layouts[i].second + "\n";
   }
   return text + More(layouts.size(), "  ");
+}
+
+// Everything is right but the number of level 2. Its convention is a guess and not named.
+std::string OtherNumberText(const Identification& r) {
+  std::vector<Candidate> without_number = r.other_number;
+  for (Candidate& c : without_number) c.kernel.layout.level_two = LevelTwoConvention::kNone;
+  std::string text = "Codes and scales are those of\n" + Names(without_number, r) +
+                     "but the tensor number is not theirs under any convention.\n";
+  if (!r.number) return text + "They have none.\nDo: leave the tensor number out.\n";
+  return text + "Of " + Name(r.other_number[0]) + ": " + Text(*r.number) +
+         ".\nDo: " + r.number->remedy + ".\n";
 }
 
 std::string NearText(const Identification& r) {
@@ -93,30 +118,48 @@ Json CandidateJson(const Candidate& c) {
           {"sign_mask", c.kernel.sign_mask}};
 }
 
+// Each with the index of the first candidate that gives the same bytes for this shape: its own
+// where it is the first.
+Json CandidatesJson(const std::vector<Candidate>& candidates, const Identification& r) {
+  Json list = Json::array();
+  for (const Candidate& c : candidates) list.push_back(CandidateJson(c));
+  for (const std::vector<std::size_t>& group : SameBytes(candidates, r.rows, r.cols)) {
+    for (const std::size_t i : group) list[i]["same_bytes_as"] = group[0];
+  }
+  return list;
+}
+
 }  // namespace
 
 std::string Text(const Identification& r) {
   std::string text;
   if (r.exact.size() == 1) {
-    text = "These bytes are exactly those of\n" + Names(r.exact);
+    text = "These bytes are exactly those of\n" + Names(r.exact, r);
   } else if (!r.exact.empty()) {
-    text = "These bytes are exactly those of each of\n" + Names(r.exact) +
+    text = "These bytes are exactly those of each of\n" + Names(r.exact, r) +
            "This input cannot tell them apart.\n" + DecidingText(r);
+  } else if (!r.other_number.empty()) {
+    text = OtherNumberText(r);
   } else if (r.allowed.empty()) {
     text = NearText(r);
   }
   if (!r.allowed.empty()) {
-    text += "They lie inside the allowed answers of\n" + Names(r.allowed);
+    text += "They lie inside the allowed answers of\n" + Names(r.allowed, r);
   }
   return text;
 }
 
 Json ToJson(const Identification& r) {
-  Json json = {{"tried", r.tried},          {"exact", Json::array()},
-               {"allowed", Json::array()},  {"near", Json::array()},
-               {"deciding", Json::array()}, {"inseparable", r.inseparable}};
-  for (const Candidate& c : r.exact) json["exact"].push_back(CandidateJson(c));
-  for (const Candidate& c : r.allowed) json["allowed"].push_back(CandidateJson(c));
+  Json json = {{"fits", r.Fits()},
+               {"tried", r.tried},
+               {"exact", CandidatesJson(r.exact, r)},
+               {"allowed", CandidatesJson(r.allowed, r)},
+               {"other_number", CandidatesJson(r.other_number, r)},
+               {"number", nullptr},
+               {"near", Json::array()},
+               {"deciding", Json::array()},
+               {"inseparable", r.inseparable}};
+  if (r.number) json["number"] = ToJson(*r.number);
   for (const Identification::Near& n : r.near) {
     Json near = CandidateJson(n.candidate);
     near["codes_different"] = n.counts.codes_differ;

@@ -11,7 +11,6 @@ namespace {
 
 constexpr std::size_t kSpread = 40;          // sampled blocks to begin with
 constexpr std::size_t kKept = 8;             // blocks that differ to tell of
-constexpr std::size_t kWorthThreads = 1024;  // blocks at once
 constexpr std::size_t kMostSampled = 400;    // beyond this the sample grows no more
 
 void CompareBlock(const Places& places, const StoredMatrix& got, const BlockGrid& grid,
@@ -118,9 +117,21 @@ void ByteMatcher::AddSample(const KernelPlan& plan, const std::vector<Block>& bl
   }
 }
 
-bool ByteMatcher::LevelTwoDiffers(const KernelPlan& plan, const Evaluator& evaluator) const {
-  return !got_.level_two.empty() &&
-         !SameBits(got_.level_two, StoredLevelTwo(plan, evaluator.amax()));
+bool ByteMatcher::LevelTwoMatches(const KernelPlan& plan) {
+  return got_.level_two.empty() || SameBits(got_.level_two, StoredLevelTwo(plan, AmaxFor(plan)));
+}
+
+const BlockBytes& ByteMatcher::Sampled(const KernelPlan& plan, const Evaluator& evaluator,
+                                       const Block& at) {
+  KernelPlan placed_anywhere = plan;
+  placed_anywhere.kernel.layout = placed_anywhere.output.written = {};
+  if (sampled_plan_ != placed_anywhere) {
+    sampled_plan_ = placed_anywhere;
+    sampled_.clear();
+  }
+  const auto [entry, is_new] = sampled_.try_emplace(at);
+  if (is_new) evaluator.Evaluate(at.first, at.second, &entry->second);
+  return entry->second;
 }
 
 MatchCounts ByteMatcher::Count(const KernelPlan& plan, bool stop_early,
@@ -130,11 +141,12 @@ MatchCounts ByteMatcher::Count(const KernelPlan& plan, bool stop_early,
   const BlockGrid& grid = evaluator.grid();
   MatchCounts counts;
   counts.comparable = SizesFit(plan, places);
-  counts.level_two_differs = LevelTwoDiffers(plan, evaluator);
-  if (stop_early && (!counts.comparable || counts.level_two_differs)) return counts;
-  constexpr std::size_t kRowsAtOnce = 64;
-  for (std::size_t first = 0; first < grid.rows; first += kRowsAtOnce) {
-    const std::size_t rows = std::min(kRowsAtOnce, grid.rows - first);
+  counts.level_two_differs = !LevelTwoMatches(plan);
+  if (stop_early && !counts.comparable) return counts;
+  const std::size_t rows_at_once =
+      std::max<std::size_t>(64, 2 * kBlocksWorthThreads / std::max<std::size_t>(1, grid.cols));
+  for (std::size_t first = 0; first < grid.rows; first += rows_at_once) {
+    const std::size_t rows = std::min(rows_at_once, grid.rows - first);
     std::vector<MatchCounts> parts(rows);
     std::vector<std::vector<Block>> found(rows);
     const auto count_row = [&](std::size_t k) {
@@ -148,7 +160,7 @@ MatchCounts ByteMatcher::Count(const KernelPlan& plan, bool stop_early,
         }
       }
     };
-    if (rows * grid.cols < kWorthThreads) {
+    if (rows * grid.cols < kBlocksWorthThreads) {
       for (std::size_t k = 0; k < rows; ++k) count_row(k);
     } else {
       ParallelFor(rows, count_row);
@@ -169,50 +181,46 @@ MatchCounts ByteMatcher::Count(const KernelPlan& plan, bool stop_early,
 std::size_t ByteMatcher::SampleMismatches(const KernelPlan& plan, std::size_t limit) {
   const Evaluator evaluator = MakeEvaluator(plan);
   const Places places(plan, evaluator.rows(), evaluator.cols());
+  const BlockGrid& grid = evaluator.grid();
   MatchCounts counts;
-  BlockBytes block;
-  for (const auto& [i, j] : SampleFor(evaluator.grid())) {
-    evaluator.Evaluate(i, j, &block);
-    CompareBlock(places, got_, evaluator.grid(), block, i, j, &counts);
+  for (const Block& at : SampleFor(grid)) {
+    CompareBlock(places, got_, grid, Sampled(plan, evaluator, at), at.first, at.second, &counts);
     if (counts.Different() > limit) break;
   }
   return counts.Different();
 }
 
-bool ByteMatcher::Matches(const KernelPlan& plan) {
-  {
-    const Evaluator evaluator = MakeEvaluator(plan);
-    const Places places(plan, evaluator.rows(), evaluator.cols());
-    if (!SizesFit(plan, places) || LevelTwoDiffers(plan, evaluator)) return false;
-    MatchCounts counts;
-    BlockBytes block;
-    for (const auto& [i, j] : SampleFor(evaluator.grid())) {
-      evaluator.Evaluate(i, j, &block);
-      CompareBlock(places, got_, evaluator.grid(), block, i, j, &counts);
-      if (counts.blocks_differ > 0) return false;
-    }
-  }
+bool ByteMatcher::BlocksMatch(const KernelPlan& plan) {
+  const Evaluator evaluator = MakeEvaluator(plan);
+  if (!SizesFit(plan, Places(plan, evaluator.rows(), evaluator.cols()))) return false;
+  if (SampleMismatches(plan, 0) > 0) return false;
   std::vector<Block> differ;
-  if (Count(plan, true, &differ).Equal()) return true;
-  AddSample(plan, differ);
-  return false;
+  const MatchCounts counts = Count(plan, true, &differ);
+  if (counts.blocks_differ > 0) AddSample(plan, differ);
+  return counts.comparable && counts.blocks_differ == 0;
 }
 
-bool LiesInSet(const Kernel& kernel, MatrixView<const float> x, const StoredMatrix& got,
-               const DialectOptions& options) {
+bool ByteMatcher::Matches(const KernelPlan& plan) {
+  return LevelTwoMatches(plan) && BlocksMatch(plan);
+}
+
+std::optional<TensorNumberReading> ReadTensorNumber(const Kernel& kernel, ByteMatcher& matcher) {
   const Dialect& d = kernel.dialect;
-  if (kernel.hadamard != 0 || got.scales.empty()) return false;
-  StoredMatrix stored = ShapeOf(d, x.rows, x.cols, kernel.layout);
-  stored.codes = got.codes;
-  stored.scales = got.scales;
-  stored.level_two = got.level_two;
-  try {
-    Quantized q = Load(d, stored, "bytes");
-    if (q.amax.empty() && HasLevelTwo(d)) q.amax = LevelTwoAmax(d, x, options);
-    return IsAllowed(d, x, q, options).ok;
-  } catch (const Error&) {
-    return false;  // no codes of this format, or scales that are not repeated
+  const LevelTwoConvention convention = kernel.layout.level_two;
+  const std::vector<float>& got = matcher.got().level_two;
+  if (got.empty() || !HasLevelTwo(d) || convention == LevelTwoConvention::kNone) return {};
+  const Evaluator evaluator = matcher.MakeEvaluator(PlanOf(kernel));
+  const Matrix<float> x = InputOf(PlanOf(kernel).input, matcher.x());
+  std::vector<OtherAmax> others = PartialAmaxes(x.View(), d.block_cols);
+  if (kernel.hadamard != 0) {
+    others.push_back(AmaxBeforeTransform(matcher.x()));
   }
+  return ReadTensorNumber({.convention = convention,
+                           .constant = LevelTwoConstant(d),
+                           .largest_element = MaxFinite(d.element),
+                           .amax = evaluator.amax(),
+                           .got = got},
+                          others);
 }
 
 }  // namespace fp4lab

@@ -5,11 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "fp4lab/judge/evaluate.h"
 #include "fp4lab/judge/places.h"
+#include "fp4lab/judge/tensor_number.h"
 
 namespace fp4lab {
 
@@ -39,6 +41,9 @@ class ByteMatcher {
   // Whether the plan gives all the bytes. Most that do not are refused by a few sampled blocks; a
   // block that refutes a plan which these let pass joins them.
   bool Matches(const KernelPlan& plan);
+  // The two halves of it: codes and scales; and the numbers of level 2, where `got` has them.
+  bool BlocksMatch(const KernelPlan& plan);
+  bool LevelTwoMatches(const KernelPlan& plan);
   // How many codes and scales of the sampled blocks differ; counting ends beyond `limit`.
   std::size_t SampleMismatches(const KernelPlan& plan, std::size_t limit = ~std::size_t{0});
   // Blocks that every plan is tried on first.
@@ -60,7 +65,9 @@ class ByteMatcher {
   };
   const std::vector<float>& AmaxFor(const KernelPlan& plan);
   std::vector<Block>& SampleFor(const BlockGrid& grid);
-  bool LevelTwoDiffers(const KernelPlan& plan, const Evaluator& evaluator) const;
+  // A block of the sample. Those of the last plan are kept: plans that differ in nothing but the
+  // layout take turns.
+  const BlockBytes& Sampled(const KernelPlan& plan, const Evaluator& evaluator, const Block& at);
   bool SizesFit(const KernelPlan& plan, const Places& places) const;
 
   MatrixView<const float> x_;
@@ -68,14 +75,22 @@ class ByteMatcher {
   const DialectOptions& options_;
   std::vector<std::pair<AmaxKey, std::vector<float>>> amaxes_;
   std::map<Block, std::vector<Block>> samples_;  // by the rows and columns of the grid of blocks
+  std::optional<KernelPlan> sampled_plan_;       // without its layout
+  std::map<Block, BlockBytes> sampled_;
 };
 
-// For a kernel whose dialect's answer is a set: whether the bytes, read in the kernel's layout, lie
-// in it. False with a transform, without scales, and where the sizes do not fit.
-bool LiesInSet(const Kernel& kernel, MatrixView<const float> x, const StoredMatrix& got,
-               const DialectOptions& options);
+// For a kernel whose dialect's answer is a set: whether codes and scales, read in the kernel's
+// layout, lie in it. False with a transform, without scales, and where the sizes do not fit.
+bool BlocksLieInSet(const Kernel& kernel, MatrixView<const float> x, const StoredMatrix& got,
+                    const DialectOptions& options);
+// And whether the numbers of level 2, where `got` has them, are those that belong to x.
+bool LiesInSet(const Kernel& kernel, ByteMatcher& matcher);
 
 // The numbers of level 2 that a plan stores for these amaxes.
 std::vector<float> StoredLevelTwo(const KernelPlan& plan, const std::vector<float>& amax);
+
+// What the stored numbers of level 2 look like where they are not the kernel's. nullopt where they
+// are, and where none are stored or asked for.
+std::optional<TensorNumberReading> ReadTensorNumber(const Kernel& kernel, ByteMatcher& matcher);
 
 }  // namespace fp4lab

@@ -162,15 +162,23 @@ void RequireSize(std::size_t got, std::size_t expected, const char* what, const 
 
 }  // namespace
 
-bool Verdict::Equal() const {
+bool Verdict::Equal() const { return Accepted() && codes.different == 0 && scales.different == 0; }
+
+bool Verdict::Accepted() const {
   if (checks_padding && padding_set != 0) return false;
   if (level_two.different != 0) return false;
   if (allowed) return allowed->ok;
   return codes.different == 0 && scales.different == 0;
 }
 
+bool Verdict::OnlyLevelTwo() const {
+  Verdict with_right_number = *this;
+  with_right_number.level_two.different = 0;
+  return level_two.different != 0 && with_right_number.Accepted();
+}
+
 bool Verdict::OnlyOtherBytes() const {
-  return !Equal() && !allowed && codes.different == codes.same_value &&
+  return !Accepted() && !allowed && codes.different == codes.same_value &&
          scales.different == scales.same_value && level_two.different == level_two.same_value &&
          !(checks_padding && padding_set != 0);
 }
@@ -194,10 +202,30 @@ Verdict CompareStored(const StoredMatrix& expected, const StoredMatrix& answer,
           .allowed = {}};
 }
 
+Verdict CompareQuantized(const Dialect& dialect, const Quantized& right, const StoredMatrix& answer,
+                         std::string_view where, const VerifyOptions& options) {
+  const StoredMatrix expected = Store(dialect, right, answer.layout);
+  Verdict verdict = CompareStored(expected, answer, where, options);
+  if (verdict.level_two.different != 0) {
+    verdict.level_two_reading =
+        ReadTensorNumber({.convention = answer.layout.level_two,
+                          .constant = LevelTwoConstant(expected, dialect.scale_max),
+                          .largest_element = MaxFinite(dialect.element),
+                          .amax = right.amax,
+                          .got = answer.level_two},
+                         options.other_amaxes);
+  }
+  return verdict;
+}
+
 Verdict Verify(const Dialect& dialect, MatrixView<const float> x, const StoredMatrix& answer,
                std::string_view where, const VerifyOptions& options) {
   const Quantized right = QuantizeAs(dialect, x, options.quantize);
-  Verdict verdict = CompareStored(Store(dialect, right, answer.layout), answer, where, options);
+  VerifyOptions with_parts = options;
+  for (OtherAmax& part : PartialAmaxes(x, dialect.block_cols)) {
+    with_parts.other_amaxes.push_back(std::move(part));
+  }
+  Verdict verdict = CompareQuantized(dialect, right, answer, where, with_parts);
   if (IsApproximate(dialect)) {
     Quantized loaded = Load(dialect, answer, where);
     if (loaded.amax.empty()) loaded.amax = right.amax;  // not stored: ours

@@ -12,6 +12,7 @@
 #include "fp4lab/dialect/quantize.h"
 #include "fp4lab/exchange/stored.h"
 #include "fp4lab/io/json.h"
+#include "fp4lab/judge/tensor_number.h"
 
 namespace fp4lab {
 
@@ -36,27 +37,38 @@ struct Verdict {
   std::size_t padding_set = 0;     // bytes of padding that are not 0
   bool checks_padding = false;     // whether they count
   std::optional<Allowed> allowed;  // for a dialect whose answer is a set: what decides
+  // What the number of level 2 looks like, where it differs.
+  std::optional<TensorNumberReading> level_two_reading = {};
 
-  // Whether the kernel's answer is the dialect's.
+  // Whether all bytes are those of the dialect's answer; of a set of answers, the IEEE member's.
   bool Equal() const;
-  // Different, but every value that the bytes stand for is the dialect's.
+  // Whether the kernel's answer is one of the dialect's.
+  bool Accepted() const;
+  // Not accepted, but every value that the bytes stand for is the dialect's.
   bool OnlyOtherBytes() const;
+  // Not accepted, for the number of level 2 alone.
+  bool OnlyLevelTwo() const;
 };
 
 struct VerifyOptions {
   DialectOptions quantize = {};  // given amax, replayed random bits
   std::size_t first = 5;         // differences to keep of each part
   bool check_padding = false;
+  std::vector<OtherAmax> other_amaxes = {};  // that may be stored by mistake, beside x's parts
 };
 
 // Error(where, ...) where the answer's sizes do not fit the shape and layout.
 Verdict Verify(const Dialect& dialect, MatrixView<const float> x, const StoredMatrix& answer,
                std::string_view where, const VerifyOptions& options = {});
 
-// The same with the right answer given, in the same layout.
+// The same with the right answer given: of a dialect, and in the answer's layout.
+Verdict CompareQuantized(const Dialect& dialect, const Quantized& right, const StoredMatrix& answer,
+                         std::string_view where, const VerifyOptions& options = {});
 Verdict CompareStored(const StoredMatrix& expected, const StoredMatrix& answer,
                       std::string_view where, const VerifyOptions& options = {});
 
+// "nvfp4.te: equal", "nvfp4.te: DIFFERENT ..." or "within the allowed set of ...": one line.
+std::string Headline(const Dialect& dialect, const Verdict& verdict);
 // Several lines for people, each ended by a newline: one a part, then the first differences.
 std::string VerdictText(const Dialect& dialect, const Verdict& verdict);
 Json VerdictJson(const Dialect& dialect, const Verdict& verdict);

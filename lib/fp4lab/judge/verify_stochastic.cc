@@ -59,7 +59,7 @@ StatisticalVerdict VerifyStatistically(const Dialect& dialect, MatrixView<const 
   StatisticalVerdict verdict;
   std::vector<Quantized> loaded;
   for (const StoredMatrix& run : runs) {
-    const Verdict one = CompareStored(Store(dialect, right, run.layout), run, where, options);
+    const Verdict one = CompareQuantized(dialect, right, run, where, options);
     Add(one.scales, options.first, &verdict.exact.scales);
     Add(one.level_two, options.first, &verdict.exact.level_two);
     verdict.exact.has_level_two = one.has_level_two;

@@ -83,11 +83,24 @@ Part LevelTwoOf(const Dialect& d, const Verdict& v) {
 
 }  // namespace
 
+std::string Headline(const Dialect& dialect, const Verdict& v) {
+  const std::string name(dialect.name);
+  if (v.Equal()) return name + ": equal\n";
+  if (v.OnlyLevelTwo()) return name + ": DIFFERENT, in the tensor number only\n";
+  if (!v.Accepted()) return name + ": DIFFERENT\n";
+  return name + ": within the allowed set (" + std::to_string(v.codes.different) + " of " +
+         std::to_string(v.codes.total) + " codes and " + std::to_string(v.scales.different) +
+         " of " + std::to_string(v.scales.total) + " scales differ from its IEEE member)\n";
+}
+
 std::string VerdictText(const Dialect& dialect, const Verdict& verdict) {
   std::string text = PartText(CodesOf(dialect, verdict));
   if (verdict.scales.total != 0) text += PartText(ScalesOf(dialect, verdict));
   if (verdict.has_level_two) {
     text += PartText(LevelTwoOf(dialect, verdict));
+    if (const auto& reading = verdict.level_two_reading) {
+      text += "  it is " + reading->looks + "\n  do: " + reading->remedy + "\n";
+    }
   } else if (HasLevelTwo(dialect)) {
     text += "level 2 not compared: the answer stores none\n";
   }
@@ -98,10 +111,11 @@ std::string VerdictText(const Dialect& dialect, const Verdict& verdict) {
   }
   if (verdict.allowed) {
     const Allowed& a = *verdict.allowed;
-    text += a.ok ? "within the allowed set of " + std::string(dialect.name) + "\n"
-                 : "outside the allowed set: " + std::to_string(a.scales_outside) + " scales, " +
-                       std::to_string(a.codes_outside) + " codes, the first at (" +
-                       std::to_string(a.first_row) + ", " + std::to_string(a.first_col) + ")\n";
+    text +=
+        a.ok ? "codes and scales lie within the allowed set of " + std::string(dialect.name) + "\n"
+             : "outside the allowed set: " + std::to_string(a.scales_outside) + " scales, " +
+                   std::to_string(a.codes_outside) + " codes, the first at (" +
+                   std::to_string(a.first_row) + ", " + std::to_string(a.first_col) + ")\n";
   }
   if (verdict.OnlyOtherBytes()) text += "the values are the same, the bytes are not\n";
   return text;
@@ -109,13 +123,21 @@ std::string VerdictText(const Dialect& dialect, const Verdict& verdict) {
 
 Json VerdictJson(const Dialect& dialect, const Verdict& verdict) {
   Json json = {{"dialect", dialect.name},
+               {"verdict", verdict.Equal()      ? "equal"
+                           : verdict.Accepted() ? "within-set"
+                                                : "different"},
                {"equal", verdict.Equal()},
+               {"accepted", verdict.Accepted()},
+               {"only_level_two", verdict.OnlyLevelTwo()},
                {"only_other_bytes", verdict.OnlyOtherBytes()},
                {"codes", PartJson(CodesOf(dialect, verdict))},
                {"scales", PartJson(ScalesOf(dialect, verdict))},
                {"level_two", nullptr},
                {"padding_set", verdict.padding_set}};
   if (verdict.has_level_two) json["level_two"] = PartJson(LevelTwoOf(dialect, verdict));
+  if (const auto& reading = verdict.level_two_reading) {
+    json["level_two"]["reading"] = ToJson(*reading);
+  }
   if (verdict.allowed) {
     json["allowed"] = {{"ok", verdict.allowed->ok},
                        {"scales_outside", verdict.allowed->scales_outside},

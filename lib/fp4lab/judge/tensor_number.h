@@ -1,0 +1,51 @@
+// What a stored number of level 2 looks like, where it is not the number that was asked for.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fp4lab/exchange/stored.h"
+#include "fp4lab/io/json.h"
+
+namespace fp4lab {
+
+// The numbers that a kernel stored, and where the right ones come from.
+struct TensorNumbers {
+  LevelTwoConvention convention = LevelTwoConvention::kAmax;  // that is asked for; not kNone
+  float constant = 0, largest_element = 0;                    // C, and the element format's q
+  std::span<const float> amax;  // the tensor's, or one a row, as the kernel should have found it
+  std::span<const float> got;
+};
+
+// The convention whose number of this amax is nearest to the stored one, by their ratio.
+LevelTwoConvention NearestConvention(float amax, float got, float constant);
+
+// Another maximum that a kernel may have stored by mistake.
+struct OtherAmax {
+  std::string what;  // "the amax of the first row"
+  float amax;
+};
+// Those of parts of the matrix that is quantized.
+std::vector<OtherAmax> PartialAmaxes(MatrixView<const float> x, int block_cols);
+// That of the input of a Hadamard transform, whose result is quantized.
+OtherAmax AmaxBeforeTransform(MatrixView<const float> input);
+
+struct TensorNumberReading {
+  std::size_t index = 0;  // of the first number that differs: 0, or its row
+  float expected = 0, got = 0;
+  std::string kind = {};   // for machines: "multiplier", "one-ulp", "bf16" ...; "unknown"
+  std::string looks = {};  // "the multiplier amax / 2688"
+  std::string remedy = {};
+};
+// nullopt where all numbers are right, bit for bit.
+std::optional<TensorNumberReading> ReadTensorNumber(const TensorNumbers& numbers,
+                                                    std::span<const OtherAmax> others = {});
+
+// "expected 0x40490000 (3.140625), got 0x3a991111 (0.0011679): it looks like ..."
+std::string Text(const TensorNumberReading& reading);
+Json ToJson(const TensorNumberReading& reading);
+
+}  // namespace fp4lab
