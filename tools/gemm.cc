@@ -99,7 +99,7 @@ void PrintModels(bool json) {
       "the floor), one rounding of the sum. \"open\": changes of a parameter under which the "
       "vectors\n"
       "of the evidence keep every bit; the others are determined:");
-  constexpr const char* kRow = "  %-23s %3s %3s %5s  %-18s %-24s %-11s %-31s %s\n";
+  constexpr const char* kRow = "  %-23s %3s %3s %5s  %-18s %-24s %-11s %-46s %s\n";
   std::printf(kRow, "model", "L", "F", "floor", "output", "operands", "determined", "open",
               "evidence");
   for (const TensorCoreModel& m : kTensorCoreModels) {

@@ -121,7 +121,7 @@ TEST_CASE(
           reference::QuantizeReplayed(x.View(), options, RandomForm::kCvtRs, words);
       CHECK((reference::QuantizeReplayed(std::as_const(turned).View().Transposed(), options,
                                          RandomForm::kCvtRs, words) == q));
-      const oracle::BlockQuantizer quantizer(named.format, options.amax);
+      const oracle::BlockQuantizer quantizer(named.format, options.amax.value_or(0.0f));
       std::size_t wrong = 0;
       for (std::size_t r = 0; r < 9; ++r) {
         std::vector<std::uint32_t> fields;
