@@ -4,7 +4,6 @@
 #include <cctype>
 #include <csignal>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,6 +18,7 @@
 #include "tools/bench_json.h"
 #include "tools/bench_rows.h"
 #include "tools/commands.h"
+#include "tools/print.h"
 #include "tools/status_line.h"
 
 namespace fp4lab::tools {
@@ -71,8 +71,7 @@ void PrintList(const std::vector<BenchEntry>& entries) {
   std::size_t width = 0;
   for (const BenchEntry& e : entries) width = std::max(width, e.id.size());
   for (const BenchEntry& e : entries) {
-    std::printf("%-*s  %s: %s\n", static_cast<int>(width), e.id.c_str(), e.topic.c_str(),
-                e.what.c_str());
+    Print("%-*s  %s: %s\n", static_cast<int>(width), e.id.c_str(), e.topic.c_str(), e.what.c_str());
   }
 }
 
@@ -193,7 +192,7 @@ int Run(const BenchOptions& o) {
   result.table.heading = result.heading.lines;
   result.Save();  // a place that cannot be written is found now, not after minutes
   MeasureAll(entries, context, &result);
-  std::fputs((o.markdown ? AsMarkdown(result.table) : AsText(result.table)).c_str(), stdout);
+  PrintText(o.markdown ? AsMarkdown(result.table) : AsText(result.table));
   return stop ? 130 : 0;
 }
 

@@ -1,8 +1,9 @@
 // Exit codes of the commands that compare, as cmp's: 0 equal, 1 different, 2 an error.
 #pragma once
 
-#include <cstdio>
 #include <exception>
+
+#include "tools/print.h"
 
 namespace fp4lab::tools {
 
@@ -11,8 +12,9 @@ template <class Compare>
 void Comparing(int* exit_code, Compare&& compare) {
   try {
     *exit_code = compare() ? 0 : 1;
+    FlushStandardOutput();
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "error: %s\n", e.what());
+    PrintError(TextOf(e));
     *exit_code = 2;
   }
 }

@@ -1,10 +1,10 @@
 // fp4lab dequantize: the values of a quantized matrix from any file.
-#include <cstdio>
 #include <memory>
 
 #include "fp4lab/base/error.h"
 #include "tools/commands.h"
 #include "tools/file_options.h"
+#include "tools/print.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -24,8 +24,8 @@ void Run(const DequantizeCommand& o) {
   Matrix<float> values = ValuesOf(file, dialect, o.input);
   if (o.transpose) values = Transposed(values);
   WriteMatrix(o.out, values.View(), type);
-  std::printf("%s: %zux%zu %s\n", o.out.c_str(), values.rows, values.cols,
-              std::string(Name(type)).c_str());
+  Print("%s: %zux%zu %s\n", Printable(o.out).c_str(), values.rows, values.cols,
+        std::string(Name(type)).c_str());
 }
 
 }  // namespace

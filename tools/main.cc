@@ -1,14 +1,14 @@
 // The program: one subcommand a file; this one catches what they throw. Exit codes: 0 done, 1 an
 // error, 2 a command line that makes no sense, 130 (128 + signal) interrupted.
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <exception>
 #include <string>
 #include <vector>
 
-#include "fp4lab/base/error.h"
 #include "fp4lab/base/simd.h"
 #include "tools/commands.h"
+#include "tools/file_faults.h"
+#include "tools/print.h"
 
 namespace {
 
@@ -19,9 +19,8 @@ std::string Problem(const CLI::App& app, const CLI::ParseError& error) {
   return "\"" + unknown.front() + "\" is not known here";
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+// The program; what a command finds wrong it throws.
+int Run(int argc, char** argv) {
   CLI::App app{"fp4lab: the numerics of 4-bit LLM training"};
   app.require_subcommand(1);
   int exit_code = 0;
@@ -48,12 +47,24 @@ int main(int argc, char** argv) {
     fp4lab::PinSimdTargetFromEnvironment();
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() == 0) return app.exit(e);  // --help
-    std::fprintf(stderr, "error: %s; see fp4lab --help\n", Problem(app, e).c_str());
-    return 2;
+    if (e.get_exit_code() != 0) {
+      fp4lab::tools::PrintError(Problem(app, e) + "; see fp4lab --help");
+      return 2;
+    }
+    app.exit(e);  // --help
+  }
+  fp4lab::tools::FlushStandardOutput();
+  return exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  fp4lab::tools::NameFilesThatFault();
+  try {
+    return Run(argc, argv);
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "error: %s\n", e.what());
+    fp4lab::tools::PrintError(fp4lab::tools::TextOf(e));
     return 1;
   }
-  return exit_code;
 }

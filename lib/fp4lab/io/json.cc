@@ -21,7 +21,7 @@ std::string Escaped(std::string_view key) {  // RFC 6901
 }
 
 [[noreturn]] void WrongType(const std::string& where, std::string_view wanted, const Json& json) {
-  std::string seen = json.dump();
+  std::string seen = json.dump(-1, ' ', false, Json::error_handler_t::replace);
   if (seen.size() > 40) seen = seen.substr(0, 37) + "...";
   throw Error(where, "must be " + std::string(wanted) + ", not " + seen);
 }
@@ -91,31 +91,82 @@ std::size_t Distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+// What nlohmann's SAX parser calls on its way.
+class Walker {
+ public:
+  using Key = std::function<void(const std::string& key, bool repeated)>;
+  Walker(std::string_view where, const Key& key) : where_(where), key_(key) {}
+
+  bool null() { return true; }
+  bool boolean(bool) { return true; }
+  bool number_integer(Json::number_integer_t) { return true; }
+  bool number_unsigned(Json::number_unsigned_t) { return true; }
+  bool number_float(Json::number_float_t, const std::string&) { return true; }
+  bool string(std::string&) { return true; }
+  bool binary(Json::binary_t&) { return true; }
+  bool start_object(std::size_t) {
+    keys_.emplace_back();
+    return Deeper();
+  }
+  bool end_object() {
+    keys_.pop_back();
+    --depth_;
+    return true;
+  }
+  bool start_array(std::size_t) { return Deeper(); }
+  bool end_array() {
+    --depth_;
+    return true;
+  }
+  bool key(const std::string& name) {
+    if (key_) key_(name, !keys_.back().insert(name).second);
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string&, const Json::exception&) { return false; }
+
+ private:
+  bool Deeper() {
+    if (++depth_ > kMaxJsonDepth) throw Error(where_, "JSON nested too deep");
+    return true;
+  }
+
+  std::string_view where_;
+  const Key& key_;
+  std::vector<std::set<std::string>> keys_;  // of the objects that are open
+  int depth_ = 0;
+};
+
 }  // namespace
 
+std::string ProblemOf(const Json::exception& error) {
+  const std::string text = error.what();  // "[json.exception.type_error.302] type must be ..."
+  const std::size_t end = text.find("] ");
+  return end == text.npos ? text : text.substr(end + 2);
+}
+
+void WalkJson(std::string_view text, std::string_view where, const Walker::Key& key) {
+  Walker walker(where, key);
+  Json::sax_parse(text.begin(), text.end(), &walker);
+}
+
 Json ParseJson(std::string_view text, std::string_view where) {
-  const auto check = [where](int depth, Json::parse_event_t, Json&) {
-    if (depth > kMaxJsonDepth) throw Error(where, "JSON nested too deep");
-    return true;
-  };
+  WalkJson(text, where, {});
   try {
-    return Json::parse(text, check);
+    return Json::parse(text);
   } catch (const Json::parse_error& e) {
     const std::size_t end = std::min(e.byte > 0 ? e.byte - 1 : 0, text.size());
     const std::string_view before = text.substr(0, end);
     const auto line = 1 + std::count(before.begin(), before.end(), '\n');
     const std::size_t newline = before.rfind('\n');
     const std::size_t column = newline == before.npos ? end + 1 : end - newline;
-    std::string problem = e.what();  // "[json.exception...] parse error at ...: syntax error ..."
+    std::string problem = ProblemOf(e);  // "parse error at ...: syntax error ..."
     const std::size_t colon = problem.find(": ");
     if (colon != problem.npos) problem = problem.substr(colon + 2);
     std::replace(problem.begin(), problem.end(), '\n', ' ');
     throw Error(where, "line " + std::to_string(line) + ", column " + std::to_string(column) +
                            ": not JSON: " + problem);
   } catch (const Json::out_of_range& e) {  // 1e999; it does not say where
-    const std::string problem = e.what();
-    throw Error(where,
-                "not JSON: " + problem.substr(std::min(problem.find("] ") + 2, problem.size())));
+    throw Error(where, "not JSON: " + ProblemOf(e));
   }
 }
 

@@ -19,6 +19,16 @@ using Json = nlohmann::json;
 // Deeper documents are refused: whoever walks them recursively must not run out of stack.
 inline constexpr int kMaxJsonDepth = 256;
 
+// What nlohmann's exception says, without its name and number: for a document that was checked
+// before, so that no better place is known than the file.
+std::string ProblemOf(const Json::exception& error);
+
+// Error(where, ...) for JSON nested too deep. `key` is called for every key, with whether its
+// object had it before. One walk through the text, which need be no JSON: syntax is the parser's
+// affair. (nlohmann's parser with a callback takes time quadratic in the members of an object.)
+void WalkJson(std::string_view text, std::string_view where,
+              const std::function<void(const std::string& key, bool repeated)>& key);
+
 // Parses a file or text; syntax errors become Error("path", "line L, column C: ...").
 Json ParseJson(std::string_view text, std::string_view where);
 Json ReadJsonFile(const std::filesystem::path& path);

@@ -23,6 +23,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Files of the study's folder.
+constexpr std::string_view kWrittenHere[] = {"study.json", "results.json"};
+
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -84,6 +87,7 @@ Runner::Runner(const Study& study, const Corpus& corpus, const RunOptions& optio
                         .folder = RunFolder(options.out_dir, config, corpus),
                         .record = std::nullopt});
       Task& task = tasks_.back();
+      task.folder.Sweep();
       task.record = Cached(task);
       infos.push_back({arm.name, seed, task.plan.TotalSteps(), task.record.has_value()});
     }
@@ -223,6 +227,7 @@ Outcome Runner::Execute() {
 Outcome RunStudy(const Study& study, const Corpus& corpus, const RunOptions& options,
                  const Observer& observer, const std::atomic<bool>& stop) {
   const FolderLock lock(options.out_dir);
+  RemovePartialFiles(options.out_dir, kWrittenHere);
   WriteFileAtomically(options.out_dir / "study.json", ToJson(study).dump(2) + "\n");
   return Runner(study, corpus, options, observer, stop).Execute();
 }
