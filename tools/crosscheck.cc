@@ -1,6 +1,12 @@
 // fp4lab crosscheck: the GPU's kernels against the oracle, byte for byte, on the GPU that is there.
 #include "tools/crosscheck.h"
 
+#include <chrono>
+#include <filesystem>
+#include <memory>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/io/file.h"
 #include "tools/commands.h"
 #include "tools/comparing.h"
 #include "tools/print.h"
