@@ -6,23 +6,52 @@
 #include <vector>
 
 #include "fp4lab/base/simd.h"
+#include "fp4lab/base/suggest.h"
 #include "tools/commands.h"
 #include "tools/file_faults.h"
 #include "tools/print.h"
+#include "tools/version.h"
 
 namespace {
 
-// CLI11 misses the subcommand before it sees what stands in its place.
+// What might have stood in the place of a word that `command` does not know: an option, or a
+// subcommand.
+std::vector<std::string> NamesIn(const CLI::App& command, bool options) {
+  std::vector<std::string> names;
+  if (options) {
+    for (const CLI::Option* option : command.get_options()) {
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    }
+  } else {
+    for (const CLI::App* sub : command.get_subcommands({})) names.push_back(sub->get_name());
+  }
+  return names;
+}
+
+// What is wrong with the command line. CLI11 misses a subcommand before it sees what stands in its
+// place, so unknown words come first.
 std::string Problem(const CLI::App& app, const CLI::ParseError& error) {
+  std::string path = "fp4lab";
+  const CLI::App* command = &app;  // the innermost subcommand that was given
+  while (!command->get_subcommands().empty()) {
+    command = command->get_subcommands().back();
+    path += " " + command->get_name();
+  }
+  const std::string help = "see " + path + " --help";
   const std::vector<std::string> unknown = app.remaining(true);
-  if (unknown.empty()) return error.what();
-  return "\"" + unknown.front() + "\" is not known here";
+  if (unknown.empty()) return std::string(error.what()) + "; " + help;
+  const std::string& word = unknown.front();
+  return "\"" + word + "\" is not known here; " +
+         fp4lab::DidYouMean(word.substr(0, word.find('=')),
+                            NamesIn(*command, word.starts_with('-')), help);
 }
 
 // The program; what a command finds wrong it throws.
 int Run(int argc, char** argv) {
   CLI::App app{"fp4lab: the numerics of 4-bit LLM training"};
   app.require_subcommand(1);
+  app.set_version_flag("--version", fp4lab::tools::VersionText,
+                       "Print version, SIMD targets, CUDA and compiler, and end");
   int exit_code = 0;
   fp4lab::tools::AddBench(app, &exit_code);
   fp4lab::tools::AddCases(app, &exit_code);
@@ -48,10 +77,10 @@ int Run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() != 0) {
-      fp4lab::tools::PrintError(Problem(app, e) + "; see fp4lab --help");
+      fp4lab::tools::PrintError(Problem(app, e));
       return 2;
     }
-    app.exit(e);  // --help
+    app.exit(e);  // --help, --version
   }
   fp4lab::tools::FlushStandardOutput();
   return exit_code;

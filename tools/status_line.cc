@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "fp4lab/base/printable.h"
+
 namespace fp4lab::tools {
 namespace {
 

@@ -37,6 +37,11 @@ class ByteArray {
   void Own() {
     if (own_.empty()) *this = ByteArray(begin(), end());
   }
+  // Its own bytes, to be changed.
+  std::span<std::byte> Change() {
+    Own();
+    return {const_cast<std::byte*>(view_.data()), view_.size()};  // they lie in own_
+  }
   // Takes what a view lies in, so that it may be moved about with it.
   void Keep(std::vector<std::byte> viewed) {
     if (own_.empty()) own_ = std::move(viewed);

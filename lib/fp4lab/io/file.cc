@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/printable.h"
 #include "fp4lab/io/memory.h"
 
 namespace fp4lab {
@@ -22,11 +23,7 @@ namespace {
 }  // namespace
 
 void RefuseControlCharacters(std::string_view name, std::string_view where) {
-  for (const char c : name) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
-      throw Error(where, "has a name with control characters");
-    }
-  }
+  if (Printable(name) != name) throw Error(where, "has a name with control characters");
 }
 
 bool Exists(const std::filesystem::path& path) {

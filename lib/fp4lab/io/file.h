@@ -10,7 +10,8 @@
 
 namespace fp4lab {
 
-// Error(where, ...) for a name, read from a file, that would break a line.
+// Error(where, ...) for a name, read from a file, that is not as it would be printed
+// (base/printable.h).
 void RefuseControlCharacters(std::string_view name, std::string_view where);
 
 // Whether something is there. Error with the system's reason where that cannot be found out: a

@@ -6,6 +6,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/hash.h"
+#include "fp4lab/base/suggest.h"
 
 namespace fp4lab::study {
 namespace {
@@ -156,7 +157,8 @@ void ReadCorpus(JsonObject o, Results* results) {
 void CheckNames(const Results& results, const std::string& where) {
   const auto check = [&](const std::string& name, const char* member) {
     if (std::find(results.arms.begin(), results.arms.end(), name) == results.arms.end()) {
-      throw Error(where + "#/study/analysis/" + member, "there is no arm \"" + name + "\"");
+      throw Error(where + "#/study/analysis/" + member,
+                  "there is no arm \"" + name + "\"; " + DidYouMean(name, results.arms));
     }
   };
   check(results.question.reference, "reference");
