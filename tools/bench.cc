@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,6 +17,7 @@
 #include "tools/bench_rows.h"
 #include "tools/commands.h"
 #include "tools/number_option.h"
+#include "tools/print.h"
 #include "tools/status_line.h"
 #include "tools/stop_signals.h"
 
@@ -53,8 +53,7 @@ void PrintList(const std::vector<BenchEntry>& entries) {
   std::size_t width = 0;
   for (const BenchEntry& e : entries) width = std::max(width, e.id.size());
   for (const BenchEntry& e : entries) {
-    std::printf("%-*s  %s: %s\n", static_cast<int>(width), e.id.c_str(), e.topic.c_str(),
-                e.what.c_str());
+    Print("%-*s  %s: %s\n", static_cast<int>(width), e.id.c_str(), e.topic.c_str(), e.what.c_str());
   }
 }
 
@@ -176,7 +175,7 @@ int Run(const BenchOptions& o) {
   result.table.heading = result.heading.lines;
   result.Save();  // a place that cannot be written is found now, not after minutes
   MeasureAll(entries, context, &result);
-  std::fputs((o.markdown ? AsMarkdown(result.table) : AsText(result.table)).c_str(), stdout);
+  PrintText(o.markdown ? AsMarkdown(result.table) : AsText(result.table));
   return StopSignals::Asked() ? StopSignals::ExitCode() : 0;
 }
 

@@ -1,6 +1,5 @@
 // Rows of `fp4lab bench`: whole training steps, their growth with the model and their memory.
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -13,6 +12,7 @@
 #include "fp4lab/train/config.h"
 #include "fp4lab/train/shapes.h"
 #include "tools/bench_rows.h"
+#include "tools/print.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -222,7 +222,7 @@ void ProbeMemory(const BenchModel& model) {
   Trainer& trainer = inputs.TrainerOf(model);
   for (int i = 0; i < 2; ++i) trainer.Step(kRate);
   trainer.SaveState([](std::span<const std::byte>) {});
-  std::puts(Json{{"bytes", measure::PeakMemory() - before}}.dump().c_str());
+  PrintJson(Json{{"bytes", measure::PeakMemory() - before}});
 }
 
 std::vector<BenchEntry> TrainEntries() {

@@ -1,7 +1,6 @@
 // fp4lab cases: directed test matrices for kernels, as a stream, as files, and what they catch.
 #include <unistd.h>
 
-#include <cstdio>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -16,6 +15,7 @@
 #include "tools/case_options.h"
 #include "tools/commands.h"
 #include "tools/kernel_options.h"
+#include "tools/print.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -43,14 +43,13 @@ void PrintList(const Dialect& dialect, const std::vector<Case>& cases, bool json
       continue;
     }
     const std::string shape = std::to_string(c.x.rows) + "x" + std::to_string(c.x.cols);
-    std::printf("%4zu  %-36s %9s  %s\n", i, c.name.c_str(), shape.c_str(),
-                c.is_bf16 ? "bf16" : "fp32");
+    Print("%4zu  %-36s %9s  %s\n", i, c.name.c_str(), shape.c_str(), c.is_bf16 ? "bf16" : "fp32");
   }
   if (json) {
-    std::puts(Json({{"dialect", dialect.name}, {"cases", std::move(rows)}}).dump(1).c_str());
+    PrintJson(Json({{"dialect", dialect.name}, {"cases", std::move(rows)}}), 1);
   } else {
-    std::printf("%zu cases for %s, %zu elements\n", cases.size(), std::string(dialect.name).c_str(),
-                elements);
+    Print("%zu cases for %s, %zu elements\n", cases.size(), std::string(dialect.name).c_str(),
+          elements);
   }
 }
 
@@ -63,13 +62,12 @@ void Run(const CasesOptions& options) {
   }
   if (options.mutation_report) {
     const CoverageReport report = MeasureCoverage(dialect, cases);
-    std::printf("%s", options.json ? (CoverageJson(report).dump(1) + "\n").c_str()
-                                   : CoverageText(report).c_str());
+    options.json ? PrintJson(CoverageJson(report), 1) : PrintText(CoverageText(report));
   } else if (options.list) {
     PrintList(dialect, cases, options.json);
   } else if (!options.out_dir.empty()) {
     WriteCaseFolder(dialect, case_options, cases, options.out_dir, options.safetensors);
-    std::printf("%zu cases in %s\n", cases.size(), options.out_dir.c_str());
+    Print("%zu cases in %s\n", cases.size(), Printable(options.out_dir).c_str());
   } else if (isatty(STDOUT_FILENO) != 0) {
     throw Error("cases", "the stream is binary; pipe it into a kernel, or use --list or --out-dir");
   } else {

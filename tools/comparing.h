@@ -1,9 +1,10 @@
 // Exit codes of the commands that compare, as cmp's: 0 equal, 1 different, 2 an error.
 #pragma once
 
-#include <cstdio>
 #include <exception>
 #include <new>
+
+#include "tools/print.h"
 
 namespace fp4lab::tools {
 
@@ -12,11 +13,12 @@ template <class Compare>
 void Comparing(int* exit_code, Compare&& compare) {
   try {
     *exit_code = compare() ? 0 : 1;
+    FlushStandardOutput();
   } catch (const std::bad_alloc&) {
     *exit_code = 2;
     throw;  // main.cc knows which command it was
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "error: %s\n", e.what());
+    PrintError(TextOf(e));
     *exit_code = 2;
   }
 }

@@ -1,10 +1,10 @@
 // fp4lab convert: a quantized matrix into another layout, naming or file; no value changes.
-#include <cstdio>
 #include <memory>
 
 #include "fp4lab/base/error.h"
 #include "tools/commands.h"
 #include "tools/file_options.h"
+#include "tools/print.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -31,8 +31,8 @@ void Run(const ConvertCommand& o) {
   ReadStoredOptions again{.dialect = dialect};
   if (stored.level_two.empty()) again.level_two = LevelTwoConvention::kNone;
   const StoredFile written = ReadStored(o.out, again);
-  std::printf("%s: %s, %s (%s)\n", o.out.c_str(), FormatText(written.matrix).c_str(),
-              LayoutText(written.matrix).c_str(), written.entry.convention.c_str());
+  Print("%s: %s, %s (%s)\n", Printable(o.out).c_str(), FormatText(written.matrix).c_str(),
+        LayoutText(written.matrix).c_str(), written.entry.convention.c_str());
 }
 
 }  // namespace

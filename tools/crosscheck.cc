@@ -2,7 +2,6 @@
 #include "tools/crosscheck.h"
 
 #include <chrono>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 
@@ -11,6 +10,7 @@
 #include "tools/commands.h"
 #include "tools/comparing.h"
 #include "tools/number_option.h"
+#include "tools/print.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -52,14 +52,13 @@ bool RunHere(const CrosscheckCommand& o) {
     WriteFileAtomically(std::filesystem::path(o.out_dir) / "crosscheck.html",
                         CrosscheckHtml(result));
   }
-  std::printf("%s", o.json ? (CrosscheckJson(result).dump(1) + "\n").c_str()
-                           : CrosscheckText(result).c_str());
+  o.json ? PrintJson(CrosscheckJson(result), 1) : PrintText(CrosscheckText(result));
   return result.Different() == 0;
 }
 
 bool VerifyAnswers(const CrosscheckCommand& o) {
   const AnswersVerdict v = VerifyCrosscheckAnswers(OptionsOf(o), o.answers);
-  std::printf(
+  Print(
       "%s%zu cases of %zu dialects: %s\n", v.first.c_str(), v.cases, v.dialects,
       v.different == 0 ? "all equal" : (std::to_string(v.different) + " dialects differ").c_str());
   return v.different == 0;

@@ -1,5 +1,4 @@
 // fp4lab data get | list | verify
-#include <cstdio>
 #include <memory>
 #include <string>
 
@@ -7,6 +6,7 @@
 #include "fp4lab/data/manifest.h"
 #include "fp4lab/data/synthetic.h"
 #include "tools/commands.h"
+#include "tools/print.h"
 #include "tools/stop_signals.h"
 
 namespace fp4lab::tools {
@@ -20,25 +20,25 @@ std::string Folder(const Manifest& manifest) { return (DataFolder() / manifest.n
 
 void Get(const DataOptions& options, int* exit_code) {
   if (options.name == "synthetic") {
-    std::printf("synthetic: is built in; nothing to get\n");
+    Print("synthetic: is built in; nothing to get\n");
     return;
   }
   const Manifest manifest = FindManifest(options.name);
   const StopSignals signals(0);
-  const auto note = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
+  const auto note = [](const std::string& line) { Note("%s\n", Printable(line).c_str()); };
   switch (
       Fetch(manifest, {.package = options.package, .stop = &StopSignals::Asked(), .note = note})) {
     case FetchOutcome::kAlreadyThere:
-      std::printf("%s: already in %s, hashes verified\n", manifest.name.c_str(),
-                  Folder(manifest).c_str());
+      Print("%s: already in %s, hashes verified\n", Printable(manifest.name).c_str(),
+            Printable(Folder(manifest)).c_str());
       return;
     case FetchOutcome::kFetched:
-      std::printf("%s: %zu documents, %.2f MB, hashes verified, now in %s\n", manifest.name.c_str(),
-                  manifest.documents.size(), static_cast<double>(manifest.Bytes()) / 1e6,
-                  Folder(manifest).c_str());
+      Print("%s: %zu documents, %.2f MB, hashes verified, now in %s\n",
+            Printable(manifest.name).c_str(), manifest.documents.size(),
+            static_cast<double>(manifest.Bytes()) / 1e6, Printable(Folder(manifest)).c_str());
       return;
     case FetchOutcome::kStopped:
-      std::fprintf(stderr, "interrupted; nothing was written\n");
+      Note("interrupted; nothing was written\n");
       *exit_code = StopSignals::ExitCode();
   }
 }
@@ -56,23 +56,22 @@ const char* Name(DocumentState state) {
 }
 
 void List() {
-  std::printf("%-12s %9s  %-9s  %-28s  %s\n", "name", "MB", "state", "licence", "what");
+  Print("%-12s %9s  %-9s  %-28s  %s\n", "name", "MB", "state", "licence", "what");
   for (const Manifest& manifest : BuiltInManifests()) {
-    std::printf("%-12s %9.2f  %-9s  %-28s  %s\n", manifest.name.c_str(),
-                static_cast<double>(manifest.Bytes()) / 1e6, Name(StateOf(manifest)),
-                manifest.licence.c_str(), manifest.title.c_str());
+    Print("%-12s %9.2f  %-9s  %-28s  %s\n", Printable(manifest.name).c_str(),
+          static_cast<double>(manifest.Bytes()) / 1e6, Name(StateOf(manifest)),
+          Printable(manifest.licence).c_str(), Printable(manifest.title).c_str());
   }
-  std::printf("%-12s %9s  %-9s  %-28s  %s, %.4f nats a byte (seed 1)\n", "synthetic", "any",
-              "built in", "none needed", "Markov text of order 3",
-              SyntheticSource(1).EntropyRate());
-  std::printf("folder: %s\n", DataFolder().c_str());
+  Print("%-12s %9s  %-9s  %-28s  %s, %.4f nats a byte (seed 1)\n", "synthetic", "any", "built in",
+        "none needed", "Markov text of order 3", SyntheticSource(1).EntropyRate());
+  Print("folder: %s\n", Printable(DataFolder().string()).c_str());
 }
 
 // Returns whether all documents are there and right.
 bool Verify(const Manifest& manifest) {
   for (const Document& document : manifest.documents) {
-    std::printf("%-9s  %s\n", Name(StateOf(manifest, document)),
-                DocumentPath(manifest, document).c_str());
+    Print("%-9s  %s\n", Name(StateOf(manifest, document)),
+          Printable(DocumentPath(manifest, document).string()).c_str());
   }
   return StateOf(manifest) == DocumentState::kVerified;
 }
@@ -89,7 +88,7 @@ void VerifyCommand(const DataOptions& options, int* exit_code) {
     anything = true;
     if (!Verify(manifest)) *exit_code = 1;
   }
-  if (!anything) std::printf("nothing in %s\n", DataFolder().c_str());
+  if (!anything) Print("nothing in %s\n", Printable(DataFolder().string()).c_str());
 }
 
 }  // namespace

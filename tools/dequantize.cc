@@ -1,10 +1,10 @@
 // fp4lab dequantize: the values of a quantized matrix from any file.
-#include <cstdio>
 #include <memory>
 
 #include "fp4lab/base/error.h"
 #include "tools/commands.h"
 #include "tools/file_options.h"
+#include "tools/print.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -25,8 +25,8 @@ void Run(const DequantizeCommand& o) {
   if (o.transpose) values = Transposed(values);
   WriteMatrix(o.out, values.View(), type);
   const bool lacks_scale = file.matrix.level_two.empty() && NeedsLevelTwo(file.matrix, dialect);
-  std::printf("%s: %zux%zu %s%s\n", o.out.c_str(), values.rows, values.cols,
-              std::string(Name(type)).c_str(), lacks_scale ? ", without a tensor scale" : "");
+  Print("%s: %zux%zu %s%s\n", Printable(o.out).c_str(), values.rows, values.cols,
+        std::string(Name(type)).c_str(), lacks_scale ? ", without a tensor scale" : "");
 }
 
 }  // namespace

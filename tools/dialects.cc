@@ -1,7 +1,6 @@
 // fp4lab dialects: the table of dialects, and one of them in full.
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -13,6 +12,7 @@
 #include "fp4lab/io/json.h"
 #include "tools/commands.h"
 #include "tools/file_options.h"
+#include "tools/print.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -62,30 +62,30 @@ void PrintTable() {
       line += cells[i];
       if (i + 1 < widths.size()) line += std::string(widths[i] - cells[i].size() + 2, ' ');
     }
-    std::puts(line.c_str());
+    PrintText(line + "\n");
   }
 }
 
 void PrintRow(const Dialect& d) {
-  std::printf("%-12s %s\n", "dialect", std::string(d.name).c_str());
+  Print("%-12s %s\n", "dialect", std::string(d.name).c_str());
   for (const DialectLine& line : Describe(d)) {
-    std::printf("%-12s %s\n", std::string(line.stage).c_str(), line.text.c_str());
+    Print("%-12s %s\n", std::string(line.stage).c_str(), line.text.c_str());
   }
-  std::printf("%-12s %s\n", "version", std::string(d.version).c_str());
-  std::printf("%-12s %s\n", "source", std::string(d.source).c_str());
-  if (!d.note.empty()) std::printf("%-12s %s\n", "note", std::string(d.note).c_str());
+  Print("%-12s %s\n", "version", std::string(d.version).c_str());
+  Print("%-12s %s\n", "source", std::string(d.source).c_str());
+  if (!d.note.empty()) Print("%-12s %s\n", "note", std::string(d.note).c_str());
   std::string same;
   for (const Dialect& other : Dialects()) {
     if (other.name != d.name && SameFormulas(d, other)) same += " " + std::string(other.name);
   }
-  if (!same.empty()) std::printf("%-12s%s\n", "the same as", same.c_str());
+  if (!same.empty()) Print("%-12s%s\n", "the same as", same.c_str());
   const int digits = (FormatOf(d.element).bits + 3) / 4;
-  std::printf("\n%-40s %5s %5s %10s %12s\n", "what it does with", "scale", "code", "neighbours",
-              "other block");
+  Print("\n%-40s %5s %5s %10s %12s\n", "what it does with", "scale", "code", "neighbours",
+        "other block");
   for (const Behaviour& b : Behaviours(d)) {
-    std::printf("%-40s %5s %5s %10s %12s\n", std::string(b.input).c_str(), Hex(b.scale, 2).c_str(),
-                Hex(b.code, digits).c_str(), Hex(b.neighbour, digits).c_str(),
-                Hex(b.other_scale, 2).c_str());
+    Print("%-40s %5s %5s %10s %12s\n", std::string(b.input).c_str(), Hex(b.scale, 2).c_str(),
+          Hex(b.code, digits).c_str(), Hex(b.neighbour, digits).c_str(),
+          Hex(b.other_scale, 2).c_str());
   }
 }
 
@@ -124,13 +124,13 @@ Json AsJson(const Dialect& d, bool with_behaviours) {
 void Run(const DialectsOptions& options) {
   if (!options.name.empty()) {
     const Dialect& dialect = RequireDialect(options.name, "dialects");
-    options.json ? void(std::puts(AsJson(dialect, true).dump(2).c_str())) : PrintRow(dialect);
+    options.json ? PrintJson(AsJson(dialect, true), 2) : PrintRow(dialect);
     return;
   }
   if (!options.json) return PrintTable();
   Json rows = Json::array();
   for (const Dialect& d : Dialects()) rows.push_back(AsJson(d, false));
-  std::puts(Json{{"dialects", std::move(rows)}}.dump(2).c_str());
+  PrintJson(Json{{"dialects", std::move(rows)}}, 2);
 }
 
 }  // namespace

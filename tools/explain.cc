@@ -1,7 +1,6 @@
 // fp4lab explain: why a kernel's bytes are not those of its dialect.
 #include "fp4lab/judge/explain.h"
 
-#include <cstdio>
 #include <memory>
 #include <string>
 
@@ -10,6 +9,7 @@
 #include "tools/commands.h"
 #include "tools/comparing.h"
 #include "tools/kernel_options.h"
+#include "tools/print.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -40,9 +40,9 @@ bool RunKept(const ExplainCommand& command) {
   const Kernel kernel = KernelOf(command.kernel);
   const CauseTally tally = TallyCauses(kernel, command.kept);
   if (command.json) {
-    std::puts(ToJson(kernel, tally).dump(2).c_str());
+    PrintJson(ToJson(kernel, tally), 2);
   } else {
-    std::fputs(Text(kernel, tally).c_str(), stdout);
+    PrintText(Text(kernel, tally));
   }
   return tally.cases == 0;
 }
@@ -61,9 +61,9 @@ bool Run(const ExplainCommand& command) {
   const Explanation explanation = Explain(kernel, x.View(), answer.matrix, options);
   WriteBlock(command, explanation);
   if (command.json) {
-    std::puts(ToJson(kernel, explanation).dump(2).c_str());
+    PrintJson(ToJson(kernel, explanation), 2);
   } else {
-    std::fputs(Text(kernel, explanation).c_str(), stdout);
+    PrintText(Text(kernel, explanation));
   }
   return explanation.equal;
 }

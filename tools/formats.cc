@@ -3,7 +3,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +13,7 @@
 #include "fp4lab/formats/format.h"
 #include "fp4lab/io/json.h"
 #include "tools/commands.h"
+#include "tools/print.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -77,19 +77,19 @@ Facts FactsOf(const Format& f) {
 
 void PrintTable() {
   constexpr const char* kRow = "%-15s %-5s %4s  %-7s %4s  %-13s %-13s %-13s %-15s %s\n";
-  std::printf(kRow, "format", "short", "bits", "s/e/m", "bias", "max", "min normal",
-              "min subnormal", "Inf", "NaN");
+  Print(kRow, "format", "short", "bits", "s/e/m", "bias", "max", "min normal", "min subnormal",
+        "Inf", "NaN");
   for (const NamedFormat& named : kFormats) {
     const Format& f = named.format;
     const Facts facts = FactsOf(f);
     const std::string fields = std::to_string(f.is_signed ? 1 : 0) + "/" +
                                std::to_string(f.exponent_bits) + "/" +
                                std::to_string(f.mantissa_bits);
-    std::printf(kRow, std::string(named.name).c_str(), std::string(named.short_name).c_str(),
-                std::to_string(f.bits).c_str(), fields.c_str(), std::to_string(f.bias).c_str(),
-                Text(facts.max).c_str(), Text(facts.min_normal).c_str(),
-                facts.min_subnormal ? Text(*facts.min_subnormal).c_str() : "-",
-                Ranges(f, facts.inf).c_str(), Ranges(f, facts.nan).c_str());
+    Print(kRow, std::string(named.name).c_str(), std::string(named.short_name).c_str(),
+          std::to_string(f.bits).c_str(), fields.c_str(), std::to_string(f.bias).c_str(),
+          Text(facts.max).c_str(), Text(facts.min_normal).c_str(),
+          facts.min_subnormal ? Text(*facts.min_subnormal).c_str() : "-",
+          Ranges(f, facts.inf).c_str(), Ranges(f, facts.nan).c_str());
   }
 }
 
@@ -126,8 +126,7 @@ void PrintValues(const NamedFormat& named) {
       const bool ends_field = bit == f.exponent_bits + f.mantissa_bits || bit == f.mantissa_bits;
       if (ends_field && bit > 0) digits += ' ';
     }
-    std::printf("%s  %s  %s\n", Hex(f, code).c_str(), digits.c_str(),
-                Text(Decode(f, code)).c_str());
+    Print("%s  %s  %s\n", Hex(f, code).c_str(), digits.c_str(), Text(Decode(f, code)).c_str());
   }
 }
 
@@ -150,11 +149,11 @@ const NamedFormat& FindOrThrow(const std::string& name) {
 
 void Run(const FormatsOptions& options) {
   if (options.values.empty()) {
-    options.json ? void(std::puts(TableAsJson().dump(2).c_str())) : PrintTable();
+    options.json ? PrintJson(TableAsJson(), 2) : PrintTable();
     return;
   }
   const NamedFormat& named = FindOrThrow(options.values);
-  options.json ? void(std::puts(ValuesAsJson(named).dump().c_str())) : PrintValues(named);
+  options.json ? PrintJson(ValuesAsJson(named)) : PrintValues(named);
 }
 
 }  // namespace

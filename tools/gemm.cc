@@ -1,7 +1,6 @@
 // fp4lab gemm: products of stored operands under accumulation models; probes of accumulators.
 #include <algorithm>
 #include <charconv>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "fp4lab/tensor/accumulation.h"
 #include "tools/commands.h"
 #include "tools/gemm_options.h"
+#include "tools/print.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -85,25 +85,25 @@ void PrintModels(bool json) {
   if (json) {
     Json rows = Json::array();
     for (const Accumulation& a : Accumulations()) rows.push_back(ModelJson(a));
-    std::puts(Json{{"accumulations", rows}}.dump(2).c_str());
+    PrintJson(Json{{"accumulations", rows}}, 2);
     return;
   }
-  std::puts("Accumulations of arithmetic:");
+  PrintText("Accumulations of arithmetic:\n");
   for (const Accumulation& a : Accumulations()) {
     if (a.model != nullptr) continue;
-    std::printf("  %-16s %s (%s)\n", std::string(a.name).c_str(), std::string(a.what).c_str(),
-                std::string(a.evidence).c_str());
+    Print("  %-16s %s (%s)\n", std::string(a.name).c_str(), std::string(a.what).c_str(),
+          std::string(a.evidence).c_str());
   }
-  std::puts(
+  PrintText(
       "\nTensor cores: L products at once, aligned to F bits below the largest exponent (at least\n"
       "the floor), one rounding of the sum. \"open\": changes of a parameter under which the "
       "vectors\n"
-      "of the evidence keep every bit; the others are determined:");
+      "of the evidence keep every bit; the others are determined:\n");
   constexpr const char* kRow = "  %-23s %3s %3s %5s  %-18s %-24s %-11s %-46s %s\n";
-  std::printf(kRow, "model", "L", "F", "floor", "output", "operands", "determined", "open",
+  Print(kRow, "model", "L", "F", "floor", "output", "operands", "determined", "open",
               "evidence");
   for (const TensorCoreModel& m : kTensorCoreModels) {
-    std::printf(kRow, std::string(m.name).c_str(), std::to_string(m.products).c_str(),
+    Print(kRow, std::string(m.name).c_str(), std::to_string(m.products).c_str(),
                 std::to_string(m.fraction_bits).c_str(), FloorText(m.floor).c_str(),
                 std::string(OutputText(m.output)).c_str(), FormatNames(m).c_str(),
                 Listed(Determined(m)).c_str(), Listed(LeftOpen(m)).c_str(),
@@ -179,13 +179,13 @@ void ReadAnswers(const GemmCommand& o) {
   if (o.json) {
     Json json = ReadingJson(reading);
     json["equal"] = equal;
-    std::puts(json.dump(2).c_str());
+    PrintJson(json, 2);
     return;
   }
-  std::puts(ReadingText(reading).c_str());
+  PrintText(ReadingText(reading) + "\n");
   std::string names;
   for (const std::string& name : equal) names += " " + name;
-  std::printf("all answers are those of:%s\n", names.empty() ? " no model" : names.c_str());
+  Print("all answers are those of:%s\n", names.empty() ? " no model" : names.c_str());
 }
 
 void PrintProbes(const GemmCommand& o, const ProbeSet& set) {
@@ -205,15 +205,15 @@ void PrintProbes(const GemmCommand& o, const ProbeSet& set) {
     rows.push_back(std::move(row));
   }
   if (o.json) {
-    std::puts(Json{{"operands", set.operands}, {"probes", std::move(rows)}}.dump(2).c_str());
+    PrintJson(Json{{"operands", set.operands}, {"probes", std::move(rows)}}, 2);
     return;
   }
-  std::printf("%zu probes of K %zu; element (i, i) of a b^T answers probe i\n", set.probes.size(),
-              set.a.cols);
+  Print("%zu probes of K %zu; element (i, i) of a b^T answers probe i\n", set.probes.size(),
+        set.a.cols);
   for (std::size_t i = 0; i < set.probes.size() && o.out.empty(); ++i) {
-    std::printf("%s\n", NameOf(set.probes[i]).c_str());
+    Print("%s\n", NameOf(set.probes[i]).c_str());
     for (std::size_t j = 0; j < models.size(); ++j) {
-      std::printf("  %-24s %a\n", std::string(models[j]->name).c_str(), answers[j][i]);
+      Print("  %-24s %a\n", std::string(models[j]->name).c_str(), answers[j][i]);
     }
   }
 }
@@ -238,12 +238,12 @@ void RunProduct(const GemmCommand& o) {
                          p.output == GemmOutput::kBf16 ? FormatId::kBF16 : FormatId::kFP16};
     WriteMatrix(o.out, d.View(), type);
   }
-  std::printf("%zux%zu, K %zu, %s, alpha %.9g\n", d.rows, d.cols, p.a.operand.cols,
-              std::string(under.name).c_str(), p.alpha);
+  Print("%zux%zu, K %zu, %s, alpha %.9g\n", d.rows, d.cols, p.a.operand.cols,
+        std::string(under.name).c_str(), p.alpha);
   constexpr std::size_t kFew = 64;
   for (std::size_t r = 0; r < d.rows && o.out.empty() && d.values.size() <= kFew; ++r) {
-    for (std::size_t c = 0; c < d.cols; ++c) std::printf("%s%.9g", c > 0 ? " " : "", d(r, c));
-    std::puts("");
+    for (std::size_t c = 0; c < d.cols; ++c) Print("%s%.9g", c > 0 ? " " : "", d(r, c));
+    PrintText("\n");
   }
 }
 

@@ -1,7 +1,6 @@
 // fp4lab identify: which dialects and layouts give a kernel's bytes.
 #include "fp4lab/judge/identify.h"
 
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -10,6 +9,7 @@
 #include "tools/comparing.h"
 #include "tools/kernel_options.h"
 #include "tools/number_option.h"
+#include "tools/print.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -47,9 +47,9 @@ bool Run(const IdentifyCommand& command) {
     }
   }
   if (command.json) {
-    std::puts(ToJson(result).dump(2).c_str());
+    PrintJson(ToJson(result), 2);
   } else {
-    std::fputs(Text(result).c_str(), stdout);
+    PrintText(Text(result));
   }
   return result.Fits();
 }

@@ -11,6 +11,7 @@
 #include "fp4lab/io/file.h"
 #include "tools/commands.h"
 #include "tools/file_options.h"
+#include "tools/print.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -50,7 +51,7 @@ std::string Share(std::size_t part, std::size_t all) {
 }
 
 void Line(const char* what, const std::string& text) {
-  std::printf("%-14s%s\n", what, text.c_str());
+  Print("%-14s%s\n", what, Printable(text).c_str());
 }
 
 // Scales by their exponents: a line each, a bar of at most 40 characters.
@@ -59,17 +60,17 @@ void PrintHistogram(const StoredMatrix& m, const StoredStatistics& s) {
   std::vector<std::size_t> counts(256u >> bits);
   for (std::size_t byte = 0; byte < 256; ++byte) counts[byte >> bits] += s.scales[byte];
   const std::size_t most = *std::max_element(counts.begin(), counts.end());
-  std::printf("scales, how many from which byte on:\n");
+  Print("scales, how many from which byte on:\n");
   for (std::size_t i = 0; i < counts.size(); ++i) {
     if (counts[i] == 0) continue;
     const std::size_t bar = (counts[i] * 40 + most - 1) / most;
-    std::printf("  %-20s %9zu %s\n", ScaleText(m, i << bits).c_str(), counts[i],
-                std::string(bar, '#').c_str());
+    Print("  %-20s %9zu %s\n", ScaleText(m, i << bits).c_str(), counts[i],
+          std::string(bar, '#').c_str());
   }
 }
 
 void PrintCandidates(const std::vector<ScaleCandidate>& candidates) {
-  std::printf("scale layouts of this size:\n");
+  Print("scale layouts of this size:\n");
   for (const ScaleCandidate& c : candidates) {
     std::string text = std::string(Named(c.order).name) + (c.transposed ? ", transposed" : "") +
                        (c.expanded ? ", expanded" : "");
@@ -80,7 +81,7 @@ void PrintCandidates(const std::vector<ScaleCandidate>& candidates) {
                                       : ", " + std::to_string(c.padding_not_zero) + " not 0";
     }
     if (c.expanded) text += ", " + std::to_string(c.not_repeated) + " not repeated";
-    std::printf("  %s%s\n", text.c_str(), c.stated ? "  <- as read" : "");
+    Print("  %s%s\n", text.c_str(), c.stated ? "  <- as read" : "");
   }
 }
 
@@ -108,12 +109,11 @@ void PrintText(const Findings& f, const std::string& place) {
     PrintCandidates(f.candidates);
   }
   if (!f.error) return;
-  std::printf("beside the input:\n");
-  std::printf("  amax %s, SQNR %.2f dB, mse %.6g, largest error %s\n",
-              NumberText(f.error->amax).c_str(), f.error->sqnr_db, f.error->mse,
-              NumberText(f.error->largest_error).c_str());
-  std::printf("  underflow %.2f%% of the non-zero elements, clip %.2f%%, not finite %zu\n",
-              f.error->underflow_percent, f.error->clip_percent, f.error->not_finite);
+  Print("beside the input:\n");
+  Print("  amax %s, SQNR %.2f dB, mse %.6g, largest error %s\n", NumberText(f.error->amax).c_str(),
+        f.error->sqnr_db, f.error->mse, NumberText(f.error->largest_error).c_str());
+  Print("  underflow %.2f%% of the non-zero elements, clip %.2f%%, not finite %zu\n",
+        f.error->underflow_percent, f.error->clip_percent, f.error->not_finite);
 }
 
 Json CandidatesJson(const std::vector<ScaleCandidate>& candidates) {
@@ -164,9 +164,9 @@ void PrintList(const InspectCommand& o) {
   Json list = Json::array();
   for (const StoredFileEntry& entry : ListStored(SplitPlace(o.file).path)) {
     list.push_back({{"name", entry.name}, {"convention", entry.convention}});
-    if (!o.json) std::printf("%s (%s)\n", entry.name.c_str(), entry.convention.c_str());
+    if (!o.json) Print("%s (%s)\n", Printable(entry.name).c_str(), entry.convention.c_str());
   }
-  if (o.json) std::printf("%s\n", list.dump(1).c_str());
+  if (o.json) PrintJson(list, 1);
 }
 
 void Run(const InspectCommand& o) {
@@ -190,7 +190,7 @@ void Run(const InspectCommand& o) {
     WriteFileAtomically(o.error_map, ErrorMapSvg(*f.error, o.file));
   }
   if (o.json) {
-    std::printf("%s\n", FindingsJson(f, o.file).dump(1).c_str());
+    PrintJson(FindingsJson(f, o.file), 1);
   } else {
     PrintText(f, o.file);
   }

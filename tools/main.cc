@@ -3,7 +3,6 @@
 // that compare have cmp's instead (tools/comparing.h): 0 equal, 1 different, 2 an error.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
 #include <exception>
 #include <new>
 #include <stdexcept>
@@ -16,6 +15,8 @@
 #include "fp4lab/base/simd.h"
 #include "fp4lab/base/suggest.h"
 #include "tools/commands.h"
+#include "tools/file_faults.h"
+#include "tools/print.h"
 #include "tools/version.h"
 
 namespace {
@@ -64,18 +65,17 @@ std::string Problem(const CLI::App& app, const CLI::ParseError& error) {
                             NamesIn(*command, word.starts_with('-')), help);
 }
 
-void SayOutOfMemory(const CLI::App& app) {
+// Says so on standard error; returns the exit code.
+int SayOutOfMemory(const CLI::App& app, int exit_code) {
   const fp4lab::MemoryRoom room = fp4lab::AvailableMemory();
-  std::fprintf(
-      stderr,
-      "error: %s: memory does not suffice: %s has %llu MiB left; smaller input needs less\n",
-      PathOf(Given(app)).c_str(), room.of.c_str(),
-      static_cast<unsigned long long>(room.bytes >> 20));
+  fp4lab::tools::PrintError(PathOf(Given(app)) + ": memory does not suffice: " + room.of +
+                            " has " + std::to_string(room.bytes >> 20) +
+                            " MiB left; smaller input needs less");
+  return std::max(exit_code, 1);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+// The program; what a command finds wrong it throws.
+int Run(int argc, char** argv) {
   CLI::App app{"fp4lab: the numerics of 4-bit LLM training"};
   app.require_subcommand(1);
   app.set_version_flag("--version", fp4lab::tools::VersionText,
@@ -105,18 +105,28 @@ int main(int argc, char** argv) {
     fp4lab::PinSimdTargetFromEnvironment();
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
-    std::fprintf(stderr, "error: %s\n", Problem(app, e).c_str());
-    return 2;
+    if (e.get_exit_code() != 0) {
+      fp4lab::tools::PrintError(Problem(app, e));
+      return 2;
+    }
+    app.exit(e);  // --help, --version
   } catch (const std::bad_alloc&) {
-    SayOutOfMemory(app);
-    return std::max(exit_code, 1);
+    return SayOutOfMemory(app, exit_code);
   } catch (const std::length_error&) {  // more than any memory
-    SayOutOfMemory(app);
-    return std::max(exit_code, 1);
+    return SayOutOfMemory(app, exit_code);
+  }
+  fp4lab::tools::FlushStandardOutput();
+  return exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  fp4lab::tools::NameFilesThatFault();
+  try {
+    return Run(argc, argv);
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "error: %s\n", e.what());
+    fp4lab::tools::PrintError(fp4lab::tools::TextOf(e));
     return 1;
   }
-  return exit_code;
 }

@@ -1,7 +1,6 @@
 // fp4lab pack: a golden pack of one input, with every number on the way.
 #include "fp4lab/judge/pack.h"
 
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "fp4lab/base/suggest.h"
 #include "tools/commands.h"
 #include "tools/kernel_options.h"
+#include "tools/print.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -64,8 +64,8 @@ void Run(const PackCommand& o) {
   if (options.layouts.empty()) options.layouts.push_back(kernel.layout);
   const SafetensorsFile pack = MakePack(kernel.dialect, input.View(), options);
   WriteSafetensors(o.out, pack);
-  std::printf("%s: %zu tensors of %s, %zux%zu\n", o.out.c_str(), pack.tensors.size(),
-              std::string(kernel.dialect.name).c_str(), input.rows, input.cols);
+  Print("%s: %zu tensors of %s, %zux%zu\n", Printable(o.out).c_str(), pack.tensors.size(),
+        std::string(kernel.dialect.name).c_str(), input.rows, input.cols);
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
 // fp4lab quantize: a matrix of numbers into the bytes of any dialect, layout and naming.
-#include <cstdio>
 #include <memory>
 #include <vector>
 
@@ -10,6 +9,7 @@
 #include "tools/commands.h"
 #include "tools/file_options.h"
 #include "tools/number_option.h"
+#include "tools/print.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -70,8 +70,8 @@ void Run(const QuantizeCommand& o) {
   const StorageLayout layout = Changed({.codes = DefaultCodeOrder(dialect.element)}, o.layout);
   const StoredMatrix stored = Store(dialect, q, layout);
   WriteStored(o.out, stored, dialect.name, o.convention, dialect.scale_max);
-  std::printf("%s: %s, %s\n", o.out.c_str(), std::string(dialect.name).c_str(),
-              FormatText(stored).c_str());
+  Print("%s: %s, %s\n", Printable(o.out).c_str(), std::string(dialect.name).c_str(),
+        FormatText(stored).c_str());
 }
 
 }  // namespace

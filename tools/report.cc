@@ -1,11 +1,11 @@
 // fp4lab study report: the analysis, figures and page of a results.json.
 #include "fp4lab/study/report.h"
 
-#include <cstdio>
 #include <memory>
 #include <string>
 
 #include "tools/commands.h"
+#include "tools/print.h"
 #include "tools/study_example.h"
 
 namespace fp4lab::tools {
@@ -17,7 +17,8 @@ struct ReportOptions {
 
 void RunReport(const ReportOptions& options) {
   const study::ReportFiles files = study::WriteReport(options.results, options.out_dir);
-  std::printf("%s\nreport: %s\n", files.summary.c_str(), files.html.c_str());
+  if (!files.note.empty()) Note("note: %s\n", Printable(files.note).c_str());
+  Print("%s\nreport: %s\n", files.summary.c_str(), Printable(files.html.string()).c_str());
 }
 
 }  // namespace

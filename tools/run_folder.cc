@@ -1,5 +1,7 @@
 #include "tools/run_folder.h"
 
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 
 #include "fp4lab/base/error.h"
@@ -36,14 +38,24 @@ Json WithoutLogging(Json config) {
 }  // namespace
 
 StepLog::StepLog(std::filesystem::path path, std::int64_t steps) : path_(std::move(path)) {
-  const std::string old = std::filesystem::exists(path_) ? ReadFile(path_) : "";
+  const std::string old = Exists(path_) ? ReadFile(path_) : "";
   WriteFileAtomically(path_, LinesUpTo(old, steps, path_.string()));
 }
 
 void StepLog::Write(const Json& line) {
+  errno = 0;
   std::ofstream file(path_, std::ios::app | std::ios::binary);
   file << line.dump() + "\n" << std::flush;
-  if (!file) throw Error(path_.string(), "cannot be written");
+  if (!file) throw Error(path_.string(), std::string("cannot be written: ") + std::strerror(errno));
+}
+
+void RunFolder::Sweep() const {
+  std::vector<std::string> names;
+  for (const auto& path : {Configuration(), Checkpoint(), Metrics(), Diagnostics()}) {
+    names.push_back(path.filename().string());
+  }
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  RemovePartialFiles(folder_, views);
 }
 
 void RunFolder::RefuseToOverwrite() const {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "fp4lab/io/file.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/train/trainer.h"
 
@@ -33,9 +34,11 @@ class RunFolder {
   std::filesystem::path Checkpoint() const { return folder_ / "checkpoint.fp4lab"; }
   std::filesystem::path Metrics() const { return folder_ / "metrics.jsonl"; }
   std::filesystem::path Diagnostics() const { return folder_ / "diagnostics.jsonl"; }
-  bool HasConfiguration() const { return std::filesystem::exists(Configuration()); }
-  bool HasCheckpoint() const { return std::filesystem::exists(Checkpoint()); }
+  bool HasConfiguration() const { return Exists(Configuration()); }
+  bool HasCheckpoint() const { return Exists(Checkpoint()); }
 
+  // Removes what killed writers left here; for whoever holds the folder.
+  void Sweep() const;
   // Error if the folder already holds a run.
   void RefuseToOverwrite() const;
   // Error, naming the first difference, unless the run in the folder computes what `config` says.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "fp4lab/base/printable.h"
 #include "fp4lab/base/simd.h"
 
 namespace fp4lab::tools {
@@ -41,18 +42,18 @@ void StatusLine::Clear() {
 
 void StatusLine::Show(const std::string& text) {
   if (terminal_) {
-    std::fprintf(stderr, "\r\033[K%s", text.substr(0, TerminalWidth() - 1).c_str());
+    std::fprintf(stderr, "\r\033[K%s", Printable(text).substr(0, TerminalWidth() - 1).c_str());
     std::fflush(stderr);
     shown_ = true;
   } else if (const auto now = std::chrono::steady_clock::now(); now >= next_) {
-    std::fprintf(stderr, "%s\n", text.c_str());
+    std::fprintf(stderr, "%s\n", Printable(text).c_str());
     next_ = now + kLogEvery;
   }
 }
 
 void StatusLine::Print(const std::string& line) {
   Clear();
-  std::fprintf(stderr, "%s\n", line.c_str());
+  std::fprintf(stderr, "%s\n", Printable(line).c_str());
 }
 
 std::string Duration(double seconds) {

@@ -12,10 +12,12 @@
 #include "fp4lab/io/file.h"
 #include "fp4lab/study/report.h"
 #include "fp4lab/study/results.h"
+#include "fp4lab/study/results_file.h"
 #include "fp4lab/study/runner.h"
 #include "fp4lab/train/world.h"
 #include "tools/commands.h"
 #include "tools/number_option.h"
+#include "tools/print.h"
 #include "tools/status_line.h"
 #include "tools/stop_signals.h"
 #include "tools/study_example.h"
@@ -47,9 +49,9 @@ std::string Describe(const study::Progress& progress) {
 void Finish(const study::Study& study, const Corpus& corpus, const study::Outcome& outcome,
             const std::filesystem::path& out_dir) {
   const Json results = study::ResultsJson(study, corpus, outcome);
-  WriteFileAtomically(out_dir / "results.json", results.dump(1) + "\n");
+  WriteFileAtomically(out_dir / "results.json", study::ResultsText(results));
   const study::ReportFiles files = study::WriteReport(out_dir);
-  std::printf("%s\nreport: %s\n", files.summary.c_str(), files.html.c_str());
+  Print("%s\nreport: %s\n", files.summary.c_str(), Printable(files.html.string()).c_str());
 }
 
 void RunCommand(const StudyOptions& options, int* exit_code) {
@@ -82,15 +84,14 @@ void RunCommand(const StudyOptions& options, int* exit_code) {
                               observer, StopSignals::Asked());
   }
   if (outcome.interrupted) {
-    std::fprintf(stderr,
-                 "interrupted; every run has its checkpoint. To go on: fp4lab study run %s%s\n",
-                 options.file.c_str(),
-                 options.out_dir.empty() ? "" : (" --out-dir " + options.out_dir).c_str());
+    Note("interrupted; every run has its checkpoint. To go on: fp4lab study run %s%s\n",
+         Printable(options.file).c_str(),
+         options.out_dir.empty() ? "" : (" --out-dir " + Printable(options.out_dir)).c_str());
     *exit_code = StopSignals::ExitCode();
     return;
   }
-  std::fprintf(stderr, "%zu runs: %d cached, %lld steps made\n", outcome.records.size(),
-               outcome.cached, static_cast<long long>(outcome.steps_made));
+  Note("%zu runs: %d cached, %lld steps made\n", outcome.records.size(), outcome.cached,
+       static_cast<long long>(outcome.steps_made));
   Finish(study, corpus, outcome, out);
 }
 
@@ -100,13 +101,13 @@ void CheckCommand(const StudyOptions& options) {
   std::int64_t steps = 0;
   for (const study::Arm& arm : study.arms) steps += study::PlanOf(study, arm).TotalSteps();
   steps *= static_cast<std::int64_t>(study.seeds.size());
-  std::printf("%s: %zu arms x %zu seeds, %zu budgets; %lld steps of %lld tokens in all\n",
-              study.name.c_str(), study.arms.size(), study.seeds.size(), study.budgets.size(),
-              static_cast<long long>(steps), static_cast<long long>(per_step));
+  Print("%s: %zu arms x %zu seeds, %zu budgets; %lld steps of %lld tokens in all\n",
+        Printable(study.name).c_str(), study.arms.size(), study.seeds.size(), study.budgets.size(),
+        static_cast<long long>(steps), static_cast<long long>(per_step));
 }
 
 void ShowCommand(const StudyOptions& options) {
-  std::printf("%s\n", study::ToJson(study::ReadStudy(options.file)).dump(2).c_str());
+  PrintJson(study::ToJson(study::ReadStudy(options.file)), 2);
 }
 
 }  // namespace

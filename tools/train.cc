@@ -1,6 +1,5 @@
 // fp4lab train: one training run from a configuration, with metrics, checkpoints and --resume.
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +12,7 @@
 #include "fp4lab/train/world.h"
 #include "tools/commands.h"
 #include "tools/number_option.h"
+#include "tools/print.h"
 #include "tools/run_folder.h"
 #include "tools/status_line.h"
 #include "tools/stop_signals.h"
@@ -82,7 +82,10 @@ TrainConfig ConfigurationOf(const TrainOptions& options) {
   for (const std::string& assignment : options.set) SetMember(assignment, &json);
   if (!options.device.empty()) json["device"] = options.device;
   if (options.seed) json["seed"] = *options.seed;
-  if (options.eval_every) json["evaluation"]["every"] = *options.eval_every;
+  const bool has_evaluation = json.contains("evaluation") && !json["evaluation"].is_null();
+  if (options.eval_every && (!has_evaluation || json["evaluation"].is_object())) {
+    json["evaluation"]["every"] = *options.eval_every;  // what is no object is refused below
+  }
   if (options.tokens_budget) json["tokens"] = *options.tokens_budget;
   TrainConfig config = ReadTrainConfig(json, where);
   if (options.steps) config.tokens = *options.steps * TokensPerStep(config);
@@ -120,17 +123,16 @@ int Run(const TrainOptions& options) {
     return result.interrupted ? StopSignals::ExitCode() : 0;
   }
   if (result.interrupted) {
-    std::fprintf(stderr,
-                 "stopped after step %lld; go on with: fp4lab train --resume --out-dir %s\n",
-                 static_cast<long long>(result.steps), options.out_dir.c_str());
+    Note("stopped after step %lld; go on with: fp4lab train --resume --out-dir %s\n",
+         static_cast<long long>(result.steps), Printable(options.out_dir).c_str());
     return StopSignals::ExitCode();
   }
-  std::printf("step %lld  validation loss %.4f nats", static_cast<long long>(result.steps),
-              result.validation_loss);
+  Print("step %lld  validation loss %.4f nats", static_cast<long long>(result.steps),
+        result.validation_loss);
   if (result.validation_loss_high) {
-    std::printf(" (high precision %.4f)", *result.validation_loss_high);
+    Print(" (high precision %.4f)", *result.validation_loss_high);
   }
-  std::printf("  %s\n", folder.Checkpoint().string().c_str());
+  Print("  %s\n", Printable(folder.Checkpoint().string()).c_str());
   return 0;
 }
 

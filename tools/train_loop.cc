@@ -8,6 +8,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/io/file.h"
+#include "fp4lab/io/file_content.h"
 #include "fp4lab/io/folder_lock.h"
 #include "fp4lab/train/engine.h"
 #include "fp4lab/train/trainer.h"
@@ -46,7 +47,10 @@ class Loop {
         trainer_(config, corpus_, where,
                  [&] { return MakeEngine(config, PlaceOfDevice(where), world_); }),
         saved_(Clock::now()) {
-    if (Writes()) lock_.emplace(folder.Folder());
+    if (Writes()) {
+      lock_.emplace(folder.Folder());
+      folder.Sweep();
+    }
     Open();
     was_complete_ = trainer_.Steps() == total_;
     if (!Writes()) return;
@@ -85,8 +89,8 @@ class Loop {
   void Open() {
     if (folder_.HasCheckpoint()) {
       const std::string path = folder_.Checkpoint().string();
-      const std::string bytes = ReadFile(path);
-      trainer_.LoadState(std::as_bytes(std::span(bytes)), path);
+      const FileContent content(path);
+      trainer_.LoadState(content.bytes(), path);
       if (trainer_.Steps() > total_) {
         throw Error(path, "is of step " + std::to_string(trainer_.Steps()) + ", beyond the run's " +
                               std::to_string(total_));

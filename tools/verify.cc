@@ -2,7 +2,9 @@
 #include "fp4lab/judge/verify.h"
 
 #include <algorithm>
-#include <cstdio>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <memory>
@@ -10,6 +12,7 @@
 #include <vector>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/io/file_content.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/judge/case_stream.h"
 #include "fp4lab/judge/pack.h"
@@ -19,6 +22,7 @@
 #include "tools/comparing.h"
 #include "tools/kernel_options.h"
 #include "tools/number_option.h"
+#include "tools/print.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -34,8 +38,8 @@ struct VerifyCommand {
   bool check_padding = false, allow_declined = false, json = false;
 };
 
-void Print(const std::string& text, const Json& json, bool as_json) {
-  std::printf("%s", as_json ? (json.dump(1) + "\n").c_str() : text.c_str());
+void Show(const std::string& text, const Json& json, bool as_json) {
+  as_json ? PrintJson(json, 1) : PrintText(text);
 }
 
 VerifyOptions OptionsOf(const VerifyCommand& o, const DialectOptions& quantize = {}) {
@@ -57,8 +61,8 @@ Answer ReadAnswerAndKernel(const KernelOptions& o, const Matrix<float>& input) {
 }
 
 bool Show(const VerifyCommand& o, const Dialect& dialect, const Verdict& verdict) {
-  Print(Headline(dialect, verdict) + VerdictText(dialect, verdict), VerdictJson(dialect, verdict),
-        o.json);
+  Show(Headline(dialect, verdict) + VerdictText(dialect, verdict), VerdictJson(dialect, verdict),
+       o.json);
   return verdict.Accepted();
 }
 
@@ -82,21 +86,25 @@ bool VerifyRuns(const VerifyCommand& o, const Answer& first, const Matrix<float>
   if (verdict.rounding.answer == StochasticAnswer::kUndecided) {
     throw Error("--more-codes", "no verdict: " + verdict.rounding.reason);
   }
-  Print(StatisticalText(dialect, verdict), StatisticalJson(dialect, verdict), o.json);
+  Show(StatisticalText(dialect, verdict), StatisticalJson(dialect, verdict), o.json);
   return verdict.Accepted();
 }
 
 // ---- One input and one answer -------------------------------------------------------------------
 
 bool VerifyFiles(const VerifyCommand& o) {
-  const Matrix<float> input = ReadNumbers(o.kernel.input).values;
-  const Answer answer = ReadAnswerAndKernel(o.kernel, input);
+  Matrix<float> x = ReadNumbers(o.kernel.input).values;
+  const Answer answer = ReadAnswerAndKernel(o.kernel, x);
   const Kernel& kernel = answer.kernel;
-  const Matrix<float> x = QuantizerInput(input.View(), kernel.hadamard, kernel.sign_mask);
+  std::vector<float> other_amaxes;  // that a wrong tensor number may come from
+  if (kernel.hadamard != 0) {
+    other_amaxes = {AmaxBeforeTransform(x.View())};
+    x = QuantizerInput(x.View(), kernel.hadamard, kernel.sign_mask);
+  }
   if (o.stochastic) return VerifyRuns(o, answer, x);
   const std::vector<std::uint16_t> random = ReadRandom(o.kernel);
   VerifyOptions options = OptionsOf(o, OptionsOf(o.kernel, kernel.dialect, x, random));
-  if (kernel.hadamard != 0) options.other_amaxes = {AmaxBeforeTransform(input.View())};
+  options.other_amaxes = other_amaxes;
   return Show(o, kernel.dialect,
               Verify(kernel.dialect, x.View(), answer.bytes, o.kernel.bytes(), options));
 }
@@ -110,7 +118,8 @@ Quantized Recomputed(const Pack& pack) {
 }
 
 bool VerifyPack(VerifyCommand o) {
-  const Pack pack = ReadPack(ReadSafetensors(o.pack), o.pack);
+  const FileContent content(o.pack);
+  const Pack pack = ReadPack(ViewSafetensors(content.bytes(), o.pack), o.pack);
   RequireElements(pack.input, o.pack);
   o.kernel.dialect = std::string(pack.dialect.name);
   if (o.kernel.bytes().empty()) {  // the pack itself
@@ -121,8 +130,8 @@ bool VerifyPack(VerifyCommand o) {
         CompareStored(Store(pack.dialect, Recomputed(pack), kernel.layout),
                       Store(pack.dialect, pack.answer, kernel.layout), o.pack, OptionsOf(o));
     if (!o.json) {
-      std::printf("%s: %zu tensors, all as their hashes say; written by fp4lab %s\n",
-                  o.pack.c_str(), pack.tensors.size(), pack.version.c_str());
+      Print("%s: %zu tensors, all as their hashes say; written by fp4lab %s\n",
+            Printable(o.pack).c_str(), pack.tensors.size(), Printable(pack.version).c_str());
     }
     return Show(o, pack.dialect, verdict);
   }
@@ -148,14 +157,17 @@ bool VerifyCases(const VerifyCommand& o) {
   if (!o.answers.empty()) {
     verdict = VerifyFolder(kernel.dialect, cases, o.answers, options);
   } else if (!o.stream.empty()) {
+    if (std::filesystem::is_directory(o.stream)) {
+      throw Error(o.stream, "is a folder where a file is needed; --answers takes folders");
+    }
     std::ifstream in(o.stream, std::ios::binary);
-    if (!in) throw Error(o.stream, "cannot be read");
+    if (!in) throw Error(o.stream, std::string("cannot be read: ") + std::strerror(errno));
     verdict = VerifyStream(kernel.dialect, cases, in, o.stream, options);
   } else {
     verdict = VerifyStream(kernel.dialect, cases, std::cin, "standard input", options);
   }
-  Print(SetVerdictText(kernel.dialect, cases, verdict),
-        SetVerdictJson(kernel.dialect, cases, verdict), o.json);
+  Show(SetVerdictText(kernel.dialect, cases, verdict),
+       SetVerdictJson(kernel.dialect, cases, verdict), o.json);
   return verdict.Accepted();
 }
 

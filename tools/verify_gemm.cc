@@ -13,6 +13,7 @@
 #include "tools/commands.h"
 #include "tools/comparing.h"
 #include "tools/gemm_options.h"
+#include "tools/print.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -78,33 +79,33 @@ Json JudgementJson(const std::string& under, const GemmJudgement& j,
 }
 
 void PrintWorst(const char* what, const GemmElement& e) {
-  std::printf("  %s %s: got %s, exact %s, error %.4g, bound %.4g\n", what, Place(e).c_str(),
-              Hex(e.got).c_str(), Hex(e.exact).c_str(), e.error, e.bound);
+  Print("  %s %s: got %s, exact %s, error %.4g, bound %.4g\n", what, Place(e).c_str(),
+        Hex(e.got).c_str(), Hex(e.exact).c_str(), e.error, e.bound);
 }
 
 void PrintJudgement(const std::string& under, const GemmJudgement& j, std::size_t elements) {
-  std::printf("%s: %s", under.c_str(), std::string(Name(j.verdict)).c_str());
+  Print("%s: %s", under.c_str(), std::string(Name(j.verdict)).c_str());
   switch (j.verdict) {
     case GemmVerdict::kEqual:
-      std::printf(", %zu elements bit for bit\n", elements);
+      Print(", %zu elements bit for bit\n", elements);
       return;
     case GemmVerdict::kUndetermined:
-      std::puts(", the public readings of the instruction differ on this input; it follows:");
-      for (const OpenChoices& open : j.readings) std::printf("  %s\n", ReadingName(open).c_str());
+      PrintText(", the public readings of the instruction differ on this input; it follows:\n");
+      for (const OpenChoices& open : j.readings) Print("  %s\n", ReadingName(open).c_str());
       break;
     case GemmVerdict::kInside:
-      std::printf(" the %s bound; %zu of %zu elements differ from the model\n",
-                  std::string(j.bound).c_str(), j.different, elements);
+      Print(" the %s bound; %zu of %zu elements differ from the model\n",
+            std::string(j.bound).c_str(), j.different, elements);
       break;
     case GemmVerdict::kOutside:
-      std::printf(" the %s bound: %zu of %zu elements (%zu differ from the model)\n",
-                  std::string(j.bound).c_str(), j.outside, elements, j.different);
+      Print(" the %s bound: %zu of %zu elements (%zu differ from the model)\n",
+            std::string(j.bound).c_str(), j.outside, elements, j.different);
       break;
   }
   if (j.different > 0) {
     const GemmElement& e = j.first_different;
-    std::printf("  first difference %s: got %s, the model %s\n", Place(e).c_str(),
-                Hex(e.got).c_str(), Hex(e.want).c_str());
+    Print("  first difference %s: got %s, the model %s\n", Place(e).c_str(), Hex(e.got).c_str(),
+          Hex(e.want).c_str());
   }
   PrintWorst(j.outside > 0 ? "first outside" : "largest error / bound", j.worst);
 }
@@ -113,15 +114,15 @@ void PrintJudgement(const std::string& under, const GemmJudgement& j, std::size_
 void PrintMatches(const std::vector<AccumulationMatch>& matches, std::size_t elements) {
   const std::vector<std::string> equal = EqualModels(matches);
   if (equal.empty()) {
-    std::printf("none of %zu models gives the product bit for bit\n", matches.size());
+    Print("none of %zu models gives the product bit for bit\n", matches.size());
   } else {
-    std::printf("equal, %zu elements bit for bit, under %zu of %zu models:\n", elements,
+    Print("equal, %zu elements bit for bit, under %zu of %zu models:\n", elements,
                 equal.size(), matches.size());
-    for (const std::string& name : equal) std::printf("  %s\n", name.c_str());
+    for (const std::string& name : equal) Print("  %s\n", name.c_str());
   }
   for (const AccumulationMatch& m : matches) {
     if (m.different == 0) continue;
-    std::printf("  %-24s %zu differ\n", std::string(m.accumulation->name).c_str(), m.different);
+    Print("  %-24s %zu differ\n", std::string(m.accumulation->name).c_str(), m.different);
   }
 }
 
@@ -156,7 +157,7 @@ bool Run(const VerifyGemm& o) {
   const GemmJudgement j = JudgeGemm(claim, under);
   const std::string name(under.name);
   if (o.json) {
-    std::puts(JudgementJson(name, j, matches).dump(2).c_str());
+    PrintJson(JudgementJson(name, j, matches), 2);
   } else {
     if (!matches.empty()) PrintMatches(matches, d.values.size());
     if (matches.empty() || j.verdict != GemmVerdict::kEqual) {

@@ -128,7 +128,7 @@ TEST_CASE("Cases and answers go through folders, as .npy and as .safetensors", "
     };
     WriteSafetensors(std::filesystem::path(out) / "0000.safetensors", answer);
     CHECK(verify().exit_code == 0);
-    answer.tensors["codes"].bytes[9] ^= std::byte{1};
+    answer.tensors["codes"].bytes.Change()[9] ^= std::byte{1};
     WriteSafetensors(std::filesystem::path(out) / "0000.safetensors", answer);
     CHECK(verify().exit_code == 1);
     std::filesystem::remove(std::filesystem::path(out) / "0000.safetensors");

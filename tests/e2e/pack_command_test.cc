@@ -54,7 +54,7 @@ TEST_CASE("A tampered pack is refused with the tensor's name", "[e2e]") {
   const std::string input = MakeInput(folder), pack = folder / "golden.safetensors";
   REQUIRE(RunProgram({"pack", "--input", input, "--out", pack}).exit_code == 0);
   SafetensorsFile file = ReadSafetensors(pack);
-  file.tensors["scale"].bytes[3] ^= std::byte{0x10};
+  file.tensors["scale"].bytes.Change()[3] ^= std::byte{0x10};
   WriteSafetensors(pack, file);
   const ProcessResult run = RunProgram({"verify", "--pack", pack});
   CHECK(run.exit_code == 2);

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "fp4lab/io/file.h"
+#include "fp4lab/io/json.h"
 #include "tests/support/catch.h"
 #include "tests/support/program.h"
 
@@ -36,6 +37,32 @@ TEST_CASE("fp4lab study report writes the report and prints the summary", "[tool
   CHECK_THAT(ReadFile(folder.path / "results.json"), ContainsSubstring("\"token_ratios\""));
 }
 
+TEST_CASE("fp4lab study report refuses results whose numbers were edited", "[tools]") {
+  const Folder folder;
+  const std::string fixture =
+      std::string(std::getenv("FP4LAB_SOURCE_DIR")) + "/tests/study/synthetic_results.json";
+  const ProcessResult old =
+      RunProgram({"study", "report", fixture, "--out-dir", folder.path.string()});
+  CHECK(old.exit_code == 0);  // of an older version: without a hash
+  CHECK(IsOneLine(old.error));
+  CHECK_THAT(old.error, ContainsSubstring("synthetic_results.json: has no \"sha256\""));
+  const std::filesystem::path results = folder.path / "results.json";
+  const ProcessResult same = RunProgram({"study", "report", results.string()});
+  CHECK(same.exit_code == 0);
+  CHECK(same.error.empty());
+  std::string text = ReadFile(results);
+  const std::size_t loss = text.find("\"validation_loss\": ") + 19;
+  text[loss + 2] = text[loss + 2] == '9' ? '8' : '9';
+  WriteFileAtomically(results, text);
+  const ProcessResult edited = RunProgram({"study", "report", results.string()});
+  CHECK(edited.exit_code == 1);
+  CHECK(edited.output.empty());
+  CHECK(IsOneLine(edited.error));
+  CHECK_THAT(edited.error, ContainsSubstring("results.json: was changed after fp4lab wrote it"));
+  CHECK_THAT(edited.error, ContainsSubstring("fp4lab study run"));
+  CHECK(ReadFile(results) == text);
+}
+
 TEST_CASE("fp4lab study report refuses what is no results file, in one line", "[tools]") {
   const Folder folder;
   const ProcessResult missing =
@@ -52,6 +79,18 @@ TEST_CASE("fp4lab study report refuses what is no results file, in one line", "[
       RunProgram({"study", "report", (folder.path / "other.json").string()});
   CHECK(other.exit_code == 1);
   CHECK_THAT(other.error, ContainsSubstring("other.json: is no results file"));
+  // The study inside is shown as it is: what is wrong with it is found late.
+  std::string text = ReadFile(std::string(std::getenv("FP4LAB_SOURCE_DIR")) +
+                              "/tests/study/synthetic_results.json");
+  Json json = Json::parse(text);
+  json["study"]["arms"] = 3;
+  WriteFileAtomically(folder.path / "study.json", json.dump());
+  const ProcessResult study =
+      RunProgram({"study", "report", (folder.path / "study.json").string()});
+  CHECK(study.exit_code == 1);
+  CHECK(IsOneLine(study.error));
+  CHECK_THAT(study.error, ContainsSubstring("study.json#/study: is not as fp4lab writes it"));
+  CHECK_THAT(study.error, !ContainsSubstring("json.exception"));
 }
 
 }  // namespace

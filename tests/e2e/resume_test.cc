@@ -125,11 +125,15 @@ TEST_CASE("A run stopped by SIGINT, SIGTERM or SIGKILL anywhere goes on to the s
       ++stops;
     }
     CHECK(stops == 4);
+    WriteFileAtomically(cut / "checkpoint.fp4lab.partial-0123456789abcdef", std::string("half"));
     // --resume needs nothing but the folder, once the run has its configuration.
     Child last({"train", "--resume", "--out-dir", cut.string()}, folder / "last.txt");
     CAPTURE(last.Output());
     REQUIRE(last.Wait() == 0);
     CheckSameRun(whole, cut);
+    for (const auto& entry : std::filesystem::directory_iterator(cut)) {  // swept
+      CHECK(entry.path().string().find(".partial-") == std::string::npos);
+    }
   }
 }
 

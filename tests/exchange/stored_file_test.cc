@@ -97,7 +97,7 @@ TEST_CASE("Transformer Engine's swizzled scales are read when the layout is stat
   AddVendorMatrix(tiled, {"w", FindVendor("te")}, 448.0f, &file);
   const std::vector<std::uint8_t>& bytes = tiled.scales;
   const auto raw = std::as_bytes(std::span(bytes));
-  file.tensors["w_rowwise_scale_inv"].bytes.assign(raw.begin(), raw.end());
+  file.tensors["w_rowwise_scale_inv"].bytes = {raw.begin(), raw.end()};
   const VendorEntry entry{"w", FindVendor("te")};
   CHECK(Load(d, ReadVendorMatrix(file, entry, {.scales = ScaleOrder::k128x4}, "x"), "x") == q);
   CHECK_FALSE(Load(d, ReadVendorMatrix(file, entry, {}, "x"), "x") == q);

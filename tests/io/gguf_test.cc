@@ -53,7 +53,9 @@ TEST_CASE("What was written to GGUF is read back", "[io]") {
   file.tensors["b.weight"] = {kGgmlNvfp4, {2, 5, 64}, std::vector<std::byte>(10 * 36)};
   file.tensors["b.scale"] = {kGgmlF32, {1}, std::vector<std::byte>(4)};
   file.tensors["none"] = {kGgmlF16, {0, 4}, {}};
-  for (std::size_t i = 0; i < 102; ++i) file.tensors["a.weight"].bytes[i] = std::byte(i);
+  for (std::size_t i = 0; i < 102; ++i) {
+    file.tensors["a.weight"].bytes.Change()[i] = std::byte(i);
+  }
   CHECK(ParseGguf(FormatGguf(file), "x") == file);
   CHECK(FormatGguf(file).size() % 32 == 0);
   CHECK(ParseGguf(FormatGguf({}), "x").tensors.empty());

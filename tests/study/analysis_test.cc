@@ -303,7 +303,14 @@ TEST_CASE("A results file that is none is refused by name", "[study]") {
         "test.json: is no results file: its \"schema\" is not \"fp4lab.study.results/1\"");
   Json json = SyntheticResults();
   json.erase("runs");
-  CHECK(ErrorOf([&] { Read(json); }).find("test.json: is no results file:") == 0);
+  CHECK(ErrorOf([&] { Read(json); }) == "test.json#/runs: is missing");
+  json = SyntheticResults();
+  json["runs"][1]["points"][0]["validation_loss"] = "low";
+  CHECK(ErrorOf([&] { Read(json); }) ==
+        "test.json#/runs/1/points/0/validation_loss: must be a number, not \"low\"");
+  json = SyntheticResults();
+  json["runs"][0]["curve"] = 3;
+  CHECK(ErrorOf([&] { Read(json); }) == "test.json#/runs/0/curve: must be an array");
   json = SyntheticResults();
   json["study"]["analysis"]["reference"] = "fp16";
   CHECK(ErrorOf([&] { Read(json); }) ==

@@ -65,6 +65,7 @@ std::string Timeless(const std::filesystem::path& path) {
     run.erase("seconds");
     run.erase("tokens_per_second");
   }
+  results.erase("sha256");  // the clock's times are hashed, too
   return results.dump();
 }
 

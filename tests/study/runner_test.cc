@@ -133,6 +133,33 @@ TEST_CASE("What a run computes is its key; its name and its budgets are not", "[
   }
 }
 
+TEST_CASE("Inputs of a cached run that were edited are found", "[study]") {
+  const TestFolder folder("inputs");
+  RunIn(folder.Path(), TinyStudyJson());
+  const RunFolder run = FolderOf(folder.Path(), TinyStudyJson(), 0, 1);
+  Json result = ReadJsonFile(run.ResultPath());
+  CHECK(run.ReadResult());
+  result["inputs"]["batch"] = 5;
+  WriteFileAtomically(run.ResultPath(), result.dump());
+  CHECK_THROWS_AS(run.ReadResult(), Error);
+  const Call again = RunIn(folder.Path(), TinyStudyJson());
+  CHECK(again.outcome.cached == 3);
+  CHECK(again.Said("was changed after fp4lab wrote it; bf16, seed 1 is made again"));
+}
+
+TEST_CASE("What killed runs left half-written is swept when the study is run again", "[study]") {
+  const TestFolder folder("swept");
+  RunIn(folder.Path(), TinyStudyJson());
+  const RunFolder run = FolderOf(folder.Path(), TinyStudyJson(), 0, 1);
+  const std::filesystem::path stale[] = {
+      run.CheckpointPath().string() + ".partial-4711",
+      run.ResultPath().string() + ".partial-0123456789abcdef",
+      folder.Path() / "study.json.partial-0123456789abcdef"};
+  for (const auto& path : stale) WriteFileAtomically(path, std::string_view("half"));
+  RunIn(folder.Path(), TinyStudyJson());
+  for (const auto& path : stale) CHECK_FALSE(Exists(path));
+}
+
 TEST_CASE("A damaged cache entry is found and made again", "[study]") {
   const TestFolder folder("damaged");
   const Call first = RunIn(folder.Path(), TinyStudyJson());
@@ -143,7 +170,8 @@ TEST_CASE("A damaged cache entry is found and made again", "[study]") {
   WriteFileAtomically(run.ResultPath(), text);
 
   const Call from_checkpoint = RunIn(folder.Path(), TinyStudyJson());
-  CHECK(from_checkpoint.Said("result.json: is damaged; nvfp4, seed 2 is made again"));
+  CHECK(from_checkpoint.Said("result.json: is damaged, or was changed after fp4lab wrote it; "
+                             "nvfp4, seed 2 is made again"));
   CHECK(from_checkpoint.outcome.cached == 3);
   CHECK(from_checkpoint.outcome.steps_made == 0);  // its checkpoint still held everything
   CHECK(from_checkpoint.results == first.results);

@@ -172,7 +172,7 @@ std::filesystem::path DocumentPath(const Manifest& manifest, const Document& doc
 
 DocumentState StateOf(const Manifest& manifest, const Document& document) {
   const std::filesystem::path path = DocumentPath(manifest, document);
-  if (!std::filesystem::exists(path)) return DocumentState::kMissing;
+  if (!Exists(path)) return DocumentState::kMissing;
   return Sha256OfFile(path) == document.sha256 ? DocumentState::kVerified
                                                : DocumentState::kDifferent;
 }
@@ -205,7 +205,7 @@ Corpus LoadManifestCorpus(const Manifest& manifest, const std::string& name) {
   std::vector<std::string> texts;
   for (const Document& document : manifest.documents) {
     const std::filesystem::path path = DocumentPath(manifest, document);
-    if (!std::filesystem::exists(path)) {
+    if (!Exists(path)) {
       throw Error(name, "is not at " + path.string() + "; " + Remedy(manifest, name));
     }
     texts.push_back(ReadFile(path));

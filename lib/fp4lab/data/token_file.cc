@@ -2,10 +2,12 @@
 
 #include <bit>
 #include <cstring>
+#include <span>
 #include <string>
 
 #include "fp4lab/base/error.h"
-#include "fp4lab/io/file.h"
+#include "fp4lab/io/file_content.h"
+#include "fp4lab/io/memory.h"
 
 namespace fp4lab {
 namespace {
@@ -13,7 +15,7 @@ namespace {
 constexpr std::size_t kHeaderBytes = 256 * 4;
 constexpr std::int32_t kMagic = 20240520, kVersion = 1;
 
-std::int32_t HeaderWord(const std::string& bytes, std::size_t index) {
+std::int32_t HeaderWord(std::span<const std::byte> bytes, std::size_t index) {
   std::int32_t word;
   std::memcpy(&word, bytes.data() + 4 * index, 4);
   return word;
@@ -23,7 +25,8 @@ std::int32_t HeaderWord(const std::string& bytes, std::size_t index) {
 
 std::vector<std::uint16_t> ReadTokenFile(const std::filesystem::path& path) {
   static_assert(std::endian::native == std::endian::little);
-  const std::string bytes = ReadFile(path);
+  const FileContent content(path);
+  const std::span<const std::byte> bytes = content.bytes();
   if (bytes.size() < kHeaderBytes || HeaderWord(bytes, 0) != kMagic) {
     throw Error(path.string(),
                 "is not a token file of llm.c (magic 20240520); for plain text use \"text\"");
@@ -39,6 +42,7 @@ std::vector<std::uint16_t> ReadTokenFile(const std::filesystem::path& path) {
     throw Error(path.string(), "has " + std::to_string(payload) + " bytes of tokens where " +
                                    std::to_string(count) + " tokens are announced: cut short?");
   }
+  RequireMemory(payload, path.string());
   std::vector<std::uint16_t> tokens(static_cast<std::size_t>(count));
   if (count > 0) std::memcpy(tokens.data(), bytes.data() + kHeaderBytes, payload);
   return tokens;

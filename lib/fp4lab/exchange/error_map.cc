@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "fp4lab/base/printable.h"
 #include "fp4lab/exchange/inspect.h"
 
 namespace fp4lab {
@@ -46,7 +47,7 @@ Map MapOf(const StoredError& e) {
 
 std::string Escape(std::string_view text) {
   std::string safe;
-  for (const char c : text) {
+  for (const char c : Printable(text)) {
     safe += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : std::string(1, c);
   }
   return safe;

@@ -9,7 +9,9 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/io/file.h"
+#include "fp4lab/io/file_content.h"
 #include "fp4lab/io/gguf.h"
+#include "fp4lab/io/memory.h"
 #include "fp4lab/io/npy.h"
 #include "fp4lab/io/safetensors.h"
 
@@ -34,8 +36,12 @@ std::optional<std::size_t> Elements(const std::vector<std::size_t>& shape) {
   return count;
 }
 
+// Elements that are decoded before the pages of the file that held them are given back.
+constexpr std::size_t kPiece = std::size_t{1} << 22;
+
 NumberFile Decoded(const std::string& where, NumberType type, std::vector<std::size_t> shape,
-                   std::span<const std::byte> bytes, const ReadMatrixOptions& options) {
+                   std::span<const std::byte> bytes, const FileContent& content,
+                   const ReadMatrixOptions& options) {
   if (!options.shape.empty() && options.shape != shape) {
     throw Error(where, "has the shape " + ShapeText(shape) + ", not " + ShapeText(options.shape));
   }
@@ -44,14 +50,23 @@ NumberFile Decoded(const std::string& where, NumberType type, std::vector<std::s
   NumberFile file{.values = {}, .type = type, .shape = std::move(shape)};
   file.values.rows = cols == 0 ? 0 : count / cols;
   file.values.cols = cols;
-  file.values.values = DecodeNumbers(type, bytes, count);
+  RequireMemory(std::uintmax_t{count} * sizeof(float), where);
+  file.values.values.resize(count);
+  const auto bits = static_cast<std::size_t>(Bits(type));
+  for (std::size_t at = 0; at < count; at += kPiece) {  // a piece is whole bytes of any type
+    const std::size_t n = std::min(kPiece, count - at);
+    const auto piece = bytes.subspan(at * bits / 8, (n * bits + 7) / 8);
+    DecodeNumbers(type, piece, std::span(file.values.values).subspan(at, n));
+    content.Forget(piece);
+  }
   return file;
 }
 
 // What 16 bits without a name are: how NumPy files hold BF16.
 constexpr std::string_view k16Bits = "bfloat16";
 
-NumberFile FromNpy(const NpyArray& array, const ReadMatrixOptions& options) {
+NumberFile FromNpy(const NpyArray& array, const FileContent& content,
+                   const ReadMatrixOptions& options) {
   const std::string kind = array.dtype.substr(1);
   const bool coded = kind == "u1" || kind == "u2" || kind == "V1" || kind == "V2";
   NumberType type;
@@ -75,10 +90,12 @@ NumberFile FromNpy(const NpyArray& array, const ReadMatrixOptions& options) {
   if (!options.dtype.empty() && RequireNumberType(options.dtype, array.where) != type) {
     throw Error(array.where, "holds " + std::string(Name(type)) + ", not " + options.dtype);
   }
-  if (Bits(type) >= 8) return Decoded(array.where, type, array.shape, array.bytes, options);
+  if (Bits(type) >= 8) {
+    return Decoded(array.where, type, array.shape, array.bytes, content, options);
+  }
   // One code a byte: as 8-bit elements, then decoded by the narrow format.
   NumberFile file = Decoded(array.where, {NumberType::Kind::kUint8, FormatId::kBF16}, array.shape,
-                            array.bytes, options);
+                            array.bytes, content, options);
   for (float& v : file.values.values) {
     const auto code = static_cast<std::uint32_t>(v);
     if (code >> Bits(type) != 0) {
@@ -114,15 +131,16 @@ const typename Map::value_type& Pick(const Map& tensors, const std::string& name
                   ", as in file#name: " + names);
 }
 
-NpyArray ReadNpz(const FilePlace& place) {
-  const NpzFile file(place.path);
+NpyArray ReadNpz(const FilePlace& place, const FileContent& content) {
+  const NpzFile file(content.bytes(), place.path.string());
   std::map<std::string, int> names;
   for (const std::string& name : file.Names()) names[name] = 0;
   return file.Read(Pick(names, place.name, place.path.string()).first);
 }
 
-NumberFile FromSafetensors(const FilePlace& place, const ReadMatrixOptions& options) {
-  const SafetensorsFile file = ReadSafetensors(place.path);
+NumberFile FromSafetensors(const FilePlace& place, const FileContent& content,
+                           const ReadMatrixOptions& options) {
+  const SafetensorsFile file = ViewSafetensors(content.bytes(), place.path.string());
   const auto& [name, tensor] = Pick(file.tensors, place.name, place.path.string());
   const std::string where = place.path.string() + "#" + name;
   if (tensor.dtype == "U8") {
@@ -135,7 +153,7 @@ NumberFile FromSafetensors(const FilePlace& place, const ReadMatrixOptions& opti
       throw Error(where, "holds U8, no codes of " + std::string(Name(type)));
     }
     if (Bits(type) == 4) shape.back() *= 2;
-    return Decoded(where, type, shape, tensor.bytes, options);
+    return Decoded(where, type, shape, tensor.bytes, content, options);
   }
   const bool coded = tensor.dtype == "U16";
   const std::optional<NumberType> type =
@@ -150,11 +168,12 @@ NumberFile FromSafetensors(const FilePlace& place, const ReadMatrixOptions& opti
   if (!options.dtype.empty() && RequireNumberType(options.dtype, where) != *type) {
     throw Error(where, "holds " + tensor.dtype + ", not " + options.dtype);
   }
-  return Decoded(where, *type, tensor.shape, tensor.bytes, options);
+  return Decoded(where, *type, tensor.shape, tensor.bytes, content, options);
 }
 
-NumberFile FromGguf(const FilePlace& place, const ReadMatrixOptions& options) {
-  const GgufFile file = ReadGguf(place.path);
+NumberFile FromGguf(const FilePlace& place, const FileContent& content,
+                    const ReadMatrixOptions& options) {
+  const GgufFile file = ViewGguf(content.bytes(), place.path.string());
   const auto& [name, tensor] = Pick(file.tensors, place.name, place.path.string());
   const std::string where = place.path.string() + "#" + name;
   const char* dtype = tensor.type == kGgmlF32    ? "float32"
@@ -163,7 +182,7 @@ NumberFile FromGguf(const FilePlace& place, const ReadMatrixOptions& options) {
                                                  : nullptr;
   if (dtype == nullptr)
     throw Error(where, "holds no F32, F16 or BF16 (fp4lab dequantize may help)");
-  return Decoded(where, *FindNumberType(dtype), tensor.shape, tensor.bytes, options);
+  return Decoded(where, *FindNumberType(dtype), tensor.shape, tensor.bytes, content, options);
 }
 
 NumberFile FromRaw(const FilePlace& place, const ReadMatrixOptions& options) {
@@ -174,15 +193,16 @@ NumberFile FromRaw(const FilePlace& place, const ReadMatrixOptions& options) {
                 "(.npy, .npz, .safetensors and .gguf say it themselves)");
   }
   const NumberType type = RequireNumberType(options.dtype, where);
-  const std::string content = ReadFile(place.path);
+  const FileContent content(place.path);
+  const std::size_t size = content.bytes().size();
   const std::optional<std::size_t> count = Elements(options.shape);
   const auto bits = static_cast<std::size_t>(Bits(type));
-  if (!count || content.size() != (*count * bits + 7) / 8) {
-    throw Error(where, "has " + std::to_string(content.size()) + " bytes; " +
-                           ShapeText(options.shape) + " of " + std::string(Name(type)) + " take " +
+  if (!count || size != (*count * bits + 7) / 8) {
+    throw Error(where, "has " + std::to_string(size) + " bytes; " + ShapeText(options.shape) +
+                           " of " + std::string(Name(type)) + " take " +
                            (count ? std::to_string((*count * bits + 7) / 8) : "too many"));
   }
-  return Decoded(where, type, options.shape, std::as_bytes(std::span(content)), options);
+  return Decoded(where, type, options.shape, content.bytes(), content, options);
 }
 
 }  // namespace
@@ -229,28 +249,33 @@ bool HoldsType(std::string_view place) {
 
 NumberFile ReadMatrix(std::string_view text, const ReadMatrixOptions& options) {
   const FilePlace place = SplitPlace(text);
-  if (place.ending == ".npy") return FromNpy(ReadNpy(place.path), options);
-  if (place.ending == ".npz") return FromNpy(ReadNpz(place), options);
-  if (place.ending == ".safetensors") return FromSafetensors(place, options);
-  if (place.ending == ".gguf") return FromGguf(place, options);
-  return FromRaw(place, options);
+  if (!HoldsType(text)) return FromRaw(place, options);
+  const FileContent content(place.path);
+  if (place.ending == ".safetensors") return FromSafetensors(place, content, options);
+  if (place.ending == ".gguf") return FromGguf(place, content, options);
+  if (place.ending == ".npz") return FromNpy(ReadNpz(place, content), content, options);
+  return FromNpy(ViewNpy(content.bytes(), place.path.string()), content, options);
 }
 
 std::vector<std::byte> ReadBytes(std::string_view text) {
   const FilePlace place = SplitPlace(text);
-  if (place.ending == ".npy") return ReadNpy(place.path).bytes;
-  if (place.ending == ".npz") return ReadNpz(place).bytes;
+  const FileContent content(place.path);
+  const std::string where = place.path.string();
+  const auto copied = [&where](std::span<const std::byte> bytes) {
+    RequireMemory(bytes.size(), where);
+    return std::vector<std::byte>(bytes.begin(), bytes.end());
+  };
+  if (place.ending == ".npy") return copied(ViewNpy(content.bytes(), where).bytes);
+  if (place.ending == ".npz") return copied(ReadNpz(place, content).bytes);
   if (place.ending == ".safetensors") {
-    const SafetensorsFile file = ReadSafetensors(place.path);
-    return Pick(file.tensors, place.name, place.path.string()).second.bytes;
+    const SafetensorsFile file = ViewSafetensors(content.bytes(), where);
+    return copied(Pick(file.tensors, place.name, where).second.bytes);
   }
   if (place.ending == ".gguf") {
-    const GgufFile file = ReadGguf(place.path);
-    return Pick(file.tensors, place.name, place.path.string()).second.bytes;
+    const GgufFile file = ViewGguf(content.bytes(), where);
+    return copied(Pick(file.tensors, place.name, where).second.bytes);
   }
-  const std::string content = ReadFile(place.path);
-  const auto bytes = std::as_bytes(std::span(content));
-  return {bytes.begin(), bytes.end()};
+  return copied(content.bytes());
 }
 
 void WriteMatrix(std::string_view text, MatrixView<const float> values, NumberType type) {

@@ -99,11 +99,17 @@ int Bits(NumberType type) {
 
 std::vector<float> DecodeNumbers(NumberType type, std::span<const std::byte> bytes,
                                  std::size_t count) {
+  std::vector<float> values(count);
+  DecodeNumbers(type, bytes, values);
+  return values;
+}
+
+void DecodeNumbers(NumberType type, std::span<const std::byte> bytes, std::span<float> values) {
   const int bits = Bits(type);
+  const std::size_t count = values.size();
   Expects(bytes.size() == (count * static_cast<std::size_t>(bits) + 7) / 8,
           "bytes that the elements fill");
-  std::vector<float> values(count);
-  if (count == 0) return values;
+  if (count == 0) return;
   const std::span<const std::uint8_t> raw(reinterpret_cast<const std::uint8_t*>(bytes.data()),
                                           bytes.size());
   if (type.kind == NumberType::Kind::kFloat32) {
@@ -120,7 +126,6 @@ std::vector<float> DecodeNumbers(NumberType type, std::span<const std::byte> byt
     const CodeOrder order = bits == 4 ? CodeOrder::kLowFirst : CodeOrder::kDense6;
     Decode(type.format, UnpackCodes(raw, 1, count, order), values);
   }
-  return values;
 }
 
 std::vector<std::byte> EncodeNumbers(NumberType type, std::span<const float> values) {

@@ -34,6 +34,7 @@ int Bits(NumberType type);
 // lowest. bytes.size() must be ceil(count * Bits(type) / 8).
 std::vector<float> DecodeNumbers(NumberType type, std::span<const std::byte> bytes,
                                  std::size_t count);
+void DecodeNumbers(NumberType type, std::span<const std::byte> bytes, std::span<float> values);
 
 // The inverse, rounded to nearest even; beyond the largest finite value the format's Inf or NaN
 // (ml_dtypes's and torch's casts), or the largest where it has neither. kUint8 is not written.

@@ -225,21 +225,24 @@ std::vector<StoredFileEntry> ListStored(const SafetensorsFile& file) {
 
 std::vector<StoredFileEntry> ListStored(const std::filesystem::path& path) {
   const FilePlace place = SplitPlace(path.string());
-  if (place.ending == ".gguf") return List(ReadGguf(path));
-  return ListStored(ReadTensors(path));
+  if (place.ending != ".gguf") return ListStored(TensorFile(path).tensors());
+  const FileContent content(path);
+  return List(ViewGguf(content.bytes(), path.string()));
 }
 
 StoredFile ReadStored(std::string_view text, const ReadStoredOptions& options) {
   const FilePlace place = SplitPlace(text);
   const std::string where = place.path.string();
   if (place.ending == ".gguf") {
-    const GgufFile file = ReadGguf(place.path);
+    const FileContent content(place.path);
+    const GgufFile file = ViewGguf(content.bytes(), where);
     const StoredFileEntry entry = Pick(List(file), place.name, where);
     return {entry, "", ReadGgufMatrix(file, entry.name, where)};
   }
-  const SafetensorsFile file = ReadTensors(place.path);
-  const StoredFileEntry entry = Pick(ListStored(file), place.name, where);
-  return ReadStored(file, entry, options, where);
+  TensorFile file(place.path);
+  const StoredFileEntry entry = Pick(ListStored(file.tensors()), place.name, where);
+  file.Load(entry.name);
+  return ReadStored(file.tensors(), entry, options, where);
 }
 
 StoredFile ReadStored(const SafetensorsFile& file, const StoredFileEntry& entry,

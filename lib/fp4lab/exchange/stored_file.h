@@ -13,11 +13,14 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "fp4lab/exchange/vendor.h"
+#include "fp4lab/io/file_content.h"
+#include "fp4lab/io/npy.h"
 
 namespace fp4lab {
 
@@ -59,8 +62,24 @@ void AddStored(const StoredMatrix& stored, std::string_view dialect, const std::
 StoredFile TakeStored(const SafetensorsFile& file, const std::string& name,
                       const std::string& where, const ReadStoredOptions& options = {});
 
-// .npz as .safetensors: u1 as U8, f4 as F32 ...; arrays "fp4lab.NAME" and "fp4lab" are metadata.
-SafetensorsFile ReadTensors(const std::filesystem::path& path);
+// A .safetensors or .npz file, open for reading: what it holds, without a copy of the tensors that
+// nobody asked for. .npz as .safetensors: u1 as U8, f4 as F32 ...; arrays "fp4lab.NAME" and
+// "fp4lab" are metadata.
+class TensorFile {
+ public:
+  explicit TensorFile(const std::filesystem::path& path);
+
+  // Every tensor with its dtype and shape. Those of a .safetensors file lie in the mapped file;
+  // those of an .npz have their bytes after Load.
+  const SafetensorsFile& tensors() const { return tensors_; }
+  // Unpacks the tensors whose names start so.
+  void Load(std::string_view prefix);
+
+ private:
+  FileContent content_;
+  std::optional<NpzFile> npz_;
+  SafetensorsFile tensors_;
+};
 void WriteTensors(const std::filesystem::path& path, const SafetensorsFile& file);
 
 }  // namespace fp4lab

@@ -1,9 +1,10 @@
 #include <map>
+#include <utility>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/exchange/matrix_file.h"
 #include "fp4lab/exchange/stored_file.h"
-#include "fp4lab/io/npy.h"
+#include "fp4lab/io/memory.h"
 
 namespace fp4lab {
 namespace {
@@ -29,27 +30,37 @@ std::string NpyDtype(const SafetensorsTensor& tensor) {
 
 }  // namespace
 
-SafetensorsFile ReadTensors(const std::filesystem::path& path) {
-  const FilePlace place = SplitPlace(path.string());
-  if (place.ending == ".safetensors") return ReadSafetensors(path);
-  if (place.ending != ".npz") {
-    throw Error(path.string(), "is no .safetensors, .npz or .gguf file");
+TensorFile::TensorFile(const std::filesystem::path& path) : content_(path) {
+  const std::string where = path.string(), ending = SplitPlace(where).ending;
+  if (ending == ".safetensors") {
+    tensors_ = ViewSafetensors(content_.bytes(), where);
+    return;
   }
-  const NpzFile npz(path);
-  SafetensorsFile file;
-  for (const std::string& name : npz.Names()) {
-    NpyArray array = npz.Read(name);
+  if (ending != ".npz") throw Error(where, "is no .safetensors, .npz or .gguf file");
+  npz_.emplace(content_.bytes(), where);
+  for (const std::string& name : npz_->Names()) {
     if (IsMetadata(name)) {
-      file.metadata[name] = std::string(array.Text());
+      tensors_.metadata[name] = std::string(npz_->Read(name).Text());
       continue;
     }
+    const NpyArray array = npz_->ReadHeader(name);
     for (const DtypePair& d : kDtypes) {
       if (d.npy != array.dtype) continue;
-      file.tensors[name] = {std::string(d.safetensors), array.shape, std::move(array.bytes)};
+      tensors_.tensors[name] = {std::string(d.safetensors), array.shape, {}};
       break;
     }
   }
-  return file;
+}
+
+void TensorFile::Load(std::string_view prefix) {
+  if (!npz_) return;
+  std::uintmax_t bytes = 0;
+  for (auto& [name, tensor] : tensors_.tensors) {
+    if (!name.starts_with(prefix)) continue;
+    tensor.bytes = std::move(npz_->Read(name).bytes);
+    bytes += tensor.bytes.size();
+    RequireMemory(bytes, name);
+  }
 }
 
 void WriteTensors(const std::filesystem::path& path, const SafetensorsFile& file) {

@@ -21,7 +21,7 @@ std::vector<std::uint8_t> Raw(const SafetensorsTensor& t) {
   return {data, data + t.bytes.size()};
 }
 
-std::vector<std::byte> Bytes(std::span<const std::uint8_t> raw) {
+std::vector<std::byte> AsBytes(std::span<const std::uint8_t> raw) {
   const auto bytes = std::as_bytes(raw);
   return {bytes.begin(), bytes.end()};
 }
@@ -290,10 +290,9 @@ void AddVendorMatrix(const StoredMatrix& stored, const VendorEntry& entry, float
       bits == 4 ? "U8" : SafetensorsName({NumberType::Kind::kFormat, m.element});
   const std::size_t row = bits == 4 ? m.cols / 2 : m.cols;
   file->tensors[prefix + std::string(vendor.codes)] = {
-      std::string(dtype), {m.rows, row}, Bytes(m.codes)};
-  SafetensorsTensor level_two{"F32", {m.level_two.size()}, {}};
+      std::string(dtype), {m.rows, row}, AsBytes(m.codes)};
   const auto numbers = std::as_bytes(std::span(m.level_two));
-  level_two.bytes.assign(numbers.begin(), numbers.end());
+  const SafetensorsTensor level_two{"F32", {m.level_two.size()}, {numbers.begin(), numbers.end()}};
   if (m.block_rows == 0) {
     if (m.level_two.empty()) throw Error(where, "needs the tensor's scale, which is not stored");
     file->tensors[prefix + std::string(vendor.scales)] = level_two;
@@ -307,7 +306,7 @@ void AddVendorMatrix(const StoredMatrix& stored, const VendorEntry& entry, float
   file->tensors[prefix + std::string(vendor.scales)] = {
       as_bytes ? "U8" : std::string(SafetensorsName({NumberType::Kind::kFormat, m.scale})),
       {width == 0 ? sizes.scale_rows : m.scales.size() / width, width},
-      Bytes(m.scales)};
+      AsBytes(m.scales)};
   if (!m.level_two.empty()) file->tensors[prefix + std::string(vendor.level_two[0])] = level_two;
 }
 

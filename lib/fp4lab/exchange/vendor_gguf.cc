@@ -116,16 +116,16 @@ void AddGgufMatrix(const StoredMatrix& stored, const std::string& name, float sc
                                               : LevelTwoConvention::kMultiplier};
   const StoredMatrix m = Convert(WithRowBlocks(stored, scale_max, where), layout, scale_max, where);
   if (m.level_two.size() > 1) throw Error(where, "has one level-2 number a tensor, not one a row");
-  GgufTensor tensor{block->type, {m.rows, m.cols}, {}};
+  std::vector<std::byte> bytes;
   const auto scales = std::as_bytes(std::span(m.scales)), codes = std::as_bytes(std::span(m.codes));
   for (std::size_t i = 0; i < m.codes.size() / block->codes; ++i) {
     const auto s = scales.subspan(i * block->scales, block->scales);
     const auto c = codes.subspan(i * block->codes, block->codes);
-    tensor.bytes.insert(tensor.bytes.end(), s.begin(), s.end());
-    tensor.bytes.insert(tensor.bytes.end(), c.begin(), c.end());
+    bytes.insert(bytes.end(), s.begin(), s.end());
+    bytes.insert(bytes.end(), c.begin(), c.end());
   }
   const std::string stem = name.empty() ? "" : name + ".";
-  file->tensors[stem + std::string(kWeight)] = std::move(tensor);
+  file->tensors[stem + std::string(kWeight)] = {block->type, {m.rows, m.cols}, std::move(bytes)};
   if (m.level_two.empty()) return;
   const auto number = std::as_bytes(std::span(m.level_two));
   file->tensors[stem + std::string(kScale)] = {kGgmlF32, {1}, {number.begin(), number.end()}};

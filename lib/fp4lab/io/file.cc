@@ -1,107 +1,79 @@
 #include "fp4lab/io/file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <system_error>
+#include <vector>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/printable.h"
+#include "fp4lab/io/memory.h"
 
 namespace fp4lab {
 namespace {
 
-// Removes a half-written file unless it was renamed into place.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const std::filesystem::path& target)
-      : path_(target.string() + ".partial-" + std::to_string(::getpid())),
-        descriptor_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {}
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  ~TemporaryFile() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-    if (!in_place_) ::unlink(path_.c_str());
-  }
-
-  bool IsOpen() const { return descriptor_ >= 0; }
-
-  bool Write(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) return false;
-      bytes = bytes.subspan(static_cast<std::size_t>(written));
-    }
-    return true;
-  }
-
-  bool Flush() { return ::fsync(descriptor_) == 0; }
-
-  bool MoveTo(const std::filesystem::path& target) {
-    in_place_ = ::rename(path_.c_str(), target.c_str()) == 0;
-    return in_place_;
-  }
-
- private:
-  std::string path_;
-  int descriptor_;
-  bool in_place_ = false;
-};
+[[noreturn]] void CannotRead(const std::string& path, int error) {
+  throw Error(path, std::string("cannot be read: ") + std::strerror(error));
+}
 
 }  // namespace
 
 void RefuseControlCharacters(std::string_view name, std::string_view where) {
-  for (const char c : name) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
-      throw Error(where, "has a name with control characters");
+  if (Printable(name) != name) throw Error(where, "has a name with control characters");
+}
+
+bool Exists(const std::filesystem::path& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (status.type() == std::filesystem::file_type::not_found) return false;
+  if (error) CannotRead(path.string(), error.value());
+  return true;
+}
+
+OpenFile::OpenFile(const std::filesystem::path& path)
+    : path_(path.string()), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  if (descriptor_ < 0) CannotRead(path_, errno);
+  struct stat status;
+  const bool known = ::fstat(descriptor_, &status) == 0;
+  if (known && S_ISREG(status.st_mode)) size_ = static_cast<std::size_t>(status.st_size);
+  if (known && !S_ISDIR(status.st_mode)) return;
+  const int error = errno;
+  ::close(descriptor_);
+  if (known) throw Error(path_, "is a folder where a file is needed");
+  CannotRead(path_, error);
+}
+
+OpenFile::~OpenFile() { ::close(descriptor_); }
+
+void OpenFile::ReadAll(const ByteSink& sink) const {
+  std::vector<std::byte> piece(std::size_t{1} << 20);
+  for (std::size_t read = 0;;) {
+    const ssize_t got = ::read(descriptor_, piece.data(), piece.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) CannotRead(path_, errno);
+    if (got == 0) return;
+    read += static_cast<std::size_t>(got);
+    if (size_ == 0 && read > kMostStreamedBytes) {
+      throw Error(path_, "gives more than " + std::to_string(kMostStreamedBytes >> 20) +
+                             " MiB and is no regular file: copy what is needed into one first");
     }
+    sink(std::span(piece).first(static_cast<std::size_t>(got)));
   }
 }
 
 std::string ReadFile(const std::filesystem::path& path) {
-  std::error_code status;
-  if (std::filesystem::is_directory(path, status)) {
-    throw Error(path.string(), "is a folder where a file is needed");
-  }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw Error(path.string(), std::string("cannot be read: ") + std::strerror(errno));
+  const OpenFile file(path);
+  RequireMemory(file.MappableBytes(), path.string());
   std::string text;
-  const std::uintmax_t size = std::filesystem::file_size(path, status);
-  if (!status) text.reserve(size);
-  std::array<char, 1 << 16> piece;
-  while (file.read(piece.data(), piece.size()) || file.gcount() > 0) {
-    text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
-  }
-  if (file.bad()) throw Error(path.string(), "reading failed");
-  return text;
-}
-
-void WriteFileAtomically(const std::filesystem::path& path,
-                         const std::function<void(const ByteSink& sink)>& write) {
-  std::error_code status;
-  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), status);
-  const auto fail = [&path] {
-    throw Error(path.string(), std::string("cannot be written: ") + std::strerror(errno) +
-                                   "; what stood there before is untouched");
-  };
-  TemporaryFile file(path);
-  if (!file.IsOpen()) fail();
-  write([&](std::span<const std::byte> bytes) {
-    if (!file.Write(bytes)) fail();
+  text.reserve(file.MappableBytes());
+  file.ReadAll([&text](std::span<const std::byte> piece) {
+    text.append(reinterpret_cast<const char*>(piece.data()), piece.size());
   });
-  if (!file.Flush() || !file.MoveTo(path)) fail();
-}
-
-void WriteFileAtomically(const std::filesystem::path& path, std::span<const std::byte> bytes) {
-  WriteFileAtomically(path, [bytes](const ByteSink& sink) { sink(bytes); });
-}
-
-void WriteFileAtomically(const std::filesystem::path& path, std::string_view text) {
-  WriteFileAtomically(path, std::as_bytes(std::span(text)));
+  return text;
 }
 
 }  // namespace fp4lab

@@ -9,6 +9,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/io/file.h"
+#include "fp4lab/io/file_content.h"
 
 namespace fp4lab {
 namespace {
@@ -196,7 +197,7 @@ void CheckThatExtentsTile(std::vector<Extent> extents, std::size_t alignment, st
 
 }  // namespace
 
-GgufFile ParseGguf(std::span<const std::byte> file, const std::string& where) {
+GgufFile ViewGguf(std::span<const std::byte> file, const std::string& where) {
   Reader reader(file, where);
   const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
   if (text.substr(0, kMagic.size()) != kMagic) throw Error(where, "is no GGUF file");
@@ -223,15 +224,20 @@ GgufFile ParseGguf(std::span<const std::byte> file, const std::string& where) {
   const std::span<const std::byte> data = file.subspan(begin);
   CheckThatExtentsTile(extents, alignment, data.size(), where);
   for (const Extent& extent : extents) {
-    const auto bytes = data.subspan(extent.begin, extent.size);
-    result.tensors[extent.name].bytes.assign(bytes.begin(), bytes.end());
+    result.tensors[extent.name].bytes = ByteArray::ViewOf(data.subspan(extent.begin, extent.size));
   }
   return result;
 }
 
+GgufFile ParseGguf(std::span<const std::byte> file, const std::string& where) {
+  GgufFile result = ViewGguf(file, where);
+  for (auto& [name, tensor] : result.tensors) tensor.bytes.Own();
+  return result;
+}
+
 GgufFile ReadGguf(const std::filesystem::path& path) {
-  const std::string content = ReadFile(path);
-  return ParseGguf(std::as_bytes(std::span(content)), path.string());
+  const FileContent file(path);
+  return ParseGguf(file.bytes(), path.string());
 }
 
 std::vector<std::byte> FormatGguf(const GgufFile& file) {

@@ -14,6 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include "fp4lab/io/byte_array.h"
+
 namespace fp4lab {
 
 // A tensor's rows are cut into blocks of `elements`, each in `bytes`.
@@ -47,7 +49,7 @@ inline constexpr std::uint32_t kGgmlF32 = 0, kGgmlF16 = 1, kGgmlBf16 = 30, kGgml
 struct GgufTensor {
   std::uint32_t type = kGgmlF32;
   std::vector<std::size_t> shape;  // outermost first: the file's dimensions backwards
-  std::vector<std::byte> bytes;
+  ByteArray bytes;
   friend bool operator==(const GgufTensor&, const GgufTensor&) = default;
 };
 
@@ -59,6 +61,8 @@ struct GgufFile {
 // Refused with one line: truncated files, lengths beyond the file, unknown or removed types,
 // duplicate names, offsets that are not aligned, overlap, leave gaps or disagree with the sizes.
 GgufFile ParseGguf(std::span<const std::byte> file, const std::string& where);
+// The same without a copy of the tensors: `file` must outlive them.
+GgufFile ViewGguf(std::span<const std::byte> file, const std::string& where);
 GgufFile ReadGguf(const std::filesystem::path& path);
 
 // Version 3, alignment 32, tensors in order of their names, no metadata but general.alignment.

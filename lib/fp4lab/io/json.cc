@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "fp4lab/base/printable.h"
 #include "fp4lab/base/suggest.h"
 #include "fp4lab/io/file.h"
 
@@ -18,15 +19,14 @@ namespace {
 
 std::string Escaped(std::string_view key) {  // RFC 6901
   std::string text;
-  for (const char c : key) {
-    const bool control = static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
-    text += c == '~' ? "~0" : c == '/' ? "~1" : control ? "?" : std::string(1, c);
+  for (const char c : Printable(key)) {
+    text += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
   }
   return text;
 }
 
 [[noreturn]] void WrongType(const std::string& where, std::string_view wanted, const Json& json) {
-  std::string seen = json.dump();
+  std::string seen = json.dump(-1, ' ', false, Json::error_handler_t::replace);
   if (seen.size() > 40) seen = seen.substr(0, 37) + "...";
   throw Error(where, "must be " + std::string(wanted) + ", not " + seen);
 }
@@ -84,34 +84,30 @@ T Convert(const Json& json, const std::string& where) {
   }
 }
 
-// Follows a parser through a document: refuses keys that stand twice in an object, of which the
-// parser would keep the last, and depth.
-class Follower {
+// What nlohmann's SAX parser calls on its way through a document.
+class Walker {
  public:
-  explicit Follower(std::string_view where) : where_(where) {}
+  Walker(std::string_view where, const JsonKeyVisitor& visit) : where_(where), visit_(visit) {}
 
-  bool operator()(int depth, Json::parse_event_t event, Json& parsed) {
-    using Event = Json::parse_event_t;
-    if (depth > kMaxJsonDepth) throw Error(where_, "JSON nested too deep");
-    switch (event) {
-      case Event::object_start:
-      case Event::array_start:
-        NextElement();
-        open_.push_back({.is_array = event == Event::array_start});
-        break;
-      case Event::object_end:
-      case Event::array_end:
-        open_.pop_back();
-        break;
-      case Event::key:
-        Key(parsed.get_ref<const std::string&>());
-        break;
-      case Event::value:
-        NextElement();
-        break;
-    }
+  bool null() { return Element(); }
+  bool boolean(bool) { return Element(); }
+  bool number_integer(Json::number_integer_t) { return Element(); }
+  bool number_unsigned(Json::number_unsigned_t) { return Element(); }
+  bool number_float(Json::number_float_t, const std::string&) { return Element(); }
+  bool string(std::string&) { return Element(); }
+  bool binary(Json::binary_t&) { return Element(); }
+  bool start_object(std::size_t) { return Begin(false); }
+  bool end_object() { return End(); }
+  bool start_array(std::size_t) { return Begin(true); }
+  bool end_array() { return End(); }
+  bool key(const std::string& name) {
+    Open& object = open_.back();
+    const bool repeated = !object.keys.insert(name).second;
+    object.key = name;
+    if (visit_) visit_(name, repeated, [this] { return Place(); });
     return true;
   }
+  bool parse_error(std::size_t, const std::string&, const Json::exception&) { return false; }
 
  private:
   // An object or array that has begun.
@@ -122,18 +118,24 @@ class Follower {
     std::string key = {};             // the last of them
   };
 
-  void NextElement() {
+  bool Element() {
     if (!open_.empty() && open_.back().is_array) ++open_.back().elements;
+    return true;
   }
-  void Key(const std::string& key) {
-    Open& object = open_.back();
-    if (!object.keys.insert(key).second) {
-      throw Error(Pointer(), "has the key \"" + Escaped(key) + "\" twice; keep one of them");
+  bool Begin(bool is_array) {
+    Element();
+    open_.push_back({.is_array = is_array});
+    if (open_.size() > static_cast<std::size_t>(kMaxJsonDepth)) {
+      throw Error(where_, "JSON nested too deep");
     }
-    object.key = key;
+    return true;
+  }
+  bool End() {
+    open_.pop_back();
+    return true;
   }
   // Of the innermost object.
-  std::string Pointer() const {
+  std::string Place() const {
     std::string pointer;
     for (std::size_t i = 0; i + 1 < open_.size(); ++i) {
       const Open& o = open_[i];
@@ -143,31 +145,45 @@ class Follower {
   }
 
   std::string_view where_;
+  const JsonKeyVisitor& visit_;
   std::vector<Open> open_;
 };
 
 }  // namespace
 
+std::string ProblemOf(const Json::exception& error) {
+  const std::string text = error.what();  // "[json.exception.type_error.302] type must be ..."
+  const std::size_t end = text.find("] ");
+  return end == text.npos ? text : text.substr(end + 2);
+}
+
+void WalkJson(std::string_view text, std::string_view where, const JsonKeyVisitor& visit) {
+  Walker walker(where, visit);
+  Json::sax_parse(text.begin(), text.end(), &walker);
+}
+
 Json ParseJson(std::string_view text, std::string_view where) {
-  Follower follower(where);
+  WalkJson(text, where, [](const std::string& key, bool repeated, const JsonPlace& place) {
+    if (repeated) {
+      throw Error(place(), "has the key \"" + Escaped(key) + "\" twice; keep one of them");
+    }
+  });
   try {
-    return Json::parse(text, std::ref(follower));
+    return Json::parse(text);
   } catch (const Json::parse_error& e) {
     const std::size_t end = std::min(e.byte > 0 ? e.byte - 1 : 0, text.size());
     const std::string_view before = text.substr(0, end);
     const auto line = 1 + std::count(before.begin(), before.end(), '\n');
     const std::size_t newline = before.rfind('\n');
     const std::size_t column = newline == before.npos ? end + 1 : end - newline;
-    std::string problem = e.what();  // "[json.exception...] parse error at ...: syntax error ..."
+    std::string problem = ProblemOf(e);  // "parse error at ...: syntax error ..."
     const std::size_t colon = problem.find(": ");
     if (colon != problem.npos) problem = problem.substr(colon + 2);
     std::replace(problem.begin(), problem.end(), '\n', ' ');
     throw Error(where, "line " + std::to_string(line) + ", column " + std::to_string(column) +
                            ": not JSON: " + problem);
   } catch (const Json::out_of_range& e) {  // 1e999; it does not say where
-    const std::string problem = e.what();
-    throw Error(where,
-                "not JSON: " + problem.substr(std::min(problem.find("] ") + 2, problem.size())));
+    throw Error(where, "not JSON: " + ProblemOf(e));
   }
 }
 

@@ -19,7 +19,22 @@ using Json = nlohmann::json;
 // Deeper documents are refused: whoever walks them recursively must not run out of stack.
 inline constexpr int kMaxJsonDepth = 256;
 
-// Parses a file or text; syntax errors become Error("path", "line L, column C: ...").
+// What nlohmann's exception says, without its name and number: for a document that was checked
+// before, so that no better place is known than the file.
+std::string ProblemOf(const Json::exception& error);
+
+// Where a key stands: "study.json#/arms", the pointer of its object.
+using JsonPlace = std::function<std::string()>;
+// Sees a key, and whether its object had it before.
+using JsonKeyVisitor =
+    std::function<void(const std::string& key, bool repeated, const JsonPlace& place)>;
+// Shows every key to `visit`; Error(where, ...) for JSON nested too deep. One walk through the
+// text, which need be no JSON: syntax is the parser's affair. (nlohmann's parser with a callback
+// takes time quadratic in the members of an object.)
+void WalkJson(std::string_view text, std::string_view where, const JsonKeyVisitor& visit);
+
+// Parses a file or text; syntax errors become Error("path", "line L, column C: ..."). A key that
+// stands twice in an object, of which the parser would keep the last, is refused.
 Json ParseJson(std::string_view text, std::string_view where);
 Json ReadJsonFile(const std::filesystem::path& path);
 

@@ -1,7 +1,5 @@
 #include "fp4lab/io/npy.h"
 
-#include <zip.h>
-
 #include <algorithm>
 #include <bit>
 #include <cctype>
@@ -10,6 +8,7 @@
 #include <utility>
 
 #include "fp4lab/io/file.h"
+#include "fp4lab/io/memory.h"
 
 namespace fp4lab {
 namespace {
@@ -124,6 +123,10 @@ class HeaderParser {
     std::vector<std::size_t> shape;
     Take('(');
     while (!TakeIf(')')) {
+      if (shape.size() == kMostNpyAxes) {
+        throw Error(where_, "has more than " + std::to_string(kMostNpyAxes) +
+                                " axes, which NumPy does not allow either");
+      }
       shape.push_back(Length());
       if (!TakeIf(',')) {
         Take(')');
@@ -193,7 +196,11 @@ std::pair<std::string_view, std::span<const std::byte>> SplitNpy(std::span<const
   const std::size_t begin = major == 1 ? 10 : 12;
   std::size_t length = byte(8) | byte(9) << 8;
   if (major > 1) length |= byte(10) << 16 | byte(11) << 24;
-  if (file.size() - begin < length) throw Error(where, "ends inside its .npy header");
+  if (begin + length > kMostNpyHeader) {
+    throw Error(where, "states a .npy header of " + std::to_string(length) + " bytes; at most " +
+                           std::to_string(kMostNpyHeader) + " are read");
+  }
+  if (file.size() < begin + length) throw Error(where, "ends inside its .npy header");
   return {text.substr(begin, length), file.subspan(begin + length)};
 }
 
@@ -205,10 +212,15 @@ std::string ShapeText(const std::vector<std::size_t>& shape) {
   return text + (shape.size() == 1 ? ",)" : ")");
 }
 
-[[noreturn]] void RefuseArchive(const std::string& where, zip_error_t* error) {
-  const std::string reason = zip_error_strerror(error);
-  zip_error_fini(error);
-  throw Error(where, "cannot be read as .npz: " + reason);
+ElementType RequireType(const Header& header, const std::string& where) {
+  if (const std::optional<ElementType> type = ParseDtype(header.descr)) return *type;
+  throw Error(where, "holds elements of type '" + header.descr +
+                         "'; little-endian b, i, u, f and V of 1 to 8 bytes can be read");
+}
+
+[[noreturn]] void RefuseSize(const Header& header, std::size_t size, const std::string& where) {
+  throw Error(where, "says shape " + ShapeText(header.shape) + " of " + header.descr +
+                         ", which is not what its " + std::to_string(size) + " bytes of data hold");
 }
 
 }  // namespace
@@ -229,24 +241,39 @@ std::string_view NpyArray::Text() const {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-NpyArray ParseNpy(std::span<const std::byte> file, std::string where) {
+NpyArray ViewNpy(std::span<const std::byte> file, std::string where) {
   const auto [text, data] = SplitNpy(file, where);
   Header header = HeaderParser(text, where).Parse();
-  const std::optional<ElementType> type = ParseDtype(header.descr);
-  if (!type) {
-    throw Error(where, "holds elements of type '" + header.descr +
-                           "'; little-endian b, i, u, f and V of 1 to 8 bytes can be read");
+  const ElementType type = RequireType(header, where);
+  if (ByteCount(header.shape, type.size) != data.size()) {
+    RefuseSize(header, data.size(), where);
   }
-  const std::optional<std::size_t> size = ByteCount(header.shape, type->size);
-  if (!size || *size != data.size()) {
-    throw Error(where, "says shape " + ShapeText(header.shape) + " of " + header.descr +
-                           ", which is not what its " + std::to_string(data.size()) +
-                           " bytes of data hold");
+  const auto address = reinterpret_cast<std::uintptr_t>(data.data());
+  ByteArray bytes;
+  if (header.fortran_order && header.shape.size() > 1) {
+    RequireMemory(data.size(), where);
+    bytes = RowMajor(data, header.shape, type.size);
+  } else if (address % type.size != 0) {  // no place for numbers
+    bytes = ByteArray(data.begin(), data.end());
+  } else {
+    bytes = ByteArray::ViewOf(data);
   }
-  std::vector<std::byte> bytes = header.fortran_order && header.shape.size() > 1
-                                     ? RowMajor(data, header.shape, type->size)
-                                     : std::vector<std::byte>(data.begin(), data.end());
   return {std::move(header.descr), std::move(header.shape), std::move(bytes), std::move(where)};
+}
+
+NpyArray ParseNpy(std::span<const std::byte> file, std::string where) {
+  NpyArray array = ViewNpy(file, std::move(where));
+  array.bytes.Own();
+  return array;
+}
+
+NpyHeader ParseNpyHeader(std::span<const std::byte> front, std::string where) {
+  const auto [text, data] = SplitNpy(front, where);
+  Header header = HeaderParser(text, where).Parse();
+  const std::optional<std::size_t> size = ByteCount(header.shape, RequireType(header, where).size);
+  if (!size) RefuseSize(header, data.size(), where);
+  const std::size_t begin = front.size() - data.size();
+  return {{std::move(header.descr), std::move(header.shape), {}, std::move(where)}, begin + *size};
 }
 
 std::vector<std::byte> FormatNpy(const NpyArray& array) {
@@ -271,79 +298,12 @@ std::vector<std::byte> FormatNpy(const NpyArray& array) {
 }
 
 NpyArray ReadNpy(const std::filesystem::path& path) {
-  const std::string text = ReadFile(path);
-  return ParseNpy(std::as_bytes(std::span(text)), path.string());
+  const FileContent file(path);
+  return ParseNpy(file.bytes(), path.string());
 }
 
 void WriteNpy(const std::filesystem::path& path, const NpyArray& array) {
   WriteFileAtomically(path, FormatNpy(array));
-}
-
-void NpzFile::Close::operator()(zip* archive) const noexcept { zip_discard(archive); }
-
-NpzFile::NpzFile(const std::filesystem::path& path) : path_(path.string()) {
-  std::error_code status;
-  if (std::filesystem::is_regular_file(path, status) && std::filesystem::is_empty(path, status)) {
-    throw Error(path_, "cannot be read as .npz: it is empty");  // libzip sees an archive of nothing
-  }
-  int code = 0;
-  archive_.reset(zip_open(path_.c_str(), ZIP_RDONLY, &code));
-  if (archive_) return;
-  zip_error_t error;
-  zip_error_init_with_code(&error, code);
-  RefuseArchive(path_, &error);
-}
-
-NpzFile::NpzFile(std::span<const std::byte> content, std::string where) : path_(std::move(where)) {
-  if (content.empty()) throw Error(path_, "cannot be read as .npz: it is empty");
-  zip_error_t error;
-  zip_error_init(&error);
-  zip_source_t* source = zip_source_buffer_create(content.data(), content.size(), 0, &error);
-  if (source == nullptr) RefuseArchive(path_, &error);
-  archive_.reset(zip_open_from_source(source, ZIP_RDONLY, &error));
-  if (!archive_) {
-    zip_source_free(source);
-    RefuseArchive(path_, &error);
-  }
-  zip_error_fini(&error);
-}
-
-bool NpzFile::Has(std::string_view name) const {
-  return zip_name_locate(archive_.get(), (std::string(name) + ".npy").c_str(), 0) >= 0;
-}
-
-std::vector<std::string> NpzFile::Names() const {
-  std::vector<std::string> names;
-  for (zip_int64_t i = 0; i < zip_get_num_entries(archive_.get(), 0); ++i) {
-    const char* raw = zip_get_name(archive_.get(), static_cast<zip_uint64_t>(i), 0);
-    const std::string_view name = raw == nullptr ? "" : raw;
-    RefuseControlCharacters(name, path_);
-    if (name.ends_with(".npy")) names.emplace_back(name.substr(0, name.size() - 4));
-  }
-  return names;
-}
-
-NpyArray NpzFile::Read(std::string_view name) const {
-  const std::string where = path_ + "#" + std::string(name);
-  if (!Has(name)) throw Error(where, "no such array in the file");
-  const std::unique_ptr<zip_file_t, void (*)(zip_file_t*)> member(
-      zip_fopen(archive_.get(), (std::string(name) + ".npy").c_str(), 0),
-      [](zip_file_t* file) { zip_fclose(file); });
-  if (!member) throw Error(where, std::string("is damaged: ") + zip_strerror(archive_.get()));
-  // In pieces: the size that the archive states is not to be trusted with an allocation.
-  std::vector<std::byte> file;
-  constexpr std::size_t kPiece = std::size_t{1} << 20;
-  while (true) {
-    const std::size_t old = file.size();
-    file.resize(old + kPiece);
-    const zip_int64_t got = zip_fread(member.get(), file.data() + old, kPiece);
-    if (got < 0) {
-      throw Error(where, std::string("is damaged: ") + zip_file_strerror(member.get()));
-    }
-    file.resize(old + static_cast<std::size_t>(got));
-    if (got == 0) break;
-  }
-  return ParseNpy(file, where);
 }
 
 }  // namespace fp4lab

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +18,8 @@
 #include <vector>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/io/byte_array.h"
+#include "fp4lab/io/file_content.h"
 
 struct zip;  // libzip's archive
 
@@ -28,7 +31,7 @@ concept NpyNumber = std::integral<T> || std::floating_point<T>;
 struct NpyArray {
   std::string dtype;               // NumPy's: "<u2", "|u1", "<f4", "|V2"
   std::vector<std::size_t> shape;  // {} is a scalar
-  std::vector<std::byte> bytes;    // elements in row-major order
+  ByteArray bytes;                 // elements in row-major order
   std::string where;               // "file.npy" or "file.npz#array": for errors
 
   // The elements as T: the sizes must agree, and the kinds, except that raw bytes ("V") read as
@@ -58,17 +61,32 @@ NpyArray MakeNpyArray(std::vector<std::size_t> shape, std::span<const T> values)
   const auto bytes = std::as_bytes(values);
   const std::string order = sizeof(T) == 1 ? "|" : "<";
   return {order + NpyArray::KindOf<T>() + std::to_string(sizeof(T)), std::move(shape),
-          std::vector<std::byte>(bytes.begin(), bytes.end()), ""};
+          ByteArray(bytes.begin(), bytes.end()), ""};
 }
+
+inline constexpr std::size_t kMostNpyAxes = 64;                      // as NumPy 2
+inline constexpr std::size_t kMostNpyHeader = std::size_t{1} << 20;  // bytes; NumPy reads 10,000
 
 // The content of a .npy file. `where` names it in errors.
 NpyArray ParseNpy(std::span<const std::byte> file, std::string where);
+// The same without a copy where the elements lie in the file as they are needed: `file` must
+// outlive the array.
+NpyArray ViewNpy(std::span<const std::byte> file, std::string where);
+// An array without its elements, and the length of its file as it says itself: from the first
+// kMostNpyHeader bytes of that.
+struct NpyHeader {
+  NpyArray array;
+  std::size_t file_bytes = 0;
+};
+NpyHeader ParseNpyHeader(std::span<const std::byte> front, std::string where);
 std::vector<std::byte> FormatNpy(const NpyArray& array);
 
 NpyArray ReadNpy(const std::filesystem::path& path);
 void WriteNpy(const std::filesystem::path& path, const NpyArray& array);
 
-// An .npz file, open for reading. Arrays are read when asked for, and their CRC is checked.
+// An .npz file, open for reading. Arrays are read when asked for, and their CRC is checked. An
+// array may not be larger than its .npy header says, and that not more than deflate can make of the
+// bytes in the archive, and memory hold.
 class NpzFile {
  public:
   explicit NpzFile(const std::filesystem::path& path);
@@ -80,12 +98,18 @@ class NpzFile {
   std::vector<std::string> Names() const;
   // Throws Error for a name that is not there.
   NpyArray Read(std::string_view name) const;
+  // The same without its elements.
+  NpyArray ReadHeader(std::string_view name) const;
 
  private:
   struct Close {
     void operator()(zip* archive) const noexcept;
   };
+  void Open(std::span<const std::byte> content);
+  std::string Where(std::string_view name) const;  // Error for a name that is not there
+
   std::string path_;
+  std::optional<FileContent> file_;
   std::unique_ptr<zip, Close> archive_;
 };
 

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <set>
 #include <utility>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/suggest.h"
 #include "fp4lab/io/file.h"
+#include "fp4lab/io/file_content.h"
 #include "fp4lab/io/json.h"
 
 namespace fp4lab {
@@ -25,21 +25,12 @@ struct Extent {
 
 // nlohmann/json keeps the last of two equal keys; a file that has both is lying about one of them.
 Json ParseWithoutDuplicates(std::string_view text, const std::string& where) {
-  std::vector<std::set<std::string>> open;
-  const auto check = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    if (depth > kMaxJsonDepth) throw Error(where, "the header is JSON nested too deep");
-    if (event == Json::parse_event_t::key)
-      RefuseControlCharacters(parsed.get<std::string>(), where);
-    if (event == Json::parse_event_t::object_start) open.emplace_back();
-    if (event == Json::parse_event_t::object_end) open.pop_back();
-    if (event == Json::parse_event_t::key &&
-        !open.back().insert(parsed.get<std::string>()).second) {
-      throw Error(where, "the header has the key \"" + parsed.get<std::string>() + "\" twice");
-    }
-    return true;
-  };
+  WalkJson(text, where, [&where](const std::string& key, bool repeated, const JsonPlace&) {
+    RefuseControlCharacters(key, where);
+    if (repeated) throw Error(where, "the header has the key \"" + key + "\" twice");
+  });
   try {
-    return Json::parse(text.begin(), text.end(), check);
+    return Json::parse(text.begin(), text.end());
   } catch (const Json::exception&) {
     throw Error(where, "the header is not JSON");
   }
@@ -122,7 +113,7 @@ std::size_t SafetensorsBytes(std::string_view dtype, std::span<const std::size_t
   return bits / 8;
 }
 
-SafetensorsFile ParseSafetensors(std::span<const std::byte> file, const std::string& where) {
+SafetensorsFile ViewSafetensors(std::span<const std::byte> file, const std::string& where) {
   const std::size_t header_size = ReadLength(file, where);
   const std::string_view header(reinterpret_cast<const char*>(file.data()) + 8, header_size);
   const std::span<const std::byte> data = file.subspan(8 + header_size);
@@ -141,17 +132,22 @@ SafetensorsFile ParseSafetensors(std::span<const std::byte> file, const std::str
     }
     SafetensorsTensor& tensor = result.tensors[name];
     extents.push_back(ReadEntry(entry, name, where, data.size(), &tensor));
-    const auto bytes =
-        data.subspan(extents.back().begin, extents.back().end - extents.back().begin);
-    tensor.bytes.assign(bytes.begin(), bytes.end());
+    tensor.bytes = ByteArray::ViewOf(
+        data.subspan(extents.back().begin, extents.back().end - extents.back().begin));
   }
   CheckThatExtentsTile(std::move(extents), data.size(), where);
   return result;
 }
 
+SafetensorsFile ParseSafetensors(std::span<const std::byte> file, const std::string& where) {
+  SafetensorsFile result = ViewSafetensors(file, where);
+  for (auto& [name, tensor] : result.tensors) tensor.bytes.Own();
+  return result;
+}
+
 SafetensorsFile ReadSafetensors(const std::filesystem::path& path) {
-  const std::string content = ReadFile(path);
-  return ParseSafetensors(std::as_bytes(std::span(content)), path.string());
+  const FileContent file(path);
+  return ParseSafetensors(file.bytes(), path.string());
 }
 
 std::vector<std::byte> FormatSafetensors(const SafetensorsFile& file) {
@@ -180,7 +176,11 @@ std::vector<std::byte> FormatSafetensors(const SafetensorsFile& file) {
 }
 
 void WriteSafetensors(const std::filesystem::path& path, const SafetensorsFile& file) {
-  WriteFileAtomically(path, FormatSafetensors(file));
+  try {
+    WriteFileAtomically(path, FormatSafetensors(file));
+  } catch (const Json::exception&) {
+    throw Error(path.string(), "cannot hold a tensor whose name is no UTF-8: give another #NAME");
+  }
 }
 
 }  // namespace fp4lab

@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "fp4lab/io/byte_array.h"
+
 namespace fp4lab {
 
 // dtype names as the files spell them, with the bits of an element. The shape of a sub-byte tensor
@@ -33,7 +35,7 @@ inline constexpr std::array kSafetensorsDtypes = {
 struct SafetensorsTensor {
   std::string dtype;
   std::vector<std::size_t> shape;  // in elements
-  std::vector<std::byte> bytes;
+  ByteArray bytes;
   friend bool operator==(const SafetensorsTensor&, const SafetensorsTensor&) = default;
 };
 
@@ -52,6 +54,8 @@ std::size_t SafetensorsBytes(std::string_view dtype, std::span<const std::size_t
 // that are not what the format says, offsets that overlap, leave gaps, run backwards or disagree
 // with dtype and shape, duplicate or unknown keys.
 SafetensorsFile ParseSafetensors(std::span<const std::byte> file, const std::string& where);
+// The same without a copy of the tensors: `file` must outlive them.
+SafetensorsFile ViewSafetensors(std::span<const std::byte> file, const std::string& where);
 SafetensorsFile ReadSafetensors(const std::filesystem::path& path);
 
 // Tensors in order of their names; the header is padded with spaces to a multiple of 8 bytes.

@@ -1,4 +1,5 @@
 // A kernel of this library at the end of the pipe.
+#include <algorithm>
 #include <bit>
 #include <istream>
 #include <ostream>
@@ -39,23 +40,35 @@ class CaseReader {
       throw Error(where_, "case " + std::to_string(index) + " claims " + std::to_string(rows) +
                               "x" + std::to_string(cols) + " elements: no case is that large");
     }
-    *received = {.index = index, .check = check, .x = Matrix<float>(rows, cols)};
+    *received = {.index = index, .check = check, .x = {}};
+    received->x.rows = rows;
+    received->x.cols = cols;
+    const std::size_t count = std::size_t{rows} * cols;
     std::vector<float>& values = received->x.values;
     if (bf16_) {
-      std::vector<std::uint16_t> bits(values.size());
-      Read(bits.data(), bits.size() * sizeof bits[0]);
-      for (std::size_t i = 0; i < bits.size(); ++i) {
-        values[i] = std::bit_cast<float>(static_cast<std::uint32_t>(bits[i]) << 16);
+      for (const std::uint16_t bits : Part<std::uint16_t>(count)) {
+        values.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16));
       }
     } else {
-      Read(values.data(), values.size() * sizeof(float));
+      values = Part<float>(count);
     }
-    received->random.resize(has_random != 0 ? values.size() : 0);
-    Read(received->random.data(), received->random.size() * sizeof(std::uint16_t));
+    if (has_random != 0) received->random = Part<std::uint16_t>(count);
     return true;
   }
 
  private:
+  // In pieces: a shape that the stream states is not to be trusted with an allocation.
+  template <class T>
+  std::vector<T> Part(std::size_t count) {
+    constexpr std::size_t kPiece = std::size_t{1} << 20;
+    std::vector<T> part;
+    while (part.size() < count) {
+      const std::size_t old = part.size(), piece = std::min(count - old, kPiece);
+      part.resize(old + piece);
+      Read(part.data() + old, piece * sizeof(T));
+    }
+    return part;
+  }
   void Read(void* out, std::size_t bytes) {
     in_.read(static_cast<char*>(out), static_cast<std::streamsize>(bytes));
     if (static_cast<std::size_t>(in_.gcount()) != bytes) throw Error(where_, "ends within a case");

@@ -10,6 +10,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/exchange/matrix_file.h"
 #include "fp4lab/io/file.h"
+#include "fp4lab/io/file_content.h"
 #include "fp4lab/io/npy.h"
 #include "fp4lab/io/safetensors.h"
 #include "fp4lab/judge/case_stream.h"
@@ -83,7 +84,7 @@ std::vector<float> Floats(const SafetensorsFile& file, const char* name, const s
 }
 
 std::optional<NpyArray> NpyIfThere(const fs::path& path) {
-  if (!fs::exists(path)) return std::nullopt;
+  if (!Exists(path)) return std::nullopt;
   return ReadNpy(path);
 }
 
@@ -113,8 +114,9 @@ void WriteCaseFolder(const Dialect& dialect, const CaseOptions& options,
 std::optional<CaseAnswer> ReadCaseAnswer(const fs::path& folder, std::size_t index) {
   CaseAnswer answer{.index = static_cast<std::uint32_t>(index)};
   const fs::path whole = folder / Numbered(index, ".safetensors");
-  if (fs::exists(whole)) {
-    const SafetensorsFile file = ReadSafetensors(whole);
+  if (Exists(whole)) {
+    const FileContent content(whole);
+    const SafetensorsFile file = ViewSafetensors(content.bytes(), whole.string());
     answer.codes = TensorBytes(file, "codes");
     answer.scales = TensorBytes(file, "scales");
     answer.level_two = Floats(file, "level_two", whole.string());

@@ -1,5 +1,6 @@
 #include "fp4lab/judge/case_stream.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <istream>
@@ -15,6 +16,7 @@ namespace {
 
 constexpr std::string_view kAnswersHeader = "fp4lab-answers 1";
 constexpr std::uint32_t kMostBytes = 1u << 30;  // of one part of an answer
+constexpr std::size_t kPiece = std::size_t{1} << 20;
 
 std::string_view LevelName(CaseLevel level) {
   for (const NamedCaseLevel& named : kCaseLevels) {
@@ -89,6 +91,16 @@ void AnswerStream::Read(void* out, std::size_t bytes) {
   throw Error(where_, "ends within record " + std::to_string(records_));
 }
 
+// In pieces: a length that the stream states is not to be trusted with an allocation.
+template <class T>
+void AnswerStream::ReadPart(std::size_t count, std::vector<T>* part) {
+  while (part->size() < count) {
+    const std::size_t old = part->size(), piece = std::min(count - old, kPiece);
+    part->resize(old + piece);
+    Read(part->data() + old, piece * sizeof(T));
+  }
+}
+
 std::uint32_t AnswerStream::Number() {
   std::uint32_t number = 0;
   Read(&number, sizeof number);
@@ -107,12 +119,9 @@ std::optional<CaseAnswer> AnswerStream::Next() {
                             " bytes of codes, " + std::to_string(scales) + " of scales and " +
                             std::to_string(numbers) + " numbers: no answer is that long");
   }
-  answer.codes.resize(codes);
-  answer.scales.resize(scales);
-  answer.level_two.resize(numbers);
-  Read(answer.codes.data(), codes);
-  Read(answer.scales.data(), scales);
-  Read(answer.level_two.data(), numbers * sizeof(float));
+  ReadPart(codes, &answer.codes);
+  ReadPart(scales, &answer.scales);
+  ReadPart(numbers, &answer.level_two);
   ++records_;
   return answer;
 }

@@ -53,6 +53,8 @@ class AnswerStream {
  private:
   std::uint32_t Number();
   void Read(void* out, std::size_t bytes);
+  template <class T>
+  void ReadPart(std::size_t count, std::vector<T>* part);
 
   std::istream& in_;
   std::string where_;

@@ -67,11 +67,17 @@ Checkpoint UnpackCheckpoint(std::span<const std::byte> bytes, const std::string&
     throw Error(where, "is damaged or cut short");
   }
   auto rest = body.subspan(kMagic.size());
-  const Json head = ParseJson(AsText(Take(&rest, where)), where);
+  const Json json = ParseJson(AsText(Take(&rest, where)), where);
+  JsonObject head(json, where);
+  const Json* record = head.Member("record");
+  std::vector<std::int64_t> branch;
+  head.Require("branch", &branch);
+  if (record == nullptr || branch.size() != 3) {
+    throw Error(where, "is no checkpoint of a study run");
+  }
   Checkpoint checkpoint;
-  checkpoint.record = ReadRunRecord(head.at("record"), where);
-  const Json& branch = head.at("branch");
-  checkpoint.branch = {branch.at(0), branch.at(1), branch.at(2)};
+  checkpoint.record = ReadRunRecord(*record, where);
+  checkpoint.branch = {branch[0], branch[1], branch[2]};
   const auto state = Take(&rest, where), trunk_state = Take(&rest, where);
   checkpoint.state.assign(state.begin(), state.end());
   checkpoint.trunk_state.assign(trunk_state.begin(), trunk_state.end());

@@ -117,17 +117,27 @@ ReportFiles WriteReport(const std::filesystem::path& file_or_folder,
   const std::filesystem::path file = ResultsPath(file_or_folder);
   Json json = ReadJsonFile(file);
   const Results results = ReadResults(json, file.string());
-  const Analysis analysis = Analyze(results);
   const std::filesystem::path folder = out_dir.empty() ? file.parent_path() : out_dir;
-  const ReportFiles files{folder / "report.html", folder / "results.csv", folder / "figures",
-                          SummaryText(results, analysis)};
-  for (const Figure& figure : DrawFigures(results, analysis)) {
-    WriteFileAtomically(files.figures / figure.file, figure.standalone);
+  ReportFiles files{folder / "report.html", folder / "results.csv", folder / "figures", ""};
+  if (!HasHash(json)) {
+    files.note =
+        file.string() +
+        ": has no \"sha256\", as older versions wrote it: whether its numbers were changed "
+        "since cannot be told";
   }
-  WriteFileAtomically(files.csv, RunsCsv(results));
-  WriteFileAtomically(files.html, ReportHtml(results, analysis));
-  json["analysis"] = ToJson(analysis, results);
-  WriteFileAtomically(folder / "results.json", json.dump(1) + "\n");
+  try {
+    const Analysis analysis = Analyze(results);
+    files.summary = SummaryText(results, analysis);
+    for (const Figure& figure : DrawFigures(results, analysis)) {
+      WriteFileAtomically(files.figures / figure.file, figure.standalone);
+    }
+    WriteFileAtomically(files.csv, RunsCsv(results));
+    WriteFileAtomically(files.html, ReportHtml(results, analysis));
+    json["analysis"] = ToJson(analysis, results);
+  } catch (const Json::exception& e) {  // the study inside, which is shown as it is
+    throw Error(file.string() + "#/study", "is not as fp4lab writes it: " + ProblemOf(e));
+  }
+  WriteFileAtomically(folder / "results.json", ResultsText(std::move(json)));
   return files;
 }
 

@@ -26,6 +26,7 @@ std::string SummaryText(const Results& results, const Analysis& analysis);
 struct ReportFiles {
   std::filesystem::path html, csv, figures;
   std::string summary;
+  std::string note = {};  // what is to be said beside the summary; empty: nothing
 };
 ReportFiles WriteReport(const std::filesystem::path& file_or_folder,
                         const std::filesystem::path& out_dir = {});

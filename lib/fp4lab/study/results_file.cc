@@ -5,111 +5,153 @@
 #include <limits>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/hash.h"
 #include "fp4lab/base/suggest.h"
 
 namespace fp4lab::study {
 namespace {
 
-// JSON has no NaN and no infinity; they are written as null.
-double Number(const Json& json) {
-  return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
+constexpr std::string_view kHash = "sha256";
+
+// JSON has no NaN and no infinity; they are written as null. Absent: NaN as well.
+double Number(JsonObject& o, std::string_view key) {
+  const Json* member = o.Member(key);
+  double value = std::numeric_limits<double>::quiet_NaN();
+  if (member != nullptr && !member->is_null()) o.Read(key, &value);
+  return value;
 }
 
-std::vector<double> Numbers(const Json& json, const char* key) {
-  std::vector<double> values;
-  if (const auto found = json.find(key); found != json.end() && found->is_array()) {
-    for (const Json& value : *found) values.push_back(Number(value));
+double RequireNumber(JsonObject& o, std::string_view key) {
+  if (!o.Has(key)) throw Error(o.Where(key), "is missing");
+  return Number(o, key);
+}
+
+template <class T>
+T Required(JsonObject& o, std::string_view key) {
+  T value{};
+  o.Require(key, &value);
+  return value;
+}
+
+template <class T>
+T Optional(JsonObject& o, std::string_view key, T value = {}) {
+  o.Read(key, &value);
+  return value;
+}
+
+JsonObject RequireObject(JsonObject& o, std::string_view key) {
+  const Json* member = o.Member(key);
+  if (member == nullptr) throw Error(o.Where(key), "is missing");
+  return {*member, o.Where(key)};
+}
+
+// read(element, its place) for each element of an array; none where it is absent.
+template <class Read>
+auto Each(JsonObject& o, std::string_view key, Read read) {
+  std::vector<decltype(read(Json(), std::string()))> values;
+  const Json* member = o.Member(key);
+  if (member == nullptr) return values;
+  if (!member->is_array()) throw Error(o.Where(key), "must be an array");
+  for (std::size_t i = 0; i < member->size(); ++i) {
+    values.push_back(read((*member)[i], o.Where(key) + "/" + std::to_string(i)));
   }
   return values;
 }
 
-AnnealedPoint ReadPoint(const Json& json) {
-  return {.tokens = json.at("tokens").get<std::int64_t>(),
-          .steps = json.at("steps").get<std::int64_t>(),
-          .loss = Number(json.at("validation_loss")),
-          .loss_high = Number(json.value("validation_loss_high", Json())),
-          .chunks = Numbers(json, "chunk_losses"),
-          .chunks_high = Numbers(json, "chunk_losses_high")};
+std::vector<double> Numbers(JsonObject& o, std::string_view key) {
+  return Each(o, key, [](const Json& json, const std::string& where) {
+    if (json.is_null()) return std::numeric_limits<double>::quiet_NaN();
+    if (!json.is_number()) throw Error(where, "must be a number or null");
+    return json.get<double>();
+  });
 }
 
-CurvePoint ReadCurvePoint(const Json& json) {
-  return {.step = json.at("step").get<std::int64_t>(),
-          .tokens = json.at("tokens").get<std::int64_t>(),
-          .loss = Number(json.at("loss")),
-          .learning_rate = Number(json.at("learning_rate"))};
+AnnealedPoint ReadPoint(const Json& json, const std::string& where) {
+  JsonObject o(json, where);
+  return {.tokens = Required<std::int64_t>(o, "tokens"),
+          .steps = Required<std::int64_t>(o, "steps"),
+          .loss = RequireNumber(o, "validation_loss"),
+          .loss_high = Number(o, "validation_loss_high"),
+          .chunks = Numbers(o, "chunk_losses"),
+          .chunks_high = Numbers(o, "chunk_losses_high")};
 }
 
-TensorRow ReadTensor(const Json& json) {
-  return {.name = json.at("name").get<std::string>(),
-          .format = json.at("format").get<std::string>(),
-          .amax = Number(json.at("amax")),
-          .underflow_percent = Number(json.at("underflow_percent")),
-          .clip_percent = Number(json.at("clip_percent")),
-          .sqnr_db = Number(json.at("sqnr_db"))};
+TrunkLoss ReadTrunkPoint(const Json& json, const std::string& where) {
+  JsonObject o(json, where);
+  return {.tokens = Required<std::int64_t>(o, "tokens"),
+          .loss = RequireNumber(o, "validation_loss")};
 }
 
-RunResult ReadRun(const Json& json) {
+CurvePoint ReadCurvePoint(const Json& json, const std::string& where) {
+  JsonObject o(json, where);
+  return {.step = Required<std::int64_t>(o, "step"),
+          .tokens = Required<std::int64_t>(o, "tokens"),
+          .loss = RequireNumber(o, "loss"),
+          .learning_rate = RequireNumber(o, "learning_rate")};
+}
+
+TensorRow ReadTensor(const Json& json, const std::string& where) {
+  JsonObject o(json, where);
+  return {.name = Required<std::string>(o, "name"),
+          .format = Required<std::string>(o, "format"),
+          .amax = RequireNumber(o, "amax"),
+          .underflow_percent = RequireNumber(o, "underflow_percent"),
+          .clip_percent = RequireNumber(o, "clip_percent"),
+          .sqnr_db = RequireNumber(o, "sqnr_db")};
+}
+
+RunResult ReadRun(const Json& json, const std::string& where) {
+  JsonObject o(json, where);
   RunResult run;
-  run.arm = json.at("arm").get<std::string>();
-  run.seed = json.at("seed").get<std::uint64_t>();
-  run.diverged = json.at("status").get<std::string>() != "ok";
-  if (const Json at = json.value("diverged_at", Json()); at.is_object()) {
-    run.diverged_step = at.at("step").get<std::int64_t>();
-    run.diverged_tensor = at.at("tensor").get<std::string>();
+  run.arm = Required<std::string>(o, "arm");
+  run.seed = Required<std::uint64_t>(o, "seed");
+  run.diverged = Required<std::string>(o, "status") != "ok";
+  if (const Json* at = o.Member("diverged_at"); at != nullptr && !at->is_null()) {
+    JsonObject place(*at, o.Where("diverged_at"));
+    run.diverged_step = Required<std::int64_t>(place, "step");
+    run.diverged_tensor = Required<std::string>(place, "tensor");
   }
-  for (const Json& point : json.at("points")) run.points.push_back(ReadPoint(point));
-  for (const Json& point : json.value("trunk_points", Json::array())) {
-    run.trunk_points.push_back(
-        {point.at("tokens").get<std::int64_t>(), Number(point.at("validation_loss"))});
-  }
-  for (const Json& point : json.value("curve", Json::array())) {
-    run.curve.push_back(ReadCurvePoint(point));
-  }
-  for (const Json& tensor : json.value("tensors", Json::array())) {
-    run.tensors.push_back(ReadTensor(tensor));
-  }
-  run.seconds = Number(json.value("seconds", Json()));
-  run.tokens_per_second = Number(json.value("tokens_per_second", Json()));
+  if (!o.Has("points")) throw Error(o.Where("points"), "is missing");
+  run.points = Each(o, "points", ReadPoint);
+  run.trunk_points = Each(o, "trunk_points", ReadTrunkPoint);
+  run.curve = Each(o, "curve", ReadCurvePoint);
+  run.tensors = Each(o, "tensors", ReadTensor);
+  run.seconds = Number(o, "seconds");
+  run.tokens_per_second = Number(o, "tokens_per_second");
   return run;
 }
 
-Question ReadQuestion(const Json& json) {
+Question ReadQuestion(JsonObject o) {
   Question question;
-  question.reference = json.at("reference").get<std::string>();
-  const auto contrast = json.value("contrast", std::vector<std::string>{});
+  question.reference = Required<std::string>(o, "reference");
+  const auto contrast = Optional<std::vector<std::string>>(o, "contrast");
   if (contrast.size() == 2) {
     question.format = contrast[0];
     question.format_reference = contrast[1];
   }
-  question.primary_tokens = json.at("primary_tokens").get<std::int64_t>();
-  question.confidence = json.value("confidence", 0.95);
-  question.null_arms = json.value("null_arms", std::vector<std::string>{});
-  question.criteria = json.value("criteria", Json::array());
+  question.primary_tokens = Required<std::int64_t>(o, "primary_tokens");
+  question.confidence = Optional(o, "confidence", 0.95);
+  question.null_arms = Optional<std::vector<std::string>>(o, "null_arms");
+  if (const Json* criteria = o.Member("criteria")) question.criteria = *criteria;
   return question;
 }
 
-Results ReadMembers(const Json& json) {
-  Results results;
-  results.name = json.at("name").get<std::string>();
-  results.version = json.at("fp4lab_version").get<std::string>();
-  results.study = json.at("study");
-  results.title = results.study.value("title", results.name);
-  results.description = results.study.value("description", "");
-  const Json& corpus = json.at("corpus");
-  results.corpus = corpus.at("name").get<std::string>();
-  results.vocabulary = corpus.value("vocabulary", std::int64_t{0});
-  results.train_tokens = corpus.at("train_tokens").get<std::int64_t>();
-  results.validation_tokens = corpus.at("validation_tokens").get<std::int64_t>();
-  results.train_sha256 = corpus.at("train_sha256").get<std::string>();
-  results.validation_sha256 = corpus.at("validation_sha256").get<std::string>();
-  results.parameters = json.at("model").at("parameters").get<std::int64_t>();
-  results.block_parameters = json.at("model").at("block_parameters").get<std::int64_t>();
-  results.arms = results.study.at("arm_order").get<std::vector<std::string>>();
-  results.seeds = results.study.at("seeds").get<std::vector<std::uint64_t>>();
-  results.budgets = results.study.at("budgets").get<std::vector<std::int64_t>>();
-  results.question = ReadQuestion(results.study.at("analysis"));
-  for (const Json& run : json.at("runs")) results.runs.push_back(ReadRun(run));
-  return results;
+void ReadStudy(JsonObject o, Results* results) {
+  results->title = Optional(o, "title", results->name);
+  results->description = Optional<std::string>(o, "description");
+  results->arms = Required<std::vector<std::string>>(o, "arm_order");
+  results->seeds = Required<std::vector<std::uint64_t>>(o, "seeds");
+  results->budgets = Required<std::vector<std::int64_t>>(o, "budgets");
+  results->question = ReadQuestion(RequireObject(o, "analysis"));
+}
+
+void ReadCorpus(JsonObject o, Results* results) {
+  results->corpus = Required<std::string>(o, "name");
+  results->vocabulary = Optional<std::int64_t>(o, "vocabulary");
+  results->train_tokens = Required<std::int64_t>(o, "train_tokens");
+  results->validation_tokens = Required<std::int64_t>(o, "validation_tokens");
+  results->train_sha256 = Required<std::string>(o, "train_sha256");
+  results->validation_sha256 = Required<std::string>(o, "validation_sha256");
 }
 
 void CheckNames(const Results& results, const std::string& where) {
@@ -126,7 +168,29 @@ void CheckNames(const Results& results, const std::string& where) {
   check(results.question.format_reference, "contrast/1");
 }
 
+std::string HashOf(Json results) {
+  results.erase(std::string(kHash));
+  return Sha256(results.dump());
+}
+
+// A file of an older version has no hash.
+void CheckHash(const Json& json, const std::string& where) {
+  if (!HasHash(json) || json.at(std::string(kHash)) == HashOf(json)) return;
+  throw Error(
+      where,
+      "was changed after fp4lab wrote it: its \"sha256\" is not that of its content. Take it "
+      "from its source again, or run `fp4lab study run`, which writes it from the cached "
+      "runs");
+}
+
 }  // namespace
+
+bool HasHash(const Json& results) { return results.contains(std::string(kHash)); }
+
+std::string ResultsText(Json results) {
+  results[std::string(kHash)] = HashOf(results);
+  return results.dump(1) + "\n";
+}
 
 const RunResult* Results::Find(std::string_view arm, std::uint64_t seed) const {
   const auto found = std::find_if(runs.begin(), runs.end(), [&](const RunResult& run) {
@@ -141,13 +205,21 @@ Results ReadResults(const Json& json, const std::string& where) {
     throw Error(where,
                 "is no results file: its \"schema\" is not \"" + std::string(kSchema) + "\"");
   }
-  try {
-    Results results = ReadMembers(json);
-    CheckNames(results, where);
-    return results;
-  } catch (const Json::exception& e) {
-    throw Error(where, std::string("is no results file: ") + e.what());
-  }
+  JsonObject o(json, where);
+  CheckHash(json, where);
+  Results results;
+  results.name = Required<std::string>(o, "name");
+  results.version = Required<std::string>(o, "fp4lab_version");
+  if (const Json* study = o.Member("study")) results.study = *study;
+  ReadStudy(RequireObject(o, "study"), &results);
+  ReadCorpus(RequireObject(o, "corpus"), &results);
+  JsonObject model = RequireObject(o, "model");
+  results.parameters = Required<std::int64_t>(model, "parameters");
+  results.block_parameters = Required<std::int64_t>(model, "block_parameters");
+  if (!o.Has("runs")) throw Error(o.Where("runs"), "is missing");
+  results.runs = Each(o, "runs", ReadRun);
+  CheckNames(results, where);
+  return results;
 }
 
 std::filesystem::path ResultsPath(const std::filesystem::path& file_or_folder) {

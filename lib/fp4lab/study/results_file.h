@@ -73,9 +73,14 @@ struct Results {
   const RunResult* Find(std::string_view arm, std::uint64_t seed) const;
 };
 
-// Schema "fp4lab.study.results/1". Error for anything else; members that this version does not know
-// are passed over.
+// Schema "fp4lab.study.results/1". Error for anything else and where "sha256" is not the hash of
+// the content; members that this version does not know are passed over.
 Results ReadResults(const Json& json, const std::string& where);
+// results.json as it is written: with "sha256", the SHA-256 of the document without that member,
+// its keys sorted and without spaces.
+std::string ResultsText(Json results);
+// Whether it was written so; older versions wrote no hash.
+bool HasHash(const Json& results);
 // `path` is results.json or the folder it lies in.
 Results LoadResults(const std::filesystem::path& path);
 std::filesystem::path ResultsPath(const std::filesystem::path& file_or_folder);

@@ -40,14 +40,20 @@ RunFolder::RunFolder(const std::filesystem::path& out_dir, const TrainConfig& co
       key_(Sha256(inputs_.dump())),
       folder_(out_dir / "runs" / key_.substr(0, kFolderDigits)) {}
 
+void RunFolder::Sweep() const {
+  constexpr std::string_view kWritten[] = {"result.json", "checkpoint"};
+  RemovePartialFiles(folder_, kWritten);
+}
+
 std::optional<RunRecord> RunFolder::ReadResult() const {
   const std::string where = ResultPath().string();
-  if (!std::filesystem::exists(ResultPath())) return std::nullopt;
+  if (!Exists(ResultPath())) return std::nullopt;
   const Json json = ReadJsonFile(ResultPath());
   if (!json.is_object() || json.value("schema", Json()) != kSchema ||
-      json.value("key", Json()) != key_ || !json.contains("record") ||
+      json.value("key", Json()) != key_ || !json.contains("record") || !json.contains("inputs") ||
+      Sha256(json["inputs"].dump()) != key_ ||  // the key is their hash
       json.value("sha256", Json()) != Sha256(json["record"].dump())) {
-    throw Error(where, "is damaged");
+    throw Error(where, "is damaged, or was changed after fp4lab wrote it");
   }
   return ReadRunRecord(json["record"], where);
 }
@@ -64,7 +70,7 @@ void RunFolder::WriteResult(const RunRecord& record) const {
 }
 
 std::optional<std::vector<std::byte>> RunFolder::ReadCheckpoint() const {
-  if (!std::filesystem::exists(CheckpointPath())) return std::nullopt;
+  if (!Exists(CheckpointPath())) return std::nullopt;
   const std::string text = ReadFile(CheckpointPath());
   const auto bytes = std::as_bytes(std::span(text));
   return std::vector<std::byte>(bytes.begin(), bytes.end());

@@ -33,6 +33,9 @@ class RunFolder {
   std::filesystem::path ResultPath() const { return folder_ / "result.json"; }
   std::filesystem::path CheckpointPath() const { return folder_ / "checkpoint"; }
 
+  // Removes what killed writers left here; for whoever holds out_dir.
+  void Sweep() const;
+
   // result.json; none if there is none. Throws Error if it is damaged or of another run.
   std::optional<RunRecord> ReadResult() const;
   void WriteResult(const RunRecord& record) const;

@@ -132,7 +132,7 @@ RunRecord ReadRunRecord(const Json& json, const std::string& where) {
   try {
     return ReadMembers(json);
   } catch (const Json::exception& e) {
-    throw Error(where, std::string("is no run record: ") + e.what());
+    throw Error(where, "is no run record: " + ProblemOf(e));
   }
 }
 

@@ -27,6 +27,8 @@ using Clock = std::chrono::steady_clock;
 // Copies of a run's state that lie in memory while it writes a checkpoint inside a branch: the
 // trunk's and the branch's, once by themselves and once packed, and the first once more.
 constexpr double kStatesOfCheckpoint = 5;
+// Files of the study's folder.
+constexpr std::string_view kWrittenHere[] = {"study.json", "results.json"};
 
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -88,6 +90,7 @@ Runner::Runner(const Study& study, const Corpus& corpus, const RunOptions& optio
                         .folder = RunFolder(options.out_dir, config, corpus),
                         .record = std::nullopt});
       Task& task = tasks_.back();
+      task.folder.Sweep();
       task.record = Cached(task);
       infos.push_back({arm.name, seed, task.plan.TotalSteps(), task.record.has_value()});
     }
@@ -229,6 +232,7 @@ Outcome Runner::Execute() {
 Outcome RunStudy(const Study& study, const Corpus& corpus, const RunOptions& options,
                  const Observer& observer, const std::atomic<bool>& stop) {
   const FolderLock lock(options.out_dir);
+  RemovePartialFiles(options.out_dir, kWrittenHere);
   WriteFileAtomically(options.out_dir / "study.json", ToJson(study).dump(2) + "\n");
   return Runner(study, corpus, options, observer, stop).Execute();
 }

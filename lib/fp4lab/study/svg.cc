@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "fp4lab/base/printable.h"
 #include "fp4lab/study/number_text.h"
 
 namespace fp4lab::study {
@@ -65,9 +66,10 @@ std::string Points(const std::vector<Dot>& points) {
 
 }  // namespace
 
+// XML has no way to write most control characters: they are spelled out.
 std::string Escaped(std::string_view text) {
   std::string result;
-  for (const char c : text) {
+  for (const char c : PrintableLines(text)) {
     switch (c) {
       case '&':
         result += "&amp;";

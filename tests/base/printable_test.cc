@@ -1,0 +1,38 @@
+#include "fp4lab/base/printable.h"
+
+#include <string>
+
+#include "tests/support/catch.h"
+
+namespace fp4lab {
+namespace {
+
+TEST_CASE("Letters of all scripts are printed as they are", "[printable]") {
+  for (const std::string text :
+       {"", "blocks.0.mlp.up", "\xC3\xA4 \xE2\x82\xAC \xE4\xB8\xAD \xF0\x9F\x98\x80",
+        "C:\\x.npy"}) {
+    CHECK(Printable(text) == text);
+    CHECK(PrintableLines(text) == text);
+  }
+}
+
+TEST_CASE("What a terminal would obey is spelled out", "[printable]") {
+  CHECK(Printable("a\x1b[2Jb") == "a\\u001b[2Jb");
+  CHECK(Printable("a\nb\tc\rd") == "a\\nb\\tc\\u000dd");
+  CHECK(Printable("a\x7f\xC2\x9B") == "a\\u007f\\u009b");  // C1: a CSI of one character
+  CHECK(Printable("\xE2\x80\xAE"
+                  "lpn.x") == "\\u202elpn.x");  // turns what follows around
+  CHECK(Printable(std::string("a\0b", 3)) == "a\\u0000b");
+  CHECK(PrintableLines("a\nb\x1b\n") == "a\nb\\u001b\n");
+}
+
+TEST_CASE("Bytes that are no UTF-8 are spelled out one by one", "[printable]") {
+  CHECK(Printable("\xFFx") == "\\xffx");
+  CHECK(Printable("\xC3") == "\\xc3");                    // cut short
+  CHECK(Printable("\xC0\xAF") == "\\xc0\\xaf");           // overlong
+  CHECK(Printable("\xED\xA0\x80") == "\\xed\\xa0\\x80");  // a surrogate
+  CHECK(Printable("\xF4\x90\x80\x80") == "\\xf4\\x90\\x80\\x80");
+}
+
+}  // namespace
+}  // namespace fp4lab

@@ -1,0 +1,385 @@
+// The program against files that lie, end nowhere, are no files, or have names that a terminal
+// obeys.
+#include <signal.h>
+#include <zlib.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "fp4lab/exchange/matrix_file.h"
+#include "fp4lab/exchange/stored_file.h"
+#include "fp4lab/io/file.h"
+#include "fp4lab/io/json.h"
+#include "fp4lab/io/npy.h"
+#include "fp4lab/io/temporary_folder.h"
+#include "tests/support/catch.h"
+#include "tests/support/program.h"
+
+namespace fp4lab {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Catch::Matchers::ContainsSubstring;
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kMemoryCanBeLimited = false;  // the sanitizer reserves more than any limit
+#else
+constexpr bool kMemoryCanBeLimited = true;
+#endif
+
+// `fp4lab ARGUMENTS` through a shell, with 1 GiB of address space where that can be.
+ProcessResult RunInLittleMemory(const fs::path& folder, const std::string& arguments) {
+  const std::string limit = kMemoryCanBeLimited ? "ulimit -v 1048576; " : "";
+  return RunProcess({"sh", "-c", limit + "exec '" + Program() + "' " + arguments},
+                    {.folder = folder, .timeout_seconds = 60});
+}
+
+// A folder with x.npy, q.safetensors, a study and a run configuration.
+struct Workplace {
+  TemporaryFolder folder;
+
+  Workplace() {
+    Matrix<float> x(32, 64);
+    for (std::size_t i = 0; i < x.values.size(); ++i) x.values[i] = static_cast<float>(i % 13) - 6;
+    WriteMatrix((folder / "x.npy").string(), x.View());
+    REQUIRE(Run({"quantize", "x.npy", "--out", "q.safetensors"}).exit_code == 0);
+  }
+  ProcessResult Run(const std::vector<std::string>& arguments) const {
+    return RunProgram(arguments, {.folder = folder.path()});
+  }
+  void Write(const std::string& name, std::string_view text) const {
+    WriteFileAtomically(folder / name, text);
+  }
+  void WriteSparse(const std::string& name) const {
+    Write(name, "");
+    fs::resize_file(folder / name, std::uintmax_t{1} << 40);
+  }
+};
+
+void CheckOneLine(const ProcessResult& run, const std::string& place) {
+  INFO(run.error);
+  CHECK(run.exit_code != 0);
+  CHECK(run.exit_code < 128);
+  CHECK(IsOneLine(run.error));
+  CHECK_THAT(run.error, ContainsSubstring(place));
+  CHECK_THAT(run.error, !ContainsSubstring("bad_alloc"));
+  CHECK_THAT(run.error, !ContainsSubstring("json.exception"));
+}
+
+TEST_CASE("A sparse file of 1 TB is refused with one line that names it", "[e2e][files]") {
+  const Workplace w;
+  for (const char* name : {"s.npy", "s.npz", "s.safetensors", "s.gguf", "s.raw", "s.json"}) {
+    w.WriteSparse(name);
+  }
+  for (const std::string arguments :
+       {"quantize s.npy --out o.npz", "quantize s.npz --out o.npz", "inspect s.safetensors",
+        "inspect s.gguf", "quantize s.raw --shape 4x32 --dtype bfloat16 --out o.npz",
+        "quantize s.raw --shape 16384x33554432 --dtype bfloat16 --out o.npz", "study check s.json",
+        "train --config s.json --out-dir t", "study report s.json",
+        "train --text s.raw --out-dir t", "train --tokens s.raw --out-dir t",
+        "verify --input x.npy --codes s.raw", "verify --pack s.safetensors"}) {
+    CAPTURE(arguments);
+    CheckOneLine(RunInLittleMemory(w.folder.path(), arguments), "s.");
+    CheckOneLine(RunProcess({"sh", "-c", "exec '" + Program() + "' " + arguments},
+                            {.folder = w.folder.path(), .timeout_seconds = 60}),
+                 "s.");
+    CHECK_FALSE(Exists(w.folder / "o.npz"));
+  }
+}
+
+TEST_CASE("A device without an end is refused with one line that names it", "[e2e][files]") {
+  const Workplace w;
+  for (const std::string arguments :
+       {"quantize /dev/zero --shape 4x32 --dtype bfloat16 --out o.npz",
+        "verify --input x.npy --codes /dev/zero", "train --text /dev/zero --out-dir t"}) {
+    CAPTURE(arguments);
+    CheckOneLine(RunInLittleMemory(w.folder.path(), arguments), "/dev/zero");
+  }
+}
+
+// An .npz with one array "x" of 2^20 x `megabytes` zero bytes, packed a thousand to one.
+void WriteBomb(const fs::path& path, std::uint32_t megabytes) {
+  std::string packed;
+  std::uint32_t check = 0, size = 0;
+  z_stream stream{};
+  REQUIRE(deflateInit2(&stream, 1, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY) == Z_OK);
+  const auto add = [&](const std::string& content, int flush) {
+    check = static_cast<std::uint32_t>(crc32(check, reinterpret_cast<const Bytef*>(content.data()),
+                                             static_cast<uInt>(content.size())));
+    size += static_cast<std::uint32_t>(content.size());
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(content.data()));
+    stream.avail_in = static_cast<uInt>(content.size());
+    std::string out(std::size_t{1} << 16, '\0');
+    do {
+      stream.next_out = reinterpret_cast<Bytef*>(out.data());
+      stream.avail_out = static_cast<uInt>(out.size());
+      deflate(&stream, flush);
+      packed.append(out, 0, out.size() - stream.avail_out);
+    } while (stream.avail_out == 0);
+  };
+  std::string header = "{'descr': '|u1', 'fortran_order': False, 'shape': (" +
+                       std::to_string(megabytes) + ", 1048576), }";
+  header.resize(117, ' ');
+  add(std::string("\x93NUMPY\x01\x00\x76\x00", 10) + header + "\n", Z_NO_FLUSH);
+  const std::string zeros(std::size_t{1} << 20, '\0');
+  for (std::uint32_t i = 0; i < megabytes; ++i) add(zeros, Z_NO_FLUSH);
+  add("", Z_FINISH);
+  deflateEnd(&stream);
+  std::string zip;
+  const auto number = [&zip](std::uint32_t value, std::size_t bytes) {
+    zip.append(reinterpret_cast<const char*>(&value), bytes);
+  };
+  const auto entry = [&] {  // what both headers say
+    for (const std::uint32_t word : {20u, 0u, 8u, 0u, 0x21u}) number(word, 2);
+    for (const std::uint32_t word : {check, static_cast<std::uint32_t>(packed.size()), size}) {
+      number(word, 4);
+    }
+    number(5, 2);  // of the name
+    number(0, 2);
+  };
+  number(0x04034B50, 4);
+  entry();
+  zip += "x.npy" + packed;
+  const auto directory = static_cast<std::uint32_t>(zip.size());
+  number(0x02014B50, 4);
+  number(20, 2);
+  entry();
+  for (const std::size_t bytes : {2u, 2u, 2u, 4u, 4u}) number(0, bytes);
+  zip += "x.npy";
+  const auto end = static_cast<std::uint32_t>(zip.size());
+  number(0x06054B50, 4);
+  for (const std::uint32_t word : {0u, 0u, 1u, 1u}) number(word, 2);
+  number(end - directory, 4);
+  number(directory, 4);
+  number(0, 2);
+  WriteFileAtomically(path, zip);
+}
+
+TEST_CASE("An .npz that unpacks to more than memory holds is refused before it is unpacked",
+          "[e2e][files]") {
+  const Workplace w;
+  WriteBomb(w.folder / "small.npz", 1);
+  CHECK(w.Run({"quantize", "small.npz", "--dtype", "float8_e4m3fn", "--out", "o.npz"}).exit_code ==
+        0);
+  WriteBomb(w.folder / "b.npz", 1152);
+  REQUIRE(fs::file_size(w.folder / "b.npz") < 10'000'000);
+  if (!kMemoryCanBeLimited) return;
+  CheckOneLine(
+      RunInLittleMemory(w.folder.path(), "quantize b.npz --dtype float8_e4m3fn --out big.npz"),
+      "b.npz#x: needs 1.1 GiB of memory where there are 1.0 GiB");
+}
+
+TEST_CASE("A small tensor of a file larger than memory is read", "[e2e][files]") {
+  const Workplace w;
+  const std::string header =
+      R"({"big":{"dtype":"U8","shape":[1099511627776],"data_offsets":[512,1099511628288]},)"
+      R"("small":{"dtype":"BF16","shape":[4,64],"data_offsets":[0,512]}})";
+  const std::uint64_t length = header.size();
+  const std::string file(reinterpret_cast<const char*>(&length), 8);
+  w.Write("f.safetensors", file + header);
+  fs::resize_file(w.folder / "f.safetensors", 8 + length + 512 + (std::uintmax_t{1} << 40));
+  const ProcessResult run = w.Run({"quantize", "f.safetensors#small", "--out", "o.npz"});
+  INFO(run.error);
+  CHECK(run.exit_code == 0);
+  CheckOneLine(w.Run({"quantize", "f.safetensors#big", "--dtype", "float8_e4m3fn", "--out", "o"}),
+               "f.safetensors#big: needs 4096.0 GiB");
+}
+
+TEST_CASE("A case stream of 38 bytes that claims gigabytes takes no memory", "[e2e][files]") {
+  const Workplace w;
+  std::string stream = "fp4lab-answers 1\n";
+  for (const std::uint32_t number : {0u, 0u, 1u << 30, 1u << 30, 1u << 28}) {
+    stream.append(reinterpret_cast<const char*>(&number), 4);
+  }
+  stream += "x";
+  REQUIRE(stream.size() == 38);
+  w.Write("s", stream);
+  CheckOneLine(RunInLittleMemory(w.folder.path(), "verify --stream s"), "s: ends within record 0");
+  std::string cases = "fp4lab-cases 1 dialect=nvfp4.te dtype=fp32 count=1\n";
+  for (const std::uint32_t number : {0u, 0u, 1u << 14, 1u << 14, 1u}) {
+    cases.append(reinterpret_cast<const char*>(&number), 4);
+  }
+  w.Write("c", cases);
+  CheckOneLine(RunInLittleMemory(w.folder.path(), "cases answer < c"),
+               "standard input: ends within a case");
+}
+
+TEST_CASE("A column-major array of 100,000 axes is refused at once", "[e2e][files]") {
+  const Workplace w;
+  std::string shape = "(", header;
+  for (int i = 0; i < 100'000; ++i) shape += "1,";
+  header = "{'descr': '<f4', 'fortran_order': True, 'shape': " + shape + ")}\n";
+  const auto length = static_cast<std::uint32_t>(header.size());
+  std::string file("\x93NUMPY\x02\x00", 8);
+  file.append(reinterpret_cast<const char*>(&length), 4);
+  w.Write("axes.npy", file + header + std::string(4, '\0'));
+  CheckOneLine(w.Run({"quantize", "axes.npy", "--out", "o.npz"}),
+               "axes.npy: has more than 64 axes");
+}
+
+TEST_CASE("A standard output that takes nothing is an error of every command", "[e2e][files]") {
+  const Workplace w;
+  w.Write("study.json", R"({"name": "tiny", "data": {"source": "synthetic"}, "batch": 4,
+    "arms": {"bf16": {"recipe": "bf16"}}, "seeds": [1], "budgets": [204800]})");
+  const std::vector<std::pair<std::string, int>> commands = {
+      {"--help", 1},
+      {"formats", 1},
+      {"formats e2m1 --json", 1},
+      {"dialects", 1},
+      {"dialects nvfp4.te --json", 1},
+      {"cases --list", 1},
+      {"cases --family signs", 1},
+      {"cases --family signs --out-dir in", 1},
+      {"data list", 1},
+      {"bench --list", 1},
+      {"study check study.json", 1},
+      {"study show study.json", 1},
+      {"quantize x.npy --out o.npz", 1},
+      {"dequantize q.safetensors --out o.npy", 1},
+      {"inspect q.safetensors", 1},
+      {"inspect q.safetensors --list", 1},
+      {"convert q.safetensors --out c.npz", 1},
+      {"pack --input x.npy --out p.safetensors", 1},
+      {"verify --input x.npy --stored q.safetensors", 2},
+      {"explain --input x.npy --stored q.safetensors", 2},
+      {"identify --input x.npy --stored q.safetensors", 2}};
+  for (const auto& [arguments, code] : commands) {
+    for (const char* sink : {"> /dev/full", ">&-"}) {
+      CAPTURE(arguments, sink);
+      const ProcessResult run =
+          RunProcess({"sh", "-c", "exec '" + Program() + "' " + arguments + " " + sink},
+                     {.folder = w.folder.path(), .timeout_seconds = 60});
+      INFO(run.error);
+      CHECK(run.exit_code == code);
+      CHECK(IsOneLine(run.error));
+      CHECK_THAT(run.error, ContainsSubstring("cannot be written: "));
+    }
+  }
+}
+
+TEST_CASE("A reader that goes away ends the program silently, as of any Unix tool",
+          "[e2e][files]") {
+  const ProcessResult run = RunProcess(
+      {"bash", "-c", "set -o pipefail; '" + Program() + "' formats bf16 | head -1 > /dev/null"},
+      {.timeout_seconds = 60});
+  CHECK(run.exit_code == 128 + SIGPIPE);
+  CHECK(run.error.empty());
+}
+
+TEST_CASE("No name from a file or command line reaches the terminal as a command", "[e2e][files]") {
+  const Workplace w;
+  const std::string bad =
+      "\x1b[2J\n\xC2\x9B"
+      "31m\x07";
+  std::vector<ProcessResult> runs;
+  // A dialect and a tensor's name inside files, and file names on the command line.
+  SafetensorsFile file = ReadSafetensors(w.folder / "q.safetensors");
+  Json description = Json::parse(file.metadata.at("fp4lab"));
+  description["dialect"] = bad;
+  file.metadata["fp4lab"] = description.dump();
+  WriteSafetensors(w.folder / "d.safetensors", file);
+  for (const char* json : {"", "--json"}) {
+    std::vector<std::string> arguments = {"inspect", "d.safetensors"};
+    if (*json != '\0') arguments.emplace_back(json);
+    runs.push_back(w.Run(arguments));
+    CHECK(runs.back().exit_code == 0);
+    CHECK_THAT(runs.back().output, ContainsSubstring("\\u001b[2J\\n\\u009b31m\\u0007"));
+  }
+  CHECK(Json::parse(runs.back().output).at("dialect") == bad);
+  runs.push_back(w.Run({"quantize", "x.npy", "--out", bad + ".npz"}));
+  CHECK(runs.back().exit_code == 0);
+  runs.push_back(w.Run({"inspect", bad + ".npz"}));
+  CHECK(runs.back().exit_code == 0);
+  runs.push_back(w.Run({"inspect", bad + ".npz", "--input", "x.npy", "--error-map", "map.svg"}));
+  CHECK(runs.back().exit_code == 0);
+  const std::string svg = ReadFile(w.folder / "map.svg");
+  CHECK(svg.find('\x1b') == svg.npos);
+  CHECK(svg.find('\x07') == svg.npos);
+  runs.push_back(w.Run({"inspect", bad + "absent.npz"}));
+  runs.push_back(w.Run({"quantize", "x.npy", "--dialect", bad, "--out", "o.npz"}));
+  runs.push_back(w.Run({"formats", bad}));
+  runs.push_back(w.Run({bad}));
+  w.Write("s.json", Json{{"name", "x"}, {bad, 1}}.dump());
+  runs.push_back(w.Run({"study", "check", "s.json"}));
+  for (std::size_t i = 5; i < runs.size(); ++i) {
+    INFO(runs[i].error);
+    CHECK(runs[i].exit_code != 0);
+    CHECK(IsOneLine(runs[i].error));
+  }
+  for (const ProcessResult& run : runs) {
+    for (const char* obeyed : {"\x1b", "\xC2\x9B", "\x07"}) {
+      CHECK_THAT(run.output + run.error, !ContainsSubstring(obeyed));
+    }
+  }
+}
+
+TEST_CASE("JSON of a wrong shape is refused with its place, never with the parser's own words",
+          "[e2e][files]") {
+  const Workplace w;
+  w.Write("c.json", R"({"evaluation": 3})");
+  CheckOneLine(w.Run({"train", "--config", "c.json", "--eval-every", "5", "--out-dir", "t"}),
+               "c.json#/evaluation");
+  w.Write("r.json", R"({"schema": "fp4lab.study.results/1", "name": "x", "fp4lab_version": 7})");
+  CheckOneLine(w.Run({"study", "report", "r.json"}), "r.json#/fp4lab_version: must be a string");
+  // Bytes that are no UTF-8 in what is printed and written as JSON.
+  const ProcessResult run = w.Run({"quantize", "x.npy", "--out", "\xFF.npz"});
+  CHECK(run.exit_code == 0);
+  const ProcessResult inspected = w.Run({"inspect", "\xFF.npz", "--json"});
+  INFO(inspected.error);
+  CHECK(inspected.exit_code == 0);
+  CheckOneLine(w.Run({"train", "--set", "data.text=\xFF", "--out-dir", "t"}), "\\xff");
+}
+
+TEST_CASE("The reason that is said is the system's", "[e2e][files]") {
+  const Workplace w;
+  fs::create_symlink("loop.npy", w.folder / "loop.npy");
+  fs::create_symlink("loop.npz", w.folder / "loop.npz");
+  fs::create_directory(w.folder / "d.npz");
+  const auto says = [&](const std::vector<std::string>& arguments, const std::string& reason) {
+    CheckOneLine(w.Run(arguments), reason);
+  };
+  const std::string loop = std::strerror(ELOOP), no_folder = std::strerror(ENOTDIR);
+  says({"quantize", "loop.npy", "--out", "o.npz"}, "loop.npy: cannot be read: " + loop);
+  says({"quantize", "loop.npz", "--out", "o.npz"}, "loop.npz: cannot be read: " + loop);
+  says({"quantize", "x.npy", "--out", "loop.npz"}, "loop.npz: cannot be written: " + loop);
+  says({"quantize", "d.npz", "--out", "o.npz"}, "d.npz: is a folder where a file is needed");
+  says({"quantize", "x.npy", "--out", "d.npz"}, "d.npz: is a folder where a file is needed");
+  says({"quantize", "x.npy/y.npz", "--out", "o.npz"}, "cannot be read: " + no_folder);
+  says({"quantize", "x.npy", "--out", "x.npy/o.npz"}, "cannot be written: " + no_folder);
+  says({"verify", "--stream", "."}, ".: is a folder where a file is needed");
+  says({"verify", "--stream", "none"}, std::strerror(ENOENT));
+  says({"verify", "--stream", "x.npy/none"}, no_folder);
+}
+
+TEST_CASE("--out at a device, a pipe or a link writes there and replaces none of them",
+          "[e2e][files]") {
+  const Workplace w;
+  const auto type = [&](const fs::path& path) { return fs::symlink_status(path).type(); };
+  fs::create_symlink("/dev/null", w.folder / "null.npz");
+  CHECK(w.Run({"quantize", "x.npy", "--out", "null.npz"}).exit_code == 0);
+  CHECK(type(w.folder / "null.npz") == fs::file_type::symlink);
+  CHECK(type("/dev/null") == fs::file_type::character);
+  fs::create_symlink("/dev/full", w.folder / "full.npz");
+  CheckOneLine(w.Run({"quantize", "x.npy", "--out", "full.npz"}),
+               "full.npz: cannot be written: " + std::string(std::strerror(ENOSPC)));
+  CHECK(type("/dev/full") == fs::file_type::character);
+  w.Write("far.npz", "old");
+  fs::create_symlink("far.npz", w.folder / "near.npz");
+  CHECK(w.Run({"quantize", "x.npy", "--out", "near.npz"}).exit_code == 0);
+  CHECK(type(w.folder / "near.npz") == fs::file_type::symlink);
+  CHECK(w.Run({"inspect", "far.npz"}).exit_code == 0);
+  // Through /dev/stdout into a pipe.
+  const ProcessResult run = RunProcess(
+      {"sh", "-c",
+       "'" + Program() + "' dequantize q.safetensors --out /dev/stdout | head -c 8192 | wc -c"},
+      {.folder = w.folder.path(), .timeout_seconds = 60});
+  CHECK(std::stoi(run.output) == 8192);
+}
+
+}  // namespace
+}  // namespace fp4lab
