@@ -96,7 +96,7 @@ bool VerifyFiles(const VerifyCommand& o) {
   Matrix<float> x = ReadNumbers(o.kernel.input).values;
   const Answer answer = ReadAnswerAndKernel(o.kernel, x);
   const Kernel& kernel = answer.kernel;
-  std::vector<float> other_amaxes;  // that a wrong tensor number may come from
+  std::vector<OtherAmax> other_amaxes;  // that a wrong tensor number may come from
   if (kernel.hadamard != 0) {
     other_amaxes = {AmaxBeforeTransform(x.View())};
     x = QuantizerInput(x.View(), kernel.hadamard, kernel.sign_mask);
