@@ -129,6 +129,23 @@ TEST_CASE("A vendor's tensors that do not fit together are refused by name", "[e
   CHECK_THAT(error(file), ContainsSubstring("is I32 4x4 where codes are U8, F4 or F8_*"));
 }
 
+TEST_CASE("Bytes of scales that two formats could have are read when the dialect is named",
+          "[exchange]") {
+  const Dialect d{.name = "nvfp4"};
+  const Quantized q = AnyQuantized(d, 48, 64);  // 4 scales a row, or 2 padded to 4
+  SafetensorsFile file;
+  AddVendorMatrix(Store(d, q, {}), {"w", FindVendor("te")}, 448.0f, &file);
+  file.tensors.erase("w_amax_rowwise");
+  const VendorEntry entry{"w", FindVendor("te")};
+  CHECK_THAT(ErrorOf([&] { ReadVendorMatrix(file, entry, {}, "x"); }),
+             ContainsSubstring("x#w_rowwise_scale_inv: may be E8M0 in 1x32 blocks, or E4M3 in 1x16 "
+                               "blocks that lack their _amax_rowwise: say which with --dialect"));
+  const ReadStoredOptions named{.dialect = &d, .level_two = LevelTwoConvention::kNone};
+  CHECK(ReadVendorMatrix(file, entry, named, "x").scale == FormatId::kE4M3);
+  CHECK(ReadVendorMatrix(file, entry, {.dialect = FindDialect("mxfp4.floor")}, "x").scale ==
+        FormatId::kE8M0);
+}
+
 TEST_CASE("A description of ours that lies is refused", "[exchange]") {
   const Dialect d{.name = "nvfp4"};
   SafetensorsFile good;
