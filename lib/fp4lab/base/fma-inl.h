@@ -88,9 +88,9 @@ HWY_NOINLINE V FmaToOdd(D d, V a, V b, V c) {
   return Narrowed(d, OfHalves(d, a, b, c, sum));
 }
 
-// For tags of two or more lanes.
-template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
-HWY_INLINE V Fma(D d, V a, V b, V c) {
+// Fma of two or more lanes.
+template <class D, class V>
+HWY_INLINE V FmaOfHalves(D d, V a, V b, V c) {
   namespace hn = hwy::HWY_NAMESPACE;
   const auto sum = [](auto /*wide*/, auto x, auto y, auto z)
                        HWY_ATTR { return hn::Add(hn::Mul(x, y), z); };
@@ -110,6 +110,16 @@ HWY_INLINE V Fma(D d, V a, V b, V c) {
   const bool good =
       hn::AllFalse(words, hn::Or(is_halfway(s.low), is_halfway(s.high))) && hn::AllFalse(d, tiny);
   return HWY_LIKELY(good) ? nearest : FmaToOdd(d, a, b, c);
+}
+
+template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
+HWY_INLINE V Fma(D d, V a, V b, V c) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  if constexpr (hn::MaxLanes(D()) == 1) {
+    return hn::Set(d, std::fma(hn::GetLane(a), hn::GetLane(b), hn::GetLane(c)));
+  } else {
+    return FmaOfHalves(d, a, b, c);
+  }
 }
 #endif
 
