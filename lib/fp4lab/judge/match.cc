@@ -76,6 +76,8 @@ const std::vector<float>& ByteMatcher::AmaxFor(const KernelPlan& plan) {
   LevelPlan level;
   level.amax = plan.level.amax;
   level.rounded = plan.level.rounded;
+  level.rows_left_out = plan.level.rows_left_out;
+  level.given = plan.level.given;
   const AmaxKey key{plan.input, level, d.nan, HasLevelTwo(d), d.row_scaled, d.block_cols};
   for (const auto& [known, amax] : amaxes_) {
     if (known == key) return amax;
@@ -121,6 +123,10 @@ void ByteMatcher::AddSample(const KernelPlan& plan, const std::vector<Block>& bl
 bool ByteMatcher::LevelTwoDiffers(const KernelPlan& plan, const Evaluator& evaluator) const {
   return !got_.level_two.empty() &&
          !SameBits(got_.level_two, StoredLevelTwo(plan, evaluator.amax()));
+}
+
+bool ByteMatcher::LevelTwoMatches(const KernelPlan& plan) {
+  return !LevelTwoDiffers(plan, MakeEvaluator(plan));
 }
 
 MatchCounts ByteMatcher::Count(const KernelPlan& plan, bool stop_early,

@@ -39,6 +39,8 @@ class ByteMatcher {
   // Whether the plan gives all the bytes. Most that do not are refused by a few sampled blocks; a
   // block that refutes a plan which these let pass joins them.
   bool Matches(const KernelPlan& plan);
+  // Whether the numbers of level 2 are the plan's, where `got` has them.
+  bool LevelTwoMatches(const KernelPlan& plan);
   // How many codes and scales of the sampled blocks differ; counting ends beyond `limit`.
   std::size_t SampleMismatches(const KernelPlan& plan, std::size_t limit = ~std::size_t{0});
   // Blocks that every plan is tried on first.
