@@ -138,14 +138,37 @@ std::optional<SearchResult::Near> NearRival(const std::vector<Hypothesis>& singl
   return near;
 }
 
+// Causes that change nothing but the tensor's amax all say one number, and the bytes force no more
+// than that: "scales by the amax 3.5". It goes before them.
+std::optional<Hypothesis> TheAmaxItself(const Kernel& asked, ByteMatcher& matcher,
+                                        const std::vector<Hypothesis>& exact) {
+  const bool says_it = exact[0].plan.level.amax == AmaxFrom::kGiven;
+  if (says_it || asked.dialect.row_scaled) return std::nullopt;
+  std::optional<float> amax;
+  for (const Hypothesis& h : exact) {
+    KernelPlan rest = h.plan;
+    rest.level = PlanOf(asked).level;
+    LevelPlan origin;
+    origin.amax = h.plan.level.amax;
+    origin.rows_left_out = h.plan.level.rows_left_out;
+    origin.rounded = h.plan.level.rounded;
+    if (rest != PlanOf(asked) || h.plan.level != origin) return std::nullopt;
+    amax = matcher.MakeEvaluator(h.plan).amax()[0];
+  }
+  return Applied(asked, {.deviations = {FindDeviation("amax-stale")},
+                         .value = DeviationValue{.amax = *amax}});
+}
+
 void Weigh(const Kernel& asked, ByteMatcher& matcher, const Extent& extent,
            const std::vector<Hypothesis>& singles, std::vector<Hypothesis> exact,
            SearchResult* result) {
   const KernelPlan plain = PlanOf(asked);
   PutCommonFirst(plain, &exact);
+  const std::optional<Hypothesis> amax = TheAmaxItself(asked, matcher, exact);
+  if (amax) exact.insert(exact.begin(), *amax);
   for (const Hypothesis& h : exact) {
     result->exact.push_back(h.cause);
-    if (!Contains(h.plan, exact[0].plan, plain)) result->rivals.push_back(h.cause);
+    if (!amax && !Contains(h.plan, exact[0].plan, plain)) result->rivals.push_back(h.cause);
   }
   result->evidence = EvidenceFor(asked, exact[0].cause, matcher);
   if (!result->rivals.empty()) {
@@ -260,9 +283,15 @@ SearchResult FindCauses(const Kernel& asked, ByteMatcher& matcher, std::size_t o
     const Kernel kernel = KernelUnder(asked, {.dialect = d});
     if (LiesInSet(kernel, matcher.x(), matcher.got(), matcher.options())) result.sets.push_back(d);
   }
-  // A value can be fitted to much: only where nothing without one gives the bytes.
+  // An amax and a part of the output can be fitted to much: only where nothing else gives the bytes.
+  const auto fits_much = [](ValueKind kind) {
+    return kind != ValueKind::kPlace && kind != ValueKind::kRowShift;
+  };
+  const bool explained = !exact.empty();
   for (const Deviation& d : Deviations()) {
-    if (!exact.empty() || d.kind == ValueKind::kNone || IsLeftOut(d, options)) continue;
+    if (d.kind == ValueKind::kNone || IsLeftOut(d, options)) continue;
+    if (explained && fits_much(d.kind)) continue;
+    if (d.kind == ValueKind::kAmax && !exact.empty()) continue;  // TheAmaxItself
     for (const DeviationValue& value : ValuesToTry(d, asked, matcher, extent)) {
       const auto h = Applied(asked, {.deviations = {&d}, .value = value});
       if (h && keep_if_exact(*h)) break;

@@ -93,7 +93,8 @@ std::string Text(ValueKind kind, const DeviationValue& value) {
       return "the last " + std::to_string(value.number);
     case ValueKind::kAmax: {
       char buffer[40];
-      return {buffer, std::to_chars(buffer, buffer + sizeof buffer, value.amax).ptr};
+      const char* const end = std::to_chars(buffer, buffer + sizeof buffer, value.amax).ptr;
+      return (value.amax_is_open ? "about " : "") + std::string(buffer, static_cast<std::size_t>(end - buffer));
     }
     case ValueKind::kUnwritten:
       return Text(value.region) + " hold " + WhatStandsThere(value);

@@ -64,6 +64,7 @@ enum class ValueKind : std::uint8_t {
 struct DeviationValue {
   int number = 0;
   float amax = 0.0f;
+  bool amax_is_open = false;  // one of several neighbours that give the same bytes
   Rectangle region = {};
   std::size_t other_row = 0, other_col = 0;
   std::optional<std::uint8_t> even_code = {}, odd_code = {}, scale = {};

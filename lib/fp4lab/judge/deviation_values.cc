@@ -21,9 +21,11 @@ Values Places16Or32(const Kernel& kernel) {
   return values;
 }
 
-Values RowShifts() {
+Values RowShifts(ByteMatcher& matcher, const Kernel& kernel) {
+  const std::size_t grid_rows = matcher.MakeEvaluator(PlanOf(kernel)).grid().rows;
   Values values;
   for (const int rows : {1, 2, 3, 4, 8, 16, 32, 64, 128}) {
+    if (2 * static_cast<std::size_t>(rows) > grid_rows) break;  // hardly a scale is left
     values.push_back(Number(rows));
     values.push_back(Number(-rows));
   }
@@ -146,16 +148,17 @@ Values AmaxesBetween(float low, float high) {
   for (std::uint32_t zeros = 23; zeros > 0; --zeros) {
     const std::uint32_t unit = 1u << zeros, up = (first + unit - 1) / unit * unit;
     if (up > last) continue;
-    values.push_back({.amax = std::bit_cast<float>(up)});
+    values.push_back({.amax = std::bit_cast<float>(up), .amax_is_open = true});
     break;
   }
   constexpr std::uint32_t kFew = 128;
   if (last - first > kFew) {
-    values.push_back({.amax = std::bit_cast<float>(first + (last - first) / 2)});
+    values.push_back(
+        {.amax = std::bit_cast<float>(first + (last - first) / 2), .amax_is_open = true});
     return values;
   }
   for (std::uint32_t bits = first; bits <= last; ++bits) {
-    values.push_back({.amax = std::bit_cast<float>(bits)});
+    values.push_back({.amax = std::bit_cast<float>(bits), .amax_is_open = true});
   }
   return values;
 }
@@ -214,7 +217,7 @@ struct Written {
 
 // The smallest part that holds all that differs, by blocks and by elements.
 Values UnwrittenParts(const Kernel& kernel, ByteMatcher& matcher, const Extent& extent) {
-  constexpr std::size_t kLeast = 32;  // elements; fewer are alike by chance
+  constexpr std::size_t kLeast = 8;  // elements; fewer are alike by chance
   const Evaluator evaluator = matcher.MakeEvaluator(PlanOf(kernel));
   const Written written{Places(PlanOf(kernel), evaluator.rows(), evaluator.cols()), matcher.got(),
                         evaluator.grid().block_rows, evaluator.grid().block_cols};
@@ -290,7 +293,7 @@ std::vector<DeviationValue> ValuesToTry(const Deviation& deviation, const Kernel
     case ValueKind::kPlace:
       return Places16Or32(kernel);
     case ValueKind::kRowShift:
-      return RowShifts();
+      return RowShifts(matcher, kernel);
     case ValueKind::kLastRows:
       return LastRows(kernel, matcher);
     case ValueKind::kAmax:

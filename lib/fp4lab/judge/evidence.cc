@@ -58,13 +58,12 @@ std::vector<std::uint32_t> BitsOf(MatrixView<const float> x) {
 
 std::size_t IndependentDifferences(const KernelPlan& plan, ByteMatcher& matcher,
                                    std::size_t enough) {
-  if (!matcher.LevelTwoMatches(plan)) return enough;
   const Theirs theirs(plan, matcher);
   const BlockGrid& grid = theirs.evaluator.grid();
   const MatrixView<const float> x =
       plan.input.transposed ? matcher.x().Transposed() : matcher.x();
   std::vector<std::vector<std::uint32_t>> seen;  // elements of blocks that were counted
-  std::size_t count = 0;
+  std::size_t count = matcher.LevelTwoMatches(plan) ? 0 : kNumberWeight;
   BlockBytes block;
   for (std::size_t i = 0; i < grid.rows && count < enough; ++i) {
     for (std::size_t j = 0; j < grid.cols && count < enough; ++j) {

@@ -14,11 +14,13 @@ namespace fp4lab {
 inline constexpr std::size_t kEnoughDifferences = 32;
 // ... and where every other single cause fails on this many at least.
 inline constexpr std::size_t kClearMargin = 4;
+// What a stored number of level 2 is worth: with nothing else that differs, too little.
+inline constexpr std::size_t kNumberWeight = 16;
 
 // Independent differences between the bytes and those of a plan, counted up to `enough`. One scale
 // counts once, with the codes that follow from it; a code under a right scale counts for itself;
-// equal elements, and blocks of equal elements, count once; a stored number of level 2 has as many
-// bits as kEnoughDifferences.
+// equal elements, and blocks of equal elements, count once; a stored number of level 2 counts
+// kNumberWeight.
 std::size_t IndependentDifferences(const KernelPlan& plan, ByteMatcher& matcher,
                                    std::size_t enough = kEnoughDifferences);
 

@@ -12,6 +12,7 @@ namespace {
 constexpr std::size_t kSpread = 40;          // sampled blocks to begin with
 constexpr std::size_t kKept = 8;             // blocks that differ to tell of
 constexpr std::size_t kWorthThreads = 1024;  // blocks at once
+constexpr std::size_t kLeastOfScales = 10;   // one in so many blocks has a scale to compare
 constexpr std::size_t kMostSampled = 400;    // beyond this the sample grows no more
 
 void CompareBlock(const Places& places, const StoredMatrix& got, const BlockGrid& grid,
@@ -169,6 +170,9 @@ MatchCounts ByteMatcher::Count(const KernelPlan& plan, bool stop_early,
     if (stop_early && counts.blocks_differ > 0) return counts;
   }
   counts.comparable = counts.comparable && 2 * counts.codes >= x_.size();
+  if (grid.stores_scales && !got_.scales.empty()) {
+    counts.comparable = counts.comparable && kLeastOfScales * counts.scales >= counts.blocks;
+  }
   return counts;
 }
 

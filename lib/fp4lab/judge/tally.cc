@@ -45,7 +45,11 @@ CauseTally TallyCauses(const Kernel& kernel, const std::filesystem::path& folder
     const Explanation e = Explain(kernel, c.x.View(), stored, options);
     if (e.equal) continue;
     ++tally.cases;
-    for (const Cause& cause : e.causes.exact) count(Name(cause), false, e.causes.evidence);
+    for (const Cause& cause : e.causes.exact) {
+      // Of causes that say one number, those count that say where it comes from.
+      if (cause.value && e.causes.exact.size() > 1) continue;
+      count(Name(cause), false, e.causes.evidence);
+    }
     for (const Dialect* d : e.causes.sets) count(std::string(d->name), true, 0);
   }
   for (auto& [name, c] : counts) tally.causes.push_back(std::move(c));
