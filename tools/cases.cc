@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/suggest.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/judge/case.h"
 #include "fp4lab/judge/case_coverage.h"
@@ -88,7 +89,9 @@ void Answer(const AnswerOptions& options) {
     const Deviation* deviation = FindDeviation(name);
     if (deviation == nullptr) {
       throw Error("--deviation " + name,
-                  "is not known; `fp4lab cases --mutation-report` names those that there are");
+                  "is not known; " +
+                      DidYouMean(name, NamesOf(Deviations()),
+                                 "`fp4lab cases --mutation-report` names those that there are"));
     }
     deviations.push_back(deviation);
   }

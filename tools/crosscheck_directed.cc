@@ -8,6 +8,7 @@
 #include "fp4lab/block/block_format.h"
 #include "fp4lab/block/quantize.h"
 #include "tools/crosscheck.h"
+#include "tools/file_options.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -185,9 +186,7 @@ void CheckDecoding(const Dialect& d, const BlockFormat& format, const Case& c, C
 
 std::vector<Dialect> ServedDialects(const std::vector<std::string>& names) {
   std::vector<Dialect> served;
-  for (const std::string& name : names) {
-    if (FindDialect(name) == nullptr) throw Error("--dialect " + name, "is not known");
-  }
+  for (const std::string& name : names) RequireDialect(name);
   for (const Dialect& d : Dialects()) {
     const bool asked = names.empty() || std::any_of(names.begin(), names.end(), [&](const auto& n) {
                          return FindDialect(n)->name == d.name;

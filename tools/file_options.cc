@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/suggest.h"
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/transform/hadamard.h"
 
@@ -21,7 +22,8 @@ std::optional<T> Find(const std::string& name, std::optional<T> (*find)(std::str
                       const Table& table, const char* option) {
   if (name.empty()) return std::nullopt;
   if (const std::optional<T> found = find(name)) return found;
-  throw Error(std::string(option) + " " + name, "is not known; one of:" + Names(table));
+  throw Error(std::string(option) + " " + name,
+              "is not known; " + DidYouMean(name, NamesOf(table)));
 }
 
 std::optional<CodeOrder> CodesOf(const LayoutOptions& o) {
@@ -155,7 +157,8 @@ const Dialect* DialectOrNothing(const std::string& name) {
 
 const Dialect& RequireDialect(const std::string& name, const std::string& option) {
   if (const Dialect* d = FindDialect(name)) return *d;
-  throw Error(option + " " + name, "is not known; one of:" + Names(Dialects()));
+  throw Error(option + " " + name, "is not known; " + DidYouMean(name, NamesOf(Dialects()),
+                                                                 "`fp4lab dialects` lists them"));
 }
 
 const Dialect* DialectOf(const StoredFile& file, const Dialect* named) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/suggest.h"
 #include "fp4lab/formats/format.h"
 #include "fp4lab/io/json.h"
 #include "tools/commands.h"
@@ -142,9 +143,9 @@ Json ValuesAsJson(const NamedFormat& named) {
 
 const NamedFormat& FindOrThrow(const std::string& name) {
   if (const std::optional<FormatId> id = FindFormat(name)) return Named(*id);
-  std::string known;
-  for (const NamedFormat& f : kFormats) known += " " + std::string(f.short_name);
-  throw Error("--values " + name, "is no format; one of:" + known);
+  std::vector<std::string> known;
+  for (const NamedFormat& f : kFormats) known.emplace_back(f.short_name);
+  throw Error("--values " + name, "is no format; " + DidYouMean(name, known));
 }
 
 void Run(const FormatsOptions& options) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/suggest.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -33,7 +34,8 @@ GemmOutput ReadOutput(const std::string& name) {
   for (const NamedGemmOutput& output : kGemmOutputs) {
     if (output.name == name) return output.output;
   }
-  throw Error("--output " + name, "is no type of a product; one of: f32 bf16 f16");
+  throw Error("--output " + name,
+              "is no type of a product; " + DidYouMean(name, NamesOf(kGemmOutputs)));
 }
 
 }  // namespace
@@ -73,7 +75,9 @@ LoadedProduct Load(const ProductFiles& files) {
 const Accumulation& RequireAccumulation(const std::string& name, const LoadedProduct& product) {
   const Accumulation* accumulation = FindAccumulation(name);
   if (accumulation == nullptr) {
-    throw Error("--under " + name, "is no accumulation; fp4lab gemm --models lists them");
+    throw Error("--under " + name,
+                "is no accumulation; " + DidYouMean(name, NamesOf(Accumulations()),
+                                                    "`fp4lab gemm --models` lists them"));
   }
   const std::string reason = WhyNot(*accumulation, product.a.operand, product.b.operand);
   if (reason.empty()) return *accumulation;

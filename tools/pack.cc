@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/suggest.h"
 #include "tools/commands.h"
 #include "tools/kernel_options.h"
 
@@ -38,9 +39,12 @@ StorageLayout ParseLayout(const std::string& text, const Dialect& dialect) {
     } else if (word == "expanded") {
       layout.expanded_scales = true;
     } else {
-      throw Error("--layout " + text, "\"" + word +
-                                          "\" is no code order, scale order, level-2 convention, "
-                                          "\"transposed\" or \"expanded\"");
+      std::vector<std::string> known = {"transposed", "expanded"};
+      for (const auto& c : kCodeOrders) known.emplace_back(c.name);
+      for (const auto& o : kScaleOrders) known.emplace_back(o.name);
+      for (const auto& l : kLevelTwoConventions) known.emplace_back(l.name);
+      throw Error("--layout " + text,
+                  "\"" + word + "\" is no word of a layout; " + DidYouMean(word, known));
     }
   }
   return layout;

@@ -207,7 +207,7 @@ TEST_CASE("data list names every corpus and its state", "[e2e]") {
 TEST_CASE("An unknown corpus is refused with the known ones", "[e2e]") {
   const Machine machine;
   CheckRefused(machine, machine.Run({"data", "get", "asten"}),
-               "asten: is no known corpus; known are: austen, synthetic");
+               "asten: is no known corpus; did you mean \"austen\"?");
   CheckRefused(machine, machine.Run({"data", "verify", "asten"}), "asten: is no known corpus");
   CheckRefused(machine, machine.Run({"data", "get", "no.json"}), "no.json: cannot be read");
 }

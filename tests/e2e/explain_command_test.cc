@@ -170,7 +170,7 @@ TEST_CASE("explain and identify refuse bad input in one line, with exit code 2",
              ContainsSubstring("codes: 10 bytes cannot hold 32x64 codes, which take 1024"));
   CHECK_THAT(
       error({"explain", "--input", "x.npy", "--codes", "codes.npy", "--scales-order", "4x4"}),
-      ContainsSubstring("--scales-order 4x4: is not known; one of: linear"));
+      ContainsSubstring("--scales-order 4x4: is not known; did you mean \"8x4\"?"));
   CHECK_THAT(error({"identify", "--input", "x.npy", "--codes", "codes.npy", "--dialects", "x"}),
              ContainsSubstring("--dialects x: is not known"));
 }

@@ -140,7 +140,7 @@ TEST_CASE("gemm refuses with one line what it cannot multiply", "[tools]") {
     CHECK(IsOneLine(run.error));
     return run.error;
   };
-  CHECK_THAT(error({"--under", "fp16"}), ContainsSubstring("fp4lab gemm --models lists them"));
+  CHECK_THAT(error({"--under", "fp16"}), ContainsSubstring("`fp4lab gemm --models` lists them"));
   CHECK_THAT(error({"--under", "ada.f8.f32"}), ContainsSubstring("is no number of the operand"));
   CHECK_THAT(error({"--alpha", "kernel"}), ContainsSubstring("amax"));
   CHECK_THAT(error({"--alpha", "1x"}), ContainsSubstring("is no finite number"));

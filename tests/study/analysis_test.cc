@@ -263,7 +263,7 @@ TEST_CASE("Criteria are read strictly", "[study]") {
   CHECK(error(R"([{"kind": "mean_ordre", "arms": ["bf16", "nvfp4"]}])")
             .find("s.json#/analysis/criteria/0/kind: there is no criterion") == 0);
   CHECK(error(R"([{"kind": "mean_order", "arms": ["bf16", "fp8"]}])") ==
-        "s.json#/analysis/criteria/0/arms: there is no arm \"fp8\"");
+        "s.json#/analysis/criteria/0/arms: there is no arm \"fp8\"; one of: bf16 nvfp4 mxfp4");
   CHECK(error(R"([{"kind": "mean_order", "arms": ["bf16", "nvfp4"], "low": 1}])")
             .find("s.json#/analysis/criteria/0/low: unknown key") == 0);
   CHECK(error(R"([{"kind": "gap_ratio", "arms": ["mxfp4", "nvfp4"], "low": 2, "high": 1}])") ==
@@ -307,7 +307,8 @@ TEST_CASE("A results file that is none is refused by name", "[study]") {
   json = SyntheticResults();
   json["study"]["analysis"]["reference"] = "fp16";
   CHECK(ErrorOf([&] { Read(json); }) ==
-        "test.json#/study/analysis/reference: there is no arm \"fp16\"");
+        "test.json#/study/analysis/reference: there is no arm \"fp16\"; one of: bf16 fp8 nvfp4 "
+        "mxfp4");
 }
 
 TEST_CASE("Numbers are written for people", "[study]") {

@@ -64,7 +64,7 @@ TEST_CASE("What cannot be is refused at its JSON pointer", "[study]") {
              "tiny.json#/arms/nvfp4/schedule/warmup_steps: ");
   StartsWith(ErrorAfterPatch(R"({"model": {"d_model": 72}})"), "tiny.json#/model/d_model: ");
   StartsWith(ErrorAfterPatch(R"({"analysis": {"reference": "fp8"}})"),
-             "tiny.json#/analysis/reference: there is no arm \"fp8\"; the arms are: bf16, nvfp4");
+             "tiny.json#/analysis/reference: there is no arm \"fp8\"; one of: bf16 nvfp4");
   StartsWith(ErrorAfterPatch(R"({"analysis": {"contrast": ["nvfp4", "fp8"]}})"),
              "tiny.json#/analysis/contrast/1: ");
   StartsWith(ErrorAfterPatch(R"({"analysis": {"primary_tokens": 1281}})"),

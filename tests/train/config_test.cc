@@ -86,7 +86,8 @@ TEST_CASE("Impossible shapes and values are refused at their JSON pointer", "[tr
   starts({{"recipe", {{"base", "te_nvfp4"}, {"last_blocks_bf16", 5}}}},
          "run.json#/recipe/last_blocks_bf16: more blocks in BF16 than the model's 4");
   starts({{"modle", Json::object()}}, "run.json#/modle: unknown key; did you mean \"model\"?");
-  starts({{"recipe", "te_nvfp5"}}, "run.json#/recipe: unknown recipe");
+  starts({{"recipe", "te_nvfp5"}},
+         "run.json#/recipe: unknown recipe \"te_nvfp5\"; did you mean \"te_nvfp4\"?");
 }
 
 }  // namespace

@@ -165,7 +165,8 @@ TEST_CASE("Which linears are quantized follows layers, blocks and patterns", "[t
 }
 
 TEST_CASE("Recipes that cannot be are refused at their JSON pointer", "[train]") {
-  CHECK(ErrorOf("te_nvfp5").find("run.json#/recipe: unknown recipe \"te_nvfp5\"; known: fp32") ==
+  CHECK(ErrorOf("te_nvfp5")
+            .find("run.json#/recipe: unknown recipe \"te_nvfp5\"; did you mean \"te_nvfp4\"?") ==
         0);
   CHECK(ErrorOf({{"base", "x"}}).find("run.json#/recipe/base: unknown recipe") == 0);
   CHECK(ErrorOf({{"base", "bf16"}, {"disable_rht", true}}).find("run.json#/recipe/disable_rht") ==
@@ -182,8 +183,11 @@ TEST_CASE("Recipes that cannot be are refused at their JSON pointer", "[train]")
             .find("run.json#/recipe/backward_only: contradicts") == 0);
   CHECK(ErrorOf({{"base", "te_nvfp4"}, {"fprop", {{"grad", Json::object()}}}})
             .find("run.json#/recipe/fprop/grad: unknown key") == 0);
-  CHECK(ErrorOf({{"base", "te_nvfp4"}, {"fprop", {{"input", {{"format", "fp3"}}}}}})
-            .find("run.json#/recipe/fprop/input/format: unknown block format \"fp3\"") == 0);
+  CHECK(
+      ErrorOf({{"base", "te_nvfp4"}, {"fprop", {{"input", {{"format", "fp3"}}}}}})
+          .find(
+              "run.json#/recipe/fprop/input/format: unknown block format \"fp3\"; one of: none") ==
+      0);
   CHECK(ErrorOf({{"base", "te_nvfp4"},
                  {"dgrad", {{"grad", {{"format", "none"}, {"rounding", "stochastic"}}}}}})
             .find("run.json#/recipe/dgrad/grad/rounding: an operand that is not quantized") == 0);

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/suggest.h"
 
 #include <hwy/targets.h>
 
@@ -42,13 +43,17 @@ std::vector<std::int64_t> BitsOf(std::int64_t targets) {
   return bits;
 }
 
-}  // namespace
-
-std::vector<std::string> SimdTargets() {
+std::vector<std::string> NamesOfTargets(std::int64_t targets) {
   std::vector<std::string> names;
-  for (const std::int64_t bit : BitsOf(RunnableTargets())) names.push_back(LowerName(bit));
+  for (const std::int64_t bit : BitsOf(targets)) names.push_back(LowerName(bit));
   return names;
 }
+
+}  // namespace
+
+std::vector<std::string> SimdTargets() { return NamesOfTargets(RunnableTargets()); }
+
+std::vector<std::string> CompiledSimdTargets() { return NamesOfTargets(BuiltTargets()); }
 
 std::string ActiveSimdTarget() {
   RunnableTargets();
@@ -58,12 +63,12 @@ std::string ActiveSimdTarget() {
 void PinSimdTarget(std::string_view name) {
   const std::int64_t runnable = RunnableTargets();
   if (name == "best") return Choose(0);
-  std::string known;
+  std::vector<std::string> known = {"best"};
   for (const std::int64_t bit : BitsOf(runnable)) {
     if (LowerName(bit) == name) return Choose(bit);
-    known += " " + LowerName(bit);
+    known.push_back(LowerName(bit));
   }
-  throw Error("SIMD target " + std::string(name), "unknown here; one of: best" + known);
+  throw Error("SIMD target " + std::string(name), "unknown here; " + DidYouMean(name, known));
 }
 
 void PinSimdTargetFromEnvironment() {

@@ -11,6 +11,9 @@ namespace fp4lab {
 // "avx3_dl", "avx3", "avx2", "sse4", "ssse3", "sse2", "scalar" (or "emu128").
 std::vector<std::string> SimdTargets();
 
+// Those that this build holds, whatever the CPU runs.
+std::vector<std::string> CompiledSimdTargets();
+
 // The target that kernels use now.
 std::string ActiveSimdTarget();
 

@@ -1,6 +1,7 @@
 // The backend of a build without CUDA: it says so.
 #include "fp4lab/base/error.h"
 #include "fp4lab/cuda/block_scaled_gemm.h"
+#include "fp4lab/cuda/build.h"
 #include "fp4lab/cuda/device.h"
 #include "fp4lab/cuda/generate.h"
 #include "fp4lab/cuda/quantize.h"
@@ -14,6 +15,8 @@ constexpr const char* kAbsent =
 [[noreturn]] void Absent() { throw Error("CUDA", kAbsent); }
 
 }  // namespace
+
+BuildDescription ThisBuild() { return {}; }
 
 int DeviceCount() { return 0; }
 std::string WhyNoDevice() { return kAbsent; }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/cuda/build.h"
 #include "fp4lab/cuda/check.cuh"
 
 namespace fp4lab::cuda {
@@ -35,6 +36,13 @@ int Multiprocessors() {
   Check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
         "asking for the device's properties");
   return count;
+}
+
+BuildDescription ThisBuild() {
+  return {.present = true,
+          .runtime = CUDART_VERSION,
+          .chips = FP4LAB_CUDA_CHIPS,  // CMakeLists.txt says both
+          .ptx = FP4LAB_CUDA_PTX};
 }
 
 int DeviceCount() {

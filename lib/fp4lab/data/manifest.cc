@@ -5,6 +5,7 @@
 #include <set>
 
 #include "fp4lab/base/hash.h"
+#include "fp4lab/base/suggest.h"
 #include "fp4lab/data/embedded.h"
 #include "fp4lab/io/file.h"
 
@@ -140,13 +141,18 @@ Manifest FindManifest(const std::string& name_or_file) {
   if (name_or_file.ends_with(".json")) {
     return ReadManifest(ReadJsonFile(name_or_file), name_or_file);
   }
-  std::string known;
+  std::string all;
+  std::vector<std::string> known = {"synthetic"};
   for (Manifest& manifest : BuiltInManifests()) {
     if (manifest.name == name_or_file) return std::move(manifest);
-    known += manifest.name + ", ";
+    all += manifest.name + ", ";
+    known.push_back(manifest.name);
   }
-  throw Error(name_or_file, "is no known corpus; known are: " + known +
-                                "synthetic (built in), and manifest files (*.json)");
+  throw Error(
+      name_or_file,
+      "is no known corpus; " +
+          DidYouMean(name_or_file, known,
+                     "known are: " + all + "synthetic (built in), and manifest files (*.json)"));
 }
 
 std::filesystem::path DataFolder() {

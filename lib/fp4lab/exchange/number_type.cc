@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/suggest.h"
 #include "fp4lab/block/packing.h"
 #include "fp4lab/formats/encode.h"
 
@@ -55,11 +56,12 @@ std::optional<NumberType> FindNumberType(std::string_view name) {
 
 NumberType RequireNumberType(std::string_view name, std::string_view where) {
   if (const std::optional<NumberType> type = FindNumberType(name)) return *type;
-  std::string known = "float32 uint8";
+  std::vector<std::string> known = {"float32", "uint8"};
   for (const NamedFormat& f : kFormats) {
-    if (f.format.bits <= 16) known += " " + std::string(f.name);
+    if (f.format.bits <= 16) known.emplace_back(f.name);
   }
-  throw Error(where, "\"" + std::string(name) + "\" is no type of numbers; one of: " + known);
+  throw Error(where,
+              "\"" + std::string(name) + "\" is no type of numbers; " + DidYouMean(name, known));
 }
 
 std::string_view Name(NumberType type) {

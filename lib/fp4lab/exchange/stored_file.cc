@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/suggest.h"
 #include "fp4lab/exchange/matrix_file.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/io/npy.h"
@@ -65,15 +66,17 @@ FormatId RequireFormat(JsonObject& o, const char* key) {
   std::string name;
   o.Require(key, &name);
   if (const std::optional<FormatId> id = FindFormat(name)) return *id;
-  throw Error(o.Where(key), "\"" + name + "\" is no format");
+  throw Error(o.Where(key),
+              "\"" + name + "\" is no format; " + DidYouMean(name, NamesOf(kFormats)));
 }
 
-template <class T>
-T RequireNamed(JsonObject& o, const char* key, std::optional<T> (*find)(std::string_view)) {
+template <class T, class Table>
+T RequireNamed(JsonObject& o, const char* key, std::optional<T> (*find)(std::string_view),
+               const Table& table) {
   std::string name;
   o.Require(key, &name);
   if (const std::optional<T> found = find(name)) return *found;
-  throw Error(o.Where(key), "\"" + name + "\" is not known");
+  throw Error(o.Where(key), "\"" + name + "\" is not known; " + DidYouMean(name, NamesOf(table)));
 }
 
 std::pair<std::uint64_t, std::uint64_t> RequirePair(JsonObject& o, const char* key) {
@@ -100,11 +103,11 @@ StoredFile ReadDescription(const std::string& text, const std::string& where) {
   }
   m.block_rows = static_cast<int>(block_rows);
   m.block_cols = static_cast<int>(block_cols);
-  m.layout.codes = RequireNamed(o, "codes", FindCodeOrder);
-  m.layout.scales = RequireNamed(o, "scales", FindScaleOrder);
+  m.layout.codes = RequireNamed(o, "codes", FindCodeOrder, kCodeOrders);
+  m.layout.scales = RequireNamed(o, "scales", FindScaleOrder, kScaleOrders);
   o.Require("transposed", &m.layout.transposed);
   o.Require("expanded_scales", &m.layout.expanded_scales);
-  m.layout.level_two = RequireNamed(o, "level_two", FindLevelTwoConvention);
+  m.layout.level_two = RequireNamed(o, "level_two", FindLevelTwoConvention, kLevelTwoConventions);
   o.Finish();
   if (FormatOf(m.element).bits > 8 || FormatOf(m.scale).bits > 8) {
     throw Error(where, "elements and scales are formats of at most 8 bits");
@@ -257,9 +260,10 @@ void WriteStored(std::string_view text, const StoredMatrix& stored, std::string_
   } else {
     const Vendor* vendor = FindVendor(convention);
     if (vendor == nullptr) {
-      std::string known;
-      for (const std::string_view name : Conventions()) known += " " + std::string(name);
-      throw Error("convention " + std::string(convention), "is not known; one of:" + known);
+      const auto names = Conventions();
+      throw Error("convention " + std::string(convention),
+                  "is not known; " +
+                      DidYouMean(convention, std::vector<std::string>(names.begin(), names.end())));
     }
     AddVendorMatrix(stored, {place.name, vendor}, scale_max, &file);
   }

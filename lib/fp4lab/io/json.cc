@@ -6,6 +6,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "fp4lab/base/suggest.h"
 #include "fp4lab/io/file.h"
 
 namespace fp4lab {
@@ -75,22 +76,6 @@ T Convert(const Json& json, const std::string& where) {
   }
 }
 
-// Levenshtein distance, for "did you mean".
-std::size_t Distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t substitute = diagonal + (a[i - 1] != b[j - 1] ? 1 : 0);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
-    }
-  }
-  return row[b.size()];
-}
-
 }  // namespace
 
 Json ParseJson(std::string_view text, std::string_view where) {
@@ -143,14 +128,10 @@ const Json* JsonObject::Member(std::string_view key) {
 void JsonObject::Finish() const {
   for (const auto& [key, value] : json_.items()) {
     if (known_.contains(key)) continue;
-    std::string all, nearest;
-    for (const std::string& name : known_) {
-      all += (all.empty() ? "" : ", ") + name;
-      if (nearest.empty() || Distance(name, key) < Distance(nearest, key)) nearest = name;
-    }
-    const bool close = !nearest.empty() && Distance(nearest, key) <= 2 + key.size() / 4;
-    throw Error(Where(key), close ? "unknown key; did you mean \"" + nearest + "\"?"
-                                  : "unknown key; the keys here are: " + all);
+    const std::vector<std::string> names(known_.begin(), known_.end());
+    std::string all;
+    for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+    throw Error(Where(key), "unknown key; " + DidYouMean(key, names, "the keys here are: " + all));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/suggest.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/json.h"
 
@@ -103,9 +104,8 @@ std::size_t SafetensorsBytes(std::string_view dtype, std::span<const std::size_t
   const auto found = std::find_if(kSafetensorsDtypes.begin(), kSafetensorsDtypes.end(),
                                   [dtype](const SafetensorsDtype& d) { return d.name == dtype; });
   if (found == kSafetensorsDtypes.end()) {
-    std::string known;
-    for (const SafetensorsDtype& d : kSafetensorsDtypes) known += " " + std::string(d.name);
-    throw Error(where, "unknown dtype \"" + std::string(dtype) + "\"; known:" + known);
+    throw Error(where, "unknown dtype \"" + std::string(dtype) + "\"; " +
+                           DidYouMean(dtype, NamesOf(kSafetensorsDtypes)));
   }
   constexpr std::size_t kMaxBits = std::numeric_limits<std::size_t>::max();
   std::size_t bits = static_cast<std::size_t>(found->bits);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/suggest.h"
 #include "fp4lab/judge/case_builder.h"
 
 namespace fp4lab {
@@ -51,9 +52,7 @@ std::vector<const CaseFamily*> ChosenFamilies(const Dialect& dialect, const Case
   std::vector<const CaseFamily*> chosen;
   for (const std::string& name : options.families) {
     if (FindCaseFamily(name) != nullptr) continue;
-    std::string known;
-    for (const CaseFamily& f : kFamilies) known += " " + std::string(f.name);
-    throw Error("family " + name, "is not known; one of:" + known);
+    throw Error("family " + name, "is not known; " + DidYouMean(name, NamesOf(kFamilies)));
   }
   for (const CaseFamily& family : kFamilies) {
     const bool asked = options.families.empty() ||

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/suggest.h"
 #include "fp4lab/block/packing.h"
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/exchange/matrix_file.h"
@@ -54,7 +55,11 @@ GemmOperandFile FromNumbers(std::string_view place, std::string_view format) {
   std::optional<FormatId> id;
   if (!format.empty()) {
     id = FindFormat(format);
-    if (!id) throw Error("--operand " + std::string(format), "is no format; see fp4lab formats");
+    if (!id) {
+      throw Error(
+          "--operand " + std::string(format),
+          "is no format; " + DidYouMean(format, NamesOf(kFormats), "`fp4lab formats` lists them"));
+    }
   } else if (file.type.kind == NumberType::Kind::kFormat) {
     id = file.type.format;
   } else {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/suggest.h"
 #include "fp4lab/study/verdicts.h"
 
 namespace fp4lab::study {
@@ -42,10 +43,8 @@ Criterion ReadCriterion(const Json& json, const std::string& where) {
   o.Require("kind", &criterion.kind);
   const Kind* kind = FindKind(criterion.kind);
   if (kind == nullptr) {
-    std::vector<std::string> names;
-    for (const Kind& known : Kinds()) names.emplace_back(known.name);
-    throw Error(o.Where("kind"), "there is no criterion \"" + criterion.kind +
-                                     "\"; the kinds are: " + Joined(names, ", "));
+    throw Error(o.Where("kind"), "there is no criterion \"" + criterion.kind + "\"; " +
+                                     DidYouMean(criterion.kind, NamesOf(Kinds())));
   }
   o.Require("arms", &criterion.arms);
   if (criterion.arms.size() < kind->least_arms || criterion.arms.size() > kind->most_arms) {
@@ -83,7 +82,7 @@ void CheckCriteria(const Json& criteria, const std::vector<std::string>& arms,
     const std::string place = where + "/" + std::to_string(i);
     for (const std::string& arm : ReadCriterion(criteria[i], place).arms) {
       if (std::find(arms.begin(), arms.end(), arm) == arms.end()) {
-        throw Error(place + "/arms", "there is no arm \"" + arm + "\"");
+        throw Error(place + "/arms", "there is no arm \"" + arm + "\"; " + DidYouMean(arm, arms));
       }
     }
   }

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/suggest.h"
 
 namespace fp4lab::study {
 namespace {
@@ -114,7 +115,8 @@ Results ReadMembers(const Json& json) {
 void CheckNames(const Results& results, const std::string& where) {
   const auto check = [&](const std::string& name, const char* member) {
     if (std::find(results.arms.begin(), results.arms.end(), name) == results.arms.end()) {
-      throw Error(where + "#/study/analysis/" + member, "there is no arm \"" + name + "\"");
+      throw Error(where + "#/study/analysis/" + member,
+                  "there is no arm \"" + name + "\"; " + DidYouMean(name, results.arms));
     }
   };
   check(results.question.reference, "reference");

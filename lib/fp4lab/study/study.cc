@@ -4,6 +4,7 @@
 #include <set>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/suggest.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/study/criteria.h"
 
@@ -128,12 +129,10 @@ void CheckSeeds(const std::vector<std::uint64_t>& seeds, const std::string& wher
 }
 
 void CheckArmName(const Study& study, const std::string& name, const std::string& where) {
-  std::string all;
   for (const Arm& arm : study.arms) {
     if (arm.name == name) return;
-    all += (all.empty() ? "" : ", ") + arm.name;
   }
-  throw Error(where, "there is no arm \"" + name + "\"; the arms are: " + all);
+  throw Error(where, "there is no arm \"" + name + "\"; " + DidYouMean(name, NamesOf(study.arms)));
 }
 
 AnalysisConfig ReadAnalysis(const Json& json, const std::string& where, const Study& study) {

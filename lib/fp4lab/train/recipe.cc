@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/suggest.h"
 #include "fp4lab/train/recipe_json.h"
 
 namespace fp4lab {
@@ -99,11 +100,7 @@ const BaseRecipe& FindBase(const std::string& name, const std::string& where) {
   for (const BaseRecipe& base : kBaseRecipes) {
     if (base.name == name) return base;
   }
-  std::string known;
-  for (const BaseRecipe& base : kBaseRecipes) {
-    known += (known.empty() ? "" : ", ") + std::string(base.name);
-  }
-  throw Error(where, "unknown recipe \"" + name + "\"; known: " + known);
+  throw Error(where, "unknown recipe \"" + name + "\"; " + DidYouMean(name, NamesOf(kBaseRecipes)));
 }
 
 // The OperandRecipe members of a LinearRecipe, in the order of the table in nvfp4's recipe.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/suggest.h"
 
 namespace fp4lab {
 namespace {
@@ -26,7 +27,10 @@ FormatId ReadFormatId(JsonObject* o, std::string_view key) {
   std::string name;
   o->Require(key, &name);
   const std::optional<FormatId> id = FindFormat(name);
-  if (!id) throw Error(o->Where(key), "unknown number format \"" + name + "\"");
+  if (!id) {
+    throw Error(o->Where(key),
+                "unknown number format \"" + name + "\"; " + DidYouMean(name, NamesOf(kFormats)));
+  }
   return *id;
 }
 
@@ -37,7 +41,7 @@ ScaleRule ReadRule(JsonObject* o) {
     if (r.name == name) return r.rule;
   }
   throw Error(o->Where("rule"),
-              "must be nvfp4, floor, ceil, rceil, even or tensor, not \"" + name + "\"");
+              "unknown scale rule \"" + name + "\"; " + DidYouMean(name, NamesOf(kRules)));
 }
 
 // The rule decides what the scale is stored in; blocks are 1xN or NxN, N = 16 or 32.
@@ -85,9 +89,9 @@ BlockFormat ReadBlockFormat(const Json& json, const std::string& where) {
   if (!json.is_string()) return ReadCustomFormat(json, where);
   const std::string name = json.get<std::string>();
   if (const std::optional<BlockFormat> format = FindBlockFormat(name)) return *format;
-  std::string known;
-  for (const NamedBlockFormat& f : kBlockFormats) known += ", " + std::string(f.name);
-  throw Error(where, "unknown block format \"" + name + "\"; known: none" + known);
+  std::vector<std::string> known = NamesOf(kBlockFormats);
+  known.insert(known.begin(), "none");
+  throw Error(where, "unknown block format \"" + name + "\"; " + DidYouMean(name, known));
 }
 
 Json ToJson(const BlockFormat& format) {
