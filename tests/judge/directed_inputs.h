@@ -178,6 +178,8 @@ inline std::vector<Matrix<float>> DirectedInputs() {
   }
   inputs.push_back(RandomMatrix(7, 256, 256, 8, 1, 6));
   inputs.push_back(RandomMatrix(8, 256, 256, 8, -9, 3));
+  inputs.push_back(RandomMatrix(9, 80, 96, 8, -4, 5));
+  inputs.back().values.back() = 7.75f;  // the largest, in the last row
   return inputs;
 }
 

@@ -50,7 +50,8 @@ std::optional<Shown> FirstInputThatShows(const Kernel& kernel, const Cause& caus
 
 bool Names(const Explanation& explanation, const Cause& cause) {
   const std::vector<Cause>& exact = explanation.causes.exact;
-  return std::find(exact.begin(), exact.end(), cause) != exact.end();
+  return std::any_of(exact.begin(), exact.end(),
+                     [&](const Cause& c) { return Name(c) == Name(cause); });
 }
 
 void CheckEveryDeviation(const Kernel& kernel, const std::set<std::string_view>& silent) {

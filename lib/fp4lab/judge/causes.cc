@@ -1,7 +1,10 @@
 #include "fp4lab/judge/causes.h"
 
 #include <algorithm>
-#include <cctype>
+#include <iterator>
+
+#include "fp4lab/judge/deviation_values.h"
+#include "fp4lab/judge/evidence.h"
 
 namespace fp4lab {
 namespace {
@@ -37,14 +40,22 @@ int Rank(const Cause& cause) {
 
 std::optional<Hypothesis> Applied(const Kernel& asked, Cause cause) {
   std::size_t applied = 0;
-  KernelPlan plan = PlanOf(KernelUnder(asked, cause), cause.deviations, &applied);
+  KernelPlan plan = PlanOf(KernelUnder(asked, cause), cause.deviations, &applied,
+                           cause.value ? &*cause.value : nullptr);
   if (applied != cause.deviations.size()) return std::nullopt;
   return Hypothesis{std::move(cause), plan};
 }
 
-std::vector<Hypothesis> Singles(const Kernel& asked, bool has_random) {
+bool IsLeftOut(const Deviation& d, const SearchOptions& options) {
+  return std::find(options.without.begin(), options.without.end(), &d) != options.without.end();
+}
+
+// Without those that take a value.
+std::vector<Hypothesis> Singles(const Kernel& asked, bool has_random,
+                                const SearchOptions& options) {
   std::vector<Hypothesis> singles;
   for (const Deviation& d : Deviations()) {
+    if (d.kind != ValueKind::kNone || IsLeftOut(d, options)) continue;
     if (auto h = Applied(asked, {.deviations = {&d}})) singles.push_back(std::move(*h));
   }
   for (const Dialect* d : ComparableDialects(asked.dialect, has_random)) {
@@ -74,9 +85,100 @@ std::optional<Hypothesis> Pair(const Kernel& asked, const Hypothesis& a, const H
   return pair;
 }
 
-void SortByRank(std::vector<Cause>* causes) {
-  std::stable_sort(causes->begin(), causes->end(),
-                   [](const Cause& a, const Cause& b) { return Rank(a) < Rank(b); });
+void SortByRank(std::vector<Hypothesis>* hypotheses) {
+  std::stable_sort(
+      hypotheses->begin(), hypotheses->end(),
+      [](const Hypothesis& a, const Hypothesis& b) { return Rank(a.cause) < Rank(b.cause); });
+}
+
+// ---- What the bytes force
+
+// The plan without one part of the cause: a deviation, or the dialect for part = Parts() - 1.
+KernelPlan PlanWithout(const Kernel& asked, const Cause& cause, std::size_t part) {
+  Cause rest = cause;
+  if (part < cause.deviations.size()) {
+    rest.deviations.erase(rest.deviations.begin() + static_cast<std::ptrdiff_t>(part));
+  } else {
+    rest.dialect = nullptr;
+  }
+  return PlanOf(KernelUnder(asked, rest), rest.deviations, nullptr,
+                rest.value ? &*rest.value : nullptr);
+}
+
+std::size_t EvidenceFor(const Kernel& asked, const Cause& cause, ByteMatcher& matcher) {
+  std::size_t least = kEnoughDifferences;
+  for (std::size_t part = 0; part < cause.Parts(); ++part) {
+    least = std::min(least, IndependentDifferences(PlanWithout(asked, cause, part), matcher));
+  }
+  return least;
+}
+
+// The first whose changes all others make as well comes to the front.
+void PutCommonFirst(const KernelPlan& plain, std::vector<Hypothesis>* exact) {
+  const auto is_common = [&](const Hypothesis& h) {
+    return std::all_of(exact->begin(), exact->end(), [&](const Hypothesis& other) {
+      return Contains(other.plan, h.plan, plain);
+    });
+  };
+  const auto common = std::find_if(exact->begin(), exact->end(), is_common);
+  if (common != exact->end()) std::rotate(exact->begin(), common, std::next(common));
+}
+
+std::optional<SearchResult::Near> NearRival(const std::vector<Hypothesis>& singles,
+                                            const std::vector<Hypothesis>& exact,
+                                            ByteMatcher& matcher, const Extent& extent) {
+  std::optional<SearchResult::Near> near;
+  for (const Hypothesis& h : singles) {
+    const auto same = [&](const Hypothesis& e) { return e.cause == h.cause; };
+    if (std::any_of(exact.begin(), exact.end(), same) || !matcher.LevelTwoMatches(h.plan)) continue;
+    const std::size_t limit = near ? near->blocks_left : kClearMargin;
+    const std::size_t left = BlocksLeft(h.plan, matcher, limit, extent.differing);
+    if (left < limit) near = {h.cause, left};
+  }
+  return near;
+}
+
+// Causes that change nothing but the tensor's amax all say one number, and the bytes force no more
+// than that: "scales by the amax 3.5". It goes before them.
+std::optional<Hypothesis> TheAmaxItself(const Kernel& asked, ByteMatcher& matcher,
+                                        const std::vector<Hypothesis>& exact) {
+  const bool says_it = exact[0].plan.level.amax == AmaxFrom::kGiven;
+  if (says_it || asked.dialect.row_scaled) return std::nullopt;
+  std::optional<float> amax;
+  for (const Hypothesis& h : exact) {
+    KernelPlan rest = h.plan;
+    rest.level = PlanOf(asked).level;
+    LevelPlan origin;
+    origin.amax = h.plan.level.amax;
+    origin.rows_left_out = h.plan.level.rows_left_out;
+    origin.rounded = h.plan.level.rounded;
+    if (rest != PlanOf(asked) || h.plan.level != origin) return std::nullopt;
+    amax = matcher.MakeEvaluator(h.plan).amax()[0];
+  }
+  return Applied(asked, {.deviations = {FindDeviation("amax-stale")},
+                         .value = DeviationValue{.amax = *amax}});
+}
+
+void Weigh(const Kernel& asked, ByteMatcher& matcher, const Extent& extent,
+           const std::vector<Hypothesis>& singles, std::vector<Hypothesis> exact,
+           SearchResult* result) {
+  const KernelPlan plain = PlanOf(asked);
+  PutCommonFirst(plain, &exact);
+  const std::optional<Hypothesis> amax = TheAmaxItself(asked, matcher, exact);
+  if (amax) exact.insert(exact.begin(), *amax);
+  for (const Hypothesis& h : exact) {
+    result->exact.push_back(h.cause);
+    if (!amax && !Contains(h.plan, exact[0].plan, plain)) result->rivals.push_back(h.cause);
+  }
+  result->evidence = EvidenceFor(asked, exact[0].cause, matcher);
+  if (!result->rivals.empty()) {
+    result->certainty = Certainty::kNotToldApart;
+  } else if (result->evidence < kEnoughDifferences) {
+    result->certainty = Certainty::kTooFew;
+  } else {
+    result->near = NearRival(singles, exact, matcher, extent);
+    result->certainty = result->near ? Certainty::kNearRival : Certainty::kForced;
+  }
 }
 
 std::optional<SearchResult::Partial> BestPartial(const std::vector<Hypothesis>& singles,
@@ -90,7 +192,9 @@ std::optional<SearchResult::Partial> BestPartial(const std::vector<Hypothesis>& 
   for (const auto& [mismatches, h] : scored) {
     const MatchCounts counts = matcher.Count(h->plan);
     const std::size_t least = best ? best->counts.Different() : original;
-    if (counts.comparable && counts.Different() < least) best = {h->cause, counts};
+    // One that leaves most of it explains little.
+    const bool helps = counts.Different() < least && 2 * counts.Different() <= original;
+    if (counts.comparable && helps) best = {h->cause, counts};
   }
   return best;
 }
@@ -103,6 +207,21 @@ bool IsOtherOfItsKind(const Dialect& d, const Dialect& dialect) {
 }
 
 }  // namespace
+
+std::string_view Name(Certainty certainty) {
+  switch (certainty) {
+    case Certainty::kForced:
+      return "cause";
+    case Certainty::kNotToldApart:
+      return "not told apart";
+    case Certainty::kTooFew:
+    case Certainty::kNearRival:
+      return "consistent with";
+    case Certainty::kNone:
+      break;
+  }
+  return "none";
+}
 
 std::string Name(const Cause& cause) {
   std::string name = cause.dialect != nullptr ? std::string(cause.dialect->name) : "";
@@ -117,6 +236,7 @@ std::string Sentence(const Cause& cause) {
   if (cause.dialect != nullptr) text = "computes " + std::string(cause.dialect->name);
   for (const Deviation* d : cause.deviations) {
     text += (text.empty() ? "" : ", and ") + std::string(d->what);
+    if (d->kind != ValueKind::kNone) text += ": " + Text(d->kind, cause.value.value_or(d->value));
   }
   return "The kernel " + text + ".";
 }
@@ -146,31 +266,49 @@ std::vector<const Dialect*> ComparableSets(const Dialect& dialect) {
 }
 
 SearchResult FindCauses(const Kernel& asked, ByteMatcher& matcher, std::size_t original,
-                        const SearchOptions& options) {
+                        const Extent& extent, const SearchOptions& options) {
   SearchResult result;
-  const std::vector<Hypothesis> singles = Singles(asked, !matcher.options().random.empty());
-  for (const Hypothesis& h : singles) {
+  const std::vector<Hypothesis> singles =
+      Singles(asked, !matcher.options().random.empty(), options);
+  std::vector<Hypothesis> exact;
+  const auto keep_if_exact = [&](const Hypothesis& h) {
     ++result.tried;
-    if (matcher.Matches(h.plan)) result.exact.push_back(h.cause);
-  }
+    const bool matches = matcher.Matches(h.plan);
+    if (matches) exact.push_back(h);
+    return matches;
+  };
+  for (const Hypothesis& h : singles) keep_if_exact(h);
   for (const Dialect* d : ComparableSets(asked.dialect)) {
     ++result.tried;
     const Kernel kernel = KernelUnder(asked, {.dialect = d});
     if (LiesInSet(kernel, matcher)) result.sets.push_back(d);
   }
-  if (!result.exact.empty() || !result.sets.empty()) return result;
-  if (options.pairs) {
+  // An amax and a part of the output can be fitted to much: only where nothing else gives the bytes.
+  const auto fits_much = [](ValueKind kind) {
+    return kind != ValueKind::kPlace && kind != ValueKind::kRowShift;
+  };
+  const bool explained = !exact.empty();
+  for (const Deviation& d : Deviations()) {
+    if (d.kind == ValueKind::kNone || IsLeftOut(d, options)) continue;
+    if (explained && fits_much(d.kind)) continue;
+    if (d.kind == ValueKind::kAmax && !exact.empty()) continue;  // TheAmaxItself
+    for (const DeviationValue& value : ValuesToTry(d, asked, matcher, extent)) {
+      const auto h = Applied(asked, {.deviations = {&d}, .value = value});
+      if (h && keep_if_exact(*h)) break;
+    }
+  }
+  if (exact.empty() && result.sets.empty() && options.pairs) {
     for (std::size_t a = 0; a < singles.size(); ++a) {
       for (std::size_t b = a + 1; b < singles.size(); ++b) {
-        const std::optional<Hypothesis> pair = Pair(asked, singles[a], singles[b]);
-        if (!pair) continue;
-        ++result.tried;
-        if (matcher.Matches(pair->plan)) result.exact.push_back(pair->cause);
+        if (const auto pair = Pair(asked, singles[a], singles[b])) keep_if_exact(*pair);
       }
     }
-    SortByRank(&result.exact);
+    SortByRank(&exact);
   }
-  if (result.exact.empty()) result.best = BestPartial(singles, matcher, original);
+  if (exact.empty() && result.sets.empty()) {
+    result.best = BestPartial(singles, matcher, original);
+  }
+  if (!exact.empty()) Weigh(asked, matcher, extent, singles, std::move(exact), &result);
   return result;
 }
 

@@ -1,6 +1,7 @@
 #include "fp4lab/judge/deviation.h"
 
 #include <bit>
+#include <charconv>
 #include <string>
 
 #include "fp4lab/base/error.h"
@@ -50,13 +51,67 @@ void PlaceScales(const Places& places, const Quantized& q, std::vector<std::uint
   }
 }
 
+std::string Span(const char* what, std::size_t first, std::size_t count) {
+  const std::string text = std::to_string(first);
+  if (count == 1) return std::string(what) + " " + text;
+  return std::string(what) + "s " + text + ".." + std::to_string(first + count - 1);
+}
+
+std::string Hex(std::uint8_t byte) {
+  const char* const digits = "0123456789ABCDEF";
+  std::string text = "0x";
+  if (byte > 0xF) text += digits[byte >> 4];
+  return text + digits[byte & 0xF];
+}
+
+std::string WhatStandsThere(const DeviationValue& v) {
+  std::string text;
+  if (v.even_code && v.odd_code) {
+    text = *v.even_code == *v.odd_code ? "codes " + Hex(*v.even_code)
+                                       : "codes " + Hex(*v.even_code) + " and " + Hex(*v.odd_code);
+  }
+  if (v.scale) text += (text.empty() ? "scales " : ", scales ") + Hex(*v.scale);
+  return text;
+}
+
 }  // namespace
 
+std::string Text(const Rectangle& region) {
+  return Span("row", region.row, region.rows) + ", " + Span("column", region.col, region.cols);
+}
+
+std::string Text(ValueKind kind, const DeviationValue& value) {
+  switch (kind) {
+    case ValueKind::kNone:
+      return "";
+    case ValueKind::kPlace:
+      return "place " + std::to_string(value.number) + " of every group";
+    case ValueKind::kRowShift:
+      return value.number > 0 ? std::to_string(value.number) + " down"
+                              : std::to_string(-value.number) + " up";
+    case ValueKind::kLastRows:
+      return "the last " + std::to_string(value.number);
+    case ValueKind::kAmax: {
+      char buffer[40];
+      const char* const end = std::to_chars(buffer, buffer + sizeof buffer, value.amax).ptr;
+      return (value.amax_is_open ? "about " : "") + std::string(buffer, static_cast<std::size_t>(end - buffer));
+    }
+    case ValueKind::kUnwritten:
+      return Text(value.region) + " hold " + WhatStandsThere(value);
+    case ValueKind::kSwapped: {
+      const Rectangle other{value.other_row, value.other_col, value.region.rows, value.region.cols};
+      return Text(value.region) + " with " + Text(other);
+    }
+  }
+  return "";
+}
+
 StoredMatrix Run(const Kernel& kernel, MatrixView<const float> x,
-                 std::span<const Deviation* const> deviations, const DialectOptions& options) {
+                 std::span<const Deviation* const> deviations, const DialectOptions& options,
+                 const DeviationValue* value) {
   CheckTransform(kernel, x);
   CheckOptions(kernel.dialect, x, options);
-  const KernelPlan plan = PlanOf(kernel, deviations);
+  const KernelPlan plan = PlanOf(kernel, deviations, nullptr, value);
   const Evaluator evaluator(plan, x, AmaxOf(plan, x, options), options.random);
   const Quantized q = evaluator.EvaluateAll();
   StoredMatrix stored = ShapeOf(kernel.dialect, x.rows, x.cols, kernel.layout);

@@ -2,8 +2,11 @@
 // that `cases` measures itself against, and for the hypotheses that `explain` tries.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -34,6 +37,42 @@ enum class Stage : std::uint8_t {
   kNothing    // not the kernel's work at all: all zeros, all ones
 };
 
+// Elements [row, row + rows) x [col, col + cols) of a matrix.
+struct Rectangle {
+  std::size_t row = 0, col = 0, rows = 0, cols = 0;
+  constexpr bool Contains(std::size_t r, std::size_t c) const {
+    return r - row < rows && c - col < cols;
+  }
+  friend constexpr bool operator==(const Rectangle&, const Rectangle&) = default;
+};
+
+// "rows 16..31, columns 0..63".
+std::string Text(const Rectangle& region);
+
+// What a deviation's value says.
+enum class ValueKind : std::uint8_t {
+  kNone,       // it takes none
+  kPlace,      // `number`: a place in a group of the Hadamard transform
+  kRowShift,   // `number`: rows further down; up if negative
+  kLastRows,   // `number`: rows at the end
+  kAmax,       // `amax`
+  kUnwritten,  // `region`, and what stands there: `even_code`, `odd_code`, `scale`
+  kSwapped     // `region`, and where the other one starts: `other_row`, `other_col`
+};
+
+// Which sign, how many rows, what number: what the bytes must tell beside the deviation's name.
+struct DeviationValue {
+  int number = 0;
+  float amax = 0.0f;
+  bool amax_is_open = false;  // one of several neighbours that give the same bytes
+  Rectangle region = {};
+  std::size_t other_row = 0, other_col = 0;
+  std::optional<std::uint8_t> even_code = {}, odd_code = {}, scale = {};
+  friend constexpr bool operator==(const DeviationValue&, const DeviationValue&) = default;
+};
+// "place 5 of every group", "rows 16..31, columns 0..63 hold codes 0xD and 0xC, scales 0xCD".
+std::string Text(ValueKind kind, const DeviationValue& value);
+
 struct KernelPlan;  // judge/kernel_plan.h
 
 struct Deviation {
@@ -42,6 +81,10 @@ struct Deviation {
       what;  // for people, with the kernel as subject: "multiplies by fl(1/6) where ..."
   Stage stage;
   bool (*apply)(KernelPlan&);  // edits the plan; false where that changes nothing
+  // Where a value says which: instead of `apply`; and the value for which `cases` runs it.
+  ValueKind kind = ValueKind::kNone;
+  bool (*apply_value)(KernelPlan&, const DeviationValue&) = nullptr;
+  DeviationValue value = {};
 };
 
 // The table: names are unique and stable.
@@ -54,8 +97,9 @@ bool Applies(const Deviation& deviation, const Kernel& kernel);
 // The bytes that a kernel with some deviations writes for x. Those that do not apply change
 // nothing. The bytes have the sizes that the kernel's own layout asks for: what a deviating layout
 // writes beyond is lost, what it leaves out is 0.
+// `value`: of the deviation that takes one, if not the table's.
 StoredMatrix Run(const Kernel& kernel, MatrixView<const float> x,
                  std::span<const Deviation* const> deviations = {},
-                 const DialectOptions& options = {});
+                 const DialectOptions& options = {}, const DeviationValue* value = nullptr);
 
 }  // namespace fp4lab

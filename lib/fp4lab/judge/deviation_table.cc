@@ -1,4 +1,5 @@
 // The table of deviations: each an edit of a KernelPlan.
+#include <algorithm>
 #include <array>
 #include <bit>
 
@@ -36,6 +37,12 @@ constexpr auto kTable = std::to_array<Deviation>({
        return HasScales(p) && p.output.written.scales != ScaleOrder::kLinear &&
               p.output.written.scales != ScaleOrder::kPadded && Change(p.output.swizzled_twice, true);
      }},
+    {"scale-tiles-by-column", "writes the tiles of scales column of tiles by column of tiles",
+     Stage::kLayout, [](Plan& p) { return SetTiles(p, ScaleTiles::kColumnByColumn); }},
+    {"scale-tiles-not-interleaved", "writes each tile of scales row by row, without the interleaving",
+     Stage::kLayout, [](Plan& p) { return SetTiles(p, ScaleTiles::kRowByRow); }},
+    {"scale-tiles-transposed", "writes each tile of scales column by column", Stage::kLayout,
+     [](Plan& p) { return SetTiles(p, ScaleTiles::kTransposed); }},
     {"scales-expanded", "repeats the scale of a tile for each of its rows", Stage::kLayout,
      [](Plan& p) { return p.kernel.dialect.block_rows > 1 && Change(p.output.written.expanded_scales, true); }},
     {"scales-not-expanded", "writes the scale of a tile once, not for each of its rows", Stage::kLayout,
@@ -54,6 +61,10 @@ constexpr auto kTable = std::to_array<Deviation>({
      [](Plan& p) { return HasScales(p) && Change(p.output.scale_shift, 1); }},
     {"scales-shifted-back", "writes every scale one block too early", Stage::kLayout,
      [](Plan& p) { return HasScales(p) && Change(p.output.scale_shift, -1); }},
+    {"scales-rows-down", "writes the scales rows too far down", Stage::kLayout, nullptr,
+     ValueKind::kRowShift,
+     [](Plan& p, const DeviationValue& v) { return HasScales(p) && Change(p.output.scale_row_shift, v.number); },
+     {.number = 1}},
     {"code-bytes-swapped", "writes the bytes of every 32-bit word of codes in the other order",
      Stage::kLayout, [](Plan& p) { return Change(p.output.words_reversed, true); }},
     {"code-nibbles-reversed", "writes the eight nibbles of every 32-bit word in the other order",
@@ -114,6 +125,18 @@ constexpr auto kTable = std::to_array<Deviation>({
      [](Plan& p) {
        return p.kernel.hadamard != 0 && p.kernel.sign_mask != 0 && Change(p.input.signs_after, true);
      }},
+    {"rht-sign-wrong", "takes one sign of the transform wrong", Stage::kInput, nullptr,
+     ValueKind::kPlace,
+     [](Plan& p, const DeviationValue& v) {
+       return v.number < p.kernel.hadamard && Change(p.input.sign_mask, p.kernel.sign_mask ^ 1u << v.number);
+     },
+     {.number = 5}},
+    {"rht-row-negated", "negates one row of the transform's matrix", Stage::kInput, nullptr,
+     ValueKind::kPlace,
+     [](Plan& p, const DeviationValue& v) {
+       return v.number < p.kernel.hadamard && Change(p.input.negated_result, v.number);
+     },
+     {.number = 3}},
     {"rht-unnormalised", "leaves the factor size^(-1/2) of the transform out", Stage::kInput,
      [](Plan& p) { return p.kernel.hadamard != 0 && Change(p.input.normalised, false); }},
     {"rht-not-rounded", "does not round the transform's results to BF16", Stage::kInput,
@@ -151,8 +174,34 @@ constexpr auto kTable = std::to_array<Deviation>({
     {"amax-without-abs", "takes the tensor's largest value, not its largest magnitude",
      Stage::kLevelTwo,
      [](Plan& p) { return HasLevelTwo(p) && Change(p.level.amax, AmaxFrom::kLargestSigned); }},
+    {"amax-without-last-rows", "leaves the last rows out of the tensor's amax", Stage::kLevelTwo,
+     nullptr, ValueKind::kLastRows,
+     [](Plan& p, const DeviationValue& v) {
+       if (!HasLevelTwo(p) || p.kernel.dialect.row_scaled || v.number <= 0) return false;
+       p.level.rows_left_out = static_cast<std::size_t>(v.number);
+       return Change(p.level.amax, AmaxFrom::kWithoutLastRows);
+     },
+     {.number = 1}},
+    {"amax-stale", "scales by an amax that is not the tensor's", Stage::kLevelTwo, nullptr,
+     ValueKind::kAmax,
+     [](Plan& p, const DeviationValue& v) {
+       if (!HasLevelTwo(p) || p.kernel.dialect.row_scaled) return false;
+       p.level.given = v.amax;
+       return Change(p.level.amax, AmaxFrom::kGiven);
+     },
+     {.amax = 2.7f}},
     {"amax-bf16", "rounds the tensor's amax to BF16", Stage::kLevelTwo,
      [](Plan& p) { return HasLevelTwo(p) && Change(p.level.rounded, FormatId::kBF16); }},
+    {"amax-fp16", "rounds the tensor's amax to FP16", Stage::kLevelTwo,
+     [](Plan& p) { return HasLevelTwo(p) && Change(p.level.rounded, FormatId::kFP16); }},
+    {"encode-scale-bf16", "rounds the tensor's encode scale S to BF16", Stage::kLevelTwo,
+     [](Plan& p) { return UsesEncodeScale(p) && Change(p.level.encode_rounded, FormatId::kBF16); }},
+    {"encode-scale-fp16", "rounds the tensor's encode scale S to FP16", Stage::kLevelTwo,
+     [](Plan& p) { return UsesEncodeScale(p) && Change(p.level.encode_rounded, FormatId::kFP16); }},
+    {"decode-scale-bf16", "rounds the tensor's decode scale D to BF16", Stage::kLevelTwo,
+     [](Plan& p) { return UsesDecodeScale(p) && Change(p.level.decode_rounded, FormatId::kBF16); }},
+    {"decode-scale-fp16", "rounds the tensor's decode scale D to FP16", Stage::kLevelTwo,
+     [](Plan& p) { return UsesDecodeScale(p) && Change(p.level.decode_rounded, FormatId::kFP16); }},
 
     // ---- Scale
     {"reciprocal-for-division", "multiplies the block amax by fl(1/6) before the tensor scale: "
@@ -186,12 +235,18 @@ constexpr auto kTable = std::to_array<Deviation>({
      [](Plan& p) { return HasE4m3Scale(p) && Change(p.scale.before_rounded, FormatId::kFP16); }},
     {"block-amax-bf16", "rounds the block's amax to BF16", Stage::kScale,
      [](Plan& p) { return HasScales(p) && Change(p.scale.amax_rounded, FormatId::kBF16); }},
+    {"block-amax-fp16", "rounds the block's amax to FP16", Stage::kScale,
+     [](Plan& p) { return HasScales(p) && Change(p.scale.amax_rounded, FormatId::kFP16); }},
     {"block-amax-without-abs", "takes a block's largest value, not its largest magnitude",
      Stage::kScale, [](Plan& p) { return HasScales(p) && Change(p.scale.largest_signed, true); }},
     {"block-of-twice-the-width", "takes the amax over two neighbouring blocks", Stage::kScale,
      [](Plan& p) { return HasScales(p) && Change(p.scale.window, AmaxWindow::kTwoBlocks); }},
     {"block-of-half-the-width", "takes the amax over the first half of the block", Stage::kScale,
      [](Plan& p) { return HasScales(p) && Change(p.scale.window, AmaxWindow::kHalfBlock); }},
+    {"block-of-one-more", "takes the amax over the block and the column after it", Stage::kScale,
+     [](Plan& p) { return HasScales(p) && Change(p.scale.window, AmaxWindow::kOnePast); }},
+    {"block-of-even-lanes", "takes the amax over the block's even columns", Stage::kScale,
+     [](Plan& p) { return HasScales(p) && Change(p.scale.window, AmaxWindow::kEvenLanes); }},
     {"block-of-16-rows", "takes the amax over 16 rows (square blocks)", Stage::kScale,
      [](Plan& p) {
        return p.kernel.dialect.block_rows == 1 && Change(p.scale.window, AmaxWindow::kSixteenRows);
@@ -271,6 +326,12 @@ constexpr auto kTable = std::to_array<Deviation>({
               SameFactor(p, factor) != Factor::kDivideByScale &&
               Change(p.element.factor_rounded, FormatId::kBF16);
      }},
+    {"factor-rounded-fp16", "rounds the element factor to FP16", Stage::kElement,
+     [](Plan& p) {
+       return HasE4m3Scale(p) && !Searches(p) &&
+              SameFactor(p, p.kernel.dialect.factor) != Factor::kDivideByScale &&
+              Change(p.element.factor_rounded, FormatId::kFP16);
+     }},
     {"factor-from-unrounded-scale", "scales the elements by the block scale before its rounding",
      Stage::kElement,
      [](Plan& p) {
@@ -294,6 +355,10 @@ constexpr auto kTable = std::to_array<Deviation>({
      [](Plan& p) { return SetRounding(p, ElementRounding::kTiesUp); }},
     {"ties-toward-zero", "rounds ties toward zero", Stage::kElement,
      [](Plan& p) { return Change(p.element.rounding, OtherRounding::kTiesTowardZero); }},
+    {"ties-toward-positive", "rounds ties toward plus infinity", Stage::kElement,
+     [](Plan& p) { return Change(p.element.rounding, OtherRounding::kTiesToPositive); }},
+    {"ties-toward-negative", "rounds ties toward minus infinity", Stage::kElement,
+     [](Plan& p) { return Change(p.element.rounding, OtherRounding::kTiesToNegative); }},
     {"ties-to-odd", "rounds ties to the odd code", Stage::kElement,
      [](Plan& p) { return Change(p.element.rounding, OtherRounding::kTiesToOdd); }},
     {"round-away", "rounds every element away from zero", Stage::kElement,
@@ -352,6 +417,11 @@ constexpr auto kTable = std::to_array<Deviation>({
               Change(p.element.random_bytes_swapped, true);
      }},
 
+    {"random-bits-of-first-row", "gives every row the random bits of the first", Stage::kElement,
+     [](Plan& p) { return IsStochastic(p) && Change(p.element.random_from, RandomFrom::kFirstRow); }},
+    {"random-bits-counter", "takes the element's index for its random bits", Stage::kElement,
+     [](Plan& p) { return IsStochastic(p) && Change(p.element.random_from, RandomFrom::kCounter); }},
+
     // ---- Not the work at all
     {"all-zeros", "writes zeros only", Stage::kNothing, [](Plan& p) {
        p.output.scales_filled = p.output.codes_filled = std::uint8_t{0};
@@ -375,6 +445,19 @@ constexpr auto kTable = std::to_array<Deviation>({
      [](Plan& p) { return HasScales(p) && Change(p.output.tail_block_zero, true); }},
     {"tail-rows-missing", "leaves the rows beyond the last whole 16 at 0", Stage::kNothing,
      [](Plan& p) { return Change(p.output.tail_rows_zero, true); }},
+    {"part-unwritten", "leaves a part of the output unwritten", Stage::kNothing, nullptr,
+     ValueKind::kUnwritten,
+     [](Plan& p, const DeviationValue& v) {
+       return Change(p.output.unwritten, UnwrittenPart{v.region, v.even_code, v.odd_code, v.scale});
+     },
+     {.region = {0, 0, 1, 16}, .even_code = std::uint8_t{0xD}, .odd_code = std::uint8_t{0xC}, .scale = std::uint8_t{0xCD}}},
+    {"parts-swapped", "writes two parts of the output in each other's place", Stage::kLayout, nullptr,
+     ValueKind::kSwapped,
+     [](Plan& p, const DeviationValue& v) {
+       const auto height = static_cast<std::size_t>(std::max(1, p.kernel.dialect.block_rows));
+       const SwappedParts first_two{{0, 0, height, ~std::size_t{0}}, height, 0};
+       return Change(p.output.swapped, v.region.rows == 0 ? first_two : SwappedParts{v.region, v.other_row, v.other_col});
+     }},
 });
 // clang-format on
 
@@ -390,14 +473,19 @@ const Deviation* FindDeviation(std::string_view name) {
 }
 
 KernelPlan PlanOf(const Kernel& kernel, std::span<const Deviation* const> deviations,
-                  std::size_t* applied) {
+                  std::size_t* applied, const DeviationValue* value) {
   KernelPlan plan;
   plan.kernel = kernel;
   plan.input.hadamard = kernel.hadamard;
   plan.input.sign_mask = kernel.sign_mask;
   plan.output.written = kernel.layout;
   std::size_t count = 0;
-  for (const Deviation* deviation : deviations) count += deviation->apply(plan) ? 1 : 0;
+  for (const Deviation* d : deviations) {
+    const bool changed = d->kind == ValueKind::kNone
+                             ? d->apply(plan)
+                             : d->apply_value(plan, value != nullptr ? *value : d->value);
+    count += changed ? 1 : 0;
+  }
   if (applied != nullptr) *applied = count;
   return plan;
 }

@@ -88,6 +88,12 @@ std::uint8_t OtherCode(OtherRounding rounding, FormatId element, float v) {
     case OtherRounding::kTiesToOdd:
       up = a > middle || (a == middle && magnitude % 2 == 0);
       break;
+    case OtherRounding::kTiesToPositive:
+      up = a > middle || (a == middle && v > 0.0f);
+      break;
+    case OtherRounding::kTiesToNegative:
+      up = a > middle || (a == middle && v < 0.0f);
+      break;
     case OtherRounding::kTiesTowardZero:
     case OtherRounding::kNo:
       up = a > middle;
@@ -135,7 +141,17 @@ std::uint8_t WithSign(const ElementPlan& plan, const Format& f, float v, std::ui
 // ---- Level 2
 
 Level PlannedLevel(const KernelPlan& plan, const std::vector<float>& amax, std::size_t row) {
+  const LevelTwo rule = plan.kernel.dialect.level_two;
+  const bool from_decode = rule == LevelTwo::kMultiplier || rule == LevelTwo::kTwoDivisions;
   Level level = LevelOfRow(plan.kernel.dialect, amax, row);
+  if (plan.level.encode_rounded) {
+    level.encode = RoundedTo(plan.level.encode_rounded, level.encode);
+    if (!from_decode) level.decode = 1.0f / level.encode;
+  }
+  if (plan.level.decode_rounded) {
+    level.decode = RoundedTo(plan.level.decode_rounded, level.decode);
+    if (from_decode) level.encode = 1.0f / level.decode;
+  }
   if (plan.level.inverted) std::swap(level.encode, level.decode);
   if (plan.element.flush) level.decode = Flushed(level.decode);
   return level;
@@ -193,6 +209,13 @@ float Evaluator::BlockAmax(std::size_t i, std::size_t j, MatrixView<const float>
     case AmaxWindow::kPreviousBlock:
       window = Elements(r, j == 0 ? 0 : c - width, height, width, &copy);
       break;
+    case AmaxWindow::kOnePast:
+      window = Elements(r, c, height, width + 1, &copy);
+      break;
+    case AmaxWindow::kEvenLanes:
+      window.cols = (block.cols + 1) / 2;
+      window.col_stride = 2 * block.col_stride;
+      break;
   }
   if (plan_.scale.largest_signed) return LargestSigned(window);
   return MaxMagnitudeOf(window, plan_.kernel.dialect.nan != NanRule::kElement);
@@ -226,6 +249,12 @@ BlockNumbers Evaluator::NumbersOf(std::size_t i, std::size_t j, MatrixView<const
   return n;
 }
 
+std::size_t Evaluator::RandomIndex(std::size_t index) const {
+  if (plan_.element.random_from == RandomFrom::kFirstRow) index %= cols_;
+  const std::size_t other = index ^ plan_.element.random_index_xor;
+  return other < random_.size() ? other : index;
+}
+
 std::uint8_t Evaluator::CodeAt(float x, const BlockNumbers& n, const Level& level,
                                std::size_t index) const {
   const Dialect& d = plan_.kernel.dialect;
@@ -236,14 +265,33 @@ std::uint8_t Evaluator::CodeAt(float x, const BlockNumbers& n, const Level& leve
   if (plan.zero_under_zero_scale && n.scale == 0.0f) v = std::copysign(0.0f, x);
   std::uint32_t random = 0;
   if (!random_.empty()) {
-    const std::size_t other = index ^ plan.random_index_xor;
-    random = random_[other < random_.size() ? other : index];
+    random = random_[RandomIndex(index)];
+    if (plan.random_from == RandomFrom::kCounter) {
+      const bool eight = d.rounding == ElementRounding::kStochastic8;
+      random = static_cast<std::uint32_t>(index) & (eight ? 0xFFu : 0xFFFFu);
+    }
     if (plan.random_bytes_swapped) random = (random << 8 | random >> 8) & 0xFFFFu;
   }
   std::uint8_t code = plan.rounding == OtherRounding::kNo ? CodeOf(d, x, n.scale, v, random)
                                                           : OtherCode(plan.rounding, d.element, v);
   if (Magnitude(v) > MaxFinite(d.element)) code = BeyondLargest(plan.saturation, f, v, code);
   return WithSign(plan, f, v, code);
+}
+
+void Evaluator::FillUnwritten(std::uint32_t mask, BlockBytes* block) const {
+  const UnwrittenPart& part = plan_.output.unwritten;
+  if (part.region.rows == 0 || block->rows * block->cols == 0) return;
+  const bool whole =
+      part.region.Contains(block->row, block->col) &&
+      part.region.Contains(block->row + block->rows - 1, block->col + block->cols - 1);
+  if (part.scale && whole) block->scale = *part.scale;
+  for (std::size_t k = 0; k < block->codes.size(); ++k) {
+    const std::size_t row = block->row + k / block->cols, col = block->col + k % block->cols;
+    const std::optional<std::uint8_t>& code = col % 2 == 0 ? part.even_code : part.odd_code;
+    if (code && part.region.Contains(row, col)) {
+      block->codes[k] = static_cast<std::uint8_t>(*code & mask);
+    }
+  }
 }
 
 void Evaluator::Fill(BlockBytes* block) const {
@@ -254,6 +302,7 @@ void Evaluator::Fill(BlockBytes* block) const {
               static_cast<std::uint8_t>(*plan.codes_filled & mask));
   }
   if (plan.scales_filled) block->scale = *plan.scales_filled;
+  FillUnwritten(mask, block);
   const bool cut = plan.tail_block_zero && block->cols < grid_.block_cols;
   const bool below = plan.tail_rows_zero && block->row >= rows_ / 16 * 16;
   if (!cut && !below) return;
@@ -261,7 +310,35 @@ void Evaluator::Fill(BlockBytes* block) const {
   std::fill(block->codes.begin(), block->codes.end(), std::uint8_t{0});
 }
 
+std::pair<std::size_t, std::size_t> Evaluator::Source(std::size_t i, std::size_t j) const {
+  const SwappedParts& parts = plan_.output.swapped;
+  const Rectangle& a = parts.region;
+  if (a.rows == 0) return {i, j};
+  const Rectangle b{parts.other_row, parts.other_col, a.rows, a.cols};
+  const std::size_t row = i * grid_.block_rows, col = j * grid_.block_cols;
+  const bool in_a = a.Contains(row, col), in_b = b.Contains(row, col);
+  if (in_a == in_b) return {i, j};
+  const Rectangle &from = in_a ? a : b, &to = in_a ? b : a;
+  const std::size_t other_row = row - from.row + to.row, other_col = col - from.col + to.col;
+  const auto fits = [&](std::size_t at, std::size_t other, std::size_t size, std::size_t end) {
+    return other < end && std::min(size, end - at) == std::min(size, end - other);
+  };
+  if (!fits(row, other_row, grid_.block_rows, rows_) ||
+      !fits(col, other_col, grid_.block_cols, cols_)) {
+    return {i, j};
+  }
+  return {other_row / grid_.block_rows, other_col / grid_.block_cols};
+}
+
 void Evaluator::Evaluate(std::size_t i, std::size_t j, BlockBytes* out) const {
+  const auto [from_i, from_j] = Source(i, j);
+  EvaluateInPlace(from_i, from_j, out);
+  out->row = i * grid_.block_rows;
+  out->col = j * grid_.block_cols;
+  Fill(out);
+}
+
+void Evaluator::EvaluateInPlace(std::size_t i, std::size_t j, BlockBytes* out) const {
   Matrix<float> copy;
   out->row = i * grid_.block_rows;
   out->col = j * grid_.block_cols;
@@ -281,7 +358,6 @@ void Evaluator::Evaluate(std::size_t i, std::size_t j, BlockBytes* out) const {
       out->codes[r * block.cols + c] = CodeAt(block(r, c), out->numbers, for_factor, index);
     }
   }
-  Fill(out);
 }
 
 Quantized Evaluator::EvaluateAll() const {

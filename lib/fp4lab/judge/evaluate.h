@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "fp4lab/base/matrix.h"
@@ -52,11 +53,17 @@ class Evaluator {
  private:
   MatrixView<const float> Elements(std::size_t r, std::size_t c, std::size_t rows, std::size_t cols,
                                    Matrix<float>* copy) const;
+  // The block whose bytes stand at block (i, j).
+  std::pair<std::size_t, std::size_t> Source(std::size_t i, std::size_t j) const;
+  // Before anything of the output is moved or left unwritten.
+  void EvaluateInPlace(std::size_t i, std::size_t j, BlockBytes* block) const;
+  std::size_t RandomIndex(std::size_t index) const;
   float BlockAmax(std::size_t i, std::size_t j, MatrixView<const float> block) const;
   BlockNumbers NumbersOf(std::size_t i, std::size_t j, MatrixView<const float> block,
                          const Level& level) const;
   std::uint8_t CodeAt(float x, const BlockNumbers& numbers, const Level& level,
                       std::size_t index) const;
+  void FillUnwritten(std::uint32_t mask, BlockBytes* block) const;
   void Fill(BlockBytes* block) const;
 
   KernelPlan plan_;

@@ -1,41 +1,13 @@
 #include "fp4lab/judge/explain.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
-#include <limits>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/dialect/stages.h"
+#include "fp4lab/judge/rounding_interval.h"
 
 namespace fp4lab {
 namespace {
-
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-
-struct Interval {
-  float low, high;
-};
-
-// The magnitudes that a format rounds, to nearest even and saturating, to a code (sign left out).
-Interval RoundsTo(const Format& f, std::uint32_t code) {
-  const std::uint32_t magnitude = code & MagnitudeMask(f);
-  if (IsNan(f, magnitude) || f.specials == Specials::kOnlyOnesNan) return {kNaN, kNaN};
-  const auto middle = [&](std::uint32_t lower) {
-    return 0.5f * (Decode(f, lower) + Decode(f, lower + 1));
-  };
-  const bool even = magnitude % 2 == 0;
-  Interval interval{0.0f, std::numeric_limits<float>::infinity()};
-  if (magnitude > 0) {
-    const float tie = middle(magnitude - 1);
-    interval.low = even ? tie : std::nextafter(tie, kFloatMax);
-  }
-  if (magnitude < MaxFiniteCode(f)) {
-    const float tie = middle(magnitude);
-    interval.high = even ? tie : std::nextafter(tie, 0.0f);
-  }
-  return interval;
-}
 
 TheirElement TheirsAt(const Kernel& kernel, const Trace& ours, const StoredMatrix& got,
                       const Places& places, std::uint32_t random) {
@@ -91,63 +63,6 @@ std::pair<std::size_t, std::size_t> ElementToShow(const BlockBytes& block, const
     }
   }
   return largest;
-}
-
-// Both read as the asked layout says. Products of a code's and a scale's value are exact.
-struct Comparison {
-  const Evaluator& evaluator;
-  const Places& places;
-  const Dialect& dialect;
-  const StoredMatrix& got;
-
-  double TheirScale(const BlockBytes& block, std::size_t i, std::size_t j) const {
-    if (!evaluator.grid().stores_scales) return 1.0;
-    const std::size_t place = places.ScaleByte(i, j, 0);
-    const std::uint8_t byte = place < got.scales.size() ? got.scales[place] : block.scale;
-    return ScaleValueOf(dialect, byte);
-  }
-
-  bool Block(std::size_t i, std::size_t j, const BlockBytes& block, Extent* extent,
-             std::vector<bool>* rows) const {
-    const double ours = evaluator.grid().stores_scales ? ScaleValueOf(dialect, block.scale) : 1.0f;
-    const double theirs = TheirScale(block, i, j);
-    bool same = true;
-    for (std::size_t r = 0; r < block.rows; ++r) {
-      for (std::size_t c = 0; c < block.cols; ++c) {
-        const std::size_t bit = places.CodeBit(block.row + r, block.col + c);
-        if (!places.Fits(bit, got.codes.size())) return false;
-        const std::uint8_t expected = block.codes[r * block.cols + c];
-        const std::uint8_t code = places.CodeAt(got.codes, bit);
-        const double a = Decode(dialect.element, expected) * ours;
-        const double b = Decode(dialect.element, code) * theirs;
-        same = same && (a == b || (a != a && b != b));
-        if (code == expected) continue;
-        (*rows)[block.row + r] = true;
-        ++extent->by_column[(block.col + c) % extent->by_column.size()];
-      }
-    }
-    return same;
-  }
-};
-
-void Compare(const Kernel& kernel, ByteMatcher& matcher, Explanation* e) {
-  const Evaluator evaluator = matcher.MakeEvaluator(PlanOf(kernel));
-  const Places places(PlanOf(kernel), evaluator.rows(), evaluator.cols());
-  const Comparison comparison{evaluator, places, kernel.dialect, matcher.got()};
-  const BlockGrid& grid = evaluator.grid();
-  const auto width = static_cast<std::size_t>(std::max(1, kernel.dialect.block_cols));
-  e->extent.by_column.assign(width, 0);
-  bool same = !e->counts.level_two_differs;
-  BlockBytes block;
-  std::vector<bool> rows(evaluator.rows(), false);
-  for (std::size_t i = 0; i < grid.rows; ++i) {
-    for (std::size_t j = 0; j < grid.cols; ++j) {
-      evaluator.Evaluate(i, j, &block);
-      same = comparison.Block(i, j, block, &e->extent, &rows) && same;
-    }
-  }
-  e->extent.rows = static_cast<std::size_t>(std::count(rows.begin(), rows.end(), true));
-  e->same_values = same;
 }
 
 Reproducer CutOut(const Kernel& kernel, MatrixView<const float> quantized,
@@ -241,11 +156,17 @@ Explanation Explain(const Kernel& kernel, MatrixView<const float> x, const Store
     return e;
   }
   matcher.AddSample(plan, differ);
-  Compare(kernel, matcher, &e);
+  e.extent = ExtentOf(kernel, matcher);
+  e.same_values = e.extent.same_values && !e.counts.level_two_differs;
   if (x.size() > 0) {
     ShowFirst(kernel, matcher, differ.empty() ? ByteMatcher::Block{0, 0} : differ.front(), &e);
   }
-  e.causes = FindCauses(kernel, matcher, e.counts.Different(), options.search);
+  e.causes = FindCauses(kernel, matcher, e.counts.Different(), e.extent, options.search);
+  if (e.causes.certainty == Certainty::kNotToldApart && options.deciding_case) {
+    std::vector<Cause> causes = {e.causes.exact[0]};
+    causes.insert(causes.end(), e.causes.rivals.begin(), e.causes.rivals.end());
+    e.deciding = FindDecidingCase(kernel, causes);
+  }
   return e;
 }
 

@@ -29,12 +29,6 @@ struct TheirElement {
   std::uint8_t code_from_their_scale = 0;
 };
 
-// Where the bytes differ.
-struct Extent {
-  std::vector<std::size_t> by_column;  // differing codes by column modulo the block's columns
-  std::size_t rows = 0;                // rows with a differing code
-};
-
 // One block of the input that shows the difference on its own.
 struct Reproducer {
   std::string dialect = {};
@@ -55,6 +49,8 @@ struct Explanation {
   Trace ours;
   TheirElement theirs;
   SearchResult causes;
+  // A directed case on which causes that are not told apart write different bytes.
+  std::optional<DecidingCase> deciding;
   std::optional<Reproducer> reproducer;
 
   // Codes and scales are all right. There is no first element then, and no reproducer.
@@ -64,6 +60,7 @@ struct Explanation {
 struct ExplainOptions {
   DialectOptions dialect = {};
   SearchOptions search = {};
+  bool deciding_case = true;  // look for one
 };
 
 // `kernel` says what it should be. Error("codes" or "scales", ...) where sizes fit no layout.
@@ -72,6 +69,8 @@ Explanation Explain(const Kernel& kernel, MatrixView<const float> x, const Store
 
 // For people: what differs, the stages as a table, the cause, what to do. Lines end with '\n'.
 std::string Text(const Kernel& kernel, const Explanation& explanation);
+// Its last part: the cause as far as the bytes force it, and what to do.
+std::string CauseText(const Kernel& kernel, const Explanation& explanation);
 Json ToJson(const Kernel& kernel, const Explanation& explanation);
 
 // The block as a .safetensors file: input, amax, expected.* and got.* (codes one a byte).

@@ -25,6 +25,9 @@ Json CauseJson(const Cause& cause) {
                {"deviations", deviations},
                {"dialect", nullptr},
                {"text", Sentence(cause)}};
+  for (const Deviation* d : cause.deviations) {
+    if (d->kind != ValueKind::kNone) json["value"] = Text(d->kind, cause.value.value_or(d->value));
+  }
   if (cause.dialect != nullptr) json["dialect"] = cause.dialect->name;
   return json;
 }
@@ -75,13 +78,28 @@ Json ToJson(const Kernel& kernel, const Explanation& e) {
   if (e.equal) return json;
   json["level_two"] = e.level_two ? ToJson(*e.level_two) : Json(nullptr);
   json["same_values"] = e.same_values;
-  json["rows_different"] = e.extent.rows;
+  json["rows_different"] = e.extent.rows_with_codes;
   json["codes_different_by_column"] = e.extent.by_column;
   json["first"] = nullptr;
   if (!e.OnlyLevelTwo()) {
     json["first"] = {{"ours", TraceJson(e.ours)}, {"theirs", TheirsJson(e.theirs)}};
   }
   json["hypotheses_tried"] = e.causes.tried;
+  json["where"] = ToJson(e.extent);
+  json["verdict"] = Name(e.causes.certainty);
+  if (e.causes.exact.empty() && !e.causes.sets.empty()) {
+    json["verdict"] = Name(Certainty::kTooFew);  // sets allow, they do not force
+  }
+  json["evidence"] = e.causes.evidence;
+  json["rivals"] = Json::array();
+  for (const Cause& cause : e.causes.rivals) json["rivals"].push_back(Name(cause));
+  json["near"] = nullptr;
+  if (e.causes.near) {
+    json["near"] = {{"name", Name(e.causes.near->cause)},
+                    {"blocks_left", e.causes.near->blocks_left}};
+  }
+  json["deciding_case"] = nullptr;
+  if (e.deciding) json["deciding_case"] = e.deciding->name;
   json["causes"] = Json::array();
   for (const Cause& cause : e.causes.exact) json["causes"].push_back(CauseJson(cause));
   json["sets"] = Json::array();

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -29,10 +28,6 @@ std::string Percent(std::size_t part, std::size_t whole) {
   std::snprintf(buffer, sizeof buffer, "%.3g %%",
                 whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole));
   return buffer;
-}
-std::string Capitalised(std::string text) {
-  text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
-  return text;
 }
 std::string Plural(std::size_t n, const std::string& noun) {
   return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
@@ -233,115 +228,6 @@ std::string Distances(const Kernel& kernel, const Explanation& e) {
   return text;
 }
 
-// ---- Cause and remedy
-
-std::string Remedy(Stage stage) {
-  switch (stage) {
-    case Stage::kInput:
-      return "Look at what the kernel reads and transforms, not at its arithmetic.";
-    case Stage::kLevelTwo:
-      return "Look at where the kernel makes the tensor scale from amax, and at which side of it "
-             "each later formula takes.";
-    case Stage::kScale:
-      return "Look at where the kernel turns a block's amax into its scale byte.";
-    case Stage::kElement:
-      return "Look at where the kernel scales and rounds an element.";
-    case Stage::kLayout:
-      return "The numbers are right, their places are not: write them where the consumer reads "
-             "them, or convert the bytes (fp4lab convert).";
-    case Stage::kNothing:
-      return "Look at whether the kernel ran at all, and over the whole output.";
-  }
-  return "";
-}
-
-std::string WhatToDo(const Cause& cause) {
-  std::string text;
-  if (cause.dialect != nullptr) {
-    text = "If " + std::string(cause.dialect->name) + " is what you want, judge by it: --dialect " +
-           std::string(cause.dialect->name) + ".";
-  }
-  for (const Deviation* d : cause.deviations) {
-    const std::string remedy = Remedy(d->stage);
-    if (text.find(remedy) == std::string::npos) text += (text.empty() ? "" : "\n       ") + remedy;
-  }
-  return text;
-}
-
-std::string Others(const std::vector<Cause>& causes) {
-  constexpr std::size_t kShown = 12;
-  std::string text;
-  for (std::size_t i = 1; i < causes.size() && i <= kShown; ++i) {
-    text += "         " + Name(causes[i]) + "\n";
-  }
-  if (causes.size() > kShown + 1) {
-    text += "         and " + std::to_string(causes.size() - kShown - 1) + " more\n";
-  }
-  return text;
-}
-
-std::string NamesOf(std::span<const Dialect* const> dialects) {
-  std::string text;
-  for (const Dialect* d : dialects) text += "         " + std::string(d->name) + "\n";
-  return text;
-}
-
-// Bytes that no single answer explains, but the error of approximate instructions does.
-std::string SetText(const std::vector<const Dialect*>& sets) {
-  const std::string name(sets[0]->name);
-  std::string text =
-      "Cause: The kernel divides by approximate instructions: all bytes lie in the set of\n"
-      "       answers of " +
-      name + ".\n";
-  if (sets.size() > 1) {
-    text += "       They lie in these sets as well:\n" + NamesOf(std::span(sets).subspan(1));
-  }
-  return text +
-         "Do:    For one answer, divide exactly (nvcc: no -use_fast_math, -prec-div=true). If the\n"
-         "       set is what you want, judge by it: --dialect " +
-         name + ".\n";
-}
-
-// Neither codes nor scales differ.
-std::string TensorNumberText(const Explanation& e) {
-  std::string text = "Cause: Only the tensor number differs: it is " + e.level_two->looks + ".\n";
-  if (!e.causes.exact.empty()) {
-    text += "       The same bytes follow from:\n         " + Name(e.causes.exact[0]) + "\n" +
-            Others(e.causes.exact);
-  }
-  return text + "Do:    " + Capitalised(e.level_two->remedy) + ".\n";
-}
-
-std::string CauseText(const Explanation& e) {
-  const std::vector<Cause>& exact = e.causes.exact;
-  if (!exact.empty()) {
-    std::string text = "Cause: " + Sentence(exact[0]) + " (" + Name(exact[0]) + ")\n";
-    text += "       With that, all bytes are equal.\n";
-    if (exact.size() > 1) {
-      text += "       On this input the same bytes follow from:\n" + Others(exact);
-    }
-    if (!e.causes.sets.empty()) {
-      text += "       They also lie in the sets of answers of approximate dialects:\n" +
-              NamesOf(e.causes.sets);
-    }
-    return text + "Do:    " + WhatToDo(exact[0]) + "\n";
-  }
-  if (!e.causes.sets.empty()) return SetText(e.causes.sets);
-  std::string text = "Cause: not found among " + std::to_string(e.causes.tried) +
-                     " hypotheses, alone and in pairs.\n";
-  if (e.causes.best) {
-    const MatchCounts& c = e.causes.best->counts;
-    text += "       Nearest: " + Name(e.causes.best->cause) + ", which leaves " +
-            Plural(c.codes_differ, "code") + " and " + Plural(c.scales_differ, "scale") +
-            " different (of " + Plural(e.counts.codes_differ, "code") + " and " +
-            Plural(e.counts.scales_differ, "scale") + " before).\n";
-  }
-  const bool known = e.level_two && e.level_two->kind != "unknown";
-  return text + "Do:    " +
-         (known ? "Settle the tensor number first: " + e.level_two->remedy + ". Then ask again.\n"
-                : "Follow the first stage above at which the two part.\n");
-}
-
 // Places alone explain it: the stages of another element stand beside ours.
 bool IsLayout(const SearchResult& causes) {
   if (causes.exact.empty() || causes.exact[0].dialect != nullptr) return false;
@@ -354,8 +240,8 @@ std::string Summary(const Kernel& kernel, const Explanation& e) {
   const MatchCounts& c = e.counts;
   std::string text = "Different from " + std::string(kernel.dialect.name) + "\n";
   text += "  codes    " + std::to_string(c.codes_differ) + " of " + std::to_string(c.codes) +
-          " differ (" + Percent(c.codes_differ, c.codes) + "), in " + Plural(e.extent.rows, "row") +
-          "\n";
+          " differ (" + Percent(c.codes_differ, c.codes) + "), in " +
+          Plural(e.extent.rows_with_codes, "row") + "\n";
   if (c.scales > 0) {
     text += "  scales   " + std::to_string(c.scales_differ) + " of " + std::to_string(c.scales) +
             " differ (" + Percent(c.scales_differ, c.scales) + ")\n";
@@ -366,6 +252,8 @@ std::string Summary(const Kernel& kernel, const Explanation& e) {
   if (!c.comparable) text += "  sizes    not those of the layout that was asked for\n";
   text += e.same_values ? "  values   all equal: other bytes for the same numbers\n"
                         : "  values   differ as well\n";
+  const std::string where = Text(e.extent);
+  if (!where.empty()) text += "  where    " + where + "\n";
   return text;
 }
 
@@ -377,14 +265,14 @@ std::string Text(const Kernel& kernel, const Explanation& e) {
            " are those of " + std::string(kernel.dialect.name) + "\n";
   }
   std::string text = Summary(kernel, e);
-  if (e.OnlyLevelTwo()) return text + "\n" + TensorNumberText(e);
+  if (e.OnlyLevelTwo()) return text + "\n" + CauseText(kernel, e);
   text +=
       "\nThe first difference: row " + std::to_string(e.ours.row) + ", column " +
       std::to_string(e.ours.col) + "\n" + StageTable(StageRows(kernel, e)) +
       (IsLayout(e.causes) ? "  Theirs is what stands where the layout that was asked for has it.\n"
                           : Distances(kernel, e)) +
       "\n";
-  return text + CauseText(e);
+  return text + CauseText(kernel, e);
 }
 
 }  // namespace fp4lab

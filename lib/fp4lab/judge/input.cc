@@ -24,12 +24,13 @@ float OddHadamardElement(const InputPlan& plan, const float* x, int j) {
   float y = static_cast<float>(sum);
   if (plan.normalised) y *= factor;
   if (plan.bf16_result) y = RoundToBf16(y);
-  const bool negative = plan.signs_after && (plan.sign_mask >> j & 1u) != 0;
+  const bool negative =
+      j == plan.negated_result || (plan.signs_after && (plan.sign_mask >> j & 1u) != 0);
   return negative ? -y : y;
 }
 
 void Transform(const InputPlan& plan, Matrix<float>* m) {
-  if (plan.normalised && plan.bf16_result && !plan.signs_after) {
+  if (plan.normalised && plan.bf16_result && !plan.signs_after && plan.negated_result < 0) {
     RandomHadamard(m->View(), plan.hadamard, plan.sign_mask, m->View());
     return;
   }
@@ -78,7 +79,10 @@ float LargestOf(const KernelPlan& plan, MatrixView<const float> input) {
 }
 
 std::vector<float> FoundAmax(const KernelPlan& plan, MatrixView<const float> x) {
-  const std::size_t rows = plan.input.transposed ? x.cols : x.rows;
+  std::size_t rows = plan.input.transposed ? x.cols : x.rows;
+  if (plan.level.amax == AmaxFrom::kWithoutLastRows) {
+    rows -= std::min(rows, plan.level.rows_left_out);
+  }
   const std::size_t cols = plan.input.transposed ? x.rows : x.cols;
   const bool by_row = plan.kernel.dialect.row_scaled;
   const bool first_block = plan.level.amax == AmaxFrom::kFirstBlock;
@@ -140,7 +144,12 @@ std::vector<float> AmaxOf(const KernelPlan& plan, MatrixView<const float> x,
   if (!HasLevelTwo(d)) return {};
   const std::size_t wanted = !d.row_scaled ? 1 : plan.input.transposed ? x.cols : x.rows;
   const bool given = plan.level.amax == AmaxFrom::kTensor && options.amax.size() == wanted;
-  std::vector<float> amax = given ? options.amax : FoundAmax(plan, x);
+  std::vector<float> amax;
+  if (plan.level.amax == AmaxFrom::kGiven) {
+    amax.assign(wanted, plan.level.given);
+  } else {
+    amax = given ? options.amax : FoundAmax(plan, x);
+  }
   if (plan.level.rounded) {
     for (float& a : amax) {
       a = Decode(*plan.level.rounded,

@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::size_t kSpread = 40;          // sampled blocks to begin with
 constexpr std::size_t kKept = 8;             // blocks that differ to tell of
+constexpr std::size_t kLeastOfScales = 10;   // one in so many blocks has a scale to compare
 constexpr std::size_t kMostSampled = 400;    // beyond this the sample grows no more
 
 void CompareBlock(const Places& places, const StoredMatrix& got, const BlockGrid& grid,
@@ -75,6 +76,8 @@ const std::vector<float>& ByteMatcher::AmaxFor(const KernelPlan& plan) {
   LevelPlan level;
   level.amax = plan.level.amax;
   level.rounded = plan.level.rounded;
+  level.rows_left_out = plan.level.rows_left_out;
+  level.given = plan.level.given;
   const AmaxKey key{plan.input, level, d.nan, HasLevelTwo(d), d.row_scaled, d.block_cols};
   for (const auto& [known, amax] : amaxes_) {
     if (known == key) return amax;
@@ -175,6 +178,9 @@ MatchCounts ByteMatcher::Count(const KernelPlan& plan, bool stop_early,
     if (stop_early && counts.blocks_differ > 0) return counts;
   }
   counts.comparable = counts.comparable && 2 * counts.codes >= x_.size();
+  if (grid.stores_scales && !got_.scales.empty()) {
+    counts.comparable = counts.comparable && kLeastOfScales * counts.scales >= counts.blocks;
+  }
   return counts;
 }
 

@@ -21,7 +21,9 @@ struct MatchCounts {
   std::size_t codes_differ = 0, scales_differ = 0;
   std::size_t blocks = 0, blocks_differ = 0;
   bool level_two_differs = false;
-  bool comparable = true;  // the sizes fit and at least half of the matrix could be compared
+  // The sizes fit, and half of the codes and a tenth of the scales could be compared at least: a
+  // layout may leave out much of what the asked one has bytes for.
+  bool comparable = true;
   std::size_t Different() const { return codes_differ + scales_differ; }
   bool Equal() const {
     return comparable && codes_differ == 0 && scales_differ == 0 && !level_two_differs;

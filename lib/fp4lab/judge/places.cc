@@ -87,13 +87,34 @@ std::size_t Places::Copies(std::size_t i, std::size_t j) const {
                             : std::min(block_rows_, rows_ - i * block_rows_);
 }
 
+std::size_t Places::ScalePlace(std::size_t row, std::size_t col) const {
+  const ScaleOrder order = output_.written.scales;
+  const std::size_t place = ScaleOffset(order, row, col, scale_cols_);
+  if (output_.scale_tiles == ScaleTiles::kAsLaidOut) return place;
+  const NamedScaleOrder& o = Named(order);
+  const std::size_t size = o.tile_rows * o.tile_cols, r = row % o.tile_rows, c = col % o.tile_cols;
+  switch (output_.scale_tiles) {
+    case ScaleTiles::kColumnByColumn:
+      return (col / o.tile_cols * CeilDiv(scale_rows_, o.tile_rows) + row / o.tile_rows) * size +
+             place % size;
+    case ScaleTiles::kRowByRow:
+      return place / size * size + r * o.tile_cols + c;
+    case ScaleTiles::kTransposed:
+      return place / size * size + c * o.tile_rows + r;
+    case ScaleTiles::kAsLaidOut:
+      break;
+  }
+  return place;
+}
+
 std::size_t Places::ScaleByte(std::size_t i, std::size_t j, std::size_t copy) const {
   std::size_t row = scales_transposed_ ? j : i;
   if (output_.written.expanded_scales) row *= scales_transposed_ ? block_cols_ : block_rows_;
-  const ScaleOrder order = output_.written.scales;
-  std::size_t place = ScaleOffset(order, row + copy, scales_transposed_ ? i : j, scale_cols_);
+  const auto moved = static_cast<std::ptrdiff_t>(row + copy) + output_.scale_row_shift;
+  if (moved < 0 || moved >= static_cast<std::ptrdiff_t>(scale_rows_)) return kNowhere;
+  std::size_t place = ScalePlace(static_cast<std::size_t>(moved), scales_transposed_ ? i : j);
   if (output_.swizzled_twice) {
-    place = ScaleOffset(order, place / padded_cols_, place % padded_cols_, padded_cols_);
+    place = ScaleOffset(output_.written.scales, place / padded_cols_, place % padded_cols_, padded_cols_);
   }
   return Shifted(place, output_.scale_shift, scale_bytes_);
 }

@@ -38,6 +38,9 @@ class Places {
   }
 
  private:
+  // Of a scale by its row and column, shifts left out.
+  std::size_t ScalePlace(std::size_t row, std::size_t col) const;
+
   OutputPlan output_;
   std::size_t rows_, cols_, block_rows_, block_cols_;
   bool codes_transposed_, scales_transposed_;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "fp4lab/dialect/quantize.h"
+#include "fp4lab/dialect/stages.h"
 
 namespace fp4lab {
 
@@ -99,6 +100,34 @@ bool LeavesNoneToWrap(const KernelPlan& p) {
                                      d.block_scale == BlockScale::kOverflowAware));
 }
 
+namespace {
+
+// Whether t or v changes where `changed` stands for the level 2 that has S = 4, D = 1/4.
+bool Uses(const KernelPlan& p, const Level& changed) {
+  const Dialect& d = p.kernel.dialect;
+  if (!HasLevelTwo(d)) return false;
+  const Level level{4.0f, 0.25f, 1.0f};
+  const auto scaled = [&](const Level& l) {
+    return Scaled(d, 0.3f, FactorOf(d, 0.4f, 1.5f, std::uint8_t{0x3C}, l), l);
+  };
+  return ScaleBefore(d, 0.4f, level) != ScaleBefore(d, 0.4f, changed) ||
+         (!Searches(p) && scaled(level) != scaled(changed));
+}
+
+}  // namespace
+
+// Dialects that make S from D, or D from S, pass the change on.
+bool UsesEncodeScale(const KernelPlan& p) {
+  const LevelTwo rule = p.kernel.dialect.level_two;
+  const bool from_decode = rule == LevelTwo::kMultiplier || rule == LevelTwo::kTwoDivisions;
+  return Uses(p, {5.0f, from_decode ? 0.25f : 0.2f, 1.0f});
+}
+bool UsesDecodeScale(const KernelPlan& p) {
+  const LevelTwo rule = p.kernel.dialect.level_two;
+  const bool from_decode = rule == LevelTwo::kMultiplier || rule == LevelTwo::kTwoDivisions;
+  return Uses(p, {from_decode ? 5.0f : 4.0f, 0.2f, 1.0f});
+}
+
 // Whether a NaN ever becomes a scale byte of the dialect.
 bool StoresNanScales(const Dialect& dialect) {
   const std::vector<std::uint16_t> random(64, 0);
@@ -168,6 +197,13 @@ bool SetNan(KernelPlan& p, NanRule rule) {
 }
 bool SetConstant(KernelPlan& p, float scale_max) {
   return HasLevelTwo(p) && HasScales(p) && Change(p.kernel.dialect.scale_max, scale_max);
+}
+bool SetTiles(KernelPlan& p, ScaleTiles tiles) {
+  const ScaleOrder order = p.output.written.scales;
+  const bool in_tiles = order == ScaleOrder::k128x4 || order == ScaleOrder::k8x4;
+  // Tiles of 8x4 are row by row as they stand.
+  const bool as_it_is = order == ScaleOrder::k8x4 && tiles == ScaleTiles::kRowByRow;
+  return HasScales(p) && in_tiles && !as_it_is && Change(p.output.scale_tiles, tiles);
 }
 bool SetWritten(KernelPlan& p, CodeOrder order) {
   return IsFp4(p) && Change(p.output.written.codes, order);

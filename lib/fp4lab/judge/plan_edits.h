@@ -32,6 +32,10 @@ bool HasNoZeroScale(const KernelPlan& p);
 bool LeavesNoneAbove(const KernelPlan& p);
 bool LeavesNoneToWrap(const KernelPlan& p);
 
+// Whether S, or D, matters to a byte.
+bool UsesEncodeScale(const KernelPlan& p);
+bool UsesDecodeScale(const KernelPlan& p);
+
 // Whether a NaN ever becomes a scale byte of the dialect.
 bool StoresNanScales(const Dialect& dialect);
 
@@ -47,6 +51,8 @@ bool SetRounding(KernelPlan& p, ElementRounding rounding);
 bool SetRule(KernelPlan& p, ScaleRule rule);
 bool SetNan(KernelPlan& p, NanRule rule);
 bool SetConstant(KernelPlan& p, float scale_max);
+// Where the kernel's scales lie in tiles.
+bool SetTiles(KernelPlan& p, ScaleTiles tiles);
 bool SetWritten(KernelPlan& p, CodeOrder order);
 bool SetWritten(KernelPlan& p, ScaleOrder order);
 bool SetWritten(KernelPlan& p, LevelTwoConvention convention);

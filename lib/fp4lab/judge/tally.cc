@@ -6,16 +6,34 @@
 #include <utility>
 
 #include "fp4lab/judge/case_stream.h"
+#include "fp4lab/judge/evidence.h"
 #include "fp4lab/judge/explain.h"
 
 namespace fp4lab {
 
+namespace {
+
+Certainty CertaintyOf(const CauseTally& tally) {
+  if (tally.explain_all == 0) return Certainty::kNone;
+  const CauseCount& first = tally.causes.front();
+  // A set beside it allows the bytes; it does not say them.
+  const auto others = std::count_if(tally.causes.begin() + 1, tally.causes.end(), [&](const auto& c) {
+    return c.explains == tally.cases && !c.is_set;
+  });
+  if (first.is_set) return Certainty::kTooFew;
+  if (others > 0) return Certainty::kNotToldApart;
+  return first.evidence < kEnoughDifferences ? Certainty::kTooFew : Certainty::kForced;
+}
+
+}  // namespace
+
 CauseTally TallyCauses(const Kernel& kernel, const std::filesystem::path& folder) {
   CauseTally tally;
   std::map<std::string, CauseCount> counts;
-  const auto count = [&](const std::string& name, bool is_set) {
+  const auto count = [&](const std::string& name, bool is_set, std::size_t evidence) {
     CauseCount& c = counts.try_emplace(name, CauseCount{name, is_set}).first->second;
     ++c.explains;
+    c.evidence += evidence;
   };
   for (const std::size_t index : AnsweredCases(folder)) {
     const AnsweredCase c = ReadAnsweredCase(folder, index);
@@ -23,17 +41,25 @@ CauseTally TallyCauses(const Kernel& kernel, const std::filesystem::path& folder
         StoredAnswer(ShapeOf(kernel.dialect, c.x.rows, c.x.cols, kernel.layout), c.answer);
     ExplainOptions options;
     options.dialect.random = c.random;
-    options.search.pairs = false;
+    options.search.pairs = options.deciding_case = false;
     const Explanation e = Explain(kernel, c.x.View(), stored, options);
     if (e.equal) continue;
     ++tally.cases;
-    for (const Cause& cause : e.causes.exact) count(Name(cause), false);
-    for (const Dialect* d : e.causes.sets) count(std::string(d->name), true);
+    for (const Cause& cause : e.causes.exact) {
+      // Of causes that say one number, those count that say where it comes from.
+      if (cause.value && e.causes.exact.size() > 1) continue;
+      count(Name(cause), false, e.causes.evidence);
+    }
+    for (const Dialect* d : e.causes.sets) count(std::string(d->name), true, 0);
   }
   for (auto& [name, c] : counts) tally.causes.push_back(std::move(c));
   std::stable_sort(
       tally.causes.begin(), tally.causes.end(),
-      [](const CauseCount& a, const CauseCount& b) { return a.explains > b.explains; });
+      [](const CauseCount& a, const CauseCount& b) {
+        return a.explains != b.explains ? a.explains > b.explains : a.is_set < b.is_set;
+      });
+  for (const CauseCount& c : tally.causes) tally.explain_all += c.explains == tally.cases ? 1 : 0;
+  tally.certainty = CertaintyOf(tally);
   return tally;
 }
 
@@ -50,8 +76,20 @@ std::string Text(const Kernel& kernel, const CauseTally& tally) {
     text += line + c.name + (c.is_set ? "  (a set of answers)" : "") + "\n";
   }
   if (tally.causes.empty()) return text + "  none\n";
-  if (tally.causes.front().explains == tally.cases) {
-    return text + "Cause: " + tally.causes.front().name + ": it explains all of them.\n";
+  const std::string first = tally.causes.front().name;
+  switch (tally.certainty) {
+    case Certainty::kForced:
+      return text + "Cause: " + first + ": it explains all of them.\n";
+    case Certainty::kNotToldApart:
+      return text + "Cause: one of the first " + std::to_string(tally.explain_all) +
+             ": each explains all of them, and no case tells them apart.\n";
+    case Certainty::kTooFew:
+    case Certainty::kNearRival:
+      return text + "Cause: consistent with " + first + ": it explains all of them" +
+             (tally.causes.front().is_set ? ", as an answer that a set allows.\n"
+                                          : ", but they are few.\n");
+    case Certainty::kNone:
+      break;
   }
   return text +
          "None explains all: look at the cases that the first leaves (explain --input ...).\n";
@@ -65,6 +103,7 @@ Json ToJson(const Kernel& kernel, const CauseTally& tally) {
   return {{"dialect", kernel.dialect.name},
           {"equal", tally.cases == 0},
           {"cases", tally.cases},
+          {"verdict", Name(tally.certainty)},
           {"causes", std::move(causes)}};
 }
 

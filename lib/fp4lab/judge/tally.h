@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "fp4lab/io/json.h"
-#include "fp4lab/judge/deviation.h"
+#include "fp4lab/judge/causes.h"
 
 namespace fp4lab {
 
@@ -15,11 +15,16 @@ struct CauseCount {
   std::string name;          // of the cause: "ties-away", "nvfp4.cutlass"
   bool is_set = false;       // an approximate dialect whose set of answers holds the bytes
   std::size_t explains = 0;  // cases whose bytes it explains
+  std::size_t evidence = 0;  // independent differences of these, up to kEnoughDifferences a case
 };
 
 struct CauseTally {
   std::size_t cases = 0;                // that differ
   std::vector<CauseCount> causes = {};  // those that explain most first
+  // Those that explain all cases. What the bytes force of them: one, or several that are not told
+  // apart, or one that too few differences speak for.
+  std::size_t explain_all = 0;
+  Certainty certainty = Certainty::kNone;
 };
 
 // Explains every case of a folder as `fp4lab verify --keep` writes it (NNNN.x.npy, NNNN.codes.npy,
