@@ -66,6 +66,8 @@ constexpr float ScaleBefore(const Dialect& d, float b, const Level& l) {
   return b;
 }
 
+inline constexpr float kTiny = 0x1p-63f;  // the square root of FLT_MIN
+
 // ---- The scale byte -----------------------------------------------------------------------------
 
 // How many floats on either side of 2^k have a binary32 logarithm of exactly k: those whose
@@ -108,6 +110,10 @@ constexpr std::uint8_t ExponentByte(int exponent) {
 constexpr std::uint8_t FloorLog2Byte(float b, int max_exponent) {
   if (!(b <= kFloatMax)) return 0xFF;
   return b == 0.0f ? 0 : ExponentByte(FloorLog2(b) - max_exponent);
+}
+// The exponent field of bf16(t); NaN and Inf have that of the NaN byte.
+constexpr std::uint8_t Bf16ExponentByte(float t) {
+  return static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(RoundToBf16(t)) >> 23 & 0xFFu);
 }
 // A scale of 0 becomes 1.
 constexpr std::uint8_t CeilLog2Byte(float t) {
@@ -154,8 +160,8 @@ constexpr std::uint8_t EncodedScale(const Dialect& d, float t) {
       return nearest == 0 && t > 0.0f ? std::uint8_t{1} : nearest;
     case ScaleEncoding::kZeroToEpsilon:
       return nearest == 0 ? SaturatingByte(d.scale, 0x1p-3f) : nearest;
-    case ScaleEncoding::kOneWhereZero:
-      return SaturatingByte(d.scale, t == 0.0f ? 1.0f : t);
+    case ScaleEncoding::kOneWhereTiny:
+      return SaturatingByte(d.scale, t < kTiny ? 1.0f : t);
     case ScaleEncoding::kHalfUpGgml:
       return GgmlScaleByte(t);
     case ScaleEncoding::kExponent:
@@ -175,7 +181,9 @@ constexpr bool ReachesInf(const Dialect& d, float b) {
 constexpr std::uint8_t EncodedExponent(const Dialect& d, float b, float t) {
   if (d.block_scale == BlockScale::kFloorLog2) return FloorLog2Byte(b, MaxExponent(d.element));
   if (d.block_scale == BlockScale::kCeilLog2) return CeilLog2Byte(t);
-  if (d.block_scale == BlockScale::kOverflowAware) return t == 0.0f ? 127 : FloorLog2Byte(t, 0);
+  if (d.block_scale == BlockScale::kOverflowAware) {
+    return b / MaxFinite(d.element) < kTiny ? std::uint8_t{127} : Bf16ExponentByte(t);
+  }
   if (b != b) return 0xFF;  // only where the dialect's maximum keeps NaN
   if (d.inf_scale != InfScale::kRule && ReachesInf(d, b)) {
     return d.inf_scale == InfScale::kNan ? 0xFF
