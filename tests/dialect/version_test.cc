@@ -100,6 +100,20 @@ TEST_CASE("Under a scale byte of 0 torchao divided by 2^-126 until 0.18", "[dial
   CHECK(OfOneRow("mxfp4.torchao.floor.0.18", 32, x, x).codes.at(0) == 3);  // 1.5
 }
 
+TEST_CASE("qwix takes scales below 2^-63 for 1, and rounds MXFP4's to BF16", "[dialect]") {
+  const Quantized tiny = OfOneRow("nvfp4.qwix", 16, 0x1p-70f, 0x1p-70f);
+  CHECK(tiny.scales == Bytes{0x38});
+  CHECK(tiny.codes == Bytes(16, 0));
+  const Quantized underflow = OfOneRow("nvfp4.qwix", 16, 0x1p-50f, 0x1p-50f);
+  CHECK(underflow.scales == Bytes{0});
+  CHECK(underflow.codes == Bytes(16, 7));  // x / 0
+  // 6.99 * 2/7 = 1.9971 is 2 in BF16, 6.98 * 2/7 = 1.9943 is 1.9922.
+  CHECK(OfOneRow("mxfp4.qwix.oas", 32, 6.99f, 6.99f).scales == Bytes{128});
+  CHECK(OfOneRow("mxfp4.qwix.oas", 32, 6.98f, 6.98f).scales == Bytes{127});
+  CHECK(OfOneRow("mxfp4.even", 32, 6.99f, 6.99f).scales == Bytes{127});
+  CHECK(OfOneRow("mxfp4.qwix.oas", 32, 0x1p-70f, 0x1p-70f).scales == Bytes{127});
+}
+
 TEST_CASE("torchao's training kernels took Transformer Engine's formulas after 0.18", "[dialect]") {
   CHECK(FindDialect("nvfp4.torchao.training") == FindDialect("nvfp4.torchao"));
   CHECK(SameFormulas(Row("nvfp4.torchao"), Row("nvfp4.te")));

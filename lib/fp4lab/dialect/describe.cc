@@ -69,7 +69,7 @@ std::string_view FormulaOf(BlockScale rule) {
     case BlockScale::kCeilLog2:
       return "s = 2^ceil(fl(log2 fl(b/q))), 1 where b is 0";
     case BlockScale::kOverflowAware:
-      return "s = 2^floor(fl(log2 fl(fl(b/q) * fl(12/7)))), 1 where b is 0";
+      return "s = 2^k, the exponent of bf16(fl(fl(b/q) * fl(12/7))), 1 where fl(b/q) < 2^-63";
     case BlockScale::kOneBlock:
       return "none";
   }
@@ -90,8 +90,8 @@ std::string_view FormulaOf(ScaleEncoding rule) {
       return "t to nearest even, saturating; 0 becomes the least positive where b > 0";
     case ScaleEncoding::kZeroToEpsilon:
       return "t to nearest even, saturating; 0 becomes 2^-3";
-    case ScaleEncoding::kOneWhereZero:
-      return "t = 0 becomes 1; to nearest even, saturating";
+    case ScaleEncoding::kOneWhereTiny:
+      return "t < 2^-63 becomes 1; to nearest even, saturating";
     case ScaleEncoding::kHalfUpGgml:
       return "t half up on the bits; 256 and beyond become 448";
     case ScaleEncoding::kExponent:

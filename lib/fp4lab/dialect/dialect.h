@@ -54,7 +54,7 @@ enum class BlockScale : std::uint8_t {
   kMicroscaling,       // t = b; the byte follows by the E8M0 rule `mx_rule`
   kFloorLog2,          // E8M0: floor(fl(log2 b)) - emax, the logarithm rounded to binary32
   kCeilLog2,           // E8M0: ceil(fl(log2 fl(b/q)))
-  kOverflowAware,      // E8M0: floor(fl(log2 fl(fl(b/q) * fl(12/7))))
+  kOverflowAware,      // E8M0: the exponent of bf16(fl(fl(b/q) * fl(12/7)))
   kOneBlock            // no block scale: FP8 with one scale for the tensor
 };
 
@@ -66,7 +66,7 @@ enum class ScaleEncoding : std::uint8_t {
   kZeroToOne,      // RNE; a byte of 0 becomes 1.0
   kZeroToLeast,    // RNE; a byte of 0 becomes the least positive where b > 0
   kZeroToEpsilon,  // RNE after clamping to +-448; a byte of 0 becomes 2^-3
-  kOneWhereZero,   // t = 0 becomes 1; RNE, saturating
+  kOneWhereTiny,   // t < 2^-63 becomes 1; RNE, saturating
   kHalfUpGgml,     // half up on the bits, 256 and beyond give 448
   kExponent        // E8M0: made by the block scale's rule
 };

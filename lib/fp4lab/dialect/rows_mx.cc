@@ -179,11 +179,11 @@ void AddMicroscaling(std::vector<Dialect>* rows) {
   rows->push_back(Microxcaling());
   rows->push_back(MicroxcalingCuda());
   rows->push_back(Qwix());
-  Dialect aware =
-      Renamed(At(Qwix(), "google/qwix 901efed (2026-08-07) to aa623ac (2026-08-13)"),
-              "mxfp4.qwix.oas", "qwix/_src/core/qarray.py compute_scale_zero_point, bias 12/7",
-              "Steps up where the maximum would exceed 7, as EVEN does. The order of the "
-              "roundings is not verified.");
+  Dialect aware = Renamed(
+      At(Qwix(), "google/qwix 901efed (2026-08-07) to aa623ac (2026-08-13)"), "mxfp4.qwix.oas",
+      "qwix/_src/core/qarray.py compute_scale_zero_point, bias 12/7",
+      "Steps up where the maximum would exceed 7, as EVEN does, and just below that, by its "
+      "rounding to BF16. A scale of less than 2^-63 becomes 1.");
   aware.block_scale = BlockScale::kOverflowAware;
   rows->push_back(aware);
   rows->push_back(Ggml());

@@ -219,13 +219,15 @@ constexpr Dialect Quartet2() {
 }
 
 constexpr Dialect Qwix() {
-  Dialect d{.name = "nvfp4.qwix",
-            .version = "google/qwix 83dec5f (2026-06-08) to aa623ac (2026-08-13)",
-            .source = "qwix/_src/core/qarray.py, numerics.py",
-            .note = "No level 2."};
+  Dialect d{
+      .name = "nvfp4.qwix",
+      .version = "google/qwix 83dec5f (2026-06-08) to aa623ac (2026-08-13)",
+      .source = "qwix/_src/core/qarray.py, numerics.py",
+      .note =
+          "No level 2. A scale of less than 2^-63 becomes 1, one that underflows E4M3 stays 0."};
   d.level_two = LevelTwo::kNone;
   d.block_scale = BlockScale::kNoLevel;
-  d.scale_encoding = ScaleEncoding::kOneWhereZero;
+  d.scale_encoding = ScaleEncoding::kOneWhereTiny;
   d.factor = Factor::kDivideByScale;
   d.nan = NanRule::kBlock;
   return d;

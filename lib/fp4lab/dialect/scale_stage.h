@@ -66,6 +66,8 @@ constexpr float ScaleBefore(const Dialect& d, float b, const Level& l) {
   return b;
 }
 
+inline constexpr float kTiny = 0x1p-63f;  // the square root of FLT_MIN
+
 // ---- The scale byte -----------------------------------------------------------------------------
 
 // How many floats on either side of 2^k have a binary32 logarithm of exactly k: those whose
@@ -109,6 +111,10 @@ constexpr std::uint8_t FloorLog2Byte(float b, int max_exponent) {
   if (!(b <= kFloatMax)) return 0xFF;
   return b == 0.0f ? 0 : ExponentByte(FloorLog2(b) - max_exponent);
 }
+// The exponent field of bf16(t); NaN and Inf have that of the NaN byte.
+constexpr std::uint8_t Bf16ExponentByte(float t) {
+  return static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(RoundToBf16(t)) >> 23 & 0xFFu);
+}
 // A scale of 0 becomes 1.
 constexpr std::uint8_t CeilLog2Byte(float t) {
   if (!(t <= kFloatMax)) return 0xFF;
@@ -147,8 +153,8 @@ constexpr float ScaleToEncode(ScaleEncoding encoding, float t) {
       return ClampedBelow(t, 0x1p-6f);
     case ScaleEncoding::kClamp2m9:
       return ClampedBelow(t == 0.0f ? 1.0f : t, 0x1p-9f);
-    case ScaleEncoding::kOneWhereZero:
-      return t == 0.0f ? 1.0f : t;
+    case ScaleEncoding::kOneWhereTiny:
+      return t < kTiny ? 1.0f : t;
     case ScaleEncoding::kNearest:
     case ScaleEncoding::kZeroToOne:
     case ScaleEncoding::kZeroToLeast:
@@ -176,7 +182,7 @@ constexpr std::uint8_t StoredScale(const Dialect& d, float t, std::uint8_t byte)
     case ScaleEncoding::kNearest:
     case ScaleEncoding::kClamp2m6:
     case ScaleEncoding::kClamp2m9:
-    case ScaleEncoding::kOneWhereZero:
+    case ScaleEncoding::kOneWhereTiny:
     case ScaleEncoding::kHalfUpGgml:
     case ScaleEncoding::kExponent:
       break;
@@ -201,7 +207,9 @@ constexpr bool ReachesInf(const Dialect& d, float b) {
 constexpr std::uint8_t EncodedExponent(const Dialect& d, float b, float t) {
   if (d.block_scale == BlockScale::kFloorLog2) return FloorLog2Byte(b, MaxExponent(d.element));
   if (d.block_scale == BlockScale::kCeilLog2) return CeilLog2Byte(t);
-  if (d.block_scale == BlockScale::kOverflowAware) return t == 0.0f ? 127 : FloorLog2Byte(t, 0);
+  if (d.block_scale == BlockScale::kOverflowAware) {
+    return b / MaxFinite(d.element) < kTiny ? std::uint8_t{127} : Bf16ExponentByte(t);
+  }
   if (b != b) return 0xFF;  // only where the dialect's maximum keeps NaN
   if (d.inf_scale != InfScale::kRule && ReachesInf(d, b)) {
     return d.inf_scale == InfScale::kNan ? 0xFF

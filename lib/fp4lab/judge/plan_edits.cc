@@ -163,7 +163,7 @@ bool MayFlush(const KernelPlan& p) {
     case Factor::kPowerOfTwo:  // rules but RCEIL, which has 2^127 for Inf, end at 2^126
       return d.mx_rule == ScaleRule::kRceil && d.inf_scale == InfScale::kRule;
     case Factor::kDivideByScale:
-      return IsMx(p) || d.scale_encoding == ScaleEncoding::kOneWhereZero;
+      return IsMx(p) && d.block_scale != BlockScale::kOverflowAware;  // else no tiny scale
     default:
       return true;
   }
