@@ -122,7 +122,7 @@ bool Contains(const KernelPlan& whole, const KernelPlan& part, const KernelPlan&
       agrees(w.adaptive_fp16, p.adaptive_fp16, a.adaptive_fp16) &&
       agrees(w.keeps_negative_zero, p.keeps_negative_zero, a.keeps_negative_zero) &&
       agrees(w.never_negative_zero, p.never_negative_zero, a.never_negative_zero) &&
-      agrees(w.nan, p.nan, a.nan) && agrees(w.inf_scale_is_nan, p.inf_scale_is_nan, a.inf_scale_is_nan) &&
+      agrees(w.nan, p.nan, a.nan) && agrees(w.inf_scale, p.inf_scale, a.inf_scale) &&
       agrees(w.nan_scale, p.nan_scale, a.nan_scale) && agrees(w.nan_code, p.nan_code, a.nan_code);
   return dialects && agrees(whole.input, part.input, plain.input) &&
          agrees(whole.level, part.level, plain.level) &&

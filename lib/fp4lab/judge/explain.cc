@@ -151,12 +151,14 @@ Explanation Explain(const Kernel& kernel, MatrixView<const float> x, const Store
   e.equal = e.counts.Equal();
   if (e.equal) return e;
   if (e.counts.level_two_differs) e.level_two = ReadTensorNumber(kernel, matcher);
+  e.extent = ExtentOf(kernel, matcher);
   if (e.OnlyLevelTwo()) {
-    e.causes = FindCauses(kernel, matcher, 0, {.pairs = false});
+    SearchOptions singles = options.search;
+    singles.pairs = false;
+    e.causes = FindCauses(kernel, matcher, 0, e.extent, singles);
     return e;
   }
   matcher.AddSample(plan, differ);
-  e.extent = ExtentOf(kernel, matcher);
   e.same_values = e.extent.same_values && !e.counts.level_two_differs;
   if (x.size() > 0) {
     ShowFirst(kernel, matcher, differ.empty() ? ByteMatcher::Block{0, 0} : differ.front(), &e);
