@@ -22,6 +22,8 @@ TEST_CASE("explain names approximate division where an H200 divided so", "[judge
     CHECK(std::any_of(e.causes.sets.begin(), e.causes.sets.end(),
                       [](const Dialect* d) { return d->name == "nvfp4.te.use-fast-math"; }));
     CHECK(Text(kernel, e).find("nvfp4.te.use-fast-math") != std::string::npos);
+    CHECK(e.causes.certainty != Certainty::kForced);  // it divided approximately; no formula is it
+    CHECK(e.causes.evidence < 16);
     only_the_set += e.causes.exact.empty();  // on the others another formula gives the same bytes
   }
   CHECK(only_the_set >= 2);

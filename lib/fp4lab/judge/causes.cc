@@ -105,10 +105,12 @@ KernelPlan PlanWithout(const Kernel& asked, const Cause& cause, std::size_t part
                 rest.value ? &*rest.value : nullptr);
 }
 
-std::size_t EvidenceFor(const Kernel& asked, const Cause& cause, ByteMatcher& matcher) {
+std::size_t EvidenceFor(const Kernel& asked, const Cause& cause, ByteMatcher& matcher,
+                        bool last_place) {
   std::size_t least = kEnoughDifferences;
   for (std::size_t part = 0; part < cause.Parts(); ++part) {
-    least = std::min(least, IndependentDifferences(PlanWithout(asked, cause, part), matcher));
+    least = std::min(least, IndependentDifferences(PlanWithout(asked, cause, part), matcher,
+                                                   kEnoughDifferences, last_place));
   }
   return least;
 }
@@ -170,7 +172,7 @@ void Weigh(const Kernel& asked, ByteMatcher& matcher, const Extent& extent,
     result->exact.push_back(h.cause);
     if (!amax && !Contains(h.plan, exact[0].plan, plain)) result->rivals.push_back(h.cause);
   }
-  result->evidence = EvidenceFor(asked, exact[0].cause, matcher);
+  result->evidence = EvidenceFor(asked, exact[0].cause, matcher, !result->sets.empty());
   if (!result->rivals.empty()) {
     result->certainty = Certainty::kNotToldApart;
   } else if (result->evidence < kEnoughDifferences) {

@@ -57,7 +57,7 @@ std::vector<std::uint32_t> BitsOf(MatrixView<const float> x) {
 }  // namespace
 
 std::size_t IndependentDifferences(const KernelPlan& plan, ByteMatcher& matcher,
-                                   std::size_t enough) {
+                                   std::size_t enough, bool last_place) {
   const Theirs theirs(plan, matcher);
   const BlockGrid& grid = theirs.evaluator.grid();
   const MatrixView<const float> x =
@@ -68,11 +68,11 @@ std::size_t IndependentDifferences(const KernelPlan& plan, ByteMatcher& matcher,
   for (std::size_t i = 0; i < grid.rows && count < enough; ++i) {
     for (std::size_t j = 0; j < grid.cols && count < enough; ++j) {
       if (!theirs.Differs(i, j, &block)) continue;
-      std::vector<std::uint32_t> bits =
-          BitsOf(x.Block(block.row, block.col, block.rows, block.cols));
+      std::vector<std::uint32_t> bits = {block.scale};
+      if (!last_place) bits = BitsOf(x.Block(block.row, block.col, block.rows, block.cols));
       if (std::find(seen.begin(), seen.end(), bits) != seen.end()) continue;
       std::vector<std::uint32_t> elements;  // that differ
-      const bool one = theirs.ScaleDiffers(i, j, block) ||
+      const bool one = last_place || theirs.ScaleDiffers(i, j, block) ||
                        (grid.stores_scales && !theirs.HasScales());  // the codes may follow from it
       for (std::size_t k = 0; k < block.codes.size() && !one; ++k) {
         if (theirs.CodeDiffers(block, k)) elements.push_back(bits[k]);

@@ -20,9 +20,11 @@ inline constexpr std::size_t kNumberWeight = 16;
 // Independent differences between the bytes and those of a plan, counted up to `enough`. One scale
 // counts once, with the codes that follow from it; a code under a right scale counts for itself;
 // equal elements, and blocks of equal elements, count once; a stored number of level 2 counts
-// kNumberWeight.
+// kNumberWeight. With `last_place`, for bytes that an error in the last place explains as well, all
+// blocks with one scale count once: they share the factor that such an error moves.
 std::size_t IndependentDifferences(const KernelPlan& plan, ByteMatcher& matcher,
-                                   std::size_t enough = kEnoughDifferences);
+                                   std::size_t enough = kEnoughDifferences,
+                                   bool last_place = false);
 
 // How many blocks the plan leaves different, counted up to `enough`. Blocks of `first`, of the grid
 // that the asked kernel has, are looked at before the others.

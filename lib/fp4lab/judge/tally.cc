@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -13,16 +14,27 @@ namespace fp4lab {
 
 namespace {
 
-Certainty CertaintyOf(const CauseTally& tally) {
-  if (tally.explain_all == 0) return Certainty::kNone;
-  const CauseCount& first = tally.causes.front();
-  // A set beside it allows the bytes; it does not say them.
-  const auto others = std::count_if(tally.causes.begin() + 1, tally.causes.end(), [&](const auto& c) {
-    return c.explains == tally.cases && !c.is_set;
+// Puts the first whose changes all make that explain every case in front.
+Certainty Weigh(const Kernel& kernel, CauseTally* tally) {
+  const auto begin = tally->causes.begin();
+  const auto end = std::find_if(begin, tally->causes.end(), [&](const CauseCount& c) {
+    return c.is_set || c.explains != tally->cases;  // a set allows the bytes; it does not say them
   });
-  if (first.is_set) return Certainty::kTooFew;
-  if (others > 0) return Certainty::kNotToldApart;
-  return first.evidence < kEnoughDifferences ? Certainty::kTooFew : Certainty::kForced;
+  if (begin == end) {
+    const bool set = begin != tally->causes.end() && begin->explains == tally->cases;
+    return set ? Certainty::kTooFew : Certainty::kNone;
+  }
+  const auto plan = [&](const CauseCount& c) {
+    return PlanOf(KernelUnder(kernel, c.cause), c.cause.deviations);
+  };
+  const auto common = std::find_if(begin, end, [&](const CauseCount& c) {
+    return std::all_of(begin, end, [&](const CauseCount& other) {
+      return Contains(plan(other), plan(c), PlanOf(kernel));
+    });
+  });
+  if (common == end) return Certainty::kNotToldApart;
+  std::rotate(begin, common, std::next(common));
+  return begin->evidence < kEnoughDifferences ? Certainty::kTooFew : Certainty::kForced;
 }
 
 }  // namespace
@@ -30,8 +42,9 @@ Certainty CertaintyOf(const CauseTally& tally) {
 CauseTally TallyCauses(const Kernel& kernel, const std::filesystem::path& folder) {
   CauseTally tally;
   std::map<std::string, CauseCount> counts;
-  const auto count = [&](const std::string& name, bool is_set, std::size_t evidence) {
-    CauseCount& c = counts.try_emplace(name, CauseCount{name, is_set}).first->second;
+  const auto count = [&](const std::string& name, bool is_set, const Cause& cause,
+                         std::size_t evidence) {
+    CauseCount& c = counts.try_emplace(name, CauseCount{name, is_set, cause}).first->second;
     ++c.explains;
     c.evidence += evidence;
   };
@@ -48,9 +61,9 @@ CauseTally TallyCauses(const Kernel& kernel, const std::filesystem::path& folder
     for (const Cause& cause : e.causes.exact) {
       // Of causes that say one number, those count that say where it comes from.
       if (cause.value && e.causes.exact.size() > 1) continue;
-      count(Name(cause), false, e.causes.evidence);
+      count(Name(cause), false, cause, e.causes.evidence);
     }
-    for (const Dialect* d : e.causes.sets) count(std::string(d->name), true, 0);
+    for (const Dialect* d : e.causes.sets) count(std::string(d->name), true, {}, 0);
   }
   for (auto& [name, c] : counts) tally.causes.push_back(std::move(c));
   std::stable_sort(
@@ -58,8 +71,7 @@ CauseTally TallyCauses(const Kernel& kernel, const std::filesystem::path& folder
       [](const CauseCount& a, const CauseCount& b) {
         return a.explains != b.explains ? a.explains > b.explains : a.is_set < b.is_set;
       });
-  for (const CauseCount& c : tally.causes) tally.explain_all += c.explains == tally.cases ? 1 : 0;
-  tally.certainty = CertaintyOf(tally);
+  tally.certainty = Weigh(kernel, &tally);
   return tally;
 }
 
@@ -81,8 +93,8 @@ std::string Text(const Kernel& kernel, const CauseTally& tally) {
     case Certainty::kForced:
       return text + "Cause: " + first + ": it explains all of them.\n";
     case Certainty::kNotToldApart:
-      return text + "Cause: one of the first " + std::to_string(tally.explain_all) +
-             ": each explains all of them, and no case tells them apart.\n";
+      return text + "Cause: not forced by these cases: several explain all " +
+             std::to_string(tally.cases) + ".\n";
     case Certainty::kTooFew:
     case Certainty::kNearRival:
       return text + "Cause: consistent with " + first + ": it explains all of them" +

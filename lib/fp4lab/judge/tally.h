@@ -14,6 +14,7 @@ namespace fp4lab {
 struct CauseCount {
   std::string name;          // of the cause: "ties-away", "nvfp4.cutlass"
   bool is_set = false;       // an approximate dialect whose set of answers holds the bytes
+  Cause cause = {};          // unless it is a set
   std::size_t explains = 0;  // cases whose bytes it explains
   std::size_t evidence = 0;  // independent differences of these, up to kEnoughDifferences a case
 };
@@ -21,9 +22,8 @@ struct CauseCount {
 struct CauseTally {
   std::size_t cases = 0;                // that differ
   std::vector<CauseCount> causes = {};  // those that explain most first
-  // Those that explain all cases. What the bytes force of them: one, or several that are not told
+  // What the bytes force of those that explain all cases: the first, or several that are not told
   // apart, or one that too few differences speak for.
-  std::size_t explain_all = 0;
   Certainty certainty = Certainty::kNone;
 };
 
