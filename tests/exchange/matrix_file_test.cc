@@ -119,7 +119,9 @@ TEST_CASE("Plain tensors of GGUF are read, quantized ones are not numbers", "[ex
   const TemporaryFolder folder;
   GgufFile file;
   file.tensors["n"] = {
-      kGgmlBf16, {1, 2}, {std::byte{0}, std::byte{0x40}, std::byte{0x80}, std::byte{0xBF}}};
+      kGgmlBf16,
+      {1, 2},
+      std::vector<std::byte>{std::byte{0}, std::byte{0x40}, std::byte{0x80}, std::byte{0xBF}}};
   file.tensors["q"] = {kGgmlMxfp4, {1, 32}, std::vector<std::byte>(17)};
   WriteGguf(folder / "x.gguf", file);
   const std::string place = (folder / "x.gguf").string();
