@@ -50,9 +50,11 @@ std::string WhatToDo(const Cause& cause) {
 std::string AskTheCases(const Kernel& kernel) {
   const std::string name(kernel.dialect.name);
   return "Do:    Give the kernel the directed cases, and ask all of them together:\n"
-         "         fp4lab cases --dialect " + name + " | KERNEL | fp4lab verify --dialect " + name +
+         "         fp4lab cases --dialect " +
+         name + " | KERNEL | fp4lab verify --dialect " + name +
          " --keep wrong\n"
-         "         fp4lab explain --dialect " + name + " --kept wrong\n";
+         "         fp4lab explain --dialect " +
+         name + " --kept wrong\n";
 }
 
 template <class T, class Line>
@@ -78,7 +80,8 @@ std::string UnseenText(const SearchResult& causes) {
   std::vector<Cause> more;
   for (std::size_t i = 1; i < causes.exact.size(); ++i) {
     const Cause& cause = causes.exact[i];
-    const bool rival = std::find(causes.rivals.begin(), causes.rivals.end(), cause) != causes.rivals.end();
+    const bool rival =
+        std::find(causes.rivals.begin(), causes.rivals.end(), cause) != causes.rivals.end();
     if (!rival) more.push_back(cause);
   }
   if (more.empty()) return "";
@@ -123,8 +126,9 @@ std::string ConsistentText(const Kernel& kernel, const Explanation& e) {
             Plural(causes.near->blocks_left, "block") + " different.\n";
   } else {
     text += "But only " + Plural(causes.evidence, "independent difference") +
-            (causes.evidence == 1 ? " speaks" : " speak") + " for it;\n       a cause is stated from " +
-            std::to_string(kEnoughDifferences) + " on.\n";
+            (causes.evidence == 1 ? " speaks" : " speak") +
+            " for it;\n       a cause is stated from " + std::to_string(kEnoughDifferences) +
+            " on.\n";
   }
   return text + UnseenText(causes) + SetsBesideText(causes) + AskTheCases(kernel);
 }
@@ -136,9 +140,8 @@ std::string SetText(const Kernel& kernel, const std::vector<const Dialect*>& set
          "       bytes lie in the sets of answers of\n" +
          NamesOf(sets) +
          "       So they would with another order of operations or another rule for ties.\n" +
-         AskTheCases(kernel) +
-         "       If a set is what you want, judge by it: --dialect " + std::string(sets[0]->name) +
-         ".\n";
+         AskTheCases(kernel) + "       If a set is what you want, judge by it: --dialect " +
+         std::string(sets[0]->name) + ".\n";
 }
 
 std::string NoCauseText(const Explanation& e) {

@@ -239,8 +239,8 @@ std::string Summary(const Kernel& kernel, const Explanation& e) {
   const MatchCounts& c = e.counts;
   std::string text = "Different from " + std::string(kernel.dialect.name) + "\n";
   text += "  codes    " + std::to_string(c.codes_differ) + " of " + std::to_string(c.codes) +
-          " differ (" + Percent(c.codes_differ, c.codes) + "), in " + Plural(e.extent.rows_with_codes, "row") +
-          "\n";
+          " differ (" + Percent(c.codes_differ, c.codes) + "), in " +
+          Plural(e.extent.rows_with_codes, "row") + "\n";
   if (c.scales > 0) {
     text += "  scales   " + std::to_string(c.scales_differ) + " of " + std::to_string(c.scales) +
             " differ (" + Percent(c.scales_differ, c.scales) + ")\n";
