@@ -117,8 +117,7 @@ TEST_CASE("Bytes that only a set of answers allows are consistent with it, no mo
       return (state >> 31) != 0 ? TiesUpward(v)
                                 : static_cast<std::uint8_t>(Encode(FormatId::kE2M1, v));
     };
-    const Explanation e =
-        Explain(Te(), x.View(), Quantize(x, parts), {.search = {.pairs = false}});
+    const Explanation e = Explain(Te(), x.View(), Quantize(x, parts), {.search = {.pairs = false}});
     if (e.equal) continue;
     CHECK(Stated(e).empty());
     in_sets += e.causes.sets.empty() ? 0 : 1;
@@ -170,13 +169,15 @@ TEST_CASE("A pattern of columns is told where nothing explains it", "[judge]") {
   const RandomStream stream{.seed = 6};
   for (std::size_t r = 32; r < 48; ++r) {
     for (std::size_t c = 15; c < x.cols; c += 16) {
-      bytes.codes[(r * x.cols + c) / 2] ^= static_cast<std::uint8_t>((1 + stream.Bits32(r + c) % 7) << 4);
+      bytes.codes[(r * x.cols + c) / 2] ^=
+          static_cast<std::uint8_t>((1 + stream.Bits32(r + c) % 7) << 4);
     }
   }
   const Explanation e = Explain(Te(), x.View(), bytes);
   CHECK(Stated(e).empty());
-  CHECK_THAT(Text(Te(), e), ContainsSubstring("  where    rows 32..47 of 96, columns 15..127 of 128; "
-                                              "only at column = 15 modulo 16\n"));
+  CHECK_THAT(Text(Te(), e),
+             ContainsSubstring("  where    rows 32..47 of 96, columns 15..127 of 128; "
+                               "only at column = 15 modulo 16\n"));
 }
 
 // Left out of the search, each of these is an unknown error. Other rows that say the same in other
@@ -184,16 +185,40 @@ TEST_CASE("A pattern of columns is told where nothing explains it", "[judge]") {
 TEST_CASE("An error that the table lacks gets no false cause", "[judge]") {
   Kernel kernel = Te();
   kernel.layout.scales = ScaleOrder::k128x4;
-  for (const std::string_view unknown :
-       {"scale-tiles-not-interleaved", "scale-tiles-transposed", "scales-8x4", "scales-transposed",
-        "scales-shifted", "codes-shifted", "code-bytes-swapped", "parts-swapped",
-        "level-two-inverted", "constant-448", "encode-scale-bf16", "encode-scale-fp16",
-        "decode-scale-bf16", "decode-scale-fp16", "scale-truncated", "scale-power-of-two",
-        "block-amax-without-abs", "block-of-one-more", "block-of-even-lanes",
-        "block-of-half-the-width", "block-of-twice-the-width", "factor-rounded-fp16",
-        "factor-from-unrounded-scale", "scaled-fp16", "ties-toward-positive",
-        "ties-toward-negative", "ties-to-odd", "ties-toward-zero", "round-away", "round-down",
-        "sign-dropped", "negative-to-zero", "saturated-sign-lost", "overflow-to-zero"}) {
+  for (const std::string_view unknown : {"scale-tiles-not-interleaved",
+                                         "scale-tiles-transposed",
+                                         "scales-8x4",
+                                         "scales-transposed",
+                                         "scales-shifted",
+                                         "codes-shifted",
+                                         "code-bytes-swapped",
+                                         "parts-swapped",
+                                         "level-two-inverted",
+                                         "constant-448",
+                                         "encode-scale-bf16",
+                                         "encode-scale-fp16",
+                                         "decode-scale-bf16",
+                                         "decode-scale-fp16",
+                                         "scale-truncated",
+                                         "scale-power-of-two",
+                                         "block-amax-without-abs",
+                                         "block-of-one-more",
+                                         "block-of-even-lanes",
+                                         "block-of-half-the-width",
+                                         "block-of-twice-the-width",
+                                         "factor-rounded-fp16",
+                                         "factor-from-unrounded-scale",
+                                         "scaled-fp16",
+                                         "ties-toward-positive",
+                                         "ties-toward-negative",
+                                         "ties-to-odd",
+                                         "ties-toward-zero",
+                                         "round-away",
+                                         "round-down",
+                                         "sign-dropped",
+                                         "negative-to-zero",
+                                         "saturated-sign-lost",
+                                         "overflow-to-zero"}) {
     const Deviation* const one[] = {FindDeviation(unknown)};
     REQUIRE(one[0] != nullptr);
     for (std::uint32_t seed = 0; seed < 3; ++seed) {
@@ -227,7 +252,8 @@ TEST_CASE("A few differences out of few are consistent with a cause, and enough 
   CHECK(Names(few, "truncation"));
   const Explanation equal_blocks = [&] {
     Matrix<float> same(64, 64, 2.9f);
-    for (std::size_t r = 0; r < 64; ++r) same(r, 0) = same(r, 16) = same(r, 32) = same(r, 48) = 6.0f;
+    for (std::size_t r = 0; r < 64; ++r)
+      same(r, 0) = same(r, 16) = same(r, 32) = same(r, 48) = 6.0f;
     same(0, 0) = 2688.0f;
     return Explain(Te(), same.View(), Run(Te(), same.View(), one));
   }();

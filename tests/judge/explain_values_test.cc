@@ -108,8 +108,11 @@ TEST_CASE("Which part was not written, and what stands there", "[judge]") {
   for (std::uint32_t seed = 70; seed < 73; ++seed) {
     for (const Rectangle& part : parts) {
       const Matrix<float> x = Input(seed);
-      CheckFound(Te(), x, "part-unwritten", {.region = part, .even_code = Byte{0}, .odd_code = Byte{0}, .scale = Byte{0}});
-      CheckFound(Te(), x, "part-unwritten", {.region = part, .even_code = Byte{0xD}, .odd_code = Byte{0xC}, .scale = Byte{0xCD}});
+      CheckFound(Te(), x, "part-unwritten",
+                 {.region = part, .even_code = Byte{0}, .odd_code = Byte{0}, .scale = Byte{0}});
+      CheckFound(
+          Te(), x, "part-unwritten",
+          {.region = part, .even_code = Byte{0xD}, .odd_code = Byte{0xC}, .scale = Byte{0xCD}});
       CheckFound(Te(), x, "part-unwritten", {.region = part, .scale = Byte{0x38}});
     }
   }
@@ -149,7 +152,8 @@ TEST_CASE("Each newer row of the table is named on random inputs", "[judge]") {
       if (e.equal) continue;
       ++shown;
       CHECK(Found(e, name) != nullptr);
-      const bool other = e.causes.certainty == Certainty::kForced && Name(e.causes.exact[0]) != name;
+      const bool other =
+          e.causes.certainty == Certainty::kForced && Name(e.causes.exact[0]) != name;
       CHECK((!other || Name(e.causes.exact[0]) == "amax-stale"));
     }
     CHECK(shown >= 1);

@@ -133,9 +133,8 @@ void MakeTails(CaseBuilder& b) {
 void MakeScalePadding(CaseBuilder& b) {
   const std::size_t n = b.block_cols();
   std::vector<std::pair<std::size_t, std::size_t>> shapes = {
-      {1, 4 * n},   {31, 4 * n},
-      {33, 5 * n},  {129, 3 * n},
-      {100, 5 * n}, {128 * b.block_rows() + 1, 5 * n},  // two tiles by two
+      {1, 4 * n},   {31, 4 * n},  {33, 5 * n},
+      {129, 3 * n}, {100, 5 * n}, {128 * b.block_rows() + 1, 5 * n},  // two tiles by two
       {128, 6 * n}};
   if (b.thorough()) {
     for (std::size_t cols = 1; cols < 10; ++cols) shapes.push_back({160, cols * n});

@@ -135,7 +135,7 @@ std::optional<SearchResult::Near> NearRival(const std::vector<Hypothesis>& singl
     if (std::any_of(exact.begin(), exact.end(), same) || !matcher.LevelTwoMatches(h.plan)) continue;
     const std::size_t limit = near ? near->blocks_left : kClearMargin;
     const std::size_t left = BlocksLeft(h.plan, matcher, limit, extent.differing);
-    if (left < limit) near = {h.cause, left};
+    if (left < limit && matcher.Count(h.plan).comparable) near = {h.cause, left};
   }
   return near;
 }
@@ -157,8 +157,8 @@ std::optional<Hypothesis> TheAmaxItself(const Kernel& asked, ByteMatcher& matche
     if (rest != PlanOf(asked) || h.plan.level != origin) return std::nullopt;
     amax = matcher.MakeEvaluator(h.plan).amax()[0];
   }
-  return Applied(asked, {.deviations = {FindDeviation("amax-stale")},
-                         .value = DeviationValue{.amax = *amax}});
+  return Applied(
+      asked, {.deviations = {FindDeviation("amax-stale")}, .value = DeviationValue{.amax = *amax}});
 }
 
 void Weigh(const Kernel& asked, ByteMatcher& matcher, const Extent& extent,
@@ -285,7 +285,8 @@ SearchResult FindCauses(const Kernel& asked, ByteMatcher& matcher, std::size_t o
     const Kernel kernel = KernelUnder(asked, {.dialect = d});
     if (LiesInSet(kernel, matcher)) result.sets.push_back(d);
   }
-  // An amax and a part of the output can be fitted to much: only where nothing else gives the bytes.
+  // An amax and a part of the output can be fitted to much: only where nothing else gives the
+  // bytes.
   const auto fits_much = [](ValueKind kind) {
     return kind != ValueKind::kPlace && kind != ValueKind::kRowShift;
   };

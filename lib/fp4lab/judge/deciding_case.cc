@@ -23,9 +23,8 @@ bool SameBytes(const StoredMatrix& a, const StoredMatrix& b) {
 std::size_t DifferentAnswers(const Kernel& kernel, std::span<const Cause> causes, const Case& c) {
   std::vector<StoredMatrix> answers;
   for (const Cause& cause : causes) {
-    StoredMatrix answer =
-        Run(KernelUnder(kernel, cause), c.x.View(), cause.deviations, {.random = c.random},
-            cause.value ? &*cause.value : nullptr);
+    StoredMatrix answer = Run(KernelUnder(kernel, cause), c.x.View(), cause.deviations,
+                              {.random = c.random}, cause.value ? &*cause.value : nullptr);
     const auto same = [&](const StoredMatrix& other) { return SameBytes(answer, other); };
     if (std::none_of(answers.begin(), answers.end(), same)) answers.push_back(std::move(answer));
   }

@@ -94,7 +94,8 @@ std::string Text(ValueKind kind, const DeviationValue& value) {
     case ValueKind::kAmax: {
       char buffer[40];
       const char* const end = std::to_chars(buffer, buffer + sizeof buffer, value.amax).ptr;
-      return (value.amax_is_open ? "about " : "") + std::string(buffer, static_cast<std::size_t>(end - buffer));
+      return (value.amax_is_open ? "about " : "") +
+             std::string(buffer, static_cast<std::size_t>(end - buffer));
     }
     case ValueKind::kUnwritten:
       return Text(value.region) + " hold " + WhatStandsThere(value);

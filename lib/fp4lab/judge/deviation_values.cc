@@ -95,7 +95,8 @@ class OpenEncodeScales {
         places_(PlanOf(kernel), evaluator_.rows(), evaluator_.cols()),
         x_(matcher.x()) {
     const BlockGrid& grid = evaluator_.grid();
-    const std::size_t blocks = grid.rows * grid.cols, step = std::max<std::size_t>(1, blocks / kRead);
+    const std::size_t blocks = grid.rows * grid.cols,
+                      step = std::max<std::size_t>(1, blocks / kRead);
     BlockBytes block;
     for (std::size_t at = 0; at < blocks && low < high; at += step) {
       evaluator_.Evaluate(at / grid.cols, at % grid.cols, &block);
@@ -190,7 +191,8 @@ struct Written {
   std::optional<std::uint8_t> Code(const Rectangle& region, std::size_t odd) const {
     std::optional<std::uint8_t> code;
     for (std::size_t r = region.row; r < region.row + region.rows; ++r) {
-      for (std::size_t c = region.col + (region.col + odd) % 2; c < region.col + region.cols; c += 2) {
+      for (std::size_t c = region.col + (region.col + odd) % 2; c < region.col + region.cols;
+           c += 2) {
         const std::size_t bit = places.CodeBit(r, c);
         if (!places.Fits(bit, got.codes.size())) return std::nullopt;
         const std::uint8_t here = places.CodeAt(got.codes, bit);

@@ -24,8 +24,7 @@ class Theirs {
     return false;
   }
   bool CodeDiffers(const BlockBytes& block, std::size_t k) const {
-    const std::size_t bit =
-        places_.CodeBit(block.row + k / block.cols, block.col + k % block.cols);
+    const std::size_t bit = places_.CodeBit(block.row + k / block.cols, block.col + k % block.cols);
     return places_.Fits(bit, got_.codes.size()) &&
            places_.CodeAt(got_.codes, bit) != block.codes[k];
   }
@@ -56,12 +55,11 @@ std::vector<std::uint32_t> BitsOf(MatrixView<const float> x) {
 
 }  // namespace
 
-std::size_t IndependentDifferences(const KernelPlan& plan, ByteMatcher& matcher,
-                                   std::size_t enough, bool last_place) {
+std::size_t IndependentDifferences(const KernelPlan& plan, ByteMatcher& matcher, std::size_t enough,
+                                   bool last_place) {
   const Theirs theirs(plan, matcher);
   const BlockGrid& grid = theirs.evaluator.grid();
-  const MatrixView<const float> x =
-      plan.input.transposed ? matcher.x().Transposed() : matcher.x();
+  const MatrixView<const float> x = plan.input.transposed ? matcher.x().Transposed() : matcher.x();
   std::vector<std::vector<std::uint32_t>> seen;  // elements of blocks that were counted
   std::size_t count = matcher.LevelTwoMatches(plan) ? 0 : kNumberWeight;
   BlockBytes block;
@@ -113,9 +111,11 @@ bool Contains(const KernelPlan& whole, const KernelPlan& part, const KernelPlan&
   };
   const Dialect &w = whole.kernel.dialect, &p = part.kernel.dialect, &a = plain.kernel.dialect;
   const bool dialects =
-      agrees(w.level_two, p.level_two, a.level_two) && agrees(w.row_scaled, p.row_scaled, a.row_scaled) &&
+      agrees(w.level_two, p.level_two, a.level_two) &&
+      agrees(w.row_scaled, p.row_scaled, a.row_scaled) &&
       agrees(w.scale_max, p.scale_max, a.scale_max) &&
-      agrees(w.block_scale, p.block_scale, a.block_scale) && agrees(w.mx_rule, p.mx_rule, a.mx_rule) &&
+      agrees(w.block_scale, p.block_scale, a.block_scale) &&
+      agrees(w.mx_rule, p.mx_rule, a.mx_rule) &&
       agrees(w.scale_encoding, p.scale_encoding, a.scale_encoding) &&
       agrees(w.factor, p.factor, a.factor) && agrees(w.rounding, p.rounding, a.rounding) &&
       agrees(w.adaptive, p.adaptive, a.adaptive) &&

@@ -1,4 +1,5 @@
-// Where a kernel's bytes differ from the reference: which rows, columns and blocks, in what pattern.
+// Where a kernel's bytes differ from the reference: which rows, columns and blocks, in what
+// pattern.
 #pragma once
 
 #include <cstddef>

@@ -43,8 +43,8 @@ struct LevelPlan {
   std::optional<FormatId> rounded = {};  // the amax rounded to this format
   // S, D rounded; the other follows where the dialect makes it from this one.
   std::optional<FormatId> encode_rounded = {}, decode_rounded = {};
-  bool inverted = false;                 // S and D exchanged
-  bool missing_in_scale = false;         // S = D = 1 there
+  bool inverted = false;          // S and D exchanged
+  bool missing_in_scale = false;  // S = D = 1 there
   bool missing_in_factor = false;
   bool missing = false;  // in both
   friend constexpr bool operator==(const LevelPlan&, const LevelPlan&) = default;
@@ -121,7 +121,7 @@ enum class ScaleTiles : std::uint8_t {
 struct UnwrittenPart {
   Rectangle region = {};
   std::optional<std::uint8_t> even_code = {}, odd_code = {};  // by column; nothing: written
-  std::optional<std::uint8_t> scale = {};  // of blocks that lie in the region
+  std::optional<std::uint8_t> scale = {};                     // of blocks that lie in the region
   friend constexpr bool operator==(const UnwrittenPart&, const UnwrittenPart&) = default;
 };
 

@@ -114,7 +114,8 @@ std::size_t Places::ScaleByte(std::size_t i, std::size_t j, std::size_t copy) co
   if (moved < 0 || moved >= static_cast<std::ptrdiff_t>(scale_rows_)) return kNowhere;
   std::size_t place = ScalePlace(static_cast<std::size_t>(moved), scales_transposed_ ? i : j);
   if (output_.swizzled_twice) {
-    place = ScaleOffset(output_.written.scales, place / padded_cols_, place % padded_cols_, padded_cols_);
+    place = ScaleOffset(output_.written.scales, place / padded_cols_, place % padded_cols_,
+                        padded_cols_);
   }
   return Shifted(place, output_.scale_shift, scale_bytes_);
 }

@@ -11,7 +11,6 @@
 #include "fp4lab/judge/explain.h"
 
 namespace fp4lab {
-
 namespace {
 
 // Puts the first whose changes all make that explain every case in front.
@@ -59,16 +58,17 @@ CauseTally TallyCauses(const Kernel& kernel, const std::filesystem::path& folder
     if (e.equal) continue;
     ++tally.cases;
     for (const Cause& cause : e.causes.exact) {
-      // Of causes that say one number, those count that say where it comes from.
-      if (cause.value && e.causes.exact.size() > 1) continue;
+      // Of causes that say one amax, those count that say where it comes from.
+      const bool is_number =
+          !cause.deviations.empty() && cause.deviations[0]->kind == ValueKind::kAmax;
+      if (is_number && e.causes.exact.size() > 1) continue;
       count(Name(cause), false, cause, e.causes.evidence);
     }
     for (const Dialect* d : e.causes.sets) count(std::string(d->name), true, {}, 0);
   }
   for (auto& [name, c] : counts) tally.causes.push_back(std::move(c));
   std::stable_sort(
-      tally.causes.begin(), tally.causes.end(),
-      [](const CauseCount& a, const CauseCount& b) {
+      tally.causes.begin(), tally.causes.end(), [](const CauseCount& a, const CauseCount& b) {
         return a.explains != b.explains ? a.explains > b.explains : a.is_set < b.is_set;
       });
   tally.certainty = Weigh(kernel, &tally);
