@@ -9,6 +9,7 @@
 #include "fp4lab/exchange/stored_file.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/io/npy.h"
+#include "fp4lab/io/safetensors.h"
 #include "fp4lab/io/temporary_folder.h"
 #include "tests/support/catch.h"
 #include "tests/support/program.h"
@@ -136,7 +137,7 @@ TEST_CASE("Bytes within a set are no longer so under a wrong tensor number", "[e
 // The tensors of a file of one matrix, one of them left out.
 void WriteWithout(const std::filesystem::path& from, const std::string& tensor,
                   const std::filesystem::path& to) {
-  SafetensorsFile file = ReadTensors(from);
+  SafetensorsFile file = ReadSafetensors(from);
   REQUIRE(file.tensors.erase(tensor) == 1);
   WriteTensors(to, file);
 }

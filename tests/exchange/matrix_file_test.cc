@@ -100,8 +100,9 @@ TEST_CASE("Integers of NumPy are codes of the type that is stated", "[exchange]"
 TEST_CASE("Packed nibbles in U8 and F4 tensors are two numbers a byte", "[exchange]") {
   const TemporaryFolder folder;
   SafetensorsFile file;
-  file.tensors["a"] = {"U8", {1, 2}, {std::byte{0x21}, std::byte{0xF7}}};
-  file.tensors["b"] = {"F4", {2, 2}, {std::byte{0x21}, std::byte{0xF7}}};
+  const std::vector<std::byte> bytes{std::byte{0x21}, std::byte{0xF7}};
+  file.tensors["a"] = {"U8", {1, 2}, bytes};
+  file.tensors["b"] = {"F4", {2, 2}, bytes};
   WriteSafetensors(folder / "x.safetensors", file);
   const std::string place = (folder / "x.safetensors").string();
   const std::vector<float> expected{0.5f, 1, 6, -6};
