@@ -91,11 +91,13 @@ constexpr auto kTable = std::to_array<Deviation>({
      [](Plan& p) { return p.kernel.hadamard == 0 && Change(p.input.rounded, FormatId::kFP16); }},
     {"input-subnormals-flushed", "reads subnormal input as zero", Stage::kInput,
      [](Plan& p) {
-       // Without level 2 they are nothing beside the least E4M3 scale.
-       const bool vanish =
-           HasE4m3Scale(p) && !HasLevelTwo(p) &&
-           (Searches(p) || p.kernel.dialect.scale_encoding == ScaleEncoding::kClamp2m6);
-       return !vanish && Change(p.input.flushed, true);
+       // Without level 2 they are nothing beside the least E4M3 scale, nor beside a scale of 1.
+       const Dialect& d = p.kernel.dialect;
+       const bool vanish = HasE4m3Scale(p) && !HasLevelTwo(p) &&
+                           (Searches(p) || d.scale_encoding == ScaleEncoding::kClamp2m6 ||
+                            d.scale_encoding == ScaleEncoding::kOneWhereTiny);
+       return !vanish && d.block_scale != BlockScale::kOverflowAware &&
+              Change(p.input.flushed, true);
      }},
     {"rht-missing", "leaves the random Hadamard transform out", Stage::kInput,
      [](Plan& p) { return p.kernel.hadamard != 0 && Change(p.input.hadamard, 0); }},
