@@ -107,7 +107,7 @@ const Place kPlaces[] = {
     {"cublasLt.h", R"(lib/fp4lab/gpu/blas\.cuh)"},
     {"Eigen/", R"(lib/fp4lab/(study|tensor|nn)/.*\.cc)"},
     {"openssl/", R"(lib/fp4lab/base/hash\.cc)"},
-    {"zip.h", R"(lib/fp4lab/io/np(y|z_writer)\.cc)"},
+    {"zip.h", R"(lib/fp4lab/io/npz(_writer)?\.cc)"},
     {"zlib.h", R"(lib/fp4lab/data/.*\.cc)"},
 };
 
