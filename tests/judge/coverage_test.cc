@@ -14,7 +14,7 @@ TEST_CASE("The quick cases catch every wrong kernel that applies; plain random d
   for (const Dialect* dialect : rows) CheckCatchesAll(*dialect);
 }
 
-// The names that the issue asks for, under whatever name the table has them.
+// The best-known wrong kernels, under the names that the table has for them.
 TEST_CASE("Plain random data misses what users have been bitten by", "[judge]") {
   const Dialect& dialect = *FindDialect("nvfp4.te");
   const CoverageReport report =

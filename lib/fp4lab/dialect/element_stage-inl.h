@@ -34,6 +34,24 @@ constexpr Scaling ScalingOf(Factor factor) {
   return factor == Factor::kTwoSteps ? Scaling::kTwoSteps : Scaling::kMultiply;
 }
 
+// The last enumerator that MagnitudeLanes knows. A rounding that lanes lack is named by -Wswitch
+// here, and refused by QuantizeAs.
+constexpr ElementRounding kLastRoundingInLanes = ElementRounding::kStochastic8;
+constexpr bool IsInLanes(ElementRounding rounding) {
+  switch (rounding) {
+    case ElementRounding::kNearestEven:
+    case ElementRounding::kTiesUp:
+    case ElementRounding::kHalfAdded:
+    case ElementRounding::kBf16First:
+    case ElementRounding::kTiesToLower:
+    case ElementRounding::kTowardZero:
+    case ElementRounding::kStochastic16:
+    case ElementRounding::kStochastic8:
+      return rounding <= kLastRoundingInLanes;
+  }
+  return false;
+}
+
 // What all elements of a row share.
 struct ElementRow {
   ElementConstants element;

@@ -173,7 +173,7 @@ void FindCodes(const QuantizeJob& job, const Level& level, const float* x,
   const ByBlock by_block{c.factor.data(), c.scale.data(), job.grid.block_cols};
   const ByColumn by_column{c.column_factor.data(), c.column_scale.data()};
   WithConstant<Scaling::kTwoSteps>(ScalingOf(job.dialect.factor), [&](auto scaling) HWY_ATTR {
-    WithConstant<ElementRounding::kStochastic8>(job.dialect.rounding, [&](auto how) HWY_ATTR {
+    WithConstant<kLastRoundingInLanes>(job.dialect.rounding, [&](auto how) HWY_ATTR {
       constexpr Scaling kScaling = decltype(scaling)::value;
       constexpr ElementRounding kRounding = decltype(how)::value;
       if (HasWholeVectors(job)) {
@@ -302,6 +302,8 @@ void QuantizeBand(const QuantizeJob& job, const Tile& x, std::size_t band, std::
   }
 }
 
+bool CanRound(ElementRounding rounding) { return IsInLanes(rounding); }
+
 void QuantizeGroup(const QuantizeJob& job, std::size_t group, Quantized* q) {
   QuantizeBuffers buffers(job);
   const MatrixView<const float>& x = job.x;
@@ -333,6 +335,7 @@ namespace fp4lab {
 namespace {
 
 HWY_EXPORT(QuantizeGroup);
+HWY_EXPORT(CanRound);
 
 QuantizeJob JobOf(const Dialect& d, MatrixView<const float> x, const DialectOptions& options) {
   QuantizeJob job{.dialect = d,
@@ -360,6 +363,7 @@ QuantizeJob JobOf(const Dialect& d, MatrixView<const float> x, const DialectOpti
 Quantized QuantizeAs(const Dialect& dialect, MatrixView<const float> x,
                      const DialectOptions& options) {
   CheckOptions(dialect, x, options);
+  Expects(HWY_DYNAMIC_DISPATCH(CanRound)(dialect.rounding), "a rounding that the kernels have");
   const QuantizeJob job = JobOf(dialect, x, options);
   Quantized q{.rows = x.rows, .cols = x.cols};
   q.codes.resize(x.size());
