@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "fp4lab/base/error.h"
 #include "tests/support/catch.h"
 
 namespace fp4lab {
@@ -32,6 +33,13 @@ TEST_CASE("Bytes that are no UTF-8 are spelled out one by one", "[printable]") {
   CHECK(Printable("\xC0\xAF") == "\\xc0\\xaf");           // overlong
   CHECK(Printable("\xED\xA0\x80") == "\\xed\\xa0\\x80");  // a surrogate
   CHECK(Printable("\xF4\x90\x80\x80") == "\\xf4\\x90\\x80\\x80");
+}
+
+TEST_CASE("An error is one printable line whatever the names in it", "[printable]") {
+  const Error error("file\n.npy#\x1b]0;owned\x07", "has no tensor a\r\nb");
+  const std::string line = "file\\n.npy#\\u001b]0;owned\\u0007: has no tensor a\\u000d\\nb";
+  CHECK(error.what() == line);
+  CHECK(Error("run", error.what()).what() == "run: " + line);  // passed on: spelled out once
 }
 
 }  // namespace

@@ -5,14 +5,17 @@
 #include <string>
 #include <string_view>
 
+#include "fp4lab/base/printable.h"
+
 namespace fp4lab {
 
-// Bad input: a file, a JSON value, a command line. what() is one line, "where: problem and remedy";
-// `where` is a path, a JSON pointer ("study.json#/arms/0/recipe") or an option.
+// Bad input: a file, a JSON value, a command line. what() is one printable line, "where: problem
+// and remedy", whatever names from a file it holds; `where` is a path, a JSON pointer
+// ("study.json#/arms/0/recipe") or an option.
 class Error : public std::runtime_error {
  public:
   Error(std::string_view where, std::string_view problem)
-      : std::runtime_error(std::string(where) + ": " + std::string(problem)) {}
+      : std::runtime_error(Printable(where) + ": " + Printable(problem)) {}
 };
 
 // A precondition of a public function. A violation is a bug in the caller, so it throws

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <span>
 #include <utility>
 #include <vector>
@@ -14,7 +15,7 @@ class ByteArray {
  public:
   ByteArray() = default;
   ByteArray(std::vector<std::byte> own) : own_(std::move(own)), view_(own_) {}
-  template <class Iterator>
+  template <std::input_iterator Iterator>
   ByteArray(Iterator begin, Iterator end) : ByteArray(std::vector<std::byte>(begin, end)) {}
   ByteArray(const ByteArray& other) : ByteArray(other.begin(), other.end()) {}
   ByteArray(ByteArray&& other) noexcept

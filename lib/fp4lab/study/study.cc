@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <set>
 
-#include "fp4lab/base/printable.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/suggest.h"
 #include "fp4lab/io/file.h"
@@ -20,9 +19,8 @@ void CheckName(const std::string& name, const std::string& where) {
   };
   if (name.empty() || name.size() > 64 || !std::all_of(name.begin(), name.end(), plain) ||
       name[0] == '.') {
-    throw Error(Printable(where), "\"" + Printable(name) +
-                           "\" is no name: 1 to 64 letters, digits and - _ . + "
-                           "(not . first)");
+    throw Error(where,
+                "\"" + name + "\" is no name: 1 to 64 letters, digits and - _ . + (not . first)");
   }
 }
 
