@@ -5,7 +5,7 @@
 
 #include "fp4lab/block/layout.h"
 #include "fp4lab/block/quantize.h"
-#include "fp4lab/block/statistics.h"
+#include "fp4lab/dialect/statistics.h"
 #include "tests/block/cases.h"
 #include "tests/support/catch.h"
 
@@ -26,8 +26,7 @@ Matrix<float> Gaussian(std::size_t rows, std::size_t cols, double sigma, std::ui
 }
 
 double MseTimes1000(std::string_view format, const Matrix<float>& x, double sigma) {
-  const QuantizeOptions options{.format = *FindBlockFormat(format), .amax = TensorAmax(x.View())};
-  return 1000.0 * MeasureQuantization(x.View(), options).mse / (sigma * sigma);
+  return 1000.0 * MeasureQuantization(*FindDialect(format), x.View()).mse / (sigma * sigma);
 }
 
 TEST_CASE("NVFP4's error on Gaussian data is the published one", "[block][property]") {

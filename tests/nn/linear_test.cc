@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "fp4lab/base/simd.h"
+#include "fp4lab/dialect/operand.h"
 #include "fp4lab/nn/round_bf16.h"
 #include "fp4lab/tensor/gemm.h"
 #include "fp4lab/train/recipe.h"
@@ -29,6 +30,7 @@ struct Operand {
   Matrix<float> values;   // what the GEMM multiplies
   Matrix<float> decoded;  // what it stands for
   float amax = 0.0f;
+  std::vector<float> row_decode = {};  // where the format has a scale a row
 };
 
 Operand Expected(const OperandRecipe& recipe, bool bf16, LinearOperand which, View x) {
@@ -44,13 +46,16 @@ Operand Expected(const OperandRecipe& recipe, bool bf16, LinearOperand which, Vi
   }
   out.decoded = out.values;
   if (!recipe.format) return out;
-  out.amax = reference::TensorAmax(out.values.View());
-  QuantizeOptions options{
-      .format = *recipe.format, .rounding = recipe.rounding, .random = kRandom, .amax = out.amax};
-  options.random.tensor += static_cast<std::uint32_t>(which);
-  const QuantizedMatrix q = reference::Quantize(out.values.View(), options);
-  reference::UnscaledValues(q, out.values.View());
-  reference::Dequantize(q, out.decoded.View());
+  const Dialect& d = *recipe.format;
+  DialectOptions options{.source = RandomSource{kRandom, recipe.random}};
+  options.source->stream.tensor += static_cast<std::uint32_t>(which);
+  const Quantized q = reference::QuantizeAs(d, out.values.View(), options);
+  for (const float amax : q.amax) {
+    if (d.row_scaled) out.row_decode.push_back(OperandDecode(d, amax));
+    out.amax = amax;
+  }
+  reference::QuantizeToValues(d, out.values.View(), options, out.values.View());
+  out.decoded = DequantizeAs(d, q);
   return out;
 }
 
@@ -61,19 +66,25 @@ struct Product {
 
 Product Multiply(const GemmRecipe& recipe, const Operand& a, const Operand& b) {
   GemmOptions options;
+  const bool scaled_a = recipe.a.format && a.row_decode.empty();
+  const bool scaled_b = recipe.b.format && b.row_decode.empty();
   if (recipe.a.format && recipe.b.format) {
     options.block = std::min(recipe.a.format->block_cols, recipe.b.format->block_cols);
+  }
+  if (scaled_a && scaled_b) {
     options.alpha = GemmAlpha(*recipe.a.format, a.amax, *recipe.b.format, b.amax);
-  } else if (recipe.a.format) {
-    options.alpha = TensorDecodeScale(*recipe.a.format, a.amax);
-  } else if (recipe.b.format) {
-    options.alpha = TensorDecodeScale(*recipe.b.format, b.amax);
+  } else if (scaled_a) {
+    options.alpha = OperandDecode(*recipe.a.format, a.amax);
+  } else if (scaled_b) {
+    options.alpha = OperandDecode(*recipe.b.format, b.amax);
   }
   Product out{Matrix<float>(a.values.rows, b.values.rows),
               Matrix<double>(a.values.rows, b.values.rows)};
   reference::Gemm(a.values.View(), b.values.View(), options, out.y.View());
   for (std::size_t i = 0; i < a.values.rows; ++i) {
     for (std::size_t j = 0; j < b.values.rows; ++j) {
+      if (!a.row_decode.empty()) out.y(i, j) *= a.row_decode[i];
+      if (!b.row_decode.empty()) out.y(i, j) *= b.row_decode[j];
       for (std::size_t k = 0; k < a.values.cols; ++k) {
         out.double_y(i, j) += double{a.decoded(i, k)} * b.decoded(j, k);
       }
@@ -89,7 +100,7 @@ double RelativeError(const Matrix<float>& x, const Matrix<double>& truth) {
     error += std::pow(x.values[i] - truth.values[i], 2);
     norm += std::pow(truth.values[i], 2);
   }
-  return std::sqrt(error / norm);
+  return error == 0.0 ? 0.0 : std::sqrt(error / norm);
 }
 
 std::vector<Json> TestedRecipes() {
@@ -104,6 +115,22 @@ std::vector<Json> TestedRecipes() {
   return recipes;
 }
 
+// Every row of the table in every operand, gradients at random.
+std::vector<Json> RecipesOfDialects() {
+  std::vector<Json> recipes;
+  for (const Dialect& d : Dialects()) {
+    const Json plain{{"format", d.name}};
+    Json random = plain;
+    random["rounding"] = "stochastic";
+    random["random_bits"] = recipes.size() % 2 == 0 ? 16 : 8;
+    recipes.push_back({{"base", "bf16"},
+                       {"fprop", {{"input", plain}, {"weight", plain}}},
+                       {"dgrad", {{"grad", random}, {"weight", plain}}},
+                       {"wgrad", {{"grad", random}, {"input", plain}}}});
+  }
+  return recipes;
+}
+
 struct LinearData {
   Matrix<float> x = NormalMatrix(1, kTokens, kIn), w = NormalMatrix(2, kOut, kIn, 0.1),
                 dy = NormalMatrix(3, kTokens, kOut, 1e-4);
@@ -112,7 +139,9 @@ struct LinearData {
 TEST_CASE("A linear's three products are those of the references, for every recipe", "[nn]") {
   const LinearData data;
   const Matrix<float>&x = data.x, &w = data.w, &dy = data.dy;
-  for (const Json& json : TestedRecipes()) {
+  std::vector<Json> recipes = TestedRecipes();
+  for (const Json& json : RecipesOfDialects()) recipes.push_back(json);
+  for (const Json& json : recipes) {
     CAPTURE(json.dump());
     const LinearRecipe r = ReadRecipe(json, "test").linear;
     const auto operand = [&](const OperandRecipe& o, LinearOperand which, View v) {
@@ -229,10 +258,10 @@ TEST_CASE("An observer sees every quantized operand before and after", "[nn]") {
   const LinearRecipe recipe = ReadRecipe(Json("te_nvfp4"), "test").linear;
   std::vector<std::string> seen;
   const OperandObserver observer = [&](LinearOperand operand, View before, View values,
-                                       const QuantizeOptions& options) {
+                                       const Dialect& dialect, const DialectOptions& options) {
     seen.push_back(std::string(OperandName(operand)));
     Matrix<float> again(before.rows, before.cols);
-    reference::UnscaledValues(reference::Quantize(before, options), again.View());
+    reference::QuantizeToValues(dialect, before, options, again.View());
     bool same = true;
     for (std::size_t r = 0; r < before.rows; ++r) {
       for (std::size_t c = 0; c < before.cols; ++c) same &= again(r, c) == values(r, c);
@@ -288,7 +317,8 @@ struct Products {
 
 // Forward and backward; `observed`: an observer looks on, so that the GEMMs run on values.
 Products RunProducts(const LinearRecipe& recipe, const LinearData& data, bool observed) {
-  const OperandObserver look = [](LinearOperand, View, View, const QuantizeOptions&) {};
+  const OperandObserver look = [](LinearOperand, View, View, const Dialect&,
+                                  const DialectOptions&) {};
   const LinearCall call{.random = kRandom, .observer = observed ? &look : nullptr};
   const Matrix<float>&x = data.x, &w = data.w, &dy = data.dy;
   Products out{Matrix<float>(x.rows, w.rows, 0.25f), Matrix<float>(x.rows, x.cols),
@@ -315,7 +345,9 @@ TEST_CASE("A linear on FP4 integers gives the bits of a linear on values", "[nn]
   const LinearData odd{.x = NormalMatrix(1, 96, 83),
                        .w = NormalMatrix(2, 59, 83, 0.1),
                        .dy = NormalMatrix(3, 96, 59, 1e-4)};
-  for (const Json& json : TestedRecipes()) {
+  std::vector<Json> recipes = TestedRecipes();
+  for (const Json& json : RecipesOfDialects()) recipes.push_back(json);
+  for (const Json& json : recipes) {
     CAPTURE(json.dump());
     const LinearRecipe recipe = ReadRecipe(json, "test").linear;
     CheckBothPaths(recipe, small);

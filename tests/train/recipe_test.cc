@@ -2,6 +2,8 @@
 
 #include <functional>
 
+#include "fp4lab/dialect/tuned.h"
+
 #include "tests/support/catch.h"
 
 namespace fp4lab {
@@ -18,10 +20,13 @@ std::string ErrorOf(const Json& json) {
   return "no error";
 }
 
-OperandRecipe Operand(const char* format, Rounding rounding, int hadamard) {
-  return {FindBlockFormat(format), rounding, hadamard};
+OperandRecipe Operand(const char* format, ElementRounding rounding, int hadamard) {
+  Dialect d = *FindDialect(format);
+  d.rounding = rounding;
+  return {.format = d, .hadamard = hadamard};
 }
-constexpr Rounding kRn = Rounding::kNearestEven, kSr = Rounding::kStochastic;
+constexpr ElementRounding kRn = ElementRounding::kNearestEven,
+                          kSr = ElementRounding::kStochastic16;
 
 void CheckLinear(const LinearRecipe& linear, const LinearRecipe& expected) {
   CHECK(linear.bf16 == expected.bf16);
@@ -110,7 +115,7 @@ TEST_CASE("An operand can be overridden, by name or spelled out", "[train]") {
           {{"format",
             {{"element", "e2m1"}, {"scale", "e8m0"}, {"block", {1, 16}}, {"rule", "ceil"}}}}}}}});
   CHECK(recipe.linear.fprop.a == Operand("mxfp4.ceil", kRn, 0));
-  const BlockFormat custom{FormatId::kE2M1, FormatId::kE8M0, 1, 16, ScaleRule::kCeil};
+  const Dialect custom = DialectOf({FormatId::kE2M1, FormatId::kE8M0, 1, 16, ScaleRule::kCeil});
   CHECK(recipe.linear.fprop.b.format == custom);
   CHECK(recipe.linear.dgrad == Read("te_nvfp4").linear.dgrad);
 }
@@ -205,7 +210,7 @@ TEST_CASE("Recipes that cannot be are refused at their JSON pointer", "[train]")
   CHECK(
       ErrorOf({{"base", "te_nvfp4"}, {"fprop", {{"input", {{"format", "fp3"}}}}}})
           .find(
-              "run.json#/recipe/fprop/input/format: unknown block format \"fp3\"; one of: none") ==
+              "run.json#/recipe/fprop/input/format: unknown format \"fp3\"") ==
       0);
   CHECK(ErrorOf({{"base", "te_nvfp4"},
                  {"dgrad", {{"grad", {{"format", "none"}, {"rounding", "stochastic"}}}}}})
@@ -218,7 +223,7 @@ TEST_CASE("Recipes that cannot be are refused at their JSON pointer", "[train]")
                        {"scale", "e8m0"},
                        {"block", {1, 16}},
                        {"rule", "nvfp4"}}}}}}}})
-            .find("run.json#/recipe/dgrad/grad/format/scale: this rule makes float8_e4m3fn") == 0);
+            .find("run.json#/recipe/dgrad/grad/format/scale: the rule nvfp4 makes") == 0);
 }
 
 }  // namespace

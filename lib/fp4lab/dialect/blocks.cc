@@ -37,8 +37,9 @@ void CheckOptions(const Dialect& dialect, MatrixView<const float> x,
   const std::size_t amaxes = dialect.row_scaled ? x.rows : 1;
   Expects(options.amax.empty() || !HasLevelTwo(dialect) || options.amax.size() == amaxes,
           "amax is one value, or one a row for a row-scaled dialect");
-  Expects(!IsStochastic(dialect) || options.random.size() == x.size(),
-          "stochastic rounding takes one random field an element");
+  const bool given = options.random.size() == x.size() && RandomBitsOf(dialect.rounding) <= 16;
+  Expects(!IsStochastic(dialect) || options.source.has_value() || given,
+          "stochastic rounding takes one random field an element, or a source of them");
   Expects(!dialect.row_scaled || dialect.block_rows == 1, "row-scaled blocks have one row");
   Expects(
       dialect.adaptive == Adaptive::kNo ||

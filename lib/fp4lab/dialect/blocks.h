@@ -30,6 +30,15 @@ void CheckOptions(const Dialect& dialect, MatrixView<const float> x, const Diale
 std::vector<float> LevelTwoAmax(const Dialect& dialect, MatrixView<const float> x,
                                 const DialectOptions& options);
 
+// The random bits of element i of rows that are `cols` long; 0 where rounding takes none.
+inline std::uint32_t RandomBitsAt(const Dialect& dialect, const DialectOptions& options,
+                                  std::size_t i, std::size_t cols) {
+  const int bits = RandomBitsOf(dialect.rounding);
+  if (bits == 0) return 0;
+  if (options.source) return options.source->Bits(bits, i, cols);
+  return options.random[i] & ((1u << bits) - 1);
+}
+
 // S and D that the elements of row r have.
 Level LevelOfRow(const Dialect& dialect, const std::vector<float>& amax, std::size_t row);
 

@@ -168,6 +168,10 @@ std::string_view FormulaOf(ElementRounding rule) {
       return "v stochastically with 16 random bits, saturating";
     case ElementRounding::kStochastic8:
       return "v stochastically with 8 random bits, saturating";
+    case ElementRounding::kStochastic4:
+      return "v stochastically with 4 random bits, saturating";
+    case ElementRounding::kStochastic32:
+      return "v stochastically with 32 random bits, saturating";
   }
   return "";
 }

@@ -62,4 +62,20 @@ const Dialect* FindDialect(std::string_view name) {
   return row == Table().end() ? nullptr : &*row;
 }
 
+Dialect WithOwnRounding(Dialect dialect) {
+  const Dialect* row = FindDialect(dialect.name);
+  const bool own = row != nullptr && !IsStochastic(*row);
+  dialect.rounding = own ? row->rounding : ElementRounding::kNearestEven;
+  return dialect;
+}
+
+Dialect Canonical(const Dialect& dialect) {
+  const auto row = std::find_if(Table().begin(), Table().end(),
+                                [&](const Dialect& d) { return SameFormulas(d, dialect); });
+  if (row != Table().end()) return *row;
+  Dialect unnamed = dialect;
+  unnamed.name = unnamed.version = unnamed.source = unnamed.note = {};
+  return unnamed;
+}
+
 }  // namespace fp4lab

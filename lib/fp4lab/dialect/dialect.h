@@ -106,7 +106,9 @@ enum class ElementRounding : std::uint8_t {
   kTiesToLower,   // the first code whose fl(|value*s - x|) is least
   kTowardZero,    // truncation
   kStochastic16,  // cvt.rs: 16 bits an element
-  kStochastic8    // TE's software rounder: 8 bits an element
+  kStochastic8,   // TE's software rounder: 8 bits an element
+  kStochastic4,   // 4 bits an element, the upper ones of kStochastic16's
+  kStochastic32   // 32 bits an element (formats/stochastic32.h)
 };
 
 // Two candidate scales a block, for a largest element of 6 and of 4; the better one is kept
@@ -158,6 +160,13 @@ std::span<const Dialect> Dialects();
 // nullptr for an unknown name. Accepts aliases ("te" for "nvfp4.te").
 const Dialect* FindDialect(std::string_view name);
 
+// The dialect with its row's own rounding of elements (to nearest even where it has no row) in the
+// place of another: stochastic, toward zero.
+Dialect WithOwnRounding(Dialect dialect);
+
+// The row with the formulas of `dialect`, or `dialect` without a name where none has them.
+Dialect Canonical(const Dialect& dialect);
+
 // C, the amax that level 2 maps to 1: exact for every row of the table but Quartet II's.
 constexpr float LevelTwoConstant(const Dialect& d) { return d.scale_max * MaxFinite(d.element); }
 
@@ -173,11 +182,28 @@ constexpr bool IsApproximate(const Dialect& d) {
 // True where amax of the tensor (or row) enters: Quantized::amax is not empty.
 constexpr bool HasLevelTwo(const Dialect& d) { return d.level_two != LevelTwo::kNone; }
 
-// True where rounding takes DialectOptions::random.
-constexpr bool IsStochastic(const Dialect& d) {
-  return d.rounding == ElementRounding::kStochastic16 ||
-         d.rounding == ElementRounding::kStochastic8;
+// The random bits that the rounding of one element takes; 0: none.
+constexpr int RandomBitsOf(ElementRounding rounding) {
+  switch (rounding) {
+    case ElementRounding::kStochastic4:
+      return 4;
+    case ElementRounding::kStochastic8:
+      return 8;
+    case ElementRounding::kStochastic16:
+      return 16;
+    case ElementRounding::kStochastic32:
+      return 32;
+    case ElementRounding::kNearestEven:
+    case ElementRounding::kTiesUp:
+    case ElementRounding::kHalfAdded:
+    case ElementRounding::kBf16First:
+    case ElementRounding::kTiesToLower:
+    case ElementRounding::kTowardZero:
+      break;
+  }
+  return 0;
 }
+constexpr bool IsStochastic(const Dialect& d) { return RandomBitsOf(d.rounding) != 0; }
 
 // Equal formulas, whatever the rows are called.
 constexpr bool SameFormulas(Dialect a, const Dialect& b) {

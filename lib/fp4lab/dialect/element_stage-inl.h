@@ -36,7 +36,7 @@ constexpr Scaling ScalingOf(Factor factor) {
 
 // The last enumerator that MagnitudeLanes knows. A rounding that lanes lack is named by -Wswitch
 // here, and refused by QuantizeAs.
-constexpr ElementRounding kLastRoundingInLanes = ElementRounding::kStochastic8;
+constexpr ElementRounding kLastRoundingInLanes = ElementRounding::kStochastic32;
 constexpr bool IsInLanes(ElementRounding rounding) {
   switch (rounding) {
     case ElementRounding::kNearestEven:
@@ -47,6 +47,8 @@ constexpr bool IsInLanes(ElementRounding rounding) {
     case ElementRounding::kTowardZero:
     case ElementRounding::kStochastic16:
     case ElementRounding::kStochastic8:
+    case ElementRounding::kStochastic4:
+    case ElementRounding::kStochastic32:
       return rounding <= kLastRoundingInLanes;
   }
   return false;
@@ -109,11 +111,10 @@ HWY_INLINE VF RoundHalfAdded(const ElementConstants& e, VF a) {
 // EncodeTransformerEngineStochastic: random in units of 2^-8.
 HWY_INLINE VF RoundAsTransformerEngine(const ElementConstants& e, VF a, VU random) {
   const DF d;
-  const VF q = hn::IfThenElse(hn::Lt(a, hn::Set(d, 2.0f)), hn::Set(d, 0.5f),
-                              hn::IfThenElse(hn::Lt(a, hn::Set(d, 4.0f)), hn::Set(d, 1.0f),
-                                             hn::Set(d, 2.0f)));
-  const VF fraction =
-      hn::Mul(hn::ConvertTo(d, hn::BitCast(DI(), random)), hn::Set(d, 0x1p-8f));
+  const VF q = hn::IfThenElse(
+      hn::Lt(a, hn::Set(d, 2.0f)), hn::Set(d, 0.5f),
+      hn::IfThenElse(hn::Lt(a, hn::Set(d, 4.0f)), hn::Set(d, 1.0f), hn::Set(d, 2.0f)));
+  const VF fraction = hn::Mul(hn::ConvertTo(d, hn::BitCast(DI(), random)), hn::Set(d, 0x1p-8f));
   const VF t = hn::Add(hn::Mul(fraction, q), a);
   return RoundTowardZero(e, hn::Min(t, hn::Set(d, e.max)));
 }
@@ -134,7 +135,8 @@ HWY_INLINE VI SearchLanes(const ElementRow& row, VF x, VF s) {
 }
 
 // The code of a <= e.max rounded as RoundNearest does: with the magic number's exponent taken off,
-// the sum holds how many steps of its binade the magnitude has, 2^m of which the exponent stands for.
+// the sum holds how many steps of its binade the magnitude has, 2^m of which the exponent stands
+// for.
 HWY_INLINE VI NearestCode(const ElementConstants& e, VF a) {
   const DF d;
   const DI di;
@@ -159,10 +161,13 @@ HWY_INLINE VF MagnitudeLanes(const ElementRow& row, VF v, VU random) {
   if constexpr (kRounding == ElementRounding::kHalfAdded) return RoundHalfAdded(e, a);
   if constexpr (kRounding == ElementRounding::kTowardZero) return RoundTowardZero(e, a);
   if constexpr (kRounding == ElementRounding::kStochastic16) return RoundStochastic(e, a, random);
+  if constexpr (kRounding == ElementRounding::kStochastic32) return RoundStochastic32(e, a, random);
+  if constexpr (kRounding == ElementRounding::kStochastic4) {
+    return RoundStochastic(e, a, hn::ShiftLeft<12>(random));
+  }
   if constexpr (kRounding == ElementRounding::kStochastic8) {
-    const VU low = hn::And(random, hn::Set(DU(), 0xFFu));
-    if (row.codes == 16) return RoundAsTransformerEngine(e, a, low);
-    return RoundStochastic(e, a, hn::ShiftLeft<8>(low));
+    if (row.is_e2m1) return RoundAsTransformerEngine(e, a, random);
+    return RoundStochastic(e, a, hn::ShiftLeft<8>(random));
   }
   return RoundNearest(e, a);
 }
@@ -204,24 +209,22 @@ struct ByColumn {
 template <Scaling kScaling, ElementRounding kRounding>
 struct RowCoder {
   ElementRow row;
-  static constexpr bool kStochastic = kRounding == ElementRounding::kStochastic16 ||
-                                      kRounding == ElementRounding::kStochastic8;
+  static constexpr bool kStochastic = RandomBitsOf(kRounding) != 0;
 
-  HWY_INLINE void Put(const float* x, VF e, VF s, const std::uint16_t* random,
+  HWY_INLINE void Put(const float* x, VF e, VF s, const std::uint32_t* random,
                       std::uint8_t* codes) const {
     const DF d;
     const hn::Rebind<std::uint8_t, DI> d8;
-    const hn::Rebind<std::uint16_t, DU> d16;
     const VF element = hn::LoadU(d, x);
     const VF v = hn::Add(ScaledLanes<kScaling>(row, element, e), hn::Set(d, row.zero));
     VU bits = hn::Zero(DU());
-    if constexpr (kStochastic) bits = hn::PromoteTo(DU(), hn::LoadU(d16, random));
+    if constexpr (kStochastic) bits = hn::LoadU(DU(), random);
     hn::StoreU(hn::DemoteTo(d8, CodeLanes<kRounding>(row, element, s, v, bits)), d8, codes);
   }
-  HWY_INLINE void PutPart(const float* x, VF e, VF s, const std::uint16_t* random,
+  HWY_INLINE void PutPart(const float* x, VF e, VF s, const std::uint32_t* random,
                           std::size_t count, std::uint8_t* codes) const {
     HWY_ALIGN float last[hn::MaxLanes(DF())] = {};
-    std::uint16_t last_random[hn::MaxLanes(DF())] = {};
+    std::uint32_t last_random[hn::MaxLanes(DF())] = {};
     std::uint8_t last_codes[hn::MaxLanes(DF())];
     std::copy_n(x, count, last);
     if (kStochastic) std::copy_n(random, count, last_random);
@@ -230,10 +233,11 @@ struct RowCoder {
   }
 };
 
-// codes[i] of x[i] for i < cols. `random`: one field an element, where they are stochastic.
+// codes[i] of x[i] for i < cols. `random`: an element's bits and nothing above them, where its
+// rounding is stochastic.
 template <Scaling kScaling, ElementRounding kRounding>
 HWY_INLINE void CodesOfRow(const ElementRow& shared, const float* x, const ByBlock& blocks,
-                           const std::uint16_t* random, std::size_t cols, std::uint8_t* codes) {
+                           const std::uint32_t* random, std::size_t cols, std::uint8_t* codes) {
   const DF d;
   const std::size_t lanes = hn::Lanes(d);
   const RowCoder<kScaling, kRounding> coder{shared};
@@ -247,7 +251,7 @@ HWY_INLINE void CodesOfRow(const ElementRow& shared, const float* x, const ByBlo
 }
 template <Scaling kScaling, ElementRounding kRounding>
 HWY_INLINE void CodesOfRow(const ElementRow& shared, const float* x, const ByColumn& columns,
-                           const std::uint16_t* random, std::size_t cols, std::uint8_t* codes) {
+                           const std::uint32_t* random, std::size_t cols, std::uint8_t* codes) {
   const DF d;
   const std::size_t lanes = hn::Lanes(d);
   const RowCoder<kScaling, kRounding> coder{shared};

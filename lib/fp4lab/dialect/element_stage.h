@@ -10,6 +10,7 @@
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/dialect/level_two.h"
 #include "fp4lab/formats/format.h"
+#include "fp4lab/formats/stochastic32.h"
 #include "fp4lab/formats/te_stochastic.h"
 
 namespace fp4lab {
@@ -170,7 +171,7 @@ constexpr std::uint32_t EncodeBySearch(FormatId element, float x, float s) {
   return best;
 }
 
-// random: 16 bits for kStochastic16, 8 for kStochastic8.
+// random: as many bits as RandomBitsOf(d.rounding) says; higher ones count for nothing.
 constexpr std::uint32_t EncodedElement(const Dialect& d, float x, float s, float v,
                                        std::uint32_t random) {
   switch (d.rounding) {
@@ -187,7 +188,11 @@ constexpr std::uint32_t EncodedElement(const Dialect& d, float x, float s, float
     case ElementRounding::kTowardZero:
       return Encode(d.element, v, Rounding::kTowardZero);
     case ElementRounding::kStochastic16:
-      return Encode(d.element, v, Rounding::kStochastic, random);
+      return Encode(d.element, v, Rounding::kStochastic, random & 0xFFFFu);
+    case ElementRounding::kStochastic4:
+      return Encode(d.element, v, Rounding::kStochastic, (random & 0xFu) << 12);
+    case ElementRounding::kStochastic32:
+      return EncodeStochastic32(FormatOf(d.element), v, random);
     case ElementRounding::kStochastic8:
       return d.element == FormatId::kE2M1
                  ? EncodeTransformerEngineStochastic(v, random & 0xFFu)

@@ -5,14 +5,18 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
+#include "fp4lab/base/aligned.h"
+#include "fp4lab/base/error.h"
 #include "fp4lab/base/memory_order.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/block/plan.h"
 #include "fp4lab/dialect/adaptive.h"
-#include "fp4lab/dialect/blocks.h"
 #include "fp4lab/dialect/block_tables.h"
+#include "fp4lab/dialect/blocks.h"
+#include "fp4lab/dialect/outputs.h"
 #include "fp4lab/dialect/stages.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -21,6 +25,7 @@
 // After foreach_target.h:
 #include <hwy/highway.h>
 
+#include "fp4lab/base/transpose-inl.h"
 #include "fp4lab/block/rows-inl.h"
 #include "fp4lab/dialect/block_stage-inl.h"
 #include "fp4lab/dialect/element_stage-inl.h"
@@ -30,21 +35,27 @@
 namespace fp4lab {
 namespace {
 
+constexpr std::size_t kSpare = 64;  // room for a vector behind an array
+
 // One call. Its work is cut into groups of bands (the rows of a block) and chunks of columns (whole
 // blocks); neither depends on the number of threads.
 struct QuantizeJob {
   const Dialect& dialect;
   MatrixView<const float> x;
-  std::span<const std::uint16_t> random;  // empty: none
+  const DialectOptions& options;
+  const std::vector<float>& amax;
+  const QuantizeOutputs& out;
   BlockGrid grid;
   ElementConstants element;
   ScaleTables scale;
-  std::array<float, 256> values = {};        // of the element's codes
-  std::size_t chunk = 0;                     // columns
-  std::size_t group = 0;                     // bands
-};
+  std::array<float, 256> values = {};          // of the element's codes
+  std::array<std::uint8_t, 16> integers = {};  // of the element's codes, where those have 4 bits
+  std::size_t chunk = 0;                       // columns
+  std::size_t group = 0;                       // bands
 
-constexpr std::size_t kSpare = 64;  // room for a vector behind an array
+  std::size_t TileStride() const { return (chunk + 15) / 16 * 16; }
+  std::size_t TileSize() const { return group * grid.block_rows * TileStride() + kSpare; }
+};
 
 // The numbers of a band's blocks: four over six has two candidates.
 struct Candidate {
@@ -64,22 +75,26 @@ struct Candidate {
 
 // A thread's arrays.
 struct QuantizeBuffers {
-  std::vector<float> tile;                // a group's part of a chunk, rows without gaps
+  FloatBuffer tile;                       // a group's part of a chunk, rows without gaps
+  FloatBuffer values;                     // the same of its values, where those lie otherwise
   std::vector<std::int32_t> maxima;       // bits of magnitudes, by column
   std::vector<float> amax, scale_before;  // by block
   std::vector<float> line;                // errors of a row's elements
   std::vector<std::uint8_t> codes;        // of a row
-  std::vector<std::uint16_t> zeros;       // for a row's random bits
+  std::vector<std::uint16_t> fields;      // of a row's random bits
+  std::vector<std::uint32_t> random;      // the same, one an element; zeros where none are wanted
   Candidate six, four;
 
   explicit QuantizeBuffers(const QuantizeJob& job)
-      : tile(HasUnitRows(job.x) ? 0 : job.group * job.grid.block_rows * job.chunk + kSpare),
+      : tile(HasUnitRows(job.x) ? 0 : job.TileSize()),
+        values(job.out.values.data == nullptr || HasUnitRows(job.out.values) ? 0 : job.TileSize()),
         maxima(job.chunk + kSpare),
         amax(job.chunk + kSpare),
         scale_before(job.chunk + kSpare),
         line(job.chunk + kSpare),
         codes(job.chunk + kSpare),
-        zeros(job.chunk + kSpare),
+        fields(IsStochastic(job.dialect) ? 2 * job.chunk + 512 : 0),
+        random(job.chunk + kSpare),
         six(job, job.dialect.adaptive != Adaptive::kNo),
         four(six) {}
 };
@@ -93,14 +108,28 @@ namespace fp4lab {
 namespace HWY_NAMESPACE {
 namespace {
 
-// to(r, c) = from(r, c): rows of unit stride from any view.
-void CopyTile(MatrixView<const float> from, MatrixView<float> to) {
+// to(r, c) = from(r, c), any strides, in tiles that caches like.
+void CopyPart(MatrixView<const float> from, MatrixView<float> to) {
   for (std::size_t r = 0; r < from.rows; r += 16) {
     const std::size_t rows = std::min<std::size_t>(16, from.rows - r);
     for (std::size_t c = 0; c < from.cols; ++c) {
       for (std::size_t k = 0; k < rows; ++k) to(r + k, c) = from(r + k, c);
     }
   }
+}
+
+// The same to rows of whole vectors, aligned.
+void CopyTile(MatrixView<const float> from, MatrixView<float> to) {
+  const std::size_t rows = from.row_stride == 1 ? from.rows / 16 * 16 : 0;
+  const std::size_t cols = from.cols / 16 * 16;
+  for (std::size_t r = 0; r < rows; r += 16) {
+    for (std::size_t c = 0; c < cols; c += 16) {
+      Transpose16x16(&from(r, c), from.col_stride, &to(r, c), to.row_stride);
+    }
+  }
+  CopyPart(from.Block(0, cols, rows, from.cols - cols), to.Block(0, cols, rows, from.cols - cols));
+  CopyPart(from.Block(rows, 0, from.rows - rows, from.cols),
+           to.Block(rows, 0, from.rows - rows, from.cols));
 }
 
 // The largest magnitude of each block of a band: NaN left out, or making it NaN.
@@ -130,9 +159,7 @@ void FindMaxima(const QuantizeJob& job, const Tile& x, std::size_t blocks, Quant
 }
 
 // Whether blocks are whole vectors; else their numbers are spread over their columns.
-bool HasWholeVectors(const QuantizeJob& job) {
-  return job.grid.block_cols % hn::Lanes(DF()) == 0;
-}
+bool HasWholeVectors(const QuantizeJob& job) { return job.grid.block_cols % hn::Lanes(DF()) == 0; }
 
 void SpreadOverColumns(const QuantizeJob& job, std::size_t cols, Candidate* c) {
   for (std::size_t i = 0; i < cols; ++i) {
@@ -144,9 +171,9 @@ void SpreadOverColumns(const QuantizeJob& job, std::size_t cols, Candidate* c) {
 // The numbers of a band's blocks for `raise` times t.
 void FindCandidate(const QuantizeJob& job, const Level& level, float raise, std::size_t blocks,
                    std::size_t cols, QuantizeBuffers* b, Candidate* c) {
-  FindNumbers(job.dialect, level, job.scale, raise, blocks,
-              {b->amax.data(), b->scale_before.data(), c->scale.data(), c->factor.data(),
-               c->byte.data()});
+  FindNumbers(
+      job.dialect, level, job.scale, raise, blocks,
+      {b->amax.data(), b->scale_before.data(), c->scale.data(), c->factor.data(), c->byte.data()});
   if (!HasWholeVectors(job)) SpreadOverColumns(job, cols, c);
 }
 
@@ -167,7 +194,7 @@ ElementRow ElementsUnder(const QuantizeJob& job, const Level& level) {
 
 // `random`: one field an element.
 void FindCodes(const QuantizeJob& job, const Level& level, const float* x,
-               const std::uint16_t* random, std::size_t cols, const Candidate& c,
+               const std::uint32_t* random, std::size_t cols, const Candidate& c,
                std::uint8_t* codes) {
   const ElementRow row = ElementsUnder(job, level);
   const ByBlock by_block{c.factor.data(), c.scale.data(), job.grid.block_cols};
@@ -230,9 +257,8 @@ void SumLines(const QuantizeJob& job, std::size_t blocks, std::size_t cols, cons
     VF sum = hn::Zero(df);
     for (std::size_t k = 0; k < width; ++k) {
       const VF error = hn::GatherIndex(df, line + j * width + k, places);
-      sum = d.adaptive == Adaptive::kAbsMax
-                ? hn::IfThenElse(hn::Lt(sum, error), error, sum)
-                : hn::Add(sum, error);
+      sum = d.adaptive == Adaptive::kAbsMax ? hn::IfThenElse(hn::Lt(sum, error), error, sum)
+                                            : hn::Add(sum, error);
     }
     hn::StoreU(sum, df, sums + j);
   }
@@ -249,7 +275,7 @@ void FindErrors(const QuantizeJob& job, const Level& level, const Tile& x, std::
                 QuantizeBuffers* b, Candidate* c) {
   for (std::size_t r = 0; r < x.rows; ++r) {
     const float* row = x.data + r * x.stride;
-    FindCodes(job, level, row, b->zeros.data(), x.cols, *c, b->codes.data());
+    FindCodes(job, level, row, b->random.data(), x.cols, *c, b->codes.data());
     FindErrorsOfRow(job, level, row, x.cols, *c, b);
     SumLines(job, blocks, x.cols, b->line.data(), c->errors.data() + r * job.chunk);
   }
@@ -266,8 +292,8 @@ float BlockErrorOf(const QuantizeJob& job, const Candidate& c, std::size_t block
 }
 
 // Puts the numbers of `four` into those blocks of `six` that are better off so.
-void ChooseCandidates(const QuantizeJob& job, const Level& level, const Tile& x,
-                      std::size_t blocks, QuantizeBuffers* b) {
+void ChooseCandidates(const QuantizeJob& job, const Level& level, const Tile& x, std::size_t blocks,
+                      QuantizeBuffers* b) {
   FindCandidate(job, level, 1.5f, blocks, x.cols, b, &b->four);
   FindErrors(job, level, x, blocks, b, &b->six);
   FindErrors(job, level, x, blocks, b, &b->four);
@@ -280,31 +306,113 @@ void ChooseCandidates(const QuantizeJob& job, const Level& level, const Tile& x,
   if (!HasWholeVectors(job)) SpreadOverColumns(job, x.cols, &b->six);
 }
 
-// A band's part of one chunk: its scale bytes and codes.
+// The bits of the row's elements from number `first` on, one word an element.
+void FindRandomBits(const QuantizeJob& job, std::size_t first, std::size_t cols,
+                    QuantizeBuffers* b) {
+  const int bits = RandomBitsOf(job.dialect.rounding);
+  std::uint32_t* const random = b->random.data();
+  const auto expand = [&](const auto* fields, int drop) {
+    for (std::size_t i = 0; i < cols; ++i)
+      random[i] = static_cast<std::uint32_t>(fields[i] >> drop);
+  };
+  const std::optional<RandomSource>& source = job.options.source;
+  if (!source || source->generator != RandomGenerator::kPhilox) {
+    for (std::size_t i = 0; i < cols; ++i) {
+      random[i] = RandomBitsAt(job.dialect, job.options, first + i, job.x.cols);
+    }
+    return;
+  }
+  const std::size_t bytes = bits == 32 ? 4 : bits == 16 ? 2 : 1, in_block = 16 / bytes;
+  const std::size_t skipped = first % in_block;
+  FillBlocks(source->stream, first / in_block, (skipped + cols + in_block - 1) / in_block,
+             b->fields.data());
+  const auto* const run = reinterpret_cast<const std::uint8_t*>(b->fields.data()) + skipped * bytes;
+  if (bits == 32) return static_cast<void>(std::memcpy(random, run, 4 * cols));
+  if (bits == 16) return expand(b->fields.data() + skipped, 0);
+  expand(run, 8 - bits);
+}
+
+// values[i] of codes[i].
+void FindValues(const QuantizeJob& job, const std::uint8_t* codes, std::size_t cols,
+                const Candidate& c, float* values) {
+  const DF df;
+  const DI di;
+  const hn::Rebind<std::uint8_t, DI> d8;
+  const std::size_t lanes = hn::Lanes(df), width = job.grid.block_cols;
+  const bool whole = HasWholeVectors(job);
+  for (std::size_t i = 0; i < cols; i += lanes) {
+    const VF s = whole ? hn::Set(df, c.scale[i / width]) : hn::LoadU(df, &c.column_scale[i]);
+    const VI code = hn::PromoteTo(di, hn::LoadU(d8, codes + i));
+    const VF value = hn::Mul(hn::GatherIndex(df, job.values.data(), code), s);
+    if (i + lanes <= cols) {
+      hn::StoreU(value, df, values + i);
+    } else {
+      StorePart(value, cols - i, values + i);
+    }
+  }
+}
+
+// integers[i] of codes[i], E2M1.
+void FindIntegers(const QuantizeJob& job, const std::uint8_t* codes, std::size_t cols,
+                  std::uint8_t* integers) {
+  std::size_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const hn::CappedTag<std::uint8_t, 16> d8;
+  const auto table = hn::LoadU(d8, job.integers.data());
+  for (; i + hn::Lanes(d8) <= cols; i += hn::Lanes(d8)) {
+    hn::StoreU(hn::TableLookupBytes(table, hn::LoadU(d8, codes + i)), d8, integers + i);
+  }
+#endif
+  for (; i < cols; ++i) integers[i] = job.integers[codes[i]];
+}
+
+void StoreScales(const QuantizeJob& job, std::size_t band, std::size_t block, std::size_t blocks,
+                 const Candidate& c) {
+  if (!job.grid.stores_scales) return;
+  if (job.out.scale_bytes != nullptr) {
+    std::copy_n(c.byte.data(), blocks, job.out.scale_bytes + band * job.grid.cols + block);
+  }
+  if (job.out.scales.data == nullptr) return;
+  for (std::size_t j = 0; j < blocks; ++j) job.out.scales(band, block + j) = c.scale[j];
+}
+
+// A row's part of one chunk, from (row, col) on; `values`: where its values go.
+void QuantizeRow(const QuantizeJob& job, const Level& level, const float* x, std::size_t row,
+                 std::size_t col, std::size_t cols, float* values, QuantizeBuffers* b) {
+  const std::size_t at = row * job.x.cols + col;
+  if (IsStochastic(job.dialect)) FindRandomBits(job, at, cols, b);
+  std::uint8_t* const codes = job.out.codes != nullptr ? job.out.codes + at : b->codes.data();
+  FindCodes(job, level, x, b->random.data(), cols, b->six, codes);
+  if (codes != b->codes.data()) std::copy_n(codes, cols, b->codes.data());
+  if (values != nullptr) FindValues(job, b->codes.data(), cols, b->six, values);
+  if (job.out.integers.data != nullptr) {
+    FindIntegers(job, b->codes.data(), cols, &job.out.integers(row, col));
+  }
+}
+
+// A band's part of one chunk.
 void QuantizeBand(const QuantizeJob& job, const Tile& x, std::size_t band, std::size_t col,
-                  QuantizeBuffers* b, Quantized* q) {
+                  MatrixView<float> values, QuantizeBuffers* b) {
   const std::size_t row = band * job.grid.block_rows;
   const std::size_t blocks = (x.cols + job.grid.block_cols - 1) / job.grid.block_cols;
-  const Level level = LevelOfRow(job.dialect, q->amax, row);
+  const Level level = LevelOfRow(job.dialect, job.amax, row);
   FindMaxima(job, x, blocks, b);
   FindScalesBefore(job.dialect, level, blocks, {b->amax.data(), b->scale_before.data()});
   FindCandidate(job, level, 1.0f, blocks, x.cols, b, &b->six);
-  if (job.dialect.adaptive != Adaptive::kNo) ChooseCandidates(job, level, x, blocks, b);
-  if (job.grid.stores_scales) {
-    std::copy_n(b->six.byte.data(), blocks,
-                q->scales.data() + band * job.grid.cols + col / job.grid.block_cols);
+  if (job.dialect.adaptive != Adaptive::kNo) {
+    std::fill(b->random.begin(), b->random.end(), 0u);
+    ChooseCandidates(job, level, x, blocks, b);
   }
+  StoreScales(job, band, col / job.grid.block_cols, blocks, b->six);
   for (std::size_t r = 0; r < x.rows; ++r) {
-    const std::size_t at = (row + r) * q->cols + col;
-    FindCodes(job, level, x.data + r * x.stride,
-              job.random.empty() ? b->zeros.data() : job.random.data() + at, x.cols, b->six,
-              q->codes.data() + at);
+    QuantizeRow(job, level, x.data + r * x.stride, row + r, col, x.cols,
+                values.data == nullptr ? nullptr : &values(r, 0), b);
   }
 }
 
 bool CanRound(ElementRounding rounding) { return IsInLanes(rounding); }
 
-void QuantizeGroup(const QuantizeJob& job, std::size_t group, Quantized* q) {
+void QuantizeGroup(const QuantizeJob& job, std::size_t group) {
   QuantizeBuffers buffers(job);
   const MatrixView<const float>& x = job.x;
   const std::size_t height = job.grid.block_rows, first = group * job.group;
@@ -314,14 +422,23 @@ void QuantizeGroup(const QuantizeJob& job, std::size_t group, Quantized* q) {
     const std::size_t cols = std::min(job.chunk, x.cols - col);
     MatrixView<const float> part = x.Block(top, col, bottom - top, cols);
     if (!buffers.tile.empty()) {
-      const MatrixView<float> tile(buffers.tile.data(), part.rows, cols, job.chunk, 1);
+      const MatrixView<float> tile(buffers.tile.data(), part.rows, cols, job.TileStride(), 1);
       CopyTile(part, tile);
       part = tile;
     }
+    MatrixView<float> out, values;
+    if (job.out.values.data != nullptr) {
+      out = values = job.out.values.Block(top, col, part.rows, cols);
+      if (!buffers.values.empty()) {
+        values = {buffers.values.data(), part.rows, cols, job.TileStride(), 1};
+      }
+    }
     for (std::size_t band = first; band < last; ++band) {
       const std::size_t r = band * height - top, rows = std::min(height, part.rows - r);
-      QuantizeBand(job, {&part(r, 0), part.row_stride, rows, cols}, band, col, &buffers, q);
+      QuantizeBand(job, {&part(r, 0), part.row_stride, rows, cols}, band, col,
+                   values.data == nullptr ? values : values.Block(r, 0, rows, cols), &buffers);
     }
+    if (!buffers.values.empty()) CopyPart(values, out);
   }
 }
 
@@ -337,10 +454,13 @@ namespace {
 HWY_EXPORT(QuantizeGroup);
 HWY_EXPORT(CanRound);
 
-QuantizeJob JobOf(const Dialect& d, MatrixView<const float> x, const DialectOptions& options) {
+QuantizeJob JobOf(const Dialect& d, MatrixView<const float> x, const DialectOptions& options,
+                  const std::vector<float>& amax, const QuantizeOutputs& out) {
   QuantizeJob job{.dialect = d,
                   .x = x,
-                  .random = IsStochastic(d) ? options.random : decltype(options.random){},
+                  .options = options,
+                  .amax = amax,
+                  .out = out,
                   .grid = BlockGrid(d, x.rows, x.cols),
                   .element = ElementConstantsOf(d.element),
                   .scale = {.constants = ElementConstantsOf(d.scale)}};
@@ -348,6 +468,10 @@ QuantizeJob JobOf(const Dialect& d, MatrixView<const float> x, const DialectOpti
   for (std::uint32_t code = 0; code < 256; ++code) {
     job.values[code] = Decode(d.element, code % codes);
     job.scale.values[code] = ScaleValueOf(d, static_cast<std::uint8_t>(code));
+  }
+  if (codes == job.integers.size()) {
+    std::transform(job.values.begin(), job.values.begin() + codes, job.integers.begin(),
+                   [](float v) { return static_cast<std::uint8_t>(12 + static_cast<int>(2 * v)); });
   }
   constexpr std::size_t kColumns = 512, kElements = 32768;
   if (!job.grid.stores_scales) job.grid.block_cols = kColumns;  // any cut will do
@@ -360,23 +484,31 @@ QuantizeJob JobOf(const Dialect& d, MatrixView<const float> x, const DialectOpti
 
 }  // namespace
 
+void QuantizeInto(const Dialect& dialect, MatrixView<const float> x, const DialectOptions& options,
+                  const std::vector<float>& amax, const QuantizeOutputs& out) {
+  CheckOptions(dialect, x, options);
+  Expects(HWY_DYNAMIC_DISPATCH(CanRound)(dialect.rounding), "a rounding that the kernels have");
+  if (x.size() == 0) return;
+  const QuantizeJob job = JobOf(dialect, x, options, amax, out);
+  ParallelFor((job.grid.rows + job.group - 1) / job.group, [&](std::size_t group) {
+    HWY_DYNAMIC_DISPATCH(QuantizeGroup)(job, group);
+  });
+}
+
 Quantized QuantizeAs(const Dialect& dialect, MatrixView<const float> x,
                      const DialectOptions& options) {
   CheckOptions(dialect, x, options);
-  Expects(HWY_DYNAMIC_DISPATCH(CanRound)(dialect.rounding), "a rounding that the kernels have");
-  const QuantizeJob job = JobOf(dialect, x, options);
+  const BlockGrid grid(dialect, x.rows, x.cols);
   Quantized q{.rows = x.rows, .cols = x.cols};
   q.codes.resize(x.size());
-  if (job.grid.stores_scales) {
-    q.scale_rows = job.grid.rows;
-    q.scale_cols = job.grid.cols;
+  if (grid.stores_scales) {
+    q.scale_rows = grid.rows;
+    q.scale_cols = grid.cols;
     q.scales.resize(q.scale_rows * q.scale_cols);
   }
   q.amax = LevelTwoAmax(dialect, x, options);
-  if (x.size() == 0) return q;
-  ParallelFor((job.grid.rows + job.group - 1) / job.group, [&](std::size_t group) {
-    HWY_DYNAMIC_DISPATCH(QuantizeGroup)(job, group, &q);
-  });
+  QuantizeInto(dialect, x, options, q.amax,
+               {.codes = q.codes.data(), .scale_bytes = q.scales.data()});
   return q;
 }
 

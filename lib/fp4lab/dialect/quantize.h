@@ -7,11 +7,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/dialect/dialect.h"
+#include "fp4lab/dialect/random_source.h"
 
 namespace fp4lab {
 
@@ -30,8 +32,10 @@ struct DialectOptions {
   // The level-2 amax where the caller has it (a reduced or a post-RHT one): 1 value, or one a row
   // for row_scaled. Empty: max |x|; a NaN element is left out or makes it NaN as the dialect says.
   std::vector<float> amax = {};
-  // For kStochastic16 (16 bits) and kStochastic8 (8 bits): one field an element, row-major.
+  // The bits of stochastic rounding (at most 16 an element): one field an element, row-major, or
+  // those of a source.
   std::span<const std::uint16_t> random = {};
+  std::optional<RandomSource> source = {};
 };
 
 Quantized QuantizeAs(const Dialect& dialect, MatrixView<const float> x,

@@ -11,7 +11,7 @@ namespace {
 struct Job {
   const Dialect& dialect;
   MatrixView<const float> x;
-  std::span<const std::uint16_t> random;
+  const DialectOptions& options;
   BlockGrid grid;
 
   void QuantizeBlock(std::size_t i, std::size_t j, Quantized* q) const {
@@ -23,8 +23,8 @@ struct Job {
     for (std::size_t r = 0; r < block.rows; ++r) {
       for (std::size_t c = 0; c < block.cols; ++c) {
         const std::size_t at = (row + r) * x.cols + col + c;
-        const std::uint32_t bits = random.empty() ? 0u : random[at];
-        q->codes[at] = QuantizedElement(dialect, numbers, level, block(r, c), bits);
+        q->codes[at] = QuantizedElement(dialect, numbers, level, block(r, c),
+                                        RandomBitsAt(dialect, options, at, x.cols));
       }
     }
   }
@@ -37,8 +37,7 @@ namespace reference {
 Quantized QuantizeAs(const Dialect& dialect, MatrixView<const float> x,
                      const DialectOptions& options) {
   CheckOptions(dialect, x, options);
-  const Job job{dialect, x, IsStochastic(dialect) ? options.random : decltype(options.random){},
-                BlockGrid(dialect, x.rows, x.cols)};
+  const Job job{dialect, x, options, BlockGrid(dialect, x.rows, x.cols)};
   Quantized q{.rows = x.rows, .cols = x.cols};
   q.codes.resize(x.size());
   if (job.grid.stores_scales) {

@@ -80,7 +80,7 @@ Trace TraceAs(const Dialect& dialect, MatrixView<const float> x, std::size_t row
   const BlockNumbers& n = chosen.numbers;
   const float value = x(row, col);
   const float scaled = Scaled(dialect, value, n.factor, level);
-  const std::uint32_t bits = IsStochastic(dialect) ? options.random[row * x.cols + col] : 0u;
+  const std::uint32_t bits = RandomBitsAt(dialect, options, row * x.cols + col, x.cols);
   return {.row = row,
           .col = col,
           .amax = level.amax,

@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <vector>
 
+#include "fp4lab/dialect/tuned.h"
 #include "fp4lab/gpu/claim.cuh"
 #include "fp4lab/gpu/engine.h"
 #include "fp4lab/gpu/group.cuh"
 #include "fp4lab/gpu/model.cuh"
 #include "fp4lab/gpu/step_tokens.cuh"
+#include "fp4lab/train/recipe_json.h"
 
 namespace fp4lab::gpu {
 namespace {
@@ -183,6 +185,22 @@ class CudaEngine final : public Engine {
   DeviceArray<double> row_loss_, loss_sums_, squares_, flag_;
 };
 
+// The GPU's kernels are those of the block formats, with 16 random bits.
+void CheckFormats(const LinearRecipe& recipe, const std::string& where) {
+  for (const GemmRecipe* gemm : {&recipe.fprop, &recipe.dgrad, &recipe.wgrad}) {
+    for (const OperandRecipe* operand : {&gemm->a, &gemm->b}) {
+      if (!operand->format) continue;
+      const std::optional<TunedQuantizer> tuned = TunedFor(*operand->format);
+      if (tuned && tuned->random_bits == 16 && tuned->rounding != Rounding::kTowardZero &&
+          operand->random == RandomGenerator::kPhilox) {
+        continue;
+      }
+      throw Error(where, "the GPU has no kernel for the format " + ToJson(*operand).dump() +
+                             " in training; \"device\": \"cpu\" takes it");
+    }
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Engine> MakeCudaEngine(const TrainConfig& config, const std::string& where,
@@ -191,6 +209,7 @@ std::unique_ptr<Engine> MakeCudaEngine(const TrainConfig& config, const std::str
     throw Error(where, "\"micro_batches\" " + std::to_string(config.micro_batches) +
                            " is no multiple of the " + std::to_string(world.size) + " processes");
   }
+  CheckFormats(config.recipe.linear, where);
   if (!config.recipe.rest.bf16) {
     return std::make_unique<CudaEngine<float, float>>(config, where, world);
   }

@@ -56,7 +56,7 @@ Operand<T> DgradWeight(const LinearRecipe& recipe, const DeviceCall& call,
 AlphaJob AlphaOf(const GemmRecipe& recipe, const DeviceCall& call, int which,
                  const std::uint32_t* amax_a, const std::uint32_t* amax_b) {
   if (!NeedsAmax(recipe.a) && !NeedsAmax(recipe.b)) return {};
-  return {recipe.a.format, recipe.b.format, amax_a, amax_b, call.alpha + which};
+  return {BlockFormatOf(recipe.a), BlockFormatOf(recipe.b), amax_a, amax_b, call.alpha + which};
 }
 
 // Makes alpha if nothing has, and names its place.

@@ -139,8 +139,8 @@ DeviceCall DeviceModel<T, A>::CallOf(const Pass& pass, std::size_t linear,
   call.random.tensor += static_cast<std::uint32_t>(linear) * kLinearOperands;
   if (pass.observer != nullptr) {
     *observer = [this, &pass, linear](LinearOperand operand, auto before, auto values,
-                                      const QuantizeOptions& options) {
-      (*pass.observer)(LinearName(linear), operand, before, values, options);
+                                      const Dialect& dialect, const DialectOptions& options) {
+      (*pass.observer)(LinearName(linear), operand, before, values, dialect, options);
     };
     call.observer = observer;
   }

@@ -4,6 +4,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "fp4lab/dialect/tuned.h"
 #include "fp4lab/gpu/linear.cuh"
 #include "fp4lab/transform/hadamard.h"
 
@@ -11,12 +12,26 @@ namespace fp4lab::gpu {
 
 // Whether quantizing the transpose gives the transposed values; nn/linear.cc.
 inline bool SharesTranspose(const OperandRecipe& a, const OperandRecipe& b) {
-  return a == b && a.rounding == Rounding::kNearestEven && a.hadamard == 0 &&
-         (!a.format || a.format->block_rows == a.format->block_cols);
+  if (!(a == b) || a.hadamard != 0) return false;
+  return !a.format || (!IsStochastic(*a.format) && !a.format->row_scaled &&
+                       a.format->block_rows == a.format->block_cols);
 }
 
 inline bool NeedsAmax(const OperandRecipe& recipe) {
-  return recipe.format && HasTensorScale(*recipe.format);
+  return recipe.format && HasLevelTwo(*recipe.format);
+}
+
+// The kernel of an operand's format; engine.cu has refused recipes with others.
+inline std::optional<TunedQuantizer> KernelFor(const OperandRecipe& recipe) {
+  if (!recipe.format) return std::nullopt;
+  const std::optional<TunedQuantizer> tuned = TunedFor(*recipe.format);
+  Expects(tuned.has_value(), "a format that the GPU has a kernel for");
+  return tuned;
+}
+inline std::optional<BlockFormat> BlockFormatOf(const OperandRecipe& recipe) {
+  const std::optional<TunedQuantizer> kernel = KernelFor(recipe);
+  if (!kernel) return std::nullopt;
+  return kernel->format;
 }
 
 // Where an operand lies: (rows, cols), the reduction axis along rows or along cols.
@@ -47,20 +62,26 @@ void Observe(const OperandRecipe& recipe, LinearOperand operand, const DeviceCal
     const std::uint32_t signs = recipe.hadamard == 16 ? kTeSignMask16 : kTeSignMask32;
     RandomHadamard(oriented(before), recipe.hadamard, signs, oriented(before));
   }
-  QuantizeOptions options{
-      .format = *recipe.format, .rounding = recipe.rounding, .random = call.random};
-  options.random.tensor += static_cast<std::uint32_t>(operand);
+  DialectOptions options{.source = RandomSource{call.random, recipe.random}};
+  options.source->stream.tensor += static_cast<std::uint32_t>(operand);
   if (NeedsAmax(recipe)) {
-    Check(cudaMemcpy(&options.amax, amax, sizeof(float), cudaMemcpyDeviceToHost),
+    options.amax.resize(1);
+    Check(cudaMemcpy(options.amax.data(), amax, sizeof(float), cudaMemcpyDeviceToHost),
           "copy from the GPU");
   }
-  (*call.observer)(operand, oriented(before), oriented(after), options);
+  (*call.observer)(operand, oriented(before), oriented(after), *recipe.format, options);
 }
 
 inline QuantizeJob JobOf(const OperandRecipe& recipe, LinearOperand operand, const DeviceCall& call,
                          const Place& place) {
-  QuantizeJob job{place.rows,      place.cols,  place.along_rows, recipe.format,
-                  recipe.rounding, call.random, recipe.hadamard};
+  const std::optional<TunedQuantizer> kernel = KernelFor(recipe);
+  QuantizeJob job{.rows = place.rows,
+                  .cols = place.cols,
+                  .along_rows = place.along_rows,
+                  .format = BlockFormatOf(recipe),
+                  .rounding = kernel ? kernel->rounding : Rounding::kNearestEven,
+                  .random = call.random,
+                  .hadamard = recipe.hadamard};
   job.random.tensor += static_cast<std::uint32_t>(operand);
   return job;
 }

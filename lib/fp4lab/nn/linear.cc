@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/dialect/operand.h"
 #include "fp4lab/nn/linear_operand.h"
 #include "fp4lab/nn/round_bf16.h"
 #include "fp4lab/tensor/gemm.h"
@@ -15,14 +16,16 @@ namespace {
 
 using View = MatrixView<const float>;
 
+// Scales of rows are not alpha's.
 GemmOptions OptionsFor(const GemmRecipe& recipe, float amax_a, float amax_b) {
-  const std::optional<BlockFormat>&a = recipe.a.format, &b = recipe.b.format;
+  const std::optional<Dialect>&a = recipe.a.format, &b = recipe.b.format;
   GemmOptions options;
-  if (a && b) {
-    options.block = std::min(a->block_cols, b->block_cols);
+  if (a && b) options.block = std::min(a->block_cols, b->block_cols);
+  const bool has_a = a && !a->row_scaled, has_b = b && !b->row_scaled;
+  if (has_a && has_b) {
     options.alpha = GemmAlpha(*a, amax_a, *b, amax_b);
-  } else if (a || b) {
-    options.alpha = a ? TensorDecodeScale(*a, amax_a) : TensorDecodeScale(*b, amax_b);
+  } else if (has_a || has_b) {
+    options.alpha = has_a ? OperandDecode(*a, amax_a) : OperandDecode(*b, amax_b);
   }
   return options;
 }
@@ -34,8 +37,9 @@ LinearInput Transposed(LinearInput input) {
 
 // Whether quantizing the transpose gives the transposed values.
 bool IsTransposable(const OperandRecipe& recipe) {
-  return recipe.rounding == Rounding::kNearestEven && recipe.hadamard == 0 &&
-         (!recipe.format || recipe.format->block_rows == recipe.format->block_cols);
+  if (recipe.hadamard != 0) return false;
+  return !recipe.format || (!IsStochastic(*recipe.format) && !recipe.format->row_scaled &&
+                            recipe.format->block_rows == recipe.format->block_cols);
 }
 
 // The weight (or gradient) operand that another one of the same tensor already is, transposed.
@@ -79,7 +83,7 @@ bool IsLarge(View w) { return w.size() > std::size_t{1} << 18; }  // 1 MiB
 // integers are a quarter as large. An observer sees a weight once.
 bool IsKept(const GemmRecipe& recipe, const LinearCall& call, View w) {
   return !IsLarge(w) || UseIntegers(recipe, call) || call.observer != nullptr ||
-         recipe.b.rounding == Rounding::kStochastic;
+         (recipe.b.format && IsStochastic(*recipe.b.format));
 }
 
 LinearOperandValues* PrepareWeight(const GemmRecipe& gemm, bool bf16, LinearOperand operand,

@@ -7,13 +7,13 @@
 #include <functional>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "fp4lab/base/aligned.h"
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/base/random.h"
-#include "fp4lab/block/block_format.h"
-#include "fp4lab/block/quantize.h"
-#include "fp4lab/formats/format.h"
+#include "fp4lab/dialect/dialect.h"
+#include "fp4lab/dialect/quantize.h"
 #include "fp4lab/nn/rmsnorm.h"
 #include "fp4lab/tensor/fp4_gemm.h"
 
@@ -21,9 +21,9 @@ namespace fp4lab {
 
 // One operand of one GEMM. Its blocks and its Hadamard groups lie along the GEMM's reduction axis.
 struct OperandRecipe {
-  std::optional<BlockFormat> format;           // nullopt: not quantized
-  Rounding rounding = Rounding::kNearestEven;  // or kStochastic
-  int hadamard = 0;                            // 0: none; 16 or 32: RandomHadamard of that size
+  std::optional<Dialect> format;  // nullopt: not quantized; any dialect, its rounding included
+  int hadamard = 0;               // 0: none; 16 or 32: RandomHadamard of that size
+  RandomGenerator random = RandomGenerator::kPhilox;  // of stochastic rounding
 
   friend constexpr bool operator==(const OperandRecipe&, const OperandRecipe&) = default;
 };
@@ -52,9 +52,9 @@ inline constexpr std::uint32_t kLinearOperands = 6;
 std::string_view OperandName(LinearOperand operand);
 
 // Sees an operand before and after its quantization (without the tensor's scale): for diagnostics.
-using OperandObserver =
-    std::function<void(LinearOperand, MatrixView<const float> before,
-                       MatrixView<const float> values, const QuantizeOptions& options)>;
+using OperandObserver = std::function<void(
+    LinearOperand, MatrixView<const float> before, MatrixView<const float> values,
+    const Dialect& dialect, const DialectOptions& options)>;
 
 // One use of a linear: stochastic rounding of operand k takes `random` with tensor + k.
 struct LinearCall {
@@ -73,6 +73,7 @@ struct LinearOperandValues {
   std::size_t block = 0;  // columns of integers.codes to a scale
   bool has_integers = false;
   float amax = 0.0f;  // of the tensor, where the format has a tensor scale
+  std::vector<float> row_decode;  // D of each row, where the format has one a row
   bool ready = false;
 };
 
@@ -106,7 +107,7 @@ struct LinearInput {
 // blocks in order (GemmOptions::block = the smaller block_cols); any other is one sum over the
 // whole axis. Where both operands are FP4 in blocks of the same length the GEMM runs on integers
 // (Fp4Gemm), except with an observer or with scales beyond its range: the same bits. alpha undoes
-// the tensors' scales. The dgrad weight is the transposed fprop weight where that is the same thing
+// the tensors' scales; those of rows are undone after it, y = fl(fl(y * D_a(row)) * D_b(column)). The dgrad weight is the transposed fprop weight where that is the same thing
 // (equal recipes, nearest rounding, and square blocks, one scale, or no format).
 
 // y = x w^T, or y = y + x w^T.

@@ -3,9 +3,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/block/fp4_integers.h"
+#include "fp4lab/dialect/blocks.h"
+#include "fp4lab/dialect/operand.h"
+#include "fp4lab/dialect/tuned.h"
 #include "fp4lab/nn/round_bf16.h"
 #include "fp4lab/tensor/fp4_gemm.h"
 #include "fp4lab/transform/hadamard_quantize.h"
@@ -38,42 +43,63 @@ std::size_t DivideUp(std::size_t x, int y) {
 
 std::uint32_t SignMask(int hadamard) { return hadamard == 16 ? kTeSignMask16 : kTeSignMask32; }
 
-// `out` as room for integers of x, in x's order.
-Fp4Integers RoomFor(View x, const BlockFormat& f, LinearOperandValues* out) {
-  const Fp4Integers to{
-      Like(x, x.rows, x.cols, &out->code_memory),
-      Like(x, DivideUp(x.rows, f.block_rows), DivideUp(x.cols, f.block_cols), &out->scale_memory)};
-  out->block = static_cast<std::size_t>(f.block_cols);
-  out->integers = {to.codes, to.scales, static_cast<std::size_t>(f.block_rows)};
+// `out` as room for integers of x: in x's order where the kernel writes them so.
+Fp4Integers RoomFor(View x, const Dialect& d, const DialectOptions& options,
+                    LinearOperandValues* out) {
+  const std::size_t rows = DivideUp(x.rows, d.block_rows), cols = DivideUp(x.cols, d.block_cols);
+  const View order = TunedOptions(d, options) ? x : View(x.data, x.rows, x.cols);
+  const Fp4Integers to{Like(order, x.rows, x.cols, &out->code_memory),
+                       Like(order, rows, cols, &out->scale_memory)};
+  out->block = static_cast<std::size_t>(d.block_cols);
+  out->integers = {to.codes, to.scales, static_cast<std::size_t>(d.block_rows)};
   return to;
 }
 
-// `hadamard` 0: no transform. `finds_amax`: of the transformed tensor, into options->amax.
-bool MakeIntegers(View x, int hadamard, bool finds_amax, QuantizeOptions* options,
-                  WordBuffer* transformed, LinearOperandValues* out) {
-  const Fp4Integers to = RoomFor(x, options->format, out);
-  if (hadamard == 0) {
-    out->has_integers = QuantizeToFp4Integers(x, *options, to);
-  } else if (finds_amax) {
-    out->has_integers =
-        HadamardQuantizeToFp4Integers(x, hadamard, SignMask(hadamard), options, to, transformed);
+// Transform and quantizer in one, where there is such a kernel. `amax`: of the transformed tensor,
+// found out where the dialect has a level 2.
+bool MakeTransformedIntegers(View x, int hadamard, const Dialect& d, const DialectOptions& options,
+                             WordBuffer* transformed, LinearOperandValues* out) {
+  std::optional<QuantizeOptions> fused = TunedOptions(d, options);
+  if (!fused) return false;
+  const Fp4Integers to = RoomFor(x, d, options, out);
+  const std::uint32_t signs = SignMask(hadamard);
+  if (HasLevelTwo(d)) {
+    out->has_integers = HadamardQuantizeToFp4Integers(x, hadamard, signs, &*fused, to, transformed);
+    out->amax = *fused->amax;
   } else {
-    out->has_integers =
-        HadamardQuantizeToFp4Integers(x, hadamard, SignMask(hadamard), *options, to);
+    out->has_integers = HadamardQuantizeToFp4Integers(x, hadamard, signs, *fused, to);
   }
   return out->has_integers;
 }
 
 // `from` may be `to`. An observer sees `from` as it was.
-void QuantizeObserved(LinearOperand operand, const LinearCall& call, const QuantizeOptions& options,
-                      View from, MatrixView<float> to) {
+void QuantizeObserved(LinearOperand operand, const LinearCall& call, const Dialect& dialect,
+                      const DialectOptions& options, View from, MatrixView<float> to) {
   FloatBuffer before;
   const MatrixView<float> copy = Like(from, &before);
   for (std::size_t r = 0; r < from.rows; ++r) {
     for (std::size_t c = 0; c < from.cols; ++c) copy(r, c) = from(r, c);
   }
-  QuantizeToValues(from, options, to);
-  (*call.observer)(operand, copy, to, options);
+  QuantizeToValues(dialect, from, options, to);
+  (*call.observer)(operand, copy, to, dialect, options);
+}
+
+// The amaxes that the dialect asks for; `known`: the largest magnitude of x, NaN left out, or null.
+std::vector<float> AmaxFor(const Dialect& d, View x, const float* known) {
+  if (!HasLevelTwo(d)) return {};
+  if (d.row_scaled || d.nan == NanRule::kTensor) return LevelTwoAmax(d, x, {});
+  return {known != nullptr ? *known : TensorAmax(x)};
+}
+
+// Keeps the tensor's numbers for alpha and the rows' for after it.
+void KeepAmax(const Dialect& d, const std::vector<float>& amax, LinearOperandValues* out) {
+  if (!d.row_scaled) {
+    if (!amax.empty()) out->amax = amax[0];
+    return;
+  }
+  out->row_decode.resize(amax.size());
+  std::transform(amax.begin(), amax.end(), out->row_decode.begin(),
+                 [&](float a) { return OperandDecode(d, a); });
 }
 
 // Rows of `to` = the elements' values, which are exact: an integer of at most 12, times half a
@@ -123,21 +149,24 @@ bool CanUseIntegers(const GemmRecipe& recipe) {
 
 bool PrepareRounded(const OperandRecipe& recipe, View x, FloatBuffer* band,
                     LinearOperandValues* out) {
-  const bool plain = recipe.hadamard == 0 && recipe.rounding == Rounding::kNearestEven;
+  const Dialect& d = *recipe.format;
+  const std::optional<TunedQuantizer> tuned = TunedFor(d);
+  const bool plain = recipe.hadamard == 0 && tuned && !IsStochastic(d);
   if (!plain || x.col_stride != 1 || x.size() == 0) return false;
-  const BlockFormat& f = *recipe.format;
   out->ready = true;
   out->values = {};
+  out->row_decode.clear();
   out->amax = RoundToBf16(TensorAmax(x));  // rounding keeps the order
-  const QuantizeOptions options{.format = f, .amax = out->amax};
-  const Fp4Integers to = RoomFor(x, f, out);
-  const auto block_rows = static_cast<std::size_t>(f.block_rows);
+  const QuantizeOptions options{
+      .format = tuned->format, .rounding = tuned->rounding, .amax = out->amax};
+  const Fp4Integers to = RoomFor(x, d, {}, out);
+  const auto block_rows = static_cast<std::size_t>(d.block_rows);
   constexpr std::size_t kBand = std::size_t{1} << 17;  // elements: 512 KiB
   const std::size_t step = std::max<std::size_t>(kBand / (x.cols * block_rows), 1) * block_rows;
   Reserve(band, std::min(step, x.rows) * x.cols);
   out->has_integers = true;
   for (std::size_t r = 0; r < x.rows && out->has_integers; r += step) {
-    const std::size_t rows = std::min(step, x.rows - r), scale_rows = DivideUp(rows, f.block_rows);
+    const std::size_t rows = std::min(step, x.rows - r), scale_rows = DivideUp(rows, d.block_rows);
     const MatrixView<float> rounded(band->data(), rows, x.cols);
     RoundBf16(x.Block(r, 0, rows, x.cols), rounded);
     out->has_integers =
@@ -154,46 +183,72 @@ void PrepareOperand(const OperandRecipe& recipe, bool bf16, LinearOperand operan
   out->ready = true;
   out->has_integers = false;
   out->values = {};
-  out->amax = input.amax.value_or(0.0f);
+  out->row_decode.clear();
+  out->amax = 0.0f;
   View x = input.x;
+  float amax = input.amax.value_or(0.0f);  // the largest magnitude, where it is known
   bool knows_amax = input.rounded && input.amax.has_value();
   const auto to = [&] { return Like(input.x, &out->memory); };
   if (bf16 && !input.rounded) {
-    out->amax = RoundBf16(Unturned(x), Unturned(to()));
+    amax = RoundBf16(Unturned(x), Unturned(to()));
     x = to();
     knows_amax = true;
   }
-  QuantizeOptions options{.format = recipe.format.value_or(BlockFormat{}),
-                          .rounding = recipe.rounding,
-                          .random = call.random,
-                          .amax = out->amax};
-  options.random.tensor += static_cast<std::uint32_t>(operand);
-  const bool scaled = recipe.format && HasTensorScale(*recipe.format);
-  if (integers) {  // with the transform on the way
-    if (scaled && recipe.hadamard == 0 && !knows_amax) options.amax = TensorAmax(x);
-    const bool made = MakeIntegers(x, recipe.hadamard, scaled, &options, transformed, out);
-    out->amax = *options.amax;
-    if (made) return;
-  }
+  DialectOptions options{.source = RandomSource{call.random, recipe.random}};
+  options.source->stream.tensor += static_cast<std::uint32_t>(operand);
   if (recipe.hadamard != 0) {
+    if (integers &&
+        MakeTransformedIntegers(x, recipe.hadamard, *recipe.format, options, transformed, out)) {
+      return;
+    }
     RandomHadamard(x, recipe.hadamard, SignMask(recipe.hadamard), to());
     x = to();
     knows_amax = false;
   }
   if (recipe.format) {
-    if (scaled && !knows_amax) options.amax = TensorAmax(x);
-    out->amax = *options.amax;
+    const Dialect& d = *recipe.format;
+    options.amax = AmaxFor(d, x, knows_amax ? &amax : nullptr);
+    KeepAmax(d, options.amax, out);
+    if (integers) {
+      out->has_integers = QuantizeToFp4Integers(d, x, options, RoomFor(x, d, options, out));
+      if (out->has_integers) return;
+    }
     if (call.observer != nullptr) {
-      QuantizeObserved(operand, call, options, x, to());
+      QuantizeObserved(operand, call, d, options, x, to());
     } else {
-      QuantizeToValues(x, options, to());
+      QuantizeToValues(d, x, options, to());
     }
     x = to();
   }
   out->values = x;
 }
 
+namespace {
+
+// c = [c +] the product, its rows and columns times the scales of a's and b's rows.
+void MultiplyScaledRows(const OperandUse& a, const OperandUse& b, GemmOptions options,
+                        MatrixView<float> c) {
+  const bool accumulates = options.accumulate;
+  options.accumulate = false;
+  Matrix<float> product(c.rows, c.cols);
+  Gemm(Values(a), Values(b), options, product.View());
+  const std::vector<float>&rows = a.operand->row_decode, &cols = b.operand->row_decode;
+  ParallelFor(c.rows, [&](std::size_t i) {
+    for (std::size_t j = 0; j < c.cols; ++j) {
+      float y = product(i, j);
+      if (!rows.empty()) y *= rows[i];
+      if (!cols.empty()) y *= cols[j];
+      c(i, j) = accumulates ? c(i, j) + y : y;
+    }
+  });
+}
+
+}  // namespace
+
 void MultiplyOperands(OperandUse a, OperandUse b, const GemmOptions& options, MatrixView<float> c) {
+  if (!a.operand->row_decode.empty() || !b.operand->row_decode.empty()) {
+    return MultiplyScaledRows(a, b, options, c);
+  }
   if (a.operand->has_integers && b.operand->has_integers) {
     return Fp4Gemm(Integers(a), Integers(b), options, c);
   }

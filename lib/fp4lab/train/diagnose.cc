@@ -2,16 +2,16 @@
 
 #include <algorithm>
 
-#include "fp4lab/block/statistics.h"
-#include "fp4lab/train/recipe_json.h"
+#include "fp4lab/dialect/statistics.h"
+#include "fp4lab/train/dialect_json.h"
 
 namespace fp4lab {
 
 TensorStatistics MeasureOperand(std::string name, MatrixView<const float> x,
-                                const QuantizeOptions& options) {
+                                const Dialect& dialect, const DialectOptions& options) {
   constexpr double kMostDecibel = 3000.0;  // of an exact copy: JSON has no infinity
-  const QuantizationStatistics measured = MeasureQuantization(x, options);
-  const Json format = ToJson(options.format);
+  const QuantizationStatistics measured = MeasureQuantization(dialect, x, options);
+  const Json format = ToJson(dialect);
   TensorStatistics s;
   s.name = std::move(name);
   s.format = format.is_string() ? format.get<std::string>() : format.dump();

@@ -208,8 +208,9 @@ void Model::RunLinear(const Pass& pass, std::size_t linear, Write write, View y)
   call.random.tensor += static_cast<std::uint32_t>(linear) * kLinearOperands;
   OperandObserver observer;
   if (pass.observer != nullptr) {
-    observer = [&](LinearOperand operand, auto before, auto values, const auto& options) {
-      (*pass.observer)(LinearName(linear), operand, before, values, options);
+    observer = [&](LinearOperand operand, auto before, auto values, const auto& dialect,
+                   const auto& options) {
+      (*pass.observer)(LinearName(linear), operand, before, values, dialect, options);
     };
     call.observer = &observer;
   }

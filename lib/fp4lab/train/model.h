@@ -38,7 +38,7 @@ using TensorInspector = std::function<void(const std::string& name, MatrixView<c
 // Sees every operand that a linear quantizes ("blocks.2.mlp.down").
 using LinearObserver =
     std::function<void(const std::string& linear, LinearOperand, MatrixView<const float> before,
-                       MatrixView<const float> values, const QuantizeOptions&)>;
+                       MatrixView<const float> values, const Dialect&, const DialectOptions&)>;
 
 // How a pass computes. random.tensor is the pass's first: operand k of linear l (blocks' linears in
 // order, then the head) takes random.tensor + l * kLinearOperands + k.

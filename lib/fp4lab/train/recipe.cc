@@ -9,13 +9,13 @@
 namespace fp4lab {
 namespace {
 
-BlockFormat Block(std::string_view name) {
-  const std::optional<BlockFormat> format = FindBlockFormat(name);
-  Expects(format.has_value(), "recipe: a block format's name");
-  return *format;
+const Dialect& Row(std::string_view name) {
+  const Dialect* row = FindDialect(name);
+  Expects(row != nullptr, "recipe: a dialect's name");
+  return *row;
 }
 
-OperandRecipe Nearest(BlockFormat format) { return {format, Rounding::kNearestEven, 0}; }
+OperandRecipe In(const Dialect& format) { return {.format = format}; }
 
 Recipe Unquantized(std::string_view base, bool bf16) {
   Recipe recipe;
@@ -25,22 +25,23 @@ Recipe Unquantized(std::string_view base, bool bf16) {
 }
 
 // One format forward and one for gradients, all rounded to nearest.
-Recipe TwoFormats(std::string_view base, BlockFormat forward, BlockFormat gradient) {
+Recipe TwoFormats(std::string_view base, const Dialect& forward, const Dialect& gradient) {
   Recipe recipe = Unquantized(base, true);
-  recipe.linear.fprop = {Nearest(forward), Nearest(forward)};
-  recipe.linear.dgrad = {Nearest(gradient), Nearest(forward)};
-  recipe.linear.wgrad = {Nearest(gradient), Nearest(forward)};
+  recipe.linear.fprop = {In(forward), In(forward)};
+  recipe.linear.dgrad = {In(gradient), In(forward)};
+  recipe.linear.wgrad = {In(gradient), In(forward)};
   return recipe;
 }
 
 // The operand table of NVFP4BlockScaling (Transformer Engine, common/recipe and
 // pytorch/quantization.py): 1D blocks for activations and gradients, stochastic rounding of
 // gradients, a random Hadamard transform of both wgrad operands, `weight` blocks for weights.
-Recipe FourBit(std::string_view base, BlockFormat format, BlockFormat weight, int hadamard) {
+Recipe FourBit(std::string_view base, const Dialect& format, const Dialect& weight, int hadamard) {
   Recipe recipe = TwoFormats(base, format, format);
   LinearRecipe& linear = recipe.linear;
   linear.fprop.b.format = linear.dgrad.b.format = weight;
-  linear.dgrad.a.rounding = linear.wgrad.a.rounding = Rounding::kStochastic;
+  linear.dgrad.a.format->rounding = linear.wgrad.a.format->rounding =
+      ElementRounding::kStochastic16;
   linear.wgrad.a.hadamard = linear.wgrad.b.hadamard = hadamard;
   return recipe;
 }
@@ -58,14 +59,14 @@ std::string ReadChoice(JsonObject* o, std::string_view key, std::string value,
 
 Recipe Fp8CurrentScaling(std::string_view base, JsonObject* o) {
   const std::string format = ReadChoice(o, "fp8_format", "HYBRID", {"HYBRID", "E4M3"});
-  return TwoFormats(base, Block("fp8_e4m3"), Block(format == "E4M3" ? "fp8_e4m3" : "fp8_e5m2"));
+  return TwoFormats(base, Row("fp8_e4m3"), Row(format == "E4M3" ? "fp8_e4m3" : "fp8_e5m2"));
 }
 
 Recipe Mxfp4(std::string_view base, JsonObject* o) {
   const std::string rule = ReadChoice(o, "scale_rule", "rceil", {"rceil", "ceil", "floor", "even"});
   const std::string weight = ReadChoice(o, "weight_block", "2d", {"2d", "1d"});
-  const BlockFormat format = Block("mxfp4." + rule);
-  return FourBit(base, format, weight == "2d" ? Block("mxfp4." + rule + ".2d") : format, 32);
+  const Dialect& format = Row("mxfp4." + rule);
+  return FourBit(base, format, weight == "2d" ? Row("mxfp4." + rule + ".2d") : format, 32);
 }
 
 struct BaseRecipe {
@@ -80,17 +81,17 @@ constexpr BaseRecipe kBaseRecipes[] = {
     {"te_fp8_currentscaling", Fp8CurrentScaling, false},
     {"te_mxfp8",
      [](std::string_view n, JsonObject*) {
-       return TwoFormats(n, Block("mxfp8_e4m3.rceil"), Block("mxfp8_e4m3.rceil"));
+       return TwoFormats(n, Row("mxfp8_e4m3.rceil"), Row("mxfp8_e4m3.rceil"));
      },
      false},
     {"te_nvfp4",
      [](std::string_view n, JsonObject*) {
-       return FourBit(n, Block("nvfp4"), Block("nvfp4.2d"), 16);
+       return FourBit(n, Row("nvfp4.te"), Row("nvfp4.te.2d"), 16);
      },
      true},
     {"te_nvfp4_no_rht",
      [](std::string_view n, JsonObject*) {
-       return FourBit(n, Block("nvfp4"), Block("nvfp4.2d"), 0);
+       return FourBit(n, Row("nvfp4.te"), Row("nvfp4.te.2d"), 0);
      },
      true},
     {"mxfp4", Mxfp4, true},
@@ -116,8 +117,15 @@ void ApplySwitches(JsonObject* o, Recipe* recipe) {
   o->Read("disable_2d_quantization", &no_2d);
   for (OperandRecipe* operand : Operands(&recipe->linear)) {
     if (no_rht) operand->hadamard = 0;
-    if (no_stochastic) operand->rounding = Rounding::kNearestEven;
-    if (no_2d && operand->format) operand->format->block_rows = 1;
+    if (!operand->format) continue;
+    Dialect& format = *operand->format;
+    if (no_stochastic && IsStochastic(format)) format = WithOwnRounding(format);
+    if (no_2d && format.block_rows > 1) {
+      const ElementRounding rounding = format.rounding;
+      format.block_rows = 1;
+      format = Canonical(WithOwnRounding(format));
+      format.rounding = rounding;
+    }
   }
 }
 

@@ -49,9 +49,8 @@ using RecipeConfig = Recipe;
 //   switches; mxfp4 takes them too), fp8_format, scale_rule, weight_block, forward_only,
 //   backward_only (quantize only fprop, or only dgrad and wgrad), fprop {input, weight}, dgrad
 //   {grad, weight}, wgrad {grad, input}: operands
-//     {"format": NAME, "rounding": "nearest_even" | "stochastic", "hadamard": 0 | 16 | 32},
-//     each key optional; NAME is a block format's name, "none", or an object
-//     {"element", "scale", "block": [rows, cols], "rule"},
+//     {"format", "rounding", "random_bits", "random", "hadamard"}, each key optional
+//     (recipe_json.h); formats are dialects, by name or spelled out (dialect_json.h),
 //   training_dtype ("bf16" | "fp32"), layers, first_blocks_bf16, last_blocks_bf16, include,
 //   exclude.
 // Applied in this order: base, its options, switches, operands, forward_only / backward_only.

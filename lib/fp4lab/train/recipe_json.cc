@@ -1,131 +1,109 @@
 #include "fp4lab/train/recipe_json.h"
 
+#include <algorithm>
 #include <array>
-#include <cstdint>
 #include <optional>
-#include <utility>
-#include <vector>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/suggest.h"
+#include "fp4lab/train/dialect_json.h"
 
 namespace fp4lab {
 namespace {
 
-struct NamedRule {
-  ScaleRule rule;
-  std::string_view name;
+struct StochasticRounding {
+  int bits;
+  ElementRounding rounding;
+};
+constexpr std::array kStochastic = {
+    StochasticRounding{4, ElementRounding::kStochastic4},
+    StochasticRounding{8, ElementRounding::kStochastic8},
+    StochasticRounding{16, ElementRounding::kStochastic16},
+    StochasticRounding{32, ElementRounding::kStochastic32},
 };
 
-constexpr std::array kRules = {
-    NamedRule{ScaleRule::kNvfp4, "nvfp4"}, NamedRule{ScaleRule::kFloor, "floor"},
-    NamedRule{ScaleRule::kCeil, "ceil"},   NamedRule{ScaleRule::kRceil, "rceil"},
-    NamedRule{ScaleRule::kEven, "even"},   NamedRule{ScaleRule::kTensor, "tensor"},
-};
+constexpr std::string_view kNearest = "nearest_even", kCut = "toward_zero", kRandom = "stochastic";
 
-FormatId ReadFormatId(JsonObject* o, std::string_view key) {
-  std::string name;
-  o->Require(key, &name);
-  const std::optional<FormatId> id = FindFormat(name);
-  if (!id) {
-    throw Error(o->Where(key),
-                "unknown number format \"" + name + "\"; " + DidYouMean(name, NamesOf(kFormats)));
-  }
-  return *id;
+std::string RoundingName(const std::optional<Dialect>& format) {
+  if (format && IsStochastic(*format)) return std::string(kRandom);
+  const bool cut = format && format->rounding == ElementRounding::kTowardZero;
+  return std::string(cut ? kCut : kNearest);
 }
 
-ScaleRule ReadRule(JsonObject* o) {
-  std::string name;
-  o->Require("rule", &name);
-  for (const NamedRule& r : kRules) {
-    if (r.name == name) return r.rule;
+// The rounding of a row that is no stochastic one is "nearest_even" here, whatever its ties do.
+void ReadRounding(JsonObject* o, OperandRecipe* operand) {
+  std::string rounding = RoundingName(operand->format);
+  const bool named = o->Has("rounding");
+  o->Read("rounding", &rounding);
+  if (rounding != kNearest && rounding != kCut && rounding != kRandom) {
+    throw Error(o->Where("rounding"),
+                "must be \"nearest_even\", \"toward_zero\" or "
+                "\"stochastic\", not \"" +
+                    rounding + "\"");
   }
-  throw Error(o->Where("rule"),
-              "unknown scale rule \"" + name + "\"; " + DidYouMean(name, NamesOf(kRules)));
-}
-
-// The rule decides what the scale is stored in; blocks are 1xN or NxN, N = 16 or 32.
-void CheckBlockFormat(const JsonObject& o, const BlockFormat& format) {
-  if (!FormatOf(format.element).is_signed || FormatOf(format.element).bits > 8) {
-    throw Error(o.Where("element"), "must be a signed format of at most 8 bits");
+  int bits = operand->format && IsStochastic(*operand->format)
+                 ? RandomBitsOf(operand->format->rounding)
+                 : 16;
+  o->Read("random_bits", &bits);
+  std::string generator;
+  for (const NamedGenerator& g : kRandomGenerators) {
+    if (g.generator == operand->random) generator = g.name;
   }
-  if (format.rule == ScaleRule::kTensor) {
-    if (format.block_rows != 0 || format.block_cols != 0) {
-      throw Error(o.Where("block"), "must be [0, 0] where one scale serves the tensor");
+  o->Read("random", &generator);
+  for (const char* key : {"random_bits", "random"}) {
+    if (o->Has(key) && rounding != kRandom) {
+      throw Error(o->Where(key), "is for \"rounding\": \"stochastic\"");
+    }
+  }
+  if (!operand->format) {
+    if (rounding != kNearest) {
+      throw Error(o->Where("rounding"),
+                  "an operand that is not quantized has no rounding to choose");
     }
     return;
   }
-  const FormatId scale = format.rule == ScaleRule::kNvfp4 ? FormatId::kE4M3 : FormatId::kE8M0;
-  if (format.scale != scale) {
-    throw Error(o.Where("scale"), "this rule makes " + std::string(Named(scale).name) + " scales");
+  Dialect format = *operand->format;
+  if (rounding == kRandom) {
+    const auto row = std::find_if(kStochastic.begin(), kStochastic.end(),
+                                  [&](const StochasticRounding& r) { return r.bits == bits; });
+    if (row == kStochastic.end()) throw Error(o->Where("random_bits"), "must be 4, 8, 16 or 32");
+    const auto source = std::find_if(kRandomGenerators.begin(), kRandomGenerators.end(),
+                                     [&](const NamedGenerator& g) { return g.name == generator; });
+    if (source == kRandomGenerators.end()) {
+      throw Error(o->Where("random"), "unknown generator \"" + generator + "\"; " +
+                                          DidYouMean(generator, NamesOf(kRandomGenerators)));
+    }
+    format.rounding = row->rounding;
+    operand->random = source->generator;
+  } else if (rounding == kCut) {
+    format.rounding = ElementRounding::kTowardZero;
+  } else if (named) {
+    format = WithOwnRounding(format);
   }
-  if ((format.block_cols != 16 && format.block_cols != 32) ||
-      (format.block_rows != 1 && format.block_rows != format.block_cols)) {
-    throw Error(o.Where("block"), "must be [1, 16], [16, 16], [1, 32] or [32, 32]");
-  }
+  if (!IsStochastic(format)) operand->random = RandomGenerator::kPhilox;
+  operand->format = format;
 }
 
-BlockFormat ReadCustomFormat(const Json& json, const std::string& where) {
-  JsonObject o(json, where);
-  BlockFormat format;
-  format.element = ReadFormatId(&o, "element");
-  format.scale = ReadFormatId(&o, "scale");
-  format.rule = ReadRule(&o);
-  std::vector<std::int64_t> block;
-  o.Require("block", &block);
-  if (block.size() != 2 || block[0] < 0 || block[0] > 32 || block[1] < 0 || block[1] > 32) {
-    throw Error(o.Where("block"), "must be [rows, cols], each at most 32");
-  }
-  format.block_rows = static_cast<int>(block[0]);
-  format.block_cols = static_cast<int>(block[1]);
-  o.Finish();
-  CheckBlockFormat(o, format);
-  return format;
+// Without what "rounding" says.
+Json FormatJson(const Dialect& format) {
+  return ToJson(format.rounding == ElementRounding::kTowardZero ? WithOwnRounding(format) : format);
 }
 
 }  // namespace
 
-BlockFormat ReadBlockFormat(const Json& json, const std::string& where) {
-  if (!json.is_string()) return ReadCustomFormat(json, where);
-  const std::string name = json.get<std::string>();
-  if (const std::optional<BlockFormat> format = FindBlockFormat(name)) return *format;
-  std::vector<std::string> known = NamesOf(kBlockFormats);
-  known.insert(known.begin(), "none");
-  throw Error(where, "unknown block format \"" + name + "\"; " + DidYouMean(name, known));
-}
-
-Json ToJson(const BlockFormat& format) {
-  for (const NamedBlockFormat& f : kBlockFormats) {
-    if (f.format == format) return std::string(f.name);
-  }
-  std::string rule;
-  for (const NamedRule& r : kRules) {
-    if (r.rule == format.rule) rule = r.name;
-  }
-  return {{"element", std::string(Named(format.element).short_name)},
-          {"scale", std::string(Named(format.scale).short_name)},
-          {"block", {format.block_rows, format.block_cols}},
-          {"rule", rule}};
-}
-
 void ReadOperand(const Json& json, const std::string& where, OperandRecipe* operand) {
   JsonObject o(json, where);
   if (const Json* format = o.Member("format")) {
-    operand->format = *format == "none"
-                          ? std::nullopt
-                          : std::optional(ReadBlockFormat(*format, o.Where("format")));
-    if (!operand->format) operand->rounding = Rounding::kNearestEven;
+    const bool random = operand->format && IsStochastic(*operand->format);
+    const ElementRounding rounding =
+        random ? operand->format->rounding : ElementRounding::kNearestEven;
+    operand->format.reset();
+    if (*format != "none") {
+      operand->format = ReadDialect(*format, o.Where("format"));
+      if (random && !IsStochastic(*operand->format)) operand->format->rounding = rounding;
+    }
   }
-  std::string rounding = operand->rounding == Rounding::kStochastic ? "stochastic" : "nearest_even";
-  o.Read("rounding", &rounding);
-  if (rounding != "stochastic" && rounding != "nearest_even") {
-    throw Error(o.Where("rounding"),
-                "must be \"nearest_even\" or \"stochastic\", not \"" + rounding + "\"");
-  }
-  if (rounding == "stochastic" && !operand->format) {
-    throw Error(o.Where("rounding"), "an operand that is not quantized has no rounding to choose");
-  }
-  operand->rounding = rounding == "stochastic" ? Rounding::kStochastic : Rounding::kNearestEven;
+  ReadRounding(&o, operand);
   o.Read("hadamard", &operand->hadamard);
   if (operand->hadamard != 0 && operand->hadamard != 16 && operand->hadamard != 32) {
     throw Error(o.Where("hadamard"), "must be 0, 16 or 32");
@@ -134,9 +112,18 @@ void ReadOperand(const Json& json, const std::string& where, OperandRecipe* oper
 }
 
 Json ToJson(const OperandRecipe& operand) {
-  return {{"format", operand.format ? ToJson(*operand.format) : Json("none")},
-          {"rounding", operand.rounding == Rounding::kStochastic ? "stochastic" : "nearest_even"},
-          {"hadamard", operand.hadamard}};
+  Json json{{"format", operand.format ? FormatJson(*operand.format) : Json("none")},
+            {"rounding", RoundingName(operand.format)},
+            {"hadamard", operand.hadamard}};
+  if (!operand.format || !IsStochastic(*operand.format)) return json;
+  const int bits = RandomBitsOf(operand.format->rounding);
+  if (bits != 16) json["random_bits"] = bits;
+  for (const NamedGenerator& g : kRandomGenerators) {
+    if (g.generator == operand.random && operand.random != RandomGenerator::kPhilox) {
+      json["random"] = g.name;
+    }
+  }
+  return json;
 }
 
 }  // namespace fp4lab

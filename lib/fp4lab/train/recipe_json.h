@@ -8,13 +8,13 @@
 
 namespace fp4lab {
 
-// Overwrites the members whose keys are there. {"format": ..., "rounding": ..., "hadamard": ...}
+// Overwrites the members whose keys are there:
+//   "format"       "none", or what ReadDialect takes (dialect_json.h)
+//   "rounding"     "nearest_even" (the format's own), "toward_zero" or "stochastic"
+//   "random_bits"  of stochastic rounding: 4, 8, 16 or 32 an element
+//   "random"       where they come from: philox | linear_counter | word_per_row
+//   "hadamard"     0, 16 or 32
 void ReadOperand(const Json& json, const std::string& where, OperandRecipe* operand);
 Json ToJson(const OperandRecipe& operand);
-
-// A block format: its name where kBlockFormats has one, else an object
-// {"element": "e2m1", "scale": "e8m0", "block": [1, 16], "rule": "ceil"}.
-BlockFormat ReadBlockFormat(const Json& json, const std::string& where);
-Json ToJson(const BlockFormat& format);
 
 }  // namespace fp4lab

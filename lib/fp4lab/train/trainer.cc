@@ -219,9 +219,10 @@ std::vector<TensorStatistics> Trainer::Diagnose() {
   State& s = *state_;
   std::vector<TensorStatistics> statistics;
   const LinearObserver observer = [&](const std::string& linear, LinearOperand operand, auto before,
-                                      auto /*values*/, const QuantizeOptions& options) {
+                                      auto /*values*/, const Dialect& dialect,
+                                      const DialectOptions& options) {
     const std::string name = linear + "." + std::string(OperandName(operand));
-    statistics.push_back(MeasureOperand(name, before, options));
+    statistics.push_back(MeasureOperand(name, before, dialect, options));
   };
   Pass pass;
   pass.observer = &observer;

@@ -1,15 +1,14 @@
-#include "fp4lab/block/statistics.h"
+#include "fp4lab/dialect/statistics.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
-#include <utility>
 #include <vector>
 
 #include "fp4lab/base/parallel.h"
-#include "fp4lab/block/layout.h"
-#include "fp4lab/block/scale_rules.h"
+#include "fp4lab/dialect/blocks.h"
+#include "fp4lab/dialect/operand.h"
+#include "fp4lab/dialect/stages.h"
 
 namespace fp4lab {
 namespace {
@@ -20,35 +19,23 @@ struct RowSums {
   std::size_t elements = 0, nonzero = 0, underflows = 0, clips = 0;
 };
 
-struct Decoder {
-  float largest;                       // element value
-  double tensor;                       // the tensor's decode scale
-  std::array<float, 256> multipliers;  // by scale byte
-};
-
-Decoder DecoderOf(const QuantizedMatrix& q) {
-  Decoder decoder{MaxFinite(q.format.element), TensorDecodeScale(q.format, q.amax), {}};
-  const TensorScale tensor = TensorScaleOf(q.format, q.amax);
-  for (std::uint32_t byte = 0; byte < 256; ++byte) {
-    decoder.multipliers[byte] = Multiplier(q.format, static_cast<std::uint8_t>(byte), tensor);
-  }
-  return decoder;
-}
-
-RowSums MeasureRow(MatrixView<const float> x, const QuantizedMatrix& q, const Decoder& decoder,
-                   MatrixView<const float> values, std::size_t r) {
-  const ScaleLayout scales(q.format, q.rows, q.cols);
+RowSums MeasureRow(const Dialect& d, const BlockGrid& grid, MatrixView<const float> x,
+                   const Quantized& q, std::size_t r) {
+  const Level level = LevelOfRow(d, q.amax, r);
+  const double decode = q.amax.empty() ? 1.0 : OperandDecode(d, level.amax);
   RowSums sums;
   for (std::size_t c = 0; c < x.cols; ++c) {
-    const double y = values(r, c) * decoder.tensor;
-    const float v = x(r, c);
+    const std::size_t block = r / grid.block_rows * grid.cols + c / grid.block_cols;
+    const std::uint8_t byte = grid.stores_scales ? q.scales[block] : std::uint8_t{0};
+    const float scale = ScaleValueOf(d, byte), v = x(r, c);
+    const double y = double{Decode(d.element, q.codes[r * x.cols + c]) * scale} * decode;
     if (!std::isfinite(v) || !std::isfinite(y)) continue;
-    const float e = decoder.multipliers[q.scales.empty() ? 0 : q.scales[scales.Index(r, c)]];
+    const float scaled = Scaled(d, v, FactorOf(d, std::fabs(v), scale, byte, level), level);
     ++sums.elements;
     sums.amax = std::max(sums.amax, std::fabs(v));
     sums.nonzero += v != 0.0f;
     sums.underflows += v != 0.0f && y == 0.0;
-    sums.clips += std::fabs(v * e) > decoder.largest && y != 0.0;
+    sums.clips += std::fabs(scaled) > MaxFinite(d.element) && y != 0.0;
     sums.signal += static_cast<double>(v) * v;
     sums.noise += (v - y) * (v - y);
   }
@@ -67,16 +54,12 @@ double Decibel(double signal, double noise) {
 
 }  // namespace
 
-QuantizationStatistics MeasureQuantization(MatrixView<const float> x,
-                                           const QuantizeOptions& options) {
-  const QuantizedMatrix q = Quantize(x, options);
-  Matrix<float> values(x.rows, x.cols);
-  UnscaledValues(q, values.View());
-  const Decoder decoder = DecoderOf(q);
+QuantizationStatistics MeasureQuantization(const Dialect& dialect, MatrixView<const float> x,
+                                           const DialectOptions& options) {
+  const Quantized q = QuantizeAs(dialect, x, options);
+  const BlockGrid grid(dialect, x.rows, x.cols);
   std::vector<RowSums> rows(x.rows);
-  ParallelFor(x.rows, [&](std::size_t r) {
-    rows[r] = MeasureRow(x, q, decoder, std::as_const(values).View(), r);
-  });
+  ParallelFor(x.rows, [&](std::size_t r) { rows[r] = MeasureRow(dialect, grid, x, q, r); });
   RowSums all;
   for (const RowSums& row : rows) {
     all.amax = std::max(all.amax, row.amax);

@@ -1,4 +1,4 @@
-#include "fp4lab/block/statistics.h"
+#include "fp4lab/dialect/statistics.h"
 
 #include <cmath>
 #include <limits>
@@ -11,11 +11,10 @@ namespace fp4lab {
 namespace {
 
 QuantizationStatistics Measure(const Matrix<float>& x, std::string_view format) {
-  return MeasureQuantization(x.View(),
-                             {.format = *FindBlockFormat(format), .amax = TensorAmax(x.View())});
+  return MeasureQuantization(*FindDialect(format), x.View());
 }
 
-TEST_CASE("Statistics of a block worked by hand", "[block]") {
+TEST_CASE("Statistics of a block worked by hand", "[dialect]") {
   // mxfp4.floor of amax 7: scale 1. 7 is clipped to 6, 0.2 becomes 0, 2.6 becomes 3; the rest
   // stays.
   Matrix<float> x(1, 32);
@@ -35,7 +34,7 @@ TEST_CASE("Statistics of a block worked by hand", "[block]") {
   CHECK(s.not_finite == 0);
 }
 
-TEST_CASE("Values that a format holds exactly have no error", "[block]") {
+TEST_CASE("Values that a format holds exactly have no error", "[dialect]") {
   Matrix<float> x(2, 16);
   for (std::size_t i = 0; i < 32; ++i) x.values[i] = Decode(FormatId::kE2M1, i % 16);
   const QuantizationStatistics s = Measure(x, "mxfp4.floor");
@@ -45,7 +44,7 @@ TEST_CASE("Values that a format holds exactly have no error", "[block]") {
   CHECK(s.clip_percent == 0.0);
 }
 
-TEST_CASE("A zero tensor and a zero block scale give finite statistics", "[block]") {
+TEST_CASE("A zero tensor and a zero block scale give finite statistics", "[dialect]") {
   const QuantizationStatistics zero = Measure(Matrix<float>(3, 20), "nvfp4");
   CHECK(zero.sqnr_db == 0.0);
   CHECK(zero.underflow_percent == 0.0);
@@ -59,7 +58,7 @@ TEST_CASE("A zero tensor and a zero block scale give finite statistics", "[block
   CHECK(s.clip_percent == 0.0);
 }
 
-TEST_CASE("Elements that are not finite are counted and left out", "[block]") {
+TEST_CASE("Elements that are not finite are counted and left out", "[dialect]") {
   Matrix<float> x(1, 16, 1.0f);
   x(0, 4) = std::numeric_limits<float>::quiet_NaN();
   const QuantizationStatistics s = Measure(x, "nvfp4");
@@ -68,7 +67,7 @@ TEST_CASE("Elements that are not finite are counted and left out", "[block]") {
   CHECK(s.mse < 1e-10);
 }
 
-TEST_CASE("Statistics do not depend on the number of threads", "[block]") {
+TEST_CASE("Statistics do not depend on the number of threads", "[dialect]") {
   const Matrix<float> x = TestMatrix(Kind::kNormal, 100, 96);
   const int threads = Threads();
   SetThreads(1);

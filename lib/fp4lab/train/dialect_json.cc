@@ -1,0 +1,283 @@
+#include "fp4lab/train/dialect_json.h"
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/base/suggest.h"
+#include "fp4lab/block/block_format.h"
+#include "fp4lab/dialect/labels.h"
+#include "fp4lab/dialect/tuned.h"
+
+namespace fp4lab {
+namespace {
+
+constexpr std::string_view kStart = "nvfp4.te";
+
+std::vector<std::string> Strings(const std::vector<std::string_view>& views) {
+  return {views.begin(), views.end()};
+}
+
+const Dialect& RowNamed(const std::string& name, const std::string& where) {
+  if (const Dialect* row = FindDialect(name)) return *row;
+  std::vector<std::string> known = NamesOf(Dialects());
+  known.insert(known.begin(), "none");
+  throw Error(where, "unknown format \"" + name + "\"; " +
+                         DidYouMean(name, known, "`fp4lab dialects` lists them all"));
+}
+
+void ReadFormat(JsonObject* o, std::string_view key, FormatId* format) {
+  if (!o->Has(key)) return;
+  std::string name;
+  o->Read(key, &name);
+  const std::optional<FormatId> id = FindFormat(name);
+  if (!id) {
+    throw Error(o->Where(key),
+                "unknown number format \"" + name + "\"; " + DidYouMean(name, NamesOf(kFormats)));
+  }
+  *format = *id;
+}
+
+// Whether the key is there.
+template <class Enum>
+bool ReadStage(JsonObject* o, std::string_view key, Enum* stage) {
+  if (!o->Has(key)) return false;
+  std::string label;
+  o->Read(key, &label);
+  const std::optional<Enum> found = FindLabel<Enum>(label);
+  if (!found) {
+    throw Error(o->Where(key), "unknown formula \"" + label + "\"; " +
+                                   DidYouMean(label, Strings(LabelsOf<Enum>())));
+  }
+  *stage = *found;
+  return true;
+}
+
+// `d` under the formulas of a scale rule; its element and block stay where they can.
+Dialect UnderRule(const Dialect& d, ScaleRule rule) {
+  const FormatId scale = rule == ScaleRule::kNvfp4 ? FormatId::kE4M3 : FormatId::kE8M0;
+  return DialectOf({d.element, scale, d.block_rows, d.block_cols, rule});
+}
+
+// "element", "scale" and "rule" together: which formulas they ask for.
+void ReadFormats(JsonObject* o, Dialect* d) {
+  ReadFormat(o, "element", &d->element);
+  if (!FormatOf(d->element).is_signed || FormatOf(d->element).bits > 8) {
+    throw Error(o->Where("element"), "must be a signed format of at most 8 bits");
+  }
+  FormatId scale = d->scale;
+  ReadFormat(o, "scale", &scale);
+  const bool exponent = scale == FormatId::kE8M0;
+  std::optional<ScaleRule> rule;
+  if (o->Has("scale") && exponent != (d->scale == FormatId::kE8M0)) {
+    rule = exponent ? ScaleRule::kRceil : ScaleRule::kNvfp4;
+  }
+  if (ScaleRule read; ReadStage(o, "rule", &read)) rule = read;
+  if (rule) {
+    *d = UnderRule(*d, *rule);
+    if (*rule == ScaleRule::kTensor) return;
+    const bool rule_exponent = *rule != ScaleRule::kNvfp4;
+    if (o->Has("scale") && rule_exponent != exponent) {
+      throw Error(
+          o->Where("scale"),
+          std::string("the rule ") + std::string(LabelOf(*rule)) + " makes " +
+              (rule_exponent ? "float8_e8m0fnu scales" : "scales with a fraction, no e8m0"));
+    }
+  }
+  if (!o->Has("scale")) return;
+  if (FormatOf(scale).bits > 8)
+    throw Error(o->Where("scale"), "must be a format of 8 bits at most");
+  d->scale = scale;
+  if (!exponent) d->scale_max = MaxFinite(scale);
+}
+
+void ReadBlock(JsonObject* o, Dialect* d) {
+  if (!o->Has("block")) return;
+  std::vector<std::int64_t> block;
+  o->Read("block", &block);
+  const bool pair = block.size() == 2;
+  if (pair && block[1] == 0 && (block[0] == 0 || block[0] == 1)) {  // one scale, or one a row
+    *d = UnderRule(*d, ScaleRule::kTensor);
+    d->row_scaled = block[0] == 1;
+    return;
+  }
+  const bool width = pair && block[1] >= 8 && block[1] <= 128 && block[1] % 8 == 0;
+  if (!width || (block[0] != 1 && block[0] != block[1])) {
+    throw Error(o->Where("block"),
+                "must be [1, N] or [N, N] with N = 8, 16 .. 128, [0, 0] for one scale a tensor or "
+                "[1, 0] for one a row");
+  }
+  if (d->block_scale == BlockScale::kOneBlock) {
+    throw Error(o->Where("block"), "must be [0, 0] or [1, 0] where there are no block scales");
+  }
+  d->block_rows = static_cast<int>(block[0]);
+  d->block_cols = static_cast<int>(block[1]);
+}
+
+void ReadTensorScale(JsonObject* o, Dialect* d) {
+  bool wanted = HasLevelTwo(*d);
+  o->Read("tensor_scale", &wanted);
+  if (!wanted && HasLevelTwo(*d)) {
+    if (d->block_scale == BlockScale::kOneBlock) {
+      throw Error(o->Where("tensor_scale"), "the format has no other scale");
+    }
+    d->level_two = LevelTwo::kNone;
+    d->block_scale = BlockScale::kNoLevel;
+  } else if (wanted && !HasLevelTwo(*d)) {
+    throw Error(o->Where("tensor_scale"),
+                "this format has none; start from one \"like\" it that has");
+  }
+  o->Read("row_scaled", &d->row_scaled);
+  if (d->row_scaled && !HasLevelTwo(*d)) {
+    throw Error(o->Where("row_scaled"), "the format has no level 2 that a row could have");
+  }
+  o->Read("scale_max", &d->scale_max);
+  if (!(d->scale_max > 0.0f && d->scale_max <= MaxFinite(FormatId::kBF16))) {
+    throw Error(o->Where("scale_max"), "must be a positive number");
+  }
+}
+
+// Zeros: dialect.h's keeps_negative_zero and never_negative_zero.
+constexpr std::string_view kZeros[] = {"keep", "add_zero", "never"};
+std::string_view ZerosOf(const Dialect& d) {
+  if (d.never_negative_zero) return kZeros[2];
+  return d.keeps_negative_zero ? kZeros[0] : kZeros[1];
+}
+void ReadZeros(JsonObject* o, Dialect* d) {
+  std::string zeros(ZerosOf(*d));
+  o->Read("signed_zeros", &zeros);
+  if (zeros != kZeros[0] && zeros != kZeros[1] && zeros != kZeros[2]) {
+    throw Error(o->Where("signed_zeros"), "must be \"keep\", \"add_zero\" or \"never\"");
+  }
+  if (zeros == ZerosOf(*d)) return;
+  d->never_negative_zero = zeros == kZeros[2];
+  d->keeps_negative_zero = zeros == kZeros[0];
+}
+
+bool IsExponentScale(BlockScale rule) {
+  return rule == BlockScale::kMicroscaling || rule == BlockScale::kFloorLog2 ||
+         rule == BlockScale::kCeilLog2 || rule == BlockScale::kOverflowAware;
+}
+
+// Stages that cannot stand beside each other.
+void CheckStages(const JsonObject& o, const std::string& where, const Dialect& d) {
+  const bool blocks = d.block_rows > 0;
+  if (blocks == (d.block_scale == BlockScale::kOneBlock)) {
+    throw Error(where, "blocks and the formula of the block scale contradict each other");
+  }
+  if ((d.level_two == LevelTwo::kTensorFp8) == blocks) {
+    throw Error(where, "level 2 is \"tensor_fp8\" where, and only where, there are no blocks");
+  }
+  const bool exponent = d.scale_encoding == ScaleEncoding::kExponent;
+  if (blocks &&
+      (exponent != (d.scale == FormatId::kE8M0) || exponent != IsExponentScale(d.block_scale))) {
+    throw Error(where,
+                "e8m0 scales, and no others, take a rule of exponents and the encoding "
+                "\"exponent\"");
+  }
+  if (d.factor == Factor::kPowerOfTwo && d.scale != FormatId::kE8M0) {
+    throw Error(where, "the factor \"power_of_two\" is for e8m0 scales");
+  }
+  if (d.row_scaled && d.block_rows > 1) {
+    throw Error(o.Where("row_scaled"), "a block of several rows has no row's scale");
+  }
+  if (d.adaptive != Adaptive::kNo && (!blocks || d.block_rows > 32 || exponent)) {
+    throw Error(o.Where("adaptive"),
+                "four over six is for blocks of at most 32 rows under scales with a fraction");
+  }
+  if (RandomBitsOf(d.rounding) != 0) {
+    throw Error(o.Where("element_rounding"), "stochastic rounding is the operand's \"rounding\"");
+  }
+}
+
+void PutStage(Json* json, std::string_view key, std::string_view label, std::string_view start) {
+  if (label != start) (*json)[std::string(key)] = label;
+}
+
+// The object that ReadDialect makes `d` of.
+Json SpelledOut(const Dialect& d) {
+  const bool exponent = d.scale == FormatId::kE8M0 && d.block_rows > 0;
+  Json json{{"like", d.block_rows == 0 ? "fp8_e4m3"
+                     : exponent        ? "mxfp4.rceil"
+                                       : kStart},
+            {"element", Named(d.element).short_name}};
+  Dialect start = *FindDialect(json["like"].get<std::string>());
+  if (d.block_rows == 0) {
+    if (d.row_scaled) json["block"] = {1, 0};
+  } else {
+    json["scale"] = Named(d.scale).short_name;
+    json["block"] = {d.block_rows, d.block_cols};
+    if (!exponent) start.scale_max = MaxFinite(d.scale);
+    if (exponent) {
+      json["rule"] = LabelOf(d.mx_rule);
+    } else if (!HasLevelTwo(d)) {
+      json["tensor_scale"] = false;
+      start.level_two = LevelTwo::kNone;
+      start.block_scale = BlockScale::kNoLevel;
+    }
+    if (d.row_scaled) json["row_scaled"] = true;
+  }
+  if (d.scale_max != start.scale_max) json["scale_max"] = d.scale_max;
+  PutStage(&json, "adaptive", LabelOf(d.adaptive), LabelOf(start.adaptive));
+  if (d.adaptive_fp16) json["adaptive_fp16"] = true;
+  PutStage(&json, "level_two", LabelOf(d.level_two), LabelOf(start.level_two));
+  PutStage(&json, "block_scale", LabelOf(d.block_scale), LabelOf(start.block_scale));
+  PutStage(&json, "scale_encoding", LabelOf(d.scale_encoding), LabelOf(start.scale_encoding));
+  PutStage(&json, "factor", LabelOf(d.factor), LabelOf(start.factor));
+  PutStage(&json, "element_rounding", LabelOf(d.rounding), LabelOf(start.rounding));
+  PutStage(&json, "nan", LabelOf(d.nan), LabelOf(start.nan));
+  PutStage(&json, "inf_scale", LabelOf(d.inf_scale), LabelOf(start.inf_scale));
+  PutStage(&json, "signed_zeros", ZerosOf(d), ZerosOf(start));
+  if (d.nan_scale >= 0) json["nan_scale"] = d.nan_scale;
+  if (d.nan_code >= 0) json["nan_code"] = d.nan_code;
+  return json;
+}
+
+void ReadNanByte(JsonObject* o, std::string_view key, std::int16_t* byte) {
+  if (!o->Has(key)) return;
+  int value = 0;
+  o->Read(key, &value);
+  if (value < -1 || value > 255) throw Error(o->Where(key), "must be a byte, or -1 for none");
+  *byte = static_cast<std::int16_t>(value);
+}
+
+}  // namespace
+
+Dialect ReadDialect(const Json& json, const std::string& where) {
+  if (json.is_string()) return RowNamed(json.get<std::string>(), where);
+  JsonObject o(json, where);
+  std::string like(kStart);
+  o.Read("like", &like);
+  Dialect d = RowNamed(like, o.Where("like"));
+  if (IsStochastic(d)) d = WithOwnRounding(d);
+  ReadFormats(&o, &d);
+  ReadBlock(&o, &d);
+  ReadTensorScale(&o, &d);
+  ReadStage(&o, "adaptive", &d.adaptive);
+  o.Read("adaptive_fp16", &d.adaptive_fp16);
+  ReadStage(&o, "level_two", &d.level_two);
+  ReadStage(&o, "block_scale", &d.block_scale);
+  ReadStage(&o, "scale_encoding", &d.scale_encoding);
+  ReadStage(&o, "factor", &d.factor);
+  ReadStage(&o, "element_rounding", &d.rounding);
+  ReadStage(&o, "nan", &d.nan);
+  ReadStage(&o, "inf_scale", &d.inf_scale);
+  ReadZeros(&o, &d);
+  ReadNanByte(&o, "nan_scale", &d.nan_scale);
+  ReadNanByte(&o, "nan_code", &d.nan_code);
+  o.Finish();
+  CheckStages(o, where, d);
+  return Canonical(d);
+}
+
+Json ToJson(const Dialect& dialect) {
+  Dialect d = IsStochastic(dialect) ? WithOwnRounding(dialect) : dialect;
+  const Dialect* named = FindDialect(d.name);
+  if (named != nullptr && SameFormulas(*named, d)) return std::string(d.name);
+  d = Canonical(d);
+  return d.name.empty() ? SpelledOut(d) : Json(std::string(d.name));
+}
+
+}  // namespace fp4lab

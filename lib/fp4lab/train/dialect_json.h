@@ -1,0 +1,34 @@
+// How a tensor is quantized, as JSON: a row's name, or an object that spells the formulas out.
+#pragma once
+
+#include <string>
+
+#include "fp4lab/dialect/dialect.h"
+#include "fp4lab/io/json.h"
+
+namespace fp4lab {
+
+// A name: any of `fp4lab dialects`, or an alias ("nvfp4", "nvfp4.2d").
+// An object: "like", the name where it starts ("nvfp4.te" when absent), and any of
+//   "rule"          nvfp4 | floor | ceil | rceil | even | tensor: the formulas of that scale rule;
+//                   when absent, those of "like", or, where "scale" asks for the other kind, rceil
+//                   for e8m0 and nvfp4 for the rest
+//   "element"       e2m1 | e2m3 | e3m2 | e4m3 | e5m2
+//   "scale"         e4m3 | ue4m3 | ue5m3 | e5m2 | e8m0
+//   "block"         [rows, cols], 1 x N or N x N with N = 8 .. 128, a multiple of 8; [0, 0]: one
+//                   scale for the tensor, [1, 0]: one for each row
+//   "tensor_scale"  false: no level 2
+//   "row_scaled"    true: level 2 of each row instead of the tensor
+//   "scale_max"     the block scale that level 2 aims at; the scale format's largest when absent
+//   "adaptive"      none | mae | mse | abs_max: four over six
+//   "level_two", "block_scale", "scale_encoding", "factor", "element_rounding", "nan", "inf_scale":
+//                   one stage's formula, by the label of its enumerator (dialect/labels.h)
+//   "signed_zeros"  keep | add_zero | never: what a code of value 0 keeps of its sign
+// Error at the JSON pointer for what is unknown or contradicts itself. Stochastic rounding is
+// another matter (recipe_json.h).
+Dialect ReadDialect(const Json& json, const std::string& where);
+
+// The name of the row with these formulas, or such an object. Rounding at random is left out.
+Json ToJson(const Dialect& dialect);
+
+}  // namespace fp4lab

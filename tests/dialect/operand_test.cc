@@ -1,0 +1,178 @@
+// What GEMMs multiply: values and integers of every dialect, by the tuned kernels and the others.
+#include "fp4lab/dialect/operand.h"
+
+#include <bit>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fp4lab/base/parallel.h"
+#include "fp4lab/base/simd.h"
+#include "fp4lab/dialect/blocks.h"
+#include "fp4lab/dialect/stages.h"
+#include "fp4lab/dialect/tuned.h"
+#include "tests/block/cases.h"
+#include "tests/support/catch.h"
+
+namespace fp4lab {
+namespace {
+
+using View = MatrixView<const float>;
+
+bool SameNumber(float a, float b) {
+  return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b) || (a != a && b != b);
+}
+std::size_t Differences(View a, View b) {
+  std::size_t count = 0;
+  for (std::size_t r = 0; r < a.rows; ++r) {
+    for (std::size_t c = 0; c < a.cols; ++c) count += !SameNumber(a(r, c), b(r, c));
+  }
+  return count;
+}
+
+// The transpose of x in memory, seen as x.
+Matrix<float> Turned(View x) {
+  Matrix<float> turned(x.cols, x.rows);
+  for (std::size_t r = 0; r < x.rows; ++r) {
+    for (std::size_t c = 0; c < x.cols; ++c) turned(c, r) = x(r, c);
+  }
+  return turned;
+}
+
+DialectOptions OptionsFor(const Dialect& d, View x, RandomGenerator generator) {
+  DialectOptions options{.source = RandomSource{{.seed = 3, .step = 5, .tensor = 7}, generator}};
+  options.amax = LevelTwoAmax(d, x, {});
+  return options;
+}
+
+void CheckValues(const Dialect& d, View x, const DialectOptions& options, View want) {
+  Matrix<float> rows(x.rows, x.cols), in_place(x.rows, x.cols);
+  QuantizeToValues(d, x, options, rows.View());
+  CHECK(Differences(rows.View(), want) == 0);
+  Matrix<float> turned = Turned(x);
+  const MatrixView<float> view = turned.View().Transposed();
+  QuantizeToValues(d, view, options, view);  // columns, in place
+  CHECK(Differences(view, want) == 0);
+  QuantizeToValues(d, x, options, turned.View().Transposed());  // from rows to columns
+  CHECK(Differences(view, want) == 0);
+}
+
+void CheckIntegers(const Dialect& d, View x, const DialectOptions& options, View want) {
+  const std::size_t block = static_cast<std::size_t>(d.block_cols);
+  const std::size_t height = static_cast<std::size_t>(d.block_rows);
+  const Matrix<float> turned = Turned(x);
+  for (const View view : {x, turned.View().Transposed()}) {
+    Matrix<std::uint8_t> codes(x.rows, x.cols);
+    Matrix<float> scales((x.rows + height - 1) / height, (x.cols + block - 1) / block);
+    if (!QuantizeToFp4Integers(d, view, options, {codes.View(), scales.View()})) continue;
+    std::size_t different = 0;
+    for (std::size_t r = 0; r < x.rows; ++r) {
+      for (std::size_t c = 0; c < x.cols; ++c) {
+        const float value =
+            static_cast<float>(codes(r, c) - 12) * (0.5f * scales(r / height, c / block));
+        different += value != want(r, c);  // both zeros are one integer
+      }
+    }
+    CHECK(different == 0);
+  }
+}
+
+void CheckDialect(const Dialect& d, View x, RandomGenerator generator) {
+  const DialectOptions options = OptionsFor(d, x, generator);
+  Matrix<float> want(x.rows, x.cols);
+  reference::QuantizeToValues(d, x, options, want.View());
+  CheckValues(d, x, options, want.View());
+  if (HasFp4Integers(d)) CheckIntegers(d, x, options, want.View());
+}
+
+std::vector<Dialect> RowsUnderEveryRounding() {
+  std::vector<Dialect> rows(Dialects().begin(), Dialects().end());
+  for (const char* name : {"nvfp4.te", "nvfp4.torchao.inference", "mxfp4.rceil", "mxfp8_e4m3.even",
+                           "fp8_e5m2", "nvfp4.te.4over6.mse.256"}) {
+    for (const ElementRounding rounding :
+         {ElementRounding::kStochastic4, ElementRounding::kStochastic8,
+          ElementRounding::kStochastic16, ElementRounding::kStochastic32,
+          ElementRounding::kTowardZero}) {
+      Dialect d = *FindDialect(name);
+      d.rounding = rounding;
+      rows.push_back(d);
+    }
+  }
+  return rows;
+}
+
+TEST_CASE("Every dialect's values and integers are those of its codes and scales",
+          "[dialect][differential]") {
+  for (const std::string& target : SimdTargets()) {
+    PinSimdTarget(target);
+    INFO("target " << target);
+    for (const Kind kind : {Kind::kNormal, Kind::kAnyBits, Kind::kTies}) {
+      const Matrix<float> x = TestMatrix(kind, 35, 100);
+      for (const Dialect& d : RowsUnderEveryRounding()) {
+        CAPTURE(d.name, static_cast<int>(d.rounding), static_cast<int>(kind));
+        CheckDialect(d, x.View(), RandomGenerator::kPhilox);
+        if (!IsStochastic(d)) continue;
+        CheckDialect(d, x.View(), RandomGenerator::kLinearCounter);
+        CheckDialect(d, x.View(), RandomGenerator::kWordPerRow);
+      }
+    }
+  }
+  PinSimdTarget("best");
+}
+
+TEST_CASE("Tuned kernels give the bytes of the dialects that they are said to compute",
+          "[dialect][differential]") {
+  std::size_t tuned_rows = 0;
+  for (const Dialect& d : RowsUnderEveryRounding()) {
+    const std::optional<TunedQuantizer> tuned = TunedFor(d);
+    if (!tuned) continue;
+    ++tuned_rows;
+    CAPTURE(d.name, static_cast<int>(d.rounding));
+    CHECK(SameFormulas(WithOwnRounding(DialectOf(tuned->format)), WithOwnRounding(d)));
+    for (const Kind kind : kKinds) {
+      const Matrix<float> x = TestMatrix(kind, 33, 80);
+      const DialectOptions options = OptionsFor(d, x.View(), RandomGenerator::kPhilox);
+      Matrix<float> want(33, 80), got(33, 80);
+      reference::QuantizeToValues(d, x.View(), options, want.View());
+      QuantizeToValues(x.View(), *TunedOptions(d, options), got.View());
+      CHECK(Differences(got.View(), want.View()) == 0);
+    }
+  }
+  CHECK(tuned_rows >= kBlockFormats.size());  // none is forgotten
+  for (const NamedBlockFormat& f : kBlockFormats) {
+    const std::optional<TunedQuantizer> tuned = TunedFor(DialectOf(f.format));
+    REQUIRE(tuned.has_value());
+    CHECK(tuned->format == f.format);
+  }
+}
+
+TEST_CASE("The alpha of a GEMM undoes both tensors' scales", "[dialect]") {
+  const Dialect &te = *FindDialect("nvfp4.te"), &mx = *FindDialect("mxfp4.rceil");
+  CHECK(GemmAlpha(te, 3.0f, te, 5.0f) == 15.0f / 7225344.0f);
+  CHECK(GemmAlpha(te, 3.0f, mx, 0.0f) == 3.0f / 2688.0f);
+  CHECK(GemmAlpha(mx, 0.0f, mx, 0.0f) == 1.0f);
+  const Dialect& narrow = *FindDialect("nvfp4.te.4over6.mse.256");  // C = 256 * 6
+  CHECK(GemmAlpha(te, 3.0f, narrow, 5.0f) == 15.0f / (2688.0f * 1536.0f));
+  CHECK(OperandDecode(*FindDialect("nvfp4.fouroversix"), 0.0f) == 0.0f);
+  CHECK(OperandDecode(*FindDialect("fp8_e4m3"), 896.0f) == 2.0f);
+}
+
+TEST_CASE("A poor generator's bits are what its name says", "[dialect]") {
+  const RandomStream stream{.seed = 9, .step = 1, .tensor = 2};
+  const RandomSource counter{stream, RandomGenerator::kLinearCounter};
+  const RandomSource row{stream, RandomGenerator::kWordPerRow};
+  for (const int bits : {4, 8, 16, 32}) {
+    const std::uint32_t mask = ~0u >> (32 - bits);
+    for (std::uint64_t i = 0; i < 100; ++i) {
+      CHECK(((counter.Bits(bits, i + 1, 10) - counter.Bits(bits, i, 10)) & mask) == 1u);
+      CHECK(row.Bits(bits, i, 10) == RandomSource{stream}.Bits(bits, i / 10 * 10, 10));
+      CHECK(RandomSource{stream}.Bits(bits, i, 10) <= mask);
+    }
+  }
+  CHECK(RandomSource{stream}.Bits(16, 77, 10) == stream.Bits16(77));
+  CHECK(RandomSource{stream}.Bits(32, 77, 10) == stream.Bits32(77));
+  CHECK(RandomSource{stream}.Bits(8, 77, 10) == stream.Bits8(77));
+}
+
+}  // namespace
+}  // namespace fp4lab
