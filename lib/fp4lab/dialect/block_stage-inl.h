@@ -97,8 +97,8 @@ HWY_INLINE void FindSaturatingBytes(const ElementConstants& constants, float rai
     }
     const VF t = hn::Load(d, encoded);
     const VF magnitude = RoundNearest(e, hn::Min(hn::Abs(t), hn::Set(d, e.max)));
-    const VI sign = hn::And(hn::ShiftRight<31>(Bits(t)),
-                            hn::Set(di, static_cast<std::int32_t>(e.sign_code)));
+    const VI sign =
+        hn::And(hn::ShiftRight<31>(Bits(t)), hn::Set(di, static_cast<std::int32_t>(e.sign_code)));
     const VI code = hn::IfThenElse(hn::RebindMask(di, hn::IsNaN(t)),
                                    hn::Set(di, static_cast<std::int32_t>(e.nan_code)),
                                    hn::Or(MagnitudeCode(e, magnitude), sign));
@@ -147,8 +147,15 @@ HWY_INLINE void FindFactors(const Dialect& dialect, const Level& level, std::siz
 // Byte, s and e from b and `raise` times t: NumbersFrom of each block.
 HWY_INLINE void FindNumbers(const Dialect& dialect, const Level& level, const ScaleTables& tables,
                             float raise, std::size_t n, const BlockArrays& a) {
-  FindBytes(dialect, tables.constants, raise, n, a);
-  for (std::size_t i = 0; i < n; ++i) a.scale[i] = tables.values[a.byte[i]];
+  if (dialect.scale_encoding == ScaleEncoding::kBinary32) {
+    for (std::size_t i = 0; i < n; ++i) {
+      a.byte[i] = 0;
+      a.scale[i] = a.scale_before[i] * raise;
+    }
+  } else {
+    FindBytes(dialect, tables.constants, raise, n, a);
+    for (std::size_t i = 0; i < n; ++i) a.scale[i] = tables.values[a.byte[i]];
+  }
   FindFactors(dialect, level, n, a);
 }
 

@@ -9,7 +9,7 @@ namespace fp4lab {
 
 // What a dialect's block stage looks up.
 struct ScaleTables {
-  ElementConstants constants;           // of the scale's format
+  ElementConstants constants;          // of the scale's format
   std::array<float, 256> values = {};  // ScaleValueOf every byte
 };
 

@@ -5,6 +5,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/dialect/adaptive.h"
+#include "fp4lab/dialect/statistic.h"
 
 namespace fp4lab {
 namespace {
@@ -40,11 +41,23 @@ void CheckOptions(const Dialect& dialect, MatrixView<const float> x,
   const bool given = options.random.size() == x.size() && RandomBitsOf(dialect.rounding) <= 16;
   Expects(!IsStochastic(dialect) || options.source.has_value() || given,
           "stochastic rounding takes one random field an element, or a source of them");
-  Expects(!dialect.row_scaled || dialect.block_rows == 1, "row-scaled blocks have one row");
+  Expects(!dialect.row_scaled || dialect.block_rows <= 1, "row-scaled blocks have one row");
+  Expects(dialect.unbias == Unbias::kNone || options.source.has_value(),
+          "unbiased scales take a source of random bits");
   Expects(
       dialect.adaptive == Adaptive::kNo ||
           (dialect.block_rows >= 1 && dialect.block_rows <= static_cast<int>(kMostAdaptiveLines)),
       "four over six has blocks of 1 to 32 rows");
+}
+
+void ShapeQuantized(const Dialect& dialect, const BlockGrid& grid, Quantized* q) {
+  q->codes.resize(q->rows * q->cols);
+  if (!grid.stores_scales) return;
+  q->scale_rows = grid.rows;
+  q->scale_cols = grid.cols;
+  const bool floats = dialect.scale_encoding == ScaleEncoding::kBinary32;
+  (floats ? q->scale_values.resize(grid.rows * grid.cols)
+          : q->scales.resize(grid.rows * grid.cols));
 }
 
 float MaxMagnitudeOf(MatrixView<const float> x, bool keeps_nan) {
@@ -65,7 +78,7 @@ Level LevelOfRow(const Dialect& dialect, const std::vector<float>& amax, std::si
 }
 
 ChosenBlock ChooseBlock(const Dialect& dialect, const Level& level, MatrixView<const float> block) {
-  const float b = MaxMagnitudeOf(block, dialect.nan != NanRule::kElement);
+  const float b = StatisticOf(dialect, block);
   return ChooseBlock(dialect, level, block, b, ScaleBefore(dialect, b, level));
 }
 

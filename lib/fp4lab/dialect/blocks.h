@@ -42,6 +42,17 @@ inline std::uint32_t RandomBitsAt(const Dialect& dialect, const DialectOptions& 
 // S and D that the elements of row r have.
 Level LevelOfRow(const Dialect& dialect, const std::vector<float>& amax, std::size_t row);
 
+// Gives q, whose rows and cols are set, the sizes of a result.
+void ShapeQuantized(const Dialect& dialect, const BlockGrid& grid, Quantized* q);
+
+// The block scale of element (r, c).
+inline float ScaleAt(const Dialect& dialect, const BlockGrid& grid, const Quantized& q,
+                     std::size_t r, std::size_t c) {
+  const std::size_t block = r / grid.block_rows * grid.cols + c / grid.block_cols;
+  if (!q.scale_values.empty()) return q.scale_values[block];
+  return ScaleValueOf(dialect, grid.stores_scales ? q.scales[block] : std::uint8_t{0});
+}
+
 struct ChosenBlock {
   BlockNumbers numbers;
   bool maps_to_four = false;

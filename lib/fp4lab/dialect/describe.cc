@@ -70,6 +70,8 @@ std::string_view FormulaOf(BlockScale rule) {
       return "s = 2^ceil(fl(log2 fl(b/q))), 1 where b is 0";
     case BlockScale::kOverflowAware:
       return "s = 2^k, the exponent of bf16(fl(fl(b/q) * fl(12/7))), 1 where fl(b/q) < 2^-63";
+    case BlockScale::kFloorLog2Quotient:
+      return "s = 2^floor(log2 fl(b/q))";
     case BlockScale::kOneBlock:
       return "none";
   }
@@ -96,6 +98,8 @@ std::string_view FormulaOf(ScaleEncoding rule) {
       return "t half up on the bits; 256 and beyond become 448";
     case ScaleEncoding::kExponent:
       return "the exponent";
+    case ScaleEncoding::kBinary32:
+      return "none: s = t in binary32";
   }
   return "";
 }

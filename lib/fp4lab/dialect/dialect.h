@@ -38,7 +38,7 @@ enum class LevelTwo : std::uint8_t {
   kTensorFp8           // one scale and no blocks: S = fl(largest/amax), 1 where amax is 0 or Inf
 };
 
-// t from the block's amax b; q is the largest element (6).
+// t from the block's amax b; q is the largest element (6), or Dialect::target.
 enum class BlockScale : std::uint8_t {
   kFolded,             // min(fl(b * fl(S * fl(1/q))), FLT_MAX), fminf: NaN gives FLT_MAX
   kFoldedOpen,         // fl(b * fl(S * fl(1/q)))
@@ -55,6 +55,7 @@ enum class BlockScale : std::uint8_t {
   kFloorLog2,          // E8M0: floor(fl(log2 b)) - emax, the logarithm rounded to binary32
   kCeilLog2,           // E8M0: ceil(fl(log2 fl(b/q)))
   kOverflowAware,      // E8M0: the exponent of bf16(fl(fl(b/q) * fl(12/7)))
+  kFloorLog2Quotient,  // E8M0: floor(log2 fl(b/q))
   kOneBlock            // no block scale: FP8 with one scale for the tensor
 };
 
@@ -68,7 +69,8 @@ enum class ScaleEncoding : std::uint8_t {
   kZeroToEpsilon,  // RNE after clamping to +-448; a byte of 0 becomes 2^-3
   kOneWhereTiny,   // t < 2^-63 becomes 1; RNE, saturating
   kHalfUpGgml,     // half up on the bits, 256 and beyond give 448
-  kExponent        // E8M0: made by the block scale's rule
+  kExponent,       // E8M0: made by the block scale's rule
+  kBinary32        // none: s = t, a float (Quantized::scale_values), and no byte
 };
 
 // v from x and the block's s.
@@ -111,6 +113,19 @@ enum class ElementRounding : std::uint8_t {
   kStochastic32   // 32 bits an element (formats/stochastic32.h)
 };
 
+// What b is.
+enum class BlockStatistic : std::uint8_t {
+  kAmax,  // the largest magnitude
+  kQuest  // fl(fl(2.92247856 * sigma) + 6e-8), sigma the block's standard deviation about its mean:
+          // the scale of least squared error for normal data (Quartet, QuEST); dialect/statistic.h
+};
+
+// What is done to scales so that the quantization is unbiased.
+enum class Unbias : std::uint8_t {
+  kNone,
+  kMsEden  // the block scales of a group, times <x,x> / <x,Q(x)>, rounded at random: ms_eden.h
+};
+
 // Two candidate scales a block, for a largest element of 6 and of 4; the better one is kept
 // (four over six). The error is summed over the block; a tie keeps 6.
 enum class Adaptive : std::uint8_t { kNo, kMae, kMse, kAbsMax };
@@ -151,6 +166,11 @@ struct Dialect {
   NanRule nan = NanRule::kElement;
   InfScale inf_scale = InfScale::kRule;
   std::int16_t nan_scale = -1, nan_code = -1;  // what is stored for NaN; -1: the format's NaN code
+  // What published training recipes add; rows of the table have none of it.
+  float target = 0.0f;    // the value that a block's amax is mapped to; 0: the largest element
+  float prescale = 1.0f;  // factors are multiplied by it, and what is decoded is divided by it
+  BlockStatistic statistic = BlockStatistic::kAmax;
+  Unbias unbias = Unbias::kNone;
   friend constexpr bool operator==(const Dialect&, const Dialect&) = default;
 };
 
@@ -167,8 +187,13 @@ Dialect WithOwnRounding(Dialect dialect);
 // The row with the formulas of `dialect`, or `dialect` without a name where none has them.
 Dialect Canonical(const Dialect& dialect);
 
+// q, the value that a block's amax is mapped to.
+constexpr float TargetOf(const Dialect& d) {
+  return d.target != 0.0f ? d.target : MaxFinite(d.element);
+}
+
 // C, the amax that level 2 maps to 1: exact for every row of the table but Quartet II's.
-constexpr float LevelTwoConstant(const Dialect& d) { return d.scale_max * MaxFinite(d.element); }
+constexpr float LevelTwoConstant(const Dialect& d) { return d.scale_max * TargetOf(d); }
 
 // True where the answer is a set: QuantizeAs gives one member, IsAllowed (dialect/quantize.h)
 // judges.
@@ -204,6 +229,11 @@ constexpr int RandomBitsOf(ElementRounding rounding) {
   return 0;
 }
 constexpr bool IsStochastic(const Dialect& d) { return RandomBitsOf(d.rounding) != 0; }
+
+// True where the quantization takes random bits, for its elements or its scales.
+constexpr bool TakesRandomBits(const Dialect& d) {
+  return IsStochastic(d) || d.unbias != Unbias::kNone;
+}
 
 // Equal formulas, whatever the rows are called.
 constexpr bool SameFormulas(Dialect a, const Dialect& b) {

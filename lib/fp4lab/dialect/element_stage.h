@@ -53,8 +53,9 @@ constexpr float EncodeTimesApproximateFactor(float s, const Level& l) {
   return ClampToMaxOrNan(l.encode * RcpFtz(s));
 }
 
-// e, or what the dialect divides by (Divides).
-constexpr float FactorOf(const Dialect& d, float b, float s, std::uint8_t byte, const Level& l) {
+// FactorOf without Dialect::prescale.
+constexpr float PlainFactorOf(const Dialect& d, float b, float s, std::uint8_t byte,
+                              const Level& l) {
   switch (d.factor) {
     case Factor::kReciprocal:
     case Factor::kReciprocalApproximate:  // a member of the set
@@ -106,6 +107,13 @@ constexpr bool Divides(Factor factor) {
   return factor == Factor::kDivideByProduct || factor == Factor::kDivideByQuotient ||
          factor == Factor::kDivideByScale || factor == Factor::kDivideByNormal ||
          factor == Factor::kSearch;
+}
+
+// e, or what the dialect divides by (Divides).
+constexpr float FactorOf(const Dialect& d, float b, float s, std::uint8_t byte, const Level& l) {
+  const float e = PlainFactorOf(d, b, s, byte, l);
+  if (d.prescale == 1.0f) return e;
+  return Divides(d.factor) ? e / d.prescale : e * d.prescale;
 }
 
 // ---- v, the scaled element ----------------------------------------------------------------------

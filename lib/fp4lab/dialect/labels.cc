@@ -64,6 +64,8 @@ std::string_view LabelOf(BlockScale rule) {
       return "ceil_log2";
     case BlockScale::kOverflowAware:
       return "overflow_aware";
+    case BlockScale::kFloorLog2Quotient:
+      return "floor_log2_quotient";
     case BlockScale::kOneBlock:
       return "one_block";
   }
@@ -90,6 +92,8 @@ std::string_view LabelOf(ScaleEncoding rule) {
       return "half_up_ggml";
     case ScaleEncoding::kExponent:
       return "exponent";
+    case ScaleEncoding::kBinary32:
+      return "binary32";
   }
   return "";
 }
@@ -204,6 +208,26 @@ std::string_view LabelOf(InfScale rule) {
       return "nan";
     case InfScale::kNumber:
       return "number";
+  }
+  return "";
+}
+
+std::string_view LabelOf(BlockStatistic rule) {
+  switch (rule) {
+    case BlockStatistic::kAmax:
+      return "none";
+    case BlockStatistic::kQuest:
+      return "quest";
+  }
+  return "";
+}
+
+std::string_view LabelOf(Unbias rule) {
+  switch (rule) {
+    case Unbias::kNone:
+      return "none";
+    case Unbias::kMsEden:
+      return "ms_eden";
   }
   return "";
 }

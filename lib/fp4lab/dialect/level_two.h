@@ -102,7 +102,7 @@ constexpr Level LevelWithoutAmax(const Dialect& d, float amax) {
     case LevelTwo::kMultiplier:
       return MultiplierLevel(c, amax);
     case LevelTwo::kTwoDivisions:
-      return TwoDivisionsLevel(d.scale_max, MaxFinite(d.element), amax);
+      return TwoDivisionsLevel(d.scale_max, TargetOf(d), amax);
     case LevelTwo::kDivisor:
       return DivisorLevel(c, amax);
     case LevelTwo::kDivisorOrOne:

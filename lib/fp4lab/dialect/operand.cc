@@ -34,7 +34,9 @@ bool HasEncodeScale(const Dialect& d) {
   return false;
 }
 
-bool HasNarrowScales(FormatId scale) { return FormatOf(scale).mantissa_bits <= 3; }
+bool HasNarrowScales(const Dialect& d) {
+  return d.scale_encoding != ScaleEncoding::kBinary32 && FormatOf(d.scale).mantissa_bits <= 3;
+}
 
 }  // namespace
 
@@ -61,7 +63,7 @@ void QuantizeToValues(const Dialect& dialect, MatrixView<const float> x,
 }
 
 bool HasFp4Integers(const Dialect& d) {
-  return d.element == FormatId::kE2M1 && HasNarrowScales(d.scale) && !d.row_scaled &&
+  return d.element == FormatId::kE2M1 && HasNarrowScales(d) && !d.row_scaled &&
          HasFp4Integers(BlockFormat{
              .element = d.element, .block_rows = d.block_rows, .block_cols = d.block_cols});
 }
@@ -82,13 +84,16 @@ bool QuantizeToFp4Integers(const Dialect& dialect, MatrixView<const float> x,
 }
 
 float OperandDecode(const Dialect& dialect, float amax) {
-  if (HasEncodeScale(dialect)) return amax / LevelTwoConstant(dialect);
-  return LevelOf(dialect, amax).decode;
+  const float decode =
+      HasEncodeScale(dialect) ? amax / LevelTwoConstant(dialect) : LevelOf(dialect, amax).decode;
+  return dialect.prescale == 1.0f ? decode : decode / dialect.prescale;
 }
 
 float GemmAlpha(const Dialect& a, float amax_a, const Dialect& b, float amax_b) {
   if (HasEncodeScale(a) && HasEncodeScale(b)) {
-    return amax_a * amax_b / (LevelTwoConstant(a) * LevelTwoConstant(b));
+    const float alpha = amax_a * amax_b / (LevelTwoConstant(a) * LevelTwoConstant(b));
+    const float prescale = a.prescale * b.prescale;
+    return prescale == 1.0f ? alpha : alpha / prescale;
   }
   return OperandDecode(a, amax_a) * OperandDecode(b, amax_b);
 }
@@ -101,9 +106,8 @@ void QuantizeToValues(const Dialect& dialect, MatrixView<const float> x,
   const BlockGrid grid(dialect, x.rows, x.cols);
   for (std::size_t r = 0; r < x.rows; ++r) {
     for (std::size_t c = 0; c < x.cols; ++c) {
-      const std::size_t block = r / grid.block_rows * grid.cols + c / grid.block_cols;
-      const std::uint8_t byte = grid.stores_scales ? q.scales[block] : std::uint8_t{0};
-      out(r, c) = Decode(dialect.element, q.codes[r * x.cols + c]) * ScaleValueOf(dialect, byte);
+      out(r, c) =
+          Decode(dialect.element, q.codes[r * x.cols + c]) * ScaleAt(dialect, grid, q, r, c);
     }
   }
 }

@@ -16,8 +16,10 @@
 #include "fp4lab/dialect/adaptive.h"
 #include "fp4lab/dialect/block_tables.h"
 #include "fp4lab/dialect/blocks.h"
+#include "fp4lab/dialect/ms_eden.h"
 #include "fp4lab/dialect/outputs.h"
 #include "fp4lab/dialect/stages.h"
+#include "fp4lab/dialect/statistic.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "fp4lab/dialect/quantize.cc"
@@ -146,6 +148,14 @@ void FindMaxima(const QuantizeJob& job, const Tile& x, std::size_t blocks, Quant
       for (std::size_t c = 0; c < width; ++c) max = std::max(max, b->maxima[done * width + c]);
       b->maxima[done] = max;
     }
+  }
+  if (job.dialect.statistic != BlockStatistic::kAmax) {
+    for (std::size_t j = 0; j < blocks; ++j) {
+      const std::size_t col = j * job.grid.block_cols;
+      const std::size_t cols = std::min(job.grid.block_cols, x.cols - col);
+      b->amax[j] = StatisticOf(job.dialect, {x.data + col, x.rows, cols, x.stride, 1});
+    }
+    return;
   }
   const bool keeps_nan = job.dialect.nan != NanRule::kElement;
   for (std::size_t j = 0; j < blocks; ++j) {
@@ -384,6 +394,17 @@ void QuantizeRow(const QuantizeJob& job, const Level& level, const float* x, std
   std::uint8_t* const codes = job.out.codes != nullptr ? job.out.codes + at : b->codes.data();
   FindCodes(job, level, x, b->random.data(), cols, b->six, codes);
   if (codes != b->codes.data()) std::copy_n(codes, cols, b->codes.data());
+  if (job.dialect.unbias == Unbias::kMsEden) {
+    const std::size_t block = col / job.grid.block_cols;
+    CorrectScales(job.dialect, level, job.options,
+                  {.x = {x, cols},
+                   .codes = {b->codes.data(), cols},
+                   .block_cols = job.grid.block_cols,
+                   .first_block = row * job.grid.cols + block,
+                   .bytes = b->six.byte.data(),
+                   .scales = b->six.scale.data()});
+    if (!HasWholeVectors(job)) SpreadOverColumns(job, cols, &b->six);
+  }
   if (values != nullptr) FindValues(job, b->codes.data(), cols, b->six, values);
   if (job.out.integers.data != nullptr) {
     FindIntegers(job, b->codes.data(), cols, &job.out.integers(row, col));
@@ -403,11 +424,11 @@ void QuantizeBand(const QuantizeJob& job, const Tile& x, std::size_t band, std::
     std::fill(b->random.begin(), b->random.end(), 0u);
     ChooseCandidates(job, level, x, blocks, b);
   }
-  StoreScales(job, band, col / job.grid.block_cols, blocks, b->six);
   for (std::size_t r = 0; r < x.rows; ++r) {
     QuantizeRow(job, level, x.data + r * x.stride, row + r, col, x.cols,
                 values.data == nullptr ? nullptr : &values(r, 0), b);
   }
+  StoreScales(job, band, col / job.grid.block_cols, blocks, b->six);
 }
 
 bool CanRound(ElementRounding rounding) { return IsInLanes(rounding); }
@@ -500,15 +521,12 @@ Quantized QuantizeAs(const Dialect& dialect, MatrixView<const float> x,
   CheckOptions(dialect, x, options);
   const BlockGrid grid(dialect, x.rows, x.cols);
   Quantized q{.rows = x.rows, .cols = x.cols};
-  q.codes.resize(x.size());
-  if (grid.stores_scales) {
-    q.scale_rows = grid.rows;
-    q.scale_cols = grid.cols;
-    q.scales.resize(q.scale_rows * q.scale_cols);
-  }
+  ShapeQuantized(dialect, grid, &q);
   q.amax = LevelTwoAmax(dialect, x, options);
-  QuantizeInto(dialect, x, options, q.amax,
-               {.codes = q.codes.data(), .scale_bytes = q.scales.data()});
+  QuantizeOutputs out{.codes = q.codes.data()};
+  if (!q.scales.empty()) out.scale_bytes = q.scales.data();
+  if (!q.scale_values.empty()) out.scales = {q.scale_values.data(), grid.rows, grid.cols};
+  QuantizeInto(dialect, x, options, q.amax, out);
   return q;
 }
 

@@ -25,6 +25,7 @@ struct Quantized {
   std::vector<std::uint8_t> scales =
       {};                        // the grid of blocks, row-major: a 16x16 tile has one entry
   std::vector<float> amax = {};  // one for the tensor or one a row; empty without level 2
+  std::vector<float> scale_values = {};  // the grid, instead of `scales`, where those are binary32
   friend bool operator==(const Quantized&, const Quantized&) = default;
 };
 

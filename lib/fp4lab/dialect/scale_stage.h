@@ -32,7 +32,7 @@ constexpr float OverTensorScale(float b, float scale_max, float q, const Level& 
 }
 
 constexpr float ScaleBefore(const Dialect& d, float b, const Level& l) {
-  const float q = MaxFinite(d.element);
+  const float q = TargetOf(d);
   switch (d.block_scale) {
     case BlockScale::kFolded:
       return ClampToMax(FoldedScale(b, q, l));
@@ -55,6 +55,7 @@ constexpr float ScaleBefore(const Dialect& d, float b, const Level& l) {
       return OverTensorScale(b, d.scale_max, q, l);
     case BlockScale::kNoLevel:
     case BlockScale::kCeilLog2:
+    case BlockScale::kFloorLog2Quotient:
       return b / q;
     case BlockScale::kOverflowAware:
       return b / q * (12.0f / 7.0f);
@@ -161,6 +162,7 @@ constexpr float ScaleToEncode(ScaleEncoding encoding, float t) {
     case ScaleEncoding::kZeroToEpsilon:
     case ScaleEncoding::kHalfUpGgml:
     case ScaleEncoding::kExponent:
+    case ScaleEncoding::kBinary32:
       break;
   }
   return t;
@@ -168,7 +170,7 @@ constexpr float ScaleToEncode(ScaleEncoding encoding, float t) {
 // Whether the byte is the saturating cast of what is encoded.
 constexpr bool SaturatesScale(ScaleEncoding encoding) {
   return encoding != ScaleEncoding::kClamp2m9 && encoding != ScaleEncoding::kHalfUpGgml &&
-         encoding != ScaleEncoding::kExponent;
+         encoding != ScaleEncoding::kExponent && encoding != ScaleEncoding::kBinary32;
 }
 constexpr std::uint8_t StoredScale(const Dialect& d, float t, std::uint8_t byte) {
   if (byte != 0) return byte;
@@ -185,6 +187,7 @@ constexpr std::uint8_t StoredScale(const Dialect& d, float t, std::uint8_t byte)
     case ScaleEncoding::kOneWhereTiny:
     case ScaleEncoding::kHalfUpGgml:
     case ScaleEncoding::kExponent:
+    case ScaleEncoding::kBinary32:
       break;
   }
   return byte;
@@ -207,8 +210,10 @@ constexpr bool ReachesInf(const Dialect& d, float b) {
 constexpr std::uint8_t EncodedExponent(const Dialect& d, float b, float t) {
   if (d.block_scale == BlockScale::kFloorLog2) return FloorLog2Byte(b, MaxExponent(d.element));
   if (d.block_scale == BlockScale::kCeilLog2) return CeilLog2Byte(t);
+  if (d.block_scale == BlockScale::kFloorLog2Quotient)
+    return FloorByte(std::bit_cast<std::uint32_t>(t), 0);
   if (d.block_scale == BlockScale::kOverflowAware) {
-    return b / MaxFinite(d.element) < kTiny ? std::uint8_t{127} : Bf16ExponentByte(t);
+    return b / TargetOf(d) < kTiny ? std::uint8_t{127} : Bf16ExponentByte(t);
   }
   if (b != b) return 0xFF;  // only where the dialect's maximum keeps NaN
   if (d.inf_scale != InfScale::kRule && ReachesInf(d, b)) {
@@ -226,6 +231,7 @@ constexpr std::uint8_t ReplacedNan(const Dialect& d, std::uint8_t byte) {
 
 // The byte of a block with maximum b and scale t = ScaleBefore(d, b, level).
 constexpr std::uint8_t ScaleByteOf(const Dialect& d, float b, float t) {
+  if (d.scale_encoding == ScaleEncoding::kBinary32) return 0;
   const std::uint8_t byte =
       d.scale_encoding == ScaleEncoding::kExponent ? EncodedExponent(d, b, t) : EncodedScale(d, t);
   return ReplacedNan(d, byte);

@@ -24,7 +24,7 @@ struct BlockNumbers {
 constexpr BlockNumbers NumbersFrom(const Dialect& d, float b, float t, const Level& l) {
   BlockNumbers n{.amax = b, .scale_before = t};
   n.byte = ScaleByteOf(d, b, t);
-  n.scale = ScaleValueOf(d, n.byte);
+  n.scale = d.scale_encoding == ScaleEncoding::kBinary32 ? t : ScaleValueOf(d, n.byte);
   n.factor = FactorOf(d, b, n.scale, n.byte, l);
   return n;
 }
@@ -37,7 +37,8 @@ constexpr std::uint8_t QuantizedElement(const Dialect& d, const BlockNumbers& n,
 // The value of a code: fl(value * fl(fl(s*amax) * fl(1/C))) where level 2 is Transformer Engine's
 // (dequantize_nvfp4.cuh), fl(value * fl(s*D)) elsewhere.
 constexpr float Dequantized(const Dialect& d, std::uint8_t code, float s, float amax) {
-  const float value = Decode(d.element, code);
+  float value = Decode(d.element, code);
+  if (d.prescale != 1.0f) value /= d.prescale;
   switch (d.level_two) {
     case LevelTwo::kEncodeScale:
     case LevelTwo::kEncodeApproximate:

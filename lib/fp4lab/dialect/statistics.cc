@@ -26,8 +26,8 @@ RowSums MeasureRow(const Dialect& d, const BlockGrid& grid, MatrixView<const flo
   RowSums sums;
   for (std::size_t c = 0; c < x.cols; ++c) {
     const std::size_t block = r / grid.block_rows * grid.cols + c / grid.block_cols;
-    const std::uint8_t byte = grid.stores_scales ? q.scales[block] : std::uint8_t{0};
-    const float scale = ScaleValueOf(d, byte), v = x(r, c);
+    const std::uint8_t byte = q.scales.empty() ? std::uint8_t{0} : q.scales[block];
+    const float scale = ScaleAt(d, grid, q, r, c), v = x(r, c);
     const double y = double{Decode(d.element, q.codes[r * x.cols + c]) * scale} * decode;
     if (!std::isfinite(v) || !std::isfinite(y)) continue;
     const float scaled = Scaled(d, v, FactorOf(d, std::fabs(v), scale, byte, level), level);

@@ -23,8 +23,8 @@ struct QuantizationStatistics {
   std::size_t not_finite = 0;  // left out
 };
 
-// Quantizes x as the dialect and the options say (their amax included) and measures. Sums are in double, a row at a
-// time in ascending order, then over rows in ascending order.
+// Quantizes x as the dialect and the options say (their amax included) and measures. Sums are in
+// double, a row at a time in ascending order, then over rows in ascending order.
 QuantizationStatistics MeasureQuantization(const Dialect& dialect, MatrixView<const float> x,
                                            const DialectOptions& options = {});
 

@@ -43,7 +43,8 @@ enum class FormatId : std::uint8_t {
   kUE5M3,
   kFP16,
   kBF16,
-  kTF32  // a code is the upper 19 bits of the 32-bit container: see formats/tf32.h
+  kTF32,  // a code is the upper 19 bits of the 32-bit container: see formats/tf32.h
+  kE0M3   // the uniform grid 0, 1/8 .. 7/8: four-bit integers of sign and magnitude, in eighths
 };
 
 struct NamedFormat {
@@ -66,6 +67,7 @@ inline constexpr std::array kFormats = {
     NamedFormat{FormatId::kFP16, "float16", "fp16", {16, 5, 10, 15, Specials::kInfAndNan, true}},
     NamedFormat{FormatId::kBF16, "bfloat16", "bf16", {16, 8, 7, 127, Specials::kInfAndNan, true}},
     NamedFormat{FormatId::kTF32, "tfloat32", "tf32", {19, 8, 10, 127, Specials::kInfAndNan, true}},
+    NamedFormat{FormatId::kE0M3, "float4_e0m3fn", "e0m3", {4, 0, 3, 1, Specials::kNone, true}},
 };
 
 constexpr const NamedFormat& Named(FormatId id) { return kFormats[static_cast<std::size_t>(id)]; }

@@ -13,7 +13,7 @@ namespace fp4lab::gpu {
 // Whether quantizing the transpose gives the transposed values; nn/linear.cc.
 inline bool SharesTranspose(const OperandRecipe& a, const OperandRecipe& b) {
   if (!(a == b) || a.hadamard != 0) return false;
-  return !a.format || (!IsStochastic(*a.format) && !a.format->row_scaled &&
+  return !a.format || (!TakesRandomBits(*a.format) && !a.format->row_scaled &&
                        a.format->block_rows == a.format->block_cols);
 }
 

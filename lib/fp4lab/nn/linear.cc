@@ -38,7 +38,7 @@ LinearInput Transposed(LinearInput input) {
 // Whether quantizing the transpose gives the transposed values.
 bool IsTransposable(const OperandRecipe& recipe) {
   if (recipe.hadamard != 0) return false;
-  return !recipe.format || (!IsStochastic(*recipe.format) && !recipe.format->row_scaled &&
+  return !recipe.format || (!TakesRandomBits(*recipe.format) && !recipe.format->row_scaled &&
                             recipe.format->block_rows == recipe.format->block_cols);
 }
 
@@ -83,7 +83,7 @@ bool IsLarge(View w) { return w.size() > std::size_t{1} << 18; }  // 1 MiB
 // integers are a quarter as large. An observer sees a weight once.
 bool IsKept(const GemmRecipe& recipe, const LinearCall& call, View w) {
   return !IsLarge(w) || UseIntegers(recipe, call) || call.observer != nullptr ||
-         (recipe.b.format && IsStochastic(*recipe.b.format));
+         (recipe.b.format && TakesRandomBits(*recipe.b.format));
 }
 
 LinearOperandValues* PrepareWeight(const GemmRecipe& gemm, bool bf16, LinearOperand operand,

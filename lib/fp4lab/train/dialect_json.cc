@@ -32,6 +32,7 @@ void ReadFormat(JsonObject* o, std::string_view key, FormatId* format) {
   if (!o->Has(key)) return;
   std::string name;
   o->Read(key, &name);
+  if (name == "int4") name = Named(FormatId::kE0M3).name;
   const std::optional<FormatId> id = FindFormat(name);
   if (!id) {
     throw Error(o->Where(key),
@@ -61,6 +62,14 @@ Dialect UnderRule(const Dialect& d, ScaleRule rule) {
   return DialectOf({d.element, scale, d.block_rows, d.block_cols, rule});
 }
 
+// Whether "scale" is binary32, which is no format of scale bytes.
+bool ReadsFloatScales(JsonObject* o) {
+  if (!o->Has("scale")) return false;
+  std::string name;
+  o->Read("scale", &name);
+  return name == "fp32" || name == "float32";
+}
+
 // "element", "scale" and "rule" together: which formulas they ask for.
 void ReadFormats(JsonObject* o, Dialect* d) {
   ReadFormat(o, "element", &d->element);
@@ -68,7 +77,12 @@ void ReadFormats(JsonObject* o, Dialect* d) {
     throw Error(o->Where("element"), "must be a signed format of at most 8 bits");
   }
   FormatId scale = d->scale;
-  ReadFormat(o, "scale", &scale);
+  const bool floats = ReadsFloatScales(o);
+  if (floats) {
+    scale = FormatId::kE4M3;
+  } else {
+    ReadFormat(o, "scale", &scale);
+  }
   const bool exponent = scale == FormatId::kE8M0;
   std::optional<ScaleRule> rule;
   if (o->Has("scale") && exponent != (d->scale == FormatId::kE8M0)) {
@@ -87,10 +101,48 @@ void ReadFormats(JsonObject* o, Dialect* d) {
     }
   }
   if (!o->Has("scale")) return;
+  if (floats) {  // there is nothing that a level 2 would keep in range
+    d->scale_encoding = ScaleEncoding::kBinary32;
+    d->level_two = LevelTwo::kNone;
+    d->block_scale = BlockScale::kNoLevel;
+    return;
+  }
   if (FormatOf(scale).bits > 8)
     throw Error(o->Where("scale"), "must be a format of 8 bits at most");
   d->scale = scale;
   if (!exponent) d->scale_max = MaxFinite(scale);
+}
+
+// How blocks are found and corrected in ways that no row of the table has.
+void ReadAdditions(JsonObject* o, const std::string& where, Dialect* d) {
+  o->Read("target", &d->target);
+  if (!(d->target >= 0.0f && d->target <= 2.0f * MaxFinite(d->element))) {
+    throw Error(o->Where("target"), "must be a positive number, at most twice the largest element");
+  }
+  if (d->target == MaxFinite(d->element)) d->target = 0.0f;
+  o->Read("prescale", &d->prescale);
+  if (!(d->prescale > 0.0f && d->prescale <= 16.0f)) {
+    throw Error(o->Where("prescale"), "must be a positive number, at most 16");
+  }
+  ReadStage(o, "clip", &d->statistic);
+  ReadStage(o, "unbias", &d->unbias);
+  const bool exponent = d->scale == FormatId::kE8M0;
+  if (d->statistic == BlockStatistic::kQuest && d->block_rows == 0) {
+    throw Error(o->Where("clip"), "is for block scales");
+  }
+  if (d->statistic == BlockStatistic::kQuest && exponent) {
+    d->block_scale = BlockScale::kFloorLog2Quotient;
+  }
+  if (d->target != 0.0f && (d->block_rows == 0 || d->block_scale == BlockScale::kMicroscaling)) {
+    throw Error(o->Where("target"),
+                "is for block scales that a quotient b/q makes, not for this rule");
+  }
+  const bool corrects = d->block_rows == 1 && 128 % d->block_cols == 0 && !exponent &&
+                        d->scale_encoding != ScaleEncoding::kBinary32;
+  if (d->unbias == Unbias::kMsEden && !corrects) {
+    throw Error(where + "/unbias",
+                "MS-EDEN is for blocks of one row, 8 to 128 wide, under scales with a fraction");
+  }
 }
 
 void ReadBlock(JsonObject* o, Dialect* d) {
@@ -158,7 +210,8 @@ void ReadZeros(JsonObject* o, Dialect* d) {
 
 bool IsExponentScale(BlockScale rule) {
   return rule == BlockScale::kMicroscaling || rule == BlockScale::kFloorLog2 ||
-         rule == BlockScale::kCeilLog2 || rule == BlockScale::kOverflowAware;
+         rule == BlockScale::kCeilLog2 || rule == BlockScale::kOverflowAware ||
+         rule == BlockScale::kFloorLog2Quotient;
 }
 
 // Stages that cannot stand beside each other.
@@ -207,12 +260,18 @@ Json SpelledOut(const Dialect& d) {
   if (d.block_rows == 0) {
     if (d.row_scaled) json["block"] = {1, 0};
   } else {
-    json["scale"] = Named(d.scale).short_name;
+    const bool floats = d.scale_encoding == ScaleEncoding::kBinary32;
+    json["scale"] = floats ? "fp32" : Named(d.scale).short_name;
+    if (floats) {
+      start.scale_encoding = ScaleEncoding::kBinary32;
+      start.level_two = LevelTwo::kNone;
+      start.block_scale = BlockScale::kNoLevel;
+    }
     json["block"] = {d.block_rows, d.block_cols};
     if (!exponent) start.scale_max = MaxFinite(d.scale);
     if (exponent) {
       json["rule"] = LabelOf(d.mx_rule);
-    } else if (!HasLevelTwo(d)) {
+    } else if (!HasLevelTwo(d) && !floats) {
       json["tensor_scale"] = false;
       start.level_two = LevelTwo::kNone;
       start.block_scale = BlockScale::kNoLevel;
@@ -220,6 +279,13 @@ Json SpelledOut(const Dialect& d) {
     if (d.row_scaled) json["row_scaled"] = true;
   }
   if (d.scale_max != start.scale_max) json["scale_max"] = d.scale_max;
+  if (d.target != 0.0f) json["target"] = d.target;
+  if (d.prescale != 1.0f) json["prescale"] = d.prescale;
+  PutStage(&json, "clip", LabelOf(d.statistic), LabelOf(start.statistic));
+  if (d.statistic == BlockStatistic::kQuest && exponent) {
+    start.block_scale = BlockScale::kFloorLog2Quotient;
+  }
+  PutStage(&json, "unbias", LabelOf(d.unbias), LabelOf(start.unbias));
   PutStage(&json, "adaptive", LabelOf(d.adaptive), LabelOf(start.adaptive));
   if (d.adaptive_fp16) json["adaptive_fp16"] = true;
   PutStage(&json, "level_two", LabelOf(d.level_two), LabelOf(start.level_two));
@@ -255,6 +321,7 @@ Dialect ReadDialect(const Json& json, const std::string& where) {
   ReadFormats(&o, &d);
   ReadBlock(&o, &d);
   ReadTensorScale(&o, &d);
+  ReadAdditions(&o, where, &d);
   ReadStage(&o, "adaptive", &d.adaptive);
   o.Read("adaptive_fp16", &d.adaptive_fp16);
   ReadStage(&o, "level_two", &d.level_two);

@@ -13,14 +13,20 @@ namespace fp4lab {
 //   "rule"          nvfp4 | floor | ceil | rceil | even | tensor: the formulas of that scale rule;
 //                   when absent, those of "like", or, where "scale" asks for the other kind, rceil
 //                   for e8m0 and nvfp4 for the rest
-//   "element"       e2m1 | e2m3 | e3m2 | e4m3 | e5m2
-//   "scale"         e4m3 | ue4m3 | ue5m3 | e5m2 | e8m0
+//   "element"       e2m1 | e2m3 | e3m2 | e4m3 | e5m2 | int4 (e0m3, the uniform grid of 4 bits)
+//   "scale"         e4m3 | ue4m3 | ue5m3 | e5m2 | e8m0 | fp32 (not rounded)
 //   "block"         [rows, cols], 1 x N or N x N with N = 8 .. 128, a multiple of 8; [0, 0]: one
 //                   scale for the tensor, [1, 0]: one for each row
 //   "tensor_scale"  false: no level 2
 //   "row_scaled"    true: level 2 of each row instead of the tensor
 //   "scale_max"     the block scale that level 2 aims at; the scale format's largest when absent
 //   "adaptive"      none | mae | mse | abs_max: four over six
+//   "target"        the value that a block's amax is mapped to, 6 for E2M1 when absent (6 * 16/17
+//                   leaves head room for stochastic rounding)
+//   "prescale"      elements are multiplied by it under their scale, the product is divided by it
+//                   (3/4 on both operands: 16/9 after the GEMM)
+//   "clip"          none | quest: scales from the block's standard deviation, not its amax
+//   "unbias"        none | ms_eden: block scales corrected and rounded at random
 //   "level_two", "block_scale", "scale_encoding", "factor", "element_rounding", "nan", "inf_scale":
 //                   one stage's formula, by the label of its enumerator (dialect/labels.h)
 //   "signed_zeros"  keep | add_zero | never: what a code of value 0 keeps of its sign
