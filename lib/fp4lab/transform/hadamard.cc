@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <span>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/memory_order.h"
@@ -53,24 +57,36 @@ void Rows(MatrixView<const float> x, const HadamardFactors& factors, MatrixView<
   });
 }
 
-}  // namespace
+// What follows takes the terms of one group, their signs with them; out is (1, terms.size()).
 
-void HadamardWideGroup(MatrixView<const float> x, const HadamardSigns& signs,
-                       MatrixView<float> out) {
-  const std::size_t n = x.cols;
-  const int size = static_cast<int>(n);
-  const auto max_span = static_cast<std::uint32_t>(ExactSpan(53, size));
-  std::uint32_t top = 0, bottom = 0xFF;
+// The last steps, from the sum times the factor where that is exact; zero becomes +0.
+float RoundedOutput(double sum, int size) {
+  const auto y = static_cast<float>(sum + 0.0);
+  return RoundToBf16(HasExactHadamardFactor(size) ? y : y * HadamardFactor(size));
+}
+
+double ExactFactor(int size) { return HasExactHadamardFactor(size) ? HadamardFactor(size) : 1.0; }
+
+// Terms with NaN or Inf: no output is finite, and finite terms do not matter.
+void TransformNonfinite(std::span<const float> terms, MatrixView<float> out) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  for (std::size_t j = 0; j < terms.size(); ++j) {
+    float sum = 0.0f;
+    for (std::size_t k = 0; k < terms.size(); ++k) {
+      if (std::isfinite(terms[k])) continue;
+      sum += std::popcount(j & k) % 2 != 0 ? -terms[k] : terms[k];
+    }
+    out(0, j) = std::isnan(sum) ? RoundToBf16(std::numeric_limits<float>::quiet_NaN())
+                                : std::copysign(kInf, sum);
+  }
+}
+
+// Sums that are exact in binary64.
+void TransformInBinary64(std::span<const float> terms, MatrixView<float> out) {
+  const std::size_t n = terms.size();
+  const auto size = static_cast<int>(n);
   std::array<double, kMaxHadamardSize> sums{};
-  for (std::size_t k = 0; k < n; ++k) {
-    const std::uint32_t bits = std::bit_cast<std::uint32_t>(x(0, k)), exponent = bits >> 23 & 0xFF;
-    top = std::max(top, exponent);
-    if ((bits & 0x7FFFFFFF) != 0) bottom = std::min(bottom, exponent);
-    sums[k] = signs.Negates(static_cast<int>(k)) ? -x(0, k) : x(0, k);
-  }
-  if (top == 0xFF || top > bottom + max_span) {
-    return reference::RandomHadamard(x, {size, signs}, out);
-  }
+  std::copy(terms.begin(), terms.end(), sums.begin());
   for (std::size_t stride = 1; stride < n; stride *= 2) {
     for (std::size_t k = 0; k < n; k += 2 * stride) {
       for (std::size_t i = k; i < k + stride; ++i) {
@@ -80,12 +96,100 @@ void HadamardWideGroup(MatrixView<const float> x, const HadamardSigns& signs,
       }
     }
   }
-  const bool exact = HasExactHadamardFactor(size);
-  const float factor = HadamardFactor(size);
-  for (std::size_t k = 0; k < n; ++k) {  // adding +0 makes -0 +0
-    const auto y = static_cast<float>((exact ? double{factor} : 1.0) * sums[k] + 0.0);
-    out(0, k) = RoundToBf16(exact ? y : y * factor);
+  for (std::size_t k = 0; k < n; ++k) out(0, k) = RoundedOutput(ExactFactor(size) * sums[k], size);
+}
+
+// A sum of finite BF16 values in base 2^32, the unit 2^-133, with the carries left where they are:
+// a term is below 2^40 of its digit's unit. The last digit takes a carry.
+constexpr std::size_t kWideDigits = 10;
+using WideSum = std::array<std::int64_t, kWideDigits>;
+
+// Makes the digits those of a two's complement number; returns -1 if it is negative, else 0.
+std::int64_t Carry(WideSum* sum) {
+  std::int64_t from_below = 0;
+  for (std::int64_t& digit : *sum) {
+    digit += from_below;
+    from_below = digit >> 32;
+    digit &= 0xFFFFFFFF;
   }
+  return from_below;
+}
+
+// The sum to odd in binary64 (52 bits, and whether any is set below them): what rounds to binary32
+// as the sum does.
+double RoundedToOdd(WideSum sum) {
+  const bool negative = Carry(&sum) < 0;
+  if (negative) {
+    for (std::int64_t& digit : sum) digit = -digit;
+    Carry(&sum);
+  }
+  std::size_t top = kWideDigits;
+  while (top > 0 && sum[top - 1] == 0) --top;
+  if (top == 0) return 0.0;
+  const auto digit = [&](std::size_t below_top) {
+    return below_top < top ? static_cast<std::uint64_t>(sum[top - 1 - below_top]) : 0u;
+  };
+  const int shift = std::countl_zero(static_cast<std::uint32_t>(digit(0)));
+  const std::uint64_t below = digit(2) << shift;  // of which the upper half joins the leading bits
+  const std::uint64_t lead = (digit(0) << 32 | digit(1)) << shift | below >> 32;
+  bool sticky = (lead & 0xFFF) != 0 || (below & 0xFFFFFFFF) != 0;
+  for (std::size_t i = 3; i < top; ++i) sticky = sticky || digit(i) != 0;
+  const auto odd = static_cast<double>(lead >> 12 << 1 | (sticky ? 1u : 0u));
+  const int exponent = 32 * static_cast<int>(top) - 64 - shift + 11 - 133;
+  return std::ldexp(negative ? -odd : odd, exponent);
+}
+
+// Any finite terms.
+void TransformDigits(std::span<const float> terms, MatrixView<float> out) {
+  const std::size_t n = terms.size();
+  const auto size = static_cast<int>(n);
+  std::array<WideSum, kMaxHadamardSize> sums;
+  std::size_t first = kWideDigits, last = 0;  // the digits that terms have
+  for (std::size_t k = 0; k < n; ++k) {
+    const std::uint32_t u = std::bit_cast<std::uint32_t>(terms[k]);
+    const std::uint32_t exponent = u >> 23 & 0xFF, shift = std::max(exponent, 1u) - 1;
+    const std::int64_t significand = (u >> 16 & 0x7F) | (exponent > 0 ? 0x80 : 0);
+    const std::int64_t term = significand << shift % 32;
+    sums[k].fill(0);
+    sums[k][shift / 32] = (u >> 31) != 0 ? -term : term;
+    first = std::min<std::size_t>(first, shift / 32);
+    last = std::max<std::size_t>(last, shift / 32);
+  }
+  for (std::size_t stride = 1; stride < n; stride *= 2) {
+    for (std::size_t k = 0; k < n; k += 2 * stride) {
+      for (std::size_t i = k; i < k + stride; ++i) {
+        for (std::size_t digit = first; digit <= last; ++digit) {
+          const std::int64_t a = sums[i][digit], b = sums[i + stride][digit];
+          sums[i][digit] = a + b;
+          sums[i + stride][digit] = a - b;
+        }
+      }
+    }
+  }
+  for (std::size_t k = 0; k < n; ++k) {
+    out(0, k) = RoundedOutput(ExactFactor(size) * RoundedToOdd(sums[k]), size);
+  }
+}
+
+}  // namespace
+
+void HadamardWideGroup(MatrixView<const float> x, const HadamardSigns& signs,
+                       MatrixView<float> out) {
+  const auto size = static_cast<int>(x.cols);
+  std::array<float, kMaxHadamardSize> group{};
+  const std::span<float> terms = std::span(group).first(x.cols);
+  std::uint32_t top = 0, bottom = 0xFF;
+  for (std::size_t k = 0; k < terms.size(); ++k) {
+    terms[k] = signs.Negates(static_cast<int>(k)) ? -x(0, k) : x(0, k);
+    const std::uint32_t bits = std::bit_cast<std::uint32_t>(terms[k]), exponent = bits >> 23 & 0xFF;
+    top = std::max(top, exponent);
+    if ((bits & 0x7FFFFFFF) != 0) bottom = std::min(bottom, exponent);
+  }
+  if (top == 0xFF) return TransformNonfinite(terms, out);
+  if (top <= bottom + static_cast<std::uint32_t>(ExactSpan(53, size))) {
+    return TransformInBinary64(terms, out);
+  }
+  TransformDigits(terms, out);
 }
 
 void CheckHadamard(MatrixView<const float> x, int size, MatrixView<const float> out) {

@@ -42,7 +42,7 @@ void FloatsOfWords(const std::uint32_t* words, std::size_t word_stride, MatrixVi
 void HadamardRow(const float* x, std::size_t groups, const HadamardFactors& factors, float* out);
 
 // One group of any finite or other terms, x and out (1, size): what the kernels' sums cannot add
-// exactly. Sums in binary64 where those are exact, else the reference's.
+// exactly. In binary64 where that is exact, else in integers of some 300 bits.
 void HadamardWideGroup(MatrixView<const float> x, const HadamardSigns& signs,
                        MatrixView<float> out);
 
