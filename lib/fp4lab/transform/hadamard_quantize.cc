@@ -44,7 +44,7 @@ void TakeWords(const void* context, MatrixView<const float> from, bool /*transpo
   FloatsOfWords(t.words + at / t.x_stride / 2 * t.stride + at % t.x_stride, t.stride, to);
 }
 
-constexpr std::size_t kPiece = 1024;  // elements of a row, or columns of a band
+constexpr std::size_t kPiece = 1024;  // columns of a band
 
 // The largest of piece(r, c, cols) over the bands of `size` rows of x, which lies as rows.
 template <class Piece>
@@ -102,9 +102,10 @@ float HadamardAmax(MatrixView<const float> x, const HadamardTransform& transform
   if (HasUnitRows(x)) {
     std::vector<float> partial(x.rows);
     ParallelFor(x.rows, [&](std::size_t r) {
-      float y[kPiece];
-      for (std::size_t c = 0; c < x.cols; c += kPiece) {
-        const std::size_t count = std::min(kPiece, x.cols - c);
+      constexpr std::size_t kRowPiece = 16 * kMaxHadamardSize;  // a vector of groups at least
+      float y[kRowPiece];
+      for (std::size_t c = 0; c < x.cols; c += kRowPiece) {
+        const std::size_t count = std::min(kRowPiece, x.cols - c);
         HadamardRow(&x(r, c), count / group, factors, y);
         partial[r] = std::max(partial[r], TensorAmax(MatrixView<const float>(y, 1, count)));
       }

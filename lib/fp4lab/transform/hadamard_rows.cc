@@ -238,20 +238,19 @@ namespace {
 
 HWY_EXPORT(Groups16);
 
-// Groups through a tile in which they lie down the columns.
+// Groups through a tile in which they lie down the columns, a cache line of them.
+template <int kSize>
 void TurnedGroups(const float* x, std::size_t groups, const HadamardFactors& factors, float* out) {
-  constexpr std::size_t kTile = 16 * kMaxHadamardSize;
-  const std::size_t size = factors.size();
-  const std::size_t columns = std::min<std::size_t>(kTile / size, 64);
-  float tile[kTile];
-  for (std::size_t g = 0; g < groups; g += columns) {
-    const std::size_t n = std::min(columns, groups - g);
+  constexpr std::size_t kColumns = kSize < 16 ? 32 : 16;
+  float tile[kSize * kColumns];
+  for (std::size_t g = 0; g < groups; g += kColumns) {
+    const std::size_t n = std::min(kColumns, groups - g);
     for (std::size_t i = 0; i < n; ++i) {
-      for (std::size_t k = 0; k < size; ++k) tile[k * columns + i] = x[(g + i) * size + k];
+      for (std::size_t k = 0; k < kSize; ++k) tile[k * kColumns + i] = x[(g + i) * kSize + k];
     }
-    HadamardColumns(tile, columns, n, factors, tile, columns);
+    HadamardColumns(tile, kColumns, n, factors, tile, kColumns);
     for (std::size_t i = 0; i < n; ++i) {
-      for (std::size_t k = 0; k < size; ++k) out[(g + i) * size + k] = tile[k * columns + i];
+      for (std::size_t k = 0; k < kSize; ++k) out[(g + i) * kSize + k] = tile[k * kColumns + i];
     }
   }
 }
@@ -259,9 +258,24 @@ void TurnedGroups(const float* x, std::size_t groups, const HadamardFactors& fac
 }  // namespace
 
 void HadamardRow(const float* x, std::size_t groups, const HadamardFactors& factors, float* out) {
-  const std::size_t size = factors.size();
-  const std::size_t done = size == 16 ? HWY_DYNAMIC_DISPATCH(Groups16)(x, groups, factors, out) : 0;
-  TurnedGroups(x + done * size, groups - done, factors, out + done * size);
+  switch (factors.transform.size) {
+    case 2:
+      return TurnedGroups<2>(x, groups, factors, out);
+    case 4:
+      return TurnedGroups<4>(x, groups, factors, out);
+    case 8:
+      return TurnedGroups<8>(x, groups, factors, out);
+    case 16: {
+      const std::size_t done = HWY_DYNAMIC_DISPATCH(Groups16)(x, groups, factors, out);
+      return TurnedGroups<16>(x + done * 16, groups - done, factors, out + done * 16);
+    }
+    case 32:
+      return TurnedGroups<32>(x, groups, factors, out);
+    case 64:
+      return TurnedGroups<64>(x, groups, factors, out);
+    default:
+      return TurnedGroups<128>(x, groups, factors, out);
+  }
 }
 
 }  // namespace fp4lab
