@@ -24,7 +24,7 @@ Matrix<float> Bf16Matrix(std::size_t rows, std::size_t cols, bool any_bits) {
     const std::uint32_t any = any_bits ? r[1] % 256 : 60 + r[1] % 100;
     const std::uint32_t exponent = r[2] % 97 == 0 ? any : 118 + r[1] % 10;
     const std::uint32_t zero = r[3] % 13 == 0 ? 0x80000000u : 0xFFFFFFFFu;
-    x.values[i] = std::bit_cast<float>((r[0] & 0x807F0000u | exponent << 23) & zero);
+    x.values[i] = std::bit_cast<float>(((r[0] & 0x807F0000u) | exponent << 23) & zero);
   }
   return x;
 }
