@@ -24,7 +24,7 @@ Matrix<float> Bf16Matrix(std::size_t rows, std::size_t cols, bool any_bits) {
     const std::uint32_t any = any_bits ? r[1] % 256 : 60 + r[1] % 100;
     const std::uint32_t exponent = r[2] % 97 == 0 ? any : 118 + r[1] % 10;
     const std::uint32_t zero = r[3] % 13 == 0 ? 0x80000000u : 0xFFFFFFFFu;
-    x.values[i] = std::bit_cast<float>((r[0] & 0x807F0000u | exponent << 23) & zero);
+    x.values[i] = std::bit_cast<float>(((r[0] & 0x807F0000u) | exponent << 23) & zero);
   }
   return x;
 }
@@ -55,7 +55,7 @@ void OnEveryTarget(Body body) {
 struct Case {
   const Matrix<float>& memory;
   bool transposed;
-  int size;
+  HadamardTransform transform;
   template <class M>
   auto View(M& m) const {
     return transposed ? m.View().Transposed() : m.View();
@@ -77,7 +77,7 @@ void CheckIntegers(const Case& c, MatrixView<const float> y, const QuantizeOptio
   OnEveryTarget([&] {
     auto got = make();
     const Fp4Integers out{c.View(got.first), c.View(got.second)};
-    CHECK(HadamardQuantizeToFp4Integers(c.X(), c.size, kTeSignMask32, options, out) == exact);
+    CHECK(HadamardQuantizeToFp4Integers(c.X(), c.transform, options, out) == exact);
     const bool same = got.first == want.first && BitsOf(got.second) == BitsOf(want.second);
     CHECK(same);
     auto again = make();
@@ -85,8 +85,7 @@ void CheckIntegers(const Case& c, MatrixView<const float> y, const QuantizeOptio
     QuantizeOptions finds_amax = options;
     finds_amax.amax.reset();
     WordBuffer memory;
-    CHECK(HadamardQuantizeToFp4Integers(c.X(), c.size, kTeSignMask32, &finds_amax, to, &memory) ==
-          exact);
+    CHECK(HadamardQuantizeToFp4Integers(c.X(), c.transform, &finds_amax, to, &memory) == exact);
     CHECK(finds_amax.amax == options.amax);
     const bool same_again =
         again.first == want.first && BitsOf(again.second) == BitsOf(want.second);
@@ -96,25 +95,24 @@ void CheckIntegers(const Case& c, MatrixView<const float> y, const QuantizeOptio
 
 void CheckFused(const Case& c, const QuantizeOptions& options) {
   Matrix<float> y(c.memory.rows, c.memory.cols), want_values = y;
-  reference::RandomHadamard(c.X(), c.size, kTeSignMask32, c.View(y));
+  reference::RandomHadamard(c.X(), c.transform, c.View(y));
   const MatrixView<const float> transformed = c.View(y);
   QuantizeOptions with_amax = options;
   with_amax.amax = reference::TensorAmax(transformed);
   const QuantizedMatrix want = reference::Quantize(transformed, with_amax);
   reference::UnscaledValues(want, c.View(want_values));
   OnEveryTarget([&] {
-    CHECK(HadamardAmax(c.X(), c.size, kTeSignMask32) == with_amax.amax);
+    CHECK(HadamardAmax(c.X(), c.transform) == with_amax.amax);
     QuantizedMatrix got;
-    HadamardQuantize(c.X(), c.size, kTeSignMask32, with_amax, &got);
+    HadamardQuantize(c.X(), c.transform, with_amax, &got);
     const bool same_codes = got == want;
     CHECK(same_codes);
     QuantizedMatrix finds_amax;
-    HadamardQuantize(c.X(), c.size, kTeSignMask32, options, &finds_amax);
+    HadamardQuantize(c.X(), c.transform, options, &finds_amax);
     const bool same_amax = finds_amax == want;
     CHECK(same_amax);
     Matrix<float> values = c.memory;  // in place
-    HadamardQuantizeToValues(c.View(std::as_const(values)), c.size, kTeSignMask32, with_amax,
-                             c.View(values));
+    HadamardQuantizeToValues(c.View(std::as_const(values)), c.transform, with_amax, c.View(values));
     const bool same_values = BitsOf(values) == BitsOf(want_values);
     CHECK(same_values);
   });
@@ -143,7 +141,7 @@ TEST_CASE("Transform and quantizer in one are the two one after the other, on ev
                         << (transposed ? " transposed" : ""));
               const Matrix<float> memory =
                   transposed ? Bf16Matrix(cols, rows, any_bits) : Bf16Matrix(rows, cols, any_bits);
-              CheckFused({memory, transposed, size},
+              CheckFused({memory, transposed, {size, TeHadamardSigns()}},
                          {.format = format, .rounding = rounding, .random = {.seed = 17}});
             }
           }
@@ -153,12 +151,44 @@ TEST_CASE("Transform and quantizer in one are the two one after the other, on ev
   }
 }
 
+TEST_CASE("Every size and any signs are fused with the bytes of the two parts", "[transform]") {
+  for (const char* name : {"nvfp4", "nvfp4.2d", "mxfp4.rceil", "mxfp8_e4m3.floor", "fp8_e4m3"}) {
+    for (const int size : kHadamardSizes) {
+      for (const bool any_bits : {false, true}) {
+        for (const bool transposed : {false, true}) {
+          INFO(name << " size " << size << (any_bits ? " any bits" : "")
+                    << (transposed ? " transposed" : ""));
+          const std::size_t rows = 19, cols = size < 64 ? 7 * 32 : 2 * 128;
+          const Matrix<float> memory =
+              transposed ? Bf16Matrix(cols, rows, any_bits) : Bf16Matrix(rows, cols, any_bits);
+          CheckFused({memory, transposed, {size, RandomHadamardSigns({.seed = 23})}},
+                     {.format = *FindBlockFormat(name),
+                      .rounding = any_bits ? Rounding::kStochastic : Rounding::kNearestEven,
+                      .random = {.seed = 17}});
+        }
+      }
+    }
+  }
+  // Groups that the blocks and pieces of work cut.
+  const BlockFormat blocks{FormatId::kE2M1, FormatId::kE8M0, 3, 24, ScaleRule::kFloor};
+  for (const int size : kHadamardSizes) {
+    for (const bool transposed : {false, true}) {
+      INFO("blocks of 24, size " << size << (transposed ? " transposed" : ""));
+      const Matrix<float> memory =
+          transposed ? Bf16Matrix(1152, 5, false) : Bf16Matrix(5, 1152, false);
+      CheckFused({memory, transposed, {size, RandomHadamardSigns({.seed = 23})}},
+                 {.format = blocks, .random = {.seed = 17}});
+    }
+  }
+}
+
 TEST_CASE("Rows longer than a piece of work are transformed and quantized whole",
           "[transform][differential]") {
-  const Matrix<float> memory = Bf16Matrix(64, 1100, true);
-  for (const int size : {16, 32}) {
+  const Matrix<float> memory = Bf16Matrix(128, 1100, true);
+  for (const int size : kHadamardSizes) {
     INFO("size " << size);
-    CheckFused({memory, true, size}, {.format = *FindBlockFormat("nvfp4"), .random = {.seed = 17}});
+    CheckFused({memory, true, {size, TeHadamardSigns()}},
+               {.format = *FindBlockFormat("nvfp4"), .random = {.seed = 17}});
   }
 }
 
@@ -187,6 +217,12 @@ TEST_CASE("Input and output of the fused functions may lie in memory in differen
   CHECK(same_codes);
   CHECK(HadamardAmax(MatrixView<const float>(), 16, kTeSignMask16) == 0.0f);
   CHECK_THROWS(HadamardAmax(x.View().Block(0, 0, 48, 60), 16, kTeSignMask16));
+  for (const int size : {0, 24, 256}) {
+    INFO("size " << size);
+    CHECK_THROWS(HadamardAmax(x.View(), {size, {}}));
+    CHECK_THROWS(HadamardQuantize(x.View(), {size, {}}, options, &q));
+  }
+  CHECK_THROWS(HadamardQuantize(x.View(), 8, kTeSignMask16, options, &q));
 }
 
 }  // namespace

@@ -1,8 +1,11 @@
 #include "fp4lab/transform/hadamard.h"
 
+#include <array>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -69,17 +72,21 @@ Matrix<float> Bf16Matrix(Spread spread, std::size_t rows, std::size_t cols) {
   return x;
 }
 
+constexpr HadamardSigns kRandomSigns = RandomHadamardSigns({.seed = 7});
+
 TEST_CASE("The Hadamard kernels give the reference's bits on every target, however wide the sums",
           "[transform][differential]") {
   const int threads = Threads();
-  for (const int size : {16, 32}) {
+  REQUIRE(SimdTargets().size() >= 2);
+  for (const int size : kHadamardSizes) {
+    const HadamardTransform transform{size, kRandomSigns};
     for (const Spread spread : kSpreads) {
       for (const auto& [rows, groups] : {std::pair{1, 1}, {3, 5}, {17, 9}, {70, 16}}) {
         const Matrix<float> x = Bf16Matrix(spread, rows, groups * size);
         const Matrix<float> tall = Bf16Matrix(spread, groups * size, rows);
         Matrix<float> want(x.rows, x.cols), want_tall(tall.rows, tall.cols);
-        reference::RandomHadamard(x.View(), size, kTeSignMask32, want.View());
-        reference::RandomHadamard(tall.View().Transposed(), size, kTeSignMask32,
+        reference::RandomHadamard(x.View(), transform, want.View());
+        reference::RandomHadamard(tall.View().Transposed(), transform,
                                   want_tall.View().Transposed());
         for (const std::string& target : SimdTargets()) {
           PinSimdTarget(target);
@@ -89,14 +96,13 @@ TEST_CASE("The Hadamard kernels give the reference's bits on every target, howev
             INFO(size << " spread " << static_cast<int>(spread) << " " << rows << "x" << groups
                       << " " << target << " threads " << n);
             Matrix<float> y = x;  // in place
-            RandomHadamard(std::as_const(y).View(), size, kTeSignMask32, y.View());
+            RandomHadamard(std::as_const(y).View(), transform, y.View());
             CHECK(BitsOf(y) == BitsOf(want));
             Matrix<float> z(tall.rows, tall.cols);
-            RandomHadamard(tall.View().Transposed(), size, kTeSignMask32, z.View().Transposed());
+            RandomHadamard(tall.View().Transposed(), transform, z.View().Transposed());
             CHECK(BitsOf(z) == BitsOf(want_tall));
             z = tall;
-            RandomHadamard(std::as_const(z).View().Transposed(), size, kTeSignMask32,
-                           z.View().Transposed());
+            RandomHadamard(std::as_const(z).View().Transposed(), transform, z.View().Transposed());
             CHECK(BitsOf(z) == BitsOf(want_tall));
           }
         }
@@ -108,9 +114,10 @@ TEST_CASE("The Hadamard kernels give the reference's bits on every target, howev
 }
 
 // Plain binary32 butterflies: what a kernel without a look at the exponents would do.
-float PlainOutput(const float* x, int size, std::uint32_t mask, int j) {
+float PlainOutput(const float* x, const HadamardTransform& transform, int j) {
+  const int size = transform.size;
   std::vector<float> y(static_cast<std::size_t>(size));
-  for (int k = 0; k < size; ++k) y[k] = (mask >> k & 1u) != 0 ? -x[k] : x[k];
+  for (int k = 0; k < size; ++k) y[k] = transform.signs.Negates(k) ? -x[k] : x[k];
   for (int stride = size / 2; stride > 0; stride /= 2) {
     for (int k = 0; k < size; ++k) {
       if ((k & stride) != 0) continue;
@@ -119,12 +126,14 @@ float PlainOutput(const float* x, int size, std::uint32_t mask, int j) {
       y[k + stride] = a - b;
     }
   }
-  return RoundToBf16(size == 16 ? 0.25f * y[j] : kInverseSqrt32 * y[j]);
+  return RoundToBf16(HadamardFactor(size) * y[j]);
 }
 
 // Groups whose output 0 is the worst case: the large terms add up to a tie of BF16, and pairs of
-// small terms, `span` binades below, cancel but for their last bits, which decide the tie.
-Matrix<float> TieGroups(int span, int size, std::size_t rows) {
+// small terms, `span` binades below, cancel but for their last bits, which decide the tie. Sizes
+// from 4 on.
+Matrix<float> TieGroups(int span, const HadamardTransform& transform, std::size_t rows) {
+  const int size = transform.size, pairs = size >= 8 ? 2 : 1;
   const RandomStream stream{.seed = 6, .step = static_cast<std::uint32_t>(span)};
   Matrix<float> x(rows, static_cast<std::size_t>(size));
   for (std::size_t r = 0; r < rows; ++r) {
@@ -132,16 +141,17 @@ Matrix<float> TieGroups(int span, int size, std::size_t rows) {
     const auto random = [&](std::uint32_t n) { return stream.Bits32(1000 * r + counter++) % n; };
     std::vector<float> terms;
     float sum = 0.0f;
-    while (static_cast<int>(terms.size()) < size - 5) {
+    while (static_cast<int>(terms.size()) < size - 1 - 2 * pairs) {
       terms.push_back(1.0f + static_cast<float>(random(128)) * 0x1p-7f);
       sum += terms.back();
     }
-    // Up to an odd multiple of half a unit of BF16 (sums are in [16, 32) or [32, 64)).
-    const float half = size == 16 ? 0x1p-4f : 0x1p-3f;
+    // Up to an odd multiple of half a unit of BF16: sums are in [size, 2 * size), those of 4 and 8
+    // in [size / 2, size).
+    const float half = static_cast<float>(size) * (size < 16 ? 0x1p-9f : 0x1p-8f);
     const float target = (2.0f * std::floor((sum + 1.5f) / (2.0f * half)) + 1.0f) * half;
     terms.push_back(target - sum);
     const float unit = std::ldexp(1.0f, -span - 7);
-    for (int pair = 0; pair < 2; ++pair) {
+    for (int pair = 0; pair < pairs; ++pair) {
       const float m = static_cast<float>(132 + 2 * random(60));
       terms.push_back((m + static_cast<float>(random(4))) * unit);
       terms.push_back(-(m - static_cast<float>(random(4))) * unit);
@@ -150,7 +160,7 @@ Matrix<float> TieGroups(int span, int size, std::size_t rows) {
       std::swap(terms[k], terms[random(static_cast<std::uint32_t>(k + 1))]);
     }
     for (std::size_t k = 0; k < terms.size(); ++k) {
-      x(r, k) = (kTeSignMask32 >> k & 1u) != 0 ? -terms[k] : terms[k];
+      x(r, k) = transform.signs.Negates(static_cast<int>(k)) ? -terms[k] : terms[k];
     }
   }
   return x;
@@ -158,24 +168,24 @@ Matrix<float> TieGroups(int span, int size, std::size_t rows) {
 
 TEST_CASE("Sums of any width around BF16's ties are exact on every target",
           "[transform][differential]") {
-  for (const int size : {16, 32}) {
+  for (const int size : {4, 8, 16, 32, 64, 128}) {
+    const HadamardTransform transform{size, kRandomSigns};
     int plain_differs = 0;
-    for (int span = 9; span <= 30; ++span) {
-      const Matrix<float> x = TieGroups(span, size, 512);
+    for (int span = 6; span <= 48; ++span) {
+      const Matrix<float> x = TieGroups(span, transform, 256);
       Matrix<float> want(x.rows, x.cols), tall(x.cols, x.rows), y(x.rows, x.cols);
-      reference::RandomHadamard(x.View(), size, kTeSignMask32, want.View());
+      reference::RandomHadamard(x.View(), transform, want.View());
       for (std::size_t r = 0; r < x.rows; ++r) {
         for (std::size_t c = 0; c < x.cols; ++c) tall(c, r) = x(r, c);
-        plain_differs += PlainOutput(&x(r, 0), size, kTeSignMask32, 0) != want(r, 0);
+        plain_differs += PlainOutput(&x(r, 0), transform, 0) != want(r, 0);
       }
       for (const std::string& target : SimdTargets()) {
         PinSimdTarget(target);
         INFO(size << " span " << span << " " << target);
-        RandomHadamard(x.View(), size, kTeSignMask32, y.View());
+        RandomHadamard(x.View(), transform, y.View());
         CHECK(BitsOf(y) == BitsOf(want));
         Matrix<float> z = tall;
-        RandomHadamard(std::as_const(z).View().Transposed(), size, kTeSignMask32,
-                       z.View().Transposed());
+        RandomHadamard(std::as_const(z).View().Transposed(), transform, z.View().Transposed());
         bool same = true;
         for (std::size_t r = 0; r < x.rows; ++r) {
           for (std::size_t c = 0; c < x.cols; ++c) same &= z(c, r) == want(r, c);
@@ -183,28 +193,30 @@ TEST_CASE("Sums of any width around BF16's ties are exact on every target",
         CHECK(same);
       }
     }
-    // The cases do need the care that the kernels take. (Size 32 is scaled after its rounding to
-    // binary32, which moves the sums off the ties.)
-    if (size == 16) CHECK(plain_differs > 50);
+    // The cases do need the care that the kernels take. (Sums of the other sizes are scaled after
+    // their rounding to binary32, which moves them off the ties.)
+    if (HasExactHadamardFactor(size)) CHECK(plain_differs > 20);
   }
   PinSimdTarget("best");
 }
 
 // An independent statement: the dense matrix in integers, with 2^-40 as the unit of all terms.
-float DenseOutput(const float* x, int size, std::uint32_t mask, int j) {
+float DenseOutput(const float* x, const HadamardTransform& transform, int j) {
+  const int size = transform.size;
   std::int64_t sum = 0;
   for (int k = 0; k < size; ++k) {
-    int sign = (mask >> k & 1u) != 0 ? -1 : 1;
-    for (int bit = 0; bit < 5; ++bit) {
+    int sign =
+        (transform.signs.words[static_cast<std::size_t>(k / 32)] >> k % 32 & 1u) != 0 ? -1 : 1;
+    for (int bit = 0; bit < 7; ++bit) {
       if ((j >> bit & 1) != 0 && (k >> bit & 1) != 0) sign = -sign;
     }
     sum += sign * static_cast<std::int64_t>(std::ldexp(static_cast<double>(x[k]), 40));
   }
   // sum has at most 48 significant bits: exact as a double.
-  const double exact = std::ldexp(static_cast<double>(sum), -40);
-  const float y = size == 16
-                      ? static_cast<float>(0.25 * exact)
-                      : static_cast<float>(exact) * static_cast<float>(1.0 / std::sqrt(32.0));
+  const double exact = std::ldexp(static_cast<double>(sum), -40), root = std::sqrt(size);
+  const float y = root == std::floor(root)
+                      ? static_cast<float>(exact / root)
+                      : static_cast<float>(exact) * static_cast<float>(1.0 / root);
   const std::uint32_t u = std::bit_cast<std::uint32_t>(y);
   const std::uint32_t lost = u & 0xFFFFu, kept = u >> 16;
   const bool up = lost > 0x8000u || (lost == 0x8000u && kept % 2 == 1);
@@ -212,14 +224,16 @@ float DenseOutput(const float* x, int size, std::uint32_t mask, int j) {
 }
 
 TEST_CASE("The reference is the dense matrix of signs, summed exactly", "[transform]") {
-  for (const int size : {16, 32}) {
+  for (const int size : kHadamardSizes) {
     for (const Spread spread : {Spread::kNarrow, Spread::kTwoSums}) {
       const Matrix<float> x = Bf16Matrix(spread, 60, size);
-      for (const std::uint32_t mask : {kTeSignMask16, kTeSignMask32, 0u, 0x00000001u}) {
+      for (const HadamardSigns& signs :
+           {TeHadamardSigns(), NoHadamardSigns(), MaskHadamardSigns(1), kRandomSigns}) {
+        const HadamardTransform transform{size, signs};
         Matrix<float> y(x.rows, x.cols), want(x.rows, x.cols);
-        reference::RandomHadamard(x.View(), size, mask, y.View());
+        reference::RandomHadamard(x.View(), transform, y.View());
         for (std::size_t r = 0; r < x.rows; ++r) {
-          for (int j = 0; j < size; ++j) want(r, j) = DenseOutput(&x(r, 0), size, mask, j);
+          for (int j = 0; j < size; ++j) want(r, j) = DenseOutput(&x(r, 0), transform, j);
         }
         CHECK(BitsOf(y) == BitsOf(want));
       }
@@ -246,6 +260,34 @@ TEST_CASE("A wide sum is rounded once, with every lost bit counted", "[transform
   CHECK(y(0, 0) == 0.25f);
 }
 
+TEST_CASE("A tie of binary32 is broken by a term however far below, on every target",
+          "[transform][differential]") {
+  for (const int size : {4, 16, 64}) {
+    const auto n = static_cast<std::size_t>(size);
+    for (int far = 25; far <= 130; ++far) {
+      for (const float sign : {-1.0f, 0.0f, 1.0f}) {
+        Matrix<float> x(1, n), want(1, n), y(1, n);
+        x(0, 0) = 1.0f;
+        x(0, n - 1) = 0x1p-8f;  // with it, a tie of BF16
+        x(0, 1) = sign * std::ldexp(1.0f, -far);
+        x(0, 2) = 0x1p-24f;  // and one of binary32
+        RandomHadamard(x.View(), {size, NoHadamardSigns()}, y.View());
+        CHECK(y(0, 0) == HadamardFactor(size) * (sign > 0.0f ? 1.0f + 0x1p-7f : 1.0f));
+        for (const HadamardSigns& signs : {NoHadamardSigns(), kRandomSigns}) {
+          reference::RandomHadamard(x.View(), {size, signs}, want.View());
+          for (const std::string& target : SimdTargets()) {
+            PinSimdTarget(target);
+            INFO(size << " far " << far << " " << target);
+            RandomHadamard(x.View(), {size, signs}, y.View());
+            CHECK(BitsOf(y) == BitsOf(want));
+          }
+          PinSimdTarget("best");
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("The transform's matrices are those of TE's reference", "[transform][golden]") {
   const NpzFile file = OpenGolden("te_gemm_misc.npz");
   for (const auto& [name, mask] :
@@ -262,32 +304,136 @@ TEST_CASE("The transform's matrices are those of TE's reference", "[transform][g
 }
 
 TEST_CASE("Both operands transformed keep their product", "[transform][property]") {
-  for (const int size : {16, 32}) {
-    const Matrix<float> a = Bf16Matrix(Spread::kNarrow, 8, 64),
-                        b = Bf16Matrix(Spread::kNarrow, 9, 64);
-    Matrix<float> ta(8, 64), tb(9, 64);
-    RandomHadamard(a.View(), size, kTeSignMask32, ta.View());
-    RandomHadamard(b.View(), size, kTeSignMask32, tb.View());
-    for (std::size_t i = 0; i < 8; ++i) {
-      for (std::size_t j = 0; j < 9; ++j) {
-        double plain = 0.0, turned = 0.0, size_of_terms = 0.0;
-        for (std::size_t k = 0; k < 64; ++k) {
-          plain += static_cast<double>(a(i, k)) * b(j, k);
-          turned += static_cast<double>(ta(i, k)) * tb(j, k);
-          size_of_terms += std::fabs(static_cast<double>(ta(i, k)) * tb(j, k));
+  constexpr std::size_t kDepth = 256;
+  for (const int size : kHadamardSizes) {
+    for (const HadamardSigns& signs : {TeHadamardSigns(), kRandomSigns}) {
+      const HadamardTransform transform{size, signs};
+      const Matrix<float> a = Bf16Matrix(Spread::kNarrow, 8, kDepth),
+                          b = Bf16Matrix(Spread::kNarrow, 9, kDepth);
+      Matrix<float> ta(8, kDepth), tb(9, kDepth);
+      RandomHadamard(a.View(), transform, ta.View());
+      RandomHadamard(b.View(), transform, tb.View());
+      for (std::size_t i = 0; i < 8; ++i) {
+        for (std::size_t j = 0; j < 9; ++j) {
+          double plain = 0.0, turned = 0.0, size_of_terms = 0.0;
+          for (std::size_t k = 0; k < kDepth; ++k) {
+            plain += static_cast<double>(a(i, k)) * b(j, k);
+            turned += static_cast<double>(ta(i, k)) * tb(j, k);
+            size_of_terms += std::fabs(static_cast<double>(ta(i, k)) * tb(j, k));
+          }
+          // The outputs were rounded to BF16: half a unit in 2^8 on each operand.
+          CHECK(std::fabs(plain - turned) <= size_of_terms * 0x1p-7);
         }
-        // The outputs were rounded to BF16: half a unit in 2^8 on each operand.
-        CHECK(std::fabs(plain - turned) <= size_of_terms * 0x1p-7);
       }
     }
   }
 }
 
-TEST_CASE("Shapes that no group fits are refused", "[transform]") {
-  Matrix<float> x(2, 24), y(2, 24), z(3, 24);
+TEST_CASE("The signs are Transformer Engine's again and again, or a stream's bits, in place",
+          "[transform]") {
+  constexpr std::string_view kTe = "+++-+------+-+--";
+  for (int k = 0; k < kMaxHadamardSize; ++k) {
+    const auto i = static_cast<std::size_t>(k);
+    CHECK(TeHadamardSigns().Negates(k) == (kTe[i % 16] == '-'));
+    CHECK_FALSE(NoHadamardSigns().Negates(k));
+    CHECK(MaskHadamardSigns(kTeSignMask16).Negates(k) == (k < 16 && kTe[i % 16] == '-'));
+  }
+  const RandomStream stream{.seed = 3, .step = 8, .tensor = 21};
+  const HadamardSigns signs = RandomHadamardSigns(stream);
+  int negative = 0;
+  for (int k = 0; k < kMaxHadamardSize; ++k) {
+    const auto i = static_cast<std::uint64_t>(k);
+    CHECK(signs.Negates(k) == ((stream.Bits32(i / 32) >> i % 32 & 1u) != 0));
+    negative += signs.Negates(k) ? 1 : 0;
+  }
+  CHECK(negative > 40);
+  CHECK(negative < 88);
+  CHECK(signs == RandomHadamardSigns({.seed = 3, .step = 8, .tensor = 21}));
+  CHECK_FALSE(signs == RandomHadamardSigns({.seed = 4, .step = 8, .tensor = 21}));
+  CHECK_FALSE(signs == RandomHadamardSigns({.seed = 3, .step = 9, .tensor = 21}));
+  CHECK_FALSE(signs == RandomHadamardSigns({.seed = 3, .step = 8, .tensor = 22}));
+  for (const int size : kHadamardSizes) {  // row k of the unit matrix has output 0 from s_k alone
+    const auto n = static_cast<std::size_t>(size);
+    Matrix<float> unit(n, n), rows(n, n);
+    for (std::size_t k = 0; k < n; ++k) unit(k, k) = 1.0f;
+    RandomHadamard(unit.View(), {size, signs}, rows.View());
+    for (std::size_t k = 0; k < n; ++k) {
+      const float magnitude = RoundToBf16(HadamardFactor(size));
+      CHECK(rows(k, 0) == (signs.Negates(static_cast<int>(k)) ? -magnitude : magnitude));
+    }
+  }
+}
+
+TEST_CASE("Signs beyond the size are not looked at, and a mask is signs of 16 or 32",
+          "[transform]") {
+  const Matrix<float> x = Bf16Matrix(Spread::kNarrow, 5, 128);
+  for (const int size : kHadamardSizes) {
+    HadamardSigns signs = kRandomSigns;
+    Matrix<float> want(5, 128), y(5, 128);
+    RandomHadamard(x.View(), {size, signs}, want.View());
+    for (int k = size; k < kMaxHadamardSize; ++k) {
+      signs.words[static_cast<std::size_t>(k / 32)] ^= 1u << k % 32;
+    }
+    RandomHadamard(x.View(), {size, signs}, y.View());
+    CHECK(BitsOf(y) == BitsOf(want));
+    if (size != 16 && size != 32) continue;
+    RandomHadamard(x.View(), size, signs.words[0], y.View());
+    CHECK(BitsOf(y) == BitsOf(want));
+    reference::RandomHadamard(x.View(), size, signs.words[0], y.View());
+    CHECK(BitsOf(y) == BitsOf(want));
+  }
+}
+
+TEST_CASE(
+    "NaN makes its group NaN, and infinities of both signs do; one infinity is in all outputs",
+    "[transform]") {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  for (const int size : kHadamardSizes) {
+    const auto n = static_cast<std::size_t>(size);
+    const HadamardTransform transform{size, NoHadamardSigns()};
+    Matrix<float> x(4, n, -0.0f);
+    x(0, n - 1) = -std::numeric_limits<float>::quiet_NaN();
+    x(1, 0) = -kInf;
+    x(2, 0) = x(2, n - 1) = kInf;
+    for (const std::string& target : SimdTargets()) {
+      PinSimdTarget(target);
+      INFO(size << " " << target);
+      Matrix<float> y(4, n), turned(n, 4);
+      RandomHadamard(x.View(), transform, y.View());
+      for (std::size_t j = 0; j < n; ++j) {
+        CHECK(std::bit_cast<std::uint32_t>(y(0, j)) == 0x7FC00000);
+        CHECK(y(1, j) == -kInf);
+        const bool differ = std::popcount(j & (n - 1)) % 2 != 0;  // inf - inf
+        CHECK((differ ? std::bit_cast<std::uint32_t>(y(2, j)) == 0x7FC00000 : y(2, j) == kInf));
+        CHECK(std::bit_cast<std::uint32_t>(y(3, j)) == 0);  // zeros of any sign: +0
+      }
+      RandomHadamard(x.View(), transform, turned.View().Transposed());
+      bool same = true;
+      for (std::size_t i = 0; i < y.values.size(); ++i) {
+        same &= std::bit_cast<std::uint32_t>(y.values[i]) ==
+                std::bit_cast<std::uint32_t>(turned(i % n, i / n));
+      }
+      CHECK(same);
+    }
+  }
+  PinSimdTarget("best");
+}
+
+TEST_CASE("Sizes that are none and shapes that no group fits are refused", "[transform]") {
+  Matrix<float> x(2, 24), y(2, 24), z(3, 24), wide(2, 768);
   CHECK_THROWS_AS(RandomHadamard(x.View(), 16, 0, y.View()), std::logic_error);
   CHECK_THROWS_AS(RandomHadamard(x.View(), 8, 0, y.View()), std::logic_error);
   CHECK_THROWS_AS(RandomHadamard(x.View(), 16, 0, z.View()), std::logic_error);
+  CHECK_NOTHROW(RandomHadamard(x.View(), {8, {}}, y.View()));
+  CHECK_THROWS_AS(RandomHadamard(x.View(), {8, {}}, z.View()), std::logic_error);
+  CHECK_THROWS_AS(RandomHadamard(x.View(), {64, {}}, y.View()), std::logic_error);
+  for (const int size : {-16, 0, 1, 3, 12, 24, 48, 256}) {
+    INFO(size);
+    const HadamardTransform transform{size, {}};
+    CHECK_THROWS_AS(RandomHadamard(wide.View(), transform, wide.View()), std::logic_error);
+    CHECK_THROWS_AS(reference::RandomHadamard(wide.View(), transform, wide.View()),
+                    std::logic_error);
+  }
 }
 
 }  // namespace

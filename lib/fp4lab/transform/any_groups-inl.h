@@ -24,9 +24,10 @@ namespace HWY_NAMESPACE {
 
 inline constexpr std::size_t kLanes = hn::MaxLanes(DF());
 
-// 32 rows of one vector each.
-struct Buffer {
-  HWY_ALIGN float rows[32 * kLanes];
+// Rows of one vector each.
+template <int kRows>
+struct RowBuffer {
+  HWY_ALIGN float rows[kRows * kLanes];
   HWY_INLINE VF Get(std::size_t k) const { return hn::Load(DF(), rows + k * kLanes); }
   HWY_INLINE void Put(std::size_t k, VF x) { hn::Store(x, DF(), rows + k * kLanes); }
   HWY_INLINE Four GetFour(std::size_t k, std::size_t step) const {
@@ -39,10 +40,11 @@ struct Buffer {
     Put(k + 3, y.e);
   }
 };
+using Buffer = RowBuffer<32>;
 
 template <int kSize>
 HWY_INLINE VF Scaled(VF y) {
-  return kSize == 32 ? hn::Mul(y, hn::Set(DF(), kInverseSqrt32)) : y;
+  return HasExactHadamardFactor(kSize) ? y : hn::Mul(y, hn::Set(DF(), HadamardFactor(kSize)));
 }
 template <int kSize>
 HWY_INLINE Four ScaledFour(const Four& y) {
@@ -54,9 +56,9 @@ enum class Terms { kAll, kHigh, kLow };
 
 // Term k of the sums: x_k times its sign (and, for size 16, the exact factor 1/4).
 template <Terms kTerms>
-HWY_INLINE VF Term(const float* x, const float* signs, std::size_t k, const Split& split) {
+HWY_INLINE VF Term(const float* x, const float* factors, std::size_t k, const Split& split) {
   const VF value = hn::LoadU(DF(), x);
-  const VF term = hn::Mul(value, hn::Set(DF(), signs[k]));
+  const VF term = hn::Mul(value, hn::Set(DF(), factors[k]));
   if constexpr (kTerms == Terms::kHigh) return hn::IfThenElseZero(IsHigh(split, value), term);
   if constexpr (kTerms == Terms::kLow) return hn::IfThenZeroElse(IsHigh(split, value), term);
   return term;
@@ -64,13 +66,13 @@ HWY_INLINE VF Term(const float* x, const float* signs, std::size_t k, const Spli
 
 // The Hadamard transform's stages of stride kSize / 4 and kSize / 2, which read x.
 template <int kSize, Terms kTerms>
-HWY_INLINE void FirstStages(const float* x, std::size_t stride, const float* signs,
+HWY_INLINE void FirstStages(const float* x, std::size_t stride, const float* factors,
                             const Split& split, Buffer* buffer) {
   constexpr std::size_t kQuarter = kSize / 4;
   for (std::size_t b = 0; b < kQuarter; ++b) {
     const auto term = [&](std::size_t i) HWY_ATTR {
       const std::size_t k = b + i * kQuarter;
-      return Term<kTerms>(x + k * stride, signs, k, split);
+      return Term<kTerms>(x + k * stride, factors, k, split);
     };
     const Four y = Hadamard4({term(0), term(1), term(2), term(3)});
     buffer->Put(b, y.a);
@@ -105,11 +107,11 @@ HWY_INLINE void PutRounded(const Four& sums, std::size_t k, Buffer* y) {
 
 // A vector of groups of which some need two sums.
 template <int kSize>
-HWY_INLINE void TransformSplit(const float* x, std::size_t stride, const float* signs,
+HWY_INLINE void TransformSplit(const float* x, std::size_t stride, const float* factors,
                                const Split& split, Buffer* y) {
   Buffer high, low;
-  FirstStages<kSize, Terms::kHigh>(x, stride, signs, split, &high);
-  FirstStages<kSize, Terms::kLow>(x, stride, signs, split, &low);
+  FirstStages<kSize, Terms::kHigh>(x, stride, factors, split, &high);
+  FirstStages<kSize, Terms::kLow>(x, stride, factors, split, &low);
   if constexpr (kSize == 32) {
     MiddleStage(&high);
     MiddleStage(&low);
@@ -121,22 +123,22 @@ HWY_INLINE void TransformSplit(const float* x, std::size_t stride, const float* 
   }
 }
 
-// The lanes that `split` leaves over.
-template <int kSize>
-HWY_INLINE void TransformExactly(const float* x, std::size_t stride, std::uint32_t sign_mask,
-                                 const Split& split, Buffer* y) {
+// The lanes that are not `done`.
+template <int kSize, class Rows>
+HWY_INLINE void TransformExactly(const float* x, std::size_t stride, const HadamardSigns& signs,
+                                 MF done, Rows* y) {
   HWY_ALIGN float exact[kLanes];
-  hn::Store(hn::IfThenZeroElse(split.two, hn::Set(DF(), 1.0f)), DF(), exact);
+  hn::Store(hn::IfThenZeroElse(done, hn::Set(DF(), 1.0f)), DF(), exact);
   for (std::size_t lane = 0; lane < hn::Lanes(DF()); ++lane) {
     if (exact[lane] == 0.0f) continue;
     const MatrixView<const float> group(x + lane, 1, kSize, 0, stride);
-    HadamardWideGroup(group, sign_mask, MatrixView<float>(y->rows + lane, 1, kSize, 0, kLanes));
+    HadamardWideGroup(group, signs, MatrixView<float>(y->rows + lane, 1, kSize, 0, kLanes));
   }
 }
 
-// One vector of any groups, as BF16 values.
+// One vector of any groups of 16 or 32, as BF16 values.
 template <int kSize>
-HWY_NOINLINE void TransformAny(const float* x, std::size_t stride, const HadamardSigns& signs,
+HWY_NOINLINE void TransformAny(const float* x, std::size_t stride, const HadamardFactors& factors,
                                Buffer* y) {
   Range range = EmptyRange();
   for (std::size_t k = 0; k < kSize; ++k) {
@@ -145,18 +147,20 @@ HWY_NOINLINE void TransformAny(const float* x, std::size_t stride, const Hadamar
   const Split split = SplitOf(range, kSize);
   if (hn::AllTrue(DF(), split.one)) {
     Buffer sums;
-    FirstStages<kSize, Terms::kAll>(x, stride, signs.factors, split, &sums);
+    FirstStages<kSize, Terms::kAll>(x, stride, factors.of_elements, split, &sums);
     if constexpr (kSize == 32) MiddleStage(&sums);
     for (std::size_t k = 0; k < kSize; k += 4) PutRounded<kSize>(LastStages(sums, k), k, y);
     return;
   }
-  TransformSplit<kSize>(x, stride, signs.factors, split, y);
-  if (!hn::AllTrue(DF(), split.two)) TransformExactly<kSize>(x, stride, signs.mask, split, y);
+  TransformSplit<kSize>(x, stride, factors.of_elements, split, y);
+  if (!hn::AllTrue(DF(), split.two)) {
+    TransformExactly<kSize>(x, stride, factors.transform.signs, split.two, y);
+  }
 }
 
 // The largest magnitudes of a buffer's rows, as bits, NaN left out.
-template <int kSize>
-HWY_INLINE VI AmaxOf(const Buffer& y) {
+template <int kSize, class Rows>
+HWY_INLINE VI AmaxOf(const Rows& y) {
   const DI d;
   VI max = hn::Zero(d);
   for (std::size_t k = 0; k < kSize; ++k) {

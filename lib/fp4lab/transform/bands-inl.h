@@ -20,26 +20,23 @@ HWY_BEFORE_NAMESPACE();
 namespace fp4lab {
 namespace HWY_NAMESPACE {
 
-// Sinks take outputs k to k + 3 of every group: finite sums, not -0, to be rounded to BF16, or
-// values of BF16.
+// Sinks take outputs k and k + 1 (to k + 3) of every group, k even: finite sums, not -0, to be
+// rounded to BF16, or values of BF16.
 
 struct NoRows {
-  HWY_INLINE void PutSums(std::size_t /*k*/, const Four& /*y*/) const {}
-  HWY_INLINE void PutBf16(std::size_t /*k*/, const Four& /*y*/) const {}
+  HWY_INLINE void PutSums(std::size_t /*k*/, VF /*a*/, VF /*b*/) const {}
+  HWY_INLINE void PutBf16(std::size_t /*k*/, VF /*a*/, VF /*b*/) const {}
 };
 
 struct FloatRows {
   float* out;
   std::size_t stride;
-  HWY_INLINE void PutBf16(std::size_t k, const Four& y) const {
-    hn::StoreU(y.a, DF(), out + k * stride);
-    hn::StoreU(y.b, DF(), out + (k + 1) * stride);
-    hn::StoreU(y.c, DF(), out + (k + 2) * stride);
-    hn::StoreU(y.e, DF(), out + (k + 3) * stride);
+  HWY_INLINE void PutBf16(std::size_t k, VF a, VF b) const {
+    hn::StoreU(a, DF(), out + k * stride);
+    hn::StoreU(b, DF(), out + (k + 1) * stride);
   }
-  HWY_INLINE void PutSums(std::size_t k, const Four& y) const {
-    PutBf16(k, {RoundPositiveZeroToBf16(y.a), RoundPositiveZeroToBf16(y.b),
-                RoundPositiveZeroToBf16(y.c), RoundPositiveZeroToBf16(y.e)});
+  HWY_INLINE void PutSums(std::size_t k, VF a, VF b) const {
+    PutBf16(k, RoundPositiveZeroToBf16(a), RoundPositiveZeroToBf16(b));
   }
 };
 
@@ -54,16 +51,19 @@ struct WordRows {
                                 hn::Set(d, 0xFFFF0000u));
     hn::StoreU(joined, d, out + k / 2 * stride);
   }
-  HWY_INLINE void PutBf16(std::size_t k, const Four& y) const {
-    const DI d;
-    PutUpper(k, hn::BitCast(d, y.a), hn::BitCast(d, y.b));
-    PutUpper(k + 2, hn::BitCast(d, y.c), hn::BitCast(d, y.e));
+  HWY_INLINE void PutBf16(std::size_t k, VF a, VF b) const {
+    PutUpper(k, hn::BitCast(DI(), a), hn::BitCast(DI(), b));
   }
-  HWY_INLINE void PutSums(std::size_t k, const Four& y) const {
-    PutUpper(k, UpperHalfRounded(y.a), UpperHalfRounded(y.b));
-    PutUpper(k + 2, UpperHalfRounded(y.c), UpperHalfRounded(y.e));
+  HWY_INLINE void PutSums(std::size_t k, VF a, VF b) const {
+    PutUpper(k, UpperHalfRounded(a), UpperHalfRounded(b));
   }
 };
+
+template <class Sink>
+HWY_INLINE void PutFourSums(const Four& y, std::size_t k, const Sink& sink) {
+  sink.PutSums(k, y.a, y.b);
+  sink.PutSums(k + 2, y.c, y.e);
+}
 
 #if HWY_TARGET != HWY_SCALAR
 
@@ -99,21 +99,22 @@ HWY_INLINE SumAndDifference SignedPair(VF a, VF b, const float* fa, const float*
   return {hn::MulAdd(b, f, first), hn::NegMulAdd(b, f, first)};
 }
 
-// Whether all lanes' sums were exact (see lanes-inl.h); those of 16 have the factor 1/4.
+// Whether all lanes' sums were exact (see lanes-inl.h); those of 4, 16 and 64 have their factor.
 template <int kSize>
 HWY_INLINE bool AllExact(const WordRange& range, VF largest_output) {
   const DU d;
   const DI di;
+  constexpr int kFactorBits = HasExactHadamardFactor(kSize) ? HadamardStages(kSize) / 2 : 0;
   const VU words = hn::BitCast(d, range.smallest), low = hn::Set(d, 0xFFFF);
   const VU least = hn::Min(hn::And(words, low), hn::ShiftRight<16>(words));  // less one
   const VU top_words = hn::BitCast(d, range.largest);
   const VU top = hn::Max(hn::And(top_words, low), hn::ShiftRight<16>(top_words));
   // The exponent field of the smallest nonzero term; a group of zeros gives the largest there is.
   const VU exponent = hn::ShiftRight<7>(hn::Min(hn::Add(least, hn::Set(d, 1)), hn::Set(d, 0x7F80)));
-  const VU bound = hn::Add(hn::Max(exponent, hn::Set(d, 1)), hn::Set(d, kSize == 16 ? 14 : 16));
+  const VU bound = hn::Add(hn::Max(exponent, hn::Set(d, 1)), hn::Set(d, 16 - kFactorBits));
   const VI y = hn::BitCast(di, largest_output);
   const auto exact = hn::Lt(hn::ShiftRight<23>(y), hn::BitCast(di, bound));
-  const auto no_overflow = hn::Lt(hn::BitCast(di, top), hn::Set(di, (255 - 6) << 7));
+  const auto no_overflow = hn::Lt(hn::BitCast(di, top), hn::Set(di, LeastOverflow(kSize) << 7));
   return hn::AllTrue(di, hn::And(exact, no_overflow));
 }
 
@@ -163,22 +164,23 @@ HWY_INLINE VF FirstStage32(const float* x, std::size_t stride, const float* fact
 
 template <class Sink>
 HWY_INLINE void PutSixteen(const Sixteen& y, std::size_t k, const Sink& sink) {
-  sink.PutSums(k, y.rows[0]);
-  sink.PutSums(k + 4, y.rows[1]);
-  sink.PutSums(k + 8, y.rows[2]);
-  sink.PutSums(k + 12, y.rows[3]);
+  PutFourSums(y.rows[0], k, sink);
+  PutFourSums(y.rows[1], k + 4, sink);
+  PutFourSums(y.rows[2], k + 8, sink);
+  PutFourSums(y.rows[3], k + 12, sink);
 }
 
 // Puts a vector of groups whose sums are exact into `sink`, and the largest before rounding into
 // `largest`; else returns false.
 template <class Sink>
-HWY_INLINE bool TransformFast16(const float* x, std::size_t stride, const HadamardSigns& signs,
+HWY_INLINE bool TransformFast16(const float* x, std::size_t stride, const HadamardFactors& factors,
                                 const Sink& sink, VF* largest) {
   WordRange range = EmptyWordRange();
-  const Four g0 = FirstStages16(x, stride, signs.factors, &range);
-  const Four g1 = FirstStages16(x + stride, stride, signs.factors + 1, &range);
-  const Four g2 = FirstStages16(x + 2 * stride, stride, signs.factors + 2, &range);
-  const Four g3 = FirstStages16(x + 3 * stride, stride, signs.factors + 3, &range);
+  const float* f = factors.of_elements;
+  const Four g0 = FirstStages16(x, stride, f, &range);
+  const Four g1 = FirstStages16(x + stride, stride, f + 1, &range);
+  const Four g2 = FirstStages16(x + 2 * stride, stride, f + 2, &range);
+  const Four g3 = FirstStages16(x + 3 * stride, stride, f + 3, &range);
   const Sixteen y = LastStages16(g0, g1, g2, g3);
   *largest = LargestOf(y);
   if (HWY_UNLIKELY(!AllExact<16>(range, *largest))) return false;
@@ -188,13 +190,13 @@ HWY_INLINE bool TransformFast16(const float* x, std::size_t stride, const Hadama
 
 // The same for groups of 32: the lower half of the outputs waits in memory for the upper.
 template <class Sink>
-HWY_INLINE bool TransformFast32(const float* x, std::size_t stride, const HadamardSigns& signs,
+HWY_INLINE bool TransformFast32(const float* x, std::size_t stride, const HadamardFactors& factors,
                                 const Sink& sink, VF* largest) {
   WordRange range = EmptyWordRange();
   Buffer buffer;
   const auto sums = [&](std::size_t b) HWY_ATTR {
     const auto row = [&](std::size_t k) HWY_ATTR {
-      return FirstStage32(x, stride, signs.factors, k, &range, &buffer);
+      return FirstStage32(x, stride, factors.of_elements, k, &range, &buffer);
     };
     const VF a = row(b), c = row(b + 4), e = row(b + 8), f = row(b + 12);
     return Hadamard4({a, c, e, f});
@@ -213,32 +215,32 @@ HWY_INLINE bool TransformFast32(const float* x, std::size_t stride, const Hadama
                ScaledFour<32>(upper.rows[2]), ScaledFour<32>(upper.rows[3])}},
              16, sink);
   for (std::size_t k = 0; k < 16; k += 4) {
-    sink.PutSums(k, ScaledFour<32>(buffer.GetFour(k, 1)));
+    PutFourSums(ScaledFour<32>(buffer.GetFour(k, 1)), k, sink);
   }
   return true;
 }
 
 #endif
 
-// One vector of groups into `sink`, which may write over x; returns the largest magnitude of each
-// lane, as bits, NaN left out.
+// One vector of groups of 16 or 32 into `sink`, which may write over x; returns the largest
+// magnitude of each lane, as bits, NaN left out.
 template <int kSize, class Sink>
-HWY_INLINE VI TransformVector(const float* x, std::size_t stride, const HadamardSigns& signs,
+HWY_INLINE VI TransformVector(const float* x, std::size_t stride, const HadamardFactors& factors,
                               const Sink& sink) {
 #if HWY_TARGET != HWY_SCALAR
   VF largest;
   bool exact;
   if constexpr (kSize == 16) {
-    exact = TransformFast16(x, stride, signs, sink, &largest);
+    exact = TransformFast16(x, stride, factors, sink, &largest);
   } else {
-    exact = TransformFast32(x, stride, signs, sink, &largest);
+    exact = TransformFast32(x, stride, factors, sink, &largest);
   }
   // Rounding keeps the order.
   if (HWY_LIKELY(exact)) return hn::BitCast(DI(), RoundPositiveZeroToBf16(largest));
 #endif
   Buffer y;
-  TransformAny<kSize>(x, stride, signs, &y);
-  for (std::size_t k = 0; k < kSize; k += 4) sink.PutBf16(k, y.GetFour(k, 1));
+  TransformAny<kSize>(x, stride, factors, &y);
+  for (std::size_t k = 0; k < kSize; k += 2) sink.PutBf16(k, y.Get(k), y.Get(k + 1));
   return AmaxOf<kSize>(y);
 }
 

@@ -81,14 +81,14 @@ class ExactBf16Sum {
   std::array<std::int64_t, kDigits> digits_{};
 };
 
-// y_j of one group of `size` BF16 values, before the rounding to BF16.
-constexpr float ExactHadamardOutput(const float* group, int size, std::uint32_t sign_mask, int j) {
+// y_j of one group of BF16 values, before the rounding to BF16.
+constexpr float ExactHadamardOutput(const float* group, const HadamardTransform& transform, int j) {
   ExactBf16Sum sum;
   bool nan = false, plus = false, minus = false;
-  for (int k = 0; k < size; ++k) {
-    const auto odd = static_cast<std::uint32_t>(std::popcount(static_cast<unsigned>(j & k)));
-    const std::uint32_t negate = ((sign_mask >> k) ^ odd) & 1u;
-    const std::uint32_t u = std::bit_cast<std::uint32_t>(group[k]) ^ negate << 31;
+  for (int k = 0; k < transform.size; ++k) {
+    const bool odd = std::popcount(static_cast<unsigned>(j & k)) % 2 != 0;
+    const std::uint32_t sign = transform.signs.Negates(k) != odd ? 0x80000000u : 0u;
+    const std::uint32_t u = std::bit_cast<std::uint32_t>(group[k]) ^ sign;
     const std::uint32_t magnitude = u & 0x7FFFFFFFu;
     nan = nan || magnitude > 0x7F800000u;
     plus = plus || u == 0x7F800000u;
@@ -98,7 +98,8 @@ constexpr float ExactHadamardOutput(const float* group, int size, std::uint32_t 
   if (nan || (plus && minus)) return std::numeric_limits<float>::quiet_NaN();
   if (plus) return std::numeric_limits<float>::infinity();
   if (minus) return -std::numeric_limits<float>::infinity();
-  return size == 16 ? sum.Round(-2) : sum.Round(0) * kInverseSqrt32;
+  if (HasExactHadamardFactor(transform.size)) return sum.Round(-HadamardStages(transform.size) / 2);
+  return sum.Round(0) * HadamardFactor(transform.size);
 }
 
 }  // namespace fp4lab

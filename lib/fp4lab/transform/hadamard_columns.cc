@@ -13,7 +13,7 @@
 // After foreach_target.h:
 #include <hwy/highway.h>
 
-#include "fp4lab/transform/bands-inl.h"
+#include "fp4lab/transform/sizes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fp4lab {
@@ -22,61 +22,86 @@ namespace {
 
 // The last columns, with zeros beside them.
 template <int kSize>
-HWY_INLINE Buffer LastColumns(const float* x, std::size_t stride, std::size_t cols) {
-  Buffer part = {};
+HWY_INLINE RowBuffer<kSize> LastColumns(const float* x, std::size_t stride, std::size_t cols) {
+  RowBuffer<kSize> part = {};
   for (std::size_t k = 0; k < kSize; ++k) std::copy_n(x + k * stride, cols, part.rows + k * kLanes);
   return part;
+}
+
+template <int kSize, class Sink>
+HWY_INLINE VI TransformGroups(const float* x, std::size_t stride, const HadamardFactors& factors,
+                              const Sink& sink) {
+  if constexpr (kSize == 16 || kSize == 32) {
+    return TransformVector<kSize>(x, stride, factors, sink);
+  } else {
+    return TransformVectorOfSize<kSize>(x, stride, factors, sink);
+  }
 }
 
 // sink_at(c): where the groups from column c on go. Of the last vector, the sink gets all lanes.
 template <int kSize, class SinkAt>
 HWY_INLINE float TransformBand(const float* x, std::size_t stride, std::size_t cols,
-                               const HadamardSigns& signs, const SinkAt& sink_at) {
+                               const HadamardFactors& factors, const SinkAt& sink_at) {
   const std::size_t lanes = hn::Lanes(DF());
   VI max = hn::Zero(DI());
   std::size_t c = 0;
   for (; c + lanes <= cols; c += lanes) {
-    max = hn::Max(max, TransformVector<kSize>(x + c, stride, signs, sink_at(c)));
+    max = hn::Max(max, TransformGroups<kSize>(x + c, stride, factors, sink_at(c)));
   }
   if (c < cols) {
-    const Buffer part = LastColumns<kSize>(x + c, stride, cols - c);
-    max = hn::Max(max, TransformVector<kSize>(part.rows, kLanes, signs, sink_at(c)));
+    const RowBuffer<kSize> part = LastColumns<kSize>(x + c, stride, cols - c);
+    max = hn::Max(max, TransformGroups<kSize>(part.rows, kLanes, factors, sink_at(c)));
   }
   return std::bit_cast<float>(hn::GetLane(hn::MaxOfLanes(DI(), max)));
 }
 
 template <class SinkAt>
 HWY_INLINE float TransformBand(const float* x, std::size_t stride, std::size_t cols,
-                               const HadamardSigns& signs, const SinkAt& sink_at) {
-  return signs.size == 16 ? TransformBand<16>(x, stride, cols, signs, sink_at)
-                          : TransformBand<32>(x, stride, cols, signs, sink_at);
+                               const HadamardFactors& factors, const SinkAt& sink_at) {
+  switch (factors.transform.size) {
+    case 2:
+      return TransformBand<2>(x, stride, cols, factors, sink_at);
+    case 4:
+      return TransformBand<4>(x, stride, cols, factors, sink_at);
+    case 8:
+      return TransformBand<8>(x, stride, cols, factors, sink_at);
+    case 16:
+      return TransformBand<16>(x, stride, cols, factors, sink_at);
+    case 32:
+      return TransformBand<32>(x, stride, cols, factors, sink_at);
+    case 64:
+      return TransformBand<64>(x, stride, cols, factors, sink_at);
+    default:
+      return TransformBand<128>(x, stride, cols, factors, sink_at);
+  }
 }
 
 float HadamardBandAmax(const float* x, std::size_t stride, std::size_t cols,
-                       const HadamardSigns& signs) {
-  return TransformBand(x, stride, cols, signs, [](std::size_t) HWY_ATTR { return NoRows{}; });
+                       const HadamardFactors& factors) {
+  return TransformBand(x, stride, cols, factors, [](std::size_t) HWY_ATTR { return NoRows{}; });
 }
 
 float HadamardBandWords(const float* x, std::size_t stride, std::size_t cols,
-                        const HadamardSigns& signs, std::uint32_t* out, std::size_t out_stride) {
-  return TransformBand(x, stride, cols, signs, [=](std::size_t c) HWY_ATTR {
+                        const HadamardFactors& factors, std::uint32_t* out,
+                        std::size_t out_stride) {
+  return TransformBand(x, stride, cols, factors, [=](std::size_t c) HWY_ATTR {
     return WordRows{out + c, out_stride};
   });
 }
 
 // `size` memory rows of `cols` columns.
-void HadamardBand(const float* x, std::size_t stride, std::size_t cols, const HadamardSigns& signs,
-                  float* out, std::size_t out_stride) {
+void HadamardBand(const float* x, std::size_t stride, std::size_t cols,
+                  const HadamardFactors& factors, float* out, std::size_t out_stride) {
   const std::size_t whole = cols / hn::Lanes(DF()) * hn::Lanes(DF());
-  TransformBand(x, stride, whole, signs, [=](std::size_t c) HWY_ATTR {
+  TransformBand(x, stride, whole, factors, [=](std::size_t c) HWY_ATTR {
     return FloatRows{out + c, out_stride};
   });
   if (whole == cols) return;
-  Buffer y;
-  TransformBand(x + whole, stride, cols - whole, signs, [&](std::size_t) HWY_ATTR {
+  RowBuffer<kMaxHadamardSize> y;
+  TransformBand(x + whole, stride, cols - whole, factors, [&](std::size_t) HWY_ATTR {
     return FloatRows{y.rows, kLanes};
   });
-  for (std::size_t k = 0; k < static_cast<std::size_t>(signs.size); ++k) {
+  for (std::size_t k = 0; k < factors.size(); ++k) {
     std::copy_n(y.rows + k * kLanes, cols - whole, out + k * out_stride + whole);
   }
 }
@@ -107,14 +132,14 @@ HWY_EXPORT(HadamardBandWords);
 HWY_EXPORT(WidenRows);
 
 float HadamardColumnsAmax(const float* x, std::size_t x_stride, std::size_t cols,
-                          const HadamardSigns& signs) {
-  return HWY_DYNAMIC_DISPATCH(HadamardBandAmax)(x, x_stride, cols, signs);
+                          const HadamardFactors& factors) {
+  return HWY_DYNAMIC_DISPATCH(HadamardBandAmax)(x, x_stride, cols, factors);
 }
 
 float HadamardColumnsToWords(const float* x, std::size_t x_stride, std::size_t cols,
-                             const HadamardSigns& signs, std::uint32_t* words,
+                             const HadamardFactors& factors, std::uint32_t* words,
                              std::size_t word_stride) {
-  return HWY_DYNAMIC_DISPATCH(HadamardBandWords)(x, x_stride, cols, signs, words, word_stride);
+  return HWY_DYNAMIC_DISPATCH(HadamardBandWords)(x, x_stride, cols, factors, words, word_stride);
 }
 
 void FloatsOfWords(const std::uint32_t* words, std::size_t word_stride, MatrixView<float> to) {
@@ -122,8 +147,8 @@ void FloatsOfWords(const std::uint32_t* words, std::size_t word_stride, MatrixVi
 }
 
 void HadamardColumns(const float* x, std::size_t x_stride, std::size_t cols,
-                     const HadamardSigns& signs, float* out, std::size_t out_stride) {
-  HWY_DYNAMIC_DISPATCH(HadamardBand)(x, x_stride, cols, signs, out, out_stride);
+                     const HadamardFactors& factors, float* out, std::size_t out_stride) {
+  HWY_DYNAMIC_DISPATCH(HadamardBand)(x, x_stride, cols, factors, out, out_stride);
 }
 
 }  // namespace fp4lab

@@ -15,16 +15,16 @@ namespace {
 // A UnitStage.
 void Transform(const void* context, MatrixView<const float> from, bool transposed,
                MatrixView<float> to) {
-  const auto& signs = *static_cast<const HadamardSigns*>(context);
-  const auto size = static_cast<std::size_t>(signs.size);
+  const auto& factors = *static_cast<const HadamardFactors*>(context);
+  const std::size_t size = factors.size();
   if (!transposed) {
     for (std::size_t r = 0; r < from.rows; ++r) {
-      HadamardRow(&from(r, 0), from.cols / size, signs, &to(r, 0));
+      HadamardRow(&from(r, 0), from.cols / size, factors, &to(r, 0));
     }
     return;
   }
   for (std::size_t r = 0; r < from.rows; r += size) {
-    HadamardColumns(&from(r, 0), from.row_stride, from.cols, signs, &to(r, 0), to.row_stride);
+    HadamardColumns(&from(r, 0), from.row_stride, from.cols, factors, &to(r, 0), to.row_stride);
   }
 }
 
@@ -44,7 +44,7 @@ void TakeWords(const void* context, MatrixView<const float> from, bool /*transpo
   FloatsOfWords(t.words + at / t.x_stride / 2 * t.stride + at % t.x_stride, t.stride, to);
 }
 
-constexpr std::size_t kPiece = 1024;  // elements of a row, or columns of a band
+constexpr std::size_t kPiece = 1024;  // columns of a band
 
 // The largest of piece(r, c, cols) over the bands of `size` rows of x, which lies as rows.
 template <class Piece>
@@ -67,45 +67,46 @@ bool UnitsHoldGroups(MatrixView<const float> x, int size, const QuantizeOptions&
   return plan.block_rows <= kMaxStagedBlock && along % static_cast<std::size_t>(size) == 0;
 }
 
-QuantizeOptions WithHadamardAmax(MatrixView<const float> x, int size, std::uint32_t sign_mask,
+QuantizeOptions WithHadamardAmax(MatrixView<const float> x, const HadamardTransform& transform,
                                  QuantizeOptions options) {
   if (HasTensorScale(options.format) && !options.amax) {
-    options.amax = HadamardAmax(x, size, sign_mask);
+    options.amax = HadamardAmax(x, transform);
   }
   return options;
 }
 
 // run(x, stage): with the transform as a stage, or on a copy of x that went through it.
 template <class Run>
-auto WithTransformed(MatrixView<const float> x, int size, std::uint32_t sign_mask,
+auto WithTransformed(MatrixView<const float> x, const HadamardTransform& transform,
                      const QuantizeOptions& options, bool transposed, Run run) {
-  CheckHadamard(x, size, x);
-  if (UnitsHoldGroups(x, size, options, transposed)) {
-    const HadamardSigns signs = SignsOf(size, sign_mask);
-    return run(x, UnitStage{&signs, Transform});
+  CheckHadamard(x, transform.size, x);
+  if (UnitsHoldGroups(x, transform.size, options, transposed)) {
+    const HadamardFactors factors = FactorsOf(transform);
+    return run(x, UnitStage{&factors, Transform});
   }
   Matrix<float> y(transposed ? x.cols : x.rows, transposed ? x.rows : x.cols);
   const MatrixView<float> view = transposed ? y.View().Transposed() : y.View();
-  RandomHadamard(x, size, sign_mask, view);
+  RandomHadamard(x, transform, view);
   return run(view, UnitStage{});
 }
 
 }  // namespace
 
-float HadamardAmax(MatrixView<const float> x, int size, std::uint32_t sign_mask) {
-  CheckHadamard(x, size, x);
+float HadamardAmax(MatrixView<const float> x, const HadamardTransform& transform) {
+  CheckHadamard(x, transform.size, x);
   if (x.size() == 0) return 0.0f;
   const Matrix<float> copy = CopyUnlessUnitStride(x);
   if (!copy.values.empty()) x = copy.View();
-  const HadamardSigns signs = SignsOf(size, sign_mask);
-  const auto group = static_cast<std::size_t>(size);
+  const HadamardFactors factors = FactorsOf(transform);
+  const std::size_t group = factors.size();
   if (HasUnitRows(x)) {
     std::vector<float> partial(x.rows);
     ParallelFor(x.rows, [&](std::size_t r) {
-      float y[kPiece];
-      for (std::size_t c = 0; c < x.cols; c += kPiece) {
-        const std::size_t count = std::min(kPiece, x.cols - c);
-        HadamardRow(&x(r, c), count / group, signs, y);
+      constexpr std::size_t kRowPiece = 16 * kMaxHadamardSize;  // a vector of groups at least
+      float y[kRowPiece];
+      for (std::size_t c = 0; c < x.cols; c += kRowPiece) {
+        const std::size_t count = std::min(kRowPiece, x.cols - c);
+        HadamardRow(&x(r, c), count / group, factors, y);
         partial[r] = std::max(partial[r], TensorAmax(MatrixView<const float>(y, 1, count)));
       }
     });
@@ -113,56 +114,56 @@ float HadamardAmax(MatrixView<const float> x, int size, std::uint32_t sign_mask)
   }
   const MatrixView<const float> memory = x.Transposed();
   return LargestOfBands(memory, group, [&](std::size_t r, std::size_t c, std::size_t cols) {
-    return HadamardColumnsAmax(&memory(r, c), memory.row_stride, cols, signs);
+    return HadamardColumnsAmax(&memory(r, c), memory.row_stride, cols, factors);
   });
 }
 
-void HadamardQuantize(MatrixView<const float> x, int size, std::uint32_t sign_mask,
+void HadamardQuantize(MatrixView<const float> x, const HadamardTransform& transform,
                       const QuantizeOptions& given, QuantizedMatrix* q) {
-  const QuantizeOptions options = WithHadamardAmax(x, size, sign_mask, given);
+  const QuantizeOptions options = WithHadamardAmax(x, transform, given);
   const bool transposed = !HasUnitRows(x) && HasUnitColumns(x);
   WithTransformed(
-      x, size, sign_mask, options, transposed,
+      x, transform, options, transposed,
       [&](MatrixView<const float> y, const UnitStage& stage) { Quantize(y, options, stage, q); });
 }
 
-void HadamardQuantizeToValues(MatrixView<const float> x, int size, std::uint32_t sign_mask,
+void HadamardQuantizeToValues(MatrixView<const float> x, const HadamardTransform& transform,
                               const QuantizeOptions& given, MatrixView<float> out) {
-  const QuantizeOptions options = WithHadamardAmax(x, size, sign_mask, given);
+  const QuantizeOptions options = WithHadamardAmax(x, transform, given);
   const bool transposed = !(HasUnitRows(x) && HasUnitRows(out)) && HasUnitColumns(x);
-  WithTransformed(x, size, sign_mask, options, transposed,
+  WithTransformed(x, transform, options, transposed,
                   [&](MatrixView<const float> y, const UnitStage& stage) {
                     QuantizeToValues(y, options, stage, out);
                   });
 }
 
-bool HadamardQuantizeToFp4Integers(MatrixView<const float> x, int size, std::uint32_t sign_mask,
+bool HadamardQuantizeToFp4Integers(MatrixView<const float> x, const HadamardTransform& transform,
                                    const QuantizeOptions& given, const Fp4Integers& out) {
-  const QuantizeOptions options = WithHadamardAmax(x, size, sign_mask, given);
+  const QuantizeOptions options = WithHadamardAmax(x, transform, given);
   const bool transposed = out.codes.col_stride != 1 && out.codes.cols > 1;
-  return WithTransformed(x, size, sign_mask, options, transposed,
+  return WithTransformed(x, transform, options, transposed,
                          [&](MatrixView<const float> y, const UnitStage& stage) {
                            return QuantizeToFp4Integers(y, options, stage, out);
                          });
 }
 
-bool HadamardQuantizeToFp4Integers(MatrixView<const float> x, int size, std::uint32_t sign_mask,
+bool HadamardQuantizeToFp4Integers(MatrixView<const float> x, const HadamardTransform& transform,
                                    QuantizeOptions* options, const Fp4Integers& out,
                                    WordBuffer* memory) {
-  CheckHadamard(x, size, x);
+  CheckHadamard(x, transform.size, x);
   const bool columns =
       !HasUnitRows(x) && HasUnitColumns(x) && out.codes.col_stride != 1 && x.cols > 1;
-  if (x.size() == 0 || !columns || !UnitsHoldGroups(x, size, *options, true)) {
-    options->amax = HadamardAmax(x, size, sign_mask);
-    return HadamardQuantizeToFp4Integers(x, size, sign_mask, *options, out);
+  if (x.size() == 0 || !columns || !UnitsHoldGroups(x, transform.size, *options, true)) {
+    options->amax = HadamardAmax(x, transform);
+    return HadamardQuantizeToFp4Integers(x, transform, *options, out);
   }
   const MatrixView<const float> from = x.Transposed();
   const std::size_t stride = (from.cols + 15) / 16 * 16;
   Reserve(memory, from.rows / 2 * stride);
-  const HadamardSigns signs = SignsOf(size, sign_mask);
-  options->amax = LargestOfBands(
-      from, static_cast<std::size_t>(size), [&](std::size_t r, std::size_t c, std::size_t cols) {
-        return HadamardColumnsToWords(&from(r, c), from.row_stride, cols, signs,
+  const HadamardFactors factors = FactorsOf(transform);
+  options->amax =
+      LargestOfBands(from, factors.size(), [&](std::size_t r, std::size_t c, std::size_t cols) {
+        return HadamardColumnsToWords(&from(r, c), from.row_stride, cols, factors,
                                       memory->data() + r / 2 * stride + c, stride);
       });
   const TransformedWords words{from.data, from.row_stride, memory->data(), stride};

@@ -21,7 +21,7 @@ namespace {
 #if HWY_TARGET == HWY_SCALAR
 
 // How many groups from the first on were transformed.
-std::size_t Groups16(const float* /*x*/, std::size_t /*groups*/, const HadamardSigns& /*signs*/,
+std::size_t Groups16(const float* /*x*/, std::size_t /*groups*/, const HadamardFactors& /*factors*/,
                      float* /*out*/) {
   return 0;
 }
@@ -103,7 +103,7 @@ void TransformSplit(const Four& x, const Four& terms, const Split& split, float*
 }
 
 // The groups that `split` leaves over.
-void TransformExactly(const Four& x, const Split& split, std::uint32_t sign_mask, float* out) {
+void TransformExactly(const Four& x, const Split& split, const HadamardSigns& signs, float* out) {
   constexpr std::size_t kLanes = hn::MaxLanes(DF());
   HWY_ALIGN float groups[4 * kLanes];
   HWY_ALIGN float exact[kLanes];
@@ -111,18 +111,18 @@ void TransformExactly(const Four& x, const Split& split, std::uint32_t sign_mask
   hn::Store(hn::IfThenZeroElse(split.two, hn::Set(DF(), 1.0f)), DF(), exact);
   for (std::size_t lane = 0; lane < hn::Lanes(DF()); lane += 4) {
     if (exact[lane] == 0.0f) continue;
-    HadamardWideGroup(MatrixView<const float>(groups + 4 * lane, 1, 16), sign_mask,
+    HadamardWideGroup(MatrixView<const float>(groups + 4 * lane, 1, 16), signs,
                       MatrixView<float>(out + 4 * lane, 1, 16));
   }
 }
 
 // How many groups from the first on were transformed, a vector's number at a time.
-std::size_t GroupsByVectors(const float* x, std::size_t groups, const HadamardSigns& signs,
+std::size_t GroupsByVectors(const float* x, std::size_t groups, const HadamardFactors& factors,
                             float* out) {
   const std::size_t step = 4 * hn::Lanes(DF());  // elements at a time
-  HWY_ALIGN float factors[4 * hn::MaxLanes(DF())];
-  for (std::size_t i = 0; i < step; ++i) factors[i] = signs.factors[i % 16];
-  const Four factor = LoadFour(factors);
+  HWY_ALIGN float repeated[4 * hn::MaxLanes(DF())];
+  for (std::size_t i = 0; i < step; ++i) repeated[i] = factors.of_elements[i % 16];
+  const Four factor = LoadFour(repeated);
   std::size_t i = 0;
   for (; i + step <= groups * 16; i += step) {
     const Four group = LoadFour(x + i);
@@ -133,7 +133,8 @@ std::size_t GroupsByVectors(const float* x, std::size_t groups, const HadamardSi
       continue;
     }
     TransformSplit(group, terms, split, out + i);
-    if (!hn::AllTrue(DF(), split.two)) TransformExactly(group, split, signs.mask, out + i);
+    if (hn::AllTrue(DF(), split.two)) continue;
+    TransformExactly(group, split, factors.transform.signs, out + i);
   }
   return i / 16;
 }
@@ -204,20 +205,22 @@ HWY_INLINE bool TransformBatch(const float* x, const LaneSigns& signs, float* ou
 }
 
 // How many groups from the first on were transformed. out may be x.
-std::size_t Groups16(const float* x, std::size_t groups, const HadamardSigns& signs, float* out) {
-  const LaneSigns lane_signs{.factors = _mm512_loadu_ps(signs.factors)};
+std::size_t Groups16(const float* x, std::size_t groups, const HadamardFactors& factors,
+                     float* out) {
+  const LaneSigns lane_signs{.factors = _mm512_loadu_ps(factors.of_elements)};
   std::size_t done = 0;
   for (; done + kBatch <= groups; done += kBatch, x += 16 * kBatch, out += 16 * kBatch) {
-    if (!TransformBatch(x, lane_signs, out)) GroupsByVectors(x, kBatch, signs, out);
+    if (!TransformBatch(x, lane_signs, out)) GroupsByVectors(x, kBatch, factors, out);
   }
-  return done + GroupsByVectors(x, groups - done, signs, out);
+  return done + GroupsByVectors(x, groups - done, factors, out);
 }
 
 #else
 
 // How many groups from the first on were transformed. out may be x.
-std::size_t Groups16(const float* x, std::size_t groups, const HadamardSigns& signs, float* out) {
-  return GroupsByVectors(x, groups, signs, out);
+std::size_t Groups16(const float* x, std::size_t groups, const HadamardFactors& factors,
+                     float* out) {
+  return GroupsByVectors(x, groups, factors, out);
 }
 
 #endif
@@ -235,30 +238,44 @@ namespace {
 
 HWY_EXPORT(Groups16);
 
-// Groups through a tile in which they lie down the columns.
-void TurnedGroups(const float* x, std::size_t groups, const HadamardSigns& signs, float* out) {
-  constexpr std::size_t kColumns = 16;
-  const auto size = static_cast<std::size_t>(signs.size);
-  float tile[32 * kColumns];
+// Groups through a tile in which they lie down the columns, a cache line of them.
+template <int kSize>
+void TurnedGroups(const float* x, std::size_t groups, const HadamardFactors& factors, float* out) {
+  constexpr std::size_t kColumns = kSize < 16 ? 32 : 16;
+  float tile[kSize * kColumns];
   for (std::size_t g = 0; g < groups; g += kColumns) {
     const std::size_t n = std::min(kColumns, groups - g);
     for (std::size_t i = 0; i < n; ++i) {
-      for (std::size_t k = 0; k < size; ++k) tile[k * kColumns + i] = x[(g + i) * size + k];
+      for (std::size_t k = 0; k < kSize; ++k) tile[k * kColumns + i] = x[(g + i) * kSize + k];
     }
-    HadamardColumns(tile, kColumns, n, signs, tile, kColumns);
+    HadamardColumns(tile, kColumns, n, factors, tile, kColumns);
     for (std::size_t i = 0; i < n; ++i) {
-      for (std::size_t k = 0; k < size; ++k) out[(g + i) * size + k] = tile[k * kColumns + i];
+      for (std::size_t k = 0; k < kSize; ++k) out[(g + i) * kSize + k] = tile[k * kColumns + i];
     }
   }
 }
 
 }  // namespace
 
-void HadamardRow(const float* x, std::size_t groups, const HadamardSigns& signs, float* out) {
-  const std::size_t done =
-      signs.size == 16 ? HWY_DYNAMIC_DISPATCH(Groups16)(x, groups, signs, out) : 0;
-  const std::size_t offset = done * static_cast<std::size_t>(signs.size);
-  TurnedGroups(x + offset, groups - done, signs, out + offset);
+void HadamardRow(const float* x, std::size_t groups, const HadamardFactors& factors, float* out) {
+  switch (factors.transform.size) {
+    case 2:
+      return TurnedGroups<2>(x, groups, factors, out);
+    case 4:
+      return TurnedGroups<4>(x, groups, factors, out);
+    case 8:
+      return TurnedGroups<8>(x, groups, factors, out);
+    case 16: {
+      const std::size_t done = HWY_DYNAMIC_DISPATCH(Groups16)(x, groups, factors, out);
+      return TurnedGroups<16>(x + done * 16, groups - done, factors, out + done * 16);
+    }
+    case 32:
+      return TurnedGroups<32>(x, groups, factors, out);
+    case 64:
+      return TurnedGroups<64>(x, groups, factors, out);
+    default:
+      return TurnedGroups<128>(x, groups, factors, out);
+  }
 }
 
 }  // namespace fp4lab

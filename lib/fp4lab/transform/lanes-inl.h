@@ -2,10 +2,10 @@
 //
 // A term is a BF16 value: a multiple of 2^(E - 7), where E is its exponent. If the exponents of the
 // terms span at most s binades, every partial sum of 2^k terms is a multiple of the least unit and
-// below 2^(s + 8 + k) of it: exact in 24 bits if s <= 16 - k. Wider groups are cut in two: "high"
-// terms, at most 16 - k binades below the largest, and "low" ones. Both sums are exact if the low
-// terms span no more, and their sum is then rounded once: the rounding of the exact sum. Groups
-// wider still, and those with Inf, NaN or sums that might overflow, go to HadamardWideGroup.
+// below 2^(s + 8 + k) of it: exact in 24 bits if s <= 16 - k (ExactSpan). Wider groups are cut in
+// two: "high" terms, at most 16 - k binades below the largest, and "low" ones. Both sums are exact
+// if the low terms span no more, and their sum is then rounded once: the rounding of the exact sum.
+// Groups wider still, and those with Inf, NaN or sums that might overflow, go to HadamardWideGroup.
 //
 // Of groups down the columns most are recognised after the transform: every sum in it is a multiple
 // of the least term's unit u, and if a sum were 2^24 u or more, then one of the two that come of it
@@ -18,7 +18,11 @@
 #define FP4LAB_TRANSFORM_LANES_INL_H_
 #endif
 
+#include <algorithm>
 #include <cstdint>
+
+#include "fp4lab/transform/hadamard.h"
+#include "fp4lab/transform/kernels.h"
 
 #include <hwy/highway.h>
 
@@ -35,8 +39,9 @@ using VI = hn::Vec<DI>;
 using VU = hn::Vec<DU>;
 using MF = hn::Mask<DF>;
 
-// Binades that a sum of 16 (32) terms may span.
-constexpr int MaxSpan(int size) { return size == 16 ? 12 : 11; }
+// The exponent field from which on `size` terms might overflow: a sum is below size times the power
+// of two above its largest term.
+constexpr int LeastOverflow(int size) { return std::min(249, 254 - HadamardStages(size)); }
 
 // The range of magnitudes seen so far, as bits; zeros do not count for the smallest.
 struct Range {
@@ -59,14 +64,14 @@ struct Split {
 HWY_INLINE Split SplitOf(const Range& range, int size) {
   const DI d;
   const DF df;
-  const VI span = hn::Set(d, MaxSpan(size) << 23);
+  const VI span = hn::Set(d, ExactSpan(24, size) << 23);
   const VI exponent = hn::Set(d, 0x7F800000);
   const VI one_unit = hn::Set(d, 0x00800000);  // subnormals share the least normal's unit
   const VI top = hn::Max(hn::And(range.largest, exponent), one_unit);
   const VI bottom = hn::Max(hn::And(range.smallest, exponent), one_unit);
   const VI high = hn::Sub(top, span);  // the exponent of the lowest high term; may be negative
   const VI low = hn::Sub(hn::Sub(high, one_unit), span);
-  const auto no_overflow = hn::Lt(top, hn::Set(d, 0x7F800000 - (6 << 23)));
+  const auto no_overflow = hn::Lt(top, hn::Set(d, LeastOverflow(size) << 23));
   const auto one = hn::And(no_overflow, hn::Not(hn::Lt(bottom, high)));
   const auto two = hn::And(no_overflow, hn::Not(hn::Lt(bottom, low)));
   return {high, hn::RebindMask(df, one), hn::RebindMask(df, two)};

@@ -9,20 +9,25 @@
 
 namespace fp4lab::reference {
 
-void RandomHadamard(MatrixView<const float> x, int size, std::uint32_t sign_mask,
+void RandomHadamard(MatrixView<const float> x, const HadamardTransform& transform,
                     MatrixView<float> out) {
-  CheckHadamard(x, size, out);
-  const std::size_t n = static_cast<std::size_t>(size);
-  std::array<float, 32> group{};
+  CheckHadamard(x, transform.size, out);
+  const auto n = static_cast<std::size_t>(transform.size);
+  std::array<float, kMaxHadamardSize> group{};
   for (std::size_t r = 0; r < x.rows; ++r) {
     for (std::size_t c = 0; c < x.cols; c += n) {
       for (std::size_t k = 0; k < n; ++k) group[k] = x(r, c + k);
       for (std::size_t j = 0; j < n; ++j) {
         out(r, c + j) =
-            RoundToBf16(ExactHadamardOutput(group.data(), size, sign_mask, static_cast<int>(j)));
+            RoundToBf16(ExactHadamardOutput(group.data(), transform, static_cast<int>(j)));
       }
     }
   }
+}
+
+void RandomHadamard(MatrixView<const float> x, int size, std::uint32_t sign_mask,
+                    MatrixView<float> out) {
+  reference::RandomHadamard(x, MaskTransform(size, sign_mask), out);
 }
 
 }  // namespace fp4lab::reference
