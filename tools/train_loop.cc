@@ -118,6 +118,7 @@ class Loop {
   // One step and its line of metrics; returns the loss.
   double StepOnce() {
     const double rate = LearningRate(config_.schedule, trainer_.Steps(), total_);
+    trainer_.UseRecipeOf(trainer_.Steps(), total_);
     const Clock::time_point start = Clock::now();
     const StepResult result = trainer_.Step(rate);
     const double seconds = SecondsSince(start);
@@ -158,6 +159,7 @@ class Loop {
 
   // Evaluates, and writes what it found unless the run was complete before.
   void Report(LoopResult* result) {
+    trainer_.UseRecipeOf(std::max(trainer_.Steps() - 1, std::int64_t{0}), total_);
     const std::int64_t step = trainer_.Steps();
     result->steps = step;
     const double loss = trainer_.Evaluate(EvaluationPrecision::kTraining).loss;

@@ -82,7 +82,7 @@ TEST_CASE("Every dialect's kernels give the definition's bytes on every target",
 TEST_CASE("Elements and blocks that no row of the table has are quantized as defined",
           "[dialect][differential]") {
   std::vector<Dialect> dialects;
-  for (const FormatId element : {FormatId::kE2M1, FormatId::kE2M3, FormatId::kE3M2,
+  for (const FormatId element : {FormatId::kE0M3, FormatId::kE2M1, FormatId::kE2M3, FormatId::kE3M2,
                                  FormatId::kE4M3, FormatId::kE5M2}) {
     for (const auto& [rows, cols] : {std::pair{1, 8}, {1, 24}, {1, 128}, {8, 8}, {3, 5}}) {
       for (const ElementRounding rounding :

@@ -2,6 +2,7 @@
 #include "fp4lab/dialect/operand.h"
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -85,8 +86,41 @@ void CheckDialect(const Dialect& d, View x, RandomGenerator generator) {
   if (HasFp4Integers(d)) CheckIntegers(d, x, options, want.View());
 }
 
+// What recipes add to rows.
+std::vector<Dialect> Additions() {
+  std::vector<Dialect> out;
+  const auto add = [&](const char* like, auto change) {
+    Dialect d = *FindDialect(like);
+    d.name = {};
+    change(&d);
+    out.push_back(d);
+  };
+  add("nvfp4.te", [](Dialect* d) { d->target = 6.0f * 16.0f / 17.0f; });
+  add("nvfp4.quartet2", [](Dialect* d) { d->target = 6.072f, d->unbias = Unbias::kMsEden; });
+  add("nvfp4.te", [](Dialect* d) { d->unbias = Unbias::kMsEden, d->block_cols = 8; });
+  add("mxfp4.rceil", [](Dialect* d) { d->prescale = 0.75f; });
+  add("mxfp4.qwix", [](Dialect* d) { d->prescale = 0.75f; });
+  add("mxfp4.rceil", [](Dialect* d) {
+    d->statistic = BlockStatistic::kQuest;
+    d->block_scale = BlockScale::kFloorLog2Quotient;
+  });
+  add("nvfp4.te", [](Dialect* d) { d->scale = FormatId::kUE5M3, d->scale_max = 114688.0f; });
+  add("nvfp4.qwix", [](Dialect* d) { d->element = FormatId::kE0M3; });
+  for (const auto& [rows, cols] : {std::pair{1, 128}, {128, 128}, {1, 24}}) {
+    add("nvfp4.qwix", [rows = rows, cols = cols](Dialect* d) {
+      d->element = FormatId::kE4M3;
+      d->scale_encoding = ScaleEncoding::kBinary32;
+      d->block_rows = rows;
+      d->block_cols = cols;
+    });
+  }
+  add("fp8_e4m3", [](Dialect* d) { d->row_scaled = true; });
+  return out;
+}
+
 std::vector<Dialect> RowsUnderEveryRounding() {
   std::vector<Dialect> rows(Dialects().begin(), Dialects().end());
+  for (const Dialect& d : Additions()) rows.push_back(d);
   for (const char* name : {"nvfp4.te", "nvfp4.torchao.inference", "mxfp4.rceil", "mxfp8_e4m3.even",
                            "fp8_e5m2", "nvfp4.te.4over6.mse.256"}) {
     for (const ElementRounding rounding :
@@ -111,7 +145,7 @@ TEST_CASE("Every dialect's values and integers are those of its codes and scales
       for (const Dialect& d : RowsUnderEveryRounding()) {
         CAPTURE(d.name, static_cast<int>(d.rounding), static_cast<int>(kind));
         CheckDialect(d, x.View(), RandomGenerator::kPhilox);
-        if (!IsStochastic(d)) continue;
+        if (!TakesRandomBits(d)) continue;
         CheckDialect(d, x.View(), RandomGenerator::kLinearCounter);
         CheckDialect(d, x.View(), RandomGenerator::kWordPerRow);
       }
@@ -144,6 +178,41 @@ TEST_CASE("Tuned kernels give the bytes of the dialects that they are said to co
     REQUIRE(tuned.has_value());
     CHECK(tuned->format == f.format);
   }
+}
+
+TEST_CASE("MS-EDEN's values point along x without bias where nearest rounding falls short",
+          "[dialect][property]") {
+  // Normal data are as a random rotation leaves them.
+  const Matrix<float> x = TestMatrix(Kind::kNormal, 8, 1024);
+  Dialect nearest = *FindDialect("nvfp4.te");
+  nearest.target = 6.072f;
+  Dialect corrected = nearest;
+  corrected.unbias = Unbias::kMsEden;
+  const auto along = [&](const Dialect& d, std::uint32_t step) {  // <x, Q(x)> / <x, x>
+    DialectOptions options{.source = RandomSource{{.seed = 11, .step = step}}};
+    const Matrix<float> y = DequantizeAs(d, QuantizeAs(d, x.View(), options));
+    double products = 0.0, squares = 0.0;
+    for (std::size_t i = 0; i < x.values.size(); ++i) {
+      products += double{x.values[i]} * y.values[i];
+      squares += double{x.values[i]} * x.values[i];
+    }
+    return products / squares;
+  };
+  double mean = 0.0;
+  constexpr int kDraws = 40;
+  for (std::uint32_t step = 0; step < kDraws; ++step) mean += along(corrected, step) / kDraws;
+  CHECK(std::fabs(mean - 1.0) < 5e-4);
+  CHECK(std::fabs(along(nearest, 0) - 1.0) > 2e-3);
+}
+
+TEST_CASE("A block's QuEST scale is that of its standard deviation", "[dialect]") {
+  Matrix<float> x(1, 32);
+  for (std::size_t c = 0; c < 32; ++c) x(0, c) = c % 2 == 0 ? 3.0f : 1.0f;  // mean 2, sigma 1
+  Dialect d = *FindDialect("mxfp4.rceil");
+  d.statistic = BlockStatistic::kQuest;
+  d.block_scale = BlockScale::kFloorLog2Quotient;
+  const Quantized q = QuantizeAs(d, x.View(), {});
+  CHECK(q.scales[0] == 127 - 2);  // floor(log2(2.92247856 / 6)) = -2
 }
 
 TEST_CASE("The alpha of a GEMM undoes both tensors' scales", "[dialect]") {

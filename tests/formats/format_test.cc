@@ -63,7 +63,8 @@ TEST_CASE("The facts of each format are those of the standards", "[formats]") {
       {"ue5m3", {114688, 0x1p-14, 0x1p-17, 0xFE, {}, {0xFF}}},
       {"fp16", {65504, 0x1p-14, 0x1p-24, 0x7BFF, {}, {}}},
       {"bf16", {0x1.FEp127, 0x1p-126, 0x1p-133, 0x7F7F, {}, {}}},
-      {"tf32", {0x1.FFCp127, 0x1p-126, 0x1p-136, 0x3FBFF, {}, {}}}};
+      {"tf32", {0x1.FFCp127, 0x1p-126, 0x1p-136, 0x3FBFF, {}, {}}},
+      {"e0m3", {0.875, INFINITY, 0.125, 0x7, {}, {}}}};
   REQUIRE(all.size() == kFormats.size());
   for (const NamedFormat& f : kFormats) {
     INFO(f.name);

@@ -1,6 +1,7 @@
 #include "fp4lab/block/plan.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/block/layout.h"
@@ -27,7 +28,7 @@ ScaleConstants ScaleConstantsOf(const BlockFormat& format, float amax) {
 ElementConstants ElementConstantsOf(FormatId id) {
   const Format& f = FormatOf(id);
   return {.max = MaxFinite(id),
-          .min_normal = Decode(f, 1u << f.mantissa_bits),
+          .min_normal = std::bit_cast<float>(static_cast<std::uint32_t>(128 - f.bias) << 23),
           .mantissa_bits = f.mantissa_bits,
           .nan = Decode(f, NanCode(f)),
           .nan_code = NanCode(f),

@@ -80,6 +80,8 @@ class CudaEngine final : public Engine {
     return {Sum(losses) / static_cast<double>(inputs.size()), Sum(squares)};
   }
 
+  void UseRecipe(const Recipe& recipe) override { model_.UseRecipe(recipe); }
+
   bool Any(bool said) override {
     if (group_.Size() == 1) return said;
     gpu_.Use();

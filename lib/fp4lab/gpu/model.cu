@@ -28,11 +28,7 @@ DeviceModel<T, A>::DeviceModel(const TrainConfig& config, const float* parameter
   };
   for (const ParameterSlice& slice : layout_.block_linears) weight(slice);
   weight(layout_.head);
-  for (std::size_t l = 0; l < HeadIndex(); ++l) {
-    recipes_.push_back(&RecipeOf(config_.recipe, LinearName(l),
-                                 static_cast<int>(l / kLinearsPerBlock), config_.model.layers));
-  }
-  recipes_.push_back(&config_.recipe.rest);
+  UseRecipe(config.recipe);
   inputs_.resize(weights_.size());
   weight_amax_ = DeviceArray<std::uint32_t>(2 * weights_.size());
   amax_ = DeviceArray<std::uint32_t>(kLinearOperands * weights_.size());
@@ -46,6 +42,17 @@ DeviceModel<T, A>::DeviceModel(const TrainConfig& config, const float* parameter
   sin_.CopyFrom(rope.sin.values, stream_);
   TakeMemory(max_sequences * static_cast<std::size_t>(config.model.sequence));
   Check(cudaStreamSynchronize(stream_), "making the model");
+}
+
+template <class T, class A>
+void DeviceModel<T, A>::UseRecipe(const Recipe& recipe) {
+  config_.recipe = recipe;
+  recipes_.clear();
+  for (std::size_t l = 0; l < HeadIndex(); ++l) {
+    recipes_.push_back(&RecipeOf(config_.recipe, LinearName(l),
+                                 static_cast<int>(l / kLinearsPerBlock), config_.model.layers));
+  }
+  recipes_.push_back(&config_.recipe.rest);
 }
 
 template <class T, class A>

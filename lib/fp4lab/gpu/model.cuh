@@ -39,6 +39,8 @@ class DeviceModel {
     return static_cast<std::uint32_t>(weights_.size()) * kLinearOperands;
   }
   void ParametersChanged();
+  // Another recipe, of the same Recipe::rest.
+  void UseRecipe(const Recipe& recipe);
 
   void Forward(const Pass& pass, const DeviceBatch& batch);
   // After Forward. row_loss (rows), on the device.

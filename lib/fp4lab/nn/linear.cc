@@ -7,6 +7,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/dialect/operand.h"
+#include "fp4lab/nn/linear_accumulated.h"
 #include "fp4lab/nn/linear_operand.h"
 #include "fp4lab/nn/round_bf16.h"
 #include "fp4lab/tensor/gemm.h"
@@ -87,20 +88,34 @@ bool IsKept(const GemmRecipe& recipe, const LinearCall& call, View w) {
 }
 
 LinearOperandValues* PrepareWeight(const GemmRecipe& gemm, bool bf16, LinearOperand operand,
-                                   const LinearCall& call, View w, LinearScratch* scratch,
-                                   LinearOperandValues* kept) {
-  LinearOperandValues* const out = IsKept(gemm, call, w) ? kept : &scratch->weight;
+                                   const LinearCall& call, const LinearInput& w,
+                                   LinearScratch* scratch, LinearOperandValues* kept) {
+  LinearOperandValues* const out = IsKept(gemm, call, w.x) ? kept : &scratch->weight;
   if (out == kept && kept->ready) return kept;
-  if (IsLarge(w)) FloatBuffer().swap(kept->memory);  // what an observer saw
-  Prepare(gemm, gemm.b, bf16, operand, call, {w}, scratch, out);
+  if (IsLarge(w.x)) FloatBuffer().swap(kept->memory);  // what an observer saw
+  Prepare(gemm, gemm.b, bf16, operand, call, w, scratch, out);
   return out;
 }
 
 OperandUse FpropWeight(const LinearRecipe& recipe, const LinearCall& call, LinearScratch* scratch,
                        LinearWeight* weight) {
   CheckWeight(recipe, weight);
-  return {PrepareWeight(recipe.fprop, recipe.bf16, kFpropWeight, call, weight->w, scratch,
+  return {PrepareWeight(recipe.fprop, recipe.bf16, kFpropWeight, call, {weight->w}, scratch,
                         &weight->fprop)};
+}
+
+// The tensor that an operand of the backward pass is made of: `input` (tokens, in) or (out, in), or
+// what fprop's operand decodes to.
+LinearInput SourceOf(const LinearRecipe& recipe, const OperandRecipe& backward,
+                     LinearOperand fprop_operand, const LinearCall& call, const LinearInput& input,
+                     LinearScratch* scratch) {
+  if (!backward.from_fprop) return input;
+  Reserve(&scratch->decoded, input.x.size());
+  const MatrixView<float> decoded(scratch->decoded.data(), input.x.rows, input.x.cols);
+  const OperandRecipe& fprop = fprop_operand == kFpropInput ? recipe.fprop.a : recipe.fprop.b;
+  LinearOperandValues memory;
+  DecodeOperand(fprop, recipe.bf16, fprop_operand, call, input, &memory, decoded);
+  return {.x = decoded, .rounded = recipe.bf16};
 }
 
 OperandUse DgradWeight(const LinearRecipe& recipe, const LinearCall& call, LinearScratch* scratch,
@@ -109,8 +124,48 @@ OperandUse DgradWeight(const LinearRecipe& recipe, const LinearCall& call, Linea
     return {FpropWeight(recipe, call, scratch, weight).operand, true};
   }
   CheckWeight(recipe, weight);
-  return {PrepareWeight(recipe.dgrad, recipe.bf16, kDgradWeight, call, weight->w.Transposed(),
-                        scratch, &weight->dgrad)};
+  if (recipe.dgrad.b.from_fprop && weight->dgrad.ready) return {&weight->dgrad};
+  const LinearInput w = SourceOf(recipe, recipe.dgrad.b, kFpropWeight, call, {weight->w}, scratch);
+  return {PrepareWeight(recipe.dgrad, recipe.bf16, kDgradWeight, call, Transposed(w), scratch,
+                        &weight->dgrad)};
+}
+
+// dx = dy w; dy's operand stays in scratch->a.
+void MakeInputGradient(const LinearRecipe& recipe, const LinearCall& call, const LinearInput& grad,
+                       LinearWeight* weight, LinearScratch* scratch, MatrixView<float> dx) {
+  if (recipe.dgrad.accumulation != nullptr) {
+    const LinearInput w =
+        SourceOf(recipe, recipe.dgrad.b, kFpropWeight, call, {weight->w}, scratch);
+    return MultiplyAccumulated(recipe.dgrad, call, {recipe.dgrad.a, kDgradGrad, grad.x},
+                               {recipe.dgrad.b, kDgradWeight, w.x.Transposed()}, false, dx);
+  }
+  LinearOperandValues& a = scratch->a;
+  Prepare(recipe.dgrad, recipe.dgrad.a, recipe.bf16, kDgradGrad, call, grad, scratch, &a);
+  const OperandUse w = DgradWeight(recipe, call, scratch, weight);
+  MultiplyOperands({&a}, w, OptionsFor(recipe.dgrad, a.amax, w.operand->amax), dx);
+}
+
+// dw = dw + dy^T x, after MakeInputGradient.
+void MakeWeightGradient(const LinearRecipe& recipe, const LinearCall& call,
+                        const LinearInput& input, const LinearInput& grad, LinearScratch* scratch,
+                        MatrixView<float> dw) {
+  const LinearInput x = SourceOf(recipe, recipe.wgrad.b, kFpropInput, call, input, scratch);
+  if (recipe.wgrad.accumulation != nullptr) {
+    return MultiplyAccumulated(recipe.wgrad, call,
+                               {recipe.wgrad.a, kWgradGrad, grad.x.Transposed()},
+                               {recipe.wgrad.b, kWgradInput, x.x.Transposed()}, true, dw);
+  }
+  LinearOperandValues &a = scratch->a, &b = scratch->b;
+  const bool shares =
+      SharesTranspose(recipe.dgrad.a, recipe.wgrad.a) && recipe.dgrad.accumulation == nullptr;
+  if (!shares) {
+    Prepare(recipe.wgrad, recipe.wgrad.a, recipe.bf16, kWgradGrad, call, Transposed(grad), scratch,
+            &a);
+  }
+  Prepare(recipe.wgrad, recipe.wgrad.b, recipe.bf16, kWgradInput, call, Transposed(x), scratch, &b);
+  GemmOptions options = OptionsFor(recipe.wgrad, a.amax, b.amax);
+  options.accumulate = true;
+  MultiplyOperands({&a, shares}, {&b}, options, dw);
 }
 
 }  // namespace
@@ -127,6 +182,11 @@ void LinearForward(const LinearRecipe& recipe, const LinearCall& call, const Lin
   Expects(
       x.col_stride == 1 && x.cols == weight->w.cols && y.rows == x.rows && y.cols == weight->w.rows,
       "LinearForward: x (tokens, in), w (out, in), y (tokens, out)");
+  if (recipe.fprop.accumulation != nullptr) {
+    return MultiplyAccumulated(recipe.fprop, call, {recipe.fprop.a, kFpropInput, x},
+                               {recipe.fprop.b, kFpropWeight, weight->w},
+                               write == Write::kAccumulate, y);
+  }
   const OperandUse w = FpropWeight(recipe, call, scratch, weight);
   Prepare(recipe.fprop, recipe.fprop.a, recipe.bf16, kFpropInput, call, input, scratch,
           &scratch->a);
@@ -147,21 +207,8 @@ void LinearBackward(const LinearRecipe& recipe, const LinearCall& call, const Li
     const MatrixView<float> rounded(scratch->grad.data(), dy.x.rows, dy.x.cols);
     grad = {rounded, true, RoundBf16(dy.x, rounded)};
   }
-  LinearOperandValues &a = scratch->a, &b = scratch->b;
-  Prepare(recipe.dgrad, recipe.dgrad.a, recipe.bf16, kDgradGrad, call, grad, scratch, &a);
-  const OperandUse w = DgradWeight(recipe, call, scratch, weight);
-  MultiplyOperands({&a}, w, OptionsFor(recipe.dgrad, a.amax, w.operand->amax), dx);
-
-  const bool shares = SharesTranspose(recipe.dgrad.a, recipe.wgrad.a);
-  if (!shares) {
-    Prepare(recipe.wgrad, recipe.wgrad.a, recipe.bf16, kWgradGrad, call, Transposed(grad), scratch,
-            &a);
-  }
-  Prepare(recipe.wgrad, recipe.wgrad.b, recipe.bf16, kWgradInput, call, Transposed(input), scratch,
-          &b);
-  GemmOptions options = OptionsFor(recipe.wgrad, a.amax, b.amax);
-  options.accumulate = true;
-  MultiplyOperands({&a, shares}, {&b}, options, dw);
+  MakeInputGradient(recipe, call, grad, weight, scratch, dx);
+  MakeWeightGradient(recipe, call, input, grad, scratch, dw);
 }
 
 }  // namespace fp4lab

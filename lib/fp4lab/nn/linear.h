@@ -2,6 +2,7 @@
 // number format: what a training recipe says about one linear.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -15,21 +16,48 @@
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/dialect/quantize.h"
 #include "fp4lab/nn/rmsnorm.h"
+#include "fp4lab/tensor/accumulation.h"
 #include "fp4lab/tensor/fp4_gemm.h"
+#include "fp4lab/transform/hadamard.h"
 
 namespace fp4lab {
+
+// Whose signs a Hadamard transform has. Both operands of a GEMM have the same.
+enum class HadamardSignSource : std::uint8_t {
+  kTransformerEngine,  // its fixed vector of 16, again and again
+  kNone,
+  kSeeded,  // one vector, drawn from the seed of the run
+  kFresh    // one vector for each step, drawn from the seed and the step
+};
+
+struct NamedSignSource {
+  HadamardSignSource source;
+  std::string_view name;
+};
+inline constexpr std::array kHadamardSignSources = {
+    NamedSignSource{HadamardSignSource::kTransformerEngine, "te"},
+    NamedSignSource{HadamardSignSource::kNone, "none"},
+    NamedSignSource{HadamardSignSource::kSeeded, "seeded"},
+    NamedSignSource{HadamardSignSource::kFresh, "fresh"},
+};
 
 // One operand of one GEMM. Its blocks and its Hadamard groups lie along the GEMM's reduction axis.
 struct OperandRecipe {
   std::optional<Dialect> format;  // nullopt: not quantized; any dialect, its rounding included
-  int hadamard = 0;               // 0: none; 16 or 32: RandomHadamard of that size
+  int hadamard = 0;               // 0: none; else RandomHadamard of that size
+  HadamardSignSource signs = HadamardSignSource::kTransformerEngine;
   RandomGenerator random = RandomGenerator::kPhilox;  // of stochastic rounding
+  // dgrad's weight and wgrad's input: made of what fprop's operand decodes to, rounded to BF16
+  // where operands are, instead of the tensor itself.
+  bool from_fprop = false;
 
   friend constexpr bool operator==(const OperandRecipe&, const OperandRecipe&) = default;
 };
 
 struct GemmRecipe {
   OperandRecipe a, b;
+  // How the product adds; null: Gemm's order, by the blocks of the operands.
+  const Accumulation* accumulation = nullptr;
   friend constexpr bool operator==(const GemmRecipe&, const GemmRecipe&) = default;
 };
 
@@ -52,9 +80,9 @@ inline constexpr std::uint32_t kLinearOperands = 6;
 std::string_view OperandName(LinearOperand operand);
 
 // Sees an operand before and after its quantization (without the tensor's scale): for diagnostics.
-using OperandObserver = std::function<void(
-    LinearOperand, MatrixView<const float> before, MatrixView<const float> values,
-    const Dialect& dialect, const DialectOptions& options)>;
+using OperandObserver = std::function<void(LinearOperand, MatrixView<const float> before,
+                                           MatrixView<const float> values, const Dialect& dialect,
+                                           const DialectOptions& options)>;
 
 // One use of a linear: stochastic rounding of operand k takes `random` with tensor + k.
 struct LinearCall {
@@ -72,10 +100,13 @@ struct LinearOperandValues {
   Fp4Operand integers;
   std::size_t block = 0;  // columns of integers.codes to a scale
   bool has_integers = false;
-  float amax = 0.0f;  // of the tensor, where the format has a tensor scale
+  float amax = 0.0f;              // of the tensor, where the format has a tensor scale
   std::vector<float> row_decode;  // D of each row, where the format has one a row
   bool ready = false;
 };
+
+// The transform of an operand for one call; its `hadamard` is not 0.
+HadamardTransform TransformOf(const OperandRecipe& recipe, const LinearCall& call);
 
 // A weight (out, in) and its operands as integers, kept until the weight changes: micro-batches
 // share them. Values, four times as large, are kept of small weights and where they are random.
@@ -92,6 +123,7 @@ struct LinearScratch {
   LinearOperandValues a, b, weight;
   FloatBuffer grad;
   WordBuffer transformed;  // an operand between its transform and its integers
+  FloatBuffer decoded;     // what fprop's operand stands for, where the backward pass starts there
 };
 
 // x (tokens, in), row-major. Where it is known to hold BF16 values already, `rounded` says so, and
@@ -107,8 +139,9 @@ struct LinearInput {
 // blocks in order (GemmOptions::block = the smaller block_cols); any other is one sum over the
 // whole axis. Where both operands are FP4 in blocks of the same length the GEMM runs on integers
 // (Fp4Gemm), except with an observer or with scales beyond its range: the same bits. alpha undoes
-// the tensors' scales; those of rows are undone after it, y = fl(fl(y * D_a(row)) * D_b(column)). The dgrad weight is the transposed fprop weight where that is the same thing
-// (equal recipes, nearest rounding, and square blocks, one scale, or no format).
+// the tensors' scales; those of rows are undone after it, y = fl(fl(y * D_a(row)) * D_b(column)).
+// The dgrad weight is the transposed fprop weight where that is the same thing (equal recipes,
+// nearest rounding, and square blocks, one scale, or no format).
 
 // y = x w^T, or y = y + x w^T.
 void LinearForward(const LinearRecipe& recipe, const LinearCall& call, const LinearInput& input,

@@ -41,8 +41,6 @@ std::size_t DivideUp(std::size_t x, int y) {
   return (x + static_cast<std::size_t>(y) - 1) / static_cast<std::size_t>(y);
 }
 
-std::uint32_t SignMask(int hadamard) { return hadamard == 16 ? kTeSignMask16 : kTeSignMask32; }
-
 // `out` as room for integers of x: in x's order where the kernel writes them so.
 Fp4Integers RoomFor(View x, const Dialect& d, const DialectOptions& options,
                     LinearOperandValues* out) {
@@ -57,17 +55,17 @@ Fp4Integers RoomFor(View x, const Dialect& d, const DialectOptions& options,
 
 // Transform and quantizer in one, where there is such a kernel. `amax`: of the transformed tensor,
 // found out where the dialect has a level 2.
-bool MakeTransformedIntegers(View x, int hadamard, const Dialect& d, const DialectOptions& options,
-                             WordBuffer* transformed, LinearOperandValues* out) {
+bool MakeTransformedIntegers(View x, const HadamardTransform& transform, const Dialect& d,
+                             const DialectOptions& options, WordBuffer* transformed,
+                             LinearOperandValues* out) {
   std::optional<QuantizeOptions> fused = TunedOptions(d, options);
   if (!fused) return false;
   const Fp4Integers to = RoomFor(x, d, options, out);
-  const std::uint32_t signs = SignMask(hadamard);
   if (HasLevelTwo(d)) {
-    out->has_integers = HadamardQuantizeToFp4Integers(x, hadamard, signs, &*fused, to, transformed);
+    out->has_integers = HadamardQuantizeToFp4Integers(x, transform, &*fused, to, transformed);
     out->amax = *fused->amax;
   } else {
-    out->has_integers = HadamardQuantizeToFp4Integers(x, hadamard, signs, *fused, to);
+    out->has_integers = HadamardQuantizeToFp4Integers(x, transform, *fused, to);
   }
   return out->has_integers;
 }
@@ -147,6 +145,26 @@ bool CanUseIntegers(const GemmRecipe& recipe) {
   return a && b && HasFp4Integers(*a) && HasFp4Integers(*b) && a->block_cols == b->block_cols;
 }
 
+HadamardTransform TransformOf(const OperandRecipe& recipe, const LinearCall& call) {
+  constexpr std::uint32_t kSigns = 0x20000000;  // a tensor that no rounding draws from
+  const RandomStream seeded{.seed = call.random.seed, .step = 0, .tensor = kSigns};
+  switch (recipe.signs) {
+    case HadamardSignSource::kTransformerEngine:
+      return {recipe.hadamard, TeHadamardSigns()};
+    case HadamardSignSource::kNone:
+      return {recipe.hadamard, NoHadamardSigns()};
+    case HadamardSignSource::kSeeded:
+      return {recipe.hadamard, RandomHadamardSigns(seeded)};
+    case HadamardSignSource::kFresh: {
+      RandomStream fresh = seeded;
+      fresh.step = call.random.step;
+      ++fresh.tensor;
+      return {recipe.hadamard, RandomHadamardSigns(fresh)};
+    }
+  }
+  return {};
+}
+
 bool PrepareRounded(const OperandRecipe& recipe, View x, FloatBuffer* band,
                     LinearOperandValues* out) {
   const Dialect& d = *recipe.format;
@@ -197,11 +215,12 @@ void PrepareOperand(const OperandRecipe& recipe, bool bf16, LinearOperand operan
   DialectOptions options{.source = RandomSource{call.random, recipe.random}};
   options.source->stream.tensor += static_cast<std::uint32_t>(operand);
   if (recipe.hadamard != 0) {
+    const HadamardTransform transform = TransformOf(recipe, call);
     if (integers &&
-        MakeTransformedIntegers(x, recipe.hadamard, *recipe.format, options, transformed, out)) {
+        MakeTransformedIntegers(x, transform, *recipe.format, options, transformed, out)) {
       return;
     }
-    RandomHadamard(x, recipe.hadamard, SignMask(recipe.hadamard), to());
+    RandomHadamard(x, transform, to());
     x = to();
     knows_amax = false;
   }
@@ -221,6 +240,31 @@ void PrepareOperand(const OperandRecipe& recipe, bool bf16, LinearOperand operan
     x = to();
   }
   out->values = x;
+}
+
+void DecodeOperand(const OperandRecipe& fprop, bool bf16, LinearOperand operand,
+                   const LinearCall& call, const LinearInput& input, LinearOperandValues* memory,
+                   MatrixView<float> out) {
+  LinearCall unseen = call;
+  unseen.observer = nullptr;
+  PrepareOperand(fprop, bf16, operand, unseen, input, false, nullptr, memory);
+  const View values = memory->values;
+  const float decode =
+      fprop.format && !fprop.format->row_scaled ? OperandDecode(*fprop.format, memory->amax) : 1.0f;
+  ParallelFor(out.rows, [&](std::size_t r) {
+    const float factor = memory->row_decode.empty() ? decode : memory->row_decode[r];
+    for (std::size_t c = 0; c < out.cols; ++c) out(r, c) = values(r, c) * factor;
+  });
+  if (bf16) RoundBf16(out, out);
+  if (fprop.hadamard == 0) return;
+  const HadamardTransform transform = TransformOf(fprop, call);  // y = H S x, so x = S H y
+  RandomHadamard(out, {transform.size, NoHadamardSigns()}, out);
+  ParallelFor(out.rows, [&](std::size_t r) {
+    for (std::size_t c = 0; c < out.cols; ++c) {
+      const bool negates = transform.signs.Negates(static_cast<int>(c) % transform.size);
+      out(r, c) = negates ? -out(r, c) : out(r, c);
+    }
+  });
 }
 
 namespace {

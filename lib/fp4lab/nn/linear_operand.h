@@ -23,6 +23,13 @@ void PrepareOperand(const OperandRecipe& recipe, bool bf16, LinearOperand operan
                     const LinearCall& call, const LinearInput& input, bool integers,
                     WordBuffer* transformed, LinearOperandValues* out);
 
+// out(r, c) = what fprop's operand decodes to, its transform undone, rounded to BF16 if `bf16`:
+// input.x is (tokens, in) or the weight (out, in), out of its shape. `memory` holds the operand
+// meanwhile.
+void DecodeOperand(const OperandRecipe& fprop, bool bf16, LinearOperand operand,
+                   const LinearCall& call, const LinearInput& input, LinearOperandValues* memory,
+                   MatrixView<float> out);
+
 // An operand, or its transpose.
 struct OperandUse {
   LinearOperandValues* operand;

@@ -5,6 +5,7 @@
 #include "fp4lab/study/html.h"
 #include "fp4lab/study/number_text.h"
 #include "fp4lab/study/svg.h"
+#include "fp4lab/train/recipe_json.h"
 
 namespace fp4lab::study {
 namespace {
@@ -151,15 +152,6 @@ std::string FitText(const FitNotes& notes) {
 }
 
 // "mxfp4, stochastic, H32".
-std::string OperandText(const Json& operand) {
-  std::string text = operand.at("format").is_string() ? operand.at("format").get<std::string>()
-                                                      : operand.at("format").dump();
-  if (text == "none") return "-";
-  if (operand.value("rounding", "") == "stochastic") text += ", stochastic";
-  if (const int size = operand.value("hadamard", 0); size > 0) text += ", H" + std::to_string(size);
-  return text;
-}
-
 std::string RecipeTable(const Results& results) {
   HtmlTable table;
   table.caption =
@@ -177,7 +169,12 @@ std::string RecipeTable(const Results& results) {
     const auto cell = [&](const char* gemm, const char* operand) {
       return Escaped(OperandText(recipe.at(gemm).at(operand)));
     };
-    table.rows.push_back({Escaped(arm), Escaped(recipe.value("base", "")), cell("fprop", "input"),
+    std::string base = recipe.value("base", "");
+    if (recipe.contains("then")) {
+      base += ", from " + recipe["then"]["at"].dump() + " of the steps on " +
+              recipe["then"]["recipe"].value("base", "");
+    }
+    table.rows.push_back({Escaped(arm), Escaped(base), cell("fprop", "input"),
                           cell("fprop", "weight"), cell("dgrad", "grad"), cell("dgrad", "weight"),
                           cell("wgrad", "grad"), cell("wgrad", "input")});
   }

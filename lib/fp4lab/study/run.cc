@@ -34,6 +34,7 @@ void Run::Advance() {
 
 void Run::StepTowards(const Branch& branch) {
   const std::int64_t step = trainer_.Steps();
+  trainer_.UseRecipeOf(step, branch.total_steps);
   const StepResult result = trainer_.Step(LearningRate(config_.schedule, step, branch.total_steps));
   ++record_.steps_made;
   if (result.non_finite) return Diverge(result.non_finite->step, result.non_finite->tensor);
@@ -47,6 +48,7 @@ void Run::StepTowards(const Branch& branch) {
 void Run::EnterBranch(const Branch& branch) {
   const std::int64_t steps = trainer_.Steps();
   if (!record_.TrunkPointOf(steps)) {
+    trainer_.UseRecipeOf(std::max(steps - 1, std::int64_t{0}), branch.total_steps);
     const Evaluation evaluation = trainer_.Evaluate(EvaluationPrecision::kTraining);
     if (!std::isfinite(evaluation.loss)) return Diverge(steps, "validation.loss");
     record_.trunk_points.push_back({steps, evaluation.loss, trainer_.Diagnose()});
@@ -57,6 +59,7 @@ void Run::EnterBranch(const Branch& branch) {
 }
 
 void Run::FinishBranch() {
+  trainer_.UseRecipeOf(branch_.total_steps - 1, branch_.total_steps);  // after a resumption too
   BranchPoint point{branch_, trainer_.Evaluate(EvaluationPrecision::kTraining), {}};
   if (config_.evaluation.high_precision) {
     point.high = trainer_.Evaluate(EvaluationPrecision::kHigh);

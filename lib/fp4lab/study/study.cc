@@ -195,6 +195,13 @@ void CheckSchedules(const Study& study, const std::string& where) {
                       std::to_string(plan.branches[0].total_steps) +
                       " steps; a study needs a smaller share or a larger budget");
     }
+    for (const Branch& branch : plan.branches) {
+      if (arm.recipe.then.empty() || plan.branches.size() == 1) break;
+      if (LastChange(arm.recipe, branch.total_steps) >= branch.branch_step) continue;
+      throw Error(where + "/arms/" + arm.name + "/recipe/then/at",
+                  "lies before the decay, which runs of several lengths have in common; at least " +
+                      Json(1.0 - arm.schedule.decay_fraction).dump());
+    }
     if (plan.branches[0].branch_step < arm.schedule.warmup_steps) {
       throw Error(place + "/warmup_steps",
                   "the decay to the first budget begins at step " +

@@ -7,8 +7,8 @@
 
 namespace fp4lab {
 
-TensorStatistics MeasureOperand(std::string name, MatrixView<const float> x,
-                                const Dialect& dialect, const DialectOptions& options) {
+TensorStatistics MeasureOperand(std::string name, MatrixView<const float> x, const Dialect& dialect,
+                                const DialectOptions& options) {
   constexpr double kMostDecibel = 3000.0;  // of an exact copy: JSON has no infinity
   const QuantizationStatistics measured = MeasureQuantization(dialect, x, options);
   const Json format = ToJson(dialect);

@@ -10,7 +10,7 @@
 namespace fp4lab {
 
 // `x` is the operand before quantization. The figures are those of dialect/statistics.h.
-TensorStatistics MeasureOperand(std::string name, MatrixView<const float> x,
-                                const Dialect& dialect, const DialectOptions& options);
+TensorStatistics MeasureOperand(std::string name, MatrixView<const float> x, const Dialect& dialect,
+                                const DialectOptions& options);
 
 }  // namespace fp4lab

@@ -339,12 +339,56 @@ Dialect ReadDialect(const Json& json, const std::string& where) {
   return Canonical(d);
 }
 
+namespace {
+
+// An object of the keys in which `d` differs from a row whose formulas it shares otherwise; null
+// where they differ in more.
+Json DifferenceFrom(const Dialect& row, const Dialect& d) {
+  if (row.level_two != d.level_two || row.factor != d.factor || row.scale != d.scale ||
+      row.scale_encoding != d.scale_encoding || IsStochastic(row)) {
+    return nullptr;
+  }
+  Json json{{"like", row.name}};
+  const auto put = [&json](const char* key, const Json& value, bool differs) {
+    if (differs) json[key] = value;
+  };
+  put("element", Named(d.element).short_name, d.element != row.element);
+  put("block", {d.block_rows, d.block_cols},
+      d.block_rows != row.block_rows || d.block_cols != row.block_cols);
+  put("row_scaled", d.row_scaled, d.row_scaled != row.row_scaled);
+  put("scale_max", d.scale_max, d.scale_max != row.scale_max);
+  put("target", d.target, d.target != row.target);
+  put("prescale", d.prescale, d.prescale != row.prescale);
+  put("adaptive", LabelOf(d.adaptive), d.adaptive != row.adaptive);
+  put("clip", LabelOf(d.statistic), d.statistic != row.statistic);
+  put("unbias", LabelOf(d.unbias), d.unbias != row.unbias);
+  const bool same = SameFormulas(ReadDialect(json, ""), d);
+  return same ? json : Json(nullptr);
+}
+
+// The nearest row and the differences from it; all stages where no row is near.
+Json Spelled(const Dialect& d) {
+  Json shortest;
+  for (const Dialect& row : Dialects()) {
+    Json json;
+    try {
+      json = DifferenceFrom(row, d);
+    } catch (const Error&) {  // the row does not take one of the keys
+      continue;
+    }
+    if (!json.is_null() && (shortest.is_null() || json.size() < shortest.size())) shortest = json;
+  }
+  return shortest.is_null() ? SpelledOut(d) : shortest;
+}
+
+}  // namespace
+
 Json ToJson(const Dialect& dialect) {
   Dialect d = IsStochastic(dialect) ? WithOwnRounding(dialect) : dialect;
   const Dialect* named = FindDialect(d.name);
   if (named != nullptr && SameFormulas(*named, d)) return std::string(d.name);
   d = Canonical(d);
-  return d.name.empty() ? SpelledOut(d) : Json(std::string(d.name));
+  return d.name.empty() ? Spelled(d) : Json(std::string(d.name));
 }
 
 }  // namespace fp4lab

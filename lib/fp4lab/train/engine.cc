@@ -42,6 +42,8 @@ class CpuEngine final : public Engine {
     return sums;
   }
 
+  void UseRecipe(const Recipe& recipe) override { model_.UseRecipe(recipe); }
+
   void Update(const AdamW& options) override {
     AdamW adam = options;
     const auto update = [&](std::size_t first, std::size_t count) {

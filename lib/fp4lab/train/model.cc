@@ -23,7 +23,6 @@ std::size_t RoundedUp(std::size_t floats) { return (floats + 15) / 16 * 16; }
 Model::Model(const ModelConfig& config, const Recipe& recipe, std::span<const float> parameters,
              std::size_t max_sequences)
     : config_(config),
-      recipe_(recipe),
       layout_(MakeLayout(config)),
       parameters_(parameters),
       rope_(MakeRopeTable(static_cast<std::size_t>(config.sequence), HeadDim(config),
@@ -36,17 +35,23 @@ Model::Model(const ModelConfig& config, const Recipe& recipe, std::span<const fl
   };
   for (const ParameterSlice& slice : layout_.block_linears) weight(slice);
   weight(layout_.head);
-  for (std::size_t l = 0; l < HeadIndex(); ++l) {
-    recipes_.push_back(
-        &RecipeOf(recipe_, LinearName(l), static_cast<int>(l / kLinearsPerBlock), config_.layers));
-  }
-  recipes_.push_back(&recipe_.rest);
+  UseRecipe(recipe);
   inputs_.resize(weights_.size());
   SetRows(max_sequences * static_cast<std::size_t>(config.sequence));
 }
 
 std::uint32_t Model::TensorsPerPass() const {
   return static_cast<std::uint32_t>(weights_.size()) * kLinearOperands;
+}
+
+void Model::UseRecipe(const Recipe& recipe) {
+  recipe_ = recipe;
+  recipes_.clear();
+  for (std::size_t l = 0; l < HeadIndex(); ++l) {
+    recipes_.push_back(
+        &RecipeOf(recipe_, LinearName(l), static_cast<int>(l / kLinearsPerBlock), config_.layers));
+  }
+  recipes_.push_back(&recipe_.rest);
 }
 
 void Model::ParametersChanged() {

@@ -60,6 +60,9 @@ class Model {
   const ParameterLayout& Layout() const { return layout_; }
   std::uint32_t TensorsPerPass() const;
 
+  // Another recipe, of the same Recipe::rest.
+  void UseRecipe(const Recipe& recipe);
+
   // After any change of the parameters: quantized weights are made anew.
   void ParametersChanged();
 
@@ -134,7 +137,7 @@ class Model {
   void Inspect(const Pass& pass, int block, const char* name, MatrixView<const float> x) const;
 
   ModelConfig config_;
-  Recipe recipe_;
+  Recipe recipe_;                             // in use
   std::vector<const LinearRecipe*> recipes_;  // a linear each: recipe_.linear or recipe_.rest
   ParameterLayout layout_;
   std::span<const float> parameters_;

@@ -1,13 +1,19 @@
 #include "fp4lab/train/recipe.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/suggest.h"
+#include "fp4lab/nn/linear_accumulated.h"
+#include "fp4lab/train/published_recipes.h"
 #include "fp4lab/train/recipe_json.h"
 
 namespace fp4lab {
 namespace {
+
+constexpr std::string_view kInBlocks = "blocks";  // no accumulation of its own
 
 const Dialect& Row(std::string_view name) {
   const Dialect* row = FindDialect(name);
@@ -97,11 +103,10 @@ constexpr BaseRecipe kBaseRecipes[] = {
     {"mxfp4", Mxfp4, true},
 };
 
-const BaseRecipe& FindBase(const std::string& name, const std::string& where) {
-  for (const BaseRecipe& base : kBaseRecipes) {
-    if (base.name == name) return base;
-  }
-  throw Error(where, "unknown recipe \"" + name + "\"; " + DidYouMean(name, NamesOf(kBaseRecipes)));
+const BaseRecipe* FindBase(std::string_view name) {
+  const auto row = std::find_if(std::begin(kBaseRecipes), std::end(kBaseRecipes),
+                                [&](const BaseRecipe& base) { return base.name == name; });
+  return row == std::end(kBaseRecipes) ? nullptr : row;
 }
 
 // The OperandRecipe members of a LinearRecipe, in the order of the table in nvfp4's recipe.
@@ -144,14 +149,28 @@ void ReadGemm(JsonObject* o, std::string_view key, std::string_view a, std::stri
 }
 
 void CheckGemm(const JsonObject& o, std::string_view key, const GemmRecipe& gemm, bool bf16) {
-  if (gemm.a.hadamard != gemm.b.hadamard) {
+  if (gemm.a.hadamard != gemm.b.hadamard ||
+      (gemm.a.hadamard != 0 && gemm.a.signs != gemm.b.signs)) {
     throw Error(o.Where(key), "both operands of a GEMM need the same \"hadamard\", not " +
-                                  std::to_string(gemm.a.hadamard) + " and " +
-                                  std::to_string(gemm.b.hadamard));
+                                  HadamardJson(gemm.a).dump() + " and " +
+                                  HadamardJson(gemm.b).dump());
   }
   if (gemm.a.hadamard != 0 && !bf16) {
     throw Error(o.Where(key), "the Hadamard transform needs \"training_dtype\": \"bf16\"");
   }
+  if (gemm.accumulation == nullptr) return;
+  const std::string place = o.Where("accumulation") + "/" + std::string(key);
+  if (!bf16) throw Error(place, "needs \"training_dtype\": \"bf16\"");
+  const std::string problem = WhyNotAccumulated(gemm);
+  if (!problem.empty()) throw Error(place, problem);
+}
+
+// fprop's own operands and gradients are made of tensors.
+void CheckSource(const JsonObject& o, std::string_view gemm, std::string_view operand,
+                 const OperandRecipe& recipe) {
+  if (!recipe.from_fprop) return;
+  throw Error(o.Where(gemm) + "/" + std::string(operand) + "/from",
+              "is for dgrad's weight and wgrad's input");
 }
 
 void ReadDirections(JsonObject* o, LinearRecipe* linear) {
@@ -165,16 +184,88 @@ void ReadDirections(JsonObject* o, LinearRecipe* linear) {
   if (backward_only) linear->fprop = GemmRecipe{};
 }
 
+// A number of blocks, or a share of them: "15%".
+void ReadBlocks(JsonObject* o, std::string_view key, int* blocks, double* percent) {
+  const Json* json = o->Member(key);
+  if (json == nullptr) return;
+  *blocks = 0;
+  *percent = 0.0;
+  if (!json->is_string()) {
+    o->Read(key, blocks);
+    if (*blocks < 0) throw Error(o->Where(key), "must not be negative");
+    return;
+  }
+  const std::string text = json->get<std::string>();
+  const char* const end = text.data() + text.size();
+  const auto [rest, problem] = std::from_chars(text.data(), end, *percent);
+  const bool all = problem == std::errc() && rest + 1 == end && *rest == '%';
+  if (!all || !(*percent >= 0.0 && *percent <= 100.0)) {
+    throw Error(o->Where(key), "must be a number of blocks, or a share of them such as \"15%\"");
+  }
+}
+
+Json BlocksJson(int blocks, double percent) {
+  if (percent == 0.0) return blocks;
+  std::string text = Json(percent).dump();
+  if (text.ends_with(".0")) text.resize(text.size() - 2);
+  return text + "%";
+}
+
 void ReadSelection(JsonObject* o, Recipe* recipe) {
   recipe->layers = ReadChoice(o, "layers", recipe->layers, {"all", "mlp"});
-  o->Read("first_blocks_bf16", &recipe->first_blocks_bf16);
-  o->Read("last_blocks_bf16", &recipe->last_blocks_bf16);
+  ReadBlocks(o, "first_blocks_bf16", &recipe->first_blocks_bf16, &recipe->first_percent_bf16);
+  ReadBlocks(o, "last_blocks_bf16", &recipe->last_blocks_bf16, &recipe->last_percent_bf16);
   o->Read("include", &recipe->include);
   o->Read("exclude", &recipe->exclude);
-  for (const char* key : {"first_blocks_bf16", "last_blocks_bf16"}) {
-    const int n = key[0] == 'f' ? recipe->first_blocks_bf16 : recipe->last_blocks_bf16;
-    if (n < 0) throw Error(o->Where(key), "must not be negative");
+}
+
+void ReadAccumulation(JsonObject* o, LinearRecipe* linear) {
+  const Json* json = o->Member("accumulation");
+  if (json == nullptr) return;
+  JsonObject members(*json, o->Where("accumulation"));
+  const auto read = [&](std::string_view key, GemmRecipe* gemm) {
+    if (!members.Has(key)) return;
+    std::string name;
+    members.Read(key, &name);
+    gemm->accumulation = name == kInBlocks ? nullptr : FindAccumulation(name);
+    if (gemm->accumulation != nullptr || name == kInBlocks) return;
+    std::vector<std::string> known = NamesOf(Accumulations());
+    known.emplace_back(kInBlocks);
+    throw Error(members.Where(key),
+                "unknown accumulation \"" + name + "\"; " + DidYouMean(name, known));
+  };
+  read("fprop", &linear->fprop);
+  read("dgrad", &linear->dgrad);
+  read("wgrad", &linear->wgrad);
+  members.Finish();
+}
+
+void ReadThen(JsonObject* o, Recipe* recipe) {
+  const Json* json = o->Member("then");
+  if (json == nullptr) return;
+  JsonObject members(*json, o->Where("then"));
+  RecipeChange change;
+  members.Require("at", &change.at);
+  if (!(change.at > 0.0 && change.at < 1.0)) {
+    throw Error(members.Where("at"), "must be a share of the run between 0 and 1");
   }
+  const Json* next = members.Member("recipe");
+  if (next == nullptr) throw Error(o->Where("then"), "needs the key \"recipe\"");
+  change.recipe = ReadRecipe(*next, members.Where("recipe"));
+  members.Finish();
+  if (!change.recipe.then.empty()) {
+    throw Error(members.Where("recipe") + "/then", "a run changes its recipe once");
+  }
+  if (!(change.recipe.rest == recipe->rest)) {
+    throw Error(members.Where("recipe"), "must have the same \"training_dtype\"");
+  }
+  recipe->then = {change};
+}
+
+// Blocks of one end of the model that stay as `rest`.
+int KeptBlocks(int blocks, double percent, int all) {
+  if (percent == 0.0) return blocks;
+  return static_cast<int>(std::ceil(percent / 100.0 * all - 1e-9));
 }
 
 bool AnyMatches(const std::vector<std::string>& patterns, std::string_view name) {
@@ -205,23 +296,49 @@ bool Matches(std::string_view pattern, std::string_view name) {
   return pattern.find_first_not_of('*', p) == kNone;
 }
 
+namespace {
+
+// The recipe that `name` stands for, with the options and switches that its name has.
+Recipe Start(const std::string& name, const std::string& where, JsonObject* o) {
+  if (const BaseRecipe* base = FindBase(name)) {
+    Recipe recipe = base->make(base->name, o);
+    if (base->has_switches) ApplySwitches(o, &recipe);
+    return recipe;
+  }
+  if (const PublishedRecipe* published = FindPublishedRecipe(name)) {
+    Recipe recipe = ReadRecipe(published->recipe, "data/recipes.json#" + name);
+    recipe.base = name;
+    return recipe;
+  }
+  std::vector<std::string> known = NamesOf(kBaseRecipes);
+  for (const PublishedRecipe& row : PublishedRecipes()) known.push_back(row.name);
+  throw Error(where, "unknown recipe \"" + name + "\"; " +
+                         DidYouMean(name, known, "`fp4lab recipes` lists them all"));
+}
+
+}  // namespace
+
 Recipe ReadRecipe(const Json& json, const std::string& where) {
   const Json object = json.is_string() ? Json{{"base", json}} : json;
   JsonObject o(object, where);
   std::string name;
   o.Require("base", &name);
-  const BaseRecipe& base = FindBase(name, json.is_string() ? where : o.Where("base"));
-  Recipe recipe = base.make(base.name, &o);
-  if (base.has_switches) ApplySwitches(&o, &recipe);
+  Recipe recipe = Start(name, json.is_string() ? where : o.Where("base"), &o);
   ReadGemm(&o, "fprop", "input", "weight", &recipe.linear.fprop);
   ReadGemm(&o, "dgrad", "grad", "weight", &recipe.linear.dgrad);
   ReadGemm(&o, "wgrad", "grad", "input", &recipe.linear.wgrad);
+  ReadAccumulation(&o, &recipe.linear);
   ReadDirections(&o, &recipe.linear);
   const std::string dtype =
       ReadChoice(&o, "training_dtype", recipe.linear.bf16 ? "bf16" : "fp32", {"bf16", "fp32"});
   recipe.linear.bf16 = recipe.rest.bf16 = dtype == "bf16";
   ReadSelection(&o, &recipe);
+  ReadThen(&o, &recipe);
   o.Finish();
+  CheckSource(o, "fprop", "input", recipe.linear.fprop.a);
+  CheckSource(o, "fprop", "weight", recipe.linear.fprop.b);
+  CheckSource(o, "dgrad", "grad", recipe.linear.dgrad.a);
+  CheckSource(o, "wgrad", "grad", recipe.linear.wgrad.a);
   CheckGemm(o, "fprop", recipe.linear.fprop, recipe.linear.bf16);
   CheckGemm(o, "dgrad", recipe.linear.dgrad, recipe.linear.bf16);
   CheckGemm(o, "wgrad", recipe.linear.wgrad, recipe.linear.bf16);
@@ -230,16 +347,36 @@ Recipe ReadRecipe(const Json& json, const std::string& where) {
 
 Json ToJson(const Recipe& recipe) {
   const LinearRecipe& linear = recipe.linear;
-  return {{"base", recipe.base},
-          {"training_dtype", linear.bf16 ? "bf16" : "fp32"},
-          {"fprop", {{"input", ToJson(linear.fprop.a)}, {"weight", ToJson(linear.fprop.b)}}},
-          {"dgrad", {{"grad", ToJson(linear.dgrad.a)}, {"weight", ToJson(linear.dgrad.b)}}},
-          {"wgrad", {{"grad", ToJson(linear.wgrad.a)}, {"input", ToJson(linear.wgrad.b)}}},
-          {"layers", recipe.layers},
-          {"first_blocks_bf16", recipe.first_blocks_bf16},
-          {"last_blocks_bf16", recipe.last_blocks_bf16},
-          {"include", recipe.include},
-          {"exclude", recipe.exclude}};
+  Json json{{"base", recipe.base},
+            {"training_dtype", linear.bf16 ? "bf16" : "fp32"},
+            {"fprop", {{"input", ToJson(linear.fprop.a)}, {"weight", ToJson(linear.fprop.b)}}},
+            {"dgrad", {{"grad", ToJson(linear.dgrad.a)}, {"weight", ToJson(linear.dgrad.b)}}},
+            {"wgrad", {{"grad", ToJson(linear.wgrad.a)}, {"input", ToJson(linear.wgrad.b)}}},
+            {"layers", recipe.layers},
+            {"first_blocks_bf16", BlocksJson(recipe.first_blocks_bf16, recipe.first_percent_bf16)},
+            {"last_blocks_bf16", BlocksJson(recipe.last_blocks_bf16, recipe.last_percent_bf16)},
+            {"include", recipe.include},
+            {"exclude", recipe.exclude}};
+  const auto put = [&](const char* key, const GemmRecipe& gemm) {
+    if (gemm.accumulation != nullptr) json["accumulation"][key] = gemm.accumulation->name;
+  };
+  put("fprop", linear.fprop);
+  put("dgrad", linear.dgrad);
+  put("wgrad", linear.wgrad);
+  for (const RecipeChange& change : recipe.then) {
+    json["then"] = {{"at", change.at}, {"recipe", ToJson(change.recipe)}};
+  }
+  return json;
+}
+
+std::int64_t LastChange(const Recipe& recipe, std::int64_t total_steps) {
+  if (recipe.then.empty()) return 0;
+  return std::llround(recipe.then[0].at * static_cast<double>(total_steps));
+}
+
+const Recipe& RecipeAt(const Recipe& recipe, std::int64_t step, std::int64_t total_steps) {
+  const bool changed = !recipe.then.empty() && step >= LastChange(recipe, total_steps);
+  return changed ? recipe.then[0].recipe : recipe;
 }
 
 std::vector<std::string> RecipeNames() {
@@ -251,7 +388,8 @@ std::vector<std::string> RecipeNames() {
 const LinearRecipe& RecipeOf(const Recipe& recipe, std::string_view name, int block, int blocks) {
   const bool in_layers = recipe.layers == "all" || name.find(".mlp.") != std::string_view::npos;
   const bool in_blocks =
-      block >= recipe.first_blocks_bf16 && block < blocks - recipe.last_blocks_bf16;
+      block >= KeptBlocks(recipe.first_blocks_bf16, recipe.first_percent_bf16, blocks) &&
+      block < blocks - KeptBlocks(recipe.last_blocks_bf16, recipe.last_percent_bf16, blocks);
   const bool included = recipe.include.empty() || AnyMatches(recipe.include, name);
   const bool selected = in_layers && in_blocks && included && !AnyMatches(recipe.exclude, name);
   return selected ? recipe.linear : recipe.rest;

@@ -12,8 +12,10 @@
 //                           "rceil" (default: amax / 6 rounded up to a power of two, what NVIDIA's
 //                           papers call rounding up, arXiv 2509.25149 appendix B and 2506.08027) |
 //                           "ceil" (torchao's) | "floor" | "even"; "weight_block": "2d" | "1d"
+//   any row of published_recipes.h, which stands for all of its members
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +24,8 @@
 #include "fp4lab/nn/linear.h"
 
 namespace fp4lab {
+
+struct RecipeChange;
 
 // A resolved recipe: nothing is left to a default or a switch.
 struct Recipe {
@@ -34,15 +38,33 @@ struct Recipe {
   // Which linears are selected: every condition must hold. Names are blocks.0.attention.qkv,
   // blocks.0.attention.out, blocks.0.mlp.up, blocks.0.mlp.down; patterns are globs (* and ?) over
   // the whole name.
-  std::string layers = "all";        // "all" | "mlp" (MaxText: the MLP's GEMMs only)
-  int first_blocks_bf16 = 0;         // Megatron: --num-layers-at-start-in-bf16
-  int last_blocks_bf16 = 0;          // Megatron: --num-layers-at-end-in-bf16
+  std::string layers = "all";       // "all" | "mlp" (MaxText: the MLP's GEMMs only)
+  int first_blocks_bf16 = 0;        // Megatron: --num-layers-at-start-in-bf16
+  int last_blocks_bf16 = 0;         // Megatron: --num-layers-at-end-in-bf16
+  double first_percent_bf16 = 0.0;  // instead, in percent of the model's blocks, rounded up
+  double last_percent_bf16 = 0.0;
   std::vector<std::string> include;  // empty: all; else at least one must match
   std::vector<std::string> exclude;  // none may match
+
+  // What follows during the run; at most one change.
+  std::vector<RecipeChange> then;
 
   friend bool operator==(const Recipe&, const Recipe&) = default;
 };
 using RecipeConfig = Recipe;
+
+// From the step round(at * steps of the run) on another recipe holds; 0 < at < 1.
+struct RecipeChange {
+  double at = 1.0;
+  Recipe recipe;
+
+  friend bool operator==(const RecipeChange&, const RecipeChange&) = default;
+};
+
+// The recipe of a step, which counts from 0, of a run of `total_steps`.
+const Recipe& RecipeAt(const Recipe& recipe, std::int64_t step, std::int64_t total_steps);
+// The first step of the last recipe; 0 where there is one only.
+std::int64_t LastChange(const Recipe& recipe, std::int64_t total_steps);
 
 // A name, or an object: "base" and any of
 //   disable_rht, disable_stochastic_rounding, disable_2d_quantization (NVFP4BlockScaling's
@@ -51,14 +73,18 @@ using RecipeConfig = Recipe;
 //   {grad, weight}, wgrad {grad, input}: operands
 //     {"format", "rounding", "random_bits", "random", "hadamard"}, each key optional
 //     (recipe_json.h); formats are dialects, by name or spelled out (dialect_json.h),
-//   training_dtype ("bf16" | "fp32"), layers, first_blocks_bf16, last_blocks_bf16, include,
-//   exclude.
+//   accumulation {fprop, dgrad, wgrad: a name of `fp4lab gemm --models`, "exact", ...; "blocks"},
+//   training_dtype ("bf16" | "fp32"), layers, first_blocks_bf16 and last_blocks_bf16 (blocks, or
+//   "15%" of them, rounded up), include, exclude,
+//   then {"at": share of the steps, "recipe"}: another recipe, of the same training_dtype, from
+//   there on.
 // Applied in this order: base, its options, switches, operands, forward_only / backward_only.
 // Error at the JSON pointer for what is unknown or contradicts itself.
 Recipe ReadRecipe(const Json& json, const std::string& where);
 // The resolved form, every operand spelled out; ReadRecipe gives the same Recipe back.
 Json ToJson(const Recipe& recipe);
 
+// The base recipes above, without the published ones.
 std::vector<std::string> RecipeNames();
 
 // Whether a pattern of include or exclude holds for a linear's name.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <optional>
 
 #include "fp4lab/base/error.h"
@@ -77,11 +78,42 @@ void ReadRounding(JsonObject* o, OperandRecipe* operand) {
     operand->random = source->generator;
   } else if (rounding == kCut) {
     format.rounding = ElementRounding::kTowardZero;
-  } else if (named) {
+  } else if (named && (IsStochastic(format) || format.rounding == ElementRounding::kTowardZero)) {
     format = WithOwnRounding(format);
   }
   if (!IsStochastic(format)) operand->random = RandomGenerator::kPhilox;
   operand->format = format;
+}
+
+// A size, or an object of size and signs.
+void ReadHadamard(JsonObject* o, OperandRecipe* operand) {
+  const Json* json = o->Member("hadamard");
+  if (json == nullptr) return;
+  std::string place = o->Where("hadamard");
+  if (json->is_object()) {
+    JsonObject members(*json, place);
+    place = members.Where("size");
+    members.Require("size", &operand->hadamard);
+    std::string name = "te";
+    members.Read("signs", &name);
+    const auto row = std::find_if(kHadamardSignSources.begin(), kHadamardSignSources.end(),
+                                  [&](const NamedSignSource& s) { return s.name == name; });
+    if (row == kHadamardSignSources.end()) {
+      throw Error(members.Where("signs"), "unknown signs \"" + name + "\"; " +
+                                              DidYouMean(name, NamesOf(kHadamardSignSources)));
+    }
+    operand->signs = row->source;
+    members.Finish();
+  } else {
+    o->Read("hadamard", &operand->hadamard);
+    operand->signs = HadamardSignSource::kTransformerEngine;
+  }
+  const bool known = std::find(kHadamardSizes.begin(), kHadamardSizes.end(), operand->hadamard) !=
+                     kHadamardSizes.end();
+  if (operand->hadamard != 0 && !known) {
+    throw Error(place, "must be 0, 2, 4, 8, 16, 32, 64 or 128");
+  }
+  if (operand->hadamard == 0) operand->signs = HadamardSignSource::kTransformerEngine;
 }
 
 // Without what "rounding" says.
@@ -104,17 +136,73 @@ void ReadOperand(const Json& json, const std::string& where, OperandRecipe* oper
     }
   }
   ReadRounding(&o, operand);
-  o.Read("hadamard", &operand->hadamard);
-  if (operand->hadamard != 0 && operand->hadamard != 16 && operand->hadamard != 32) {
-    throw Error(o.Where("hadamard"), "must be 0, 16 or 32");
+  ReadHadamard(&o, operand);
+  std::string from(operand->from_fprop ? "fprop" : "tensor");
+  o.Read("from", &from);
+  if (from != "fprop" && from != "tensor") {
+    throw Error(o.Where("from"), "must be \"tensor\" or \"fprop\"");
   }
+  operand->from_fprop = from == "fprop";
   o.Finish();
+}
+
+Json HadamardJson(const OperandRecipe& operand) {
+  if (operand.signs == HadamardSignSource::kTransformerEngine) return operand.hadamard;
+  const auto row =
+      std::find_if(kHadamardSignSources.begin(), kHadamardSignSources.end(),
+                   [&](const NamedSignSource& s) { return s.source == operand.signs; });
+  return {{"size", operand.hadamard}, {"signs", row->name}};
+}
+
+namespace {
+
+// "nvfp4.quartet2 with target 6.072, unbias ms_eden".
+std::string FormatText(const Json& format) {
+  std::string text = format.value("like", "");
+  const char* separator = " with ";
+  for (const auto& [key, value] : format.items()) {
+    if (key == "like") continue;
+    std::string words = value.is_string() ? value.get<std::string>() : value.dump();
+    if (value.is_array()) words = value[0].dump() + "x" + value[1].dump();
+    if (value.is_number_float()) {
+      char number[32];
+      std::snprintf(number, sizeof number, "%.6g", value.get<double>());
+      words = number;
+    }
+    text += separator + key + " " + words;
+    separator = ", ";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string OperandText(const Json& operand) {
+  const Json& format = operand.at("format");
+  std::string text = format.is_string() ? format.get<std::string>() : FormatText(format);
+  if (text == "none") text = "-";
+  if (const std::string rounding = operand.value("rounding", ""); rounding != kNearest) {
+    text += ", " + rounding;
+  }
+  for (const char* key : {"random_bits", "random"}) {
+    if (operand.contains(key)) text += ", " + std::string(key) + " " + operand[key].dump();
+  }
+  const Json hadamard = operand.value("hadamard", Json(0));
+  if (hadamard.is_object()) {
+    text +=
+        ", H" + hadamard.at("size").dump() + " signs " + hadamard.at("signs").get<std::string>();
+  } else if (hadamard != 0) {
+    text += ", H" + hadamard.dump();
+  }
+  if (operand.value("from", "") == "fprop") text += ", of fprop's values";
+  return text;
 }
 
 Json ToJson(const OperandRecipe& operand) {
   Json json{{"format", operand.format ? FormatJson(*operand.format) : Json("none")},
             {"rounding", RoundingName(operand.format)},
-            {"hadamard", operand.hadamard}};
+            {"hadamard", HadamardJson(operand)}};
+  if (operand.from_fprop) json["from"] = "fprop";
   if (!operand.format || !IsStochastic(*operand.format)) return json;
   const int bits = RandomBitsOf(operand.format->rounding);
   if (bits != 16) json["random_bits"] = bits;

@@ -13,8 +13,13 @@ namespace fp4lab {
 //   "rounding"     "nearest_even" (the format's own), "toward_zero" or "stochastic"
 //   "random_bits"  of stochastic rounding: 4, 8, 16 or 32 an element
 //   "random"       where they come from: philox | linear_counter | word_per_row
-//   "hadamard"     0, 16 or 32
+//   "hadamard"     0 (none), 2, 4 .. 128, or {"size", "signs": te | none | seeded | fresh}
+//   "from"         "tensor", or "fprop": what fprop's operand decodes to (dgrad's weight, wgrad's
+//                  input)
 void ReadOperand(const Json& json, const std::string& where, OperandRecipe* operand);
 Json ToJson(const OperandRecipe& operand);
+// An operand of the resolved JSON in words: "nvfp4.te, stochastic, H16"; "-": not quantized.
+std::string OperandText(const Json& operand);
+Json HadamardJson(const OperandRecipe& operand);
 
 }  // namespace fp4lab

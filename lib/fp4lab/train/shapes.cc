@@ -20,14 +20,21 @@ void AddOperand(const OperandRecipe& operand, int* reduction, int* other) {
   *other = std::lcm(*other, operand.format->block_rows);
 }
 
-Multiples MultiplesOf(const LinearRecipe& recipe) {
-  Multiples m;
+void AddLinear(const LinearRecipe& recipe, Multiples* all) {
+  Multiples& m = *all;
   AddOperand(recipe.fprop.a, &m.in, &m.tokens);
   AddOperand(recipe.fprop.b, &m.in, &m.out);
   AddOperand(recipe.dgrad.a, &m.out, &m.tokens);
   AddOperand(recipe.dgrad.b, &m.out, &m.in);
   AddOperand(recipe.wgrad.a, &m.tokens, &m.out);
   AddOperand(recipe.wgrad.b, &m.tokens, &m.in);
+}
+
+// Of all recipes that the run will have.
+Multiples MultiplesOf(const Recipe& recipe) {
+  Multiples m;
+  AddLinear(recipe.linear, &m);
+  for (const RecipeChange& change : recipe.then) AddLinear(change.recipe.linear, &m);
   return m;
 }
 
@@ -75,6 +82,9 @@ void CheckPatterns(const std::vector<std::string>& patterns, const ModelConfig& 
 
 void CheckSelection(const Recipe& recipe, const ModelConfig& m, const std::string& where) {
   const std::string most = "more blocks in BF16 than the model's " + std::to_string(m.layers);
+  for (const RecipeChange& change : recipe.then) {
+    CheckSelection(change.recipe, m, where + "/then/recipe");
+  }
   if (recipe.first_blocks_bf16 > m.layers) throw Error(where + "/first_blocks_bf16", most);
   if (recipe.last_blocks_bf16 > m.layers - recipe.first_blocks_bf16) {
     throw Error(
@@ -164,7 +174,7 @@ void CheckShapes(const TrainConfig& c, const std::string& where, const std::stri
         root.Where("micro_batches"),
         std::to_string(c.micro_batches) + " do not divide the batch of " + std::to_string(c.batch));
   }
-  const Multiples m = MultiplesOf(c.recipe.linear);
+  const Multiples m = MultiplesOf(c.recipe);
   CheckMultiple(model + "/d_model", "d_model", c.model.d_model, std::lcm(m.in, m.out));
   CheckMultiple(model + "/ffn", "ffn", c.model.ffn, std::lcm(m.in, m.out));
   CheckMultiple(model + "/kv_heads", "the width of keys and values",

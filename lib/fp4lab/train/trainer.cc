@@ -54,6 +54,7 @@ struct Trainer::State {
     std::vector<double> losses;  // empty: none
   };
   Evaluated evaluated;
+  const Recipe* recipe = &config.recipe;  // that the engine computes with
 
   State(const TrainConfig& c, const Corpus& data, std::unique_ptr<Engine> computes)
       : config(c),
@@ -107,6 +108,15 @@ void Trainer::State::Update(double learning_rate, double norm) {
                   .weight_decay = o.weight_decay,
                   .gradient_scale = ClipFactor(norm, o.clip),
                   .step = steps + 1});
+}
+
+void Trainer::UseRecipeOf(std::int64_t step, std::int64_t total_steps) {
+  State& s = *state_;
+  const Recipe& wanted = RecipeAt(s.config.recipe, step, total_steps);
+  if (s.recipe == &wanted) return;
+  s.recipe = &wanted;
+  s.evaluated.losses.clear();
+  s.engine->UseRecipe(wanted);
 }
 
 bool Trainer::Any(bool said) { return state_->engine->Any(said); }
@@ -180,7 +190,7 @@ std::vector<double> Trainer::State::WindowLosses(bool high_precision) {
 }
 
 const std::vector<double>& Trainer::State::EvaluatedLosses(EvaluationPrecision precision) {
-  const LinearRecipe &linear = config.recipe.linear, &rest = config.recipe.rest;
+  const LinearRecipe &linear = recipe->linear, &rest = recipe->rest;
   const bool same_forward = linear.bf16 == rest.bf16 && linear.fprop == rest.fprop;
   const bool high_precision = precision == EvaluationPrecision::kHigh && !same_forward;
   if (evaluated.losses.empty() || evaluated.high_precision != high_precision) {

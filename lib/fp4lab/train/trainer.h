@@ -74,6 +74,10 @@ class Trainer {
   // Whether any process of a data-parallel run says so; every one must ask.
   bool Any(bool said);
 
+  // Chooses the recipe of a step of a run of `total_steps` (RecipeAt) for all that follows: to be
+  // called before Step where the configuration's recipe changes during the run.
+  void UseRecipeOf(std::int64_t step, std::int64_t total_steps);
+
   // One optimizer step at the given rate (LearningRate gives a schedule's).
   StepResult Step(double learning_rate);
 

@@ -1,0 +1,132 @@
+// fp4lab recipes: the training recipes that studies may name, and one of them in full.
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "fp4lab/train/published_recipes.h"
+#include "fp4lab/train/recipe.h"
+#include "fp4lab/train/recipe_json.h"
+#include "tools/commands.h"
+#include "tools/print.h"
+
+namespace fp4lab::tools {
+namespace {
+
+struct RecipesOptions {
+  std::string name;
+  bool json = false;
+};
+
+struct Row {
+  std::string name, title, source, not_modelled;
+};
+
+// Base recipes have titles here; the published rows may repeat one of them, with its source.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kTitles = {{
+    {"fp32", "Nothing is quantized, binary32 throughout"},
+    {"bf16", "Operands of every linear rounded to BF16"},
+    {"te_fp8_currentscaling", "Float8CurrentScaling; \"fp8_format\": HYBRID or E4M3"},
+    {"te_mxfp8", "MXFP8BlockScaling"},
+    {"te_nvfp4", "NVFP4BlockScaling, with its switches"},
+    {"te_nvfp4_no_rht", "The same without the Hadamard transform"},
+    {"mxfp4", "The table of NVFP4BlockScaling in MXFP4; \"scale_rule\", \"weight_block\""},
+}};
+
+std::vector<Row> Rows() {
+  std::vector<Row> rows;
+  for (const auto& [name, title] : kTitles) {
+    if (FindPublishedRecipe(name) != nullptr) continue;
+    rows.push_back({std::string(name), std::string(title), "fp4lab", ""});
+  }
+  for (const PublishedRecipe& r : PublishedRecipes()) {
+    rows.push_back({r.name, r.title, r.source, r.not_modelled});
+  }
+  return rows;
+}
+
+void PrintTable() {
+  const std::vector<Row> rows = Rows();
+  std::size_t width = 0;
+  for (const Row& row : rows) width = std::max(width, row.name.size());
+  for (const Row& row : rows) {
+    PrintText(row.name + std::string(width - row.name.size() + 2, ' ') + row.title +
+              (row.not_modelled.empty() ? "" : " *") + "\n");
+  }
+  PrintText("\n* in part: `fp4lab recipes NAME` says what is not modelled\n");
+}
+
+void PrintOperands(const Json& recipe, const std::string& indent) {
+  constexpr std::array<std::array<const char*, 3>, 3> kGemms = {
+      {{"fprop", "input", "weight"}, {"dgrad", "grad", "weight"}, {"wgrad", "grad", "input"}}};
+  for (const auto& [gemm, a, b] : kGemms) {
+    for (const char* operand : {a, b}) {
+      const std::string name = std::string(gemm) + "." + operand;
+      PrintText(indent + name + std::string(13 - name.size(), ' ') +
+                OperandText(recipe.at(gemm).at(operand)) + "\n");
+    }
+  }
+  for (const char* key : {"layers", "first_blocks_bf16", "last_blocks_bf16", "include", "exclude",
+                          "accumulation", "training_dtype"}) {
+    if (!recipe.contains(key)) continue;
+    const Json& value = recipe.at(key);
+    const bool is_default = value == "all" || value == 0 || value.empty() || value == "bf16";
+    if (!is_default) PrintText(indent + key + ": " + value.dump() + "\n");
+  }
+  if (!recipe.contains("then")) return;
+  PrintText(indent + "from " + recipe["then"]["at"].dump() + " of the steps on:\n");
+  PrintOperands(recipe["then"]["recipe"], indent + "  ");
+}
+
+void PrintRow(const std::string& name, bool as_json) {
+  const Json resolved = ToJson(ReadRecipe(name, "recipes"));
+  const std::vector<Row> rows = Rows();
+  const auto row =
+      std::find_if(rows.begin(), rows.end(), [&](const Row& r) { return r.name == name; });
+  if (as_json) {
+    return PrintJson(Json{{"name", row->name},
+                          {"title", row->title},
+                          {"source", row->source},
+                          {"not_modelled", row->not_modelled},
+                          {"recipe", resolved}},
+                     2);
+  }
+  Print("%-13s%s\n%-13s%s\n%-13s%s\n", "recipe", row->name.c_str(), "title", row->title.c_str(),
+        "source", row->source.c_str());
+  if (!row->not_modelled.empty()) Print("%-13s%s\n", "not modelled", row->not_modelled.c_str());
+  PrintText("\n");
+  PrintOperands(resolved, "");
+}
+
+void Run(const RecipesOptions& options) {
+  if (!options.name.empty()) return PrintRow(options.name, options.json);
+  if (!options.json) return PrintTable();
+  Json rows = Json::array();
+  for (const Row& row : Rows()) {
+    rows.push_back({{"name", row.name},
+                    {"title", row.title},
+                    {"source", row.source},
+                    {"not_modelled", row.not_modelled}});
+  }
+  PrintJson(Json{{"recipes", std::move(rows)}}, 2);
+}
+
+}  // namespace
+
+void AddRecipes(CLI::App& app, int* /*exit_code*/) {
+  const auto options = std::make_shared<RecipesOptions>();
+  CLI::App* command = app.add_subcommand(
+      "recipes", "Print the published training recipes that studies may name, or one in full");
+  command->add_option("name", options->name, "One recipe: operands, source, what is not modelled")
+      ->type_name("RECIPE");
+  command->add_flag("--json", options->json, "Print JSON; of one recipe with every operand");
+  command->footer(
+      "Example: what Tseng et al. do in the backward pass\n"
+      "  $ fp4lab recipes mxfp4_tseng | grep grad\n");
+  command->callback([options] { Run(*options); });
+}
+
+}  // namespace fp4lab::tools
