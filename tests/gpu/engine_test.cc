@@ -13,30 +13,13 @@
 #include "fp4lab/gpu/memory.cuh"
 #include "fp4lab/gpu/tokens.h"
 #include "fp4lab/train/checkpoint.h"
-#include "fp4lab/train/trainer.h"
-#include "tests/support/catch.h"
+#include "tests/gpu/trainers.h"
 
 namespace fp4lab {
 namespace {
 
 // FP4LAB_CLEAR_PRODUCTS=1 compute-sanitizer --tool initcheck gpu_test
 const bool kClearProducts = gpu::clear_products = std::getenv("FP4LAB_CLEAR_PRODUCTS") != nullptr;
-
-bool NoGpu() {
-  if (CudaGpus() > 0) return false;
-  std::puts("SKIPPED: no GPU");
-  return true;
-}
-
-const Corpus& Text() {
-  static const Corpus corpus = [] {
-    DataConfig data;
-    data.source = "synthetic";
-    data.synthetic_bytes = 400'000;
-    return LoadCorpus(data);
-  }();
-  return corpus;
-}
 
 TrainConfig Small(const Json& recipe, const Json& model = Json::object(), int micro_batches = 1) {
   Json shape = {{"layers", 2}, {"d_model", 64},   {"heads", 4},
@@ -51,31 +34,6 @@ TrainConfig Small(const Json& recipe, const Json& model = Json::object(), int mi
                      {"micro_batches", micro_batches},
                      {"tokens", 1024 * 50}};
   return ReadTrainConfig(json, "test");
-}
-
-Trainer OnGpu(TrainConfig config,
-              gpu::AttentionPrecision attention = gpu::AttentionPrecision::kTensorCore) {
-  config.device = Device::kCuda;
-  return Trainer(config, Text(), "test",
-                 [=] { return gpu::MakeCudaEngine(config, "test#/device", {}, attention); });
-}
-
-std::vector<double> Train(Trainer* trainer, std::int64_t steps) {
-  const TrainConfig& config = trainer->Config();
-  std::vector<double> losses;
-  while (trainer->Steps() < steps) {
-    const StepResult result =
-        trainer->Step(LearningRate(config.schedule, trainer->Steps(), TotalSteps(config)));
-    REQUIRE_FALSE(result.non_finite.has_value());
-    losses.push_back(result.loss);
-  }
-  return losses;
-}
-
-double LargestDifference(const std::vector<double>& a, const std::vector<double>& b) {
-  double largest = 0.0;
-  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::fabs(a[i] - b[i]));
-  return largest;
 }
 
 std::vector<float> Payload(const Trainer& trainer) {

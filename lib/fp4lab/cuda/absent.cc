@@ -3,6 +3,7 @@
 #include "fp4lab/cuda/block_scaled_gemm.h"
 #include "fp4lab/cuda/build.h"
 #include "fp4lab/cuda/device.h"
+#include "fp4lab/cuda/dialect_values.h"
 #include "fp4lab/cuda/generate.h"
 #include "fp4lab/cuda/quantize.h"
 
@@ -45,6 +46,7 @@ void QuantizeAs(const DeviceMatrix&, const Dialect&, const QuantizedSide*, const
                 StreamHandle) {
   Absent();
 }
+void QuantizeToValues(const Dialect&, const ValuesJob&, StreamHandle) { Absent(); }
 void Amax(const DeviceMatrix&, float*, bool, StreamHandle) { Absent(); }
 void RowAmax(const DeviceMatrix&, float*, bool, StreamHandle) { Absent(); }
 void AmaxWithHadamard(const DeviceMatrix&, int, std::uint32_t, float*, float*, StreamHandle) {

@@ -1,5 +1,7 @@
 // What the kernels can do, in builds with and without them.
+#include "fp4lab/cuda/dialect_values.h"
 #include "fp4lab/cuda/quantize.h"
+#include "fp4lab/dialect/adaptive.h"
 
 namespace fp4lab::cuda {
 
@@ -12,6 +14,14 @@ bool CanQuantizeAs(const Dialect& d) {
                               ? d.scale == FormatId::kE4M3 || d.scale == FormatId::kE8M0
                               : d.scale == FormatId::kE8M0;
   return HasElement(d.element) && scale_fits && !IsApproximate(d);
+}
+
+bool CanQuantizeToValues(const Dialect& d) {
+  const Format element = FormatOf(d.element);
+  const int most_lines = static_cast<int>(kMostAdaptiveLines);
+  const bool has_lines =
+      d.adaptive == Adaptive::kNo || (d.block_rows >= 1 && d.block_rows <= most_lines);
+  return element.is_signed && element.bits <= 8 && FormatOf(d.scale).bits <= 8 && has_lines;
 }
 
 }  // namespace fp4lab::cuda

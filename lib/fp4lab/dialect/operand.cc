@@ -13,27 +13,6 @@
 namespace fp4lab {
 namespace {
 
-// Level two is Transformer Engine's kind: S = C / amax.
-bool HasEncodeScale(const Dialect& d) {
-  switch (d.level_two) {
-    case LevelTwo::kEncodeScale:
-    case LevelTwo::kEncodeFused:
-    case LevelTwo::kEncodeApproximate:
-    case LevelTwo::kEncodePartial:
-    case LevelTwo::kEncodeJax:
-    case LevelTwo::kEncodePlain:
-      return true;
-    case LevelTwo::kNone:
-    case LevelTwo::kMultiplier:
-    case LevelTwo::kTwoDivisions:
-    case LevelTwo::kDivisor:
-    case LevelTwo::kDivisorOrOne:
-    case LevelTwo::kTensorFp8:
-      break;
-  }
-  return false;
-}
-
 bool HasNarrowScales(const Dialect& d) {
   return d.scale_encoding != ScaleEncoding::kBinary32 && FormatOf(d.scale).mantissa_bits <= 3;
 }
@@ -81,21 +60,6 @@ bool QuantizeToFp4Integers(const Dialect& dialect, MatrixView<const float> x,
                                     .block_rows = dialect.block_rows,
                                     .block_cols = dialect.block_cols},
                                    out);
-}
-
-float OperandDecode(const Dialect& dialect, float amax) {
-  const float decode =
-      HasEncodeScale(dialect) ? amax / LevelTwoConstant(dialect) : LevelOf(dialect, amax).decode;
-  return dialect.prescale == 1.0f ? decode : decode / dialect.prescale;
-}
-
-float GemmAlpha(const Dialect& a, float amax_a, const Dialect& b, float amax_b) {
-  if (HasEncodeScale(a) && HasEncodeScale(b)) {
-    const float alpha = amax_a * amax_b / (LevelTwoConstant(a) * LevelTwoConstant(b));
-    const float prescale = a.prescale * b.prescale;
-    return prescale == 1.0f ? alpha : alpha / prescale;
-  }
-  return OperandDecode(a, amax_a) * OperandDecode(b, amax_b);
 }
 
 namespace reference {

@@ -7,6 +7,7 @@
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/block/fp4_integers.h"
 #include "fp4lab/block/quantize.h"
+#include "fp4lab/dialect/gemm_alpha.h"  // OperandDecode, GemmAlpha
 #include "fp4lab/dialect/quantize.h"
 
 namespace fp4lab {
@@ -28,14 +29,6 @@ bool HasFp4Integers(const Dialect& dialect);
 // in [2^-60, 2^58]); if not, use QuantizeToValues.
 bool QuantizeToFp4Integers(const Dialect& dialect, MatrixView<const float> x,
                            const DialectOptions& options, const Fp4Integers& out);
-
-// What the tensor's scale contributes to one operand of a GEMM whose other operand has none of this
-// kind: fl(amax / C) where level 2 is an encode scale, D elsewhere, 1 without a level 2.
-float OperandDecode(const Dialect& dialect, float amax);
-
-// The alpha of a GEMM. Two encode scales: fl(fl(amax_a * amax_b) / (C_a * C_b)), as in Transformer
-// Engine's reference_nvfp4.py. Any other pair: the product of the two decode scales.
-float GemmAlpha(const Dialect& a, float amax_a, const Dialect& b, float amax_b);
 
 namespace reference {
 void QuantizeToValues(const Dialect& dialect, MatrixView<const float> x,

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "fp4lab/dialect/tuned.h"
+#include "fp4lab/cuda/dialect_values.h"
 #include "fp4lab/gpu/claim.cuh"
 #include "fp4lab/gpu/engine.h"
 #include "fp4lab/gpu/group.cuh"
@@ -187,16 +187,11 @@ class CudaEngine final : public Engine {
   DeviceArray<double> row_loss_, loss_sums_, squares_, flag_;
 };
 
-// The GPU's kernels are those of the block formats, with 16 random bits.
+// Every operand that a recipe's file can spell out has a kernel.
 void CheckFormats(const LinearRecipe& recipe, const std::string& where) {
   for (const GemmRecipe* gemm : {&recipe.fprop, &recipe.dgrad, &recipe.wgrad}) {
     for (const OperandRecipe* operand : {&gemm->a, &gemm->b}) {
-      if (!operand->format) continue;
-      const std::optional<TunedQuantizer> tuned = TunedFor(*operand->format);
-      if (tuned && tuned->random_bits == 16 && tuned->rounding != Rounding::kTowardZero &&
-          operand->random == RandomGenerator::kPhilox) {
-        continue;
-      }
+      if (!operand->format || cuda::CanQuantizeToValues(*operand->format)) continue;
       throw Error(where, "the GPU has no kernel for the format " + ToJson(*operand).dump() +
                              " in training; \"device\": \"cpu\" takes it");
     }

@@ -32,15 +32,19 @@ Operand<T> WeightOperand(const OperandRecipe& recipe, LinearOperand operand, con
   DeviceArray<T>& memory = along_rows ? weight->dgrad : weight->fprop;
   bool& has = along_rows ? weight->has_dgrad : weight->has_fprop;
   std::uint32_t* const amax = weight->amax + (along_rows ? 1 : 0);
+  RowScales* const rows = along_rows ? &weight->dgrad_rows : &weight->fprop_rows;
+  const Place place{weight->out, weight->in, along_rows};
   const T* const rounded = RoundedWeight(call, weight);
   if (!recipe.format && recipe.hadamard == 0) return {rounded, nullptr};
-  if (has) return {memory.data(), amax};
+  if (has) {
+    const std::size_t count = place.QuantizedRows();
+    return {memory.data(), amax, HasRowScales(recipe) ? rows->Decode(count) : nullptr};
+  }
   const std::size_t size = weight->out * weight->in;
   if (memory.size() == 0) memory = DeviceArray<T>(size);
   has = true;
   if (NeedsAmax(recipe)) Check(cudaMemsetAsync(amax, 0, sizeof *amax, call.stream), "memset");
-  return Prepare(recipe, operand, call, {weight->out, weight->in, along_rows}, rounded, amax,
-                 memory.data());
+  return Prepare(recipe, operand, call, place, rounded, amax, memory.data(), rows);
 }
 
 template <class T>
@@ -53,16 +57,45 @@ Operand<T> DgradWeight(const LinearRecipe& recipe, const DeviceCall& call,
 }
 
 // What alpha of a GEMM is made of; `to` null: it is 1.
-AlphaJob AlphaOf(const GemmRecipe& recipe, const DeviceCall& call, int which,
-                 const std::uint32_t* amax_a, const std::uint32_t* amax_b) {
-  if (!NeedsAmax(recipe.a) && !NeedsAmax(recipe.b)) return {};
-  return {BlockFormatOf(recipe.a), BlockFormatOf(recipe.b), amax_a, amax_b, call.alpha + which};
+struct Alpha {
+  AlphaJob tuned;         // what tuned kernels may make on their way; `to` null: nothing
+  DialectAlphaJob apart;  // where an operand is not theirs; `to` null: nothing
+  const float* to = nullptr;
+};
+
+Alpha AlphaOf(const GemmRecipe& recipe, const DeviceCall& call, int which,
+              const std::uint32_t* amax_a, const std::uint32_t* amax_b) {
+  if (!HasAlpha(recipe.a) && !HasAlpha(recipe.b)) return {};
+  float* const to = call.alpha + which;
+  if (!TakesAnyDialect(recipe.a) && !TakesAnyDialect(recipe.b)) {
+    return {{BlockFormatOf(recipe.a), BlockFormatOf(recipe.b), amax_a, amax_b, to}, {}, to};
+  }
+  const auto scaled = [](const OperandRecipe& operand) {
+    return HasAlpha(operand) ? operand.format : std::nullopt;
+  };
+  return {{}, {scaled(recipe.a), scaled(recipe.b), amax_a, amax_b, to}, to};
 }
 
-// Makes alpha if nothing has, and names its place.
-const float* Made(const AlphaJob& wanted, const AlphaJob& left, const DeviceCall& call) {
+// Makes alpha if nothing has, and names its place. The operands have been made.
+const float* Made(const Alpha& alpha, const AlphaJob& left, const DeviceCall& call) {
   if (left.to != nullptr) WriteAlpha(left, call.stream);
-  return wanted.to;
+  if (alpha.apart.to != nullptr) WriteAlpha(alpha.apart, call.stream);
+  return alpha.to;
+}
+
+// The product, with scales of rows after it where an operand has some.
+template <class T, class D>
+void Multiply(const DeviceCall& call, const GemmProblem<T, D>& gemm, const float* row_decode,
+              const float* column_decode, DeviceScratch<T>* scratch) {
+  if (row_decode == nullptr && column_decode == nullptr) return call.gemms->Run(gemm);
+  const std::size_t size = gemm.m * gemm.n;
+  if (scratch->product.size() < size) scratch->product = DeviceArray<float>(size);
+  GemmProblem<T> product{gemm.m,           gemm.n, gemm.k, gemm.a, gemm.b, gemm.a_transposed,
+                         gemm.b_transposed};
+  product.alpha = gemm.alpha;
+  product.d = scratch->product.data();
+  call.gemms->Run(product);
+  ScaleRows(product.d, gemm.m, gemm.n, row_decode, column_decode, gemm.c, gemm.d, call.stream);
 }
 
 }  // namespace
@@ -91,32 +124,33 @@ bool LinearForward(const LinearRecipe& recipe, const DeviceCall& call, std::size
   const bool both = trains && MeasuresBoth(pair.row, pair.column);
   if (both) MeasureBothOf(pair, call, x, measured);
   std::uint32_t* const amax = call.amax + kFpropInput;
-  const AlphaJob alpha = AlphaOf(recipe.fprop, call, 0, amax, w.amax);
-  AlphaJob left = alpha;
-  GemmProblem<T> gemm{tokens, weight->out, weight->in, scratch->a.data(), w.values};
+  const Alpha alpha = AlphaOf(recipe.fprop, call, 0, amax, w.amax);
+  AlphaJob left = alpha.tuned;
+  Operand<T> a{scratch->a.data()};
   const bool replaces = trains && may_replace && QuantizesTogether<T>(pair, call);
   if (replaces) {
     QuantizeTogether(pair, call, x, &left, scratch->a.data(), nullptr, x);
   } else {
-    gemm.a = Prepare(pair.row, kFpropInput, call, {tokens, weight->in, false}, x, amax,
-                     scratch->a.data(), both || measured.plain != nullptr, &left)
-                 .values;
+    a = Prepare(pair.row, kFpropInput, call, {tokens, weight->in, false}, x, amax,
+                scratch->a.data(), &scratch->a_rows, both || measured.plain != nullptr, &left);
   }
+  GemmProblem<T> gemm{tokens, weight->out, weight->in, a.values, w.values};
   gemm.b_transposed = true;
   gemm.alpha = Made(alpha, left, call);
   gemm.c = c;
   gemm.d = y;
-  call.gemms->Run(gemm);
+  Multiply(call, gemm, a.row_decode, w.row_decode, scratch);
   return replaces;
 }
 
 // The forward pass's x, for the gradient of the weight; `is_operand`: x is that already.
 template <class T>
 Operand<T> WgradInput(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
-                      const T* x, bool is_operand, const DeviceWeight<T>& weight, T* out) {
+                      const T* x, bool is_operand, const DeviceWeight<T>& weight, T* out,
+                      RowScales* rows) {
   std::uint32_t* const amax = WgradInputAmax(recipe, call);
   if (is_operand) return {x, amax};
-  return Prepare(recipe.wgrad.b, kWgradInput, call, {tokens, weight.in, true}, x, amax, out,
+  return Prepare(recipe.wgrad.b, kWgradInput, call, {tokens, weight.in, true}, x, amax, out, rows,
                  KnowsWgradInputAmax(recipe));
 }
 
@@ -135,36 +169,36 @@ void LinearBackward(const LinearRecipe& recipe, const DeviceCall& call, std::siz
   std::uint32_t* const amax_t = shares ? amax : call.amax + kWgradGrad;
 
   const Operand<T> w = DgradWeight(recipe, call, weight);
-  const AlphaJob alpha = AlphaOf(recipe.dgrad, call, 1, amax, w.amax);
-  const AlphaJob alpha_t = AlphaOf(recipe.wgrad, call, 2, amax_t, WgradInputAmax(recipe, call));
-  AlphaJob left = alpha, left_t = alpha_t;
-  GemmProblem<T, D> dgrad{tokens, weight->in, weight->out, scratch->a.data(), w.values};
+  const Alpha alpha = AlphaOf(recipe.dgrad, call, 1, amax, w.amax);
+  const Alpha alpha_t = AlphaOf(recipe.wgrad, call, 2, amax_t, WgradInputAmax(recipe, call));
+  AlphaJob left = alpha.tuned, left_t = alpha_t.tuned;
+  Operand<T> a{scratch->a.data()};
   if (together) {
     QuantizeTogether(pair, call, dy, &left, scratch->a.data(),
                      KnowsWgradInputAmax(recipe) ? &left_t : nullptr, scratch->b.data());
   } else {
-    dgrad.a = Prepare(pair.row, kDgradGrad, call, {tokens, weight->out, false}, dy, amax,
-                      scratch->a.data(), both || measured.plain != nullptr, &left)
-                  .values;
+    a = Prepare(pair.row, kDgradGrad, call, {tokens, weight->out, false}, dy, amax,
+                scratch->a.data(), &scratch->a_rows, both || measured.plain != nullptr, &left);
   }
+  GemmProblem<T, D> dgrad{tokens, weight->in, weight->out, a.values, w.values};
   dgrad.alpha = Made(alpha, left, call);
   dgrad.d = dx;
-  call.gemms->Run(dgrad);
+  Multiply(call, dgrad, a.row_decode, w.row_decode, scratch);
 
   // dgrad's operand stays where it is also wgrad's.
   T* const free = shares ? scratch->b.data() : scratch->a.data();
-  GemmProblem<T> wgrad{weight->out, weight->in, tokens, shares ? dgrad.a : scratch->b.data(),
-                       nullptr};
-  wgrad.b = WgradInput(recipe, call, tokens, x, x_is_operand, *weight, free).values;
+  Operand<T> a_t{shares ? a.values : scratch->b.data()};
+  const Operand<T> b =
+      WgradInput(recipe, call, tokens, x, x_is_operand, *weight, free, &scratch->b_rows);
   if (!shares && !together) {
-    wgrad.a = Prepare(pair.column, kWgradGrad, call, {tokens, weight->out, true}, dy, amax_t,
-                      scratch->b.data(), both, &left_t)
-                  .values;
+    a_t = Prepare(pair.column, kWgradGrad, call, {tokens, weight->out, true}, dy, amax_t,
+                  scratch->b.data(), &scratch->a_rows, both, &left_t);
   }
+  GemmProblem<T> wgrad{weight->out, weight->in, tokens, a_t.values, b.values};
   wgrad.a_transposed = true;
   wgrad.alpha = Made(alpha_t, left_t, call);
   wgrad.c = wgrad.d = dw;
-  call.gemms->Run(wgrad);
+  Multiply(call, wgrad, a_t.row_decode, b.row_decode, scratch);
 }
 
 template AmaxPlaces InputAmax<float>(const LinearRecipe&, std::uint32_t*, std::size_t, std::size_t,

@@ -17,6 +17,18 @@ template <class T>
 struct Operand {
   const T* values = nullptr;
   const std::uint32_t* amax = nullptr;  // float bits, where the format has a tensor scale
+  const float* row_decode = nullptr;    // D of each row, where the format has one a row
+};
+
+// Amax and D of the rows of an operand whose format has one a row.
+struct RowScales {
+  DeviceArray<float> memory;  // taken when first needed
+
+  float* Amax(std::size_t rows) {
+    if (memory.size() < 2 * rows) memory = DeviceArray<float>(2 * rows);
+    return memory.data();
+  }
+  float* Decode(std::size_t rows) { return Amax(rows) + rows; }
 };
 
 // A weight (out, in) and its operands, kept until it changes: micro-batches share them.
@@ -28,6 +40,7 @@ struct DeviceWeight {
   DeviceArray<T> rounded, fprop, dgrad;  // taken when first needed
   bool has_rounded = false, has_fprop = false, has_dgrad = false;
   std::uint32_t* amax = nullptr;  // of fprop and dgrad
+  RowScales fprop_rows, dgrad_rows;
 
   void Changed() { has_rounded = has_fprop = has_dgrad = false; }
 };
@@ -36,6 +49,9 @@ struct DeviceWeight {
 template <class T>
 struct DeviceScratch {
   DeviceArray<T> a, b;  // (most tokens, widest linear) each
+  // Taken when first needed: where an operand has a scale a row.
+  RowScales a_rows, b_rows;
+  DeviceArray<float> product;  // before those scales
 };
 
 // One use of a linear.

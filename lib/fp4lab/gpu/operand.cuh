@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fp4lab/dialect/tuned.h"
+#include "fp4lab/gpu/dialect_operand.cuh"
 #include "fp4lab/gpu/linear.cuh"
 #include "fp4lab/transform/hadamard.h"
 
@@ -17,16 +18,20 @@ inline bool SharesTranspose(const OperandRecipe& a, const OperandRecipe& b) {
                        a.format->block_rows == a.format->block_cols);
 }
 
-inline bool NeedsAmax(const OperandRecipe& recipe) {
-  return recipe.format && HasLevelTwo(*recipe.format);
-}
-
-// The kernel of an operand's format; engine.cu has refused recipes with others.
+// The kernel of quantize.cuh that computes an operand's dialect: of blocks of 16 or 32 or one scale
+// for the tensor, to nearest or with 16 bits of Philox. nullopt: none does, or nothing is
+// quantized.
 inline std::optional<TunedQuantizer> KernelFor(const OperandRecipe& recipe) {
   if (!recipe.format) return std::nullopt;
   const std::optional<TunedQuantizer> tuned = TunedFor(*recipe.format);
-  Expects(tuned.has_value(), "a format that the GPU has a kernel for");
-  return tuned;
+  if (!tuned || tuned->rounding == Rounding::kTowardZero || tuned->random_bits != 16) {
+    return std::nullopt;
+  }
+  const bool philox = recipe.random == RandomGenerator::kPhilox;
+  if (tuned->rounding == Rounding::kStochastic && !philox) return std::nullopt;
+  const int rows = tuned->format.block_rows, cols = tuned->format.block_cols;
+  const bool has_blocks = cols == 0 || ((cols == 16 || cols == 32) && (rows == 1 || rows == cols));
+  return has_blocks ? tuned : std::nullopt;
 }
 inline std::optional<BlockFormat> BlockFormatOf(const OperandRecipe& recipe) {
   const std::optional<TunedQuantizer> kernel = KernelFor(recipe);
@@ -34,16 +39,36 @@ inline std::optional<BlockFormat> BlockFormatOf(const OperandRecipe& recipe) {
   return kernel->format;
 }
 
+// Whether the operand's values are those of cuda/dialect_values.h, by a launch of its own.
+inline bool TakesAnyDialect(const OperandRecipe& recipe) {
+  return recipe.format && !KernelFor(recipe);
+}
+
+// Whether the scale of its tensor goes to alpha, and whether each row has one instead.
+inline bool HasAlpha(const OperandRecipe& recipe) {
+  return recipe.format && HasLevelTwo(*recipe.format) && !recipe.format->row_scaled;
+}
+inline bool HasRowScales(const OperandRecipe& recipe) {
+  return recipe.format && HasLevelTwo(*recipe.format) && recipe.format->row_scaled;
+}
+// Whether the operand takes the largest magnitude of its tensor, NaN left out, which others may
+// leave for it.
+inline bool NeedsAmax(const OperandRecipe& recipe) {
+  return HasAlpha(recipe) && recipe.format->nan != NanRule::kTensor;
+}
+
 // Where an operand lies: (rows, cols), the reduction axis along rows or along cols.
 struct Place {
   std::size_t rows = 0, cols = 0;
   bool along_rows = false;
+  std::size_t QuantizedRows() const { return along_rows ? cols : rows; }
 };
 
-// Copies the operand and its values to the host, for diagnostics.
+// Copies the operand and its values to the host, for diagnostics. `amax`: that of the tensor, or of
+// each row of the quantized matrix, as floats.
 template <class T>
 void Observe(const OperandRecipe& recipe, LinearOperand operand, const DeviceCall& call,
-             const Place& place, const T* x, const T* values, const std::uint32_t* amax) {
+             const Place& place, const T* x, const T* values, const void* amax) {
   const auto fetch = [&](const T* from) {
     std::vector<T> raw(place.rows * place.cols);
     Check(cudaMemcpyAsync(raw.data(), from, raw.size() * sizeof(T), cudaMemcpyDeviceToHost,
@@ -64,9 +89,10 @@ void Observe(const OperandRecipe& recipe, LinearOperand operand, const DeviceCal
   }
   DialectOptions options{.source = RandomSource{call.random, recipe.random}};
   options.source->stream.tensor += static_cast<std::uint32_t>(operand);
-  if (NeedsAmax(recipe)) {
-    options.amax.resize(1);
-    Check(cudaMemcpy(options.amax.data(), amax, sizeof(float), cudaMemcpyDeviceToHost),
+  if (HasLevelTwo(*recipe.format)) {
+    options.amax.resize(HasRowScales(recipe) ? place.QuantizedRows() : 1);
+    Check(cudaMemcpy(options.amax.data(), amax, options.amax.size() * sizeof(float),
+                     cudaMemcpyDeviceToHost),
           "copy from the GPU");
   }
   (*call.observer)(operand, oriented(before), oriented(after), *recipe.format, options);
@@ -86,13 +112,51 @@ inline QuantizeJob JobOf(const OperandRecipe& recipe, LinearOperand operand, con
   return job;
 }
 
-// x holds rounded values. Nothing is copied that can be used as it is. `measured`: *amax is there.
-// `alpha` is done where a kernel runs, and is then no longer wanted.
+// Prepare for a dialect that no kernel of quantize.cuh computes.
+template <class T>
+Operand<T> PrepareAnyDialect(const OperandRecipe& recipe, LinearOperand operand,
+                             const DeviceCall& call, const Place& place, const T* x,
+                             std::uint32_t* amax, T* out, bool measured, RowScales* rows) {
+  const Dialect& d = *recipe.format;
+  const QuantizeJob job = JobOf(recipe, operand, call, place);  // of the transform
+  const T* from = x;
+  if (recipe.hadamard != 0) {
+    QuantizeToValues(job, x, nullptr, out, call.stream);
+    from = out;
+  }
+  Operand<T> made{out, amax};
+  float* numbers = reinterpret_cast<float*>(amax);
+  if (HasRowScales(recipe)) numbers = rows->Amax(place.QuantizedRows());
+  if (HasLevelTwo(d) && !(measured && NeedsAmax(recipe))) {
+    MeasureLevelTwo(d, from, place.rows, place.cols, place.along_rows, numbers, call.stream);
+  }
+  cuda::QuantizeToValues(d,
+                         {.x = MatrixOf(from, place.rows, place.cols),
+                          .transposed = place.along_rows,
+                          .amax = numbers,
+                          .source = {job.random, recipe.random},
+                          .values = out},
+                         call.stream);
+  if (HasRowScales(recipe)) {
+    float* const decode = rows->Decode(place.QuantizedRows());
+    DecodeRows(d, numbers, place.QuantizedRows(), decode, call.stream);
+    made.row_decode = decode;
+  }
+  if (call.observer != nullptr) Observe(recipe, operand, call, place, x, out, numbers);
+  return made;
+}
+
+// x holds rounded values. Nothing is copied that can be used as it is. `measured`: *amax is there,
+// if the operand NeedsAmax. `rows` has room for scales of rows. `alpha` is done where a tuned
+// kernel runs, and is then no longer wanted.
 template <class T>
 Operand<T> Prepare(const OperandRecipe& recipe, LinearOperand operand, const DeviceCall& call,
-                   const Place& place, const T* x, std::uint32_t* amax, T* out,
+                   const Place& place, const T* x, std::uint32_t* amax, T* out, RowScales* rows,
                    bool measured = false, AlphaJob* alpha = nullptr) {
   if (!recipe.format && recipe.hadamard == 0) return {x, nullptr};
+  if (TakesAnyDialect(recipe)) {
+    return PrepareAnyDialect(recipe, operand, call, place, x, amax, out, measured, rows);
+  }
   const QuantizeJob job = JobOf(recipe, operand, call, place);
   if (NeedsAmax(recipe) && !measured) MeasureAmax(job, x, amax, call.stream);
   QuantizeToValues(job, x, amax, out, call.stream, alpha != nullptr ? *alpha : AlphaJob{});
@@ -142,6 +206,7 @@ void MeasureBothOf(const Pair& pair, const DeviceCall& call, const T* x,
 // Whether one kernel makes both operands: the largest magnitudes are known, and nobody looks.
 template <class T>
 bool QuantizesTogether(const Pair& pair, const DeviceCall& call) {
+  if (TakesAnyDialect(pair.row) || TakesAnyDialect(pair.column)) return false;
   const bool known =
       MeasuresBoth(pair.row, pair.column) || (!NeedsAmax(pair.row) && !NeedsAmax(pair.column));
   return std::is_same_v<T, Bf16> && known && call.observer == nullptr &&

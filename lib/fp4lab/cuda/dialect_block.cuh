@@ -1,0 +1,126 @@
+// One block of a quantized matrix in the kernels that take any dialect: where it lies, its largest
+// magnitude, its numbers. A block is the work of kLanes threads: one, or half a warp or a whole one
+// of which every lane has each kLanes-th row.
+#pragma once
+
+#include "fp4lab/cuda/side.cuh"
+#include "fp4lab/dialect/adaptive.h"
+#include "fp4lab/dialect/stages.h"
+
+namespace fp4lab::cuda {
+
+// The lanes of the calling thread's block.
+template <unsigned kLanes>
+__device__ unsigned LanesOfBlock() {
+  static_assert(kLanes == 16 || kLanes == 32);
+  return kLanes == 32 ? 0xFFFFFFFFu : 0xFFFFu << (threadIdx.x & 16u);
+}
+
+// Blocks of the grid; one scale for the tensor is a grid of pieces of a row that store none.
+struct DialectGrid {
+  std::size_t block_rows, block_cols, rows, cols;
+  bool stores_scales;
+};
+
+__host__ __device__ inline DialectGrid GridOf(const Dialect& d, std::size_t rows,
+                                              std::size_t cols) {
+  DialectGrid g{};
+  g.stores_scales = d.block_rows > 0;
+  g.block_rows = g.stores_scales ? static_cast<std::size_t>(d.block_rows) : 1;
+  g.block_cols = g.stores_scales ? static_cast<std::size_t>(d.block_cols) : 16;
+  g.rows = (rows + g.block_rows - 1) / g.block_rows;
+  g.cols = (cols + g.block_cols - 1) / g.block_cols;
+  return g;
+}
+
+struct DialectBlock {
+  std::size_t i, j;    // in the grid
+  std::size_t r0, c0;  // its first element
+  std::size_t rows, cols;
+};
+
+// Neighbours in memory go to neighbouring blocks.
+__device__ inline DialectBlock BlockAt(const DialectGrid& grid, const SideJob& job,
+                                       std::size_t id) {
+  DialectBlock block;
+  block.i = job.transposed ? id % grid.rows : id / grid.cols;
+  block.j = job.transposed ? id / grid.rows : id % grid.cols;
+  block.r0 = block.i * grid.block_rows;
+  block.c0 = block.j * grid.block_cols;
+  block.rows = min(grid.block_rows, job.rows - block.r0);
+  block.cols = min(grid.block_cols, job.cols - block.c0);
+  return block;
+}
+
+__device__ inline Level LevelOfBlock(const SideJob& job, const Dialect& d,
+                                     const DialectBlock& block) {
+  return HasLevelTwo(d) ? LevelOf(d, job.side.amax[d.row_scaled ? block.r0 : 0]) : Level{};
+}
+
+template <unsigned kLanes>
+__device__ float BlockAmax(const SideJob& job, const DialectBlock& block, unsigned lane,
+                           bool keeps_nan) {
+  float amax = 0.0f;
+  bool nan = false;
+  for (std::size_t r = lane; r < block.rows; r += kLanes) {
+    for (std::size_t c = 0; c < block.cols; ++c) {
+      const float magnitude = Magnitude(job.Element(block.r0 + r, block.c0 + c));
+      if (magnitude > amax) amax = magnitude;
+      nan = nan || magnitude != magnitude;
+    }
+  }
+  if constexpr (kLanes > 1) {
+    const unsigned lanes = LanesOfBlock<kLanes>();
+    amax = __uint_as_float(__reduce_max_sync(lanes, __float_as_uint(amax)));
+    nan = __any_sync(lanes, nan);
+  }
+  return nan && keeps_nan ? __uint_as_float(0x7FC00000u) : amax;
+}
+
+// The error of one line of the block: its elements' in order.
+__device__ inline float LineError(const SideJob& job, const Dialect& d, const BlockNumbers& n,
+                                  const Level& l, const DialectBlock& block, std::size_t r) {
+  float line = 0.0f;
+  for (std::size_t c = 0; r < block.rows && c < block.cols; ++c) {
+    const float x = job.Element(block.r0 + r, block.c0 + c);
+    line = CombinedError(d, line, AdaptiveElementError(d, n, l, x));
+  }
+  return line;
+}
+
+// AdaptiveBlockError; by several lanes, a lane a line: there are no more lines than lanes.
+template <unsigned kLanes>
+__device__ float ErrorUnder(const SideJob& job, const Dialect& d, const BlockNumbers& n,
+                            const Level& l, const DialectBlock& block, unsigned lane) {
+  if constexpr (kLanes == 1) {
+    if (d.block_rows == 1) return LineError(job, d, n, l, block, 0);
+    return AdaptiveBlockError(d, n, l, block.rows, block.cols, [&](std::size_t r, std::size_t c) {
+      return job.Element(block.r0 + r, block.c0 + c);
+    });
+  } else {
+    const unsigned lanes = LanesOfBlock<kLanes>();
+    float line = LineError(job, d, n, l, block, lane);
+    for (unsigned half = std::bit_ceil(static_cast<unsigned>(d.block_rows)) / 2; half > 0;
+         half /= 2) {
+      const float other = __shfl_down_sync(lanes, line, half, kLanes);
+      if (lane < half) line = CombinedError(d, line, other);
+    }
+    return __shfl_sync(lanes, line, 0, kLanes);
+  }
+}
+
+// The numbers of the block; of the better candidate where the dialect has two.
+template <unsigned kLanes>
+__device__ BlockNumbers Chosen(const SideJob& job, const Dialect& d, const Level& l,
+                               const DialectBlock& block, unsigned lane) {
+  const float b = BlockAmax<kLanes>(job, block, lane, d.nan != NanRule::kElement);
+  const float t = ScaleBefore(d, b, l);
+  const BlockNumbers six = NumbersFrom(d, b, t, l);
+  if (d.adaptive == Adaptive::kNo) return six;
+  const BlockNumbers four = NumbersFrom(d, b, t * 1.5f, l);
+  const float error_of_four = ErrorUnder<kLanes>(job, d, four, l, block, lane);
+  const float error_of_six = ErrorUnder<kLanes>(job, d, six, l, block, lane);
+  return error_of_four < error_of_six ? four : six;
+}
+
+}  // namespace fp4lab::cuda

@@ -1,0 +1,86 @@
+// Values of every dialect, for GEMMs: any shape, either direction, BF16 or binary32.
+#include "fp4lab/base/error.h"
+#include "fp4lab/cuda/check.cuh"
+#include "fp4lab/cuda/dialect_block.cuh"
+#include "fp4lab/cuda/dialect_values.h"
+
+namespace fp4lab::cuda {
+namespace {
+
+constexpr unsigned kThreads = 128;
+
+__device__ void StoreValue(const SideJob& job, void* out, std::size_t place, float value) {
+  if (job.bf16) {
+    static_cast<std::uint16_t*>(out)[place] = Bf16Bits(value);
+  } else {
+    static_cast<float*>(out)[place] = value;
+  }
+}
+
+template <FormatId kElement, unsigned kLanes>
+__global__ void __launch_bounds__(kThreads, 4)
+    ValuesKernel(Dialect d, SideJob job, RandomSource source, void* out) {
+  d.element = kElement;  // known to the compiler: the tables of the format vanish
+  const DialectGrid grid = GridOf(d, job.rows, job.cols);
+  if (kLanes == 1) d.block_rows = 1;
+  const std::size_t thread = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (thread / kLanes >= grid.rows * grid.cols) return;
+  const auto lane = static_cast<unsigned>(thread % kLanes);
+  const DialectBlock block = BlockAt(grid, job, thread / kLanes);
+  const Level level = LevelOfBlock(job, d, block);
+  const BlockNumbers numbers = Chosen<kLanes>(job, d, level, block, lane);
+  const int bits = RandomBitsOf(d.rounding);
+  for (std::size_t r = block.r0 + lane; r < block.r0 + block.rows; r += kLanes) {
+    for (std::size_t c = block.c0; c < block.c0 + block.cols; ++c) {
+      const std::uint32_t random = bits == 0 ? 0 : source.Bits(bits, r * job.cols + c, job.cols);
+      const std::uint32_t code = QuantizedElement(d, numbers, level, job.Element(r, c), random);
+      StoreValue(job, out, job.Place(r, c), Decode(kElement, code) * numbers.scale);
+    }
+  }
+}
+
+template <FormatId kElement, unsigned kLanes>
+void Launch(const Dialect& d, const SideJob& job, const ValuesJob& values, cudaStream_t stream) {
+  const DialectGrid grid = GridOf(d, job.rows, job.cols);
+  const std::size_t threads = grid.rows * grid.cols * kLanes;
+  if (threads == 0) return;
+  const auto launched = static_cast<unsigned>((threads + kThreads - 1) / kThreads);
+  ValuesKernel<kElement, kLanes>
+      <<<launched, kThreads, 0, stream>>>(d, job, values.source, values.values);
+  CheckLaunch("the kernel of dialects' values");
+}
+
+template <FormatId kElement>
+void LaunchFor(const Dialect& d, const SideJob& job, const ValuesJob& values, cudaStream_t stream) {
+  if (d.block_rows <= 1) return Launch<kElement, 1>(d, job, values, stream);
+  d.block_rows <= 16 ? Launch<kElement, 16>(d, job, values, stream)
+                     : Launch<kElement, 32>(d, job, values, stream);
+}
+
+}  // namespace
+
+void QuantizeToValues(const Dialect& dialect, const ValuesJob& values, StreamHandle stream) {
+  Expects(CanQuantizeToValues(dialect), "a dialect whose values a kernel gives");
+  Expects(!HasLevelTwo(dialect) || values.amax != nullptr, "the format needs the tensor's amax");
+  QuantizedSide side;
+  side.amax = values.amax;
+  const SideJob job = JobOf(values.x, side, values.transposed);
+  const cudaStream_t native = NativeStream(stream);
+  switch (dialect.element) {
+    case FormatId::kE2M1:
+      return LaunchFor<FormatId::kE2M1>(dialect, job, values, native);
+    case FormatId::kE2M3:
+      return LaunchFor<FormatId::kE2M3>(dialect, job, values, native);
+    case FormatId::kE3M2:
+      return LaunchFor<FormatId::kE3M2>(dialect, job, values, native);
+    case FormatId::kE4M3:
+      return LaunchFor<FormatId::kE4M3>(dialect, job, values, native);
+    case FormatId::kE5M2:
+      return LaunchFor<FormatId::kE5M2>(dialect, job, values, native);
+    default:
+      break;
+  }
+  Expects(false, "signed elements of at most 8 bits");
+}
+
+}  // namespace fp4lab::cuda
