@@ -116,7 +116,9 @@ HWY_INLINE void FindBytes(const Dialect& dialect, const ElementConstants& scale,
       dialect.scale_encoding, [&](auto encoding) HWY_ATTR HWY_FLATTEN {
         Dialect d = dialect;
         d.scale_encoding = encoding;
-        if (!SaturatesScale(d.scale_encoding) || scale.mantissa_bits == 0) {
+        constexpr bool kTorch = decltype(encoding)::value == ScaleEncoding::kClamp2m9;
+        if ((!kTorch && !SaturatesScale(d.scale_encoding)) || scale.mantissa_bits == 0 ||
+            (kTorch && d.scale != FormatId::kE4M3)) {
           for (std::size_t i = 0; i < n; ++i) {
             a.byte[i] = ScaleByteOf(d, a.amax[i], a.scale_before[i] * raise);
           }
@@ -124,6 +126,15 @@ HWY_INLINE void FindBytes(const Dialect& dialect, const ElementConstants& scale,
         }
         FindSaturatingBytes<decltype(encoding)::value>(scale, raise, n, a);
         if (encoding == ScaleEncoding::kNearest && d.nan_scale < 0) return;
+        if constexpr (kTorch) {  // TorchByte: NaN beyond 464, the middle of 448 and what would
+                                 // follow
+          for (std::size_t i = 0; i < n; ++i) {
+            const float t = ScaleToEncode(ScaleEncoding::kClamp2m9, a.scale_before[i] * raise);
+            const std::uint8_t byte = t <= 464.0f ? a.byte[i] : std::uint8_t{0x7F};
+            a.byte[i] = ReplacedNan(d, byte);
+          }
+          return;
+        }
         for (std::size_t i = 0; i < n; ++i) {
           a.byte[i] = ReplacedNan(d, StoredScale(d, a.scale_before[i] * raise, a.byte[i]));
         }

@@ -119,19 +119,23 @@ HWY_INLINE VF RoundAsTransformerEngine(const ElementConstants& e, VF a, VU rando
   return RoundTowardZero(e, hn::Min(t, hn::Set(d, e.max)));
 }
 
-// EncodeBySearch.
+// EncodeBySearch: scales are not negative, so that no code of the other sign than x's has a lesser
+// error, and of the zeros +0 is the first.
 HWY_INLINE VI SearchLanes(const ElementRow& row, VF x, VF s) {
   const DF d;
   const DI di;
+  const VF magnitude = hn::Abs(x);
   VI best = hn::Zero(di);
-  VF least = hn::Abs(hn::Sub(hn::Mul(hn::Set(d, row.values[0]), s), x));
-  for (std::size_t code = 1; code < row.codes; ++code) {
-    const VF error = hn::Abs(hn::Sub(hn::Mul(hn::Set(d, row.values[code]), s), x));
+  VF least = hn::Abs(hn::Sub(hn::Mul(hn::Set(d, row.values[0]), s), magnitude));
+  for (std::size_t code = 1; code < row.codes / 2; ++code) {
+    const VF error = hn::Abs(hn::Sub(hn::Mul(hn::Set(d, row.values[code]), s), magnitude));
     const auto better = hn::Lt(error, least);
     best = hn::IfThenElse(hn::RebindMask(di, better), hn::Set(di, static_cast<int>(code)), best);
     least = hn::IfThenElse(better, error, least);
   }
-  return best;
+  const VI sign = hn::And(hn::ShiftRight<31>(Bits(x)),
+                          hn::Set(di, static_cast<std::int32_t>(row.element.sign_code)));
+  return hn::IfThenZeroElse(hn::Eq(best, hn::Zero(di)), hn::Or(best, sign));
 }
 
 // The code of a <= e.max rounded as RoundNearest does: with the magic number's exponent taken off,

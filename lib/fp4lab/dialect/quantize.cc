@@ -31,6 +31,7 @@
 #include "fp4lab/block/rows-inl.h"
 #include "fp4lab/dialect/block_stage-inl.h"
 #include "fp4lab/dialect/element_stage-inl.h"
+#include "fp4lab/dialect/fp4_codes-inl.h"
 
 #ifndef FP4LAB_DIALECT_QUANTIZE_CC_
 #define FP4LAB_DIALECT_QUANTIZE_CC_
@@ -51,7 +52,8 @@ struct QuantizeJob {
   ElementConstants element;
   ScaleTables scale;
   std::array<float, 256> values = {};          // of the element's codes
-  std::array<std::uint8_t, 16> integers = {};  // of the element's codes, where those have 4 bits
+  bool is_four_bits = false;                   // the element's codes
+  std::array<std::uint8_t, 16> integers = {};  // of those: 12 + 2 * value
   std::size_t chunk = 0;                       // columns
   std::size_t group = 0;                       // bands
 
@@ -158,7 +160,13 @@ void FindMaxima(const QuantizeJob& job, const Tile& x, std::size_t blocks, Quant
     return;
   }
   const bool keeps_nan = job.dialect.nan != NanRule::kElement;
-  for (std::size_t j = 0; j < blocks; ++j) {
+  std::size_t j = 0;
+  for (; j + hn::Lanes(di) <= done; j += hn::Lanes(di)) {
+    const VI bits = hn::LoadU(di, b->maxima.data() + j);
+    if (!hn::AllFalse(di, hn::Gt(bits, hn::Set(di, kInfBits)))) break;
+    hn::StoreU(Float(bits), DF(), b->amax.data() + j);
+  }
+  for (; j < blocks; ++j) {
     const std::size_t col = j * width, end = std::min(col + width, x.cols);
     if (j < done && b->maxima[j] <= kInfBits) {
       b->amax[j] = std::bit_cast<float>(b->maxima[j]);
@@ -214,6 +222,12 @@ void FindCodes(const QuantizeJob& job, const Level& level, const float* x,
       constexpr Scaling kScaling = decltype(scaling)::value;
       constexpr ElementRounding kRounding = decltype(how)::value;
       if (HasWholeVectors(job)) {
+        if constexpr (HasFastFp4Codes(kRounding)) {
+          if (FastFp4Codes<kScaling, kRounding>(row, job.dialect.keeps_negative_zero, x, by_block,
+                                                cols, codes)) {
+            return;
+          }
+        }
         CodesOfRow<kScaling, kRounding>(row, x, by_block, random, cols, codes);
       } else {
         CodesOfRow<kScaling, kRounding>(row, x, by_column, random, cols, codes);
@@ -222,16 +236,49 @@ void FindCodes(const QuantizeJob& job, const Level& level, const float* x,
   });
 }
 
+// The values of a vector of codes.
+HWY_INLINE VF ValuesOfCodes(const QuantizeJob& job, VI code) {
+  const DF df;
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (hn::MaxLanes(df) >= 8) {
+    if (job.is_four_bits) {  // a sign and eight magnitudes
+      const VI magnitude = hn::And(code, hn::Set(DI(), 7));
+      const VF values =
+          hn::TableLookupLanes(hn::LoadU(df, job.values.data()), hn::IndicesFromVec(df, magnitude));
+      return Float(hn::Or(Bits(values), hn::ShiftLeft<31>(hn::ShiftRight<3>(code))));
+    }
+  }
+#endif
+  return hn::GatherIndex(df, job.values.data(), code);
+}
+
+// Division by a number c. Where the significand of c is not all ones, its rounded reciprocal
+// serves: a quotient within one unit in the last place and an exact remainder give the rounded
+// quotient (Markstein, "Computation of elementary functions on the IBM RISC System/6000", 1990,
+// theorem 8.1), where nothing over- or underflows.
+struct ExactDivision {
+  VF c;
+  HWY_INLINE VF operator()(VF a) const { return hn::Div(a, c); }
+};
+struct DivisionByReciprocal {
+  VF c, reciprocal;
+  HWY_INLINE VF operator()(VF a) const {
+    const VF quotient = hn::Mul(a, reciprocal);
+    return hn::MulAdd(hn::NegMulAdd(quotient, c, a), reciprocal, quotient);
+  }
+};
+
 // AdaptiveElementError in lanes.
-HWY_INLINE VF ErrorLanes(const Dialect& d, const Level& level, VF x, VF value, VF scale) {
+template <class Division>
+HWY_INLINE VF ErrorLanes(const Dialect& d, const Level& level, const Division& over_constant, VF x,
+                         VF value, VF scale) {
   const DF df;
   const VF product = hn::Mul(value, scale);
   VF difference;
   if (d.adaptive_fp16) {
     difference = hn::Sub(product, hn::Mul(x, hn::Set(df, level.encode)));
   } else {
-    const VF constant = hn::Set(df, LevelTwoConstant(d));
-    difference = hn::Sub(hn::Div(hn::Mul(product, hn::Set(df, level.amax)), constant), x);
+    difference = hn::Sub(over_constant(hn::Mul(product, hn::Set(df, level.amax))), x);
   }
   return d.adaptive == Adaptive::kMse ? hn::Mul(difference, difference) : hn::Abs(difference);
 }
@@ -245,13 +292,20 @@ void FindErrorsOfRow(const QuantizeJob& job, const Level& level, const float* x,
   const Dialect d = job.dialect;
   const std::size_t lanes = hn::Lanes(df), width = job.grid.block_cols;
   const bool whole = HasWholeVectors(job);
+  const ExactDivision division{hn::Set(df, LevelTwoConstant(d))};
   for (std::size_t i = 0; i < cols; i += lanes) {
     const VF s = whole ? hn::Set(df, c.scale[i / width]) : hn::LoadU(df, &c.column_scale[i]);
     const VI code = hn::PromoteTo(di, hn::LoadU(d8, &b->codes[i]));
-    const VF value = hn::GatherIndex(df, job.values.data(), code);
+    const VF value = ValuesOfCodes(job, code);
     const VF element = i + lanes <= cols ? hn::LoadU(df, x + i) : LoadPart(x + i, cols - i);
-    hn::StoreU(ErrorLanes(d, level, element, value, s), df, &b->line[i]);
+    hn::StoreU(ErrorLanes(d, level, division, element, value, s), df, &b->line[i]);
   }
+}
+
+// CombinedError.
+HWY_INLINE VF Combined(const Dialect& d, VF sum, VF error) {
+  return d.adaptive == Adaptive::kAbsMax ? hn::IfThenElse(hn::Lt(sum, error), error, sum)
+                                         : hn::Add(sum, error);
 }
 
 // sums[j]: the errors of block j's line, combined in order.
@@ -262,6 +316,17 @@ void SumLines(const QuantizeJob& job, std::size_t blocks, std::size_t cols, cons
   const Dialect d = job.dialect;
   const std::size_t width = job.grid.block_cols;
   std::size_t j = 0;
+  if (width % 16 == 0 && hn::Lanes(df) == 16) {
+    HWY_ALIGN float turned[16 * 16];
+    for (; (j + 16) * width <= cols; j += 16) {
+      VF sum = hn::Zero(df);
+      for (std::size_t part = 0; part < width; part += 16) {
+        Transpose16x16(line + j * width + part, width, turned, 16);
+        for (std::size_t k = 0; k < 16; ++k) sum = Combined(d, sum, hn::Load(df, turned + 16 * k));
+      }
+      hn::StoreU(sum, df, sums + j);
+    }
+  }
   const VI places = hn::Mul(hn::Iota(di, 0), hn::Set(di, static_cast<int>(width)));
   for (; (j + hn::Lanes(df)) * width <= cols; j += hn::Lanes(df)) {
     VF sum = hn::Zero(df);
@@ -280,6 +345,69 @@ void SumLines(const QuantizeJob& job, std::size_t blocks, std::size_t cols, cons
   }
 }
 
+// Whether ErrorsOfE2m1 has the errors of the job's rows.
+bool HasErrorsOfE2m1(const QuantizeJob& job, std::size_t cols) {
+  const Dialect& d = job.dialect;
+  const Scaling scaling = ScalingOf(d.factor);
+  return hn::Lanes(DF()) == 16 && d.element == FormatId::kE2M1 && job.grid.block_cols == 16 &&
+         cols % 256 == 0 && d.rounding == ElementRounding::kNearestEven &&
+         (scaling == Scaling::kMultiply || scaling == Scaling::kZeroWhereZero);
+}
+
+// The sums of errors of 16 blocks of 16 columns from x on, a block a lane, without codes: the sign
+// of a zero makes no error.
+template <class Division>
+HWY_INLINE VF SumsOfE2m1(const QuantizeJob& job, const Level& level, const Division& division,
+                         const float* turned, VF factor, VF scale) {
+  const DF df;
+  const Dialect d = job.dialect;
+  const ElementConstants e = job.element;
+  VF sum = hn::Zero(df);
+  for (std::size_t k = 0; k < 16; ++k) {
+    const VF element = hn::Load(df, turned + 16 * k), v = hn::Mul(element, factor);
+    const VF magnitude = RoundNearest(e, hn::Min(hn::Abs(v), hn::Set(df, e.max)));
+    const VF value =
+        hn::IfThenElse(hn::IsNaN(v), hn::Set(df, e.nan), hn::CopySignToAbs(magnitude, v));
+    sum = Combined(d, sum, ErrorLanes(d, level, division, element, value, scale));
+  }
+  return sum;
+}
+
+// Those of a row under both candidates.
+void ErrorsOfE2m1(const QuantizeJob& job, const Level& level, const float* x, std::size_t cols,
+                  std::size_t r, Candidate* six, Candidate* four) {
+  const DF df;
+  const float constant = LevelTwoConstant(job.dialect);
+  const VF c = hn::Set(df, constant);
+  const ExactDivision exact{c};
+  const DivisionByReciprocal fast{c, hn::Set(df, 1.0f / constant)};
+  const bool has_theorem = (std::bit_cast<std::uint32_t>(constant) & 0x7FFFFFu) != 0x7FFFFFu &&
+                           constant >= 1.0f && constant <= 0x1p20f;
+  HWY_ALIGN float turned[16 * 16];
+  for (std::size_t j = 0; j * 16 < cols; j += 16) {
+    Transpose16x16(x + j * 16, 16, turned, 16);
+    for (Candidate* const candidate : {six, four}) {
+      const VF factor = hn::LoadU(df, &candidate->factor[j]);
+      const VF scale = hn::LoadU(df, &candidate->scale[j]);
+      // What is divided is 0 or 1/2 to 6 times this.
+      const VF unit = hn::Mul(scale, hn::Set(df, level.amax));
+      const auto moderate =
+          hn::And(hn::Ge(unit, hn::Set(df, 0x1p-80f)), hn::Le(unit, hn::Set(df, 0x1p100f)));
+      const bool by_reciprocal =
+          has_theorem && hn::AllTrue(df, hn::Or(moderate, hn::Eq(scale, hn::Zero(df))));
+      const VF sums = by_reciprocal ? SumsOfE2m1(job, level, fast, turned, factor, scale)
+                                    : SumsOfE2m1(job, level, exact, turned, factor, scale);
+      hn::StoreU(sums, df, &candidate->errors[r * job.chunk + j]);
+    }
+  }
+}
+
+// Lines that a block at the edge lacks have no error.
+void ClearMissingLines(const QuantizeJob& job, std::size_t rows, Candidate* c) {
+  std::fill(c->errors.begin() + static_cast<std::ptrdiff_t>(rows * job.chunk),
+            c->errors.begin() + static_cast<std::ptrdiff_t>(job.grid.block_rows * job.chunk), 0.0f);
+}
+
 // The errors of a candidate by line and block; lines that a block lacks are 0.
 void FindErrors(const QuantizeJob& job, const Level& level, const Tile& x, std::size_t blocks,
                 QuantizeBuffers* b, Candidate* c) {
@@ -289,8 +417,7 @@ void FindErrors(const QuantizeJob& job, const Level& level, const Tile& x, std::
     FindErrorsOfRow(job, level, row, x.cols, *c, b);
     SumLines(job, blocks, x.cols, b->line.data(), c->errors.data() + r * job.chunk);
   }
-  std::fill(c->errors.begin() + static_cast<std::ptrdiff_t>(x.rows * job.chunk),
-            c->errors.begin() + static_cast<std::ptrdiff_t>(job.grid.block_rows * job.chunk), 0.0f);
+  ClearMissingLines(job, x.rows, c);
 }
 
 float BlockErrorOf(const QuantizeJob& job, const Candidate& c, std::size_t block) {
@@ -305,8 +432,16 @@ float BlockErrorOf(const QuantizeJob& job, const Candidate& c, std::size_t block
 void ChooseCandidates(const QuantizeJob& job, const Level& level, const Tile& x, std::size_t blocks,
                       QuantizeBuffers* b) {
   FindCandidate(job, level, 1.5f, blocks, x.cols, b, &b->four);
-  FindErrors(job, level, x, blocks, b, &b->six);
-  FindErrors(job, level, x, blocks, b, &b->four);
+  if (HasErrorsOfE2m1(job, x.cols)) {
+    for (std::size_t r = 0; r < x.rows; ++r) {
+      ErrorsOfE2m1(job, level, x.data + r * x.stride, x.cols, r, &b->six, &b->four);
+    }
+    ClearMissingLines(job, x.rows, &b->six);
+    ClearMissingLines(job, x.rows, &b->four);
+  } else {
+    FindErrors(job, level, x, blocks, b, &b->six);
+    FindErrors(job, level, x, blocks, b, &b->four);
+  }
   for (std::size_t j = 0; j < blocks; ++j) {
     if (!(BlockErrorOf(job, b->four, j) < BlockErrorOf(job, b->six, j))) continue;
     b->six.byte[j] = b->four.byte[j];
@@ -353,7 +488,7 @@ void FindValues(const QuantizeJob& job, const std::uint8_t* codes, std::size_t c
   for (std::size_t i = 0; i < cols; i += lanes) {
     const VF s = whole ? hn::Set(df, c.scale[i / width]) : hn::LoadU(df, &c.column_scale[i]);
     const VI code = hn::PromoteTo(di, hn::LoadU(d8, codes + i));
-    const VF value = hn::Mul(hn::GatherIndex(df, job.values.data(), code), s);
+    const VF value = hn::Mul(ValuesOfCodes(job, code), s);
     if (i + lanes <= cols) {
       hn::StoreU(value, df, values + i);
     } else {
@@ -490,11 +625,12 @@ QuantizeJob JobOf(const Dialect& d, MatrixView<const float> x, const DialectOpti
     job.values[code] = Decode(d.element, code % codes);
     job.scale.values[code] = ScaleValueOf(d, static_cast<std::uint8_t>(code));
   }
-  if (codes == job.integers.size()) {
+  job.is_four_bits = codes == job.integers.size();
+  if (job.is_four_bits) {
     std::transform(job.values.begin(), job.values.begin() + codes, job.integers.begin(),
                    [](float v) { return static_cast<std::uint8_t>(12 + static_cast<int>(2 * v)); });
   }
-  constexpr std::size_t kColumns = 512, kElements = 32768;
+  constexpr std::size_t kColumns = 1024, kElements = 32768;
   if (!job.grid.stores_scales) job.grid.block_cols = kColumns;  // any cut will do
   job.chunk = std::max<std::size_t>(kColumns / job.grid.block_cols, 1) * job.grid.block_cols;
   const std::size_t band = job.grid.block_rows * std::max<std::size_t>(x.cols, 1);
