@@ -183,8 +183,8 @@ int Run(const BenchOptions& o) {
 
 std::vector<BenchEntry> BenchEntries() {
   std::vector<BenchEntry> all;
-  for (const auto& entries : {QuantizeEntries(), QuotedPeerEntries(), GemmEntries(),
-                              LinearEntries(), TrainEntries(), MemoryEntries()}) {
+  for (const auto& entries : {QuantizeEntries(), DialectEntries(), QuotedPeerEntries(),
+                              GemmEntries(), LinearEntries(), TrainEntries(), MemoryEntries()}) {
     all.insert(all.end(), entries.begin(), entries.end());
   }
   return all;

@@ -57,6 +57,19 @@ std::unique_ptr<Corpus> RandomCorpus() {
 
 }  // namespace
 
+namespace {
+
+Json RecipeOf(const std::string& name) {
+  if (!name.starts_with(kAllOperands)) return name;
+  const Json operand{{"format", name.substr(std::string(kAllOperands).size())}};
+  return {{"base", "bf16"},
+          {"fprop", {{"input", operand}, {"weight", operand}}},
+          {"dgrad", {{"grad", operand}, {"weight", operand}}},
+          {"wgrad", {{"grad", operand}, {"input", operand}}}};
+}
+
+}  // namespace
+
 TrainConfig BenchTrainConfig(const BenchModel& model) {
   TrainConfig config;
   config.model = {.layers = 4,
@@ -67,7 +80,7 @@ TrainConfig BenchTrainConfig(const BenchModel& model) {
                   .vocabulary = kVocabulary,
                   .activation = Activation::kGelu};
   config.batch = kTokensAStep / config.model.sequence;
-  config.recipe = ReadRecipe(Json(model.recipe), "bench");
+  config.recipe = ReadRecipe(RecipeOf(model.recipe), "bench");
   return config;
 }
 

@@ -19,10 +19,13 @@
 
 namespace fp4lab::tools {
 
+// "dialect:nvfp4.modelopt": that dialect in every operand.
+inline constexpr const char* kAllOperands = "dialect:";
+
 // A decoder whose training is timed: L 4, FFN 4d, GELU, T 256, 2048 tokens a step.
 struct BenchModel {
   int d_model = 256;
-  std::string recipe;  // "fp32", "te_nvfp4"
+  std::string recipe;  // "fp32", "te_nvfp4", or kAllOperands and a dialect
   auto operator<=>(const BenchModel&) const = default;
 };
 TrainConfig BenchTrainConfig(const BenchModel& model);
@@ -78,6 +81,7 @@ struct BenchEntry {
 // In the order of the table.
 std::vector<BenchEntry> BenchEntries();
 std::vector<BenchEntry> QuantizeEntries();
+std::vector<BenchEntry> DialectEntries();
 std::vector<BenchEntry> QuotedPeerEntries();
 std::vector<BenchEntry> GemmEntries();
 std::vector<BenchEntry> LinearEntries();

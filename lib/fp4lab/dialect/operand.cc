@@ -42,7 +42,7 @@ void QuantizeToValues(const Dialect& dialect, MatrixView<const float> x,
 }
 
 bool HasFp4Integers(const Dialect& d) {
-  return d.element == FormatId::kE2M1 && HasNarrowScales(d) && !d.row_scaled &&
+  return d.element == FormatId::kE2M1 && HasNarrowScales(d) &&
          HasFp4Integers(BlockFormat{
              .element = d.element, .block_rows = d.block_rows, .block_cols = d.block_cols});
 }

@@ -269,13 +269,21 @@ void DecodeOperand(const OperandRecipe& fprop, bool bf16, LinearOperand operand,
 
 namespace {
 
+void Multiply(const OperandUse& a, const OperandUse& b, const GemmOptions& options,
+              MatrixView<float> c) {
+  if (a.operand->has_integers && b.operand->has_integers) {
+    return Fp4Gemm(Integers(a), Integers(b), options, c);
+  }
+  Gemm(Values(a), Values(b), options, c);
+}
+
 // c = [c +] the product, its rows and columns times the scales of a's and b's rows.
 void MultiplyScaledRows(const OperandUse& a, const OperandUse& b, GemmOptions options,
                         MatrixView<float> c) {
   const bool accumulates = options.accumulate;
   options.accumulate = false;
   Matrix<float> product(c.rows, c.cols);
-  Gemm(Values(a), Values(b), options, product.View());
+  Multiply(a, b, options, product.View());
   const std::vector<float>&rows = a.operand->row_decode, &cols = b.operand->row_decode;
   ParallelFor(c.rows, [&](std::size_t i) {
     for (std::size_t j = 0; j < c.cols; ++j) {
@@ -293,10 +301,7 @@ void MultiplyOperands(OperandUse a, OperandUse b, const GemmOptions& options, Ma
   if (!a.operand->row_decode.empty() || !b.operand->row_decode.empty()) {
     return MultiplyScaledRows(a, b, options, c);
   }
-  if (a.operand->has_integers && b.operand->has_integers) {
-    return Fp4Gemm(Integers(a), Integers(b), options, c);
-  }
-  Gemm(Values(a), Values(b), options, c);
+  Multiply(a, b, options, c);
 }
 
 }  // namespace fp4lab
