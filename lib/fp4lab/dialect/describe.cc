@@ -38,44 +38,27 @@ std::string_view FormulaOf(LevelTwo rule) {
   return "";
 }
 
-std::string_view FormulaOf(BlockScale rule) {
-  switch (rule) {
-    case BlockScale::kFolded:
-      return "t = min(fl(b * fl(S * fl(1/q))), FLT_MAX), NaN dropped";
-    case BlockScale::kFoldedOpen:
-      return "t = fl(b * fl(S * fl(1/q)))";
-    case BlockScale::kTimesSixth:
-      return "t = fl(S * fl(b * fl(1/q)))";
-    case BlockScale::kDivideFirst:
-      return "t = fl(fl(b/q) * S)";
-    case BlockScale::kDivideByLevel:
-      return "t = fl(fl(b/q) / D)";
-    case BlockScale::kDivideByBoth:
-      return "t = fl(b / fl(q * D))";
-    case BlockScale::kOverDecode:
-      return "t = fl(fl(b/D) / q), 0 where D is 0";
-    case BlockScale::kOverTensor:
-      return "t = fl(fl(fl(b/q) * scale_max) / fl(amax/q)), with 1 for fl(b/q) = 0";
-    case BlockScale::kNoLevel:
-      return "t = fl(b/q)";
-    case BlockScale::kApproximate:
-      return "t = fl(S * fl(b * rcp.approx.ftz(q)))";
-    case BlockScale::kFoldedApproximate:
-      return "t = fl(b * fl(S * rcp.approx.ftz(q)))";
-    case BlockScale::kMicroscaling:
-      return "s = 2^k by an E8M0 rule";
-    case BlockScale::kFloorLog2:
-      return "s = 2^(floor(fl(log2 b)) - emax)";
-    case BlockScale::kCeilLog2:
-      return "s = 2^ceil(fl(log2 fl(b/q))), 1 where b is 0";
-    case BlockScale::kOverflowAware:
-      return "s = 2^k, the exponent of bf16(fl(fl(b/q) * fl(12/7))), 1 where fl(b/q) < 2^-63";
-    case BlockScale::kFloorLog2Quotient:
-      return "s = 2^floor(log2 fl(b/q))";
-    case BlockScale::kOneBlock:
-      return "none";
+namespace {
+struct TextOfRule {
+  template <class Rule>
+  std::string_view operator()(Rule) const {
+    return Rule::kText;
   }
-  return "";
+};
+struct ShortOfRule {
+  template <class Rule>
+  std::string_view operator()(Rule) const {
+    return Rule::kShort;
+  }
+};
+}  // namespace
+
+std::string_view FormulaOf(BlockScale rule) {
+  return WithBlockScaleRule<std::string_view>(rule, TextOfRule{});
+}
+
+std::string_view ShortFormulaOf(BlockScale rule) {
+  return WithBlockScaleRule<std::string_view>(rule, ShortOfRule{});
 }
 
 std::string_view FormulaOf(ScaleEncoding rule) {

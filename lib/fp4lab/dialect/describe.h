@@ -14,6 +14,7 @@ namespace fp4lab {
 // The formulas as dialect.h states them; fl(.) is one rounding to binary32.
 std::string_view FormulaOf(LevelTwo rule);
 std::string_view FormulaOf(BlockScale rule);
+std::string_view ShortFormulaOf(BlockScale rule);  // without roundings and guards
 std::string_view FormulaOf(ScaleEncoding rule);
 std::string_view FormulaOf(Factor rule);
 std::string_view FormulaOf(ElementRounding rule);

@@ -18,6 +18,7 @@
 #include <string_view>
 
 #include "fp4lab/block/block_format.h"
+#include "fp4lab/dialect/block_scale_rules.h"
 #include "fp4lab/formats/format.h"
 
 namespace fp4lab {
@@ -36,27 +37,6 @@ enum class LevelTwo : std::uint8_t {
   kDivisor,            // S = fl(C/max(amax, FLT_MIN)), D = fl(1/S)
   kDivisorOrOne,       // the same, but S = 1 where that is Inf or NaN
   kTensorFp8           // one scale and no blocks: S = fl(largest/amax), 1 where amax is 0 or Inf
-};
-
-// t from the block's amax b; q is the largest element (6), or Dialect::target.
-enum class BlockScale : std::uint8_t {
-  kFolded,             // min(fl(b * fl(S * fl(1/q))), FLT_MAX), fminf: NaN gives FLT_MAX
-  kFoldedOpen,         // fl(b * fl(S * fl(1/q)))
-  kTimesSixth,         // fl(S * fl(b * fl(1/q)))
-  kDivideFirst,        // fl(fl(b/q) * S)
-  kDivideByLevel,      // fl(fl(b/q) / D)
-  kDivideByBoth,       // fl(b / fl(q * D))
-  kOverDecode,         // fl(fl(b/D) / q), 0 where D = 0
-  kOverTensor,         // fl(fl(fl(b/q) * scale_max) / fl(amax/q)), with 1 for fl(b/q) = 0
-  kNoLevel,            // fl(b/q)
-  kApproximate,        // fl(S * fl(b * rcp.approx.ftz(q))): a set of answers
-  kFoldedApproximate,  // fl(b * fl(S * rcp.approx.ftz(q))): a set of answers
-  kMicroscaling,       // t = b; the byte follows by the E8M0 rule `mx_rule`
-  kFloorLog2,          // E8M0: floor(fl(log2 b)) - emax, the logarithm rounded to binary32
-  kCeilLog2,           // E8M0: ceil(fl(log2 fl(b/q)))
-  kOverflowAware,      // E8M0: the exponent of bf16(fl(fl(b/q) * fl(12/7)))
-  kFloorLog2Quotient,  // E8M0: floor(log2 fl(b/q))
-  kOneBlock            // no block scale: FP8 with one scale for the tensor
 };
 
 // The byte from t.

@@ -29,7 +29,8 @@ constexpr bool HasEncodeScale(const Dialect& d) {
 }
 
 // What the tensor's scale contributes to one operand of a GEMM whose other operand has none of this
-// kind: fl(amax / C) where level 2 is an encode scale, D elsewhere, 1 without a level 2; over the prescale.
+// kind: fl(amax / C) where level 2 is an encode scale, D elsewhere, 1 without a level 2; over the
+// prescale.
 constexpr float OperandDecode(const Dialect& dialect, float amax) {
   const float decode =
       HasEncodeScale(dialect) ? amax / LevelTwoConstant(dialect) : LevelOf(dialect, amax).decode;

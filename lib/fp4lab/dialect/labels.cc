@@ -32,44 +32,17 @@ std::string_view LabelOf(LevelTwo rule) {
   return "";
 }
 
-std::string_view LabelOf(BlockScale rule) {
-  switch (rule) {
-    case BlockScale::kFolded:
-      return "folded";
-    case BlockScale::kFoldedOpen:
-      return "folded_open";
-    case BlockScale::kTimesSixth:
-      return "times_sixth";
-    case BlockScale::kDivideFirst:
-      return "divide_first";
-    case BlockScale::kDivideByLevel:
-      return "divide_by_level";
-    case BlockScale::kDivideByBoth:
-      return "divide_by_both";
-    case BlockScale::kOverDecode:
-      return "over_decode";
-    case BlockScale::kOverTensor:
-      return "over_tensor";
-    case BlockScale::kNoLevel:
-      return "no_level";
-    case BlockScale::kApproximate:
-      return "approximate";
-    case BlockScale::kFoldedApproximate:
-      return "folded_approximate";
-    case BlockScale::kMicroscaling:
-      return "microscaling";
-    case BlockScale::kFloorLog2:
-      return "floor_log2";
-    case BlockScale::kCeilLog2:
-      return "ceil_log2";
-    case BlockScale::kOverflowAware:
-      return "overflow_aware";
-    case BlockScale::kFloorLog2Quotient:
-      return "floor_log2_quotient";
-    case BlockScale::kOneBlock:
-      return "one_block";
+namespace {
+struct LabelOfRule {
+  template <class Rule>
+  std::string_view operator()(Rule) const {
+    return Rule::kLabel;
   }
-  return "";
+};
+}  // namespace
+
+std::string_view LabelOf(BlockScale rule) {
+  return WithBlockScaleRule<std::string_view>(rule, LabelOfRule{});
 }
 
 std::string_view LabelOf(ScaleEncoding rule) {

@@ -11,19 +11,13 @@
 
 #include "fp4lab/block/scale_rules.h"
 #include "fp4lab/dialect/dialect.h"
+#include "fp4lab/dialect/level.h"
 #include "fp4lab/formats/format.h"
 
 namespace fp4lab {
 
 inline constexpr float kBf16Max = 0x1.fep127f;
 inline constexpr float kFloatMin = 0x1p-126f;  // the least normal
-
-// fminf(a, FLT_MAX): a NaN is dropped. And the minimum that keeps it.
-constexpr float ClampToMax(float a) { return a < kFloatMax ? a : kFloatMax; }
-constexpr float ClampToMaxOrNan(float a) { return a > kFloatMax ? kFloatMax : a; }
-constexpr float Magnitude(float x) {
-  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) & 0x7FFFFFFFu);
-}
 
 // rcp.approx.ftz.f32 as if its approximation were the rounded reciprocal: subnormal arguments count
 // as 0, subnormal results become 0. (dialect/approximate.h has what a device may return.)
@@ -32,11 +26,6 @@ constexpr float RcpFtz(float a) {
   const float reciprocal = 1.0f / a;
   return Magnitude(reciprocal) < kFloatMin ? 0.0f : reciprocal;
 }
-
-struct Level {
-  float encode = 1.0f, decode = 1.0f;  // S, D
-  float amax = 0.0f;
-};
 
 constexpr Level EncodeScaleLevel(float c, float amax) {
   const float encode = Nvfp4EncodeScale(amax, c);

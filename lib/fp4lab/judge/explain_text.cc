@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "fp4lab/dialect/describe.h"
 #include "fp4lab/dialect/stages.h"
 #include "fp4lab/judge/explain.h"
 
@@ -43,40 +44,16 @@ std::string LevelLabel(const Dialect& d) {
   return "S = " + c + " / amax";
 }
 
-// The bare formulas; guards against zeros and overflow are left out.
-struct ScaleFormula {
-  BlockScale rule;
-  std::string_view text;
-};
-constexpr std::array kScaleFormulas = {
-    ScaleFormula{BlockScale::kFolded, "t = b * (S * (1/q))"},
-    ScaleFormula{BlockScale::kFoldedOpen, "t = b * (S * (1/q))"},
-    ScaleFormula{BlockScale::kFoldedApproximate, "t = b * (S * (1/q))"},
-    ScaleFormula{BlockScale::kTimesSixth, "t = S * (b * (1/q))"},
-    ScaleFormula{BlockScale::kApproximate, "t = S * (b * (1/q))"},
-    ScaleFormula{BlockScale::kDivideFirst, "t = (b / q) * S"},
-    ScaleFormula{BlockScale::kDivideByLevel, "t = (b / q) / D"},
-    ScaleFormula{BlockScale::kDivideByBoth, "t = b / (q * D)"},
-    ScaleFormula{BlockScale::kOverDecode, "t = (b / D) / q"},
-    ScaleFormula{BlockScale::kOverTensor, "t = ((b / q) * max) / (amax / q)"},
-    ScaleFormula{BlockScale::kNoLevel, "t = b / q"},
-    ScaleFormula{BlockScale::kCeilLog2, "t = b / q"},
-    ScaleFormula{BlockScale::kOverflowAware, "t = (b / q) * (12/7)"},
-    ScaleFormula{BlockScale::kMicroscaling, "t = b"},
-    ScaleFormula{BlockScale::kFloorLog2, "t = b"},
-};
 std::string ScaleLabel(const Dialect& d) {
-  for (const ScaleFormula& row : kScaleFormulas) {
-    if (row.rule != d.block_scale) continue;
-    std::string text(row.text);
-    for (std::size_t at = text.find('q'); at != std::string::npos; at = text.find('q', at)) {
-      text.replace(at, 1, Decimal(MaxFinite(d.element)));
-    }
-    return text;
+  std::string text(ShortFormulaOf(d.block_scale));
+  if (d.block_scale == BlockScale::kOneBlock) return text;
+  for (std::size_t at = text.find('q'); at != std::string::npos; at = text.find('q', at)) {
+    text.replace(at, 1, Decimal(TargetOf(d)));
   }
-  return "t, before rounding";
+  return text;
 }
 
+// The bare formulas; guards against zeros and overflow are left out.
 struct FactorFormula {
   Factor rule;
   std::string_view text;

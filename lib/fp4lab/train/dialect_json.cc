@@ -208,11 +208,13 @@ void ReadZeros(JsonObject* o, Dialect* d) {
   d->keeps_negative_zero = zeros == kZeros[0];
 }
 
-bool IsExponentScale(BlockScale rule) {
-  return rule == BlockScale::kMicroscaling || rule == BlockScale::kFloorLog2 ||
-         rule == BlockScale::kCeilLog2 || rule == BlockScale::kOverflowAware ||
-         rule == BlockScale::kFloorLog2Quotient;
-}
+struct IsExponentOf {
+  template <class Rule>
+  constexpr bool operator()(Rule) const {
+    return Rule::kIsExponent;
+  }
+};
+bool IsExponentScale(BlockScale rule) { return WithBlockScaleRule<bool>(rule, IsExponentOf{}); }
 
 // Stages that cannot stand beside each other.
 void CheckStages(const JsonObject& o, const std::string& where, const Dialect& d) {
