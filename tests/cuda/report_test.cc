@@ -62,7 +62,8 @@ TEST_CASE("The H200's report covers every dialect that the GPU serves, and every
       "mxfp8_e4m3.torchao.even",
       "mxfp4.torchao.floor.0.18",
       "mxfp4.torchao.ceil.0.18",
-      "mxfp4.torchao.even.0.18"};
+      "mxfp4.torchao.even.0.18",
+      "mxfp4.nearest-log2"};
   for (const Dialect& d : Dialects()) {
     if (!cuda::CanQuantizeAs(d)) continue;
     CAPTURE(d.name);

@@ -37,6 +37,7 @@ enum class BlockScale : std::uint8_t {
   kCeilLog2,
   kOverflowAware,
   kFloorLog2Quotient,
+  kNearestLog2,
   kOneBlock
 };
 inline constexpr std::size_t kBlockScales = static_cast<std::size_t>(BlockScale::kOneBlock) + 1;
@@ -223,6 +224,18 @@ struct BlockScaleRule<BlockScale::kFloorLog2Quotient> : ExponentRule {
   static constexpr std::string_view kText = "s = 2^floor(log2 fl(b/q))";
   static constexpr std::string_view kShort = "t = b / q";
   static constexpr float Before(const BlockScaleInput& in) { return in.b / in.q; }
+  static constexpr std::uint8_t Exponent(const ExponentInput& in) {
+    return FloorByte(std::bit_cast<std::uint32_t>(in.t), 0);
+  }
+};
+
+// The power of two whose logarithm is nearest: amax ends between q / sqrt 2 and q * sqrt 2.
+template <>
+struct BlockScaleRule<BlockScale::kNearestLog2> : ExponentRule {
+  static constexpr std::string_view kLabel = "nearest_log2";
+  static constexpr std::string_view kText = "s = 2^floor(log2 fl(fl(b/q) * fl(sqrt 2)))";
+  static constexpr std::string_view kShort = "t = (b / q) * sqrt 2";
+  static constexpr float Before(const BlockScaleInput& in) { return in.b / in.q * 0x1.6a09e6p0f; }
   static constexpr std::uint8_t Exponent(const ExponentInput& in) {
     return FloorByte(std::bit_cast<std::uint32_t>(in.t), 0);
   }

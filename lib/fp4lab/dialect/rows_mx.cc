@@ -154,6 +154,17 @@ constexpr Dialect Qwix() {
   return d;
 }
 
+// Between FLOOR and CEIL of b/q: half of the blocks saturate a little, half lose range.
+constexpr Dialect NearestLog2() {
+  Dialect d =
+      Renamed(At(Mx("", FormatId::kE2M1, ScaleRule::kRceil), "fp4lab 0.1.0"), "mxfp4.nearest-log2",
+              "lib/fp4lab/dialect/block_scale_rules.h",
+              "The power of two nearest to b/q by its logarithm. In no other code base: the "
+              "worked example of a new scale rule.");
+  d.block_scale = BlockScale::kNearestLog2;
+  return d;
+}
+
 constexpr Dialect Ggml() {
   Dialect d =
       Renamed(At(Mx("", FormatId::kE2M1, ScaleRule::kFloor), "ggml-org/llama.cpp 0096646"),
@@ -187,6 +198,7 @@ void AddMicroscaling(std::vector<Dialect>* rows) {
   aware.block_scale = BlockScale::kOverflowAware;
   rows->push_back(aware);
   rows->push_back(Ggml());
+  rows->push_back(NearestLog2());
 }
 
 void AddFp8(std::vector<Dialect>* rows) {

@@ -161,7 +161,8 @@ bool MayFlush(const KernelPlan& p) {
     case Factor::kRcpLevelOverScale:
       return HasLevelTwo(d);
     case Factor::kPowerOfTwo:  // rules but RCEIL, which has 2^127 for Inf, end at 2^126
-      return d.mx_rule == ScaleRule::kRceil && d.inf_scale == InfScale::kRule;
+      return d.block_scale == BlockScale::kMicroscaling && d.mx_rule == ScaleRule::kRceil &&
+             d.inf_scale == InfScale::kRule;
     case Factor::kDivideByScale:
       return IsMx(p) && d.block_scale != BlockScale::kOverflowAware;  // else no tiny scale
     default:
