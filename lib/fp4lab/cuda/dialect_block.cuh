@@ -113,11 +113,13 @@ __device__ __noinline__ float QuestOfBlock(const SideJob& job, const DialectBloc
   }
 }
 
-// b of the block.
-template <unsigned kLanes>
+// b of the block. kQuest: whether it may be QuEST's; a kernel that has the call is a tenth slower.
+template <unsigned kLanes, bool kQuest>
 __device__ float StatisticOfBlock(const SideJob& job, const Dialect& d, const DialectBlock& block,
                                   unsigned lane) {
-  if (d.statistic == BlockStatistic::kQuest) return QuestOfBlock<kLanes>(job, block, lane);
+  if constexpr (kQuest) {
+    if (d.statistic == BlockStatistic::kQuest) return QuestOfBlock<kLanes>(job, block, lane);
+  }
   return BlockAmax<kLanes>(job, block, lane, d.nan != NanRule::kElement);
 }
 
@@ -154,10 +156,10 @@ __device__ float ErrorUnder(const SideJob& job, const Dialect& d, const BlockNum
 }
 
 // The numbers of the block; of the better candidate where the dialect has two.
-template <unsigned kLanes>
+template <unsigned kLanes, bool kQuest = false>
 __device__ BlockNumbers Chosen(const SideJob& job, const Dialect& d, const Level& l,
                                const DialectBlock& block, unsigned lane) {
-  const float b = StatisticOfBlock<kLanes>(job, d, block, lane);
+  const float b = StatisticOfBlock<kLanes, kQuest>(job, d, block, lane);
   const float t = ScaleBefore(d, b, l);
   const BlockNumbers six = NumbersFrom(d, b, t, l);
   if (d.adaptive == Adaptive::kNo) return six;

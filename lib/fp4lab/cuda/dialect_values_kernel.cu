@@ -18,7 +18,7 @@ __device__ void StoreValue(const SideJob& job, void* out, std::size_t place, flo
   }
 }
 
-template <FormatId kElement, unsigned kLanes>
+template <FormatId kElement, unsigned kLanes, bool kQuest>
 __global__ void __launch_bounds__(kThreads, 4)
     ValuesKernel(Dialect d, SideJob job, RandomSource source, void* out) {
   d.element = kElement;  // known to the compiler: the tables of the format vanish
@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   const auto lane = static_cast<unsigned>(thread % kLanes);
   const DialectBlock block = BlockAt(grid, job, thread / kLanes);
   const Level level = LevelOfBlock(job, d, block);
-  const BlockNumbers numbers = Chosen<kLanes>(job, d, level, block, lane);
+  const BlockNumbers numbers = Chosen<kLanes, kQuest>(job, d, level, block, lane);
   const int bits = RandomBitsOf(d.rounding);
   for (std::size_t r = block.r0 + lane; r < block.r0 + block.rows; r += kLanes) {
     for (std::size_t c = block.c0; c < block.c0 + block.cols; ++c) {
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kThreads)
     const std::size_t c0 = j * grid.block_cols, cols = min(grid.block_cols, job.cols - c0);
     const DialectBlock block{r, j, r, c0, 1, cols};
     level = LevelOfBlock(job, d, block);
-    const BlockNumbers numbers = Chosen<1>(job, d, level, block, 0);
+    const BlockNumbers numbers = Chosen<1, true>(job, d, level, block, 0);
     for (std::size_t c = c0; c < c0 + cols; ++c) {
       const std::uint32_t random = bits == 0 ? 0 : source.Bits(bits, r * job.cols + c, job.cols);
       const float x = job.Element(r, c);
@@ -107,8 +107,11 @@ void Launch(const Dialect& d, const SideJob& job, const ValuesJob& values, cudaS
   const std::size_t threads = grid.rows * grid.cols * kLanes;
   if (threads == 0) return;
   const auto launched = static_cast<unsigned>((threads + kThreads - 1) / kThreads);
-  ValuesKernel<kElement, kLanes>
-      <<<launched, kThreads, 0, stream>>>(d, job, values.source, values.values);
+  const auto launch = [&](auto kernel) {
+    kernel<<<launched, kThreads, 0, stream>>>(d, job, values.source, values.values);
+  };
+  d.statistic == BlockStatistic::kQuest ? launch(ValuesKernel<kElement, kLanes, true>)
+                                        : launch(ValuesKernel<kElement, kLanes, false>);
   CheckLaunch("the kernel of dialects' values");
 }
 

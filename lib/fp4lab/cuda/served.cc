@@ -15,7 +15,8 @@ bool CanQuantizeAs(const Dialect& d) {
                               ? d.scale == FormatId::kE4M3 || d.scale == FormatId::kE8M0
                               : d.scale == FormatId::kE8M0;
   const bool has_bytes = d.scale_encoding != ScaleEncoding::kBinary32 && d.unbias == Unbias::kNone;
-  return HasElement(d.element) && scale_fits && has_bytes && !IsApproximate(d);
+  return HasElement(d.element) && scale_fits && has_bytes && d.statistic == BlockStatistic::kAmax &&
+         !IsApproximate(d);
 }
 
 bool CanQuantizeToValues(const Dialect& d) {
