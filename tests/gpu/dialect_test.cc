@@ -4,102 +4,11 @@
 #include <chrono>
 #include <string>
 
-#include "fp4lab/dialect/blocks.h"
-#include "fp4lab/dialect/operand.h"
-#include "fp4lab/gpu/operand.cuh"
 #include "fp4lab/train/recipe.h"
-#include "fp4lab/transform/hadamard.h"
-#include "tests/gpu/device.h"
+#include "tests/gpu/operands.h"
 
 namespace fp4lab::gpu {
 namespace {
-
-constexpr RandomStream kRandom{42, 7, 100};
-constexpr LinearOperand kOperand = kDgradGrad;
-
-// Blocks of widely different size, zeros, tiny and huge values; with `specials` NaN and Inf too.
-std::vector<float> Values(std::size_t size, bool specials) {
-  std::vector<float> x = Normal(11, size);
-  for (std::size_t i = 0; i < size; ++i) {
-    x[i] = std::ldexp(x[i], static_cast<int>(i / 48 % 23) - 12);
-  }
-  const auto fill = [&](std::size_t first, std::size_t count, float value) {
-    for (std::size_t i = first; i < std::min(first + count, size); ++i) x[i] = value;
-  };
-  fill(320, 32, 0.0f);
-  fill(321, 1, -0.0f);
-  fill(640, 32, 0x1p-130f);
-  fill(1000, 1, 0x1p-133f);
-  if (specials) {
-    fill(1100, 1, std::nanf(""));
-    fill(1101, 1, -std::nanf(""));
-    fill(1300, 1, INFINITY);
-    fill(1500, 1, -INFINITY);
-  }
-  return x;
-}
-
-// What the tests call on the device with; the amax is one place for each operand of a linear.
-struct Memory {
-  DeviceArray<std::uint32_t> amax = ToDevice(std::vector<std::uint32_t>(kLinearOperands, 0));
-  DeviceArray<float> alpha = Poisoned<float>(3);
-  DeviceCall Call() const {
-    return {.random = kRandom, .amax = amax.data(), .alpha = alpha.data()};
-  }
-};
-
-struct Expected {
-  std::vector<float> values;  // in the memory order of x
-  std::vector<float> amax;
-};
-
-Expected OnCpu(const OperandRecipe& recipe, const Place& place, std::vector<float> x) {
-  MatrixView<float> view(x.data(), place.rows, place.cols);
-  if (place.along_rows) view = view.Transposed();
-  if (recipe.hadamard != 0) {
-    RandomHadamard(view, recipe.hadamard, recipe.hadamard == 16 ? kTeSignMask16 : kTeSignMask32,
-                   view);
-  }
-  DialectOptions options{.source = RandomSource{kRandom, recipe.random}};
-  options.source->stream.tensor += static_cast<std::uint32_t>(kOperand);
-  options.amax = LevelTwoAmax(*recipe.format, view, {});
-  fp4lab::QuantizeToValues(*recipe.format, view, options, view);
-  return {std::move(x), options.amax};
-}
-
-template <class T>
-void CheckOperand(const OperandRecipe& recipe, const Place& place, std::vector<float> x) {
-  x = RoundedTo<T>(std::move(x));
-  const Memory memory;
-  const auto device = ToDeviceAs<T>(x);
-  auto out = Poisoned<T>(x.size());
-  RowScales rows;
-  const Operand<T> made = Prepare(recipe, kOperand, memory.Call(), place, device.data(),
-                                  memory.amax.data() + kOperand, out.data(), &rows);
-  const Expected want = OnCpu(recipe, place, x);
-  CHECK(made.values == out.data());
-  CHECK(Different(FloatsOf(out), RoundedTo<T>(want.values)) == 0);
-  CHECK(Different(FloatsOf(device), x) == 0);
-  if (HasAlpha(recipe)) {
-    const float amax = std::bit_cast<float>(ToHost(memory.amax)[kOperand]);
-    CHECK(Different({amax}, want.amax) == 0);
-  }
-  CHECK((made.row_decode != nullptr) == HasRowScales(recipe));
-  if (!HasRowScales(recipe)) return;
-  std::vector<float> decode(want.amax.size()), got(want.amax.size());
-  std::transform(want.amax.begin(), want.amax.end(), decode.begin(),
-                 [&](float amax) { return OperandDecode(*recipe.format, amax); });
-  REQUIRE(cudaMemcpy(got.data(), made.row_decode, got.size() * sizeof(float),
-                     cudaMemcpyDeviceToHost) == cudaSuccess);
-  CHECK(Different(got, decode) == 0);
-}
-
-void CheckOperandOfBoth(const OperandRecipe& recipe, const Place& place,
-                        const std::vector<float>& x) {
-  CAPTURE(place.rows, place.cols, place.along_rows, recipe.hadamard);
-  CheckOperand<Bf16>(recipe, place, x);
-  CheckOperand<float>(recipe, place, x);
-}
 
 // The dialect's own rounding, and at random, by every generator.
 std::vector<OperandRecipe> Roundings(const Dialect& d) {
@@ -276,72 +185,6 @@ TEST_CASE("Scales of rows come after the product, in the CPU's order", "[gpu]") 
       }
     }
   }
-}
-
-// One linear, forward and backward, with numbers already in y and dw.
-struct Products {
-  std::vector<float> y, dx, dw;
-};
-constexpr std::size_t kTokens = 64, kIn = 96, kOut = 32;
-
-struct LinearData {
-  std::vector<float> x = RoundedTo<Bf16>(Normal(1, kTokens*kIn)), w = Normal(2, kOut*kIn, 0.1),
-                     dy = RoundedTo<Bf16>(Normal(3, kTokens*kOut, 1e-4)),
-                     y = Normal(4, kTokens*kOut), dw = Normal(5, kOut*kIn, 1e-3);
-};
-
-Products OnCpu(const LinearRecipe& recipe, const LinearData& data) {
-  Products out{data.y, std::vector<float>(kTokens * kIn), data.dw};
-  const MatrixView<const float> x(data.x.data(), kTokens, kIn), dy(data.dy.data(), kTokens, kOut);
-  fp4lab::LinearWeight weight;
-  weight.w = {data.w.data(), kOut, kIn};
-  fp4lab::LinearScratch scratch;
-  const LinearCall call{kRandom};
-  fp4lab::LinearForward(recipe, call, {x}, &weight, &scratch, Write::kAccumulate,
-                        {out.y.data(), kTokens, kOut});
-  fp4lab::LinearBackward(recipe, call, {x}, &weight, {dy}, &scratch, {out.dx.data(), kTokens, kIn},
-                         {out.dw.data(), kOut, kIn});
-  return out;
-}
-
-// Twice: the second time with the weight's operands of the first.
-template <class D>
-Products OnDevice(const LinearRecipe& recipe, const LinearData& data,
-                  const OperandObserver* observer) {
-  Gemms gemms(nullptr);
-  auto x = ToDeviceAs<Bf16>(data.x), dy = ToDeviceAs<Bf16>(data.dy);
-  const auto w = ToDevice(data.w), c = ToDevice(data.y);
-  const auto weight_amax = Poisoned<std::uint32_t>(2);
-  DeviceWeight<Bf16> weight;
-  weight.w = w.data();
-  weight.out = kOut;
-  weight.in = kIn;
-  weight.amax = weight_amax.data();
-  DeviceScratch<Bf16> scratch;
-  scratch.a = Poisoned<Bf16>(kTokens * kIn);
-  scratch.b = Poisoned<Bf16>(kTokens * kIn);
-  Products out;
-  for (int i = 0; i < 2; ++i) {
-    const Memory memory;
-    DeviceCall call = memory.Call();
-    call.gemms = &gemms;
-    call.observer = observer;
-    auto y = Poisoned<float>(kTokens * kOut);
-    auto dx = Poisoned<D>(kTokens * kIn);
-    auto dw = ToDevice(data.dw);
-    const bool is_operand = LinearForward(recipe, call, kTokens, true, AmaxPlaces{}, x.data(),
-                                          false, &weight, &scratch, c.data(), y.data());
-    LinearBackward(recipe, call, kTokens, AmaxPlaces{}, x.data(), is_operand, &weight, dy.data(),
-                   &scratch, dx.data(), dw.data());
-    Products now{ToHost(y), FloatsOf(dx), ToHost(dw)};
-    if (i > 0) {
-      CHECK(Different(now.y, out.y) == 0);
-      CHECK(Different(now.dx, out.dx) == 0);
-      CHECK(Different(now.dw, out.dw) == 0);
-    }
-    out = std::move(now);
-  }
-  return out;
 }
 
 // Every operand in `a`, or those of gradients in `b`.

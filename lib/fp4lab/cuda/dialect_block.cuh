@@ -1,11 +1,12 @@
-// One block of a quantized matrix in the kernels that take any dialect: where it lies, its largest
-// magnitude, its numbers. A block is the work of kLanes threads: one, or half a warp or a whole one
+// One block of a quantized matrix in the kernels that take any dialect: where it lies, its
+// statistic, its numbers. A block is the work of kLanes threads: one, or half a warp or a whole one
 // of which every lane has each kLanes-th row.
 #pragma once
 
 #include "fp4lab/cuda/side.cuh"
 #include "fp4lab/dialect/adaptive.h"
 #include "fp4lab/dialect/stages.h"
+#include "fp4lab/dialect/statistic.h"
 
 namespace fp4lab::cuda {
 
@@ -77,6 +78,51 @@ __device__ float BlockAmax(const SideJob& job, const DialectBlock& block, unsign
   return nan && keeps_nan ? __uint_as_float(0x7FC00000u) : amax;
 }
 
+// QuestStatistic (dialect/statistic.h); by several lanes, a lane has the elements of one virtual
+// lane of base/reduce.h.
+template <unsigned kLanes>
+__device__ __noinline__ float QuestOfBlock(const SideJob& job, const DialectBlock& block,
+                                           unsigned lane) {
+  const std::size_t count = block.rows * block.cols;
+  const auto at = [&](std::size_t i) {
+    return job.Element(block.r0 + i / block.cols, block.c0 + i % block.cols);
+  };
+  if constexpr (kLanes == 1) {
+    OrderedSum sum, squares;
+    for (std::size_t i = 0; i < count; ++i) {
+      const float x = at(i);
+      sum.Add(x);
+      squares.Add(x * x);
+    }
+    return QuestOfSigma(__fsqrt_rn(VarianceOf(sum.Total(), squares.Total(), count)));
+  } else {
+    constexpr unsigned kVirtual = kReductionLanes;  // of a whole warp, its halves do the same
+    float sum = 0.0f, squares = 0.0f;
+    for (std::size_t i = lane % kVirtual; i < count; i += kVirtual) {
+      const float x = at(i);
+      sum = sum + x;
+      squares = squares + x * x;
+    }
+    const unsigned lanes = LanesOfBlock<kLanes>();
+    for (unsigned width = kVirtual / 2; width > 0; width /= 2) {
+      sum = sum + __shfl_down_sync(lanes, sum, width, kVirtual);
+      squares = squares + __shfl_down_sync(lanes, squares, width, kVirtual);
+    }
+    const float b = QuestOfSigma(__fsqrt_rn(VarianceOf(sum, squares, count)));
+    return __shfl_sync(lanes, b, 0, kVirtual);
+  }
+}
+
+// b of the block. kQuest: whether it may be QuEST's; a kernel that has the call is a tenth slower.
+template <unsigned kLanes, bool kQuest>
+__device__ float StatisticOfBlock(const SideJob& job, const Dialect& d, const DialectBlock& block,
+                                  unsigned lane) {
+  if constexpr (kQuest) {
+    if (d.statistic == BlockStatistic::kQuest) return QuestOfBlock<kLanes>(job, block, lane);
+  }
+  return BlockAmax<kLanes>(job, block, lane, d.nan != NanRule::kElement);
+}
+
 // The error of one line of the block: its elements' in order.
 __device__ inline float LineError(const SideJob& job, const Dialect& d, const BlockNumbers& n,
                                   const Level& l, const DialectBlock& block, std::size_t r) {
@@ -110,10 +156,10 @@ __device__ float ErrorUnder(const SideJob& job, const Dialect& d, const BlockNum
 }
 
 // The numbers of the block; of the better candidate where the dialect has two.
-template <unsigned kLanes>
+template <unsigned kLanes, bool kQuest = false>
 __device__ BlockNumbers Chosen(const SideJob& job, const Dialect& d, const Level& l,
                                const DialectBlock& block, unsigned lane) {
-  const float b = BlockAmax<kLanes>(job, block, lane, d.nan != NanRule::kElement);
+  const float b = StatisticOfBlock<kLanes, kQuest>(job, d, block, lane);
   const float t = ScaleBefore(d, b, l);
   const BlockNumbers six = NumbersFrom(d, b, t, l);
   if (d.adaptive == Adaptive::kNo) return six;

@@ -3,6 +3,7 @@
 #include "fp4lab/cuda/check.cuh"
 #include "fp4lab/cuda/dialect_block.cuh"
 #include "fp4lab/cuda/dialect_values.h"
+#include "fp4lab/dialect/ms_eden.h"
 
 namespace fp4lab::cuda {
 namespace {
@@ -17,7 +18,7 @@ __device__ void StoreValue(const SideJob& job, void* out, std::size_t place, flo
   }
 }
 
-template <FormatId kElement, unsigned kLanes>
+template <FormatId kElement, unsigned kLanes, bool kQuest>
 __global__ void __launch_bounds__(kThreads, 4)
     ValuesKernel(Dialect d, SideJob job, RandomSource source, void* out) {
   d.element = kElement;  // known to the compiler: the tables of the format vanish
@@ -28,7 +29,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   const auto lane = static_cast<unsigned>(thread % kLanes);
   const DialectBlock block = BlockAt(grid, job, thread / kLanes);
   const Level level = LevelOfBlock(job, d, block);
-  const BlockNumbers numbers = Chosen<kLanes>(job, d, level, block, lane);
+  const BlockNumbers numbers = Chosen<kLanes, kQuest>(job, d, level, block, lane);
   const int bits = RandomBitsOf(d.rounding);
   for (std::size_t r = block.r0 + lane; r < block.r0 + block.rows; r += kLanes) {
     for (std::size_t c = block.c0; c < block.c0 + block.cols; ++c) {
@@ -39,19 +40,84 @@ __global__ void __launch_bounds__(kThreads, 4)
   }
 }
 
+// MS-EDEN's groups: of kMsEdenGroup elements of a row, or what a row has left.
+__host__ __device__ std::size_t GroupsOfRow(std::size_t cols) {
+  return (cols + kMsEdenGroup - 1) / kMsEdenGroup;
+}
+
+// A thread a group, which quantizes it twice: for the sums, and under the corrected scales.
+template <FormatId kElement>
+__global__ void __launch_bounds__(kThreads)
+    MsEdenKernel(Dialect d, SideJob job, RandomSource source, void* out) {
+  d.element = kElement;
+  d.block_rows = 1;
+  const DialectGrid grid = GridOf(d, job.rows, job.cols);
+  const std::size_t groups = GroupsOfRow(job.cols);
+  const std::size_t thread = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (thread >= job.rows * groups) return;
+  const std::size_t r = job.transposed ? thread % job.rows : thread / groups;
+  const std::size_t group = job.transposed ? thread / job.rows : thread % groups;
+  const std::size_t in_group = kMsEdenGroup / grid.block_cols;
+  const std::size_t first = group * in_group, last = min(first + in_group, grid.cols);
+  const int bits = RandomBitsOf(d.rounding);
+  Level level;
+  // use(c, x, code, numbers) for each element of block j.
+  const auto each = [&](std::size_t j, auto&& use) {
+    const std::size_t c0 = j * grid.block_cols, cols = min(grid.block_cols, job.cols - c0);
+    const DialectBlock block{r, j, r, c0, 1, cols};
+    level = LevelOfBlock(job, d, block);
+    const BlockNumbers numbers = Chosen<1, true>(job, d, level, block, 0);
+    for (std::size_t c = c0; c < c0 + cols; ++c) {
+      const std::uint32_t random = bits == 0 ? 0 : source.Bits(bits, r * job.cols + c, job.cols);
+      const float x = job.Element(r, c);
+      use(c, x, QuantizedElement(d, numbers, level, x, random), numbers);
+    }
+  };
+  MsEdenSums sums;
+  for (std::size_t j = first; j < last; ++j) {
+    each(j, [&](std::size_t, float x, std::uint32_t code, const BlockNumbers& numbers) {
+      sums.Add(x, Decode(kElement, code) * numbers.scale, level);
+    });
+  }
+  const float correction = sums.Correction();
+  const RandomSource scales = ScaleSource(source);
+  for (std::size_t j = first; j < last; ++j) {
+    const std::uint32_t scale_bits = ScaleBits(scales, r * grid.cols + j);
+    each(j, [&](std::size_t c, float, std::uint32_t code, const BlockNumbers& numbers) {
+      const float scale =
+          ScaleValueOf(d, CorrectedScaleByte(d, numbers.scale, correction, scale_bits));
+      StoreValue(job, out, job.Place(r, c), Decode(kElement, code) * scale);
+    });
+  }
+}
+
+template <FormatId kElement>
+void LaunchMsEden(const Dialect& d, const SideJob& job, const ValuesJob& values,
+                  cudaStream_t stream) {
+  const std::size_t threads = job.rows * GroupsOfRow(job.cols);
+  if (threads == 0) return;
+  const auto launched = static_cast<unsigned>((threads + kThreads - 1) / kThreads);
+  MsEdenKernel<kElement><<<launched, kThreads, 0, stream>>>(d, job, values.source, values.values);
+  CheckLaunch("the kernel of MS-EDEN");
+}
+
 template <FormatId kElement, unsigned kLanes>
 void Launch(const Dialect& d, const SideJob& job, const ValuesJob& values, cudaStream_t stream) {
   const DialectGrid grid = GridOf(d, job.rows, job.cols);
   const std::size_t threads = grid.rows * grid.cols * kLanes;
   if (threads == 0) return;
   const auto launched = static_cast<unsigned>((threads + kThreads - 1) / kThreads);
-  ValuesKernel<kElement, kLanes>
-      <<<launched, kThreads, 0, stream>>>(d, job, values.source, values.values);
+  const auto launch = [&](auto kernel) {
+    kernel<<<launched, kThreads, 0, stream>>>(d, job, values.source, values.values);
+  };
+  d.statistic == BlockStatistic::kQuest ? launch(ValuesKernel<kElement, kLanes, true>)
+                                        : launch(ValuesKernel<kElement, kLanes, false>);
   CheckLaunch("the kernel of dialects' values");
 }
 
 template <FormatId kElement>
 void LaunchFor(const Dialect& d, const SideJob& job, const ValuesJob& values, cudaStream_t stream) {
+  if (d.unbias == Unbias::kMsEden) return LaunchMsEden<kElement>(d, job, values, stream);
   if (d.block_rows <= 1) return Launch<kElement, 1>(d, job, values, stream);
   d.block_rows <= 16 ? Launch<kElement, 16>(d, job, values, stream)
                      : Launch<kElement, 32>(d, job, values, stream);
@@ -77,6 +143,8 @@ void QuantizeToValues(const Dialect& dialect, const ValuesJob& values, StreamHan
       return LaunchFor<FormatId::kE4M3>(dialect, job, values, native);
     case FormatId::kE5M2:
       return LaunchFor<FormatId::kE5M2>(dialect, job, values, native);
+    case FormatId::kE0M3:
+      return LaunchFor<FormatId::kE0M3>(dialect, job, values, native);
     default:
       break;
   }

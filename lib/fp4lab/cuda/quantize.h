@@ -70,8 +70,9 @@ void Quantize(const DeviceMatrix& x, const BlockFormat& format, const QuantizedS
               const QuantizedSide* column, StreamHandle stream = nullptr);
 
 // The same as a dialect says; one thread a block. Not for dialects whose answer is a set
-// (IsApproximate), and not for FP6 elements. Row-scaled dialects take one amax a row. For dialects
-// with stochastic rounding random_bits must not be kNone (kGiven only with 8 bits an element).
+// (IsApproximate), binary32 scales, QuEST and MS-EDEN, and not for FP6 elements. Row-scaled
+// dialects take one amax a row. For dialects with stochastic rounding random_bits must not be kNone
+// (kGiven only with 8 bits an element).
 bool CanQuantizeAs(const Dialect& dialect);
 void QuantizeAs(const DeviceMatrix& x, const Dialect& dialect, const QuantizedSide* row,
                 const QuantizedSide* column, StreamHandle stream = nullptr);

@@ -2,6 +2,7 @@
 #include "fp4lab/cuda/dialect_values.h"
 #include "fp4lab/cuda/quantize.h"
 #include "fp4lab/dialect/adaptive.h"
+#include "fp4lab/dialect/ms_eden.h"
 
 namespace fp4lab::cuda {
 
@@ -13,7 +14,9 @@ bool CanQuantizeAs(const Dialect& d) {
   const bool scale_fits = d.element == FormatId::kE2M1
                               ? d.scale == FormatId::kE4M3 || d.scale == FormatId::kE8M0
                               : d.scale == FormatId::kE8M0;
-  return HasElement(d.element) && scale_fits && !IsApproximate(d);
+  const bool has_bytes = d.scale_encoding != ScaleEncoding::kBinary32 && d.unbias == Unbias::kNone;
+  return HasElement(d.element) && scale_fits && has_bytes && d.statistic == BlockStatistic::kAmax &&
+         !IsApproximate(d);
 }
 
 bool CanQuantizeToValues(const Dialect& d) {
@@ -21,7 +24,12 @@ bool CanQuantizeToValues(const Dialect& d) {
   const int most_lines = static_cast<int>(kMostAdaptiveLines);
   const bool has_lines =
       d.adaptive == Adaptive::kNo || (d.block_rows >= 1 && d.block_rows <= most_lines);
-  return element.is_signed && element.bits <= 8 && FormatOf(d.scale).bits <= 8 && has_lines;
+  const bool has_groups =
+      d.unbias == Unbias::kNone ||
+      (d.block_rows == 1 && static_cast<int>(kMsEdenGroup) % d.block_cols == 0 &&
+       d.scale_encoding != ScaleEncoding::kBinary32);
+  return element.is_signed && element.bits <= 8 && FormatOf(d.scale).bits <= 8 && has_lines &&
+         has_groups;
 }
 
 }  // namespace fp4lab::cuda

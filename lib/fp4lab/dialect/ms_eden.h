@@ -11,7 +11,9 @@
 
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/dialect/quantize.h"
+#include "fp4lab/dialect/random_source.h"
 #include "fp4lab/dialect/stages.h"
+#include "fp4lab/dialect/statistic.h"
 
 namespace fp4lab {
 
@@ -27,6 +29,36 @@ struct MsEdenRow {
   std::uint8_t* bytes = nullptr;
   float* scales = nullptr;
 };
+
+// The sums of one group, its elements one after the other. Shared with the device.
+struct MsEdenSums {
+  OrderedSum squares, products;
+
+  // x and its quantized element times the block's scale.
+  constexpr void Add(float x, float value, const Level& level) {
+    squares.Add(x * x);
+    products.Add(x * (value * level.decode));
+  }
+  constexpr float Correction() const {
+    const float f = squares.Total() / products.Total();
+    return f > 0.0f && f <= kFloatMax ? f : 1.0f;
+  }
+};
+
+// The stored byte of a scale s under a correction f; 16 random bits.
+constexpr std::uint8_t CorrectedScaleByte(const Dialect& d, float s, float f, std::uint32_t bits) {
+  return static_cast<std::uint8_t>(Encode(d.scale, s * f, Rounding::kStochastic, bits));
+}
+
+// Where the bits of scales come from, given those of elements.
+constexpr RandomSource ScaleSource(RandomSource source) {
+  source.stream.tensor += 1u << 30;
+  return source;
+}
+// Those of a block, by its number in the grid, row-major.
+constexpr std::uint32_t ScaleBits(const RandomSource& source, std::uint64_t block) {
+  return source.Bits(16, block, 1);
+}
 
 // For each group: f = fl(a / b), a = sum of x * x, b = sum of x * fl(fl(value * s) * D) (base/
 // reduce.h), f = 1 where that is not a positive finite number; s' = the scale format's value of

@@ -1,13 +1,48 @@
-// b, a block's statistic from which its scale follows.
+// b, a block's statistic from which its scale follows. The parts that are constexpr are shared with
+// the device.
 #pragma once
 
+#include <cstddef>
+
 #include "fp4lab/base/matrix.h"
+#include "fp4lab/base/reduce.h"
 #include "fp4lab/dialect/dialect.h"
 
 namespace fp4lab {
 
-// BlockStatistic::kQuest of a block, rows one after the other: with sums as base/reduce.h has them,
-// n elements, m = fl(sum x / n): sigma = sqrt(max(fl(fl(sum x^2 / n) - fl(m^2)), 0)).
+// SumInOrder of base/reduce.h, taking the numbers one after the other.
+class OrderedSum {
+ public:
+  constexpr void Add(float x) {
+    float& lane = lanes_[count_++ % kReductionLanes];
+    lane = lane + x;
+  }
+  constexpr float Total() const {
+    float sums[kReductionLanes] = {};
+    for (std::size_t i = 0; i < kReductionLanes; ++i) sums[i] = lanes_[i];
+    for (std::size_t width = kReductionLanes / 2; width > 0; width /= 2) {
+      for (std::size_t i = 0; i < width; ++i) sums[i] = sums[i] + sums[i + width];
+    }
+    return sums[0];
+  }
+
+ private:
+  float lanes_[kReductionLanes] = {};
+  std::size_t count_ = 0;
+};
+
+// sigma^2 of n numbers from their sum and that of their squares, m = fl(sum / n):
+// max(fl(fl(squares / n) - fl(m^2)), 0).
+constexpr float VarianceOf(float sum, float squares, std::size_t count) {
+  const auto n = static_cast<float>(count);
+  const float mean = sum / n;
+  const float variance = squares / n - mean * mean;
+  return variance < 0.0f ? 0.0f : variance;
+}
+constexpr float QuestOfSigma(float sigma) { return sigma * 2.92247856f + 6e-8f; }
+
+// BlockStatistic::kQuest of a block, rows one after the other, with sums as base/reduce.h has them:
+// QuestOfSigma(fl(sqrt(VarianceOf the block))).
 // (IST-DASLab/Quartet, mxfp4.py: std * (2.92247856 / 6) + 1e-8; here times 6.)
 float QuestStatistic(MatrixView<const float> block);
 

@@ -51,6 +51,20 @@ __global__ void DecodeKernel(Dialect d, const float* amax, std::size_t count, fl
   if (i < count) decode[i] = OperandDecode(d, amax[i]);
 }
 
+// A thread block a row.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    DecodeValuesKernel(Dialect d, const std::uint32_t* amax, const float* row_decode,
+                       std::size_t cols, T* values) {
+  const std::size_t row = blockIdx.x;
+  const float of_tensor = HasLevelTwo(d) && !d.row_scaled ? __uint_as_float(*amax) : 0.0f;
+  const float factor = row_decode != nullptr ? row_decode[row] : OperandDecode(d, of_tensor);
+  for (std::size_t c = threadIdx.x; c < cols; c += kThreads) {
+    T* const value = values + row * cols + c;
+    Store(value, Load(value) * factor);
+  }
+}
+
 // An operand of alpha; `counts`: its tensor has a scale.
 struct AlphaSide {
   Dialect dialect;
@@ -113,6 +127,16 @@ void DecodeRows(const Dialect& dialect, const float* amax, std::size_t count, fl
   CheckLaunch("DecodeRows");
 }
 
+template <class T>
+void DecodeValues(const std::optional<Dialect>& dialect, const std::uint32_t* amax,
+                  const float* row_decode, std::size_t rows, std::size_t cols, T* values,
+                  cudaStream_t stream) {
+  if (!dialect || rows == 0 || cols == 0) return;
+  DecodeValuesKernel<<<static_cast<unsigned>(rows), kThreads, 0, stream>>>(
+      *dialect, amax, row_decode, cols, values);
+  CheckLaunch("DecodeValues");
+}
+
 void WriteAlpha(const DialectAlphaJob& job, cudaStream_t stream) {
   const auto side = [](const std::optional<Dialect>& dialect, const std::uint32_t* amax) {
     return AlphaSide{dialect.value_or(Dialect{}), dialect.has_value(), amax};
@@ -134,6 +158,10 @@ template void MeasureLevelTwo(const Dialect&, const float*, std::size_t, std::si
                               cudaStream_t);
 template void MeasureLevelTwo(const Dialect&, const Bf16*, std::size_t, std::size_t, bool, float*,
                               cudaStream_t);
+template void DecodeValues(const std::optional<Dialect>&, const std::uint32_t*, const float*,
+                           std::size_t, std::size_t, float*, cudaStream_t);
+template void DecodeValues(const std::optional<Dialect>&, const std::uint32_t*, const float*,
+                           std::size_t, std::size_t, Bf16*, cudaStream_t);
 template void ScaleRows(const float*, std::size_t, std::size_t, const float*, const float*,
                         const float*, float*, cudaStream_t);
 template void ScaleRows(const float*, std::size_t, std::size_t, const float*, const float*,

@@ -32,6 +32,14 @@ void MeasureLevelTwo(const Dialect& dialect, const T* x, std::size_t rows, std::
 void DecodeRows(const Dialect& dialect, const float* amax, std::size_t count, float* decode,
                 cudaStream_t stream);
 
+// What an operand decodes to (nn/linear_operand.cc, DecodeOperand, but for its transform): values
+// (rows, cols) with `row_decode` a factor for each row or, where that is null, fl(values *
+// OperandDecode(dialect, *amax)), in place and rounded to T; nullopt: values stay.
+template <class T>
+void DecodeValues(const std::optional<Dialect>& dialect, const std::uint32_t* amax,
+                  const float* row_decode, std::size_t rows, std::size_t cols, T* values,
+                  cudaStream_t stream);
+
 // *to: what nn/linear.cc gives as alpha to the GEMM of two operands; nullopt: one without a scale
 // of its tensor. amax_a, amax_b: float bits, read where the dialect has a level 2.
 struct DialectAlphaJob {

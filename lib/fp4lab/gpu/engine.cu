@@ -187,15 +187,34 @@ class CudaEngine final : public Engine {
   DeviceArray<double> row_loss_, loss_sums_, squares_, flag_;
 };
 
-// Every operand that a recipe's file can spell out has a kernel.
-void CheckFormats(const LinearRecipe& recipe, const std::string& where) {
-  for (const GemmRecipe* gemm : {&recipe.fprop, &recipe.dgrad, &recipe.wgrad}) {
-    for (const OperandRecipe* operand : {&gemm->a, &gemm->b}) {
-      if (!operand->format || cuda::CanQuantizeToValues(*operand->format)) continue;
-      throw Error(where, "the GPU has no kernel for the format " + ToJson(*operand).dump() +
-                             " in training; \"device\": \"cpu\" takes it");
+// Why the GPU does not train with these operands of a GEMM, for people; empty: it does.
+std::string WhyNot(const GemmRecipe& gemm, bool bf16) {
+  if (gemm.accumulation != nullptr) {
+    return "products on the GPU add in an order of their own, not as the accumulation \"" +
+           std::string(gemm.accumulation->name) + "\" says";
+  }
+  for (const OperandRecipe* operand : {&gemm.a, &gemm.b}) {
+    if (!operand->format) continue;
+    if (bf16 && operand->format->scale_encoding == ScaleEncoding::kBinary32) {
+      return "the GPU multiplies BF16 numbers, which elements times binary32 scales, as of " +
+             ToJson(*operand).dump() + ", are not";
+    }
+    if (!cuda::CanQuantizeToValues(*operand->format)) {
+      return "the GPU has no kernel for the format " + ToJson(*operand).dump() + " in training";
     }
   }
+  return "";
+}
+
+// Of all recipes that the run will have.
+void CheckFormats(const Recipe& recipe, const std::string& where) {
+  for (const LinearRecipe* linear : {&recipe.linear, &recipe.rest}) {
+    for (const GemmRecipe* gemm : {&linear->fprop, &linear->dgrad, &linear->wgrad}) {
+      const std::string why = WhyNot(*gemm, linear->bf16);
+      if (!why.empty()) throw Error(where, why + "; \"device\": \"cpu\" takes it");
+    }
+  }
+  for (const RecipeChange& change : recipe.then) CheckFormats(change.recipe, where);
 }
 
 }  // namespace
@@ -206,7 +225,7 @@ std::unique_ptr<Engine> MakeCudaEngine(const TrainConfig& config, const std::str
     throw Error(where, "\"micro_batches\" " + std::to_string(config.micro_batches) +
                            " is no multiple of the " + std::to_string(world.size) + " processes");
   }
-  CheckFormats(config.recipe.linear, where);
+  CheckFormats(config.recipe, where);
   if (!config.recipe.rest.bf16) {
     return std::make_unique<CudaEngine<float, float>>(config, where, world);
   }

@@ -24,9 +24,23 @@ const T* RoundedWeight(const DeviceCall& call, DeviceWeight<T>* weight) {
   }
 }
 
-// The fprop operand, or the dgrad operand: the reduction axis along rows.
+// An operand that an observer sees, where what it is made of may not lie in its own place.
 template <class T>
-Operand<T> WeightOperand(const OperandRecipe& recipe, LinearOperand operand, const DeviceCall& call,
+struct Apart {
+  DeviceArray<T> memory;  // taken where somebody looks
+
+  T* Place(const OperandRecipe& recipe, const DeviceCall& call, std::size_t size, T* out) {
+    if (call.observer == nullptr || !recipe.format) return out;
+    memory = DeviceArray<T>(size);
+    return memory.data();
+  }
+};
+
+// The fprop operand, or the dgrad operand: the reduction axis along rows. `fprop`: the former's
+// recipe, of whose values the latter may be made.
+template <class T>
+Operand<T> WeightOperand(const OperandRecipe& recipe, LinearOperand operand,
+                         const OperandRecipe& fprop, const DeviceCall& call,
                          DeviceWeight<T>* weight) {
   const bool along_rows = operand == kDgradWeight;
   DeviceArray<T>& memory = along_rows ? weight->dgrad : weight->fprop;
@@ -35,7 +49,8 @@ Operand<T> WeightOperand(const OperandRecipe& recipe, LinearOperand operand, con
   RowScales* const rows = along_rows ? &weight->dgrad_rows : &weight->fprop_rows;
   const Place place{weight->out, weight->in, along_rows};
   const T* const rounded = RoundedWeight(call, weight);
-  if (!recipe.format && recipe.hadamard == 0) return {rounded, nullptr};
+  const bool decodes = recipe.from_fprop && !IsPlain(fprop);
+  if (IsPlain(recipe) && !decodes) return {rounded, nullptr};
   if (has) {
     const std::size_t count = place.QuantizedRows();
     return {memory.data(), amax, HasRowScales(recipe) ? rows->Decode(count) : nullptr};
@@ -43,17 +58,31 @@ Operand<T> WeightOperand(const OperandRecipe& recipe, LinearOperand operand, con
   const std::size_t size = weight->out * weight->in;
   if (memory.size() == 0) memory = DeviceArray<T>(size);
   has = true;
-  if (NeedsAmax(recipe)) Check(cudaMemsetAsync(amax, 0, sizeof *amax, call.stream), "memset");
-  return Prepare(recipe, operand, call, place, rounded, amax, memory.data(), rows);
+  const auto clear_amax = [&] {
+    Check(cudaMemsetAsync(amax, 0, sizeof *amax, call.stream), "memset");
+  };
+  const T* from = rounded;
+  Apart<T> apart;
+  if (decodes) {
+    clear_amax();
+    from = DecodedOf(fprop, kFpropWeight, call, {weight->out, weight->in, false}, rounded, amax,
+                     apart.Place(recipe, call, size, memory.data()), rows);
+  }
+  if (NeedsAmax(recipe)) clear_amax();
+  return Prepare(recipe, operand, call, place, from, amax, memory.data(), rows);
+}
+
+template <class T>
+Operand<T> FpropWeight(const LinearRecipe& recipe, const DeviceCall& call,
+                       DeviceWeight<T>* weight) {
+  return WeightOperand(recipe.fprop.b, kFpropWeight, recipe.fprop.b, call, weight);
 }
 
 template <class T>
 Operand<T> DgradWeight(const LinearRecipe& recipe, const DeviceCall& call,
                        DeviceWeight<T>* weight) {
-  if (SharesTranspose(recipe.fprop.b, recipe.dgrad.b)) {
-    return WeightOperand(recipe.fprop.b, kFpropWeight, call, weight);
-  }
-  return WeightOperand(recipe.dgrad.b, kDgradWeight, call, weight);
+  if (SharesTranspose(recipe.fprop.b, recipe.dgrad.b)) return FpropWeight(recipe, call, weight);
+  return WeightOperand(recipe.dgrad.b, kDgradWeight, recipe.fprop.b, call, weight);
 }
 
 // What alpha of a GEMM is made of; `to` null: it is 1.
@@ -119,7 +148,7 @@ bool LinearForward(const LinearRecipe& recipe, const DeviceCall& call, std::size
                    bool trains, const AmaxPlaces& measured, T* x, bool may_replace,
                    DeviceWeight<T>* weight, DeviceScratch<T>* scratch, const float* c, float* y) {
   CheckWeight(recipe, weight);
-  const Operand<T> w = WeightOperand(recipe.fprop.b, kFpropWeight, call, weight);
+  const Operand<T> w = FpropWeight(recipe, call, weight);
   const Pair pair{recipe.fprop.a, recipe.wgrad.b, kFpropInput, kWgradInput, tokens, weight->in};
   const bool both = trains && MeasuresBoth(pair.row, pair.column);
   if (both) MeasureBothOf(pair, call, x, measured);
@@ -150,7 +179,14 @@ Operand<T> WgradInput(const LinearRecipe& recipe, const DeviceCall& call, std::s
                       RowScales* rows) {
   std::uint32_t* const amax = WgradInputAmax(recipe, call);
   if (is_operand) return {x, amax};
-  return Prepare(recipe.wgrad.b, kWgradInput, call, {tokens, weight.in, true}, x, amax, out, rows,
+  const OperandRecipe& operand = recipe.wgrad.b;
+  Apart<T> apart;
+  if (operand.from_fprop) {
+    x = DecodedOf(recipe.fprop.a, kFpropInput, call, {tokens, weight.in, false}, x,
+                  call.amax + kFpropInput, apart.Place(operand, call, tokens * weight.in, out),
+                  rows);
+  }
+  return Prepare(operand, kWgradInput, call, {tokens, weight.in, true}, x, amax, out, rows,
                  KnowsWgradInputAmax(recipe));
 }
 

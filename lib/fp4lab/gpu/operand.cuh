@@ -6,6 +6,7 @@
 
 #include "fp4lab/dialect/tuned.h"
 #include "fp4lab/gpu/dialect_operand.cuh"
+#include "fp4lab/gpu/hadamard.cuh"
 #include "fp4lab/gpu/linear.cuh"
 #include "fp4lab/transform/hadamard.h"
 
@@ -18,11 +19,21 @@ inline bool SharesTranspose(const OperandRecipe& a, const OperandRecipe& b) {
                        a.format->block_rows == a.format->block_cols);
 }
 
+// Whether the operand is its tensor as it is.
+inline bool IsPlain(const OperandRecipe& recipe) { return !recipe.format && recipe.hadamard == 0; }
+
+// Whether the kernels of quantize.cuh have the operand's transform, or there is none: 16 or 32 with
+// Transformer Engine's signs. hadamard.cuh has the others, as a launch of its own.
+inline bool HasTunedTransform(const OperandRecipe& recipe) {
+  return recipe.hadamard == 0 || ((recipe.hadamard == 16 || recipe.hadamard == 32) &&
+                                  recipe.signs == HadamardSignSource::kTransformerEngine);
+}
+
 // The kernel of quantize.cuh that computes an operand's dialect: of blocks of 16 or 32 or one scale
-// for the tensor, to nearest or with 16 bits of Philox. nullopt: none does, or nothing is
-// quantized.
+// for the tensor, to nearest or with 16 bits of Philox; integers of 4 bits are none of its
+// elements. nullopt: none does, or nothing is quantized.
 inline std::optional<TunedQuantizer> KernelFor(const OperandRecipe& recipe) {
-  if (!recipe.format) return std::nullopt;
+  if (!recipe.format || recipe.format->element == FormatId::kE0M3) return std::nullopt;
   const std::optional<TunedQuantizer> tuned = TunedFor(*recipe.format);
   if (!tuned || tuned->rounding == Rounding::kTowardZero || tuned->random_bits != 16) {
     return std::nullopt;
@@ -44,17 +55,22 @@ inline bool TakesAnyDialect(const OperandRecipe& recipe) {
   return recipe.format && !KernelFor(recipe);
 }
 
-// Whether the scale of its tensor goes to alpha, and whether each row has one instead.
-inline bool HasAlpha(const OperandRecipe& recipe) {
+// Whether its tensor has a scale, and whether each row has one instead.
+inline bool HasTensorAmax(const OperandRecipe& recipe) {
   return recipe.format && HasLevelTwo(*recipe.format) && !recipe.format->row_scaled;
 }
 inline bool HasRowScales(const OperandRecipe& recipe) {
   return recipe.format && HasLevelTwo(*recipe.format) && recipe.format->row_scaled;
 }
+// Whether it contributes to alpha: a tensor's scale, a prescale.
+inline bool HasAlpha(const OperandRecipe& recipe) {
+  return HasTensorAmax(recipe) ||
+         (recipe.format && !recipe.format->row_scaled && recipe.format->prescale != 1.0f);
+}
 // Whether the operand takes the largest magnitude of its tensor, NaN left out, which others may
 // leave for it.
 inline bool NeedsAmax(const OperandRecipe& recipe) {
-  return HasAlpha(recipe) && recipe.format->nan != NanRule::kTensor;
+  return HasTensorAmax(recipe) && recipe.format->nan != NanRule::kTensor;
 }
 
 // Where an operand lies: (rows, cols), the reduction axis along rows or along cols.
@@ -84,8 +100,7 @@ void Observe(const OperandRecipe& recipe, LinearOperand operand, const DeviceCal
     return place.along_rows ? m.View().Transposed() : m.View();
   };
   if (recipe.hadamard != 0) {
-    const std::uint32_t signs = recipe.hadamard == 16 ? kTeSignMask16 : kTeSignMask32;
-    RandomHadamard(oriented(before), recipe.hadamard, signs, oriented(before));
+    RandomHadamard(oriented(before), TransformOf(recipe, {call.random}), oriented(before));
   }
   DialectOptions options{.source = RandomSource{call.random, recipe.random}};
   options.source->stream.tensor += static_cast<std::uint32_t>(operand);
@@ -107,12 +122,12 @@ inline QuantizeJob JobOf(const OperandRecipe& recipe, LinearOperand operand, con
                   .format = BlockFormatOf(recipe),
                   .rounding = kernel ? kernel->rounding : Rounding::kNearestEven,
                   .random = call.random,
-                  .hadamard = recipe.hadamard};
+                  .hadamard = HasTunedTransform(recipe) ? recipe.hadamard : 0};
   job.random.tensor += static_cast<std::uint32_t>(operand);
   return job;
 }
 
-// Prepare for a dialect that no kernel of quantize.cuh computes.
+// Prepare for a dialect that no kernel of quantize.cuh computes, any other transform being done.
 template <class T>
 Operand<T> PrepareAnyDialect(const OperandRecipe& recipe, LinearOperand operand,
                              const DeviceCall& call, const Place& place, const T* x,
@@ -120,7 +135,7 @@ Operand<T> PrepareAnyDialect(const OperandRecipe& recipe, LinearOperand operand,
   const Dialect& d = *recipe.format;
   const QuantizeJob job = JobOf(recipe, operand, call, place);  // of the transform
   const T* from = x;
-  if (recipe.hadamard != 0) {
+  if (job.hadamard != 0) {
     QuantizeToValues(job, x, nullptr, out, call.stream);
     from = out;
   }
@@ -142,39 +157,83 @@ Operand<T> PrepareAnyDialect(const OperandRecipe& recipe, LinearOperand operand,
     DecodeRows(d, numbers, place.QuantizedRows(), decode, call.stream);
     made.row_decode = decode;
   }
-  if (call.observer != nullptr) Observe(recipe, operand, call, place, x, out, numbers);
   return made;
 }
 
-// x holds rounded values. Nothing is copied that can be used as it is. `measured`: *amax is there,
-// if the operand NeedsAmax. `rows` has room for scales of rows. `alpha` is done where a tuned
-// kernel runs, and is then no longer wanted.
+// Prepare without an observer, any transform that no kernel of quantize.cuh has being done.
 template <class T>
-Operand<T> Prepare(const OperandRecipe& recipe, LinearOperand operand, const DeviceCall& call,
-                   const Place& place, const T* x, std::uint32_t* amax, T* out, RowScales* rows,
-                   bool measured = false, AlphaJob* alpha = nullptr) {
-  if (!recipe.format && recipe.hadamard == 0) return {x, nullptr};
+Operand<T> PrepareUnseen(const OperandRecipe& recipe, LinearOperand operand, const DeviceCall& call,
+                         const Place& place, const T* x, std::uint32_t* amax, T* out,
+                         RowScales* rows, bool measured, AlphaJob* alpha) {
   if (TakesAnyDialect(recipe)) {
     return PrepareAnyDialect(recipe, operand, call, place, x, amax, out, measured, rows);
   }
   const QuantizeJob job = JobOf(recipe, operand, call, place);
+  if (!job.format && job.hadamard == 0) return {x, nullptr};
   if (NeedsAmax(recipe) && !measured) MeasureAmax(job, x, amax, call.stream);
   QuantizeToValues(job, x, amax, out, call.stream, alpha != nullptr ? *alpha : AlphaJob{});
   if (alpha != nullptr) alpha->to = nullptr;
-  if (call.observer != nullptr && recipe.format) {
-    Observe(recipe, operand, call, place, x, out, amax);
-  }
   return {out, amax};
 }
 
+// x holds rounded values. Nothing is copied that can be used as it is; out may be x where nobody
+// looks. `measured`: *amax is there, if the operand NeedsAmax. `rows` has room for scales of rows.
+// `alpha` is done where a tuned kernel runs, and is then no longer wanted.
+template <class T>
+Operand<T> Prepare(const OperandRecipe& recipe, LinearOperand operand, const DeviceCall& call,
+                   const Place& place, const T* x, std::uint32_t* amax, T* out, RowScales* rows,
+                   bool measured = false, AlphaJob* alpha = nullptr) {
+  if (IsPlain(recipe)) return {x, nullptr};
+  const T* from = x;
+  if (!HasTunedTransform(recipe)) {
+    TransformGroups(TransformOf(recipe, {call.random}), HadamardWay::kForth, place.rows, place.cols,
+                    place.along_rows, x, out, call.stream);
+    from = out;
+    measured = false;
+  }
+  const Operand<T> made =
+      PrepareUnseen(recipe, operand, call, place, from, amax, out, rows, measured, alpha);
+  if (call.observer != nullptr && recipe.format) {
+    const void* const numbers =
+        HasRowScales(recipe) ? static_cast<const void*>(rows->Amax(place.QuantizedRows())) : amax;
+    Observe(recipe, operand, call, place, x, out, numbers);
+  }
+  return made;
+}
+
+// What an operand of the backward pass that is made of fprop's values starts from: x (`place`, its
+// reduction axis in fprop along cols) as fprop's operand of it decodes, in `memory`, or x itself
+// where that is the same. The random bits of that operand are the call's; *amax, zeroed or that
+// operand's, and `rows` hold its numbers meanwhile.
+template <class T>
+const T* DecodedOf(const OperandRecipe& fprop, LinearOperand operand, const DeviceCall& call,
+                   const Place& place, const T* x, std::uint32_t* amax, T* memory,
+                   RowScales* rows) {
+  if (IsPlain(fprop)) return x;
+  DeviceCall unseen = call;
+  unseen.observer = nullptr;
+  const Operand<T> made = Prepare(fprop, operand, unseen, place, x, amax, memory, rows);
+  DecodeValues(fprop.format, made.amax, made.row_decode, place.rows, place.cols, memory,
+               call.stream);
+  if (fprop.hadamard != 0) {
+    TransformGroups(TransformOf(fprop, {call.random}), HadamardWay::kBack, place.rows, place.cols,
+                    false, memory, memory, call.stream);
+  }
+  return memory;
+}
+
+// Whether both operands start from one tensor and take its largest magnitude.
+inline bool NeedAmaxOfOne(const OperandRecipe& row, const OperandRecipe& column) {
+  return NeedsAmax(row) && NeedsAmax(column) && row.hadamard == 0 && !column.from_fprop;
+}
 // Whether the amax of both operands of one tensor, along its rows and down its columns, come from
 // one pass over it.
 inline bool MeasuresBoth(const OperandRecipe& row, const OperandRecipe& column) {
-  return NeedsAmax(row) && NeedsAmax(column) && row.hadamard == 0 && column.hadamard != 0;
+  return NeedAmaxOfOne(row, column) && column.hadamard != 0 && HasTunedTransform(column);
 }
 // Whether both have one amax.
 inline bool SharesAmax(const OperandRecipe& row, const OperandRecipe& column) {
-  return NeedsAmax(row) && row.hadamard == 0 && NeedsAmax(column) && column.hadamard == 0;
+  return NeedAmaxOfOne(row, column) && column.hadamard == 0;
 }
 
 template <class T>
@@ -207,6 +266,8 @@ void MeasureBothOf(const Pair& pair, const DeviceCall& call, const T* x,
 template <class T>
 bool QuantizesTogether(const Pair& pair, const DeviceCall& call) {
   if (TakesAnyDialect(pair.row) || TakesAnyDialect(pair.column)) return false;
+  if (!HasTunedTransform(pair.row) || !HasTunedTransform(pair.column)) return false;
+  if (pair.column.from_fprop) return false;
   const bool known =
       MeasuresBoth(pair.row, pair.column) || (!NeedsAmax(pair.row) && !NeedsAmax(pair.column));
   return std::is_same_v<T, Bf16> && known && call.observer == nullptr &&

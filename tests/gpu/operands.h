@@ -1,0 +1,172 @@
+// What tests of operands on the GPU share: one operand, and one linear, there and on the CPU.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+#include <vector>
+
+#include "fp4lab/dialect/blocks.h"
+#include "fp4lab/dialect/operand.h"
+#include "fp4lab/gpu/operand.cuh"
+#include "fp4lab/transform/hadamard.h"
+#include "tests/gpu/device.h"
+
+namespace fp4lab::gpu {
+
+inline constexpr RandomStream kRandom{42, 7, 100};
+inline constexpr LinearOperand kOperand = kDgradGrad;
+
+// Blocks of widely different size, zeros, tiny and huge values; with `specials` NaN and Inf too.
+inline std::vector<float> Values(std::size_t size, bool specials) {
+  std::vector<float> x = Normal(11, size);
+  for (std::size_t i = 0; i < size; ++i) {
+    x[i] = std::ldexp(x[i], static_cast<int>(i / 48 % 23) - 12);
+  }
+  const auto fill = [&](std::size_t first, std::size_t count, float value) {
+    for (std::size_t i = first; i < std::min(first + count, size); ++i) x[i] = value;
+  };
+  fill(320, 32, 0.0f);
+  fill(321, 1, -0.0f);
+  fill(640, 32, 0x1p-130f);
+  fill(1000, 1, 0x1p-133f);
+  if (specials) {
+    fill(1100, 1, std::nanf(""));
+    fill(1101, 1, -std::nanf(""));
+    fill(1300, 1, INFINITY);
+    fill(1500, 1, -INFINITY);
+  }
+  return x;
+}
+
+// What the tests call on the device with; the amax is one place for each operand of a linear.
+struct Memory {
+  DeviceArray<std::uint32_t> amax = ToDevice(std::vector<std::uint32_t>(kLinearOperands, 0));
+  DeviceArray<float> alpha = Poisoned<float>(3);
+  DeviceCall Call() const {
+    return {.random = kRandom, .amax = amax.data(), .alpha = alpha.data()};
+  }
+};
+
+struct Expected {
+  std::vector<float> values;  // in the memory order of x
+  std::vector<float> amax;
+};
+
+inline Expected OnCpu(const OperandRecipe& recipe, const Place& place, std::vector<float> x) {
+  MatrixView<float> view(x.data(), place.rows, place.cols);
+  if (place.along_rows) view = view.Transposed();
+  if (recipe.hadamard != 0) RandomHadamard(view, TransformOf(recipe, {kRandom}), view);
+  DialectOptions options{.source = RandomSource{kRandom, recipe.random}};
+  options.source->stream.tensor += static_cast<std::uint32_t>(kOperand);
+  options.amax = LevelTwoAmax(*recipe.format, view, {});
+  fp4lab::QuantizeToValues(*recipe.format, view, options, view);
+  return {std::move(x), options.amax};
+}
+
+template <class T>
+void CheckOperand(const OperandRecipe& recipe, const Place& place, std::vector<float> x) {
+  x = RoundedTo<T>(std::move(x));
+  const Memory memory;
+  const auto device = ToDeviceAs<T>(x);
+  auto out = Poisoned<T>(x.size());
+  RowScales rows;
+  const Operand<T> made = Prepare(recipe, kOperand, memory.Call(), place, device.data(),
+                                  memory.amax.data() + kOperand, out.data(), &rows);
+  const Expected want = OnCpu(recipe, place, x);
+  CHECK(made.values == out.data());
+  CHECK(Different(FloatsOf(out), RoundedTo<T>(want.values)) == 0);
+  CHECK(Different(FloatsOf(device), x) == 0);
+  if (HasTensorAmax(recipe)) {
+    const float amax = std::bit_cast<float>(ToHost(memory.amax)[kOperand]);
+    CHECK(Different({amax}, want.amax) == 0);
+  }
+  CHECK((made.row_decode != nullptr) == HasRowScales(recipe));
+  if (!HasRowScales(recipe)) return;
+  std::vector<float> decode(want.amax.size()), got(want.amax.size());
+  std::transform(want.amax.begin(), want.amax.end(), decode.begin(),
+                 [&](float amax) { return OperandDecode(*recipe.format, amax); });
+  REQUIRE(cudaMemcpy(got.data(), made.row_decode, got.size() * sizeof(float),
+                     cudaMemcpyDeviceToHost) == cudaSuccess);
+  CHECK(Different(got, decode) == 0);
+}
+
+inline void CheckOperandOfBoth(const OperandRecipe& recipe, const Place& place,
+                               const std::vector<float>& x) {
+  CAPTURE(place.rows, place.cols, place.along_rows, recipe.hadamard);
+  CheckOperand<Bf16>(recipe, place, x);
+  CheckOperand<float>(recipe, place, x);
+}
+
+// One linear, forward and backward, with numbers already in y and dw.
+struct Products {
+  std::vector<float> y, dx, dw;
+};
+
+struct LinearData {
+  std::size_t tokens = 64, in = 96, out = 32;
+  std::vector<float> x = RoundedTo<Bf16>(Normal(1, tokens*in)), w = Normal(2, out*in, 0.1),
+                     dy = RoundedTo<Bf16>(Normal(3, tokens*out, 1e-4)), y = Normal(4, tokens*out),
+                     dw = Normal(5, out*in, 1e-3);
+};
+
+inline Products OnCpu(const LinearRecipe& recipe, const LinearData& data,
+                      const OperandObserver* observer = nullptr) {
+  const std::size_t tokens = data.tokens, in = data.in, out_features = data.out;
+  Products out{data.y, std::vector<float>(tokens * in), data.dw};
+  const MatrixView<const float> x(data.x.data(), tokens, in),
+      dy(data.dy.data(), tokens, out_features);
+  fp4lab::LinearWeight weight;
+  weight.w = {data.w.data(), out_features, in};
+  fp4lab::LinearScratch scratch;
+  const LinearCall call{kRandom, observer};
+  fp4lab::LinearForward(recipe, call, {x}, &weight, &scratch, Write::kAccumulate,
+                        {out.y.data(), tokens, out_features});
+  fp4lab::LinearBackward(recipe, call, {x}, &weight, {dy}, &scratch, {out.dx.data(), tokens, in},
+                         {out.dw.data(), out_features, in});
+  return out;
+}
+
+// Twice: the second time with the weight's operands of the first; the observer sees the first.
+template <class D>
+Products OnDevice(const LinearRecipe& recipe, const LinearData& data,
+                  const OperandObserver* observer) {
+  const std::size_t tokens = data.tokens, in = data.in, out_features = data.out;
+  const std::size_t widest = std::max(in, out_features);
+  Gemms gemms(nullptr);
+  auto x = ToDeviceAs<Bf16>(data.x), dy = ToDeviceAs<Bf16>(data.dy);
+  const auto w = ToDevice(data.w), c = ToDevice(data.y);
+  const auto weight_amax = Poisoned<std::uint32_t>(2);
+  DeviceWeight<Bf16> weight;
+  weight.w = w.data();
+  weight.out = out_features;
+  weight.in = in;
+  weight.amax = weight_amax.data();
+  DeviceScratch<Bf16> scratch;
+  scratch.a = Poisoned<Bf16>(tokens * widest);
+  scratch.b = Poisoned<Bf16>(tokens * widest);
+  Products out;
+  for (int i = 0; i < 2; ++i) {
+    const Memory memory;
+    DeviceCall call = memory.Call();
+    call.gemms = &gemms;
+    call.observer = i == 0 ? observer : nullptr;
+    auto y = Poisoned<float>(tokens * out_features);
+    auto dx = Poisoned<D>(tokens * in);
+    auto dw = ToDevice(data.dw);
+    const bool is_operand = LinearForward(recipe, call, tokens, true, AmaxPlaces{}, x.data(), false,
+                                          &weight, &scratch, c.data(), y.data());
+    LinearBackward(recipe, call, tokens, AmaxPlaces{}, x.data(), is_operand, &weight, dy.data(),
+                   &scratch, dx.data(), dw.data());
+    Products now{ToHost(y), FloatsOf(dx), ToHost(dw)};
+    if (i > 0) {
+      CHECK(Different(now.y, out.y) == 0);
+      CHECK(Different(now.dx, out.dx) == 0);
+      CHECK(Different(now.dw, out.dw) == 0);
+    }
+    out = std::move(now);
+  }
+  return out;
+}
+
+}  // namespace fp4lab::gpu

@@ -1,0 +1,320 @@
+// What training recipes add to dialects, made on the GPU against the CPU's, bit for bit: Hadamard
+// transforms of any size and signs, operands made of fprop's values, formulas that no row has.
+#include <chrono>
+#include <map>
+#include <string>
+
+#include "fp4lab/train/dialect_json.h"
+#include "fp4lab/train/published_recipes.h"
+#include "fp4lab/train/recipe.h"
+#include "tests/gpu/operands.h"
+
+namespace fp4lab::gpu {
+namespace {
+
+// ---- Hadamard transforms
+
+std::vector<HadamardTransform> Transforms() {
+  std::vector<HadamardTransform> all;
+  for (const int size : kHadamardSizes) {
+    for (const HadamardSigns& signs :
+         {TeHadamardSigns(), NoHadamardSigns(), RandomHadamardSigns(kRandom)}) {
+      all.push_back({size, signs});
+    }
+  }
+  return all;
+}
+
+// S H x: how nn/linear_operand.cc undoes a transform.
+void TransformBack(const HadamardTransform& transform, MatrixView<float> x) {
+  fp4lab::RandomHadamard(x, {transform.size, NoHadamardSigns()}, x);
+  for (std::size_t r = 0; r < x.rows; ++r) {
+    for (std::size_t c = 0; c < x.cols; ++c) {
+      if (transform.signs.Negates(static_cast<int>(c) % transform.size)) x(r, c) = -x(r, c);
+    }
+  }
+}
+
+template <class T>
+void CheckTransform(const HadamardTransform& transform, const Place& place,
+                    const std::vector<float>& x) {
+  for (const HadamardWay way : {HadamardWay::kForth, HadamardWay::kBack}) {
+    std::vector<float> want = x;
+    MatrixView<float> view(want.data(), place.rows, place.cols);
+    if (place.along_rows) view = view.Transposed();
+    if (way == HadamardWay::kForth) {
+      fp4lab::RandomHadamard(view, transform, view);
+    } else {
+      TransformBack(transform, view);
+    }
+    for (const bool in_place : {false, true}) {
+      CAPTURE(transform.size, transform.signs.words[0], place.rows, place.cols, place.along_rows,
+              way == HadamardWay::kBack, in_place);
+      const auto from = ToDeviceAs<T>(x);
+      auto out = Poisoned<T>(x.size());
+      T* const to = in_place ? from.data() : out.data();
+      TransformGroups(transform, way, place.rows, place.cols, place.along_rows, from.data(), to,
+                      nullptr);
+      CHECK(Different(FloatsOf(in_place ? from : out), want) == 0);
+    }
+  }
+}
+
+TEST_CASE("Every Hadamard transform on the GPU, forth and back, is the CPU's", "[gpu][recipes]") {
+  if (NoGpu()) return;
+  for (const Place& place :
+       {Place{5, 384, false}, {128, 128, false}, {256, 37, true}, {128, 64, true}}) {
+    for (const bool specials : {false, true}) {
+      const auto x = RoundedTo<Bf16>(Values(place.rows * place.cols, specials));
+      for (const HadamardTransform& transform : Transforms()) {
+        CheckTransform<Bf16>(transform, place, x);
+        CheckTransform<float>(transform, place, x);
+      }
+    }
+  }
+}
+
+TEST_CASE("Operands after any Hadamard transform on the GPU are the CPU's", "[gpu][recipes]") {
+  if (NoGpu()) return;
+  const std::vector<float> x = RoundedTo<Bf16>(Values(128 * 256, false));
+  for (const char* name : {"nvfp4.te", "nvfp4.te.2d", "mxfp4.even", "fp8_e4m3", "nvfp4.modelopt",
+                           "nvfp4.te.row-scaled", "nvfp4.te.4over6.mse.256"}) {
+    OperandRecipe recipe{.format = *FindDialect(name)};
+    for (const ElementRounding rounding :
+         {recipe.format->rounding, ElementRounding::kStochastic16}) {
+      recipe.format->rounding = rounding;
+      for (const int size : kHadamardSizes) {
+        recipe.hadamard = size;
+        for (const NamedSignSource& signs : kHadamardSignSources) {
+          recipe.signs = signs.source;
+          CAPTURE(name, size, signs.name, static_cast<int>(rounding));
+          for (const bool along_rows : {false, true}) {
+            CheckOperandOfBoth(recipe, {128, 256, along_rows}, x);
+          }
+        }
+      }
+    }
+  }
+}
+
+// ---- Formulas that no row has
+
+std::vector<Json> Additions() {
+  std::vector<Json> all;
+  for (const char* like : {"nvfp4.te", "nvfp4.te.2d", "mxfp4.rceil", "mxfp4.even.2d", "mxfp4.floor",
+                           "nvfp4.fouroversix", "fp8_e4m3"}) {
+    all.push_back({{"like", like}, {"element", "int4"}});
+  }
+  for (const char* like :
+       {"nvfp4.te", "nvfp4.quartet2", "nvfp4.torchao", "nvfp4.fouroversix.mse", "nvfp4.modelopt"}) {
+    all.push_back({{"like", like}, {"target", 6.072}});
+    all.push_back({{"like", like}, {"target", 5.647058823529412}, {"block", {32, 32}}});
+    all.push_back({{"like", like}, {"prescale", 0.75}});
+    all.push_back({{"like", like}, {"unbias", "ms_eden"}, {"scale_max", 256}});
+    all.push_back({{"like", like}, {"unbias", "ms_eden"}, {"target", 6.072}});
+  }
+  all.push_back({{"like", "nvfp4.fouroversix"}, {"element", "int4"}, {"target", 0.823529412}});
+  for (const int cols : {8, 32, 64, 128}) {
+    all.push_back({{"like", "nvfp4.torchao"}, {"unbias", "ms_eden"}, {"block", {1, cols}}});
+  }
+  for (const char* like : {"mxfp4.floor", "mxfp4.rceil", "mxfp4.even.2d"}) {
+    all.push_back({{"like", like}, {"prescale", 0.75}});
+  }
+  for (const char* like : {"mxfp4.floor", "nvfp4.te", "nvfp4.fouroversix.mse"}) {
+    for (const Json& block : std::vector<Json>{{1, 16}, {1, 24}, {16, 16}, {24, 24}, {32, 32}}) {
+      all.push_back({{"like", like}, {"clip", "quest"}, {"block", block}});
+    }
+  }
+  all.push_back({{"like", "mxfp4.floor"}, {"clip", "quest"}, {"block", {128, 128}}});
+  for (const Json& block : std::vector<Json>{{1, 64}, {1, 128}, {128, 128}}) {
+    all.push_back({{"like", "fp8_e4m3"}, {"scale", "fp32"}, {"block", block}});
+    all.push_back({{"like", "nvfp4.te"}, {"element", "int4"}, {"scale", "fp32"}, {"block", block}});
+  }
+  return all;
+}
+
+TEST_CASE("What recipes add to the formulas of dialects has the CPU's values on the GPU",
+          "[gpu][recipes]") {
+  if (NoGpu()) return;
+  for (const Json& json : Additions()) {
+    CAPTURE(json.dump());
+    const Dialect d = ReadDialect(json, "test");
+    OperandRecipe random{.format = d}, counted{.format = d};
+    random.format->rounding = ElementRounding::kStochastic16;
+    counted.format->rounding = ElementRounding::kStochastic8;
+    counted.random = RandomGenerator::kLinearCounter;
+    for (const OperandRecipe& recipe : {OperandRecipe{.format = d}, random, counted}) {
+      CAPTURE(static_cast<int>(recipe.format->rounding));
+      for (const bool along_rows : {false, true}) {
+        CheckOperandOfBoth(recipe, {128, 256, along_rows}, Values(128 * 256, false));
+        CheckOperandOfBoth(recipe, {128, 256, along_rows}, Values(128 * 256, true));
+        if (!TakesAnyDialect(recipe)) continue;
+        CheckOperandOfBoth(recipe, {37, 45, along_rows}, Values(37 * 45, true));
+        CheckOperandOfBoth(recipe, {3, 700, along_rows}, Values(3 * 700, false));
+      }
+    }
+  }
+}
+
+// ---- Linears
+
+// What an observer sees of an operand; its tensor's numbers too.
+struct Seen {
+  std::vector<float> before, values, amax;
+};
+using SeenOperands = std::map<LinearOperand, Seen>;
+
+OperandObserver Into(SeenOperands* seen) {
+  return [seen](LinearOperand operand, MatrixView<const float> before,
+                MatrixView<const float> values, const Dialect&, const DialectOptions& options) {
+    const auto flat = [](MatrixView<const float> x) {
+      std::vector<float> all;
+      for (std::size_t r = 0; r < x.rows; ++r) {
+        for (std::size_t c = 0; c < x.cols; ++c) all.push_back(x(r, c));
+      }
+      return all;
+    };
+    (*seen)[operand] = {flat(before), flat(values), options.amax};
+  };
+}
+
+// The largest distance of a product to the CPU's. Operands have its bits.
+double CheckLinear(const LinearRecipe& recipe, const LinearData& data) {
+  SeenOperands on_cpu, on_device;
+  const OperandObserver see_cpu = Into(&on_cpu), see_device = Into(&on_device);
+  const Products want = OnCpu(recipe, data, &see_cpu);
+  const Products got = OnDevice<float>(recipe, data, &see_device);
+  CHECK(on_device.size() == on_cpu.size());
+  for (const auto& [operand, seen] : on_cpu) {
+    CAPTURE(OperandName(operand));
+    const Seen& other = on_device[operand];
+    CHECK(Different(other.before, seen.before) == 0);
+    CHECK(Different(other.values, RoundedTo<Bf16>(seen.values)) == 0);
+    CHECK(Different(other.amax, seen.amax) == 0);
+  }
+  double worst = 0.0;
+  for (const auto& [a, b] :
+       {std::pair(&got.y, &want.y), {&got.dx, &want.dx}, {&got.dw, &want.dw}}) {
+    worst = std::max(worst, Distance(*a, *b));
+  }
+  CHECK(worst < 1e-5);
+  return worst;
+}
+
+bool HasFloatScales(const LinearRecipe& recipe) {
+  for (const GemmRecipe* gemm : {&recipe.fprop, &recipe.dgrad, &recipe.wgrad}) {
+    for (const OperandRecipe* operand : {&gemm->a, &gemm->b}) {
+      if (operand->format && operand->format->scale_encoding == ScaleEncoding::kBinary32) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+TEST_CASE("Linears of published recipes on the GPU have the CPU's operands", "[gpu][recipes]") {
+  if (NoGpu()) return;
+  const LinearData data{.tokens = 128, .in = 256, .out = 128};
+  double worst = 0.0;
+  for (const PublishedRecipe& row : PublishedRecipes()) {
+    CAPTURE(row.name);
+    const Recipe recipe = ReadRecipe(row.name, "test");
+    if (HasFloatScales(recipe.linear)) continue;
+    worst = std::max(worst, CheckLinear(recipe.linear, data));
+    if (recipe.then.empty()) continue;
+    worst = std::max(worst, CheckLinear(recipe.then[0].recipe.linear, data));
+  }
+  std::printf("linears of published recipes: largest distance to the CPU's %.1e\n", worst);
+}
+
+TEST_CASE("Operands made of any fprop operand's values on the GPU are the CPU's",
+          "[gpu][recipes]") {
+  if (NoGpu()) return;
+  const LinearData data{.tokens = 128, .in = 256, .out = 128};
+  const auto named = [](const char* name) { return OperandRecipe{.format = *FindDialect(name)}; };
+  std::vector<OperandRecipe> forward;
+  for (const char* name : {"nvfp4.te", "mxfp4.rceil", "fp8_e4m3", "nvfp4.te.row-scaled",
+                           "nvfp4.torchao", "nvfp4.modelopt"}) {
+    OperandRecipe recipe = named(name);
+    forward.push_back(recipe);
+    recipe.format->rounding = ElementRounding::kStochastic16;
+    forward.push_back(recipe);
+    recipe.hadamard = 16;
+    forward.push_back(recipe);
+    recipe.hadamard = 64;
+    recipe.signs = HadamardSignSource::kFresh;
+    recipe.format->prescale = 0.75f;
+    forward.push_back(recipe);
+  }
+  OperandRecipe turned;  // not quantized
+  turned.hadamard = 32;
+  forward.push_back(turned);
+  OperandRecipe none, te = named("nvfp4.te"), rows = named("nvfp4.te.row-scaled"),
+                      any = named("nvfp4.modelopt");
+  te.hadamard = 16;
+  any.hadamard = 128;
+  any.signs = HadamardSignSource::kSeeded;
+  OperandRecipe only_turned = any;
+  only_turned.format.reset();
+  double worst = 0.0;
+  for (const OperandRecipe& from : forward) {
+    for (OperandRecipe backward : {none, named("nvfp4.te"), te, rows, any, only_turned}) {
+      OperandRecipe grad;
+      grad.hadamard = backward.hadamard;
+      grad.signs = backward.signs;
+      backward.from_fprop = true;
+      CAPTURE(from.format ? from.format->name : "none", from.hadamard,
+              backward.format ? backward.format->name : "none", backward.hadamard);
+      worst = std::max(
+          worst,
+          CheckLinear({.fprop = {from, from}, .dgrad = {grad, backward}, .wgrad = {grad, backward}},
+                      data));
+    }
+  }
+  std::printf("operands made of fprop's: largest distance of products to the CPU's %.1e\n", worst);
+}
+
+// gpu_test "[speed]"
+TEST_CASE("How long operands of recipes take to make", "[.speed]") {
+  if (NoGpu()) return;
+  constexpr std::size_t kRows = 8192, kCols = 4096;
+  const auto x = ToDeviceAs<Bf16>(Normal(1, kRows * kCols));
+  auto out = Poisoned<Bf16>(kRows * kCols);
+  const Memory memory;
+  RowScales rows;
+  const auto time = [&](const OperandRecipe& recipe, bool along_rows) {
+    const auto run = [&](int count) {
+      const auto start = std::chrono::steady_clock::now();
+      for (int i = 0; i < count; ++i) {
+        Prepare(recipe, kOperand, memory.Call(), {kRows, kCols, along_rows}, x.data(),
+                memory.amax.data() + kOperand, out.data(), &rows);
+      }
+      REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    };
+    run(2);
+    return run(10) / 10;
+  };
+  const auto print = [&](const char* what, const OperandRecipe& recipe) {
+    std::printf("%-40s 8192x4096 BF16, ms: rows %.3f, columns %.3f\n", what,
+                1e3 * time(recipe, false), 1e3 * time(recipe, true));
+  };
+  OperandRecipe te{.format = *FindDialect("nvfp4.te")};
+  print("nvfp4.te", te);
+  te.hadamard = 16;
+  print("nvfp4.te, H16", te);
+  te.signs = HadamardSignSource::kFresh;
+  for (const int size : {2, 16, 32, 128}) {
+    te.hadamard = size;
+    print(("nvfp4.te, H" + std::to_string(size) + ", fresh signs").c_str(), te);
+  }
+  const auto like = [](const Json& json) {
+    return OperandRecipe{.format = ReadDialect(json, "test")};
+  };
+  print("mxfp4.floor, QuEST", like({{"like", "mxfp4.floor"}, {"clip", "quest"}}));
+  print("nvfp4.torchao, MS-EDEN", like({{"like", "nvfp4.torchao"}, {"unbias", "ms_eden"}}));
+  print("nvfp4.te of integers", like({{"like", "nvfp4.te"}, {"element", "int4"}}));
+}
+
+}  // namespace
+}  // namespace fp4lab::gpu
