@@ -54,7 +54,7 @@ struct HadamardTransform {
 };
 
 // log2(size) for a size of kHadamardSizes.
-constexpr int HadamardStages(int size) { return std::countr_zero(static_cast<unsigned>(size)); }
+constexpr int HadamardStages(int size) { return std::bit_width(static_cast<unsigned>(size)) - 1; }
 // 4, 16, 64: size^(-1/2) is a power of two.
 constexpr bool HasExactHadamardFactor(int size) { return HadamardStages(size) % 2 == 0; }
 // fl(size^(-1/2)) in binary32.
