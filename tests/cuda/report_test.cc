@@ -46,28 +46,10 @@ TEST_CASE("The H200's report covers every dialect that the GPU serves, and every
     CAPTURE(kernel);
     CHECK(kernels.count(kernel) == 1);
   }
-  // Rows that are younger than the report: the device code of their formulas has run nowhere.
-  const std::set<std::string_view> not_run = {
-      "nvfp4.te.4over6.mae.448.row-scaled",
-      "nvfp4.te.4over6.mae.256.row-scaled",
-      "nvfp4.te.4over6.mse.448.row-scaled",
-      "nvfp4.te.4over6.mse.256.row-scaled",
-      "nvfp4.te.4over6.mae.448.row-scaled.fast-error",
-      "nvfp4.te.4over6.mae.256.row-scaled.fast-error",
-      "nvfp4.te.4over6.mse.448.row-scaled.fast-error",
-      "nvfp4.te.4over6.mse.256.row-scaled.fast-error",
-      "nvfp4.torchao.training.0.18",
-      "nvfp4.torchao.single-level.0.17",
-      "nvfp4.compressed-tensors.0.14",
-      "mxfp8_e4m3.torchao.even",
-      "mxfp4.torchao.floor.0.18",
-      "mxfp4.torchao.ceil.0.18",
-      "mxfp4.torchao.even.0.18",
-      "mxfp4.nearest-log2"};
   for (const Dialect& d : Dialects()) {
     if (!cuda::CanQuantizeAs(d)) continue;
     CAPTURE(d.name);
-    CHECK(dialects.count(std::string(d.name)) == (not_run.count(d.name) == 1 ? 0 : 1));
+    CHECK(dialects.count(std::string(d.name)) == 1);
   }
 }
 
