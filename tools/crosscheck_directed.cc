@@ -7,6 +7,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/block/block_format.h"
 #include "fp4lab/block/quantize.h"
+#include "fp4lab/dialect/tuned.h"
 #include "tools/crosscheck.h"
 #include "tools/file_options.h"
 
@@ -197,9 +198,9 @@ std::vector<Dialect> ServedDialects(const std::vector<std::string>& names) {
 }
 
 std::optional<BlockFormat> FormatOfDialect(const Dialect& d) {
-  if (d.name == "nvfp4.te") return FindBlockFormat("nvfp4");
-  if (d.name == "nvfp4.te.2d") return FindBlockFormat("nvfp4.2d");
-  return FindBlockFormat(d.name);
+  const std::optional<TunedQuantizer> tuned = TunedFor(d);
+  if (!tuned || DialectOf(tuned->format).name != d.name) return std::nullopt;
+  return tuned->format;
 }
 
 void CheckDirected(const CrosscheckOptions& options, Crosscheck* result) {

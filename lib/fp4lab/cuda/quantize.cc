@@ -3,33 +3,10 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/cuda/check.cuh"
 #include "fp4lab/cuda/launch.h"
+#include "fp4lab/dialect/tuned.h"
 
 namespace fp4lab::cuda {
 namespace {
-
-// The row of the dialects that a block format is.
-Dialect DialectOf(const BlockFormat& format) {
-  Dialect d;
-  d.element = format.element;
-  d.scale = format.scale;
-  d.block_rows = format.block_rows;
-  d.block_cols = format.block_cols;
-  if (format.rule == ScaleRule::kNvfp4) return d;
-  if (format.rule == ScaleRule::kTensor) {
-    d.block_rows = d.block_cols = 0;
-    d.level_two = LevelTwo::kTensorFp8;
-    d.scale_max = 1.0f;
-    d.block_scale = BlockScale::kOneBlock;
-    d.factor = Factor::kTensorScale;
-    return d;
-  }
-  d.level_two = LevelTwo::kNone;
-  d.block_scale = BlockScale::kMicroscaling;
-  d.mx_rule = format.rule;
-  d.scale_encoding = ScaleEncoding::kExponent;
-  d.factor = Factor::kPowerOfTwo;
-  return d;
-}
 
 // Padding of tiles of scales is 0.
 void ClearScales(const Dialect& d, const QuantizedSide& side, std::size_t rows, std::size_t cols,

@@ -134,14 +134,15 @@ struct LinearInput {
   std::optional<float> amax = {};
 };
 
-// An operand becomes, in this order: BF16 (if the recipe says so); transformed (`hadamard`, with
-// Transformer Engine's sign mask); values of `format`. A GEMM with two block formats adds its
+// An operand becomes, in this order: BF16 (if the recipe says so); transformed (`hadamard`); values
+// of `format`. A GEMM with two block formats adds its
 // blocks in order (GemmOptions::block = the smaller block_cols); any other is one sum over the
 // whole axis. Where both operands are FP4 in blocks of the same length the GEMM runs on integers
 // (Fp4Gemm), except with an observer or with scales beyond its range: the same bits. alpha undoes
 // the tensors' scales; those of rows are undone after it, y = fl(fl(y * D_a(row)) * D_b(column)).
 // The dgrad weight is the transposed fprop weight where that is the same thing (equal recipes,
-// nearest rounding, and square blocks, one scale, or no format).
+// nearest rounding, and square blocks, one scale, or no format). A GEMM with an accumulation of its
+// own is GemmAs of the operands' codes and scales instead, several times slower.
 
 // y = x w^T, or y = y + x w^T.
 void LinearForward(const LinearRecipe& recipe, const LinearCall& call, const LinearInput& input,
