@@ -47,7 +47,7 @@ __host__ __device__ std::size_t GroupsOfRow(std::size_t cols) {
 
 // A thread a group, which quantizes it twice: for the sums, and under the corrected scales.
 template <FormatId kElement>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 4)
     MsEdenKernel(Dialect d, SideJob job, RandomSource source, void* out) {
   d.element = kElement;
   d.block_rows = 1;
@@ -60,34 +60,35 @@ __global__ void __launch_bounds__(kThreads)
   const std::size_t in_group = kMsEdenGroup / grid.block_cols;
   const std::size_t first = group * in_group, last = min(first + in_group, grid.cols);
   const int bits = RandomBitsOf(d.rounding);
-  Level level;
-  // use(c, x, code, numbers) for each element of block j.
-  const auto each = [&](std::size_t j, auto&& use) {
-    const std::size_t c0 = j * grid.block_cols, cols = min(grid.block_cols, job.cols - c0);
-    const DialectBlock block{r, j, r, c0, 1, cols};
-    level = LevelOfBlock(job, d, block);
-    const BlockNumbers numbers = Chosen<1, true>(job, d, level, block, 0);
-    for (std::size_t c = c0; c < c0 + cols; ++c) {
-      const std::uint32_t random = bits == 0 ? 0 : source.Bits(bits, r * job.cols + c, job.cols);
-      const float x = job.Element(r, c);
-      use(c, x, QuantizedElement(d, numbers, level, x, random), numbers);
-    }
-  };
-  MsEdenSums sums;
-  for (std::size_t j = first; j < last; ++j) {
-    each(j, [&](std::size_t, float x, std::uint32_t code, const BlockNumbers& numbers) {
-      sums.Add(x, Decode(kElement, code) * numbers.scale, level);
-    });
-  }
-  const float correction = sums.Correction();
   const RandomSource scales = ScaleSource(source);
-  for (std::size_t j = first; j < last; ++j) {
-    const std::uint32_t scale_bits = ScaleBits(scales, r * grid.cols + j);
-    each(j, [&](std::size_t c, float, std::uint32_t code, const BlockNumbers& numbers) {
-      const float scale =
-          ScaleValueOf(d, CorrectedScaleByte(d, numbers.scale, correction, scale_bits));
-      StoreValue(job, out, job.Place(r, c), Decode(kElement, code) * scale);
-    });
+  MsEdenSums sums;
+  float correction = 1.0f;
+  // One loop for both passes: a function that stands in two places is called, not inlined, and the
+  // call saves registers to memory.
+  for (const bool corrects : {false, true}) {
+    for (std::size_t j = first; j < last; ++j) {
+      const std::size_t c0 = j * grid.block_cols, cols = min(grid.block_cols, job.cols - c0);
+      const DialectBlock block{r, j, r, c0, 1, cols};
+      const Level level = LevelOfBlock(job, d, block);
+      const BlockNumbers numbers = Chosen<1, true>(job, d, level, block, 0);
+      float scale = numbers.scale;
+      if (corrects) {
+        const std::uint32_t scale_bits = ScaleBits(scales, r * grid.cols + j);
+        scale = ScaleValueOf(d, CorrectedScaleByte(d, scale, correction, scale_bits));
+      }
+      for (std::size_t c = c0; c < c0 + cols; ++c) {
+        const std::uint32_t random = bits == 0 ? 0 : source.Bits(bits, r * job.cols + c, job.cols);
+        const float x = job.Element(r, c);
+        const float value =
+            Decode(kElement, QuantizedElement(d, numbers, level, x, random)) * scale;
+        if (corrects) {
+          StoreValue(job, out, job.Place(r, c), value);
+        } else {
+          sums.Add(x, value, level);
+        }
+      }
+    }
+    correction = sums.Correction();
   }
 }
 
