@@ -100,14 +100,13 @@ void PrintModels(bool json) {
       "vectors\n"
       "of the evidence keep every bit; the others are determined:\n");
   constexpr const char* kRow = "  %-23s %3s %3s %5s  %-18s %-24s %-11s %-46s %s\n";
-  Print(kRow, "model", "L", "F", "floor", "output", "operands", "determined", "open",
-              "evidence");
+  Print(kRow, "model", "L", "F", "floor", "output", "operands", "determined", "open", "evidence");
   for (const TensorCoreModel& m : kTensorCoreModels) {
     Print(kRow, std::string(m.name).c_str(), std::to_string(m.products).c_str(),
-                std::to_string(m.fraction_bits).c_str(), FloorText(m.floor).c_str(),
-                std::string(OutputText(m.output)).c_str(), FormatNames(m).c_str(),
-                Listed(Determined(m)).c_str(), Listed(LeftOpen(m)).c_str(),
-                std::string(m.evidence).c_str());
+          std::to_string(m.fraction_bits).c_str(), FloorText(m.floor).c_str(),
+          std::string(OutputText(m.output)).c_str(), FormatNames(m).c_str(),
+          Listed(Determined(m)).c_str(), Listed(LeftOpen(m)).c_str(),
+          std::string(m.evidence).c_str());
   }
 }
 

@@ -68,8 +68,8 @@ std::string Problem(const CLI::App& app, const CLI::ParseError& error) {
 // Says so on standard error; returns the exit code.
 int SayOutOfMemory(const CLI::App& app, int exit_code) {
   const fp4lab::MemoryRoom room = fp4lab::AvailableMemory();
-  fp4lab::tools::PrintError(PathOf(Given(app)) + ": memory does not suffice: " + room.of +
-                            " has " + std::to_string(room.bytes >> 20) +
+  fp4lab::tools::PrintError(PathOf(Given(app)) + ": memory does not suffice: " + room.of + " has " +
+                            std::to_string(room.bytes >> 20) +
                             " MiB left; smaller input needs less");
   return std::max(exit_code, 1);
 }

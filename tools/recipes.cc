@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "fp4lab/base/error.h"
 #include "fp4lab/train/published_recipes.h"
 #include "fp4lab/train/recipe.h"
 #include "fp4lab/train/recipe_json.h"
@@ -25,21 +26,16 @@ struct Row {
   std::string name, title, source, not_modelled;
 };
 
-// Base recipes have titles here; the published rows may repeat one of them, with its source.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kTitles = {{
+// The base recipes that nobody published; the others are published rows, with their sources.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kTitles = {{
     {"fp32", "Nothing is quantized, binary32 throughout"},
     {"bf16", "Operands of every linear rounded to BF16"},
-    {"te_fp8_currentscaling", "Float8CurrentScaling; \"fp8_format\": HYBRID or E4M3"},
-    {"te_mxfp8", "MXFP8BlockScaling"},
-    {"te_nvfp4", "NVFP4BlockScaling, with its switches"},
-    {"te_nvfp4_no_rht", "The same without the Hadamard transform"},
     {"mxfp4", "The table of NVFP4BlockScaling in MXFP4; \"scale_rule\", \"weight_block\""},
 }};
 
 std::vector<Row> Rows() {
   std::vector<Row> rows;
   for (const auto& [name, title] : kTitles) {
-    if (FindPublishedRecipe(name) != nullptr) continue;
     rows.push_back({std::string(name), std::string(title), "fp4lab", ""});
   }
   for (const PublishedRecipe& r : PublishedRecipes()) {
@@ -86,6 +82,7 @@ void PrintRow(const std::string& name, bool as_json) {
   const std::vector<Row> rows = Rows();
   const auto row =
       std::find_if(rows.begin(), rows.end(), [&](const Row& r) { return r.name == name; });
+  Expects(row != rows.end(), "every recipe that a name reads has a row");
   if (as_json) {
     return PrintJson(Json{{"name", row->name},
                           {"title", row->title},

@@ -166,7 +166,8 @@ void AddTrain(CLI::App& app, int* exit_code) {
       ->type_name("NAME");
   std::string recipes;
   for (const std::string& name : RecipeNames()) recipes += (recipes.empty() ? "" : ", ") + name;
-  command->add_option("--recipe", o->recipe, "One of " + recipes + ", or of fp4lab recipes")->type_name("NAME");
+  command->add_option("--recipe", o->recipe, "One of " + recipes + ", or of fp4lab recipes")
+      ->type_name("NAME");
   command->add_option("--steps", o->steps, "Length of the run in optimizer steps")
       ->transform(WholeNumber(1, kMostSteps));
   command->add_option("--tokens-budget", o->tokens_budget, "Length of the run in tokens")

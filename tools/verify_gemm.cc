@@ -116,8 +116,8 @@ void PrintMatches(const std::vector<AccumulationMatch>& matches, std::size_t ele
   if (equal.empty()) {
     Print("none of %zu models gives the product bit for bit\n", matches.size());
   } else {
-    Print("equal, %zu elements bit for bit, under %zu of %zu models:\n", elements,
-                equal.size(), matches.size());
+    Print("equal, %zu elements bit for bit, under %zu of %zu models:\n", elements, equal.size(),
+          matches.size());
     for (const std::string& name : equal) Print("  %s\n", name.c_str());
   }
   for (const AccumulationMatch& m : matches) {

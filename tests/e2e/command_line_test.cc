@@ -171,15 +171,15 @@ TEST_CASE("A file that finds no room in memory is named", "[e2e]") {
       run("quantize " + path + " --shape 15360x40960 --dtype uint8 --out " + path + ".npz");
   CHECK(quantize.exit_code == 1);
   CHECK(IsOneLine(quantize.error));
-  CHECK_THAT(quantize.error, Catch::Matchers::ContainsSubstring(
-                                 "x.bin: cannot be read: Cannot allocate memory"));
+  CHECK_THAT(quantize.error,
+             Catch::Matchers::ContainsSubstring("x.bin: cannot be read: Cannot allocate memory"));
   const ProcessResult verify =
       run("verify --input " + path + " --shape 15360x40960 --dtype uint8 " + "--codes " + path +
           " --scales " + path);
   CHECK(verify.exit_code == 2);
   CHECK(IsOneLine(verify.error));
-  CHECK_THAT(verify.error, Catch::Matchers::ContainsSubstring(
-                               "x.bin: cannot be read: Cannot allocate memory"));
+  CHECK_THAT(verify.error,
+             Catch::Matchers::ContainsSubstring("x.bin: cannot be read: Cannot allocate memory"));
 }
 
 TEST_CASE("A SIMD target that does not exist is refused by name", "[e2e]") {

@@ -1,7 +1,6 @@
 // Operands in any dialect made on the GPU against the CPU's, bit for bit; alpha; scales of rows.
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <string>
 
 #include "fp4lab/train/recipe.h"
@@ -257,24 +256,7 @@ TEST_CASE("Linears on the GPU with operands in any dialect are the CPU's", "[gpu
 // gpu_test "[speed]"
 TEST_CASE("How long operands take to make", "[.speed]") {
   if (NoGpu()) return;
-  constexpr std::size_t kRows = 8192, kCols = 4096;
-  const auto x = ToDeviceAs<Bf16>(Normal(1, kRows * kCols));
-  auto out = Poisoned<Bf16>(kRows * kCols);
-  const Memory memory;
-  RowScales rows;
-  const auto time = [&](const OperandRecipe& recipe, bool along_rows) {
-    const auto run = [&](int count) {
-      const auto start = std::chrono::steady_clock::now();
-      for (int i = 0; i < count; ++i) {
-        Prepare(recipe, kOperand, memory.Call(), {kRows, kCols, along_rows}, x.data(),
-                memory.amax.data() + kOperand, out.data(), &rows);
-      }
-      REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
-      return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    };
-    run(2);
-    return run(10) / 10;
-  };
+  OperandTimer time;
   std::vector<Dialect> dialects;
   for (const char* name :
        {"nvfp4.te", "nvfp4.te.2d", "mxfp4.rceil", "fp8_e4m3", "nvfp4.te.reference",

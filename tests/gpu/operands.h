@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <utility>
 #include <vector>
 
@@ -168,5 +169,32 @@ Products OnDevice(const LinearRecipe& recipe, const LinearData& data,
   }
   return out;
 }
+
+// Seconds to make an operand of a BF16 matrix of 8192x4096, the mean of ten.
+class OperandTimer {
+ public:
+  double operator()(const OperandRecipe& recipe, bool along_rows) {
+    Run(recipe, along_rows, 2);
+    return Run(recipe, along_rows, 10) / 10;
+  }
+
+ private:
+  static constexpr std::size_t kRows = 8192, kCols = 4096;
+
+  double Run(const OperandRecipe& recipe, bool along_rows, int count) {
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < count; ++i) {
+      Prepare(recipe, kOperand, memory_.Call(), {kRows, kCols, along_rows}, x_.data(),
+              memory_.amax.data() + kOperand, out_.data(), &rows_);
+    }
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+
+  DeviceArray<Bf16> x_ = ToDeviceAs<Bf16>(Normal(1, kRows* kCols));
+  DeviceArray<Bf16> out_ = Poisoned<Bf16>(kRows * kCols);
+  Memory memory_;
+  RowScales rows_;
+};
 
 }  // namespace fp4lab::gpu

@@ -1,6 +1,5 @@
 // What training recipes add to dialects, made on the GPU against the CPU's, bit for bit: Hadamard
 // transforms of any size and signs, operands made of fprop's values, formulas that no row has.
-#include <chrono>
 #include <map>
 #include <string>
 
@@ -277,24 +276,7 @@ TEST_CASE("Operands made of any fprop operand's values on the GPU are the CPU's"
 // gpu_test "[speed]"
 TEST_CASE("How long operands of recipes take to make", "[.speed]") {
   if (NoGpu()) return;
-  constexpr std::size_t kRows = 8192, kCols = 4096;
-  const auto x = ToDeviceAs<Bf16>(Normal(1, kRows * kCols));
-  auto out = Poisoned<Bf16>(kRows * kCols);
-  const Memory memory;
-  RowScales rows;
-  const auto time = [&](const OperandRecipe& recipe, bool along_rows) {
-    const auto run = [&](int count) {
-      const auto start = std::chrono::steady_clock::now();
-      for (int i = 0; i < count; ++i) {
-        Prepare(recipe, kOperand, memory.Call(), {kRows, kCols, along_rows}, x.data(),
-                memory.amax.data() + kOperand, out.data(), &rows);
-      }
-      REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
-      return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    };
-    run(2);
-    return run(10) / 10;
-  };
+  OperandTimer time;
   const auto print = [&](const char* what, const OperandRecipe& recipe) {
     std::printf("%-40s 8192x4096 BF16, ms: rows %.3f, columns %.3f\n", what,
                 1e3 * time(recipe, false), 1e3 * time(recipe, true));

@@ -151,10 +151,9 @@ TEST_CASE("What killed runs left half-written is swept when the study is run aga
   const TestFolder folder("swept");
   RunIn(folder.Path(), TinyStudyJson());
   const RunFolder run = FolderOf(folder.Path(), TinyStudyJson(), 0, 1);
-  const std::filesystem::path stale[] = {
-      run.CheckpointPath().string() + ".partial-4711",
-      run.ResultPath().string() + ".partial-0123456789abcdef",
-      folder.Path() / "study.json.partial-0123456789abcdef"};
+  const std::filesystem::path stale[] = {run.CheckpointPath().string() + ".partial-4711",
+                                         run.ResultPath().string() + ".partial-0123456789abcdef",
+                                         folder.Path() / "study.json.partial-0123456789abcdef"};
   for (const auto& path : stale) WriteFileAtomically(path, std::string_view("half"));
   RunIn(folder.Path(), TinyStudyJson());
   for (const auto& path : stale) CHECK_FALSE(Exists(path));
@@ -170,8 +169,9 @@ TEST_CASE("A damaged cache entry is found and made again", "[study]") {
   WriteFileAtomically(run.ResultPath(), text);
 
   const Call from_checkpoint = RunIn(folder.Path(), TinyStudyJson());
-  CHECK(from_checkpoint.Said("result.json: is damaged, or was changed after fp4lab wrote it; "
-                             "nvfp4, seed 2 is made again"));
+  CHECK(
+      from_checkpoint.Said("result.json: is damaged, or was changed after fp4lab wrote it; "
+                           "nvfp4, seed 2 is made again"));
   CHECK(from_checkpoint.outcome.cached == 3);
   CHECK(from_checkpoint.outcome.steps_made == 0);  // its checkpoint still held everything
   CHECK(from_checkpoint.results == first.results);

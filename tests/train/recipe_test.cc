@@ -3,7 +3,6 @@
 #include <functional>
 
 #include "fp4lab/dialect/tuned.h"
-
 #include "tests/support/catch.h"
 
 namespace fp4lab {
@@ -25,8 +24,7 @@ OperandRecipe Operand(const char* format, ElementRounding rounding, int hadamard
   d.rounding = rounding;
   return {.format = d, .hadamard = hadamard};
 }
-constexpr ElementRounding kRn = ElementRounding::kNearestEven,
-                          kSr = ElementRounding::kStochastic16;
+constexpr ElementRounding kRn = ElementRounding::kNearestEven, kSr = ElementRounding::kStochastic16;
 
 void CheckLinear(const LinearRecipe& linear, const LinearRecipe& expected) {
   CHECK(linear.bf16 == expected.bf16);
@@ -207,11 +205,8 @@ TEST_CASE("Recipes that cannot be are refused at their JSON pointer", "[train]")
             .find("run.json#/recipe/backward_only: contradicts") == 0);
   CHECK(ErrorOf({{"base", "te_nvfp4"}, {"fprop", {{"grad", Json::object()}}}})
             .find("run.json#/recipe/fprop/grad: unknown key") == 0);
-  CHECK(
-      ErrorOf({{"base", "te_nvfp4"}, {"fprop", {{"input", {{"format", "fp3"}}}}}})
-          .find(
-              "run.json#/recipe/fprop/input/format: unknown format \"fp3\"") ==
-      0);
+  CHECK(ErrorOf({{"base", "te_nvfp4"}, {"fprop", {{"input", {{"format", "fp3"}}}}}})
+            .find("run.json#/recipe/fprop/input/format: unknown format \"fp3\"") == 0);
   CHECK(ErrorOf({{"base", "te_nvfp4"},
                  {"dgrad", {{"grad", {{"format", "none"}, {"rounding", "stochastic"}}}}}})
             .find("run.json#/recipe/dgrad/grad/rounding: an operand that is not quantized") == 0);

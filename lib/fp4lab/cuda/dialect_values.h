@@ -1,4 +1,4 @@
-// What a GEMM multiplies, of a matrix in device memory: element value * block scale, as any dialect
+// Operands of GEMMs, of a matrix in device memory: element value * block scale, as any dialect
 // says. The bits of dialect/operand.h's QuantizeToValues, with the random bits of its RandomSource.
 #pragma once
 

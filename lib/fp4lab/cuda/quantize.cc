@@ -89,7 +89,7 @@ void Quantize(const DeviceMatrix& x, const BlockFormat& format, const QuantizedS
               const QuantizedSide* column, StreamHandle stream) {
   Expects(HasElement(format.element), "elements are E2M1, E4M3 or E5M2");
   const auto dialect_of = [&format](const QuantizedSide& side) {
-    Dialect d = DialectOf(format);
+    Dialect d = FormulasOf(format);
     if (side.random_bits != RandomBits::kNone) d.rounding = ElementRounding::kStochastic16;
     return d;
   };

@@ -93,14 +93,14 @@ enum class ElementRounding : std::uint8_t {
   kStochastic32   // 32 bits an element (formats/stochastic32.h)
 };
 
-// What b is.
+// The statistic b of a block that its scale is made from.
 enum class BlockStatistic : std::uint8_t {
   kAmax,  // the largest magnitude
   kQuest  // fl(fl(2.92247856 * sigma) + 6e-8), sigma the block's standard deviation about its mean:
           // the scale of least squared error for normal data (Quartet, QuEST); dialect/statistic.h
 };
 
-// What is done to scales so that the quantization is unbiased.
+// Corrections of block scales that make the quantization unbiased.
 enum class Unbias : std::uint8_t {
   kNone,
   kMsEden  // the block scales of a group, times <x,x> / <x,Q(x)>, rounded at random: ms_eden.h
@@ -145,7 +145,7 @@ struct Dialect {
   bool never_negative_zero = false;  // every code of value 0 is +0, whatever rounded to it
   NanRule nan = NanRule::kElement;
   InfScale inf_scale = InfScale::kRule;
-  std::int16_t nan_scale = -1, nan_code = -1;  // what is stored for NaN; -1: the format's NaN code
+  std::int16_t nan_scale = -1, nan_code = -1;  // the bytes stored for NaN; -1: the format's own
   // What published training recipes add; rows of the table have none of it.
   float target = 0.0f;    // the value that a block's amax is mapped to; 0: the largest element
   float prescale = 1.0f;  // factors are multiplied by it, and what is decoded is divided by it

@@ -1,5 +1,5 @@
-// What the tensors' scales contribute to a GEMM: alpha. constexpr and free of macros: host and
-// device share it.
+// Alpha: the factor of a GEMM that its operands' tensor scales make. constexpr and free of macros:
+// host and device share it.
 #pragma once
 
 #include "fp4lab/dialect/dialect.h"
@@ -28,8 +28,8 @@ constexpr bool HasEncodeScale(const Dialect& d) {
   return false;
 }
 
-// What the tensor's scale contributes to one operand of a GEMM whose other operand has none of this
-// kind: fl(amax / C) where level 2 is an encode scale, D elsewhere, 1 without a level 2; over the
+// The factor of one operand's tensor scale in a GEMM whose other operand has no encode scale:
+// fl(amax / C) where level 2 is an encode scale, D elsewhere, 1 without a level 2; over the
 // prescale.
 constexpr float OperandDecode(const Dialect& dialect, float amax) {
   const float decode =

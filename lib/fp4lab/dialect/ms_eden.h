@@ -50,12 +50,12 @@ constexpr std::uint8_t CorrectedScaleByte(const Dialect& d, float s, float f, st
   return static_cast<std::uint8_t>(Encode(d.scale, s * f, Rounding::kStochastic, bits));
 }
 
-// Where the bits of scales come from, given those of elements.
+// The source of the scales' random bits, given the elements' source.
 constexpr RandomSource ScaleSource(RandomSource source) {
   source.stream.tensor += 1u << 30;
   return source;
 }
-// Those of a block, by its number in the grid, row-major.
+// The random bits of a block's scale; the block by its number in the grid, row-major.
 constexpr std::uint32_t ScaleBits(const RandomSource& source, std::uint64_t block) {
   return source.Bits(16, block, 1);
 }

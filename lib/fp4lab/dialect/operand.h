@@ -1,4 +1,4 @@
-// What a GEMM multiplies: a matrix quantized as any dialect says, as values or as FP4 integers.
+// Operands of GEMMs: a matrix quantized as any dialect says, as values or as FP4 integers.
 // The kernels of block/ serve the rows that they know (tuned.h), those of quantize.cc all others.
 #pragma once
 

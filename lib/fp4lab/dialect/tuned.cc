@@ -3,29 +3,6 @@
 namespace fp4lab {
 namespace {
 
-Dialect FormulasOf(const BlockFormat& format) {
-  Dialect d;
-  d.element = format.element;
-  d.scale = format.scale;
-  d.block_rows = format.block_rows;
-  d.block_cols = format.block_cols;
-  if (format.rule == ScaleRule::kNvfp4) return d;
-  if (format.rule == ScaleRule::kTensor) {
-    d.block_rows = d.block_cols = 0;
-    d.level_two = LevelTwo::kTensorFp8;
-    d.scale_max = 1.0f;
-    d.block_scale = BlockScale::kOneBlock;
-    d.factor = Factor::kTensorScale;
-    return d;
-  }
-  d.level_two = LevelTwo::kNone;
-  d.block_scale = BlockScale::kMicroscaling;
-  d.mx_rule = format.rule;
-  d.scale_encoding = ScaleEncoding::kExponent;
-  d.factor = Factor::kPowerOfTwo;
-  return d;
-}
-
 // The rule that the formulas may be; FormulasOf says whether they are.
 ScaleRule RuleOf(const Dialect& d) {
   if (d.block_scale == BlockScale::kOneBlock) return ScaleRule::kTensor;
@@ -61,6 +38,29 @@ bool HasTunedBlocks(const BlockFormat& f) {
 }
 
 }  // namespace
+
+Dialect FormulasOf(const BlockFormat& format) {
+  Dialect d;
+  d.element = format.element;
+  d.scale = format.scale;
+  d.block_rows = format.block_rows;
+  d.block_cols = format.block_cols;
+  if (format.rule == ScaleRule::kNvfp4) return d;
+  if (format.rule == ScaleRule::kTensor) {
+    d.block_rows = d.block_cols = 0;
+    d.level_two = LevelTwo::kTensorFp8;
+    d.scale_max = 1.0f;
+    d.block_scale = BlockScale::kOneBlock;
+    d.factor = Factor::kTensorScale;
+    return d;
+  }
+  d.level_two = LevelTwo::kNone;
+  d.block_scale = BlockScale::kMicroscaling;
+  d.mx_rule = format.rule;
+  d.scale_encoding = ScaleEncoding::kExponent;
+  d.factor = Factor::kPowerOfTwo;
+  return d;
+}
 
 Dialect DialectOf(const BlockFormat& format) { return Canonical(FormulasOf(format)); }
 

@@ -17,7 +17,10 @@ struct TunedQuantizer {
 // nullopt: none is. The same bytes either way.
 std::optional<TunedQuantizer> TunedFor(const Dialect& dialect);
 
-// The formulas of a block format, rounded to nearest even; the table's row where it has one.
+// The formulas of a block format, rounded to nearest even, under no name.
+Dialect FormulasOf(const BlockFormat& format);
+
+// The row of the table of dialects that has these formulas; where none has, FormulasOf.
 Dialect DialectOf(const BlockFormat& format);
 
 }  // namespace fp4lab

@@ -32,7 +32,7 @@ void MeasureLevelTwo(const Dialect& dialect, const T* x, std::size_t rows, std::
 void DecodeRows(const Dialect& dialect, const float* amax, std::size_t count, float* decode,
                 cudaStream_t stream);
 
-// What an operand decodes to (nn/linear_operand.cc, DecodeOperand, but for its transform): values
+// Decodes an operand (nn/linear_operand.cc, DecodeOperand, but for its transform): values
 // (rows, cols) with `row_decode` a factor for each row or, where that is null, fl(values *
 // OperandDecode(dialect, *amax)), in place and rounded to T; nullopt: values stay.
 template <class T>
@@ -40,8 +40,9 @@ void DecodeValues(const std::optional<Dialect>& dialect, const std::uint32_t* am
                   const float* row_decode, std::size_t rows, std::size_t cols, T* values,
                   cudaStream_t stream);
 
-// *to: what nn/linear.cc gives as alpha to the GEMM of two operands; nullopt: one without a scale
-// of its tensor. amax_a, amax_b: float bits, read where the dialect has a level 2.
+// *to: the alpha of the GEMM of two operands, as AlphaOf of nn/linear_operand.h; nullopt: an
+// operand without a scale of its tensor. amax_a, amax_b: float bits, read where the dialect has a
+// level 2.
 struct DialectAlphaJob {
   std::optional<Dialect> a, b;
   const std::uint32_t *amax_a = nullptr, *amax_b = nullptr;

@@ -21,8 +21,8 @@ struct GemmProblem {
   D* d = nullptr;
 };
 
-// Clear what a product writes, and the workspace, first: for compute-sanitizer's initcheck, which does
-// not see all that cuBLASLt's kernels store and would report whoever reads it.
+// Clear what a product writes, and the workspace, first: for compute-sanitizer's initcheck, which
+// does not see all that cuBLASLt's kernels store and would report whoever reads it.
 inline bool clear_products = false;
 
 // A cuBLASLt handle, its workspace, and the algorithm chosen for each shape, once: the first that

@@ -48,8 +48,7 @@ using Tile = double[kMaxHadamardSize][kGroups + 1];
 // x with its sign changed, NaN too.
 __device__ float Negated(float x) { return __uint_as_float(__float_as_uint(x) ^ 0x80000000u); }
 
-// log2 of a size, its factor, and whether that is a power of two: found out on the host, as
-// nvcc 13.0 takes std::countr_zero, and so HadamardStages, for 32 whatever its argument.
+// log2 of a size, its factor, and whether that is a power of two: found out on the host, once.
 struct Factor {
   unsigned stages;
   float value;

@@ -9,10 +9,10 @@
 namespace fp4lab {
 namespace {
 
-constexpr std::size_t kSpread = 40;          // sampled blocks to begin with
-constexpr std::size_t kKept = 8;             // blocks that differ to tell of
-constexpr std::size_t kLeastOfScales = 10;   // one in so many blocks has a scale to compare
-constexpr std::size_t kMostSampled = 400;    // beyond this the sample grows no more
+constexpr std::size_t kSpread = 40;         // sampled blocks to begin with
+constexpr std::size_t kKept = 8;            // blocks that differ to tell of
+constexpr std::size_t kLeastOfScales = 10;  // one in so many blocks has a scale to compare
+constexpr std::size_t kMostSampled = 400;   // beyond this the sample grows no more
 
 void CompareBlock(const Places& places, const StoredMatrix& got, const BlockGrid& grid,
                   const BlockBytes& block, std::size_t i, std::size_t j, MatchCounts* counts) {

@@ -22,12 +22,7 @@ GemmOptions OptionsFor(const GemmRecipe& recipe, float amax_a, float amax_b) {
   const std::optional<Dialect>&a = recipe.a.format, &b = recipe.b.format;
   GemmOptions options;
   if (a && b) options.block = std::min(a->block_cols, b->block_cols);
-  const bool has_a = a && !a->row_scaled, has_b = b && !b->row_scaled;
-  if (has_a && has_b) {
-    options.alpha = GemmAlpha(*a, amax_a, *b, amax_b);
-  } else if (has_a || has_b) {
-    options.alpha = has_a ? OperandDecode(*a, amax_a) : OperandDecode(*b, amax_b);
-  }
+  options.alpha = AlphaOf(recipe, amax_a, amax_b);
   return options;
 }
 

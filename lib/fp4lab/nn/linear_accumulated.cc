@@ -1,12 +1,11 @@
 #include "fp4lab/nn/linear_accumulated.h"
 
-#include <algorithm>
 #include <string>
 
 #include "fp4lab/base/error.h"
-#include "fp4lab/base/parallel.h"
 #include "fp4lab/dialect/blocks.h"
 #include "fp4lab/dialect/operand.h"
+#include "fp4lab/nn/linear_operand.h"
 #include "fp4lab/nn/round_bf16.h"
 
 namespace fp4lab {
@@ -44,8 +43,7 @@ Product Prepare(const LinearCall& call, const AccumulatedOperand& from) {
     return {.operand = MakeMmaOperand(FormatOf(FormatId::kBF16), x.View()), .row_decode = {}};
   }
   const Dialect& d = *from.recipe.format;
-  DialectOptions options{.source = RandomSource{call.random, from.recipe.random}};
-  options.source->stream.tensor += static_cast<std::uint32_t>(from.operand);
+  DialectOptions options = OptionsOf(from.recipe, from.operand, call);
   const Quantized q = QuantizeAs(d, x.View(), options);
   if (call.observer != nullptr) {
     Matrix<float> values(x.rows, x.cols);
@@ -54,19 +52,8 @@ Product Prepare(const LinearCall& call, const AccumulatedOperand& from) {
     (*call.observer)(from.operand, x.View(), values.View(), d, options);
   }
   Product out{.operand = WithCodes(d, q), .row_decode = {}};
-  for (const float amax : q.amax) {
-    if (d.row_scaled) out.row_decode.push_back(OperandDecode(d, amax));
-    out.amax = amax;
-  }
+  KeepAmax(d, q.amax, &out.amax, &out.row_decode);
   return out;
-}
-
-float AlphaOf(const GemmRecipe& recipe, const Product& a, const Product& b) {
-  const bool has_a = recipe.a.format && !recipe.a.format->row_scaled;
-  const bool has_b = recipe.b.format && !recipe.b.format->row_scaled;
-  if (has_a && has_b) return GemmAlpha(*recipe.a.format, a.amax, *recipe.b.format, b.amax);
-  if (has_a) return OperandDecode(*recipe.a.format, a.amax);
-  return has_b ? OperandDecode(*recipe.b.format, b.amax) : 1.0f;
 }
 
 MmaOperand Sample(const OperandRecipe& recipe) {
@@ -99,16 +86,9 @@ void MultiplyAccumulated(const GemmRecipe& recipe, const LinearCall& call,
                     std::string(OperandName(b.operand)));
   }
   Matrix<float> y(c.rows, c.cols);
-  GemmAs(*recipe.accumulation, pa.operand, pb.operand, {.alpha = AlphaOf(recipe, pa, pb)},
+  GemmAs(*recipe.accumulation, pa.operand, pb.operand, {.alpha = AlphaOf(recipe, pa.amax, pb.amax)},
          y.View());
-  ParallelFor(c.rows, [&](std::size_t i) {
-    for (std::size_t j = 0; j < c.cols; ++j) {
-      float v = y(i, j);
-      if (!pa.row_decode.empty()) v *= pa.row_decode[i];
-      if (!pb.row_decode.empty()) v *= pb.row_decode[j];
-      c(i, j) = accumulate ? c(i, j) + v : v;
-    }
-  });
+  ScaleRows(y.View(), pa.row_decode, pb.row_decode, accumulate, c);
 }
 
 }  // namespace fp4lab

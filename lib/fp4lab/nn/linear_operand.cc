@@ -89,17 +89,6 @@ std::vector<float> AmaxFor(const Dialect& d, View x, const float* known) {
   return {known != nullptr ? *known : TensorAmax(x)};
 }
 
-// Keeps the tensor's numbers for alpha and the rows' for after it.
-void KeepAmax(const Dialect& d, const std::vector<float>& amax, LinearOperandValues* out) {
-  if (!d.row_scaled) {
-    if (!amax.empty()) out->amax = amax[0];
-    return;
-  }
-  out->row_decode.resize(amax.size());
-  std::transform(amax.begin(), amax.end(), out->row_decode.begin(),
-                 [&](float a) { return OperandDecode(d, a); });
-}
-
 // Rows of `to` = the elements' values, which are exact: an integer of at most 12, times half a
 // scale.
 void ValuesOfRows(const LinearOperandValues& x, std::size_t first, MatrixView<float> to) {
@@ -165,6 +154,44 @@ HadamardTransform TransformOf(const OperandRecipe& recipe, const LinearCall& cal
   return {};
 }
 
+DialectOptions OptionsOf(const OperandRecipe& recipe, LinearOperand operand,
+                         const LinearCall& call) {
+  DialectOptions options{.source = RandomSource{call.random, recipe.random}};
+  options.source->stream.tensor += static_cast<std::uint32_t>(operand);
+  return options;
+}
+
+void KeepAmax(const Dialect& dialect, std::span<const float> amax, float* tensor_amax,
+              std::vector<float>* row_decode) {
+  if (!dialect.row_scaled) {
+    if (!amax.empty()) *tensor_amax = amax[0];
+    return;
+  }
+  row_decode->resize(amax.size());
+  std::transform(amax.begin(), amax.end(), row_decode->begin(),
+                 [&](float a) { return OperandDecode(dialect, a); });
+}
+
+float AlphaOf(const GemmRecipe& recipe, float amax_a, float amax_b) {
+  const std::optional<Dialect>&a = recipe.a.format, &b = recipe.b.format;
+  const bool has_a = a && !a->row_scaled, has_b = b && !b->row_scaled;
+  if (has_a && has_b) return GemmAlpha(*a, amax_a, *b, amax_b);
+  if (has_a) return OperandDecode(*a, amax_a);
+  return has_b ? OperandDecode(*b, amax_b) : 1.0f;
+}
+
+void ScaleRows(View product, std::span<const float> rows, std::span<const float> cols,
+               bool accumulates, MatrixView<float> c) {
+  ParallelFor(c.rows, [&](std::size_t i) {
+    for (std::size_t j = 0; j < c.cols; ++j) {
+      float y = product(i, j);
+      if (!rows.empty()) y *= rows[i];
+      if (!cols.empty()) y *= cols[j];
+      c(i, j) = accumulates ? c(i, j) + y : y;
+    }
+  });
+}
+
 bool PrepareRounded(const OperandRecipe& recipe, View x, FloatBuffer* band,
                     LinearOperandValues* out) {
   const Dialect& d = *recipe.format;
@@ -212,8 +239,7 @@ void PrepareOperand(const OperandRecipe& recipe, bool bf16, LinearOperand operan
     x = to();
     knows_amax = true;
   }
-  DialectOptions options{.source = RandomSource{call.random, recipe.random}};
-  options.source->stream.tensor += static_cast<std::uint32_t>(operand);
+  DialectOptions options = OptionsOf(recipe, operand, call);
   if (recipe.hadamard != 0) {
     const HadamardTransform transform = TransformOf(recipe, call);
     if (integers &&
@@ -227,7 +253,7 @@ void PrepareOperand(const OperandRecipe& recipe, bool bf16, LinearOperand operan
   if (recipe.format) {
     const Dialect& d = *recipe.format;
     options.amax = AmaxFor(d, x, knows_amax ? &amax : nullptr);
-    KeepAmax(d, options.amax, out);
+    KeepAmax(d, options.amax, &out->amax, &out->row_decode);
     if (integers) {
       out->has_integers = QuantizeToFp4Integers(d, x, options, RoomFor(x, d, options, out));
       if (out->has_integers) return;
@@ -284,15 +310,7 @@ void MultiplyScaledRows(const OperandUse& a, const OperandUse& b, GemmOptions op
   options.accumulate = false;
   Matrix<float> product(c.rows, c.cols);
   Multiply(a, b, options, product.View());
-  const std::vector<float>&rows = a.operand->row_decode, &cols = b.operand->row_decode;
-  ParallelFor(c.rows, [&](std::size_t i) {
-    for (std::size_t j = 0; j < c.cols; ++j) {
-      float y = product(i, j);
-      if (!rows.empty()) y *= rows[i];
-      if (!cols.empty()) y *= cols[j];
-      c(i, j) = accumulates ? c(i, j) + y : y;
-    }
-  });
+  ScaleRows(product.View(), a.operand->row_decode, b.operand->row_decode, accumulates, c);
 }
 
 }  // namespace

@@ -1,7 +1,11 @@
 // The operands of a linear's GEMMs: made from tensors, multiplied. For linear.cc.
 #pragma once
 
+#include <span>
+#include <vector>
+
 #include "fp4lab/base/matrix.h"
+#include "fp4lab/dialect/quantize.h"
 #include "fp4lab/nn/linear.h"
 #include "fp4lab/tensor/gemm.h"
 
@@ -29,6 +33,21 @@ void PrepareOperand(const OperandRecipe& recipe, bool bf16, LinearOperand operan
 void DecodeOperand(const OperandRecipe& fprop, bool bf16, LinearOperand operand,
                    const LinearCall& call, const LinearInput& input, LinearOperandValues* memory,
                    MatrixView<float> out);
+
+// The operand's random bits; its amaxes are not set.
+DialectOptions OptionsOf(const OperandRecipe& recipe, LinearOperand operand,
+                         const LinearCall& call);
+
+// Keeps the tensor's amax for AlphaOf, or the rows' scales for ScaleRows.
+void KeepAmax(const Dialect& dialect, std::span<const float> amax, float* tensor_amax,
+              std::vector<float>* row_decode);
+
+// The factor of the whole product: 1 where neither operand has a scale of its tensor.
+float AlphaOf(const GemmRecipe& recipe, float amax_a, float amax_b);
+
+// c = [c +] fl(fl(product * rows[i]) * cols[j]); an empty vector leaves its factor out.
+void ScaleRows(MatrixView<const float> product, std::span<const float> rows,
+               std::span<const float> cols, bool accumulates, MatrixView<float> c);
 
 // An operand, or its transpose.
 struct OperandUse {

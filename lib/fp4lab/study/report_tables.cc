@@ -151,7 +151,6 @@ std::string FitText(const FitNotes& notes) {
          Fixed(beta.deviation, 3) + ", rms " + Fixed(rms.mean, 4) + " nats).";
 }
 
-// "mxfp4, stochastic, H32".
 std::string RecipeTable(const Results& results) {
   HtmlTable table;
   table.caption =

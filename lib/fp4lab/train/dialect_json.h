@@ -29,6 +29,8 @@ namespace fp4lab {
 //   "unbias"        none | ms_eden: block scales corrected and rounded at random
 //   "level_two", "block_scale", "scale_encoding", "factor", "element_rounding", "nan", "inf_scale":
 //                   one stage's formula, by the label of its enumerator (dialect/labels.h)
+//   "adaptive_fp16" true: four over six compares errors in FP16
+//   "nan_scale", "nan_code": the byte stored for a NaN block's scale, for a NaN element
 //   "signed_zeros"  keep | add_zero | never: what a code of value 0 keeps of its sign
 // Error at the JSON pointer for what is unknown or contradicts itself. Stochastic rounding is
 // another matter (recipe_json.h).

@@ -44,7 +44,7 @@ class Engine {
   virtual StepSums Gradients(const Pass& pass, std::span<const std::uint16_t> inputs,
                              std::span<const std::uint16_t> targets) = 0;
 
-  // What the next passes compute with: the configuration's recipe, or the one that it changes to.
+  // The next passes compute with `recipe`: the configuration's, or the one that it changes to.
   virtual void UseRecipe(const Recipe& recipe) = 0;
 
   // AdamW with the gradients of the last call; weight decay on matrices only.

@@ -46,7 +46,7 @@ struct Recipe {
   std::vector<std::string> include;  // empty: all; else at least one must match
   std::vector<std::string> exclude;  // none may match
 
-  // What follows during the run; at most one change.
+  // Changes of the recipe during the run; at most one.
   std::vector<RecipeChange> then;
 
   friend bool operator==(const Recipe&, const Recipe&) = default;
@@ -71,7 +71,7 @@ std::int64_t LastChange(const Recipe& recipe, std::int64_t total_steps);
 //   switches; mxfp4 takes them too), fp8_format, scale_rule, weight_block, forward_only,
 //   backward_only (quantize only fprop, or only dgrad and wgrad), fprop {input, weight}, dgrad
 //   {grad, weight}, wgrad {grad, input}: operands
-//     {"format", "rounding", "random_bits", "random", "hadamard"}, each key optional
+//     {"format", "rounding", "random_bits", "random", "hadamard", "from"}, each key optional
 //     (recipe_json.h); formats are dialects, by name or spelled out (dialect_json.h),
 //   accumulation {fprop, dgrad, wgrad: a name of `fp4lab gemm --models`, "exact", ...; "blocks"},
 //   training_dtype ("bf16" | "fp32"), layers, first_blocks_bf16 and last_blocks_bf16 (blocks, or
