@@ -101,6 +101,7 @@ const std::vector<Arm> kArms = {
     {"fp32", 1e-5},
     {"bf16", 2e-3},
     {{{"base", "te_fp8_currentscaling"}, {"fp8_format", "E4M3"}}, 1e-2},
+    {"te_fp8_delayedscaling", 2e-2},
     {"te_mxfp8", 1e-2},
     {"te_nvfp4", 3e-2},
     {{{"base", "mxfp4"}, {"scale_rule", "rceil"}}, 3e-2},
@@ -172,7 +173,7 @@ TEST_CASE("What new memory holds on the GPU does not matter", "[gpu]") {
 
 TEST_CASE("A CPU's checkpoint goes on on the GPU, and back", "[gpu]") {
   if (NoGpu()) return;
-  const TrainConfig config = Small("te_nvfp4");
+  const TrainConfig config = Small(GENERATE("te_nvfp4", "te_fp8_delayedscaling"));
   Trainer whole(config, Text()), cpu(config, Text()), device = OnGpu(config), back(config, Text());
   const std::vector<double> want = Train(&whole, 30);
   Train(&cpu, 10);

@@ -2,6 +2,7 @@
 // sums is the CPU's.
 #include <map>
 
+#include "fp4lab/gpu/delayed_scaling.cuh"
 #include "fp4lab/gpu/kernels.cuh"
 #include "fp4lab/gpu/quantize.cuh"
 #include "fp4lab/gpu/tokens.h"
@@ -23,6 +24,45 @@ const std::vector<Size> kSizes = {{1, 16},  {37, 100}, {130, 64},  {515, 257}, {
 template <class X>
 MatrixView<X> View(std::vector<std::remove_const_t<X>>& x, std::size_t rows, std::size_t cols) {
   return {x.data(), rows, cols};
+}
+
+TEST_CASE("Amax histories move on as the CPU's", "[gpu]") {
+  if (NoGpu()) return;
+  constexpr std::size_t kStride = 1100;
+  std::vector<DelayedScaling> scalings;
+  for (const std::uint16_t length : {0, 1, 2, 3, 255, 256, 257, 512, 1024, 1099}) {
+    scalings.push_back({length, false});
+    scalings.push_back({length, true});
+  }
+  std::vector<float> numbers = Normal(1, scalings.size() * kStride);
+  for (float& x : numbers) x = std::fabs(x);
+  numbers[4 * kStride + 1] = 0.0f;      // no amax in the step
+  numbers[6 * kStride + 1] = INFINITY;  // as amax and as the maximum: the scale stays
+  numbers[7 * kStride + 1] = INFINITY;
+  const auto device = ToDevice(numbers);
+  const auto device_scalings = ToDevice(scalings);
+  for (int step = 0; step < 3; ++step) {
+    AdvanceAmaxHistories(device_scalings.data(), scalings.size(), device.data(), kStride, nullptr);
+    for (std::size_t i = 0; i < scalings.size(); ++i) {
+      AdvanceAmaxHistory(scalings[i], &numbers[i * kStride]);
+    }
+    CHECK(ToHost(device) == numbers);
+  }
+}
+
+TEST_CASE("An operand takes the amax of the steps before and leaves its own", "[gpu]") {
+  if (NoGpu()) return;
+  const auto history = ToDevice(std::vector<float>{5.0f, 2.0f});
+  const auto amax = ToDevice(std::vector<float>{3.0f});
+  const auto take = [&](bool records) {
+    TakeDelayedAmax(history.data(), records, reinterpret_cast<std::uint32_t*>(amax.data()),
+                    nullptr);
+  };
+  take(false);
+  CHECK(ToHost(amax) == std::vector{5.0f});
+  CHECK(ToHost(history) == std::vector{5.0f, 2.0f});
+  take(true);
+  CHECK(ToHost(history) == std::vector{5.0f, 5.0f});
 }
 
 template <class T>

@@ -111,6 +111,14 @@ struct LinearData {
                      dw = Normal(5, out*in, 1e-3);
 };
 
+// Amax histories for delayed scaling, in whose use some elements saturate; 2 floats an operand, of
+// which a use of the linear reads and writes no more.
+inline std::vector<float> Histories() {
+  std::vector<float> numbers(2 * kLinearOperands);
+  for (std::size_t k = 0; k < kLinearOperands; ++k) numbers[2 * k] = 2.0f;
+  return numbers;
+}
+
 inline Products OnCpu(const LinearRecipe& recipe, const LinearData& data,
                       const OperandObserver* observer = nullptr) {
   const std::size_t tokens = data.tokens, in = data.in, out_features = data.out;
@@ -120,7 +128,8 @@ inline Products OnCpu(const LinearRecipe& recipe, const LinearData& data,
   fp4lab::LinearWeight weight;
   weight.w = {data.w.data(), out_features, in};
   fp4lab::LinearScratch scratch;
-  const LinearCall call{kRandom, observer};
+  std::vector<float> histories = Histories();
+  const LinearCall call{kRandom, observer, {histories.data(), 2, true}};
   fp4lab::LinearForward(recipe, call, {x}, &weight, &scratch, Write::kAccumulate,
                         {out.y.data(), tokens, out_features});
   fp4lab::LinearBackward(recipe, call, {x}, &weight, {dy}, &scratch, {out.dx.data(), tokens, in},
@@ -138,6 +147,7 @@ Products OnDevice(const LinearRecipe& recipe, const LinearData& data,
   auto x = ToDeviceAs<Bf16>(data.x), dy = ToDeviceAs<Bf16>(data.dy);
   const auto w = ToDevice(data.w), c = ToDevice(data.y);
   const auto weight_amax = Poisoned<std::uint32_t>(2);
+  const auto histories = ToDevice(Histories());
   DeviceWeight<Bf16> weight;
   weight.w = w.data();
   weight.out = out_features;
@@ -152,6 +162,7 @@ Products OnDevice(const LinearRecipe& recipe, const LinearData& data,
     DeviceCall call = memory.Call();
     call.gemms = &gemms;
     call.observer = i == 0 ? observer : nullptr;
+    call.histories = {histories.data(), 2, true};
     auto y = Poisoned<float>(tokens * out_features);
     auto dx = Poisoned<D>(tokens * in);
     auto dw = ToDevice(data.dw);

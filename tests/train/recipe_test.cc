@@ -190,6 +190,14 @@ TEST_CASE("Recipes that cannot be are refused at their JSON pointer", "[train]")
   CHECK(ErrorOf("te_nvfp5")
             .find("run.json#/recipe: unknown recipe \"te_nvfp5\"; did you mean \"te_nvfp4\"?") ==
         0);
+  CHECK(ErrorOf({{"base", "te_nvfp4"}, {"delayed_scaling", {{"amax_history_len", 0}}}})
+            .find("run.json#/recipe/delayed_scaling/amax_history_len: must be 1 to") == 0);
+  CHECK(ErrorOf({{"base", "te_nvfp4"}, {"delayed_scaling", {{"amax_compute_algo", "mean"}}}})
+            .find("run.json#/recipe/delayed_scaling/amax_compute_algo: must be \"max\"") == 0);
+  CHECK(ErrorOf({{"base", "mxfp4"}, {"delayed_scaling", Json::object()}})
+            .find("run.json#/recipe/delayed_scaling: no operand has a scale") == 0);
+  CHECK(ErrorOf({{"base", "mxfp4"}, {"fprop", {{"input", {{"delayed_scaling", Json::object()}}}}}})
+            .find("run.json#/recipe/fprop/input/delayed_scaling: is for formats") == 0);
   CHECK(ErrorOf({{"base", "x"}}).find("run.json#/recipe/base: unknown recipe") == 0);
   CHECK(ErrorOf({{"base", "bf16"}, {"disable_rht", true}}).find("run.json#/recipe/disable_rht") ==
         0);

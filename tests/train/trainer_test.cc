@@ -7,6 +7,8 @@
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/simd.h"
 #include "fp4lab/train/checkpoint.h"
+#include "fp4lab/train/model.h"
+#include "fp4lab/train/model.h"
 #include "tests/support/catch.h"
 
 namespace fp4lab {
@@ -110,7 +112,7 @@ TEST_CASE("Recipes differ, seeds differ, and the same seed repeats", "[train]") 
 
 TEST_CASE("Saving at any step, loading and going on equals an uninterrupted run", "[train]") {
   const Corpus corpus = SyntheticCorpus();
-  for (const char* recipe : {"bf16", "te_nvfp4", "mxfp4"}) {
+  for (const char* recipe : {"bf16", "te_nvfp4", "mxfp4", "te_fp8_delayedscaling"}) {
     const TrainConfig config = Tiny(recipe);
     const std::vector<std::byte> whole = StateAfter(config, corpus, 20);
     for (const std::int64_t k : {0, 1, 7, 19}) {
@@ -130,7 +132,7 @@ TEST_CASE("Saving at any step, loading and going on equals an uninterrupted run"
 
 TEST_CASE("Evaluating and diagnosing leave the training run as it is", "[train]") {
   const Corpus corpus = SyntheticCorpus();
-  const TrainConfig config = Tiny("te_nvfp4");
+  const TrainConfig config = Tiny(GENERATE("te_nvfp4", "te_fp8_delayedscaling"));
   Trainer trainer(config, corpus);
   Train(&trainer, 5);
   const Evaluation training = trainer.Evaluate(EvaluationPrecision::kTraining);
@@ -160,6 +162,27 @@ TEST_CASE("An evaluation covers whole windows, in chunks that average to the los
   Trainer all(config, corpus);
   CHECK(all.Evaluate(EvaluationPrecision::kTraining).tokens ==
         static_cast<std::int64_t>((corpus.validation.size() - 1) / 32 * 32));
+}
+
+TEST_CASE("Delayed scaling trains on the amaxes of the steps before, of all micro-batches",
+          "[train]") {
+  const Corpus corpus = SyntheticCorpus();
+  TrainConfig config = Tiny("te_fp8_delayedscaling");
+  const TrainConfig current = Tiny("te_fp8_currentscaling");
+  CHECK(StateAfter(config, corpus, 3) != StateAfter(current, corpus, 3));
+  // The amaxes in use, after one step, by the first linear's input and weight.
+  const auto amaxes = [&](int micro_batches) {
+    config.micro_batches = micro_batches;
+    const std::vector<float> payload =
+        ReadCheckpoint(StateAfter(config, corpus, 1), "state").payload;
+    const std::size_t stride = AmaxHistoryFloats(config.recipe);
+    const std::size_t first = payload.size() - AmaxHistoryFloats(config.model, config.recipe);
+    return std::array{payload[first + kFpropInput * stride],
+                      payload[first + kFpropWeight * stride]};
+  };
+  CHECK(amaxes(1)[kFpropInput] > 0.0f);
+  CHECK(amaxes(1)[kFpropWeight] > 0.0f);
+  CHECK(amaxes(1) == amaxes(2));
 }
 
 std::vector<float> ParametersAfterOneStep(TrainConfig config, const Corpus& corpus, int parts) {

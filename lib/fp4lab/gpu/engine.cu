@@ -34,7 +34,8 @@ class CudaEngine final : public Engine {
         gradients_(layout_.total),
         m_(layout_.total),
         v_(layout_.total),
-        model_(config, parameters_.data(), gradients_.data(),
+        amax_histories_(AmaxHistoryFloats(config.model, config.recipe)),
+        model_(config, parameters_.data(), gradients_.data(), amax_histories_.data(),
                rows_ / static_cast<std::size_t>(config.model.sequence), stream_.get()),
         tokens_(static_cast<std::size_t>(config.micro_batches), rows_,
                 static_cast<std::size_t>(config.model.vocabulary)),
@@ -64,6 +65,7 @@ class CudaEngine final : public Engine {
     const std::size_t step = shares ? static_cast<std::size_t>(group_.Size()) : 1;
     for (std::size_t i = first; i < count; i += step) {
       Pass own = pass;
+      own.records = true;
       own.random.tensor += static_cast<std::uint32_t>(i) * TensorsPerPass();
       Train(own, i, inputs.subspan(i * rows_, rows_), targets.subspan(i * rows_, rows_));
       SumLosses(row_loss_.data(), rows_, loss_sums_.data() + i * sums, stream_.get());
@@ -119,6 +121,8 @@ class CudaEngine final : public Engine {
     update(0, layout_.matrices);
     adam.weight_decay = 0.0f;
     update(layout_.matrices, layout_.total - layout_.matrices);
+    group_.Max(amax_histories_.data(), amax_histories_.size());  // of all processes' micro-batches
+    model_.AdvanceAmaxHistories();
     model_.ParametersChanged();
   }
 
@@ -135,30 +139,34 @@ class CudaEngine final : public Engine {
   void Initialize() override {
     std::vector<float> parameters(layout_.total);
     InitializeParameters(config_.model, config_.seed, parameters);
-    const std::vector<float> zeros(layout_.total);
-    Write({parameters, zeros, zeros});
+    const std::vector<float> zeros(layout_.total), no_history(amax_histories_.size());
+    Write({parameters, zeros, zeros, no_history});
   }
 
   TrainingNumbers Read(std::vector<float>* memory) override {
     gpu_.Use();
-    memory->resize(3 * layout_.total);
+    memory->resize(3 * layout_.total + amax_histories_.size());
     const std::span<float> all(*memory);
     const auto part = [&](std::size_t i) { return all.subspan(i * layout_.total, layout_.total); };
     parameters_.CopyTo(part(0), stream_.get());
     m_.CopyTo(part(1), stream_.get());
     v_.CopyTo(part(2), stream_.get());
+    const std::span<float> histories = all.last(amax_histories_.size());
+    amax_histories_.CopyTo(histories, stream_.get());
     Check(cudaStreamSynchronize(stream_.get()), "training");
-    return {part(0), part(1), part(2)};
+    return {part(0), part(1), part(2), histories};
   }
 
   void Write(const TrainingNumbers& from) override {
     Expects(from.parameters.size() == layout_.total && from.m.size() == layout_.total &&
-                from.v.size() == layout_.total,
-            "Engine::Write: all parameters and moments");
+                from.v.size() == layout_.total &&
+                from.amax_histories.size() == amax_histories_.size(),
+            "Engine::Write: all parameters, moments and amax histories");
     gpu_.Use();
     parameters_.CopyFrom(from.parameters, stream_.get());
     m_.CopyFrom(from.m, stream_.get());
     v_.CopyFrom(from.v, stream_.get());
+    amax_histories_.CopyFrom(from.amax_histories, stream_.get());
     Check(cudaStreamSynchronize(stream_.get()), "training");
     model_.ParametersChanged();
   }
@@ -181,7 +189,7 @@ class CudaEngine final : public Engine {
   TrainConfig config_;
   ParameterLayout layout_;
   std::size_t rows_;  // of a micro-batch
-  DeviceArray<float> parameters_, gradients_, m_, v_;
+  DeviceArray<float> parameters_, gradients_, m_, v_, amax_histories_;
   DeviceModel<T, A> model_;
   StepTokens tokens_;
   DeviceArray<double> row_loss_, loss_sums_, squares_, flag_;

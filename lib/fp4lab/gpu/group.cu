@@ -50,8 +50,14 @@ void CheckNccl(ncclResult_t status, const char* what) {
 }  // namespace
 
 struct Group::State {
-  ncclComm_t communicator = nullptr;
+  ncclComm_t communicator = nullptr;  // null in a world of one process
   cudaStream_t stream = nullptr;
+
+  void Reduce(void* x, std::size_t size, ncclDataType_t type, ncclRedOp_t operation) const {
+    if (communicator == nullptr || size == 0) return;
+    CheckNccl(LoadedNccl().AllReduce(x, x, size, type, operation, communicator, stream),
+              operation == ncclSum ? "sum" : "maximum");
+  }
 };
 
 Group::Group(const World& world, cudaStream_t stream)
@@ -69,18 +75,10 @@ Group::~Group() {
   if (state_->communicator != nullptr) LoadedNccl().CommDestroy(state_->communicator);
 }
 
-void Group::Sum(float* x, std::size_t size) const {
-  if (world_.size == 1) return;
-  CheckNccl(
-      LoadedNccl().AllReduce(x, x, size, ncclFloat, ncclSum, state_->communicator, state_->stream),
-      "sum");
-}
+void Group::Sum(float* x, std::size_t size) const { state_->Reduce(x, size, ncclFloat, ncclSum); }
 
-void Group::Sum(double* x, std::size_t size) const {
-  if (world_.size == 1) return;
-  CheckNccl(
-      LoadedNccl().AllReduce(x, x, size, ncclDouble, ncclSum, state_->communicator, state_->stream),
-      "sum");
-}
+void Group::Sum(double* x, std::size_t size) const { state_->Reduce(x, size, ncclDouble, ncclSum); }
+
+void Group::Max(float* x, std::size_t size) const { state_->Reduce(x, size, ncclFloat, ncclMax); }
 
 }  // namespace fp4lab::gpu

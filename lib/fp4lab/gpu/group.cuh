@@ -23,6 +23,8 @@ class Group {
   // stream's other work.
   void Sum(float* x, std::size_t size) const;
   void Sum(double* x, std::size_t size) const;
+  // x = the largest over all processes.
+  void Max(float* x, std::size_t size) const;
 
  private:
   struct State;

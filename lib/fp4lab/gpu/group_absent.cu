@@ -13,5 +13,6 @@ Group::Group(const World& world, cudaStream_t /*stream*/) : world_(world) {
 Group::~Group() = default;
 void Group::Sum(float* /*x*/, std::size_t /*size*/) const {}
 void Group::Sum(double* /*x*/, std::size_t /*size*/) const {}
+void Group::Max(float* /*x*/, std::size_t /*size*/) const {}
 
 }  // namespace fp4lab::gpu

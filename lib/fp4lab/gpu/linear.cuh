@@ -58,6 +58,7 @@ struct DeviceScratch {
 struct DeviceCall {
   RandomStream random;
   const OperandObserver* observer = nullptr;
+  AmaxHistories histories = {};   // on the device; where an operand has delayed scaling
   std::uint32_t* amax = nullptr;  // kLinearOperands zeroed places
   float* alpha = nullptr;         // 3 places
   cudaStream_t stream = nullptr;

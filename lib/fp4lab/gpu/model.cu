@@ -7,11 +7,14 @@
 namespace fp4lab::gpu {
 template <class T, class A>
 DeviceModel<T, A>::DeviceModel(const TrainConfig& config, const float* parameters, float* gradients,
-                               std::size_t max_sequences, cudaStream_t stream)
+                               float* amax_histories, std::size_t max_sequences,
+                               cudaStream_t stream)
     : config_(config),
       layout_(MakeLayout(config.model)),
       parameters_(parameters),
       gradients_(gradients),
+      amax_histories_(amax_histories),
+      amax_history_floats_(AmaxHistoryFloats(config.recipe)),
       stream_(stream),
       d_(static_cast<std::size_t>(config.model.d_model)),
       ffn_(static_cast<std::size_t>(config.model.ffn)),
@@ -53,6 +56,20 @@ void DeviceModel<T, A>::UseRecipe(const Recipe& recipe) {
                                  static_cast<int>(l / kLinearsPerBlock), config_.model.layers));
   }
   recipes_.push_back(&config_.recipe.rest);
+  if (amax_history_floats_ == 0) return;
+  std::vector<DelayedScaling> delayed;
+  for (const LinearRecipe* linear : recipes_) {
+    for (const OperandRecipe* operand : OperandsOf(*linear)) delayed.push_back(operand->delayed);
+  }
+  delayed_ = DeviceArray<DelayedScaling>(delayed.size());
+  delayed_.CopyFrom(delayed, stream_);
+  Check(cudaStreamSynchronize(stream_), "copy to the GPU");
+}
+
+template <class T, class A>
+void DeviceModel<T, A>::AdvanceAmaxHistories() {
+  gpu::AdvanceAmaxHistories(delayed_.data(), delayed_.size(), amax_histories_, amax_history_floats_,
+                            stream_);
 }
 
 template <class T, class A>
@@ -144,6 +161,10 @@ DeviceCall DeviceModel<T, A>::CallOf(const Pass& pass, std::size_t linear,
                   .stream = stream_,
                   .gemms = &gemms_};
   call.random.tensor += static_cast<std::uint32_t>(linear) * kLinearOperands;
+  if (amax_history_floats_ > 0) {
+    call.histories = {amax_histories_ + linear * kLinearOperands * amax_history_floats_,
+                      amax_history_floats_, pass.records};
+  }
   if (pass.observer != nullptr) {
     *observer = [this, &pass, linear](LinearOperand operand, auto before, auto values,
                                       const Dialect& dialect, const DialectOptions& options) {

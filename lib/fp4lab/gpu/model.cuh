@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fp4lab/gpu/attention.cuh"
+#include "fp4lab/gpu/delayed_scaling.cuh"
 #include "fp4lab/gpu/kernels.cuh"
 #include "fp4lab/gpu/linear.cuh"
 #include "fp4lab/train/config.h"
@@ -29,9 +30,10 @@ struct DeviceBatch {
 template <class T, class A>
 class DeviceModel {
  public:
-  // `parameters` and `gradients` (MakeLayout(config.model).total) are on the device.
+  // `parameters` and `gradients` (MakeLayout(config.model).total) and `amax_histories`
+  // (AmaxHistoryFloats(config.model, config.recipe)) are on the device.
   DeviceModel(const TrainConfig& config, const float* parameters, float* gradients,
-              std::size_t max_sequences, cudaStream_t stream);
+              float* amax_histories, std::size_t max_sequences, cudaStream_t stream);
   DeviceModel(const DeviceModel&) = delete;
   DeviceModel& operator=(const DeviceModel&) = delete;
 
@@ -41,6 +43,8 @@ class DeviceModel {
   void ParametersChanged();
   // Another recipe, of the same Recipe::rest.
   void UseRecipe(const Recipe& recipe);
+  // At the end of a step, for operands with delayed scaling.
+  void AdvanceAmaxHistories();
 
   void Forward(const Pass& pass, const DeviceBatch& batch);
   // After Forward. row_loss (rows), on the device.
@@ -96,7 +100,9 @@ class DeviceModel {
   ParameterLayout layout_;
   std::vector<const LinearRecipe*> recipes_;
   const float* parameters_;
-  float* gradients_;
+  float *gradients_, *amax_histories_;
+  std::size_t amax_history_floats_;      // of an operand
+  DeviceArray<DelayedScaling> delayed_;  // of all operands; empty where no recipe has it
   cudaStream_t stream_;
   std::size_t d_, ffn_, up_width_, qkv_width_, vocabulary_, norms_;
   Gemms gemms_;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fp4lab/dialect/tuned.h"
+#include "fp4lab/gpu/delayed_scaling.cuh"
 #include "fp4lab/gpu/dialect_operand.cuh"
 #include "fp4lab/gpu/hadamard.cuh"
 #include "fp4lab/gpu/linear.cuh"
@@ -73,6 +74,8 @@ inline bool NeedsAmax(const OperandRecipe& recipe) {
   return HasTensorAmax(recipe) && recipe.format->nan != NanRule::kTensor;
 }
 
+inline bool HasDelayedScaling(const OperandRecipe& recipe) { return recipe.delayed.length > 0; }
+
 // Where an operand lies: (rows, cols), the reduction axis along rows or along cols.
 struct Place {
   std::size_t rows = 0, cols = 0;
@@ -127,6 +130,15 @@ inline QuantizeJob JobOf(const OperandRecipe& recipe, LinearOperand operand, con
   return job;
 }
 
+// *amax, that of the tensor, for delayed scaling: DelayedAmax of nn/linear_operand.h.
+inline void DelayAmax(const OperandRecipe& recipe, LinearOperand operand, const DeviceCall& call,
+                      std::uint32_t* amax) {
+  if (!HasDelayedScaling(recipe)) return;
+  const bool is_weight = operand == kFpropWeight || operand == kDgradWeight;
+  TakeDelayedAmax(call.histories.Of(operand), is_weight || call.histories.records, amax,
+                  call.stream);
+}
+
 // Prepare for a dialect that no kernel of quantize.cuh computes, any other transform being done.
 template <class T>
 Operand<T> PrepareAnyDialect(const OperandRecipe& recipe, LinearOperand operand,
@@ -145,6 +157,7 @@ Operand<T> PrepareAnyDialect(const OperandRecipe& recipe, LinearOperand operand,
   if (HasLevelTwo(d) && !(measured && NeedsAmax(recipe))) {
     MeasureLevelTwo(d, from, place.rows, place.cols, place.along_rows, numbers, call.stream);
   }
+  DelayAmax(recipe, operand, call, amax);
   cuda::QuantizeToValues(d,
                          {.x = MatrixOf(from, place.rows, place.cols),
                           .transposed = place.along_rows,
@@ -170,7 +183,13 @@ Operand<T> PrepareUnseen(const OperandRecipe& recipe, LinearOperand operand, con
   }
   const QuantizeJob job = JobOf(recipe, operand, call, place);
   if (!job.format && job.hadamard == 0) return {x, nullptr};
-  if (NeedsAmax(recipe) && !measured) MeasureAmax(job, x, amax, call.stream);
+  if (NeedsAmax(recipe) && !measured) {
+    if (HasDelayedScaling(recipe)) {  // what the operand was quantized with last may be there
+      Check(cudaMemsetAsync(amax, 0, sizeof *amax, call.stream), "memset");
+    }
+    MeasureAmax(job, x, amax, call.stream);
+  }
+  DelayAmax(recipe, operand, call, amax);
   QuantizeToValues(job, x, amax, out, call.stream, alpha != nullptr ? *alpha : AlphaJob{});
   if (alpha != nullptr) alpha->to = nullptr;
   return {out, amax};
@@ -222,8 +241,9 @@ const T* DecodedOf(const OperandRecipe& fprop, LinearOperand operand, const Devi
   return memory;
 }
 
-// Whether both operands start from one tensor and take its largest magnitude.
+// Whether both operands start from one tensor and take its largest magnitude in this call.
 inline bool NeedAmaxOfOne(const OperandRecipe& row, const OperandRecipe& column) {
+  if (HasDelayedScaling(row) || HasDelayedScaling(column)) return false;
   return NeedsAmax(row) && NeedsAmax(column) && row.hadamard == 0 && !column.from_fprop;
 }
 // Whether the amax of both operands of one tensor, along its rows and down its columns, come from
@@ -240,7 +260,7 @@ template <class T>
 AmaxPlaces PlacesOf(const OperandRecipe& row, const OperandRecipe& column, std::size_t tokens,
                     std::size_t cols, std::uint32_t* plain, std::uint32_t* transformed) {
   if (!std::is_same_v<T, Bf16> || tokens % kAmaxRows != 0 || cols % 2 != 0) return {};
-  if (!NeedsAmax(row) || row.hadamard != 0) return {};
+  if (!NeedsAmax(row) || row.hadamard != 0 || HasDelayedScaling(row)) return {};
   const bool both = MeasuresBoth(row, column) && column.hadamard == static_cast<int>(kAmaxRows);
   return {plain, both ? transformed : nullptr};
 }

@@ -15,6 +15,7 @@
 #include "fp4lab/base/random.h"
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/dialect/quantize.h"
+#include "fp4lab/nn/delayed_scaling.h"
 #include "fp4lab/nn/rmsnorm.h"
 #include "fp4lab/tensor/accumulation.h"
 #include "fp4lab/tensor/fp4_gemm.h"
@@ -50,6 +51,7 @@ struct OperandRecipe {
   // dgrad's weight and wgrad's input: made of what fprop's operand decodes to, rounded to BF16
   // where operands are, instead of the tensor itself.
   bool from_fprop = false;
+  DelayedScaling delayed = {};  // of a format whose tensor has a scale
 
   friend constexpr bool operator==(const OperandRecipe&, const OperandRecipe&) = default;
 };
@@ -88,6 +90,7 @@ using OperandObserver = std::function<void(LinearOperand, MatrixView<const float
 struct LinearCall {
   RandomStream random;
   const OperandObserver* observer = nullptr;
+  AmaxHistories histories = {};  // read and written where an operand has delayed scaling
 };
 
 // An operand as a GEMM takes it: values, or FP4 integers with their scales. Both lie in memory as
@@ -135,14 +138,15 @@ struct LinearInput {
 };
 
 // An operand becomes, in this order: BF16 (if the recipe says so); transformed (`hadamard`); values
-// of `format`. A GEMM with two block formats adds its
-// blocks in order (GemmOptions::block = the smaller block_cols); any other is one sum over the
-// whole axis. Where both operands are FP4 in blocks of the same length the GEMM runs on integers
-// (Fp4Gemm), except with an observer or with scales beyond its range: the same bits. alpha undoes
-// the tensors' scales; those of rows are undone after it, y = fl(fl(y * D_a(row)) * D_b(column)).
-// The dgrad weight is the transposed fprop weight where that is the same thing (equal recipes,
-// nearest rounding, and square blocks, one scale, or no format). A GEMM with an accumulation of its
-// own is GemmAs of the operands' codes and scales instead, several times slower.
+// of `format`, under the amax of its tensor or, with delayed scaling, of the steps before. A GEMM
+// with two block formats adds its blocks in order (GemmOptions::block = the smaller block_cols);
+// any other is one sum over the whole axis. Where both operands are FP4 in blocks of the same
+// length the GEMM runs on integers (Fp4Gemm), except with an observer or with scales beyond its
+// range: the same bits. alpha undoes the tensors' scales; those of rows are undone after it, y =
+// fl(fl(y * D_a(row)) * D_b(column)). The dgrad weight is the transposed fprop weight where that is
+// the same thing (equal recipes, nearest rounding, and square blocks, one scale, or no format). A
+// GEMM with an accumulation of its own is GemmAs of the operands' codes and scales instead, several
+// times slower.
 
 // y = x w^T, or y = y + x w^T.
 void LinearForward(const LinearRecipe& recipe, const LinearCall& call, const LinearInput& input,

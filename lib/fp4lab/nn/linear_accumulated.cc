@@ -44,6 +44,9 @@ Product Prepare(const LinearCall& call, const AccumulatedOperand& from) {
   }
   const Dialect& d = *from.recipe.format;
   DialectOptions options = OptionsOf(from.recipe, from.operand, call);
+  if (from.recipe.delayed.length > 0) {
+    options.amax = {DelayedAmax(from.operand, call, LevelTwoAmax(d, x.View(), {})[0])};
+  }
   const Quantized q = QuantizeAs(d, x.View(), options);
   if (call.observer != nullptr) {
     Matrix<float> values(x.rows, x.cols);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "fp4lab/base/error.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/block/fp4_integers.h"
 #include "fp4lab/dialect/blocks.h"
@@ -161,6 +162,14 @@ DialectOptions OptionsOf(const OperandRecipe& recipe, LinearOperand operand,
   return options;
 }
 
+float DelayedAmax(LinearOperand operand, const LinearCall& call, float amax) {
+  Expects(call.histories.numbers != nullptr, "delayed scaling has a history");
+  float* const history = call.histories.Of(operand);
+  const bool is_weight = operand == kFpropWeight || operand == kDgradWeight;
+  if ((is_weight || call.histories.records) && amax > history[1]) history[1] = amax;
+  return history[0];
+}
+
 void KeepAmax(const Dialect& dialect, std::span<const float> amax, float* tensor_amax,
               std::vector<float>* row_decode) {
   if (!dialect.row_scaled) {
@@ -196,7 +205,8 @@ bool PrepareRounded(const OperandRecipe& recipe, View x, FloatBuffer* band,
                     LinearOperandValues* out) {
   const Dialect& d = *recipe.format;
   const std::optional<TunedQuantizer> tuned = TunedFor(d);
-  const bool plain = recipe.hadamard == 0 && tuned && !IsStochastic(d);
+  const bool plain =
+      recipe.hadamard == 0 && recipe.delayed.length == 0 && tuned && !IsStochastic(d);
   if (!plain || x.col_stride != 1 || x.size() == 0) return false;
   out->ready = true;
   out->values = {};
@@ -242,7 +252,7 @@ void PrepareOperand(const OperandRecipe& recipe, bool bf16, LinearOperand operan
   DialectOptions options = OptionsOf(recipe, operand, call);
   if (recipe.hadamard != 0) {
     const HadamardTransform transform = TransformOf(recipe, call);
-    if (integers &&
+    if (integers && recipe.delayed.length == 0 &&
         MakeTransformedIntegers(x, transform, *recipe.format, options, transformed, out)) {
       return;
     }
@@ -253,6 +263,9 @@ void PrepareOperand(const OperandRecipe& recipe, bool bf16, LinearOperand operan
   if (recipe.format) {
     const Dialect& d = *recipe.format;
     options.amax = AmaxFor(d, x, knows_amax ? &amax : nullptr);
+    if (recipe.delayed.length > 0) {
+      options.amax = {DelayedAmax(operand, call, options.amax[0])};
+    }
     KeepAmax(d, options.amax, &out->amax, &out->row_decode);
     if (integers) {
       out->has_integers = QuantizeToFp4Integers(d, x, options, RoomFor(x, d, options, out));

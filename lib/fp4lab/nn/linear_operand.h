@@ -38,6 +38,10 @@ void DecodeOperand(const OperandRecipe& fprop, bool bf16, LinearOperand operand,
 DialectOptions OptionsOf(const OperandRecipe& recipe, LinearOperand operand,
                          const LinearCall& call);
 
+// For an operand with delayed scaling: the amax of the steps before. `amax`, that of this use,
+// becomes part of the history: an activation's where the call records, a weight's always.
+float DelayedAmax(LinearOperand operand, const LinearCall& call, float amax);
+
 // Keeps the tensor's amax for AlphaOf, or the rows' scales for ScaleRows.
 void KeepAmax(const Dialect& dialect, std::span<const float> amax, float* tensor_amax,
               std::vector<float>* row_decode);

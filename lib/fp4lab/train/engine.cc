@@ -16,7 +16,8 @@ class CpuEngine final : public Engine {
         gradients_(parameters_.size()),
         m_(parameters_.size()),
         v_(parameters_.size()),
-        model_(config.model, config.recipe, parameters_, MicroBatch()),
+        amax_histories_(AmaxHistoryFloats(config.model, config.recipe)),
+        model_(config.model, config.recipe, parameters_, MicroBatch(), amax_histories_),
         row_loss_(MicroBatchTokens()) {}
 
   std::uint32_t TensorsPerPass() const override { return model_.TensorsPerPass(); }
@@ -30,6 +31,7 @@ class CpuEngine final : public Engine {
     if (pass.observer != nullptr) model_.ParametersChanged();  // weights are quantized again, seen
     const float scale = 1.0f / static_cast<float>(TokensPerStep(config_));
     Pass own = pass;
+    own.records = pass.observer == nullptr;
     StepSums sums;
     for (std::size_t i = 0; i < count; ++i, own.random.tensor += model_.TensorsPerPass()) {
       const auto in = inputs.subspan(i * tokens, tokens);
@@ -56,6 +58,7 @@ class CpuEngine final : public Engine {
     update(0, matrices);
     adam.weight_decay = 0.0f;
     update(matrices, parameters_.size() - matrices);
+    model_.AdvanceAmaxHistories();
     model_.ParametersChanged();
   }
 
@@ -69,18 +72,22 @@ class CpuEngine final : public Engine {
     InitializeParameters(config_.model, config_.seed, parameters_);
     std::fill(m_.begin(), m_.end(), 0.0f);
     std::fill(v_.begin(), v_.end(), 0.0f);
+    std::fill(amax_histories_.begin(), amax_histories_.end(), 0.0f);
     model_.ParametersChanged();
   }
 
-  TrainingNumbers Read(std::vector<float>* /*memory*/) override { return {parameters_, m_, v_}; }
+  TrainingNumbers Read(std::vector<float>* /*memory*/) override {
+    return {parameters_, m_, v_, amax_histories_};
+  }
 
   void Write(const TrainingNumbers& from) override {
     Expects(from.parameters.size() == parameters_.size() && from.m.size() == m_.size() &&
-                from.v.size() == v_.size(),
-            "Engine::Write: all parameters and moments");
+                from.v.size() == v_.size() && from.amax_histories.size() == amax_histories_.size(),
+            "Engine::Write: all parameters, moments and amax histories");
     std::copy(from.parameters.begin(), from.parameters.end(), parameters_.begin());
     std::copy(from.m.begin(), from.m.end(), m_.begin());
     std::copy(from.v.begin(), from.v.end(), v_.begin());
+    std::copy(from.amax_histories.begin(), from.amax_histories.end(), amax_histories_.begin());
     model_.ParametersChanged();
   }
 
@@ -93,7 +100,7 @@ class CpuEngine final : public Engine {
   }
 
   TrainConfig config_;
-  FloatBuffer parameters_, gradients_, m_, v_;
+  FloatBuffer parameters_, gradients_, m_, v_, amax_histories_;
   Model model_;
   std::vector<double> row_loss_;
 };

@@ -24,9 +24,10 @@ struct StepSums {
   double gradient_squares = 0.0;  // sum of squares of all gradients
 };
 
-// Flat parameters (MakeLayout's order) and AdamW's moments, all of one size.
+// Flat parameters (MakeLayout's order) and AdamW's moments, all of one size, and the amax histories
+// of delayed scaling (AmaxHistoryFloats of them).
 struct TrainingNumbers {
-  std::span<const float> parameters, m, v;
+  std::span<const float> parameters, m, v, amax_histories;
 };
 
 class Engine {
@@ -47,7 +48,8 @@ class Engine {
   // The next passes compute with `recipe`: the configuration's, or the one that it changes to.
   virtual void UseRecipe(const Recipe& recipe) = 0;
 
-  // AdamW with the gradients of the last call; weight decay on matrices only.
+  // AdamW with the gradients of the last call; weight decay on matrices only. The step ends: amax
+  // histories move on.
   virtual void Update(const AdamW& options) = 0;
 
   // Forward only, at most a micro-batch: row_loss in nats, one a token.
@@ -57,7 +59,7 @@ class Engine {
   // Whether any process of the world says so; every one must ask.
   virtual bool Any(bool said) { return said; }
 
-  // InitializeParameters' weights of the configuration, moments of zero.
+  // InitializeParameters' weights of the configuration, moments and amax histories of zero.
   virtual void Initialize() = 0;
 
   // The numbers where they lie, or copies in *memory of those that only the engine's processor

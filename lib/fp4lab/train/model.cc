@@ -20,14 +20,23 @@ std::size_t RoundedUp(std::size_t floats) { return (floats + 15) / 16 * 16; }
 
 }  // namespace
 
+std::size_t AmaxHistoryFloats(const ModelConfig& config, const Recipe& recipe) {
+  const auto blocks = static_cast<std::size_t>(config.layers);
+  return (blocks * kLinearsPerBlock + 1) * kLinearOperands * AmaxHistoryFloats(recipe);
+}
+
 Model::Model(const ModelConfig& config, const Recipe& recipe, std::span<const float> parameters,
-             std::size_t max_sequences)
+             std::size_t max_sequences, std::span<float> amax_histories)
     : config_(config),
       layout_(MakeLayout(config)),
       parameters_(parameters),
+      amax_histories_(amax_histories),
+      amax_history_floats_(AmaxHistoryFloats(recipe)),
       rope_(MakeRopeTable(static_cast<std::size_t>(config.sequence), HeadDim(config),
                           config.rope_theta)) {
   Expects(parameters.size() == layout_.total, "Model: parameters of MakeLayout(config).total");
+  Expects(amax_histories.size() == AmaxHistoryFloats(config, recipe),
+          "Model: amax histories of all linears' operands");
   const auto weight = [&](const ParameterSlice& s) {
     LinearWeight w;
     w.w = {parameters_.data() + s.offset, s.rows, s.cols};
@@ -52,6 +61,17 @@ void Model::UseRecipe(const Recipe& recipe) {
         &RecipeOf(recipe_, LinearName(l), static_cast<int>(l / kLinearsPerBlock), config_.layers));
   }
   recipes_.push_back(&recipe_.rest);
+}
+
+void Model::AdvanceAmaxHistories() {
+  if (amax_histories_.empty()) return;
+  for (std::size_t l = 0; l < recipes_.size(); ++l) {
+    const auto operands = OperandsOf(*recipes_[l]);
+    for (std::size_t k = 0; k < operands.size(); ++k) {
+      const std::size_t first = (l * kLinearOperands + k) * amax_history_floats_;
+      AdvanceAmaxHistory(operands[k]->delayed, &amax_histories_[first]);
+    }
+  }
 }
 
 void Model::ParametersChanged() {
@@ -208,17 +228,26 @@ void Model::MakeNorm(const Pass& pass, std::size_t linear, View x, std::span<con
   inputs_[linear] = MakeRounded(pass, linear, PieceRows(out), out, make);
 }
 
-void Model::RunLinear(const Pass& pass, std::size_t linear, Write write, View y) {
+LinearCall Model::CallOf(const Pass& pass, std::size_t linear, OperandObserver* observer) {
   LinearCall call{.random = pass.random};
   call.random.tensor += static_cast<std::uint32_t>(linear) * kLinearOperands;
-  OperandObserver observer;
+  if (!amax_histories_.empty()) {
+    call.histories = {&amax_histories_[linear * kLinearOperands * amax_history_floats_],
+                      amax_history_floats_, pass.records};
+  }
   if (pass.observer != nullptr) {
-    observer = [&](LinearOperand operand, auto before, auto values, const auto& dialect,
-                   const auto& options) {
+    *observer = [this, &pass, linear](LinearOperand operand, auto before, auto values,
+                                      const auto& dialect, const auto& options) {
       (*pass.observer)(LinearName(linear), operand, before, values, dialect, options);
     };
-    call.observer = &observer;
+    call.observer = observer;
   }
+  return call;
+}
+
+void Model::RunLinear(const Pass& pass, std::size_t linear, Write write, View y) {
+  OperandObserver observer;
+  const LinearCall call = CallOf(pass, linear, &observer);
   LinearForward(RecipeFor(pass, linear), call, inputs_[linear], &weights_[linear], &scratch_, write,
                 y);
 }

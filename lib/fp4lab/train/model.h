@@ -45,15 +45,21 @@ using LinearObserver =
 struct Pass {
   bool high_precision = false;  // Recipe::rest everywhere
   RandomStream random;
+  bool records = false;  // delayed scaling: the pass's amaxes become part of the histories
   const TensorInspector* inspector = nullptr;
   const LinearObserver* observer = nullptr;
 };
 
+// Floats that a run keeps for delayed scaling: of all operands of all linears, in the order of
+// Pass::random; 0 where the recipe, and the one that it changes to, has none.
+std::size_t AmaxHistoryFloats(const ModelConfig& config, const Recipe& recipe);
+
 class Model {
  public:
-  // `parameters` (MakeLayout(config).total) is read at every pass and must stay where it is.
+  // `parameters` (MakeLayout(config).total) is read at every pass and must stay where it is, as
+  // must `amax_histories`, AmaxHistoryFloats(config, recipe) of them, which passes read and write.
   Model(const ModelConfig& config, const Recipe& recipe, std::span<const float> parameters,
-        std::size_t max_sequences);
+        std::size_t max_sequences, std::span<float> amax_histories = {});
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
@@ -62,6 +68,9 @@ class Model {
 
   // Another recipe, of the same Recipe::rest.
   void UseRecipe(const Recipe& recipe);
+
+  // At the end of a step, for operands with delayed scaling.
+  void AdvanceAmaxHistories();
 
   // After any change of the parameters: quantized weights are made anew.
   void ParametersChanged();
@@ -120,6 +129,8 @@ class Model {
   std::size_t HeadIndex() const { return weights_.size() - 1; }
   std::string LinearName(std::size_t linear) const;
   const LinearRecipe& RecipeFor(const Pass& pass, std::size_t linear) const;
+  // `observer`: memory for the linear's own, of the pass's.
+  LinearCall CallOf(const Pass& pass, std::size_t linear, OperandObserver* observer);
   // Rows of x that fit a first-level cache.
   static std::size_t PieceRows(const View& x);
   // make(first, rows, bf16) writes those rows of `out`, piece by piece: rounded to BF16 if the
@@ -141,6 +152,8 @@ class Model {
   std::vector<const LinearRecipe*> recipes_;  // a linear each: recipe_.linear or recipe_.rest
   ParameterLayout layout_;
   std::span<const float> parameters_;
+  std::span<float> amax_histories_;
+  std::size_t amax_history_floats_;  // of an operand
   RopeTable rope_;
   std::vector<LinearWeight> weights_;  // the blocks' linears in order, then the head
   std::vector<LinearInput> inputs_;    // a linear each, of the last Forward

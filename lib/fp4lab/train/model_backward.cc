@@ -18,16 +18,8 @@ Model::View Model::Gradient(std::span<float> gradients, const ParameterSlice& sl
 
 void Model::RunLinearBackward(const Pass& pass, std::size_t linear, const LinearInput& dy, View dx,
                               std::span<float> gradients) {
-  LinearCall call{.random = pass.random};
-  call.random.tensor += static_cast<std::uint32_t>(linear) * kLinearOperands;
   OperandObserver observer;
-  if (pass.observer != nullptr) {
-    observer = [&](LinearOperand operand, auto before, auto values, const auto& dialect,
-                   const auto& options) {
-      (*pass.observer)(LinearName(linear), operand, before, values, dialect, options);
-    };
-    call.observer = &observer;
-  }
+  const LinearCall call = CallOf(pass, linear, &observer);
   const ParameterSlice& slice =
       linear == HeadIndex() ? layout_.head : layout_.block_linears[linear];
   const View dw = Gradient(gradients, slice);

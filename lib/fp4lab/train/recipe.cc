@@ -173,6 +173,20 @@ void CheckSource(const JsonObject& o, std::string_view gemm, std::string_view op
               "is for dgrad's weight and wgrad's input");
 }
 
+// Of all operands whose tensor has a scale.
+void ReadDelayedScaling(JsonObject* o, LinearRecipe* linear) {
+  if (!o->Has("delayed_scaling")) return;
+  DelayedScaling delayed;
+  ReadDelayed(o, &delayed);
+  bool any = delayed.length == 0;
+  for (OperandRecipe* operand : Operands(linear)) {
+    if (!CanBeDelayed(*operand)) continue;
+    operand->delayed = delayed;
+    any = true;
+  }
+  if (!any) throw Error(o->Where("delayed_scaling"), "no operand has a scale of its tensor");
+}
+
 void ReadDirections(JsonObject* o, LinearRecipe* linear) {
   bool forward_only = false, backward_only = false;
   o->Read("forward_only", &forward_only);
@@ -327,6 +341,7 @@ Recipe ReadRecipe(const Json& json, const std::string& where) {
   ReadGemm(&o, "fprop", "input", "weight", &recipe.linear.fprop);
   ReadGemm(&o, "dgrad", "grad", "weight", &recipe.linear.dgrad);
   ReadGemm(&o, "wgrad", "grad", "input", &recipe.linear.wgrad);
+  ReadDelayedScaling(&o, &recipe.linear);
   ReadAccumulation(&o, &recipe.linear);
   ReadDirections(&o, &recipe.linear);
   const std::string dtype =
@@ -377,6 +392,23 @@ std::int64_t LastChange(const Recipe& recipe, std::int64_t total_steps) {
 const Recipe& RecipeAt(const Recipe& recipe, std::int64_t step, std::int64_t total_steps) {
   const bool changed = !recipe.then.empty() && step >= LastChange(recipe, total_steps);
   return changed ? recipe.then[0].recipe : recipe;
+}
+
+std::array<const OperandRecipe*, kLinearOperands> OperandsOf(const LinearRecipe& linear) {
+  return {&linear.fprop.a, &linear.fprop.b, &linear.dgrad.a,
+          &linear.dgrad.b, &linear.wgrad.a, &linear.wgrad.b};
+}
+
+std::size_t AmaxHistoryFloats(const Recipe& recipe) {
+  int longest = 0;
+  for (const OperandRecipe* operand : OperandsOf(recipe.linear)) {
+    longest = std::max(longest, int{operand->delayed.length});
+  }
+  std::size_t floats = longest > 0 ? AmaxHistoryFloats(longest) : 0;
+  for (const RecipeChange& change : recipe.then) {
+    floats = std::max(floats, AmaxHistoryFloats(change.recipe));
+  }
+  return floats;
 }
 
 std::vector<std::string> RecipeNames() {

@@ -15,6 +15,8 @@
 //   any row of published_recipes.h, which stands for all of its members
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -71,14 +73,15 @@ std::int64_t LastChange(const Recipe& recipe, std::int64_t total_steps);
 //   switches; mxfp4 takes them too), fp8_format, scale_rule, weight_block, forward_only,
 //   backward_only (quantize only fprop, or only dgrad and wgrad), fprop {input, weight}, dgrad
 //   {grad, weight}, wgrad {grad, input}: operands
-//     {"format", "rounding", "random_bits", "random", "hadamard", "from"}, each key optional
-//     (recipe_json.h); formats are dialects, by name or spelled out (dialect_json.h),
-//   accumulation {fprop, dgrad, wgrad: a name of `fp4lab gemm --models`, "exact", ...; "blocks"},
-//   training_dtype ("bf16" | "fp32"), layers, first_blocks_bf16 and last_blocks_bf16 (blocks, or
-//   "15%" of them, rounded up), include, exclude,
-//   then {"at": share of the steps, "recipe"}: another recipe, of the same training_dtype, from
-//   there on.
-// Applied in this order: base, its options, switches, operands, forward_only / backward_only.
+//     {"format", "rounding", "random_bits", "random", "hadamard", "from", "delayed_scaling"}, each
+//     key optional (recipe_json.h); formats are dialects, by name or spelled out (dialect_json.h),
+//   delayed_scaling {"amax_history_len", "amax_compute_algo"} or false: of all operands whose
+//   tensor has a scale, accumulation {fprop, dgrad, wgrad: a name of `fp4lab gemm --models`,
+//   "exact", ...; "blocks"}, training_dtype ("bf16" | "fp32"), layers, first_blocks_bf16 and
+//   last_blocks_bf16 (blocks, or "15%" of them, rounded up), include, exclude, then {"at": share of
+//   the steps, "recipe"}: another recipe, of the same training_dtype, from there on.
+// Applied in this order: base, its options, switches, operands, delayed_scaling, forward_only /
+// backward_only.
 // Error at the JSON pointer for what is unknown or contradicts itself.
 Recipe ReadRecipe(const Json& json, const std::string& where);
 // The resolved form, every operand spelled out; ReadRecipe gives the same Recipe back.
@@ -86,6 +89,13 @@ Json ToJson(const Recipe& recipe);
 
 // The base recipes above, without the published ones.
 std::vector<std::string> RecipeNames();
+
+// Floats that a run keeps of each operand for delayed scaling, in the recipe or in the one that it
+// changes to; 0 where there is none.
+std::size_t AmaxHistoryFloats(const Recipe& recipe);
+
+// The operands in the order of LinearOperand.
+std::array<const OperandRecipe*, kLinearOperands> OperandsOf(const LinearRecipe& linear);
 
 // Whether a pattern of include or exclude holds for a linear's name.
 bool Matches(std::string_view pattern, std::string_view name);

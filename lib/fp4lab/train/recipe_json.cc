@@ -24,6 +24,7 @@ constexpr std::array kStochastic = {
 };
 
 constexpr std::string_view kNearest = "nearest_even", kCut = "toward_zero", kRandom = "stochastic";
+constexpr std::string_view kMostRecent = "most_recent";
 
 std::string RoundingName(const std::optional<Dialect>& format) {
   if (format && IsStochastic(*format)) return std::string(kRandom);
@@ -143,7 +144,35 @@ void ReadOperand(const Json& json, const std::string& where, OperandRecipe* oper
     throw Error(o.Where("from"), "must be \"tensor\" or \"fprop\"");
   }
   operand->from_fprop = from == "fprop";
+  if (o.Has("delayed_scaling")) ReadDelayed(&o, &operand->delayed);
+  if (operand->delayed.length > 0 && !CanBeDelayed(*operand)) {
+    throw Error(o.Where("delayed_scaling"), "is for formats with one scale for the tensor");
+  }
   o.Finish();
+}
+
+void ReadDelayed(JsonObject* o, DelayedScaling* delayed) {
+  constexpr int kMost = 1 << 14;
+  *delayed = {};
+  const Json* json = o->Member("delayed_scaling");
+  if (json == nullptr || *json == false) return;
+  JsonObject members(*json, o->Where("delayed_scaling"));
+  int length = 1024;
+  std::string algorithm = "max";
+  members.Read("amax_history_len", &length);
+  members.Read("amax_compute_algo", &algorithm);
+  members.Finish();
+  if (length < 1 || length > kMost) {
+    throw Error(members.Where("amax_history_len"), "must be 1 to " + std::to_string(kMost));
+  }
+  if (algorithm != "max" && algorithm != kMostRecent) {
+    throw Error(members.Where("amax_compute_algo"), "must be \"max\" or \"most_recent\"");
+  }
+  *delayed = {static_cast<std::uint16_t>(length), algorithm == kMostRecent};
+}
+
+bool CanBeDelayed(const OperandRecipe& operand) {
+  return operand.format && HasLevelTwo(*operand.format) && !operand.format->row_scaled;
 }
 
 Json HadamardJson(const OperandRecipe& operand) {
@@ -195,6 +224,11 @@ std::string OperandText(const Json& operand) {
     text += ", H" + hadamard.dump();
   }
   if (operand.value("from", "") == "fprop") text += ", of fprop's values";
+  if (operand.contains("delayed_scaling")) {
+    const Json& delayed = operand["delayed_scaling"];
+    text += ", delayed scaling (" + delayed.at("amax_compute_algo").get<std::string>() + " of " +
+            delayed.at("amax_history_len").dump() + ")";
+  }
   return text;
 }
 
@@ -203,6 +237,11 @@ Json ToJson(const OperandRecipe& operand) {
             {"rounding", RoundingName(operand.format)},
             {"hadamard", HadamardJson(operand)}};
   if (operand.from_fprop) json["from"] = "fprop";
+  if (const DelayedScaling& d = operand.delayed; d.length > 0) {
+    json["delayed_scaling"] = {
+        {"amax_history_len", d.length},
+        {"amax_compute_algo", d.most_recent ? kMostRecent : std::string_view("max")}};
+  }
   if (!operand.format || !IsStochastic(*operand.format)) return json;
   const int bits = RandomBitsOf(operand.format->rounding);
   if (bits != 16) json["random_bits"] = bits;

@@ -16,8 +16,15 @@ namespace fp4lab {
 //   "hadamard"     0 (none), 2, 4 .. 128, or {"size", "signs": te | none | seeded | fresh}
 //   "from"         "tensor", or "fprop": what fprop's operand decodes to (dgrad's weight, wgrad's
 //                  input)
+//   "delayed_scaling"  false, or ReadDelayed's object: the operand is quantized with the amaxes of
+//                  the steps before; for formats with one scale for the tensor
 void ReadOperand(const Json& json, const std::string& where, OperandRecipe* operand);
 Json ToJson(const OperandRecipe& operand);
+// The member "delayed_scaling": false, or {"amax_history_len": steps, 1024 when absent,
+// "amax_compute_algo": "max" (when absent) | "most_recent"}, Transformer Engine's names.
+void ReadDelayed(JsonObject* o, DelayedScaling* delayed);
+// Whether the operand has one scale for its tensor.
+bool CanBeDelayed(const OperandRecipe& operand);
 // An operand of the resolved JSON in words: "nvfp4.te, stochastic, H16"; "-": not quantized.
 std::string OperandText(const Json& operand);
 Json HadamardJson(const OperandRecipe& operand);

@@ -255,7 +255,8 @@ void Trainer::SaveState(const ByteSink& sink) const {
   const State& s = *state_;
   std::vector<float> memory;
   const TrainingNumbers numbers = s.engine->Read(&memory);
-  const std::array<std::span<const float>, 3> payload = {numbers.parameters, numbers.m, numbers.v};
+  const std::array<std::span<const float>, 4> payload = {numbers.parameters, numbers.m, numbers.v,
+                                                         numbers.amax_histories};
   WriteCheckpoint({s.Identity(), s.steps}, payload, sink);
 }
 
@@ -276,11 +277,13 @@ void Trainer::LoadState(std::span<const std::byte> bytes, const std::string& whe
     throw Error(where, "checkpoint of another configuration: " + difference);
   }
   const std::size_t n = s.layout.total;
-  if (checkpoint.payload.size() != 3 * n || checkpoint.header.step < 0) {
+  const std::size_t histories = AmaxHistoryFloats(s.config.model, s.config.recipe);
+  if (checkpoint.payload.size() != 3 * n + histories || checkpoint.header.step < 0) {
     throw Error(where, "checkpoint does not hold this model's numbers");
   }
   const std::span<const float> from(checkpoint.payload);
-  s.engine->Write({from.first(n), from.subspan(n, n), from.last(n)});
+  s.engine->Write(
+      {from.first(n), from.subspan(n, n), from.subspan(2 * n, n), from.last(histories)});
   s.steps = checkpoint.header.step;
   s.evaluated.losses.clear();
 }
