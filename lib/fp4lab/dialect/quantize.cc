@@ -56,6 +56,7 @@ struct QuantizeJob {
   std::array<std::uint8_t, 16> integers = {};  // of those: 12 + 2 * value
   std::size_t chunk = 0;                       // columns
   std::size_t group = 0;                       // bands
+  bool joins_rows = false;                     // the bands of a group make one
 
   std::size_t TileStride() const { return (chunk + 15) / 16 * 16; }
   std::size_t TileSize() const { return group * grid.block_rows * TileStride() + kSpare; }
@@ -568,11 +569,25 @@ void QuantizeBand(const QuantizeJob& job, const Tile& x, std::size_t band, std::
 
 bool CanRound(ElementRounding rounding) { return IsInLanes(rounding); }
 
-void QuantizeGroup(const QuantizeJob& job, std::size_t group) {
+// A group's bands, each a row of blocks and one after the other in memory, as one long row.
+void QuantizeAsOneRow(const QuantizeJob& job, std::size_t first, std::size_t rows) {
   QuantizeBuffers buffers(job);
+  const float* x = &job.x(first, 0);
+  const std::size_t size = rows * job.x.cols;
+  for (std::size_t i = 0; i < size; i += job.chunk) {
+    const std::size_t cols = std::min(job.chunk, size - i);
+    MatrixView<float> values;
+    if (job.out.values.data != nullptr) values = {&job.out.values(first, 0) + i, 1, cols};
+    QuantizeBand(job, {x + i, cols, 1, cols}, first, i, values, &buffers);
+  }
+}
+
+void QuantizeGroup(const QuantizeJob& job, std::size_t group) {
   const MatrixView<const float>& x = job.x;
   const std::size_t height = job.grid.block_rows, first = group * job.group;
   const std::size_t last = std::min(first + job.group, job.grid.rows);
+  if (job.joins_rows) return QuantizeAsOneRow(job, first, last - first);
+  QuantizeBuffers buffers(job);
   const std::size_t top = first * height, bottom = std::min(last * height, x.rows);
   for (std::size_t col = 0; col < x.cols; col += job.chunk) {
     const std::size_t cols = std::min(job.chunk, x.cols - col);
@@ -610,6 +625,15 @@ namespace {
 HWY_EXPORT(QuantizeGroup);
 HWY_EXPORT(CanRound);
 
+// Whether rows may be joined: they lie in memory without gaps, as whole blocks, and share all else.
+bool JoinsRows(const Dialect& d, const BlockGrid& grid, MatrixView<const float> x,
+               const QuantizeOutputs& out) {
+  const auto lies_so = [](const auto& view) { return view.data == nullptr || view.IsRowMajor(); };
+  return grid.block_rows == 1 && x.cols % grid.block_cols == 0 && x.IsRowMajor() &&
+         lies_so(out.values) && lies_so(out.integers) && lies_so(out.scales) && !d.row_scaled &&
+         d.unbias == Unbias::kNone;
+}
+
 QuantizeJob JobOf(const Dialect& d, MatrixView<const float> x, const DialectOptions& options,
                   const std::vector<float>& amax, const QuantizeOutputs& out) {
   QuantizeJob job{.dialect = d,
@@ -636,6 +660,7 @@ QuantizeJob JobOf(const Dialect& d, MatrixView<const float> x, const DialectOpti
   const std::size_t band = job.grid.block_rows * std::max<std::size_t>(x.cols, 1);
   const std::size_t least = HasUnitRows(x) ? 1 : (15 + job.grid.block_rows) / job.grid.block_rows;
   job.group = std::max(least, kElements / band);
+  job.joins_rows = JoinsRows(d, job.grid, x, out);
   return job;
 }
 
