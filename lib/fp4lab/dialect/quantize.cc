@@ -634,16 +634,22 @@ bool JoinsRows(const Dialect& d, const BlockGrid& grid, MatrixView<const float> 
          d.unbias == Unbias::kNone;
 }
 
+ScaleConstants ExponentConstantsOf(const Dialect& d) {
+  const BlockFormat format{d.element, FormatId::kE8M0, 1, 32, d.mx_rule};
+  return MakePlan(1, 32, false, {.format = format}).scale;
+}
+
 QuantizeJob JobOf(const Dialect& d, MatrixView<const float> x, const DialectOptions& options,
                   const std::vector<float>& amax, const QuantizeOutputs& out) {
-  QuantizeJob job{.dialect = d,
-                  .x = x,
-                  .options = options,
-                  .amax = amax,
-                  .out = out,
-                  .grid = BlockGrid(d, x.rows, x.cols),
-                  .element = ElementConstantsOf(d.element),
-                  .scale = {.constants = ElementConstantsOf(d.scale)}};
+  QuantizeJob job{
+      .dialect = d,
+      .x = x,
+      .options = options,
+      .amax = amax,
+      .out = out,
+      .grid = BlockGrid(d, x.rows, x.cols),
+      .element = ElementConstantsOf(d.element),
+      .scale = {.constants = ElementConstantsOf(d.scale), .exponent = ExponentConstantsOf(d)}};
   const std::uint32_t codes = 1u << FormatOf(d.element).bits;
   for (std::uint32_t code = 0; code < 256; ++code) {
     job.values[code] = Decode(d.element, code % codes);
