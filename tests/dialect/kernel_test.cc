@@ -84,7 +84,7 @@ TEST_CASE("Elements and blocks that no row of the table has are quantized as def
   std::vector<Dialect> dialects;
   for (const FormatId element : {FormatId::kE0M3, FormatId::kE2M1, FormatId::kE2M3, FormatId::kE3M2,
                                  FormatId::kE4M3, FormatId::kE5M2}) {
-    for (const auto& [rows, cols] : {std::pair{1, 8}, {1, 24}, {1, 128}, {8, 8}, {3, 5}}) {
+    for (const auto& [rows, cols] : {std::pair{1, 8}, {1, 24}, {1, 32}, {1, 128}, {8, 8}, {3, 5}}) {
       for (const ElementRounding rounding :
            {ElementRounding::kNearestEven, ElementRounding::kTiesUp, ElementRounding::kHalfAdded,
             ElementRounding::kBf16First, ElementRounding::kTowardZero,

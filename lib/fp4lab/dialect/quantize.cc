@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 
 #include "fp4lab/base/aligned.h"
 #include "fp4lab/base/error.h"
@@ -32,6 +33,7 @@
 #include "fp4lab/dialect/block_stage-inl.h"
 #include "fp4lab/dialect/element_stage-inl.h"
 #include "fp4lab/dialect/fp4_codes-inl.h"
+#include "fp4lab/dialect/fp8_codes-inl.h"
 
 #ifndef FP4LAB_DIALECT_QUANTIZE_CC_
 #define FP4LAB_DIALECT_QUANTIZE_CC_
@@ -58,6 +60,16 @@ struct QuantizeJob {
   std::size_t group = 0;                       // bands
   bool joins_rows = false;                     // the bands of a group make one
 
+  std::size_t BlocksOfChunk() const { return chunk / grid.block_cols; }
+  // Numbers of a line of blocks, with a vector to spare.
+  std::size_t LineStride() const { return BlocksOfChunk() + kSpare; }
+  // Blocks are whole vectors on every target; else numbers are wanted by column, too.
+  bool HasWholeVectors() const { return grid.block_cols % 16 == 0; }
+  // Something is made of a row's codes.
+  bool ReadsCodes() const {
+    return out.values.data != nullptr || out.integers.data != nullptr ||
+           dialect.unbias != Unbias::kNone;
+  }
   std::size_t TileStride() const { return (chunk + 15) / 16 * 16; }
   std::size_t TileSize() const { return group * grid.block_rows * TileStride() + kSpare; }
 };
@@ -69,39 +81,41 @@ struct Candidate {
   std::vector<float> column_scale, column_factor;  // by column
   std::vector<float> errors;                       // by line and block, of four over six
 
-  Candidate(const QuantizeJob& job, bool has_errors)
-      : scale(job.chunk + kSpare),
-        factor(job.chunk + kSpare),
-        byte(job.chunk + kSpare),
-        column_scale(job.chunk + kSpare),
-        column_factor(job.chunk + kSpare),
-        errors(has_errors ? job.grid.block_rows * job.chunk + kSpare : 0) {}
+  explicit Candidate(const QuantizeJob& job)
+      : scale(job.LineStride()),
+        factor(job.LineStride()),
+        byte(job.LineStride()),
+        column_scale(job.HasWholeVectors() ? 0 : job.chunk + kSpare),
+        column_factor(column_scale),
+        errors(job.dialect.adaptive == Adaptive::kNo ? 0 : job.grid.block_rows * job.LineStride()) {
+  }
 };
 
 // A thread's arrays.
 struct QuantizeBuffers {
   FloatBuffer tile;                       // a group's part of a chunk, rows without gaps
   FloatBuffer values;                     // the same of its values, where those lie otherwise
-  std::vector<std::int32_t> maxima;       // bits of magnitudes, by column
+  std::vector<std::int32_t> maxima;       // bits of magnitudes, by block or column
   std::vector<float> amax, scale_before;  // by block
   std::vector<float> line;                // errors of a row's elements
   std::vector<std::uint8_t> codes;        // of a row
   std::vector<std::uint16_t> fields;      // of a row's random bits
   std::vector<std::uint32_t> random;      // the same, one an element; zeros where none are wanted
-  Candidate six, four;
+  Candidate six;
+  std::optional<Candidate> four;
 
   explicit QuantizeBuffers(const QuantizeJob& job)
       : tile(HasUnitRows(job.x) ? 0 : job.TileSize()),
         values(job.out.values.data == nullptr || HasUnitRows(job.out.values) ? 0 : job.TileSize()),
-        maxima(job.chunk + kSpare),
-        amax(job.chunk + kSpare),
-        scale_before(job.chunk + kSpare),
-        line(job.chunk + kSpare),
+        maxima(job.HasWholeVectors() ? job.LineStride() : job.chunk + kSpare),
+        amax(job.LineStride()),
+        scale_before(job.LineStride()),
+        line(job.dialect.adaptive == Adaptive::kNo ? 0 : job.chunk + kSpare),
         codes(job.chunk + kSpare),
         fields(IsStochastic(job.dialect) ? 2 * job.chunk + 512 : 0),
         random(job.chunk + kSpare),
-        six(job, job.dialect.adaptive != Adaptive::kNo),
-        four(six) {}
+        six(job),
+        four(job.dialect.adaptive == Adaptive::kNo ? std::nullopt : std::optional(six)) {}
 };
 
 }  // namespace
@@ -229,6 +243,9 @@ void FindCodes(const QuantizeJob& job, const Level& level, const float* x,
             return;
           }
         }
+        if constexpr (HasFastFp8Codes<kScaling, kRounding>()) {
+          if (FastFp8Codes(row, x, by_block, cols, codes)) return;
+        }
         CodesOfRow<kScaling, kRounding>(row, x, by_block, random, cols, codes);
       } else {
         CodesOfRow<kScaling, kRounding>(row, x, by_column, random, cols, codes);
@@ -253,22 +270,11 @@ HWY_INLINE VF ValuesOfCodes(const QuantizeJob& job, VI code) {
   return hn::GatherIndex(df, job.values.data(), code);
 }
 
-// Division by a number c. Where the significand of c is not all ones, its rounded reciprocal
-// serves: a quotient within one unit in the last place and an exact remainder give the rounded
-// quotient (Markstein, "Computation of elementary functions on the IBM RISC System/6000", 1990,
-// theorem 8.1), where nothing over- or underflows.
+// By the processor, any numbers.
 struct ExactDivision {
   VF c;
   HWY_INLINE VF operator()(VF a) const { return hn::Div(a, c); }
 };
-struct DivisionByReciprocal {
-  VF c, reciprocal;
-  HWY_INLINE VF operator()(VF a) const {
-    const VF quotient = hn::Mul(a, reciprocal);
-    return hn::MulAdd(hn::NegMulAdd(quotient, c, a), reciprocal, quotient);
-  }
-};
-
 // AdaptiveElementError in lanes.
 template <class Division>
 HWY_INLINE VF ErrorLanes(const Dialect& d, const Level& level, const Division& over_constant, VF x,
@@ -317,24 +323,11 @@ void SumLines(const QuantizeJob& job, std::size_t blocks, std::size_t cols, cons
   const Dialect d = job.dialect;
   const std::size_t width = job.grid.block_cols;
   std::size_t j = 0;
-  if (width % 16 == 0 && hn::Lanes(df) == 16) {
-    HWY_ALIGN float turned[16 * 16];
-    for (; (j + 16) * width <= cols; j += 16) {
-      VF sum = hn::Zero(df);
-      for (std::size_t part = 0; part < width; part += 16) {
-        Transpose16x16(line + j * width + part, width, turned, 16);
-        for (std::size_t k = 0; k < 16; ++k) sum = Combined(d, sum, hn::Load(df, turned + 16 * k));
-      }
-      hn::StoreU(sum, df, sums + j);
-    }
-  }
   const VI places = hn::Mul(hn::Iota(di, 0), hn::Set(di, static_cast<int>(width)));
   for (; (j + hn::Lanes(df)) * width <= cols; j += hn::Lanes(df)) {
     VF sum = hn::Zero(df);
     for (std::size_t k = 0; k < width; ++k) {
-      const VF error = hn::GatherIndex(df, line + j * width + k, places);
-      sum = d.adaptive == Adaptive::kAbsMax ? hn::IfThenElse(hn::Lt(sum, error), error, sum)
-                                            : hn::Add(sum, error);
+      sum = Combined(d, sum, hn::GatherIndex(df, line + j * width + k, places));
     }
     hn::StoreU(sum, df, sums + j);
   }
@@ -346,17 +339,18 @@ void SumLines(const QuantizeJob& job, std::size_t blocks, std::size_t cols, cons
   }
 }
 
-// Whether ErrorsOfE2m1 has the errors of the job's rows.
+// Whether ErrorsOfE2m1 has the errors of the job's rows: wholly of blocks of 16, on targets whose
+// multiply-add is fused.
 bool HasErrorsOfE2m1(const QuantizeJob& job, std::size_t cols) {
   const Dialect& d = job.dialect;
   const Scaling scaling = ScalingOf(d.factor);
-  return hn::Lanes(DF()) == 16 && d.element == FormatId::kE2M1 && job.grid.block_cols == 16 &&
-         cols % 256 == 0 && d.rounding == ElementRounding::kNearestEven &&
+  return HWY_NATIVE_FMA && d.element == FormatId::kE2M1 && job.grid.block_cols == 16 &&
+         cols % 16 == 0 && d.rounding == ElementRounding::kNearestEven &&
          (scaling == Scaling::kMultiply || scaling == Scaling::kZeroWhereZero);
 }
 
-// The sums of errors of 16 blocks of 16 columns from x on, a block a lane, without codes: the sign
-// of a zero makes no error.
+// The sums of errors of a vector of blocks of 16 columns, turned so that a block is a lane, without
+// codes: the sign of a zero makes no error.
 template <class Division>
 HWY_INLINE VF SumsOfE2m1(const QuantizeJob& job, const Level& level, const Division& division,
                          const float* turned, VF factor, VF scale) {
@@ -374,39 +368,46 @@ HWY_INLINE VF SumsOfE2m1(const QuantizeJob& job, const Level& level, const Divis
   return sum;
 }
 
-// Those of a row under both candidates.
+// Those of row r under both candidates.
 void ErrorsOfE2m1(const QuantizeJob& job, const Level& level, const float* x, std::size_t cols,
                   std::size_t r, Candidate* six, Candidate* four) {
   const DF df;
   const float constant = LevelTwoConstant(job.dialect);
-  const VF c = hn::Set(df, constant);
-  const ExactDivision exact{c};
-  const DivisionByReciprocal fast{c, hn::Set(df, 1.0f / constant)};
+  const ExactDivision exact{hn::Set(df, constant)};
+  const DivisionByReciprocal fast(hn::Set(df, constant));
   const bool has_theorem = (std::bit_cast<std::uint32_t>(constant) & 0x7FFFFFu) != 0x7FFFFFu &&
                            constant >= 1.0f && constant <= 0x1p20f;
-  HWY_ALIGN float turned[16 * 16];
-  for (std::size_t j = 0; j * 16 < cols; j += 16) {
-    Transpose16x16(x + j * 16, 16, turned, 16);
-    for (Candidate* const candidate : {six, four}) {
-      const VF factor = hn::LoadU(df, &candidate->factor[j]);
-      const VF scale = hn::LoadU(df, &candidate->scale[j]);
-      // What is divided is 0 or 1/2 to 6 times this.
-      const VF unit = hn::Mul(scale, hn::Set(df, level.amax));
-      const auto moderate =
-          hn::And(hn::Ge(unit, hn::Set(df, 0x1p-80f)), hn::Le(unit, hn::Set(df, 0x1p100f)));
-      const bool by_reciprocal =
-          has_theorem && hn::AllTrue(df, hn::Or(moderate, hn::Eq(scale, hn::Zero(df))));
-      const VF sums = by_reciprocal ? SumsOfE2m1(job, level, fast, turned, factor, scale)
-                                    : SumsOfE2m1(job, level, exact, turned, factor, scale);
-      hn::StoreU(sums, df, &candidate->errors[r * job.chunk + j]);
+  HWY_ALIGN float turned[16 * 16], last[16 * 16] = {};
+  for (std::size_t c = 0; c < cols; c += 16 * 16) {
+    const float* from = x + c;
+    if (c + 16 * 16 > cols) {
+      std::copy_n(from, cols - c, last);
+      from = last;
+    }
+    Transpose16x16(from, 16, turned, 16);
+    for (std::size_t i = 0; i < 16; i += hn::Lanes(df)) {
+      const std::size_t block = c / 16 + i;
+      for (Candidate* const candidate : {six, four}) {
+        const VF factor = hn::LoadU(df, &candidate->factor[block]);
+        const VF scale = hn::LoadU(df, &candidate->scale[block]);
+        // What is divided is 0 or 1/2 to 6 times this.
+        const VF unit = hn::Mul(scale, hn::Set(df, level.amax));
+        const auto moderate =
+            hn::And(hn::Ge(unit, hn::Set(df, 0x1p-80f)), hn::Le(unit, hn::Set(df, 0x1p100f)));
+        const bool by_reciprocal =
+            has_theorem && hn::AllTrue(df, hn::Or(moderate, hn::Eq(scale, hn::Zero(df))));
+        const VF sums = by_reciprocal ? SumsOfE2m1(job, level, fast, turned + i, factor, scale)
+                                      : SumsOfE2m1(job, level, exact, turned + i, factor, scale);
+        hn::StoreU(sums, df, &candidate->errors[r * job.LineStride() + block]);
+      }
     }
   }
 }
 
 // Lines that a block at the edge lacks have no error.
 void ClearMissingLines(const QuantizeJob& job, std::size_t rows, Candidate* c) {
-  std::fill(c->errors.begin() + static_cast<std::ptrdiff_t>(rows * job.chunk),
-            c->errors.begin() + static_cast<std::ptrdiff_t>(job.grid.block_rows * job.chunk), 0.0f);
+  std::fill(c->errors.begin() + static_cast<std::ptrdiff_t>(rows * job.LineStride()),
+            c->errors.end(), 0.0f);
 }
 
 // The errors of a candidate by line and block; lines that a block lacks are 0.
@@ -416,40 +417,57 @@ void FindErrors(const QuantizeJob& job, const Level& level, const Tile& x, std::
     const float* row = x.data + r * x.stride;
     FindCodes(job, level, row, b->random.data(), x.cols, *c, b->codes.data());
     FindErrorsOfRow(job, level, row, x.cols, *c, b);
-    SumLines(job, blocks, x.cols, b->line.data(), c->errors.data() + r * job.chunk);
+    SumLines(job, blocks, x.cols, b->line.data(), c->errors.data() + r * job.LineStride());
   }
   ClearMissingLines(job, x.rows, c);
 }
 
-float BlockErrorOf(const QuantizeJob& job, const Candidate& c, std::size_t block) {
-  float lines[kMostAdaptiveLines] = {};
-  for (std::size_t r = 0; r < job.grid.block_rows; ++r) {
-    lines[r] = c.errors[r * job.chunk + block];
+// CombinedLines of a vector of blocks from block j on; overwrites lines.
+HWY_INLINE VF BlockErrors(const QuantizeJob& job, std::size_t j, Candidate* c) {
+  const DF df;
+  const std::size_t lines = job.grid.block_rows, stride = job.LineStride();
+  float* const errors = c->errors.data() + j;
+  for (std::size_t half = std::bit_ceil(lines) / 2; half > 0; half /= 2) {
+    for (std::size_t i = 0; i + half < std::min(lines, 2 * half); ++i) {
+      const VF sum = Combined(job.dialect, hn::LoadU(df, errors + i * stride),
+                              hn::LoadU(df, errors + (i + half) * stride));
+      hn::StoreU(sum, df, errors + i * stride);
+    }
   }
-  return CombinedLines(job.dialect, lines);
+  return hn::LoadU(df, errors);
 }
 
 // Puts the numbers of `four` into those blocks of `six` that are better off so.
 void ChooseCandidates(const QuantizeJob& job, const Level& level, const Tile& x, std::size_t blocks,
                       QuantizeBuffers* b) {
-  FindCandidate(job, level, 1.5f, blocks, x.cols, b, &b->four);
+  const DF df;
+  const DI di;
+  const hn::Rebind<std::uint8_t, DI> d8;
+  Candidate &six = b->six, &four = *b->four;
+  FindCandidate(job, level, 1.5f, blocks, x.cols, b, &four);
   if (HasErrorsOfE2m1(job, x.cols)) {
     for (std::size_t r = 0; r < x.rows; ++r) {
-      ErrorsOfE2m1(job, level, x.data + r * x.stride, x.cols, r, &b->six, &b->four);
+      ErrorsOfE2m1(job, level, x.data + r * x.stride, x.cols, r, &six, &four);
     }
-    ClearMissingLines(job, x.rows, &b->six);
-    ClearMissingLines(job, x.rows, &b->four);
+    ClearMissingLines(job, x.rows, &six);
+    ClearMissingLines(job, x.rows, &four);
   } else {
-    FindErrors(job, level, x, blocks, b, &b->six);
-    FindErrors(job, level, x, blocks, b, &b->four);
+    FindErrors(job, level, x, blocks, b, &six);
+    FindErrors(job, level, x, blocks, b, &four);
   }
-  for (std::size_t j = 0; j < blocks; ++j) {
-    if (!(BlockErrorOf(job, b->four, j) < BlockErrorOf(job, b->six, j))) continue;
-    b->six.byte[j] = b->four.byte[j];
-    b->six.factor[j] = b->four.factor[j];
-    b->six.scale[j] = b->four.scale[j];
+  const auto choose = [&](auto chosen, float* kept, const float* other) HWY_ATTR {
+    hn::StoreU(hn::IfThenElse(chosen, hn::LoadU(df, other), hn::LoadU(df, kept)), df, kept);
+  };
+  for (std::size_t j = 0; j < blocks; j += hn::Lanes(df)) {
+    const auto better = hn::Lt(BlockErrors(job, j, &four), BlockErrors(job, j, &six));
+    choose(better, &six.factor[j], &four.factor[j]);
+    choose(better, &six.scale[j], &four.scale[j]);
+    const VI kept = hn::PromoteTo(di, hn::LoadU(d8, &six.byte[j]));
+    const VI other = hn::PromoteTo(di, hn::LoadU(d8, &four.byte[j]));
+    const VI byte = hn::IfThenElse(hn::RebindMask(di, better), other, kept);
+    hn::StoreU(hn::DemoteTo(d8, byte), d8, &six.byte[j]);
   }
-  if (!HasWholeVectors(job)) SpreadOverColumns(job, x.cols, &b->six);
+  if (!HasWholeVectors(job)) SpreadOverColumns(job, x.cols, &six);
 }
 
 // The bits of the row's elements from number `first` on, one word an element.
@@ -529,7 +547,8 @@ void QuantizeRow(const QuantizeJob& job, const Level& level, const float* x, std
   if (IsStochastic(job.dialect)) FindRandomBits(job, at, cols, b);
   std::uint8_t* const codes = job.out.codes != nullptr ? job.out.codes + at : b->codes.data();
   FindCodes(job, level, x, b->random.data(), cols, b->six, codes);
-  if (codes != b->codes.data()) std::copy_n(codes, cols, b->codes.data());
+  // Others read codes by whole vectors.
+  if (job.ReadsCodes() && codes != b->codes.data()) std::copy_n(codes, cols, b->codes.data());
   if (job.dialect.unbias == Unbias::kMsEden) {
     const std::size_t block = col / job.grid.block_cols;
     CorrectScales(job.dialect, level, job.options,
