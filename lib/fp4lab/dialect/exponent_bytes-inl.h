@@ -84,6 +84,7 @@ HWY_INLINE VI NormalExponentByte(const ScaleConstants& k, float q, VF b, VF t) {
   }
   return hn::ShiftRight<23>(Bits(t));  // FloorByte(t, 0)
 }
+// A formula that is not here is computed by its definition, block by block.
 constexpr bool HasNormalExponentByte(BlockScale scale) {
   return scale == BlockScale::kFloorLog2 || scale == BlockScale::kCeilLog2 ||
          scale == BlockScale::kOverflowAware || scale == BlockScale::kFloorLog2Quotient ||

@@ -135,8 +135,9 @@ inline void ErrorsOfE2m1(const DialectJob& job, const Level& level, const float*
   const float constant = LevelTwoConstant(job.dialect);
   const ExactDivision exact{hn::Set(df, constant)};
   const DivisionByReciprocal fast(hn::Set(df, constant));
-  const bool has_theorem = (std::bit_cast<std::uint32_t>(constant) & 0x7FFFFFu) != 0x7FFFFFu &&
-                           constant >= 1.0f && constant <= 0x1p20f;
+  // What DivisionByReciprocal asks of the divisor.
+  const bool has_reciprocal = (std::bit_cast<std::uint32_t>(constant) & 0x7FFFFFu) != 0x7FFFFFu &&
+                              constant >= 1.0f && constant <= 0x1p20f;
   HWY_ALIGN float turned[16 * 16], last[16 * 16] = {};
   for (std::size_t c = 0; c < cols; c += 16 * 16) {
     const float* from = x + c;
@@ -155,7 +156,7 @@ inline void ErrorsOfE2m1(const DialectJob& job, const Level& level, const float*
         const auto moderate =
             hn::And(hn::Ge(unit, hn::Set(df, 0x1p-80f)), hn::Le(unit, hn::Set(df, 0x1p100f)));
         const bool by_reciprocal =
-            has_theorem && hn::AllTrue(df, hn::Or(moderate, hn::Eq(scale, hn::Zero(df))));
+            has_reciprocal && hn::AllTrue(df, hn::Or(moderate, hn::Eq(scale, hn::Zero(df))));
         const VF sums = by_reciprocal ? SumsOfE2m1(job, level, fast, turned + i, factor, scale)
                                       : SumsOfE2m1(job, level, exact, turned + i, factor, scale);
         hn::StoreU(sums, df, &candidate->errors[r * job.LineStride() + block]);
