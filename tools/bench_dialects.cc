@@ -20,7 +20,6 @@ using measure::Work;
 using View = MatrixView<const float>;
 
 constexpr const char* kTopic = "Any dialect";
-constexpr double kRate = 1e-3;  // learning rate
 
 // Two scales are tried, or the code is searched for.
 bool IsSearched(const Dialect& d) {
@@ -65,12 +64,6 @@ BenchEntry QuantizeEntry(const Dialect& d) {
                         {{"", [x, options, q] { Quantize(x, options, q.get()); }}});
   };
   return e;
-}
-
-Work Step(Trainer* trainer) {
-  return [trainer] {
-    if (trainer->Step(kRate).non_finite) throw Error("bench", "a loss is not finite");
-  };
 }
 
 BenchEntry StepEntry(const Dialect& d) {

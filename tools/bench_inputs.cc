@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <span>
 
+#include "fp4lab/base/error.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/random.h"
 #include "fp4lab/formats/format.h"
@@ -82,6 +83,12 @@ TrainConfig BenchTrainConfig(const BenchModel& model) {
   config.batch = kTokensAStep / config.model.sequence;
   config.recipe = ReadRecipe(RecipeOf(model.recipe), "bench");
   return config;
+}
+
+measure::Work Step(Trainer* trainer) {
+  return [trainer] {
+    if (trainer->Step(kBenchRate).non_finite) throw Error("bench", "a loss is not finite");
+  };
 }
 
 // At most a sixteenth of the machine's memory.

@@ -29,6 +29,9 @@ struct BenchModel {
   auto operator<=>(const BenchModel&) const = default;
 };
 TrainConfig BenchTrainConfig(const BenchModel& model);
+inline constexpr double kBenchRate = 1e-3;  // learning rate
+// One step, whose loss must be finite.
+measure::Work Step(Trainer* trainer);
 
 // What several rows use and what is expensive to make: made on first use, and freed when the next
 // topic begins.

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "fp4lab/base/error.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/io/process.h"
 #include "fp4lab/measure/machine.h"
@@ -22,13 +21,6 @@ using measure::Work;
 
 constexpr const char* kTopic = "Training (L 4, FFN 4d, GELU, T 256, B 8, V 4096)";
 constexpr const char* kNvfp4 = "te_nvfp4";
-constexpr double kRate = 1e-3;  // learning rate
-
-Work Step(Trainer* trainer) {
-  return [trainer] {
-    if (trainer->Step(kRate).non_finite) throw Error("bench", "a loss is not finite");
-  };
-}
 
 double Tokens(const BenchModel& model) {
   return static_cast<double>(TokensPerStep(BenchTrainConfig(model)));
@@ -220,7 +212,7 @@ void ProbeMemory(const BenchModel& model) {
   BenchInputs inputs(true);
   const std::size_t before = measure::CurrentMemory();
   Trainer& trainer = inputs.TrainerOf(model);
-  for (int i = 0; i < 2; ++i) trainer.Step(kRate);
+  for (int i = 0; i < 2; ++i) trainer.Step(kBenchRate);
   trainer.SaveState([](std::span<const std::byte>) {});
   PrintJson(Json{{"bytes", measure::PeakMemory() - before}});
 }

@@ -66,6 +66,21 @@ struct ElementRow {
   float decode;  // D
 };
 
+// Division by a number c whose significand is not all ones, where nothing over- or underflows: then
+// a quotient within one unit in the last place and an exact remainder give the rounded quotient
+// (Markstein, "Computation of elementary functions on the IBM RISC System/6000", 1990, theorem
+// 8.1). For targets whose multiply-add is fused (HWY_NATIVE_FMA).
+struct DivisionByReciprocal {
+  VF c, reciprocal;  // rounded
+  HWY_INLINE explicit DivisionByReciprocal(VF c)
+      : c(c), reciprocal(hn::Div(hn::Set(DF(), 1.0f), c)) {}
+  HWY_INLINE DivisionByReciprocal(VF c, VF reciprocal) : c(c), reciprocal(reciprocal) {}
+  HWY_INLINE VF operator()(VF a) const {
+    const VF quotient = hn::Mul(a, reciprocal);
+    return hn::MulAdd(hn::NegMulAdd(quotient, c, a), reciprocal, quotient);
+  }
+};
+
 template <Scaling kScaling>
 HWY_INLINE VF ScaledLanes(const ElementRow& row, VF x, VF e) {
   const DF d;

@@ -61,51 +61,50 @@ struct Fp4Factors {
   alignas(64) float reciprocal[kMaxChunk / 16 + 64];
 };
 
-// v * 2^-10 of 16 elements, for NearestFp4. `sign`: what becomes of the sign of a zero.
-enum class ZeroSign { kKept, kOfElement, kDropped };  // dialect.h: kept; x + 0 first; v + 0
-
-// A divisor and its rounded reciprocal.
-struct Divisor {
-  __m512 value, reciprocal;
+// What becomes of the sign of a zero v.
+enum class ZeroSign {
+  kKept,
+  kOfElement,  // that of x + 0
+  kDropped     // that of v + 0
 };
 
-// fl(x / d) with the sign of x, by Quotient's theorem (quantize.cc) under FastFp4Codes' conditions.
-// Where x is so small that the remainder is inexact, the quotient is below a quarter all the same.
-HWY_INLINE __m512 Divided(__m512 x, const Divisor& d) {
-  const __m512 quotient = _mm512_mul_ps(x, d.reciprocal);
-  const __m512 remainder = _mm512_fnmadd_ps(quotient, d.value, x);
-  const __m512 rounded = _mm512_fmadd_ps(remainder, d.reciprocal, quotient);
+// fl(x / c) with the sign of x, under FastFp4Codes' conditions. Where x is so small that the
+// remainder is inexact, the quotient is below a quarter all the same.
+HWY_INLINE __m512 Divided(__m512 x, const DivisionByReciprocal& over_c) {
   return _mm512_castsi512_ps(_mm512_ternarylogic_epi32(  // a zero's sign is that of x
-      _mm512_castps_si512(rounded), _mm512_castps_si512(x),
+      _mm512_castps_si512(over_c(VF{x}).raw), _mm512_castps_si512(x),
       _mm512_set1_epi32(static_cast<int>(0x80000000)), 0xF8));
 }
 
+// v * 2^-10 of 16 elements.
 template <Scaling kScaling, ZeroSign kZero>
-HWY_INLINE __m512 ScaledFp4(__m512 x, const Divisor& e, const Divisor& decode) {
+HWY_INLINE __m512 ScaledFp4(__m512 x, const DivisionByReciprocal& e,
+                            const DivisionByReciprocal& decode) {
   if constexpr (kZero == ZeroSign::kOfElement) x = _mm512_add_ps(x, _mm512_setzero_ps());
   if constexpr (kScaling == Scaling::kTwoSteps) x = Divided(x, decode);
-  const __m512 v = kScaling == Scaling::kDivide ? Divided(x, e) : _mm512_mul_ps(x, e.value);
+  const __m512 v = kScaling == Scaling::kDivide ? Divided(x, e) : _mm512_mul_ps(x, e.c.raw);
   if constexpr (kZero == ZeroSign::kDropped) return _mm512_add_ps(v, _mm512_setzero_ps());
   return v;
 }
 
-// Codes of a row in blocks of kBlock columns. `factor`: e * 2^-10, or e * 2^10 to divide by. False:
-// some element is 2^11 or more, no number, the one whose sum rounds up (kHalfAdded), or (kDropped)
-// so small that its v * 2^-10 is 0 where v may not be; nothing is promised then.
+// Codes of a row in blocks of kBlock columns. False: some element is 2^11 or more, no number, the
+// one whose sum rounds up (kHalfAdded), or (kDropped) so small that its v * 2^-10 is 0 where v may
+// not be; nothing is promised then.
 template <Scaling kScaling, ElementRounding kRounding, ZeroSign kZero, std::size_t kBlock>
-HWY_INLINE bool NearestFp4Codes(const float* x, const Fp4Factors& factors, const Divisor& decode,
-                                std::size_t cols, std::uint8_t* codes) {
+HWY_INLINE bool NearestFp4Codes(const float* x, const Fp4Factors& factors,
+                                const DivisionByReciprocal& decode, std::size_t cols,
+                                std::uint8_t* codes) {
   alignas(64) std::uint16_t halves[kMaxChunk + 64];
-  const __m512i tiny = _mm512_set1_epi32(0x0E000000);  // 2^-99, the sign shifted out: twice
+  const __m512i tiny = _mm512_set1_epi32(0x1C000000);  // twice the bits of 2^-99
   __mmask16 small = 0;
   const auto put = [&](std::size_t c, __m512 element) HWY_ATTR {
-    const Divisor e{_mm512_set1_ps(factors.value[c / kBlock]),
-                    kScaling == Scaling::kDivide ? _mm512_set1_ps(factors.reciprocal[c / kBlock])
-                                                 : _mm512_setzero_ps()};
+    const VF factor = hn::Set(DF(), factors.value[c / kBlock]);
+    const DivisionByReciprocal e{factor, kScaling == Scaling::kDivide
+                                             ? hn::Set(DF(), factors.reciprocal[c / kBlock])
+                                             : hn::Zero(DF())};
     if constexpr (kZero == ZeroSign::kDropped) {
-      const __m512i magnitude = _mm512_slli_epi32(_mm512_castps_si512(element), 1);
-      small |= _mm512_cmplt_epu32_mask(_mm512_sub_epi32(magnitude, _mm512_set1_epi32(1)),
-                                       _mm512_slli_epi32(tiny, 1));
+      const __m512i twice = _mm512_slli_epi32(_mm512_castps_si512(element), 1);
+      small |= _mm512_cmplt_epu32_mask(_mm512_sub_epi32(twice, _mm512_set1_epi32(1)), tiny);
     }
     const __m512 v = ScaledFp4<kScaling, kZero>(element, e, decode);
     if constexpr (kRounding == ElementRounding::kHalfAdded) {  // one float is lifted to 1/4
@@ -194,7 +193,7 @@ HWY_INLINE bool FastFp4Codes(const ElementRow& row, bool keeps_negative_zero, co
   const std::size_t count = (cols + blocks.width - 1) / blocks.width;
   if (!ScaledFactors(blocks, count, kScaling, !keeps_negative_zero, &factors)) return false;
   const VF level = hn::Set(DF(), row.decode);
-  const Divisor decode{level.raw, hn::Div(hn::Set(DF(), 1.0f), level).raw};
+  const DivisionByReciprocal decode(level);
   if constexpr (kScaling == Scaling::kTwoSteps) {
     if (!hn::AllTrue(DF(), Moderate{0x1p-40f, 0x1p40f, true}(level))) return false;
   }
