@@ -1,5 +1,6 @@
 #include "fp4lab/exchange/stored.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -28,11 +29,6 @@ Oriented AsStored(const StoredMatrix& m) {
   const auto block_cols = static_cast<std::size_t>(m.block_cols);
   if (m.layout.transposed) return {m.cols, m.rows, block_cols, block_rows};
   return {m.rows, m.cols, block_rows, block_cols};
-}
-
-// Codes that split halves keep together: a block, in whatever direction the codes lie.
-std::size_t SplitGroup(const StoredMatrix& m) {
-  return m.block_cols > 0 && m.block_cols % 2 == 0 ? static_cast<std::size_t>(m.block_cols) : 16;
 }
 
 struct Grid {
@@ -82,24 +78,36 @@ void PlaceCodes(std::span<const std::uint8_t> codes, StoredMatrix* m) {
                        SplitGroup(*m));
 }
 
-std::vector<std::uint8_t> TakeCodes(const StoredMatrix& m, std::string_view where) {
+void CheckCodeBytes(const StoredMatrix& m, std::string_view where) {
   const StoredSizes sizes = SizesOf(m, where);
+  if (m.codes.size() == sizes.codes) return;
   const Oriented o = AsStored(m);
-  if (m.codes.size() != sizes.codes) {
-    throw Error(where,
-                std::to_string(m.codes.size()) + " bytes of codes; " + Times(o.rows, o.cols) +
-                    " codes of " + std::string(Named(m.element).name) + " in the order " +
-                    std::string(Name(m.layout.codes)) + " take " + std::to_string(sizes.codes));
-  }
+  throw Error(where, std::to_string(m.codes.size()) + " bytes of codes; " + Times(o.rows, o.cols) +
+                         " codes of " + std::string(Named(m.element).name) + " in the order " +
+                         std::string(Name(m.layout.codes)) + " take " +
+                         std::to_string(sizes.codes));
+}
+
+// `codes`: as they are stored, one a byte.
+void CheckCodes(std::span<const std::uint8_t> codes, const StoredMatrix& m,
+                std::string_view where) {
+  const std::uint32_t limit = 1u << FormatOf(m.element).bits;
+  const auto bad =
+      std::find_if(codes.begin(), codes.end(), [=](auto code) { return code >= limit; });
+  if (bad == codes.end()) return;
+  const auto i = static_cast<std::size_t>(bad - codes.begin());
+  const std::size_t cols = AsStored(m).cols;
+  throw Error(where, "byte " + std::to_string(*bad) + " at (" + std::to_string(i / cols) + ", " +
+                         std::to_string(i % cols) + ") is no code of " +
+                         std::string(Named(m.element).name));
+}
+
+std::vector<std::uint8_t> TakeCodes(const StoredMatrix& m, std::string_view where) {
+  CheckCodeBytes(m, where);
+  const Oriented o = AsStored(m);
   std::vector<std::uint8_t> codes =
       UnpackCodes(m.codes, o.rows, o.cols, m.layout.codes, SplitGroup(m));
-  const std::uint32_t limit = 1u << FormatOf(m.element).bits;
-  for (std::size_t i = 0; i < codes.size(); ++i) {
-    if (codes[i] < limit) continue;
-    throw Error(where, "byte " + std::to_string(codes[i]) + " at (" + std::to_string(i / o.cols) +
-                           ", " + std::to_string(i % o.cols) + ") is no code of " +
-                           std::string(Named(m.element).name));
-  }
+  CheckCodes(codes, m, where);
   return m.layout.transposed ? TransposedBytes(codes, o.rows, o.cols) : codes;
 }
 
@@ -112,6 +120,9 @@ std::size_t BlockOf(const StoredMatrix& m, const Grid& grid, std::size_t r, std:
 void PlaceScales(std::span<const std::uint8_t> blocks, StoredMatrix* m) {
   const Grid grid = BlockGrid(*m), stored = ScaleGrid(*m);
   Expects(blocks.size() == grid.rows * grid.cols, "one scale a block");
+  const bool as_they_are =
+      m->layout.scales == ScaleOrder::kLinear && !m->layout.transposed && stored.rows == grid.rows;
+  if (as_they_are) return m->scales.assign(blocks.begin(), blocks.end());
   m->scales.assign(ScaleBytes(m->layout.scales, stored.rows, stored.cols), 0);
   for (std::size_t r = 0; r < stored.rows; ++r) {
     for (std::size_t c = 0; c < stored.cols; ++c) {
@@ -134,9 +145,13 @@ void PlaceScales(std::span<const std::uint8_t> blocks, StoredMatrix* m) {
                          fits);
 }
 
+void CheckScaleBytes(const StoredMatrix& m, std::string_view where) {
+  if (m.scales.size() != SizesOf(m, where).scales) RefuseScaleCount(m, where);
+}
+
 std::vector<std::uint8_t> TakeScales(const StoredMatrix& m, std::string_view where) {
   const Grid grid = BlockGrid(m), stored = ScaleGrid(m);
-  if (m.scales.size() != SizesOf(m, where).scales) RefuseScaleCount(m, where);
+  CheckScaleBytes(m, where);
   std::vector<std::uint8_t> blocks(grid.rows * grid.cols);
   std::vector<bool> known(blocks.size(), false);
   for (std::size_t r = 0; r < stored.rows; ++r) {
@@ -237,6 +252,10 @@ StoredSizes SizesOf(const StoredMatrix& shape, std::string_view where) {
           .scales = ScaleBytes(shape.layout.scales, grid.rows, grid.cols)};
 }
 
+std::size_t SplitGroup(const StoredMatrix& m) {
+  return m.block_cols > 0 && m.block_cols % 2 == 0 ? static_cast<std::size_t>(m.block_cols) : 16;
+}
+
 bool NeedsLevelTwo(const StoredMatrix& stored, const Dialect* dialect) {
   if (stored.rows == 0 || stored.cols == 0) return false;
   if (dialect != nullptr) return HasLevelTwo(*dialect);
@@ -254,9 +273,15 @@ float ConvertLevelTwo(float value, LevelTwoConvention from, LevelTwoConvention t
 
 StoredMatrix Store(const Dialect& dialect, const Quantized& quantized,
                    const StorageLayout& layout) {
+  StoredMatrix m = StoreScales(dialect, quantized, layout);
+  PlaceCodes(quantized.codes, &m);
+  return m;
+}
+
+StoredMatrix StoreScales(const Dialect& dialect, const Quantized& quantized,
+                         const StorageLayout& layout) {
   StoredMatrix m = ShapeOf(dialect, quantized.rows, quantized.cols, layout);
   SizesOf(m, "layout");  // refuses what does not go together
-  PlaceCodes(quantized.codes, &m);
   PlaceScales(quantized.scales, &m);
   if (layout.level_two == LevelTwoConvention::kNone) return m;
   const float constant = LevelTwoConstant(m, dialect.scale_max);
@@ -289,6 +314,14 @@ Quantized Load(const Dialect& dialect, const StoredMatrix& stored, std::string_v
     q.amax.push_back(ToAmax(v, stored.layout.level_two, constant));
   }
   return q;
+}
+
+void CheckStored(const StoredMatrix& stored, std::string_view where) {
+  CheckLevelTwo(stored, where);
+  CheckCodeBytes(stored, where);
+  if (stored.layout.codes == CodeOrder::kBytes) CheckCodes(stored.codes, stored, where);
+  CheckScaleBytes(stored, where);
+  if (stored.layout.expanded_scales) TakeScales(stored, where);
 }
 
 StoredMatrix Convert(const StoredMatrix& stored, const StorageLayout& to, float scale_max,
