@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/huge_pages.h"
 
 namespace fp4lab {
 namespace {
@@ -100,6 +101,32 @@ void CheckCodes(std::span<const std::uint8_t> codes, const StoredMatrix& m,
   throw Error(where, "byte " + std::to_string(*bad) + " at (" + std::to_string(i / cols) + ", " +
                          std::to_string(i % cols) + ") is no code of " +
                          std::string(Named(m.element).name));
+}
+
+// What TakeCodes refuses; packed codes are codes.
+void CheckCodes(const StoredMatrix& m, std::string_view where) {
+  CheckCodeBytes(m, where);
+  if (m.layout.codes == CodeOrder::kBytes) CheckCodes(m.codes, m, where);
+}
+
+// Whether the layout `to` has the codes where m has them, and neither has padding.
+bool HasSameCodes(const StoredMatrix& m, const StorageLayout& to) {
+  const std::size_t bits = to.codes == CodeOrder::kBytes    ? 8
+                           : to.codes == CodeOrder::kDense6 ? 6
+                                                            : 4;
+  return m.layout.codes == to.codes && m.layout.transposed == to.transposed &&
+         AsStored(m).cols * bits % 8 == 0;
+}
+
+// The same for scales.
+bool HasSameScales(const StoredMatrix& m, const StorageLayout& to) {
+  return m.layout.scales == ScaleOrder::kLinear && to.scales == ScaleOrder::kLinear &&
+         m.layout.transposed == to.transposed && !m.layout.expanded_scales && !to.expanded_scales;
+}
+
+void CopyBytes(const std::vector<std::uint8_t>& from, std::vector<std::uint8_t>* to) {
+  ReserveHugePages(to, from.size());
+  to->assign(from.begin(), from.end());
 }
 
 std::vector<std::uint8_t> TakeCodes(const StoredMatrix& m, std::string_view where) {
@@ -318,8 +345,7 @@ Quantized Load(const Dialect& dialect, const StoredMatrix& stored, std::string_v
 
 void CheckStored(const StoredMatrix& stored, std::string_view where) {
   CheckLevelTwo(stored, where);
-  CheckCodeBytes(stored, where);
-  if (stored.layout.codes == CodeOrder::kBytes) CheckCodes(stored.codes, stored, where);
+  CheckCodes(stored, where);
   CheckScaleBytes(stored, where);
   if (stored.layout.expanded_scales) TakeScales(stored, where);
 }
@@ -327,11 +353,26 @@ void CheckStored(const StoredMatrix& stored, std::string_view where) {
 StoredMatrix Convert(const StoredMatrix& stored, const StorageLayout& to, float scale_max,
                      std::string_view where) {
   CheckLevelTwo(stored, where);
-  StoredMatrix result = stored;
-  result.layout = to;
+  StoredMatrix result{.rows = stored.rows,
+                      .cols = stored.cols,
+                      .element = stored.element,
+                      .scale = stored.scale,
+                      .block_rows = stored.block_rows,
+                      .block_cols = stored.block_cols,
+                      .layout = to};
   SizesOf(result, where);
-  PlaceCodes(TakeCodes(stored, where), &result);
-  PlaceScales(TakeScales(stored, where), &result);
+  if (HasSameCodes(stored, to)) {
+    CheckCodes(stored, where);
+    CopyBytes(stored.codes, &result.codes);
+  } else {
+    PlaceCodes(TakeCodes(stored, where), &result);
+  }
+  if (HasSameScales(stored, to)) {
+    CheckScaleBytes(stored, where);
+    CopyBytes(stored.scales, &result.scales);
+  } else {
+    PlaceScales(TakeScales(stored, where), &result);
+  }
   SetLevelTwo(stored, LevelTwoConstant(stored, scale_max), where, &result);
   return result;
 }
