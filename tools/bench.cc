@@ -25,7 +25,7 @@ namespace fp4lab::tools {
 namespace {
 
 struct BenchOptions {
-  std::string filter, json, peer_json, probe_recipe = "fp32";
+  std::string filter, json, peer_json, probe_command, probe_recipe = "fp32";
   int threads = 0, probe_memory = 0;
   bool list = false, quick = false, markdown = false;
 };
@@ -154,6 +154,10 @@ int Run(const BenchOptions& o) {
     ProbeMemory({o.probe_memory, o.probe_recipe});
     return 0;
   }
+  if (!o.probe_command.empty()) {
+    ProbeCommand(o.probe_command);
+    return 0;
+  }
   const std::vector<BenchEntry> entries = Chosen(o.filter);
   if (o.list) {
     PrintList(entries);
@@ -183,8 +187,9 @@ int Run(const BenchOptions& o) {
 
 std::vector<BenchEntry> BenchEntries() {
   std::vector<BenchEntry> all;
-  for (const auto& entries : {QuantizeEntries(), DialectEntries(), QuotedPeerEntries(),
-                              GemmEntries(), LinearEntries(), TrainEntries(), MemoryEntries()}) {
+  for (const auto& entries :
+       {QuantizeEntries(), DialectEntries(), QuotedPeerEntries(), GemmEntries(), LinearEntries(),
+        TrainEntries(), MemoryEntries(), FileEntries()}) {
     all.insert(all.end(), entries.begin(), entries.end());
   }
   return all;
@@ -210,6 +215,7 @@ void AddBench(CLI::App& app, int* exit_code) {
                    "What tests/bench/torch_peer.py measured on this machine")
       ->type_name("FILE");
   command->add_option("--probe-memory", o->probe_memory)->group("");  // for the program itself
+  command->add_option("--probe-command", o->probe_command)->group("");
   command->add_option("--probe-recipe", o->probe_recipe)->group("");
   command->footer(
       "Example: which rows train\n"

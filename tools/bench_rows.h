@@ -90,6 +90,7 @@ std::vector<BenchEntry> GemmEntries();
 std::vector<BenchEntry> LinearEntries();
 std::vector<BenchEntry> TrainEntries();
 std::vector<BenchEntry> MemoryEntries();
+std::vector<BenchEntry> FileEntries();
 
 // `ours` against the fastest of `rivals`.
 struct Rival {
@@ -124,5 +125,9 @@ class ThreadsScope {
 // `fp4lab bench --probe-memory D --probe-recipe NAME`, which MemoryEntries runs as a process of its
 // own: trains two steps and prints {"bytes": N}, the most memory that they took.
 void ProbeMemory(const BenchModel& model);
+
+// `fp4lab bench --probe-command WORDS`, which FileEntries runs: does what `fp4lab WORDS` does and
+// prints {"bytes": N}, the most memory that the process held.
+void ProbeCommand(const std::string& words);
 
 }  // namespace fp4lab::tools

@@ -22,7 +22,7 @@ void Run(const DequantizeCommand& o) {
   const StoredFile file = ReadStored(o.input, ReadOptionsOf(o.read, named));
   const Dialect* dialect = DialectOf(file, named);
   Matrix<float> values = ValuesOf(file, dialect, o.input);
-  if (o.transpose) values = Transposed(values);
+  if (o.transpose) values = Transposed(values.View());
   WriteMatrix(o.out, values.View(), type);
   const bool lacks_scale = file.matrix.level_two.empty() && NeedsLevelTwo(file.matrix, dialect);
   Print("%s: %zux%zu %s%s\n", Printable(o.out).c_str(), values.rows, values.cols,

@@ -52,11 +52,11 @@ bool Run(const ExplainCommand& command) {
   if (!command.kept.empty()) return RunKept(command);
   if (command.kernel.input.place.empty()) throw Error("--input", "is missing, or --kept");
   const Matrix<float> x = ReadNumbers(command.kernel.input).values;
-  const StoredFile answer = ReadAnswer(command.kernel, x);
+  const StoredFile answer = ReadAnswer(command.kernel, x.View());
   const Kernel kernel = KernelOf(command.kernel, answer);
   const std::vector<std::uint16_t> random = ReadRandom(command.kernel);
   ExplainOptions options;
-  options.dialect = OptionsOf(command.kernel, kernel.dialect, x, random);
+  options.dialect = OptionsOf(command.kernel, kernel.dialect, x.View(), random);
   options.search.pairs = !command.no_pairs;
   const Explanation explanation = Explain(kernel, x.View(), answer.matrix, options);
   WriteBlock(command, explanation);

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -80,6 +81,8 @@ const char* PathAt(std::uintptr_t address, Maps* maps) {
 }
 
 void OnFault(int /*signal*/, siginfo_t* info, void* /*context*/) {
+  static std::atomic_flag said = ATOMIC_FLAG_INIT;  // by the first of several threads
+  while (said.test_and_set()) ::pause();
   Maps maps;
   const char* path = PathAt(reinterpret_cast<std::uintptr_t>(info->si_addr), &maps);
   constexpr char kError[] = "error: ", kNone[] = "a mapped file";
@@ -100,7 +103,7 @@ void OnFault(int /*signal*/, siginfo_t* info, void* /*context*/) {
 void NameFilesThatFault() {
   struct sigaction action {};
   action.sa_sigaction = OnFault;
-  action.sa_flags = SA_SIGINFO | SA_RESETHAND;
+  action.sa_flags = SA_SIGINFO;
   ::sigaction(SIGBUS, &action, nullptr);
 }
 

@@ -1,6 +1,7 @@
 #include "tools/file_options.h"
 
 #include <charconv>
+#include <utility>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/suggest.h"
@@ -36,6 +37,12 @@ std::optional<LevelTwoConvention> LevelTwoOf(const LayoutOptions& o) {
   return Find(o.level_two, FindLevelTwoConvention, kLevelTwoConventions, "--level-two-is");
 }
 
+ReadMatrixOptions MatrixOptionsOf(const NumberOptions& options) {
+  ReadMatrixOptions read{.dtype = options.dtype};
+  if (!options.shape.empty()) read.shape = ParseShape(options.shape, "--shape");
+  return read;
+}
+
 }  // namespace
 
 CLI::Option* AddNumberOptions(CLI::App* command, const std::string& name, const std::string& what,
@@ -58,14 +65,23 @@ CLI::Option* AddNumberOptions(CLI::App* command, const std::string& name, const 
 }
 
 NumberFile ReadNumbers(const NumberOptions& options) {
-  ReadMatrixOptions read{.dtype = options.dtype};
-  if (!options.shape.empty()) read.shape = ParseShape(options.shape, "--shape");
-  NumberFile file = ReadMatrix(options.place, read);
-  if (options.transpose) file.values = Transposed(file.values);
+  NumberFile file = ReadMatrix(options.place, MatrixOptionsOf(options));
+  if (options.transpose) file.values = Transposed(file.values.View());
   return file;
 }
 
-Matrix<float> Transposed(const Matrix<float>& x) {
+NumberView ViewNumbers(const NumberOptions& options) {
+  NumberView view = ViewMatrix(options.place, MatrixOptionsOf(options));
+  if (!options.transpose) return view;
+  Matrix<float> transposed = Transposed(view.values);
+  view.content = nullptr;
+  view.bytes = {};
+  view.decoded = std::move(transposed.values);
+  view.values = {view.decoded.data(), transposed.rows, transposed.cols};
+  return view;
+}
+
+Matrix<float> Transposed(MatrixView<const float> x) {
   Matrix<float> t(x.cols, x.rows);
   for (std::size_t r = 0; r < x.rows; ++r) {
     for (std::size_t c = 0; c < x.cols; ++c) t(c, r) = x(r, c);

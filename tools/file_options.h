@@ -23,7 +23,9 @@ struct NumberOptions {
 CLI::Option* AddNumberOptions(CLI::App* command, const std::string& name, const std::string& what,
                               NumberOptions* options);
 NumberFile ReadNumbers(const NumberOptions& options);  // transposed where asked
-Matrix<float> Transposed(const Matrix<float>& x);
+// The same for who only reads them.
+NumberView ViewNumbers(const NumberOptions& options);
+Matrix<float> Transposed(MatrixView<const float> x);
 
 // The positional argument `name`: a file of ours, of a vendor's or of GGUF that is read.
 void AddStoredFile(CLI::App* command, const std::string& name, std::string* place);

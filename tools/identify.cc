@@ -31,7 +31,7 @@ constexpr const char* kFooter =
 // Whether any fits.
 bool Run(const IdentifyCommand& command) {
   const Matrix<float> x = ReadNumbers(command.kernel.input).values;
-  const StoredMatrix bytes = ReadAnswer(command.kernel, x).matrix;
+  const StoredMatrix bytes = ReadAnswer(command.kernel, x.View()).matrix;
   const std::vector<std::uint16_t> random = ReadRandom(command.kernel);
   IdentifyOptions options;
   options.dialect = {.amax = command.kernel.amax, .random = random};

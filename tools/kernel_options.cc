@@ -30,7 +30,8 @@ std::vector<float> ReadLevelTwo(const std::string& text) {
   return HoldsType(text) ? ReadMatrix(text).values.values : ReadElements<float>(text);
 }
 
-StoredMatrix ReadParts(const KernelOptions& o, const Dialect& dialect, const Matrix<float>& input) {
+StoredMatrix ReadParts(const KernelOptions& o, const Dialect& dialect,
+                       MatrixView<const float> input) {
   if (o.codes.empty()) {
     throw Error("--codes", "is missing: a file of the kernel's codes, or --stored and a file");
   }
@@ -83,13 +84,13 @@ void AddBytesOptions(CLI::App* command, KernelOptions* options) {
   add_part("--level-two", &options->level_two, "Its tensor number: float32, or the number itself");
 }
 
-void RequireElements(const Matrix<float>& input, const std::string& where) {
-  if (!input.values.empty()) return;
+void RequireElements(MatrixView<const float> input, const std::string& where) {
+  if (input.size() != 0) return;
   throw Error(where, "is " + ShapeText({input.rows, input.cols}) +
                          ": a matrix without elements says nothing about a kernel");
 }
 
-StoredFile ReadAnswer(const KernelOptions& o, const Matrix<float>& input) {
+StoredFile ReadAnswer(const KernelOptions& o, MatrixView<const float> input) {
   RequireElements(input, o.input.place.empty() ? "the pack's input" : o.input.place);
   if (o.stored.empty()) {
     const Dialect& dialect = DialectOf(o);
@@ -128,17 +129,17 @@ std::vector<std::uint16_t> ReadRandom(const KernelOptions& options) {
   return ReadElements<std::uint16_t>(options.random);
 }
 
-DialectOptions OptionsOf(const KernelOptions& o, const Dialect& d, const Matrix<float>& x,
+DialectOptions OptionsOf(const KernelOptions& o, const Dialect& d, MatrixView<const float> x,
                          const std::vector<std::uint16_t>& random) {
   const std::size_t amaxes = d.row_scaled ? x.rows : 1;
   if (!o.amax.empty() && HasLevelTwo(d) && o.amax.size() != amaxes) {
     throw Error("--amax", std::to_string(o.amax.size()) + " numbers; " + std::string(d.name) +
                               " takes " + std::to_string(amaxes));
   }
-  if (IsStochastic(d) && random.size() != x.values.size()) {
+  if (IsStochastic(d) && random.size() != x.size()) {
     throw Error("--random", "the dialect " + std::string(d.name) +
                                 " rounds stochastically: give the file of its random bits, " +
-                                std::to_string(x.values.size()) +
+                                std::to_string(x.size()) +
                                 " uint16 (verify --stochastic judges several runs without)");
   }
   return {.amax = o.amax, .random = random};

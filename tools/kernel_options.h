@@ -37,9 +37,9 @@ void AddGivenOptions(CLI::App* command, KernelOptions* options);
 void AddBytesOptions(CLI::App* command, KernelOptions* options);
 
 // Error for a matrix without elements, on which every kernel is right.
-void RequireElements(const Matrix<float>& input, const std::string& where);
+void RequireElements(MatrixView<const float> input, const std::string& where);
 // The kernel's bytes for an input of this shape, with their layout; sizes of parts are not checked.
-StoredFile ReadAnswer(const KernelOptions& options, const Matrix<float>& input);
+StoredFile ReadAnswer(const KernelOptions& options, MatrixView<const float> input);
 
 // The kernel that should have written the bytes, or, without them, any in the layout of the
 // options. Error where the dialect has other blocks or formats than the bytes.
@@ -50,6 +50,6 @@ Kernel KernelOf(const KernelOptions& options, const StoredFile& answer);
 std::vector<std::uint16_t> ReadRandom(const KernelOptions& options);
 // The given amax and random bits, checked against the dialect. `random` must outlive the result.
 DialectOptions OptionsOf(const KernelOptions& options, const Dialect& dialect,
-                         const Matrix<float>& x, const std::vector<std::uint16_t>& random);
+                         MatrixView<const float> x, const std::vector<std::uint16_t>& random);
 
 }  // namespace fp4lab::tools

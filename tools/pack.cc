@@ -54,7 +54,7 @@ void Run(const PackCommand& o) {
   const Kernel kernel = KernelOf(o.kernel);
   const Matrix<float> input = ReadNumbers(o.kernel.input).values;
   const std::vector<std::uint16_t> random = ReadRandom(o.kernel);
-  PackOptions options{.quantize = OptionsOf(o.kernel, kernel.dialect, input, random),
+  PackOptions options{.quantize = OptionsOf(o.kernel, kernel.dialect, input.View(), random),
                       .hadamard = kernel.hadamard,
                       .sign_mask = kernel.sign_mask,
                       .intermediates = !o.answers_only};

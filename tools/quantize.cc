@@ -1,9 +1,11 @@
 // fp4lab quantize: a matrix of numbers into the bytes of any dialect, layout and naming.
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/random.h"
+#include "fp4lab/exchange/quantize_stored.h"
 #include "fp4lab/formats/encode.h"
 #include "fp4lab/transform/hadamard.h"
 #include "tools/commands.h"
@@ -25,32 +27,57 @@ struct QuantizeCommand {
 };
 
 // The transform takes BF16 values, so that its roundings are Transformer Engine's.
-void Transform(const QuantizeCommand& o, Matrix<float>* x) {
+void Transform(const QuantizeCommand& o, MatrixView<float> x) {
   const int size = o.hadamard.size;
   if (size == 0) return;
   const std::string where = "--hadamard " + std::to_string(size);
-  if (x->cols % static_cast<std::size_t>(size) != 0) {
+  if (x.cols % static_cast<std::size_t>(size) != 0) {
     throw Error(where,
-                "needs rows of whole groups; these have " + std::to_string(x->cols) + " elements");
+                "needs rows of whole groups; these have " + std::to_string(x.cols) + " elements");
   }
-  for (const float v : x->values) {
+  for (const float v : std::span(x.data, x.size())) {
     if (v == v && RoundToBf16(v) != v) {
       throw Error(where, "takes BF16 values, and the input holds others; --bf16 rounds it first");
     }
   }
-  RandomHadamard(x->View(), size, SignMask(o.hadamard), x->View());
+  RandomHadamard(x, size, SignMask(o.hadamard), x);
 }
 
-DialectOptions OptionsOf(const QuantizeCommand& o, const Dialect& dialect, const Matrix<float>& x,
-                         std::vector<std::uint16_t>* random) {
+// What is quantized: the file's numbers where they lie, or a copy that was changed.
+struct Input {
+  NumberView file;
+  Matrix<float> changed;
+  MatrixView<const float> values;
+};
+Input ReadInput(const QuantizeCommand& o) {
+  Input input;
+  if (!o.bf16 && o.hadamard.size == 0) {
+    input.file = ViewNumbers(o.input);
+    input.values = input.file.values;
+    return input;
+  }
+  input.changed = ReadNumbers(o.input).values;
+  std::vector<float>& values = input.changed.values;
+  if (o.bf16) RoundToBf16(values, values);
+  Transform(o, input.changed.View());
+  input.values = input.changed.View();
+  return input;
+}
+
+DialectOptions OptionsOf(const QuantizeCommand& o, const Dialect& dialect,
+                         MatrixView<const float> x, std::vector<std::uint16_t>* random) {
   const std::size_t amaxes = dialect.row_scaled ? x.rows : 1;
   if (!o.amax.empty() && (!HasLevelTwo(dialect) || o.amax.size() != amaxes)) {
     throw Error("--amax", std::to_string(o.amax.size()) + " numbers; " + std::string(dialect.name) +
                               " takes " + (HasLevelTwo(dialect) ? std::to_string(amaxes) : "none"));
   }
   if (IsStochastic(dialect)) {
-    random->resize(x.values.size());
-    FillBits16({.seed = o.seed}, 0, *random);
+    const RandomStream stream{.seed = o.seed};
+    if (dialect.rounding == ElementRounding::kStochastic16) {
+      return {.amax = o.amax, .source = RandomSource{stream}};
+    }
+    random->resize(x.size());
+    FillBits16(stream, 0, *random);
     if (dialect.rounding == ElementRounding::kStochastic8) {
       for (std::uint16_t& bits : *random) bits &= 0xFF;
     }
@@ -61,14 +88,11 @@ DialectOptions OptionsOf(const QuantizeCommand& o, const Dialect& dialect, const
 void Run(const QuantizeCommand& o) {
   Dialect dialect = RequireDialect(o.dialect);
   if (o.stochastic) dialect.rounding = ElementRounding::kStochastic16;
-  NumberFile input = ReadNumbers(o.input);
-  if (o.bf16) RoundToBf16(input.values.values, input.values.values);
-  Transform(o, &input.values);
+  const Input input = ReadInput(o);
   std::vector<std::uint16_t> random;
-  const Quantized q =
-      QuantizeAs(dialect, input.values.View(), OptionsOf(o, dialect, input.values, &random));
   const StorageLayout layout = Changed({.codes = DefaultCodeOrder(dialect.element)}, o.layout);
-  const StoredMatrix stored = Store(dialect, q, layout);
+  const StoredMatrix stored =
+      QuantizeStored(dialect, input.values, OptionsOf(o, dialect, input.values, &random), layout);
   WriteStored(o.out, stored, dialect.name, o.convention, dialect.scale_max);
   Print("%s: %s, %s\n", Printable(o.out).c_str(), std::string(dialect.name).c_str(),
         FormatText(stored).c_str());

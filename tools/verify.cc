@@ -9,6 +9,7 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fp4lab/base/error.h"
@@ -51,10 +52,11 @@ struct Answer {
   StoredMatrix bytes;
   Kernel kernel;
 };
-Answer ReadAnswerAndKernel(const KernelOptions& o, const Matrix<float>& input) {
-  const StoredFile file = ReadAnswer(o, input);
-  Answer answer{file.matrix, KernelOf(o, file)};
-  if (file.matrix.level_two.empty()) {
+Answer ReadAnswerAndKernel(const KernelOptions& o, MatrixView<const float> input) {
+  StoredFile file = ReadAnswer(o, input);
+  const Kernel kernel = KernelOf(o, file);
+  Answer answer{std::move(file.matrix), kernel};
+  if (answer.bytes.level_two.empty()) {
     answer.bytes.layout.level_two = answer.kernel.layout.level_two = LevelTwoConvention::kNone;
   }
   return answer;
@@ -68,7 +70,7 @@ bool Show(const VerifyCommand& o, const Dialect& dialect, const Verdict& verdict
 
 // ---- Several runs of a stochastic kernel --------------------------------------------------------
 
-bool VerifyRuns(const VerifyCommand& o, const Answer& first, const Matrix<float>& x) {
+bool VerifyRuns(const VerifyCommand& o, const Answer& first, MatrixView<const float> x) {
   const Dialect& dialect = first.kernel.dialect;
   if (!IsStochastic(dialect)) {
     throw Error("--stochastic",
@@ -80,9 +82,8 @@ bool VerifyRuns(const VerifyCommand& o, const Answer& first, const Matrix<float>
     (run.stored.empty() ? run.codes : run.stored) = place;
     runs.push_back(ReadAnswerAndKernel(run, x).bytes);
   }
-  const StatisticalVerdict verdict =
-      VerifyStatistically(dialect, x.View(), runs, o.kernel.bytes(),
-                          OptionsOf(o, {.amax = o.kernel.amax}), o.error_rate);
+  const StatisticalVerdict verdict = VerifyStatistically(
+      dialect, x, runs, o.kernel.bytes(), OptionsOf(o, {.amax = o.kernel.amax}), o.error_rate);
   if (verdict.rounding.answer == StochasticAnswer::kUndecided) {
     throw Error("--more-codes", "no verdict: " + verdict.rounding.reason);
   }
@@ -93,20 +94,23 @@ bool VerifyRuns(const VerifyCommand& o, const Answer& first, const Matrix<float>
 // ---- One input and one answer -------------------------------------------------------------------
 
 bool VerifyFiles(const VerifyCommand& o) {
-  Matrix<float> x = ReadNumbers(o.kernel.input).values;
+  const NumberView input = ViewNumbers(o.kernel.input);
+  MatrixView<const float> x = input.values;
   const Answer answer = ReadAnswerAndKernel(o.kernel, x);
   const Kernel& kernel = answer.kernel;
+  Matrix<float> transformed;
   std::vector<OtherAmax> other_amaxes;  // that a wrong tensor number may come from
   if (kernel.hadamard != 0) {
-    other_amaxes = {AmaxBeforeTransform(x.View())};
-    x = QuantizerInput(x.View(), kernel.hadamard, kernel.sign_mask);
+    other_amaxes = {AmaxBeforeTransform(x)};
+    transformed = QuantizerInput(x, kernel.hadamard, kernel.sign_mask);
+    x = transformed.View();
   }
   if (o.stochastic) return VerifyRuns(o, answer, x);
   const std::vector<std::uint16_t> random = ReadRandom(o.kernel);
   VerifyOptions options = OptionsOf(o, OptionsOf(o.kernel, kernel.dialect, x, random));
   options.other_amaxes = other_amaxes;
   return Show(o, kernel.dialect,
-              Verify(kernel.dialect, x.View(), answer.bytes, o.kernel.bytes(), options));
+              Verify(kernel.dialect, x, answer.bytes, o.kernel.bytes(), options));
 }
 
 // ---- A golden pack ------------------------------------------------------------------------------
@@ -120,7 +124,7 @@ Quantized Recomputed(const Pack& pack) {
 bool VerifyPack(VerifyCommand o) {
   const FileContent content(o.pack);
   const Pack pack = ReadPack(ViewSafetensors(content.bytes(), o.pack), o.pack);
-  RequireElements(pack.input, o.pack);
+  RequireElements(pack.input.View(), o.pack);
   o.kernel.dialect = std::string(pack.dialect.name);
   if (o.kernel.bytes().empty()) {  // the pack itself
     Kernel kernel = KernelOf(o.kernel);
@@ -135,7 +139,7 @@ bool VerifyPack(VerifyCommand o) {
     }
     return Show(o, pack.dialect, verdict);
   }
-  const Answer answer = ReadAnswerAndKernel(o.kernel, pack.input);
+  const Answer answer = ReadAnswerAndKernel(o.kernel, pack.input.View());
   return Show(
       o, pack.dialect,
       CompareQuantized(pack.dialect, pack.answer, answer.bytes, o.kernel.bytes(), OptionsOf(o)));

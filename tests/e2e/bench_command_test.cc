@@ -36,7 +36,7 @@ TEST_CASE("fp4lab bench --list names every row once, with every topic of the tab
        {"quantize.nvfp4.dram", "quantize.nvfp4.l2.cycles", "dialect.nvfp4.modelopt",
         "train.dialect.nvfp4.modelopt", "quoted.ggml", "dequantize.nvfp4.fp32", "gemm.nvfp4.d256",
         "gemm.blackwell", "linear.nvfp4.d512", "linear.quantization.d128", "train.step.d256",
-        "train.threads.fp32", "memory.te_nvfp4.d256"}) {
+        "train.threads.fp32", "memory.te_nvfp4.d256", "file.quantize", "file.verify.memory"}) {
     CHECK(ids.count(id) == 1);
   }
 }

@@ -3,6 +3,9 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <span>
+#include <utility>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/io/file.h"
@@ -63,6 +66,82 @@ TEST_CASE("What was written in any file and type is read back", "[exchange]") {
   }
   WriteMatrix((folder / "x.safetensors").string(), x.View(), RequireNumberType("e2m1", "x"));
   CHECK(ReadMatrix((folder / "x.safetensors").string()).values(0, 3) == -1.5f);
+}
+
+// A .npy file with a header of any length.
+void WriteNpyText(const std::filesystem::path& path, std::string header, std::size_t length,
+                  std::span<const float> values) {
+  header.resize(length - 1, ' ');
+  header += '\n';
+  std::string text = "\x93NUMPY";
+  text += {'\x01', '\x00', static_cast<char>(length & 0xFF), static_cast<char>(length >> 8)};
+  text += header;
+  text.append(reinterpret_cast<const char*>(values.data()), values.size_bytes());
+  WriteFileAtomically(path, text);
+}
+
+// Whether the view's values lie in its file.
+bool IsMapped(const NumberView& view) {
+  const auto* data = reinterpret_cast<const std::byte*>(view.values.data);
+  const std::span<const std::byte> file = view.content->bytes();
+  return data >= file.data() && data + view.values.size() * 4 <= file.data() + file.size();
+}
+
+void CheckView(const NumberView& view, const Matrix<float>& x, bool mapped) {
+  CHECK(IsMapped(view) == mapped);
+  REQUIRE(view.values.rows == x.rows);
+  REQUIRE(view.values.cols == x.cols);
+  for (std::size_t i = 0; i < x.values.size(); ++i) {
+    CHECK(view.values.data[i] == x.values[i]);
+  }
+  CHECK(reinterpret_cast<std::uintptr_t>(view.values.data) % alignof(float) == 0);
+}
+
+TEST_CASE("Binary32 is viewed where it lies in the file", "[exchange]") {
+  const TemporaryFolder folder;
+  const Matrix<float> x = Values();
+  for (const char* file : {"x.npy", "x.safetensors", "x.bin"}) {
+    CAPTURE(file);
+    const std::string place = (folder / file).string();
+    WriteMatrix(place, x.View());
+    NumberView view = ViewMatrix(place, {.shape = {3, 4}, .dtype = "float32"});
+    CheckView(view, x, true);
+    const NumberView moved = std::move(view);
+    CheckView(moved, x, true);
+  }
+}
+
+TEST_CASE("What is no row-major binary32 at an address for it is copied", "[exchange]") {
+  const TemporaryFolder folder;
+  const Matrix<float> x = Values();
+  const auto view = [&](const char* file) { return ViewMatrix((folder / file).string()); };
+  WriteNpyText(folder / "odd.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }",
+               119, x.values);
+  CheckView(view("odd.npy"), x, false);
+  Matrix<float> turned(4, 3);
+  for (std::size_t r = 0; r < 3; ++r) {
+    for (std::size_t c = 0; c < 4; ++c) turned(c, r) = x(r, c);
+  }
+  const char* fortran = "{'descr': '<f4', 'fortran_order': True, 'shape': (3, 4), }";
+  WriteNpyText(folder / "columns.npy", fortran, 118, turned.values);
+  CheckView(view("columns.npy"), x, false);
+  CHECK(ReadMatrix((folder / "columns.npy").string()).values == x);
+  WriteNpyText(folder / "big.npy", "{'descr': '>f4', 'fortran_order': False, 'shape': (3, 4), }",
+               118, x.values);
+  CHECK_THAT(ErrorOf([&] { view("big.npy"); }), ContainsSubstring("of type '>f4'; little-endian"));
+  const std::string header = R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+                             R"("x":{"dtype":"F32","shape":[3,4],"data_offsets":[1,49]}})";
+  const std::uint64_t length = header.size();
+  std::string file(reinterpret_cast<const char*>(&length), 8);
+  file += header + "a";
+  file.append(reinterpret_cast<const char*>(x.values.data()), 48);
+  WriteFileAtomically(folder / "odd.safetensors", file);
+  REQUIRE((8 + header.size() + 1) % 4 != 0);
+  CheckView(ViewMatrix((folder / "odd.safetensors#x").string()), x, false);
+  WriteMatrix((folder / "x.npz").string(), x.View());
+  CheckView(view("x.npz"), x, false);
+  WriteMatrix((folder / "b.npy").string(), x.View(), RequireNumberType("bfloat16", "x"));
+  CheckView(view("b.npy"), x, false);
 }
 
 TEST_CASE("More than two dimensions are flattened in front of the last", "[exchange]") {

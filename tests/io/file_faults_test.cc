@@ -7,6 +7,8 @@
 
 #include <filesystem>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/file_content.h"
@@ -18,6 +20,8 @@ namespace {
 
 TEST_CASE("A file that becomes shorter while it is mapped ends the program with one line",
           "[io][file]") {
+  const int threads = GENERATE(1, 4);
+  CAPTURE(threads);
   const TemporaryFolder folder;
   const std::filesystem::path path = folder / "cut\x1b.npy", said = folder / "said";
   WriteFileAtomically(path, std::string(1 << 20, 'x'));
@@ -29,8 +33,13 @@ TEST_CASE("A file that becomes shorter while it is mapped ends the program with 
     tools::NameFilesThatFault();
     const FileContent content(path);
     if (::truncate(path.c_str(), 4096) != 0) ::_exit(3);
-    volatile std::byte last = content.bytes().back();
-    static_cast<void>(last);
+    const auto read = [&content] {
+      volatile std::byte last = content.bytes().back();
+      static_cast<void>(last);
+    };
+    std::vector<std::thread> others;
+    for (int i = 1; i < threads; ++i) others.emplace_back(read);
+    read();
     ::_exit(2);  // it was read
   }
   int status = 0;

@@ -5,6 +5,8 @@
 #include <limits>
 #include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "fp4lab/judge/case_stream.h"
 #include "tests/support/catch.h"
@@ -47,6 +49,66 @@ TEST_CASE("The right bytes are equal in every layout", "[judge]") {
         }
       }
     }
+  }
+}
+
+// The differences of two matrices of codes, by looking at each one.
+std::vector<std::pair<std::size_t, std::size_t>> Places(const Quantized& a, const Quantized& b) {
+  std::vector<std::pair<std::size_t, std::size_t>> places;
+  for (std::size_t i = 0; i < a.codes.size(); ++i) {
+    if (a.codes[i] != b.codes[i]) places.emplace_back(i / a.cols, i % a.cols);
+  }
+  return places;
+}
+
+TEST_CASE("Differences in many rows are counted and listed in row-major order, in every layout",
+          "[judge]") {
+  const Matrix<float> x = NormalMatrix(8, 71, 133);
+  for (const char* name : {"nvfp4.te", "nvfp4.te.2d"}) {
+    const Dialect& dialect = *FindDialect(name);
+    const Quantized right = QuantizeAs(dialect, x.View());
+    Quantized wrong = right;
+    for (std::size_t i = 5; i < wrong.codes.size(); i += 997) wrong.codes[i] ^= 1;
+    wrong.codes.back() ^= 2;
+    wrong.scales[3] ^= 1;
+    wrong.scales.back() ^= 1;
+    const auto places = Places(right, wrong);
+    for (const NamedCodeOrder& codes : kCodeOrders) {
+      if (codes.order == CodeOrder::kDense6) continue;
+      for (const bool turned : {false, true}) {
+        for (const bool expanded : {false, true}) {
+          CAPTURE(name, codes.name, turned, expanded);
+          const StorageLayout layout{
+              .codes = codes.order, .transposed = turned, .expanded_scales = expanded};
+          const Verdict v = Verify(dialect, x.View(), Store(dialect, wrong, layout), "answer",
+                                   {.first = 1000, .check_padding = true});
+          CHECK(v.padding_set == 0);
+          CHECK(v.scales.different >= 2);
+          if (!expanded) CHECK(v.scales.same_value == 0);
+          REQUIRE(v.codes.first.size() == places.size());
+          CHECK(v.codes.different == places.size());
+          for (std::size_t i = 0; i < places.size(); ++i) {
+            const Difference& d = v.codes.first[i];
+            CHECK(std::pair(d.row, d.col) == places[i]);
+            const std::size_t at = d.row * x.cols + d.col;
+            CHECK(d.expected == right.codes[at]);
+            CHECK(d.got == wrong.codes[at]);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("Every byte of padding of scales is looked at, and no other", "[judge]") {
+  const Matrix<float> x = NormalMatrix(9, 33, 80);
+  for (const NamedScaleOrder& order : kScaleOrders) {
+    CAPTURE(order.name);
+    const StoredMatrix right = RightAnswer(Te(), x, {.scales = order.order});
+    StoredMatrix full = right;
+    for (std::uint8_t& scale : full.scales) scale = 1;
+    const Verdict v = CompareStored(right, full, "answer", {.check_padding = true});
+    CHECK(v.padding_set == right.scales.size() - std::size_t{33} * 5);
   }
 }
 

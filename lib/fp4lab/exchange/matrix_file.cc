@@ -4,8 +4,10 @@
 #include <array>
 #include <cctype>
 #include <charconv>
+#include <cstdint>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/io/file.h"
@@ -39,33 +41,55 @@ std::optional<std::size_t> Elements(const std::vector<std::size_t>& shape) {
 // Elements that are decoded before the pages of the file that held them are given back.
 constexpr std::size_t kPiece = std::size_t{1} << 22;
 
-NumberFile Decoded(const std::string& where, NumberType type, std::vector<std::size_t> shape,
-                   std::span<const std::byte> bytes, const FileContent& content,
-                   const ReadMatrixOptions& options) {
+// A piece after the other.
+void DecodeInPieces(NumberType type, std::span<const std::byte> bytes, const FileContent& content,
+                    std::span<float> values) {
+  const auto bits = static_cast<std::size_t>(Bits(type));
+  for (std::size_t at = 0; at < values.size();
+       at += kPiece) {  // a piece is whole bytes of any type
+    const std::size_t n = std::min(kPiece, values.size() - at);
+    const auto piece = bytes.subspan(at * bits / 8, (n * bits + 7) / 8);
+    DecodeNumbers(type, piece, values.subspan(at, n));
+    content.Forget(piece);
+  }
+}
+
+// Whether the bytes are floats as they lie there.
+bool AreFloats(NumberType type, const ByteArray& bytes) {
+  return type.kind == NumberType::Kind::kFloat32 &&
+         reinterpret_cast<std::uintptr_t>(bytes.data()) % alignof(float) == 0;
+}
+
+NumberView Viewed(const std::string& where, NumberType type, std::vector<std::size_t> shape,
+                  ByteArray bytes, std::unique_ptr<FileContent> content,
+                  const ReadMatrixOptions& options) {
   if (!options.shape.empty() && options.shape != shape) {
     throw Error(where, "has the shape " + ShapeText(shape) + ", not " + ShapeText(options.shape));
   }
   const std::size_t count = *Elements(shape);
   const std::size_t cols = shape.empty() ? 1 : shape.back();
-  NumberFile file{.values = {}, .type = type, .shape = std::move(shape)};
-  file.values.rows = cols == 0 ? 0 : count / cols;
-  file.values.cols = cols;
+  const std::size_t rows = cols == 0 ? 0 : count / cols;
   RequireMemory(std::uintmax_t{count} * sizeof(float), where);
-  file.values.values.resize(count);
-  const auto bits = static_cast<std::size_t>(Bits(type));
-  for (std::size_t at = 0; at < count; at += kPiece) {  // a piece is whole bytes of any type
-    const std::size_t n = std::min(kPiece, count - at);
-    const auto piece = bytes.subspan(at * bits / 8, (n * bits + 7) / 8);
-    DecodeNumbers(type, piece, std::span(file.values.values).subspan(at, n));
-    content.Forget(piece);
+  NumberView view{.values = {},
+                  .type = type,
+                  .shape = std::move(shape),
+                  .content = std::move(content),
+                  .bytes = std::move(bytes)};
+  if (AreFloats(type, view.bytes)) {
+    view.values = {reinterpret_cast<const float*>(view.bytes.data()), rows, cols};
+    return view;
   }
-  return file;
+  view.decoded.resize(count);
+  DecodeInPieces(type, {view.bytes.data(), view.bytes.size()}, *view.content, view.decoded);
+  view.bytes = {};
+  view.values = {view.decoded.data(), rows, cols};
+  return view;
 }
 
 // What 16 bits without a name are: how NumPy files hold BF16.
 constexpr std::string_view k16Bits = "bfloat16";
 
-NumberFile FromNpy(const NpyArray& array, const FileContent& content,
+NumberView FromNpy(NpyArray array, std::unique_ptr<FileContent> content,
                    const ReadMatrixOptions& options) {
   const std::string kind = array.dtype.substr(1);
   const bool coded = kind == "u1" || kind == "u2" || kind == "V1" || kind == "V2";
@@ -91,12 +115,13 @@ NumberFile FromNpy(const NpyArray& array, const FileContent& content,
     throw Error(array.where, "holds " + std::string(Name(type)) + ", not " + options.dtype);
   }
   if (Bits(type) >= 8) {
-    return Decoded(array.where, type, array.shape, array.bytes, content, options);
+    return Viewed(array.where, type, array.shape, std::move(array.bytes), std::move(content),
+                  options);
   }
   // One code a byte: as 8-bit elements, then decoded by the narrow format.
-  NumberFile file = Decoded(array.where, {NumberType::Kind::kUint8, FormatId::kBF16}, array.shape,
-                            array.bytes, content, options);
-  for (float& v : file.values.values) {
+  NumberView view = Viewed(array.where, {NumberType::Kind::kUint8, FormatId::kBF16}, array.shape,
+                           std::move(array.bytes), std::move(content), options);
+  for (float& v : view.decoded) {
     const auto code = static_cast<std::uint32_t>(v);
     if (code >> Bits(type) != 0) {
       throw Error(array.where,
@@ -104,8 +129,8 @@ NumberFile FromNpy(const NpyArray& array, const FileContent& content,
     }
     v = Decode(type.format, code);
   }
-  file.type = type;
-  return file;
+  view.type = type;
+  return view;
 }
 
 // The tensor that is asked for: by name, or the only one.
@@ -138,11 +163,12 @@ NpyArray ReadNpz(const FilePlace& place, const FileContent& content) {
   return file.Read(Pick(names, place.name, place.path.string()).first);
 }
 
-NumberFile FromSafetensors(const FilePlace& place, const FileContent& content,
+NumberView FromSafetensors(const FilePlace& place, std::unique_ptr<FileContent> content,
                            const ReadMatrixOptions& options) {
-  const SafetensorsFile file = ViewSafetensors(content.bytes(), place.path.string());
+  const SafetensorsFile file = ViewSafetensors(content->bytes(), place.path.string());
   const auto& [name, tensor] = Pick(file.tensors, place.name, place.path.string());
   const std::string where = place.path.string() + "#" + name;
+  ByteArray bytes = ByteArray::ViewOf({tensor.bytes.data(), tensor.bytes.size()});
   if (tensor.dtype == "U8") {
     if (options.dtype.empty()) {
       throw Error(where, "holds U8, which may be any type; state it, as in --dtype float8_e4m3fn");
@@ -153,7 +179,7 @@ NumberFile FromSafetensors(const FilePlace& place, const FileContent& content,
       throw Error(where, "holds U8, no codes of " + std::string(Name(type)));
     }
     if (Bits(type) == 4) shape.back() *= 2;
-    return Decoded(where, type, shape, tensor.bytes, content, options);
+    return Viewed(where, type, shape, std::move(bytes), std::move(content), options);
   }
   const bool coded = tensor.dtype == "U16";
   const std::optional<NumberType> type =
@@ -168,12 +194,12 @@ NumberFile FromSafetensors(const FilePlace& place, const FileContent& content,
   if (!options.dtype.empty() && RequireNumberType(options.dtype, where) != *type) {
     throw Error(where, "holds " + tensor.dtype + ", not " + options.dtype);
   }
-  return Decoded(where, *type, tensor.shape, tensor.bytes, content, options);
+  return Viewed(where, *type, tensor.shape, std::move(bytes), std::move(content), options);
 }
 
-NumberFile FromGguf(const FilePlace& place, const FileContent& content,
+NumberView FromGguf(const FilePlace& place, std::unique_ptr<FileContent> content,
                     const ReadMatrixOptions& options) {
-  const GgufFile file = ViewGguf(content.bytes(), place.path.string());
+  const GgufFile file = ViewGguf(content->bytes(), place.path.string());
   const auto& [name, tensor] = Pick(file.tensors, place.name, place.path.string());
   const std::string where = place.path.string() + "#" + name;
   const char* dtype = tensor.type == kGgmlF32    ? "float32"
@@ -182,10 +208,12 @@ NumberFile FromGguf(const FilePlace& place, const FileContent& content,
                                                  : nullptr;
   if (dtype == nullptr)
     throw Error(where, "holds no F32, F16 or BF16 (fp4lab dequantize may help)");
-  return Decoded(where, *FindNumberType(dtype), tensor.shape, tensor.bytes, content, options);
+  return Viewed(where, *FindNumberType(dtype), tensor.shape,
+                ByteArray::ViewOf({tensor.bytes.data(), tensor.bytes.size()}), std::move(content),
+                options);
 }
 
-NumberFile FromRaw(const FilePlace& place, const ReadMatrixOptions& options) {
+NumberView FromRaw(const FilePlace& place, const ReadMatrixOptions& options) {
   const std::string where = place.path.string();
   if (options.shape.empty() || options.dtype.empty()) {
     throw Error(where,
@@ -193,8 +221,8 @@ NumberFile FromRaw(const FilePlace& place, const ReadMatrixOptions& options) {
                 "(.npy, .npz, .safetensors and .gguf say it themselves)");
   }
   const NumberType type = RequireNumberType(options.dtype, where);
-  const FileContent content(place.path);
-  const std::size_t size = content.bytes().size();
+  auto content = std::make_unique<FileContent>(place.path);
+  const std::size_t size = content->bytes().size();
   const std::optional<std::size_t> count = Elements(options.shape);
   const auto bits = static_cast<std::size_t>(Bits(type));
   if (!count || size != (*count * bits + 7) / 8) {
@@ -202,7 +230,8 @@ NumberFile FromRaw(const FilePlace& place, const ReadMatrixOptions& options) {
                            " of " + std::string(Name(type)) + " take " +
                            (count ? std::to_string((*count * bits + 7) / 8) : "too many"));
   }
-  return Decoded(where, type, options.shape, content.bytes(), content, options);
+  ByteArray bytes = ByteArray::ViewOf(content->bytes());
+  return Viewed(where, type, options.shape, std::move(bytes), std::move(content), options);
 }
 
 }  // namespace
@@ -247,14 +276,30 @@ bool HoldsType(std::string_view place) {
   return std::find(kEndings.begin(), kEndings.end(), ending) != kEndings.end();
 }
 
-NumberFile ReadMatrix(std::string_view text, const ReadMatrixOptions& options) {
+NumberView ViewMatrix(std::string_view text, const ReadMatrixOptions& options) {
   const FilePlace place = SplitPlace(text);
   if (!HoldsType(text)) return FromRaw(place, options);
-  const FileContent content(place.path);
-  if (place.ending == ".safetensors") return FromSafetensors(place, content, options);
-  if (place.ending == ".gguf") return FromGguf(place, content, options);
-  if (place.ending == ".npz") return FromNpy(ReadNpz(place, content), content, options);
-  return FromNpy(ViewNpy(content.bytes(), place.path.string()), content, options);
+  auto content = std::make_unique<FileContent>(place.path);
+  if (place.ending == ".safetensors") return FromSafetensors(place, std::move(content), options);
+  if (place.ending == ".gguf") return FromGguf(place, std::move(content), options);
+  NpyArray array = place.ending == ".npz" ? ReadNpz(place, *content)
+                                          : ViewNpy(content->bytes(), place.path.string());
+  return FromNpy(std::move(array), std::move(content), options);
+}
+
+NumberFile ReadMatrix(std::string_view text, const ReadMatrixOptions& options) {
+  NumberView view = ViewMatrix(text, options);
+  NumberFile file{.values = {}, .type = view.type, .shape = std::move(view.shape)};
+  file.values.rows = view.values.rows;
+  file.values.cols = view.values.cols;
+  if (view.decoded.empty()) {
+    file.values.values.resize(view.values.size());
+    DecodeInPieces(view.type, {view.bytes.data(), view.bytes.size()}, *view.content,
+                   file.values.values);
+  } else {
+    file.values.values = std::move(view.decoded);
+  }
+  return file;
 }
 
 std::vector<std::byte> ReadBytes(std::string_view text) {

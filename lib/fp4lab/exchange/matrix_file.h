@@ -4,12 +4,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/exchange/number_type.h"
+#include "fp4lab/io/byte_array.h"
+#include "fp4lab/io/file_content.h"
 
 namespace fp4lab {
 
@@ -17,6 +20,18 @@ struct NumberFile {
   Matrix<float> values;            // (product of the leading dimensions, last one); a scalar: 1x1
   NumberType type;                 // of the numbers in the file
   std::vector<std::size_t> shape;  // in the file
+};
+
+// The same for who only reads the numbers. Binary32 that lies in row-major order at addresses for
+// numbers stays in the mapped file; all else is decoded into memory.
+struct NumberView {
+  MatrixView<const float> values;
+  NumberType type;
+  std::vector<std::size_t> shape;
+  // What the values lie in, all of which may be moved about with them.
+  std::unique_ptr<FileContent> content = {};
+  ByteArray bytes = {};             // in the content, or a copy in row-major order
+  std::vector<float> decoded = {};  // empty where the values are those of `bytes`
 };
 
 struct ReadMatrixOptions {
@@ -38,6 +53,7 @@ std::string ShapeText(const std::vector<std::size_t>& shape);
 //   .gguf           F32, F16, BF16
 //   any other       raw little-endian elements with a stated shape and dtype
 NumberFile ReadMatrix(std::string_view place, const ReadMatrixOptions& options = {});
+NumberView ViewMatrix(std::string_view place, const ReadMatrixOptions& options = {});
 
 // The bytes of the same places, whatever they mean; of a raw file all.
 std::vector<std::byte> ReadBytes(std::string_view place);

@@ -1,11 +1,13 @@
 #include "fp4lab/exchange/stored.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
 #include <utility>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/huge_pages.h"
 
 namespace fp4lab {
 namespace {
@@ -28,11 +30,6 @@ Oriented AsStored(const StoredMatrix& m) {
   const auto block_cols = static_cast<std::size_t>(m.block_cols);
   if (m.layout.transposed) return {m.cols, m.rows, block_cols, block_rows};
   return {m.rows, m.cols, block_rows, block_cols};
-}
-
-// Codes that split halves keep together: a block, in whatever direction the codes lie.
-std::size_t SplitGroup(const StoredMatrix& m) {
-  return m.block_cols > 0 && m.block_cols % 2 == 0 ? static_cast<std::size_t>(m.block_cols) : 16;
 }
 
 struct Grid {
@@ -82,24 +79,62 @@ void PlaceCodes(std::span<const std::uint8_t> codes, StoredMatrix* m) {
                        SplitGroup(*m));
 }
 
-std::vector<std::uint8_t> TakeCodes(const StoredMatrix& m, std::string_view where) {
+void CheckCodeBytes(const StoredMatrix& m, std::string_view where) {
   const StoredSizes sizes = SizesOf(m, where);
+  if (m.codes.size() == sizes.codes) return;
   const Oriented o = AsStored(m);
-  if (m.codes.size() != sizes.codes) {
-    throw Error(where,
-                std::to_string(m.codes.size()) + " bytes of codes; " + Times(o.rows, o.cols) +
-                    " codes of " + std::string(Named(m.element).name) + " in the order " +
-                    std::string(Name(m.layout.codes)) + " take " + std::to_string(sizes.codes));
-  }
+  throw Error(where, std::to_string(m.codes.size()) + " bytes of codes; " + Times(o.rows, o.cols) +
+                         " codes of " + std::string(Named(m.element).name) + " in the order " +
+                         std::string(Name(m.layout.codes)) + " take " +
+                         std::to_string(sizes.codes));
+}
+
+// `codes`: as they are stored, one a byte.
+void CheckCodes(std::span<const std::uint8_t> codes, const StoredMatrix& m,
+                std::string_view where) {
+  const std::uint32_t limit = 1u << FormatOf(m.element).bits;
+  const auto bad =
+      std::find_if(codes.begin(), codes.end(), [=](auto code) { return code >= limit; });
+  if (bad == codes.end()) return;
+  const auto i = static_cast<std::size_t>(bad - codes.begin());
+  const std::size_t cols = AsStored(m).cols;
+  throw Error(where, "byte " + std::to_string(*bad) + " at (" + std::to_string(i / cols) + ", " +
+                         std::to_string(i % cols) + ") is no code of " +
+                         std::string(Named(m.element).name));
+}
+
+// What TakeCodes refuses; packed codes are codes.
+void CheckCodes(const StoredMatrix& m, std::string_view where) {
+  CheckCodeBytes(m, where);
+  if (m.layout.codes == CodeOrder::kBytes) CheckCodes(m.codes, m, where);
+}
+
+// Whether the layout `to` has the codes where m has them, and neither has padding.
+bool HasSameCodes(const StoredMatrix& m, const StorageLayout& to) {
+  const std::size_t bits = to.codes == CodeOrder::kBytes    ? 8
+                           : to.codes == CodeOrder::kDense6 ? 6
+                                                            : 4;
+  return m.layout.codes == to.codes && m.layout.transposed == to.transposed &&
+         AsStored(m).cols * bits % 8 == 0;
+}
+
+// The same for scales.
+bool HasSameScales(const StoredMatrix& m, const StorageLayout& to) {
+  return m.layout.scales == ScaleOrder::kLinear && to.scales == ScaleOrder::kLinear &&
+         m.layout.transposed == to.transposed && !m.layout.expanded_scales && !to.expanded_scales;
+}
+
+void CopyBytes(const std::vector<std::uint8_t>& from, std::vector<std::uint8_t>* to) {
+  ReserveHugePages(to, from.size());
+  to->assign(from.begin(), from.end());
+}
+
+std::vector<std::uint8_t> TakeCodes(const StoredMatrix& m, std::string_view where) {
+  CheckCodeBytes(m, where);
+  const Oriented o = AsStored(m);
   std::vector<std::uint8_t> codes =
       UnpackCodes(m.codes, o.rows, o.cols, m.layout.codes, SplitGroup(m));
-  const std::uint32_t limit = 1u << FormatOf(m.element).bits;
-  for (std::size_t i = 0; i < codes.size(); ++i) {
-    if (codes[i] < limit) continue;
-    throw Error(where, "byte " + std::to_string(codes[i]) + " at (" + std::to_string(i / o.cols) +
-                           ", " + std::to_string(i % o.cols) + ") is no code of " +
-                           std::string(Named(m.element).name));
-  }
+  CheckCodes(codes, m, where);
   return m.layout.transposed ? TransposedBytes(codes, o.rows, o.cols) : codes;
 }
 
@@ -112,6 +147,9 @@ std::size_t BlockOf(const StoredMatrix& m, const Grid& grid, std::size_t r, std:
 void PlaceScales(std::span<const std::uint8_t> blocks, StoredMatrix* m) {
   const Grid grid = BlockGrid(*m), stored = ScaleGrid(*m);
   Expects(blocks.size() == grid.rows * grid.cols, "one scale a block");
+  const bool as_they_are =
+      m->layout.scales == ScaleOrder::kLinear && !m->layout.transposed && stored.rows == grid.rows;
+  if (as_they_are) return m->scales.assign(blocks.begin(), blocks.end());
   m->scales.assign(ScaleBytes(m->layout.scales, stored.rows, stored.cols), 0);
   for (std::size_t r = 0; r < stored.rows; ++r) {
     for (std::size_t c = 0; c < stored.cols; ++c) {
@@ -134,9 +172,13 @@ void PlaceScales(std::span<const std::uint8_t> blocks, StoredMatrix* m) {
                          fits);
 }
 
+void CheckScaleBytes(const StoredMatrix& m, std::string_view where) {
+  if (m.scales.size() != SizesOf(m, where).scales) RefuseScaleCount(m, where);
+}
+
 std::vector<std::uint8_t> TakeScales(const StoredMatrix& m, std::string_view where) {
   const Grid grid = BlockGrid(m), stored = ScaleGrid(m);
-  if (m.scales.size() != SizesOf(m, where).scales) RefuseScaleCount(m, where);
+  CheckScaleBytes(m, where);
   std::vector<std::uint8_t> blocks(grid.rows * grid.cols);
   std::vector<bool> known(blocks.size(), false);
   for (std::size_t r = 0; r < stored.rows; ++r) {
@@ -237,6 +279,10 @@ StoredSizes SizesOf(const StoredMatrix& shape, std::string_view where) {
           .scales = ScaleBytes(shape.layout.scales, grid.rows, grid.cols)};
 }
 
+std::size_t SplitGroup(const StoredMatrix& m) {
+  return m.block_cols > 0 && m.block_cols % 2 == 0 ? static_cast<std::size_t>(m.block_cols) : 16;
+}
+
 bool NeedsLevelTwo(const StoredMatrix& stored, const Dialect* dialect) {
   if (stored.rows == 0 || stored.cols == 0) return false;
   if (dialect != nullptr) return HasLevelTwo(*dialect);
@@ -254,9 +300,15 @@ float ConvertLevelTwo(float value, LevelTwoConvention from, LevelTwoConvention t
 
 StoredMatrix Store(const Dialect& dialect, const Quantized& quantized,
                    const StorageLayout& layout) {
+  StoredMatrix m = StoreScales(dialect, quantized, layout);
+  PlaceCodes(quantized.codes, &m);
+  return m;
+}
+
+StoredMatrix StoreScales(const Dialect& dialect, const Quantized& quantized,
+                         const StorageLayout& layout) {
   StoredMatrix m = ShapeOf(dialect, quantized.rows, quantized.cols, layout);
   SizesOf(m, "layout");  // refuses what does not go together
-  PlaceCodes(quantized.codes, &m);
   PlaceScales(quantized.scales, &m);
   if (layout.level_two == LevelTwoConvention::kNone) return m;
   const float constant = LevelTwoConstant(m, dialect.scale_max);
@@ -291,14 +343,36 @@ Quantized Load(const Dialect& dialect, const StoredMatrix& stored, std::string_v
   return q;
 }
 
+void CheckStored(const StoredMatrix& stored, std::string_view where) {
+  CheckLevelTwo(stored, where);
+  CheckCodes(stored, where);
+  CheckScaleBytes(stored, where);
+  if (stored.layout.expanded_scales) TakeScales(stored, where);
+}
+
 StoredMatrix Convert(const StoredMatrix& stored, const StorageLayout& to, float scale_max,
                      std::string_view where) {
   CheckLevelTwo(stored, where);
-  StoredMatrix result = stored;
-  result.layout = to;
+  StoredMatrix result{.rows = stored.rows,
+                      .cols = stored.cols,
+                      .element = stored.element,
+                      .scale = stored.scale,
+                      .block_rows = stored.block_rows,
+                      .block_cols = stored.block_cols,
+                      .layout = to};
   SizesOf(result, where);
-  PlaceCodes(TakeCodes(stored, where), &result);
-  PlaceScales(TakeScales(stored, where), &result);
+  if (HasSameCodes(stored, to)) {
+    CheckCodes(stored, where);
+    CopyBytes(stored.codes, &result.codes);
+  } else {
+    PlaceCodes(TakeCodes(stored, where), &result);
+  }
+  if (HasSameScales(stored, to)) {
+    CheckScaleBytes(stored, where);
+    CopyBytes(stored.scales, &result.scales);
+  } else {
+    PlaceScales(TakeScales(stored, where), &result);
+  }
   SetLevelTwo(stored, LevelTwoConstant(stored, scale_max), where, &result);
   return result;
 }

@@ -79,6 +79,9 @@ struct StoredSizes {
 };
 StoredSizes SizesOf(const StoredMatrix& shape, std::string_view where);
 
+// Codes that CodeOrder::kSplitHalves keeps together: a block, in whatever direction the codes lie.
+std::size_t SplitGroup(const StoredMatrix& shape);
+
 // How codes of a format lie where nothing else is said: kLowFirst, kBytes for more than 4 bits.
 constexpr CodeOrder DefaultCodeOrder(FormatId element) {
   return FormatOf(element).bits == 4 ? CodeOrder::kLowFirst : CodeOrder::kBytes;
@@ -103,6 +106,14 @@ float ConvertLevelTwo(float value, LevelTwoConvention from, LevelTwoConvention t
 // The quantized matrix in a layout. Padding bytes are 0. Where the dialect has no level 2 nothing
 // is stored for it, whatever the layout's convention.
 StoredMatrix Store(const Dialect& dialect, const Quantized& quantized, const StorageLayout& layout);
+
+// The same without the codes, which need not be there: scales and level 2.
+StoredMatrix StoreScales(const Dialect& dialect, const Quantized& quantized,
+                         const StorageLayout& layout);
+
+// Error(where, ...) for what Load and Convert refuse whatever the dialect is: sizes that do not fit
+// the shape, with those that would, bytes that are no codes, repeated scales that differ.
+void CheckStored(const StoredMatrix& stored, std::string_view where);
 
 // What the bytes say, read as `dialect`. Throws Error(where, ...) where sizes do not fit the shape,
 // with the size that would, where a byte is no code, and where repeated scales of one tile differ.

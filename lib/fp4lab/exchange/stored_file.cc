@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/huge_pages.h"
 #include "fp4lab/base/suggest.h"
 #include "fp4lab/exchange/matrix_file.h"
 #include "fp4lab/io/json.h"
@@ -19,9 +20,10 @@ std::string MetadataKey(const std::string& name) {
   return std::string(kOurs) + (name.empty() ? "" : "." + name);
 }
 
+// Tensors below lie in the matrix that they are of.
 SafetensorsTensor Tensor(std::string_view dtype, std::vector<std::size_t> shape,
                          std::span<const std::byte> bytes) {
-  return {std::string(dtype), std::move(shape), {bytes.begin(), bytes.end()}};
+  return {std::string(dtype), std::move(shape), ByteArray::ViewOf(bytes)};
 }
 
 std::string_view FormatDtype(FormatId id) {
@@ -80,6 +82,18 @@ T RequireNamed(JsonObject& o, const char* key, std::optional<T> (*find)(std::str
   throw Error(o.Where(key), "\"" + name + "\" is not known; " + DidYouMean(name, NamesOf(table)));
 }
 
+// AddStored, but the tensors lie in `stored`, which must outlive them.
+void AddViews(const StoredMatrix& stored, std::string_view dialect, const std::string& name,
+              SafetensorsFile* file) {
+  const StoredSizes sizes = SizesOf(stored, name);
+  file->metadata[MetadataKey(name)] = Description(stored, dialect).dump();
+  file->tensors[Prefix(name) + "codes"] = CodesTensor(stored, sizes);
+  if (stored.block_rows > 0) file->tensors[Prefix(name) + "scales"] = ScalesTensor(stored, sizes);
+  if (stored.level_two.empty()) return;
+  file->tensors[Prefix(name) + "level_two"] =
+      Tensor("F32", {stored.level_two.size()}, std::as_bytes(std::span(stored.level_two)));
+}
+
 std::pair<std::uint64_t, std::uint64_t> RequirePair(JsonObject& o, const char* key) {
   std::vector<std::uint64_t> pair;
   o.Require(key, &pair);
@@ -120,7 +134,10 @@ std::vector<std::uint8_t> TakeBytes(const SafetensorsFile& file, const std::stri
   const auto found = file.tensors.find(name);
   if (found == file.tensors.end()) return {};
   const auto* data = reinterpret_cast<const std::uint8_t*>(found->second.bytes.data());
-  return {data, data + found->second.bytes.size()};
+  std::vector<std::uint8_t> bytes;
+  ReserveHugePages(&bytes, found->second.bytes.size());
+  bytes.assign(data, data + found->second.bytes.size());
+  return bytes;
 }
 
 std::vector<StoredFileEntry> List(const GgufFile& file) {
@@ -173,13 +190,11 @@ std::vector<std::string_view> Conventions() {
 
 void AddStored(const StoredMatrix& stored, std::string_view dialect, const std::string& name,
                SafetensorsFile* file) {
-  const StoredSizes sizes = SizesOf(stored, name);
-  file->metadata[MetadataKey(name)] = Description(stored, dialect).dump();
-  file->tensors[Prefix(name) + "codes"] = CodesTensor(stored, sizes);
-  if (stored.block_rows > 0) file->tensors[Prefix(name) + "scales"] = ScalesTensor(stored, sizes);
-  if (stored.level_two.empty()) return;
-  file->tensors[Prefix(name) + "level_two"] =
-      Tensor("F32", {stored.level_two.size()}, std::as_bytes(std::span(stored.level_two)));
+  AddViews(stored, dialect, name, file);
+  for (const char* part : {"codes", "scales", "level_two"}) {
+    const auto found = file->tensors.find(Prefix(name) + part);
+    if (found != file->tensors.end()) found->second.bytes.Own();
+  }
 }
 
 StoredFile TakeStored(const SafetensorsFile& file, const std::string& name,
@@ -207,7 +222,7 @@ StoredFile TakeStored(const SafetensorsFile& file, const std::string& name,
       NeedsLevelTwo(m, dialect)) {
     RefuseMissingLevelTwo(where, Prefix(name) + "level_two", Prefix(name) + "codes");
   }
-  Convert(m, m.layout, 1.0f, where);  // refuses what does not fit
+  CheckStored(m, where);
   return result;
 }
 
@@ -269,7 +284,7 @@ void WriteStored(std::string_view text, const StoredMatrix& stored, std::string_
   }
   SafetensorsFile file;
   if (convention == kOurs) {
-    AddStored(stored, dialect, place.name, &file);
+    AddViews(stored, dialect, place.name, &file);
   } else {
     const Vendor* vendor = FindVendor(convention);
     if (vendor == nullptr) {

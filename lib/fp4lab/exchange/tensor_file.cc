@@ -68,7 +68,8 @@ void WriteTensors(const std::filesystem::path& path, const SafetensorsFile& file
   if (place.ending == ".safetensors") return WriteSafetensors(path, file);
   std::map<std::string, NpyArray> arrays;
   for (const auto& [name, tensor] : file.tensors) {
-    NpyArray array{NpyDtype(tensor), tensor.shape, tensor.bytes, ""};
+    NpyArray array{NpyDtype(tensor), tensor.shape,
+                   ByteArray::ViewOf({tensor.bytes.data(), tensor.bytes.size()}), ""};
     if (tensor.dtype == "F4") array.shape.back() /= 2;  // two codes a byte
     arrays[name] = std::move(array);
   }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/huge_pages.h"
 #include "fp4lab/exchange/number_type.h"
 
 namespace fp4lab {
@@ -18,12 +19,18 @@ std::string ShapeOf(const SafetensorsTensor& t) {
 
 std::vector<std::uint8_t> Raw(const SafetensorsTensor& t) {
   const auto* data = reinterpret_cast<const std::uint8_t*>(t.bytes.data());
-  return {data, data + t.bytes.size()};
+  std::vector<std::uint8_t> raw;
+  ReserveHugePages(&raw, t.bytes.size());
+  raw.assign(data, data + t.bytes.size());
+  return raw;
 }
 
 std::vector<std::byte> AsBytes(std::span<const std::uint8_t> raw) {
   const auto bytes = std::as_bytes(raw);
-  return {bytes.begin(), bytes.end()};
+  std::vector<std::byte> copy;
+  ReserveHugePages(&copy, bytes.size());
+  copy.assign(bytes.begin(), bytes.end());
+  return copy;
 }
 
 // prefix + suffix, as `name` gives the prefix; nullptr where the file has no such tensor.
@@ -247,7 +254,7 @@ StoredMatrix ReadVendorMatrix(const SafetensorsFile& file, const VendorEntry& en
     }
     m.layout.level_two = LevelTwoConvention::kNone;
   }
-  Convert(m, m.layout, 1.0f, where);  // refuses what does not fit
+  CheckStored(m, where);
   return m;
 }
 

@@ -88,6 +88,33 @@ void CheckThatExtentsTile(std::vector<Extent> extents, std::size_t size, const s
   }
 }
 
+// The header's text, padded.
+std::string HeaderOf(const SafetensorsFile& file) {
+  Json header = Json::object();
+  if (!file.metadata.empty()) header[std::string(kMetadata)] = file.metadata;
+  std::size_t at = 0;
+  for (const auto& [name, tensor] : file.tensors) {
+    Expects(tensor.bytes.size() == SafetensorsBytes(tensor.dtype, tensor.shape, name),
+            "a tensor holds the bytes that its dtype and shape need");
+    header[name] = {{"dtype", tensor.dtype},
+                    {"shape", tensor.shape},
+                    {"data_offsets", {at, at + tensor.bytes.size()}}};
+    at += tensor.bytes.size();
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  return text;
+}
+
+void Write(const SafetensorsFile& file, const std::string& header, const ByteSink& sink) {
+  const std::uint64_t length = header.size();
+  sink(std::as_bytes(std::span(&length, 1)));
+  sink(std::as_bytes(std::span(header)));
+  for (const auto& [name, tensor] : file.tensors) {
+    sink({tensor.bytes.data(), tensor.bytes.size()});
+  }
+}
+
 }  // namespace
 
 std::size_t SafetensorsBytes(std::string_view dtype, std::span<const std::size_t> shape,
@@ -151,36 +178,21 @@ SafetensorsFile ReadSafetensors(const std::filesystem::path& path) {
 }
 
 std::vector<std::byte> FormatSafetensors(const SafetensorsFile& file) {
-  Json header = Json::object();
-  if (!file.metadata.empty()) header[std::string(kMetadata)] = file.metadata;
-  std::size_t at = 0;
-  for (const auto& [name, tensor] : file.tensors) {
-    Expects(tensor.bytes.size() == SafetensorsBytes(tensor.dtype, tensor.shape, name),
-            "a tensor holds the bytes that its dtype and shape need");
-    header[name] = {{"dtype", tensor.dtype},
-                    {"shape", tensor.shape},
-                    {"data_offsets", {at, at + tensor.bytes.size()}}};
-    at += tensor.bytes.size();
-  }
-  std::string text = header.dump();
-  text.resize((text.size() + 7) / 8 * 8, ' ');
-  const std::uint64_t length = text.size();
-  std::vector<std::byte> bytes(sizeof length + text.size());
-  std::memcpy(bytes.data(), &length, sizeof length);
-  std::memcpy(bytes.data() + sizeof length, text.data(), text.size());
-  bytes.reserve(bytes.size() + at);
-  for (const auto& [name, tensor] : file.tensors) {
-    bytes.insert(bytes.end(), tensor.bytes.begin(), tensor.bytes.end());
-  }
+  std::vector<std::byte> bytes;
+  Write(file, HeaderOf(file), [&bytes](std::span<const std::byte> part) {
+    bytes.insert(bytes.end(), part.begin(), part.end());
+  });
   return bytes;
 }
 
 void WriteSafetensors(const std::filesystem::path& path, const SafetensorsFile& file) {
+  std::string header;
   try {
-    WriteFileAtomically(path, FormatSafetensors(file));
+    header = HeaderOf(file);
   } catch (const Json::exception&) {
     throw Error(path.string(), "cannot hold a tensor whose name is no UTF-8: give another #NAME");
   }
+  WriteFileAtomically(path, [&](const ByteSink& sink) { Write(file, header, sink); });
 }
 
 }  // namespace fp4lab

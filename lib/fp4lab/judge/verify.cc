@@ -1,31 +1,46 @@
 #include "fp4lab/judge/verify.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <span>
 #include <string>
 #include <utility>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/dialect/blocks.h"
+#include "fp4lab/exchange/quantize_stored.h"
 #include "fp4lab/formats/format.h"
 
 namespace fp4lab {
 namespace {
 
-// A stored matrix opened up: codes one a byte in the matrix's own orientation, scales by place.
+// A stored matrix as numbers by place. Where the layout is not transposed, its codes are unpacked
+// as they are asked for, the rows of a band of blocks at a time.
 class Opened {
  public:
   Opened(const StoredMatrix& m, std::string_view where) : m_(m), sizes_(SizesOf(m, where)) {
     const bool turned = m.layout.transposed;
-    const std::size_t rows = turned ? m.cols : m.rows, cols = turned ? m.rows : m.cols;
-    codes_ = UnpackCodes(m.codes, rows, cols, m.layout.codes, SplitGroup());
-    if (turned) codes_ = TransposedBytes(codes_, rows, cols);
+    band_rows_ = Positive(m.block_rows);
+    if (turned) {
+      band_ = 0;
+      codes_ = UnpackCodes(m.codes, m.cols, m.rows, m.layout.codes, SplitGroup(m));
+      codes_ = TransposedBytes(codes_, m.cols, m.rows);
+    }
     std::size_t block_rows = Positive(m.block_rows), block_cols = Positive(m.block_cols);
     if (turned) std::swap(block_rows, block_cols);
     row_step_ = m.layout.expanded_scales ? 1 : block_rows;
     col_step_ = block_cols;
   }
 
-  std::uint8_t Code(std::size_t r, std::size_t c) const { return codes_[r * m_.cols + c]; }
+  std::uint8_t Code(std::size_t r, std::size_t c) const {
+    if (!m_.layout.transposed && r / band_rows_ != band_) UnpackBand(r / band_rows_);
+    return codes_[(r - band_ * band_rows_) * m_.cols + c];
+  }
+  // The bytes of row r of the codes, as they are stored.
+  std::span<const std::uint8_t> StoredRow(std::size_t r) const {
+    return std::span(m_.codes).subspan(r * sizes_.code_row_bytes, sizes_.code_row_bytes);
+  }
   // The byte of stored scale (r, c), and of an element's block.
   std::uint8_t StoredScale(std::size_t r, std::size_t c) const {
     return m_.scales[ScaleOffset(m_.layout.scales, r, c, sizes_.scale_cols)];
@@ -41,6 +56,7 @@ class Opened {
     return sizes_.scales == 0 ? code : code * Decode(m_.scale, ScaleOf(r, c));
   }
   const StoredSizes& sizes() const { return sizes_; }
+  const StoredMatrix& matrix() const { return m_; }
   // Elements that stored scale (r, c) covers: [first, last) in the matrix's own orientation.
   struct Region {
     std::size_t top, left, bottom, right;
@@ -57,18 +73,25 @@ class Opened {
 
  private:
   static std::size_t Positive(int n) { return n > 0 ? static_cast<std::size_t>(n) : 1; }
-  // As exchange/stored.cc splits halves: by the block, whatever its direction.
-  std::size_t SplitGroup() const {
-    return m_.block_cols > 0 && m_.block_cols % 2 == 0 ? static_cast<std::size_t>(m_.block_cols)
-                                                       : 16;
+  void UnpackBand(std::size_t band) const {
+    const std::size_t first = band * band_rows_, rows = std::min(band_rows_, m_.rows - first);
+    const auto bytes =
+        std::span(m_.codes).subspan(first * sizes_.code_row_bytes, rows * sizes_.code_row_bytes);
+    codes_ = UnpackCodes(bytes, rows, m_.cols, m_.layout.codes, SplitGroup(m_));
+    band_ = band;
   }
 
   const StoredMatrix& m_;
   StoredSizes sizes_;
-  std::vector<std::uint8_t> codes_;
+  std::size_t band_rows_ = 1;
+  mutable std::vector<std::uint8_t> codes_;  // from row band_ * band_rows_ on
+  mutable std::size_t band_ = static_cast<std::size_t>(-1);
   std::size_t row_step_ = 1, col_step_ = 1;
 };
 
+bool SameBytes(std::span<const std::uint8_t> a, std::span<const std::uint8_t> b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end());
+}
 bool SameNumber(float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
 void Count(PartVerdict* part, const Difference& difference, std::size_t keep) {
@@ -80,7 +103,9 @@ void Count(PartVerdict* part, const Difference& difference, std::size_t keep) {
 PartVerdict CompareCodes(const Opened& expected, const Opened& got, const StoredMatrix& m,
                          std::size_t keep) {
   PartVerdict part{.total = m.rows * m.cols};
+  if (m.codes == got.matrix().codes) return part;
   for (std::size_t r = 0; r < m.rows; ++r) {
+    if (!m.layout.transposed && SameBytes(expected.StoredRow(r), got.StoredRow(r))) continue;
     for (std::size_t c = 0; c < m.cols; ++c) {
       const std::uint32_t e = expected.Code(r, c), g = got.Code(r, c);
       if (e == g) continue;
@@ -104,7 +129,7 @@ bool SameValues(const Opened& expected, const Opened& got, std::size_t r, std::s
 PartVerdict CompareScales(const Opened& expected, const Opened& got, std::size_t keep) {
   const StoredSizes& sizes = expected.sizes();
   PartVerdict part{.total = sizes.scales == 0 ? 0 : sizes.scale_rows * sizes.scale_cols};
-  if (part.total == 0) return part;
+  if (expected.matrix().scales == got.matrix().scales) return part;
   for (std::size_t r = 0; r < sizes.scale_rows; ++r) {
     for (std::size_t c = 0; c < sizes.scale_cols; ++c) {
       const std::uint32_t e = expected.StoredScale(r, c), g = got.StoredScale(r, c);
@@ -127,15 +152,22 @@ PartVerdict CompareLevelTwo(const StoredMatrix& expected, const StoredMatrix& go
   return part;
 }
 
-std::size_t PaddingSet(const StoredMatrix& m, const StoredSizes& sizes) {
-  std::vector<bool> used(m.scales.size(), false);
-  for (std::size_t r = 0; sizes.scales != 0 && r < sizes.scale_rows; ++r) {
-    for (std::size_t c = 0; c < sizes.scale_cols; ++c) {
-      used[ScaleOffset(m.layout.scales, r, c, sizes.scale_cols)] = true;
+// Scales of the padding that are not 0.
+std::size_t ScalePaddingSet(const StoredMatrix& m, const StoredSizes& sizes) {
+  const NamedScaleOrder& order = Named(m.layout.scales);
+  const auto padded = [](std::size_t n, std::size_t tile) { return (n + tile - 1) / tile * tile; };
+  const std::size_t rows = sizes.scale_rows, cols = sizes.scale_cols;
+  std::size_t set = 0;
+  for (std::size_t r = 0; r < padded(rows, order.tile_rows); ++r) {
+    for (std::size_t c = r < rows ? cols : 0; c < padded(cols, order.tile_cols); ++c) {
+      set += m.scales[ScaleOffset(m.layout.scales, r, c, cols)] != 0 ? 1 : 0;
     }
   }
-  std::size_t set = 0;
-  for (std::size_t i = 0; i < m.scales.size(); ++i) set += !used[i] && m.scales[i] != 0 ? 1 : 0;
+  return set;
+}
+
+std::size_t PaddingSet(const StoredMatrix& m, const StoredSizes& sizes) {
+  std::size_t set = sizes.scales == 0 ? 0 : ScalePaddingSet(m, sizes);
   // The unused high nibble of a row's last byte.
   const std::size_t cols = m.layout.transposed ? m.rows : m.cols;
   const bool packs_pairs =
@@ -202,33 +234,47 @@ Verdict CompareStored(const StoredMatrix& expected, const StoredMatrix& answer,
           .allowed = {}};
 }
 
+namespace {
+
+// What the number of level 2 looks like, where it differs.
+void ReadLevelTwo(const Dialect& dialect, const StoredMatrix& expected, std::span<const float> amax,
+                  const StoredMatrix& answer, std::span<const OtherAmax> others, Verdict* verdict) {
+  if (verdict->level_two.different == 0) return;
+  verdict->level_two_reading =
+      ReadTensorNumber({.convention = answer.layout.level_two,
+                        .constant = LevelTwoConstant(expected, dialect.scale_max),
+                        .largest_element = MaxFinite(dialect.element),
+                        .amax = amax,
+                        .got = answer.level_two},
+                       others);
+}
+
+}  // namespace
+
 Verdict CompareQuantized(const Dialect& dialect, const Quantized& right, const StoredMatrix& answer,
                          std::string_view where, const VerifyOptions& options) {
   const StoredMatrix expected = Store(dialect, right, answer.layout);
   Verdict verdict = CompareStored(expected, answer, where, options);
-  if (verdict.level_two.different != 0) {
-    verdict.level_two_reading =
-        ReadTensorNumber({.convention = answer.layout.level_two,
-                          .constant = LevelTwoConstant(expected, dialect.scale_max),
-                          .largest_element = MaxFinite(dialect.element),
-                          .amax = right.amax,
-                          .got = answer.level_two},
-                         options.other_amaxes);
-  }
+  ReadLevelTwo(dialect, expected, right.amax, answer, options.other_amaxes, &verdict);
   return verdict;
 }
 
 Verdict Verify(const Dialect& dialect, MatrixView<const float> x, const StoredMatrix& answer,
                std::string_view where, const VerifyOptions& options) {
-  const Quantized right = QuantizeAs(dialect, x, options.quantize);
-  VerifyOptions with_parts = options;
-  for (OtherAmax& part : PartialAmaxes(x, dialect.block_cols)) {
-    with_parts.other_amaxes.push_back(std::move(part));
+  const StoredMatrix expected = QuantizeStored(dialect, x, options.quantize, answer.layout);
+  Verdict verdict = CompareStored(expected, answer, where, options);
+  std::vector<float> amax;
+  if (verdict.level_two.different != 0 || IsApproximate(dialect)) {
+    amax = LevelTwoAmax(dialect, x, options.quantize);
   }
-  Verdict verdict = CompareQuantized(dialect, right, answer, where, with_parts);
+  if (verdict.level_two.different != 0) {
+    std::vector<OtherAmax> others = options.other_amaxes;
+    for (OtherAmax& part : PartialAmaxes(x, dialect.block_cols)) others.push_back(std::move(part));
+    ReadLevelTwo(dialect, expected, amax, answer, others, &verdict);
+  }
   if (IsApproximate(dialect)) {
     Quantized loaded = Load(dialect, answer, where);
-    if (loaded.amax.empty()) loaded.amax = right.amax;  // not stored: ours
+    if (loaded.amax.empty()) loaded.amax = amax;  // not stored: ours
     verdict.allowed = IsAllowed(dialect, x, loaded, options.quantize);
   }
   return verdict;

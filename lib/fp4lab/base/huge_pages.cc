@@ -1,0 +1,22 @@
+#include "fp4lab/base/huge_pages.h"
+
+#include <sys/mman.h>
+
+#include <cstdint>
+
+namespace fp4lab {
+
+void AskForHugePages(void* memory, std::size_t bytes) {
+#ifdef MADV_HUGEPAGE
+  constexpr std::uintptr_t kHugePage = std::uintptr_t{2} << 20;
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  const std::uintptr_t begin = (address + kHugePage - 1) / kHugePage * kHugePage;
+  const std::uintptr_t end = (address + bytes) / kHugePage * kHugePage;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+#else
+  static_cast<void>(memory);
+  static_cast<void>(bytes);
+#endif
+}
+
+}  // namespace fp4lab
