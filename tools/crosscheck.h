@@ -65,8 +65,8 @@ void MeasureSpeed(const CrosscheckOptions& options, Crosscheck* result);
 
 // Dialects that the GPU's kernels serve, in the order of the table; Error for an unknown name.
 std::vector<Dialect> ServedDialects(const std::vector<std::string>& names);
-// The block format that is the dialect's formulas, where there is one (nvfp4.te: nvfp4).
-std::optional<BlockFormat> FormatOfDialect(const Dialect& dialect);
+// Whether fast kernels compute the dialect, and it is the first row with its formulas.
+bool HasFastKernels(const Dialect& dialect);
 
 Json CrosscheckJson(const Crosscheck& result);
 std::string CrosscheckHtml(const Crosscheck& result);

@@ -8,6 +8,7 @@
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/block/quantize.h"
 #include "fp4lab/cuda/generate.h"
+#include "fp4lab/dialect/tuned.h"
 #include "fp4lab/gpu/narrow_gemm.h"
 #include "fp4lab/tensor/tensor_core_gemm.h"
 #include "tools/crosscheck.h"
@@ -40,18 +41,18 @@ struct BlasOperand {
   gpu::NarrowOperand operand;
 };
 
-BlasOperand MakeOperand(const BlockFormat& format, std::size_t rows, std::uint32_t tensor) {
+BlasOperand MakeOperand(const Dialect& dialect, std::size_t rows, std::uint32_t tensor) {
   const RandomStream stream{.seed = 31, .tensor = tensor};
   Matrix<float> x(rows, kK);
   for (std::size_t i = 0; i < x.values.size(); ++i) {
     x.values[i] = std::bit_cast<float>(cuda::GeneratedBits(cuda::Distribution::kNormal, stream, i));
   }
-  QuantizeOptions options{.format = format};
-  if (HasTensorScale(format)) options.amax = TensorAmax(x.View());
+  QuantizeOptions options{.format = TunedFor(dialect)->format};
+  if (HasLevelTwo(dialect)) options.amax = TensorAmax(x.View());
   const QuantizedMatrix q = Quantize(x.View(), options);
   BlasOperand o{.values = MakeMmaOperand(q), .codes = {}, .scales = {}, .operand = {}};
   o.codes = cuda::OnDevice(std::span<const std::uint8_t>(q.codes));
-  o.operand = {o.codes.As<std::uint8_t>(), nullptr, format.element};
+  o.operand = {o.codes.As<std::uint8_t>(), nullptr, dialect.element};
   if (!o.values.IsScaled()) return o;
   const std::vector<std::uint8_t> scales =
       ReorderScales(q.scales, ScaleOrder::kLinear, ScaleOrder::k128x4, rows, o.values.ScaleCols());
@@ -92,8 +93,8 @@ std::size_t FarFromExact(const BlasProduct& p, const BlasOperand& a, const BlasO
 }
 
 void CheckProduct(const BlasProduct& p, Crosscheck* result) {
-  const BlockFormat format = *FindBlockFormat(p.format);
-  const BlasOperand a = MakeOperand(format, kM, 1), b = MakeOperand(format, kN, 2);
+  const Dialect& dialect = *FindDialect(p.format);
+  const BlasOperand a = MakeOperand(dialect, kM, 1), b = MakeOperand(dialect, kN, 2);
   const std::string name(p.format), what = "gemm, cuBLASLt, " + name + " x " + name + ": ";
   Matrix<float> got, model(kM, kN);
   try {

@@ -10,6 +10,7 @@
 #include "fp4lab/block/quantize.h"
 #include "fp4lab/block/replay.h"
 #include "fp4lab/block/scale_swizzle.h"
+#include "fp4lab/dialect/tuned.h"
 #include "fp4lab/exchange/stored.h"
 #include "fp4lab/judge/explain.h"
 #include "fp4lab/transform/hadamard.h"
@@ -225,8 +226,8 @@ CallBytes RunCall(const KernelCall& call, const DeviceMatrix& x) {
   }
   const QuantizedSide* const row_side = call.row.on ? &row.side : nullptr;
   const QuantizedSide* const column_side = call.column.on ? &column.side : nullptr;
-  if (call.format) {
-    cuda::Quantize(x, *call.format, row_side, column_side);
+  if (call.fast) {
+    cuda::Quantize(x, call.dialect, row_side, column_side);
   } else {
     cuda::QuantizeAs(x, call.dialect, row_side, column_side);
   }
@@ -252,8 +253,11 @@ SideBytes ExpectedSide(const Dialect& dialect, const SideCall& side, MatrixView<
   return Stored(dialect, side, QuantizeAs(dialect, x, {.random = fields}));
 }
 
-SideBytes ExpectedSideFast(const Dialect& dialect, const BlockFormat& format, const SideCall& side,
+SideBytes ExpectedSideFast(const Dialect& dialect, const SideCall& side,
                            MatrixView<const float> x) {
+  const std::optional<TunedQuantizer> tuned = TunedFor(dialect);
+  Expects(tuned.has_value(), "a dialect that block/'s kernels compute");
+  const BlockFormat& format = tuned->format;
   Matrix<float> transformed;
   if (side.hadamard != 0) {
     transformed = Transformed(side, x);

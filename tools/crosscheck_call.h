@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,7 +27,7 @@ struct SideCall {
 struct KernelCall {
   std::string kernel;  // for the report: "rows", "tiles", "dialects"
   Dialect dialect;
-  std::optional<BlockFormat> format = {};  // then Quantize is called, which has fast kernels
+  bool fast = false;  // by Quantize, which has fast kernels, not by QuantizeAs
   SideCall row = {}, column = {};
 };
 
@@ -54,9 +53,9 @@ cuda::DeviceMemory Upload(MatrixView<const float> x, bool bf16);
 // side has it, transposed for a column.
 SideBytes ExpectedSide(const Dialect& dialect, const SideCall& side, MatrixView<const float> x);
 
-// The same from the vector kernels of block/quantize.h, for large matrices.
-SideBytes ExpectedSideFast(const Dialect& dialect, const BlockFormat& format, const SideCall& side,
-                           MatrixView<const float> x);
+// The same from the vector kernels of block/quantize.h, for large matrices; of dialects that they
+// compute.
+SideBytes ExpectedSideFast(const Dialect& dialect, const SideCall& side, MatrixView<const float> x);
 
 // How many bytes of codes, scales, values and amaxes differ; sizes that differ count whole.
 std::size_t DifferingBytes(const SideBytes& expected, const SideBytes& got);

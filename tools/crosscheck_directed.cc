@@ -91,23 +91,24 @@ Dialect WithRandom(Dialect d, RandomBits bits) {
   return d;
 }
 
+// Whether a dialect of fast kernels has NVFP4's scales.
+bool IsNvfp4(const Dialect& d) { return d.scale == FormatId::kE4M3; }
+
 // The kernel of rows, in each mode of rounding that it has.
-void CheckRowKernel(const Dialect& d, const BlockFormat& format, const Case& c, bool bf16,
-                    Crosscheck* result) {
-  const std::size_t block =
-      format.rule == ScaleRule::kTensor ? 8 : static_cast<std::size_t>(format.block_cols);
-  if (format.block_rows > 1) return;
+void CheckRowKernel(const Dialect& d, const Case& c, bool bf16, Crosscheck* result) {
+  const std::size_t block = d.block_cols == 0 ? 8 : static_cast<std::size_t>(d.block_cols);
+  if (d.block_rows > 1) return;
   const Matrix<float> x = Repeated(c.x.View(), 1, block);
   if (x.values.empty()) return;
   for (const RandomBits bits :
        {RandomBits::kNone, RandomBits::kCounter, RandomBits::kInstruction}) {
     if (bits != RandomBits::kNone && d.element != FormatId::kE2M1) continue;
-    KernelCall call{.kernel = "rows", .dialect = WithRandom(d, bits), .format = format};
+    KernelCall call{.kernel = "rows", .dialect = WithRandom(d, bits), .fast = true};
     call.row = Side(bits, 1);
     call.row.values = true;
     call.row.order = bits == RandomBits::kCounter ? ScaleOrder::k128x4 : ScaleOrder::kLinear;
     Check(call, x.View(), bf16, std::string(c.family), result);
-    if (bits != RandomBits::kNone || format.rule != ScaleRule::kNvfp4) continue;
+    if (bits != RandomBits::kNone || !IsNvfp4(d)) continue;
     call.row.order = ScaleOrder::k128x4;
     Check(call, x.View(), bf16, std::string(c.family), result);
   }
@@ -128,19 +129,18 @@ void CheckCodesAlone(KernelCall call, MatrixView<const float> x, const std::stri
 }
 
 // The kernel of tiles: plain, transformed, in each mode of rounding.
-void CheckTileKernel(const Dialect& d, const BlockFormat& format, const Case& c, bool bf16,
-                     Crosscheck* result) {
-  if (format.element != FormatId::kE2M1 || (!bf16 && format.rule != ScaleRule::kNvfp4)) return;
+void CheckTileKernel(const Dialect& d, const Case& c, bool bf16, Crosscheck* result) {
+  if (d.element != FormatId::kE2M1 || (!bf16 && !IsNvfp4(d))) return;
   const Matrix<float> x = Repeated(c.x.View(), 128, 64);
   if (x.values.empty()) return;
-  const bool square = format.block_rows > 1;
-  for (const int hadamard : {0, format.block_cols}) {
+  const bool square = d.block_rows > 1;
+  for (const int hadamard : {0, int{d.block_cols}}) {
     for (const RandomBits bits :
          {RandomBits::kNone, RandomBits::kCounter, RandomBits::kInstruction}) {
       if ((square || !bf16) && (hadamard != 0 || bits != RandomBits::kNone)) continue;
       KernelCall call{.kernel = hadamard != 0 ? "tiles+rht" : "tiles",
                       .dialect = WithRandom(d, bits),
-                      .format = format};
+                      .fast = true};
       call.row = Side(bits, 2);
       call.column = Side(bits, 3, hadamard);
       call.row.values = call.column.values = bits != RandomBits::kCounter;
@@ -148,7 +148,7 @@ void CheckTileKernel(const Dialect& d, const BlockFormat& format, const Case& c,
         call.row.order = call.column.order = ScaleOrder::k128x4;
       }
       Check(call, x.View(), bf16, std::string(c.family), result);
-      if (format.rule == ScaleRule::kNvfp4 && bf16 && !square && bits == RandomBits::kNone) {
+      if (IsNvfp4(d) && bf16 && !square && bits == RandomBits::kNone) {
         CheckCodesAlone(call, x.View(), std::string(c.family), result);
       }
     }
@@ -161,9 +161,9 @@ std::uint32_t CanonicalBits(float v) {
 }
 
 // The kernel of decoding, on the codes and scales of the CPU.
-void CheckDecoding(const Dialect& d, const BlockFormat& format, const Case& c, Crosscheck* result) {
-  QuantizeOptions options{.format = format};
-  if (HasTensorScale(format)) options.amax = TensorAmax(c.x.View());
+void CheckDecoding(const Dialect& d, const Case& c, Crosscheck* result) {
+  QuantizeOptions options{.format = TunedFor(d)->format};
+  if (HasLevelTwo(d)) options.amax = TensorAmax(c.x.View());
   const QuantizedMatrix q = Quantize(c.x.View(), options);
   Matrix<float> expected(c.x.rows, c.x.cols), got(c.x.rows, c.x.cols);
   Dequantize(q, expected.View());
@@ -171,8 +171,8 @@ void CheckDecoding(const Dialect& d, const BlockFormat& format, const Case& c, C
   const DeviceMemory scales = cuda::OnDevice(std::span<const std::uint8_t>(q.scales));
   const DeviceMemory amax = cuda::OnDevice(std::span<const float>(&q.amax, 1));
   const DeviceMemory out(got.values.size() * sizeof(float));
-  cuda::Dequantize(format, codes.As<std::uint8_t>(), scales.As<std::uint8_t>(), amax.As<float>(),
-                   q.rows, q.cols, ElementType::kFp32, out.data());
+  cuda::Dequantize(d, codes.As<std::uint8_t>(), scales.As<std::uint8_t>(), amax.As<float>(), q.rows,
+                   q.cols, ElementType::kFp32, out.data());
   out.CopyTo(std::as_writable_bytes(std::span<float>(got.values)));
   CheckRow& row = result->rows[{"decoding", std::string(d.name), "to fp32", std::string(c.family)}];
   ++row.calls;
@@ -197,23 +197,22 @@ std::vector<Dialect> ServedDialects(const std::vector<std::string>& names) {
   return served;
 }
 
-std::optional<BlockFormat> FormatOfDialect(const Dialect& d) {
+bool HasFastKernels(const Dialect& d) {
   const std::optional<TunedQuantizer> tuned = TunedFor(d);
-  if (!tuned || DialectOf(tuned->format).name != d.name) return std::nullopt;
-  return tuned->format;
+  return tuned && DialectOf(tuned->format).name == d.name;
 }
 
 void CheckDirected(const CrosscheckOptions& options, Crosscheck* result) {
   for (const Dialect& d : ServedDialects(options.dialects)) {
-    const std::optional<BlockFormat> format = FormatOfDialect(d);
+    const bool fast = HasFastKernels(d);
     for (const Case& c : MakeCases(d, {.level = options.level})) {
-      if (format) CheckDecoding(d, *format, c, result);
+      if (fast) CheckDecoding(d, c, result);
       for (const bool bf16 : {false, true}) {
         if (bf16 && !c.is_bf16) continue;
         CheckDialectKernel(d, c, bf16, result);
-        if (!format) continue;
-        CheckRowKernel(d, *format, c, bf16, result);
-        CheckTileKernel(d, *format, c, bf16, result);
+        if (!fast) continue;
+        CheckRowKernel(d, c, bf16, result);
+        CheckTileKernel(d, c, bf16, result);
       }
     }
   }

@@ -62,22 +62,18 @@ Matrix<float> Generated(Distribution distribution, const RandomStream& stream, s
   return x;
 }
 
-KernelCall CallOf(const RandomCheck& check, const BlockFormat& format, std::uint32_t number) {
+KernelCall CallOf(const RandomCheck& check, std::uint32_t number) {
   KernelCall call{.kernel = !check.column    ? "rows"
                             : check.hadamard ? "tiles+rht"
                                              : "tiles",
-                  .dialect = {},
-                  .format = format};
-  for (const Dialect& d : Dialects()) {
-    const std::optional<BlockFormat> same = FormatOfDialect(d);
-    if (same && *same == format) call.dialect = d;
-  }
+                  .dialect = *FindDialect(check.format),
+                  .fast = true};
   if (check.bits != RandomBits::kNone) call.dialect.rounding = ElementRounding::kStochastic16;
   call.row = {.on = true, .bits = check.bits, .random = {.seed = 11, .tensor = number}};
   if (check.column) {
     call.column = call.row;
     call.column.random.step = 1;
-    call.column.hadamard = check.hadamard ? format.block_cols : 0;
+    call.column.hadamard = check.hadamard ? int{call.dialect.block_cols} : 0;
   }
   return call;
 }
@@ -85,8 +81,7 @@ KernelCall CallOf(const RandomCheck& check, const BlockFormat& format, std::uint
 void AddSide(const KernelCall& call, const SideCall& side, const std::string& input,
              const std::string& family, MatrixView<const float> x, const SideBytes& got,
              Crosscheck* result) {
-  result->Add(call, side, input, family, x, ExpectedSideFast(call.dialect, *call.format, side, x),
-              got);
+  result->Add(call, side, input, family, x, ExpectedSideFast(call.dialect, side, x), got);
 }
 
 }  // namespace
@@ -104,9 +99,8 @@ void CheckRandom(const CrosscheckOptions& options, Crosscheck* result) {
       std::uint32_t number = 0;
       for (const RandomCheck& check : kChecks) {
         ++number;
-        const std::optional<BlockFormat> format = FindBlockFormat(check.format);
-        if (check.bf16 != bf16 || !format) continue;
-        const KernelCall call = CallOf(check, *format, number);
+        if (check.bf16 != bf16) continue;
+        const KernelCall call = CallOf(check, number);
         const CallBytes got = RunCall(call, on_device);
         const std::string type = bf16 ? "bf16" : "fp32";
         AddSide(call, call.row, "rows, " + type, family, x.View(), got.row, result);

@@ -108,11 +108,9 @@ constexpr Timing kTimings[] = {
 };
 
 // Bytes that a kernel must move: the elements in, codes and scales of each side out.
-double BytesOf(const Timing& t, const BlockFormat& format, double elements) {
-  const double code = FormatOf(format.element).bits == 4 ? 0.5 : 1.0;
-  const double block = format.rule == ScaleRule::kTensor
-                           ? 1e30
-                           : static_cast<double>(format.block_rows * format.block_cols);
+double BytesOf(const Timing& t, const Dialect& d, double elements) {
+  const double code = FormatOf(d.element).bits == 4 ? 0.5 : 1.0;
+  const double block = d.block_rows == 0 ? 1e30 : static_cast<double>(d.block_rows * d.block_cols);
   const double sides = (t.row ? 1 : 0) + (t.column ? 1 : 0);
   return elements * ((t.bf16 ? 2 : 4) + sides * (code + 1 / block));
 }
@@ -129,11 +127,10 @@ void MeasureSpeed(const CrosscheckOptions& options, Crosscheck* result) {
                            bench.spare.As<float>() + 1);
   }));
   for (const Timing& t : kTimings) {
-    const std::optional<BlockFormat> format = FindBlockFormat(t.format);
-    if (!format) continue;
+    const Dialect& dialect = *FindDialect(t.format);
     const QuantizedSide row = bench.Side(0, t.bits), column = bench.Side(1, t.bits, t.hadamard);
-    result->speeds.push_back(Timed(bench, std::string(t.what), BytesOf(t, *format, elements), [&] {
-      cuda::Quantize(t.bf16 ? bench.Bf16() : bench.Fp32(), *format, t.row ? &row : nullptr,
+    result->speeds.push_back(Timed(bench, std::string(t.what), BytesOf(t, dialect, elements), [&] {
+      cuda::Quantize(t.bf16 ? bench.Bf16() : bench.Fp32(), dialect, t.row ? &row : nullptr,
                      t.column ? &column : nullptr);
     }));
   }

@@ -43,13 +43,13 @@ std::vector<T> ToHost(const DeviceMemory& memory, std::size_t count) {
 }
 
 // A normal matrix, quantized on the device; the values that its codes and scales stand for.
-Operand MakeOperand(const BlockFormat& format, std::size_t rows, std::uint32_t tensor) {
+Operand MakeOperand(const Dialect& dialect, std::size_t rows, std::uint32_t tensor) {
   Operand o;
   o.x = DeviceMemory(rows * kK * 2);
   const DeviceMatrix x{o.x.data(), ElementType::kBf16, rows, kK};
   Generate(cuda::Distribution::kNormal, {.seed = 5, .tensor = tensor}, x);
   const std::size_t scale_cols =
-      format.rule == ScaleRule::kTensor ? 0 : kK / static_cast<std::size_t>(format.block_cols);
+      dialect.block_cols == 0 ? 0 : kK / static_cast<std::size_t>(dialect.block_cols);
   o.codes = DeviceMemory(rows * kK);
   o.scales = DeviceMemory(ScaleBytes(ScaleOrder::k128x4, rows, scale_cols) + 16);
   o.amax = DeviceMemory(sizeof(float));
@@ -60,7 +60,7 @@ Operand MakeOperand(const BlockFormat& format, std::size_t rows, std::uint32_t t
                                  .scale_order = ScaleOrder::k128x4,
                                  .values = values.As<std::uint16_t>(),
                                  .amax = o.amax.As<float>()};
-  cuda::Quantize(x, format, &side, nullptr);
+  cuda::Quantize(x, dialect, &side, nullptr);
   cuda::Synchronize();
   o.values = Matrix<float>(rows, kK);
   const std::vector<std::uint16_t> bits = ToHost<std::uint16_t>(values, rows * kK);
@@ -68,8 +68,7 @@ Operand MakeOperand(const BlockFormat& format, std::size_t rows, std::uint32_t t
     o.values.values[i] = Decode(FormatId::kBF16, bits[i]);
   }
   o.operand = {o.codes.As<std::uint8_t>(),
-               format.rule == ScaleRule::kTensor ? nullptr : o.scales.As<std::uint8_t>(),
-               format.element};
+               dialect.block_cols == 0 ? nullptr : o.scales.As<std::uint8_t>(), dialect.element};
   return o;
 }
 
@@ -105,8 +104,8 @@ TEST_CASE("FP8 products are those of the decoded operands", "[cuda][gpu]") {
   if (!HasDevice()) return;
   for (const Product8 p : {Product8{"fp8_e4m3", "fp8_e4m3"}, Product8{"fp8_e5m2", "fp8_e4m3"}}) {
     CAPTURE(p.a, p.b);
-    const Operand a = MakeOperand(*FindBlockFormat(p.a), kM, 1);
-    const Operand b = MakeOperand(*FindBlockFormat(p.b), kN, 2);
+    const Operand a = MakeOperand(*FindDialect(p.a), kM, 1);
+    const Operand b = MakeOperand(*FindDialect(p.b), kN, 2);
     const double distance = Distance(Product(NarrowKind::kFp8, a, b), a.values, b.values);
     std::printf("FP8 %s x %s: relative distance from binary64 %.2e\n", p.a, p.b, distance);
     CHECK(distance < 1e-3);
@@ -126,8 +125,8 @@ TEST_CASE("Block-scaled products are those of the decoded operands, or say what 
   const bool blackwell = cuda::UseDevice().major >= 10;
   for (const auto& p : kProducts) {
     CAPTURE(p.format);
-    const Operand a = MakeOperand(*FindBlockFormat(p.format), kM, 3);
-    const Operand b = MakeOperand(*FindBlockFormat(p.format), kN, 4);
+    const Operand a = MakeOperand(*FindDialect(p.format), kM, 3);
+    const Operand b = MakeOperand(*FindDialect(p.format), kN, 4);
     if (blackwell) {
       CHECK(Distance(Product(p.kind, a, b), a.values, b.values) < 1e-5);
       continue;

@@ -38,7 +38,7 @@ StreamTimer::~StreamTimer() = default;
 void StreamTimer::Start() { Absent(); }
 double StreamTimer::Stop() { Absent(); }
 
-void Quantize(const DeviceMatrix&, const BlockFormat&, const QuantizedSide*, const QuantizedSide*,
+void Quantize(const DeviceMatrix&, const Dialect&, const QuantizedSide*, const QuantizedSide*,
               StreamHandle) {
   Absent();
 }
@@ -55,8 +55,8 @@ void AmaxWithHadamard(const DeviceMatrix&, int, std::uint32_t, float*, float*, S
 void HadamardColumns(const DeviceMatrix&, int, std::uint32_t, std::uint16_t*, StreamHandle) {
   Absent();
 }
-void Dequantize(const BlockFormat&, const std::uint8_t*, const std::uint8_t*, const float*,
-                std::size_t, std::size_t, ElementType, void*, StreamHandle) {
+void Dequantize(const Dialect&, const std::uint8_t*, const std::uint8_t*, const float*, std::size_t,
+                std::size_t, ElementType, void*, StreamHandle) {
   Absent();
 }
 bool HasMmaForm(MmaForm) { Absent(); }

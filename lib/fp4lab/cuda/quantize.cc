@@ -1,5 +1,7 @@
 #include "fp4lab/cuda/quantize.h"
 
+#include <optional>
+
 #include "fp4lab/base/error.h"
 #include "fp4lab/cuda/check.cuh"
 #include "fp4lab/cuda/launch.h"
@@ -83,31 +85,51 @@ void CheckGroups(const DeviceMatrix& x, int hadamard) {
           "the Hadamard transform is of 16 or 32 rows, in whole groups");
 }
 
+// The dialect of a side, whose random bits a dialect that rounds to nearest takes, too.
+Dialect OfSide(Dialect d, const QuantizedSide& side) {
+  const bool nearest = d.rounding == ElementRounding::kNearestEven;
+  if (nearest && side.random_bits != RandomBits::kNone) {
+    d.rounding = ElementRounding::kStochastic16;
+  }
+  return d;
+}
+
+// The key of the fast kernels, which round to nearest even or with 16 random bits.
+std::optional<BlockFormat> FastFormat(const Dialect& d) {
+  const std::optional<TunedQuantizer> tuned = TunedFor(d);
+  if (!tuned || tuned->rounding == Rounding::kTowardZero || tuned->random_bits != 16) {
+    return std::nullopt;
+  }
+  return tuned->format;
+}
+
 }  // namespace
 
-void Quantize(const DeviceMatrix& x, const BlockFormat& format, const QuantizedSide* row,
+void Quantize(const DeviceMatrix& x, const Dialect& dialect, const QuantizedSide* row,
               const QuantizedSide* column, StreamHandle stream) {
-  Expects(HasElement(format.element), "elements are E2M1, E4M3 or E5M2");
-  const auto dialect_of = [&format](const QuantizedSide& side) {
-    Dialect d = FormulasOf(format);
-    if (side.random_bits != RandomBits::kNone) d.rounding = ElementRounding::kStochastic16;
-    return d;
+  Expects(CanQuantizeAs(dialect), "a dialect with one answer, of E2M1, E4M3 or E5M2 elements");
+  const std::optional<BlockFormat> format = FastFormat(dialect);
+  const auto generic = [&](const QuantizedSide* side) {
+    if (side != nullptr) QuantizeSide(x, OfSide(dialect, *side), *side, side == column, stream);
   };
+  if (!format) {
+    generic(row);
+    return generic(column);
+  }
   for (const QuantizedSide* side : {row, column}) {
     if (side == nullptr || x.rows == 0 || x.cols == 0) continue;
     const bool transposed = side == column;
-    CheckSide(x, dialect_of(*side), *side, transposed);
-    ClearScales(dialect_of(*side), *side, transposed ? x.cols : x.rows,
-                transposed ? x.rows : x.cols, stream);
+    CheckSide(x, OfSide(dialect, *side), *side, transposed);
+    ClearScales(dialect, *side, transposed ? x.cols : x.rows, transposed ? x.rows : x.cols, stream);
   }
   if (x.rows == 0 || x.cols == 0) return;
-  if (FitsTiles(x, format, row, column)) return LaunchTiles(x, format, row, column, stream);
-  if (row != nullptr && FitsRowKernel(x, format, *row)) {
-    LaunchRows(x, format, *row, stream);
-  } else if (row != nullptr) {
-    QuantizeSide(x, dialect_of(*row), *row, false, stream);
+  if (FitsTiles(x, *format, row, column)) return LaunchTiles(x, *format, row, column, stream);
+  if (row != nullptr && FitsRowKernel(x, *format, *row)) {
+    LaunchRows(x, *format, *row, stream);
+  } else {
+    generic(row);
   }
-  if (column != nullptr) QuantizeSide(x, dialect_of(*column), *column, true, stream);
+  generic(column);
 }
 
 void QuantizeAs(const DeviceMatrix& x, const Dialect& dialect, const QuantizedSide* row,
@@ -146,12 +168,13 @@ void HadamardColumns(const DeviceMatrix& x, int hadamard, std::uint32_t sign_mas
   LaunchHadamard(x, true, hadamard, sign_mask, out, nullptr, nullptr, stream);
 }
 
-void Dequantize(const BlockFormat& format, const std::uint8_t* codes, const std::uint8_t* scales,
+void Dequantize(const Dialect& dialect, const std::uint8_t* codes, const std::uint8_t* scales,
                 const float* amax, std::size_t rows, std::size_t cols, ElementType type, void* out,
                 StreamHandle stream) {
-  Expects(HasElement(format.element), "elements are E2M1, E4M3 or E5M2");
-  Expects(!HasTensorScale(format) || amax != nullptr, "the format needs the tensor's amax");
-  LaunchDequantize(format, codes, scales, amax, rows, cols, type, out, stream);
+  const std::optional<BlockFormat> format = FastFormat(dialect);
+  Expects(format && HasElement(format->element), "a dialect of tuned kernels");
+  Expects(!HasLevelTwo(dialect) || amax != nullptr, "the format needs the tensor's amax");
+  LaunchDequantize(*format, codes, scales, amax, rows, cols, type, out, stream);
 }
 
 }  // namespace fp4lab::cuda

@@ -9,7 +9,6 @@
 #include <cstdint>
 
 #include "fp4lab/base/random.h"
-#include "fp4lab/block/block_format.h"
 #include "fp4lab/block/scale_swizzle.h"
 #include "fp4lab/cuda/device.h"
 #include "fp4lab/dialect/dialect.h"
@@ -65,15 +64,18 @@ struct QuantizedSide {
 // The element formats of the kernels.
 bool HasElement(FormatId element);
 
-// x in `format`; either side may be nullptr.
-void Quantize(const DeviceMatrix& x, const BlockFormat& format, const QuantizedSide* row,
+// Not dialects whose answer is a set (IsApproximate), binary32 scales, QuEST and MS-EDEN, and not
+// FP6 elements.
+bool CanQuantizeAs(const Dialect& dialect);
+
+// x as the dialect says, by the fast kernels where those serve it; either side may be nullptr. A
+// side with random bits of a dialect that rounds to nearest even rounds at random, with 16 bits.
+// For dialects with stochastic rounding random_bits must not be kNone (kGiven only with 8 bits an
+// element). Row-scaled dialects take one amax a row.
+void Quantize(const DeviceMatrix& x, const Dialect& dialect, const QuantizedSide* row,
               const QuantizedSide* column, StreamHandle stream = nullptr);
 
-// The same as a dialect says; one thread a block. Not for dialects whose answer is a set
-// (IsApproximate), binary32 scales, QuEST and MS-EDEN, and not for FP6 elements. Row-scaled
-// dialects take one amax a row. For dialects with stochastic rounding random_bits must not be kNone
-// (kGiven only with 8 bits an element).
-bool CanQuantizeAs(const Dialect& dialect);
+// The same by the kernel that serves every dialect: one thread a block.
 void QuantizeAs(const DeviceMatrix& x, const Dialect& dialect, const QuantizedSide* row,
                 const QuantizedSide* column, StreamHandle stream = nullptr);
 
@@ -94,8 +96,9 @@ void HadamardColumns(const DeviceMatrix& x, int hadamard, std::uint32_t sign_mas
                      std::uint16_t* out, StreamHandle stream = nullptr);
 
 // out = the whole decoding, Dequantize of block/quantize.h, of a rowwise quantization (rows, cols)
-// with linear scales: floats, or BF16 (rounded to nearest even) bits.
-void Dequantize(const BlockFormat& format, const std::uint8_t* codes, const std::uint8_t* scales,
+// with linear scales: floats, or BF16 (rounded to nearest even) bits. For dialects that tuned
+// kernels compute (dialect/tuned.h).
+void Dequantize(const Dialect& dialect, const std::uint8_t* codes, const std::uint8_t* scales,
                 const float* amax, std::size_t rows, std::size_t cols, ElementType type, void* out,
                 StreamHandle stream = nullptr);
 
