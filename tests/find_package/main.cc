@@ -1,17 +1,14 @@
 #include <cstdio>
-#include <vector>
 
-#include "fp4lab/block/quantize.h"
-#include "fp4lab/formats/format.h"
+#include "fp4lab/dialect/quantize.h"
 
-// Quantizes one NVFP4 block and checks its largest element, which is exact.
+// Quantizes one block as Transformer Engine does and checks its largest element, which is exact.
 int main() {
-  std::vector<float> x(16, 0.25f), y(16);
-  x[3] = -6.0f;
-  const fp4lab::MatrixView<const float> view(x.data(), 1, 16);
-  const auto q = fp4lab::Quantize(
-      view, {.format = *fp4lab::FindBlockFormat("nvfp4"), .amax = fp4lab::TensorAmax(view)});
-  fp4lab::Dequantize(q, {y.data(), 1, 16});
-  std::printf("%g\n", y[3]);
-  return y[3] == -6.0f ? 0 : 1;
+  fp4lab::Matrix<float> x(1, 16, 0.25f);
+  x(0, 3) = -6.0f;
+  const fp4lab::Dialect& te = *fp4lab::FindDialect("nvfp4.te");
+  const fp4lab::Quantized q = fp4lab::QuantizeAs(te, x.View());
+  const fp4lab::Matrix<float> y = fp4lab::DequantizeAs(te, q);
+  std::printf("code %d, scale byte 0x%02x, %g\n", int{q.codes[3]}, q.scales[0], y(0, 3));
+  return y(0, 3) == -6.0f ? 0 : 1;
 }
