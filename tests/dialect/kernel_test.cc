@@ -79,6 +79,51 @@ TEST_CASE("Every dialect's kernels give the definition's bytes on every target",
   PinSimdTarget("best");
 }
 
+// Blocks of 16 whose largest magnitudes are all exponents from `first` to `last` with fractions
+// beside powers of two, their square roots and quotients by 6 and 7, and random ones.
+Matrix<float> ScaleSweep(std::uint32_t first, std::uint32_t last) {
+  std::vector<std::uint32_t> fractions;
+  for (const std::uint32_t f : {0x000000u, 0x200000u, 0x2AAAABu, 0x3504F3u, 0x400000u, 0x5A8279u,
+                                0x600000u, 0x700000u, 0x7FFFFFu}) {
+    for (const std::uint32_t step : {0u, 1u, 2u, 3u}) {
+      fractions.push_back(std::min(f + step, 0x7FFFFFu));
+      fractions.push_back(f - std::min(f, step));
+    }
+  }
+  const RandomStream random{.seed = 3};
+  for (std::uint64_t i = 0; i < 24; ++i) fractions.push_back(random.Bits32(i) >> 9);
+  constexpr std::size_t kCols = 512;
+  const std::size_t blocks = (last - first + 1) * fractions.size();
+  Matrix<float> x((blocks * 16 + kCols - 1) / kCols, kCols);
+  for (std::size_t i = 0; i < x.values.size(); ++i) {
+    const std::size_t block = i / 16 % blocks;
+    const auto exponent = first + static_cast<std::uint32_t>(block / fractions.size());
+    const float largest =
+        std::bit_cast<float>(exponent << 23 | fractions[block % fractions.size()]);
+    const float share = static_cast<float>(random.Bits8(i)) / 128.0f - 1.0f;
+    x.values[i] = i % 16 == block % 16 ? largest : largest * share;
+  }
+  return x;
+}
+
+TEST_CASE("Scales of every exponent, beside the thresholds of their rules, are the definition's",
+          "[dialect][differential]") {
+  const Matrix<float> all = ScaleSweep(0, 254), moderate = ScaleSweep(112, 136);
+  for (const Dialect& d : Dialects()) {
+    if (IsStochastic(d)) continue;
+    CAPTURE(d.name);
+    // A tensor's scale serves some binades only.
+    const Matrix<float>& x = HasLevelTwo(d) && !d.row_scaled ? moderate : all;
+    const Quantized want = reference::QuantizeAs(d, x.View());
+    for (const std::string& target : SimdTargets()) {
+      PinSimdTarget(target);
+      CAPTURE(target);
+      CHECK(SameBytes(QuantizeAs(d, x.View()), want));
+    }
+  }
+  PinSimdTarget("best");
+}
+
 TEST_CASE("Elements and blocks that no row of the table has are quantized as defined",
           "[dialect][differential]") {
   std::vector<Dialect> dialects;
