@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fp4lab/io/folder_lock.h"
+#include "fp4lab/study/fingerprint.h"
 #include "fp4lab/study/results.h"
 #include "fp4lab/study/run_folder.h"
 #include "tests/study/tiny_study.h"
@@ -61,7 +62,8 @@ std::string ErrorOf(const std::filesystem::path& folder, const Json& json) {
 RunFolder FolderOf(const std::filesystem::path& out, const Json& json, std::size_t arm,
                    std::uint64_t seed) {
   const Study study = TinyStudy(json);
-  return RunFolder(out, ConfigOf(study, study.arms[arm], seed), LoadCorpus(study.base.data));
+  const TrainConfig config = ConfigOf(study, study.arms[arm], seed);
+  return RunFolder(out, config, LoadCorpus(study.base.data), NumericsFingerprint(config, "test"));
 }
 
 constexpr int kStepsOfRun = 16 + 2 + 4;
@@ -84,6 +86,21 @@ TEST_CASE("Jobs and threads do not change the results", "[study]") {
   CHECK(results["runs"][2]["points"][1]["validation_loss"].get<double>() > 0.0);
   CHECK(results["runs"][2]["points"][1]["validation_loss"] !=
         results["runs"][0]["points"][1]["validation_loss"]);
+}
+
+TEST_CASE("Runs of other numerics are never taken for these", "[study]") {
+  const TestFolder folder("numerics");
+  const Study study = TinyStudy(TinyStudyJson());
+  const TrainConfig config = ConfigOf(study, study.arms[1], 1);
+  const Corpus corpus = LoadCorpus(study.base.data);
+  const std::string here = NumericsFingerprint(config, "test");
+  const RunFolder ours(folder.Path(), config, corpus, here),
+      theirs(folder.Path(), config, corpus, std::string(64, '0'));
+  CHECK(ours.Key() != theirs.Key());
+  theirs.WriteResult(RunRecord{});
+  CHECK_FALSE(ours.ReadResult().has_value());
+  const Json results = Json::parse(RunIn(folder.Path(), TinyStudyJson()).results);
+  CHECK(results["numerics"][study.arms[1].name] == here);
 }
 
 TEST_CASE("A second call finds everything cached and makes no step", "[study]") {

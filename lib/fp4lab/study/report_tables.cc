@@ -304,6 +304,9 @@ std::string SetupTables(const Results& results) {
     table.rows.push_back({what, "<code>" + Escaped(value) + "</code>"});
   };
   add("fp4lab", results.version);
+  for (const auto& [arm, fingerprint] : results.numerics.items()) {
+    if (fingerprint.is_string()) add("numerics", arm + ": " + fingerprint.get<std::string>());
+  }
   add("model", Members(study.value("model", Json::object())));
   add("parameters", std::to_string(results.parameters) + ", of these in blocks (N) " +
                         std::to_string(results.block_parameters));

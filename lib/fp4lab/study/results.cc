@@ -83,9 +83,11 @@ Json RunJson(const RunRecord& record, const Arm& arm, std::uint64_t seed, const 
 }  // namespace
 
 Json ResultsJson(const Study& study, const Corpus& corpus, const Outcome& outcome) {
-  Json runs = Json::array();
+  Json runs = Json::array(), numerics = Json::object();
   std::size_t index = 0;
-  for (const Arm& arm : study.arms) {
+  for (std::size_t a = 0; a < study.arms.size(); ++a) {
+    const Arm& arm = study.arms[a];
+    numerics[arm.name] = outcome.numerics[a];
     for (const std::uint64_t seed : study.seeds) {
       runs.push_back(RunJson(outcome.records[index++], arm, seed, PlanOf(study, arm)));
     }
@@ -93,6 +95,7 @@ Json ResultsJson(const Study& study, const Corpus& corpus, const Outcome& outcom
   return {{"schema", "fp4lab.study.results/1"},
           {"name", study.name},
           {"fp4lab_version", kVersion},
+          {"numerics", std::move(numerics)},
           {"study", ToJson(study)},
           {"corpus",
            {{"name", corpus.name},

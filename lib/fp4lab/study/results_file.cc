@@ -210,6 +210,7 @@ Results ReadResults(const Json& json, const std::string& where) {
   Results results;
   results.name = Required<std::string>(o, "name");
   results.version = Required<std::string>(o, "fp4lab_version");
+  if (const Json* numerics = o.Member("numerics")) results.numerics = *numerics;
   if (const Json* study = o.Member("study")) results.study = *study;
   ReadStudy(RequireObject(o, "study"), &results);
   ReadCorpus(RequireObject(o, "corpus"), &results);

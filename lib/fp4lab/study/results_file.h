@@ -59,7 +59,8 @@ struct Question {
 
 struct Results {
   std::string name, title, description, version;
-  Json study;  // as it was resolved
+  Json numerics;  // by arm, the fingerprint of its runs; empty in files of older versions
+  Json study;     // as it was resolved
   std::string corpus;
   std::int64_t vocabulary = 0, train_tokens = 0, validation_tokens = 0;
   std::string train_sha256, validation_sha256;

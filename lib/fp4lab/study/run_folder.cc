@@ -12,8 +12,8 @@ constexpr std::size_t kFolderDigits = 16;  // of the key; enough to tell runs ap
 
 }  // namespace
 
-Json RunInputs(const TrainConfig& config, const Corpus& corpus) {
-  Json inputs = {{"numerics", kNumericsVersion},
+Json RunInputs(const TrainConfig& config, const Corpus& corpus, const std::string& numerics) {
+  Json inputs = {{"numerics", numerics},
                  {"model", ToJson(config.model)},
                  {"optimizer", ToJson(config.optimizer)},
                  {"schedule", ToJson(config.schedule)},
@@ -29,14 +29,14 @@ Json RunInputs(const TrainConfig& config, const Corpus& corpus) {
                   {{"vocabulary", corpus.vocabulary},
                    {"train_sha256", corpus.train_sha256},
                    {"validation_sha256", corpus.validation_sha256}}}};
-  // Another device rounds its sums in another order. (The CPU is not named: its keys are old.)
+  // Another device rounds its sums in another order.
   if (config.device != Device::kCpu) inputs["device"] = DeviceName(config.device);
   return inputs;
 }
 
 RunFolder::RunFolder(const std::filesystem::path& out_dir, const TrainConfig& config,
-                     const Corpus& corpus)
-    : inputs_(RunInputs(config, corpus)),
+                     const Corpus& corpus, const std::string& numerics)
+    : inputs_(RunInputs(config, corpus, numerics)),
       key_(Sha256(inputs_.dump())),
       folder_(out_dir / "runs" / key_.substr(0, kFolderDigits)) {}
 

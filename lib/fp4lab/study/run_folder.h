@@ -15,19 +15,16 @@
 
 namespace fp4lab::study {
 
-// Part of every run's key. Raise it with every change after which a training run gives other bits
-// than before (quantizers, GEMM, nn, optimizer, data order): old runs are then made again. The
-// golden training digest of tests/train is what notices such a change.
-inline constexpr std::string_view kNumericsVersion = "2";
-
 // Everything that a run's numbers depend on and nothing else: neither names, nor budgets, nor
-// paths. Budgets are left out so that a longer study goes on from a shorter one.
-Json RunInputs(const TrainConfig& config, const Corpus& corpus);
+// paths. Budgets are left out so that a longer study goes on from a shorter one. `numerics`:
+// NumericsFingerprint of the configuration; runs of a program with other numerics are made again.
+Json RunInputs(const TrainConfig& config, const Corpus& corpus, const std::string& numerics);
 
 class RunFolder {
  public:
   // Makes nothing on disk yet.
-  RunFolder(const std::filesystem::path& out_dir, const TrainConfig& config, const Corpus& corpus);
+  RunFolder(const std::filesystem::path& out_dir, const TrainConfig& config, const Corpus& corpus,
+            const std::string& numerics);
 
   const std::string& Key() const { return key_; }  // SHA-256 of the inputs
   std::filesystem::path ResultPath() const { return folder_ / "result.json"; }

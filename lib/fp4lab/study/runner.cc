@@ -14,6 +14,7 @@
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/folder_lock.h"
+#include "fp4lab/study/fingerprint.h"
 #include "fp4lab/study/run.h"
 #include "fp4lab/study/run_folder.h"
 #include "fp4lab/train/engine.h"
@@ -63,7 +64,8 @@ class Runner {
   const Observer& observer_;
   const std::atomic<bool>& stop_;
   std::vector<Task> tasks_;
-  std::vector<std::size_t> queue_;  // tasks that need training, seed by seed
+  std::vector<std::string> numerics_;  // of the arms
+  std::vector<std::size_t> queue_;     // tasks that need training, seed by seed
   std::optional<ProgressMeter> meter_;
   const int threads_ = Threads();  // of all jobs together, where the options do not say
   int jobs_ = 1;
@@ -82,12 +84,13 @@ Runner::Runner(const Study& study, const Corpus& corpus, const RunOptions& optio
     : study_(study), corpus_(corpus), options_(options), observer_(observer), stop_(stop) {
   std::vector<ProgressMeter::RunInfo> infos;
   for (const Arm& arm : study.arms) {
+    numerics_.push_back(NumericsFingerprint(ConfigOf(study, arm, study.seeds[0]), study.name));
     for (const std::uint64_t seed : study.seeds) {
       const TrainConfig config = ConfigOf(study, arm, seed);
       tasks_.push_back({.label = arm.name + ", seed " + std::to_string(seed),
                         .config = config,
                         .plan = PlanOf(study, arm),
-                        .folder = RunFolder(options.out_dir, config, corpus),
+                        .folder = RunFolder(options.out_dir, config, corpus, numerics_.back()),
                         .record = std::nullopt});
       Task& task = tasks_.back();
       task.folder.Sweep();
@@ -220,6 +223,7 @@ Outcome Runner::Execute() {
   }
   if (failure_) std::rethrow_exception(failure_);
   outcome.steps_made = steps_made_;
+  outcome.numerics = numerics_;
   for (Task& task : tasks_) {
     outcome.interrupted |= !task.record.has_value();
     outcome.records.push_back(task.record.value_or(RunRecord{}));

@@ -30,9 +30,10 @@ struct Observer {
 
 struct Outcome {
   bool interrupted = false;
-  std::vector<RunRecord> records;  // of arm a and seed s at [a * seeds + s]
-  int cached = 0;                  // runs that needed nothing
-  std::int64_t steps_made = 0;     // optimizer steps of this call
+  std::vector<RunRecord> records;     // of arm a and seed s at [a * seeds + s]
+  std::vector<std::string> numerics;  // NumericsFingerprint of each arm
+  int cached = 0;                     // runs that needed nothing
+  std::int64_t steps_made = 0;        // optimizer steps of this call
 };
 
 // Holds the lock of out_dir while it works. `stop` ends it at the next step of every job, with a
