@@ -70,8 +70,9 @@ std::vector<float> LevelTwoAmax(const Dialect& dialect, MatrixView<const float> 
     x = copy.View();
   }
   std::vector<float> amax(x.rows);
+  if (x.size() == 0) return dialect.row_scaled ? amax : std::vector{0.0f};
   constexpr std::size_t kElements = 32768;  // at once
-  const std::size_t rows = 1 + kElements / std::max<std::size_t>(x.cols, 1);
+  const std::size_t rows = 1 + kElements / x.cols;
   ParallelFor((x.rows + rows - 1) / rows, [&](std::size_t i) {
     for (std::size_t r = i * rows; r < std::min((i + 1) * rows, x.rows); ++r) {
       amax[r] = HWY_DYNAMIC_DISPATCH(AmaxOfRow)(&x(r, 0), x.cols, keeps_nan);
