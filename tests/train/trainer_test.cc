@@ -1,5 +1,6 @@
 #include "fp4lab/train/trainer.h"
 
+#include <array>
 #include <cmath>
 #include <map>
 #include <set>
@@ -7,7 +8,6 @@
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/simd.h"
 #include "fp4lab/train/checkpoint.h"
-#include "fp4lab/train/model.h"
 #include "fp4lab/train/model.h"
 #include "tests/support/catch.h"
 

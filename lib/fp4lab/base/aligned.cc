@@ -1,16 +1,11 @@
 #include "fp4lab/base/aligned.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstdlib>
 
+#include "fp4lab/base/huge_pages.h"
+
 namespace fp4lab {
-namespace {
-
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
-
-}  // namespace
 
 void* AllocateLines(std::size_t bytes) {
   if (bytes > static_cast<std::size_t>(-1) - kCacheLine) throw std::bad_alloc();
@@ -20,10 +15,7 @@ void* AllocateLines(std::size_t bytes) {
   if (posix_memalign(&memory, huge ? kHugePage : kCacheLine, lines * kCacheLine) != 0) {
     throw std::bad_alloc();
   }
-#ifdef MADV_HUGEPAGE
-  // Whole pages only: the rest of a last one would be resident too. A refusal changes nothing.
-  if (huge) madvise(memory, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
-#endif
+  AskForHugePages(memory, bytes);
   return memory;
 }
 

@@ -8,7 +8,6 @@ namespace fp4lab {
 
 void AskForHugePages(void* memory, std::size_t bytes) {
 #ifdef MADV_HUGEPAGE
-  constexpr std::uintptr_t kHugePage = std::uintptr_t{2} << 20;
   const auto address = reinterpret_cast<std::uintptr_t>(memory);
   const std::uintptr_t begin = (address + kHugePage - 1) / kHugePage * kHugePage;
   const std::uintptr_t end = (address + bytes) / kHugePage * kHugePage;

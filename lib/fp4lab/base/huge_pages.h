@@ -6,7 +6,10 @@
 
 namespace fp4lab {
 
-// Asks the system for huge pages where whole ones fit; a refusal changes nothing.
+inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+// Asks the system for huge pages where whole ones fit: the rest of a last one would be resident
+// too. A refusal changes nothing.
 void AskForHugePages(void* memory, std::size_t bytes);
 
 // As vector->reserve(size), of memory that is asked about before anything is written to it.

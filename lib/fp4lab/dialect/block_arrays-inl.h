@@ -1,4 +1,4 @@
-// What the loops over blocks share: their arrays, and an enumerator known to the compiler.
+// Arrays of the loops over blocks, and an enumerator as a constant that the compiler knows.
 #if defined(FP4LAB_DIALECT_BLOCK_ARRAYS_INL_H_) == defined(HWY_TARGET_TOGGLE)  // NOLINT: per target
 #ifdef FP4LAB_DIALECT_BLOCK_ARRAYS_INL_H_
 #undef FP4LAB_DIALECT_BLOCK_ARRAYS_INL_H_

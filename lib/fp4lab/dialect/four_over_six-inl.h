@@ -128,14 +128,14 @@ HWY_INLINE VF SumsOfE2m1(const DialectJob& job, const Level& level, const Divisi
   return sum;
 }
 
-// Those of row r under both candidates.
+// The sums of errors of row r's blocks under both candidates.
 inline void ErrorsOfE2m1(const DialectJob& job, const Level& level, const float* x,
                          std::size_t cols, std::size_t r, BandNumbers* six, BandNumbers* four) {
   const DF df;
   const float constant = LevelTwoConstant(job.dialect);
   const ExactDivision exact{hn::Set(df, constant)};
   const DivisionByReciprocal fast(hn::Set(df, constant));
-  // What DivisionByReciprocal asks of the divisor.
+  // DivisionByReciprocal's condition on the divisor.
   const bool has_reciprocal = (std::bit_cast<std::uint32_t>(constant) & 0x7FFFFFu) != 0x7FFFFFu &&
                               constant >= 1.0f && constant <= 0x1p20f;
   HWY_ALIGN float turned[16 * 16], last[16 * 16] = {};
@@ -151,7 +151,7 @@ inline void ErrorsOfE2m1(const DialectJob& job, const Level& level, const float*
       for (BandNumbers* const candidate : {six, four}) {
         const VF factor = hn::LoadU(df, &candidate->factor[block]);
         const VF scale = hn::LoadU(df, &candidate->scale[block]);
-        // What is divided is 0 or 1/2 to 6 times this.
+        // The dividends are 0 or 1/2 to 6 times this.
         const VF unit = hn::Mul(scale, hn::Set(df, level.amax));
         const auto moderate =
             hn::And(hn::Ge(unit, hn::Set(df, 0x1p-80f)), hn::Le(unit, hn::Set(df, 0x1p100f)));

@@ -61,7 +61,7 @@ struct Fp4Factors {
   alignas(64) float reciprocal[kMaxChunk / 16 + 64];
 };
 
-// What becomes of the sign of a zero v.
+// The sign that a zero v has.
 enum class ZeroSign {
   kKept,
   kOfElement,  // that of x + 0

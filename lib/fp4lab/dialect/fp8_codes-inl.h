@@ -23,7 +23,7 @@ namespace HWY_NAMESPACE {
 
 #if HWY_TARGET <= HWY_AVX3_DL
 
-// What FastFp8Codes serves.
+// The scalings and roundings that FastFp8Codes serves.
 template <Scaling kScaling, ElementRounding kRounding>
 constexpr bool HasFastFp8Codes() {
   return kScaling == Scaling::kMultiply && kRounding == ElementRounding::kNearestEven;

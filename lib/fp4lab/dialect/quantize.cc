@@ -64,7 +64,7 @@ void QuantizeRow(const DialectJob& job, const Level& level, const float* x, std:
   if (IsStochastic(job.dialect)) FindRandomBits(job, at, cols, b);
   std::uint8_t* const codes = job.out.codes != nullptr ? job.out.codes + at : b->codes.data();
   FindCodes(job, level, x, b->random.data(), cols, b->six, codes);
-  // What is made of codes reads whole vectors of them.
+  // Values and integers are made of whole vectors of codes.
   if (job.ReadsCodes() && codes != b->codes.data()) std::copy_n(codes, cols, b->codes.data());
   if (job.dialect.unbias == Unbias::kMsEden) {
     const std::size_t block = col / job.grid.block_cols;

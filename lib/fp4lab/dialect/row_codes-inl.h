@@ -27,7 +27,7 @@ namespace fp4lab {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// What the elements of a row share.
+// The numbers that the elements of a row share.
 inline ElementRow ElementsUnder(const DialectJob& job, const Level& level) {
   const Dialect& d = job.dialect;
   const std::int32_t nan_code = d.rounding == ElementRounding::kTiesToLower

@@ -110,9 +110,10 @@ const BaseRecipe* FindBase(std::string_view name) {
 }
 
 // The OperandRecipe members of a LinearRecipe, in the order of the table in nvfp4's recipe.
-std::vector<OperandRecipe*> Operands(LinearRecipe* linear) {
-  return {&linear->fprop.a, &linear->fprop.b, &linear->dgrad.a,
-          &linear->dgrad.b, &linear->wgrad.a, &linear->wgrad.b};
+template <class Linear>
+auto Operands(Linear* linear) {
+  return std::array{&linear->fprop.a, &linear->fprop.b, &linear->dgrad.a,
+                    &linear->dgrad.b, &linear->wgrad.a, &linear->wgrad.b};
 }
 
 void ApplySwitches(JsonObject* o, Recipe* recipe) {
@@ -395,8 +396,7 @@ const Recipe& RecipeAt(const Recipe& recipe, std::int64_t step, std::int64_t tot
 }
 
 std::array<const OperandRecipe*, kLinearOperands> OperandsOf(const LinearRecipe& linear) {
-  return {&linear.fprop.a, &linear.fprop.b, &linear.dgrad.a,
-          &linear.dgrad.b, &linear.wgrad.a, &linear.wgrad.b};
+  return Operands(&linear);
 }
 
 std::size_t AmaxHistoryFloats(const Recipe& recipe) {
