@@ -1,4 +1,5 @@
-// fp4lab cases: directed test matrices for kernels, as a stream, as files, and what they catch.
+// fp4lab cases: directed test matrices for kernels, as a stream or as files, and the report of the
+// wrong kernels that they catch.
 #include <unistd.h>
 
 #include <iostream>
@@ -9,13 +10,13 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/suggest.h"
 #include "fp4lab/io/json.h"
-#include "fp4lab/judge/case.h"
-#include "fp4lab/judge/case_coverage.h"
-#include "fp4lab/judge/case_stream.h"
-#include "tools/case_options.h"
-#include "tools/commands.h"
-#include "tools/kernel_options.h"
-#include "tools/print.h"
+#include "fp4lab/judge/cases/case_coverage.h"
+#include "fp4lab/judge/cases/case_family.h"
+#include "fp4lab/judge/cases/case_stream.h"
+#include "tools/options/case_options.h"
+#include "tools/options/commands.h"
+#include "tools/options/kernel_options.h"
+#include "tools/options/print.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -58,7 +59,7 @@ void Run(const CasesOptions& options) {
   const CaseOptions case_options = CasesOf(options.set);
   const std::vector<Case> cases = MakeCases(dialect, case_options);
   if (cases.empty()) {
-    throw Error("--family", "no case of these families is one for " + std::string(dialect.name));
+    throw Error("--family", "these families have no case for " + std::string(dialect.name));
   }
   if (options.mutation_report) {
     const CoverageReport report = MeasureCoverage(dialect, cases);
@@ -80,16 +81,16 @@ struct AnswerOptions {
   std::vector<std::string> deviations;
 };
 
-// A kernel of this library at the place of a user's.
+// Answers the cases on standard input with a kernel of this library, right or wrong, in the place
+// of a user's kernel.
 void Answer(const AnswerOptions& options) {
   std::vector<const Deviation*> deviations;
   for (const std::string& name : options.deviations) {
     const Deviation* deviation = FindDeviation(name);
     if (deviation == nullptr) {
       throw Error("--deviation " + name,
-                  "is not known; " +
-                      DidYouMean(name, NamesOf(Deviations()),
-                                 "`fp4lab cases --mutation-report` names those that there are"));
+                  "is not known; " + DidYouMean(name, NamesOf(Deviations()),
+                                                "`fp4lab cases --mutation-report` lists them"));
     }
     deviations.push_back(deviation);
   }
@@ -98,13 +99,13 @@ void Answer(const AnswerOptions& options) {
 
 void AddAnswer(CLI::App* cases) {
   const auto options = std::make_shared<AnswerOptions>();
-  CLI::App* command = cases->add_subcommand(
-      "answer", "Read a stream of cases and answer it, as a kernel does that you have not yet");
+  CLI::App* command =
+      cases->add_subcommand("answer", "Answer a stream of cases with a kernel of fp4lab");
   AddDialectOptions(command, &options->kernel);
   AddLayoutOptions(command, "", &options->kernel.layout);
   command
       ->add_option("--deviation", options->deviations,
-                   "Be a wrong kernel: a name from the mutation report")
+                   "Answer as this wrong kernel (a name from the mutation report)")
       ->type_name("NAME");
   command->footer(
       "Example: does ModelOpt's formula give Transformer Engine's bytes?\n"
@@ -131,13 +132,13 @@ void AddCases(CLI::App& app, int* /*exit_code*/) {
   command->add_flag("--safetensors", options->safetensors, "Write .safetensors files there");
   command->add_flag("--list", options->list, "List the cases");
   command->add_flag("--mutation-report", options->mutation_report,
-                    "Run wrong kernels on the cases: which family catches which");
+                    "Run wrong kernels on the cases and print which family catches each");
   command->add_flag("--json", options->json, "Print the list or the report as JSON");
   command->require_subcommand(0, 1);
   AddAnswer(command);
   command->footer(
       "The stream is a line of text and then little-endian records; "
-      "lib/fp4lab/judge/case_stream.h\n"
+      "lib/fp4lab/judge/cases/case_stream.h\n"
       "is its definition. A kernel answers with codes, scales and the tensor's number.\n"
       "Example: a kernel that truncates instead of rounding to nearest\n"
       "  $ fp4lab cases --dialect mxfp4.floor |\n"

@@ -1,10 +1,10 @@
-// fp4lab convert: a quantized matrix into another layout, naming or file; no value changes.
+// fp4lab convert: writes a quantized matrix in another layout, naming or file; no value changes.
 #include <memory>
 
 #include "fp4lab/base/error.h"
-#include "tools/commands.h"
-#include "tools/file_options.h"
-#include "tools/print.h"
+#include "tools/options/commands.h"
+#include "tools/options/file_options.h"
+#include "tools/options/print.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -18,10 +18,10 @@ void Run(const ConvertCommand& o) {
   const Dialect* named = DialectOrNothing(o.dialect);
   const StoredFile file = ReadStored(o.input, ReadOptionsOf(o.read, named));
   const Dialect* dialect = DialectOf(file, named);
-  if (file.matrix.level_two.empty() && !o.layout.level_two.empty() &&
-      o.layout.level_two != Name(LevelTwoConvention::kNone)) {
-    throw Error("--level-two-is " + o.layout.level_two,
-                o.input + " stores no number of level 2 that could become one");
+  if (file.matrix.tensor_scale.empty() && !o.layout.tensor_scale.empty() &&
+      o.layout.tensor_scale != Name(TensorScaleConvention::kNone)) {
+    throw Error("--level-two-is " + o.layout.tensor_scale,
+                o.input + " stores no tensor scale that could become one");
   }
   const float scale_max = dialect == nullptr ? Dialect{}.scale_max : dialect->scale_max;
   const StoredMatrix stored =
@@ -29,7 +29,7 @@ void Run(const ConvertCommand& o) {
   WriteStored(o.out, stored, dialect == nullptr ? file.dialect : dialect->name, o.convention,
               scale_max);
   ReadStoredOptions again{.dialect = dialect};
-  if (stored.level_two.empty()) again.level_two = LevelTwoConvention::kNone;
+  if (stored.tensor_scale.empty()) again.tensor_scale = TensorScaleConvention::kNone;
   const StoredFile written = ReadStored(o.out, again);
   Print("%s: %s, %s (%s)\n", Printable(o.out).c_str(), FormatText(written.matrix).c_str(),
         LayoutText(written.matrix).c_str(), written.entry.convention.c_str());
@@ -40,7 +40,8 @@ void Run(const ConvertCommand& o) {
 void AddConvert(CLI::App& app, int* /*exit_code*/) {
   const auto o = std::make_shared<ConvertCommand>();
   CLI::App* command = app.add_subcommand(
-      "convert", "Convert between nibble orders, scale layouts, level-2 conventions and vendors");
+      "convert",
+      "Convert between nibble orders, scale layouts, tensor-scale conventions and vendors");
   AddStoredFile(command, "input", &o->input);
   command
       ->add_option("--out", o->out,
@@ -62,7 +63,7 @@ void AddConvert(CLI::App& app, int* /*exit_code*/) {
       "  $ fp4lab quantize x.bf16 --shape 32x128 --dtype bf16 --out q.npz > log\n"
       "  $ fp4lab convert q.npz --convention compressed-tensors --out ct.safetensors#lin\n"
       "  ct.safetensors#lin: 32x128 float4_e2m1fn in 1x16 blocks with float8_e4m3fn scales, "
-      "low-first codes, linear scales, level 2 as divisor (compressed-tensors)");
+      "low-first codes, linear scales, tensor scale as divisor (compressed-tensors)");
   command->callback([o] { Run(*o); });
 }
 

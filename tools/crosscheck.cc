@@ -1,5 +1,5 @@
 // fp4lab crosscheck: the GPU's kernels against the oracle, byte for byte, on the GPU that is there.
-#include "tools/crosscheck.h"
+#include "fp4lab/crosscheck/crosscheck.h"
 
 #include <chrono>
 #include <filesystem>
@@ -7,57 +7,60 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/io/file.h"
-#include "tools/commands.h"
-#include "tools/comparing.h"
-#include "tools/number_option.h"
-#include "tools/print.h"
+#include "tools/options/commands.h"
+#include "tools/options/comparing.h"
+#include "tools/options/file_options.h"
+#include "tools/options/number_option.h"
+#include "tools/options/print.h"
 
 namespace fp4lab::tools {
 namespace {
 
 struct CrosscheckCommand {
-  CrosscheckOptions check;
+  crosscheck::CrosscheckOptions check;
   std::string level = "quick", out_dir, write_cases, answer, to, answers, device = "gpu";
   bool no_speed = false, no_random = false, only_products = false, json = false;
 };
 
-CrosscheckOptions OptionsOf(const CrosscheckCommand& o) {
-  CrosscheckOptions options = o.check;
+crosscheck::CrosscheckOptions OptionsOf(const CrosscheckCommand& o) {
+  crosscheck::CrosscheckOptions options = o.check;
   options.level = o.level == "thorough" ? CaseLevel::kThorough : CaseLevel::kQuick;
   options.speed = !o.no_speed;
   options.random = !o.no_random;
+  for (const std::string& name : options.dialects) RequireDialect(name);
   return options;
 }
 
 bool RunHere(const CrosscheckCommand& o) {
-  const CrosscheckOptions options = OptionsOf(o);
-  Crosscheck result;
+  const crosscheck::CrosscheckOptions options = OptionsOf(o);
+  crosscheck::Crosscheck result;
   result.device = cuda::UseDevice();
   const auto start = std::chrono::steady_clock::now();
   if (!o.only_products) {
-    if (options.speed) MeasureSpeed(options, &result);
-    CheckDirected(options, &result);
-    if (options.random) CheckRandom(options, &result);
+    if (options.speed) crosscheck::MeasureSpeed(options, &result);
+    crosscheck::CheckDirected(options, &result);
+    if (options.random) crosscheck::CheckRandom(options, &result);
   }
   if (options.dialects.empty()) {
-    CheckProducts(options, &result);
-    CheckBlasProducts(&result);
+    crosscheck::CheckProducts(options, &result);
+    crosscheck::CheckBlasProducts(&result);
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   result.seconds = took.count();
   if (!o.out_dir.empty()) {
     std::filesystem::create_directories(o.out_dir);
     WriteFileAtomically(std::filesystem::path(o.out_dir) / "crosscheck.json",
-                        CrosscheckJson(result).dump(1) + "\n");
+                        crosscheck::CrosscheckJson(result).dump(1) + "\n");
     WriteFileAtomically(std::filesystem::path(o.out_dir) / "crosscheck.html",
-                        CrosscheckHtml(result));
+                        crosscheck::CrosscheckHtml(result));
   }
-  o.json ? PrintJson(CrosscheckJson(result), 1) : PrintText(CrosscheckText(result));
+  o.json ? PrintJson(crosscheck::CrosscheckJson(result), 1)
+         : PrintText(crosscheck::CrosscheckText(result));
   return result.Different() == 0;
 }
 
 bool VerifyAnswers(const CrosscheckCommand& o) {
-  const AnswersVerdict v = VerifyCrosscheckAnswers(OptionsOf(o), o.answers);
+  const crosscheck::AnswersVerdict v = crosscheck::VerifyCrosscheckAnswers(OptionsOf(o), o.answers);
   Print(
       "%s%zu cases of %zu dialects: %s\n", v.first.c_str(), v.cases, v.dialects,
       v.different == 0 ? "all equal" : (std::to_string(v.different) + " dialects differ").c_str());
@@ -66,13 +69,13 @@ bool VerifyAnswers(const CrosscheckCommand& o) {
 
 bool Run(const CrosscheckCommand& o) {
   if (!o.write_cases.empty()) {
-    WriteCrosscheckCases(OptionsOf(o), o.write_cases);
+    crosscheck::WriteCrosscheckCases(OptionsOf(o), o.write_cases);
     return true;
   }
   if (!o.answers.empty()) return VerifyAnswers(o);
   if (o.answer.empty()) return RunHere(o);
   if (o.to.empty()) throw Error("--to", "is missing: the file for the answers");
-  AnswerCrosscheckCases(o.answer, o.to, o.device == "cpu");
+  crosscheck::AnswerCrosscheckCases(o.answer, o.to, o.device == "cpu");
   return true;
 }
 
@@ -84,8 +87,8 @@ void AddCrosscheck(CLI::App& app, int* exit_code) {
       "crosscheck",
       "Compare the GPU's kernels with the CPU, byte for byte: exit code 0 equal, 1 different, 2 no "
       "GPU or another error");
-  command->add_option("--dialect", o->check.dialects, "Only these")->type_name("NAME");
-  command->add_option("--level", o->level, "Of the directed cases: quick or thorough")
+  command->add_option("--dialect", o->check.dialects, "Only these dialects")->type_name("NAME");
+  command->add_option("--level", o->level, "Level of the directed cases: quick or thorough")
       ->check(CLI::IsMember({"quick", "thorough"}))
       ->capture_default_str();
   command->add_option("--side", o->check.side, "Rows and columns of the large random matrices")
@@ -102,15 +105,20 @@ void AddCrosscheck(CLI::App& app, int* exit_code) {
   command->add_flag("--json", o->json, "Print JSON");
   command
       ->add_option("--write-cases", o->write_cases,
-                   "Write the directed cases for a GPU that stands elsewhere, and stop")
+                   "Write the directed cases for a GPU of another machine, and stop")
       ->type_name("FILE");
-  command->add_option("--answer", o->answer, "There: answer such a file with its GPU")
+  command->add_option("--answer", o->answer, "On that machine: answer the cases of this file")
       ->type_name("FILE");
   command->add_option("--to", o->to, "The answers to --answer")->type_name("FILE");
-  command->add_option("--device", o->device, "Who answers --answer: gpu or cpu")
+  command
+      ->add_option("--device", o->device,
+                   "Device that computes the answers of --answer: gpu or cpu")
       ->check(CLI::IsMember({"gpu", "cpu"}))
       ->capture_default_str();
-  command->add_option("--answers", o->answers, "Back here: judge the answers")->type_name("FILE");
+  command
+      ->add_option("--answers", o->answers,
+                   "Back on this machine: compare the answers with the CPU")
+      ->type_name("FILE");
   command->footer(
       "One command on a machine with a GPU:  fp4lab crosscheck --out-dir report\n"
       "Example: cases out, answered (here by the CPU), results in\n"

@@ -5,9 +5,9 @@
 #include "fp4lab/data/fetch.h"
 #include "fp4lab/data/manifest.h"
 #include "fp4lab/data/synthetic.h"
-#include "tools/commands.h"
-#include "tools/print.h"
-#include "tools/stop_signals.h"
+#include "tools/options/commands.h"
+#include "tools/options/print.h"
+#include "tools/options/stop_signals.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -20,7 +20,7 @@ std::string Folder(const Manifest& manifest) { return (DataFolder() / manifest.n
 
 void Get(const DataOptions& options, int* exit_code) {
   if (options.name == "synthetic") {
-    Print("synthetic: is built in; nothing to get\n");
+    Print("synthetic: built in, no download needed\n");
     return;
   }
   const Manifest manifest = FindManifest(options.name);
@@ -56,7 +56,7 @@ const char* Name(DocumentState state) {
 }
 
 void List() {
-  Print("%-12s %9s  %-9s  %-28s  %s\n", "name", "MB", "state", "licence", "what");
+  Print("%-12s %9s  %-9s  %-28s  %s\n", "name", "MB", "state", "licence", "title");
   for (const Manifest& manifest : BuiltInManifests()) {
     Print("%-12s %9.2f  %-9s  %-28s  %s\n", Printable(manifest.name).c_str(),
           static_cast<double>(manifest.Bytes()) / 1e6, Name(StateOf(manifest)),
@@ -67,7 +67,7 @@ void List() {
   Print("folder: %s\n", Printable(DataFolder().string()).c_str());
 }
 
-// Returns whether all documents are there and right.
+// Prints the state of every document. Returns whether all are present with the right hash.
 bool Verify(const Manifest& manifest) {
   for (const Document& document : manifest.documents) {
     Print("%-9s  %s\n", Name(StateOf(manifest, document)),
@@ -76,7 +76,7 @@ bool Verify(const Manifest& manifest) {
   return StateOf(manifest) == DocumentState::kVerified;
 }
 
-// Without a name: every built-in corpus of which something is here.
+// Without a name: verifies every built-in corpus that has at least one document here.
 void VerifyCommand(const DataOptions& options, int* exit_code) {
   if (!options.name.empty()) {
     *exit_code = Verify(FindManifest(options.name)) ? 0 : 1;
@@ -105,13 +105,13 @@ void AddData(CLI::App& app, int* exit_code) {
   get->add_option("--package", options->package,
                   "Take this package file (.deb) instead of a download");
   get->footer(
-      "Example: what there is besides\n"
+      "Example: the built-in corpus\n"
       "  $ fp4lab data get synthetic\n"
-      "  synthetic: is built in; nothing to get\n"
+      "  synthetic: built in, no download needed\n"
       "(on real text: fp4lab data get austen)\n");
   get->callback([=] { Get(*options, exit_code); });
 
-  CLI::App* list = data->add_subcommand("list", "Which corpora there are, and which are here");
+  CLI::App* list = data->add_subcommand("list", "List the corpora and their state");
   list->footer(
       "Example:\n"
       "  $ fp4lab data list | grep -o 'synthetic  *any  built in'\n"

@@ -1,10 +1,10 @@
-// fp4lab dequantize: the values of a quantized matrix from any file.
+// fp4lab dequantize: writes the values of a quantized matrix from any supported file.
 #include <memory>
 
 #include "fp4lab/base/error.h"
-#include "tools/commands.h"
-#include "tools/file_options.h"
-#include "tools/print.h"
+#include "tools/options/commands.h"
+#include "tools/options/file_options.h"
+#include "tools/options/print.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -17,14 +17,15 @@ struct DequantizeCommand {
 
 void Run(const DequantizeCommand& o) {
   const NumberType type = RequireNumberType(o.dtype, "--dtype");
-  if (type.kind == NumberType::Kind::kUint8) throw Error("--dtype uint8", "holds no such values");
+  if (type.kind == NumberType::Kind::kUint8) throw Error("--dtype uint8", "cannot hold the values");
   const Dialect* named = DialectOrNothing(o.dialect);
   const StoredFile file = ReadStored(o.input, ReadOptionsOf(o.read, named));
   const Dialect* dialect = DialectOf(file, named);
   Matrix<float> values = ValuesOf(file, dialect, o.input);
   if (o.transpose) values = Transposed(values.View());
   WriteMatrix(o.out, values.View(), type);
-  const bool lacks_scale = file.matrix.level_two.empty() && NeedsLevelTwo(file.matrix, dialect);
+  const bool lacks_scale =
+      file.matrix.tensor_scale.empty() && NeedsTensorScale(file.matrix, dialect);
   Print("%s: %zux%zu %s%s\n", Printable(o.out).c_str(), values.rows, values.cols,
         std::string(Name(type)).c_str(), lacks_scale ? ", without a tensor scale" : "");
 }

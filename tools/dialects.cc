@@ -1,4 +1,4 @@
-// fp4lab dialects: the table of dialects, and one of them in full.
+// fp4lab dialects: prints the table of dialects, or one dialect in full.
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -6,13 +6,16 @@
 #include <tuple>
 #include <vector>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/text.h"
 #include "fp4lab/dialect/describe.h"
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/io/json.h"
-#include "tools/commands.h"
-#include "tools/file_options.h"
-#include "tools/print.h"
+#include "fp4lab/quantize/behaviours.h"
+#include "tools/options/commands.h"
+#include "tools/options/file_options.h"
+#include "tools/options/print.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -22,13 +25,6 @@ struct DialectsOptions {
   bool json = false;
 };
 
-std::string Hex(std::uint32_t value, int digits) {
-  std::string text;
-  for (int bit = 4 * digits - 4; bit >= 0; bit -= 4)
-    text += "0123456789ABCDEF"[value >> bit & 0xFu];
-  return "0x" + text;
-}
-
 using Cells = std::array<std::string, 10>;
 
 // The cells of one line of the table.
@@ -37,8 +33,8 @@ Cells CellsOf(const Dialect& d) {
   return {std::string(d.name),
           std::string(Named(d.element).short_name),
           BlockText(d) + (d.row_scaled ? " (amax a row)" : ""),
-          std::string(FormulaOf(d.level_two)),
-          std::string(ScaleFormulaOf(d)),
+          std::string(FormulaOf(d.tensor_scale)),
+          std::string(FormulaOf(d.block_scale)),
           std::string(adaptive ? FormulaOf(d.adaptive) : FormulaOf(d.scale_encoding)),
           std::string(FormulaOf(d.factor)),
           std::string(FormulaOf(d.rounding)),
@@ -47,8 +43,8 @@ Cells CellsOf(const Dialect& d) {
 }
 
 void PrintTable() {
-  std::vector<Cells> table{{"dialect", "element", "block", "level 2", "block scale", "scale byte",
-                            "scaled element", "code", "version", "source"}};
+  std::vector<Cells> table{{"dialect", "element", "block", "tensor scale", "block scale",
+                            "scale byte", "scaled element", "code", "version", "source"}};
   for (const Dialect& d : Dialects()) table.push_back(CellsOf(d));
   std::array<std::size_t, std::tuple_size_v<Cells>> widths{};
   for (const Cells& cells : table) {
@@ -79,13 +75,12 @@ void PrintRow(const Dialect& d) {
     if (other.name != d.name && SameFormulas(d, other)) same += " " + std::string(other.name);
   }
   if (!same.empty()) Print("%-12s%s\n", "the same as", same.c_str());
-  const int digits = (FormatOf(d.element).bits + 3) / 4;
-  Print("\n%-40s %5s %5s %10s %12s\n", "what it does with", "scale", "code", "neighbours",
-        "other block");
+  const int digits = DivideUp(FormatOf(d.element).bits, 4);
+  Print("\n%-40s %5s %5s %10s %12s\n", "input", "scale", "code", "neighbours", "other block");
   for (const Behaviour& b : Behaviours(d)) {
-    Print("%-40s %5s %5s %10s %12s\n", std::string(b.input).c_str(), Hex(b.scale, 2).c_str(),
-          Hex(b.code, digits).c_str(), Hex(b.neighbour, digits).c_str(),
-          Hex(b.other_scale, 2).c_str());
+    Print("%-40s %5s %5s %10s %12s\n", std::string(b.input).c_str(), HexText(b.scale, 2).c_str(),
+          HexText(b.code, digits).c_str(), HexText(b.neighbour, digits).c_str(),
+          HexText(b.other_scale, 2).c_str());
   }
 }
 
@@ -139,12 +134,11 @@ void AddDialects(CLI::App& app, int* /*exit_code*/) {
   const auto options = std::make_shared<DialectsOptions>();
   CLI::App* command = app.add_subcommand(
       "dialects", "Print the formulas that are called NVFP4, MXFP4 and so on, or one in full");
-  command->add_option("name", options->name, "One dialect, with all that holds for it")
-      ->type_name("DIALECT");
+  command->add_option("name", options->name, "Print this dialect in full")->type_name("DIALECT");
   command->add_flag("--json", options->json, "Print JSON");
   command->footer(
       "The table is wide: fp4lab dialects | less -S\n"
-      "Example: what ModelOpt makes of a tensor of zeros: a NaN scale, and +6 in every element\n"
+      "Example: ModelOpt quantizes a tensor of zeros to a NaN scale and +6 in every element\n"
       "  $ fp4lab dialects nvfp4.modelopt | grep 'tensor of zeros'\n"
       "  a tensor of zeros                         0x7F   0x7        0x7         0x7F");
   command->callback([options] { Run(*options); });

@@ -1,15 +1,15 @@
-// fp4lab explain: why a kernel's bytes are not those of its dialect.
-#include "fp4lab/judge/explain.h"
+// fp4lab explain: finds out why a kernel's bytes are not those of its dialect.
+#include "fp4lab/judge/explain/explain.h"
 
 #include <memory>
 #include <string>
 
 #include "fp4lab/io/file.h"
-#include "fp4lab/judge/tally.h"
-#include "tools/commands.h"
-#include "tools/comparing.h"
-#include "tools/kernel_options.h"
-#include "tools/print.h"
+#include "fp4lab/judge/explain/tally.h"
+#include "tools/options/commands.h"
+#include "tools/options/comparing.h"
+#include "tools/options/kernel_options.h"
+#include "tools/options/print.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -17,7 +17,7 @@ namespace {
 struct ExplainCommand {
   KernelOptions kernel;
   std::string kept;                // a folder of cases
-  std::string block, cpp, python;  // where the reproducing block goes
+  std::string block, cpp, python;  // output files for the reproducing block
   bool no_pairs = false, json = false;
 };
 
@@ -35,7 +35,7 @@ void WriteBlock(const ExplainCommand& command, const Explanation& explanation) {
   if (!command.python.empty()) WriteFileAtomically(command.python, std::string_view(PythonTest(r)));
 }
 
-// The same for all cases of a folder together.
+// Counts the causes over all cases of the folder --kept. Returns whether the folder has no case.
 bool RunKept(const ExplainCommand& command) {
   const Kernel kernel = KernelOf(command.kernel);
   const CauseTally tally = TallyCauses(kernel, command.kept);
@@ -47,7 +47,7 @@ bool RunKept(const ExplainCommand& command) {
   return tally.cases == 0;
 }
 
-// Whether all is equal.
+// Explains the difference and prints it. Returns whether there is none.
 bool Run(const ExplainCommand& command) {
   if (!command.kept.empty()) return RunKept(command);
   if (command.kernel.input.place.empty()) throw Error("--input", "is missing, or --kept");

@@ -12,7 +12,8 @@
 namespace fp4lab::tools {
 namespace {
 
-// All of this runs inside a signal handler: only async-signal-safe calls, no memory.
+// The functions below run inside a signal handler: they make only async-signal-safe calls and
+// allocate no memory.
 
 void Say(const char* text, std::size_t size) {
   while (size > 0) {
@@ -23,12 +24,12 @@ void Say(const char* text, std::size_t size) {
   }
 }
 
-// Reads /proc/self/maps line by line: "55d0-55e0 r--p 00000000 08:01 42   /path".
+// Reads /proc/self/maps line by line; a line is "55d0-55e0 r--p 00000000 08:01 42   /path".
 class Maps {
  public:
   Maps() : file_(::open("/proc/self/maps", O_RDONLY | O_CLOEXEC)) {}
 
-  // The next line, without its end; nullptr after the last one.
+  // The next line, without its '\n'; nullptr after the last line.
   const char* Next() {
     std::size_t size = 0;
     for (int c = Get(); c >= 0; c = Get()) {
@@ -67,7 +68,7 @@ std::uintptr_t Hexadecimal(const char** text) {
   }
 }
 
-// The path of the mapping that holds `address`; nullptr where it is none of a file.
+// The path of the mapping that holds `address`; nullptr if no mapping of a file does.
 const char* PathAt(std::uintptr_t address, Maps* maps) {
   while (const char* line = maps->Next()) {
     const char* at = line;
@@ -81,16 +82,17 @@ const char* PathAt(std::uintptr_t address, Maps* maps) {
 }
 
 void OnFault(int /*signal*/, siginfo_t* info, void* /*context*/) {
-  static std::atomic_flag said = ATOMIC_FLAG_INIT;  // by the first of several threads
+  static std::atomic_flag said = ATOMIC_FLAG_INIT;  // only the first thread reports
   while (said.test_and_set()) ::pause();
   Maps maps;
   const char* path = PathAt(reinterpret_cast<std::uintptr_t>(info->si_addr), &maps);
   constexpr char kError[] = "error: ", kNone[] = "a mapped file";
   constexpr char kProblem[] =
-      ": became shorter while it was read, or its disk failed; start again once it stands still\n";
+      ": became shorter while it was read, or its disk failed; start again when no program writes "
+      "the file\n";
   Say(kError, sizeof kError - 1);
   if (path == nullptr) path = kNone;
-  for (const char* c = path; *c != '\0'; ++c) {  // the kernel spells '\n' as \012, nothing else
+  for (const char* c = path; *c != '\0'; ++c) {  // of control characters Linux escapes only '\n'
     const bool control = static_cast<unsigned char>(*c) < 0x20 || *c == 0x7F;
     Say(control ? "?" : c, 1);
   }

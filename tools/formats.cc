@@ -1,6 +1,5 @@
-// fp4lab formats: the narrow formats as a table, and all codes of one with their values.
+// fp4lab formats: prints the table of narrow formats, or all codes of one format with their values.
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -8,12 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/suggest.h"
+#include "fp4lab/base/text.h"
 #include "fp4lab/formats/format.h"
 #include "fp4lab/io/json.h"
-#include "tools/commands.h"
-#include "tools/print.h"
+#include "tools/options/commands.h"
+#include "tools/options/print.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -23,20 +24,7 @@ struct FormatsOptions {
   bool json = false;
 };
 
-// Shortest text that reads back as the same float.
-std::string Text(float x) {
-  char buffer[32];
-  const auto end = std::to_chars(buffer, buffer + sizeof buffer, x).ptr;
-  return std::string(buffer, end);
-}
-
-std::string Hex(const Format& f, std::uint32_t code) {
-  std::string digits;
-  for (int bit = (f.bits + 3) / 4 * 4 - 4; bit >= 0; bit -= 4) {
-    digits += "0123456789ABCDEF"[code >> bit & 0xFu];
-  }
-  return "0x" + digits;
-}
+std::string Hex(const Format& f, std::uint32_t code) { return HexText(code, DivideUp(f.bits, 4)); }
 
 std::vector<std::uint32_t> CodesWhere(const Format& f,
                                       bool (*holds)(const Format&, std::uint32_t)) {
@@ -47,7 +35,7 @@ std::vector<std::uint32_t> CodesWhere(const Format& f,
   return codes;
 }
 
-// "0x7D-0x7F 0xFD-0xFF"; "-" for none.
+// Ascending codes as text: "0x7D-0x7F 0xFD-0xFF"; "-" for none.
 std::string Ranges(const Format& f, const std::vector<std::uint32_t>& codes) {
   std::string text;
   for (std::size_t i = 0; i < codes.size(); ++i) {
@@ -87,8 +75,8 @@ void PrintTable() {
                                std::to_string(f.mantissa_bits);
     Print(kRow, std::string(named.name).c_str(), std::string(named.short_name).c_str(),
           std::to_string(f.bits).c_str(), fields.c_str(), std::to_string(f.bias).c_str(),
-          Text(facts.max).c_str(), Text(facts.min_normal).c_str(),
-          facts.min_subnormal ? Text(*facts.min_subnormal).c_str() : "-",
+          ShortestText(facts.max).c_str(), ShortestText(facts.min_normal).c_str(),
+          facts.min_subnormal ? ShortestText(*facts.min_subnormal).c_str() : "-",
           Ranges(f, facts.inf).c_str(), Ranges(f, facts.nan).c_str());
   }
 }
@@ -126,16 +114,17 @@ void PrintValues(const NamedFormat& named) {
       const bool ends_field = bit == f.exponent_bits + f.mantissa_bits || bit == f.mantissa_bits;
       if (ends_field && bit > 0) digits += ' ';
     }
-    Print("%s  %s  %s\n", Hex(f, code).c_str(), digits.c_str(), Text(Decode(f, code)).c_str());
+    Print("%s  %s  %s\n", Hex(f, code).c_str(), digits.c_str(),
+          ShortestText(Decode(f, code)).c_str());
   }
 }
 
-// Code c's value is values[c]; JSON has no Inf and NaN, so those are strings.
+// The value of code c is values[c]. Inf and NaN, which JSON lacks, are strings.
 Json ValuesAsJson(const NamedFormat& named) {
   Json values = Json::array();
   for (std::uint32_t code = 0; code < 1u << named.format.bits; ++code) {
     const float value = Decode(named.format, code);
-    values.push_back(std::isfinite(value) ? Json(value) : Json(Text(value)));
+    values.push_back(std::isfinite(value) ? Json(value) : Json(ShortestText(value)));
   }
   return {{"name", named.name}, {"values", std::move(values)}};
 }
@@ -144,7 +133,7 @@ const NamedFormat& FindOrThrow(const std::string& name) {
   if (const std::optional<FormatId> id = FindFormat(name)) return Named(*id);
   std::vector<std::string> known;
   for (const NamedFormat& f : kFormats) known.emplace_back(f.short_name);
-  throw Error("--values " + name, "is no format; " + DidYouMean(name, known));
+  throw Error("--values " + name, "is not a format; " + DidYouMean(name, known));
 }
 
 void Run(const FormatsOptions& options) {

@@ -1,4 +1,4 @@
-// fp4lab gemm: products of stored operands under accumulation models; probes of accumulators.
+// fp4lab gemm: multiplies stored operands under accumulation models, and probes accumulators.
 #include <algorithm>
 #include <charconv>
 #include <memory>
@@ -6,13 +6,14 @@
 #include <vector>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/text.h"
 #include "fp4lab/exchange/matrix_file.h"
 #include "fp4lab/io/json.h"
-#include "fp4lab/judge/gemm_probe.h"
+#include "fp4lab/judge/products/gemm_probe.h"
 #include "fp4lab/tensor/accumulation.h"
-#include "tools/commands.h"
-#include "tools/gemm_options.h"
-#include "tools/print.h"
+#include "tools/options/commands.h"
+#include "tools/options/gemm_options.h"
+#include "tools/options/print.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -46,7 +47,7 @@ std::string FormatNames(const TensorCoreModel& model) {
   return names;
 }
 
-// The parameters that the stored vectors determine, and the neighbours that they leave open.
+// The parameters of the model that its hardware vectors determine.
 std::vector<std::string> Determined(const TensorCoreModel& model) {
   std::vector<std::string> names;
   for (const char* parameter : {"L", "F", "floor"}) {
@@ -54,6 +55,7 @@ std::vector<std::string> Determined(const TensorCoreModel& model) {
   }
   return names;
 }
+// The changes of a parameter under which the hardware vectors keep every bit.
 std::vector<std::string> LeftOpen(const TensorCoreModel& model) {
   std::vector<std::string> names;
   for (const NamedNeighbour& n : kNeighbours) {
@@ -63,9 +65,7 @@ std::vector<std::string> LeftOpen(const TensorCoreModel& model) {
   return names;
 }
 std::string Listed(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text.empty() ? "-" : text;
+  return names.empty() ? "-" : Joined(names, ", ");
 }
 
 Json ModelJson(const Accumulation& a) {
@@ -143,7 +143,7 @@ Json ReadingJson(const ProbeReading& r) {
   return json;
 }
 
-// The answers are a whole product, or one number a probe.
+// The answers in a file: the diagonal of a whole product, or one number for each probe.
 std::vector<float> TakeAnswers(const ProbeSet& set, const std::string& place) {
   const Matrix<float> d = ReadMatrix(place).values;
   const std::size_t n = set.probes.size();
@@ -184,7 +184,7 @@ void ReadAnswers(const GemmCommand& o) {
   PrintText(ReadingText(reading) + "\n");
   std::string names;
   for (const std::string& name : equal) names += " " + name;
-  Print("all answers are those of:%s\n", names.empty() ? " no model" : names.c_str());
+  Print("models that give all answers:%s\n", names.empty() ? " none" : names.c_str());
 }
 
 void PrintProbes(const GemmCommand& o, const ProbeSet& set) {
@@ -249,7 +249,7 @@ void RunProduct(const GemmCommand& o) {
 void Run(const GemmCommand& o) {
   if (o.models) return PrintModels(o.json);
   if (!o.probe.empty()) return RunProbe(o);
-  if (!o.answers.empty()) throw Error("--answers", "needs --probe, which they answer");
+  if (!o.answers.empty()) throw Error("--answers", "needs --probe");
   if (o.files.a.empty() || o.files.b.empty()) {
     throw Error("gemm", "needs two files, A (M, K) and B (N, K), or --models, or --probe");
   }
@@ -265,12 +265,14 @@ void AddGemm(CLI::App& app, int* /*exit_code*/) {
   AddProductOptions(command, &o->files, "fp32-blocks");
   command->add_option("--out", o->out, "Write the product, or the probes, to this file")
       ->type_name("FILE");
-  command->add_flag("--models", o->models, "Print the accumulation models and what proves them");
+  command->add_flag("--models", o->models, "Print the accumulation models and their evidence");
   command
       ->add_option("--probe", o->probe,
                    "Make inputs that show how a device adds: nvfp4, mxfp4, e4m3, bf16")
       ->type_name("OPERANDS");
-  command->add_option("--answers", o->answers, "What a device answered to --probe: read it")
+  command
+      ->add_option("--answers", o->answers,
+                   "The product that a device returned for --probe: derive its accumulation")
       ->type_name("FILE");
   command->add_flag("--json", o->json, "Print JSON (for --models and --probe)");
   command->footer(

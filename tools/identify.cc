@@ -1,15 +1,15 @@
-// fp4lab identify: which dialects and layouts give a kernel's bytes.
-#include "fp4lab/judge/identify.h"
+// fp4lab identify: finds the dialects and layouts that give a kernel's bytes.
+#include "fp4lab/judge/identify/identify.h"
 
 #include <filesystem>
 #include <memory>
 #include <string>
 
-#include "tools/commands.h"
-#include "tools/comparing.h"
-#include "tools/kernel_options.h"
-#include "tools/number_option.h"
-#include "tools/print.h"
+#include "tools/options/commands.h"
+#include "tools/options/comparing.h"
+#include "tools/options/kernel_options.h"
+#include "tools/options/number_option.h"
+#include "tools/options/print.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -17,18 +17,18 @@ namespace {
 struct IdentifyCommand {
   KernelOptions kernel;
   std::vector<std::string> dialects;
-  std::string deciding;  // where deciding inputs go
+  std::string deciding;  // prefix of the output files for deciding inputs
   std::uint64_t seed = 1;
   bool json = false;
 };
 
 constexpr const char* kFooter =
-    "Exit code: 0 at least one fits, 1 none does (or not the tensor number), 2 an error.\n"
-    "Example: bytes of which nothing is known but the input\n"
+    "Exit code: 0 at least one fits, 1 none fits, or the tensor number is wrong, 2 an error.\n"
+    "Example: bytes of unknown dialect and layout\n"
     "  fp4lab identify --input x.npy --codes codes.npy --scales scales.npy \\\n"
     "    --deciding deciding";
 
-// Whether any fits.
+// Identifies the bytes and prints the result. Returns whether any dialect and layout fit.
 bool Run(const IdentifyCommand& command) {
   const Matrix<float> x = ReadNumbers(command.kernel.input).values;
   const StoredMatrix bytes = ReadAnswer(command.kernel, x.View()).matrix;
@@ -65,10 +65,11 @@ void AddIdentify(CLI::App& app, int* exit_code) {
   command->add_option("--dialects", options->dialects, "Try these only (default: all)");
   AddGivenOptions(command, &options->kernel);
   command
-      ->add_option("--deciding", options->deciding,
-                   "Write inputs that decide between those that fit: PREFIX.0.safetensors, ...")
+      ->add_option(
+          "--deciding", options->deciding,
+          "Write inputs that decide between the candidates that fit: PREFIX.0.safetensors, ...")
       ->type_name("PREFIX");
-  command->add_option("--seed", options->seed, "Of the search for a deciding input")
+  command->add_option("--seed", options->seed, "Seed of the search for a deciding input")
       ->transform(AnySeed())
       ->capture_default_str();
   command->add_flag("--json", options->json, "Print JSON");

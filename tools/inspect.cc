@@ -1,4 +1,5 @@
-// fp4lab inspect: what a file holds; of a quantized matrix its layout, scales and errors.
+// fp4lab inspect: prints the layout, scales and errors of a quantized matrix in a file, or a list
+// of the file's matrices.
 #include "fp4lab/exchange/inspect.h"
 
 #include <algorithm>
@@ -7,11 +8,13 @@
 #include <memory>
 #include <vector>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/text.h"
 #include "fp4lab/io/file.h"
-#include "tools/commands.h"
-#include "tools/file_options.h"
-#include "tools/print.h"
+#include "tools/options/commands.h"
+#include "tools/options/file_options.h"
+#include "tools/options/print.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -23,10 +26,10 @@ struct InspectCommand {
   bool json = false, list = false;
 };
 
-// Everything that is said of one matrix.
+// Everything that the command reports about one matrix.
 struct Findings {
   StoredFile file;
-  std::string dialect;  // whose order of operations decoded it; empty: the convention's
+  std::string dialect;  // decoded in its order of operations; empty: in that of the convention
   StoredStatistics statistics;
   std::vector<ScaleCandidate> candidates;
   std::optional<StoredError> error;
@@ -34,13 +37,13 @@ struct Findings {
 
 Json Number(double value) {  // JSON has no Inf and NaN
   if (std::isfinite(value)) return value;
-  return NumberText(value);
+  return ShortestText(value);
 }
 
 std::string ScaleText(const StoredMatrix& m, std::size_t byte) {
   char hex[8];
   std::snprintf(hex, sizeof hex, "0x%02X", static_cast<unsigned>(byte));
-  return std::string(hex) + " = " + NumberText(Decode(m.scale, static_cast<std::uint32_t>(byte)));
+  return std::string(hex) + " = " + ShortestText(Decode(m.scale, static_cast<std::uint32_t>(byte)));
 }
 
 std::string Share(std::size_t part, std::size_t all) {
@@ -54,16 +57,16 @@ void Line(const char* what, const std::string& text) {
   Print("%-14s%s\n", what, Printable(text).c_str());
 }
 
-// Scales by their exponents: a line each, a bar of at most 40 characters.
+// Prints a histogram of the scales by exponent: one line each, with a bar of at most 40 characters.
 void PrintHistogram(const StoredMatrix& m, const StoredStatistics& s) {
   const int bits = FormatOf(m.scale).mantissa_bits;
   std::vector<std::size_t> counts(256u >> bits);
   for (std::size_t byte = 0; byte < 256; ++byte) counts[byte >> bits] += s.scales[byte];
   const std::size_t most = *std::max_element(counts.begin(), counts.end());
-  Print("scales, how many from which byte on:\n");
+  Print("scale histogram (first byte of each exponent, count):\n");
   for (std::size_t i = 0; i < counts.size(); ++i) {
     if (counts[i] == 0) continue;
-    const std::size_t bar = (counts[i] * 40 + most - 1) / most;
+    const std::size_t bar = DivideUp(counts[i] * 40, most);
     Print("  %-20s %9zu %s\n", ScaleText(m, i << bits).c_str(), counts[i],
           std::string(bar, '#').c_str());
   }
@@ -95,9 +98,10 @@ void PrintText(const Findings& f, const std::string& place) {
   Line("layout", LayoutText(m));
   Line("bytes", std::to_string(m.codes.size()) + " of codes, " + std::to_string(m.scales.size()) +
                     " of scales");
-  if (m.level_two.size() == 1) Line("level 2", NumberText(m.level_two[0]));
-  if (m.level_two.size() > 1) Line("level 2", std::to_string(m.level_two.size()) + " numbers");
-  Line("largest value", NumberText(s.largest_value));
+  if (m.tensor_scale.size() == 1) Line("tensor scale", ShortestText(m.tensor_scale[0]));
+  if (m.tensor_scale.size() > 1)
+    Line("tensor scale", std::to_string(m.tensor_scale.size()) + " numbers");
+  Line("largest value", ShortestText(s.largest_value));
   Line("codes of 0", Share(s.zeros, s.elements));
   Line("largest codes", Share(s.largest, s.elements));
   if (s.blocks > 0) {
@@ -109,9 +113,10 @@ void PrintText(const Findings& f, const std::string& place) {
     PrintCandidates(f.candidates);
   }
   if (!f.error) return;
-  Print("beside the input:\n");
-  Print("  amax %s, SQNR %.2f dB, mse %.6g, largest error %s\n", NumberText(f.error->amax).c_str(),
-        f.error->sqnr_db, f.error->mse, NumberText(f.error->largest_error).c_str());
+  Print("errors against the input:\n");
+  Print("  amax %s, SQNR %.2f dB, mse %.6g, largest error %s\n",
+        ShortestText(f.error->amax).c_str(), f.error->sqnr_db, f.error->mse,
+        ShortestText(f.error->largest_error).c_str());
   Print("  underflow %.2f%% of the non-zero elements, clip %.2f%%, not finite %zu\n",
         f.error->underflow_percent, f.error->clip_percent, f.error->not_finite);
 }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# logged.sh LOG COMMAND...: runs the command with its output in the file LOG; shows it on failure.
+# logged.sh LOG COMMAND...: runs COMMAND with its output in LOG, and prints LOG if COMMAND fails.
 log=$1
 shift
 "$@" >"$log" 2>&1 || { status=$?; cat "$log" >&2; exit $status; }

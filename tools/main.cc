@@ -1,6 +1,7 @@
-// The program: one subcommand a file; this one catches what they throw. Exit codes: 0 done, 1 an
-// error, 2 a command line that makes no sense, 128 + signal interrupted (130 by Ctrl-C). Commands
-// that compare have cmp's instead (tools/comparing.h): 0 equal, 1 different, 2 an error.
+// The program fp4lab. Every subcommand has a file of its own; this file parses the command line and
+// catches exceptions. Exit codes: 0 done, 1 an error, 2 an invalid command line, 128 + signal
+// interrupted (130 by Ctrl-C). Commands that compare have the exit codes of cmp instead
+// (tools/options/comparing.h): 0 equal, 1 different, 2 an error.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <exception>
@@ -14,15 +15,14 @@
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/simd.h"
 #include "fp4lab/base/suggest.h"
-#include "tools/commands.h"
 #include "tools/file_faults.h"
-#include "tools/print.h"
-#include "tools/version.h"
+#include "tools/options/commands.h"
+#include "tools/options/print.h"
+#include "tools/options/version.h"
 
 namespace {
 
-// What might have stood in the place of a word that `command` does not know: an option, or a
-// subcommand.
+// The names of the options or subcommands of `command`, to suggest instead of an unknown word.
 std::vector<std::string> NamesIn(const CLI::App& command, bool options) {
   std::vector<std::string> names;
   if (options) {
@@ -35,7 +35,7 @@ std::vector<std::string> NamesIn(const CLI::App& command, bool options) {
   return names;
 }
 
-// The program and the subcommands that were given, from the outermost.
+// The program and the subcommands given on the command line, from the outermost.
 std::vector<const CLI::App*> Given(const CLI::App& app) {
   std::vector<const CLI::App*> given = {&app};
   while (!given.back()->get_subcommands().empty()) {
@@ -44,15 +44,15 @@ std::vector<const CLI::App*> Given(const CLI::App& app) {
   return given;
 }
 
-// "fp4lab study run"
+// The names of a subcommand and its parents: "fp4lab study run".
 std::string PathOf(const std::vector<const CLI::App*>& given) {
   std::string path = "fp4lab";
   for (std::size_t i = 1; i < given.size(); ++i) path += " " + given[i]->get_name();
   return path;
 }
 
-// What is wrong with the command line. CLI11 misses a subcommand before it sees what stands in its
-// place, so unknown words come first.
+// One line about the error of the command line. CLI11 reports a missing subcommand before the
+// unknown word in its place, so unknown words are reported first.
 std::string Problem(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<const CLI::App*> given = Given(app);
   const CLI::App* const command = given.back();
@@ -65,16 +65,15 @@ std::string Problem(const CLI::App& app, const CLI::ParseError& error) {
                             NamesIn(*command, word.starts_with('-')), help);
 }
 
-// Says so on standard error; returns the exit code.
+// Reports on standard error that memory does not suffice. Returns the exit code.
 int SayOutOfMemory(const CLI::App& app, int exit_code) {
   const fp4lab::MemoryRoom room = fp4lab::AvailableMemory();
-  fp4lab::tools::PrintError(PathOf(Given(app)) + ": memory does not suffice: " + room.of + " has " +
-                            std::to_string(room.bytes >> 20) +
-                            " MiB left; smaller input needs less");
+  fp4lab::tools::PrintError(PathOf(Given(app)) + ": out of memory: " + room.of + " has " +
+                            std::to_string(room.bytes >> 20) + " MiB left; use a smaller input");
   return std::max(exit_code, 1);
 }
 
-// The program; what a command finds wrong it throws.
+// Parses the command line and runs the command. Returns the exit code; commands throw their errors.
 int Run(int argc, char** argv) {
   CLI::App app{"fp4lab: the numerics of 4-bit LLM training"};
   app.require_subcommand(1);
@@ -98,6 +97,7 @@ int Run(int argc, char** argv) {
   fp4lab::tools::AddRecipes(app, &exit_code);
   fp4lab::tools::AddStudy(app, &exit_code);
   fp4lab::tools::AddStudyReport(app);
+  fp4lab::tools::AddStudyPlan(app);
   fp4lab::tools::AddTrain(app, &exit_code);
   fp4lab::tools::AddVerify(app, &exit_code);
   fp4lab::tools::AddVerifyGemm(app, &exit_code);
@@ -113,7 +113,7 @@ int Run(int argc, char** argv) {
     app.exit(e);  // --help, --version
   } catch (const std::bad_alloc&) {
     return SayOutOfMemory(app, exit_code);
-  } catch (const std::length_error&) {  // more than any memory
+  } catch (const std::length_error&) {  // an allocation larger than any memory
     return SayOutOfMemory(app, exit_code);
   }
   fp4lab::tools::FlushStandardOutput();

@@ -1,5 +1,5 @@
-// fp4lab pack: a golden pack of one input, with every number on the way.
-#include "fp4lab/judge/pack.h"
+// fp4lab pack: writes a golden pack: an input, all intermediates and the bytes in several layouts.
+#include "fp4lab/judge/packs/pack.h"
 
 #include <memory>
 #include <string>
@@ -7,9 +7,9 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/suggest.h"
-#include "tools/commands.h"
-#include "tools/kernel_options.h"
-#include "tools/print.h"
+#include "tools/options/commands.h"
+#include "tools/options/kernel_options.h"
+#include "tools/options/print.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -21,7 +21,8 @@ struct PackCommand {
   bool answers_only = false;
 };
 
-// "high-first,128x4,transposed": words of the tables, in any order; the rest is the default.
+// Parses a layout such as "high-first,128x4,transposed": names of the layout tables in any order,
+// and defaults for the rest. Throws Error for an unknown word.
 StorageLayout ParseLayout(const std::string& text, const Dialect& dialect) {
   StorageLayout layout{.codes = DefaultCodeOrder(dialect.element)};
   for (std::size_t at = 0; at <= text.size();) {
@@ -32,8 +33,8 @@ StorageLayout ParseLayout(const std::string& text, const Dialect& dialect) {
       layout.codes = *codes;
     } else if (const auto scales = FindScaleOrder(word)) {
       layout.scales = *scales;
-    } else if (const auto level_two = FindLevelTwoConvention(word)) {
-      layout.level_two = *level_two;
+    } else if (const auto tensor_scale = FindTensorScaleConvention(word)) {
+      layout.tensor_scale = *tensor_scale;
     } else if (word == "transposed") {
       layout.transposed = true;
     } else if (word == "expanded") {
@@ -42,9 +43,9 @@ StorageLayout ParseLayout(const std::string& text, const Dialect& dialect) {
       std::vector<std::string> known = {"transposed", "expanded"};
       for (const auto& c : kCodeOrders) known.emplace_back(c.name);
       for (const auto& o : kScaleOrders) known.emplace_back(o.name);
-      for (const auto& l : kLevelTwoConventions) known.emplace_back(l.name);
+      for (const auto& l : kTensorScaleConventions) known.emplace_back(l.name);
       throw Error("--layout " + text,
-                  "\"" + word + "\" is no word of a layout; " + DidYouMean(word, known));
+                  "\"" + word + "\" is not a word of a layout; " + DidYouMean(word, known));
     }
   }
   return layout;
@@ -86,7 +87,7 @@ void AddPack(CLI::App& app, int* /*exit_code*/) {
       ->required();
   command->add_flag("--answers-only", o->answers_only, "Leave the intermediates out");
   command->footer(
-      "lib/fp4lab/judge/README.md says what the tensors are and how to read them from NumPy and "
+      "lib/fp4lab/judge/README.md describes the tensors and how to read them from NumPy and "
       "C.\n"
       "`fp4lab verify --pack FILE` checks a pack and compares kernels with it.\n"
       "Example:\n"
@@ -94,7 +95,7 @@ void AddPack(CLI::App& app, int* /*exit_code*/) {
       "  $ fp4lab pack --input in/0003.x.npy --layout low-first,128x4 --out golden.safetensors\n"
       "  golden.safetensors: 14 tensors of nvfp4.te, 1x17\n"
       "  $ fp4lab verify --pack golden.safetensors | tail -1\n"
-      "  level 2 equal (1)");
+      "  tensor scale equal (1)");
   command->callback([o] { Run(*o); });
 }
 

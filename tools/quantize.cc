@@ -1,4 +1,4 @@
-// fp4lab quantize: a matrix of numbers into the bytes of any dialect, layout and naming.
+// fp4lab quantize: quantizes a matrix of numbers in any dialect, layout and naming.
 #include <memory>
 #include <span>
 #include <vector>
@@ -8,10 +8,10 @@
 #include "fp4lab/exchange/quantize_stored.h"
 #include "fp4lab/formats/encode.h"
 #include "fp4lab/transform/hadamard.h"
-#include "tools/commands.h"
-#include "tools/file_options.h"
-#include "tools/number_option.h"
-#include "tools/print.h"
+#include "tools/options/commands.h"
+#include "tools/options/file_options.h"
+#include "tools/options/number_option.h"
+#include "tools/options/print.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -26,7 +26,9 @@ struct QuantizeCommand {
   std::vector<float> amax;
 };
 
-// The transform takes BF16 values, so that its roundings are Transformer Engine's.
+// Transforms x in place if --hadamard is given. The transform takes only BF16 values, so that its
+// roundings are Transformer Engine's; throws Error for other values and for rows that are not whole
+// groups.
 void Transform(const QuantizeCommand& o, MatrixView<float> x) {
   const int size = o.hadamard.size;
   if (size == 0) return;
@@ -43,7 +45,7 @@ void Transform(const QuantizeCommand& o, MatrixView<float> x) {
   RandomHadamard(x, size, SignMask(o.hadamard), x);
 }
 
-// What is quantized: the file's numbers where they lie, or a copy that was changed.
+// The matrix to quantize: a view of the file's numbers, or a copy changed by --bf16 or --hadamard.
 struct Input {
   NumberView file;
   Matrix<float> changed;
@@ -67,9 +69,10 @@ Input ReadInput(const QuantizeCommand& o) {
 DialectOptions OptionsOf(const QuantizeCommand& o, const Dialect& dialect,
                          MatrixView<const float> x, std::vector<std::uint16_t>* random) {
   const std::size_t amaxes = dialect.row_scaled ? x.rows : 1;
-  if (!o.amax.empty() && (!HasLevelTwo(dialect) || o.amax.size() != amaxes)) {
+  if (!o.amax.empty() && (!HasTensorScale(dialect) || o.amax.size() != amaxes)) {
     throw Error("--amax", std::to_string(o.amax.size()) + " numbers; " + std::string(dialect.name) +
-                              " takes " + (HasLevelTwo(dialect) ? std::to_string(amaxes) : "none"));
+                              " takes " +
+                              (HasTensorScale(dialect) ? std::to_string(amaxes) : "none"));
   }
   if (IsStochastic(dialect)) {
     const RandomStream stream{.seed = o.seed};
@@ -126,7 +129,8 @@ void AddQuantize(CLI::App& app, int* /*exit_code*/) {
   command->add_option("--seed", o->seed, "Seed of stochastic rounding")
       ->transform(AnySeed())
       ->capture_default_str();
-  command->add_option("--amax", o->amax, "The level-2 amax, where it is not that of the input");
+  command->add_option("--amax", o->amax,
+                      "The tensor scale's amax, where it is not that of the input");
   command->footer(
       "Example: a raw BF16 matrix for Transformer Engine, with the scales of a GEMM\n"
       "  $ head -c 8192 /dev/zero > x.bf16\n"

@@ -1,4 +1,4 @@
-// fp4lab recipes: the training recipes that studies may name, and one of them in full.
+// fp4lab recipes: prints the training recipes that studies may name, or one recipe in full.
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -11,8 +11,8 @@
 #include "fp4lab/train/published_recipes.h"
 #include "fp4lab/train/recipe.h"
 #include "fp4lab/train/recipe_json.h"
-#include "tools/commands.h"
-#include "tools/print.h"
+#include "tools/options/commands.h"
+#include "tools/options/print.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -26,7 +26,7 @@ struct Row {
   std::string name, title, source, not_modelled;
 };
 
-// The base recipes that nobody published; the others are published rows, with their sources.
+// The base recipes that are not in the table of published recipes.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kTitles = {{
     {"fp32", "Nothing is quantized, binary32 throughout"},
     {"bf16", "Operands of every linear rounded to BF16"},
@@ -52,7 +52,7 @@ void PrintTable() {
     PrintText(row.name + std::string(width - row.name.size() + 2, ' ') + row.title +
               (row.not_modelled.empty() ? "" : " *") + "\n");
   }
-  PrintText("\n* in part: `fp4lab recipes NAME` says what is not modelled\n");
+  PrintText("\n* in part: `fp4lab recipes NAME` lists the parts that are not modelled\n");
 }
 
 void PrintOperands(const Json& recipe, const std::string& indent) {
@@ -117,11 +117,13 @@ void AddRecipes(CLI::App& app, int* /*exit_code*/) {
   const auto options = std::make_shared<RecipesOptions>();
   CLI::App* command = app.add_subcommand(
       "recipes", "Print the published training recipes that studies may name, or one in full");
-  command->add_option("name", options->name, "One recipe: operands, source, what is not modelled")
+  command
+      ->add_option("name", options->name,
+                   "One recipe: operands, source, parts that are not modelled")
       ->type_name("RECIPE");
   command->add_flag("--json", options->json, "Print JSON; of one recipe with every operand");
   command->footer(
-      "Example: what Tseng et al. do in the backward pass\n"
+      "Example: the backward pass of Tseng et al.\n"
       "  $ fp4lab recipes mxfp4_tseng | grep grad\n");
   command->callback([options] { Run(*options); });
 }

@@ -1,11 +1,11 @@
-// fp4lab study report: the analysis, figures and page of a results.json.
-#include "fp4lab/study/report.h"
+// fp4lab study report: writes the analysis, figures and page of a results.json.
+#include "fp4lab/study/report/report.h"
 
 #include <memory>
 #include <string>
 
-#include "tools/commands.h"
-#include "tools/print.h"
+#include "tools/options/commands.h"
+#include "tools/options/print.h"
 #include "tools/study_example.h"
 
 namespace fp4lab::tools {
@@ -30,7 +30,8 @@ void AddStudyReport(CLI::App& app) {
       "report", "Analyze a results.json again: report.html, figures/*.svg, results.csv, summary");
   report->add_option("results", options->results, "A results.json, or the folder that holds one")
       ->required();
-  report->add_option("--out-dir", options->out_dir, "Where the files go [beside results.json]");
+  report->add_option("--out-dir", options->out_dir,
+                     "Folder for the files [the folder of results.json]");
   report->footer(
       StudyExample("  $ fp4lab study run tiny.json > summary 2> progress\n"
                    "  $ fp4lab study report out/tiny --out-dir elsewhere | tail -1\n"

@@ -1,9 +1,10 @@
-# Sourced by tools/run and tools/test: what the build needs, installed where it is missing.
+# Sourced by tools/run and tools/test: installs the packages that the build needs, and builds.
 
 # Stops the script with one line on stderr.
 fail() { echo "error: $*" >&2; exit 1; }
 
-# install_missing PACKAGE...: apt-get for root or passwordless sudo; otherwise the one command.
+# install_missing PACKAGE...: installs the packages that are missing with apt-get, as root or by
+# passwordless sudo; otherwise fails with the command to run.
 install_missing() {
   local package missing=()
   command -v dpkg-query >/dev/null || fail "no dpkg here: install the equivalents of: $*"
@@ -26,10 +27,10 @@ install_missing() {
     fail "could not install: ${missing[*]}"
 }
 
-# at_least WANTED VERSION
+# at_least WANTED VERSION: succeeds if VERSION is WANTED or newer.
 at_least() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$1" ]; }
 
-# A g++ of at least 12, unless CXX chooses (Ubuntu 22.04 installs 11).
+# Installs g++-12 and sets CXX to it if g++ is older than 12 (Ubuntu 22.04 has 11), unless CXX is set.
 choose_compiler() {
   [ -n "${CXX:-}" ] && return
   if ! at_least 12 "$(g++ -dumpversion)"; then
@@ -38,8 +39,9 @@ choose_compiler() {
   fi
 }
 
-# Highway 1.0.3 or newer, from the system or below CMAKE_PREFIX_PATH; else CMake fetches and builds
-# a pinned one (Ubuntu 22.04 packages 0.16). FP4LAB_HIGHWAY_URL names another place of that archive.
+# Prints the CMake options for Highway: none if the system has 1.0.3 or newer or CMAKE_PREFIX_PATH is
+# set; else options that make CMake fetch and build a pinned one (Ubuntu 22.04 packages 0.16).
+# FP4LAB_HIGHWAY_URL names another place of that archive.
 highway_options() {
   local version
   version=$(dpkg-query -W -f '${Version}' libhwy-dev 2>/dev/null | sed 's/-.*//')
@@ -50,7 +52,8 @@ highway_options() {
   fi
 }
 
-# A CMake of at least 3.25: the system's, or one from PyPI in build/venv (Ubuntu 22.04 has 3.22).
+# Prints the path of a CMake of at least 3.25: the system's, or one from PyPI in build/venv (Ubuntu
+# 22.04 has 3.22).
 find_cmake() {
   local version
   version=$(cmake --version 2>/dev/null | sed -n 's/^cmake version //p')
@@ -68,10 +71,11 @@ find_cmake() {
 }
 
 BUILD_PACKAGES=(g++ ninja-build pkg-config libhwy-dev libcli11-dev nlohmann-json3-dev
-  libeigen3-dev libssl-dev zlib1g-dev libzip-dev ca-certificates)
+  libeigen3-dev libboost-dev libssl-dev zlib1g-dev libzip-dev ca-certificates)
 if ! command -v cmake >/dev/null; then BUILD_PACKAGES+=(cmake); fi
 
-# configure_and_build FOLDER OPTION...: quiet when all goes well; the log stays in FOLDER/build.log.
+# configure_and_build FOLDER OPTION...: configures and builds in FOLDER. Prints nothing on success;
+# the log stays in FOLDER/build.log.
 configure_and_build() {
   local folder=$1 log=$1/build.log cmake highway
   shift

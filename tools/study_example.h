@@ -1,11 +1,11 @@
-// The study that the help texts of `fp4lab study` work through.
+// The example study of the help texts of `fp4lab study`.
 #pragma once
 
 #include <string>
 
 namespace fp4lab::tools {
 
-// The footer of a help text: how to write the smallest sensible study, then `rest`.
+// The footer of a help text: commands that write a small study, then `rest`.
 inline std::string StudyExample(const std::string& rest) {
   return R"help(Example:
   $ echo '{"name": "tiny", "data": {"source": "synthetic"},' > tiny.json

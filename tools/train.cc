@@ -1,5 +1,7 @@
 // fp4lab train: one training run from a configuration, with metrics, checkpoints and --resume.
+#include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
@@ -7,16 +9,16 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/parallel.h"
+#include "fp4lab/base/text.h"
 #include "fp4lab/io/json.h"
+#include "fp4lab/study/run/train_run.h"
 #include "fp4lab/train/config.h"
 #include "fp4lab/train/world.h"
-#include "tools/commands.h"
-#include "tools/number_option.h"
-#include "tools/print.h"
-#include "tools/run_folder.h"
-#include "tools/status_line.h"
-#include "tools/stop_signals.h"
-#include "tools/train_loop.h"
+#include "tools/options/commands.h"
+#include "tools/options/number_option.h"
+#include "tools/options/print.h"
+#include "tools/options/status_line.h"
+#include "tools/options/stop_signals.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -29,15 +31,16 @@ struct TrainOptions {
   int threads = 0;
   bool resume = false;
 
-  // Whether the command line says anything about what to compute; the device only says where.
+  // Whether the command line has any part of the configuration; the device does not count as one.
   bool HasConfiguration() const {
     return !config.empty() || !text.empty() || !tokens.empty() || !data.empty() ||
            !recipe.empty() || !set.empty() || steps || tokens_budget || eval_every || seed;
   }
 };
 
-// --set model.layers=2: the value is JSON where it parses as such, else a string. A recipe that was
-// a name becomes {"base": name} when a member of it is set.
+// Applies --set KEY=VALUE, as in model.layers=2. The value is JSON if it parses as JSON, else a
+// string. A string on the way to the key becomes {"base": string}, so that members of a recipe that
+// is a name can be set.
 void SetMember(const std::string& assignment, Json* root) {
   const std::size_t equals = assignment.find('=');
   if (equals == std::string::npos || equals == 0) {
@@ -51,7 +54,7 @@ void SetMember(const std::string& assignment, Json* root) {
     at = &(*at)[key.substr(begin, dot - begin)];
     if (at->is_string()) *at = Json{{"base", *at}};
     if (!at->is_object() && !at->is_null()) {
-      throw Error("--set " + assignment, key.substr(0, dot) + " is no object");
+      throw Error("--set " + assignment, key.substr(0, dot) + " is not an object");
     }
     begin = dot + 1;
   }
@@ -67,7 +70,7 @@ void SetData(const TrainOptions& options, Json* json) {
   if (!options.data.empty()) (*json)["data"] = {{"source", options.data}};
 }
 
-// The front of JSON pointers into the configuration.
+// The prefix of JSON pointers into the configuration.
 std::string Where(const TrainOptions& options) {
   if (!options.config.empty()) return options.config;
   return options.HasConfiguration() ? "command line" : options.out_dir;
@@ -84,7 +87,8 @@ TrainConfig ConfigurationOf(const TrainOptions& options) {
   if (options.seed) json["seed"] = *options.seed;
   const bool has_evaluation = json.contains("evaluation") && !json["evaluation"].is_null();
   if (options.eval_every && (!has_evaluation || json["evaluation"].is_object())) {
-    json["evaluation"]["every"] = *options.eval_every;  // what is no object is refused below
+    json["evaluation"]["every"] =
+        *options.eval_every;  // ReadTrainConfig refuses a member that is no object
   }
   if (options.tokens_budget) json["tokens"] = *options.tokens_budget;
   TrainConfig config = ReadTrainConfig(json, where);
@@ -92,8 +96,8 @@ TrainConfig ConfigurationOf(const TrainOptions& options) {
   return config;
 }
 
-// What to run: the folder's own configuration where the command line gives none.
-TrainConfig Decide(const TrainOptions& options, const RunFolder& folder) {
+// The configuration to run: that of the command line or, if it gives none, that of the folder.
+TrainConfig Decide(const TrainOptions& options, const study::TrainFolder& folder) {
   if (!options.resume) {
     if (WorldOfEnvironment().rank == 0) folder.RefuseToOverwrite();
     return ConfigurationOf(options);
@@ -113,17 +117,39 @@ TrainConfig Decide(const TrainOptions& options, const RunFolder& folder) {
   return config;
 }
 
+std::string Describe(const study::Progress& progress) {
+  const study::RunningJob& run = progress.running.front();
+  char text[128];
+  std::snprintf(text, sizeof(text), "step %lld/%lld  loss %.4f  %.0f tokens/s",
+                static_cast<long long>(run.step), static_cast<long long>(run.steps), run.loss,
+                progress.tokens_per_second);
+  if (progress.seconds_left < 0.0) return text;
+  return text + ("  ETA " + Duration(progress.seconds_left));
+}
+
+study::TrainResult Train(const TrainConfig& config, const study::TrainFolder& folder,
+                         const std::string& where) {
+  study::TrainRun run(config, folder, where);
+  const StopSignals signals;
+  StatusLine line(std::chrono::seconds(0), std::chrono::seconds(10));
+  const auto show = [&](const study::Progress& progress) {
+    const study::RunningJob& job = progress.running.front();
+    job.step < job.steps ? line.Show(Describe(progress)) : line.Print(Describe(progress));
+  };
+  return run.Train(show, StopSignals::Asked());
+}
+
 int Run(const TrainOptions& options) {
   if (options.threads > 0) SetThreads(options.threads);
-  const RunFolder folder(options.out_dir);
+  const study::TrainFolder folder(options.out_dir);
   const TrainConfig config = Decide(options, folder);
   if (WorldOfEnvironment().rank == 0) NoteSlowTarget();
-  const LoopResult result = TrainLoop(config, folder, Where(options));
-  if (WorldOfEnvironment().rank > 0) {  // the first one speaks
+  const study::TrainResult result = Train(config, folder, Where(options));
+  if (WorldOfEnvironment().rank > 0) {  // only rank 0 prints
     return result.interrupted ? StopSignals::ExitCode() : 0;
   }
   if (result.interrupted) {
-    Note("stopped after step %lld; go on with: fp4lab train --resume --out-dir %s\n",
+    Note("stopped after step %lld; continue with: fp4lab train --resume --out-dir %s\n",
          static_cast<long long>(result.steps), Printable(options.out_dir).c_str());
     return StopSignals::ExitCode();
   }
@@ -141,7 +167,7 @@ void AddRunOptions(CLI::App* command, TrainOptions* o) {
       ->type_name("DIR")
       ->capture_default_str();
   command->add_flag("--resume", o->resume,
-                    "Go on with the run in --out-dir, bit for bit as if never interrupted");
+                    "Continue the run in --out-dir, bit for bit as without the interruption");
   command->add_option("--device", o->device, "cpu or cuda; a run may change it at a --resume")
       ->type_name("NAME");
   command
@@ -164,9 +190,9 @@ void AddTrain(CLI::App& app, int* exit_code) {
   command->add_option("--tokens", o->tokens, "Train on this llm.c token file")->type_name("FILE");
   command->add_option("--data", o->data, "Train on this data set (see fp4lab data list)")
       ->type_name("NAME");
-  std::string recipes;
-  for (const std::string& name : RecipeNames()) recipes += (recipes.empty() ? "" : ", ") + name;
-  command->add_option("--recipe", o->recipe, "One of " + recipes + ", or of fp4lab recipes")
+  command
+      ->add_option("--recipe", o->recipe,
+                   "One of " + Joined(RecipeNames(), ", ") + ", or of fp4lab recipes")
       ->type_name("NAME");
   command->add_option("--steps", o->steps, "Length of the run in optimizer steps")
       ->transform(WholeNumber(1, kMostSteps));
@@ -185,7 +211,7 @@ void AddTrain(CLI::App& app, int* exit_code) {
       "  step 5  validation loss\n"
       "  $ wc -l < demo/metrics.jsonl\n"
       "  6\n"
-      "(an interrupted run goes on with: fp4lab train --resume --out-dir demo)\n");
+      "(continue an interrupted run with: fp4lab train --resume --out-dir demo)\n");
   command->callback([options, exit_code] { *exit_code = Run(*options); });
 }
 

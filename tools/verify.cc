@@ -1,5 +1,5 @@
-// fp4lab verify: bytes from a kernel against a dialect's answer.
-#include "fp4lab/judge/verify.h"
+// fp4lab verify: compares a kernel's bytes with those of a dialect.
+#include "fp4lab/judge/verify/verify.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -15,15 +15,16 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/io/file_content.h"
 #include "fp4lab/io/json.h"
-#include "fp4lab/judge/case_stream.h"
-#include "fp4lab/judge/pack.h"
-#include "fp4lab/judge/verify_stochastic.h"
-#include "tools/case_options.h"
-#include "tools/commands.h"
-#include "tools/comparing.h"
-#include "tools/kernel_options.h"
-#include "tools/number_option.h"
-#include "tools/print.h"
+#include "fp4lab/judge/cases/case_family.h"
+#include "fp4lab/judge/cases/case_stream.h"
+#include "fp4lab/judge/packs/pack.h"
+#include "fp4lab/judge/verify/verify_stochastic.h"
+#include "tools/options/case_options.h"
+#include "tools/options/commands.h"
+#include "tools/options/comparing.h"
+#include "tools/options/kernel_options.h"
+#include "tools/options/number_option.h"
+#include "tools/options/print.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -47,7 +48,8 @@ VerifyOptions OptionsOf(const VerifyCommand& o, const DialectOptions& quantize =
   return {.quantize = quantize, .first = o.show, .check_padding = o.check_padding};
 }
 
-// An answer, and the kernel that should have given it: where none is stored, without level 2.
+// An answer, and the kernel that should have given it. Both are without a tensor scale if the
+// answer stores none.
 struct Answer {
   StoredMatrix bytes;
   Kernel kernel;
@@ -56,8 +58,9 @@ Answer ReadAnswerAndKernel(const KernelOptions& o, MatrixView<const float> input
   StoredFile file = ReadAnswer(o, input);
   const Kernel kernel = KernelOf(o, file);
   Answer answer{std::move(file.matrix), kernel};
-  if (answer.bytes.level_two.empty()) {
-    answer.bytes.layout.level_two = answer.kernel.layout.level_two = LevelTwoConvention::kNone;
+  if (answer.bytes.tensor_scale.empty()) {
+    answer.bytes.layout.tensor_scale = answer.kernel.layout.tensor_scale =
+        TensorScaleConvention::kNone;
   }
   return answer;
 }
@@ -99,7 +102,7 @@ bool VerifyFiles(const VerifyCommand& o) {
   const Answer answer = ReadAnswerAndKernel(o.kernel, x);
   const Kernel& kernel = answer.kernel;
   Matrix<float> transformed;
-  std::vector<OtherAmax> other_amaxes;  // that a wrong tensor number may come from
+  std::vector<OtherAmax> other_amaxes;  // possible origins of a wrong tensor number
   if (kernel.hadamard != 0) {
     other_amaxes = {AmaxBeforeTransform(x)};
     transformed = QuantizerInput(x, kernel.hadamard, kernel.sign_mask);
@@ -115,7 +118,7 @@ bool VerifyFiles(const VerifyCommand& o) {
 
 // ---- A golden pack ------------------------------------------------------------------------------
 
-// The answer of this version on the pack's input.
+// The answer that this version computes for the pack's input.
 Quantized Recomputed(const Pack& pack) {
   const Matrix<float> x = QuantizerInput(pack.input.View(), pack.hadamard, pack.sign_mask);
   return QuantizeAs(pack.dialect, x.View(), {.amax = pack.answer.amax, .random = pack.random});
@@ -126,15 +129,15 @@ bool VerifyPack(VerifyCommand o) {
   const Pack pack = ReadPack(ViewSafetensors(content.bytes(), o.pack), o.pack);
   RequireElements(pack.input.View(), o.pack);
   o.kernel.dialect = std::string(pack.dialect.name);
-  if (o.kernel.bytes().empty()) {  // the pack itself
+  if (o.kernel.bytes().empty()) {  // checks the pack itself
     Kernel kernel = KernelOf(o.kernel);
-    kernel.layout.level_two =
-        HasLevelTwo(pack.dialect) ? LevelTwoConvention::kAmax : LevelTwoConvention::kNone;
+    kernel.layout.tensor_scale =
+        HasTensorScale(pack.dialect) ? TensorScaleConvention::kAmax : TensorScaleConvention::kNone;
     const Verdict verdict =
         CompareStored(Store(pack.dialect, Recomputed(pack), kernel.layout),
                       Store(pack.dialect, pack.answer, kernel.layout), o.pack, OptionsOf(o));
     if (!o.json) {
-      Print("%s: %zu tensors, all as their hashes say; written by fp4lab %s\n",
+      Print("%s: %zu tensors, all match their hashes; written by fp4lab %s\n",
             Printable(o.pack).c_str(), pack.tensors.size(), Printable(pack.version).c_str());
     }
     return Show(o, pack.dialect, verdict);
@@ -151,12 +154,12 @@ bool VerifyCases(const VerifyCommand& o) {
   const Kernel kernel = KernelOf(o.kernel);
   const std::vector<Case> cases = MakeCases(kernel.dialect, CasesOf(o.set));
   if (cases.empty())
-    throw Error("--family", "leaves no case of " + std::string(kernel.dialect.name));
+    throw Error("--family", "these families have no case for " + std::string(kernel.dialect.name));
   SetOptions options{.layout = kernel.layout,
                      .verify = OptionsOf(o, {.amax = o.kernel.amax}),
                      .allow_declined = o.allow_declined,
                      .keep = o.keep};
-  if (!HasLevelTwo(kernel.dialect)) options.layout.level_two = LevelTwoConvention::kNone;
+  if (!HasTensorScale(kernel.dialect)) options.layout.tensor_scale = TensorScaleConvention::kNone;
   SetVerdict verdict;
   if (!o.answers.empty()) {
     verdict = VerifyFolder(kernel.dialect, cases, o.answers, options);
@@ -200,7 +203,7 @@ void AddVerify(CLI::App& app, int* exit_code) {
       ->add_option("--more-codes", o->more_codes,
                    "Further runs: files as that of --codes or --stored")
       ->type_name("FILE");
-  command->add_option("--error-rate", o->error_rate, "How often a right kernel may be refused")
+  command->add_option("--error-rate", o->error_rate, "Probability of refusing a correct kernel")
       ->check(Decimal(1e-12, 0.1))
       ->capture_default_str();
   command->add_option("--pack", o->pack, "Compare with this golden pack, or check it alone")
@@ -208,12 +211,13 @@ void AddVerify(CLI::App& app, int* exit_code) {
   command->add_option("--answers", o->answers, "Answers to `cases --out-dir`: a folder")
       ->type_name("FOLDER");
   command
-      ->add_option("--keep", o->keep,
-                   "Write the cases that differ here, with their answers: what `explain` reads")
+      ->add_option(
+          "--keep", o->keep,
+          "Write the cases that differ, with their answers, into this folder for `explain`")
       ->type_name("FOLDER");
   command->add_option("--stream", o->stream, "Answers to `cases`: a file instead of the pipe")
       ->type_name("FILE");
-  command->add_flag("--allow-declined", o->allow_declined, "Cases may be declined");
+  command->add_flag("--allow-declined", o->allow_declined, "Accept declined cases");
   command->add_flag("--check-padding", o->check_padding, "Padding bytes must be 0");
   command->add_option("--show", o->show, "Differences to show of each part")
       ->transform(WholeNumber(0, 1'000'000))
@@ -224,7 +228,7 @@ void AddVerify(CLI::App& app, int* exit_code) {
       "With --input: one matrix. With --pack: its input. Else: the cases that `fp4lab cases` "
       "gives\n"
       "with the same options, answered through the pipe, --stream or --answers.\n"
-      "Example: a pack, and bytes that are taken for other nibbles\n"
+      "Example: a pack, and codes read in the wrong nibble order\n"
       "  $ fp4lab cases --family signs --out-dir in\n"
       "  1 cases in in\n"
       "  $ fp4lab pack --input in/0000.x.npy --out golden.safetensors\n"

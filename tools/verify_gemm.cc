@@ -1,4 +1,4 @@
-// fp4lab verify gemm: a device's product against an accumulation model or its error bound.
+// fp4lab verify gemm: compares a device's product with an accumulation model or its error bound.
 #include <bit>
 #include <cmath>
 #include <cstdio>
@@ -9,11 +9,11 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/exchange/matrix_file.h"
 #include "fp4lab/io/json.h"
-#include "fp4lab/judge/gemm.h"
-#include "tools/commands.h"
-#include "tools/comparing.h"
-#include "tools/gemm_options.h"
-#include "tools/print.h"
+#include "fp4lab/judge/products/gemm.h"
+#include "tools/options/commands.h"
+#include "tools/options/comparing.h"
+#include "tools/options/gemm_options.h"
+#include "tools/options/print.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -110,7 +110,7 @@ void PrintJudgement(const std::string& under, const GemmJudgement& j, std::size_
   PrintWorst(j.outside > 0 ? "first outside" : "largest error / bound", j.worst);
 }
 
-// Every model, those that give the product first.
+// Prints every model, the models that give the product bit for bit first.
 void PrintMatches(const std::vector<AccumulationMatch>& matches, std::size_t elements) {
   const std::vector<std::string> equal = EqualModels(matches);
   if (equal.empty()) {
@@ -126,7 +126,8 @@ void PrintMatches(const std::vector<AccumulationMatch>& matches, std::size_t ele
   }
 }
 
-// Without a model: which ones give the result; where none does, the bound of any order.
+// The model to judge by if none is given: the first one that gives the product bit for bit, else
+// the exact sum, whose bound holds for any order.
 const Accumulation& BestOf(const std::vector<AccumulationMatch>& matches) {
   for (const AccumulationMatch& m : matches) {
     if (m.different == 0) return *m.accumulation;
@@ -146,7 +147,7 @@ bool Run(const VerifyGemm& o) {
                          std::to_string(p.b.operand.rows));
   }
   if (d.values.empty()) {
-    throw Error(o.d, "has no elements: an empty product says nothing about a device");
+    throw Error(o.d, "the product has no elements");
   }
   const GemmClaim claim{
       .a = p.a.operand, .b = p.b.operand, .d = d.View(), .alpha = p.alpha, .output = p.output};
@@ -178,7 +179,8 @@ void AddVerifyGemm(CLI::App& app, int* exit_code) {
   command->add_flag("--json", o->json, "Print JSON");
   command->footer(
       "With --under: bit for bit under that model, else inside or outside of its error bound\n"
-      "(lib/fp4lab/judge/gemm.h derives the bounds). Without: all models that give the product, "
+      "(lib/fp4lab/judge/products/gemm.h derives the bounds). Without: all models that give the "
+      "product, "
       "or\n"
       "that none does and how far it is from the exact one.\n"
       "Example: a product summed in binary32, taken for a B200's\n"

@@ -16,7 +16,7 @@ namespace fp4lab {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// `out` has room for a whole last vector; so do the inputs.
+// All four arrays are padded to a whole last vector.
 void FmaArray(const float* a, const float* b, const float* c, std::size_t n, float* out) {
   const hn::ScalableTag<float> d;
   for (std::size_t i = 0; i < n; i += hn::Lanes(d)) {
@@ -30,7 +30,7 @@ float SumOfProducts(const float* x, const float* y, std::size_t n) {
   return Sum(
       n, [](auto a, auto b) HWY_ATTR { return hn::Mul(a, b); }, x, y);
 }
-// The term of an element beyond the end would be 1, so it must not be counted.
+// Every element adds x + 1, so that a padding lane that is counted changes the sum.
 float SumOfOnePlus(const float* x, std::size_t n) {
   return Sum(
       n, [](auto a) HWY_ATTR { return hn::Add(a, hn::Set(ReduceTag(), 1.0f)); }, x);
@@ -73,7 +73,7 @@ void OnEveryTarget(Check check) {
   PinSimdTarget("best");
 }
 
-// NaNs compare equal: which NaN a sum of NaNs gives is not part of any contract.
+// Maps every NaN to one pattern: no contract states which NaN a sum of NaNs returns.
 std::uint32_t Bits(float x) {
   return std::isnan(x) ? 0x7FC00000u : std::bit_cast<std::uint32_t>(x);
 }
@@ -94,10 +94,10 @@ TEST_CASE("Fma rounds once on every SIMD target", "[base][differential]") {
   constexpr std::size_t kCount = 4096;
   std::vector<float> a = RandomFloats(kCount, 1), b = RandomFloats(kCount, 2),
                      c = RandomFloats(kCount, 3);
-  // (1 + 2^-12)^2 - (1 + 2^-11) = 2^-24, which two roundings lose.
+  // (1 + 2^-12)^2 - (1 + 2^-11) = 2^-24, which is lost if the product is rounded first.
   a[0] = b[0] = 1.0f + 0x1p-12f;
   c[0] = -(1.0f + 0x1p-11f);
-  for (std::size_t i = 1; i < kCount; i += 2) c[i] = -(a[i] * b[i]);  // cancels to the error term
+  for (std::size_t i = 1; i < kCount; i += 2) c[i] = -(a[i] * b[i]);  // gives the product's error
   a[2] = kInfinity, a[4] = kNan, c[6] = -kInfinity, a[8] = 0x1p-126f, b[8] = 0.5f, c[8] = 0.0f;
   std::vector<float> out(kCount);
   OnEveryTarget([&] {
@@ -111,11 +111,11 @@ TEST_CASE("Fma rounds once on every SIMD target", "[base][differential]") {
       twice += Bits(out[i]) != Bits(product + c[i]);
     }
     CHECK(wrong == 0);
-    CHECK(twice > kCount / 4);  // the data do tell one rounding from two
+    CHECK(twice > kCount / 4);  // the data distinguish one rounding from two
   });
 }
 
-// Zeros, subnormal numbers, powers of two and their neighbours, the largest, infinity, NaN.
+// Zeros, subnormals, powers of two and their neighbours, the largest finite numbers, Inf, NaN.
 std::vector<float> Extremes() {
   std::vector<float> x = {0.0f, kInfinity, kNan};
   for (const std::uint32_t bits : {0x00000001u, 0x00000002u, 0x00000003u, 0x00400000u, 0x007FFFFFu,
@@ -164,12 +164,11 @@ TEST_CASE("Fma rounds once at every extreme of its three arguments", "[base][dif
   });
 }
 
-TEST_CASE("Fma rounds once where the sum lies beside the middle of two numbers",
-          "[base][differential]") {
+TEST_CASE("Fma rounds once next to the midpoint of two floats", "[base][differential]") {
   constexpr std::size_t kCount = 1 << 16;
   std::vector<float> a(kCount), b(kCount), c(kCount);
-  // a * b is half a last place of c, or that and a little: c of any exponent down to the subnormal
-  // numbers, a little of any size down to nothing.
+  // a * b is half an ulp of c times 1 or 1 +- 2^-j, j in [0, 31]; c takes any exponent down to the
+  // subnormals.
   const RandomStream stream{.seed = 11, .tensor = 1};
   for (std::size_t i = 0; i < kCount; ++i) {
     const std::uint32_t bits = stream.Bits32(2 * i), more = stream.Bits32(2 * i + 1);
@@ -180,7 +179,7 @@ TEST_CASE("Fma rounds once where the sum lies beside the middle of two numbers",
     const auto little = static_cast<float>(more % 3) - 1.0f;  // -1, 0, 1
     a[i] = 1.0f + little * std::ldexp(1.0f, -static_cast<int>(more >> 8 & 31));
     b[i] = ((more & 128) != 0 ? 0.5f : -0.5f) * place;
-    // No float is half the smallest subnormal: take the product apart.
+    // Half the smallest subnormal is no binary32 number: move 2^-60 from b to a.
     if (std::abs(b[i]) < 0x1p-126f) a[i] *= 0x1p-60f, b[i] = std::ldexp(place, 59);
   }
   OnEveryTarget([&] { CHECK(WrongOnes(a, b, c) == 0); });
@@ -224,7 +223,7 @@ TEST_CASE("Sums in virtual lanes follow the stated order", "[base]") {
   CHECK(SumInOrder(x) == 1.0f + 0x1p-23f);
 }
 
-TEST_CASE("A maximum passes over NaN, a sum does not", "[base][differential]") {
+TEST_CASE("Max ignores NaN, Sum propagates it", "[base][differential]") {
   const std::size_t n = GENERATE(3, 16, 21, 40);
   std::vector<float> x = RandomFloats(n, 6);
   for (std::size_t i = 0; i < n; i += 2) x[i] = kNan;

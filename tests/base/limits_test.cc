@@ -112,7 +112,7 @@ TEST_CASE("Available memory is the least that the kernel and the control groups 
   CHECK(room.of.find("memory.max") != std::string::npos);
 }
 
-TEST_CASE("A memory limit of version 1 counts, and none is none", "[base]") {
+TEST_CASE("A cgroup v1 memory limit counts; its largest value means no limit", "[base]") {
   const Root root;
   root.Write("proc/meminfo", "MemAvailable:    4194304 kB\n");
   root.Write("proc/self/cgroup", "4:memory:/box\n");

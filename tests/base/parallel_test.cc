@@ -44,8 +44,10 @@ TEST_CASE("Loops inside a parallel loop have one thread each", "[base]") {
   SetThreads(before);
 }
 
-TEST_CASE("What a body throws on any thread comes out of the loop, and the next loop is whole",
-          "[base]") {
+TEST_CASE(
+    "An exception of a loop body on any thread leaves the loop, and the next loop runs all its "
+    "indices",
+    "[base]") {
   const int before = Threads();
   for (const int threads : {1, 4}) {
     SetThreads(threads);
@@ -65,7 +67,7 @@ TEST_CASE("What a body throws on any thread comes out of the loop, and the next 
   SetThreads(before);
 }
 
-TEST_CASE("Loops of any lengths in a row, many of them, call each index once", "[base]") {
+TEST_CASE("Many parallel loops in a row, of any length, call each index once", "[base]") {
   const int before = Threads();
   SetThreads(4);
   std::vector<int> calls(9);
@@ -76,7 +78,7 @@ TEST_CASE("Loops of any lengths in a row, many of them, call each index once", "
   SetThreads(before);
 }
 
-TEST_CASE("Loops of several threads at a time do not meet", "[base]") {
+TEST_CASE("Parallel loops started by several threads do not interfere", "[base]") {
   std::vector<std::vector<int>> calls(4, std::vector<int>(64));
   std::vector<std::thread> threads;
   for (std::vector<int>& mine : calls) {
@@ -100,7 +102,7 @@ double ProcessorSeconds() {
 TEST_CASE("Several threads share a loop whose calls take long", "[base]") {
   const int before = Threads();
   SetThreads(4);
-  for (int round = 0; round < 3; ++round) {  // the first makes the threads, the others wake them
+  for (int round = 0; round < 3; ++round) {  // the first starts the threads, the others wake them
     std::mutex mutex;
     std::set<std::thread::id> threads;
     ParallelFor(16, [&](std::size_t) {
@@ -129,7 +131,7 @@ TEST_CASE("A process that was forked runs its loops", "[base]") {
   const int before = Threads();
   SetThreads(4);
   std::vector<int> calls(64);
-  ParallelFor(calls.size(), [&calls](std::size_t i) { ++calls[i]; });  // the threads exist
+  ParallelFor(calls.size(), [&calls](std::size_t i) { ++calls[i]; });  // starts the threads
   const pid_t child = ::fork();
   if (child == 0) {
     ParallelFor(calls.size(), [&calls](std::size_t i) { ++calls[i]; });
@@ -141,7 +143,7 @@ TEST_CASE("A process that was forked runs its loops", "[base]") {
   SetThreads(before);
 }
 
-TEST_CASE("A number of threads stays between one and the most that there may be", "[base]") {
+TEST_CASE("SetThreads clamps to the range from 1 to kMostThreads", "[base]") {
   const int before = Threads();
   SetThreads(1 << 30);
   CHECK(Threads() == kMostThreads);

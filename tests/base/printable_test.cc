@@ -17,17 +17,17 @@ TEST_CASE("Letters of all scripts are printed as they are", "[printable]") {
   }
 }
 
-TEST_CASE("What a terminal would obey is spelled out", "[printable]") {
+TEST_CASE("Terminal control characters are escaped", "[printable]") {
   CHECK(Printable("a\x1b[2Jb") == "a\\u001b[2Jb");
   CHECK(Printable("a\nb\tc\rd") == "a\\nb\\tc\\u000dd");
-  CHECK(Printable("a\x7f\xC2\x9B") == "a\\u007f\\u009b");  // C1: a CSI of one character
+  CHECK(Printable("a\x7f\xC2\x9B") == "a\\u007f\\u009b");  // C1 control: a CSI of one character
   CHECK(Printable("\xE2\x80\xAE"
-                  "lpn.x") == "\\u202elpn.x");  // turns what follows around
+                  "lpn.x") == "\\u202elpn.x");  // reverses the text that follows
   CHECK(Printable(std::string("a\0b", 3)) == "a\\u0000b");
   CHECK(PrintableLines("a\nb\x1b\n") == "a\nb\\u001b\n");
 }
 
-TEST_CASE("Bytes that are no UTF-8 are spelled out one by one", "[printable]") {
+TEST_CASE("Bytes that are not UTF-8 are escaped one by one", "[printable]") {
   CHECK(Printable("\xFFx") == "\\xffx");
   CHECK(Printable("\xC3") == "\\xc3");                    // cut short
   CHECK(Printable("\xC0\xAF") == "\\xc0\\xaf");           // overlong
@@ -39,7 +39,7 @@ TEST_CASE("An error is one printable line whatever the names in it", "[printable
   const Error error("file\n.npy#\x1b]0;owned\x07", "has no tensor a\r\nb");
   const std::string line = "file\\n.npy#\\u001b]0;owned\\u0007: has no tensor a\\u000d\\nb";
   CHECK(error.what() == line);
-  CHECK(Error("run", error.what()).what() == "run: " + line);  // passed on: spelled out once
+  CHECK(Error("run", error.what()).what() == "run: " + line);  // not escaped twice
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ TEST_CASE("The 16-bit fields of a stream are its blocks in little-endian order",
 TEST_CASE("FillBits16 gives the stream's fields on every SIMD target, from any element on",
           "[base][differential]") {
   const RandomStream stream{.seed = 0xfedcba9876543210, .step = 0xffffffff, .tensor = 0x80000001};
-  // A first element whose block number needs more than 32 bits, and one that crosses into it.
+  // The last two values of `first`: the blocks cross number 2^32; block numbers above 32 bits.
   for (const std::uint64_t first : {0ull, 1ull, 7ull, 8ull, (1ull << 35) - 600, (5ull << 40) + 3}) {
     for (const std::size_t count : {0u, 1u, 5u, 8u, 63u, 64u, 511u, 513u, 1500u}) {
       std::vector<std::uint16_t> expected(count), fields(count);

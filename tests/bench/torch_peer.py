@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Tokens per second of PyTorch on the CPU, for `fp4lab bench`.
 
-Trains the decoder that `fp4lab bench` trains (4 layers, width 256, feed-forward 1024, 8 heads, GELU,
-256 tokens a sequence, 8 sequences a step, 4096 tokens in the vocabulary, untied head, FP32, AdamW),
-written the way PyTorch programs are, on random tokens, and prints what `fp4lab bench --peer-json`
-reads. Needs PyTorch (Debian: apt install python3-torch).
+Trains the decoder that `fp4lab bench` trains (4 layers, width 256, feed-forward 1024, 8 heads,
+GELU, 256 tokens a sequence, 8 sequences a step, 4096 tokens in the vocabulary, untied head, FP32,
+AdamW), written as ordinary PyTorch code, on random tokens, and prints the JSON that
+`fp4lab bench --peer-json` reads. Needs PyTorch (Debian: apt install python3-torch).
 
     /usr/bin/python3 tests/bench/torch_peer.py > peers.json
     fp4lab bench --filter torch --peer-json peers.json
@@ -71,7 +71,7 @@ def make_model(torch):
 
 
 def step_seconds(torch, steps):
-    """Wall seconds of each step after two that are not counted."""
+    """Wall seconds of each step, after two warm-up steps that are not counted."""
     torch.manual_seed(1)
     model = make_model(torch)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.1)
@@ -87,7 +87,7 @@ def step_seconds(torch, steps):
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         seconds.append(time.perf_counter() - start)
-    if not loss.item() < 9:  # ln 4096 = 8.3 to begin with
+    if not loss.item() < 9:  # a new model's loss is ln 4096 = 8.3
         sys.exit(f"error: a loss of {loss.item()} after {steps} steps is not training")
     return seconds[2:]
 

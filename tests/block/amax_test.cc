@@ -1,11 +1,12 @@
-// The amax of a tensor that the options do not state is found out: by every quantizer, the same.
+// If the options state no amax, every quantizer computes the tensor's amax, and all agree.
 #include <utility>
 
 #include "fp4lab/block/fp4_integers.h"
 #include "fp4lab/block/quantize.h"
-#include "fp4lab/block/replay.h"
+#include "fp4lab/quantize/replay.h"
 #include "tests/block/cases.h"
 #include "tests/support/catch.h"
+#include "tests/support/packed.h"
 
 namespace fp4lab {
 namespace {
@@ -15,19 +16,19 @@ constexpr std::size_t kRows = 48, kCols = 96;
 struct Integers {
   Matrix<std::uint8_t> codes;
   Matrix<float> scales;
-  explicit Integers(const BlockFormat& f)
+  explicit Integers(const Dialect& f)
       : codes(kRows, kCols),
         scales(kRows / static_cast<std::size_t>(f.block_rows),
                kCols / static_cast<std::size_t>(f.block_cols)) {}
   Fp4Integers View() { return {codes.View(), scales.View()}; }
 };
 
-TEST_CASE("A quantizer that is not told the tensor's amax finds it", "[block]") {
+TEST_CASE("Quantizers compute the tensor's amax if the options give none", "[block]") {
   for (const char* name : {"nvfp4", "nvfp4.2d", "fp8_e4m3", "fp8_e5m2", "mxfp4.rceil"}) {
     for (const Kind kind : {Kind::kNormal, Kind::kAnyBits}) {
       CAPTURE(name, static_cast<int>(kind));
       const Matrix<float> x = TestMatrix(kind, kRows, kCols);
-      const QuantizeOptions silent{.format = *FindBlockFormat(name)};
+      const QuantizeOptions silent{.dialect = *FindDialect(name)};
       QuantizeOptions told = silent;
       told.amax = TensorAmax(x.View());
 
@@ -45,8 +46,8 @@ TEST_CASE("A quantizer that is not told the tensor's amax finds it", "[block]") 
       QuantizeToValues(x.View(), silent, values.View());
       CHECK(BitsOf(values) == BitsOf(want_values));
 
-      if (!HasFp4Integers(silent.format)) continue;
-      Integers want_integers(silent.format), integers(silent.format);
+      if (!HasFp4Integers(silent.dialect)) continue;
+      Integers want_integers(silent.dialect), integers(silent.dialect);
       CHECK(QuantizeToFp4Integers(x.View(), told, want_integers.View()) ==
             QuantizeToFp4Integers(x.View(), silent, integers.View()));
       CHECK((integers.codes == want_integers.codes));
@@ -57,9 +58,9 @@ TEST_CASE("A quantizer that is not told the tensor's amax finds it", "[block]") 
 
 TEST_CASE("An amax of 0 is an amax, not a missing one", "[block]") {
   Matrix<float> x(1, 16, 1.0f);
-  const BlockFormat nvfp4 = *FindBlockFormat("nvfp4");
-  CHECK(Quantize(x.View(), {.format = nvfp4, .amax = 0.0f}).scales[0] == 0x23);  // fl(1/6), S = 1
-  CHECK(Quantize(x.View(), {.format = nvfp4}).scales[0] == 0x7E);
+  const Dialect nvfp4 = *FindDialect("nvfp4");
+  CHECK(Quantize(x.View(), {.dialect = nvfp4, .amax = 0.0f}).scales[0] == 0x23);  // of 1/6; S = 1
+  CHECK(Quantize(x.View(), {.dialect = nvfp4}).scales[0] == 0x7E);
 }
 
 }  // namespace

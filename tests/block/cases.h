@@ -5,33 +5,47 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/base/random.h"
-#include "fp4lab/block/block_format.h"
+#include "fp4lab/block/tuned.h"
+#include "fp4lab/dialect/dialect.h"
 
 namespace fp4lab {
 
-// kBlockFormats, the two of the block size x scale format ablation, and odd shapes.
-inline std::vector<NamedBlockFormat> TestFormats() {
-  std::vector<NamedBlockFormat> formats(kBlockFormats.begin(), kBlockFormats.end());
-  formats.push_back(
-      {"e2m1, E8M0 at 16", {FormatId::kE2M1, FormatId::kE8M0, 1, 16, ScaleRule::kCeil}});
-  formats.push_back(
-      {"e2m1, E4M3 at 32", {FormatId::kE2M1, FormatId::kE4M3, 1, 32, ScaleRule::kNvfp4}});
-  formats.push_back({"e2m3, 3x8", {FormatId::kE2M3, FormatId::kE8M0, 3, 8, ScaleRule::kRceil}});
-  formats.push_back({"e3m2, 1x24", {FormatId::kE3M2, FormatId::kE8M0, 1, 24, ScaleRule::kEven}});
-  formats.push_back(
-      {"e2m1, 128x128", {FormatId::kE2M1, FormatId::kE4M3, 128, 128, ScaleRule::kNvfp4}});
-  return formats;
+// The dialects that the tuned kernels compute: one row of the table for each formula.
+inline std::vector<Dialect> TunedRows() {
+  std::vector<Dialect> rows;
+  for (const Dialect& d : Dialects()) {
+    const bool nearest = d.rounding == ElementRounding::kNearestEven;
+    if (nearest && IsTuned(d) && Canonical(d).name == d.name) rows.push_back(d);
+  }
+  return rows;
+}
+
+// TunedRows, the two dialects of the block size x scale format ablation, and odd block shapes.
+inline std::vector<Dialect> TestDialects() {
+  std::vector<Dialect> dialects = TunedRows();
+  const auto add = [&](std::string_view name, BlockScale rule, FormatId element, int rows,
+                       int cols) {
+    dialects.push_back(DialectUnder(rule, element, rows, cols));
+    dialects.back().name = name;
+  };
+  add("e2m1, E8M0 at 16", BlockScale::kCeil, FormatId::kE2M1, 1, 16);
+  add("e2m1, E4M3 at 32", BlockScale::kFolded, FormatId::kE2M1, 1, 32);
+  add("e2m3, 3x8", BlockScale::kRceil, FormatId::kE2M3, 3, 8);
+  add("e3m2, 1x24", BlockScale::kEven, FormatId::kE3M2, 1, 24);
+  add("e2m1, 128x128", BlockScale::kFolded, FormatId::kE2M1, 128, 128);
+  return dialects;
 }
 
 enum class Kind {
-  kNormal,    // Gaussian-like, two decades of row scales
+  kNormal,    // Gaussian-like, row scales from 2^-3 to 2^3
   kTies,      // small multiples of 1/8 times powers of two, zeros of both signs
   kAnyFloat,  // any finite bit pattern
-  kAnyBits    // any bit pattern at all: NaN, Inf, subnormals
+  kAnyBits    // any bit pattern: NaN, Inf, subnormals
 };
 inline constexpr Kind kKinds[] = {Kind::kNormal, Kind::kTies, Kind::kAnyFloat, Kind::kAnyBits};
 

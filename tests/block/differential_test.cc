@@ -11,12 +11,14 @@
 #include "fp4lab/block/quantize.h"
 #include "tests/block/cases.h"
 #include "tests/support/catch.h"
+#include "tests/support/packed.h"
 
 namespace fp4lab {
 namespace {
 
-// Runs `body` on every SIMD target with one thread, and on the best with 2 and 3; puts the defaults
-// back. Units of work do not depend on the target, so threads need no second dimension.
+// Runs `body` on every SIMD target with one thread and, if threads_too, on the best target with 2
+// and 3 threads as well; restores the defaults. The units of work do not depend on the target, so
+// one target suffices to vary the threads.
 template <class Body>
 void OnEveryTarget(bool threads_too, Body body) {
   const int threads = Threads();
@@ -38,14 +40,14 @@ std::vector<std::pair<std::size_t, std::size_t>> Shapes() {
   return {{1, 1}, {1, 16}, {3, 17}, {16, 16}, {33, 47}, {5, 200}, {128, 24}, {6, 1100}, {300, 136}};
 }
 
-// One quantization: codes, scales and values, for x as it lies and as the transpose of what lies in
-// memory, with strides beyond the rows' lengths.
+// Checks codes, scales and values of one quantization of `memory` or of its transpose; values in
+// place and in a matrix whose row stride exceeds its width.
 void CheckQuantizers(const Matrix<float>& memory, bool transposed, const QuantizeOptions& options) {
   const auto view_of = [&](auto view) { return transposed ? view.Transposed() : view; };
   const MatrixView<const float> x = view_of(memory.View());
   const QuantizedMatrix want = reference::Quantize(x, options);
   Matrix<float> want_values(memory.rows, memory.cols);
-  reference::UnscaledValues(want, view_of(want_values.View()));
+  reference::BlockScaledValues(want, view_of(want_values.View()));
   const std::vector<std::uint32_t> want_bits = BitsOf(want_values);
   Matrix<float> wide(memory.rows, memory.cols + 3, -1.0f);
   // Small matrices are one group of units, whatever the number of threads.
@@ -73,22 +75,23 @@ void CheckQuantizers(const Matrix<float>& memory, bool transposed, const Quantiz
 
 TEST_CASE("Quantizers give the reference's codes, scales and values on every target",
           "[block][differential]") {
-  for (const NamedBlockFormat& format : TestFormats()) {
-    for (const Rounding rounding :
-         {Rounding::kNearestEven, Rounding::kTowardZero, Rounding::kStochastic}) {
+  for (const Dialect& format : TestDialects()) {
+    for (const ElementRounding rounding :
+         {ElementRounding::kNearestEven, ElementRounding::kTowardZero,
+          ElementRounding::kStochastic16}) {
       for (const auto& [rows, cols] : Shapes()) {
         for (const Kind kind : kKinds) {
           if (rows * cols > 10000 && kind != Kind::kNormal) continue;
-          // The scales are those of the other roundings.
-          if (rounding == Rounding::kTowardZero && kind != Kind::kAnyBits) continue;
+          // Scales do not depend on the element rounding: one kind of input suffices for
+          // truncation.
+          if (rounding == ElementRounding::kTowardZero && kind != Kind::kAnyBits) continue;
           const Matrix<float> x = TestMatrix(kind, rows, cols);
           for (const bool transposed : {false, true}) {
             INFO(format.name << " " << rows << "x" << cols << " kind " << static_cast<int>(kind)
                              << " rounding " << static_cast<int>(rounding)
                              << (transposed ? " transposed" : ""));
             CheckQuantizers(x, transposed,
-                            {.format = format.format,
-                             .rounding = rounding,
+                            {.dialect = WithRounding(format, rounding),
                              .random = {.seed = 0x123456789ABCDEF0u, .step = 3, .tensor = 9},
                              .amax = reference::TensorAmax(x.View())});
           }
@@ -98,41 +101,39 @@ TEST_CASE("Quantizers give the reference's codes, scales and values on every tar
   }
 }
 
-TEST_CASE("Stochastic rounding with 8 and 32 bits gives the reference's bytes on every target",
+TEST_CASE("Stochastic rounding with 32 bits gives the reference's bytes on every target",
           "[block][differential]") {
   for (const char* name : {"nvfp4", "nvfp4.2d", "mxfp4.rceil", "mxfp6_e2m3.floor",
                            "mxfp8_e4m3.floor", "mxfp8_e5m2.even", "fp8_e4m3"}) {
-    for (const int bits : {8, 32}) {
-      for (const auto& [rows, cols] : {std::pair{3, 17}, {33, 47}, {24, 200}, {160, 144}}) {
-        for (const Kind kind : kKinds) {
-          if (rows == 160 && kind != Kind::kNormal) continue;
-          const Matrix<float> x = TestMatrix(kind, rows, cols);
-          for (const bool transposed : {false, true}) {
-            INFO(name << " " << bits << " bits " << rows << "x" << cols << " kind "
-                      << static_cast<int>(kind) << (transposed ? " transposed" : ""));
-            CheckQuantizers(x, transposed,
-                            {.format = *FindBlockFormat(name),
-                             .rounding = Rounding::kStochastic,
-                             .random = {.seed = 0x123456789ABCDEF0u, .step = 3, .tensor = 9},
-                             .random_bits = bits,
-                             .amax = reference::TensorAmax(x.View())});
-          }
+    for (const auto& [rows, cols] : {std::pair{3, 17}, {33, 47}, {24, 200}, {160, 144}}) {
+      for (const Kind kind : kKinds) {
+        if (rows == 160 && kind != Kind::kNormal) continue;
+        const Matrix<float> x = TestMatrix(kind, rows, cols);
+        for (const bool transposed : {false, true}) {
+          INFO(name << " " << rows << "x" << cols << " kind " << static_cast<int>(kind)
+                    << (transposed ? " transposed" : ""));
+          CheckQuantizers(
+              x, transposed,
+              {.dialect = WithRounding(*FindDialect(name), ElementRounding::kStochastic32),
+               .random = {.seed = 0x123456789ABCDEF0u, .step = 3, .tensor = 9},
+               .amax = reference::TensorAmax(x.View())});
         }
       }
     }
   }
 }
 
-TEST_CASE("Stochastic rounding carries exactly at its random field, on every target",
+TEST_CASE("16-bit stochastic rounding goes up exactly from 1 - R / 2^16 of a step, on every target",
           "[block][differential]") {
-  // Element i lies between two neighbours low and low + step of the element format, at the fraction
-  // (2^16 - R_i) / 2^16 of the step, where the carry begins, or one binary32 bit below.
+  // Element i lies between the neighbours `from` and `from + step` of the element format, at the
+  // fraction (2^16 - R_i) / 2^16 of the step (R_i: its 16 random bits), where the carry begins, or
+  // one binary32 ulp below.
   for (const char* name : {"mxfp4.floor", "mxfp6_e2m3.floor", "mxfp6_e3m2.floor",
                            "mxfp8_e4m3.floor", "mxfp8_e5m2.floor"}) {
-    const BlockFormat format = *FindBlockFormat(name);
+    const Dialect format = *FindDialect(name);
     const Format& element = FormatOf(format.element);
-    const QuantizeOptions options{
-        .format = format, .rounding = Rounding::kStochastic, .random = {.seed = 21}};
+    const QuantizeOptions options{.dialect = WithRounding(format, ElementRounding::kStochastic16),
+                                  .random = {.seed = 21}};
     for (const std::uint32_t low : {0u, 1u, 1u << element.mantissa_bits, 3u}) {
       const float from = Decode(element, low), step = Decode(element, low + 1) - from;
       for (const bool below : {false, true}) {
@@ -152,7 +153,7 @@ TEST_CASE("Stochastic rounding carries exactly at its random field, on every tar
           QuantizeToValues(x.View(), options, y.View());
           const bool same = BitsOf(y) == want;
           CHECK(same);
-          UnscaledValues(Quantize(x.View(), options), y.View());
+          BlockScaledValues(Quantize(x.View(), options), y.View());
           const bool same_codes = BitsOf(y) == want;
           CHECK(same_codes);
         });
@@ -161,33 +162,16 @@ TEST_CASE("Stochastic rounding carries exactly at its random field, on every tar
   }
 }
 
-TEST_CASE("8 and 32 random bits carry where the discarded part and they make one", "[block]") {
-  // 1.0 makes the block's scale 1; the other elements lie at a fraction of a step of 1/2.
-  const QuantizeOptions with8{.format = *FindBlockFormat("mxfp4.floor"),
-                              .rounding = Rounding::kStochastic,
-                              .random = {.seed = 33},
-                              .random_bits = 8};
-  QuantizeOptions with32 = with8;
-  with32.random_bits = 32;
+TEST_CASE("32-bit stochastic rounding rounds up when discarded fraction plus random bits reach one",
+          "[block]") {
+  // Element 0 of each block is 4.0, which makes the block scale 1; the other elements lie within
+  // the first step, [0, 1/2].
+  const QuantizeOptions with32{
+      .dialect = WithRounding(*FindDialect("mxfp4.floor"), ElementRounding::kStochastic32),
+      .random = {.seed = 33}};
   Matrix<float> x(4, 32), y(4, 32);
   for (const bool below : {false, true}) {
-    for (std::size_t i = 0; i < x.values.size(); ++i) {
-      const auto wanted = static_cast<float>(256 - with8.random.Bits8(i)) / 256.0f;
-      const float at = 0.5f * wanted;
-      x.values[i] = i % 32 == 0 ? 4.0f : below ? std::nextafter(at, 0.0f) : at;
-    }
-    OnEveryTarget(false, [&] {
-      const auto check = [&] {
-        for (std::size_t i = 0; i < y.values.size(); ++i) {
-          if (i % 32 != 0) CHECK(y.values[i] == (below ? 0.0f : 0.5f));
-        }
-      };
-      QuantizeToValues(x.View(), with8, y.View());
-      check();
-      UnscaledValues(Quantize(x.View(), with8), y.View());
-      check();
-    });
-    for (std::size_t i = 0; i < x.values.size(); ++i) {  // 24 bits of the 32 fit a float
+    for (std::size_t i = 0; i < x.values.size(); ++i) {  // the upper 23 bits of `least`
       const std::uint32_t least = 0u - with32.random.Bits32(i);
       const float up = std::ldexp(static_cast<float>((least >> 9) + 1), -24);
       const float down = std::ldexp(static_cast<float>(least >> 9), -24);
@@ -201,7 +185,7 @@ TEST_CASE("8 and 32 random bits carry where the discarded part and they make one
       };
       QuantizeToValues(x.View(), with32, y.View());
       check();
-      UnscaledValues(Quantize(x.View(), with32), y.View());
+      BlockScaledValues(Quantize(x.View(), with32), y.View());
       check();
     });
   }
@@ -226,10 +210,10 @@ TEST_CASE("TensorAmax ignores NaN and gives the reference's bits on every target
   CHECK(TensorAmax(MatrixView<const float>()) == 0.0f);
 }
 
-void CheckBothWays(const BlockFormat& format, const Matrix<float>& x, bool transposed) {
-  const QuantizeOptions nearest{.format = format, .amax = reference::TensorAmax(x.View())};
+void CheckBothWays(const Dialect& format, const Matrix<float>& x, bool transposed) {
+  const QuantizeOptions nearest{.dialect = format, .amax = reference::TensorAmax(x.View())};
   QuantizeOptions random = nearest;
-  random.rounding = Rounding::kStochastic;
+  random.dialect.rounding = ElementRounding::kStochastic16;
   const MatrixView<const float> view = transposed ? x.View().Transposed() : x.View();
   for (const QuantizeOptions& columns : {random, nearest}) {
     const QuantizedMatrix want = reference::Quantize(view, nearest);
@@ -244,7 +228,8 @@ void CheckBothWays(const BlockFormat& format, const Matrix<float>& x, bool trans
   }
 }
 
-TEST_CASE("Both ways at once are one way and the other, on every target", "[block][differential]") {
+TEST_CASE("QuantizeBothWays equals rowwise plus columnwise quantization on every target",
+          "[block][differential]") {
   for (const char* name : {"nvfp4", "nvfp4.2d", "mxfp4.rceil", "mxfp8_e4m3.floor", "fp8_e4m3"}) {
     for (const auto& [rows, cols] :
          {std::pair{1, 1}, {33, 47}, {16, 300}, {130, 144}, {200, 64}, {140, 1100}}) {
@@ -252,19 +237,20 @@ TEST_CASE("Both ways at once are one way and the other, on every target", "[bloc
         for (const bool transposed : {false, true}) {
           INFO(name << " " << rows << "x" << cols << " kind " << static_cast<int>(kind)
                     << (transposed ? " transposed" : ""));
-          CheckBothWays(*FindBlockFormat(name), TestMatrix(kind, rows, cols), transposed);
+          CheckBothWays(*FindDialect(name), TestMatrix(kind, rows, cols), transposed);
         }
       }
     }
   }
 }
 
-// Any bytes at all as codes and scales.
-QuantizedMatrix AnyCodes(const BlockFormat& format, std::size_t rows, std::size_t cols) {
-  QuantizedMatrix q = Quantize(Matrix<float>(rows, cols).View(), {.format = format, .amax = 3.5f});
+// Random bytes as codes and scales.
+QuantizedMatrix AnyCodes(const Dialect& format, std::size_t rows, std::size_t cols) {
+  QuantizedMatrix q = Quantize(Matrix<float>(rows, cols).View(), {.dialect = format, .amax = 3.5f});
   const RandomStream stream{.seed = 3};
   const unsigned mask = FormatOf(format.element).bits == 6 ? 0x3F : 0xFF;
-  // A NaN element times a NaN scale may take the sign of either: no quantizer gives both signs.
+  // The product of a NaN element and a NaN scale may take the sign of either, so formats with NaN
+  // codes get no NaN scales here; quantizers do not write NaNs of both signs.
   const bool has_nan = FormatOf(format.element).specials != Specials::kNone;
   for (std::size_t i = 0; i < q.codes.size(); ++i) {
     q.codes[i] = static_cast<std::uint8_t>(stream.Bits8(i) & mask);
@@ -278,13 +264,13 @@ QuantizedMatrix AnyCodes(const BlockFormat& format, std::size_t rows, std::size_
 
 TEST_CASE("Codes decode to the reference's values, scaled and unscaled, in any layout",
           "[block][differential]") {
-  for (const NamedBlockFormat& format : TestFormats()) {
+  for (const Dialect& format : TestDialects()) {
     for (const auto& [rows, cols] : {std::pair{1, 1}, {33, 47}, {128, 160}}) {
       INFO(format.name << " " << rows << "x" << cols);
-      const QuantizedMatrix q = AnyCodes(format.format, rows, cols);
+      const QuantizedMatrix q = AnyCodes(format, rows, cols);
       Matrix<float> want(rows, cols), want_unscaled(rows, cols);
       reference::Dequantize(q, want.View());
-      reference::UnscaledValues(q, want_unscaled.View());
+      reference::BlockScaledValues(q, want_unscaled.View());
       OnEveryTarget(rows == 128, [&, rows = rows, cols = cols] {
         Matrix<float> got(rows, cols), turned(cols, rows), back(rows, cols);
         Dequantize(q, got.View());
@@ -296,7 +282,7 @@ TEST_CASE("Codes decode to the reference's values, scaled and unscaled, in any l
         }
         const bool same_turned = BitsOf(back) == BitsOf(want);
         CHECK(same_turned);
-        UnscaledValues(q, got.View());
+        BlockScaledValues(q, got.View());
         const bool same_unscaled = BitsOf(got) == BitsOf(want_unscaled);
         CHECK(same_unscaled);
       });
@@ -304,13 +290,12 @@ TEST_CASE("Codes decode to the reference's values, scaled and unscaled, in any l
   }
 }
 
-TEST_CASE("Quantize into a result of another shape leaves nothing of it", "[block]") {
+TEST_CASE("Quantize into a result of another shape overwrites all of its contents", "[block]") {
   QuantizedMatrix q;
-  for (const NamedBlockFormat& format : TestFormats()) {
+  for (const Dialect& format : TestDialects()) {
     for (const auto& [rows, cols] : {std::pair{40, 63}, {3, 2085}, {1, 1}, {0, 16}, {64, 64}}) {
       const Matrix<float> x = TestMatrix(Kind::kAnyBits, rows, cols);
-      const QuantizeOptions options{.format = format.format,
-                                    .amax = reference::TensorAmax(x.View())};
+      const QuantizeOptions options{.dialect = format, .amax = reference::TensorAmax(x.View())};
       INFO(format.name << " " << rows << "x" << cols);
       std::fill(q.codes.begin(), q.codes.end(), std::uint8_t{0xFF});
       std::fill(q.scales.begin(), q.scales.end(), std::uint8_t{0xFF});
@@ -321,11 +306,11 @@ TEST_CASE("Quantize into a result of another shape leaves nothing of it", "[bloc
   }
 }
 
-TEST_CASE("Input and output may lie in memory in different ways", "[block]") {
+TEST_CASE("QuantizeToValues takes input and output of any strides", "[block]") {
   const Matrix<float> x = TestMatrix(Kind::kNormal, 40, 56);
-  const QuantizeOptions options{.format = *FindBlockFormat("nvfp4"),
-                                .rounding = Rounding::kStochastic,
-                                .amax = TensorAmax(x.View())};
+  const QuantizeOptions options{
+      .dialect = WithRounding(*FindDialect("nvfp4"), ElementRounding::kStochastic16),
+      .amax = TensorAmax(x.View())};
   Matrix<float> want(40, 56), turned(56, 40), spread(40, 2 * 56);
   QuantizeToValues(x.View(), options, want.View());
   QuantizeToValues(x.View(), options, turned.View().Transposed());
@@ -339,7 +324,7 @@ TEST_CASE("Input and output may lie in memory in different ways", "[block]") {
     }
   }
   CHECK(same);
-  QuantizeToValues(strided, options, again.View());  // values of values: no view has unit stride
+  QuantizeToValues(strided, options, again.View());  // again; the input has no unit stride
   Matrix<float> twice(40, 56);
   QuantizeToValues(std::as_const(want).View(), options, twice.View());
   CHECK(BitsOf(again) == BitsOf(twice));

@@ -1,5 +1,5 @@
-// Every element that rounds differently from its neighbour: all BF16 numbers, and all decision
-// points of the formats with the binary32 numbers beside them, against the scalar reference.
+// All BF16 numbers, and all decision points of the element formats with their binary32 neighbours,
+// against the scalar reference.
 #include <cmath>
 #include <limits>
 #include <string>
@@ -9,6 +9,7 @@
 #include "fp4lab/block/quantize.h"
 #include "fp4lab/formats/format.h"
 #include "tests/support/catch.h"
+#include "tests/support/packed.h"
 
 namespace fp4lab {
 namespace {
@@ -21,8 +22,8 @@ std::vector<float> Bf16Numbers() {
   return numbers;
 }
 
-// The middle between neighbours, where nearest rounding decides, the values themselves, where
-// truncation does, and what lies one bit beside both.
+// The midpoints between neighbours, where rounding to nearest decides, the values themselves, where
+// truncation decides, and the binary32 neighbours of each.
 std::vector<float> DecisionPoints(FormatId id) {
   std::vector<float> points;
   const float inf = std::numeric_limits<float>::infinity();
@@ -37,10 +38,9 @@ std::vector<float> DecisionPoints(FormatId id) {
   return points;
 }
 
-// The numbers in rows; the first of each block is the format's largest, which makes the scale of
-// blocks of smaller numbers 1.
-Matrix<float> InBlocks(const std::vector<float>& numbers, const BlockFormat& format,
-                       std::size_t cols) {
+// The numbers as a matrix of `cols` columns. Each block starts with the format's largest value, so
+// that its scale is 1 unless a larger number follows.
+Matrix<float> InBlocks(const std::vector<float>& numbers, const Dialect& format, std::size_t cols) {
   const auto block = static_cast<std::size_t>(format.block_cols == 0 ? 32 : format.block_cols);
   std::vector<float> x;
   for (const float number : numbers) {
@@ -75,17 +75,16 @@ TEST_CASE("Every BF16 number and every decision point gets the reference's code 
           "[block][differential]") {
   for (const char* name : {"nvfp4", "mxfp4.floor", "mxfp6_e2m3.floor", "mxfp8_e4m3.rceil",
                            "mxfp8_e4m3.floor", "mxfp8_e5m2.rceil", "fp8_e4m3", "fp8_e5m2"}) {
-    const BlockFormat format = *FindBlockFormat(name);
+    const Dialect format = *FindDialect(name);
     // The tensor scale becomes 1.
-    const float amax = MaxFinite(format.element) * (format.rule == ScaleRule::kNvfp4 ? 448 : 1);
-    for (const int bits : {0, 8, 16, 32}) {
+    const float amax =
+        MaxFinite(format.element) * (format.block_scale == BlockScale::kFolded ? 448 : 1);
+    for (const ElementRounding rounding :
+         {ElementRounding::kNearestEven, ElementRounding::kStochastic16,
+          ElementRounding::kStochastic32}) {
       const QuantizeOptions options{
-          .format = format,
-          .rounding = bits == 0 ? Rounding::kNearestEven : Rounding::kStochastic,
-          .random = {.seed = 5},
-          .random_bits = bits == 0 ? 16 : bits,
-          .amax = amax};
-      INFO(name << ", random bits " << bits);
+          .dialect = WithRounding(format, rounding), .random = {.seed = 5}, .amax = amax};
+      INFO(name << ", random bits " << RandomBitsOf(rounding));
       CheckOnEveryTarget(InBlocks(Bf16Numbers(), format, 1024), options);
       CheckOnEveryTarget(InBlocks(DecisionPoints(format.element), format, 999), options);
     }

@@ -1,4 +1,5 @@
-// QuantizeToFp4Integers: what its integers and scales say, and the same bytes on every target.
+// QuantizeToFp4Integers: the meaning of its integers and scales, and the same bytes on every
+// target.
 #include "fp4lab/block/fp4_integers.h"
 
 #include <cmath>
@@ -11,11 +12,13 @@
 #include "fp4lab/base/simd.h"
 #include "tests/block/cases.h"
 #include "tests/support/catch.h"
+#include "tests/support/packed.h"
 
 namespace fp4lab {
 namespace {
 
-// Integers of a matrix that lies in memory like x, with room between rows.
+// FP4 integers and scales in the memory order of x (row-major or transposed), with padding between
+// rows.
 struct Integers {
   std::size_t gap = 5;
   Matrix<std::uint8_t> codes;
@@ -23,7 +26,7 @@ struct Integers {
   bool transposed;
   std::size_t rows, cols, scale_rows, scale_cols;
 
-  Integers(MatrixView<const float> x, const BlockFormat& format, bool transposed)
+  Integers(MatrixView<const float> x, const Dialect& format, bool transposed)
       : transposed(transposed), rows(x.rows), cols(x.cols) {
     const auto block_rows = static_cast<std::size_t>(format.block_rows);
     const auto block_cols = static_cast<std::size_t>(format.block_cols);
@@ -44,10 +47,10 @@ struct Integers {
   }
 };
 
-std::vector<NamedBlockFormat> IntegerFormats() {
-  std::vector<NamedBlockFormat> formats;
-  for (const NamedBlockFormat& f : TestFormats()) {
-    if (HasFp4Integers(f.format)) formats.push_back(f);
+std::vector<Dialect> IntegerFormats() {
+  std::vector<Dialect> formats;
+  for (const Dialect& f : TestDialects()) {
+    if (HasFp4Integers(f)) formats.push_back(f);
   }
   return formats;
 }
@@ -55,7 +58,7 @@ std::vector<NamedBlockFormat> IntegerFormats() {
 void CheckEveryTarget(const Matrix<float>& memory, bool transposed,
                       const QuantizeOptions& options) {
   const MatrixView<const float> x = transposed ? memory.View().Transposed() : memory.View();
-  Integers want(x, options.format, transposed);
+  Integers want(x, options.dialect, transposed);
   const bool want_exact = reference::QuantizeToFp4Integers(x, options, want.View());
   const int threads = Threads();
   for (const std::string& target : SimdTargets()) {
@@ -64,7 +67,7 @@ void CheckEveryTarget(const Matrix<float>& memory, bool transposed,
     for (const int n : vary ? std::vector{1, 2, 3} : std::vector{1}) {
       SetThreads(n);
       INFO("target " << target << ", threads " << n);
-      Integers got(x, options.format, transposed);
+      Integers got(x, options.dialect, transposed);
       CHECK(QuantizeToFp4Integers(x, options, got.View()) == want_exact);
       const bool same = got == want;
       CHECK(same);
@@ -76,8 +79,9 @@ void CheckEveryTarget(const Matrix<float>& memory, bool transposed,
 
 TEST_CASE("FP4 integers are the reference's on every target", "[block][differential]") {
   REQUIRE(SimdTargets().size() >= 2);
-  for (const NamedBlockFormat& format : IntegerFormats()) {
-    for (const Rounding rounding : {Rounding::kNearestEven, Rounding::kStochastic}) {
+  for (const Dialect& format : IntegerFormats()) {
+    for (const ElementRounding rounding :
+         {ElementRounding::kNearestEven, ElementRounding::kStochastic16}) {
       for (const auto& [rows, cols] : {std::pair{1, 1},
                                        {3, 17},
                                        {33, 47},
@@ -95,8 +99,7 @@ TEST_CASE("FP4 integers are the reference's on every target", "[block][different
                              << " rounding " << static_cast<int>(rounding)
                              << (transposed ? " transposed" : ""));
             CheckEveryTarget(x, transposed,
-                             {.format = format.format,
-                              .rounding = rounding,
+                             {.dialect = WithRounding(format, rounding),
                               .random = {.seed = 0x123456789ABCDEF0u, .step = 3, .tensor = 9},
                               .amax = reference::TensorAmax(x.View())});
           }
@@ -107,19 +110,18 @@ TEST_CASE("FP4 integers are the reference's on every target", "[block][different
 }
 
 TEST_CASE("FP4 integers times scales are the values of QuantizeToValues", "[block]") {
-  for (const NamedBlockFormat& format : IntegerFormats()) {
+  for (const Dialect& format : IntegerFormats()) {
     const Matrix<float> x = TestMatrix(Kind::kNormal, 48, 80);
-    const QuantizeOptions options{.format = format.format, .amax = TensorAmax(x.View())};
-    Integers integers(x.View(), format.format, false);
+    const QuantizeOptions options{.dialect = format, .amax = TensorAmax(x.View())};
+    Integers integers(x.View(), format, false);
     REQUIRE(QuantizeToFp4Integers(x.View(), options, integers.View()));
     Matrix<float> values(48, 80);
     QuantizeToValues(x.View(), options, values.View());
     bool same = true;
     for (std::size_t r = 0; r < 48; ++r) {
       for (std::size_t c = 0; c < 80; ++c) {
-        const float scale =
-            integers.View().scales(r / static_cast<std::size_t>(format.format.block_rows),
-                                   c / static_cast<std::size_t>(format.format.block_cols));
+        const float scale = integers.View().scales(r / static_cast<std::size_t>(format.block_rows),
+                                                   c / static_cast<std::size_t>(format.block_cols));
         const int twice = integers.codes(r, c) - 12;
         same &= std::abs(twice) <= 12 && 0.5f * static_cast<float>(twice) * scale == values(r, c);
       }
@@ -129,11 +131,11 @@ TEST_CASE("FP4 integers times scales are the values of QuantizeToValues", "[bloc
   }
 }
 
-TEST_CASE("Input and FP4 integers may lie in memory in different ways", "[block]") {
-  const BlockFormat nvfp4 = *FindBlockFormat("nvfp4");
+TEST_CASE("QuantizeToFp4Integers takes input and output of any strides", "[block]") {
+  const Dialect nvfp4 = *FindDialect("nvfp4");
   const Matrix<float> x = TestMatrix(Kind::kNormal, 33, 70);
-  const QuantizeOptions options{
-      .format = nvfp4, .rounding = Rounding::kStochastic, .amax = TensorAmax(x.View())};
+  const QuantizeOptions options{.dialect = WithRounding(nvfp4, ElementRounding::kStochastic16),
+                                .amax = TensorAmax(x.View())};
   Integers want(x.View(), nvfp4, false), got(x.View(), nvfp4, true), again(x.View(), nvfp4, false);
   Matrix<float> spread(33, 140);
   for (std::size_t i = 0; i < x.values.size(); ++i) spread.values[2 * i] = x.values[i];
@@ -152,7 +154,7 @@ TEST_CASE("Input and FP4 integers may lie in memory in different ways", "[block]
 }
 
 TEST_CASE("FP4 integers are refused where products of scales would not be exact", "[block]") {
-  const BlockFormat mxfp4 = *FindBlockFormat("mxfp4.floor");
+  const Dialect mxfp4 = *FindDialect("mxfp4.floor");
   Matrix<float> x(2, 64, 1.0f);
   const auto exact = [&](float element) {
     for (const std::string& target : SimdTargets()) {
@@ -162,8 +164,8 @@ TEST_CASE("FP4 integers are refused where products of scales would not be exact"
         if (c != 40) x(1, c) = 0.0f;
       }
       Integers got(x.View(), mxfp4, false), want(x.View(), mxfp4, false);
-      const bool said = QuantizeToFp4Integers(x.View(), {.format = mxfp4}, got.View());
-      CHECK(reference::QuantizeToFp4Integers(x.View(), {.format = mxfp4}, want.View()) == said);
+      const bool said = QuantizeToFp4Integers(x.View(), {.dialect = mxfp4}, got.View());
+      CHECK(reference::QuantizeToFp4Integers(x.View(), {.dialect = mxfp4}, want.View()) == said);
       CHECK(got == want);
       if (element == 0.0f) CHECK(got.View().scales(1, 1) == 0.0f);
       PinSimdTarget("best");
@@ -174,16 +176,16 @@ TEST_CASE("FP4 integers are refused where products of scales would not be exact"
   CHECK(exact(0.0f));
   CHECK(exact(-0.0f));
   CHECK(exact(0x1p-58f));
-  CHECK_FALSE(exact(0x1p-59f));  // 2^-61 * 4
+  CHECK_FALSE(exact(0x1p-59f));  // block scale 2^-61
   CHECK(exact(0x1p60f));
-  CHECK_FALSE(exact(0x1p61f));  // 2^59
+  CHECK_FALSE(exact(0x1p61f));  // block scale 2^59
   CHECK_FALSE(exact(std::numeric_limits<float>::infinity()));
-  CHECK_FALSE(exact(std::numeric_limits<float>::quiet_NaN()));  // 6 * 2^-127
+  CHECK_FALSE(exact(std::numeric_limits<float>::quiet_NaN()));  // NaN decodes to 6 * 2^-127
 }
 
 TEST_CASE("Scales beyond the range are found anywhere in a row or a column of scales", "[block]") {
-  const BlockFormat mxfp4 = *FindBlockFormat("mxfp4.floor");
-  const QuantizeOptions options{.format = mxfp4};
+  const Dialect mxfp4 = *FindDialect("mxfp4.floor");
+  const QuantizeOptions options{.dialect = mxfp4};
   for (const bool transposed : {false, true}) {
     for (std::size_t bad = 0; bad < 19; ++bad) {
       Matrix<float> memory(transposed ? 19 * 32 : 3, transposed ? 3 : 19 * 32, 1.0f);
@@ -205,17 +207,16 @@ TEST_CASE("Scales beyond the range are found anywhere in a row or a column of sc
   }
 }
 
-TEST_CASE("FP4 integers are for E2M1 in blocks of 16 and 32", "[block]") {
-  CHECK(HasFp4Integers(*FindBlockFormat("nvfp4.2d")));
-  CHECK(HasFp4Integers(*FindBlockFormat("mxfp4.rceil")));
-  CHECK_FALSE(HasFp4Integers(*FindBlockFormat("mxfp8_e4m3.floor")));
-  CHECK_FALSE(HasFp4Integers({FormatId::kE2M1, FormatId::kE4M3, 1, 8, ScaleRule::kNvfp4}));
+TEST_CASE("HasFp4Integers holds for E2M1 in blocks of 16 and 32 only", "[block]") {
+  CHECK(HasFp4Integers(*FindDialect("nvfp4.2d")));
+  CHECK(HasFp4Integers(*FindDialect("mxfp4.rceil")));
+  CHECK_FALSE(HasFp4Integers(*FindDialect("mxfp8_e4m3.floor")));
+  CHECK_FALSE(HasFp4Integers(DialectUnder(BlockScale::kFolded, FormatId::kE2M1, 1, 8)));
   const Matrix<float> x(4, 32, 1.0f);
-  Integers out(x.View(), *FindBlockFormat("nvfp4"), false);
-  CHECK_THROWS(
-      QuantizeToFp4Integers(x.View(), {.format = *FindBlockFormat("fp8_e4m3")}, out.View()));
+  Integers out(x.View(), *FindDialect("nvfp4"), false);
+  CHECK_THROWS(QuantizeToFp4Integers(x.View(), {.dialect = *FindDialect("fp8_e4m3")}, out.View()));
   CHECK_THROWS(QuantizeToFp4Integers(x.View().Block(0, 0, 4, 16),
-                                     {.format = *FindBlockFormat("nvfp4")}, out.View()));
+                                     {.dialect = *FindDialect("nvfp4")}, out.View()));
 }
 
 }  // namespace

@@ -3,20 +3,22 @@
 #include <string>
 
 #include "fp4lab/block/quantize.h"
+#include "fp4lab/dialect/gemm_alpha.h"
 #include "fp4lab/tensor/gemm.h"
 #include "fp4lab/transform/hadamard.h"
 #include "tests/block/cases.h"
 #include "tests/support/catch.h"
 #include "tests/support/golden.h"
+#include "tests/support/packed.h"
 
 namespace fp4lab {
 namespace {
 
-// The groups of arrays in te_gemm_misc.npz that this file reads, and who reads the rest.
-//   gN.1d, gN.wgrad, fp4_pair_lut_f32       here
-//   hadamard_*                              tests/transform/hadamard_test.cc
-//   swz.*                                   tests/block/scale_swizzle_test.cc
-//   gN.rs  one amax a row: row-scaled NVFP4 (nvfp4.md section 10), which fp4lab does not offer
+// Groups of arrays in te_gemm_misc.npz and the tests that read them:
+//   gN.1d, gN.wgrad, fp4_pair_lut_f32   this file
+//   hadamard_*                          tests/transform/hadamard_test.cc
+//   swz.*                               tests/block/scale_swizzle_test.cc
+//   gN.rs                               no test (row-scaled NVFP4: one amax a row)
 constexpr std::string_view kGroups[] = {"g0", "g1", "g2", "g3"};
 
 Matrix<float> ReadMatrix(const NpzFile& file, const std::string& name) {
@@ -38,11 +40,11 @@ bool SameBytes(const std::vector<std::uint8_t>& got, const NpyArray& want) {
   return std::equal(got.begin(), got.end(), bytes.begin(), bytes.end());
 }
 
-// Quantizes x and compares with the codes, scales and amax of that name.
+// Quantizes x and compares codes, scales and amax with the arrays named prefix + "q", "s" and "a" +
+// name.
 QuantizedMatrix CheckOperand(const NpzFile& file, MatrixView<const float> x,
                              const std::string& prefix, const std::string& name) {
-  const QuantizedMatrix q =
-      Quantize(x, {.format = *FindBlockFormat("nvfp4"), .amax = TensorAmax(x)});
+  const QuantizedMatrix q = Quantize(x, {.dialect = *FindDialect("nvfp4"), .amax = TensorAmax(x)});
   CHECK(SameBytes(q.codes, file.Read(prefix + "q" + name)));
   CHECK(SameBytes(q.scales, file.Read(prefix + "s" + name)));
   CHECK(q.amax == ReadScalar(file, prefix + "a" + name));
@@ -52,10 +54,10 @@ QuantizedMatrix CheckOperand(const NpzFile& file, MatrixView<const float> x,
 Matrix<float> Product(const QuantizedMatrix& a, const QuantizedMatrix& b, bool accumulate,
                       Matrix<float> c) {
   Matrix<float> va(a.rows, a.cols), vb(b.rows, b.cols);
-  UnscaledValues(a, va.View());
-  UnscaledValues(b, vb.View());
+  BlockScaledValues(a, va.View());
+  BlockScaledValues(b, vb.View());
   const GemmOptions options{.block = 16,
-                            .alpha = GemmAlpha(a.format, a.amax, b.format, b.amax),
+                            .alpha = GemmAlpha(a.dialect, a.amax, b.dialect, b.amax),
                             .accumulate = accumulate};
   Matrix<float> reference_c = c;
   Gemm(va.View(), vb.View(), options, c.View());
@@ -104,14 +106,14 @@ TEST_CASE("A weight gradient of Hadamard-transformed operands is TE's, bit for b
 TEST_CASE("A byte holds the even column's code in its low nibble", "[block][golden]") {
   const NpyArray golden = OpenGolden("te_gemm_misc.npz").Read("fp4_pair_lut_f32");
   const auto want = golden.As<std::uint32_t>();
-  QuantizedMatrix q{.format = *FindBlockFormat("mxfp4.floor"),
+  QuantizedMatrix q{.dialect = *FindDialect("mxfp4.floor"),
                     .rows = 1,
                     .cols = 512,
                     .codes = {},
                     .scales = std::vector<std::uint8_t>(16, 127)};
   for (int byte = 0; byte < 256; ++byte) q.codes.push_back(static_cast<std::uint8_t>(byte));
   Matrix<float> y(1, 512);
-  UnscaledValues(q, y.View());
+  BlockScaledValues(q, y.View());
   const std::vector<std::uint32_t> got = BitsOf(y);
   CHECK(std::equal(got.begin(), got.end(), want.begin(), want.end()));
 }

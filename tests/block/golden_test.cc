@@ -10,16 +10,18 @@
 
 #include "fp4lab/block/layout.h"
 #include "fp4lab/block/quantize.h"
+#include "fp4lab/dialect/stages.h"
 #include "fp4lab/transform/hadamard.h"
 #include "tests/support/catch.h"
+#include "tests/support/packed.h"
 
 namespace fp4lab {
 namespace {
 
-// Every way in which the reference may differ from us (spec: its CUDA kernels do as we do). A
-// difference that no row allows fails the test.
+// The known differences between TE's PyTorch reference and fp4lab; by the specification, TE's CUDA
+// kernels do as fp4lab does. A difference that no enumerator allows fails the test.
 enum class Known {
-  kNegativeZero,  // fl(x * e) is -0: the reference gives code 0x0, the kernels and we 0x8
+  kNegativeZero,  // fl(x * e) is -0: the reference gives code 0x0, TE's kernels and fp4lab 0x8
   kNanTensor,     // a NaN element: the reference makes every scale NaN and every code 0
   kCpuMatmul      // mode rht only: torch's CPU matmul is not the exact sum (index: rht_vs_exact)
 };
@@ -48,16 +50,20 @@ struct Golden {
   float amax;
 };
 
+float FactorAt(const Dialect& dialect, std::uint8_t byte, const TensorScale& tensor) {
+  return FactorOf(dialect, 1.0f, ScaleValueOf(dialect, byte), byte, tensor);
+}
+
 // Compares one quantization of x. The recorded scales of 16x16 blocks are repeated for every row.
 void CheckSame(MatrixView<const float> x, const Golden& golden, std::string_view format_name,
                Counts* counts) {
-  const BlockFormat format = *FindBlockFormat(format_name);
+  const Dialect format = *FindDialect(format_name);
   const bool has_nan =
       std::any_of(golden.scales.As<std::uint8_t>().begin(), golden.scales.As<std::uint8_t>().end(),
                   [](std::uint8_t s) { return (s & 0x7F) == 0x7F; });
   const float amax = TensorAmax(x);
-  const QuantizedMatrix q = Quantize(x, {.format = format, .amax = amax});
-  CHECK(q == reference::Quantize(x, {.format = format, .amax = reference::TensorAmax(x)}));
+  const QuantizedMatrix q = Quantize(x, {.dialect = format, .amax = amax});
+  CHECK(q == reference::Quantize(x, {.dialect = format, .amax = reference::TensorAmax(x)}));
   const auto codes = golden.codes.As<std::uint8_t>();
   const auto scales = golden.scales.As<std::uint8_t>();
   if (has_nan) {
@@ -85,7 +91,7 @@ void CheckSame(MatrixView<const float> x, const Golden& golden, std::string_view
       const std::uint32_t got = NibbleAt(q.codes, layout.row_bytes, r, c);
       const std::uint32_t want = NibbleAt(codes, row_bytes, r, c);
       if (got == want) continue;
-      const float v = x(r, c) * Multiplier(format, q.scales[grid.Index(r, c)], tensor);
+      const float v = x(r, c) * FactorAt(format, q.scales[grid.Index(r, c)], tensor);
       const bool negative_zero = v == 0.0f && std::signbit(v) && got == 8 && want == 0;
       (negative_zero ? negative_zeros : wrong_codes) += 1;
     }
@@ -101,8 +107,8 @@ Golden ReadGolden(const NpzFile& file, const std::string& prefix, bool transpose
           std::bit_cast<float>(file.Read(prefix + ".amax" + t).As<std::uint32_t>()[0])};
 }
 
-// A columnwise copy of the transformed x: transform, compare with the recorded transform where
-// there is one, then quantize.
+// Checks the columnwise quantization of the transformed x: transforms x, compares with the recorded
+// transform if the file has one, then quantizes.
 void CheckHadamardMode(const NpzFile& file, const Json& entry, const std::string& mode,
                        const Matrix<float>& x, Counts* counts) {
   const std::string prefix = entry["id"].get<std::string>() + "." + mode;

@@ -12,7 +12,7 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
-TEST_CASE("Nibbles lie as each order says", "[block]") {
+TEST_CASE("PackCodes places nibbles in each code order", "[block]") {
   const Bytes codes = {1, 2, 3, 4, 5, 6, 7, 8};
   CHECK(PackCodes(codes, 1, 8, CodeOrder::kLowFirst) == Bytes{0x21, 0x43, 0x65, 0x87});
   CHECK(PackCodes(codes, 1, 8, CodeOrder::kHighFirst) == Bytes{0x12, 0x34, 0x56, 0x78});

@@ -1,11 +1,12 @@
-// What the formats are for: known errors on Gaussian data, unbiased rounding, square blocks.
+// Properties of the formats: published errors on Gaussian data, unbiased rounding, square blocks.
 #include <cmath>
 #include <numeric>
 #include <vector>
 
 #include "fp4lab/block/layout.h"
 #include "fp4lab/block/quantize.h"
-#include "fp4lab/dialect/statistics.h"
+#include "fp4lab/dialect/gemm_alpha.h"
+#include "fp4lab/quantize/statistics.h"
 #include "tests/block/cases.h"
 #include "tests/support/catch.h"
 
@@ -26,7 +27,11 @@ Matrix<float> Gaussian(std::size_t rows, std::size_t cols, double sigma, std::ui
 }
 
 double MseTimes1000(std::string_view format, const Matrix<float>& x, double sigma) {
-  return 1000.0 * MeasureQuantization(*FindDialect(format), x.View()).mse / (sigma * sigma);
+  double signal = 0.0;
+  for (const float v : x.values) signal += static_cast<double>(v) * v;
+  const double sqnr = MeasureQuantization(*FindDialect(format), x.View()).values["sqnr_db"];
+  const auto count = static_cast<double>(x.values.size());
+  return 1000.0 * signal / count * std::pow(10.0, -sqnr / 10.0) / (sigma * sigma);
 }
 
 TEST_CASE("NVFP4's error on Gaussian data is the published one", "[block][property]") {
@@ -48,8 +53,8 @@ TEST_CASE("MXFP4's error on Gaussian data, over one period of its scale, is the 
     floor += MseTimes1000("mxfp4.floor", x, sigma) / kSteps;
     square += MseTimes1000("mxfp4.rceil.2d", x, sigma) / kSteps;
   }
-  // The scale rounded up from amax / 6 (what most papers call ceil) and OCP's are close; torchao's
-  // CEIL, rounded up from amax / 4, loses most of a binade.
+  // The scale rounded up from amax / 6 (which most papers call ceil) and OCP's floor are close;
+  // torchao's CEIL, rounded up from amax / 4, loses most of a binade.
   CHECK(std::fabs(rceil - 13.7) < 0.4);
   CHECK(std::fabs(floor - 13.4) < 0.4);
   CHECK(std::fabs(ceil - 19.9) < 0.5);
@@ -65,7 +70,7 @@ TEST_CASE("With an amax just above 3, scales rounded up never let MXFP4 use the 
   for (float& v : x.values) v = std::fmod(v, 3.1f);
   for (std::size_t i = 0; i < x.values.size(); i += 32) x.values[i] = 3.1f;
   const QuantizedMatrix nvfp4 =
-      Quantize(x.View(), {.format = *FindBlockFormat("nvfp4"), .amax = TensorAmax(x.View())});
+      Quantize(x.View(), {.dialect = *FindDialect("nvfp4"), .amax = TensorAmax(x.View())});
   const auto uses_top = [](const QuantizedMatrix& q) {
     for (const std::uint8_t byte : q.codes) {
       if ((byte & 7) >= 6 || (byte >> 4 & 7) >= 6) return true;
@@ -73,7 +78,7 @@ TEST_CASE("With an amax just above 3, scales rounded up never let MXFP4 use the 
     return false;
   };
   for (const char* rule : {"mxfp4.rceil", "mxfp4.ceil"}) {
-    CHECK_FALSE(uses_top(Quantize(x.View(), {.format = *FindBlockFormat(rule)})));
+    CHECK_FALSE(uses_top(Quantize(x.View(), {.dialect = *FindDialect(rule)})));
   }
   CHECK(uses_top(nvfp4));
 }
@@ -82,11 +87,11 @@ TEST_CASE("Square blocks quantize a matrix and its transpose alike, bit for bit"
           "[block][property]") {
   for (const char* name : {"nvfp4.2d", "mxfp4.ceil.2d", "mxfp4.rceil.2d"}) {
     const Matrix<float> w = TestMatrix(Kind::kNormal, 96, 130);
-    const QuantizeOptions options{.format = *FindBlockFormat(name), .amax = TensorAmax(w.View())};
+    const QuantizeOptions options{.dialect = *FindDialect(name), .amax = TensorAmax(w.View())};
     const QuantizedMatrix q = Quantize(w.View(), options);
     const QuantizedMatrix t = Quantize(w.View().Transposed(), options);
-    const CodeLayout codes(q.format, q.cols), turned(t.format, t.cols);
-    const ScaleLayout scales(q.format, q.rows, q.cols), turned_scales(t.format, t.rows, t.cols);
+    const CodeLayout codes(q.dialect, q.cols), turned(t.dialect, t.cols);
+    const ScaleLayout scales(q.dialect, q.rows, q.cols), turned_scales(t.dialect, t.rows, t.cols);
     bool same = true;
     for (std::size_t r = 0; r < w.rows; ++r) {
       for (std::size_t c = 0; c < w.cols; ++c) {
@@ -114,15 +119,14 @@ Matrix<float> UnclippedNvfp4() {
 }
 
 // ||mean of n stochastic quantizations - x||^2 / ||x||^2
-double ErrorOfMean(const Matrix<float>& x, const BlockFormat& format, int n) {
+double ErrorOfMean(const Matrix<float>& x, const Dialect& format, int n) {
   const float amax = TensorAmax(x.View());
-  const double decode = TensorDecodeScale(format, amax);
+  const double decode = OperandDecode(format, amax);
   std::vector<double> mean(x.values.size(), 0.0);
   Matrix<float> y(x.rows, x.cols);
   for (int i = 0; i < n; ++i) {
     QuantizeToValues(x.View(),
-                     {.format = format,
-                      .rounding = Rounding::kStochastic,
+                     {.dialect = WithRounding(format, ElementRounding::kStochastic16),
                       .random = {.seed = 4, .step = static_cast<std::uint32_t>(i)},
                       .amax = amax},
                      y.View());
@@ -145,7 +149,7 @@ TEST_CASE("Stochastic rounding is unbiased: the error of a mean of n falls as 1 
   for (const Row& row : {Row{"nvfp4", UnclippedNvfp4()}, Row{"mxfp4.rceil", Gaussian(64, 64, 1.0)},
                          Row{"mxfp8_e4m3.rceil", Gaussian(64, 64, 1.0)}}) {
     INFO(row.format);
-    const BlockFormat format = *FindBlockFormat(row.format);
+    const Dialect format = *FindDialect(row.format);
     const double one = ErrorOfMean(row.x, format, 1);
     for (const int n : {4, 32, 256}) {
       const double scaled = ErrorOfMean(row.x, format, n) * n;
@@ -160,21 +164,19 @@ TEST_CASE("Scaling a tensor by a power of two changes no code and no NVFP4 scale
   const Matrix<float> x = TestMatrix(Kind::kNormal, 32, 64);
   Matrix<float> y = x;
   for (float& v : y.values) v *= 0x1p-9f;
-  for (const NamedBlockFormat& named : TestFormats()) {
+  for (const Dialect& named : TestDialects()) {
     INFO(named.name);
-    const QuantizedMatrix a =
-        Quantize(x.View(), {.format = named.format, .amax = TensorAmax(x.View())});
-    const QuantizedMatrix b =
-        Quantize(y.View(), {.format = named.format, .amax = TensorAmax(y.View())});
+    const QuantizedMatrix a = Quantize(x.View(), {.dialect = named, .amax = TensorAmax(x.View())});
+    const QuantizedMatrix b = Quantize(y.View(), {.dialect = named, .amax = TensorAmax(y.View())});
     CHECK(a.codes == b.codes);
-    if (named.format.rule == ScaleRule::kNvfp4) CHECK(a.scales == b.scales);
+    if (named.block_scale == BlockScale::kFolded) CHECK(a.scales == b.scales);
   }
 }
 
 TEST_CASE("Quantizing decoded MX values again changes nothing", "[block][property]") {
   const Matrix<float> x = TestMatrix(Kind::kNormal, 32, 64);
   for (const char* name : {"mxfp4.floor", "mxfp4.even", "mxfp8_e4m3.floor", "mxfp8_e5m2.floor"}) {
-    const QuantizeOptions options{.format = *FindBlockFormat(name)};
+    const QuantizeOptions options{.dialect = *FindDialect(name)};
     Matrix<float> once(32, 64), twice(32, 64);
     QuantizeToValues(x.View(), options, once.View());
     QuantizeToValues(std::as_const(once).View(), options, twice.View());

@@ -1,5 +1,5 @@
-// What special inputs become: the table of block/quantize.h, row by row, for every block format, by
-// the scalar reference and the kernels, rowwise and columnwise.
+// Quantization of special inputs: the table of block/quantize.h, row by row, for every block
+// format, by the scalar reference and the kernels, rowwise and columnwise.
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -8,6 +8,7 @@
 #include "fp4lab/block/quantize.h"
 #include "tests/block/cases.h"
 #include "tests/support/catch.h"
+#include "tests/support/packed.h"
 
 namespace fp4lab {
 namespace {
@@ -16,28 +17,29 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 std::uint32_t CodeAt(const QuantizedMatrix& q, std::size_t c) {
-  const CodeLayout layout(q.format, q.cols);
+  const CodeLayout layout(q.dialect, q.cols);
   return q.codes[layout.Byte(0, c)] >> layout.Shift(c) & layout.mask;
 }
 
 enum class Family { kNvfp4, kMx, kRceil, kTensor };
-Family FamilyOf(const BlockFormat& f) {
-  if (f.rule == ScaleRule::kNvfp4) return Family::kNvfp4;
-  if (f.rule == ScaleRule::kTensor) return Family::kTensor;
-  return f.rule == ScaleRule::kRceil ? Family::kRceil : Family::kMx;
+Family FamilyOf(const Dialect& f) {
+  if (f.block_scale == BlockScale::kFolded) return Family::kNvfp4;
+  if (f.block_scale == BlockScale::kOneBlock) return Family::kTensor;
+  return f.block_scale == BlockScale::kRceil ? Family::kRceil : Family::kMx;
 }
 
-// One row of values, quantized with every rounding, as a row and as a column; body(q) is called for
-// each result after all of them were found equal to the reference.
+// Quantizes the values with every rounding, as a row and as a column, checks both results against
+// the reference's, and calls body(q) with the reference's.
 template <class Body>
-void Quantized(const BlockFormat& format, const std::vector<float>& values, Body body) {
+void UnderRoundings(const Dialect& format, const std::vector<float>& values, Body body) {
   Matrix<float> row(1, values.size()), column(values.size(), 1);
   row.values = values;
   column.values = values;
-  for (const Rounding rounding :
-       {Rounding::kNearestEven, Rounding::kTowardZero, Rounding::kStochastic}) {
-    const QuantizeOptions options{
-        .format = format, .rounding = rounding, .amax = TensorAmax(row.View())};
+  for (const ElementRounding rounding :
+       {ElementRounding::kNearestEven, ElementRounding::kTowardZero,
+        ElementRounding::kStochastic16}) {
+    const QuantizeOptions options{.dialect = WithRounding(format, rounding),
+                                  .amax = TensorAmax(row.View())};
     const QuantizedMatrix want = reference::Quantize(row.View(), options);
     CHECK((Quantize(row.View(), options) == want));
     CHECK((Quantize(column.View().Transposed(), options) == want));
@@ -47,22 +49,22 @@ void Quantized(const BlockFormat& format, const std::vector<float>& values, Body
 
 template <class Body>
 void ForFormats(Body body) {
-  for (const NamedBlockFormat& named : kBlockFormats) {
+  for (const Dialect& named : TunedRows()) {
     INFO(named.name);
-    const Format& element = FormatOf(named.format.element);
-    body(named.format, element, FamilyOf(named.format));
+    const Format& element = FormatOf(named.element);
+    body(named, element, FamilyOf(named));
   }
 }
 
 TEST_CASE("Zeros have the least scale and codes 0 that keep their signs", "[block][special]") {
-  ForFormats([](const BlockFormat& format, const Format& element, Family family) {
-    Quantized(format, {0.0f, -0.0f, 0.0f, -0.0f, 0.0f}, [&](const QuantizedMatrix& q) {
+  ForFormats([](const Dialect& format, const Format& element, Family family) {
+    UnderRoundings(format, {0.0f, -0.0f, 0.0f, -0.0f, 0.0f}, [&](const QuantizedMatrix& q) {
       if (family != Family::kTensor) CHECK(q.scales == std::vector<std::uint8_t>{0});
       for (std::size_t c = 0; c < 5; ++c)
         CHECK(CodeAt(q, c) == (c % 2 == 1 ? SignBit(element) : 0));
     });
-    // A zero beside other values.
-    Quantized(format, {1.0f, -0.0f, 0.0f}, [&](const QuantizedMatrix& q) {
+    // Zeros in a block with another value.
+    UnderRoundings(format, {1.0f, -0.0f, 0.0f}, [&](const QuantizedMatrix& q) {
       CHECK(CodeAt(q, 1) == SignBit(element));
       CHECK(CodeAt(q, 2) == 0);
     });
@@ -70,22 +72,22 @@ TEST_CASE("Zeros have the least scale and codes 0 that keep their signs", "[bloc
 }
 
 TEST_CASE("A NaN gets the NaN code and changes nothing else", "[block][special]") {
-  ForFormats([](const BlockFormat& format, const Format& element, Family) {
+  ForFormats([](const Dialect& format, const Format& element, Family) {
     const std::vector<float> values = {1.5f, -0.3f, 0.7f, -1.1f};
     std::vector<float> with_nan = values;
     with_nan[2] = -kNan;
     std::vector<float> with_zero = values;
     with_zero[2] = 0.0f;
     std::vector<QuantizedMatrix> zeros;
-    Quantized(format, with_zero, [&](const QuantizedMatrix& q) { zeros.push_back(q); });
+    UnderRoundings(format, with_zero, [&](const QuantizedMatrix& q) { zeros.push_back(q); });
     std::size_t i = 0;
-    Quantized(format, with_nan, [&](const QuantizedMatrix& q) {
+    UnderRoundings(format, with_nan, [&](const QuantizedMatrix& q) {
       const QuantizedMatrix& zero = zeros[i++];
       CHECK(q.scales == zero.scales);
       CHECK(CodeAt(q, 2) == NanCode(element));
       for (const std::size_t c : {0u, 1u, 3u}) CHECK(CodeAt(q, c) == CodeAt(zero, c));
     });
-    Quantized(format, {kNan, -kNan, kNan}, [&](const QuantizedMatrix& q) {
+    UnderRoundings(format, {kNan, -kNan, kNan}, [&](const QuantizedMatrix& q) {
       if (!q.scales.empty()) CHECK(q.scales[0] == 0);
       CHECK(q.amax == 0.0f);
       for (std::size_t c = 0; c < 3; ++c) CHECK(CodeAt(q, c) == NanCode(element));
@@ -95,8 +97,8 @@ TEST_CASE("A NaN gets the NaN code and changes nothing else", "[block][special]"
 
 TEST_CASE("An Inf saturates, and makes the scale of MX floor, ceil and even NaN",
           "[block][special]") {
-  ForFormats([](const BlockFormat& format, const Format& element, Family family) {
-    Quantized(format, {1.0f, kInf, -kInf, -2.0f}, [&](const QuantizedMatrix& q) {
+  ForFormats([](const Dialect& format, const Format& element, Family family) {
+    UnderRoundings(format, {1.0f, kInf, -kInf, -2.0f}, [&](const QuantizedMatrix& q) {
       if (family == Family::kNvfp4) CHECK(q.scales[0] == 0x7E);
       if (family == Family::kRceil) CHECK(q.scales[0] == 0xFE);
       if (family == Family::kMx) {
@@ -115,8 +117,8 @@ TEST_CASE("An Inf saturates, and makes the scale of MX floor, ceil and even NaN"
 
 TEST_CASE("Subnormal values are quantized, not flushed", "[block][special]") {
   const float tiny = 0x1p-128f;
-  ForFormats([&](const BlockFormat& format, const Format& element, Family family) {
-    Quantized(format, {tiny, -tiny / 2, 0x1p-149f, 0.0f}, [&](const QuantizedMatrix& q) {
+  ForFormats([&](const Dialect& format, const Format& element, Family family) {
+    UnderRoundings(format, {tiny, -tiny / 2, 0x1p-149f, 0.0f}, [&](const QuantizedMatrix& q) {
       if (family == Family::kMx || family == Family::kRceil) {
         CHECK(q.scales[0] == 0);  // 2^-127: the elements are 1/2, -1/4
         CHECK(CodeAt(q, 0) == Encode(element, 0.5f));
@@ -135,18 +137,20 @@ TEST_CASE("Subnormal values are quantized, not flushed", "[block][special]") {
 
 TEST_CASE("A last block of any length is quantized as if the rest of it did not exist",
           "[block][special]") {
-  ForFormats([](const BlockFormat& format, const Format&, Family) {
-    const std::size_t width =
-        format.rule == ScaleRule::kTensor ? 32 : static_cast<std::size_t>(format.block_cols);
+  ForFormats([](const Dialect& format, const Format&, Family) {
+    const std::size_t width = format.block_scale == BlockScale::kOneBlock
+                                  ? 32
+                                  : static_cast<std::size_t>(format.block_cols);
     const Matrix<float> x = TestMatrix(Kind::kNormal, 1, 2 * width, 5);
     const float amax = TensorAmax(x.View());
-    const QuantizedMatrix whole = Quantize(x.View(), {.format = format, .amax = amax});
+    const QuantizedMatrix whole = Quantize(x.View(), {.dialect = format, .amax = amax});
     for (std::size_t n = 1; n <= 2 * width; ++n) {
       const MatrixView<const float> part(x.values.data(), 1, n);
-      const QuantizeOptions options{.format = format, .amax = amax};
+      const QuantizeOptions options{.dialect = format, .amax = amax};
       const QuantizedMatrix q = Quantize(part, options);
       REQUIRE((q == reference::Quantize(part, options)));
-      // The whole blocks are those of the whole; the last one is that of its elements, alone.
+      // Whole blocks equal those of the whole row; the last block equals a quantization of its
+      // elements alone.
       const std::size_t first = (n - 1) / width * width;
       const QuantizedMatrix last =
           Quantize(MatrixView<const float>(x.values.data() + first, 1, n - first), options);

@@ -1,5 +1,5 @@
-// Block-scaled products of our own kernels against the oracle's tensor core, where there is a GPU.
-#include "fp4lab/cuda/block_scaled_gemm.h"
+// fp4lab's block-scaled GEMM kernels against the model of the tensor core. Needs a GPU.
+#include "fp4lab/cuda/gemm/block_scaled_gemm.h"
 
 #include <cstdio>
 #include <span>
@@ -34,11 +34,11 @@ constexpr Shape kShapes[] = {{1, 1, 1},     {16, 8, 64},   {128, 128, 256},
 
 struct Uploaded {
   DeviceMemory codes, scales;
-  // Codes `shift` bytes behind an aligned address.
+  // The codes start `shift` bytes after an aligned address.
   Uploaded(const MmaOperand& x, std::size_t shift) {
     const std::vector<std::uint8_t> narrow(x.codes.begin(), x.codes.end());
     std::vector<std::uint8_t> packed = PackCodes(narrow, x.rows, x.cols, CodeOrder::kLowFirst);
-    // The nibble behind an odd row must not matter.
+    // The unused nibble at the end of a row of odd length must not matter.
     if (x.cols % 2 == 1) {
       const std::size_t pitch = (x.cols + 1) / 2;
       for (std::size_t r = 0; r < x.rows; ++r) packed[r * pitch + pitch - 1] |= 0x70;
@@ -67,7 +67,7 @@ struct Variant {
   std::size_t shift = 0;
 };
 
-// Outputs that differ from the model's.
+// The number of outputs that differ from the model's.
 std::size_t Mismatches(BlockScaling scaling, const MmaOperand& a, const MmaOperand& b,
                        const Variant& v) {
   const Uploaded on_a(a, v.shift), on_b(b, v.shift);
@@ -123,7 +123,7 @@ TEST_CASE("Block-scaled products are the model's, bit for bit, in every form tha
   }
 }
 
-TEST_CASE("A product without elements is alpha times the start", "[cuda][gpu]") {
+TEST_CASE("A product with k = 0 is all zeros, or the start when it accumulates", "[cuda][gpu]") {
   if (!HasDevice()) return;
   const std::vector<float> start = {1.5f, -0.0f, 0x1p-149f, 3.0f};
   for (const bool accumulate : {false, true}) {
@@ -136,7 +136,7 @@ TEST_CASE("A product without elements is alpha times the start", "[cuda][gpu]") 
   }
 }
 
-TEST_CASE("A form that the chip has not is refused in one line", "[cuda][gpu]") {
+TEST_CASE("An MMA form that the GPU lacks is refused in one line", "[cuda][gpu]") {
   if (!HasDevice()) return;
   CHECK(cuda::HasMmaForm(MmaForm::kMmaSyncSoftware));
   const DeviceMemory d(sizeof(float));

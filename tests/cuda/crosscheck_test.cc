@@ -1,11 +1,12 @@
-// `fp4lab crosscheck` as a user runs it: with a GPU where there is one, through the pipe elsewhere.
+// `fp4lab crosscheck` as a user runs it: on a GPU if there is one, and through files of cases and
+// answers.
 #include <bit>
 #include <cmath>
 #include <filesystem>
 #include <string>
 
-#include "fp4lab/cuda/device.h"
-#include "fp4lab/cuda/generate.h"
+#include "fp4lab/cuda/device/device.h"
+#include "fp4lab/cuda/quantize/generate.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/temporary_folder.h"
 #include "tests/support/catch.h"
@@ -36,14 +37,14 @@ TEST_CASE("Without a GPU crosscheck says so in one line and exits with 2", "[cud
   CHECK_THAT(run.error, ContainsSubstring("error: CUDA: " + cuda::WhyNoDevice()));
 }
 
-TEST_CASE("Products only leave no dialect to choose", "[cuda]") {
+TEST_CASE("--only-products excludes --dialect", "[cuda]") {
   const ProcessResult run = RunProgram({"crosscheck", "--only-products", "--dialect", "nvfp4.te"});
   CHECK(run.exit_code != 0);
   CHECK(run.output.empty());
   CHECK_THAT(run.error, ContainsSubstring("--only-products"));
 }
 
-TEST_CASE("Wrong and damaged answers are told from right ones", "[cuda]") {
+TEST_CASE("crosscheck --answers distinguishes right, wrong and damaged answers", "[cuda]") {
   const TemporaryFolder folder;
   const std::filesystem::path cases = folder.path() / "cases", answers = folder.path() / "answers";
   const auto judged = [&] {
@@ -72,6 +73,26 @@ TEST_CASE("Wrong and damaged answers are told from right ones", "[cuda]") {
 
   WriteFileAtomically(answers, std::string_view("something else\n"));
   CHECK(judged().exit_code == 2);
+}
+
+TEST_CASE("Cases of crosscheck carry their level, so that the answering side makes the same",
+          "[cuda]") {
+  const TemporaryFolder folder;
+  const std::string cases = (folder.path() / "cases").string();
+  const std::string answers = (folder.path() / "answers").string();
+  const std::vector<std::string> here = {"crosscheck", "--dialect", "mxfp4.floor", "--level",
+                                         "thorough"};
+  const auto with = [&](std::vector<std::string> more) {
+    std::vector<std::string> all = here;
+    all.insert(all.end(), more.begin(), more.end());
+    return RunProgram(all);
+  };
+  REQUIRE(with({"--write-cases", cases}).exit_code == 0);
+  CHECK_THAT(ReadFile(cases).substr(0, 200), ContainsSubstring(" level=thorough "));
+  REQUIRE(
+      RunProgram({"crosscheck", "--answer", cases, "--to", answers, "--device", "cpu"}).exit_code ==
+      0);
+  CHECK(with({"--answers", answers}).exit_code == 0);
 }
 
 TEST_CASE("Generated matrices have the magnitudes that their names promise", "[cuda]") {

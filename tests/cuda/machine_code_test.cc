@@ -1,6 +1,6 @@
-// What the compiler made of the kernels, read from what the build keeps: PTX for every chip that it
-// compiles for, and ptxas's report on registers. No GPU is needed. Chips that it leaves out are
-// entries of ctest's own that say SKIPPED; on a CI machine none may be left out.
+// Checks the compiled kernels in the files that the build keeps: PTX for every chip of the build,
+// and ptxas's report on registers. No GPU is needed. Each chip that the build leaves out is a ctest
+// entry of its own that says SKIPPED; on a CI machine no chip may be left out.
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -36,11 +36,11 @@ fs::path KeptFolder() {
   return folder;
 }
 
-// What is kept of each source in lib/fp4lab/cuda: the folders build/cuda/row_kernel and so on.
+// The folder of kept files of each source below lib/fp4lab/cuda: build/cuda/row_kernel and so on.
 std::vector<fs::path> Sources() {
   std::vector<fs::path> folders;
   for (const fs::directory_entry& entry :
-       fs::directory_iterator(SourceDirectory() / "lib" / "fp4lab" / "cuda")) {
+       fs::recursive_directory_iterator(SourceDirectory() / "lib" / "fp4lab" / "cuda")) {
     if (entry.path().extension() != ".cu") continue;
     folders.push_back(KeptFolder() / entry.path().stem());
     CAPTURE(folders.back());
@@ -50,7 +50,7 @@ std::vector<fs::path> Sources() {
   return folders;
 }
 
-// "90a", "100a": those of FP4LAB_CUDA_ARCHITECTURES.
+// The chips of FP4LAB_CUDA_ARCHITECTURES, such as "90a" and "100a".
 std::vector<std::string> CompiledChips() {
   const char* chips = std::getenv("FP4LAB_CUDA_CHIPS");
   std::istringstream words(chips == nullptr ? "" : chips);
@@ -59,11 +59,13 @@ std::vector<std::string> CompiledChips() {
 const std::vector<std::string> kChips = CompiledChips();
 
 bool IsHopper(const std::string& chip) { return chip == "90a"; }
-// Blackwell for data centers has tensor memory; for workstations, mma.sync with block scales.
+// Data-center Blackwell (sm_10x) has tensor memory; workstation Blackwell (sm_12x) has mma.sync
+// with block scales.
 bool HasTensorMemory(const std::string& chip) { return chip.rfind("10", 0) == 0; }
 bool HasScaledMma(const std::string& chip) { return chip.rfind("12", 0) == 0; }
 
-// PTX of a source for a chip: row_kernel.compute_100a.ptx, as nvcc --keep names it.
+// PTX of a source for a chip, from row_kernel.compute_100a.ptx as nvcc --keep names it; empty if
+// there is none.
 std::string Ptx(const fs::path& source, const std::string& chip) {
   for (const fs::directory_entry& entry : fs::directory_iterator(source)) {
     if (entry.path().extension() != ".ptx") continue;
@@ -73,7 +75,7 @@ std::string Ptx(const fs::path& source, const std::string& chip) {
   return "";
 }
 
-TEST_CASE("The chips to check are known, and on a CI machine they are all", "[cuda]") {
+TEST_CASE("The chips under test are known; with CI=true they are all four", "[cuda]") {
   const char* ci = std::getenv("CI");
   if (ci != nullptr && std::string(ci) == "true") {
     for (const char* chip : {"90a", "100a", "103a", "120a"}) {
@@ -111,7 +113,8 @@ TEST_CASE("Blackwell's conversions stand in the kernels for Blackwell, software 
   }
 }
 
-// Blocks of 16 on chips without the conversion: comparisons of two BF16 magnitudes at a time.
+// On chips without a conversion to E2M1, kernels for blocks of 16 compare two BF16 magnitudes at a
+// time.
 TEST_CASE("Packed comparisons stand in the kernels for Hopper alone", "[cuda]") {
   for (const char* source : {"row16_kernel", "tile16_kernel"}) {
     for (const std::string& chip : kChips) {
@@ -133,7 +136,7 @@ TEST_CASE("The columnwise Hadamard transform is matrix instructions", "[cuda]") 
   }
 }
 
-// The report of ptxas on one kernel for one chip, by parts of its (mangled) name.
+// ptxas's report on one kernel for one chip; `name` is mangled.
 struct KernelReport {
   std::string name, chip;
   std::size_t shared = 0;  // bytes of static shared memory
@@ -185,8 +188,8 @@ TEST_CASE("tcgen05's products stand in the kernels for sm_100a and sm_103a alone
   }
 }
 
-// Machine code as cuobjdump writes it; it comes with CUDA's command line tools, not with nvcc.
-// A ctest entry of its own, which says SKIPPED where that is not installed.
+// Reads machine code with cuobjdump, which comes with CUDA's command line tools, not with nvcc.
+// This test is a ctest entry of its own that says SKIPPED where cuobjdump is not installed.
 TEST_CASE("The machine code of block-scaled products is the tensor core's instructions",
           "[.sass]") {
   const char* cuobjdump = std::getenv("FP4LAB_CUOBJDUMP");
@@ -213,11 +216,12 @@ TEST_CASE("The machine code of block-scaled products is the tensor core's instru
     CHECK(dump.output.find(" LDL") == std::string::npos);
     CHECK(dump.output.find(" STL") == std::string::npos);
   }
-  CHECK(checked > 0);  // ctest has this entry where a chip of Blackwell is compiled
+  CHECK(checked > 0);  // ctest has this entry only if the build has a Blackwell chip
 }
 
-TEST_CASE("A kernel without its instruction takes no shared memory: so HasMmaForm knows it",
-          "[cuda]") {
+TEST_CASE(
+    "A kernel compiled without its instruction has no static shared memory, which HasMmaForm tests",
+    "[cuda]") {
   std::size_t kernels = 0;
   for (const KernelReport& r : Reports(KeptFolder() / "tcgen05_gemm_kernel")) {
     if (r.name.find("Software") != std::string::npos) continue;
@@ -235,7 +239,7 @@ TEST_CASE("A kernel without its instruction takes no shared memory: so HasMmaFor
   CHECK(kernels == (2 + 4) * kChips.size());
 }
 
-// nvcc turns the use of a variable of the host into `trap`, without a word.
+// nvcc compiles the use of a host variable in a kernel to `trap`, without a warning.
 TEST_CASE("No kernel traps", "[cuda]") {
   for (const fs::path& source : Sources()) {
     for (const std::string& chip : kChips) {
@@ -247,13 +251,15 @@ TEST_CASE("No kernel traps", "[cuda]") {
   }
 }
 
-TEST_CASE("No product and sum is contracted where the source has two operations", "[cuda]") {
-  // Fused operations stand in the sources by name only: in convert.cuh and in divisions.
+TEST_CASE("nvcc contracts no multiply and add into an FMA", "[cuda]") {
+  // The sources fuse operations by name only: in convert.cuh and in divisions.
   for (const char* source : {"dialect_kernel", "dequantize_kernel", "hadamard_kernel"}) {
-    const std::string ptx = Ptx(KeptFolder() / source, "90");
-    CAPTURE(source);
-    REQUIRE(!ptx.empty());
-    CHECK(ptx.find("fma.rn.f32") == std::string::npos);
+    for (const std::string& chip : kChips) {
+      CAPTURE(source, chip);
+      const std::string ptx = Ptx(KeptFolder() / source, chip);
+      REQUIRE(!ptx.empty());
+      CHECK(ptx.find("fma.rn.f32") == std::string::npos);
+    }
   }
 }
 
@@ -288,7 +294,10 @@ TEST_CASE("Every kernel is compiled for every chip, and none spills registers", 
   CHECK(kernels > 25 * kChips.size());
 }
 
-TEST_CASE("The fat binary carries machine code for every chip and portable PTX", "[cuda]") {
+TEST_CASE("The fat binary carries machine code for every chip, and portable PTX where the build asks",
+          "[cuda]") {
+  const char* portable = std::getenv("FP4LAB_CUDA_PTX");  // ON or OFF, as in the build
+  REQUIRE(portable != nullptr);
   for (const fs::path& source : Sources()) {
     CAPTURE(source);
     const std::string name = source.filename().string();
@@ -303,7 +312,7 @@ TEST_CASE("The fat binary carries machine code for every chip and portable PTX",
       }
       CHECK(found);
     }
-    CHECK(!Ptx(source, "90").empty());
+    CHECK(Ptx(source, "90").empty() == (std::string(portable) == "OFF"));
     const std::string object = ReadText(source / (name + ".o"));
     CHECK(object.find(".nv_fatbin") != std::string::npos);
   }

@@ -1,7 +1,7 @@
-// The registers of mma.m16n8k64 against two descriptions of other hands: the formulas of the PTX
-// ISA ("Matrix Fragments for mma.m16n8k64", "Block Scaling for mma.sync"), and the strides of
-// CuTe's layouts (include/cute/atom/mma_traits_sm120.hpp).
-#include "fp4lab/cuda/mma_fragment.h"
+// The registers of mma.m16n8k64 against two independent descriptions: the formulas of the PTX ISA
+// ("Matrix Fragments for mma.m16n8k64", "Block Scaling for mma.sync"), and the strides of CuTe's
+// layouts (include/cute/atom/mma_traits_sm120.hpp).
+#include "fp4lab/cuda/gemm/mma_fragment.h"
 
 #include <array>
 #include <set>
@@ -48,7 +48,7 @@ TEST_CASE("d's elements lie where the PTX ISA says", "[cuda]") {
   }
 }
 
-// An index of a matrix stored column by column, from mixed digits and their strides.
+// A mode of a CuTe layout: `size` values, `stride` elements apart in a column-major matrix.
 struct Digit {
   unsigned size, stride;
 };
@@ -74,7 +74,7 @@ TEST_CASE("a, b and the scales lie where CuTe's layouts say", "[cuda]") {
     CHECK(cuda::ElementOfB(p) == FragmentElement{index % 8, index / 8});
   });
   for (unsigned lane = 0; lane < 32; ++lane) {
-    // The scales of thread-id 0: lane pairs that CuTe repeats, and b's four lanes.
+    // A stride of 0 repeats CuTe's scales: a's for both thread-ids, b's for all four.
     const unsigned a_row = Strided<3>(lane, {{{2, 8}, {2, 0}, {8, 1}}});
     const unsigned b_row = Strided<2>(lane, {{{4, 0}, {8, 1}}});
     CHECK(cuda::LaneOfScaleA(a_row, lane % 4 / 2) == lane);
@@ -82,7 +82,7 @@ TEST_CASE("a, b and the scales lie where CuTe's layouts say", "[cuda]") {
   }
 }
 
-TEST_CASE("Every element has one place, and the places are found again", "[cuda]") {
+TEST_CASE("Each fragment element has one place; PlaceOfA and PlaceOfB find it", "[cuda]") {
   std::set<std::pair<unsigned, unsigned>> a, b, d;
   ForEachPlace(4, [&](FragmentPlace p, unsigned) {
     const FragmentElement e = cuda::ElementOfA(p);
@@ -105,7 +105,7 @@ TEST_CASE("Every element has one place, and the places are found again", "[cuda]
   CHECK(d.size() == 16 * 8);
 }
 
-TEST_CASE("A lane loads the row of scales that the selector of its instruction reads there",
+TEST_CASE("ScaleRowA and ScaleRowB invert LaneOfScaleA and LaneOfScaleB for every selector",
           "[cuda]") {
   for (unsigned thread_id = 0; thread_id < 2; ++thread_id) {
     for (unsigned row = 0; row < 16; ++row) {

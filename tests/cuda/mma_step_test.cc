@@ -1,6 +1,6 @@
-// The software form of the warp instruction against the oracle's model of the tensor core, on the
-// CPU: 32 lanes whose registers are filled at random, every selector.
-#include "fp4lab/cuda/mma_step.h"
+// The software form of the warp instruction against the model of the tensor core, on the CPU: 32
+// lanes whose registers are filled at random, under every scale selector.
+#include "fp4lab/cuda/gemm/mma_step.h"
 
 #include <vector>
 
@@ -31,8 +31,8 @@ Format ScaleFormatOf(BlockScaling scaling) {
 
 std::uint32_t Code(const MmaOperand& x, unsigned row, unsigned k) { return x.codes[row * 64 + k]; }
 
-// Scale bytes of a row from byte_id on; the other bytes of the register are not for this
-// instruction, and hold NaN.
+// A register with the scale bytes of a row from byte_id on; the bytes that this instruction does
+// not read hold NaN.
 std::uint32_t ScaleWord(const MmaOperand& x, unsigned row, unsigned byte_id) {
   std::uint32_t word = 0xFFFFFFFFu;
   for (std::size_t i = 0; i < x.ScaleCols(); ++i) {
@@ -51,7 +51,7 @@ Lanes Filled(const MmaOperand& a, const MmaOperand& b, const std::vector<std::ui
              Selectors s) {
   Lanes lanes;
   for (unsigned lane = 0; lane < 32; ++lane) {
-    lanes.a_scales[lane] = lanes.b_scales[lane] = 0xFFFFFFFFu;  // NaN where nothing is read
+    lanes.a_scales[lane] = lanes.b_scales[lane] = 0xFFFFFFFFu;  // NaN: no scale is read
     for (unsigned nibble = 0; nibble < 8; ++nibble) {
       for (unsigned reg = 0; reg < 4; ++reg) {
         const cuda::FragmentElement e = cuda::ElementOfA({lane, reg, nibble});
@@ -135,7 +135,7 @@ TEST_CASE("The software form of the warp instruction is the model, for every sel
   }
 }
 
-// All bytes of scales on either side, with a product, with products that cancel, with none.
+// All pairs of scale bytes, with one product, with two that cancel, with none.
 TEST_CASE("The software form reads every scale as the model does", "[cuda][exhaustive]") {
   const TensorCoreModel& model = *FindTensorCoreModel("blackwell.mxf4.f32");
   const std::uint32_t kCodes[] = {0x00000003u, 0x000000B3u, 0x00000000u, 0x0000000Fu};

@@ -1,5 +1,5 @@
-// Products of narrow operands against binary64, where there is a GPU.
-#include "fp4lab/gpu/narrow_gemm.h"
+// GEMMs of FP4 and FP8 operands against binary64. Needs a GPU.
+#include "fp4lab/gpu/gemm/narrow_gemm.h"
 
 #include <cmath>
 #include <cstdio>
@@ -8,8 +8,8 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/block/quantize.h"
-#include "fp4lab/cuda/generate.h"
-#include "fp4lab/cuda/quantize.h"
+#include "fp4lab/cuda/quantize/generate.h"
+#include "fp4lab/cuda/quantize/quantize.h"
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"
 
@@ -31,7 +31,7 @@ bool HasDevice() {
 
 struct Operand {
   DeviceMemory x, codes, scales, amax;
-  Matrix<float> values;  // decoded, without the tensor's scale
+  Matrix<float> values;  // decoded, without the tensor scale
   gpu::NarrowOperand operand;
 };
 
@@ -42,7 +42,7 @@ std::vector<T> ToHost(const DeviceMemory& memory, std::size_t count) {
   return host;
 }
 
-// A normal matrix, quantized on the device; the values that its codes and scales stand for.
+// Quantizes a matrix of normal numbers on the device; `values` are its decoded codes and scales.
 Operand MakeOperand(const Dialect& dialect, std::size_t rows, std::uint32_t tensor) {
   Operand o;
   o.x = DeviceMemory(rows * kK * 2);

@@ -1,10 +1,11 @@
-// A CUDA kernel under test: NVFP4 1x16 in Transformer Engine's formulas, at the far end of
+// A CUDA kernel that `fp4lab verify` judges: NVFP4 1x16 by Transformer Engine's formulas, run as
 //
 //   fp4lab cases --dialect nvfp4.te | ./nvfp4_pipe_kernel | fp4lab verify --dialect nvfp4.te
 //
-// It reads the stream that lib/fp4lab/judge/case_stream.h describes and shares no code with fp4lab:
-// the conversions are NVIDIA's own (cuda_fp4.h, cuda_fp8.h), which fall back to software below
-// sm_100. Built with -use_fast_math it is the wrong kernel of tools/kernel-differs.md.
+// The program reads the stream that lib/fp4lab/judge/cases/case_stream.h describes and shares no
+// code with fp4lab: the conversions are NVIDIA's own (cuda_fp4.h, cuda_fp8.h), which fall back to
+// software below sm_100. Built with -use_fast_math it is the wrong kernel of
+// tools/kernel-differs.md.
 //
 //   nvcc -std=c++17 -O2 --fmad=false -arch=sm_90a -o nvfp4_pipe_kernel nvfp4_pipe_kernel.cu
 #include <cuda_fp4.h>
@@ -27,7 +28,7 @@ void Check(cudaError_t status) {
   std::exit(1);
 }
 
-// max |x| without NaN, as the bits of a non-negative float: integers order them.
+// max |x| over elements that are not NaN, as float bits: non-negative floats order as integers.
 __global__ void TensorAmax(const float* x, unsigned count, unsigned* amax) {
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < count && x[i] == x[i]) atomicMax(amax, __float_as_uint(fabsf(x[i])));
@@ -112,15 +113,15 @@ void Answer(const CaseHeader& header, const std::vector<float>& x) {
     Check(cudaGetLastError());
   }
   std::vector<std::uint8_t> bytes(code_bytes + blocks);
-  float level_two = 0.0f;
+  float tensor_scale = 0.0f;
   Check(cudaMemcpy(bytes.data(), codes, code_bytes, cudaMemcpyDeviceToHost));
   Check(cudaMemcpy(bytes.data() + code_bytes, scales, blocks, cudaMemcpyDeviceToHost));
-  Check(cudaMemcpy(&level_two, amax, 4, cudaMemcpyDeviceToHost));
+  Check(cudaMemcpy(&tensor_scale, amax, 4, cudaMemcpyDeviceToHost));
   const std::uint32_t head[] = {header.index, header.check, static_cast<std::uint32_t>(code_bytes),
                                 blocks, 1};
   std::fwrite(head, 4, 5, stdout);
   std::fwrite(bytes.data(), 1, bytes.size(), stdout);
-  std::fwrite(&level_two, 4, 1, stdout);
+  std::fwrite(&tensor_scale, 4, 1, stdout);
   for (void* memory : {static_cast<void*>(input), static_cast<void*>(amax),
                        static_cast<void*>(codes), static_cast<void*>(scales)}) {
     Check(cudaFree(memory));

@@ -1,10 +1,11 @@
-// What rcp.approx.ftz.f32 returns: every binary32 number against the correctly rounded reciprocal,
-// and the block formulas that are made of it (dialects nvfp4.flashinfer and
-// nvfp4.cutlass.epilogue).
+// Measures rcp.approx.ftz.f32: compares it with the correctly rounded reciprocal for every positive
+// binary32 number, and records the block formulas that use the instruction (dialects
+// nvfp4.flashinfer and nvfp4.cutlass.epilogue).
 //   nvcc -std=c++20 -O2 --fmad=false -arch=native tests/cuda/rcp_approx_probe.cu -o probe
 //   ./probe blocks.bin
-// Prints counts as JSON; blocks.bin holds records of 7 words: S, b, and for both dialects t and e
-// of the block with the E4M3 value s of t (rounded to nearest), then s of each.
+// Prints counts as JSON; blocks.bin holds records of 6 binary32 numbers: S, b, then t and e of
+// nvfp4.flashinfer, then t and e of nvfp4.cutlass.epilogue. e follows from s, the E4M3 value of t
+// rounded to nearest.
 #include <cuda_fp8.h>
 
 #include <cstdint>
@@ -21,8 +22,14 @@ __device__ float RcpApprox(float a) {
 }
 __device__ float E4m3Value(float t) { return static_cast<float>(__nv_fp8_e4m3(t)); }
 
-// counts: steps between the two, -3 .. 3 and beyond (normal argument, normal reciprocal); then
-// results more than 1 unit in the last place from the exact reciprocal; flushed or not at the edge.
+// Slots of `counts`:
+//   0 .. 6            -3 .. 3 binary32 steps from the rounded reciprocal, normal arguments
+//   kBeyond           more than 3 steps
+//   kMoreThanUnit     results more than 1 ulp from the exact reciprocal
+//   kFlushed          arguments whose rounded reciprocal is subnormal and whose result is 0
+//   kNotFlushed       the same with another result
+//   kSubnormalNotInf  subnormal arguments whose result is not Inf
+//   kPowerInexact     powers of two whose result is not the rounded reciprocal
 enum : int {
   kBeyond = 7,
   kMoreThanUnit,
@@ -113,8 +120,8 @@ int main(int argc, char** argv) {
       state = state * 6364136223846793005ull + 1442695040888963407ull;
       return static_cast<std::uint32_t>(state >> 33);
     };
-    // amax of the tensor: any float of 2^-60 .. 2^60, or (every 8th) of all normals; b from 2^-24
-    // of it up to all of it, BF16 as a kernel's input is.
+    // The tensor's amax: BF16, exponents -60 to 59 or, in every 8th block, any normal exponent. b:
+    // BF16, from 2^-24 of the amax up to the amax.
     const std::uint32_t exponent = i % 8 == 0 ? 1 + next() % 254 : 67 + next() % 120;
     const std::uint32_t amax_bits = (exponent << 23 | (next() & 0x7FFFFFu)) & 0xFFFF0000u;
     const std::uint32_t down = next() % 24 << 23;

@@ -1,9 +1,9 @@
-// The committed cross-check of an H200, and what the backend's README says of it.
+// The committed cross-check report of an H200, and the backend README's numbers from it.
 #include <map>
 #include <set>
 #include <string>
 
-#include "fp4lab/cuda/quantize.h"
+#include "fp4lab/cuda/quantize/quantize.h"
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/json.h"
@@ -53,8 +53,7 @@ TEST_CASE("The H200's report covers every dialect that the GPU serves, and every
   }
 }
 
-TEST_CASE("The H200's report on products has both kernels with their instruction in software",
-          "[cuda]") {
+TEST_CASE("The H200 GEMM report covers both kernels in their software forms", "[cuda]") {
   const Json report = Report("h200_products.json");
   CHECK(report["device"]["name"] == "NVIDIA H200");
   CHECK(report["different_bytes"] == 0);
@@ -67,7 +66,7 @@ TEST_CASE("The H200's report on products has both kernels with their instruction
     CAPTURE(kernel);
     CHECK(outputs[kernel] > 10000000);
   }
-  // No Blackwell chip has run them: whoever commits a report that says otherwise changes the
+  // No Blackwell chip has run these two kernels; a report that has them requires a change of the
   // README.
   CHECK(outputs.count("gemm, mma.sync") == 0);
   CHECK(outputs.count("gemm, tcgen05") == 0);

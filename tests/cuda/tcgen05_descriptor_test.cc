@@ -1,6 +1,6 @@
-// The descriptors and layouts of tcgen05.mma, read back as the PTX ISA's tables name their fields.
-// Nothing here ran on a chip: what a table leaves open stays open.
-#include "fp4lab/cuda/tcgen05_descriptor.h"
+// The descriptors and layouts of tcgen05.mma, decoded by the field tables of the PTX ISA. No chip
+// has run them: the tests do not settle questions that a table leaves open.
+#include "fp4lab/cuda/gemm/tcgen05_descriptor.h"
 
 #include <array>
 #include <cstring>
@@ -24,8 +24,8 @@ TEST_CASE("The instruction descriptor has the fields of kind::mxf4 and kind::mxf
     for (const std::uint32_t n : {8u, 128u, 256u}) {
       for (const std::uint32_t id : {0u, 2u}) {
         const std::uint32_t d = cuda::InstructionDescriptor(scaling, 128, n, id);
-        CHECK(Bits(d, 0, 3) == 0);   // reserved; 2: dense
-        CHECK(Bits(d, 4, 5) == id);  // of b's scales
+        CHECK(Bits(d, 0, 3) == 0);   // reserved; bit 2: dense
+        CHECK(Bits(d, 4, 5) == id);  // id of b's scales
         CHECK(Bits(d, 6, 6) == 0);
         CHECK(Bits(d, 7, 9) == 1);    // a: E2M1
         CHECK(Bits(d, 10, 11) == 1);  // b: E2M1
@@ -34,14 +34,14 @@ TEST_CASE("The instruction descriptor has the fields of kind::mxf4 and kind::mxf
         CHECK(Bits(d, 23, 23) == (scaling == BlockScaling::kMxfp4 ? 1u : 0u));
         CHECK(Bits(d, 24, 26) == 0);
         CHECK(Bits(d, 27, 28) == 1);   // m = 128
-        CHECK(Bits(d, 29, 30) == id);  // of a's scales
+        CHECK(Bits(d, 29, 30) == id);  // id of a's scales
         CHECK(Bits(d, 31, 31) == 0);   // k = 64
       }
     }
   }
 }
 
-// A shared memory descriptor as table 40 reads it.
+// A shared memory descriptor, decoded by table 40 of the PTX ISA, in bytes.
 struct Matrix {
   std::uint32_t start, leading, stride;
 };
@@ -55,8 +55,8 @@ Matrix Decoded(std::uint64_t d) {
           static_cast<std::uint32_t>(Bits(d, 32, 45)) << 4};
 }
 
-// Byte `byte` of k of a row in the canonical layout, K-major without swizzle: in units of 16 bytes
-// ((8, m), 2) : ((1, stride), leading).
+// The address of byte `byte` of row `row` in the canonical K-major layout without swizzle,
+// ((8, m), 2) : ((1, stride), leading) in units of 16 bytes.
 std::uint32_t CanonicalAddress(const Matrix& m, std::uint32_t row, std::uint32_t byte) {
   return m.start + row % 8 * 16 + row / 8 * m.stride + byte / 16 * m.leading + byte % 16;
 }
@@ -78,7 +78,7 @@ TEST_CASE("A tile in shared memory is found where its descriptor points", "[cuda
   CHECK(places.size() == 128 * kRowBytes);
   CHECK(*places.rbegin() == 128 * kRowBytes - 1);
   std::size_t different = 0;
-  for (std::uint32_t step = 0; step < 2; ++step) {  // 64 k, 32 bytes, an instruction
+  for (std::uint32_t step = 0; step < 2; ++step) {  // an instruction takes 64 k, 32 bytes
     const Matrix m = Decoded(cuda::SharedMatrix(kBase + cuda::TileOffset(0, step * 32),
                                                 cuda::kTileLeading, cuda::kTileStride));
     CHECK(m.start % 16 == 0);
@@ -92,9 +92,8 @@ TEST_CASE("A tile in shared memory is found where its descriptor points", "[cuda
   CHECK(different == 0);
 }
 
-// tcgen05.cp.32x128b.warpx4: 32 rows of 16 bytes to 32 lanes, four columns of 4 bytes.
-TEST_CASE("Scales in tiles of 128x4 come to the lane, column and byte where the product reads",
-          "[cuda]") {
+// tcgen05.cp.32x128b.warpx4 copies 32 rows of 16 bytes to 32 lanes, each to four 4-byte columns.
+TEST_CASE("tcgen05.cp places 128x4 scales where tcgen05.mma reads them", "[cuda]") {
   constexpr std::uint32_t kBase = 0x1000;
   const Matrix m = Decoded(cuda::SharedScales(kBase));
   std::array<std::array<std::array<int, 4>, 4>, 32> tensor = {};  // lane, column, byte
@@ -118,7 +117,7 @@ TEST_CASE("Scales in tiles of 128x4 come to the lane, column and byte where the 
 }
 
 TEST_CASE("Addresses of tensor memory hold lane and column", "[cuda]") {
-  const std::uint32_t base = 0x00000040;  // as an allocation gives it
+  const std::uint32_t base = 0x00000040;  // as an allocation returns it
   CHECK(cuda::TensorAddress(base, 96, 136) == (96u << 16 | 0xC8u));
 }
 

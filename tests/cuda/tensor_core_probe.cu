@@ -3,10 +3,10 @@
 //
 //   tensor_core_probe [--dots N] [--seed S] [--out FOLDER]
 //
-// Prints one line a (instruction, model): dot products, agreements, first disagreement. With --out
-// it writes report.json and, for each instruction, the first tiles of every input family as raw
-// vectors (FOLDER/<instruction>.bin, layout in report.json). Exit status: 0 all agree, 2 not, 1
-// error.
+// Prints one line for each instruction and its model: dot products, agreements, first disagreement.
+// With --out the program writes report.json and, for each instruction, the first tiles of every
+// input family as raw vectors (FOLDER/<instruction>.bin, layout in report.json). Exit status: 0 if
+// all outputs agree, 2 if not, 1 on an error.
 #include <bit>
 #include <cstdint>
 #include <cstdio>
@@ -131,7 +131,7 @@ __device__ void Mma(std::uint32_t (&d)[4], const std::uint32_t (&a)[4],
 #undef OPERANDS_F16
 }
 
-// The same for a warpgroup, A from registers, B (8 rows of 32 bytes, K-major, no swizzle) from
+// D = A B + C for a warpgroup: A from registers, B (8 rows of 32 bytes, K-major, no swizzle) from
 // shared memory by descriptor.
 template <Op op>
 __device__ void Wgmma(std::uint32_t (&d)[4], const std::uint32_t (&a)[4], std::uint64_t b) {
@@ -169,8 +169,8 @@ __device__ void Wgmma(std::uint32_t (&d)[4], const std::uint32_t (&a)[4], std::u
   asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
 
-// One tile a block: a (rows, 32 bytes), b (8, 32 bytes), c and d (rows, 8) words; binary16
-// accumulators are one a word. rows = 16 (one warp) or 64 (a warpgroup).
+// One tile a block: a (rows, 32 bytes), b (8, 32 bytes), c and d (rows, 8) words, a word for each
+// accumulator, binary16 ones too. rows = 16 (one warp) or 64 (a warpgroup).
 template <Op op, bool is_wgmma, bool narrow>
 __global__ void RunTiles(const std::uint32_t* a, const std::uint32_t* b, const std::uint32_t* c,
                          std::uint32_t* d) {

@@ -1,9 +1,8 @@
-#include "fp4lab/data/corpus.h"
-
 #include <cstring>
 #include <numeric>
 
 #include "fp4lab/base/hash.h"
+#include "fp4lab/data/load_corpus.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/temporary_folder.h"
 #include "tests/support/catch.h"
@@ -34,7 +33,7 @@ std::string ReadError(const char* json) {
   return ErrorOf([json] { ReadDataConfig(Json::parse(json), "study.json#/data"); });
 }
 
-TEST_CASE("An own text file becomes bytes, split from the end", "[data]") {
+TEST_CASE("A user's text file becomes byte tokens; its end is the validation part", "[data]") {
   const TemporaryFolder folder;
   std::string text;
   for (int i = 0; i < 2000; ++i) text += static_cast<char>(i * 7);
@@ -52,7 +51,7 @@ TEST_CASE("An own text file becomes bytes, split from the end", "[data]") {
   CHECK(corpus.validation_sha256 == Sha256(text.substr(1800)));
 }
 
-TEST_CASE("Missing, empty and short files are one line", "[data]") {
+TEST_CASE("Missing, empty and short text files are refused in one line", "[data]") {
   const TemporaryFolder folder;
   DataConfig config;
   config.text = (folder / "no.txt").string();
@@ -103,7 +102,7 @@ TEST_CASE("A wrong token file is refused by what is wrong with it", "[data]") {
   CHECK(error(TokenFile(Counting(3000), 20240520, 7)) ==
         ": is a token file of version 7; version 1 (uint16 tokens) is needed");
   CHECK(error(whole.substr(0, whole.size() - 1)) ==
-        ": has 5999 bytes of tokens where 3000 tokens are announced: cut short?");
+        ": has 5999 bytes of tokens, but the header states 3000 tokens: the file may be truncated");
   CHECK(error(TokenFile({})) ==
         ": is too short: its training part has 0 tokens, at least 64 are needed");
   config.vocabulary = 256;
@@ -144,7 +143,7 @@ TEST_CASE("A wrong data configuration is refused at its pointer", "[data]") {
   CHECK(ReadError(R"({"source": "austen", "synthetic_seed": 3})")
             .find("study.json#/data/synthetic_seed: unknown key") == 0);
   CHECK(ReadError(R"({"tokens": "a", "validation_tokens": "b", "validation_fraction": 0.1})")
-            .find("study.json#/data/validation_fraction: has no meaning beside") == 0);
+            .find("study.json#/data/validation_fraction: cannot be combined with") == 0);
   CHECK(ReadError(R"({"text": ""})") == "study.json#/data/text: must not be empty");
 }
 

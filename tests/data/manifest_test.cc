@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "fp4lab/base/hash.h"
+#include "fp4lab/data/load_corpus.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/temporary_folder.h"
 #include "tests/support/catch.h"
@@ -83,8 +84,9 @@ TEST_CASE("A manifest file is a corpus of its own", "[data]") {
   config.source = path.string();
   CHECK(LoadCorpus(config).name == "small");
   config.source = "smal";
-  CHECK(ErrorOf([&] { LoadCorpus(config); }).find("smal: is no known corpus; known are: austen") ==
-        0);
+  CHECK(ErrorOf([&] {
+          LoadCorpus(config);
+        }).find("smal: is not a known corpus; known are: austen") == 0);
 }
 
 TEST_CASE("A wrong manifest is refused at its pointer", "[data]") {

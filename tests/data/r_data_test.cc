@@ -14,7 +14,7 @@ std::string LinesError(const std::string& object) {
   return ErrorOf([&] { LinesOfCharacterVector(object, "f"); });
 }
 
-TEST_CASE("The lines of a serialized character vector come back", "[data]") {
+TEST_CASE("The lines of a serialized R character vector are read back", "[data]") {
   CHECK(LinesOfCharacterVector(SerializedLines(kLines), "f") == Joined(kLines));
   CHECK(LinesOfCharacterVector(SerializedLines({}), "f").empty());
 }
@@ -29,23 +29,23 @@ TEST_CASE("A version 2 object and one with attributes are read", "[data]") {
   CHECK(LinesOfCharacterVector(attributes + "a pairlist", "f") == Joined(kLines));
 }
 
-TEST_CASE("Other R objects are refused by what they are", "[data]") {
+TEST_CASE("R objects other than character vectors are refused with the reason", "[data]") {
   const auto replaced = [](std::size_t at, std::uint32_t word) {
     return SerializedLines(kLines).replace(at, 4, BigEndian(word));
   };
-  CHECK(LinesError("RDX3\n") == "f: is no R object in XDR form");
+  CHECK(LinesError("RDX3\n") == "f: is not an R object in XDR format");
   CHECK(LinesError(replaced(2, 4)) == "f: has serialization version 4, not 2 or 3");
-  CHECK(LinesError(replaced(23, 13)) == "f: is no character vector");
+  CHECK(LinesError(replaced(23, 13)) == "f: is not a character vector");
   CHECK(LinesError(replaced(27, 0x80000000u)) == "f: has an impossible number of strings");
-  CHECK(LinesError(replaced(27, 5)) == "f: is cut short");
-  CHECK(LinesError(replaced(27, 3)) == "f: goes on after its last string");
-  CHECK(LinesError(replaced(31, 0x40001)) == "f: holds what is no string");
+  CHECK(LinesError(replaced(27, 5)) == "f: is truncated");
+  CHECK(LinesError(replaced(27, 3)) == "f: has data after its last string");
+  CHECK(LinesError(replaced(31, 0x40001)) == "f: contains an element that is not a string");
   CHECK(LinesError(replaced(31, 0x4009)) == "f: holds a string that is not UTF-8");
   CHECK(LinesError(replaced(35, 0xFFFFFFFFu)) ==
         "f: has an impossible number of bytes in a string (or NA)");
 }
 
-TEST_CASE("A database gives its records", "[data]") {
+TEST_CASE("ReadLazyLoadRecords returns the records of an R database", "[data]") {
   const std::string bytes = LazyLoadRecord("first") + LazyLoadRecord(std::string(100'000, 'x'));
   const std::vector<std::string> records = ReadLazyLoadRecords(bytes, "f");
   REQUIRE(records.size() == 2);
@@ -54,7 +54,7 @@ TEST_CASE("A database gives its records", "[data]") {
   CHECK(ReadLazyLoadRecords("", "f").empty());
 }
 
-TEST_CASE("Every prefix of a database and of an object is refused", "[data]") {
+TEST_CASE("Every prefix of an R database and of an R object is refused", "[data]") {
   const std::string object = SerializedLines(kLines);
   for (std::size_t size = 0; size < object.size(); ++size) {
     INFO(size);
@@ -67,17 +67,18 @@ TEST_CASE("Every prefix of a database and of an object is refused", "[data]") {
   }
 }
 
-TEST_CASE("A lying length is refused before memory is taken", "[data]") {
+TEST_CASE("A false length is refused before memory is allocated", "[data]") {
   std::string record = LazyLoadRecord("some text");
   record.replace(0, 4, BigEndian(0xFFFFFFFFu));
   CHECK(ErrorOf([&] { ReadLazyLoadRecords(record, "f"); }) ==
         "f, record 0: has an impossible length");
   record.replace(0, 4, BigEndian(8));
   CHECK(ErrorOf([&] { ReadLazyLoadRecords(record, "f"); }) ==
-        "f, record 0: is corrupt or cut short: its zlib stream does not give 8 bytes");
+        "f, record 0: is corrupt or truncated: its zlib stream does not give 8 bytes");
 }
 
-// Either an Error or some text; under AddressSanitizer this looks for reads past the end.
+// Damaged bytes give an Error or some text; under AddressSanitizer this test detects reads past the
+// end.
 TEST_CASE("Damaged bytes never do worse than an error", "[data]") {
   const std::string object = SerializedLines(kLines), record = LazyLoadRecord(object);
   const RandomStream random{.seed = 1};

@@ -9,7 +9,7 @@
 namespace fp4lab {
 namespace {
 
-// Digests: an independent Python statement of the rule in synthetic.h.
+// The digests come from an independent Python implementation of the rule in synthetic.h.
 TEST_CASE("A seed gives the same synthetic text on every machine", "[data][golden]") {
   CHECK(Sha256(SyntheticSource(1).Text(100'000)) ==
         "d557761293cbb18c6973212bf86d0a23dcd04754e6c5491603be4c952dc52976");

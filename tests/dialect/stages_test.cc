@@ -1,4 +1,4 @@
-// The table is sound, and single formulas give what a second statement of them gives.
+// The table of dialects is consistent, and single formulas agree with an independent statement.
 #include "fp4lab/dialect/stages.h"
 
 #include <bit>
@@ -9,7 +9,8 @@
 
 #include "fp4lab/base/random.h"
 #include "fp4lab/dialect/describe.h"
-#include "fp4lab/dialect/quantize.h"
+#include "fp4lab/quantize/behaviours.h"
+#include "fp4lab/quantize/quantize.h"
 #include "tests/support/catch.h"
 
 namespace fp4lab {
@@ -27,7 +28,8 @@ TEST_CASE("Every dialect has a name of its own, a version, a source and a line f
     CAPTURE(d.name);
     CHECK(names.insert(d.name).second);
     CHECK(FindDialect(d.name) == &d);
-    // A code base, a standard or a compiler, and the commit or release of the formula.
+    // A version names a code base, a standard or a compiler, and the commit or release of the
+    // formula.
     CHECK(d.version.size() > 10);
     CHECK(d.version.find_first_of("0123456789") != std::string_view::npos);
     CHECK(d.version.find(' ') != std::string_view::npos);
@@ -38,14 +40,14 @@ TEST_CASE("Every dialect has a name of its own, a version, a source and a line f
     CHECK((d.block_rows == 0) == (d.block_scale == BlockScale::kOneBlock));
     CHECK((d.scale == FormatId::kE8M0) ==
           (d.scale_encoding == ScaleEncoding::kExponent || d.block_rows == 0));
-    CHECK((d.factor == Factor::kSearch) == (d.rounding == ElementRounding::kTiesToLower));
+    CHECK((d.factor == Factor::kSearch) == (d.rounding == ElementRounding::kClosest));
   }
   CHECK(names.size() >= 80);
   CHECK(FindDialect("te") == FindDialect("nvfp4.te"));
   CHECK(FindDialect("nvfp4.nothing") == nullptr);
 }
 
-TEST_CASE("Every dialect quantizes and dequantizes within its step", "[dialect]") {
+TEST_CASE("Every dialect dequantizes with an error 12 dB or more below the input", "[dialect]") {
   const RandomStream stream{.seed = 7, .step = 0, .tensor = 0};
   Matrix<float> x(64, 96);
   for (std::size_t i = 0; i < x.values.size(); ++i) {
@@ -62,14 +64,14 @@ TEST_CASE("Every dialect quantizes and dequantizes within its step", "[dialect]"
       error += std::pow(static_cast<double>(y.values[i]) - x.values[i], 2);
       power += std::pow(static_cast<double>(x.values[i]), 2);
     }
-    CHECK(error < 0.06 * power);  // 12 dB; the truncating ones are the worst
+    CHECK(error < 0.06 * power);  // 12 dB; truncating dialects are the worst
   }
 }
 
-TEST_CASE("The exponents of logarithms are those of a correctly rounded binary32 log2",
-          "[dialect]") {
-  // std::log2 of a double is within a few units in its last place: a binary32 boundary is never
-  // that close (the nearest floats to a power of two are 2^-24 apart, logarithms 2^-30 and more).
+TEST_CASE("FloorLog2 and CeilLog2 agree with a correctly rounded binary32 log2", "[dialect]") {
+  // Rounding std::log2 of a double to binary32 is correct: the double is within a few ulps, and no
+  // binary32 boundary is that close (floats next to a power of two are 2^-24 from it, logarithms
+  // 2^-30 and more).
   const auto log2_float = [](float a) {
     return static_cast<float>(std::log2(static_cast<double>(a)));
   };
@@ -88,7 +90,8 @@ TEST_CASE("The exponents of logarithms are those of a correctly rounded binary32
     CHECK(FloorLog2(FloatFrom(bits)) == static_cast<int>(std::floor(log2_float(FloatFrom(bits)))));
     CHECK(CeilLog2(FloatFrom(bits)) == static_cast<int>(std::ceil(log2_float(FloatFrom(bits)))));
   }
-  // The hazard itself: 8 less one unit is taken for 8, 4 less one unit is not.
+  // The rounding hazard: log2 of the float below 8 rounds to 3, log2 of the float below 4 stays
+  // below 2.
   CHECK(FloorLog2(std::nextafter(8.0f, 0.0f)) == 3);
   CHECK(FloorLog2(std::nextafter(4.0f, 0.0f)) == 1);
 }
@@ -108,7 +111,7 @@ TEST_CASE("ggml's scale encoder rounds half up and knows nothing above 240 but 4
   CHECK((GgmlScaleByte(0.0f) == 0 && GgmlScaleByte(kNan) == 0 && GgmlScaleByte(-1.0f) == 0));
 }
 
-TEST_CASE("Ties away and the added half differ in one float below each half of the first step",
+TEST_CASE("EncodeTiesAway and EncodeHalfAdded differ only in the float below the first midpoint",
           "[dialect]") {
   for (const FormatId element : {FormatId::kE2M1, FormatId::kE2M3, FormatId::kE3M2}) {
     const Format& f = FormatOf(element);
@@ -127,9 +130,9 @@ TEST_CASE("Ties away and the added half differ in one float below each half of t
   }
 }
 
-TEST_CASE("Level 2 at amax = 0, Inf and NaN is as nvfp4.md section 3 lists it", "[dialect]") {
+TEST_CASE("Tensor scales for amax 0, Inf and NaN are the documented ones", "[dialect]") {
   const auto encode = [](std::string_view name, float amax) {
-    return LevelOf(*FindDialect(name), amax).encode;
+    return TensorScaleOf(*FindDialect(name), amax).encode;
   };
   for (const char* name : {"nvfp4.te", "nvfp4.te.rht-fused", "nvfp4.te.partial"}) {
     CAPTURE(name);
@@ -148,10 +151,11 @@ TEST_CASE("Level 2 at amax = 0, Inf and NaN is as nvfp4.md section 3 lists it", 
   CHECK(encode("nvfp4.te.partial", kNan) == 1.0f);
   CHECK(std::isnan(encode("nvfp4.te.reference", kNan)));
   // S = FLT_MAX has the subnormal decode scale 2^-128.
-  CHECK(std::bit_cast<std::uint32_t>(LevelOf(*FindDialect("te"), 1e-36f).decode) == 0x00200000u);
+  CHECK(std::bit_cast<std::uint32_t>(TensorScaleOf(*FindDialect("te"), 1e-36f).decode) ==
+        0x00200000u);
 }
 
-TEST_CASE("What the dialects do with special inputs is what their sources say", "[dialect]") {
+TEST_CASE("Dialects treat special inputs as their sources do", "[dialect]") {
   const auto of = [](std::string_view name, std::string_view input) {
     for (const Behaviour& b : Behaviours(*FindDialect(name))) {
       if (b.input == input) return b;

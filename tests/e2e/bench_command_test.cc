@@ -88,7 +88,7 @@ TEST_CASE("FP4LAB_TARGET chooses the first column of fp4lab bench", "[tools]") {
       RunProgram({"bench", "--quick", "--filter", "quantize.nvfp4.l2.memcpy", "--markdown"},
                  {.environment = {{"FP4LAB_TARGET", target}}});
   REQUIRE(run.exit_code == 0);
-  CHECK_THAT(run.output, ContainsSubstring("\n| what | " + target + " | ratio | compared with |"));
+  CHECK_THAT(run.output, ContainsSubstring("\n| workload | " + target + " | ratio | reference |"));
 }
 
 TEST_CASE("fp4lab bench refuses with one line what it cannot do, before it measures", "[tools]") {
@@ -105,7 +105,7 @@ TEST_CASE("fp4lab bench refuses with one line what it cannot do, before it measu
   const ProcessResult unknown = RunProgram({"bench", "--filter", "nonsense"});
   CHECK(unknown.exit_code == 1);
   CHECK(unknown.error ==
-        "error: --filter nonsense: fits no row; fp4lab bench --list prints them\n");
+        "error: --filter nonsense: matches no row; fp4lab bench --list prints all rows\n");
   WriteFileAtomically(folder / "file", "");
   CHECK_THAT(error({"--json", (folder / "file" / "out.json").string()}), ContainsSubstring("file"));
   CHECK_THAT(error({"--peer-json", (folder / "none.json").string()}),
@@ -130,7 +130,7 @@ TEST_CASE("Interrupted, fp4lab bench prints what it has and exits with 130", "[t
   const std::filesystem::path json = folder / "bench.json";
   Child child({"bench", "--filter", "quantize.nvfp4.l2", "--json", json.string()},
               folder / "output");
-  while (child.IsRunning() && !std::filesystem::exists(json)) {  // written first: it measures now
+  while (child.IsRunning() && !std::filesystem::exists(json)) {  // is written before measuring
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   child.Signal(SIGINT);

@@ -60,17 +60,17 @@ TEST_CASE("A kernel may decline cases only where that is allowed", "[e2e]") {
   CHECK_THAT(run.output, ContainsSubstring("; 8 declined\n"));
 }
 
-TEST_CASE("Answers that are none are errors: exit code 2 and one line", "[e2e]") {
+TEST_CASE("Invalid answer streams are errors: exit code 2 and one line", "[e2e]") {
   const struct {
     std::string arguments, kernel, verify, error;
   } runs[] = {
       {"", PipeKernel("garbage"), "", "does not start with the line \"fp4lab-answers 1\""},
       {"", PipeKernel("stops"), "", "holds no answer to case 3"},
-      {"", "true", "", "is empty: no answers came"},
+      {"", "true", "", "is empty: it holds no answers"},
       {"", PipeKernel("right"), "--seed 2", "verify needs the options that cases was given"},
       {"", PipeKernel("right"), "--scales-order 128x4", "state the layout that the kernel writes"},
       {"", PipeKernel("right"), "--dialect nvfp5", "nvfp5: is not known"},
-      {"", PipeKernel("right"), "--level slow", "is no level; quick or thorough"},
+      {"", PipeKernel("right"), "--level slow", "is not a level; quick or thorough"},
       {"", PipeKernel("right"), "--family tyes", "family tyes: is not known"},
   };
   for (const auto& [arguments, kernel, verify, error] : runs) {

@@ -12,7 +12,7 @@
 namespace fp4lab {
 namespace {
 
-TEST_CASE("A command line that makes no sense is one line and exit code 2", "[e2e]") {
+TEST_CASE("An invalid command line gives one line and exit code 2", "[e2e]") {
   const std::vector<std::vector<std::string>> lines{{},
                                                     {"nonsense"},
                                                     {"--nonsense"},
@@ -55,7 +55,7 @@ TEST_CASE("A mistyped subcommand or option is answered with what it may have bee
   }
 }
 
-TEST_CASE("A mistyped name of a dialect, recipe, format or key is answered likewise", "[e2e]") {
+TEST_CASE("A mistyped dialect, recipe, format or key gets a suggestion", "[e2e]") {
   const auto error = [](const std::vector<std::string>& arguments) {
     const ProcessResult result = RunProgram(arguments);
     CHECK(result.exit_code == 1);
@@ -68,22 +68,24 @@ TEST_CASE("A mistyped name of a dialect, recipe, format or key is answered likew
              ContainsSubstring("did you mean \"mxfp4.rceil\" or \"mxfp4.ceil\"?"));
   CHECK_THAT(error({"train", "--recipe", "te-nvfp4", "--steps", "1"}),
              ContainsSubstring("did you mean \"te_nvfp4\"?"));
-  CHECK_THAT(error({"formats", "--values", "e4m4"}), ContainsSubstring("did you mean \"e4m3\"?"));
+  CHECK_THAT(error({"formats", "--values", "e4m4"}),
+             ContainsSubstring("did you mean \"e3m4\" or \"e4m3\"?"));
   CHECK_THAT(error({"train", "--set", "modle.layers=2", "--steps", "1"}),
              ContainsSubstring("unknown key; did you mean \"model\"?"));
   CHECK_THAT(error({"cases", "--family", "ties"}),
              ContainsSubstring("did you mean \"scale-ties\" or \"element-ties\"?"));
 }
 
-TEST_CASE("--version says what a report of a fault needs", "[e2e]") {
+TEST_CASE("--version prints what a bug report needs", "[e2e]") {
   const ProcessResult result = RunProgram({"--version"}, {.environment = {{"FP4LAB_TARGET", ""}}});
   CHECK(result.exit_code == 0);
   CHECK(result.error.empty());
-  CHECK(result.output.rfind("fp4lab " + std::string(kVersion) + "\ncompiler  ", 0) == 0);
+  CHECK(result.output.rfind("fp4lab " + std::string(kVersion) + ", commit ", 0) == 0);
   std::string here;
   for (const std::string& target : SimdTargets()) here += " " + target;
   for (const std::string& part : std::vector<std::string>{
-           ", Highway ", "\nSIMD      compiled in: ", "\n          available here:" + here + "\n",
+           "\ncompiler  ", ", Highway ",
+           "\nSIMD      compiled in: ", "\n          available here:" + here + "\n",
            "\n          chosen: " + SimdTargets().front() + "\n", "\nCUDA      "}) {
     CAPTURE(part);
     CHECK(result.output.find(part) != std::string::npos);
@@ -112,8 +114,9 @@ TEST_CASE("A number that its option cannot take is refused with its range, in ev
     INFO(result.error);
     CHECK(result.exit_code == 2);
     CHECK(IsOneLine(result.error));
-    CHECK_THAT(result.error, Catch::Matchers::ContainsSubstring(
-                                 option + ": \"" + value + "\" is no whole number from " + range));
+    CHECK_THAT(result.error,
+               Catch::Matchers::ContainsSubstring(option + ": \"" + value +
+                                                  "\" is not a whole number from " + range));
   };
   const std::string seeds = "0 to 18446744073709551615";
   const std::vector<std::vector<std::string>> seeded = {{"train"},
@@ -142,7 +145,7 @@ TEST_CASE("A number that its option cannot take is refused with its range, in ev
   const ProcessResult result =
       RunProgram({"study", "run", "x.json", "--checkpoint-seconds", "nan"});
   CHECK(result.exit_code == 2);
-  CHECK_THAT(result.error, Catch::Matchers::ContainsSubstring("is no number from 0 to 86400"));
+  CHECK_THAT(result.error, Catch::Matchers::ContainsSubstring("is not a number from 0 to 86400"));
 }
 
 TEST_CASE("More threads than there may be are refused by the variable's name", "[e2e]") {
@@ -152,7 +155,7 @@ TEST_CASE("More threads than there may be are refused by the variable's name", "
   CHECK(result.error == "error: OMP_NUM_THREADS=100000: must be at most 1024\n");
 }
 
-TEST_CASE("A file that finds no room in memory is named", "[e2e]") {
+TEST_CASE("A file too large for memory is named in the error", "[e2e]") {
   const auto run = [](const std::string& command) {
     ProcessOptions options;
     options.timeout_seconds = 60;
@@ -166,7 +169,7 @@ TEST_CASE("A file that finds no room in memory is named", "[e2e]") {
   const TemporaryFolder folder;
   const std::string path = (folder / "x.bin").string();
   WriteFileAtomically(path, std::string_view("x"));
-  std::filesystem::resize_file(path, 600 << 20);  // a hole: it takes no room
+  std::filesystem::resize_file(path, 600 << 20);  // sparse: takes no disk space
   const ProcessResult quantize =
       run("quantize " + path + " --shape 15360x40960 --dtype uint8 --out " + path + ".npz");
   CHECK(quantize.exit_code == 1);
@@ -199,6 +202,7 @@ TEST_CASE("The examples in the help of data, study and train print what they say
                                                   {"study", "show"},
                                                   {"study", "run"},
                                                   {"study", "report"},
+                                                  {"study", "plan"},
                                                   {"train"}}) {
     CheckHelpExamples(command);
   }

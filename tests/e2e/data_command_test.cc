@@ -25,7 +25,7 @@ class Machine {
   std::filesystem::path data() const { return folder_ / "data"; }
   std::filesystem::path operator/(const char* name) const { return folder_ / name; }
 
-  // Puts a shell script before the system's program of this name.
+  // Shadows the system's program of this name with a shell script.
   void Replace(const std::string& program, const std::string& script) const {
     const auto path = folder_ / "bin" / program;
     WriteFileAtomically(path, "#!/bin/sh\n" + script);
@@ -42,7 +42,7 @@ class Machine {
             {"PATH", (folder_ / "bin").string() + ":/usr/bin:/bin"}};
   }
 
-  // Neither texts nor anything temporary.
+  // The data folder and the temporary folder are absent or empty.
   bool IsUntouched() const {
     const auto empty = [](const std::filesystem::path& path) {
       return !std::filesystem::exists(path) || std::filesystem::is_empty(path);
@@ -118,7 +118,7 @@ TEST_CASE("data get makes its own package lists where the system has none", "[e2
   CHECK(machine.Run({"data", "get", machine.manifest()}).exit_code == 0);
 }
 
-TEST_CASE("Without a network data get says what else there is, and leaves nothing", "[e2e]") {
+TEST_CASE("Without a network data get names the alternatives and leaves no files", "[e2e]") {
   const Machine machine;
   machine.Replace("apt-get",
                   "echo 'E: Failed to fetch x Temporary failure resolving' >&2\nexit 100");
@@ -146,13 +146,13 @@ TEST_CASE("A truncated package, another package and other texts are refused", "[
   const auto cut = machine / "cut.deb";
   for (const std::size_t size : {std::size_t{0}, whole.size() / 2, whole.size() - 100}) {
     WriteFileAtomically(cut, whole.substr(0, size));
-    CheckRefused(machine, get(cut), "cut.deb: is no whole Debian package (");
+    CheckRefused(machine, get(cut), "cut.deb: is not a complete Debian package (");
   }
   CheckRefused(machine, get(machine / "no.deb"), "no.deb: cannot be read: No such file");
 
   const auto database = SmallDatabase();
   const auto short_package = BuildPackage(machine / "short", database.substr(0, 300));
-  CheckRefused(machine, get(short_package), "is corrupt or cut short");
+  CheckRefused(machine, get(short_package), "is corrupt or truncated");
   auto texts = SmallTexts();
   texts[1][5] += '.';
   const auto other = BuildPackage(machine / "other", LazyLoadRecord(SerializedLines(texts[0])) +
@@ -172,8 +172,8 @@ TEST_CASE("A data folder that cannot be made is refused before any download", "[
   const ProcessResult result = machine.Run({"data", "get", machine.manifest()});
   CHECK(result.exit_code == 1);
   CHECK(IsOneLine(result.error));
-  CHECK_THAT(result.error,
-             Catch::Matchers::ContainsSubstring("set FP4LAB_DATA_DIR to a folder of yours"));
+  CHECK_THAT(result.error, Catch::Matchers::ContainsSubstring(
+                               "set FP4LAB_DATA_DIR to a folder that you can write to"));
   CHECK_FALSE(std::filesystem::exists(machine / "asked"));
 }
 
@@ -207,8 +207,8 @@ TEST_CASE("data list names every corpus and its state", "[e2e]") {
 TEST_CASE("An unknown corpus is refused with the known ones", "[e2e]") {
   const Machine machine;
   CheckRefused(machine, machine.Run({"data", "get", "asten"}),
-               "asten: is no known corpus; did you mean \"austen\"?");
-  CheckRefused(machine, machine.Run({"data", "verify", "asten"}), "asten: is no known corpus");
+               "asten: is not a known corpus; did you mean \"austen\"?");
+  CheckRefused(machine, machine.Run({"data", "verify", "asten"}), "asten: is not a known corpus");
   CheckRefused(machine, machine.Run({"data", "get", "no.json"}), "no.json: cannot be read");
 }
 

@@ -38,7 +38,8 @@ TEST_CASE("fp4lab dialects NAME prints the formulas, the source and what the dia
   for (const char* line : {
            "dialect      nvfp4.te\n",
            "format       float4_e2m1fn in blocks of 1x16 with a scale in float8_e4m3fn\n",
-           "level 2      S = min(fl(C/amax), FLT_MAX), 1 where amax or S is 0; D = fl(1/S); amax "
+           "tensor scale S = min(fl(C/amax), FLT_MAX), 1 where amax or S is 0; D = fl(1/S); "
+           "amax "
            "of "
            "the tensor, C = 448 * 6 = 2688\n",
            "block scale  t = min(fl(b * fl(S * fl(1/q))), FLT_MAX), NaN dropped; b is the block's "

@@ -10,7 +10,8 @@
 #include "fp4lab/io/npy.h"
 #include "fp4lab/io/safetensors.h"
 #include "fp4lab/io/temporary_folder.h"
-#include "fp4lab/judge/deviation.h"
+#include "fp4lab/judge/kernels/deviation.h"
+#include "fp4lab/judge/kernels/run_kernel.h"
 #include "tests/support/catch.h"
 #include "tests/support/program.h"
 #include "tests/support/values.h"
@@ -20,13 +21,13 @@ namespace {
 
 using Catch::Matchers::ContainsSubstring;
 
-// x.npy, codes.npy and scales.npy of a kernel that packs the other nibble first.
+// Writes x.npy, codes.npy and scales.npy of an nvfp4.te kernel with these deviations.
 void WriteFiles(const TemporaryFolder& folder, const std::vector<std::string_view>& deviations) {
   Matrix<float> x = NormalMatrix(5, 32, 64);
   std::vector<const Deviation*> found;
   for (const std::string_view name : deviations) found.push_back(FindDeviation(name));
   const StoredMatrix bytes =
-      Run({.dialect = *FindDialect("nvfp4.te"), .layout = {}}, x.View(), found);
+      RunKernel({.dialect = *FindDialect("nvfp4.te"), .layout = {}}, x.View(), found);
   WriteNpy(folder / "x.npy", MakeNpyArray<float>({32, 64}, x.values));
   WriteNpy(folder / "codes.npy", MakeNpyArray<std::uint8_t>({32, 32}, bytes.codes));
   WriteNpy(folder / "scales.npy", MakeNpyArray<std::uint8_t>({32, 4}, bytes.scales));
@@ -68,7 +69,7 @@ TEST_CASE("The worked example of fp4lab explain --help runs and names the cause"
   CHECK_THAT(run.output, ContainsSubstring("  stage                   ours"));
   CHECK_THAT(run.output, ContainsSubstring("Cause: The kernel packs the even column into the high "
                                            "nibble. (codes-high-first)\n"));
-  CHECK_THAT(run.output, ContainsSubstring("all bytes are equal"));
+  CHECK_THAT(run.output, ContainsSubstring("This cause reproduces all bytes."));
   CHECK(ReadSafetensors(folder / "block.safetensors").metadata.at("dialect") == "nvfp4.te");
 }
 
@@ -93,7 +94,7 @@ TEST_CASE("fp4lab explain says equal, with exit code 0", "[tools]") {
   CHECK(run.output == "Equal: 2048 codes and 128 scales are those of nvfp4.te\n");
 }
 
-TEST_CASE("explain and identify take a stored file of ours, whose layout they know", "[tools]") {
+TEST_CASE("explain and identify read dialect and layout from an fp4lab file", "[tools]") {
   const TemporaryFolder folder;
   WriteFiles(folder, {});
   REQUIRE(RunIn(folder, {"quantize", "x.npy", "--dialect", "nvfp4.te.2d", "--scales-order", "128x4",
@@ -104,10 +105,11 @@ TEST_CASE("explain and identify take a stored file of ours, whose layout they kn
   CHECK(equal.output == "Equal: 2048 codes and 8 scales are those of nvfp4.te.2d\n");
   const ProcessResult found = RunIn(folder, {"identify", "--input", "x.npy", "--stored", "q.npz"});
   CHECK(found.exit_code == 0);
-  CHECK_THAT(found.output,
-             ContainsSubstring("codes low-first, scales 128x4, level 2 as amax; for this shape the "
-                               "same bytes as codes low-first, scales 128x4, level 2 as amax, "
-                               "transposed, of the transposed input:\n    nvfp4.te.2d, "));
+  CHECK_THAT(
+      found.output,
+      ContainsSubstring("codes low-first, scales 128x4, tensor scale as amax; for this shape the "
+                        "same bytes as codes low-first, scales 128x4, tensor scale as amax, "
+                        "transposed, of the transposed input:\n    nvfp4.te.2d, "));
   const ProcessResult other =
       RunIn(folder, {"explain", "--input", "x.npy", "--stored", "q.npz", "--dialect", "nvfp4.te"});
   CHECK(other.exit_code == 2);
@@ -142,7 +144,8 @@ TEST_CASE("fp4lab explain --json, and the tests that it writes", "[tools]") {
   CHECK_THAT(ReadFile(folder / "block_test.h"), ContainsSubstring("QuantizesTheBlockRight"));
 }
 
-TEST_CASE("fp4lab identify --json tells what does not fit with exit code 1", "[tools]") {
+TEST_CASE("fp4lab identify --json lists near dialects and exits with 1 if none is exact",
+          "[tools]") {
   const TemporaryFolder folder;
   WriteFiles(folder, {"truncation"});
   const ProcessResult run = RunIn(folder, {"identify", "--input", "x.npy", "--codes", "codes.npy",
@@ -179,7 +182,7 @@ TEST_CASE("explain and identify refuse bad input in one line, with exit code 2",
              ContainsSubstring("--dialects x: is not known"));
 }
 
-// `fp4lab cases | kernel | fp4lab verify --keep kept`, the kernel with one deviation.
+// Runs `fp4lab cases | kernel | fp4lab verify --keep kept` with a kernel that has one deviation.
 void KeepWrongCases(const TemporaryFolder& folder, const std::string& deviation) {
   const std::string program = Program();
   const std::string pipe = "'" + program + "' cases | '" + program + "' cases answer --deviation " +

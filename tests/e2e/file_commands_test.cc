@@ -41,7 +41,7 @@ struct Workplace {
   std::string Path(const char* name) const { return (folder / name).string(); }
 };
 
-// Equal codes and scales; level 2 up to the roundings between conventions.
+// Codes and scales must be equal, the tensor scale up to the roundings between conventions.
 void CheckSameMatrix(const std::string& a_place, const std::string& b_place) {
   const StorageLayout plain{.codes = CodeOrder::kBytes};
   const StoredMatrix a = Convert(ReadStored(a_place).matrix, plain, 448.0f, "a");
@@ -49,8 +49,8 @@ void CheckSameMatrix(const std::string& a_place, const std::string& b_place) {
   CHECK((a.rows == b.rows && a.cols == b.cols));
   CHECK(a.codes == b.codes);
   CHECK(a.scales == b.scales);
-  REQUIRE((a.level_two.size() == 1 && b.level_two.size() == 1));
-  CHECK(a.level_two[0] == Catch::Approx(b.level_two[0]).epsilon(1e-6));
+  REQUIRE((a.tensor_scale.size() == 1 && b.tensor_scale.size() == 1));
+  CHECK(a.tensor_scale[0] == Catch::Approx(b.tensor_scale[0]).epsilon(1e-6));
 }
 
 TEST_CASE("fp4lab quantize writes the bytes of the library", "[e2e][exchange]") {
@@ -61,17 +61,16 @@ TEST_CASE("fp4lab quantize writes the bytes of the library", "[e2e][exchange]") 
         "q.safetensors#w: nvfp4.te, 48x128 float4_e2m1fn in 1x16 blocks with float8_e4m3fn "
         "scales\n");
   const QuantizedMatrix q =
-      Quantize(w.x.View(), {.format = *FindBlockFormat("nvfp4"), .amax = TensorAmax(w.x.View())});
+      Quantize(w.x.View(), {.dialect = *FindDialect("nvfp4"), .amax = TensorAmax(w.x.View())});
   const StoredFile file = ReadStored(w.Path("q.safetensors"));
   CHECK(file.entry == StoredFileEntry{"w", "fp4lab"});
   CHECK(file.dialect == "nvfp4.te");
   CHECK(file.matrix.codes == q.codes);
   CHECK(file.matrix.scales == q.scales);
-  CHECK(file.matrix.level_two == std::vector<float>{q.amax});
+  CHECK(file.matrix.tensor_scale == std::vector<float>{q.amax});
 }
 
-TEST_CASE("A matrix goes through all namings and comes back to the same values",
-          "[e2e][exchange]") {
+TEST_CASE("A matrix converted through every convention keeps its values", "[e2e][exchange]") {
   const Workplace w;
   REQUIRE(w.Run({"quantize", "x.npy", "--out", "0.npz", "--codes-order", "high-first",
                  "--scales-order", "8x4", "--transposed"})
@@ -107,14 +106,14 @@ TEST_CASE("Vendors are dequantized in their own order of operations", "[e2e][exc
   CHECK(y.values == values);
 }
 
-TEST_CASE("fp4lab convert moves bytes between layouts of ours", "[e2e][exchange]") {
+TEST_CASE("fp4lab convert converts between layouts of fp4lab files", "[e2e][exchange]") {
   const Workplace w;
   REQUIRE(w.Run({"quantize", "x.npy", "--dialect", "nvfp4.te.2d", "--out", "a.npz"}).error.empty());
   const ProcessResult run = w.Run({"convert", "a.npz", "--out", "b.npz", "--transposed",
                                    "--expanded-scales", "--scales-order", "128x4", "--codes-order",
                                    "split-halves", "--level-two-is", "multiplier"});
   CHECK_THAT(run.output, ContainsSubstring("split-halves codes, 128x4 scales, transposed, expanded "
-                                           "scales, level 2 as multiplier"));
+                                           "scales, tensor scale as multiplier"));
   REQUIRE(
       w.Run({"convert", "b.npz", "--out", "c.npz", "--not-transposed", "--single-scales",
              "--scales-order", "linear", "--codes-order", "low-first", "--level-two-is", "amax"})
@@ -155,11 +154,12 @@ TEST_CASE("fp4lab inspect says what a file holds, in words and in JSON", "[e2e][
   REQUIRE(
       w.Run({"quantize", "x.npy", "--scales-order", "padded", "--out", "q.npz#w"}).error.empty());
   const std::string text = w.Run({"inspect", "q.npz"}).output;
-  CHECK_THAT(text, ContainsSubstring("dialect       nvfp4.te\n") &&
-                       ContainsSubstring("layout        low-first codes, padded scales, level 2 as "
-                                         "amax\n") &&
-                       ContainsSubstring("blocks        384\n") &&
-                       ContainsSubstring("padding, all 0  <- as read"));
+  CHECK_THAT(text,
+             ContainsSubstring("dialect       nvfp4.te\n") &&
+                 ContainsSubstring("layout        low-first codes, padded scales, tensor scale as "
+                                   "amax\n") &&
+                 ContainsSubstring("blocks        384\n") &&
+                 ContainsSubstring("padding, all 0  <- as read"));
   const ProcessResult run =
       w.Run({"inspect", "q.npz", "--input", "x.npy", "--json", "--error-map", "map.svg"});
   REQUIRE(run.error.empty());
@@ -174,7 +174,7 @@ TEST_CASE("fp4lab inspect says what a file holds, in words and in JSON", "[e2e][
   CHECK(w.Run({"inspect", "q.npz", "--list"}).output == "w (fp4lab)\n");
 }
 
-TEST_CASE("Bad files and options of the four commands are one line", "[e2e][exchange]") {
+TEST_CASE("The four file commands refuse bad files and options in one line", "[e2e][exchange]") {
   const Workplace w;
   REQUIRE(w.Run({"quantize", "x.npy", "--out", "q.npz"}).error.empty());
   WriteFileAtomically(w.Path("bad.safetensors"), std::string_view("12345678abc"));
@@ -182,7 +182,7 @@ TEST_CASE("Bad files and options of the four commands are one line", "[e2e][exch
   CHECK_THAT(w.Fails({"quantize", "none.npy", "--out", "o.npz"}),
              ContainsSubstring("none.npy: cannot be read"));
   CHECK_THAT(w.Fails({"quantize", "x.npy", "--out", "o.bin"}),
-             ContainsSubstring("does not go with the naming of fp4lab"));
+             ContainsSubstring("cannot be used with the naming convention fp4lab"));
   CHECK_THAT(w.Fails({"quantize", "x.npy", "--dialect", "nvfp5", "--out", "o.npz"}),
              ContainsSubstring("--dialect nvfp5: is not known; `fp4lab dialects` lists them"));
   CHECK_THAT(w.Fails({"quantize", "x.npy", "--codes-order", "dense6", "--out", "o.npz"}),
@@ -191,7 +191,8 @@ TEST_CASE("Bad files and options of the four commands are one line", "[e2e][exch
              ContainsSubstring("--codes-order odd: is not known; one of: low-first"));
   CHECK_THAT(w.Fails({"quantize", "x.npy", "--amax", "1", "2", "--out", "o.npz"}),
              ContainsSubstring("--amax: 2 numbers; nvfp4.te takes 1"));
-  CHECK_THAT(w.Fails({"inspect", "x.npy"}), ContainsSubstring("is no .safetensors, .npz or .gguf"));
+  CHECK_THAT(w.Fails({"inspect", "x.npy"}),
+             ContainsSubstring("is not a .safetensors, .npz or .gguf"));
   CHECK_THAT(w.Fails({"inspect", "bad.safetensors"}), ContainsSubstring("truncated"));
   CHECK_THAT(w.Fails({"inspect", "bad.gguf"}), ContainsSubstring("ends inside its header"));
   CHECK_THAT(w.Fails({"inspect", "q.npz", "--error-map", "m.svg"}), ContainsSubstring("--input"));

@@ -70,7 +70,7 @@ TEST_CASE("The example in the help of fp4lab formats is what the command prints"
 TEST_CASE("fp4lab formats refuses an unknown format with the names that it knows", "[tools]") {
   const ProcessResult run = RunProgram({"formats", "--values", "e9m9"});
   CHECK(run.exit_code == 1);
-  CHECK_THAT(run.error, ContainsSubstring("error: --values e9m9: is no format; one of: e2m1"));
+  CHECK_THAT(run.error, ContainsSubstring("error: --values e9m9: is not a format; one of: e2m1"));
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include "fp4lab/exchange/matrix_file.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/io/temporary_folder.h"
-#include "fp4lab/judge/gemm_probe.h"
+#include "fp4lab/judge/products/gemm_probe.h"
 #include "fp4lab/tensor/accumulation.h"
 #include "tests/support/catch.h"
 #include "tests/support/program.h"
@@ -29,8 +29,8 @@ ProcessResult VerifyGemm(std::vector<std::string> arguments) {
   return RunProgram(arguments);
 }
 
-// The commands of the example in a help text: lines that start with "$ fp4lab", each with the lines
-// of output that follow. Files are made in `folder`; "| head -1" keeps the first line.
+// Runs the example of a help text in `folder` and compares its output. A command is a line that
+// starts with "$ fp4lab"; its output is the lines up to the next command.
 void RunExample(const std::string& help, const std::filesystem::path& folder) {
   std::size_t commands = 0;
   std::size_t at = help.find("$ fp4lab ");
@@ -92,7 +92,7 @@ TEST_CASE("fp4lab gemm --models lists every accumulation with its evidence", "[t
   CHECK_THAT(text, ContainsSubstring(" F, floor    2L "));
 }
 
-TEST_CASE("verify gemm tells equal, inside and outside by its exit code", "[tools]") {
+TEST_CASE("verify gemm distinguishes equal, inside and outside by its exit code", "[tools]") {
   const Folder f;
   Matrix<float> a(3, 64), b(4, 64);
   for (std::size_t i = 0; i < a.values.size(); ++i) a.values[i] = 0.01f * float(i % 37) - 0.2f;
@@ -104,7 +104,7 @@ TEST_CASE("verify gemm tells equal, inside and outside by its exit code", "[tool
     more.insert(more.begin(), files.begin(), files.end());
     return more;
   };
-  CHECK_THAT(Gemm(files).error, ContainsSubstring("say with --operand"));
+  CHECK_THAT(Gemm(files).error, ContainsSubstring("state with --operand"));
   REQUIRE(Gemm(with({"--operand", "bf16", "--under", "hopper.f16.f32", "--out", f.Path("d.npy")}))
               .exit_code == 0);
   const auto verify = [&] {
@@ -168,15 +168,16 @@ TEST_CASE("gemm refuses with one line what it cannot multiply", "[tools]") {
     return run.error;
   };
   CHECK_THAT(error({"--under", "fp16"}), ContainsSubstring("`fp4lab gemm --models` lists them"));
-  CHECK_THAT(error({"--under", "ada.f8.f32"}), ContainsSubstring("is no number of the operand"));
+  CHECK_THAT(error({"--under", "ada.f8.f32"}),
+             ContainsSubstring("not representable in the operand"));
   CHECK_THAT(error({"--alpha", "kernel"}), ContainsSubstring("amax"));
-  CHECK_THAT(error({"--alpha", "1x"}), ContainsSubstring("is no finite number"));
+  CHECK_THAT(error({"--alpha", "1x"}), ContainsSubstring("is not a finite number"));
   CHECK_THAT(error({"--output", "f64"}), ContainsSubstring("one of: f32 bf16 f16"));
   CHECK_THAT(Gemm({}).error, ContainsSubstring("needs two files"));
   CHECK_THAT(Gemm({"--probe", "fp3"}).error, ContainsSubstring("one of: nvfp4 mxfp4 e4m3 bf16"));
 }
 
-TEST_CASE("Probes answered by every model are read back through files", "[tools]") {
+TEST_CASE("gemm --answers reads a model's parameters from its answers to the probes", "[tools]") {
   const Folder f;
   const std::string probes = f.Path("p.safetensors"), d = f.Path("d.npy");
   const auto read = [&](const char* operands, const char* model) {

@@ -1,5 +1,5 @@
-// The program against files that lie, end nowhere, are no files, or have names that a terminal
-// obeys.
+// The program against files with false lengths, endless devices, folders and links in place of
+// files, and names with terminal control sequences.
 #include <signal.h>
 #include <zlib.h>
 
@@ -32,7 +32,7 @@ constexpr bool kMemoryCanBeLimited = false;  // the sanitizer reserves more than
 constexpr bool kMemoryCanBeLimited = true;
 #endif
 
-// `fp4lab ARGUMENTS` through a shell, with 1 GiB of address space where that can be.
+// `fp4lab ARGUMENTS` through a shell, with 1 GiB of address space where it can be limited.
 ProcessResult RunInLittleMemory(const fs::path& folder, const std::string& arguments) {
   const std::string limit = kMemoryCanBeLimited ? "ulimit -v 1048576; " : "";
   return RunProcess({"sh", "-c", limit + "exec '" + Program() + "' " + arguments},
@@ -134,12 +134,12 @@ void WriteBomb(const fs::path& path, std::uint32_t megabytes) {
   const auto number = [&zip](std::uint32_t value, std::size_t bytes) {
     zip.append(reinterpret_cast<const char*>(&value), bytes);
   };
-  const auto entry = [&] {  // what both headers say
+  const auto entry = [&] {  // the fields that both headers share
     for (const std::uint32_t word : {20u, 0u, 8u, 0u, 0x21u}) number(word, 2);
     for (const std::uint32_t word : {check, static_cast<std::uint32_t>(packed.size()), size}) {
       number(word, 4);
     }
-    number(5, 2);  // of the name
+    number(5, 2);  // length of the name
     number(0, 2);
   };
   number(0x04034B50, 4);
@@ -171,7 +171,7 @@ TEST_CASE("An .npz that unpacks to more than memory holds is refused before it i
   if (!kMemoryCanBeLimited) return;
   CheckOneLine(
       RunInLittleMemory(w.folder.path(), "quantize b.npz --dtype float8_e4m3fn --out big.npz"),
-      "b.npz#x: needs 1.1 GiB of memory where there are 1.0 GiB");
+      "b.npz#x: needs 1.1 GiB of memory, but only 1.0 GiB are available");
 }
 
 TEST_CASE("A small tensor of a file larger than memory is read", "[e2e][files]") {
@@ -222,7 +222,7 @@ TEST_CASE("A column-major array of 100,000 axes is refused at once", "[e2e][file
                "axes.npy: has more than 64 axes");
 }
 
-TEST_CASE("A standard output that takes nothing is an error of every command", "[e2e][files]") {
+TEST_CASE("Every command reports a standard output that cannot be written", "[e2e][files]") {
   const Workplace w;
   w.Write("study.json", R"({"name": "tiny", "data": {"source": "synthetic"}, "batch": 4,
     "arms": {"bf16": {"recipe": "bf16"}}, "seeds": [1], "budgets": [204800]})");
@@ -270,13 +270,13 @@ TEST_CASE("A reader that goes away ends the program silently, as of any Unix too
   CHECK(run.error == std::to_string(128 + SIGPIPE) + "\n");
 }
 
-TEST_CASE("No name from a file or command line reaches the terminal as a command", "[e2e][files]") {
+TEST_CASE("Control sequences in names from files and command lines are escaped", "[e2e][files]") {
   const Workplace w;
   const std::string bad =
       "\x1b[2J\n\xC2\x9B"
       "31m\x07";
   std::vector<ProcessResult> runs;
-  // A dialect and a tensor's name inside files, and file names on the command line.
+  // Control sequences in a dialect's name inside a file, and in names on the command line.
   SafetensorsFile file = ReadSafetensors(w.folder / "q.safetensors");
   Json description = Json::parse(file.metadata.at("fp4lab"));
   description["dialect"] = bad;
@@ -325,7 +325,7 @@ TEST_CASE("JSON of a wrong shape is refused with its place, never with the parse
                "c.json#/evaluation");
   w.Write("r.json", R"({"schema": "fp4lab.study.results/1", "name": "x", "fp4lab_version": 7})");
   CheckOneLine(w.Run({"study", "report", "r.json"}), "r.json#/fp4lab_version: must be a string");
-  // Bytes that are no UTF-8 in what is printed and written as JSON.
+  // File names that are not UTF-8, in printed text and in JSON.
   const ProcessResult run = w.Run({"quantize", "x.npy", "--out", "\xFF.npz"});
   CHECK(run.exit_code == 0);
   const ProcessResult inspected = w.Run({"inspect", "\xFF.npz", "--json"});
@@ -334,7 +334,7 @@ TEST_CASE("JSON of a wrong shape is refused with its place, never with the parse
   CheckOneLine(w.Run({"train", "--set", "data.text=\xFF", "--out-dir", "t"}), "\\xff");
 }
 
-TEST_CASE("The reason that is said is the system's", "[e2e][files]") {
+TEST_CASE("File errors give the system's reason (strerror)", "[e2e][files]") {
   const Workplace w;
   fs::create_symlink("loop.npy", w.folder / "loop.npy");
   fs::create_symlink("loop.npz", w.folder / "loop.npz");

@@ -30,7 +30,7 @@ TEST_CASE("A pack holds layouts and the transform, and verify checks it", "[e2e]
   CHECK(file.tensors.count("transformed") == 1);
   const ProcessResult checked = RunProgram({"verify", "--pack", pack});
   CHECK(checked.exit_code == 0);
-  CHECK_THAT(checked.output, ContainsSubstring("all as their hashes say"));
+  CHECK_THAT(checked.output, ContainsSubstring("all match their hashes"));
   const auto tensor = [&](const char* name) { return pack + "#" + name; };
   const std::vector<std::string> kernel{"verify",
                                         "--pack",

@@ -1,9 +1,10 @@
-// README.md is run: every command that it shows, in one shell as a reader would, in a folder of its
-// own with the program in PATH; and every name and every piece of code in it is one of ours.
+// Runs every command that README.md shows, in one shell as a reader would, in a temporary folder
+// with the program in PATH; and checks that fp4lab has every name and every piece of code in
+// README.md.
 //
 //   FP4LAB_APPROVE=1 ctest --test-dir build/test -R readme_test
 //
-// writes what the commands print now into README.md.
+// writes the commands' current output into README.md.
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
@@ -23,16 +24,16 @@
 namespace fp4lab {
 namespace {
 
-// Shown and not run here, each with the reason.
+// Commands that README.md shows and this test does not run, each with the reason.
 const std::vector<std::string> kNotRun = {
     "tools/run",                                 // builds, and trains for minutes
-    "tools/test",                                // is what runs this test
+    "tools/test",                                // runs this test
     "cmake --install build --prefix ~/fp4lab"};  // find_package_test does it with another prefix
 
 std::filesystem::path ReadmePath() { return SourceDirectory() / "README.md"; }
 
-// A fenced block. Of "console": a command follows "$ ", goes on after a line that ends in \ or |,
-// and its output follows. Of "sh": commands alone.
+// A fenced block. In "console", a command follows "$ " and continues after a line that ends in \ or
+// |; its output comes next. "sh" holds commands only.
 struct Block {
   std::string language, text;
 };
@@ -84,7 +85,7 @@ std::string TextOf(const std::string& language) {
   return text;
 }
 
-// What each command prints, standard error included, in one shell that goes through all of them.
+// The output of each command, standard error included; all commands run in one shell.
 std::vector<std::string> Run(const std::vector<std::string>& commands) {
   const std::string mark = "-- end of a command, exit code ";
   std::string script;
@@ -115,7 +116,7 @@ std::vector<std::string> Run(const std::vector<std::string>& commands) {
   return outputs;
 }
 
-// The page with `outputs` where it shows what its commands print.
+// The page with `outputs` in place of the outputs that it shows.
 std::string WithOutputs(const std::string& page, const std::vector<std::string>& outputs) {
   std::string text;
   std::size_t next = 0;
@@ -208,7 +209,7 @@ TEST_CASE("Every link of README.md leads to a file, and to a heading of it", "[e
     const std::filesystem::path file = SourceDirectory() / link.substr(0, mark);
     REQUIRE(std::filesystem::exists(file));
     if (mark == link.npos) continue;
-    std::string headings;  // as GitHub makes anchors of them
+    std::string headings;  // as GitHub turns them into anchors
     for (const char c : ReadFile(file)) {
       if (c == ' ') headings += '-';
       if (c == '\n' || std::isalnum(static_cast<unsigned char>(c)) != 0) {
@@ -226,7 +227,7 @@ TEST_CASE("README.md counts the dialects", "[e2e]") {
   CHECK(ReadFile(ReadmePath()).find(count) != std::string::npos);
 }
 
-TEST_CASE("Every name that README.md gives for one of another program is one of ours", "[e2e]") {
+TEST_CASE("The fp4lab names beside other programs' names in README.md exist", "[e2e]") {
   const std::string options = RunProgram({"quantize", "--help"}).output;
   const std::vector<std::string> names = NamesOfOurs();
   CHECK(names.size() > 20);

@@ -43,7 +43,7 @@ TEST_CASE("fp4lab study report refuses results whose numbers were edited", "[too
       std::string(std::getenv("FP4LAB_SOURCE_DIR")) + "/tests/study/synthetic_results.json";
   const ProcessResult old =
       RunProgram({"study", "report", fixture, "--out-dir", folder.path.string()});
-  CHECK(old.exit_code == 0);  // of an older version: without a hash
+  CHECK(old.exit_code == 0);  // a file of an older version has no hash
   CHECK(IsOneLine(old.error));
   CHECK_THAT(old.error, ContainsSubstring("synthetic_results.json: has no \"sha256\""));
   const std::filesystem::path results = folder.path / "results.json";
@@ -78,8 +78,8 @@ TEST_CASE("fp4lab study report refuses what is no results file, in one line", "[
   const ProcessResult other =
       RunProgram({"study", "report", (folder.path / "other.json").string()});
   CHECK(other.exit_code == 1);
-  CHECK_THAT(other.error, ContainsSubstring("other.json: is no results file"));
-  // The study inside is shown as it is: what is wrong with it is found late.
+  CHECK_THAT(other.error, ContainsSubstring("other.json: is not a results file"));
+  // The report reads the study inside only when it shows it, so an error there is found late.
   std::string text = ReadFile(std::string(std::getenv("FP4LAB_SOURCE_DIR")) +
                               "/tests/study/synthetic_results.json");
   Json json = Json::parse(text);

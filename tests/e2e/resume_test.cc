@@ -1,4 +1,4 @@
-// Runs that are stopped or killed, and go on.
+// Training runs that are stopped or killed, and resumed.
 #include <chrono>
 #include <random>
 #include <thread>
@@ -60,7 +60,7 @@ std::size_t CountLines(const std::filesystem::path& path) {
   return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
 }
 
-// The lines of a metrics file without what the clock says.
+// The lines of a metrics file without the values that depend on the clock.
 std::vector<Json> Lines(const std::filesystem::path& path) {
   std::vector<Json> lines;
   const std::string text = ReadFile(path);
@@ -117,10 +117,10 @@ TEST_CASE("A run stopped by SIGINT, SIGTERM or SIGKILL anywhere goes on to the s
       if (signal == SIGKILL) {
         CHECK(code == -SIGKILL);
       } else if (code == 128 + signal) {
-        CHECK(output.find("go on with: fp4lab train --resume --out-dir " + cut.string()) !=
+        CHECK(output.find("continue with: fp4lab train --resume --out-dir " + cut.string()) !=
               output.npos);
       } else {
-        CHECK(code == -signal);  // it came before the loop: nothing to save yet
+        CHECK(code == -signal);  // the signal came before the loop: nothing to save yet
       }
       ++stops;
     }
@@ -131,7 +131,7 @@ TEST_CASE("A run stopped by SIGINT, SIGTERM or SIGKILL anywhere goes on to the s
     CAPTURE(last.Output());
     REQUIRE(last.Wait() == 0);
     CheckSameRun(whole, cut);
-    for (const auto& entry : std::filesystem::directory_iterator(cut)) {  // swept
+    for (const auto& entry : std::filesystem::directory_iterator(cut)) {  // removed on resume
       CHECK(entry.path().string().find(".partial-") == std::string::npos);
     }
   }
@@ -144,7 +144,7 @@ TEST_CASE("A hangup stops a run at a checkpoint, and one that nohup had ignored 
   Child stopped(Arguments(cut.string()), folder / "cut.txt");
   InterruptAfter(&stopped, cut / "metrics.jsonl", 5, SIGHUP);
   CHECK(stopped.Wait() == 128 + SIGHUP);
-  CHECK(stopped.Output().find("go on with: fp4lab train --resume") != std::string::npos);
+  CHECK(stopped.Output().find("continue with: fp4lab train --resume") != std::string::npos);
   CHECK(std::filesystem::exists(cut / "checkpoint.fp4lab"));
 
   const auto before = ::signal(SIGHUP, SIG_IGN);  // the child inherits it, as under nohup

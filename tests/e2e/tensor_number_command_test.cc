@@ -1,5 +1,5 @@
-// What verify, explain and identify say where codes and scales are right and the tensor number is
-// not, and what all commands say of files that lack it.
+// The output of verify, explain and identify for right codes and scales under a wrong tensor scale
+// or amax, and of all commands for files that lack this number.
 #include <cmath>
 #include <limits>
 #include <string>
@@ -20,7 +20,7 @@ namespace {
 
 using Catch::Matchers::ContainsSubstring;
 
-// x.npy, and codes.npy and scales.npy as nvfp4.te has them.
+// A folder with x.npy and its codes.npy and scales.npy under nvfp4.te.
 struct Files {
   TemporaryFolder folder;
   Matrix<float> x = NormalMatrix(1, 48, 96);
@@ -35,7 +35,7 @@ struct Files {
     WriteNpy(folder / "codes.npy", MakeNpyArray<std::uint8_t>({m.codes.size()}, m.codes));
     WriteNpy(folder / "scales.npy", MakeNpyArray<std::uint8_t>({m.scales.size()}, m.scales));
   }
-  // verify, explain or identify with this number.
+  // Runs verify, explain or identify with this tensor scale.
   ProcessResult Run(const std::string& command, float number,
                     std::vector<std::string> more = {}) const {
     WriteNpy(folder / "number.npy", MakeNpyArray<float>({1}, std::vector<float>{number}));
@@ -54,8 +54,7 @@ struct WrongNumber {
   const char* kind;
 };
 
-TEST_CASE("A wrong tensor number under right codes and scales is the only thing that is told",
-          "[e2e]") {
+TEST_CASE("With right codes and scales only the wrong tensor number is reported", "[e2e]") {
   const Files files;
   const float up = std::nextafter(files.amax, 2.0f * files.amax);
   const auto bf16 = [](float v) { return Decode(FormatId::kBF16, Encode(FormatId::kBF16, v)); };
@@ -69,7 +68,7 @@ TEST_CASE("A wrong tensor number under right codes and scales is the only thing 
       {"unwritten", 0.0f, "it is 0, as memory that nothing was written to", "constant"},
       {"NaN", std::numeric_limits<float>::quiet_NaN(), "it is not a number of this amax",
        "unknown"},
-      {"another tensor's", 1.5f * files.amax, "it would belong to an amax of", "unknown"},
+      {"another tensor's", 1.5f * files.amax, "it corresponds to an amax of", "unknown"},
   };
   for (const WrongNumber& wrong : numbers) {
     CAPTURE(wrong.what);
@@ -98,7 +97,7 @@ TEST_CASE("A wrong tensor number under right codes and scales is the only thing 
   }
 }
 
-TEST_CASE("identify fits nothing to right codes and scales under a wrong tensor number", "[e2e]") {
+TEST_CASE("identify names no exact dialect if only the tensor number is wrong", "[e2e]") {
   const Files files;
   const float multiplier = files.amax / 2688.0f;
   const ProcessResult run = files.Run("identify", std::nextafter(multiplier, 1.0f));
@@ -107,7 +106,7 @@ TEST_CASE("identify fits nothing to right codes and scales under a wrong tensor 
   CHECK_THAT(run.output,
              ContainsSubstring("Codes and scales are those of\n  codes low-first, scales linear:\n"
                                "    nvfp4.modelopt, ") &&
-                 ContainsSubstring("level 2 as multiplier: expected ") &&
+                 ContainsSubstring("tensor scale as multiplier: expected ") &&
                  ContainsSubstring("it is one unit in the last place off") &&
                  !ContainsSubstring("exactly those") && !ContainsSubstring("inside the allowed"));
   const Json json = ParseJson(files.Run("identify", 1.5f, {"--json"}).output, "identify");
@@ -119,7 +118,7 @@ TEST_CASE("identify fits nothing to right codes and scales under a wrong tensor 
   CHECK(files.Run("identify", multiplier).exit_code == 0);
 }
 
-TEST_CASE("Bytes within a set are no longer so under a wrong tensor number", "[e2e]") {
+TEST_CASE("Bytes of an approximate dialect are refused under a wrong tensor number", "[e2e]") {
   const Files files;
   const std::vector<std::string> set{"--dialect", "nvfp4.te.use-fast-math"};
   CHECK(files.Run("verify", files.amax, set).exit_code == 0);
@@ -134,7 +133,7 @@ TEST_CASE("Bytes within a set are no longer so under a wrong tensor number", "[e
 
 // ---- Files without the number -------------------------------------------------------------------
 
-// The tensors of a file of one matrix, one of them left out.
+// Copies a file of one matrix without the tensor `tensor`.
 void WriteWithout(const std::filesystem::path& from, const std::string& tensor,
                   const std::filesystem::path& to) {
   SafetensorsFile file = ReadSafetensors(from);
@@ -187,7 +186,8 @@ TEST_CASE("A file that lacks its tensor scale is refused by the tensor's name", 
         run({"verify", "--input", "x.npy", "--stored", "lacks.safetensors", "--level-two-is",
              "none", "--dialect", n.dialect});
     CHECK(verified.exit_code == 0);
-    CHECK_THAT(verified.output, ContainsSubstring("level 2 not compared: the answer stores none"));
+    CHECK_THAT(verified.output,
+               ContainsSubstring("tensor scale not compared: the answer stores none"));
   }
 }
 
@@ -208,7 +208,7 @@ TEST_CASE("Formats without a tensor scale need none in their files", "[e2e][exch
           ReadMatrix((files.folder / "z.npy").string()).values);
     run({"verify", "--input", "x.npy", "--stored", "q.npz"});
   }
-  // A file whose writer was asked for none says so itself.
+  // A file written with --level-two-is none states itself that it has no tensor scale.
   run({"quantize", "x.npy", "--level-two-is", "none", "--out", "none.npz"});
   CHECK_THAT(run({"dequantize", "none.npz", "--out", "y.npy"}).output,
              ContainsSubstring("without a tensor scale"));
@@ -217,7 +217,7 @@ TEST_CASE("Formats without a tensor scale need none in their files", "[e2e][exch
                  {.folder = files.folder.path()});
   CHECK(invented.exit_code != 0);
   CHECK_THAT(invented.error, ContainsSubstring("--level-two-is multiplier: none.npz stores no "
-                                               "number of level 2 that could become one"));
+                                               "tensor scale that could become one"));
 }
 
 }  // namespace

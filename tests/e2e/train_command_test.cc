@@ -1,4 +1,4 @@
-// What `fp4lab train` refuses, and how.
+// Errors of `fp4lab train`, and the files that it writes.
 #include <cstdlib>
 
 #include "fp4lab/base/simd.h"
@@ -67,9 +67,9 @@ TEST_CASE("Bad input to fp4lab train is one line on stderr and exit code 1", "[e
           "typo.json#/modle: unknown key; did you mean \"model\"?");
   refuses({"--recipe", "te_nvfp5"}, "command line#/recipe: unknown recipe \"te_nvfp5\"");
   refuses({"--recipe", "te_nvfp4", "--set", "model.d_model=72"},
-          "command line#/model/d_model: d_model 72 is no multiple");
+          "command line#/model/d_model: d_model 72 is not a multiple");
   refuses({"--set", "model.layers"}, "--set model.layers: must be key=value");
-  refuses({"--set", "seed.x=1", "--seed", "1", "--set", "seed.x.y=2"}, "seed.x is no object");
+  refuses({"--set", "seed.x=1", "--seed", "1", "--set", "seed.x.y=2"}, "seed.x is not an object");
   refuses({"--text", "a.txt", "--data", "austen"}, "give one of --text, --tokens and --data");
   refuses({"--resume"}, "has no run to resume");
 }
@@ -121,16 +121,17 @@ TEST_CASE("A folder with a run is neither overwritten nor resumed as another run
   const std::string config = train.File("run.json", kTiny), out = train.Path("out");
   REQUIRE(train.Run({"--config", config, "--out-dir", out}).code == 0);
   const std::string state = ReadFile(out + "/checkpoint.fp4lab");
-  CheckOneLine(train.Run({"--config", config, "--out-dir", out}), "holds a run already; --resume");
+  CheckOneLine(train.Run({"--config", config, "--out-dir", out}),
+               "already holds a run; continue it with --resume");
   CheckOneLine(train.Run({"--config", config, "--out-dir", out, "--resume", "--seed", "2"}),
                "config.json: is the configuration of another run: seed: 2 here, 1 there");
   CHECK((ReadFile(out + "/checkpoint.fp4lab") == state));
 
   WriteFileAtomically(out + "/checkpoint.fp4lab", state.substr(0, state.size() / 2));
   CheckOneLine(train.Run({"--out-dir", out, "--resume"}),
-               "checkpoint.fp4lab: checkpoint is cut short or damaged");
+               "checkpoint.fp4lab: checkpoint is truncated or damaged");
   WriteFileAtomically(out + "/checkpoint.fp4lab", std::string("hello"));
-  CheckOneLine(train.Run({"--out-dir", out, "--resume"}), "is no fp4lab checkpoint");
+  CheckOneLine(train.Run({"--out-dir", out, "--resume"}), "is not an fp4lab checkpoint");
   // The checkpoint of a run with another seed, under this run's configuration.
   const std::string other = train.Path("other");
   REQUIRE(train.Run({"--config", config, "--out-dir", other, "--seed", "2"}).code == 0);
@@ -143,7 +144,8 @@ TEST_CASE("A folder that another process trains in is refused", "[e2e]") {
   TrainCommand train;
   const std::string config = train.File("run.json", kTiny), out = train.Path("out");
   const FolderLock lock(out);
-  CheckOneLine(train.Run({"--config", config, "--out-dir", out}), "is at work here");
+  CheckOneLine(train.Run({"--config", config, "--out-dir", out}),
+               "is already running in this folder");
   CHECK_FALSE(std::filesystem::exists(out + "/config.json"));
 }
 

@@ -2,15 +2,15 @@
 #include <string>
 
 #include "fp4lab/base/random.h"
-#include "fp4lab/dialect/quantize.h"
 #include "fp4lab/exchange/matrix_file.h"
 #include "fp4lab/exchange/stored.h"
 #include "fp4lab/io/gguf.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/io/npy.h"
 #include "fp4lab/io/temporary_folder.h"
-#include "fp4lab/judge/hazards.h"
-#include "fp4lab/judge/pack.h"
+#include "fp4lab/judge/cases/hazards.h"
+#include "fp4lab/judge/packs/pack.h"
+#include "fp4lab/quantize/quantize.h"
 #include "fp4lab/transform/hadamard.h"
 #include "tests/support/catch.h"
 #include "tests/support/program.h"
@@ -39,7 +39,7 @@ struct Files {
   void Write(const StoredMatrix& m) {
     WriteNpy(folder / "codes.npy", MakeNpyArray<std::uint8_t>({m.codes.size()}, m.codes));
     WriteNpy(folder / "scales.npy", MakeNpyArray<std::uint8_t>({m.scales.size()}, m.scales));
-    WriteNpy(folder / "amax.npy", MakeNpyArray<float>({m.level_two.size()}, m.level_two));
+    WriteNpy(folder / "amax.npy", MakeNpyArray<float>({m.tensor_scale.size()}, m.tensor_scale));
   }
   ProcessResult Verify(std::vector<std::string> more = {}) {
     std::vector<std::string> arguments{"verify",
@@ -61,13 +61,13 @@ TEST_CASE("fp4lab verify says equal with 0 and different with 1", "[e2e]") {
   CHECK(equal.exit_code == 0);
   CHECK(equal.output ==
         "nvfp4.te: equal\ncodes   equal (1584)\nscales  equal (99)\n"
-        "level 2 equal (1)\n");
+        "tensor scale equal (1)\n");
   const ProcessResult different = files.Verify({"--dialect", "nvfp4.torchao.inference"});
-  CHECK(different.exit_code == 0);  // these values do not tell the two apart
+  CHECK(different.exit_code == 0);  // the two dialects agree on these values
   const ProcessResult wrong = files.Verify({"--codes-order", "high-first"});
   CHECK(wrong.exit_code == 1);
   CHECK_THAT(wrong.output, ContainsSubstring("nvfp4.te: DIFFERENT\ncodes   "));
-  CHECK_THAT(wrong.output, ContainsSubstring("scales  equal (99)\nlevel 2 not compared"));
+  CHECK_THAT(wrong.output, ContainsSubstring("scales  equal (99)\ntensor scale not compared"));
   const ProcessResult json = files.Verify({"--codes-order", "high-first", "--json"});
   CHECK(json.exit_code == 1);
   const Json verdict = ParseJson(json.output, "verify");
@@ -112,7 +112,7 @@ TEST_CASE("The judging commands read every kind of input", "[e2e]") {
   const ProcessResult raw =
       RunProgram({"verify", "--input", path("x.raw"), "--stored", path("q.npz")});
   CHECK(raw.exit_code == 2);
-  CHECK_THAT(raw.error, ContainsSubstring("is raw: state what it holds"));
+  CHECK_THAT(raw.error, ContainsSubstring("is a raw file: state shape and type"));
 }
 
 TEST_CASE("fp4lab verify reads a vendor's file, in the dialect that is named", "[e2e]") {
@@ -144,7 +144,7 @@ TEST_CASE("fp4lab verify reads layouts, conventions and a given amax", "[e2e]") 
                {.codes = CodeOrder::kHighFirst,
                 .scales = ScaleOrder::k128x4,
                 .transposed = true,
-                .level_two = LevelTwoConvention::kDivisor});
+                .tensor_scale = TensorScaleConvention::kDivisor});
   const std::vector<std::string> right{"--amax",
                                        "64",
                                        "--codes-order",
@@ -216,7 +216,8 @@ TEST_CASE("fp4lab verify --stochastic judges runs whose random bits are not know
   CHECK_THAT(wrong_dialect.error, ContainsSubstring("does not round stochastically"));
 }
 
-TEST_CASE("fp4lab verify tells equal bytes from those within a set of answers", "[e2e]") {
+TEST_CASE("fp4lab verify distinguishes equal bytes from others in an approximate dialect's set",
+          "[e2e]") {
   Files files;
   const Dialect& exact = *FindDialect("nvfp4.flashinfer.te-exact");
   const Dialect& set = *FindDialect("nvfp4.flashinfer");
@@ -242,7 +243,7 @@ TEST_CASE("fp4lab verify tells equal bytes from those within a set of answers", 
   CHECK(json["accepted"] == true);
 }
 
-TEST_CASE("A matrix without elements is no success of a kernel", "[e2e]") {
+TEST_CASE("An empty matrix is refused, not accepted", "[e2e]") {
   Files files;
   for (const auto& [rows, cols] : {std::pair{0, 48}, std::pair{48, 0}}) {
     files.x = Matrix<float>(static_cast<std::size_t>(rows), static_cast<std::size_t>(cols));
@@ -257,7 +258,7 @@ TEST_CASE("A matrix without elements is no success of a kernel", "[e2e]") {
       CHECK(run.exit_code == 2);
       CHECK(run.output.empty());
       CHECK(IsOneLine(run.error));
-      CHECK_THAT(run.error, ContainsSubstring("a matrix without elements says nothing"));
+      CHECK_THAT(run.error, ContainsSubstring("the matrix has no elements"));
     }
   }
 }
@@ -265,7 +266,7 @@ TEST_CASE("A matrix without elements is no success of a kernel", "[e2e]") {
 TEST_CASE("A kernel that declines every case has not passed", "[e2e]") {
   const std::string cases = "--dialect nvfp4.te --family signs all-zero";
   const std::string program = "'" + Program() + "'";
-  // Answers with the two numbers of each record and three zeros.
+  // Declines each case: writes its index and check word and three zeros.
   const std::string declines =
       "python3 -c \"import struct, sys\n"
       "read, write = sys.stdin.buffer.read, sys.stdout.buffer.write\n"

@@ -1,4 +1,4 @@
-// What is said of stored matrices: known figures of known matrices.
+// Statistics and errors of stored matrices whose figures are known.
 #include "fp4lab/exchange/inspect.h"
 
 #include <algorithm>
@@ -15,8 +15,8 @@ namespace {
 using Catch::Approx;
 using Catch::Matchers::ContainsSubstring;
 
-// 2x32: blocks with scales 1, 2, 0 and NaN (E4M3), no level 2.
-const Dialect kDialect{.name = "plain", .level_two = LevelTwo::kNone};
+// 2x32: blocks with scales 1, 2, 0 and NaN (E4M3), no tensor scale.
+const Dialect kDialect{.name = "plain", .tensor_scale = TensorScaleRule::kNone};
 StoredMatrix Known() {
   Quantized q{.rows = 2, .cols = 32, .scale_rows = 2, .scale_cols = 2};
   q.codes.assign(64, 0);
@@ -26,7 +26,7 @@ StoredMatrix Known() {
   q.codes[32] = 0x7;  // 6 * 0
   q.codes[48] = 0x2;  // NaN
   q.scales = {0x38, 0x40, 0x00, 0x7F};
-  return Store(kDialect, q, {.transposed = true, .level_two = LevelTwoConvention::kNone});
+  return Store(kDialect, q, {.transposed = true, .tensor_scale = TensorScaleConvention::kNone});
 }
 
 TEST_CASE("Scales and codes are counted whatever the layout", "[exchange]") {
@@ -50,7 +50,7 @@ TEST_CASE("Errors beside the input are those that the definitions give", "[excha
   CHECK(e.not_finite == 17);  // the NaN block's 16 values, and the Inf
   CHECK(e.amax == 7.0f);
   CHECK(e.largest_error == 1.0f);
-  CHECK(e.underflow_percent == Approx(100.0 / 4));  // of x's 7, -5.75, 0.125 and 1
+  CHECK(e.underflow_percent == Approx(100.0 / 4));  // 1 of x's 7, -5.75, 0.125 and 1
   CHECK(e.clip_percent == Approx(100.0 / 47));
   const double noise = 1.0 + 0.0625 + 0.015625;
   const double signal = 49 + 5.75 * 5.75 + 0.015625 + 1;
@@ -69,7 +69,7 @@ TEST_CASE("A perfect quantization has infinite SQNR", "[exchange]") {
   CHECK(std::isinf(MeasureError(m, values.View(), values, "x").sqnr_db));
 }
 
-TEST_CASE("All layouts of a size are found, and padding speaks against the wrong ones",
+TEST_CASE("ScaleCandidates lists all layouts of a size and counts nonzero padding in each",
           "[exchange]") {
   const Dialect d{.name = "nvfp4"};
   const StoredMatrix m = Store(d, AnyQuantized(d, 40, 64), {.scales = ScaleOrder::k128x4});
@@ -88,11 +88,11 @@ TEST_CASE("All layouts of a size are found, and padding speaks against the wrong
   CHECK(find(ScaleOrder::k8x4, false) == candidates.end());
 }
 
-TEST_CASE("Expanded scales are told from single ones by what is repeated", "[exchange]") {
+TEST_CASE("ScaleCandidates recognizes expanded scales by repeated bytes", "[exchange]") {
   const Dialect d{.name = "nvfp4.2d", .block_rows = 16};
   const StoredMatrix m = Store(d, AnyQuantized(d, 32, 32), {.expanded_scales = true});
   const std::vector<ScaleCandidate> candidates = ScaleCandidates(m);
-  REQUIRE(candidates.size() == 2);  // and the transposed one
+  REQUIRE(candidates.size() == 2);  // this one and its transpose
   CHECK((candidates[0].expanded && candidates[0].stated && candidates[0].not_repeated == 0));
   CHECK((candidates[1].transposed && !candidates[1].stated));
 }

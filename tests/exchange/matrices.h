@@ -18,8 +18,8 @@ inline std::vector<Dialect> BlockShapes() {
                    .scale = FormatId::kE8M0,
                    .block_rows = rows,
                    .block_cols = 32,
-                   .level_two = LevelTwo::kNone,
-                   .block_scale = BlockScale::kMicroscaling};
+                   .tensor_scale = TensorScaleRule::kNone,
+                   .block_scale = BlockScale::kFloor};
   };
   return {{.name = "nvfp4"},
           {.name = "nvfp4.2d", .block_rows = 16},
@@ -32,7 +32,7 @@ inline std::vector<Dialect> BlockShapes() {
            .element = FormatId::kE5M2,
            .block_rows = 0,
            .block_cols = 0,
-           .level_two = LevelTwo::kTensorFp8}};
+           .tensor_scale = TensorScaleRule::kTensorFp8}};
 }
 
 inline Quantized AnyQuantized(const Dialect& d, std::size_t rows, std::size_t cols,
@@ -52,7 +52,7 @@ inline Quantized AnyQuantized(const Dialect& d, std::size_t rows, std::size_t co
       q.scales.push_back(static_cast<std::uint8_t>(random.Bits16(rows * cols + i) % 0x7F));
     }
   }
-  if (d.level_two != LevelTwo::kNone) {
+  if (d.tensor_scale != TensorScaleRule::kNone) {
     for (std::size_t r = 0; r < (d.row_scaled ? rows : 1); ++r) {
       q.amax.push_back(1.0f + static_cast<float>(random.Bits16(r)) / 4096.0f);
     }
@@ -70,7 +70,7 @@ inline std::vector<StorageLayout> Layouts(const Dialect& d) {
     for (const NamedScaleOrder& scales : kScaleOrders) {
       for (int flags = 0; flags < 4; ++flags) {
         layouts.push_back({codes.order, scales.order, (flags & 1) != 0, (flags & 2) != 0,
-                           LevelTwoConvention::kAmax});
+                           TensorScaleConvention::kAmax});
       }
     }
   }

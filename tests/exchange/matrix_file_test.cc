@@ -39,7 +39,7 @@ TEST_CASE("Every type is found by the names that people and files give it", "[ex
   CHECK(RequireNumberType("F8_E4M3", "x").format == FormatId::kE4M3);
   CHECK(RequireNumberType("float8_e8m0fnu", "x").format == FormatId::kE8M0);
   CHECK_THAT(ErrorOf([] { RequireNumberType("F64", "--dtype"); }),
-             ContainsSubstring("--dtype: \"F64\" is no type of numbers; one of: float32 uint8"));
+             ContainsSubstring("--dtype: \"F64\" is not a number type; one of: float32 uint8"));
   for (const NamedFormat& f : kFormats) {
     if (f.format.bits > 16) continue;
     const NumberType type = RequireNumberType(f.name, "x");
@@ -68,7 +68,7 @@ TEST_CASE("What was written in any file and type is read back", "[exchange]") {
   CHECK(ReadMatrix((folder / "x.safetensors").string()).values(0, 3) == -1.5f);
 }
 
-// A .npy file with a header of any length.
+// Writes a .npy file whose header takes `length` bytes.
 void WriteNpyText(const std::filesystem::path& path, std::string header, std::size_t length,
                   std::span<const float> values) {
   header.resize(length - 1, ' ');
@@ -111,7 +111,7 @@ TEST_CASE("Binary32 is viewed where it lies in the file", "[exchange]") {
   }
 }
 
-TEST_CASE("What is no row-major binary32 at an address for it is copied", "[exchange]") {
+TEST_CASE("Data other than aligned row-major binary32 are copied", "[exchange]") {
   const TemporaryFolder folder;
   const Matrix<float> x = Values();
   const auto view = [&](const char* file) { return ViewMatrix((folder / file).string()); };
@@ -144,7 +144,7 @@ TEST_CASE("What is no row-major binary32 at an address for it is copied", "[exch
   CheckView(view("b.npy"), x, false);
 }
 
-TEST_CASE("More than two dimensions are flattened in front of the last", "[exchange]") {
+TEST_CASE("Leading dimensions are flattened into rows", "[exchange]") {
   const TemporaryFolder folder;
   const std::vector<float> values = Values().values;
   WriteNpy(folder / "x.npy", MakeNpyArray<float>({2, 3, 2}, values));
@@ -162,8 +162,9 @@ TEST_CASE("Integers of NumPy are codes of the type that is stated", "[exchange]"
   WriteNpy(place, MakeNpyArray<std::uint8_t>({1, 2}, nibbles));
   CHECK(ReadMatrix(place, {.dtype = "e2m1"}).values.values == std::vector<float>{6, -6});
   CHECK(ReadMatrix(place, {.dtype = "uint8"}).values.values == std::vector<float>{7, 15});
-  CHECK_THAT(ErrorOf([&] { ReadMatrix(place); }), ContainsSubstring("state it"));
-  CHECK_THAT(ErrorOf([&] { ReadMatrix(place, {.dtype = "bf16"}); }), ContainsSubstring("no codes"));
+  CHECK_THAT(ErrorOf([&] { ReadMatrix(place); }), ContainsSubstring("state the type"));
+  CHECK_THAT(ErrorOf([&] { ReadMatrix(place, {.dtype = "bf16"}); }),
+             ContainsSubstring("cannot be codes"));
   const std::array<std::uint16_t, 2> halves{0x3F80, 0xC0E0};
   WriteNpy(place, MakeNpyArray<std::uint16_t>({1, 2}, halves));
   CHECK(ReadMatrix(place).values.values == std::vector<float>{1, -7});  // BF16
@@ -173,7 +174,7 @@ TEST_CASE("Integers of NumPy are codes of the type that is stated", "[exchange]"
   const std::array<std::uint8_t, 2> bytes{0x7, 0x1F};
   WriteNpy(place, MakeNpyArray<std::uint8_t>({1, 2}, bytes));
   CHECK_THAT(ErrorOf([&] { ReadMatrix(place, {.dtype = "e2m1"}); }),
-             ContainsSubstring("byte 31 is no code of float4_e2m1fn"));
+             ContainsSubstring("byte 31 is not a code of float4_e2m1fn"));
 }
 
 TEST_CASE("Packed nibbles in U8 and F4 tensors are two numbers a byte", "[exchange]") {
@@ -243,7 +244,7 @@ TEST_CASE("Shapes and places are read as they are written", "[exchange]") {
   CHECK(ParseShape("128x256", "--shape") == std::vector<std::size_t>{128, 256});
   CHECK(ParseShape("7", "--shape") == std::vector<std::size_t>{7});
   for (const char* bad : {"", "x", "12x", "x12", "-1x2", "1 x 2", "12y3", "99999999999999999999"}) {
-    CHECK_THAT(ErrorOf([&] { ParseShape(bad, "--shape"); }), ContainsSubstring("is no shape"));
+    CHECK_THAT(ErrorOf([&] { ParseShape(bad, "--shape"); }), ContainsSubstring("is not a shape"));
   }
   CHECK(SplitPlace("a/b.npz:x.y").name == "x.y");
   CHECK(SplitPlace("a/b.NPZ").ending == ".npz");

@@ -73,7 +73,8 @@ def main(folder):
     def done(name, values):
         np.save(f"{folder}/{name}.values.npy", values.astype(np.float32))
 
-    # Transformer Engine: amax, scales padded to multiples of 128 rows and 4 columns with rubbish in between.
+    # Transformer Engine: amax, scales padded to multiples of 128 rows and 4 columns with arbitrary
+    # bytes.
     padded = np.full((128, 12), 0xAB, np.uint8)
     padded[:rows, :] = scales
     safetensors(f"{folder}/te.safetensors", {
@@ -114,7 +115,7 @@ def main(folder):
     done("ggml-nvfp4", v * (s * f32(0.375)))
     gguf(f"{folder}/ggml-mxfp4.gguf", {"blk.0.ffn_up.weight": (39, [cols, rows], mx.tobytes())})
     done("ggml-mxfp4", v * np.repeat(e8m0(exponents), 32, axis=1))
-    # Three experts of two rows, each with its own level 2.
+    # Three experts of two rows, each with its own tensor scale.
     experts = np.array([0.5, 2, 3], f32)
     gguf(f"{folder}/ggml-experts.gguf", {
         "blk.0.ffn_up_exps.weight": (40, [cols, 2, 3], nv.tobytes()),

@@ -1,4 +1,4 @@
-// Files that independent programs wrote (sample_files.py: NumPy, no code of ours) are read to the
+// Files that independent programs wrote (sample_files.py: NumPy, no code of fp4lab) are read to the
 // values that those programs state.
 #include <algorithm>
 #include <bit>
@@ -18,18 +18,19 @@ struct Sample {
   const char* file;
   const char* convention;
   const char* name;
-  LevelTwoConvention level_two;
+  TensorScaleConvention tensor_scale;
 };
 const Sample kSamples[] = {
-    {"te.safetensors", "te", "fc1.weight", LevelTwoConvention::kAmax},
+    {"te.safetensors", "te", "fc1.weight", TensorScaleConvention::kAmax},
     {"modelopt.safetensors", "modelopt", "model.layers.0.mlp.up_proj",
-     LevelTwoConvention::kMultiplier},
-    {"compressed-tensors.safetensors", "compressed-tensors", "lin", LevelTwoConvention::kDivisor},
+     TensorScaleConvention::kMultiplier},
+    {"compressed-tensors.safetensors", "compressed-tensors", "lin",
+     TensorScaleConvention::kDivisor},
     {"compressed-tensors-mxfp4.safetensors", "compressed-tensors", "lin",
-     LevelTwoConvention::kNone},
-    {"ggml-nvfp4.gguf", "gguf", "blk.0.ffn_up.weight", LevelTwoConvention::kMultiplier},
-    {"ggml-mxfp4.gguf", "gguf", "blk.0.ffn_up.weight", LevelTwoConvention::kNone},
-    {"ggml-experts.gguf", "gguf", "blk.0.ffn_up_exps.weight", LevelTwoConvention::kMultiplier},
+     TensorScaleConvention::kNone},
+    {"ggml-nvfp4.gguf", "gguf", "blk.0.ffn_up.weight", TensorScaleConvention::kMultiplier},
+    {"ggml-mxfp4.gguf", "gguf", "blk.0.ffn_up.weight", TensorScaleConvention::kNone},
+    {"ggml-experts.gguf", "gguf", "blk.0.ffn_up_exps.weight", TensorScaleConvention::kMultiplier},
 };
 
 // False where there is no Python with NumPy.
@@ -43,7 +44,7 @@ bool WriteSamples(const TemporaryFolder& folder) {
   return true;
 }
 
-TEST_CASE("Samples of other programs are read to the values that they state", "[exchange]") {
+TEST_CASE("Sample files of other programs decode to the values stored beside them", "[exchange]") {
   const TemporaryFolder folder;
   if (!WriteSamples(folder)) return;
   for (const Sample& sample : kSamples) {
@@ -51,7 +52,7 @@ TEST_CASE("Samples of other programs are read to the values that they state", "[
     const std::string path = (folder / sample.file).string();
     const StoredFile file = ReadStored(path);
     CHECK(file.entry == StoredFileEntry{sample.name, sample.convention});
-    CHECK(file.matrix.layout.level_two == sample.level_two);
+    CHECK(file.matrix.layout.tensor_scale == sample.tensor_scale);
     const std::string stem = path.substr(0, path.rfind('.'));
     const Matrix<float> expected = ReadMatrix(stem + ".values.npy").values;
     const Matrix<float> values = StoredValues(file.matrix, 448.0f, path);
@@ -72,14 +73,14 @@ TEST_CASE("Samples go through every convention without a change of codes and sca
   for (const Sample& sample : kSamples) {
     const StoredMatrix matrix = ReadStored((folder / sample.file).string()).matrix;
     for (const std::string_view convention : Conventions()) {
-      if (convention == "gguf" && matrix.level_two.size() > 1) continue;
+      if (convention == "gguf" && matrix.tensor_scale.size() > 1) continue;
       CAPTURE(sample.file, convention);
       const std::string place = (folder / (convention == "gguf" ? "x.gguf" : "x.npz")).string();
       WriteStored(place, matrix, "", convention, 448.0f);
       ReadStoredOptions options;
       const StoredMatrix read = ReadStored(place, options).matrix;
       StorageLayout plain;
-      plain.level_two = LevelTwoConvention::kNone;
+      plain.tensor_scale = TensorScaleConvention::kNone;
       StoredMatrix a = Convert(matrix, plain, 448.0f, "a"), b = Convert(read, plain, 448.0f, "b");
       CHECK(a == b);
     }

@@ -1,5 +1,5 @@
-// Files of quantized matrices: every layout survives, names are found, what does not fit is
-// refused.
+// Files of quantized matrices: every layout survives a round trip, names are found, inconsistent
+// files are refused.
 #include "fp4lab/exchange/stored_file.h"
 
 #include "fp4lab/base/error.h"
@@ -18,7 +18,8 @@ std::vector<std::byte> Bytes(std::size_t size, int value = 0) {
   return std::vector<std::byte>(size, std::byte(value));
 }
 
-TEST_CASE("Our files keep every layout of every format, in both endings", "[exchange][property]") {
+TEST_CASE("fp4lab files keep every layout of every format, as .safetensors and .npz",
+          "[exchange][property]") {
   const TemporaryFolder folder;
   for (const Dialect& d : BlockShapes()) {
     const Quantized q = AnyQuantized(d, 19, 33);
@@ -78,13 +79,13 @@ TEST_CASE("Vendors' naming gives back what was written under it", "[exchange][pr
       const StoredFile read = ReadStored(place, {.dialect = &d});
       CHECK(read.entry == StoredFileEntry{"a.b", std::string(vendor.name)});
       const StorageLayout plain{.codes = CodeOrder::kBytes,
-                                .level_two = read.matrix.layout.level_two};
+                                .tensor_scale = read.matrix.layout.tensor_scale};
       StoredMatrix a = Convert(stored, plain, d.scale_max, "a"),
                    b = Convert(read.matrix, plain, d.scale_max, "b");
-      if (d.row_scaled) b.level_two.resize(a.level_two.size());
+      if (d.row_scaled) b.tensor_scale.resize(a.tensor_scale.size());
       CHECK(a.codes == b.codes);
       CHECK(a.scales == b.scales);
-      CHECK(a.level_two == b.level_two);
+      CHECK(a.tensor_scale == b.tensor_scale);
     }
   }
 }
@@ -114,39 +115,40 @@ TEST_CASE("A vendor's tensors that do not fit together are refused by name", "[e
   CHECK_THAT(error(file), ContainsSubstring("m#l.weight_scale: 12 bytes of scales; 4x32 in 1x16 "
                                             "blocks has 4x2 scales"));
   file.tensors["l.weight_scale"] = {"F8_E4M3", {512}, Bytes(512)};
-  CHECK_THAT(error(file), ContainsSubstring("they fit the order 128x4 or padded: state it"));
+  CHECK_THAT(error(file),
+             ContainsSubstring("they fit the order 128x4 or padded: state the scale order"));
   file.tensors["l.weight_scale"] = {"BF16", {4, 2}, Bytes(16)};
   CHECK_THAT(error(file), ContainsSubstring("is BF16 4x2 where block scales are"));
   file.tensors["l.weight_scale"] = {"F8_E4M3", {4, 2}, Bytes(8)};
   CHECK_THAT(error(file),
              ContainsSubstring("m: has no number in l.weight_scale_2, the tensor scale "
-                               "of l.weight: add it as F32, or say that there is none"));
+                               "of l.weight: add it as F32, or state that it has none"));
   file.tensors["l.weight_scale_2"] = {"F32", {1}, Bytes(4)};
   CHECK(error(file) == "no error");
   file.tensors["l.weight_scale_2"] = {"F32", {3}, Bytes(12)};
-  CHECK_THAT(error(file), ContainsSubstring("3 numbers of level 2; 1 or one a row (4) fit"));
+  CHECK_THAT(error(file), ContainsSubstring("3 tensor scales; 1 or one per row (4) fit"));
   file.tensors["l.weight"] = {"I32", {4, 4}, Bytes(64)};
   CHECK_THAT(error(file), ContainsSubstring("is I32 4x4 where codes are U8, F4 or F8_*"));
 }
 
-TEST_CASE("Bytes of scales that two formats could have are read when the dialect is named",
-          "[exchange]") {
+TEST_CASE("Ambiguous scale bytes are read once --dialect names the format", "[exchange]") {
   const Dialect d{.name = "nvfp4"};
   const Quantized q = AnyQuantized(d, 48, 64);  // 4 scales a row, or 2 padded to 4
   SafetensorsFile file;
   AddVendorMatrix(Store(d, q, {}), {"w", FindVendor("te")}, 448.0f, &file);
   file.tensors.erase("w_amax_rowwise");
   const VendorEntry entry{"w", FindVendor("te")};
-  CHECK_THAT(ErrorOf([&] { ReadVendorMatrix(file, entry, {}, "x"); }),
-             ContainsSubstring("x#w_rowwise_scale_inv: may be E8M0 in 1x32 blocks, or E4M3 in 1x16 "
-                               "blocks that lack their _amax_rowwise: say which with --dialect"));
-  const ReadStoredOptions named{.dialect = &d, .level_two = LevelTwoConvention::kNone};
+  CHECK_THAT(
+      ErrorOf([&] { ReadVendorMatrix(file, entry, {}, "x"); }),
+      ContainsSubstring("x#w_rowwise_scale_inv: may be E8M0 in 1x32 blocks, or E4M3 in 1x16 "
+                        "blocks that lack their _amax_rowwise: state the dialect with --dialect"));
+  const ReadStoredOptions named{.dialect = &d, .tensor_scale = TensorScaleConvention::kNone};
   CHECK(ReadVendorMatrix(file, entry, named, "x").scale == FormatId::kE4M3);
   CHECK(ReadVendorMatrix(file, entry, {.dialect = FindDialect("mxfp4.floor")}, "x").scale ==
         FormatId::kE8M0);
 }
 
-TEST_CASE("A description of ours that lies is refused", "[exchange]") {
+TEST_CASE("A wrong fp4lab description in a file is refused", "[exchange]") {
   const Dialect d{.name = "nvfp4"};
   SafetensorsFile good;
   AddStored(Store(d, AnyQuantized(d, 4, 32), {}), d.name, "a", &good);
@@ -196,16 +198,17 @@ TEST_CASE("Files and conventions that do not go together are refused", "[exchang
     return ErrorOf(
         [&] { WriteStored((folder / file).string(), stored, d.name, convention, 448.0f); });
   };
-  CHECK_THAT(error("x.bin", "fp4lab"), ContainsSubstring("does not go with the naming of fp4lab"));
+  CHECK_THAT(error("x.bin", "fp4lab"),
+             ContainsSubstring("cannot be used with the naming convention fp4lab"));
   CHECK_THAT(error("x.gguf", "te"), ContainsSubstring(".gguf for gguf"));
   CHECK_THAT(error("x.npz", "vllm"),
              ContainsSubstring("convention vllm: is not known; one of: fp4lab gguf te"));
-  CHECK_THAT(error("x.npz", "modelopt"), ContainsSubstring("has no place for 4x33 codes"));
+  CHECK_THAT(error("x.npz", "modelopt"), ContainsSubstring("cannot store 4x33 codes"));
   CHECK_THAT(error("x.gguf", "gguf"), ContainsSubstring("multiples of 64 can be written"));
   CHECK(error("x.npz", "fp4lab") == "no error");
   WriteFileAtomically(folder / "x.bin", std::string_view("x"));
   CHECK_THAT(ErrorOf([&] { ReadStored((folder / "x.bin").string()); }),
-             ContainsSubstring("is no .safetensors, .npz or .gguf file"));
+             ContainsSubstring("is not a .safetensors, .npz or .gguf file"));
 }
 
 }  // namespace

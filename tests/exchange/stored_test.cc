@@ -1,4 +1,5 @@
-// Stored matrices: every layout holds everything, conversions commute, sizes that lie are refused.
+// Stored matrices: every layout keeps the whole matrix, conversions commute, wrong sizes are
+// refused.
 #include "fp4lab/exchange/stored.h"
 
 #include <bit>
@@ -122,8 +123,8 @@ TEST_CASE("Sizes that do not fit are refused with the size that would", "[exchan
   CHECK(error([](StoredMatrix& m) { m.scales.resize(512); }) ==
         "weights: 512 bytes of scales; 4x2 scales in the order linear take 8; they fit the order "
         "128x4 or padded");
-  CHECK(error([](StoredMatrix& m) { m.level_two.resize(3); }) ==
-        "weights: 3 numbers of level 2; nvfp4 has 1 for 4 rows");
+  CHECK(error([](StoredMatrix& m) { m.tensor_scale.resize(3); }) ==
+        "weights: 3 tensor scales; nvfp4 has 1 for 4 rows");
   CHECK_THAT(error([](StoredMatrix& m) { m.rows = m.cols = std::size_t{1} << 33; }),
              ContainsSubstring("is too large"));
   CHECK_THAT(error([](StoredMatrix& m) { m.block_cols = 32; }),
@@ -135,68 +136,70 @@ TEST_CASE("Sizes that do not fit are refused with the size that would", "[exchan
                m.codes.assign(128, 0);
                m.codes[33] = 16;
              }),
-             ContainsSubstring("byte 16 at (1, 1) is no code"));
+             ContainsSubstring("byte 16 at (1, 1) is not a code"));
 }
 
-TEST_CASE("Scales that differ within one tile are no expanded scales", "[exchange]") {
+TEST_CASE("Expanded scales that differ within one tile are refused", "[exchange]") {
   const Dialect d{.name = "nvfp4.2d", .block_rows = 16};
   StoredMatrix m = Store(d, AnyQuantized(d, 16, 16), {.expanded_scales = true});
   m.scales[9] ^= 1;
   CHECK_THAT(ErrorOf([&] { Load(d, m, "x"); }), ContainsSubstring("x: scale (9, 0) is "));
 }
 
-TEST_CASE("Level 2 goes from amax to each convention and back", "[exchange][property]") {
+TEST_CASE("Tensor scale goes from amax to each convention and back", "[exchange][property]") {
   const RandomStream random{11, 0};
-  const auto kinds = {LevelTwoConvention::kMultiplier, LevelTwoConvention::kDivisor};
+  const auto kinds = {TensorScaleConvention::kMultiplier, TensorScaleConvention::kDivisor};
   for (std::uint64_t i = 0; i < 20000; ++i) {
     const std::uint32_t exponent = 40 + random.Bits16(3 * i) % 170u;
     const float amax = std::bit_cast<float>(exponent << 23 | random.Bits16(3 * i + 1) << 7 |
                                             (random.Bits16(3 * i + 2) & 0x7Fu));
-    for (const LevelTwoConvention kind : kinds) {
-      const float stored = ConvertLevelTwo(amax, LevelTwoConvention::kAmax, kind, 2688.0f);
-      const float back = ConvertLevelTwo(stored, kind, LevelTwoConvention::kAmax, 2688.0f);
-      if (ConvertLevelTwo(back, LevelTwoConvention::kAmax, kind, 2688.0f) != stored) {
+    for (const TensorScaleConvention kind : kinds) {
+      const float stored = ConvertTensorScale(amax, TensorScaleConvention::kAmax, kind, 2688.0f);
+      const float back = ConvertTensorScale(stored, kind, TensorScaleConvention::kAmax, 2688.0f);
+      if (ConvertTensorScale(back, TensorScaleConvention::kAmax, kind, 2688.0f) != stored) {
         FAIL("amax " << amax << " is stored as " << stored << ", read as " << back);
       }
     }
   }
-  CHECK(ConvertLevelTwo(2.0f, LevelTwoConvention::kMultiplier, LevelTwoConvention::kDivisor, 1) ==
-        0.5f);
-  const float zero =
-      ConvertLevelTwo(0.0f, LevelTwoConvention::kAmax, LevelTwoConvention::kDivisor, 2688.0f);
+  CHECK(ConvertTensorScale(2.0f, TensorScaleConvention::kMultiplier,
+                           TensorScaleConvention::kDivisor, 1) == 0.5f);
+  const float zero = ConvertTensorScale(0.0f, TensorScaleConvention::kAmax,
+                                        TensorScaleConvention::kDivisor, 2688.0f);
   CHECK(std::isinf(zero));
-  CHECK(ConvertLevelTwo(zero, LevelTwoConvention::kDivisor, LevelTwoConvention::kAmax, 2688.0f) ==
-        0.0f);
+  CHECK(ConvertTensorScale(zero, TensorScaleConvention::kDivisor, TensorScaleConvention::kAmax,
+                           2688.0f) == 0.0f);
 }
 
-TEST_CASE("Values are decoded in the order of those who use the convention", "[exchange]") {
+TEST_CASE("Values are decoded in the operation order of each tensor-scale convention",
+          "[exchange]") {
   const Dialect d{.name = "nvfp4"};
   const Quantized q = AnyQuantized(d, 3, 40);
   const float amax = q.amax[0];
-  for (const NamedLevelTwo& kind : kLevelTwoConventions) {
-    const StoredMatrix m = Store(d, q, {.transposed = true, .level_two = kind.convention});
+  for (const NamedTensorScale& kind : kTensorScaleConventions) {
+    const StoredMatrix m = Store(d, q, {.transposed = true, .tensor_scale = kind.convention});
     const Matrix<float> values = StoredValues(m, d.scale_max, "x");
     for (std::size_t r = 0; r < 3; ++r) {
       for (std::size_t c = 0; c < 40; ++c) {
         const float s = Decode(FormatId::kE4M3, q.scales[r * 3 + c / 16]);
         const float multiplier = amax / 2688.0f, divisor = 2688.0f / amax;
         const float te = s * amax, inverse = 1.0f / 2688.0f;
-        const float factor = kind.convention == LevelTwoConvention::kNone         ? s
-                             : kind.convention == LevelTwoConvention::kAmax       ? te * inverse
-                             : kind.convention == LevelTwoConvention::kMultiplier ? s * multiplier
-                                                                                  : s / divisor;
+        const float factor = kind.convention == TensorScaleConvention::kNone   ? s
+                             : kind.convention == TensorScaleConvention::kAmax ? te * inverse
+                             : kind.convention == TensorScaleConvention::kMultiplier
+                                 ? s * multiplier
+                                 : s / divisor;
         CHECK(values(r, c) == Decode(FormatId::kE2M1, q.codes[r * 40 + c]) * factor);
       }
     }
   }
 }
 
-TEST_CASE("A level-2 number of unknown meaning is not converted", "[exchange]") {
+TEST_CASE("A tensor scale of unknown meaning is not converted", "[exchange]") {
   const Dialect d{.name = "nvfp4"};
   StoredMatrix m = Store(d, AnyQuantized(d, 2, 16), {});
-  m.layout.level_two = LevelTwoConvention::kNone;
+  m.layout.tensor_scale = TensorScaleConvention::kNone;
   CHECK_THAT(ErrorOf([&] { Convert(m, {}, d.scale_max, "x"); }),
-             ContainsSubstring("state its convention"));
+             ContainsSubstring("state the convention"));
 }
 
 }  // namespace

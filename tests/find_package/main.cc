@@ -1,6 +1,6 @@
 #include <cstdio>
 
-#include "fp4lab/dialect/quantize.h"
+#include "fp4lab/quantize/quantize.h"
 
 // Quantizes one block as Transformer Engine does and checks its largest element, which is exact.
 int main() {

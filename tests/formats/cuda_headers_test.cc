@@ -1,12 +1,13 @@
-// Our conversions against NVIDIA's own host code in cuda_fp4.h, cuda_fp6.h, cuda_fp8.h, cuda_fp16.h
-// and cuda_bf16.h. Built where CMake finds those headers; no GPU and no CUDA library is needed.
+// fp4lab's conversions against NVIDIA's host code in cuda_fp4.h, cuda_fp6.h, cuda_fp8.h,
+// cuda_fp16.h and cuda_bf16.h. Built where CMake finds those headers; no GPU and no CUDA library is
+// needed.
 //
 // All conversions that both sides have give the same codes, NaN and overflow included: all 2^32
-// inputs under [exhaustive] (`ctest -C Exhaustive -L exhaustive`; about 5 minutes on two cores, by
-// slices), BF16 values and boundaries by default. Theirs that have no counterpart here: rounding
-// down (__float2half_rd, __float2bfloat16_rd). Ours that they have not: kStochastic, FP4, FP6 and
-// FP8 rounded up, E8M0 rounded to nearest, UE4M3, UE5M3, TF32. Decoding differs in NaNs only, by
-// the list NanDifferences.
+// inputs under [exhaustive] (`ctest -C Exhaustive -L exhaustive`; about 5 minutes on two cores,
+// measured on slices), BF16 values and boundaries by default. Only NVIDIA's headers round down
+// (__float2half_rd, __float2bfloat16_rd). Only fp4lab has kStochastic, FP4, FP6 and FP8 rounded up,
+// E8M0 rounded to nearest, UE4M3, UE5M3 and TF32. Decoding differs in NaNs only, as NanDifferences
+// lists.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_fp4.h>
@@ -161,7 +162,7 @@ TEST_CASE("NVIDIA's conversions from FP16 and BF16 are ours of the widened value
 
 float FromHalf(__half_raw raw) { return __half2float(__half(raw)); }
 
-// Where their decoding is not ours: the binary32 bits that they give a NaN code.
+// NVIDIA's decoding of a format, and the binary32 bits that it gives a NaN code.
 struct NanDifference {
   std::string_view name;
   FormatId format;

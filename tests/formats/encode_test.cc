@@ -77,7 +77,7 @@ TEST_CASE("Encode's kernels give the scalar codes on every SIMD target",
         if (f.format.bits > 8 && f.format.bits <= 16)
           CheckEncode<std::uint16_t>(f, inputs, options);
         if (f.format.bits > 16) CheckEncode<std::uint32_t>(f, inputs, options);
-        if (rounding != Rounding::kStochastic) continue;  // the wider integers
+        if (rounding != Rounding::kStochastic) continue;  // codes in wider integers
         if (f.format.bits <= 8) CheckEncode<std::uint16_t>(f, inputs, options);
         if (f.format.bits <= 16) CheckEncode<std::uint32_t>(f, inputs, options);
       }
@@ -85,8 +85,8 @@ TEST_CASE("Encode's kernels give the scalar codes on every SIMD target",
   }
 }
 
-// Codes that decode to other bits than Decode's, among all codes of a format and those with bits
-// set above it.
+// The number of codes that a kernel decodes to other bits than the scalar Decode: all codes of a
+// format, and codes with bits set above the format's.
 template <class Code>
 std::size_t WrongValues(const NamedFormat& f) {
   const std::uint32_t all = (1u << f.format.bits) - 1;

@@ -19,7 +19,7 @@ constexpr std::array kRoundings = {Rounding::kNearestEven, Rounding::kTowardZero
 constexpr std::array kOverflows = {Overflow::kSaturate, Overflow::kSpecial};
 constexpr std::array<std::uint32_t, 7> kFields = {0, 1, 0x1234, 0x7FFF, 0x8000, 0xFFFE, 0xFFFF};
 
-// The number of x for which Encode and the oracle differ, after telling about the first five.
+// The number of inputs for which Encode and the oracle differ; reports the first five.
 std::size_t Differences(const NamedFormat& f, const std::vector<float>& inputs, Rounding rounding,
                         std::uint32_t random16, Overflow overflow) {
   const oracle::Grid grid(f.format);
@@ -46,11 +46,11 @@ void CheckAgainstOracle(const NamedFormat& f, const std::vector<float>& inputs) 
   }
 }
 
-TEST_CASE("The facts of each format are those of the standards", "[formats]") {
+TEST_CASE("Range, Inf and NaN codes of each format are those of the standards", "[formats]") {
   struct Facts {
     double max, min_normal, min_subnormal;
     std::uint32_t max_code;
-    std::set<std::uint32_t> inf, nan;  // with the sign bit, 8 bits and fewer
+    std::set<std::uint32_t> inf, nan;  // both signs; formats of at most 8 bits
   };
   const std::map<std::string, Facts> all = {
       {"e2m1", {6, 1, 0.5, 0x7, {}, {}}},
@@ -64,7 +64,12 @@ TEST_CASE("The facts of each format are those of the standards", "[formats]") {
       {"fp16", {65504, 0x1p-14, 0x1p-24, 0x7BFF, {}, {}}},
       {"bf16", {0x1.FEp127, 0x1p-126, 0x1p-133, 0x7F7F, {}, {}}},
       {"tf32", {0x1.FFCp127, 0x1p-126, 0x1p-136, 0x3FBFF, {}, {}}},
-      {"e0m3", {0.875, INFINITY, 0.125, 0x7, {}, {}}}};
+      {"e0m3", {0.875, INFINITY, 0.125, 0x7, {}, {}}},
+      {"e3m4",
+       {15.5, 0x1p-2, 0x1p-6, 0x6F, {0x70, 0xF0}, {0x71, 0x72, 0x73, 0x74, 0x75, 0x76, 0x77, 0x78,
+                                                   0x79, 0x7A, 0x7B, 0x7C, 0x7D, 0x7E, 0x7F, 0xF1,
+                                                   0xF2, 0xF3, 0xF4, 0xF5, 0xF6, 0xF7, 0xF8, 0xF9,
+                                                   0xFA, 0xFB, 0xFC, 0xFD, 0xFE, 0xFF}}}};
   REQUIRE(all.size() == kFormats.size());
   for (const NamedFormat& f : kFormats) {
     INFO(f.name);
@@ -212,7 +217,7 @@ TEST_CASE("TF32 converts as cvt.rn, cvt.rz and cvt.rna do, NaN and overflow incl
   CHECK(Tf32Container(Tf32Operand(-1.0001f)) == 0xBF800000);
 }
 
-TEST_CASE("A directed rounding overflows only outward", "[formats]") {
+TEST_CASE("Directed roundings overflow to Inf only away from zero", "[formats]") {
   const auto code = [](float x, Rounding rounding) {
     return Encode(FormatId::kFP16, x, rounding, 0, Overflow::kSpecial);
   };
@@ -251,7 +256,7 @@ TEST_CASE("Formats are found by both of their names", "[formats]") {
     CHECK(FindFormat(f.name) == f.id);
     CHECK(FindFormat(f.short_name) == f.id);
   }
-  CHECK_FALSE(FindFormat("e3m4").has_value());
+  CHECK_FALSE(FindFormat("e6m1").has_value());
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Casts that other libraries computed (tests/golden/casts.npz, te_sr_host.npz) against ours.
+// Casts of other libraries (tests/golden/casts.npz, te_sr_host.npz) against fp4lab's.
 #include "tests/support/golden.h"
 
 #include <algorithm>
@@ -19,16 +19,17 @@ namespace {
 constexpr bool IsNanBits(std::uint32_t u) { return (u & 0x7FFFFFFFu) > 0x7F800000u; }
 constexpr bool IsNegativeNan(std::uint32_t u) { return IsNanBits(u) && u >> 31 != 0; }
 constexpr bool IsMinusZero(std::uint32_t u) { return u == 0x80000000u; }
-// Not those that are NaN with us too: -NaN, -Inf and what rounds beyond E8M0's largest.
+// Excludes inputs that fp4lab converts to NaN as well: -NaN, -Inf and magnitudes that round beyond
+// E8M0's largest.
 constexpr bool IsZeroOrNegativeInRange(std::uint32_t u) {
   return u == 0 || (u >= 0x80000000u && u < 0xFF400000u);
 }
 
-// Everything in which another library's cast is not ours: for exactly the inputs of `applies` its
-// code is `code` of the input's bits, and ours is another.
+// A known difference of another library's cast: for exactly the inputs that `applies` names, the
+// library's code is `code` of the input's bits, and fp4lab's code is another.
 struct Difference {
   std::string_view name;
-  std::string_view arrays;  // how the names of the arrays concerned begin
+  std::string_view arrays;  // prefix of the names of the arrays concerned
   FormatId format;
   bool (*applies)(std::uint32_t bits);
   std::uint32_t (*code)(std::uint32_t bits);
@@ -83,7 +84,8 @@ Cast ReadCast(const NpzFile& file, const std::string& name) {
           CodesOf(file.Read(name), is_te)};
 }
 
-// Inputs for which the cast is neither ours nor explained, or explained and ours all the same.
+// The number of inputs whose code differs from fp4lab's without a known difference, or equals
+// fp4lab's in spite of one.
 std::size_t Unexplained(const Cast& cast, const std::vector<std::uint32_t>& inputs,
                         std::array<std::size_t, kDifferences.size()>* uses) {
   std::size_t unexplained = 0;
@@ -187,7 +189,7 @@ TEST_CASE(
       const std::uint32_t carry = Encode(FormatId::kE2M1, x, Rounding::kStochastic, r << 8);
       const float push = static_cast<float>(r) / 256.0f * q;
       const float sum = a + push;
-      // Exact in double: the two are within a factor of two, or push is 0.
+      // The difference is exact in double: its operands are within a factor of two, or push is 0.
       const bool rounded_up = static_cast<double>(sum) - push > a;
       const bool on_grid = Decode(FormatId::kE2M1, Encode(FormatId::kE2M1, sum)) == sum;
       const bool differs = carry != table.nibbles[256 * i + r];

@@ -1,5 +1,5 @@
-// The verdict on stochastic rounding: right kernels pass, at the stated error rate, wrong ones
-// fail.
+// The verdict on stochastic rounding: right kernels are refused no oftener than the stated error
+// rate, wrong kernels are refused.
 #include "fp4lab/formats/stochastic_verdict.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 using Answer = StochasticAnswer;
 
-// P(Binomial <= k) or (>= k), and of sums of different draws, by adding up the distribution.
+// Element k: the probability of k successes in independent draws of probabilities p.
 std::vector<long double> Distribution(const std::vector<double>& p) {
   std::vector<long double> mass(p.size() + 1, 0.0L);
   mass[0] = 1.0L;
@@ -90,7 +90,8 @@ TEST_CASE("UpCount counts the fields that go up", "[formats][stochastic]") {
   }
 }
 
-TEST_CASE("The joint count of a cvt.rs pair is that of all 65536 fields", "[formats][stochastic]") {
+TEST_CASE("BothUpReversed counts the fields that round both elements of a cvt.rs pair up",
+          "[formats][stochastic]") {
   const RandomStream stream{.seed = 10};
   for (std::uint64_t i = 0; i < 60; ++i) {
     std::uint32_t a = stream.Bits16(2 * i), b = i % 5 == 0 ? a : stream.Bits16(2 * i + 1);
@@ -112,7 +113,7 @@ struct Experiment {
   FormatId element = FormatId::kE2M1;
   RandomForm form = RandomForm::kCvtRs;
   std::size_t rows = 64, cols = 64, repetitions = 1;
-  float one_value = 0.0f;  // of all elements; 0: evenly spread ones of both signs
+  float one_value = 0.0f;  // value of all elements; 0: random values of both signs
 };
 
 std::vector<float> Values(const Experiment& x) {
@@ -138,7 +139,8 @@ StochasticVerdict Judge(const Experiment& x, const Kernel& kernel, double error_
   return JudgeStochastic(sample, error_rate);
 }
 
-// Words of repetition n from Philox; element i takes its field of word i / 4.
+// A kernel with the random bits of x.form: repetition n draws Philox words, and four neighbours of
+// a row take the fields of one word.
 Kernel FromWords(const Experiment& x, std::uint64_t seed) {
   return [x, seed](float v, std::size_t n, std::size_t i) {
     const RandomStream stream{.seed = seed, .step = static_cast<std::uint32_t>(n)};
@@ -148,7 +150,7 @@ Kernel FromWords(const Experiment& x, std::uint64_t seed) {
   };
 }
 
-// 16 bits an element, field(n, i).
+// A kernel with 16 random bits for each element, field(n, i).
 Kernel FromFields(const Experiment& x,
                   std::function<std::uint32_t(std::size_t, std::size_t)> field) {
   return [x, field](float v, std::size_t n, std::size_t i) {
@@ -195,13 +197,13 @@ TEST_CASE("A right kernel is refused no oftener than the error rate says",
       x.one_value = seed % 2 == 0 ? 0.0f : 0.4f;
       refused += Judge(x, FromWords(x, 1000 + seed), 0.02).answer == Answer::kRefused;
     }
-    CHECK(refused <= 12);  // 6 expected of an exact test; P(> 12) is below 1 % of that
+    CHECK(refused <= 12);  // an exact test expects 6, with P(> 12) below 1 %
   }
 }
 
 struct WrongKernel {
   const char* name;
-  const char* statistic;  // one that must fail
+  const char* statistic;  // the statistic that must fail
   Experiment experiment;
   Kernel kernel;
 };
@@ -214,57 +216,46 @@ std::vector<WrongKernel> WrongKernels() {
   const auto cut = [](float v, std::size_t, std::size_t) {
     return Encode(FormatId::kE2M1, v, Rounding::kTowardZero);
   };
-  std::
-      vector<WrongKernel>
-          kernels =
-              {
-                  {"all zeros", "codes", one, [](float, std::size_t, std::size_t) { return 0u; }},
-                  {"truncation", "rates", one, cut},
-                  {"truncation, repeated", "elements", many, cut},
-                  {"zero seed: every field 0", "rates", one,
-                   FromFields(one, [](std::size_t, std::size_t) { return 0u; })},
-                  {"round to nearest", "rates", one, nearest},
-                  {"round to nearest, repeated", "rates", many, nearest},
-                  {"always up", "rates", one,
-                   FromFields(one, [](std::size_t, std::size_t) { return 0xFFFFu; })},
-                  {"one field for all, new in every repetition", "rates", many,
-                   FromFields(many, [](std::size_t n, std::size_t) { return Fair(0, n); })},
-                  {"neighbours share a field, equal fractions", "neighbours", flat,
-                   FromFields(flat, [](std::size_t n, std::size_t i) { return Fair(n, i / 2); })},
-                  {"neighbours share a field", "neighbours", one,
-                   FromFields(one, [](std::size_t n, std::size_t i) { return Fair(n, i / 2); })},
-                  {"four share a field", "neighbours", one,
-                   FromFields(one, [](std::size_t n, std::size_t i) { return Fair(n, i / 4); })},
-                  {"the middle two of four share a field", "neighbours", one,
-                   FromFields(one, [](std::size_t n,
-                                      std::size_t i) { return Fair(n, i - (i % 4 == 2)); })},
-                  {"every block of 16 draws the same", "neighbours", one,
-                   FromFields(one, [](std::size_t n,
-                                      std::size_t i) { return Fair(n, i / 64 * 16 + i % 16); })},
-                  {"every row draws the same", "neighbours", one,
-                   FromFields(one, [](std::size_t n, std::size_t i) { return Fair(n, i % 64); })},
-                  {"the same bits in both repetitions", "repetitions", two,
-                   FromFields(two, [](std::size_t, std::size_t i) { return Fair(0, i); })},
-                  {"the same bits in every repetition", "elements", many,
-                   FromFields(many, [](std::size_t, std::size_t i) { return Fair(0, i); })},
-                  {"biased up by a tenth of a step", "rates", one,
-                   FromFields(one,
-                              [](std::size_t n, std::size_t i) {
-                                return std::min(0xFFFFu, Fair(n, i) + 6554u);
-                              })},
-                  {"two random bits where 16 are claimed", "rates", one,
-                   FromFields(one,
-                              [](std::size_t n, std::size_t i) { return Fair(n, i) & 0xC000u; })},
-                  {"negative values are cut", "rates", one,
-                   [](float v, std::size_t n, std::size_t i) {
-                     return Encode(FormatId::kE2M1, v, Rounding::kStochastic,
-                                   v < 0.0f ? 0u : Fair(n, i));
-                   }},
-                  {"one lane of 16 is cut", "rates", one,
-                   FromFields(one, [](std::size_t n,
-                                      std::size_t i) { return i % 16 == 7 ? 0u : Fair(n, i); })},
-              };
-  return kernels;
+  return {
+      {"all zeros", "codes", one, [](float, std::size_t, std::size_t) { return 0u; }},
+      {"truncation", "rates", one, cut},
+      {"truncation, repeated", "elements", many, cut},
+      {"zero seed: every field 0", "rates", one,
+       FromFields(one, [](std::size_t, std::size_t) { return 0u; })},
+      {"round to nearest", "rates", one, nearest},
+      {"round to nearest, repeated", "rates", many, nearest},
+      {"always up", "rates", one,
+       FromFields(one, [](std::size_t, std::size_t) { return 0xFFFFu; })},
+      {"one field for all, new in every repetition", "rates", many,
+       FromFields(many, [](std::size_t n, std::size_t) { return Fair(0, n); })},
+      {"neighbours share a field, equal fractions", "neighbours", flat,
+       FromFields(flat, [](std::size_t n, std::size_t i) { return Fair(n, i / 2); })},
+      {"neighbours share a field", "neighbours", one,
+       FromFields(one, [](std::size_t n, std::size_t i) { return Fair(n, i / 2); })},
+      {"four share a field", "neighbours", one,
+       FromFields(one, [](std::size_t n, std::size_t i) { return Fair(n, i / 4); })},
+      {"the middle two of four share a field", "neighbours", one,
+       FromFields(one, [](std::size_t n, std::size_t i) { return Fair(n, i - (i % 4 == 2)); })},
+      {"every block of 16 draws the same", "neighbours", one,
+       FromFields(one, [](std::size_t n, std::size_t i) { return Fair(n, i / 64 * 16 + i % 16); })},
+      {"every row draws the same", "neighbours", one,
+       FromFields(one, [](std::size_t n, std::size_t i) { return Fair(n, i % 64); })},
+      {"the same bits in both repetitions", "repetitions", two,
+       FromFields(two, [](std::size_t, std::size_t i) { return Fair(0, i); })},
+      {"the same bits in every repetition", "elements", many,
+       FromFields(many, [](std::size_t, std::size_t i) { return Fair(0, i); })},
+      {"biased up by a tenth of a step", "rates", one,
+       FromFields(one, [](std::size_t n,
+                          std::size_t i) { return std::min(0xFFFFu, Fair(n, i) + 6554u); })},
+      {"two random bits where 16 are claimed", "rates", one,
+       FromFields(one, [](std::size_t n, std::size_t i) { return Fair(n, i) & 0xC000u; })},
+      {"negative values are cut", "rates", one,
+       [](float v, std::size_t n, std::size_t i) {
+         return Encode(FormatId::kE2M1, v, Rounding::kStochastic, v < 0.0f ? 0u : Fair(n, i));
+       }},
+      {"one lane of 16 is cut", "rates", one,
+       FromFields(one, [](std::size_t n, std::size_t i) { return i % 16 == 7 ? 0u : Fair(n, i); })},
+  };
 }
 
 TEST_CASE("Wrong kernels are refused, each by the statistic that says why",
@@ -285,7 +276,8 @@ TEST_CASE("Wrong kernels are refused, each by the statistic that says why",
   }
 }
 
-TEST_CASE("The sizes that the header states are enough", "[formats][stochastic]") {
+TEST_CASE("The sample sizes stated in stochastic_verdict.h suffice to refuse wrong kernels",
+          "[formats][stochastic]") {
   const auto refused = [](Experiment x, const Kernel& kernel) {
     return Judge(x, kernel).answer == Answer::kRefused;
   };
@@ -302,7 +294,7 @@ TEST_CASE("The sizes that the header states are enough", "[formats][stochastic]"
   x = {};
   CHECK(refused(x, FromFields(x, [](std::size_t n, std::size_t i) { return Fair(n, i / 2); })));
   CHECK(refused(x, FromFields(x, [](std::size_t n, std::size_t i) { return Fair(n, i % 64); })));
-  // A rate off by 0.1: 2 * (4.5 / 0.1)^2 = 4050 free elements; the values give 4016 of 4096.
+  // A rate off by 0.1 takes 2 * (4.5 / 0.1)^2 = 4050 free elements; these values give 4016 of 4096.
   int caught = 0;
   for (std::uint32_t trial = 0; trial < 100; ++trial) {
     caught += refused(x, [&](float v, std::size_t, std::size_t i) {
@@ -320,7 +312,7 @@ TEST_CASE("Too little to judge is undecided, never accepted", "[formats][stochas
   const StochasticVerdict few = Judge(x, FromWords(x, 4));
   CHECK(few.answer == Answer::kUndecided);
   CHECK(few.reason.find("too few elements") == 0);
-  Experiment grid;  // values that never move
+  Experiment grid;  // values of the format, which never move
   grid.one_value = 1.5f;
   const StochasticVerdict still = Judge(grid, FromWords(grid, 4));
   CHECK(still.answer == Answer::kUndecided);

@@ -12,8 +12,8 @@
 
 namespace fp4lab {
 
-// One way to convert: all roundings for the exponents of E8M0, to nearest and toward zero
-// elsewhere; overflow of both kinds where they differ.
+// A conversion of the sweep: E8M0 under all three roundings, other formats to nearest and toward
+// zero; overflow of both kinds where they differ.
 struct Conversion {
   FormatId format;
   Rounding rounding;
@@ -36,8 +36,8 @@ inline std::vector<Conversion> SweptConversions() {
 
 inline constexpr std::uint32_t kPatternsAPart = 1u << 16;  // 65536 parts make all patterns
 
-// Patterns of part `part` whose code is wrong, by the kernel of the active SIMD target or by the
-// scalar routine. Code: integers that hold the format.
+// The number of patterns of part `part` whose code is wrong, by the kernel of the active SIMD
+// target or by the scalar routine. Code is an unsigned integer that holds the format.
 template <class Code>
 std::size_t WrongCodesOfPart(const Conversion& conversion, const oracle::Grid& grid,
                              std::uint32_t part) {

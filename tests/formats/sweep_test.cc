@@ -1,4 +1,4 @@
-// A part of formats_exhaustive_test that takes a second: 17 runs of 65536 neighbouring patterns.
+// A subset of formats_exhaustive_test that takes a second: 17 runs of 65536 neighbouring patterns.
 #include "tests/formats/sweep.h"
 
 #include <numeric>
@@ -12,7 +12,7 @@ namespace {
 
 TEST_CASE("Runs of binary32 patterns convert to every format as the oracle says",
           "[formats][oracle]") {
-  // Runs at every 4099th part, and those in which the formats' ranges begin and end.
+  // Runs at every 8168th part, and the parts in which the formats' ranges begin and end.
   std::vector<std::uint32_t> parts = {0x0000, 0x0040, 0x3F80, 0x43E8,
                                       0x4780, 0x7F7F, 0x7F80, 0xFF80};
   for (std::uint32_t part = 1; part < 0x10000; part += 8 * 1021) parts.push_back(part);

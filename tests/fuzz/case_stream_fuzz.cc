@@ -1,8 +1,8 @@
-// The answers that a kernel sends back through the pipe.
+// Fuzzes the reader of the answers that a kernel sends back through the pipe.
 #include <sstream>
 #include <string>
 
-#include "fp4lab/judge/case_stream.h"
+#include "fp4lab/judge/cases/case_stream.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -11,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   OneLineOrNothing([&] {
     AnswerStream answers(in, "x");
     while (const std::optional<CaseAnswer> answer = answers.Next()) {
-      if (answer->codes.size() + answer->scales.size() + 4 * answer->level_two.size() > size) {
+      if (answer->codes.size() + answer->scales.size() + 4 * answer->tensor_scale.size() > size) {
         std::abort();
       }
     }

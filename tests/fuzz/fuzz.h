@@ -1,4 +1,5 @@
-// What every fuzz target does around its reader: refusals are one line, anything else is a finding.
+// Shared by all fuzz targets: a reader may throw an Error of one line; any other failure is a
+// finding.
 #pragma once
 
 #include <cstddef>

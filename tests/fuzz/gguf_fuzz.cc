@@ -1,4 +1,4 @@
-// The reader, and the reader of quantized matrices on top of it.
+// Fuzzes the reader of .gguf files and, on top of it, the reader of their quantized matrices.
 #include "fp4lab/exchange/vendor.h"
 #include "fp4lab/io/gguf.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,4 +1,4 @@
-// Recipes: what is accepted is resolved, printed, and read again as the same recipe.
+// Fuzzes recipes: an accepted recipe is resolved, printed, and read again as the same recipe.
 #include "fp4lab/io/json.h"
 #include "fp4lab/train/recipe.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,5 +1,5 @@
-// Runs a fuzz target on every file of the folders that are named: its corpus and what fuzzing found
-// are tests of every build, with any compiler.
+// Runs a fuzz target on every file of the folders that the command line names, so that the corpus
+// and the findings of fuzzing are tests of every build, with any compiler.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>

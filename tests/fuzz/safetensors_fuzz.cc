@@ -1,4 +1,5 @@
-// The reader, and the readers of quantized matrices on top of it.
+// Fuzzes the reader of .safetensors files and, on top of it, the readers of their quantized
+// matrices.
 #include "fp4lab/exchange/stored_file.h"
 #include "fp4lab/io/safetensors.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,5 +1,5 @@
-// Study files: what is accepted is resolved, printed, and read again as the same study.
-#include "fp4lab/study/study.h"
+// Fuzzes study files: an accepted study is resolved, printed, and read again as the same study.
+#include "fp4lab/study/run/study.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,5 +1,5 @@
 // Attention on the GPU against the CPU's.
-#include "fp4lab/gpu/attention.cuh"
+#include "fp4lab/gpu/attention/attention.cuh"
 
 #include "fp4lab/nn/rope.h"
 #include "tests/gpu/device.h"
@@ -49,7 +49,8 @@ Answers OnGpu(const AttentionShape& s, const std::vector<float>& qkv,
   return {FloatsOf(out), FloatsOf(d_qkv)};
 }
 
-// The distances of outputs and of the gradients of queries, keys and values.
+// Checks the relative distances of the outputs and of the gradients of queries, keys and values,
+// and that a second run gives the same bits.
 template <class A>
 void CheckShape(const AttentionShape& s, double tolerance) {
   CAPTURE(s.batch, s.sequence, s.heads, s.kv_heads, s.head_dim);
@@ -58,7 +59,7 @@ void CheckShape(const AttentionShape& s, double tolerance) {
   const std::vector<float> dout = RoundedTo<A>(Normal(2, s.Rows() * q));
   Answers want = OnCpu(s, qkv, dout);
   const Answers got = OnGpu<A>(s, qkv, dout);
-  if constexpr (!std::is_same_v<A, float>) {  // turned back on the way out
+  if constexpr (!std::is_same_v<A, float>) {  // the BF16 backward undoes RoPE, too
     fp4lab::RopeBackward(
         MakeRopeTable(s.sequence, s.head_dim, kTheta),
         MatrixView<float>(want.d_qkv.data(), s.Rows(), width).Block(0, 0, s.Rows(), q + kv));

@@ -1,4 +1,4 @@
-// What the tests of the training kernels share: arrays there and back, and comparisons.
+// Helpers for the tests of the training kernels: copies between host and device, and comparisons.
 #pragma once
 
 #include <cmath>
@@ -10,19 +10,13 @@
 #include <vector>
 
 #include "fp4lab/formats/format.h"
-#include "fp4lab/gpu/engine.h"
-#include "fp4lab/gpu/memory.cuh"
+#include "fp4lab/gpu/engine/engine.h"
+#include "fp4lab/gpu/engine/memory.cuh"
+#include "tests/gpu/no_gpu.h"
 #include "tests/support/catch.h"
 #include "tests/support/values.h"
 
 namespace fp4lab::gpu {
-
-// True, and said once a test, where nothing can be run.
-inline bool NoGpu() {
-  if (CudaGpus() > 0) return false;
-  std::puts("SKIPPED: no GPU");
-  return true;
-}
 
 template <class X>
 DeviceArray<X> ToDevice(const std::vector<X>& host) {
@@ -51,7 +45,7 @@ std::vector<float> FloatsOf(const DeviceArray<X>& device) {
   return ToFloats(ToHost(device));
 }
 
-// Floats that T holds, as T on the device.
+// Copies floats to the device as T, which must represent them exactly.
 template <class T>
 DeviceArray<T> ToDeviceAs(const std::vector<float>& host) {
   std::vector<T> values(host.size());
@@ -59,7 +53,7 @@ DeviceArray<T> ToDeviceAs(const std::vector<float>& host) {
   return ToDevice(values);
 }
 
-// What a kernel with output type T makes of the CPU's floats.
+// The CPU's floats as a kernel with output type T rounds them: to BF16 unless T is float.
 template <class T>
 std::vector<float> RoundedTo(std::vector<float> x) {
   if constexpr (!std::is_same_v<T, float>) {
@@ -74,7 +68,7 @@ inline std::vector<float> Normal(std::uint64_t seed, std::size_t size, double de
   return x;
 }
 
-// Poisoned memory: an element that a kernel forgets is a NaN.
+// Device memory filled with NaNs, so that an element that a kernel does not write is found.
 template <class X>
 DeviceArray<X> Poisoned(std::size_t size) {
   DeviceArray<X> device(size);

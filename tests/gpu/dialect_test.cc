@@ -1,4 +1,4 @@
-// Operands in any dialect made on the GPU against the CPU's, bit for bit; alpha; scales of rows.
+// Operands quantized in any dialect on the GPU against the CPU's, bit for bit; alpha; row scales.
 #include <algorithm>
 #include <bit>
 #include <string>
@@ -9,7 +9,7 @@
 namespace fp4lab::gpu {
 namespace {
 
-// The dialect's own rounding, and at random, by every generator.
+// A dialect's own rounding, stochastic roundings by every generator, and truncation.
 std::vector<OperandRecipe> Roundings(const Dialect& d) {
   std::vector<OperandRecipe> recipes = {{.format = d}};
   const auto add = [&](ElementRounding rounding, RandomGenerator generator) {
@@ -21,6 +21,7 @@ std::vector<OperandRecipe> Roundings(const Dialect& d) {
         ElementRounding::kStochastic16, ElementRounding::kStochastic32}) {
     add(rounding, RandomGenerator::kPhilox);
   }
+  add(ElementRounding::kStochastic8, RandomGenerator::kTransformerEngine);
   add(ElementRounding::kStochastic8, RandomGenerator::kLinearCounter);
   add(ElementRounding::kStochastic32, RandomGenerator::kLinearCounter);
   add(ElementRounding::kStochastic4, RandomGenerator::kWordPerRow);
@@ -36,7 +37,7 @@ Dialect Like(const char* name, int rows, int cols) {
   return d;
 }
 
-// What no row has and a recipe can say: other blocks, elements and scales.
+// Dialects that a recipe can state and no row of the table has: other blocks, elements and scales.
 std::vector<Dialect> Unlisted() {
   std::vector<Dialect> all;
   for (const FormatId scale : {FormatId::kUE4M3, FormatId::kUE5M3, FormatId::kE5M2}) {
@@ -47,7 +48,7 @@ std::vector<Dialect> Unlisted() {
   for (const FormatId element :
        {FormatId::kE2M3, FormatId::kE3M2, FormatId::kE4M3, FormatId::kE5M2}) {
     for (const ElementRounding rounding :
-         {ElementRounding::kTiesUp, ElementRounding::kHalfAdded, ElementRounding::kBf16First}) {
+         {ElementRounding::kTiesAway, ElementRounding::kHalfAdded, ElementRounding::kBf16First}) {
       all.push_back(*FindDialect("nvfp4.compressed-tensors"));
       all.back().element = element;
       all.back().rounding = rounding;
@@ -124,6 +125,19 @@ TEST_CASE("Any shape is served in any dialect, and after a Hadamard transform", 
   }
 }
 
+TEST_CASE("Transformer Engine's random bits in tensors of many tiles are the CPU's", "[gpu]") {
+  if (NoGpu()) return;
+  OperandRecipe recipe{.format = *FindDialect("nvfp4.te"),
+                       .random = RandomGenerator::kTransformerEngine};
+  recipe.format->rounding = ElementRounding::kStochastic8;
+  for (const bool along_rows : {false, true}) {
+    for (const Place& place :
+         {Place{256, 384, along_rows}, {130, 272, along_rows}, {37, 700, along_rows}}) {
+      CheckOperandOfBoth(recipe, place, Normal(8, place.rows * place.cols));
+    }
+  }
+}
+
 TEST_CASE("alpha of any two dialects on the GPU is the CPU's", "[gpu]") {
   if (NoGpu()) return;
   const float inf = INFINITY, nan = std::nanf("");
@@ -173,7 +187,7 @@ void CheckScaleRows(bool by_row, bool by_column, bool adds) {
   CHECK(Different(FloatsOf(d), RoundedTo<D>(want)) == 0);
 }
 
-TEST_CASE("Scales of rows come after the product, in the CPU's order", "[gpu]") {
+TEST_CASE("Scales of rows are applied after the GPU's product, in the CPU's order", "[gpu]") {
   if (NoGpu()) return;
   for (const bool by_row : {false, true}) {
     for (const bool by_column : {false, true}) {
@@ -186,7 +200,7 @@ TEST_CASE("Scales of rows come after the product, in the CPU's order", "[gpu]") 
   }
 }
 
-// Every operand in `a`, or those of gradients in `b`.
+// The operands of gradients take recipe `b`, all others `a`.
 LinearRecipe Recipe(const OperandRecipe& a, const OperandRecipe& b) {
   return {.bf16 = true, .fprop = {a, a}, .dgrad = {b, a}, .wgrad = {b, a}};
 }
@@ -224,14 +238,17 @@ TEST_CASE("Linears on the GPU with operands in any dialect are the CPU's", "[gpu
   if (NoGpu()) return;
   const LinearData data;
   std::size_t seen = 0, different = 0;
-  const OperandObserver look = [&](LinearOperand, MatrixView<const float> before,
-                                   MatrixView<const float> values, const Dialect& dialect,
-                                   const DialectOptions& options) {
-    Matrix<float> again(before.rows, before.cols);
-    fp4lab::QuantizeToValues(dialect, before, options, again.View());
+  const OperandObserver look = [&](const ObservedOperand& operand) {
+    const MatrixView<const float> before = operand.before;
+    Matrix<float> again(before.rows, before.cols), decoded(before.rows, before.cols);
+    fp4lab::QuantizeToValues(operand.dialect, before, operand.options, again.View());
+    ToOperandValues(operand.dialect, operand.quantized, decoded.View());
     ++seen;
     for (std::size_t r = 0; r < before.rows; ++r) {
-      for (std::size_t c = 0; c < before.cols; ++c) different += again(r, c) != values(r, c);
+      for (std::size_t c = 0; c < before.cols; ++c) {
+        different += again(r, c) != operand.values(r, c);
+        different += decoded(r, c) != operand.values(r, c);
+      }
     }
   };
   double worst = 0.0;
@@ -253,7 +270,7 @@ TEST_CASE("Linears on the GPU with operands in any dialect are the CPU's", "[gpu
   CHECK(different == 0);
 }
 
-// gpu_test "[speed]"
+// Run with: gpu_test "[speed]"
 TEST_CASE("How long operands take to make", "[.speed]") {
   if (NoGpu()) return;
   OperandTimer time;

@@ -4,13 +4,13 @@
 #include <string>
 
 #include "fp4lab/dialect/dialect.h"
-#include "fp4lab/gpu/memory.cuh"
+#include "fp4lab/gpu/engine/memory.cuh"
 #include "tests/gpu/trainers.h"
 
 namespace fp4lab {
 namespace {
 
-// All operands in one format, gradients rounded at random.
+// A recipe with all operands in one format and gradients rounded stochastically.
 Json InFormat(const Json& format, int random_bits) {
   const Json plain{{"format", format}};
   Json random = plain;
@@ -34,7 +34,7 @@ TrainConfig Config(const Json& recipe, const Json& model, int batch, int steps) 
 
 const Json kTiny = {{"layers", 2}, {"d_model", 32}, {"heads", 2}, {"ffn", 64}, {"sequence", 64}};
 
-// At most so many losses: they end where a number is not finite.
+// The losses of at most `steps` steps, up to the first step with a number that is not finite.
 std::vector<double> FiniteLosses(Trainer trainer, std::int64_t steps) {
   const TrainConfig& config = trainer.Config();
   std::vector<double> losses;
@@ -50,10 +50,10 @@ std::vector<double> FiniteLosses(Trainer trainer, std::int64_t steps) {
 // nvfp4.modelopt.static makes NaN of a block of zeros in a tensor of small numbers.
 bool EndsInNan(const Dialect& d) { return d.block_scale == BlockScale::kOverTensor; }
 
-// Without a level 2, gradients underflow the block scales of E4M3; what is left of them rounds far
-// apart.
+// Without a tensor scale, gradients underflow E4M3 block scales, and the remaining values round far
+// apart on CPU and GPU.
 double Tolerance(const Dialect& d) {
-  return !HasLevelTwo(d) && d.scale != FormatId::kE8M0 ? 0.1 : 3e-2;
+  return !HasTensorScale(d) && d.scale != FormatId::kE8M0 ? 0.1 : 3e-2;
 }
 
 TEST_CASE("Every exact dialect trains on the GPU, with the CPU's losses within a distance",
@@ -90,7 +90,7 @@ TEST_CASE("Every exact dialect trains on the GPU, with the CPU's losses within a
   std::printf("%d dialects: largest |GPU - CPU| of 30 losses %.2e nats\n", number, largest);
 }
 
-TEST_CASE("Training in dialects of one's own gives the same bits again on the GPU", "[gpu]") {
+TEST_CASE("Training in user-defined dialects is reproducible on the GPU", "[gpu]") {
   if (NoGpu()) return;
   const Json rows{{"like", "fp8_e4m3"}, {"block", {1, 0}}};
   const Json wide{{"like", "nvfp4.te"}, {"scale", "ue5m3"}, {"block", {1, 32}}};
@@ -117,7 +117,7 @@ TEST_CASE("Training in dialects of one's own gives the same bits again on the GP
   }
 }
 
-// gpu_test "[speed]"
+// Run with: gpu_test "[speed]"
 TEST_CASE("How long training steps take in several dialects", "[.speed]") {
   if (NoGpu()) return;
   const Json model = {

@@ -1,6 +1,6 @@
-// Whole training steps on the GPU: losses against the CPU's, the same bits again, checkpoints that
-// go both ways, places of non-finite numbers.
-#include "fp4lab/gpu/engine.h"
+// Whole training steps on the GPU: losses against the CPU's, reproducible bits, checkpoints that
+// move between CPU and GPU, the first tensor that is not finite.
+#include "fp4lab/gpu/engine/engine.h"
 
 #include <cmath>
 #include <cstdio>
@@ -9,16 +9,16 @@
 #include <limits>
 #include <utility>
 
-#include "fp4lab/gpu/gemm.cuh"
-#include "fp4lab/gpu/memory.cuh"
-#include "fp4lab/gpu/tokens.h"
+#include "fp4lab/gpu/engine/memory.cuh"
+#include "fp4lab/gpu/engine/tokens.h"
+#include "fp4lab/gpu/gemm/gemm.cuh"
 #include "fp4lab/train/checkpoint.h"
 #include "tests/gpu/trainers.h"
 
 namespace fp4lab {
 namespace {
 
-// FP4LAB_CLEAR_PRODUCTS=1 compute-sanitizer --tool initcheck gpu_test
+// For initcheck: FP4LAB_CLEAR_PRODUCTS=1 compute-sanitizer --tool initcheck gpu_test
 const bool kClearProducts = gpu::clear_products = std::getenv("FP4LAB_CLEAR_PRODUCTS") != nullptr;
 
 TrainConfig Small(const Json& recipe, const Json& model = Json::object(), int micro_batches = 1) {
@@ -50,7 +50,7 @@ double Distance(const std::vector<float>& a, const std::vector<float>& b) {
   return std::sqrt(difference / size);
 }
 
-TEST_CASE("Sorted tokens are all rows, by token, in segments", "[gpu]") {
+TEST_CASE("SortTokens orders all rows by token and splits them into segments", "[gpu]") {
   const std::vector<std::uint16_t> tokens = {3, 1, 3, 3, 0, 3, 3, 1};
   const gpu::SortedTokens sorted = gpu::SortTokens(tokens, 5, 2);
   CHECK(sorted.rows == std::vector<std::uint32_t>{4, 1, 7, 0, 2, 3, 5, 6});
@@ -78,7 +78,8 @@ TEST_CASE("One step in binary32 on the GPU is the CPU's but for the order of sum
     const StepResult a = cpu.Step(1e-3), b = device.Step(1e-3);
     CHECK(b.loss == Approx(a.loss).epsilon(1e-6));
     CHECK(b.grad_norm == Approx(a.grad_norm).epsilon(1e-5));
-    // The first moments are the gradient's tenth: the second third of the payload.
+    // The second third of the payload holds the first moments, after one step a tenth of the
+    // gradient.
     const std::vector<float> of_cpu = Payload(cpu), of_gpu = Payload(device);
     const auto moments = [](const std::vector<float>& p) {
       const auto n = static_cast<std::ptrdiff_t>(p.size() / 3);
@@ -90,11 +91,11 @@ TEST_CASE("One step in binary32 on the GPU is the CPU's but for the order of sum
   }
 }
 
-// FP4 rounds neighbouring sums to codes far apart, so its losses stray most. On an H200: fp32 4e-8,
-// bf16 2e-4, FP8 2e-3, NVFP4 7e-3, MXFP4 1e-2.
+// FP4 losses differ most from the CPU's, since FP4 rounds neighbouring sums to codes far apart. On
+// an H200: fp32 4e-8, bf16 2e-4, FP8 2e-3, NVFP4 7e-3, MXFP4 1e-2.
 struct Arm {
   Json recipe;
-  double tolerance;  // nats: of any of 50 losses
+  double tolerance;  // nats, for each of 50 losses
 };
 
 const std::vector<Arm> kArms = {
@@ -125,7 +126,7 @@ TEST_CASE("Fifty losses on the GPU are the CPU's within a stated distance", "[gp
   }
 }
 
-TEST_CASE("The GPU gives the same bits again", "[gpu]") {
+TEST_CASE("Training on the GPU is reproducible", "[gpu]") {
   if (NoGpu()) return;
   for (const Arm& arm : kArms) {
     CAPTURE(arm.recipe.dump());
@@ -137,7 +138,7 @@ TEST_CASE("The GPU gives the same bits again", "[gpu]") {
   }
 }
 
-TEST_CASE("What a product's place held before does not matter on the GPU", "[gpu]") {
+TEST_CASE("Previous contents of GEMM outputs do not change training on the GPU", "[gpu]") {
   if (NoGpu()) return;
   const auto state = [](const TrainConfig& config, bool clear) {
     gpu::clear_products = clear;
@@ -154,7 +155,7 @@ TEST_CASE("What a product's place held before does not matter on the GPU", "[gpu
   }
 }
 
-TEST_CASE("What new memory holds on the GPU does not matter", "[gpu]") {
+TEST_CASE("Uninitialized GPU memory does not change training", "[gpu]") {
   if (NoGpu()) return;
   const auto state = [](const TrainConfig& config, int byte) {
     gpu::new_memory_byte = byte;
@@ -171,7 +172,7 @@ TEST_CASE("What new memory holds on the GPU does not matter", "[gpu]") {
   }
 }
 
-TEST_CASE("A CPU's checkpoint goes on on the GPU, and back", "[gpu]") {
+TEST_CASE("A CPU checkpoint resumes on the GPU, and a GPU checkpoint on the CPU", "[gpu]") {
   if (NoGpu()) return;
   const TrainConfig config = Small(GENERATE("te_nvfp4", "te_fp8_delayedscaling"));
   Trainer whole(config, Text()), cpu(config, Text()), device = OnGpu(config), back(config, Text());
@@ -201,8 +202,8 @@ TEST_CASE("Diagnostics on the GPU see the CPU's operands", "[gpu]") {
     CAPTURE(s.name);
     REQUIRE(named.count(s.name) == 1);
     CHECK(s.format == named[s.name].format);
-    CHECK(s.amax == Approx(named[s.name].amax).epsilon(0.2));
-    CHECK(s.sqnr_db == Approx(named[s.name].sqnr_db).margin(0.5));
+    CHECK(s.values["amax"] == Approx(named[s.name].values["amax"]).epsilon(0.2));
+    CHECK(s.values["sqnr_db"] == Approx(named[s.name].values["sqnr_db"]).margin(0.5));
   }
 }
 
@@ -212,7 +213,7 @@ TEST_CASE("The GPU names the first tensor that is not finite", "[gpu]") {
   Trainer device = OnGpu(config);
   const std::vector<std::byte> state = device.SaveState();
   Checkpoint checkpoint = ReadCheckpoint(state, "state");
-  // The fourth block linear's rows are outputs of block 0: an infinite weight there shows first.
+  // A huge weight of block 0's mlp.down overflows its output, the first tensor that is not finite.
   const ParameterSlice down = MakeLayout(config.model).block_linears[kDown];
   checkpoint.payload[down.offset] = 3e38f;
   device.LoadState(

@@ -1,11 +1,11 @@
-// Every kernel of a training step against the CPU's function: the same bits where the order of the
-// sums is the CPU's.
+// Every kernel of a training step against the CPU's function: the same bits if both sum in the same
+// order.
 #include <map>
 
-#include "fp4lab/gpu/delayed_scaling.cuh"
-#include "fp4lab/gpu/kernels.cuh"
-#include "fp4lab/gpu/quantize.cuh"
-#include "fp4lab/gpu/tokens.h"
+#include "fp4lab/gpu/engine/tokens.h"
+#include "fp4lab/gpu/kernels/kernels.cuh"
+#include "fp4lab/gpu/quantize/delayed_scaling.cuh"
+#include "fp4lab/gpu/quantize/quantize.cuh"
 #include "fp4lab/nn/embedding.h"
 #include "fp4lab/nn/loss.h"
 #include "fp4lab/nn/rmsnorm.h"
@@ -26,7 +26,7 @@ MatrixView<X> View(std::vector<std::remove_const_t<X>>& x, std::size_t rows, std
   return {x.data(), rows, cols};
 }
 
-TEST_CASE("Amax histories move on as the CPU's", "[gpu]") {
+TEST_CASE("Amax histories on the GPU advance as on the CPU", "[gpu]") {
   if (NoGpu()) return;
   constexpr std::size_t kStride = 1100;
   std::vector<DelayedScaling> scalings;
@@ -37,7 +37,7 @@ TEST_CASE("Amax histories move on as the CPU's", "[gpu]") {
   std::vector<float> numbers = Normal(1, scalings.size() * kStride);
   for (float& x : numbers) x = std::fabs(x);
   numbers[4 * kStride + 1] = 0.0f;      // no amax in the step
-  numbers[6 * kStride + 1] = INFINITY;  // as amax and as the maximum: the scale stays
+  numbers[6 * kStride + 1] = INFINITY;  // an infinite amax or maximum keeps the scale
   numbers[7 * kStride + 1] = INFINITY;
   const auto device = ToDevice(numbers);
   const auto device_scalings = ToDevice(scalings);
@@ -50,7 +50,7 @@ TEST_CASE("Amax histories move on as the CPU's", "[gpu]") {
   }
 }
 
-TEST_CASE("An operand takes the amax of the steps before and leaves its own", "[gpu]") {
+TEST_CASE("Delayed scaling uses the recorded amax and records the current one", "[gpu]") {
   if (NoGpu()) return;
   const auto history = ToDevice(std::vector<float>{5.0f, 2.0f});
   const auto amax = ToDevice(std::vector<float>{3.0f});
@@ -105,7 +105,8 @@ TEST_CASE("RMSNorm on the GPU gives the CPU's bits, forward and backward", "[gpu
   }
 }
 
-// The two largest magnitudes that a kernel leaves, and those of a pass over its result.
+// Compares the amaxes that a kernel measures of its result, plain and after the Hadamard transform,
+// with those of a separate pass over the result.
 template <class Run>
 void CheckAmax(std::size_t rows, std::size_t cols, Run&& run) {
   const auto measured = ToDevice(std::vector<std::uint32_t>(2, 0));
@@ -129,7 +130,7 @@ void CheckAmax(std::size_t rows, std::size_t cols, Run&& run) {
   CHECK(Different(FloatsOf(again), FloatsOf(unmeasured)) == 0);
 }
 
-TEST_CASE("Largest magnitudes found where a result is made are those of a pass over it", "[gpu]") {
+TEST_CASE("Amaxes measured by the producing kernel equal a separate pass", "[gpu]") {
   if (NoGpu()) return;
   for (const auto [rows, cols] : std::vector<Size>{{16, 128}, {64, 512}, {48, 768}, {80, 1602}}) {
     CAPTURE(rows, cols);
@@ -340,8 +341,13 @@ TEST_CASE("AdamW and the gradient's norm on the GPU give the CPU's bits", "[gpu]
     CHECK(sum == SumOfSquares(gradient));
 
     auto rounded = Poisoned<Bf16>(size);
+    auto wide = Poisoned<float>(size), widened = Poisoned<float>(size);
     RoundTo(device_weight.data(), size, rounded.data(), nullptr);
-    CHECK(Different(FloatsOf(rounded), RoundedTo<Bf16>(weight)) == 0);
+    RoundTo(device_weight.data(), size, wide.data(), nullptr);
+    RoundTo(rounded.data(), size, widened.data(), nullptr);
+    for (const std::vector<float>& got : {FloatsOf(rounded), ToHost(wide), ToHost(widened)}) {
+      CHECK(Different(got, RoundedTo<Bf16>(weight)) == 0);
+    }
   }
 }
 

@@ -1,4 +1,4 @@
-// What tests of operands on the GPU share: one operand, and one linear, there and on the CPU.
+// Helpers for tests of operands on the GPU: an operand and a linear, on the GPU and on the CPU.
 #pragma once
 
 #include <algorithm>
@@ -7,18 +7,19 @@
 #include <utility>
 #include <vector>
 
-#include "fp4lab/dialect/blocks.h"
-#include "fp4lab/dialect/operand.h"
-#include "fp4lab/gpu/operand.cuh"
+#include "fp4lab/gpu/engine/linear.cuh"
+#include "fp4lab/gpu/engine/operand.cuh"
+#include "fp4lab/quantize/blocks.h"
+#include "fp4lab/quantize/operand.h"
 #include "fp4lab/transform/hadamard.h"
 #include "tests/gpu/device.h"
 
 namespace fp4lab::gpu {
 
 inline constexpr RandomStream kRandom{42, 7, 100};
-inline constexpr LinearOperand kOperand = kDgradGrad;
 
-// Blocks of widely different size, zeros, tiny and huge values; with `specials` NaN and Inf too.
+// Blocks of widely different magnitude, zeros, tiny and huge values; with `specials` NaN and Inf
+// too.
 inline std::vector<float> Values(std::size_t size, bool specials) {
   std::vector<float> x = Normal(11, size);
   for (std::size_t i = 0; i < size; ++i) {
@@ -40,13 +41,12 @@ inline std::vector<float> Values(std::size_t size, bool specials) {
   return x;
 }
 
-// What the tests call on the device with; the amax is one place for each operand of a linear.
+// Device memory and arguments of the tested calls; `amax` has one element for each operand of a
+// linear.
 struct Memory {
   DeviceArray<std::uint32_t> amax = ToDevice(std::vector<std::uint32_t>(kLinearOperands, 0));
   DeviceArray<float> alpha = Poisoned<float>(3);
-  DeviceCall Call() const {
-    return {.random = kRandom, .amax = amax.data(), .alpha = alpha.data()};
-  }
+  DeviceCall Call() const { return {LinearCall{.random = kRandom}, amax.data(), alpha.data()}; }
 };
 
 struct Expected {
@@ -54,13 +54,17 @@ struct Expected {
   std::vector<float> amax;
 };
 
+// The gradient operand of this direction: wgrad's along the rows, dgrad's otherwise.
+inline LinearOperand OperandAt(const Place& place) {
+  return place.along_rows ? kWgradGrad : kDgradGrad;
+}
+
 inline Expected OnCpu(const OperandRecipe& recipe, const Place& place, std::vector<float> x) {
   MatrixView<float> view(x.data(), place.rows, place.cols);
   if (place.along_rows) view = view.Transposed();
   if (recipe.hadamard != 0) RandomHadamard(view, TransformOf(recipe, {kRandom}), view);
-  DialectOptions options{.source = RandomSource{kRandom, recipe.random}};
-  options.source->stream.tensor += static_cast<std::uint32_t>(kOperand);
-  options.amax = LevelTwoAmax(*recipe.format, view, {});
+  DialectOptions options{.source = RandomSourceOf(recipe, OperandAt(place), kRandom)};
+  options.amax = TensorAmaxes(*recipe.format, view, {});
   fp4lab::QuantizeToValues(*recipe.format, view, options, view);
   return {std::move(x), options.amax};
 }
@@ -72,14 +76,15 @@ void CheckOperand(const OperandRecipe& recipe, const Place& place, std::vector<f
   const auto device = ToDeviceAs<T>(x);
   auto out = Poisoned<T>(x.size());
   RowScales rows;
-  const Operand<T> made = Prepare(recipe, kOperand, memory.Call(), place, device.data(),
-                                  memory.amax.data() + kOperand, out.data(), &rows);
+  const LinearOperand operand = OperandAt(place);
+  const Operand<T> made = Prepare(recipe, operand, memory.Call(), place, device.data(),
+                                  memory.amax.data() + operand, out.data(), &rows);
   const Expected want = OnCpu(recipe, place, x);
   CHECK(made.values == out.data());
   CHECK(Different(FloatsOf(out), RoundedTo<T>(want.values)) == 0);
   CHECK(Different(FloatsOf(device), x) == 0);
   if (HasTensorAmax(recipe)) {
-    const float amax = std::bit_cast<float>(ToHost(memory.amax)[kOperand]);
+    const float amax = std::bit_cast<float>(ToHost(memory.amax)[operand]);
     CHECK(Different({amax}, want.amax) == 0);
   }
   CHECK((made.row_decode != nullptr) == HasRowScales(recipe));
@@ -99,7 +104,7 @@ inline void CheckOperandOfBoth(const OperandRecipe& recipe, const Place& place,
   CheckOperand<float>(recipe, place, x);
 }
 
-// One linear, forward and backward, with numbers already in y and dw.
+// The results of one linear, forward and backward, with numbers already in y and dw.
 struct Products {
   std::vector<float> y, dx, dw;
 };
@@ -111,8 +116,8 @@ struct LinearData {
                      dw = Normal(5, out*in, 1e-3);
 };
 
-// Amax histories for delayed scaling, in whose use some elements saturate; 2 floats an operand, of
-// which a use of the linear reads and writes no more.
+// Amax histories for delayed scaling, 2 floats an operand, of which one use of the linear reads and
+// writes no more. The amax in use is 2, so that some elements saturate.
 inline std::vector<float> Histories() {
   std::vector<float> numbers(2 * kLinearOperands);
   for (std::size_t k = 0; k < kLinearOperands; ++k) numbers[2 * k] = 2.0f;
@@ -137,7 +142,8 @@ inline Products OnCpu(const LinearRecipe& recipe, const LinearData& data,
   return out;
 }
 
-// Twice: the second time with the weight's operands of the first; the observer sees the first.
+// Runs the linear twice, the second time with the weight operands of the first run, and compares
+// both results. The observer sees the first run.
 template <class D>
 Products OnDevice(const LinearRecipe& recipe, const LinearData& data,
                   const OperandObserver* observer) {
@@ -194,9 +200,11 @@ class OperandTimer {
 
   double Run(const OperandRecipe& recipe, bool along_rows, int count) {
     const auto start = std::chrono::steady_clock::now();
+    const Place place{kRows, kCols, along_rows};
+    const LinearOperand operand = OperandAt(place);
     for (int i = 0; i < count; ++i) {
-      Prepare(recipe, kOperand, memory_.Call(), {kRows, kCols, along_rows}, x_.data(),
-              memory_.amax.data() + kOperand, out_.data(), &rows_);
+      Prepare(recipe, operand, memory_.Call(), place, x_.data(), memory_.amax.data() + operand,
+              out_.data(), &rows_);
     }
     REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -1,14 +1,16 @@
-// Operands made on the GPU against nn/linear's: the Hadamard transform and all block formats, along
-// rows and along columns, bit for bit; products through cuBLASLt against double precision.
+// Operands made on the GPU against nn/linear's: the Hadamard transform and all tuned dialects,
+// along rows and along columns, bit for bit; products through cuBLASLt against double precision.
 #include "fp4lab/block/quantize.h"
 
 #include <algorithm>
 #include <bit>
 #include <string>
 
-#include "fp4lab/gpu/gemm.cuh"
-#include "fp4lab/gpu/quantize.cuh"
+#include "fp4lab/dialect/gemm_alpha.h"
+#include "fp4lab/gpu/gemm/gemm.cuh"
+#include "fp4lab/gpu/quantize/quantize.cuh"
 #include "fp4lab/transform/hadamard.h"
+#include "tests/block/cases.h"
 #include "tests/gpu/device.h"
 
 namespace fp4lab::gpu {
@@ -51,8 +53,7 @@ Expected OnCpu(const QuantizeJob& job, std::vector<float> x) {
   const float amax = TensorAmax(view);
   if (job.format) {
     fp4lab::QuantizeToValues(
-        view, {.format = *job.format, .rounding = job.rounding, .random = job.random, .amax = amax},
-        view);
+        view, QuantizeOptions{.dialect = *job.format, .random = job.random, .amax = amax}, view);
   }
   return {std::move(x), amax};
 }
@@ -72,16 +73,17 @@ void CheckJob(const QuantizeJob& job, const std::vector<float>& x) {
 TEST_CASE("Operands made on the GPU have the CPU's bits, in every format and direction", "[gpu]") {
   if (NoGpu()) return;
   const std::vector<float> plain = Values(false), special = Values(true);
-  std::vector<std::optional<BlockFormat>> formats = {std::nullopt};
-  for (const NamedBlockFormat& f : kBlockFormats) formats.push_back(f.format);
-  for (const auto& format : formats) {
-    for (const Rounding rounding : {Rounding::kNearestEven, Rounding::kStochastic}) {
+  std::vector<std::optional<Dialect>> formats = {std::nullopt};
+  for (const Dialect& d : TunedRows()) formats.push_back(d);
+  for (const auto& plain_format : formats) {
+    for (const ElementRounding rounding :
+         {ElementRounding::kNearestEven, ElementRounding::kStochastic16}) {
+      std::optional<Dialect> format = plain_format;
+      if (format) format->rounding = rounding;
       for (const int hadamard : {0, 16, 32}) {
         for (const bool along_rows : {false, true}) {
-          const QuantizeJob job{kRows, kCols, along_rows, format, rounding, {42, 7, 123}, hadamard};
-          CAPTURE(format ? static_cast<int>(format->element) : -1,
-                  format ? static_cast<int>(format->rule) : -1, format ? format->block_rows : -1,
-                  rounding == Rounding::kStochastic, hadamard, along_rows);
+          const QuantizeJob job{kRows, kCols, along_rows, format, {42, 7, 123}, hadamard};
+          CAPTURE(format ? format->name : "none", static_cast<int>(rounding), hadamard, along_rows);
           CheckJob<Bf16>(job, plain);
           CheckJob<float>(job, plain);
           if (hadamard == 0) {
@@ -101,10 +103,12 @@ TEST_CASE("Every BF16 number in a block of FP4 becomes the CPU's value", "[gpu]"
     x[i] = std::bit_cast<float>(static_cast<std::uint32_t>(i) << 16);
   }
   for (const std::string name : {"nvfp4", "mxfp4.floor", "mxfp4.rceil"}) {
-    for (const Rounding rounding : {Rounding::kNearestEven, Rounding::kStochastic}) {
+    for (const ElementRounding rounding :
+         {ElementRounding::kNearestEven, ElementRounding::kStochastic16}) {
+      const Dialect dialect = WithRounding(*FindDialect(name), rounding);
       for (const bool along_rows : {false, true}) {
-        CAPTURE(name, rounding == Rounding::kStochastic, along_rows);
-        CheckJob<Bf16>({256, 256, along_rows, *FindBlockFormat(name), rounding, {1, 2, 3}, 0}, x);
+        CAPTURE(name, static_cast<int>(rounding), along_rows);
+        CheckJob<Bf16>({256, 256, along_rows, dialect, {1, 2, 3}, 0}, x);
       }
     }
   }
@@ -117,7 +121,7 @@ TEST_CASE("One pass finds the largest magnitude before and after the transform",
     const auto bf16 = ToDeviceAs<Bf16>(x);
     const auto floats = ToDevice(x);
     auto amax = ToDevice(std::vector<std::uint32_t>(4, 0));
-    const QuantizeJob job{kRows, kCols, true, {}, Rounding::kNearestEven, {}, hadamard};
+    const QuantizeJob job{kRows, kCols, true, {}, {}, hadamard};
     MeasureBoth(job, bf16.data(), amax.data(), amax.data() + 1, nullptr);
     MeasureBoth(job, floats.data(), amax.data() + 2, amax.data() + 3, nullptr);
     const float plain = TensorAmax(MatrixView<const float>(x.data(), kRows, kCols));
@@ -127,7 +131,7 @@ TEST_CASE("One pass finds the largest magnitude before and after the transform",
   }
 }
 
-// Both operands by one kernel, the second one in place, against one kernel each.
+// Compares QuantizeBoth, whose second operand is made in place, with one kernel for each operand.
 void CheckBoth(const QuantizeJob& row, const QuantizeJob& column, const std::vector<float>& x) {
   auto both = ToDeviceAs<Bf16>(x);
   const auto alone = ToDeviceAs<Bf16>(x);
@@ -151,16 +155,17 @@ void CheckBoth(const QuantizeJob& row, const QuantizeJob& column, const std::vec
   CHECK(alphas == std::vector<float>(4, alphas[3]));
 }
 
-TEST_CASE("One reading makes both operands of a tensor", "[gpu]") {
+TEST_CASE("QuantizeBoth makes both operands in one pass", "[gpu]") {
   if (NoGpu()) return;
   for (const std::string name : {"nvfp4", "mxfp4.floor", "mxfp4.rceil"}) {
-    const BlockFormat format = *FindBlockFormat(name);
-    for (const Rounding rounding : {Rounding::kNearestEven, Rounding::kStochastic}) {
+    for (const ElementRounding rounding :
+         {ElementRounding::kNearestEven, ElementRounding::kStochastic16}) {
+      const Dialect dialect = WithRounding(*FindDialect(name), rounding);
       for (const int hadamard : {0, 16}) {
-        CAPTURE(name, rounding == Rounding::kStochastic, hadamard);
+        CAPTURE(name, static_cast<int>(rounding), hadamard);
         const auto check = [&](std::size_t rows, std::size_t cols, const std::vector<float>& x) {
-          const QuantizeJob row{rows, cols, false, format, rounding, {42, 7, 3}, 0};
-          const QuantizeJob column{rows, cols, true, format, rounding, {42, 7, 5}, hadamard};
+          const QuantizeJob row{rows, cols, false, dialect, {42, 7, 3}, 0};
+          const QuantizeJob column{rows, cols, true, dialect, {42, 7, 5}, hadamard};
           REQUIRE(QuantizesBoth(row, column));
           CheckBoth(row, column, x);
         };
@@ -171,26 +176,27 @@ TEST_CASE("One reading makes both operands of a tensor", "[gpu]") {
       }
     }
   }
-  const QuantizeJob fp8{kRows, kCols, false, *FindBlockFormat("fp8_e4m3"), {}, {}, 0};
+  const QuantizeJob fp8{kRows, kCols, false, *FindDialect("fp8_e4m3"), {}, 0};
   CHECK_FALSE(QuantizesBoth(fp8, fp8));
 }
 
-TEST_CASE("A scale a tensor serves any shape", "[gpu]") {
+TEST_CASE("Per-tensor scaling works for any shape", "[gpu]") {
   if (NoGpu()) return;
-  const BlockFormat fp8 = *FindBlockFormat("fp8_e4m3");
+  const Dialect fp8 = *FindDialect("fp8_e4m3");
+  const Dialect random = WithRounding(fp8, ElementRounding::kStochastic16);
   std::vector<float> x = Normal(3, 37 * 13);
   for (float& value : x) value = RoundToBf16(value);
   for (const bool along_rows : {false, true}) {
-    CheckJob<Bf16>({37, 13, along_rows, fp8, Rounding::kNearestEven, {}, 0}, x);
-    CheckJob<float>({37, 13, along_rows, fp8, Rounding::kStochastic, {1, 2, 3}, 0}, x);
+    CheckJob<Bf16>({37, 13, along_rows, fp8, {}, 0}, x);
+    CheckJob<float>({37, 13, along_rows, random, {1, 2, 3}, 0}, x);
   }
 }
 
 TEST_CASE("alpha on the GPU is nn/linear's", "[gpu]") {
   if (NoGpu()) return;
-  const std::vector<std::optional<BlockFormat>> formats = {
-      std::nullopt, *FindBlockFormat("nvfp4"), *FindBlockFormat("mxfp4.rceil"),
-      *FindBlockFormat("fp8_e4m3"), *FindBlockFormat("fp8_e5m2")};
+  const std::vector<std::optional<Dialect>> formats = {
+      std::nullopt, *FindDialect("nvfp4"), *FindDialect("mxfp4.rceil"), *FindDialect("fp8_e4m3"),
+      *FindDialect("fp8_e5m2")};
   const float amax_a = 3.7f, amax_b = 0.0123f;
   const auto amax = ToDevice(std::vector<std::uint32_t>{std::bit_cast<std::uint32_t>(amax_a),
                                                         std::bit_cast<std::uint32_t>(amax_b)});
@@ -200,8 +206,8 @@ TEST_CASE("alpha on the GPU is nn/linear's", "[gpu]") {
       WriteAlpha({a, b, amax.data(), amax.data() + 1, alpha.data()}, nullptr);
       float want = 1.0f;
       if (a && b) want = GemmAlpha(*a, amax_a, *b, amax_b);
-      if (a && !b) want = TensorDecodeScale(*a, amax_a);
-      if (b && !a) want = TensorDecodeScale(*b, amax_b);
+      if (a && !b) want = OperandDecode(*a, amax_a);
+      if (b && !a) want = OperandDecode(*b, amax_b);
       CHECK(ToHost(alpha)[0] == want);
     }
   }

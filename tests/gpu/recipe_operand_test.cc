@@ -1,5 +1,6 @@
-// What training recipes add to dialects, made on the GPU against the CPU's, bit for bit: Hadamard
-// transforms of any size and signs, operands made of fprop's values, formulas that no row has.
+// Operands with options that training recipes add to dialects, on the GPU against the CPU's, bit
+// for bit: Hadamard transforms of any size and signs, operands made of fprop's values, formulas
+// that no row of the table has.
 #include <map>
 #include <string>
 
@@ -24,7 +25,7 @@ std::vector<HadamardTransform> Transforms() {
   return all;
 }
 
-// S H x: how nn/linear_operand.cc undoes a transform.
+// Undoes a transform as nn/linear_operand.cc does: S H x, the signs after the transform.
 void TransformBack(const HadamardTransform& transform, MatrixView<float> x) {
   fp4lab::RandomHadamard(x, {transform.size, NoHadamardSigns()}, x);
   for (std::size_t r = 0; r < x.rows; ++r) {
@@ -132,8 +133,7 @@ std::vector<Json> Additions() {
   return all;
 }
 
-TEST_CASE("What recipes add to the formulas of dialects has the CPU's values on the GPU",
-          "[gpu][recipes]") {
+TEST_CASE("Dialects changed by recipe keys have the CPU's values on the GPU", "[gpu][recipes]") {
   if (NoGpu()) return;
   for (const Json& json : Additions()) {
     CAPTURE(json.dump());
@@ -157,15 +157,14 @@ TEST_CASE("What recipes add to the formulas of dialects has the CPU's values on 
 
 // ---- Linears
 
-// What an observer sees of an operand; its tensor's numbers too.
+// An operand as an observer sees it, with the amaxes of its tensor.
 struct Seen {
   std::vector<float> before, values, amax;
 };
 using SeenOperands = std::map<LinearOperand, Seen>;
 
 OperandObserver Into(SeenOperands* seen) {
-  return [seen](LinearOperand operand, MatrixView<const float> before,
-                MatrixView<const float> values, const Dialect&, const DialectOptions& options) {
+  return [seen](const ObservedOperand& operand) {
     const auto flat = [](MatrixView<const float> x) {
       std::vector<float> all;
       for (std::size_t r = 0; r < x.rows; ++r) {
@@ -173,22 +172,28 @@ OperandObserver Into(SeenOperands* seen) {
       }
       return all;
     };
-    (*seen)[operand] = {flat(before), flat(values), options.amax};
+    (*seen)[operand.operand] = {flat(operand.before), flat(operand.values), operand.options.amax};
   };
 }
 
-// The largest distance of a product to the CPU's. Operands have its bits.
+// Returns the largest distance of y, dx and dw to the CPU's. Checks that the operands have the
+// CPU's bits, rounded to BF16 unless the recipe has wide operands (values beyond BF16 other than
+// subnormals).
 double CheckLinear(const LinearRecipe& recipe, const LinearData& data) {
   SeenOperands on_cpu, on_device;
   const OperandObserver see_cpu = Into(&on_cpu), see_device = Into(&on_device);
   const Products want = OnCpu(recipe, data, &see_cpu);
   const Products got = OnDevice<float>(recipe, data, &see_device);
+  if (HasWideOperands(recipe)) {
+    CHECK(Different(OnDevice<Bf16>(recipe, data, nullptr).dx, RoundedTo<Bf16>(got.dx)) == 0);
+  }
   CHECK(on_device.size() == on_cpu.size());
   for (const auto& [operand, seen] : on_cpu) {
     CAPTURE(OperandName(operand));
     const Seen& other = on_device[operand];
     CHECK(Different(other.before, seen.before) == 0);
-    CHECK(Different(other.values, RoundedTo<Bf16>(seen.values)) == 0);
+    CHECK(Different(other.values,
+                    HasWideOperands(recipe) ? seen.values : RoundedTo<Bf16>(seen.values)) == 0);
     CHECK(Different(other.amax, seen.amax) == 0);
   }
   double worst = 0.0;
@@ -200,17 +205,6 @@ double CheckLinear(const LinearRecipe& recipe, const LinearData& data) {
   return worst;
 }
 
-bool HasFloatScales(const LinearRecipe& recipe) {
-  for (const GemmRecipe* gemm : {&recipe.fprop, &recipe.dgrad, &recipe.wgrad}) {
-    for (const OperandRecipe* operand : {&gemm->a, &gemm->b}) {
-      if (operand->format && operand->format->scale_encoding == ScaleEncoding::kBinary32) {
-        return true;
-      }
-    }
-  }
-  return false;
-}
-
 TEST_CASE("Linears of published recipes on the GPU have the CPU's operands", "[gpu][recipes]") {
   if (NoGpu()) return;
   const LinearData data{.tokens = 128, .in = 256, .out = 128};
@@ -218,7 +212,6 @@ TEST_CASE("Linears of published recipes on the GPU have the CPU's operands", "[g
   for (const PublishedRecipe& row : PublishedRecipes()) {
     CAPTURE(row.name);
     const Recipe recipe = ReadRecipe(row.name, "test");
-    if (HasFloatScales(recipe.linear)) continue;
     worst = std::max(worst, CheckLinear(recipe.linear, data));
     if (recipe.then.empty()) continue;
     worst = std::max(worst, CheckLinear(recipe.then[0].recipe.linear, data));
@@ -273,7 +266,57 @@ TEST_CASE("Operands made of any fprop operand's values on the GPU are the CPU's"
   std::printf("operands made of fprop's: largest distance of products to the CPU's %.1e\n", worst);
 }
 
-// gpu_test "[speed]"
+TEST_CASE("Linears on the GPU with Transformer Engine's random bits have the CPU's operands",
+          "[gpu][recipes]") {
+  if (NoGpu()) return;
+  OperandRecipe te{.format = *FindDialect("nvfp4.te"),
+                   .random = RandomGenerator::kTransformerEngine};
+  te.format->rounding = ElementRounding::kStochastic8;
+  OperandRecipe turned = te, decoded = te;
+  turned.hadamard = 16;
+  decoded.from_fprop = true;
+  CheckLinear({.fprop = {te, te}, .dgrad = {te, decoded}, .wgrad = {turned, turned}},
+              {.tokens = 256, .in = 256, .out = 384});
+}
+
+TEST_CASE("Linears on the GPU with binary32 scales in some operands have the CPU's operands",
+          "[gpu][recipes]") {
+  if (NoGpu()) return;
+  const LinearData data{.tokens = 128, .in = 256, .out = 128};
+  const auto operand = [](const Json& format) {
+    return OperandRecipe{.format = ReadDialect(format, "test")};
+  };
+  const OperandRecipe rows =
+      operand({{"like", "fp8_e4m3"}, {"scale", "fp32"}, {"block", {1, 128}}});
+  const OperandRecipe tile =
+      operand({{"like", "fp8_e4m3"}, {"scale", "fp32"}, {"block", {128, 128}}});
+  OperandRecipe four =
+      operand({{"like", "nvfp4.te"}, {"element", "int4"}, {"scale", "fp32"}, {"block", {1, 64}}});
+  four.format->rounding = ElementRounding::kStochastic16;
+  four.format->prescale = 0.75f;
+  OperandRecipe te = operand("nvfp4.te"), turned = four;
+  te.format->rounding = ElementRounding::kStochastic16;
+  turned.hadamard = te.hadamard = 16;
+  turned.signs = te.signs = HadamardSignSource::kFresh;
+  const OperandRecipe none, row_scaled = operand("nvfp4.te.row-scaled");
+  const auto source = [](OperandRecipe recipe) {
+    recipe.from_fprop = true;
+    return recipe;
+  };
+  double worst = 0.0;
+  for (const LinearRecipe& recipe : std::vector<LinearRecipe>{
+           {.fprop = {rows, tile}, .dgrad = {rows, tile}, .wgrad = {rows, source(rows)}},
+           {.fprop = {four, four}, .dgrad = {four, source(four)}, .wgrad = {four, source(rows)}},
+           {.fprop = {four, none}, .dgrad = {none, source(none)}, .wgrad = {none, source(none)}},
+           {.fprop = {none, four}, .dgrad = {row_scaled, tile}, .wgrad = {te, turned}},
+           {.fprop = {row_scaled, rows}, .dgrad = {none, none}, .wgrad = {turned, te}}}) {
+    REQUIRE(HasWideOperands(recipe));
+    worst = std::max(worst, CheckLinear(recipe, data));
+  }
+  std::printf("linears with binary32 scales: largest distance to the CPU's %.1e\n", worst);
+}
+
+// Run with: gpu_test "[speed]"
 TEST_CASE("How long operands of recipes take to make", "[.speed]") {
   if (NoGpu()) return;
   OperandTimer time;

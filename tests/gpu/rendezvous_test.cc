@@ -1,4 +1,4 @@
-#include "fp4lab/gpu/rendezvous.h"
+#include "fp4lab/gpu/engine/rendezvous.h"
 
 #include <array>
 #include <thread>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kPort = 29517;
 
-TEST_CASE("Processes meet, whoever comes first, and get the first one's bytes", "[gpu]") {
+TEST_CASE("ShareBytes gives every process rank 0's bytes in any order of arrival", "[gpu]") {
   constexpr int kSize = 4;
   std::vector<std::array<std::byte, 128>> bytes(kSize);
   for (int rank = 0; rank < kSize; ++rank) {
@@ -30,13 +30,13 @@ TEST_CASE("Processes meet, whoever comes first, and get the first one's bytes", 
   CHECK(bytes[0][0] == std::byte{7});
 }
 
-TEST_CASE("A process that stays alone says so in one line", "[gpu]") {
+TEST_CASE("ShareBytes fails with one line if the other processes do not come", "[gpu]") {
   std::array<std::byte, 8> bytes{};
   CHECK_THROWS_WITH(
       ShareBytes({.rank = 1, .size = 2, .port = kPort + 1}, bytes, 0.2),
       Catch::Matchers::ContainsSubstring("process 1 of 2: the first process was not"));
   CHECK_THROWS_WITH(ShareBytes({.rank = 0, .size = 2, .port = kPort + 2}, bytes, 0.2),
-                    Catch::Matchers::ContainsSubstring("the other processes did not come"));
+                    Catch::Matchers::ContainsSubstring("the other processes did not connect"));
 }
 
 }  // namespace

@@ -1,24 +1,18 @@
-// What the tests of whole training runs on the GPU share.
+// Helpers for the tests of whole training runs on the GPU.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <vector>
 
-#include "fp4lab/gpu/engine.h"
+#include "fp4lab/data/load_corpus.h"
+#include "fp4lab/gpu/engine/engine.h"
 #include "fp4lab/train/trainer.h"
+#include "tests/gpu/no_gpu.h"
 #include "tests/support/catch.h"
 
 namespace fp4lab {
-
-// True, and said once a test, where nothing can be run.
-inline bool NoGpu() {
-  if (CudaGpus() > 0) return false;
-  std::puts("SKIPPED: no GPU");
-  return true;
-}
 
 inline const Corpus& Text() {
   static const Corpus corpus = [] {
@@ -37,7 +31,7 @@ inline Trainer OnGpu(TrainConfig config,
                  [=] { return gpu::MakeCudaEngine(config, "test#/device", {}, attention); });
 }
 
-// The losses of the steps until there are `steps`.
+// Trains until the trainer has made `steps` steps in all; returns the losses of the steps it made.
 inline std::vector<double> Train(Trainer* trainer, std::int64_t steps) {
   const TrainConfig& config = trainer->Config();
   std::vector<double> losses;

@@ -1,4 +1,4 @@
-// Files that become shorter under a mapping, as the program meets them.
+// The program's behaviour when a mapped file becomes shorter.
 #include "tools/file_faults.h"
 
 #include <fcntl.h>
@@ -40,7 +40,7 @@ TEST_CASE("A file that becomes shorter while it is mapped ends the program with 
     std::vector<std::thread> others;
     for (int i = 1; i < threads; ++i) others.emplace_back(read);
     read();
-    ::_exit(2);  // it was read
+    ::_exit(2);  // the read did not fault
   }
   int status = 0;
   REQUIRE(::waitpid(child, &status, 0) == child);
@@ -48,7 +48,7 @@ TEST_CASE("A file that becomes shorter while it is mapped ends the program with 
   CHECK(WEXITSTATUS(status) == 1);
   CHECK(ReadFile(said) == "error: " + folder.path().string() +
                               "/cut?.npy: became shorter while it was read, or its disk failed; "
-                              "start again once it stands still\n");
+                              "start again when no program writes the file\n");
 }
 
 }  // namespace

@@ -109,7 +109,8 @@ TEST_CASE("A pipe is written to and read from, not replaced", "[io][file]") {
   CHECK(Entries(folder.path()) == 1);
 }
 
-TEST_CASE("A device stays a device, also behind a link, and a full one is said", "[io][file]") {
+TEST_CASE("Writing to a device keeps it, also through a link; a full device is reported",
+          "[io][file]") {
   const TemporaryFolder folder;
   fs::create_symlink("/dev/null", folder / "null");
   fs::create_symlink("/dev/full", folder / "full");
@@ -138,7 +139,7 @@ TEST_CASE("A folder is refused as a file, and a file as a folder", "[io][file]")
   CHECK(Exists(folder / "file"));
 }
 
-TEST_CASE("Too many open files is said, not that there is none", "[io][file]") {
+TEST_CASE("EMFILE is reported as such, not as a missing file", "[io][file]") {
   const TemporaryFolder folder;
   WriteFileAtomically(folder / "file", std::string_view("x"));
   rlimit before{};
@@ -184,7 +185,7 @@ TEST_CASE("A writer follows no link that somebody put at its temporary file's ol
   CHECK(S_ISREG(ModeOf(folder / "file")));
 }
 
-TEST_CASE("Sweeping takes the temporary files of the named files only", "[io][file]") {
+TEST_CASE("RemovePartialFiles removes the temporary files of the named files only", "[io][file]") {
   const TemporaryFolder folder;
   for (const char* stale : {"checkpoint.partial-0123456789abcdef", "checkpoint.partial-4711"}) {
     WriteFileAtomically(folder / stale, std::string_view("x"));
@@ -214,10 +215,11 @@ TEST_CASE("A file larger than memory is refused before it is read", "[io][file]"
 
 TEST_CASE("A device without an end is read to a limit", "[io][file]") {
   CHECK_THAT(ErrorOf([] { ReadFile("/dev/zero"); }),
-             ContainsSubstring("/dev/zero: gives more than 256 MiB and is no regular file"));
+             ContainsSubstring("/dev/zero: is not a regular file and gives more than 256 MiB"));
 }
 
-TEST_CASE("A mapped file is shared, and forgetting a part loses nothing", "[io][file]") {
+TEST_CASE("A mapped file keeps its bytes after Forget and after the file is replaced",
+          "[io][file]") {
   const TemporaryFolder folder;
   std::string text(std::size_t{1} << 20, 'a');
   text[700000] = 'b';

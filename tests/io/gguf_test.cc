@@ -1,4 +1,4 @@
-// GGUF files: read back what is written, and refuse every lie with one line.
+// GGUF files: written files are read back, inconsistent files are refused with one line.
 #include "fp4lab/io/gguf.h"
 
 #include <cstring>
@@ -83,7 +83,7 @@ TEST_CASE("Dimensions are turned to outermost first", "[io]") {
   CHECK(file.tensors.at("x").shape == std::vector<std::size_t>{2, 3, 64});
 }
 
-TEST_CASE("A lying GGUF header gives one line that names the place", "[io]") {
+TEST_CASE("A wrong GGUF header is refused in one line that names the place", "[io]") {
   const auto one = [](std::vector<std::uint64_t> dimensions, std::uint32_t type,
                       std::uint64_t offset, std::size_t data) {
     return WhatReadingSays(Header(1, 0).Tensor("x", dimensions, type, offset).Data(data));
@@ -96,14 +96,14 @@ TEST_CASE("A lying GGUF header gives one line that names the place", "[io]") {
       {one({33}, kGgmlMxfp4, 0, 34), "blocks of 32 do not fill"},
       {one({32}, 4, 0, 17), "type 4, which is not known"},
       {one({32}, 99, 0, 17), "type 99"},
-      {one({32}, kGgmlMxfp4, 8, 25), "no multiple of the alignment"},
+      {one({32}, kGgmlMxfp4, 8, 25), "not a multiple of the alignment"},
       {one({32}, kGgmlMxfp4, 32, 64), "leaves a gap"},
       {one({32}, kGgmlMxfp4, ~std::uint64_t{31}, 64), "leaves a gap"},
       {one({huge, huge}, kGgmlF32, 0, 64), "overflows"},
       {one({}, kGgmlF32, 0, 64), "0 dimensions"},
       {one({1, 1, 1, 1, 1}, kGgmlF32, 0, 64), "5 dimensions"},
-      {WhatReadingSays(Builder{"GGUX"}), "is no GGUF file"},
-      {WhatReadingSays(Builder{""}), "is no GGUF file"},
+      {WhatReadingSays(Builder{"GGUX"}), "is not a GGUF file"},
+      {WhatReadingSays(Builder{""}), "is not a GGUF file"},
       {WhatReadingSays(Header(0, 0, 1)), "version 1"},
       {WhatReadingSays(Header(0, 0, 0x03000000)), "version 50331648"},  // big-endian
       {WhatReadingSays(Header(huge, 0)), "states 4611686018427387904 tensors"},
@@ -114,11 +114,11 @@ TEST_CASE("A lying GGUF header gives one line that names the place", "[io]") {
       {WhatReadingSays(Header(0, 1).String("key").U32(7).U32(2)), "neither 0 nor 1"},
       {WhatReadingSays(Header(0, 1).String("key").U32(9).U32(0).U64(huge)), "array longer"},
       {WhatReadingSays(Header(0, 1).String("general.alignment").U32(4).U32(0)), "power of two"},
-      {WhatReadingSays(Header(0, 1).String("general.alignment").U32(5).U32(32)), "no uint32"},
+      {WhatReadingSays(Header(0, 1).String("general.alignment").U32(5).U32(32)), "not a uint32"},
       {WhatReadingSays(Header(0, 2).String("k").U32(4).U32(0).String("k").U32(4).U32(0)),
-       "was there before"},
+       "duplicate metadata key"},
       {WhatReadingSays(Header(2, 0).Tensor("x", {1}, 0, 0).Tensor("x", {1}, 0, 32).Data(36)),
-       "is there twice"},
+       "duplicate tensor name"},
       {WhatReadingSays(Header(2, 0).Tensor("x", {1}, 0, 0).Tensor("y", {1}, 0, 0).Data(36)),
        "overlaps"},
       {WhatReadingSays(Header(1, 0).Tensor("a\nb", {1}, 0, 0).Data(4)), "control characters"},
@@ -140,7 +140,7 @@ TEST_CASE("Every cut of a GGUF file is refused", "[io]") {
   GgufFile file;
   file.tensors["x"] = {kGgmlF32, {3}, std::vector<std::byte>(12)};
   const std::vector<std::byte> bytes = FormatGguf(file);
-  const std::size_t padding = 20;  // behind the last tensor; it may be missing
+  const std::size_t padding = 20;  // after the last tensor; it may be missing
   for (std::size_t size = 0; size < bytes.size() - padding; ++size) {
     CHECK_THROWS_AS(ParseGguf(std::span(bytes).first(size), "x"), Error);
   }

@@ -3,18 +3,10 @@
 #include <cstdint>
 
 #include "tests/support/catch.h"
+#include "tests/support/error_of.h"
 
 namespace fp4lab {
 namespace {
-
-std::string ErrorOf(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 TEST_CASE("A syntax error names line and column", "[io]") {
   CHECK(ErrorOf([] { ParseJson("{\n  \"a\": 1,\n  b\n}", "f.json"); }).find("f.json: line 3") == 0);
@@ -32,7 +24,7 @@ TEST_CASE("A key that stands twice in an object is refused with the object's poi
         "f.json#/2/l/2/a~0~1b: has the key \"k\" twice; keep one of them");
   CHECK(error(R"([[], {"a": 1, "\u0061": 1}])") ==
         "f.json#/1: has the key \"a\" twice; keep one of them");
-  // The same key in different objects is none.
+  // The same key in different objects is no duplicate.
   CHECK(error(R"({"a": {"a": {"a": 1}}, "b": [{"a": 1}, {"a": 1}]})") == "no error");
 }
 
@@ -66,12 +58,7 @@ TEST_CASE("Numbers are read exactly or refused", "[io]") {
 
 TEST_CASE("Numbers beyond double and documents without end are refused in one line", "[io]") {
   const auto error = [](const std::string& text) {
-    try {
-      ParseJson(text, "x.json");
-    } catch (const Error& e) {
-      return std::string(e.what());
-    }
-    return std::string("no error");
+    return ErrorOf([&] { ParseJson(text, "x.json"); });
   };
   CHECK(error(R"({"a": 4e888})") == "x.json: not JSON: number overflow parsing '4e888'");
   CHECK(error(std::string(100000, '[')).find("x.json: JSON nested too deep") == 0);

@@ -16,7 +16,7 @@ namespace {
 
 using Catch::Matchers::ContainsSubstring;
 
-// A folder of this test's own, removed with everything in it.
+// A temporary folder, removed with its contents.
 class Scratch {
  public:
   Scratch() {
@@ -112,7 +112,7 @@ TEST_CASE("An array of another type is refused by its name", "[io]") {
   CHECK_THROWS_AS(x.Text(), Error);
 }
 
-TEST_CASE("A damaged or lying .npy gives one line that names the array", "[io]") {
+TEST_CASE("A damaged or wrong .npy file is refused in one line that names the array", "[io]") {
   const std::string good = "{'descr': '<u2', 'fortran_order': False, 'shape': (2,), }";
   REQUIRE(WhatParsingSays(Npy(good, "abcd")).empty());
   const auto with = [](const std::string& descr, const std::string& shape) {

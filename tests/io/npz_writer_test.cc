@@ -1,5 +1,4 @@
-// .npz files as we write them: read back, the same bytes every time, what NumPy's own files look
-// like.
+// Written .npz files: they are read back, have the same bytes every time, and look like NumPy's.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -44,7 +43,7 @@ TEST_CASE("The same arrays give the same .npz bytes", "[io]") {
     CHECK(FormatNpz(Arrays(), deflate) == FormatNpz(Arrays(), deflate));
   }
   const std::vector<std::byte> file = FormatNpz(Arrays());
-  std::uint16_t time = 1, date = 0;  // of the first entry, MS-DOS
+  std::uint16_t time = 1, date = 0;  // MS-DOS time and date of the first entry
   std::memcpy(&time, file.data() + 10, 2);
   std::memcpy(&date, file.data() + 12, 2);
   CHECK((time == 0 && date == 0x21));  // 1980-01-01

@@ -5,6 +5,7 @@
 
 #include "fp4lab/base/error.h"
 #include "tests/support/catch.h"
+#include "tests/support/error_of.h"
 
 namespace fp4lab {
 namespace {
@@ -15,7 +16,7 @@ std::vector<std::byte> Bytes(std::initializer_list<int> values) {
   return bytes;
 }
 
-// A file with this header text and data, whatever they say.
+// A file with this header text and `data_size` zero bytes of data, consistent or not.
 std::vector<std::byte> FileOf(const std::string& header, std::size_t data_size) {
   const std::uint64_t length = header.size();
   std::vector<std::byte> file(8 + header.size() + data_size);
@@ -24,13 +25,8 @@ std::vector<std::byte> FileOf(const std::string& header, std::size_t data_size) 
   return file;
 }
 
-std::string ErrorOf(const std::vector<std::byte>& file) {
-  try {
-    ParseSafetensors(file, "f.safetensors");
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
+std::string ParseError(const std::vector<std::byte>& file) {
+  return ErrorOf([&] { ParseSafetensors(file, "f.safetensors"); });
 }
 
 TEST_CASE("A safetensors file gives back what was written", "[io]") {
@@ -47,21 +43,21 @@ TEST_CASE("A safetensors file gives back what was written", "[io]") {
   CHECK(ParseSafetensors(bytes, "f") == file);
 }
 
-TEST_CASE("F4 counts elements, two a byte, and refuses half a byte", "[io]") {
+TEST_CASE("SafetensorsBytes counts two F4 elements a byte and refuses an odd number", "[io]") {
   CHECK(SafetensorsBytes("F4", std::vector<std::size_t>{3, 32}, "t") == 48);
   CHECK_THROWS_AS(SafetensorsBytes("F4", std::vector<std::size_t>{3, 3}, "t"), Error);
 }
 
-TEST_CASE("Lying safetensors headers are refused by name", "[io]") {
+TEST_CASE("Wrong safetensors headers are refused with the reason", "[io]") {
   const std::string good = R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})";
-  CHECK(ErrorOf(FileOf(good, 4)) == "no error");
-  CHECK(ErrorOf(FileOf(good, 3)).find("f.safetensors#a: data_offsets") == 0);
-  CHECK(ErrorOf(FileOf(good, 5)).find("1 bytes after the last tensor") != std::string::npos);
-  CHECK(ErrorOf(FileOf("not json", 0)).find("not JSON") != std::string::npos);
-  CHECK(ErrorOf(FileOf("[]", 0)).find("no JSON object") != std::string::npos);
-  CHECK(ErrorOf(Bytes({1, 2})).find("is no safetensors file") != std::string::npos);
+  CHECK(ParseError(FileOf(good, 4)) == "no error");
+  CHECK(ParseError(FileOf(good, 3)).find("f.safetensors#a: data_offsets") == 0);
+  CHECK(ParseError(FileOf(good, 5)).find("1 bytes after the last tensor") != std::string::npos);
+  CHECK(ParseError(FileOf("not json", 0)).find("not JSON") != std::string::npos);
+  CHECK(ParseError(FileOf("[]", 0)).find("not a JSON object") != std::string::npos);
+  CHECK(ParseError(Bytes({1, 2})).find("is not a safetensors file") != std::string::npos);
   const auto with = [](const std::string& entry) {
-    return ErrorOf(FileOf("{\"a\":" + entry + "}", 8));
+    return ParseError(FileOf("{\"a\":" + entry + "}", 8));
   };
   CHECK(with(R"({"dtype":"U8","shape":[9],"data_offsets":[0,8]})").find("need 9 bytes") !=
         std::string::npos);
@@ -82,15 +78,15 @@ TEST_CASE("Overlaps, gaps and duplicate keys in safetensors are refused", "[io]"
     const auto entry = [](const std::string& offsets) {
       return R"({"dtype":"U8","shape":[4],"data_offsets":)" + offsets + "}";
     };
-    return ErrorOf(FileOf("{\"a\":" + entry(first) + ",\"b\":" + entry(second) + "}", 8));
+    return ParseError(FileOf("{\"a\":" + entry(first) + ",\"b\":" + entry(second) + "}", 8));
   };
   CHECK(two("[0,4]", "[4,8]") == "no error");
   CHECK(two("[0,4]", "[2,6]").find("f.safetensors#b: overlaps") == 0);
   CHECK(two("[1,5]", "[5,9]").find("data_offsets") != std::string::npos);
-  CHECK(ErrorOf(FileOf(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})", 8))
+  CHECK(ParseError(FileOf(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})", 8))
             .find("leaves a gap") != std::string::npos);
   const std::string twice = R"("a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]})";
-  CHECK(ErrorOf(FileOf("{" + twice + "," + twice + "}", 4)).find("twice") != std::string::npos);
+  CHECK(ParseError(FileOf("{" + twice + "," + twice + "}", 4)).find("twice") != std::string::npos);
 }
 
 TEST_CASE("No prefix of a safetensors file is accepted", "[io]") {

@@ -1,13 +1,12 @@
-#include "fp4lab/judge/case.h"
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <set>
 #include <string>
 
-#include "fp4lab/dialect/quantize.h"
-#include "fp4lab/judge/case_builder.h"
+#include "fp4lab/judge/cases/case_builder.h"
+#include "fp4lab/judge/cases/case_family.h"
+#include "fp4lab/quantize/quantize.h"
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"
 
@@ -87,7 +86,8 @@ TEST_CASE("Families are chosen by name, and BF16 cases alone on request", "[judg
         }).find("family tyes: is not known; one of: element-ties") == 0);
 }
 
-// What the names promise, computed from the formulas of the dialect.
+// This test and the following ones check by the dialect's formulas that the cases of a family are
+// what its name promises.
 TEST_CASE("Elements of element-ties land on ties and on both sides of them", "[judge]") {
   const Dialect& dialect = *FindDialect("nvfp4.te");
   const std::vector<Case> cases = MakeCases(dialect, {.families = {"element-ties"}});

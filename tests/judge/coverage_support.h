@@ -1,4 +1,4 @@
-// Whether a dialect's quick cases catch every wrong kernel that applies.
+// Checks that a dialect's quick cases catch every wrong kernel that applies.
 #pragma once
 
 #include <set>
@@ -6,12 +6,13 @@
 #include <utility>
 #include <vector>
 
-#include "fp4lab/judge/case_coverage.h"
+#include "fp4lab/judge/cases/case_coverage.h"
+#include "fp4lab/judge/cases/case_family.h"
 #include "tests/support/catch.h"
 
 namespace fp4lab {
 
-// Rows whose answer follows from the input alone.
+// Rows of the table whose answer follows from the input alone.
 inline std::vector<const Dialect*> DeterministicDialects() {
   std::vector<const Dialect*> rows;
   for (const Dialect& d : Dialects()) {
@@ -20,8 +21,8 @@ inline std::vector<const Dialect*> DeterministicDialects() {
   return rows;
 }
 
-// In the table's order those that have a formula of a scale or a rounding which none before them
-// has, and the first with two candidate scales.
+// The rows, in the table's order, with a block scale formula, scale encoding or element rounding
+// that no row before them has, and the first row with two candidate scales.
 inline std::vector<const Dialect*> OneOfEachFormula() {
   std::set<std::pair<int, int>> seen;
   std::vector<const Dialect*> rows;

@@ -1,12 +1,13 @@
 #include <set>
 #include <string>
 
+#include "fp4lab/judge/cases/case_family.h"
 #include "tests/judge/coverage_support.h"
 
 namespace fp4lab {
 namespace {
 
-// All deterministic dialects: coverage_exhaustive_test.cc.
+// coverage_exhaustive_test.cc covers all deterministic dialects.
 TEST_CASE("The quick cases catch every wrong kernel that applies; plain random data does not",
           "[judge]") {
   const std::vector<const Dialect*> rows = OneOfEachFormula();

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "fp4lab/judge/explain.h"
+#include "fp4lab/judge/explain/explain.h"
 #include "tests/support/catch.h"
 #include "tests/support/device_answer.h"
 
@@ -22,7 +22,7 @@ TEST_CASE("explain names approximate division where an H200 divided so", "[judge
     CHECK(std::any_of(e.causes.sets.begin(), e.causes.sets.end(),
                       [](const Dialect* d) { return d->name == "nvfp4.te.use-fast-math"; }));
     CHECK(Text(kernel, e).find("nvfp4.te.use-fast-math") != std::string::npos);
-    CHECK(e.causes.certainty != Certainty::kForced);  // it divided approximately; no formula is it
+    CHECK(e.causes.certainty != Certainty::kForced);  // approximate division follows no formula
     CHECK(e.causes.evidence < 16);
     only_the_set += e.causes.exact.empty();  // on the others another formula gives the same bytes
   }

@@ -76,7 +76,7 @@ inline Matrix<float> With(Matrix<float> x, float special) {
   return x;
 }
 
-// All of a matrix scaled far down: amax where S overflows, subnormal decode scales.
+// The matrix times 2^exponent. Far down, S overflows and decode scales are subnormal.
 inline Matrix<float> Scaled(Matrix<float> x, int exponent) {
   for (float& v : x.values) v = std::ldexp(v, exponent);
   return x;
@@ -86,7 +86,7 @@ inline float StepsFrom(float x, int steps) {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) + static_cast<std::uint32_t>(steps));
 }
 
-// Whether a function of the formula differs between formulas.
+// Whether of(enumerator) differs between enumerators.
 template <class Enumerators, class Of>
 bool AnyDiffers(const Enumerators& enumerators, Of of) {
   return std::any_of(enumerators.begin(), enumerators.end(),
@@ -96,15 +96,15 @@ bool AnyDiffers(const Enumerators& enumerators, Of of) {
 // Block maxima whose scale byte under `formula` is not that of nvfp4.te.
 inline std::vector<float> ScaleHazards(float amax, BlockScale formula) {
   Dialect d = *FindDialect("nvfp4.te");
-  const Level level = LevelOf(d, amax);
+  const TensorScale tensor = TensorScaleOf(d, amax);
   std::vector<float> hazards;
   for (std::uint32_t code = 0x30; code < 0x7D; ++code) {
     const float tie = 0.5f * (Decode(FormatId::kE4M3, code) + Decode(FormatId::kE4M3, code + 1));
     for (int step = -3; step <= 3; ++step) {
-      const float b = StepsFrom(tie * 6.0f / level.encode, step);
+      const float b = StepsFrom(tie * 6.0f / tensor.encode, step);
       const auto byte = [&](BlockScale f) {
         d.block_scale = f;
-        return ScaleByteOf(d, b, ScaleBefore(d, b, level));
+        return ScaleByteOf(d, b, ScaleBefore(d, b, tensor));
       };
       if (byte(formula) != byte(BlockScale::kFolded)) hazards.push_back(b);
     }
@@ -112,23 +112,23 @@ inline std::vector<float> ScaleHazards(float amax, BlockScale formula) {
   return hazards;
 }
 
-// Elements whose codes differ between the factors.
+// Elements whose codes differ between the formulas of the factor, under `amax` and block amax `b`.
 inline std::vector<float> FactorHazards(float amax, float b) {
   constexpr std::array kFactors = {Factor::kReciprocal,       Factor::kEncodeOverScale,
                                    Factor::kEncodeTimesRcp,   Factor::kDivideByProduct,
-                                   Factor::kDivideByQuotient, Factor::kRcpLevelOverScale,
+                                   Factor::kDivideByQuotient, Factor::kRcpTensorScaleOverScale,
                                    Factor::kTwoSteps};
   Dialect d = *FindDialect("nvfp4.te");
-  const Level level = LevelOf(d, amax);
-  const BlockNumbers n = NumbersFrom(d, b, ScaleBefore(d, b, level), level);
+  const TensorScale tensor = TensorScaleOf(d, amax);
+  const BlockNumbers n = NumbersFrom(d, b, ScaleBefore(d, b, tensor), tensor);
   std::vector<float> hazards;
   for (const float tie : {0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5.0f}) {
     for (int step = -3; step <= 3; ++step) {
       const float x = StepsFrom(tie / n.factor, step);
       const bool differ = AnyDiffers(kFactors, [&](Factor f) {
         d.factor = f;
-        const float e = FactorOf(d, b, n.scale, n.byte, level);
-        return CodeOf(d, x, n.scale, Scaled(d, x, e, level), 0);
+        const float e = FactorOf(d, b, n.scale, n.byte, tensor);
+        return CodeOf(d, x, n.scale, Scaled(d, x, e, tensor), 0);
       });
       if (differ) hazards.push_back(x);
     }
@@ -136,11 +136,11 @@ inline std::vector<float> FactorHazards(float amax, float b) {
   return hazards;
 }
 
-// Blocks (for square ones: tiles) in which formulas that are equal in real numbers part.
+// Blocks (tiles, for square blocks) on which formulas that agree in real numbers give other bytes.
 inline Matrix<float> HazardMatrix(float amax) {
   std::vector<float> maxima = {amax};
   for (const BlockScale formula :
-       {BlockScale::kTimesSixth, BlockScale::kDivideFirst, BlockScale::kDivideByLevel,
+       {BlockScale::kTimesSixth, BlockScale::kDivideFirst, BlockScale::kDivideByTensorScale,
         BlockScale::kDivideByBoth, BlockScale::kOverDecode}) {
     const std::vector<float> hazards = ScaleHazards(amax, formula);
     maxima.insert(maxima.end(), hazards.begin(),

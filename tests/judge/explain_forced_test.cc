@@ -1,5 +1,5 @@
-// Explain states a cause only where the bytes force it: false causes, too few differences, several
-// causes, wrong kernels that it does not know.
+// Explain states a cause only if the bytes force it: tests of false causes, too few differences,
+// several causes, and wrong kernels that the table lacks.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "fp4lab/dialect/stages.h"
-#include "fp4lab/judge/evidence.h"
-#include "fp4lab/judge/explain.h"
+#include "fp4lab/judge/explain/evidence.h"
+#include "fp4lab/judge/explain/explain.h"
+#include "fp4lab/judge/kernels/run_kernel.h"
+#include "fp4lab/quantize/statistic.h"
 #include "tests/judge/directed_inputs.h"
 #include "tests/support/catch.h"
 
@@ -28,7 +30,8 @@ Matrix<float> Input(std::uint32_t seed, bool bf16, std::size_t rows = 96, std::s
   return x;
 }
 
-// Transformer Engine's kernel, written here without the table of deviations.
+// The replaceable parts of Transformer Engine's kernel, written here without the table of
+// deviations.
 struct Parts {
   std::function<float(float)> encode = [](float s) { return s; };
   std::function<std::uint8_t(float)> code = [](float v) {
@@ -39,7 +42,7 @@ StoredMatrix Quantize(const Matrix<float>& x, const Parts& parts) {
   StoredMatrix out = ShapeOf(Te().dialect, x.rows, x.cols, {});
   const float amax = MaxMagnitudeOf(x.View(), false);
   const float encode = parts.encode(2688.0f / amax), decode = 1.0f / encode;
-  out.level_two = {amax};
+  out.tensor_scale = {amax};
   for (std::size_t i = 0; i < x.values.size(); i += 16) {
     float b = 0;
     for (std::size_t k = 0; k < 16; ++k) b = std::max(b, std::fabs(x.values[i + k]));
@@ -58,12 +61,12 @@ bool Names(const Explanation& e, std::string_view name) {
   return std::any_of(e.causes.exact.begin(), e.causes.exact.end(),
                      [&](const Cause& c) { return Name(c) == name; });
 }
-// The cause that is stated as the cause; "" for none.
+// The name of the cause that Explain states as forced; "" if there is none.
 std::string Stated(const Explanation& e) {
   return e.causes.certainty == Certainty::kForced ? Name(e.causes.exact[0]) : "";
 }
 
-// Over 24 inputs: the cause is among those named, and nothing else is stated as the cause.
+// Checks on 24 inputs that the cause is among those named and that no other cause is stated.
 void CheckNeverFalse(const Parts& parts, const std::string& cause, std::size_t least_stated) {
   std::size_t stated = 0;
   for (std::uint32_t seed = 0; seed < 24; ++seed) {
@@ -105,13 +108,13 @@ TEST_CASE("An encode scale in FP16 is never called another code base's formula",
         "encode-scale-fp16");
 }
 
-// Approximate division allows the bytes of any other rule for ties; it does not say them.
+// Approximate division allows the bytes of any other tie rule; it does not imply them.
 TEST_CASE("Bytes that only a set of answers allows are consistent with it, no more", "[judge]") {
   std::size_t in_sets = 0;
   for (std::uint32_t seed = 0; seed < 20; ++seed) {
     const Matrix<float> x = Input(340 + seed, true);
     std::uint32_t state = 77u + seed;
-    Parts parts;  // a tie goes up or down as the toss of a coin says
+    Parts parts;  // a pseudo-random bit sends a tie up or down
     parts.code = [&](float v) {
       state = state * 1664525u + 1013904223u;
       return (state >> 31) != 0 ? TiesUpward(v)
@@ -133,7 +136,7 @@ TEST_CASE("Damage that no rule makes has no cause, and its place is told", "[jud
   for (std::uint32_t seed = 0; seed < 20; ++seed) {
     CAPTURE(seed);
     const Matrix<float> x = Input(400 + seed, seed % 2 == 0);
-    StoredMatrix bytes = Run(Te(), x.View());
+    StoredMatrix bytes = RunKernel(Te(), x.View());
     const RandomStream stream{.seed = seed};
     const std::size_t flips = seed % 4 == 0 ? 1 : 1 + seed * 7;
     for (std::size_t k = 0; k < flips; ++k) {
@@ -155,7 +158,7 @@ TEST_CASE("Two errors of which the table knows one have no cause", "[judge]") {
     CAPTURE(known);
     const Matrix<float> x = Input(500, true);
     const Deviation* const one[] = {FindDeviation(known)};
-    StoredMatrix bytes = Run(Te(), x.View(), one);
+    StoredMatrix bytes = RunKernel(Te(), x.View(), one);
     for (std::size_t i = 40; i < bytes.codes.size(); i += 97) bytes.codes[i] ^= 0x22;
     const Explanation e = Explain(Te(), x.View(), bytes);
     CHECK(e.causes.exact.empty());
@@ -165,7 +168,7 @@ TEST_CASE("Two errors of which the table knows one have no cause", "[judge]") {
 
 TEST_CASE("A pattern of columns is told where nothing explains it", "[judge]") {
   const Matrix<float> x = Input(600, true);
-  StoredMatrix bytes = Run(Te(), x.View());
+  StoredMatrix bytes = RunKernel(Te(), x.View());
   const RandomStream stream{.seed = 6};
   for (std::size_t r = 32; r < 48; ++r) {
     for (std::size_t c = 15; c < x.cols; c += 16) {
@@ -180,8 +183,8 @@ TEST_CASE("A pattern of columns is told where nothing explains it", "[judge]") {
                                "only at column = 15 modulo 16\n"));
 }
 
-// Left out of the search, each of these is an unknown error. Other rows that say the same in other
-// words would be right, and none of these has one.
+// Each of these deviations is left out of the search, so that it is an unknown error. None of them
+// has an equivalent row, which Explain could rightly name.
 TEST_CASE("An error that the table lacks gets no false cause", "[judge]") {
   Kernel kernel = Te();
   kernel.layout.scales = ScaleOrder::k128x4;
@@ -227,7 +230,7 @@ TEST_CASE("An error that the table lacks gets no false cause", "[judge]") {
       ExplainOptions options;
       options.search = {.pairs = false, .without = {one[0]}};
       options.deciding_case = false;
-      const Explanation e = Explain(kernel, x.View(), Run(kernel, x.View(), one), options);
+      const Explanation e = Explain(kernel, x.View(), RunKernel(kernel, x.View(), one), options);
       CHECK(Stated(e) == "");
     }
   }
@@ -242,12 +245,12 @@ TEST_CASE("A few differences out of few are consistent with a cause, and enough 
     for (std::size_t k = 0; k < count; ++k) {
       x(1 + k, 16) = 6.0f;
       x(1 + k, 20) = 2.9f;
-      x(1 + k, 21) = 0.01f * static_cast<float>(k);  // no block twice
+      x(1 + k, 21) = 0.01f * static_cast<float>(k);  // makes the blocks distinct
     }
-    return Explain(Te(), x.View(), Run(Te(), x.View(), one));
+    return Explain(Te(), x.View(), RunKernel(Te(), x.View(), one));
   };
   const Explanation few = explain(5);
-  CHECK(few.causes.evidence == 6);  // five blocks, and those of ones, which are equal
+  CHECK(few.causes.evidence == 6);  // five blocks, and the equal blocks of ones
   CHECK(few.causes.certainty != Certainty::kForced);
   CHECK(Names(few, "truncation"));
   const Explanation equal_blocks = [&] {
@@ -255,7 +258,7 @@ TEST_CASE("A few differences out of few are consistent with a cause, and enough 
     for (std::size_t r = 0; r < 64; ++r)
       same(r, 0) = same(r, 16) = same(r, 32) = same(r, 48) = 6.0f;
     same(0, 0) = 2688.0f;
-    return Explain(Te(), same.View(), Run(Te(), same.View(), one));
+    return Explain(Te(), same.View(), RunKernel(Te(), same.View(), one));
   }();
   CHECK(equal_blocks.counts.codes_differ > 1000);
   CHECK(equal_blocks.causes.evidence < kEnoughDifferences);
@@ -265,13 +268,13 @@ TEST_CASE("Causes that are not told apart are listed with a case that decides", 
   Matrix<float> positive = TieMatrix(64, 64);
   for (float& v : positive.values) v = std::fabs(v);
   const Deviation* const one[] = {FindDeviation("ties-away")};
-  const Explanation e = Explain(Te(), positive.View(), Run(Te(), positive.View(), one));
+  const Explanation e = Explain(Te(), positive.View(), RunKernel(Te(), positive.View(), one));
   CHECK(Names(e, "ties-away"));
   CHECK(Names(e, "ties-toward-positive"));  // the same for positive numbers
   CHECK(e.causes.certainty == Certainty::kNotToldApart);
   REQUIRE(e.deciding.has_value());
   const std::string text = Text(Te(), e);
-  CHECK_THAT(text, ContainsSubstring("Cause: not forced by these bytes."));
+  CHECK_THAT(text, ContainsSubstring("Cause: not determined by these bytes."));
   CHECK_THAT(text, ContainsSubstring("The directed case " + e.deciding->name));
   CHECK(ToJson(Te(), e)["verdict"] == "not told apart");
 }

@@ -1,4 +1,4 @@
-// Two causes at once, other dialects, and what explain says beside the cause.
+// Explain: two causes at once, other dialects, and the output beside the cause.
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -9,7 +9,8 @@
 #include "fp4lab/io/process.h"
 #include "fp4lab/io/safetensors.h"
 #include "fp4lab/io/temporary_folder.h"
-#include "fp4lab/judge/explain.h"
+#include "fp4lab/judge/explain/explain.h"
+#include "fp4lab/judge/kernels/run_kernel.h"
 #include "tests/judge/directed_inputs.h"
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"
@@ -21,7 +22,7 @@ using Catch::Matchers::ContainsSubstring;
 
 Kernel KernelNamed(std::string_view name) { return {.dialect = *FindDialect(name), .layout = {}}; }
 
-// The cause as a set of names.
+// The names of a cause's dialect and deviations.
 std::set<std::string_view> Parts(const Cause& cause) {
   std::set<std::string_view> parts;
   if (cause.dialect != nullptr) parts.insert(cause.dialect->name);
@@ -70,7 +71,7 @@ TEST_CASE("Explain names two causes at once", "[judge]") {
     const Kernel kernel = KernelNamed(row.kernel);
     const Cause cause = MakeCause(row.causes);
     const Matrix<float>& x = inputs[row.input];
-    const StoredMatrix bytes = Run(KernelUnder(kernel, cause), x.View(), cause.deviations);
+    const StoredMatrix bytes = RunKernel(KernelUnder(kernel, cause), x.View(), cause.deviations);
     const Explanation e = Explain(kernel, x.View(), bytes);
     CAPTURE(Name(cause));
     REQUIRE_FALSE(e.equal);
@@ -86,13 +87,13 @@ TEST_CASE("Told one dialect and given the bytes of another, explain names the ot
   for (const Dialect& a : Dialects()) {
     if (IsApproximate(a) || IsStochastic(a)) continue;
     for (const Dialect* b : ComparableDialects(a, false)) {
-      if (b < &a) continue;  // rows of one table
+      if (b < &a) continue;  // each pair once: rows of one table
       ++pairs;
       for (const Matrix<float>& x : inputs) {
         Kernel kernel{.dialect = a, .layout = {}};
         kernel.layout.codes = DefaultCodeOrder(a.element);
         const Cause cause{.dialect = b};
-        const StoredMatrix bytes = Run(KernelUnder(kernel, cause), x.View());
+        const StoredMatrix bytes = RunKernel(KernelUnder(kernel, cause), x.View());
         const Explanation e =
             Explain(kernel, x.View(), bytes,
                     {.dialect = {}, .search = {.pairs = false}, .deciding_case = false});
@@ -117,7 +118,7 @@ TEST_CASE("The random Hadamard transform: missing, other signs, other roundings"
   for (const Deviation& d : Deviations()) {
     if (d.name.substr(0, 4) != "rht-" || !Applies(d, kernel)) continue;
     const Deviation* const one[] = {&d};
-    const Explanation e = Explain(kernel, x.View(), Run(kernel, x.View(), one));
+    const Explanation e = Explain(kernel, x.View(), RunKernel(kernel, x.View(), one));
     CAPTURE(d.name);
     CHECK_FALSE(e.equal);
     CHECK(Names(e, {.deviations = {&d}}));
@@ -146,7 +147,7 @@ TEST_CASE("Stochastic rounding: truncation and other orders of the random bits",
           "nearest-even"}) {
       if (!Applies(*FindDeviation(cause), kernel)) continue;
       const Deviation* const one[] = {FindDeviation(cause)};
-      const StoredMatrix bytes = Run(kernel, x.View(), one, options);
+      const StoredMatrix bytes = RunKernel(kernel, x.View(), one, options);
       const Explanation e = Explain(kernel, x.View(), bytes, {.dialect = options, .search = {}});
       CAPTURE(cause);
       CHECK_FALSE(e.equal);
@@ -162,7 +163,7 @@ TEST_CASE("Same values in other bytes are told from wrong ones", "[judge]") {
   const Matrix<float> x = TinyMatrix(64, 64);
   const auto explain = [&](std::string_view name) {
     const Deviation* const one[] = {FindDeviation(name)};
-    return Explain(kernel, x.View(), Run(kernel, x.View(), one));
+    return Explain(kernel, x.View(), RunKernel(kernel, x.View(), one));
   };
   CHECK(explain("negative-zero-dropped").same_values);
   CHECK(explain("zero-under-zero-scale").same_values);
@@ -174,7 +175,7 @@ TEST_CASE("Bytes that nothing explains are traced, counted and given a nearest c
   const Kernel kernel = KernelNamed("nvfp4.te");
   const Matrix<float> x = RandomMatrix(1, 64, 64, 8, -4, 5);
   const Deviation* const one[] = {FindDeviation("truncation")};
-  StoredMatrix bytes = Run(kernel, x.View(), one);
+  StoredMatrix bytes = RunKernel(kernel, x.View(), one);
   bytes.codes[100] ^= 0x41;  // on top of the deviation, damage that no rule makes
   const Explanation e = Explain(kernel, x.View(), bytes);
   CHECK(e.causes.exact.empty());
@@ -191,7 +192,7 @@ TEST_CASE("The trace of the first difference shows ours and theirs", "[judge]") 
   x(1, 0) = 6.0f;     // block 1: scale 1
   x(1, 9) = 2.5f;     // a tie: 2 by ties to even, 3 by ties away
   const Deviation* const one[] = {FindDeviation("ties-away")};
-  const Explanation e = Explain(kernel, x.View(), Run(kernel, x.View(), one));
+  const Explanation e = Explain(kernel, x.View(), RunKernel(kernel, x.View(), one));
   CHECK(e.counts.codes_differ == 1);
   CHECK(e.ours.row == 1);
   CHECK(e.ours.col == 9);
@@ -209,11 +210,11 @@ TEST_CASE("The trace of the first difference shows ours and theirs", "[judge]") 
   CHECK_THAT(text, ContainsSubstring("The kernel rounds ties away from zero. (ties-away)"));
 }
 
-TEST_CASE("The block that is cut out shows the difference on its own", "[judge]") {
+TEST_CASE("explain's reproducer block shows the difference on its own", "[judge]") {
   const Kernel kernel = KernelNamed("nvfp4.te.2d");
   const Matrix<float> x = RandomMatrix(8, 70, 40, 8, -4, 5);
   const Deviation* const one[] = {FindDeviation("ties-away")};
-  const Explanation e = Explain(kernel, x.View(), Run(kernel, x.View(), one));
+  const Explanation e = Explain(kernel, x.View(), RunKernel(kernel, x.View(), one));
   REQUIRE(e.reproducer.has_value());
   const Reproducer& r = *e.reproducer;
   const Quantized alone = QuantizeAs(kernel.dialect, r.x.View(), {.amax = r.amax, .random = {}});
@@ -234,7 +235,7 @@ TEST_CASE("The block that is cut out shows the difference on its own", "[judge]"
 TEST_CASE("Explain refuses codes that cannot be those of the input", "[judge]") {
   const Kernel kernel = KernelNamed("nvfp4.te");
   const Matrix<float> x(16, 64, 1.0f);
-  StoredMatrix bytes = Run(kernel, x.View());
+  StoredMatrix bytes = RunKernel(kernel, x.View());
   bytes.codes.resize(40);
   CHECK_THAT(ErrorOf([&] { Explain(kernel, x.View(), bytes); }),
              ContainsSubstring("codes: 40 bytes cannot hold 16x64 codes, which take 512"));
@@ -261,11 +262,11 @@ TEST_CASE("A kernel without deviations writes what its dialect says", "[judge]")
       layout.codes = DefaultCodeOrder(d.element);
       layout.scales = i % 2 == 0 ? ScaleOrder::k128x4 : ScaleOrder::kPadded;
       const StoredMatrix expected = Store(d, QuantizeAs(d, x.View()), layout);
-      const StoredMatrix got = Run({.dialect = d, .layout = layout}, x.View());
+      const StoredMatrix got = RunKernel({.dialect = d, .layout = layout}, x.View());
       CAPTURE(d.name, i);
       CHECK(got.codes == expected.codes);
       CHECK(got.scales == expected.scales);
-      CHECK(got.level_two.size() == expected.level_two.size());
+      CHECK(got.tensor_scale.size() == expected.tensor_scale.size());
     }
   }
 }

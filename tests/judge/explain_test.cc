@@ -1,6 +1,6 @@
 // Explain names the cause of every wrong kernel of the table, of pairs of them, and of every other
 // dialect.
-#include "fp4lab/judge/explain.h"
+#include "fp4lab/judge/explain/explain.h"
 
 #include <algorithm>
 #include <optional>
@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "fp4lab/judge/kernels/run_kernel.h"
 #include "tests/judge/directed_inputs.h"
 #include "tests/support/catch.h"
 
@@ -29,7 +30,7 @@ Kernel KernelNamed(std::string_view name, ScaleOrder order = ScaleOrder::kLinear
 bool SameBytes(const StoredMatrix& a, const StoredMatrix& b) {
   const auto bits = [](const StoredMatrix& m) {
     std::vector<std::uint32_t> words;
-    for (const float v : m.level_two) words.push_back(std::bit_cast<std::uint32_t>(v));
+    for (const float v : m.tensor_scale) words.push_back(std::bit_cast<std::uint32_t>(v));
     return words;
   };
   return a.codes == b.codes && a.scales == b.scales && bits(a) == bits(b);
@@ -42,8 +43,8 @@ struct Shown {
 };
 std::optional<Shown> FirstInputThatShows(const Kernel& kernel, const Cause& cause) {
   for (const Matrix<float>& x : Inputs()) {
-    StoredMatrix bytes = Run(KernelUnder(kernel, cause), x.View(), cause.deviations);
-    if (!SameBytes(bytes, Run(kernel, x.View()))) return Shown{&x, std::move(bytes)};
+    StoredMatrix bytes = RunKernel(KernelUnder(kernel, cause), x.View(), cause.deviations);
+    if (!SameBytes(bytes, RunKernel(kernel, x.View()))) return Shown{&x, std::move(bytes)};
   }
   return std::nullopt;
 }

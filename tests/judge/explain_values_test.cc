@@ -1,10 +1,11 @@
-// Wrong kernels whose error has a value - which sign, which rows, what amax: explain finds it.
+// Wrong kernels whose deviation has a value (a sign, rows, an amax): explain finds the value.
 #include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
 
-#include "fp4lab/judge/explain.h"
+#include "fp4lab/judge/explain/explain.h"
+#include "fp4lab/judge/kernels/run_kernel.h"
 #include "tests/judge/directed_inputs.h"
 #include "tests/support/catch.h"
 
@@ -31,14 +32,14 @@ const Cause* Found(const Explanation& e, std::string_view name) {
   return nullptr;
 }
 
-// The deviation with the value is named, with that value in its text, and nothing else is stated as
-// the cause.
+// Checks that explain names the deviation with its value, shows the value in its text, and states
+// no other cause.
 void CheckFound(const Kernel& kernel, const Matrix<float>& x, std::string_view name,
                 const DeviationValue& value) {
   const Deviation* const one[] = {FindDeviation(name)};
   const std::string what = Text(one[0]->kind, value);
   CAPTURE(name, what);
-  const Explanation e = Explain(kernel, x.View(), Run(kernel, x.View(), one, {}, &value));
+  const Explanation e = Explain(kernel, x.View(), RunKernel(kernel, x.View(), one, {}, &value));
   REQUIRE_FALSE(e.equal);
   const Cause* const found = Found(e, name);
   REQUIRE(found != nullptr);
@@ -49,7 +50,7 @@ void CheckFound(const Kernel& kernel, const Matrix<float>& x, std::string_view n
   CHECK((!stated || &e.causes.exact[0] == found));
 }
 
-TEST_CASE("Which sign of the Hadamard transform is wrong, or which row", "[judge]") {
+TEST_CASE("explain names the wrong sign or the negated row of the Hadamard transform", "[judge]") {
   for (int place = 0; place < 16; ++place) {
     const Matrix<float> x = Input(20 + static_cast<std::uint32_t>(place));
     CheckFound(Transformed(), x, "rht-sign-wrong", {.number = place});
@@ -57,7 +58,7 @@ TEST_CASE("Which sign of the Hadamard transform is wrong, or which row", "[judge
   }
 }
 
-TEST_CASE("By how many rows the scales are off", "[judge]") {
+TEST_CASE("explain tells by how many rows the scales are shifted", "[judge]") {
   for (const ScaleOrder order : {ScaleOrder::kLinear, ScaleOrder::k128x4}) {
     for (const int rows : {1, -1, 2, 16, -32}) {
       CheckFound(Te(order), Input(40), "scales-rows-down", {.number = rows});
@@ -65,16 +66,16 @@ TEST_CASE("By how many rows the scales are off", "[judge]") {
   }
 }
 
-TEST_CASE("Whose amax it was: stored, or read off scales and codes", "[judge]") {
+TEST_CASE("explain finds a stale amax from the stored number or from scales and codes", "[judge]") {
   for (std::uint32_t seed = 50; seed < 56; ++seed) {
     for (const float amax : {3.25f, 1.7f, 40.0f}) {
       const DeviationValue value{.amax = amax};
       CheckFound(Te(), Input(seed), "amax-stale", value);
-      // Without the number, S is open as far as no code and no scale decides.
+      // Without the stored number, codes and scales determine S only approximately.
       const Deviation* const one[] = {FindDeviation("amax-stale")};
       const Matrix<float> x = Input(seed);
-      StoredMatrix bytes = Run(Te(), x.View(), one, {}, &value);
-      bytes.level_two.clear();
+      StoredMatrix bytes = RunKernel(Te(), x.View(), one, {}, &value);
+      bytes.tensor_scale.clear();
       const Explanation e = Explain(Te(), x.View(), bytes);
       const Cause* const found = Found(e, "amax-stale");
       CAPTURE(seed, amax);
@@ -84,7 +85,7 @@ TEST_CASE("Whose amax it was: stored, or read off scales and codes", "[judge]") 
   }
 }
 
-TEST_CASE("Rows that the tensor's amax leaves out", "[judge]") {
+TEST_CASE("explain tells how many last rows the tensor's amax leaves out", "[judge]") {
   for (const int rows : {1, 16, 32, 64}) {
     Matrix<float> x = Input(60);
     const std::size_t end = x.rows - static_cast<std::size_t>(rows);
@@ -93,16 +94,16 @@ TEST_CASE("Rows that the tensor's amax leaves out", "[judge]") {
     CAPTURE(rows);
     const DeviationValue value{.number = rows};
     const Deviation* const one[] = {FindDeviation("amax-without-last-rows")};
-    const Explanation e = Explain(Te(), x.View(), Run(Te(), x.View(), one, {}, &value));
+    const Explanation e = Explain(Te(), x.View(), RunKernel(Te(), x.View(), one, {}, &value));
     const Cause* const found = Found(e, "amax-without-last-rows");
     REQUIRE(found != nullptr);
     CHECK(found->value->number == rows);
-    // The bytes force the number, not where it comes from.
+    // The bytes determine the wrong amax, not its origin.
     CHECK(Name(e.causes.exact[0]) == "amax-stale");
   }
 }
 
-TEST_CASE("Which part was not written, and what stands there", "[judge]") {
+TEST_CASE("explain locates an unwritten part and names its constant content", "[judge]") {
   using Byte = std::uint8_t;
   const Rectangle parts[] = {{16, 0, 16, 128}, {0, 64, 96, 16}, {95, 0, 1, 128}, {32, 32, 32, 64}};
   for (std::uint32_t seed = 70; seed < 73; ++seed) {
@@ -118,22 +119,22 @@ TEST_CASE("Which part was not written, and what stands there", "[judge]") {
   }
 }
 
-TEST_CASE("Which two parts changed places", "[judge]") {
+TEST_CASE("explain locates two swapped parts", "[judge]") {
   const DeviationValue pairs[] = {
       {.region = {4, 0, 1, 128}, .other_row = 5, .other_col = 0},     // neighbouring rows
       {.region = {10, 0, 1, 128}, .other_row = 77, .other_col = 0},   // rows apart
       {.region = {0, 0, 32, 128}, .other_row = 64, .other_col = 0},   // tiles of rows
       {.region = {0, 32, 96, 16}, .other_row = 0, .other_col = 96},   // columns of blocks
       {.region = {0, 0, 32, 64}, .other_row = 32, .other_col = 64},   // tiles on a diagonal
-      {.region = {32, 64, 32, 64}, .other_row = 64, .other_col = 0},  // on the other one
+      {.region = {32, 64, 32, 64}, .other_row = 64, .other_col = 0},  // on the other diagonal
   };
   for (std::uint32_t seed = 80; seed < 83; ++seed) {
     for (const DeviationValue& pair : pairs) CheckFound(Te(), Input(seed), "parts-swapped", pair);
   }
 }
 
-// Rows of the table that take no value, on inputs that nothing directs.
-TEST_CASE("Each newer row of the table is named on random inputs", "[judge]") {
+// Rows of the table that take no value, on random inputs.
+TEST_CASE("explain names scale-tile, 16-bit-number, block-length and tie deviations", "[judge]") {
   for (const std::string_view name :
        {"scale-tiles-by-column", "scale-tiles-not-interleaved", "scale-tiles-transposed",
         "amax-fp16", "encode-scale-bf16", "encode-scale-fp16", "decode-scale-bf16",
@@ -148,7 +149,7 @@ TEST_CASE("Each newer row of the table is named on random inputs", "[judge]") {
       const Kernel kernel = Te(ScaleOrder::k128x4);
       ExplainOptions options;
       options.search.pairs = options.deciding_case = false;
-      const Explanation e = Explain(kernel, x.View(), Run(kernel, x.View(), one), options);
+      const Explanation e = Explain(kernel, x.View(), RunKernel(kernel, x.View(), one), options);
       if (e.equal) continue;
       ++shown;
       CHECK(Found(e, name) != nullptr);
@@ -160,7 +161,7 @@ TEST_CASE("Each newer row of the table is named on random inputs", "[judge]") {
   }
 }
 
-TEST_CASE("Random bits of another row, and a counter for random bits", "[judge]") {
+TEST_CASE("explain names random bits of the first row and random bits from a counter", "[judge]") {
   Kernel kernel = Te();
   const RandomStream stream{.seed = 9};
   for (const std::string_view dialect : {"nvfp4.te.stochastic", "nvfp4.te.stochastic.software"}) {
@@ -178,7 +179,7 @@ TEST_CASE("Random bits of another row, and a counter for random bits", "[judge]"
            {"random-bits-of-first-row", "random-bits-counter", "codes-zero"}) {
         CAPTURE(dialect, name, seed);
         const Deviation* const one[] = {FindDeviation(name)};
-        const Explanation e = Explain(kernel, x.View(), Run(kernel, x.View(), one, options),
+        const Explanation e = Explain(kernel, x.View(), RunKernel(kernel, x.View(), one, options),
                                       {.dialect = options, .search = {}});
         CHECK(e.causes.certainty == Certainty::kForced);
         CHECK(Name(e.causes.exact.at(0)) == name);

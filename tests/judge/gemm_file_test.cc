@@ -1,11 +1,11 @@
-#include "fp4lab/judge/gemm_file.h"
+#include "fp4lab/judge/products/gemm_file.h"
 
 #include <string>
 
-#include "fp4lab/dialect/quantize.h"
 #include "fp4lab/exchange/matrix_file.h"
 #include "fp4lab/exchange/stored_file.h"
 #include "fp4lab/io/temporary_folder.h"
+#include "fp4lab/quantize/quantize.h"
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"
 #include "tests/support/values.h"
@@ -15,7 +15,7 @@ namespace {
 
 using Catch::Matchers::ContainsSubstring;
 
-// The values that codes and block scales stand for, without the tensor's scale.
+// The values of codes times block scales; the tensor scale is left out.
 Matrix<float> UnscaledAs(const Dialect& dialect, Quantized q) {
   const Format &element = FormatOf(dialect.element), &scale = FormatOf(dialect.scale);
   Matrix<float> values(q.rows, q.cols);
@@ -40,7 +40,7 @@ TEST_CASE("An operand is the same from every layout of its file", "[judge]") {
          {StorageLayout{}, StorageLayout{.codes = CodeOrder::kHighFirst},
           StorageLayout{.scales = ScaleOrder::k128x4},
           StorageLayout{.codes = CodeOrder::kBytes, .transposed = true},
-          StorageLayout{.level_two = LevelTwoConvention::kDivisor}}) {
+          StorageLayout{.tensor_scale = TensorScaleConvention::kDivisor}}) {
       const std::string path = (folder / "x.safetensors").string();
       WriteStored(path + "#w", Store(dialect, q, layout), name, "fp4lab", dialect.scale_max);
       const GemmOperandFile file = ReadGemmOperand(path + "#w");
@@ -49,7 +49,7 @@ TEST_CASE("An operand is the same from every layout of its file", "[judge]") {
       CHECK(FloatValues(file.operand).values == want.values);
       CHECK(file.amax.has_value() == !q.amax.empty());
       if (file.amax) CHECK(*file.amax == Catch::Approx(q.amax[0]).epsilon(1e-6));
-      if (file.amax && layout.level_two == LevelTwoConvention::kAmax) {
+      if (file.amax && layout.tensor_scale == TensorScaleConvention::kAmax) {
         CHECK(*file.amax == q.amax[0]);
       }
     }
@@ -66,8 +66,8 @@ TEST_CASE("Plain numbers become operands of a stated or their own format", "[jud
   CHECK(stated.operand.codes == own.operand.codes);
   CHECK(own.what == "3x5 bfloat16");
   CHECK(!own.operand.IsScaled());
-  CHECK_THAT(ErrorOf([&] { ReadGemmOperand(f32); }), ContainsSubstring("say with --operand"));
-  CHECK_THAT(ErrorOf([&] { ReadGemmOperand(f32, "fp5"); }), ContainsSubstring("is no format"));
+  CHECK_THAT(ErrorOf([&] { ReadGemmOperand(f32); }), ContainsSubstring("state with --operand"));
+  CHECK_THAT(ErrorOf([&] { ReadGemmOperand(f32, "fp5"); }), ContainsSubstring("is not a format"));
 }
 
 TEST_CASE("Probes read from their file are the probes that were written", "[judge]") {

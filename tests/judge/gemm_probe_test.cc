@@ -1,4 +1,4 @@
-#include "fp4lab/judge/gemm_probe.h"
+#include "fp4lab/judge/products/gemm_probe.h"
 
 #include <string>
 
@@ -63,7 +63,7 @@ TEST_CASE("Probes tell 34, 35, 36 and 37 fraction bits of an FP4 tensor core apa
     CHECK(mx.fraction_bits == bits);
     CHECK(!mx.fraction_bits_or_more);
     CHECK(mx.floor == model.floor);
-    // NVFP4's scales end at 36 bits below the largest.
+    // The range of NVFP4's scales ends 36 bits below the largest.
     const ProbeReading nv = ReadingOf("nvfp4", model);
     CHECK(nv.fraction_bits == std::min(bits, 36));
     CHECK(nv.fraction_bits_or_more == (bits >= 36));
@@ -91,7 +91,7 @@ TEST_CASE("Probes tell the readings of mxf4's groups apart", "[judge]") {
 
 TEST_CASE("Probes see that binary32 adds one product after the other, to nearest", "[judge]") {
   const ProbeReading r = ReadingOf("bf16", "fp32-sequential");
-  CHECK(r.step == 2);  // B - B leaves nothing that a later element could be lost under
+  CHECK(r.step == 2);  // after B - B nothing is left that could hide a later element
   CHECK(r.fraction_bits_or_more);
   CHECK(r.output == "nearest");
   CHECK(ReadingOf("bf16", "exact").output == "nearest");
@@ -124,7 +124,7 @@ TEST_CASE("Probes read the directions of rounding from the answers", "[judge]") 
 
 TEST_CASE("Probes of unknown operands are refused with the ones that there are", "[judge]") {
   CHECK(ErrorOf([] { MakeProbes("fp3"); }) ==
-        "probes of fp3: there are none; one of: nvfp4 mxfp4 e4m3 bf16");
+        "probes of fp3: are not available; use one of: nvfp4 mxfp4 e4m3 bf16");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "fp4lab/judge/gemm.h"
+#include "fp4lab/judge/products/gemm.h"
 
 #include <algorithm>
 #include <bit>
@@ -65,7 +65,7 @@ TEST_CASE("A result under a model is equal, one unit beside it is inside, a wron
   }
 }
 
-// With scales of all sizes, so that sums round.
+// An operand with scales of all sizes, so that sums round.
 MmaOperand WideNvfp4(std::size_t rows, std::size_t cols, std::uint32_t seed) {
   return RandomOperand(kE2m1, rows, cols, Inputs::kWide, seed, 16, kE4m3);
 }
@@ -140,7 +140,7 @@ TEST_CASE("Every model's answer lies within its own bound, whatever the input", 
 }
 
 TEST_CASE("The bounds are not wider than the errors that exist", "[judge]") {
-  // 4096 terms of 1 + 2^-12 under truncation: the error comes within a factor of the bound.
+  // The bounds of 4096 products of magnitude at most 1 are those of the formulas.
   const Matrix<float> ones(1, 4096, 1.0f);
   Matrix<float> x(1, 4096, 0x1.fcp-1f);
   const MmaOperand a = MakeMmaOperand(kBf16, ones.View()), b = MakeMmaOperand(kBf16, x.View());
@@ -150,7 +150,7 @@ TEST_CASE("The bounds are not wider than the errors that exist", "[judge]") {
         Catch::Approx(4097 * 256 * (0x1p-23 + 17 * 0x1p-25)).epsilon(0.01));
   CHECK(TensorCoreBound(*FindTensorCoreModel("blackwell.mxf4.f32"), facts) <
         AnyOrderBound(facts) / 10);
-  // FP8 on Hopper keeps 13 bits: outside of binary32's bound, inside of its own.
+  // Hopper's FP8 products keep 13 bits: outside binary32's bound, inside their own.
   const MmaOperand fa = RandomOperand(kE4m3, 3, 4096, Inputs::kTypical, 31);
   const MmaOperand fb = RandomOperand(kE4m3, 3, 4096, Inputs::kTypical, 32);
   MmaOperand pa = fa, pb = fb;
@@ -161,7 +161,8 @@ TEST_CASE("The bounds are not wider than the errors that exist", "[judge]") {
   CHECK(JudgeUnder("exact", pa, pb, d).verdict == GemmVerdict::kOutside);
 }
 
-TEST_CASE("Where readings of mxf4 differ on the input, no verdict is possible", "[judge]") {
+TEST_CASE("If the open readings of mxf4 differ on the input, the verdict is undetermined",
+          "[judge]") {
   MmaOperand a{.rows = 1, .cols = 64, .format = kE2m1, .group = 16, .scale_format = kE8m0};
   a.codes.assign(64, 0);
   a.scales.assign(4, 0x7F);

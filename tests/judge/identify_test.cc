@@ -1,5 +1,6 @@
-// Identify finds every dialect and layout by its bytes, and inputs that part those that are left.
-#include "fp4lab/judge/identify.h"
+// Identify finds every dialect and layout from its bytes, and inputs that separate the candidates
+// left.
+#include "fp4lab/judge/identify/identify.h"
 
 #include <algorithm>
 #include <set>
@@ -8,6 +9,7 @@
 
 #include "fp4lab/io/safetensors.h"
 #include "fp4lab/io/temporary_folder.h"
+#include "fp4lab/judge/kernels/run_kernel.h"
 #include "tests/judge/directed_inputs.h"
 #include "tests/support/catch.h"
 
@@ -27,8 +29,8 @@ TEST_CASE("Every dialect is identified by its own bytes", "[judge]") {
     if (IsStochastic(d)) continue;
     Candidate wanted{.kernel = {.dialect = d, .layout = {}}};
     wanted.kernel.layout.codes = DefaultCodeOrder(d.element);
-    wanted.kernel.layout.level_two = LevelTwoConvention::kNone;
-    const StoredMatrix bytes = Run(wanted.kernel, x.View());
+    wanted.kernel.layout.tensor_scale = TensorScaleConvention::kNone;
+    const StoredMatrix bytes = RunKernel(wanted.kernel, x.View());
     const Identification r =
         Identify(x.View(), bytes, {.dialect = {}, .dialects = {}, .decide = false});
     CAPTURE(d.name);
@@ -42,7 +44,7 @@ TEST_CASE("Layouts, transposition and transforms are identified", "[judge]") {
   const Matrix<float> x = RandomMatrix(41, 160, 96, 8, -6, 9);
   const auto check = [&](Candidate wanted) {
     const Matrix<float> rotated = InputOf({.transposed = wanted.columnwise}, x.View());
-    const StoredMatrix bytes = Run(wanted.kernel, rotated.View());
+    const StoredMatrix bytes = RunKernel(wanted.kernel, rotated.View());
     const Identification r =
         Identify(x.View(), bytes, {.dialect = {}, .dialects = {}, .decide = false});
     CAPTURE(Name(wanted));
@@ -61,7 +63,7 @@ TEST_CASE("Layouts, transposition and transforms are identified", "[judge]") {
   check(c);
   c.kernel.layout.transposed = true;
   check(c);
-  c.kernel.layout = {.level_two = LevelTwoConvention::kMultiplier};
+  c.kernel.layout = {.tensor_scale = TensorScaleConvention::kMultiplier};
   check(c);
   c.columnwise = false;
   c.kernel.hadamard = 16;
@@ -75,15 +77,16 @@ TEST_CASE("Layouts, transposition and transforms are identified", "[judge]") {
 TEST_CASE("Layouts of the same bytes are one line, and vendors' own conventions come first",
           "[judge]") {
   const auto identify = [](const Matrix<float>& x, const char* dialect, StorageLayout layout) {
-    const StoredMatrix bytes = Run({.dialect = *FindDialect(dialect), .layout = layout}, x.View());
+    const StoredMatrix bytes =
+        RunKernel({.dialect = *FindDialect(dialect), .layout = layout}, x.View());
     return Identify(x.View(), bytes, {.dialect = {}, .dialects = {}, .decide = false});
   };
   const Matrix<float> whole_tiles = RandomMatrix(43, 128, 128, 8, -6, 9);
   const Identification plain = identify(whole_tiles, "nvfp4.te", {});
   CHECK_THAT(Text(plain),
-             ContainsSubstring("  codes low-first, scales linear, level 2 as amax; for this "
-                               "shape the same bytes as codes low-first, scales padded, level "
-                               "2 as amax:\n    nvfp4.te, "));
+             ContainsSubstring("  codes low-first, scales linear, tensor scale as amax; for this "
+                               "shape the same bytes as codes low-first, scales padded, tensor "
+                               "scale as amax:\n    nvfp4.te, "));
   // Square tiles of the transposed matrix, stored transposed, are those of the matrix.
   const Identification square = identify(whole_tiles, "nvfp4.te.2d", {});
   std::size_t joined = 0;
@@ -104,9 +107,9 @@ TEST_CASE("Layouts of the same bytes are one line, and vendors' own conventions 
     StorageLayout layout;
   };
   for (const Own& own :
-       {Own{"nvfp4.modelopt", {.level_two = LevelTwoConvention::kMultiplier}},
-        Own{"nvfp4.compressed-tensors", {.level_two = LevelTwoConvention::kDivisor}},
-        Own{"nvfp4.te", {.level_two = LevelTwoConvention::kAmax}}}) {
+       {Own{"nvfp4.modelopt", {.tensor_scale = TensorScaleConvention::kMultiplier}},
+        Own{"nvfp4.compressed-tensors", {.tensor_scale = TensorScaleConvention::kDivisor}},
+        Own{"nvfp4.te", {.tensor_scale = TensorScaleConvention::kAmax}}}) {
     const Identification r = identify(RandomMatrix(44, 48, 64, 8, -6, 9), own.dialect, own.layout);
     CAPTURE(own.dialect, Text(r));
     REQUIRE(r.exact.size() > 5);  // the formulas agree here
@@ -117,7 +120,7 @@ TEST_CASE("Layouts of the same bytes are one line, and vendors' own conventions 
 
 TEST_CASE("Bytes that nothing gives are told with the nearest dialects", "[judge]") {
   const Matrix<float> x = RandomMatrix(42, 64, 64, 8, -6, 9);
-  StoredMatrix bytes = Run({.dialect = *FindDialect("nvfp4.te"), .layout = {}}, x.View());
+  StoredMatrix bytes = RunKernel({.dialect = *FindDialect("nvfp4.te"), .layout = {}}, x.View());
   bytes.codes[77] ^= 0x23;
   const Identification r = Identify(x.View(), bytes);
   CHECK(r.exact.empty());
@@ -128,9 +131,10 @@ TEST_CASE("Bytes that nothing gives are told with the nearest dialects", "[judge
 }
 
 TEST_CASE("A deciding input parts the dialects that agree on a plain one", "[judge]") {
-  // One value: every formula gives the same bytes.
+  // A constant matrix: every formula gives the same bytes.
   const Matrix<float> x(16, 32, 1.0f);
-  const StoredMatrix bytes = Run({.dialect = *FindDialect("nvfp4.te"), .layout = {}}, x.View());
+  const StoredMatrix bytes =
+      RunKernel({.dialect = *FindDialect("nvfp4.te"), .layout = {}}, x.View());
   IdentifyOptions options;
   for (const std::string_view name : {"nvfp4.te", "nvfp4.cutlass", "nvfp4.modelopt",
                                       "nvfp4.torchao.inference", "nvfp4.quartet2"}) {
@@ -146,7 +150,7 @@ TEST_CASE("A deciding input parts the dialects that agree on a plain one", "[jud
       for (const std::size_t i : group.members) {
         const Candidate& c = r.exact[i];
         const StoredMatrix theirs =
-            Run(c.kernel, c.columnwise ? input.x.View().Transposed() : input.x.View());
+            RunKernel(c.kernel, c.columnwise ? input.x.View().Transposed() : input.x.View());
         CHECK(theirs.codes == group.bytes.codes);
         CHECK(theirs.scales == group.bytes.scales);
       }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "fp4lab/judge/explain.h"
+#include "fp4lab/judge/explain/explain.h"
 #include "tests/judge/directed_inputs.h"
 #include "tests/support/catch.h"
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr float kGrid[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
 
-// Nearest of the grid, decided by comparing with the middles; `tie` picks of the two.
+// The code of the nearest grid value, by comparison with the midpoints; tie_goes_up decides ties.
 std::uint8_t Nearest(float v, bool (*tie_goes_up)(int lower)) {
   const float a = std::fabs(v);
   int code = 7;
@@ -50,14 +50,14 @@ float ToBf16(float x) {
   return std::bit_cast<float>(u & 0xFFFF0000u);
 }
 
-// What differs between the kernels below.
+// The replaceable parts of the kernels below.
 struct Parts {
   std::function<float(float)> magnitude = [](float x) { return std::fabs(x); };
   std::function<float(float)> encode = [](float amax) { return 2688.0f / amax; };
   std::function<std::uint8_t(float)> code = [](float v) { return Nearest(v, ToEven); };
   std::function<std::size_t(std::size_t r, std::size_t j, std::size_t blocks)> scale_at =
       [](std::size_t r, std::size_t j, std::size_t blocks) { return r * blocks + j; };
-  int low_shift = 0;  // of the even column's nibble
+  int low_shift = 0;  // shift of the even column's nibble
   bool columns = false;
 };
 
@@ -70,7 +70,7 @@ StoredMatrix Quantize(const Matrix<float>& x, const Parts& parts) {
   StoredMatrix out{.rows = x.rows, .cols = x.cols, .layout = {}};
   out.codes.assign(rows * cols / 2, 0);
   out.scales.assign(rows * cols / 16, 0);
-  out.level_two = {amax};
+  out.tensor_scale = {amax};
   for (std::size_t r = 0; r < rows; ++r) {
     for (std::size_t j = 0; j < cols / 16; ++j) {
       float b = 0;

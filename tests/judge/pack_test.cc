@@ -1,4 +1,4 @@
-#include "fp4lab/judge/pack.h"
+#include "fp4lab/judge/packs/pack.h"
 
 #include <algorithm>
 #include <bit>
@@ -76,7 +76,8 @@ TEST_CASE("A pack holds the bytes of every layout asked for, and the transformed
   const Matrix<float> x = Bf16Matrix(3, 16, 64);
   const Dialect& dialect = *FindDialect("nvfp4.te");
   const StorageLayout swizzled{.codes = CodeOrder::kHighFirst, .scales = ScaleOrder::k128x4};
-  const StorageLayout turned{.transposed = true, .level_two = LevelTwoConvention::kMultiplier};
+  const StorageLayout turned{.transposed = true,
+                             .tensor_scale = TensorScaleConvention::kMultiplier};
   const PackOptions options{
       .hadamard = 16, .sign_mask = kTeSignMask16, .layouts = {swizzled, turned}};
   const SafetensorsFile file = MakePack(dialect, x.View(), options);
@@ -87,7 +88,7 @@ TEST_CASE("A pack holds the bytes of every layout asked for, and the transformed
   CHECK(Values<std::uint8_t>(file, "high-first.128x4.amax.scales") == first.scales);
   CHECK(Values<std::uint8_t>(file, "low-first.linear.multiplier.transposed.codes") == second.codes);
   CHECK(Values<float>(file, "low-first.linear.multiplier.transposed.level_two") ==
-        second.level_two);
+        second.tensor_scale);
   CHECK(file.tensors.at("input").dtype == "BF16");
   const auto bits = Values<std::uint16_t>(file, "transformed");
   CHECK(std::bit_cast<float>(std::uint32_t{bits[5]} << 16) == transformed.values[5]);
@@ -122,7 +123,7 @@ TEST_CASE("A changed pack is refused with the tensor's name", "[judge]") {
   file.tensors["more"] = file.tensors["amax"];
   CHECK(error(file).find("has no \"sha256.more\"") != std::string::npos);
   file = {};
-  CHECK(error(file) == "golden: is no golden pack: its __metadata__ has no \"format\"");
+  CHECK(error(file) == "golden: is not a golden pack: its __metadata__ has no \"format\"");
 }
 
 }  // namespace

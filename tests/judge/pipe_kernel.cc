@@ -1,6 +1,6 @@
-// A kernel of its own for the pipe `fp4lab cases | pipe_kernel | fp4lab verify`: NVFP4 as
-// Transformer Engine computes it (1x16 blocks), from the formulas alone. It shares no code with
-// fp4lab, reads the stream as its documentation says, and has wrong modes:
+// A stand-alone kernel for the pipe `fp4lab cases | pipe_kernel | fp4lab verify`: NVFP4 as
+// Transformer Engine computes it (1x16 blocks), from the formulas alone. The program shares no code
+// with fp4lab, reads the stream as its documentation says, and has wrong modes:
 //   pipe_kernel [right | truncates | divides-first | high-first | declines | declines-all | stops |
 //                garbage]
 #include <algorithm>

@@ -1,5 +1,5 @@
-// What a wrong number of level 2 looks like.
-#include "fp4lab/judge/tensor_number.h"
+// ReadTensorNumber: the kinds of wrong tensor scales.
+#include "fp4lab/judge/kernels/tensor_number.h"
 
 #include <cmath>
 #include <vector>
@@ -11,21 +11,22 @@ namespace {
 
 constexpr float kC = 2688.0f;
 
-std::string KindOf(LevelTwoConvention convention, std::vector<float> amax, std::vector<float> got,
-                   std::vector<OtherAmax> others = {}) {
+std::string KindOf(TensorScaleConvention convention, std::vector<float> amax,
+                   std::vector<float> got, std::vector<OtherAmax> others = {}) {
   const auto reading = ReadTensorNumber(
       {.convention = convention, .constant = kC, .largest_element = 6.0f, .amax = amax, .got = got},
       others);
   return reading ? reading->kind : "right";
 }
 
-TEST_CASE("Right numbers of level 2 have no reading, one a row as one a tensor", "[judge]") {
-  for (const LevelTwoConvention convention :
-       {LevelTwoConvention::kAmax, LevelTwoConvention::kMultiplier, LevelTwoConvention::kDivisor}) {
+TEST_CASE("Right tensor scales have no reading, one a row as one a tensor", "[judge]") {
+  for (const TensorScaleConvention convention :
+       {TensorScaleConvention::kAmax, TensorScaleConvention::kMultiplier,
+        TensorScaleConvention::kDivisor}) {
     const std::vector<float> amax = {3.1f, 0.7f, 1e-20f};
     std::vector<float> stored;
     for (const float a : amax) {
-      stored.push_back(ConvertLevelTwo(a, LevelTwoConvention::kAmax, convention, kC));
+      stored.push_back(ConvertTensorScale(a, TensorScaleConvention::kAmax, convention, kC));
     }
     CHECK(KindOf(convention, amax, stored) == "right");
     stored[1] = std::nextafter(stored[1], 1e30f);
@@ -38,7 +39,7 @@ TEST_CASE("Right numbers of level 2 have no reading, one a row as one a tensor",
 
 TEST_CASE("A reading holds for every row, and names the first that differs", "[judge]") {
   const std::vector<float> amax = {1.0f, 3.0f, 5.0f}, got = {1.0f, 1.0f / 3.0f, 1.0f / 5.0f};
-  const auto reading = ReadTensorNumber({.convention = LevelTwoConvention::kAmax,
+  const auto reading = ReadTensorNumber({.convention = TensorScaleConvention::kAmax,
                                          .constant = kC,
                                          .largest_element = 6.0f,
                                          .amax = amax,
@@ -47,10 +48,10 @@ TEST_CASE("A reading holds for every row, and names the first that differs", "[j
   CHECK(reading->kind == "reciprocal");
   CHECK(reading->index == 1);
   CHECK(reading->expected == 3.0f);
-  CHECK(KindOf(LevelTwoConvention::kAmax, amax, {1.0f, 1.0f / 3.0f, 0.3f}) == "unknown");
+  CHECK(KindOf(TensorScaleConvention::kAmax, amax, {1.0f, 1.0f / 3.0f, 0.3f}) == "unknown");
 }
 
-// Quotients that round otherwise, found among some amaxes: each is named by its own formula.
+// Amaxes for which amax * (1 / C) or C * (1 / amax) rounds unlike the quotient.
 TEST_CASE("Other roundings of the multiplier and the divisor are told from wrong numbers",
           "[judge]") {
   std::size_t multipliers = 0, divisors = 0;
@@ -58,11 +59,11 @@ TEST_CASE("Other roundings of the multiplier and the divisor are told from wrong
     const float amax = 0.37f * static_cast<float>(i);
     const float multiplier = amax * (1.0f / kC), divisor = kC * (1.0f / amax);
     if (multiplier != amax / kC) {
-      CHECK(KindOf(LevelTwoConvention::kMultiplier, {amax}, {multiplier}) == "other-roundings");
+      CHECK(KindOf(TensorScaleConvention::kMultiplier, {amax}, {multiplier}) == "other-roundings");
       ++multipliers;
     }
     if (divisor != kC / amax) {
-      CHECK(KindOf(LevelTwoConvention::kDivisor, {amax}, {divisor}) == "other-roundings");
+      CHECK(KindOf(TensorScaleConvention::kDivisor, {amax}, {divisor}) == "other-roundings");
       ++divisors;
     }
   }
@@ -78,9 +79,9 @@ TEST_CASE("The amax of a part of the tensor is recognised, under any convention"
   x(1, 9) = 2.0f;
   const std::vector<OtherAmax> parts = PartialAmaxes(x.View(), 16);
   const auto kind = [&](float got) {
-    return KindOf(LevelTwoConvention::kAmax, {7.0f}, {got}, parts);
+    return KindOf(TensorScaleConvention::kAmax, {7.0f}, {got}, parts);
   };
-  CHECK(kind(2.0f) == "other-amax");  // with its sign
+  CHECK(kind(2.0f) == "other-amax");  // the largest signed value
   CHECK(kind(1.5f) == "other-amax");  // the first row
   CHECK(kind(1.0f) == "other-amax");  // the first block
   CHECK(kind(2.0f / kC) == "other-amax");

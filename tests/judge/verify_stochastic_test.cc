@@ -1,4 +1,4 @@
-#include "fp4lab/judge/verify_stochastic.h"
+#include "fp4lab/judge/verify/verify_stochastic.h"
 
 #include <string>
 
@@ -9,7 +9,7 @@
 namespace fp4lab {
 namespace {
 
-// Runs of the library's own kernel; `seed_of` gives the seed of a run's random bits.
+// Runs of fp4lab's own kernel; `seed_of` gives the seed of a run's random bits.
 template <class SeedOf>
 std::vector<StoredMatrix> Runs(const Dialect& dialect, const Matrix<float>& x, int count,
                                const SeedOf& seed_of) {

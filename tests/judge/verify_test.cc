@@ -1,4 +1,4 @@
-#include "fp4lab/judge/verify.h"
+#include "fp4lab/judge/verify/verify.h"
 
 #include <bit>
 #include <cstring>
@@ -8,7 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "fp4lab/judge/case_stream.h"
+#include "fp4lab/judge/cases/case_family.h"
+#include "fp4lab/judge/cases/case_stream.h"
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"
 #include "tests/support/values.h"
@@ -44,7 +45,7 @@ TEST_CASE("The right bytes are equal in every layout", "[judge]") {
                 Verify(dialect, x.View(), answer, "answer", {.check_padding = true});
             CHECK(verdict.Equal());
             CHECK(verdict.codes.total == 33 * 80);
-            CHECK(verdict.has_level_two == HasLevelTwo(dialect));
+            CHECK(verdict.has_tensor_scale == HasTensorScale(dialect));
           }
         }
       }
@@ -52,7 +53,7 @@ TEST_CASE("The right bytes are equal in every layout", "[judge]") {
   }
 }
 
-// The differences of two matrices of codes, by looking at each one.
+// The places (row, column) at which the codes of two matrices differ.
 std::vector<std::pair<std::size_t, std::size_t>> Places(const Quantized& a, const Quantized& b) {
   std::vector<std::pair<std::size_t, std::size_t>> places;
   for (std::size_t i = 0; i < a.codes.size(); ++i) {
@@ -128,9 +129,9 @@ TEST_CASE("One changed byte of each part is found at its place, in every layout"
     CHECK(verdict.codes.first[0].col == 21);
     CHECK((verdict.codes.first[0].expected ^ verdict.codes.first[0].got) == 3);
     REQUIRE(verdict.scales.different == 1);
-    CHECK(verdict.scales.first[0].row == (turned ? 4 : 12));  // as the scales lie
+    CHECK(verdict.scales.first[0].row == (turned ? 4 : 12));  // in the stored order
     CHECK(verdict.scales.first[0].col == (turned ? 12 : 4));
-    CHECK(verdict.level_two.different == 1);
+    CHECK(verdict.tensor_scale.different == 1);
     CHECK(verdict.codes.same_value + verdict.scales.same_value == 0);
   }
 }
@@ -160,7 +161,8 @@ TEST_CASE("Kinds of NaN are the same value", "[judge]") {
   Quantized q = QuantizeAs(dialect, x.View());
   REQUIRE(q.codes[0] == 0x7F);
   q.codes[0] = 0xFF;
-  const StorageLayout layout{.codes = CodeOrder::kBytes, .level_two = LevelTwoConvention::kNone};
+  const StorageLayout layout{.codes = CodeOrder::kBytes,
+                             .tensor_scale = TensorScaleConvention::kNone};
   const Verdict verdict = Verify(dialect, x.View(), Store(dialect, q, layout), "answer");
   CHECK(verdict.codes.different == 1);
   CHECK(verdict.OnlyOtherBytes());
@@ -186,7 +188,7 @@ TEST_CASE("An answer of the wrong size is refused with the size that fits", "[ju
                   "has 10") == 0);
 }
 
-TEST_CASE("A dialect whose answer is a set judges by the set", "[judge]") {
+TEST_CASE("An approximate dialect accepts every answer of its set", "[judge]") {
   for (const Dialect& dialect : Dialects()) {
     if (!IsApproximate(dialect)) continue;
     CAPTURE(dialect.name);
@@ -219,7 +221,6 @@ TEST_CASE("A verdict is text for people and JSON for machines", "[judge]") {
 }
 
 // ---- The stream
-// ----------------------------------------------------------------------------------
 
 std::string Answers(const Dialect& dialect, const CaseOptions& options,
                     const std::vector<Case>& cases, std::vector<const Deviation*> deviations = {}) {
@@ -259,17 +260,17 @@ TEST_CASE("A stream of wrong, missing, doubled or foreign answers is named", "[j
   const SetVerdict wrong =
       VerdictOn(Te(), cases, Answers(Te(), options, cases, {FindDeviation("sign-dropped")}));
   CHECK_FALSE(wrong.Accepted());
-  CHECK(wrong.cases[0].verdict.Equal());  // all zero
+  CHECK(wrong.cases[0].verdict.Equal());  // case all-zero
   CHECK_FALSE(wrong.cases[1].verdict.Equal());
 
-  CHECK(error("") == "answers: is empty: no answers came");
+  CHECK(error("") == "answers: is empty: it holds no answers");
   CHECK(error("fp4lab-answers 2\n").find("answers: does not start with the line") == 0);
   CHECK(error("fp4lab-answers 1\n") == "answers: holds no answer to case 0 (all-zero)");
   CHECK(error(right.substr(0, 30)) == "answers: ends within record 0");
   CHECK(error(right.substr(0, right.size() - 1)) == "answers: ends within record 1");
   CHECK(error(right + right.substr(17)).find("answers, case 0 (all-zero): is answered twice") == 0);
   std::string foreign = right;
-  foreign[21] ^= 1;  // its check number
+  foreign[21] ^= 1;  // the check number of the answer
   CHECK(error(foreign).find("its check number is another case's: verify needs the options") !=
         std::string::npos);
   foreign = right;

@@ -9,11 +9,11 @@
 namespace fp4lab::measure {
 namespace {
 
-// A machine whose time passes only when work is done, and on which work takes what it says.
+// A simulated machine: time passes only during work, which takes its stated seconds at speed 1.
 struct FakeMachine {
   double now = 0;
   double speed = 1;
-  std::string log;  // a letter a call
+  std::string log;  // one letter for each call
 
   Work Doing(char name, double seconds) {
     return [this, name, seconds] {
@@ -28,7 +28,7 @@ struct FakeMachine {
   }
 };
 
-TEST_CASE("Works take turns, and another one begins each round", "[measure]") {
+TEST_CASE("Alternate interleaves the works and rotates which starts a round", "[measure]") {
   FakeMachine machine;
   AlternateOptions options = machine.Options();
   options.slice_seconds = 0;  // one call a timing

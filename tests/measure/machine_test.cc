@@ -41,7 +41,7 @@ TEST_CASE("Clocks go forward, a thread's only while it works", "[measure]") {
   CHECK(ThreadSeconds() > thread);
 }
 
-TEST_CASE("The probes do what they say to every byte", "[measure]") {
+TEST_CASE("WriteBytes and CopyBytes touch every byte; FmaPeak is positive", "[measure]") {
   std::vector<std::byte> from((std::size_t{5} << 20) + 7), to(from.size());
   for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 31 >> 3);
   const int threads = Threads();
@@ -56,7 +56,7 @@ TEST_CASE("The probes do what they say to every byte", "[measure]") {
   CHECK(FmaPeak(1) > 0);
 }
 
-TEST_CASE("A peer that is found multiplies, one that is not says what to install", "[measure]") {
+TEST_CASE("A BLAS peer that is found multiplies; a missing one says what to install", "[measure]") {
   const std::vector<SgemmPeer> peers = LoadSgemmPeers(PeerVectors::kBest);
   CHECK(peers.size() == 2);
   for (const SgemmPeer& peer : peers) {
@@ -82,7 +82,7 @@ TEST_CASE("A library and its copy held to AVX2 multiply side by side on two thre
     for (const SgemmPeer& peer : LoadSgemmPeers(vectors)) {
       CAPTURE(peer.name, peer.detail, peer.missing);
       if (!peer.sgemm) continue;
-      ::setenv("FP4LAB_TEST", "moves the environment", 1);  // a copy's libc must not mind
+      ::setenv("FP4LAB_TEST", "moves the environment", 1);  // must not disturb a copy's libc
       std::vector<float> c(kSize * kSize);
       peer.sgemm({a.data(), kSize, kSize}, {b.data(), kSize, kSize}, {c.data(), kSize, kSize});
       CHECK(c == std::vector<float>(kSize * kSize, 6 * kSize));
@@ -96,7 +96,9 @@ TEST_CASE("An environment that slows a peer is reported by name", "[measure]") {
   const char* before = std::getenv("OPENBLAS_CORETYPE");
   const std::string kept = before == nullptr ? "" : before;
   ::setenv("OPENBLAS_CORETYPE", "Haswell", 1);
-  CHECK(PeerWarning() == "OPENBLAS_CORETYPE=Haswell holds a peer to older kernels: unset it");
+  CHECK(
+      PeerWarning() ==
+      "OPENBLAS_CORETYPE=Haswell limits a reference library to older kernels: unset the variable");
   ::unsetenv("OPENBLAS_CORETYPE");
   CHECK(PeerWarning().find("OPENBLAS_CORETYPE") == std::string::npos);
   if (before != nullptr) ::setenv("OPENBLAS_CORETYPE", kept.c_str(), 1);

@@ -22,7 +22,7 @@ TEST_CASE("A disturbed repetition does not move a median", "[measure]") {
   CHECK(Summarize(std::vector<double>{1, 1, 1, 1, 1000}).median == 1);
 }
 
-TEST_CASE("A rate's quartiles keep their order though seconds turn around", "[measure]") {
+TEST_CASE("RateOf keeps quartiles ordered although rates invert times", "[measure]") {
   const Summary rate = RateOf(8, std::vector<double>{1, 2, 4});
   CHECK(rate == Summary{4, 3, 6, 3});
 }

@@ -10,7 +10,7 @@ namespace {
 
 Summary One(double x) { return {x, x, x, 1}; }
 
-// Two columns; a row that was measured in both, one in one, one in none.
+// Two columns; a row measured in both, a row measured in one, a row measured in none.
 Table Example() {
   Table table{.heading = {"a machine"}, .columns = {"avx3_dl", "avx2"}, .rows = {}};
   const Target target{Comparison::kAtLeast, 0.75};
@@ -72,13 +72,14 @@ TEST_CASE("A table as text: columns aligned, topics once, reasons below their ro
   CHECK(AsText(Example()) ==
         "a machine\n"
         "\n"
-        "  what   avx3_dl    ratio                 avx2      ratio  compared with  target    met\n"
+        "  workload  avx3_dl    ratio                 avx2      ratio  reference  target    target "
+        "met\n"
         "Quantize\n"
-        "  nvfp4  5.50 G/s   0.775 [0.770, 0.781]  2.00 G/s  0.500  amax pass      >= 0.75   yes\n"
+        "  nvfp4     5.50 G/s   0.775 [0.770, 0.781]  2.00 G/s  0.500  amax pass  >= 0.75   yes\n"
         "Products\n"
-        "  gemm   12300 G/s  0.100                 -         -      oneDNN         <= 0.234  yes\n"
+        "  gemm      12300 G/s  0.100                 -         -      oneDNN     <= 0.234  yes\n"
         "      avx2: no AVX2 copy\n"
-        "  other  -          -                     -         -      amax pass      -         -\n"
+        "  other     -          -                     -         -      amax pass  -         -\n"
         "      not found\n");
 }
 
@@ -86,7 +87,7 @@ TEST_CASE("A table as Markdown has the same fields in every line", "[measure]") 
   CHECK(AsMarkdown(Example()) ==
         "a machine  \n"
         "\n"
-        "| what | avx3_dl | ratio | avx2 | ratio | compared with | target | met |\n"
+        "| workload | avx3_dl | ratio | avx2 | ratio | reference | target | target met |\n"
         "| --- | --- | --- | --- | --- | --- | --- | --- |\n"
         "| **Quantize** nvfp4 | 5.50 G/s | 0.775 [0.770, 0.781] | 2.00 G/s | 0.500 | amax pass | "
         ">= 0.75 | yes |\n"

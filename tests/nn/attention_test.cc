@@ -84,8 +84,9 @@ TEST_CASE("Attention gives the same bits on every SIMD target and thread count",
   CHECK(AllFinite(all));  // everything was written
 }
 
-// A score of size up to about 5 sqrt(head_dim) rounds to 2^-24 of itself, and p = exp(s) takes
-// that as a relative error; the chains add at most one rounding a term, mostly averaging out.
+// A score of magnitude up to about 5 sqrt(head_dim) has a rounding error of 2^-24 of itself, which
+// becomes a relative error of p = exp(s); the sums add at most one rounding a term, and these
+// mostly average out.
 TEST_CASE("Attention agrees with the double reference within binary32 rounding", "[nn]") {
   const Inputs in(GENERATE(AttentionShape{2, 17, 4, 2, 16}, AttentionShape{1, 128, 2, 2, 16},
                            AttentionShape{1, 50, 2, 1, 24}, AttentionShape{1, 200, 1, 1, 64}));

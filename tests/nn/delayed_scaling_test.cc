@@ -5,8 +5,8 @@
 #include <limits>
 #include <vector>
 
-#include "fp4lab/dialect/quantize.h"
 #include "fp4lab/nn/linear.h"
+#include "fp4lab/quantize/quantize.h"
 #include "fp4lab/train/recipe.h"
 #include "tests/support/catch.h"
 #include "tests/support/values.h"
@@ -75,7 +75,7 @@ Recipes RecipesOf(const char* base) {
           ReadRecipe({{"base", base}, {"delayed_scaling", scaling}}, "test").linear};
 }
 
-// Two floats of history after the amax in use.
+// For each operand: the amax in use, then two floats of history.
 using Histories = std::array<float, kLinearOperands * 3>;
 
 LinearCall CallWith(Histories* histories, bool records) {
@@ -83,12 +83,11 @@ LinearCall CallWith(Histories* histories, bool records) {
           .histories = {.numbers = histories->data(), .stride = 3, .records = records}};
 }
 
-// Of a run of the recipe with current scaling: 0 where an operand is another's transpose.
+// The operands' amaxes of a run with current scaling; 0 where an operand is another's transpose.
 std::array<float, kLinearOperands> Amaxes(const LinearRecipe& recipe, const Tensors& t) {
   std::array<float, kLinearOperands> amaxes = {};
-  const OperandObserver observer = [&](LinearOperand operand, auto, auto, const Dialect&,
-                                       const DialectOptions& options) {
-    amaxes[operand] = options.amax[0];
+  const OperandObserver observer = [&](const ObservedOperand& seen) {
+    amaxes[seen.operand] = seen.options.amax[0];
   };
   Run(recipe, t, {.random = {42, 7, 1000}, .observer = &observer});
   return amaxes;

@@ -35,7 +35,7 @@ Doubles Differences(Doubles& x, const std::function<double()>& loss) {
   return gradient;
 }
 
-// Largest difference relative to the largest element: 1e-8 is what differences can resolve.
+// Compares relative to the largest element; central differences resolve about 1e-8.
 void CheckGradient(const Doubles& backward, const Doubles& differences) {
   double largest = 0, error = 0;
   for (std::size_t i = 0; i < backward.size(); ++i) {

@@ -1,4 +1,4 @@
-// The float kernels: same bits everywhere, the double reference's values, and NaN.
+// The binary32 kernels: the same bits everywhere, the double reference's values, and NaN.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -46,7 +46,7 @@ TEST_CASE("RMSNorm gives the same bits everywhere and the reference's values", "
                                      Write::kOverwrite, AsMatrix(exact_dx, rows), exact_dgain);
   CheckClose(y, exact_y, 8);
   CheckClose(r, exact_r, 8);
-  if (cols > 1) CheckClose(dx, exact_dx, 16);  // of one column, dx is all cancellation
+  if (cols > 1) CheckClose(dx, exact_dx, 16);  // one column: dx is all cancellation
   CheckClose(dgain, exact_dgain, 32);
   for (std::size_t i = 0; i < x.size(); ++i) CHECK(sum[i] == residual[i] + dx[i]);
 }
@@ -188,7 +188,8 @@ TEST_CASE("Squared ReLU and GELU give the same bits everywhere and the reference
   });
   for (std::size_t i = 0; i < x.size(); ++i) {
     const double exact = a.exact(x[i]), exact_dx = a.exact_backward(x[i], dy[i]);
-    // Relative to the input: near the zeros of GELU and its slope the argument's rounding shows.
+    // The tolerance is relative to the input: near the zeros of GELU and of its slope the rounding
+    // of the argument dominates.
     const double unit = kRoundoff * (1 + std::abs(x[i]));
     REQUIRE(std::abs(y[i] - exact) <= 4 * unit * std::max(std::abs(exact), 1.0));
     REQUIRE(std::abs(dx[i] - exact_dx) <= 8 * unit * std::max(1.0, std::abs(exact_dx)));

@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "fp4lab/base/simd.h"
-#include "fp4lab/dialect/operand.h"
 #include "fp4lab/nn/round_bf16.h"
+#include "fp4lab/quantize/operand.h"
 #include "fp4lab/tensor/gemm.h"
 #include "fp4lab/train/recipe.h"
 #include "fp4lab/transform/hadamard.h"
@@ -25,12 +25,12 @@ bool SameBits(const Matrix<float>& a, const Matrix<float>& b) {
          std::memcmp(a.values.data(), b.values.data(), a.values.size() * sizeof(float)) == 0;
 }
 
-// The operand pipeline, restated on a dense copy with the scalar references.
+// An operand as the scalar references make it from a dense copy.
 struct Operand {
-  Matrix<float> values;   // what the GEMM multiplies
-  Matrix<float> decoded;  // what it stands for
+  Matrix<float> values;   // multiplied by the GEMM
+  Matrix<float> decoded;  // with the tensor scale
   float amax = 0.0f;
-  std::vector<float> row_decode = {};  // where the format has a scale a row
+  std::vector<float> row_decode = {};  // of a row-scaled dialect
 };
 
 Operand Expected(const OperandRecipe& recipe, bool bf16, LinearOperand which, View x) {
@@ -61,7 +61,7 @@ Operand Expected(const OperandRecipe& recipe, bool bf16, LinearOperand which, Vi
 
 struct Product {
   Matrix<float> y;          // by the reference GEMM with the stated block and alpha
-  Matrix<double> double_y;  // of the decoded operands
+  Matrix<double> double_y;  // of the decoded operands, in binary64
 };
 
 Product Multiply(const GemmRecipe& recipe, const Operand& a, const Operand& b) {
@@ -93,7 +93,7 @@ Product Multiply(const GemmRecipe& recipe, const Operand& a, const Operand& b) {
   return out;
 }
 
-// Relative to the norm of all elements.
+// ||x - truth|| / ||truth||.
 double RelativeError(const Matrix<float>& x, const Matrix<double>& truth) {
   double error = 0.0, norm = 0.0;
   for (std::size_t i = 0; i < x.values.size(); ++i) {
@@ -115,7 +115,7 @@ std::vector<Json> TestedRecipes() {
   return recipes;
 }
 
-// Every row of the table in every operand, gradients at random.
+// Recipes with one dialect of the table in all operands and gradients rounded stochastically.
 std::vector<Json> RecipesOfDialects() {
   std::vector<Json> recipes;
   for (const Dialect& d : Dialects()) {
@@ -257,16 +257,17 @@ TEST_CASE("An observer sees every quantized operand before and after", "[nn]") {
   const LinearData data;
   const LinearRecipe recipe = ReadRecipe(Json("te_nvfp4"), "test").linear;
   std::vector<std::string> seen;
-  const OperandObserver observer = [&](LinearOperand operand, View before, View values,
-                                       const Dialect& dialect, const DialectOptions& options) {
-    seen.push_back(std::string(OperandName(operand)));
+  const OperandObserver observer = [&](const ObservedOperand& operand) {
+    seen.push_back(std::string(OperandName(operand.operand)));
+    const View before = operand.before;
     Matrix<float> again(before.rows, before.cols);
-    reference::QuantizeToValues(dialect, before, options, again.View());
+    reference::QuantizeToValues(operand.dialect, before, operand.options, again.View());
     bool same = true;
     for (std::size_t r = 0; r < before.rows; ++r) {
-      for (std::size_t c = 0; c < before.cols; ++c) same &= again(r, c) == values(r, c);
+      for (std::size_t c = 0; c < before.cols; ++c) same &= again(r, c) == operand.values(r, c);
     }
     CHECK(same);
+    CHECK(operand.quantized == QuantizeAs(operand.dialect, before, operand.options));
   };
   LinearWeight weight;
   weight.w = data.w.View();
@@ -315,10 +316,10 @@ struct Products {
   Matrix<float> y, dx, dw;
 };
 
-// Forward and backward; `observed`: an observer looks on, so that the GEMMs run on values.
+// Runs forward and backward. If `observed`, an observer makes the GEMMs run on values in place of
+// FP4 integers.
 Products RunProducts(const LinearRecipe& recipe, const LinearData& data, bool observed) {
-  const OperandObserver look = [](LinearOperand, View, View, const Dialect&,
-                                  const DialectOptions&) {};
+  const OperandObserver look = [](const ObservedOperand&) {};
   const LinearCall call{.random = kRandom, .observer = observed ? &look : nullptr};
   const Matrix<float>&x = data.x, &w = data.w, &dy = data.dy;
   Products out{Matrix<float>(x.rows, w.rows, 0.25f), Matrix<float>(x.rows, x.cols),
@@ -359,13 +360,13 @@ TEST_CASE("A large weight made anew for each use gives the bits of one that is k
   const LinearData large{.x = NormalMatrix(1, 32, 528),
                          .w = NormalMatrix(2, 512, 528, 0.1),
                          .dy = NormalMatrix(3, 32, 512, 1e-4)};
-  for (const Json& json : TestedRecipes()) {  // of an observed weight everything is kept
+  for (const Json& json : TestedRecipes()) {  // an observed weight keeps all operands
     CAPTURE(json.dump());
     CheckBothPaths(ReadRecipe(json, "test").linear, large);
   }
 }
 
-TEST_CASE("Scales beyond the integers' range send a linear back to values", "[nn]") {
+TEST_CASE("A linear falls back to values if scales exceed the range of FP4 integers", "[nn]") {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   for (const char* name : {"mxfp4", "te_nvfp4"}) {

@@ -45,7 +45,7 @@ HWY_EXPORT(ExpArray);
 HWY_EXPORT(ExpNonPositiveArray);
 HWY_EXPORT(SigmoidArray);
 
-// Every `stride`-th float from the most negative NaN-free pattern to the largest, both signs.
+// Every `stride`-th float from 0 to Inf, with both signs.
 Floats Sweep(std::uint32_t stride) {
   Floats x;
   for (std::uint64_t bits = 0; bits <= 0x7F800000u; bits += stride) {
@@ -77,7 +77,7 @@ TEST_CASE("Exp errs by at most 1.01 units in the last place, subnormal results i
   const double worst = WorstExp(x, y);
   CAPTURE(worst);
   CHECK(worst <= 1.01);
-  CHECK(worst > 0.5);  // no float function of this kind does better; less means a blind test
+  CHECK(worst > 0.5);  // no binary32 function is better: a smaller error means a blind test
 }
 
 TEST_CASE("Exp errs by at most 1.01 units in the last place for every float of its range",

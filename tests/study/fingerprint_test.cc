@@ -1,4 +1,4 @@
-#include "fp4lab/study/fingerprint.h"
+#include "fp4lab/study/run/fingerprint.h"
 
 #include <set>
 #include <string>
@@ -17,8 +17,8 @@ TrainConfig Of(const Json& recipe) {
 
 std::string Fingerprint(const Json& recipe) { return NumericsFingerprint(Of(recipe), "test"); }
 
-// A change of numbers is never an accident: whoever changes one of these says why in the commit.
-TEST_CASE("The CPU's numerics are these", "[study]") {
+// A commit that changes one of these fingerprints must say why the numerics changed.
+TEST_CASE("The numerics fingerprints of the CPU's recipes are the recorded ones", "[study]") {
   CHECK(Fingerprint("bf16") == "cc5103b29bea289bc12d1e641114b7e580d9749121f88278c86abae9fd442c55");
   CHECK(Fingerprint("fp32") == "2deeeb0acd871da7e9c469ac4f913232130548687aca50e94941389deba8ff8b");
   CHECK(Fingerprint("te_nvfp4") ==
@@ -49,7 +49,7 @@ TEST_CASE("A fingerprint is the recipe's, not the size's, the seed's or the laye
   CHECK(all.size() == 5);
   other.model.activation = Activation::kSwiglu;
   CHECK(NumericsFingerprint(other, "test") != Fingerprint("te_nvfp4"));
-  // A change during the run is part of it, and of no other place of the run.
+  // A change of recipe during the run is part of the fingerprint.
   const Json change = {{"at", 0.5}, {"recipe", "bf16"}};
   CHECK(all.count(Fingerprint({{"base", "te_nvfp4"}, {"then", change}})) == 0);
 }

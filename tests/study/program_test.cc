@@ -1,4 +1,4 @@
-// The program as a user meets it: killed, interrupted, given bad input.
+// The program's studies as a user runs them: killed, interrupted, given bad input.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -65,7 +65,7 @@ std::string Timeless(const std::filesystem::path& path) {
     run.erase("seconds");
     run.erase("tokens_per_second");
   }
-  results.erase("sha256");  // the clock's times are hashed, too
+  results.erase("sha256");  // the hash covers the erased times
   return results.dump();
 }
 
@@ -88,13 +88,13 @@ TEST_CASE("A study that is killed at random moments ends with the results of one
   const auto start = std::chrono::steady_clock::now();
   REQUIRE(Process(folder.Path(), "study run " + file + out + "whole'" + options).Wait().code == 0);
   const auto whole = std::chrono::duration_cast<std::chrono::microseconds>(
-      std::chrono::steady_clock::now() - start);  // this machine, as busy as it is
+      std::chrono::steady_clock::now() - start);  // of a whole study on this machine
 
   const std::string command = "study run " + file + out + "pieces'" + options + " --resume";
   const RandomStream random{.seed = 2024};
   int killed = 0, interrupted = 0, resumed = 0;
-  // Where a kill lands depends on how busy the machine is just then: twelve, and more until all
-  // three things have happened.
+  // The moment of a kill depends on the load of the machine: twelve signals, and more until all
+  // three outcomes have occurred.
   const auto all_seen = [&] { return killed > 0 && interrupted > 0 && resumed > 0; };
   for (std::uint64_t i = 0; i < 12 || (i < 100 && !all_seen()); ++i) {
     const int signal = i % 2 == 0 ? SIGKILL : SIGINT;
@@ -106,16 +106,18 @@ TEST_CASE("A study that is killed at random moments ends with the results of one
     REQUIRE((ended.code == 0 || ended.code == 128 + signal));
     killed += ended.code == 128 + SIGKILL;
     interrupted += ended.code == 128 + SIGINT;
-    resumed += ended.errors.find("goes on at step") != std::string::npos;
+    resumed += ended.errors.find("continues at step") != std::string::npos;
     if (ended.errors.find("interrupted;") != std::string::npos) {
       CHECK(ended.code == 130);
-      CHECK(ended.errors.find("To go on: fp4lab study run") != std::string::npos);
+      CHECK(ended.errors.find("To continue: fp4lab study run") != std::string::npos);
     }
   }
   CHECK(killed > 0);
   CHECK(interrupted > 0);
   CHECK(resumed > 0);
   REQUIRE(Process(folder.Path(), command).Wait().code == 0);
+  const Json commit = ReadJsonFile(folder.Path() / "whole/results.json")["fp4lab_commit"];
+  CHECK(commit.get<std::string>().size() >= 7);
   CHECK(Timeless(folder.Path() / "pieces/results.json") ==
         Timeless(folder.Path() / "whole/results.json"));
 }
@@ -195,7 +197,7 @@ TEST_CASE("A study under nohup goes on after a hangup, any other stops at its ch
   const Ended stopped = hang_up("stopped", "");
   INFO(stopped.errors);
   CHECK(stopped.code == 128 + SIGHUP);
-  CHECK(stopped.errors.find("To go on: fp4lab study run") != std::string::npos);
+  CHECK(stopped.errors.find("To continue: fp4lab study run") != std::string::npos);
   CHECK(hang_up("kept", "trap '' HUP; ").code == 0);
   CHECK(std::filesystem::exists(folder.Path() / "kept/results.json"));
 }

@@ -31,8 +31,9 @@ std::string RatioText(double ratio, double low, double high) {
   return Print("%.2f", ratio) + " [" + Print("%.2f", low) + ", " + Print("%.2f", high) + "]";
 }
 
-// Two columns of the table: tokens a parameter, and what MXFP4 needs to match NVFP4 with a mark of
-// its form; the crossing estimator's extend form, the shrink form where that is not identified.
+// Two columns of the table: tokens per parameter, and the token ratio of MXFP4 to NVFP4 with a mark
+// of its form: the crossing estimator's extend form, or its shrink form if extend is not
+// identified.
 std::string Columns(const Json& analysis) {
   std::string tokens, ratios;
   for (const Json& budget : analysis["budgets"]) {
@@ -54,6 +55,7 @@ std::string Columns(const Json& analysis) {
       } else if (r->at("extrapolated")) {
         ratios += " *e*";
       }
+      if (!r->at("disagreement").is_null()) ratios += " *?*";
       break;
     }
   }
@@ -82,8 +84,9 @@ TEST_CASE("The token ratios and gaps in README.md are those of the results", "[s
   }
 }
 
-// MXFP4's loss after the largest budget, gone on with at the slope of its last two budgets, until
-// it is NVFP4's after `budget`; geometric mean and t interval of three seeds.
+// The token ratio of MXFP4 to NVFP4 at budget number `budget`, beyond the largest budget: MXFP4's
+// loss continues at the slope of its last two budgets until it is NVFP4's at `budget`. Geometric
+// mean and t interval of three seeds.
 std::string ExtendedRatio(const Json& results, std::size_t budget) {
   const std::vector<double> tokens = results["analysis"]["budgets"];
   const std::size_t last = tokens.size() - 1;

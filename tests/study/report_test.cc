@@ -1,4 +1,4 @@
-#include "fp4lab/study/report.h"
+#include "fp4lab/study/report/report.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,8 +10,10 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/io/file.h"
-#include "fp4lab/study/figures.h"
-#include "fp4lab/study/plot.h"
+#include "fp4lab/study/analysis/analyze.h"
+#include "fp4lab/study/report/figures.h"
+#include "fp4lab/study/report/plot.h"
+#include "fp4lab/study/report/report_tables.h"
 #include "tests/study/synthetic.h"
 #include "tests/support/catch.h"
 
@@ -22,8 +24,8 @@ constexpr int kDraws = 100;
 
 Results Read(const Json& json) { return ReadResults(json, "test.json"); }
 
-// Studies that stretch the figures: few seeds, many arms, many budgets, one budget, a divergence,
-// gaps of nothing.
+// Studies that stress the figures: few seeds, many arms, many budgets, one budget, a divergence,
+// gaps of 0.
 std::vector<std::pair<std::string, Json>> Studies() {
   std::vector<std::pair<std::string, Json>> studies;
   studies.emplace_back("laptop", SyntheticResults());
@@ -93,7 +95,7 @@ std::vector<TextBox> Texts(const std::string& svg) {
   return boxes;
 }
 
-// Every tag closed in order; attributes quoted; no stray & or <.
+// Every tag is closed in order, attributes are quoted, and there is no stray & or <.
 bool WellFormed(const std::string& xml) {
   std::vector<std::string> open;
   const std::regex tag("<(/?)([A-Za-z0-9]+)((?: [A-Za-z0-9:-]+=\"[^\"<]*\")*)(/?)>");
@@ -199,7 +201,6 @@ TEST_CASE("Ticks are round numbers and few enough", "[study]") {
   CHECK(labels(RoundTicks(-0.013, 0.11, 7)) == "0.00 0.02 0.04 0.06 0.08 0.10 ");
   CHECK(labels(RoundTicks(1.38, 1.74, 7)) == "1.4 1.5 1.6 1.7 ");
   CHECK(labels(RoundTicks(0, 3.3e6, 4)) == "0 1000000 2000000 3000000 ");
-  CHECK(labels(TokenTicks(9e5, 6e6)) == "1M 2M 5M ");
   CHECK(RoundTicks(1, 1, 5).empty());
 }
 
@@ -250,6 +251,47 @@ TEST_CASE("The page tells of divergence and of what is not identified", "[study]
   CHECK(html.find("needs 4 budgets, has 3") != html.npos);
 }
 
+TEST_CASE("The page has every diagnostic of every operand, and says which the file lacks",
+          "[study]") {
+  Json json = SyntheticResults({.seeds = 2});
+  for (Json& run : json["runs"]) {
+    for (Json& tensor : run["tensors"]) {
+      for (const Diagnostic& d : Diagnostics()) tensor[std::string(d.key)] = 12.5;
+    }
+  }
+  std::string html = ReportHtml(Read(json), Analyze(Read(json), 10));
+  for (const Diagnostic& d : Diagnostics()) {
+    CAPTURE(d.key);
+    CHECK(html.find("<th>" + std::string(d.label)) != html.npos);
+  }
+  CHECK(html.find("<td class=\"text\">fprop input</td>") != html.npos);
+  CHECK(html.find("Missing in this file") == html.npos);
+  for (Json& run : json["runs"]) {  // as a version without the diagnostic wrote it
+    for (Json& tensor : run["tensors"]) tensor.erase("clip_percent");
+  }
+  const Results older = Read(json);
+  CHECK(std::isnan(older.Find("nvfp4", 1)->tensors[0].values["clip_percent"]));
+  html = ReportHtml(older, Analyze(older, 10));
+  CHECK(html.find("Missing in this file of fp4lab " + older.version + ": clipped.") != html.npos);
+}
+
+TEST_CASE("Results of versions before a diagnostic are read with those that they have", "[study]") {
+  const std::filesystem::path source = std::getenv("FP4LAB_SOURCE_DIR");
+  std::size_t files = 0;
+  for (const auto& folder : std::filesystem::directory_iterator(source / "studies/results")) {
+    if (!std::filesystem::exists(folder.path() / "results.json")) continue;  // a table's folder
+    CAPTURE(folder.path());
+    const Results results = LoadResults(folder.path());
+    for (const Diagnostic& d : Diagnostics()) {
+      const std::string_view all[] = {"amax", "underflow_percent", "clip_percent", "sqnr_db"};
+      if (std::find(std::begin(all), std::end(all), d.key) != std::end(all)) CHECK(results.Has(d));
+    }
+    CHECK_FALSE(OperandTable(results).empty());
+    ++files;
+  }
+  CHECK(files >= 5);
+}
+
 TEST_CASE("The CSV holds a row a run and budget", "[study]") {
   const Results results = Read(Studies()[5].second);
   const std::string csv = RunsCsv(results);
@@ -258,6 +300,16 @@ TEST_CASE("The CSV holds a row a run and budget", "[study]") {
   const AnnealedPoint& p = results.Find("bf16", 1)->points[0];
   CHECK(csv.find("\nbf16,1,ok,1024000,500,5.208333333333333," + Json(p.loss).dump() + "," +
                  Json(p.loss_high).dump() + ",100.0\n") != csv.npos);
+}
+
+TEST_CASE("A study whose question came after its runs is called exploratory", "[study]") {
+  Json json = SyntheticResults({.seeds = 3});
+  CHECK(SummaryText(Read(json), Analyze(Read(json), 10)).find("exploratory") == std::string::npos);
+  json["exploratory"] = true;
+  const Results results = Read(json);
+  const Analysis analysis = Analyze(results, 10);
+  CHECK(SummaryText(results, analysis).find("\nexploratory: ") != std::string::npos);
+  CHECK(ReportHtml(results, analysis).find("<b>Exploratory.</b>") != std::string::npos);
 }
 
 TEST_CASE("The summary fits a terminal and says the verdicts", "[study]") {

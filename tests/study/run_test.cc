@@ -1,10 +1,11 @@
-#include "fp4lab/study/run.h"
+#include "fp4lab/study/run/run.h"
 
 #include <string>
 #include <vector>
 
 #include "fp4lab/base/parallel.h"
-#include "fp4lab/study/checkpoint.h"
+#include "fp4lab/data/load_corpus.h"
+#include "fp4lab/study/run/checkpoint.h"
 #include "tests/study/tiny_study.h"
 #include "tests/support/catch.h"
 
@@ -28,7 +29,7 @@ RunRecord Finish(Run& run) {
   return run.Record();
 }
 
-// Without what tells how the run was cut into pieces.
+// The record without the fields that depend on how the run was cut into pieces.
 std::string Content(const RunRecord& record) {
   Json json = ToJson(record);
   json.erase("seconds");

@@ -1,21 +1,27 @@
-#include "fp4lab/study/runner.h"
+#include "fp4lab/study/run/runner.h"
 
 #include <fstream>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "fp4lab/base/parallel.h"
+#include "fp4lab/data/load_corpus.h"
 #include "fp4lab/io/folder_lock.h"
-#include "fp4lab/study/fingerprint.h"
-#include "fp4lab/study/results.h"
-#include "fp4lab/study/run_folder.h"
+#include "fp4lab/study/analysis/results_file.h"
+#include "fp4lab/study/report/report.h"
+#include "fp4lab/study/run/fingerprint.h"
+#include "fp4lab/study/run/forecast.h"
+#include "fp4lab/study/run/results.h"
+#include "fp4lab/study/run/run_folder.h"
 #include "tests/study/tiny_study.h"
 #include "tests/support/catch.h"
+#include "tests/support/error_of.h"
 
 namespace fp4lab::study {
 namespace {
 
-// One call of RunStudy with what it said.
+// One call of RunStudy: its outcome, notes and results.
 struct Call {
   Outcome outcome;
   std::vector<std::string> notes;
@@ -50,13 +56,8 @@ Call RunIn(const std::filesystem::path& folder, const Json& json, int jobs = 2, 
   return call;
 }
 
-std::string ErrorOf(const std::filesystem::path& folder, const Json& json) {
-  try {
-    RunIn(folder, json);
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
+std::string RunError(const std::filesystem::path& folder, const Json& json) {
+  return ErrorOf([&] { RunIn(folder, json); });
 }
 
 RunFolder FolderOf(const std::filesystem::path& out, const Json& json, std::size_t arm,
@@ -88,7 +89,7 @@ TEST_CASE("Jobs and threads do not change the results", "[study]") {
         results["runs"][0]["points"][1]["validation_loss"]);
 }
 
-TEST_CASE("Runs of other numerics are never taken for these", "[study]") {
+TEST_CASE("Cached results of another numerics fingerprint are not used", "[study]") {
   const TestFolder folder("numerics");
   const Study study = TinyStudy(TinyStudyJson());
   const TrainConfig config = ConfigOf(study, study.arms[1], 1);
@@ -130,6 +131,101 @@ TEST_CASE("A new arm, seed or larger budget trains only what is new", "[study]")
   CHECK(RunIn(folder.Path(), json).outcome.steps_made == 0);
 }
 
+TEST_CASE("A change of the analysis after a run marks the study exploratory", "[study]") {
+  const TestFolder folder("registered");
+  Json json = TinyStudyJson();
+  const auto exploratory = [&] {
+    const Call call = RunIn(folder.Path(), json);
+    const Json results = Json::parse(call.results);
+    CHECK(ReadResults(results, "results.json").exploratory == call.outcome.exploratory);
+    return call.outcome.exploratory;
+  };
+  const Json order = {{"kind", "mean_order"}, {"arms", {"bf16", "nvfp4"}}};
+  WriteFileAtomically(folder.Path() / "registered.json", "{}\n");  // no run is complete yet
+  CHECK_FALSE(exploratory());
+  CHECK_FALSE(exploratory());
+  json["seeds"] = {1, 2, 3};  // more runs are the same question
+  CHECK_FALSE(exploratory());
+  json["budgets"] = {1280, 2560, 3840};
+  CHECK_FALSE(exploratory());
+  json["analysis"] = {{"criteria", {order}}};
+  CHECK(exploratory());
+  CHECK(exploratory());
+  json.erase("analysis");
+  CHECK_FALSE(exploratory());
+}
+
+TEST_CASE("A forecast counts the steps, times every arm and writes nothing", "[study]") {
+  Json json = TinyStudyJson();
+  json["arms"]["z"] = {{"recipe", "bf16"}, {"model", {{"layers", 2}}}};
+  const Study study = TinyStudy(json);
+  const int threads = Threads();
+  const StudyForecast forecast =
+      ForecastStudy(study, LoadCorpus(study.base.data), {.jobs = 2, .seconds = 0.0});
+  CHECK(Threads() == threads);
+  REQUIRE(forecast.arms.size() == 3);
+  double seconds = 0.0;
+  for (const ArmForecast& arm : forecast.arms) {
+    CAPTURE(arm.arm);
+    CHECK(arm.steps == kStepsOfRun);
+    CHECK(arm.seconds_per_step > 0.0);
+    CHECK(arm.seconds_per_budget > 0.0);
+    CHECK(arm.seconds ==
+          Catch::Approx(kStepsOfRun * arm.seconds_per_step + 2 * arm.seconds_per_budget));
+    CHECK(arm.memory > 0.0);
+    seconds += 2 * arm.seconds / 2;  // two seeds, two runs at a time
+  }
+  CHECK(forecast.arms[2].block_parameters == 2 * forecast.arms[0].block_parameters);
+  CHECK(forecast.steps == 3 * 2 * kStepsOfRun);
+  CHECK(forecast.jobs == 2);
+  CHECK(forecast.seconds == Catch::Approx(seconds));
+  CHECK(forecast.memory == Catch::Approx(2 * forecast.arms[2].memory));
+  CHECK(forecast.disk > 0);
+  CHECK_FALSE(std::filesystem::exists("out/tiny"));
+}
+
+TEST_CASE("A study of two sizes has runs, analysis and figures of each", "[study]") {
+  const TestFolder folder("sizes");
+  Json json = TinyStudyJson();
+  json["arms"]["z.bf16"] = {{"recipe", "bf16"}, {"model", {{"layers", 2}}}};
+  json["arms"]["z.nvfp4"] = {{"recipe", "te_nvfp4"}, {"model", {{"layers", 2}}}};
+  json["seeds"] = {1};
+  json["analysis"] = {{"contrast", Json::parse(R"([["nvfp4", "bf16"], ["z.nvfp4", "z.bf16"]])")},
+                      {"criteria", {{{"kind", "mean_order"}, {"arms", {"z.bf16", "z.nvfp4"}}}}}};
+  const Call call = RunIn(folder.Path(), json);
+  const Json written = Json::parse(call.results);
+  const auto size = [&](const Json& model) { return model.at("block_parameters").get<int>(); };
+  CHECK(size(written["model"]["arms"]["z.bf16"]) == 2 * size(written["model"]));
+  CHECK_FALSE(written["model"]["arms"].contains("bf16"));
+
+  const std::vector<Results> models = ByModel(ReadResults(written, "results.json"));
+  REQUIRE(models.size() == 2);
+  CHECK(models[0].arms == std::vector<std::string>{"bf16", "nvfp4"});
+  CHECK(models[0].question.format == "nvfp4");
+  CHECK(models[0].question.criteria.empty());
+  CHECK(models[1].arms == std::vector<std::string>{"z.bf16", "z.nvfp4"});
+  CHECK(models[1].question.reference == "z.bf16");
+  CHECK(models[1].question.criteria.size() == 1);
+  CHECK(models[1].block_parameters == 2 * models[0].block_parameters);
+  CHECK(models[1].runs.size() == 2);
+
+  WriteFileAtomically(folder.Path() / "results.json", ResultsText(written));
+  const ReportFiles files = WriteReport(folder.Path());
+  CHECK(std::filesystem::exists(files.figures / "bf16" / "loss.svg"));
+  CHECK(std::filesystem::exists(files.figures / "z.bf16" / "loss.svg"));
+  CHECK(files.summary.find("gap to bf16") != files.summary.npos);
+  CHECK(files.summary.find("gap to z.bf16") != files.summary.npos);
+  const Json after = ReadJsonFile(folder.Path() / "results.json");
+  CHECK(after["analysis"].size() == 2);
+  const std::string csv = ReadFile(files.csv);
+  const auto per_parameter = [&](const std::string& arm) {
+    const std::string front = "\n" + arm + ",1,ok,1280,10,";
+    REQUIRE(csv.find(front) != csv.npos);
+    return std::stod(csv.substr(csv.find(front) + front.size()));
+  };
+  CHECK(per_parameter("bf16") == Catch::Approx(2 * per_parameter("z.bf16")).epsilon(1e-12));
+}
+
 TEST_CASE("What a run computes is its key; its name and its budgets are not", "[study]") {
   const std::filesystem::path out = "out";
   const std::string key = FolderOf(out, TinyStudyJson(), 1, 1).Key();
@@ -161,7 +257,7 @@ TEST_CASE("Inputs of a cached run that were edited are found", "[study]") {
   CHECK_THROWS_AS(run.ReadResult(), Error);
   const Call again = RunIn(folder.Path(), TinyStudyJson());
   CHECK(again.outcome.cached == 3);
-  CHECK(again.Said("was changed after fp4lab wrote it; bf16, seed 1 is made again"));
+  CHECK(again.Said("was changed after fp4lab wrote it; bf16, seed 1 is run again"));
 }
 
 TEST_CASE("What killed runs left half-written is swept when the study is run again", "[study]") {
@@ -188,16 +284,16 @@ TEST_CASE("A damaged cache entry is found and made again", "[study]") {
   const Call from_checkpoint = RunIn(folder.Path(), TinyStudyJson());
   CHECK(
       from_checkpoint.Said("result.json: is damaged, or was changed after fp4lab wrote it; "
-                           "nvfp4, seed 2 is made again"));
+                           "nvfp4, seed 2 is run again"));
   CHECK(from_checkpoint.outcome.cached == 3);
-  CHECK(from_checkpoint.outcome.steps_made == 0);  // its checkpoint still held everything
+  CHECK(from_checkpoint.outcome.steps_made == 0);  // the checkpoint still held all steps
   CHECK(from_checkpoint.results == first.results);
 
   WriteFileAtomically(run.ResultPath(), std::string_view("{"));
   const std::string bytes = ReadFile(run.CheckpointPath());
   WriteFileAtomically(run.CheckpointPath(), std::string_view(bytes).substr(0, bytes.size() / 2));
   const Call from_scratch = RunIn(folder.Path(), TinyStudyJson());
-  CHECK(from_scratch.Said("damaged or cut short; nvfp4, seed 2 starts from the beginning"));
+  CHECK(from_scratch.Said("damaged or truncated; nvfp4, seed 2 starts from the beginning"));
   CHECK(from_scratch.outcome.steps_made == kStepsOfRun);
   CHECK(from_scratch.results == first.results);
 }
@@ -216,7 +312,7 @@ TEST_CASE("A run that diverges is recorded and the others go on", "[study]") {
   CHECK(runs[4]["status"] == "diverged");
   CHECK(runs[4]["diverged_at"]["step"].get<int>() > 0);
   CHECK_FALSE(runs[4]["diverged_at"]["tensor"].get<std::string>().empty());
-  CHECK(RunIn(folder.Path(), json).outcome.steps_made == 0);  // and it is cached, too
+  CHECK(RunIn(folder.Path(), json).outcome.steps_made == 0);  // the diverged run is cached, too
 }
 
 TEST_CASE("An interrupted study goes on to the same results", "[study]") {
@@ -235,9 +331,9 @@ TEST_CASE("Two processes cannot work in one folder", "[study]") {
   const TestFolder folder("lock");
   {
     const FolderLock lock(folder.Path());
-    const std::string error = ErrorOf(folder.Path(), TinyStudyJson());
+    const std::string error = RunError(folder.Path(), TinyStudyJson());
     CHECK(error.find("another fp4lab process (" + std::to_string(::getpid()) +
-                     ") is at work here") != error.npos);
+                     ") is already running in this folder") != error.npos);
   }
   const FolderLock again(folder.Path());
 }
@@ -246,7 +342,7 @@ TEST_CASE("A folder that cannot be written to is refused before any training", "
   const TestFolder folder("unwritable");
   const std::filesystem::path file = folder.Path() / "file";
   std::ofstream(file) << "no folder";
-  const std::string error = ErrorOf(file / "out", TinyStudyJson());
+  const std::string error = RunError(file / "out", TinyStudyJson());
   CHECK(error.find((file / "out").string() + ": cannot be written to: ") == 0);
 }
 
@@ -257,7 +353,7 @@ TEST_CASE("A corpus too short for the model is refused before any training", "[s
   json["batch"] = 1;
   json["evaluation"] = {{"tokens", 2048}, {"chunk_tokens", 2048}};
   json["budgets"] = {2048 * 20};
-  CHECK(ErrorOf(folder.Path(), json).find("tiny#/data: the validation part") == 0);
+  CHECK(RunError(folder.Path(), json).find("tiny#/data: the validation part") == 0);
   CHECK_FALSE(std::filesystem::exists(folder.Path() / "runs"));
 }
 

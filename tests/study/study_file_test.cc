@@ -1,6 +1,6 @@
 #include <functional>
 
-#include "fp4lab/study/study.h"
+#include "fp4lab/study/run/study.h"
 #include "tests/study/tiny_study.h"
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"
@@ -8,16 +8,11 @@
 namespace fp4lab::study {
 namespace {
 
-// What reading the tiny study says after `change`.
+// The error of reading the tiny study after `change`; "no error" if there is none.
 std::string ErrorAfter(const std::function<void(Json&)>& change) {
   Json json = TinyStudyJson();
   change(json);
-  try {
-    TinyStudy(json);
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
+  return ErrorOf([&] { TinyStudy(json); });
 }
 
 std::string ErrorAfterPatch(const char* patch) {
@@ -43,7 +38,7 @@ TEST_CASE("A key that no study has is refused at its JSON pointer", "[study]") {
   StartsWith(ErrorAfterPatch(R"({"evaluation": {"every": 5}})"), "tiny.json#/evaluation/every: ");
 }
 
-TEST_CASE("What cannot be is refused at its JSON pointer", "[study]") {
+TEST_CASE("Invalid values in a study file are refused at their JSON pointer", "[study]") {
   StartsWith(ErrorAfterPatch(R"({"name": null})"), "tiny.json: needs the key \"name\"");
   StartsWith(ErrorAfterPatch(R"({"name": "a/b"})"), "tiny.json#/name: ");
   StartsWith(ErrorAfterPatch(R"({"arms": null})"), "tiny.json#/arms: needs at least one arm");
@@ -113,10 +108,10 @@ TEST_CASE("An arm that stands twice is refused, not the last one kept", "[study]
 
 TEST_CASE("A budget is a whole number of steps, and the refusal names the nearest", "[study]") {
   CHECK(ErrorAfterPatch(R"({"budgets": [1280, 2600]})") ==
-        "tiny.json#/budgets/1: 2600 tokens are no whole number of steps of 128 tokens; "
+        "tiny.json#/budgets/1: 2600 tokens are not a whole number of steps of 128 tokens; "
         "the nearest are 2560 or 2688");
   StartsWith(ErrorAfterPatch(R"({"budgets": [5]})"),
-             "tiny.json#/budgets/0: 5 tokens are no whole number of steps of 128 tokens; "
+             "tiny.json#/budgets/0: 5 tokens are not a whole number of steps of 128 tokens; "
              "the nearest are 128");
   StartsWith(ErrorAfterPatch(R"({"budgets": [2560, 1280]})"),
              "tiny.json#/budgets/1: budgets must ascend");
@@ -139,7 +134,7 @@ TEST_CASE("Arms keep the order of the file", "[study]") {
   CHECK(study.arms[0].name == "z");
   CHECK(study.arms[1].name == "b");
   CHECK(study.arms[2].name == "m");
-  CHECK(study.analysis.reference == "z");
+  CHECK(study.analysis.references == std::vector<std::string>{"z"});
   const Study again = ParseStudy(ToJson(study).dump(), "resolved");
   CHECK(again.arms == study.arms);
 }
@@ -168,6 +163,66 @@ TEST_CASE("An arm's override touches what it names and no other arm", "[study]")
   CHECK(config.seed == 7);
   CHECK(config.schedule.learning_rate == 0.02);
   CHECK(config.recipe == study.arms[1].recipe);
+}
+
+// The tiny study at two sizes: bf16 and nvfp4 of one block, bf16.2 and nvfp4.2 of two.
+Json TwoSizes() {
+  Json json = TinyStudyJson();
+  for (const char* arm : {"bf16", "nvfp4"}) {
+    json["arms"][std::string(arm) + ".2"] = json["arms"][arm];
+    json["arms"][std::string(arm) + ".2"]["model"] = {{"layers", 2}};
+  }
+  return json;
+}
+
+TEST_CASE("An arm may have its own model, and gaps are taken within a model", "[study]") {
+  const Study study = TinyStudy(TwoSizes());
+  REQUIRE(study.arms.size() == 4);
+  CHECK(study.arms[0].model == study.base.model);
+  CHECK(study.arms[1].model.layers == 2);  // bf16.2: the file's order is that of its keys here
+  CHECK(study.arms[1].model.d_model == study.base.model.d_model);
+  CHECK(ConfigOf(study, study.arms[1], 1).model.layers == 2);
+  CHECK(study.analysis.references == std::vector<std::string>{"bf16", "bf16.2"});
+  CHECK(study.analysis.contrasts.empty());
+  const Json resolved = ToJson(study);
+  CHECK(ToJson(TinyStudy(resolved)) == resolved);
+  CHECK_FALSE(resolved["arms"]["bf16"].contains("model"));
+
+  Json json = TwoSizes();
+  json["analysis"] = {{"reference", {"nvfp4.2"}},
+                      {"contrast", Json::parse(R"([["nvfp4", "bf16"], ["bf16.2", "nvfp4.2"]])")}};
+  const Study other = TinyStudy(json);
+  CHECK(other.analysis.references == std::vector<std::string>{"bf16", "nvfp4.2"});
+  CHECK(other.analysis.contrasts.size() == 2);
+  CHECK(ToJson(TinyStudy(ToJson(other))) == ToJson(other));
+}
+
+TEST_CASE("What models of a study must share, and what compares two of them, is refused",
+          "[study]") {
+  const auto error = [](const char* patch) {
+    return ErrorOf([&] {
+      Json json = TwoSizes();
+      json.merge_patch(Json::parse(patch));
+      TinyStudy(json);
+    });
+  };
+  StartsWith(error(R"({"arms": {"bf16.2": {"model": {"sequence": 64}}}})"),
+             "tiny.json#/arms/bf16.2/model/sequence: must be the study's, 32");
+  StartsWith(error(R"({"arms": {"bf16.2": {"model": {"vocabulary": 512}}}})"),
+             "tiny.json#/arms/bf16.2/model/vocabulary: must be the study's, 256");
+  StartsWith(error(R"({"arms": {"bf16.2": {"model": {"layer": 2}}}})"),
+             "tiny.json#/arms/bf16.2/model/layer: unknown key");
+  StartsWith(error(R"({"arms": {"bf16.2": {"model": {"heads": 5}}}})"),
+             "tiny.json#/arms/bf16.2/model/heads: 5 heads do not divide d_model 64");
+  StartsWith(error(R"({"analysis": {"reference": ["bf16", "nvfp4"]}})"),
+             "tiny.json#/analysis/reference/1: \"nvfp4\" has the model of \"bf16\"");
+  StartsWith(error(R"({"analysis": {"contrast": ["nvfp4", "bf16.2"]}})"),
+             "tiny.json#/analysis/contrast: \"nvfp4\" and \"bf16.2\" have different models");
+  StartsWith(error(R"({"analysis": {"contrast": [["nvfp4", "bf16"], ["bf16", "nvfp4"]]}})"),
+             "tiny.json#/analysis/contrast/1: has the model of the contrast of \"nvfp4\"");
+  StartsWith(error(R"({"analysis": {"criteria": [
+                        {"kind": "mean_order", "arms": ["bf16", "nvfp4.2"]}]}})"),
+             "tiny.json#/analysis/criteria/0/arms: \"bf16\" and \"nvfp4.2\" have different");
 }
 
 TEST_CASE("A branch leaves the trunk where the decay to its budget begins", "[study]") {

@@ -24,7 +24,7 @@ struct SyntheticOptions {
   std::vector<std::string> arms = {"bf16", "fp8", "nvfp4", "mxfp4"};
 };
 
-// What studies/token-gap/laptop.json registered, without the criteria on arms that are not there.
+// The criteria of studies/token-gap/laptop.json whose arms are all among `arms`.
 inline Json LaptopCriteria(const std::vector<std::string>& arms) {
   const Json study = ReadJsonFile(SourceDirectory() / "studies" / "token-gap" / "laptop.json");
   Json criteria = Json::array();

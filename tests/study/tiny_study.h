@@ -8,7 +8,7 @@
 
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/json.h"
-#include "fp4lab/study/study.h"
+#include "fp4lab/study/run/study.h"
 
 namespace fp4lab::study {
 
@@ -30,7 +30,7 @@ inline Study TinyStudy(const Json& json = TinyStudyJson()) {
   return ParseStudy(json.dump(), "tiny.json");
 }
 
-// An empty folder for one test, gone with it.
+// An empty folder for one test, removed with the object.
 class TestFolder {
  public:
   explicit TestFolder(const std::string& name)

@@ -1,4 +1,4 @@
-#include "fp4lab/study/token_gap.h"
+#include "fp4lab/study/analysis/token_gap.h"
 
 #include <cmath>
 #include <cstdlib>
@@ -10,7 +10,7 @@
 
 #include "fp4lab/base/random.h"
 #include "fp4lab/io/file.h"
-#include "fp4lab/study/statistics.h"
+#include "fp4lab/study/analysis/statistics.h"
 #include "tests/support/catch.h"
 
 namespace fp4lab::study {
@@ -90,8 +90,8 @@ TEST_CASE("The crossing estimator reproduces the token ratios of public 30M runs
       const LogRatio r =
           CrossingRatio(runs.at(row.format), runs.at(row.reference), row.first + i, row.form);
       CHECK(!r.extrapolated);
-      // The listed ratio is rounded to 0.01, and it was computed from unrounded losses: ours carry
-      // two roundings to 1e-4 over a slope of at least 0.05 nats per e-fold.
+      // The listed ratio is rounded to 0.01 and was computed from unrounded losses. The losses of
+      // the .csv file carry two roundings to 1e-4, over a slope of at least 0.05 nats per e-fold.
       CHECK(std::abs(Ratio(r) - row.ratios[i]) < 0.005 + row.ratios[i] * 1e-4 / 0.05);
     }
   }
@@ -104,7 +104,7 @@ TEST_CASE("Both forms of the crossing of a case worked by hand", "[study]") {
   CHECK(Ratio(CrossingRatio(f, r, 0, Form::kExtend)) == Approx(std::sqrt(2.0)));
   // R was at f(4) = 1.85 three quarters of the way from 1 to 2.
   CHECK(Ratio(CrossingRatio(f, r, 2, Form::kShrink)) == Approx(4 / std::pow(2, 0.75)));
-  // R is f's reference, or the other way round: the forms change places.
+  // Exchanging R and f exchanges the two forms.
   CHECK(CrossingRatio(f, r, 2, Form::kShrink).value ==
         Approx(-CrossingRatio(r, f, 2, Form::kExtend).value));
   CHECK(Ratio(CrossingRatio(f, f, 1, Form::kExtend)) == Approx(1));
@@ -126,7 +126,7 @@ TEST_CASE("A crossing is extrapolated by half a grid step and no further", "[stu
   const LogRatio early = CrossingRatio(far, r, 0, Form::kShrink);
   CHECK(early.status == Status::kAbove);
   CHECK(std::exp(early.value) == Approx(std::sqrt(2.0)));
-  // And a better format has its ratio below a bound.
+  // A better format has its ratio below a bound.
   CHECK(CrossingRatio(r, far, 0, Form::kExtend).status == Status::kBelow);
 }
 
@@ -139,7 +139,7 @@ TEST_CASE("Curves that rise are repaired before they are crossed", "[study]") {
   CHECK(Ratio(CrossingRatio(f, r, 0, Form::kExtend)) == Approx(std::pow(2, 1.0 / 3)));
 }
 
-TEST_CASE("A diverged or lonely point has no ratio", "[study]") {
+TEST_CASE("A diverged curve or a curve of one point has no token ratio", "[study]") {
   const LossCurve r = Doubling({2.0, 1.8}), diverged = Doubling({2.1, INFINITY});
   CHECK(CrossingRatio(diverged, r, 0, Form::kExtend).status == Status::kUndefined);
   CHECK(CrossingRatio(Doubling({2.0}), Doubling({2.0}), 0, Form::kExtend).status ==
@@ -158,8 +158,8 @@ TEST_CASE("All three estimators recover the ratio of formats that waste tokens",
   const LossCurve reference = Curve(kGrid, law);
   const LossCurve format = Curve(kGrid, [&](double d) { return law(d / r); });
   for (std::size_t k = 0; k < kGrid.size() - 1; ++k) {
-    CAPTURE(k);  // straight lines between points of a curve: 2.3 percent here, the two forms to
-                 // opposite sides
+    CAPTURE(k);  // linear interpolation errs by 2.3 percent here, the two forms in
+                 // opposite directions
     CHECK(Ratio(CrossingRatio(format, reference, k, Form::kExtend)) == Approx(r).epsilon(0.025));
     CHECK(Ratio(CrossingRatio(format, reference, k + 1, Form::kShrink)) ==
           Approx(r).epsilon(0.025));
@@ -197,7 +197,7 @@ TEST_CASE("The shared baseline recovers gaps, exponent and ratios that follow it
     const double at = kGrid[k] * ratio;
     CHECK(base(at) + large * std::pow(at / 1e6, gamma) ==
           Approx(base(kGrid[k]) + small * std::pow(kGrid[k] / 1e6, gamma)).epsilon(1e-9));
-    // The other way round, from where it landed: the mirrored question.
+    // The mirrored question: the formats exchanged, from the tokens found.
     CHECK(SharedBaselineRatio(baselines[0], gamma, small, large, k, Form::kShrink).value ==
           Approx(-std::log(ratio)).epsilon(1e-6));
   }

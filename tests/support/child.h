@@ -18,7 +18,7 @@ namespace fp4lab {
 
 class Child {
  public:
-  // Both streams go to the file `output`.
+  // Starts the program with `arguments`; stdout and stderr go to the file `output`.
   Child(const std::vector<std::string>& arguments, std::filesystem::path output)
       : output_(std::move(output)) {
     const char* program = std::getenv("FP4LAB_PROGRAM");
@@ -55,7 +55,7 @@ class Child {
   void Signal(int signal) {
     if (IsRunning()) ::kill(pid_, signal);
   }
-  // The exit code, or minus the number of the signal that ended it.
+  // The exit code, or minus the number of the signal that ended the process.
   int Wait() {
     if (!ended_) ended_ = ::waitpid(pid_, &status_, 0) == pid_;
     return WIFEXITED(status_) ? WEXITSTATUS(status_) : -WTERMSIG(status_);

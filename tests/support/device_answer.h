@@ -1,4 +1,4 @@
-// What a CUDA kernel built with -use_fast_math answered on an H200 (tests/golden/README.md).
+// Answers of a CUDA kernel built with -use_fast_math, run on an H200 (tests/golden/README.md).
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,7 @@ inline DeviceAnswer ReadFastMathAnswer(const std::string& name) {
   bytes.cols = answer.x.cols;
   bytes.codes.assign(codes.As<std::uint8_t>().begin(), codes.As<std::uint8_t>().end());
   bytes.scales.assign(scales.As<std::uint8_t>().begin(), scales.As<std::uint8_t>().end());
-  bytes.level_two = {std::bit_cast<float>(amax.As<std::uint32_t>()[0])};
+  bytes.tensor_scale = {std::bit_cast<float>(amax.As<std::uint32_t>()[0])};
   return answer;
 }
 

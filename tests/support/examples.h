@@ -1,7 +1,7 @@
 // The worked examples of a help text, run as a reader would run them.
 //
-// In the text a command follows "  $ ", goes on in the next line where it ends in | or \, and what
-// it prints follows, indented by two spaces.
+// In the text a command follows "  $ " and continues in the next line if it ends in | or \; its
+// output comes next, indented by two spaces.
 #pragma once
 
 #include <cstdlib>
@@ -65,7 +65,7 @@ inline ProcessResult RunExample(const Example& example, const std::filesystem::p
   return RunProcess({"sh", "-ec", example.command}, options);
 }
 
-// `fp4lab command... --help` has examples, and each prints what it says.
+// Checks that `fp4lab command... --help` has examples and that each prints the output it shows.
 inline void CheckHelpExamples(std::vector<std::string> command) {
   CAPTURE(command);
   command.push_back("--help");

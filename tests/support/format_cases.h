@@ -26,9 +26,10 @@ inline bool IsBoundaryCode(const Format& format, std::uint32_t code) {
   return code % (format.bits <= 16 ? 11 : 37) == 0;
 }
 
-// Around every value of the format (see IsBoundaryCode), every midpoint of two, and every 2^-16 of
-// a step above zero and below the largest: the point and its binary32 neighbours, two on each side,
-// with both signs. And the ends of binary32.
+// Points: every value of the format (see IsBoundaryCode), every midpoint of two values, 2^-16 of a
+// step above the lower and below the upper of two values, and 0.5, 1 and 1.5 steps above the
+// largest value; each point with two binary32 neighbours on each side, with both signs. And the
+// ends of binary32.
 inline std::vector<float> BoundaryInputs(const Format& format) {
   std::vector<float> values;
   const auto add = [&](double point) {

@@ -17,7 +17,7 @@ inline std::string Program() {
   return program;
 }
 
-// `fp4lab arguments...`; by default it may take a minute.
+// Runs `fp4lab arguments...`, by default for at most a minute.
 inline ProcessResult RunProgram(const std::vector<std::string>& arguments,
                                 ProcessOptions options = {}) {
   std::vector<std::string> all{Program()};
@@ -26,7 +26,8 @@ inline ProcessResult RunProgram(const std::vector<std::string>& arguments,
   return RunProcess(all, options);
 }
 
-// `cases ARGUMENTS | KERNEL | verify VERIFY_ARGUMENTS`, and verify's exit code.
+// Runs `fp4lab cases ARGUMENTS | KERNEL | fp4lab verify VERIFY_ARGUMENTS`; the exit code is
+// verify's.
 inline ProcessResult PipeCases(const std::string& arguments, const std::string& kernel,
                                const std::string& verify_arguments) {
   const std::string command = "'" + Program() + "' cases " + arguments + " | " + kernel + " | '" +

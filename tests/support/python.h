@@ -1,4 +1,4 @@
-// The Python that tests may use.
+// The Python interpreter for tests.
 #pragma once
 
 #include <cstdio>
@@ -10,8 +10,8 @@
 
 namespace fp4lab {
 
-// An interpreter that has NumPy: FP4LAB_PYTHON, or python3. Where there is none it prints the line
-// by which ctest counts the test as skipped, and returns "".
+// An interpreter that has NumPy: FP4LAB_PYTHON, or python3. If the interpreter lacks NumPy, prints
+// the line by which ctest counts the test as skipped, and returns "".
 inline std::string PythonWithNumpy() {
   const char* named = std::getenv("FP4LAB_PYTHON");
   const std::string python = named == nullptr || *named == '\0' ? "python3" : named;

@@ -8,7 +8,7 @@
 
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/block/quantize.h"
-#include "fp4lab/block/scale_rules.h"
+#include "fp4lab/dialect/stages.h"
 #include "fp4lab/tensor/gemm.h"
 #include "tests/support/catch.h"
 #include "tests/support/golden.h"
@@ -21,7 +21,7 @@ namespace {
 MmaOperand Quantized(const char* format, std::uint64_t seed, std::size_t rows, std::size_t cols) {
   const Matrix<float> x = NormalMatrix(seed, rows, cols);
   return MakeMmaOperand(
-      Quantize(x.View(), {.format = *FindBlockFormat(format), .amax = TensorAmax(x.View())}));
+      Quantize(x.View(), {.dialect = *FindDialect(format), .amax = TensorAmax(x.View())}));
 }
 
 Matrix<float> ProductUnder(const char* name, const MmaOperand& a, const MmaOperand& b,
@@ -31,7 +31,7 @@ Matrix<float> ProductUnder(const char* name, const MmaOperand& a, const MmaOpera
   return c;
 }
 
-// A product of one element of BF16 rows.
+// The dot product of two BF16 rows.
 float Dot(const char* name, std::vector<float> a, std::vector<float> b) {
   const MatrixView<const float> va(a.data(), 1, a.size()), vb(b.data(), 1, b.size());
   const Format& bf16 = FormatOf(FormatId::kBF16);
@@ -61,7 +61,7 @@ TEST_CASE("Each accumulation rounds where its name says", "[tensor]") {
   const std::vector<float> cancel = {0x1p60f, 1, -0x1p60f};
   CHECK(Dot("fp64", cancel, {1, 1, 1}) == 0.0f);
   CHECK(Dot("exact", cancel, {1, 1, 1}) == 1.0f);
-  // Hopper aligns to 2^-25 of the largest and cuts.
+  // Hopper aligns to 2^-25 of the largest term and truncates.
   CHECK(Dot("hopper.f16.f32", {1, 0x1p-24f, 0x1p-24f}, {1, 1, 1}) == 0x1.000002p0f);
   CHECK(Dot("hopper.f16.f32", {1, 0x1.8p-24f}, {1, 1}) == 1.0f);
 }
@@ -86,9 +86,9 @@ TEST_CASE("A chip without FP4 computes FP4 operands from their values in BF16", 
   Matrix<float> expected(5, 7);
   TensorCoreGemm(*hopper.model, Unscaled(a, bf16), Unscaled(b, bf16), {}, expected.View());
   CHECK(ProductUnder("hopper.f16.f32", a, b).values == expected.values);
-  // FP8 tensor cores cannot.
+  // FP8 tensor cores cannot take these operands.
   CHECK(WhyNot(*FindAccumulation("ada.f8.f32"), a, b) ==
-        "a value with its scale is no number of the operand format");
+        "an element times its scale is not representable in the operand format");
   CHECK(WhyNot(*FindAccumulation("blackwell.mxf8f6f4.f32"), a, b) ==
         "the instruction takes E8M0 scales of 32 elements");
 }
@@ -102,13 +102,13 @@ TEST_CASE("Sums in binary32 refuse operands that are no binary32 numbers", "[ten
   x.codes.assign(32, 7);
   x.scales = {254};  // 6 * 2^127
   CHECK(WhyNot(*FindAccumulation("fp32-blocks"), x, x) ==
-        "a value with its scale is no binary32 number");
+        "an element times its scale is not representable in binary32");
   CHECK(WhyNot(*FindAccumulation("exact"), x, x) == "");
   CHECK(ProductUnder("exact", x, x)(0, 0) == std::numeric_limits<float>::infinity());
 }
 
 TEST_CASE("Accumulations of FP4 operands differ by little, and do differ", "[tensor]") {
-  // Scales of all sizes: with those of a normal matrix, sums of a thousand terms are exact.
+  // Scales of all sizes: with the scales of a normal matrix, sums of a thousand terms are exact.
   const Format &e2m1 = FormatOf(FormatId::kE2M1), &e4m3 = FormatOf(FormatId::kE4M3);
   const MmaOperand a = RandomOperand(e2m1, 16, 1024, Inputs::kWide, 3, 16, e4m3);
   const MmaOperand b = RandomOperand(e2m1, 16, 1024, Inputs::kWide, 4, 16, e4m3);

@@ -1,4 +1,4 @@
-// Which parameters of the models a set of hardware vectors determines.
+// Finds which parameters of the models a set of hardware vectors determines.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace fp4lab {
 
-// All neighbours of a model that some vector refuses.
+// For each model, by its name: the neighbours that some vector refuses.
 inline std::map<std::string_view, std::uint8_t> RefusedBy(const std::vector<HardwareVectors>& all) {
   std::map<std::string_view, std::uint8_t> refused;
   for (const HardwareVectors& v : all) {
@@ -36,7 +36,8 @@ inline std::string NamesOf(unsigned set) {
   return names;
 }
 
-// The rows claim what is shown; with all vectors at hand (`complete`), nothing else.
+// Checks that a model's row claims every neighbour that the vectors refuse and, with all vectors at
+// hand (`complete`), no other neighbour.
 inline void CheckRows(const std::vector<HardwareVectors>& all, bool complete) {
   for (const auto& [name, set] : RefusedBy(all)) {
     const TensorCoreModel& model = *FindTensorCoreModel(name);

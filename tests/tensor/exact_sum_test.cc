@@ -11,7 +11,7 @@
 namespace fp4lab {
 namespace {
 
-TEST_CASE("An exact sum forgets nothing", "[tensor]") {
+TEST_CASE("ExactSum keeps 2^-480 beside 2^400", "[tensor]") {
   ExactSum sum;
   sum.Add(0x1p400);
   sum.Add(1, -480);

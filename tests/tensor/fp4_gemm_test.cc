@@ -110,8 +110,8 @@ struct Case {
   std::vector<int> threads;
 };
 
-// On every SIMD target: the bits of Gemm's definition on the elements' values, and nothing written
-// between c's rows.
+// Checks on every SIMD target that Fp4Gemm gives the bits of Gemm's definition on the elements'
+// values and writes nothing between c's rows.
 void CheckLayouts(const Case& c, bool a_by_columns, bool b_by_columns, bool c_by_columns) {
   const auto block = static_cast<std::size_t>(c.block);
   const TestOperand a(c.m, c.k, c.a_block_rows, block, a_by_columns, c.scales, 1);

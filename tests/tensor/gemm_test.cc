@@ -66,8 +66,8 @@ std::size_t CountDifferences(const std::vector<float>& x, const std::vector<floa
   return differences;
 }
 
-// Gemm against the reference for every way to store the operands, SIMD target and thread count in
-// `threads`. Memory between the rows of c must stay as it was.
+// Compares Gemm with the reference for every way to store the operands, SIMD target and thread
+// count in `threads`. Memory between the rows of c must stay unchanged.
 void CheckAgainstReference(const Matrix<float>& a, const Matrix<float>& b, const Matrix<float>& c,
                            const GemmOptions& options, const std::vector<int>& threads) {
   INFO("M N K = " << a.rows << " " << b.rows << " " << a.cols << ", block " << options.block
@@ -100,8 +100,8 @@ struct Shape {
   std::size_t m, n, k;
 };
 
-// Tile borders: 6 rows (4, 2, 1), 16 lanes, panels of 8 to 64 columns, 128 steps of k, 258 x
-// 256 tiles of c.
+// Shapes around the borders of tiles: 6 rows (4, 2, 1), 16 lanes, panels of 8 to 64 columns, 128
+// steps of k, 258 x 256 tiles of c.
 constexpr Shape kShapes[] = {
     {0, 5, 3},     {5, 0, 3},     {1, 1, 0},     {7, 65, 0},  {1, 1, 1},    {1, 64, 16},
     {2, 17, 3},    {3, 15, 5},    {4, 16, 33},   {5, 31, 16}, {6, 32, 17},  {7, 33, 32},

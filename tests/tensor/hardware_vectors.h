@@ -1,5 +1,5 @@
-// What real tensor cores returned, as operands and results of a model: our own probe of an H200,
-// and other people's published vectors, which FP4LAB_EXTERNAL_VECTORS names a folder of.
+// Results of real tensor cores, as operands and results of a model: fp4lab's probe of an H200, and
+// vectors that others published, in the folder that FP4LAB_EXTERNAL_VECTORS names.
 #pragma once
 
 #include <bit>
@@ -30,7 +30,7 @@ inline std::optional<std::filesystem::path> ExternalVectors(const char* name, co
 }
 
 // Rows of K operands, codes of one format, each with its c and d: binary32 bits, or binary16 bits
-// for a model whose output that is.
+// if the model's output is binary16.
 struct HardwareVectors {
   std::string name;
   const TensorCoreModel* model = nullptr;
@@ -72,7 +72,7 @@ inline void CheckAll(const std::vector<HardwareVectors>& all, std::size_t rows) 
   }
 }
 
-// ---- Our own probe
+// ---- fp4lab's probe
 
 // One matrix instruction of tests/cuda/tensor_core_probe.cu.
 struct ProbedInstruction {
@@ -99,7 +99,8 @@ inline const ProbedInstruction kProbedInstructions[] = {
     {"wgmma.m64n8k32.f16.e5m2", "hopper.wgmma.f8.f16", FormatOf(FormatId::kE5M2)},
 };
 
-// A row of 32 bytes as codes; of a binary32 in memory the tensor core reads the upper 19 bits.
+// A row of 32 bytes as codes; for TF32, the upper 19 bits of a binary32, which the tensor core
+// reads.
 inline void AppendCodes(const Format& format, std::span<const std::uint32_t> row,
                         std::vector<std::uint32_t>* codes) {
   const int container = format == kTf32 ? 32 : format.bits;
@@ -184,7 +185,7 @@ inline const PublishedFixture kPublishedFixtures[] = {
     {"B200", "E5M2", kE5m2, "hopper.mma.f8.f32", "hopper.mma.f8.f16"},
 };
 
-// A fixture's number, binary32 bits of an exact value, as a code of its format.
+// The code of a fixture's number, which is stored as the binary32 bits of an exact value.
 inline std::uint32_t CodeOf(const Format& format, std::uint32_t bits) {
   if (format == kTf32) return bits >> 13;
   return Encode(format, std::bit_cast<float>(bits), Rounding::kNearestEven, 0, Overflow::kSpecial);
@@ -237,7 +238,7 @@ inline std::vector<HardwareVectors> PublishedRows(const std::filesystem::path& p
   return all;
 }
 
-// The folder model_validation itself, where a checkout of it stands among the external vectors.
+// The folder model_validation, if the folder of external vectors has a checkout of it.
 inline std::optional<std::filesystem::path> PublishedFolder() {
   const char* folder = std::getenv("FP4LAB_EXTERNAL_VECTORS");
   if (folder != nullptr && *folder != '\0') {

@@ -78,7 +78,7 @@ inline std::uint8_t RandomScale(const Format& f, Inputs inputs, std::uint32_t ra
   return 0;
 }
 
-// With `group` > 0 scaled by `scale_format`.
+// A random operand; with `group` > 0, each group of elements has a scale in `scale_format`.
 inline MmaOperand RandomOperand(const Format& format, std::size_t rows, std::size_t cols,
                                 Inputs inputs, std::uint32_t tensor, int group = 0,
                                 const Format& scale_format = {}) {

@@ -1,4 +1,5 @@
-// Which parameters of a model the vectors at hand determine: its neighbours are tried against them.
+// The parameters of a model that the vectors at hand determine: the vectors must refuse its
+// neighbours.
 #include "fp4lab/tensor/tensor_core.h"
 #include "tests/support/catch.h"
 #include "tests/tensor/evidence.h"

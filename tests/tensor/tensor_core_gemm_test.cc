@@ -24,7 +24,7 @@ const Format& kE8m0 = FormatOf(FormatId::kE8M0);
 const Format& kBf16 = FormatOf(FormatId::kBF16);
 const Format& kFp16 = FormatOf(FormatId::kFP16);
 
-// Operands that a model is for.
+// The formats of two operands that a model takes.
 struct Pair {
   Format a, b;
   int group = 0;
@@ -54,7 +54,7 @@ std::size_t Differences(const Matrix<float>& x, const Matrix<float>& y) {
   return differences;
 }
 
-// The product on every SIMD target and several numbers of threads against its definition.
+// Compares the product on every SIMD target and with 1 and 3 threads with its definition.
 void CheckAgainstReference(const TensorCoreModel& model, const MmaOperand& a, const MmaOperand& b,
                            const ProductOptions& options, const Matrix<float>& c) {
   Matrix<float> expected = c;
@@ -147,7 +147,7 @@ TEST_CASE("Every reading of mxf4's open questions has its kernel", "[tensor][dif
   }
 }
 
-// One element: a row of ones against `b` (values), from c.
+// The dot product of a row of ones with `b`, added to c.
 float OneDot(const char* model, const std::vector<float>& b, float c) {
   const Matrix<float> ones(1, b.size(), 1.0f);
   Matrix<float> row(1, b.size()), d(1, 1, c);
@@ -168,7 +168,7 @@ TEST_CASE("Cancellation, alignment, overflow and special values as Hopper answer
   // The accumulator is aligned as well, and sets the alignment.
   CHECK(OneDot("hopper.f16.f32", {1, -1}, 0x1p-26f) == 0.0f);
   CHECK(OneDot("hopper.f16.f32", {0x1p-30f}, 1) == 1.0f);
-  // Toward zero, not to nearest.
+  // Sums are truncated, not rounded to nearest.
   CHECK(OneDot("hopper.f16.f32", {1, 0x1.8p-24f}, 0) == 1.0f);
   CHECK(OneDot("hopper.f16.f32", {-1, -0x1.8p-24f}, 0) == -1.0f);
   // Subnormals are kept, overflow gives infinity, and an infinity stays.
@@ -221,9 +221,9 @@ TEST_CASE("An operand from a quantized matrix stands for its unscaled values", "
   for (const char* name : {"nvfp4", "nvfp4.2d", "mxfp4.rceil", "mxfp8_e4m3.floor", "fp8_e5m2"}) {
     INFO(name);
     const QuantizedMatrix q =
-        Quantize(x.View(), {.format = *FindBlockFormat(name), .amax = TensorAmax(x.View())});
+        Quantize(x.View(), {.dialect = *FindDialect(name), .amax = TensorAmax(x.View())});
     Matrix<float> values(34, 70);
-    UnscaledValues(q, values.View());
+    BlockScaledValues(q, values.View());
     const MmaOperand operand = MakeMmaOperand(q);
     CHECK(FloatValues(operand).values == values.values);
     const MmaOperand bf16 = Unscaled(operand, kBf16);
@@ -234,7 +234,7 @@ TEST_CASE("An operand from a quantized matrix stands for its unscaled values", "
   CHECK(Unscaled(MakeMmaOperand(kTf32, fine.View()), kBf16).codes.empty());
 }
 
-TEST_CASE("A model names what it does not take", "[tensor]") {
+TEST_CASE("WhyNot names the operands that a tensor core model does not take", "[tensor]") {
   const MmaOperand nvfp4 = RandomOperand(kE2m1, 2, 64, Inputs::kTypical, 1, 16, kE4m3);
   const MmaOperand bf16 = RandomOperand(kBf16, 2, 64, Inputs::kTypical, 1);
   CHECK(WhyNot(*FindTensorCoreModel("hopper.f16.f32"), nvfp4, nvfp4) ==

@@ -1,7 +1,9 @@
 #include "fp4lab/train/checkpoint.h"
 
+#include "fp4lab/data/load_corpus.h"
 #include "fp4lab/train/trainer.h"
 #include "tests/support/catch.h"
+#include "tests/support/error_of.h"
 
 namespace fp4lab {
 namespace {
@@ -12,13 +14,8 @@ std::vector<std::byte> Example() {
   return WriteCheckpoint({Json{{"seed", 3}}, 12}, payload);
 }
 
-std::string ErrorOf(const std::vector<std::byte>& bytes) {
-  try {
-    ReadCheckpoint(bytes, "c.ckpt");
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
+std::string ReadError(const std::vector<std::byte>& bytes) {
+  return ErrorOf([&] { ReadCheckpoint(bytes, "c.ckpt"); });
 }
 
 TEST_CASE("A checkpoint reads back", "[train]") {
@@ -32,7 +29,7 @@ TEST_CASE("A checkpoint reads back", "[train]") {
 TEST_CASE("A checkpoint cut anywhere or with any byte changed is refused in one line", "[train]") {
   const std::vector<std::byte> good = Example();
   for (std::size_t size = 0; size < good.size(); ++size) {
-    const std::string error = ErrorOf({good.begin(), good.begin() + static_cast<int>(size)});
+    const std::string error = ReadError({good.begin(), good.begin() + static_cast<int>(size)});
     CAPTURE(size, error);
     CHECK(error.find("c.ckpt: ") == 0);
     CHECK(error.find('\n') == std::string::npos);
@@ -41,11 +38,11 @@ TEST_CASE("A checkpoint cut anywhere or with any byte changed is refused in one 
     std::vector<std::byte> bad = good;
     bad[i] ^= std::byte{4};
     CAPTURE(i);
-    CHECK(ErrorOf(bad).find("c.ckpt: ") == 0);
+    CHECK(ReadError(bad).find("c.ckpt: ") == 0);
   }
   std::vector<std::byte> longer = good;
   longer.push_back(std::byte{0});
-  CHECK(ErrorOf(longer).find("damaged") != std::string::npos);
+  CHECK(ReadError(longer).find("damaged") != std::string::npos);
 }
 
 TEST_CASE("The first difference of two configurations is named", "[train]") {
@@ -88,7 +85,8 @@ TEST_CASE("A trainer refuses another configuration's state and stays as it was",
   refuses("/seed", 9, "seed: 9 here, 1 there");
   refuses("/batch", 2, "batch: 2 here, 1 there");
   refuses("/optimizer/beta1", 0.8, "optimizer/beta1: 0.8 here, 0.9 there");
-  // Length, schedule and evaluation are not the state's: decay branches load their trunk's.
+  // The state does not depend on length, schedule and evaluation: decay branches load their
+  // trunk's.
   Json longer = json;
   longer["tokens"] = 6400;
   longer["schedule"]["learning_rate"] = 1e-4;

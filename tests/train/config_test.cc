@@ -2,17 +2,13 @@
 
 #include "fp4lab/train/shapes.h"
 #include "tests/support/catch.h"
+#include "tests/support/error_of.h"
 
 namespace fp4lab {
 namespace {
 
-std::string ErrorOf(const Json& json) {
-  try {
-    ReadTrainConfig(json, "run.json");
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
+std::string ReadError(const Json& json) {
+  return ErrorOf([&] { ReadTrainConfig(json, "run.json"); });
 }
 
 TEST_CASE("The defaults are the study's P200k model", "[train]") {
@@ -57,14 +53,14 @@ TEST_CASE("The device is the CPU unless the configuration says otherwise", "[tra
   const TrainConfig config = ReadTrainConfig({{"device", "cuda"}}, "run.json");
   CHECK(config.device == Device::kCuda);
   CHECK(ToJson(config)["device"] == "cuda");
-  CHECK(ErrorOf({{"device", "tpu"}}) ==
+  CHECK(ReadError({{"device", "tpu"}}) ==
         "run.json#/device: must be \"cpu\" or \"cuda\", not \"tpu\"");
 }
 
 TEST_CASE("A pattern that matches no linear is refused, and the refusal names those that exist",
           "[train]") {
   const auto error = [](const char* key, const Json& patterns) {
-    return ErrorOf({{"recipe", {{"base", "te_nvfp4"}, {key, patterns}}}});
+    return ReadError({{"recipe", {{"base", "te_nvfp4"}, {key, patterns}}}});
   };
   const std::string names =
       " matches no linear; there are blocks.N.attention.qkv, blocks.N.attention.out, "
@@ -79,18 +75,18 @@ TEST_CASE("A pattern that matches no linear is refused, and the refusal names th
 
 TEST_CASE("Impossible shapes and values are refused at their JSON pointer", "[train]") {
   const auto starts = [](const Json& json, const std::string& message) {
-    const std::string error = ErrorOf(json);
+    const std::string error = ReadError(json);
     CAPTURE(json.dump(), error);
     CHECK(error.find(message) == 0);
   };
   starts({{"model", {{"d_model", 72}}}, {"recipe", "te_nvfp4"}},
-         "run.json#/model/d_model: d_model 72 is no multiple of the recipe's block of 16");
+         "run.json#/model/d_model: d_model 72 is not a multiple of the recipe's block of 16");
   starts({{"model", {{"d_model", 48}}}, {"recipe", "mxfp4"}},
-         "run.json#/model/d_model: d_model 48 is no multiple of the recipe's block of 32");
+         "run.json#/model/d_model: d_model 48 is not a multiple of the recipe's block of 32");
   starts({{"model", {{"ffn", 100}}}, {"recipe", "te_mxfp8"}},
-         "run.json#/model/ffn: ffn 100 is no multiple of the recipe's block of 32");
+         "run.json#/model/ffn: ffn 100 is not a multiple of the recipe's block of 32");
   starts({{"model", {{"sequence", 20}}}, {"recipe", "mxfp4"}, {"batch", 3}},
-         "run.json#/batch: tokens in a micro-batch: 60 is no multiple");
+         "run.json#/batch: tokens in a micro-batch: 60 is not a multiple");
   starts({{"model", {{"heads", 5}}}}, "run.json#/model/heads: 5 heads do not divide d_model 64");
   starts({{"model", {{"heads", 64}}}}, "run.json#/model/heads: d_model / heads is 1;");
   starts({{"model", {{"kv_heads", 3}}}}, "run.json#/model/kv_heads: 3 do not divide");
@@ -126,7 +122,7 @@ TEST_CASE("Numbers that binary32 does not hold, or that no run reaches, are refu
   const auto refuses = [](const char* pointer, const Json& value) {
     Json json = Json::object();
     json[Json::json_pointer(pointer)] = value;
-    const std::string error = ErrorOf(json);
+    const std::string error = ReadError(json);
     CAPTURE(pointer, value.dump(), error);
     CHECK(error.find("run.json#" + std::string(pointer) + ": must be") == 0);
   };
@@ -150,9 +146,9 @@ TEST_CASE("Numbers that binary32 does not hold, or that no run reaches, are refu
 
 TEST_CASE("Steps that are too many or too large are refused before they are multiplied",
           "[train]") {
-  CHECK(ErrorOf({{"batch", 2147483647}, {"tokens", std::int64_t{1} << 62}}) ==
+  CHECK(ReadError({{"batch", 2147483647}, {"tokens", std::int64_t{1} << 62}}) ==
         "run.json#/batch: a step of 274877906816 tokens is too large; at most 2147483647");
-  CHECK(ErrorOf({{"tokens", std::int64_t{1} << 62}}) ==
+  CHECK(ReadError({{"tokens", std::int64_t{1} << 62}}) ==
         "run.json#/tokens: 4611686018427387904 are 2251799813685248 steps; at most 4294967295");
 }
 

@@ -1,5 +1,5 @@
-// The decoder once more, forward only, in float64, put together from the scalar definitions of
-// nn/reference.h: what gradients are differentiated against.
+// The decoder's forward pass in float64, built from the scalar definitions of nn/reference.h. Tests
+// compare gradients with its finite differences.
 #pragma once
 
 #include <cstdint>

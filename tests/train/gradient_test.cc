@@ -28,7 +28,7 @@ ModelConfig ConfigOf(const Case& c) {
   return m;
 }
 
-// Large enough weights that no part of the gradient is lost beside another.
+// Weights large enough that no part of the gradient is negligible beside another.
 std::vector<float> Parameters(const ModelConfig& config) {
   const ParameterLayout layout = MakeLayout(config);
   std::vector<float> p(layout.total);

@@ -2,22 +2,17 @@
 
 #include <cstdint>
 
-#include "fp4lab/base/error.h"
 #include "fp4lab/train/shapes.h"
 #include "tests/support/catch.h"
+#include "tests/support/error_of.h"
 
 namespace fp4lab {
 namespace {
 
 TrainConfig Small() { return ReadTrainConfig({{"recipe", "te_nvfp4"}}, "run.json"); }
 
-std::string ErrorOf(const TrainConfig& config, int runs = 1, double states = 0) {
-  try {
-    CheckMemory(config, "run.json", runs, states);
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
+std::string MemoryError(const TrainConfig& config, int runs = 1, double states = 0) {
+  return ErrorOf([&] { CheckMemory(config, "run.json", runs, states); });
 }
 
 TEST_CASE("Weights, gradients and both moments are four times the parameters", "[train]") {
@@ -33,30 +28,31 @@ TEST_CASE("Activations are those of a micro-batch", "[train]") {
   const TrainConfig whole = Small();
   TrainConfig parts = whole;
   parts.micro_batches = 4;
-  const double tokens = 4.0 * static_cast<double>(TokensPerStep(whole));  // themselves, and targets
+  const double tokens = 4.0 * static_cast<double>(TokensPerStep(whole));  // tokens and targets
   CHECK(EstimateMemory(whole).activations - tokens ==
         4 * (EstimateMemory(parts).activations - tokens));
   CHECK(EstimateMemory(whole).weights == EstimateMemory(parts).weights);
 }
 
-TEST_CASE("What no machine holds is refused at what takes the most", "[train]") {
+TEST_CASE("A run larger than memory is refused at the JSON pointer that takes the most",
+          "[train]") {
   TrainConfig config = Small();
-  CHECK(ErrorOf(config) == "no error");
+  CHECK(MemoryError(config) == "no error");
   config.batch = 2'000'000;
-  CHECK(ErrorOf(config).find("run.json#/batch: a run needs about ") == 0);
+  CHECK(MemoryError(config).find("run.json#/batch: a run needs about ") == 0);
   config.device = Device::kCuda;
-  CHECK(ErrorOf(config) == "no error");
+  CHECK(MemoryError(config) == "no error");
   config = Small();
   config.model.d_model = 1 << 20;
   config.model.layers = 1000;
-  CHECK(ErrorOf(config).find("run.json#/model: a run needs about ") == 0);
+  CHECK(MemoryError(config).find("run.json#/model: a run needs about ") == 0);
 }
 
 TEST_CASE("Runs at a time and their checkpoints count", "[train]") {
   const TrainConfig config = Small();
-  CHECK(ErrorOf(config, 1024 * 1024).find("1048576 runs at a time need about ") !=
+  CHECK(MemoryError(config, 1024 * 1024).find("1048576 runs at a time need about ") !=
         std::string::npos);
-  CHECK(ErrorOf(config, 1, 1e9).find("run.json#/model: a run needs about ") == 0);
+  CHECK(MemoryError(config, 1, 1e9).find("run.json#/model: a run needs about ") == 0);
 }
 
 }  // namespace

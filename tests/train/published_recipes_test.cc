@@ -8,7 +8,7 @@
 
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/simd.h"
-#include "fp4lab/data/corpus.h"
+#include "fp4lab/data/load_corpus.h"
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/train/recipe.h"
 #include "fp4lab/train/trainer.h"
@@ -194,6 +194,19 @@ TEST_CASE("What contradicts itself in a recipe is refused at its pointer", "[tra
   };
   CHECK(operand({{"random_bits", 5}}).find("f#/r/dgrad/grad/random_bits: must be 4, 8") == 0);
   CHECK(operand({{"random", "dice"}}).find("f#/r/dgrad/grad/random: unknown generator") == 0);
+  const std::string te =
+      "the generator \"transformer_engine\" has 8 bits for an element "
+      "(\"random_bits\": 8) and none for scales (\"unbias\")";
+  CHECK(operand({{"random", "transformer_engine"}}) == "f#/r/dgrad/grad/random: " + te);
+  for (const int bits : {4, 16, 32}) {
+    CHECK(operand({{"random_bits", bits}, {"random", "transformer_engine"}}) ==
+          "f#/r/dgrad/grad/random_bits: " + te);
+  }
+  CHECK(operand({{"format", {{"like", "nvfp4.te"}, {"unbias", "ms_eden"}}},
+                 {"random_bits", 8},
+                 {"random", "transformer_engine"}})
+            .ends_with(te));
+  CHECK(operand({{"random_bits", 8}, {"random", "transformer_engine"}}) == "none");
   CHECK(operand({{"from", "fprop"}}).find("f#/r/dgrad/grad/from: is for") == 0);
   CHECK(operand({{"hadamard", 12}}).find("f#/r/dgrad/grad/hadamard: must be 0, 2") == 0);
   CHECK(operand({{"hadamard", {{"size", 16}, {"signs", "odd"}}}})

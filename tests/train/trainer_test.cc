@@ -7,6 +7,7 @@
 
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/simd.h"
+#include "fp4lab/data/load_corpus.h"
 #include "fp4lab/train/checkpoint.h"
 #include "fp4lab/train/model.h"
 #include "tests/support/catch.h"
@@ -14,7 +15,7 @@
 namespace fp4lab {
 namespace {
 
-// Initial logits are N(0, 0.4), whatever the width: ln 256 plus half that variance.
+// Initial logits are N(0, 0.4) for any width, so the loss is ln 256 plus half that variance.
 const double kInitialLoss = std::log(256.0) + 0.2;
 
 Corpus SyntheticCorpus(std::int64_t bytes = 60'000) {
@@ -77,6 +78,28 @@ TEST_CASE("Twenty steps give the same bytes with 1, 2 and 3 threads, under every
       CHECK((StateAfter(Tiny(recipe), corpus, 20) == one));
     }
   }
+  SetThreads(threads);
+}
+
+TEST_CASE("Ten steps with Transformer Engine's random bits have one set of losses for any threads",
+          "[train]") {
+  const Json te{{"rounding", "stochastic"}, {"random_bits", 8}, {"random", "transformer_engine"}};
+  const TrainConfig config =
+      Tiny({{"base", "te_nvfp4"}, {"dgrad", {{"grad", te}}}, {"wgrad", {{"grad", te}}}});
+  const Corpus corpus = SyntheticCorpus();
+  const int threads = Threads();
+  const auto losses = [&](const TrainConfig& of, int with_threads) {
+    SetThreads(with_threads);
+    Trainer trainer(of, corpus);
+    std::vector<double> all;
+    while (trainer.Steps() < 10) {
+      all.push_back(trainer.Step(LearningRate(of.schedule, trainer.Steps(), TotalSteps(of))).loss);
+    }
+    return all;
+  };
+  const std::vector<double> one = losses(config, 1);
+  CHECK(losses(config, 3) == one);
+  CHECK(losses(Tiny("te_nvfp4"), 3) != one);
   SetThreads(threads);
 }
 
@@ -170,7 +193,7 @@ TEST_CASE("Delayed scaling trains on the amaxes of the steps before, of all micr
   TrainConfig config = Tiny("te_fp8_delayedscaling");
   const TrainConfig current = Tiny("te_fp8_currentscaling");
   CHECK(StateAfter(config, corpus, 3) != StateAfter(current, corpus, 3));
-  // The amaxes in use, after one step, by the first linear's input and weight.
+  // The amaxes that the first linear's input and weight use after one step.
   const auto amaxes = [&](int micro_batches) {
     config.micro_batches = micro_batches;
     const std::vector<float> payload =
@@ -185,7 +208,7 @@ TEST_CASE("Delayed scaling trains on the amaxes of the steps before, of all micr
   CHECK(amaxes(1) == amaxes(2));
 }
 
-std::vector<float> ParametersAfterOneStep(TrainConfig config, const Corpus& corpus, int parts) {
+std::vector<float> FirstMomentsAfterOneStep(TrainConfig config, const Corpus& corpus, int parts) {
   config.micro_batches = parts;
   Trainer trainer(config, corpus);
   CHECK(trainer.Step(1e-3).loss == Catch::Approx(kInitialLoss).epsilon(0.02));
@@ -199,10 +222,10 @@ TEST_CASE("Micro-batches add up to the gradient of the whole batch", "[train]") 
   const Corpus corpus = SyntheticCorpus();
   TrainConfig config = Tiny("fp32");
   config.batch = 8;
-  const std::vector<float> whole = ParametersAfterOneStep(config, corpus, 1);
+  const std::vector<float> whole = FirstMomentsAfterOneStep(config, corpus, 1);
   for (const int parts : {2, 4, 8}) {
-    const std::vector<float> split = ParametersAfterOneStep(config, corpus, parts);
-    CHECK(split == ParametersAfterOneStep(config, corpus, parts));
+    const std::vector<float> split = FirstMomentsAfterOneStep(config, corpus, parts);
+    CHECK(split == FirstMomentsAfterOneStep(config, corpus, parts));
     double error = 0.0, norm = 0.0;
     for (std::size_t i = 0; i < whole.size(); ++i) {
       error += std::pow(split[i] - whole[i], 2);
@@ -212,7 +235,7 @@ TEST_CASE("Micro-batches add up to the gradient of the whole batch", "[train]") 
   }
 }
 
-// SaveState with one parameter changed, as ReadCheckpoint and WriteCheckpoint allow.
+// A saved state with one parameter changed.
 std::vector<std::byte> WithParameter(const std::vector<std::byte>& state, std::size_t index,
                                      float value) {
   Checkpoint checkpoint = ReadCheckpoint(state, "state");

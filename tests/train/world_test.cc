@@ -54,13 +54,13 @@ TEST_CASE("The port that torchrun's agent listens at is left to it", "[train]") 
   CHECK(port("29500", "False") == 29500);
 }
 
-TEST_CASE("A launcher's nonsense is refused by name", "[train]") {
+TEST_CASE("Invalid launcher variables are refused by name", "[train]") {
   CHECK_THROWS_WITH(WorldOf({{"RANK", "two"}, {"WORLD_SIZE", "8"}}),
-                    "$RANK: \"two\" is no number from 0 to 7");
+                    "$RANK: \"two\" is not a number from 0 to 7");
   CHECK_THROWS_WITH(WorldOf({{"RANK", "8"}, {"WORLD_SIZE", "8"}}),
-                    "$RANK: \"8\" is no number from 0 to 7");
+                    "$RANK: \"8\" is not a number from 0 to 7");
   CHECK_THROWS_WITH(WorldOf({{"MASTER_PORT", "0"}}),
-                    "$MASTER_PORT: \"0\" is no number from 1 to 65535");
+                    "$MASTER_PORT: \"0\" is not a number from 1 to 65535");
 }
 
 TEST_CASE("The CPU trains in one process", "[train]") {

@@ -11,11 +11,12 @@
 #include "fp4lab/base/random.h"
 #include "fp4lab/base/simd.h"
 #include "tests/support/catch.h"
+#include "tests/support/packed.h"
 
 namespace fp4lab {
 namespace {
 
-// BF16 values: mostly of a few binades, some of any; with NaN and Inf if asked for.
+// BF16 values, mostly of a few binades, some of many; with `any_bits`, NaN and Inf, too.
 Matrix<float> Bf16Matrix(std::size_t rows, std::size_t cols, bool any_bits) {
   const RandomStream stream{.seed = 11, .step = any_bits ? 1u : 0u};
   Matrix<float> x(rows, cols);
@@ -64,8 +65,8 @@ struct Case {
 };
 
 void CheckIntegers(const Case& c, MatrixView<const float> y, const QuantizeOptions& options) {
-  const auto n = static_cast<std::size_t>(options.format.block_cols);
-  const auto m = static_cast<std::size_t>(options.format.block_rows);
+  const auto n = static_cast<std::size_t>(options.dialect.block_cols);
+  const auto m = static_cast<std::size_t>(options.dialect.block_rows);
   const std::size_t rows = (y.rows + m - 1) / m, cols = (y.cols + n - 1) / n;
   const auto make = [&] {
     return std::pair{Matrix<std::uint8_t>(c.memory.rows, c.memory.cols),
@@ -100,7 +101,7 @@ void CheckFused(const Case& c, const QuantizeOptions& options) {
   QuantizeOptions with_amax = options;
   with_amax.amax = reference::TensorAmax(transformed);
   const QuantizedMatrix want = reference::Quantize(transformed, with_amax);
-  reference::UnscaledValues(want, c.View(want_values));
+  reference::BlockScaledValues(want, c.View(want_values));
   OnEveryTarget([&] {
     CHECK(HadamardAmax(c.X(), c.transform) == with_amax.amax);
     QuantizedMatrix got;
@@ -116,23 +117,23 @@ void CheckFused(const Case& c, const QuantizeOptions& options) {
     const bool same_values = BitsOf(values) == BitsOf(want_values);
     CHECK(same_values);
   });
-  if (HasFp4Integers(options.format)) CheckIntegers(c, transformed, with_amax);
+  if (HasFp4Integers(options.dialect)) CheckIntegers(c, transformed, with_amax);
 }
 
 TEST_CASE("Transform and quantizer in one are the two one after the other, on every target",
           "[transform][differential]") {
-  std::vector<std::pair<std::string, BlockFormat>> formats;
+  std::vector<std::pair<std::string, Dialect>> formats;
   for (const char* name :
        {"nvfp4", "nvfp4.2d", "mxfp4.rceil", "mxfp4.even.2d", "mxfp8_e4m3.floor", "fp8_e4m3"}) {
-    formats.emplace_back(name, *FindBlockFormat(name));
+    formats.emplace_back(name, *FindDialect(name));
   }
-  formats.emplace_back("blocks of 24",
-                       BlockFormat{FormatId::kE2M1, FormatId::kE8M0, 3, 24, ScaleRule::kFloor});
+  formats.emplace_back("blocks of 24", DialectUnder(BlockScale::kFloor, FormatId::kE2M1, 3, 24));
   formats.emplace_back("blocks of 128",
-                       BlockFormat{FormatId::kE2M1, FormatId::kE4M3, 128, 128, ScaleRule::kNvfp4});
+                       DialectUnder(BlockScale::kFolded, FormatId::kE2M1, 128, 128));
   for (const auto& [name, format] : formats) {
     for (const int size : {16, 32}) {
-      for (const Rounding rounding : {Rounding::kNearestEven, Rounding::kStochastic}) {
+      for (const ElementRounding rounding :
+           {ElementRounding::kNearestEven, ElementRounding::kStochastic16}) {
         for (const auto& [rows, cols] : {std::pair{1, 32}, {37, 96}, {64, 160}}) {
           for (const bool any_bits : {false, true}) {
             for (const bool transposed : {false, true}) {
@@ -142,7 +143,7 @@ TEST_CASE("Transform and quantizer in one are the two one after the other, on ev
               const Matrix<float> memory =
                   transposed ? Bf16Matrix(cols, rows, any_bits) : Bf16Matrix(rows, cols, any_bits);
               CheckFused({memory, transposed, {size, TeHadamardSigns()}},
-                         {.format = format, .rounding = rounding, .random = {.seed = 17}});
+                         {.dialect = WithRounding(format, rounding), .random = {.seed = 17}});
             }
           }
         }
@@ -162,22 +163,23 @@ TEST_CASE("Every size and any signs are fused with the bytes of the two parts", 
           const Matrix<float> memory =
               transposed ? Bf16Matrix(cols, rows, any_bits) : Bf16Matrix(rows, cols, any_bits);
           CheckFused({memory, transposed, {size, RandomHadamardSigns({.seed = 23})}},
-                     {.format = *FindBlockFormat(name),
-                      .rounding = any_bits ? Rounding::kStochastic : Rounding::kNearestEven,
+                     {.dialect = WithRounding(*FindDialect(name),
+                                              any_bits ? ElementRounding::kStochastic16
+                                                       : ElementRounding::kNearestEven),
                       .random = {.seed = 17}});
         }
       }
     }
   }
-  // Groups that the blocks and pieces of work cut.
-  const BlockFormat blocks{FormatId::kE2M1, FormatId::kE8M0, 3, 24, ScaleRule::kFloor};
+  // Blocks and pieces of work that cut through groups.
+  const Dialect blocks = DialectUnder(BlockScale::kFloor, FormatId::kE2M1, 3, 24);
   for (const int size : kHadamardSizes) {
     for (const bool transposed : {false, true}) {
       INFO("blocks of 24, size " << size << (transposed ? " transposed" : ""));
       const Matrix<float> memory =
           transposed ? Bf16Matrix(1152, 5, false) : Bf16Matrix(5, 1152, false);
       CheckFused({memory, transposed, {size, RandomHadamardSigns({.seed = 23})}},
-                 {.format = blocks, .random = {.seed = 17}});
+                 {.dialect = blocks, .random = {.seed = 17}});
     }
   }
 }
@@ -188,7 +190,7 @@ TEST_CASE("Rows longer than a piece of work are transformed and quantized whole"
   for (const int size : kHadamardSizes) {
     INFO("size " << size);
     CheckFused({memory, true, {size, TeHadamardSigns()}},
-               {.format = *FindBlockFormat("nvfp4"), .random = {.seed = 17}});
+               {.dialect = *FindDialect("nvfp4"), .random = {.seed = 17}});
   }
 }
 
@@ -199,7 +201,7 @@ TEST_CASE("Input and output of the fused functions may lie in memory in differen
   for (std::size_t i = 0; i < x.values.size(); ++i) spread.values[2 * i] = x.values[i];
   const MatrixView<const float> strided(spread.values.data(), 48, 64, 128, 2);
   RandomHadamard(x.View(), 16, kTeSignMask16, y.View());
-  const QuantizeOptions options{.format = *FindBlockFormat("nvfp4"),
+  const QuantizeOptions options{.dialect = *FindDialect("nvfp4"),
                                 .amax = HadamardAmax(strided, 16, kTeSignMask16)};
   CHECK(options.amax == TensorAmax(y.View()));
   QuantizeToValues(y.View(), options, want.View());

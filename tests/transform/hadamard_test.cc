@@ -15,6 +15,7 @@
 #include "fp4lab/formats/format.h"
 #include "tests/support/catch.h"
 #include "tests/support/golden.h"
+#include "tests/support/packed.h"
 
 namespace fp4lab {
 namespace {
@@ -25,7 +26,7 @@ std::vector<std::uint32_t> BitsOf(const Matrix<float>& m) {
   return bits;
 }
 
-// BF16 values by their exponents: the kernels choose a path a group by how far these spread.
+// BF16 values by the spread of their exponents, by which the kernels choose a path for each group.
 enum class Spread {
   kNarrow,     // within 8 binades: one sum
   kTwoSums,    // within 22 binades
@@ -113,7 +114,7 @@ TEST_CASE("The Hadamard kernels give the reference's bits on every target, howev
   PinSimdTarget("best");
 }
 
-// Plain binary32 butterflies: what a kernel without a look at the exponents would do.
+// Plain binary32 butterflies, as of a kernel that ignores the exponents.
 float PlainOutput(const float* x, const HadamardTransform& transform, int j) {
   const int size = transform.size;
   std::vector<float> y(static_cast<std::size_t>(size));
@@ -193,14 +194,14 @@ TEST_CASE("Sums of any width around BF16's ties are exact on every target",
         CHECK(same);
       }
     }
-    // The cases do need the care that the kernels take. (Sums of the other sizes are scaled after
-    // their rounding to binary32, which moves them off the ties.)
+    // Plain binary32 sums fail on these cases. (Sums of the other sizes are scaled after their
+    // rounding to binary32, which moves them off the ties.)
     if (HasExactHadamardFactor(size)) CHECK(plain_differs > 20);
   }
   PinSimdTarget("best");
 }
 
-// An independent statement: the dense matrix in integers, with 2^-40 as the unit of all terms.
+// An independent implementation: the dense matrix in integers, with 2^-40 as the unit of all terms.
 float DenseOutput(const float* x, const HadamardTransform& transform, int j) {
   const int size = transform.size;
   std::int64_t sum = 0;
@@ -242,8 +243,8 @@ TEST_CASE("The reference is the dense matrix of signs, summed exactly", "[transf
 }
 
 TEST_CASE("A wide sum is rounded once, with every lost bit counted", "[transform]") {
-  // 1 + 2^-9 is a tie of BF16 (scaled by 1/4); a term of 2^-120 breaks it upwards, and in fp32 it
-  // would be lost: fp32 rounds it away first, as the definition says, so the tie goes to even.
+  // 1 + 2^-8 is a tie of BF16 (scaled by 1/4). A term of 2^-120 would break it upwards, but the
+  // rounding to fp32 loses this term first, as the definition says, so the tie goes to even.
   Matrix<float> x(1, 16), y(1, 16);
   x(0, 0) = 1.0f;
   x(0, 1) = 0x1p-8f;
@@ -329,7 +330,7 @@ TEST_CASE("Both operands transformed keep their product", "[transform][property]
   }
 }
 
-TEST_CASE("The signs are Transformer Engine's again and again, or a stream's bits, in place",
+TEST_CASE("TeHadamardSigns repeats TE's 16 signs; RandomHadamardSigns takes a stream's bits",
           "[transform]") {
   constexpr std::string_view kTe = "+++-+------+-+--";
   for (int k = 0; k < kMaxHadamardSize; ++k) {
@@ -419,7 +420,8 @@ TEST_CASE(
   PinSimdTarget("best");
 }
 
-TEST_CASE("Sizes that are none and shapes that no group fits are refused", "[transform]") {
+TEST_CASE("Hadamard sizes that do not exist and shapes that do not fit are refused",
+          "[transform]") {
   Matrix<float> x(2, 24), y(2, 24), z(3, 24), wide(2, 768);
   CHECK_THROWS_AS(RandomHadamard(x.View(), 16, 0, y.View()), std::logic_error);
   CHECK_THROWS_AS(RandomHadamard(x.View(), 8, 0, y.View()), std::logic_error);

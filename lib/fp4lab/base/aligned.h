@@ -1,4 +1,4 @@
-// Memory for kernels: vectors that start on a cache line, large ones on a huge page.
+// Memory for kernels: vectors aligned to a cache line, large vectors to a huge page.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,9 @@ namespace fp4lab {
 
 inline constexpr std::size_t kCacheLine = 64;
 
-// Memory that starts on a cache line. From 2 MiB on, the system is asked for huge pages: a pass
-// over a tensor then waits less for page tables, and prefetching does not end every 4 KiB.
+// Allocates memory aligned to a cache line; throws std::bad_alloc. An allocation of 2 MiB or more
+// is aligned to a huge page and asks the system for huge pages: a pass over a tensor then waits
+// less for page tables, and prefetching does not stop every 4 KiB.
 void* AllocateLines(std::size_t bytes);
 void FreeLines(void* memory);
 
@@ -35,11 +36,12 @@ using ByteBuffer = std::vector<std::uint8_t, CacheLineAllocator<std::uint8_t>>;
 
 using WordBuffer = std::vector<std::uint32_t, CacheLineAllocator<std::uint32_t>>;
 
-// Room for `size` elements, whose old values do not matter; never shrinks.
+// Grows the buffer to at least `size` elements. Growing discards the old values; the buffer never
+// shrinks.
 template <class T>
 void Reserve(std::vector<T, CacheLineAllocator<T>>* buffer, std::size_t size) {
   if (buffer->size() >= size) return;
-  std::vector<T, CacheLineAllocator<T>>().swap(*buffer);  // the old values go first
+  std::vector<T, CacheLineAllocator<T>>().swap(*buffer);  // frees the old memory first
   buffer->resize(size);
 }
 

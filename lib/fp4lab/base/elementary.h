@@ -1,8 +1,8 @@
 // exp, log, sin and cos in double from IEEE operations alone: the same bits on every machine.
 //
-// libm differs between systems, so nothing that feeds training may call it (sqrt excepted, which
-// IEEE 754 defines). These err by less than 2 units in the last place (tests/base), are constexpr,
-// and are meant for tables, schedules and one value a row, not for inner loops.
+// libm differs between systems, so code that feeds training must not call it (except sqrt, which
+// IEEE 754 defines). The functions here have errors below 2 units in the last place (tests/base),
+// are constexpr, and are meant for tables, schedules and one value a row, not for inner loops.
 #pragma once
 
 #include <bit>
@@ -23,7 +23,7 @@ constexpr int NearestInteger(double x) { return static_cast<int>(x < 0 ? x - 0.5
 // ln 2 = kLn2High + kLn2Low; the high part has 33 bits, so that n * kLn2High is exact.
 inline constexpr double kLn2High = 0x1.62e42feep-1, kLn2Low = 0x1.a39ef35793c76p-33;
 
-// e^x: x = n ln 2 + r, |r| <= ln 2 / 2, Taylor's series of e^r to r^13.
+// e^x: x = n ln 2 + r, |r| <= ln 2 / 2, Taylor series of e^r to r^13.
 constexpr double Exp(double x) {
   if (x != x) return x;
   if (x > 709.8) return std::numeric_limits<double>::infinity();
@@ -66,8 +66,8 @@ struct SinCos {
   double sin, cos;
 };
 
-// |x| <= 1e6. x = n pi / 2 + r with pi / 2 in three parts of 33, 33 and 53 bits (Cody and Waite),
-// |r| <= pi / 4; Taylor's series to r^19 and r^18.
+// sin x and cos x for |x| <= 1e6: x = n pi / 2 + r with pi / 2 in three parts of 33, 33 and 53 bits
+// (Cody and Waite), |r| <= pi / 4; Taylor series to r^19 and r^18.
 constexpr SinCos SineCosine(double x) {
   constexpr double kHigh = 0x1.921fb544p+0, kMiddle = 0x1.0b4611a6p-34,
                    kLow = 0x1.3198a2e037073p-69;

@@ -1,4 +1,4 @@
-// The two ways in which library code refuses: Error for bad input, Expects for a caller's bug.
+// How library code reports failures: Error for bad input, Expects for a bug in the caller.
 #pragma once
 
 #include <stdexcept>
@@ -10,7 +10,7 @@
 namespace fp4lab {
 
 // Bad input: a file, a JSON value, a command line. what() is one printable line, "where: problem
-// and remedy", whatever names from a file it holds; `where` is a path, a JSON pointer
+// and remedy"; names that come from a file are escaped. `where` is a path, a JSON pointer
 // ("study.json#/arms/0/recipe") or an option.
 class Error : public std::runtime_error {
  public:
@@ -18,9 +18,9 @@ class Error : public std::runtime_error {
       : std::runtime_error(Printable(where) + ": " + Printable(problem)) {}
 };
 
-// A precondition of a public function. A violation is a bug in the caller, so it throws
+// Checks a precondition of a public function. A violation is a bug in the caller, so Expects throws
 // std::logic_error with the caller's source line (the builtins are those behind
-// std::source_location, which Clang 14 lacks). Call it before any parallel region.
+// std::source_location, which Clang 14 lacks). Call Expects before any parallel region.
 inline void Expects(bool condition, std::string_view what, const char* file = __builtin_FILE(),
                     int line = __builtin_LINE()) {
   if (condition) return;

@@ -17,8 +17,8 @@ HWY_BEFORE_NAMESPACE();
 namespace fp4lab {
 namespace HWY_NAMESPACE {
 
-// fl(a * b + c), rounded once (IEEE 754 fusedMultiplyAdd), lane by lane. hn::MulAdd alone does not
-// say so: it rounds twice on targets that lack the instruction (SSE2 to SSE4, scalar).
+// fl(a * b + c), rounded once (IEEE 754 fusedMultiplyAdd), lane by lane. hn::MulAdd does not
+// guarantee that: it rounds twice on targets that lack the instruction (SSE2 to SSE4, scalar).
 #if HWY_NATIVE_FMA
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V Fma(D /*d*/, V a, V b, V c) {
@@ -38,11 +38,11 @@ HWY_INLINE V Fma(D d, V a, V b, V c) {
   return hn::Load(d, lanes_c);
 }
 #else
-// The product p of two binary32 numbers is exact in binary64. s = fl64(p + c), rounded once more to
-// binary32, can be wrong in two places only: where s lies halfway between two binary32 numbers and
-// p + c does not, and where binary32 is subnormal. There the sum is rounded to odd first (Boldo and
-// Melquiond, IEEE Transactions on Computers 57(4), 2008): of the two binary64 numbers around p + c
-// it becomes the one that ends in 1, which is halfway nowhere.
+// The product p of two binary32 numbers is exact in binary64. Rounding s = fl64(p + c) once more to
+// binary32 can give a wrong result in two cases only: s lies halfway between two binary32 numbers
+// and p + c does not, or the result is subnormal in binary32. In both cases the sum is rounded to
+// odd first (Boldo and Melquiond, IEEE Transactions on Computers 57(4), 2008): of the two binary64
+// numbers around p + c it becomes the one whose last bit is 1, which is never a halfway point.
 
 // a * b + c rounded to odd; infinities and NaN are those of the plain sum.
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
@@ -53,13 +53,13 @@ HWY_INLINE V SumToOdd(D d, V a, V b, V c) {
   const V lost = hn::Add(hn::Sub(p, hn::Sub(s, q)), hn::Sub(c, q));  // p + c - s, exactly
   const auto inexact = hn::BitCast(bits, hn::VecFromMask(d, hn::Gt(hn::Abs(lost), hn::Zero(d))));
   const auto sum = hn::BitCast(bits, s);
-  // 1 where p + c lies between zero and s.
+  // 1 in lanes where p + c lies between zero and s, else 0.
   const auto beyond = hn::ShiftRight<63>(hn::Xor(sum, hn::BitCast(bits, lost)));
   const auto towards_zero = hn::Sub(sum, hn::And(beyond, inexact));
   return hn::BitCast(d, hn::Or(towards_zero, hn::And(inexact, hn::Set(bits, 1))));
 }
 
-// sum(wide, a, b, c) of each half of the lanes, in binary64.
+// Promotes each half of the lanes to binary64 and applies sum(wide, a, b, c) to it.
 template <class D, class V, class Sum>
 HWY_INLINE auto OfHalves(D /*d*/, V a, V b, V c, const Sum& sum) {
   namespace hn = hwy::HWY_NAMESPACE;
@@ -80,7 +80,7 @@ HWY_INLINE auto Narrowed(D d, const Halves& x) {
   return hn::Combine(d, hn::DemoteTo(half, x.high), hn::DemoteTo(half, x.low));
 }
 
-// Fma of any lanes, and seldom needed.
+// Fma for all inputs, by rounding to odd: the rare slow path of FmaOfHalves.
 template <class D, class V>
 HWY_NOINLINE V FmaToOdd(D d, V a, V b, V c) {
   const auto sum = [](auto wide, auto x, auto y, auto z)
@@ -88,7 +88,7 @@ HWY_NOINLINE V FmaToOdd(D d, V a, V b, V c) {
   return Narrowed(d, OfHalves(d, a, b, c, sum));
 }
 
-// Fma of two or more lanes.
+// Fma for vectors of two or more lanes.
 template <class D, class V>
 HWY_INLINE V FmaOfHalves(D d, V a, V b, V c) {
   namespace hn = hwy::HWY_NAMESPACE;
@@ -96,8 +96,9 @@ HWY_INLINE V FmaOfHalves(D d, V a, V b, V c) {
                        HWY_ATTR { return hn::Add(hn::Mul(x, y), z); };
   const auto s = OfHalves(d, a, b, c, sum);
   const V nearest = Narrowed(d, s);
-  // Halfway: the 29 bits that binary32 does not hold are a 1 and zeros. All words are compared, and
-  // the upper ones must not match: `halfway` has a 1 in them where `dropped` has none.
+  // A binary64 number is a halfway point if the 29 bits that binary32 drops are 1 followed by
+  // zeros. The comparison covers all 32-bit words; the upper words never match, because `halfway`
+  // has a bit there that `dropped` masks out.
   const hn::Rebind<double, hn::Half<D>> wide;
   const hn::RebindToUnsigned<decltype(wide)> bits;
   const hn::Repartition<std::uint32_t, decltype(wide)> words;

@@ -19,21 +19,21 @@ struct Sha256Stream::Context {
 
 Sha256Stream::Sha256Stream() : context_(std::make_unique<Context>()) {
   Expects(context_->digest && EVP_DigestInit_ex(context_->digest.get(), EVP_sha256(), nullptr) == 1,
-          "OpenSSL offers SHA-256");
+          "OpenSSL initializes SHA-256");
 }
 
 Sha256Stream::~Sha256Stream() = default;
 
 void Sha256Stream::Add(std::span<const std::byte> bytes) {
   Expects(EVP_DigestUpdate(context_->digest.get(), bytes.data(), bytes.size()) == 1,
-          "OpenSSL takes bytes");
+          "OpenSSL updates the digest");
 }
 
 std::string Sha256Stream::Hex() {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned length = 0;
   Expects(EVP_DigestFinal_ex(context_->digest.get(), digest.data(), &length) == 1,
-          "OpenSSL finishes");
+          "OpenSSL finishes the digest");
   constexpr std::string_view kDigits = "0123456789abcdef";
   std::string hex;
   for (unsigned i = 0; i < length; ++i) {

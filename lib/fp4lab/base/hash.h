@@ -10,20 +10,20 @@
 
 namespace fp4lab {
 
-// Of bytes that come in pieces.
+// SHA-256 of bytes that arrive in pieces.
 class Sha256Stream {
  public:
   Sha256Stream();
   ~Sha256Stream();
   void Add(std::span<const std::byte> bytes);
-  std::string Hex();  // once, after the last piece
+  std::string Hex();  // 64 lower-case hex digits; call it once, after the last piece
 
  private:
   struct Context;
   std::unique_ptr<Context> context_;
 };
 
-// 64 lower-case hex digits.
+// SHA-256 as 64 lower-case hex digits.
 std::string Sha256(std::span<const std::byte> bytes);
 std::string Sha256(std::string_view text);
 // Throws Error if the file cannot be read.

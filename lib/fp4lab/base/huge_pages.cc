@@ -4,12 +4,14 @@
 
 #include <cstdint>
 
+#include "fp4lab/base/divide_up.h"
+
 namespace fp4lab {
 
 void AskForHugePages(void* memory, std::size_t bytes) {
 #ifdef MADV_HUGEPAGE
   const auto address = reinterpret_cast<std::uintptr_t>(memory);
-  const std::uintptr_t begin = (address + kHugePage - 1) / kHugePage * kHugePage;
+  const std::uintptr_t begin = RoundUp(address, kHugePage);
   const std::uintptr_t end = (address + bytes) / kHugePage * kHugePage;
   if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
 #else

@@ -1,4 +1,4 @@
-// Large vectors in huge pages: their first use then costs the system one fault for 2 MiB.
+// Huge pages for large vectors: first use then takes one page fault per 2 MiB.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,12 @@ namespace fp4lab {
 
 inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-// Asks the system for huge pages where whole ones fit: the rest of a last one would be resident
-// too. A refusal changes nothing.
+// Asks the system to back the whole huge pages inside [memory, memory + bytes) with huge pages.
+// Partial pages at the ends are left out, because all of such a page would become resident. A
+// refusal by the system is ignored.
 void AskForHugePages(void* memory, std::size_t bytes);
 
-// As vector->reserve(size), of memory that is asked about before anything is written to it.
+// vector->reserve(size), then AskForHugePages on new memory before anything is written to it.
 template <class T>
 void ReserveHugePages(std::vector<T>* vector, std::size_t size) {
   if (vector->capacity() >= size) return;

@@ -16,8 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The numbers of the first line of a file. "max" is no number: nothing then, as for a file that is
-// not there.
+// The leading numbers of a file; empty if the file is missing or starts with a word such as "max".
 std::vector<double> Numbers(const fs::path& path) {
   std::ifstream in(path);
   std::vector<double> numbers;
@@ -30,7 +29,7 @@ std::optional<double> Number(const fs::path& path) {
   return numbers.empty() ? std::nullopt : std::optional(numbers[0]);
 }
 
-// The number behind `key` in a file of lines "key number" or "key: number kB".
+// The number after `key` in a file of lines "key number" or "key: number kB"; 0 if there is none.
 double NumberOf(const fs::path& path, const std::string& key) {
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);) {
@@ -46,9 +45,9 @@ bool Lists(const std::string& controllers, const std::string& controller) {
   return ("," + controllers + ",").find("," + controller + ",") != std::string::npos;
 }
 
-// The folders of the control groups that hold this process, from its own to the outermost; without
-// a controller's name those of version 2. In a container the path may be the host's, of which
-// only the outermost folder is to be seen.
+// The folders of the control groups that contain this process, innermost first: control groups of
+// version 2 if `controller` is empty, else of that version 1 controller. In a container the path in
+// /proc/self/cgroup may be the host's; then only the outermost folder is visible.
 std::vector<fs::path> ControlGroups(const fs::path& root, const std::string& controller) {
   std::vector<fs::path> folders;
   const fs::path mount = root / "sys/fs/cgroup" / controller;
@@ -67,7 +66,7 @@ std::vector<fs::path> ControlGroups(const fs::path& root, const std::string& con
   return folders;
 }
 
-// The smallest CPU quota, in processors.
+// The smallest CPU quota of the control groups, in processors; infinity without a quota.
 double CpuQuota(const fs::path& root) {
   double least = std::numeric_limits<double>::infinity();
   for (const fs::path& group : ControlGroups(root, "")) {
@@ -83,7 +82,7 @@ double CpuQuota(const fs::path& root) {
 }
 
 int AffinityCount() {
-  // A mask of more processors than the kernel has ever been built for.
+  // More processors than any kernel has been built for.
   constexpr int kMost = 1 << 16;
   cpu_set_t* const set = CPU_ALLOC(kMost);
   if (set == nullptr) return 1;

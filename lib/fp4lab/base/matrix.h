@@ -1,4 +1,4 @@
-// MatrixView: a matrix in somebody else's memory, with a stride for each direction.
+// MatrixView: a non-owning matrix with a stride for each direction; Matrix: an owning one.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ struct MatrixView {
   constexpr MatrixView(T* data, std::size_t rows, std::size_t cols, std::size_t row_stride,
                        std::size_t col_stride)
       : data(data), rows(rows), cols(cols), row_stride(row_stride), col_stride(col_stride) {}
-  // A view of mutable elements serves where constant ones are asked for.
+  // Converts a view of mutable elements to a view of constant elements.
   template <class U>
   requires(std::is_same_v<const U, T> && !std::is_same_v<U, T>) constexpr MatrixView(
       const MatrixView<U>& o)  // NOLINT: implicit on purpose

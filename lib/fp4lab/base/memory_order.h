@@ -1,4 +1,4 @@
-// Views as kernels want them: unit stride along memory rows.
+// Brings views into the form that kernels need: unit stride along rows.
 #pragma once
 
 #include <functional>
@@ -7,17 +7,17 @@
 
 namespace fp4lab {
 
-// Whether rows (columns) of x lie in memory without gaps between their elements.
+// Whether the elements of each row (column) of x are contiguous in memory.
 constexpr bool HasUnitRows(MatrixView<const float> x) { return x.col_stride == 1 || x.cols <= 1; }
 constexpr bool HasUnitColumns(MatrixView<const float> x) {
   return x.row_stride == 1 || x.rows <= 1;
 }
 
-// A copy of x if it has unit stride in no direction, else empty.
+// A row-major copy of x if x has unit stride in neither direction, else an empty matrix.
 Matrix<float> CopyUnlessUnitStride(MatrixView<const float> x);
 
-// Calls run(x, out, transposed) with both views in memory order (both transposed or none), through
-// copies where the two do not lie in memory alike.
+// Calls run(x, out, transposed) with views that have unit stride along their rows: both transposed
+// or neither, and copies if x and out do not have the same order in memory.
 void RunInMemoryOrder(
     MatrixView<const float> x, MatrixView<float> out,
     const std::function<void(MatrixView<const float>, MatrixView<float>, bool)>& run);

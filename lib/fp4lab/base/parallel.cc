@@ -23,12 +23,12 @@
 namespace fp4lab {
 namespace {
 
-// How often a waiting thread looks before it sleeps: some microseconds, about what waking costs.
+// Polls of a waiting thread before it sleeps: a few microseconds, about the cost of waking it.
 constexpr int kLooks = 200;
 
 thread_local bool inside_loop = false;
 
-// Waits until `*number` is no longer `old`; returns what it is then.
+// Waits until `number` is no longer `old`; returns the new value.
 std::uint32_t WaitForChange(const std::atomic<std::uint32_t>& number, std::uint32_t old) {
   for (int i = 0; i < kLooks; ++i) {
     const std::uint32_t now = number.load(std::memory_order_acquire);
@@ -39,14 +39,14 @@ std::uint32_t WaitForChange(const std::atomic<std::uint32_t>& number, std::uint3
   return number.load(std::memory_order_acquire);
 }
 
-// The threads that help one thread with its loops.
+// The worker threads that share the loops of one calling thread.
 class Team {
  public:
-  // Fewer where the system gives no more threads.
+  // Starts `helpers` threads, or fewer if the system refuses more.
   explicit Team(int helpers) : wanted_(helpers) {
     try {
       for (int i = 0; i < helpers; ++i) helpers_.emplace_back([this] { Help(); });
-    } catch (const std::system_error&) {  // loops run on those that there are
+    } catch (const std::system_error&) {  // loops run on the threads started so far
     }
   }
   Team(const Team&) = delete;
@@ -73,7 +73,7 @@ class Team {
   }
 
  private:
-  // Wakes helpers, one for each of `parts` parts of the work.
+  // Announces a loop and wakes up to `parts` helpers.
   void Announce(std::size_t parts) {
     loops_.fetch_add(1);
     if (parts >= helpers_.size()) return loops_.notify_all();
@@ -98,7 +98,7 @@ class Team {
     return false;
   }
 
-  // Parts of the loop until none is left.
+  // Runs iterations of the current loop until none is left.
   void Work() {
     try {
       for (std::size_t i = next_.fetch_add(1); i < count_; i = next_.fetch_add(1)) {
@@ -115,9 +115,9 @@ class Team {
   const int wanted_;
   std::vector<std::thread> helpers_;
   std::atomic<bool> ending_{false};
-  alignas(kCacheLine) std::atomic<std::uint32_t> loops_{0};  // announced so far
-  // The helpers inside the loop, and kClosed when no more may enter. What the loop is changes only
-  // while nobody is inside.
+  alignas(kCacheLine) std::atomic<std::uint32_t> loops_{0};  // loops announced so far
+  // The number of helpers inside the loop, with the bit kClosed once no more may enter. count_,
+  // body_ and context_ change only while no helper is inside.
   alignas(kCacheLine) std::atomic<std::uint32_t> state_{kClosed};
   std::size_t count_ = 0;
   LoopBody body_ = nullptr;

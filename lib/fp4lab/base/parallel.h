@@ -1,13 +1,13 @@
-// Threads: how many a loop may use, and loops over them.
+// Parallel loops and the number of threads that they use.
 //
-// How many is said through OpenMP (OMP_NUM_THREADS, omp_set_num_threads, one inside a parallel
-// region of the program around), so that loops here and loops there share one number. The threads
-// are our own, because of how they wait. libgomp's spin for milliseconds between two loops, unless
-// the environment says otherwise before the library is loaded, and its loops end when every thread
-// has had a turn: where other programs keep the processors busy, a loop of microseconds then takes
-// a stranger's time slice. A thread of ours spins for some microseconds and then sleeps; the
-// calling thread takes part in the loop, and waits for no thread that has not begun by the end of
-// it.
+// OpenMP holds the number of threads (OMP_NUM_THREADS, omp_set_num_threads, one inside a parallel
+// region of the calling program), so that these loops and the caller's OpenMP loops share one
+// setting. The threads are not OpenMP's, because of how OpenMP threads wait. libgomp's threads spin
+// for milliseconds between two loops, unless the environment says otherwise before the library is
+// loaded, and a libgomp loop ends only when every thread has had a turn: if other programs keep the
+// processors busy, a loop of microseconds then lasts as long as another program's time slice. The
+// threads here spin for some microseconds and then sleep; the calling thread takes part in the loop
+// and does not wait for a thread that has not begun by the end of the loop.
 #pragma once
 
 #include <cstddef>
@@ -18,26 +18,27 @@ namespace fp4lab {
 
 inline constexpr int kMostThreads = 1024;
 
-// Threads that loops started by the calling thread may use, at most kMostThreads. A property of the
-// calling thread (OpenMP's nthreads-var), so that concurrent runs of a study each keep their own
-// share. One inside such a loop: loops do not nest.
+// Threads that loops started by the calling thread may use, at most kMostThreads. The number is a
+// property of the calling thread (OpenMP's nthreads-var), so that concurrent runs of a study each
+// keep their own share. Threads() is 1 inside such a loop: loops do not nest.
 int Threads();
 void SetThreads(int threads);
 
-// What a program starts with: OMP_NUM_THREADS where that is set, else Processors() (limits.h), so
-// that a container's quota counts. Error for more than kMostThreads.
+// The number of threads that a program should start with: OMP_NUM_THREADS if that is set, else
+// Processors() (limits.h), which respects a container's quota. Throws Error for an OMP_NUM_THREADS
+// above kMostThreads.
 int DefaultThreads();
 
-// ParallelFor's body without its type.
+// The type-erased body of ParallelFor.
 using LoopBody = void (*)(void* context, std::size_t i);
-// What ParallelFor does with two or more threads.
+// ParallelFor on two or more threads.
 void RunOnThreads(std::size_t count, LoopBody body, void* context);
 
 // Calls body(i) once for every i in [0, count), on up to Threads() threads, in any order.
-// `body` must write only what belongs to its own i: then no result depends on the number of
-// threads. A reduction writes one partial result an i and adds them up afterwards in index order;
-// the number of parts must not depend on Threads(). What a body throws ends the loop, some calls
-// then not made, and comes out here.
+// body(i) must write only data of its own i: then no result depends on the number of threads. A
+// reduction writes one partial result per i and adds the partial results afterwards in index order;
+// the number of parts must not depend on Threads(). An exception from body ends the loop, with some
+// calls not made, and is rethrown here.
 template <class Body>
 void ParallelFor(std::size_t count, Body&& body) {
   if (count <= 1 || Threads() == 1) {

@@ -8,10 +8,10 @@ namespace {
 
 struct Character {
   std::uint32_t code = 0;
-  std::size_t bytes = 0;  // 0: the text does not start with a character in UTF-8
+  std::size_t bytes = 0;  // 0: the text does not start with a valid UTF-8 character
 };
 
-// The first character of a text that is not empty. Overlong forms and surrogates are none.
+// Decodes the first UTF-8 character of a non-empty text. Overlong forms and surrogates are invalid.
 Character First(std::string_view text) {
   const auto byte = [&](std::size_t i) -> std::uint32_t {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
@@ -31,7 +31,8 @@ Character First(std::string_view text) {
   return {code, bytes};
 }
 
-// Control characters, the separators of lines and paragraphs, and the marks that turn text around.
+// Whether a terminal may act on the character: control characters, line and paragraph separators,
+// and the marks that change the direction of text.
 bool IsObeyed(std::uint32_t code) {
   return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x200E || code == 0x200F ||
          (code >= 0x2028 && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);

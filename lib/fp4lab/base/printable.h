@@ -1,4 +1,4 @@
-// Text that may come from anywhere, as one line that a terminal shows and does not obey.
+// Untrusted text as one line that a terminal displays without acting on control characters.
 #pragma once
 
 #include <string>
@@ -6,13 +6,13 @@
 
 namespace fp4lab {
 
-// Letters of all scripts stay as they are (UTF-8). What moves a cursor, starts a new line, turns
-// the direction of writing or is no UTF-8 is spelled out: "\n", "\t", "\u001b", "\xff". A text
-// without such characters comes back unchanged, so the function may be applied twice.
+// Escapes control characters, line and paragraph separators, marks of text direction and bytes that
+// are not UTF-8: "\n", "\t", "\u001b", "\xff". Letters of all scripts stay as they are (UTF-8). A
+// text without such characters comes back unchanged, so the function may be applied twice.
 std::string Printable(std::string_view text);
 
-// The same of a text of several lines, whose ends stay. In a JSON document the spelling is JSON's
-// own.
+// Printable for a text of several lines: line ends stay. In a JSON document the escapes of control
+// characters are JSON's own.
 std::string PrintableLines(std::string_view text);
 
 }  // namespace fp4lab

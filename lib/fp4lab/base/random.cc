@@ -6,6 +6,8 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "fp4lab/base/random.cc"
+#include "fp4lab/base/divide_up.h"
+
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
@@ -18,7 +20,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET == HWY_SCALAR
 
-// One 32-bit lane holds no 64-bit product.
+// The scalar target: its one 32-bit lane cannot hold a 64-bit product.
 void PhiloxBlocks(const RandomStream& stream, std::uint64_t first, std::size_t count,
                   std::uint64_t* HWY_RESTRICT out) {
   for (std::size_t i = 0; i < count; ++i) {
@@ -39,8 +41,8 @@ HWY_INLINE V64 MulLow(D64 d, V64 a, V64 b) {
   return hn::BitCast(d, hn::MulEven(hn::BitCast(d32, a), hn::BitCast(d32, b)));
 }
 
-// One block a lane, each of the four words in the low half of a 64-bit lane (the high halves hold
-// leftovers, which no product reads).
+// Computes one block a lane, each of the four words in the low half of a 64-bit lane (the high
+// halves hold leftovers, which no product reads).
 void PhiloxBlocks(const RandomStream& stream, std::uint64_t first, std::size_t count,
                   std::uint64_t* HWY_RESTRICT out) {
   const D64 d;
@@ -103,9 +105,9 @@ void FillBits16(const RandomStream& stream, std::uint64_t first, std::span<std::
     const std::size_t skip = element % kFieldsPerBlock;
     const std::size_t wanted =
         std::min(fields.size() - done, kBlocksAtOnce * kFieldsPerBlock - skip);
-    const std::size_t blocks = (skip + wanted + kFieldsPerBlock - 1) / kFieldsPerBlock;
+    const std::size_t blocks = DivideUp(skip + wanted, kFieldsPerBlock);
     HWY_DYNAMIC_DISPATCH(PhiloxBlocks)(stream, element / kFieldsPerBlock, blocks, words);
-    // The words lie in memory as the fields in order.
+    // In little-endian memory the words of a block are its fields in order.
     std::memcpy(fields.data() + done, reinterpret_cast<const char*>(words) + 2 * skip, 2 * wanted);
     done += wanted;
   }

@@ -14,7 +14,8 @@ inline constexpr int kPhiloxRounds = 10;
 inline constexpr std::array<std::uint32_t, 2> kPhiloxMultipliers = {0xD2511F53, 0xCD9E8D57};
 inline constexpr std::array<std::uint32_t, 2> kPhiloxWeyl = {0x9E3779B9, 0xBB67AE85};
 
-// All 64 bits of a product. (nvcc adds a third instruction to the plain expression.)
+// The full 64-bit product. (Device code uses mul.wide.u32: nvcc adds a third instruction to the
+// plain expression.)
 constexpr std::uint64_t WideProduct(std::uint32_t a, std::uint32_t b) {
 #ifdef __CUDA_ARCH__
   if (!std::is_constant_evaluated()) {
@@ -56,11 +57,11 @@ constexpr PhiloxBlock Philox4x32(PhiloxBlock counter, PhiloxKey key) {
 }
 
 // One stream of random bits: fp4lab's contract for stochastic rounding, data order and initial
-// weights. It is the same on every machine, thread count and SIMD target.
+// weights. The stream is the same on every machine, thread count and SIMD target.
 struct RandomStream {
   std::uint64_t seed = 0;
   std::uint32_t step = 0;    // optimizer step, or any other index of time
-  std::uint32_t tensor = 0;  // which tensor (and which copy of it) the bits are for
+  std::uint32_t tensor = 0;  // identifies the tensor (and the copy of it) that uses the bits
 
   friend constexpr bool operator==(const RandomStream&, const RandomStream&) = default;
 
@@ -95,8 +96,8 @@ struct RandomStream {
   }
 };
 
-// A stream with the keys of its rounds, for who asks often. Among a GPU kernel's parameters, they
-// are constants to its instructions.
+// A stream with precomputed round keys, for callers that draw many blocks. If a KeyedStream is a
+// parameter of a GPU kernel, the keys are constant operands of the kernel's instructions.
 struct KeyedStream {
   RandomStream stream;
   PhiloxKeys keys = {};

@@ -19,7 +19,7 @@ HWY_BEFORE_NAMESPACE();
 namespace fp4lab {
 namespace HWY_NAMESPACE {
 
-// At most as wide as the virtual lanes, so that a group of 16 elements is whole vectors.
+// Vectors of at most 16 lanes, so that a group of 16 elements is a whole number of vectors.
 using ReduceTag = hwy::HWY_NAMESPACE::CappedTag<float, kReductionLanes>;
 using ReduceVec = hwy::HWY_NAMESPACE::Vec<ReduceTag>;
 
@@ -39,8 +39,9 @@ struct MaxStep {
   }
 };
 
-// The 16 virtual lanes of one running reduction. Take(j, x) gives the lanes [j, j + Lanes) of a
-// group of 16 elements; a caller that has other work per vector can drive it directly.
+// The 16 virtual lanes of one running reduction. Take(j, x) combines x, elements [j, j + Lanes) of
+// a group of 16, with the lanes of the same indices; a caller that has other work per vector can
+// call Take directly.
 template <class Step>
 class VirtualLanes {
  public:
@@ -55,7 +56,7 @@ class VirtualLanes {
     lanes_[j / kLanes] = Step()(lanes_[j / kLanes], x);
   }
 
-  // The last `count` < 16 elements, from a buffer of 16 whose rest is ignored.
+  // Takes the last `count` < 16 elements from a buffer of 16; the rest of the buffer is ignored.
   HWY_INLINE void TakeLast(const float* HWY_RESTRICT buffer, std::size_t count) {
     namespace hn = hwy::HWY_NAMESPACE;
     const ReduceTag d;

@@ -30,7 +30,7 @@ void Choose(std::int64_t targets) {
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
-// What the CPU runs, before anything was pinned.
+// The compiled targets that the CPU runs, determined once before any target is pinned.
 std::int64_t RunnableTargets() {
   static const std::int64_t runnable = hwy::SupportedTargets() & BuiltTargets();
   return runnable;

@@ -1,4 +1,4 @@
-// Which SIMD targets there are, and how to pin one from outside (FP4LAB_TARGET=avx2).
+// The SIMD targets of the kernels: listing them, and pinning one (FP4LAB_TARGET=avx2).
 #pragma once
 
 #include <string>
@@ -11,18 +11,19 @@ namespace fp4lab {
 // "avx3_dl", "avx3", "avx2", "sse4", "ssse3", "sse2", "scalar" (or "emu128").
 std::vector<std::string> SimdTargets();
 
-// Those that this build holds, whatever the CPU runs.
+// The targets that this build holds, whether or not this CPU runs them; best first.
 std::vector<std::string> CompiledSimdTargets();
 
 // The target that kernels use now.
 std::string ActiveSimdTarget();
 
-// Whether kernels on the target that they use now multiply and add in one instruction. Where they
-// do not, fma-inl.h puts the exact result together, and training takes some ten times as long.
+// Whether the active target has a fused multiply-add instruction. Without the instruction,
+// fma-inl.h computes the same result in several steps, and training takes about ten times as long.
 bool HasFusedMultiplyAdd();
 
-// Makes every kernel use `name` from now on; "best" goes back to the best. Throws Error for a name
-// that SimdTargets() does not list. Process-wide: call it between runs, not during one.
+// Makes every kernel use the target `name` from now on; "best" selects the best target again.
+// Throws Error for a name that SimdTargets() does not list. The setting is process-wide: call the
+// function between runs, not during one.
 void PinSimdTarget(std::string_view name);
 
 // Applies the environment variable FP4LAB_TARGET if it is set. The program calls it once.

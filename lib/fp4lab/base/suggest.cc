@@ -8,8 +8,8 @@ namespace fp4lab {
 namespace {
 
 constexpr std::size_t kMostNames = 3;
-constexpr std::size_t kLettersAnEdit = 3;  // one edit is allowed for so many letters
-constexpr std::size_t kLeastPart = 3;      // letters of a name's part that says something
+constexpr std::size_t kLettersAnEdit = 3;  // letters of a name per allowed edit
+constexpr std::size_t kLeastPart = 3;      // letters of the shortest part that is searched for
 
 std::string Folded(std::string_view name) {
   std::string folded(name);
@@ -20,7 +20,8 @@ std::string Folded(std::string_view name) {
   return folded;
 }
 
-// Edits between two texts: Levenshtein's, and exchanges of neighbours (optimal string alignment).
+// Edit distance of two texts: Levenshtein's edits and exchanges of neighbours (optimal string
+// alignment).
 std::size_t Edits(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -38,7 +39,7 @@ std::size_t Edits(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-// "torchao.training" of "nvfp4.torchao.training"; the name where it has one part.
+// "torchao.training" of "nvfp4.torchao.training"; the whole name if it has one part.
 std::string_view WithoutFirstPart(std::string_view name) {
   return name.substr(name.find('.') + 1);  // npos + 1 is 0
 }

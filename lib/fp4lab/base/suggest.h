@@ -1,5 +1,4 @@
-// What somebody meant who gave a name that is not there: every refusal of an unknown name says it
-// through DidYouMean.
+// Suggestions for an unknown name: every error about an unknown name contains DidYouMean's text.
 #pragma once
 
 #include <span>
@@ -9,16 +8,16 @@
 
 namespace fp4lab {
 
-// At most three of `known`, the nearest first, equally near ones by the alphabet: those that `name`
-// becomes by few edits (a letter changed, added, left out, or two neighbours exchanged; at most one
-// for every three letters, and one more than the nearest needs), the first part of "nvfp4.torchao"
-// left out or not; where there are none, those that hold the whole of it. Capitals and the
-// separators
-// "-", "_" and "." do not count. Empty where nothing is near.
+// At most three names of `known` that are near `name`, the nearest first, ties in alphabetical
+// order; empty if no name is near. An edit changes, adds or removes a letter, or exchanges two
+// neighbours. A known name is near if at most one edit per three letters turns `name` into it, or
+// into it without its first part ("torchao" for "nvfp4.torchao"), and if it needs at most one edit
+// more than the nearest. If there is no such name, the known names that contain `name` (3 letters
+// or more) are near. Case is ignored, and "-", "_", "." and " " are equal.
 std::vector<std::string> NearNames(std::string_view name, std::span<const std::string> known);
 
-// The remedy in an error: `did you mean "te_nvfp4" or "te_mxfp8"?`; where nothing is near,
-// `otherwise`, or without one all that are known: `one of: fp32 bf16`.
+// The remedy in an error: `did you mean "te_nvfp4" or "te_mxfp8"?`. If no name is near, the remedy
+// is `otherwise`, or, if that is empty, the list of all known names: `one of: fp32 bf16`.
 std::string DidYouMean(std::string_view name, std::span<const std::string> known,
                        std::string_view otherwise = "");
 

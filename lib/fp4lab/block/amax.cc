@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/memory_order.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/block/quantize.h"
@@ -76,9 +77,9 @@ float TensorAmax(MatrixView<const float> x) {
   if (x.IsRowMajor()) x = MatrixView<const float>(x.data, 1, x.size());
   // Rows in pieces of 32768 elements, pieces of short rows together in one part.
   constexpr std::size_t kPart = 32768;
-  const std::size_t pieces = (x.cols + kPart - 1) / kPart;
+  const std::size_t pieces = DivideUp(x.cols, kPart);
   const std::size_t group = 1 + kPart / x.cols;
-  std::vector<float> partial(pieces * ((x.rows + group - 1) / group), 0.0f);
+  std::vector<float> partial(pieces * DivideUp(x.rows, group), 0.0f);
   ParallelFor(partial.size(), [&](std::size_t i) {
     const std::size_t c = i % pieces * kPart, first = i / pieces * group;
     for (std::size_t r = first; r < std::min(first + group, x.rows); ++r) {

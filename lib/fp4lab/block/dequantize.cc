@@ -1,13 +1,14 @@
-// UnscaledValues and Dequantize: the value of a code times its block's factor.
+// BlockScaledValues and Dequantize: the value of a code times its block's factor.
 #include <algorithm>
 #include <array>
 #include <cstring>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/block/layout.h"
 #include "fp4lab/block/quantize.h"
-#include "fp4lab/block/scale_rules.h"
+#include "fp4lab/dialect/stages.h"
 #include "fp4lab/formats/format.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -21,7 +22,7 @@
 namespace fp4lab {
 namespace {
 
-// What every element code and every scale byte stands for, and the codes' format.
+// The value of every element code, the factor of every scale byte, and the element format.
 struct DecodeTables {
   std::array<float, 256> value, factor;
   Format element;
@@ -42,7 +43,7 @@ using DI = hn::RebindToSigned<DF>;
 using VF = hn::Vec<DF>;
 using VI = hn::Vec<DI>;
 
-// Decode of one code a lane.
+// Decode, one code per lane.
 HWY_INLINE VF ValuesOf(const Format& f, VI code) {
   const DF d;
   const DI di;
@@ -65,11 +66,13 @@ HWY_INLINE VF ValuesOf(const Format& f, VI code) {
   return hn::BitCast(d, hn::Or(bits, sign));
 }
 
-// Columns [c, end) of one block from a row of 4-bit codes; c is even. Returns where it stopped.
+// Decodes columns [c, end) of one block from a row of 4-bit codes, whole vectors only; c is even.
+// Returns the first column that is not decoded.
 #if HWY_TARGET <= HWY_AVX3_DL
 HWY_INLINE std::size_t DecodePacked(const DecodeTables& tables, const std::uint8_t* row,
                                     std::size_t c, std::size_t end, float factor, float* to) {
-  // Of 8 bytes in every 64-bit lane, lane i takes those from bits 8 i and 8 i + 4 on.
+  // Every 64-bit lane holds the same 8 bytes of codes; lane i takes the nibbles at bits 8 i and 8 i
+  // + 4.
   const __m512i windows =
       _mm512_add_epi64(_mm512_set1_epi64(0x0000000400000000),
                        _mm512_mullo_epi64(_mm512_setr_epi64(0, 8, 16, 24, 32, 40, 48, 56),
@@ -114,11 +117,11 @@ HWY_INLINE std::size_t DecodeBytes(const DecodeTables& tables, const std::uint8_
   return c;
 }
 
-// Rows [begin, end).
+// Decodes rows [begin, row_end).
 void DecodeRows(const QuantizedMatrix& q, const DecodeTables& tables, std::size_t begin,
                 std::size_t row_end, const MatrixView<float>& out) {
-  const CodeLayout codes(q.format, q.cols);
-  const ScaleLayout scales(q.format, q.rows, q.cols);
+  const CodeLayout codes(q.dialect, q.cols);
+  const ScaleLayout scales(q.dialect, q.rows, q.cols);
   const bool vectors = out.col_stride == 1;
   for (std::size_t r = begin; r < row_end; ++r) {
     const std::uint8_t* row = q.codes.data() + codes.Byte(r, 0);
@@ -151,12 +154,12 @@ namespace {
 
 HWY_EXPORT(DecodeRows);
 
-// Rows in groups of about 16384 elements.
+// Decodes all rows, in parallel groups of about 16384 elements.
 void DecodeAll(const QuantizedMatrix& q, const DecodeTables& tables, MatrixView<float> out) {
   Expects(out.rows == q.rows && out.cols == q.cols, "out has the shape of q");
   if (out.size() == 0) return;
   const std::size_t group = 1 + 16384 / q.cols;
-  ParallelFor((q.rows + group - 1) / group, [&](std::size_t i) {
+  ParallelFor(DivideUp(q.rows, group), [&](std::size_t i) {
     HWY_DYNAMIC_DISPATCH(DecodeRows)
     (q, tables, i * group, std::min((i + 1) * group, q.rows), out);
   });
@@ -165,9 +168,9 @@ void DecodeAll(const QuantizedMatrix& q, const DecodeTables& tables, MatrixView<
 // `factor_of` maps a scale byte to its block's factor.
 template <class FactorOf>
 DecodeTables MakeTables(const QuantizedMatrix& q, FactorOf factor_of) {
-  DecodeTables tables{{}, {}, FormatOf(q.format.element)};
-  for (std::uint32_t code = 0; code < (1u << FormatOf(q.format.element).bits); ++code) {
-    tables.value[code] = Decode(q.format.element, code);
+  DecodeTables tables{{}, {}, FormatOf(q.dialect.element)};
+  for (std::uint32_t code = 0; code < (1u << FormatOf(q.dialect.element).bits); ++code) {
+    tables.value[code] = Decode(q.dialect.element, code);
   }
   for (std::uint32_t byte = 0; byte < 256; ++byte) {
     tables.factor[byte] = factor_of(static_cast<std::uint8_t>(byte));
@@ -177,12 +180,15 @@ DecodeTables MakeTables(const QuantizedMatrix& q, FactorOf factor_of) {
 
 }  // namespace
 
-void UnscaledValues(const QuantizedMatrix& q, MatrixView<float> out) {
-  DecodeAll(q, MakeTables(q, [&](std::uint8_t byte) { return ScaleValue(q.format, byte); }), out);
+void BlockScaledValues(const QuantizedMatrix& q, MatrixView<float> out) {
+  DecodeAll(q, MakeTables(q, [&](std::uint8_t byte) { return ScaleValueOf(q.dialect, byte); }),
+            out);
 }
 
 void Dequantize(const QuantizedMatrix& q, MatrixView<float> out) {
-  const auto factor = [&](std::uint8_t byte) { return DecodeFactor(q.format, byte, q.amax); };
+  const auto factor = [&](std::uint8_t byte) {
+    return DecodeFactor(q.dialect, ScaleValueOf(q.dialect, byte), q.amax);
+  };
   DecodeAll(q, MakeTables(q, factor), out);
 }
 

@@ -1,5 +1,5 @@
-// FP4 blocks that stand in the memory's columns, with AVX-512: 64 columns by the rows of a block at
-// a time, rounded to the nearest, packed and turned.
+// FP4 blocks along the memory's columns, with AVX-512: 64 columns by the rows of a block at a time,
+// rounded to the nearest, packed and transposed.
 #if defined(FP4LAB_BLOCK_FP4_COLUMNS_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)  // NOLINT: once per target
 #ifdef FP4LAB_BLOCK_FP4_COLUMNS_INL_H_
@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/block/plan.h"
 
 #include <hwy/highway.h>
@@ -26,8 +27,8 @@ HWY_BEFORE_NAMESPACE();
 namespace fp4lab {
 namespace HWY_NAMESPACE {
 
-// Eight rows of 64 bytes turned: qword 2 l + h of vector i holds the bytes at place 16 l + 2 i + h.
-// Vector i goes to out + i * stride bytes.
+// Transposes eight rows of 64 bytes: qword 2 l + h of vector i of the result holds the bytes at
+// place 16 l + 2 i + h. Vector i goes to out + i * stride bytes.
 HWY_INLINE void TurnBytes(const __m512i* a, std::uint8_t* out, std::size_t stride) {
   __m512i b[8], c[8];
   for (std::size_t i = 0; i < 8; i += 2) {
@@ -38,7 +39,8 @@ HWY_INLINE void TurnBytes(const __m512i* a, std::uint8_t* out, std::size_t strid
     c[i] = _mm512_unpacklo_epi16(b[i], b[i + 1]);
     c[i + 1] = _mm512_unpackhi_epi16(b[i], b[i + 1]);
   }
-  // Of each 128-bit lane's places: c[0], c[2] have 0-3, c[1], c[3] 4-7, c[4], c[6] 8-11, ...
+  // Places within each 128-bit lane: c[0], c[2] have 0-3, c[1], c[3] 4-7, c[4], c[6] 8-11, c[5],
+  // c[7] 12-15.
   for (std::size_t i = 0; i < 4; ++i) {
     const std::size_t j = i / 2 * 4 + i % 2;
     _mm512_store_si512(out + 2 * i * stride, _mm512_unpacklo_epi32(c[j], c[j + 2]));
@@ -46,7 +48,7 @@ HWY_INLINE void TurnBytes(const __m512i* a, std::uint8_t* out, std::size_t strid
   }
 }
 
-// Eight rows of eight qwords turned: row j of the result goes to put(j, row).
+// Transposes eight rows of eight qwords: row j of the result goes to put(j, row).
 template <class Put>
 HWY_INLINE void TurnQwords(const std::uint8_t* rows, const Put& put) {
   __m512i a[8], b[8];
@@ -67,7 +69,8 @@ HWY_INLINE void TurnQwords(const std::uint8_t* rows, const Put& put) {
   }
 }
 
-// The codes of two rows of 64 elements in UpperBytes' order, the second row's in the upper halves.
+// The codes of two rows of 64 elements in UpperBytes' order, one row per nibble: the second row's
+// codes are the upper nibbles.
 HWY_INLINE __m512i JoinedCodes(const Fp4Tables& tables, __m512i first, __m512i second) {
   const __m512i table = _mm512_load_si512(tables.code);
   const __m512i low = _mm512_permutexvar_epi8(first, table);
@@ -80,11 +83,11 @@ HWY_INLINE __m512i JoinedCodes(const Fp4Tables& tables, __m512i first, __m512i s
   return _mm512_or_si512(a, b);
 }
 
-// The codes of 64 columns of 128 rows, turned: bytes[i][k], qword 2 l + h, has those of rows [16 k,
-// 16 k + 16) of column 8 l + i + 32 h.
+// The codes of 64 columns of 128 rows, transposed: qword 2 l + h of bytes[i][k] has the codes of
+// rows [16 k, 16 k + 16) of column 8 l + i + 32 h.
 struct TurnedCodes {
   alignas(64) std::uint8_t bytes[8][8][64];
-  // put(column, its 64 bytes)
+  // Calls put(column, the 64 bytes of the column).
   template <class Put>
   HWY_INLINE void ForEachColumn(const Put& put) const {
     for (std::size_t i = 0; i < 8; ++i) {
@@ -94,7 +97,7 @@ struct TurnedCodes {
   }
 };
 
-// Room for 64 columns under way.
+// The buffers of 64 columns between the steps of QuantizeFp4Columns.
 template <std::size_t kRows>
 struct ColumnStep {
   static constexpr std::size_t kColumns = 64;
@@ -103,7 +106,7 @@ struct ColumnStep {
   alignas(64) std::uint16_t halves[kRows][kColumns];
 
   // Copies the elements (rows that lie a power of two apart displace each other from the
-  // first-level cache) and finds the scales, whose bytes it stores; asks for the rows below.
+  // first-level cache), finds the scales and stores their bytes; prefetches the rows below.
   HWY_INLINE void FindScales(const ScaleConstants& k, const Tile& from, std::size_t c,
                              std::uint8_t* bytes) {
     const std::size_t left = from.cols - c;
@@ -144,7 +147,8 @@ struct ColumnStep {
     scales(32, amax2);
     scales(48, amax3);
   }
-  // Asks for the columns at `next`, too: one cache line after the other while it computes.
+  // Rounds the columns to binary16; prefetches the columns at `next`, one cache line after the
+  // other, meanwhile.
   HWY_INLINE void Round(const float* next, std::size_t stride) {
     const __m512 e0 = _mm512_load_ps(multiplier), e1 = _mm512_load_ps(multiplier + 16);
     const __m512 e2 = _mm512_load_ps(multiplier + 32), e3 = _mm512_load_ps(multiplier + 48);
@@ -160,8 +164,8 @@ struct ColumnStep {
       round(48, e3);
     }
   }
-  // The codes of 16 rows at a time go to `out`, turned. Returns `seen` with bit 6 of all upper
-  // bytes.
+  // Puts the codes into `out`, transposed, 16 rows at a time. Returns `seen` with bit 6 of all
+  // upper bytes.
   HWY_INLINE __m512i Put(TurnedCodes* out, std::size_t sixteen, __m512i seen) const {
     for (std::size_t r = 0; r < kRows; r += 16) {
       __m512i pairs[8];
@@ -177,9 +181,9 @@ struct ColumnStep {
   }
 };
 
-// The blocks of a unit of whole blocks kRows high, `sixteen` times 16 rows down in `out` (one for
-// each 64 columns); scale bytes at `bytes`, for a multiple of 64 columns. False: see
-// QuantizeFp4Blocks.
+// Quantizes a unit of whole blocks kRows high into `out` (one for each 64 columns), from row 16 *
+// `sixteen` on; scale bytes go to `bytes`, for a multiple of 64 columns. Returns false for elements
+// that these kernels do not serve: see QuantizeFp4Blocks.
 template <std::size_t kRows>
 HWY_INLINE bool QuantizeFp4Columns(const ScaleConstants& k, const Tile& x, std::size_t sixteen,
                                    TurnedCodes* out, std::uint8_t* bytes) {
@@ -187,7 +191,7 @@ HWY_INLINE bool QuantizeFp4Columns(const ScaleConstants& k, const Tile& x, std::
   constexpr std::size_t kColumns = Step::kColumns;
   Step steps[2];
   __m512i seen = _mm512_setzero_si512();
-  const std::size_t count = (x.cols + kColumns - 1) / kColumns;
+  const std::size_t count = DivideUp(x.cols, kColumns);
   steps[0].FindScales(k, x, 0, bytes);
   for (std::size_t i = 0; i < count; ++i) {
     if (i + 1 < count) steps[(i + 1) % 2].FindScales(k, x, (i + 1) * kColumns, bytes);

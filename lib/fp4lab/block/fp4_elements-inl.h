@@ -1,15 +1,16 @@
 // E2M1 elements with AVX-512 (VBMI): 64 at a time, their codes by a table.
 //
 // Rounding to nearest: an element's code is found from v = fl(x * e), carried as v * 2^-10:
-//   1. The seven decision points of E2M1 lie at a significand of 1, 1.25, 1.5 or 1.75. Of the ties,
-//      those at 1 and 1.25 (bit 22 clear) go down, those at 1.5 and 1.75 up. So where bit 22 is
-//      clear, v is multiplied by 1 - 2^-24: a tie then lies just below its decision point, and what
-//      lay above a decision point does not cross it.
+//   1. The seven decision points of E2M1 lie at a significand of 1, 1.25, 1.5 or 1.75. Ties at 1
+//      and 1.25 (bit 22 clear) go down, ties at 1.5 and 1.75 up. So where bit 22 is clear, v is
+//      multiplied by 1 - 2^-24: a tie then lies just below its decision point, and no number above
+//      a decision point crosses it.
 //   2. Converted to binary16 toward zero, the upper byte is sign, exponent and two bits of the
 //      significand. The factor 2^-10 gives 4 to 8 the exponent 7; tiny values become binary16's
 //      subnormals.
 //   3. The lower six bits index a table.
-// What is 2^11 or more, NaN and Inf show in bit 6. Then the generic kernel does the work anew.
+// Elements of 2^11 or more, NaN and Inf set bit 6 of the upper byte; the generic kernel then
+// quantizes the unit again.
 #if defined(FP4LAB_BLOCK_FP4_ELEMENTS_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)  // NOLINT: once per target
 #ifdef FP4LAB_BLOCK_FP4_ELEMENTS_INL_H_
@@ -29,8 +30,8 @@ HWY_BEFORE_NAMESPACE();
 namespace fp4lab {
 namespace HWY_NAMESPACE {
 
-// Of a binary16 exponent (four bits) and two bits of the significand: the magnitude's code, and
-// twice its value.
+// Tables indexed by four exponent bits and two significand bits of a binary16 number: the code of
+// the magnitude, and twice its value.
 struct Fp4Tables {
   alignas(64) std::uint8_t code[64];
   alignas(64) std::uint8_t twice[64];
@@ -44,15 +45,16 @@ constexpr Fp4Tables WithTwice(Fp4Tables t) {
   return t;
 }
 
-// The upper bytes of 64 binary16 numbers, those of the second 32 between those of the first. Bit 6
-// of what `seen` collects tells of elements that this file does not serve.
+// The upper bytes of 64 binary16 numbers; the bytes of the second 32 numbers lie between those of
+// the first 32.
 HWY_INLINE __m512i UpperBytes(const std::uint16_t* halves) {
   const auto* bytes = reinterpret_cast<const char*>(halves);
   const __m512i second = _mm512_loadu_si512(bytes + 64);
   return _mm512_mask_loadu_epi8(second, 0x5555555555555555u, bytes + 1);
 }
 
-// What a rounder does not change between binary16 and the upper bytes.
+// The base of rounders whose upper bytes are those of the binary16 numbers. Bit 6 of `seen` tells
+// of elements that this file does not serve.
 struct PlainHalves {
   static HWY_INLINE __m512i Upper(std::size_t /*c*/, const std::uint16_t* halves, __m512i* seen) {
     const __m512i upper = UpperBytes(halves);
@@ -61,7 +63,7 @@ struct PlainHalves {
   }
 };
 
-// To the nearest, ties to even.
+// Rounds to nearest, ties to even.
 struct NearestFp4 : PlainHalves {
   static constexpr float kFactor = 0x1p-10f;
   static constexpr Fp4Tables kTables =
@@ -69,7 +71,7 @@ struct NearestFp4 : PlainHalves {
                           1, 1, 1, 1, 1, 1, 2, 2,              // < 1
                           2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 7},
                  .twice = {}});
-  // v = fl(x * e) * kFactor with ties moved to their side, as binary16.
+  // v = fl(x * e) * kFactor as binary16, with ties moved to the side they round to.
   HWY_INLINE __m256i Halves(std::size_t /*c*/, __m512 v) const {
     const __mmask16 even =
         _mm512_testn_epi32_mask(_mm512_castps_si512(v), _mm512_set1_epi32(1 << 22));
@@ -78,10 +80,10 @@ struct NearestFp4 : PlainHalves {
   }
 };
 
-// Stochastically. v = 2 fl(x * e), so that bit 30 says whether the element is 1 or more. Below 1, 2
-// is added to v, cut to 24 bits: then the step between elements is bit 22 there as above, and 16
-// random bits below it carry into it (lanes-inl.h: CutAfterAdding). The exponent then goes down by
-// 11, and by 4 more below 1, for a place of its own in the table.
+// Rounds stochastically. v = 2 fl(x * e), so that bit 30 tells whether the element is 1 or more.
+// Below 1, 2 is added to v, cut to 24 bits; the step between elements is then bit 22, as above 1,
+// and 16 random bits below carry into it (lanes-inl.h: CutAfterAdding). The exponent is then
+// lowered by 11, and by 4 more below 1, where the table has separate entries.
 struct StochasticFp4 : PlainHalves {
   static constexpr float kFactor = 2.0f;
   static constexpr Fp4Tables kTables =
@@ -90,7 +92,7 @@ struct StochasticFp4 : PlainHalves {
                           2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7},
                  .twice = {}});
   static constexpr int kDown = 11 << 23, kDownBelowOne = 4 << 23;
-  // The random bits in place, with -kDown in the upper bits.
+  // The random bits at their place, with -kDown added in the upper bits.
   static HWY_INLINE __m512i Placed(__m512i bits, int mask = 0x3FFFC0) {
     return _mm512_ternarylogic_epi32(bits, _mm512_set1_epi32(mask), _mm512_set1_epi32(-kDown),
                                      0xEA);  // (a & b) | c
@@ -117,18 +119,18 @@ struct StochasticFp4 : PlainHalves {
     return Finish(_mm512_add_epi32(_mm512_castps_si512(sum), placed), below);
   }
 };
-// 8 or 16 random bits of 4 or 2 memory rows in a word.
-template <int kBits>
+// Stochastic rounding with 16 random bits per element, two memory rows per word.
 struct StochasticFp4Column : StochasticFp4 {
   const std::uint32_t* words = nullptr;  // of column 0
-  int rotation = 0;                      // left: brings the field's uppermost bit to bit 21
+  int rotation = 0;                      // to the left; moves the field's top bit to bit 21
   HWY_INLINE __m256i Halves(std::size_t c, __m512 v) const {
     const __m512i word =
         _mm512_rolv_epi32(_mm512_loadu_si512(words + c), _mm512_set1_epi32(rotation));
-    return StochasticFp4::Halves(v, Placed(word, kBits == 8 ? 0x3FC000 : 0x3FFFC0));
+    return StochasticFp4::Halves(v, Placed(word, 0x3FFFC0));
   }
 };
-// A word an element. Below 1 the fraction of a step is compared with it in 32 bits.
+// Stochastic rounding with 32 random bits per element. Below 1 the fraction of a step is compared
+// with the random word in 32 bits.
 struct StochasticFp4Whole : StochasticFp4 {
   const std::uint32_t* words;  // of column 0
   HWY_INLINE __m256i Halves(std::size_t c, __m512 v) const {
@@ -155,14 +157,14 @@ struct StochasticFp4Whole : StochasticFp4 {
 struct ByteOrder {
   alignas(64) std::uint8_t from[64];
 };
-// Even bytes, then odd ones.
+// Moves even bytes first, then odd bytes.
 constexpr ByteOrder EvenThenOdd() {
   ByteOrder order{};
   for (int i = 0; i < 64; ++i)
     order.from[i] = static_cast<std::uint8_t>(i < 32 ? 2 * i : 2 * i - 63);
   return order;
 }
-// Bytes 0 of 16 32-bit lanes, then bytes 1.
+// Moves bytes 0 of 16 32-bit lanes first, then bytes 1.
 constexpr ByteOrder FirstThenSecond() {
   ByteOrder order{};
   for (int i = 0; i < 32; ++i)
@@ -171,7 +173,7 @@ constexpr ByteOrder FirstThenSecond() {
 }
 inline constexpr ByteOrder kEvenThenOdd = EvenThenOdd(), kFirstThenSecond = FirstThenSecond();
 
-// Codes, in the order of the upper bytes.
+// The codes, in the order of the upper bytes.
 HWY_INLINE __m512i CodesOf(const std::uint8_t* table, __m512i upper) {
   const __m512i magnitude = _mm512_permutexvar_epi8(upper, _mm512_load_si512(table));
   const __m512i sign = _mm512_srli_epi32(upper, 4);  // magnitude | (sign & 8)
@@ -183,7 +185,7 @@ struct PackedFp4Sink {
   std::uint8_t* out;  // of column 0
   HWY_INLINE void Put(const Fp4Tables& tables, std::size_t c, std::size_t count,
                       __m512i upper) const {
-    // Bytes 0 and 1 of a 32-bit lane take those of 2 and 3 as their upper halves.
+    // Bytes 2 and 3 of a 32-bit lane become the upper nibbles of bytes 0 and 1.
     const __m512i joined =
         _mm512_madd_epi16(CodesOf(tables.code, upper), _mm512_set1_epi32(0x00100001));
     const __m512i order = _mm512_load_si512(kFirstThenSecond.from);
@@ -196,7 +198,7 @@ struct PackedFp4Sink {
   }
 };
 
-// One code a byte, whole vectors in the order of the upper bytes.
+// Stores one code per byte, whole vectors in the order of the upper bytes.
 struct ByteFp4Sink {
   std::uint8_t* out;
   HWY_INLINE void Put(const Fp4Tables& tables, std::size_t c, std::size_t /*count*/,

@@ -1,4 +1,4 @@
-// QuantizeToFp4Integers: the scalar definition, and what it shares with the kernel.
+// QuantizeToFp4Integers: the checks of its arguments and the final pass over the scales.
 #include "fp4lab/block/fp4_integers.h"
 
 #include <algorithm>
@@ -9,7 +9,6 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/memory_order.h"
 #include "fp4lab/block/layout.h"
-#include "fp4lab/block/scale_rules.h"
 
 namespace fp4lab {
 namespace {
@@ -18,8 +17,8 @@ constexpr bool InRange(float scale) {
   return scale == 0.0f || (scale >= kLeastFp4IntegerScale && scale <= kLargestFp4IntegerScale);
 }
 
-// Whether all of a row are, without a branch for each: compilers vectorise it. As integers, floats
-// that are not negative order as their values do, with NaN above them.
+// Whether all scales of a row are in range, without a branch per scale, so that compilers vectorise
+// the loop. As integers, non-negative floats order as their values do, with NaN above them.
 bool AllInRange(const float* scales, std::size_t count) {
   constexpr auto kLeast = std::bit_cast<std::int32_t>(kLeastFp4IntegerScale);
   constexpr auto kLargest = std::bit_cast<std::int32_t>(kLargestFp4IntegerScale);
@@ -40,7 +39,8 @@ bool AllZeros(MatrixView<const std::uint8_t> codes) {
   return true;
 }
 
-// A scale of a block of zeros becomes +0 if it is not in range; returns whether all then are.
+// Sets the scale to +0 if it is below the range and the block is all zeros. Returns whether the
+// scale is then in range.
 bool FinishScale(MatrixView<const std::uint8_t> block, float* scale) {
   if (InRange(*scale)) return true;
   if (!(*scale < kLeastFp4IntegerScale && AllZeros(block))) return false;
@@ -48,7 +48,7 @@ bool FinishScale(MatrixView<const std::uint8_t> block, float* scale) {
   return true;
 }
 
-// Blocks of rows x cols.
+// Finishes the scales of blocks of rows x cols elements; returns whether all are in range.
 bool FinishRows(std::size_t rows, std::size_t cols, const Fp4Integers& out) {
   bool all = true;
   for (std::size_t i = 0; i < out.scales.rows; ++i) {
@@ -68,8 +68,8 @@ bool FinishRows(std::size_t rows, std::size_t cols, const Fp4Integers& out) {
 void CheckFp4Integers(MatrixView<const float> x, const QuantizeOptions& options,
                       const Fp4Integers& out) {
   CheckOptions(options);
-  Expects(HasFp4Integers(options.format), "E2M1 elements in blocks of 16 or 32 columns");
-  const ScaleLayout grid(options.format, x.rows, x.cols);
+  Expects(HasFp4Integers(options.dialect), "E2M1 elements in blocks of 16 or 32 columns");
+  const ScaleLayout grid(options.dialect, x.rows, x.cols);
   Expects(out.codes.rows == x.rows && out.codes.cols == x.cols, "out.codes has the shape of x");
   Expects(out.scales.rows == grid.rows && out.scales.cols == grid.cols,
           "out.scales has the shape of the grid of blocks");
@@ -80,36 +80,13 @@ void CheckFp4Integers(MatrixView<const float> x, const QuantizeOptions& options,
 
 namespace internal {
 
-bool FinishFp4Scales(const BlockFormat& format, const Fp4Integers& out) {
-  const auto rows = static_cast<std::size_t>(format.block_rows);
-  const auto cols = static_cast<std::size_t>(format.block_cols);
+bool FinishFp4Scales(const Dialect& dialect, const Fp4Integers& out) {
+  const auto rows = static_cast<std::size_t>(dialect.block_rows);
+  const auto cols = static_cast<std::size_t>(dialect.block_cols);
   if (out.scales.col_stride == 1) return FinishRows(rows, cols, out);
   return FinishRows(cols, rows, {out.codes.Transposed(), out.scales.Transposed()});
 }
 
 }  // namespace internal
 
-namespace reference {
-
-bool QuantizeToFp4Integers(MatrixView<const float> x, const QuantizeOptions& options,
-                           const Fp4Integers& out) {
-  CheckFp4Integers(x, options, out);
-  const QuantizedMatrix q = reference::Quantize(x, options);
-  const CodeLayout layout(q.format, q.cols);
-  for (std::size_t r = 0; r < x.rows; ++r) {
-    for (std::size_t c = 0; c < x.cols; ++c) {
-      const std::uint32_t code = q.codes[layout.Byte(r, c)] >> layout.Shift(c) & layout.mask;
-      const float twice = 2.0f * Decode(q.format.element, code);
-      out.codes(r, c) = static_cast<std::uint8_t>(12 + static_cast<int>(twice));
-    }
-  }
-  for (std::size_t i = 0; i < out.scales.rows; ++i) {
-    for (std::size_t j = 0; j < out.scales.cols; ++j) {
-      out.scales(i, j) = ScaleValue(q.format, q.scales[i * out.scales.cols + j]);
-    }
-  }
-  return internal::FinishFp4Scales(q.format, out);
-}
-
-}  // namespace reference
 }  // namespace fp4lab

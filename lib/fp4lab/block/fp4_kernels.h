@@ -1,11 +1,12 @@
-// What the implementations of fp4_integers.h share.
+// Internals shared by the implementations of fp4_integers.h.
 #pragma once
 
 #include "fp4lab/block/fp4_integers.h"
 
 namespace fp4lab::internal {
 
-// Scales below 2^-60 of blocks of zeros become +0; whether all scales are in range then.
-bool FinishFp4Scales(const BlockFormat& format, const Fp4Integers& out);
+// Sets the scales below 2^-60 of all-zero blocks to +0. Returns whether every scale is then +0 or
+// in [2^-60, 2^58].
+bool FinishFp4Scales(const Dialect& dialect, const Fp4Integers& out);
 
 }  // namespace fp4lab::internal

@@ -1,11 +1,10 @@
 // Stochastic rounding of FP4 rows with AVX-512 (VBMI): random bits are added to binary16 numbers.
 //
 // v = fl(x * e) is carried as v * 2^-14 and converted to binary16 toward zero. 1 becomes the
-// smallest normal number, so that bits 9 and up of the magnitude are E2M1's code, of numbers below
-// 1 too. Of the discarded part stand nine bits below. 8 random bits need no more. With 16 and 32
-// the nine upper ones are added, and 1: if the nine bits of the sum are zero then, which happens
-// once in 512 elements, the rest of both decides whether they carried; else the 1 changed nothing
-// above.
+// smallest normal number, so that bits 9 and up of the magnitude are E2M1's code, for numbers below
+// 1 too. The nine bits below the code are the top of the discarded part. The nine upper random bits
+// and 1 are added. If the low nine bits of the sum are then zero, once in 512 elements, the
+// remaining bits of both decide whether the sum carries; else the 1 did not change the code.
 #if defined(FP4LAB_BLOCK_FP4_RANDOM_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)  // NOLINT: once per target
 #ifdef FP4LAB_BLOCK_FP4_RANDOM_INL_H_
@@ -19,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/block/plan.h"
 
 #include <hwy/highway.h>
@@ -35,13 +35,13 @@ namespace HWY_NAMESPACE {
 // The random bits of one row of a span of units.
 class RowBits {
  public:
-  // Of `count` elements from `first` on.
+  // Makes the random bits of `count` elements from `first` on.
   template <int kBits>
   HWY_INLINE void Fill(const RandomStream& stream, std::uint64_t first, std::size_t count) {
     constexpr std::size_t kInBlock = 128 / kBits;
     const std::uint64_t block = first / kInBlock;
     skipped_ = static_cast<std::size_t>(first % kInBlock);
-    const std::size_t blocks = (skipped_ + count + kInBlock - 1) / kInBlock;
+    const std::size_t blocks = DivideUp(skipped_ + count, kInBlock);
     if constexpr (kBits < 32) {
       FillBlocks(stream, block, blocks, fields_);
       return;
@@ -51,19 +51,14 @@ class RowBits {
     ForEachPairs(stream, block, blocks, order, [&](std::size_t i, const PhiloxPairs& p) HWY_ATTR {
       _mm512_store_si512(words_[i / 8][0], p.w01.raw);
       _mm512_store_si512(words_[i / 8][1], p.w23.raw);
-      // The upper halves of words 0, 2, 1, 3 of each block; then in order.
+      // The upper halves of words 0, 2, 1, 3 of each block, then sorted into order.
       const __m512i upper = _mm512_ternarylogic_epi32(_mm512_set1_epi32(-0x10000), p.w23.raw,
                                                       _mm512_srli_epi32(p.w01.raw, 16), 0xCA);
       const __m512i sorted = _mm512_set4_epi32(0x0F0E0B0A, 0x0D0C0908, 0x07060302, 0x05040100);
       _mm512_store_si512(fields_ + 4 * i, _mm512_shuffle_epi8(upper, sorted));
     });
   }
-  // The 8 bits of 32 elements from i on, in 16-bit lanes.
-  HWY_INLINE __m512i Eight(std::size_t i) const {
-    const auto* bytes = reinterpret_cast<const std::uint8_t*>(fields_) + skipped_ + i;
-    return _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes)));
-  }
-  // The 16 bits, or the upper ones of 32.
+  // The 16 bits, or the upper 16 of 32, of 32 elements from i on.
   HWY_INLINE __m512i Sixteen(std::size_t i) const {
     return _mm512_loadu_si512(fields_ + skipped_ + i);
   }
@@ -86,7 +81,8 @@ class RowBits {
   }
 
   std::size_t skipped_ = 0;  // elements before the row's first
-  // Of 8 or 16 bits, or upper halves of words; the words, 8 blocks at a time: 0, 1; 2, 3.
+  // fields_: fields of 16 bits, or the upper halves of words. words_: the words, 8 blocks at a
+  // time; words 0 and 1 first, then 2 and 3.
   alignas(64) std::uint16_t fields_[kMaxSpanBytes / 2 + 512];
   alignas(64) std::uint32_t words_[kMaxSpanBytes / 128 + 8][2][16];
 };
@@ -108,25 +104,18 @@ struct StochasticFp4Row {
   // The upper bytes of 64 numbers from column c on after the random bits carried.
   HWY_INLINE __m512i Upper(std::size_t c, const std::uint16_t* halves, __m512i* seen) const {
     const __m512i first = _mm512_load_si512(halves), second = _mm512_load_si512(halves + 32);
-    __m512i low, high;
-    if constexpr (kBits == 8) {
-      const __m512i a = random->Eight(c), b = random->Eight(c + 32);
-      low = _mm512_add_epi16(first, _mm512_add_epi16(a, a));
-      high = _mm512_add_epi16(second, _mm512_add_epi16(b, b));
-    } else {
-      const __m512i one = _mm512_set1_epi16(1), rest = _mm512_set1_epi16(0x1FF);
-      low =
-          _mm512_add_epi16(_mm512_add_epi16(first, one), _mm512_srli_epi16(random->Sixteen(c), 7));
-      high = _mm512_add_epi16(_mm512_add_epi16(second, one),
-                              _mm512_srli_epi16(random->Sixteen(c + 32), 7));
-      const __mmask32 open = _mm512_testn_epi16_mask(low, rest);
-      const __mmask32 open_high = _mm512_testn_epi16_mask(high, rest);
-      if (HWY_UNLIKELY(!_kortestz_mask32_u8(open, open_high))) {
-        low = Decided(c, low, open);
-        high = Decided(c + 32, high, open_high);
-      }
+    const __m512i one = _mm512_set1_epi16(1), rest = _mm512_set1_epi16(0x1FF);
+    __m512i low =
+        _mm512_add_epi16(_mm512_add_epi16(first, one), _mm512_srli_epi16(random->Sixteen(c), 7));
+    __m512i high = _mm512_add_epi16(_mm512_add_epi16(second, one),
+                                    _mm512_srli_epi16(random->Sixteen(c + 32), 7));
+    const __mmask32 open = _mm512_testn_epi16_mask(low, rest);
+    const __mmask32 open_high = _mm512_testn_epi16_mask(high, rest);
+    if (HWY_UNLIKELY(!_kortestz_mask32_u8(open, open_high))) {
+      low = Decided(c, low, open);
+      high = Decided(c + 32, high, open_high);
     }
-    // Before the addition and after it: NaN may have carried into its sign.
+    // Bit 6 is checked before and after the addition, because a NaN may have carried into its sign.
     const __m512i before =
         _mm512_ternarylogic_epi32(first, second, _mm512_set1_epi16(0x4000), 0xA8);  // (a | b) & c
     const __m512i upper =
@@ -136,7 +125,7 @@ struct StochasticFp4Row {
   }
 
  private:
-  // Takes the 1 back where the open elements, from column c on, do not carry.
+  // Subtracts the 1 again from those open elements, from column c on, that do not carry.
   HWY_NOINLINE __m512i Decided(std::size_t c, __m512i sums, __mmask32 open) const {
     __mmask32 back = 0;
     for (std::uint32_t left = open; left != 0; left &= left - 1) {
@@ -146,8 +135,8 @@ struct StochasticFp4Row {
     }
     return _mm512_mask_sub_epi16(sums, back, sums, _mm512_set1_epi16(1));
   }
-  // The definition: the discarded part, cut to kBits bits (above 1 and with 32 bits, the 22 that
-  // there are), and the random bits make a step.
+  // Whether an element carries, by the definition: the discarded part, cut to kBits bits (above 1
+  // and with 32 bits: to the 22 bits that exist), plus the random bits reach a step.
   bool Carries(std::size_t at) const {
     const float v = std::fabs(x[at] * multiplier[at / block]);
     const auto bits = std::bit_cast<std::uint32_t>(v);

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/block/plan.h"
 
 #include <hwy/highway.h>
@@ -26,7 +27,7 @@ namespace HWY_NAMESPACE {
 
 inline constexpr float kHalfFactor = 0x1p-10f;
 
-// fl(x * e) of 8 elements as binary16; e holds the factor 2^-10. Ties with bit 22 clear go down.
+// fl(x * e) of 8 elements as binary16; e includes the factor 2^-10. Ties with bit 22 clear go down.
 HWY_INLINE __m128i EightHalves(const float* x, __m256 e) {
   const __m256 v = _mm256_mul_ps(_mm256_loadu_ps(x), e);
   const __m256i odd =
@@ -43,7 +44,8 @@ HWY_INLINE __m256i ThirtyTwoUpperBytes(__m128i a, __m128i b, __m128i c, __m128i 
   return _mm256_packus_epi16(_mm256_srli_epi16(first, 8), _mm256_srli_epi16(second, 8));
 }
 
-// Codes of upper bytes. The lower six bits: below 12 code 0, up to 17 code 1, from 29 on 7.
+// The codes of upper bytes, by their lower six bits: below 12 code 0, 12 to 17 code 1, from 29 on
+// code 7.
 HWY_INLINE __m256i CodesOfUpperBytes(__m256i upper) {
   const __m256i from16 =
       _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 2, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 7));
@@ -57,7 +59,7 @@ HWY_INLINE __m256i CodesOfUpperBytes(__m256i upper) {
   return _mm256_or_si256(magnitude, sign);
 }
 
-// 64 elements from x on, packed; multiplier: of their first block.
+// Packs 64 elements from x on; multiplier: of their first block.
 HWY_INLINE __m256i PackSixtyFour(const float* x, const float* multiplier, std::size_t block_cols,
                                  __m256i* seen) {
   __m256i words[2];
@@ -73,19 +75,19 @@ HWY_INLINE __m256i PackSixtyFour(const float* x, const float* multiplier, std::s
   return _mm256_permute4x64_epi64(_mm256_packus_epi16(words[0], words[1]), 0xD8);
 }
 
-// Whether this file serves a plan: rows of 1x16 or 1x32 blocks.
+// Whether the kernels of this file serve a plan: rows of 1x16 or 1x32 blocks.
 HWY_INLINE bool HasFp4Rows(const QuantizePlan& plan) {
-  const float encode = plan.scale.tensor.encode;  // of NVFP4: e is not extreme then
+  const float encode = plan.scale.tensor.encode;  // its range keeps NVFP4's e moderate
   const bool scale =
-      plan.scale.rule != ScaleRule::kTensor &&
-      (plan.scale.rule != ScaleRule::kNvfp4 || (encode > 0x1p-90f && encode < 0x1p90f));
+      plan.scale.rule != BlockScale::kOneBlock &&
+      (plan.scale.rule != BlockScale::kFolded || (encode > 0x1p-90f && encode < 0x1p90f));
   const bool block = plan.block_rows == 1 && (plan.block_cols == 16 || plan.block_cols == 32);
   return plan.element.max == 6.0f && scale && block && !plan.transposed &&
          plan.rounding == Rounding::kNearestEven;
 }
 
-// Packs one row under scales that were found before. False: NaN, Inf or elements of 2^11 and more
-// are among them, and nothing is promised.
+// Packs one row under scales that were computed before. Returns false, with undefined output, if
+// the row has NaN, Inf or elements of 2^11 or more after scaling.
 HWY_INLINE bool PackFp4Row(const Tile& x, std::size_t block_cols, const UnitScales& s,
                            std::uint8_t* out) {
   __m256i seen = _mm256_setzero_si256();
@@ -99,8 +101,7 @@ HWY_INLINE bool PackFp4Row(const Tile& x, std::size_t block_cols, const UnitScal
     alignas(32) float rest[64] = {}, multiplier[4] = {};
     alignas(32) std::uint8_t codes[32];
     std::copy(x.data + c, x.data + x.cols, rest);
-    std::copy_n(s.multiplier + c / block_cols, (x.cols - c + block_cols - 1) / block_cols,
-                multiplier);
+    std::copy_n(s.multiplier + c / block_cols, DivideUp(x.cols - c, block_cols), multiplier);
     _mm256_store_si256(reinterpret_cast<__m256i*>(codes),
                        PackSixtyFour(rest, multiplier, block_cols, &seen));
     std::copy_n(codes, (x.cols - c + 1) / 2, out + c / 2);

@@ -1,4 +1,4 @@
-// Amaxes and scales of 16 FP4 blocks at a time with AVX-512.
+// Amaxes and scales of 16 FP4 blocks at a time, with AVX-512.
 #if defined(FP4LAB_BLOCK_FP4_SCALES_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)  // NOLINT: once per target
 #ifdef FP4LAB_BLOCK_FP4_SCALES_INL_H_
@@ -81,7 +81,7 @@ struct SixteenScales {
   __m512i byte;
 };
 
-// NVFP4 where every scale is a normal E4M3 number: rounded by integers.
+// NVFP4 scales that are all normal E4M3 numbers, rounded with integer arithmetic.
 HWY_INLINE SixteenScales NormalNvfp4Scales(const ScaleConstants& k, __m512i product, float factor) {
   const __mmask16 odd = _mm512_test_epi32_mask(product, _mm512_set1_epi32(1 << 20));
   const __m512i least = _mm512_add_epi32(product, _mm512_set1_epi32(0x7FFFF));
@@ -94,17 +94,16 @@ HWY_INLINE SixteenScales NormalNvfp4Scales(const ScaleConstants& k, __m512i prod
 }
 
 HWY_INLINE SixteenScales SixteenScalesOf(const ScaleConstants& k, __m512 amax, float factor) {
-  if (k.rule == ScaleRule::kNvfp4) {
-    const __m512i product =
-        _mm512_castps_si512(_mm512_mul_ps(amax, _mm512_set1_ps(k.tensor.per_amax)));
+  if (k.rule == BlockScale::kFolded) {
+    const __m512i product = _mm512_castps_si512(_mm512_mul_ps(amax, _mm512_set1_ps(k.per_amax)));
     constexpr int kLeast = 121 << 23, kLargest = 0x43E00000;  // 2^-6, 448
     const __mmask16 other = _mm512_cmpgt_epu32_mask(
         _mm512_sub_epi32(product, _mm512_set1_epi32(kLeast)), _mm512_set1_epi32(kLargest - kLeast));
     if (HWY_LIKELY(other == 0)) return NormalNvfp4Scales(k, product, factor);
   }
   const BlockScales s = ScalesOf(k, VF{amax});
-  // Where e * factor overflows: of zeros any number gives the code, of other elements NaN has the
-  // generic kernel called.
+  // Where e * factor overflows: a block of zeros gets its codes under any multiplier (1 here); for
+  // other blocks a NaN multiplier makes the caller use the generic kernel.
   const __m512 e = _mm512_mul_ps(s.multiplier.raw, _mm512_set1_ps(factor));
   const __mmask16 overflow = _mm512_cmp_ps_mask(e, _mm512_set1_ps(kFloatMax), _CMP_GT_OQ);
   const __mmask16 zeros = _mm512_mask_cmp_ps_mask(overflow, amax, _mm512_setzero_ps(), _CMP_EQ_OQ);
@@ -112,7 +111,7 @@ HWY_INLINE SixteenScales SixteenScalesOf(const ScaleConstants& k, __m512 amax, f
   return {_mm512_mask_mov_ps(safe, zeros, _mm512_set1_ps(1.0f)), s.value.raw, s.byte.raw};
 }
 
-// How far ahead of the scales memory is asked for: the hardware does not keep up with the bursts.
+// The prefetch distance: the hardware prefetcher does not keep up with the bursts.
 inline constexpr std::size_t kPrefetchAhead = 2048;  // elements
 
 struct Fp4Scales {
@@ -128,7 +127,7 @@ HWY_INLINE void StoreScales(const SixteenScales& scales, std::size_t b, Fp4Scale
   _mm_store_si128(reinterpret_cast<__m128i*>(s->byte + b), _mm512_cvtepi32_epi8(scales.byte));
 }
 
-// The scales of `cols` elements in a row, whose first block is block b.
+// Finds the scales of `cols` elements in a row, whose first block is block b.
 template <std::size_t kBlock>
 HWY_INLINE void FindFp4ScalesOfRow(const ScaleConstants& k, const float* x, std::size_t cols,
                                    std::size_t b, float factor, Fp4Scales* s) {
@@ -146,7 +145,7 @@ HWY_INLINE void FindFp4ScalesOfRow(const ScaleConstants& k, const float* x, std:
   StoreScales(SixteenScalesOf(k, SixteenAmaxes<kBlock>(rest), factor), b, s);
 }
 
-// The largest magnitudes of up to 16 columns; asks for the memory of the next unit.
+// The largest magnitudes of up to 16 columns; prefetches the memory of the next unit.
 HWY_INLINE __m512 AmaxesOfColumns(const Tile& x, std::size_t c) {
   const __mmask16 lanes = FirstLanes(x.cols - c);
   __m512 max = _mm512_setzero_ps();
@@ -158,7 +157,8 @@ HWY_INLINE __m512 AmaxesOfColumns(const Tile& x, std::size_t c) {
   return max;
 }
 
-// The scales of a unit. kBlock columns a block, 1 if blocks stand in the memory's columns.
+// Finds the scales of a unit. kBlock: columns of a block, 1 if blocks lie along the memory's
+// columns.
 template <std::size_t kBlock>
 HWY_INLINE void FindFp4Scales(const ScaleConstants& k, const Tile& x, float factor, Fp4Scales* s) {
   if constexpr (kBlock == 1) {

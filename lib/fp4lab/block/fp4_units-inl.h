@@ -1,4 +1,4 @@
-// Units of FP4 work with AVX-512: scales, rounding and codes of rows of blocks, of blocks down the
+// Units of FP4 work with AVX-512: scales, rounding and codes of blocks along rows, of blocks along
 // columns and of square blocks, for any sink.
 #if defined(FP4LAB_BLOCK_FP4_UNITS_INL_H_) == defined(HWY_TARGET_TOGGLE)  // NOLINT: once per target
 #ifdef FP4LAB_BLOCK_FP4_UNITS_INL_H_
@@ -27,7 +27,8 @@ HWY_BEFORE_NAMESPACE();
 namespace fp4lab {
 namespace HWY_NAMESPACE {
 
-// `cols` elements of a row from column `first` on as binary16, with zeros up to a multiple of 64.
+// Rounds `cols` elements of a row from column `first` on to binary16, with zeros up to a multiple
+// of 64.
 template <std::size_t kBlock, class Rounder>
 HWY_INLINE void HalvesOfRow(const Rounder& rounder, const float* x, std::size_t first,
                             std::size_t cols, const float* multiplier, std::uint16_t* halves) {
@@ -47,8 +48,8 @@ HWY_INLINE void HalvesOfRow(const Rounder& rounder, const float* x, std::size_t 
   }
 }
 
-// Columns [begin, end) of a row from `halves` into `sink`; returns `seen` with bit 6 of all upper
-// bytes.
+// Puts columns [begin, end) of a row from `halves` into `sink`; returns `seen` with bit 6 of all
+// upper bytes.
 template <class Rounder, class Sink>
 HWY_INLINE __m512i PutColumns(const Rounder& rounder, const std::uint16_t* halves,
                               std::size_t begin, std::size_t end, const Sink& sink, __m512i seen) {
@@ -59,7 +60,7 @@ HWY_INLINE __m512i PutColumns(const Rounder& rounder, const std::uint16_t* halve
   return seen;
 }
 
-// A row under scales that were found before.
+// Rounds a row under multipliers that were computed before.
 template <std::size_t kBlock, class Rounder, class Sink>
 HWY_INLINE __m512i RoundFp4Row(const Rounder& rounder, const float* x, std::size_t cols,
                                const float* multiplier, const Sink& sink, __m512i seen) {
@@ -68,21 +69,22 @@ HWY_INLINE __m512i RoundFp4Row(const Rounder& rounder, const float* x, std::size
   return PutColumns(rounder, halves, 0, cols, sink, seen);
 }
 
-// The rows of a unit, likewise. A row's codes are made after the next row's binary16 numbers: read
-// right after they were written, those would be waited for. `Upper` is a rounder without state.
+// Rounds the rows of a unit under multipliers that were computed before. The codes of a row are
+// made after the binary16 numbers of the next row: a read right after the write would wait for it.
+// `Upper` is a rounder without state.
 template <class Upper, class Sinks>
 class RowsUnderWay {
  public:
   RowsUnderWay(std::size_t cols, const Sinks& sinks) : cols_(cols), sinks_(sinks) {}
 
-  // The next row.
+  // Rounds the next row.
   template <std::size_t kBlock, class Rounder>
   HWY_INLINE void Add(const Rounder& rounder, const float* x, const float* multiplier) {
     HalvesOfRow<kBlock>(rounder, x, 0, cols_, multiplier, halves_[rows_ % 2]);
     ++rows_;
     if (rows_ > 1) Put(rows_ - 2);
   }
-  // Bit 6 of all upper bytes, after the last row.
+  // To be called after the last row; returns bit 6 of all upper bytes.
   HWY_INLINE __m512i Finish() {
     if (rows_ > 0) Put(rows_ - 1);
     return seen_;
@@ -99,7 +101,8 @@ class RowsUnderWay {
   __m512i seen_ = _mm512_setzero_si512();
 };
 
-// Sixteen blocks in a row, `step` of them from x on: their scales, binary16 numbers and codes.
+// One step of QuantizeFp4Row: sixteen consecutive blocks, step number `step` of the row x: their
+// scales, binary16 numbers and codes.
 template <std::size_t kBlock, class Rounder>
 struct Fp4Step {
   static constexpr std::size_t kElements = 16 * kBlock;
@@ -128,7 +131,7 @@ struct Fp4Step {
   }
 };
 
-// What is left of a row after whole steps.
+// Quantizes the rest of a row after the whole steps.
 template <std::size_t kBlock, class Rounder, class Sink>
 HWY_NOINLINE __m512i QuantizeFp4Rest(const ScaleConstants& k, const Rounder& rounder,
                                      const float* x, std::size_t begin, std::size_t cols,
@@ -140,8 +143,9 @@ HWY_NOINLINE __m512i QuantizeFp4Rest(const ScaleConstants& k, const Rounder& rou
   return PutColumns(rounder, halves, begin, cols, sink, seen);
 }
 
-// A row of blocks, its scales too. Three steps are under way at once, as each waits long for its
-// own: the scales of a step, the rounding of the one before, the codes of the one before that.
+// Quantizes a row of blocks, scales included. Three steps are in flight at once, because each has
+// long latencies: the scales of a step, the rounding of the step before, the codes of the step
+// before that.
 template <std::size_t kBlock, class Rounder, class Sink>
 HWY_INLINE __m512i QuantizeFp4Row(const ScaleConstants& k, const Rounder& rounder, const float* x,
                                   std::size_t cols, Fp4Scales* s, const Sink& sink, __m512i seen) {
@@ -163,19 +167,19 @@ HWY_INLINE __m512i QuantizeFp4Row(const ScaleConstants& k, const Rounder& rounde
   return done == cols ? seen : QuantizeFp4Rest<kBlock>(k, rounder, x, done, cols, s, sink, seen);
 }
 
-// Whether this file serves a plan.
+// Whether the kernels of this file serve a plan.
 HWY_INLINE bool HasFp4Units(const QuantizePlan& plan) {
   const bool element = plan.element.max == 6.0f && plan.element.mantissa_bits == 1;
-  const float encode = plan.scale.tensor.encode;  // of NVFP4: e is not extreme then
+  const float encode = plan.scale.tensor.encode;  // its range keeps NVFP4's e moderate
   const bool scale =
-      plan.scale.rule != ScaleRule::kTensor &&
-      (plan.scale.rule != ScaleRule::kNvfp4 || (encode > 0x1p-90f && encode < 0x1p90f));
+      plan.scale.rule != BlockScale::kOneBlock &&
+      (plan.scale.rule != BlockScale::kFolded || (encode > 0x1p-90f && encode < 0x1p90f));
   const auto fits = [](std::size_t n) { return n == 16 || n == 32; };
   const bool block = fits(plan.block_cols) || (plan.block_cols == 1 && fits(plan.block_rows));
   return element && scale && block && plan.rounding != Rounding::kTowardZero;
 }
 
-// Rounds a unit into sinks.Row(r); returns bit 6 of all upper bytes.
+// Rounds a unit into sinks.Row(r), RNE; returns bit 6 of all upper bytes.
 template <std::size_t kBlock, class Sinks>
 HWY_INLINE __m512i RoundNearestFp4(const QuantizePlan& plan, const Tile& x, Fp4Scales* s,
                                    const Sinks& sinks) {
@@ -191,7 +195,8 @@ HWY_INLINE __m512i RoundNearestFp4(const QuantizePlan& plan, const Tile& x, Fp4S
   return rows.Finish();
 }
 
-// The same with random bits of the memory's columns, which are made before the unit.
+// Rounds a unit stochastically with random bits along the memory's columns, which are made before
+// the unit.
 template <std::size_t kBlock, class Sinks>
 HWY_INLINE __m512i RoundStochasticFp4Columns(const QuantizePlan& plan, const Unit& unit,
                                              const Tile& x, Fp4Scales* s, const Sinks& sinks) {
@@ -207,14 +212,13 @@ HWY_INLINE __m512i RoundStochasticFp4Columns(const QuantizePlan& plan, const Uni
     const std::uint32_t* words =
         random.words + static_cast<int>(r) / rows_a_word * WordStride(unit);
     const int rotation = (22 - plan.random_bits - place) & 31;
-    if (plan.random_bits == 8) round(StochasticFp4Column<8>{{}, words, rotation});
-    if (plan.random_bits == 16) round(StochasticFp4Column<16>{{}, words, rotation});
+    if (plan.random_bits == 16) round(StochasticFp4Column{{}, words, rotation});
     if (plan.random_bits == 32) round(StochasticFp4Whole{{}, words});
   }
   return rows.Finish();
 }
 
-// And with those of rows, which are made before each.
+// Rounds a unit stochastically with random bits along rows, which are made before each row.
 template <std::size_t kBlock, int kBits, class Sinks>
 HWY_INLINE __m512i RoundStochasticFp4Rows(const QuantizePlan& plan, const Unit& unit, const Tile& x,
                                           Fp4Scales* s, const Sinks& sinks) {
@@ -244,19 +248,17 @@ HWY_INLINE __m512i RoundStochasticFp4(const QuantizePlan& plan, const Unit& unit
     return RoundStochasticFp4Columns<kBlock>(plan, unit, x, s, sinks);
   }
   if constexpr (kBlock != 1) {
-    if (plan.random_bits == 8) {
-      return RoundStochasticFp4Rows<kBlock, 8>(plan, unit, x, s, sinks);
-    }
     if (plan.random_bits == 16) {
       return RoundStochasticFp4Rows<kBlock, 16>(plan, unit, x, s, sinks);
     }
     return RoundStochasticFp4Rows<kBlock, 32>(plan, unit, x, s, sinks);
   }
-  return _mm512_set1_epi8(0x40);  // there are no such plans
+  return _mm512_set1_epi8(0x40);  // unreachable: no plan has blocks along columns here
 }
 
-// Quantizes one unit: fills `s` and calls sinks.Row(r).Put(...). False: elements that this file
-// does not serve (2^11 and more after scaling, NaN, Inf) are among them, and nothing is promised.
+// Quantizes one unit: fills `s` and calls sinks.Row(r).Put(...). Returns false, with undefined
+// output, if the unit has elements that this file does not serve: 2^11 or more after scaling, NaN
+// or Inf.
 template <std::size_t kBlock, class Sinks>
 HWY_INLINE bool QuantizeFp4Blocks(const QuantizePlan& plan, const Unit& unit, const Tile& x,
                                   Fp4Scales* s, const Sinks& sinks) {

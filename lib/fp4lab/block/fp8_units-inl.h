@@ -4,12 +4,13 @@
 //   1. Where the lowest bit of the code is 0 (bit kEvenBit of v clear), a tie goes down: v is
 //      multiplied by 1 - 2^-24, which puts a tie just below its decision point and moves nothing
 //      across one (as in fp4_elements-inl.h).
-//   2. Converted to binary16 toward zero, the bits from kRoundBit on are the bit that decides, then
-//      the code: one byte u. Then the code is (u + 1) / 2.
-//   3. The lowest bit of a subnormal code lies elsewhere. Where a tie between subnormal codes is
-//      possible (0 < u < 2^(mantissa bits + 1)), FixSubnormals does the 64 elements' small ones
-//      anew.
-// Too large elements, NaN and Inf are noticed. Then the generic kernel does the work anew.
+//   2. Converted to binary16 toward zero, the 8 bits from kRoundBit on are a byte u: the rounding
+//      bit below the code. The code is (u + 1) / 2.
+//   3. The lowest bit of a subnormal code is another bit of v. Where a tie between subnormal codes
+//      is possible (0 < u < 2^(mantissa bits + 1)), FixSubnormals rounds the small ones of the 64
+//      elements again.
+// Elements that are too large, NaN and Inf are detected; the generic kernel then quantizes the unit
+// again.
 #if defined(FP4LAB_BLOCK_FP8_UNITS_INL_H_) == defined(HWY_TARGET_TOGGLE)  // NOLINT: once per target
 #ifdef FP4LAB_BLOCK_FP8_UNITS_INL_H_
 #undef FP4LAB_BLOCK_FP8_UNITS_INL_H_
@@ -38,7 +39,7 @@ struct E4m3Elements {
   static constexpr float kFactor = 0x1p-8f, kMinNormal = 0x1p-6f;
   static constexpr int kMantissaBits = 3, kRoundBit = 6;
   static constexpr std::uint8_t kLargest = 0x7E;
-  // Bit 14 of binary16: 512 and above, NaN, Inf.
+  // Collects bit 14 of binary16, which 512 and above, NaN and Inf have.
   static HWY_INLINE __m512i See(__m512i seen, __m512i upper, __m512i /*u*/) {
     return _mm512_or_si512(seen, upper);
   }
@@ -51,7 +52,8 @@ struct E5m2Elements {
   static constexpr float kFactor = 1.0f, kMinNormal = 0x1p-14f;
   static constexpr int kMantissaBits = 2, kRoundBit = 7;
   static constexpr std::uint8_t kLargest = 0x7B;
-  // NaN and Inf; what is finite and too large becomes binary16's largest number.
+  // Collects the largest u, which tells of NaN and Inf. Finite elements that are too large become
+  // binary16's largest number.
   static HWY_INLINE __m512i See(__m512i seen, __m512i /*upper*/, __m512i u) {
     return _mm512_max_epu8(seen, u);
   }
@@ -60,15 +62,15 @@ struct E5m2Elements {
   }
 };
 
-// The multipliers of a row: one for all (kBlock = 0) or one for each kBlock elements, times
-// kFactor.
+// The multiplier at column c, which includes kFactor: one for the row (kBlock = 0), or one for each
+// kBlock elements.
 template <std::size_t kBlock>
 HWY_INLINE __m512 MultiplierAt(const float* multiplier, std::size_t c) {
   if constexpr (kBlock == 0) return _mm512_set1_ps(*multiplier);
   return _mm512_set1_ps(multiplier[c / kBlock]);
 }
 
-// binary16 numbers of 64 elements from column c on.
+// Rounds 64 elements from column c on to binary16.
 template <class Elements, std::size_t kBlock>
 HWY_INLINE void Fp8Halves(const float* x, std::size_t c, const float* multiplier,
                           std::uint16_t* halves) {
@@ -95,8 +97,8 @@ HWY_INLINE __m512i RoundedBytes(const std::uint16_t* halves) {
                                            _mm512_loadu_si512(halves + 32));
 }
 
-// The codes of those of 64 elements from column c on that are below the smallest normal number:
-// adding 2^23 steps leaves the number of steps, rounded as the addition does.
+// Rounds again those of 64 elements from column c on that are below the smallest normal number:
+// adding 2^23 steps leaves the number of steps, rounded by the addition.
 template <class Elements, std::size_t kBlock>
 HWY_NOINLINE void FixSubnormals(const float* x, std::size_t c, const float* multiplier,
                                 std::uint8_t* out) {
@@ -115,7 +117,7 @@ HWY_NOINLINE void FixSubnormals(const float* x, std::size_t c, const float* mult
   }
 }
 
-// 64 codes from column c on, of which `count` exist.
+// Stores the codes of 64 elements from column c on.
 template <class Elements, std::size_t kBlock>
 HWY_INLINE __m512i PutFp8(const float* x, std::size_t c, const float* multiplier,
                           const std::uint16_t* halves, std::uint8_t* out, __m512i seen) {
@@ -135,7 +137,7 @@ HWY_INLINE __m512i PutFp8(const float* x, std::size_t c, const float* multiplier
   return Elements::See(seen, upper, u);
 }
 
-// 512 elements in a row, `step` of them from x on, as Fp4Step.
+// One step of QuantizeFp8Row: 512 consecutive elements, step number `step` of the row x.
 template <class Elements, std::size_t kBlock>
 struct Fp8Step {
   static constexpr std::size_t kElements = 512;
@@ -168,7 +170,7 @@ struct Fp8Step {
   }
 };
 
-// Less than a step: through room for a whole one.
+// Quantizes the rest of a row, less than a step, in a buffer of a whole step.
 template <class Elements, std::size_t kBlock>
 HWY_NOINLINE __m512i QuantizeFp8Rest(const ScaleConstants& k, const float* x, std::size_t begin,
                                      std::size_t cols, Fp4Scales* s, std::uint8_t* out,
@@ -190,7 +192,8 @@ HWY_NOINLINE __m512i QuantizeFp8Rest(const ScaleConstants& k, const float* x, st
   return seen;
 }
 
-// A row: codes at `out`, block scales in *s. Three steps under way at once, as QuantizeFp4Row.
+// Quantizes a row: codes at `out`, block scales in *s. Three steps are in flight at once, as in
+// QuantizeFp4Row.
 template <class Elements, std::size_t kBlock>
 HWY_INLINE __m512i QuantizeFp8Row(const ScaleConstants& k, const float* x, std::size_t cols,
                                   Fp4Scales* s, std::uint8_t* out) {
@@ -215,26 +218,26 @@ HWY_INLINE __m512i QuantizeFp8Row(const ScaleConstants& k, const float* x, std::
   return QuantizeFp8Rest<Elements, kBlock>(k, x, done, cols, s, out, seen);
 }
 
-// Whether this file serves a plan: rows, one scale a tensor or for 32 elements.
+// Whether the kernels of this file serve a plan: rows with one scale per tensor or per 32 elements.
 HWY_INLINE bool HasFp8Units(const QuantizePlan& plan) {
   const bool element = plan.element.max == 448.0f || plan.element.max == 57344.0f;
-  const float encode = plan.scale.tensor.encode;  // e is not extreme then
-  const bool scale = plan.scale.rule == ScaleRule::kTensor
+  const float encode = plan.scale.tensor.encode;  // its range keeps e moderate
+  const bool scale = plan.scale.rule == BlockScale::kOneBlock
                          ? encode > 0x1p-90f && encode < 0x1p90f
-                         : plan.scale.rule != ScaleRule::kNvfp4 && plan.block_cols == 32;
+                         : plan.scale.rule != BlockScale::kFolded && plan.block_cols == 32;
   return element && scale && plan.block_rows == 1 && plan.rounding == Rounding::kNearestEven;
 }
 
 template <class Elements>
 HWY_INLINE bool QuantizeFp8Blocks(const QuantizePlan& plan, const Tile& x, Fp4Scales* s,
                                   std::uint8_t* out) {
-  const bool one_scale = plan.scale.rule == ScaleRule::kTensor;
+  const bool one_scale = plan.scale.rule == BlockScale::kOneBlock;
   const __m512i seen = one_scale ? QuantizeFp8Row<Elements, 0>(plan.scale, x.data, x.cols, s, out)
                                  : QuantizeFp8Row<Elements, 32>(plan.scale, x.data, x.cols, s, out);
   return Elements::Serves(seen);
 }
 
-// Quantizes one unit. False: elements that this file does not serve are among them.
+// Quantizes one unit. Returns false if the unit has elements that this file does not serve.
 HWY_INLINE bool QuantizeFp8Unit(const QuantizePlan& plan, const Tile& x, Fp4Scales* s,
                                 std::uint8_t* out) {
   return plan.element.max == 448.0f ? QuantizeFp8Blocks<E4m3Elements>(plan, x, s, out)

@@ -1,5 +1,6 @@
 // The arithmetic of block quantization in lanes: roundings to an element format, codes, and block
-// scales. Each function repeats one of formats/format.h or block/scale_rules.h, which define it.
+// scales. Each function repeats one of formats/format.h or dialect/exponent_bytes.h, which define
+// it.
 #if defined(FP4LAB_BLOCK_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)  // NOLINT: once per target
 #ifdef FP4LAB_BLOCK_LANES_INL_H_
 #undef FP4LAB_BLOCK_LANES_INL_H_
@@ -11,7 +12,6 @@
 #include <cstdint>
 
 #include "fp4lab/block/plan.h"
-#include "fp4lab/block/scale_rules.h"
 
 #include <hwy/highway.h>
 
@@ -33,9 +33,9 @@ HWY_INLINE VI Bits(VF x) { return hn::BitCast(DI(), x); }
 HWY_INLINE VF Float(VI x) { return hn::BitCast(DF(), x); }
 HWY_INLINE VI AbsBits(VF x) { return hn::And(Bits(x), hn::Set(DI(), 0x7FFFFFFF)); }
 
-// A magnitude a <= e.max to the nearest value of the format, ties to even codes. Adding
-// 2^(exponent + 23 - m) leaves exactly the format's bits, and rounds as the addition does; below
-// the smallest normal value the exponent stays that of the smallest normal.
+// Rounds a magnitude a <= e.max to the nearest value of the format, ties to even codes. Adding
+// 2^(exponent + 23 - m) leaves exactly the format's bits, rounded by the addition; below the
+// smallest normal value the exponent stays that of the smallest normal.
 HWY_INLINE VF RoundNearest(const ElementConstants& e, VF a) {
   const VI exponent =
       hn::And(Bits(hn::Max(a, hn::Set(DF(), e.min_normal))), hn::Set(DI(), kInfBits));
@@ -43,9 +43,10 @@ HWY_INLINE VF RoundNearest(const ElementConstants& e, VF a) {
   return hn::Sub(hn::Add(a, magic), magic);
 }
 
-// A magnitude a <= e.max, its bits below the format's cut off after `added` was added to them.
-// Below the smallest normal value, min_normal is added first, cut (not rounded) to 24 bits, and
-// taken off again: then one formula serves, as all that matters lies above the cut.
+// Adds `added` to the bits of a magnitude a <= e.max and cuts off the bits below the format's.
+// Below the smallest normal value, min_normal is added to a first, cut (not rounded) to 24 bits,
+// and subtracted at the end; one formula then serves all magnitudes, because the result depends
+// only on bits above the cut.
 HWY_INLINE VF CutAfterAdding(const ElementConstants& e, VF a, VI added) {
   const DF d;
   const DI di;
@@ -59,7 +60,8 @@ HWY_INLINE VF CutAfterAdding(const ElementConstants& e, VF a, VI added) {
   return hn::Sub(Float(up), offset);
 }
 
-// Encode's kTowardZero and, with 16 random bits on top of the bits that go, kStochastic.
+// Encode's kTowardZero, and its kStochastic with 16 random bits, which are added at the top of the
+// discarded bits.
 HWY_INLINE VF RoundTowardZero(const ElementConstants& e, VF a) {
   return CutAfterAdding(e, a, hn::Zero(DI()));
 }
@@ -68,8 +70,8 @@ HWY_INLINE VF RoundStochastic(const ElementConstants& e, VF a, VU random16) {
   return CutAfterAdding(e, a, hn::ShiftLeftSame(hn::BitCast(DI(), random16), shift));
 }
 
-// EncodeStochastic32. Below the smallest normal value a magnitude is k steps and a fraction, of
-// which 32 bits count; above, all of the bits that go do.
+// EncodeStochastic32. Below the smallest normal value a magnitude is k steps and a fraction of a
+// step, of which 32 bits are used; above it all discarded bits are used.
 HWY_INLINE VF RoundStochastic32(const ElementConstants& e, VF a, VU random) {
   const DF d;
   const DI di;
@@ -80,7 +82,7 @@ HWY_INLINE VF RoundStochastic32(const ElementConstants& e, VF a, VU random) {
   const VF min_normal = hn::Set(d, e.min_normal);
   const auto subnormal = hn::Lt(a, min_normal);
   if (hn::AllFalse(d, subnormal)) return normal;
-  const float steps = static_cast<float>(1 << e.mantissa_bits) / e.min_normal;  // in 1
+  const float steps = static_cast<float>(1 << e.mantissa_bits) / e.min_normal;  // 1 / (a step)
   const VF scaled = hn::Mul(hn::IfThenElseZero(subnormal, a), hn::Set(d, steps));
   const VF whole = hn::ConvertTo(d, hn::ConvertTo(di, scaled));
   const VF upper = hn::Mul(hn::Sub(scaled, whole), hn::Set(d, 65536.0f));
@@ -125,7 +127,7 @@ HWY_INLINE VF E8m0Multiplier(VI byte) {
                         E8m0Value(opposite));
 }
 
-// kFloor, kCeil, kEven.
+// The E8M0 byte of kFloor, kCeil and kEven.
 HWY_INLINE VI ExponentByte(const ScaleConstants& k, VF amax) {
   const DI di;
   const VI bits = Bits(amax);
@@ -158,18 +160,18 @@ HWY_INLINE BlockScales Nvfp4Scales(const ScaleConstants& k, VF amax) {
                                       .nan_code = 0x7F,
                                       .sign_code = 0x80};
   const DF d;
-  const VF product = hn::Mul(amax, hn::Set(d, k.tensor.per_amax));
+  const VF product = hn::Mul(amax, hn::Set(d, k.per_amax));
   const VF s = RoundNearest(kE4m3, hn::Min(product, hn::Set(d, kE4m3.max)));
   const VF reciprocal = hn::Div(hn::Set(d, 1.0f), hn::Mul(s, hn::Set(d, k.tensor.decode)));
   return {hn::Min(reciprocal, hn::Set(d, kFloatMax)), s, MagnitudeCode(kE4m3, s)};
 }
 
 HWY_INLINE BlockScales ScalesOf(const ScaleConstants& k, VF amax) {
-  if (k.rule == ScaleRule::kNvfp4) return Nvfp4Scales(k, amax);
-  if (k.rule == ScaleRule::kTensor) {
+  if (k.rule == BlockScale::kFolded) return Nvfp4Scales(k, amax);
+  if (k.rule == BlockScale::kOneBlock) {
     return {hn::Set(DF(), k.tensor.encode), hn::Set(DF(), 1.0f), hn::Zero(DI())};
   }
-  const VI byte = k.rule == ScaleRule::kRceil ? RceilByte(k, amax) : ExponentByte(k, amax);
+  const VI byte = k.rule == BlockScale::kRceil ? RceilByte(k, amax) : ExponentByte(k, amax);
   return {E8m0Multiplier(byte), E8m0Value(byte), byte};
 }
 

@@ -1,5 +1,5 @@
-// Where the codes and scale bytes of a unit go: packed, and turned where memory rows are columns of
-// x. With AVX-512 (VBMI) also the fast kernels' ways there.
+// Writes the codes and scale bytes of a unit to the result: packed, and transposed where memory
+// rows are columns of x. With AVX-512 (VBMI) also for the fast FP4 and FP8 kernels.
 #if defined(FP4LAB_BLOCK_PACK_CODES_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)  // NOLINT: once per target
 #ifdef FP4LAB_BLOCK_PACK_CODES_INL_H_
@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/block/layout.h"
 #include "fp4lab/block/plan.h"
 #include "fp4lab/block/quantize.h"
@@ -29,14 +30,14 @@ HWY_BEFORE_NAMESPACE();
 namespace fp4lab {
 namespace HWY_NAMESPACE {
 
-// The codes of a unit, one a byte, in memory order: rows are a chunk and a vector apart.
+// The codes of a unit, one per byte, in memory order, rows `stride` (a chunk and a vector) apart.
 struct CodeTile {
   std::uint8_t* codes;
   std::size_t stride;
   HWY_INLINE CodeSink Row(std::size_t r) const { return {codes + r * stride}; }
 };
 
-// Memory rows are rows of x.
+// Packs the codes of a unit whose memory rows are rows of x.
 HWY_INLINE void PackRows(const Unit& unit, const CodeTile& tile, const CodeLayout& layout,
                          std::uint8_t* codes) {
   for (std::size_t r = 0; r < unit.rows; ++r) {
@@ -53,7 +54,7 @@ HWY_INLINE void PackRows(const Unit& unit, const CodeTile& tile, const CodeLayou
   }
 }
 
-// Memory rows are columns of x.
+// Packs the codes of a unit whose memory rows are columns of x.
 HWY_INLINE void PackColumns(const Unit& unit, const CodeTile& tile, const CodeLayout& layout,
                             std::uint8_t* codes) {
   const std::uint8_t* from = tile.codes;
@@ -74,8 +75,8 @@ HWY_INLINE void PackColumns(const Unit& unit, const CodeTile& tile, const CodeLa
 template <class Byte>
 HWY_INLINE void StoreScales(const QuantizePlan& plan, const Unit& unit, std::size_t blocks,
                             const Byte* bytes, QuantizedMatrix* q) {
-  const std::size_t bands = (plan.rows + plan.block_rows - 1) / plan.block_rows;
-  const std::size_t columns = (plan.cols + plan.block_cols - 1) / plan.block_cols;
+  const std::size_t bands = DivideUp(plan.rows, plan.block_rows);
+  const std::size_t columns = DivideUp(plan.cols, plan.block_cols);
   const std::size_t band = unit.row / plan.block_rows, first = unit.col / plan.block_cols;
   std::uint8_t* to = q->scales.data();
   to += plan.transposed ? first * bands + band : band * columns + first;
@@ -91,14 +92,14 @@ struct PackedFp4Rows {
   HWY_INLINE PackedFp4Sink Row(std::size_t r) const { return {out + r * stride}; }
 };
 
-// Codes one a byte, kept for PackSixteenRows.
+// Codes, one per byte, as input of PackSixteenRows.
 struct ByteFp4Rows {
   std::uint8_t* codes;
   std::size_t stride;
   HWY_INLINE ByteFp4Sink Row(std::size_t r) const { return {codes + r * stride}; }
 };
 
-// 16 rows of 64 codes, pairs of rows joined, and turned.
+// Packs 16 rows of 64 codes: two rows per byte, transposed.
 HWY_INLINE void PackSixteenRows(const CodeTile& tile, std::size_t sixteen, TurnedCodes* out) {
   __m512i pairs[8];
   for (std::size_t i = 0; i < 8; ++i) {
@@ -109,26 +110,26 @@ HWY_INLINE void PackSixteenRows(const CodeTile& tile, std::size_t sixteen, Turne
   TurnBytes(pairs, out->bytes[0][sixteen], sizeof(out->bytes[0]));
 }
 
-// False: the generic kernel must do this unit. Memory rows are rows of x.
+// Returns false if the generic kernel must process the unit. Memory rows are rows of x.
 HWY_INLINE bool PackFp4Unit(const QuantizePlan& plan, const Unit& unit, const Tile& x,
                             const CodeLayout& layout, QuantizedMatrix* q) {
   Fp4Scales scales;
   const PackedFp4Rows rows{q->codes.data() + layout.Byte(unit.row, unit.col), layout.row_bytes};
   if (!QuantizeFp4Unit(plan, unit, x, &scales, rows)) return false;
-  StoreScales(plan, unit, (unit.cols + plan.block_cols - 1) / plan.block_cols, scales.byte, q);
+  StoreScales(plan, unit, DivideUp(unit.cols, plan.block_cols), scales.byte, q);
   return true;
 }
 
-// Codes and scale bytes of kPanelRows memory rows that are columns of x, so that those of one row
-// of x fill a cache line.
+// The codes and scale bytes of kPanelRows memory rows that are columns of x, so that the codes of
+// one row of x fill a cache line.
 struct CodePanel {
   static constexpr std::size_t kColumns = 256;
   TurnedCodes codes[kColumns / 64];
   alignas(64) std::uint8_t bytes[kPanelRows / 16][kColumns];
 };
 
-// One unit of a panel, `band` units down, of whole blocks. `tile` is room for codes. False: as
-// above.
+// Quantizes one unit of a panel, `band` units below the first, of whole blocks. `tile`: a buffer
+// for codes. Returns false if the generic kernel must process the unit.
 HWY_INLINE bool FillPanel(const QuantizePlan& plan, const Unit& unit, const Tile& x,
                           std::size_t band, const CodeTile& tile, CodePanel* panel,
                           QuantizedMatrix* q) {
@@ -150,13 +151,13 @@ HWY_INLINE bool FillPanel(const QuantizePlan& plan, const Unit& unit, const Tile
   if (plan.block_cols == 1) {
     std::copy_n(scales.byte, unit.cols, panel->bytes[band]);
   } else {
-    StoreScales(plan, unit, (unit.cols + plan.block_cols - 1) / plan.block_cols, scales.byte, q);
+    StoreScales(plan, unit, DivideUp(unit.cols, plan.block_cols), scales.byte, q);
   }
   return true;
 }
 
-// The scale bytes of columns below each other, `bands` of them, 64 columns from c on. `to`: of
-// column c; `all` of them a column.
+// Writes the scale bytes of 64 columns from c on, `bands` bytes per column. `to`: the first byte of
+// column c; `all`: scale bytes per column of the whole matrix.
 HWY_INLINE void FlushScales(const CodePanel& panel, std::size_t c, std::size_t columns,
                             std::size_t bands, std::size_t all, std::uint8_t* to) {
   __m512i rows[8];
@@ -183,7 +184,7 @@ HWY_INLINE void FlushPanel(const QuantizePlan& plan, const Unit& unit, std::size
   const std::size_t count = bands * plan.block_rows / 2;
   std::uint8_t* to = q->codes.data() + layout.Byte(unit.col, unit.row);
   const __mmask64 bytes = count >= 64 ? ~__mmask64{0} : (__mmask64{1} << count) - 1;
-  const std::size_t all = (plan.rows + plan.block_rows - 1) / plan.block_rows;
+  const std::size_t all = DivideUp(plan.rows, plan.block_rows);
   std::uint8_t* scales = q->scales.data() + unit.col * all + unit.row / plan.block_rows;
   for (std::size_t c = 0; c < unit.cols; c += 64, to += 64 * layout.row_bytes, scales += 64 * all) {
     const std::size_t columns = std::min<std::size_t>(64, unit.cols - c);
@@ -194,14 +195,14 @@ HWY_INLINE void FlushPanel(const QuantizePlan& plan, const Unit& unit, std::size
   }
 }
 
-// False: the generic kernel must do this unit.
+// Returns false if the generic kernel must process the unit.
 HWY_INLINE bool PutFp8Unit(const QuantizePlan& plan, const Unit& unit, const Tile& x,
                            const CodeLayout& layout, QuantizedMatrix* q) {
   Fp4Scales scales;
   if (!QuantizeFp8Unit(plan, x, &scales, q->codes.data() + layout.Byte(unit.row, unit.col))) {
     return false;
   }
-  if (!q->scales.empty()) StoreScales(plan, unit, (unit.cols + 31) / 32, scales.byte, q);
+  if (!q->scales.empty()) StoreScales(plan, unit, DivideUp(unit.cols, 32), scales.byte, q);
   return true;
 }
 
@@ -215,7 +216,7 @@ HWY_INLINE bool PutFp8Unit(const QuantizePlan&, const Unit&, const Tile&, const 
 
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
 HWY_INLINE bool HasFp4Units(const QuantizePlan& plan) { return HasFp4Rows(plan); }
-// As above.
+// Returns false if the generic kernel must process the unit.
 HWY_INLINE bool PackFp4Unit(const QuantizePlan& plan, const Unit& unit, const Tile& x,
                             const CodeLayout& layout, QuantizedMatrix* q) {
   UnitScales scales;

@@ -5,7 +5,8 @@
 namespace fp4lab {
 namespace {
 
-// Where code c of a row lies: the bit offset of its lowest bit from the row's first byte.
+// The position of the codes of a row. Bit(c): the offset of code c's lowest bit from the lowest bit
+// of the row's first byte.
 struct Place {
   CodeOrder order;
   std::size_t cols, block;
@@ -56,8 +57,8 @@ bool PacksPairs(CodeOrder order) {
   return order == CodeOrder::kLowFirst || order == CodeOrder::kHighFirst;
 }
 
-// Rows of kLowFirst and kHighFirst, which are most: loops that compilers turn into vectors.
-// `even`, `odd`: the bits that the codes of even and of odd columns move up.
+// A row of kLowFirst or kHighFirst, the common orders, by loops that compilers vectorise. `even`,
+// `odd`: the shifts of the codes of even and of odd columns within a byte.
 void PackPairs(const std::uint8_t* codes, std::size_t cols, int even, int odd,
                std::uint8_t* packed) {
   for (std::size_t i = 0; i < cols / 2; ++i) {
@@ -88,7 +89,7 @@ void CheckBlock(CodeOrder order, std::size_t block) {
 std::vector<std::uint8_t> PackCodes(std::span<const std::uint8_t> codes, std::size_t rows,
                                     std::size_t cols, CodeOrder order, std::size_t block) {
   CheckBlock(order, block);
-  Expects(codes.size() == rows * cols, "one code an element");
+  Expects(codes.size() == rows * cols, "one code per element");
   const std::size_t row_bytes = PackedRowBytes(order, cols, block);
   const Place place{order, cols, block};
   const int even = order == CodeOrder::kHighFirst ? 4 : 0;  // bits below the even columns
@@ -142,7 +143,7 @@ std::vector<std::uint8_t> TransposedCodes(std::span<const std::uint8_t> packed, 
 
 std::vector<std::uint8_t> TransposedBytes(std::span<const std::uint8_t> bytes, std::size_t rows,
                                           std::size_t cols) {
-  Expects(bytes.size() == rows * cols, "one byte an element");
+  Expects(bytes.size() == rows * cols, "one byte per element");
   std::vector<std::uint8_t> transposed(bytes.size());
   for (std::size_t r = 0; r < rows; ++r) {
     for (std::size_t c = 0; c < cols; ++c) transposed[c * rows + r] = bytes[r * cols + c];

@@ -1,4 +1,4 @@
-// How codes lie in the bytes that kernels and files hold.
+// The order of codes in the bytes of kernels and files.
 #pragma once
 
 #include <array>
@@ -8,6 +8,8 @@
 #include <span>
 #include <string_view>
 #include <vector>
+
+#include "fp4lab/base/divide_up.h"
 
 namespace fp4lab {
 
@@ -54,7 +56,7 @@ constexpr std::size_t PackedRowBytes(CodeOrder order, std::size_t cols, std::siz
     case CodeOrder::kBytes:
       return cols;
     case CodeOrder::kDense6:
-      return (cols * 6 + 7) / 8;
+      return DivideUp(cols * 6, 8);
   }
   return 0;
 }
@@ -63,7 +65,7 @@ constexpr std::size_t PackedRowBytes(CodeOrder order, std::size_t cols, std::siz
 std::vector<std::uint8_t> PackCodes(std::span<const std::uint8_t> codes, std::size_t rows,
                                     std::size_t cols, CodeOrder order, std::size_t block = 16);
 
-// The inverse. packed.size() must be rows * PackedRowBytes(order, cols, block).
+// Inverse of PackCodes. packed.size() must be rows * PackedRowBytes(order, cols, block).
 std::vector<std::uint8_t> UnpackCodes(std::span<const std::uint8_t> packed, std::size_t rows,
                                       std::size_t cols, CodeOrder order, std::size_t block = 16);
 
@@ -73,7 +75,7 @@ std::vector<std::uint8_t> TransposedCodes(std::span<const std::uint8_t> packed, 
                                           std::size_t cols, CodeOrder order,
                                           std::size_t block = 16);
 
-// What a (rows, cols) matrix of bytes looks like transposed: (cols, rows). For unpacked codes.
+// The transpose, (cols, rows), of a (rows, cols) matrix of bytes: for unpacked codes.
 std::vector<std::uint8_t> TransposedBytes(std::span<const std::uint8_t> bytes, std::size_t rows,
                                           std::size_t cols);
 

@@ -3,27 +3,36 @@
 #include <algorithm>
 #include <bit>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/block/layout.h"
-#include "fp4lab/block/scale_rules.h"
+#include "fp4lab/dialect/exponent_bytes.h"
+#include "fp4lab/dialect/tensor_scale_stage.h"
 
 namespace fp4lab {
 namespace {
 
-ScaleConstants ScaleConstantsOf(const BlockFormat& format, float amax) {
-  std::uint32_t rounding = 0;
-  if (format.rule == ScaleRule::kCeil) rounding = 0x7FFFFFu;
-  if (format.rule == ScaleRule::kEven) {
-    rounding = 1u << (22 - FormatOf(format.element).mantissa_bits);
-  }
-  return {.rule = format.rule,
-          .tensor = TensorScaleOf(format, amax),
-          .reciprocal = 1.0f / MaxFinite(format.element),
-          .rounding = rounding,
-          .max_exponent = MaxExponent(format.element)};
+Rounding RoundingOf(ElementRounding rounding) {
+  if (RandomBitsOf(rounding) != 0) return Rounding::kStochastic;
+  return rounding == ElementRounding::kTowardZero ? Rounding::kTowardZero : Rounding::kNearestEven;
 }
 
 }  // namespace
+
+ScaleConstants ScaleConstantsOf(const Dialect& d, float amax) {
+  std::uint32_t rounding = 0;
+  if (d.block_scale == BlockScale::kCeil) rounding = 0x7FFFFFu;
+  if (d.block_scale == BlockScale::kEven) {
+    rounding = EvenAddend(FormatOf(d.element).mantissa_bits);
+  }
+  const TensorScale tensor = TensorScaleOf(d, amax);
+  return {.rule = d.block_scale,
+          .tensor = tensor,
+          .per_amax = FoldedFactor(tensor.encode, TargetOf(d)),
+          .reciprocal = 1.0f / TargetOf(d),
+          .rounding = rounding,
+          .max_exponent = MaxExponent(d.element)};
+}
 
 ElementConstants ElementConstantsOf(FormatId id) {
   const Format& f = FormatOf(id);
@@ -38,36 +47,36 @@ ElementConstants ElementConstantsOf(FormatId id) {
 QuantizePlan MakePlan(std::size_t rows, std::size_t cols, bool transposed,
                       const QuantizeOptions& options, const UnitStage& stage) {
   CheckOptions(options);
-  const BlockFormat& format = options.format;
-  const bool whole = format.rule == ScaleRule::kTensor;  // any cut will do
+  const Dialect& d = options.dialect;
+  const bool whole = d.block_scale == BlockScale::kOneBlock;  // no blocks: any cut is valid
   QuantizePlan plan{};
-  plan.element = ElementConstantsOf(format.element);
-  plan.scale = ScaleConstantsOf(format, options.amax.value_or(0.0f));
+  plan.element = ElementConstantsOf(d.element);
+  plan.scale = ScaleConstantsOf(d, options.amax.value_or(0.0f));
   plan.transposed = transposed;
   plan.rows = rows;
   plan.cols = cols;
-  plan.block_rows = whole ? 1 : static_cast<std::size_t>(format.block_rows);
-  plan.block_cols = whole ? 32 : static_cast<std::size_t>(format.block_cols);
+  plan.block_rows = whole ? 1 : static_cast<std::size_t>(d.block_rows);
+  plan.block_cols = whole ? 32 : static_cast<std::size_t>(d.block_cols);
   if (transposed) std::swap(plan.block_rows, plan.block_cols);
   const std::size_t step = plan.block_cols * ((15 + plan.block_cols) / plan.block_cols);
   const std::size_t wanted = std::clamp<std::size_t>(4096 / plan.block_rows, 128, kMaxChunk);
   plan.chunk = std::max(step, wanted / step * step);
-  plan.chunks = (plan.cols + plan.chunk - 1) / plan.chunk;
-  plan.units = (plan.rows + plan.block_rows - 1) / plan.block_rows * plan.chunks;
-  plan.rounding = options.rounding;
+  plan.chunks = DivideUp(plan.cols, plan.chunk);
+  plan.units = DivideUp(plan.rows, plan.block_rows) * plan.chunks;
+  plan.rounding = RoundingOf(d.rounding);
   plan.random = options.random;
-  plan.random_bits = options.random_bits;
+  plan.random_bits = RandomBitsOf(d.rounding);
   plan.stage = stage;
   Expects(stage.fill == nullptr || plan.block_rows <= kMaxStagedBlock,
           "blocks of at most 32 memory rows after a stage");
   return plan;
 }
 
-MatrixView<const float> AsOneRow(MatrixView<const float> x, const BlockFormat& format) {
+MatrixView<const float> AsOneRow(MatrixView<const float> x, const Dialect& d) {
   if (!x.IsRowMajor()) return x;
-  const bool whole = format.rule == ScaleRule::kTensor;
-  const std::size_t width = whole ? 2 : static_cast<std::size_t>(format.block_cols);
-  const bool one_high = whole || format.block_rows == 1;
+  const bool whole = d.block_scale == BlockScale::kOneBlock;
+  const std::size_t width = whole ? 2 : static_cast<std::size_t>(d.block_cols);
+  const bool one_high = whole || d.block_rows == 1;
   return one_high && x.cols % width == 0 ? MatrixView<const float>(x.data, 1, x.size()) : x;
 }
 

@@ -1,17 +1,18 @@
-// What the kernels need to know of one quantization, found once a call.
+// The plan of one quantization: constants and division of work, computed once per call.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/base/random.h"
-#include "fp4lab/block/block_format.h"
 #include "fp4lab/block/quantize.h"
+#include "fp4lab/dialect/tensor_scale.h"
 
 namespace fp4lab {
 
-// A format of the elements, as the constants of its roundings.
+// The constants of an element format that the rounding kernels use.
 struct ElementConstants {
   float max;          // largest finite value
   float min_normal;   // 2^(1 - bias)
@@ -22,27 +23,31 @@ struct ElementConstants {
 };
 ElementConstants ElementConstantsOf(FormatId id);
 
-// A scale rule, as the constants of its formula (block/scale_rules.h).
+// The constants of a block scale's formula (dialect/block_scale_rules.h).
 struct ScaleConstants {
-  ScaleRule rule;
+  BlockScale rule;
   TensorScale tensor;
-  float reciprocal;        // kRceil: fl(1 / largest element)
-  std::uint32_t rounding;  // kFloor, kCeil, kEven: what is added to amax's bits
+  float per_amax;          // kFolded: FoldedFactor, from a block's amax to its scale
+  float reciprocal;        // kRceil: fl(1/q)
+  std::uint32_t rounding;  // kFloor, kCeil, kEven: the number added to amax's bits
   int max_exponent;        // emax of the element
 };
+ScaleConstants ScaleConstantsOf(const Dialect& dialect, float amax);
 
-// What stands between memory and a quantizer: to(r, c) is what the quantizer sees in the place of
-// from(r, c), rows x cols elements in memory order that hold whole blocks (but at the edges of x).
-// `transposed`: memory rows are columns of x. No stage: the elements themselves.
+// A stage between memory and the quantizer: `fill` writes to `to` the elements that the quantizer
+// sees in place of those of `from`, rows x cols elements in memory order that hold whole blocks
+// (except at the edges of x). `transposed`: memory rows are columns of x. Without `fill` the
+// quantizer sees the elements themselves.
 struct UnitStage {
   const void* context = nullptr;
   void (*fill)(const void* context, MatrixView<const float> from, bool transposed,
                MatrixView<float> to) = nullptr;
 };
 
-// Kernels see the matrix in memory order: unit column stride, so a columnwise quantization arrives
-// transposed, with (16, 1) blocks for 1x16. Work is cut into units, a band of one block's rows by a
-// chunk of columns, and units into groups; neither depends on the number of threads.
+// The kernels see the matrix in memory order, with unit column stride: a columnwise quantization
+// arrives transposed, with (16, 1) blocks for 1x16. The work is cut into units, a band of one
+// block's rows by a chunk of columns, and units are joined to groups; the cuts do not depend on the
+// number of threads.
 struct QuantizePlan {
   ElementConstants element;
   ScaleConstants scale;
@@ -54,36 +59,36 @@ struct QuantizePlan {
   std::size_t units;
   Rounding rounding;
   RandomStream random;
-  int random_bits;
+  int random_bits;  // kStochastic: 16 or 32 per element
   UnitStage stage;
 };
 
 inline constexpr std::size_t kMaxBlock = 128;   // rows or columns of a block
 inline constexpr std::size_t kMaxChunk = 1024;  // columns of a unit
 inline constexpr std::size_t kUnitsAGroup = 8;
-inline constexpr std::size_t kMaxStagedBlock = 32;  // rows of a block, where there is a stage
+inline constexpr std::size_t kMaxStagedBlock = 32;  // rows of a block, with a UnitStage
 
-// Room for the elements of a unit that went through a stage.
+// Buffer for the elements of a unit after the stage.
 struct StageBuffer {
   static constexpr std::size_t kElements = 4096 + 16 * kMaxStagedBlock;  // rows of whole vectors
   alignas(64) float data[kElements];
 };
 
-// The columns that unit i of a plan covers, and the rows.
+// The rows and columns that a unit covers, in memory order.
 struct Unit {
   std::size_t row, rows, col, cols;
 };
 Unit UnitOf(const QuantizePlan& plan, std::size_t i);
 
 constexpr std::size_t GroupsOf(const QuantizePlan& plan) {
-  return (plan.units + kUnitsAGroup - 1) / kUnitsAGroup;
+  return DivideUp(plan.units, kUnitsAGroup);
 }
 constexpr std::size_t EndOfGroup(const QuantizePlan& plan, std::size_t group) {
   return (group + 1) * kUnitsAGroup < plan.units ? (group + 1) * kUnitsAGroup : plan.units;
 }
 
-// How many units from i on, of those before `end`, a kernel may take as one: units beside each
-// other that are one row high.
+// The number of units from i on, but before `end`, that a kernel may take as one span: adjacent
+// units of the same row, one row high.
 inline constexpr std::size_t kMaxSpan = 8;
 inline constexpr std::size_t kMaxSpanBytes = kMaxSpan * kMaxChunk;  // of random bits
 constexpr std::size_t UnitsOfSpan(const QuantizePlan& plan, std::size_t i, std::size_t end) {
@@ -95,7 +100,7 @@ constexpr std::size_t UnitsOfSpan(const QuantizePlan& plan, std::size_t i, std::
   const std::size_t most = in_row < limit ? in_row : limit;
   return end - i < most ? end - i : most;
 }
-// The columns of n units from i on.
+// The rows and columns of the span of n units from i on.
 inline Unit SpanOf(const QuantizePlan& plan, std::size_t i, std::size_t n) {
   Unit unit = UnitOf(plan, i);
   const std::size_t left = plan.cols - unit.col;
@@ -103,8 +108,8 @@ inline Unit SpanOf(const QuantizePlan& plan, std::size_t i, std::size_t n) {
   return unit;
 }
 
-// Of a transposed plan: units below each other, of kPanelRows memory rows in all where that is a
-// multiple of a block's, so that codes are written a cache line at a time.
+// A panel of a transposed plan: units below each other, with kPanelRows memory rows in total if
+// that is a multiple of a block's rows, so that codes are written a cache line at a time.
 inline constexpr std::size_t kPanelRows = 128;
 constexpr std::size_t PanelHeight(const QuantizePlan& plan) {
   return kPanelRows % plan.block_rows == 0 ? kPanelRows : plan.block_rows;
@@ -118,7 +123,7 @@ constexpr std::size_t PanelsOf(const QuantizePlan& plan) {
 constexpr Panel PanelOf(const QuantizePlan& plan, std::size_t i) {
   const std::size_t bands = PanelHeight(plan) / plan.block_rows;
   const std::size_t band = i / plan.chunks * bands;
-  const std::size_t left = (plan.rows + plan.block_rows - 1) / plan.block_rows - band;
+  const std::size_t left = DivideUp(plan.rows, plan.block_rows) - band;
   return {band * plan.chunks + i % plan.chunks, left < bands ? left : bands};
 }
 
@@ -126,7 +131,7 @@ constexpr Panel PanelOf(const QuantizePlan& plan, std::size_t i) {
 QuantizePlan MakePlan(std::size_t rows, std::size_t cols, bool transposed,
                       const QuantizeOptions& options, const UnitStage& stage = {});
 
-// A matrix without gaps whose blocks lie in one row each is one long row of blocks.
-MatrixView<const float> AsOneRow(MatrixView<const float> x, const BlockFormat& format);
+// Returns x as one long row of blocks if x has no gaps and every block lies in one row, else x.
+MatrixView<const float> AsOneRow(MatrixView<const float> x, const Dialect& dialect);
 
 }  // namespace fp4lab

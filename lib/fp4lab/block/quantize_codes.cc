@@ -4,6 +4,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/memory_order.h"
 #include "fp4lab/base/parallel.h"
@@ -45,14 +46,14 @@ void CodesOfUnit(const QuantizePlan& plan, const Unit& unit, const Tile& x,
   }
 }
 
-// Units [begin, end). x is in memory order, q is not.
+// Quantizes units [begin, end). x is in memory order, q is not.
 void CodesOfUnits(const QuantizePlan& plan, const MatrixView<const float>& x, std::size_t begin,
                   std::size_t end, QuantizedMatrix* q) {
   CodeBuffers buffers;
   StageBuffer staged;
   const bool fp4 = !plan.transposed && HasFp4Units(plan);
   const bool fp8 = !plan.transposed && HasFp8Units(plan);
-  const CodeLayout layout(q->format, plan.transposed ? plan.rows : plan.cols);
+  const CodeLayout layout(q->dialect, plan.transposed ? plan.rows : plan.cols);
   for (std::size_t i = begin, n = 1; i < end; i += n) {
     n = fp4 || fp8 ? UnitsOfSpan(plan, i, end) : 1;
     const Unit span = SpanOf(plan, i, n);
@@ -65,11 +66,11 @@ void CodesOfUnits(const QuantizePlan& plan, const MatrixView<const float>& x, st
   }
 }
 
-// The units of a panel of a transposed plan.
+// Quantizes the units of a panel of a transposed plan.
 void CodesOfPanel(const QuantizePlan& plan, const MatrixView<const float>& x, std::size_t i,
                   QuantizedMatrix* q) {
   const Panel units = PanelOf(plan, i);
-  std::uint32_t done = 0;  // bit b: unit b of the panel
+  std::uint32_t done = 0;  // bit b: unit b of the panel is quantized
   if (HasFp4Units(plan)) {
     CodePanel panel;
     StageBuffer staged;
@@ -82,7 +83,7 @@ void CodesOfPanel(const QuantizePlan& plan, const MatrixView<const float>& x, st
       const bool filled = FillPanel(plan, unit, tile, whole, {codes, plan.chunk + 64}, &panel, q);
       done |= static_cast<std::uint32_t>(filled) << whole;
     }
-    FlushPanel(plan, UnitOf(plan, units.first), whole, CodeLayout(q->format, plan.rows), panel, q);
+    FlushPanel(plan, UnitOf(plan, units.first), whole, CodeLayout(q->dialect, plan.rows), panel, q);
   }
   for (std::size_t b = 0; b < units.count; ++b) {
     const std::size_t unit = units.first + b * plan.chunks;
@@ -102,7 +103,7 @@ namespace {
 HWY_EXPORT(CodesOfUnits);
 HWY_EXPORT(CodesOfPanel);
 
-// Work on memory rows [begin, end) and columns [begin_col, end_col), which hold whole units (and
+// Quantizes memory rows [begin, end) and columns [begin_col, end_col), which hold whole units (and
 // panels).
 void CodesOfPart(const QuantizePlan& plan, const MatrixView<const float>& x, std::size_t begin,
                  std::size_t end, std::size_t begin_col, std::size_t end_col, QuantizedMatrix* q) {
@@ -128,7 +129,7 @@ void Quantize(MatrixView<const float> x, const QuantizeOptions& options, const U
   const Matrix<float> copy = CopyUnlessUnitStride(x);
   if (!copy.values.empty()) x = copy.View();
   const bool transposed = !HasUnitRows(x);
-  x = transposed ? x.Transposed() : AsOneRow(x, options.format);
+  x = transposed ? x.Transposed() : AsOneRow(x, options.dialect);
   const QuantizePlan plan = MakePlan(x.rows, x.cols, transposed, options, stage);
   if (transposed) {
     ParallelFor(PanelsOf(plan), [&](std::size_t i) {
@@ -161,21 +162,21 @@ void QuantizeBothWays(MatrixView<const float> x, const QuantizeOptions& given_fo
   if (x.size() == 0) return;
   const Matrix<float> copy = CopyUnlessUnitStride(x);
   if (!copy.values.empty()) x = copy.View();
-  const bool turned = !HasUnitRows(x);  // then it is x's transpose that lies in memory as rows
+  const bool turned = !HasUnitRows(x);  // then x.Transposed() has unit row stride
   if (turned) x = x.Transposed();
   const QuantizeOptions& options = turned ? column_options : row_options;
   const QuantizePlan along = MakePlan(x.rows, x.cols, false, options);
   const QuantizePlan across = MakePlan(x.rows, x.cols, true, turned ? row_options : column_options);
   QuantizedMatrix* const results[] = {turned ? columns : rows, turned ? rows : columns};
-  // Parts that stay in the second-level cache between the two.
+  // Parts that stay in the second-level cache between the rowwise and the columnwise quantization.
   constexpr std::size_t kPart = 1024;
   const std::size_t height = std::lcm(along.block_rows, PanelHeight(across));
   const bool cut = kPart % along.chunk == 0 && kPart % across.chunk == 0;
-  const std::size_t width = cut ? kPart : x.cols, parts = (x.cols + width - 1) / width;
-  const MatrixView<const float> line = AsOneRow(x, options.format);
+  const std::size_t width = cut ? kPart : x.cols, parts = DivideUp(x.cols, width);
+  const MatrixView<const float> line = AsOneRow(x, options.dialect);
   const QuantizePlan along_line = MakePlan(line.rows, line.cols, false, options);
   const bool lines = parts == 1 && line.rows == 1 && height * x.cols % along_line.chunk == 0;
-  ParallelFor((x.rows + height - 1) / height * parts, [&](std::size_t i) {
+  ParallelFor(DivideUp(x.rows, height) * parts, [&](std::size_t i) {
     const std::size_t r = i / parts * height, end = std::min(r + height, x.rows);
     const std::size_t c = i % parts * width, end_col = std::min(c + width, x.cols);
     if (lines) {

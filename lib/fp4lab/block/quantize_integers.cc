@@ -1,6 +1,7 @@
 // QuantizeToFp4Integers: quantize into one byte an element and a float a scale.
 #include <algorithm>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/memory_order.h"
 #include "fp4lab/base/parallel.h"
@@ -68,13 +69,13 @@ struct IntegerFp4Rows {
   HWY_INLINE IntegerFp4Sink Row(std::size_t r) const { return {out + r * stride}; }
 };
 
-// False: the generic kernel must do this unit.
+// Returns false if the generic kernel must process the unit.
 HWY_INLINE bool IntegersOfFp4Unit(const QuantizePlan& plan, const Unit& unit, const Tile& x,
                                   const Fp4Integers& out) {
   Fp4Scales scales;
   const IntegerFp4Rows rows{&out.codes(unit.row, unit.col), out.codes.row_stride};
   if (!QuantizeFp4Unit(plan, unit, x, &scales, rows)) return false;
-  const std::size_t blocks = (unit.cols + plan.block_cols - 1) / plan.block_cols;
+  const std::size_t blocks = DivideUp(unit.cols, plan.block_cols);
   StoreScales(plan, unit, blocks, scales.value, out);
   return true;
 }
@@ -89,7 +90,7 @@ HWY_INLINE bool IntegersOfFp4Unit(const QuantizePlan&, const Unit&, const Tile&,
 
 #endif
 
-// One group of units. x and out are in memory order.
+// Processes one group of units. x and out are in memory order.
 void IntegersOfUnits(const QuantizePlan& plan, const MatrixView<const float>& x,
                      const Fp4Integers& out, std::size_t group) {
   UnitScales scales;
@@ -123,7 +124,7 @@ namespace {
 
 HWY_EXPORT(IntegersOfUnits);
 
-// A copy of x that lies in memory as rows (columns if `turned`).
+// A row-major copy of x (of x.Transposed() if `turned`).
 Matrix<float> Copy(MatrixView<const float> x, bool turned) {
   const MatrixView<const float> from = turned ? x.Transposed() : x;
   Matrix<float> copy(from.rows, from.cols);
@@ -133,9 +134,9 @@ Matrix<float> Copy(MatrixView<const float> x, bool turned) {
   return copy;
 }
 
-// Where nothing has gaps, one long row.
-void AsOneRow(const BlockFormat& format, MatrixView<const float>* x, Fp4Integers* out) {
-  const MatrixView<const float> row = fp4lab::AsOneRow(*x, format);
+// Views x and out as one long row if none of the matrices has gaps.
+void AsOneRow(const Dialect& dialect, MatrixView<const float>* x, Fp4Integers* out) {
+  const MatrixView<const float> row = fp4lab::AsOneRow(*x, dialect);
   if (row.rows != 1 || !out->codes.IsRowMajor() || !out->scales.IsRowMajor()) return;
   *x = row;
   out->codes = {out->codes.data, 1, out->codes.size()};
@@ -147,20 +148,20 @@ void AsOneRow(const BlockFormat& format, MatrixView<const float>* x, Fp4Integers
 bool QuantizeToFp4Integers(MatrixView<const float> x, const QuantizeOptions& options,
                            const UnitStage& stage, const Fp4Integers& out) {
   CheckFp4Integers(x, options, out);
-  Expects(!HasTensorScale(options.format) || options.amax.has_value(), "the amax is known");
+  Expects(!HasTensorScale(options.dialect) || options.amax.has_value(), "the amax is known");
   if (x.size() == 0) return true;
   const bool turned = !(out.codes.col_stride == 1 || out.codes.cols <= 1);
   const bool as_out = turned ? HasUnitColumns(x) : HasUnitRows(x);
   const Matrix<float> copy = as_out ? Matrix<float>() : Copy(x, turned);
   MatrixView<const float> from = !as_out ? copy.View() : turned ? x.Transposed() : x;
   Fp4Integers to = turned ? Fp4Integers{out.codes.Transposed(), out.scales.Transposed()} : out;
-  if (!turned) AsOneRow(options.format, &from, &to);
+  if (!turned) AsOneRow(options.dialect, &from, &to);
   const QuantizePlan plan = MakePlan(from.rows, from.cols, turned, options, stage);
   ParallelFor(GroupsOf(plan), [&](std::size_t group) {
     HWY_DYNAMIC_DISPATCH(IntegersOfUnits)(plan, from, to, group);
   });
-  if (options.format.rule == ScaleRule::kNvfp4) return true;  // 0 or 2^-9 to 448
-  return internal::FinishFp4Scales(options.format, out);
+  if (options.dialect.block_scale == BlockScale::kFolded) return true;  // E4M3: 0, 2^-9 to 448
+  return internal::FinishFp4Scales(options.dialect, out);
 }
 
 bool QuantizeToFp4Integers(MatrixView<const float> x, const QuantizeOptions& options,

@@ -26,7 +26,7 @@ struct ValueRows {
   HWY_INLINE ValueSink Row(std::size_t r) const { return {out + r * stride}; }
 };
 
-// One group of units. x and out are in memory order.
+// Processes one group of units. x and out are in memory order.
 void ValuesOfUnits(const QuantizePlan& plan, MatrixView<const float> x, MatrixView<float> out,
                    std::size_t group) {
   UnitScales scales;
@@ -58,7 +58,7 @@ void QuantizeToValues(MatrixView<const float> x, const QuantizeOptions& options,
                       const UnitStage& stage, MatrixView<float> out) {
   Expects(out.rows == x.rows && out.cols == x.cols, "out has the shape of x");
   CheckOptions(options);
-  Expects(!HasTensorScale(options.format) || options.amax.has_value(), "the amax is known");
+  Expects(!HasTensorScale(options.dialect) || options.amax.has_value(), "the amax is known");
   if (x.size() == 0) return;
   RunInMemoryOrder(
       x, out, [&](MatrixView<const float> from, MatrixView<float> to, bool transposed) {

@@ -1,4 +1,4 @@
-// The random bits of elements, RandomStream's Bits8, Bits16 and Bits32, for many elements at once.
+// RandomStream's Bits8, Bits16 and Bits32 of many elements at once.
 #if defined(FP4LAB_BLOCK_RANDOM_INL_H_) == defined(HWY_TARGET_TOGGLE)  // NOLINT: once per target
 #ifdef FP4LAB_BLOCK_RANDOM_INL_H_
 #undef FP4LAB_BLOCK_RANDOM_INL_H_
@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/random.h"
 #include "fp4lab/block/plan.h"
 
@@ -20,8 +21,8 @@ namespace fp4lab {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The definition of FillBlocks and FillBlockColumns, for one lane and for counters whose upper
-// words differ.
+// The scalar definition of FillBlocks and FillBlockColumns: for targets with one lane, and for
+// counters whose upper words differ.
 HWY_INLINE void FillBlocksPlainly(const RandomStream& stream, std::uint64_t first,
                                   std::size_t count, std::uint16_t* out) {
   for (std::size_t i = 0; i < count; ++i) {
@@ -61,7 +62,7 @@ HWY_INLINE void FillBlockColumns(const RandomStream& stream, std::uint64_t first
 using D64 = hn::ScalableTag<std::uint64_t>;
 using V64 = hn::Vec<D64>;
 
-// Philox4x32 blocks in 64-bit lanes: of every lane only the low 32 bits count.
+// Philox4x32 blocks in 64-bit lanes, of which only the low 32 bits are used.
 struct PhiloxLanes {
   V64 w0, w1, w2, w3;
 };
@@ -71,7 +72,8 @@ HWY_INLINE V64 MulLow32(V64 a, V64 b) {
   return hn::MulEven(hn::BitCast(d32, a), hn::BitCast(d32, b));
 }
 
-// The upper halves below, by a shuffle: beside the shifts, another port's work.
+// The upper 32 bits of each lane moved to the lower, by a shuffle, which runs on another port than
+// shifts.
 HWY_INLINE V64 UpperHalves(V64 x) {
 #if HWY_TARGET <= HWY_AVX3
   return V64{_mm512_shuffle_epi32(x.raw, _MM_PERM_DDBB)};
@@ -80,11 +82,11 @@ HWY_INLINE V64 UpperHalves(V64 x) {
 #endif
 }
 
-// The keys of the rounds, in memory: a kernel broadcasts them as it loads them. Counters that share
-// all but the lowest word share parts of the first three rounds, which are joined to keys here:
+// The keys of the rounds, in memory, so that a kernel broadcasts them with the load. Counters that
+// share all but the lowest word share parts of the first three rounds, which are folded into keys:
 //   round 1: {first_even, first_word, hi(p0) ^ odd[0], p0}     (first_even, first_word: scalars)
 //   round 2: {hi(p1) ^ even[1], p1, p0 of round 1 ^ odd[1], second_word}
-//   round 3: as any, with second_word as w3, so that odd[2] holds both
+//   round 3: as any, with second_word as w3, which is folded into odd[2]
 struct JoinedKeys {
   std::uint64_t even[kPhiloxRounds], odd[kPhiloxRounds];
   JoinedKeys(const RandomStream& stream, std::uint64_t first) {
@@ -106,7 +108,8 @@ struct JoinedKeys {
   }
 };
 
-// Rounds 1 and 2 of counters whose lowest words are the lanes of `block`; w3 stays 0, see above.
+// Rounds 1 and 2 of counters whose lowest words are the lanes of `block`; w3 stays 0, because
+// JoinedKeys folds it into a key.
 HWY_INLINE PhiloxLanes PhiloxStart(const JoinedKeys& keys, V64 block) {
   const D64 d;
   const V64 p0 = MulLow32(block, hn::Set(d, kPhiloxMultipliers[0]));
@@ -123,9 +126,9 @@ HWY_INLINE PhiloxLanes PhiloxRound(const PhiloxLanes& c, V64 k0, V64 k1) {
   return {hn::Xor3(UpperHalves(p1), c.w1, k0), p1, hn::Xor3(hn::ShiftRight<32>(p0), c.w3, k1), p0};
 }
 
-// use(a, b, c, e): four vectors of blocks before the last round. Four at a time: a round waits 7
-// cycles for its products, and schedulers do not look far enough ahead to find other work by
-// themselves.
+// Calls use(a, b, c, e) with four vectors of blocks before the last round. Four at a time, because
+// a round waits 7 cycles for its products and the out-of-order window is too short to overlap
+// independent calls.
 template <class Use>
 HWY_INLINE void FourPhilox(const JoinedKeys& keys, V64 block_a, V64 block_b, V64 block_c,
                            V64 block_e, const Use& use) {
@@ -152,7 +155,7 @@ HWY_INLINE bool ShareUpperWord(std::uint64_t first, std::uint64_t count) {
   return first >> 32 == (first + count) >> 32;
 }
 
-// low's low halves below, high's above.
+// Lanes with the low halves of `low` below and the low halves of `high` above.
 HWY_INLINE V64 JoinHalves(V64 low, V64 high) {
 #if HWY_TARGET <= HWY_AVX3
   return V64{_mm512_mask_shuffle_epi32(low.raw, 0xAAAA, high.raw, _MM_PERM_CCAA)};
@@ -167,7 +170,7 @@ struct PhiloxPairs {
 };
 HWY_INLINE PhiloxPairs LastPairs(const JoinedKeys& keys, const PhiloxLanes& c) {
 #if HWY_TARGET <= HWY_AVX3
-  // A product with its halves exchanged is {lo, hi}: the round's other words are xored to hi.
+  // A product with its halves exchanged is {lo, hi}; the round's other words are xored into hi.
   const auto joined = [](V64 product, V64 word, std::uint64_t key) HWY_ATTR {
     const __m512i turned = _mm512_shuffle_epi32(product.raw, _MM_PERM_CDAB);
     const __m512i k = _mm512_set1_epi64(static_cast<std::int64_t>(key));
@@ -184,8 +187,9 @@ HWY_INLINE PhiloxPairs LastPairs(const JoinedKeys& keys, const PhiloxLanes& c) {
 #endif
 }
 
-// store(block, pairs): the blocks [first, first + count) in vectors, rounded up to four; block: the
-// index of lane 0. Lane i holds block order[i] of a vector's.
+// Calls store(block, pairs) for the blocks [first, first + count) in vectors, rounded up to four
+// vectors; `block` is the index of the vector's first block. Lane i holds block order[i] of a
+// vector.
 template <class Store>
 HWY_INLINE void ForEachPairs(const RandomStream& stream, std::uint64_t first, std::size_t count,
                              V64 order, const Store& store) {
@@ -205,7 +209,7 @@ HWY_INLINE void ForEachPairs(const RandomStream& stream, std::uint64_t first, st
   }
 }
 
-// Where vectors of blocks are stored, the room for them is a multiple of four vectors.
+// Output buffers of vectors of blocks have room for a multiple of so many blocks (four vectors).
 inline constexpr std::size_t kBlocksAtOnce = 4 * hn::MaxLanes(D64());
 
 // out[8 i .. 8 i + 7]: the fields of Philox block first + i (x86 is little-endian, as they are
@@ -216,7 +220,7 @@ HWY_INLINE void FillBlocks(const RandomStream& stream, std::uint64_t first, std:
     return FillBlocksPlainly(stream, first, count, out);
   }
 #if HWY_TARGET <= HWY_AVX3
-  // Interleaved within 128-bit lanes, blocks come in order.
+  // With this order, interleaving within 128-bit lanes stores the blocks in order.
   const V64 order{_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7)};
   const auto store = [&](std::size_t i, const PhiloxPairs& p) HWY_ATTR {
     _mm512_storeu_si512(out + 8 * i, _mm512_unpacklo_epi64(p.w01.raw, p.w23.raw));
@@ -273,31 +277,31 @@ HWY_INLINE void FillBlockColumns(const RandomStream& stream, std::uint64_t first
 
 #endif
 
-// The random bits of one unit, with a vector to spare.
+// The random bits of one unit, with room for one more vector.
 struct RandomBuffer {
-  alignas(64) std::uint16_t fields[2 * kMaxChunk + 512];  // one row's, of 8, 16 or 32 bits
-  alignas(64) std::uint32_t words[kMaxBlock * 128 + 64];  // all rows': 4, 2 or 1 rows' in a word
+  alignas(64) std::uint16_t fields[2 * kMaxChunk + 512];  // of one row, 16 or 32 bits each
+  alignas(64) std::uint32_t words[kMaxBlock * 128 + 64];  // of all rows, 2 or 1 rows per word
 };
 // Columns of `words`: a unit's columns, rounded up to whole vectors.
-HWY_INLINE std::size_t WordStride(const Unit& unit) { return (unit.cols + 15) / 16 * 16; }
+HWY_INLINE std::size_t WordStride(const Unit& unit) { return RoundUp(unit.cols, 16); }
 
 // The fields of `count` elements from `first` on, of plan.random_bits each, one after the other.
 HWY_INLINE const std::uint8_t* FillFields(const QuantizePlan& plan, std::uint64_t first,
                                           std::size_t count, RandomBuffer* buffer) {
   const auto bytes = static_cast<std::size_t>(plan.random_bits) / 8, fields = 16 / bytes;
   const std::size_t skipped = static_cast<std::size_t>(first % fields);
-  FillBlocks(plan.random, first / fields, (skipped + count + fields - 1) / fields, buffer->fields);
+  FillBlocks(plan.random, first / fields, DivideUp(skipped + count, fields), buffer->fields);
   return reinterpret_cast<const std::uint8_t*>(buffer->fields) + skipped * bytes;
 }
 
-// The fields of a unit of a transposed plan. A word holds those of 1, 2 or 4 memory rows (columns
-// of x, whose rows are plan.rows long): words[k * WordStride + i] is word k of column i's run of
-// bits.
+// Makes the fields of a unit of a transposed plan. A word holds the fields of 1 or 2 memory rows
+// (columns of x, whose rows are plan.rows long): words[k * WordStride + i] is word k of column i's
+// run of bits.
 HWY_INLINE void FillWords(const QuantizePlan& plan, const Unit& unit, RandomBuffer* buffer) {
   const std::size_t stride = WordStride(unit);
   const auto bytes = static_cast<std::size_t>(plan.random_bits) / 8, fields = 16 / bytes;
   const std::uint64_t first = std::uint64_t{unit.col} * plan.rows + unit.row;
-  // If blocks of bits do not straddle the unit's columns:
+  // Fast path: Philox blocks do not straddle the unit's columns.
   if (plan.rows % fields == 0 && unit.row % fields == 0 && unit.rows % fields == 0) {
     FillBlockColumns(plan.random, first / fields, plan.rows / fields, unit.cols, unit.rows / fields,
                      stride, buffer->words);
@@ -306,7 +310,7 @@ HWY_INLINE void FillWords(const QuantizePlan& plan, const Unit& unit, RandomBuff
   for (std::size_t i = 0; i < unit.cols; ++i) {
     const std::uint8_t* run =
         FillFields(plan, first + std::uint64_t{i} * plan.rows, unit.rows, buffer);
-    for (std::size_t k = 0; 4 * k < unit.rows * bytes; ++k) {  // past the end: spare room
+    for (std::size_t k = 0; 4 * k < unit.rows * bytes; ++k) {  // may read the buffer's spare room
       std::memcpy(&buffer->words[k * stride + i], run + 4 * k, 4);
     }
   }

@@ -1,4 +1,4 @@
-// Rounding the elements of one unit, with the random bits and the kind of output as parameters.
+// Rounds the elements of one unit, with the random bits and the kind of output as parameters.
 #if defined(FP4LAB_BLOCK_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)  // NOLINT: once per target
 #ifdef FP4LAB_BLOCK_ROWS_INL_H_
 #undef FP4LAB_BLOCK_ROWS_INL_H_
@@ -23,12 +23,12 @@ namespace fp4lab {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// How a row's elements are rounded, and where random bits come from.
+// The rounding of a row's elements and its source of random bits; NoBits: a rounding without them.
 template <Rounding kHow>
 struct NoBits {
   static constexpr Rounding kRounding = kHow;
 };
-// Fields of 8, 16 or 32 bits, one after the other; 8 are the upper half of 16.
+// Contiguous fields of 16 or 32 random bits, one per element.
 template <class Field>
 struct FieldBits {
   static constexpr Rounding kRounding = Rounding::kStochastic;
@@ -40,27 +40,22 @@ struct FieldBits {
       return hn::LoadU(DU(), from);
     } else {
       const hn::Rebind<Field, DU> d;
-      const VU bits = hn::PromoteTo(DU(), hn::LoadU(d, from));
-      if constexpr (sizeof(Field) == 1) return hn::ShiftLeft<8>(bits);
-      return bits;
+      return hn::PromoteTo(DU(), hn::LoadU(d, from));
     }
   }
 };
-// Fields of 8 or 16 bits, `shift` bits up in a word an element.
-template <int kBits>
+// 16 random bits per element, at bit `shift` of a 32-bit word per element.
 struct WordBits {
   static constexpr Rounding kRounding = Rounding::kStochastic;
   static constexpr bool kWhole = false;
   const std::uint32_t* words;
   int shift;
   HWY_INLINE VU Load(std::size_t i) const {
-    const VU w = hn::ShiftRightSame(hn::LoadU(DU(), words + i), shift);
-    const VU field = hn::And(w, hn::Set(DU(), (1u << kBits) - 1));
-    return hn::ShiftLeft<16 - kBits>(field);
+    return hn::And(hn::ShiftRightSame(hn::LoadU(DU(), words + i), shift), hn::Set(DU(), 0xFFFFu));
   }
 };
 
-// Part of a vector, for the ends of rows.
+// Loads and stores of partial vectors, for the ends of rows.
 HWY_INLINE VF LoadPart(const float* x, std::size_t count) {
   HWY_ALIGN float part[hn::MaxLanes(DF())] = {};
   std::copy_n(x, count, part);
@@ -72,7 +67,8 @@ HWY_INLINE void StorePart(VF y, std::size_t count, float* out) {
   std::copy_n(part, count, out);
 }
 
-// Sinks: what becomes of elements, given v = fl(x * e), its rounded magnitude, its block's scale.
+// Sinks write the elements of a row. Put takes v = fl(x * e), the rounded magnitude of v and the
+// block's scale; PutPart takes a partial vector.
 struct ValueSink {
   float* out;
   HWY_INLINE VF Value(const ElementConstants& e, VF v, VF magnitude, VF scale) const {
@@ -122,7 +118,7 @@ HWY_INLINE VF Rounded(const ElementConstants& e, VF v, std::size_t i, const Bits
   }
 }
 
-// The elements [i, end) of a row, all under one scale.
+// Rounds elements [i, end) of a row under one scale.
 template <class Bits, class Sink>
 HWY_INLINE void RoundBlock(const ElementConstants& e, const float* x, std::size_t i,
                            std::size_t end, VF multiplier, VF scale, const Bits& bits,
@@ -139,7 +135,7 @@ HWY_INLINE void RoundBlock(const ElementConstants& e, const float* x, std::size_
   }
 }
 
-// One row of a unit: a scale for each block of columns.
+// Rounds one row of a unit, with a scale for each block of columns.
 template <class Bits, class Sink>
 HWY_INLINE void RoundRow(const ElementConstants& e, const UnitScales& s, std::size_t block_cols,
                          const float* x, std::size_t cols, const Bits& bits, const Sink& sink) {
@@ -162,7 +158,7 @@ HWY_INLINE void RoundRow(const ElementConstants& e, const UnitScales& s, std::si
   }
 }
 
-// Row r of a unit, stochastically.
+// Rounds row r of a unit stochastically.
 template <class Sink>
 HWY_INLINE void RoundRowAtRandom(const QuantizePlan& plan, const Unit& unit, std::size_t r,
                                  const float* row, const UnitScales& s, RandomBuffer* buffer,
@@ -173,19 +169,17 @@ HWY_INLINE void RoundRowAtRandom(const QuantizePlan& plan, const Unit& unit, std
   if (!plan.transposed) {
     const std::uint64_t first = std::uint64_t{unit.row + r} * plan.cols + unit.col;
     const std::uint8_t* fields = FillFields(plan, first, unit.cols, buffer);
-    if (plan.random_bits == 8) return round(FieldBits<std::uint8_t>{fields});
     if (plan.random_bits == 16) return round(FieldBits<std::uint16_t>{fields});
     return round(FieldBits<std::uint32_t>{fields});
   }
-  const std::size_t rows = 32 / static_cast<std::size_t>(plan.random_bits);  // in a word
+  const std::size_t rows = 32 / static_cast<std::size_t>(plan.random_bits);  // rows per word
   const std::uint32_t* words = buffer->words + r / rows * WordStride(unit);
   const int shift = static_cast<int>(r % rows) * plan.random_bits;
-  if (plan.random_bits == 8) return round(WordBits<8>{words, shift});
-  if (plan.random_bits == 16) return round(WordBits<16>{words, shift});
+  if (plan.random_bits == 16) return round(WordBits{words, shift});
   round(FieldBits<std::uint32_t>{reinterpret_cast<const std::uint8_t*>(words)});
 }
 
-// All rows of a unit. sinks.Row(r) is row r's sink.
+// Rounds all rows of a unit. sinks.Row(r) is the sink of row r.
 template <class Sinks>
 HWY_INLINE void RoundUnit(const QuantizePlan& plan, const Unit& unit, const Tile& x,
                           const UnitScales& s, RandomBuffer* buffer, const Sinks& sinks) {

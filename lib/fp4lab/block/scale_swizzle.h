@@ -1,4 +1,4 @@
-// How kernels store block scales in memory: linear, or in the tiles that matrix instructions read.
+// Orders of block scales in memory: linear, or in the tiles that matrix instructions read.
 #pragma once
 
 #include <array>
@@ -8,6 +8,8 @@
 #include <span>
 #include <string_view>
 #include <vector>
+
+#include "fp4lab/base/divide_up.h"
 
 namespace fp4lab {
 
@@ -46,22 +48,21 @@ constexpr std::optional<ScaleOrder> FindScaleOrder(std::string_view name) {
 // Bytes that the arrangement takes, padding included.
 constexpr std::size_t ScaleBytes(ScaleOrder order, std::size_t rows, std::size_t cols) {
   const NamedScaleOrder& o = Named(order);
-  return (rows + o.tile_rows - 1) / o.tile_rows * o.tile_rows *
-         ((cols + o.tile_cols - 1) / o.tile_cols * o.tile_cols);
+  return RoundUp(rows, o.tile_rows) * RoundUp(cols, o.tile_cols);
 }
 
-// Where scale (r, c) lies in k128x4, for r and c of any unsigned type.
+// The byte offset of scale (r, c) in k128x4, for r and c of any unsigned type.
 template <class T>
 constexpr std::size_t Offset128x4(T r, T c, T cols) {
-  const std::size_t tile = static_cast<std::size_t>(r / 128) * ((cols + 3) / 4) + c / 4;
+  const std::size_t tile = static_cast<std::size_t>(r / 128) * DivideUp(cols, 4) + c / 4;
   return tile * 512 + r % 32 * 16 + r % 128 / 32 * 4 + c % 4;
 }
 
-// Where scale (r, c) lies.
+// The byte offset of scale (r, c) of a matrix of scales with `cols` columns.
 constexpr std::size_t ScaleOffset(ScaleOrder order, std::size_t r, std::size_t c,
                                   std::size_t cols) {
   const NamedScaleOrder& o = Named(order);
-  const std::size_t tiles = (cols + o.tile_cols - 1) / o.tile_cols;
+  const std::size_t tiles = DivideUp(cols, o.tile_cols);
   const std::size_t tile =
       (r / o.tile_rows * tiles + c / o.tile_cols) * (o.tile_rows * o.tile_cols);
   switch (order) {

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/block/plan.h"
 
 #include <hwy/highway.h>
@@ -23,7 +24,7 @@ namespace fp4lab {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// One entry a block column of the unit, with a vector to spare.
+// One entry per block column of the unit, with room for one more vector.
 struct UnitScales {
   alignas(64) std::int32_t amax[kMaxChunk + 64];  // bits of the magnitude
   alignas(64) float multiplier[kMaxChunk + 64];
@@ -37,12 +38,12 @@ struct Tile {
   std::size_t stride, rows, cols;
 };
 
-// The elements of a unit of x: where they lie, or in `buffer` after the plan's stage.
+// The elements of a unit of x: in place, or in `buffer` if the plan has a stage.
 HWY_INLINE Tile TileOf(const QuantizePlan& plan, const MatrixView<const float>& x, const Unit& unit,
                        StageBuffer* buffer) {
   const float* from = x.data + unit.row * x.row_stride + unit.col;
   if (HWY_LIKELY(plan.stage.fill == nullptr)) return {from, x.row_stride, unit.rows, unit.cols};
-  const std::size_t stride = (unit.cols + 15) / 16 * 16;  // whole vectors, whatever that of x
+  const std::size_t stride = RoundUp(unit.cols, 16);  // whole vectors
   plan.stage.fill(plan.stage.context, {from, unit.rows, unit.cols, x.row_stride, 1},
                   plan.transposed, {buffer->data, unit.rows, unit.cols, stride, 1});
   return {buffer->data, stride, unit.rows, unit.cols};
@@ -57,8 +58,8 @@ HWY_INLINE VI ColumnMax(const Tile& x, std::size_t col) {
   return max;
 }
 
-// The same, NaN left out, for any columns [col, end): the definition, for partial blocks and for
-// blocks that hold a NaN.
+// The bits of the largest magnitude of columns [col, end), NaN ignored. This scalar definition
+// serves partial blocks and blocks that hold a NaN.
 HWY_INLINE std::int32_t PlainMax(const Tile& x, std::size_t col, std::size_t end) {
   float amax = 0.0f;
   for (std::size_t r = 0; r < x.rows; ++r) {
@@ -70,7 +71,7 @@ HWY_INLINE std::int32_t PlainMax(const Tile& x, std::size_t col, std::size_t end
   return std::bit_cast<std::int32_t>(amax);
 }
 
-// Over the vectors of one block.
+// The maximum per lane over the vectors of one block.
 HWY_INLINE VI BlockMax(const Tile& x, std::size_t col, std::size_t block_cols) {
   VI max = ColumnMax(x, col);
   for (std::size_t c = hn::Lanes(DF()); c < block_cols; c += hn::Lanes(DF())) {
@@ -87,7 +88,7 @@ HWY_INLINE VI VectorOfBlockMaxes(const Tile& x, std::size_t col, std::size_t blo
 
 #else
 
-// Four blocks: lane i of every 128-bit part is that part's maximum of block i.
+// The maxima of four blocks: lane i of every 128-bit part is that part's maximum of block i.
 HWY_INLINE VI FourBlockMaxes(const Tile& x, std::size_t col, std::size_t block_cols) {
   const DI d;
   const hn::Repartition<std::int64_t, DI> d64;
@@ -130,7 +131,8 @@ HWY_INLINE VI VectorOfBlockMaxes(const Tile& x, std::size_t col, std::size_t blo
 
 #endif
 
-// The blocks that are whole; returns their number, or 0 if a block is no whole number of vectors.
+// Finds the amaxes of the whole blocks. Returns their number, or 0 if a block is not a whole number
+// of vectors.
 HWY_INLINE std::size_t FullBlockMaxes(const Tile& x, std::size_t block_cols, std::int32_t* amax) {
   const DI d;
   const std::size_t lanes = hn::Lanes(d);
@@ -146,7 +148,7 @@ HWY_INLINE std::size_t FullBlockMaxes(const Tile& x, std::size_t block_cols, std
   return blocks;
 }
 
-// One amax a column.
+// Finds one amax per column, whole vectors only; returns the number of columns done.
 HWY_INLINE std::size_t FullColumnMaxes(const Tile& x, std::int32_t* amax) {
   const std::size_t lanes = hn::Lanes(DI());
   std::size_t c = 0;
@@ -159,9 +161,9 @@ HWY_INLINE std::size_t FindScales(const ScaleConstants& k, const Tile& x, std::s
                                   UnitScales* s) {
   const DF d;
   const DI di;
-  const std::size_t blocks = (x.cols + block_cols - 1) / block_cols;
+  const std::size_t blocks = DivideUp(x.cols, block_cols);
   hn::StoreU(hn::Zero(di), di, s->amax + blocks);
-  if (k.rule == ScaleRule::kTensor) {
+  if (k.rule == BlockScale::kOneBlock) {
     std::fill_n(s->amax, blocks, 0);
   } else {
     const std::size_t done =

@@ -1,5 +1,5 @@
-// The quantizers with a stage before them, for the layers above: the elements pass the stage on
-// their way from memory, a unit of work at a time, and are written nowhere.
+// The quantizers with a stage (UnitStage) before them, for the layers above. The elements pass
+// through the stage one unit of work at a time, so the staged matrix is never stored as a whole.
 #pragma once
 
 #include "fp4lab/block/fp4_integers.h"
@@ -8,8 +8,8 @@
 
 namespace fp4lab {
 
-// As the functions without a stage, but the amax, of the elements after the stage, is given. Blocks
-// of at most kMaxStagedBlock memory rows.
+// Each function equals the one without a stage, applied to the staged elements; options.amax must
+// be the amax of the staged elements. Blocks have at most kMaxStagedBlock memory rows.
 void Quantize(MatrixView<const float> x, const QuantizeOptions& options, const UnitStage& stage,
               QuantizedMatrix* q);
 void QuantizeToValues(MatrixView<const float> x, const QuantizeOptions& options,

@@ -1,4 +1,4 @@
-#include "fp4lab/data/corpus.h"
+#include "fp4lab/data/config.h"
 
 namespace fp4lab {
 namespace {
@@ -18,13 +18,14 @@ void ReadTokens(JsonObject& object, DataConfig* config) {
   object.Read("vocabulary", &config->vocabulary);
   CheckNotEmpty(object, "tokens", config->tokens);
   if (config->vocabulary < 0 || config->vocabulary > 65536) {
-    throw Error(object.Where("vocabulary"), "must be from 1 to 65536, or 0 for what the file has");
+    throw Error(object.Where("vocabulary"),
+                "must be 1 to 65536, or 0 to use the file's largest token + 1");
   }
   if (config->validation_tokens.empty()) {
     object.Read("validation_fraction", &config->validation_fraction);
   } else if (object.Has("validation_fraction")) {
     throw Error(object.Where("validation_fraction"),
-                "has no meaning beside \"validation_tokens\"; leave one of them out");
+                "cannot be combined with \"validation_tokens\"; leave one of them out");
   }
 }
 

@@ -18,7 +18,7 @@ namespace fp4lab {
 namespace {
 
 constexpr std::string_view kWithoutPackages =
-    "use a text of your own (\"text\": \"my.txt\", --text my.txt) or \"source\": \"synthetic\"";
+    "use your own text file (\"text\": \"my.txt\", --text my.txt) or \"source\": \"synthetic\"";
 
 struct Stopped {};
 
@@ -58,8 +58,8 @@ std::optional<std::filesystem::path> PackageIn(const std::filesystem::path& fold
   return std::nullopt;
 }
 
-// The options of an apt-get with package lists of its own below `folder`: it needs neither root nor
-// the system's lists, and leaves those alone.
+// Options for apt-get with package lists of its own below `folder`: apt-get then needs neither root
+// nor the system's lists, and does not change the system's lists.
 std::vector<std::string> PrivateLists(const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder / "lists/partial");
   std::filesystem::create_directories(folder / "cache/archives/partial");
@@ -71,7 +71,7 @@ std::vector<std::string> PrivateLists(const std::filesystem::path& folder) {
   return {"-c", configuration.string()};
 }
 
-// One `apt-get download`; its complaint, or nothing when the package is there.
+// Runs `apt-get download`; returns its complaint, or nullopt if the package was downloaded.
 std::optional<std::string> Download(const std::string& package,
                                     const std::vector<std::string>& extra,
                                     const std::filesystem::path& folder,
@@ -94,7 +94,7 @@ std::optional<std::string> DownloadAnyVersion(const Manifest& manifest,
   return other_version ? Download(manifest.package, extra, folder, options) : complaint;
 }
 
-// Package lists that are missing or outdated; else it is the network.
+// Whether the package lists are missing or outdated; otherwise the network is the problem.
 bool IsAboutLists(const std::string& complaint) {
   return complaint.find("Failed to fetch") == complaint.npos ||
          complaint.find("404") != complaint.npos;
@@ -110,7 +110,7 @@ std::filesystem::path DownloadPackage(const Manifest& manifest, const TemporaryF
     std::vector<std::string> update{"apt-get", "-q", "-o", "Acquire::Retries=1"};
     update.insert(update.end(), lists.begin(), lists.end());
     update.push_back("update");
-    Run(update, work.path(), options);  // what it could not do shows in the download
+    Run(update, work.path(), options);  // a failure shows in the download below
     complaint = DownloadAnyVersion(manifest, lists, work.path(), options);
   }
   if (!complaint) return *PackageIn(work.path());
@@ -128,7 +128,7 @@ std::string FileInPackage(const Manifest& manifest, const std::filesystem::path&
       Run({"dpkg-deb", "-x", absolute.string(), inside.string()}, {}, options);
   if (result.exit_code != 0) {
     throw Error(package.string(),
-                "is no whole Debian package (" + Complaint(result.error) + "); get it again");
+                "is not a complete Debian package (" + Complaint(result.error) + "); get it again");
   }
   const std::filesystem::path file = inside / manifest.file;
   if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(file))) {
@@ -138,7 +138,7 @@ std::string FileInPackage(const Manifest& manifest, const std::filesystem::path&
   return ReadFile(file);
 }
 
-// The texts of the documents, found among those of the file by their hashes.
+// The texts of the manifest's documents, found among the texts of the file by their hashes.
 std::vector<std::string> Documents(const Manifest& manifest, const std::string& bytes,
                                    const std::string& where) {
   std::map<std::string, std::string> found;  // by hash
@@ -169,7 +169,7 @@ void MakeWritable(const std::filesystem::path& folder) {
   }
   if (!status) return;
   throw Error(folder.string(), "cannot be written: " + status.message() +
-                                   "; set FP4LAB_DATA_DIR to a folder of yours");
+                                   "; set FP4LAB_DATA_DIR to a folder that you can write to");
 }
 
 void FetchTexts(const Manifest& manifest, const FetchOptions& options) {
@@ -190,7 +190,7 @@ void FetchTexts(const Manifest& manifest, const FetchOptions& options) {
 FetchOutcome Fetch(const Manifest& manifest, const FetchOptions& options) {
   if (StateOf(manifest) == DocumentState::kVerified) return FetchOutcome::kAlreadyThere;
   const std::filesystem::path folder = DataFolder() / manifest.name;
-  MakeWritable(folder);  // before a download in vain
+  MakeWritable(folder);  // fails before the download, not after it
   const auto tidy = [&folder] {
     std::error_code ignored;
     std::filesystem::remove(folder, ignored);  // only if it is empty

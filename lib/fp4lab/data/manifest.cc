@@ -95,7 +95,7 @@ JsonObject RequireObject(JsonObject& object, std::string_view key) {
 
 std::string Remedy(const Manifest& manifest, const std::string& name) {
   return "get it with: fp4lab data get " + name + " (" + manifest.package +
-         "); or use a text of your own (\"text\": \"my.txt\") or \"source\": \"synthetic\"";
+         "); or use your own text file (\"text\": \"my.txt\") or \"source\": \"synthetic\"";
 }
 
 }  // namespace
@@ -150,7 +150,7 @@ Manifest FindManifest(const std::string& name_or_file) {
   }
   throw Error(
       name_or_file,
-      "is no known corpus; " +
+      "is not a known corpus; " +
           DidYouMean(name_or_file, known,
                      "known are: " + all + "synthetic (built in), and manifest files (*.json)"));
 }
@@ -185,7 +185,7 @@ DocumentState StateOf(const Manifest& manifest) {
 
 void CheckTexts(const Manifest& manifest, const std::vector<std::string>& texts,
                 const std::string& where) {
-  Expects(texts.size() == manifest.documents.size(), "there is one text a document");
+  Expects(texts.size() == manifest.documents.size(), "one text per document");
   std::string all;
   for (std::size_t i = 0; i < texts.size(); ++i) {
     const Document& document = manifest.documents[i];

@@ -9,7 +9,7 @@
 namespace fp4lab {
 namespace {
 
-constexpr std::uint32_t kLongestRecord = 1u << 28;  // a corrupt length must not eat the memory
+constexpr std::uint32_t kLongestRecord = 1u << 28;  // limits the memory for a corrupt length
 
 // Reads big-endian numbers and bytes, never past the end.
 class XdrReader {
@@ -19,7 +19,7 @@ class XdrReader {
   bool AtEnd() const { return rest_.empty(); }
 
   std::string_view Bytes(std::size_t count) {
-    if (count > rest_.size()) throw Error(where_, "is cut short");
+    if (count > rest_.size()) throw Error(where_, "is truncated");
     const std::string_view bytes = rest_.substr(0, count);
     rest_.remove_prefix(count);
     return bytes;
@@ -45,10 +45,10 @@ class XdrReader {
 
 struct Inflated {
   std::string bytes;
-  std::size_t used = 0;  // of the compressed bytes
+  std::size_t used = 0;  // compressed bytes consumed
 };
 
-// One zlib stream at the start of `compressed` that must give exactly `length` bytes.
+// Inflates the zlib stream at the start of `compressed`, which must give exactly `length` bytes.
 Inflated Inflate(std::string_view compressed, std::size_t length, const std::string& where) {
   Inflated result{.bytes = std::string(length, '\0')};
   z_stream stream{};
@@ -62,7 +62,7 @@ Inflated Inflate(std::string_view compressed, std::size_t length, const std::str
   result.used = stream.total_in;
   ::inflateEnd(&stream);
   if (status != Z_STREAM_END || made != length) {
-    throw Error(where, "is corrupt or cut short: its zlib stream does not give " +
+    throw Error(where, "is corrupt or truncated: its zlib stream does not give " +
                            std::to_string(length) + " bytes");
   }
   return result;
@@ -89,7 +89,7 @@ std::string LinesOfCharacterVector(std::string_view object, const std::string& w
   constexpr std::uint32_t kCharacterVector = 16, kString = 9, kHasAttributes = 1 << 9;
   constexpr std::uint32_t kBytesMark = 1 << 13, kLatin1Mark = 1 << 14;  // gp bits 1 and 2
   XdrReader reader(object, where);
-  if (object.substr(0, 2) != "X\n") throw Error(where, "is no R object in XDR form");
+  if (object.substr(0, 2) != "X\n") throw Error(where, "is not an R object in XDR format");
   reader.Bytes(2);
   const std::uint32_t version = reader.Word();
   if (version != 2 && version != 3) {
@@ -98,11 +98,12 @@ std::string LinesOfCharacterVector(std::string_view object, const std::string& w
   reader.Bytes(8);  // R versions: of the writer, and the oldest that can read it
   if (version == 3) reader.Bytes(reader.Count("bytes in the encoding's name"));
   const std::uint32_t flags = reader.Word();
-  if ((flags & 255) != kCharacterVector) throw Error(where, "is no character vector");
+  if ((flags & 255) != kCharacterVector) throw Error(where, "is not a character vector");
   std::string lines;
   for (std::size_t left = reader.Count("strings"); left > 0; --left) {
     const std::uint32_t string_flags = reader.Word();
-    if ((string_flags & 255) != kString) throw Error(where, "holds what is no string");
+    if ((string_flags & 255) != kString)
+      throw Error(where, "contains an element that is not a string");
     if ((string_flags & (kBytesMark | kLatin1Mark)) != 0) {
       throw Error(where, "holds a string that is not UTF-8");
     }
@@ -110,7 +111,7 @@ std::string LinesOfCharacterVector(std::string_view object, const std::string& w
     lines += '\n';
   }
   if ((flags & kHasAttributes) == 0 && !reader.AtEnd()) {
-    throw Error(where, "goes on after its last string");
+    throw Error(where, "has data after its last string");
   }
   return lines;
 }

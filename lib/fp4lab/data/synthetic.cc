@@ -15,7 +15,7 @@ constexpr std::uint32_t kContexts = SyntheticSource::kContexts;
 constexpr std::uint32_t kOne = 1u << 16;
 constexpr std::size_t kRunIn = 1024;
 
-// Which random bits are for what: the `tensor` of the streams.
+// The uses of random bits, as the `tensor` of their streams.
 enum class Use : std::uint32_t { kText = 0x74657874, kTable = 0x7461626C };
 
 RandomStream Stream(std::uint64_t seed, Use use, std::uint32_t step = 0) {
@@ -30,8 +30,8 @@ std::vector<std::uint8_t> Exponents(std::uint64_t seed, std::uint32_t order) {
   return exponents;
 }
 
-// Scales to whole weights from 1 with the sum 2^16; what rounding down leaves goes to the largest
-// share (the first of equals).
+// Scales shares to integer weights of at least 1 with the sum 2^16. The remainder of rounding down
+// goes to the largest share (the first of equals).
 std::array<std::uint32_t, kSymbols> Normalized(const std::array<std::uint64_t, kSymbols>& shares) {
   std::uint64_t sum = 0;
   for (const std::uint64_t share : shares) sum += share;

@@ -9,12 +9,12 @@
 namespace fp4lab {
 
 // A Markov chain of order 3 over 16 symbols (space and 'a'..'o'). The probability of symbol s after
-// the symbols c3 c2 c1 (c1 the latest) is weight / 2^16, where the weights of a context are whole
-// numbers from 1 that add up to 2^16, in proportion to
-//   2^(a(s) + b(c1, s) + c(c2 c1, s) + d(c3 c2 c1, s)),  a, b, c, d in 0..3 from Philox by the
-//   seed.
-// So longer contexts tell more, as in real text. Only integer arithmetic: a seed gives the same
-// text on every machine.
+// the symbols c3 c2 c1 (c1 the latest) is weight / 2^16, where the weights of a context are
+// integers of at least 1 that add up to 2^16, in proportion to
+//   2^(a(s) + b(c1, s) + c(c2 c1, s) + d(c3 c2 c1, s))
+// with a, b, c, d in 0..3 drawn from Philox with the seed. Longer contexts therefore predict the
+// next symbol better, as in real text. The arithmetic is integer only: a seed gives the same text
+// on every machine.
 class SyntheticSource {
  public:
   static constexpr int kOrder = 3;
@@ -24,10 +24,11 @@ class SyntheticSource {
 
   explicit SyntheticSource(std::uint64_t seed);
 
-  // The first `size` symbols after a run-in of 1,024: a shorter text is the start of a longer one.
+  // The first `size` symbols after a run-in of 1,024 symbols. A shorter text is a prefix of a
+  // longer one.
   std::string Text(std::size_t size) const;
 
-  // Probability times 2^16 of symbol index `symbol` after context (c3 * 16 + c2) * 16 + c1.
+  // The probability, times 2^16, of symbol index `symbol` after context (c3 * 16 + c2) * 16 + c1.
   std::uint32_t Weight(std::uint32_t context, std::uint32_t symbol) const {
     return weights_[context * kSymbols + symbol];
   }
@@ -37,8 +38,8 @@ class SyntheticSource {
   // has a smaller expected loss on this text.
   double EntropyRate() const;
 
-  // Mean -ln p of the symbols of `text` after its first three, under this source's own p. Error for
-  // a character outside kAlphabet.
+  // Mean of -ln p over the symbols of `text` after the first three, in nats, with p the probability
+  // under this source. Throws Error for a character outside kAlphabet.
   double CrossEntropy(std::string_view text) const;
 
  private:

@@ -39,8 +39,9 @@ std::vector<std::uint16_t> ReadTokenFile(const std::filesystem::path& path) {
   const std::int64_t count = HeaderWord(bytes, 2);
   const std::size_t payload = bytes.size() - kHeaderBytes;
   if (count < 0 || payload != static_cast<std::size_t>(count) * 2) {
-    throw Error(path.string(), "has " + std::to_string(payload) + " bytes of tokens where " +
-                                   std::to_string(count) + " tokens are announced: cut short?");
+    throw Error(path.string(), "has " + std::to_string(payload) +
+                                   " bytes of tokens, but the header states " +
+                                   std::to_string(count) + " tokens: the file may be truncated");
   }
   RequireMemory(payload, path.string());
   std::vector<std::uint16_t> tokens(static_cast<std::size_t>(count));

@@ -1,4 +1,4 @@
-// The token files of llm.c: what its data scripts write, ready-made tokens of any vocabulary.
+// The token files that the data scripts of llm.c write: tokens of any vocabulary.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace fp4lab {
 
-// Little-endian: int32[256] header {20240520, version 1, token count, 0...}, then uint16 tokens
-// (llm.c dev/data/data_common.py, write_datafile, "gpt-2"). Error for any other magic, version or
-// length, and for a file cut short.
+// Reads a token file. Format, little-endian: an int32[256] header {20240520, version 1, token
+// count, 0...}, then uint16 tokens (llm.c dev/data/data_common.py, write_datafile, "gpt-2"). Throws
+// Error for any other magic, version or length, and for a truncated file.
 std::vector<std::uint16_t> ReadTokenFile(const std::filesystem::path& path);
 
 }  // namespace fp4lab

@@ -1,5 +1,5 @@
-// Four over six: the error of a block under one of its two candidate scales. Shared with the
-// device.
+// Four over six: the error of a block under one of its two candidate scales. Host and device share
+// these functions.
 #pragma once
 
 #include <bit>
@@ -10,21 +10,21 @@
 
 namespace fp4lab {
 
-inline constexpr std::size_t kMostAdaptiveLines = 32;
+inline constexpr std::size_t kMostAdaptiveLines = 32;  // largest block_rows
 
-// What four over six takes for the error of one element (TE quantize_4over6_nvfp4.cuh).
-constexpr float AdaptiveElementError(const Dialect& d, const BlockNumbers& n, const Level& l,
+// The error of one element, as four over six counts it (TE quantize_4over6_nvfp4.cuh).
+constexpr float AdaptiveElementError(const Dialect& d, const BlockNumbers& n, const TensorScale& l,
                                      float x) {
   const float value = Decode(d.element, QuantizedElement(d, n, l, x, 0));
   const float product = value * n.scale;  // exact, in FP16 as well
   const float difference =
-      d.adaptive_fp16 ? product - x * l.encode : product * l.amax / LevelTwoConstant(d) - x;
-  return d.adaptive == Adaptive::kMse ? difference * difference : Magnitude(difference);
+      d.adaptive_fp16 ? product - x * l.encode : product * l.amax / TensorScaleConstant(d) - x;
+  return WithFormula<float>(d.adaptive, ElementErrorOf{difference});
 }
 
-// Errors are added, or the larger one is kept.
+// The error of two parts together: their sum, or the larger one for kAbsMax.
 constexpr float CombinedError(const Dialect& d, float a, float b) {
-  return d.adaptive == Adaptive::kAbsMax ? (a < b ? b : a) : a + b;
+  return WithFormula<float>(d.adaptive, CombinedErrorOf{a, b});
 }
 
 // The error of a block from those of its lines, in a tree: line i and i + 8, then 4, 2, 1. `lines`
@@ -37,10 +37,11 @@ constexpr float CombinedLines(const Dialect& d, float* lines) {
   return lines[0];
 }
 
-// at(r, c): element of the block (rows, cols), added in order along a line. rows <= d.block_rows
-// <= kMostAdaptiveLines.
+// The error of a block of rows x cols elements; at(r, c) returns an element. The errors of a line
+// are combined in column order, then the lines by CombinedLines. rows <= d.block_rows <=
+// kMostAdaptiveLines.
 template <class At>
-constexpr float AdaptiveBlockError(const Dialect& d, const BlockNumbers& n, const Level& l,
+constexpr float AdaptiveBlockError(const Dialect& d, const BlockNumbers& n, const TensorScale& l,
                                    std::size_t rows, std::size_t cols, At&& at) {
   float lines[kMostAdaptiveLines] = {};
   for (std::size_t r = 0; r < rows; ++r) {

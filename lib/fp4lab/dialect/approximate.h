@@ -1,4 +1,5 @@
-// rcp.approx.ftz.f32: what is assumed of it, and intervals that hold everything it may lead to.
+// Dialects with rcp.approx.ftz.f32 or div.approx.ftz.f32: the assumptions about the instructions,
+// and intervals that contain every number that the assumptions allow.
 //
 // Assumption A (PTX ISA, "rcp"): for a normal argument the result is a binary32 number at most
 // kRcpApproxUlps = 1 unit in the last place of the exact reciprocal away from it. `.ftz`: subnormal
@@ -12,9 +13,9 @@
 // kDivApproxUlps = 2 units in the last place off for divisors in [2^-126, 2^126], and 0 for
 // greater ones (CUDA C++ Programming Guide, "Intrinsic Functions", __fdividef).
 //
-// Every step maps an interval to one that holds all of its results (each operation is monotone), so
-// a kernel that keeps A and B is never refused. The intervals end on binary32 numbers that single
-// reciprocals can take; a chain of two may allow a number that no device returns.
+// Every step maps an interval to an interval that contains all of its results (each operation is
+// monotone), so a kernel that keeps A and B is never refused. For a single reciprocal both ends of
+// the interval are possible results; a chain of two may allow a number that no device returns.
 #pragma once
 
 #include <bit>
@@ -31,14 +32,14 @@ struct FloatInterval {
   float lower = 0, upper = 0;
 };
 
-// All results for one non-negative argument.
+// All results of rcp.approx.ftz(a) for a >= 0 or NaN.
 constexpr FloatInterval RcpApprox(float a) {
   const float nearest = RcpFtz(a);
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(1.0f / a);
   if (!(a >= kFloatMin && a <= kFloatMax)) return {nearest, nearest};
-  // The rounded reciprocal is at most half a unit from the exact one. So the numbers within one
-  // unit of that are the rounded one and its neighbours; below a power of two, where they lie twice
-  // as close, one more.
+  // The rounded reciprocal is at most half a unit from the exact one, so the numbers within one
+  // unit of the exact reciprocal are the rounded one and its two neighbours, and one more below a
+  // power of two, where numbers lie twice as close.
   const std::uint32_t down = (bits & 0x7FFFFFu) == 0 ? 2 * kRcpApproxUlps : kRcpApproxUlps;
   const float lower = std::bit_cast<float>(bits - down);
   const float upper = std::bit_cast<float>(bits + kRcpApproxUlps);
@@ -61,16 +62,17 @@ constexpr FloatInterval DivApprox(float c, float amax) {
 // fl(k * a) for a k >= 0.
 constexpr FloatInterval Times(float k, FloatInterval a) { return {k * a.lower, k * a.upper}; }
 
-// t of a block with maximum b, and e of one with the stored scale value s.
-constexpr FloatInterval ScaleInterval(const Dialect& d, float b, const Level& l) {
+// All possible values of t for a block with amax b.
+constexpr FloatInterval ScaleInterval(const Dialect& d, float b, const TensorScale& l) {
   const FloatInterval sixth = RcpApprox(MaxFinite(d.element));
   if (d.block_scale == BlockScale::kApproximate) return Times(l.encode, Times(b, sixth));
   if (d.block_scale == BlockScale::kFoldedApproximate) return Times(b, Times(l.encode, sixth));
   const float t = ScaleBefore(d, b, l);
   return {t, t};
 }
+// All possible values of e for a block with amax b, stored scale s and its byte.
 constexpr FloatInterval FactorInterval(const Dialect& d, float b, float s, std::uint8_t byte,
-                                       const Level& l) {
+                                       const TensorScale& l) {
   if (d.factor == Factor::kApproximate) {
     if (b == 0.0f) return {};
     return RcpApprox(Times(s, RcpApprox(l.encode)));

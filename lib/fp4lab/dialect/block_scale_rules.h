@@ -1,38 +1,39 @@
-// The formulas of block scales, one struct an enumerator: all that is said of a formula stands
-// here.
+// The formulas of block scales, one struct per enumerator.
 //
-// To add one: an enumerator before kOneBlock and its struct. What is missing in a struct does not
-// compile; quantizers on CPU and GPU, `dialects`, `explain`, recipes in JSON and the tests range
-// over the enumeration. A row of rows_*.cc gives a published formula its name.
+// To add a formula: add an enumerator before kOneBlock and its struct. A struct without a required
+// member does not compile, because quantizers on CPU and GPU, `dialects`, `explain`, recipes in
+// JSON and the tests range over the enumeration. A row of rows_*.cc names a published formula.
 //
-// binary32, round to nearest even, subnormals kept, nothing contracted; fl(.) is one rounding.
+// Arithmetic is binary32, RNE, subnormals kept, nothing contracted; fl(.) is one rounding.
 #pragma once
 
 #include <bit>
-#include <cstddef>
 #include <cstdint>
 #include <string_view>
-#include <utility>
 
 #include "fp4lab/dialect/exponent_bytes.h"
-#include "fp4lab/dialect/level.h"
+#include "fp4lab/dialect/formula.h"
+#include "fp4lab/dialect/tensor_scale.h"
 
 namespace fp4lab {
 
-// How t follows from the block's amax b; q is the largest element (6), or Dialect::target.
+// The formula of t from the block's amax b; q is the largest element (6), or Dialect::target.
 enum class BlockScale : std::uint8_t {
   kFolded,
   kFoldedOpen,
   kTimesSixth,
   kDivideFirst,
-  kDivideByLevel,
+  kDivideByTensorScale,
   kDivideByBoth,
   kOverDecode,
   kOverTensor,
-  kNoLevel,
+  kNoTensorScale,
   kApproximate,
   kFoldedApproximate,
-  kMicroscaling,
+  kFloor,
+  kCeil,
+  kRceil,
+  kEven,
   kFloorLog2,
   kCeilLog2,
   kOverflowAware,
@@ -40,24 +41,31 @@ enum class BlockScale : std::uint8_t {
   kNearestLog2,
   kOneBlock
 };
-inline constexpr std::size_t kBlockScales = static_cast<std::size_t>(BlockScale::kOneBlock) + 1;
+constexpr BlockScale LastOf(BlockScale) { return BlockScale::kOneBlock; }
 
 struct BlockScaleInput {
   float b, q;
-  float scale_max;  // 448, the block scale that level 2 aims at
-  Level level;
+  float scale_max;  // the largest block scale that the tensor scale aims at: 448
+  TensorScale tensor;
 };
-// For E8M0 scales: max_exponent is floor(log2) of the largest element.
+// The input of an E8M0 rule: the block's amax b, t and q.
 struct ExponentInput {
   float b, t, q;
-  int max_exponent;
+  FormatId element;
 };
 
-// kLabel: its name in JSON. kText: the exact formula. kShort: without roundings and guards. Before:
-// t. An E8M0 scale's formula is an ExponentRule and has Exponent, its byte, too.
-template <BlockScale>
-struct BlockScaleRule;
+// Whether the rule is one of OCP's, whose byte follows from b and the element's format alone.
+constexpr bool IsMicroscaling(BlockScale scale) {
+  return scale == BlockScale::kFloor || scale == BlockScale::kCeil || scale == BlockScale::kRceil ||
+         scale == BlockScale::kEven;
+}
 
+// K of kFolded: t = b * K.
+constexpr float FoldedFactor(float encode, float q) { return encode * (1.0f / q); }
+
+// Members of the structs: kLabel, the name in JSON; kText, the exact formula; kShort, the formula
+// without roundings and guards; Before, t. The formula of an E8M0 scale is an ExponentRule and has
+// Exponent, its byte, too.
 struct FractionRule {
   static constexpr bool kIsExponent = false;
   static constexpr std::uint8_t Exponent(const ExponentInput&) { return 0; }
@@ -67,87 +75,91 @@ struct ExponentRule {
 };
 
 template <>
-struct BlockScaleRule<BlockScale::kFolded> : FractionRule {
+struct Formula<BlockScale::kFolded> : FractionRule {
   // fminf: NaN gives FLT_MAX.
   static constexpr std::string_view kLabel = "folded";
   static constexpr std::string_view kText =
       "t = min(fl(b * fl(S * fl(1/q))), FLT_MAX), NaN dropped";
   static constexpr std::string_view kShort = "t = b * (S * (1/q))";
   static constexpr float Before(const BlockScaleInput& in) {
-    return ClampToMax(in.b * (in.level.encode * (1.0f / in.q)));
+    return ClampToMax(in.b * FoldedFactor(in.tensor.encode, in.q));
   }
 };
 
 template <>
-struct BlockScaleRule<BlockScale::kFoldedOpen> : FractionRule {
+struct Formula<BlockScale::kFoldedOpen> : FractionRule {
   static constexpr std::string_view kLabel = "folded_open";
   static constexpr std::string_view kText = "t = fl(b * fl(S * fl(1/q)))";
   static constexpr std::string_view kShort = "t = b * (S * (1/q))";
   static constexpr float Before(const BlockScaleInput& in) {
-    return in.b * (in.level.encode * (1.0f / in.q));
+    return in.b * (in.tensor.encode * (1.0f / in.q));
   }
 };
 
 template <>
-struct BlockScaleRule<BlockScale::kTimesSixth> : FractionRule {
+struct Formula<BlockScale::kTimesSixth> : FractionRule {
   static constexpr std::string_view kLabel = "times_sixth";
   static constexpr std::string_view kText = "t = fl(S * fl(b * fl(1/q)))";
   static constexpr std::string_view kShort = "t = S * (b * (1/q))";
   static constexpr float Before(const BlockScaleInput& in) {
-    return in.level.encode * (in.b * (1.0f / in.q));
+    return in.tensor.encode * (in.b * (1.0f / in.q));
   }
 };
 
 template <>
-struct BlockScaleRule<BlockScale::kDivideFirst> : FractionRule {
+struct Formula<BlockScale::kDivideFirst> : FractionRule {
   static constexpr std::string_view kLabel = "divide_first";
   static constexpr std::string_view kText = "t = fl(fl(b/q) * S)";
   static constexpr std::string_view kShort = "t = (b / q) * S";
-  static constexpr float Before(const BlockScaleInput& in) { return in.b / in.q * in.level.encode; }
+  static constexpr float Before(const BlockScaleInput& in) {
+    return in.b / in.q * in.tensor.encode;
+  }
 };
 
 template <>
-struct BlockScaleRule<BlockScale::kDivideByLevel> : FractionRule {
+struct Formula<BlockScale::kDivideByTensorScale> : FractionRule {
   static constexpr std::string_view kLabel = "divide_by_level";
   static constexpr std::string_view kText = "t = fl(fl(b/q) / D)";
   static constexpr std::string_view kShort = "t = (b / q) / D";
-  static constexpr float Before(const BlockScaleInput& in) { return in.b / in.q / in.level.decode; }
+  static constexpr float Before(const BlockScaleInput& in) {
+    return in.b / in.q / in.tensor.decode;
+  }
 };
 
 template <>
-struct BlockScaleRule<BlockScale::kDivideByBoth> : FractionRule {
+struct Formula<BlockScale::kDivideByBoth> : FractionRule {
   static constexpr std::string_view kLabel = "divide_by_both";
   static constexpr std::string_view kText = "t = fl(b / fl(q * D))";
   static constexpr std::string_view kShort = "t = b / (q * D)";
   static constexpr float Before(const BlockScaleInput& in) {
-    return in.b / (in.q * in.level.decode);
+    return in.b / (in.q * in.tensor.decode);
   }
 };
 
 template <>
-struct BlockScaleRule<BlockScale::kOverDecode> : FractionRule {
+struct Formula<BlockScale::kOverDecode> : FractionRule {
   static constexpr std::string_view kLabel = "over_decode";
   static constexpr std::string_view kText = "t = fl(fl(b/D) / q), 0 where D is 0";
   static constexpr std::string_view kShort = "t = (b / D) / q";
   static constexpr float Before(const BlockScaleInput& in) {
-    return in.level.decode == 0.0f ? 0.0f : in.b / in.level.decode / in.q;
+    return in.tensor.decode == 0.0f ? 0.0f : in.b / in.tensor.decode / in.q;
   }
 };
 
 template <>
-struct BlockScaleRule<BlockScale::kOverTensor> : FractionRule {
+struct Formula<BlockScale::kOverTensor> : FractionRule {
   static constexpr std::string_view kLabel = "over_tensor";
   static constexpr std::string_view kText =
       "t = fl(fl(fl(b/q) * scale_max) / fl(amax/q)), with 1 for fl(b/q) = 0";
   static constexpr std::string_view kShort = "t = ((b / q) * max) / (amax / q)";
   static constexpr float Before(const BlockScaleInput& in) {
     const float block = in.b / in.q == 0.0f ? 1.0f : in.b / in.q;
-    return block * in.scale_max / (in.level.amax / in.q);
+    return block * in.scale_max / (in.tensor.amax / in.q);
   }
 };
 
 template <>
-struct BlockScaleRule<BlockScale::kNoLevel> : FractionRule {
+struct Formula<BlockScale::kNoTensorScale> : FractionRule {
   static constexpr std::string_view kLabel = "no_level";
   static constexpr std::string_view kText = "t = fl(b/q)";
   static constexpr std::string_view kShort = "t = b / q";
@@ -155,50 +167,86 @@ struct BlockScaleRule<BlockScale::kNoLevel> : FractionRule {
 };
 
 template <>
-struct BlockScaleRule<BlockScale::kApproximate> : FractionRule {
-  // A set of answers; this is the member whose reciprocals are the rounded ones.
+struct Formula<BlockScale::kApproximate> : FractionRule, ApproximateFormula {
+  // The instruction allows a set of answers; Before has the correctly rounded reciprocal.
   static constexpr std::string_view kLabel = "approximate";
   static constexpr std::string_view kText = "t = fl(S * fl(b * rcp.approx.ftz(q)))";
   static constexpr std::string_view kShort = "t = S * (b * (1/q))";
   static constexpr float Before(const BlockScaleInput& in) {
-    return in.level.encode * (in.b * (1.0f / in.q));
+    return in.tensor.encode * (in.b * (1.0f / in.q));
   }
 };
 
 template <>
-struct BlockScaleRule<BlockScale::kFoldedApproximate> : FractionRule {
-  // A set of answers, likewise.
+struct Formula<BlockScale::kFoldedApproximate> : FractionRule, ApproximateFormula {
+  // The instruction allows a set of answers; Before has the correctly rounded reciprocal.
   static constexpr std::string_view kLabel = "folded_approximate";
   static constexpr std::string_view kText = "t = fl(b * fl(S * rcp.approx.ftz(q)))";
   static constexpr std::string_view kShort = "t = b * (S * (1/q))";
   static constexpr float Before(const BlockScaleInput& in) {
-    return in.b * (in.level.encode * (1.0f / in.q));
+    return in.b * (in.tensor.encode * (1.0f / in.q));
   }
 };
 
 template <>
-struct BlockScaleRule<BlockScale::kMicroscaling> : FractionRule {
-  static constexpr bool kIsExponent = true;
-  // The byte follows from b by the E8M0 rule of Dialect::mx_rule (block/scale_rules.h).
-  static constexpr std::string_view kLabel = "microscaling";
-  static constexpr std::string_view kText = "s = 2^k by an E8M0 rule";
+struct Formula<BlockScale::kFloor> : ExponentRule {
+  static constexpr std::string_view kLabel = "floor";
+  static constexpr std::string_view kText = "s = 2^(floor(log2 b) - emax)";
   static constexpr std::string_view kShort = "t = b";
   static constexpr float Before(const BlockScaleInput& in) { return in.b; }
+  static constexpr std::uint8_t Exponent(const ExponentInput& in) {
+    return FloorByte(std::bit_cast<std::uint32_t>(in.b), MaxExponent(in.element));
+  }
 };
 
 template <>
-struct BlockScaleRule<BlockScale::kFloorLog2> : ExponentRule {
+struct Formula<BlockScale::kCeil> : ExponentRule {
+  static constexpr std::string_view kLabel = "ceil";
+  static constexpr std::string_view kText = "s = 2^(ceil(log2 b) - emax)";
+  static constexpr std::string_view kShort = "t = b";
+  static constexpr float Before(const BlockScaleInput& in) { return in.b; }
+  static constexpr std::uint8_t Exponent(const ExponentInput& in) {
+    return CeilByte(std::bit_cast<std::uint32_t>(in.b), MaxExponent(in.element));
+  }
+};
+
+template <>
+struct Formula<BlockScale::kRceil> : ExponentRule {
+  static constexpr std::string_view kLabel = "rceil";
+  static constexpr std::string_view kText = "s = 2^ceil(log2 fl(b * fl(1/q)))";
+  static constexpr std::string_view kShort = "t = b";
+  static constexpr float Before(const BlockScaleInput& in) { return in.b; }
+  static constexpr std::uint8_t Exponent(const ExponentInput& in) {
+    return RceilByte(in.b, 1.0f / in.q);
+  }
+};
+
+template <>
+struct Formula<BlockScale::kEven> : ExponentRule {
+  static constexpr std::string_view kLabel = "even";
+  static constexpr std::string_view kText =
+      "s = 2^(floor(log2 b') - emax), b' = b plus half a unit of the element's fraction";
+  static constexpr std::string_view kShort = "t = b";
+  static constexpr float Before(const BlockScaleInput& in) { return in.b; }
+  static constexpr std::uint8_t Exponent(const ExponentInput& in) {
+    return EvenByte(std::bit_cast<std::uint32_t>(in.b), MaxExponent(in.element),
+                    FormatOf(in.element).mantissa_bits);
+  }
+};
+
+template <>
+struct Formula<BlockScale::kFloorLog2> : ExponentRule {
   static constexpr std::string_view kLabel = "floor_log2";
   static constexpr std::string_view kText = "s = 2^(floor(fl(log2 b)) - emax)";
   static constexpr std::string_view kShort = "t = b";
   static constexpr float Before(const BlockScaleInput& in) { return in.b; }
   static constexpr std::uint8_t Exponent(const ExponentInput& in) {
-    return FloorLog2Byte(in.b, in.max_exponent);
+    return FloorLog2Byte(in.b, MaxExponent(in.element));
   }
 };
 
 template <>
-struct BlockScaleRule<BlockScale::kCeilLog2> : ExponentRule {
+struct Formula<BlockScale::kCeilLog2> : ExponentRule {
   static constexpr std::string_view kLabel = "ceil_log2";
   static constexpr std::string_view kText = "s = 2^ceil(fl(log2 fl(b/q))), 1 where b is 0";
   static constexpr std::string_view kShort = "t = b / q";
@@ -207,7 +255,7 @@ struct BlockScaleRule<BlockScale::kCeilLog2> : ExponentRule {
 };
 
 template <>
-struct BlockScaleRule<BlockScale::kOverflowAware> : ExponentRule {
+struct Formula<BlockScale::kOverflowAware> : ExponentRule {
   static constexpr std::string_view kLabel = "overflow_aware";
   static constexpr std::string_view kText =
       "s = 2^k, the exponent of bf16(fl(fl(b/q) * fl(12/7))), 1 where fl(b/q) < 2^-63";
@@ -219,7 +267,7 @@ struct BlockScaleRule<BlockScale::kOverflowAware> : ExponentRule {
 };
 
 template <>
-struct BlockScaleRule<BlockScale::kFloorLog2Quotient> : ExponentRule {
+struct Formula<BlockScale::kFloorLog2Quotient> : ExponentRule {
   static constexpr std::string_view kLabel = "floor_log2_quotient";
   static constexpr std::string_view kText = "s = 2^floor(log2 fl(b/q))";
   static constexpr std::string_view kShort = "t = b / q";
@@ -231,7 +279,7 @@ struct BlockScaleRule<BlockScale::kFloorLog2Quotient> : ExponentRule {
 
 // The power of two whose logarithm is nearest: amax ends between q / sqrt 2 and q * sqrt 2.
 template <>
-struct BlockScaleRule<BlockScale::kNearestLog2> : ExponentRule {
+struct Formula<BlockScale::kNearestLog2> : ExponentRule {
   static constexpr std::string_view kLabel = "nearest_log2";
   static constexpr std::string_view kText = "s = 2^floor(log2 fl(fl(b/q) * fl(sqrt 2)))";
   static constexpr std::string_view kShort = "t = (b / q) * sqrt 2";
@@ -242,28 +290,13 @@ struct BlockScaleRule<BlockScale::kNearestLog2> : ExponentRule {
 };
 
 template <>
-struct BlockScaleRule<BlockScale::kOneBlock> : FractionRule {
+struct Formula<BlockScale::kOneBlock> : FractionRule {
   // FP8 with one scale for the tensor.
   static constexpr std::string_view kLabel = "one_block";
   static constexpr std::string_view kText = "none";
   static constexpr std::string_view kShort = "t, before rounding";
   static constexpr float Before(const BlockScaleInput& in) { return in.b; }
 };
-
-// use(rule) for the rule of an enumerator. Functors, not lambdas: device code calls it.
-template <class Result, class Use, std::size_t... kIndex>
-constexpr Result WithBlockScaleRule(BlockScale scale, const Use& use,
-                                    std::index_sequence<kIndex...>) {
-  Result result{};
-  static_cast<void>(((static_cast<std::size_t>(scale) == kIndex &&
-                      (result = use(BlockScaleRule<static_cast<BlockScale>(kIndex)>{}), true)) ||
-                     ...));
-  return result;
-}
-template <class Result, class Use>
-constexpr Result WithBlockScaleRule(BlockScale scale, const Use& use) {
-  return WithBlockScaleRule<Result>(scale, use, std::make_index_sequence<kBlockScales>());
-}
 
 struct BlockScaleBeforeOf {
   BlockScaleInput in;
@@ -273,7 +306,7 @@ struct BlockScaleBeforeOf {
   }
 };
 constexpr float BlockScaleBefore(BlockScale scale, const BlockScaleInput& in) {
-  return WithBlockScaleRule<float>(scale, BlockScaleBeforeOf{in});
+  return WithFormula<float>(scale, BlockScaleBeforeOf{in});
 }
 
 struct BlockScaleExponentOf {
@@ -283,9 +316,9 @@ struct BlockScaleExponentOf {
     return Rule::Exponent(in);
   }
 };
-// Of the rules with kIsExponent, kMicroscaling left out.
+// The E8M0 byte, for rules with kIsExponent; 0 for all others.
 constexpr std::uint8_t BlockScaleExponent(BlockScale scale, const ExponentInput& in) {
-  return WithBlockScaleRule<std::uint8_t>(scale, BlockScaleExponentOf{in});
+  return WithFormula<std::uint8_t>(scale, BlockScaleExponentOf{in});
 }
 
 }  // namespace fp4lab

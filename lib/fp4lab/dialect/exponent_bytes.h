@@ -1,19 +1,71 @@
-// E8M0 bytes of powers of two next to a number, by exact and by rounded logarithms.
+// E8M0 scales: the byte of a power of two next to a number, by exact or rounded logarithms, and the
+// reciprocal of a byte's value.
+//
+// A block's amax b has exponent field E and fraction field M; emax = floor(log2(largest element)),
+// m = fraction bits of the element. OCP's rules (OCP MX v1.0 section 6.3; torchao mx_formats; PTX
+// cvt.rp.satfinite.ue8m0):
+//   rule    byte                                               b = Inf
+//   FLOOR   max(E - emax, 0)                                   0xFF = NaN
+//   CEIL    max(E + (M != 0) - emax, 0)                        0xFF
+//   EVEN    FLOOR of b with 2^(22 - m) added to its bits       0xFF
+//   RCEIL   fl(b * fl(1/q)) rounded up to a power of two       0xFE = 2^127 (satfinite)
+// A block whose scale is NaN decodes to NaN and all its codes are the element format's NaN code.
 #pragma once
 
 #include <bit>
 #include <cstdint>
 
-#include "fp4lab/block/scale_rules.h"
+#include "fp4lab/dialect/tensor_scale.h"
 #include "fp4lab/formats/format.h"
 
 namespace fp4lab {
 
 inline constexpr float kTiny = 0x1p-63f;  // the square root of FLT_MIN
 
-// How many floats on either side of 2^k have a binary32 logarithm of exactly k: those whose
+// floor(log2) of the largest element: 2 for E2M1 and E2M3, 4 for E3M2, 8 for E4M3, 15 for E5M2.
+constexpr int MaxExponent(FormatId element) {
+  return static_cast<int>(std::bit_cast<std::uint32_t>(MaxFinite(element)) >> 23) - 127;
+}
+
+constexpr std::uint8_t FloorByte(std::uint32_t amax_bits, int max_exponent) {
+  if (amax_bits >= 0x7F800000u) return 0xFF;
+  const int e = static_cast<int>(amax_bits >> 23) - max_exponent;
+  return static_cast<std::uint8_t>(e < 0 ? 0 : e);
+}
+constexpr std::uint8_t CeilByte(std::uint32_t amax_bits, int max_exponent) {
+  if (amax_bits >= 0x7F800000u) return 0xFF;
+  const int up = (amax_bits & 0x7FFFFFu) != 0 ? 1 : 0;
+  const int e = static_cast<int>(amax_bits >> 23) + up - max_exponent;
+  return static_cast<std::uint8_t>(e < 0 ? 0 : e);
+}
+// torchao's EVEN: half a unit of the element's last fraction bit is added to amax's fraction, so
+// the exponent steps up where amax would round to the next power of two. Then amax rounds to the
+// largest element at most, but for E4M3, whose top code is NaN: 480 saturates to 448.
+constexpr std::uint32_t EvenAddend(int mantissa_bits) { return 1u << (22 - mantissa_bits); }
+constexpr std::uint8_t EvenByte(std::uint32_t amax_bits, int max_exponent, int mantissa_bits) {
+  if (amax_bits >= 0x7F800000u) return 0xFF;
+  const std::uint32_t rounded = amax_bits + EvenAddend(mantissa_bits);
+  const int e = static_cast<int>(rounded >> 23) - max_exponent;
+  return static_cast<std::uint8_t>(e < 0 ? 0 : e);
+}
+// TE and cuBLAS: the product with the rounded reciprocal, then cvt.rp.satfinite.ue8m0x2.
+constexpr std::uint8_t RceilByte(float amax, float reciprocal_of_max) {
+  return static_cast<std::uint8_t>(
+      Encode(FormatId::kE8M0, amax * reciprocal_of_max, Rounding::kTowardPositive));
+}
+
+// 2^(127 - byte), the exact reciprocal of an E8M0 scale (TE exp2f_rcp; torchao): 254 gives the
+// subnormal 2^-127, 255 NaN.
+constexpr float E8m0Reciprocal(std::uint8_t byte) {
+  if (byte == 255) return std::bit_cast<float>(0x7FC00000u);
+  if (byte == 254) return 0x1p-127f;
+  return std::bit_cast<float>((254u - byte) << 23);
+}
+
+// The number of floats on one side of 2^k whose binary32 logarithm is exactly k: floats whose
 // distance |log2(1 +- j ulp)| is below half a unit in the last place of k. ulp_bits: 24 below 2^k
-// (j * 2^-24 / ln 2), 23 above it. No such logarithm is a tie.
+// (j * 2^-24 / ln 2), 23 above it. toward_zero: the side where |log2| < |k|, on which a unit of a
+// power of two k is half as large. No such logarithm is a tie.
 constexpr std::uint32_t FloatsWithLogarithm(int k, int ulp_bits, bool toward_zero) {
   if (k == 0) return 0;  // near 0 the logarithm is as fine as its argument
   const int n = k < 0 ? -k : k;
@@ -25,9 +77,9 @@ constexpr std::uint32_t FloatsWithLogarithm(int k, int ulp_bits, bool toward_zer
   return static_cast<std::uint32_t>(limit);
 }
 
-// floor and ceil of fl(log2 a) for a positive finite a: the exact ones, moved to k for the floats
-// next to 2^k whose logarithm rounds to k. (log2 correctly rounded; libraries may differ by an
-// ulp.)
+// floor(fl(log2 a)) and ceil(fl(log2 a)) for a positive finite a: the exact floor and ceil, except
+// k for the floats next to 2^k whose logarithm rounds to k. (log2 is correctly rounded here;
+// libraries may differ by an ulp.)
 constexpr int FloorLog2(float a) {
   const std::uint32_t u = std::bit_cast<std::uint32_t>(a);
   if (u < 0x800000u) return std::bit_width(u) - 150;  // subnormals: no float is that close
@@ -61,5 +113,7 @@ constexpr std::uint8_t CeilLog2Byte(float t) {
   if (!(t <= kFloatMax)) return 0xFF;
   return t == 0.0f ? 127 : ExponentByte(CeilLog2(t));
 }
+
+static_assert(MaxExponent(FormatId::kE2M1) == 2 && MaxExponent(FormatId::kE5M2) == 15);
 
 }  // namespace fp4lab

@@ -1,39 +1,23 @@
-// Alpha: the factor of a GEMM that its operands' tensor scales make. constexpr and free of macros:
-// host and device share it.
+// Alpha: the factor of a GEMM's result that stands for the tensor scales of both operands. The
+// functions are constexpr and free of macros, because host and device share them.
 #pragma once
 
 #include "fp4lab/dialect/dialect.h"
-#include "fp4lab/dialect/level_two.h"
+#include "fp4lab/dialect/tensor_scale_stage.h"
 
 namespace fp4lab {
 
-// Whether level 2 is Transformer Engine's kind, S = C / amax.
+// Whether the tensor scale is Transformer Engine's kind, S = C / amax.
 constexpr bool HasEncodeScale(const Dialect& d) {
-  switch (d.level_two) {
-    case LevelTwo::kEncodeScale:
-    case LevelTwo::kEncodeFused:
-    case LevelTwo::kEncodeApproximate:
-    case LevelTwo::kEncodePartial:
-    case LevelTwo::kEncodeJax:
-    case LevelTwo::kEncodePlain:
-      return true;
-    case LevelTwo::kNone:
-    case LevelTwo::kMultiplier:
-    case LevelTwo::kTwoDivisions:
-    case LevelTwo::kDivisor:
-    case LevelTwo::kDivisorOrOne:
-    case LevelTwo::kTensorFp8:
-      break;
-  }
-  return false;
+  return WithFormula<bool>(d.tensor_scale, AlphaHasAmaxOf{});
 }
 
-// The factor of one operand's tensor scale in a GEMM whose other operand has no encode scale:
-// fl(amax / C) where level 2 is an encode scale, D elsewhere, 1 without a level 2; over the
-// prescale.
+// The decode factor of one operand's tensor scale, for a GEMM whose other operand has no encode
+// scale: fl(amax / C) where the tensor scale is an encode scale, D elsewhere, 1 without a tensor
+// scale; divided by the prescale.
 constexpr float OperandDecode(const Dialect& dialect, float amax) {
-  const float decode =
-      HasEncodeScale(dialect) ? amax / LevelTwoConstant(dialect) : LevelOf(dialect, amax).decode;
+  const float decode = HasEncodeScale(dialect) ? amax / TensorScaleConstant(dialect)
+                                               : TensorScaleOf(dialect, amax).decode;
   return dialect.prescale == 1.0f ? decode : decode / dialect.prescale;
 }
 
@@ -41,7 +25,7 @@ constexpr float OperandDecode(const Dialect& dialect, float amax) {
 // Engine's reference_nvfp4.py. Any other pair: the product of the two decode scales.
 constexpr float GemmAlpha(const Dialect& a, float amax_a, const Dialect& b, float amax_b) {
   if (HasEncodeScale(a) && HasEncodeScale(b)) {
-    const float alpha = amax_a * amax_b / (LevelTwoConstant(a) * LevelTwoConstant(b));
+    const float alpha = amax_a * amax_b / (TensorScaleConstant(a) * TensorScaleConstant(b));
     const float prescale = a.prescale * b.prescale;
     return prescale == 1.0f ? alpha : alpha / prescale;
   }

@@ -10,30 +10,10 @@
 
 namespace fp4lab {
 
-std::string_view LabelOf(LevelTwo rule);
-std::string_view LabelOf(BlockScale rule);
-std::string_view LabelOf(ScaleEncoding rule);
-std::string_view LabelOf(Factor rule);
-std::string_view LabelOf(ElementRounding rule);
-std::string_view LabelOf(Adaptive rule);
-std::string_view LabelOf(NanRule rule);
-std::string_view LabelOf(InfScale rule);
-std::string_view LabelOf(BlockStatistic rule);  // of "clip"
-std::string_view LabelOf(Unbias rule);
-std::string_view LabelOf(ScaleRule rule);
-
-// The last enumerator of each stage.
-constexpr LevelTwo LastOf(LevelTwo) { return LevelTwo::kTensorFp8; }
-constexpr BlockScale LastOf(BlockScale) { return BlockScale::kOneBlock; }
-constexpr ScaleEncoding LastOf(ScaleEncoding) { return ScaleEncoding::kBinary32; }
-constexpr Factor LastOf(Factor) { return Factor::kApproximate; }
-constexpr ElementRounding LastOf(ElementRounding) { return ElementRounding::kStochastic32; }
-constexpr Adaptive LastOf(Adaptive) { return Adaptive::kAbsMax; }
-constexpr NanRule LastOf(NanRule) { return NanRule::kTensor; }
-constexpr InfScale LastOf(InfScale) { return InfScale::kNumber; }
-constexpr BlockStatistic LastOf(BlockStatistic) { return BlockStatistic::kQuest; }
-constexpr Unbias LastOf(Unbias) { return Unbias::kMsEden; }
-constexpr ScaleRule LastOf(ScaleRule) { return ScaleRule::kTensor; }
+template <class Enum>
+constexpr std::string_view LabelOf(Enum rule) {
+  return WithFormula<std::string_view>(rule, LabelOfFormula{});
+}
 
 // All labels of an enumeration, in its order.
 template <class Enum>

@@ -1,4 +1,4 @@
-// The rows of the table, by code base. Each appends its own to `rows`.
+// The rows of the table, by code base. Each function appends the rows of its code base to `rows`.
 #pragma once
 
 #include <vector>
@@ -26,13 +26,13 @@ constexpr Dialect Renamed(Dialect row, std::string_view name, std::string_view s
   return row;
 }
 
-// The same at another version.
+// A copy of a row at another version.
 constexpr Dialect At(Dialect row, std::string_view version) {
   row.version = version;
   return row;
 }
 
-// The same in square blocks, one scale for a tile and its transpose.
+// A copy of a row in square blocks: a tile and its transpose have the same scale.
 constexpr Dialect Square(Dialect row) {
   row.block_rows = row.block_cols;
   return row;

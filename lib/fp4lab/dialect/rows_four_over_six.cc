@@ -63,7 +63,7 @@ constexpr Dialect Mit() {
             .version = "mit-han-lab/fouroversix 00e7033",
             .source = kMit,
             .note = "scale_rule static_6: one candidate."};
-  d.level_two = LevelTwo::kEncodePlain;
+  d.tensor_scale = TensorScaleRule::kEncodePlain;
   d.block_scale = BlockScale::kDivideFirst;
   d.factor = Factor::kReciprocalOpen;
   d.keeps_negative_zero = false;

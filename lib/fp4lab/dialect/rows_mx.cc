@@ -6,91 +6,84 @@
 namespace fp4lab {
 namespace {
 
-// Where the rule of a row comes from. What NaN and Inf do is this library's own: see the rows of
-// torchao for theirs.
+// The source of a row's scale rule. The results for NaN and Inf are this library's own; the rows of
+// torchao have torchao's.
 struct Origin {
-  ScaleRule rule;
+  BlockScale rule;
   std::string_view version, source, note;
 };
 constexpr std::array kOrigins = {
-    Origin{ScaleRule::kFloor, "OCP Microscaling Formats v1.0", "section 6.3", ""},
-    Origin{ScaleRule::kCeil, "pytorch/ao 36027d8 (2026-08-21)",
+    Origin{BlockScale::kFloor, "OCP Microscaling Formats v1.0", "section 6.3", ""},
+    Origin{BlockScale::kCeil, "pytorch/ao 36027d8 (2026-08-21)",
            "torchao/prototype/mx_formats/mx_tensor.py to_mx, ScaleCalculationMode.CEIL",
            "NaN is left out of the maximum, unlike there (mxfp4.torchao.ceil)."},
-    Origin{ScaleRule::kRceil, kTransformerEngine, "common/cast/mxfp8 (cvt.rp.satfinite.ue8m0x2)",
+    Origin{BlockScale::kRceil, kTransformerEngine, "common/cast/mxfp8 (cvt.rp.satfinite.ue8m0x2)",
            ""},
-    Origin{ScaleRule::kEven, "pytorch/ao 0.18",
+    Origin{BlockScale::kEven, "pytorch/ao 0.18",
            "torchao/prototype/mx_formats/mx_tensor.py to_mx, ScaleCalculationMode.EVEN",
            "A maximum of 0x7F800000 less half a unit of the element's fraction (0x7F600000 for "
            "E2M1) or more rounds up to 2^128, a scale like any other; torchao has NaN there now "
            "(mxfp4.torchao.even). NaN is left out of the maximum, unlike there."},
 };
 
-constexpr Dialect Mx(std::string_view name, FormatId element, ScaleRule rule) {
-  Dialect d{.name = name};
+constexpr Dialect Mx(std::string_view name, FormatId element, BlockScale rule) {
+  Dialect d = DialectUnder(rule, element, 1, 32);
+  d.name = name;
   for (const Origin& origin : kOrigins) {
     if (origin.rule != rule) continue;
     d.version = origin.version;
     d.source = origin.source;
     d.note = origin.note;
   }
-  d.element = element;
-  d.scale = FormatId::kE8M0;
-  d.block_cols = 32;
-  d.level_two = LevelTwo::kNone;
-  d.block_scale = BlockScale::kMicroscaling;
-  d.mx_rule = rule;
-  d.scale_encoding = ScaleEncoding::kExponent;
-  d.factor = Factor::kPowerOfTwo;
   return d;
 }
 
 struct MxRow {
   std::string_view name;
   FormatId element;
-  ScaleRule rule;
+  BlockScale rule;
   bool square = false;
 };
 constexpr std::array kMxRows = {
-    MxRow{"mxfp4.floor", FormatId::kE2M1, ScaleRule::kFloor},
-    MxRow{"mxfp4.ceil", FormatId::kE2M1, ScaleRule::kCeil},
-    MxRow{"mxfp4.rceil", FormatId::kE2M1, ScaleRule::kRceil},
-    MxRow{"mxfp4.even", FormatId::kE2M1, ScaleRule::kEven},
-    MxRow{"mxfp4.floor.2d", FormatId::kE2M1, ScaleRule::kFloor, true},
-    MxRow{"mxfp4.ceil.2d", FormatId::kE2M1, ScaleRule::kCeil, true},
-    MxRow{"mxfp4.rceil.2d", FormatId::kE2M1, ScaleRule::kRceil, true},
-    MxRow{"mxfp4.even.2d", FormatId::kE2M1, ScaleRule::kEven, true},
-    MxRow{"mxfp6_e2m3.floor", FormatId::kE2M3, ScaleRule::kFloor},
-    MxRow{"mxfp6_e2m3.ceil", FormatId::kE2M3, ScaleRule::kCeil},
-    MxRow{"mxfp6_e2m3.rceil", FormatId::kE2M3, ScaleRule::kRceil},
-    MxRow{"mxfp6_e2m3.even", FormatId::kE2M3, ScaleRule::kEven},
-    MxRow{"mxfp6_e3m2.floor", FormatId::kE3M2, ScaleRule::kFloor},
-    MxRow{"mxfp6_e3m2.ceil", FormatId::kE3M2, ScaleRule::kCeil},
-    MxRow{"mxfp6_e3m2.rceil", FormatId::kE3M2, ScaleRule::kRceil},
-    MxRow{"mxfp6_e3m2.even", FormatId::kE3M2, ScaleRule::kEven},
-    MxRow{"mxfp8_e4m3.floor", FormatId::kE4M3, ScaleRule::kFloor},
-    MxRow{"mxfp8_e4m3.ceil", FormatId::kE4M3, ScaleRule::kCeil},
-    MxRow{"mxfp8_e4m3.rceil", FormatId::kE4M3, ScaleRule::kRceil},
-    MxRow{"mxfp8_e4m3.even", FormatId::kE4M3, ScaleRule::kEven},
-    MxRow{"mxfp8_e5m2.floor", FormatId::kE5M2, ScaleRule::kFloor},
-    MxRow{"mxfp8_e5m2.ceil", FormatId::kE5M2, ScaleRule::kCeil},
-    MxRow{"mxfp8_e5m2.rceil", FormatId::kE5M2, ScaleRule::kRceil},
-    MxRow{"mxfp8_e5m2.even", FormatId::kE5M2, ScaleRule::kEven},
+    MxRow{"mxfp4.floor", FormatId::kE2M1, BlockScale::kFloor},
+    MxRow{"mxfp4.ceil", FormatId::kE2M1, BlockScale::kCeil},
+    MxRow{"mxfp4.rceil", FormatId::kE2M1, BlockScale::kRceil},
+    MxRow{"mxfp4.even", FormatId::kE2M1, BlockScale::kEven},
+    MxRow{"mxfp4.floor.2d", FormatId::kE2M1, BlockScale::kFloor, true},
+    MxRow{"mxfp4.ceil.2d", FormatId::kE2M1, BlockScale::kCeil, true},
+    MxRow{"mxfp4.rceil.2d", FormatId::kE2M1, BlockScale::kRceil, true},
+    MxRow{"mxfp4.even.2d", FormatId::kE2M1, BlockScale::kEven, true},
+    MxRow{"mxfp6_e2m3.floor", FormatId::kE2M3, BlockScale::kFloor},
+    MxRow{"mxfp6_e2m3.ceil", FormatId::kE2M3, BlockScale::kCeil},
+    MxRow{"mxfp6_e2m3.rceil", FormatId::kE2M3, BlockScale::kRceil},
+    MxRow{"mxfp6_e2m3.even", FormatId::kE2M3, BlockScale::kEven},
+    MxRow{"mxfp6_e3m2.floor", FormatId::kE3M2, BlockScale::kFloor},
+    MxRow{"mxfp6_e3m2.ceil", FormatId::kE3M2, BlockScale::kCeil},
+    MxRow{"mxfp6_e3m2.rceil", FormatId::kE3M2, BlockScale::kRceil},
+    MxRow{"mxfp6_e3m2.even", FormatId::kE3M2, BlockScale::kEven},
+    MxRow{"mxfp8_e4m3.floor", FormatId::kE4M3, BlockScale::kFloor},
+    MxRow{"mxfp8_e4m3.ceil", FormatId::kE4M3, BlockScale::kCeil},
+    MxRow{"mxfp8_e4m3.rceil", FormatId::kE4M3, BlockScale::kRceil},
+    MxRow{"mxfp8_e4m3.even", FormatId::kE4M3, BlockScale::kEven},
+    MxRow{"mxfp8_e5m2.floor", FormatId::kE5M2, BlockScale::kFloor},
+    MxRow{"mxfp8_e5m2.ceil", FormatId::kE5M2, BlockScale::kCeil},
+    MxRow{"mxfp8_e5m2.rceil", FormatId::kE5M2, BlockScale::kRceil},
+    MxRow{"mxfp8_e5m2.even", FormatId::kE5M2, BlockScale::kEven},
 };
 
 constexpr std::array kTorchAoRows = {
-    MxRow{"mxfp4.torchao.floor", FormatId::kE2M1, ScaleRule::kFloor},
-    MxRow{"mxfp4.torchao.ceil", FormatId::kE2M1, ScaleRule::kCeil},
-    MxRow{"mxfp4.torchao.rceil", FormatId::kE2M1, ScaleRule::kRceil},
-    MxRow{"mxfp4.torchao.even", FormatId::kE2M1, ScaleRule::kEven},
-    MxRow{"mxfp8_e4m3.torchao.floor", FormatId::kE4M3, ScaleRule::kFloor},
-    MxRow{"mxfp8_e4m3.torchao.rceil", FormatId::kE4M3, ScaleRule::kRceil},
-    MxRow{"mxfp8_e4m3.torchao.even", FormatId::kE4M3, ScaleRule::kEven},
+    MxRow{"mxfp4.torchao.floor", FormatId::kE2M1, BlockScale::kFloor},
+    MxRow{"mxfp4.torchao.ceil", FormatId::kE2M1, BlockScale::kCeil},
+    MxRow{"mxfp4.torchao.rceil", FormatId::kE2M1, BlockScale::kRceil},
+    MxRow{"mxfp4.torchao.even", FormatId::kE2M1, BlockScale::kEven},
+    MxRow{"mxfp8_e4m3.torchao.floor", FormatId::kE4M3, BlockScale::kFloor},
+    MxRow{"mxfp8_e4m3.torchao.rceil", FormatId::kE4M3, BlockScale::kRceil},
+    MxRow{"mxfp8_e4m3.torchao.even", FormatId::kE4M3, BlockScale::kEven},
 };
 constexpr std::array kTorchAo18Rows = {
-    MxRow{"mxfp4.torchao.floor.0.18", FormatId::kE2M1, ScaleRule::kFloor},
-    MxRow{"mxfp4.torchao.ceil.0.18", FormatId::kE2M1, ScaleRule::kCeil},
-    MxRow{"mxfp4.torchao.even.0.18", FormatId::kE2M1, ScaleRule::kEven},
+    MxRow{"mxfp4.torchao.floor.0.18", FormatId::kE2M1, BlockScale::kFloor},
+    MxRow{"mxfp4.torchao.ceil.0.18", FormatId::kE2M1, BlockScale::kCeil},
+    MxRow{"mxfp4.torchao.even.0.18", FormatId::kE2M1, BlockScale::kEven},
 };
 
 constexpr std::string_view kToMx = "torchao/prototype/mx_formats/mx_tensor.py to_mx";
@@ -100,14 +93,14 @@ constexpr Dialect TorchAo(const MxRow& row) {
       Renamed(At(Mx(row.name, row.element, row.rule), "pytorch/ao 5d73a0c (2026-08-12) to 050515e"),
               row.name, kToMx,
               "A NaN or Inf element makes its block's scale NaN; for EVEN a finite maximum "
-              "that rounds to 2^128 does, too. What codes such a block has is not specified "
-              "there.");
+              "that rounds to 2^128 does, too. torchao does not specify the codes "
+              "of such a block.");
   d.inf_scale = InfScale::kNan;
   d.nan = NanRule::kBlock;
   return d;
 }
 
-// Until 5d73a0c. (RCEIL took a division and a logarithm then.)
+// torchao's formulas until commit 5d73a0c. (RCEIL was a division and a logarithm then.)
 constexpr Dialect TorchAo18(const MxRow& row) {
   Dialect d =
       Renamed(At(TorchAo(row), "pytorch/ao 0.18"), row.name, kToMx,
@@ -120,7 +113,7 @@ constexpr Dialect TorchAo18(const MxRow& row) {
 
 constexpr Dialect Microxcaling() {
   Dialect d =
-      Renamed(At(Mx("", FormatId::kE2M1, ScaleRule::kFloor), "microsoft/microxcaling 3b429a8"),
+      Renamed(At(Mx("", FormatId::kE2M1, BlockScale::kFloor), "microsoft/microxcaling 3b429a8"),
               "mxfp4.microxcaling", "mx/mx_ops.py _quantize_mx, round=nearest",
               "An emulator: it writes values. floor(log2) in FP32 takes the floats next below "
               "a power of two for it; ties go away from zero.");
@@ -136,16 +129,16 @@ constexpr Dialect Microxcaling() {
 constexpr Dialect MicroxcalingCuda() {
   Dialect d =
       Renamed(Microxcaling(), "mxfp4.microxcaling.cuda", "mx/cpp/quantize.cuh, shared_exp.cuh",
-              "The exponent field instead of log2; ties away from zero on the bits; what rounds "
-              "to 0 loses its sign.");
-  d.block_scale = BlockScale::kMicroscaling;
-  d.rounding = ElementRounding::kTiesUp;
+              "The exponent field instead of log2; ties away from zero on the bits; elements "
+              "that round to 0 lose their sign.");
+  d.block_scale = BlockScale::kFloor;
+  d.rounding = ElementRounding::kTiesAway;
   d.never_negative_zero = true;
   return d;
 }
 
 constexpr Dialect Qwix() {
-  Dialect d = Renamed(At(Mx("", FormatId::kE2M1, ScaleRule::kRceil), "google/qwix 04d2536"),
+  Dialect d = Renamed(At(Mx("", FormatId::kE2M1, BlockScale::kRceil), "google/qwix 04d2536"),
                       "mxfp4.qwix", "qwix/_src/core/qarray.py compute_scale_zero_point",
                       "ceil(log2(b/6)) in FP32; a block of zeros has the scale 1.");
   d.block_scale = BlockScale::kCeilLog2;
@@ -157,7 +150,7 @@ constexpr Dialect Qwix() {
 // Between FLOOR and CEIL of b/q: half of the blocks saturate a little, half lose range.
 constexpr Dialect NearestLog2() {
   Dialect d =
-      Renamed(At(Mx("", FormatId::kE2M1, ScaleRule::kRceil), "fp4lab 0.1.0"), "mxfp4.nearest-log2",
+      Renamed(At(Mx("", FormatId::kE2M1, BlockScale::kRceil), "fp4lab 0.1.0"), "mxfp4.nearest-log2",
               "lib/fp4lab/dialect/block_scale_rules.h",
               "The power of two nearest to b/q by its logarithm. In no other code base: the "
               "worked example of a new scale rule.");
@@ -167,13 +160,13 @@ constexpr Dialect NearestLog2() {
 
 constexpr Dialect Ggml() {
   Dialect d =
-      Renamed(At(Mx("", FormatId::kE2M1, ScaleRule::kFloor), "ggml-org/llama.cpp 0096646"),
+      Renamed(At(Mx("", FormatId::kE2M1, BlockScale::kFloor), "ggml-org/llama.cpp 0096646"),
               "mxfp4.ggml", "ggml/src/ggml-quants.c quantize_row_mxfp4_ref",
               "Below 2^-125 and for Inf its cast of the exponent is undefined C: byte 0 and "
               "NaN here.");
   d.block_scale = BlockScale::kFloorLog2;
   d.factor = Factor::kSearch;
-  d.rounding = ElementRounding::kTiesToLower;
+  d.rounding = ElementRounding::kClosest;
   d.nan_code = 0;
   return d;
 }
@@ -202,18 +195,10 @@ void AddMicroscaling(std::vector<Dialect>* rows) {
 }
 
 void AddFp8(std::vector<Dialect>* rows) {
-  Dialect d{
-      .name = "fp8_e4m3",
-      .version = kTransformerEngine,
-      .source = "Float8CurrentScaling, common/recipe/recipe_common.cuh compute_scale_from_amax",
-      .note = "One scale for the tensor."};
-  d.element = FormatId::kE4M3;
-  d.scale = FormatId::kE8M0;
-  d.block_rows = d.block_cols = 0;
-  d.level_two = LevelTwo::kTensorFp8;
-  d.scale_max = 1.0f;
-  d.block_scale = BlockScale::kOneBlock;
-  d.factor = Factor::kTensorScale;
+  Dialect d = Renamed(
+      At(DialectUnder(BlockScale::kOneBlock, FormatId::kE4M3, 0, 0), kTransformerEngine),
+      "fp8_e4m3", "Float8CurrentScaling, common/recipe/recipe_common.cuh compute_scale_from_amax",
+      "One scale for the tensor.");
   rows->push_back(d);
   d.name = "fp8_e5m2";
   d.element = FormatId::kE5M2;

@@ -37,7 +37,7 @@ constexpr Dialect FlashInfer() {
             .note =
                 "A set of answers: rcp.approx.ftz.f32 is not specified bit for bit. S is the "
                 "caller's global scale, taken as 2688/amax here."};
-  d.level_two = LevelTwo::kDivisor;
+  d.tensor_scale = TensorScaleRule::kDivisor;
   d.block_scale = BlockScale::kApproximate;
   d.factor = Factor::kApproximate;
   return d;
@@ -59,7 +59,7 @@ constexpr Dialect FlashInferReference() {
             .version = "flashinfer-ai/flashinfer 014327a",
             .source = "tests/test_helpers/utils_fp4.py ref_fp4_quant (and vLLM's tests)",
             .note = "The tests' PyTorch reference: exact reciprocals, 0 for 1/0."};
-  d.level_two = LevelTwo::kDivisor;
+  d.tensor_scale = TensorScaleRule::kDivisor;
   d.block_scale = BlockScale::kTimesSixth;
   d.factor = Factor::kReciprocalGuarded;
   d.keeps_negative_zero = false;
@@ -68,16 +68,17 @@ constexpr Dialect FlashInferReference() {
 }
 
 constexpr Dialect TorchAoInference() {
-  Dialect d{.name = "nvfp4.torchao.inference",
-            .version = "pytorch/ao 5c0c814 (2026-03-13, in 0.17) to 36027d8 (2026-08-21)",
-            .source =
-                "torchao/prototype/mx_formats/nvfp4_tensor.py nvfp4_quantize with "
-                "per_tensor_scale",
-            .note = "Block scales below 2^-6 become 2^-6: small blocks are wiped out."};
-  d.level_two = LevelTwo::kMultiplier;
-  d.block_scale = BlockScale::kDivideByLevel;
+  Dialect d{
+      .name = "nvfp4.torchao.inference",
+      .version = "pytorch/ao 5c0c814 (2026-03-13, in 0.17) to 36027d8 (2026-08-21)",
+      .source =
+          "torchao/prototype/mx_formats/nvfp4_tensor.py nvfp4_quantize with "
+          "per_tensor_scale",
+      .note = "Block scales below 2^-6 become 2^-6, so blocks of small elements become zeros."};
+  d.tensor_scale = TensorScaleRule::kMultiplier;
+  d.block_scale = BlockScale::kDivideByTensorScale;
   d.scale_encoding = ScaleEncoding::kClamp2m6;
-  d.factor = Factor::kRcpLevelOverScale;
+  d.factor = Factor::kRcpTensorScaleOverScale;
   d.nan = NanRule::kTensor;
   return d;
 }
@@ -108,24 +109,24 @@ void AddTorchAo(std::vector<Dialect>* rows) {
   rows->push_back(inference);
   constexpr std::string_view kSingle =
       "torchao/prototype/mx_formats/nvfp4_tensor.py nvfp4_quantize without per_tensor_scale";
-  // Without a level 2, fl(fl(1/D)/s) is fl(1/s).
+  // Without a tensor scale, fl(fl(1/D)/s) is fl(1/s).
   Dialect single =
       Renamed(At(inference, "pytorch/ao a302c10 (2026-04-02, in 0.18) to 36027d8 (2026-08-21)"),
-              "nvfp4.torchao.single-level", kSingle, "No level 2: multiplies by fl(1/s).");
-  single.level_two = LevelTwo::kNone;
-  single.block_scale = BlockScale::kNoLevel;
+              "nvfp4.torchao.single-level", kSingle, "No tensor scale: multiplies by fl(1/s).");
+  single.tensor_scale = TensorScaleRule::kNone;
+  single.block_scale = BlockScale::kNoTensorScale;
   single.nan = NanRule::kBlock;
   rows->push_back(single);
   Dialect divided =
       Renamed(At(single, "pytorch/ao 02a1bc4 (2025-09-27) to 0.17"),
-              "nvfp4.torchao.single-level.0.17", kSingle, "No level 2: divides by s.");
+              "nvfp4.torchao.single-level.0.17", kSingle, "No tensor scale: divides by s.");
   divided.factor = Factor::kDivideByScale;
   rows->push_back(divided);
-  Dialect two_levels =
+  Dialect two_scales =
       Renamed(At(inference, "pytorch/ao 02a1bc4 (2025-09-27) to 0.16"),
               "nvfp4.torchao.inference.divide", inference.source, "The older form, which divides.");
-  two_levels.factor = Factor::kDivideByProduct;
-  rows->push_back(two_levels);
+  two_scales.factor = Factor::kDivideByProduct;
+  rows->push_back(two_scales);
 }
 
 constexpr Dialect ModelOpt() {
@@ -133,7 +134,7 @@ constexpr Dialect ModelOpt() {
             .version = "NVIDIA/Model-Optimizer 211c6b3",
             .source = "modelopt/torch/quantization/qtensor/nvfp4_tensor.py",
             .note = "A tensor of zeros has 0/0 in every block scale: NaN."};
-  d.level_two = LevelTwo::kMultiplier;
+  d.tensor_scale = TensorScaleRule::kMultiplier;
   d.block_scale = BlockScale::kDivideByBoth;
   d.scale_encoding = ScaleEncoding::kClamp2m9;
   d.factor = Factor::kDivideByProduct;
@@ -152,7 +153,7 @@ constexpr Dialect CompressedTensors() {
                 "The global scale is stored as a divisor, 2688/amax; 1 where that is Inf (a tensor "
                 "of zeros, or below 2688/FLT_MAX) or NaN. Its cast of NaN to int8 is undefined "
                 "there, code 0 here."};
-  d.level_two = LevelTwo::kDivisorOrOne;
+  d.tensor_scale = TensorScaleRule::kDivisorOrOne;
   d.block_scale = BlockScale::kDivideFirst;
   d.scale_encoding = ScaleEncoding::kZeroToEpsilon;
   d.factor = Factor::kDivideByQuotient;
@@ -169,7 +170,7 @@ void AddCompressedTensors(std::vector<Dialect>* rows) {
       Renamed(At(now, "vllm-project/compressed-tensors up to 0.14"),
               "nvfp4.compressed-tensors.0.14", now.source,
               "A global scale of Inf or NaN is kept: a tensor of zeros has NaN in every scale.");
-  open.level_two = LevelTwo::kDivisor;
+  open.tensor_scale = TensorScaleRule::kDivisor;
   rows->push_back(open);
   Dialect bf16 = Renamed(
       At(now, "vllm-project/compressed-tensors 0d57c7f (2026-07-23) to 0d1c655 (2026-08-06)"),
@@ -196,7 +197,7 @@ constexpr Dialect VllmEmulation() {
             .note =
                 "Writes values, not codes. Triton's float division (div.full.f32) is stated as "
                 "IEEE division."};
-  d.level_two = LevelTwo::kDivisor;
+  d.tensor_scale = TensorScaleRule::kDivisor;
   d.block_scale = BlockScale::kTimesSixth;
   d.factor = Factor::kEncodeOverScaleOpen;
   return d;
@@ -209,24 +210,24 @@ constexpr Dialect Quartet2() {
             .note =
                 "An emulator: it writes values, not codes. Ties go away from zero. Triton's float "
                 "division (div.full.f32) is stated as IEEE division."};
-  d.level_two = LevelTwo::kTwoDivisions;
+  d.tensor_scale = TensorScaleRule::kTwoDivisions;
   d.scale_max = 447.99f;
-  d.block_scale = BlockScale::kDivideByLevel;
+  d.block_scale = BlockScale::kDivideByTensorScale;
   d.scale_encoding = ScaleEncoding::kZeroToOne;
   d.factor = Factor::kDivideByProduct;
-  d.rounding = ElementRounding::kTiesUp;
+  d.rounding = ElementRounding::kTiesAway;
   return d;
 }
 
 constexpr Dialect Qwix() {
-  Dialect d{
-      .name = "nvfp4.qwix",
-      .version = "google/qwix 83dec5f (2026-06-08) to aa623ac (2026-08-13)",
-      .source = "qwix/_src/core/qarray.py, numerics.py",
-      .note =
-          "No level 2. A scale of less than 2^-63 becomes 1, one that underflows E4M3 stays 0."};
-  d.level_two = LevelTwo::kNone;
-  d.block_scale = BlockScale::kNoLevel;
+  Dialect d{.name = "nvfp4.qwix",
+            .version = "google/qwix 83dec5f (2026-06-08) to aa623ac (2026-08-13)",
+            .source = "qwix/_src/core/qarray.py, numerics.py",
+            .note =
+                "No tensor scale. A scale of less than 2^-63 becomes 1, one that underflows E4M3 "
+                "stays 0."};
+  d.tensor_scale = TensorScaleRule::kNone;
+  d.block_scale = BlockScale::kNoTensorScale;
   d.scale_encoding = ScaleEncoding::kOneWhereTiny;
   d.factor = Factor::kDivideByScale;
   d.nan = NanRule::kBlock;
@@ -238,12 +239,12 @@ constexpr Dialect Ggml() {
       .name = "nvfp4.ggml",
       .version = "ggml-org/llama.cpp 0096646",
       .source = "ggml/src/ggml-impl.h ggml_fp32_to_ue4m3; ggml-quants.c quantize_row_nvfp4_ref",
-      .note = "No level 2 in the quantizer; codes are stored in split halves (a layout)."};
-  d.level_two = LevelTwo::kNone;
-  d.block_scale = BlockScale::kNoLevel;
+      .note = "No tensor scale in the quantizer; codes are stored in split halves (a layout)."};
+  d.tensor_scale = TensorScaleRule::kNone;
+  d.block_scale = BlockScale::kNoTensorScale;
   d.scale_encoding = ScaleEncoding::kHalfUpGgml;
   d.factor = Factor::kSearch;
-  d.rounding = ElementRounding::kTiesToLower;
+  d.rounding = ElementRounding::kClosest;
   d.nan_code = 0;
   return d;
 }
@@ -255,7 +256,7 @@ constexpr Dialect Universal() {
             .note =
                 "The tensor scale is the caller's, taken as amax/2688 here. A NaN element is "
                 "stored as 0."};
-  d.level_two = LevelTwo::kMultiplier;
+  d.tensor_scale = TensorScaleRule::kMultiplier;
   d.block_scale = BlockScale::kOverDecode;
   d.scale_encoding = ScaleEncoding::kZeroToLeast;
   d.factor = Factor::kTwoSteps;

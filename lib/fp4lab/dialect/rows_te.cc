@@ -19,7 +19,7 @@ constexpr Dialect kTe = {
 constexpr Dialect Reference() {
   Dialect d = Renamed(kTe, "nvfp4.te.reference", kReference,
                       "-0 gives code 0; a NaN element makes all scales 0xFF and all codes 0.");
-  d.level_two = LevelTwo::kEncodeJax;
+  d.tensor_scale = TensorScaleRule::kEncodeJax;
   d.block_scale = BlockScale::kFoldedOpen;
   d.factor = Factor::kReciprocalNan;
   d.keeps_negative_zero = false;
@@ -35,7 +35,7 @@ constexpr Dialect FusedHadamard() {
                       "The cast alone: x is the transformed matrix already. amax = Inf leaves an "
                       "encode scale of 0: "
                       "all codes 7.");
-  d.level_two = LevelTwo::kEncodeFused;
+  d.tensor_scale = TensorScaleRule::kEncodeFused;
   d.block_scale = BlockScale::kFoldedOpen;
   d.factor = Factor::kReciprocalNan;
   d.nan = NanRule::kBlock;
@@ -47,7 +47,7 @@ constexpr Dialect FastMath() {
       Renamed(kTe, "nvfp4.te.fast-math",
               "common/cast/nvfp4/core_nvfp4.cuh "
               "compute_scaling_coefficient<bf16>; NVTE_USE_FAST_MATH=1 in the tuned 1D kernel",
-              "For BF16 input. Codes only: the scales are those of nvfp4.te.");
+              "For BF16 input. Only the codes differ from nvfp4.te.");
   d.factor = Factor::kBf16;
   d.keeps_negative_zero = false;
   return d;
@@ -58,7 +58,7 @@ constexpr Dialect UseFastMath() {
                       "div.approx.ftz and rcp.approx.ftz in the formulas of nvfp4.te",
                       "Transformer Engine is not built so; kernels that copy its formulas may be. "
                       "For products that are normal numbers: .ftz flushes the others.");
-  d.level_two = LevelTwo::kEncodeApproximate;
+  d.tensor_scale = TensorScaleRule::kEncodeApproximate;
   d.factor = Factor::kReciprocalApproximate;
   return d;
 }
@@ -66,7 +66,7 @@ constexpr Dialect UseFastMath() {
 constexpr Dialect Jax() {
   Dialect d = Renamed(kTe, "nvfp4.te.jax", "jax/quantize/quantizer.py",
                       "The pure JAX path. Its own stochastic rounding is not stated here.");
-  d.level_two = LevelTwo::kEncodeJax;
+  d.tensor_scale = TensorScaleRule::kEncodeJax;
   d.block_scale = BlockScale::kDivideFirst;
   d.nan = NanRule::kTensor;
   return d;
@@ -76,7 +76,8 @@ constexpr Dialect CppTest2d() {
   Dialect d = Square(
       Renamed(kTe, "nvfp4.te.cpp-test-2d",
               "tests/cpp/operator/test_cast_nvfp4_transpose.cu, its reference for 16x16 blocks",
-              "Not what the 2D kernel computes; also the formula of the documentation."));
+              "The formula of the test and of the documentation; the 2D kernel computes another "
+              "one."));
   d.block_scale = BlockScale::kDivideFirst;
   d.factor = Factor::kEncodeOverScale;
   return d;
@@ -91,7 +92,7 @@ void AddTransformerEngine(std::vector<Dialect>* rows) {
                      "16x16 blocks (weights): one scale for a tile and its transpose.")));
   Dialect row_scaled =
       Renamed(kTe, "nvfp4.te.row-scaled", "NVFP4BlockScaling(row_scaled_activation)",
-              "One amax a row; the GEMM multiplies the output by it.");
+              "One amax per row; the GEMM multiplies the output by it.");
   row_scaled.row_scaled = true;
   rows->push_back(row_scaled);
 
@@ -113,18 +114,18 @@ void AddTransformerEngine(std::vector<Dialect>* rows) {
       Renamed(kTe, "nvfp4.te.partial", "common/recipe/nvfp4.cu",
               "Primary FP4 weights of a distributed optimizer, in 16x16 tiles. amax = "
               "Inf: scales of 0, 448 in the tile that holds it.");
-  partial.level_two = LevelTwo::kEncodePartial;
+  partial.tensor_scale = TensorScaleRule::kEncodePartial;
   rows->push_back(Square(partial));
   rows->push_back(Jax());
 
   Dialect random = Renamed(kTe, "nvfp4.te.stochastic",
                            "common/util/ptx.cuh; "
                            "cvt.rs.satfinite.e2m1x4.f32 of sm_100a, 103a, 107a",
-                           "Gradients. 16 random bits an element.");
+                           "Gradients. 16 random bits per element.");
   random.rounding = ElementRounding::kStochastic16;
   rows->push_back(random);
   random = Renamed(random, "nvfp4.te.stochastic.software", "common/util/ptx.cuh",
-                   "Where the instruction is missing: 8 random bits an element.");
+                   "Where the instruction is missing: 8 random bits per element.");
   random.rounding = ElementRounding::kStochastic8;
   rows->push_back(random);
 }

@@ -2,33 +2,34 @@
 #include <cmath>
 #include <cstdio>
 
-#include "fp4lab/base/printable.h"
+#include "fp4lab/base/divide_up.h"
+#include "fp4lab/base/text.h"
 #include "fp4lab/exchange/inspect.h"
 
 namespace fp4lab {
 namespace {
 
 constexpr std::size_t kMostCells = 128;
-constexpr int kSide = 6, kMargin = 10, kTop = 40, kBottom = 30;  // px; of a cell, around the map
+constexpr int kSide = 6, kMargin = 10, kTop = 40, kBottom = 30;  // pixels: cell, margins
 
 struct Map {
   std::size_t rows, cols;
-  std::size_t blocks_down, blocks_across;  // that a cell covers
-  std::vector<double> cells;
+  std::size_t blocks_down, blocks_across;  // blocks that a cell covers
+  std::vector<double> cells;               // mean error of the covered blocks
   double largest = 0;
 };
 
 Map MapOf(const StoredError& e) {
   const auto covered = [](std::size_t n) {
-    return std::max<std::size_t>(1, (n + kMostCells - 1) / kMostCells);
+    return std::max<std::size_t>(1, DivideUp(n, kMostCells));
   };
   Map map{.rows = 0,
           .cols = 0,
           .blocks_down = covered(e.grid_rows),
           .blocks_across = covered(e.grid_cols),
           .cells = {}};
-  map.rows = (e.grid_rows + map.blocks_down - 1) / map.blocks_down;
-  map.cols = (e.grid_cols + map.blocks_across - 1) / map.blocks_across;
+  map.rows = DivideUp(e.grid_rows, map.blocks_down);
+  map.cols = DivideUp(e.grid_cols, map.blocks_across);
   std::vector<double> counts(map.rows * map.cols);
   map.cells.resize(counts.size());
   for (std::size_t r = 0; r < e.grid_rows; ++r) {
@@ -45,21 +46,13 @@ Map MapOf(const StoredError& e) {
   return map;
 }
 
-std::string Escape(std::string_view text) {
-  std::string safe;
-  for (const char c : Printable(text)) {
-    safe += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : std::string(1, c);
-  }
-  return safe;
-}
-
 std::string Percent(double fraction) {
   char text[32];
   std::snprintf(text, sizeof text, "%.2f%%", 100 * fraction);
   return text;
 }
 
-// White to dark blue.
+// The colour of a fraction in [0, 1]: white to dark blue.
 std::string Colour(double fraction) {
   char text[8];
   const auto mix = [fraction](int to) {
@@ -78,7 +71,7 @@ std::string ErrorMapSvg(const StoredError& error, std::string_view title) {
   const auto text = [](std::size_t y, std::string_view size, const std::string& content) {
     return "<text x=\"" + std::to_string(kMargin) + "\" y=\"" + std::to_string(y) +
            "\" font-family=\"sans-serif\" font-size=\"" + std::string(size) + "\" fill=\"#222\">" +
-           Escape(content) + "</text>\n";
+           EscapedMarkup(content) + "</text>\n";
   };
   std::string svg = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + std::to_string(width) +
                     "\" height=\"" + std::to_string(height) + "\">\n<rect width=\"100%\" " +

@@ -3,30 +3,32 @@
 #include <algorithm>
 #include <cmath>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/quantize/statistics.h"
 
 namespace fp4lab {
 namespace {
 
 struct Blocks {
-  std::size_t rows, cols;            // of a block
-  std::size_t grid_rows, grid_cols;  // how many
+  std::size_t rows, cols;            // of a block, in elements
+  std::size_t grid_rows, grid_cols;  // of the matrix, in blocks
 };
 Blocks BlocksOf(const StoredMatrix& m) {
   if (m.block_rows == 0)
     return {std::max<std::size_t>(m.rows, 1), std::max<std::size_t>(m.cols, 1), 1, 1};
   const auto rows = static_cast<std::size_t>(m.block_rows);
   const auto cols = static_cast<std::size_t>(m.block_cols);
-  return {rows, cols, (m.rows + rows - 1) / rows, (m.cols + cols - 1) / cols};
+  return {rows, cols, DivideUp(m.rows, rows), DivideUp(m.cols, cols)};
 }
 
-// Codes and scales, one a byte, in rows.
+// The matrix with row-major codes, one a byte, and row-major scales.
 StoredMatrix Plain(const StoredMatrix& stored, std::string_view where) {
-  return Convert(stored, {.codes = CodeOrder::kBytes, .level_two = stored.layout.level_two}, 1.0f,
-                 where);
+  return Convert(stored, {.codes = CodeOrder::kBytes, .tensor_scale = stored.layout.tensor_scale},
+                 1.0f, where);
 }
 
-// Counts what lies beside the scales and what is not repeated, in the arrangement of m.
+// Counts the padding bytes and the scales that differ within their tile, in the layout of m.
 ScaleCandidate Examine(const StoredMatrix& m, const StoredSizes& sizes) {
   const ScaleOrder order = m.layout.scales;
   ScaleCandidate candidate{
@@ -88,7 +90,7 @@ StoredError MeasureError(const StoredMatrix& stored, MatrixView<const float> x,
   const Blocks blocks = BlocksOf(m);
   StoredError e{.grid_rows = blocks.grid_rows, .grid_cols = blocks.grid_cols};
   std::vector<double> signal(blocks.grid_rows * blocks.grid_cols), noise(signal.size());
-  std::size_t nonzero = 0, underflows = 0, clips = 0, counted = 0;
+  double nonzero = 0, underflows = 0, clips = 0, counted = 0;
   for (std::size_t r = 0; r < x.rows; ++r) {
     for (std::size_t c = 0; c < x.cols; ++c) {
       const float in = x(r, c), out = values(r, c);
@@ -103,11 +105,12 @@ StoredError MeasureError(const StoredMatrix& stored, MatrixView<const float> x,
       ++counted;
       e.amax = std::max(e.amax, std::abs(in));
       e.largest_error = std::max(e.largest_error, static_cast<float>(std::abs(error)));
+      const float code_value = Decode(element, m.codes[r * m.cols + c]);
+      const MeasuredElement pair{
+          .x = in, .y = out, .at_largest = std::abs(code_value) >= MaxFinite(m.element)};
       nonzero += in != 0.0f ? 1 : 0;
-      underflows += in != 0.0f && out == 0.0f ? 1 : 0;
-      const std::uint32_t magnitude = m.codes[r * m.cols + c] & MagnitudeMask(element);
-      const bool at_largest = magnitude == MaxFiniteCode(element) && out != 0.0f;
-      clips += at_largest && std::abs(in) > std::abs(out) ? 1 : 0;
+      underflows += Underflows(pair) ? 1 : 0;
+      clips += IsClipped(pair) ? 1 : 0;
     }
   }
   double signal_sum = 0, noise_sum = 0;
@@ -116,13 +119,10 @@ StoredError MeasureError(const StoredMatrix& stored, MatrixView<const float> x,
     noise_sum += noise[i];
     e.block_error.push_back(signal[i] > 0 ? std::sqrt(noise[i] / signal[i]) : 0.0);
   }
-  const auto percent = [](std::size_t part, std::size_t all) {
-    return all == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(all);
-  };
-  e.underflow_percent = percent(underflows, nonzero);
-  e.clip_percent = percent(clips, counted);
-  e.mse = counted == 0 ? 0.0 : noise_sum / static_cast<double>(counted);
-  e.sqnr_db = signal_sum == 0 ? 0.0 : 10 * std::log10(signal_sum / noise_sum);
+  e.underflow_percent = Percent(underflows, nonzero);
+  e.clip_percent = Percent(clips, counted);
+  e.mse = counted == 0 ? 0.0 : noise_sum / counted;
+  e.sqnr_db = Decibel(signal_sum, noise_sum);
   return e;
 }
 
@@ -135,7 +135,8 @@ std::vector<ScaleCandidate> ScaleCandidates(const StoredMatrix& stored) {
       m.layout.scales = o.order;
       m.layout.transposed = (flags & 1) != 0;
       m.layout.expanded_scales = (flags & 2) != 0;
-      if (m.layout.expanded_scales && m.block_rows == 1) continue;  // nobody stores 1xN so
+      // No code base repeats the scales of 1xN blocks.
+      if (m.layout.expanded_scales && m.block_rows == 1) continue;
       const StoredSizes sizes = SizesOf(m, "scales");
       if (sizes.scales != m.scales.size()) continue;
       candidates.push_back(Examine(m, sizes));

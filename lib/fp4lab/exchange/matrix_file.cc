@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/file_content.h"
@@ -28,7 +29,7 @@ std::string Lower(std::string text) {
   return text;
 }
 
-// The number of elements, if it fits.
+// The number of elements; nullopt if the number of bits could overflow.
 std::optional<std::size_t> Elements(const std::vector<std::size_t>& shape) {
   std::size_t count = 1;
   for (const std::size_t n : shape) {
@@ -38,23 +39,23 @@ std::optional<std::size_t> Elements(const std::vector<std::size_t>& shape) {
   return count;
 }
 
-// Elements that are decoded before the pages of the file that held them are given back.
+// Elements that are decoded at a time; the pages of the file that hold them are then released.
 constexpr std::size_t kPiece = std::size_t{1} << 22;
 
-// A piece after the other.
+// Decodes piece by piece and releases the file's pages of each piece.
 void DecodeInPieces(NumberType type, std::span<const std::byte> bytes, const FileContent& content,
                     std::span<float> values) {
   const auto bits = static_cast<std::size_t>(Bits(type));
-  for (std::size_t at = 0; at < values.size();
-       at += kPiece) {  // a piece is whole bytes of any type
+  // A piece of any type is a whole number of bytes.
+  for (std::size_t at = 0; at < values.size(); at += kPiece) {
     const std::size_t n = std::min(kPiece, values.size() - at);
-    const auto piece = bytes.subspan(at * bits / 8, (n * bits + 7) / 8);
+    const auto piece = bytes.subspan(at * bits / 8, DivideUp(n * bits, 8));
     DecodeNumbers(type, piece, values.subspan(at, n));
     content.Forget(piece);
   }
 }
 
-// Whether the bytes are floats as they lie there.
+// Whether the bytes can be used as floats in place.
 bool AreFloats(NumberType type, const ByteArray& bytes) {
   return type.kind == NumberType::Kind::kFloat32 &&
          reinterpret_cast<std::uintptr_t>(bytes.data()) % alignof(float) == 0;
@@ -86,7 +87,7 @@ NumberView Viewed(const std::string& where, NumberType type, std::vector<std::si
   return view;
 }
 
-// What 16 bits without a name are: how NumPy files hold BF16.
+// The type of 16-bit elements without a stated type: NumPy files hold BF16 in this way.
 constexpr std::string_view k16Bits = "bfloat16";
 
 NumberView FromNpy(NpyArray array, std::unique_ptr<FileContent> content,
@@ -96,13 +97,15 @@ NumberView FromNpy(NpyArray array, std::unique_ptr<FileContent> content,
   NumberType type;
   if (coded) {
     if (options.dtype.empty() && kind[1] == '1') {
-      throw Error(array.where,
-                  "holds " + array.dtype +
-                      ", which may be any type; state it, as in --dtype float8_e4m3fn");
+      throw Error(
+          array.where,
+          "holds " + array.dtype +
+              ", whose element type is unknown; state the type, as in --dtype float8_e4m3fn");
     }
     type = RequireNumberType(options.dtype.empty() ? k16Bits : options.dtype, array.where);
     if (Bits(type) > (kind[1] == '1' ? 8 : 16) || (kind[1] == '2' && Bits(type) != 16)) {
-      throw Error(array.where, "holds " + array.dtype + ", no codes of " + std::string(Name(type)));
+      throw Error(array.where,
+                  "holds " + array.dtype + ", which cannot be codes of " + std::string(Name(type)));
     }
   } else if (kind == "f2") {
     type = {NumberType::Kind::kFormat, FormatId::kFP16};
@@ -118,14 +121,14 @@ NumberView FromNpy(NpyArray array, std::unique_ptr<FileContent> content,
     return Viewed(array.where, type, array.shape, std::move(array.bytes), std::move(content),
                   options);
   }
-  // One code a byte: as 8-bit elements, then decoded by the narrow format.
+  // One code a byte: the bytes are read as integers, then decoded by the narrow format.
   NumberView view = Viewed(array.where, {NumberType::Kind::kUint8, FormatId::kBF16}, array.shape,
                            std::move(array.bytes), std::move(content), options);
   for (float& v : view.decoded) {
     const auto code = static_cast<std::uint32_t>(v);
     if (code >> Bits(type) != 0) {
       throw Error(array.where,
-                  "byte " + std::to_string(code) + " is no code of " + std::string(Name(type)));
+                  "byte " + std::to_string(code) + " is not a code of " + std::string(Name(type)));
     }
     v = Decode(type.format, code);
   }
@@ -133,7 +136,7 @@ NumberView FromNpy(NpyArray array, std::unique_ptr<FileContent> content,
   return view;
 }
 
-// The tensor that is asked for: by name, or the only one.
+// The requested tensor: by name, or the only one.
 template <class Map>
 const typename Map::value_type& Pick(const Map& tensors, const std::string& name,
                                      const std::string& where) {
@@ -171,12 +174,14 @@ NumberView FromSafetensors(const FilePlace& place, std::unique_ptr<FileContent> 
   ByteArray bytes = ByteArray::ViewOf({tensor.bytes.data(), tensor.bytes.size()});
   if (tensor.dtype == "U8") {
     if (options.dtype.empty()) {
-      throw Error(where, "holds U8, which may be any type; state it, as in --dtype float8_e4m3fn");
+      throw Error(
+          where,
+          "holds U8, whose element type is unknown; state the type, as in --dtype float8_e4m3fn");
     }
     const NumberType type = RequireNumberType(options.dtype, where);
     std::vector<std::size_t> shape = tensor.shape;
     if (Bits(type) > 8 || shape.empty() || Bits(type) == 6) {
-      throw Error(where, "holds U8, no codes of " + std::string(Name(type)));
+      throw Error(where, "holds U8, which cannot be codes of " + std::string(Name(type)));
     }
     if (Bits(type) == 4) shape.back() *= 2;
     return Viewed(where, type, shape, std::move(bytes), std::move(content), options);
@@ -186,7 +191,7 @@ NumberView FromSafetensors(const FilePlace& place, std::unique_ptr<FileContent> 
       !coded ? FindNumberType(tensor.dtype)
              : RequireNumberType(options.dtype.empty() ? k16Bits : options.dtype, where);
   if (coded && Bits(*type) != 16) {
-    throw Error(where, "holds U16, no codes of " + std::string(Name(*type)));
+    throw Error(where, "holds U16, which cannot be codes of " + std::string(Name(*type)));
   }
   if (!type) {
     throw Error(where, "holds " + tensor.dtype + "; F32, F16, BF16, F8_*, F6_* and F4 can be read");
@@ -207,7 +212,8 @@ NumberView FromGguf(const FilePlace& place, std::unique_ptr<FileContent> content
                       : tensor.type == kGgmlBf16 ? "bfloat16"
                                                  : nullptr;
   if (dtype == nullptr)
-    throw Error(where, "holds no F32, F16 or BF16 (fp4lab dequantize may help)");
+    throw Error(where,
+                "its type is not F32, F16 or BF16 (for quantized tensors use fp4lab dequantize)");
   return Viewed(where, *FindNumberType(dtype), tensor.shape,
                 ByteArray::ViewOf({tensor.bytes.data(), tensor.bytes.size()}), std::move(content),
                 options);
@@ -217,18 +223,18 @@ NumberView FromRaw(const FilePlace& place, const ReadMatrixOptions& options) {
   const std::string where = place.path.string();
   if (options.shape.empty() || options.dtype.empty()) {
     throw Error(where,
-                "is raw: state what it holds, as in --shape 128x256 --dtype bfloat16 "
-                "(.npy, .npz, .safetensors and .gguf say it themselves)");
+                "is a raw file: state shape and type, as in --shape 128x256 --dtype bfloat16 "
+                "(.npy, .npz, .safetensors and .gguf files state their own)");
   }
   const NumberType type = RequireNumberType(options.dtype, where);
   auto content = std::make_unique<FileContent>(place.path);
   const std::size_t size = content->bytes().size();
   const std::optional<std::size_t> count = Elements(options.shape);
   const auto bits = static_cast<std::size_t>(Bits(type));
-  if (!count || size != (*count * bits + 7) / 8) {
+  if (!count || size != DivideUp(*count * bits, 8)) {
     throw Error(where, "has " + std::to_string(size) + " bytes; " + ShapeText(options.shape) +
                            " of " + std::string(Name(type)) + " take " +
-                           (count ? std::to_string((*count * bits + 7) / 8) : "too many"));
+                           (count ? std::to_string(DivideUp(*count * bits, 8)) : "too many"));
   }
   ByteArray bytes = ByteArray::ViewOf(content->bytes());
   return Viewed(where, type, options.shape, std::move(bytes), std::move(content), options);
@@ -249,7 +255,7 @@ std::vector<std::size_t> ParseShape(std::string_view text, std::string_view wher
     if (*next != 'x') break;
     at = next + 1;
   }
-  throw Error(where, "\"" + std::string(text) + "\" is no shape; it looks like 128x256");
+  throw Error(where, "\"" + std::string(text) + "\" is not a shape; give it as in 128x256");
 }
 
 std::string ShapeText(const std::vector<std::size_t>& shape) {

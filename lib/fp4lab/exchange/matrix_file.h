@@ -1,4 +1,4 @@
-// A matrix of numbers from any file that the field keeps one in.
+// Matrices of numbers in the common file formats: .npy, .npz, .safetensors, .gguf and raw files.
 #pragma once
 
 #include <cstddef>
@@ -17,37 +17,42 @@
 namespace fp4lab {
 
 struct NumberFile {
-  Matrix<float> values;            // (product of the leading dimensions, last one); a scalar: 1x1
-  NumberType type;                 // of the numbers in the file
-  std::vector<std::size_t> shape;  // in the file
+  // (product of the leading dimensions, last dimension); a scalar is 1x1.
+  Matrix<float> values;
+  NumberType type;                 // type of the numbers in the file
+  std::vector<std::size_t> shape;  // shape in the file
 };
 
-// The same for who only reads the numbers. Binary32 that lies in row-major order at addresses for
-// numbers stays in the mapped file; all else is decoded into memory.
+// A NumberFile for callers that only read the numbers. Binary32 numbers that are aligned and in
+// row-major order stay in the mapped file; all others are decoded into memory.
 struct NumberView {
   MatrixView<const float> values;
   NumberType type;
   std::vector<std::size_t> shape;
-  // What the values lie in, all of which may be moved about with them.
+  // The memory that `values` refers to; moving a NumberView keeps `values` valid.
   std::unique_ptr<FileContent> content = {};
-  ByteArray bytes = {};             // in the content, or a copy in row-major order
-  std::vector<float> decoded = {};  // empty where the values are those of `bytes`
+  ByteArray bytes = {};             // a view of `content`, or a copy in row-major order
+  std::vector<float> decoded = {};  // empty if `values` refers to `bytes`
 };
 
 struct ReadMatrixOptions {
-  // For raw files, which do not say it; elsewhere it must agree.
+  // The shape: needed for raw files, which do not state it. For other files it may be empty; a
+  // stated shape must agree with the file's.
   std::vector<std::size_t> shape = {};
-  // The type of numbers: for raw files, and where .npy holds unsigned integers or raw bytes ("u1",
-  // "u2", "V1", "V2"), one element an integer. 16-bit ones are BF16 where nothing is stated.
+  // The type of the numbers: needed for raw files, and for .npy arrays of unsigned integers or raw
+  // bytes ("u1", "u2", "V1", "V2"), one element an integer. 16-bit integers are BF16 if it is
+  // empty.
   std::string dtype = {};
 };
 
-// "128x256" and "4x128x256". Error("--shape 12x", ...) for anything else.
+// Parses "128x256" or "4x128x256". Throws Error(where, ...) for any other text; `where` names the
+// option, as in "--shape 12x".
 std::vector<std::size_t> ParseShape(std::string_view text, std::string_view where);
 std::string ShapeText(const std::vector<std::size_t>& shape);
 
-// A path, or path#name (path:name) for an array of an .npz, a tensor of a .safetensors or .gguf
-// file; without a name, its only one. By the file's ending:
+// Reads a matrix. `place` is a path, or path#name (path:name) for an array of an .npz file or a
+// tensor of a .safetensors or .gguf file; without a name, the file's only one. By the file's
+// ending:
 //   .npy .npz       f2, f4; u2, V2 as BF16 or a stated dtype; u1, V1 with a stated dtype
 //   .safetensors    F32, F16, BF16, F8_*, F6_*, F4; U16 and U8 as u2 and u1
 //   .gguf           F32, F16, BF16
@@ -55,22 +60,24 @@ std::string ShapeText(const std::vector<std::size_t>& shape);
 NumberFile ReadMatrix(std::string_view place, const ReadMatrixOptions& options = {});
 NumberView ViewMatrix(std::string_view place, const ReadMatrixOptions& options = {});
 
-// The bytes of the same places, whatever they mean; of a raw file all.
+// The bytes at such a place, whatever their type; of a raw file all bytes.
 std::vector<std::byte> ReadBytes(std::string_view place);
 
-// By the ending: .npy and .npz (float32, float16 as they are; other types as "u1" or "u2" codes),
-// .safetensors, any other raw. A name after '#' names the array ["x"].
+// Writes a matrix by the ending of the file: .npy and .npz (float32 and float16 as such; other
+// types as "u1" or "u2" codes), .safetensors, any other ending raw. A name after '#' is the name of
+// the array or tensor ["x"]. Throws Error for .gguf, and for types of less than 8 bits in .npy and
+// .npz.
 void WriteMatrix(std::string_view place, MatrixView<const float> values, NumberType type = {});
 
-// path#name or path:name, split at the first such sign that follows one of the endings above; the
-// whole is the path where there is none.
+// Splits path#name or path:name at the first '#' or ':' that follows one of the endings above;
+// without one, the whole text is the path.
 struct FilePlace {
   std::filesystem::path path;
   std::string name;    // empty: none given
-  std::string ending;  // ".npz", in small letters
+  std::string ending;  // ".npz", in lower case
 };
 FilePlace SplitPlace(std::string_view place);
-// Whether the file says the type of its numbers: it has one of the endings above.
+// Whether the file states the type of its numbers: its ending is .npy, .npz, .safetensors or .gguf.
 bool HoldsType(std::string_view place);
 
 }  // namespace fp4lab

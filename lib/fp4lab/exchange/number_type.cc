@@ -5,6 +5,7 @@
 #include <cctype>
 #include <cstring>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/suggest.h"
 #include "fp4lab/block/packing.h"
@@ -16,7 +17,7 @@ namespace {
 struct Alias {
   std::string_view alias, name;
 };
-// What kFormats does not list already, in small letters.
+// Names that kFormats does not list, in lower case.
 constexpr std::array kAliases = {
     Alias{"f32", "float32"},      Alias{"fp32", "float32"},          Alias{"f4", "float32"},
     Alias{"u8", "uint8"},         Alias{"f16", "float16"},           Alias{"half", "float16"},
@@ -61,7 +62,7 @@ NumberType RequireNumberType(std::string_view name, std::string_view where) {
     if (f.format.bits <= 16) known.emplace_back(f.name);
   }
   throw Error(where,
-              "\"" + std::string(name) + "\" is no type of numbers; " + DidYouMean(name, known));
+              "\"" + std::string(name) + "\" is not a number type; " + DidYouMean(name, known));
 }
 
 std::string_view Name(NumberType type) {
@@ -107,7 +108,7 @@ std::vector<float> DecodeNumbers(NumberType type, std::span<const std::byte> byt
 void DecodeNumbers(NumberType type, std::span<const std::byte> bytes, std::span<float> values) {
   const int bits = Bits(type);
   const std::size_t count = values.size();
-  Expects(bytes.size() == (count * static_cast<std::size_t>(bits) + 7) / 8,
+  Expects(bytes.size() == DivideUp(count * static_cast<std::size_t>(bits), 8),
           "bytes that the elements fill");
   if (count == 0) return;
   const std::span<const std::uint8_t> raw(reinterpret_cast<const std::uint8_t*>(bytes.data()),

@@ -1,4 +1,4 @@
-// The types of numbers that files hold, under all names by which files and people call them.
+// The types of numbers in files, under all names that file formats and users give them.
 #pragma once
 
 #include <cstddef>
@@ -13,31 +13,33 @@
 
 namespace fp4lab {
 
-// One of kFormats, or one of the two that need no decoding.
+// A format of kFormats, float32 or uint8.
 struct NumberType {
   enum class Kind : std::uint8_t { kFormat, kFloat32, kUint8 };
   Kind kind = Kind::kFloat32;
-  FormatId format = FormatId::kBF16;  // kFormat
+  FormatId format = FormatId::kBF16;  // used by kFormat only
   friend constexpr bool operator==(const NumberType&, const NumberType&) = default;
 };
 
-// "bfloat16", "bf16", "BF16", "F8_E4M3", "float32" ...; case does not count.
+// The type of a name: "bfloat16", "bf16", "BF16", "F8_E4M3", "float32" ... Case does not matter,
+// except that "F4" is safetensors' E2M1 and "f4" is NumPy's float32. nullopt for an unknown name.
 std::optional<NumberType> FindNumberType(std::string_view name);
-// The same; Error(where, ...) that lists the names for one that is unknown.
+// FindNumberType, but throws Error(where, ...) with suggestions for an unknown name.
 NumberType RequireNumberType(std::string_view name, std::string_view where);
 
 std::string_view Name(NumberType type);             // ml_dtypes's, "float32", "uint8"
-std::string_view SafetensorsName(NumberType type);  // "F8_E4M3"; "U8" where it has none
+std::string_view SafetensorsName(NumberType type);  // "F8_E4M3"; "U8" for a type without a name
 int Bits(NumberType type);
 
-// `count` values as binary32, exactly. Elements of less than 8 bits lie without gaps, the first one
-// lowest. bytes.size() must be ceil(count * Bits(type) / 8).
+// Decodes `count` values to binary32, exactly. Elements of less than 8 bits are packed without
+// gaps, the first one in the lowest bits. bytes.size() must be ceil(count * Bits(type) / 8).
 std::vector<float> DecodeNumbers(NumberType type, std::span<const std::byte> bytes,
                                  std::size_t count);
 void DecodeNumbers(NumberType type, std::span<const std::byte> bytes, std::span<float> values);
 
-// The inverse, rounded to nearest even; beyond the largest finite value the format's Inf or NaN
-// (ml_dtypes's and torch's casts), or the largest where it has neither. kUint8 is not written.
+// Encodes values with RNE. Values beyond the largest finite value give the format's Inf or NaN (as
+// casts of ml_dtypes and torch do), or the largest value if the format has neither. `type` must not
+// be kUint8.
 std::vector<std::byte> EncodeNumbers(NumberType type, std::span<const float> values);
 
 }  // namespace fp4lab

@@ -5,21 +5,23 @@
 #include <utility>
 #include <vector>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/huge_pages.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/random.h"
-#include "fp4lab/dialect/blocks.h"
-#include "fp4lab/dialect/operand.h"
-#include "fp4lab/dialect/outputs.h"
+#include "fp4lab/quantize/blocks.h"
+#include "fp4lab/quantize/kernels/outputs.h"
+#include "fp4lab/quantize/operand.h"
 
 namespace fp4lab {
 namespace {
 
-// Elements of a stripe, at least a band of blocks: its codes stay in a core's cache.
+// Elements of a stripe, so that its codes stay in a core's cache. A stripe is at least one band of
+// blocks.
 constexpr std::size_t kStripe = std::size_t{1} << 18;
 
-// What depends on the place of an element in the whole matrix, random bits, must be known of a
-// stripe: fields that are given, or those of Philox.
+// Whether the matrix can be quantized stripe by stripe. Random bits depend on an element's place in
+// the whole matrix, so that a stripe needs given fields or fields of Philox.
 bool HasStripes(const Dialect& d, const DialectOptions& options, const StorageLayout& layout) {
   if (layout.transposed || d.scale_encoding == ScaleEncoding::kBinary32) return false;
   if (d.unbias != Unbias::kNone) return false;
@@ -28,26 +30,28 @@ bool HasStripes(const Dialect& d, const DialectOptions& options, const StorageLa
          options.source->generator == RandomGenerator::kPhilox;
 }
 
-// One call: stripe after stripe goes into `stored`'s codes and `scales`, the grid of blocks.
+// One call of QuantizeStored: each stripe writes its part of stored->codes and of `scales`, the
+// row-major grid of block scales.
 struct Stripes {
   const Dialect& dialect;
   MatrixView<const float> x;
   const DialectOptions& options;
   BlockGrid grid;
   std::vector<float> amax;
-  std::size_t bands;      // of a stripe
-  std::size_t row_bytes;  // of the codes
+  std::size_t bands;      // bands of blocks in a stripe
+  std::size_t row_bytes;  // bytes of a row of codes
   StoredMatrix* stored;
-  std::uint8_t* scales;  // nullptr where the tensor is one block
+  std::uint8_t* scales;  // nullptr if the tensor is one block
 
-  std::size_t Count() const { return (grid.rows + bands - 1) / bands; }
+  std::size_t Count() const { return DivideUp(grid.rows, bands); }
 };
 
-// The options of x's rows from `top` on. Random bits that come from a source go into `fields`.
+// The options for `rows` rows of x from `top` on. `fields` receives random bits that come from a
+// source.
 DialectOptions OptionsOfRows(const Stripes& s, std::size_t top, std::size_t rows,
                              std::vector<std::uint16_t>* fields) {
   DialectOptions options;
-  if (HasLevelTwo(s.dialect)) {
+  if (HasTensorScale(s.dialect)) {
     options.amax = s.amax;
     if (s.dialect.row_scaled) {
       const auto first = s.amax.begin() + static_cast<std::ptrdiff_t>(top);
@@ -76,10 +80,10 @@ void QuantizeStripe(const Stripes& s, std::size_t stripe) {
   const CodeOrder order = s.stored->layout.codes;
   std::uint8_t* const codes = s.stored->codes.data() + top * s.row_bytes;
   std::uint8_t* const scales = s.scales == nullptr ? nullptr : s.scales + band * s.grid.cols;
-  // An amax that is given may be any number; the tuned kernels are for those of matrices.
+  // The tuned kernels require the amax of the matrix; a given amax may be any number.
   const bool own_amax = s.options.amax.empty();
   const auto tuned = own_amax ? TunedOptions(s.dialect, options) : std::nullopt;
-  if (tuned && order == DefaultCodeOrder(s.dialect.element)) {  // as those kernels write them
+  if (tuned && order == DefaultCodeOrder(s.dialect.element)) {  // the tuned kernels' order
     thread_local QuantizedMatrix q;
     Quantize(x, *tuned, &q);
     std::copy(q.codes.begin(), q.codes.end(), codes);
@@ -105,7 +109,7 @@ StoredMatrix QuantizeStored(const Dialect& dialect, MatrixView<const float> x,
   CheckOptions(dialect, x, options);
   const BlockGrid grid(dialect, x.rows, x.cols);
   Quantized q{.rows = x.rows, .cols = x.cols};
-  q.amax = LevelTwoAmax(dialect, x, options);
+  q.amax = TensorAmaxes(dialect, x, options);
   if (grid.stores_scales) {
     ReserveHugePages(&q.scales, grid.rows * grid.cols);
     q.scales.resize(grid.rows * grid.cols);

@@ -1,15 +1,16 @@
-// A matrix quantized into the bytes that are stored, without its codes one a byte in between.
+// Quantizes a matrix directly to its stored bytes, without an intermediate array of one code a
+// byte.
 #pragma once
 
 #include "fp4lab/base/matrix.h"
-#include "fp4lab/dialect/quantize.h"
 #include "fp4lab/exchange/stored.h"
+#include "fp4lab/quantize/quantize.h"
 
 namespace fp4lab {
 
-// Store(dialect, QuantizeAs(dialect, x, options), layout), band of rows by band of rows: besides
-// x and the result it takes some MiB, where the layout is not transposed. The same bytes for any
-// number of threads.
+// The same as Store(dialect, QuantizeAs(dialect, x, options), layout), but by bands of rows, so
+// that it needs only some MiB besides x and the result if the layout is not transposed. The same
+// bytes for any number of threads.
 StoredMatrix QuantizeStored(const Dialect& dialect, MatrixView<const float> x,
                             const DialectOptions& options, const StorageLayout& layout);
 

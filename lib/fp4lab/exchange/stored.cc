@@ -21,7 +21,7 @@ std::string Times(std::size_t a, std::size_t b) {
   return std::to_string(a) + "x" + std::to_string(b);
 }
 
-// The matrix as its bytes lie: with `transposed`, rows and columns change places.
+// The shape as stored: with `transposed`, rows and columns are exchanged.
 struct Oriented {
   std::size_t rows, cols, block_rows, block_cols;
 };
@@ -35,13 +35,13 @@ Oriented AsStored(const StoredMatrix& m) {
 struct Grid {
   std::size_t rows = 0, cols = 0;
 };
-// One entry a block, not transposed; none where the tensor is one block.
+// The grid of blocks, not transposed; empty if the tensor is one block.
 Grid BlockGrid(const StoredMatrix& m) {
   if (m.block_rows == 0) return {};
   return {CeilDiv(m.rows, static_cast<std::size_t>(m.block_rows)),
           CeilDiv(m.cols, static_cast<std::size_t>(m.block_cols))};
 }
-// Of the scales as stored.
+// The grid of scales as stored.
 Grid ScaleGrid(const StoredMatrix& m) {
   if (m.block_rows == 0) return {};
   const Oriented o = AsStored(m);
@@ -68,7 +68,7 @@ void CheckShape(const StoredMatrix& m, std::string_view where) {
   }
 }
 
-// codes (rows, cols), one a byte, into m.codes.
+// Writes codes (rows, cols), one a byte, to m->codes in the layout of m.
 void PlaceCodes(std::span<const std::uint8_t> codes, StoredMatrix* m) {
   const Oriented o = AsStored(*m);
   if (!m->layout.transposed) {
@@ -89,7 +89,7 @@ void CheckCodeBytes(const StoredMatrix& m, std::string_view where) {
                          std::to_string(sizes.codes));
 }
 
-// `codes`: as they are stored, one a byte.
+// Throws Error for a byte that is no code. `codes`: in stored order, one a byte.
 void CheckCodes(std::span<const std::uint8_t> codes, const StoredMatrix& m,
                 std::string_view where) {
   const std::uint32_t limit = 1u << FormatOf(m.element).bits;
@@ -99,17 +99,17 @@ void CheckCodes(std::span<const std::uint8_t> codes, const StoredMatrix& m,
   const auto i = static_cast<std::size_t>(bad - codes.begin());
   const std::size_t cols = AsStored(m).cols;
   throw Error(where, "byte " + std::to_string(*bad) + " at (" + std::to_string(i / cols) + ", " +
-                         std::to_string(i % cols) + ") is no code of " +
+                         std::to_string(i % cols) + ") is not a code of " +
                          std::string(Named(m.element).name));
 }
 
-// What TakeCodes refuses; packed codes are codes.
+// Throws Error for all that TakeCodes refuses. Packed bytes are always valid codes.
 void CheckCodes(const StoredMatrix& m, std::string_view where) {
   CheckCodeBytes(m, where);
   if (m.layout.codes == CodeOrder::kBytes) CheckCodes(m.codes, m, where);
 }
 
-// Whether the layout `to` has the codes where m has them, and neither has padding.
+// Whether the codes lie at the same bytes in the layout `to` as in m, without padding.
 bool HasSameCodes(const StoredMatrix& m, const StorageLayout& to) {
   const std::size_t bits = to.codes == CodeOrder::kBytes    ? 8
                            : to.codes == CodeOrder::kDense6 ? 6
@@ -118,7 +118,7 @@ bool HasSameCodes(const StoredMatrix& m, const StorageLayout& to) {
          AsStored(m).cols * bits % 8 == 0;
 }
 
-// The same for scales.
+// Whether the scales lie at the same bytes in the layout `to` as in m.
 bool HasSameScales(const StoredMatrix& m, const StorageLayout& to) {
   return m.layout.scales == ScaleOrder::kLinear && to.scales == ScaleOrder::kLinear &&
          m.layout.transposed == to.transposed && !m.layout.expanded_scales && !to.expanded_scales;
@@ -138,7 +138,7 @@ std::vector<std::uint8_t> TakeCodes(const StoredMatrix& m, std::string_view wher
   return m.layout.transposed ? TransposedBytes(codes, o.rows, o.cols) : codes;
 }
 
-// The scale of stored row r and column c lies at `grid`'s ...
+// The index in `grid` of the block whose scale is stored at row r and column c.
 std::size_t BlockOf(const StoredMatrix& m, const Grid& grid, std::size_t r, std::size_t c) {
   const std::size_t tile = m.layout.expanded_scales ? r / AsStored(m).block_rows : r;
   return m.layout.transposed ? c * grid.cols + tile : tile * grid.cols + c;
@@ -146,7 +146,7 @@ std::size_t BlockOf(const StoredMatrix& m, const Grid& grid, std::size_t r, std:
 
 void PlaceScales(std::span<const std::uint8_t> blocks, StoredMatrix* m) {
   const Grid grid = BlockGrid(*m), stored = ScaleGrid(*m);
-  Expects(blocks.size() == grid.rows * grid.cols, "one scale a block");
+  Expects(blocks.size() == grid.rows * grid.cols, "one scale per block");
   const bool as_they_are =
       m->layout.scales == ScaleOrder::kLinear && !m->layout.transposed && stored.rows == grid.rows;
   if (as_they_are) return m->scales.assign(blocks.begin(), blocks.end());
@@ -188,7 +188,7 @@ std::vector<std::uint8_t> TakeScales(const StoredMatrix& m, std::string_view whe
       if (known[block] && blocks[block] != scale) {
         throw Error(where, "scale (" + std::to_string(r) + ", " + std::to_string(c) + ") is " +
                                std::to_string(scale) + " where the first row of its tile has " +
-                               std::to_string(blocks[block]) + ": no expanded scales");
+                               std::to_string(blocks[block]) + ": the scales are not expanded");
       }
       blocks[block] = scale;
       known[block] = true;
@@ -197,9 +197,9 @@ std::vector<std::uint8_t> TakeScales(const StoredMatrix& m, std::string_view whe
   return blocks;
 }
 
-void CheckLevelTwo(const StoredMatrix& m, std::string_view where) {
-  if (m.level_two.size() <= 1 || m.level_two.size() == m.rows) return;
-  throw Error(where, std::to_string(m.level_two.size()) + " numbers of level 2; 1 or one a row (" +
+void CheckTensorScale(const StoredMatrix& m, std::string_view where) {
+  if (m.tensor_scale.size() <= 1 || m.tensor_scale.size() == m.rows) return;
+  throw Error(where, std::to_string(m.tensor_scale.size()) + " tensor scales; 1 or one per row (" +
                          std::to_string(m.rows) + ") fit");
 }
 
@@ -217,17 +217,17 @@ void CheckDialect(const Dialect& d, const StoredMatrix& m, std::string_view wher
                          describe(d.element, d.scale, d.block_rows, d.block_cols));
 }
 
-// The number that a convention stores for this amax.
-float FromAmax(float amax, LevelTwoConvention convention, float constant) {
-  if (convention == LevelTwoConvention::kMultiplier) return amax / constant;
-  if (convention == LevelTwoConvention::kDivisor) return constant / amax;
+// The number that a convention stores for an amax; `constant` is C.
+float FromAmax(float amax, TensorScaleConvention convention, float constant) {
+  if (convention == TensorScaleConvention::kMultiplier) return amax / constant;
+  if (convention == TensorScaleConvention::kDivisor) return constant / amax;
   return amax;
 }
 
-float ToAmax(float value, LevelTwoConvention convention, float constant) {
-  if (convention == LevelTwoConvention::kAmax) return value;
+float ToAmax(float value, TensorScaleConvention convention, float constant) {
+  if (convention == TensorScaleConvention::kAmax) return value;
   const float nearest =
-      convention == LevelTwoConvention::kMultiplier ? value * constant : constant / value;
+      convention == TensorScaleConvention::kMultiplier ? value * constant : constant / value;
   float up = nearest, down = nearest;
   for (int step = 0; step < 3; ++step) {
     for (const float amax : {up, down}) {
@@ -239,16 +239,16 @@ float ToAmax(float value, LevelTwoConvention convention, float constant) {
   return nearest;
 }
 
-void SetLevelTwo(const StoredMatrix& from, float constant, std::string_view where,
-                 StoredMatrix* to) {
-  const LevelTwoConvention wanted = to->layout.level_two;
-  to->level_two.clear();
-  if (wanted == LevelTwoConvention::kNone) return;
-  if (from.layout.level_two == LevelTwoConvention::kNone && !from.level_two.empty()) {
-    throw Error(where, "stores a level-2 number without saying what it is; state its convention");
+void SetTensorScale(const StoredMatrix& from, float constant, std::string_view where,
+                    StoredMatrix* to) {
+  const TensorScaleConvention wanted = to->layout.tensor_scale;
+  to->tensor_scale.clear();
+  if (wanted == TensorScaleConvention::kNone) return;
+  if (from.layout.tensor_scale == TensorScaleConvention::kNone && !from.tensor_scale.empty()) {
+    throw Error(where, "stores a tensor scale of unknown convention; state the convention");
   }
-  for (const float v : from.level_two) {
-    to->level_two.push_back(ConvertLevelTwo(v, from.layout.level_two, wanted, constant));
+  for (const float v : from.tensor_scale) {
+    to->tensor_scale.push_back(ConvertTensorScale(v, from.layout.tensor_scale, wanted, constant));
   }
 }
 
@@ -283,18 +283,19 @@ std::size_t SplitGroup(const StoredMatrix& m) {
   return m.block_cols > 0 && m.block_cols % 2 == 0 ? static_cast<std::size_t>(m.block_cols) : 16;
 }
 
-bool NeedsLevelTwo(const StoredMatrix& stored, const Dialect* dialect) {
+bool NeedsTensorScale(const StoredMatrix& stored, const Dialect* dialect) {
   if (stored.rows == 0 || stored.cols == 0) return false;
-  if (dialect != nullptr) return HasLevelTwo(*dialect);
+  if (dialect != nullptr) return HasTensorScale(*dialect);
   return stored.block_rows == 0 || stored.scale == FormatId::kE4M3;
 }
 
-float ConvertLevelTwo(float value, LevelTwoConvention from, LevelTwoConvention to, float constant) {
-  Expects(from != LevelTwoConvention::kNone && to != LevelTwoConvention::kNone,
+float ConvertTensorScale(float value, TensorScaleConvention from, TensorScaleConvention to,
+                         float constant) {
+  Expects(from != TensorScaleConvention::kNone && to != TensorScaleConvention::kNone,
           "conventions that store a number");
   if (from == to) return value;
-  if (from == LevelTwoConvention::kAmax) return FromAmax(value, to, constant);
-  if (to == LevelTwoConvention::kAmax) return ToAmax(value, from, constant);
+  if (from == TensorScaleConvention::kAmax) return FromAmax(value, to, constant);
+  if (to == TensorScaleConvention::kAmax) return ToAmax(value, from, constant);
   return 1.0f / value;
 }
 
@@ -308,12 +309,12 @@ StoredMatrix Store(const Dialect& dialect, const Quantized& quantized,
 StoredMatrix StoreScales(const Dialect& dialect, const Quantized& quantized,
                          const StorageLayout& layout) {
   StoredMatrix m = ShapeOf(dialect, quantized.rows, quantized.cols, layout);
-  SizesOf(m, "layout");  // refuses what does not go together
+  SizesOf(m, "layout");  // throws Error if the layout cannot hold the dialect's codes
   PlaceScales(quantized.scales, &m);
-  if (layout.level_two == LevelTwoConvention::kNone) return m;
-  const float constant = LevelTwoConstant(m, dialect.scale_max);
+  if (layout.tensor_scale == TensorScaleConvention::kNone) return m;
+  const float constant = TensorScaleConstant(m, dialect.scale_max);
   for (const float amax : quantized.amax) {
-    m.level_two.push_back(FromAmax(amax, layout.level_two, constant));
+    m.tensor_scale.push_back(FromAmax(amax, layout.tensor_scale, constant));
   }
   return m;
 }
@@ -328,23 +329,24 @@ Quantized Load(const Dialect& dialect, const StoredMatrix& stored, std::string_v
   q.scale_rows = grid.rows;
   q.scale_cols = grid.cols;
   q.scales = TakeScales(stored, where);
-  const bool says_what = stored.layout.level_two != LevelTwoConvention::kNone;
-  if (dialect.level_two == LevelTwo::kNone || stored.level_two.empty() || !says_what) return q;
+  const bool says_what = stored.layout.tensor_scale != TensorScaleConvention::kNone;
+  if (dialect.tensor_scale == TensorScaleRule::kNone || stored.tensor_scale.empty() || !says_what)
+    return q;
   const std::size_t numbers = dialect.row_scaled ? stored.rows : 1;
-  if (stored.level_two.size() != numbers) {
-    throw Error(where, std::to_string(stored.level_two.size()) + " numbers of level 2; " +
+  if (stored.tensor_scale.size() != numbers) {
+    throw Error(where, std::to_string(stored.tensor_scale.size()) + " tensor scales; " +
                            std::string(dialect.name) + " has " + std::to_string(numbers) + " for " +
                            std::to_string(stored.rows) + " rows");
   }
-  const float constant = LevelTwoConstant(stored, dialect.scale_max);
-  for (const float v : stored.level_two) {
-    q.amax.push_back(ToAmax(v, stored.layout.level_two, constant));
+  const float constant = TensorScaleConstant(stored, dialect.scale_max);
+  for (const float v : stored.tensor_scale) {
+    q.amax.push_back(ToAmax(v, stored.layout.tensor_scale, constant));
   }
   return q;
 }
 
 void CheckStored(const StoredMatrix& stored, std::string_view where) {
-  CheckLevelTwo(stored, where);
+  CheckTensorScale(stored, where);
   CheckCodes(stored, where);
   CheckScaleBytes(stored, where);
   if (stored.layout.expanded_scales) TakeScales(stored, where);
@@ -352,7 +354,7 @@ void CheckStored(const StoredMatrix& stored, std::string_view where) {
 
 StoredMatrix Convert(const StoredMatrix& stored, const StorageLayout& to, float scale_max,
                      std::string_view where) {
-  CheckLevelTwo(stored, where);
+  CheckTensorScale(stored, where);
   StoredMatrix result{.rows = stored.rows,
                       .cols = stored.cols,
                       .element = stored.element,
@@ -373,7 +375,7 @@ StoredMatrix Convert(const StoredMatrix& stored, const StorageLayout& to, float 
   } else {
     PlaceScales(TakeScales(stored, where), &result);
   }
-  SetLevelTwo(stored, LevelTwoConstant(stored, scale_max), where, &result);
+  SetTensorScale(stored, TensorScaleConstant(stored, scale_max), where, &result);
   return result;
 }
 

@@ -3,6 +3,7 @@
 #include <tuple>
 #include <utility>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/huge_pages.h"
 #include "fp4lab/base/suggest.h"
@@ -20,7 +21,7 @@ std::string MetadataKey(const std::string& name) {
   return std::string(kOurs) + (name.empty() ? "" : "." + name);
 }
 
-// Tensors below lie in the matrix that they are of.
+// The functions below return tensors that are views of the matrix's bytes.
 SafetensorsTensor Tensor(std::string_view dtype, std::vector<std::size_t> shape,
                          std::span<const std::byte> bytes) {
   return {std::string(dtype), std::move(shape), ByteArray::ViewOf(bytes)};
@@ -45,14 +46,14 @@ SafetensorsTensor ScalesTensor(const StoredMatrix& m, const StoredSizes& sizes) 
   std::vector<std::size_t> shape = {1, m.scales.size()};
   if (m.layout.scales == ScaleOrder::kLinear) shape = {sizes.scale_rows, sizes.scale_cols};
   if (m.layout.scales == ScaleOrder::kPadded && sizes.scale_cols > 0) {
-    const std::size_t width = (sizes.scale_cols + 3) / 4 * 4;
+    const std::size_t width = RoundUp(sizes.scale_cols, 4);
     shape = {m.scales.size() / width, width};
   }
   return Tensor(FormatDtype(m.scale), std::move(shape), bytes);
 }
 
 Json Description(const StoredMatrix& m, std::string_view dialect) {
-  const bool has_none = m.level_two.empty() && NeedsLevelTwo(m, FindDialect(dialect));
+  const bool has_none = m.tensor_scale.empty() && NeedsTensorScale(m, FindDialect(dialect));
   return {{"dialect", dialect},
           {"shape", {m.rows, m.cols}},
           {"element", Named(m.element).name},
@@ -62,7 +63,7 @@ Json Description(const StoredMatrix& m, std::string_view dialect) {
           {"scales", Named(m.layout.scales).name},
           {"transposed", m.layout.transposed},
           {"expanded_scales", m.layout.expanded_scales},
-          {"level_two", has_none ? "none" : Name(m.layout.level_two)}};
+          {"level_two", has_none ? "none" : Name(m.layout.tensor_scale)}};
 }
 
 FormatId RequireFormat(JsonObject& o, const char* key) {
@@ -70,7 +71,7 @@ FormatId RequireFormat(JsonObject& o, const char* key) {
   o.Require(key, &name);
   if (const std::optional<FormatId> id = FindFormat(name)) return *id;
   throw Error(o.Where(key),
-              "\"" + name + "\" is no format; " + DidYouMean(name, NamesOf(kFormats)));
+              "\"" + name + "\" is not a format; " + DidYouMean(name, NamesOf(kFormats)));
 }
 
 template <class T, class Table>
@@ -82,16 +83,16 @@ T RequireNamed(JsonObject& o, const char* key, std::optional<T> (*find)(std::str
   throw Error(o.Where(key), "\"" + name + "\" is not known; " + DidYouMean(name, NamesOf(table)));
 }
 
-// AddStored, but the tensors lie in `stored`, which must outlive them.
+// AddStored with tensors that are views of `stored`, which must outlive them.
 void AddViews(const StoredMatrix& stored, std::string_view dialect, const std::string& name,
               SafetensorsFile* file) {
   const StoredSizes sizes = SizesOf(stored, name);
   file->metadata[MetadataKey(name)] = Description(stored, dialect).dump();
   file->tensors[Prefix(name) + "codes"] = CodesTensor(stored, sizes);
   if (stored.block_rows > 0) file->tensors[Prefix(name) + "scales"] = ScalesTensor(stored, sizes);
-  if (stored.level_two.empty()) return;
+  if (stored.tensor_scale.empty()) return;
   file->tensors[Prefix(name) + "level_two"] =
-      Tensor("F32", {stored.level_two.size()}, std::as_bytes(std::span(stored.level_two)));
+      Tensor("F32", {stored.tensor_scale.size()}, std::as_bytes(std::span(stored.tensor_scale)));
 }
 
 std::pair<std::uint64_t, std::uint64_t> RequirePair(JsonObject& o, const char* key) {
@@ -101,7 +102,7 @@ std::pair<std::uint64_t, std::uint64_t> RequirePair(JsonObject& o, const char* k
   return {pair[0], pair[1]};
 }
 
-// The description as a matrix without bytes.
+// Parses a description: a matrix without bytes.
 StoredFile ReadDescription(const std::string& text, const std::string& where) {
   const Json json = ParseJson(text, where);
   JsonObject o(json, where);
@@ -122,7 +123,8 @@ StoredFile ReadDescription(const std::string& text, const std::string& where) {
   m.layout.scales = RequireNamed(o, "scales", FindScaleOrder, kScaleOrders);
   o.Require("transposed", &m.layout.transposed);
   o.Require("expanded_scales", &m.layout.expanded_scales);
-  m.layout.level_two = RequireNamed(o, "level_two", FindLevelTwoConvention, kLevelTwoConventions);
+  m.layout.tensor_scale =
+      RequireNamed(o, "level_two", FindTensorScaleConvention, kTensorScaleConventions);
   o.Finish();
   if (FormatOf(m.element).bits > 8 || FormatOf(m.scale).bits > 8) {
     throw Error(where, "elements and scales are formats of at most 8 bits");
@@ -206,21 +208,22 @@ StoredFile TakeStored(const SafetensorsFile& file, const std::string& name,
   StoredMatrix& m = result.matrix;
   m.codes = TakeBytes(file, Prefix(name) + "codes");
   m.scales = TakeBytes(file, Prefix(name) + "scales");
-  const auto level_two = file.tensors.find(Prefix(name) + "level_two");
-  if (level_two != file.tensors.end()) {
-    if (level_two->second.dtype != "F32") {
-      throw Error(where + "#" + level_two->first, "is no F32");
+  const auto tensor_scale = file.tensors.find(Prefix(name) + "level_two");
+  if (tensor_scale != file.tensors.end()) {
+    if (tensor_scale->second.dtype != "F32") {
+      throw Error(where + "#" + tensor_scale->first, "must be F32");
     }
-    m.level_two = DecodeNumbers({}, level_two->second.bytes, level_two->second.bytes.size() / 4);
+    m.tensor_scale =
+        DecodeNumbers({}, tensor_scale->second.bytes, tensor_scale->second.bytes.size() / 4);
   }
-  if (options.level_two == LevelTwoConvention::kNone && m.level_two.empty()) {
-    m.layout.level_two = LevelTwoConvention::kNone;
+  if (options.tensor_scale == TensorScaleConvention::kNone && m.tensor_scale.empty()) {
+    m.layout.tensor_scale = TensorScaleConvention::kNone;
   }
   const Dialect* dialect =
       options.dialect != nullptr ? options.dialect : FindDialect(result.dialect);
-  if (m.level_two.empty() && m.layout.level_two != LevelTwoConvention::kNone &&
-      NeedsLevelTwo(m, dialect)) {
-    RefuseMissingLevelTwo(where, Prefix(name) + "level_two", Prefix(name) + "codes");
+  if (m.tensor_scale.empty() && m.layout.tensor_scale != TensorScaleConvention::kNone &&
+      NeedsTensorScale(m, dialect)) {
+    RefuseMissingTensorScale(where, Prefix(name) + "level_two", Prefix(name) + "codes");
   }
   CheckStored(m, where);
   return result;
@@ -274,7 +277,7 @@ void WriteStored(std::string_view text, const StoredMatrix& stored, std::string_
   const FilePlace place = SplitPlace(text);
   const bool tensors = place.ending == ".safetensors" || place.ending == ".npz";
   if (convention == kGguf ? place.ending != ".gguf" : !tensors) {
-    throw Error(text, "does not go with the naming of " + std::string(convention) +
+    throw Error(text, "cannot be used with the naming convention " + std::string(convention) +
                           ": .gguf for gguf, .safetensors or .npz for the others");
   }
   if (convention == kGguf) {

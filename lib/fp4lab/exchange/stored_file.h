@@ -1,15 +1,17 @@
-// Files of quantized matrices: ours, the vendors', GGUF.
+// Files of quantized matrices: in fp4lab's own convention, in the vendors' and in GGUF.
 //
-// Our convention, in .safetensors (in .npz the same names; "u1" for codes and scales, "f4"):
+// The convention of fp4lab, in .safetensors (.npz has the same names, with "u1" for codes and
+// scales and "f4" for the tensor scale):
 //   NAME.codes      F4 (rows, cols) for low-first nibbles, F8_* (rows, cols) for FP8, else U8
 //                   (rows, bytes of a row): rows and cols as stored, columns rounded up to bytes
-//   NAME.scales     F8_E4M3 or F8_E8M0 (U8 in .npz), (rows, cols) with their padding; swizzled ones
-//                   are one row of bytes; absent where the tensor is one block
-//   NAME.level_two  F32, one or one a row; absent where there is none, which the description says
-//                   with "level_two": "none" where NeedsLevelTwo
+//   NAME.scales     F8_E4M3 or F8_E8M0 (U8 in .npz), (rows, cols) with their padding; swizzled
+//                   scales are one row of bytes; absent if the tensor is one block
+//   NAME.tensor_scale  F32, one number or one a row; absent if there is none. If NeedsTensorScale,
+//   the
+//                   description then has "level_two": "none"
 //   __metadata__    "fp4lab.NAME": a JSON object {"dialect", "shape", "element", "scale", "block",
 //                   "codes", "scales", "transposed", "expanded_scales", "level_two"}
-// Where a name is empty the tensors are "codes", "scales", "level_two" and the key is "fp4lab".
+// If the name is empty, the tensors are "codes", "scales" and "level_two", and the key is "fp4lab".
 #pragma once
 
 #include <filesystem>
@@ -26,13 +28,13 @@ namespace fp4lab {
 
 struct StoredFileEntry {
   std::string name;
-  std::string convention;  // "fp4lab", "gguf" or a vendor's
+  std::string convention;  // "fp4lab", "gguf" or the name of a vendor
   friend bool operator==(const StoredFileEntry&, const StoredFileEntry&) = default;
 };
 
 struct StoredFile {
   StoredFileEntry entry;
-  std::string dialect;  // as our convention says it; empty: unknown
+  std::string dialect;  // the name in fp4lab's description or in the options; empty: unknown
   StoredMatrix matrix;
 };
 
@@ -43,10 +45,11 @@ std::vector<std::string_view> Conventions();
 std::vector<StoredFileEntry> ListStored(const std::filesystem::path& path);
 std::vector<StoredFileEntry> ListStored(const SafetensorsFile& file);
 
-// path or path#name (exchange/matrix_file.h). A name may be that of the matrix or of the tensor
-// with its codes; without one the file's only matrix. Error with the names that there are. Options
-// apply to vendors' tensors; our own files say everything themselves, but options.level_two = kNone
-// lets the number of level 2 be missing there as well.
+// Reads a quantized matrix. `place` is path or path#name (exchange/matrix_file.h); the name is that
+// of the matrix or of the tensor with its codes; without a name, the file must hold one matrix.
+// Throws Error with the existing names for an unknown or missing name. The options apply to
+// vendors' tensors. Files in fp4lab's convention state everything themselves, but
+// options.tensor_scale = kNone allows a missing tensor scale in them, too.
 StoredFile ReadStored(std::string_view place, const ReadStoredOptions& options = {});
 StoredFile ReadStored(const SafetensorsFile& file, const StoredFileEntry& entry,
                       const ReadStoredOptions& options, const std::string& where);
@@ -56,23 +59,23 @@ StoredFile ReadStored(const SafetensorsFile& file, const StoredFileEntry& entry,
 void WriteStored(std::string_view place, const StoredMatrix& stored, std::string_view dialect,
                  std::string_view convention, float scale_max);
 
-// One matrix in our convention, added to a file or read from it.
+// Adds a matrix in fp4lab's convention to a file, or reads one from it.
 void AddStored(const StoredMatrix& stored, std::string_view dialect, const std::string& name,
                SafetensorsFile* file);
 StoredFile TakeStored(const SafetensorsFile& file, const std::string& name,
                       const std::string& where, const ReadStoredOptions& options = {});
 
-// A .safetensors or .npz file, open for reading: what it holds, without a copy of the tensors that
-// nobody asked for. .npz as .safetensors: u1 as U8, f4 as F32 ...; arrays "fp4lab.NAME" and
-// "fp4lab" are metadata.
+// A .safetensors or .npz file, open for reading: its list of tensors, and the bytes of the tensors
+// that the caller needs. An .npz file is presented as .safetensors: u1 as U8, f4 as F32 ...; the
+// arrays "fp4lab.NAME" and "fp4lab" are metadata.
 class TensorFile {
  public:
   explicit TensorFile(const std::filesystem::path& path);
 
-  // Every tensor with its dtype and shape. Those of a .safetensors file lie in the mapped file;
-  // those of an .npz have their bytes after Load.
+  // Every tensor with its dtype and shape. The tensors of a .safetensors file are views of the
+  // mapped file; the tensors of an .npz file have no bytes before Load.
   const SafetensorsFile& tensors() const { return tensors_; }
-  // Unpacks the tensors whose names start so.
+  // Unpacks the tensors whose names start with `prefix`.
   void Load(std::string_view prefix);
 
  private:
@@ -80,6 +83,7 @@ class TensorFile {
   std::optional<NpzFile> npz_;
   SafetensorsFile tensors_;
 };
+// Writes a .safetensors file, or an .npz file for any other ending.
 void WriteTensors(const std::filesystem::path& path, const SafetensorsFile& file);
 
 }  // namespace fp4lab

@@ -1,38 +1,41 @@
 #include <vector>
 
-#include "fp4lab/block/scale_rules.h"
+#include "fp4lab/base/divide_up.h"
+#include "fp4lab/dialect/tensor_scale_stage.h"
 #include "fp4lab/exchange/stored.h"
 
 namespace fp4lab {
 namespace {
 
-float TensorFactor(const StoredMatrix& m) {  // of a tensor that is one block
-  if (m.level_two.empty()) return 1.0f;
-  const float v = m.level_two.front();
-  switch (m.layout.level_two) {
-    case LevelTwoConvention::kNone:
+// The factor of the elements of a tensor that is one block.
+float TensorFactor(const StoredMatrix& m) {
+  if (m.tensor_scale.empty()) return 1.0f;
+  const float v = m.tensor_scale.front();
+  switch (m.layout.tensor_scale) {
+    case TensorScaleConvention::kNone:
       return 1.0f;
-    case LevelTwoConvention::kAmax:
-      return 1.0f / Fp8TensorScale(m.element, v);
-    case LevelTwoConvention::kMultiplier:
+    case TensorScaleConvention::kAmax:
+      return TensorFp8Scale(m.element, v).decode;
+    case TensorScaleConvention::kMultiplier:
       return v;
-    case LevelTwoConvention::kDivisor:
+    case TensorScaleConvention::kDivisor:
       return 1.0f / v;
   }
   return 1.0f;
 }
 
+// The factor of the elements of a block in row `row`: its scale and the tensor scale.
 float BlockFactor(const StoredMatrix& m, float scale, std::size_t row, float constant) {
-  if (m.level_two.empty()) return scale;
-  const float v = m.level_two[m.level_two.size() == 1 ? 0 : row];
-  switch (m.layout.level_two) {
-    case LevelTwoConvention::kNone:
+  if (m.tensor_scale.empty()) return scale;
+  const float v = m.tensor_scale[m.tensor_scale.size() == 1 ? 0 : row];
+  switch (m.layout.tensor_scale) {
+    case TensorScaleConvention::kNone:
       return scale;
-    case LevelTwoConvention::kAmax:
+    case TensorScaleConvention::kAmax:
       return scale * v * (1.0f / constant);
-    case LevelTwoConvention::kMultiplier:
+    case TensorScaleConvention::kMultiplier:
       return scale * v;
-    case LevelTwoConvention::kDivisor:
+    case TensorScaleConvention::kDivisor:
       return scale / v;
   }
   return scale;
@@ -41,13 +44,13 @@ float BlockFactor(const StoredMatrix& m, float scale, std::size_t row, float con
 }  // namespace
 
 Matrix<float> StoredValues(const StoredMatrix& stored, float scale_max, std::string_view where) {
-  const StorageLayout plain{.codes = CodeOrder::kBytes, .level_two = stored.layout.level_two};
+  const StorageLayout plain{.codes = CodeOrder::kBytes, .tensor_scale = stored.layout.tensor_scale};
   const StoredMatrix m = Convert(stored, plain, scale_max, where);
-  const float constant = LevelTwoConstant(m, scale_max);
+  const float constant = TensorScaleConstant(m, scale_max);
   const bool blocks = m.block_rows > 0;
   const auto block_rows = static_cast<std::size_t>(blocks ? m.block_rows : 1);
   const auto block_cols = static_cast<std::size_t>(blocks ? m.block_cols : 1);
-  const std::size_t grid_cols = blocks ? (m.cols + block_cols - 1) / block_cols : 0;
+  const std::size_t grid_cols = blocks ? DivideUp(m.cols, block_cols) : 0;
   Matrix<float> values(m.rows, m.cols);
   for (std::size_t r = 0; r < m.rows; ++r) {
     float factor = TensorFactor(m);

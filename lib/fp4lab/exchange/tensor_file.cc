@@ -12,7 +12,7 @@ namespace {
 struct DtypePair {
   std::string_view npy, safetensors;
 };
-// NumPy's raw bytes ("V") are codes of unknown type.
+// NumPy's raw bytes ("V") are treated as codes of unknown type.
 constexpr DtypePair kDtypes[] = {
     {"|u1", "U8"},  {"|V1", "U8"},  {"<f4", "F32"}, {"<f2", "F16"},  {"<u2", "U16"},
     {"|V2", "U16"}, {"|i1", "I8"},  {"<i2", "I16"}, {"<i4", "I32"},  {"<u4", "U32"},
@@ -36,7 +36,7 @@ TensorFile::TensorFile(const std::filesystem::path& path) : content_(path) {
     tensors_ = ViewSafetensors(content_.bytes(), where);
     return;
   }
-  if (ending != ".npz") throw Error(where, "is no .safetensors, .npz or .gguf file");
+  if (ending != ".npz") throw Error(where, "is not a .safetensors, .npz or .gguf file");
   npz_.emplace(content_.bytes(), where);
   for (const std::string& name : npz_->Names()) {
     if (IsMetadata(name)) {

@@ -4,17 +4,17 @@
 #include <cstring>
 #include <utility>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/huge_pages.h"
+#include "fp4lab/exchange/matrix_file.h"
 #include "fp4lab/exchange/number_type.h"
 
 namespace fp4lab {
 namespace {
 
 std::string ShapeOf(const SafetensorsTensor& t) {
-  std::string text;
-  for (const std::size_t n : t.shape) text += (text.empty() ? "" : "x") + std::to_string(n);
-  return t.dtype + " " + (text.empty() ? "scalar" : text);
+  return t.dtype + " " + (t.shape.empty() ? "scalar" : ShapeText(t.shape));
 }
 
 std::vector<std::uint8_t> Raw(const SafetensorsTensor& t) {
@@ -33,11 +33,13 @@ std::vector<std::byte> AsBytes(std::span<const std::uint8_t> raw) {
   return copy;
 }
 
-// prefix + suffix, as `name` gives the prefix; nullptr where the file has no such tensor.
+// The prefix of an entry's tensor names: the name and a dot, unless the vendor's suffixes start
+// with an underscore.
 std::string PrefixOf(const VendorEntry& entry) {
   const bool dotted = !entry.name.empty() && !entry.vendor->codes.starts_with('_');
   return entry.name + (dotted ? "." : "");
 }
+// nullptr if the file has no such tensor.
 const SafetensorsTensor* Find(const SafetensorsFile& file, const std::string& name) {
   const auto found = file.tensors.find(name);
   return found == file.tensors.end() ? nullptr : &found->second;
@@ -48,8 +50,8 @@ const SafetensorsTensor& Require(const SafetensorsFile& file, const std::string&
   if (tensor == nullptr) throw Error(where, "has no tensor " + name);
   return *tensor;
 }
-const SafetensorsTensor* FindLevelTwo(const SafetensorsFile& file, const VendorEntry& entry) {
-  for (const std::string_view suffix : entry.vendor->level_two) {
+const SafetensorsTensor* FindTensorScale(const SafetensorsFile& file, const VendorEntry& entry) {
+  for (const std::string_view suffix : entry.vendor->tensor_scale) {
     if (suffix.empty()) continue;
     const SafetensorsTensor* tensor = Find(file, PrefixOf(entry) + std::string(suffix));
     if (tensor != nullptr) return tensor;
@@ -68,7 +70,7 @@ FormatId ElementOf(const SafetensorsTensor& codes, const ReadStoredOptions& opti
   return options.dialect != nullptr ? options.dialect->element : FormatId::kE2M1;
 }
 
-// Fills in rows and cols from the shape of the codes.
+// Sets m->rows and m->cols from the shape of the codes.
 void SetShape(const SafetensorsTensor& codes, const std::string& where, StoredMatrix* m) {
   if (codes.shape.empty()) throw Error(where, "is " + ShapeOf(codes) + " where a matrix is needed");
   std::size_t cols = codes.shape.back();
@@ -84,7 +86,7 @@ void SetShape(const SafetensorsTensor& codes, const std::string& where, StoredMa
   m->cols = m->layout.transposed ? rows : cols;
 }
 
-// The order of the scales, from how many bytes there are.
+// Sets the order of the scales: that of the options, else one that fits the number of bytes.
 void SetScaleOrder(const Vendor& vendor, const ReadStoredOptions& options, const std::string& where,
                    StoredMatrix* m) {
   if (options.scales) {
@@ -113,18 +115,18 @@ void SetScaleOrder(const Vendor& vendor, const ReadStoredOptions& options, const
                          std::to_string(m->block_rows) + "x" + std::to_string(m->block_cols) +
                          " blocks has " + std::to_string(sizes.scale_rows) + "x" +
                          std::to_string(sizes.scale_cols) + " scales" + fits +
-                         (fits.empty() ? "" : ": state it"));
+                         (fits.empty() ? "" : ": state the scale order"));
 }
 
 std::vector<float> Floats(const SafetensorsTensor& t, const std::string& where) {
   const std::optional<NumberType> type = FindNumberType(t.dtype);
   if (!type || Bits(*type) < 16) {
-    throw Error(where, "is " + ShapeOf(t) + " where level 2 is F32");
+    throw Error(where, "is " + ShapeOf(t) + " where tensor scale is F32");
   }
   return DecodeNumbers(*type, t.bytes, t.bytes.size() * 8 / static_cast<std::size_t>(Bits(*type)));
 }
 
-// One number a leading index (an expert) becomes one a row.
+// Repeats one number per leading index (an expert) as one number a row.
 std::vector<float> PerRow(std::vector<float> numbers, std::size_t rows, std::size_t leading) {
   if (numbers.size() <= 1 || numbers.size() != leading || rows % leading != 0) return numbers;
   std::vector<float> repeated;
@@ -132,8 +134,8 @@ std::vector<float> PerRow(std::vector<float> numbers, std::size_t rows, std::siz
   return repeated;
 }
 
-// The format of U8 scales without a number of level 2 beside them, from how many bytes there are.
-// Both fit where rows of 64 elements are padded, as Transformer Engine pads them.
+// The format of U8 scales without a tensor scale, from the number of bytes. Both formats can fit,
+// for example if rows of 64 elements are padded, as Transformer Engine pads them: throws Error.
 FormatId ScaleFormatOf(StoredMatrix m, std::size_t bytes, const Vendor& vendor,
                        const ReadStoredOptions& options, const std::string& where) {
   const auto fit = [&](int block_cols) {
@@ -148,7 +150,8 @@ FormatId ScaleFormatOf(StoredMatrix m, std::size_t bytes, const Vendor& vendor,
   if (!could_be_nvfp4) return FormatId::kE8M0;
   if (!fit(32)) return FormatId::kE4M3;
   throw Error(where, "may be E8M0 in 1x32 blocks, or E4M3 in 1x16 blocks that lack their " +
-                         std::string(vendor.level_two[0]) + ": say which with --dialect");
+                         std::string(vendor.tensor_scale[0]) +
+                         ": state the dialect with --dialect");
 }
 
 void SetScales(const SafetensorsFile& file, const VendorEntry& entry,
@@ -162,8 +165,8 @@ void SetScales(const SafetensorsFile& file, const VendorEntry& entry,
                   "is " + ShapeOf(scales) + " where block scales are F8_E4M3, F8_E8M0 or U8");
     }
     m->block_rows = m->block_cols = 0;
-    m->layout.level_two = LevelTwoConvention::kMultiplier;
-    m->level_two = Floats(scales, place);
+    m->layout.tensor_scale = TensorScaleConvention::kMultiplier;
+    m->tensor_scale = Floats(scales, place);
     return;
   }
   if (scales.dtype == "F8_E4M3") {
@@ -173,7 +176,7 @@ void SetScales(const SafetensorsFile& file, const VendorEntry& entry,
   } else if (scales.dtype != "U8") {
     throw Error(place, "is " + ShapeOf(scales) + " where block scales are F8_E4M3, F8_E8M0 or U8");
   } else if (options.dialect == nullptr) {
-    m->scale = FindLevelTwo(file, entry) != nullptr
+    m->scale = FindTensorScale(file, entry) != nullptr
                    ? FormatId::kE4M3
                    : ScaleFormatOf(*m, scales.bytes.size(), *entry.vendor, options, place);
   }
@@ -196,13 +199,13 @@ std::optional<StorageLayout> OwnLayout(const Dialect& dialect) {
   const std::string_view code_base = name.substr(0, name.find('.'));
   if (code_base == "ggml") {
     return StorageLayout{.codes = CodeOrder::kSplitHalves,
-                         .level_two = LevelTwoConvention::kMultiplier};
+                         .tensor_scale = TensorScaleConvention::kMultiplier};
   }
   const Vendor* vendor = FindVendor(code_base);
   if (vendor == nullptr) return std::nullopt;
   return StorageLayout{.codes = DefaultCodeOrder(dialect.element),
                        .scales = vendor->scale_order,
-                       .level_two = vendor->convention};
+                       .tensor_scale = vendor->convention};
 }
 
 std::vector<VendorEntry> ListVendorMatrices(const SafetensorsFile& file) {
@@ -238,30 +241,32 @@ StoredMatrix ReadVendorMatrix(const SafetensorsFile& file, const VendorEntry& en
   m.layout = {.codes = options.codes.value_or(DefaultCodeOrder(m.element)),
               .transposed = options.transposed,
               .expanded_scales = options.expanded_scales,
-              .level_two = options.level_two.value_or(entry.vendor->convention)};
+              .tensor_scale = options.tensor_scale.value_or(entry.vendor->convention)};
   SetShape(codes, where + "#" + name, &m);
   m.codes = Raw(codes);
   SetScales(file, entry, options, where, &m);
-  const SafetensorsTensor* level_two = FindLevelTwo(file, entry);
-  if (level_two != nullptr && m.level_two.empty()) {
-    const std::string place = where + "#level 2 of " + name;
+  const SafetensorsTensor* tensor_scale = FindTensorScale(file, entry);
+  if (tensor_scale != nullptr && m.tensor_scale.empty()) {
+    const std::string place = where + "#tensor scale of " + name;
     const std::size_t leading = codes.shape.size() > 2 ? codes.shape.front() : 0;
-    m.level_two = PerRow(Floats(*level_two, place), m.rows, leading);
+    m.tensor_scale = PerRow(Floats(*tensor_scale, place), m.rows, leading);
   }
-  if (m.level_two.empty()) {
-    if (options.level_two != LevelTwoConvention::kNone && NeedsLevelTwo(m, options.dialect)) {
-      RefuseMissingLevelTwo(where, PrefixOf(entry) + std::string(entry.vendor->level_two[0]), name);
+  if (m.tensor_scale.empty()) {
+    if (options.tensor_scale != TensorScaleConvention::kNone &&
+        NeedsTensorScale(m, options.dialect)) {
+      RefuseMissingTensorScale(where, PrefixOf(entry) + std::string(entry.vendor->tensor_scale[0]),
+                               name);
     }
-    m.layout.level_two = LevelTwoConvention::kNone;
+    m.layout.tensor_scale = TensorScaleConvention::kNone;
   }
   CheckStored(m, where);
   return m;
 }
 
-void RefuseMissingLevelTwo(std::string_view where, const std::string& name,
-                           const std::string& codes) {
+void RefuseMissingTensorScale(std::string_view where, const std::string& name,
+                              const std::string& codes) {
   throw Error(where, "has no number in " + name + ", the tensor scale of " + codes +
-                         ": add it as F32, or say that there is none with --read-level-two-is none "
+                         ": add it as F32, or state that it has none with --read-level-two-is none "
                          "(verify, explain, identify: --level-two-is none)");
 }
 
@@ -283,38 +288,40 @@ void AddVendorMatrix(const StoredMatrix& stored, const VendorEntry& entry, float
   const std::string prefix = PrefixOf(entry);
   const int bits = FormatOf(stored.element).bits;
   if (bits == 6 || (bits == 4 && stored.cols % 2 != 0)) {
-    throw Error(where, "has no place for " + std::to_string(stored.rows) + "x" +
+    throw Error(where, "cannot store " + std::to_string(stored.rows) + "x" +
                            std::to_string(stored.cols) + " codes of " +
                            std::string(Named(stored.element).name));
   }
-  const StorageLayout layout{.codes = DefaultCodeOrder(stored.element),
-                             .scales = vendor.scale_order,
-                             .level_two = stored.level_two.empty() ? LevelTwoConvention::kNone
-                                          : stored.block_rows == 0 ? LevelTwoConvention::kMultiplier
-                                                                   : vendor.convention};
+  const StorageLayout layout{
+      .codes = DefaultCodeOrder(stored.element),
+      .scales = vendor.scale_order,
+      .tensor_scale = stored.tensor_scale.empty() ? TensorScaleConvention::kNone
+                      : stored.block_rows == 0    ? TensorScaleConvention::kMultiplier
+                                                  : vendor.convention};
   const StoredMatrix m = Convert(WithRowBlocks(stored, scale_max, where), layout, scale_max, where);
   const std::string_view dtype =
       bits == 4 ? "U8" : SafetensorsName({NumberType::Kind::kFormat, m.element});
   const std::size_t row = bits == 4 ? m.cols / 2 : m.cols;
   file->tensors[prefix + std::string(vendor.codes)] = {
       std::string(dtype), {m.rows, row}, AsBytes(m.codes)};
-  const auto numbers = std::as_bytes(std::span(m.level_two));
-  const SafetensorsTensor level_two{"F32", {m.level_two.size()}, {numbers.begin(), numbers.end()}};
+  const auto numbers = std::as_bytes(std::span(m.tensor_scale));
+  const SafetensorsTensor tensor_scale{
+      "F32", {m.tensor_scale.size()}, {numbers.begin(), numbers.end()}};
   if (m.block_rows == 0) {
-    if (m.level_two.empty()) throw Error(where, "needs the tensor's scale, which is not stored");
-    file->tensors[prefix + std::string(vendor.scales)] = level_two;
+    if (m.tensor_scale.empty()) throw Error(where, "needs the tensor's scale, which is not stored");
+    file->tensors[prefix + std::string(vendor.scales)] = tensor_scale;
     return;
   }
   const NamedScaleOrder& order = Named(m.layout.scales);
   const StoredSizes sizes = SizesOf(m, where);
-  const std::size_t width =
-      (sizes.scale_cols + order.tile_cols - 1) / order.tile_cols * order.tile_cols;
+  const std::size_t width = RoundUp(sizes.scale_cols, order.tile_cols);
   const bool as_bytes = vendor.scales_as_bytes || m.scale == FormatId::kE8M0;
   file->tensors[prefix + std::string(vendor.scales)] = {
       as_bytes ? "U8" : std::string(SafetensorsName({NumberType::Kind::kFormat, m.scale})),
       {width == 0 ? sizes.scale_rows : m.scales.size() / width, width},
       AsBytes(m.scales)};
-  if (!m.level_two.empty()) file->tensors[prefix + std::string(vendor.level_two[0])] = level_two;
+  if (!m.tensor_scale.empty())
+    file->tensors[prefix + std::string(vendor.tensor_scale[0])] = tensor_scale;
 }
 
 }  // namespace fp4lab

@@ -1,4 +1,5 @@
-// Quantized matrices under the names and in the layouts of those who write them, as data.
+// Quantized matrices under the tensor names and in the layouts of other code bases (vendors), as a
+// table.
 #pragma once
 
 #include <array>
@@ -13,18 +14,17 @@
 
 namespace fp4lab {
 
-// One way to name the tensors of a matrix: prefix + codes, prefix + scales, prefix + level_two.
-// Codes lie low-first where they have 4 bits; the rows of all vendors are 1xN blocks, so 16x16
-// tiles are written with their scales repeated.
+// One way to name the tensors of a matrix: prefix + codes, prefix + scales, prefix + tensor_scale.
+// 4-bit codes are stored low-first. All vendors store scales of 1xN blocks, so that scales of 16x16
+// blocks are written repeated.
 struct Vendor {
   std::string_view name;
   std::string_view source;  // where the names and layouts are defined
   std::string_view codes, scales;
-  std::array<std::string_view, 3> level_two;  // the first is written, the others are read as well
-  LevelTwoConvention convention;
+  std::array<std::string_view, 3> tensor_scale;  // the first is written, all are read
+  TensorScaleConvention convention;
   ScaleOrder scale_order;  // as written; linear scales are always read
-  bool scales_as_bytes;    // U8 instead of F8_E4M3 (F8_E8M0 is U8 with everyone)
-  bool columnwise;         // the matrix is the transposed one
+  bool scales_as_bytes;    // U8 instead of F8_E4M3 (all vendors write E8M0 as U8)
 };
 inline constexpr std::array kVendors = {
     Vendor{"te",
@@ -32,36 +32,32 @@ inline constexpr std::array kVendors = {
            "_rowwise_data",
            "_rowwise_scale_inv",
            {"_amax_rowwise", "_rowwise_amax", "_amax"},
-           LevelTwoConvention::kAmax,
+           TensorScaleConvention::kAmax,
            ScaleOrder::kPadded,
-           true,
-           false},
+           true},
     Vendor{"te-columnwise",
            "the same file; the quantization of the transposed matrix",
            "_columnwise_data",
            "_columnwise_scale_inv",
            {"_amax_columnwise", "_columnwise_amax", "_amax"},
-           LevelTwoConvention::kAmax,
+           TensorScaleConvention::kAmax,
            ScaleOrder::kPadded,
-           true,
            true},
     Vendor{"modelopt",
            "Model-Optimizer modelopt/torch/quantization/qtensor/nvfp4_tensor.py",
            "weight",
            "weight_scale",
            {"weight_scale_2", "", ""},
-           LevelTwoConvention::kMultiplier,
+           TensorScaleConvention::kMultiplier,
            ScaleOrder::kLinear,
-           false,
            false},
     Vendor{"compressed-tensors",
            "compressed-tensors src/compressed_tensors/compressors/nvfp4/base.py",
            "weight_packed",
            "weight_scale",
            {"weight_global_scale", "", ""},
-           LevelTwoConvention::kDivisor,
+           TensorScaleConvention::kDivisor,
            ScaleOrder::kLinear,
-           false,
            false},
 };
 const Vendor* FindVendor(std::string_view name);
@@ -71,13 +67,13 @@ const Vendor* FindVendor(std::string_view name);
 // that is no row of the table.
 std::optional<StorageLayout> OwnLayout(const Dialect& dialect);
 
-// What a reader knows beyond the file. The blocks and formats are those of `dialect` where it is
-// given; else E4M3 scales are of 1x16, E8M0 scales of 1x32 blocks.
+// The caller's facts about a matrix beyond the file. Blocks and formats are those of `dialect`
+// if it is given; else E4M3 scales are of 1x16 blocks, E8M0 scales of 1x32 blocks.
 struct ReadStoredOptions {
   const Dialect* dialect = nullptr;
   std::optional<CodeOrder> codes = {};
   std::optional<ScaleOrder> scales = {};
-  std::optional<LevelTwoConvention> level_two = {};  // kNone: the file need not hold a number
+  std::optional<TensorScaleConvention> tensor_scale = {};  // kNone: the file need not hold a number
   bool transposed = false, expanded_scales = false;
 };
 
@@ -87,11 +83,12 @@ struct VendorEntry {
   const Vendor* vendor;
   friend bool operator==(const VendorEntry&, const VendorEntry&) = default;
 };
+// The matrices of a file under vendors' names.
 std::vector<VendorEntry> ListVendorMatrices(const SafetensorsFile& file);
 
-// Leading dimensions are flattened into rows. Error(where, ...) names the tensor that is missing,
-// of the wrong type, or of a size that does not fit, with what would fit. A number of level 2 must
-// be there where NeedsLevelTwo says so, unless the options say that there is none.
+// Reads a matrix; leading dimensions are flattened into rows. Throws Error(where, ...) for a tensor
+// that is missing, of the wrong type, or of a size that does not fit (the error states the right
+// size), and for a missing tensor scale if NeedsTensorScale, unless options.tensor_scale is kNone.
 StoredMatrix ReadVendorMatrix(const SafetensorsFile& file, const VendorEntry& entry,
                               const ReadStoredOptions& options, std::string_view where);
 
@@ -99,21 +96,21 @@ StoredMatrix ReadVendorMatrix(const SafetensorsFile& file, const VendorEntry& en
 void AddVendorMatrix(const StoredMatrix& stored, const VendorEntry& entry, float scale_max,
                      SafetensorsFile* file);
 
-// Error(where, ...) for a file that lacks the tensor `name`, the number of level 2 of `codes`.
-[[noreturn]] void RefuseMissingLevelTwo(std::string_view where, const std::string& name,
-                                        const std::string& codes);
+// Throws Error(where, ...) for a file that lacks the tensor `name`, the tensor scale of `codes`.
+[[noreturn]] void RefuseMissingTensorScale(std::string_view where, const std::string& name,
+                                           const std::string& codes);
 
-// GGUF: tensors of the types MXFP4 (one E8M0 byte, 16 bytes of codes) and NVFP4 (four E4M3 bytes,
-// 32 bytes of codes), nibbles in split halves; level 2 is a multiplier in an F32 tensor `scale`
-// beside `weight`, 1 where there is none (ggml-org/llama.cpp ggml/src/ggml-common.h, pull requests
-// 19769 and 21095). ggml itself reads the scale byte 0x7F as 0 and ignores the sign; here it is
-// E4M3.
+// GGUF: tensors of the types MXFP4 (blocks of one E8M0 byte and 16 bytes of codes) and NVFP4
+// (blocks of four E4M3 bytes and 32 bytes of codes), nibbles in split halves. The tensor scale is a
+// multiplier in an F32 tensor `scale` beside `weight`, 1 if there is none (ggml-org/llama.cpp
+// ggml/src/ggml-common.h, pull requests 19769 and 21095). ggml itself reads the scale byte 0x7F as
+// 0 and ignores the sign; fp4lab reads the byte as E4M3.
 std::vector<std::string> ListGgufMatrices(const GgufFile& file);
 StoredMatrix ReadGgufMatrix(const GgufFile& file, const std::string& name, std::string_view where);
 void AddGgufMatrix(const StoredMatrix& stored, const std::string& name, float scale_max,
                    GgufFile* file);
 
-// Blocks of several rows as 1xN blocks: the same bytes as with expanded scales.
+// The matrix with its blocks of several rows as 1xN blocks: the same bytes as with expanded scales.
 StoredMatrix WithRowBlocks(const StoredMatrix& stored, float scale_max, std::string_view where);
 
 }  // namespace fp4lab

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::string_view kWeight = "weight", kScale = "scale";
 
-// Bytes of one block: scales, then codes in split halves.
+// A block of a GGUF type: `scales` bytes of scales, then `codes` bytes of codes in split halves.
 struct BlockBytes {
   std::uint32_t type;
   FormatId scale;
@@ -27,7 +27,7 @@ const BlockBytes* FindBlock(std::uint32_t type) {
   return nullptr;
 }
 
-// Level 2 of "x.weight" is "x.scale"; some writers call it "x.weight.scale".
+// The tensor-scale tensor of "x.weight": "x.scale", or "x.weight.scale", which some writers use.
 const GgufTensor* FindScale(const GgufFile& file, const std::string& name) {
   const bool is_weight = std::string_view(name).ends_with(kWeight);
   const std::string stem = is_weight ? name.substr(0, name.size() - kWeight.size()) : name + ".";
@@ -39,26 +39,26 @@ const GgufTensor* FindScale(const GgufFile& file, const std::string& name) {
   return nullptr;
 }
 
-void SetLevelTwo(const GgufFile& file, const std::string& name, const GgufTensor& tensor,
-                 const std::string& where, StoredMatrix* m) {
+void SetTensorScale(const GgufFile& file, const std::string& name, const GgufTensor& tensor,
+                    const std::string& where, StoredMatrix* m) {
   const GgufTensor* scale = FindScale(file, name);
-  m->layout.level_two =
-      scale == nullptr ? LevelTwoConvention::kNone : LevelTwoConvention::kMultiplier;
+  m->layout.tensor_scale =
+      scale == nullptr ? TensorScaleConvention::kNone : TensorScaleConvention::kMultiplier;
   if (scale == nullptr) return;
-  if (scale->type != kGgmlF32) throw Error(where, "level 2 beside it is no F32");
+  if (scale->type != kGgmlF32) throw Error(where, "its tensor scale must be F32");
   std::vector<float> numbers(scale->bytes.size() / sizeof(float));
   if (!numbers.empty()) std::memcpy(numbers.data(), scale->bytes.data(), scale->bytes.size());
   const std::size_t experts = tensor.shape.size() > 2 ? tensor.shape.front() : 1;
   if (numbers.size() != 1 && (numbers.size() != experts || experts == 0)) {
-    throw Error(where, "has " + std::to_string(numbers.size()) + " numbers of level 2; 1" +
+    throw Error(where, "has " + std::to_string(numbers.size()) + " tensor scales; 1" +
                            (experts > 1 ? " or " + std::to_string(experts) : "") + " fit");
   }
   if (numbers.size() == 1) {
-    m->level_two = numbers;
+    m->tensor_scale = numbers;
     return;
   }
   for (std::size_t r = 0; r < m->rows; ++r)
-    m->level_two.push_back(numbers[r / (m->rows / experts)]);
+    m->tensor_scale.push_back(numbers[r / (m->rows / experts)]);
 }
 
 }  // namespace
@@ -78,7 +78,8 @@ StoredMatrix ReadGgufMatrix(const GgufFile& file, const std::string& name,
   if (found == file.tensors.end()) throw Error(where_view, "has no tensor " + name);
   const GgufTensor& tensor = found->second;
   const BlockBytes* block = FindBlock(tensor.type);
-  if (block == nullptr) throw Error(where, "is of no type with 4-bit floats (MXFP4, NVFP4)");
+  if (block == nullptr)
+    throw Error(where, "its type has no 4-bit floats: only MXFP4 and NVFP4 can be read");
   StoredMatrix m;
   m.scale = block->scale;
   m.block_cols = block->block_cols;
@@ -91,7 +92,7 @@ StoredMatrix ReadGgufMatrix(const GgufFile& file, const std::string& name,
     m.codes.insert(m.codes.end(), bytes + at + block->scales, bytes + at + size);
   }
   m.rows = m.cols == 0 ? 0 : m.codes.size() * 2 / m.cols;
-  SetLevelTwo(file, name, tensor, where, &m);
+  SetTensorScale(file, name, tensor, where, &m);
   return m;
 }
 
@@ -111,11 +112,12 @@ void AddGgufMatrix(const StoredMatrix& stored, const std::string& name, float sc
                            std::to_string(block->elements) + " can be written");
   }
   const StorageLayout layout{.codes = CodeOrder::kSplitHalves,
-                             .level_two = stored.level_two.empty()
-                                              ? LevelTwoConvention::kNone
-                                              : LevelTwoConvention::kMultiplier};
+                             .tensor_scale = stored.tensor_scale.empty()
+                                                 ? TensorScaleConvention::kNone
+                                                 : TensorScaleConvention::kMultiplier};
   const StoredMatrix m = Convert(WithRowBlocks(stored, scale_max, where), layout, scale_max, where);
-  if (m.level_two.size() > 1) throw Error(where, "has one level-2 number a tensor, not one a row");
+  if (m.tensor_scale.size() > 1)
+    throw Error(where, "holds one tensor scale per tensor, not one per row");
   std::vector<std::byte> bytes;
   const auto scales = std::as_bytes(std::span(m.scales)), codes = std::as_bytes(std::span(m.codes));
   for (std::size_t i = 0; i < m.codes.size() / block->codes; ++i) {
@@ -126,8 +128,8 @@ void AddGgufMatrix(const StoredMatrix& stored, const std::string& name, float sc
   }
   const std::string stem = name.empty() ? "" : name + ".";
   file->tensors[stem + std::string(kWeight)] = {block->type, {m.rows, m.cols}, std::move(bytes)};
-  if (m.level_two.empty()) return;
-  const auto number = std::as_bytes(std::span(m.level_two));
+  if (m.tensor_scale.empty()) return;
+  const auto number = std::as_bytes(std::span(m.tensor_scale));
   file->tensors[stem + std::string(kScale)] = {kGgmlF32, {1}, {number.begin(), number.end()}};
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/formats/encode_rules.h"
@@ -23,8 +24,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class D>
 using V = hn::Vec<D>;
 
-// body(in + i, i, out + i) for each vector of elements; the last, partial one through buffers.
-// (Not with a one-lane tag: Highway 1.0.3's Shl and Shr are wrong for it.)
+// Calls body(in + i, i, out + i) for each vector of elements. A partial last vector goes through
+// buffers, not through a one-lane tag, for which Shl and Shr of Highway 1.0.3 are wrong.
 template <class D, class In, class Out, class Body>
 HWY_INLINE void ForVectors(D d, std::size_t count, const In* in, Out* out, Body&& body) {
   const std::size_t lanes = hn::Lanes(d);
@@ -38,7 +39,8 @@ HWY_INLINE void ForVectors(D d, std::size_t count, const In* in, Out* out, Body&
   std::copy_n(last_out, count - i, out + i);
 }
 
-// RoundMagnitude of format.h. `a` holds binary32 magnitudes, `negative` all ones where x < 0.
+// RoundMagnitude of format.h, lane by lane. `a` holds the bits of binary32 magnitudes; `negative`
+// is all ones in lanes with x < 0.
 template <Rounding kRounding, class D>
 HWY_INLINE V<D> RoundedMagnitudes(D d, const EncodeRules& rules, V<D> a, V<D> negative,
                                   V<D> random16) {
@@ -52,12 +54,12 @@ HWY_INLINE V<D> RoundedMagnitudes(D d, const EncodeRules& rules, V<D> a, V<D> ne
   const V<D> shift = hn::Add(hn::Sub(top, e), hn::Set(d, rules.normal_shift));
   V<D> code;
   if constexpr (kRounding == Rounding::kStochastic) {
-    // sig * 2^16 / 2^shift in 32 bits: 3 places up, 13 <= shift places down again.
+    // sig * 2^16 / 2^shift in 32 bits: left by 3, then right by shift - 13 (shift >= 13).
     const V<D> down = hn::Min(hn::Sub(shift, hn::Set(d, 13u)), hn::Set(d, 31u));
     const V<D> fixed16 = hn::Shr(hn::ShiftLeft<3>(sig), down);
     code = hn::ShiftRight<16>(hn::Add(fixed16, random16));
   } else {
-    const V<D> capped = hn::Min(shift, hn::Set(d, 31u));  // sig < 2^24: nothing changes above
+    const V<D> capped = hn::Min(shift, hn::Set(d, 31u));  // sig < 2^24: same result from 31 on
     V<D> push = hn::Zero(d);
     if constexpr (kRounding == Rounding::kNearestEven) {
       const V<D> odd = hn::And(hn::Shr(sig, capped), one);
@@ -70,7 +72,7 @@ HWY_INLINE V<D> RoundedMagnitudes(D d, const EncodeRules& rules, V<D> a, V<D> ne
   return hn::Add(code, hn::ShiftLeftSame(hn::Sub(top, least), rules.mantissa_bits));
 }
 
-// RoundExponent of format.h.
+// RoundExponent of format.h, lane by lane.
 template <Rounding kRounding, class D>
 HWY_INLINE V<D> RoundedExponents(D d, V<D> a, V<D> random16) {
   const V<D> e = hn::ShiftRight<23>(a);
@@ -88,7 +90,7 @@ HWY_INLINE V<D> RoundedExponents(D d, V<D> a, V<D> random16) {
   return hn::Sub(e, hn::VecFromMask(d, hn::Gt(fraction, limit)));
 }
 
-// The codes of the binary32 patterns u.
+// Encode of format.h, lane by lane: the codes of the binary32 patterns u.
 template <Rounding kRounding, class D>
 HWY_INLINE V<D> Codes(D d, const EncodeRules& rules, V<D> u, V<D> random16) {
   const V<D> a = hn::And(u, hn::Set(d, 0x7FFFFFFFu));
@@ -125,7 +127,7 @@ HWY_INLINE void EncodeVector(D d, const EncodeRules& rules, const float* x,
   const V<D> code = Codes<kRounding>(d, rules, hn::BitCast(d, hn::LoadU(df, x)), random16);
   if constexpr (sizeof(Code) == 4) {
     hn::StoreU(code, d, codes);
-  } else {  // not TruncateTo: Highway 1.0.3's is wrong for 32 to 8 bits on AVX3_DL
+  } else {  // not TruncateTo, which Highway 1.0.3 has wrong for 32 to 8 bits on AVX3_DL
     const hn::RebindToSigned<D> di;
     const hn::Rebind<Code, D> d_code;
     hn::StoreU(hn::DemoteTo(d_code, hn::BitCast(di, code)), d_code, codes);
@@ -170,7 +172,7 @@ void EncodeTo32(const EncodeRules& rules, const float* x, std::size_t count,
   EncodeCodes(rules, x, count, random, codes);
 }
 
-// Binary32 patterns of codes, as Decode of format.h.
+// Decode of format.h, lane by lane: the binary32 patterns of codes.
 template <class D>
 HWY_INLINE V<D> Patterns(D d, const DecodeRules& rules, V<D> code) {
   const hn::RebindToSigned<D> di;
@@ -264,25 +266,26 @@ HWY_EXPORT(DecodeFrom32);
 HWY_EXPORT(ToBf16);
 
 constexpr std::size_t kChunk = std::size_t{1} << 15;   // elements of one unit of parallel work
-constexpr std::size_t kFields = std::size_t{1} << 10;  // random fields made at once
+constexpr std::size_t kFields = std::size_t{1} << 10;  // random fields generated at once
 
-// body(begin, count) over chunks of fixed size.
+// Calls body(begin, count) for chunks of fixed size, in parallel.
 template <class Body>
 void ForChunks(std::size_t size, Body&& body) {
-  ParallelFor((size + kChunk - 1) / kChunk, [&](std::size_t chunk) {
+  ParallelFor(DivideUp(size, kChunk), [&](std::size_t chunk) {
     const std::size_t begin = chunk * kChunk;
     body(begin, std::min(kChunk, size - begin));
   });
 }
 
-// Kernel: (rules, x, count, random, codes). It reads whole vectors of random fields.
+// Encodes chunks by kernel(rules, x, count, random, codes), which reads whole vectors of random
+// fields.
 template <class Code, class Kernel>
 void EncodeSpan(FormatId format, std::span<const float> x, std::span<Code> codes,
                 const EncodeOptions& options, Kernel&& kernel) {
   Expects(x.size() == codes.size(), "as many codes as values");
   Expects(static_cast<std::size_t>(FormatOf(format).bits) <= 8 * sizeof(Code),
           "codes that the integers can hold");
-  const EncodeRules rules = RulesOf(format, options);
+  const EncodeRules rules = RulesOf(format, options.rounding, options.overflow);
   ForChunks(x.size(), [&](std::size_t begin, std::size_t count) {
     if (options.rounding != Rounding::kStochastic) {
       const std::uint16_t* no_random = nullptr;

@@ -1,6 +1,6 @@
-// Whole spans converted by vector kernels: element by element what Encode and Decode of
-// formats/format.h say, the same bits on every SIMD target and for any number of threads.
-// `in` and `out` of equal element size may be the same memory.
+// Encode and Decode of formats/format.h for whole spans, by vector kernels: the same bits as the
+// scalar functions, on every SIMD target and for any number of threads. Input and output of equal
+// element size may be the same memory.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The narrow number formats as data, and the one conversion routine that serves them all.
+// The narrow number formats as data, and one conversion routine for all of them.
 //
 // A code is an unsigned integer of Format::bits bits: sign, exponent field e, fraction f.
 //   e > 0: (-1)^s * 2^(e - bias) * (1 + f / 2^m)        e = 0: (-1)^s * 2^(1 - bias) * f / 2^m
@@ -17,7 +17,7 @@
 
 namespace fp4lab {
 
-// Which codes are not finite numbers.
+// The codes of a format that are not finite numbers.
 enum class Specials : std::uint8_t {
   kNone,        // every code is finite (E2M1, E2M3, E3M2)
   kNan,         // only all-ones exponent and fraction is NaN, no Inf (E4M3 "fn", UE4M3, UE5M3)
@@ -44,12 +44,13 @@ enum class FormatId : std::uint8_t {
   kFP16,
   kBF16,
   kTF32,  // a code is the upper 19 bits of the 32-bit container: see formats/tf32.h
-  kE0M3   // the uniform grid 0, 1/8 .. 7/8: four-bit integers of sign and magnitude, in eighths
+  kE0M3,  // the uniform grid 0, 1/8 .. 7/8: four-bit integers of sign and magnitude, in eighths
+  kE3M4
 };
 
 struct NamedFormat {
   FormatId id;
-  std::string_view name;        // the one that fp4lab prints: ml_dtypes's, or in its manner
+  std::string_view name;        // printed by fp4lab: the name in ml_dtypes, or one in its style
   std::string_view short_name;  // accepted as well
   Format format;
 };
@@ -68,12 +69,13 @@ inline constexpr std::array kFormats = {
     NamedFormat{FormatId::kBF16, "bfloat16", "bf16", {16, 8, 7, 127, Specials::kInfAndNan, true}},
     NamedFormat{FormatId::kTF32, "tfloat32", "tf32", {19, 8, 10, 127, Specials::kInfAndNan, true}},
     NamedFormat{FormatId::kE0M3, "float4_e0m3fn", "e0m3", {4, 0, 3, 1, Specials::kNone, true}},
+    NamedFormat{FormatId::kE3M4, "float8_e3m4", "e3m4", {8, 3, 4, 3, Specials::kInfAndNan, true}},
 };
 
 constexpr const NamedFormat& Named(FormatId id) { return kFormats[static_cast<std::size_t>(id)]; }
 
 namespace internal {
-// A row's facts in one word.
+// A Format packed into one word.
 constexpr std::uint32_t PackedFormat(const Format& f) {
   return static_cast<std::uint32_t>(f.bits | f.exponent_bits << 5 | f.mantissa_bits << 10 |
                                     f.bias << 15 | static_cast<int>(f.specials) << 25 |
@@ -97,7 +99,8 @@ constexpr std::array<std::uint32_t, kFormats.size()> PackedFormats() {
 }
 }  // namespace internal
 
-// Through words of its own: device code has the functions of the host, but none of its variables.
+// The format of a row of kFormats. The function has its own constexpr copy of the table, because
+// device code can call constexpr host functions but cannot read host variables.
 constexpr Format FormatOf(FormatId id) {
   constexpr std::array<std::uint32_t, kFormats.size()> kWords = internal::PackedFormats();
   return internal::UnpackedFormat(kWords[static_cast<std::size_t>(id)]);
@@ -110,12 +113,12 @@ constexpr std::optional<FormatId> FindFormat(std::string_view name) {
   return std::nullopt;
 }
 
-// Derived facts. A "code" below has no sign bit.
+// Derived constants. The codes that these functions return have no sign bit.
 constexpr std::uint32_t SignBit(const Format& f) { return f.is_signed ? 1u << (f.bits - 1) : 0u; }
 constexpr std::uint32_t MagnitudeMask(const Format& f) {
   return (f.is_signed ? 1u << (f.bits - 1) : 1u << f.bits) - 1;
 }
-// Largest finite magnitude's code.
+// The code of the largest finite magnitude.
 constexpr std::uint32_t MaxFiniteCode(const Format& f) {
   switch (f.specials) {
     case Specials::kNone:
@@ -129,13 +132,12 @@ constexpr std::uint32_t MaxFiniteCode(const Format& f) {
   }
   return 0;
 }
-// The canonical NaN that a conversion returns: PTX's 0x7F (fp8, UE4M3), 0x7FFF (fp16, bf16), 0xFF
-// (E8M0, UE5M3), 0x3FFFF (TF32: 0x7FFFE000 in its container); formats without NaN give the largest
-// finite magnitude, sign dropped, as cvt.*.satfinite does.
+// The canonical NaN that a conversion returns, as in PTX: 0x7F (FP8, UE4M3), 0x7FFF (FP16, BF16),
+// 0xFF (E8M0, UE5M3), 0x3FFFF (TF32: 0x7FFFE000 in its container). A format without NaN returns the
+// largest finite magnitude without the sign, as cvt.*.satfinite does.
 constexpr std::uint32_t NanCode(const Format& f) { return MagnitudeMask(f); }
-constexpr std::uint32_t InfCode(const Format& f) {
-  return MaxFiniteCode(f) + 1;
-}  // kInfAndNan only
+// For Specials::kInfAndNan only.
+constexpr std::uint32_t InfCode(const Format& f) { return MaxFiniteCode(f) + 1; }
 
 constexpr bool IsNan(const Format& f, std::uint32_t code) {
   const std::uint32_t magnitude = code & MagnitudeMask(f);
@@ -154,8 +156,8 @@ constexpr bool IsInf(const Format& f, std::uint32_t code) {
   return f.specials == Specials::kInfAndNan && (code & MagnitudeMask(f)) == InfCode(f);
 }
 
-// The exact value of a code as binary32 (every format here embeds in binary32). NaN: 0x7FFFFFFF's
-// quiet kin 0x7FC00000 with the code's sign.
+// The exact value of a code as binary32 (every format here embeds in binary32). NaN decodes to the
+// quiet NaN 0x7FC00000 with the code's sign.
 constexpr float Decode(const Format& f, std::uint32_t code) {
   const std::uint32_t sign = (code & SignBit(f)) ? 0x80000000u : 0u;
   const std::uint32_t magnitude = code & MagnitudeMask(f);
@@ -186,7 +188,7 @@ constexpr float MaxFinite(FormatId id) { return Decode(id, MaxFiniteCode(FormatO
 enum class Rounding : std::uint8_t {
   kNearestEven,     // RNE: ties to the even code
   kTowardZero,      // truncation of the magnitude
-  kTowardPositive,  // up; with E8M0 this is cvt.rp.ue8m0 (RCEIL's last step)
+  kTowardPositive,  // up; for E8M0, cvt.rp.ue8m0 (the last step of RCEIL)
   kStochastic       // carry of 16 random bits, see Encode
 };
 
@@ -214,14 +216,14 @@ constexpr std::uint32_t RoundedShift(std::uint64_t sig, int shift, Rounding roun
     case Rounding::kTowardPositive:
       if (lost != 0 && !negative) ++rounded;
       break;
-    case Rounding::kStochastic:  // the random field lies under the top 16 discarded bits
+    case Rounding::kStochastic:  // the random field is added to the top 16 discarded bits
       rounded = ((sig << 16 >> shift) + random16) >> 16;
       break;
   }
   return static_cast<std::uint32_t>(rounded);
 }
 
-// The magnitude's code as if the format had no largest one. a: binary32 bits of a finite |x|.
+// The code of |x| as if the format had no largest magnitude. a: binary32 bits of a finite |x|.
 constexpr std::uint32_t RoundMagnitude(const Format& f, std::uint32_t a, bool negative,
                                        Rounding rounding, std::uint32_t random16) {
   const int e = static_cast<int>(a >> 23);
@@ -232,19 +234,19 @@ constexpr std::uint32_t RoundMagnitude(const Format& f, std::uint32_t a, bool ne
   int shift = 23 - f.mantissa_bits;
   if (binade < 0) {
     shift -= binade;
-    if (shift > 40) shift = 40;  // sig and the random field vanish alike from here on
+    if (shift > 40) shift = 40;  // the result is the same for all larger shifts
     binade = 0;
   }
   return RoundedShift(sig, shift, rounding, negative, random16) +
          (static_cast<std::uint32_t>(binade) << f.mantissa_bits);
 }
 
-// E8M0's code of |x| (a: its binary32 bits, not NaN), before saturation: 255 is too big.
+// The E8M0 code of |x| (a: its binary32 bits, not NaN) before saturation; 255 means overflow.
 constexpr std::uint32_t RoundExponent(std::uint32_t a, Rounding rounding, std::uint32_t random16) {
   const std::uint32_t e = a >> 23;
   const std::uint32_t fraction = a & 0x7FFFFFu;
   if (e == 255) return e;
-  // In binary32 code 0, 2^-127, is the subnormal 0x400000.
+  // The value of code 0, 2^-127, is the binary32 subnormal 0x400000.
   const bool above_least = e > 0 || fraction > 0x400000u;
   switch (rounding) {
     case Rounding::kNearestEven:
@@ -267,11 +269,13 @@ constexpr std::uint32_t RoundExponent(std::uint32_t a, Rounding rounding, std::u
 //   finite, Inf   -> rounded as asked; beyond the largest finite by `overflow`; the sign is kept,
 //                    also on zero. Binary32 subnormals are honoured. With kSpecial a finite value
 //                    that a directed rounding moves toward zero stays finite (IEEE 754, 7.4).
-//   UE4M3, UE5M3  -> of |x|: formats without a sign ignore that of x. (No instruction converts to
-//                    UE4M3: kernels convert to E4M3 what is never negative, the same byte.)
+//   UE4M3, UE5M3  -> the code of |x|: formats without a sign ignore the sign of x. (No instruction
+//                    converts to UE4M3: kernels convert values that are never negative to E4M3,
+//                    which gives the same byte.)
 //   kStochastic   -> magnitude floor + carry: with d the discarded bits as a fraction in [0, 1)
-//                    of one unit in the last place, cut to 16 bits, up if and only if
-//                    d + random16 / 2^16 >= 1. random16 = 0 truncates; grid values never move.
+//                    of one unit in the last place, cut to 16 bits, the magnitude rounds up if and
+//                    only if d + random16 / 2^16 >= 1. random16 = 0 truncates; grid values never
+//                    move.
 //                    (PTX cvt.rs with the field R of each element; the 13-bit fields of its f16x2
 //                    form are random16 = R << 3. A magnitude below 2^-16 units gives 0.)
 //   E8M0          -> the exponent of |x| (sign ignored): kTowardZero and kTowardPositive are
@@ -307,8 +311,9 @@ constexpr std::uint32_t Encode(FormatId id, float x, Rounding rounding = Roundin
   return Encode(FormatOf(id), x, rounding, random16, overflow);
 }
 
-// x rounded to BF16, RNE, as a binary32 value; overflow gives Inf, NaN gives 0x7FC00000. It is
-// Decode(Encode(x)) with kSpecial: BF16 is the upper half of binary32, and the carry does the rest.
+// x rounded to BF16, RNE, as a binary32 value; overflow gives Inf, NaN gives 0x7FC00000. The result
+// is that of Decode(Encode(x)) with kSpecial: BF16 is the upper half of binary32, and a carry out
+// of the fraction increments the exponent.
 constexpr float RoundToBf16(float x) {
   const std::uint32_t u = std::bit_cast<std::uint32_t>(x);
   if ((u & 0x7FFFFFFFu) > 0x7F800000u) return std::bit_cast<float>(0x7FC00000u);

@@ -1,9 +1,10 @@
-// Which of the 32 random bits of a PTX cvt.rs instruction each element of its result takes: 16-bit
-// fields, ready for Encode(..., Rounding::kStochastic, field).
+// The random bits of PTX cvt.rs instructions: the bits of the 32-bit operand rbits that each
+// element of the result takes, as 16-bit fields for Encode(..., Rounding::kStochastic, field).
 //
-// The pairs share bits: one element reads 16 bits in order, the other the same ones reversed. Not
-// in the PTX text; measured on B200 by two independent sources (TIRx-harness's tables, PyTorch's
-// quant_cast_bench). E2M3 and E3M2 follow the FP8 layout by the PTX text alone.
+// Two elements share 16 bits: one element reads the bits in order, the other reads them reversed.
+// The PTX ISA does not state this; two independent sources measured it on B200 (TIRx-harness's
+// tables, PyTorch's quant_cast_bench). That E2M3 and E3M2 have the FP8 layout is known from the PTX
+// ISA alone.
 #pragma once
 
 #include <array>
@@ -25,8 +26,8 @@ constexpr std::array<std::uint32_t, 4> CvtRsByteFields(std::uint32_t rbits) {
   return {low, Reversed16(low), high, Reversed16(high)};
 }
 
-// cvt.rs.satfinite.e2m1x4.f32: the same from bytes 3 and 1 (a, b) and bytes 2 and 0 (e, f) of
-// rbits; lowest nibble first.
+// cvt.rs.satfinite.e2m1x4.f32: the fields of f, e, b, a, in the order of the result's nibbles,
+// lowest first. a and b take bytes 3 and 1 of rbits, e and f take bytes 2 and 0.
 constexpr std::array<std::uint32_t, 4> CvtRsNibbleFields(std::uint32_t rbits) {
   const std::uint32_t high = (rbits >> 16 & 0xFF00u) | (rbits >> 8 & 0xFFu);
   const std::uint32_t low = (rbits >> 8 & 0xFF00u) | (rbits & 0xFFu);
@@ -38,7 +39,8 @@ constexpr std::array<std::uint32_t, 2> CvtRsBf16Fields(std::uint32_t rbits) {
   return {rbits & 0xFFFFu, rbits >> 16};
 }
 
-// cvt.rs.f16x2.f32: 13-bit fields, which lie under the 13 bits that a normal result discards.
+// cvt.rs.f16x2.f32 d, a, b, rbits: the fields of b and a, of 13 bits each, in the upper 13 of 16
+// bits: they are added to the 13 bits that a normal result discards.
 constexpr std::array<std::uint32_t, 2> CvtRsFp16Fields(std::uint32_t rbits) {
   return {(rbits & 0x1FFFu) << 3, (rbits >> 16 & 0x1FFFu) << 3};
 }

@@ -1,5 +1,6 @@
 #include "fp4lab/formats/replay.h"
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 
 namespace fp4lab {
@@ -9,7 +10,7 @@ void EncodeReplayed(FormatId id, RandomForm form, std::span<const float> v,
   Expects(TakesForm(id, form), "random bits in a form that the format takes");
   const std::size_t n = ElementsAWord(id, form);
   Expects(codes.size() == v.size(), "as many codes as values");
-  Expects(words.size() == (v.size() + n - 1) / n, "one word for n values");
+  Expects(words.size() == DivideUp(v.size(), n), "one word for n values");
   for (std::size_t i = 0; i < v.size(); ++i) {
     codes[i] = EncodeWithField(id, form, v[i], RandomField(id, form, words[i / n], i % n));
   }
@@ -18,7 +19,7 @@ void EncodeReplayed(FormatId id, RandomForm form, std::span<const float> v,
 std::uint32_t UpCount(FormatId element, RandomForm form, float v) {
   const std::uint32_t fields = 1u << BitsAField(form);
   const std::uint32_t low = EncodeWithField(element, form, v, 0);
-  // The fields that go up are the largest ones: find the first by bisection.
+  // The largest fields round up: bisection finds the smallest field that does.
   std::uint32_t down = 0, up = fields;
   while (up - down > 1) {
     const std::uint32_t middle = (down + up) / 2;

@@ -1,5 +1,5 @@
-// Stochastic rounding as a contract: random bits as devices hand them out, 32-bit words, and which
-// bits of a word each element takes. Words in, codes out; no generator is involved.
+// Stochastic rounding with given random bits: 32-bit words as devices draw them, the bits of a word
+// that each element takes, and the codes that result. No random generator is involved.
 #pragma once
 
 #include <array>
@@ -18,12 +18,11 @@ namespace fp4lab {
 //   kTe8    Transformer Engine's software rounder (common/util/ptx.cuh; chips without cvt.rs): E2M1
 //           only. One word serves 4 consecutive elements; element i takes byte i, lowest first, and
 //           is rounded by EncodeTransformerEngineStochastic.
-//   kCvtRs  The instruction cvt.rs (sm_100a, sm_103a). One word serves 4 consecutive elements of 4,
-//   6
-//           or 8 bits, or 2 of FP16 and BF16; element 0 is the operand that lands in the lowest
-//           bits of the result (the last one in PTX). Element i takes field i of ptx_stochastic.h
-//           and is rounded by Encode(kStochastic); overflow saturates in formats of up to 8 bits
-//           (.satfinite) and gives Inf in FP16 and BF16 (no .satfinite).
+//   kCvtRs  The instruction cvt.rs (sm_100a, sm_103a). One word serves 4 consecutive elements of
+//           4, 6 or 8 bits, or 2 of FP16 and BF16; element 0 is the operand that lands in the
+//           lowest bits of the result (the last one in PTX). Element i takes field i of
+//           ptx_stochastic.h and is rounded by Encode(kStochastic); overflow saturates in formats
+//           of up to 8 bits (.satfinite) and gives Inf in FP16 and BF16 (no .satfinite).
 enum class RandomForm : std::uint8_t { kTe8, kCvtRs };
 
 struct NamedRandomForm {
@@ -35,7 +34,7 @@ inline constexpr std::array kRandomForms = {
     NamedRandomForm{RandomForm::kCvtRs, "cvt.rs"},
 };
 
-// The bits of a field: 8, 16; 13 for FP16 (they lie in the upper 13 of 16).
+// The bits of a field: 8 for kTe8, 16 for kCvtRs (of which FP16 uses the upper 13).
 constexpr int BitsAField(RandomForm form) { return form == RandomForm::kTe8 ? 8 : 16; }
 
 // Whether the form rounds to this format.
@@ -66,16 +65,16 @@ constexpr std::uint32_t EncodeWithField(FormatId id, RandomForm form, float v,
   return Encode(id, v, Rounding::kStochastic, field, overflow);
 }
 
-// codes[i] is that of v[i] under its field of words[i / n], n = ElementsAWord. As many words as v
-// needs: a last partial group has a word of its own.
+// codes[i] = code of v[i] with field i % n of words[i / n], n = ElementsAWord(id, form). `words`
+// has ceil(v.size() / n) words.
 void EncodeReplayed(FormatId id, RandomForm form, std::span<const float> v,
                     std::span<const std::uint32_t> words, std::span<std::uint32_t> codes);
 
 // How many of the 2^BitsAField(form) fields round v up in magnitude; 0 for values that never move.
 std::uint32_t UpCount(FormatId element, RandomForm form, float v);
 
-// Of all 16-bit fields, how many round both elements of a cvt.rs pair up: R >= 2^16 - a, and R read
-// backwards >= 2^16 - b. 0 < a, b < 2^16 are the elements' UpCounts.
+// The number of 16-bit fields R that round both elements of a cvt.rs pair up: R >= 2^16 - a, and
+// the bit-reversed R >= 2^16 - b. 0 < a, b < 2^16 are the UpCounts of the elements.
 std::uint32_t BothUpReversed(std::uint32_t a, std::uint32_t b);
 
 }  // namespace fp4lab

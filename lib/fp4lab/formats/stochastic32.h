@@ -8,8 +8,9 @@
 
 namespace fp4lab {
 
-// As Encode with kStochastic for a signed format, but with 32 random bits: up if and only if
-// d + random / 2^32 >= 1, where d is the discarded part in units of the last place, cut to 32 bits.
+// Encode with kStochastic and saturation for a signed format, but with 32 random bits: the
+// magnitude rounds up if and only if d + random / 2^32 >= 1, where d is the discarded part in units
+// of the last place, cut to 32 bits.
 constexpr std::uint32_t EncodeStochastic32(const Format& f, float x, std::uint32_t random) {
   const std::uint32_t u = std::bit_cast<std::uint32_t>(x), a = u & 0x7FFFFFFFu;
   if (a > 0x7F800000u) return NanCode(f);
@@ -19,7 +20,7 @@ constexpr std::uint32_t EncodeStochastic32(const Format& f, float x, std::uint32
   const std::uint64_t sig = (a & 0x7FFFFFu) | (e > 0 ? 0x800000u : 0u);
   int binade = (e > 0 ? e : 1) - 127 - (1 - f.bias), shift = 23 - f.mantissa_bits;
   if (binade < 0) {
-    shift = shift - binade < 60 ? shift - binade : 60;  // sig < 2^24: nothing is left from 56 on
+    shift = shift - binade < 60 ? shift - binade : 60;  // sig << 32 < 2^56: 0 from 56 on
     binade = 0;
   }
   const std::uint64_t rounded = ((sig << 32 >> shift) + random) >> 32;

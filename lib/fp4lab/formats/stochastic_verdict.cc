@@ -11,19 +11,19 @@
 namespace fp4lab {
 namespace {
 
-// An element, as every statistic needs it.
+// The data of an element that the statistics share.
 struct Element {
-  double p = 0.0;           // of rounding up; 0: it cannot move
+  double p = 0.0;           // probability of rounding up; 0: the value is on the grid
   std::uint32_t count = 0;  // p * 2^bits
   std::uint32_t low = 0, high = 0;
   bool negative = false;
 };
 
-// The sample in the form of yes-or-no draws.
+// The sample as yes-or-no draws: did an element round up?
 struct Draws {
   const StochasticSample& sample;
   std::vector<Element> elements;              // (rows, cols)
-  std::vector<std::vector<std::uint8_t>> up;  // n times (rows, cols): 1 where it went up
+  std::vector<std::vector<std::uint8_t>> up;  // n times (rows, cols): 1 if it rounded up
 
   const Element& At(std::size_t r, std::size_t c) const { return elements[r * sample.cols + c]; }
   bool Up(std::size_t n, std::size_t r, std::size_t c) const {
@@ -36,7 +36,8 @@ struct Draws {
   }
 };
 
-// Collects the tests of one family; the least p-value speaks for it.
+// Collects the tests of one family; the family's p-value is the least one times the number of
+// tests.
 class Family {
  public:
   explicit Family(std::string_view name) { statistic_.name = name; }
@@ -82,7 +83,7 @@ Element ElementOf(const StochasticSample& sample, float v) {
   return e;
 }
 
-// Every code is a neighbour; fills `draws->up` on the way.
+// Checks that every code is one of the two neighbours of its value; fills draws->up.
 StochasticStatistic Codes(Draws* draws) {
   const StochasticSample& sample = draws->sample;
   Family family("codes");
@@ -120,7 +121,8 @@ StochasticStatistic ElementRates(const Draws& draws) {
   return family.Result();
 }
 
-// How `rates` divides the elements: each kind into classes, these into even and odd columns.
+// A partition of the elements for the statistic `rates`: classes, each divided further into even
+// and odd columns.
 struct RateKind {
   std::string name;
   std::size_t classes;
@@ -145,7 +147,7 @@ const std::array<RateKind, 5>& RateKinds() {
   return kinds;
 }
 
-// body(sum of ups in one class, its name) for every class of every kind.
+// Calls body(number of ups in a class, name of the class) for every class of every kind.
 template <class Body>
 void ForRates(const Draws& draws, Body body) {
   const int bits = BitsAField(draws.sample.form);
@@ -173,7 +175,7 @@ StochasticStatistic Rates(const Draws& draws) {
   return family.Result();
 }
 
-// Whether a kernel that never rounds up would be refused by the rates.
+// Whether the statistic `rates` would refuse a kernel that never rounds up.
 bool CanDecide(const Draws& draws, double level) {
   double least = 1.0;
   std::size_t tests = 0;
@@ -189,14 +191,15 @@ double AlikeIndependent(const Element& a, const Element& b) {
   return a.p * b.p + (1.0 - a.p) * (1.0 - b.p);
 }
 
-// The probability that the two elements of a cvt.rs pair round alike when one reads the field of
-// the other backwards.
+// The probability that the two elements of a cvt.rs pair round alike if one element reads the field
+// of the other in reverse bit order.
 double AlikeReversed(const Element& a, const Element& b) {
   const double both = BothUpReversed(a.count, b.count) / 65536.0;
   return 1.0 - a.p - b.p + 2.0 * both;
 }
 
-// Pairs of elements `down` rows and `right` columns apart: those whose first is taken(r, c).
+// Tests the pairs of elements `down` rows and `right` columns apart whose first element (r, c)
+// satisfies taken(r, c).
 template <class Taken>
 void TestPairs(const Draws& draws, std::size_t down, std::size_t right, bool may_be_reversed,
                const std::string& what, Taken taken, Family* family) {
@@ -275,10 +278,10 @@ StochasticStatistic Repetitions(const Draws& draws) {
 void CheckSample(const StochasticSample& sample, double error_rate) {
   Expects(FormatOf(sample.element).bits <= 8 && TakesForm(sample.element, sample.form),
           "random bits in a form that the element format of at most 8 bits takes");
-  Expects(sample.scaled.size() == sample.rows * sample.cols, "one scaled value an element");
+  Expects(sample.scaled.size() == sample.rows * sample.cols, "one scaled value per element");
   Expects(!sample.outputs.empty(), "at least one output");
   for (const auto& output : sample.outputs) {
-    Expects(output.size() == sample.scaled.size(), "one code an element in each output");
+    Expects(output.size() == sample.scaled.size(), "one code per element in each output");
   }
   Expects(error_rate > 0.0 && error_rate < 1.0, "an error rate between 0 and 1");
 }

@@ -1,17 +1,13 @@
 #include "fp4lab/formats/tail_bounds.h"
 
 #include <algorithm>
+#include <boost/math/distributions/binomial.hpp>
 #include <cmath>
 
 #include "fp4lab/base/error.h"
 
 namespace fp4lab {
 namespace {
-
-double LogFactorial(double n) {
-  int sign = 0;  // lgamma_r: no shared state, unlike lgamma
-  return ::lgamma_r(n + 1.0, &sign);
-}
 
 double TwiceExp(double log_p) { return std::min(1.0, 2.0 * std::exp(log_p)); }
 
@@ -28,18 +24,14 @@ Cumulant CumulantOf(double p, double t) {
 
 double BinomialPValue(std::uint64_t trials, std::uint64_t yes, double p) {
   Expects(yes <= trials && p > 0.0 && p < 1.0, "draws of a probability between 0 and 1");
-  const double n = static_cast<double>(trials);
-  double k = static_cast<double>(yes);
-  if (k < n * p) {  // count the noes instead: the tail is an upper one
-    k = n - k;
-    p = 1.0 - p;
-  }
-  double term = std::exp(LogFactorial(n) - LogFactorial(k) - LogFactorial(n - k) + k * std::log(p) +
-                         (n - k) * std::log1p(-p));
-  double tail = 0.0;
-  for (; k <= n && term > tail * 1e-17; k += 1.0) {
-    tail += term;
-    term *= (n - k) / (k + 1.0) * (p / (1.0 - p));
+  const double n = static_cast<double>(trials), k = static_cast<double>(yes);
+  if (trials == 0) return 1.0;
+  const boost::math::binomial draws(n, p);
+  double tail = 1.0;  // probability of `yes` or more, or of `yes` or fewer
+  if (k < n * p) {
+    tail = boost::math::cdf(draws, k);
+  } else if (yes != 0) {
+    tail = boost::math::cdf(boost::math::complement(draws, k - 1.0));
   }
   return std::min(1.0, 2.0 * tail);
 }
@@ -66,7 +58,7 @@ double DrawSum::LogTail(double sum) const {
     for (const Draws& d : draws_) log_p += d.trials * (none ? std::log1p(-d.p) : std::log(d.p));
     return log_p;
   }
-  // Newton's steps toward K'(t) = sum. Every t gives a valid bound; the best one seen is returned.
+  // Newton's method for K'(t) = sum. Every t gives a valid bound; the least bound is returned.
   double t = (sum - mean_) / variance_, best = 0.0;
   for (int step = 0; step < 12; ++step) {
     t = sum > mean_ ? std::clamp(t, 0.0, 60.0) : std::clamp(t, -60.0, 0.0);

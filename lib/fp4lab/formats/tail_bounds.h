@@ -10,10 +10,10 @@ namespace fp4lab {
 // the same side, at most 1. 0 < p < 1.
 double BinomialPValue(std::uint64_t trials, std::uint64_t yes, double p);
 
-// A sum of independent draws of different probabilities. Its p-value is the exact binomial one
-// where all draws share one probability, and Chernoff's bound elsewhere: min over t of E exp(t S) /
-// exp(t s), twice. The bound is never less than the exact probability, so a test that refuses below
-// a level errs no oftener than that level says; it costs a little power.
+// A sum of independent draws of different probabilities. Its p-value is the exact binomial one if
+// all draws share one probability, else twice Chernoff's bound, min over t of
+// E exp(t S) / exp(t s). The bound is never less than the exact probability, so the error rate of a
+// test at a given level is at most that level; the bound costs a little power.
 class DrawSum {
  public:
   // `yes` of `trials` draws of probability p, 0 < p < 1.
@@ -23,7 +23,7 @@ class DrawSum {
   std::uint64_t Yes() const { return yes_; }
   double Mean() const { return mean_; }
   double PValue() const;
-  // What PValue() would be, had every draw been a no.
+  // PValue() of the same draws if every draw had been a no.
   double PValueOfNone() const;
 
  private:
@@ -31,7 +31,7 @@ class DrawSum {
     double p;
     double trials;
   };
-  double LogTail(double sum) const;  // of Chernoff's bound on the side where `sum` lies
+  double LogTail(double sum) const;  // log of Chernoff's bound on the side of `sum`
 
   std::vector<Draws> draws_;
   std::uint64_t trials_ = 0, yes_ = 0;

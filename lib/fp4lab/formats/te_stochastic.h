@@ -1,5 +1,5 @@
-// Transformer Engine's software stochastic rounding to E2M1, 8 random bits an element: what its
-// kernels do on architectures without cvt.rs (common/util/ptx.cuh).
+// Transformer Engine's software stochastic rounding to E2M1 with 8 random bits an element, which
+// its kernels use on architectures without cvt.rs (common/util/ptx.cuh).
 #pragma once
 
 #include <bit>
@@ -11,8 +11,8 @@ namespace fp4lab {
 
 // a = |x|, q = the grid's step at a (0.5 below 2, 1 below 4, else 2), t = fmaf(random8 / 256, q,
 // a); the code is the largest magnitude <= t, at most 6, with x's sign (also on zero). NaN -> +6.
-// It differs from the carry model, Encode(E2M1, x, kStochastic, random8 << 8), exactly where t
-// rounds up to a grid value that the exact sum lies below. 0 <= random8 < 256.
+// The result differs from the carry model, Encode(E2M1, x, kStochastic, random8 << 8), exactly when
+// the addition rounds t up to a grid value above the exact sum. 0 <= random8 < 256.
 constexpr std::uint32_t EncodeTransformerEngineStochastic(float x, std::uint32_t random8) {
   constexpr Format kE2M1 = FormatOf(FormatId::kE2M1);
   const std::uint32_t u = std::bit_cast<std::uint32_t>(x);

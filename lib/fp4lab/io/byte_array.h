@@ -1,4 +1,4 @@
-// The bytes of an array or tensor: its own, or those of a file that somebody else holds.
+// The bytes of an array or tensor: owned, or a view of bytes held elsewhere (a mapped file).
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace fp4lab {
 
-// A copy has bytes of its own; only ViewOf and moving leave them where they are.
+// A copy of a ByteArray owns its bytes; ViewOf and moves copy no bytes.
 class ByteArray {
  public:
   ByteArray() = default;
@@ -27,23 +27,23 @@ class ByteArray {
   }
   ~ByteArray() = default;
 
-  // `bytes` must outlive the result and what is moved from it.
+  // A view of `bytes`, which must outlive the result and every ByteArray moved from it.
   static ByteArray ViewOf(std::span<const std::byte> bytes) {
     ByteArray view;
     view.view_ = bytes;
     return view;
   }
 
-  // Gives a view bytes of its own.
+  // Copies the bytes of a view, so that the array owns its bytes.
   void Own() {
     if (own_.empty()) *this = ByteArray(begin(), end());
   }
-  // Its own bytes, to be changed.
+  // Mutable access to the bytes; a view is copied first.
   std::span<std::byte> Change() {
     Own();
-    return {const_cast<std::byte*>(view_.data()), view_.size()};  // they lie in own_
+    return {const_cast<std::byte*>(view_.data()), view_.size()};  // in own_
   }
-  // Takes what a view lies in, so that it may be moved about with it.
+  // Takes ownership of the buffer that this view refers to, so that the two move together.
   void Keep(std::vector<std::byte> viewed) {
     if (own_.empty()) own_ = std::move(viewed);
   }
@@ -63,5 +63,12 @@ class ByteArray {
   std::vector<std::byte> own_;
   std::span<const std::byte> view_;
 };
+
+// A copy of the bytes of `values`, in the order of memory.
+template <class T>
+std::vector<std::byte> BytesOf(const std::vector<T>& values) {
+  const auto bytes = std::as_bytes(std::span(values));
+  return {bytes.begin(), bytes.end()};
+}
 
 }  // namespace fp4lab

@@ -58,8 +58,9 @@ void OpenFile::ReadAll(const ByteSink& sink) const {
     if (got == 0) return;
     read += static_cast<std::size_t>(got);
     if (size_ == 0 && read > kMostStreamedBytes) {
-      throw Error(path_, "gives more than " + std::to_string(kMostStreamedBytes >> 20) +
-                             " MiB and is no regular file: copy what is needed into one first");
+      throw Error(path_, "is not a regular file and gives more than " +
+                             std::to_string(kMostStreamedBytes >> 20) +
+                             " MiB: copy the data into a regular file first");
     }
     sink(std::span(piece).first(static_cast<std::size_t>(got)));
   }

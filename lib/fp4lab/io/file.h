@@ -1,4 +1,5 @@
-// Whole files: read with a clear error, write so that a reader never sees half of one.
+// Whole files: reading with clear errors, and atomic writing, so that a reader never sees a partial
+// file.
 #pragma once
 
 #include <cstddef>
@@ -10,31 +11,33 @@
 
 namespace fp4lab {
 
-// Error(where, ...) for a name, read from a file, that is not as it would be printed
+// Throws Error(where, ...) if `name`, read from a file, has characters that Printable would escape
 // (base/printable.h).
 void RefuseControlCharacters(std::string_view name, std::string_view where);
 
-// Whether something is there. Error with the system's reason where that cannot be found out: a
-// folder that may not be searched, a link that points to itself.
+// Whether `path` exists. Throws Error with the system's reason if the answer cannot be determined:
+// a folder that may not be searched, a link that points to itself.
 bool Exists(const std::filesystem::path& path);
 
 using ByteSink = std::function<void(std::span<const std::byte>)>;
 
-// What is no regular file (a pipe, a device) says no size; reading it ends here.
+// The most bytes that are read from a file that states no size (a pipe, a device).
 inline constexpr std::size_t kMostStreamedBytes = std::size_t{1} << 28;
 
 // A file open for reading. Errors name the path and the system's reason.
 class OpenFile {
  public:
-  explicit OpenFile(const std::filesystem::path& path);  // Error for a folder
+  explicit OpenFile(const std::filesystem::path& path);  // throws Error for a folder
   OpenFile(const OpenFile&) = delete;
   OpenFile& operator=(const OpenFile&) = delete;
   ~OpenFile();
 
   int descriptor() const { return descriptor_; }
-  // The size of a regular file; 0 where only reading tells (a pipe, a device, a file of /proc).
+  // The size of a regular file; 0 if only reading tells the size (a pipe, a device, a file of
+  // /proc).
   std::size_t MappableBytes() const { return size_; }
-  // In pieces, to the end. Error beyond kMostStreamedBytes where the size was not known.
+  // Reads to the end and passes the bytes to `sink` in pieces. Throws Error for more than
+  // kMostStreamedBytes from a file whose MappableBytes() is 0.
   void ReadAll(const ByteSink& sink) const;
 
  private:
@@ -43,25 +46,26 @@ class OpenFile {
   std::size_t size_ = 0;
 };
 
-// A text; Error where memory does not hold it. Tensors are better mapped (io/file_content.h).
+// The whole content of a file, for texts; throws Error if memory cannot hold it. For tensors use
+// FileContent, which maps the file (io/file_content.h).
 std::string ReadFile(const std::filesystem::path& path);
 
 // Writes to a temporary file beside `path`, flushes it to disk and renames it over `path`: after a
-// crash, a full disk or Ctrl-C the old content stands whole. Creates missing parent folders.
-//   a file that was there   keeps its permissions; a new one has 0666 less the umask
-//   a link                  stays; the file that it points to is replaced, or made
-//   a device, pipe, socket  is opened and written to, and never replaced; what was written before
-//                           an error stays written
+// crash, a full disk or Ctrl-C the old content is intact. Creates missing parent folders.
+//   an existing file        keeps its permissions; a new file has 0666 less the umask
+//   a link                  stays; the file that it points to is replaced or created
+//   a device, pipe, socket  is opened and written to, and never replaced; bytes written before an
+//                           error stay written
 void WriteFileAtomically(const std::filesystem::path& path, std::span<const std::byte> bytes);
 void WriteFileAtomically(const std::filesystem::path& path, std::string_view text);
 
-// The same of bytes that come in pieces: `write` gives them to the sink it is called with. What it
-// throws leaves the old content, too.
+// WriteFileAtomically for bytes that are produced in pieces: `write` passes them to its sink. If
+// `write` throws, the old content is intact as well.
 void WriteFileAtomically(const std::filesystem::path& path,
                          const std::function<void(const ByteSink& sink)>& write);
 
-// Removes the temporary files that killed writers of folder/name left behind. Only for whoever
-// holds the folder (io/folder_lock.h): a writer at work would lose its file.
+// Removes the temporary files that killed writers of folder/name left behind. The caller must hold
+// the folder's lock (io/folder_lock.h): otherwise a writer at work would lose its file.
 void RemovePartialFiles(const std::filesystem::path& folder,
                         std::span<const std::string_view> names);
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <string>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/io/file.h"
 
@@ -34,10 +35,10 @@ FileContent::FileContent(const std::filesystem::path& path) {
 void FileContent::Forget(std::span<const std::byte> part) const {
   if (!own_.empty() || part.empty()) return;
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGE_SIZE));
-  const auto begin = (reinterpret_cast<std::uintptr_t>(part.data()) + page - 1) / page * page;
+  const auto begin = RoundUp(reinterpret_cast<std::uintptr_t>(part.data()), page);
   const auto end = reinterpret_cast<std::uintptr_t>(part.data() + part.size()) / page * page;
   if (begin >= end) return;
-  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);  // clean pages of a file
+  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);  // the pages are clean
 }
 
 FileContent::~FileContent() {

@@ -1,4 +1,4 @@
-// The bytes of a file without a copy of them.
+// The bytes of a file, mapped into memory rather than copied.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,13 @@ namespace fp4lab {
 
 // A regular file is mapped: reading a tensor touches only the pages that it lies on, and several
 // readers of one file share them. Anything else (a pipe, a device) is read into memory up to
-// kMostStreamedBytes. Error names the path and the system's reason.
+// kMostStreamedBytes. Errors name the path and the system's reason.
 //
 // The mapping shows the file that was opened: a file that is replaced by rename, as
 // WriteFileAtomically does, stays as it was. A file that is written in place while it is mapped
-// changes under the reader, and where it becomes shorter the system ends the process with SIGBUS;
-// the program fp4lab turns that into one line that names the file (tools/file_faults.h). For texts
-// that people edit use ReadFile.
+// changes under the reader, and if the file becomes shorter, the system ends the process with
+// SIGBUS; the program fp4lab reports the SIGBUS in one line that names the file
+// (tools/file_faults.h). Use ReadFile for texts that users edit.
 class FileContent {
  public:
   explicit FileContent(const std::filesystem::path& path);
@@ -24,13 +24,13 @@ class FileContent {
   FileContent& operator=(const FileContent&) = delete;
   ~FileContent();
 
-  // They live as long as this object.
+  // The content; valid as long as this object.
   std::span<const std::byte> bytes() const { return bytes_; }
-  // Says that `part` will not be read again soon: a mapped part gives its memory back.
+  // A hint that `part` will not be read again soon: the memory of a mapped part is released.
   void Forget(std::span<const std::byte> part) const;
 
  private:
-  std::vector<std::byte> own_;  // of what cannot be mapped
+  std::vector<std::byte> own_;  // the content of a file that cannot be mapped
   std::span<const std::byte> bytes_;
 };
 

@@ -37,9 +37,9 @@ FolderLock::FolderLock(const std::filesystem::path& folder) {
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
     const std::string holder = Holder(descriptor_);
     ::close(descriptor_);
-    throw Error(folder.string(), "another fp4lab process" +
-                                     (holder.empty() ? "" : " (" + holder + ")") +
-                                     " is at work here; wait for it or give another --out-dir");
+    throw Error(folder.string(),
+                "another fp4lab process" + (holder.empty() ? "" : " (" + holder + ")") +
+                    " is already running in this folder; wait for it or give another --out-dir");
   }
   const std::string self = std::to_string(::getpid()) + "\n";
   if (::ftruncate(descriptor_, 0) != 0 ||

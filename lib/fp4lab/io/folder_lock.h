@@ -1,13 +1,13 @@
-// One process at a time in an output folder.
+// A lock that lets one process at a time use an output folder.
 #pragma once
 
 #include <filesystem>
 
 namespace fp4lab {
 
-// Holds folder/.lock until it is destroyed. The kernel drops the lock with the process, so a killed
-// run leaves nothing to clean up. Throws Error if another process holds it, or if the folder cannot
-// be made or written to.
+// Holds the lock folder/.lock until destruction. The kernel releases the lock when the process
+// ends, so a killed run leaves nothing to clean up. The constructor creates a missing folder; it
+// throws Error if another process holds the lock, or if the folder cannot be created or written to.
 class FolderLock {
  public:
   explicit FolderLock(const std::filesystem::path& folder);

@@ -7,6 +7,7 @@
 #include <set>
 #include <type_traits>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/file_content.h"
@@ -19,7 +20,7 @@ constexpr std::string_view kAlignmentKey = "general.alignment";
 constexpr std::size_t kDefaultAlignment = 32;
 constexpr std::size_t kMaxName = 64, kMaxKey = 65535, kMaxDimensions = 4, kMaxNesting = 8;
 
-// Types of metadata values, by their numbers in the file; size 0: strings and arrays.
+// Bytes of a metadata value, by the number of its type in the file; 0: strings and arrays.
 constexpr std::array<std::size_t, 13> kValueSizes = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 constexpr std::uint32_t kUint32 = 4, kBool = 7, kString = 8, kArray = 9;
 
@@ -30,7 +31,7 @@ const GgmlType* FindType(std::uint32_t id) {
 }
 
 std::size_t Aligned(std::size_t offset, std::size_t alignment) {
-  return (offset + alignment - 1) / alignment * alignment;
+  return RoundUp(offset, alignment);
 }
 
 class Reader {
@@ -83,7 +84,7 @@ class Reader {
 
  private:
   void Need(std::size_t size) const {
-    if (left() < size) throw Error(where_, "ends inside its header: truncated, or no GGUF file");
+    if (left() < size) throw Error(where_, "ends inside its header: truncated, or not a GGUF file");
   }
 
   void SkipArray(std::size_t nesting) {
@@ -111,13 +112,13 @@ std::size_t ReadMetadata(Reader& reader, std::uint64_t count) {
   std::set<std::string> keys;
   for (std::uint64_t i = 0; i < count; ++i) {
     const std::string key = reader.String(kMaxKey, "a metadata key");
-    if (!keys.insert(key).second) reader.Fail("a metadata key that was there before");
+    if (!keys.insert(key).second) reader.Fail("duplicate metadata key");
     const auto type = reader.Number<std::uint32_t>();
     if (key == kAlignmentKey) {
-      if (type != kUint32) reader.Fail("general.alignment is no uint32");
+      if (type != kUint32) reader.Fail("general.alignment is not a uint32");
       alignment = reader.Number<std::uint32_t>();
       if (alignment < 8 || !std::has_single_bit(alignment)) {
-        reader.Fail("general.alignment is no power of two from 8");
+        reader.Fail("general.alignment is not a power of two from 8 on");
       }
       continue;
     }
@@ -126,7 +127,7 @@ std::size_t ReadMetadata(Reader& reader, std::uint64_t count) {
   return alignment;
 }
 
-// Bytes of a tensor; `place` names it.
+// Bytes of a tensor; `place` names the tensor in errors.
 std::size_t TensorBytes(const GgufTensor& tensor, const std::string& place) {
   const GgmlType* type = FindType(tensor.type);
   if (type == nullptr) {
@@ -154,7 +155,7 @@ Extent ReadTensorInfo(Reader& reader, const std::string& where, std::size_t alig
   const std::string name = reader.String(kMaxName, "a tensor's name");
   RefuseControlCharacters(name, where);
   const std::string place = where + "#" + name;
-  if (file->tensors.contains(name)) throw Error(place, "is there twice");
+  if (file->tensors.contains(name)) throw Error(place, "duplicate tensor name");
   GgufTensor& tensor = file->tensors[name];
   const auto dimensions = reader.Number<std::uint32_t>();
   if (dimensions < 1 || dimensions > kMaxDimensions) {
@@ -167,13 +168,14 @@ Extent ReadTensorInfo(Reader& reader, const std::string& where, std::size_t alig
   tensor.type = reader.Number<std::uint32_t>();
   const auto offset = static_cast<std::size_t>(reader.Number<std::uint64_t>());
   if (offset % alignment != 0) {
-    throw Error(place, "offset " + std::to_string(offset) + " is no multiple of the alignment " +
+    throw Error(place, "offset " + std::to_string(offset) + " is not a multiple of the alignment " +
                            std::to_string(alignment));
   }
   return {offset, TensorBytes(tensor, place), name};
 }
 
-// Tensors stand one after the other, each aligned, the last one padded or not.
+// Checks that the tensors lie one after the other without gaps, each aligned; padding after the
+// last one is optional.
 void CheckThatExtentsTile(std::vector<Extent> extents, std::size_t alignment, std::size_t size,
                           const std::string& where) {
   std::stable_sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) {
@@ -200,7 +202,7 @@ void CheckThatExtentsTile(std::vector<Extent> extents, std::size_t alignment, st
 GgufFile ViewGguf(std::span<const std::byte> file, const std::string& where) {
   Reader reader(file, where);
   const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
-  if (text.substr(0, kMagic.size()) != kMagic) throw Error(where, "is no GGUF file");
+  if (text.substr(0, kMagic.size()) != kMagic) throw Error(where, "is not a GGUF file");
   reader.Number<std::uint32_t>();
   const auto version = reader.Number<std::uint32_t>();
   if (version != 2 && version != 3) {
@@ -209,7 +211,7 @@ GgufFile ViewGguf(std::span<const std::byte> file, const std::string& where) {
   }
   const auto tensors = reader.Number<std::uint64_t>();
   const auto pairs = reader.Number<std::uint64_t>();
-  if (tensors > reader.left() / 24 || pairs > reader.left() / 13) {  // the least that one takes
+  if (tensors > reader.left() / 24 || pairs > reader.left() / 13) {  // lower bounds of their sizes
     throw Error(where, "states " + std::to_string(tensors) + " tensors and " +
                            std::to_string(pairs) + " metadata pairs in a file of " +
                            std::to_string(file.size()) + " bytes");

@@ -1,5 +1,5 @@
-// .gguf files: named tensors in ggml's types, as llama.cpp keeps models. Metadata is checked and
-// skipped.
+// .gguf files, the model format of llama.cpp: named tensors in ggml's types. Metadata is checked
+// and skipped.
 // Format: ggml's docs/gguf.md, versions 2 and 3, little-endian; types and their block sizes as in
 // gguf-py/gguf/constants.py of ggml-org/llama.cpp.
 #pragma once
@@ -18,7 +18,8 @@
 
 namespace fp4lab {
 
-// A tensor's rows are cut into blocks of `elements`, each in `bytes`.
+// A tensor type. The rows of a tensor are divided into blocks of `elements` elements in `bytes`
+// bytes.
 struct GgmlType {
   std::uint32_t id;
   std::string_view name;
@@ -48,7 +49,7 @@ inline constexpr std::uint32_t kGgmlF32 = 0, kGgmlF16 = 1, kGgmlBf16 = 30, kGgml
 
 struct GgufTensor {
   std::uint32_t type = kGgmlF32;
-  std::vector<std::size_t> shape;  // outermost first: the file's dimensions backwards
+  std::vector<std::size_t> shape;  // outermost first: the file's dimensions in reverse order
   ByteArray bytes;
   friend bool operator==(const GgufTensor&, const GgufTensor&) = default;
 };
@@ -58,14 +59,16 @@ struct GgufFile {
   friend bool operator==(const GgufFile&, const GgufFile&) = default;
 };
 
-// Refused with one line: truncated files, lengths beyond the file, unknown or removed types,
-// duplicate names, offsets that are not aligned, overlap, leave gaps or disagree with the sizes.
+// Parses the content of a .gguf file, which `where` names in errors. Throws a one-line Error for
+// truncated files, lengths beyond the file, unknown or removed types, duplicate names, and offsets
+// that are not aligned, overlap, leave gaps or disagree with the sizes.
 GgufFile ParseGguf(std::span<const std::byte> file, const std::string& where);
-// The same without a copy of the tensors: `file` must outlive them.
+// ParseGguf without a copy of the tensors: `file` must outlive the result.
 GgufFile ViewGguf(std::span<const std::byte> file, const std::string& where);
 GgufFile ReadGguf(const std::filesystem::path& path);
 
-// Version 3, alignment 32, tensors in order of their names, no metadata but general.alignment.
+// Formats a file: version 3, alignment 32, tensors in order of their names, no metadata except
+// general.alignment.
 std::vector<std::byte> FormatGguf(const GgufFile& file);
 void WriteGguf(const std::filesystem::path& path, const GgufFile& file);
 

@@ -12,6 +12,7 @@
 
 #include "fp4lab/base/printable.h"
 #include "fp4lab/base/suggest.h"
+#include "fp4lab/base/text.h"
 #include "fp4lab/io/file.h"
 
 namespace fp4lab {
@@ -84,7 +85,7 @@ T Convert(const Json& json, const std::string& where) {
   }
 }
 
-// What nlohmann's SAX parser calls on its way through a document.
+// The handler of nlohmann's SAX parser: reports every key and tracks its place in the document.
 class Walker {
  public:
   Walker(std::string_view where, const JsonKeyVisitor& visit) : where_(where), visit_(visit) {}
@@ -110,12 +111,12 @@ class Walker {
   bool parse_error(std::size_t, const std::string&, const Json::exception&) { return false; }
 
  private:
-  // An object or array that has begun.
+  // An object or array whose end has not been reached.
   struct Open {
     bool is_array = false;
-    std::size_t elements = 0;         // of an array, begun
-    std::set<std::string> keys = {};  // of an object, seen
-    std::string key = {};             // the last of them
+    std::size_t elements = 0;         // of an array: elements begun so far
+    std::set<std::string> keys = {};  // of an object: keys seen so far
+    std::string key = {};             // the last key seen
   };
 
   bool Element() {
@@ -134,7 +135,7 @@ class Walker {
     open_.pop_back();
     return true;
   }
-  // Of the innermost object.
+  // The place of the innermost object.
   std::string Place() const {
     std::string pointer;
     for (std::size_t i = 0; i + 1 < open_.size(); ++i) {
@@ -182,7 +183,7 @@ Json ParseJson(std::string_view text, std::string_view where) {
     std::replace(problem.begin(), problem.end(), '\n', ' ');
     throw Error(where, "line " + std::to_string(line) + ", column " + std::to_string(column) +
                            ": not JSON: " + problem);
-  } catch (const Json::out_of_range& e) {  // 1e999; it does not say where
+  } catch (const Json::out_of_range& e) {  // 1e999; the exception states no position
     throw Error(where, "not JSON: " + ProblemOf(e));
   }
 }
@@ -212,9 +213,9 @@ void JsonObject::Finish() const {
   for (const auto& [key, value] : json_.items()) {
     if (known_.contains(key)) continue;
     const std::vector<std::string> names(known_.begin(), known_.end());
-    std::string all;
-    for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
-    throw Error(Where(key), "unknown key; " + DidYouMean(key, names, "the keys here are: " + all));
+    throw Error(
+        Where(key),
+        "unknown key; " + DidYouMean(key, names, "the keys here are: " + Joined(names, ", ")));
   }
 }
 
@@ -234,5 +235,6 @@ template void JsonObject::Read(std::string_view, std::vector<std::int64_t>*);
 template void JsonObject::Read(std::string_view, std::vector<std::uint64_t>*);
 template void JsonObject::Read(std::string_view, std::vector<double>*);
 template void JsonObject::Read(std::string_view, std::vector<std::string>*);
+template void JsonObject::Read(std::string_view, std::vector<std::vector<std::string>>*);
 
 }  // namespace fp4lab

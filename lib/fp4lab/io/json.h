@@ -1,4 +1,4 @@
-// JSON in, strictly: every key must be known, every error names its place by JSON pointer.
+// Strict reading of JSON: every key must be known, and every error names its place by JSON pointer.
 #pragma once
 
 #include <cstdint>
@@ -16,25 +16,25 @@ namespace fp4lab {
 
 using Json = nlohmann::json;
 
-// Deeper documents are refused: whoever walks them recursively must not run out of stack.
+// The deepest nesting that is accepted, so that recursive code does not run out of stack.
 inline constexpr int kMaxJsonDepth = 256;
 
-// What nlohmann's exception says, without its name and number: for a document that was checked
-// before, so that no better place is known than the file.
+// The message of nlohmann's exception without the exception's name and number. For errors in a
+// document that was checked before, for which no better place than the file is known.
 std::string ProblemOf(const Json::exception& error);
 
-// Where a key stands: "study.json#/arms", the pointer of its object.
+// Returns the place of a key, which is the pointer of its object: "study.json#/arms".
 using JsonPlace = std::function<std::string()>;
-// Sees a key, and whether its object had it before.
+// Called for a key; `repeated`: the object had the same key before.
 using JsonKeyVisitor =
     std::function<void(const std::string& key, bool repeated, const JsonPlace& place)>;
-// Shows every key to `visit`; Error(where, ...) for JSON nested too deep. One walk through the
-// text, which need be no JSON: syntax is the parser's affair. (nlohmann's parser with a callback
-// takes time quadratic in the members of an object.)
+// Calls `visit` for every key, in one pass over the text. Throws Error(where, ...) for JSON nested
+// deeper than kMaxJsonDepth. The pass stops silently at a syntax error, which the caller's parser
+// reports. (nlohmann's parser with a callback takes time quadratic in the members of an object.)
 void WalkJson(std::string_view text, std::string_view where, const JsonKeyVisitor& visit);
 
-// Parses a file or text; syntax errors become Error("path", "line L, column C: ..."). A key that
-// stands twice in an object, of which the parser would keep the last, is refused.
+// Parses a text or file; syntax errors become Error("path", "line L, column C: ..."). Throws Error
+// for a key that an object has twice, of which nlohmann's parser would keep the last.
 Json ParseJson(std::string_view text, std::string_view where);
 Json ReadJsonFile(const std::filesystem::path& path);
 
@@ -42,17 +42,19 @@ Json ReadJsonFile(const std::filesystem::path& path);
 //   JsonObject o(json, "study.json#/model");
 //   o.Read("layers", &config.layers);            // keeps the default when absent
 //   o.Require("d_model", &config.d_model);       // Error when absent
-//   o.Finish();                                  // Error for any key that nobody read
+//   o.Finish();                                  // Error for any key that was not read
 class JsonObject {
  public:
   JsonObject(const Json& json, std::string where);
 
   bool Has(std::string_view key) const;
-  // "study.json#/model/layers"
+  // The place of a member: "study.json#/model/layers".
   std::string Where(std::string_view key) const;
 
-  // T: bool, int, int64_t, uint64_t (4e6 is accepted for 4000000), float, double, std::string, or a
-  // std::vector of int64_t, uint64_t, double or std::string.
+  // Reads a member into *out, which keeps its value if the member is absent. T: bool, int, int64_t,
+  // uint64_t (4e6 is accepted for 4000000), float, double, std::string, or a std::vector of
+  // int64_t, uint64_t, double or std::string. Throws Error for another type or a value out of
+  // range.
   template <class T>
   void Read(std::string_view key, T* out);
 
@@ -65,7 +67,7 @@ class JsonObject {
   // The raw member, marked as read; nullptr when absent. For nested objects and arrays.
   const Json* Member(std::string_view key);
 
-  // Error for the first unread key, with the nearest known ones as a remedy.
+  // Throws Error for the first key that was not read; the remedy names the nearest known keys.
   void Finish() const;
 
  private:

@@ -36,8 +36,8 @@ std::string Gibibytes(std::uintmax_t bytes) {
 void RequireMemory(std::uintmax_t bytes, std::string_view where) {
   const std::uintmax_t available = Available();
   if (bytes <= available) return;
-  throw Error(where, "needs " + Gibibytes(bytes) + " of memory where there are " +
-                         Gibibytes(available) + ": cut it into smaller pieces");
+  throw Error(where, "needs " + Gibibytes(bytes) + " of memory, but only " + Gibibytes(available) +
+                         " are available: split the file into smaller ones");
 }
 
 }  // namespace fp4lab

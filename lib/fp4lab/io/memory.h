@@ -1,4 +1,4 @@
-// Whether memory can hold what a file asks for, said before it is asked for.
+// A check, before an allocation, that memory can hold the size that a file states.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,9 @@
 
 namespace fp4lab {
 
-// Error(where, ...) where `bytes` are more than the machine has (and than a limit of the process
-// allows): a size that a file states is no reason to be ended by the system.
+// Throws Error(where, ...) if `bytes` exceeds the machine's physical memory or the process's limit
+// on address space (ulimit -v), so that the system does not end the process because of a size that
+// a file states.
 void RequireMemory(std::uintmax_t bytes, std::string_view where);
 
 }  // namespace fp4lab

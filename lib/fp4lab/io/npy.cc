@@ -16,14 +16,14 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "arrays are little-endian in memory");
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr std::size_t kAlignment = 64;  // of the data in a file, as NumPy pads it
+constexpr std::size_t kAlignment = 64;  // of the data in a file, as in files that NumPy writes
 
 struct ElementType {
   char kind;  // b, i, u, f, V
   std::size_t size;
 };
 
-// "<f4" -> {f, 4}; nothing for what we do not read (big-endian, objects, strings, structures).
+// "<f4" -> {f, 4}; nullopt for types that are not read (big-endian, objects, strings, structures).
 std::optional<ElementType> ParseDtype(std::string_view dtype) {
   if (dtype.size() != 3 || !std::isdigit(static_cast<unsigned char>(dtype[2]))) return {};
   const ElementType type{dtype[1], static_cast<std::size_t>(dtype[2] - '0')};
@@ -43,7 +43,7 @@ struct Header {
   std::vector<std::size_t> shape;
 };
 
-// Reads the one Python literal that a header is:
+// Parses a header, which is one Python literal:
 // {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
 class HeaderParser {
  public:
@@ -124,8 +124,8 @@ class HeaderParser {
     Take('(');
     while (!TakeIf(')')) {
       if (shape.size() == kMostNpyAxes) {
-        throw Error(where_, "has more than " + std::to_string(kMostNpyAxes) +
-                                " axes, which NumPy does not allow either");
+        throw Error(where_,
+                    "has more than " + std::to_string(kMostNpyAxes) + " axes, the limit of NumPy");
       }
       shape.push_back(Length());
       if (!TakeIf(',')) {
@@ -151,7 +151,7 @@ class HeaderParser {
   const std::string& where_;
 };
 
-// Bytes that an array of this shape takes; nothing if the number overflows.
+// Bytes that an array of this shape takes; nullopt if the number overflows.
 std::optional<std::size_t> ByteCount(const std::vector<std::size_t>& shape, std::size_t size) {
   std::size_t bytes = size;
   for (const std::size_t n : shape) {
@@ -162,7 +162,7 @@ std::optional<std::size_t> ByteCount(const std::vector<std::size_t>& shape, std:
   return bytes;
 }
 
-// Column-major elements into row-major order.
+// Copies column-major elements to row-major order.
 std::vector<std::byte> RowMajor(std::span<const std::byte> data,
                                 const std::vector<std::size_t>& shape, std::size_t size) {
   std::vector<std::byte> out(data.size());
@@ -183,7 +183,7 @@ std::vector<std::byte> RowMajor(std::span<const std::byte> data,
 std::pair<std::string_view, std::span<const std::byte>> SplitNpy(std::span<const std::byte> file,
                                                                  const std::string& where) {
   const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
-  if (text.substr(0, kMagic.size()) != kMagic) throw Error(where, "is no .npy file");
+  if (text.substr(0, kMagic.size()) != kMagic) throw Error(where, "is not a .npy file");
   const auto byte = [&](std::size_t i) -> std::size_t {
     if (i >= file.size()) throw Error(where, "ends inside its .npy header");
     return std::to_integer<std::size_t>(file[i]);
@@ -219,8 +219,8 @@ ElementType RequireType(const Header& header, const std::string& where) {
 }
 
 [[noreturn]] void RefuseSize(const Header& header, std::size_t size, const std::string& where) {
-  throw Error(where, "says shape " + ShapeText(header.shape) + " of " + header.descr +
-                         ", which is not what its " + std::to_string(size) + " bytes of data hold");
+  throw Error(where, "the header states shape " + ShapeText(header.shape) + " of " + header.descr +
+                         ", but the file has " + std::to_string(size) + " bytes of data");
 }
 
 }  // namespace
@@ -253,7 +253,7 @@ NpyArray ViewNpy(std::span<const std::byte> file, std::string where) {
   if (header.fortran_order && header.shape.size() > 1) {
     RequireMemory(data.size(), where);
     bytes = RowMajor(data, header.shape, type.size);
-  } else if (address % type.size != 0) {  // no place for numbers
+  } else if (address % type.size != 0) {  // not aligned for the element type
     bytes = ByteArray(data.begin(), data.end());
   } else {
     bytes = ByteArray::ViewOf(data);

@@ -1,7 +1,7 @@
-// NumPy's array files: .npy and .npz, read and written.
+// NumPy's array files: reading and writing of .npy and .npz.
 // Format: numpy.lib.format, versions 1.0 to 3.0; little-endian numbers and raw bytes ("V", which is
 // how NumPy stores ml_dtypes' bfloat16 and float8). Files are not trusted: a truncated, damaged or
-// lying one gives an Error of one line that names the file and, in an .npz, the array.
+// inconsistent file gives a one-line Error that names the file and, in an .npz, the array.
 #pragma once
 
 #include <concepts>
@@ -34,15 +34,15 @@ struct NpyArray {
   ByteArray bytes;                 // elements in row-major order
   std::string where;               // "file.npy" or "file.npz#array": for errors
 
-  // The elements as T: the sizes must agree, and the kinds, except that raw bytes ("V") read as
-  // unsigned integers, booleans as std::uint8_t and half floats ("<f2") as std::uint16_t.
+  // The elements as T. Size and kind must agree, except that raw bytes ("V") are read as unsigned
+  // integers, booleans as std::uint8_t and half floats ("<f2") as std::uint16_t. Throws Error.
   template <NpyNumber T>
   std::span<const T> As() const {
     RequireElements(KindOf<T>(), sizeof(T));
     return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
   }
 
-  // The bytes as UTF-8 text (an array of bytes that holds a document).
+  // The bytes as UTF-8 text, for an array of bytes that holds a document.
   std::string_view Text() const;
 
   template <NpyNumber T>
@@ -52,7 +52,8 @@ struct NpyArray {
   void RequireElements(char kind, std::size_t size) const;
 };
 
-// An array to write, with its elements copied in. The shape must hold values.size() elements.
+// Makes an array, for writing, from a copy of the elements. The shape must have values.size()
+// elements.
 template <NpyNumber T>
 NpyArray MakeNpyArray(std::vector<std::size_t> shape, std::span<const T> values) {
   std::size_t count = 1;
@@ -64,16 +65,16 @@ NpyArray MakeNpyArray(std::vector<std::size_t> shape, std::span<const T> values)
           ByteArray(bytes.begin(), bytes.end()), ""};
 }
 
-inline constexpr std::size_t kMostNpyAxes = 64;                      // as NumPy 2
-inline constexpr std::size_t kMostNpyHeader = std::size_t{1} << 20;  // bytes; NumPy reads 10,000
+inline constexpr std::size_t kMostNpyAxes = 64;                      // NumPy 2 has the same limit
+inline constexpr std::size_t kMostNpyHeader = std::size_t{1} << 20;  // bytes; NumPy's limit: 10,000
 
-// The content of a .npy file. `where` names it in errors.
+// Parses the content of a .npy file, which `where` names in errors.
 NpyArray ParseNpy(std::span<const std::byte> file, std::string where);
-// The same without a copy where the elements lie in the file as they are needed: `file` must
-// outlive the array.
+// ParseNpy without a copy if the elements are aligned and in row-major order in the file; `file`
+// must outlive the array.
 NpyArray ViewNpy(std::span<const std::byte> file, std::string where);
-// An array without its elements, and the length of its file as it says itself: from the first
-// kMostNpyHeader bytes of that.
+// An array without its elements, and the length that the file must have according to its header.
+// `front`: the first kMostNpyHeader bytes of the file, or all of a shorter file.
 struct NpyHeader {
   NpyArray array;
   std::size_t file_bytes = 0;
@@ -84,21 +85,21 @@ std::vector<std::byte> FormatNpy(const NpyArray& array);
 NpyArray ReadNpy(const std::filesystem::path& path);
 void WriteNpy(const std::filesystem::path& path, const NpyArray& array);
 
-// An .npz file, open for reading. Arrays are read when asked for, and their CRC is checked. An
-// array may not be larger than its .npy header says, and that not more than deflate can make of the
-// bytes in the archive, and memory hold.
+// An .npz file, open for reading. Read unpacks one array and checks its CRC. An array must not be
+// larger than its .npy header states, and the stated size must not exceed what deflate can produce
+// from the packed bytes, nor what memory can hold.
 class NpzFile {
  public:
   explicit NpzFile(const std::filesystem::path& path);
-  // The content of a file, which must outlive this object; `where` names it in errors.
+  // Opens the content of a file, which must outlive this object; `where` names the file in errors.
   NpzFile(std::span<const std::byte> content, std::string where);
 
   bool Has(std::string_view name) const;
-  // In the file's order, without ".npy".
+  // The names of the arrays in the order of the file, without ".npy".
   std::vector<std::string> Names() const;
-  // Throws Error for a name that is not there.
+  // Reads an array. Throws Error for an unknown name.
   NpyArray Read(std::string_view name) const;
-  // The same without its elements.
+  // Reads an array without its elements. Throws Error for an unknown name.
   NpyArray ReadHeader(std::string_view name) const;
 
  private:
@@ -106,15 +107,15 @@ class NpzFile {
     void operator()(zip* archive) const noexcept;
   };
   void Open(std::span<const std::byte> content);
-  std::string Where(std::string_view name) const;  // Error for a name that is not there
+  std::string Where(std::string_view name) const;  // "path#name"; throws Error for an unknown name
 
   std::string path_;
   std::optional<FileContent> file_;
   std::unique_ptr<zip, Close> archive_;
 };
 
-// The content of an .npz file: arrays in order of their names, stored or deflated. The same bytes
-// for the same arrays, always: no clock, no file system.
+// Formats the content of an .npz file: arrays in order of their names, stored or deflated. The
+// bytes depend on the arrays alone, not on the clock or the file system.
 std::vector<std::byte> FormatNpz(const std::map<std::string, NpyArray>& arrays,
                                  bool deflate = false);
 void WriteNpz(const std::filesystem::path& path, const std::map<std::string, NpyArray>& arrays,

@@ -37,10 +37,10 @@ class Member {
   Member& operator=(const Member&) = delete;
   ~Member() { zip_fclose(file_); }
 
-  // The most that its packed bytes can become: deflate stores 258 bytes in 2 bits at best.
+  // An upper bound of the unpacked size: deflate stores 258 bytes in 2 bits at best.
   std::uint64_t MostBytes() const { return (packed_ + 1) * 1032; }
 
-  // As much as a .npy header may take, or all.
+  // Reads at least kMostNpyHeader bytes, or the whole member if it is shorter.
   std::vector<std::byte> ReadFront() {
     std::vector<std::byte> front;
     while (front.size() < kMostNpyHeader && ReadPiece(&front)) {
@@ -48,7 +48,7 @@ class Member {
     return front;
   }
 
-  // Up to kPiece bytes more at the end of *content; whether there were any.
+  // Appends up to kPiece bytes to *content; returns whether there were any.
   bool ReadPiece(std::vector<std::byte>* content) {
     const std::size_t old = content->size();
     content->resize(old + kPiece);
@@ -118,7 +118,7 @@ NpyArray NpzFile::ReadHeader(std::string_view name) const {
   return ParseNpyHeader(member.ReadFront(), where).array;
 }
 
-// The array's own header says how long it is: more is not unpacked, and room is made once.
+// The header of the array states its size: Read reserves that size once and unpacks little more.
 NpyArray NpzFile::Read(std::string_view name) const {
   const std::string where = Where(name);
   Member member(archive_.get(), MemberName(name), where);

@@ -58,7 +58,7 @@ struct Pipe {
 
 using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
 
-// The child's standard input is an unnamed file: no writer has to wait for a slow reader.
+// The child's standard input is an unnamed file, so that writing never waits for a slow reader.
 File InputFile(const std::string& input) {
   File file(input.empty() ? std::fopen("/dev/null", "re") : std::tmpfile(), &std::fclose);
   if (!file || std::fwrite(input.data(), 1, input.size(), file.get()) != input.size() ||
@@ -109,7 +109,7 @@ pid_t Spawn(const std::vector<std::string>& arguments, const ProcessOptions& opt
   return process;
 }
 
-// Reads what is there; closes the descriptor at its end.
+// Reads the bytes that are available; closes the descriptor at end of file.
 void Drain(Descriptor& descriptor, std::string* text) {
   std::array<char, 1 << 16> buffer;
   const ssize_t count = ::read(descriptor.value(), buffer.data(), buffer.size());
@@ -117,13 +117,14 @@ void Drain(Descriptor& descriptor, std::string* text) {
   if (count == 0 || (count < 0 && errno != EINTR && errno != EAGAIN)) descriptor.Close();
 }
 
-// Ends the child when its time is over or a stop is asked for: SIGTERM, later SIGKILL.
+// Ends the child on timeout or on a stop request: SIGTERM, 2 s later SIGKILL.
 class Watch {
  public:
   Watch(pid_t process, const ProcessOptions& options)
       : process_(process), options_(options), start_(Clock::now()) {}
 
-  // False once the child was killed: whoever still holds its pipes is not waited for.
+  // Returns false once the child got SIGKILL: the caller then does not wait for other processes
+  // that still hold the child's pipes.
   bool GoOn(ProcessResult* result) {
     const auto now = Clock::now();
     if (!ended_) {

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/suggest.h"
 #include "fp4lab/io/file.h"
@@ -17,13 +18,13 @@ namespace {
 constexpr std::size_t kMaxHeader = 100'000'000;  // the reference implementation's limit
 constexpr std::string_view kMetadata = "__metadata__";
 
-// Where a tensor lies in the data part of the file.
+// The byte range of a tensor in the data part of the file.
 struct Extent {
   std::size_t begin, end;
   std::string name;
 };
 
-// nlohmann/json keeps the last of two equal keys; a file that has both is lying about one of them.
+// Parses the header and refuses a repeated key, of which nlohmann/json would keep the last.
 Json ParseWithoutDuplicates(std::string_view text, const std::string& where) {
   WalkJson(text, where, [&where](const std::string& key, bool repeated, const JsonPlace&) {
     RefuseControlCharacters(key, where);
@@ -39,12 +40,12 @@ Json ParseWithoutDuplicates(std::string_view text, const std::string& where) {
 std::size_t ReadLength(std::span<const std::byte> file, const std::string& where) {
   std::uint64_t length = 0;
   if (file.size() < sizeof length) {
-    throw Error(where, "is no safetensors file: " + std::to_string(file.size()) + " bytes");
+    throw Error(where, "is not a safetensors file: " + std::to_string(file.size()) + " bytes");
   }
   std::memcpy(&length, file.data(), sizeof length);
   if (length > kMaxHeader || length > file.size() - sizeof length) {
     throw Error(where, "states a header of " + std::to_string(length) + " bytes in a file of " +
-                           std::to_string(file.size()) + ": truncated, or no safetensors file");
+                           std::to_string(file.size()) + ": truncated, or not a safetensors file");
   }
   return static_cast<std::size_t>(length);
 }
@@ -88,7 +89,7 @@ void CheckThatExtentsTile(std::vector<Extent> extents, std::size_t size, const s
   }
 }
 
-// The header's text, padded.
+// The JSON text of the header, padded to a multiple of 8 bytes.
 std::string HeaderOf(const SafetensorsFile& file) {
   Json header = Json::object();
   if (!file.metadata.empty()) header[std::string(kMetadata)] = file.metadata;
@@ -102,7 +103,7 @@ std::string HeaderOf(const SafetensorsFile& file) {
     at += tensor.bytes.size();
   }
   std::string text = header.dump();
-  text.resize((text.size() + 7) / 8 * 8, ' ');
+  text.resize(RoundUp(text.size(), 8), ' ');
   return text;
 }
 
@@ -145,14 +146,14 @@ SafetensorsFile ViewSafetensors(std::span<const std::byte> file, const std::stri
   const std::string_view header(reinterpret_cast<const char*>(file.data()) + 8, header_size);
   const std::span<const std::byte> data = file.subspan(8 + header_size);
   const Json json = ParseWithoutDuplicates(header, where);
-  if (!json.is_object()) throw Error(where, "the header is no JSON object");
+  if (!json.is_object()) throw Error(where, "the header is not a JSON object");
   SafetensorsFile result;
   std::vector<Extent> extents;
   for (const auto& [name, entry] : json.items()) {
     if (name == kMetadata) {
-      if (!entry.is_object()) throw Error(where, "__metadata__ is no object");
+      if (!entry.is_object()) throw Error(where, "__metadata__ is not an object");
       for (const auto& [key, value] : entry.items()) {
-        if (!value.is_string()) throw Error(where, "__metadata__." + key + " is no string");
+        if (!value.is_string()) throw Error(where, "__metadata__." + key + " is not a string");
         result.metadata[key] = value.get<std::string>();
       }
       continue;
@@ -190,7 +191,7 @@ void WriteSafetensors(const std::filesystem::path& path, const SafetensorsFile& 
   try {
     header = HeaderOf(file);
   } catch (const Json::exception&) {
-    throw Error(path.string(), "cannot hold a tensor whose name is no UTF-8: give another #NAME");
+    throw Error(path.string(), "cannot hold a tensor whose name is not UTF-8: give another #NAME");
   }
   WriteFileAtomically(path, [&](const ByteSink& sink) { Write(file, header, sink); });
 }

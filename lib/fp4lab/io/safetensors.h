@@ -1,4 +1,4 @@
-// .safetensors files: named tensors of any dtype of the field, FP4 included, and a string map.
+// .safetensors files: named tensors of all dtypes of the format, FP4 included, and a string map.
 // Format: huggingface/safetensors README: 8-byte little-endian header length, JSON header, data.
 #pragma once
 
@@ -16,8 +16,9 @@
 
 namespace fp4lab {
 
-// dtype names as the files spell them, with the bits of an element. The shape of a sub-byte tensor
-// counts elements, not bytes; its elements are packed without gaps, first element lowest.
+// dtype names as files spell them, with the bits of an element. The shape of a sub-byte tensor
+// counts elements, not bytes; its elements are packed without gaps, the first element in the lowest
+// bits.
 struct SafetensorsDtype {
   std::string_view name;
   int bits;
@@ -45,20 +46,22 @@ struct SafetensorsFile {
   friend bool operator==(const SafetensorsFile&, const SafetensorsFile&) = default;
 };
 
-// Bytes that a tensor of this dtype and shape takes. Error(where, ...) for an unknown dtype, a
-// shape whose size overflows, or elements that do not fill whole bytes.
+// Bytes that a tensor of this dtype and shape takes. Throws Error(where, ...) for an unknown dtype,
+// a shape whose size overflows, and elements that do not fill whole bytes.
 std::size_t SafetensorsBytes(std::string_view dtype, std::span<const std::size_t> shape,
                              std::string_view where);
 
-// Refused with one line that names the tensor: truncated or oversized files, headers over 100 MB or
-// that are not what the format says, offsets that overlap, leave gaps, run backwards or disagree
-// with dtype and shape, duplicate or unknown keys.
+// Parses the content of a .safetensors file, which `where` names in errors. Throws a one-line Error
+// that names the tensor for truncated or oversized files, headers that are over 100 MB or violate
+// the format, offsets that overlap, leave gaps, run backwards or disagree with dtype and shape, and
+// duplicate or unknown keys.
 SafetensorsFile ParseSafetensors(std::span<const std::byte> file, const std::string& where);
-// The same without a copy of the tensors: `file` must outlive them.
+// ParseSafetensors without a copy of the tensors: `file` must outlive the result.
 SafetensorsFile ViewSafetensors(std::span<const std::byte> file, const std::string& where);
 SafetensorsFile ReadSafetensors(const std::filesystem::path& path);
 
-// Tensors in order of their names; the header is padded with spaces to a multiple of 8 bytes.
+// Formats a file: tensors in order of their names; the header is padded with spaces to a multiple
+// of 8 bytes.
 std::vector<std::byte> FormatSafetensors(const SafetensorsFile& file);
 void WriteSafetensors(const std::filesystem::path& path, const SafetensorsFile& file);
 

@@ -17,7 +17,8 @@ TemporaryFolder::TemporaryFolder() {
   std::string name = (parent / "fp4lab-XXXXXX").string();
   if (status || ::mkdtemp(name.data()) == nullptr) {
     const std::string reason = status ? status.message() : std::strerror(errno);
-    throw Error(name, "cannot be made: " + reason + "; set TMPDIR to a folder of yours");
+    throw Error(name,
+                "cannot be created: " + reason + "; set TMPDIR to a folder that you can write to");
   }
   path_ = name;
 }

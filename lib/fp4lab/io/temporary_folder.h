@@ -1,4 +1,5 @@
-// A new folder below the system's one for temporary files, removed with everything in it.
+// A new folder inside the system's folder for temporary files; the destructor removes it with its
+// content.
 #pragma once
 
 #include <filesystem>
@@ -7,7 +8,7 @@ namespace fp4lab {
 
 class TemporaryFolder {
  public:
-  TemporaryFolder();  // Error where none can be made
+  TemporaryFolder();  // throws Error if the folder cannot be created
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
   ~TemporaryFolder();

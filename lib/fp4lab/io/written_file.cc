@@ -1,5 +1,5 @@
-// Writing of files: a temporary one that takes the place of the old one, or straight into what is
-// no file.
+// WriteFileAtomically: a temporary file replaces the old file; devices, pipes and sockets are
+// written to directly.
 #include <fcntl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -34,7 +34,7 @@ bool WriteAll(int descriptor, std::span<const std::byte> bytes) {
   return true;
 }
 
-// 16 hexadecimal digits that nobody can foresee.
+// 16 unpredictable hexadecimal digits.
 std::string RandomDigits() {
   std::array<unsigned char, kPartialDigits / 2> random{};
   while (::getrandom(random.data(), random.size(), 0) < 0 && errno == EINTR) {
@@ -47,7 +47,7 @@ std::string RandomDigits() {
   return digits;
 }
 
-// A new file beside `target`; removed unless it was renamed into place.
+// A new file beside `target`; the destructor removes the file unless it was renamed to `target`.
 class TemporaryFile {
  public:
   explicit TemporaryFile(const fs::path& target) {
@@ -80,28 +80,29 @@ class TemporaryFile {
   bool in_place_ = false;
 };
 
-// What is to be written, at the end of all links.
+// The file to write, after all links are followed.
 struct Target {
   fs::path path;
-  std::optional<mode_t> mode = {};  // of what stands there; none: nothing yet
-  bool through = false;             // it is opened and written to, never replaced
+  std::optional<mode_t> mode = {};  // of the existing file; nullopt: there is none
+  bool through = false;             // open the file and write to it instead of replacing it
 };
 
 Target FollowLinks(fs::path path) {
-  constexpr int kMostLinks = 40;  // as the kernel
+  constexpr int kMostLinks = 40;  // the limit of the Linux kernel
   struct stat status;
   if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
     return {path, status.st_mode, true};
   }
   for (int links = 0; links <= kMostLinks; ++links) {
-    if (::lstat(path.c_str(), &status) != 0) return {path};  // an error shows when it is opened
+    if (::lstat(path.c_str(), &status) != 0) return {path};  // opening the file reports the error
     if (!S_ISLNK(status.st_mode)) return {path, status.st_mode};
-    // /dev/stdout and /dev/fd/N end there: the link stands for an open file, not for a name.
+    // The links of /dev/stdout and /dev/fd/N end in /proc, where a link refers to an open file and
+    // not to a name.
     if (path.native().starts_with("/proc/")) return {path, {}, true};
     std::error_code error;
     const fs::path next = fs::read_symlink(path, error);
     if (error) throw Error(path.string(), "cannot be written: " + error.message());
-    path = path.parent_path() / next;  // an absolute `next` replaces all
+    path = path.parent_path() / next;  // an absolute `next` replaces the whole path
   }
   throw Error(path.string(), std::string("cannot be written: ") + std::strerror(ELOOP));
 }
@@ -124,11 +125,11 @@ class Writing {
   }
 
   void Replace(const std::function<void(const ByteSink& sink)>& write) {
-    const auto fail = [this] { Fail(errno, "; what stood there before is untouched"); };
+    const auto fail = [this] { Fail(errno, "; the previous file is unchanged"); };
     std::error_code status;
     const fs::path folder = target_.path.parent_path();
     if (!folder.empty()) fs::create_directories(folder, status);
-    if (status) Fail(status.value(), "; its folder cannot be made");
+    if (status) Fail(status.value(), "; its folder cannot be created");
     TemporaryFile file(target_.path);
     if (!file.IsOpen()) fail();
     if (target_.mode && !file.SetPermissions(*target_.mode & kPermissions)) fail();
@@ -156,8 +157,8 @@ class Writing {
   Target target_;
 };
 
-// Whether `file` is a temporary file of `name`: of this version, or of older ones, which ended in
-// the number of the process.
+// Whether `file` is a temporary file of `name`, written by this version or by an older one, whose
+// temporary files ended in the process number.
 bool IsPartialOf(std::string_view file, std::string_view name) {
   if (!file.starts_with(name)) return false;
   file.remove_prefix(name.size());
@@ -183,7 +184,7 @@ void WriteFileAtomically(const fs::path& path, std::string_view text) {
 }
 
 void RemovePartialFiles(const fs::path& folder, std::span<const std::string_view> names) {
-  std::error_code ignored;  // what cannot be listed or removed does no harm
+  std::error_code ignored;  // a file that cannot be listed or removed does no harm
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
     const std::string file = entry.path().filename().string();
     const bool partial = std::any_of(names.begin(), names.end(), [&file](std::string_view name) {

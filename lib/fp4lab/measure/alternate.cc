@@ -15,7 +15,7 @@ double SecondsOf(const Work& work, std::size_t calls, const AlternateOptions& op
   return (options.clock() - start) / static_cast<double>(calls);
 }
 
-// How many calls take a slice: doubled until they do, then cut to what is needed.
+// The number of calls that fill a slice: doubled until they do, then reduced to the number needed.
 std::size_t CallsFor(const Work& work, const AlternateOptions& options) {
   constexpr std::size_t kMost = std::size_t{1} << 24;
   SecondsOf(work, 1, options);

@@ -1,5 +1,5 @@
-// Times of several pieces of work that take turns, so that a machine whose speed drifts favours
-// none: only ratios of such times mean anything.
+// Times several pieces of work in alternation, so that drift in the machine's speed affects all of
+// them alike: only ratios of such times are meaningful.
 #pragma once
 
 #include <atomic>
@@ -15,20 +15,20 @@ using Work = std::function<void()>;
 
 struct AlternateOptions {
   double slice_seconds = 2e-3;   // calls are grouped so that one timing takes at least this long
-  double budget_seconds = 1.0;   // rounds start until this much time has passed
-  std::size_t least_rounds = 5;  // whatever the budget
+  double budget_seconds = 1.0;   // no round starts after this much time
+  std::size_t least_rounds = 5;  // rounds that run whatever the budget
   std::size_t most_rounds = 101;
-  std::function<double()> clock = WallSeconds;   // what a timing is read from
-  std::function<double()> budget = WallSeconds;  // what the budget is read from
-  const std::atomic<bool>* stop = nullptr;       // ends the measurement once this is true
+  std::function<double()> clock = WallSeconds;   // clock of the timings, in seconds
+  std::function<double()> budget = WallSeconds;  // clock of the budget, in seconds
+  const std::atomic<bool>* stop = nullptr;       // the measurement ends once *stop is true
 };
 
-// Thrown out of Alternate when options.stop became true.
+// Thrown by Alternate once *options.stop is true.
 struct Stopped {};
 
-// result[i][r]: seconds of one call of works[i] in round r. A round times each once, starting with
-// another one each time. Every work is called once before, untimed, and again to count how many
-// calls fill a slice.
+// result[i][r]: seconds of one call of works[i] in round r. A round times every work once; each
+// round starts with a different work. Before the first round every work is called once to warm up,
+// then repeatedly to find the number of calls that fill a slice.
 std::vector<std::vector<double>> Alternate(const std::vector<Work>& works,
                                            const AlternateOptions& options);
 

@@ -3,11 +3,11 @@
 
 namespace fp4lab::measure {
 
-// Time that passes.
+// Elapsed time on a monotonic clock.
 double WallSeconds();
 
-// Processor time of the calling thread: what other programs on the machine take does not count. For
-// work on one thread only.
+// Processor time of the calling thread: time that other programs on the machine take does not
+// count. For work on one thread only.
 double ThreadSeconds();
 
 }  // namespace fp4lab::measure

@@ -12,11 +12,12 @@ namespace fp4lab::measure {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Twelve chains: latency 4, two a cycle, and room for both factors in 16 registers.
+// Twelve independent chains: enough for a latency of 4 cycles at two multiply-adds a cycle, and few
+// enough that 16 registers hold the factors, too.
 inline constexpr std::size_t kChains = 12;
 
-// Runs `steps` multiply-adds in each chain and returns how many floating-point operations that was.
-// The chains start from different memory, so that no compiler can prove two of them equal.
+// Runs `steps` multiply-adds in each chain and returns the number of floating-point operations. The
+// chains start from different memory, so that no compiler can prove two of them equal.
 double RunChains(float* sums, float factor, std::size_t steps) {
   const hn::CappedTag<float, 16> d;
   constexpr std::size_t kStride = 16;

@@ -15,7 +15,7 @@
 namespace fp4lab::measure {
 namespace {
 
-// What stands behind "key : " in the first line of the file that starts with key.
+// The text after "key : " in the first such line of a file; empty if there is none.
 std::string Field(const char* path, const std::string& key) {
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);) {
@@ -65,7 +65,7 @@ bool HighwayAtLeast(int major, int minor) {
   return HWY_MAJOR > major || (HWY_MAJOR == major && HWY_MINOR >= minor);
 }
 
-std::size_t PeakMemory() {  // getrusage would count what the process held before exec
+std::size_t PeakMemory() {  // getrusage would count the memory of the process before exec, too
   const std::string text = Field("/proc/self/status", "VmHWM");  // "123456 kB"
   return Positive(std::strtol(text.c_str(), nullptr, 10)) * 1024;
 }

@@ -1,4 +1,4 @@
-// Where a measurement was made: the CPU, its caches, the compiler and libraries.
+// The machine of a measurement: the CPU, its caches, the compiler and libraries.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@ namespace fp4lab::measure {
 
 struct Machine {
   std::string cpu;                     // /proc/cpuinfo's model name, family, model and stepping
-  int cores = 0;                       // that this process may use
+  int cores = 0;                       // processors that this process may use
   std::size_t l1 = 0, l2 = 0, l3 = 0;  // bytes of a core's L1d and L2 and of the L3; 0: not known
   std::size_t memory = 0;              // bytes
   double load = 0;                     // average over the last minute, before the measurement
@@ -21,7 +21,7 @@ Machine ThisMachine();
 // Whether the Highway that this library was built with is at least major.minor.
 bool HighwayAtLeast(int major, int minor);
 
-// The most memory that this process has held at once, in bytes, and what it holds now.
+// Peak and current resident memory of this process, in bytes.
 std::size_t PeakMemory();
 std::size_t CurrentMemory();
 

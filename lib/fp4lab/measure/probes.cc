@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/parallel.h"
 
@@ -14,7 +15,7 @@ constexpr std::size_t kPiece = std::size_t{1} << 20;  // bytes
 
 template <class Body>
 void ForPieces(std::size_t size, Body&& body) {
-  ParallelFor((size + kPiece - 1) / kPiece, [&](std::size_t i) {
+  ParallelFor(DivideUp(size, kPiece), [&](std::size_t i) {
     const std::size_t begin = i * kPiece;
     body(begin, std::min(kPiece, size - begin));
   });
@@ -25,11 +26,11 @@ void ForPieces(std::size_t size, Body&& body) {
 void SpendCycles(std::size_t cycles) {
   constexpr std::size_t kUnroll = 16, kLatency = 3;
   std::uint64_t x = 3, factor = 5;
-  asm volatile("" : "+r"(factor));  // unknown: a product with a known factor may become additions
+  asm volatile("" : "+r"(factor));  // hides the factor: a known one may be compiled to additions
   for (std::size_t i = 0; i < cycles / (kUnroll * kLatency); ++i) {
     for (std::size_t k = 0; k < kUnroll; ++k) {
       x *= factor;
-      asm volatile("" : "+r"(x));  // x is now unknown: the compiler cannot join multiplications
+      asm volatile("" : "+r"(x));  // hides x: the compiler cannot merge multiplications
     }
   }
 }

@@ -1,4 +1,4 @@
-// Yardsticks: what this machine can do at best, measured beside what is compared with it.
+// Yardsticks: the peak rates of this machine, measured beside the work that is compared with them.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +12,12 @@ double FmaPeak(double milliseconds);
 
 // Runs for `cycles` cycles of the core's clock: a chain of 64-bit multiplications, each of which
 // waits for the one before. A multiplication's latency is 3 cycles on Intel cores since Nehalem and
-// on AMD cores since Zen (instruction tables of agner.org and uops.info): so the time of a chain is
-// the length of a cycle, and cycles need no counter that a virtual machine may hide.
+// on AMD cores since Zen (instruction tables of agner.org and uops.info). The time of the chain
+// thus gives the length of a cycle without a cycle counter, which a virtual machine may hide.
 void SpendCycles(std::size_t cycles);
 
-// Copies with memcpy, writes with memset, on Threads() threads, a fixed piece each.
+// Memory bandwidth probes: CopyBytes copies with memcpy, WriteBytes writes with memset, both on
+// Threads() threads in pieces of 1 MiB.
 void CopyBytes(std::span<const std::byte> from, std::span<std::byte> to);
 void WriteBytes(std::span<std::byte> to);
 

@@ -11,9 +11,10 @@
 namespace fp4lab::measure {
 namespace {
 
-// What a copy of a library reads as its environment: ours, with OMP_WAIT_POLICY=passive, so that
-// its threads do not spin beside ours, and OpenBLAS held to AVX2. The copy's own libc goes on
-// reading it, so it lives as long as the process.
+// The environment that a copy of a library reads: that of this process, with
+// OMP_WAIT_POLICY=passive, so that the copy's threads do not spin beside ours, and with
+// OPENBLAS_CORETYPE=Haswell, which limits OpenBLAS to AVX2. The copy's own libc keeps reading this
+// environment, so the environment lives as long as the process.
 char** CopiesEnvironment() {
   static std::vector<std::string> strings;
   static std::vector<char*> pointers;
@@ -31,7 +32,7 @@ char** CopiesEnvironment() {
   return pointers.data();
 }
 
-// A copy of a library and of all that it needs, in a name space of its own.
+// Opens a new copy of a library and of its dependencies, in a link namespace of its own.
 void* OpenCopy(const char* name) {
   char** const ours = environ;
   environ = CopiesEnvironment();
@@ -40,7 +41,8 @@ void* OpenCopy(const char* name) {
   return library;
 }
 
-// Stays loaded: libraries with threads cannot be unloaded safely.
+// Opens the first library of `names` that can be loaded; nullptr if there is none, and why in
+// *problem. The library stays loaded: libraries with threads cannot be unloaded safely.
 void* Open(const std::vector<const char*>& names, PeerVectors vectors, std::string* problem) {
   for (const char* name : names) {
     void* library =
@@ -57,10 +59,11 @@ Function* Find(void* library, const char* name) {
   return reinterpret_cast<Function*>(dlsym(library, name));
 }
 
-// The thread count of the OpenMP that `library` is linked to: a copy's is not ours.
+// The function of a library that sets its number of threads. A copy of a library has a thread
+// runtime of its own, which does not share our setting.
 using SetThreadsFunction = void(int);
 
-// Whether small products in each layout are right.
+// Whether small products in each layout give the exact result.
 bool IsRight(const Sgemm& sgemm) {
   constexpr std::size_t kM = 5, kN = 7, kK = 9;
   for (const bool turn_a : {false, true}) {
@@ -179,7 +182,8 @@ std::string PeerWarning() {
   for (const char* name : {"OPENBLAS_CORETYPE", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"}) {
     const char* value = std::getenv(name);
     if (value != nullptr && *value != '\0') {
-      return std::string(name) + "=" + value + " holds a peer to older kernels: unset it";
+      return std::string(name) + "=" + value +
+             " limits a reference library to older kernels: unset the variable";
     }
   }
   return "";

@@ -1,5 +1,5 @@
-// FP32 matrix products of other libraries, found at run time: oneDNN and OpenBLAS, as the
-// distribution installs them. Nothing of theirs is needed to build.
+// FP32 matrix products of other libraries, loaded at run time: oneDNN and OpenBLAS, as the
+// distribution installs them. The build needs neither library.
 #pragma once
 
 #include <functional>
@@ -15,22 +15,22 @@ namespace fp4lab::measure {
 using Sgemm =
     std::function<void(MatrixView<const float> a, MatrixView<const float> b, MatrixView<float> c)>;
 
-// How wide the peer's vectors may be.
+// The widest vectors that the peer may use.
 enum class PeerVectors { kBest, kAvx2 };
 
 struct SgemmPeer {
   std::string name;     // "oneDNN", "OpenBLAS"
-  std::string detail;   // version and kernel where the library tells: "2.6.3", "SkylakeX"
-  std::string missing;  // why there is none, and the remedy; empty: `sgemm` is there
-  Sgemm sgemm;          // on Threads() threads
+  std::string detail;   // version or kernel, if the library tells it: "2.6.3", "SkylakeX"
+  std::string missing;  // why the peer cannot be used, and the remedy; empty: `sgemm` is set
+  Sgemm sgemm;          // runs on Threads() threads
 };
 
-// Every library that is known, found or not. Loading one twice gives two copies of it (dlmopen),
-// each with its own choice of kernels, so that one process can compare with both.
+// One entry for every known library, found or not. kAvx2 loads a separate copy of a library
+// (dlmopen) with its own choice of kernels, so that one process can compare with both choices.
 std::vector<SgemmPeer> LoadSgemmPeers(PeerVectors vectors);
 
-// What in the environment would make a peer slower than it is ("OPENBLAS_CORETYPE=Haswell: unset
-// it"); empty where nothing does.
+// A warning about an environment variable that makes a peer slower than it is
+// ("OPENBLAS_CORETYPE=Haswell holds a peer to older kernels: unset it"); empty if there is none.
 std::string PeerWarning();
 
 }  // namespace fp4lab::measure

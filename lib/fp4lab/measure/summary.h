@@ -1,4 +1,4 @@
-// Medians and their spread: how a measurement that other programs disturb is summed up.
+// Medians and quartiles: summaries of measurements that other programs disturb.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace fp4lab::measure {
 // statistics).
 double Quantile(std::vector<double> values, double p);
 
-// The middle of a measurement's repetitions and the middle half of them.
+// The median and the quartiles of a measurement's repetitions.
 struct Summary {
   double median = 0;
   double low = 0, high = 0;  // quartiles
@@ -21,11 +21,11 @@ struct Summary {
 
 Summary Summarize(std::span<const double> values);
 
-// Of amount / seconds[i]: the rate at which `amount` was done.
+// Summary of the rates amount / seconds[i].
 Summary RateOf(double amount, std::span<const double> seconds);
 
-// Of a[i] / b[i]: repetitions i of a and b were made one after the other, so that a machine whose
-// speed drifts moves both. Sizes are equal.
+// Summary of the ratios a[i] / b[i]. Repetitions i of a and b must have been made one after the
+// other, so that drift in the machine's speed affects both. The sizes must be equal.
 Summary RatioOf(std::span<const double> a, std::span<const double> b);
 
 }  // namespace fp4lab::measure

@@ -32,8 +32,8 @@ std::string MetText(const Row& row) {
   return !met ? "-" : *met ? "yes" : "no";
 }
 
-// What cannot be said in a cell: why a row or a column of it is missing. A reason that holds for
-// all columns is said once.
+// Notes below a row: why cells of the row are missing. A reason that holds for all columns appears
+// once.
 std::vector<std::string> Notes(const Table& table, const Row& row) {
   std::vector<std::string> notes;
   for (std::size_t i = 0; i < row.cells.size(); ++i) {
@@ -48,12 +48,12 @@ std::vector<std::string> Notes(const Table& table, const Row& row) {
 }
 
 std::vector<std::string> Titles(const Table& table) {
-  std::vector<std::string> titles = {"what"};
+  std::vector<std::string> titles = {"workload"};
   for (const std::string& column : table.columns) {
     titles.push_back(column);
     titles.push_back("ratio");
   }
-  titles.insert(titles.end(), {"compared with", "target", "met"});
+  titles.insert(titles.end(), {"reference", "target", "target met"});
   return titles;
 }
 

@@ -12,7 +12,7 @@ namespace fp4lab::measure {
 
 enum class Comparison { kNone, kAtLeast, kAtMost };
 
-// What is wanted of a row's ratio, or of its value where it has no ratio.
+// The target of a row's ratio, or of its value if the row has no ratio.
 struct Target {
   Comparison comparison = Comparison::kNone;
   double bound = 0;
@@ -22,25 +22,25 @@ struct Target {
 struct Cell {
   std::string missing = {};  // why nothing was measured, and the remedy; empty: measured
   Summary value = {};        // in the row's unit
-  std::optional<Summary> reference = {};  // the same of the reference
+  std::optional<Summary> reference = {};  // value of the reference
   std::optional<Summary> ratio = {};      // value to reference
-  std::string against = {};  // the reference that was taken, where the row has a choice
+  std::string against = {};  // the name of this cell's reference, if the row has several
 };
 
 struct Row {
   std::string id, topic, what, unit;
-  std::string against;  // the reference
+  std::string against;  // the name of the reference
   Target target;
-  std::vector<Cell> cells;  // a column each
+  std::vector<Cell> cells;  // one a column
 };
 
 struct Table {
   std::vector<std::string> heading;  // lines: machine, compiler, ...
-  std::vector<std::string> columns;  // SIMD targets; the target counts for the first
+  std::vector<std::string> columns;  // SIMD targets; Row::target applies to the first column
   std::vector<Row> rows;
 };
 
-// Whether the row's first cell meets its target; none without a target or a measurement.
+// Whether the row's first cell meets the row's target; nullopt without a target or a measurement.
 std::optional<bool> IsMet(const Row& row);
 
 std::string TargetText(const Target& target);  // ">= 0.75", "<= 5.5", "-"

@@ -22,7 +22,7 @@ using ConstView = MatrixView<const float>;
 using View = MatrixView<float>;
 
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V Relu(D d, V x) {  // NaN is not less than zero: it stays
+HWY_INLINE V Relu(D d, V x) {  // NaN is not less than zero and stays
   return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x);
 }
 
@@ -62,7 +62,7 @@ float SquaredReluBackwardBf16Rows(ConstView x, ConstView dy, View dx) {
   return SquaredReluBackwardTo<StoreBf16>(x, dy, dx);
 }
 
-// 2 sqrt(2 / pi) and that times the cubic coefficient: 2 u = x (a + b x^2).
+// a = 2 sqrt(2 / pi), and b = a times the cubic coefficient: 2 u = x (a + b x^2).
 constexpr float kGeluLinear = 1.5957691216057308f;
 constexpr float kGeluCubic = 0.07135481627159526f;
 
@@ -165,7 +165,8 @@ void OverRows(Kernel kernel, MatrixView<const float> first, Views... views) {
   });
 }
 
-// The same with a kernel that returns its rows' largest magnitude: that of all rows.
+// OverRows with a kernel that returns the largest magnitude of its rows; returns the largest
+// magnitude of all rows.
 template <class Kernel, class... Views>
 float LargestOverRows(Kernel kernel, MatrixView<const float> first, Views... views) {
   Expects(

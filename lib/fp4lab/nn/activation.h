@@ -18,7 +18,8 @@ void SquaredReluBackward(MatrixView<const float> x, MatrixView<const float> dy,
 void Gelu(MatrixView<const float> x, MatrixView<float> y);
 void GeluBackward(MatrixView<const float> x, MatrixView<const float> dy, MatrixView<float> dx);
 
-// Those, and RoundBf16 (nn/round_bf16.h) of what they write, in one pass; they return what it does.
+// The functions above followed by RoundBf16 (nn/round_bf16.h) of their result, in one pass. They
+// return the amax of the rounded result, as RoundBf16 does.
 float SquaredReluToBf16(MatrixView<const float> x, MatrixView<float> y);
 float SquaredReluBackwardToBf16(MatrixView<const float> x, MatrixView<const float> dy,
                                 MatrixView<float> dx);

@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "fp4lab/base/aligned.h"
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/nn/row_chunks.h"
@@ -12,8 +13,9 @@
 #include <hwy/aligned_allocator.h>
 #include <hwy/cache_control.h>
 
-// Queries go through in spans of two blocks of 16, one lane each; keys are the rows. The scores of
-// a span, s(key, query), stay in cache: (T, 32) floats. Every sum is a chain within one lane.
+// The kernels process queries in spans of two blocks of 16, one query per lane; keys are the rows.
+// The scores of a span, s(key, query), stay in cache: (T, 32) floats. Every sum is a chain within
+// one lane.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "fp4lab/nn/attention.cc"
 #include <hwy/foreach_target.h>  // must come before highway.h
@@ -37,7 +39,7 @@ class Pieces {
     Reserve(&memory, size);
     next_ = memory.data();
   }
-  float* Take(std::size_t size) {  // a multiple of 16
+  float* Take(std::size_t size) {  // `size` is a multiple of 16
     float* piece = next_;
     next_ += size;
     return piece;
@@ -56,9 +58,7 @@ namespace fp4lab {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-constexpr std::size_t RoundUp(std::size_t n) { return (n + kBlock - 1) / kBlock * kBlock; }
-
-// Rows ahead that packing asks for: a head's rows lie far apart.
+// The number of rows that packing prefetches ahead, since a head's rows lie far apart.
 constexpr std::size_t kPrefetchRows = 16;
 
 // A row of whole blocks: to = scale * from.
@@ -69,12 +69,12 @@ HWY_INLINE void ScaleRow(const float* from, float scale, std::size_t size, float
   }
 }
 
-// to (rows, RoundUp(x.cols)) = scale * x, zeros where x has no element.
+// to (rows, RoundUp(x.cols, kBlock)) = scale * x, zeros where x has no element.
 HWY_INLINE void Pack(MatrixView<const float> x, float scale, std::size_t rows, float* to) {
-  const std::size_t width = RoundUp(x.cols), whole = x.cols / kBlock * kBlock;
+  const std::size_t width = RoundUp(x.cols, kBlock), whole = x.cols / kBlock * kBlock;
   for (std::size_t r = 0; r < x.rows; ++r) {
     const float* from = RowOf(x, r);
-    // Beyond the last row, a prefetch of nothing that is read does no harm.
+    // A prefetch beyond the last row loads memory that is not read, which does no harm.
     for (std::size_t c = 0; c < x.cols; c += kBlock) {
       hwy::Prefetch(from + kPrefetchRows * x.row_stride + c);
     }
@@ -86,8 +86,8 @@ HWY_INLINE void Pack(MatrixView<const float> x, float scale, std::size_t rows, f
   if (rows > x.rows) std::fill_n(to + x.rows * width, (rows - x.rows) * width, 0.0f);
 }
 
-// Queries [first, first + 16 * blocks) of a head, `rows` of which exist. Its first block sees the
-// keys before first + 16, its second one 16 more.
+// Queries [first, first + 16 * blocks) of a head, `rows` of which exist. The first block sees the
+// keys before first + 16, the second block 16 more.
 struct Span {
   std::size_t first, blocks, rows;
 
@@ -96,7 +96,7 @@ struct Span {
         blocks(length - first > kBlock ? 2 : 1),
         rows(std::min(kBlock * blocks, length - first)) {}
   std::size_t Lanes() const { return blocks * kBlock; }
-  std::size_t Seen() const { return first + kBlock; }  // by the first block
+  std::size_t Seen() const { return first + kBlock; }  // keys that the first block sees
 };
 
 HWY_INLINE MatrixView<const float> RowsOfSpan(MatrixView<const float> x, const Span& span) {
@@ -168,19 +168,19 @@ HWY_INLINE void ScaleLanes(const float* factor, std::size_t width, float* lanes)
   }
 }
 
-// to = packed (rows, RoundUp(to.cols)).
+// to = packed (rows, RoundUp(to.cols, kBlock)).
 HWY_INLINE void Unpack(const float* packed, MatrixView<float> to) {
-  const std::size_t width = RoundUp(to.cols), whole = to.cols / kBlock * kBlock;
+  const std::size_t width = RoundUp(to.cols, kBlock), whole = to.cols / kBlock * kBlock;
   for (std::size_t r = 0; r < to.rows; ++r, packed += width) {
     ScaleRow(packed, 1.0f, whole, RowOf(to, r));
     for (std::size_t c = whole; c < to.cols; ++c) RowOf(to, r)[c] = packed[c];
   }
 }
 
-// One head of one sequence. row_max, inverse_sum (T).
+// The forward pass of one head of one sequence. row_max, inverse_sum (T).
 void AttentionHead(MatrixView<const float> q, MatrixView<const float> k, MatrixView<const float> v,
                    MatrixView<float> out, float* row_max, float* inverse_sum) {
-  const std::size_t length = RoundUp(q.rows), width = RoundUp(q.cols);
+  const std::size_t length = RoundUp(q.rows, kBlock), width = RoundUp(q.cols, kBlock);
   const float scale = 1.0f / std::sqrt(static_cast<float>(q.cols));
   Pieces pieces(2 * length * width + length * kSpan + 3 * kSpan * width + 2 * kSpan);
   float *keys = pieces.Take(length * width), *values = pieces.Take(length * width);
@@ -208,7 +208,7 @@ void AttentionHead(MatrixView<const float> q, MatrixView<const float> k, MatrixV
   }
 }
 
-// What one query head needs of its own in the backward pass.
+// The tensors of one query head in the backward pass.
 struct QueryHead {
   MatrixView<const float> q, out, dout;
   const float *row_max, *inverse_sum;
@@ -227,8 +227,8 @@ struct GroupBuffers {
   float *max, *inverse, *dot, *scales;     // (kSpan)
 
   GroupBuffers(std::size_t rows_of_head, std::size_t head_dim)
-      : length(RoundUp(rows_of_head)),
-        width(RoundUp(head_dim)),
+      : length(RoundUp(rows_of_head, kBlock)),
+        width(RoundUp(head_dim, kBlock)),
         scale(1.0f / std::sqrt(static_cast<float>(head_dim))),
         pieces(4 * length * width + 2 * length * kSpan + 6 * width * kSpan + 4 * kSpan) {
     for (float** panel : {&keys, &values, &dkeys, &dvalues}) *panel = pieces.Take(length * width);
@@ -242,7 +242,8 @@ struct GroupBuffers {
   }
 };
 
-// Lanes beyond the sequence get 1 / sum = 0, so that their probabilities are 0.
+// Loads a span's queries. Lanes beyond the sequence get 1 / sum = 0, so that their probabilities
+// are 0.
 HWY_INLINE void LoadQueries(const QueryHead& head, const Span& span, const GroupBuffers& b) {
   Pack(RowsOfSpan(head.q, span), b.scale, span.Lanes(), b.q);
   Pack(RowsOfSpan(head.dout, span), 1.0f, span.Lanes(), b.dout);
@@ -279,8 +280,8 @@ HWY_INLINE void BackwardSpan(const QueryHead& head, const Span& span, const Grou
   Unpack(b.rows, RowsOf(head.dq, span.first, span.rows));
 }
 
-// One key head of one sequence with the query heads that read it, in order: q, out, dout and dq
-// are (T, heads * head_dim), row_max and inverse_sum (heads, T).
+// The backward pass of one key head of one sequence, with the query heads that read the key head,
+// in order: q, out, dout and dq are (T, heads * head_dim), row_max and inverse_sum (heads, T).
 void AttentionBackwardGroup(MatrixView<const float> q, MatrixView<const float> k,
                             MatrixView<const float> v, MatrixView<const float> out,
                             const float* row_max, const float* inverse_sum,

@@ -36,7 +36,7 @@ struct AttentionGradients {
 // With p recomputed from the statistics (as a probability: exp(s_j - m) / l):
 //   D_i = dout_i . out_i;  ds_ij = p_ij (dout_i . v_j - D_i)
 //   dq_i = (sum_j ds_ij k_j) / sqrt(head_dim);  dk_j = (sum_i ds_ij q_i) / sqrt(head_dim)
-//   dv_j = sum_i p_ij dout_i          (i over all queries of all heads that read key head j)
+//   dv_j = sum_i p_ij dout_i          (i over all queries of all heads that read the key head)
 void AttentionBackward(const AttentionShape& shape, MatrixView<const float> q,
                        MatrixView<const float> k, MatrixView<const float> v,
                        MatrixView<const float> out, std::span<const float> statistics,

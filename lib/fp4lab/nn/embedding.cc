@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/nn/row_chunks.h"
 
@@ -34,7 +35,7 @@ void EmbeddingBackward(std::span<const std::uint16_t> tokens, MatrixView<const f
           "dtable (V, C), dy (tokens, C)");
   Expects(AllBelow(tokens, dtable.rows), "tokens below the table's rows");
   constexpr std::size_t kColumns = 32;
-  ParallelFor((dy.cols + kColumns - 1) / kColumns, [&](std::size_t i) {
+  ParallelFor(DivideUp(dy.cols, kColumns), [&](std::size_t i) {
     const std::size_t first = i * kColumns, count = std::min(kColumns, dy.cols - first);
     for (std::size_t r = 0; r < dy.rows; ++r) {
       float* to = RowOf(dtable, tokens[r]) + first;

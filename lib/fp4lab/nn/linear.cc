@@ -6,10 +6,10 @@
 #include <optional>
 
 #include "fp4lab/base/error.h"
-#include "fp4lab/dialect/operand.h"
 #include "fp4lab/nn/linear_accumulated.h"
 #include "fp4lab/nn/linear_operand.h"
 #include "fp4lab/nn/round_bf16.h"
+#include "fp4lab/quantize/operand.h"
 #include "fp4lab/tensor/gemm.h"
 
 namespace fp4lab {
@@ -17,7 +17,7 @@ namespace {
 
 using View = MatrixView<const float>;
 
-// Scales of rows are not alpha's.
+// Scales of rows are not part of alpha.
 GemmOptions OptionsFor(const GemmRecipe& recipe, float amax_a, float amax_b) {
   const std::optional<Dialect>&a = recipe.a.format, &b = recipe.b.format;
   GemmOptions options;
@@ -31,31 +31,19 @@ LinearInput Transposed(LinearInput input) {
   return input;
 }
 
-// Whether quantizing the transpose gives the transposed values.
-bool IsTransposable(const OperandRecipe& recipe) {
-  if (recipe.hadamard != 0) return false;
-  return !recipe.format || (!TakesRandomBits(*recipe.format) && !recipe.format->row_scaled &&
-                            recipe.format->block_rows == recipe.format->block_cols);
-}
-
-// The weight (or gradient) operand that another one of the same tensor already is, transposed.
-bool SharesTranspose(const OperandRecipe& a, const OperandRecipe& b) {
-  return a == b && IsTransposable(a);
-}
-
 void CheckWeight(const LinearRecipe& recipe, LinearWeight* weight) {
   if (weight->made_for == recipe) return;
   weight->Changed();
   weight->made_for = recipe;
 }
 
-// Whether the GEMM's operands are made as integers; an observer wants to see values.
+// Whether the GEMM's operands are made as FP4 integers; an observer needs values.
 bool UseIntegers(const GemmRecipe& recipe, const LinearCall& call) {
   return call.observer == nullptr && CanUseIntegers(recipe);
 }
 
-// Integers need no values of their own: BF16 on the way to them, all of it or a band of rows, lies
-// in the weight's scratch for the moment.
+// Prepares an operand. FP4 integers need no values in `out`: the tensor rounded to BF16 on the way
+// to integers, whole or in bands of rows, lies in the weight's scratch for the moment.
 void Prepare(const GemmRecipe& gemm, const OperandRecipe& recipe, bool bf16, LinearOperand operand,
              const LinearCall& call, LinearInput input, LinearScratch* scratch,
              LinearOperandValues* out) {
@@ -75,8 +63,9 @@ void Prepare(const GemmRecipe& gemm, const OperandRecipe& recipe, bool bf16, Lin
 
 bool IsLarge(View w) { return w.size() > std::size_t{1} << 18; }  // 1 MiB
 
-// Values of a large weight are made for each use, which takes less time than a row of the product;
-// integers are a quarter as large. An observer sees a weight once.
+// Whether the weight's operand is kept. Values of a large weight are made for each use, which takes
+// less time than a row of the product; integers are a quarter as large and are kept. An operand
+// that an observer sees is kept so that the observer sees a weight once.
 bool IsKept(const GemmRecipe& recipe, const LinearCall& call, View w) {
   return !IsLarge(w) || UseIntegers(recipe, call) || call.observer != nullptr ||
          (recipe.b.format && TakesRandomBits(*recipe.b.format));
@@ -87,7 +76,7 @@ LinearOperandValues* PrepareWeight(const GemmRecipe& gemm, bool bf16, LinearOper
                                    LinearScratch* scratch, LinearOperandValues* kept) {
   LinearOperandValues* const out = IsKept(gemm, call, w.x) ? kept : &scratch->weight;
   if (out == kept && kept->ready) return kept;
-  if (IsLarge(w.x)) FloatBuffer().swap(kept->memory);  // what an observer saw
+  if (IsLarge(w.x)) FloatBuffer().swap(kept->memory);  // frees values that an observer saw
   Prepare(gemm, gemm.b, bf16, operand, call, w, scratch, out);
   return out;
 }
@@ -99,8 +88,8 @@ OperandUse FpropWeight(const LinearRecipe& recipe, const LinearCall& call, Linea
                         &weight->fprop)};
 }
 
-// The tensor that an operand of the backward pass is made of: `input` (tokens, in) or (out, in), or
-// what fprop's operand decodes to.
+// The tensor from which an operand of the backward pass is made: `input`, (tokens, in) or (out,
+// in), or the tensor that fprop's operand decodes to.
 LinearInput SourceOf(const LinearRecipe& recipe, const OperandRecipe& backward,
                      LinearOperand fprop_operand, const LinearCall& call, const LinearInput& input,
                      LinearScratch* scratch) {
@@ -164,12 +153,6 @@ void MakeWeightGradient(const LinearRecipe& recipe, const LinearCall& call,
 }
 
 }  // namespace
-
-std::string_view OperandName(LinearOperand operand) {
-  constexpr std::array<std::string_view, kLinearOperands> kNames = {
-      "fprop.input", "fprop.weight", "dgrad.grad", "dgrad.weight", "wgrad.grad", "wgrad.input"};
-  return kNames[operand];
-}
 
 void LinearForward(const LinearRecipe& recipe, const LinearCall& call, const LinearInput& input,
                    LinearWeight* weight, LinearScratch* scratch, Write write, MatrixView<float> y) {

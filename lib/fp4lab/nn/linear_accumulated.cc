@@ -3,34 +3,25 @@
 #include <string>
 
 #include "fp4lab/base/error.h"
-#include "fp4lab/dialect/blocks.h"
-#include "fp4lab/dialect/operand.h"
 #include "fp4lab/nn/linear_operand.h"
 #include "fp4lab/nn/round_bf16.h"
+#include "fp4lab/quantize/blocks.h"
+#include "fp4lab/quantize/operand.h"
 
 namespace fp4lab {
 namespace {
 
-// Codes and scales for the product, and the tensor's or rows' scales for after it.
+// An operand of the product: codes and block scales, with the amax of its tensor or the decode
+// scales of its rows, which are applied to the result.
 struct Product {
   MmaOperand operand;
   float amax = 0.0f;
   std::vector<float> row_decode;
 };
 
-MmaOperand WithCodes(const Dialect& d, const Quantized& q) {
-  MmaOperand x{.rows = q.rows, .cols = q.cols, .format = FormatOf(d.element)};
-  x.codes.assign(q.codes.begin(), q.codes.end());
-  if (d.block_rows == 0) return x;
-  const BlockGrid grid(d, q.rows, q.cols);
-  x.group = d.block_cols;
-  x.scale_format = FormatOf(d.scale);
-  for (std::size_t r = 0; r < q.rows; ++r) {
-    const auto row =
-        q.scales.begin() + static_cast<std::ptrdiff_t>(r / grid.block_rows * grid.cols);
-    x.scales.insert(x.scales.end(), row, row + static_cast<std::ptrdiff_t>(grid.cols));
-  }
-  return x;
+MmaOperand OperandOf(const Dialect& d, const Quantized& q) {
+  return MakeMmaOperand(FormatOf(d.element), {q.codes.data(), q.rows, q.cols}, FormatOf(d.scale),
+                        d.block_rows, d.block_cols, q.scales);
 }
 
 Product Prepare(const LinearCall& call, const AccumulatedOperand& from) {
@@ -45,16 +36,16 @@ Product Prepare(const LinearCall& call, const AccumulatedOperand& from) {
   const Dialect& d = *from.recipe.format;
   DialectOptions options = OptionsOf(from.recipe, from.operand, call);
   if (from.recipe.delayed.length > 0) {
-    options.amax = {DelayedAmax(from.operand, call, LevelTwoAmax(d, x.View(), {})[0])};
+    options.amax = {DelayedAmax(from.operand, call, TensorAmaxes(d, x.View(), {})[0])};
   }
   const Quantized q = QuantizeAs(d, x.View(), options);
   if (call.observer != nullptr) {
     Matrix<float> values(x.rows, x.cols);
+    ToOperandValues(d, q, values.View());
     options.amax = q.amax;
-    QuantizeToValues(d, x.View(), options, values.View());
-    (*call.observer)(from.operand, x.View(), values.View(), d, options);
+    (*call.observer)({from.operand, x.View(), values.View(), d, options, q});
   }
-  Product out{.operand = WithCodes(d, q), .row_decode = {}};
+  Product out{.operand = OperandOf(d, q), .row_decode = {}};
   KeepAmax(d, q.amax, &out.amax, &out.row_decode);
   return out;
 }
@@ -63,7 +54,7 @@ MmaOperand Sample(const OperandRecipe& recipe) {
   Matrix<float> x(1, 128, 1.0f);
   if (!recipe.format) return MakeMmaOperand(FormatOf(FormatId::kBF16), x.View());
   const DialectOptions options{.source = RandomSource{}};
-  return WithCodes(*recipe.format, QuantizeAs(*recipe.format, x.View(), options));
+  return OperandOf(*recipe.format, QuantizeAs(*recipe.format, x.View(), options));
 }
 
 }  // namespace

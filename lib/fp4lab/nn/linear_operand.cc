@@ -6,13 +6,14 @@
 #include <optional>
 #include <vector>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/block/fp4_integers.h"
-#include "fp4lab/dialect/blocks.h"
-#include "fp4lab/dialect/operand.h"
-#include "fp4lab/dialect/tuned.h"
+#include "fp4lab/block/tuned.h"
 #include "fp4lab/nn/round_bf16.h"
+#include "fp4lab/quantize/blocks.h"
+#include "fp4lab/quantize/operand.h"
 #include "fp4lab/tensor/fp4_gemm.h"
 #include "fp4lab/transform/hadamard_quantize.h"
 
@@ -21,7 +22,7 @@ namespace {
 
 using View = MatrixView<const float>;
 
-// `memory` seen as a matrix that lies as x does (row-major, or the transpose of a row-major one).
+// `memory` as a matrix in x's memory order (row-major, or the transpose of a row-major matrix).
 template <class Buffer>
 auto Like(View x, std::size_t rows, std::size_t cols, Buffer* memory) {
   using T = typename Buffer::value_type;
@@ -32,20 +33,18 @@ auto Like(View x, std::size_t rows, std::size_t cols, Buffer* memory) {
 
 MatrixView<float> Like(View x, FloatBuffer* memory) { return Like(x, x.rows, x.cols, memory); }
 
-// In memory order, so that columns have unit stride.
+// x in memory order, so that columns have unit stride.
 template <class T>
 MatrixView<T> Unturned(MatrixView<T> x) {
   return x.col_stride == 1 ? x : x.Transposed();
 }
 
-std::size_t DivideUp(std::size_t x, int y) {
-  return (x + static_cast<std::size_t>(y) - 1) / static_cast<std::size_t>(y);
-}
-
-// `out` as room for integers of x: in x's order where the kernel writes them so.
+// Room for integers of x in `out`, in x's memory order if the tuned kernel writes them, else
+// row-major.
 Fp4Integers RoomFor(View x, const Dialect& d, const DialectOptions& options,
                     LinearOperandValues* out) {
-  const std::size_t rows = DivideUp(x.rows, d.block_rows), cols = DivideUp(x.cols, d.block_cols);
+  const std::size_t rows = DivideUp(x.rows, static_cast<std::size_t>(d.block_rows)),
+                    cols = DivideUp(x.cols, static_cast<std::size_t>(d.block_cols));
   const View order = TunedOptions(d, options) ? x : View(x.data, x.rows, x.cols);
   const Fp4Integers to{Like(order, x.rows, x.cols, &out->code_memory),
                        Like(order, rows, cols, &out->scale_memory)};
@@ -54,15 +53,15 @@ Fp4Integers RoomFor(View x, const Dialect& d, const DialectOptions& options,
   return to;
 }
 
-// Transform and quantizer in one, where there is such a kernel. `amax`: of the transformed tensor,
-// found out where the dialect has a level 2.
+// Transforms and quantizes x to integers in one kernel; returns false if there is no such kernel.
+// out->amax: the amax of the transformed tensor, if the dialect has a tensor scale.
 bool MakeTransformedIntegers(View x, const HadamardTransform& transform, const Dialect& d,
                              const DialectOptions& options, WordBuffer* transformed,
                              LinearOperandValues* out) {
   std::optional<QuantizeOptions> fused = TunedOptions(d, options);
   if (!fused) return false;
   const Fp4Integers to = RoomFor(x, d, options, out);
-  if (HasLevelTwo(d)) {
+  if (HasTensorScale(d)) {
     out->has_integers = HadamardQuantizeToFp4Integers(x, transform, &*fused, to, transformed);
     out->amax = *fused->amax;
   } else {
@@ -71,7 +70,8 @@ bool MakeTransformedIntegers(View x, const HadamardTransform& transform, const D
   return out->has_integers;
 }
 
-// `from` may be `to`. An observer sees `from` as it was.
+// Quantizes `from` to `to` and shows both to the observer, which gets a copy of `from`. `from` may
+// be `to`.
 void QuantizeObserved(LinearOperand operand, const LinearCall& call, const Dialect& dialect,
                       const DialectOptions& options, View from, MatrixView<float> to) {
   FloatBuffer before;
@@ -79,14 +79,15 @@ void QuantizeObserved(LinearOperand operand, const LinearCall& call, const Diale
   for (std::size_t r = 0; r < from.rows; ++r) {
     for (std::size_t c = 0; c < from.cols; ++c) copy(r, c) = from(r, c);
   }
-  QuantizeToValues(dialect, from, options, to);
-  (*call.observer)(operand, copy, to, dialect, options);
+  const Quantized quantized = QuantizeAs(dialect, from, options);
+  ToOperandValues(dialect, quantized, to);
+  (*call.observer)({operand, copy, to, dialect, options, quantized});
 }
 
-// The amaxes that the dialect asks for; `known`: the largest magnitude of x, NaN left out, or null.
+// The amaxes that the dialect needs; `known`: the largest magnitude of x without NaN, or null.
 std::vector<float> AmaxFor(const Dialect& d, View x, const float* known) {
-  if (!HasLevelTwo(d)) return {};
-  if (d.row_scaled || d.nan == NanRule::kTensor) return LevelTwoAmax(d, x, {});
+  if (!HasTensorScale(d)) return {};
+  if (d.row_scaled || d.nan == NanRule::kTensor) return TensorAmaxes(d, x, {});
   return {known != nullptr ? *known : TensorAmax(x)};
 }
 
@@ -108,7 +109,7 @@ View Values(LinearOperandValues* x) {
   MatrixView<float> to(x->memory.data(), codes.rows, codes.cols);
   if (codes.col_stride != 1) to = MatrixView<float>(to.data, to.cols, to.rows).Transposed();
   constexpr std::size_t kRows = 16;
-  ParallelFor((to.rows + kRows - 1) / kRows, [&](std::size_t i) {
+  ParallelFor(DivideUp(to.rows, kRows), [&](std::size_t i) {
     const std::size_t first = i * kRows, rows = std::min(kRows, to.rows - first);
     ValuesOfRows(*x, first, to.Block(first, 0, rows, to.cols));
   });
@@ -135,38 +136,15 @@ bool CanUseIntegers(const GemmRecipe& recipe) {
   return a && b && HasFp4Integers(*a) && HasFp4Integers(*b) && a->block_cols == b->block_cols;
 }
 
-HadamardTransform TransformOf(const OperandRecipe& recipe, const LinearCall& call) {
-  constexpr std::uint32_t kSigns = 0x20000000;  // a tensor that no rounding draws from
-  const RandomStream seeded{.seed = call.random.seed, .step = 0, .tensor = kSigns};
-  switch (recipe.signs) {
-    case HadamardSignSource::kTransformerEngine:
-      return {recipe.hadamard, TeHadamardSigns()};
-    case HadamardSignSource::kNone:
-      return {recipe.hadamard, NoHadamardSigns()};
-    case HadamardSignSource::kSeeded:
-      return {recipe.hadamard, RandomHadamardSigns(seeded)};
-    case HadamardSignSource::kFresh: {
-      RandomStream fresh = seeded;
-      fresh.step = call.random.step;
-      ++fresh.tensor;
-      return {recipe.hadamard, RandomHadamardSigns(fresh)};
-    }
-  }
-  return {};
-}
-
 DialectOptions OptionsOf(const OperandRecipe& recipe, LinearOperand operand,
                          const LinearCall& call) {
-  DialectOptions options{.source = RandomSource{call.random, recipe.random}};
-  options.source->stream.tensor += static_cast<std::uint32_t>(operand);
-  return options;
+  return {.source = RandomSourceOf(recipe, operand, call.random)};
 }
 
 float DelayedAmax(LinearOperand operand, const LinearCall& call, float amax) {
   Expects(call.histories.numbers != nullptr, "delayed scaling has a history");
   float* const history = call.histories.Of(operand);
-  const bool is_weight = operand == kFpropWeight || operand == kDgradWeight;
-  if ((is_weight || call.histories.records) && amax > history[1]) history[1] = amax;
+  if ((IsWeight(operand) || call.histories.records) && amax > history[1]) history[1] = amax;
   return history[0];
 }
 
@@ -204,16 +182,14 @@ void ScaleRows(View product, std::span<const float> rows, std::span<const float>
 bool PrepareRounded(const OperandRecipe& recipe, View x, FloatBuffer* band,
                     LinearOperandValues* out) {
   const Dialect& d = *recipe.format;
-  const std::optional<TunedQuantizer> tuned = TunedFor(d);
   const bool plain =
-      recipe.hadamard == 0 && recipe.delayed.length == 0 && tuned && !IsStochastic(d);
+      recipe.hadamard == 0 && recipe.delayed.length == 0 && IsTuned(d) && !IsStochastic(d);
   if (!plain || x.col_stride != 1 || x.size() == 0) return false;
   out->ready = true;
   out->values = {};
   out->row_decode.clear();
-  out->amax = RoundToBf16(TensorAmax(x));  // rounding keeps the order
-  const QuantizeOptions options{
-      .format = tuned->format, .rounding = tuned->rounding, .amax = out->amax};
+  out->amax = RoundToBf16(TensorAmax(x));  // rounding is monotonic
+  const QuantizeOptions options{.dialect = d, .amax = out->amax};
   const Fp4Integers to = RoomFor(x, d, {}, out);
   const auto block_rows = static_cast<std::size_t>(d.block_rows);
   constexpr std::size_t kBand = std::size_t{1} << 17;  // elements: 512 KiB
@@ -221,7 +197,7 @@ bool PrepareRounded(const OperandRecipe& recipe, View x, FloatBuffer* band,
   Reserve(band, std::min(step, x.rows) * x.cols);
   out->has_integers = true;
   for (std::size_t r = 0; r < x.rows && out->has_integers; r += step) {
-    const std::size_t rows = std::min(step, x.rows - r), scale_rows = DivideUp(rows, d.block_rows);
+    const std::size_t rows = std::min(step, x.rows - r), scale_rows = DivideUp(rows, block_rows);
     const MatrixView<float> rounded(band->data(), rows, x.cols);
     RoundBf16(x.Block(r, 0, rows, x.cols), rounded);
     out->has_integers =
@@ -241,7 +217,7 @@ void PrepareOperand(const OperandRecipe& recipe, bool bf16, LinearOperand operan
   out->row_decode.clear();
   out->amax = 0.0f;
   View x = input.x;
-  float amax = input.amax.value_or(0.0f);  // the largest magnitude, where it is known
+  float amax = input.amax.value_or(0.0f);  // the amax of x, if known
   bool knows_amax = input.rounded && input.amax.has_value();
   const auto to = [&] { return Like(input.x, &out->memory); };
   if (bf16 && !input.rounded) {
@@ -316,7 +292,8 @@ void Multiply(const OperandUse& a, const OperandUse& b, const GemmOptions& optio
   Gemm(Values(a), Values(b), options, c);
 }
 
-// c = [c +] the product, its rows and columns times the scales of a's and b's rows.
+// c = [c +] the product, with its rows multiplied by the scales of a's rows and its columns by the
+// scales of b's rows.
 void MultiplyScaledRows(const OperandUse& a, const OperandUse& b, GemmOptions options,
                         MatrixView<float> c) {
   const bool accumulates = options.accumulate;

@@ -1,52 +1,81 @@
-// The operands of a linear's GEMMs: made from tensors, multiplied. For linear.cc.
+// The operands of a linear's GEMMs: preparation from tensors, and products.
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "fp4lab/base/aligned.h"
 #include "fp4lab/base/matrix.h"
-#include "fp4lab/dialect/quantize.h"
-#include "fp4lab/nn/linear.h"
+#include "fp4lab/nn/linear_recipe.h"
+#include "fp4lab/quantize/quantize.h"
+#include "fp4lab/tensor/fp4_gemm.h"
 #include "fp4lab/tensor/gemm.h"
 
 namespace fp4lab {
 
-// Whether a GEMM of two such operands can run on integers (tensor/fp4_gemm.h).
+// An operand of a GEMM: values, or FP4 integers with their scales, in the memory order of the
+// tensor from which they were made.
+struct LinearOperandValues {
+  FloatBuffer memory;
+  MatrixView<const float> values;  // null data if only integers were made
+  ByteBuffer code_memory;
+  FloatBuffer scale_memory;
+  Fp4Operand integers;
+  std::size_t block = 0;  // columns of integers.codes per scale
+  bool has_integers = false;
+  float amax = 0.0f;              // of the tensor, if the format has a tensor scale
+  std::vector<float> row_decode;  // decode scale of each row, if the format is row-scaled
+  bool ready = false;
+};
+
+// x (tokens, in), row-major. `rounded`: x holds BF16 values already and is not rounded again; then
+// `amax` may be TensorAmax(x), which saves measuring it.
+struct LinearInput {
+  MatrixView<const float> x;
+  bool rounded = false;
+  std::optional<float> amax = {};
+};
+
+// Whether the recipe's GEMM can run on integers (tensor/fp4_gemm.h).
 bool CanUseIntegers(const GemmRecipe& recipe);
 
-// Makes `out` of x rounded to BF16 as FP4 integers, a band of rows at a time, which takes little
-// memory. Returns whether it did: x has to be row-major, the recipe without transform and random
-// bits, and the integers have to say all. Else `out` waits for PrepareOperand.
+// Makes `out` of x, rounded to BF16, as FP4 integers, a band of rows at a time, which takes little
+// memory. Returns whether `out` has been made: x must be row-major, the dialect tuned, the recipe
+// without transform, delayed scaling and random bits, and integers must be able to represent the
+// operand. Otherwise PrepareOperand must make `out`.
 bool PrepareRounded(const OperandRecipe& recipe, MatrixView<const float> x, FloatBuffer* band,
                     LinearOperandValues* out);
 
-// Makes `out` of input.x, the tensor as its GEMM sees it: the reduction axis along columns. Nothing
-// is copied that can be used as it is. `integers`: as FP4 integers where those say all, else as
-// values.
+// Makes `out` of input.x, the tensor with its GEMM's reduction axis along columns. If the recipe
+// changes nothing, `out` refers to input.x without a copy. `integers`: `out` has FP4 integers if
+// they can represent the operand, else values.
 void PrepareOperand(const OperandRecipe& recipe, bool bf16, LinearOperand operand,
                     const LinearCall& call, const LinearInput& input, bool integers,
                     WordBuffer* transformed, LinearOperandValues* out);
 
-// out(r, c) = what fprop's operand decodes to, its transform undone, rounded to BF16 if `bf16`:
-// input.x is (tokens, in) or the weight (out, in), out of its shape. `memory` holds the operand
-// meanwhile.
+// out = the tensor that fprop's operand of input.x decodes to, rounded to BF16 if `bf16`, its
+// transform undone. input.x and `out` are (tokens, in) or, for the weight, (out, in). `memory`
+// holds the operand meanwhile.
 void DecodeOperand(const OperandRecipe& fprop, bool bf16, LinearOperand operand,
                    const LinearCall& call, const LinearInput& input, LinearOperandValues* memory,
                    MatrixView<float> out);
 
-// The operand's random bits; its amaxes are not set.
+// Options with the operand's random bits. The amaxes are not set.
 DialectOptions OptionsOf(const OperandRecipe& recipe, LinearOperand operand,
                          const LinearCall& call);
 
-// For an operand with delayed scaling: the amax of the steps before. `amax`, that of this use,
-// becomes part of the history: an activation's where the call records, a weight's always.
+// The amax to quantize an operand with delayed scaling: that of the steps before. `amax`, the amax
+// of this use, becomes part of the history, for a weight always, for other tensors if the call
+// records.
 float DelayedAmax(LinearOperand operand, const LinearCall& call, float amax);
 
-// Keeps the tensor's amax for AlphaOf, or the rows' scales for ScaleRows.
+// Keeps the tensor's amax for AlphaOf, or the decode scales of the rows for ScaleRows.
 void KeepAmax(const Dialect& dialect, std::span<const float> amax, float* tensor_amax,
               std::vector<float>* row_decode);
 
-// The factor of the whole product: 1 where neither operand has a scale of its tensor.
+// The factor of the whole product, which undoes tensor scales and prescales; 1 without either.
 float AlphaOf(const GemmRecipe& recipe, float amax_a, float amax_b);
 
 // c = [c +] fl(fl(product * rows[i]) * cols[j]); an empty vector leaves its factor out.
@@ -59,7 +88,7 @@ struct OperandUse {
   bool transposed = false;
 };
 
-// c = a b^T as Gemm, on integers if both operands have them. The same bits either way.
+// c = a b^T as Gemm computes it; runs on integers, with the same bits, if both operands have them.
 void MultiplyOperands(OperandUse a, OperandUse b, const GemmOptions& options, MatrixView<float> c);
 
 }  // namespace fp4lab

@@ -14,9 +14,9 @@ namespace fp4lab {
 double CrossEntropy(MatrixView<const float> logits, std::span<const std::uint16_t> targets,
                     std::span<double> row_loss);
 
-// The same, and the gradient: dlogits(r,c) = exp(z_c - m) (scale (1 / l)) - [c = target] scale.
-// `scale` is 1 / R for the mean's (1 / (R * micro-batches) where several are added). dlogits may be
-// logits.
+// CrossEntropy, and the gradient: dlogits(r,c) = exp(z_c - m) (scale (1 / l)) - [c = target] scale.
+// `scale` is 1 / R for the gradient of the mean, or 1 / (R * micro-batches) if the gradients of
+// several micro-batches add up. dlogits may be logits.
 double CrossEntropyGradient(MatrixView<const float> logits, std::span<const std::uint16_t> targets,
                             float scale, std::span<double> row_loss, MatrixView<float> dlogits);
 

@@ -19,8 +19,8 @@ HWY_BEFORE_NAMESPACE();
 namespace fp4lab {
 namespace HWY_NAMESPACE {
 
-// kCount independent vectors that go through a function together, step by step: a chain of
-// dependent operations leaves the multipliers idle, and the processor looks ahead only so far.
+// kCount independent vectors that go through a function together, step by step, because one chain
+// of dependent operations leaves the multipliers idle and the processor looks ahead only so far.
 template <class V, std::size_t kCount>
 struct Vectors {
   V at[kCount];
@@ -31,14 +31,15 @@ struct Vectors {
   }
 };
 
-// x = n ln 2 + r: e^r, and n in the low bits of the float shifter + n.
+// The parts of e^x, x = n ln 2 + r: `power` is e^r, and `shifted` is the float shifter + n, with n
+// in its low bits.
 template <class V, std::size_t kCount>
 struct ExpParts {
   Vectors<V, kCount> power, shifted;
 };
 
-//   n = nearest integer to x log2(e);  r = (x - n h) - n l, |r| <= 0.347, h + l = ln 2 where h has
-//   15 bits, so that the first difference is exact
+//   n = nearest integer to x log2(e)
+//   r = (x - n h) - n l, |r| <= 0.347; h + l = ln 2, and h has 15 bits, so that x - n h is exact
 //   e^r = 1 + (r + r^2 P(r)), P of degree 4 fitted to the smallest relative error, 3.1e-9
 // `shifter` is 1.5 * 2^23 plus a small integer: adding it rounds to an integer, to nearest even.
 template <class D, class V, std::size_t kCount>
@@ -71,7 +72,8 @@ template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V Exp(D d, V x) {
   namespace hn = hwy::HWY_NAMESPACE;
   const hn::RebindToSigned<D> di;
-  // Beyond these the result is infinity or zero; the bounds keep n within two exponents' reach.
+  // Beyond these bounds the result is infinity or zero; within them, 2^n is the product of two
+  // normal powers of two.
   const V bounded = hn::Min(hn::Max(x, hn::Set(d, -104.0f)), hn::Set(d, 89.0f));
   const V shifter = hn::Set(d, 0x1.8p23f);
   const ExpParts<V, 1> e = ReduceExp(d, Vectors<V, 1>{{bounded}}, shifter);
@@ -84,8 +86,8 @@ HWY_INLINE V Exp(D d, V x) {
   return hn::IfThenElse(hn::IsNaN(x), x, result);
 }
 
-// e^x for x <= 0 (a score less the largest): Exp's value, but 0 where that is below 2^-126, and
-// without meaning for x > 0. A third fewer operations. NaN for NaN.
+// e^x for x <= 0 (a score minus the row's maximum), with a third fewer operations than Exp: Exp's
+// value, but 0 if that is below 2^-126. NaN gives NaN; the result for x > 0 has no meaning.
 template <class D, class V, std::size_t kCount>
 HWY_INLINE Vectors<V, kCount> ExpNonPositive(D d, Vectors<V, kCount> x) {
   namespace hn = hwy::HWY_NAMESPACE;
@@ -107,7 +109,7 @@ HWY_INLINE V ExpNonPositive(D d, V x) {
   return ExpNonPositive(d, Vectors<V, 1>{{x}}).at[0];
 }
 
-// 1 / (1 + e^-x): each operation rounds once. Below -88.7 it is 0.
+// 1 / (1 + e^-x), with each operation rounded once; 0 for x below -88.7.
 template <class D, class V = hwy::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V Sigmoid(D d, V x) {
   namespace hn = hwy::HWY_NAMESPACE;

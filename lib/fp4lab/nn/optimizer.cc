@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/elementary.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/parallel.h"
@@ -80,7 +81,7 @@ void AdamWStep(const AdamW& options, std::span<const float> gradient, std::span<
   const float correction2 = BiasCorrection(options.beta2, options.step);
   const auto kernel = HWY_DYNAMIC_DISPATCH(AdamWElements);
   constexpr std::size_t kChunk = 16384;
-  ParallelFor((weight.size() + kChunk - 1) / kChunk, [&](std::size_t chunk) {
+  ParallelFor(DivideUp(weight.size(), kChunk), [&](std::size_t chunk) {
     const std::size_t i = chunk * kChunk, count = std::min(kChunk, weight.size() - i);
     kernel(options, correction1, correction2, count, &gradient[i], &weight[i], &m[i], &v[i]);
   });
@@ -88,7 +89,7 @@ void AdamWStep(const AdamW& options, std::span<const float> gradient, std::span<
 
 double SumOfSquares(std::span<const float> x) {
   constexpr std::size_t kChunk = 4096;
-  std::vector<double> partial((x.size() + kChunk - 1) / kChunk);
+  std::vector<double> partial(DivideUp(x.size(), kChunk));
   ParallelFor(partial.size(), [&](std::size_t i) {
     partial[i] = ChunkSumOfSquares(x.subspan(i * kChunk, std::min(kChunk, x.size() - i * kChunk)));
   });

@@ -36,7 +36,7 @@ struct PanelFactor {
 template <std::size_t kValue>
 using Constant = std::integral_constant<std::size_t, kValue>;
 
-// A product of PanelProduct from row 0 of its kVectors vectors of columns.
+// The arguments of PanelProduct, with b and c at the current vectors of columns.
 template <class Row>
 struct PanelWork {
   PanelFactor<Row> a;
@@ -47,7 +47,7 @@ struct PanelWork {
   std::size_t c_stride;
 };
 
-// Rows [m, m + kRows) of kVectors vectors of columns.
+// Computes rows [m, m + kRows) of kVectors vectors of columns.
 template <std::size_t kRows, std::size_t kVectors, class Row>
 HWY_INLINE void PanelTile(const PanelWork<Row>& w, std::size_t m) {
   namespace hn = hwy::HWY_NAMESPACE;
@@ -77,8 +77,8 @@ HWY_INLINE void PanelTile(const PanelWork<Row>& w, std::size_t m) {
                HWY_ATTR { hn::StoreU(sum[i][j], d, c + i * w.c_stride + j * kLanes); });
 }
 
-// Rows [m, rows) as far as tiles of kRows rows fill them; returns the next m. Not inlined: GCC
-// keeps the sums of a large function in memory.
+// Computes as many rows of [m, rows) as whole tiles of kRows rows cover; returns the next m. Not
+// inlined: GCC keeps the sums of a large function in memory.
 template <std::size_t kRows, std::size_t kVectors, class Row>
 HWY_NOINLINE std::size_t PanelTiles(const PanelWork<Row>& work, std::size_t m, std::size_t rows) {
   const PanelWork<Row> w = work;

@@ -1,7 +1,7 @@
 // Scalar definitions of every operation of nn, forward and backward, for float or double.
 //
-// They say what is computed, by plain loops and libm. The float kernels are held to the double
-// versions within rounding; the backward passes are held to differences of the forward ones.
+// The definitions use plain loops and libm. Tests hold the float kernels to the double versions
+// within rounding, and the backward passes to differences of the forward passes.
 #pragma once
 
 #include <algorithm>

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/nn/row_chunks.h"
 
@@ -124,7 +125,7 @@ void RmsNormBackward(MatrixView<const float> x, std::span<const float> gain,
               HasShape(dx, x.rows, x.cols) && dgain.size() == x.cols,
           "x, dy, dx (R, C), gain, dgain (C), inverse_rms (R)");
   constexpr std::size_t kChunk = 64;
-  const std::size_t chunks = (x.rows + kChunk - 1) / kChunk;
+  const std::size_t chunks = DivideUp(x.rows, kChunk);
   std::vector<float> partial(chunks * x.cols);
   const auto kernel = HWY_DYNAMIC_DISPATCH(RmsNormBackwardRows);
   ParallelFor(chunks, [&](std::size_t i) {

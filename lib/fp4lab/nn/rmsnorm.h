@@ -1,4 +1,4 @@
-// RMS normalization with a gain a column (Zhang & Sennrich 2019), forward and backward.
+// RMS normalization with a gain per column (Zhang & Sennrich 2019), forward and backward.
 #pragma once
 
 #include <span>
@@ -13,7 +13,8 @@ namespace fp4lab {
 void RmsNorm(MatrixView<const float> x, std::span<const float> gain, float epsilon,
              MatrixView<float> y, std::span<float> inverse_rms);
 
-// That, and RoundBf16 (nn/round_bf16.h) of y, in one pass; returns what it does.
+// RmsNorm followed by RoundBf16 (nn/round_bf16.h) of y, in one pass. Returns the amax of the
+// rounded y, as RoundBf16 does.
 float RmsNormToBf16(MatrixView<const float> x, std::span<const float> gain, float epsilon,
                     MatrixView<float> y, std::span<float> inverse_rms);
 
@@ -22,7 +23,7 @@ enum class Write { kOverwrite, kAccumulate };
 // With n = x r and e = dy gain:
 //   dx(i,c) = r (e(i,c) - n(i,c) sum_k e(i,k) n(i,k) / C);   dgain(c) += sum_i dy(i,c) n(i,c)
 // `write` says whether dx is overwritten or added to (the residual stream's gradient). dx may be dy
-// when it overwrites. The sum over rows is taken in chunks of 64 rows, in order.
+// if dx is overwritten. The sum over rows is taken in chunks of 64 rows, in order.
 void RmsNormBackward(MatrixView<const float> x, std::span<const float> gain,
                      std::span<const float> inverse_rms, MatrixView<const float> dy, Write write,
                      MatrixView<float> dx, std::span<float> dgain);

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/formats/format.h"
@@ -27,14 +28,15 @@ using Bits = hn::Vec<Tag>;
 
 constexpr std::uint32_t kMagnitude = 0x7FFFFFFFu, kInfinity = 0x7F800000u;
 
-// The rounded value's bits, for all but NaN: add just under half of the last kept place, plus that
-// place's bit (ties to even), and cut. An overflow carries into the exponent of infinity by itself.
+// The bits of the rounded value, for all but NaN: adds just under half of the last kept place, plus
+// that place's bit (ties to even), and cuts. An overflow carries into the exponent of infinity.
 HWY_INLINE Bits Round(Tag d, Bits x) {
   const Bits kept_bit = hn::And(hn::ShiftRight<16>(x), hn::Set(d, 1u));
   return hn::And(hn::Add(hn::Add(x, hn::Set(d, 0x7FFFu)), kept_bit), hn::Set(d, 0xFFFF0000u));
 }
 
-// One by one: n < 4 vectors, or vectors with a NaN. NaN counts for no maximum.
+// Rounds elements one by one: fewer than 4 vectors of them, or vectors with a NaN. NaN does not
+// count for the maximum.
 std::uint32_t RoundEach(const float* in, float* out, std::size_t n) {
   std::uint32_t largest = 0;
   for (std::size_t i = 0; i < n; ++i) {
@@ -92,9 +94,10 @@ float RoundBf16(MatrixView<const float> x, MatrixView<float> out) {
   if (x.size() == 0) return 0.0f;
   const bool flat = x.IsRowMajor() && out.IsRowMajor();
   const std::size_t rows = flat ? 1 : x.rows, cols = flat ? x.size() : x.cols;
-  // Pieces: whole rows, or 16,384 elements of a dense matrix. A maximum has no order.
+  // A piece is a whole row, or 16,384 elements of a dense matrix. The maximum does not depend on
+  // the order of the pieces.
   constexpr std::size_t kPiece = 16384;
-  const std::size_t pieces = flat ? (cols + kPiece - 1) / kPiece : rows;
+  const std::size_t pieces = flat ? DivideUp(cols, kPiece) : rows;
   std::uint32_t amax = 0;
   const auto piece = [&](std::size_t p) {
     if (!flat) {
@@ -107,7 +110,7 @@ float RoundBf16(MatrixView<const float> x, MatrixView<float> out) {
   };
   if (Threads() == 1) {
     for (std::size_t p = 0; p < pieces; ++p) amax = std::max(amax, piece(p));
-    return RoundToBf16(std::bit_cast<float>(amax));  // rounding keeps the order
+    return RoundToBf16(std::bit_cast<float>(amax));  // rounding is monotonic
   }
   std::atomic<std::uint32_t> shared{0};
   ParallelFor(pieces, [&](std::size_t p) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/base/parallel.h"
 
@@ -19,16 +20,16 @@ constexpr std::size_t RowsAChunk(std::size_t cols) {
 template <class Body>
 void ParallelRowChunks(std::size_t rows, std::size_t cols, Body&& body) {
   const std::size_t chunk = RowsAChunk(cols);
-  ParallelFor((rows + chunk - 1) / chunk,
+  ParallelFor(DivideUp(rows, chunk),
               [&](std::size_t i) { body(i * chunk, std::min(chunk, rows - i * chunk)); });
 }
 
-// The largest of what body returns, at least 0.
+// Calls body(first, count) as ParallelRowChunks does and returns its largest result.
 template <class Body>
 float LargestOfRowChunks(std::size_t rows, std::size_t cols, Body&& body) {
   const std::size_t chunk = RowsAChunk(cols);
   if (rows <= chunk) return body(0, rows);
-  std::vector<float> largest((rows + chunk - 1) / chunk);
+  std::vector<float> largest(DivideUp(rows, chunk));
   ParallelRowChunks(rows, cols, [&](std::size_t first, std::size_t count) {
     largest[first / chunk] = body(first, count);
   });

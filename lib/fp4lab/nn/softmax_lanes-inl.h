@@ -1,4 +1,4 @@
-// Causal softmax down the columns of a block of scores, for kernels: a query a lane.
+// Causal softmax down the columns of a block of scores, for kernels, with one query per lane.
 // Include it after <hwy/highway.h>, from a .cc file that foreach_target.h compiles per target.
 #if defined(FP4LAB_NN_SOFTMAX_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)  // NOLINT: per target
 #ifdef FP4LAB_NN_SOFTMAX_LANES_INL_H_
@@ -22,7 +22,7 @@ namespace HWY_NAMESPACE {
 inline constexpr std::size_t kBlock = kPanelCols;  // queries in a block
 inline constexpr std::size_t kSpan = 2 * kBlock;   // queries side by side: a row of scores
 
-// Keys whose exponentials are computed together.
+// The number of keys whose exponentials are computed together.
 inline constexpr std::size_t kTogether = kPanelWide ? 8 : 4;
 using TogetherVectors = Vectors<hwy::HWY_NAMESPACE::Vec<PanelTag>, kTogether>;
 
@@ -33,7 +33,7 @@ HWY_INLINE auto Sees(D d, std::size_t lane, std::size_t u) {
   return hn::Ge(hn::Iota(d, static_cast<float>(lane)), hn::Set(d, static_cast<float>(u)));
 }
 
-// The larger of each lane; a NaN in `x` is passed over (it shows in the sum).
+// The larger value of each lane; a NaN in `x` is passed over (the sum will be NaN).
 template <class V>
 HWY_INLINE V Larger(V lane, V x) {
   namespace hn = hwy::HWY_NAMESPACE;
@@ -41,7 +41,7 @@ HWY_INLINE V Larger(V lane, V x) {
 }
 
 // The maximum of each lane of s (keys, 16), rows kSpan apart, over the keys that the lane sees.
-// Four running maxima: a single one would wait for itself.
+// Four running maxima hide the latency of a single chain.
 HWY_INLINE hwy::HWY_NAMESPACE::Vec<PanelTag> MaxOfLanes(std::size_t keys, const float* s,
                                                         std::size_t lane) {
   namespace hn = hwy::HWY_NAMESPACE;

@@ -1,4 +1,4 @@
-// Where a kernel's results go: to memory as they are, or rounded to BF16 with the largest kept.
+// Stores for a kernel's results: unchanged, or rounded to BF16 with their amax kept.
 // Include it after <hwy/highway.h>, from a .cc file that foreach_target.h compiles per target.
 #if defined(FP4LAB_NN_STORE_INL_H_) == defined(HWY_TARGET_TOGGLE)  // NOLINT: once per target
 #ifdef FP4LAB_NN_STORE_INL_H_
@@ -27,7 +27,7 @@ struct StoreAsIs {
   float Amax() const { return 0.0f; }
 };
 
-// RoundBf16 (nn/round_bf16.h) of what is stored.
+// Stores values rounded as RoundBf16 (nn/round_bf16.h) rounds them.
 class StoreBf16 {
  public:
   HWY_INLINE StoreBf16() : largest_(hwy::HWY_NAMESPACE::Zero(Lanes())) {}
@@ -51,7 +51,7 @@ class StoreBf16 {
   HWY_INLINE float Amax() const {
     namespace hn = hwy::HWY_NAMESPACE;
     const std::int32_t lanes = hn::GetLane(hn::MaxOfLanes(Lanes(), largest_));
-    return RoundToBf16(std::bit_cast<float>(std::max(lanes, single_)));  // rounding keeps the order
+    return RoundToBf16(std::bit_cast<float>(std::max(lanes, single_)));  // rounding is monotonic
   }
 
  private:

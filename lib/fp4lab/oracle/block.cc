@@ -12,8 +12,8 @@ using Real = long double;
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kLargest = std::numeric_limits<float>::max();
 
-// One rounding to binary32 of an exact product; of a quotient that long double has rounded to 64
-// bits before, which cannot change the result (64 >= 2 * 24 + 2).
+// Products are exact in long double and rounded once to binary32. Quotients are rounded to 64 bits
+// by long double first; the double rounding cannot change the result (64 >= 2 * 24 + 2).
 float Product(float a, float b) { return static_cast<float>(static_cast<Real>(a) * b); }
 float Quotient(float a, float b) { return static_cast<float>(static_cast<Real>(a) / b); }
 float AtMostLargest(float x) { return x > kLargest ? kLargest : x; }
@@ -33,7 +33,7 @@ Real LargestElement(FormatId id) {
 
 Real PowerOfTwo(int e) { return std::ldexp(static_cast<Real>(1), e); }
 
-// The largest power of two that is an element's value at most: 2^emax.
+// 2^emax: the largest power of two that is not above the largest element.
 Real LargestPower(FormatId id) {
   int e = -200;
   while (PowerOfTwo(e + 1) <= LargestElement(id)) ++e;
@@ -55,25 +55,26 @@ std::uint8_t SmallestByteFrom(Real bound) {
 
 }  // namespace
 
-BlockQuantizer::BlockQuantizer(const BlockFormat& format, float tensor_amax)
-    : format_(format),
+BlockQuantizer::BlockQuantizer(const Dialect& dialect, float tensor_amax)
+    : dialect_(dialect),
       tensor_amax_(tensor_amax),
-      elements_(Facts(format.element)),
+      elements_(Facts(dialect.element)),
       e4m3_(Facts(FormatId::kE4M3)),
-      largest_(LargestElement(format.element)),
-      largest_power_(LargestPower(format.element)) {}
+      largest_(LargestElement(dialect.element)),
+      largest_power_(LargestPower(dialect.element)) {}
 
 std::uint8_t BlockQuantizer::E8m0Scale(float amax) const {
-  if (format_.rule == ScaleRule::kRceil) {
+  if (dialect_.block_scale == BlockScale::kRceil) {
     const float reciprocal = Quotient(1.0f, static_cast<float>(largest_));
     return SmallestByteFrom(Product(amax, reciprocal));
   }
   if (std::isinf(amax)) return 255;
   const Real ratio = static_cast<Real>(amax) / largest_power_;
-  if (format_.rule == ScaleRule::kFloor) return LargestByteWithin(ratio);
-  if (format_.rule == ScaleRule::kCeil) return SmallestByteFrom(ratio);
-  // kEven: half a unit of the element's last place below a power of two counts as that power.
-  const int m = Facts(format_.element).mantissa_bits;
+  if (dialect_.block_scale == BlockScale::kFloor) return LargestByteWithin(ratio);
+  if (dialect_.block_scale == BlockScale::kCeil) return SmallestByteFrom(ratio);
+  // kEven: an amax at most half a unit in the element's last place below a power of two counts as
+  // that power of two.
+  const int m = Facts(dialect_.element).mantissa_bits;
   return LargestByteWithin(ratio / (1 - PowerOfTwo(-(m + 2))));
 }
 
@@ -93,8 +94,8 @@ BlockQuantizer::Scale BlockQuantizer::Nvfp4Scale(float amax) const {
 }
 
 BlockQuantizer::Scale BlockQuantizer::ScaleOf(float amax) const {
-  if (format_.rule == ScaleRule::kNvfp4) return Nvfp4Scale(amax);
-  if (format_.rule == ScaleRule::kTensor) {
+  if (dialect_.block_scale == BlockScale::kFolded) return Nvfp4Scale(amax);
+  if (dialect_.block_scale == BlockScale::kOneBlock) {
     const bool usable = tensor_amax_ != 0.0f && tensor_amax_ != kInf;
     const float largest = static_cast<float>(largest_);
     return {0, usable ? AtMostLargest(Quotient(largest, tensor_amax_)) : 1.0f};

@@ -27,7 +27,7 @@ Fields Split(const Format& format, std::uint32_t code) {
   return fields;
 }
 
-// The value that the fields say, whether or not the code has a special meaning.
+// The value of the fields as a finite number, even if the code is NaN or Inf.
 double FiniteValue(const Format& format, std::uint32_t exponent, std::uint32_t fraction) {
   const double part = fraction / std::ldexp(1.0, format.mantissa_bits);
   const int e = static_cast<int>(exponent);
@@ -109,11 +109,11 @@ bool Grid::RoundsUp(std::size_t below, double x, bool negative, Rounding roundin
 std::uint32_t Grid::Round(float x, Rounding rounding, std::uint32_t random16, Overflow overflow,
                           std::size_t* near) const {
   if (std::isnan(x)) return nan_;
-  const bool negative = std::signbit(x) && format_.is_signed;  // else |x| counts
+  const bool negative = std::signbit(x) && format_.is_signed;  // unsigned formats encode |x|
   const double magnitude = std::fabs(static_cast<double>(x));
   const auto largest = static_cast<std::uint32_t>(magnitudes_.size() - 2);
   const std::uint32_t sign = negative ? 1u << (format_.exponent_bits + format_.mantissa_bits) : 0u;
-  if (magnitude < magnitudes_.front()) return sign;  // E8M0 below its least
+  if (magnitude < magnitudes_.front()) return sign;  // E8M0 below its least value: code 0
   std::uint32_t code = largest + 1;
   if (magnitude < magnitudes_.back()) {
     const std::size_t below = Below(magnitude, near);

@@ -1,6 +1,7 @@
-// A second statement of the conversions of formats/format.h, by search: the codes' values in order
-// as exact doubles, and comparisons with them and their midpoints. It shares no arithmetic with
-// Encode and Decode; only the table of formats and the names of the roundings.
+// An independent implementation of the conversions of formats/format.h, for tests: it compares x
+// with the values of all codes, in order as exact doubles, and with their midpoints. It shares the
+// table of formats and the names of the roundings with the library, but no arithmetic of Encode and
+// Decode.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,7 @@ namespace fp4lab::oracle {
 
 enum class Kind : std::uint8_t { kZero, kSubnormal, kNormal, kInf, kNan };
 
-// What a code is, and its value as an exact double (Inf and NaN as such, with the code's sign).
+// The kind of a code, and its value as an exact double (Inf and NaN as such, with the code's sign).
 Kind Classify(const Format& format, std::uint32_t code);
 double Value(const Format& format, std::uint32_t code);
 
@@ -22,8 +23,8 @@ class Grid {
  public:
   explicit Grid(const Format& format);
 
-  // The code of x. `near`, of a caller who goes through values in order: where the last one lay; it
-  // saves the search and changes nothing else. Start with 0.
+  // The code of x. `near` is optional, for callers that go through values in order: it holds the
+  // position of the last value (0 at the start) and saves the search; the result is the same.
   std::uint32_t Round(float x, Rounding rounding, std::uint32_t random16 = 0,
                       Overflow overflow = Overflow::kSaturate, std::size_t* near = nullptr) const;
 
@@ -34,10 +35,10 @@ class Grid {
                 std::uint32_t random16) const;
 
   Format format_;
-  // Value of each finite magnitude code, and one beyond: the value that code would have if the
-  // format went on.
+  // The value of each finite magnitude code, and one more: the value that the next code would have
+  // if the format continued.
   std::vector<double> magnitudes_;
-  std::uint32_t nan_ = 0;  // what NaN becomes
+  std::uint32_t nan_ = 0;  // the code that NaN is encoded as
   bool has_inf_ = false, has_nan_ = false;
 };
 

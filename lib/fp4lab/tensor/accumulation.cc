@@ -36,7 +36,8 @@ constexpr auto kAccumulations = [] {
   return all;
 }();
 
-// Scaled operands as plain codes of a format that the model takes.
+// Both operands as unscaled codes of a format that the model takes; nullopt if no such format holds
+// all values exactly.
 std::optional<MmaOperands> Emulated(const TensorCoreModel& model, const MmaOperand& a,
                                     const MmaOperand& b) {
   for (const FormatId id : {FormatId::kBF16, FormatId::kTF32, FormatId::kFP16}) {
@@ -49,7 +50,8 @@ std::optional<MmaOperands> Emulated(const TensorCoreModel& model, const MmaOpera
   return std::nullopt;
 }
 
-// Whether every value is one of binary32, so that Gemm multiplies what the codes say.
+// Whether every value (element times scale) is a binary32 number, so that Gemm multiplies the exact
+// values.
 bool AreFloats(const MmaOperand& x) {
   const Matrix<double> values = ExactValues(x);
   return std::all_of(values.values.begin(), values.values.end(), [](double v) {
@@ -75,7 +77,8 @@ float Sequential64(std::span<const double> a, std::span<const double> b) {
 }
 
 float Exact(std::span<const double> a, std::span<const double> b) {
-  // Special values need no exactness, and products of finite ones are finite in binary64.
+  // A sum with NaN or Inf needs no exact arithmetic. Products of finite values are finite in
+  // binary64.
   const float rounded = Sequential64(a, b);
   double special = 0;
   for (std::size_t k = 0; k < a.size(); ++k) special += a[k] * b[k] * 0.0;
@@ -99,7 +102,7 @@ void ForEachOutput(const MmaOperand& a, const MmaOperand& b, const ProductOption
   });
 }
 
-// Binary32 values through Gemm; alpha is applied by FinishProduct as everywhere here.
+// Multiplies the binary32 values by Gemm. FinishProduct applies alpha, as for the other orders.
 void Fp32(const MmaOperand& a, const MmaOperand& b, int block, const ProductOptions& options,
           MatrixView<float> c) {
   const Matrix<float> va = FloatValues(a), vb = FloatValues(b);
@@ -125,12 +128,16 @@ std::string WhyNot(const Accumulation& accumulation, const MmaOperand& a, const 
   if (a.cols != b.cols) return "the operands differ in K";
   if (accumulation.order == SumOrder::kFp32Blocks ||
       accumulation.order == SumOrder::kFp32Sequential) {
-    return AreFloats(a) && AreFloats(b) ? "" : "a value with its scale is no binary32 number";
+    return AreFloats(a) && AreFloats(b)
+               ? ""
+               : "an element times its scale is not representable in binary32";
   }
   if (accumulation.model == nullptr) return "";
   const TensorCoreModel& model = *accumulation.model;
   if (!NeedsEmulation(model, a, b)) return std::string(WhyNot(model, a, b));
-  return Emulated(model, a, b) ? "" : "a value with its scale is no number of the operand format";
+  return Emulated(model, a, b)
+             ? ""
+             : "an element times its scale is not representable in the operand format";
 }
 
 std::optional<MmaOperands> OperandsFor(const Accumulation& accumulation, const MmaOperand& a,
@@ -146,7 +153,8 @@ std::optional<MmaOperands> OperandsFor(const Accumulation& accumulation, const M
 void GemmAs(const Accumulation& accumulation, const MmaOperand& a, const MmaOperand& b,
             const ProductOptions& options, MatrixView<float> c) {
   Expects(a.cols == b.cols && c.rows == a.rows && c.cols == b.rows, "a (M, K), b (N, K), c (M, N)");
-  Expects(!options.accumulate || accumulation.model != nullptr, "c starts tensor cores only");
+  Expects(!options.accumulate || accumulation.model != nullptr,
+          "options.accumulate needs a tensor-core accumulation");
   switch (accumulation.order) {
     case SumOrder::kFp32Blocks:
       return Fp32(a, b, std::max(a.group, b.group), options, c);

@@ -1,4 +1,4 @@
-// The orders and widths in which a GEMM may sum, by name: a parameter of the product.
+// The orders and precisions in which a GEMM can sum, as a named parameter of the product.
 #pragma once
 
 #include <array>
@@ -15,10 +15,10 @@
 
 namespace fp4lab {
 
-// p_k = a_k * b_k, the values with their block scales and without a tensor scale; [..] is one
-// rounding, RNE.
+// Notation: p_k = a_k * b_k, where a_k and b_k include their block scales but no tensor scale; [..]
+// is one rounding, RNE.
 enum class SumOrder : std::uint8_t {
-  kFp32Blocks,      // y = [y + d], d the sum of a block, fused: Gemm with block = the scales' group
+  kFp32Blocks,      // y = [y + d], d a block's sum by FMAs: Gemm with block = the scales' group
   kFp32Sequential,  // y = [y + a_k * b_k], fused, k ascending: Gemm with block = 0
   kFp32Pairwise,    // [p_k] in binary32, then a tree: the first ceil(n/2) terms + the others
   kFp64,            // y = y + p_k in binary64, k ascending, rounded to binary32 at the end
@@ -39,26 +39,28 @@ struct Accumulation {
 std::span<const Accumulation> Accumulations();
 const Accumulation* FindAccumulation(std::string_view name);
 
-// Empty where the accumulation takes these operands; else why it does not, for people. A tensor
-// core without block scales takes scaled operands whose values are numbers of its format: that is
-// how chips without FP4 emulate it.
+// Empty if the accumulation takes these operands, else the reason in words. A tensor core without
+// block scales takes scaled operands whose values are numbers of its operand format: chips without
+// FP4 emulate FP4 in this way.
 std::string WhyNot(const Accumulation& accumulation, const MmaOperand& a, const MmaOperand& b);
 
-// What the accumulation multiplies: a and b, or their codes in the format of a tensor core that
-// emulates (BF16 before TF32 before FP16). Nothing where WhyNot has a reason.
+// The operands that the accumulation multiplies: a and b, or, on a tensor core that emulates, their
+// values as codes of its operand format (BF16 before TF32 before FP16). nullopt if WhyNot gives a
+// reason.
 struct MmaOperands {
   MmaOperand a, b;
 };
 std::optional<MmaOperands> OperandsFor(const Accumulation& accumulation, const MmaOperand& a,
                                        const MmaOperand& b);
 
-// c(m, n) = FinishProduct(the sum). options.accumulate is for tensor cores only. The operands must
-// pass WhyNot. The same bits for any number of threads and on every SIMD target.
+// c(m, n) = FinishProduct(sum), a (M, K), b (N, K), c (M, N). options.accumulate is for tensor
+// cores only. The operands must pass WhyNot. The same bits for any number of threads and on every
+// SIMD target.
 void GemmAs(const Accumulation& accumulation, const MmaOperand& a, const MmaOperand& b,
             const ProductOptions& options, MatrixView<float> c);
 
-// alpha of two NVFP4 operands from their tensors' amax, C = 448 * 6 = 2688 (nvfp4: E4M3 scales up
-// to 448), `alpha` the factor of the caller:
+// The alpha of two NVFP4 operands from the amax of their tensors, C = 448 * 6 = 2688 (nvfp4: E4M3
+// scales up to 448). `alpha` is the caller's factor:
 //   kKernel     fl(fl(fl(alpha * amax_b) * amax_a) * fl(1 / 2688^2)): Transformer Engine's kernel,
 //               whose first operand is cuBLAS's A, our b (the weight in fprop)
 //   kReference  fl(fl(amax_a * amax_b) / 2688^2), times alpha: its PyTorch reference

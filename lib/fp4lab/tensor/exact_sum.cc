@@ -47,7 +47,7 @@ void ExactSum::Carry() {
     limbs_[i] = value & static_cast<std::int64_t>(kDigit);
     carry = value >> 32;
   }
-  limbs_[kLimbs - 1] += carry;  // keeps the sign
+  limbs_[kLimbs - 1] += carry;  // the last limb keeps the sign
   adds_ = 0;
 }
 

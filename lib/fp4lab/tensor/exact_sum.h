@@ -1,4 +1,4 @@
-// A sum without rounding: fixed point, wide enough for any product of two scaled codes.
+// An exact sum: fixed point, wide enough for any product of two scaled codes.
 #pragma once
 
 #include <array>
@@ -13,25 +13,25 @@ class ExactSum {
   // block scales and a binary32 factor lie in [2^-450, 2^420].
   static constexpr int kLeast = -480, kMost = 600;
 
-  // += significand * 2^exponent, |significand| < 2^62, kLeast <= exponent < 500.
+  // Adds significand * 2^exponent; |significand| < 2^62, kLeast <= exponent < 500.
   void Add(std::int64_t significand, int exponent);
-  // += x, finite, a multiple of 2^kLeast below 2^560.
+  // Adds x, which must be finite and a multiple of 2^kLeast below 2^560.
   void Add(double x);
 
-  // -1, 0, +1.
+  // The sign of the sum: -1, 0 or +1.
   int Sign() const;
-  // Rounded to binary32, RNE; subnormals are kept, a zero is +0, overflow gives infinity.
+  // The sum rounded to binary32, RNE; subnormals are kept, a zero is +0, overflow gives infinity.
   float ToFloat() const;
-  // The least binary64 number that is not below |sum|.
+  // |sum| rounded up to binary64.
   double MagnitudeUp() const;
 
  private:
   static constexpr std::size_t kLimbs = (kMost - kLeast) / 32 + 3;
   struct Magnitude {
     bool negative = false;
-    std::array<std::uint32_t, kLimbs> digits = {};  // least first
+    std::array<std::uint32_t, kLimbs> digits = {};  // least significant first
     int top = -1;                                   // place of the highest one bit; -1: zero
-    // Bits [from, from + 64), zeros outside.
+    // Bits [from, from + 64); bits outside the number are zero.
     std::uint64_t Bits(int from) const;
     bool AnyBelow(int place) const;
   };

@@ -22,8 +22,6 @@
 namespace fp4lab {
 namespace {
 
-constexpr std::size_t RoundUp(std::size_t x, std::size_t y) { return DivideUp(x, y) * y; }
-
 // Multiply-adds, and elements of b to pack, below which a second thread costs more than it saves.
 constexpr std::size_t kParallelWork = std::size_t{1} << 21, kParallelPacking = std::size_t{1} << 17;
 // Elements of b packed at a time.
@@ -37,25 +35,24 @@ HWY_BEFORE_NAMESPACE();
 namespace fp4lab {
 namespace HWY_NAMESPACE {
 
-// Steps of k that are done for a whole tile of c before the next: a panel of b for so many steps
-// fits a first-level cache.
+// Steps of k that are computed for a whole tile of c at a time: a panel of b of this depth fits a
+// first-level cache.
 inline constexpr std::size_t kFp4Depth = 512;
 inline constexpr std::size_t kFp4MaxTileRows = 43 * kFp4TileRows, kFp4MaxTileCols = 256;
 
-// A product with c's unit stride along its rows, cut into tiles of c.
+// A product, cut into tiles of c. c has unit stride along its rows.
 struct Fp4Product {
   Fp4Operand a, b;
   MatrixView<float> c;
   std::size_t block;
   float alpha;
   bool accumulate;
-  std::size_t tile_rows = kFp4MaxTileRows, tile_cols = kFp4MaxTileCols;
+  TileGrid tiles = {c.rows, c.cols, kFp4MaxTileRows, kFp4MaxTileCols};
   const std::uint8_t* packed = nullptr;  // b's panels
 
   std::size_t Blocks() const { return DivideUp(a.codes.cols, block); }
-  std::size_t RowTiles() const { return DivideUp(c.rows, tile_rows); }
-  std::size_t ColTiles() const { return DivideUp(c.cols, tile_cols); }
-  // Bytes of b's columns before column n, the first of a panel; `width` of that panel.
+  // The packed panel whose first column is n, from block `first_block` of k on; `width`: its
+  // columns.
   const std::uint8_t* Panel(std::size_t n, std::size_t width, std::size_t first_block) const {
     return packed + Fp4PanelBlockBytes(block, n) * Blocks() +
            Fp4PanelBlockBytes(block, width) * first_block;
@@ -77,7 +74,8 @@ struct Fp4TileMemory {
   }
 };
 
-// Points `w` at rows of a: in place, or packed into memory where a quad does not lie together.
+// Points `w` at rows of a: in place, or at a packed copy in `memory` if the four bytes of a quad
+// are not adjacent or the last block is not whole.
 void SetFp4Rows(const Fp4Product& p, std::size_t row, std::size_t rows, std::size_t k,
                 std::size_t depth, const Fp4TileMemory& memory, Fp4Work* w) {
   const Fp4Codes a = p.a.codes.Block(row, k, rows, depth);
@@ -106,7 +104,7 @@ void SetFp4Rows(const Fp4Product& p, std::size_t row, std::size_t rows, std::siz
   w->a_scale_block_stride = memory.row_count;
 }
 
-// The tile of c at (row, col) takes in the steps of k from `k`.
+// Adds up to kFp4Depth steps of k, from `k` on, to the tile of c at (row, col).
 void ComputeFp4Depth(const Fp4Product& p, MatrixView<float> c, std::size_t row, std::size_t col,
                      std::size_t k, const Fp4TileMemory& memory) {
   const std::size_t depth = std::min(kFp4Depth, p.a.codes.cols - k);
@@ -135,36 +133,15 @@ void ComputeFp4Depth(const Fp4Product& p, MatrixView<float> c, std::size_t row, 
   }
 }
 
-// Tile `index` of c; tiles are counted along the columns first.
 void ComputeFp4TileOfC(const Fp4Product& p, std::size_t index) {
-  const std::size_t row = index / p.ColTiles() * p.tile_rows;
-  const std::size_t col = index % p.ColTiles() * p.tile_cols;
-  const MatrixView<float> c = p.c.Block(row, col, std::min(p.tile_rows, p.c.rows - row),
-                                        std::min(p.tile_cols, p.c.cols - col));
+  const TileGrid::Tile t = p.tiles.At(index);
+  const MatrixView<float> c = p.c.Block(t.row, t.col, t.rows, t.cols);
   const Fp4TileMemory memory(p, c);
-  std::size_t k = 0;
-  do {  // once for K = 0: c gets alpha * 0
-    ComputeFp4Depth(p, c, row, col, k, memory);
-    k += kFp4Depth;
-  } while (k < p.a.codes.cols);
+  ForEachDepth(p.a.codes.cols, kFp4Depth,
+               [&](std::size_t k) { ComputeFp4Depth(p, c, t.row, t.col, k, memory); });
 }
 
-// Smaller tiles where there would be too few for the threads. No result depends on them.
-void ShrinkFp4Tiles(Fp4Product& p) {
-  p.tile_rows = std::min(kFp4MaxTileRows, RoundUp(p.c.rows, kFp4TileRows));
-  p.tile_cols = std::min(kFp4MaxTileCols, RoundUp(p.c.cols, kFp4PanelCols));
-  while (p.RowTiles() * p.ColTiles() < 2 * static_cast<std::size_t>(Threads())) {
-    if (p.tile_rows > (p.tile_cols > kFp4PanelCols ? 4 : 2) * kFp4TileRows) {
-      p.tile_rows = RoundUp(DivideUp(p.tile_rows, 2), kFp4TileRows);
-    } else if (p.tile_cols > kFp4PanelCols) {
-      p.tile_cols = RoundUp(DivideUp(p.tile_cols, 2), kFp4PanelCols);
-    } else {
-      return;
-    }
-  }
-}
-
-// All of b in panels, in the calling thread's memory.
+// Packs all of b into panels, in the calling thread's scratch memory.
 const std::uint8_t* PackFp4Whole(const Fp4Product& p, bool parallel) {
   const std::size_t panels = DivideUp(p.b.codes.rows, kFp4PanelCols), depth = p.b.codes.cols;
   const std::size_t panel_bytes = Fp4PanelBlockBytes(p.block, kFp4PanelCols) * p.Blocks();
@@ -187,8 +164,8 @@ Fp4Operand RowsOf(const Fp4Operand& x, std::size_t first, std::size_t count) {
 
 void ComputeFp4Product(Fp4Product p, bool parallel);
 
-// A small c: a part for each thread, which packs what it needs itself, so that nobody waits.
-// Columns are divided if they come out even, else rows.
+// Divides a small c into one part for each thread. Each thread packs its own part of b, so that no
+// thread waits for another. Columns are divided if they split evenly, else rows.
 void DivideFp4Product(const Fp4Product& p) {
   constexpr std::size_t kCols = 32;  // a multiple of every panel and block_rows
   const auto threads = static_cast<std::size_t>(Threads());
@@ -201,6 +178,7 @@ void DivideFp4Product(const Fp4Product& p) {
     const std::size_t row = i / col_parts * rows, col = i % col_parts * cols;
     Fp4Product part = p;
     part.c = p.c.Block(row, col, std::min(rows, p.c.rows - row), std::min(cols, p.c.cols - col));
+    part.tiles = {part.c.rows, part.c.cols, kFp4MaxTileRows, kFp4MaxTileCols};
     part.a = RowsOf(p.a, row, part.c.rows);
     part.b = RowsOf(p.b, col, part.c.cols);
     ComputeFp4Product(part, false);
@@ -208,19 +186,21 @@ void DivideFp4Product(const Fp4Product& p) {
 }
 
 void ComputeFp4Product(Fp4Product p, bool parallel) {
-  if (parallel && p.RowTiles() * p.ColTiles() == 1) return DivideFp4Product(p);
-  if (parallel) ShrinkFp4Tiles(p);
+  if (parallel && p.tiles.Count() == 1) return DivideFp4Product(p);
+  if (parallel) {
+    p.tiles.FitTo(kFp4TileRows, kFp4PanelCols);
+    p.tiles.ShrinkFor(static_cast<std::size_t>(Threads()), kFp4TileRows, kFp4PanelCols);
+  }
   p.packed = PackFp4Whole(p, parallel);
-  ForEachPiece(parallel, p.RowTiles() * p.ColTiles(),
-               [&p](std::size_t i) { ComputeFp4TileOfC(p, i); });
+  ForEachPiece(parallel, p.tiles.Count(), [&p](std::size_t i) { ComputeFp4TileOfC(p, i); });
 }
 
 void Fp4GemmKernel(const Fp4Operand& a, const Fp4Operand& b, const GemmOptions& options,
                    MatrixView<float> c) {
   const std::size_t depth = a.codes.cols;
   const bool parallel = Threads() > 1 && c.size() * depth >= kParallelWork;
-  const std::size_t step =  // a multiple of every block_rows
-      std::max(kFp4MaxTileCols, kPackedCodes / (depth + 1) / kFp4MaxTileCols * kFp4MaxTileCols);
+  // A multiple of every block_rows.
+  const std::size_t step = ColumnsAtOnce(kPackedCodes, depth, kFp4MaxTileCols);
   for (std::size_t n = 0; n < c.cols; n += step) {
     const std::size_t cols = std::min(step, c.cols - n);
     ComputeFp4Product({.a = a,

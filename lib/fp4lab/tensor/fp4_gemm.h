@@ -1,4 +1,4 @@
-// The block-scaled FP4 matrix product on integers: Gemm's bits without its multiplications.
+// The block-scaled FP4 GEMM on integers: the same bits as Gemm, from int8 dot products.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,10 @@
 
 namespace fp4lab {
 
-// A quantized operand. Element (r, k) is (codes(r, k) - 12) / 2 * scales(r / block_rows, k /
-// block), where `block` belongs to the product: an E2M1 value counted in halves, as an unsigned
-// byte 0..24, times the scale of its block.
+// A quantized operand. Element (r, k) is
+//   (codes(r, k) - 12) / 2 * scales(r / block_rows, k / block)
+// where `block` is GemmOptions::block: a code is 12 + 2 * E2M1 value, a byte in 0..24, and a scale
+// is the scale of the element's block.
 struct Fp4Operand {
   MatrixView<const std::uint8_t> codes;  // (rows, K), unit stride in one direction
   MatrixView<const float> scales;        // (ceil(rows / block_rows), ceil(K / block)), likewise
@@ -22,9 +23,9 @@ struct Fp4Operand {
 //   y = +0;  for blocks ascending:  dot = the exact sum over the block of (a - 12) * (b - 12),
 //                                   y = fma(dot, fl(fl(sa / 4) * sb), y)
 //   y = fl(alpha * y);  c = accumulate ? fl(c + y) : y
-// These are the bits of Gemm on the elements' values if every scale is +0 or in [2^-60, 2^58] and
-// has at most 4 significant bits (E4M3 and E8M0 scales do): then nothing but the addition to y
-// rounds.
+// The result has the same bits as Gemm on the elements' values if every scale is +0 or in
+// [2^-60, 2^58] and has at most 4 significant bits (as E4M3 and E8M0 scales have): then only the
+// addition to y rounds.
 void Fp4Gemm(const Fp4Operand& a, const Fp4Operand& b, const GemmOptions& options,
              MatrixView<float> c);
 
@@ -33,7 +34,7 @@ void Fp4Gemm(const Fp4Operand& a, const Fp4Operand& b, const GemmOptions& option
              MatrixView<float> c);
 }
 
-// Throws std::logic_error unless the views fit together as Fp4Gemm asks.
+// Throws std::logic_error unless the views have the shapes and strides that Fp4Gemm requires.
 void ExpectFp4Product(const Fp4Operand& a, const Fp4Operand& b, const GemmOptions& options,
                       MatrixView<float> c);
 

@@ -1,4 +1,5 @@
-// Sums of products of unsigned and signed bytes, four a 32-bit lane, as each target does them best.
+// Dot products of unsigned with signed bytes, four per 32-bit lane, with the best instruction of
+// each target.
 // Include it after <hwy/highway.h>, from a .cc file that foreach_target.h compiles per target.
 #if defined(FP4LAB_TENSOR_FP4_GEMM_DOT_INL_H_) == defined(HWY_TARGET_TOGGLE)  // NOLINT: per target
 #ifdef FP4LAB_TENSOR_FP4_GEMM_DOT_INL_H_
@@ -29,10 +30,10 @@ inline constexpr std::size_t kFp4TileRows = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_A
 inline constexpr std::size_t kFp4TileVectors = 2;
 inline constexpr std::size_t kFp4PanelCols = kFp4TileVectors * kLanes;
 
-// Lane n of a DotSum becomes start(n) + the sum over quads of a[0] * b(n)[0] + ... + a[3] * b(n)[3]
-// with a unsigned, b signed. |a|, |b|, the number of quads and the start are as in the FP4 GEMM: at
-// most 24, 12, 8 and 12 * 12 * 32; so sums of pairs fit 16 bits: 12 * 12 * 32 + 16 * 24 * 12 <
-// 2^15.
+// Lane n of a DotSum is start(n) + the sum over quads of a[0] * b(n)[0] + ... + a[3] * b(n)[3],
+// with a unsigned and b signed. In the FP4 GEMM |a|, |b|, the number of quads and |start| are at
+// most 24, 12, 8 and 12 * 12 * 32, so that sums of pairs fit 16 bits:
+//   12 * 12 * 32 + 16 * 24 * 12 < 2^15
 using DotCodes = Fp4IntVec;
 using DotBytes = Fp4IntVec;
 
@@ -55,10 +56,10 @@ HWY_INLINE DotSum AddDot(DotSum sum, DotCodes a, DotBytes b) {
   return sum;
 }
 HWY_INLINE Fp4IntVec WholeDot(DotSum sum) { return sum; }
-// What StartDot loads to start at `start`.
+// `start` in the form that StartDot loads.
 HWY_INLINE Fp4IntVec DotStart(Fp4IntVec start) { return start; }
 #elif HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET <= HWY_SSSE3
-// pmaddubsw: pairs as 16 bits, added up to 32 bits at the end.
+// pmaddubsw: sums of pairs in 16 bits, which WholeDot adds to 32 bits at the end.
 using DotSum = Fp4IntVec;
 HWY_INLINE DotSum StartDot(const std::uint8_t* from) { return LoadDotBytes(from); }
 #if HWY_TARGET <= HWY_AVX3
@@ -100,7 +101,7 @@ HWY_INLINE Fp4IntVec DotStart(Fp4IntVec start) { return start; }
 
 HWY_INLINE GemmVec FinishDot(DotSum sum) { return hn::ConvertTo(GemmTag(), WholeDot(sum)); }
 
-// fl(a * b + c) where a * b is exact, so that it does not matter whether it is rounded.
+// fl(a * b + c) for an exact product a * b: fused and separate operations give the same result.
 HWY_INLINE GemmVec AddExact(GemmVec a, GemmVec b, GemmVec c) {
 #if HWY_NATIVE_FMA
   return hn::MulAdd(a, b, c);

@@ -1,4 +1,4 @@
-// The loop that the FP4 GEMM spends its time in: block sums in integers, a tile of c in registers.
+// The inner loop of the FP4 GEMM: block sums in integers, a tile of c in registers.
 // Include it after <hwy/highway.h>, from a .cc file that foreach_target.h compiles per target.
 #if defined(FP4LAB_TENSOR_FP4_GEMM_KERNEL_INL_H_) == defined(HWY_TARGET_TOGGLE)  // NOLINT
 #ifdef FP4LAB_TENSOR_FP4_GEMM_KERNEL_INL_H_
@@ -14,6 +14,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "fp4lab/base/divide_up.h"
+
 #include <hwy/highway.h>
 
 #include "fp4lab/tensor/fp4_gemm_dot-inl.h"
@@ -22,9 +24,10 @@ HWY_BEFORE_NAMESPACE();
 namespace fp4lab {
 namespace HWY_NAMESPACE {
 
-// What one register tile does: kRows x (kVectors * kLanes) elements of c over `blocks` blocks of k.
+// The work of one register tile: kRows x (kVectors * kLanes) elements of c over `blocks` blocks of
+// k.
 struct Fp4Work {
-  const std::uint8_t* a;                    // codes of the first row, four bytes of k together
+  const std::uint8_t* a;                    // codes of the first row; a quad is four steps of k
   std::size_t a_row_stride, a_quad_stride;  // bytes from row to row, from quad to quad
   const float* a_scales;
   std::size_t a_scale_row_stride, a_scale_block_stride;
@@ -103,7 +106,7 @@ HWY_INLINE ComputeFp4TileFunction Fp4TileFunction(std::size_t block, std::size_t
                                                   std::size_t cols) {
   static constexpr std::array kTiles = {Fp4Tiles<4>(std::make_index_sequence<kFp4TileVectors>()),
                                         Fp4Tiles<8>(std::make_index_sequence<kFp4TileVectors>())};
-  return kTiles[block == 32 ? 1 : 0][(cols + kLanes - 1) / kLanes - 1][rows - 1];
+  return kTiles[block == 32 ? 1 : 0][DivideUp(cols, kLanes) - 1][rows - 1];
 }
 
 }  // namespace HWY_NAMESPACE

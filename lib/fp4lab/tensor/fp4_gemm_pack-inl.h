@@ -1,4 +1,4 @@
-// Packing for the FP4 GEMM: quads of k together, columns beside each other.
+// Packing for the FP4 GEMM: the four bytes of a quad (four steps of k) are adjacent, then columns.
 // Include it after <hwy/highway.h>, from a .cc file that foreach_target.h compiles per target.
 #if defined(FP4LAB_TENSOR_FP4_GEMM_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)  // NOLINT: per target
 #ifdef FP4LAB_TENSOR_FP4_GEMM_PACK_INL_H_
@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/matrix.h"
 
 #include <hwy/highway.h>
@@ -25,12 +26,10 @@ namespace HWY_NAMESPACE {
 
 using Fp4Codes = MatrixView<const std::uint8_t>;
 
-// Elements of a panel of `cols` columns side by side: whole vectors.
-constexpr std::size_t Fp4PanelWidth(std::size_t cols) {
-  return (cols + kLanes - 1) / kLanes * kLanes;
-}
-// Bytes of one block of k in a panel of `width` columns: codes, then a start of the sum and a scale
-// a column.
+// The width of a panel of `cols` columns: whole vectors.
+constexpr std::size_t Fp4PanelWidth(std::size_t cols) { return RoundUp(cols, kLanes); }
+// Bytes of one block of k in a panel of `width` columns: the codes, then for each column the start
+// of its sum and its scale, 4 bytes each.
 constexpr std::size_t Fp4PanelBlockBytes(std::size_t block, std::size_t width) {
   return (block + 8) * width;
 }
@@ -54,7 +53,7 @@ HWY_INLINE hn::Vec<D> GatherRows(D d, const std::uint8_t* from, std::size_t stri
   }
 }
 
-// x has unit stride along k.
+// FourQuads of an x with unit stride along k; `stride`: from one row to the next.
 HWY_INLINE FourQuads QuadsFromRows(const std::uint8_t* from, std::size_t stride) {
   const Fp4IntTag d;
   const hn::Repartition<std::uint64_t, Fp4IntTag> pairs;
@@ -78,7 +77,7 @@ HWY_INLINE FourQuads QuadsFromRows(const std::uint8_t* from, std::size_t /*strid
 }
 #endif
 
-// x has unit stride along its rows; `stride` from one k to the next.
+// FourQuads of an x with unit stride from row to row; `stride`: from one k to the next.
 HWY_INLINE FourQuads QuadsFromColumns(const std::uint8_t* from, std::size_t stride) {
   const hn::Rebind<std::uint8_t, Fp4IntTag> bytes;
   const Fp4IntTag d;
@@ -95,7 +94,7 @@ HWY_INLINE FourQuads QuadsFromColumns(const std::uint8_t* from, std::size_t stri
   return quads;
 }
 
-// The same at the edges of x: beyond them the byte is 12, a zero. x starts at (r, k).
+// FourQuads at the edges of x, which starts at (r, k): bytes beyond the edges are 12, a zero.
 HWY_NOINLINE FourQuads QuadsAtEdge(Fp4Codes x) {
   alignas(64) std::uint8_t padded[kLanes][16];
   const std::size_t rows = std::min(x.rows, kLanes), cols = std::min<std::size_t>(x.cols, 16);
@@ -114,11 +113,11 @@ HWY_INLINE FourQuads LoadFourQuads(Fp4Codes x, std::size_t r, std::size_t k) {
                            : QuadsFromColumns(&x(r, k), x.col_stride);
 }
 
-// Rows of a as quads: quad q of row r at out + (q * row_count + r) * 4, for r < row_count, a
-// multiple of kLanes, and q up to whole blocks.
+// Packs rows of a as quads: quad q of row r at out + (q * row_count + r) * 4. row_count is a
+// multiple of kLanes, and the quads fill whole blocks.
 HWY_NOINLINE void PackFp4Rows(Fp4Codes a, std::size_t block, std::size_t row_count,
                               std::uint8_t* HWY_RESTRICT out) {
-  const std::size_t depth = (a.cols + block - 1) / block * block;
+  const std::size_t depth = RoundUp(a.cols, block);
   for (std::size_t k = 0; k < depth; k += 16) {
     for (std::size_t r = 0; r < row_count; r += kLanes) {
       const FourQuads x = LoadFourQuads(a, r, k);
@@ -130,14 +129,15 @@ HWY_NOINLINE void PackFp4Rows(Fp4Codes a, std::size_t block, std::size_t row_cou
   }
 }
 
-// Each byte less 12, for bytes below 128: bit 7 keeps the borrow from the next byte.
+// Subtracts 12 from each byte, for bytes below 128; bit 7, set before the subtraction, keeps the
+// borrow from the next byte.
 HWY_INLINE Fp4IntVec Signed(Fp4IntVec codes) {
   const Fp4IntTag d;
   const Fp4IntVec top = hn::Set(d, static_cast<std::int32_t>(0x80808080u));
   return hn::Xor(hn::Sub(hn::Or(codes, top), hn::Set(d, 0x0C0C0C0C)), top);
 }
 
-// One block of k and one vector of columns of a panel: b starts at its first column and k.
+// Packs one block of k, from step k of b on, for the vector of columns of a panel from column n on.
 HWY_INLINE void PackFp4Block(Fp4Codes b, std::size_t n, std::size_t k, std::size_t block,
                              std::size_t width, std::uint8_t* HWY_RESTRICT out) {
   const Fp4IntTag d;
@@ -155,10 +155,9 @@ HWY_INLINE void PackFp4Block(Fp4Codes b, std::size_t n, std::size_t k, std::size
   hn::Store(DotStart(start), d, reinterpret_cast<std::int32_t*>(out + block * width) + n);
 }
 
-// Columns of b as a panel: for each block of k the codes less 12, quad q of column n at (q * width
-// + n)
-// * 4; then -12 times their sum, where the block's sum starts so that a's 12 counts for nothing;
-// then scale / 4.
+// Packs columns of b as a panel. For each block of k the panel holds the codes less 12, quad q of
+// column n at (q * width + n) * 4; then -12 times their sum, at which the block's sum starts, so
+// that a's offset of 12 cancels; then scale / 4 (from PackFp4PanelScales).
 HWY_NOINLINE void PackFp4Panel(Fp4Codes b, std::size_t block, std::uint8_t* HWY_RESTRICT out) {
   const std::size_t width = Fp4PanelWidth(b.rows);
   for (std::size_t k = 0; k < b.cols; k += block) {
@@ -167,7 +166,7 @@ HWY_NOINLINE void PackFp4Panel(Fp4Codes b, std::size_t block, std::uint8_t* HWY_
   }
 }
 
-// The scales of a panel: column n's is scales((first_row + n) / block_rows, .).
+// Packs the scales of a panel, times 1/4: column n has scales((first_row + n) / block_rows, .).
 HWY_NOINLINE void PackFp4PanelScales(MatrixView<const float> scales, std::size_t block_rows,
                                      std::size_t first_row, std::size_t cols, std::size_t block,
                                      std::uint8_t* HWY_RESTRICT out) {

@@ -2,22 +2,18 @@
 #include <cmath>
 #include <cstddef>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/tensor/fp4_gemm.h"
 
 namespace fp4lab {
 namespace {
 
-template <class T>
-bool HasUnitStride(MatrixView<T> x) {
-  return x.rows <= 1 || x.cols <= 1 || x.row_stride == 1 || x.col_stride == 1;
-}
-
 void ExpectOperand(const Fp4Operand& x, std::size_t block) {
   Expects(x.block_rows == 1 || x.block_rows == 16 || x.block_rows == 32, "block_rows 1, 16 or 32");
-  Expects(x.scales.rows == (x.codes.rows + x.block_rows - 1) / x.block_rows &&
-              x.scales.cols == (x.codes.cols + block - 1) / block,
-          "one scale a block");
+  Expects(x.scales.rows == DivideUp(x.codes.rows, x.block_rows) &&
+              x.scales.cols == DivideUp(x.codes.cols, block),
+          "one scale per block");
   Expects(HasUnitStride(x.codes) && HasUnitStride(x.scales), "a unit stride in each view");
 }
 

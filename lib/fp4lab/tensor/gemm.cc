@@ -32,27 +32,26 @@ HWY_BEFORE_NAMESPACE();
 namespace fp4lab {
 namespace HWY_NAMESPACE {
 
-// Steps of k that are done for a whole tile of c before the next: a panel of b for so many steps
-// fits a first-level cache. Half of it where columns of a have to stay there too.
+// Steps of k that are computed for a whole tile of c at a time: a panel of b of this depth fits a
+// first-level cache. kDirectDepth is for column-major a read in place, whose columns must stay in
+// that cache, too.
 inline constexpr std::size_t kDepth = 128, kDirectDepth = 64;
 // The largest tile of c: its running sums (264 KiB) fit a second-level cache.
 inline constexpr std::size_t kMaxTileRows = 43 * kTileRows, kMaxTileCols = 256;
 inline constexpr std::size_t kPackDepth = 256;  // steps of k packed as one unit of work
 
-// A product with c's unit stride along its rows, cut into tiles of c.
+// A product, cut into tiles of c. c has unit stride along its rows.
 struct Product {
   MatrixView<const float> a, b;
   MatrixView<float> c;
-  std::size_t block;  // 0: one
+  std::size_t block;  // steps of k in a block; 0: all of K is one block
   float alpha;
   bool accumulate;
-  std::size_t tile_rows = kMaxTileRows, tile_cols = kMaxTileCols;
-  std::size_t depth = kDepth;     // steps of k at a time; a multiple of `block`
-  const float* packed = nullptr;  // b in panels, panel p from p * kPanelCols * K; or tiles pack b
-  bool pack_a = false;            // tiles pack a
-
-  std::size_t RowTiles() const { return DivideUp(c.rows, tile_rows); }
-  std::size_t ColTiles() const { return DivideUp(c.cols, tile_cols); }
+  TileGrid tiles = {c.rows, c.cols, kMaxTileRows, kMaxTileCols};
+  std::size_t depth = kDepth;  // steps of k at a time; a multiple of `block`
+  // b in panels, panel p from p * kPanelCols * K on; nullptr: each tile packs its part of b.
+  const float* packed = nullptr;
+  bool pack_a = false;  // each tile packs its part of a
 };
 
 // The part of a thread's scratch memory that one tile of c needs.
@@ -61,17 +60,17 @@ struct TileMemory {
 
   explicit TileMemory(const Product& p) {
     const std::size_t state_size =
-        p.a.cols > p.depth ? p.tile_rows * p.tile_cols : kMostRows * kPanelCols;
+        p.a.cols > p.depth ? p.tiles.tile_rows * p.tiles.tile_cols : kMostRows * kPanelCols;
     const std::size_t b_size = p.packed == nullptr ? p.depth * kPanelCols : 0;
-    const std::size_t a_size = p.pack_a ? p.depth * p.tile_rows : 0;
+    const std::size_t a_size = p.pack_a ? p.depth * p.tiles.tile_rows : 0;
     state = tile_scratch.Get<float>(state_size + b_size + a_size);
     b = state + state_size;
     a = b + b_size;
   }
 };
 
-// Columns [j, j + w.to.cols) of a tile `c` take in the steps of k of `a` and w.b. The first rows of
-// a are packed.
+// Adds the steps of k of `a` and of the panel w.b to the w.to.cols columns `c` of a tile. The first
+// packed_rows rows of a are read from packed_a.
 HWY_INLINE void ComputePanel(TileWork w, MatrixView<const float> a, const float* packed_a,
                              std::size_t packed_rows, MatrixView<float> c, bool one_pass) {
   const std::size_t step = packed_rows == 0 ? RowsAtOnce(w.to.cols) : kTileRows;
@@ -86,7 +85,7 @@ HWY_INLINE void ComputePanel(TileWork w, MatrixView<const float> a, const float*
   }
 }
 
-// The tile of c at (row, col) takes in the steps of k from `k`.
+// Adds up to p.depth steps of k, from `k` on, to the tile of c at (row, col).
 void ComputeDepth(const Product& p, MatrixView<float> c, std::size_t row, std::size_t col,
                   std::size_t k, const TileMemory& memory) {
   const std::size_t depth = std::min(p.depth, p.a.cols - k);
@@ -98,67 +97,54 @@ void ComputeDepth(const Product& p, MatrixView<float> c, std::size_t row, std::s
     if (p.packed == nullptr) PackPanel(p.b.Block(col + j, k, cols, depth), memory.b);
     const float* b =
         p.packed == nullptr ? memory.b : p.packed + (col + j) * p.a.cols + k * PanelWidth(cols);
-    const TileWork work = {.a = nullptr,
-                           .a_row_stride = 0,
-                           .a_k_stride = 0,
-                           .b = b,
-                           .depth = depth,
-                           .block = p.block,
-                           .to = {.state = memory.state + (first && last ? 0 : j * p.tile_rows),
-                                  .first = first,
-                                  .last = last,
-                                  .c = nullptr,
-                                  .c_row_stride = c.row_stride,
-                                  .c_col_stride = c.col_stride,
-                                  .cols = cols,
-                                  .alpha = p.alpha,
-                                  .accumulate = p.accumulate}};
+    const TileWork work = {
+        .a = nullptr,
+        .a_row_stride = 0,
+        .a_k_stride = 0,
+        .b = b,
+        .depth = depth,
+        .block = p.block,
+        .to = {.state = memory.state + (first && last ? 0 : j * p.tiles.tile_rows),
+               .first = first,
+               .last = last,
+               .c = nullptr,
+               .c_row_stride = c.row_stride,
+               .c_col_stride = c.col_stride,
+               .cols = cols,
+               .alpha = p.alpha,
+               .accumulate = p.accumulate}};
     ComputePanel(work, a, memory.a, p.pack_a ? c.rows / kTileRows * kTileRows : 0,
                  c.Block(0, j, c.rows, cols), first && last);
   }
 }
 
-// Tile `index` of c; tiles are counted along the columns first.
 void ComputeTileOfC(const Product& p, std::size_t index) {
-  const std::size_t row = index / p.ColTiles() * p.tile_rows;
-  const std::size_t col = index % p.ColTiles() * p.tile_cols;
-  const MatrixView<float> c = p.c.Block(row, col, std::min(p.tile_rows, p.c.rows - row),
-                                        std::min(p.tile_cols, p.c.cols - col));
+  const TileGrid::Tile t = p.tiles.At(index);
+  const MatrixView<float> c = p.c.Block(t.row, t.col, t.rows, t.cols);
   const TileMemory memory(p);
-  std::size_t k = 0;
-  do {  // once for K = 0: c gets alpha * 0
-    ComputeDepth(p, c, row, col, k, memory);
-    k += p.depth;
-  } while (k < p.a.cols);
+  ForEachDepth(p.a.cols, p.depth,
+               [&](std::size_t k) { ComputeDepth(p, c, t.row, t.col, k, memory); });
 }
 
-// A small c: one tile a thread, which packs what it needs of b itself, so that nobody waits and
-// nothing is shared. Columns are divided if their panels come out even, for b is packed once then.
-void DivideSmall(Product& p, std::size_t threads) {
-  const std::size_t panels = DivideUp(p.c.cols, kPanelCols), col_tiles = std::min(panels, threads);
-  if (panels % col_tiles == 0) p.tile_cols = panels / col_tiles * kPanelCols;
-  const std::size_t row_tiles = std::max<std::size_t>(1, threads / p.ColTiles());
-  p.tile_rows = std::max(2 * kTileRows, DivideUp(p.c.rows, 2 * row_tiles) * 2);
+// Divides a small c into one tile for each thread. Each thread packs its own part of b, so that the
+// threads share nothing and no thread waits for another. Columns are divided if their panels split
+// evenly, because b is then packed only once.
+void DivideSmall(TileGrid& tiles, std::size_t threads) {
+  const std::size_t panels = DivideUp(tiles.cols, kPanelCols);
+  const std::size_t col_tiles = std::min(panels, threads);
+  if (panels % col_tiles == 0) tiles.tile_cols = panels / col_tiles * kPanelCols;
+  const std::size_t row_tiles = std::max<std::size_t>(1, threads / tiles.ColTiles());
+  tiles.tile_rows = std::max(2 * kTileRows, DivideUp(tiles.rows, 2 * row_tiles) * 2);
 }
 
-// Smaller tiles where there would be too few for the threads. No result depends on them.
-void ShrinkTiles(Product& p) {
+void DivideAmongThreads(TileGrid& tiles) {
   const auto threads = static_cast<std::size_t>(Threads());
-  p.tile_rows = std::min(kMaxTileRows, DivideUp(p.c.rows, kTileRows) * kTileRows);
-  p.tile_cols = std::min(kMaxTileCols, DivideUp(p.c.cols, kPanelCols) * kPanelCols);
-  if (p.RowTiles() * p.ColTiles() == 1) return DivideSmall(p, threads);
-  while (p.RowTiles() * p.ColTiles() < 2 * threads) {
-    if (p.tile_rows > (p.tile_cols > kPanelCols ? 4 : 2) * kTileRows) {
-      p.tile_rows = DivideUp(p.tile_rows, 2 * kTileRows) * kTileRows;
-    } else if (p.tile_cols > kPanelCols) {
-      p.tile_cols = DivideUp(p.tile_cols, 2 * kPanelCols) * kPanelCols;
-    } else {
-      return;
-    }
-  }
+  tiles.FitTo(kTileRows, kPanelCols);
+  if (tiles.Count() == 1) return DivideSmall(tiles, threads);
+  tiles.ShrinkFor(threads, kTileRows, kPanelCols);
 }
 
-// All of b in panels, in the calling thread's memory.
+// Packs all of b into panels, in the calling thread's scratch memory.
 const float* PackWhole(MatrixView<const float> b, bool parallel) {
   const std::size_t depth = b.cols;
   const std::size_t panels = DivideUp(b.rows, kPanelCols), chunks = DivideUp(depth, kPackDepth);
@@ -174,15 +160,15 @@ const float* PackWhole(MatrixView<const float> b, bool parallel) {
 }
 
 void ComputeProduct(Product p, bool parallel) {
-  if (parallel) ShrinkTiles(p);
+  if (parallel) DivideAmongThreads(p.tiles);
   if (p.block > 0) p.depth = std::max(p.block, kDepth / p.block * p.block);
   p.pack_a = p.a.row_stride == 1 && p.c.cols > kPanelCols && p.depth <= kDepth;
   if (p.a.row_stride == 1 && !p.pack_a && p.block <= kDirectDepth) {
     p.depth = p.block > 0 ? kDirectDepth / p.block * p.block : kDirectDepth;
   }
-  const std::size_t tiles = p.RowTiles() * p.ColTiles();
+  const std::size_t tiles = p.tiles.Count();
   const bool is_shared =
-      p.RowTiles() > 1 && !(parallel && tiles <= static_cast<std::size_t>(Threads()));
+      p.tiles.RowTiles() > 1 && !(parallel && tiles <= static_cast<std::size_t>(Threads()));
   if (is_shared || p.depth > kDepth) p.packed = PackWhole(p.b, parallel);
   ForEachPiece(parallel, tiles, [&p](std::size_t i) { ComputeTileOfC(p, i); });
 }
@@ -192,8 +178,7 @@ void GemmKernel(MatrixView<const float> a, MatrixView<const float> b, const Gemm
   const std::size_t depth = a.cols;
   const auto block = static_cast<std::size_t>(options.block);
   const bool parallel = Threads() > 1 && a.rows * b.rows * depth >= kParallelWork;
-  const std::size_t step =
-      std::max(kMaxTileCols, kPackedFloats / (depth + 1) / kMaxTileCols * kMaxTileCols);
+  const std::size_t step = ColumnsAtOnce(kPackedFloats, depth, kMaxTileCols);
   for (std::size_t n = 0; n < b.rows; n += step) {
     const std::size_t cols = std::min(step, b.rows - n);
     ComputeProduct({.a = a,
@@ -215,11 +200,6 @@ namespace fp4lab {
 namespace {
 
 HWY_EXPORT(GemmKernel);
-
-template <class T>
-bool HasUnitStride(MatrixView<T> x) {
-  return x.rows <= 1 || x.cols <= 1 || x.row_stride == 1 || x.col_stride == 1;
-}
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Matrix products whose every rounding is stated: the same bits on every machine.
+// Matrix products with a stated order of all roundings: the same bits on every machine.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@ namespace fp4lab {
 //   y = +0;  for blocks ascending: y = fl(y + d)          (a single block: y = d)
 //   y = fl(alpha * y);  c = accumulate ? fl(c + y) : y
 // With dequantized NVFP4 (block 16) or MXFP4 (block 32) operands without tensor scales, every d is
-// exact (an integer of at most 12 bits times a product of two scales), so this
-// *is* the block-scaled GEMM of Transformer Engine's reference: y = fl(y + sx * sw * dot).
+// exact (an integer of at most 12 bits times a product of two scales), so that the result is the
+// block-scaled GEMM of Transformer Engine's reference: y = fl(y + sx * sw * dot).
 struct GemmOptions {
   int block = 0;
   float alpha = 1.0f;
@@ -24,6 +24,12 @@ struct GemmOptions {
 
 void Gemm(MatrixView<const float> a, MatrixView<const float> b, const GemmOptions& options,
           MatrixView<float> c);
+
+// Whether x has unit stride in one direction; a single row or column counts as such.
+template <class T>
+bool HasUnitStride(MatrixView<T> x) {
+  return x.rows <= 1 || x.cols <= 1 || x.row_stride == 1 || x.col_stride == 1;
+}
 
 namespace reference {
 void Gemm(MatrixView<const float> a, MatrixView<const float> b, const GemmOptions& options,

@@ -1,4 +1,4 @@
-// The loop that the GEMM spends its time in: a tile of c in registers.
+// The inner loop of the GEMM: a tile of c in registers.
 // Include it after <hwy/highway.h>, from a .cc file that foreach_target.h compiles per target.
 #if defined(FP4LAB_TENSOR_GEMM_KERNEL_INL_H_) == defined(HWY_TARGET_TOGGLE)  // NOLINT: per target
 #ifdef FP4LAB_TENSOR_GEMM_KERNEL_INL_H_
@@ -21,7 +21,7 @@ HWY_BEFORE_NAMESPACE();
 namespace fp4lab {
 namespace HWY_NAMESPACE {
 
-// What one register tile does: kRows x (vectors * kLanes) elements of c over k in [0, depth).
+// The work of one register tile: kRows x (kVectors * kLanes) elements of c over k in [0, depth).
 struct TileWork {
   const float* a;  // element (0, 0) of the rows
   std::size_t a_row_stride, a_k_stride;
@@ -106,8 +106,8 @@ constexpr std::array<ComputeTileFunction, 4> TilesOfRows() {
           kMaxVectors == 4 ? 3 : 2 >, ComputeTile<kRows, kMaxVectors>};
 }
 
-// Rows that ComputeRows does at once for `cols` columns: 8 sums hide the latency of two
-// multiply-adds a cycle where there is but one vector.
+// The rows that ComputeRows computes at once for `cols` columns. With only one vector of columns, 8
+// rows are needed: 8 sums hide the latency at two multiply-adds a cycle.
 inline constexpr std::size_t kMostRows = 8;
 constexpr std::size_t RowsAtOnce(std::size_t cols) {
   return cols <= kLanes ? kMostRows : kTileRows;

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/matrix.h"
 
 #include <hwy/cache_control.h>
@@ -24,24 +25,26 @@ namespace fp4lab {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The register tile: kTileRows rows of c by up to kMaxVectors vectors. With 32 registers 6 x 4
-// sums, 4 vectors of b and a broadcast of a fit; with 16 registers 6 x 2. Six rows need only six
-// pointers, so that a is read where it lies, whatever its strides.
+// The register tile: kTileRows rows of c by up to kMaxVectors vectors. 32 registers hold 6 x 4
+// sums, 4 vectors of b and a broadcast of a; 16 registers hold 6 x 2 sums. Six rows need only six
+// pointers, so that a is read in place, whatever its strides.
 inline constexpr std::size_t kMaxVectors = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64 ? 4 : 2;
 inline constexpr std::size_t kTileRows = 6;
 inline constexpr std::size_t kPanelCols = kMaxVectors * kLanes;
 
-// Columns that a panel with `cols` columns of c occupies: whole vectors.
-constexpr std::size_t PanelWidth(std::size_t cols) { return (cols + kLanes - 1) / kLanes * kLanes; }
+// The width of a panel of `cols` columns: whole vectors.
+constexpr std::size_t PanelWidth(std::size_t cols) { return RoundUp(cols, kLanes); }
 
-// Rows ahead that packing asks for: the hardware does not follow short rows far apart.
+// Prefetch distance of packing, in rows: the hardware prefetcher does not follow short rows that
+// lie far apart.
 inline constexpr std::size_t kPrefetchRows = 16;
 
 HWY_INLINE void PrefetchRow(const float* row, std::size_t size) {
   for (std::size_t i = 0; i < size; i += 16) hwy::Prefetch(row + i);
 }
 
-// out[k * width + n] = b(n, k) for n < b.rows, zero for b.rows <= n < width = PanelWidth(b.rows).
+// Packs a panel: out[k * width + n] = b(n, k) for n < b.rows, zero for b.rows <= n < width, with
+// width = PanelWidth(b.rows).
 HWY_NOINLINE void PackPanel(MatrixView<const float> b, float* HWY_RESTRICT out) {
   const GemmTag d;
   const std::size_t width = PanelWidth(b.rows);
@@ -75,8 +78,8 @@ HWY_NOINLINE void PackPanel(MatrixView<const float> b, float* HWY_RESTRICT out) 
   }
 }
 
-// Strip i of kTileRows rows: out[(i * a.cols + k) * kTileRows + r] = a(i * kTileRows + r, k). For a
-// with unit stride along its rows; rows that fill no strip are left out.
+// Packs strips of kTileRows rows: out[(i * a.cols + k) * kTileRows + r] = a(i * kTileRows + r, k).
+// a must have unit stride from row to row; the last rows that do not fill a strip are left out.
 HWY_NOINLINE void PackStrips(MatrixView<const float> a, float* HWY_RESTRICT out) {
   const std::size_t strips = a.rows / kTileRows;
   for (std::size_t k = 0; k < a.cols; ++k) {

@@ -28,21 +28,22 @@ using Int = hn::RebindToSigned<Float>;
 using IntVec = hn::Vec<Int>;
 inline constexpr std::size_t kFloats = hn::MaxLanes(Float());
 
-// One step: a's row and b's panel. Everything is relative to 2^(shift of a + shift of b): the
-// products are below 4, their exponents at most 0.
+// The inputs of one step: a row of a and a panel of b. Values and exponents are relative to
+// 2^(shift of a + shift of b): products are below 4, their exponents at most 0.
 struct ChainStep {
-  const float* a;  // step values
+  const float* a;  // `step` values
   const std::int16_t* a_exponents;
   std::int32_t a_shift, a_low;
-  const float* b;  // step x kMmaPanel
+  const float* b;  // `step` x kMmaPanel values
   const std::int16_t* b_exponents;
   const std::int32_t *b_shifts, *b_lows;
   int step, fraction_bits, floor;
 };
 
-// max over k of the exponents of non-zero products, for each column; below kNoProduct: none.
+// A largest exponent below kNoProduct means that a column has no non-zero product.
 inline constexpr std::int32_t kNoProduct = kZeroExponent / 2;
 
+// Writes the largest exponent over k of the non-zero products of each column.
 HWY_INLINE void MaxExponents(const ChainStep& s, std::int16_t* HWY_RESTRICT out) {
   const hn::CappedTag<std::int16_t, kMmaPanel> d;
   for (std::size_t j = 0; j < kMmaPanel; j += hn::Lanes(d)) {
@@ -55,7 +56,7 @@ HWY_INLINE void MaxExponents(const ChainStep& s, std::int16_t* HWY_RESTRICT out)
   }
 }
 
-// E of the step, and E relative to the shifts: at most 100 and at least -100 where that changes no
+// Returns E of the step. *relative is E minus the shifts, clamped to [-100, 100], which changes no
 // truncated product.
 template <MmaOutput kOutput>
 HWY_INLINE IntVec StepExponent(const ChainStep& s, IntVec products, IntVec shift, FloatVec c,
@@ -69,14 +70,15 @@ HWY_INLINE IntVec StepExponent(const ChainStep& s, IntVec products, IntVec shift
   const IntVec from_c = hn::IfThenElse(hn::Eq(bits, hn::Zero(d)), none, raw);
   const IntVec from_products =
       hn::IfThenElse(hn::Lt(products, hn::Set(d, kNoProduct)), none, hn::Add(products, shift));
-  // -300: below every product and accumulator; 2^(300 + F) is a binary64 number.
+  // -300 is below every product and accumulator, and 2^(300 + F) is a binary64 number.
   const IntVec e =
       hn::Max(hn::Max(from_c, from_products), hn::Set(d, s.floor > -300 ? s.floor : -300));
   *relative = hn::Min(hn::Max(hn::Sub(e, shift), hn::Set(d, -100)), hn::Set(d, 100));
   return e;
 }
 
-// v toward zero; |v| < 2^31. ConvertTo alone also mends values out of range, at twice the cost.
+// Truncates v toward zero; |v| < 2^31. hn::ConvertTo also handles values out of range, at twice the
+// cost.
 HWY_INLINE IntVec TruncateToInt(FloatVec v) {
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
   return IntVec{_mm512_cvttps_epi32(v.raw)};
@@ -87,7 +89,8 @@ HWY_INLINE IntVec TruncateToInt(FloatVec v) {
 #endif
 }
 
-// Sum of the products in units of 2^(relative - F), each truncated; to doubles.
+// Writes the sum of the products to `out` as doubles, in units of 2^(relative - F), each product
+// truncated. down = 2^(F - relative).
 HWY_INLINE void SumTruncated(const ChainStep& s, std::size_t j, FloatVec down, double* out) {
   const Float d;
   const Int di;
@@ -111,12 +114,13 @@ HWY_INLINE void SumTruncated(const ChainStep& s, std::size_t j, FloatVec down, d
   }
 }
 
-// The same in units of 2^shift, where no product loses a bit and the sum fits binary32.
+// The sum of the products in units of 2^shift, for steps in which no product loses a bit and the
+// sum fits binary32.
 HWY_INLINE FloatVec SumExact(const ChainStep& s, std::size_t j) {
   const Float d;
   FloatVec even = hn::Zero(d), odd = hn::Zero(d);
   const float* HWY_RESTRICT b = s.b + j;
-  for (int k = 0; k < s.step; k += 2) {  // a step is a power of two, 4 at least
+  for (int k = 0; k < s.step; k += 2) {  // `step` is a power of two, at least 4
     even = hn::MulAdd(hn::Set(d, s.a[k]), hn::Load(d, b), even);
     odd = hn::MulAdd(hn::Set(d, s.a[k + 1]), hn::Load(d, b + kMmaPanel), odd);
     b += 2 * kMmaPanel;
@@ -139,8 +143,9 @@ HWY_INLINE FloatVec PowerOf(IntVec e) {
   return hn::BitCast(Float(), hn::ShiftLeft<23>(hn::Add(e, hn::Set(Int(), 127))));
 }
 
-// x + y toward zero, for sums below 2^127 whose rounding error binary32 holds: the sum to nearest,
-// one unit less where its error (Knuth's TwoSum) points to zero.
+// x + y rounded toward zero, for sums below 2^127 whose rounding error is a binary32 number: the
+// sum to nearest, one unit smaller in magnitude if the error (Knuth's TwoSum) has the opposite
+// sign.
 HWY_INLINE FloatVec AddTowardZero(FloatVec x, FloatVec y) {
   const Float d;
   const Int di;
@@ -154,9 +159,9 @@ HWY_INLINE FloatVec AddTowardZero(FloatVec x, FloatVec y) {
   return hn::BitCast(d, hn::IfThenElse(hn::And(opposite, inexact), less, bits));
 }
 
-// The whole step in binary32 where nothing is truncated but the result, whatever E is: with the
-// largest E that the step can have, every product and c are multiples of 2^(E - F). False: not so
-// in some lane, and nothing is done.
+// Computes the whole step in binary32 if only the result is truncated, whatever E is: every product
+// and c are multiples of 2^(E - F) for the largest E that the step can have. Returns false, without
+// writing c, if this does not hold in some lane.
 HWY_INLINE bool TryWithoutTruncation(const ChainStep& s, std::size_t j, IntVec shift, int room,
                                      float* HWY_RESTRICT c) {
   const Float d;
@@ -168,8 +173,8 @@ HWY_INLINE bool TryWithoutTruncation(const ChainStep& s, std::size_t j, IntVec s
   const IntVec low = hn::Add(hn::Set(di, s.a_low), hn::Load(di, s.b_lows + j));
   const IntVec e = hn::Max(hn::Max(raw, shift), hn::Set(di, s.floor));
   const IntVec q = hn::Sub(e, hn::Set(di, s.fraction_bits));
-  // All in a range where binary32 neither under- nor overflows: e in [-90, 90], products in units
-  // of 2^-140 or more.
+  // The step must be in a range in which binary32 neither under- nor overflows: e in [-90, 90],
+  // products in units of 2^-140 or more.
   const IntVec least = hn::Max(hn::Sub(q, shift), hn::Set(di, -room));
   const auto no = hn::Or(hn::Or(hn::Lt(low, least), hn::Gt(hn::Abs(e), hn::Set(di, 90))),
                          hn::Lt(shift, hn::Set(di, -90)));
@@ -203,7 +208,8 @@ HWY_INLINE void AddAndRound(const double* HWY_RESTRICT t, const std::int32_t* HW
   }
 }
 
-// A step of kFloats columns from j on, whose largest product exponents are `products`.
+// Computes a step, with truncation, for kFloats columns from j on, whose largest product exponents
+// are `products`.
 template <MmaOutput kOutput>
 HWY_INLINE void ComputeTruncated(const ChainStep& s, std::size_t j, IntVec products, IntVec shift,
                                  int room, float* HWY_RESTRICT c) {
@@ -224,14 +230,14 @@ HWY_INLINE void ComputeTruncated(const ChainStep& s, std::size_t j, IntVec produ
   AddAndRound<kOutput>(t, e, s.fraction_bits, c);
 }
 
-// c takes in one step, for all columns of a panel.
+// Adds one step to the accumulators c of all columns of a panel.
 template <MmaOutput kOutput>
 HWY_INLINE void ComputeChainStep(const ChainStep& s, float* HWY_RESTRICT c) {
   const Int di;
   const hn::Rebind<std::int16_t, Int> d16;
   HWY_ALIGN std::int16_t products[kMmaPanel];
   bool has_products = false;
-  // A sum of `step` products below 4 has its top bit under 2^(2 + log2(step)).
+  // A sum of `step` products below 4 is below 2^(2 + log2(step)).
   const int room = 24 - 2 - std::countr_zero(static_cast<unsigned>(s.step));
   for (std::size_t j = 0; j < kMmaPanel; j += kFloats) {
     const IntVec shift = hn::Add(hn::Set(di, s.a_shift), hn::Load(di, s.b_shifts + j));

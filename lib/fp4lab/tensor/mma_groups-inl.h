@@ -23,7 +23,7 @@ HWY_BEFORE_NAMESPACE();
 namespace fp4lab {
 namespace HWY_NAMESPACE {
 
-// One step: a's row and b's panel.
+// The inputs of one step: a row of a and a panel of b.
 struct GroupStep {
   const std::uint8_t* a;               // 64 codes
   const double *a_factors, *a_powers;  // 4 each
@@ -38,7 +38,8 @@ struct GroupStep {
   OpenChoices open;
 };
 
-// Integer dots of the groups with kLanes columns from j on, at most 2304.
+// The integer dot products of a's groups with kLanes columns of b from j on; magnitudes at most
+// 2304.
 HWY_INLINE void GroupDots(const GroupStep& s, std::size_t j, Fp4IntVec dots[kGroupsAStep]) {
   Repeat<kGroupsAStep>([&](auto g) HWY_ATTR {
     DotSum sum = DotStart(hn::Load(Fp4IntTag(), s.b_starts + g * kMmaPanel + j));
@@ -51,7 +52,7 @@ HWY_INLINE void GroupDots(const GroupStep& s, std::size_t j, Fp4IntVec dots[kGro
   });
 }
 
-// The dots times their scales for kDoubles columns, exact.
+// t = the dot products times their scales, exact, for kDoubles columns.
 HWY_INLINE void ScaleDots(const GroupStep& s, std::size_t column,
                           const std::int32_t* HWY_RESTRICT dots, DoubleVec t[kGroupsAStep]) {
   const Double d;
@@ -63,9 +64,9 @@ HWY_INLINE void ScaleDots(const GroupStep& s, std::size_t column,
   });
 }
 
-// Whether no term of the step loses a bit in any of kLanes columns, whatever groups count: with
-// the largest E that the step can have, all are multiples of 2^(E - F). Then the step is the exact
-// sum, for the terms are below 2^(E + 12) and binary64 holds 53 bits.
+// Whether no term of the step loses a bit in any of kLanes columns, whichever groups count for E:
+// all terms are multiples of 2^(E - F) for the largest E that the step can have. The step is then
+// the exact sum, because the terms are below 2^(E + 12) and binary64 holds 53 bits.
 HWY_INLINE bool NothingIsTruncated(const GroupStep& s, std::size_t j, const float* c) {
   const Fp4IntTag d;
   const Fp4IntVec zero = hn::Zero(d);
@@ -99,7 +100,8 @@ HWY_INLINE DoubleVec GroupPower(const GroupStep& s, std::size_t g, std::size_t c
   return s.open.zero_group_counts ? live : hn::IfThenZeroElse(dead, live);
 }
 
-// Columns [column, column + kDoubles), whose dots are t of kGroupsAStep groups.
+// Finishes a step for columns [column, column + kDoubles); t: the scaled dot products of the
+// kGroupsAStep groups.
 HWY_INLINE void FinishGroups(const GroupStep& s, std::size_t column,
                              const DoubleVec t[kGroupsAStep], float* HWY_RESTRICT c) {
   const Double d;
@@ -114,7 +116,7 @@ HWY_INLINE void FinishGroups(const GroupStep& s, std::size_t column,
   for (std::size_t g = 0; g < kGroupsAStep; ++g) {
     power = hn::Max(power, GroupPower(s, g, column, t[g]));
   }
-  // power = 2^E; 1 / 2^q = 2^(F - E) and 2^q by arithmetic on exponent fields.
+  // power = 2^E. Arithmetic on exponent fields gives 2^q and 1 / 2^q, with q = E - F.
   const auto field = hn::BitCast(di, power);
   const auto f = hn::Set(di, static_cast<std::int64_t>(s.fraction_bits) << 52);
   const auto twice_bias = hn::Set(di, std::int64_t{2 * 1023} << 52);
@@ -128,20 +130,20 @@ HWY_INLINE void FinishGroups(const GroupStep& s, std::size_t column,
   hn::Store(RoundStep<MmaOutput::kTruncate32>(sum, unit), df, c + column);
 }
 
-// The same where nothing is truncated.
+// FinishGroups for a step in which no term is truncated.
 HWY_INLINE void FinishExactGroups(std::size_t column, const DoubleVec t[kGroupsAStep],
                                   float* HWY_RESTRICT c) {
   const Double d;
   const FloatOfDouble df;
   static_assert(kGroupsAStep == 4);
   const DoubleVec dots = hn::Add(hn::Add(t[0], t[1]), hn::Add(t[2], t[3]));
-  // +0 first: a sum of zeros of any sign is +0.
+  // The sum starts with +0, so that a sum of zeros of any sign is +0.
   const DoubleVec sum =
       hn::Add(hn::Add(hn::Zero(d), dots), hn::PromoteTo(d, hn::Load(df, c + column)));
   hn::Store(RoundStep<MmaOutput::kTruncate32>(sum, hn::Set(d, 1.0)), df, c + column);
 }
 
-// c takes in one step, for all columns of a panel.
+// Adds one step to the accumulators c of all columns of a panel.
 HWY_INLINE void ComputeGroupStep(const GroupStep& s, float* HWY_RESTRICT c) {
   for (std::size_t j = 0; j < kMmaPanel; j += kLanes) {
     Fp4IntVec dots[kGroupsAStep];

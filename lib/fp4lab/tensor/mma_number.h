@@ -1,4 +1,5 @@
-// How a matrix instruction reads a code: significand and raw exponent, not normalised.
+// The number that a matrix instruction reads from a code: significand and raw exponent, not
+// normalised.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +26,7 @@ constexpr MmaNumber ReadMmaNumber(const Format& f, std::uint32_t code) {
   n.fraction_bits = f.mantissa_bits;
   const std::uint32_t sign_bit = f.is_signed ? std::uint32_t{1} << (f.bits - 1) : 0u;
   const bool negative = (code & sign_bit) != 0;
-  // 2^31 - 1 for binary32; MagnitudeMask would do for all but for the shift by 32 of unsigned ones.
+  // The mask of binary32 is 2^31 - 1.
   const std::uint32_t magnitude = f.is_signed ? code & (sign_bit - 1) : code & ((1u << f.bits) - 1);
   if (IsNan(f, code)) n.is_nan = true;
   if (IsInf(f, code)) n.infinity = negative ? -1 : 1;
@@ -38,7 +39,7 @@ constexpr MmaNumber ReadMmaNumber(const Format& f, std::uint32_t code) {
   return n;
 }
 
-// A block scale: its sign bit, where the format has one, is not looked at.
+// Reads a block scale; a sign bit is ignored.
 constexpr MmaNumber ReadMmaScale(const Format& f, std::uint32_t code) {
   return ReadMmaNumber(f, code & MagnitudeMask(f));
 }

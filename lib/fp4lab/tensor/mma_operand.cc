@@ -29,25 +29,38 @@ void ExpectSound(const MmaOperand& x) {
   Expects(x.scales.size() == x.rows * x.ScaleCols(), "an operand has a scale for every group");
 }
 
-MmaOperand MakeMmaOperand(const QuantizedMatrix& q) {
-  MmaOperand x{.rows = q.rows, .cols = q.cols, .format = FormatOf(q.format.element)};
-  const CodeLayout layout(q.format, q.cols);
-  x.codes.reserve(q.rows * q.cols);
-  for (std::size_t r = 0; r < q.rows; ++r) {
-    for (std::size_t c = 0; c < q.cols; ++c) {
-      x.codes.push_back(q.codes[layout.Byte(r, c)] >> layout.Shift(c) & layout.mask);
-    }
+MmaOperand MakeMmaOperand(const Format& element, MatrixView<const std::uint8_t> codes,
+                          const Format& scale, int block_rows, int block_cols,
+                          std::span<const std::uint8_t> scales) {
+  MmaOperand x{.rows = codes.rows, .cols = codes.cols, .format = element};
+  x.codes.reserve(codes.size());
+  for (std::size_t r = 0; r < codes.rows; ++r) {
+    for (std::size_t c = 0; c < codes.cols; ++c) x.codes.push_back(codes(r, c));
   }
-  if (q.format.rule == ScaleRule::kTensor) return x;
-  const ScaleLayout grid(q.format, q.rows, q.cols);
-  x.group = q.format.block_cols;
-  x.scale_format = FormatOf(q.format.scale);
-  for (std::size_t r = 0; r < q.rows; ++r) {
-    for (std::size_t g = 0; g < grid.cols; ++g) {
-      x.scales.push_back(q.scales[r / grid.block_rows * grid.cols + g]);
-    }
+  if (block_cols == 0) return x;
+  x.group = block_cols;
+  x.scale_format = scale;
+  x.scales.reserve(x.rows * x.ScaleCols());
+  for (std::size_t r = 0; r < x.rows; ++r) {
+    const auto line = scales.subspan(r / static_cast<std::size_t>(block_rows) * x.ScaleCols());
+    x.scales.insert(x.scales.end(), line.begin(),
+                    line.begin() + static_cast<std::ptrdiff_t>(x.ScaleCols()));
   }
   return x;
+}
+
+MmaOperand MakeMmaOperand(const QuantizedMatrix& q) {
+  const CodeLayout layout(q.dialect, q.cols);
+  Matrix<std::uint8_t> codes(q.rows, q.cols);
+  for (std::size_t r = 0; r < q.rows; ++r) {
+    for (std::size_t c = 0; c < q.cols; ++c) {
+      codes(r, c) =
+          static_cast<std::uint8_t>(q.codes[layout.Byte(r, c)] >> layout.Shift(c) & layout.mask);
+    }
+  }
+  const Dialect& d = q.dialect;
+  return MakeMmaOperand(FormatOf(d.element), codes.View(), FormatOf(d.scale), d.block_rows,
+                        d.block_cols, q.scales);
 }
 
 MmaOperand MakeMmaOperand(const Format& format, MatrixView<const float> values) {

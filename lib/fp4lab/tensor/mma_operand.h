@@ -12,8 +12,8 @@
 
 namespace fp4lab {
 
-// (rows, cols) with the sum of the product along cols. Scales are those of `group` consecutive
-// elements of a row; a scale's sign bit is ignored (UE4M3 is E4M3 read so).
+// A (rows, cols) operand; the product sums along cols. `group` consecutive elements of a row share
+// a scale. The sign bit of a scale is ignored (UE4M3 is E4M3 without its sign bit).
 struct MmaOperand {
   std::size_t rows = 0, cols = 0;
   Format format{};
@@ -36,22 +36,29 @@ struct MmaOperand {
   }
 };
 
-// Sizes as the shape demands them; throws std::logic_error otherwise.
+// Throws std::logic_error unless the numbers of codes and scales match the shape.
 void ExpectSound(const MmaOperand& x);
 
-// The codes and block scales of a quantized matrix (a tile of several rows gives each its scale).
-// The tensor's scale stays out: it belongs to alpha.
+// Makes an operand of codes, one a byte, and of the scales of their grid of blocks, row-major. The
+// scale of a block of several rows is repeated for each row. block_cols 0: no scales.
+MmaOperand MakeMmaOperand(const Format& element, MatrixView<const std::uint8_t> codes,
+                          const Format& scale, int block_rows, int block_cols,
+                          std::span<const std::uint8_t> scales);
+
+// Makes an operand of the codes and block scales of a quantized matrix. The tensor scale is left
+// out: it belongs to alpha.
 MmaOperand MakeMmaOperand(const QuantizedMatrix& q);
 
-// Values rounded to a format, RNE, overflow to its Inf or NaN.
+// Makes an unscaled operand of values rounded to a format: RNE, overflow to its Inf or NaN.
 MmaOperand MakeMmaOperand(const Format& format, MatrixView<const float> values);
 
 // element * scale, exact in binary64 for every format here; NaN and Inf as the codes say.
 Matrix<double> ExactValues(const MmaOperand& x);
-// The same rounded to binary32: exact unless a binary32 over- or underflow says otherwise.
+// ExactValues rounded to binary32: exact unless a value over- or underflows binary32.
 Matrix<float> FloatValues(const MmaOperand& x);
 
-// x as codes of `format` without scales; empty codes where some value is not a number of it.
+// The values of x as codes of `format` without scales; the codes are empty if `format` cannot
+// represent some value exactly.
 MmaOperand Unscaled(const MmaOperand& x, const Format& format);
 
 }  // namespace fp4lab

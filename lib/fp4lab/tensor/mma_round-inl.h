@@ -1,4 +1,5 @@
-// The end of a fused step in vectors of binary64: a sum in units of 2^q becomes the accumulator.
+// The final rounding of a fused step, in vectors of binary64: from a sum in units of 2^q to the
+// accumulator.
 // Include it after <hwy/highway.h>, from a .cc file that foreach_target.h compiles per target.
 #if defined(FP4LAB_TENSOR_MMA_ROUND_INL_H_) == defined(HWY_TARGET_TOGGLE)  // NOLINT: per target
 #ifdef FP4LAB_TENSOR_MMA_ROUND_INL_H_
@@ -22,13 +23,14 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using Double = hn::CappedTag<double, 8>;
 using DoubleVec = hn::Vec<Double>;
-using FloatOfDouble = hn::Rebind<float, Double>;  // as many lanes
+using FloatOfDouble = hn::Rebind<float, Double>;  // as many lanes as Double
 using FloatOfDoubleVec = hn::Vec<FloatOfDouble>;
 inline constexpr std::size_t kDoubles = hn::MaxLanes(Double());
 
-// The accumulator's value r, which is finite in binary64 unless the step met a special value or
-// the accumulator was one; where binary32 cannot hold it: infinity, or the subnormal grid 2^-149
-// (2^-139 for a cut to 13 bits), toward zero, a zero losing its sign.
+// Brings the accumulator's value r into the range of binary32: magnitudes from 2^128 on become
+// infinity, and magnitudes below 2^-126 are truncated to the subnormal grid `grid` (2^-149, or
+// 2^-139 for a cut to 13 bits), where a zero loses its sign. r is finite in binary64 unless a term
+// or the accumulator was a special value.
 HWY_NOINLINE DoubleVec FixRange32(DoubleVec r, double grid) {
   const Double d;
   const DoubleVec magnitude = hn::Abs(r);
@@ -39,16 +41,17 @@ HWY_NOINLINE DoubleVec FixRange32(DoubleVec r, double grid) {
   return hn::IfThenElse(huge, infinity, hn::IfThenElse(tiny, hn::Add(cut, hn::Zero(d)), r));
 }
 
-// Binary32 of r; r is a binary32 number, infinite or NaN.
+// Converts r, which is a binary32 number, infinite or NaN, to binary32.
 HWY_INLINE FloatOfDoubleVec ToFloat(DoubleVec r) {
   const FloatOfDouble df;
-#if HWY_TARGET == HWY_SCALAR  // its DemoteTo makes an infinity finite
+#if HWY_TARGET == HWY_SCALAR  // DemoteTo of the scalar target makes an infinity finite
   return hn::Set(df, static_cast<float>(hn::GetLane(r)));
 #else
   return hn::DemoteTo(df, r);
 #endif
 }
 
+// Rounds t * unit, the result of a step, as kOutput says: the new accumulator.
 template <MmaOutput kOutput>
 HWY_INLINE FloatOfDoubleVec RoundStep(DoubleVec t, DoubleVec unit) {
   const Double d;
@@ -60,7 +63,7 @@ HWY_INLINE FloatOfDoubleVec RoundStep(DoubleVec t, DoubleVec unit) {
     const DoubleVec ulp = hn::Max(hn::Mul(exponent, hn::Set(d, 0x1p-10)), hn::Set(d, 0x1p-24));
     const DoubleVec magic = hn::Mul(ulp, hn::Set(d, 0x1.8p52));
     DoubleVec r = hn::Sub(hn::Add(v, magic), magic);  // a zero is +0
-    // Inf and NaN of v stay, past the arithmetic that turns an infinity into NaN.
+    // Keeps Inf and NaN of v: the arithmetic above turns an infinity into NaN.
     r = hn::IfThenElse(hn::Lt(hn::Abs(v), hn::Set(d, 0x1p500)), r, v);
     const auto huge = hn::Gt(hn::Abs(r), hn::Set(d, 65504.0));
     r = hn::IfThenElse(huge, hn::CopySign(hn::Inf(d), r), r);
@@ -74,7 +77,7 @@ HWY_INLINE FloatOfDoubleVec RoundStep(DoubleVec t, DoubleVec unit) {
   const auto normal =
       hn::And(hn::Ge(magnitude, hn::Set(d, 0x1p-126)), hn::Lt(magnitude, hn::Set(d, 0x1p128)));
   if (HWY_LIKELY(hn::AllTrue(d, hn::Or(normal, hn::Eq(r, hn::Zero(d)))))) return ToFloat(r);
-  // t, not r, tells NaN: the cut may have made its payload zero.
+  // NaN is detected from t, not from r: the cut may have cleared the payload.
   r = hn::IfThenElse(hn::IsNaN(t), t, FixRange32(r, kFractionBits == 23 ? 0x1p-149 : 0x1p-139));
   const FloatOfDoubleVec f = ToFloat(r);
   return hn::IfThenElse(hn::IsNaN(f), hn::Set(df, std::bit_cast<float>(0x7FFFFFFFu)), f);

@@ -1,4 +1,4 @@
-// Memory that a thread keeps from call to call, so that small products allocate nothing.
+// Scratch memory that a thread keeps from call to call, so that small products do not allocate.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,8 @@ class Scratch {
   Scratch& operator=(const Scratch&) = delete;
   ~Scratch() { Free(); }
 
-  // At least `count` elements, aligned for any vector; what an earlier call gave is gone.
+  // Memory for at least `count` elements, aligned to 128 bytes. A call invalidates the memory that
+  // earlier calls returned.
   template <class T>
   T* Get(std::size_t count) {
     if (count * sizeof(T) > size_) {
@@ -37,8 +38,8 @@ class Scratch {
   std::size_t size_ = 0;
 };
 
-// A thread's memory for b in panels, and for a tile of c. All products share them: none runs while
-// another one of the same thread has something there.
+// A thread's memory for the packed panels of b, and for a tile of c. All GEMMs share the two,
+// because a thread runs only one product at a time.
 inline thread_local Scratch packed_scratch;
 inline thread_local Scratch tile_scratch;
 

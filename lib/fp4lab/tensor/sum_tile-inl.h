@@ -1,4 +1,4 @@
-// A tile of c in registers: the sums of both GEMMs' inner loops, and how they get to c.
+// A tile of c in registers: the sums of the inner loops of both GEMMs, and their output to c.
 // Include it after <hwy/highway.h>, from a .cc file that foreach_target.h compiles per target.
 #if defined(FP4LAB_TENSOR_SUM_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)  // NOLINT: once per target
 #ifdef FP4LAB_TENSOR_SUM_TILE_INL_H_
@@ -24,9 +24,9 @@ using GemmTag = hn::CappedTag<float, 16>;
 using GemmVec = hn::Vec<GemmTag>;
 inline constexpr std::size_t kLanes = hn::MaxLanes(GemmTag());
 
-// Where the sums of a tile go.
+// The output of a tile's sums.
 struct TileOutput {
-  float* state;      // the running sums, SumTile::kCols floats a row, between two calls
+  float* state;      // the running sums between two calls, SumTile's kPanelCols floats a row
   bool first, last;  // the first call for these elements starts at +0, the last writes c
   float* c;
   std::size_t c_row_stride, c_col_stride;
@@ -35,12 +35,13 @@ struct TileOutput {
   bool accumulate;
 };
 
-// kRows x (kVectors * kLanes) sums; kPanelCols: floats a row where they wait in memory.
+// kRows x (kVectors * kLanes) sums; kPanelCols: floats a row of the sums in memory.
 template <std::size_t kRows, std::size_t kVectors, std::size_t kPanelCols>
 struct SumTile {
   GemmVec sum[kRows][kVectors];
 
-  // Calls f(row, vector, place in rows of kPanelCols) for each sum; row and vector are constants.
+  // Calls f(row, vector, offset in memory with rows of kPanelCols) for each sum; row and vector are
+  // constants.
   template <class F>
   static HWY_INLINE void ForEach(F f) {
     Repeat<kRows * kVectors>([&f](auto index) HWY_ATTR {

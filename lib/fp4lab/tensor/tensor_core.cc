@@ -4,6 +4,7 @@
 #include <bit>
 #include <vector>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/tensor/mma_number.h"
 
@@ -11,6 +12,7 @@ namespace fp4lab {
 namespace {
 
 constexpr Format kFp32 = {32, 8, 23, 127, Specials::kInfAndNan, true};
+
 // One term of a step: value = integer * 2^unit; `exponent` is what it contributes to E.
 struct Term {
   std::int64_t integer = 0;
@@ -19,7 +21,7 @@ struct Term {
   bool counts = false;  // whether `exponent` takes part in the maximum
 };
 
-// What a sum of special values comes to.
+// The special values among the terms of a sum, and the result that they force.
 struct Specials3 {
   bool nan = false, plus = false, minus = false;
   void Add(int infinity) {
@@ -43,7 +45,8 @@ std::int64_t ShiftTowardZero(std::int64_t integer, int left) {
   return integer < 0 ? -result : result;
 }
 
-// |T| * 2^q cut to `fraction_bits` + 1 significant bits (and to the subnormal grid of binary32).
+// The binary32 code of T * 2^q, its magnitude cut to `fraction_bits` + 1 significant bits (and to
+// the subnormal grid of binary32).
 std::uint32_t Truncate32(std::int64_t t, int q, int fraction_bits) {
   const std::uint64_t magnitude = static_cast<std::uint64_t>(t < 0 ? -t : t);
   if (magnitude == 0) return 0;
@@ -62,7 +65,7 @@ std::uint32_t Truncate32(std::int64_t t, int q, int fraction_bits) {
   return sign | static_cast<std::uint32_t>((field << 23) + significand);
 }
 
-// RNE to binary16, subnormals kept, overflow to Inf.
+// The binary16 code of T * 2^q: RNE, subnormals kept, overflow to Inf.
 std::uint32_t Nearest16(std::int64_t t, int q) {
   const std::uint64_t magnitude = static_cast<std::uint64_t>(t < 0 ? -t : t);
   if (magnitude == 0) return 0;
@@ -80,8 +83,8 @@ std::uint32_t Nearest16(std::int64_t t, int q) {
     const std::uint64_t half = std::uint64_t{1} << (right - 1);
     if (lost > half || (lost == half && (kept & 1) != 0)) ++kept;
   }
-  if (kept == 0) return 0;  // without the sign: seen on an H200, for mma.sync and wgmma
-  // As above: a carry out of the significand moves into the exponent, and on to Inf.
+  if (kept == 0) return 0;  // without the sign: observed on an H200, for mma.sync and wgmma
+  // A carry out of the significand moves into the exponent, and on to Inf.
   const std::uint64_t code = (static_cast<std::uint64_t>(base + 14) << 10) + kept;
   return sign | static_cast<std::uint32_t>(std::min<std::uint64_t>(code, 0x7C00u));
 }
@@ -166,7 +169,7 @@ std::uint32_t Chain(const TensorCoreModel& model, std::span<const MmaNumber> a,
   return c;
 }
 
-// IEEE addition in the accumulator's format: the last step of the emulated FP8 instruction.
+// IEEE 754 addition in the accumulator's format: the last step of the emulated FP8 instruction.
 std::uint32_t AddNearest(MmaOutput output, std::uint32_t x, std::uint32_t y) {
   if (output == MmaOutput::kNearest16) {
     const Format& half = FormatOf(FormatId::kFP16);
@@ -178,7 +181,7 @@ std::uint32_t AddNearest(MmaOutput output, std::uint32_t x, std::uint32_t y) {
   return sum != sum ? 0x7FFFFFFFu : std::bit_cast<std::uint32_t>(sum);
 }
 
-// One instruction of at most 32 elements.
+// One instruction of kFp8InFp16, of at most 32 elements.
 std::uint32_t Fp8InFp16Instruction(const TensorCoreModel& model, const Format& a_format,
                                    std::span<const std::uint32_t> a, const Format& b_format,
                                    std::span<const std::uint32_t> b, std::uint32_t c) {
@@ -265,7 +268,7 @@ std::uint32_t TensorCoreDot(const TensorCoreModel& model, const Format& a_format
       model.scheme == MmaScheme::kScaledChain || model.scheme == MmaScheme::kScaledGroups;
   if (scaled) {
     const std::size_t group = static_cast<std::size_t>(scales.group);
-    const std::size_t needed = (a.size() + group - 1) / group;
+    const std::size_t needed = DivideUp(a.size(), group);
     Expects(scales.a.size() >= needed && scales.b.size() >= needed, "a scale for every group");
   }
   switch (model.scheme) {

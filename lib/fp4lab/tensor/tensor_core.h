@@ -1,19 +1,19 @@
-// How tensor cores add: models of the matrix instructions of NVIDIA GPUs, to the bit.
+// Bit-exact models of the matrix instructions of NVIDIA GPUs: how tensor cores add.
 //
 // A matrix instruction forms each output d = sum_k a_k * b_k + c in fused steps of L products:
 //   P_i, R_i   significand product (an exact integer, not normalised) and sum of raw exponents
 //   E          = max(R_i over non-zero products; raw exponent of c if c != 0; the floor)
 //   T          = sum of all terms in units of 2^(E - F), each truncated toward zero, then exact
 //   d          = T * 2^(E - F), rounded once as `output` says
-// and chains ceil(K / L) steps, k ascending, the rounded result of one being the c of the next.
+// and chains ceil(K / L) steps, k ascending; the rounded result d of a step is the c of the next.
 // Special values: a NaN, Inf * 0 or infinities of both signs give the canonical NaN (0x7FFFFFFF,
 // 0x7FFF); one sign of infinity gives that infinity. All terms zero give +0.
 //
 // Parameters and their evidence: published hardware measurements (Fasi et al., PeerJ CS 2021;
 // Khattak and Mikaitis, arXiv 2512.07004; MMA-Sim, arXiv 2511.10909) and their stored vectors,
 // which tests replay, and our own probe of an H200 (tests/golden/h200_tensor_core.json: counts and
-// families of inputs). `evidence` says for each row what stands behind it, `refused` which
-// parameters the stored vectors determine.
+// families of inputs). For each row `evidence` names its evidence, and `refused` lists the changed
+// parameters that the stored vectors rule out.
 #pragma once
 
 #include <array>
@@ -33,16 +33,16 @@ inline constexpr Format kTf32 = FormatOf(FormatId::kTF32);
 
 enum class MmaScheme : std::uint8_t {
   kChain,         // fused steps of `products` elements
-  kFp8InFp16,     // mma.sync on FP8 where the chip has none: two FP16 steps of the elements with
-                  // k % 4 in {0, 1} and {2, 3} from c = +0, then an IEEE addition of c; 32
-                  // elements an instruction
+  kFp8InFp16,     // mma.sync on FP8, emulated on chips without it: two FP16 steps from +0, of the
+                  // elements with k % 4 in {0, 1} and of those with k % 4 in {2, 3}, then an IEEE
+                  // addition of c; 32 elements an instruction
   kScaledChain,   // mxf8f6f4: E8M0 scales of 32 elements enter each product's exponent
   kScaledGroups,  // mxf4, mxf4nvf4: exact sums of 16 elements, one step of 64, aligned by scales
 };
 
 enum class MmaOutput : std::uint8_t {
   kTruncate32,       // binary32, toward zero
-  kTruncate32E8M13,  // the same cut to 13 fraction bits (FP8 on Ada and Hopper)
+  kTruncate32E8M13,  // binary32 cut to 13 fraction bits, toward zero (FP8 on Ada and Hopper)
   kNearest16         // binary16, RNE
 };
 
@@ -61,7 +61,8 @@ inline constexpr std::uint32_t kFp16 = FormatSet({FormatId::kFP16}),
                                kF4 = FormatSet({FormatId::kE2M1});
 }  // namespace internal
 
-// A model with one parameter changed, which a set of hardware vectors may or may not tell from it.
+// A change of one parameter of a model. A set of hardware vectors may or may not distinguish the
+// changed model from the original.
 enum class Neighbour : std::uint8_t {
   kHalfProducts,
   kDoubleProducts,
@@ -100,8 +101,9 @@ struct TensorCoreModel {
   int floor;              // least E
   MmaOutput output;
   std::string_view evidence;
-  // The neighbours that stored vectors refuse: those of tests/golden, and the published ones, which
-  // tests/tensor tries them on. (An H200's further outputs were compared with the model alone.)
+  // The neighbours that the stored vectors rule out: the vectors of tests/golden and the published
+  // ones, with which tests/tensor tries every neighbour. (Further outputs of an H200 were compared
+  // with the model alone.)
   std::uint8_t refused;
 };
 
@@ -179,7 +181,8 @@ inline constexpr std::array kTensorCoreModels = {
                     internal::kNone},
 };
 
-// The model with that parameter changed; the model itself where it has no floor to change.
+// The model with one parameter changed; the model itself if the parameter is a floor that the model
+// does not have.
 constexpr TensorCoreModel ModelBeside(TensorCoreModel model, Neighbour neighbour) {
   const bool has_floor = model.floor != kNoFloor;
   switch (neighbour) {
@@ -214,7 +217,8 @@ constexpr bool Refuses(const TensorCoreModel& model, Neighbour neighbour) {
   return (model.refused >> static_cast<int>(neighbour) & 1u) != 0;
 }
 
-// Whether the stored vectors refuse all neighbours in a parameter of the model.
+// Whether the stored vectors rule out all neighbours of the model in a parameter ("L", "F",
+// "floor").
 constexpr bool Determines(const TensorCoreModel& model, std::string_view parameter) {
   bool any = false;
   for (const NamedNeighbour& n : kNeighbours) {
@@ -243,8 +247,8 @@ constexpr bool TakesScales(const TensorCoreModel& model) {
   return model.scheme == MmaScheme::kScaledChain || model.scheme == MmaScheme::kScaledGroups;
 }
 
-// Where public models of mxf4/mxf4nvf4 disagree and no hardware answer is published
-// (formats of the readings: sf-tensor's and MMA-Sim's). The defaults follow the evidence at hand.
+// The points on which the public models of mxf4 and mxf4nvf4 (sf-tensor's and MMA-Sim's) disagree
+// and no hardware result is published. The defaults follow the available evidence.
 struct OpenChoices {
   bool cancelled_group_counts = true;  // a group whose products cancel still sets E
   bool zero_group_counts = false;      // a group of zero products with a large scale sets E
@@ -258,9 +262,9 @@ struct MmaScales {
   Format format;  // E8M0, or E4M3 read as UE4M3 (sign bit ignored)
 };
 
-// d for one output element after a chain of instructions, k ascending. a and b hold codes of their
-// formats (K of them; the last instruction may be short, as if zeros followed); c is binary32 bits
-// (binary16 bits for kNearest16), and so is the result. Scales for the kScaled schemes only.
+// The result d of one output element after a chain of instructions, k ascending. a and b hold K
+// codes of their formats; a short last instruction acts as if zeros followed. c and the result are
+// binary32 bits (binary16 bits for kNearest16). `scales` is used by the kScaled schemes only.
 std::uint32_t TensorCoreDot(const TensorCoreModel& model, const Format& a_format,
                             std::span<const std::uint32_t> a, const Format& b_format,
                             std::span<const std::uint32_t> b, std::uint32_t c,

@@ -1,4 +1,4 @@
-// One element of TensorCoreGemm: what its definition and its kernels share.
+// One element of TensorCoreGemm, shared by the reference and the kernels.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +9,12 @@
 
 namespace fp4lab {
 
-// The accumulator after all of K, as a binary32 value (any NaN: 0x7FFFFFFF), from the start value
-// c.
+// The accumulator of element (m, n) after all of K, from the start value c, as a binary32 value
+// (any NaN: 0x7FFFFFFF).
 float TensorCoreElement(const TensorCoreModel& model, const MmaOperand& a, std::size_t m,
                         const MmaOperand& b, std::size_t n, const OpenChoices& open, float c);
 
-// The preconditions of TensorCoreGemm.
+// Throws std::logic_error unless the preconditions of TensorCoreGemm hold.
 void ExpectProduct(const TensorCoreModel& model, const MmaOperand& a, const MmaOperand& b,
                    MatrixView<float> c);
 

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/tensor/tensor_core_element.h"
 #include "fp4lab/tensor/tensor_core_pack.h"
@@ -82,7 +83,7 @@ void ChainSteps(const ChainTile& t, Accumulators* c) {
   }
 }
 
-// c + h as IEEE 754 adds in the accumulator's format.
+// c = c + h by IEEE 754 addition in the accumulator's format.
 template <MmaOutput kOutput>
 void AddInstruction(const float* h, float* c) {
   const Format& half = FormatOf(FormatId::kFP16);
@@ -95,7 +96,7 @@ void AddInstruction(const float* h, float* c) {
   }
 }
 
-// An instruction is two steps from +0.
+// Each instruction is two steps from +0, whose result is then added to c.
 template <MmaOutput kOutput>
 void Fp8InFp16Steps(const ChainTile& t, Accumulators* c) {
   for (std::size_t s = 0; s < t.a->steps; s += 2) {
@@ -169,7 +170,7 @@ namespace {
 HWY_EXPORT(ChainKernel);
 HWY_EXPORT(GroupKernel);
 
-// The accumulators of a tile before its first step.
+// The start value of an accumulator: c, rounded to binary16 for a binary16 accumulator.
 float Start(const TensorCoreModel& model, float c) {
   if (model.output == MmaOutput::kNearest16) {
     const Format& half = FormatOf(FormatId::kFP16);
@@ -178,14 +179,14 @@ float Start(const TensorCoreModel& model, float c) {
   return c != c ? std::bit_cast<float>(0x7FFFFFFFu) : c;
 }
 
-// Calls compute(row, rows, panel, accumulators) for every tile of c and writes what it leaves
-// there; outputs of slow rows come from the definition.
+// Calls compute(row, rows, panel, accumulators) for every tile of c and writes the accumulators to
+// c. Outputs of slow rows of a or b come from TensorCoreElement.
 template <class Side, class Compute>
 void ForEachTile(const TensorCoreModel& model, const MmaOperand& a, const MmaOperand& b,
                  const Side& side_a, const Side& side_b, const ProductOptions& options,
                  MatrixView<float> c, const Compute& compute) {
-  const std::size_t panels = (c.cols + kMmaPanel - 1) / kMmaPanel;
-  const std::size_t tiles = (c.rows + kTileRows - 1) / kTileRows * panels;
+  const std::size_t panels = DivideUp(c.cols, kMmaPanel);
+  const std::size_t tiles = DivideUp(c.rows, kTileRows) * panels;
   ParallelFor(tiles, [&](std::size_t index) {
     const std::size_t row = index / panels * kTileRows, panel = index % panels;
     const std::size_t rows = std::min(kTileRows, c.rows - row);
@@ -219,6 +220,7 @@ void ForEachTile(const TensorCoreModel& model, const MmaOperand& a, const MmaOpe
   });
 }
 
+// TensorCoreGemm by TensorCoreElement alone, for operands without a kernel.
 void WithoutKernel(const TensorCoreModel& model, const MmaOperand& a, const MmaOperand& b,
                    const ProductOptions& options, MatrixView<float> c) {
   ParallelFor(c.rows, [&](std::size_t m) {

@@ -35,18 +35,18 @@ struct ProductOptions {
 // fl(alpha * y) rounded to the output type, RNE; every NaN is 0x7FFFFFFF.
 float FinishProduct(float y, const ProductOptions& options);
 
-// Whether the model takes these operands: formats, and scales where it wants them, of groups that
-// its instructions know. Otherwise a reason, for people.
+// Empty if the model takes these operands: their element formats, and block scales of the right
+// format and group if its instructions need them. Otherwise the reason in words.
 std::string_view WhyNot(const TensorCoreModel& model, const MmaOperand& a, const MmaOperand& b);
 
 // c(m, n) = FinishProduct(TensorCoreDot(a's row m, b's row n, accumulate ? c(m, n) : +0)), a (M,
 // K), b (N, K), both of one scale format and group. A binary16 accumulator starts at c rounded to
 // binary16. The same bits on every SIMD target, for any number of threads.
 //
-// The speed is that of vector kernels except for outputs whose row of a or b holds a NaN, an
-// infinity or, within one step of an instruction, exponents more than 40 apart: those are computed
-// one by one, a hundred times slower. So is everything where a scale's group is no multiple of a
-// step (kScaledChain) or the elements of kScaledGroups are not E2M1.
+// Vector kernels compute all outputs except those whose row of a or b holds a NaN, an infinity or,
+// within one step of an instruction, exponents more than 40 apart: such outputs are computed one by
+// one, a hundred times slower. All outputs are computed one by one if a scale's group is no
+// multiple of a step (kScaledChain) or the elements of kScaledGroups are not E2M1.
 void TensorCoreGemm(const TensorCoreModel& model, const MmaOperand& a, const MmaOperand& b,
                     const ProductOptions& options, MatrixView<float> c);
 

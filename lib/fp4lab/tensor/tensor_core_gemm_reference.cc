@@ -38,7 +38,7 @@ std::string_view WhyNot(const TensorCoreModel& model, const MmaOperand& a, const
     return "the instruction takes E8M0 scales of 32 elements";
   }
   if (!Takes(model, a.format) || !Takes(model, b.format)) {
-    return "the instruction takes no such elements";
+    return "the instruction does not support these element formats";
   }
   if (model.scheme == MmaScheme::kScaledGroups) {
     if (a.group != 16 && a.group != 32) return "the instruction takes scales of 16 or 32 elements";

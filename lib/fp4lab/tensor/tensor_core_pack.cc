@@ -14,15 +14,15 @@ namespace {
 
 constexpr std::size_t kMostProducts = 64;
 
-// Place p of the order in which kFp8InFp16 takes its elements: those with k % 4 in {0, 1} of an
-// instruction, then those with k % 4 in {2, 3}.
+// The index k of the element at place p in the order of a scheme's steps. kFp8InFp16 takes the
+// elements of an instruction with k % 4 in {0, 1} first, then those with k % 4 in {2, 3}.
 constexpr std::size_t ElementAt(MmaScheme scheme, std::size_t p) {
   if (scheme != MmaScheme::kFp8InFp16) return p;
   const std::size_t in = p % kFp8InFp16Depth, half = in / 16, j = in % 16;
   return p - in + j / 2 * 4 + half * 2 + j % 2;
 }
 
-// Reads codes of a format a few at a time; kFp8InFp16 widens FP8 to binary16 first.
+// Reads the codes of a row step by step; for kFp8InFp16, FP8 codes are widened to binary16.
 class Reader {
  public:
   Reader(MmaScheme scheme, const Format& format)
@@ -35,7 +35,7 @@ class Reader {
     }
   }
 
-  // Codes of step s of a row; zeros past its end.
+  // Writes the codes of step s of a row; zeros past the row's end.
   void Codes(std::span<const std::uint32_t> row, std::size_t s, std::size_t step,
              std::uint32_t* out) const {
     if (wide_.empty() && (s + 1) * step <= row.size()) {
@@ -61,11 +61,11 @@ class Reader {
 struct StepNumbers {
   std::array<float, kMostProducts> values;
   std::array<std::int32_t, kMostProducts> raws;  // kNoExponent for zeros
-  int most, least, low;                          // of the non-zero ones; low: the lowest one bit
+  int most, least, low;  // exponents of non-zero numbers; low: of the lowest one bit
   bool is_special;
 };
 
-// The least magnitude code that is NaN or infinite.
+// The least magnitude code that is NaN or infinite; ~0 if the format has neither.
 constexpr std::uint32_t FirstSpecial(const Format& f) {
   return f.specials == Specials::kNone ? ~0u : MaxFiniteCode(f) + 1;
 }
@@ -108,7 +108,7 @@ void PackChainStep(const MmaOperand& x, const Reader& reader, std::size_t row, s
   side->lows[at] = empty ? 0 : numbers.low - shift;
   std::size_t to = side->bundles.At(row, side->steps * side->step, s * side->step);
   for (std::size_t i = 0; i < side->step; ++i, to += side->bundles.width) {
-    // A slow row may have lower exponents; nobody looks at its values.
+    // A slow row may have lower exponents; the kernels' results for its values are not used.
     const int exponent = std::max(numbers.raws[i] - shift, -126);
     const auto power = std::bit_cast<float>(static_cast<std::uint32_t>(127 + exponent) << 23);
     side->values[to] = numbers.values[i] * power;
@@ -129,7 +129,7 @@ double Power(int exponent) {
   return std::bit_cast<double>(static_cast<std::uint64_t>(1023 + exponent) << 52);
 }
 
-// 2 * element of every E2M1 code.
+// Twice the value of every E2M1 code.
 constexpr std::array<std::int8_t, 16> kHalves = [] {
   std::array<std::int8_t, 16> halves{};
   for (std::uint32_t code = 0; code < 16; ++code) {
@@ -138,7 +138,8 @@ constexpr std::array<std::int8_t, 16> kHalves = [] {
   return halves;
 }();
 
-// Elements of a group: twice their values, which of them are not zero, and the sum of the former.
+// The elements of a group: twice their values, a mask of the non-zero elements, and the sum of
+// `halves`.
 struct GroupElements {
   std::array<std::int8_t, kMmaGroup> halves{};
   std::uint64_t mask = 0;

@@ -1,4 +1,4 @@
-// Which tokens a step sees: a function of (seed, step, sequence), with no state to save.
+// The tokens of a step as a function of (seed, step, sequence), with no state to save.
 #pragma once
 
 #include <cstdint>
@@ -6,19 +6,19 @@
 
 namespace fp4lab {
 
-// The training tokens are cut into windows of `sequence` + 1 tokens (the last one is only a target)
-// that start `sequence` apart. Sequence number i = step * batch + b belongs to epoch e = i / W,
-// W = WindowCount. An epoch shifts all windows by the same random offset in [0, sequence) and
-// visits each once, in an order that is a pseudo-random permutation keyed by (seed, e): a Feistel
-// network of four rounds on the smallest even number of bits that holds W, walked until it is below
-// W (Black & Rogaway 2002), its round function Philox.
+// The training tokens are cut into windows of `sequence` + 1 tokens (the last token is only a
+// target) that start `sequence` apart. Sequence number i = step * batch + b belongs to epoch e = i
+// / W, W = WindowCount. An epoch shifts all windows by the same random offset in [0, sequence) and
+// visits each window once, in an order that is a pseudo-random permutation keyed by (seed, e): a
+// Feistel network of four rounds on the smallest even number of bits that holds W, applied until
+// the result is below W (Black & Rogaway 2002), with Philox as its round function.
 struct DataOrder {
   std::uint64_t seed = 0;
   std::uint64_t tokens = 0;  // of the training part
   std::uint64_t sequence = 0;
 };
 
-// tokens / sequence - 1, at least 0.
+// The number of windows: tokens / sequence - 1, at least 0.
 std::uint64_t WindowCount(const DataOrder& order);
 
 // The first token of sequence number `index`. WindowCount must not be 0.

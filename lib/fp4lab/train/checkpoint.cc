@@ -85,9 +85,9 @@ std::vector<std::byte> WriteCheckpoint(const CheckpointHeader& header,
 
 Checkpoint ReadCheckpoint(std::span<const std::byte> bytes, const std::string& where) {
   if (bytes.size() < kMagic.size() || Text(bytes.first(kMagic.size())) != kMagic) {
-    throw Error(where, "is no fp4lab checkpoint");
+    throw Error(where, "is not an fp4lab checkpoint");
   }
-  if (bytes.size() < kFront + kHash) throw Error(where, "checkpoint is cut short");
+  if (bytes.size() < kFront + kHash) throw Error(where, "checkpoint is truncated");
   const auto version = Load<std::uint32_t>(bytes, 8);
   if (version != kCheckpointVersion) {
     throw Error(where, "checkpoint version " + std::to_string(version) + ", this program reads " +
@@ -95,7 +95,7 @@ Checkpoint ReadCheckpoint(std::span<const std::byte> bytes, const std::string& w
   }
   const std::span<const std::byte> content = bytes.first(bytes.size() - kHash);
   if (Sha256(content) != Text(bytes.last(kHash))) {
-    throw Error(where, "checkpoint is cut short or damaged: its SHA-256 does not match");
+    throw Error(where, "checkpoint is truncated or damaged: its SHA-256 does not match");
   }
   const auto json_size = Load<std::uint64_t>(bytes, 12);
   if (json_size > content.size() - kFront) throw Error(where, "checkpoint header is malformed");

@@ -1,8 +1,13 @@
-// The state of a run as bytes: what identifies it, and the numbers that continue it bit for bit.
+// The state of a run as bytes: the configuration that identifies the run, and the numbers that
+// continue it bit for bit. In this order:
 //
-//   "fp4labck" | version, uint32 | size of the header, uint64 | header, JSON {"configuration",
-//   "step", "payload_floats"} | payload, binary32 | SHA-256 of everything before, 64 hexadecimal
-//   digits
+//   "fp4labck"
+//   version, uint32
+//   size of the header, uint64
+//   header, JSON {"configuration", "step", "payload_floats"}
+//   payload, binary32
+//   SHA-256 of everything before, 64 hexadecimal digits
+//
 // Integers and floats are little-endian.
 #pragma once
 
@@ -29,8 +34,8 @@ void WriteCheckpoint(const CheckpointHeader& header,
 std::vector<std::byte> WriteCheckpoint(const CheckpointHeader& header,
                                        std::span<const std::span<const float>> payload);
 
-// Checks magic, version, sizes and hash; copies the payload. Errors at `where`: cut short, damaged,
-// of another version.
+// ReadCheckpoint checks magic, version, sizes and hash, and copies the payload. Throws Error at
+// `where` if the bytes are cut short, damaged or of another version.
 struct Checkpoint {
   CheckpointHeader header;
   std::vector<float> payload;

@@ -53,7 +53,7 @@ void CheckFraction(const JsonObject& o, std::string_view key, float value) {
   throw Error(o.Where(key), "must be in [0, 1)");
 }
 
-// Sizes beyond those of any model: their products stay within 64 bits.
+// Refuses sizes beyond those of any model, so that products of sizes stay within 64 bits.
 void CheckSize(const JsonObject& o, std::string_view key, int value, int least, int most) {
   CheckAtLeast(o, key, value, least);
   if (value > most) throw Error(o.Where(key), "must be at most " + std::to_string(most));

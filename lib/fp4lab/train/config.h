@@ -1,11 +1,11 @@
-// Everything that says what a training run computes, as one value and as JSON.
+// The configuration of a training run, as one value and as JSON.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
 
-#include "fp4lab/data/corpus.h"
+#include "fp4lab/data/config.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/nn/activation.h"
 #include "fp4lab/train/recipe.h"
@@ -52,7 +52,7 @@ std::string_view DeviceName(Device device);
 Device ReadDevice(std::string_view name, const std::string& where);
 
 struct TrainConfig {
-  Device device = Device::kCpu;  // what computes
+  Device device = Device::kCpu;  // the processor that computes
   ModelConfig model;
   OptimizerConfig optimizer;
   ScheduleConfig schedule;
@@ -61,7 +61,7 @@ struct TrainConfig {
   std::uint64_t seed = 1;           // initial weights, data order, stochastic rounding
   std::int64_t tokens = 1'000'000;  // the run's length, rounded down to whole steps
   int batch = 16;                   // sequences a step
-  int micro_batches = 1;            // a step's gradient is accumulated over so many parts
+  int micro_batches = 1;            // parts of a step over which its gradient is accumulated
   EvaluationConfig evaluation;
   std::int64_t log_every = 1;         // steps between lines of metrics
   std::int64_t checkpoint_every = 0;  // steps; 0: not by steps
@@ -70,11 +70,11 @@ struct TrainConfig {
   friend bool operator==(const TrainConfig&, const TrainConfig&) = default;
 };
 
-// Strict; `where` is "run.json" or "study.json#/base". Keys: device, model, optimizer, schedule,
-// recipe, data, seed, tokens, batch, micro_batches, evaluation, log_every, checkpoint_every,
-// checkpoint_minutes. Checks shapes too (CheckShapes).
+// Reads strictly; `where`, "run.json" or "study.json#/base", begins the errors. Keys: device,
+// model, optimizer, schedule, recipe, data, seed, tokens, batch, micro_batches, evaluation,
+// log_every, checkpoint_every, checkpoint_minutes. Checks shapes, too (CheckShapes).
 TrainConfig ReadTrainConfig(const Json& json, const std::string& where);
-// Every default spelled out; ReadTrainConfig gives the same config back.
+// All members with defaults spelled out; ReadTrainConfig gives the same config back.
 Json ToJson(const TrainConfig& config);
 
 ModelConfig ReadModelConfig(const Json& json, const std::string& where);
@@ -86,22 +86,23 @@ Json ToJson(const OptimizerConfig& config);
 EvaluationConfig ReadEvaluationConfig(const Json& json, const std::string& where);
 Json ToJson(const EvaluationConfig& config);
 
-// Error, at the JSON pointer of the member, for shapes that cannot be: heads that do not divide
+// Throws Error, at the JSON pointer of the member, for impossible shapes: heads that do not divide
 // d_model, a width that is no multiple of a block or Hadamard group of the recipe, a recipe that
-// selects blocks or linears which the model does not have, ... The recipe stands at `recipe_where`.
+// selects blocks or linears which the model does not have, ... `recipe_where`: the place of the
+// recipe.
 void CheckShapes(const TrainConfig& config, const std::string& where,
                  const std::string& recipe_where);
-// The same with the recipe at the key "recipe".
+// CheckShapes with the recipe at the key "recipe" of `where`.
 void CheckShapes(const TrainConfig& config, const std::string& where);
 
-// CheckShapes refuses more steps, which random streams could not tell apart, and larger ones.
+// CheckShapes refuses more steps, whose random streams would repeat, and larger steps.
 inline constexpr std::int64_t kMostSteps = 0xFFFFFFFF;
 inline constexpr std::int64_t kMostTokensPerStep = 0x7FFFFFFF;
 std::int64_t TokensPerStep(const TrainConfig& config);
 std::int64_t TotalSteps(const TrainConfig& config);  // tokens / TokensPerStep, rounded down
 
 std::int64_t ParameterCount(const ModelConfig& config);
-// The matrices inside the blocks: without embedding, head and norms.
+// Parameters of the matrices inside the blocks: without embedding, head and norms.
 std::int64_t BlockParameterCount(const ModelConfig& config);
 
 }  // namespace fp4lab

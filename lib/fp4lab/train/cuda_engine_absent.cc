@@ -1,4 +1,4 @@
-// MakeCudaEngine and CudaGpus of a build without CUDA.
+// MakeCudaEngine and CudaGpus in a build without CUDA.
 #include "fp4lab/base/error.h"
 #include "fp4lab/train/engine.h"
 

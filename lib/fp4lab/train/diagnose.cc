@@ -1,25 +1,53 @@
 #include "fp4lab/train/diagnose.h"
 
-#include <algorithm>
+#include <cmath>
 
-#include "fp4lab/dialect/statistics.h"
 #include "fp4lab/train/dialect_json.h"
 
 namespace fp4lab {
+namespace {
 
-TensorStatistics MeasureOperand(std::string name, MatrixView<const float> x, const Dialect& dialect,
-                                const DialectOptions& options) {
-  constexpr double kMostDecibel = 3000.0;  // of an exact copy: JSON has no infinity
-  const QuantizationStatistics measured = MeasureQuantization(dialect, x, options);
-  const Json format = ToJson(dialect);
-  TensorStatistics s;
-  s.name = std::move(name);
-  s.format = format.is_string() ? format.get<std::string>() : format.dump();
-  s.amax = measured.amax;
-  s.underflow_percent = measured.underflow_percent;
-  s.clip_percent = measured.clip_percent;
-  s.sqnr_db = std::min(measured.sqnr_db, kMostDecibel);
-  return s;
+// Adds the diagnostics that were measured to `json`, under the names in the member `key` of
+// Diagnostic.
+Json WithNumbers(Json json, const TensorStatistics& tensor, std::string_view Diagnostic::*key) {
+  std::size_t i = 0;
+  for (const Diagnostic& diagnostic : Diagnostics()) {
+    const double value = tensor.values.numbers[i++];
+    if (std::isfinite(value)) json[std::string(diagnostic.*key)] = value;
+  }
+  return json;
+}
+
+}  // namespace
+
+TensorStatistics MeasureOperand(const std::string& linear, const ObservedOperand& operand) {
+  const Json format = ToJson(operand.dialect);
+  return {linear + "." + std::string(OperandName(operand.operand)),
+          format.is_string() ? format.get<std::string>() : format.dump(),
+          MeasureQuantization(operand.dialect, operand.before, operand.quantized).values};
+}
+
+Json ToJson(const TensorStatistics& tensor) {
+  return WithNumbers({{"name", tensor.name}, {"format", tensor.format}}, tensor, &Diagnostic::key);
+}
+
+TensorStatistics ReadTensorStatistics(const Json& json, const std::string& where) {
+  JsonObject o(json, where);
+  TensorStatistics tensor;
+  o.Require("name", &tensor.name);
+  o.Require("format", &tensor.format);
+  std::size_t i = 0;
+  for (const Diagnostic& diagnostic : Diagnostics()) {
+    double& value = tensor.values.numbers[i++];
+    const Json* member = o.Member(diagnostic.key);
+    if (member != nullptr && !member->is_null()) o.Read(diagnostic.key, &value);
+  }
+  return tensor;
+}
+
+Json LogLine(std::int64_t step, const TensorStatistics& tensor) {
+  return WithNumbers({{"step", step}, {"name", tensor.name}, {"format", tensor.format}}, tensor,
+                     &Diagnostic::log_key);
 }
 
 }  // namespace fp4lab

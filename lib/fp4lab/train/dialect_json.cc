@@ -1,5 +1,6 @@
 #include "fp4lab/train/dialect_json.h"
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -7,9 +8,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/suggest.h"
-#include "fp4lab/block/block_format.h"
 #include "fp4lab/dialect/labels.h"
-#include "fp4lab/dialect/tuned.h"
 
 namespace fp4lab {
 namespace {
@@ -41,7 +40,7 @@ void ReadFormat(JsonObject* o, std::string_view key, FormatId* format) {
   *format = *id;
 }
 
-// Whether the key is there.
+// Reads a stage if the key is there; returns whether it is.
 template <class Enum>
 bool ReadStage(JsonObject* o, std::string_view key, Enum* stage) {
   if (!o->Has(key)) return false;
@@ -56,10 +55,32 @@ bool ReadStage(JsonObject* o, std::string_view key, Enum* stage) {
   return true;
 }
 
-// `d` under the formulas of a scale rule; its element and block stay where they can.
-Dialect UnderRule(const Dialect& d, ScaleRule rule) {
-  const FormatId scale = rule == ScaleRule::kNvfp4 ? FormatId::kE4M3 : FormatId::kE8M0;
-  return DialectOf({d.element, scale, d.block_rows, d.block_cols, rule});
+// `d` with all formulas that belong to a block scale rule; element and block stay if the rule
+// allows.
+Dialect UnderRule(const Dialect& d, BlockScale rule) {
+  return Canonical(DialectUnder(rule, d.element, d.block_rows, d.block_cols));
+}
+
+struct NamedRule {
+  std::string_view name;
+  BlockScale rule;
+};
+constexpr std::array kRules = {
+    NamedRule{"nvfp4", BlockScale::kFolded}, NamedRule{"floor", BlockScale::kFloor},
+    NamedRule{"ceil", BlockScale::kCeil},    NamedRule{"rceil", BlockScale::kRceil},
+    NamedRule{"even", BlockScale::kEven},    NamedRule{"tensor", BlockScale::kOneBlock},
+};
+
+// The block scale rule that "rule" names, if the key is there.
+std::optional<BlockScale> ReadRule(JsonObject* o) {
+  if (!o->Has("rule")) return std::nullopt;
+  std::string name;
+  o->Read("rule", &name);
+  for (const NamedRule& r : kRules) {
+    if (r.name == name) return r.rule;
+  }
+  throw Error(o->Where("rule"),
+              "unknown formula \"" + name + "\"; " + DidYouMean(name, NamesOf(kRules)));
 }
 
 // Whether "scale" is binary32, which is no format of scale bytes.
@@ -70,7 +91,7 @@ bool ReadsFloatScales(JsonObject* o) {
   return name == "fp32" || name == "float32";
 }
 
-// "element", "scale" and "rule" together: which formulas they ask for.
+// Reads "element", "scale" and "rule", which choose the formulas together.
 void ReadFormats(JsonObject* o, Dialect* d) {
   ReadFormat(o, "element", &d->element);
   if (!FormatOf(d->element).is_signed || FormatOf(d->element).bits > 8) {
@@ -84,27 +105,28 @@ void ReadFormats(JsonObject* o, Dialect* d) {
     ReadFormat(o, "scale", &scale);
   }
   const bool exponent = scale == FormatId::kE8M0;
-  std::optional<ScaleRule> rule;
+  std::optional<BlockScale> rule;
   if (o->Has("scale") && exponent != (d->scale == FormatId::kE8M0)) {
-    rule = exponent ? ScaleRule::kRceil : ScaleRule::kNvfp4;
+    rule = exponent ? BlockScale::kRceil : BlockScale::kFolded;
   }
-  if (ScaleRule read; ReadStage(o, "rule", &read)) rule = read;
+  if (const std::optional<BlockScale> read = ReadRule(o)) rule = read;
   if (rule) {
     *d = UnderRule(*d, *rule);
-    if (*rule == ScaleRule::kTensor) return;
-    const bool rule_exponent = *rule != ScaleRule::kNvfp4;
+    if (*rule == BlockScale::kOneBlock) return;
+    const bool rule_exponent = *rule != BlockScale::kFolded;
     if (o->Has("scale") && rule_exponent != exponent) {
       throw Error(
           o->Where("scale"),
-          std::string("the rule ") + std::string(LabelOf(*rule)) + " makes " +
+          std::string("the rule ") + (rule_exponent ? std::string(LabelOf(*rule)) : "nvfp4") +
+              " makes " +
               (rule_exponent ? "float8_e8m0fnu scales" : "scales with a fraction, no e8m0"));
     }
   }
   if (!o->Has("scale")) return;
-  if (floats) {  // there is nothing that a level 2 would keep in range
+  if (floats) {  // binary32 scales need no tensor scale to stay in range
     d->scale_encoding = ScaleEncoding::kBinary32;
-    d->level_two = LevelTwo::kNone;
-    d->block_scale = BlockScale::kNoLevel;
+    d->tensor_scale = TensorScaleRule::kNone;
+    d->block_scale = BlockScale::kNoTensorScale;
     return;
   }
   if (FormatOf(scale).bits > 8)
@@ -113,7 +135,8 @@ void ReadFormats(JsonObject* o, Dialect* d) {
   if (!exponent) d->scale_max = MaxFinite(scale);
 }
 
-// How blocks are found and corrected in ways that no row of the table has.
+// Reads "target", "prescale", "clip" and "unbias": options of block scales beyond the rows of the
+// table.
 void ReadAdditions(JsonObject* o, const std::string& where, Dialect* d) {
   o->Read("target", &d->target);
   if (!(d->target >= 0.0f && d->target <= 2.0f * MaxFinite(d->element))) {
@@ -133,7 +156,7 @@ void ReadAdditions(JsonObject* o, const std::string& where, Dialect* d) {
   if (d->statistic == BlockStatistic::kQuest && exponent) {
     d->block_scale = BlockScale::kFloorLog2Quotient;
   }
-  if (d->target != 0.0f && (d->block_rows == 0 || d->block_scale == BlockScale::kMicroscaling)) {
+  if (d->target != 0.0f && (d->block_rows == 0 || IsMicroscaling(d->block_scale))) {
     throw Error(o->Where("target"),
                 "is for block scales that a quotient b/q makes, not for this rule");
   }
@@ -150,8 +173,8 @@ void ReadBlock(JsonObject* o, Dialect* d) {
   std::vector<std::int64_t> block;
   o->Read("block", &block);
   const bool pair = block.size() == 2;
-  if (pair && block[1] == 0 && (block[0] == 0 || block[0] == 1)) {  // one scale, or one a row
-    *d = UnderRule(*d, ScaleRule::kTensor);
+  if (pair && block[1] == 0 && (block[0] == 0 || block[0] == 1)) {  // one scale, or one per row
+    *d = UnderRule(*d, BlockScale::kOneBlock);
     d->row_scaled = block[0] == 1;
     return;
   }
@@ -169,21 +192,22 @@ void ReadBlock(JsonObject* o, Dialect* d) {
 }
 
 void ReadTensorScale(JsonObject* o, Dialect* d) {
-  bool wanted = HasLevelTwo(*d);
+  bool wanted = HasTensorScale(*d);
   o->Read("tensor_scale", &wanted);
-  if (!wanted && HasLevelTwo(*d)) {
+  if (!wanted && HasTensorScale(*d)) {
     if (d->block_scale == BlockScale::kOneBlock) {
-      throw Error(o->Where("tensor_scale"), "the format has no other scale");
+      throw Error(o->Where("tensor_scale"),
+                  "cannot be false: the tensor scale is the only scale of this format");
     }
-    d->level_two = LevelTwo::kNone;
-    d->block_scale = BlockScale::kNoLevel;
-  } else if (wanted && !HasLevelTwo(*d)) {
+    d->tensor_scale = TensorScaleRule::kNone;
+    d->block_scale = BlockScale::kNoTensorScale;
+  } else if (wanted && !HasTensorScale(*d)) {
     throw Error(o->Where("tensor_scale"),
-                "this format has none; start from one \"like\" it that has");
+                "the format has no tensor scale; set \"like\" to a format that has one");
   }
   o->Read("row_scaled", &d->row_scaled);
-  if (d->row_scaled && !HasLevelTwo(*d)) {
-    throw Error(o->Where("row_scaled"), "the format has no level 2 that a row could have");
+  if (d->row_scaled && !HasTensorScale(*d)) {
+    throw Error(o->Where("row_scaled"), "needs a format with a tensor scale");
   }
   o->Read("scale_max", &d->scale_max);
   if (!(d->scale_max > 0.0f && d->scale_max <= MaxFinite(FormatId::kBF16))) {
@@ -191,7 +215,7 @@ void ReadTensorScale(JsonObject* o, Dialect* d) {
   }
 }
 
-// Zeros: dialect.h's keeps_negative_zero and never_negative_zero.
+// The values of "signed_zeros": Dialect::keeps_negative_zero and never_negative_zero.
 constexpr std::string_view kZeros[] = {"keep", "add_zero", "never"};
 std::string_view ZerosOf(const Dialect& d) {
   if (d.never_negative_zero) return kZeros[2];
@@ -214,16 +238,16 @@ struct IsExponentOf {
     return Rule::kIsExponent;
   }
 };
-bool IsExponentScale(BlockScale rule) { return WithBlockScaleRule<bool>(rule, IsExponentOf{}); }
+bool IsExponentScale(BlockScale rule) { return WithFormula<bool>(rule, IsExponentOf{}); }
 
-// Stages that cannot stand beside each other.
+// Throws Error for stages that contradict each other.
 void CheckStages(const JsonObject& o, const std::string& where, const Dialect& d) {
   const bool blocks = d.block_rows > 0;
   if (blocks == (d.block_scale == BlockScale::kOneBlock)) {
     throw Error(where, "blocks and the formula of the block scale contradict each other");
   }
-  if ((d.level_two == LevelTwo::kTensorFp8) == blocks) {
-    throw Error(where, "level 2 is \"tensor_fp8\" where, and only where, there are no blocks");
+  if ((d.tensor_scale == TensorScaleRule::kTensorFp8) == blocks) {
+    throw Error(where, "tensor scale is \"tensor_fp8\" where, and only where, there are no blocks");
   }
   const bool exponent = d.scale_encoding == ScaleEncoding::kExponent;
   if (blocks &&
@@ -251,7 +275,7 @@ void PutStage(Json* json, std::string_view key, std::string_view label, std::str
   if (label != start) (*json)[std::string(key)] = label;
 }
 
-// The object that ReadDialect makes `d` of.
+// The object from which ReadDialect makes `d`, with every stage that differs from the starting row.
 Json SpelledOut(const Dialect& d) {
   const bool exponent = d.scale == FormatId::kE8M0 && d.block_rows > 0;
   Json json{{"like", d.block_rows == 0 ? "fp8_e4m3"
@@ -266,17 +290,15 @@ Json SpelledOut(const Dialect& d) {
     json["scale"] = floats ? "fp32" : Named(d.scale).short_name;
     if (floats) {
       start.scale_encoding = ScaleEncoding::kBinary32;
-      start.level_two = LevelTwo::kNone;
-      start.block_scale = BlockScale::kNoLevel;
+      start.tensor_scale = TensorScaleRule::kNone;
+      start.block_scale = BlockScale::kNoTensorScale;
     }
     json["block"] = {d.block_rows, d.block_cols};
     if (!exponent) start.scale_max = MaxFinite(d.scale);
-    if (exponent) {
-      json["rule"] = LabelOf(d.mx_rule);
-    } else if (!HasLevelTwo(d) && !floats) {
+    if (!exponent && !HasTensorScale(d) && !floats) {
       json["tensor_scale"] = false;
-      start.level_two = LevelTwo::kNone;
-      start.block_scale = BlockScale::kNoLevel;
+      start.tensor_scale = TensorScaleRule::kNone;
+      start.block_scale = BlockScale::kNoTensorScale;
     }
     if (d.row_scaled) json["row_scaled"] = true;
   }
@@ -290,7 +312,7 @@ Json SpelledOut(const Dialect& d) {
   PutStage(&json, "unbias", LabelOf(d.unbias), LabelOf(start.unbias));
   PutStage(&json, "adaptive", LabelOf(d.adaptive), LabelOf(start.adaptive));
   if (d.adaptive_fp16) json["adaptive_fp16"] = true;
-  PutStage(&json, "level_two", LabelOf(d.level_two), LabelOf(start.level_two));
+  PutStage(&json, "level_two", LabelOf(d.tensor_scale), LabelOf(start.tensor_scale));
   PutStage(&json, "block_scale", LabelOf(d.block_scale), LabelOf(start.block_scale));
   PutStage(&json, "scale_encoding", LabelOf(d.scale_encoding), LabelOf(start.scale_encoding));
   PutStage(&json, "factor", LabelOf(d.factor), LabelOf(start.factor));
@@ -326,7 +348,7 @@ Dialect ReadDialect(const Json& json, const std::string& where) {
   ReadAdditions(&o, where, &d);
   ReadStage(&o, "adaptive", &d.adaptive);
   o.Read("adaptive_fp16", &d.adaptive_fp16);
-  ReadStage(&o, "level_two", &d.level_two);
+  ReadStage(&o, "level_two", &d.tensor_scale);
   ReadStage(&o, "block_scale", &d.block_scale);
   ReadStage(&o, "scale_encoding", &d.scale_encoding);
   ReadStage(&o, "factor", &d.factor);
@@ -343,10 +365,10 @@ Dialect ReadDialect(const Json& json, const std::string& where) {
 
 namespace {
 
-// An object of the keys in which `d` differs from a row whose formulas it shares otherwise; null
-// where they differ in more.
+// An object of the keys in which `d` differs from `row`; null if these keys do not express all
+// differences.
 Json DifferenceFrom(const Dialect& row, const Dialect& d) {
-  if (row.level_two != d.level_two || row.factor != d.factor || row.scale != d.scale ||
+  if (row.tensor_scale != d.tensor_scale || row.factor != d.factor || row.scale != d.scale ||
       row.scale_encoding != d.scale_encoding || IsStochastic(row)) {
     return nullptr;
   }
@@ -368,14 +390,14 @@ Json DifferenceFrom(const Dialect& row, const Dialect& d) {
   return same ? json : Json(nullptr);
 }
 
-// The nearest row and the differences from it; all stages where no row is near.
+// `d` as its differences from the nearest row, or as all stages (SpelledOut) if no row is near.
 Json Spelled(const Dialect& d) {
   Json shortest;
   for (const Dialect& row : Dialects()) {
     Json json;
     try {
       json = DifferenceFrom(row, d);
-    } catch (const Error&) {  // the row does not take one of the keys
+    } catch (const Error&) {  // the row does not allow one of the keys
       continue;
     }
     if (!json.is_null() && (shortest.is_null() || json.size() < shortest.size())) shortest = json;

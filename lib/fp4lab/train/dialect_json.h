@@ -1,4 +1,4 @@
-// How a tensor is quantized, as JSON: a row's name, or an object that spells the formulas out.
+// A dialect as JSON: a row's name, or an object that spells the formulas out.
 #pragma once
 
 #include <string>
@@ -8,18 +8,19 @@
 
 namespace fp4lab {
 
-// A name: any of `fp4lab dialects`, or an alias ("nvfp4", "nvfp4.2d").
-// An object: "like", the name where it starts ("nvfp4.te" when absent), and any of
-//   "rule"          nvfp4 | floor | ceil | rceil | even | tensor: the formulas of that scale rule;
-//                   when absent, those of "like", or, where "scale" asks for the other kind, rceil
-//                   for e8m0 and nvfp4 for the rest
+// Reads a name: any of `fp4lab dialects`, or an alias ("nvfp4", "nvfp4.2d").
+// Or an object: "like", the name of the row that it modifies ("nvfp4.te" when absent), and any of
+//   "rule"          nvfp4 | floor | ceil | rceil | even | tensor: all formulas of that scale rule;
+//                   when absent, those of "like", or, if "scale" asks for the other kind of scales,
+//                   rceil for e8m0 and nvfp4 for the rest
 //   "element"       e2m1 | e2m3 | e3m2 | e4m3 | e5m2 | int4 (e0m3, the uniform grid of 4 bits)
 //   "scale"         e4m3 | ue4m3 | ue5m3 | e5m2 | e8m0 | fp32 (not rounded)
 //   "block"         [rows, cols], 1 x N or N x N with N = 8 .. 128, a multiple of 8; [0, 0]: one
 //                   scale for the tensor, [1, 0]: one for each row
-//   "tensor_scale"  false: no level 2
-//   "row_scaled"    true: level 2 of each row instead of the tensor
-//   "scale_max"     the block scale that level 2 aims at; the scale format's largest when absent
+//   "tensor_scale"  false: no tensor scale
+//   "row_scaled"    true: the tensor scale of each row instead of the tensor
+//   "scale_max"     the block scale that the tensor scale aims at; the scale format's largest when
+//                   absent
 //   "adaptive"      none | mae | mse | abs_max: four over six
 //   "target"        the value that a block's amax is mapped to, 6 for E2M1 when absent (6 * 16/17
 //                   leaves head room for stochastic rounding)
@@ -31,12 +32,13 @@ namespace fp4lab {
 //                   one stage's formula, by the label of its enumerator (dialect/labels.h)
 //   "adaptive_fp16" true: four over six compares errors in FP16
 //   "nan_scale", "nan_code": the byte stored for a NaN block's scale, for a NaN element
-//   "signed_zeros"  keep | add_zero | never: what a code of value 0 keeps of its sign
-// Error at the JSON pointer for what is unknown or contradicts itself. Stochastic rounding is
-// another matter (recipe_json.h).
+//   "signed_zeros"  keep | add_zero | never: whether a code of value 0 keeps its sign
+// Throws Error at the JSON pointer of anything unknown or contradictory. Stochastic rounding is not
+// part of a dialect's JSON; recipe_json.h has it.
 Dialect ReadDialect(const Json& json, const std::string& where);
 
-// The name of the row with these formulas, or such an object. Rounding at random is left out.
+// The name of the row with these formulas, or an object that ReadDialect reads. Stochastic rounding
+// is left out.
 Json ToJson(const Dialect& dialect);
 
 }  // namespace fp4lab

@@ -28,7 +28,8 @@ class CpuEngine final : public Engine {
     Expects(count > 0 && inputs.size() == count * tokens && targets.size() == inputs.size(),
             "Engine::Gradients: whole micro-batches");
     std::fill(gradients_.begin(), gradients_.end(), 0.0f);
-    if (pass.observer != nullptr) model_.ParametersChanged();  // weights are quantized again, seen
+    // An observer also sees weights: they are quantized again.
+    if (pass.observer != nullptr) model_.ParametersChanged();
     const float scale = 1.0f / static_cast<float>(TokensPerStep(config_));
     Pass own = pass;
     own.records = pass.observer == nullptr;

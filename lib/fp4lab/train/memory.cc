@@ -13,7 +13,8 @@ namespace {
 constexpr double kFloat = sizeof(float);
 
 struct Sizes {
-  double parameters = 0.0, blocks = 0.0, largest = 0.0;  // elements: all, the blocks', a matrix
+  // Elements of all parameters, of the matrices inside the blocks, and of the largest matrix.
+  double parameters = 0.0, blocks = 0.0, largest = 0.0;
 };
 
 Sizes SizesOf(const ModelConfig& c) {
@@ -28,7 +29,7 @@ Sizes SizesOf(const ModelConfig& c) {
   return sizes;
 }
 
-// What Model::SetRows lays out, for each token of a micro-batch.
+// The floats that Model::SetRows lays out for each token of a micro-batch.
 double FloatsPerToken(const ModelConfig& c) {
   const double d = c.d_model, f = c.ffn;
   const std::vector<LinearShape> linears = BlockLinears(c);
@@ -39,8 +40,8 @@ double FloatsPerToken(const ModelConfig& c) {
   return block * c.layers + 4 * d + 1 + std::max({static_cast<double>(c.vocabulary), wide, qkv});
 }
 
-// FP4 weights are kept as integers of a byte and a scale every 16 or 32, once for each GEMM that
-// needs its own; other weights are made for each use.
+// Bytes of the weights' operands. FP4 weights are kept as integers of a byte and a scale every 16
+// or 32, once for each GEMM that needs its own operand; other operands are made for each use.
 double OperandBytes(const Recipe& recipe, const Sizes& sizes) {
   const auto integers = [](const GemmRecipe& gemm) {
     return gemm.a.format && gemm.b.format && gemm.b.format->element == FormatId::kE2M1;

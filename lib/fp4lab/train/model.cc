@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/nn/activation.h"
@@ -15,62 +16,36 @@ namespace {
 
 std::size_t UpWidth(const ModelConfig& c) { return BlockLinears(c)[kUp].out; }
 
-// Pieces of memory_ start on a cache line.
-std::size_t RoundedUp(std::size_t floats) { return (floats + 15) / 16 * 16; }
+constexpr std::size_t kCacheLineFloats = 16;
 
 }  // namespace
-
-std::size_t AmaxHistoryFloats(const ModelConfig& config, const Recipe& recipe) {
-  const auto blocks = static_cast<std::size_t>(config.layers);
-  return (blocks * kLinearsPerBlock + 1) * kLinearOperands * AmaxHistoryFloats(recipe);
-}
 
 Model::Model(const ModelConfig& config, const Recipe& recipe, std::span<const float> parameters,
              std::size_t max_sequences, std::span<float> amax_histories)
     : config_(config),
+      plan_(config, recipe),
       layout_(MakeLayout(config)),
       parameters_(parameters),
       amax_histories_(amax_histories),
-      amax_history_floats_(AmaxHistoryFloats(recipe)),
       rope_(MakeRopeTable(static_cast<std::size_t>(config.sequence), HeadDim(config),
                           config.rope_theta)) {
   Expects(parameters.size() == layout_.total, "Model: parameters of MakeLayout(config).total");
   Expects(amax_histories.size() == AmaxHistoryFloats(config, recipe),
           "Model: amax histories of all linears' operands");
-  const auto weight = [&](const ParameterSlice& s) {
-    LinearWeight w;
-    w.w = {parameters_.data() + s.offset, s.rows, s.cols};
-    weights_.push_back(std::move(w));
-  };
-  for (const ParameterSlice& slice : layout_.block_linears) weight(slice);
-  weight(layout_.head);
-  UseRecipe(recipe);
+  for (std::size_t l = 0; l < plan_.Count(); ++l) {
+    const ParameterSlice& slice = plan_.Weight(l);
+    weights_.emplace_back().w = {parameters_.data() + slice.offset, slice.rows, slice.cols};
+  }
   inputs_.resize(weights_.size());
   SetRows(max_sequences * static_cast<std::size_t>(config.sequence));
 }
 
-std::uint32_t Model::TensorsPerPass() const {
-  return static_cast<std::uint32_t>(weights_.size()) * kLinearOperands;
-}
-
-void Model::UseRecipe(const Recipe& recipe) {
-  recipe_ = recipe;
-  recipes_.clear();
-  for (std::size_t l = 0; l < HeadIndex(); ++l) {
-    recipes_.push_back(
-        &RecipeOf(recipe_, LinearName(l), static_cast<int>(l / kLinearsPerBlock), config_.layers));
-  }
-  recipes_.push_back(&recipe_.rest);
-}
-
 void Model::AdvanceAmaxHistories() {
   if (amax_histories_.empty()) return;
-  for (std::size_t l = 0; l < recipes_.size(); ++l) {
-    const auto operands = OperandsOf(*recipes_[l]);
-    for (std::size_t k = 0; k < operands.size(); ++k) {
-      const std::size_t first = (l * kLinearOperands + k) * amax_history_floats_;
-      AdvanceAmaxHistory(operands[k]->delayed, &amax_histories_[first]);
-    }
+  float* history = amax_histories_.data();
+  for (const DelayedScaling& operand : plan_.Delayed()) {
+    AdvanceAmaxHistory(operand, history);
+    history += plan_.HistoryStride();
   }
 }
 
@@ -80,12 +55,12 @@ void Model::ParametersChanged() {
 
 Model::View Model::Take(std::size_t rows, std::size_t cols, std::size_t* used) {
   const View view(memory_.data() + *used, rows, cols);
-  *used += RoundedUp(rows * cols);
+  *used += RoundUp(rows * cols, kCacheLineFloats);
   return view;
 }
 
-// Lays the views out for `rows` rows. The first call, with the most rows, takes the memory: laid
-// out twice, first to learn the size.
+// Lays the views out for `rows` rows. The first call has the most rows and allocates the memory: it
+// lays the views out twice, first to learn the size.
 void Model::SetRows(std::size_t rows) {
   if (rows == rows_) return;
   const auto d = static_cast<std::size_t>(config_.d_model);
@@ -116,8 +91,8 @@ void Model::SetRows(std::size_t rows) {
     final_inverse_rms_ = column(rows);
     d_residual_ = matrix(d);
     d_narrow_ = matrix(d);
-    // One place for what is never alive together: the logits (until the way back leaves the head)
-    // and the wide gradients of a block's two halves.
+    // Tensors that are never alive together share one place: the logits (until the backward pass
+    // leaves the head) and the wide gradients of a block's two halves.
     const std::size_t place = used;
     std::size_t end = used;
     const auto share = [&](auto&& lay_out_one) {
@@ -178,21 +153,6 @@ std::span<const float> Model::Gain(const ParameterSlice& slice) const {
   return parameters_.subspan(slice.offset, slice.size());
 }
 
-std::size_t Model::Index(int block, BlockLinear linear) const {
-  return static_cast<std::size_t>(block) * kLinearsPerBlock + linear;
-}
-
-std::string Model::LinearName(std::size_t linear) const {
-  const std::string& weight =
-      linear == HeadIndex() ? layout_.head.name : layout_.block_linears[linear].name;
-  if (linear == HeadIndex()) return "head";
-  return weight.substr(0, weight.rfind('.'));
-}
-
-const LinearRecipe& Model::RecipeFor(const Pass& pass, std::size_t linear) const {
-  return pass.high_precision ? recipe_.rest : *recipes_[linear];
-}
-
 void Model::Inspect(const Pass& pass, int block, const char* name,
                     MatrixView<const float> x) const {
   if (pass.inspector == nullptr) return;
@@ -202,8 +162,8 @@ void Model::Inspect(const Pass& pass, int block, const char* name,
 
 LinearInput Model::MakeRounded(const Pass& pass, std::size_t linear, std::size_t piece_rows,
                                View out, const MakeRows& make) {
-  const bool bf16 = RecipeFor(pass, linear).bf16;
-  piece_amax_.assign((out.rows + piece_rows - 1) / piece_rows, 0.0f);
+  const bool bf16 = plan_.RecipeOf(pass, linear).bf16;
+  piece_amax_.assign(DivideUp(out.rows, piece_rows), 0.0f);
   ParallelFor(piece_amax_.size(), [&](std::size_t p) {
     const std::size_t first = p * piece_rows, rows = std::min(piece_rows, out.rows - first);
     piece_amax_[p] = make(first, rows, bf16);
@@ -228,60 +188,44 @@ void Model::MakeNorm(const Pass& pass, std::size_t linear, View x, std::span<con
   inputs_[linear] = MakeRounded(pass, linear, PieceRows(out), out, make);
 }
 
-LinearCall Model::CallOf(const Pass& pass, std::size_t linear, OperandObserver* observer) {
-  LinearCall call{.random = pass.random};
-  call.random.tensor += static_cast<std::uint32_t>(linear) * kLinearOperands;
-  if (!amax_histories_.empty()) {
-    call.histories = {&amax_histories_[linear * kLinearOperands * amax_history_floats_],
-                      amax_history_floats_, pass.records};
-  }
-  if (pass.observer != nullptr) {
-    *observer = [this, &pass, linear](LinearOperand operand, auto before, auto values,
-                                      const auto& dialect, const auto& options) {
-      (*pass.observer)(LinearName(linear), operand, before, values, dialect, options);
-    };
-    call.observer = observer;
-  }
-  return call;
-}
-
 void Model::RunLinear(const Pass& pass, std::size_t linear, Write write, View y) {
   OperandObserver observer;
-  const LinearCall call = CallOf(pass, linear, &observer);
-  LinearForward(RecipeFor(pass, linear), call, inputs_[linear], &weights_[linear], &scratch_, write,
-                y);
+  const LinearCall call = plan_.CallOf(pass, linear, amax_histories_.data(), &observer);
+  LinearForward(plan_.RecipeOf(pass, linear), call, inputs_[linear], &weights_[linear], &scratch_,
+                write, y);
 }
 
 void Model::ForwardBlock(const Pass& pass, int block, View out) {
   BlockActivations& a = blocks_[static_cast<std::size_t>(block)];
   const auto b = static_cast<std::size_t>(block);
-  MakeNorm(pass, Index(block, kQkv), a.x, Gain(layout_.attention_gains[b]), a.attention_norm,
+  MakeNorm(pass, plan_.Index(block, kQkv), a.x, Gain(layout_.attention_gains[b]), a.attention_norm,
            a.attention_inverse_rms, a.mid.data);
   Inspect(pass, block, "attention_norm.output", a.attention_norm);
-  RunLinear(pass, Index(block, kQkv), Write::kOverwrite, a.qkv);
+  RunLinear(pass, plan_.Index(block, kQkv), Write::kOverwrite, a.qkv);
   Inspect(pass, block, "attention.qkv.output", a.qkv);
   ForwardAttention(a);
   Inspect(pass, block, "attention.output", a.attention);
-  inputs_[Index(block, kOut)] = {a.attention};  // attention's backward pass reads it too
-  RunLinear(pass, Index(block, kOut), Write::kAccumulate, a.mid);
+  // a.attention is not rounded in place, because attention's backward pass reads it.
+  inputs_[plan_.Index(block, kOut)] = {a.attention};
+  RunLinear(pass, plan_.Index(block, kOut), Write::kAccumulate, a.mid);
   Inspect(pass, block, "attention.out.output", a.mid);
 
-  MakeNorm(pass, Index(block, kUp), a.mid, Gain(layout_.mlp_gains[b]), a.mlp_norm,
+  MakeNorm(pass, plan_.Index(block, kUp), a.mid, Gain(layout_.mlp_gains[b]), a.mlp_norm,
            a.mlp_inverse_rms, out.data);
   Inspect(pass, block, "mlp_norm.output", a.mlp_norm);
-  RunLinear(pass, Index(block, kUp), Write::kOverwrite, a.up);
+  RunLinear(pass, plan_.Index(block, kUp), Write::kOverwrite, a.up);
   Inspect(pass, block, "mlp.up.output", a.up);
-  inputs_[Index(block, kDown)] =
-      MakeRounded(pass, Index(block, kDown), PieceRows(a.activated), a.activated,
+  inputs_[plan_.Index(block, kDown)] =
+      MakeRounded(pass, plan_.Index(block, kDown), PieceRows(a.activated), a.activated,
                   [&](std::size_t first, std::size_t rows, bool bf16) {
                     return Activate(a, first, rows, bf16);
                   });
   Inspect(pass, block, "mlp.activation.output", a.activated);
-  RunLinear(pass, Index(block, kDown), Write::kAccumulate, out);
+  RunLinear(pass, plan_.Index(block, kDown), Write::kAccumulate, out);
   Inspect(pass, block, "mlp.down.output", out);
 }
 
-// Rope and attention, a sequence at a time: the second finds in the cache what the first left.
+// Rope and attention, one sequence at a time, so that attention finds Rope's results in the cache.
 void Model::ForwardAttention(const BlockActivations& a) const {
   ForEachSequence([&](std::size_t row, const AttentionShape& shape) {
     const auto rows = [&](const View& x) { return x.Block(row, 0, shape.Rows(), x.cols); };
@@ -323,10 +267,10 @@ void Model::Forward(const Pass& pass, std::span<const std::uint16_t> tokens) {
     const bool at_end = b + 1 == config_.layers;
     ForwardBlock(pass, b, at_end ? last_ : blocks_[static_cast<std::size_t>(b) + 1].x);
   }
-  MakeNorm(pass, HeadIndex(), last_, Gain(layout_.final_gain), final_norm_, final_inverse_rms_,
+  MakeNorm(pass, plan_.Head(), last_, Gain(layout_.final_gain), final_norm_, final_inverse_rms_,
            nullptr);
   Inspect(pass, -1, "final_norm.output", final_norm_);
-  RunLinear(pass, HeadIndex(), Write::kOverwrite, logits_);
+  RunLinear(pass, plan_.Head(), Write::kOverwrite, logits_);
   Inspect(pass, -1, "head.output", logits_);
 }
 

@@ -1,4 +1,4 @@
-// The half of Model that goes back from the loss.
+// The backward pass of Model.
 #include <numeric>
 
 #include "fp4lab/base/error.h"
@@ -19,15 +19,13 @@ Model::View Model::Gradient(std::span<float> gradients, const ParameterSlice& sl
 void Model::RunLinearBackward(const Pass& pass, std::size_t linear, const LinearInput& dy, View dx,
                               std::span<float> gradients) {
   OperandObserver observer;
-  const LinearCall call = CallOf(pass, linear, &observer);
-  const ParameterSlice& slice =
-      linear == HeadIndex() ? layout_.head : layout_.block_linears[linear];
-  const View dw = Gradient(gradients, slice);
-  LinearBackward(RecipeFor(pass, linear), call, inputs_[linear], &weights_[linear], dy, &scratch_,
-                 dx, dw);
+  const LinearCall call = plan_.CallOf(pass, linear, amax_histories_.data(), &observer);
+  const View dw = Gradient(gradients, plan_.Weight(linear));
+  LinearBackward(plan_.RecipeOf(pass, linear), call, inputs_[linear], &weights_[linear], dy,
+                 &scratch_, dx, dw);
   if (pass.inspector == nullptr) return;
-  (*pass.inspector)(LinearName(linear) + ".input.gradient", dx);
-  (*pass.inspector)(LinearName(linear) + ".weight.gradient", dw);
+  (*pass.inspector)(plan_.Name(linear) + ".input.gradient", dx);
+  (*pass.inspector)(plan_.Name(linear) + ".weight.gradient", dw);
 }
 
 double Model::Loss(std::span<const std::uint16_t> targets, std::span<double> row_loss) {
@@ -38,7 +36,7 @@ double Model::BackwardHead(const Pass& pass, std::span<const std::uint16_t> targ
                            float loss_scale, std::span<double> row_loss,
                            std::span<float> gradients) {
   const LinearInput d_logits =
-      MakeRounded(pass, HeadIndex(), PieceRows(logits_), logits_,
+      MakeRounded(pass, plan_.Head(), PieceRows(logits_), logits_,
                   [&](std::size_t first, std::size_t rows, bool bf16) {
                     const View piece = logits_.Block(first, 0, rows, logits_.cols);
                     CrossEntropyGradient(piece, targets.subspan(first, rows), loss_scale,
@@ -46,7 +44,7 @@ double Model::BackwardHead(const Pass& pass, std::span<const std::uint16_t> targ
                     return bf16 ? RoundBf16(piece, piece) : 0.0f;
                   });
   Inspect(pass, -1, "head.output.gradient", logits_);
-  RunLinearBackward(pass, HeadIndex(), d_logits, d_narrow_, gradients);
+  RunLinearBackward(pass, plan_.Head(), d_logits, d_narrow_, gradients);
   const ParameterSlice& gain = layout_.final_gain;
   RmsNormBackward(last_, Gain(gain), final_inverse_rms_, d_narrow_, Write::kOverwrite, d_residual_,
                   gradients.subspan(gain.offset, gain.size()));
@@ -79,13 +77,13 @@ float Model::ActivateBackward(const BlockActivations& a, std::size_t first, std:
 
 void Model::BackwardMlp(const Pass& pass, int block, std::span<float> gradients) {
   const BlockActivations& a = blocks_[static_cast<std::size_t>(block)];
-  RunLinearBackward(pass, Index(block, kDown), {d_residual_}, d_wide_, gradients);
-  const LinearInput d_up = MakeRounded(pass, Index(block, kUp), PieceRows(d_up_), d_up_,
+  RunLinearBackward(pass, plan_.Index(block, kDown), {d_residual_}, d_wide_, gradients);
+  const LinearInput d_up = MakeRounded(pass, plan_.Index(block, kUp), PieceRows(d_up_), d_up_,
                                        [&](std::size_t first, std::size_t rows, bool bf16) {
                                          return ActivateBackward(a, first, rows, bf16);
                                        });
   Inspect(pass, block, "mlp.up.output.gradient", d_up_);
-  RunLinearBackward(pass, Index(block, kUp), d_up, d_narrow_, gradients);
+  RunLinearBackward(pass, plan_.Index(block, kUp), d_up, d_narrow_, gradients);
   const ParameterSlice& gain = layout_.mlp_gains[static_cast<std::size_t>(block)];
   RmsNormBackward(a.mid, Gain(gain), a.mlp_inverse_rms, d_narrow_, Write::kAccumulate, d_residual_,
                   gradients.subspan(gain.offset, gain.size()));
@@ -103,12 +101,12 @@ void Model::BackwardSequences(const BlockActivations& a, std::size_t row,
 
 void Model::BackwardAttention(const Pass& pass, int block, std::span<float> gradients) {
   const BlockActivations& a = blocks_[static_cast<std::size_t>(block)];
-  RunLinearBackward(pass, Index(block, kOut), {d_residual_}, d_narrow_, gradients);
+  RunLinearBackward(pass, plan_.Index(block, kOut), {d_residual_}, d_narrow_, gradients);
   const bool together = SharesOutSequences();
   if (!together) BackwardSequences(a, 0, attention_shape_);
   AttentionShape one = attention_shape_;
   one.batch = 1;
-  const LinearInput d_qkv = MakeRounded(pass, Index(block, kQkv), one.sequence, d_qkv_,
+  const LinearInput d_qkv = MakeRounded(pass, plan_.Index(block, kQkv), one.sequence, d_qkv_,
                                         [&](std::size_t first, std::size_t rows, bool bf16) {
                                           if (together) BackwardSequences(a, first, one);
                                           const View piece =
@@ -117,7 +115,7 @@ void Model::BackwardAttention(const Pass& pass, int block, std::span<float> grad
                                           return bf16 ? RoundBf16(piece, piece) : 0.0f;
                                         });
   Inspect(pass, block, "attention.qkv.output.gradient", d_qkv_);
-  RunLinearBackward(pass, Index(block, kQkv), d_qkv, d_narrow_, gradients);
+  RunLinearBackward(pass, plan_.Index(block, kQkv), d_qkv, d_narrow_, gradients);
   const ParameterSlice& gain = layout_.attention_gains[static_cast<std::size_t>(block)];
   RmsNormBackward(a.x, Gain(gain), a.attention_inverse_rms, d_narrow_, Write::kAccumulate,
                   d_residual_, gradients.subspan(gain.offset, gain.size()));

@@ -1,4 +1,4 @@
-// Training recipes that were published, as rows of data/recipes.json, which the library embeds.
+// Published training recipes, as rows of data/recipes.json, which the library embeds.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 namespace fp4lab {
 
 struct PublishedRecipe {
-  std::string name;          // "torchao_nvfp4": what a study may name as its recipe
-  std::string title;         // for people
+  std::string name;          // "torchao_nvfp4": a name that a study's recipe may have
+  std::string title;         // human-readable
   std::string source;        // repository, commit and file, or paper and section
-  std::string not_modelled;  // what of it `recipe` does not say; may be empty
-  Json recipe;               // what ReadRecipe (recipe.h) reads
+  std::string not_modelled;  // features that `recipe` leaves out; may be empty
+  Json recipe;               // for ReadRecipe (recipe.h)
 };
 
 // In the order of the file.

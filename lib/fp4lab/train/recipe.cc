@@ -13,7 +13,7 @@
 namespace fp4lab {
 namespace {
 
-constexpr std::string_view kInBlocks = "blocks";  // no accumulation of its own
+constexpr std::string_view kInBlocks = "blocks";  // Gemm's order: no accumulation of its own
 
 const Dialect& Row(std::string_view name) {
   const Dialect* row = FindDialect(name);
@@ -41,7 +41,7 @@ Recipe TwoFormats(std::string_view base, const Dialect& forward, const Dialect& 
 
 // The operand table of NVFP4BlockScaling (Transformer Engine, common/recipe and
 // pytorch/quantization.py): 1D blocks for activations and gradients, stochastic rounding of
-// gradients, a random Hadamard transform of both wgrad operands, `weight` blocks for weights.
+// gradients, a random Hadamard transform of both wgrad operands, the dialect `weight` for weights.
 Recipe FourBit(std::string_view base, const Dialect& format, const Dialect& weight, int hadamard) {
   Recipe recipe = TwoFormats(base, format, format);
   LinearRecipe& linear = recipe.linear;
@@ -78,7 +78,7 @@ Recipe Mxfp4(std::string_view base, JsonObject* o) {
 struct BaseRecipe {
   std::string_view name;
   Recipe (*make)(std::string_view name, JsonObject* options);
-  bool has_switches;  // those of NVFP4BlockScaling
+  bool has_switches;  // the switches of NVFP4BlockScaling
 };
 
 constexpr BaseRecipe kBaseRecipes[] = {
@@ -109,7 +109,7 @@ const BaseRecipe* FindBase(std::string_view name) {
   return row == std::end(kBaseRecipes) ? nullptr : row;
 }
 
-// The OperandRecipe members of a LinearRecipe, in the order of the table in nvfp4's recipe.
+// The OperandRecipe members of a LinearRecipe, in the order of LinearOperand.
 template <class Linear>
 auto Operands(Linear* linear) {
   return std::array{&linear->fprop.a, &linear->fprop.b, &linear->dgrad.a,
@@ -166,7 +166,7 @@ void CheckGemm(const JsonObject& o, std::string_view key, const GemmRecipe& gemm
   if (!problem.empty()) throw Error(place, problem);
 }
 
-// fprop's own operands and gradients are made of tensors.
+// Throws Error if an operand of fprop, or a gradient, is to be made of fprop's values.
 void CheckSource(const JsonObject& o, std::string_view gemm, std::string_view operand,
                  const OperandRecipe& recipe) {
   if (!recipe.from_fprop) return;
@@ -174,7 +174,7 @@ void CheckSource(const JsonObject& o, std::string_view gemm, std::string_view op
               "is for dgrad's weight and wgrad's input");
 }
 
-// Of all operands whose tensor has a scale.
+// Reads "delayed_scaling", which holds for all operands with one tensor scale.
 void ReadDelayedScaling(JsonObject* o, LinearRecipe* linear) {
   if (!o->Has("delayed_scaling")) return;
   DelayedScaling delayed;
@@ -199,7 +199,7 @@ void ReadDirections(JsonObject* o, LinearRecipe* linear) {
   if (backward_only) linear->fprop = GemmRecipe{};
 }
 
-// A number of blocks, or a share of them: "15%".
+// Reads a number of blocks, or a share of them: "15%".
 void ReadBlocks(JsonObject* o, std::string_view key, int* blocks, double* percent) {
   const Json* json = o->Member(key);
   if (json == nullptr) return;
@@ -277,7 +277,7 @@ void ReadThen(JsonObject* o, Recipe* recipe) {
   recipe->then = {change};
 }
 
-// Blocks of one end of the model that stay as `rest`.
+// The number of blocks at one end of the model that compute as Recipe::rest.
 int KeptBlocks(int blocks, double percent, int all) {
   if (percent == 0.0) return blocks;
   return static_cast<int>(std::ceil(percent / 100.0 * all - 1e-9));
@@ -290,8 +290,8 @@ bool AnyMatches(const std::vector<std::string>& patterns, std::string_view name)
 
 }  // namespace
 
-// Glob: '*' any run of characters, '?' any one. Where the name does not go on as the pattern does,
-// the last '*' takes one character more: earlier ones need not, as they were as short as could be.
+// A glob: '*' matches any run of characters, '?' any one. On a mismatch, the last '*' takes one
+// character more; earlier ones need not, because their runs are as short as possible.
 bool Matches(std::string_view pattern, std::string_view name) {
   constexpr std::size_t kNone = std::string_view::npos;
   std::size_t p = 0, n = 0, star = kNone, star_end = 0;  // the last '*', where its run ends in name
@@ -313,7 +313,7 @@ bool Matches(std::string_view pattern, std::string_view name) {
 
 namespace {
 
-// The recipe that `name` stands for, with the options and switches that its name has.
+// The recipe that `name` stands for, under the options and switches of that base recipe in `o`.
 Recipe Start(const std::string& name, const std::string& where, JsonObject* o) {
   if (const BaseRecipe* base = FindBase(name)) {
     Recipe recipe = base->make(base->name, o);

@@ -32,7 +32,8 @@ std::string RoundingName(const std::optional<Dialect>& format) {
   return std::string(cut ? kCut : kNearest);
 }
 
-// The rounding of a row that is no stochastic one is "nearest_even" here, whatever its ties do.
+// Reads "rounding", "random_bits" and "random". "nearest_even" stands for a row's own rounding that
+// is neither stochastic nor toward zero, whatever the row does with ties.
 void ReadRounding(JsonObject* o, OperandRecipe* operand) {
   std::string rounding = RoundingName(operand->format);
   const bool named = o->Has("rounding");
@@ -76,6 +77,12 @@ void ReadRounding(JsonObject* o, OperandRecipe* operand) {
                                           DidYouMean(generator, NamesOf(kRandomGenerators)));
     }
     format.rounding = row->rounding;
+    if (!Feeds(source->generator, format)) {
+      throw Error(o->Where(o->Has("random_bits") ? "random_bits" : "random"),
+                  "the generator \"" + generator +
+                      "\" has 8 bits for an element (\"random_bits\": 8) and none for scales "
+                      "(\"unbias\")");
+    }
     operand->random = source->generator;
   } else if (rounding == kCut) {
     format.rounding = ElementRounding::kTowardZero;
@@ -86,7 +93,7 @@ void ReadRounding(JsonObject* o, OperandRecipe* operand) {
   operand->format = format;
 }
 
-// A size, or an object of size and signs.
+// Reads "hadamard": a size, or an object of size and signs.
 void ReadHadamard(JsonObject* o, OperandRecipe* operand) {
   const Json* json = o->Member("hadamard");
   if (json == nullptr) return;
@@ -117,7 +124,7 @@ void ReadHadamard(JsonObject* o, OperandRecipe* operand) {
   if (operand->hadamard == 0) operand->signs = HadamardSignSource::kTransformerEngine;
 }
 
-// Without what "rounding" says.
+// The format without its rounding, which the key "rounding" states.
 Json FormatJson(const Dialect& format) {
   return ToJson(format.rounding == ElementRounding::kTowardZero ? WithOwnRounding(format) : format);
 }
@@ -172,7 +179,7 @@ void ReadDelayed(JsonObject* o, DelayedScaling* delayed) {
 }
 
 bool CanBeDelayed(const OperandRecipe& operand) {
-  return operand.format && HasLevelTwo(*operand.format) && !operand.format->row_scaled;
+  return operand.format && HasTensorScale(*operand.format) && !operand.format->row_scaled;
 }
 
 Json HadamardJson(const OperandRecipe& operand) {
@@ -185,7 +192,7 @@ Json HadamardJson(const OperandRecipe& operand) {
 
 namespace {
 
-// "nvfp4.quartet2 with target 6.072, unbias ms_eden".
+// An object of "format" in words: "nvfp4.quartet2 with target 6.072, unbias ms_eden".
 std::string FormatText(const Json& format) {
   std::string text = format.value("like", "");
   const char* separator = " with ";

@@ -13,7 +13,7 @@ namespace {
 // The optimizer takes the rate in binary32.
 constexpr double kLeastRate = 1e-37, kMostRate = 1e38;
 
-// What is left of the peak after the share p of the way down.
+// The rate when the share `remaining` of the way from the final rate to the peak is left.
 double Decayed(const ScheduleConfig& s, double remaining) {
   return s.learning_rate * (s.final_ratio + (1.0 - s.final_ratio) * remaining);
 }

@@ -8,7 +8,7 @@
 namespace fp4lab {
 namespace {
 
-// What each axis of a linear's matrices must be a multiple of.
+// The numbers of which the axes of a linear's matrices must be multiples.
 struct Multiples {
   int in = 1, out = 1, tokens = 1;
 };
@@ -30,7 +30,7 @@ void AddLinear(const LinearRecipe& recipe, Multiples* all) {
   AddOperand(recipe.wgrad.b, &m.tokens, &m.in);
 }
 
-// Of all recipes that the run will have.
+// The multiples of all recipes that the run will have.
 Multiples MultiplesOf(const Recipe& recipe) {
   Multiples m;
   AddLinear(recipe.linear, &m);
@@ -42,7 +42,7 @@ void CheckMultiple(const std::string& where, std::string_view what, std::int64_t
                    int multiple) {
   if (value % multiple == 0) return;
   throw Error(where, std::string(what) + " " + std::to_string(value) +
-                         " is no multiple of the recipe's block of " + std::to_string(multiple));
+                         " is not a multiple of the recipe's block of " + std::to_string(multiple));
 }
 
 void CheckAttention(const ModelConfig& m, const std::string& where) {
@@ -60,7 +60,7 @@ void CheckAttention(const ModelConfig& m, const std::string& where) {
   }
 }
 
-// A pattern that holds for no linear would select, or exclude, nothing without a word.
+// Throws Error for a pattern that matches no linear: it would silently select, or exclude, nothing.
 void CheckPatterns(const std::vector<std::string>& patterns, const ModelConfig& m,
                    const std::string& where) {
   std::vector<std::string> names;

@@ -1,4 +1,5 @@
-// The linears of a decoder and where their weights lie: what follows from a ModelConfig.
+// Shapes that follow from a ModelConfig: the linears of a decoder, and the layout of the
+// parameters.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +16,8 @@ struct LinearShape {
   std::size_t in = 0, out = 0;
 };
 
-// In the order of the forward pass: attention.qkv (rows: queries, keys, values), attention.out,
-// mlp.up (SwiGLU: gate rows, then up rows), mlp.down.
+// The linears of a block in the order of the forward pass: attention.qkv (rows: queries, keys,
+// values), attention.out, mlp.up (SwiGLU: gate rows, then up rows), mlp.down.
 enum BlockLinear { kQkv, kOut, kUp, kDown, kLinearsPerBlock };
 std::vector<LinearShape> BlockLinears(const ModelConfig& config);
 
@@ -31,15 +32,16 @@ struct ParameterSlice {
   std::size_t size() const { return rows * cols; }
 };
 
-// All matrices come first, then all gains, so that weight decay applies to [0, matrices) only.
-//   embedding.weight, head.weight (unless tied), the blocks' matrices; then the blocks' gains
-//   attention_norm.gain and mlp_norm.gain, and final_norm.gain.
+// The order of the parameters: all matrices, then all gains, so that weight decay applies to [0,
+// matrices) only.
+//   matrices: embedding.weight, head.weight (unless tied), the blocks' matrices
+//   gains:    the blocks' attention_norm.gain and mlp_norm.gain, then final_norm.gain
 struct ParameterLayout {
   std::vector<ParameterSlice> slices;
   std::size_t matrices = 0, total = 0;
   ParameterSlice embedding, head, final_gain;  // head: the embedding's slice if tied
   std::vector<ParameterSlice> block_linears;   // [block * kLinearsPerBlock + BlockLinear]
-  std::vector<ParameterSlice> attention_gains, mlp_gains;  // a block each
+  std::vector<ParameterSlice> attention_gains, mlp_gains;  // one per block
 };
 ParameterLayout MakeLayout(const ModelConfig& config);
 

@@ -8,7 +8,6 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/train/batch.h"
 #include "fp4lab/train/checkpoint.h"
-#include "fp4lab/train/diagnose.h"
 #include "fp4lab/train/engine.h"
 #include "fp4lab/train/memory.h"
 #include "fp4lab/train/model.h"
@@ -48,13 +47,14 @@ struct Trainer::State {
   std::int64_t steps = 0;
   std::vector<std::uint16_t> inputs, targets;  // of one step
   std::vector<double> row_loss;                // of one micro-batch
-  // Of the present weights: where no forward pass is quantized, both precisions are one.
+  // The window losses of the present weights. If the forward pass is not quantized, both precisions
+  // share them.
   struct Evaluated {
     bool high_precision = false;
     std::vector<double> losses;  // empty: none
   };
   Evaluated evaluated;
-  const Recipe* recipe = &config.recipe;  // that the engine computes with
+  const Recipe* recipe = &config.recipe;  // the recipe that the engine computes with
 
   State(const TrainConfig& c, const Corpus& data, std::unique_ptr<Engine> computes)
       : config(c),
@@ -69,12 +69,12 @@ struct Trainer::State {
   std::size_t MicroBatch() const {
     return static_cast<std::size_t>(config.batch / config.micro_batches);
   }
-  // The first `count` sequences of the step about to be made.
+  // Loads the first `count` sequences of the step about to be made.
   void LoadBatch(std::size_t count);
   // Losses and gradients of the first micro-batches of the step about to be made.
   StepSums Gradients(Pass pass, int micro_batches);
   void Update(double learning_rate, double norm);
-  // Repeats the step with every tensor looked at.
+  // Repeats the step with an inspector that looks at every tensor.
   NonFinite Locate();
   std::vector<double> WindowLosses(bool high_precision);
   const std::vector<double>& EvaluatedLosses(EvaluationPrecision precision);
@@ -135,6 +135,11 @@ StepResult Trainer::Step(double learning_rate) {
   return result;
 }
 
+StepResult Trainer::StepOf(std::int64_t total_steps) {
+  UseRecipeOf(Steps(), total_steps);
+  return Step(LearningRate(Config().schedule, Steps(), total_steps));
+}
+
 NonFinite Trainer::State::Locate() {
   NonFinite found{.step = steps, .tensor = ""};
   const TensorInspector inspector = [&](const std::string& name, MatrixView<const float> x) {
@@ -156,7 +161,7 @@ NonFinite Trainer::State::Locate() {
   Pass pass;
   pass.inspector = &inspector;
   if (found.tensor.empty()) Gradients(pass, config.micro_batches);
-  // Every tensor is finite, but a sum over all of them in double is not: only the norm can be.
+  // Every tensor is finite, so only the norm, a sum over all gradients in double, is not.
   if (found.tensor.empty()) found.tensor = "grad_norm";
   return found;
 }
@@ -224,15 +229,12 @@ Evaluation Trainer::Evaluate(EvaluationPrecision precision) {
   return evaluation;
 }
 
-// The next step's first micro-batch, forward and backward, with no update.
+// Runs the next step's first micro-batch, forward and backward, without an update.
 std::vector<TensorStatistics> Trainer::Diagnose() {
   State& s = *state_;
   std::vector<TensorStatistics> statistics;
-  const LinearObserver observer = [&](const std::string& linear, LinearOperand operand, auto before,
-                                      auto /*values*/, const Dialect& dialect,
-                                      const DialectOptions& options) {
-    const std::string name = linear + "." + std::string(OperandName(operand));
-    statistics.push_back(MeasureOperand(name, before, dialect, options));
+  const LinearObserver observer = [&](const std::string& linear, const ObservedOperand& operand) {
+    statistics.push_back(MeasureOperand(linear, operand));
   };
   Pass pass;
   pass.observer = &observer;
@@ -240,7 +242,7 @@ std::vector<TensorStatistics> Trainer::Diagnose() {
   return statistics;
 }
 
-// What a state must share with the configuration that loads it.
+// The members that a state must share with the configuration that loads it.
 Json Trainer::State::Identity() const {
   return {{"model", ToJson(config.model)},
           {"optimizer", ToJson(config.optimizer)},

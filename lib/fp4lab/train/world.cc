@@ -22,14 +22,14 @@ constexpr std::array kLaunchers = {
     Launcher{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_LAUNCH_NODE_IPADDR"},
 };
 
-// `value` where the variable is not set.
+// The number in a variable, or `value` if the variable is not set.
 int Number(Variable variable, const char* name, int value, int least, int most) {
   const char* const text = variable(name);
   if (text == nullptr) return value;
   const char* const end = text + std::strlen(text);
   const auto [stop, status] = std::from_chars(text, end, value);
   if (status != std::errc() || stop != end || value < least || value > most) {
-    throw Error(std::string("$") + name, "\"" + std::string(text) + "\" is no number from " +
+    throw Error(std::string("$") + name, "\"" + std::string(text) + "\" is not a number from " +
                                              std::to_string(least) + " to " + std::to_string(most));
   }
   return value;
@@ -52,7 +52,7 @@ World ReadWorld(Variable variable) {
   }
   if (const char* address = variable("MASTER_ADDR")) world.address = address;
   world.port = Number(variable, "MASTER_PORT", world.port, 1, 65535);
-  // torchrun's own agent listens at MASTER_PORT, and says so.
+  // torchrun's own agent listens at MASTER_PORT and sets TORCHELASTIC_USE_AGENT_STORE to say so.
   const char* const agent = variable("TORCHELASTIC_USE_AGENT_STORE");
   if (agent != nullptr && std::strcmp(agent, "True") == 0) {
     world.port += world.port < 65535 ? 1 : -1;

@@ -1,5 +1,5 @@
-// RandomHadamard of a vector of groups that lie down the memory columns, one group a lane, whatever
-// they hold: in one, two or exact sums.
+// RandomHadamard of a vector of groups that run down the memory columns, one group a lane, for any
+// values: each group in one binary32 sum, in two, or exactly.
 #if defined(FP4LAB_TRANSFORM_ANY_GROUPS_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)  // NOLINT: once per target
 #ifdef FP4LAB_TRANSFORM_ANY_GROUPS_INL_H_
@@ -24,7 +24,7 @@ namespace HWY_NAMESPACE {
 
 inline constexpr std::size_t kLanes = hn::MaxLanes(DF());
 
-// Rows of one vector each.
+// kRows rows of one vector each.
 template <int kRows>
 struct RowBuffer {
   HWY_ALIGN float rows[kRows * kLanes];
@@ -51,10 +51,10 @@ HWY_INLINE Four ScaledFour(const Four& y) {
   return {Scaled<kSize>(y.a), Scaled<kSize>(y.b), Scaled<kSize>(y.c), Scaled<kSize>(y.e)};
 }
 
-// Which terms a pass takes.
+// The terms that a pass sums.
 enum class Terms { kAll, kHigh, kLow };
 
-// Term k of the sums: x_k times its sign (and, for size 16, the exact factor 1/4).
+// Term k of the sums: x_k times its sign (and, for size 16, times the exact factor 1/4).
 template <Terms kTerms>
 HWY_INLINE VF Term(const float* x, const float* factors, std::size_t k, const Split& split) {
   const VF value = hn::LoadU(DF(), x);
@@ -64,7 +64,7 @@ HWY_INLINE VF Term(const float* x, const float* factors, std::size_t k, const Sp
   return term;
 }
 
-// The Hadamard transform's stages of stride kSize / 4 and kSize / 2, which read x.
+// The stages of strides kSize / 4 and kSize / 2 of the Hadamard transform, which read x.
 template <int kSize, Terms kTerms>
 HWY_INLINE void FirstStages(const float* x, std::size_t stride, const float* factors,
                             const Split& split, Buffer* buffer) {
@@ -105,7 +105,7 @@ HWY_INLINE void PutRounded(const Four& sums, std::size_t k, Buffer* y) {
                  RoundLanesToBf16(s.e)});
 }
 
-// A vector of groups of which some need two sums.
+// Transforms a vector of groups, some of which need two sums.
 template <int kSize>
 HWY_INLINE void TransformSplit(const float* x, std::size_t stride, const float* factors,
                                const Split& split, Buffer* y) {
@@ -123,7 +123,7 @@ HWY_INLINE void TransformSplit(const float* x, std::size_t stride, const float* 
   }
 }
 
-// The lanes that are not `done`.
+// Transforms the groups of the lanes that are not `done`, by HadamardWideGroup.
 template <int kSize, class Rows>
 HWY_INLINE void TransformExactly(const float* x, std::size_t stride, const HadamardSigns& signs,
                                  MF done, Rows* y) {
@@ -136,7 +136,7 @@ HWY_INLINE void TransformExactly(const float* x, std::size_t stride, const Hadam
   }
 }
 
-// One vector of any groups of 16 or 32, as BF16 values.
+// Transforms one vector of groups of 16 or 32 with any values; *y gets BF16 values.
 template <int kSize>
 HWY_NOINLINE void TransformAny(const float* x, std::size_t stride, const HadamardFactors& factors,
                                Buffer* y) {
@@ -158,7 +158,7 @@ HWY_NOINLINE void TransformAny(const float* x, std::size_t stride, const Hadamar
   }
 }
 
-// The largest magnitudes of a buffer's rows, as bits, NaN left out.
+// The largest magnitude in each lane of a buffer, as binary32 bits; NaN is ignored.
 template <int kSize, class Rows>
 HWY_INLINE VI AmaxOf(const Rows& y) {
   const DI d;

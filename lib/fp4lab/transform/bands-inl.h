@@ -1,5 +1,5 @@
-// RandomHadamard of vectors of groups that lie down the memory columns, one group a lane: the fast
-// sums, and where the outputs go.
+// RandomHadamard of vectors of groups that run down the memory columns, one group a lane: the fast
+// path, and the sinks that take the outputs.
 #if defined(FP4LAB_TRANSFORM_BANDS_INL_H_) == defined(HWY_TARGET_TOGGLE)  // NOLINT: once per target
 #ifdef FP4LAB_TRANSFORM_BANDS_INL_H_
 #undef FP4LAB_TRANSFORM_BANDS_INL_H_
@@ -20,14 +20,16 @@ HWY_BEFORE_NAMESPACE();
 namespace fp4lab {
 namespace HWY_NAMESPACE {
 
-// Sinks take outputs k and k + 1 (to k + 3) of every group, k even: finite sums, not -0, to be
-// rounded to BF16, or values of BF16.
+// A sink takes outputs k and k + 1 of every group, k even. PutSums takes finite sums, never -0, and
+// rounds them to BF16; PutBf16 takes BF16 values.
 
+// Drops the outputs.
 struct NoRows {
   HWY_INLINE void PutSums(std::size_t /*k*/, VF /*a*/, VF /*b*/) const {}
   HWY_INLINE void PutBf16(std::size_t /*k*/, VF /*a*/, VF /*b*/) const {}
 };
 
+// Stores BF16 values as floats: output k in row k of `out`.
 struct FloatRows {
   float* out;
   std::size_t stride;
@@ -40,11 +42,11 @@ struct FloatRows {
   }
 };
 
-// Two rows in a word, the even one in its lower half.
+// Stores two rows of BF16 values in a row of words, the even row in the lower halves.
 struct WordRows {
   std::uint32_t* out;
   std::size_t stride;
-  // The upper halves count.
+  // Stores the upper halves of `low` and `high`.
   HWY_INLINE void PutUpper(std::size_t k, VI low, VI high) const {
     const DU d;
     const VU joined = hn::OrAnd(hn::ShiftRight<16>(hn::BitCast(d, low)), hn::BitCast(d, high),
@@ -59,6 +61,7 @@ struct WordRows {
   }
 };
 
+// Puts the sums of outputs k to k + 3.
 template <class Sink>
 HWY_INLINE void PutFourSums(const Four& y, std::size_t k, const Sink& sink) {
   sink.PutSums(k, y.a, y.b);
@@ -67,7 +70,8 @@ HWY_INLINE void PutFourSums(const Four& y, std::size_t k, const Sink& sink) {
 
 #if HWY_TARGET != HWY_SCALAR
 
-// BF16 magnitudes as 16-bit words: the largest, and the smallest less one (zeros wrap to the top).
+// The range of BF16 magnitudes, as 16-bit words: the largest, and the smallest minus one (zeros
+// wrap to the top, so that they do not count).
 using D16 = hn::Repartition<std::uint16_t, DF>;
 using V16 = hn::Vec<D16>;
 struct WordRange {
@@ -99,17 +103,18 @@ HWY_INLINE SumAndDifference SignedPair(VF a, VF b, const float* fa, const float*
   return {hn::MulAdd(b, f, first), hn::NegMulAdd(b, f, first)};
 }
 
-// Whether all lanes' sums were exact (see lanes-inl.h); those of 4, 16 and 64 have their factor.
+// Whether the sums of all lanes were exact (see lanes-inl.h). The sums of 4, 16 and 64 terms
+// include their factor.
 template <int kSize>
 HWY_INLINE bool AllExact(const WordRange& range, VF largest_output) {
   const DU d;
   const DI di;
   constexpr int kFactorBits = HasExactHadamardFactor(kSize) ? HadamardStages(kSize) / 2 : 0;
   const VU words = hn::BitCast(d, range.smallest), low = hn::Set(d, 0xFFFF);
-  const VU least = hn::Min(hn::And(words, low), hn::ShiftRight<16>(words));  // less one
+  const VU least = hn::Min(hn::And(words, low), hn::ShiftRight<16>(words));  // minus one
   const VU top_words = hn::BitCast(d, range.largest);
   const VU top = hn::Max(hn::And(top_words, low), hn::ShiftRight<16>(top_words));
-  // The exponent field of the smallest nonzero term; a group of zeros gives the largest there is.
+  // The exponent field of the smallest nonzero term; for a group of zeros the largest field.
   const VU exponent = hn::ShiftRight<7>(hn::Min(hn::Add(least, hn::Set(d, 1)), hn::Set(d, 0x7F80)));
   const VU bound = hn::Add(hn::Max(exponent, hn::Set(d, 1)), hn::Set(d, 16 - kFactorBits));
   const VI y = hn::BitCast(di, largest_output);
@@ -118,12 +123,13 @@ HWY_INLINE bool AllExact(const WordRange& range, VF largest_output) {
   return hn::AllTrue(di, hn::And(exact, no_overflow));
 }
 
-// Sixteen outputs of every group: 4 k to 4 k + 3 are rows[k].
+// Sixteen outputs of every group: rows[k] holds outputs 4 k to 4 k + 3.
 struct Sixteen {
   Four rows[4];
 };
 
-// From rows b, b + 4, b + 8, b + 12 after the stages of strides 8 and 4.
+// The stages of strides 2 and 1. Argument g<b> holds rows b, b + 4, b + 8, b + 12 after the stages
+// of strides 8 and 4.
 HWY_INLINE Sixteen LastStages16(const Four& g0, const Four& g1, const Four& g2, const Four& g3) {
   return {{Hadamard4({g0.a, g1.a, g2.a, g3.a}), Hadamard4({g0.b, g1.b, g2.b, g3.b}),
            Hadamard4({g0.c, g1.c, g2.c, g3.c}), Hadamard4({g0.e, g1.e, g2.e, g3.e})}};
@@ -137,7 +143,7 @@ HWY_INLINE VF LargestOf(const Sixteen& y) {
                          LargerMagnitude(LargestOf(y.rows[2]), LargestOf(y.rows[3])));
 }
 
-// Rows b, b + 4, b + 8, b + 12 after the stages of strides 8 and 4.
+// The stages of strides 8 and 4 for rows b, b + 4, b + 8, b + 12; x and factors start at row b.
 HWY_INLINE Four FirstStages16(const float* x, std::size_t stride, const float* factors,
                               WordRange* range) {
   const DF d;
@@ -151,7 +157,7 @@ HWY_INLINE Four FirstStages16(const float* x, std::size_t stride, const float* f
           hn::Sub(p.difference, q.difference)};
 }
 
-// Row k after the stage of stride 16; row k + 16 goes to `buffer`.
+// The stage of stride 16: returns row k and puts row k + 16 into *buffer.
 HWY_INLINE VF FirstStage32(const float* x, std::size_t stride, const float* factors, std::size_t k,
                            WordRange* range, Buffer* buffer) {
   const DF d;
@@ -170,8 +176,8 @@ HWY_INLINE void PutSixteen(const Sixteen& y, std::size_t k, const Sink& sink) {
   PutFourSums(y.rows[3], k + 12, sink);
 }
 
-// Puts a vector of groups whose sums are exact into `sink`, and the largest before rounding into
-// `largest`; else returns false.
+// Transforms a vector of groups of 16. If all sums are exact, puts them into `sink`, sets *largest
+// to each lane's largest magnitude before rounding, and returns true; else `sink` gets nothing.
 template <class Sink>
 HWY_INLINE bool TransformFast16(const float* x, std::size_t stride, const HadamardFactors& factors,
                                 const Sink& sink, VF* largest) {
@@ -188,7 +194,8 @@ HWY_INLINE bool TransformFast16(const float* x, std::size_t stride, const Hadama
   return true;
 }
 
-// The same for groups of 32: the lower half of the outputs waits in memory for the upper.
+// TransformFast16 for groups of 32. The lower half of the outputs is kept in memory until the upper
+// half is computed.
 template <class Sink>
 HWY_INLINE bool TransformFast32(const float* x, std::size_t stride, const HadamardFactors& factors,
                                 const Sink& sink, VF* largest) {
@@ -222,8 +229,8 @@ HWY_INLINE bool TransformFast32(const float* x, std::size_t stride, const Hadama
 
 #endif
 
-// One vector of groups of 16 or 32 into `sink`, which may write over x; returns the largest
-// magnitude of each lane, as bits, NaN left out.
+// Transforms one vector of groups of 16 or 32 into `sink`, which may overwrite x. Returns the
+// largest magnitude of each lane, as binary32 bits; NaN is ignored.
 template <int kSize, class Sink>
 HWY_INLINE VI TransformVector(const float* x, std::size_t stride, const HadamardFactors& factors,
                               const Sink& sink) {
@@ -235,7 +242,7 @@ HWY_INLINE VI TransformVector(const float* x, std::size_t stride, const Hadamard
   } else {
     exact = TransformFast32(x, stride, factors, sink, &largest);
   }
-  // Rounding keeps the order.
+  // Rounding is monotonic: the largest sum, rounded, is the largest output.
   if (HWY_LIKELY(exact)) return hn::BitCast(DI(), RoundPositiveZeroToBf16(largest));
 #endif
   Buffer y;

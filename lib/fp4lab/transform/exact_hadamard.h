@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "fp4lab/formats/format.h"
-#include "fp4lab/transform/hadamard.h"
+#include "fp4lab/transform/hadamard_transform.h"
 
 namespace fp4lab {
 
@@ -37,8 +37,8 @@ class ExactBf16Sum {
     std::size_t top = kDigits;
     while (top > 0 && d[top - 1] == 0) --top;
     if (top == 0) return 0.0f;
-    // The leading 51 bits with everything below as a sticky bit: exact in binary64 up to the one
-    // rounding of the cast, since they round to 24 bits as the whole sum does.
+    // The leading 50 bits and a sticky bit for all bits below them. The 51 bits are exact in
+    // binary64 and round to 24 bits as the whole sum does, so that the cast is the only rounding.
     const int length = static_cast<int>(top - 1) * 32 + std::bit_width(Digit(d, top - 1));
     std::uint64_t lead = 0;
     bool sticky = false;
@@ -65,8 +65,8 @@ class ExactBf16Sum {
   static constexpr std::uint32_t Digit(const std::array<std::int64_t, kDigits>& d, std::size_t i) {
     return static_cast<std::uint32_t>(d[i]);
   }
-  // Carries upwards, so that digits are in [0, 2^32); returns what leaves the top (negative if the
-  // number is).
+  // Propagates carries upwards, so that digits are in [0, 2^32). Returns the carry out of the top
+  // digit, which is negative if the number is negative.
   static constexpr std::int64_t Normalise(std::array<std::int64_t, kDigits>* d) {
     std::int64_t carry = 0;
     for (std::size_t i = 0; i < kDigits; ++i) {
@@ -81,14 +81,16 @@ class ExactBf16Sum {
   std::array<std::int64_t, kDigits> digits_{};
 };
 
-// y_j of one group of BF16 values, before the rounding to BF16.
-constexpr float ExactHadamardOutput(const float* group, const HadamardTransform& transform, int j) {
+// Output y_j of one group of `size` BF16 values, before the rounding to BF16. value(k) returns
+// element k with the transform's sign.
+template <class Value>
+constexpr float ExactHadamardOutput(int size, int j, const Value& value) {
   ExactBf16Sum sum;
   bool nan = false, plus = false, minus = false;
-  for (int k = 0; k < transform.size; ++k) {
+  for (int k = 0; k < size; ++k) {
     const bool odd = std::popcount(static_cast<unsigned>(j & k)) % 2 != 0;
-    const std::uint32_t sign = transform.signs.Negates(k) != odd ? 0x80000000u : 0u;
-    const std::uint32_t u = std::bit_cast<std::uint32_t>(group[k]) ^ sign;
+    const float x = value(k);
+    const std::uint32_t u = std::bit_cast<std::uint32_t>(x) ^ (odd ? 0x80000000u : 0u);
     const std::uint32_t magnitude = u & 0x7FFFFFFFu;
     nan = nan || magnitude > 0x7F800000u;
     plus = plus || u == 0x7F800000u;
@@ -98,8 +100,8 @@ constexpr float ExactHadamardOutput(const float* group, const HadamardTransform&
   if (nan || (plus && minus)) return std::numeric_limits<float>::quiet_NaN();
   if (plus) return std::numeric_limits<float>::infinity();
   if (minus) return -std::numeric_limits<float>::infinity();
-  if (HasExactHadamardFactor(transform.size)) return sum.Round(-HadamardStages(transform.size) / 2);
-  return sum.Round(0) * HadamardFactor(transform.size);
+  if (HasExactHadamardFactor(size)) return sum.Round(-HadamardStages(size) / 2);
+  return sum.Round(0) * HadamardFactor(size);
 }
 
 }  // namespace fp4lab

@@ -8,6 +8,7 @@
 #include <limits>
 #include <span>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/memory_order.h"
 #include "fp4lab/base/parallel.h"
@@ -15,6 +16,7 @@
 #include "fp4lab/transform/kernels.h"
 
 namespace fp4lab {
+
 HadamardFactors FactorsOf(const HadamardTransform& transform) {
   HadamardFactors factors{transform, {}};
   const int n = transform.size;
@@ -27,11 +29,11 @@ HadamardFactors FactorsOf(const HadamardTransform& transform) {
 
 namespace {
 
-// Bands of `size` memory rows in pieces of about 16384 elements.
+// Transforms groups down the columns of x: bands of `size` memory rows, in pieces of 1024 columns.
 void Columns(MatrixView<const float> x, const HadamardFactors& factors, MatrixView<float> out) {
   const std::size_t size = factors.size();
   constexpr std::size_t kPiece = 1024;
-  const std::size_t pieces = (x.cols + kPiece - 1) / kPiece;
+  const std::size_t pieces = DivideUp(x.cols, kPiece);
   ParallelFor(x.rows / size * pieces, [&](std::size_t i) {
     const std::size_t r = i / pieces * size, c = i % pieces * kPiece;
     HadamardColumns(&x(r, c), x.row_stride, std::min(kPiece, x.cols - c), factors, &out(r, c),
@@ -39,27 +41,29 @@ void Columns(MatrixView<const float> x, const HadamardFactors& factors, MatrixVi
   });
 }
 
-// Rows in parts of about 16384 elements; rows without gaps are one long row.
+// Transforms groups along the rows of x, in parts of about 16384 elements; rows without gaps
+// between them are treated as one long row.
 void Rows(MatrixView<const float> x, const HadamardFactors& factors, MatrixView<float> out) {
   constexpr std::size_t kPart = 16384;
   if (x.IsRowMajor() && out.IsRowMajor()) {
-    ParallelFor((x.size() + kPart - 1) / kPart, [&](std::size_t i) {
+    ParallelFor(DivideUp(x.size(), kPart), [&](std::size_t i) {
       const std::size_t at = i * kPart, count = std::min(kPart, x.size() - at);
       HadamardRow(x.data + at, count / factors.size(), factors, out.data + at);
     });
     return;
   }
   const std::size_t part = 1 + kPart / x.cols;
-  ParallelFor((x.rows + part - 1) / part, [&](std::size_t i) {
+  ParallelFor(DivideUp(x.rows, part), [&](std::size_t i) {
     for (std::size_t r = i * part; r < std::min((i + 1) * part, x.rows); ++r) {
       HadamardRow(&x(r, 0), x.cols / factors.size(), factors, &out(r, 0));
     }
   });
 }
 
-// What follows takes the terms of one group, their signs with them; out is (1, terms.size()).
+// The functions below take the terms of one group, with their signs applied; out is
+// (1, terms.size()).
 
-// The last steps, from the sum times the factor where that is exact; zero becomes +0.
+// The roundings of one output. `sum` includes the factor if the factor is exact; zero becomes +0.
 float RoundedOutput(double sum, int size) {
   const auto y = static_cast<float>(sum + 0.0);
   return RoundToBf16(HasExactHadamardFactor(size) ? y : y * HadamardFactor(size));
@@ -67,7 +71,7 @@ float RoundedOutput(double sum, int size) {
 
 double ExactFactor(int size) { return HasExactHadamardFactor(size) ? HadamardFactor(size) : 1.0; }
 
-// Terms with NaN or Inf: no output is finite, and finite terms do not matter.
+// Transforms terms with NaN or Inf: no output is finite, and finite terms do not matter.
 void TransformNonfinite(std::span<const float> terms, MatrixView<float> out) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
   for (std::size_t j = 0; j < terms.size(); ++j) {
@@ -81,7 +85,7 @@ void TransformNonfinite(std::span<const float> terms, MatrixView<float> out) {
   }
 }
 
-// Sums that are exact in binary64.
+// Transforms terms whose sums are exact in binary64.
 void TransformInBinary64(std::span<const float> terms, MatrixView<float> out) {
   const std::size_t n = terms.size();
   const auto size = static_cast<int>(n);
@@ -99,12 +103,13 @@ void TransformInBinary64(std::span<const float> terms, MatrixView<float> out) {
   for (std::size_t k = 0; k < n; ++k) out(0, k) = RoundedOutput(ExactFactor(size) * sums[k], size);
 }
 
-// A sum of finite BF16 values in base 2^32, the unit 2^-133, with the carries left where they are:
-// a term is below 2^40 of its digit's unit. The last digit takes a carry.
+// A sum of finite BF16 values: digits in base 2^32, unit 2^-133, without carry propagation. A term
+// is below 2^40 in units of its digit. The last digit has room for a carry.
 constexpr std::size_t kWideDigits = 10;
 using WideSum = std::array<std::int64_t, kWideDigits>;
 
-// Makes the digits those of a two's complement number; returns -1 if it is negative, else 0.
+// Propagates the carries, which gives the digits of a two's complement number; returns -1 if the
+// number is negative, else 0.
 std::int64_t Carry(WideSum* sum) {
   std::int64_t from_below = 0;
   for (std::int64_t& digit : *sum) {
@@ -115,8 +120,8 @@ std::int64_t Carry(WideSum* sum) {
   return from_below;
 }
 
-// The sum to odd in binary64 (52 bits, and whether any is set below them): what rounds to binary32
-// as the sum does.
+// The sum rounded to odd in binary64 (52 bits and a sticky bit for all bits below them), which
+// rounds to binary32 as the exact sum does.
 double RoundedToOdd(WideSum sum) {
   const bool negative = Carry(&sum) < 0;
   if (negative) {
@@ -130,7 +135,7 @@ double RoundedToOdd(WideSum sum) {
     return below_top < top ? static_cast<std::uint64_t>(sum[top - 1 - below_top]) : 0u;
   };
   const int shift = std::countl_zero(static_cast<std::uint32_t>(digit(0)));
-  const std::uint64_t below = digit(2) << shift;  // of which the upper half joins the leading bits
+  const std::uint64_t below = digit(2) << shift;  // its upper half completes the leading bits
   const std::uint64_t lead = (digit(0) << 32 | digit(1)) << shift | below >> 32;
   bool sticky = (lead & 0xFFF) != 0 || (below & 0xFFFFFFFF) != 0;
   for (std::size_t i = 3; i < top; ++i) sticky = sticky || digit(i) != 0;
@@ -139,12 +144,12 @@ double RoundedToOdd(WideSum sum) {
   return std::ldexp(negative ? -odd : odd, exponent);
 }
 
-// Any finite terms.
+// Transforms any finite terms, in integers.
 void TransformDigits(std::span<const float> terms, MatrixView<float> out) {
   const std::size_t n = terms.size();
   const auto size = static_cast<int>(n);
   std::array<WideSum, kMaxHadamardSize> sums;
-  std::size_t first = kWideDigits, last = 0;  // the digits that terms have
+  std::size_t first = kWideDigits, last = 0;  // range of the terms' digits
   for (std::size_t k = 0; k < n; ++k) {
     const std::uint32_t u = std::bit_cast<std::uint32_t>(terms[k]);
     const std::uint32_t exponent = u >> 23 & 0xFF, shift = std::max(exponent, 1u) - 1;

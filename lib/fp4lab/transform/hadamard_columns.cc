@@ -20,7 +20,7 @@ namespace fp4lab {
 namespace HWY_NAMESPACE {
 namespace {
 
-// The last columns, with zeros beside them.
+// The last `cols` columns, padded with zeros to a whole vector.
 template <int kSize>
 HWY_INLINE RowBuffer<kSize> LastColumns(const float* x, std::size_t stride, std::size_t cols) {
   RowBuffer<kSize> part = {};
@@ -38,7 +38,9 @@ HWY_INLINE VI TransformGroups(const float* x, std::size_t stride, const Hadamard
   }
 }
 
-// sink_at(c): where the groups from column c on go. Of the last vector, the sink gets all lanes.
+// Transforms a band of `cols` groups and returns the largest magnitude of its outputs. sink_at(c)
+// is the sink of the vector of groups from column c on; the last sink gets all lanes, padding
+// included.
 template <int kSize, class SinkAt>
 HWY_INLINE float TransformBand(const float* x, std::size_t stride, std::size_t cols,
                                const HadamardFactors& factors, const SinkAt& sink_at) {
@@ -89,7 +91,7 @@ float HadamardBandWords(const float* x, std::size_t stride, std::size_t cols,
   });
 }
 
-// `size` memory rows of `cols` columns.
+// Transforms a band of `size` memory rows and `cols` columns.
 void HadamardBand(const float* x, std::size_t stride, std::size_t cols,
                   const HadamardFactors& factors, float* out, std::size_t out_stride) {
   const std::size_t whole = cols / hn::Lanes(DF()) * hn::Lanes(DF());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/memory_order.h"
 #include "fp4lab/base/parallel.h"
@@ -12,7 +13,7 @@
 namespace fp4lab {
 namespace {
 
-// A UnitStage.
+// A UnitStage: the transform, with HadamardFactors as its context.
 void Transform(const void* context, MatrixView<const float> from, bool transposed,
                MatrixView<float> to) {
   const auto& factors = *static_cast<const HadamardFactors*>(context);
@@ -28,7 +29,7 @@ void Transform(const void* context, MatrixView<const float> from, bool transpose
   }
 }
 
-// A tensor after the transform, as HadamardColumnsToWords writes it: rows of x in memory order.
+// A transformed tensor, as HadamardColumnsToWords writes it. x: the rows of the tensor in memory.
 struct TransformedWords {
   const float* x;
   std::size_t x_stride;
@@ -36,7 +37,7 @@ struct TransformedWords {
   std::size_t stride;
 };
 
-// A UnitStage.
+// A UnitStage: reads elements that are already transformed, with TransformedWords as its context.
 void TakeWords(const void* context, MatrixView<const float> from, bool /*transposed*/,
                MatrixView<float> to) {
   const auto& t = *static_cast<const TransformedWords*>(context);
@@ -46,10 +47,10 @@ void TakeWords(const void* context, MatrixView<const float> from, bool /*transpo
 
 constexpr std::size_t kPiece = 1024;  // columns of a band
 
-// The largest of piece(r, c, cols) over the bands of `size` rows of x, which lies as rows.
+// The largest of piece(r, c, cols) over the pieces of all bands of `size` memory rows of x.
 template <class Piece>
 float LargestOfBands(MatrixView<const float> x, std::size_t size, const Piece& piece) {
-  const std::size_t pieces = (x.cols + kPiece - 1) / kPiece;
+  const std::size_t pieces = DivideUp(x.cols, kPiece);
   std::vector<float> partial(x.rows / size * pieces);
   ParallelFor(partial.size(), [&](std::size_t i) {
     const std::size_t c = i % pieces * kPiece;
@@ -58,7 +59,7 @@ float LargestOfBands(MatrixView<const float> x, std::size_t size, const Piece& p
   return *std::max_element(partial.begin(), partial.end());
 }
 
-// Whether every unit of work of a quantizer holds whole groups.
+// Whether every unit of work of the quantizer holds whole groups.
 bool UnitsHoldGroups(MatrixView<const float> x, int size, const QuantizeOptions& options,
                      bool transposed) {
   const QuantizePlan plan = transposed ? MakePlan(x.cols, x.rows, true, options)
@@ -69,13 +70,13 @@ bool UnitsHoldGroups(MatrixView<const float> x, int size, const QuantizeOptions&
 
 QuantizeOptions WithHadamardAmax(MatrixView<const float> x, const HadamardTransform& transform,
                                  QuantizeOptions options) {
-  if (HasTensorScale(options.format) && !options.amax) {
+  if (HasTensorScale(options.dialect) && !options.amax) {
     options.amax = HadamardAmax(x, transform);
   }
   return options;
 }
 
-// run(x, stage): with the transform as a stage, or on a copy of x that went through it.
+// Calls run(x, stage) with the transform as the stage, or run(y, no stage) on a transformed copy y.
 template <class Run>
 auto WithTransformed(MatrixView<const float> x, const HadamardTransform& transform,
                      const QuantizeOptions& options, bool transposed, Run run) {
@@ -102,7 +103,7 @@ float HadamardAmax(MatrixView<const float> x, const HadamardTransform& transform
   if (HasUnitRows(x)) {
     std::vector<float> partial(x.rows);
     ParallelFor(x.rows, [&](std::size_t r) {
-      constexpr std::size_t kRowPiece = 16 * kMaxHadamardSize;  // a vector of groups at least
+      constexpr std::size_t kRowPiece = 16 * kMaxHadamardSize;  // at least a vector of groups
       float y[kRowPiece];
       for (std::size_t c = 0; c < x.cols; c += kRowPiece) {
         const std::size_t count = std::min(kRowPiece, x.cols - c);
@@ -158,7 +159,7 @@ bool HadamardQuantizeToFp4Integers(MatrixView<const float> x, const HadamardTran
     return HadamardQuantizeToFp4Integers(x, transform, *options, out);
   }
   const MatrixView<const float> from = x.Transposed();
-  const std::size_t stride = (from.cols + 15) / 16 * 16;
+  const std::size_t stride = RoundUp(from.cols, 16);
   Reserve(memory, from.rows / 2 * stride);
   const HadamardFactors factors = FactorsOf(transform);
   options->amax =

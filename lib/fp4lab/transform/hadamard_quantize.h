@@ -1,5 +1,5 @@
-// The random Hadamard transform fused with what follows it in a recipe: each function reads x once
-// and writes its result alone.
+// The random Hadamard transform fused with the quantization that follows it in a recipe: each
+// function reads x once and writes only its result.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,14 @@
 
 namespace fp4lab {
 
-// With y = RandomHadamard(x, transform), every function gives the bytes of its name's second part
-// on y. Columns (wgrad): pass transposed views; out lies in memory as x where it is fast. Where the
-// quantizer's pieces of work hold no whole groups (groups longer than its blocks, down the
-// columns), y is a temporary.
+// Let y = RandomHadamard(x, transform). HadamardQuantize gives the same bytes as Quantize of y, and
+// so on. For columns (wgrad) pass transposed views; the functions are fastest if x and out have
+// unit stride in the same direction. If the quantizer's units of work do not hold whole groups
+// (groups down the columns that are longer than its blocks), y is computed as a temporary.
 
-// TensorAmax(y): what options.amax is for the functions below, where it is given and where they
-// find it out (Transformer Engine's order: the tensor scale is that of the transformed tensor).
+// TensorAmax(y), the amax of the transformed tensor. The functions below need this amax: the caller
+// gives it as options.amax, or they compute it (Transformer Engine's order: the tensor scale is
+// that of the transformed tensor).
 float HadamardAmax(MatrixView<const float> x, const HadamardTransform& transform);
 
 void HadamardQuantize(MatrixView<const float> x, const HadamardTransform& transform,
@@ -30,14 +31,14 @@ void HadamardQuantizeToValues(MatrixView<const float> x, const HadamardTransform
 bool HadamardQuantizeToFp4Integers(MatrixView<const float> x, const HadamardTransform& transform,
                                    const QuantizeOptions& options, const Fp4Integers& out);
 
-// That with options->amax = HadamardAmax(x), which it sets. Where x and out.codes lie as columns
-// and y would be no temporary, the transform is computed once and kept in `memory` meanwhile, two
-// bytes an element.
+// Sets options->amax = HadamardAmax(x, transform), then does the same as the function above. If x
+// and out.codes have unit stride down the columns and y would not be a temporary, the transform is
+// computed only once: its result is kept in *memory, two bytes an element.
 bool HadamardQuantizeToFp4Integers(MatrixView<const float> x, const HadamardTransform& transform,
                                    QuantizeOptions* options, const Fp4Integers& out,
                                    WordBuffer* memory);
 
-// The same with MaskTransform(size, sign_mask).
+// The functions above with MaskTransform(size, sign_mask).
 inline float HadamardAmax(MatrixView<const float> x, int size, std::uint32_t sign_mask) {
   return HadamardAmax(x, MaskTransform(size, sign_mask));
 }

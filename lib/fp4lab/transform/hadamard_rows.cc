@@ -20,7 +20,7 @@ namespace {
 
 #if HWY_TARGET == HWY_SCALAR
 
-// How many groups from the first on were transformed.
+// Transforms no group on the scalar target: the caller transforms them all.
 std::size_t Groups16(const float* /*x*/, std::size_t /*groups*/, const HadamardFactors& /*factors*/,
                      float* /*out*/) {
   return 0;
@@ -28,15 +28,16 @@ std::size_t Groups16(const float* /*x*/, std::size_t /*groups*/, const HadamardF
 
 #else
 
-// A vector has 4 lanes a group: vectors a, b, c, e hold elements 4 i, 4 i + 1, 4 i + 2, 4 i + 3 of
-// each group in the lanes i of its 128-bit part.
+// Loads groups of 16, 4 lanes a group: vectors a, b, c, e hold elements 4 i, 4 i + 1, 4 i + 2,
+// 4 i + 3 of each group in lane i of the group's 128-bit part.
 HWY_INLINE Four LoadFour(const float* x) {
   Four y;
   hn::LoadInterleaved4(DF(), x, y.a, y.b, y.c, y.e);
   return y;
 }
 
-// Lane i becomes the sum of lanes i and i ^ 1 (i ^ 2), the difference where that bit of i is set.
+// Lane i becomes the sum of lanes i and i ^ 1 (Across2: i ^ 2), or their difference if that bit of
+// i is set.
 HWY_INLINE VF Across1(VF x, VF odd_sign) {
   return hn::Add(hn::Shuffle2301(x), hn::Xor(x, odd_sign));
 }
@@ -63,7 +64,7 @@ HWY_INLINE Four Hadamard16(const Four& x) {
           AcrossLanes(y.e, odd, upper)};
 }
 
-// Every lane gets its group's range.
+// The range of each group, in all lanes of the group.
 HWY_INLINE Range RangeOfGroups(const Four& x) {
   const DF d;
   const DI di;
@@ -89,7 +90,7 @@ HWY_INLINE void StoreRounded(const Four& y, float* out) {
                         RoundLanesToBf16(y.e), DF(), out);
 }
 
-// Groups of which some need two sums.
+// Transforms a vector of groups, some of which need two sums.
 void TransformSplit(const Four& x, const Four& terms, const Split& split, float* out) {
   const auto high = [&](VF v, VF term)
                         HWY_ATTR { return hn::IfThenElseZero(IsHigh(split, v), term); };
@@ -102,7 +103,7 @@ void TransformSplit(const Four& x, const Four& terms, const Split& split, float*
   StoreRounded({hn::Add(h.a, l.a), hn::Add(h.b, l.b), hn::Add(h.c, l.c), hn::Add(h.e, l.e)}, out);
 }
 
-// The groups that `split` leaves over.
+// Transforms the groups that two sums cannot cover (split.two is false), by HadamardWideGroup.
 void TransformExactly(const Four& x, const Split& split, const HadamardSigns& signs, float* out) {
   constexpr std::size_t kLanes = hn::MaxLanes(DF());
   HWY_ALIGN float groups[4 * kLanes];
@@ -116,7 +117,8 @@ void TransformExactly(const Four& x, const Split& split, const HadamardSigns& si
   }
 }
 
-// How many groups from the first on were transformed, a vector's number at a time.
+// Transforms groups from the first on, a vector of groups at a time; returns the number
+// transformed.
 std::size_t GroupsByVectors(const float* x, std::size_t groups, const HadamardFactors& factors,
                             float* out) {
   const std::size_t step = 4 * hn::Lanes(DF());  // elements at a time
@@ -141,7 +143,7 @@ std::size_t GroupsByVectors(const float* x, std::size_t groups, const HadamardFa
 
 #if HWY_TARGET <= HWY_AVX3
 
-constexpr std::size_t kBatch = 8;  // groups whose exactness is proved together
+constexpr std::size_t kBatch = 8;  // groups that share one check of exactness
 
 // -1 in the lanes whose index has this bit set, else 1.
 HWY_INLINE __m512 OnesOfLanes(int bit) {
@@ -149,7 +151,8 @@ HWY_INLINE __m512 OnesOfLanes(int bit) {
   return _mm512_mask_mov_ps(_mm512_set1_ps(1.0f), set, _mm512_set1_ps(-1.0f));
 }
 
-// One group in a vector, never -0: a stage exchanges lanes and adds them with the lanes' signs.
+// The Hadamard transform of one group in a vector. A stage permutes the lanes and adds them with
+// the lanes' signs; the results are never -0.
 struct LaneSigns {
   __m512 factors, one = OnesOfLanes(1), two = OnesOfLanes(2), four = OnesOfLanes(4),
                   eight = OnesOfLanes(8);
@@ -162,11 +165,12 @@ struct LaneSigns {
   }
 };
 
-// Whether the sums of a batch were exact and finite (lanes-inl.h), from the smallest upper halves
-// of nonzero terms' magnitudes, less one, and the bits of the largest magnitude of outputs, lane by
-// lane.
+// Whether the sums of a batch were exact and finite (lanes-inl.h). smallest: 16-bit lanes with the
+// smallest upper half of a nonzero term's magnitude, minus one; largest: 32-bit lanes with the bits
+// of the largest magnitude of an output.
 HWY_INLINE bool BatchIsExact(__m512i smallest, __m512i largest) {
-  // In every lane the smallest half below, the complement of the largest output's above.
+  // Each lane of `both`: the smallest half in the lower 16 bits, the complement of the largest
+  // output's upper half in the upper 16 bits, so that one minimum reduces the two.
   const __m512i halves = _mm512_min_epu16(smallest, _mm512_srli_epi32(smallest, 16));
   const __m512i both = _mm512_ternarylogic_epi32(_mm512_set1_epi32(0xFFFF), halves, largest, 0xC5);
   const __m256i m8 =
@@ -175,12 +179,12 @@ HWY_INLINE bool BatchIsExact(__m512i smallest, __m512i largest) {
   const __m128i m2 = _mm_min_epu16(m4, _mm_shuffle_epi32(m4, 0x4E));
   const __m128i m1 = _mm_min_epu16(m2, _mm_shuffle_epi32(m2, 0xB1));
   const auto least = static_cast<std::uint32_t>(_mm_cvtsi128_si32(m1));
-  const std::uint32_t output = (~least >> 16) >> 7;  // its exponent field
+  const std::uint32_t output = (~least >> 16) >> 7;  // exponent field of the largest output
   const std::uint32_t term = std::min((least & 0xFFFFu) + 1, 0x7F80u) >> 7;
   return output < std::min(std::max(term, 1u) + 14, 250u);
 }
 
-// False: some sum of these groups may be inexact, and `out` is as before.
+// Transforms kBatch groups. Returns false, without writing `out`, if some sum may be inexact.
 HWY_INLINE bool TransformBatch(const float* x, const LaneSigns& signs, float* out) {
   alignas(64) float y[kBatch * 16];
   const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF), halves = _mm512_set1_epi16(0x7FFF);
@@ -204,7 +208,7 @@ HWY_INLINE bool TransformBatch(const float* x, const LaneSigns& signs, float* ou
   return true;
 }
 
-// How many groups from the first on were transformed. out may be x.
+// Transforms groups from the first on; returns the number transformed. out may be x.
 std::size_t Groups16(const float* x, std::size_t groups, const HadamardFactors& factors,
                      float* out) {
   const LaneSigns lane_signs{.factors = _mm512_loadu_ps(factors.of_elements)};
@@ -217,7 +221,7 @@ std::size_t Groups16(const float* x, std::size_t groups, const HadamardFactors& 
 
 #else
 
-// How many groups from the first on were transformed. out may be x.
+// Transforms groups from the first on; returns the number transformed. out may be x.
 std::size_t Groups16(const float* x, std::size_t groups, const HadamardFactors& factors,
                      float* out) {
   return GroupsByVectors(x, groups, factors, out);
@@ -238,7 +242,8 @@ namespace {
 
 HWY_EXPORT(Groups16);
 
-// Groups through a tile in which they lie down the columns, a cache line of them.
+// Transforms groups by way of a transposed tile, in which a cache line or two of groups run down
+// the columns.
 template <int kSize>
 void TurnedGroups(const float* x, std::size_t groups, const HadamardFactors& factors, float* out) {
   constexpr std::size_t kColumns = kSize < 16 ? 32 : 16;

@@ -1,16 +1,17 @@
-// What the two Hadamard kernels share: when binary32 sums are exact, and the rounding to BF16.
+// Shared parts of the Hadamard kernels: when binary32 sums are exact, and the rounding to BF16.
 //
 // A term is a BF16 value: a multiple of 2^(E - 7), where E is its exponent. If the exponents of the
-// terms span at most s binades, every partial sum of 2^k terms is a multiple of the least unit and
-// below 2^(s + 8 + k) of it: exact in 24 bits if s <= 16 - k (ExactSpan). Wider groups are cut in
-// two: "high" terms, at most 16 - k binades below the largest, and "low" ones. Both sums are exact
-// if the low terms span no more, and their sum is then rounded once: the rounding of the exact sum.
-// Groups wider still, and those with Inf, NaN or sums that might overflow, go to HadamardWideGroup.
+// terms span at most s binades, every partial sum of 2^k terms is a multiple of the least term's
+// unit and below 2^(s + 8 + k) units: exact in 24 bits if s <= 16 - k (ExactSpan). The terms of a
+// wider group are divided into "high" terms, at most 16 - k binades below the largest, and "low"
+// terms. If the low terms span no more than that, both partial sums are exact, and adding the two
+// rounds once, as the exact sum would round. Still wider groups, and groups with Inf, NaN or sums
+// that might overflow, go to HadamardWideGroup.
 //
-// Of groups down the columns most are recognised after the transform: every sum in it is a multiple
-// of the least term's unit u, and if a sum were 2^24 u or more, then one of the two that come of it
-// (its sum and its difference with another), and so in the end an output, would be 2^23 u or more.
-// So all were exact if all outputs are below 2^23 u.
+// For most groups down the columns, exactness is proved after the transform. Every sum is a
+// multiple of the least term's unit u. If a sum were 2^24 u or more, then one of the two sums of
+// the next stage that it enters (its sum and its difference with another sum), and in the end an
+// output, would be 2^23 u or more. All sums were therefore exact if all outputs are below 2^23 u.
 #if defined(FP4LAB_TRANSFORM_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)  // NOLINT: once per target
 #ifdef FP4LAB_TRANSFORM_LANES_INL_H_
 #undef FP4LAB_TRANSFORM_LANES_INL_H_
@@ -39,11 +40,11 @@ using VI = hn::Vec<DI>;
 using VU = hn::Vec<DU>;
 using MF = hn::Mask<DF>;
 
-// The exponent field from which on `size` terms might overflow: a sum is below size times the power
-// of two above its largest term.
+// The least exponent field with which `size` terms might overflow: a sum is below size times the
+// power of two above its largest term.
 constexpr int LeastOverflow(int size) { return std::min(249, 254 - HadamardStages(size)); }
 
-// The range of magnitudes seen so far, as bits; zeros do not count for the smallest.
+// The range of magnitudes seen so far, as binary32 bits; zeros do not count for the smallest.
 struct Range {
   VI largest, smallest;
 };
@@ -55,11 +56,10 @@ HWY_INLINE Range Widen(const Range& range, VF x) {
   return {hn::Max(range.largest, magnitude), hn::Min(range.smallest, nonzero)};
 }
 
-// What a range allows, lane by lane: the least bits of a high term, and how many binades of exact
-// sums cover all terms (1: all are high; 2: high and low; more: the reference).
+// The sums that a range of terms needs, lane by lane.
 struct Split {
-  VI high;
-  MF one, two;
+  VI high;      // the least binary32 bits of a high term
+  MF one, two;  // one (two) sums are enough; neither: HadamardWideGroup
 };
 HWY_INLINE Split SplitOf(const Range& range, int size) {
   const DI d;
@@ -83,7 +83,7 @@ HWY_INLINE MF IsHigh(const Split& split, VF x) {
   return hn::RebindMask(DF(), hn::Not(hn::Lt(magnitude, split.high)));
 }
 
-// Finite y to BF16, RNE: the upper half is the result. Not for -0.
+// Rounds finite y, except -0, to BF16, RNE: the upper half of a lane is the result.
 HWY_INLINE VI UpperHalfRounded(VF y) {
   const DI d;
   const VI bits = hn::BitCast(d, y);
@@ -100,10 +100,10 @@ HWY_INLINE VF RoundPositiveZeroToBf16(VF y) {
   return hn::BitCast(DF(), hn::And(UpperHalfRounded(y), hn::Set(DI(), -0x10000)));
 }
 
-// Finite y to BF16, RNE; zero becomes +0.
+// Rounds finite y to BF16, RNE; zero becomes +0.
 HWY_INLINE VF RoundLanesToBf16(VF y) { return RoundPositiveZeroToBf16(hn::Add(y, hn::Zero(DF()))); }
 
-// The larger magnitude as bits; of numbers only.
+// The larger of |a| and |b|; a and b must not be NaN.
 HWY_INLINE VF LargerMagnitude(VF a, VF b) {
 #if HWY_TARGET <= HWY_AVX3
   return VF{_mm512_range_ps(a.raw, b.raw, 0b1011)};
@@ -112,7 +112,7 @@ HWY_INLINE VF LargerMagnitude(VF a, VF b) {
 #endif
 }
 
-// Four elements of a Hadamard transform of size 4.
+// The four elements of a Hadamard transform of size 4.
 struct Four {
   VF a, b, c, e;
 };

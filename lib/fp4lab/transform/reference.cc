@@ -16,10 +16,13 @@ void RandomHadamard(MatrixView<const float> x, const HadamardTransform& transfor
   std::array<float, kMaxHadamardSize> group{};
   for (std::size_t r = 0; r < x.rows; ++r) {
     for (std::size_t c = 0; c < x.cols; c += n) {
-      for (std::size_t k = 0; k < n; ++k) group[k] = x(r, c + k);
+      for (std::size_t k = 0; k < n; ++k) {
+        group[k] = transform.signs.Negates(static_cast<int>(k)) ? -x(r, c + k) : x(r, c + k);
+      }
+      const auto value = [&](int k) { return group[static_cast<std::size_t>(k)]; };
       for (std::size_t j = 0; j < n; ++j) {
         out(r, c + j) =
-            RoundToBf16(ExactHadamardOutput(group.data(), transform, static_cast<int>(j)));
+            RoundToBf16(ExactHadamardOutput(transform.size, static_cast<int>(j), value));
       }
     }
   }

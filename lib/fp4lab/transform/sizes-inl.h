@@ -1,5 +1,5 @@
-// RandomHadamard of vectors of groups that lie down the memory columns, one group a lane, for the
-// sizes besides 16 and 32: in binary32 where that is exact for a whole vector, else in binary64.
+// RandomHadamard of vectors of groups that run down the memory columns, one group a lane, for sizes
+// other than 16 and 32: in binary32 if that is exact for a whole vector, else in binary64.
 #if defined(FP4LAB_TRANSFORM_SIZES_INL_H_) == defined(HWY_TARGET_TOGGLE)  // NOLINT: once per target
 #ifdef FP4LAB_TRANSFORM_SIZES_INL_H_
 #undef FP4LAB_TRANSFORM_SIZES_INL_H_
@@ -21,10 +21,10 @@ namespace fp4lab {
 namespace HWY_NAMESPACE {
 
 using DD = hn::ScalableTag<double>;
-using DHalf = hn::Rebind<float, DD>;  // as many lanes
+using DHalf = hn::Rebind<float, DD>;  // as many lanes as DD
 using VD = hn::Vec<DD>;
 
-// The Hadamard transform of kN vectors. Recursion, so that every index is a constant.
+// The Hadamard transform of kN vectors, in place. The recursion makes every index a constant.
 template <int kN, class V>
 HWY_INLINE void HadamardOf(V* v) {
   if constexpr (kN == 2) {
@@ -42,8 +42,9 @@ HWY_INLINE void HadamardOf(V* v) {
   }
 }
 
-// The transform of kSize terms, term(k) a vector: put(k, y) gets each output once, when all terms
-// that share its pass were taken. Sizes above 8 take two passes with `between` as their memory.
+// Transforms kSize terms, vectors that term(k) returns. put(k, y) gets each output once, after all
+// terms of its pass were read. Sizes above 8 take two passes, with `between` as memory between
+// them.
 template <int kSize, class D, class Term, class Put>
 HWY_INLINE void TransformTerms(D d, const Term& term, hn::TFromD<D>* between, const Put& put) {
   using V = hn::Vec<D>;
@@ -71,7 +72,7 @@ HWY_INLINE void TransformTerms(D d, const Term& term, hn::TFromD<D>* between, co
   }
 }
 
-// The lanes whose sums are exact and finite in binary64, by the range of their terms.
+// The lanes whose sums are exact and finite in binary64, from the range of their terms.
 template <int kSize>
 HWY_INLINE MF ExactInBinary64(const Range& range) {
   const DI d;
@@ -84,7 +85,8 @@ HWY_INLINE MF ExactInBinary64(const Range& range) {
   return hn::RebindMask(DF(), hn::And(finite, hn::Not(hn::Lt(bottom, least))));
 }
 
-// Half a vector of groups (a whole one where it has one lane), wherever that is exact.
+// Transforms as many groups as a vector of doubles has lanes: half a vector of floats, or all of a
+// vector of one lane. The sums are right in lanes in which binary64 is exact.
 template <int kSize>
 HWY_INLINE void TransformInBinary64(const float* x, std::size_t stride, const float* factors,
                                     float* y) {
@@ -100,7 +102,7 @@ HWY_INLINE void TransformInBinary64(const float* x, std::size_t stride, const fl
   });
 }
 
-// One vector of any groups, as BF16 values.
+// Transforms one vector of groups with any values; *y gets BF16 values.
 template <int kSize>
 HWY_NOINLINE void TransformWide(const float* x, std::size_t stride, const HadamardFactors& factors,
                                 RowBuffer<kSize>* y) {
@@ -120,12 +122,13 @@ HWY_NOINLINE void TransformWide(const float* x, std::size_t stride, const Hadama
 
 #if HWY_TARGET != HWY_SCALAR
 
-// Of longer groups, most vectors hold one that needs binary64: trying binary32 first costs more
-// than it saves.
+// The largest size for which binary32 is tried first. Most vectors of longer groups hold a group
+// that needs binary64, so that trying binary32 costs more than it saves.
 constexpr int kMaxBinary32Size = 64;
 
-// Puts a vector of groups whose sums are exact in binary32 into `sink`, and the largest before
-// rounding into `largest`; else returns false.
+// Transforms a vector of groups. If all sums are exact in binary32, puts them into `sink`, sets
+// *largest to each lane's largest magnitude before rounding, and returns true; else `sink` gets
+// nothing.
 template <int kSize, class Sink>
 HWY_INLINE bool TransformInBinary32(const float* x, std::size_t stride,
                                     const HadamardFactors& factors, const Sink& sink, VF* largest) {
@@ -154,7 +157,7 @@ HWY_INLINE bool TransformInBinary32(const float* x, std::size_t stride,
 
 #endif
 
-// As TransformVector.
+// TransformVector for sizes other than 16 and 32.
 template <int kSize, class Sink>
 HWY_INLINE VI TransformVectorOfSize(const float* x, std::size_t stride,
                                     const HadamardFactors& factors, const Sink& sink) {

@@ -1,0 +1,56 @@
+#include "fp4lab/base/text.h"
+
+#include <charconv>
+
+#include "fp4lab/base/printable.h"
+
+namespace fp4lab {
+
+std::string ShortestText(float x) {
+  char buffer[40];
+  return {buffer, std::to_chars(buffer, buffer + sizeof buffer, x).ptr};
+}
+
+std::string HexText(std::uint32_t bits, int digits) {
+  std::string text = "0x";
+  for (int bit = 4 * digits - 4; bit >= 0; bit -= 4) text += "0123456789ABCDEF"[bits >> bit & 0xF];
+  return text;
+}
+
+std::string CountText(std::size_t count, std::string_view noun) {
+  return std::to_string(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
+}
+
+std::string Joined(const std::vector<std::string>& parts, std::string_view separator) {
+  std::string text;
+  for (const std::string& part : parts) {
+    if (&part != parts.data()) text += separator;
+    text += part;
+  }
+  return text;
+}
+
+std::string EscapedMarkup(std::string_view text) {
+  std::string result;
+  for (const char c : PrintableLines(text)) {
+    switch (c) {
+      case '&':
+        result += "&amp;";
+        break;
+      case '<':
+        result += "&lt;";
+        break;
+      case '>':
+        result += "&gt;";
+        break;
+      case '"':
+        result += "&quot;";
+        break;
+      default:
+        result += c;
+    }
+  }
+  return result;
+}
+
+}  // namespace fp4lab

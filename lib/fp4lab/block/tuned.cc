@@ -1,0 +1,42 @@
+#include "fp4lab/block/tuned.h"
+
+namespace fp4lab {
+namespace {
+
+bool HasTunedRounding(const Dialect& d) {
+  switch (d.rounding) {
+    case ElementRounding::kNearestEven:
+    case ElementRounding::kTowardZero:
+    case ElementRounding::kStochastic16:
+    case ElementRounding::kStochastic32:
+      return true;
+    case ElementRounding::kTiesAway:
+    case ElementRounding::kHalfAdded:
+    case ElementRounding::kBf16First:
+    case ElementRounding::kClosest:
+    case ElementRounding::kStochastic8:
+    case ElementRounding::kStochastic4:
+      break;
+  }
+  return false;
+}
+
+bool HasTunedBlocks(const Dialect& d) {
+  if (d.block_scale == BlockScale::kOneBlock) return true;
+  const bool rule = d.block_scale == BlockScale::kFolded ? d.element == FormatId::kE2M1
+                                                         : IsMicroscaling(d.block_scale);
+  return rule && d.block_cols > 0 && d.block_cols % 8 == 0 && d.block_cols <= 128 &&
+         d.block_rows > 0 && d.block_rows <= 128;
+}
+
+}  // namespace
+
+bool IsTuned(const Dialect& d) {
+  const Format element = FormatOf(d.element);
+  if (element.bits > 8 || !element.is_signed) return false;
+  if (!HasTunedRounding(d) || !HasTunedBlocks(d)) return false;
+  const Dialect tuned = DialectUnder(d.block_scale, d.element, d.block_rows, d.block_cols);
+  return SameFormulas(WithRounding(tuned, d.rounding), d);
+}
+
+}  // namespace fp4lab

@@ -1,0 +1,15 @@
+// The dialects of the tuned kernels. Each tuned kernel is written for one formula; block/ has
+// kernels for all of these dialects, cuda/ and gpu/ for some of them.
+#pragma once
+
+#include "fp4lab/dialect/dialect.h"
+
+namespace fp4lab {
+
+// Whether the tuned kernels compute the dialect, with the bytes of quantize/quantize.h: the
+// formulas of DialectUnder in blocks of (1 to 128) x (8 to 128, a multiple of 8), NVFP4's only with
+// E2M1 elements; rounding to nearest even, toward zero, or stochastically with 16 or 32 random
+// bits.
+bool IsTuned(const Dialect& dialect);
+
+}  // namespace fp4lab

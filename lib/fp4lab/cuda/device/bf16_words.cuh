@@ -1,0 +1,49 @@
+// BF16 numbers in registers, two neighbours in a word, the first in the low half.
+#pragma once
+
+#include <cstdint>
+
+namespace fp4lab::cuda {
+
+// Loads 2 * kWords consecutive BF16 numbers from 16-byte aligned memory; kWords is a multiple of 4.
+template <int kWords>
+__device__ void LoadWords(const void* from, std::uint32_t* words) {
+#pragma unroll
+  for (int i = 0; i < kWords / 4; ++i) {
+    const uint4 four = static_cast<const uint4*>(from)[i];
+    words[4 * i] = four.x, words[4 * i + 1] = four.y;
+    words[4 * i + 2] = four.z, words[4 * i + 3] = four.w;
+  }
+}
+template <int kWords>
+__device__ void StoreWords(void* to, const std::uint32_t (&words)[kWords]) {
+#pragma unroll
+  for (int i = 0; i < kWords / 4; ++i) {
+    static_cast<uint4*>(to)[i] = {words[4 * i], words[4 * i + 1], words[4 * i + 2],
+                                  words[4 * i + 3]};
+  }
+}
+
+// Clears the sign of NaN, because NaN is quantized to +6: the product of NaN and 1 has no sign.
+template <int kWords>
+__device__ void CleanNan(std::uint32_t (&words)[kWords]) {
+#pragma unroll
+  for (std::uint32_t& word : words) {
+    asm("mul.rn.bf16x2 %0, %0, %1;" : "+r"(word) : "r"(0x3F803F80u));
+  }
+}
+
+// The largest magnitude; NaN is ignored.
+template <int kWords>
+__device__ float AmaxOfWords(const std::uint32_t (&words)[kWords]) {
+  std::uint32_t largest = 0;
+#pragma unroll
+  for (const std::uint32_t word : words) {
+    std::uint32_t magnitudes;
+    asm("abs.bf16x2 %0, %1;" : "=r"(magnitudes) : "r"(word));
+    asm("max.bf16x2 %0, %0, %1;" : "+r"(largest) : "r"(magnitudes));
+  }
+  return fmaxf(__uint_as_float(largest << 16), __uint_as_float(largest & 0xFFFF0000u));
+}
+
+}  // namespace fp4lab::cuda

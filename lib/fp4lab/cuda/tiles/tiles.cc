@@ -1,0 +1,91 @@
+// The quantizations that the kernels of tiles compute, and their launch.
+#include "fp4lab/cuda/quantize/launch.h"
+#include "fp4lab/cuda/tiles/tile_launch.cuh"
+
+namespace fp4lab::cuda {
+namespace {
+
+bool IsAligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 16 == 0; }
+
+bool IsAligned(const QuantizedSide* side) {
+  return side == nullptr ||
+         (IsAligned(side->codes) && IsAligned(side->scales) && IsAligned(side->values));
+}
+
+RandomBits BitsOf(const QuantizedSide* side) {
+  return side == nullptr ? RandomBits::kNone : side->random_bits;
+}
+
+bool WantsCodesAlone(const QuantizedSide* side) {
+  return side == nullptr ||
+         (side->codes != nullptr && side->scales != nullptr && side->values == nullptr);
+}
+
+}  // namespace
+
+bool FitsTileShape(const DeviceMatrix& x) {
+  return x.rows % kTileRows == 0 && x.cols % kTileCols == 0 && x.rows > 0 && x.cols > 0 &&
+         IsAligned(x.data) && x.rows / kTileRows * (x.cols / kTileCols) < (std::size_t{1} << 31);
+}
+
+bool FitsTiles(const DeviceMatrix& x, const Dialect& dialect, const QuantizedSide* row,
+               const QuantizedSide* column) {
+  if (!FitsTileShape(x) || !IsAligned(row) || !IsAligned(column)) return false;
+  const bool nvfp4 = dialect.block_scale == BlockScale::kFolded;
+  const int block = nvfp4 ? 16 : 32;
+  const bool square = dialect.block_rows == block;
+  if (dialect.element != FormatId::kE2M1 || dialect.block_cols != block ||
+      (dialect.block_rows != 1 && !square)) {
+    return false;
+  }
+  if (row != nullptr && row->hadamard != 0) return false;
+  const RandomBits bits = column != nullptr ? column->random_bits : BitsOf(row);
+  if (row != nullptr && row->random_bits != bits) return false;
+  if (bits == RandomBits::kGiven || (square && bits != RandomBits::kNone)) return false;
+  const bool transforms = column != nullptr && column->hadamard != 0;
+  if (x.type == ElementType::kFp32 && (!nvfp4 || transforms || bits != RandomBits::kNone)) {
+    return false;
+  }
+  if (column == nullptr) return square;
+  return column->hadamard == 0 || column->hadamard == block;
+}
+
+void LaunchTiles(const DeviceMatrix& x, const Dialect& dialect, const QuantizedSide* row,
+                 const QuantizedSide* column, StreamHandle stream) {
+  TileJob job{.x = static_cast<const std::uint16_t*>(x.data),
+              .rows = x.rows,
+              .cols = x.cols,
+              .rule = dialect.block_scale};
+  job.quantizes_rows = row != nullptr || dialect.block_rows > 1;
+  if (row != nullptr) job.row = *row;
+  if (column != nullptr) job.column = *column;
+  job.row_random = KeyedStream(job.row.random);
+  job.column_random = KeyedStream(job.column.random);
+  // A side that was not asked for has no outputs, but its scaler still reads an amax.
+  if (job.row.amax == nullptr) job.row.amax = job.column.amax;
+  if (job.column.amax == nullptr) job.column.amax = job.row.amax;
+  const TileMode mode = dialect.block_rows > 1     ? TileMode::kSquare
+                        : job.column.hadamard != 0 ? TileMode::kHadamard
+                                                   : TileMode::kPlain;
+  const RandomBits bits = column != nullptr ? column->random_bits : BitsOf(row);
+  if (x.type == ElementType::kFp32) return LaunchFp32Tiles(job, mode, NativeStream(stream));
+  if (dialect.block_scale == BlockScale::kFolded && mode != TileMode::kSquare &&
+      WantsCodesAlone(row) && WantsCodesAlone(column) && x.rows * x.cols < std::size_t{1} << 35) {
+    return LaunchNvfp4Codes(job, mode, bits, NativeStream(stream));
+  }
+  const auto launch =
+      dialect.block_scale == BlockScale::kFolded ? LaunchNvfp4Tiles : LaunchMxfp4Tiles;
+  launch(job, mode, bits, NativeStream(stream));
+}
+
+void LaunchTileAmax(const DeviceMatrix& x, int hadamard, std::uint32_t sign_mask, float* amax,
+                    float* transformed, StreamHandle stream) {
+  TileJob job{.x = static_cast<const std::uint16_t*>(x.data), .rows = x.rows, .cols = x.cols};
+  job.column.sign_mask = sign_mask;
+  job.amax = reinterpret_cast<unsigned*>(amax);
+  job.transformed = reinterpret_cast<unsigned*>(transformed);
+  const auto launch = hadamard == 16 ? LaunchAmaxOf16 : LaunchAmaxOf32;
+  launch(job, NativeStream(stream));
+}
+
+}  // namespace fp4lab::cuda

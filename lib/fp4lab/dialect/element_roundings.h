@@ -1,0 +1,199 @@
+// The rounding of elements: the code from v, the scaled element.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "fp4lab/dialect/formula.h"
+#include "fp4lab/dialect/tensor_scale.h"
+#include "fp4lab/formats/format.h"
+#include "fp4lab/formats/stochastic32.h"
+#include "fp4lab/formats/te_stochastic.h"
+
+namespace fp4lab {
+
+enum class ElementRounding : std::uint8_t {
+  kNearestEven,
+  kTiesAway,
+  kHalfAdded,
+  kBf16First,
+  kClosest,
+  kTowardZero,
+  kStochastic16,
+  kStochastic8,
+  kStochastic4,
+  kStochastic32
+};
+constexpr ElementRounding LastOf(ElementRounding) { return ElementRounding::kStochastic32; }
+
+struct ElementInput {
+  FormatId element;
+  float x, s, v;         // s: the stored scale's value
+  std::uint32_t random;  // only the low kRandomBits bits are used
+};
+
+// To nearest, ties away from zero, saturating.
+constexpr std::uint32_t EncodeTiesAway(FormatId element, float v) {
+  const Format& f = FormatOf(element);
+  const std::uint32_t lower = Encode(f, v, Rounding::kTowardZero);
+  const std::uint32_t magnitude = lower & MagnitudeMask(f);
+  if (v != v || magnitude >= MaxFiniteCode(f)) return lower;
+  const float middle = 0.5f * (Decode(f, magnitude) + Decode(f, magnitude + 1));
+  return Magnitude(v) >= middle ? lower + 1 : lower;
+}
+
+// sign * floor(fl(|v| / step + 0.5)) * step (microxcaling's Python).
+constexpr std::uint32_t EncodeHalfAdded(FormatId element, float v) {
+  const Format& f = FormatOf(element);
+  const std::uint32_t lower = Encode(f, v, Rounding::kTowardZero);
+  const std::uint32_t magnitude = lower & MagnitudeMask(f);
+  if (v != v || magnitude >= MaxFiniteCode(f)) return lower;
+  const float floor_value = Decode(f, magnitude);
+  const float step = Decode(f, magnitude + 1) - floor_value;
+  const float steps = floor_value / step;  // a small integer
+  return Magnitude(v) / step + 0.5f >= steps + 1.0f ? lower + 1 : lower;
+}
+
+// The first code whose fl(|value * s - x|) is least (ggml best_index_mxfp4): NaN and Inf give 0.
+constexpr std::uint32_t EncodeBySearch(FormatId element, float x, float s) {
+  const Format& f = FormatOf(element);
+  std::uint32_t best = 0;
+  float least = Magnitude(Decode(f, 0) * s - x);
+  for (std::uint32_t code = 1; code < 1u << f.bits; ++code) {
+    const float error = Magnitude(Decode(f, code) * s - x);
+    if (error < least) {
+      best = code;
+      least = error;
+    }
+  }
+  return best;
+}
+
+// Members of the structs: kText; kRandomBits, the random bits per element; Code, the code of an
+// element. A NaN v gives the element format's NaN code (kClosest: 0).
+struct TakesNoRandomBits {
+  static constexpr int kRandomBits = 0;
+};
+
+template <>
+struct Formula<ElementRounding::kNearestEven> : TakesNoRandomBits {
+  // cvt.rn.satfinite.
+  static constexpr std::string_view kLabel = "nearest_even";
+  static constexpr std::string_view kText = "v to nearest even, saturating";
+  static constexpr std::uint32_t Code(const ElementInput& in) { return Encode(in.element, in.v); }
+};
+
+template <>
+struct Formula<ElementRounding::kTiesAway> : TakesNoRandomBits {
+  static constexpr std::string_view kLabel = "ties_up";
+  static constexpr std::string_view kText = "v to nearest, ties away from zero, saturating";
+  static constexpr std::uint32_t Code(const ElementInput& in) {
+    return EncodeTiesAway(in.element, in.v);
+  }
+};
+
+template <>
+struct Formula<ElementRounding::kHalfAdded> : TakesNoRandomBits {
+  // Ties away from zero; the rounded addition also rounds the float just below 1/2 up.
+  static constexpr std::string_view kLabel = "half_added";
+  static constexpr std::string_view kText =
+      "floor(fl(|v|/step + 0.5)) steps with the sign of v, saturating";
+  static constexpr std::uint32_t Code(const ElementInput& in) {
+    return EncodeHalfAdded(in.element, in.v);
+  }
+};
+
+template <>
+struct Formula<ElementRounding::kBf16First> : TakesNoRandomBits {
+  static constexpr std::string_view kLabel = "bf16_first";
+  static constexpr std::string_view kText = "v to BF16, then to nearest even, saturating";
+  static constexpr std::uint32_t Code(const ElementInput& in) {
+    return Encode(in.element, RoundToBf16(in.v));
+  }
+};
+
+template <>
+struct Formula<ElementRounding::kClosest> : TakesNoRandomBits {
+  static constexpr std::string_view kLabel = "ties_to_lower";
+  static constexpr std::string_view kText = "the first code whose fl(|value*s - x|) is least";
+  static constexpr std::uint32_t Code(const ElementInput& in) {
+    return EncodeBySearch(in.element, in.x, in.s);
+  }
+};
+
+template <>
+struct Formula<ElementRounding::kTowardZero> : TakesNoRandomBits {
+  static constexpr std::string_view kLabel = "toward_zero";
+  static constexpr std::string_view kText = "v toward zero, saturating";
+  static constexpr std::uint32_t Code(const ElementInput& in) {
+    return Encode(in.element, in.v, Rounding::kTowardZero);
+  }
+};
+
+template <>
+struct Formula<ElementRounding::kStochastic16> {
+  // cvt.rs.
+  static constexpr std::string_view kLabel = "stochastic_16";
+  static constexpr std::string_view kText = "v stochastically with 16 random bits, saturating";
+  static constexpr int kRandomBits = 16;
+  static constexpr std::uint32_t Code(const ElementInput& in) {
+    return Encode(in.element, in.v, Rounding::kStochastic, in.random & 0xFFFFu);
+  }
+};
+
+template <>
+struct Formula<ElementRounding::kStochastic8> {
+  // Transformer Engine's software rounder for E2M1.
+  static constexpr std::string_view kLabel = "stochastic_8";
+  static constexpr std::string_view kText = "v stochastically with 8 random bits, saturating";
+  static constexpr int kRandomBits = 8;
+  static constexpr std::uint32_t Code(const ElementInput& in) {
+    if (in.element == FormatId::kE2M1) {
+      return EncodeTransformerEngineStochastic(in.v, in.random & 0xFFu);
+    }
+    return Encode(in.element, in.v, Rounding::kStochastic, (in.random & 0xFFu) << 8);
+  }
+};
+
+template <>
+struct Formula<ElementRounding::kStochastic4> {
+  // kStochastic16 with these 4 bits as the upper bits of the 16, the others 0.
+  static constexpr std::string_view kLabel = "stochastic_4";
+  static constexpr std::string_view kText = "v stochastically with 4 random bits, saturating";
+  static constexpr int kRandomBits = 4;
+  static constexpr std::uint32_t Code(const ElementInput& in) {
+    return Encode(in.element, in.v, Rounding::kStochastic, (in.random & 0xFu) << 12);
+  }
+};
+
+template <>
+struct Formula<ElementRounding::kStochastic32> {
+  // formats/stochastic32.h.
+  static constexpr std::string_view kLabel = "stochastic_32";
+  static constexpr std::string_view kText = "v stochastically with 32 random bits, saturating";
+  static constexpr int kRandomBits = 32;
+  static constexpr std::uint32_t Code(const ElementInput& in) {
+    return EncodeStochastic32(FormatOf(in.element), in.v, in.random);
+  }
+};
+
+struct RandomBitsOfFormula {
+  template <class F>
+  constexpr int operator()(F) const {
+    return F::kRandomBits;
+  }
+};
+// The random bits that the rounding of one element takes; 0: none.
+constexpr int RandomBitsOf(ElementRounding rounding) {
+  return WithFormula<int>(rounding, RandomBitsOfFormula{});
+}
+
+struct ElementCodeOf {
+  ElementInput in;
+  template <class F>
+  constexpr std::uint32_t operator()(F) const {
+    return F::Code(in);
+  }
+};
+
+}  // namespace fp4lab

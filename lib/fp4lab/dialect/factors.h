@@ -1,0 +1,369 @@
+// The factor of a block from s, S and D, and v, the scaled element, from x and the factor.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <string_view>
+
+#include "fp4lab/dialect/exponent_bytes.h"
+#include "fp4lab/dialect/formula.h"
+#include "fp4lab/dialect/tensor_scale.h"
+#include "fp4lab/formats/format.h"
+
+namespace fp4lab {
+
+enum class Factor : std::uint8_t {
+  kReciprocal,
+  kReciprocalNan,
+  kReciprocalApproximate,
+  kReciprocalOrZero,
+  kReciprocalOpen,
+  kReciprocalInfinite,
+  kReciprocalGuarded,
+  kEncodeOverScale,
+  kEncodeOverScaleOpen,
+  kEncodeTimesRcp,
+  kBf16,
+  kRcpTensorScaleOverScale,
+  kDivideByProduct,
+  kDivideByQuotient,
+  kDivideByScale,
+  kTwoSteps,
+  kSearch,
+  kPowerOfTwo,
+  kDivideByNormal,
+  kTensorScale,
+  kEncodeTimesApproximate,
+  kApproximate
+};
+constexpr Factor LastOf(Factor) { return Factor::kApproximate; }
+
+// How v follows from x and e.
+enum class ElementScaling : std::uint8_t {
+  kMultiply,       // fl(x * e)
+  kDivide,         // fl(x / e)
+  kFused,          // fma(x, e, +0) for a BF16 e
+  kZeroWhereZero,  // fl(x * e), 0 where e is 0
+  kTwoSteps        // fl(fl(x / D) * e), 0 where e is 0; x / D is 0 where D is 0
+};
+constexpr ElementScaling LastOf(ElementScaling) { return ElementScaling::kTwoSteps; }
+
+struct FactorInput {
+  float b;            // the block's amax
+  float s;            // the stored scale's value
+  std::uint8_t byte;  // the stored scale's byte
+  TensorScale tensor;
+};
+
+inline constexpr float kBf16Max = 0x1.fep127f;
+
+// rcp.approx.ftz.f32 as if its result were the correctly rounded reciprocal: subnormal arguments
+// count as 0, subnormal results become 0. (dialect/approximate.h has the results that a device may
+// return.)
+constexpr float RcpFtz(float a) {
+  if (Magnitude(a) < kFloatMin) return std::bit_cast<float>(0x7F800000u);
+  const float reciprocal = 1.0f / a;
+  return Magnitude(reciprocal) < kFloatMin ? 0.0f : reciprocal;
+}
+constexpr float GuardedReciprocal(float x) { return x == 0.0f ? 0.0f : 1.0f / x; }
+
+// e of kReciprocal, as a function that tuned kernels call. s = 0 and NaN give FLT_MAX, as fminf
+// does.
+constexpr float ReciprocalFactor(float s, float decode) {
+  const float product = s * decode;
+  return product == 0.0f ? kFloatMax : ClampToMax(1.0f / product);
+}
+
+// Members of the structs: kText, the exact formula; kShort, the formula without roundings and
+// guards; kScaling; Number, e or the divisor of x.
+
+template <>
+struct Formula<Factor::kReciprocal> {
+  static constexpr std::string_view kLabel = "reciprocal";
+  static constexpr std::string_view kText =
+      "v = fl(x*e), e = min(fl(1/fl(s*D)), FLT_MAX), NaN dropped";
+  static constexpr std::string_view kShort = "e = 1 / (s * D)";
+  static constexpr ElementScaling kScaling = ElementScaling::kMultiply;
+  static constexpr float Number(const FactorInput& in) {
+    return ReciprocalFactor(in.s, in.tensor.decode);
+  }
+};
+
+template <>
+struct Formula<Factor::kReciprocalNan> {
+  // NaN stays NaN.
+  static constexpr std::string_view kLabel = "reciprocal_nan";
+  static constexpr std::string_view kText = "v = fl(x*e), e = min(fl(1/fl(s*D)), FLT_MAX)";
+  static constexpr std::string_view kShort = "e = 1 / (s * D)";
+  static constexpr ElementScaling kScaling = ElementScaling::kMultiply;
+  static constexpr float Number(const FactorInput& in) {
+    return ClampToMaxOrNan(1.0f / (in.s * in.tensor.decode));
+  }
+};
+
+template <>
+struct Formula<Factor::kReciprocalApproximate> : ApproximateFormula {
+  // The instruction allows a set of answers; Number has the correctly rounded reciprocal.
+  static constexpr std::string_view kLabel = "reciprocal_approximate";
+  static constexpr std::string_view kText =
+      "v = fl(x*e), e = min(rcp.approx.ftz(fl(s*D)), FLT_MAX)";
+  static constexpr std::string_view kShort = "e = 1 / (s * D)";
+  static constexpr ElementScaling kScaling = ElementScaling::kMultiply;
+  static constexpr float Number(const FactorInput& in) {
+    return Formula<Factor::kReciprocal>::Number(in);
+  }
+};
+
+template <>
+struct Formula<Factor::kReciprocalOrZero> {
+  static constexpr std::string_view kLabel = "reciprocal_or_zero";
+  static constexpr std::string_view kText =
+      "v = fl(x*e), e = min(fl(1/fl(s*D)), FLT_MAX), 0 where s is 0";
+  static constexpr std::string_view kShort = "e = 1 / (s * D)";
+  static constexpr ElementScaling kScaling = ElementScaling::kMultiply;
+  static constexpr float Number(const FactorInput& in) {
+    return in.s == 0.0f ? 0.0f : Formula<Factor::kReciprocal>::Number(in);
+  }
+};
+
+template <>
+struct Formula<Factor::kReciprocalOpen> {
+  static constexpr std::string_view kLabel = "reciprocal_open";
+  static constexpr std::string_view kText = "v = fl(x*e), e = fl(1/fl(D*s)), v = 0 where s is 0";
+  static constexpr std::string_view kShort = "e = 1 / (s * D)";
+  static constexpr ElementScaling kScaling = ElementScaling::kZeroWhereZero;
+  static constexpr float Number(const FactorInput& in) {
+    return in.s == 0.0f ? 0.0f : 1.0f / (in.tensor.decode * in.s);
+  }
+};
+
+template <>
+struct Formula<Factor::kReciprocalInfinite> {
+  // e is Inf where s is 0.
+  static constexpr std::string_view kLabel = "reciprocal_infinite";
+  static constexpr std::string_view kText = "v = fl(x*e), e = fl(1/fl(s*D)), 0 where b is 0";
+  static constexpr std::string_view kShort = "e = 1 / (s * D)";
+  static constexpr ElementScaling kScaling = ElementScaling::kMultiply;
+  static constexpr float Number(const FactorInput& in) {
+    return in.b == 0.0f ? 0.0f : 1.0f / (in.s * in.tensor.decode);
+  }
+};
+
+template <>
+struct Formula<Factor::kReciprocalGuarded> {
+  static constexpr std::string_view kLabel = "reciprocal_guarded";
+  static constexpr std::string_view kText = "v = fl(x*e), e = fl(1/fl(s*fl(1/S))), with 0 for 1/0";
+  static constexpr std::string_view kShort = "e = 1 / (s * (1/S))";
+  static constexpr ElementScaling kScaling = ElementScaling::kMultiply;
+  static constexpr float Number(const FactorInput& in) {
+    return GuardedReciprocal(in.s * GuardedReciprocal(in.tensor.encode));
+  }
+};
+
+template <>
+struct Formula<Factor::kEncodeOverScale> {
+  static constexpr std::string_view kLabel = "encode_over_scale";
+  static constexpr std::string_view kText =
+      "v = fl(x*e), e = min(fl(S/s), FLT_MAX), 0 where s is 0";
+  static constexpr std::string_view kShort = "e = S / s";
+  static constexpr ElementScaling kScaling = ElementScaling::kMultiply;
+  static constexpr float Number(const FactorInput& in) {
+    return in.s == 0.0f ? 0.0f : ClampToMax(in.tensor.encode / in.s);
+  }
+};
+
+template <>
+struct Formula<Factor::kEncodeOverScaleOpen> {
+  static constexpr std::string_view kLabel = "encode_over_scale_open";
+  static constexpr std::string_view kText = "v = fl(x*e), e = fl(S/s), 0 where s is 0";
+  static constexpr std::string_view kShort = "e = S / s";
+  static constexpr ElementScaling kScaling = ElementScaling::kMultiply;
+  static constexpr float Number(const FactorInput& in) {
+    return in.s == 0.0f ? 0.0f : in.tensor.encode / in.s;
+  }
+};
+
+template <>
+struct Formula<Factor::kEncodeTimesRcp> {
+  // NaN stays NaN.
+  static constexpr std::string_view kLabel = "encode_times_rcp";
+  static constexpr std::string_view kText = "v = fl(x*e), e = min(fl(S*fl(1/s)), FLT_MAX)";
+  static constexpr std::string_view kShort = "e = S * (1/s)";
+  static constexpr ElementScaling kScaling = ElementScaling::kMultiply;
+  static constexpr float Number(const FactorInput& in) {
+    return ClampToMaxOrNan(in.tensor.encode * (1.0f / in.s));
+  }
+};
+
+template <>
+struct Formula<Factor::kBf16> {
+  static constexpr std::string_view kLabel = "bf16";
+  static constexpr std::string_view kText =
+      "v = fma(x, e, +0), e = bf16(min(fl(S/s), largest bf16))";
+  static constexpr std::string_view kShort = "e = bf16(S / s)";
+  static constexpr ElementScaling kScaling = ElementScaling::kFused;
+  static constexpr float Number(const FactorInput& in) {
+    const float quotient = in.tensor.encode / in.s;
+    return RoundToBf16(quotient < kBf16Max ? quotient : kBf16Max);
+  }
+};
+
+template <>
+struct Formula<Factor::kRcpTensorScaleOverScale> {
+  static constexpr std::string_view kLabel = "rcp_level_over_scale";
+  static constexpr std::string_view kText = "v = fl(x*e), e = fl(fl(1/D)/s)";
+  static constexpr std::string_view kShort = "e = (1/D) / s";
+  static constexpr ElementScaling kScaling = ElementScaling::kMultiply;
+  static constexpr float Number(const FactorInput& in) { return 1.0f / in.tensor.decode / in.s; }
+};
+
+template <>
+struct Formula<Factor::kDivideByProduct> {
+  static constexpr std::string_view kLabel = "divide_by_product";
+  static constexpr std::string_view kText = "v = fl(x / fl(s*D))";
+  static constexpr std::string_view kShort = "divisor = s * D";
+  static constexpr ElementScaling kScaling = ElementScaling::kDivide;
+  static constexpr float Number(const FactorInput& in) { return in.s * in.tensor.decode; }
+};
+
+template <>
+struct Formula<Factor::kDivideByQuotient> {
+  static constexpr std::string_view kLabel = "divide_by_quotient";
+  static constexpr std::string_view kText = "v = fl(x / fl(s/S))";
+  static constexpr std::string_view kShort = "divisor = s / S";
+  static constexpr ElementScaling kScaling = ElementScaling::kDivide;
+  static constexpr float Number(const FactorInput& in) { return in.s / in.tensor.encode; }
+};
+
+template <>
+struct Formula<Factor::kDivideByScale> {
+  static constexpr std::string_view kLabel = "divide_by_scale";
+  static constexpr std::string_view kText = "v = fl(x/s)";
+  static constexpr std::string_view kShort = "divisor = s";
+  static constexpr ElementScaling kScaling = ElementScaling::kDivide;
+  static constexpr float Number(const FactorInput& in) { return in.s; }
+};
+
+template <>
+struct Formula<Factor::kTwoSteps> {
+  static constexpr std::string_view kLabel = "two_steps";
+  static constexpr std::string_view kText = "v = fl(fl(x/D) * fl(1/s)), 0 where s is 0";
+  static constexpr std::string_view kShort = "1/s";
+  static constexpr ElementScaling kScaling = ElementScaling::kTwoSteps;
+  static constexpr float Number(const FactorInput& in) { return GuardedReciprocal(in.s); }
+};
+
+template <>
+struct Formula<Factor::kSearch> {
+  // The code is found by comparing |value*s - x|; v = fl(x/s) does not enter the search.
+  static constexpr std::string_view kLabel = "search";
+  static constexpr std::string_view kText = "none: the code minimises |value*s - x|";
+  static constexpr std::string_view kShort = "divisor = s";
+  static constexpr ElementScaling kScaling = ElementScaling::kDivide;
+  static constexpr float Number(const FactorInput& in) { return in.s; }
+};
+
+template <>
+struct Formula<Factor::kPowerOfTwo> {
+  // The exact reciprocal of an E8M0 scale.
+  static constexpr std::string_view kLabel = "power_of_two";
+  static constexpr std::string_view kText = "v = fl(x * 2^-k)";
+  static constexpr std::string_view kShort = "e = 1 / s";
+  static constexpr ElementScaling kScaling = ElementScaling::kMultiply;
+  static constexpr float Number(const FactorInput& in) { return E8m0Reciprocal(in.byte); }
+};
+
+template <>
+struct Formula<Factor::kDivideByNormal> {
+  // The divisor has the E8M0 byte as its exponent field, but at least the field of FLT_MIN.
+  static constexpr std::string_view kLabel = "divide_by_normal";
+  static constexpr std::string_view kText = "v = fl(x / max(s, FLT_MIN)), x / Inf where s is NaN";
+  static constexpr std::string_view kShort = "divisor = max(s, FLT_MIN)";
+  static constexpr ElementScaling kScaling = ElementScaling::kDivide;
+  static constexpr float Number(const FactorInput& in) {
+    return in.s != in.s ? std::bit_cast<float>(0x7F800000u) : in.s < kFloatMin ? kFloatMin : in.s;
+  }
+};
+
+template <>
+struct Formula<Factor::kTensorScale> {
+  static constexpr std::string_view kLabel = "tensor_scale";
+  static constexpr std::string_view kText = "v = fl(x*S)";
+  static constexpr std::string_view kShort = "e = S";
+  static constexpr ElementScaling kScaling = ElementScaling::kMultiply;
+  static constexpr float Number(const FactorInput& in) { return in.tensor.encode; }
+};
+
+template <>
+struct Formula<Factor::kEncodeTimesApproximate> : ApproximateFormula {
+  // The instruction allows a set of answers; Number has the correctly rounded reciprocal.
+  static constexpr std::string_view kLabel = "encode_times_approximate";
+  static constexpr std::string_view kText =
+      "v = fl(x*e), e = min(fl(S*rcp.approx.ftz(s)), FLT_MAX)";
+  static constexpr std::string_view kShort = "e = S * (1/s)";
+  static constexpr ElementScaling kScaling = ElementScaling::kMultiply;
+  static constexpr float Number(const FactorInput& in) {
+    return ClampToMaxOrNan(in.tensor.encode * RcpFtz(in.s));
+  }
+};
+
+template <>
+struct Formula<Factor::kApproximate> : ApproximateFormula {
+  // The instructions allow a set of answers; Number has the correctly rounded reciprocals.
+  static constexpr std::string_view kLabel = "approximate";
+  static constexpr std::string_view kText =
+      "v = fl(x*e), e = rcp.approx.ftz(fl(s*rcp.approx.ftz(S))), 0 where b is 0";
+  static constexpr std::string_view kShort = "e = 1 / (s * (1/S))";
+  static constexpr ElementScaling kScaling = ElementScaling::kMultiply;
+  static constexpr float Number(const FactorInput& in) {
+    return in.b == 0.0f ? 0.0f : RcpFtz(in.s * RcpFtz(in.tensor.encode));
+  }
+};
+
+struct FactorNumberOf {
+  FactorInput in;
+  template <class F>
+  constexpr float operator()(F) const {
+    return F::Number(in);
+  }
+};
+struct ScalingOfFormula {
+  template <class F>
+  constexpr ElementScaling operator()(F) const {
+    return F::kScaling;
+  }
+};
+constexpr ElementScaling ScalingOf(Factor factor) {
+  return WithFormula<ElementScaling>(factor, ScalingOfFormula{});
+}
+
+// The factors with a scaling, as a bit mask: device code tests the scaling for each element.
+template <ElementScaling kScaling>
+inline constexpr std::uint32_t kFactorsWith = [] {
+  static_assert(static_cast<int>(LastOf(Factor{})) < 32);
+  std::uint32_t factors = 0;
+  for (std::uint32_t i = 0; i <= static_cast<std::uint32_t>(LastOf(Factor{})); ++i) {
+    if (ScalingOf(static_cast<Factor>(i)) == kScaling) factors |= 1u << i;
+  }
+  return factors;
+}();
+template <ElementScaling kScaling>
+constexpr bool HasScaling(Factor factor) {
+  return (kFactorsWith<kScaling> >> static_cast<unsigned>(factor) & 1u) != 0;
+}
+constexpr bool Divides(Factor factor) { return HasScaling<ElementScaling::kDivide>(factor); }
+
+// v from x and e, by the scaling of the factor.
+constexpr float ScaledBy(Factor factor, float x, float e, const TensorScale& l) {
+  if (Divides(factor)) return x / e;
+  if (HasScaling<ElementScaling::kFused>(
+          factor)) {  // the product is exact in binary64, -0 becomes +0
+    return static_cast<float>(static_cast<double>(x) * static_cast<double>(e) + 0.0);
+  }
+  const bool two_steps = HasScaling<ElementScaling::kTwoSteps>(factor);
+  if (e == 0.0f && (two_steps || HasScaling<ElementScaling::kZeroWhereZero>(factor))) return 0.0f;
+  if (two_steps) return (l.decode == 0.0f ? 0.0f : x / l.decode) * e;
+  return x * e;
+}
+
+}  // namespace fp4lab

@@ -1,0 +1,27 @@
+// The tensor scales of a tensor or row, and the clamps that the formulas use.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+namespace fp4lab {
+
+inline constexpr float kFloatMax = 0x1.fffffep127f;
+
+// S (encode) and D (decode) of dialect.h, and the amax that they were computed from.
+struct TensorScale {
+  float encode = 1.0f, decode = 1.0f;
+  float amax = 0.0f;
+};
+
+inline constexpr float kFloatMin = 0x1p-126f;  // the least normal
+
+// min(a, FLT_MAX). ClampToMax turns NaN into FLT_MAX, as fminf(a, FLT_MAX) does; ClampToMaxOrNan
+// keeps NaN.
+constexpr float ClampToMax(float a) { return a < kFloatMax ? a : kFloatMax; }
+constexpr float ClampToMaxOrNan(float a) { return a > kFloatMax ? kFloatMax : a; }
+constexpr float Magnitude(float x) {
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) & 0x7FFFFFFFu);
+}
+
+}  // namespace fp4lab

@@ -1,0 +1,47 @@
+// The choice of the GPU that an engine uses.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fp4lab/gpu/engine/memory.cuh"
+#include "fp4lab/train/world.h"
+
+namespace fp4lab::gpu {
+
+// Indices of the GPUs that the kernels can run on (compute capability 8.0 or later). If there are
+// none, *why says the reason.
+std::vector<int> Gpus(std::string* why);
+
+// A claim to a GPU: the one with the fewest engines of this process or, in a world of several
+// processes, the one with the number world.local (modulo the number of GPUs).
+class GpuClaim {
+ public:
+  // Throws Error at `where` if there is no GPU.
+  GpuClaim(const std::string& where, const World& world);
+  ~GpuClaim();
+  GpuClaim(const GpuClaim&) = delete;
+  GpuClaim& operator=(const GpuClaim&) = delete;
+
+  // Makes the GPU current for the calling thread; CUDA has a current GPU for each thread.
+  void Use() const { Check(cudaSetDevice(device_), "using the GPU"); }
+
+ private:
+  int device_ = 0;
+};
+
+// A CUDA stream that does not synchronize with the default stream; with a stream each, the engines
+// of one process do not wait for each other.
+class Stream {
+ public:
+  Stream() { Check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream"); }
+  ~Stream() { cudaStreamDestroy(stream_); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  cudaStream_t get() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+}  // namespace fp4lab::gpu

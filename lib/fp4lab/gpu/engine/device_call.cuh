@@ -1,0 +1,40 @@
+// One use of a linear on the device, and its operands.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "fp4lab/gpu/engine/memory.cuh"
+#include "fp4lab/gpu/gemm/gemm.cuh"
+#include "fp4lab/nn/linear_recipe.h"
+
+namespace fp4lab::gpu {
+
+// An operand of a GEMM. It lies in memory like the tensor from which it was made.
+template <class T>
+struct Operand {
+  const T* values = nullptr;
+  const std::uint32_t* amax = nullptr;  // float bits, if the format has a tensor scale
+  const float* row_decode = nullptr;    // decode scale of each row, if the format is row-scaled
+};
+
+// Amax and decode scale of each row of an operand with a row-scaled format.
+struct RowScales {
+  DeviceArray<float> memory;  // allocated on first use
+
+  float* Amax(std::size_t rows) {
+    if (memory.size() < 2 * rows) memory = DeviceArray<float>(2 * rows);
+    return memory.data();
+  }
+  float* Decode(std::size_t rows) { return Amax(rows) + rows; }
+};
+
+// One use of a linear on the device.
+struct DeviceCall : LinearCall {  // LinearCall::histories in device memory
+  std::uint32_t* amax = nullptr;  // kLinearOperands places, zeroed
+  float* alpha = nullptr;         // 3 places: fprop, dgrad, wgrad
+  cudaStream_t stream = nullptr;
+  Gemms* gemms = nullptr;
+};
+
+}  // namespace fp4lab::gpu

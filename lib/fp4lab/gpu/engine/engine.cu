@@ -1,0 +1,261 @@
+#include <algorithm>
+#include <vector>
+
+#include "fp4lab/base/divide_up.h"
+#include "fp4lab/cuda/quantize/dialect_values.h"
+#include "fp4lab/gpu/engine/claim.cuh"
+#include "fp4lab/gpu/engine/engine.h"
+#include "fp4lab/gpu/engine/group.cuh"
+#include "fp4lab/gpu/engine/model.cuh"
+#include "fp4lab/gpu/engine/step_tokens.cuh"
+#include "fp4lab/train/recipe_json.h"
+
+namespace fp4lab::gpu {
+namespace {
+
+constexpr std::size_t kSampleTokens = 1024;  // tokens that diagnostics measure
+
+double Sum(std::span<const double> x) {
+  double sum = 0.0;
+  for (const double value : x) sum += value;
+  return sum;
+}
+
+template <class T, class A>
+class CudaEngine final : public Engine {
+ public:
+  CudaEngine(const TrainConfig& config, const std::string& where, const World& world)
+      : gpu_(where, world),
+        group_(world, stream_.get()),
+        config_(config),
+        layout_(MakeLayout(config.model)),
+        rows_(static_cast<std::size_t>(config.batch / config.micro_batches) *
+              static_cast<std::size_t>(config.model.sequence)),
+        parameters_(layout_.total),
+        gradients_(layout_.total),
+        m_(layout_.total),
+        v_(layout_.total),
+        amax_histories_(AmaxHistoryFloats(config.model, config.recipe)),
+        model_(config, parameters_.data(), gradients_.data(), amax_histories_.data(),
+               rows_ / static_cast<std::size_t>(config.model.sequence), stream_.get()),
+        tokens_(static_cast<std::size_t>(config.micro_batches), rows_,
+                static_cast<std::size_t>(config.model.vocabulary)),
+        row_loss_(rows_),
+        loss_sums_(Blocks(rows_, kLossChunk) * static_cast<std::size_t>(config.micro_batches)),
+        squares_(Blocks(layout_.total, kSquaresChunk)),
+        flag_(1) {}
+
+  ~CudaEngine() override { cudaStreamSynchronize(stream_.get()); }
+
+  std::uint32_t TensorsPerPass() const override { return model_.TensorsPerPass(); }
+
+  StepSums Gradients(const Pass& pass, std::span<const std::uint16_t> inputs,
+                     std::span<const std::uint16_t> targets) override {
+    gpu_.Use();
+    const std::size_t count = inputs.size() / rows_, sums = Blocks(rows_, kLossChunk);
+    Expects(count > 0 && inputs.size() == count * rows_ && targets.size() == inputs.size(),
+            "Engine::Gradients: whole micro-batches");
+    Check(cudaMemsetAsync(gradients_.data(), 0, gradients_.size() * sizeof(float), stream_.get()),
+          "memset");
+    if (pass.observer != nullptr) return Observed(pass, inputs, targets);
+    Check(cudaMemsetAsync(loss_sums_.data(), 0, loss_sums_.size() * sizeof(double), stream_.get()),
+          "memset");
+    // With an inspector, every process computes all micro-batches.
+    const bool shares = pass.inspector == nullptr;
+    const std::size_t first = shares ? static_cast<std::size_t>(group_.Rank()) : 0;
+    const std::size_t step = shares ? static_cast<std::size_t>(group_.Size()) : 1;
+    for (std::size_t i = first; i < count; i += step) {
+      Pass own = pass;
+      own.records = true;
+      own.random.tensor += static_cast<std::uint32_t>(i) * TensorsPerPass();
+      Train(own, i, inputs.subspan(i * rows_, rows_), targets.subspan(i * rows_, rows_));
+      SumLosses(row_loss_.data(), rows_, loss_sums_.data() + i * sums, stream_.get());
+    }
+    if (shares) {
+      group_.Sum(gradients_.data(), gradients_.size());
+      group_.Sum(loss_sums_.data(), count * sums);
+    }
+    SumSquares(gradients_.data(), gradients_.size(), squares_.data(), stream_.get());
+    std::vector<double> losses(count * sums), squares(squares_.size());
+    loss_sums_.CopyTo(losses, stream_.get());
+    squares_.CopyTo(squares, stream_.get());
+    Check(cudaStreamSynchronize(stream_.get()), "training");
+    return {Sum(losses) / static_cast<double>(inputs.size()), Sum(squares)};
+  }
+
+  void UseRecipe(const Recipe& recipe) override { model_.UseRecipe(recipe); }
+
+  bool Any(bool said) override {
+    if (group_.Size() == 1) return said;
+    gpu_.Use();
+    std::vector<double> flag = {said ? 1.0 : 0.0};
+    flag_.CopyFrom(flag, stream_.get());
+    group_.Sum(flag_.data(), 1);
+    flag_.CopyTo(flag, stream_.get());
+    Check(cudaStreamSynchronize(stream_.get()), "training");
+    return flag[0] > 0.0;
+  }
+
+  // A pass with an observer. The CPU measures the operands, so the pass covers a few sequences
+  // only: a sample of the first micro-batch.
+  StepSums Observed(const Pass& pass, std::span<const std::uint16_t> inputs,
+                    std::span<const std::uint16_t> targets) {
+    const auto sequence = static_cast<std::size_t>(config_.model.sequence);
+    const std::size_t sample = RoundUp(kSampleTokens, sequence);
+    const std::size_t rows = sample % 32 == 0 ? std::min(rows_, sample) : rows_;
+    model_.ParametersChanged();  // so that the observer sees weights, too
+    Train(pass, 0, inputs.first(rows), targets.first(rows));
+    std::vector<double> losses(rows);
+    Check(cudaMemcpyAsync(losses.data(), row_loss_.data(), rows * sizeof(double),
+                          cudaMemcpyDeviceToHost, stream_.get()),
+          "copy from the GPU");
+    Check(cudaStreamSynchronize(stream_.get()), "training");
+    return {Sum(losses) / static_cast<double>(rows), 0.0};
+  }
+
+  void Update(const AdamW& options) override {
+    gpu_.Use();
+    AdamW adam = options;
+    const auto update = [&](std::size_t first, std::size_t size) {
+      AdamWStep(adam, size, gradients_.data() + first, parameters_.data() + first,
+                m_.data() + first, v_.data() + first, stream_.get());
+    };
+    update(0, layout_.matrices);
+    adam.weight_decay = 0.0f;
+    update(layout_.matrices, layout_.total - layout_.matrices);
+    // The histories take the maxima over the micro-batches of all processes.
+    group_.Max(amax_histories_.data(), amax_histories_.size());
+    model_.AdvanceAmaxHistories();
+    model_.ParametersChanged();
+  }
+
+  void Losses(const Pass& pass, std::span<const std::uint16_t> inputs,
+              std::span<const std::uint16_t> targets, std::span<double> row_loss) override {
+    gpu_.Use();
+    const DeviceBatch batch = tokens_.Upload(0, inputs, targets, stream_.get());
+    model_.Forward(pass, batch);
+    model_.Losses(batch, row_loss_.data());
+    row_loss_.CopyTo(row_loss, stream_.get());
+    Check(cudaStreamSynchronize(stream_.get()), "evaluation");
+  }
+
+  void Initialize() override {
+    std::vector<float> parameters(layout_.total);
+    InitializeParameters(config_.model, config_.seed, parameters);
+    const std::vector<float> zeros(layout_.total), no_history(amax_histories_.size());
+    Write({parameters, zeros, zeros, no_history});
+  }
+
+  TrainingNumbers Read(std::vector<float>* memory) override {
+    gpu_.Use();
+    memory->resize(3 * layout_.total + amax_histories_.size());
+    const std::span<float> all(*memory);
+    const auto part = [&](std::size_t i) { return all.subspan(i * layout_.total, layout_.total); };
+    parameters_.CopyTo(part(0), stream_.get());
+    m_.CopyTo(part(1), stream_.get());
+    v_.CopyTo(part(2), stream_.get());
+    const std::span<float> histories = all.last(amax_histories_.size());
+    amax_histories_.CopyTo(histories, stream_.get());
+    Check(cudaStreamSynchronize(stream_.get()), "training");
+    return {part(0), part(1), part(2), histories};
+  }
+
+  void Write(const TrainingNumbers& from) override {
+    Expects(from.parameters.size() == layout_.total && from.m.size() == layout_.total &&
+                from.v.size() == layout_.total &&
+                from.amax_histories.size() == amax_histories_.size(),
+            "Engine::Write: all parameters, moments and amax histories");
+    gpu_.Use();
+    parameters_.CopyFrom(from.parameters, stream_.get());
+    m_.CopyFrom(from.m, stream_.get());
+    v_.CopyFrom(from.v, stream_.get());
+    amax_histories_.CopyFrom(from.amax_histories, stream_.get());
+    Check(cudaStreamSynchronize(stream_.get()), "training");
+    model_.ParametersChanged();
+  }
+
+ private:
+  // Adds the gradients of micro-batch i, and writes its losses to row_loss_.
+  void Train(const Pass& pass, std::size_t i, std::span<const std::uint16_t> inputs,
+             std::span<const std::uint16_t> targets) {
+    DeviceBatch batch = tokens_.Upload(i, inputs, targets, stream_.get());
+    batch.trains = true;
+    model_.Forward(pass, batch);
+    tokens_.UploadSorted(i, inputs, stream_.get(), &batch);
+    const float scale = 1.0f / static_cast<float>(TokensPerStep(config_));
+    model_.Backward(pass, batch, scale, row_loss_.data());
+  }
+
+  GpuClaim gpu_;
+  Stream stream_;
+  Group group_;
+  TrainConfig config_;
+  ParameterLayout layout_;
+  std::size_t rows_;  // of a micro-batch
+  DeviceArray<float> parameters_, gradients_, m_, v_, amax_histories_;
+  DeviceModel<T, A> model_;
+  StepTokens tokens_;
+  DeviceArray<double> row_loss_, loss_sums_, squares_, flag_;
+};
+
+// The reason why the GPU cannot train with these operands of a GEMM, as a message; empty if it can.
+std::string WhyNot(const GemmRecipe& gemm) {
+  if (gemm.accumulation != nullptr) {
+    return "the GPU adds products in its own order and cannot compute the accumulation \"" +
+           std::string(gemm.accumulation->name) + "\"";
+  }
+  for (const OperandRecipe* operand : {&gemm.a, &gemm.b}) {
+    if (!operand->format) continue;
+    if (!cuda::CanQuantizeToValues(*operand->format)) {
+      return "the GPU has no kernel for the format " + ToJson(*operand).dump() + " in training";
+    }
+  }
+  return "";
+}
+
+// Checks the recipe and the recipes that follow it in the run. Throws Error at `where`.
+void CheckFormats(const Recipe& recipe, const std::string& where) {
+  for (const LinearRecipe* linear : {&recipe.linear, &recipe.rest}) {
+    for (const GemmRecipe* gemm : {&linear->fprop, &linear->dgrad, &linear->wgrad}) {
+      const std::string why = WhyNot(*gemm);
+      if (!why.empty()) throw Error(where, why + "; \"device\": \"cpu\" takes it");
+    }
+  }
+  for (const RecipeChange& change : recipe.then) CheckFormats(change.recipe, where);
+}
+
+}  // namespace
+
+std::unique_ptr<Engine> MakeCudaEngine(const TrainConfig& config, const std::string& where,
+                                       const World& world, AttentionPrecision attention) {
+  if (config.micro_batches % world.size != 0) {
+    throw Error(where, "\"micro_batches\" " + std::to_string(config.micro_batches) +
+                           " is not a multiple of the " + std::to_string(world.size) +
+                           " processes");
+  }
+  CheckFormats(config.recipe, where);
+  if (!config.recipe.rest.bf16) {
+    return std::make_unique<CudaEngine<float, float>>(config, where, world);
+  }
+  const bool takes_head = HasTensorCoreAttention(HeadDim(config.model));
+  if (attention == AttentionPrecision::kTensorCore && takes_head) {
+    return std::make_unique<CudaEngine<Bf16, Bf16>>(config, where, world);
+  }
+  return std::make_unique<CudaEngine<Bf16, float>>(config, where, world);
+}
+
+}  // namespace fp4lab::gpu
+
+namespace fp4lab {
+
+int CudaGpus() {
+  std::string why;
+  return static_cast<int>(gpu::Gpus(&why).size());
+}
+
+std::unique_ptr<Engine> MakeCudaEngine(const TrainConfig& config, const std::string& where,
+                                       const World& world) {
+  return gpu::MakeCudaEngine(config, where, world, gpu::AttentionPrecision::kTensorCore);
+}
+
+}  // namespace fp4lab

@@ -1,0 +1,84 @@
+#include <nccl.h>
+
+#include <string>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/gpu/engine/group.cuh"
+#include "fp4lab/gpu/engine/library.h"
+#include "fp4lab/gpu/engine/rendezvous.h"
+
+namespace fp4lab::gpu {
+namespace {
+
+constexpr double kPatience = 120.0;  // seconds that processes wait for each other
+constexpr const char* kLibrary = "libnccl.so.2";
+
+// The functions in use, under their names without "nccl".
+struct Nccl {
+  decltype(&ncclGetUniqueId) GetUniqueId;
+  decltype(&ncclCommInitRank) CommInitRank;
+  decltype(&ncclCommDestroy) CommDestroy;
+  decltype(&ncclAllReduce) AllReduce;
+  decltype(&ncclGetErrorString) GetErrorString;
+};
+
+Nccl LoadNccl() {
+  void* const library = OpenLibrary(kLibrary, "training in several processes");
+  const auto find = [&](const char* name, auto* function) {
+    *function = reinterpret_cast<std::remove_pointer_t<decltype(function)>>(
+        FindFunction(library, kLibrary, name));
+  };
+  Nccl nccl{};
+  find("ncclGetUniqueId", &nccl.GetUniqueId);
+  find("ncclCommInitRank", &nccl.CommInitRank);
+  find("ncclCommDestroy", &nccl.CommDestroy);
+  find("ncclAllReduce", &nccl.AllReduce);
+  find("ncclGetErrorString", &nccl.GetErrorString);
+  return nccl;
+}
+
+const Nccl& LoadedNccl() {
+  static const Nccl nccl = LoadNccl();
+  return nccl;
+}
+
+void CheckNccl(ncclResult_t status, const char* what) {
+  if (status == ncclSuccess) return;
+  throw Error("GPU", std::string("NCCL ") + what + ": " + LoadedNccl().GetErrorString(status));
+}
+
+}  // namespace
+
+struct Group::State {
+  ncclComm_t communicator = nullptr;  // null in a world of one process
+  cudaStream_t stream = nullptr;
+
+  void Reduce(void* x, std::size_t size, ncclDataType_t type, ncclRedOp_t operation) const {
+    if (communicator == nullptr || size == 0) return;
+    CheckNccl(LoadedNccl().AllReduce(x, x, size, type, operation, communicator, stream),
+              operation == ncclSum ? "sum" : "maximum");
+  }
+};
+
+Group::Group(const World& world, cudaStream_t stream)
+    : world_(world), state_(std::make_unique<State>()) {
+  state_->stream = stream;
+  if (world.size == 1) return;
+  ncclUniqueId id{};
+  if (world.rank == 0) CheckNccl(LoadedNccl().GetUniqueId(&id), "id");
+  ShareBytes(world, std::as_writable_bytes(std::span(&id, 1)), kPatience);
+  CheckNccl(LoadedNccl().CommInitRank(&state_->communicator, world.size, id, world.rank),
+            "communicator");
+}
+
+Group::~Group() {
+  if (state_->communicator != nullptr) LoadedNccl().CommDestroy(state_->communicator);
+}
+
+void Group::Sum(float* x, std::size_t size) const { state_->Reduce(x, size, ncclFloat, ncclSum); }
+
+void Group::Sum(double* x, std::size_t size) const { state_->Reduce(x, size, ncclDouble, ncclSum); }
+
+void Group::Max(float* x, std::size_t size) const { state_->Reduce(x, size, ncclFloat, ncclMax); }
+
+}  // namespace fp4lab::gpu

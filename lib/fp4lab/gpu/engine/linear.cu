@@ -1,0 +1,327 @@
+#include <algorithm>
+
+#include "fp4lab/gpu/engine/linear.cuh"
+#include "fp4lab/gpu/engine/operand.cuh"
+#include "fp4lab/train/recipe.h"
+
+namespace fp4lab::gpu {
+namespace {
+
+template <class T>
+T* Reserve(DeviceArray<T>* memory, std::size_t size) {
+  if (memory->size() < size) *memory = DeviceArray<T>(size);
+  return memory->data();
+}
+
+template <class T>
+void CheckWeight(const LinearRecipe& recipe, DeviceWeight<T>* weight) {
+  if (weight->made_for == recipe) return;
+  weight->Changed();
+  weight->made_for = recipe;
+}
+
+// The weight, rounded to BF16 if the recipe says so, once after each change of the weight.
+template <class T>
+const T* RoundedWeight(const DeviceCall& call, DeviceWeight<T>* weight) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (!weight->made_for.bf16) return weight->w;
+  }
+  const std::size_t size = weight->out * weight->in;
+  T* const rounded = Reserve(&weight->rounded, size);
+  if (!weight->has_rounded) RoundTo(weight->w, size, rounded, call.stream);
+  weight->has_rounded = true;
+  return rounded;
+}
+
+// Separate memory for the decoded tensor from which an operand is made: an observer reads both, so
+// the operand may not overwrite the tensor.
+template <class T>
+struct Apart {
+  DeviceArray<T> memory;  // allocated only with an observer
+
+  T* Place(const OperandRecipe& recipe, const DeviceCall& call, std::size_t size, T* out) {
+    if (call.observer == nullptr || !recipe.format) return out;
+    memory = DeviceArray<T>(size);
+    return memory.data();
+  }
+};
+
+// The weight as fprop's operand or, with the reduction axis along rows, as dgrad's operand.
+// `fprop`: the recipe of fprop's operand, from whose values dgrad's operand may be made.
+template <class T>
+Operand<T> WeightOperand(const OperandRecipe& recipe, LinearOperand operand,
+                         const OperandRecipe& fprop, const DeviceCall& call,
+                         DeviceWeight<T>* weight) {
+  const bool along_rows = operand == kDgradWeight;
+  DeviceArray<T>& memory = along_rows ? weight->dgrad : weight->fprop;
+  bool& has = along_rows ? weight->has_dgrad : weight->has_fprop;
+  std::uint32_t* const amax = weight->amax + (along_rows ? 1 : 0);
+  RowScales* const rows = along_rows ? &weight->dgrad_rows : &weight->fprop_rows;
+  const Place place{weight->out, weight->in, along_rows};
+  const T* const rounded = RoundedWeight(call, weight);
+  const bool decodes = recipe.from_fprop && !IsPlain(fprop);
+  if (IsPlain(recipe) && !decodes) return {rounded, nullptr};
+  if (has) {
+    const std::size_t count = place.QuantizedRows();
+    return {memory.data(), amax, HasRowScales(recipe) ? rows->Decode(count) : nullptr};
+  }
+  const std::size_t size = weight->out * weight->in;
+  Reserve(&memory, size);
+  has = true;
+  const auto clear_amax = [&] {
+    Check(cudaMemsetAsync(amax, 0, sizeof *amax, call.stream), "memset");
+  };
+  const T* from = rounded;
+  Apart<T> apart;
+  if (decodes) {
+    clear_amax();
+    from = DecodedOf(fprop, weight->made_for.bf16, kFpropWeight, call,
+                     {weight->out, weight->in, false}, rounded, amax,
+                     apart.Place(recipe, call, size, memory.data()), rows);
+  }
+  if (NeedsAmax(recipe)) clear_amax();
+  return Prepare(recipe, operand, call, place, from, amax, memory.data(), rows);
+}
+
+template <class T>
+Operand<T> FpropWeight(const LinearRecipe& recipe, const DeviceCall& call,
+                       DeviceWeight<T>* weight) {
+  return WeightOperand(recipe.fprop.b, kFpropWeight, recipe.fprop.b, call, weight);
+}
+
+template <class T>
+Operand<T> DgradWeight(const LinearRecipe& recipe, const DeviceCall& call,
+                       DeviceWeight<T>* weight) {
+  if (SharesTranspose(recipe.fprop.b, recipe.dgrad.b)) return FpropWeight(recipe, call, weight);
+  return WeightOperand(recipe.dgrad.b, kDgradWeight, recipe.fprop.b, call, weight);
+}
+
+// How the alpha of a GEMM is computed. `to`: the place of alpha; null: alpha is 1.
+struct Alpha {
+  AlphaJob tuned;         // alpha that a tuned quantizer can write; null `to`: none
+  DialectAlphaJob apart;  // alpha with an operand of another dialect; null `to`: none
+  const float* to = nullptr;
+};
+
+Alpha AlphaOf(const GemmRecipe& recipe, const DeviceCall& call, int which,
+              const std::uint32_t* amax_a, const std::uint32_t* amax_b) {
+  if (!HasAlpha(recipe.a) && !HasAlpha(recipe.b)) return {};
+  float* const to = call.alpha + which;
+  if (!TakesAnyDialect(recipe.a) && !TakesAnyDialect(recipe.b)) {
+    return {{TunedFormat(recipe.a), TunedFormat(recipe.b), amax_a, amax_b, to}, {}, to};
+  }
+  const auto scaled = [](const OperandRecipe& operand) {
+    return HasAlpha(operand) ? operand.format : std::nullopt;
+  };
+  return {{}, {scaled(recipe.a), scaled(recipe.b), amax_a, amax_b, to}, to};
+}
+
+// Writes alpha unless a quantizer has written it, and returns its place. The operands must have
+// been made.
+const float* Made(const Alpha& alpha, const AlphaJob& left, const DeviceCall& call) {
+  if (left.to != nullptr) WriteAlpha(left, call.stream);
+  if (alpha.apart.to != nullptr) WriteAlpha(alpha.apart, call.stream);
+  return alpha.to;
+}
+
+// Runs the product, then ScaleRows if an operand has scales of rows. ScaleRows also rounds the
+// product of binary32 operands to BF16, which cuBLASLt cannot do.
+template <class T, class D>
+void Multiply(const DeviceCall& call, const GemmProblem<T, D>& gemm, const float* row_decode,
+              const float* column_decode, DeviceScratch<T>* scratch) {
+  if constexpr (std::is_same_v<T, Bf16> || std::is_same_v<D, float>) {
+    if (row_decode == nullptr && column_decode == nullptr) return call.gemms->Run(gemm);
+  }
+  GemmProblem<T> product{gemm.m,           gemm.n, gemm.k, gemm.a, gemm.b, gemm.a_transposed,
+                         gemm.b_transposed};
+  product.alpha = gemm.alpha;
+  product.d = Reserve(&scratch->product, gemm.m * gemm.n);
+  call.gemms->Run(product);
+  ScaleRows(product.d, gemm.m, gemm.n, row_decode, column_decode, gemm.c, gemm.d, call.stream);
+}
+
+// The binary32 weight and scratch of a linear with wide operands.
+DeviceWeight<float>* Wide(const LinearRecipe& recipe, DeviceWeight<Bf16>* weight) {
+  CheckWeight(recipe, weight);  // the wide weight shares its amax
+  if (weight->wide == nullptr) {
+    weight->wide = std::make_unique<DeviceWeight<float>>();
+    weight->wide->w = weight->w;
+    weight->wide->out = weight->out;
+    weight->wide->in = weight->in;
+    weight->wide->amax = weight->amax;
+  }
+  return weight->wide.get();
+}
+DeviceScratch<float>* Wide(std::size_t tokens, const DeviceWeight<Bf16>& weight,
+                           DeviceScratch<Bf16>* scratch) {
+  if (scratch->wide == nullptr) scratch->wide = std::make_unique<DeviceScratch<float>>();
+  const std::size_t size = tokens * std::max(weight.in, weight.out);
+  Reserve(&scratch->wide->a, size);
+  Reserve(&scratch->wide->b, size);
+  return scratch->wide.get();
+}
+// Converts x to binary32.
+float* Wide(const Bf16* x, std::size_t size, DeviceArray<float>* memory, cudaStream_t stream) {
+  float* const wide = Reserve(memory, size);
+  RoundTo(x, size, wide, stream);
+  return wide;
+}
+
+}  // namespace
+
+bool HasWideOperands(const LinearRecipe& recipe) {
+  const std::array operands = OperandsOf(recipe);
+  return recipe.bf16 && std::any_of(operands.begin(), operands.end(), [](const OperandRecipe* o) {
+           return o->format && o->format->scale_encoding == ScaleEncoding::kBinary32;
+         });
+}
+
+template <class T>
+AmaxPlaces InputAmax(const LinearRecipe& recipe, std::uint32_t* amax, std::size_t tokens,
+                     std::size_t in, bool trains) {
+  return PlacesOf<T>(recipe.fprop.a, trains ? recipe.wgrad.b : OperandRecipe{}, tokens, in,
+                     amax + kFpropInput, amax + kWgradInput);
+}
+
+template <class T>
+AmaxPlaces GradientAmax(const LinearRecipe& recipe, std::uint32_t* amax, std::size_t tokens,
+                        std::size_t out) {
+  return PlacesOf<T>(recipe.dgrad.a, recipe.wgrad.a, tokens, out, amax + kDgradGrad,
+                     amax + kWgradGrad);
+}
+
+template <class T>
+bool LinearForward(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
+                   bool trains, const AmaxPlaces& measured, T* x, bool may_replace,
+                   DeviceWeight<T>* weight, DeviceScratch<T>* scratch, const float* c, float* y) {
+  if constexpr (std::is_same_v<T, Bf16>) {
+    if (HasWideOperands(recipe)) {
+      float* const wide_x = Wide(x, tokens * weight->in, &scratch->wide_x, call.stream);
+      return LinearForward(recipe, call, tokens, trains, measured, wide_x, false,
+                           Wide(recipe, weight), Wide(tokens, *weight, scratch), c, y);
+    }
+  }
+  CheckWeight(recipe, weight);
+  const Operand<T> w = FpropWeight(recipe, call, weight);
+  const Pair pair{recipe.fprop.a, recipe.wgrad.b, kFpropInput, kWgradInput, tokens, weight->in};
+  const bool both = trains && MeasuresBoth(pair.row, pair.column);
+  if (both) MeasureBothOf(pair, call, x, measured);
+  std::uint32_t* const amax = call.amax + kFpropInput;
+  const Alpha alpha = AlphaOf(recipe.fprop, call, 0, amax, w.amax);
+  AlphaJob left = alpha.tuned;
+  Operand<T> a{scratch->a.data()};
+  const bool replaces = trains && may_replace && QuantizesTogether<T>(pair, call);
+  if (replaces) {
+    QuantizeTogether(pair, call, x, &left, scratch->a.data(), nullptr, x);
+  } else {
+    a = Prepare(pair.row, kFpropInput, call, {tokens, weight->in, false}, x, amax,
+                scratch->a.data(), &scratch->a_rows, both || measured.plain != nullptr, &left);
+  }
+  GemmProblem<T> gemm{tokens, weight->out, weight->in, a.values, w.values};
+  gemm.b_transposed = true;
+  gemm.alpha = Made(alpha, left, call);
+  gemm.c = c;
+  gemm.d = y;
+  Multiply(call, gemm, a.row_decode, w.row_decode, scratch);
+  return replaces;
+}
+
+// The wgrad operand of the forward pass's x. `is_operand`: LinearForward has replaced x by this
+// operand already.
+template <class T>
+Operand<T> WgradInput(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
+                      const T* x, bool is_operand, const DeviceWeight<T>& weight, T* out,
+                      RowScales* rows) {
+  std::uint32_t* const amax = WgradInputAmax(recipe, call);
+  if (is_operand) return {x, amax};
+  const OperandRecipe& operand = recipe.wgrad.b;
+  Apart<T> apart;
+  if (operand.from_fprop) {
+    x = DecodedOf(recipe.fprop.a, recipe.bf16, kFpropInput, call, {tokens, weight.in, false}, x,
+                  call.amax + kFpropInput, apart.Place(operand, call, tokens * weight.in, out),
+                  rows);
+  }
+  return Prepare(operand, kWgradInput, call, {tokens, weight.in, true}, x, amax, out, rows,
+                 KnowsWgradInputAmax(recipe));
+}
+
+template <class T, class D>
+void LinearBackward(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
+                    const AmaxPlaces& measured, const T* x, bool x_is_operand,
+                    DeviceWeight<T>* weight, const T* dy, DeviceScratch<T>* scratch, D* dx,
+                    float* dw) {
+  if constexpr (std::is_same_v<T, Bf16>) {
+    if (HasWideOperands(recipe)) {
+      const float* const wide_x = Wide(x, tokens * weight->in, &scratch->wide_x, call.stream);
+      const float* const wide_dy = Wide(dy, tokens * weight->out, &scratch->wide_dy, call.stream);
+      return LinearBackward(recipe, call, tokens, measured, wide_x, false, Wide(recipe, weight),
+                            wide_dy, Wide(tokens, *weight, scratch), dx, dw);
+    }
+  }
+  CheckWeight(recipe, weight);
+  const Pair pair{recipe.dgrad.a, recipe.wgrad.a, kDgradGrad, kWgradGrad, tokens, weight->out};
+  const bool both = MeasuresBoth(pair.row, pair.column);
+  if (both) MeasureBothOf(pair, call, dy, measured);
+  const bool shares = SharesTranspose(pair.row, pair.column);
+  const bool together = !shares && QuantizesTogether<T>(pair, call);
+  std::uint32_t* const amax = call.amax + kDgradGrad;
+  std::uint32_t* const amax_t = shares ? amax : call.amax + kWgradGrad;
+
+  const Operand<T> w = DgradWeight(recipe, call, weight);
+  const Alpha alpha = AlphaOf(recipe.dgrad, call, 1, amax, w.amax);
+  const Alpha alpha_t = AlphaOf(recipe.wgrad, call, 2, amax_t, WgradInputAmax(recipe, call));
+  AlphaJob left = alpha.tuned, left_t = alpha_t.tuned;
+  Operand<T> a{scratch->a.data()};
+  if (together) {
+    QuantizeTogether(pair, call, dy, &left, scratch->a.data(),
+                     KnowsWgradInputAmax(recipe) ? &left_t : nullptr, scratch->b.data());
+  } else {
+    a = Prepare(pair.row, kDgradGrad, call, {tokens, weight->out, false}, dy, amax,
+                scratch->a.data(), &scratch->a_rows, both || measured.plain != nullptr, &left);
+  }
+  GemmProblem<T, D> dgrad{tokens, weight->in, weight->out, a.values, w.values};
+  dgrad.alpha = Made(alpha, left, call);
+  dgrad.d = dx;
+  Multiply(call, dgrad, a.row_decode, w.row_decode, scratch);
+
+  // If wgrad shares dgrad's operand in scratch->a, wgrad's other operand goes to scratch->b.
+  T* const free = shares ? scratch->b.data() : scratch->a.data();
+  Operand<T> a_t{shares ? a.values : scratch->b.data()};
+  const Operand<T> b =
+      WgradInput(recipe, call, tokens, x, x_is_operand, *weight, free, &scratch->b_rows);
+  if (!shares && !together) {
+    a_t = Prepare(pair.column, kWgradGrad, call, {tokens, weight->out, true}, dy, amax_t,
+                  scratch->b.data(), &scratch->a_rows, both, &left_t);
+  }
+  GemmProblem<T> wgrad{weight->out, weight->in, tokens, a_t.values, b.values};
+  wgrad.a_transposed = true;
+  wgrad.alpha = Made(alpha_t, left_t, call);
+  wgrad.c = wgrad.d = dw;
+  Multiply(call, wgrad, a_t.row_decode, b.row_decode, scratch);
+}
+
+template AmaxPlaces InputAmax<float>(const LinearRecipe&, std::uint32_t*, std::size_t, std::size_t,
+                                     bool);
+template AmaxPlaces InputAmax<Bf16>(const LinearRecipe&, std::uint32_t*, std::size_t, std::size_t,
+                                    bool);
+template AmaxPlaces GradientAmax<float>(const LinearRecipe&, std::uint32_t*, std::size_t,
+                                        std::size_t);
+template AmaxPlaces GradientAmax<Bf16>(const LinearRecipe&, std::uint32_t*, std::size_t,
+                                       std::size_t);
+template bool LinearForward(const LinearRecipe&, const DeviceCall&, std::size_t, bool,
+                            const AmaxPlaces&, float*, bool, DeviceWeight<float>*,
+                            DeviceScratch<float>*, const float*, float*);
+template bool LinearForward(const LinearRecipe&, const DeviceCall&, std::size_t, bool,
+                            const AmaxPlaces&, Bf16*, bool, DeviceWeight<Bf16>*,
+                            DeviceScratch<Bf16>*, const float*, float*);
+template void LinearBackward(const LinearRecipe&, const DeviceCall&, std::size_t, const AmaxPlaces&,
+                             const float*, bool, DeviceWeight<float>*, const float*,
+                             DeviceScratch<float>*, float*, float*);
+template void LinearBackward(const LinearRecipe&, const DeviceCall&, std::size_t, const AmaxPlaces&,
+                             const Bf16*, bool, DeviceWeight<Bf16>*, const Bf16*,
+                             DeviceScratch<Bf16>*, float*, float*);
+template void LinearBackward(const LinearRecipe&, const DeviceCall&, std::size_t, const AmaxPlaces&,
+                             const Bf16*, bool, DeviceWeight<Bf16>*, const Bf16*,
+                             DeviceScratch<Bf16>*, Bf16*, float*);
+
+}  // namespace fp4lab::gpu

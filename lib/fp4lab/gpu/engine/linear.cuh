@@ -1,0 +1,79 @@
+// nn/linear.h on the device: the three GEMMs of one linear under its recipe, by quantizers and
+// cuBLASLt.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "fp4lab/gpu/engine/device_call.cuh"
+#include "fp4lab/gpu/engine/memory.cuh"
+#include "fp4lab/gpu/kernels/kernels.cuh"
+#include "fp4lab/nn/linear_recipe.h"
+
+namespace fp4lab::gpu {
+
+// Whether the recipe rounds tensors to BF16 but has an operand whose values are not BF16 numbers:
+// products of an element and a binary32 block scale. All operands of such a linear are stored and
+// multiplied in binary32.
+bool HasWideOperands(const LinearRecipe& recipe);
+
+// A weight (out, in) and its operands, which micro-batches share until the weight changes.
+template <class T>
+struct DeviceWeight {
+  const float* w = nullptr;
+  std::size_t out = 0, in = 0;
+  LinearRecipe made_for;
+  DeviceArray<T> rounded, fprop, dgrad;  // allocated on first use
+  bool has_rounded = false, has_fprop = false, has_dgrad = false;
+  std::uint32_t* amax = nullptr;  // 2 places: of the fprop and of the dgrad operand
+  RowScales fprop_rows, dgrad_rows;
+  // The binary32 weight that linears with wide operands use instead; allocated on first use.
+  std::unique_ptr<DeviceWeight<float>> wide;
+
+  void Changed() {
+    has_rounded = has_fprop = has_dgrad = false;
+    if (wide != nullptr) wide->Changed();
+  }
+};
+
+// Scratch memory that linears share.
+template <class T>
+struct DeviceScratch {
+  DeviceArray<T> a, b;  // (most tokens, widest linear) each
+  // Allocated on first use: for operands with scales of rows.
+  RowScales a_rows, b_rows;
+  DeviceArray<float> product;  // a product before row scales or rounding
+  // Allocated on first use: for linears with wide operands if T is Bf16.
+  std::unique_ptr<DeviceScratch<float>> wide;
+  DeviceArray<float> wide_x, wide_dy;
+};
+
+// The places where the producer of x (tokens, in), or of dy (tokens, out), writes its amaxes: those
+// that the recipe needs and that AmaxPlaces (kernels.cuh) has a field for. `amax` as in DeviceCall.
+template <class T>
+AmaxPlaces InputAmax(const LinearRecipe& recipe, std::uint32_t* amax, std::size_t tokens,
+                     std::size_t in, bool trains);
+template <class T>
+AmaxPlaces GradientAmax(const LinearRecipe& recipe, std::uint32_t* amax, std::size_t tokens,
+                        std::size_t out);
+
+// y (tokens, out) = x w^T, plus c if c is not null. x (tokens, in) holds rounded values. `trains`:
+// a backward pass with the same x and call.amax will follow. In this case, if `may_replace` and one
+// kernel makes both operands of x, x is overwritten with wgrad's operand and the result is true.
+// `measured`: the places that the producer of x has filled.
+template <class T>
+bool LinearForward(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
+                   bool trains, const AmaxPlaces& measured, T* x, bool may_replace,
+                   DeviceWeight<T>* weight, DeviceScratch<T>* scratch, const float* c, float* y);
+
+// dx (tokens, in) = dy w, binary32 or rounded to D; dw (out, in) += dy^T x. dy (tokens, out) holds
+// rounded values. `x_is_operand`: the result of LinearForward. `measured`: the places that the
+// producer of dy has filled.
+template <class T, class D>
+void LinearBackward(const LinearRecipe& recipe, const DeviceCall& call, std::size_t tokens,
+                    const AmaxPlaces& measured, const T* x, bool x_is_operand,
+                    DeviceWeight<T>* weight, const T* dy, DeviceScratch<T>* scratch, D* dx,
+                    float* dw);
+
+}  // namespace fp4lab::gpu

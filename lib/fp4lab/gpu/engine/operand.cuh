@@ -1,0 +1,325 @@
+// The functions by which linear.cu makes one operand, or two operands, of a tensor.
+#pragma once
+
+#include <type_traits>
+#include <vector>
+
+#include "fp4lab/block/tuned.h"
+#include "fp4lab/gpu/engine/device_call.cuh"
+#include "fp4lab/gpu/kernels/kernels.cuh"
+#include "fp4lab/gpu/quantize/delayed_scaling.cuh"
+#include "fp4lab/gpu/quantize/dialect_operand.cuh"
+#include "fp4lab/gpu/quantize/hadamard.cuh"
+#include "fp4lab/gpu/quantize/quantize.cuh"
+#include "fp4lab/quantize/blocks.h"
+#include "fp4lab/transform/hadamard.h"
+
+namespace fp4lab::gpu {
+
+// Whether the operand is its tensor without change.
+inline bool IsPlain(const OperandRecipe& recipe) { return !recipe.format && recipe.hadamard == 0; }
+
+// Whether the operand has no transform, or one that the kernels of quantize.cuh include: size 16 or
+// 32 with Transformer Engine's signs. hadamard.cuh has the other transforms, in a launch of their
+// own.
+inline bool HasTunedTransform(const OperandRecipe& recipe) {
+  return recipe.hadamard == 0 || ((recipe.hadamard == 16 || recipe.hadamard == 32) &&
+                                  recipe.signs == HadamardSignSource::kTransformerEngine);
+}
+
+// The operand's dialect if a kernel of quantize.cuh computes it: blocks of 16 or 32 or one scale
+// for the tensor, rounding to nearest or with 16 bits of Philox, any element but 4-bit integers.
+// nullopt: no such kernel computes it, or the operand is not quantized.
+inline std::optional<Dialect> TunedFormat(const OperandRecipe& recipe) {
+  if (!recipe.format || recipe.format->element == FormatId::kE0M3) return std::nullopt;
+  const Dialect& d = *recipe.format;
+  const bool philox = recipe.random == RandomGenerator::kPhilox;
+  const bool rounding = d.rounding == ElementRounding::kNearestEven ||
+                        (d.rounding == ElementRounding::kStochastic16 && philox);
+  const int rows = d.block_rows, cols = d.block_cols;
+  const bool has_blocks = cols == 0 || ((cols == 16 || cols == 32) && (rows == 1 || rows == cols));
+  if (!IsTuned(d) || !rounding || !has_blocks) return std::nullopt;
+  return d;
+}
+
+// Whether cuda/quantize/dialect_values.h computes the operand's values, in a launch of its own.
+inline bool TakesAnyDialect(const OperandRecipe& recipe) {
+  return recipe.format && !TunedFormat(recipe);
+}
+
+// Whether the operand has one tensor scale, or instead a scale for each row.
+inline bool HasTensorAmax(const OperandRecipe& recipe) {
+  return recipe.format && HasTensorScale(*recipe.format) && !recipe.format->row_scaled;
+}
+inline bool HasRowScales(const OperandRecipe& recipe) {
+  return recipe.format && HasTensorScale(*recipe.format) && recipe.format->row_scaled;
+}
+// Whether the operand contributes a factor to alpha: a tensor scale or a prescale.
+inline bool HasAlpha(const OperandRecipe& recipe) {
+  return HasTensorAmax(recipe) ||
+         (recipe.format && !recipe.format->row_scaled && recipe.format->prescale != 1.0f);
+}
+// Whether the operand needs its tensor's amax without NaN, which the tensor's producer can measure.
+inline bool NeedsAmax(const OperandRecipe& recipe) {
+  return HasTensorAmax(recipe) && recipe.format->nan != NanRule::kTensor;
+}
+
+inline bool HasDelayedScaling(const OperandRecipe& recipe) { return recipe.delayed.length > 0; }
+
+// The layout of an operand in memory: (rows, cols), with the reduction axis along cols or, if
+// `along_rows`, along rows.
+struct Place {
+  std::size_t rows = 0, cols = 0;
+  bool along_rows = false;
+  std::size_t QuantizedRows() const { return along_rows ? cols : rows; }
+};
+
+// Codes and scales of the values that the GPU made of `before`, since the GPU keeps none: those
+// that the host computes and, where the GPU has another value, the code nearest to it.
+inline Quantized QuantizedOf(const Dialect& dialect, MatrixView<const float> before,
+                             const DialectOptions& options, MatrixView<const float> values) {
+  Quantized q = QuantizeAs(dialect, before, options);
+  const BlockGrid grid(dialect, q.rows, q.cols);
+  const Format& element = FormatOf(dialect.element);
+  for (std::size_t r = 0; r < q.rows; ++r) {
+    for (std::size_t c = 0; c < q.cols; ++c) {
+      const float scale = ScaleAt(dialect, grid, q, r, c);
+      std::uint8_t& code = q.codes[r * q.cols + c];
+      if (scale == 0.0f || Decode(element, code) * scale == values(r, c)) continue;
+      code = static_cast<std::uint8_t>(Encode(element, values(r, c) / scale));
+    }
+  }
+  return q;
+}
+
+// Copies the operand's tensor and values to the host for the observer. `amax`: the amax of the
+// tensor, or of each row of the quantized matrix, as floats in device memory.
+template <class T>
+void Observe(const OperandRecipe& recipe, LinearOperand operand, const DeviceCall& call,
+             const Place& place, const T* x, const T* values, const void* amax) {
+  Matrix<float> before = Fetched(x, place.rows, place.cols, call.stream);
+  Matrix<float> after = Fetched(values, place.rows, place.cols, call.stream);
+  const auto oriented = [&](Matrix<float>& m) {
+    return place.along_rows ? m.View().Transposed() : m.View();
+  };
+  if (recipe.hadamard != 0) {
+    RandomHadamard(oriented(before), TransformOf(recipe, call), oriented(before));
+  }
+  DialectOptions options{.source = RandomSourceOf(recipe, operand, call.random)};
+  if (HasTensorScale(*recipe.format)) {
+    options.amax.resize(HasRowScales(recipe) ? place.QuantizedRows() : 1);
+    Check(cudaMemcpy(options.amax.data(), amax, options.amax.size() * sizeof(float),
+                     cudaMemcpyDeviceToHost),
+          "copy from the GPU");
+  }
+  const Dialect& dialect = *recipe.format;
+  const Quantized quantized = QuantizedOf(dialect, oriented(before), options, oriented(after));
+  (*call.observer)({operand, oriented(before), oriented(after), dialect, options, quantized});
+}
+
+inline QuantizeJob JobOf(const OperandRecipe& recipe, LinearOperand operand, const DeviceCall& call,
+                         const Place& place) {
+  return {.rows = place.rows,
+          .cols = place.cols,
+          .along_rows = place.along_rows,
+          .format = TunedFormat(recipe),
+          .random = RandomSourceOf(recipe, operand, call.random).stream,
+          .hadamard = HasTunedTransform(recipe) ? recipe.hadamard : 0};
+}
+
+// With delayed scaling, replaces *amax, the tensor's, by the amax to quantize with (DelayedAmax of
+// nn/linear_operand.h).
+inline void DelayAmax(const OperandRecipe& recipe, LinearOperand operand, const DeviceCall& call,
+                      std::uint32_t* amax) {
+  if (!HasDelayedScaling(recipe)) return;
+  TakeDelayedAmax(call.histories.Of(operand), IsWeight(operand) || call.histories.records, amax,
+                  call.stream);
+}
+
+// Prepare for a dialect that no kernel of quantize.cuh computes. Any transform that these kernels
+// lack has been applied to x.
+template <class T>
+Operand<T> PrepareAnyDialect(const OperandRecipe& recipe, LinearOperand operand,
+                             const DeviceCall& call, const Place& place, const T* x,
+                             std::uint32_t* amax, T* out, bool measured, RowScales* rows) {
+  const Dialect& d = *recipe.format;
+  const QuantizeJob job = JobOf(recipe, operand, call, place);  // for the transform only
+  const T* from = x;
+  if (job.hadamard != 0) {
+    QuantizeToValues(job, x, nullptr, out, call.stream);
+    from = out;
+  }
+  Operand<T> made{out, amax};
+  float* numbers = reinterpret_cast<float*>(amax);
+  if (HasRowScales(recipe)) numbers = rows->Amax(place.QuantizedRows());
+  if (HasTensorScale(d) && !(measured && NeedsAmax(recipe))) {
+    MeasureTensorAmaxes(d, from, place.rows, place.cols, place.along_rows, numbers, call.stream);
+  }
+  DelayAmax(recipe, operand, call, amax);
+  cuda::QuantizeToValues(d,
+                         {.x = MatrixOf(from, place.rows, place.cols),
+                          .transposed = place.along_rows,
+                          .amax = numbers,
+                          .source = RandomSourceOf(recipe, operand, call.random),
+                          .values = out},
+                         call.stream);
+  if (HasRowScales(recipe)) {
+    float* const decode = rows->Decode(place.QuantizedRows());
+    DecodeRows(d, numbers, place.QuantizedRows(), decode, call.stream);
+    made.row_decode = decode;
+  }
+  return made;
+}
+
+// Prepare without an observer. Any transform that the kernels of quantize.cuh lack has been applied
+// to x.
+template <class T>
+Operand<T> PrepareUnseen(const OperandRecipe& recipe, LinearOperand operand, const DeviceCall& call,
+                         const Place& place, const T* x, std::uint32_t* amax, T* out,
+                         RowScales* rows, bool measured, AlphaJob* alpha) {
+  if (TakesAnyDialect(recipe)) {
+    return PrepareAnyDialect(recipe, operand, call, place, x, amax, out, measured, rows);
+  }
+  const QuantizeJob job = JobOf(recipe, operand, call, place);
+  if (!job.format && job.hadamard == 0) return {x, nullptr};
+  if (NeedsAmax(recipe) && !measured) {
+    if (HasDelayedScaling(recipe)) {  // *amax may hold the amax of an earlier use
+      Check(cudaMemsetAsync(amax, 0, sizeof *amax, call.stream), "memset");
+    }
+    MeasureAmax(job, x, amax, call.stream);
+  }
+  DelayAmax(recipe, operand, call, amax);
+  QuantizeToValues(job, x, amax, out, call.stream, alpha != nullptr ? *alpha : AlphaJob{});
+  if (alpha != nullptr) alpha->to = nullptr;
+  return {out, amax};
+}
+
+// Makes an operand of x, which holds rounded values. The result is x itself if the recipe changes
+// nothing, else `out`, which may be x unless there is an observer. `measured`: *amax has been
+// measured, if the operand NeedsAmax. `rows`: room for scales of rows. `alpha`: written if a tuned
+// kernel runs, whereupon alpha->to becomes null.
+template <class T>
+Operand<T> Prepare(const OperandRecipe& recipe, LinearOperand operand, const DeviceCall& call,
+                   const Place& place, const T* x, std::uint32_t* amax, T* out, RowScales* rows,
+                   bool measured = false, AlphaJob* alpha = nullptr) {
+  if (IsPlain(recipe)) return {x, nullptr};
+  const T* from = x;
+  if (!HasTunedTransform(recipe)) {
+    TransformGroups(TransformOf(recipe, call), HadamardWay::kForth, place.rows, place.cols,
+                    place.along_rows, x, out, call.stream);
+    from = out;
+    measured = false;
+  }
+  const Operand<T> made =
+      PrepareUnseen(recipe, operand, call, place, from, amax, out, rows, measured, alpha);
+  if (call.observer != nullptr && recipe.format) {
+    const void* const numbers =
+        HasRowScales(recipe) ? static_cast<const void*>(rows->Amax(place.QuantizedRows())) : amax;
+    Observe(recipe, operand, call, place, x, out, numbers);
+  }
+  return made;
+}
+
+// The tensor from which a backward operand that is made of fprop's values starts: fprop's operand
+// of x, decoded in `memory`, or x itself if that operand is plain. `place`: the layout of x,
+// fprop's reduction axis along cols. Decoded values are rounded to BF16 if `bf16`. The random bits
+// are those of fprop's operand in this call. *amax (zeroed, or that operand's) and `rows` hold the
+// operand's amax and scales.
+template <class T>
+const T* DecodedOf(const OperandRecipe& fprop, bool bf16, LinearOperand operand,
+                   const DeviceCall& call, const Place& place, const T* x, std::uint32_t* amax,
+                   T* memory, RowScales* rows) {
+  if (IsPlain(fprop)) return x;
+  DeviceCall unseen = call;
+  unseen.observer = nullptr;
+  const Operand<T> made = Prepare(fprop, operand, unseen, place, x, amax, memory, rows);
+  DecodeValues(fprop.format, bf16, made.amax, made.row_decode, place.rows, place.cols, memory,
+               call.stream);
+  if (fprop.hadamard != 0) {
+    TransformGroups(TransformOf(fprop, call), HadamardWay::kBack, place.rows, place.cols, false,
+                    memory, memory, call.stream);
+  }
+  return memory;
+}
+
+// Whether both operands of one tensor need an amax that is measured in this call.
+inline bool NeedAmaxOfOne(const OperandRecipe& row, const OperandRecipe& column) {
+  if (HasDelayedScaling(row) || HasDelayedScaling(column)) return false;
+  return NeedsAmax(row) && NeedsAmax(column) && row.hadamard == 0 && !column.from_fprop;
+}
+// Whether one pass over a tensor measures the amax of both operands, along its rows and down its
+// columns.
+inline bool MeasuresBoth(const OperandRecipe& row, const OperandRecipe& column) {
+  return NeedAmaxOfOne(row, column) && column.hadamard != 0 && HasTunedTransform(column);
+}
+// Whether both operands of one tensor have the same amax.
+inline bool SharesAmax(const OperandRecipe& row, const OperandRecipe& column) {
+  return NeedAmaxOfOne(row, column) && column.hadamard == 0;
+}
+
+// The places that the producer of a tensor (tokens, cols) fills for its row and column operands.
+template <class T>
+AmaxPlaces PlacesOf(const OperandRecipe& row, const OperandRecipe& column, std::size_t tokens,
+                    std::size_t cols, std::uint32_t* plain, std::uint32_t* transformed) {
+  if (!std::is_same_v<T, Bf16> || tokens % kAmaxRows != 0 || cols % 2 != 0) return {};
+  if (!NeedsAmax(row) || row.hadamard != 0 || HasDelayedScaling(row)) return {};
+  const bool both = MeasuresBoth(row, column) && column.hadamard == static_cast<int>(kAmaxRows);
+  return {plain, both ? transformed : nullptr};
+}
+
+// One tensor (tokens, cols) as two operands: along its rows, and down its columns.
+struct Pair {
+  const OperandRecipe &row, &column;
+  LinearOperand row_operand, column_operand;
+  std::size_t tokens, cols;
+};
+
+// Measures the amax of x for both operands unless x's producer has measured them.
+template <class T>
+void MeasureBothOf(const Pair& pair, const DeviceCall& call, const T* x,
+                   const AmaxPlaces& measured) {
+  if (measured.transformed != nullptr) return;
+  const QuantizeJob job =
+      JobOf(pair.column, pair.column_operand, call, {pair.tokens, pair.cols, true});
+  MeasureBoth(job, x, call.amax + pair.row_operand, call.amax + pair.column_operand, call.stream);
+}
+
+// Whether one kernel makes both operands: their amaxes are known, and there is no observer.
+template <class T>
+bool QuantizesTogether(const Pair& pair, const DeviceCall& call) {
+  if (TakesAnyDialect(pair.row) || TakesAnyDialect(pair.column)) return false;
+  if (!HasTunedTransform(pair.row) || !HasTunedTransform(pair.column)) return false;
+  if (pair.column.from_fprop) return false;
+  const bool known =
+      MeasuresBoth(pair.row, pair.column) || (!NeedsAmax(pair.row) && !NeedsAmax(pair.column));
+  return std::is_same_v<T, Bf16> && known && call.observer == nullptr &&
+         QuantizesBoth(JobOf(pair.row, pair.row_operand, call, {}),
+                       JobOf(pair.column, pair.column_operand, call, {}));
+}
+
+// Makes both operands in one kernel, which also writes the two alphas and sets their `to` to null.
+template <class T>
+void QuantizeTogether(const Pair& pair, const DeviceCall& call, const T* x, AlphaJob* row_alpha,
+                      T* row_out, AlphaJob* column_alpha, T* column_out) {
+  if constexpr (std::is_same_v<T, Bf16>) {
+    QuantizeBoth(JobOf(pair.row, pair.row_operand, call, {pair.tokens, pair.cols, false}),
+                 call.amax + pair.row_operand, *row_alpha, row_out,
+                 JobOf(pair.column, pair.column_operand, call, {pair.tokens, pair.cols, true}),
+                 call.amax + pair.column_operand,
+                 column_alpha != nullptr ? *column_alpha : AlphaJob{}, column_out, x, call.stream);
+    row_alpha->to = nullptr;
+    if (column_alpha != nullptr) column_alpha->to = nullptr;
+  }
+}
+
+// Whether the forward pass has measured the amax of wgrad's input, and the place of this amax.
+inline bool KnowsWgradInputAmax(const LinearRecipe& recipe) {
+  return !NeedsAmax(recipe.wgrad.b) || SharesAmax(recipe.fprop.a, recipe.wgrad.b) ||
+         MeasuresBoth(recipe.fprop.a, recipe.wgrad.b);
+}
+inline std::uint32_t* WgradInputAmax(const LinearRecipe& recipe, const DeviceCall& call) {
+  const bool shares = SharesAmax(recipe.fprop.a, recipe.wgrad.b);
+  return call.amax + (shares ? kFpropInput : kWgradInput);
+}
+
+}  // namespace fp4lab::gpu

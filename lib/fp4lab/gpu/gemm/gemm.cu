@@ -1,0 +1,152 @@
+#include <array>
+#include <map>
+#include <string>
+#include <tuple>
+#include <type_traits>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/gpu/gemm/blas.cuh"
+#include "fp4lab/gpu/gemm/gemm.cuh"
+
+namespace fp4lab::gpu {
+namespace {
+
+constexpr std::size_t kWorkspace = std::size_t{64} << 20;
+
+void CheckBlas(cublasStatus_t status, const char* what) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  throw Error("GPU",
+              std::string("cuBLASLt ") + what + ": " + LoadedBlasLt().GetStatusString(status));
+}
+
+// The layout of a row-major (rows, cols) matrix, which is column-major (cols, rows) to cuBLASLt.
+cublasLtMatrixLayout_t Layout(cudaDataType_t type, std::size_t rows, std::size_t cols) {
+  cublasLtMatrixLayout_t layout = nullptr;
+  CheckBlas(
+      LoadedBlasLt().MatrixLayoutCreate(&layout, type, cols, rows, static_cast<std::int64_t>(cols)),
+      "layout");
+  return layout;
+}
+
+struct Plan {
+  cublasLtMatmulDesc_t operation = nullptr;
+  cublasLtMatrixLayout_t a = nullptr, b = nullptr, d = nullptr;
+  cublasLtMatmulAlgo_t algorithm{};
+
+  ~Plan() {
+    if (a != nullptr) LoadedBlasLt().MatrixLayoutDestroy(a);
+    if (b != nullptr) LoadedBlasLt().MatrixLayoutDestroy(b);
+    if (d != nullptr) LoadedBlasLt().MatrixLayoutDestroy(d);
+    if (operation != nullptr) LoadedBlasLt().MatmulDescDestroy(operation);
+  }
+};
+
+template <class Value>
+void Set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute, Value value) {
+  CheckBlas(LoadedBlasLt().MatmulDescSetAttribute(operation, attribute, &value, sizeof value),
+            "attribute");
+}
+
+template <class T>
+constexpr cudaDataType_t kType = std::is_same_v<T, Bf16> ? CUDA_R_16BF : CUDA_R_32F;
+
+using Key = std::tuple<std::size_t, std::size_t, std::size_t, bool, bool, bool, cudaDataType_t,
+                       cudaDataType_t>;
+
+template <class T, class D>
+Key KeyOf(const GemmProblem<T, D>& p) {
+  return {p.m, p.n, p.k, p.a_transposed, p.b_transposed, p.c != nullptr, kType<T>, kType<D>};
+}
+
+}  // namespace
+
+struct Gemms::State {
+  cublasLtHandle_t handle = nullptr;
+  cudaStream_t stream = nullptr;
+  DeviceArray<std::byte> workspace{kWorkspace};
+  DeviceArray<float> constants{2};  // 0, 1
+  std::map<Key, Plan> plans;
+
+  ~State() {
+    if (handle != nullptr) LoadedBlasLt().Destroy(handle);
+  }
+
+  template <class T, class D>
+  Plan& PlanFor(const GemmProblem<T, D>& p);
+  void Choose(Plan* plan) const;
+};
+
+// In column-major order the product is d^T = b^T a^T: cuBLASLt's A is b, and its B is a.
+template <class T, class D>
+Plan& Gemms::State::PlanFor(const GemmProblem<T, D>& p) {
+  const auto [found, is_new] = plans.try_emplace(KeyOf(p));
+  Plan& plan = found->second;
+  if (!is_new) return plan;
+  CheckBlas(LoadedBlasLt().MatmulDescCreate(&plan.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+            "operation");
+  Set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  Set(plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  Set(plan.operation, CUBLASLT_MATMUL_DESC_POINTER_MODE,
+      static_cast<std::int32_t>(CUBLASLT_POINTER_MODE_DEVICE));
+  plan.a = p.b_transposed ? Layout(kType<T>, p.n, p.k) : Layout(kType<T>, p.k, p.n);
+  plan.b = p.a_transposed ? Layout(kType<T>, p.k, p.m) : Layout(kType<T>, p.m, p.k);
+  plan.d = Layout(kType<D>, p.m, p.n);
+  Choose(&plan);
+  return plan;
+}
+
+void Gemms::State::Choose(Plan* plan) const {
+  cublasLtMatmulPreference_t preference = nullptr;
+  CheckBlas(LoadedBlasLt().MatmulPreferenceCreate(&preference), "preference");
+  const std::size_t workspace_size = kWorkspace;
+  const std::uint32_t reductions =
+      CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  LoadedBlasLt().MatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                              &workspace_size, sizeof workspace_size);
+  LoadedBlasLt().MatmulPreferenceSetAttribute(
+      preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions);
+  cublasLtMatmulHeuristicResult_t result{};
+  int count = 0;
+  const cublasStatus_t status = LoadedBlasLt().MatmulAlgoGetHeuristic(
+      handle, plan->operation, plan->a, plan->b, plan->d, plan->d, preference, 1, &result, &count);
+  LoadedBlasLt().MatmulPreferenceDestroy(preference);
+  CheckBlas(status, "has no algorithm for this shape");
+  if (count == 0) throw Error("GPU", "cuBLASLt has no algorithm for this shape");
+  plan->algorithm = result.algo;
+}
+
+Gemms::Gemms(cudaStream_t stream) : state_(std::make_unique<State>()) {
+  state_->stream = stream;
+  CheckBlas(LoadedBlasLt().Create(&state_->handle), "handle");
+  constexpr std::array<float, 2> kConstants = {0.0f, 1.0f};
+  state_->constants.CopyFrom(kConstants, stream);
+  if (clear_products) {
+    Check(cudaMemsetAsync(state_->workspace.data(), 0, kWorkspace, stream), "memset");
+  }
+  Check(cudaStreamSynchronize(stream), "copy to the GPU");
+}
+Gemms::~Gemms() = default;
+
+template <class T, class D>
+void Gemms::Run(const GemmProblem<T, D>& p) {
+  Expects((std::is_same_v<D, float> || p.c == nullptr), "GemmProblem: only binary32 is added to");
+  State& s = *state_;
+  Plan& plan = s.PlanFor(p);
+  const float* const constants = s.constants.data();
+  const float* alpha = p.alpha != nullptr ? p.alpha : constants + 1;
+  const float* beta = constants + (p.c != nullptr ? 1 : 0);
+  if (clear_products && static_cast<const void*>(p.c) != p.d) {
+    Check(cudaMemsetAsync(p.d, 0, p.m * p.n * sizeof(D), s.stream), "memset");
+  }
+  CheckBlas(
+      LoadedBlasLt().Matmul(s.handle, plan.operation, alpha, p.b, plan.a, p.a, plan.b, beta,
+                            p.c != nullptr ? static_cast<const void*>(p.c) : p.d, plan.d, p.d,
+                            plan.d, &plan.algorithm, s.workspace.data(), kWorkspace, s.stream),
+      "product");
+}
+
+template void Gemms::Run(const GemmProblem<float>&);
+template void Gemms::Run(const GemmProblem<Bf16>&);
+template void Gemms::Run(const GemmProblem<Bf16, Bf16>&);
+
+}  // namespace fp4lab::gpu

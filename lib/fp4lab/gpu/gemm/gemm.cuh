@@ -1,0 +1,48 @@
+// Matrix products through cuBLASLt with binary32 accumulation.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "fp4lab/gpu/engine/memory.cuh"
+
+namespace fp4lab::gpu {
+
+// d = alpha a b + c, row-major: a (m, k), b (k, n), c and d (m, n). `a_transposed`: a lies in
+// memory as (k, m); `b_transposed`: b lies in memory as (n, k). A null c adds nothing; d may be c.
+// D is float, or Bf16 (binary32 results rounded once, without c).
+template <class T, class D = float>
+struct GemmProblem {
+  std::size_t m = 0, n = 0, k = 0;
+  const T *a = nullptr, *b = nullptr;
+  bool a_transposed = false, b_transposed = false;
+  const float* alpha = nullptr;  // on the device; null: 1
+  const float* c = nullptr;
+  D* d = nullptr;
+};
+
+// Tests set this to clear the workspace, and d before each product, for compute-sanitizer's
+// initcheck: the tool does not see all stores of cuBLASLt's kernels and would report every reader
+// of d.
+inline bool clear_products = false;
+
+// A cuBLASLt handle, its workspace, and one algorithm for each shape: the first that cuBLASLt
+// proposes with reductions in binary32 and in the workspace only. Equal calls therefore give equal
+// bits on the same chip and library. Operands are BF16, or binary32 multiplied in binary32 (no
+// TF32).
+class Gemms {
+ public:
+  explicit Gemms(cudaStream_t stream);
+  ~Gemms();
+  Gemms(const Gemms&) = delete;
+  Gemms& operator=(const Gemms&) = delete;
+
+  template <class T, class D>
+  void Run(const GemmProblem<T, D>& problem);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace fp4lab::gpu

@@ -1,0 +1,128 @@
+// Kernels of a training step: the functions of nn/ on device memory, enqueued on a stream.
+//
+// T is the type of a linear's operands: Bf16 if the recipe rounds them to BF16, else float. All
+// matrices are row-major. "exact" below: the CPU's bits for the same inputs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "fp4lab/base/divide_up.h"
+#include "fp4lab/gpu/engine/memory.cuh"
+#include "fp4lab/nn/activation.h"
+#include "fp4lab/nn/optimizer.h"
+
+namespace fp4lab::gpu {
+
+// ---- The amax of a result, measured by the kernel that computes the result
+
+// Places for the amax of a BF16 matrix, and for the amax of its columns after the Hadamard
+// transform of 16 rows, as MeasureBoth of quantize.cuh computes them. A null place is not wanted;
+// `transformed` is not wanted without `plain`. The matrix must have whole groups of 16 rows and an
+// even number of columns.
+struct AmaxPlaces {
+  std::uint32_t *plain = nullptr, *transformed = nullptr;
+};
+inline constexpr std::size_t kAmaxRows = 16;
+
+// ---- RMSNorm (nn/rmsnorm.h), exact but for the gain's gradient
+
+// x (rows, cols); y is rounded to T, and `amax` is measured of it; inverse_rms (rows).
+template <class T>
+void RmsNorm(const float* x, const float* gain, float epsilon, std::size_t rows, std::size_t cols,
+             T* y, float* inverse_rms, cudaStream_t stream, const AmaxPlaces& amax = {});
+
+inline constexpr std::size_t kGainChunk = 32;  // rows of one partial sum of the gain's gradient
+inline constexpr std::size_t GainChunks(std::size_t rows) { return DivideUp(rows, kGainChunk); }
+
+// dx is overwritten or, if `accumulate`, added to. dx_rounded is dx rounded to T, and `amax` is
+// measured of it; dx_rounded may be null if T is float. gain_partials (GainChunks(rows), cols) is
+// for SumGains.
+template <class T>
+void RmsNormBackward(const float* x, const float* gain, const float* inverse_rms, const float* dy,
+                     bool accumulate, std::size_t rows, std::size_t cols, float* dx, T* dx_rounded,
+                     float* gain_partials, cudaStream_t stream, const AmaxPlaces& amax = {});
+
+// dgain(n, c) += the sum over chunks of partials(n, chunk, c), in a fixed order: all norms at once.
+void SumGains(const float* partials, std::size_t norms, std::size_t chunks, std::size_t cols,
+              float* dgain, cudaStream_t stream);
+
+// ---- Embedding (nn/embedding.h)
+
+void Embedding(const float* table, const std::uint16_t* tokens, std::size_t rows, std::size_t cols,
+               float* y, cudaStream_t stream);
+
+// The rows of a micro-batch sorted by token, for sums without atomics (SortTokens of
+// engine/tokens.h).
+inline constexpr std::size_t kSegmentRows = 64;
+struct TokenSegments {
+  const std::uint32_t* rows;      // all rows, by token, ascending for each
+  const std::uint32_t* first;     // (segments + 1): where a segment of one token begins in `rows`
+  const std::uint32_t* of_token;  // (vocabulary + 1): a token's first segment
+  std::size_t segments, vocabulary;
+};
+
+// dtable(token, c) += the sum of dy over the token's rows: segments of at most 64 rows, each
+// ascending from +0, then the segments in order. `partials` (segments, cols).
+void EmbeddingBackward(const TokenSegments& tokens, const float* dy, std::size_t cols,
+                       float* partials, float* dtable, cudaStream_t stream);
+
+// ---- Rotary positions (nn/rope.h), exact for A = float
+
+struct RopeShape {
+  std::size_t rows, positions, heads, kv_heads, head_dim;
+  constexpr std::size_t Width() const { return (heads + 2 * kv_heads) * head_dim; }
+};
+
+// out = qkv with queries and keys rotated (values copied), rounded to A. out may be qkv.
+template <class A>
+void Rope(const RopeShape& shape, const float* cos, const float* sin, const float* qkv, A* out,
+          cudaStream_t stream);
+// The gradient of Rope, rounded to T. out may be d_qkv.
+template <class T>
+void RopeBackward(const RopeShape& shape, const float* cos, const float* sin, const float* d_qkv,
+                  T* out, cudaStream_t stream);
+
+// ---- Activations (nn/activation.h), exact
+
+// up (rows, ffn), SwiGLU: (rows, 2 ffn), gate first; out (rows, ffn). SwiGLU measures no amax.
+template <class T>
+void Activate(Activation activation, const float* up, std::size_t rows, std::size_t ffn, T* out,
+              cudaStream_t stream, const AmaxPlaces& amax = {});
+template <class T>
+void ActivateBackward(Activation activation, const float* up, const float* dy, std::size_t rows,
+                      std::size_t ffn, T* d_up, cudaStream_t stream, const AmaxPlaces& amax = {});
+// Whether Activate and ActivateBackward measure the amax.
+inline bool MeasuresActivation(Activation activation) { return activation != Activation::kSwiglu; }
+
+// ---- Loss (nn/loss.h), exact
+
+void CrossEntropy(const float* logits, const std::uint16_t* targets, std::size_t rows,
+                  std::size_t vocabulary, double* row_loss, cudaStream_t stream);
+template <class T>
+void CrossEntropyGradient(const float* logits, const std::uint16_t* targets, float scale,
+                          std::size_t rows, std::size_t vocabulary, double* row_loss, T* dlogits,
+                          cudaStream_t stream);
+
+// sums(i) = the sum of row_loss over chunk i of 1024 rows, by a fixed tree.
+inline constexpr std::size_t kLossChunk = 1024;
+void SumLosses(const double* row_loss, std::size_t rows, double* sums, cudaStream_t stream);
+
+// ---- Optimizer (nn/optimizer.h), exact
+
+void AdamWStep(const AdamW& options, std::size_t size, const float* gradient, float* weight,
+               float* m, float* v, cudaStream_t stream);
+
+// partial(i) = the sum of squares of chunk i; the partials, added in order, are nn's SumOfSquares.
+inline constexpr std::size_t kSquaresChunk = 4096;
+void SumSquares(const float* x, std::size_t size, double* partial, cudaStream_t stream);
+
+// ---- Rounding
+
+// out = x rounded to BF16, to nearest even. (From, To): (float, Bf16), (float, float), (Bf16,
+// float).
+template <class From, class To>
+void RoundTo(const From* x, std::size_t size, To* out, cudaStream_t stream);
+
+}  // namespace fp4lab::gpu

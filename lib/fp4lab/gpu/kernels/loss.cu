@@ -1,0 +1,191 @@
+// Softmax cross-entropy in the order of nn/loss.cc.
+#include "fp4lab/base/divide_up.h"
+#include "fp4lab/base/elementary.h"
+#include "fp4lab/gpu/kernels/kernels.cuh"
+#include "fp4lab/gpu/kernels/math.cuh"
+
+namespace fp4lab::gpu {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kRowsPerBlock = kThreads / kHalfWarp;
+
+struct RowSoftmax {
+  float max, sum;
+};
+
+// The maximum and the sum of exponentials of a row, by a half-warp.
+__device__ RowSoftmax SoftmaxOfRow(const float* z, std::size_t vocabulary, unsigned lane) {
+  float max = __int_as_float(0xFF800000);
+  for (std::size_t c = lane; c < vocabulary; c += kHalfWarp) max = z[c] > max ? z[c] : max;
+  max = MaxOfLanes(max);
+  float sum = 0.0f;
+  for (std::size_t c = lane; c < vocabulary; c += kHalfWarp) sum = sum + ExpNonPositive(z[c] - max);
+  return {max, SumOfLanes(sum)};
+}
+
+__device__ inline double RowLoss(float sum, float target, float max) {
+  return fp4lab::Log(sum) - (static_cast<double>(target) - static_cast<double>(max));
+}
+
+// If dlogits is null, only the losses are computed.
+template <class T>
+__global__ void CrossEntropyKernel(const float* logits, const std::uint16_t* targets, float scale,
+                                   std::size_t rows, std::size_t vocabulary, double* row_loss,
+                                   T* dlogits) {
+  const std::size_t wanted = std::size_t{blockIdx.x} * kRowsPerBlock + threadIdx.x / kHalfWarp;
+  const std::size_t row = wanted < rows ? wanted : rows - 1;
+  const unsigned lane = threadIdx.x % kHalfWarp;
+  const float* z = logits + row * vocabulary;
+  const std::size_t target = targets[row];
+  const RowSoftmax softmax = SoftmaxOfRow(z, vocabulary, lane);
+  if (lane == 0) row_loss[row] = RowLoss(softmax.sum, z[target], softmax.max);
+  if (dlogits == nullptr || wanted >= rows) return;
+  const float factor = scale * (1.0f / softmax.sum);
+  for (std::size_t c = lane; c < vocabulary; c += kHalfWarp) {
+    const float gradient = ExpNonPositive(z[c] - softmax.max) * factor;
+    Store(dlogits + row * vocabulary + c, c == target ? gradient - scale : gradient);
+  }
+}
+
+// ---- Wide rows: one thread block per row. The first warp holds the 16 virtual lanes and adds the
+// exponentials of one piece while the other warps compute the next piece. Successive passes read
+// the row from alternating ends, so that the cache holds the elements that a pass reads first.
+
+constexpr int kWideThreads = 768, kWorkers = kWideThreads - 32, kOfWorker = 8;
+constexpr int kPiece = kWorkers * kOfWorker;
+constexpr std::size_t kWideFrom = 4096;
+
+__device__ float MaxOfBlock(float max) {
+  __shared__ float warps[kWideThreads / 32];
+#pragma unroll
+  for (int width = 16; width > 0; width /= 2) {
+    const float other = __shfl_xor_sync(kAllLanes, max, width);
+    max = other > max ? other : max;
+  }
+  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = max;
+  __syncthreads();
+  max = warps[0];
+  for (int i = 1; i < kWideThreads / 32; ++i) max = warps[i] > max ? warps[i] : max;
+  return max;
+}
+
+__device__ float SumOfExponentials(const float* z, std::size_t vocabulary, float max) {
+  __shared__ float pieces[2][kPiece], result;
+  const unsigned lane = threadIdx.x % kHalfWarp;
+  const std::size_t count = DivideUp(vocabulary, kPiece);
+  float sum = 0.0f;
+  for (std::size_t piece = 0; piece <= count; ++piece) {
+    if (threadIdx.x >= 32 && piece < count) {
+      const int first = static_cast<int>(threadIdx.x) - 32;
+      const std::size_t from = piece * kPiece + first;
+      float v[kOfWorker];  // all loaded before the first is used
+#pragma unroll
+      for (int i = 0; i < kOfWorker; ++i) {
+        const std::size_t c = from + i * kWorkers;
+        v[i] = z[c < vocabulary ? c : vocabulary - 1];
+      }
+#pragma unroll
+      for (int i = 0; i < kOfWorker; ++i) {
+        pieces[piece % 2][first + i * kWorkers] = ExpNonPositive(v[i] - max);
+      }
+    } else if (threadIdx.x < kHalfWarp && piece > 0) {
+      const std::size_t left = vocabulary - (piece - 1) * kPiece;
+      const unsigned end = left < kPiece ? static_cast<unsigned>(left) : kPiece;
+      const float* from = pieces[(piece - 1) % 2];
+#pragma unroll 16
+      for (unsigned c = lane; c < end; c += kHalfWarp) sum = sum + from[c];
+    }
+    __syncthreads();
+  }
+  if (threadIdx.x < 32) {
+    sum = SumOfLanes(sum);
+    if (threadIdx.x == 0) result = sum;
+  }
+  __syncthreads();
+  return result;
+}
+
+template <class T>
+__global__ void __launch_bounds__(kWideThreads, 2)
+    WideCrossEntropyKernel(const float* __restrict__ logits, const std::uint16_t* targets,
+                           float scale, std::size_t vocabulary, double* row_loss,
+                           T* __restrict__ dlogits) {
+  const std::size_t row = blockIdx.x, target = targets[row];
+  const float* z = logits + row * vocabulary;
+  float max = __int_as_float(0xFF800000);
+#pragma unroll 8
+  for (std::size_t i = threadIdx.x; i < vocabulary; i += kWideThreads) {
+    const float value = z[vocabulary - 1 - i];
+    max = value > max ? value : max;
+  }
+  max = MaxOfBlock(max);
+  const float sum = SumOfExponentials(z, vocabulary, max);
+  if (threadIdx.x == 0) row_loss[row] = RowLoss(sum, z[target], max);
+  if (dlogits == nullptr) return;
+  const float factor = scale * (1.0f / sum);
+#pragma unroll 8
+  for (std::size_t i = threadIdx.x; i < vocabulary; i += kWideThreads) {
+    const std::size_t c = vocabulary - 1 - i;
+    const float gradient = ExpNonPositive(z[c] - max) * factor;
+    Store(dlogits + row * vocabulary + c, c == target ? gradient - scale : gradient);
+  }
+}
+
+template <class T>
+void LaunchCrossEntropy(const float* logits, const std::uint16_t* targets, float scale,
+                        std::size_t rows, std::size_t vocabulary, double* row_loss, T* dlogits,
+                        cudaStream_t stream) {
+  if (vocabulary >= kWideFrom) {
+    WideCrossEntropyKernel<<<static_cast<unsigned>(rows), kWideThreads, 0, stream>>>(
+        logits, targets, scale, vocabulary, row_loss, dlogits);
+  } else {
+    CrossEntropyKernel<<<Blocks(rows, kRowsPerBlock), kThreads, 0, stream>>>(
+        logits, targets, scale, rows, vocabulary, row_loss, dlogits);
+  }
+}
+
+// One thread block per chunk: thread i adds rows i, i + 256, ...; then a tree adds the threads'
+// sums.
+__global__ void SumLossesKernel(const double* row_loss, std::size_t rows, double* sums) {
+  __shared__ double lanes[kThreads];
+  const std::size_t first = blockIdx.x * kLossChunk;
+  double sum = 0.0;
+  for (std::size_t i = threadIdx.x; i < kLossChunk && first + i < rows; i += kThreads) {
+    sum += row_loss[first + i];
+  }
+  lanes[threadIdx.x] = sum;
+  for (unsigned width = kThreads / 2; width > 0; width /= 2) {
+    __syncthreads();
+    if (threadIdx.x < width) lanes[threadIdx.x] += lanes[threadIdx.x + width];
+  }
+  if (threadIdx.x == 0) sums[blockIdx.x] = lanes[0];
+}
+
+}  // namespace
+
+void CrossEntropy(const float* logits, const std::uint16_t* targets, std::size_t rows,
+                  std::size_t vocabulary, double* row_loss, cudaStream_t stream) {
+  LaunchCrossEntropy<float>(logits, targets, 0.0f, rows, vocabulary, row_loss, nullptr, stream);
+  CheckLaunch("CrossEntropy");
+}
+
+template <class T>
+void CrossEntropyGradient(const float* logits, const std::uint16_t* targets, float scale,
+                          std::size_t rows, std::size_t vocabulary, double* row_loss, T* dlogits,
+                          cudaStream_t stream) {
+  LaunchCrossEntropy(logits, targets, scale, rows, vocabulary, row_loss, dlogits, stream);
+  CheckLaunch("CrossEntropyGradient");
+}
+
+void SumLosses(const double* row_loss, std::size_t rows, double* sums, cudaStream_t stream) {
+  SumLossesKernel<<<Blocks(rows, kLossChunk), kThreads, 0, stream>>>(row_loss, rows, sums);
+  CheckLaunch("SumLosses");
+}
+
+template void CrossEntropyGradient(const float*, const std::uint16_t*, float, std::size_t,
+                                   std::size_t, double*, float*, cudaStream_t);
+template void CrossEntropyGradient(const float*, const std::uint16_t*, float, std::size_t,
+                                   std::size_t, double*, Bf16*, cudaStream_t);
+
+}  // namespace fp4lab::gpu

@@ -1,0 +1,61 @@
+// Operands in dialects that no kernel of quantize.cuh computes (TunedFormat of engine/operand.cuh
+// decides): amax and decode scale of a tensor or of its rows, alpha of any two dialects, and
+// products whose operands have a scale per row. cuda/quantize/dialect_values.h computes the values.
+// These kernels are slower than the tuned kernels, which do not depend on them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <type_traits>
+
+#include "fp4lab/cuda/quantize/dialect_values.h"
+#include "fp4lab/dialect/dialect.h"
+#include "fp4lab/gpu/engine/memory.cuh"
+
+namespace fp4lab::gpu {
+
+template <class T>
+cuda::DeviceMatrix MatrixOf(const T* x, std::size_t rows, std::size_t cols) {
+  constexpr bool kBf16 = std::is_same_v<T, Bf16>;
+  return {x, kBf16 ? cuda::ElementType::kBf16 : cuda::ElementType::kFp32, rows, cols};
+}
+
+// amax = the result of TensorAmaxes of quantize/blocks.h: one amax for the tensor or, if the
+// dialect is row-scaled, one for each row of the quantized matrix. The quantized matrix is x (rows,
+// cols) or, if `along_rows`, the transpose of x. dialect.nan says whether NaN is left out or kept.
+template <class T>
+void MeasureTensorAmaxes(const Dialect& dialect, const T* x, std::size_t rows, std::size_t cols,
+                         bool along_rows, float* amax, cudaStream_t stream);
+
+// decode[i] = OperandDecode(dialect, amax[i]) for i < count.
+void DecodeRows(const Dialect& dialect, const float* amax, std::size_t count, float* decode,
+                cudaStream_t stream);
+
+// Decodes an operand in place, as DecodeOperand of nn/linear_operand.cc does except for the
+// Hadamard transform. Every value of values (rows, cols) is multiplied by row_decode[row] or, if
+// `row_decode` is null, by OperandDecode(dialect, *amax); the product is rounded to T, and to BF16
+// if `bf16`. If `dialect` is nullopt, the values stay.
+template <class T>
+void DecodeValues(const std::optional<Dialect>& dialect, bool bf16, const std::uint32_t* amax,
+                  const float* row_decode, std::size_t rows, std::size_t cols, T* values,
+                  cudaStream_t stream);
+
+// *to receives the alpha of the GEMM of two operands, as AlphaOf of nn/linear_operand.h defines it;
+// nullopt: an operand that contributes no factor to alpha. amax_a, amax_b: float bits, read only if
+// the dialect has a tensor scale.
+struct DialectAlphaJob {
+  std::optional<Dialect> a, b;
+  const std::uint32_t *amax_a = nullptr, *amax_b = nullptr;
+  float* to = nullptr;
+};
+void WriteAlpha(const DialectAlphaJob& job, cudaStream_t stream);
+
+// y(i, j) = fl(fl(product(i, j) * row_decode[i]) * column_decode[j]); d = y, or fl(c + y) if c is
+// not null, rounded to D. product, c and d (rows, cols), row-major. A null decode leaves its factor
+// out. d may be c.
+template <class D>
+void ScaleRows(const float* product, std::size_t rows, std::size_t cols, const float* row_decode,
+               const float* column_decode, const float* c, D* d, cudaStream_t stream);
+
+}  // namespace fp4lab::gpu

@@ -1,0 +1,25 @@
+// Any random Hadamard transform of a linear's operand (transform/hadamard.h), in a pass of its own.
+// The tuned kernels of quantize.cuh include the transforms of sizes 16 and 32 with Transformer
+// Engine's signs.
+#pragma once
+
+#include <cstddef>
+
+#include "fp4lab/gpu/engine/memory.cuh"
+#include "fp4lab/transform/hadamard.h"
+
+namespace fp4lab::gpu {
+
+// The direction of a transform: forth, y = H S x, or back, x = S H y. S is the diagonal matrix of
+// signs, and H is its own inverse except for rounding.
+enum class HadamardWay : bool { kForth, kBack };
+
+// out = the transform of every group of transform.size elements along the rows of x (rows, cols)
+// or, if `down_columns`, down its columns; that axis must be a multiple of the size. The bits are
+// those of RandomHadamard of transform/hadamard.h: exact sums of BF16 values, rounded to BF16.
+// kBack applies the signs after the transform. out may be x.
+template <class T>
+void TransformGroups(const HadamardTransform& transform, HadamardWay way, std::size_t rows,
+                     std::size_t cols, bool down_columns, const T* x, T* out, cudaStream_t stream);
+
+}  // namespace fp4lab::gpu

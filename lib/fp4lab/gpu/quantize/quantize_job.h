@@ -1,0 +1,32 @@
+// The jobs of a linear's quantization kernels: one operand, and alpha of one GEMM.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "fp4lab/base/random.h"
+#include "fp4lab/dialect/dialect.h"
+
+namespace fp4lab::gpu {
+
+// How to make an operand of x (rows, cols). The GEMM's reduction axis runs along cols or, if
+// `along_rows`, along rows; then the operand, with its element numbers, is the transpose of x. The
+// result lies in memory as x does.
+struct QuantizeJob {
+  std::size_t rows = 0, cols = 0;
+  bool along_rows = false;
+  std::optional<Dialect> format;  // nullopt: values stay
+  RandomStream random;
+  int hadamard = 0;  // 0, 16 or 32
+};
+
+// *to receives the alpha that nn/linear.cc passes to the GEMM of the two operands; a null `to` asks
+// for no alpha. amax_a, amax_b: float bits.
+struct AlphaJob {
+  std::optional<Dialect> a, b;
+  const std::uint32_t *amax_a = nullptr, *amax_b = nullptr;
+  float* to = nullptr;
+};
+
+}  // namespace fp4lab::gpu

@@ -1,0 +1,176 @@
+// Cases and answers as files in a folder.
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/exchange/matrix_file.h"
+#include "fp4lab/io/file.h"
+#include "fp4lab/io/file_content.h"
+#include "fp4lab/io/npy.h"
+#include "fp4lab/io/safetensors.h"
+#include "fp4lab/judge/cases/bf16_bits.h"
+#include "fp4lab/judge/cases/case_stream.h"
+
+namespace fp4lab {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kInputSuffix = ".x.npy";
+
+std::string Numbered(std::size_t index, std::string_view suffix) {
+  char digits[24];
+  std::snprintf(digits, sizeof digits, "%04zu", index);
+  return digits + std::string(suffix);
+}
+
+void WriteAsSafetensors(const Case& c, std::size_t index, bool bf16, const fs::path& folder) {
+  const std::vector<std::size_t> shape = {c.x.rows, c.x.cols};
+  SafetensorsFile file;
+  file.tensors["x"] = bf16 ? SafetensorsTensor{"BF16", shape, BytesOf(Bf16Bits(c.x))}
+                           : SafetensorsTensor{"F32", shape, BytesOf(c.x.values)};
+  if (!c.random.empty()) file.tensors["random"] = {"U16", shape, BytesOf(c.random)};
+  file.metadata = {{"name", c.name}};
+  WriteSafetensors(folder / Numbered(index, ".safetensors"), file);
+}
+
+void WriteAsNpy(const Case& c, std::size_t index, bool bf16, const fs::path& folder) {
+  const std::vector<std::size_t> shape = {c.x.rows, c.x.cols};
+  const fs::path path = folder / Numbered(index, kInputSuffix);
+  if (bf16) {
+    WriteNpy(path, MakeNpyArray<std::uint16_t>(shape, Bf16Bits(c.x)));
+  } else {
+    WriteNpy(path, MakeNpyArray<float>(shape, c.x.values));
+  }
+  if (c.random.empty()) return;
+  WriteNpy(folder / Numbered(index, ".random.npy"), MakeNpyArray<std::uint16_t>(shape, c.random));
+}
+
+std::vector<std::uint8_t> TensorBytes(const SafetensorsFile& file, const char* name) {
+  const auto at = file.tensors.find(name);
+  if (at == file.tensors.end()) return {};
+  std::vector<std::uint8_t> bytes(at->second.bytes.size());
+  std::memcpy(bytes.data(), at->second.bytes.data(), bytes.size());
+  return bytes;
+}
+
+std::vector<float> Floats(const SafetensorsFile& file, const char* name, const std::string& where) {
+  const auto at = file.tensors.find(name);
+  if (at == file.tensors.end()) return {};
+  if (at->second.dtype != "F32") {
+    throw Error(where + "#" + name, "is " + at->second.dtype + "; tensor scales are F32");
+  }
+  std::vector<float> values(at->second.bytes.size() / sizeof(float));
+  std::memcpy(values.data(), at->second.bytes.data(), values.size() * sizeof(float));
+  return values;
+}
+
+std::optional<NpyArray> NpyIfThere(const fs::path& path) {
+  if (!Exists(path)) return std::nullopt;
+  return ReadNpy(path);
+}
+
+}  // namespace
+
+void WriteCaseFolder(const Dialect& dialect, const CaseOptions& options,
+                     const std::vector<Case>& cases, const fs::path& folder, bool safetensors) {
+  Json list = Json::array();
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const Case& c = cases[i];
+    safetensors ? WriteAsSafetensors(c, i, options.bf16_only, folder)
+                : WriteAsNpy(c, i, options.bf16_only, folder);
+    list.push_back({{"index", i},
+                    {"name", c.name},
+                    {"family", c.family},
+                    {"rows", c.x.rows},
+                    {"cols", c.x.cols}});
+  }
+  const Json index = {{"dialect", dialect.name},
+                      {"level", options.level == CaseLevel::kQuick ? "quick" : "thorough"},
+                      {"seed", options.seed},
+                      {"dtype", options.bf16_only ? "bf16" : "fp32"},
+                      {"cases", std::move(list)}};
+  WriteFileAtomically(folder / "cases.json", index.dump(1) + "\n");
+}
+
+std::optional<CaseAnswer> ReadCaseAnswer(const fs::path& folder, std::size_t index) {
+  CaseAnswer answer{.index = static_cast<std::uint32_t>(index)};
+  const fs::path whole = folder / Numbered(index, ".safetensors");
+  if (Exists(whole)) {
+    const FileContent content(whole);
+    const SafetensorsFile file = ViewSafetensors(content.bytes(), whole.string());
+    answer.codes = TensorBytes(file, "codes");
+    answer.scales = TensorBytes(file, "scales");
+    answer.tensor_scale = Floats(file, "level_two", whole.string());
+    return answer;
+  }
+  const std::optional<NpyArray> codes = NpyIfThere(folder / Numbered(index, ".codes.npy"));
+  const std::optional<NpyArray> scales = NpyIfThere(folder / Numbered(index, ".scales.npy"));
+  const std::optional<NpyArray> numbers = NpyIfThere(folder / Numbered(index, ".level_two.npy"));
+  if (!codes && !scales && !numbers) return std::nullopt;
+  const auto take = [](const std::optional<NpyArray>& from, auto* to) {
+    using T = typename std::remove_pointer_t<decltype(to)>::value_type;
+    if (!from) return;
+    const std::span<const T> values = from->As<T>();
+    to->assign(values.begin(), values.end());
+  };
+  take(codes, &answer.codes);
+  take(scales, &answer.scales);
+  take(numbers, &answer.tensor_scale);
+  return answer;
+}
+
+StoredMatrix StoredAnswer(StoredMatrix shape, const CaseAnswer& answer) {
+  shape.codes = answer.codes;
+  shape.scales = answer.scales;
+  shape.tensor_scale = answer.tensor_scale;
+  return shape;
+}
+
+void WriteAnsweredCase(const Case& c, const CaseAnswer& answer, const fs::path& folder) {
+  WriteAsNpy(c, answer.index, /*bf16=*/false, folder);
+  const auto write = [&](const char* suffix, const auto& values) {
+    using T = typename std::remove_cvref_t<decltype(values)>::value_type;
+    WriteNpy(folder / Numbered(answer.index, suffix),
+             MakeNpyArray<T>({values.size()}, std::span<const T>(values)));
+  };
+  write(".codes.npy", answer.codes);
+  write(".scales.npy", answer.scales);
+  write(".level_two.npy", answer.tensor_scale);
+}
+
+std::vector<std::size_t> AnsweredCases(const fs::path& folder) {
+  std::vector<std::size_t> indices;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    std::size_t index = 0;
+    std::from_chars(name.data(), name.data() + name.size(), index);
+    if (name == Numbered(index, kInputSuffix)) indices.push_back(index);
+  }
+  if (error) throw Error(folder.string(), "cannot be read: " + error.message());
+  if (indices.empty()) {
+    throw Error(folder.string(), "holds no NNNN.x.npy; `fp4lab verify --keep` writes them");
+  }
+  std::sort(indices.begin(), indices.end());
+  return indices;
+}
+
+AnsweredCase ReadAnsweredCase(const fs::path& folder, std::size_t index) {
+  const fs::path input = folder / Numbered(index, kInputSuffix);
+  AnsweredCase c{.x = ReadMatrix(input.string(), {}).values};
+  if (const std::optional<NpyArray> random = NpyIfThere(folder / Numbered(index, ".random.npy"))) {
+    const auto bits = random->As<std::uint16_t>();
+    c.random.assign(bits.begin(), bits.end());
+  }
+  std::optional<CaseAnswer> answer = ReadCaseAnswer(folder, index);
+  if (!answer) throw Error(input.string(), "no answer was found next to the input");
+  c.answer = std::move(*answer);
+  return c;
+}
+
+}  // namespace fp4lab

@@ -1,0 +1,96 @@
+// Deviations: ways in which a kernel's bytes differ from the reference. One table serves as the
+// wrong kernels that `cases` is measured against and as the hypotheses that `explain` tries.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fp4lab/base/matrix.h"
+#include "fp4lab/exchange/stored.h"
+#include "fp4lab/quantize/quantize.h"
+
+namespace fp4lab {
+
+// A kernel: the dialect that it computes, the layout of its output, and the transform of its input.
+struct Kernel {
+  Dialect dialect;
+  StorageLayout layout;
+  // The size of the random Hadamard transform before the quantizer: 0 (none), 16 or 32; along the
+  // blocks. With a transform, the input must hold BF16 values in rows of whole groups.
+  int hadamard = 0;
+  std::uint32_t sign_mask = 0;
+  friend constexpr bool operator==(const Kernel&, const Kernel&) = default;
+};
+
+// The part of a kernel that a deviation changes.
+enum class Stage : std::uint8_t {
+  kInput,  // another matrix is quantized: transposed, rounded to BF16, RHT missing, other signs
+  kTensorScale,  // S: missing, inverted, without amax, from another C
+  kScale,    // t and the byte: reciprocal for division, double rounding, another rule, off by one
+  kElement,  // factor, rounding, saturation, signs
+  kLayout,   // nibbles, scale order, transposition, shifts
+  kNothing   // output that was not computed: all zeros, all ones
+};
+
+// Elements [row, row + rows) x [col, col + cols) of a matrix.
+struct Rectangle {
+  std::size_t row = 0, col = 0, rows = 0, cols = 0;
+  constexpr bool Contains(std::size_t r, std::size_t c) const {
+    return r - row < rows && c - col < cols;
+  }
+  friend constexpr bool operator==(const Rectangle&, const Rectangle&) = default;
+};
+
+// "rows 16..31, columns 0..63".
+std::string Text(const Rectangle& region);
+
+// The meaning of a deviation's value.
+enum class ValueKind : std::uint8_t {
+  kNone,       // the deviation takes no value
+  kPlace,      // `number`: a place in a group of the Hadamard transform
+  kRowShift,   // `number`: rows further down; up if negative
+  kLastRows,   // `number`: rows at the end
+  kAmax,       // `amax`
+  kUnwritten,  // `region`, and the bytes in it: `even_code`, `odd_code`, `scale`
+  kSwapped     // `region`, and the start of the other region: `other_row`, `other_col`
+};
+
+// The value of a deviation that takes one: which sign, how many rows, which number. `explain` reads
+// it off the bytes.
+struct DeviationValue {
+  int number = 0;
+  float amax = 0.0f;
+  bool amax_is_open = false;  // neighbouring numbers may give the same bytes
+  Rectangle region = {};
+  std::size_t other_row = 0, other_col = 0;
+  std::optional<std::uint8_t> even_code = {}, odd_code = {}, scale = {};
+  friend constexpr bool operator==(const DeviationValue&, const DeviationValue&) = default;
+};
+// "place 5 of every group", "rows 16..31, columns 0..63 hold codes 0xD and 0xC, scales 0xCD".
+std::string Text(ValueKind kind, const DeviationValue& value);
+
+struct KernelPlan;  // judge/kernels/kernel_plan.h
+
+struct Deviation {
+  std::string_view name;  // "reciprocal-for-division": for the command line and JSON
+  std::string_view
+      what;  // for people, with the kernel as subject: "multiplies by fl(1/6) where ..."
+  Stage stage;
+  bool (*apply)(KernelPlan&);  // edits the plan; false if that changes nothing
+  // For deviations that take a value: apply_value in place of `apply`, and the value that `cases`
+  // runs.
+  ValueKind kind = ValueKind::kNone;
+  bool (*apply_value)(KernelPlan&, const DeviationValue&) = nullptr;
+  DeviationValue value = {};
+};
+
+// The table: names are unique and stable.
+std::span<const Deviation> Deviations();
+const Deviation* FindDeviation(std::string_view name);
+
+}  // namespace fp4lab

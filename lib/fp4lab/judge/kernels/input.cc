@@ -1,0 +1,163 @@
+// The matrix that a kernel quantizes, and the amax that the kernel finds in it.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "fp4lab/base/divide_up.h"
+#include "fp4lab/dialect/stages.h"
+#include "fp4lab/judge/kernels/evaluate.h"
+#include "fp4lab/quantize/statistic.h"
+#include "fp4lab/transform/hadamard.h"
+
+namespace fp4lab {
+namespace {
+
+// One result of a wrong Hadamard transform: without its factor, without its last rounding, or with
+// the signs on the results. Sums in binary64 are exact for groups that span up to 40 binades.
+float OddHadamardElement(const InputPlan& plan, const float* x, int j) {
+  double sum = 0.0;
+  for (int k = 0; k < plan.hadamard; ++k) {
+    const bool sign = !plan.signs_after && (plan.sign_mask >> k & 1u) != 0;
+    const bool odd = std::popcount(static_cast<unsigned>(j & k)) % 2 != 0;
+    sum += sign != odd ? -static_cast<double>(x[k]) : static_cast<double>(x[k]);
+  }
+  const float factor = plan.hadamard == 16 ? 0.25f : kInverseSqrt32;
+  float y = static_cast<float>(sum);
+  if (plan.normalised) y *= factor;
+  if (plan.bf16_result) y = RoundToBf16(y);
+  const bool negative =
+      j == plan.negated_result || (plan.signs_after && (plan.sign_mask >> j & 1u) != 0);
+  return negative ? -y : y;
+}
+
+void Transform(const InputPlan& plan, Matrix<float>* m) {
+  if (plan.normalised && plan.bf16_result && !plan.signs_after && plan.negated_result < 0) {
+    RandomHadamard(m->View(), plan.hadamard, plan.sign_mask, m->View());
+    return;
+  }
+  std::vector<float> group(static_cast<std::size_t>(plan.hadamard));
+  for (std::size_t at = 0; at < m->values.size(); at += group.size()) {
+    for (int j = 0; j < plan.hadamard; ++j) {
+      group[static_cast<std::size_t>(j)] = OddHadamardElement(plan, m->values.data() + at, j);
+    }
+    std::copy(group.begin(), group.end(), m->values.begin() + static_cast<std::ptrdiff_t>(at));
+  }
+}
+
+float Rounded(const InputPlan& plan, float value) {
+  if (plan.rounded) {
+    value = Decode(*plan.rounded,
+                   Encode(*plan.rounded, value, Rounding::kNearestEven, 0, Overflow::kSpecial));
+  }
+  const bool subnormal = value != 0.0f && Magnitude(value) < kFloatMin;
+  return plan.flushed && subnormal ? std::copysign(0.0f, value) : value;
+}
+
+float InputElement(const InputPlan& plan, MatrixView<const float> x, std::size_t r, std::size_t c) {
+  if (plan.transposed) std::swap(r, c);
+  float value = 0.0f;
+  if (plan.shift == 0) {
+    value = x(r, c);
+  } else {
+    const auto at = static_cast<std::ptrdiff_t>(r * x.cols + c) + plan.shift;
+    const bool inside = at >= 0 && at < static_cast<std::ptrdiff_t>(x.size());
+    const auto i = static_cast<std::size_t>(at);
+    if (inside) value = x(i / x.cols, i % x.cols);
+  }
+  return Rounded(plan, value);
+}
+
+// The largest magnitude of the quantized matrix, or its largest signed value for kLargestSigned.
+float LargestOf(const KernelPlan& plan, MatrixView<const float> input) {
+  if (plan.tensor.amax == AmaxFrom::kLargestSigned) {
+    float largest = 0.0f;
+    for (std::size_t r = 0; r < input.rows; ++r) {
+      for (std::size_t c = 0; c < input.cols; ++c) largest = std::max(largest, input(r, c));
+    }
+    return largest;
+  }
+  return MaxMagnitudeOf(input, plan.kernel.dialect.nan == NanRule::kTensor);
+}
+
+std::vector<float> FoundAmax(const KernelPlan& plan, MatrixView<const float> x) {
+  std::size_t rows = plan.input.transposed ? x.cols : x.rows;
+  if (plan.tensor.amax == AmaxFrom::kWithoutLastRows) {
+    rows -= std::min(rows, plan.tensor.rows_left_out);
+  }
+  const std::size_t cols = plan.input.transposed ? x.rows : x.cols;
+  const bool by_row = plan.kernel.dialect.row_scaled;
+  const bool first_block = plan.tensor.amax == AmaxFrom::kFirstBlock;
+  const bool first_row = plan.tensor.amax == AmaxFrom::kFirstRow;
+  const std::size_t width =
+      first_block
+          ? std::min(cols, static_cast<std::size_t>(std::max(1, plan.kernel.dialect.block_cols)))
+          : cols;
+  const std::size_t height =
+      !by_row && (first_block || first_row) ? std::min<std::size_t>(rows, 1) : rows;
+  // Roundings are monotone and odd, so the rounded largest magnitude is the largest of the rounded.
+  const bool in_place = plan.input.hadamard == 0 && plan.input.shift == 0;
+  Matrix<float> copy;
+  MatrixView<const float> input =
+      (plan.input.transposed ? x.Transposed() : x).Block(0, 0, height, width);
+  if (!in_place) {
+    copy = InputOf(plan.input, x, 0, 0, height, width);
+    input = copy.View();
+  }
+  std::vector<float> amax;
+  for (std::size_t r = 0; r < (by_row ? rows : 1); ++r) {
+    const float largest = LargestOf(plan, by_row ? input.Block(r, 0, 1, width) : input);
+    amax.push_back(in_place ? Rounded(plan.input, largest) : largest);
+  }
+  return amax;
+}
+
+}  // namespace
+
+Matrix<float> InputOf(const InputPlan& plan, MatrixView<const float> x, std::size_t r,
+                      std::size_t c, std::size_t rows, std::size_t cols) {
+  const auto size = static_cast<std::size_t>(std::max(1, plan.hadamard));
+  const std::size_t first = c / size * size;  // whole groups of the transform
+  const std::size_t last = RoundUp(c + cols, size);
+  Matrix<float> wide(rows, last - first);
+  const std::size_t limit = plan.transposed ? x.rows : x.cols;
+  for (std::size_t i = 0; i < rows; ++i) {
+    for (std::size_t j = first; j < std::min(last, limit); ++j) {
+      wide(i, j - first) = InputElement(plan, x, r + i, j);
+    }
+  }
+  if (plan.hadamard != 0) Transform(plan, &wide);
+  if (first == c && last == c + cols) return wide;
+  Matrix<float> out(rows, cols);
+  for (std::size_t i = 0; i < rows; ++i) {
+    std::copy_n(&wide(i, c - first), cols, &out(i, 0));
+  }
+  return out;
+}
+
+Matrix<float> InputOf(const InputPlan& plan, MatrixView<const float> x) {
+  return plan.transposed ? InputOf(plan, x, 0, 0, x.cols, x.rows)
+                         : InputOf(plan, x, 0, 0, x.rows, x.cols);
+}
+
+std::vector<float> AmaxOf(const KernelPlan& plan, MatrixView<const float> x,
+                          const DialectOptions& options) {
+  const Dialect& d = plan.kernel.dialect;
+  if (!HasTensorScale(d)) return {};
+  const std::size_t wanted = !d.row_scaled ? 1 : plan.input.transposed ? x.cols : x.rows;
+  const bool given = plan.tensor.amax == AmaxFrom::kTensor && options.amax.size() == wanted;
+  std::vector<float> amax;
+  if (plan.tensor.amax == AmaxFrom::kGiven) {
+    amax.assign(wanted, plan.tensor.given);
+  } else {
+    amax = given ? options.amax : FoundAmax(plan, x);
+  }
+  if (plan.tensor.rounded) {
+    for (float& a : amax) {
+      a = Decode(*plan.tensor.rounded,
+                 Encode(*plan.tensor.rounded, a, Rounding::kNearestEven, 0, Overflow::kSpecial));
+    }
+  }
+  return amax;
+}
+
+}  // namespace fp4lab

@@ -1,0 +1,208 @@
+#include "fp4lab/judge/kernels/plan_edits.h"
+
+#include <limits>
+#include <vector>
+
+#include "fp4lab/dialect/stages.h"
+#include "fp4lab/quantize/quantize.h"
+
+namespace fp4lab {
+
+bool HasTensorScale(const KernelPlan& p) { return HasTensorScale(p.kernel.dialect); }
+bool IsMx(const KernelPlan& p) {
+  return p.kernel.dialect.scale_encoding == ScaleEncoding::kExponent;
+}
+bool HasScales(const KernelPlan& p) {
+  return p.kernel.dialect.block_scale != BlockScale::kOneBlock;
+}
+bool HasE4m3Scale(const KernelPlan& p) { return HasScales(p) && !IsMx(p); }
+bool IsFp4(const KernelPlan& p) { return p.kernel.dialect.element == FormatId::kE2M1; }
+bool IsStochastic(const KernelPlan& p) { return IsStochastic(p.kernel.dialect); }
+
+// ---- Formulas that are equal for every input
+
+bool Searches(const KernelPlan& p) {
+  return p.kernel.dialect.rounding == ElementRounding::kClosest;
+}
+
+namespace {
+
+// One representative of the formulas that are equal where S = D = 1, and the exact formula that
+// stands for an approximate one.
+BlockScale SameFormula(const KernelPlan& p, BlockScale formula) {
+  switch (formula) {
+    case BlockScale::kApproximate:
+      return BlockScale::kTimesSixth;
+    case BlockScale::kFoldedApproximate:
+      return BlockScale::kFoldedOpen;
+    case BlockScale::kDivideFirst:
+    case BlockScale::kDivideByTensorScale:
+    case BlockScale::kDivideByBoth:
+    case BlockScale::kOverDecode:
+      return HasTensorScale(p) ? formula : BlockScale::kNoTensorScale;
+    default:
+      return formula;
+  }
+}
+
+}  // namespace
+
+Factor SameFactor(const KernelPlan& p, Factor factor) {
+  switch (factor) {
+    case Factor::kReciprocalApproximate:
+      return Factor::kReciprocal;
+    case Factor::kEncodeTimesApproximate:
+      return Factor::kEncodeTimesRcp;
+    case Factor::kDivideByProduct:
+    case Factor::kDivideByQuotient:
+      return HasTensorScale(p) ? factor : Factor::kDivideByScale;
+    case Factor::kEncodeTimesRcp:
+    case Factor::kTwoSteps: {  // x * fl(1/s), where no scale is 0
+      const bool same =
+          !HasTensorScale(p) && p.kernel.dialect.scale_encoding == ScaleEncoding::kClamp2m6;
+      return same ? Factor::kRcpTensorScaleOverScale : factor;
+    }
+    default:
+      return factor;
+  }
+}
+
+bool HasNoZeroScale(const KernelPlan& p) {
+  switch (p.kernel.dialect.scale_encoding) {
+    case ScaleEncoding::kClamp2m6:
+    case ScaleEncoding::kClamp2m9:
+    case ScaleEncoding::kZeroToOne:
+    case ScaleEncoding::kZeroToEpsilon:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool LeavesNoneAbove(const KernelPlan& p) {
+  const Dialect& d = p.kernel.dialect;
+  return p.scale == ScalePlan{} && d.block_scale == BlockScale::kCeil;
+}
+bool LeavesNoneToWrap(const KernelPlan& p) {
+  const Dialect& d = p.kernel.dialect;
+  const bool by_rule = d.block_scale == BlockScale::kRceil || d.block_scale == BlockScale::kEven;
+  // The clamp excludes subnormal scales, so no scale is less than 15/16 of its exact value; and
+  // where D has lost bits, 1/D is Inf.
+  const bool by_clamp = d.scale_encoding == ScaleEncoding::kClamp2m6 &&
+                        d.tensor_scale == TensorScaleRule::kMultiplier &&
+                        d.factor == Factor::kRcpTensorScaleOverScale && p.scale == ScalePlan{};
+  return LeavesNoneAbove(p) || by_clamp ||
+         (p.scale == ScalePlan{} && (by_rule || d.block_scale == BlockScale::kCeilLog2 ||
+                                     d.block_scale == BlockScale::kOverflowAware));
+}
+
+namespace {
+
+// Whether t or v changes if `changed` replaces the tensor scale with S = 4, D = 1/4.
+bool Uses(const KernelPlan& p, const TensorScale& changed) {
+  const Dialect& d = p.kernel.dialect;
+  if (!HasTensorScale(d)) return false;
+  const TensorScale tensor{4.0f, 0.25f, 1.0f};
+  const auto scaled = [&](const TensorScale& l) {
+    return Scaled(d, 0.3f, FactorOf(d, 0.4f, 1.5f, std::uint8_t{0x3C}, l), l);
+  };
+  return ScaleBefore(d, 0.4f, tensor) != ScaleBefore(d, 0.4f, changed) ||
+         (!Searches(p) && scaled(tensor) != scaled(changed));
+}
+
+}  // namespace
+
+// `changed` also has the derived number of dialects that compute S from D, or D from S.
+bool UsesEncodeScale(const KernelPlan& p) {
+  const bool from_decode = IsDecodeFirst(p.kernel.dialect.tensor_scale);
+  return Uses(p, {5.0f, from_decode ? 0.25f : 0.2f, 1.0f});
+}
+bool UsesDecodeScale(const KernelPlan& p) {
+  const bool from_decode = IsDecodeFirst(p.kernel.dialect.tensor_scale);
+  return Uses(p, {from_decode ? 5.0f : 4.0f, 0.2f, 1.0f});
+}
+
+bool StoresNanScales(const Dialect& dialect) {
+  const std::vector<std::uint16_t> random(64, 0);
+  for (const float special :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    Matrix<float> x(1, 64, 1.0f);
+    x(0, 0) = special;
+    const Quantized q = QuantizeAs(dialect, x.View(), {.random = random});
+    for (const std::uint8_t byte : q.scales) {
+      if (IsNan(FormatOf(dialect.scale), byte)) return true;
+    }
+  }
+  return false;
+}
+
+bool MayFlush(const KernelPlan& p) {
+  const Dialect& d = p.kernel.dialect;
+  if (Searches(p)) return false;
+  switch (d.factor) {
+    case Factor::kEncodeOverScale:
+    case Factor::kEncodeOverScaleOpen:
+    case Factor::kEncodeTimesRcp:
+    case Factor::kEncodeTimesApproximate:
+    case Factor::kBf16:
+    case Factor::kTensorScale:
+    case Factor::kDivideByNormal:
+    case Factor::kApproximate:  // flushes by itself
+      return false;
+    case Factor::kRcpTensorScaleOverScale:
+      return HasTensorScale(d);
+    case Factor::kPowerOfTwo:  // only RCEIL has a scale of 2^127, for Inf; other rules end at 2^126
+      return d.block_scale == BlockScale::kRceil && d.inf_scale == InfScale::kRule;
+    case Factor::kDivideByScale:
+      return IsMx(p) && d.block_scale != BlockScale::kOverflowAware;  // others have no tiny scale
+    default:
+      return true;
+  }
+}
+
+bool SetFormula(KernelPlan& p, BlockScale formula) {
+  if (!HasE4m3Scale(p)) return false;
+  const bool other = SameFormula(p, formula) != SameFormula(p, p.kernel.dialect.block_scale);
+  p.scale.constant_over_amax = false;
+  p.kernel.dialect.block_scale = other ? formula : p.kernel.dialect.block_scale;
+  return other;
+}
+bool SetEncoding(KernelPlan& p, ScaleEncoding encoding) {
+  return HasE4m3Scale(p) && Change(p.kernel.dialect.scale_encoding, encoding);
+}
+bool SetFactor(KernelPlan& p, Factor factor) {
+  if (!HasE4m3Scale(p) || Searches(p)) return false;
+  if (SameFactor(p, factor) == SameFactor(p, p.kernel.dialect.factor)) return false;
+  return Change(p.kernel.dialect.factor, factor);
+}
+bool SetRounding(KernelPlan& p, ElementRounding rounding) {
+  return Change(p.kernel.dialect.rounding, rounding);
+}
+bool SetRule(KernelPlan& p, BlockScale rule) {
+  return IsMx(p) && Change(p.kernel.dialect.block_scale, rule);
+}
+bool SetNan(KernelPlan& p, NanRule rule) {
+  return HasScales(p) && Change(p.kernel.dialect.nan, rule);
+}
+bool SetConstant(KernelPlan& p, float scale_max) {
+  return HasTensorScale(p) && HasScales(p) && Change(p.kernel.dialect.scale_max, scale_max);
+}
+bool SetTiles(KernelPlan& p, ScaleTiles tiles) {
+  const ScaleOrder order = p.output.written.scales;
+  const bool in_tiles = order == ScaleOrder::k128x4 || order == ScaleOrder::k8x4;
+  // Tiles of 8x4 are stored row by row in any case.
+  const bool as_it_is = order == ScaleOrder::k8x4 && tiles == ScaleTiles::kRowByRow;
+  return HasScales(p) && in_tiles && !as_it_is && Change(p.output.scale_tiles, tiles);
+}
+bool SetWritten(KernelPlan& p, CodeOrder order) {
+  return IsFp4(p) && Change(p.output.written.codes, order);
+}
+bool SetWritten(KernelPlan& p, ScaleOrder order) {
+  return HasScales(p) && Change(p.output.written.scales, order);
+}
+bool SetWritten(KernelPlan& p, TensorScaleConvention convention) {
+  return HasTensorScale(p) && p.kernel.layout.tensor_scale != TensorScaleConvention::kNone &&
+         Change(p.output.written.tensor_scale, convention);
+}
+
+}  // namespace fp4lab

@@ -1,0 +1,63 @@
+// Predicates on a KernelPlan, and edits of it, for the rows of the table of deviations.
+#pragma once
+
+#include "fp4lab/judge/kernels/kernel_plan.h"
+
+namespace fp4lab {
+
+// Assigns; returns false if the field already had the value.
+template <class T, class U>
+bool Change(T& field, U value) {
+  if (field == T(value)) return false;
+  field = value;
+  return true;
+}
+
+bool HasTensorScale(const KernelPlan& p);
+bool IsMx(const KernelPlan& p);
+bool HasScales(const KernelPlan& p);
+bool HasE4m3Scale(const KernelPlan& p);
+bool IsFp4(const KernelPlan& p);
+bool IsStochastic(const KernelPlan& p);
+
+// Whether codes are searched for with the element and the stored scale, without a factor and a
+// scaled element.
+bool Searches(const KernelPlan& p);
+// One representative of the factors that are equal for this plan: without a tensor scale (S = D =
+// 1), and the exact factor for an approximate one.
+Factor SameFactor(const KernelPlan& p, Factor factor);
+
+// Whether the dialect never stores a scale of 0.
+bool HasNoZeroScale(const KernelPlan& p);
+
+// Whether the scales leave no scaled element beyond the largest; whether they leave none that
+// rounds beyond it.
+bool LeavesNoneAbove(const KernelPlan& p);
+bool LeavesNoneToWrap(const KernelPlan& p);
+
+// Whether a byte depends on S, or on D.
+bool UsesEncodeScale(const KernelPlan& p);
+bool UsesDecodeScale(const KernelPlan& p);
+
+// Whether the dialect ever stores a NaN scale byte.
+bool StoresNanScales(const Dialect& dialect);
+
+// Whether the formulas have an intermediate number whose flushing may change a byte. S/s, S and
+// scaled elements never do.
+bool MayFlush(const KernelPlan& p);
+
+// Edits of one part of the plan; each returns false if it changes nothing or does not apply.
+bool SetFormula(KernelPlan& p, BlockScale formula);
+bool SetEncoding(KernelPlan& p, ScaleEncoding encoding);
+bool SetFactor(KernelPlan& p, Factor factor);
+bool SetRounding(KernelPlan& p, ElementRounding rounding);
+bool SetRule(KernelPlan& p, BlockScale rule);
+bool SetNan(KernelPlan& p, NanRule rule);
+bool SetConstant(KernelPlan& p, float scale_max);
+// Applies if the kernel's scales are stored in tiles.
+bool SetTiles(KernelPlan& p, ScaleTiles tiles);
+bool SetWritten(KernelPlan& p, CodeOrder order);
+bool SetWritten(KernelPlan& p, ScaleOrder order);
+bool SetWritten(KernelPlan& p, TensorScaleConvention convention);
+
+}  // namespace fp4lab

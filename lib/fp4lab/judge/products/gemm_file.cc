@@ -1,0 +1,131 @@
+#include "fp4lab/judge/products/gemm_file.h"
+
+#include <vector>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/base/suggest.h"
+#include "fp4lab/block/packing.h"
+#include "fp4lab/dialect/dialect.h"
+#include "fp4lab/exchange/matrix_file.h"
+#include "fp4lab/exchange/stored_file.h"
+#include "fp4lab/io/safetensors.h"
+
+namespace fp4lab {
+namespace {
+
+std::string SizeText(const MmaOperand& x) {
+  return std::to_string(x.rows) + "x" + std::to_string(x.cols);
+}
+
+bool HoldsStored(std::string_view text) {
+  const FilePlace place = SplitPlace(text);
+  if (place.ending != ".safetensors" && place.ending != ".npz" && place.ending != ".gguf") {
+    return false;
+  }
+  for (const StoredFileEntry& entry : ListStored(place.path)) {
+    const bool inside = !entry.name.empty() && place.name.rfind(entry.name + ".", 0) == 0;
+    if (place.name.empty() || place.name == entry.name || inside) return true;
+  }
+  return false;
+}
+
+GemmOperandFile FromStored(std::string_view place) {
+  const StoredFile file = ReadStored(place);
+  GemmOperandFile result{.operand = MakeMmaOperand(file.matrix, place), .what = {}, .amax = {}};
+  result.what = SizeText(result.operand) + " " + std::string(Named(file.matrix.element).name);
+  if (result.operand.IsScaled()) {
+    result.what += ", " + std::string(Named(file.matrix.scale).name) + " scales of " +
+                   std::to_string(result.operand.group);
+  }
+  const TensorScaleConvention convention = file.matrix.layout.tensor_scale;
+  if (file.matrix.tensor_scale.size() == 1 && convention != TensorScaleConvention::kNone) {
+    const Dialect* dialect = FindDialect(file.dialect);
+    const float constant = dialect != nullptr ? TensorScaleConstant(*dialect)
+                                              : TensorScaleConstant(file.matrix, 448.0f);
+    const float value = file.matrix.tensor_scale[0];
+    result.amax =
+        convention == TensorScaleConvention::kAmax
+            ? value
+            : ConvertTensorScale(value, convention, TensorScaleConvention::kAmax, constant);
+  }
+  return result;
+}
+
+GemmOperandFile FromNumbers(std::string_view place, std::string_view format) {
+  const NumberFile file = ReadMatrix(place);
+  std::optional<FormatId> id;
+  if (!format.empty()) {
+    id = FindFormat(format);
+    if (!id) {
+      throw Error("--operand " + std::string(format),
+                  "is not a format; " +
+                      DidYouMean(format, NamesOf(kFormats), "`fp4lab formats` lists them"));
+    }
+  } else if (file.type.kind == NumberType::Kind::kFormat) {
+    id = file.type.format;
+  } else {
+    throw Error(place, "holds " + std::string(Name(file.type)) +
+                           " numbers: state with --operand the format they are rounded to");
+  }
+  GemmOperandFile result{
+      .operand = MakeMmaOperand(FormatOf(*id), file.values.View()), .what = {}, .amax = {}};
+  result.what = SizeText(result.operand) + " " + std::string(Named(*id).name);
+  return result;
+}
+
+StoredMatrix StoredOf(const MmaOperand& x, FormatId element, FormatId scale) {
+  StoredMatrix stored{.rows = x.rows,
+                      .cols = x.cols,
+                      .element = element,
+                      .scale = scale,
+                      .block_rows = 1,
+                      .block_cols = x.group,
+                      .layout = {.tensor_scale = TensorScaleConvention::kNone}};
+  const std::vector<std::uint8_t> codes(x.codes.begin(), x.codes.end());
+  stored.codes = PackCodes(codes, x.rows, x.cols, stored.layout.codes);
+  stored.scales = x.scales;
+  return stored;
+}
+
+}  // namespace
+
+MmaOperand MakeMmaOperand(const StoredMatrix& stored, std::string_view where) {
+  StorageLayout plain{.codes = CodeOrder::kBytes, .scales = ScaleOrder::kLinear};
+  plain.tensor_scale = stored.layout.tensor_scale;
+  const StoredMatrix m = Convert(stored, plain, 448.0f, where);
+  return MakeMmaOperand(FormatOf(m.element), {m.codes.data(), m.rows, m.cols}, FormatOf(m.scale),
+                        m.block_rows, m.block_cols, m.scales);
+}
+
+GemmOperandFile ReadGemmOperand(std::string_view place, std::string_view format) {
+  if (!HoldsStored(place)) return FromNumbers(place, format);
+  if (!format.empty()) {
+    throw Error("--operand " + std::string(format),
+                std::string(place) + " is quantized already: leave the option out");
+  }
+  return FromStored(place);
+}
+
+void WriteProbes(const ProbeSet& set, std::string_view path) {
+  if (SplitPlace(path).ending != ".safetensors") {
+    throw Error(path, "probes are written to a .safetensors file");
+  }
+  SafetensorsFile file;
+  for (const auto& [name, x] : {std::pair<const char*, const MmaOperand*>{"a", &set.a},
+                                std::pair<const char*, const MmaOperand*>{"b", &set.b}}) {
+    const FormatId element = *FindFormat(set.a.IsScaled() ? "e2m1" : set.operands);
+    if (x->IsScaled()) {
+      const bool nvfp4 = x->group == 16;
+      const FormatId scale = nvfp4 ? FormatId::kE4M3 : FormatId::kE8M0;
+      AddStored(StoredOf(*x, element, scale), nvfp4 ? "nvfp4.te" : "mxfp4.floor", name, &file);
+      continue;
+    }
+    const NumberType type{NumberType::Kind::kFormat, element};
+    const Matrix<float> values = FloatValues(*x);
+    file.tensors[name] = {
+        std::string(SafetensorsName(type)), {x->rows, x->cols}, EncodeNumbers(type, values.values)};
+  }
+  WriteSafetensors(path, file);
+}
+
+}  // namespace fp4lab

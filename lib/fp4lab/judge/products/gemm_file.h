@@ -1,0 +1,32 @@
+// Operands of matrix products and their probes, from and to files.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "fp4lab/exchange/stored.h"
+#include "fp4lab/judge/products/gemm_probe.h"
+#include "fp4lab/tensor/mma_operand.h"
+
+namespace fp4lab {
+
+struct GemmOperandFile {
+  MmaOperand operand;
+  std::string what;           // "32x128 float4_e2m1fn, float8_e4m3fn scales of 16"
+  std::optional<float> amax;  // the tensor's amax, if the file has a single tensor scale
+};
+
+// Reads an operand from path or path#name: a quantized matrix in any layout that
+// exchange/stored_file.h reads, or plain numbers. Plain numbers are rounded to `format` (a short
+// name: "bf16"); if that is empty, the file must hold a narrow format. Throws Error with the remedy
+// if the file has neither.
+GemmOperandFile ReadGemmOperand(std::string_view place, std::string_view format = {});
+
+MmaOperand MakeMmaOperand(const StoredMatrix& stored, std::string_view where);
+
+// Writes operands "a" and "b" to one .safetensors file: quantized matrices, or tensors of plain
+// numbers.
+void WriteProbes(const ProbeSet& set, std::string_view path);
+
+}  // namespace fp4lab

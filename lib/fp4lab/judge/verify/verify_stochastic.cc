@@ -1,0 +1,119 @@
+#include "fp4lab/judge/verify/verify_stochastic.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/base/parallel.h"
+
+namespace fp4lab {
+namespace {
+
+constexpr std::string_view kAnswers[] = {"accepted", "refused", "undecided"};  // StochasticAnswer's
+
+// v of every element, the input of its rounding.
+std::vector<float> Scaled(const Dialect& dialect, MatrixView<const float> x,
+                          const DialectOptions& options) {
+  std::vector<float> scaled(x.rows * x.cols);
+  ParallelFor(x.rows, [&](std::size_t r) {
+    for (std::size_t c = 0; c < x.cols; ++c) {
+      scaled[r * x.cols + c] = TraceAs(dialect, x, r, c, options).scaled;
+    }
+  });
+  return scaled;
+}
+
+void Add(const PartVerdict& run, std::size_t keep, PartVerdict* all) {
+  all->total += run.total;
+  all->different += run.different;
+  all->same_value += run.same_value;
+  for (const Difference& d : run.first) {
+    if (all->first.size() < keep) all->first.push_back(d);
+  }
+}
+
+std::string Rate(double p) {
+  char buffer[32];
+  std::snprintf(buffer, sizeof buffer, "%.3g", p);
+  return buffer;
+}
+
+}  // namespace
+
+bool StatisticalVerdict::Accepted() const {
+  return exact.scales.different == 0 && exact.tensor_scale.different == 0 &&
+         rounding.answer == StochasticAnswer::kAccepted;
+}
+
+StatisticalVerdict VerifyStatistically(const Dialect& dialect, MatrixView<const float> x,
+                                       std::span<const StoredMatrix> runs, std::string_view where,
+                                       const VerifyOptions& options, double error_rate) {
+  Expects(IsStochastic(dialect) && !runs.empty(), "runs of a stochastic dialect");
+  const std::vector<std::uint16_t> zeros(x.rows * x.cols, 0);
+  DialectOptions known{.amax = options.quantize.amax, .random = zeros};
+  const Quantized right = QuantizeAs(dialect, x, known);
+  known.amax = right.amax;
+  const std::vector<float> scaled = Scaled(dialect, x, known);
+
+  StatisticalVerdict verdict;
+  std::vector<Quantized> loaded;
+  for (const StoredMatrix& run : runs) {
+    const Verdict one = CompareQuantized(dialect, right, run, where, options);
+    Add(one.scales, options.first, &verdict.exact.scales);
+    Add(one.tensor_scale, options.first, &verdict.exact.tensor_scale);
+    verdict.exact.has_tensor_scale = one.has_tensor_scale;
+    loaded.push_back(Load(dialect, run, where));
+  }
+  StochasticSample sample{.element = dialect.element,
+                          .form = dialect.rounding == ElementRounding::kStochastic8
+                                      ? RandomForm::kTe8
+                                      : RandomForm::kCvtRs,
+                          .rows = x.rows,
+                          .cols = x.cols,
+                          .scaled = scaled,
+                          .outputs = {}};
+  for (const Quantized& q : loaded) sample.outputs.push_back(q.codes);
+  verdict.rounding = JudgeStochastic(sample, error_rate);
+  return verdict;
+}
+
+std::string StatisticalText(const Dialect& dialect, const StatisticalVerdict& verdict) {
+  const StochasticVerdict& v = verdict.rounding;
+  std::string text = std::string(dialect.name) + ", " + std::to_string(v.repetitions) + " runs, " +
+                     std::to_string(v.free_elements) + " elements between two codes: " +
+                     std::string(kAnswers[static_cast<std::size_t>(v.answer)]) + "\n";
+  const auto part = [&](const char* name, const PartVerdict& p) {
+    text += std::string(name) + (p.different == 0 ? "equal (" + std::to_string(p.total) + ")\n"
+                                                  : std::to_string(p.different) + " of " +
+                                                        std::to_string(p.total) + " differ\n");
+  };
+  part("scales  ", verdict.exact.scales);
+  if (verdict.exact.has_tensor_scale) part("tensor scale ", verdict.exact.tensor_scale);
+  if (!v.reason.empty()) text += "codes   " + v.reason + "\n";
+  for (const StochasticStatistic& s : v.statistics) {
+    text += "  " + std::string(s.name) + ": " + std::to_string(s.tests) +
+            " tests, p >= " + Rate(s.p_value) + (s.what.empty() ? "" : "; " + s.what) + "\n";
+  }
+  return text;
+}
+
+Json StatisticalJson(const Dialect& dialect, const StatisticalVerdict& verdict) {
+  const StochasticVerdict& v = verdict.rounding;
+  Json statistics = Json::array();
+  for (const StochasticStatistic& s : v.statistics) {
+    statistics.push_back(
+        {{"name", s.name}, {"tests", s.tests}, {"p_value", s.p_value}, {"what", s.what}});
+  }
+  return {{"dialect", dialect.name},
+          {"accepted", verdict.Accepted()},
+          {"rounding", kAnswers[static_cast<std::size_t>(v.answer)]},
+          {"reason", v.reason},
+          {"runs", v.repetitions},
+          {"free_elements", v.free_elements},
+          {"scales_different", verdict.exact.scales.different},
+          {"level_two_different", verdict.exact.tensor_scale.different},
+          {"statistics", std::move(statistics)}};
+}
+
+}  // namespace fp4lab

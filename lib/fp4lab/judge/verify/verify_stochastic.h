@@ -1,0 +1,31 @@
+// Verifies a stochastic kernel without its random bits: scales exactly, codes by distribution.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "fp4lab/formats/stochastic_verdict.h"
+#include "fp4lab/judge/verify/verify.h"
+
+namespace fp4lab {
+
+struct StatisticalVerdict {
+  Verdict exact;  // scales and the tensor scale of all runs together; codes are not compared
+  StochasticVerdict rounding;
+  // Whether scales and the tensor scale are the dialect's in every run, and the codes are
+  // distributed as its rounding says.
+  bool Accepted() const;
+};
+
+// Verifies several runs of one kernel on one input, each with its own random bits, for a dialect
+// with stochastic rounding (Expects). A correct kernel is refused with probability `error_rate` at
+// most.
+StatisticalVerdict VerifyStatistically(const Dialect& dialect, MatrixView<const float> x,
+                                       std::span<const StoredMatrix> runs, std::string_view where,
+                                       const VerifyOptions& options = {}, double error_rate = 1e-6);
+
+std::string StatisticalText(const Dialect& dialect, const StatisticalVerdict& verdict);
+Json StatisticalJson(const Dialect& dialect, const StatisticalVerdict& verdict);
+
+}  // namespace fp4lab

@@ -1,0 +1,122 @@
+// A training recipe for one linear as data: the six operands of its three GEMMs, each in a stated
+// number format, and one use of the linear in a step.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string_view>
+
+#include "fp4lab/base/matrix.h"
+#include "fp4lab/base/random.h"
+#include "fp4lab/dialect/dialect.h"
+#include "fp4lab/nn/delayed_scaling.h"
+#include "fp4lab/quantize/quantize.h"
+#include "fp4lab/tensor/accumulation.h"
+#include "fp4lab/transform/hadamard.h"
+
+namespace fp4lab {
+
+// The source of a Hadamard transform's signs. Both operands of a GEMM have the same signs.
+enum class HadamardSignSource : std::uint8_t {
+  kTransformerEngine,  // its fixed vector of 16 signs, repeated
+  kNone,
+  kSeeded,  // one vector, drawn from the seed of the run
+  kFresh    // one vector for each step, drawn from the seed and the step
+};
+
+struct NamedSignSource {
+  HadamardSignSource source;
+  std::string_view name;
+};
+inline constexpr std::array kHadamardSignSources = {
+    NamedSignSource{HadamardSignSource::kTransformerEngine, "te"},
+    NamedSignSource{HadamardSignSource::kNone, "none"},
+    NamedSignSource{HadamardSignSource::kSeeded, "seeded"},
+    NamedSignSource{HadamardSignSource::kFresh, "fresh"},
+};
+
+// One operand of one GEMM. Its blocks and its Hadamard groups lie along the GEMM's reduction axis.
+struct OperandRecipe {
+  std::optional<Dialect> format;  // nullopt: not quantized; any dialect, its rounding included
+  int hadamard = 0;               // 0: none; else RandomHadamard of that size
+  HadamardSignSource signs = HadamardSignSource::kTransformerEngine;
+  RandomGenerator random = RandomGenerator::kPhilox;  // of stochastic rounding
+  // For dgrad's weight and wgrad's input: the operand is made of the tensor that fprop's operand
+  // decodes to (rounded to BF16 if `LinearRecipe::bf16`), not of the original tensor.
+  bool from_fprop = false;
+  DelayedScaling delayed = {};  // for formats with one tensor scale
+
+  friend constexpr bool operator==(const OperandRecipe&, const OperandRecipe&) = default;
+};
+
+// Whether the operand of a tensor, transposed, is the operand of the transposed tensor.
+constexpr bool SharesTranspose(const OperandRecipe& a, const OperandRecipe& b) {
+  if (a != b || a.hadamard != 0) return false;
+  return !a.format || (!TakesRandomBits(*a.format) && !a.format->row_scaled &&
+                       a.format->block_rows == a.format->block_cols);
+}
+
+struct GemmRecipe {
+  OperandRecipe a, b;
+  // How the product adds; null: Gemm's order, by the blocks of the operands.
+  const Accumulation* accumulation = nullptr;
+  friend constexpr bool operator==(const GemmRecipe&, const GemmRecipe&) = default;
+};
+
+// x (tokens, in), w (out, in), y and dy (tokens, out).
+struct LinearRecipe {
+  // Operands are rounded to BF16 (RNE) first, the dtype in which Transformer Engine's modules see
+  // them; false: operands stay binary32.
+  bool bf16 = true;
+  GemmRecipe fprop;  // y  = x w^T     a = input, b = weight, along in
+  GemmRecipe dgrad;  // dx = dy w      a = grad,  b = weight, along out
+  GemmRecipe wgrad;  // dw = dy^T x    a = grad,  b = input,  along tokens
+
+  friend constexpr bool operator==(const LinearRecipe&, const LinearRecipe&) = default;
+};
+
+// The six operands, in the order in which RandomStream::tensor counts them.
+enum LinearOperand { kFpropInput, kFpropWeight, kDgradGrad, kDgradWeight, kWgradGrad, kWgradInput };
+inline constexpr std::uint32_t kLinearOperands = 6;
+// Whether the operand is made of the weight.
+constexpr bool IsWeight(LinearOperand operand) {
+  return operand == kFpropWeight || operand == kDgradWeight;
+}
+// Whether the GEMM sees the transpose of the tensor.
+constexpr bool IsColumnwise(LinearOperand operand) {
+  return operand == kDgradWeight || operand == kWgradGrad || operand == kWgradInput;
+}
+// "fprop.input", ..., "wgrad.input".
+std::string_view OperandName(LinearOperand operand);
+
+// The random bits of an operand in a use of the linear with `random`.
+constexpr RandomSource RandomSourceOf(const OperandRecipe& recipe, LinearOperand operand,
+                                      RandomStream random) {
+  random.tensor += static_cast<std::uint32_t>(operand);
+  return {random, recipe.random, IsColumnwise(operand)};
+}
+
+// A quantized operand as its GEMM takes it, for diagnostics: the reduction axis along columns.
+struct ObservedOperand {
+  LinearOperand operand;
+  MatrixView<const float> before;  // the quantizer's input: rounded, transformed
+  MatrixView<const float> values;  // element * block scale, without the tensor's or rows' scale
+  const Dialect& dialect;
+  const DialectOptions& options;  // amaxes and random bits that it was quantized with
+  const Quantized& quantized;     // codes and scales of `values`
+};
+using OperandObserver = std::function<void(const ObservedOperand&)>;
+
+// One use of a linear: stochastic rounding of operand k takes `random` with tensor + k.
+struct LinearCall {
+  RandomStream random;
+  const OperandObserver* observer = nullptr;
+  AmaxHistories histories = {};  // read and written where an operand has delayed scaling
+};
+
+// The transform of an operand for one call. recipe.hadamard must not be 0.
+HadamardTransform TransformOf(const OperandRecipe& recipe, const LinearCall& call);
+
+}  // namespace fp4lab

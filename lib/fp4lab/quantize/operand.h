@@ -1,0 +1,38 @@
+// Operands of GEMMs: a matrix quantized by any dialect, as values or as FP4 integers. The kernels
+// of block/ serve the tuned dialects (block/tuned.h), the kernels of quantize.cc all others.
+#pragma once
+
+#include <optional>
+
+#include "fp4lab/base/matrix.h"
+#include "fp4lab/block/fp4_integers.h"
+#include "fp4lab/block/quantize.h"
+#include "fp4lab/dialect/gemm_alpha.h"  // OperandDecode, GemmAlpha
+#include "fp4lab/quantize/quantize.h"
+
+namespace fp4lab {
+
+// The options for the kernels of block/ if they serve the dialect with these options, else nullopt.
+std::optional<QuantizeOptions> TunedOptions(const Dialect& dialect, const DialectOptions& options);
+
+// out(r, c) = element value * block scale, without the tensor (or row) scale; `out` may be x.
+// Dialects with a tensor scale need options.amax (from TensorAmaxes).
+void QuantizeToValues(const Dialect& dialect, MatrixView<const float> x,
+                      const DialectOptions& options, MatrixView<float> out);
+
+// The values of QuantizeToValues, from the result of a quantizer.
+void ToOperandValues(const Dialect& dialect, const Quantized& quantized, MatrixView<float> out);
+
+// The values of QuantizeToValues as FP4 integers and scales, for a dialect with HasFp4Integers
+// (block/fp4_integers.h). out.codes has unit stride along its rows, or in either direction if
+// TunedOptions returns options. Returns whether `out` is exact (block/fp4_integers.h: every scale
+// is +0 or in [2^-60, 2^58]); if not, the caller must use QuantizeToValues.
+bool QuantizeToFp4Integers(const Dialect& dialect, MatrixView<const float> x,
+                           const DialectOptions& options, const Fp4Integers& out);
+
+namespace reference {
+void QuantizeToValues(const Dialect& dialect, MatrixView<const float> x,
+                      const DialectOptions& options, MatrixView<float> out);
+}
+
+}  // namespace fp4lab

@@ -1,0 +1,198 @@
+#include "fp4lab/quantize/statistics.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/base/parallel.h"
+#include "fp4lab/dialect/stages.h"
+#include "fp4lab/quantize/blocks.h"
+#include "fp4lab/quantize/operand.h"
+
+namespace fp4lab {
+namespace {
+
+using Elements = std::span<const MeasuredElement>;
+
+double PercentOf(const Tally& t) { return Percent(t.part, t.whole); }
+
+constexpr double kMostDecibel = 3000.0;  // the SQNR of an exact copy: JSON has no infinity
+
+constexpr std::array kDiagnostics = {
+    Diagnostic{
+        .key = "amax",
+        .log_key = "amax",
+        .name = "Largest magnitude",
+        .label = "amax",
+        .unit = "",
+        .definition = "max |x|",
+        .reading = "The range that the scales have to cover.",
+        .digits = 0,
+        .figure = "",
+        .add =
+            [](Elements elements, Tally* t) {
+              for (const MeasuredElement& e : elements) {
+                t->largest = std::max(t->largest, std::fabs(e.x));
+              }
+            },
+        .value = [](const Tally& t) { return t.largest; },
+    },
+    Diagnostic{
+        .key = "underflow_percent",
+        .log_key = "underflows%",  // TE divides by all elements
+        .name = "Underflow",
+        .label = "underflow",
+        .unit = "%",
+        .definition = "share of the non-zero elements with q = 0",
+        .reading = "Elements that are too small for their block's scale are decoded to 0.",
+        .digits = 2,
+        .figure = "",
+        .add =
+            [](Elements elements, Tally* t) {
+              for (const MeasuredElement& e : elements) {
+                t->part += Underflows(e) ? 1.0 : 0.0;
+                t->whole += e.x != 0.0 ? 1.0 : 0.0;
+              }
+            },
+        .value = PercentOf,
+    },
+    Diagnostic{
+        .key = "clip_percent",
+        .log_key = "clip%",
+        .name = "Clipping",
+        .label = "clipped",
+        .unit = "%",
+        .definition =
+            "share of the elements beyond the largest magnitude of their block, |x| > |q|",
+        .reading = "Scales that round down clip the largest elements.",
+        .digits = 2,
+        .figure = "",
+        .add =
+            [](Elements elements, Tally* t) {
+              for (const MeasuredElement& e : elements) t->part += IsClipped(e) ? 1.0 : 0.0;
+              t->whole += static_cast<double>(elements.size());
+            },
+        .value = PercentOf,
+    },
+    Diagnostic{
+        .key = "sqnr_db",
+        .log_key = "sqnr",
+        .name = "Signal to quantization noise",
+        .label = "SQNR",
+        .unit = "dB",
+        .definition = "10 log10(sum x^2 / sum (x - q)^2)",
+        .reading = "6 dB is a factor of two in relative error. Stochastic rounding lowers the "
+                   "SQNR in exchange for an unbiased mean.",
+        .digits = 2,
+        .figure = "sqnr.svg",
+        .add =
+            [](Elements elements, Tally* t) {
+              for (const MeasuredElement& e : elements) {
+                t->whole += e.x * e.x;
+                t->part += (e.x - e.y) * (e.x - e.y);
+              }
+            },
+        .value = [](const Tally& t) { return std::min(Decibel(t.whole, t.part), kMostDecibel); },
+    },
+    Diagnostic{
+        .key = "bias_percent",
+        .log_key = "bias%",
+        .name = "Bias of magnitudes",
+        .label = "bias",
+        .unit = "%",
+        .definition = "sum (q - x) sign(x) / sum |x|",
+        .reading = "Negative: quantization shrinks the tensor; positive: it grows. With stochastic "
+                   "rounding only clipping causes a bias. The bias matters more, relative to "
+                   "noise, the longer the sums of a GEMM are.",
+        .digits = 3,
+        .figure = "",
+        .add =
+            [](Elements elements, Tally* t) {
+              for (const MeasuredElement& e : elements) {
+                t->part += e.x < 0.0 ? e.x - e.y : e.x > 0.0 ? e.y - e.x : 0.0;
+                t->whole += std::fabs(e.x);
+              }
+            },
+        .value = PercentOf,
+    },
+};
+
+void Join(const Tally& from, Tally* to) {
+  to->part += from.part;
+  to->whole += from.whole;
+  to->largest = std::max(to->largest, from.largest);
+}
+
+// The finite elements of row r with their decoded values.
+std::vector<MeasuredElement> RowOf(const Dialect& d, const BlockGrid& grid,
+                                   MatrixView<const float> x, const Quantized& q, std::size_t r) {
+  const double decode = OperandDecode(d, TensorScaleOfRow(d, q.amax, r).amax);
+  const float largest = MaxFinite(d.element);
+  std::vector<MeasuredElement> row;
+  row.reserve(x.cols);
+  for (std::size_t c = 0; c < x.cols; ++c) {
+    const float value = Decode(d.element, q.codes[r * x.cols + c]);
+    const double y = double{value * ScaleAt(d, grid, q, r, c)} * decode;
+    if (!std::isfinite(x(r, c)) || !std::isfinite(y)) continue;
+    row.push_back({.x = x(r, c), .y = y, .at_largest = std::fabs(value) >= largest});
+  }
+  return row;
+}
+
+}  // namespace
+
+std::span<const Diagnostic> Diagnostics() { return kDiagnostics; }
+
+double DiagnosticValues::operator[](std::string_view key) const {
+  const auto row = std::find_if(kDiagnostics.begin(), kDiagnostics.end(),
+                                [&](const Diagnostic& d) { return d.key == key; });
+  Expects(row != kDiagnostics.end(), "a key of Diagnostics()");
+  return numbers[static_cast<std::size_t>(row - kDiagnostics.begin())];
+}
+
+double Percent(double part, double whole) { return whole == 0.0 ? 0.0 : 100.0 * part / whole; }
+
+double Decibel(double signal, double noise) {
+  if (signal == 0.0) return 0.0;
+  if (noise == 0.0) return std::numeric_limits<double>::infinity();
+  return 10.0 * std::log10(signal / noise);
+}
+
+QuantizationStatistics MeasureQuantization(const Dialect& dialect, MatrixView<const float> x,
+                                           const Quantized& quantized) {
+  Expects(quantized.rows == x.rows && quantized.cols == x.cols, "quantized has the shape of x");
+  struct Row {
+    std::array<Tally, kDiagnostics.size()> tallies;
+    std::size_t elements = 0;
+  };
+  const BlockGrid grid(dialect, x.rows, x.cols);
+  std::vector<Row> rows(x.rows);
+  ParallelFor(x.rows, [&](std::size_t r) {
+    const std::vector<MeasuredElement> elements = RowOf(dialect, grid, x, quantized, r);
+    rows[r].elements = elements.size();
+    for (std::size_t i = 0; i < kDiagnostics.size(); ++i) {
+      kDiagnostics[i].add(elements, &rows[r].tallies[i]);
+    }
+  });
+  Row all;
+  for (const Row& row : rows) {
+    all.elements += row.elements;
+    for (std::size_t i = 0; i < kDiagnostics.size(); ++i) Join(row.tallies[i], &all.tallies[i]);
+  }
+  QuantizationStatistics statistics;
+  for (std::size_t i = 0; i < kDiagnostics.size(); ++i) {
+    statistics.values.numbers[i] = kDiagnostics[i].value(all.tallies[i]);
+  }
+  statistics.elements = all.elements;
+  statistics.not_finite = x.size() - all.elements;
+  return statistics;
+}
+
+QuantizationStatistics MeasureQuantization(const Dialect& dialect, MatrixView<const float> x,
+                                           const DialectOptions& options) {
+  return MeasureQuantization(dialect, x, QuantizeAs(dialect, x, options));
+}
+
+}  // namespace fp4lab

@@ -1,0 +1,101 @@
+// Reads results.json into the structures that the analysis and the report work on.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fp4lab/io/json.h"
+#include "fp4lab/train/diagnose.h"
+
+namespace fp4lab::study {
+
+// The annealed losses of a run at one budget, nats per token.
+struct AnnealedPoint {
+  std::int64_t tokens = 0, steps = 0;
+  double loss = 0;       // validation in the precision of the training
+  double loss_high = 0;  // the same weights in high precision; NaN where it was not measured
+  std::vector<double> chunks, chunks_high;  // the same for each chunk of the validation text
+};
+
+struct TrunkLoss {
+  std::int64_t tokens = 0;
+  double loss = 0;
+};
+
+struct CurvePoint {
+  std::int64_t step = 0, tokens = 0;
+  double loss = 0, learning_rate = 0;
+};
+
+struct RunResult {
+  std::string arm;
+  std::uint64_t seed = 0;
+  bool diverged = false;
+  std::int64_t diverged_step = 0;
+  std::string diverged_tensor;
+  std::vector<AnnealedPoint> points;
+  std::vector<TrunkLoss> trunk_points;
+  std::vector<CurvePoint> curve;
+  std::vector<TensorStatistics> tensors;  // each quantized operand, where the trunk ends
+  double seconds = 0, tokens_per_second = 0;
+};
+
+// The question that the study registered before its runs: its member "analysis".
+struct Question {
+  std::string reference;
+  std::string format, format_reference;  // the contrast {f, R}; empty: none was registered
+  std::int64_t primary_tokens = 0;
+  double confidence = 0.95;
+  std::vector<std::string> null_arms;  // twins of the reference that measure the noise floor
+  Json criteria = Json::array();
+};
+
+struct ModelSize {
+  std::int64_t parameters = 0, block_parameters = 0;
+};
+
+struct Results {
+  std::string name, title, description, version;
+  Json numerics;  // by arm, the fingerprint of its runs; empty in files of older versions
+  Json study;     // resolved: every default spelled out
+  std::string corpus;
+  std::int64_t vocabulary = 0, train_tokens = 0, validation_tokens = 0;
+  std::string train_sha256, validation_sha256;
+  std::int64_t parameters = 0, block_parameters = 0;  // of arms without a model of their own
+  std::map<std::string, ModelSize> sizes;             // of the other arms
+  std::vector<std::string> arms;                      // in the study's order
+  std::vector<std::uint64_t> seeds;                   // in the study's order
+  std::vector<std::int64_t> budgets;
+  Question question;                    // with the first reference and contrast
+  bool exploratory = false;             // the question was changed after a run was complete
+  std::vector<std::string> references;  // one for each model of the arms
+  std::vector<std::vector<std::string>> contrasts;  // pairs {f, R}, at most one for each model
+  std::vector<RunResult> runs;
+
+  const RunResult* Find(std::string_view arm, std::uint64_t seed) const;
+  // Whether any operand of any run has a finite value of it; files of older versions may have none.
+  bool Has(const Diagnostic& diagnostic) const;
+};
+
+// The results of each model of a study by themselves, in the order of Results::references: its
+// arms, runs, reference, contrast, null arms and criteria. A single element for a study with one
+// model.
+std::vector<Results> ByModel(const Results& results);
+
+// Reads schema "fp4lab.study.results/1" and ignores unknown members. Throws Error for another
+// schema, for a missing or malformed member, and where "sha256" is not the hash of the content.
+Results ReadResults(const Json& json, const std::string& where);
+// The text of results.json: `results` with the member "sha256", the SHA-256 of the document without
+// that member, its keys sorted and without spaces.
+std::string ResultsText(Json results);
+// Whether `results` has the member "sha256"; older versions wrote none.
+bool HasHash(const Json& results);
+// `path` is results.json or the folder it lies in.
+Results LoadResults(const std::filesystem::path& path);
+std::filesystem::path ResultsPath(const std::filesystem::path& file_or_folder);
+
+}  // namespace fp4lab::study

@@ -1,0 +1,140 @@
+// The figure of token ratios.
+#include <algorithm>
+#include <cmath>
+
+#include "fp4lab/study/analysis/number_text.h"
+#include "fp4lab/study/report/figure_parts.h"
+#include "fp4lab/study/report/figures.h"
+#include "fp4lab/study/report/plot.h"
+
+namespace fp4lab::study {
+namespace {
+
+constexpr double kWidth = 760, kPanelHeight = 300, kBelow = 88;
+
+// arXiv 2509.25149, figure 6b: an 8B model needed 1.36T tokens in MXFP4 to end where NVFP4 ended
+// after 1T; one run each.
+constexpr double kPublishedRatio = 1.36;
+
+struct Series {
+  ArmPair pair;
+  std::size_t colour;
+  std::string text;
+};
+
+std::vector<Series> SeriesOfRatios(const Results& results) {
+  const std::vector<std::size_t> colours = SeriesOf(results);
+  std::vector<Series> series;
+  for (const ArmPair& pair : PairsOf(results)) {
+    const bool contrast = pair.format == results.question.format &&
+                          pair.reference == results.question.format_reference;
+    series.push_back({pair, contrast ? 4 : colours[IndexOf(results.arms, pair.format)],
+                      pair.format + " to match " + pair.reference});
+  }
+  return series;
+}
+
+Axis RatioAxis(const Results& results, const Analysis& analysis,
+               const std::vector<Series>& series) {
+  double low = 0.95, high = 1.45;
+  for (const Series& s : series) {
+    for (const std::int64_t tokens : results.budgets) {
+      const TokenRatio* ratio = ShownRatio(analysis, s.pair, tokens);
+      if (!ratio->identified) continue;
+      low = std::min(low, ratio->ratio * 0.95);
+      high = std::max(high, ratio->ratio * 1.05);
+      if (!ratio->interval) continue;
+      // A very wide interval must not flatten the panel, which cuts it instead.
+      low = std::min(low, std::max(ratio->interval->low * 0.98, 0.6 * ratio->ratio));
+      high = std::max(high, std::min(ratio->interval->high * 1.02, 1.8 * ratio->ratio));
+    }
+  }
+  return {low, high, true, "token ratio", RoundTicks(low, high, 8)};
+}
+
+// Draws the published ratio in a box of its own beside the panel, since its model is far larger.
+void DrawPublished(Svg* svg, const Box& box, const Axis& axis) {
+  svg->Rect(box.x, box.y, box.width, box.height, "stripe");
+  for (const Tick& tick : axis.ticks) {
+    const double y = box.Bottom() - box.height * axis.Fraction(tick.value);
+    svg->Line({box.x, y}, {box.Right(), y}, "grid");
+  }
+  const double one = box.Bottom() - box.height * axis.Fraction(1);
+  svg->Line({box.x, one}, {box.Right(), one}, "zero dash");
+  const double middle = box.x + box.width / 2;
+  const double y = box.Bottom() - box.height * axis.Fraction(kPublishedRatio);
+  svg->Marker({middle, y}, 2, 6, "s4 hollow");
+  svg->Text({middle, y - 14}, Fixed(kPublishedRatio, 2), "t strong ink s4", Anchor::kMiddle);
+  svg->Line({box.x, box.Bottom()}, {box.Right(), box.Bottom()}, "axis");
+  svg->Text({middle, box.Bottom() + 19}, "8B, 1T tokens", "t small", Anchor::kMiddle);
+  svg->Text({middle, box.Bottom() + 34}, "D/N 125", "t small muted", Anchor::kMiddle);
+  svg->Text({middle, box.Bottom() + 56}, "published", "t", Anchor::kMiddle);
+}
+
+void DrawSeries(Svg* svg, const Panel& panel, const Axis& axis, const Results& results,
+                const Analysis& analysis, const Series& series, double shift) {
+  const std::string style = SeriesClass(series.colour);
+  std::vector<Dot> line;
+  std::vector<bool> filled;
+  for (const std::int64_t tokens : results.budgets) {
+    const TokenRatio* ratio = ShownRatio(analysis, series.pair, tokens);
+    const auto x = static_cast<double>(tokens);
+    if (!ratio->identified) {
+      const bool below = ratio->reason.starts_with('<');
+      const double y = below ? panel.Area().Bottom() - 5 : panel.Area().y + 12;
+      svg->Text({panel.X(x) + shift, y}, "?", "t strong ink " + style, Anchor::kMiddle);
+      continue;
+    }
+    if (ratio->interval) panel.Whisker(x, *ratio->interval, shift, style + " thin");
+    for (const LogRatio& r : ratio->per_seed) {
+      const double value = std::exp(r.value);
+      if (r.status == LogRatio::Status::kIdentified && value > axis.low && value < axis.high) {
+        svg->Marker(panel.At(x, value, shift + 7), series.colour, 2.2, style + " soft");
+      }
+    }
+    line.push_back(panel.At(x, ratio->ratio, shift));
+    filled.push_back(ratio->form == Form::kExtend);
+  }
+  svg->Polyline(line, style + " thin faint");
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    svg->Marker(line[i], series.colour, 4.8, style + (filled[i] ? " fill" : " hollow"));
+  }
+}
+
+}  // namespace
+
+Figure DrawTokenRatio(const Results& results, const Analysis& analysis) {
+  Figure figure{
+      "token_ratio.svg", "Token ratio",
+      "How many times the tokens the first format needs to end at the loss of the second at D "
+      "tokens: geometric mean over seeds, " +
+          Fixed(100 * results.question.confidence, 0) +
+          " % t interval of ln r, small marks single seeds. Filled: extend form r = D_f/D. Hollow: "
+          "shrink form r' = D/D_R, where the budgets do not reach far enough for r; a question "
+          "mark "
+          "where neither is identified. The diamond on the right is the published ratio of MXFP4 "
+          "to "
+          "NVFP4 (arXiv 2509.25149, figure 6b: one run each, 8B parameters, 1T tokens): another "
+          "model size, data and tokens per parameter, so these numbers need not equal it.",
+      "", ""};
+  const std::vector<Series> series = SeriesOfRatios(results);
+  std::vector<LegendEntry> entries;
+  for (const Series& s : series) entries.push_back({s.text, s.colour, s.colour});
+  // The legend's height decides where the panel begins and how tall the drawing is.
+  const double top = LegendBottom(kWidth, entries);
+  Svg svg(kWidth, top + kPanelHeight + kBelow, figure.title, figure.caption);
+  DrawTitle(&svg, figure.title, results);
+  DrawLegend(&svg, kWidth, entries);
+  const Axis axis = RatioAxis(results, analysis, series);
+  const Panel panel(&svg, {84, top, 514, kPanelHeight}, BudgetAxis(results, 0.16), axis);
+  panel.TensorScale(1, "zero dash");
+  DrawPublished(&svg, {612, top, 118, kPanelHeight}, axis);
+  for (std::size_t i = 0; i < series.size(); ++i) {
+    const double middle = (static_cast<double>(series.size()) - 1) / 2;
+    DrawSeries(&svg, panel, axis, results, analysis, series[i],
+               (static_cast<double>(i) - middle) * 18);
+  }
+  return Finished(std::move(figure), svg);
+}
+
+}  // namespace fp4lab::study

@@ -1,0 +1,22 @@
+// The figures of a report, as SVG drawings.
+#pragma once
+
+#include <vector>
+
+#include "fp4lab/study/analysis/analysis.h"
+#include "fp4lab/study/analysis/results_file.h"
+#include "fp4lab/study/report/figure_parts.h"
+
+namespace fp4lab::study {
+
+// Loss, gap, token ratio, the diagnostics that have a figure, and training curves; a figure without
+// data is left out.
+std::vector<Figure> DrawFigures(const Results& results, const Analysis& analysis);
+
+Figure DrawLoss(const Results& results, const Analysis& analysis);
+Figure DrawGap(const Results& results, const Analysis& analysis);
+Figure DrawTokenRatio(const Results& results, const Analysis& analysis);
+Figure DrawOperands(const Results& results, const Diagnostic& diagnostic);
+Figure DrawTraining(const Results& results);
+
+}  // namespace fp4lab::study

@@ -1,0 +1,78 @@
+#include "fp4lab/study/report/html.h"
+
+#include "fp4lab/base/text.h"
+#include "fp4lab/study/report/svg.h"
+
+namespace fp4lab::study {
+namespace {
+
+constexpr std::string_view kStyle = R"(
+:root{color-scheme:light dark;--ink:#1f2430;--soft:#5d6572;--line:#dfe3e9;--paper:#fff;--tint:#f4f5f8;
+--good:#00694f;--bad:#b3261e;--open:#7a5b00}
+@media (prefers-color-scheme:dark){:root{--ink:#e8eaee;--soft:#a4acb9;--line:#2f3641;--paper:#14171c;
+--tint:#1b2027;--good:#2ecc9f;--bad:#ff8a80;--open:#e6b422}}
+*{box-sizing:border-box}
+body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.55 "Helvetica Neue",Helvetica,Arial,
+"Liberation Sans",sans-serif}
+main{max-width:1040px;margin:0 auto;padding:40px 24px 72px}
+h1{font-size:28px;line-height:1.25;margin:0 0 8px}
+h2{font-size:20px;margin:44px 0 10px;padding-top:18px;border-top:1px solid var(--line)}
+h3{font-size:16px;margin:26px 0 8px}
+p{margin:8px 0 12px;max-width:780px}.lead{color:var(--soft)}
+.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(190px,1fr));gap:12px;margin:22px 0}
+.card{background:var(--tint);border-radius:8px;padding:14px 16px}
+.card b{display:block;font-size:26px;line-height:1.25;font-variant-numeric:tabular-nums}
+.card span{display:block;color:var(--soft);font-size:14px;line-height:1.4}
+figure{margin:26px 0}figure svg{display:block;width:100%;max-width:860px;height:auto}
+figcaption,.note{color:var(--soft);font-size:14px;line-height:1.5}
+figcaption{margin-top:6px;max-width:780px}
+.scroll{overflow-x:auto;margin:10px 0 18px}
+table{border-collapse:collapse;font-size:14px;line-height:1.4;font-variant-numeric:tabular-nums}
+caption{text-align:left;color:var(--soft);padding:0 0 6px}
+th,td{padding:5px 14px 5px 0;text-align:right;vertical-align:top;white-space:nowrap;
+border-bottom:1px solid var(--line)}
+th{color:var(--soft);font-weight:600}
+th.text,td.text{text-align:left}td.wrap{white-space:normal;min-width:220px}
+.held{color:var(--good);font-weight:600}.failed{color:var(--bad);font-weight:600}
+.open{color:var(--open);font-weight:600}.muted{color:var(--soft)}
+.warning{border-left:4px solid var(--bad);padding:8px 14px;background:var(--tint);margin:16px 0}
+code{font-size:13px;overflow-wrap:anywhere}
+details summary{cursor:pointer;color:var(--soft);margin:10px 0}
+pre{overflow-x:auto;font-size:12px;line-height:1.45;background:var(--tint);padding:12px;
+border-radius:8px}
+)";
+
+std::string Row(const std::string& tag, const std::vector<std::string>& cells,
+                std::size_t text_columns) {
+  std::string text = "<tr>";
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (cells[i] == kJoined) continue;
+    std::size_t span = 1;
+    while (i + span < cells.size() && cells[i + span] == kJoined) ++span;
+    const bool wide = cells[i].size() > 60 && cells[i].find('<') == std::string::npos;
+    text += "<" + tag;
+    if (i < text_columns || span > 1) text += wide ? " class=\"text wrap\"" : " class=\"text\"";
+    if (span > 1) text += " colspan=\"" + std::to_string(span) + "\"";
+    text += ">" + cells[i] + "</" + tag + ">";
+  }
+  return text + "</tr>\n";
+}
+
+}  // namespace
+
+std::string HtmlTable::Html() const {
+  std::string text = "<div class=\"scroll\"><table>\n";
+  if (!caption.empty()) text += "<caption>" + EscapedMarkup(caption) + "</caption>\n";
+  text += "<thead>" + Row("th", head, text_columns) + "</thead>\n<tbody>\n";
+  for (const auto& row : rows) text += Row("td", row, text_columns);
+  return text + "</tbody></table></div>\n";
+}
+
+std::string HtmlPage(std::string_view title, std::string_view body) {
+  return "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+         "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n<title>" +
+         EscapedMarkup(title) + "</title>\n<style>" + std::string(kStyle) +
+         "</style>\n</head>\n<body>\n<main>\n" + std::string(body) + "</main>\n</body>\n</html>\n";
+}
+
+}  // namespace fp4lab::study

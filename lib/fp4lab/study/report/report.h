@@ -1,0 +1,49 @@
+// The report of a study: one HTML page with figures and tables, the figures as files, a CSV of the
+// runs, and a summary for the terminal.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "fp4lab/io/json.h"
+#include "fp4lab/study/analysis/analysis.h"
+#include "fp4lab/study/analysis/results_file.h"
+
+namespace fp4lab::study {
+
+// The results of one model of a study (ByModel) and their analysis.
+struct ModelReport {
+  Results results;
+  Analysis analysis;
+};
+
+// A self-contained page: style and figures inline, no scripts, nothing fetched. A study of several
+// models has the sections of each, one model after the other.
+std::string ReportHtml(const std::vector<ModelReport>& models);
+std::string ReportHtml(const Results& results, const Analysis& analysis);
+
+// One row for each run and budget, and one row for a run without annealed losses.
+std::string RunsCsv(const Results& results);
+
+// Gap per arm and budget, token ratios with their intervals, criteria: plain text, 100 columns.
+std::string SummaryText(const Results& results, const Analysis& analysis);
+
+struct ReportFiles {
+  std::filesystem::path html, csv, figures;
+  std::string summary;
+  std::string note = {};  // a line to print beside the summary; empty: none
+};
+// Analyzes FOLDER/results.json (or the file itself) and writes, beside it or into `out_dir` if that
+// is not empty: report.html, results.csv, figures/*.svg, and results.json with the member
+// "analysis". A study of several models has its figures in figures/REFERENCE, after the reference
+// arm of each model, and a list of analyses. Each file is written atomically. The same results give
+// the same bytes.
+ReportFiles WriteReport(const std::filesystem::path& file_or_folder,
+                        const std::filesystem::path& out_dir = {});
+
+// Throws Error if a folder in `folder` has the name of a file of the study, or a file the name
+// "figures". Called before the training, so that hours of it are not lost to a name.
+void CheckPlacesOfReport(const std::filesystem::path& folder);
+
+}  // namespace fp4lab::study

@@ -1,0 +1,124 @@
+#include "fp4lab/study/run/run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/study/run/checkpoint.h"
+
+namespace fp4lab::study {
+
+Run::Run(const TrainConfig& config, const Corpus& corpus, const RunPlan& plan,
+         const std::string& where)
+    : config_(config), corpus_(&corpus), plan_(plan), trainer_(config, corpus, where) {}
+
+const Branch* Run::NextBranch() const {
+  for (const Branch& branch : plan_.branches) {
+    if (!record_.PointOf(branch) || !record_.TrunkPointOf(branch.branch_step)) return &branch;
+  }
+  return nullptr;
+}
+
+void Run::Advance() {
+  if (Done()) return;
+  if (branch_.total_steps > 0) {
+    if (trainer_.Steps() < branch_.total_steps) return StepTowards(branch_);
+    return FinishBranch();
+  }
+  const Branch& next = *NextBranch();
+  if (trainer_.Steps() > next.branch_step) StartOver();
+  if (trainer_.Steps() < next.branch_step) return StepTowards(next);
+  EnterBranch(next);
+}
+
+void Run::StepTowards(const Branch& branch) {
+  const std::int64_t step = trainer_.Steps();
+  const StepResult result = trainer_.StepOf(branch.total_steps);
+  ++record_.steps_made;
+  if (result.non_finite) return Diverge(result.non_finite->step, result.non_finite->tensor);
+  last_loss_ = result.loss;
+  const bool on_trunk = branch_.total_steps == 0;
+  if (on_trunk && step == static_cast<std::int64_t>(record_.losses.size())) {
+    record_.losses.push_back(result.loss);
+  }
+}
+
+void Run::EnterBranch(const Branch& branch) {
+  const std::int64_t steps = trainer_.Steps();
+  if (!record_.TrunkPointOf(steps)) {
+    trainer_.UseRecipeOf(std::max(steps - 1, std::int64_t{0}), branch.total_steps);
+    const Evaluation evaluation = trainer_.Evaluate(EvaluationPrecision::kTraining);
+    if (!std::isfinite(evaluation.loss)) return Diverge(steps, "validation.loss");
+    record_.trunk_points.push_back({steps, evaluation.loss, trainer_.Diagnose()});
+  }
+  if (record_.PointOf(branch)) return;
+  trunk_state_ = trainer_.SaveState();
+  branch_ = branch;
+}
+
+void Run::FinishBranch() {
+  trainer_.UseRecipeOf(branch_.total_steps - 1, branch_.total_steps);  // needed after Load
+  BranchPoint point{branch_, trainer_.Evaluate(EvaluationPrecision::kTraining), {}};
+  if (config_.evaluation.high_precision) {
+    point.high = trainer_.Evaluate(EvaluationPrecision::kHigh);
+  }
+  if (!std::isfinite(point.training.loss) || !std::isfinite(point.high.loss)) {
+    return Diverge(trainer_.Steps(), "validation.loss");
+  }
+  record_.points.push_back(std::move(point));
+  LeaveBranch();
+}
+
+void Run::LeaveBranch() {
+  trainer_.LoadState(trunk_state_, "the trunk's state");
+  trunk_state_.clear();
+  branch_ = {};
+}
+
+void Run::Diverge(std::int64_t step, const std::string& tensor) {
+  record_.diverged = {step, tensor, branch_.tokens};
+  if (branch_.total_steps > 0) LeaveBranch();
+}
+
+std::int64_t Run::StepsLeft() const {
+  if (Done()) return 0;
+  std::int64_t left = 0, trunk_end = 0;
+  for (const Branch& branch : plan_.branches) {
+    if (!record_.PointOf(branch)) left += branch.total_steps - branch.branch_step;
+    if (!record_.PointOf(branch)) trunk_end = branch.branch_step;
+  }
+  std::int64_t trunk_steps = trainer_.Steps();
+  if (branch_.total_steps > 0) {
+    left -= trainer_.Steps() - branch_.branch_step;
+    trunk_steps = branch_.branch_step;
+  } else if (trunk_steps > NextBranch()->branch_step) {
+    trunk_steps = 0;  // the trunk will start over
+  }
+  return left + std::max(trunk_end - trunk_steps, std::int64_t{0});
+}
+
+std::vector<std::byte> Run::Save() const {
+  return PackCheckpoint({.record = record_,
+                         .branch = branch_,
+                         .state = trainer_.SaveState(),
+                         .trunk_state = trunk_state_});
+}
+
+void Run::Load(std::span<const std::byte> bytes, const std::string& where) {
+  Checkpoint checkpoint = UnpackCheckpoint(bytes, where);
+  trainer_.LoadState(checkpoint.state, where);
+  record_ = std::move(checkpoint.record);
+  branch_ = checkpoint.branch;
+  trunk_state_ = std::move(checkpoint.trunk_state);
+  // The plan may differ from that of the saved run: abandon a branch that the plan does not have.
+  const bool wanted =
+      std::find(plan_.branches.begin(), plan_.branches.end(), branch_) != plan_.branches.end();
+  if (branch_.total_steps > 0 && !wanted) LeaveBranch();
+  if (!record_.DivergedIn(plan_)) record_.diverged.reset();
+}
+
+// Returns to the beginning of the trunk; the record keeps its points.
+void Run::StartOver() { trainer_ = Trainer(config_, *corpus_); }
+
+}  // namespace fp4lab::study

@@ -1,0 +1,429 @@
+#include "fp4lab/study/run/study.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/base/suggest.h"
+#include "fp4lab/io/file.h"
+#include "fp4lab/study/analysis/criteria.h"
+
+namespace fp4lab::study {
+namespace {
+
+// Names go into paths, tables and JSON pointers.
+void CheckName(const std::string& name, const std::string& where) {
+  const auto plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_' || c == '.' || c == '+';
+  };
+  if (name.empty() || name.size() > 64 || !std::all_of(name.begin(), name.end(), plain) ||
+      name[0] == '.') {
+    throw Error(
+        where, "\"" + name + "\" is not a name: 1 to 64 letters, digits and - _ . + (not . first)");
+  }
+}
+
+// `base` with the members of `overrides` in place of its own. Both must be objects.
+Json Merged(Json base, const Json& overrides) {
+  base.update(overrides);
+  return base;
+}
+
+// Throws Error unless both models read the same chunks of the same tokens.
+void CheckSharesText(const ModelConfig& model, const ModelConfig& base, const std::string& where) {
+  if (model.sequence != base.sequence) {
+    throw Error(where + "/sequence", "must be the study's, " + std::to_string(base.sequence) +
+                                         ": all arms read the same sequences");
+  }
+  if (model.vocabulary != base.vocabulary) {
+    throw Error(where + "/vocabulary", "must be the study's, " + std::to_string(base.vocabulary) +
+                                           ": all arms read the same tokens");
+  }
+}
+
+Arm ReadArm(const std::string& name, const Json& json, const TrainConfig& base,
+            const std::string& where) {
+  CheckName(name, where);
+  Arm arm{name, base.model, base.recipe, base.optimizer, base.schedule};
+  JsonObject o(json, where);
+  if (const Json* model = o.Member("model")) {
+    JsonObject(*model, o.Where("model"));
+    arm.model = ReadModelConfig(Merged(ToJson(base.model), *model), o.Where("model"));
+    CheckSharesText(arm.model, base.model, o.Where("model"));
+  }
+  const Json* recipe = o.Member("recipe");
+  if (recipe == nullptr) throw Error(where, "needs the key \"recipe\"");
+  arm.recipe = ReadRecipe(*recipe, o.Where("recipe"));
+  if (const Json* optimizer = o.Member("optimizer")) {
+    JsonObject(*optimizer, o.Where("optimizer"));
+    arm.optimizer =
+        ReadOptimizerConfig(Merged(ToJson(base.optimizer), *optimizer), o.Where("optimizer"));
+  }
+  if (const Json* schedule = o.Member("schedule")) {
+    JsonObject(*schedule, o.Where("schedule"));
+    arm.schedule =
+        ReadScheduleConfig(Merged(ToJson(base.schedule), *schedule), o.Where("schedule"));
+  }
+  o.Finish();
+  return arm;
+}
+
+// The names of "arms" in the order of the text, which Json does not keep.
+std::vector<std::string> TextOrder(std::string_view text) {
+  std::vector<std::string> names;
+  const auto json = nlohmann::ordered_json::parse(text);
+  for (const auto& [name, arm] : json.at("arms").items()) names.push_back(name);
+  return names;
+}
+
+std::vector<Arm> ReadArms(JsonObject& o, std::string_view text, const TrainConfig& base) {
+  const Json* arms = o.Member("arms");
+  if (arms == nullptr) throw Error(o.Where("arms"), "needs at least one arm");
+  JsonObject(*arms, o.Where("arms"));
+  if (arms->empty()) throw Error(o.Where("arms"), "needs at least one arm");
+  std::vector<std::string> order;
+  o.Read("arm_order", &order);
+  if (order.empty()) order = TextOrder(text);
+  if (std::set<std::string>(order.begin(), order.end()).size() != arms->size() ||
+      order.size() != arms->size()) {
+    throw Error(o.Where("arm_order"), "must list every arm once");
+  }
+  std::vector<Arm> result;
+  JsonObject names(*arms, o.Where("arms"));
+  for (const std::string& name : order) {
+    const Json* arm = names.Member(name);
+    if (arm == nullptr) throw Error(o.Where("arm_order"), "there is no arm \"" + name + "\"");
+    result.push_back(ReadArm(name, *arm, base, names.Where(name)));
+  }
+  return result;
+}
+
+EvaluationConfig ReadValidation(const Json& json, const std::string& where) {
+  JsonObject o(json, where);
+  for (const char* key : {"every", "diagnostics_every"}) {
+    if (o.Has(key)) {
+      throw Error(o.Where(key),
+                  "is not a key of a study, which validates at branch points and ends");
+    }
+  }
+  return ReadEvaluationConfig(json, where);
+}
+
+// The settings that arms share. The recipe, bf16, is never used: every arm must have its own.
+TrainConfig ReadBase(JsonObject& o) {
+  TrainConfig base;
+  base.recipe = ReadRecipe("bf16", o.Where("recipe"));
+  std::string device(DeviceName(base.device));
+  o.Read("device", &device);
+  base.device = ReadDevice(device, o.Where("device"));
+  if (const Json* m = o.Member("model")) base.model = ReadModelConfig(*m, o.Where("model"));
+  if (const Json* m = o.Member("optimizer")) {
+    base.optimizer = ReadOptimizerConfig(*m, o.Where("optimizer"));
+  }
+  if (const Json* m = o.Member("schedule")) {
+    base.schedule = ReadScheduleConfig(*m, o.Where("schedule"));
+  }
+  if (const Json* m = o.Member("data")) base.data = ReadDataConfig(*m, o.Where("data"));
+  if (const Json* m = o.Member("evaluation")) {
+    base.evaluation = ReadValidation(*m, o.Where("evaluation"));
+  }
+  o.Read("batch", &base.batch);
+  o.Read("micro_batches", &base.micro_batches);
+  for (const auto& [key, value] :
+       {std::pair{"batch", base.batch}, {"micro_batches", base.micro_batches}}) {
+    if (value < 1) throw Error(o.Where(key), "must be at least 1");
+  }
+  return base;
+}
+
+void CheckSeeds(const std::vector<std::uint64_t>& seeds, const std::string& where) {
+  if (seeds.empty()) throw Error(where, "needs at least one seed");
+  std::set<std::uint64_t> seen;
+  for (std::size_t i = 0; i < seeds.size(); ++i) {
+    if (!seen.insert(seeds[i]).second) {
+      throw Error(where + "/" + std::to_string(i),
+                  "seed " + std::to_string(seeds[i]) + " is there twice");
+    }
+  }
+}
+
+const Arm* FindArm(const Study& study, const std::string& name) {
+  const auto found = std::find_if(study.arms.begin(), study.arms.end(),
+                                  [&](const Arm& arm) { return arm.name == name; });
+  return found == study.arms.end() ? nullptr : &*found;
+}
+
+void CheckArmName(const Study& study, const std::string& name, const std::string& where) {
+  if (FindArm(study, name) != nullptr) return;
+  throw Error(where, "there is no arm \"" + name + "\"; " + DidYouMean(name, NamesOf(study.arms)));
+}
+
+const ModelConfig& ModelOf(const Study& study, const std::string& arm) {
+  return FindArm(study, arm)->model;
+}
+
+// The arm among `names` that has the model, or nullptr.
+const std::string* OfModel(const Study& study, const std::vector<std::string>& names,
+                           const ModelConfig& model) {
+  const auto found = std::find_if(names.begin(), names.end(), [&](const std::string& name) {
+    return ModelOf(study, name) == model;
+  });
+  return found == names.end() ? nullptr : &*found;
+}
+
+// "reference": an arm, or a list of arms with one for each model at most. Models without one get
+// their first arm.
+std::vector<std::string> ReadReferences(JsonObject& o, const Study& study) {
+  std::vector<std::string> given, all;
+  const Json* member = o.Member("reference");
+  if (member != nullptr && member->is_array()) {
+    o.Read("reference", &given);
+  } else if (member != nullptr) {
+    o.Read("reference", &given.emplace_back());
+  }
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const std::string place =
+        member->is_array() ? o.Where("reference") + "/" + std::to_string(i) : o.Where("reference");
+    CheckArmName(study, given[i], place);
+    const std::string* first = OfModel(study, given, ModelOf(study, given[i]));
+    if (*first != given[i]) {
+      throw Error(place, "\"" + given[i] + "\" has the model of \"" + *first +
+                             "\"; a model has one reference");
+    }
+  }
+  std::vector<ModelConfig> seen;
+  for (const Arm& arm : study.arms) {
+    if (std::find(seen.begin(), seen.end(), arm.model) != seen.end()) continue;
+    seen.push_back(arm.model);
+    const std::string* reference = OfModel(study, given, arm.model);
+    all.push_back(reference != nullptr ? *reference : arm.name);
+  }
+  return all;
+}
+
+// "contrast": {f, R}, or a list of such pairs with one for each model at most.
+std::vector<std::vector<std::string>> ReadContrasts(JsonObject& o, const Study& study) {
+  std::vector<std::vector<std::string>> pairs;
+  const Json* member = o.Member("contrast");
+  if (member == nullptr || *member == Json::array()) return pairs;
+  const bool several = member->is_array() && member->front().is_array();
+  if (several) {
+    o.Read("contrast", &pairs);
+  } else {
+    o.Read("contrast", &pairs.emplace_back());
+  }
+  std::vector<std::string> formats;
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    const std::string place =
+        several ? o.Where("contrast") + "/" + std::to_string(i) : o.Where("contrast");
+    const std::vector<std::string>& pair = pairs[i];
+    if (pair.size() != 2) {
+      throw Error(place, "must be two arms: the one in question, then its reference");
+    }
+    for (std::size_t k = 0; k < 2; ++k) {
+      CheckArmName(study, pair[k], place + "/" + std::to_string(k));
+    }
+    if (pair[0] == pair[1]) {
+      throw Error(place + "/1", "\"" + pair[1] +
+                                    "\" is the arm in question itself, whose ratio to itself is "
+                                    "1; name its reference");
+    }
+    if (ModelOf(study, pair[0]) != ModelOf(study, pair[1])) {
+      throw Error(place, "\"" + pair[0] + "\" and \"" + pair[1] +
+                             "\" have different models; compare arms of one");
+    }
+    if (const std::string* other = OfModel(study, formats, ModelOf(study, pair[0]))) {
+      throw Error(place,
+                  "has the model of the contrast of \"" + *other + "\"; a model has one contrast");
+    }
+    formats.push_back(pair[0]);
+  }
+  return pairs;
+}
+
+// Throws Error if a criterion compares arms of different models.
+void CheckModelsOfCriteria(const Study& study, const Json& criteria, const std::string& where) {
+  for (std::size_t i = 0; i < criteria.size(); ++i) {
+    const auto arms = criteria[i].at("arms").get<std::vector<std::string>>();
+    for (const std::string& arm : arms) {
+      if (ModelOf(study, arm) == ModelOf(study, arms[0])) continue;
+      throw Error(
+          where + "/" + std::to_string(i) + "/arms",
+          "\"" + arms[0] + "\" and \"" + arm + "\" have different models; a criterion is of one");
+    }
+  }
+}
+
+AnalysisConfig ReadAnalysis(const Json& json, const std::string& where, const Study& study) {
+  AnalysisConfig analysis = study.analysis;
+  JsonObject o(json, where);
+  analysis.references = ReadReferences(o, study);
+  analysis.contrasts = ReadContrasts(o, study);
+  o.Read("primary_tokens", &analysis.primary_tokens);
+  o.Read("confidence", &analysis.confidence);
+  o.Read("null_arms", &analysis.null_arms);
+  if (const Json* criteria = o.Member("criteria")) analysis.criteria = *criteria;
+  o.Finish();
+  if (std::find(study.budgets.begin(), study.budgets.end(), analysis.primary_tokens) ==
+      study.budgets.end()) {
+    throw Error(o.Where("primary_tokens"), "must be one of the budgets");
+  }
+  if (!(analysis.confidence > 0.0 && analysis.confidence < 1.0)) {
+    throw Error(o.Where("confidence"), "must lie between 0 and 1");
+  }
+  for (std::size_t i = 0; i < analysis.null_arms.size(); ++i) {
+    const std::string place = o.Where("null_arms") + "/" + std::to_string(i);
+    CheckArmName(study, analysis.null_arms[i], place);
+    const std::vector<std::string>& references = analysis.references;
+    if (std::find(references.begin(), references.end(), analysis.null_arms[i]) !=
+        references.end()) {
+      throw Error(place, "is the reference itself; a null arm is a twin of it");
+    }
+  }
+  std::vector<std::string> names;
+  for (const Arm& arm : study.arms) names.push_back(arm.name);
+  CheckCriteria(analysis.criteria, names, o.Where("criteria"));
+  CheckModelsOfCriteria(study, analysis.criteria, o.Where("criteria"));
+  return analysis;
+}
+
+// Throws Error unless the budgets of every arm can share one trunk: a "wsd" schedule, whose rate on
+// the trunk does not depend on the budget, with the warm-up before the first decay, and no change
+// of recipe ("then") before the decay.
+void CheckSchedules(const Study& study, const std::string& where) {
+  for (const Arm& arm : study.arms) {
+    const std::string place = arm.schedule == study.base.schedule
+                                  ? where + "/schedule"
+                                  : where + "/arms/" + arm.name + "/schedule";
+    if (arm.schedule.kind != "wsd") {
+      throw Error(place + "/kind", "a study needs \"wsd\": its budgets share one trunk");
+    }
+    const RunPlan plan = PlanOf(study, arm);
+    if (plan.branches[0].branch_step < 1) {
+      throw Error(place + "/decay_fraction",
+                  "the decay to the first budget would take all of its " +
+                      std::to_string(plan.branches[0].total_steps) +
+                      " steps; a study needs a smaller share or a larger budget");
+    }
+    for (const Branch& branch : plan.branches) {
+      if (arm.recipe.then.empty() || plan.branches.size() == 1) break;
+      if (LastChange(arm.recipe, branch.total_steps) >= branch.branch_step) continue;
+      throw Error(where + "/arms/" + arm.name + "/recipe/then/at",
+                  "lies before the decay, which runs of several lengths have in common; at least " +
+                      Json(1.0 - arm.schedule.decay_fraction).dump());
+    }
+    if (plan.branches[0].branch_step < arm.schedule.warmup_steps) {
+      throw Error(place + "/warmup_steps",
+                  "the decay to the first budget begins at step " +
+                      std::to_string(plan.branches[0].branch_step) + ", inside a warm-up of " +
+                      std::to_string(arm.schedule.warmup_steps) + " steps");
+    }
+  }
+}
+
+Json ToJson(const AnalysisConfig& analysis) {
+  const auto& [references, contrasts] = std::tie(analysis.references, analysis.contrasts);
+  Json contrast = contrasts.size() == 1 ? Json(contrasts[0]) : Json(contrasts);
+  return {{"reference", references.size() == 1 ? Json(references[0]) : Json(references)},
+          {"contrast", std::move(contrast)},
+          {"primary_tokens", analysis.primary_tokens},
+          {"confidence", analysis.confidence},
+          {"null_arms", analysis.null_arms},
+          {"criteria", analysis.criteria}};
+}
+
+}  // namespace
+
+Study ParseStudy(std::string_view text, const std::string& where) {
+  const Json json = ParseJson(text, where);
+  JsonObject o(json, where);
+  Study study;
+  o.Require("name", &study.name);
+  CheckName(study.name, o.Where("name"));
+  study.title = study.name;
+  o.Read("title", &study.title);
+  o.Read("description", &study.description);
+  study.base = ReadBase(o);
+  study.arms = ReadArms(o, text, study.base);
+  o.Require("seeds", &study.seeds);
+  CheckSeeds(study.seeds, o.Where("seeds"));
+  o.Require("budgets", &study.budgets);
+  CheckBudgets(study.budgets, TokensPerStep(study.base), o.Where("budgets"));
+  CheckSchedules(study, where + "#");
+  study.analysis.primary_tokens = study.budgets.back();
+  const Json* analysis = o.Member("analysis");
+  study.analysis = ReadAnalysis(analysis ? *analysis : Json::object(), o.Where("analysis"), study);
+  o.Finish();
+  for (const Arm& arm : study.arms) {
+    const std::string place = where + "#/arms/" + arm.name;
+    CheckShapes(ConfigOf(study, arm, study.seeds[0]), arm.model == study.base.model ? where : place,
+                place + "/recipe");
+  }
+  return study;
+}
+
+Study ReadStudy(const std::filesystem::path& path) {
+  return ParseStudy(ReadFile(path), path.string());
+}
+
+Json ToJson(const Study& study) {
+  Json arms = Json::object(), order = Json::array();
+  for (const Arm& arm : study.arms) {
+    order.push_back(arm.name);
+    arms[arm.name] = {{"recipe", ToJson(arm.recipe)},
+                      {"optimizer", ToJson(arm.optimizer)},
+                      {"schedule", ToJson(arm.schedule)}};
+    if (arm.model != study.base.model) arms[arm.name]["model"] = ToJson(arm.model);
+  }
+  Json evaluation = ToJson(study.base.evaluation);
+  evaluation.erase("every");
+  evaluation.erase("diagnostics_every");
+  return {{"name", study.name},
+          {"title", study.title},
+          {"description", study.description},
+          {"device", DeviceName(study.base.device)},
+          {"model", ToJson(study.base.model)},
+          {"optimizer", ToJson(study.base.optimizer)},
+          {"schedule", ToJson(study.base.schedule)},
+          {"data", ToJson(study.base.data)},
+          {"evaluation", evaluation},
+          {"batch", study.base.batch},
+          {"micro_batches", study.base.micro_batches},
+          {"arms", arms},
+          {"arm_order", order},
+          {"seeds", study.seeds},
+          {"budgets", study.budgets},
+          {"analysis", ToJson(study.analysis)}};
+}
+
+TrainConfig ConfigOf(const Study& study, const Arm& arm, std::uint64_t seed) {
+  TrainConfig config = study.base;
+  config.model = arm.model;
+  config.recipe = arm.recipe;
+  config.optimizer = arm.optimizer;
+  config.schedule = arm.schedule;
+  config.seed = seed;
+  config.tokens = study.budgets.back();
+  return config;
+}
+
+RunPlan PlanOf(const Study& study, const Arm& arm) {
+  RunPlan plan;
+  plan.tokens_per_step = TokensPerStep(study.base);
+  for (const std::int64_t tokens : study.budgets) {
+    const std::int64_t steps = tokens / plan.tokens_per_step;
+    plan.branches.push_back({tokens, steps - DecaySteps(arm.schedule, steps), steps});
+  }
+  return plan;
+}
+
+std::int64_t TotalSteps(const Study& study) {
+  std::int64_t steps = 0;
+  for (const Arm& arm : study.arms) steps += PlanOf(study, arm).TotalSteps();
+  return steps * static_cast<std::int64_t>(study.seeds.size());
+}
+
+}  // namespace fp4lab::study

@@ -1,0 +1,70 @@
+// A study file: arms x seeds x token budgets, and the question asked of them before they are run.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fp4lab/io/json.h"
+#include "fp4lab/study/run/run_plan.h"
+#include "fp4lab/train/config.h"
+
+namespace fp4lab::study {
+
+// One precision of a study, with its recipe, optimizer and schedule; and its model, where a study
+// has several sizes. Sequence length, vocabulary, data, batch and validation are those of the
+// study, so that all arms see the same tokens in the same order.
+struct Arm {
+  std::string name;
+  ModelConfig model;
+  RecipeConfig recipe;
+  OptimizerConfig optimizer;
+  ScheduleConfig schedule;
+
+  friend bool operator==(const Arm&, const Arm&) = default;
+};
+
+// The analysis registered before the runs: the arms and the budget that are compared, and the
+// criteria of an answer.
+struct AnalysisConfig {
+  // The arm that gaps are taken to, one for each model; default: the first arm of the model.
+  std::vector<std::string> references;
+  // {f, R} of one model: the headline token ratio of f against R; at most one for each model.
+  std::vector<std::vector<std::string>> contrasts;
+  std::int64_t primary_tokens = 0;     // the budget of the headline; default: the largest
+  double confidence = 0.95;            // level of every interval
+  std::vector<std::string> null_arms;  // twins of the reference: their gap is the noise floor
+  Json criteria = Json::array();       // criteria.h; may be empty
+
+  friend bool operator==(const AnalysisConfig&, const AnalysisConfig&) = default;
+};
+
+struct Study {
+  std::string name, title, description;
+  TrainConfig base;       // the settings that arms share; its recipe, seed and tokens are not used,
+                          // and its model is that of arms without one
+  std::vector<Arm> arms;  // in the order of the file
+  std::vector<std::uint64_t> seeds;
+  std::vector<std::int64_t> budgets;  // tokens, ascending
+  AnalysisConfig analysis;
+};
+
+// Read a study strictly: an unknown key or an invalid value throws Error at its JSON pointer.
+Study ReadStudy(const std::filesystem::path& path);
+Study ParseStudy(std::string_view text, const std::string& where);
+
+// The resolved study: every default spelled out. Parsing its text gives the same study back; the
+// member "arm_order" keeps the order of arms, since Json sorts keys.
+Json ToJson(const Study& study);
+
+// The configuration of one run. `tokens` is the largest budget.
+TrainConfig ConfigOf(const Study& study, const Arm& arm, std::uint64_t seed);
+// The plan of an arm's runs: a branch leaves the trunk where the schedule's decay to its budget
+// begins.
+RunPlan PlanOf(const Study& study, const Arm& arm);
+// Optimizer steps of all runs.
+std::int64_t TotalSteps(const Study& study);
+
+}  // namespace fp4lab::study

@@ -1,0 +1,186 @@
+#include "fp4lab/study/run/train_run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/data/load_corpus.h"
+#include "fp4lab/io/file.h"
+#include "fp4lab/io/file_content.h"
+#include "fp4lab/study/run/sitting.h"
+#include "fp4lab/train/engine.h"
+
+namespace fp4lab::study {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kShowEvery{500};
+
+// x as JSON; NaN and infinities, which JSON lacks, as strings.
+Json Stated(double x) {
+  if (std::isfinite(x)) return x;
+  return std::isnan(x) ? "nan" : x > 0 ? "inf" : "-inf";
+}
+
+std::string PlaceOfDevice(const std::string& where) {
+  const Json empty = Json::object();
+  return JsonObject(empty, where).Where("device");
+}
+
+}  // namespace
+
+TrainRun::TrainRun(const TrainConfig& config, const TrainFolder& folder, const std::string& where)
+    : config_(config),
+      folder_(folder),
+      total_(TotalSteps(config)),
+      world_(WorldOfEnvironment()),
+      corpus_(LoadCorpus(config.data)),
+      trainer_(config, corpus_, where,
+               [&] { return MakeEngine(config, PlaceOfDevice(where), world_); }) {
+  if (Writes()) {
+    lock_.emplace(folder.Folder());
+    folder.Sweep();
+  }
+  Open();
+  was_complete_ = Done();
+  if (!Writes()) return;
+  metrics_.emplace(folder.Metrics(), trainer_.Steps());
+  diagnostics_.emplace(folder.Diagnostics(), trainer_.Steps());
+}
+
+void TrainRun::Open() {
+  if (folder_.HasCheckpoint()) {
+    const std::string path = folder_.Checkpoint().string();
+    const FileContent content(path);
+    trainer_.LoadState(content.bytes(), path);
+    if (trainer_.Steps() > total_) {
+      throw Error(path, "is of step " + std::to_string(trainer_.Steps()) + ", beyond the run's " +
+                            std::to_string(total_));
+    }
+  }
+  if (Writes() && !folder_.HasConfiguration()) {
+    WriteFileAtomically(folder_.Configuration(), ToJson(config_).dump(2) + "\n");
+  }
+}
+
+TrainResult TrainRun::Train(const std::function<void(const Progress&)>& progress,
+                            const std::atomic<bool>& stop) {
+  if (was_complete_) {  // only the evaluation is left
+    Report();
+    return result_;
+  }
+  ProgressMeter meter({{.arm = "", .seed = config_.seed, .steps = total_}}, TokensPerStep(config_),
+                      1);
+  meter.Begin(0);
+  Clock::time_point shown{};
+  const auto advanced = [&](double seconds) {
+    meter.Update(0, 1, seconds, total_ - trainer_.Steps(), last_loss_);
+    const Clock::time_point now = Clock::now();
+    if (!Writes() || (!Done() && now - shown < kShowEvery)) return;
+    shown = now;
+    progress(meter.Now());
+  };
+  bool stopped = false;
+  Sit({.done = [&] { return Done(); },
+       .advance = [&] { Advance(); },
+       .advanced = advanced,
+       .stops = [&] { return stopped = trainer_.Any(stop); },
+       .saves = [&](double seconds) { return IsTimeToSave(seconds); },
+       .save = [&] { Save(); }});
+  result_.interrupted = stopped && !Done();
+  return result_;
+}
+
+void TrainRun::Advance() {
+  StepOnce();
+  result_.steps = trainer_.Steps();
+  const std::int64_t every = config_.evaluation.every;
+  if (Done() || (every > 0 && trainer_.Steps() % every == 0)) Report();
+}
+
+void TrainRun::Save() const {
+  if (!Writes()) return;
+  WriteFileAtomically(folder_.Checkpoint(),
+                      [this](const ByteSink& sink) { trainer_.SaveState(sink); });
+}
+
+bool TrainRun::IsTimeToSave(double seconds) const {
+  const std::int64_t every = config_.checkpoint_every;
+  if (every > 0 && trainer_.Steps() % every == 0) return true;
+  return config_.checkpoint_minutes > 0 && seconds >= 60.0 * config_.checkpoint_minutes;
+}
+
+// Makes one step and writes its line of metrics.
+void TrainRun::StepOnce() {
+  const double rate = LearningRate(config_.schedule, trainer_.Steps(), total_);
+  const Clock::time_point start = Clock::now();
+  const StepResult result = trainer_.StepOf(total_);
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  last_loss_ = result.loss;
+  if (result.non_finite) {
+    const std::int64_t broken = result.non_finite->step + 1;
+    const std::string& tensor = result.non_finite->tensor;
+    if (Writes()) {
+      metrics_->Write({{"step", broken},
+                       {"learning/loss", Stated(result.loss)},
+                       {"learning/grad_norm", Stated(result.grad_norm)},
+                       {"learning/current_learning_rate", rate},
+                       {"diverged", tensor}});
+    }
+    Diverged(broken, tensor + " is the first tensor that is not finite", "before");
+  }
+  const std::int64_t step = trainer_.Steps();
+  if (!Writes() || (step % config_.log_every != 0 && !Done())) return;
+  const auto tokens = static_cast<double>(TokensPerStep(config_));
+  metrics_->Write({{"step", step},
+                   {"learning/loss", result.loss},
+                   {"learning/grad_norm", result.grad_norm},
+                   {"learning/current_learning_rate", rate},
+                   {"learning/total_tokens", step * TokensPerStep(config_)},
+                   {"perf/step_time_seconds", seconds},
+                   {"perf/per_device_tokens_per_sec", tokens / seconds}});
+}
+
+// Saves the state and throws Error.
+void TrainRun::Diverged(std::int64_t step, const std::string& how, const char* side) const {
+  if (!was_complete_) Save();
+  throw Error("step " + std::to_string(step),
+              "the run has diverged: " + how + "; the state " + side + " this step is in " +
+                  folder_.Checkpoint().string() +
+                  ", and a smaller schedule.learning_rate may keep it finite");
+}
+
+// Evaluates the model. Writes the losses unless the run was complete before this sitting.
+void TrainRun::Report() {
+  trainer_.UseRecipeOf(std::max(trainer_.Steps() - 1, std::int64_t{0}), total_);
+  const std::int64_t step = trainer_.Steps();
+  const double loss = trainer_.Evaluate(EvaluationPrecision::kTraining).loss;
+  result_.steps = step;
+  result_.validation_loss = loss;
+  Json line = {{"step", step},
+               {"eval/avg_loss", Stated(loss)},
+               {"eval/avg_perplexity", Stated(std::exp(loss))}};
+  bool finite = std::isfinite(loss);
+  if (config_.evaluation.high_precision) {
+    const double high = trainer_.Evaluate(EvaluationPrecision::kHigh).loss;
+    finite = finite && std::isfinite(high);
+    line["eval/high_precision_avg_loss"] = Stated(high);
+    result_.validation_loss_high = high;
+  }
+  if (!finite) line["diverged"] = "validation.loss";
+  if (!was_complete_ && Writes()) metrics_->Write(line);
+  if (!finite) Diverged(step, "the validation loss is not finite", "after");
+  if (!was_complete_ && Writes()) Diagnose(step);
+}
+
+void TrainRun::Diagnose(std::int64_t step) {
+  const EvaluationConfig& e = config_.evaluation;
+  if (e.diagnostics_every == 0) return;
+  const bool due = e.every > 0 && step / e.every % e.diagnostics_every == 0;
+  if (!due && !Done()) return;
+  for (const TensorStatistics& s : trainer_.Diagnose()) diagnostics_->Write(LogLine(step, s));
+}
+
+}  // namespace fp4lab::study

@@ -1,0 +1,173 @@
+// Every dialect's kernels give the bytes of the scalar definition on every SIMD target.
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fp4lab/base/parallel.h"
+#include "fp4lab/base/simd.h"
+#include "fp4lab/quantize/quantize.h"
+#include "tests/block/cases.h"
+#include "tests/support/catch.h"
+
+namespace fp4lab {
+namespace {
+
+struct Shape {
+  std::size_t rows, cols;
+};
+constexpr Shape kShapes[] = {{1, 1}, {3, 31}, {17, 64}, {33, 80}, {5, 1100}};
+
+bool SameFloats(const std::vector<float>& a, const std::vector<float>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](float x, float y) {
+    return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y);
+  });
+}
+
+bool SameBytes(const Quantized& got, const Quantized& want) {
+  return got.codes == want.codes && got.scales == want.scales &&
+         got.scale_rows == want.scale_rows && got.scale_cols == want.scale_cols &&
+         SameFloats(got.amax, want.amax);
+}
+
+// Checks x, and a transposed view of a copy of x with a larger stride, against the definition.
+void CheckDialect(const Dialect& d, const Matrix<float>& x, const std::vector<std::uint16_t>& r) {
+  const DialectOptions options{.random = r};
+  const Quantized want = reference::QuantizeAs(d, x.View(), options);
+  CHECK(SameBytes(QuantizeAs(d, x.View(), options), want));
+  Matrix<float> turned(x.cols, x.rows + 3, -1.0f);
+  for (std::size_t i = 0; i < x.rows; ++i) {
+    for (std::size_t j = 0; j < x.cols; ++j) turned(j, i) = x(i, j);
+  }
+  const MatrixView<const float> view =
+      std::as_const(turned).View().Block(0, 0, x.cols, x.rows).Transposed();
+  CHECK(SameBytes(QuantizeAs(d, view, options), want));
+}
+
+void CheckDialects(const std::vector<Dialect>& dialects, const std::vector<Kind>& kinds) {
+  for (const Kind kind : kinds) {
+    for (const Shape& shape : kShapes) {
+      const Matrix<float> x = TestMatrix(kind, shape.rows, shape.cols);
+      std::vector<std::uint16_t> random(x.values.size());
+      for (std::size_t i = 0; i < random.size(); ++i) {
+        random[i] = static_cast<std::uint16_t>(RandomStream{.seed = 5}.Bits16(i));
+      }
+      for (const Dialect& d : dialects) {
+        if (IsStochastic(d) && d.rounding == ElementRounding::kStochastic8) {
+          for (std::uint16_t& bits : random) bits &= 0xFF;
+        }
+        CAPTURE(d.name, static_cast<int>(kind), shape.rows, shape.cols);
+        CheckDialect(d, x, random);
+      }
+    }
+  }
+}
+
+TEST_CASE("Every dialect's kernels give the definition's bytes on every target",
+          "[quantize][differential]") {
+  const std::vector<Dialect> dialects(Dialects().begin(), Dialects().end());
+  REQUIRE(SimdTargets().size() >= 2);
+  for (const std::string& target : SimdTargets()) {
+    PinSimdTarget(target);
+    INFO("target " << target);
+    const bool best = target == SimdTargets().front();
+    CheckDialects(dialects, best ? std::vector(std::begin(kKinds), std::end(kKinds))
+                                 : std::vector{Kind::kTies, Kind::kAnyBits});
+  }
+  PinSimdTarget("best");
+}
+
+// Blocks of 16 whose amaxes have every exponent from `first` to `last`, with fractions beside
+// thresholds of scale rules (1.25, 4/3, sqrt 2, 1.5, 1 + 1/sqrt 2, 1.75, 1.875) and random ones.
+Matrix<float> ScaleSweep(std::uint32_t first, std::uint32_t last) {
+  std::vector<std::uint32_t> fractions;
+  for (const std::uint32_t f : {0x000000u, 0x200000u, 0x2AAAABu, 0x3504F3u, 0x400000u, 0x5A8279u,
+                                0x600000u, 0x700000u, 0x7FFFFFu}) {
+    for (const std::uint32_t step : {0u, 1u, 2u, 3u}) {
+      fractions.push_back(std::min(f + step, 0x7FFFFFu));
+      fractions.push_back(f - std::min(f, step));
+    }
+  }
+  const RandomStream random{.seed = 3};
+  for (std::uint64_t i = 0; i < 24; ++i) fractions.push_back(random.Bits32(i) >> 9);
+  constexpr std::size_t kCols = 512;
+  const std::size_t blocks = (last - first + 1) * fractions.size();
+  Matrix<float> x((blocks * 16 + kCols - 1) / kCols, kCols);
+  for (std::size_t i = 0; i < x.values.size(); ++i) {
+    const std::size_t block = i / 16 % blocks;
+    const auto exponent = first + static_cast<std::uint32_t>(block / fractions.size());
+    const float largest =
+        std::bit_cast<float>(exponent << 23 | fractions[block % fractions.size()]);
+    const float share = static_cast<float>(random.Bits8(i)) / 128.0f - 1.0f;
+    x.values[i] = i % 16 == block % 16 ? largest : largest * share;
+  }
+  return x;
+}
+
+TEST_CASE("Scales of every exponent, beside the thresholds of their rules, are the definition's",
+          "[quantize][differential]") {
+  const Matrix<float> all = ScaleSweep(0, 254), moderate = ScaleSweep(112, 136);
+  for (const Dialect& d : Dialects()) {
+    if (IsStochastic(d)) continue;
+    CAPTURE(d.name);
+    // A tensor scale covers some binades only.
+    const Matrix<float>& x = HasTensorScale(d) && !d.row_scaled ? moderate : all;
+    const Quantized want = reference::QuantizeAs(d, x.View());
+    for (const std::string& target : SimdTargets()) {
+      PinSimdTarget(target);
+      CAPTURE(target);
+      CHECK(SameBytes(QuantizeAs(d, x.View()), want));
+    }
+  }
+  PinSimdTarget("best");
+}
+
+TEST_CASE("Elements and blocks that no row of the table has are quantized as defined",
+          "[quantize][differential]") {
+  std::vector<Dialect> dialects;
+  for (const FormatId element : {FormatId::kE0M3, FormatId::kE2M1, FormatId::kE2M3, FormatId::kE3M2,
+                                 FormatId::kE4M3, FormatId::kE5M2}) {
+    for (const auto& [rows, cols] : {std::pair{1, 8}, {1, 24}, {1, 32}, {1, 128}, {8, 8}, {3, 5}}) {
+      for (const ElementRounding rounding :
+           {ElementRounding::kNearestEven, ElementRounding::kTiesAway, ElementRounding::kHalfAdded,
+            ElementRounding::kBf16First, ElementRounding::kTowardZero,
+            ElementRounding::kStochastic16, ElementRounding::kStochastic8}) {
+        Dialect d = *FindDialect("nvfp4.te");
+        d.element = element;
+        d.block_rows = rows;
+        d.block_cols = cols;
+        d.rounding = rounding;
+        d.keeps_negative_zero = cols != 24;
+        d.never_negative_zero = cols == 128;
+        dialects.push_back(d);
+        d.scale = FormatId::kE5M2;
+        d.adaptive = IsStochastic(d) ? Adaptive::kMse : Adaptive::kAbsMax;
+        dialects.push_back(d);
+      }
+    }
+  }
+  CheckDialects(dialects, {Kind::kNormal, Kind::kAnyBits});
+}
+
+TEST_CASE("Quantizing as a dialect does not depend on the number of threads",
+          "[quantize][differential]") {
+  const std::size_t cols = GENERATE(700, 704);  // 704: rows of whole blocks
+  const Matrix<float> x = TestMatrix(Kind::kNormal, 300, cols);
+  const int threads = Threads();
+  for (const char* name : {"nvfp4.te", "nvfp4.te.row-scaled", "nvfp4.te.4over6.mse.448",
+                           "nvfp4.te.4over6.mse.448.2d", "mxfp8_e4m3.torchao.rceil"}) {
+    SetThreads(1);
+    const Quantized want = reference::QuantizeAs(*FindDialect(name), x.View());
+    for (const int n : {1, 2, 3}) {
+      SetThreads(n);
+      CAPTURE(name, n, cols);
+      CHECK(SameBytes(QuantizeAs(*FindDialect(name), x.View()), want));
+    }
+  }
+  SetThreads(threads);
+}
+
+}  // namespace
+}  // namespace fp4lab

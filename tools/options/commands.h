@@ -1,0 +1,34 @@
+// The subcommands of fp4lab: one function each, in the file of its name.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace fp4lab::tools {
+
+// Each function adds its subcommand to `app`. The subcommand throws Error (base/error.h) for an
+// error, and sets *exit_code to an exit code other than 0 that is no error.
+void AddBench(CLI::App& app, int* exit_code);
+void AddCases(CLI::App& app, int* exit_code);
+void AddConvert(CLI::App& app, int* exit_code);
+void AddCrosscheck(CLI::App& app, int* exit_code);
+void AddData(CLI::App& app, int* exit_code);
+void AddDequantize(CLI::App& app, int* exit_code);
+void AddDialects(CLI::App& app, int* exit_code);
+void AddExplain(CLI::App& app, int* exit_code);
+void AddFormats(CLI::App& app, int* exit_code);
+void AddGemm(CLI::App& app, int* exit_code);
+void AddIdentify(CLI::App& app, int* exit_code);
+void AddInspect(CLI::App& app, int* exit_code);
+void AddPack(CLI::App& app, int* exit_code);
+void AddQuantize(CLI::App& app, int* exit_code);
+void AddRecipes(CLI::App& app, int* exit_code);
+void AddStudy(CLI::App& app, int* exit_code);
+// Adds "report" to the subcommand "study". Must be called after AddStudy.
+void AddStudyPlan(CLI::App& app);
+void AddStudyReport(CLI::App& app);
+void AddTrain(CLI::App& app, int* exit_code);
+void AddVerify(CLI::App& app, int* exit_code);
+// Adds "gemm" to the subcommand "verify". Must be called after AddVerify.
+void AddVerifyGemm(CLI::App& app, int* exit_code);
+
+}  // namespace fp4lab::tools

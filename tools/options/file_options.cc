@@ -1,0 +1,232 @@
+#include "tools/options/file_options.h"
+
+#include <charconv>
+#include <utility>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/base/suggest.h"
+#include "fp4lab/dialect/dialect.h"
+#include "fp4lab/transform/hadamard.h"
+
+namespace fp4lab::tools {
+namespace {
+
+template <class Table>
+std::string Names(const Table& table) {
+  std::string names;
+  for (const auto& row : table) names += " " + std::string(row.name);
+  return names;
+}
+
+template <class T, class Table>
+std::optional<T> Find(const std::string& name, std::optional<T> (*find)(std::string_view),
+                      const Table& table, const char* option) {
+  if (name.empty()) return std::nullopt;
+  if (const std::optional<T> found = find(name)) return found;
+  throw Error(std::string(option) + " " + name,
+              "is not known; " + DidYouMean(name, NamesOf(table)));
+}
+
+std::optional<CodeOrder> CodesOf(const LayoutOptions& o) {
+  return Find(o.codes, FindCodeOrder, kCodeOrders, "--codes-order");
+}
+std::optional<ScaleOrder> ScalesOf(const LayoutOptions& o) {
+  return Find(o.scales, FindScaleOrder, kScaleOrders, "--scales-order");
+}
+std::optional<TensorScaleConvention> TensorScaleConventionOf(const LayoutOptions& o) {
+  return Find(o.tensor_scale, FindTensorScaleConvention, kTensorScaleConventions, "--level-two-is");
+}
+
+ReadMatrixOptions MatrixOptionsOf(const NumberOptions& options) {
+  ReadMatrixOptions read{.dtype = options.dtype};
+  if (!options.shape.empty()) read.shape = ParseShape(options.shape, "--shape");
+  return read;
+}
+
+}  // namespace
+
+CLI::Option* AddNumberOptions(CLI::App* command, const std::string& name, const std::string& what,
+                              NumberOptions* options) {
+  CLI::Option* place =
+      command
+          ->add_option(name, options->place,
+                       what +
+                           ": .npy, FILE.npz#ARRAY, FILE.safetensors#TENSOR, FILE.gguf#TENSOR, or "
+                           "raw numbers with --shape and --dtype")
+          ->type_name("FILE");
+  command->add_option("--shape", options->shape, "Shape of a raw file")->type_name("ROWSxCOLS");
+  command
+      ->add_option(
+          "--dtype", options->dtype,
+          "Type of the numbers in a raw file, or the type stored as integers (16 bits: BF16 "
+          "by default)")
+      ->type_name("TYPE");
+  command->add_flag("--transpose-input", options->transpose, "Take the transposed matrix");
+  return place;
+}
+
+NumberFile ReadNumbers(const NumberOptions& options) {
+  NumberFile file = ReadMatrix(options.place, MatrixOptionsOf(options));
+  if (options.transpose) file.values = Transposed(file.values.View());
+  return file;
+}
+
+NumberView ViewNumbers(const NumberOptions& options) {
+  NumberView view = ViewMatrix(options.place, MatrixOptionsOf(options));
+  if (!options.transpose) return view;
+  Matrix<float> transposed = Transposed(view.values);
+  view.content = nullptr;
+  view.bytes = {};
+  view.decoded = std::move(transposed.values);
+  view.values = {view.decoded.data(), transposed.rows, transposed.cols};
+  return view;
+}
+
+Matrix<float> Transposed(MatrixView<const float> x) {
+  Matrix<float> t(x.cols, x.rows);
+  for (std::size_t r = 0; r < x.rows; ++r) {
+    for (std::size_t c = 0; c < x.cols; ++c) t(c, r) = x(r, c);
+  }
+  return t;
+}
+
+void AddStoredFile(CLI::App* command, const std::string& name, std::string* place) {
+  command->add_option(name, *place, "FILE.safetensors, .npz or .gguf; #NAME where it holds several")
+      ->type_name("FILE")
+      ->required();
+}
+
+void AddFileDialect(CLI::App* command, std::string* dialect) {
+  command
+      ->add_option("--dialect", *dialect,
+                   "Blocks and order of operations, where the file does not state them")
+      ->type_name("NAME");
+}
+
+void AddLayoutOptions(CLI::App* command, const std::string& before, LayoutOptions* options) {
+  const std::string dashes = "--" + before;
+  const std::string file = before.empty() ? "" : ", in the vendor's file that is read";
+  const auto add_name = [&](const char* name, std::string* text, const std::string& what) {
+    command->add_option(dashes + name, *text, what)->type_name("NAME");
+  };
+  const auto add_flag = [&](const char* yes, const char* no, std::optional<bool>* flag,
+                            const char* what) {
+    command->add_flag_function(
+        dashes + yes + ",!" + dashes + no, [flag](std::int64_t n) { *flag = n > 0; }, what + file);
+  };
+  add_name("codes-order", &options->codes,
+           "Packing of the codes" + file + ":" + Names(kCodeOrders));
+  add_name("scales-order", &options->scales,
+           "Order of the scales" + file + ":" + Names(kScaleOrders));
+  add_name("level-two-is", &options->tensor_scale,
+           "Convention of the tensor number" + file + ":" + Names(kTensorScaleConventions));
+  add_flag("transposed", "not-transposed", &options->transposed,
+           "The bytes are those of the transposed matrix");
+  add_flag("expanded-scales", "single-scales", &options->expanded,
+           "The scale of a square block is repeated for each of its rows");
+}
+
+StorageLayout Changed(StorageLayout layout, const LayoutOptions& options) {
+  layout.codes = CodesOf(options).value_or(layout.codes);
+  layout.scales = ScalesOf(options).value_or(layout.scales);
+  layout.tensor_scale = TensorScaleConventionOf(options).value_or(layout.tensor_scale);
+  layout.transposed = options.transposed.value_or(layout.transposed);
+  layout.expanded_scales = options.expanded.value_or(layout.expanded_scales);
+  return layout;
+}
+
+ReadStoredOptions ReadOptionsOf(const LayoutOptions& options, const Dialect* dialect) {
+  return {.dialect = dialect,
+          .codes = CodesOf(options),
+          .scales = ScalesOf(options),
+          .tensor_scale = TensorScaleConventionOf(options),
+          .transposed = options.transposed.value_or(false),
+          .expanded_scales = options.expanded.value_or(false)};
+}
+
+void AddHadamardOptions(CLI::App* command, HadamardOptions* options) {
+  command
+      ->add_option("--hadamard,--rht", options->size,
+                   "Random Hadamard transform before the quantizer: 16 or 32 elements, 0: none")
+      ->check(CLI::IsMember({0, 16, 32}));
+  command
+      ->add_option("--signs", options->signs,
+                   "Signs of the transform: te, none, or a mask as in 0xD7E8")
+      ->capture_default_str();
+}
+
+std::uint32_t SignMask(const HadamardOptions& options) {
+  const bool long_groups = options.size == 32;
+  if (options.size == 0 || options.signs == "none") return 0;
+  if (options.signs == "te") return long_groups ? kTeSignMask32 : kTeSignMask16;
+  std::string_view digits = options.signs;
+  if (digits.starts_with("0x")) digits.remove_prefix(2);
+  std::uint32_t mask = 0;
+  const char* const end = digits.data() + digits.size();
+  const auto [at, error] = std::from_chars(digits.data(), end, mask, 16);
+  const bool fits = long_groups || mask <= 0xFFFFu;
+  if (error == std::errc() && at == end && fits) return mask;
+  throw Error("--signs " + options.signs, "is not a mask; te, none, or bits as in 0xD7E8");
+}
+
+const Dialect* DialectOrNothing(const std::string& name) {
+  return name.empty() ? nullptr : &RequireDialect(name);
+}
+
+const Dialect& RequireDialect(const std::string& name, const std::string& option) {
+  if (const Dialect* d = FindDialect(name)) return *d;
+  throw Error(option + " " + name, "is not known; " + DidYouMean(name, NamesOf(Dialects()),
+                                                                 "`fp4lab dialects` lists them"));
+}
+
+const Dialect* DialectOf(const StoredFile& file, const Dialect* named) {
+  return named != nullptr ? named : FindDialect(file.dialect);
+}
+
+std::string LayoutText(const StoredMatrix& stored) {
+  const StorageLayout& layout = stored.layout;
+  std::string text = std::string(Name(layout.codes)) + " codes";
+  if (stored.block_rows > 0) text += ", " + std::string(Named(layout.scales).name) + " scales";
+  if (layout.transposed) text += ", transposed";
+  if (layout.expanded_scales) text += ", expanded scales";
+  if (stored.tensor_scale.empty()) return text + ", no tensor scale";
+  return text + ", tensor scale as " + std::string(Name(layout.tensor_scale));
+}
+
+std::string FormatText(const StoredMatrix& stored) {
+  const std::string text = std::to_string(stored.rows) + "x" + std::to_string(stored.cols) + " " +
+                           std::string(Named(stored.element).name);
+  if (stored.block_rows == 0) return text + ", one scale for the tensor";
+  return text + " in " + std::to_string(stored.block_rows) + "x" +
+         std::to_string(stored.block_cols) + " blocks with " +
+         std::string(Named(stored.scale).name) + " scales";
+}
+
+Json FormatJson(const StoredMatrix& stored) {
+  const StorageLayout& layout = stored.layout;
+  return {{"shape", {stored.rows, stored.cols}},
+          {"element", Named(stored.element).name},
+          {"scale", Named(stored.scale).name},
+          {"block", {stored.block_rows, stored.block_cols}},
+          {"codes_order", Name(layout.codes)},
+          {"scales_order", Named(layout.scales).name},
+          {"transposed", layout.transposed},
+          {"expanded_scales", layout.expanded_scales},
+          {"level_two_is", Name(layout.tensor_scale)},
+          {"level_two", stored.tensor_scale},
+          {"codes_bytes", stored.codes.size()},
+          {"scales_bytes", stored.scales.size()}};
+}
+
+Matrix<float> ValuesOf(const StoredFile& file, const Dialect* dialect, std::string_view where) {
+  if (dialect != nullptr) {
+    const Quantized q = Load(*dialect, file.matrix, where);
+    const bool same_tensor_scales =
+        HasTensorScale(*dialect) ? !q.amax.empty() : file.matrix.tensor_scale.empty();
+    if (same_tensor_scales) return DequantizeAs(*dialect, q);
+  }
+  const float scale_max = dialect == nullptr ? Dialect{}.scale_max : dialect->scale_max;
+  return StoredValues(file.matrix, scale_max, where);
+}
+
+}  // namespace fp4lab::tools

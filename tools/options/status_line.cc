@@ -1,0 +1,81 @@
+#include "tools/options/status_line.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+
+#include "fp4lab/base/printable.h"
+#include "fp4lab/base/simd.h"
+
+namespace fp4lab::tools {
+namespace {
+
+std::size_t TerminalWidth() {
+  winsize size{};
+  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+}  // namespace
+
+StatusLine::StatusLine(std::chrono::seconds first, std::chrono::seconds log_every)
+    : terminal_(::isatty(STDERR_FILENO) != 0),
+      log_every_(log_every),
+      next_(std::chrono::steady_clock::now() + first) {}
+
+void NoteSlowTarget() {
+  if (HasFusedMultiplyAdd()) return;
+  std::fprintf(stderr,
+               "note: the SIMD target %s has no fused multiply-add: this takes some ten times as "
+               "long as on avx2\n",
+               ActiveSimdTarget().c_str());
+}
+
+StatusLine::~StatusLine() { Clear(); }
+
+void StatusLine::Clear() {
+  if (shown_) std::fputs("\r\033[K", stderr);
+  shown_ = false;
+}
+
+void StatusLine::Show(const std::string& text) {
+  if (terminal_) {
+    std::fprintf(stderr, "\r\033[K%s", Printable(text).substr(0, TerminalWidth() - 1).c_str());
+    std::fflush(stderr);
+    shown_ = true;
+  } else if (const auto now = std::chrono::steady_clock::now(); now >= next_) {
+    std::fprintf(stderr, "%s\n", Printable(text).c_str());
+    next_ = now + log_every_;
+  }
+}
+
+void StatusLine::Print(const std::string& line) {
+  Clear();
+  std::fprintf(stderr, "%s\n", Printable(line).c_str());
+}
+
+std::string Duration(double seconds) {
+  const auto s = static_cast<long>(std::lround(std::fmax(seconds, 0.0)));
+  char text[32];
+  if (s >= 3600) {
+    std::snprintf(text, sizeof(text), "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+  } else {
+    std::snprintf(text, sizeof(text), "%ld:%02ld", s / 60, s % 60);
+  }
+  return text;
+}
+
+std::string Rate(double per_second) {
+  char text[32];
+  if (per_second >= 1e6) {
+    std::snprintf(text, sizeof(text), "%.2fM", per_second / 1e6);
+  } else if (per_second >= 1e4) {
+    std::snprintf(text, sizeof(text), "%.1fk", per_second / 1e3);
+  } else {
+    std::snprintf(text, sizeof(text), "%.0f", per_second);
+  }
+  return text;
+}
+
+}  // namespace fp4lab::tools

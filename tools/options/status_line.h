@@ -1,0 +1,39 @@
+// A line on stderr with the progress of a long command.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+namespace fp4lab::tools {
+
+// On a terminal the line is rewritten in place; in a log it is printed at intervals.
+class StatusLine {
+ public:
+  // In a log the first line is printed after `first`, the next ones every `log_every`.
+  explicit StatusLine(std::chrono::seconds first = std::chrono::seconds(30),
+                      std::chrono::seconds log_every = std::chrono::seconds(30));
+  ~StatusLine();  // clears the line
+  StatusLine(const StatusLine&) = delete;
+  StatusLine& operator=(const StatusLine&) = delete;
+
+  void Show(const std::string& text);
+  // Prints a line that stays, above the status line.
+  void Print(const std::string& line);
+
+ private:
+  void Clear();
+
+  bool terminal_;
+  bool shown_ = false;
+  std::chrono::seconds log_every_;
+  std::chrono::steady_clock::time_point next_;
+};
+
+std::string Duration(double seconds);  // "4:05", "1:02:33"
+std::string Rate(double per_second);   // "845", "34.2k", "1.20M"
+
+// Warns on stderr if the SIMD target has no fused multiply-add, without which commands take some
+// ten times as long.
+void NoteSlowTarget();
+
+}  // namespace fp4lab::tools

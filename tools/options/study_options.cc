@@ -1,0 +1,35 @@
+#include "tools/options/study_options.h"
+
+#include <algorithm>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/base/parallel.h"
+#include "tools/options/number_option.h"
+
+namespace fp4lab::tools {
+
+void AddStudyRunOptions(CLI::App* command, StudyRunOptions* options) {
+  command->add_option("file", options->file, "Study file (studies/README.md)")->required();
+  command->add_option("--device", options->device, "cpu or cuda, instead of the file's \"device\"");
+  command
+      ->add_option("--jobs", options->jobs,
+                   "Runs at a time [one a processor; on \"cuda\" one a GPU]")
+      ->transform(ThreadCount());
+  command
+      ->add_option("--threads-per-job", options->threads_per_job,
+                   "Threads that share the work of one run [the processors / jobs]")
+      ->transform(ThreadCount());
+}
+
+study::Study ReadStudy(const StudyRunOptions& options) {
+  if (options.jobs * std::max(options.threads_per_job, 1) > kMostThreads) {
+    throw Error("--jobs " + std::to_string(options.jobs) + " --threads-per-job " +
+                    std::to_string(options.threads_per_job),
+                "are more than " + std::to_string(kMostThreads) + " threads");
+  }
+  study::Study study = study::ReadStudy(options.file);
+  if (!options.device.empty()) study.base.device = ReadDevice(options.device, "--device");
+  return study;
+}
+
+}  // namespace fp4lab::tools

@@ -1,0 +1,21 @@
+// The options of the commands that train the runs of a study.
+#pragma once
+
+#include <string>
+
+#include "fp4lab/study/run/study.h"
+#include "tools/options/commands.h"
+
+namespace fp4lab::tools {
+
+struct StudyRunOptions {
+  std::string file, device;
+  int jobs = 0, threads_per_job = 0;  // 0: as RunStudy chooses
+};
+
+// Adds file, --device, --jobs and --threads-per-job.
+void AddStudyRunOptions(CLI::App* command, StudyRunOptions* options);
+// The study, on --device if that is given. Throws Error for more than kMostThreads threads, too.
+study::Study ReadStudy(const StudyRunOptions& options);
+
+}  // namespace fp4lab::tools
