@@ -1,7 +1,6 @@
 // fp4lab train: one training run from a configuration, with metrics, checkpoints and --resume.
 #include <chrono>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
@@ -97,7 +96,7 @@ TrainConfig ConfigurationOf(const TrainOptions& options) {
 }
 
 // The configuration to run: that of the command line or, if it gives none, that of the folder.
-TrainConfig Decide(const TrainOptions& options, const study::TrainFolder& folder) {
+TrainConfig Decide(const TrainOptions& options, const study::RunFolder& folder) {
   if (!options.resume) {
     if (WorldOfEnvironment().rank == 0) folder.RefuseToOverwrite();
     return ConfigurationOf(options);
@@ -117,31 +116,21 @@ TrainConfig Decide(const TrainOptions& options, const study::TrainFolder& folder
   return config;
 }
 
-std::string Describe(const study::Progress& progress) {
-  const study::RunningJob& run = progress.running.front();
-  char text[128];
-  std::snprintf(text, sizeof(text), "step %lld/%lld  loss %.4f  %.0f tokens/s",
-                static_cast<long long>(run.step), static_cast<long long>(run.steps), run.loss,
-                progress.tokens_per_second);
-  if (progress.seconds_left < 0.0) return text;
-  return text + ("  ETA " + Duration(progress.seconds_left));
-}
-
-study::TrainResult Train(const TrainConfig& config, const study::TrainFolder& folder,
+study::TrainResult Train(const TrainConfig& config, const study::RunFolder& folder,
                          const std::string& where) {
   study::TrainRun run(config, folder, where);
   const StopSignals signals;
   StatusLine line(std::chrono::seconds(0), std::chrono::seconds(10));
   const auto show = [&](const study::Progress& progress) {
     const study::RunningJob& job = progress.running.front();
-    job.step < job.steps ? line.Show(Describe(progress)) : line.Print(Describe(progress));
+    job.step < job.steps ? line.Show(ProgressText(progress)) : line.Print(ProgressText(progress));
   };
   return run.Train(show, StopSignals::Asked());
 }
 
 int Run(const TrainOptions& options) {
   if (options.threads > 0) SetThreads(options.threads);
-  const study::TrainFolder folder(options.out_dir);
+  const study::RunFolder folder(options.out_dir);
   const TrainConfig config = Decide(options, folder);
   if (WorldOfEnvironment().rank == 0) NoteSlowTarget();
   const study::TrainResult result = Train(config, folder, Where(options));

@@ -5,6 +5,7 @@
 #include "fp4lab/io/folder_lock.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/io/temporary_folder.h"
+#include "fp4lab/train/checkpoint.h"
 #include "fp4lab/train/engine.h"
 #include "tests/support/catch.h"
 #include "tests/support/child.h"
@@ -138,6 +139,41 @@ TEST_CASE("A folder with a run is neither overwritten nor resumed as another run
   WriteFileAtomically(out + "/checkpoint.fp4lab", ReadFile(other + "/checkpoint.fp4lab"));
   CheckOneLine(train.Run({"--out-dir", out, "--resume"}),
                "checkpoint of another configuration: seed: 1 here, 2 there");
+}
+
+// The checkpoint `bytes` with the header's version and its member "run" changed.
+std::string Changed(const std::string& bytes, std::uint32_t version, const Json& run) {
+  const auto content = std::as_bytes(std::span(bytes));
+  Checkpoint checkpoint = ReadCheckpoint({content.begin(), content.end()}, "test");
+  checkpoint.header.run = run;
+  const std::span<const float> payload = checkpoint.payload;
+  std::vector<std::byte> changed = WriteCheckpoint(checkpoint.header, std::span(&payload, 1));
+  changed[8] = static_cast<std::byte>(version);
+  return {reinterpret_cast<const char*>(changed.data()), changed.size()};
+}
+
+TEST_CASE("A checkpoint of another version or of a study is refused with its remedy", "[e2e]") {
+  TrainCommand train;
+  const std::string config = train.File("run.json", kTiny), out = train.Path("out");
+  REQUIRE(train.Run({"--config", config, "--out-dir", out}).code == 0);
+  const std::string path = out + "/checkpoint.fp4lab", state = ReadFile(path);
+  CHECK((Changed(state, 1, {}) == state));
+  WriteFileAtomically(path, Changed(state, 2, {}));
+  CheckOneLine(train.Run({"--out-dir", out, "--resume"}),
+               path +
+                   ": checkpoint version 2, this program reads 1; continue with the fp4lab that "
+                   "wrote it, or start anew elsewhere");
+  WriteFileAtomically(path, Changed(state, 1, {{"record", 1}}));
+  CheckOneLine(train.Run({"--out-dir", out, "--resume"}),
+               path + ": is the checkpoint of a study, which fp4lab study run continues");
+}
+
+TEST_CASE("The last line of progress has speed, time left, step and loss", "[e2e]") {
+  TrainCommand train;
+  const Refusal run =
+      train.Run({"--config", train.File("run.json", kTiny), "--out-dir", train.Path("out")});
+  REQUIRE(run.code == 0);
+  CHECK_THAT(run.text, ContainsSubstring(" tokens/s | 0:00 left | step 10/10, loss 5."));
 }
 
 TEST_CASE("A folder that another process trains in is refused", "[e2e]") {

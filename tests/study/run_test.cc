@@ -5,9 +5,9 @@
 
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/data/load_corpus.h"
-#include "fp4lab/study/run/checkpoint.h"
 #include "tests/study/tiny_study.h"
 #include "tests/support/catch.h"
+#include "tests/support/error_of.h"
 
 namespace fp4lab::study {
 namespace {
@@ -22,7 +22,16 @@ struct Fixture {
     study.budgets = std::move(budgets);
     return Run(ConfigOf(study, study.arms[arm], 1), corpus, PlanOf(study, study.arms[arm]), "tiny");
   }
+  Trainer NewTrainer() { return Trainer(ConfigOf(study, study.arms[0], 1), corpus); }
 };
+
+std::vector<std::byte> Saved(const Run& run) {
+  std::vector<std::byte> bytes;
+  run.Save([&](std::span<const std::byte> part) {
+    bytes.insert(bytes.end(), part.begin(), part.end());
+  });
+  return bytes;
+}
 
 RunRecord Finish(Run& run) {
   while (!run.Done()) run.Advance();
@@ -67,7 +76,7 @@ TEST_CASE("A run that is stopped and loaded at every step ends with the same rec
   int pieces = 0;
   while (!run.Done()) {
     run.Advance();
-    const std::vector<std::byte> bytes = run.Save();
+    const std::vector<std::byte> bytes = Saved(run);
     const std::int64_t left = run.StepsLeft();
     run = f.NewRun(arm, {1280, 2560});
     run.Load(bytes, "checkpoint");
@@ -86,7 +95,7 @@ TEST_CASE("A longer study goes on from the trunk of a shorter one", "[study]") {
   Run first = f.NewRun(1, {1280, 2560});
   Finish(first);
   Run second = f.NewRun(1, {1280, 2560, 3840});
-  second.Load(first.Save(), "checkpoint");
+  second.Load(Saved(first), "checkpoint");
   CHECK_FALSE(second.Done());
   const std::int64_t before = second.Record().steps_made;
   CHECK(second.StepsLeft() == 14);
@@ -103,7 +112,7 @@ TEST_CASE("A budget before the saved place goes over the trunk again, to the sam
   Run first = f.NewRun(1, {2560});
   Finish(first);
   Run second = f.NewRun(1, {640, 2560});
-  second.Load(first.Save(), "checkpoint");
+  second.Load(Saved(first), "checkpoint");
   CHECK(second.StepsLeft() == 4 + 1);
   Finish(second);
   CHECK(second.Record().PointOf({640, 4, 5})->training.loss ==
@@ -118,7 +127,7 @@ TEST_CASE("A branch that the new plan lacks is given up for the trunk", "[study]
   Run first = f.NewRun(0, {2560});
   for (int i = 0; i < 16 + 1 + 2; ++i) first.Advance();  // two steps into the branch
   Run second = f.NewRun(0, {3840});
-  second.Load(first.Save(), "checkpoint");
+  second.Load(Saved(first), "checkpoint");
   CHECK(ToJson(Finish(second))["points"].dump() == expected);
 }
 
@@ -146,33 +155,41 @@ TEST_CASE("A record comes back from JSON with every bit", "[study]") {
   CHECK_THROWS_AS(ReadRunRecord(Json::object(), "record"), Error);
 }
 
-TEST_CASE("A checkpoint that is cut short or changed anywhere is refused", "[study]") {
-  Checkpoint checkpoint;
-  checkpoint.record.losses = {1.5, 0.1};
-  checkpoint.branch = {1280, 8, 10};
-  checkpoint.state = std::vector<std::byte>(5, std::byte{7});
-  const std::vector<std::byte> bytes = PackCheckpoint(checkpoint);
-  const Checkpoint again = UnpackCheckpoint(bytes, "c");
-  CHECK(again.state == checkpoint.state);
-  CHECK(again.trunk_state.empty());
-  CHECK(again.branch == checkpoint.branch);
-  CHECK(again.record.losses == checkpoint.record.losses);
-  int refused = 0;
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
+TEST_CASE("Only a checkpoint from inside a branch holds the trunk's numbers", "[study]") {
+  Fixture f;
+  Run run = f.NewRun(0, {1280});
+  run.Advance();
+  const std::size_t numbers = 4 * f.NewTrainer().Numbers().size(), on_trunk = Saved(run).size();
+  CHECK(on_trunk > numbers);
+  CHECK(on_trunk < numbers + (std::size_t{1} << 14));
+  for (int i = 1; i < 8 + 1 + 1; ++i) run.Advance();  // one step into the branch
+  const std::size_t in_branch = Saved(run).size();
+  CHECK(in_branch > 2 * numbers);
+  CHECK(in_branch < 2 * numbers + (std::size_t{1} << 14));
+  Finish(run);
+  CHECK(Saved(run).size() < 2 * numbers);
+}
+
+TEST_CASE("A checkpoint that is cut short, changed or of no study is refused", "[study]") {
+  Fixture f;
+  Run run = f.NewRun(0, {1280});
+  for (int i = 0; i < 8 + 1 + 1; ++i) run.Advance();
+  const std::vector<std::byte> bytes = Saved(run);
+  const auto refusal = [&](const std::vector<std::byte>& damaged) {
+    Run other = f.NewRun(0, {1280});
+    return ErrorOf([&] { other.Load(damaged, "c"); });
+  };
+  const std::size_t step = bytes.size() / 50;
+  for (std::size_t i = 0; i < bytes.size(); i += step) {
+    CAPTURE(i);
     std::vector<std::byte> changed = bytes;
     changed[i] ^= std::byte{1};
-    try {
-      UnpackCheckpoint(changed, "c");
-    } catch (const Error&) {
-      ++refused;
-    }
-    try {
-      UnpackCheckpoint(std::span(bytes).first(i), "c");
-    } catch (const Error&) {
-      ++refused;
-    }
+    CHECK(refusal(changed).find("c: ") == 0);
+    CHECK(refusal({bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(i)}).find("c: ") ==
+          0);
   }
-  CHECK(refused == static_cast<int>(2 * bytes.size()));
+  CHECK(refusal(f.NewTrainer().SaveState()) ==
+        "c: is a checkpoint of fp4lab train, not of a study");
 }
 
 TEST_CASE("A run refuses the checkpoint of another seed", "[study]") {
@@ -181,7 +198,7 @@ TEST_CASE("A run refuses the checkpoint of another seed", "[study]") {
   run.Advance();
   Run other(ConfigOf(f.study, f.study.arms[0], 2), f.corpus, PlanOf(f.study, f.study.arms[0]),
             "tiny");
-  CHECK_THROWS_AS(other.Load(run.Save(), "checkpoint"), Error);
+  CHECK_THROWS_AS(other.Load(Saved(run), "checkpoint"), Error);
 }
 
 }  // namespace

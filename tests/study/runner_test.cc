@@ -60,11 +60,15 @@ std::string RunError(const std::filesystem::path& folder, const Json& json) {
   return ErrorOf([&] { RunIn(folder, json); });
 }
 
-RunFolder FolderOf(const std::filesystem::path& out, const Json& json, std::size_t arm,
-                   std::uint64_t seed) {
+Json InputsOf(const Json& json, std::size_t arm, std::uint64_t seed) {
   const Study study = TinyStudy(json);
   const TrainConfig config = ConfigOf(study, study.arms[arm], seed);
-  return RunFolder(out, config, LoadCorpus(study.base.data), NumericsFingerprint(config, "test"));
+  return RunInputs(config, LoadCorpus(study.base.data), NumericsFingerprint(config, "test"));
+}
+
+RunFolder FolderOf(const std::filesystem::path& out, const Json& json, std::size_t arm,
+                   std::uint64_t seed) {
+  return RunFolder(out, InputsOf(json, arm, seed));
 }
 
 constexpr int kStepsOfRun = 16 + 2 + 4;
@@ -95,11 +99,11 @@ TEST_CASE("Cached results of another numerics fingerprint are not used", "[study
   const TrainConfig config = ConfigOf(study, study.arms[1], 1);
   const Corpus corpus = LoadCorpus(study.base.data);
   const std::string here = NumericsFingerprint(config, "test");
-  const RunFolder ours(folder.Path(), config, corpus, here),
-      theirs(folder.Path(), config, corpus, std::string(64, '0'));
-  CHECK(ours.Key() != theirs.Key());
-  theirs.WriteResult(RunRecord{});
-  CHECK_FALSE(ours.ReadResult().has_value());
+  const Json ours = RunInputs(config, corpus, here),
+             theirs = RunInputs(config, corpus, std::string(64, '0'));
+  CHECK(RunKey(ours) != RunKey(theirs));
+  RunFolder(folder.Path(), theirs).WriteResult(theirs, RunRecord{});
+  CHECK_FALSE(RunFolder(folder.Path(), ours).ReadResult(ours).has_value());
   const Json results = Json::parse(RunIn(folder.Path(), TinyStudyJson()).results);
   CHECK(results["numerics"][study.arms[1].name] == here);
 }
@@ -227,14 +231,14 @@ TEST_CASE("A study of two sizes has runs, analysis and figures of each", "[study
 }
 
 TEST_CASE("What a run computes is its key; its name and its budgets are not", "[study]") {
-  const std::filesystem::path out = "out";
-  const std::string key = FolderOf(out, TinyStudyJson(), 1, 1).Key();
+  const std::string key = RunKey(InputsOf(TinyStudyJson(), 1, 1));
+  CHECK(FolderOf("out", TinyStudyJson(), 1, 1).Path() == "out/runs/" + key.substr(0, 16));
   Json json = TinyStudyJson();
   json["title"] = "another";
   json["budgets"] = {3840};
-  CHECK(FolderOf(out, json, 1, 1).Key() == key);
-  CHECK(FolderOf(out, json, 1, 2).Key() != key);
-  CHECK(FolderOf(out, json, 0, 1).Key() != key);
+  CHECK(RunKey(InputsOf(json, 1, 1)) == key);
+  CHECK(RunKey(InputsOf(json, 1, 2)) != key);
+  CHECK(RunKey(InputsOf(json, 0, 1)) != key);
   for (const char* change :
        {R"({"schedule": {"learning_rate": 0.02}})", R"({"optimizer": {"clip": 2}})",
         R"({"data": {"synthetic_seed": 2}})", R"({"evaluation": {"tokens": 1024}})",
@@ -242,19 +246,20 @@ TEST_CASE("What a run computes is its key; its name and its budgets are not", "[
     Json changed = TinyStudyJson();
     changed.merge_patch(Json::parse(change));
     INFO(change);
-    CHECK(FolderOf(out, changed, 1, 1).Key() != key);
+    CHECK(RunKey(InputsOf(changed, 1, 1)) != key);
   }
 }
 
 TEST_CASE("Inputs of a cached run that were edited are found", "[study]") {
   const TestFolder folder("inputs");
   RunIn(folder.Path(), TinyStudyJson());
-  const RunFolder run = FolderOf(folder.Path(), TinyStudyJson(), 0, 1);
-  Json result = ReadJsonFile(run.ResultPath());
-  CHECK(run.ReadResult());
+  const Json inputs = InputsOf(TinyStudyJson(), 0, 1);
+  const RunFolder run(folder.Path(), inputs);
+  Json result = ReadJsonFile(run.Result());
+  CHECK(run.ReadResult(inputs));
   result["inputs"]["batch"] = 5;
-  WriteFileAtomically(run.ResultPath(), result.dump());
-  CHECK_THROWS_AS(run.ReadResult(), Error);
+  WriteFileAtomically(run.Result(), result.dump());
+  CHECK_THROWS_AS(run.ReadResult(inputs), Error);
   const Call again = RunIn(folder.Path(), TinyStudyJson());
   CHECK(again.outcome.cached == 3);
   CHECK(again.Said("was changed after fp4lab wrote it; bf16, seed 1 is run again"));
@@ -264,8 +269,8 @@ TEST_CASE("What killed runs left half-written is swept when the study is run aga
   const TestFolder folder("swept");
   RunIn(folder.Path(), TinyStudyJson());
   const RunFolder run = FolderOf(folder.Path(), TinyStudyJson(), 0, 1);
-  const std::filesystem::path stale[] = {run.CheckpointPath().string() + ".partial-4711",
-                                         run.ResultPath().string() + ".partial-0123456789abcdef",
+  const std::filesystem::path stale[] = {run.Checkpoint().string() + ".partial-4711",
+                                         run.Result().string() + ".partial-0123456789abcdef",
                                          folder.Path() / "study.json.partial-0123456789abcdef"};
   for (const auto& path : stale) WriteFileAtomically(path, std::string_view("half"));
   RunIn(folder.Path(), TinyStudyJson());
@@ -276,10 +281,10 @@ TEST_CASE("A damaged cache entry is found and made again", "[study]") {
   const TestFolder folder("damaged");
   const Call first = RunIn(folder.Path(), TinyStudyJson());
   const RunFolder run = FolderOf(folder.Path(), TinyStudyJson(), 1, 2);
-  std::string text = ReadFile(run.ResultPath());
+  std::string text = ReadFile(run.Result());
   const std::size_t digit = text.find("\"loss\":") + 9;
   text[digit] = text[digit] == '1' ? '2' : '1';
-  WriteFileAtomically(run.ResultPath(), text);
+  WriteFileAtomically(run.Result(), text);
 
   const Call from_checkpoint = RunIn(folder.Path(), TinyStudyJson());
   CHECK(
@@ -289,13 +294,25 @@ TEST_CASE("A damaged cache entry is found and made again", "[study]") {
   CHECK(from_checkpoint.outcome.steps_made == 0);  // the checkpoint still held all steps
   CHECK(from_checkpoint.results == first.results);
 
-  WriteFileAtomically(run.ResultPath(), std::string_view("{"));
-  const std::string bytes = ReadFile(run.CheckpointPath());
-  WriteFileAtomically(run.CheckpointPath(), std::string_view(bytes).substr(0, bytes.size() / 2));
+  WriteFileAtomically(run.Result(), std::string_view("{"));
+  const std::string bytes = ReadFile(run.Checkpoint());
+  WriteFileAtomically(run.Checkpoint(), std::string_view(bytes).substr(0, bytes.size() / 2));
   const Call from_scratch = RunIn(folder.Path(), TinyStudyJson());
   CHECK(from_scratch.Said("damaged or truncated; nvfp4, seed 2 starts from the beginning"));
   CHECK(from_scratch.outcome.steps_made == kStepsOfRun);
   CHECK(from_scratch.results == first.results);
+}
+
+TEST_CASE("The checkpoint of an older version is named, and its run starts from the beginning",
+          "[study]") {
+  const TestFolder folder("older");
+  const std::filesystem::path old =
+      FolderOf(folder.Path(), TinyStudyJson(), 1, 2).Path() / "checkpoint";
+  WriteFileAtomically(old, std::string_view("fp4lab.run/1\n"));
+  const Call call = RunIn(folder.Path(), TinyStudyJson());
+  CHECK(call.Said(old.string() + ": is of an older fp4lab, which alone can read it; remove it; "
+                                 "nvfp4, seed 2 starts from the beginning"));
+  CHECK(call.outcome.steps_made == 4 * kStepsOfRun);
 }
 
 TEST_CASE("A run that diverges is recorded and the others go on", "[study]") {

@@ -1,5 +1,6 @@
 #include "fp4lab/train/checkpoint.h"
 
+#include "fp4lab/base/hash.h"
 #include "fp4lab/data/load_corpus.h"
 #include "fp4lab/train/trainer.h"
 #include "tests/support/catch.h"
@@ -8,10 +9,10 @@
 namespace fp4lab {
 namespace {
 
-std::vector<std::byte> Example() {
+std::vector<std::byte> Example(const Json& run = {}) {
   const std::vector<float> a = {1.0f, -0.0f, 3.5f}, b = {2.0f};
   const std::array<std::span<const float>, 2> payload = {a, b};
-  return WriteCheckpoint({Json{{"seed", 3}}, 12}, payload);
+  return WriteCheckpoint({Json{{"seed", 3}}, 12, run}, payload);
 }
 
 std::string ReadError(const std::vector<std::byte>& bytes) {
@@ -24,10 +25,25 @@ TEST_CASE("A checkpoint reads back", "[train]") {
   CHECK(c.header.configuration == Json{{"seed", 3}});
   CHECK(c.payload == std::vector<float>{1.0f, 0.0f, 3.5f, 2.0f});
   CHECK(std::signbit(c.payload[1]));
+  CHECK(c.header.run.is_null());
+  const Json run = {{"losses", {0.1, 1e-300}}};
+  CHECK(ReadCheckpoint(Example(run), "c.ckpt").header.run == run);
+}
+
+TEST_CASE("The bytes of a checkpoint are those that earlier versions read and wrote", "[train]") {
+  CHECK(Sha256(Example()) == "a57564993fbc29e227d1d30df2d24bae7cd1d36cdc169ef2295774edaf126c84");
+}
+
+TEST_CASE("A checkpoint of another version is refused with the remedy", "[train]") {
+  std::vector<std::byte> newer = Example();
+  newer[8] = std::byte{2};
+  CHECK(ReadError(newer) ==
+        "c.ckpt: checkpoint version 2, this program reads 1; continue with the fp4lab that wrote "
+        "it, or start anew elsewhere");
 }
 
 TEST_CASE("A checkpoint cut anywhere or with any byte changed is refused in one line", "[train]") {
-  const std::vector<std::byte> good = Example();
+  const std::vector<std::byte> good = GENERATE(Example(), Example({{"record", 1}}));
   for (std::size_t size = 0; size < good.size(); ++size) {
     const std::string error = ReadError({good.begin(), good.begin() + static_cast<int>(size)});
     CAPTURE(size, error);
@@ -95,6 +111,39 @@ TEST_CASE("A trainer refuses another configuration's state and stays as it was",
   other.LoadState(state, "s.ckpt");
   CHECK(other.Steps() == 1);
   CHECK((other.SaveState() == state));
+}
+
+TEST_CASE("A checkpoint in a branch also holds the numbers of the trunk", "[train]") {
+  DataConfig data;
+  data.source = "synthetic";
+  data.synthetic_bytes = 5000;
+  const Corpus corpus = LoadCorpus(data);
+  const TrainConfig config = ReadTrainConfig(
+      {{"model", {{"layers", 1}, {"d_model", 32}, {"heads", 2}, {"ffn", 32}, {"sequence", 32}}},
+       {"recipe", "te_fp8_delayedscaling"},  // its amax histories are part of the numbers
+       {"batch", 1},
+       {"tokens", 3200}},
+      "test");
+  Trainer trainer(config, corpus);
+  trainer.Step(1e-3);
+  const std::vector<std::byte> at_1 = trainer.SaveState();
+  const std::vector<float> trunk = trainer.Numbers();
+  trainer.Step(1e-3);
+  const std::vector<std::byte> at_2 = trainer.SaveState();
+  std::vector<std::byte> both;
+  trainer.SaveState(
+      [&](std::span<const std::byte> bytes) {
+        both.insert(both.end(), bytes.begin(), bytes.end());
+      },
+      {{"branch", 7}}, trunk);
+  Trainer other(config, corpus);
+  CHECK(other.LoadState(at_1, "1").trunk.empty());
+  const LoadedState loaded = other.LoadState(both, "2");
+  CHECK(loaded.run == Json{{"branch", 7}});
+  CHECK((loaded.trunk == trunk));
+  CHECK((other.SaveState() == at_2));
+  other.Return(1, loaded.trunk);
+  CHECK((other.SaveState() == at_1));
 }
 
 }  // namespace

@@ -54,11 +54,10 @@ void WriteCheckpoint(const CheckpointHeader& header,
                      std::span<const std::span<const float>> payload, const ByteSink& sink) {
   std::uint64_t floats = 0;
   for (const std::span<const float> part : payload) floats += part.size();
-  const std::string json = Json{
-      {"configuration", header.configuration},
-      {"step", header.step},
-      {"payload_floats",
-       floats}}.dump();
+  Json members = {
+      {"configuration", header.configuration}, {"step", header.step}, {"payload_floats", floats}};
+  if (!header.run.is_null()) members["run"] = header.run;
+  const std::string json = members.dump();
   const std::uint64_t json_size = json.size();
   Sha256Stream hash;
   const auto write = [&](std::span<const std::byte> bytes) {
@@ -91,7 +90,8 @@ Checkpoint ReadCheckpoint(std::span<const std::byte> bytes, const std::string& w
   const auto version = Load<std::uint32_t>(bytes, 8);
   if (version != kCheckpointVersion) {
     throw Error(where, "checkpoint version " + std::to_string(version) + ", this program reads " +
-                           std::to_string(kCheckpointVersion));
+                           std::to_string(kCheckpointVersion) +
+                           "; continue with the fp4lab that wrote it, or start anew elsewhere");
   }
   const std::span<const std::byte> content = bytes.first(bytes.size() - kHash);
   if (Sha256(content) != Text(bytes.last(kHash))) {
@@ -102,7 +102,7 @@ Checkpoint ReadCheckpoint(std::span<const std::byte> bytes, const std::string& w
   const Json json = ParseJson(Text(content.subspan(kFront, json_size)), where);
   Checkpoint checkpoint;
   JsonObject o(json, where);
-  const Json* configuration = o.Member("configuration");
+  const Json *configuration = o.Member("configuration"), *run = o.Member("run");
   std::uint64_t floats = 0;
   o.Require("step", &checkpoint.header.step);
   o.Require("payload_floats", &floats);
@@ -113,6 +113,7 @@ Checkpoint ReadCheckpoint(std::span<const std::byte> bytes, const std::string& w
     throw Error(where, "checkpoint header does not fit its payload");
   }
   checkpoint.header.configuration = *configuration;
+  if (run != nullptr) checkpoint.header.run = *run;
   checkpoint.payload.resize(floats);
   if (floats > 0) std::memcpy(checkpoint.payload.data(), payload.data(), payload.size());
   return checkpoint;

@@ -1,11 +1,11 @@
 // The state of a run as bytes: the configuration that identifies the run, and the numbers that
-// continue it bit for bit. In this order:
+// continue it bit for bit. Every run has this one format. In this order:
 //
 //   "fp4labck"
 //   version, uint32
 //   size of the header, uint64
-//   header, JSON {"configuration", "step", "payload_floats"}
-//   payload, binary32
+//   header, JSON {"configuration", "step", "payload_floats"}, and "run" in a run of a study
+//   payload, binary32: the numbers of that step and, in a branch of a study's run, of its trunk
 //   SHA-256 of everything before, 64 hexadecimal digits
 //
 // Integers and floats are little-endian.
@@ -27,6 +27,7 @@ inline constexpr std::uint32_t kCheckpointVersion = 1;
 struct CheckpointHeader {
   Json configuration;
   std::int64_t step = 0;
+  Json run = {};  // what a study keeps of its run (study/run/run.h); null: nothing
 };
 
 void WriteCheckpoint(const CheckpointHeader& header,

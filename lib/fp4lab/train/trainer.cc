@@ -69,6 +69,10 @@ struct Trainer::State {
   std::size_t MicroBatch() const {
     return static_cast<std::size_t>(config.batch / config.micro_batches);
   }
+  // Floats of weights, moments and amax histories.
+  std::size_t NumbersOfStep() const {
+    return 3 * layout.total + AmaxHistoryFloats(config.model, config.recipe);
+  }
   // Loads the first `count` sequences of the step about to be made.
   void LoadBatch(std::size_t count);
   // Losses and gradients of the first micro-batches of the step about to be made.
@@ -253,13 +257,13 @@ Json Trainer::State::Identity() const {
           {"corpus", {{"train_sha256", corpus->train_sha256}, {"tokens", corpus->train.size()}}}};
 }
 
-void Trainer::SaveState(const ByteSink& sink) const {
+void Trainer::SaveState(const ByteSink& sink, const Json& run, std::span<const float> trunk) const {
   const State& s = *state_;
   std::vector<float> memory;
   const TrainingNumbers numbers = s.engine->Read(&memory);
-  const std::array<std::span<const float>, 4> payload = {numbers.parameters, numbers.m, numbers.v,
-                                                         numbers.amax_histories};
-  WriteCheckpoint({s.Identity(), s.steps}, payload, sink);
+  const std::array<std::span<const float>, 5> payload = {numbers.parameters, numbers.m, numbers.v,
+                                                         numbers.amax_histories, trunk};
+  WriteCheckpoint({s.Identity(), s.steps, run}, payload, sink);
 }
 
 std::vector<std::byte> Trainer::SaveState() const {
@@ -271,22 +275,41 @@ std::vector<std::byte> Trainer::SaveState() const {
   return state;
 }
 
-void Trainer::LoadState(std::span<const std::byte> bytes, const std::string& where) {
-  State& s = *state_;
+LoadedState Trainer::LoadState(std::span<const std::byte> bytes, const std::string& where) {
+  const State& s = *state_;
   const Checkpoint checkpoint = ReadCheckpoint(bytes, where);
   const std::string difference = FirstDifference(s.Identity(), checkpoint.header.configuration);
   if (!difference.empty()) {
     throw Error(where, "checkpoint of another configuration: " + difference);
   }
-  const std::size_t n = s.layout.total;
-  const std::size_t histories = AmaxHistoryFloats(s.config.model, s.config.recipe);
-  if (checkpoint.payload.size() != 3 * n + histories || checkpoint.header.step < 0) {
+  const std::span<const float> payload = checkpoint.payload;
+  const std::size_t numbers = s.NumbersOfStep();
+  const bool has_trunk = payload.size() == 2 * numbers;
+  if ((payload.size() != numbers && !has_trunk) || checkpoint.header.step < 0) {
     throw Error(where, "checkpoint does not hold this model's numbers");
   }
-  const std::span<const float> from(checkpoint.payload);
+  Return(checkpoint.header.step, payload.first(numbers));
+  const std::span<const float> trunk = payload.subspan(numbers);
+  return {checkpoint.header.run, {trunk.begin(), trunk.end()}};
+}
+
+std::vector<float> Trainer::Numbers() const {
+  std::vector<float> memory, numbers;
+  numbers.reserve(state_->NumbersOfStep());
+  const TrainingNumbers from = state_->engine->Read(&memory);
+  for (const auto& part : {from.parameters, from.m, from.v, from.amax_histories}) {
+    numbers.insert(numbers.end(), part.begin(), part.end());
+  }
+  return numbers;
+}
+
+void Trainer::Return(std::int64_t steps, std::span<const float> numbers) {
+  State& s = *state_;
+  Expects(numbers.size() == s.NumbersOfStep(), "Trainer::Return: numbers of this model");
+  const std::size_t n = s.layout.total;
   s.engine->Write(
-      {from.first(n), from.subspan(n, n), from.subspan(2 * n, n), from.last(histories)});
-  s.steps = checkpoint.header.step;
+      {numbers.first(n), numbers.subspan(n, n), numbers.subspan(2 * n, n), numbers.subspan(3 * n)});
+  s.steps = steps;
   s.evaluated.losses.clear();
 }
 

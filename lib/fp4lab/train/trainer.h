@@ -12,6 +12,7 @@
 
 #include "fp4lab/data/corpus.h"
 #include "fp4lab/io/file.h"
+#include "fp4lab/io/json.h"
 #include "fp4lab/train/config.h"
 #include "fp4lab/train/diagnose.h"
 
@@ -39,6 +40,12 @@ struct Evaluation {
   double loss = 0.0;                 // mean nats per token
   std::vector<double> chunk_losses;  // means over EvaluationConfig::chunk_tokens each
   std::int64_t tokens = 0;           // predicted tokens
+};
+
+// What a checkpoint holds beside the trainer's own numbers.
+struct LoadedState {
+  Json run;                  // CheckpointHeader::run
+  std::vector<float> trunk;  // Trainer::Numbers() where the run left its trunk; empty: it is there
 };
 
 class Engine;
@@ -84,12 +91,18 @@ class Trainer {
   // A checkpoint (checkpoint.h): weights, moments, amax histories and step, with the members that
   // identify the run (model, optimizer, recipe, seed, batch, micro-batches, corpus) and a SHA-256.
   // Schedule, length and device are not part of a checkpoint: a decay branch loads its trunk's, and
-  // a GPU continues a CPU's.
+  // a GPU continues a CPU's. `run` and `trunk` are stored as LoadedState has them.
   std::vector<std::byte> SaveState() const;
-  void SaveState(const ByteSink& sink) const;
+  void SaveState(const ByteSink& sink, const Json& run = {},
+                 std::span<const float> trunk = {}) const;
   // Throws Error at `where`, with nothing changed, if the bytes are cut short, damaged or from
   // another configuration.
-  void LoadState(std::span<const std::byte> state, const std::string& where);
+  LoadedState LoadState(std::span<const std::byte> state, const std::string& where);
+
+  // Weights, moments and amax histories. Return continues from the numbers of a trainer of the same
+  // configuration that had done `steps` steps.
+  std::vector<float> Numbers() const;
+  void Return(std::int64_t steps, std::span<const float> numbers);
 
  private:
   struct State;

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "fp4lab/base/error.h"
-#include "fp4lab/study/run/checkpoint.h"
 
 namespace fp4lab::study {
 
@@ -53,7 +52,7 @@ void Run::EnterBranch(const Branch& branch) {
     record_.trunk_points.push_back({steps, evaluation.loss, trainer_.Diagnose()});
   }
   if (record_.PointOf(branch)) return;
-  trunk_state_ = trainer_.SaveState();
+  trunk_ = trainer_.Numbers();
   branch_ = branch;
 }
 
@@ -71,8 +70,8 @@ void Run::FinishBranch() {
 }
 
 void Run::LeaveBranch() {
-  trainer_.LoadState(trunk_state_, "the trunk's state");
-  trunk_state_.clear();
+  trainer_.Return(branch_.branch_step, trunk_);
+  trunk_ = {};
   branch_ = {};
 }
 
@@ -98,19 +97,28 @@ std::int64_t Run::StepsLeft() const {
   return left + std::max(trunk_end - trunk_steps, std::int64_t{0});
 }
 
-std::vector<std::byte> Run::Save() const {
-  return PackCheckpoint({.record = record_,
-                         .branch = branch_,
-                         .state = trainer_.SaveState(),
-                         .trunk_state = trunk_state_});
+void Run::Save(const ByteSink& sink) const {
+  trainer_.SaveState(sink,
+                     {{"record", ToJson(record_)},
+                      {"branch", {branch_.tokens, branch_.branch_step, branch_.total_steps}}},
+                     trunk_);
 }
 
 void Run::Load(std::span<const std::byte> bytes, const std::string& where) {
-  Checkpoint checkpoint = UnpackCheckpoint(bytes, where);
-  trainer_.LoadState(checkpoint.state, where);
-  record_ = std::move(checkpoint.record);
-  branch_ = checkpoint.branch;
-  trunk_state_ = std::move(checkpoint.trunk_state);
+  LoadedState state = trainer_.LoadState(bytes, where);
+  if (state.run.is_null()) throw Error(where, "is a checkpoint of fp4lab train, not of a study");
+  JsonObject run(state.run, where);
+  std::vector<std::int64_t> branch;
+  const Json* record = run.Member("record");
+  run.Require("branch", &branch);
+  run.Finish();
+  const bool in_branch = !state.trunk.empty();
+  if (record == nullptr || branch.size() != 3 || in_branch != (branch[2] > 0)) {
+    throw Error(where, "does not hold the record of a study's run");
+  }
+  record_ = ReadRunRecord(*record, where);
+  branch_ = {branch[0], branch[1], branch[2]};
+  trunk_ = std::move(state.trunk);
   // The plan may differ from that of the saved run: abandon a branch that the plan does not have.
   const bool wanted =
       std::find(plan_.branches.begin(), plan_.branches.end(), branch_) != plan_.branches.end();

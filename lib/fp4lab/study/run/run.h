@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fp4lab/data/corpus.h"
+#include "fp4lab/io/file.h"
 #include "fp4lab/study/run/run_plan.h"
 #include "fp4lab/study/run/run_record.h"
 #include "fp4lab/train/trainer.h"
@@ -36,11 +37,13 @@ class Run {
   double LastLoss() const { return last_loss_; }
   void AddSeconds(double seconds) { record_.seconds += seconds; }
 
-  // The checkpoint of the run (checkpoint.h). Load, called on a new Run of the same configuration,
-  // continues from it and throws Error for bytes that are damaged or from another configuration.
-  // The plan may differ from that of the saved run: points of both plans are kept, and the trunk is
-  // trained again only if the new plan has a branch before the saved step.
-  std::vector<std::byte> Save() const;
+  // The checkpoint of the run: the trainer's (train/checkpoint.h), whose "run" is {"record",
+  // "branch": [tokens, branch_step, total_steps], all 0 on the trunk}. Load, called on a new Run of
+  // the same configuration, continues from it and throws Error for bytes that are damaged, from
+  // another configuration or of no study; the Run is then of no use. The plan may differ from that
+  // of the saved run: points of both plans are kept, and the trunk is trained again only if the new
+  // plan has a branch before the saved step.
+  void Save(const ByteSink& sink) const;
   void Load(std::span<const std::byte> bytes, const std::string& where);
 
  private:
@@ -58,8 +61,8 @@ class Run {
   RunPlan plan_;
   Trainer trainer_;
   RunRecord record_;
-  Branch branch_;                       // the branch being trained; total_steps 0: on the trunk
-  std::vector<std::byte> trunk_state_;  // the trainer's state where branch_ left the trunk
+  Branch branch_;             // the branch being trained; total_steps 0: on the trunk
+  std::vector<float> trunk_;  // the trainer's numbers where branch_ left the trunk; empty: on it
   double last_loss_ = 0.0;
 };
 

@@ -2,13 +2,21 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/hash.h"
-#include "fp4lab/io/file.h"
+#include "fp4lab/train/checkpoint.h"
 
 namespace fp4lab::study {
 namespace {
 
 constexpr std::string_view kSchema = "fp4lab.study.run/1";
 constexpr std::size_t kFolderDigits = 16;  // digits of the key; enough to tell folders apart
+
+// `config` without the members that may differ between the sittings of one run.
+Json WithoutLogging(Json config) {
+  for (const char* key : {"device", "log_every", "checkpoint_every", "checkpoint_minutes"}) {
+    config.erase(key);
+  }
+  return config;
+}
 
 }  // namespace
 
@@ -34,50 +42,62 @@ Json RunInputs(const TrainConfig& config, const Corpus& corpus, const std::strin
   return inputs;
 }
 
-RunFolder::RunFolder(const std::filesystem::path& out_dir, const TrainConfig& config,
-                     const Corpus& corpus, const std::string& numerics)
-    : inputs_(RunInputs(config, corpus, numerics)),
-      key_(Sha256(inputs_.dump())),
-      folder_(out_dir / "runs" / key_.substr(0, kFolderDigits)) {}
+std::string RunKey(const Json& inputs) { return Sha256(inputs.dump()); }
+
+RunFolder::RunFolder(const std::filesystem::path& out_dir, const Json& inputs)
+    : folder_(out_dir / "runs" / RunKey(inputs).substr(0, kFolderDigits)) {}
 
 void RunFolder::Sweep() const {
-  constexpr std::string_view kWritten[] = {"result.json", "checkpoint"};
+  constexpr std::string_view kWritten[] = {"checkpoint.fp4lab", "config.json", "metrics.jsonl",
+                                           "diagnostics.jsonl", "result.json"};
   RemovePartialFiles(folder_, kWritten);
 }
 
-std::optional<RunRecord> RunFolder::ReadResult() const {
-  const std::string where = ResultPath().string();
-  if (!Exists(ResultPath())) return std::nullopt;
-  const Json json = ReadJsonFile(ResultPath());
+std::unique_ptr<FileContent> RunFolder::OpenCheckpoint() const {
+  return Exists(Checkpoint()) ? std::make_unique<FileContent>(Checkpoint()) : nullptr;
+}
+
+void RunFolder::SaveCheckpoint(const std::function<void(const ByteSink& sink)>& save) const {
+  WriteFileAtomically(Checkpoint(), save);
+}
+
+void RunFolder::RefuseToOverwrite() const {
+  if (!HasConfiguration() && !Exists(Checkpoint())) return;
+  throw Error(folder_.string(),
+              "already holds a run; continue it with --resume, or give another --out-dir");
+}
+
+void RunFolder::CheckSameRun(const TrainConfig& config) const {
+  const std::string path = Configuration().string();
+  const TrainConfig there = ReadTrainConfig(ReadJsonFile(path), path);
+  const std::string difference =
+      FirstDifference(WithoutLogging(ToJson(config)), WithoutLogging(ToJson(there)));
+  if (difference.empty()) return;
+  throw Error(path, "is the configuration of another run: " + difference);
+}
+
+std::optional<RunRecord> RunFolder::ReadResult(const Json& inputs) const {
+  const std::string where = Result().string(), key = RunKey(inputs);
+  if (!Exists(Result())) return std::nullopt;
+  const Json json = ReadJsonFile(Result());
   if (!json.is_object() || json.value("schema", Json()) != kSchema ||
-      json.value("key", Json()) != key_ || !json.contains("record") || !json.contains("inputs") ||
-      Sha256(json["inputs"].dump()) != key_ ||  // the key is the hash of the inputs
+      json.value("key", Json()) != key || !json.contains("record") || !json.contains("inputs") ||
+      RunKey(json["inputs"]) != key ||
       json.value("sha256", Json()) != Sha256(json["record"].dump())) {
     throw Error(where, "is damaged, or was changed after fp4lab wrote it");
   }
   return ReadRunRecord(json["record"], where);
 }
 
-void RunFolder::WriteResult(const RunRecord& record) const {
+void RunFolder::WriteResult(const Json& inputs, const RunRecord& record) const {
   Json body = ToJson(record);
   std::string hash = Sha256(body.dump());
   const Json json = {{"schema", kSchema},
-                     {"key", key_},
-                     {"inputs", inputs_},
+                     {"key", RunKey(inputs)},
+                     {"inputs", inputs},
                      {"record", std::move(body)},
                      {"sha256", std::move(hash)}};
-  WriteFileAtomically(ResultPath(), json.dump() + "\n");
-}
-
-std::optional<std::vector<std::byte>> RunFolder::ReadCheckpoint() const {
-  if (!Exists(CheckpointPath())) return std::nullopt;
-  const std::string text = ReadFile(CheckpointPath());
-  const auto bytes = std::as_bytes(std::span(text));
-  return std::vector<std::byte>(bytes.begin(), bytes.end());
-}
-
-void RunFolder::WriteCheckpoint(std::span<const std::byte> bytes) const {
-  WriteFileAtomically(CheckpointPath(), bytes);
+  WriteFileAtomically(Result(), json.dump() + "\n");
 }
 
 }  // namespace fp4lab::study

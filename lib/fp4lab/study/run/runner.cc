@@ -24,9 +24,9 @@
 namespace fp4lab::study {
 namespace {
 
-// Copies of a run's state in memory while a checkpoint is written inside a branch: the trunk's and
-// the branch's state, each once by itself and once packed, and the trunk's state once more.
-constexpr double kStatesOfCheckpoint = 5;
+// Copies of a run's state in memory while a checkpoint from inside a branch is read: the branch's
+// and the trunk's state in one array, and the trunk's state by itself.
+constexpr double kStatesOfCheckpoint = 3;
 // Files in out_dir of which a killed writer may have left partial files.
 constexpr std::string_view kWrittenHere[] = {"study.json", "results.json", "registered.json"};
 
@@ -34,9 +34,17 @@ struct Task {
   std::string label;  // "nvfp4, seed 3"
   TrainConfig config;
   RunPlan plan;
+  Json inputs;
   RunFolder folder;
   std::optional<RunRecord> record;  // set when done
 };
+
+// Older versions had a format of their own for studies, in a file of another name.
+void RefuseOldCheckpoint(const RunFolder& folder) {
+  const std::filesystem::path old = folder.Path() / "checkpoint";
+  if (!Exists(old)) return;
+  throw Error(old.string(), "is of an older fp4lab, which alone can read it; remove it");
+}
 
 class Runner {
  public:
@@ -82,10 +90,12 @@ Runner::Runner(const Study& study, const Corpus& corpus, const RunOptions& optio
     numerics_.push_back(NumericsFingerprint(ConfigOf(study, arm, study.seeds[0]), study.name));
     for (const std::uint64_t seed : study.seeds) {
       const TrainConfig config = ConfigOf(study, arm, seed);
+      const Json inputs = RunInputs(config, corpus, numerics_.back());
       tasks_.push_back({.label = arm.name + ", seed " + std::to_string(seed),
                         .config = config,
                         .plan = PlanOf(study, arm),
-                        .folder = RunFolder(options.out_dir, config, corpus, numerics_.back()),
+                        .inputs = inputs,
+                        .folder = RunFolder(options.out_dir, inputs),
                         .record = std::nullopt});
       Task& task = tasks_.back();
       task.folder.Sweep();
@@ -112,7 +122,7 @@ void Runner::Note(const std::string& line) {
 
 std::optional<RunRecord> Runner::Cached(const Task& task) {
   try {
-    std::optional<RunRecord> record = task.folder.ReadResult();
+    std::optional<RunRecord> record = task.folder.ReadResult(task.inputs);
     if (!record || !record->Completes(task.plan)) return std::nullopt;
     Note(task.label + ": cached");
     return record;
@@ -145,9 +155,9 @@ void Runner::CheckRoom(std::size_t runs) const {
 
 void Runner::Resume(const Task& task, Run* run) {
   try {
-    const auto bytes = task.folder.ReadCheckpoint();
-    if (!bytes) return;
-    run->Load(*bytes, task.folder.CheckpointPath().string());
+    const auto content = task.folder.OpenCheckpoint();
+    if (!content) return RefuseOldCheckpoint(task.folder);
+    run->Load(content->bytes(), task.folder.Checkpoint().string());
     const std::int64_t done = run->StepsOfPlan() - run->StepsLeft();
     Note(task.label + ": continues at step " + std::to_string(done) + " of " +
          std::to_string(run->StepsOfPlan()));
@@ -175,9 +185,9 @@ void Runner::Train(std::size_t index) {
        .advanced = advanced,
        .stops = [&] { return Stopping(); },
        .saves = [&](double seconds) { return seconds >= options_.checkpoint_seconds; },
-       .save = [&] { task.folder.WriteCheckpoint(run.Save()); }});
+       .save = [&] { task.folder.SaveCheckpoint([&](const ByteSink& sink) { run.Save(sink); }); }});
   if (!run.Done()) return;
-  task.folder.WriteResult(run.Record());
+  task.folder.WriteResult(task.inputs, run.Record());
   task.record = run.Record();
   if (const auto& d = task.record->diverged; d && task.record->DivergedIn(task.plan)) {
     Note(task.label + ": diverged at step " + std::to_string(d->step) + ", first in " + d->tensor);

@@ -7,7 +7,6 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/data/load_corpus.h"
 #include "fp4lab/io/file.h"
-#include "fp4lab/io/file_content.h"
 #include "fp4lab/study/run/sitting.h"
 #include "fp4lab/train/engine.h"
 
@@ -31,7 +30,7 @@ std::string PlaceOfDevice(const std::string& where) {
 
 }  // namespace
 
-TrainRun::TrainRun(const TrainConfig& config, const TrainFolder& folder, const std::string& where)
+TrainRun::TrainRun(const TrainConfig& config, const RunFolder& folder, const std::string& where)
     : config_(config),
       folder_(folder),
       total_(TotalSteps(config)),
@@ -40,7 +39,7 @@ TrainRun::TrainRun(const TrainConfig& config, const TrainFolder& folder, const s
       trainer_(config, corpus_, where,
                [&] { return MakeEngine(config, PlaceOfDevice(where), world_); }) {
   if (Writes()) {
-    lock_.emplace(folder.Folder());
+    lock_.emplace(folder.Path());
     folder.Sweep();
   }
   Open();
@@ -51,10 +50,11 @@ TrainRun::TrainRun(const TrainConfig& config, const TrainFolder& folder, const s
 }
 
 void TrainRun::Open() {
-  if (folder_.HasCheckpoint()) {
+  if (const auto content = folder_.OpenCheckpoint()) {
     const std::string path = folder_.Checkpoint().string();
-    const FileContent content(path);
-    trainer_.LoadState(content.bytes(), path);
+    if (!trainer_.LoadState(content->bytes(), path).run.is_null()) {
+      throw Error(path, "is the checkpoint of a study, which fp4lab study run continues");
+    }
     if (trainer_.Steps() > total_) {
       throw Error(path, "is of step " + std::to_string(trainer_.Steps()) + ", beyond the run's " +
                             std::to_string(total_));
@@ -102,8 +102,7 @@ void TrainRun::Advance() {
 
 void TrainRun::Save() const {
   if (!Writes()) return;
-  WriteFileAtomically(folder_.Checkpoint(),
-                      [this](const ByteSink& sink) { trainer_.SaveState(sink); });
+  folder_.SaveCheckpoint([this](const ByteSink& sink) { trainer_.SaveState(sink); });
 }
 
 bool TrainRun::IsTimeToSave(double seconds) const {

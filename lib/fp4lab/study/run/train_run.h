@@ -10,7 +10,8 @@
 
 #include "fp4lab/io/folder_lock.h"
 #include "fp4lab/study/run/progress.h"
-#include "fp4lab/study/run/train_folder.h"
+#include "fp4lab/study/run/run_folder.h"
+#include "fp4lab/study/run/step_log.h"
 #include "fp4lab/train/config.h"
 #include "fp4lab/train/trainer.h"
 #include "fp4lab/train/world.h"
@@ -30,7 +31,7 @@ class TrainRun {
   // none. `config` and `folder` must outlive the run. `where` is the prefix of JSON pointers into
   // the configuration. In a data-parallel run only rank 0 writes into the folder; the other ranks
   // read its checkpoint.
-  TrainRun(const TrainConfig& config, const TrainFolder& folder, const std::string& where);
+  TrainRun(const TrainConfig& config, const RunFolder& folder, const std::string& where);
 
   // Trains to the end of the run, or to the first step after `stop` is set. A complete run is only
   // evaluated again, and no file changes. `progress` is called at most twice a second, and after
@@ -52,7 +53,7 @@ class TrainRun {
   [[noreturn]] void Diverged(std::int64_t step, const std::string& how, const char* side) const;
 
   const TrainConfig& config_;
-  const TrainFolder& folder_;
+  const RunFolder& folder_;
   std::int64_t total_;
   World world_;
   Corpus corpus_;

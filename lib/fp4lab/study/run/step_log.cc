@@ -1,12 +1,13 @@
-#include "fp4lab/study/run/train_folder.h"
+#include "fp4lab/study/run/step_log.h"
 
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <string>
+#include <utility>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/io/file.h"
-#include "fp4lab/train/checkpoint.h"
 
 namespace fp4lab::study {
 namespace {
@@ -27,14 +28,6 @@ std::string LinesUpTo(const std::string& text, std::int64_t steps, const std::st
   return kept;
 }
 
-// `config` without the members that may differ between the sittings of one run.
-Json WithoutLogging(Json config) {
-  for (const char* key : {"device", "log_every", "checkpoint_every", "checkpoint_minutes"}) {
-    config.erase(key);
-  }
-  return config;
-}
-
 }  // namespace
 
 StepLog::StepLog(std::filesystem::path path, std::int64_t steps) : path_(std::move(path)) {
@@ -47,30 +40,6 @@ void StepLog::Write(const Json& line) {
   std::ofstream file(path_, std::ios::app | std::ios::binary);
   file << line.dump() + "\n" << std::flush;
   if (!file) throw Error(path_.string(), std::string("cannot be written: ") + std::strerror(errno));
-}
-
-void TrainFolder::Sweep() const {
-  std::vector<std::string> names;
-  for (const auto& path : {Configuration(), Checkpoint(), Metrics(), Diagnostics()}) {
-    names.push_back(path.filename().string());
-  }
-  const std::vector<std::string_view> views(names.begin(), names.end());
-  RemovePartialFiles(folder_, views);
-}
-
-void TrainFolder::RefuseToOverwrite() const {
-  if (!HasConfiguration() && !HasCheckpoint()) return;
-  throw Error(folder_.string(),
-              "already holds a run; continue it with --resume, or give another --out-dir");
-}
-
-void TrainFolder::CheckSameRun(const TrainConfig& config) const {
-  const std::string path = Configuration().string();
-  const TrainConfig there = ReadTrainConfig(ReadJsonFile(path), path);
-  const std::string difference =
-      FirstDifference(WithoutLogging(ToJson(config)), WithoutLogging(ToJson(there)));
-  if (difference.empty()) return;
-  throw Error(path, "is the configuration of another run: " + difference);
 }
 
 }  // namespace fp4lab::study
