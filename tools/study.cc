@@ -2,7 +2,6 @@
 #include "fp4lab/study/run/study.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <string>
 
@@ -32,21 +31,6 @@ struct StudyOptions : StudyRunOptions {
   double checkpoint_seconds = 20.0;
 };
 
-std::string Describe(const study::Progress& progress) {
-  std::string text =
-      "study " + std::to_string(progress.runs_done) + "/" + std::to_string(progress.runs) + " runs";
-  for (const study::RunningJob& job : progress.running) {
-    char part[160];
-    std::snprintf(part, sizeof(part), " | %s s%llu %lld/%lld %.3f", job.arm.c_str(),
-                  static_cast<unsigned long long>(job.seed), static_cast<long long>(job.step),
-                  static_cast<long long>(job.steps), job.loss);
-    text += part;
-  }
-  text += " | " + Rate(progress.tokens_per_second) + " tokens/s";
-  if (progress.seconds_left >= 0.0) text += " | " + Duration(progress.seconds_left) + " left";
-  return text;
-}
-
 void Finish(const study::Study& study, const Corpus& corpus, const study::Outcome& outcome,
             const std::filesystem::path& out_dir) {
   Json results = study::ResultsJson(study, corpus, outcome);
@@ -70,7 +54,7 @@ void RunCommand(const StudyOptions& options, int* exit_code) {
   study::Outcome outcome;
   {
     StatusLine line;
-    const study::Observer observer{[&](const study::Progress& p) { line.Show(Describe(p)); },
+    const study::Observer observer{[&](const study::Progress& p) { line.Show(ProgressText(p)); },
                                    [&](const std::string& note) { line.Print(note); }};
     outcome = study::RunStudy(study, corpus,
                               {.out_dir = out,

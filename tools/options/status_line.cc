@@ -17,6 +17,19 @@ std::size_t TerminalWidth() {
   return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
+// "845", "34.2k", "1.20M"
+std::string Rate(double per_second) {
+  char text[32];
+  if (per_second >= 1e6) {
+    std::snprintf(text, sizeof(text), "%.2fM", per_second / 1e6);
+  } else if (per_second >= 1e4) {
+    std::snprintf(text, sizeof(text), "%.1fk", per_second / 1e3);
+  } else {
+    std::snprintf(text, sizeof(text), "%.0f", per_second);
+  }
+  return text;
+}
+
 }  // namespace
 
 StatusLine::StatusLine(std::chrono::seconds first, std::chrono::seconds log_every)
@@ -66,14 +79,20 @@ std::string Duration(double seconds) {
   return text;
 }
 
-std::string Rate(double per_second) {
-  char text[32];
-  if (per_second >= 1e6) {
-    std::snprintf(text, sizeof(text), "%.2fM", per_second / 1e6);
-  } else if (per_second >= 1e4) {
-    std::snprintf(text, sizeof(text), "%.1fk", per_second / 1e3);
-  } else {
-    std::snprintf(text, sizeof(text), "%.0f", per_second);
+std::string ProgressText(const study::Progress& progress) {
+  std::string text;
+  if (progress.runs > 1) {
+    text = std::to_string(progress.runs_done) + "/" + std::to_string(progress.runs) + " runs | ";
+  }
+  text += Rate(progress.tokens_per_second) + " tokens/s";
+  if (progress.seconds_left >= 0.0) text += " | " + Duration(progress.seconds_left) + " left";
+  for (const study::RunningJob& job : progress.running) {
+    char step[96];
+    std::snprintf(step, sizeof(step), "step %lld/%lld, loss %.4f", static_cast<long long>(job.step),
+                  static_cast<long long>(job.steps), job.loss);
+    text += " | ";
+    if (!job.arm.empty()) text += job.arm + " s" + std::to_string(job.seed) + " ";
+    text += step;
   }
   return text;
 }

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <string>
 
+#include "fp4lab/study/run/progress.h"
+
 namespace fp4lab::tools {
 
 // On a terminal the line is rewritten in place; in a log it is printed at intervals.
@@ -30,7 +32,10 @@ class StatusLine {
 };
 
 std::string Duration(double seconds);  // "4:05", "1:02:33"
-std::string Rate(double per_second);   // "845", "34.2k", "1.20M"
+
+// "845 tokens/s | 4:05 left | step 5/400, loss 5.4123" of one run; of a study "3/8 runs | " comes
+// first, and each run that trains has its arm and seed, as in "nvfp4 s2 step 5/400, loss 5.4123".
+std::string ProgressText(const study::Progress& progress);
 
 // Warns on stderr if the SIMD target has no fused multiply-add, without which commands take some
 // ten times as long.
