@@ -211,7 +211,8 @@ TEST_CASE("A disk that fills up ends the study with one line, and a later run go
   const Ended full = Process(folder.Path(), command, "trap '' XFSZ; ulimit -f 128; ").Wait();
   INFO(full.errors);
   CHECK(full.code == 1);
-  CHECK(full.errors.find("checkpoint: cannot be written: File too large") != std::string::npos);
+  CHECK(full.errors.find("checkpoint.fp4lab: cannot be written: File too large") !=
+        std::string::npos);
   CHECK_FALSE(std::filesystem::exists(folder.Path() / "out/results.json"));
   CHECK(Process(folder.Path(), command).Wait().code == 0);
   CHECK(std::filesystem::exists(folder.Path() / "out/results.json"));

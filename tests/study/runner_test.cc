@@ -298,7 +298,9 @@ TEST_CASE("A damaged cache entry is found and made again", "[study]") {
   const std::string bytes = ReadFile(run.Checkpoint());
   WriteFileAtomically(run.Checkpoint(), std::string_view(bytes).substr(0, bytes.size() / 2));
   const Call from_scratch = RunIn(folder.Path(), TinyStudyJson());
-  CHECK(from_scratch.Said("damaged or truncated; nvfp4, seed 2 starts from the beginning"));
+  CHECK(
+      from_scratch.Said("checkpoint.fp4lab: checkpoint is truncated or damaged: its SHA-256 does "
+                        "not match; nvfp4, seed 2 starts from the beginning"));
   CHECK(from_scratch.outcome.steps_made == kStepsOfRun);
   CHECK(from_scratch.results == first.results);
 }
@@ -310,8 +312,9 @@ TEST_CASE("The checkpoint of an older version is named, and its run starts from 
       FolderOf(folder.Path(), TinyStudyJson(), 1, 2).Path() / "checkpoint";
   WriteFileAtomically(old, std::string_view("fp4lab.run/1\n"));
   const Call call = RunIn(folder.Path(), TinyStudyJson());
-  CHECK(call.Said(old.string() + ": is of an older fp4lab, which alone can read it; remove it; "
-                                 "nvfp4, seed 2 starts from the beginning"));
+  CHECK(call.Said(old.string() +
+                  ": is of an older fp4lab, which alone reads it, and may be removed; "
+                  "nvfp4, seed 2 starts from the beginning"));
   CHECK(call.outcome.steps_made == 4 * kStepsOfRun);
 }
 

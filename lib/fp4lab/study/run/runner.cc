@@ -43,7 +43,7 @@ struct Task {
 void RefuseOldCheckpoint(const RunFolder& folder) {
   const std::filesystem::path old = folder.Path() / "checkpoint";
   if (!Exists(old)) return;
-  throw Error(old.string(), "is of an older fp4lab, which alone can read it; remove it");
+  throw Error(old.string(), "is of an older fp4lab, which alone reads it, and may be removed");
 }
 
 class Runner {
