@@ -128,7 +128,7 @@ TEST_CASE("With noise the intervals hold the law's ratio and the criteria are ju
   CHECK(law->reason == "needs 4 budgets, has 3");
   REQUIRE(analysis.criteria.size() == 6);
   for (const CriterionResult& c : analysis.criteria) {
-    CAPTURE(c.statement, c.numbers, std::string(StatusName(c.status)));
+    CAPTURE(c.statement, c.numbers, std::string(c.Verdict()));
     CHECK(!c.numbers.empty());
   }
   CHECK(analysis.criteria[0].status == CriterionResult::Status::kHeld);
@@ -148,12 +148,15 @@ TEST_CASE("The analysis does not depend on the threads", "[study]") {
 TEST_CASE("Chunks of text that all runs share widen the intervals of losses, not of pairs",
           "[study]") {
   // A chunk's offset that all arms share cancels in a gap. mxfp4's own offset does not: the
-  // interval is that of a mean of 24 chunks.
+  // interval is that of a mean of 24 chunks, whose neighbours are not correlated.
+  constexpr std::array<int, 24> kOwn = {0, 1, 1, 0, 1, 0, 0, 1, 1, 1, 0, 0,
+                                        1, 0, 1, 1, 0, 0, 0, 1, 0, 1, 1, 0};
   Json json = SyntheticResults({.seeds = 3, .noise = 0, .arms = {"bf16", "nvfp4", "mxfp4"}});
   for (Json& run : json["runs"]) {
     for (Json& point : run["points"]) {
       for (int c = 0; c < 24; ++c) {
-        const double shared = 0.3 * (c % 5), own = run["arm"] == "mxfp4" ? 0.01 * (c % 2) : 0;
+        const double shared = 0.3 * (c % 5);
+        const double own = run["arm"] == "mxfp4" ? 0.01 * kOwn[static_cast<std::size_t>(c)] : 0;
         point["chunk_losses"][static_cast<std::size_t>(c)] = 1.5 + shared + own;
       }
     }
@@ -165,7 +168,71 @@ TEST_CASE("Chunks of text that all runs share widen the intervals of losses, not
   };
   CHECK(width("nvfp4") < 1e-9);
   // s.d. of a chunk 0.005, of their mean 0.005 / sqrt(24).
-  CHECK(width("mxfp4") == Approx(2 * 1.96 * 0.005 / std::sqrt(24.0)).epsilon(0.1));
+  CHECK(width("mxfp4") == Approx(2 * 1.96 * 0.005 / std::sqrt(24.0)).epsilon(0.2));
+}
+
+TEST_CASE("Chunks that resemble their neighbours are drawn in blocks and widen the interval",
+          "[study]") {
+  // mxfp4's own offset is +-0.005 in runs of 8 chunks, as over documents of that length.
+  SyntheticOptions options{.seeds = 3, .chunks = 96, .noise = 0, .arms = {"bf16", "mxfp4"}};
+  Json json = SyntheticResults(options);
+  for (Json& run : json["runs"]) {
+    for (Json& point : run["points"]) {
+      for (std::size_t c = 0; c < 96; ++c) {
+        const bool high = run["arm"] == "mxfp4" && std::size_t{0b101101000110} >> c / 8 & 1;
+        point["chunk_losses"][c] = high ? 1.51 : 1.5;
+      }
+    }
+  }
+  const Analysis analysis = Analyze(Read(json), kBootstrapDraws);
+  CHECK(analysis.block >= 4);
+  const LossGap* gap = analysis.FindGap("mxfp4", "bf16", 1024000, Precision::kTraining);
+  // As if of 12 chunks, not of 96; blocks understate the spread of runs that they cut.
+  const double width = gap->bootstrap->high - gap->bootstrap->low;
+  CHECK(width > 1.5 * 2 * 1.96 * 0.005 / std::sqrt(96.0));
+  CHECK(width < 1.1 * 2 * 1.96 * 0.005 / std::sqrt(12.0));
+}
+
+TEST_CASE("The growth of a token ratio has an interval of its own, from differences within seeds",
+          "[study]") {
+  const Analysis analysis = Analyze(Read(SyntheticResults({.noise = 0.1})), kDraws);
+  const auto ratio = [&](std::int64_t tokens) {
+    return analysis.FindRatio("mxfp4", "nvfp4", tokens, Precision::kTraining, Estimator::kCrossing,
+                              Form::kExtend);
+  };
+  const TokenRatio *start = ratio(1024000), *later = ratio(2048000);
+  REQUIRE(start->identified);
+  REQUIRE(later->identified);
+  CHECK(!start->growth);
+  REQUIRE(later->growth);
+  CHECK(later->growth->from == 1024000);
+  CHECK(later->growth->factor == Approx(later->ratio / start->ratio));
+  std::vector<double> differences;
+  for (std::size_t s = 0; s < 5; ++s) {
+    differences.push_back(later->per_seed[s].value - start->per_seed[s].value);
+  }
+  const auto interval = StudentInterval(Summarize(differences), 0.95);
+  CHECK(later->growth->interval->low == Approx(std::exp(interval->low)));
+  CHECK(later->growth->interval->high == Approx(std::exp(interval->high)));
+  REQUIRE(later->slope_interval);
+  CHECK(later->slope_interval->Contains(later->slope));
+}
+
+TEST_CASE("A criterion with a source gives the verdict on the published claim", "[study]") {
+  Json json = SyntheticResults();
+  json["study"]["analysis"]["criteria"] = Json::parse(R"([
+    {"kind": "mean_order", "arms": ["bf16", "mxfp4"], "source": "arXiv 2509.25149 figure 6",
+     "claim": "MXFP4 trains to a higher loss"},
+    {"kind": "mean_order", "arms": ["mxfp4", "bf16"], "source": "nowhere"},
+    {"kind": "mean_order", "arms": ["bf16", "mxfp4"]}])");
+  const Results results = Read(json);
+  const Analysis analysis = Analyze(results, kDraws);
+  CHECK(analysis.criteria[0].Verdict() == "reproduced");
+  CHECK(analysis.criteria[0].Published() ==
+        "MXFP4 trains to a higher loss (arXiv 2509.25149 figure 6)");
+  CHECK(analysis.criteria[1].Verdict() == "not reproduced");
+  CHECK(analysis.criteria[2].Verdict() == "held");
+  CHECK(ToJson(analysis, results)["criteria"][0]["source"] == "arXiv 2509.25149 figure 6");
 }
 
 TEST_CASE("Two seeds give no t interval and say so", "[study]") {
@@ -296,6 +363,9 @@ TEST_CASE("Criteria are read strictly", "[study]") {
         "s.json#/analysis/criteria/0/high: must lie above \"low\"");
   CHECK(error(R"([{"kind": "gap_ratio", "arms": ["mxfp4"], "low": 1, "high": 2}])") ==
         "s.json#/analysis/criteria/0/arms: must be two arms");
+  CHECK(
+      error(R"([{"kind": "mean_order", "arms": ["bf16", "nvfp4"], "claim": "FP4 is worse"}])") ==
+      "s.json#/analysis/criteria/0/claim: needs the key \"source\": where the claim was published");
 }
 
 TEST_CASE("Each criterion holds, fails or stays open where it should", "[study]") {
@@ -313,7 +383,7 @@ TEST_CASE("Each criterion holds, fails or stays open where it should", "[study]"
     }
     std::string verdicts;
     for (const CriterionResult& c : Analyze(Read(json), kDraws).criteria) {
-      verdicts += StatusName(c.status)[0];  // held, failed or not evaluable
+      verdicts += c.Verdict()[0];  // held, failed or not evaluable
     }
     return verdicts;
   };

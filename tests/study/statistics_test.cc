@@ -115,15 +115,15 @@ TEST_CASE("Monotone repair is the nearest monotone sequence", "[study]") {
 
 TEST_CASE("A bootstrap draw depends on its number alone and takes every seed and chunk alike",
           "[study]") {
-  const BootstrapDraw draw = DrawBootstrap(5, 37, 11);
-  CHECK(draw.seeds == DrawBootstrap(5, 37, 11).seeds);
-  CHECK(draw.chunk_counts == DrawBootstrap(5, 37, 11).chunk_counts);
-  CHECK(draw.chunk_counts != DrawBootstrap(5, 37, 12).chunk_counts);
+  const BootstrapDraw draw = DrawBootstrap(5, 37, 1, 11);
+  CHECK(draw.seeds == DrawBootstrap(5, 37, 1, 11).seeds);
+  CHECK(draw.chunk_counts == DrawBootstrap(5, 37, 1, 11).chunk_counts);
+  CHECK(draw.chunk_counts != DrawBootstrap(5, 37, 1, 12).chunk_counts);
   CHECK(std::accumulate(draw.chunk_counts.begin(), draw.chunk_counts.end(), 0u) == 37);
-  CHECK(DrawBootstrap(3, 0, 0).chunk_counts.empty());
+  CHECK(DrawBootstrap(3, 0, 1, 0).chunk_counts.empty());
   std::vector<int> seed_counts(5), chunk_counts(37);
   for (std::uint32_t i = 0; i < kBootstrapDraws; ++i) {
-    const BootstrapDraw d = DrawBootstrap(5, 37, i);
+    const BootstrapDraw d = DrawBootstrap(5, 37, 1, i);
     for (const std::size_t s : d.seeds) ++seed_counts[s];
     for (std::size_t c = 0; c < 37; ++c) chunk_counts[c] += static_cast<int>(d.chunk_counts[c]);
   }
@@ -132,13 +132,70 @@ TEST_CASE("A bootstrap draw depends on its number alone and takes every seed and
   for (const int count : chunk_counts) CHECK(std::abs(count - kBootstrapDraws) < 220);
 }
 
+TEST_CASE("Blocks of chunks are whole neighbourhoods that wrap around", "[study]") {
+  for (std::uint32_t d = 0; d < 50; ++d) {
+    const BootstrapDraw draw = DrawBootstrap(2, 37, 5, d);
+    std::size_t sum = 0, rises = 0;
+    for (std::size_t c = 0; c < 37; ++c) {
+      sum += draw.chunk_counts[c];
+      rises += draw.chunk_counts[c] > draw.chunk_counts[(c + 36) % 37];
+    }
+    CHECK(sum == 37);
+    CHECK(rises <= 8);  // no more than there are blocks
+  }
+}
+
+TEST_CASE("The block length follows the autocorrelation", "[study]") {
+  const RandomStream stream{.seed = 7};
+  const auto series = [&](double correlation, std::uint64_t from) {
+    std::vector<double> values;
+    double last = 0;
+    for (std::uint64_t i = 0; i < 400; ++i) {
+      double noise = 0;  // nearly normal
+      for (std::uint64_t k = 0; k < 12; ++k) {
+        noise += static_cast<double>(stream.Bits32(12 * (from + i) + k)) / 4294967296.0 - 0.5;
+      }
+      values.push_back(last = correlation * last + noise);
+    }
+    return values;
+  };
+  double independent = 0, correlated = 0, strongly = 0;
+  for (std::uint64_t study = 0; study < 20; ++study) {
+    independent += static_cast<double>(BlockLength(series(0, 1000 * study))) / 20;
+    correlated += static_cast<double>(BlockLength(series(0.5, 1000 * study))) / 20;
+    strongly += static_cast<double>(BlockLength(series(0.9, 1000 * study))) / 20;
+  }
+  // AR(1): (2 G^2 / D n)^(1/3) with G / spectrum = 2 r / (1 - r^2) is 10.2 for r = 0.5 and 37.6 for
+  // 0.9, where 400 values are few.
+  CHECK(independent < 4);
+  CHECK(correlated == Approx(10.2).epsilon(0.3));
+  CHECK(strongly == Approx(37.6).epsilon(0.4));
+  CHECK(BlockLength(std::vector<double>(100, 1.5)) == 1);
+  CHECK(BlockLength(std::vector<double>{1, 2, 3}) == 1);
+}
+
+TEST_CASE("Fieller's interval holds the ratios that a paired t test does not reject", "[study]") {
+  const std::vector<double> a = {0.095, 0.101, 0.090, 0.098}, b = {0.061, 0.066, 0.057, 0.065};
+  const auto interval = FiellerInterval(a, b, 0.95);
+  REQUIRE(interval);
+  CHECK(interval->Contains(0.384 / 0.249));
+  for (const double end : {interval->low, interval->high}) {
+    std::vector<double> differences;
+    for (std::size_t i = 0; i < 4; ++i) differences.push_back(a[i] - end * b[i]);
+    const Summary summary = Summarize(differences);
+    CHECK(std::abs(summary.mean) / summary.StandardError() == Approx(StudentQuantile(0.975, 3)));
+  }
+  CHECK(!FiellerInterval(a, std::vector<double>{0.01, -0.01, 0.02, -0.01}, 0.95));
+  CHECK(!FiellerInterval(std::vector<double>{1, 2}, std::vector<double>{1, 2}, 0.95));
+}
+
 TEST_CASE("The bootstrap interval of a mean agrees with the normal one for many seeds", "[study]") {
   const std::vector<double> values = Normal(200, 3);
   const Summary summary = Summarize(values);
   std::vector<double> means;
   for (std::uint32_t i = 0; i < kBootstrapDraws; ++i) {
     double sum = 0;
-    for (const std::size_t s : DrawBootstrap(200, 0, i).seeds) sum += values[s];
+    for (const std::size_t s : DrawBootstrap(200, 0, 1, i).seeds) sum += values[s];
     means.push_back(sum / 200);
   }
   const Interval interval = PercentileInterval(means, 0.95);
@@ -156,7 +213,7 @@ TEST_CASE("Bootstrap intervals cover a true mean gap nearly as often as they say
     std::vector<double> means;
     for (std::uint32_t i = 0; i < 500; ++i) {
       double sum = 0;
-      for (const std::size_t s : DrawBootstrap(8, 0, i).seeds) sum += noise[8 * study + s];
+      for (const std::size_t s : DrawBootstrap(8, 0, 1, i).seeds) sum += noise[8 * study + s];
       means.push_back(sum / 8);
     }
     covered += PercentileInterval(means, 0.95).Contains(0);

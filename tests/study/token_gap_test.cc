@@ -63,7 +63,8 @@ std::map<std::string, LossCurve> PublicRuns() {
   return curves;
 }
 
-TEST_CASE("The crossing estimator reproduces the token ratios of public 30M runs", "[study]") {
+TEST_CASE("The crossing of public 30M runs lies where the bias of the published chords says",
+          "[study]") {
   const auto runs = PublicRuns();
   struct Row {
     const char *format, *reference;
@@ -90,9 +91,13 @@ TEST_CASE("The crossing estimator reproduces the token ratios of public 30M runs
       const LogRatio r =
           CrossingRatio(runs.at(row.format), runs.at(row.reference), row.first + i, row.form);
       CHECK(!r.extrapolated);
-      // The listed ratio is rounded to 0.01 and was computed from unrounded losses. The losses of
-      // the .csv file carry two roundings to 1e-4, over a slope of at least 0.05 nats per e-fold.
-      CHECK(std::abs(Ratio(r) - row.ratios[i]) < 0.005 + row.ratios[i] * 1e-4 / 0.05);
+      // The listed ratios are of chords in ln D, which make the extend form too large and the
+      // shrink form too small by up to 3.5 percent on a doubling grid. The ratios are rounded to
+      // 0.01, and the losses of the .csv file twice to 1e-4, over at least 0.05 nats per e-fold.
+      const double rounding = 0.005 + row.ratios[i] * 1e-4 / 0.05;
+      const double bias = (Ratio(r) - row.ratios[i]) * (row.form == Form::kExtend ? -1 : 1);
+      CHECK(bias > -rounding);
+      CHECK(bias < 0.035 * row.ratios[i] + rounding);
     }
   }
 }
@@ -108,8 +113,6 @@ TEST_CASE("Both forms of the crossing of a case worked by hand", "[study]") {
   CHECK(CrossingRatio(f, r, 2, Form::kShrink).value ==
         Approx(-CrossingRatio(r, f, 2, Form::kExtend).value));
   CHECK(Ratio(CrossingRatio(f, f, 1, Form::kExtend)) == Approx(1));
-  CHECK(LocalSlope(f, 0) == Approx(0.1 / std::log(2.0)));
-  CHECK(LocalSlope(r, 2) == Approx(0.2 / std::log(2.0)));
 }
 
 TEST_CASE("A crossing is extrapolated by half a grid step and no further", "[study]") {
@@ -136,7 +139,8 @@ TEST_CASE("Curves that rise are repaired before they are crossed", "[study]") {
   const LossCurve f = Doubling({2.1, 1.75, 1.85});
   CHECK(CrossingRatio(f, r, 2, Form::kExtend).status == Status::kAbove);
   CHECK(Ratio(CrossingRatio(f, r, 1, Form::kExtend)) == Approx(1));
-  CHECK(Ratio(CrossingRatio(f, r, 0, Form::kExtend)) == Approx(std::pow(2, 1.0 / 3)));
+  // The loss of f falls as t / (1 - t + t^2) from budget 1 to 2: a third of the way at 2 - sqrt(3).
+  CHECK(Ratio(CrossingRatio(f, r, 0, Form::kExtend)) == Approx(std::pow(2, 2 - std::sqrt(3.0))));
 }
 
 TEST_CASE("A diverged curve or a curve of one point has no token ratio", "[study]") {
@@ -158,11 +162,9 @@ TEST_CASE("All three estimators recover the ratio of formats that waste tokens",
   const LossCurve reference = Curve(kGrid, law);
   const LossCurve format = Curve(kGrid, [&](double d) { return law(d / r); });
   for (std::size_t k = 0; k < kGrid.size() - 1; ++k) {
-    CAPTURE(k);  // linear interpolation errs by 2.3 percent here, the two forms in
-                 // opposite directions
-    CHECK(Ratio(CrossingRatio(format, reference, k, Form::kExtend)) == Approx(r).epsilon(0.025));
-    CHECK(Ratio(CrossingRatio(format, reference, k + 1, Form::kShrink)) ==
-          Approx(r).epsilon(0.025));
+    CAPTURE(k);
+    CHECK(Ratio(CrossingRatio(format, reference, k, Form::kExtend)) == Approx(r).epsilon(1e-3));
+    CHECK(Ratio(CrossingRatio(format, reference, k + 1, Form::kShrink)) == Approx(r).epsilon(1e-3));
   }
   const PowerLawFit fit = FitPowerLaw(std::vector{reference, format});
   REQUIRE(fit.law);

@@ -44,6 +44,14 @@ struct LossGap {
   std::optional<Interval> bootstrap;  // over seeds and chunks
 };
 
+// The factor by which a token ratio has grown since a smaller budget, from the difference of ln r
+// of each seed.
+struct Growth {
+  std::int64_t from = 0;             // tokens
+  double factor = 0;                 // geometric mean over seeds
+  std::optional<Interval> interval;  // t over seeds
+};
+
 // How many times the reference's tokens the format needs, at one budget.
 struct TokenRatio {
   std::string format, reference;
@@ -63,10 +71,12 @@ struct TokenRatio {
   // and criteria take a ratio with a disagreement as not identified.
   std::string disagreement;
   // Numbers that every statement of a token ratio needs beside it:
-  double tokens_per_parameter = 0;  // D* / N, N = parameters of the blocks
-  double loss_difference = 0;       // L_f(D*) - L_R(D*), of the seed means
-  double slope = 0;                 // -dL_f / d ln D at D*, of the seed means
-  double first_order = 0;           // exp(loss_difference / slope)
+  double tokens_per_parameter = 0;         // D* / N, N = parameters of the blocks
+  double loss_difference = 0;              // L_f(D*) - L_R(D*), of the seed means
+  double slope = 0;                        // -dL_f / d ln D at D*, of the seed means
+  double first_order = 0;                  // exp(loss_difference / slope)
+  std::optional<Interval> slope_interval;  // t over seeds
+  std::optional<Growth> growth;  // from the smallest budget at which the ratio is identified
 };
 
 // The noise floor, measured by a null arm (a twin of the reference).
@@ -81,8 +91,14 @@ struct CriterionResult {
   std::string name, statement;
   Status status = Status::kNotEvaluable;
   std::string numbers;
+  // The published claim that the criterion tests, and its figure or table; empty: none was named.
+  std::string claim = {}, source = {};
+
+  // "held", "failed" or "not evaluable"; of a criterion with a source "reproduced", "not
+  // reproduced" or "not identified".
+  std::string_view Verdict() const;
+  std::string Published() const;  // "claim (source)", or as much as was named
 };
-std::string_view StatusName(CriterionResult::Status status);  // "held", "failed", "not evaluable"
 
 // Parameters found by the fits of estimators 2 and 3, in one precision.
 struct FitNotes {
@@ -95,6 +111,7 @@ struct FitNotes {
 struct Analysis {
   int draws = 0;           // draws of the bootstrap
   std::size_t chunks = 0;  // chunks of the validation text; 0: only seeds are resampled
+  std::size_t block = 1;   // neighbouring chunks that are drawn together
   std::vector<ArmLoss> losses;
   std::vector<LossGap> gaps;
   std::vector<TokenRatio> ratios;

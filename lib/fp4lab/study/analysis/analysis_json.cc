@@ -64,6 +64,13 @@ Json ToJson(const LogRatio& r) {
           {"extrapolated", r.extrapolated}};
 }
 
+Json ToJson(const std::optional<Growth>& growth) {
+  if (!growth) return nullptr;
+  return {{"from", growth->from},
+          {"factor", Finite(growth->factor)},
+          {"interval_t", ToJson(growth->interval)}};
+}
+
 Json ToJson(const TokenRatio& r) {
   Json per_seed = Json::array();
   for (const LogRatio& ratio : r.per_seed) per_seed.push_back(ToJson(ratio));
@@ -84,6 +91,8 @@ Json ToJson(const TokenRatio& r) {
           {"tokens_per_parameter", Finite(r.tokens_per_parameter)},
           {"loss_difference", Finite(r.loss_difference)},
           {"slope", Finite(r.slope)},
+          {"slope_interval_t", ToJson(r.slope_interval)},
+          {"growth", ToJson(r.growth)},
           {"first_order", Finite(r.first_order)}};
 }
 
@@ -103,10 +112,13 @@ Json ToJson(const NullFloor& floor) {
 }
 
 Json ToJson(const CriterionResult& criterion) {
-  return {{"kind", criterion.name},
-          {"statement", criterion.statement},
-          {"status", StatusName(criterion.status)},
-          {"numbers", criterion.numbers}};
+  Json json = {{"kind", criterion.name},
+               {"statement", criterion.statement},
+               {"status", criterion.Verdict()},
+               {"numbers", criterion.numbers}};
+  if (!criterion.claim.empty()) json["claim"] = criterion.claim;
+  if (!criterion.source.empty()) json["source"] = criterion.source;
+  return json;
 }
 
 template <class T>
@@ -118,16 +130,20 @@ Json ToArray(const std::vector<T>& values) {
 
 }  // namespace
 
-std::string_view StatusName(CriterionResult::Status status) {
+std::string_view CriterionResult::Verdict() const {
   switch (status) {
-    case CriterionResult::Status::kHeld:
-      return "held";
-    case CriterionResult::Status::kFailed:
-      return "failed";
-    case CriterionResult::Status::kNotEvaluable:
-      return "not evaluable";
+    case Status::kHeld:
+      return source.empty() ? "held" : "reproduced";
+    case Status::kFailed:
+      return source.empty() ? "failed" : "not reproduced";
+    case Status::kNotEvaluable:
+      return source.empty() ? "not evaluable" : "not identified";
   }
   return "";
+}
+
+std::string CriterionResult::Published() const {
+  return claim.empty() ? source : claim + " (" + source + ")";
 }
 
 Json ToJson(const Analysis& analysis, const Results& results) {
@@ -139,7 +155,8 @@ Json ToJson(const Analysis& analysis, const Results& results) {
                         {"step", run.diverged_step},
                         {"tensor", run.diverged_tensor}});
   }
-  return {{"bootstrap", {{"draws", analysis.draws}, {"chunks", analysis.chunks}}},
+  return {{"bootstrap",
+           {{"draws", analysis.draws}, {"chunks", analysis.chunks}, {"block", analysis.block}}},
           {"confidence", results.question.confidence},
           {"block_parameters", results.block_parameters},
           {"seeds", results.seeds},

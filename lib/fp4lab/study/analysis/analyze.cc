@@ -97,10 +97,14 @@ void AddContext(const Work& work, const RatioKey& key, const std::vector<bool>& 
   const LossCurve reference = MeanCurve(work.cube, key.reference, present);
   ratio->loss_difference = format.losses[key.budget] - reference.losses[key.budget];
   ratio->slope = ratio->first_order = NAN;
-  const bool finite = std::all_of(format.losses.begin(), format.losses.end(),
-                                  [](double x) { return std::isfinite(x); });
-  if (!finite || format.losses.size() < 2) return;
-  ratio->slope = LocalSlope(format, key.budget);
+  if (!format.Usable()) return;
+  ratio->slope = SmoothCurve(format).Steepness(key.budget);
+  std::vector<double> slopes;
+  for (std::size_t s = 0; s < present.size(); ++s) {
+    if (!present[s]) continue;
+    slopes.push_back(SmoothCurve(work.cube.Curve(s, key.format)).Steepness(key.budget));
+  }
+  ratio->slope_interval = StudentInterval(Summarize(slopes), work.results.question.confidence);
   if (ratio->slope > 0) ratio->first_order = std::exp(ratio->loss_difference / ratio->slope);
 }
 
@@ -176,6 +180,30 @@ TokenRatio MakeRatio(const Work& work, const CubeFits& fits, const RatioKey& key
     }
   }
   return ratio;
+}
+
+// Fills in the growth of every identified ratio since the smallest budget at which the ratio of the
+// same pair, estimator and form is identified. `ratios` are of one precision, budgets ascending.
+void AddGrowth(double confidence, std::span<TokenRatio> ratios) {
+  for (TokenRatio& ratio : ratios) {
+    if (!ratio.identified) continue;
+    const auto start = std::find_if(ratios.begin(), ratios.end(), [&](const TokenRatio& other) {
+      return other.identified && other.format == ratio.format &&
+             other.reference == ratio.reference && other.estimator == ratio.estimator &&
+             other.form == ratio.form;
+    });
+    if (start->tokens == ratio.tokens) continue;
+    std::vector<double> differences;
+    for (std::size_t s = 0; s < ratio.per_seed.size(); ++s) {
+      if (ratio.per_seed[s].status != LogRatio::Status::kIdentified) continue;
+      differences.push_back(ratio.per_seed[s].value - start->per_seed[s].value);
+    }
+    const Summary summary = Summarize(differences);
+    ratio.growth = {start->tokens, std::exp(summary.mean), std::nullopt};
+    if (const auto interval = StudentInterval(summary, confidence)) {
+      ratio.growth->interval = Exponential(*interval);
+    }
+  }
 }
 
 LossCube Without(const LossCube& cube, std::size_t budget) {
@@ -273,7 +301,10 @@ Analysis Analyze(const Results& results, int draws) {
   for (const Precision precision : {Precision::kTraining, Precision::kHigh}) {
     const Work work = MakeWork(results, precision);
     if (precision == Precision::kHigh && work.cube.Empty()) break;
-    if (precision == Precision::kTraining) analysis.chunks = work.chunks.chunks;
+    if (precision == Precision::kTraining) {
+      analysis.chunks = work.chunks.chunks;
+      analysis.block = work.chunks.block;
+    }
     const CubeFits fits = FitCube(work.cube, work.baseline, work.arms, true);
     const BootstrapMeans means = Bootstrap(work, draws);
     AddLosses(work, &analysis);
@@ -281,7 +312,9 @@ Analysis Analyze(const Results& results, int draws) {
     for (std::size_t i = 0; i < work.keys.size(); ++i) {
       analysis.ratios.push_back(MakeRatio(work, fits, work.keys[i], means.log_ratios[i]));
     }
-    MarkDisagreements(work, std::span(analysis.ratios).last(work.keys.size()), analysis);
+    const std::span<TokenRatio> ratios = std::span(analysis.ratios).last(work.keys.size());
+    AddGrowth(results.question.confidence, ratios);
+    MarkDisagreements(work, ratios, analysis);
     AddNotes(work, fits, &analysis);
   }
   for (const std::string& arm : results.question.null_arms) {

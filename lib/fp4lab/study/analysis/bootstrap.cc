@@ -85,8 +85,8 @@ BootstrapMeans Bootstrap(const Work& work, int draws) {
     gap_present.push_back(work.Present(gap_arms.back().first, gap_arms.back().second));
   }
   ParallelFor(count, [&](std::size_t d) {
-    const BootstrapDraw draw =
-        DrawBootstrap(work.cube.seeds, work.chunks.chunks, static_cast<std::uint32_t>(d));
+    const BootstrapDraw draw = DrawBootstrap(work.cube.seeds, work.chunks.chunks, work.chunks.block,
+                                             static_cast<std::uint32_t>(d));
     const LossCube cube = Resample(work.cube, work.chunks, draw);
     const CubeFits fits = FitCube(cube, work.baseline, work.arms, false);
     for (std::size_t i = 0; i < work.keys.size(); ++i) {

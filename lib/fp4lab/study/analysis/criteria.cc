@@ -15,7 +15,7 @@ namespace {
 struct Kind {
   const char* name;
   std::size_t least_arms, most_arms;
-  std::vector<std::string> keys;  // allowed keys besides "kind" and "arms"
+  std::vector<std::string> keys;  // besides "kind", "arms", "claim", "source"
   CriterionResult (*evaluate)(const Context&, const Criterion&);
 };
 
@@ -41,6 +41,11 @@ Criterion ReadCriterion(const Json& json, const std::string& where) {
   Criterion criterion;
   JsonObject o(json, where);
   o.Require("kind", &criterion.kind);
+  o.Read("claim", &criterion.claim);
+  o.Read("source", &criterion.source);
+  if (!criterion.claim.empty() && criterion.source.empty()) {
+    throw Error(o.Where("claim"), "needs the key \"source\": where the claim was published");
+  }
   const Kind* kind = FindKind(criterion.kind);
   if (kind == nullptr) {
     throw Error(o.Where("kind"), "there is no criterion \"" + criterion.kind + "\"; " +
@@ -96,6 +101,8 @@ std::vector<CriterionResult> EvaluateCriteria(const Results& results, const Anal
   for (const Json& json : criteria) {
     const Criterion criterion = ReadCriterion(json, "criteria");
     verdicts.push_back(FindKind(criterion.kind)->evaluate(context, criterion));
+    verdicts.back().claim = criterion.claim;
+    verdicts.back().source = criterion.source;
   }
   return verdicts;
 }

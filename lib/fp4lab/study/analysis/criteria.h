@@ -1,13 +1,16 @@
 // Criteria, which a study registers before its runs to say what counts as a reproduction, and their
 // verdicts.
 //
-// A criterion is an object {"kind": ..., "arms": [...], ...}. Gaps are taken to the study's
-// reference arm; losses are those in the precision of the training.
+// A criterion is an object {"kind": ..., "arms": [...], ...}. "source" names the figure or table of
+// the published result that the criterion tests, and "claim" repeats that result in words; the
+// verdict on such a criterion is "reproduced", "not reproduced" or "not identified". Gaps are taken
+// to the study's reference arm; losses are those in the precision of the training.
 //   mean_order         arms a, b, ...: the mean losses rise in this order. "tokens": "all"
 //                      (default: at every budget) | "primary" | "largest".
 //   seed_order         arms a, b, ...: the losses rise in this order in at least "seed_share"
 //                      (default 0.8) of the seeds. "tokens" as above.
-//   gap_ratio          arms a, b: "low" <= gap(a) / gap(b) <= "high". "tokens" as above.
+//   gap_ratio          arms a, b: "low" <= gap(a) / gap(b) <= "high". "tokens" as above. Not
+//                      evaluable where Fieller's interval is unbounded: gap(b) may be 0.
 //   token_ratio        arms f, R: the token ratio lies in ["low", "high"] at every budget of at
 //                      least "minimum_tokens" (nominal: a budget up to 5 percent smaller counts),
 //                      and, if "excludes_one" (default true), its t interval excludes 1. The ratio
@@ -15,7 +18,8 @@
 //                      as at the largest budget, its shrink form. Not evaluable where another
 //                      estimator lies outside the ratio's interval.
 //   token_ratio_grows  arms f, R: at every budget of at least "minimum_tokens" the token ratio is
-//                      larger than at the smallest budget.
+//                      larger than at the smallest budget, by the t interval of its growth; not
+//                      evaluable where that interval includes 1.
 //   small_gap          arms a, b: at the largest budget gap(a) <= "share" (default 0.25) of gap(b)
 //                      and within "standard_errors" (default 2) of 0.
 // A diverged run counts as a loss of +infinity.

@@ -29,6 +29,24 @@ void ForEachPlace(const Results& results, const Body& body) {
   }
 }
 
+std::size_t LongestBlock(const Results& results, const ChunkLosses& chunks) {
+  const std::size_t arms = results.arms.size(), budgets = results.budgets.size();
+  const auto series = [&](std::size_t seed, std::size_t arm) -> const std::vector<double>& {
+    return chunks.series[(seed * arms + arm + 1) * budgets - 1];
+  };
+  const std::size_t reference = IndexOf(results.arms, results.question.reference);
+  std::size_t longest = 1;
+  for (std::size_t arm = 0; arm < arms; ++arm) {
+    std::vector<double> gap(chunks.chunks);
+    for (std::size_t seed = 0; arm != reference && seed < results.seeds.size(); ++seed) {
+      const std::vector<double>&a = series(seed, arm), &b = series(seed, reference);
+      for (std::size_t c = 0; c < std::min(a.size(), b.size()); ++c) gap[c] += a[c] - b[c];
+    }
+    longest = std::max(longest, BlockLength(gap));
+  }
+  return longest;
+}
+
 }  // namespace
 
 std::size_t IndexOf(const std::vector<std::string>& names, std::string_view name) {
@@ -77,6 +95,7 @@ ChunkLosses ChunksOf(const Results& results, Precision precision) {
     equal = equal && count == chunks.chunks;
   });
   if (!equal || chunks.chunks < 2) chunks.chunks = 0;
+  if (chunks.chunks > 0) chunks.block = LongestBlock(results, chunks);
   return chunks;
 }
 

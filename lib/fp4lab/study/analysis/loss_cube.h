@@ -40,6 +40,9 @@ struct ChunkLosses {
   // 0: fewer than 2, or not the same number in all runs, so that chunks cannot be resampled.
   std::size_t chunks = 0;
   std::vector<std::vector<double>> series;  // [seed][arm][budget], each `chunks` long or empty
+  // Chunks that the bootstrap draws together: the longest BlockLength of the gaps between each arm
+  // and the reference at the largest budget, means over seeds.
+  std::size_t block = 1;
 };
 
 ChunkLosses ChunksOf(const Results& results, Precision precision);

@@ -33,6 +33,13 @@ Summary Summarize(std::span<const double> values);
 inline constexpr std::size_t kLeastSeeds = 3;
 std::optional<Interval> StudentInterval(const Summary& summary, double confidence);
 
+// The ratio of the means of paired values, sum(numerators) / sum(denominators), with Fieller's
+// interval at the two-sided `confidence`: the ratios that a paired t test does not reject. nullopt
+// below kLeastSeeds pairs, and where the mean denominator is not distinguishable from 0, so that
+// the set of these ratios is unbounded. Fieller, J. R. Stat. Soc. B 16 (1954) 175.
+std::optional<Interval> FiellerInterval(std::span<const double> numerators,
+                                        std::span<const double> denominators, double confidence);
+
 // The value at quantile p of `values` (any order; linear between order statistics, R's type 7).
 double Quantile(std::vector<double> values, double p);
 // The central `confidence` part of `values`, by Quantile.
@@ -45,14 +52,23 @@ std::vector<double> NonIncreasing(std::span<const double> values);
 // seeds, with replacement; `chunk_counts[c]` says how often chunk c of the validation text was
 // drawn. All arms and budgets share a draw, so that differences stay paired. Chunks are drawn once
 // a draw and not once a seed, since every seed is validated on the same text: the noise of the text
-// does not average out over seeds.
+// does not average out over seeds. Chunks are drawn in blocks of neighbours, since neighbouring
+// chunks, often of one document, are alike.
 struct BootstrapDraw {
   std::vector<std::size_t> seeds;
   std::vector<std::uint32_t> chunk_counts;
 };
 
-// Draw number `draw`: a pure function of its arguments (Philox). `chunks` may be 0.
-BootstrapDraw DrawBootstrap(std::size_t seeds, std::size_t chunks, std::uint32_t draw);
+// Draw number `draw`: a pure function of its arguments (Philox). `chunks` may be 0. Blocks are
+// `block` >= 1 chunks long and wrap around the end of the text (circular block bootstrap).
+BootstrapDraw DrawBootstrap(std::size_t seeds, std::size_t chunks, std::size_t block,
+                            std::uint32_t draw);
+
+// The block length for the circular block bootstrap of the mean of `series`, from its
+// autocorrelation: Politis and White, Econometric Reviews 23 (2004) 53, with the correction of
+// Patton, Politis and White, ibid. 28 (2009) 372. At least 1; 1 for a series of fewer than 8 values
+// or of one value throughout.
+std::size_t BlockLength(std::span<const double> series);
 
 inline constexpr int kBootstrapDraws = 2000;
 

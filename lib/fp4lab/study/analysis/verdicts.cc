@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <utility>
 
 #include "fp4lab/base/text.h"
 #include "fp4lab/study/analysis/number_text.h"
@@ -79,6 +80,17 @@ const TokenRatio* Judged(const Context& c, const Criterion& criterion, std::int6
 std::string RatioText(const TokenRatio& ratio) {
   return Fixed(ratio.ratio, 3) + (ratio.interval ? " " + IntervalText(*ratio.interval, 3) : "") +
          (ratio.form == Form::kShrink ? " (shrink form)" : "");
+}
+
+// The values of both gaps for each seed that has both.
+std::pair<std::vector<double>, std::vector<double>> PairsOf(const LossGap& a, const LossGap& b) {
+  std::pair<std::vector<double>, std::vector<double>> pairs;
+  for (std::size_t s = 0; s < a.per_seed.size(); ++s) {
+    if (!a.per_seed[s] || !b.per_seed[s]) continue;
+    pairs.first.push_back(*a.per_seed[s]);
+    pairs.second.push_back(*b.per_seed[s]);
+  }
+  return pairs;
 }
 
 std::string Parted(const TokenRatio& ratio) {
@@ -158,8 +170,17 @@ CriterionResult GapRatio(const Context& c, const Criterion& criterion) {
     }
     const double ratio = a->summary.mean / b->summary.mean;
     const bool inside = b->summary.mean > 0 && ratio >= criterion.low && ratio <= criterion.high;
-    parts.push_back({Verdict(inside), At(tokens) + Signed(a->summary.mean, 4) + " / " +
-                                          Signed(b->summary.mean, 4) + " = " + Fixed(ratio, 2)});
+    Part part{Verdict(inside), At(tokens) + Signed(a->summary.mean, 4) + " / " +
+                                   Signed(b->summary.mean, 4) + " = " + Fixed(ratio, 2)};
+    const auto [numerators, denominators] = PairsOf(*a, *b);
+    if (const auto interval =
+            FiellerInterval(numerators, denominators, c.results.question.confidence)) {
+      part.numbers += " " + IntervalText(*interval, 2);
+    } else if (numerators.size() >= kLeastSeeds) {
+      part = {Status::kNotEvaluable,
+              part.numbers + ", not identified: the gap of " + criterion.arms[1] + " may be 0"};
+    }
+    parts.push_back(std::move(part));
   }
   return Together(criterion,
                   "gap of " + criterion.arms[0] + " over gap of " + criterion.arms[1] + " within " +
@@ -199,6 +220,25 @@ CriterionResult RatioRange(const Context& c, const Criterion& criterion) {
                   parts);
 }
 
+// The verdict on the growth from `start` to `ratio`: by the interval of the growth.
+Part GrowthPart(std::int64_t tokens, const TokenRatio& ratio, const TokenRatio& start) {
+  const std::string text = At(tokens) + RatioText(ratio) + " against " + RatioText(start) + " at " +
+                           TokensText(static_cast<double>(start.tokens));
+  if (!ratio.growth || ratio.growth->from != start.tokens) {
+    return {Status::kNotEvaluable, text + ", not of one form"};
+  }
+  const Growth& growth = *ratio.growth;
+  const std::string factor = ", a factor of " + Fixed(growth.factor, 3);
+  if (!growth.interval) {
+    return {Status::kNotEvaluable, text + factor + ", no t interval from so few seeds"};
+  }
+  const Status status = growth.interval->low > 1    ? Status::kHeld
+                        : growth.interval->high < 1 ? Status::kFailed
+                                                    : Status::kNotEvaluable;
+  return {status, text + factor + " " + IntervalText(*growth.interval, 3) +
+                      (status == Status::kNotEvaluable ? ", not identified" : "")};
+}
+
 CriterionResult RatioGrows(const Context& c, const Criterion& criterion) {
   const std::int64_t smallest = c.results.budgets.front();
   const TokenRatio* start = Judged(c, criterion, smallest);
@@ -215,9 +255,7 @@ CriterionResult RatioGrows(const Context& c, const Criterion& criterion) {
       parts.push_back({Status::kNotEvaluable, At(tokens) + Parted(parted)});
       continue;
     }
-    parts.push_back({Verdict(ratio->ratio > start->ratio),
-                     At(tokens) + RatioText(*ratio) + " against " + RatioText(*start) + " at " +
-                         TokensText(static_cast<double>(smallest))});
+    parts.push_back(GrowthPart(tokens, *ratio, *start));
   }
   return Together(criterion,
                   "token ratio of " + criterion.arms[0] + " to " + criterion.arms[1] +

@@ -11,7 +11,7 @@ namespace fp4lab::study {
 
 // A criterion of a study, with the defaults of the keys that it leaves out.
 struct Criterion {
-  std::string kind;
+  std::string kind, claim, source;
   std::vector<std::string> arms;
   std::string tokens = "all";
   double low = 0, high = 0, minimum_tokens = 0, seed_share = 0.8, share = 0.25;

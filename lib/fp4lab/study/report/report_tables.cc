@@ -296,6 +296,8 @@ std::string CriteriaTable(const Analysis& analysis) {
     const char* style = c.status == CriterionResult::Status::kHeld     ? "held"
                         : c.status == CriterionResult::Status::kFailed ? "failed"
                                                                        : "open";
+    const std::string published =
+        c.source.empty() ? "" : "<br>published: " + EscapedMarkup(c.Published());
     std::string numbers = EscapedMarkup(c.numbers);
     for (std::size_t at = numbers.find("; "); at != numbers.npos; at = numbers.find("; ", at)) {
       // Puts every budget on a line of its own. The "; " of an entity, as in "&lt; ", stays.
@@ -306,9 +308,9 @@ std::string CriteriaTable(const Analysis& analysis) {
       }
       numbers.replace(at, 2, "<br>");
     }
-    table.rows.push_back({"<span class=\"" + std::string(style) + "\">" +
-                              std::string(StatusName(c.status)) + "</span>",
-                          EscapedMarkup(c.statement), numbers});
+    table.rows.push_back(
+        {"<span class=\"" + std::string(style) + "\">" + std::string(c.Verdict()) + "</span>",
+         EscapedMarkup(c.statement) + published, numbers});
   }
   return table.Html();
 }

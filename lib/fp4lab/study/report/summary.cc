@@ -88,9 +88,10 @@ std::string Wrapped(const std::string& text, std::size_t indent, std::size_t wid
 std::string Criteria(const Analysis& analysis) {
   std::string text;
   for (const CriterionResult& c : analysis.criteria) {
-    std::string status(StatusName(c.status));
+    std::string status(c.Verdict());
     status.resize(15, ' ');
     text += "  " + status + Wrapped(c.statement, 17, 100).substr(17);
+    if (!c.source.empty()) text += Wrapped("published: " + c.Published(), 19, 100);
     text += Wrapped(c.numbers, 19, 100);
   }
   return text;
