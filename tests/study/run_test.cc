@@ -1,10 +1,12 @@
 #include "fp4lab/study/run/run.h"
 
+#include <cmath>
 #include <string>
 #include <vector>
 
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/data/load_corpus.h"
+#include "fp4lab/train/checkpoint.h"
 #include "tests/study/tiny_study.h"
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"
@@ -65,6 +67,33 @@ TEST_CASE("A branch is bit for bit the run that its schedule makes from scratch"
     CHECK(training.chunk_losses.size() == 4);
     CHECK(trainer.Evaluate(EvaluationPrecision::kHigh).loss == point.high.loss);
   }
+}
+
+TEST_CASE("One nudged gain spreads into other weights, and by one ulp of BF16 into the losses",
+          "[study]") {
+  Fixture f;
+  const std::size_t arm = GENERATE(0, 1);
+  const int ulps = GENERATE(1, 65536);
+  TrainConfig config = ConfigOf(f.study, f.study.arms[arm], 1);
+  Trainer twin(config, f.corpus);
+  config.nudge_ulps = ulps;
+  Trainer nudged(config, f.corpus);
+  const auto differing = [&] {
+    const std::vector<float> a = ReadCheckpoint(twin.SaveState(), "twin").payload;
+    const std::vector<float> b = ReadCheckpoint(nudged.SaveState(), "nudged").payload;
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) count += a[i] != b[i];
+    return count;
+  };
+  CHECK(differing() == 1);
+  double loss = 0, nudged_loss = 0;
+  for (int step = 0; step < 8; ++step) {
+    loss = twin.Step(0.01).loss;
+    nudged_loss = nudged.Step(0.01).loss;
+    CHECK(differing() > 10);
+  }
+  CHECK(std::abs(loss - nudged_loss) < 0.05);
+  if (ulps == 65536) CHECK(loss != nudged_loss);
 }
 
 TEST_CASE("A run that is stopped and loaded at every step ends with the same record", "[study]") {

@@ -149,6 +149,20 @@ TEST_CASE("A resolved study is a study file that resolves to itself", "[study]")
   CHECK(resolved["analysis"]["primary_tokens"] == 2560);
 }
 
+TEST_CASE("A twin of the reference that is nudged is a null arm", "[study]") {
+  Json json = TinyStudyJson();
+  json["arms"]["null"] = {{"recipe", "bf16"}, {"nudge_ulps", 1}};
+  json["arms"]["nvfp4"]["nudge_ulps"] = 1;  // not a twin: the recipe differs, too
+  const Study study = TinyStudy(json);
+  CHECK(study.analysis.null_arms == std::vector<std::string>{"null"});
+  CHECK(ConfigOf(study, study.arms[1], 1).nudge_ulps == 1);
+  const Json resolved = ToJson(study);
+  CHECK(ToJson(TinyStudy(resolved)) == resolved);
+  json["arms"]["null"]["nudge_ulps"] = -1;
+  CHECK(ErrorOf([&] { TinyStudy(json); }) ==
+        "tiny.json#/arms/null/nudge_ulps: must lie between 0 and 1048576");
+}
+
 TEST_CASE("An arm's override touches what it names and no other arm", "[study]") {
   Json json = TinyStudyJson();
   json["arms"]["nvfp4"]["schedule"] = {{"learning_rate", 0.02}};

@@ -192,6 +192,7 @@ TrainConfig ReadTrainConfig(const Json& json, const std::string& where) {
   ReadMember(&o, "data", &ReadDataConfig, &c.data);
   ReadMember(&o, "evaluation", &ReadEvaluationConfig, &c.evaluation);
   o.Read("seed", &c.seed);
+  o.Read("nudge_ulps", &c.nudge_ulps);
   o.Read("tokens", &c.tokens);
   o.Read("batch", &c.batch);
   o.Read("micro_batches", &c.micro_batches);
@@ -199,6 +200,7 @@ TrainConfig ReadTrainConfig(const Json& json, const std::string& where) {
   o.Read("checkpoint_every", &c.checkpoint_every);
   o.Read("checkpoint_minutes", &c.checkpoint_minutes);
   o.Finish();
+  CheckSize(o, "nudge_ulps", c.nudge_ulps, 0, kMostNudge);
   CheckAtLeast(o, "batch", c.batch, 1);
   CheckAtLeast(o, "micro_batches", c.micro_batches, 1);
   CheckAtLeast<std::int64_t>(o, "log_every", c.log_every, 1);
@@ -217,6 +219,7 @@ Json ToJson(const TrainConfig& c) {
           {"data", ToJson(c.data)},
           {"evaluation", ToJson(c.evaluation)},
           {"seed", c.seed},
+          {"nudge_ulps", c.nudge_ulps},
           {"tokens", c.tokens},
           {"batch", c.batch},
           {"micro_batches", c.micro_batches},

@@ -58,7 +58,11 @@ struct TrainConfig {
   ScheduleConfig schedule;
   RecipeConfig recipe;
   DataConfig data;
-  std::uint64_t seed = 1;           // initial weights, data order, stochastic rounding
+  std::uint64_t seed = 1;  // initial weights, data order, stochastic rounding
+  // ulps of FP32, 0 to kMostNudge, by which one initial gain is moved: the run then differs from
+  // its twin with 0 by chaos alone, the noise floor of a comparison. One ulp takes tens of steps to
+  // reach the losses, 65536 (one ulp of BF16) a few.
+  int nudge_ulps = 0;
   std::int64_t tokens = 1'000'000;  // the run's length, rounded down to whole steps
   int batch = 16;                   // sequences a step
   int micro_batches = 1;            // parts of a step over which its gradient is accumulated
@@ -70,9 +74,11 @@ struct TrainConfig {
   friend bool operator==(const TrainConfig&, const TrainConfig&) = default;
 };
 
+inline constexpr int kMostNudge = 1 << 20;
+
 // Reads strictly; `where`, "run.json" or "study.json#/base", begins the errors. Keys: device,
-// model, optimizer, schedule, recipe, data, seed, tokens, batch, micro_batches, evaluation,
-// log_every, checkpoint_every, checkpoint_minutes. Checks shapes, too (CheckShapes).
+// model, optimizer, schedule, recipe, data, seed, nudge_ulps, tokens, batch, micro_batches,
+// evaluation, log_every, checkpoint_every, checkpoint_minutes. Checks shapes, too (CheckShapes).
 TrainConfig ReadTrainConfig(const Json& json, const std::string& where);
 // All members with defaults spelled out; ReadTrainConfig gives the same config back.
 Json ToJson(const TrainConfig& config);

@@ -70,7 +70,7 @@ class CpuEngine final : public Engine {
   }
 
   void Initialize() override {
-    InitializeParameters(config_.model, config_.seed, parameters_);
+    InitializeParameters(config_, parameters_);
     std::fill(m_.begin(), m_.end(), 0.0f);
     std::fill(v_.begin(), v_.end(), 0.0f);
     std::fill(amax_histories_.begin(), amax_histories_.end(), 0.0f);

@@ -1,4 +1,5 @@
 // Initial weights.
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -25,14 +26,22 @@ bool EndsWith(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
 }
 
+void Nudge(const ParameterLayout& layout, int ulps, std::span<float> parameters) {
+  const auto gains =
+      std::find_if(layout.slices.begin(), layout.slices.end(), [](const ParameterSlice& slice) {
+        return slice.name.starts_with("blocks.0.") && EndsWith(slice.name, ".gain");
+      });
+  float& gain = parameters[gains->offset];
+  for (int i = 0; i < ulps; ++i) gain = std::nextafter(gain, INFINITY);
+}
+
 }  // namespace
 
-void InitializeParameters(const ModelConfig& config, std::uint64_t seed,
-                          std::span<float> parameters) {
-  const double deviation = std::sqrt(0.4 / config.d_model);
-  const ParameterLayout layout = MakeLayout(config);
+void InitializeParameters(const TrainConfig& config, std::span<float> parameters) {
+  const double deviation = std::sqrt(0.4 / config.model.d_model);
+  const ParameterLayout layout = MakeLayout(config.model);
   Expects(parameters.size() == layout.total, "InitializeParameters: all parameters");
-  const double residual = deviation / std::sqrt(2.0 * config.layers);
+  const double residual = deviation / std::sqrt(2.0 * config.model.layers);
   for (std::size_t i = 0; i < layout.slices.size(); ++i) {
     const ParameterSlice& slice = layout.slices[i];
     const std::span<float> values = parameters.subspan(slice.offset, slice.size());
@@ -42,9 +51,10 @@ void InitializeParameters(const ModelConfig& config, std::uint64_t seed,
     }
     const bool to_residual =
         EndsWith(slice.name, "attention.out.weight") || EndsWith(slice.name, "mlp.down.weight");
-    FillNormal({seed, static_cast<std::uint32_t>(i), kInitialWeights},
+    FillNormal({config.seed, static_cast<std::uint32_t>(i), kInitialWeights},
                to_residual ? residual : deviation, values);
   }
+  Nudge(layout, config.nudge_ulps, parameters);
 }
 
 }  // namespace fp4lab

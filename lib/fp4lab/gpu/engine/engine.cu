@@ -141,7 +141,7 @@ class CudaEngine final : public Engine {
 
   void Initialize() override {
     std::vector<float> parameters(layout_.total);
-    InitializeParameters(config_.model, config_.seed, parameters);
+    InitializeParameters(config_, parameters);
     const std::vector<float> zeros(layout_.total), no_history(amax_histories_.size());
     Write({parameters, zeros, zeros, no_history});
   }

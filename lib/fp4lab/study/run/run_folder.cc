@@ -37,6 +37,7 @@ Json RunInputs(const TrainConfig& config, const Corpus& corpus, const std::strin
                   {{"vocabulary", corpus.vocabulary},
                    {"train_sha256", corpus.train_sha256},
                    {"validation_sha256", corpus.validation_sha256}}}};
+  if (config.nudge_ulps != 0) inputs["nudge_ulps"] = config.nudge_ulps;
   // A GPU sums in another order than a CPU, so runs of different devices have different keys.
   if (config.device != Device::kCpu) inputs["device"] = DeviceName(config.device);
   return inputs;

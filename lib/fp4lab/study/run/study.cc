@@ -47,7 +47,7 @@ void CheckSharesText(const ModelConfig& model, const ModelConfig& base, const st
 Arm ReadArm(const std::string& name, const Json& json, const TrainConfig& base,
             const std::string& where) {
   CheckName(name, where);
-  Arm arm{name, base.model, base.recipe, base.optimizer, base.schedule};
+  Arm arm{name, base.model, base.recipe, base.optimizer, base.schedule, 0};
   JsonObject o(json, where);
   if (const Json* model = o.Member("model")) {
     JsonObject(*model, o.Where("model"));
@@ -67,7 +67,11 @@ Arm ReadArm(const std::string& name, const Json& json, const TrainConfig& base,
     arm.schedule =
         ReadScheduleConfig(Merged(ToJson(base.schedule), *schedule), o.Where("schedule"));
   }
+  o.Read("nudge_ulps", &arm.nudge_ulps);
   o.Finish();
+  if (arm.nudge_ulps < 0 || arm.nudge_ulps > kMostNudge) {
+    throw Error(o.Where("nudge_ulps"), "must lie between 0 and " + std::to_string(kMostNudge));
+  }
   return arm;
 }
 
@@ -257,6 +261,21 @@ void CheckModelsOfCriteria(const Study& study, const Json& criteria, const std::
   }
 }
 
+// Adds the arms that are a reference but for their nudge to the null arms.
+void AddNullArms(const Study& study, AnalysisConfig* analysis) {
+  for (const Arm& arm : study.arms) {
+    for (const std::string& reference : analysis->references) {
+      Arm twin = *FindArm(study, reference);
+      if (arm.nudge_ulps == twin.nudge_ulps) continue;
+      twin.name = arm.name;
+      twin.nudge_ulps = arm.nudge_ulps;
+      std::vector<std::string>& null_arms = analysis->null_arms;
+      const bool named = std::find(null_arms.begin(), null_arms.end(), arm.name) != null_arms.end();
+      if (twin == arm && !named) null_arms.push_back(arm.name);
+    }
+  }
+}
+
 AnalysisConfig ReadAnalysis(const Json& json, const std::string& where, const Study& study) {
   AnalysisConfig analysis = study.analysis;
   JsonObject o(json, where);
@@ -283,6 +302,7 @@ AnalysisConfig ReadAnalysis(const Json& json, const std::string& where, const St
       throw Error(place, "is the reference itself; a null arm is a twin of it");
     }
   }
+  AddNullArms(study, &analysis);
   std::vector<std::string> names;
   for (const Arm& arm : study.arms) names.push_back(arm.name);
   CheckCriteria(analysis.criteria, names, o.Where("criteria"));
@@ -376,6 +396,7 @@ Json ToJson(const Study& study) {
     arms[arm.name] = {{"recipe", ToJson(arm.recipe)},
                       {"optimizer", ToJson(arm.optimizer)},
                       {"schedule", ToJson(arm.schedule)}};
+    if (arm.nudge_ulps != 0) arms[arm.name]["nudge_ulps"] = arm.nudge_ulps;
     if (arm.model != study.base.model) arms[arm.name]["model"] = ToJson(arm.model);
   }
   Json evaluation = ToJson(study.base.evaluation);
@@ -405,6 +426,7 @@ TrainConfig ConfigOf(const Study& study, const Arm& arm, std::uint64_t seed) {
   config.recipe = arm.recipe;
   config.optimizer = arm.optimizer;
   config.schedule = arm.schedule;
+  config.nudge_ulps = arm.nudge_ulps;
   config.seed = seed;
   config.tokens = study.budgets.back();
   return config;

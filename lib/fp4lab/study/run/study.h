@@ -22,6 +22,7 @@ struct Arm {
   RecipeConfig recipe;
   OptimizerConfig optimizer;
   ScheduleConfig schedule;
+  int nudge_ulps = 0;  // of TrainConfig; above 0 in a null arm
 
   friend bool operator==(const Arm&, const Arm&) = default;
 };
@@ -33,10 +34,12 @@ struct AnalysisConfig {
   std::vector<std::string> references;
   // {f, R} of one model: the headline token ratio of f against R; at most one for each model.
   std::vector<std::vector<std::string>> contrasts;
-  std::int64_t primary_tokens = 0;     // the budget of the headline; default: the largest
-  double confidence = 0.95;            // level of every interval
-  std::vector<std::string> null_arms;  // twins of the reference: their gap is the noise floor
-  Json criteria = Json::array();       // criteria.h; may be empty
+  std::int64_t primary_tokens = 0;  // the budget of the headline; default: the largest
+  double confidence = 0.95;         // level of every interval
+  // Twins of the reference, whose gap to it is the noise floor: arms that were named, and every arm
+  // that is the reference but for "nudge_ulps".
+  std::vector<std::string> null_arms;
+  Json criteria = Json::array();  // criteria.h; may be empty
 
   friend bool operator==(const AnalysisConfig&, const AnalysisConfig&) = default;
 };
