@@ -1,5 +1,5 @@
-// The figures in README.md are those of studies/results and of tests/bench/README.md.
-#include <algorithm>
+// Numbers in the text of README.md are those of studies/results and of tests/bench/README.md.
+// studies/results/tables.py checks its tables.
 #include <cmath>
 #include <cstdio>
 #include <regex>
@@ -14,9 +14,6 @@
 namespace fp4lab {
 namespace {
 
-const std::vector<std::string> kStudies = {"token-gap-laptop", "token-gap-h200-1m",
-                                           "token-gap-h200", "token-gap-h200-25m"};
-
 Json ResultsOf(const std::string& study) {
   return ReadJsonFile(SourceDirectory() / "studies" / "results" / study / "results.json");
 }
@@ -29,59 +26,6 @@ std::string Print(const char* format, double value) {
 
 std::string RatioText(double ratio, double low, double high) {
   return Print("%.2f", ratio) + " [" + Print("%.2f", low) + ", " + Print("%.2f", high) + "]";
-}
-
-// Two columns of the table: tokens per parameter, and the token ratio of MXFP4 to NVFP4 with a mark
-// of its form: the crossing estimator's extend form, or its shrink form if extend is not
-// identified.
-std::string Columns(const Json& analysis) {
-  std::string tokens, ratios;
-  for (const Json& budget : analysis["budgets"]) {
-    for (const char* form : {"extend", "shrink"}) {
-      const auto& all = analysis["token_ratios"];
-      const auto r = std::find_if(all.begin(), all.end(), [&](const Json& ratio) {
-        return ratio["tokens"] == budget && ratio["form"] == form &&
-               ratio["estimator"] == "crossing" && ratio["format"] == "mxfp4" &&
-               ratio["reference"] == "nvfp4" && ratio["precision"] == "training";
-      });
-      REQUIRE(r != all.end());
-      if (!(*r)["identified"]) continue;
-      const std::string next = tokens.empty() ? "" : "<br>";
-      const double each = (*r)["tokens_per_parameter"];
-      tokens += next + Print(each < 10 ? "%.1f" : "%.0f", each);
-      ratios += next + RatioText((*r)["ratio"], (*r)["interval_t"][0], (*r)["interval_t"][1]);
-      if (r->at("form") == "shrink") {
-        ratios += " *s*";
-      } else if (r->at("extrapolated")) {
-        ratios += " *e*";
-      }
-      if (!r->at("disagreement").is_null()) ratios += " *?*";
-      break;
-    }
-  }
-  const std::regex space(" ");  // the page keeps a ratio on one line
-  return "| " + tokens + " | " + std::regex_replace(ratios, space, "&nbsp;") + " |";
-}
-
-std::string GapText(const Json& analysis, const std::string& arm) {
-  for (const Json& gap : analysis["gaps"]) {
-    if (gap["tokens"] == analysis["budgets"].back() && gap["arm"] == arm &&
-        gap["reference"] == "bf16" && gap["precision"] == "training") {
-      return Print("%+.3f", gap["mean"]);
-    }
-  }
-  return "no gap";
-}
-
-TEST_CASE("The token ratios and gaps in README.md are those of the results", "[study]") {
-  const std::string page = ReadFile(SourceDirectory() / "README.md");
-  for (const std::string& study : kStudies) {
-    const Json analysis = ResultsOf(study)["analysis"];
-    const std::string row = Columns(analysis) + " " + GapText(analysis, "nvfp4") + ", " +
-                            GapText(analysis, "mxfp4") + " |\n";
-    CAPTURE(study, row);
-    CHECK(page.find(row) != page.npos);
-  }
 }
 
 // The token ratio of MXFP4 to NVFP4 at budget number `budget`, beyond the largest budget: MXFP4's

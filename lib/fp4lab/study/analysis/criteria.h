@@ -18,8 +18,9 @@
 //                      as at the largest budget, its shrink form. Not evaluable where another
 //                      estimator lies outside the ratio's interval.
 //   token_ratio_grows  arms f, R: at every budget of at least "minimum_tokens" the token ratio is
-//                      larger than at the smallest budget, by the t interval of its growth; not
-//                      evaluable where that interval includes 1.
+//                      larger than at the smallest budget, in the extend form or else the shrink
+//                      form, by the t interval of its growth. Not evaluable where that interval
+//                      includes 1, and where neither form is identified at both budgets.
 //   small_gap          arms a, b: at the largest budget gap(a) <= "share" (default 0.25) of gap(b)
 //                      and within "standard_errors" (default 2) of 0.
 // A diverged run counts as a loss of +infinity.

@@ -220,42 +220,41 @@ CriterionResult RatioRange(const Context& c, const Criterion& criterion) {
                   parts);
 }
 
-// The verdict on the growth from `start` to `ratio`: by the interval of the growth.
-Part GrowthPart(std::int64_t tokens, const TokenRatio& ratio, const TokenRatio& start) {
-  const std::string text = At(tokens) + RatioText(ratio) + " against " + RatioText(start) + " at " +
-                           TokensText(static_cast<double>(start.tokens));
-  if (!ratio.growth || ratio.growth->from != start.tokens) {
-    return {Status::kNotEvaluable, text + ", not of one form"};
+// The verdict on the growth of the ratio from the smallest budget to `tokens`, in the first form
+// that is identified at both.
+Part GrowthPart(const Context& c, const Criterion& criterion, std::int64_t tokens) {
+  const std::int64_t smallest = c.results.budgets.front();
+  const auto find = [&](std::int64_t at, Form form) {
+    const TokenRatio* ratio = c.analysis.FindRatio(
+        criterion.arms[0], criterion.arms[1], at, Precision::kTraining, Estimator::kCrossing, form);
+    return ratio != nullptr && ratio->identified ? ratio : nullptr;
+  };
+  for (const Form form : {Form::kExtend, Form::kShrink}) {
+    const TokenRatio *start = find(smallest, form), *ratio = find(tokens, form);
+    if (start == nullptr || ratio == nullptr) continue;
+    for (const TokenRatio* r : {ratio, start}) {
+      if (!r->disagreement.empty()) return {Status::kNotEvaluable, At(tokens) + Parted(*r)};
+    }
+    const Growth& growth = *ratio->growth;
+    const std::string text = At(tokens) + RatioText(*ratio) + " against " + RatioText(*start) +
+                             " at " + TokensText(static_cast<double>(smallest)) + ", a factor of " +
+                             Fixed(growth.factor, 3);
+    if (!growth.interval) {
+      return {Status::kNotEvaluable, text + ", no t interval from so few seeds"};
+    }
+    const Status status = growth.interval->low > 1    ? Status::kHeld
+                          : growth.interval->high < 1 ? Status::kFailed
+                                                      : Status::kNotEvaluable;
+    return {status, text + " " + IntervalText(*growth.interval, 3) +
+                        (status == Status::kNotEvaluable ? ", not identified" : "")};
   }
-  const Growth& growth = *ratio.growth;
-  const std::string factor = ", a factor of " + Fixed(growth.factor, 3);
-  if (!growth.interval) {
-    return {Status::kNotEvaluable, text + factor + ", no t interval from so few seeds"};
-  }
-  const Status status = growth.interval->low > 1    ? Status::kHeld
-                        : growth.interval->high < 1 ? Status::kFailed
-                                                    : Status::kNotEvaluable;
-  return {status, text + factor + " " + IntervalText(*growth.interval, 3) +
-                      (status == Status::kNotEvaluable ? ", not identified" : "")};
+  return {Status::kNotEvaluable, At(tokens) + "not identified in one form at both budgets"};
 }
 
 CriterionResult RatioGrows(const Context& c, const Criterion& criterion) {
-  const std::int64_t smallest = c.results.budgets.front();
-  const TokenRatio* start = Judged(c, criterion, smallest);
   std::vector<Part> parts;
   for (const std::int64_t tokens : BudgetsFrom(c, criterion.minimum_tokens)) {
-    if (tokens == smallest) continue;
-    const TokenRatio* ratio = Judged(c, criterion, tokens);
-    if (start == nullptr || ratio == nullptr) {
-      parts.push_back({Status::kNotEvaluable, At(tokens) + "not identified"});
-      continue;
-    }
-    if (!ratio->disagreement.empty() || !start->disagreement.empty()) {
-      const TokenRatio& parted = ratio->disagreement.empty() ? *start : *ratio;
-      parts.push_back({Status::kNotEvaluable, At(tokens) + Parted(parted)});
-      continue;
-    }
-    parts.push_back(GrowthPart(tokens, *ratio, *start));
+    if (tokens != c.results.budgets.front()) parts.push_back(GrowthPart(c, criterion, tokens));
   }
   return Together(criterion,
                   "token ratio of " + criterion.arms[0] + " to " + criterion.arms[1] +
