@@ -118,12 +118,6 @@ bool VerifyFiles(const VerifyCommand& o) {
 
 // ---- A golden pack ------------------------------------------------------------------------------
 
-// The answer that this version computes for the pack's input.
-Quantized Recomputed(const Pack& pack) {
-  const Matrix<float> x = QuantizerInput(pack.input.View(), pack.hadamard, pack.sign_mask);
-  return QuantizeAs(pack.dialect, x.View(), {.amax = pack.answer.amax, .random = pack.random});
-}
-
 bool VerifyPack(VerifyCommand o) {
   const FileContent content(o.pack);
   const Pack pack = ReadPack(ViewSafetensors(content.bytes(), o.pack), o.pack);
@@ -134,7 +128,7 @@ bool VerifyPack(VerifyCommand o) {
     kernel.layout.tensor_scale =
         HasTensorScale(pack.dialect) ? TensorScaleConvention::kAmax : TensorScaleConvention::kNone;
     const Verdict verdict =
-        CompareStored(Store(pack.dialect, Recomputed(pack), kernel.layout),
+        CompareStored(Store(pack.dialect, RecomputedAnswer(pack), kernel.layout),
                       Store(pack.dialect, pack.answer, kernel.layout), o.pack, OptionsOf(o));
     if (!o.json) {
       Print("%s: %zu tensors, all match their hashes; written by fp4lab %s\n",

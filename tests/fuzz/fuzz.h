@@ -7,8 +7,10 @@
 #include <cstdlib>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/hash.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
@@ -25,6 +27,15 @@ void OneLineOrNothing(Action&& action) {
 
 inline std::span<const std::byte> Input(const std::uint8_t* data, std::size_t size) {
   return std::as_bytes(std::span(data, size));
+}
+
+// The input followed by the SHA-256 of it, 64 hexadecimal digits, as checkpoints end.
+inline std::vector<std::byte> WithHash(std::span<const std::byte> input) {
+  std::vector<std::byte> bytes(input.begin(), input.end());
+  const std::string digits = Sha256(input);
+  const auto hash = std::as_bytes(std::span(digits));
+  bytes.insert(bytes.end(), hash.begin(), hash.end());
+  return bytes;
 }
 
 }  // namespace fp4lab

@@ -9,7 +9,9 @@
 namespace fp4lab {
 namespace {
 
-constexpr std::uint32_t kLongestRecord = 1u << 28;  // limits the memory for a corrupt length
+// Both limit the memory for a corrupt length: a record's bytes, and how many bytes a compressed one
+// gives (zlib's limit is 1032).
+constexpr std::uint32_t kLongestRecord = 1u << 28, kMostInflation = 1040;
 
 // Reads big-endian numbers and bytes, never past the end.
 class XdrReader {
@@ -78,6 +80,7 @@ std::vector<std::string> ReadLazyLoadRecords(std::string_view bytes, const std::
     const std::uint32_t length = reader.Word();
     if (length > kLongestRecord) throw Error(record, "has an impossible length");
     bytes.remove_prefix(4);
+    if (length / kMostInflation > bytes.size()) throw Error(record, "has an impossible length");
     Inflated inflated = Inflate(bytes, length, record);
     bytes.remove_prefix(inflated.used);
     records.push_back(std::move(inflated.bytes));

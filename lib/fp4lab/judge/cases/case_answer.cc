@@ -41,6 +41,9 @@ class CaseReader {
       throw Error(where_, "case " + std::to_string(index) + " claims " + std::to_string(rows) +
                               "x" + std::to_string(cols) + " elements: no case is that large");
     }
+    if (rows == 0 || cols == 0) {
+      throw Error(where_, "case " + std::to_string(index) + " has no elements");
+    }
     *received = {.index = index, .check = check, .x = {}};
     received->x.rows = rows;
     received->x.cols = cols;

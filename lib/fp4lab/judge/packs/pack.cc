@@ -180,6 +180,25 @@ void RequireSize(std::size_t got, std::size_t expected, const std::string& where
                          std::to_string(expected));
 }
 
+// The transform and the random bits must be those that the pack's input and dialect can have.
+void CheckInput(const Pack& pack, const std::string& where) {
+  const Matrix<float>& x = pack.input;
+  if (x.values.empty()) throw Error(where + "#input", "has no elements");
+  if (IsStochastic(pack.dialect) && pack.random.empty()) {
+    throw Error(where, "has no tensor \"random\", whose bits " + std::string(pack.dialect.name) +
+                           " rounds with");
+  }
+  if (pack.hadamard == 0) return;
+  const bool groups = (pack.hadamard == 16 || pack.hadamard == 32) &&
+                      x.cols % static_cast<std::size_t>(pack.hadamard) == 0;
+  if (!groups || !std::all_of(x.values.begin(), x.values.end(), IsBf16Value)) {
+    throw Error(where,
+                "\"hadamard\" is " + std::to_string(pack.hadamard) +
+                    ": the transform is of 16 or 32 elements, in rows of whole groups of BF16 "
+                    "values");
+  }
+}
+
 std::size_t CeilDiv(std::size_t a, int b) {
   return b > 0 ? (a + static_cast<std::size_t>(b) - 1) / static_cast<std::size_t>(b) : 0;
 }
@@ -276,6 +295,7 @@ Pack ReadPack(const SafetensorsFile& file, const std::string& where) {
     pack.random = reader.Values<std::uint16_t>("random", "U16", 2);
     RequireSize(pack.random.size(), rows * cols, where + "#random");
   }
+  CheckInput(pack, where);
   Quantized& q = pack.answer;
   q.rows = rows;
   q.cols = cols;
@@ -291,6 +311,11 @@ Pack ReadPack(const SafetensorsFile& file, const std::string& where) {
   }
   for (const auto& [name, tensor] : file.tensors) pack.tensors.push_back(name);
   return pack;
+}
+
+Quantized RecomputedAnswer(const Pack& pack) {
+  const Matrix<float> x = QuantizerInput(pack.input.View(), pack.hadamard, pack.sign_mask);
+  return QuantizeAs(pack.dialect, x.View(), {.amax = pack.answer.amax, .random = pack.random});
 }
 
 }  // namespace fp4lab

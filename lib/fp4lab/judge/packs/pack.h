@@ -14,7 +14,7 @@
 //   scale         (block rows, block cols) U8: the scale bytes
 //   scaled        (rows, cols) F32: v
 //   codes         (rows, cols) U8: one code a byte
-//   NAME.codes, NAME.scales (U8), NAME.tensor_scale (F32): the bytes as a kernel stores them in
+//   NAME.codes, NAME.scales (U8), NAME.level_two (F32): the bytes as a kernel stores them in
 //                 layout NAME
 // __metadata__: "format", "fp4lab" (version), "dialect", "source", "element", "scale", "block",
 // "factor_divides", "hadamard", "sign_mask", "layouts", and for every tensor "sha256.TENSOR" of its
@@ -64,6 +64,9 @@ struct Pack {
 // Reads a pack and checks its hashes. Throws Error(where, ...) that names the first tensor whose
 // bytes do not match their hash, a missing tensor, or the reason why the file is not a pack.
 Pack ReadPack(const SafetensorsFile& file, const std::string& where);
+
+// The answer that this version computes for the pack's input.
+Quantized RecomputedAnswer(const Pack& pack);
 
 // The matrix that is quantized: the input, after the transform if there is one.
 Matrix<float> QuantizerInput(MatrixView<const float> input, int hadamard, std::uint32_t sign_mask);

@@ -116,6 +116,9 @@ Question ReadQuestion(JsonObject o) {
   Question question;
   question.primary_tokens = Required<std::int64_t>(o, "primary_tokens");
   question.confidence = Optional(o, "confidence", 0.95);
+  if (!(question.confidence > 0 && question.confidence < 1)) {
+    throw Error(o.Where("confidence"), "must lie between 0 and 1");
+  }
   question.null_arms = Optional<std::vector<std::string>>(o, "null_arms");
   if (const Json* criteria = o.Member("criteria")) question.criteria = *criteria;
   return question;
@@ -169,18 +172,45 @@ void ReadCorpus(JsonObject o, Results* results) {
   results->validation_sha256 = Required<std::string>(o, "validation_sha256");
 }
 
+// Names of arms go into paths, tables and the lines of results.csv.
+void CheckArms(const std::vector<std::string>& arms, const std::string& where) {
+  const auto plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("-_.+").find(c) != std::string_view::npos;
+  };
+  for (std::size_t i = 0; i < arms.size(); ++i) {
+    const std::string& arm = arms[i];
+    const std::string place = where + "#/study/arm_order/" + std::to_string(i);
+    if (arm.empty() || arm[0] == '.' || !std::all_of(arm.begin(), arm.end(), plain)) {
+      throw Error(place, "\"" + arm +
+                             "\" is not the name of an arm, which has letters, digits and "
+                             "- _ . + (not . first)");
+    }
+    if (std::find(arms.begin(), arms.begin() + static_cast<std::ptrdiff_t>(i), arm) !=
+        arms.begin() + static_cast<std::ptrdiff_t>(i)) {
+      throw Error(place, "the arm \"" + arm + "\" stands twice");
+    }
+  }
+}
+
 void CheckNames(const Results& results, const std::string& where) {
-  const auto check = [&](const std::string& name, const char* member) {
+  CheckArms(results.arms, where);
+  const auto check = [&](const std::string& name, const std::string& member) {
     if (std::find(results.arms.begin(), results.arms.end(), name) == results.arms.end()) {
-      throw Error(where + "#/study/analysis/" + member,
+      throw Error(where + "#/" + member,
                   "there is no arm \"" + name + "\"; " + DidYouMean(name, results.arms));
     }
   };
-  for (const std::string& name : results.references) check(name, "reference");
-  for (const std::string& name : results.question.null_arms) check(name, "null_arms");
+  const std::string analysis = "study/analysis/";
+  for (const std::string& name : results.references) check(name, analysis + "reference");
+  for (const std::string& name : results.question.null_arms) check(name, analysis + "null_arms");
   for (const std::vector<std::string>& pair : results.contrasts) {
-    for (std::size_t k = 0; k < pair.size(); ++k)
-      check(pair[k], k == 0 ? "contrast/0" : "contrast/1");
+    if (pair.size() != 2) throw Error(where + "#/" + analysis + "contrast", "must be two arms");
+    check(pair[0], analysis + "contrast/0");
+    check(pair[1], analysis + "contrast/1");
+  }
+  for (std::size_t i = 0; i < results.runs.size(); ++i) {
+    check(results.runs[i].arm, "runs/" + std::to_string(i) + "/arm");
   }
 }
 
@@ -276,6 +306,11 @@ std::vector<Results> ByModel(const Results& results) {
     std::erase_if(group.question.null_arms, [&](const std::string& arm) { return !is_here(arm); });
     std::erase_if(group.contrasts,
                   [&](const std::vector<std::string>& pair) { return !is_here(pair.at(0)); });
+    for (const std::vector<std::string>& pair : group.contrasts) {
+      if (is_here(pair.at(1))) continue;
+      throw Error("results.json#/study/analysis/contrast",
+                  pair[0] + " and " + pair[1] + " are arms of different models");
+    }
     group.references = {reference};
     SetComparison(reference,
                   group.contrasts.empty() ? std::vector<std::string>() : group.contrasts[0],

@@ -83,7 +83,7 @@ struct Results {
 
 // The results of each model of a study by themselves, in the order of Results::references: its
 // arms, runs, reference, contrast, null arms and criteria. A single element for a study with one
-// model.
+// model. Throws Error for a contrast of arms of different models.
 std::vector<Results> ByModel(const Results& results);
 
 // Reads schema "fp4lab.study.results/1" and ignores unknown members. Throws Error for another

@@ -142,42 +142,53 @@ std::string RunsCsv(const Results& results) {
   return csv;
 }
 
+ReportTexts MakeReport(const Json& json, const std::string& where, int draws) {
+  const Results results = ReadResults(json, where);
+  ReportTexts texts;
+  try {
+    std::vector<ModelReport> models;
+    for (Results& group : ByModel(results)) {
+      Analysis analysis = Analyze(group, draws);
+      models.push_back({std::move(group), std::move(analysis)});
+    }
+    Json analyses = Json::array();
+    for (const ModelReport& model : models) {
+      if (!texts.summary.empty()) texts.summary += "\n\n";
+      if (models.size() > 1) texts.summary += ModelTitle(model.results) + "\n\n";
+      texts.summary += SummaryText(model.results, model.analysis);
+      const std::filesystem::path folder =
+          models.size() > 1 ? model.results.question.reference : std::string();
+      for (Figure& figure : DrawFigures(model.results, model.analysis)) {
+        texts.figures[folder / figure.file] = std::move(figure.standalone);
+      }
+      analyses.push_back(ToJson(model.analysis, model.results));
+    }
+    texts.csv = RunsCsv(results);
+    texts.html = ReportHtml(models);
+    texts.analysis = models.size() > 1 ? std::move(analyses) : std::move(analyses[0]);
+  } catch (const Json::exception& e) {  // a malformed member "study" passes ReadResults
+    throw Error(where + "#/study", "is not as fp4lab writes it: " + ProblemOf(e));
+  }
+  return texts;
+}
+
 ReportFiles WriteReport(const std::filesystem::path& file_or_folder,
                         const std::filesystem::path& out_dir) {
   const std::filesystem::path file = ResultsPath(file_or_folder);
   Json json = ReadJsonFile(file);
-  const Results results = ReadResults(json, file.string());
+  ReportTexts texts = MakeReport(json, file.string());
   const std::filesystem::path folder = out_dir.empty() ? file.parent_path() : out_dir;
-  ReportFiles files{folder / "report.html", folder / "results.csv", folder / "figures", ""};
+  ReportFiles files{folder / "report.html", folder / "results.csv", folder / "figures",
+                    std::move(texts.summary)};
   if (!HasHash(json)) {
     files.note =
         file.string() +
         ": has no \"sha256\", as older versions wrote it: edits of its numbers cannot be detected";
   }
-  try {
-    std::vector<ModelReport> models;
-    for (Results& group : ByModel(results)) {
-      Analysis analysis = Analyze(group);
-      models.push_back({std::move(group), std::move(analysis)});
-    }
-    Json analyses = Json::array();
-    for (const ModelReport& model : models) {
-      if (!files.summary.empty()) files.summary += "\n\n";
-      if (models.size() > 1) files.summary += ModelTitle(model.results) + "\n\n";
-      files.summary += SummaryText(model.results, model.analysis);
-      const std::string folder_of_model =
-          models.size() > 1 ? model.results.question.reference : std::string();
-      for (const Figure& figure : DrawFigures(model.results, model.analysis)) {
-        WriteFileAtomically(files.figures / folder_of_model / figure.file, figure.standalone);
-      }
-      analyses.push_back(ToJson(model.analysis, model.results));
-    }
-    WriteFileAtomically(files.csv, RunsCsv(results));
-    WriteFileAtomically(files.html, ReportHtml(models));
-    json["analysis"] = models.size() > 1 ? std::move(analyses) : std::move(analyses[0]);
-  } catch (const Json::exception& e) {  // a malformed member "study" passes ReadResults
-    throw Error(file.string() + "#/study", "is not as fp4lab writes it: " + ProblemOf(e));
-  }
+  for (const auto& [name, text] : texts.figures) WriteFileAtomically(files.figures / name, text);
+  WriteFileAtomically(files.csv, texts.csv);
+  WriteFileAtomically(files.html, texts.html);
+  json["analysis"] = std::move(texts.analysis);
   WriteFileAtomically(folder / "results.json", ResultsText(std::move(json)));
   return files;
 }

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "fp4lab/io/json.h"
 #include "fp4lab/study/analysis/analysis.h"
 #include "fp4lab/study/analysis/results_file.h"
+#include "fp4lab/study/analysis/statistics.h"
 
 namespace fp4lab::study {
 
@@ -29,6 +31,17 @@ std::string RunsCsv(const Results& results);
 // Gap per arm and budget, token ratios with their intervals, criteria: plain text, 100 columns.
 std::string SummaryText(const Results& results, const Analysis& analysis);
 
+// The files of a report, as texts.
+struct ReportTexts {
+  std::string html, csv, summary;
+  std::map<std::filesystem::path, std::string> figures;  // by their places in the folder "figures"
+  Json analysis;  // the member "analysis" of results.json: of the model, or a list of the models'
+};
+// Analyzes the content of a results.json, with `draws` draws of the bootstrap. Throws Error at
+// `where` or a place in it for results that ReadResults refuses, and for a member "study" that is
+// not as fp4lab writes it.
+ReportTexts MakeReport(const Json& results, const std::string& where, int draws = kBootstrapDraws);
+
 struct ReportFiles {
   std::filesystem::path html, csv, figures;
   std::string summary;
@@ -37,8 +50,8 @@ struct ReportFiles {
 // Analyzes FOLDER/results.json (or the file itself) and writes, beside it or into `out_dir` if that
 // is not empty: report.html, results.csv, figures/*.svg, and results.json with the member
 // "analysis". A study of several models has its figures in figures/REFERENCE, after the reference
-// arm of each model, and a list of analyses. Each file is written atomically. The same results give
-// the same bytes.
+// arm of each model, and a list of analyses. Each file is written atomically, and none if
+// MakeReport throws. The same results give the same bytes.
 ReportFiles WriteReport(const std::filesystem::path& file_or_folder,
                         const std::filesystem::path& out_dir = {});
 
