@@ -108,6 +108,7 @@ void PrintPower(const std::vector<study::PowerRow>& rows, const PlanOptions& opt
 
 void RunPlan(PlanOptions options) {
   const study::Study study = ReadStudy(options);
+  NoteSlowTarget();
   std::vector<study::PowerRow> power;
   options.power.seeds = study.seeds.size();
   options.power.confidence = study.analysis.confidence;

@@ -72,6 +72,11 @@ TEST_CASE("A false length is refused before memory is allocated", "[data]") {
   record.replace(0, 4, BigEndian(0xFFFFFFFFu));
   CHECK(ErrorOf([&] { ReadLazyLoadRecords(record, "f"); }) ==
         "f, record 0: has an impossible length");
+  record.replace(0, 4, BigEndian(1u << 20));  // zlib packs at most 1032 bytes into one
+  CHECK(ErrorOf([&] { ReadLazyLoadRecords(record, "f"); }) ==
+        "f, record 0: has an impossible length");
+  const std::string zeros(std::size_t{1} << 24, '\0');
+  CHECK(ReadLazyLoadRecords(LazyLoadRecord(zeros), "f") == std::vector<std::string>{zeros});
   record.replace(0, 4, BigEndian(8));
   CHECK(ErrorOf([&] { ReadLazyLoadRecords(record, "f"); }) ==
         "f, record 0: is corrupt or truncated: its zlib stream does not give 8 bytes");

@@ -92,6 +92,19 @@ TEST_CASE("fp4lab gemm --models lists every accumulation with its evidence", "[t
   CHECK_THAT(text, ContainsSubstring(" F, floor    2L "));
 }
 
+TEST_CASE("verify gemm refuses a product without elements", "[tools]") {
+  const Folder f;
+  WriteMatrix(f.Path("a.npy"), Matrix<float>(0, 64).View());
+  WriteMatrix(f.Path("b.npy"), Matrix<float>(4, 64).View());
+  WriteMatrix(f.Path("d.npy"), Matrix<float>(0, 4).View());
+  const ProcessResult run =
+      VerifyGemm({f.Path("a.npy"), f.Path("b.npy"), f.Path("d.npy"), "--operand", "bf16"});
+  CHECK(run.exit_code == 2);
+  CHECK(run.output.empty());
+  CHECK(IsOneLine(run.error));
+  CHECK_THAT(run.error, ContainsSubstring("elements"));
+}
+
 TEST_CASE("verify gemm distinguishes equal, inside and outside by its exit code", "[tools]") {
   const Folder f;
   Matrix<float> a(3, 64), b(4, 64);

@@ -1,6 +1,7 @@
 // The program against files with false lengths, endless devices, folders and links in place of
 // files, and names with terminal control sequences.
 #include <signal.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include <cerrno>
@@ -17,6 +18,7 @@
 #include "fp4lab/io/npy.h"
 #include "fp4lab/io/temporary_folder.h"
 #include "tests/support/catch.h"
+#include "tests/support/golden.h"
 #include "tests/support/program.h"
 
 namespace fp4lab {
@@ -25,6 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 
 using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::StartsWith;
 
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool kMemoryCanBeLimited = false;  // the sanitizer reserves more than any limit
@@ -39,6 +42,12 @@ ProcessResult RunInLittleMemory(const fs::path& folder, const std::string& argum
                     {.folder = folder, .timeout_seconds = 60});
 }
 
+// A study that trains in a moment.
+constexpr const char* kTinyStudy = R"({"name": "tiny", "data": {"source": "synthetic"}, "batch": 2,
+  "model": {"layers": 1, "d_model": 32, "heads": 2, "ffn": 32, "sequence": 32},
+  "schedule": {"warmup_steps": 1}, "evaluation": {"tokens": 512, "chunk_tokens": 128},
+  "arms": {"bf16": {"recipe": "bf16"}}, "seeds": [1], "budgets": [640]})";
+
 // A folder with x.npy, q.safetensors, a study and a run configuration.
 struct Workplace {
   TemporaryFolder folder;
@@ -52,6 +61,11 @@ struct Workplace {
   ProcessResult Run(const std::vector<std::string>& arguments) const {
     return RunProgram(arguments, {.folder = folder.path()});
   }
+  // `fp4lab ARGUMENTS` through a shell.
+  ProcessResult Shell(const std::string& arguments) const {
+    return RunProcess({"sh", "-c", "exec '" + Program() + "' " + arguments},
+                      {.folder = folder.path(), .timeout_seconds = 60});
+  }
   void Write(const std::string& name, std::string_view text) const {
     WriteFileAtomically(folder / name, text);
   }
@@ -60,6 +74,12 @@ struct Workplace {
     fs::resize_file(folder / name, std::uintmax_t{1} << 40);
   }
 };
+
+// The last line of a text: errors come after the progress of long commands.
+std::string LastLine(const std::string& text) {
+  if (text.size() < 2) return text;
+  return text.substr(text.rfind('\n', text.size() - 2) + 1);
+}
 
 void CheckOneLine(const ProcessResult& run, const std::string& place) {
   INFO(run.error);
@@ -207,6 +227,15 @@ TEST_CASE("A case stream of 38 bytes that claims gigabytes takes no memory", "[e
   w.Write("c", cases);
   CheckOneLine(RunInLittleMemory(w.folder.path(), "cases answer < c"),
                "standard input: ends within a case");
+  for (const auto& [rows, cols] : {std::pair{~0u, 0u}, std::pair{0u, ~0u}}) {
+    std::string empty = cases.substr(0, cases.find('\n') + 1);
+    for (const std::uint32_t number : {7u, 0u, rows, cols, 0u}) {
+      empty.append(reinterpret_cast<const char*>(&number), 4);
+    }
+    w.Write("c", empty);
+    CheckOneLine(RunInLittleMemory(w.folder.path(), "cases answer < c"),
+                 "standard input: case 7 has no elements");
+  }
 }
 
 TEST_CASE("A column-major array of 100,000 axes is refused at once", "[e2e][files]") {
@@ -224,21 +253,50 @@ TEST_CASE("A column-major array of 100,000 axes is refused at once", "[e2e][file
 
 TEST_CASE("Every command reports a standard output that cannot be written", "[e2e][files]") {
   const Workplace w;
-  w.Write("study.json", R"({"name": "tiny", "data": {"source": "synthetic"}, "batch": 4,
-    "arms": {"bf16": {"recipe": "bf16"}}, "seeds": [1], "budgets": [204800]})");
+  w.Write("study.json", kTinyStudy);
+  for (const char* command :
+       {"cases --family signs > cases", "cases answer < cases > answers",
+        "crosscheck --dialect mxfp4.floor --write-cases c",
+        "crosscheck --answer c --to a --device cpu", "gemm q.safetensors q.safetensors --out d.npy",
+        "study run study.json", "gemm --probe nvfp4 --out probe.safetensors"}) {
+    CAPTURE(command);
+    REQUIRE(w.Shell(command).exit_code == 0);
+  }
+  const std::string train =
+      "train --data synthetic --steps 1 --set model.layers=1 "
+      "--set data.synthetic_bytes=20000 --set evaluation.tokens=256 ";
+  // An exit code of 2 is an error of commands that compare.
   const std::vector<std::pair<std::string, int>> commands = {
       {"--help", 1},
+      {"--version", 1},
+      {"study run --help", 1},
       {"formats", 1},
       {"formats --values e2m1 --json", 1},
       {"dialects", 1},
       {"dialects nvfp4.te --json", 1},
       {"cases --list", 1},
       {"cases --family signs", 1},
+      {"cases --family signs --mutation-report", 1},
       {"cases --family signs --out-dir in", 1},
+      {"cases answer < cases", 1},
+      {"crosscheck --dialect mxfp4.floor --answers a", 2},
+      {"data get synthetic", 1},
       {"data list", 1},
+      {"data verify", 1},
       {"bench --list", 1},
+      {"recipes", 1},
+      {"recipes te_nvfp4", 1},
+      {"recipes te_nvfp4 --json", 1},
+      {"gemm --models", 1},
+      {"gemm --probe nvfp4", 1},
+      {"gemm --probe nvfp4 --out p.safetensors", 1},
+      {"gemm q.safetensors q.safetensors", 1},
       {"study check study.json", 1},
       {"study show study.json", 1},
+      {"study plan study.json", 1},
+      {"study run study.json", 1},
+      {"study report out/tiny", 1},
+      {train + "--out-dir \"$(mktemp -d run.XXXXXX)\"", 1},
       {"quantize x.npy --out o.npz", 1},
       {"dequantize q.safetensors --out o.npy", 1},
       {"inspect q.safetensors", 1},
@@ -246,18 +304,19 @@ TEST_CASE("Every command reports a standard output that cannot be written", "[e2
       {"convert q.safetensors --out c.npz", 1},
       {"pack --input x.npy --out p.safetensors", 1},
       {"verify --input x.npy --stored q.safetensors", 2},
+      {"verify --pack p.safetensors", 2},
+      {"verify --family signs --stream answers", 2},
+      {"verify gemm q.safetensors q.safetensors d.npy", 2},
       {"explain --input x.npy --stored q.safetensors", 2},
       {"identify --input x.npy --stored q.safetensors", 2}};
   for (const auto& [arguments, code] : commands) {
     for (const char* sink : {"> /dev/full", ">&-"}) {
       CAPTURE(arguments, sink);
-      const ProcessResult run =
-          RunProcess({"sh", "-c", "exec '" + Program() + "' " + arguments + " " + sink},
-                     {.folder = w.folder.path(), .timeout_seconds = 60});
+      const ProcessResult run = w.Shell(arguments + " " + sink);
       INFO(run.error);
       CHECK(run.exit_code == code);
-      CHECK(IsOneLine(run.error));
-      CHECK_THAT(run.error, ContainsSubstring("cannot be written: "));
+      CHECK_THAT(LastLine(run.error), ContainsSubstring("cannot be written: "));
+      CHECK_THAT(LastLine(run.error), StartsWith("error: "));
     }
   }
 }
@@ -317,6 +376,46 @@ TEST_CASE("Control sequences in names from files and command lines are escaped",
   }
 }
 
+TEST_CASE("Control sequences in results.json reach neither terminal nor page nor figures",
+          "[e2e][files]") {
+  const Workplace w;
+  Json results = ReadJsonFile(SourceDirectory() / "tests" / "study" / "synthetic_results.json");
+  const std::string bad = "\x1b[2J</svg><script>";
+  results["study"]["title"] = bad;
+  results["study"]["description"] = bad + "\n";
+  results["corpus"]["name"] = bad;
+  results["fp4lab_version"] = bad;
+  results["name"] = bad;
+  for (Json& run : results["runs"]) {
+    for (Json& tensor : run["tensors"]) tensor["format"] = bad;
+  }
+  results["runs"].back()["status"] = "diverged";
+  results["runs"].back()["diverged_at"] = {{"step", 3}, {"tensor", bad}};
+  w.Write("r.json", results.dump());
+  const ProcessResult run = w.Run({"study", "report", "r.json", "--out-dir", "\x1b[2Jout"});
+  INFO(run.error);
+  CHECK(run.exit_code == 0);
+  CHECK((run.output + run.error).find('\x1b') == std::string::npos);
+  std::size_t files = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(w.folder / "\x1b[2Jout")) {
+    if (entry.path().extension() != ".svg" && entry.path().extension() != ".html") continue;
+    CAPTURE(entry.path());
+    const std::string text = ReadFile(entry.path());
+    CHECK(text.find('\x1b') == text.npos);
+    CHECK(text.find("<script") == text.npos);
+    ++files;
+  }
+  CHECK(files == 6);
+  // Arms are names, which go into paths, too.
+  for (const char* arm : {"../../up", "a\nb", "a,b", ".hidden", "</svg>", ""}) {
+    results["study"]["arm_order"][1] = arm;
+    w.Write("arm.json", results.dump());
+    CheckOneLine(w.Run({"study", "report", "arm.json", "--out-dir", "arm"}),
+                 "arm.json#/study/arm_order/1: ");
+    CHECK_FALSE(fs::exists(w.folder / "arm"));
+  }
+}
+
 TEST_CASE("JSON of a wrong shape is refused with its place, never with the parser's own words",
           "[e2e][files]") {
   const Workplace w;
@@ -353,6 +452,66 @@ TEST_CASE("File errors give the system's reason (strerror)", "[e2e][files]") {
   says({"verify", "--stream", "."}, ".: is a folder where a file is needed");
   says({"verify", "--stream", "none"}, std::strerror(ENOENT));
   says({"verify", "--stream", "x.npy/none"}, no_folder);
+}
+
+// `fp4lab ARGUMENTS` as a user whom file modes bind: if the test runs as root, as nobody.
+ProcessResult RunAsNobody(const fs::path& folder, std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), Program());
+  if (::geteuid() == 0) {
+    const std::vector<std::string> nobody = {"setpriv", "--reuid=65534", "--regid=65534",
+                                             "--clear-groups"};
+    arguments.insert(arguments.begin(), nobody.begin(), nobody.end());
+  }
+  return RunProcess(arguments, {.folder = folder, .timeout_seconds = 60});
+}
+
+TEST_CASE("A file or folder without permission is reported so, not as missing", "[e2e][files]") {
+  const Workplace w;
+  fs::permissions(w.folder.path(), fs::perms(0777));
+  if (RunAsNobody(w.folder.path(), {"--version"}).exit_code != 0) {
+    WARN("SKIPPED: no user other than root can run the program here");
+    return;
+  }
+  w.Write("study.json", kTinyStudy);
+  for (const char* name : {"x.npy", "x.npz", "q.safetensors", "q.gguf", "c.json", "t.txt"}) {
+    w.Write(std::string("secret-") + name, "x");
+    fs::permissions(w.folder / (std::string("secret-") + name), fs::perms::none);
+  }
+  fs::create_directory(w.folder / "closed");
+  w.Write("closed/x.npy", "x");
+  fs::permissions(w.folder / "closed", fs::perms::none);
+  fs::create_directory(w.folder / "fixed");
+  fs::permissions(w.folder / "fixed", fs::perms(0555));
+  const std::string denied = std::strerror(EACCES);
+  const auto says = [&](const std::vector<std::string>& arguments, const std::string& place) {
+    const ProcessResult run = RunAsNobody(w.folder.path(), arguments);
+    CAPTURE(arguments);
+    CheckOneLine(run, place);
+    CHECK_THAT(run.error, ContainsSubstring(denied));
+    CHECK_THAT(run.error, !ContainsSubstring(std::strerror(ENOENT)));
+  };
+  says({"quantize", "secret-x.npy", "--out", "o.npz"}, "secret-x.npy: cannot be read: ");
+  says({"quantize", "secret-x.npz", "--out", "o.npz"}, "secret-x.npz: cannot be read: ");
+  says({"quantize", "closed/x.npy", "--out", "o.npz"}, "closed/x.npy: cannot be read: ");
+  says({"inspect", "secret-q.safetensors"}, "secret-q.safetensors: cannot be read: ");
+  says({"inspect", "secret-q.gguf"}, "secret-q.gguf: cannot be read: ");
+  says({"study", "check", "secret-c.json"}, "secret-c.json: cannot be read: ");
+  says({"study", "report", "secret-c.json"}, "secret-c.json: cannot be read: ");
+  says({"study", "report", "closed"}, "closed");
+  says({"verify", "--stream", "secret-x.npy"}, "secret-x.npy: cannot be read: ");
+  says({"train", "--config", "secret-c.json", "--out-dir", "t"}, "secret-c.json: cannot be read: ");
+  says({"train", "--text", "secret-t.txt", "--out-dir", "t"}, "secret-t.txt: cannot be read: ");
+  says({"train", "--resume", "--out-dir", "closed"}, "closed");
+  for (const std::string folder : {"closed", "fixed"}) {
+    says({"quantize", "x.npy", "--out", folder + "/o.npz"}, folder + "/o.npz: cannot be written: ");
+    says({"quantize", "x.npy", "--out", folder + "/new/o.npz"},
+         folder + "/new/o.npz: cannot be written: ");
+    says({"study", "run", "study.json", "--out-dir", folder}, folder);
+    says({"study", "run", "study.json", "--out-dir", folder + "/new"}, folder + "/new");
+    says({"train", "--data", "synthetic", "--steps", "1", "--out-dir", folder + "/new"}, folder);
+  }
+  fs::permissions(w.folder / "closed", fs::perms::owner_all);  // so that it can be removed
+  CHECK(fs::is_empty(w.folder / "fixed"));
 }
 
 TEST_CASE("--out at a device, a pipe or a link writes there and replaces none of them",

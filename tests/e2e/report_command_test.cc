@@ -91,6 +91,9 @@ TEST_CASE("fp4lab study report refuses what is no results file, in one line", "[
   CHECK(IsOneLine(study.error));
   CHECK_THAT(study.error, ContainsSubstring("study.json#/study: is not as fp4lab writes it"));
   CHECK_THAT(study.error, !ContainsSubstring("json.exception"));
+  for (const char* file : {"figures", "results.csv", "report.html", "results.json"}) {
+    CHECK_FALSE(std::filesystem::exists(folder.path / file));  // nothing is half-written
+  }
 }
 
 }  // namespace

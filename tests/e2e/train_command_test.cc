@@ -2,6 +2,7 @@
 #include <cstdlib>
 
 #include "fp4lab/base/simd.h"
+#include "fp4lab/exchange/matrix_file.h"
 #include "fp4lab/io/folder_lock.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/io/temporary_folder.h"
@@ -9,6 +10,7 @@
 #include "fp4lab/train/engine.h"
 #include "tests/support/catch.h"
 #include "tests/support/child.h"
+#include "tests/support/program.h"
 
 namespace fp4lab {
 namespace {
@@ -180,9 +182,12 @@ TEST_CASE("A folder that another process trains in is refused", "[e2e]") {
   TrainCommand train;
   const std::string config = train.File("run.json", kTiny), out = train.Path("out");
   const FolderLock lock(out);
+  const std::string being_written = out + "/checkpoint.partial-0123456789abcdef";
+  WriteFileAtomically(being_written, std::string_view("half"));
   CheckOneLine(train.Run({"--config", config, "--out-dir", out}),
                "is already running in this folder");
   CHECK_FALSE(std::filesystem::exists(out + "/config.json"));
+  CHECK(std::filesystem::exists(being_written));  // the process with the lock writes it
 }
 
 TEST_CASE("A loss that leaves the finite numbers names the step and the tensor", "[e2e]") {
@@ -245,18 +250,43 @@ TEST_CASE("A model that memory cannot hold is refused with its size before it is
 TEST_CASE("A SIMD target without fused multiply-add is named before it takes long", "[e2e]") {
   TrainCommand train;
   const std::string config = train.File("run.json", kTiny);
-  const auto first_line = [&](const char* target) {
-    REQUIRE(::setenv("FP4LAB_TARGET", target, 1) == 0);  // the child inherits it
-    const Refusal run =
-        train.Run({"--config", config, "--steps", "1", "--out-dir", train.Path(target)});
-    ::unsetenv("FP4LAB_TARGET");
-    CHECK(run.code == 0);
-    return run.text.substr(0, run.text.find('\n'));
-  };
+  const std::string study = train.File("study.json", R"({"name": "tiny", "batch": 2,
+    "model": {"layers": 1, "d_model": 32, "heads": 2, "ffn": 32, "sequence": 32},
+    "data": {"source": "synthetic", "synthetic_bytes": 20000}, "evaluation": {"tokens": 512, "chunk_tokens": 128},
+    "schedule": {"warmup_steps": 1}, "arms": {"bf16": {"recipe": "bf16"}}, "seeds": [1],
+    "budgets": [640]})");
+  const std::string x = train.Path("x.npy"), q = train.Path("q.safetensors");
+  const std::string cases = train.Path("cases"), answers = train.Path("answers");
+  WriteMatrix(x, Matrix<float>(4, 32, 1.5f).View());
+  for (const std::vector<std::string>& made :
+       {std::vector<std::string>{"quantize", x, "--out", q},
+        {"crosscheck", "--dialect", "mxfp4.floor", "--write-cases", cases},
+        {"crosscheck", "--answer", cases, "--to", answers, "--device", "cpu"}}) {
+    REQUIRE(RunProgram(made).exit_code == 0);
+  }
+  const std::vector<std::vector<std::string>> commands = {
+      {"train", "--config", config, "--steps", "1", "--out-dir"},
+      {"study", "run", study, "--out-dir"},
+      {"study", "plan", study},
+      {"identify", "--input", x, "--stored", q},
+      {"cases", "--dialect", "mxfp4.floor", "--family", "signs", "--mutation-report"},
+      {"crosscheck", "--dialect", "mxfp4.floor", "--answers", answers}};
   const std::string slowest = SimdTargets().back();
-  CHECK_THAT(first_line(slowest.c_str()),
-             ContainsSubstring("note: the SIMD target " + slowest + " has no fused multiply-add"));
-  CHECK(first_line("best").find("note:") == (HasFusedMultiplyAdd() ? std::string::npos : 0));
+  for (std::vector<std::string> command : commands) {
+    CAPTURE(command);
+    const bool has_folder = command.back() == "--out-dir";
+    const auto first_line = [&](const std::string& target) {
+      std::vector<std::string> arguments = command;
+      if (has_folder) arguments.push_back(train.Path(command[0] + target));
+      const ProcessResult run = RunProgram(arguments, {.environment = {{"FP4LAB_TARGET", target}}});
+      INFO(run.error);
+      CHECK(run.exit_code == 0);
+      return run.error.substr(0, run.error.find('\n'));
+    };
+    CHECK_THAT(first_line(slowest), ContainsSubstring("note: the SIMD target " + slowest +
+                                                      " has no fused multiply-add"));
+    CHECK((first_line("best").find("note:") == 0) == !HasFusedMultiplyAdd());
+  }
 }
 
 TEST_CASE("Metrics carry MaxText's names, and the resolved configuration is kept", "[e2e]") {

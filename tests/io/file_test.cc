@@ -3,19 +3,38 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstring>
+#include <deque>
 #include <string>
 #include <thread>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/io/file_content.h"
+#include "fp4lab/io/folder_lock.h"
 #include "fp4lab/io/memory.h"
 #include "fp4lab/io/temporary_folder.h"
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"
+
+namespace {
+
+// What each call of getrandom() fills its buffer with; nothing left: random bytes.
+std::deque<unsigned char> foreseen_digits;
+
+}  // namespace
+
+// Stands in for the C library's function, which the names of temporary files are made with.
+extern "C" ssize_t getrandom(void* buffer, std::size_t size, unsigned flags) {
+  if (foreseen_digits.empty()) return ::syscall(SYS_getrandom, buffer, size, flags);
+  std::memset(buffer, foreseen_digits.front(), size);
+  foreseen_digits.pop_front();
+  return static_cast<ssize_t>(size);
+}
 
 namespace fp4lab {
 namespace {
@@ -172,6 +191,33 @@ TEST_CASE("What an exception leaves half-written is removed", "[io][file]") {
   CHECK(ErrorOf(write) == "writer: gives up");
   CHECK(ReadFile(folder / "file") == "old");
   CHECK(Entries(folder.path()) == 1);
+}
+
+// The digits of a temporary file's name are random: foreseen_digits makes them known.
+TEST_CASE("A writer opens nothing that somebody put at its temporary file's name", "[io][file]") {
+  const TemporaryFolder folder;
+  WriteFileAtomically(folder / "victim", std::string_view("precious"));
+  const std::string link = "file.partial-0000000000000000", other = "file.partial-0101010101010101";
+  fs::create_symlink("victim", folder / link);
+  fs::create_hard_link(folder / "victim", folder / other);
+  foreseen_digits = {0, 1};
+  WriteFileAtomically(folder / "file", std::string_view("x"));
+  CHECK(foreseen_digits.empty());  // both names were tried
+  CHECK(ReadFile(folder / "victim") == "precious");
+  CHECK(S_ISLNK(ModeOf(folder / link)));
+  CHECK(ReadFile(folder / other) == "precious");
+  CHECK(S_ISREG(ModeOf(folder / "file")));
+  CHECK(ReadFile(folder / "file") == "x");
+  CHECK(Entries(folder.path()) == 4);
+}
+
+TEST_CASE("A lock follows no link at its file's name", "[io][file]") {
+  const TemporaryFolder folder;
+  WriteFileAtomically(folder / "victim", std::string_view("precious"));
+  fs::create_symlink("victim", folder / ".lock");
+  CHECK_THAT(ErrorOf([&] { const FolderLock lock(folder.path()); }),
+             EndsWith("cannot be written to: " + std::string(std::strerror(ELOOP))));
+  CHECK(ReadFile(folder / "victim") == "precious");
 }
 
 TEST_CASE("A writer follows no link that somebody put at its temporary file's old name",

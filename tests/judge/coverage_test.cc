@@ -15,6 +15,28 @@ TEST_CASE("The quick cases catch every wrong kernel that applies; plain random d
   for (const Dialect* dialect : rows) CheckCatchesAll(*dialect);
 }
 
+TEST_CASE("The quick cases of stochastic dialects catch every wrong use of the random bits",
+          "[judge]") {
+  for (const char* name : {"nvfp4.te.stochastic", "nvfp4.te.stochastic.software"}) {
+    const Dialect& dialect = *FindDialect(name);
+    CAPTURE(name);
+    const CoverageReport report = MeasureCoverage(dialect, MakeCases(dialect), true);
+    std::set<std::string_view> caught;
+    for (const MutantCoverage& mutant : report.mutants) {
+      if (mutant.CaughtBySet(report.set_size)) caught.insert(mutant.deviation->name);
+    }
+    for (const char* wrong : {"random-bits-neighbours", "random-bits-reversed",
+                              "random-bits-of-first-row", "random-bits-counter"}) {
+      CAPTURE(wrong);
+      CHECK(caught.contains(wrong));
+    }
+    const bool has_bytes = dialect.rounding != ElementRounding::kStochastic8;
+    CHECK(caught.contains("random-bytes-swapped") == has_bytes);
+    // Stochastic rounding shows one ulp of the factor only beside a threshold of the bits.
+    CHECK(report.mutants.size() - caught.size() <= 1);
+  }
+}
+
 // The best-known wrong kernels, under the names that the table has for them.
 TEST_CASE("Plain random data misses what users have been bitten by", "[judge]") {
   const Dialect& dialect = *FindDialect("nvfp4.te");

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "fp4lab/base/text.h"
 #include "fp4lab/dialect/stages.h"
 #include "fp4lab/judge/explain/evidence.h"
 #include "fp4lab/judge/explain/explain.h"
@@ -253,6 +254,19 @@ TEST_CASE("A few differences out of few are consistent with a cause, and enough 
   CHECK(few.causes.evidence == 6);  // five blocks, and the equal blocks of ones
   CHECK(few.causes.certainty != Certainty::kForced);
   CHECK(Names(few, "truncation"));
+  for (std::size_t k = 0; k < 5; ++k) x(1 + k, 22) = -2.9f;  // rounding down makes it -3
+  const Explanation alone = explain(5);
+  CHECK(alone.causes.certainty == Certainty::kTooFew);
+  const std::size_t evidence = alone.causes.evidence;
+  CHECK((evidence > 5 && evidence < kEnoughDifferences));
+  CHECK_THAT(
+      Text(Te(), alone),
+      ContainsSubstring("Cause: consistent with: ") &&
+          ContainsSubstring("(truncation)\n       This cause reproduces all bytes. But only " +
+                            std::to_string(evidence) +
+                            " independent differences support it;\n"
+                            "       fp4lab states a cause from 32 on.\n"));
+  CHECK(ToJson(Te(), alone)["verdict"] == "consistent with");
   const Explanation equal_blocks = [&] {
     Matrix<float> same(64, 64, 2.9f);
     for (std::size_t r = 0; r < 64; ++r)
@@ -262,6 +276,36 @@ TEST_CASE("A few differences out of few are consistent with a cause, and enough 
   }();
   CHECK(equal_blocks.counts.codes_differ > 1000);
   CHECK(equal_blocks.causes.evidence < kEnoughDifferences);
+}
+
+// Ties away from zero and ties toward plus infinity differ in negative ties only.
+TEST_CASE("A cause that few blocks tell from another is consistent, with the count of blocks",
+          "[judge]") {
+  Matrix<float> x = TieMatrix(150, 80);
+  for (float& v : x.values) v = std::fabs(v);
+  const Deviation* const one[] = {FindDeviation("ties-away")};
+  for (std::size_t blocks = 1; blocks <= kClearMargin; ++blocks) {
+    // One more block whose scale is 1 (the tensor's amax is 2688) and that has a negative tie.
+    const std::size_t first = 16 * (5 * blocks + 1);
+    std::fill_n(x.values.begin() + static_cast<std::ptrdiff_t>(first), 16, 1.0f);
+    x.values[first] = 6.0f;
+    x.values[first + 1] = -2.5f;
+    const Explanation e = Explain(Te(), x.View(), RunKernel(Te(), x.View(), one));
+    CAPTURE(blocks, Text(Te(), e));
+    CHECK(Names(e, "ties-away"));
+    if (blocks == kClearMargin) {
+      CHECK(Stated(e) == "ties-away");
+      continue;
+    }
+    CHECK(e.causes.certainty == Certainty::kNearRival);
+    REQUIRE(e.causes.near.has_value());
+    CHECK(e.causes.near->blocks_left == blocks);
+    CHECK_THAT(Text(Te(), e),
+               ContainsSubstring("But " + Name(e.causes.near->cause) + " leaves only " +
+                                 CountText(blocks, "block") + " different.\n"));
+    CHECK(ToJson(Te(), e)["verdict"] == "consistent with");
+    CHECK(ToJson(Te(), e)["near"]["blocks_left"] == blocks);
+  }
 }
 
 TEST_CASE("Causes that are not told apart are listed with a case that decides", "[judge]") {

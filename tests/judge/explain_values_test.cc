@@ -100,6 +100,7 @@ TEST_CASE("explain tells how many last rows the tensor's amax leaves out", "[jud
     CHECK(found->value->number == rows);
     // The bytes determine the wrong amax, not its origin.
     CHECK(Name(e.causes.exact[0]) == "amax-stale");
+    CHECK_THAT(Text(Te(), e), Catch::Matchers::ContainsSubstring(Name(*found)));
   }
 }
 

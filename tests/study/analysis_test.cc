@@ -414,6 +414,20 @@ TEST_CASE("A results file that is none is refused by name", "[study]") {
   CHECK(ErrorOf([&] { Read(json); }) ==
         "test.json#/study/analysis/reference: there is no arm \"fp16\"; one of: bf16 fp8 nvfp4 "
         "mxfp4");
+  const auto refuses = [](const char* pointer, const Json& value, const std::string& place) {
+    CAPTURE(pointer, value);
+    Json changed = SyntheticResults();
+    changed[Json::json_pointer(pointer)] = value;
+    CHECK(ErrorOf([&] { Read(changed); }).find("test.json#" + place) == 0);
+  };
+  for (const Json& confidence : {Json(0), Json(1), Json(-0.5), Json(2)}) {
+    refuses("/study/analysis/confidence", confidence, "/study/analysis/confidence: must lie");
+  }
+  refuses("/study/analysis/contrast", {"nvfp4"}, "/study/analysis/contrast: must be two arms");
+  refuses("/study/analysis/contrast", {"nvfp4", "fp16"}, "/study/analysis/contrast/1: there is no");
+  refuses("/runs/3/arm", "fp16", "/runs/3/arm: there is no arm \"fp16\"");
+  refuses("/study/arm_order/1", "bf16", "/study/arm_order/1: the arm \"bf16\" stands twice");
+  refuses("/study/arm_order/1", "../fp8", "/study/arm_order/1: \"../fp8\" is not the name");
 }
 
 TEST_CASE("Numbers are written for people", "[study]") {

@@ -349,11 +349,18 @@ TEST_CASE("An interrupted study goes on to the same results", "[study]") {
 
 TEST_CASE("Two processes cannot work in one folder", "[study]") {
   const TestFolder folder("lock");
+  const RunFolder run = FolderOf(folder.Path(), TinyStudyJson(), 0, 1);
+  const std::filesystem::path being_written[] = {
+      // by the process that holds the lock
+      run.CheckpointPath().string() + ".partial-0123456789abcdef",
+      folder.Path() / "results.json.partial-0123456789abcdef"};
+  for (const auto& path : being_written) WriteFileAtomically(path, std::string_view("half"));
   {
     const FolderLock lock(folder.Path());
     const std::string error = RunError(folder.Path(), TinyStudyJson());
     CHECK(error.find("another fp4lab process (" + std::to_string(::getpid()) +
                      ") is already running in this folder") != error.npos);
+    for (const auto& path : being_written) CHECK(Exists(path));
   }
   const FolderLock again(folder.Path());
 }

@@ -29,7 +29,7 @@ FolderLock::FolderLock(const std::filesystem::path& folder) {
   std::error_code status;
   std::filesystem::create_directories(folder, status);
   const std::filesystem::path path = folder / ".lock";
-  descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (descriptor_ < 0) {
     const std::string reason = status ? status.message() : std::strerror(errno);
     throw Error(folder.string(), "cannot be written to: " + reason);
