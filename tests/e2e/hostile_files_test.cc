@@ -210,6 +210,54 @@ TEST_CASE("A small tensor of a file larger than memory is read", "[e2e][files]")
                "f.safetensors#big: needs 4096.0 GiB");
 }
 
+// A sparse matrix of 256 MiB, and its quantized bytes, 36 MiB.
+struct LargeWorkplace : Workplace {
+  LargeWorkplace() {
+    Write("big", "");
+    fs::resize_file(folder / "big", std::uintmax_t{256} << 20);
+    REQUIRE(Shell("quantize big" + kShape + "--out big.safetensors").exit_code == 0);
+  }
+  // `fp4lab ARGUMENTS` with so many MiB of memory that no file backs.
+  ProcessResult RunWithin(int megabytes, const std::string& arguments) const {
+    const std::string limit = "ulimit -d " + std::to_string(1024 * megabytes);
+    return RunProcess({"sh", "-c", limit + "; exec '" + Program() + "' " + arguments},
+                      {.environment = {{"OMP_NUM_THREADS", "2"}},
+                       .folder = folder.path(),
+                       .timeout_seconds = 60});
+  }
+  const std::string kShape = " --shape 8192x8192 --dtype float32 ";
+};
+
+TEST_CASE("A large input is mapped, not copied", "[e2e][files]") {
+  if (!kMemoryCanBeLimited) return;
+  const LargeWorkplace w;
+  for (const std::string& arguments :
+       {"quantize big" + w.kShape + "--out again.safetensors",
+        "verify --input big" + w.kShape + "--stored big.safetensors"}) {
+    const ProcessResult run = w.RunWithin(160, arguments);
+    INFO(run.error);
+    CHECK(run.exit_code == 0);
+  }
+}
+
+TEST_CASE("Memory that ends anywhere is reported with the command and the limit", "[e2e][files]") {
+  if (!kMemoryCanBeLimited) return;
+  const LargeWorkplace w;
+  for (int megabytes = 32; megabytes <= 192; megabytes += 8) {
+    for (const std::string name : {"convert", "dequantize"}) {
+      const ProcessResult run =
+          w.RunWithin(megabytes, name + " big.safetensors --out " + name + ".npz");
+      CAPTURE(name, megabytes);
+      if (run.exit_code == 0) continue;
+      CheckOneLine(run, "memory");
+      CHECK_THAT(run.error, ContainsSubstring("ulimit -d") || ContainsSubstring("big.safetensors"));
+      CHECK_FALSE(Exists(w.folder / (name + ".npz")));
+    }
+  }
+  const ProcessResult run = w.RunWithin(48, "dequantize big.safetensors --out o.npy");
+  CheckOneLine(run, "fp4lab dequantize: out of memory: ulimit -d has ");
+}
+
 TEST_CASE("A case stream of 38 bytes that claims gigabytes takes no memory", "[e2e][files]") {
   const Workplace w;
   std::string stream = "fp4lab-answers 1\n";

@@ -130,10 +130,17 @@ MemoryRoom AvailableMemory(const fs::path& root) {
             "the container (" + (group / files.limit).string() + ")", &room);
     }
   }
-  rlimit space{};
-  if (::getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY) {
-    const double used = NumberOf("/proc/self/status", "VmSize:") * 1024;
-    Lower(static_cast<double>(space.rlim_cur) - used, "ulimit -v", &room);
+  struct Limit {
+    decltype(RLIMIT_AS) resource;
+    const char* used;
+    const char* name;
+  };
+  for (const Limit& limit :
+       {Limit{RLIMIT_AS, "VmSize:", "ulimit -v"}, Limit{RLIMIT_DATA, "VmData:", "ulimit -d"}}) {
+    rlimit space{};
+    if (::getrlimit(limit.resource, &space) != 0 || space.rlim_cur == RLIM_INFINITY) continue;
+    const double used = NumberOf("/proc/self/status", limit.used) * 1024;
+    Lower(static_cast<double>(space.rlim_cur) - used, limit.name, &room);
   }
   return room;
 }

@@ -1,6 +1,7 @@
 #include <zip.h>
 
 #include <memory>
+#include <new>
 #include <utility>
 
 #include "fp4lab/io/file.h"
@@ -18,7 +19,10 @@ class MemoryArchive {
     source_ = zip_source_buffer_create(nullptr, 0, 0, &error);
     archive_ = source_ == nullptr ? nullptr : zip_open_from_source(source_, ZIP_TRUNCATE, &error);
     zip_error_fini(&error);
-    Expects(archive_ != nullptr, "memory for an archive");
+    if (archive_ == nullptr) {
+      zip_source_free(source_);
+      throw std::bad_alloc();
+    }
     zip_source_keep(source_);
   }
   MemoryArchive(const MemoryArchive&) = delete;
@@ -32,7 +36,8 @@ class MemoryArchive {
   void Add(const std::string& name, std::span<const std::byte> content, bool deflate) {
     zip_source_t* data = zip_source_buffer(archive_, content.data(), content.size(), 0);
     const zip_int64_t added = zip_file_add(archive_, name.c_str(), data, ZIP_FL_ENC_UTF_8);
-    Expects(added >= 0, "an array's name that a zip archive can hold");
+    if (added < 0) zip_source_free(data);
+    Require(added >= 0, "an array's name that a zip archive can hold");
     const auto index = static_cast<zip_uint64_t>(added);
     zip_set_file_compression(archive_, index, deflate ? ZIP_CM_DEFLATE : ZIP_CM_STORE, 0);
     zip_file_set_dostime(archive_, index, 0, 0x21, 0);  // 1980-01-01, as NumPy does
@@ -40,7 +45,7 @@ class MemoryArchive {
   }
 
   std::vector<std::byte> Close() {
-    Expects(zip_close(archive_) == 0, "an archive that can be finished");
+    Require(zip_close(archive_) == 0, "an archive that can be finished");
     archive_ = nullptr;
     Expects(zip_source_open(source_) == 0, "an archive that can be read back");
     zip_source_seek(source_, 0, SEEK_END);
@@ -53,6 +58,13 @@ class MemoryArchive {
   }
 
  private:
+  // Throws std::bad_alloc if libzip had no memory; any other failure is a bug.
+  void Require(bool done, const char* what) const {
+    const bool no_memory = zip_error_code_zip(zip_get_error(archive_)) == ZIP_ER_MEMORY;
+    if (!done && no_memory) throw std::bad_alloc();
+    Expects(done, what);
+  }
+
   zip_source_t* source_;
   zip_t* archive_;
 };
