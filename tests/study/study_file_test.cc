@@ -62,6 +62,13 @@ TEST_CASE("Invalid values in a study file are refused at their JSON pointer", "[
   StartsWith(ErrorAfterPatch(R"({"arms": {"nvfp4": {"schedule": {"warmup_steps": 9}}}})"),
              "tiny.json#/arms/nvfp4/schedule/warmup_steps: ");
   StartsWith(ErrorAfterPatch(R"({"model": {"d_model": 72}})"), "tiny.json#/model/d_model: ");
+  for (const char* member :
+       {"schedule/learning_rate", "optimizer/beta1", "optimizer/epsilon", "model/norm_epsilon"}) {
+    Json patch;
+    patch[Json::json_pointer("/arms/nvfp4/" + std::string(member))] = 1e300;
+    StartsWith(ErrorAfterPatch(patch.dump().c_str()),
+               "tiny.json#/arms/nvfp4/" + std::string(member) + ": must be");
+  }
   StartsWith(ErrorAfterPatch(R"({"analysis": {"reference": "fp8"}})"),
              "tiny.json#/analysis/reference: there is no arm \"fp8\"; one of: bf16 nvfp4");
   StartsWith(ErrorAfterPatch(R"({"analysis": {"contrast": ["nvfp4", "fp8"]}})"),
