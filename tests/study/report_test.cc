@@ -11,7 +11,9 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/study/analysis/analyze.h"
+#include "fp4lab/study/analysis/number_text.h"
 #include "fp4lab/study/report/figures.h"
+#include "fp4lab/study/report/page_script.h"
 #include "fp4lab/study/report/plot.h"
 #include "fp4lab/study/report/report_tables.h"
 #include "tests/study/synthetic.h"
@@ -62,6 +64,12 @@ std::string Attribute(const std::string& element, const std::string& name) {
   std::smatch match;
   const std::regex pattern(" " + name + "=\"([^\"]*)\"");
   return std::regex_search(element, match, pattern) ? match[1].str() : "";
+}
+
+std::size_t CountOf(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++count;
+  return count;
 }
 
 struct TextBox {
@@ -165,6 +173,60 @@ TEST_CASE("Figures are well-formed and hold no number that is none", "[study]") 
   }
 }
 
+TEST_CASE("Figures name the series of their marks, and say what each mark stands for", "[study]") {
+  const Results results = Read(SyntheticResults());  // 4 arms, 5 seeds, 3 budgets
+  const Analysis analysis = Analyze(results, kDraws);
+  const std::string loss = DrawLoss(results, analysis).embedded;
+  CHECK(CountOf(loss, "<g class=\"series\" data-series=\"nvfp4\">") == 1);
+  CHECK(CountOf(loss, "<g class=\"key\" data-series=\"nvfp4\">") == 1);
+  CHECK(CountOf(loss, "<title>nvfp4: loss ") == 3);
+  CHECK(CountOf(loss, "<title>nvfp4, seed 2: loss ") == 3);
+  const ArmLoss* mean = analysis.FindLoss("nvfp4", 2048000, Precision::kTraining);
+  CHECK(loss.find("<title>nvfp4: loss " + Fixed(mean->summary.mean, 6) +
+                  " at 2048000 tokens (D/N 10); mean of 5 seeds, s.d. ") != loss.npos);
+  const std::string gap = DrawGap(results, analysis).embedded;
+  const LossGap* seen = analysis.FindGap("mxfp4", "bf16", 1024000, Precision::kTraining);
+  CHECK(gap.find("<title>mxfp4: gap " + Signed(seen->summary.mean, 6) + " " +
+                 IntervalText(*seen->interval, 6) + " at 1024000 tokens") != gap.npos);
+  const std::string ratio = DrawTokenRatio(results, analysis).embedded;
+  CHECK(CountOf(ratio, "<title>mxfp4 to match nvfp4: ") == 3);
+  CHECK(CountOf(ratio, "<g class=\"key\" data-series=\"mxfp4 to match nvfp4\">") == 1);
+  // Each corner of a curve has its value, which only a page can show.
+  const Figure training = DrawTraining(results);
+  const std::size_t at = training.embedded.find("<polyline class=\"s2 thin\"");
+  REQUIRE(at != training.embedded.npos);
+  const std::string curve = training.embedded.substr(at, training.embedded.find('>', at) - at);
+  const std::string points = Attribute(curve, "points"), values = Attribute(curve, "data-values");
+  CHECK(CountOf(points, ",") == CountOf(values, " tokens"));
+  CHECK(CountOf(points, ",") == CountOf(values, "|") + 1);
+  CHECK(training.standalone.find("data-values") == training.standalone.npos);
+}
+
+TEST_CASE("Figures are files without scripts, and take the style of a page on it", "[study]") {
+  const Results results = Read(SyntheticResults({.seeds = 3}));
+  for (const Figure& figure : DrawFigures(results, Analyze(results, 10))) {
+    CAPTURE(figure.file);
+    CHECK(figure.standalone.find("<script") == figure.standalone.npos);
+    CHECK(CountOf(figure.standalone, "<style>") == 1);
+    CHECK(figure.embedded.find("<style>") == figure.embedded.npos);
+  }
+}
+
+TEST_CASE("The name of an arm cannot write into a figure or the page", "[study]") {
+  const std::string name = "\"><script>&'";
+  const Results results =
+      Read(SyntheticResults({.seeds = 3, .arms = {"bf16", "nvfp4", "mxfp4", name}}));
+  const Analysis analysis = Analyze(results, 10);
+  for (const Figure& figure : DrawFigures(results, analysis)) {
+    CAPTURE(figure.file);
+    CHECK(WellFormed(figure.standalone));
+    CHECK(WellFormed(figure.embedded));
+    CHECK(figure.embedded.find("data-series=\"&quot;&gt;&lt;script&gt;&amp;") !=
+          figure.embedded.npos);
+  }
+  CHECK(CountOf(ReportHtml(results, analysis), "<script") == 1);
+}
+
 TEST_CASE("The well-formedness check can fail", "[study]") {
   CHECK(WellFormed("<a b=\"1\"><c/>x &lt; y</a>"));
   CHECK(!WellFormed("<a><b></a></b>"));
@@ -222,10 +284,14 @@ TEST_CASE("The page stands on its own", "[study]") {
     for (std::size_t at = html.find(space); at != html.npos; at = html.find(space)) {
       html.erase(at, space.size());
     }
-    for (const char* outside : {"http:", "https:", "<script", "src=", "url(", "@import", "<link"}) {
+    for (const char* outside : {"http:", "https:", "src=", "url(", "@import", "<link", "fetch(",
+                                "XMLHttpRequest", "eval(", " onclick=", " onload="}) {
       CAPTURE(outside);
       CHECK(html.find(outside) == html.npos);
     }
+    CHECK(CountOf(html, "<script") == 1);
+    CHECK(html.find("<script>" + std::string(PageScript()) + "</script>") != html.npos);
+    CHECK(html.find("content=\"" + PagePolicy() + "\"") != html.npos);
     for (const std::string& arm : results.arms) CHECK(html.find(arm) != html.npos);
     CHECK(html.find(results.train_sha256) != html.npos);
     CHECK(html.find("prefers-color-scheme:dark") != html.npos);
@@ -238,7 +304,7 @@ TEST_CASE("A title cannot write into the page", "[study]") {
   json["study"]["description"] = "a < b";
   const Results results = Read(json);
   const std::string html = ReportHtml(results, Analyze(results, 10));
-  CHECK(html.find("<script") == html.npos);
+  CHECK(CountOf(html, "<script") == 1);  // the page's own
   CHECK(html.find("&lt;script&gt;alert(1)&lt;/script&gt; &amp; more") != html.npos);
 }
 

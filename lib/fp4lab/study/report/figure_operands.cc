@@ -5,6 +5,8 @@
 #include <set>
 #include <tuple>
 
+#include "fp4lab/base/text.h"
+#include "fp4lab/study/analysis/number_text.h"
 #include "fp4lab/study/report/figure_parts.h"
 #include "fp4lab/study/report/figures.h"
 #include "fp4lab/study/report/operand_name.h"
@@ -109,19 +111,35 @@ std::vector<LegendEntry> LegendOf(const Results& results, const std::vector<Oper
   return entries;
 }
 
-void DrawRow(Svg* svg, const OperandRow& row, double y, const Axis& axis,
-             const std::vector<std::size_t>& series) {
+// "SQNR 17.1234 dB"
+std::string ValueText(const Diagnostic& diagnostic, double value) {
+  const std::string unit(diagnostic.unit);
+  return std::string(diagnostic.label) + " " +
+         (diagnostic.digits > 0 ? Fixed(value, diagnostic.digits + 2) : SignificantText(value)) +
+         (unit.empty() ? "" : " " + unit);
+}
+
+void DrawRow(Svg* svg, const OperandRow& row, double y, const Axis& axis, const Results& results,
+             const Diagnostic& diagnostic, const std::vector<std::size_t>& series) {
   svg->Text({kLeft - 12, y + 4}, row.linear, "t small", Anchor::kEnd);
   const auto x = [&](double value) { return kLeft + kPanelWidth * axis.Fraction(value); };
   for (const auto& [arm, blocks] : row.arms) {
-    const std::string style = SeriesClass(series[arm]);
+    const std::string style = SeriesClass(series[arm]), &name = results.arms[arm];
+    const std::string what =
+        name + ", " + row.gemm + " " + row.operand + " of " + row.linear + ": ";
     double sum = 0;
+    svg->BeginSeries(name);
     for (const auto& [block, summary] : blocks) {
-      svg->Marker({x(summary.mean), y}, series[arm], 3, style + " soft");
+      svg->Marker(
+          {x(summary.mean), y}, series[arm], 3, style + " soft",
+          what + ValueText(diagnostic, summary.mean) + (block.empty() ? "" : ", block " + block));
       sum += summary.mean;
     }
-    svg->Marker({x(sum / static_cast<double>(blocks.size())), y}, series[arm], 4.6,
-                style + " fill");
+    const double mean = sum / static_cast<double>(blocks.size());
+    svg->Marker(
+        {x(mean), y}, series[arm], 4.6, style + " fill",
+        what + ValueText(diagnostic, mean) + ", mean of " + CountText(blocks.size(), "block"));
+    svg->End();
   }
 }
 
@@ -155,7 +173,7 @@ Figure DrawOperands(const Results& results, const Diagnostic& diagnostic) {
   }
   for (const auto& [at, text] : layout.headings) svg.Text({18, at}, text, "t strong");
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    DrawRow(&svg, rows[i], layout.rows[i], axis, series);
+    DrawRow(&svg, rows[i], layout.rows[i], axis, results, diagnostic, series);
   }
   return Finished(std::move(figure), svg);
 }

@@ -50,6 +50,15 @@ Axis BudgetAxis(const Results& results, double share) {
   return axis;
 }
 
+std::string AtTokens(const Results& results, std::int64_t tokens) {
+  const double ratio = static_cast<double>(tokens) / static_cast<double>(results.block_parameters);
+  return " at " + std::to_string(tokens) + " tokens (D/N " + PerParameterText(ratio) + ")";
+}
+
+std::string ArmAndSeed(const std::string& arm, std::uint64_t seed) {
+  return arm + ", seed " + std::to_string(seed);
+}
+
 std::vector<std::size_t> SeriesOf(const Results& results) {
   std::vector<std::size_t> series(results.arms.size(), 99);
   std::vector<bool> used(8, false);

@@ -33,6 +33,11 @@ double LegendBottom(double width, const std::vector<LegendEntry>& entries);
 // of the axis stays free at either end.
 Axis BudgetAxis(const Results& results, double share);
 
+// " at 1024000 tokens (D/N 5.2)", for the titles of marks.
+std::string AtTokens(const Results& results, std::int64_t tokens);
+// "nvfp4, seed 2".
+std::string ArmAndSeed(const std::string& arm, std::uint64_t seed);
+
 inline Axis Labelled(Axis axis, std::string label) {
   axis.label = std::move(label);
   return axis;

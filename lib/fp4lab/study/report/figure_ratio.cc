@@ -63,7 +63,9 @@ void DrawPublished(Svg* svg, const Box& box, const Axis& axis) {
   svg->Line({box.x, one}, {box.Right(), one}, "zero dash");
   const double middle = box.x + box.width / 2;
   const double y = box.Bottom() - box.height * axis.Fraction(kPublishedRatio);
-  svg->Marker({middle, y}, 2, 6, "s4 hollow");
+  svg->Marker({middle, y}, 2, 6, "s4 hollow",
+              "published: MXFP4 to match NVFP4, r = " + Fixed(kPublishedRatio, 2) +
+                  " at 1T tokens, 8B parameters (arXiv 2509.25149, figure 6b)");
   svg->Text({middle, y - 14}, Fixed(kPublishedRatio, 2), "t strong ink s4", Anchor::kMiddle);
   svg->Line({box.x, box.Bottom()}, {box.Right(), box.Bottom()}, "axis");
   svg->Text({middle, box.Bottom() + 19}, "8B, 1T tokens", "t small", Anchor::kMiddle);
@@ -71,34 +73,56 @@ void DrawPublished(Svg* svg, const Box& box, const Axis& axis) {
   svg->Text({middle, box.Bottom() + 56}, "published", "t", Anchor::kMiddle);
 }
 
+// "mxfp4 to match nvfp4: r = 1.359 [1.214, 1.520] at 2048000 tokens (D/N 10)"
+std::string TitleOf(const Results& results, const TokenRatio& ratio, const std::string& name) {
+  std::string text = name + ": ";
+  if (ratio.identified) {
+    text += (ratio.form == Form::kExtend ? "r = " : "shrink form r' = ") + Fixed(ratio.ratio, 4);
+    if (ratio.interval) text += " " + IntervalText(*ratio.interval, 4);
+  } else {
+    text += "not identified, " + ratio.reason;
+  }
+  text += AtTokens(results, ratio.tokens);
+  return ratio.disagreement.empty() ? text : text + "; not identified: " + ratio.disagreement;
+}
+
 void DrawSeries(Svg* svg, const Panel& panel, const Axis& axis, const Results& results,
                 const Analysis& analysis, const Series& series, double shift) {
   const std::string style = SeriesClass(series.colour);
   std::vector<Dot> line;
   std::vector<bool> filled;
+  std::vector<std::string> titles;
+  svg->BeginSeries(series.text);
   for (const std::int64_t tokens : results.budgets) {
     const TokenRatio* ratio = ShownRatio(analysis, series.pair, tokens);
     const auto x = static_cast<double>(tokens);
     if (!ratio->identified) {
       const bool below = ratio->reason.starts_with('<');
       const double y = below ? panel.Area().Bottom() - 5 : panel.Area().y + 12;
+      svg->BeginTitled(TitleOf(results, *ratio, series.text));
       svg->Text({panel.X(x) + shift, y}, "?", "t strong ink " + style, Anchor::kMiddle);
+      svg->End();
       continue;
     }
     if (ratio->interval) panel.Whisker(x, *ratio->interval, shift, style + " thin");
-    for (const LogRatio& r : ratio->per_seed) {
+    for (std::size_t s = 0; s < ratio->per_seed.size(); ++s) {
+      const LogRatio& r = ratio->per_seed[s];
       const double value = std::exp(r.value);
       if (r.status == LogRatio::Status::kIdentified && value > axis.low && value < axis.high) {
-        svg->Marker(panel.At(x, value, shift + 7), series.colour, 2.2, style + " soft");
+        svg->Marker(panel.At(x, value, shift + 7), series.colour, 2.2, style + " soft",
+                    ArmAndSeed(series.text, results.seeds[s]) + ": " + Fixed(value, 4) +
+                        AtTokens(results, tokens));
       }
     }
     line.push_back(panel.At(x, ratio->ratio, shift));
     filled.push_back(ratio->form == Form::kExtend);
+    titles.push_back(TitleOf(results, *ratio, series.text));
   }
   svg->Polyline(line, style + " thin faint");
   for (std::size_t i = 0; i < line.size(); ++i) {
-    svg->Marker(line[i], series.colour, 4.8, style + (filled[i] ? " fill" : " hollow"));
+    svg->Marker(line[i], series.colour, 4.8, style + (filled[i] ? " fill" : " hollow"), titles[i]);
   }
+  svg->End();
 }
 
 }  // namespace

@@ -74,12 +74,17 @@ Axis TokenAxis(double last) {
 }
 
 void DrawCurve(Svg* svg, const Panel& panel, const std::vector<double>& x,
-               const std::vector<double>& y, const std::string& style) {
+               const std::vector<double>& y, const std::string& style, const std::string& arm) {
   std::vector<Dot> line;
+  std::vector<std::string> values;
   for (std::size_t i = 0; i < x.size(); ++i) {
-    if (std::isfinite(y[i])) line.push_back(panel.At(x[i], y[i]));
+    if (!std::isfinite(y[i])) continue;
+    line.push_back(panel.At(x[i], y[i]));
+    values.push_back(Fixed(y[i], 4) + " at " + Fixed(x[i], 0) + " tokens");
   }
-  svg->Polyline(line, style);
+  svg->BeginSeries(arm);
+  svg->Curve(line, style, arm, values);
+  svg->End();
 }
 
 }  // namespace
@@ -119,9 +124,9 @@ Figure DrawTraining(const Results& results) {
   right.TensorScale(0, "zero");
   for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
     const std::string style = SeriesClass(series[arm]) + " thin";
-    DrawCurve(&svg, left, curves[arm].tokens, curves[arm].loss, style);
+    DrawCurve(&svg, left, curves[arm].tokens, curves[arm].loss, style, results.arms[arm]);
     if (results.arms[arm] == reference) continue;
-    DrawCurve(&svg, right, curves[arm].tokens, curves[arm].gap, style);
+    DrawCurve(&svg, right, curves[arm].tokens, curves[arm].gap, style, results.arms[arm]);
   }
   return Finished(std::move(figure), svg);
 }

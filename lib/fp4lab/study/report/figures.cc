@@ -12,6 +12,7 @@ namespace {
 
 constexpr double kWidth = 760, kHeight = 440;
 constexpr double kLeft = 84, kTop = 62, kPanelHeight = 300;
+constexpr int kDigits = 6;  // of losses and gaps in the titles of marks
 
 // The panel leaves room on its right for the arms' names.
 Box PanelBox(const Results& results) {
@@ -37,27 +38,42 @@ std::string SeedWord(const Results& results) {
   return std::to_string(results.seeds.size()) + (results.seeds.size() == 1 ? " seed" : " seeds");
 }
 
+std::string MeanOf(const Summary& summary) {
+  if (summary.count == 1) return "; one seed";
+  return "; mean of " + std::to_string(summary.count) + " seeds, s.d. " +
+         Fixed(summary.deviation, kDigits);
+}
+
 // Draws one arm of the figure of losses: a mark a seed beside the tick, and the line of the means.
 void DrawLossesOf(Svg* svg, const Panel& panel, const Results& results, const Analysis& analysis,
                   std::size_t arm, std::size_t series) {
-  const std::string style = SeriesClass(series);
+  const std::string style = SeriesClass(series), &name = results.arms[arm];
   const double shift = Beside(arm, results.arms.size(), 5);
   std::vector<Dot> line;
+  std::vector<std::string> titles;
   for (const std::int64_t tokens : results.budgets) {
-    const ArmLoss* loss = analysis.FindLoss(results.arms[arm], tokens, Precision::kTraining);
+    const ArmLoss* loss = analysis.FindLoss(name, tokens, Precision::kTraining);
     if (loss->summary.count == 0) continue;
     line.push_back(panel.At(static_cast<double>(tokens), loss->summary.mean));
+    titles.push_back(name + ": loss " + Fixed(loss->summary.mean, kDigits) +
+                     AtTokens(results, tokens) + MeanOf(loss->summary));
   }
+  svg->BeginSeries(name);
   svg->Polyline(line, style + " line");
   for (const RunResult& run : results.runs) {
-    if (run.arm != results.arms[arm]) continue;
+    if (run.arm != name) continue;
     for (const AnnealedPoint& p : run.points) {
       if (!std::isfinite(p.loss)) continue;
       svg->Marker(panel.At(static_cast<double>(p.tokens), p.loss, shift), series, 3.2,
-                  style + " soft");
+                  style + " soft",
+                  ArmAndSeed(name, run.seed) + ": loss " + Fixed(p.loss, kDigits) +
+                      AtTokens(results, p.tokens));
     }
   }
-  for (const Dot& at : line) svg->Marker(at, series, 4.4, style + " fill");
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    svg->Marker(line[i], series, 4.4, style + " fill", titles[i]);
+  }
+  svg->End();
 }
 
 // Draws one arm of the figure of gaps: mean and interval, with the seeds beside them.
@@ -65,19 +81,31 @@ void DrawGapsOf(Svg* svg, const Panel& panel, const Results& results, const Anal
                 const std::string& arm, std::size_t series, double shift) {
   const std::string style = SeriesClass(series);
   std::vector<Dot> line;
+  std::vector<std::string> titles;
+  svg->BeginSeries(arm);
   for (const std::int64_t tokens : results.budgets) {
     const LossGap* gap =
         analysis.FindGap(arm, results.question.reference, tokens, Precision::kTraining);
     if (gap == nullptr || gap->summary.count == 0) continue;
     const auto x = static_cast<double>(tokens);
     line.push_back(panel.At(x, gap->summary.mean, shift));
+    titles.push_back(arm + ": gap " + Signed(gap->summary.mean, kDigits) +
+                     (gap->interval ? " " + IntervalText(*gap->interval, kDigits) : "") +
+                     AtTokens(results, tokens) + MeanOf(gap->summary));
     if (gap->interval) panel.Whisker(x, *gap->interval, shift, style + " thin");
-    for (const auto& value : gap->per_seed) {
-      if (value) svg->Marker(panel.At(x, *value, shift + 7), series, 2.2, style + " soft");
+    for (std::size_t s = 0; s < gap->per_seed.size(); ++s) {
+      const std::optional<double>& value = gap->per_seed[s];
+      if (!value) continue;
+      svg->Marker(panel.At(x, *value, shift + 7), series, 2.2, style + " soft",
+                  ArmAndSeed(arm, results.seeds[s]) + ": gap " + Signed(*value, kDigits) +
+                      AtTokens(results, tokens));
     }
   }
   svg->Polyline(line, style + " thin faint");
-  for (const Dot& at : line) svg->Marker(at, series, 4.6, style + " fill");
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    svg->Marker(line[i], series, 4.6, style + " fill", titles[i]);
+  }
+  svg->End();
 }
 
 // All values that the y axis of the figure of gaps must cover.

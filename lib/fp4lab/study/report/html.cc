@@ -1,21 +1,20 @@
 #include "fp4lab/study/report/html.h"
 
 #include "fp4lab/base/text.h"
+#include "fp4lab/study/report/page_script.h"
 #include "fp4lab/study/report/svg.h"
 
 namespace fp4lab::study {
 namespace {
 
 constexpr std::string_view kStyle = R"(
-:root{color-scheme:light dark;--ink:#1f2430;--soft:#5d6572;--line:#dfe3e9;--paper:#fff;--tint:#f4f5f8;
---good:#00694f;--bad:#b3261e;--open:#7a5b00}
-@media (prefers-color-scheme:dark){:root{--ink:#e8eaee;--soft:#a4acb9;--line:#2f3641;--paper:#14171c;
---tint:#1b2027;--good:#2ecc9f;--bad:#ff8a80;--open:#e6b422}}
+:root{color-scheme:light;--ink:#1f2430;--soft:#5d6572;--line:#dfe3e9;--paper:#fff;--tint:#f4f5f8;
+--good:#00694f;--bad:#b3261e;--open:#7a5b00;--ring:#0072b2}
 *{box-sizing:border-box}
 body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.55 "Helvetica Neue",Helvetica,Arial,
-"Liberation Sans",sans-serif}
+"Liberation Sans",sans-serif;overflow-wrap:break-word}
 main{max-width:1040px;margin:0 auto;padding:40px 24px 72px}
-h1{font-size:28px;line-height:1.25;margin:0 0 8px}
+h1{font-size:28px;line-height:1.25;margin:0 0 8px;padding-right:44px}
 h2{font-size:20px;margin:44px 0 10px;padding-top:18px;border-top:1px solid var(--line)}
 h3{font-size:16px;margin:26px 0 8px}
 p{margin:8px 0 12px;max-width:780px}.lead{color:var(--soft)}
@@ -23,10 +22,12 @@ p{margin:8px 0 12px;max-width:780px}.lead{color:var(--soft)}
 .card{background:var(--tint);border-radius:8px;padding:14px 16px}
 .card b{display:block;font-size:26px;line-height:1.25;font-variant-numeric:tabular-nums}
 .card span{display:block;color:var(--soft);font-size:14px;line-height:1.4}
-figure{margin:26px 0}figure svg{display:block;width:100%;max-width:860px;height:auto}
+figure{position:relative;max-width:860px;margin:26px 0}
+figure svg{display:block;width:100%;min-width:600px;height:auto}
 figcaption,.note{color:var(--soft);font-size:14px;line-height:1.5}
 figcaption{margin-top:6px;max-width:780px}
 .scroll{overflow-x:auto;margin:10px 0 18px}
+.plot{overflow-x:auto}
 table{border-collapse:collapse;font-size:14px;line-height:1.4;font-variant-numeric:tabular-nums}
 caption{text-align:left;color:var(--soft);padding:0 0 6px}
 th,td{padding:5px 14px 5px 0;text-align:right;vertical-align:top;white-space:nowrap;
@@ -40,7 +41,37 @@ code{font-size:13px;overflow-wrap:anywhere}
 details summary{cursor:pointer;color:var(--soft);margin:10px 0}
 pre{overflow-x:auto;font-size:12px;line-height:1.45;background:var(--tint);padding:12px;
 border-radius:8px}
+.bar{position:absolute;top:0;right:0;display:flex;gap:6px}body>.bar{top:14px;right:14px}
+button{font:inherit;font-size:12px;line-height:1;min-width:30px;padding:6px 8px;color:var(--soft);
+background:var(--paper);border:1px solid var(--line);border-radius:6px;cursor:pointer}
+button:hover{color:var(--ink);border-color:var(--soft)}body>.bar button{font-size:16px}
+.key{cursor:pointer}.key.off{opacity:.35}.series.off{display:none}
+.key:focus{outline:none}.key:focus-visible{outline:2px solid var(--ring);outline-offset:2px}
+.ring{fill:none;stroke:var(--ring);stroke-width:2;pointer-events:none}
+.tip{position:fixed;z-index:1;max-width:min(340px,calc(100vw - 8px));padding:6px 10px;
+font-size:13px;line-height:1.4;color:var(--paper);background:var(--ink);border-radius:6px;
+pointer-events:none;font-variant-numeric:tabular-nums}
+[hidden]{display:none}
+@media (max-width:640px){main{padding:20px 14px 48px}h1{font-size:22px}.card b{font-size:22px}
+figure .bar{position:static;margin-top:8px}button{padding:9px 12px}}
+@media print{body{font-size:11pt}main{max-width:none;padding:0}.bar,.tip,.ring,.needs-script{display:none}
+figure,.card,tr,h1+p,.warning{break-inside:avoid}h1,h2,h3,caption{break-after:avoid}
+figure svg{min-width:0;max-height:22cm}.scroll,.plot,pre{overflow:visible}
+table{font-size:8pt}th,td{padding-right:8px;white-space:normal}pre{white-space:pre-wrap}}
 )";
+
+constexpr std::string_view kDarkStyle = R"(
+:root{color-scheme:dark;--ink:#e8eaee;--soft:#a4acb9;--line:#2f3641;--paper:#14171c;--tint:#1b2027;
+--good:#2ecc9f;--bad:#ff8a80;--open:#e6b422;--ring:#4fb0ea}
+)";
+
+// Dark colours are for screens, so that paper has the light ones. The page's script changes the
+// medium of these styles.
+constexpr std::string_view kDarkMedium = "media=\"screen and (prefers-color-scheme:dark)\"";
+
+std::string StyleElement(std::string_view attributes, std::string_view rules) {
+  return "<style" + std::string(attributes) + ">" + std::string(rules) + "</style>\n";
+}
 
 std::string Row(const std::string& tag, const std::vector<std::string>& cells,
                 std::size_t text_columns) {
@@ -69,10 +100,16 @@ std::string HtmlTable::Html() const {
 }
 
 std::string HtmlPage(std::string_view title, std::string_view body) {
+  const std::string dark(kDarkMedium);
   return "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-         "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n<title>" +
-         EscapedMarkup(title) + "</title>\n<style>" + std::string(kStyle) +
-         "</style>\n</head>\n<body>\n<main>\n" + std::string(body) + "</main>\n</body>\n</html>\n";
+         "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
+         "<meta http-equiv=\"Content-Security-Policy\" content=\"" +
+         PagePolicy() + "\">\n<title>" + EscapedMarkup(title) + "</title>\n" +
+         StyleElement("", kStyle) + StyleElement(" class=\"dark\" " + dark, kDarkStyle) +
+         StyleElement(" class=\"figures\"", "\n" + FigureStyle(false)) +
+         StyleElement(" class=\"figures dark\" " + dark, "\n" + FigureStyle(true)) +
+         "</head>\n<body>\n<main>\n" + std::string(body) + "</main>\n<script>" +
+         std::string(PageScript()) + "</script>\n</body>\n</html>\n";
 }
 
 }  // namespace fp4lab::study

@@ -21,7 +21,8 @@ struct HtmlTable {
   std::string Html() const;
 };
 
-// The whole document around `body`.
+// The whole document around `body`: the styles of page and figures for screens, light and dark, and
+// for paper, and the page's script (page_script.h).
 std::string HtmlPage(std::string_view title, std::string_view body);
 
 }  // namespace fp4lab::study

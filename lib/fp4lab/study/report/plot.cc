@@ -157,10 +157,12 @@ void Panel::EndLabels(const std::vector<EndLabel>& labels, double x) const {
   const double from = X(x) + 30, to = box_.Right() + 12;
   for (std::size_t i = 0; i < labels.size(); ++i) {
     const std::string series = SeriesClass(labels[i].series);
+    svg_->BeginKey(labels[i].text);
     if (to - from > 8) {
       svg_->Polyline({{from, wanted[i]}, {to - 4, places[i]}}, series + " thin faint");
     }
     svg_->Text({to, places[i] + 4.5}, labels[i].text, "t strong ink " + series);
+    svg_->End();
   }
 }
 
@@ -174,8 +176,10 @@ double Legend(Svg* svg, Dot at, double width, const std::vector<LegendEntry>& en
       x = at.x;
       y += 20;
     }
+    svg->BeginKey(entry.text);
     svg->Marker({x + 6, y - 4.5}, entry.shape, 4.5, SeriesClass(entry.series) + " fill");
     svg->Text({x + 16, y}, entry.text, "t");
+    svg->End();
     x += needed + 16;
   }
   return y - at.y + 20;

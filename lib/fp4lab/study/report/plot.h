@@ -65,8 +65,9 @@ class Panel {
     std::string text;
     std::size_t series = 0;
   };
-  // Draws labels to the right of the panel, each as near as possible to the end of its line at
-  // (x, y), with a thin connecting line where there is room for it.
+  // Draws labels, which are the keys of their series, to the right of the panel, each as near as
+  // possible to the end of its line at (x, y), with a thin connecting line where there is room for
+  // it.
   void EndLabels(const std::vector<EndLabel>& labels, double x) const;
 
  private:
@@ -84,7 +85,8 @@ struct LegendEntry {
   std::string text;
   std::size_t series = 0, shape = 0;
 };
-// Draws markers with names in rows from `at` on, wrapped at `width`. Returns the height used, px.
+// Draws markers with names, the keys of their series, in rows from `at` on, wrapped at `width`.
+// Returns the height used, px.
 double Legend(Svg* svg, Dot at, double width, const std::vector<LegendEntry>& entries);
 
 }  // namespace fp4lab::study

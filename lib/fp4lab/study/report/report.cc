@@ -70,6 +70,20 @@ constexpr std::string_view kMethod =
     "size, data and tokens per parameter, so a ratio without D/N and s cannot be compared, "
     "and one number is not a property of a format.</p>\n";
 
+constexpr std::string_view kHint =
+    "<p class=\"note needs-script\" hidden>Point at a mark, or tap it, for its values; click a "
+    "name "
+    "to hide or show its series. By keyboard: Tab to a name, arrows to its marks, Enter to hide or "
+    "show.</p>\n";
+
+// The figure with its caption; `study` begins the names of the files that the figure is saved as.
+std::string FigureHtml(const Figure& figure, const std::string& study) {
+  const std::string file = study + "-" + std::filesystem::path(figure.file).stem().string();
+  return "<figure data-file=\"" + EscapedMarkup(file) + "\">\n<div class=\"plot\">\n" +
+         figure.embedded + "</div>\n<figcaption>" + EscapedMarkup(figure.caption) +
+         "</figcaption>\n</figure>\n";
+}
+
 // "1.2M block parameters: bf16, nvfp4"
 std::string ModelTitle(const Results& results) {
   return TokensText(static_cast<double>(results.block_parameters)) +
@@ -83,10 +97,9 @@ std::string Sections(const Results& results, const Analysis& analysis) {
       "<h2>Criteria</h2>\n<p>Stated before the runs; each is judged by the losses in the "
       "precision of the training.</p>\n" +
       CriteriaTable(analysis);
-  body += "<h2>Figures</h2>\n";
+  body += "<h2>Figures</h2>\n" + std::string(kHint);
   for (const Figure& figure : DrawFigures(results, analysis)) {
-    body += "<figure>\n" + figure.embedded + "<figcaption>" + EscapedMarkup(figure.caption) +
-            "</figcaption>\n</figure>\n";
+    body += FigureHtml(figure, results.name);
   }
   body += "<h2>Losses</h2>\n" + LossTable(results, analysis);
   body += "<h2>Paired differences</h2>\n" + GapTable(results, analysis);

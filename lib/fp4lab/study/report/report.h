@@ -20,7 +20,7 @@ struct ModelReport {
   Analysis analysis;
 };
 
-// A self-contained page: style and figures inline, no scripts, nothing fetched. A study of several
+// A self-contained page: style, figures and script inline, nothing fetched. A study of several
 // models has the sections of each, one model after the other.
 std::string ReportHtml(const std::vector<ModelReport>& models);
 std::string ReportHtml(const Results& results, const Analysis& analysis);

@@ -8,30 +8,40 @@
 namespace fp4lab::study {
 namespace {
 
+// Everything of the style that is no colour.
+constexpr std::string_view kShapes =
+    R"(.f4{font-family:"Helvetica Neue",Helvetica,Arial,"Liberation Sans",sans-serif}
+.f4 .t{font-size:13px}.f4 .small{font-size:12px}.f4 .strong{font-weight:600}
+.f4 .title{font-size:16px;font-weight:600}.f4 .axis,.f4 .grid{stroke-width:1}
+.f4 .zero{stroke-width:1.2}.f4 .line,.f4 .thin{fill:none;stroke:currentColor;stroke-linejoin:round}
+.f4 .line{stroke-width:2}.f4 .thin{stroke-width:1.3}.f4 .faint{opacity:.45}
+.f4 .dash{stroke-dasharray:5 4}.f4 .fill{fill:currentColor}.f4 .soft{fill:currentColor;opacity:.4}
+.f4 .hollow{stroke:currentColor;stroke-width:1.8}
+)";
+
+struct Colour {
+  std::string_view selector, property, light, dark;
+};
+
 // The series have colours after Okabe and Ito (2008), which are distinguishable with any colour
 // vision, and lighter ones on dark backgrounds; the reference is neutral.
-constexpr std::string_view kStyle = R"(<style>
-.f4{font-family:"Helvetica Neue",Helvetica,Arial,"Liberation Sans",sans-serif}
-.f4 .bg{fill:#fff}.f4 .t{fill:#1f2430;font-size:13px}.f4 .small{font-size:12px}
-.f4 .strong{font-weight:600}.f4 .muted{fill:#5d6572}.f4 .title{font-size:16px;font-weight:600}
-.f4 .axis{stroke:#5d6572;stroke-width:1}.f4 .grid{stroke:#e3e6eb;stroke-width:1}
-.f4 .zero{stroke:#5d6572;stroke-width:1.2}.f4 .stripe{fill:#f4f5f8}
-.f4 .line{fill:none;stroke:currentColor;stroke-width:2;stroke-linejoin:round}
-.f4 .thin{fill:none;stroke:currentColor;stroke-width:1.3;stroke-linejoin:round}
-.f4 .faint{opacity:.45}.f4 .dash{stroke-dasharray:5 4}.f4 .fill{fill:currentColor}
-.f4 .soft{fill:currentColor;opacity:.4}
-.f4 .hollow{fill:#fff;stroke:currentColor;stroke-width:1.8}
-.f4 .ink{fill:currentColor}
-.f4 .s0{color:#4a505c}.f4 .s1{color:#0072b2}.f4 .s2{color:#00866a}.f4 .s3{color:#d55e00}
-.f4 .s4{color:#a3408f}.f4 .s5{color:#a97800}.f4 .s6{color:#3d9bd1}.f4 .s7{color:#8a5a44}
-@media (prefers-color-scheme:dark){
-.f4 .bg{fill:#14171c}.f4 .t{fill:#e8eaee}.f4 .muted{fill:#a4acb9}
-.f4 .axis{stroke:#a4acb9}.f4 .grid{stroke:#2b313b}.f4 .zero{stroke:#a4acb9}
-.f4 .stripe{fill:#1b2027}.f4 .hollow{fill:#14171c}.f4 .ink{fill:currentColor}
-.f4 .s0{color:#c3c9d3}.f4 .s1{color:#4fb0ea}.f4 .s2{color:#2ecc9f}.f4 .s3{color:#ff8b3d}
-.f4 .s4{color:#e39ad2}.f4 .s5{color:#e6b422}.f4 .s6{color:#9ad4f5}.f4 .s7{color:#cf9c83}}
-</style>
-)";
+constexpr std::array kColours = {Colour{".bg", "fill", "#fff", "#14171c"},
+                                 Colour{".t", "fill", "#1f2430", "#e8eaee"},
+                                 Colour{".muted", "fill", "#5d6572", "#a4acb9"},
+                                 Colour{".axis", "stroke", "#5d6572", "#a4acb9"},
+                                 Colour{".grid", "stroke", "#e3e6eb", "#2b313b"},
+                                 Colour{".zero", "stroke", "#5d6572", "#a4acb9"},
+                                 Colour{".stripe", "fill", "#f4f5f8", "#1b2027"},
+                                 Colour{".hollow", "fill", "#fff", "#14171c"},
+                                 Colour{".ink", "fill", "currentColor", "currentColor"},
+                                 Colour{".s0", "color", "#4a505c", "#c3c9d3"},
+                                 Colour{".s1", "color", "#0072b2", "#4fb0ea"},
+                                 Colour{".s2", "color", "#00866a", "#2ecc9f"},
+                                 Colour{".s3", "color", "#d55e00", "#ff8b3d"},
+                                 Colour{".s4", "color", "#a3408f", "#e39ad2"},
+                                 Colour{".s5", "color", "#a97800", "#e6b422"},
+                                 Colour{".s6", "color", "#3d9bd1", "#9ad4f5"},
+                                 Colour{".s7", "color", "#8a5a44", "#cf9c83"}};
 
 constexpr double kInset = 18;  // left margin of the figures' titles, px
 
@@ -64,7 +74,18 @@ std::string Points(const std::vector<Dot>& points) {
   return text;
 }
 
+std::string Title(std::string_view text) { return "<title>" + EscapedMarkup(text) + "</title>"; }
+
 }  // namespace
+
+std::string FigureStyle(bool dark) {
+  std::string text(dark ? "" : kShapes);
+  for (const Colour& c : kColours) {
+    text += ".f4 " + std::string(c.selector) + "{" + std::string(c.property) + ":" +
+            std::string(dark ? c.dark : c.light) + "}\n";
+  }
+  return text;
+}
 
 double TextWidth(std::string_view text, double size) {
   double thousandths = 0;
@@ -80,40 +101,54 @@ Svg::Svg(double width, double height, std::string_view title, std::string_view d
     : width_(width), height_(height), title_(title), description_(description) {}
 
 void Svg::Line(Dot a, Dot b, std::string_view style) {
-  body_ += "<line" + Attribute("class", style) + Attribute("x1", Px(a.x)) +
-           Attribute("y1", Px(a.y)) + Attribute("x2", Px(b.x)) + Attribute("y2", Px(b.y)) + "/>\n";
+  Add("<line" + Attribute("class", style) + Attribute("x1", Px(a.x)) + Attribute("y1", Px(a.y)) +
+      Attribute("x2", Px(b.x)) + Attribute("y2", Px(b.y)) + "/>\n");
 }
 
 void Svg::Polyline(const std::vector<Dot>& points, std::string_view style) {
   if (points.size() < 2) return;
-  body_ += "<polyline" + Attribute("class", style) + Attribute("points", Points(points)) + "/>\n";
+  Add("<polyline" + Attribute("class", style) + Attribute("points", Points(points)) + "/>\n");
+}
+
+void Svg::Curve(const std::vector<Dot>& points, std::string_view style, std::string_view title,
+                const std::vector<std::string>& values) {
+  if (points.size() < 2) return;
+  const std::string front =
+      "<polyline" + Attribute("class", style) + Attribute("points", Points(points));
+  const std::string back = ">" + Title(title) + "</polyline>\n";
+  standalone_ += front + back;
+  embedded_ += front + Attribute("data-values", EscapedMarkup(Joined(values, "|"))) + back;
 }
 
 void Svg::Rect(double x, double y, double width, double height, std::string_view style) {
-  body_ += "<rect" + Attribute("class", style) + Attribute("x", Px(x)) + Attribute("y", Px(y)) +
-           Attribute("width", Px(width)) + Attribute("height", Px(height)) + "/>\n";
+  Add("<rect" + Attribute("class", style) + Attribute("x", Px(x)) + Attribute("y", Px(y)) +
+      Attribute("width", Px(width)) + Attribute("height", Px(height)) + "/>\n");
 }
 
 void Svg::Text(Dot at, std::string_view text, std::string_view style, Anchor anchor,
                double degrees) {
   constexpr std::string_view kAnchors[] = {"start", "middle", "end"};
-  body_ +=
+  std::string element =
       "<text" + Attribute("class", style) + Attribute("x", Px(at.x)) + Attribute("y", Px(at.y));
   if (anchor != Anchor::kStart) {
-    body_ += Attribute("text-anchor", kAnchors[static_cast<std::size_t>(anchor)]);
+    element += Attribute("text-anchor", kAnchors[static_cast<std::size_t>(anchor)]);
   }
   if (degrees != 0) {
-    body_ +=
+    element +=
         Attribute("transform", "rotate(" + Px(degrees) + " " + Px(at.x) + " " + Px(at.y) + ")");
   }
-  body_ += ">" + EscapedMarkup(text) + "</text>\n";
+  Add(element + ">" + EscapedMarkup(text) + "</text>\n");
 }
 
-void Svg::Marker(Dot at, std::size_t shape, double radius, std::string_view style) {
+void Svg::Marker(Dot at, std::size_t shape, double radius, std::string_view style,
+                 std::string_view title) {
   const double r = radius;
+  const auto add = [&](const std::string& tag, const std::string& attributes) {
+    const std::string front = "<" + tag + Attribute("class", style) + attributes;
+    Add(front + (title.empty() ? "/>\n" : ">" + Title(title) + "</" + tag + ">\n"));
+  };
   if (shape % 4 == 0) {
-    body_ += "<circle" + Attribute("class", style) + Attribute("cx", Px(at.x)) +
-             Attribute("cy", Px(at.y)) + Attribute("r", Px(r)) + "/>\n";
+    add("circle", Attribute("cx", Px(at.x)) + Attribute("cy", Px(at.y)) + Attribute("r", Px(r)));
     return;
   }
   std::vector<Dot> corners;  // corners of a shape with about the circle's area
@@ -128,7 +163,18 @@ void Svg::Marker(Dot at, std::size_t shape, double radius, std::string_view styl
     const double h = 1.2 * r;
     corners = {{at.x, at.y - h}, {at.x + h, at.y + 0.8 * h}, {at.x - h, at.y + 0.8 * h}};
   }
-  body_ += "<polygon" + Attribute("class", style) + Attribute("points", Points(corners)) + "/>\n";
+  add("polygon", Attribute("points", Points(corners)));
+}
+
+void Svg::BeginTitled(std::string_view title) { Add("<g>" + Title(title) + "\n"); }
+
+void Svg::Begin(std::string_view kind, std::string_view name) {
+  Add("<g" + Attribute("class", kind) + Attribute("data-series", EscapedMarkup(name)) + ">\n");
+}
+
+void Svg::Add(const std::string& text) {
+  standalone_ += text;
+  embedded_ += text;
 }
 
 std::string Svg::Document(bool standalone) const {
@@ -138,14 +184,13 @@ std::string Svg::Document(bool standalone) const {
       "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"f4\" role=\"img\"" +
       Attribute("width", Px(width_ - left)) + Attribute("height", Px(height_)) +
       Attribute("viewBox", Px(left) + " 0 " + Px(width_ - left) + " " + Px(height_)) + ">\n";
-  text += "<title>" + EscapedMarkup(title_) + "</title>\n<desc>" + EscapedMarkup(description_) +
-          "</desc>\n";
-  text += kStyle;
-  if (standalone) {
-    text += "<rect class=\"bg\" x=\"0\" y=\"0\"" + Attribute("width", Px(width_)) +
-            Attribute("height", Px(height_)) + "/>\n";
-  }
-  return text + body_ + "</svg>\n";
+  text += Title(title_) + "\n<desc>" + EscapedMarkup(description_) + "</desc>\n";
+  if (!standalone) return text + embedded_ + "</svg>\n";
+  text += "<style>\n" + FigureStyle(false) + "@media (prefers-color-scheme:dark){\n" +
+          FigureStyle(true) + "}\n</style>\n";
+  text += "<rect class=\"bg\" x=\"0\" y=\"0\"" + Attribute("width", Px(width_)) +
+          Attribute("height", Px(height_)) + "/>\n";
+  return text + standalone_ + "</svg>\n";
 }
 
 }  // namespace fp4lab::study
