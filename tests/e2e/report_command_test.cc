@@ -1,6 +1,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/json.h"
@@ -61,6 +62,47 @@ TEST_CASE("fp4lab study report refuses results whose numbers were edited", "[too
   CHECK_THAT(edited.error, ContainsSubstring("results.json: was changed after fp4lab wrote it"));
   CHECK_THAT(edited.error, ContainsSubstring("fp4lab study run"));
   CHECK(ReadFile(results) == text);
+}
+
+TEST_CASE("fp4lab study report puts several studies on one page, in a folder of its own",
+          "[tools]") {
+  const Folder folder;
+  const std::string fixture =
+      std::string(std::getenv("FP4LAB_SOURCE_DIR")) + "/tests/study/synthetic_results.json";
+  WriteFileAtomically(folder.path / "two/results.json", ReadFile(fixture));
+  const std::string two = (folder.path / "two").string(), out = (folder.path / "out").string();
+  const ProcessResult nowhere = RunProgram({"study", "report", fixture, two});
+  CHECK(nowhere.exit_code == 1);
+  CHECK(IsOneLine(nowhere.error));
+  CHECK_THAT(nowhere.error, ContainsSubstring("--out-dir"));
+  const ProcessResult run = RunProgram({"study", "report", fixture, two, "--out-dir", out});
+  CHECK(run.exit_code == 0);
+  CHECK_THAT(run.output, ContainsSubstring("report: " + out + "/report.html"));
+  CHECK_THAT(ReadFile(folder.path / "out/report.html"),
+             ContainsSubstring("2 studies side by side"));
+}
+
+TEST_CASE("fp4lab study report lays a curve of the reader's own over the training curves",
+          "[tools]") {
+  const Folder folder;
+  const std::string fixture =
+      std::string(std::getenv("FP4LAB_SOURCE_DIR")) + "/tests/study/synthetic_results.json";
+  const std::string curve = (folder.path / "curve.csv").string();
+  WriteFileAtomically(curve, "Wall time,Step,Value\n1,500,2\n2,1000,1.75\n");
+  const std::string out = (folder.path / "out").string();
+  const std::vector<std::string> command = {"study", "report",    fixture,        "--out-dir",
+                                            out,     "--overlay", "mine=" + curve};
+  const ProcessResult unknown = RunProgram(command);
+  CHECK(unknown.exit_code == 1);
+  CHECK(IsOneLine(unknown.error));
+  CHECK_THAT(unknown.error, ContainsSubstring("curve.csv: line 2: ") &&
+                                ContainsSubstring("--overlay-tokens-per-step"));
+  CHECK_FALSE(std::filesystem::exists(folder.path / "out"));
+  std::vector<std::string> with_tokens = command;
+  with_tokens.insert(with_tokens.end(), {"--overlay-tokens-per-step", "2048"});
+  CHECK(RunProgram(with_tokens).exit_code == 0);
+  CHECK_THAT(ReadFile(folder.path / "out/figures/training.svg"),
+             ContainsSubstring("mine (your own curve)"));
 }
 
 TEST_CASE("fp4lab study report refuses what is no results file, in one line", "[tools]") {

@@ -6,7 +6,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace fp4lab;
   OneLineOrNothing([&] {
     Json json = ParseJson({reinterpret_cast<const char*>(data), size}, "x.json");
-    study::MakeReport(json, "x.json", /*draws=*/8);
+    study::MakeReport(study::AnalyzeStudy("x.json", std::move(json), /*draws=*/8));
   });
   return 0;
 }

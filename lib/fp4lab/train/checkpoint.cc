@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/hash.h"
@@ -48,6 +49,50 @@ std::string Difference(const Json& here, const Json& there, const std::string& p
   return "";
 }
 
+// Throws Error unless the bytes begin as a checkpoint of this version does.
+void CheckFront(std::span<const std::byte> bytes, const std::string& where) {
+  if (bytes.size() < kMagic.size() || Text(bytes.first(kMagic.size())) != kMagic) {
+    throw Error(where, "is not an fp4lab checkpoint");
+  }
+  if (bytes.size() < kFront + kHash) throw Error(where, "checkpoint is truncated");
+  const auto version = Load<std::uint32_t>(bytes, 8);
+  if (version != kCheckpointVersion) {
+    throw Error(where, "checkpoint version " + std::to_string(version) + ", this program reads " +
+                           std::to_string(kCheckpointVersion) +
+                           "; continue with the fp4lab that wrote it, or start anew elsewhere");
+  }
+}
+
+// Everything before the payload.
+struct Front {
+  CheckpointHeader header;
+  std::size_t size = 0, floats = 0;  // bytes before the payload; numbers in it
+};
+
+Front ReadFront(std::span<const std::byte> bytes, const std::string& where) {
+  CheckFront(bytes, where);
+  const std::size_t content = bytes.size() - kHash;
+  const auto json_size = Load<std::uint64_t>(bytes, 12);
+  if (json_size > content - kFront) throw Error(where, "checkpoint header is malformed");
+  const Json json = ParseJson(Text(bytes.subspan(kFront, json_size)), where);
+  Front front{{}, kFront + json_size, 0};
+  JsonObject o(json, where);
+  const Json *configuration = o.Member("configuration"), *run = o.Member("run");
+  std::uint64_t floats = 0;
+  o.Require("step", &front.header.step);
+  o.Require("payload_floats", &floats);
+  o.Finish();
+  const std::size_t payload = content - front.size;
+  if (configuration == nullptr || payload % sizeof(float) != 0 ||
+      payload / sizeof(float) != floats) {
+    throw Error(where, "checkpoint header does not fit its payload");
+  }
+  front.floats = floats;
+  front.header.configuration = *configuration;
+  if (run != nullptr) front.header.run = *run;
+  return front;
+}
+
 }  // namespace
 
 void WriteCheckpoint(const CheckpointHeader& header,
@@ -82,40 +127,22 @@ std::vector<std::byte> WriteCheckpoint(const CheckpointHeader& header,
   return out;
 }
 
+CheckpointHeader ReadCheckpointHeader(std::span<const std::byte> bytes, const std::string& where) {
+  return ReadFront(bytes, where).header;
+}
+
 Checkpoint ReadCheckpoint(std::span<const std::byte> bytes, const std::string& where) {
-  if (bytes.size() < kMagic.size() || Text(bytes.first(kMagic.size())) != kMagic) {
-    throw Error(where, "is not an fp4lab checkpoint");
-  }
-  if (bytes.size() < kFront + kHash) throw Error(where, "checkpoint is truncated");
-  const auto version = Load<std::uint32_t>(bytes, 8);
-  if (version != kCheckpointVersion) {
-    throw Error(where, "checkpoint version " + std::to_string(version) + ", this program reads " +
-                           std::to_string(kCheckpointVersion) +
-                           "; continue with the fp4lab that wrote it, or start anew elsewhere");
-  }
+  CheckFront(bytes, where);
   const std::span<const std::byte> content = bytes.first(bytes.size() - kHash);
   if (Sha256(content) != Text(bytes.last(kHash))) {
     throw Error(where, "checkpoint is truncated or damaged: its SHA-256 does not match");
   }
-  const auto json_size = Load<std::uint64_t>(bytes, 12);
-  if (json_size > content.size() - kFront) throw Error(where, "checkpoint header is malformed");
-  const Json json = ParseJson(Text(content.subspan(kFront, json_size)), where);
-  Checkpoint checkpoint;
-  JsonObject o(json, where);
-  const Json *configuration = o.Member("configuration"), *run = o.Member("run");
-  std::uint64_t floats = 0;
-  o.Require("step", &checkpoint.header.step);
-  o.Require("payload_floats", &floats);
-  o.Finish();
-  const std::span<const std::byte> payload = content.subspan(kFront + json_size);
-  if (configuration == nullptr || payload.size() % sizeof(float) != 0 ||
-      payload.size() / sizeof(float) != floats) {
-    throw Error(where, "checkpoint header does not fit its payload");
+  Front front = ReadFront(bytes, where);
+  Checkpoint checkpoint{std::move(front.header), std::vector<float>(front.floats)};
+  if (front.floats > 0) {
+    std::memcpy(checkpoint.payload.data(), content.data() + front.size,
+                front.floats * sizeof(float));
   }
-  checkpoint.header.configuration = *configuration;
-  if (run != nullptr) checkpoint.header.run = *run;
-  checkpoint.payload.resize(floats);
-  if (floats > 0) std::memcpy(checkpoint.payload.data(), payload.data(), payload.size());
   return checkpoint;
 }
 

@@ -43,6 +43,10 @@ struct Checkpoint {
 };
 Checkpoint ReadCheckpoint(std::span<const std::byte> bytes, const std::string& where);
 
+// The header alone, for a look at a run at work: of mapped bytes it reads the first pages, and it
+// verifies no hash. Throws Error as ReadCheckpoint does.
+CheckpointHeader ReadCheckpointHeader(std::span<const std::byte> bytes, const std::string& where);
+
 // The first member, as "model/layers: 4 here, 2 there", in which two JSON values differ; "" if
 // none.
 std::string FirstDifference(const Json& here, const Json& there);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <map>
 
+#include "fp4lab/base/text.h"
 #include "fp4lab/study/analysis/number_text.h"
 #include "fp4lab/study/report/figure_parts.h"
 #include "fp4lab/study/report/figures.h"
@@ -65,6 +66,20 @@ MeanCurves ShownCurves(const Results& results, const std::string& arm) {
   return curves;
 }
 
+// The part of an overlay from a twentieth of `last` tokens to `last`.
+Overlay ShownOverlay(const Overlay& overlay, double last) {
+  Overlay shown{overlay.label + " (your own curve)", {}, {}};
+  for (std::size_t i = 0; i < overlay.tokens.size(); ++i) {
+    if (overlay.tokens[i] < last / 20 || overlay.tokens[i] > last) continue;
+    shown.tokens.push_back(overlay.tokens[i]);
+    shown.loss.push_back(overlay.loss[i]);
+  }
+  return shown;
+}
+
+// Series 4 to 7, of which the arms of most studies use none.
+std::size_t SeriesOfOverlay(std::size_t index) { return 4 + index % 4; }
+
 Axis TokenAxis(double last) {
   Axis axis{0, last > 0 ? last : 1, false, "training tokens", {}};
   for (const Tick& tick : RoundTicks(0, axis.high, 4)) {
@@ -89,7 +104,7 @@ void DrawCurve(Svg* svg, const Panel& panel, const std::vector<double>& x,
 
 }  // namespace
 
-Figure DrawTraining(const Results& results) {
+Figure DrawTraining(const Results& results, const std::vector<Overlay>& overlays) {
   constexpr double kWidth = 760, kPanelWidth = 274, kPanelHeight = 250;
   const std::vector<std::size_t> series = SeriesOf(results);
   const std::string& reference = results.question.reference;
@@ -113,6 +128,19 @@ Figure DrawTraining(const Results& results) {
     gaps.insert(gaps.end(), curves[arm].gap.begin(), curves[arm].gap.end());
     if (!curves[arm].tokens.empty()) last = std::max(last, curves[arm].tokens.back());
   }
+  std::vector<Overlay> own;
+  for (std::size_t i = 0; i < overlays.size(); ++i) {
+    own.push_back(ShownOverlay(overlays[i], last));
+    entries.push_back({own[i].label, SeriesOfOverlay(i), SeriesOfOverlay(i)});
+    losses.insert(losses.end(), own[i].loss.begin(), own[i].loss.end());
+    figure.caption += i == 0 ? " Dashed: curves of the reader, not of fp4lab, as given: " : "; ";
+    figure.caption += overlays[i].label + ", " + std::to_string(own[i].loss.size()) + " of " +
+                      CountText(overlays[i].loss.size(), "point") + " in this range of tokens";
+  }
+  if (!own.empty()) {
+    figure.caption +=
+        ". Another model, text or vocabulary makes their level another; compare shapes.";
+  }
   const double top = LegendBottom(kWidth, entries);
   Svg svg(kWidth, top + kPanelHeight + 60, figure.title, figure.caption);
   DrawTitle(&svg, figure.title, results);
@@ -122,6 +150,10 @@ Figure DrawTraining(const Results& results) {
   const Panel right(&svg, {456, top, kPanelWidth, kPanelHeight}, TokenAxis(last),
                     Labelled(AxisAround(gaps, 0.06, 6), "difference to " + reference + ", nats"));
   right.TensorScale(0, "zero");
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    DrawCurve(&svg, left, own[i].tokens, own[i].loss,
+              SeriesClass(SeriesOfOverlay(i)) + " thin dash", own[i].label);
+  }
   for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
     const std::string style = SeriesClass(series[arm]) + " thin";
     DrawCurve(&svg, left, curves[arm].tokens, curves[arm].loss, style, results.arms[arm]);

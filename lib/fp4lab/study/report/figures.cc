@@ -6,6 +6,7 @@
 #include "fp4lab/study/analysis/number_text.h"
 #include "fp4lab/study/report/figure_parts.h"
 #include "fp4lab/study/report/plot.h"
+#include "fp4lab/study/report/study_report.h"
 
 namespace fp4lab::study {
 namespace {
@@ -14,10 +15,13 @@ constexpr double kWidth = 760, kHeight = 440;
 constexpr double kLeft = 84, kTop = 62, kPanelHeight = 300;
 constexpr int kDigits = 6;  // of losses and gaps in the titles of marks
 
-// The panel leaves room on its right for the arms' names.
+// The panel leaves room on its right for the arms' names, in bold fonts wider than Helvetica, too.
 Box PanelBox(const Results& results) {
+  constexpr double kWider = 1.25;
   double widest = 60;
-  for (const std::string& arm : results.arms) widest = std::max(widest, TextWidth(arm, 13) * 1.07);
+  for (const std::string& arm : results.arms) {
+    widest = std::max(widest, TextWidth(arm, 13) * kWider);
+  }
   return {kLeft, kTop, kWidth - kLeft - widest - 26, kPanelHeight};
 }
 
@@ -186,7 +190,8 @@ Figure DrawGap(const Results& results, const Analysis& analysis) {
   return Finished(std::move(figure), svg);
 }
 
-std::vector<Figure> DrawFigures(const Results& results, const Analysis& analysis) {
+std::vector<Figure> DrawFigures(const Results& results, const Analysis& analysis,
+                                const std::vector<Overlay>& overlays) {
   std::vector<Figure> figures = {DrawLoss(results, analysis)};
   if (results.arms.size() > 1) {
     figures.push_back(DrawGap(results, analysis));
@@ -196,9 +201,7 @@ std::vector<Figure> DrawFigures(const Results& results, const Analysis& analysis
     if (diagnostic.figure.empty() || !results.Has(diagnostic)) continue;
     figures.push_back(DrawOperands(results, diagnostic));
   }
-  const bool has_curve = std::any_of(results.runs.begin(), results.runs.end(),
-                                     [](const RunResult& run) { return !run.curve.empty(); });
-  if (has_curve) figures.push_back(DrawTraining(results));
+  if (HasCurves(results)) figures.push_back(DrawTraining(results, overlays));
   return figures;
 }
 

@@ -6,17 +6,21 @@
 #include "fp4lab/study/analysis/analysis.h"
 #include "fp4lab/study/analysis/results_file.h"
 #include "fp4lab/study/report/figure_parts.h"
+#include "fp4lab/study/report/overlay.h"
 
 namespace fp4lab::study {
 
 // Loss, gap, token ratio, the diagnostics that have a figure, and training curves; a figure without
-// data is left out.
-std::vector<Figure> DrawFigures(const Results& results, const Analysis& analysis);
+// data is left out. `overlays` are laid over the training curves.
+std::vector<Figure> DrawFigures(const Results& results, const Analysis& analysis,
+                                const std::vector<Overlay>& overlays = {});
 
 Figure DrawLoss(const Results& results, const Analysis& analysis);
 Figure DrawGap(const Results& results, const Analysis& analysis);
 Figure DrawTokenRatio(const Results& results, const Analysis& analysis);
 Figure DrawOperands(const Results& results, const Diagnostic& diagnostic);
-Figure DrawTraining(const Results& results);
+// Overlays are drawn as given, from a twentieth of the trunk to its end, where the curves of the
+// study are shown.
+Figure DrawTraining(const Results& results, const std::vector<Overlay>& overlays = {});
 
 }  // namespace fp4lab::study

@@ -15,6 +15,7 @@ body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.55 "Helvetica
 "Liberation Sans",sans-serif;overflow-wrap:break-word}
 main{max-width:1040px;margin:0 auto;padding:40px 24px 72px}
 h1{font-size:28px;line-height:1.25;margin:0 0 8px;padding-right:44px}
+h1.study{margin-top:64px;padding-top:20px;border-top:3px solid var(--line)}a{color:var(--ring)}
 h2{font-size:20px;margin:44px 0 10px;padding-top:18px;border-top:1px solid var(--line)}
 h3{font-size:16px;margin:26px 0 8px}
 p{margin:8px 0 12px;max-width:780px}.lead{color:var(--soft)}
@@ -55,7 +56,7 @@ pointer-events:none;font-variant-numeric:tabular-nums}
 @media (max-width:640px){main{padding:20px 14px 48px}h1{font-size:22px}.card b{font-size:22px}
 figure .bar{position:static;margin-top:8px}button{padding:9px 12px}}
 @media print{body{font-size:11pt}main{max-width:none;padding:0}.bar,.tip,.ring,.needs-script{display:none}
-figure,.card,tr,h1+p,.warning{break-inside:avoid}h1,h2,h3,caption{break-after:avoid}
+figure,.card,tr,h1+p,.warning{break-inside:avoid}h1,h2,h3,caption{break-after:avoid}h1.study{break-before:page}
 figure svg{min-width:0;max-height:22cm}.scroll,.plot,pre{overflow:visible}
 table{font-size:8pt}th,td{padding-right:8px;white-space:normal}pre{white-space:pre-wrap}}
 )";

@@ -8,69 +8,55 @@
 namespace fp4lab::study {
 namespace {
 
-constexpr std::string_view kScript = R"js('use strict';
+constexpr std::string_view kScript = R"js(
+'use strict';
 (() => {
 const all = (root, selector) => [...root.querySelectorAll(selector)];
-const make = (tag, cls, parent, text) => {
-  const element = document.createElement(tag);
-  element.className = cls;
-  element.textContent = text || '';
+const set = (element, attributes) => {
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  return element;
+};
+const make = (tag, parent, attributes, text = '') => {
+  const element = set(document.createElement(tag), attributes);
+  element.textContent = text;
   parent.append(element);
   return element;
 };
-const button = (parent, text, says, act) => {
-  const b = make('button', '', parent, text);
-  b.type = 'button';
-  b.setAttribute('aria-label', says);
-  b.addEventListener('click', () => act(b));
-};
+const button = (parent, text, says, act) =>
+  make('button', parent, {type: 'button', 'aria-label': says}, text).addEventListener('click', act);
 all(document, '.needs-script').forEach(e => { e.hidden = false; });
 
 // Light and dark: the dark styles apply where the reader's system asks for them, until the switch
 // says otherwise. Paper is always light.
-const dark = all(document, 'style.dark');
-const isDark = () => matchMedia(dark[0].media).matches;
-button(make('div', 'bar', document.body, ''), '\u25D0', 'Light or dark', () => {
+const dark = all(document, 'style.dark'), isDark = () => matchMedia(dark[0].media).matches;
+button(make('div', document.body, {class: 'bar'}), '\u25D0', 'Light or dark', () => {
   const media = isDark() ? 'not all' : 'screen';
   dark.forEach(style => { style.media = media; });
 });
 
 // The tip says what the ringed point of a figure stands for.
-const tip = make('div', 'tip', document.body);
-tip.setAttribute('role', 'status');
-tip.hidden = true;
-const ring = document.createElementNS(document.querySelector('svg').namespaceURI, 'circle');
-ring.setAttribute('r', 8);
-ring.setAttribute('class', 'ring');
+const svgName = document.querySelector('svg').namespaceURI;
+const tip = make('div', document.body, {class: 'tip', role: 'status', hidden: ''});
+const ring = set(document.createElementNS(svgName, 'circle'), {r: 8, class: 'ring'});
 let shown = null;
 const hide = () => { shown = null; tip.hidden = true; ring.remove(); };
 const show = (svg, point) => {
   if (!point) return hide();
   shown = [svg, point];
   const m = svg.getScreenCTM(), x = m.a * point.x + m.e, y = m.d * point.y + m.f;
-  const room = document.documentElement.clientWidth;
   tip.textContent = point.text;
   tip.hidden = false;
   tip.style.left = tip.style.top = 0;  // its size must not depend on where it was
-  const left = Math.min(x - tip.offsetWidth / 2, room - tip.offsetWidth - 4);
+  const room = document.documentElement.clientWidth - tip.offsetWidth - 4;
   const above = y - tip.offsetHeight - 14;
-  tip.style.left = Math.max(4, left) + 'px';
+  tip.style.left = Math.max(4, Math.min(x - tip.offsetWidth / 2, room)) + 'px';
   tip.style.top = (above < 4 ? y + 16 : above) + 'px';
-  ring.setAttribute('cx', point.x);
-  ring.setAttribute('cy', point.y);
-  svg.append(ring);
+  svg.append(set(ring, {cx: point.x, cy: point.y}));
 };
+const again = () => { if (shown) show(...shown); };
+addEventListener('scroll', again, {capture: true, passive: true});
+addEventListener('resize', again);
 document.addEventListener('pointerdown', e => { if (!e.target.closest('figure')) hide(); });
-['scroll', 'resize'].forEach(event => addEventListener(event, () => { if (shown) show(...shown); },
-                                                       {capture: true, passive: true}));
-
-const save = (blob, name) => {
-  const link = document.createElement('a');
-  link.href = URL.createObjectURL(blob);
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
-};
 
 all(document, 'figure[data-file]').forEach(figure => {
   const svg = figure.querySelector('svg'), plain = svg.cloneNode(true), off = new Set();
@@ -79,21 +65,19 @@ all(document, 'figure[data-file]').forEach(figure => {
   const points = [];
   all(svg, ':scope * > title').forEach(title => {
     const mark = title.parentNode, text = title.textContent, group = mark.closest('.series');
-    const add = (x, y, text) => points.push({x, y, text, series: group && group.dataset.series,
-                                             major: /fill|hollow/.test(mark.classList)});
+    const series = group && group.dataset.series, major = /fill|hollow/.test(mark.classList);
     title.remove();
     if (mark.dataset.values) {
       mark.dataset.values.split('|').forEach((value, i) => {
-        const at = mark.points.getItem(i);
-        add(at.x, at.y, text + ': ' + value);
+        const {x, y} = mark.points.getItem(i);
+        points.push({x, y, text: text + ': ' + value, series, major});
       });
     } else {
-      const box = mark.getBBox();
-      add(box.x + box.width / 2, box.y + box.height / 2, text);
+      const {x, y, width, height} = mark.getBBox();
+      points.push({x: x + width / 2, y: y + height / 2, text, series, major});
     }
   });
-  svg.setAttribute('role', 'group');
-  svg.setAttribute('aria-label', svg.querySelector('title').textContent);
+  set(svg, {role: 'group', 'aria-label': svg.querySelector('title').textContent});
   svg.querySelector('title').remove();
 
   const point = event => {
@@ -101,7 +85,7 @@ all(document, 'figure[data-file]').forEach(figure => {
     let best = null, least = 26;  // px
     points.forEach(p => {
       const d = Math.hypot(m.a * p.x + m.e - event.clientX, m.d * p.y + m.f - event.clientY);
-      if (d < least && !off.has(p.series)) { best = p; least = d; }
+      if (d < least && !off.has(p.series)) [best, least] = [p, d];
     });
     show(svg, best);
   };
@@ -110,28 +94,24 @@ all(document, 'figure[data-file]').forEach(figure => {
   svg.addEventListener('pointerleave', e => { if (e.pointerType === 'mouse') hide(); });
 
   // Keys: a click or Enter hides or shows the series, arrows walk through its points.
+  const moves = {ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1};
   all(svg, '.key').forEach(key => {
-    const name = key.dataset.series, own = points.filter(p => p.series === name);
-    own.sort((a, b) => b.major - a.major);
+    const name = key.dataset.series;
+    const own = points.filter(p => p.series === name).sort((a, b) => b.major - a.major);
     let at = 0;
     const toggle = () => {
       const hidden = !off.delete(name) && !!off.add(name);
-      all(svg, '.series, .key').forEach(g => {
-        if (g.dataset.series === name) g.classList.toggle('off', hidden);
-      });
+      all(svg, '.series, .key').filter(g => g.dataset.series === name)
+        .forEach(g => g.classList.toggle('off', hidden));
       key.setAttribute('aria-pressed', !hidden);
       hide();
     };
-    const moves = {ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1};
-    key.setAttribute('tabindex', 0);
-    key.setAttribute('role', 'button');
-    key.setAttribute('aria-label', name);
-    key.setAttribute('aria-pressed', true);
+    set(key, {tabindex: 0, role: 'button', 'aria-label': name, 'aria-pressed': true});
     key.addEventListener('click', toggle);
+    key.addEventListener('blur', hide);
     key.addEventListener('focus', () => {
       if (key.matches(':focus-visible') && !off.has(name)) show(svg, own[at]);
     });
-    key.addEventListener('blur', hide);
     key.addEventListener('keydown', e => {
       if (e.key === 'Enter' || e.key === ' ') toggle();
       else if (e.key === 'Escape') hide();
@@ -143,37 +123,42 @@ all(document, 'figure[data-file]').forEach(figure => {
     });
   });
 
-  // The figure as it is shown, with the margin that the page cuts off.
+  // The figure as it is shown, as a document of its own, with the margin that the page cuts off.
+  const {x, width, height} = plain.viewBox.baseVal, whole = x + width;
   const drawing = style => {
-    const copy = plain.cloneNode(true), box = plain.viewBox.baseVal, width = box.x + box.width;
-    all(copy, '.series').forEach(g => { if (off.has(g.dataset.series)) g.remove(); });
-    all(copy, '.key').forEach(g => { if (off.has(g.dataset.series)) g.setAttribute('opacity', 0.35); });
+    const copy = set(plain.cloneNode(true), {width: whole, viewBox: `0 0 ${whole} ${height}`});
+    const hidden = g => off.has(g.dataset.series);
+    all(copy, '.series').filter(hidden).forEach(g => g.remove());
+    all(copy, '.key').filter(hidden).forEach(g => g.setAttribute('opacity', 0.35));
     all(copy, '[data-values]').forEach(e => e.removeAttribute('data-values'));
-    copy.setAttribute('width', width);
-    copy.setAttribute('viewBox', `0 0 ${width} ${box.height}`);
-    const sheet = document.createElementNS(copy.namespaceURI, 'style');
-    const paper = document.createElementNS(copy.namespaceURI, 'rect');
+    const sheet = document.createElementNS(svgName, 'style');
     sheet.textContent = style;
-    Object.entries({class: 'bg', width, height: box.height}).forEach(e => paper.setAttribute(...e));
-    copy.querySelector('desc').after(sheet, paper);
-    return {text: new XMLSerializer().serializeToString(copy), width, height: box.height};
+    copy.querySelector('desc').after(
+      sheet, set(document.createElementNS(svgName, 'rect'), {class: 'bg', width: whole, height}));
+    return new XMLSerializer().serializeToString(copy);
+  };
+  const save = (blob, ending) => {
+    const link = document.createElement('a');
+    link.href = URL.createObjectURL(blob);
+    link.download = figure.dataset.file + ending;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
   };
   const [light, darker] = all(document, 'style.figures').map(style => style.textContent);
-  const bar = make('div', 'bar', figure), file = figure.dataset.file;
+  const bar = make('div', figure, {class: 'bar'});
   button(bar, 'SVG', 'Save the figure as SVG', () => {
-    const {text} = drawing(light + '@media (prefers-color-scheme:dark){' + darker + '}');
-    save(new Blob([text], {type: 'image/svg+xml'}), file + '.svg');
+    const text = drawing(`${light}@media (prefers-color-scheme:dark){${darker}}`);
+    save(new Blob([text], {type: 'image/svg+xml'}), '.svg');
   });
   button(bar, 'PNG', 'Save the figure as PNG', () => {
-    const {text, width, height} = drawing(light + (isDark() ? darker : ''));
-    const image = new Image(), canvas = document.createElement('canvas');
-    canvas.width = 2 * width;
-    canvas.height = 2 * height;
+    const image = new Image();
     image.onload = () => {
+      const canvas = set(document.createElement('canvas'), {width: 2 * whole, height: 2 * height});
       canvas.getContext('2d').drawImage(image, 0, 0, canvas.width, canvas.height);
-      canvas.toBlob(blob => save(blob, file + '.png'), 'image/png');
+      canvas.toBlob(blob => save(blob, '.png'), 'image/png');
     };
-    image.src = 'data:image/svg+xml;charset=utf-8,' + encodeURIComponent(text);
+    image.src = 'data:image/svg+xml;charset=utf-8,' +
+                encodeURIComponent(drawing(light + (isDark() ? darker : '')));
   });
 });
 })();

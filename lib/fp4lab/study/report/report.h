@@ -10,19 +10,16 @@
 #include "fp4lab/io/json.h"
 #include "fp4lab/study/analysis/analysis.h"
 #include "fp4lab/study/analysis/results_file.h"
-#include "fp4lab/study/analysis/statistics.h"
+#include "fp4lab/study/report/overlay.h"
+#include "fp4lab/study/report/study_report.h"
 
 namespace fp4lab::study {
 
-// The results of one model of a study (ByModel) and their analysis.
-struct ModelReport {
-  Results results;
-  Analysis analysis;
-};
-
 // A self-contained page: style, figures and script inline, nothing fetched. A study of several
-// models has the sections of each, one model after the other.
-std::string ReportHtml(const std::vector<ModelReport>& models);
+// models has the sections of each, one model after the other. `overlays` are laid over the figures
+// of training losses.
+std::string ReportHtml(const std::vector<ModelReport>& models,
+                       const std::vector<Overlay>& overlays = {});
 std::string ReportHtml(const Results& results, const Analysis& analysis);
 
 // One row for each run and budget, and one row for a run without annealed losses.
@@ -37,23 +34,23 @@ struct ReportTexts {
   std::map<std::filesystem::path, std::string> figures;  // by their places in the folder "figures"
   Json analysis;  // the member "analysis" of results.json: of the model, or a list of the models'
 };
-// Analyzes the content of a results.json, with `draws` draws of the bootstrap. Throws Error at
-// `where` or a place in it for results that ReadResults refuses, and for a member "study" that is
-// not as fp4lab writes it.
-ReportTexts MakeReport(const Json& results, const std::string& where, int draws = kBootstrapDraws);
+// Throws Error for a study that is not as fp4lab writes it.
+ReportTexts MakeReport(const StudyReport& study, const std::vector<Overlay>& overlays = {});
 
 struct ReportFiles {
-  std::filesystem::path html, csv, figures;
+  std::filesystem::path html, csv, figures;  // `figures` is a folder
   std::string summary;
-  std::string note = {};  // a line to print beside the summary; empty: none
+  std::vector<std::string> notes = {};  // lines to print beside the summary
 };
 // Analyzes FOLDER/results.json (or the file itself) and writes, beside it or into `out_dir` if that
 // is not empty: report.html, results.csv, figures/*.svg, and results.json with the member
 // "analysis". A study of several models has its figures in figures/REFERENCE, after the reference
 // arm of each model, and a list of analyses. Each file is written atomically, and none if
-// MakeReport throws. The same results give the same bytes.
+// MakeReport throws. The same results give the same bytes. Throws Error as LoadStudyReport does,
+// and for overlays where no run has a curve.
 ReportFiles WriteReport(const std::filesystem::path& file_or_folder,
-                        const std::filesystem::path& out_dir = {});
+                        const std::filesystem::path& out_dir = {},
+                        const std::vector<Overlay>& overlays = {});
 
 // Throws Error if a folder in `folder` has the name of a file of the study, or a file the name
 // "figures". Called before the training, so that hours of it are not lost to a name.

@@ -7,32 +7,10 @@
 #include "fp4lab/study/report/figures.h"
 #include "fp4lab/study/report/report.h"
 #include "fp4lab/study/report/report_tables.h"
+#include "fp4lab/study/report/text_table.h"
 
 namespace fp4lab::study {
 namespace {
-
-using Rows = std::vector<std::vector<std::string>>;
-
-// The rows as lines of text; each column is as wide as its widest cell, the first one flush left,
-// the others flush right.
-std::string Aligned(const Rows& rows) {
-  std::vector<std::size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    text += "  ";
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      const std::string space(widths[i] - row[i].size(), ' ');
-      text += (i == 0 ? row[i] + space : "   " + space + row[i]);
-    }
-    while (text.back() == ' ') text.pop_back();
-    text += "\n";
-  }
-  return text;
-}
 
 std::vector<std::string> Header(const Results& results, const std::string& first) {
   std::vector<std::string> row = {first};
@@ -109,8 +87,8 @@ std::string SummaryText(const Results& results, const Analysis& analysis) {
   if (results.exploratory) {
     text += "exploratory: the question or the criteria were changed after a run was complete\n\n";
   }
-  Rows losses = {Header(results, "loss, nats per token")};
-  Rows gaps = {Header(results, "gap to " + reference)};
+  TextRows losses = {Header(results, "loss, nats per token")};
+  TextRows gaps = {Header(results, "gap to " + reference)};
   for (const std::string& arm : results.arms) {
     losses.push_back({arm});
     gaps.push_back({arm});
@@ -121,16 +99,16 @@ std::string SummaryText(const Results& results, const Analysis& analysis) {
     }
     if (arm == reference) gaps.pop_back();
   }
-  text += Aligned(losses);
-  if (gaps.size() > 1) text += "\n" + Aligned(gaps);
-  Rows ratios = {Header(results, "token ratio")};
+  text += AlignedText(losses);
+  if (gaps.size() > 1) text += "\n" + AlignedText(gaps);
+  TextRows ratios = {Header(results, "token ratio")};
   for (const ArmPair& pair : PairsOf(results)) {
     ratios.push_back({pair.format + " to match " + pair.reference});
     for (const std::int64_t tokens : results.budgets) {
       ratios.back().push_back(RatioCell(*ShownRatio(analysis, pair, tokens)));
     }
   }
-  if (ratios.size() > 1 && results.budgets.size() > 1) text += "\n" + Aligned(ratios);
+  if (ratios.size() > 1 && results.budgets.size() > 1) text += "\n" + AlignedText(ratios);
   const std::string percent = Fixed(100 * results.question.confidence, 0);
   text += results.seeds.size() >= kLeastSeeds
               ? "  +- and []: " + percent +

@@ -1,0 +1,45 @@
+#include "fp4lab/study/report/study_report.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "fp4lab/study/analysis/analyze.h"
+
+namespace fp4lab::study {
+
+StudyReport AnalyzeStudy(const std::filesystem::path& file, Json json, int draws) {
+  StudyReport study{file, std::move(json), {}, {}};
+  study.results = ReadResults(study.json, file.string());
+  try {
+    for (Results& group : ByModel(study.results)) {
+      Analysis analysis = Analyze(group, draws);
+      study.models.push_back({std::move(group), std::move(analysis)});
+    }
+  } catch (const Json::exception& e) {
+    throw MalformedStudy(study.file, e);
+  }
+  return study;
+}
+
+StudyReport LoadStudyReport(const std::filesystem::path& file_or_folder) {
+  const std::filesystem::path file = ResultsPath(file_or_folder);
+  return AnalyzeStudy(file, ReadJsonFile(file));
+}
+
+std::vector<std::string> NotesOn(const StudyReport& study) {
+  if (HasHash(study.json)) return {};
+  return {study.file.string() +
+          ": has no \"sha256\", as older versions wrote it: edits of its numbers cannot be "
+          "detected"};
+}
+
+bool HasCurves(const Results& results) {
+  return std::any_of(results.runs.begin(), results.runs.end(),
+                     [](const RunResult& run) { return !run.curve.empty(); });
+}
+
+Error MalformedStudy(const std::filesystem::path& file, const Json::exception& problem) {
+  return Error(file.string() + "#/study", "is not as fp4lab writes it: " + ProblemOf(problem));
+}
+
+}  // namespace fp4lab::study

@@ -1,0 +1,15 @@
+// Tables for a terminal.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace fp4lab::study {
+
+using TextRows = std::vector<std::vector<std::string>>;
+
+// The rows as lines of text, indented by two spaces; each column is as wide as its widest cell, the
+// first one flush left, the others flush right. Rows may have fewer cells than others.
+std::string AlignedText(const TextRows& rows);
+
+}  // namespace fp4lab::study
