@@ -7,6 +7,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/hash.h"
 #include "fp4lab/base/suggest.h"
+#include "fp4lab/study/analysis/plain_name.h"
 
 namespace fp4lab::study {
 namespace {
@@ -172,16 +173,11 @@ void ReadCorpus(JsonObject o, Results* results) {
   results->validation_sha256 = Required<std::string>(o, "validation_sha256");
 }
 
-// Names of arms go into paths, tables and the lines of results.csv.
 void CheckArms(const std::vector<std::string>& arms, const std::string& where) {
-  const auto plain = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           std::string_view("-_.+").find(c) != std::string_view::npos;
-  };
   for (std::size_t i = 0; i < arms.size(); ++i) {
     const std::string& arm = arms[i];
     const std::string place = where + "#/study/arm_order/" + std::to_string(i);
-    if (arm.empty() || arm[0] == '.' || !std::all_of(arm.begin(), arm.end(), plain)) {
+    if (!IsPlainName(arm)) {
       throw Error(place, "\"" + arm +
                              "\" is not the name of an arm, which has letters, digits and "
                              "- _ . + (not . first)");

@@ -9,21 +9,15 @@
 #include "fp4lab/base/suggest.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/study/analysis/criteria.h"
+#include "fp4lab/study/analysis/plain_name.h"
 
 namespace fp4lab::study {
 namespace {
 
-// Names go into paths, tables and JSON pointers.
 void CheckName(const std::string& name, const std::string& where) {
-  const auto plain = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-           c == '_' || c == '.' || c == '+';
-  };
-  if (name.empty() || name.size() > 64 || !std::all_of(name.begin(), name.end(), plain) ||
-      name[0] == '.') {
-    throw Error(
-        where, "\"" + name + "\" is not a name: 1 to 64 letters, digits and - _ . + (not . first)");
-  }
+  if (IsPlainName(name)) return;
+  throw Error(where,
+              "\"" + name + "\" is not a name: 1 to 64 letters, digits and - _ . + (not . first)");
 }
 
 // `base` with the members of `overrides` in place of its own. Both must be objects.
