@@ -184,6 +184,36 @@ TEST_CASE("A pattern of columns is told where nothing explains it", "[judge]") {
                                "only at column = 15 modulo 16\n"));
 }
 
+TEST_CASE("Tiles that differ are told where nothing explains them", "[judge]") {
+  const RandomStream stream{.seed = 7};
+  const auto explain = [&](std::size_t side, const std::vector<std::pair<int, int>>& corners) {
+    const Matrix<float> x = Input(610, true);
+    StoredMatrix bytes = RunKernel(Te(), x.View());
+    for (const auto& [top, left] : corners) {
+      for (std::size_t k = 0; k < side * side; k += 2) {
+        const std::size_t r = static_cast<std::size_t>(top) + k / side;
+        const std::size_t c = static_cast<std::size_t>(left) + k % side;
+        bytes.codes[(r * x.cols + c) / 2] ^=
+            static_cast<std::uint8_t>((stream.Bits32(k) % 7 + 1) * 0x11);
+      }
+    }
+    return Explain(Te(), x.View(), bytes);
+  };
+  const Explanation diagonal = explain(32, {{0, 0}, {32, 64}});
+  CHECK(Stated(diagonal) == "");
+  CHECK_THAT(Text(Te(), diagonal),
+             ContainsSubstring("  where    rows 0..63 of 96, columns 0..95 of 128\n"
+                               "           only in the tiles of 32x32 at (0, 0), (32, 64)\n"));
+  const Json where = ToJson(Te(), diagonal)["where"];
+  CHECK(where["tile_side"] == 32);
+  CHECK(where["tiles"] == Json({{0, 0}, {32, 64}}));
+  CHECK(explain(16, {{0, 0}, {16, 112}, {80, 48}}).extent.tiles.corners.size() == 3);
+  // The rectangle says as much of neighbours, of a single tile and of many tiles.
+  CHECK(explain(32, {{0, 0}, {0, 32}}).extent.tiles.side == 0);
+  CHECK(explain(32, {{32, 64}}).extent.tiles.side == 0);
+  CHECK(explain(16, {{0, 0}, {16, 112}, {80, 48}, {48, 0}, {48, 48}}).extent.tiles.side == 0);
+}
+
 // Each of these deviations is left out of the search, so that it is an unknown error. None of them
 // has an equivalent row, which Explain could rightly name.
 TEST_CASE("An error that the table lacks gets no false cause", "[judge]") {

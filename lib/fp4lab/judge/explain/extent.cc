@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
+#include "fp4lab/base/text.h"
 #include "fp4lab/dialect/stages.h"
 
 namespace fp4lab {
@@ -93,6 +95,39 @@ struct Comparison {
   }
 };
 
+constexpr std::size_t kMostTiles = 4;
+
+// The corners of all tiles with a differing block; empty if there are more than kMostTiles.
+std::set<std::pair<std::size_t, std::size_t>> Corners(const Extent& e, const BlockGrid& grid,
+                                                      std::size_t side) {
+  std::set<std::pair<std::size_t, std::size_t>> corners;
+  for (const auto& [i, j] : e.differing) {
+    const std::size_t bottom = std::min((i + 1) * grid.block_rows, e.rows);
+    const std::size_t right = std::min((j + 1) * grid.block_cols, e.cols);
+    for (std::size_t r = i * grid.block_rows / side * side; r < bottom; r += side) {
+      for (std::size_t c = j * grid.block_cols / side * side; c < right; c += side) {
+        corners.emplace(r, c);
+        if (corners.size() > kMostTiles) return {};
+      }
+    }
+  }
+  return corners;
+}
+
+// The smallest tiles that hold all differences and are at most half of the rectangle around them.
+Tiles TilesOf(const Extent& e, const BlockGrid& grid) {
+  for (const std::size_t side : {16u, 32u, 64u, 128u}) {
+    const auto corners = Corners(e, grid, side);
+    Rectangle around;
+    for (const auto& [row, col] : corners) Grow(&around, row, col, side, side);
+    const std::size_t within = around.rows / side * (around.cols / side);
+    if (corners.size() > 1 && 2 * corners.size() <= within) {
+      return {side, {corners.begin(), corners.end()}};
+    }
+  }
+  return {};
+}
+
 // " = 15 modulo 16" if all marked indices fit the pattern and chance seldom makes it so; else "".
 std::string Pattern(const std::vector<bool>& marked) {
   std::vector<std::size_t> at;
@@ -146,6 +181,7 @@ Extent ExtentOf(const Kernel& kernel, ByteMatcher& matcher) {
   }
   extent.rows_with_codes =
       static_cast<std::size_t>(std::count(code_rows.begin(), code_rows.end(), true));
+  extent.tiles = TilesOf(extent, evaluator.grid());
   return extent;
 }
 
@@ -155,6 +191,15 @@ std::string Text(const Extent& e) {
   const std::string row_pattern = Pattern(e.row_differs), col_pattern = Pattern(e.col_differs);
   if (!row_pattern.empty()) text += "; only at row" + row_pattern;
   if (!col_pattern.empty()) text += "; only at column" + col_pattern;
+  if (e.tiles.side > 0) {
+    const std::string side = std::to_string(e.tiles.side);
+    std::vector<std::string> corners;
+    for (const auto& [row, col] : e.tiles.corners) {
+      corners.push_back("(" + std::to_string(row) + ", " + std::to_string(col) + ")");
+    }
+    text +=
+        "\n           only in the tiles of " + side + "x" + side + " at " + Joined(corners, ", ");
+  }
   if (e.ties > 1 && e.ties == e.under_right_scale) {
     text += "\n           every code that differs under a right scale is an exact tie";
   }
@@ -169,6 +214,8 @@ Json ToJson(const Extent& e) {
           {"blocks_different", e.differing.size()},
           {"row_pattern", Pattern(e.row_differs)},
           {"column_pattern", Pattern(e.col_differs)},
+          {"tile_side", e.tiles.side},
+          {"tiles", e.tiles.corners},
           {"codes_under_right_scale", e.under_right_scale},
           {"ties", e.ties}};
 }

@@ -12,6 +12,12 @@
 
 namespace fp4lab {
 
+// Square tiles of a matrix, aligned to their side.
+struct Tiles {
+  std::size_t side = 0;                                           // 0: none
+  std::vector<std::pair<std::size_t, std::size_t>> corners = {};  // first row and column, in order
+};
+
 struct Extent {
   std::size_t rows = 0, cols = 0;              // of the matrix
   std::vector<bool> row_differs, col_differs;  // has a code, or a block with a scale, that differs
@@ -20,6 +26,7 @@ struct Extent {
   Rectangle codes;                     // the smallest rectangle with all differing codes
   Rectangle blocks;                    // the smallest rectangle with all blocks that differ
   std::vector<ByteMatcher::Block> differing = {};  // the blocks that differ, in order
+  Tiles tiles = {};  // that hold all differences, if these lie in a few tiles apart from each other
   // The number of differing codes in blocks with a right scale, and how many of these elements are
   // exact ties.
   std::size_t under_right_scale = 0, ties = 0;
@@ -30,7 +37,8 @@ struct Extent {
 // asked for.
 Extent ExtentOf(const Kernel& kernel, ByteMatcher& matcher);
 
-// "rows 16..31 of 64, columns 15..63 of 64: column = 15 modulo 16", lines that follow indented.
+// "rows 16..31 of 64, columns 15..63 of 64; only at column = 15 modulo 16", lines that follow
+// indented: ties, tiles.
 std::string Text(const Extent& extent);
 Json ToJson(const Extent& extent);
 
