@@ -17,7 +17,6 @@
 #include "tools/options/commands.h"
 #include "tools/options/kernel_options.h"
 #include "tools/options/print.h"
-#include "tools/options/status_line.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -63,7 +62,6 @@ void Run(const CasesOptions& options) {
     throw Error("--family", "these families have no case for " + std::string(dialect.name));
   }
   if (options.mutation_report) {
-    NoteSlowTarget();
     const CoverageReport report = MeasureCoverage(dialect, cases);
     options.json ? PrintJson(CoverageJson(report), 1) : PrintText(CoverageText(report));
   } else if (options.list) {

@@ -12,7 +12,6 @@
 #include "tools/options/file_options.h"
 #include "tools/options/number_option.h"
 #include "tools/options/print.h"
-#include "tools/options/status_line.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -36,7 +35,6 @@ bool RunHere(const CrosscheckCommand& o) {
   const crosscheck::CrosscheckOptions options = OptionsOf(o);
   crosscheck::Crosscheck result;
   result.device = cuda::UseDevice();
-  NoteSlowTarget();
   const auto start = std::chrono::steady_clock::now();
   if (!o.only_products) {
     if (options.speed) crosscheck::MeasureSpeed(options, &result);
@@ -62,7 +60,6 @@ bool RunHere(const CrosscheckCommand& o) {
 }
 
 bool VerifyAnswers(const CrosscheckCommand& o) {
-  NoteSlowTarget();
   const crosscheck::AnswersVerdict v = crosscheck::VerifyCrosscheckAnswers(OptionsOf(o), o.answers);
   Print(
       "%s%zu cases of %zu dialects: %s\n", v.first.c_str(), v.cases, v.dialects,

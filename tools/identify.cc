@@ -10,7 +10,6 @@
 #include "tools/options/kernel_options.h"
 #include "tools/options/number_option.h"
 #include "tools/options/print.h"
-#include "tools/options/status_line.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -40,7 +39,6 @@ bool Run(const IdentifyCommand& command) {
   for (const std::string& name : command.dialects) {
     options.dialects.push_back(&RequireDialect(name, "--dialects"));
   }
-  NoteSlowTarget();
   const Identification result = Identify(x.View(), bytes, options);
   if (!command.deciding.empty()) {
     for (std::size_t k = 0; k < result.deciding.size(); ++k) {
