@@ -352,7 +352,7 @@ TEST_CASE("Two processes cannot work in one folder", "[study]") {
   const RunFolder run = FolderOf(folder.Path(), TinyStudyJson(), 0, 1);
   const std::filesystem::path being_written[] = {
       // by the process that holds the lock
-      run.CheckpointPath().string() + ".partial-0123456789abcdef",
+      run.Checkpoint().string() + ".partial-0123456789abcdef",
       folder.Path() / "results.json.partial-0123456789abcdef"};
   for (const auto& path : being_written) WriteFileAtomically(path, std::string_view("half"));
   {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "fp4lab/data/load_corpus.h"
-#include "fp4lab/study/run/checkpoint.h"
 #include "fp4lab/study/run/runner.h"
+#include "fp4lab/train/checkpoint.h"
 #include "tests/study/tiny_study.h"
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"
@@ -43,11 +43,12 @@ std::vector<std::string> Files(const std::filesystem::path& folder) {
 }
 
 // The checkpoint of a run on its trunk.
-Checkpoint OnTrunk(const RunRecord& record) {
-  Checkpoint checkpoint;
-  checkpoint.record = record;
-  checkpoint.state.resize(1000);
-  return checkpoint;
+std::vector<std::byte> OnTrunk(const RunRecord& record) {
+  const std::vector<float> numbers(250);
+  const std::span<const float> payload[] = {numbers};
+  return WriteCheckpoint(
+      {Json::object(), record.steps_made, {{"record", ToJson(record)}, {"branch", {0, 0, 0}}}},
+      payload);
 }
 
 TEST_CASE("A watch tells waiting runs, checkpoints and complete runs apart", "[study]") {
@@ -82,7 +83,7 @@ TEST_CASE("A watch tells waiting runs, checkpoints and complete runs apart", "[s
   RunRecord record;
   record.losses = {5.5, 5.25};
   record.steps_made = 2;
-  WriteFileAtomically(run / "checkpoint", PackCheckpoint(OnTrunk(record)));
+  WriteFileAtomically(run / "checkpoint.fp4lab", OnTrunk(record));
   std::filesystem::remove(run / "result.json");
   const std::vector<WatchedRun> halfway = watch.Look();
   CHECK(halfway[3].state == State::kCheckpoint);
@@ -93,31 +94,13 @@ TEST_CASE("A watch tells waiting runs, checkpoints and complete runs apart", "[s
   CHECK_THAT(WatchText(halfway), ContainsSubstring("3 of 4 runs complete, about 77 % of"));
 
   // Damaged files count as not there; a checkpoint of no run of the study has no arm.
-  WriteFileAtomically(run / "checkpoint", "fp4lab.run/1\nand no more");
+  WriteFileAtomically(run / "checkpoint.fp4lab", "fp4labck and no more");
   CHECK(watch.Look()[3].state == State::kWaiting);
-  WriteFileAtomically(folder.Path() / "runs/0123456789abcdef/checkpoint",
-                      PackCheckpoint(OnTrunk(record)));
+  WriteFileAtomically(folder.Path() / "runs/0123456789abcdef/checkpoint.fp4lab", OnTrunk(record));
   const std::vector<WatchedRun> foreign = watch.Look();
   REQUIRE(foreign.size() == 5);
   CHECK(foreign[4].arm.empty());
   CHECK_THAT(WatchText(foreign), ContainsSubstring("runs/0123456789abcdef"));
-}
-
-TEST_CASE("The record of a checkpoint is read without its states", "[study]") {
-  const TestFolder folder("record");
-  RunRecord record;
-  record.losses = {3, 2};
-  record.steps_made = 7;
-  const std::vector<std::byte> bytes = PackCheckpoint(OnTrunk(record));
-  const std::filesystem::path path = folder.Path() / "checkpoint";
-  WriteFileAtomically(path, bytes);
-  CHECK(ReadRecordOfCheckpoint(path).losses == record.losses);
-  CHECK(ReadRecordOfCheckpoint(path).steps_made == 7);
-  for (const std::size_t size : {0, 5, 20, 40}) {
-    CAPTURE(size);
-    WriteFileAtomically(path, std::span(bytes).first(size));
-    CHECK_FALSE(ErrorOf([&] { ReadRecordOfCheckpoint(path); }).empty());
-  }
 }
 
 TEST_CASE("fp4lab study watch prints the table, and a report into a folder of its own", "[study]") {

@@ -61,6 +61,21 @@ TEST_CASE("A checkpoint cut anywhere or with any byte changed is refused in one 
   CHECK(ReadError(longer).find("damaged") != std::string::npos);
 }
 
+TEST_CASE("A header is read without its payload, whose damage it does not see", "[train]") {
+  std::vector<std::byte> bytes = Example({{"record", 1}});
+  bytes[bytes.size() - 70] ^= std::byte{4};  // in the payload
+  const CheckpointHeader header = ReadCheckpointHeader(bytes, "c.ckpt");
+  CHECK(header.step == 12);
+  CHECK(header.run == Json{{"record", 1}});
+  const auto error = [&](std::size_t size) {
+    return ErrorOf([&] { ReadCheckpointHeader(std::span(bytes).first(size), "c.ckpt"); });
+  };
+  CHECK(error(5) == "c.ckpt: is not an fp4lab checkpoint");
+  CHECK(error(40) == "c.ckpt: checkpoint is truncated");
+  CHECK(error(100) == "c.ckpt: checkpoint header is malformed");
+  CHECK(error(bytes.size() - 1) == "c.ckpt: checkpoint header does not fit its payload");
+}
+
 TEST_CASE("The first difference of two configurations is named", "[train]") {
   const Json a = {{"model", {{"layers", 4}, {"heads", 2}}}, {"seed", 1}};
   Json b = a;
