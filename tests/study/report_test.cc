@@ -213,9 +213,14 @@ TEST_CASE("Figures are files without scripts, and take the style of a page on it
 }
 
 TEST_CASE("The name of an arm cannot write into a figure or the page", "[study]") {
+  // Readers refuse such a name; the escape must hold without them.
   const std::string name = "\"><script>&'";
-  const Results results =
-      Read(SyntheticResults({.seeds = 3, .arms = {"bf16", "nvfp4", "mxfp4", name}}));
+  Results results = Read(SyntheticResults({.seeds = 3}));
+  for (RunResult& run : results.runs) {
+    if (run.arm == "fp8") run.arm = name;
+  }
+  std::replace(results.arms.begin(), results.arms.end(), std::string("fp8"), name);
+  results.question.criteria = Json::array();
   const Analysis analysis = Analyze(results, 10);
   for (const Figure& figure : DrawFigures(results, analysis)) {
     CAPTURE(figure.file);
