@@ -10,6 +10,7 @@
 #include "fp4lab/study/analysis/analyze.h"
 #include "fp4lab/study/analysis/number_text.h"
 #include "fp4lab/study/analysis/power.h"
+#include "fp4lab/study/analysis/sweep.h"
 #include "fp4lab/study/run/forecast.h"
 #include "tools/options/commands.h"
 #include "tools/options/number_option.h"
@@ -113,7 +114,9 @@ void RunPlan(PlanOptions options) {
   options.power.seeds = study.seeds.size();
   options.power.confidence = study.analysis.confidence;
   if (!options.pilot.empty()) {
-    for (const study::Results& model : study::ByModel(study::LoadResults(options.pilot))) {
+    for (const study::Results& model : study::AllViews(study::LoadResults(options.pilot))) {
+      // Of a sweep, the runs at the shared learning rate.
+      if (model.view == study::View::kBestRates || model.view == study::View::kOtherRate) continue;
       const std::vector<study::PowerRow> rows =
           study::PowerTable(model, study::Analyze(model), options.power);
       power.insert(power.end(), rows.begin(), rows.end());

@@ -220,6 +220,7 @@ TEST_CASE("The name of an arm cannot write into a figure or the page", "[study]"
     if (run.arm == "fp8") run.arm = name;
   }
   std::replace(results.arms.begin(), results.arms.end(), std::string("fp8"), name);
+  results.study["arms"][name] = results.study["arms"]["fp8"];
   results.question.criteria = Json::array();
   const Analysis analysis = Analyze(results, 10);
   for (const Figure& figure : DrawFigures(results, analysis)) {

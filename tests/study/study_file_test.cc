@@ -170,6 +170,32 @@ TEST_CASE("A twin of the reference that is nudged is a null arm", "[study]") {
         "tiny.json#/arms/null/nudge_ulps: must lie between 0 and 1048576");
 }
 
+TEST_CASE("A sweep trains each arm at each learning rate", "[study]") {
+  Json json = TinyStudyJson();
+  json["sweep"] = {{"learning_rate", {0.005, 0.01}}};
+  const Study study = TinyStudy(json);
+  std::vector<std::string> names;
+  for (const Arm& arm : study.arms) names.push_back(arm.name);
+  CHECK(names ==
+        std::vector<std::string>{"bf16+lr0.005", "bf16+lr0.01", "nvfp4+lr0.005", "nvfp4+lr0.01"});
+  CHECK(ConfigOf(study, study.arms[2], 1).schedule.learning_rate == 0.005);
+  CHECK(study.analysis.references == std::vector<std::string>{"bf16"});
+  const Json resolved = ToJson(study);
+  CHECK(ToJson(TinyStudy(resolved)) == resolved);
+  const auto error = [&](const Json& rates) {
+    json["sweep"]["learning_rate"] = rates;
+    return ErrorOf([&] { TinyStudy(json); });
+  };
+  CHECK(error({0.01}) == "tiny.json#/sweep/learning_rate: needs two rates or more");
+  CHECK(error({0.01, 0.01}) ==
+        "tiny.json#/sweep/learning_rate/1: must be above 0 and above the rate before it");
+  CHECK(error({0, 0.01}) ==
+        "tiny.json#/sweep/learning_rate/0: must be above 0 and above the rate before it");
+  json["arms"]["nvfp4"]["schedule"] = {{"learning_rate", 0.02}};
+  CHECK(error({0.005, 0.01}) ==
+        "tiny.json#/arms/nvfp4/schedule/learning_rate: is what \"sweep\" varies; leave it out");
+}
+
 TEST_CASE("An arm's override touches what it names and no other arm", "[study]") {
   Json json = TinyStudyJson();
   json["arms"]["nvfp4"]["schedule"] = {{"learning_rate", 0.02}};

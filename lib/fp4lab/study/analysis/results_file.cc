@@ -7,7 +7,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/hash.h"
 #include "fp4lab/base/suggest.h"
-#include "fp4lab/study/analysis/plain_name.h"
+#include "fp4lab/study/analysis/arm_name.h"
 
 namespace fp4lab::study {
 namespace {
@@ -151,10 +151,30 @@ void SetComparison(const std::string& reference, const std::vector<std::string>&
   question->format_reference = contrast.size() == 2 ? contrast[1] : "";
 }
 
+// "sweep": {"learning_rate": [...]}. Puts each arm at each rate in place of the arms of the file.
+void ReadSweep(JsonObject& o, Results* results) {
+  if (!o.Has("sweep")) return;
+  JsonObject sweep = RequireObject(o, "sweep");
+  results->rates = Required<std::vector<double>>(sweep, "learning_rate");
+  if (results->rates.empty()) throw Error(sweep.Where("learning_rate"), "needs a rate");
+  JsonObject arms = RequireObject(o, "arms");
+  std::vector<std::string> swept;
+  for (const std::string& arm : results->arms) {
+    const Json* definition = arms.Member(arm);
+    if (definition == nullptr) throw Error(arms.Where(arm), "is missing");
+    for (const double rate : results->rates) {
+      swept.push_back(ArmAtRate(arm, rate));
+      results->study["arms"][swept.back()] = *definition;
+    }
+  }
+  results->arms = std::move(swept);
+}
+
 void ReadStudy(JsonObject o, Results* results) {
   results->title = Optional(o, "title", results->name);
   results->description = Optional<std::string>(o, "description");
   results->arms = Required<std::vector<std::string>>(o, "arm_order");
+  ReadSweep(o, results);
   results->seeds = Required<std::vector<std::uint64_t>>(o, "seeds");
   results->budgets = Required<std::vector<std::int64_t>>(o, "budgets");
   results->question = ReadQuestion(RequireObject(o, "analysis"));
@@ -189,24 +209,29 @@ void CheckArms(const std::vector<std::string>& arms, const std::string& where) {
   }
 }
 
-void CheckNames(const Results& results, const std::string& where) {
-  CheckArms(results.arms, where);
-  const auto check = [&](const std::string& name, const std::string& member) {
-    if (std::find(results.arms.begin(), results.arms.end(), name) == results.arms.end()) {
+void CheckNames(const Results& results, const std::vector<std::string>& arms_of_file,
+                const std::string& where) {
+  CheckArms(arms_of_file, where);
+  const auto check = [&](const std::string& name, const std::string& member,
+                         const std::vector<std::string>& arms) {
+    if (std::find(arms.begin(), arms.end(), name) == arms.end()) {
       throw Error(where + "#/" + member,
-                  "there is no arm \"" + name + "\"; " + DidYouMean(name, results.arms));
+                  "there is no arm \"" + name + "\"; " + DidYouMean(name, arms));
     }
   };
   const std::string analysis = "study/analysis/";
-  for (const std::string& name : results.references) check(name, analysis + "reference");
-  for (const std::string& name : results.question.null_arms) check(name, analysis + "null_arms");
+  for (const std::string& name : results.references)
+    check(name, analysis + "reference", arms_of_file);
+  for (const std::string& name : results.question.null_arms) {
+    check(name, analysis + "null_arms", arms_of_file);
+  }
   for (const std::vector<std::string>& pair : results.contrasts) {
     if (pair.size() != 2) throw Error(where + "#/" + analysis + "contrast", "must be two arms");
-    check(pair[0], analysis + "contrast/0");
-    check(pair[1], analysis + "contrast/1");
+    check(pair[0], analysis + "contrast/0", arms_of_file);
+    check(pair[1], analysis + "contrast/1", arms_of_file);
   }
   for (std::size_t i = 0; i < results.runs.size(); ++i) {
-    check(results.runs[i].arm, "runs/" + std::to_string(i) + "/arm");
+    check(results.runs[i].arm, "runs/" + std::to_string(i) + "/arm", results.arms);
   }
 }
 
@@ -280,7 +305,7 @@ Results ReadResults(const Json& json, const std::string& where) {
   }
   if (!o.Has("runs")) throw Error(o.Where("runs"), "is missing");
   results.runs = Each(o, "runs", ReadRun);
-  CheckNames(results, where);
+  CheckNames(results, results.study.at("arm_order").get<std::vector<std::string>>(), where);
   return results;
 }
 
@@ -315,11 +340,14 @@ std::vector<Results> ByModel(const Results& results) {
     for (const Json& criterion : results.question.criteria) {
       if (is_here(criterion.at("arms").at(0))) group.question.criteria.push_back(criterion);
     }
-    if (const auto size = results.sizes.find(reference); size != results.sizes.end()) {
+    const std::string run =
+        results.rates.empty() ? reference : ArmAtRate(reference, results.rates[0]);
+    if (const auto size = results.sizes.find(run); size != results.sizes.end()) {
       group.parameters = size->second.parameters;
       group.block_parameters = size->second.block_parameters;
     }
     group.sizes.clear();
+    group.folder = reference;
     groups.push_back(std::move(group));
   }
   return groups;

@@ -58,10 +58,18 @@ struct ModelSize {
   std::int64_t parameters = 0, block_parameters = 0;
 };
 
+// The learning rates of the runs that Results holds (sweep.h).
+enum class View {
+  kOnly,        // the study sweeps none
+  kSharedRate,  // all arms at the rate that is best for the reference
+  kBestRates,   // each arm at its own best rate
+  kOtherRate,   // all arms at another rate
+};
+
 struct Results {
   std::string name, title, description, version;
   Json numerics;  // by arm, the fingerprint of its runs; empty in files of older versions
-  Json study;     // resolved: every default spelled out
+  Json study;     // resolved: every default spelled out; with the arms of a sweep
   std::string corpus;
   std::int64_t vocabulary = 0, train_tokens = 0, validation_tokens = 0;
   std::string train_sha256, validation_sha256;
@@ -75,6 +83,12 @@ struct Results {
   std::vector<std::string> references;  // one for each model of the arms
   std::vector<std::vector<std::string>> contrasts;  // pairs {f, R}, at most one for each model
   std::vector<RunResult> runs;
+  // The learning rates of a sweep, ascending; `arms` are then those of the file at each rate, and
+  // the question names arms of the file. Empty: none, or one view of a sweep.
+  std::vector<double> rates;
+  View view = View::kOnly;
+  std::string view_title;  // of a view of a sweep: which rates; empty: View::kOnly
+  std::string folder;      // of the figures, below "figures"; empty for the only results of a study
 
   const RunResult* Find(std::string_view arm, std::uint64_t seed) const;
   // Whether any operand of any run has a finite value of it; files of older versions may have none.

@@ -11,6 +11,7 @@
 #include "fp4lab/study/report/html.h"
 #include "fp4lab/study/report/report_sections.h"
 #include "fp4lab/study/report/report_tables.h"
+#include "fp4lab/study/report/sweep_table.h"
 
 namespace fp4lab::study {
 namespace {
@@ -66,12 +67,14 @@ ReportTexts MakeReport(const StudyReport& study, const std::vector<Overlay>& ove
       if (!texts.summary.empty()) texts.summary += "\n\n";
       if (several) texts.summary += ModelTitle(model.results) + "\n\n";
       texts.summary += SummaryText(model.results, model.analysis);
-      const std::filesystem::path folder =
-          several ? model.results.question.reference : std::string();
+      const std::filesystem::path folder = model.results.folder;
       for (Figure& figure : DrawFigures(model.results, model.analysis, overlays)) {
         texts.figures[folder / figure.file] = std::move(figure.standalone);
       }
       analyses.push_back(ToJson(model.analysis, model.results));
+    }
+    if (const std::string sweep = SweepText(study.models); !sweep.empty()) {
+      texts.summary += "\n\n" + sweep;
     }
     texts.html = ReportHtml(study.models, overlays);
     texts.csv = RunsCsv(study.results);

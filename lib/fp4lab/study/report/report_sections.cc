@@ -4,6 +4,7 @@
 #include "fp4lab/study/analysis/number_text.h"
 #include "fp4lab/study/report/figures.h"
 #include "fp4lab/study/report/report_tables.h"
+#include "fp4lab/study/report/sweep_table.h"
 
 namespace fp4lab::study {
 namespace {
@@ -92,7 +93,8 @@ std::string Sections(const Results& results, const Analysis& analysis,
 
 std::string ModelTitle(const Results& results) {
   return TokensText(static_cast<double>(results.block_parameters)) +
-         " block parameters: " + Joined(results.arms, ", ");
+         " block parameters: " + Joined(results.arms, ", ") +
+         (results.view_title.empty() ? "" : "; " + results.view_title);
 }
 
 std::string FigureHtml(const Figure& figure, const std::string& study) {
@@ -106,7 +108,7 @@ std::string_view FigureHint() { return kHint; }
 
 std::string FindingsHtml(const std::vector<ModelReport>& models,
                          const std::vector<Overlay>& overlays) {
-  std::string body;
+  std::string body = SweepHtml(models);
   for (const ModelReport& model : models) {
     if (models.size() > 1) body += "<h2>" + EscapedMarkup(ModelTitle(model.results)) + "</h2>\n";
     body += Sections(model.results, model.analysis, overlays);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "fp4lab/study/analysis/analyze.h"
+#include "fp4lab/study/analysis/sweep.h"
 
 namespace fp4lab::study {
 
@@ -11,9 +12,9 @@ StudyReport AnalyzeStudy(const std::filesystem::path& file, Json json, int draws
   StudyReport study{file, std::move(json), {}, {}};
   study.results = ReadResults(study.json, file.string());
   try {
-    for (Results& group : ByModel(study.results)) {
-      Analysis analysis = Analyze(group, draws);
-      study.models.push_back({std::move(group), std::move(analysis)});
+    for (Results& view : AllViews(study.results)) {
+      Analysis analysis = Analyze(view, draws);
+      study.models.push_back({std::move(view), std::move(analysis)});
     }
   } catch (const Json::exception& e) {
     throw MalformedStudy(study.file, e);

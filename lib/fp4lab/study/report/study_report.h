@@ -13,7 +13,7 @@
 
 namespace fp4lab::study {
 
-// The results of one model of a study (ByModel) and their analysis.
+// The results of one model of a study, or one view of them (AllViews), and their analysis.
 struct ModelReport {
   Results results;
   Analysis analysis;

@@ -8,8 +8,8 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/suggest.h"
 #include "fp4lab/io/file.h"
+#include "fp4lab/study/analysis/arm_name.h"
 #include "fp4lab/study/analysis/criteria.h"
-#include "fp4lab/study/analysis/plain_name.h"
 
 namespace fp4lab::study {
 namespace {
@@ -97,6 +97,47 @@ std::vector<Arm> ReadArms(JsonObject& o, std::string_view text, const TrainConfi
     result.push_back(ReadArm(name, *arm, base, names.Where(name)));
   }
   return result;
+}
+
+// "sweep": {"learning_rate": [...]}.
+std::vector<double> ReadSweep(JsonObject& o) {
+  std::vector<double> rates;
+  const Json* member = o.Member("sweep");
+  if (member == nullptr) return rates;
+  JsonObject sweep(*member, o.Where("sweep"));
+  sweep.Require("learning_rate", &rates);
+  sweep.Finish();
+  if (rates.size() < 2) throw Error(sweep.Where("learning_rate"), "needs two rates or more");
+  for (std::size_t i = 0; i < rates.size(); ++i) {
+    if (!(rates[i] > 0.0) || (i > 0 && rates[i] <= rates[i - 1])) {
+      throw Error(sweep.Where("learning_rate") + "/" + std::to_string(i),
+                  "must be above 0 and above the rate before it");
+    }
+  }
+  return rates;
+}
+
+// Throws Error for an arm with a learning rate of its own, which a sweep would replace.
+void CheckRatesAreFree(const Json& arms, const std::string& where) {
+  for (const auto& [name, arm] : arms.items()) {
+    if (!arm.contains("schedule") || !arm["schedule"].contains("learning_rate")) continue;
+    throw Error(where + "/" + name + "/schedule/learning_rate",
+                "is what \"sweep\" varies; leave it out");
+  }
+}
+
+// Each arm at each rate of the sweep in place of the arms of the file.
+void Sweep(Study* study) {
+  std::vector<Arm> swept;
+  for (const Arm& arm : study->arms) {
+    for (const double rate : study->rates) {
+      swept.push_back(arm);
+      swept.back().name = ArmAtRate(arm.name, rate);
+      swept.back().swept = arm.name;
+      swept.back().schedule.learning_rate = rate;
+    }
+  }
+  if (!swept.empty()) study->arms = std::move(swept);
 }
 
 EvaluationConfig ReadValidation(const Json& json, const std::string& where) {
@@ -362,6 +403,8 @@ Study ParseStudy(std::string_view text, const std::string& where) {
   o.Read("description", &study.description);
   study.base = ReadBase(o);
   study.arms = ReadArms(o, text, study.base);
+  study.rates = ReadSweep(o);
+  if (!study.rates.empty()) CheckRatesAreFree(json.at("arms"), o.Where("arms"));
   o.Require("seeds", &study.seeds);
   CheckSeeds(study.seeds, o.Where("seeds"));
   o.Require("budgets", &study.budgets);
@@ -376,6 +419,7 @@ Study ParseStudy(std::string_view text, const std::string& where) {
     CheckShapes(ConfigOf(study, arm, study.seeds[0]), arm.model == study.base.model ? where : place,
                 place + "/recipe");
   }
+  Sweep(&study);
   return study;
 }
 
@@ -386,32 +430,37 @@ Study ReadStudy(const std::filesystem::path& path) {
 Json ToJson(const Study& study) {
   Json arms = Json::object(), order = Json::array();
   for (const Arm& arm : study.arms) {
-    order.push_back(arm.name);
-    arms[arm.name] = {{"recipe", ToJson(arm.recipe)},
-                      {"optimizer", ToJson(arm.optimizer)},
-                      {"schedule", ToJson(arm.schedule)}};
-    if (arm.nudge_ulps != 0) arms[arm.name]["nudge_ulps"] = arm.nudge_ulps;
-    if (arm.model != study.base.model) arms[arm.name]["model"] = ToJson(arm.model);
+    const std::string& name = arm.swept.empty() ? arm.name : arm.swept;
+    if (arms.contains(name)) continue;
+    order.push_back(name);
+    arms[name] = {{"recipe", ToJson(arm.recipe)},
+                  {"optimizer", ToJson(arm.optimizer)},
+                  {"schedule", ToJson(arm.schedule)}};
+    if (!study.rates.empty()) arms[name]["schedule"].erase("learning_rate");
+    if (arm.nudge_ulps != 0) arms[name]["nudge_ulps"] = arm.nudge_ulps;
+    if (arm.model != study.base.model) arms[name]["model"] = ToJson(arm.model);
   }
   Json evaluation = ToJson(study.base.evaluation);
   evaluation.erase("every");
   evaluation.erase("diagnostics_every");
-  return {{"name", study.name},
-          {"title", study.title},
-          {"description", study.description},
-          {"device", DeviceName(study.base.device)},
-          {"model", ToJson(study.base.model)},
-          {"optimizer", ToJson(study.base.optimizer)},
-          {"schedule", ToJson(study.base.schedule)},
-          {"data", ToJson(study.base.data)},
-          {"evaluation", evaluation},
-          {"batch", study.base.batch},
-          {"micro_batches", study.base.micro_batches},
-          {"arms", arms},
-          {"arm_order", order},
-          {"seeds", study.seeds},
-          {"budgets", study.budgets},
-          {"analysis", ToJson(study.analysis)}};
+  Json json = {{"name", study.name},
+               {"title", study.title},
+               {"description", study.description},
+               {"device", DeviceName(study.base.device)},
+               {"model", ToJson(study.base.model)},
+               {"optimizer", ToJson(study.base.optimizer)},
+               {"schedule", ToJson(study.base.schedule)},
+               {"data", ToJson(study.base.data)},
+               {"evaluation", evaluation},
+               {"batch", study.base.batch},
+               {"micro_batches", study.base.micro_batches},
+               {"arms", arms},
+               {"arm_order", order},
+               {"seeds", study.seeds},
+               {"budgets", study.budgets},
+               {"analysis", ToJson(study.analysis)}};
+  if (!study.rates.empty()) json["sweep"] = {{"learning_rate", study.rates}};
+  return json;
 }
 
 TrainConfig ConfigOf(const Study& study, const Arm& arm, std::uint64_t seed) {

@@ -23,6 +23,9 @@ struct Arm {
   OptimizerConfig optimizer;
   ScheduleConfig schedule;
   int nudge_ulps = 0;  // of TrainConfig; above 0 in a null arm
+  // The arm of the file whose learning rate is swept; `name` is then ArmAtRate of it. Empty: no
+  // sweep.
+  std::string swept = {};
 
   friend bool operator==(const Arm&, const Arm&) = default;
 };
@@ -46,9 +49,12 @@ struct AnalysisConfig {
 
 struct Study {
   std::string name, title, description;
-  TrainConfig base;       // the settings that arms share; its recipe, seed and tokens are not used,
-                          // and its model is that of arms without one
-  std::vector<Arm> arms;  // in the order of the file
+  TrainConfig base;  // the settings that arms share; its recipe, seed and tokens are not used,
+                     // and its model is that of arms without one
+  // In the order of the file; in a sweep, each arm of the file at each of its rates. `analysis`
+  // names arms of the file.
+  std::vector<Arm> arms;
+  std::vector<double> rates;  // learning rates of the sweep, ascending; empty: none
   std::vector<std::uint64_t> seeds;
   std::vector<std::int64_t> budgets;  // tokens, ascending
   AnalysisConfig analysis;
