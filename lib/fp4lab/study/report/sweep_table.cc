@@ -101,15 +101,15 @@ std::string SweepText(const std::vector<ModelReport>& models) {
 
 std::string SweepHtml(const std::vector<ModelReport>& models) {
   HtmlTable table;
-  table.head = {"quantity", "all arms at the reference's best rate", "each arm at its best rate",
-                "weaker of both"};
+  table.head = {"quantity", "shared rate", "best rates", "weaker"};
   table.text_columns = 4;
   for (const SweepRow& row : SweepRows(models)) {
     table.rows.push_back({EscapedMarkup(row.quantity), EscapedMarkup(row.shared),
                           EscapedMarkup(row.best), EscapedMarkup(row.weaker)});
   }
   if (table.rows.empty()) return "";
-  return "<h2>Learning rate</h2>\n<p>A rate is best for an arm if its mean loss at the primary "
+  return "<h2>Learning rate</h2>\n<p>Shared: all arms at the rate that is best for the reference. "
+         "Best: each arm at its own. A rate is best for an arm if its mean loss at the primary "
          "budget is the least. A conclusion that holds at the shared rate only may be one about "
          "learning rates.</p>\n" +
          table.Html();
