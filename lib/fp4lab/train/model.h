@@ -31,9 +31,9 @@ namespace fp4lab {
 // Initial weights. Matrices ~ N(0, 2 / (5 d_model)) (small init, Nguyen and Salazar, arXiv
 // 1910.05895; a standard deviation of 0.02 at d 1024), with the standard deviation of matrices that
 // write to the residual stream (attention.out, mlp.down) divided by sqrt(2 layers); gains 1.
-// Box-Muller in double from Philox, rounded to binary32: a function of (model, seed) alone. Then the
-// first gain of block 0 is moved by config.nudge_ulps: every recipe keeps gains in FP32, so that the
-// first backward pass already differs, where one ulp of a matrix would be rounded away.
+// Box-Muller in double from Philox, rounded to binary32: a function of (model, seed) alone. Then
+// the first gain of block 0 is moved by config.nudge_ulps: every recipe keeps gains in FP32, so
+// that the first backward pass already differs, where one ulp of a matrix would be rounded away.
 void InitializeParameters(const TrainConfig& config, std::span<float> parameters);
 
 class Model {
