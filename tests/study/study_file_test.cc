@@ -1,9 +1,12 @@
+#include <filesystem>
 #include <functional>
+#include <string>
 
 #include "fp4lab/study/run/study.h"
 #include "tests/study/tiny_study.h"
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"
+#include "tests/support/golden.h"
 
 namespace fp4lab::study {
 namespace {
@@ -144,6 +147,21 @@ TEST_CASE("Arms keep the order of the file", "[study]") {
   CHECK(study.analysis.references == std::vector<std::string>{"z"});
   const Study again = ParseStudy(ToJson(study).dump(), "resolved");
   CHECK(again.arms == study.arms);
+}
+
+TEST_CASE("Every study file of the repository is valid and resolves to itself", "[study]") {
+  std::size_t files = 0;
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(SourceDirectory() / "studies")) {
+    const std::filesystem::path& path = entry.path();
+    const bool is_result = path.string().find("/results/") != std::string::npos;
+    if (path.extension() != ".json" || is_result) continue;
+    CAPTURE(path);
+    const Json resolved = ToJson(ReadStudy(path));
+    CHECK(ToJson(TinyStudy(resolved)) == resolved);
+    ++files;
+  }
+  CHECK(files >= 22);
 }
 
 TEST_CASE("A resolved study is a study file that resolves to itself", "[study]") {
