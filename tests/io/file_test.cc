@@ -23,7 +23,8 @@
 
 namespace {
 
-// What each call of getrandom() fills its buffer with; nothing left: random bytes.
+// The byte for each coming call of getrandom(), which fills its buffer with it; empty: random
+// bytes.
 std::deque<unsigned char> foreseen_digits;
 
 }  // namespace

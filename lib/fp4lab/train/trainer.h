@@ -42,7 +42,7 @@ struct Evaluation {
   std::int64_t tokens = 0;           // predicted tokens
 };
 
-// What a checkpoint holds beside the trainer's own numbers.
+// The members of a checkpoint that the trainer keeps for a study and does not read.
 struct LoadedState {
   Json run;                  // CheckpointHeader::run
   std::vector<float> trunk;  // Trainer::Numbers() where the run left its trunk; empty: it is there

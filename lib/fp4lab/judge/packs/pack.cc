@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/hash.h"
 #include "fp4lab/base/parallel.h"
@@ -199,8 +200,9 @@ void CheckInput(const Pack& pack, const std::string& where) {
   }
 }
 
-std::size_t CeilDiv(std::size_t a, int b) {
-  return b > 0 ? (a + static_cast<std::size_t>(b) - 1) / static_cast<std::size_t>(b) : 0;
+// The number of blocks along a side; 0 where the tensor is one block.
+std::size_t BlocksAlong(std::size_t side, int block) {
+  return block > 0 ? DivideUp(side, static_cast<std::size_t>(block)) : 0;
 }
 
 }  // namespace
@@ -301,8 +303,8 @@ Pack ReadPack(const SafetensorsFile& file, const std::string& where) {
   q.cols = cols;
   q.codes = reader.Values<std::uint8_t>("codes", "U8", 2);
   RequireSize(q.codes.size(), rows * cols, where + "#codes");
-  q.scale_rows = CeilDiv(rows, dialect->block_rows);
-  q.scale_cols = CeilDiv(cols, dialect->block_cols);
+  q.scale_rows = BlocksAlong(rows, dialect->block_rows);
+  q.scale_cols = BlocksAlong(cols, dialect->block_cols);
   if (dialect->block_rows > 0) q.scales = reader.Values<std::uint8_t>("scale", "U8", 2);
   RequireSize(q.scales.size(), q.scale_rows * q.scale_cols, where + "#scale");
   if (HasTensorScale(*dialect)) {

@@ -30,7 +30,7 @@ std::string NumericsOf(const StudyReport& study, const std::string& arm) {
   return numerics[arm].get<std::string>();
 }
 
-// What a fingerprint is measured from, beside the build and the chip.
+// The inputs of an arm's fingerprint, beside the build and the chip.
 Json MeasuredFrom(const StudyReport& study, const std::string& name) {
   const Json& resolved = study.results.study;
   const Json& arm = resolved.at("arms").at(name);
@@ -41,7 +41,7 @@ Json MeasuredFrom(const StudyReport& study, const std::string& name) {
           {"device", resolved.value("device", Json("cpu"))}};
 }
 
-// The member `key` of the file, shortened; empty where it is absent.
+// The commit of the program that wrote the file, shortened; empty where the file has none.
 std::string CommitOf(const StudyReport& study) {
   const Json commit = study.json.value("fp4lab_commit", Json());
   return commit.is_string() ? commit.get<std::string>().substr(0, kShownDigits) : "";

@@ -22,7 +22,7 @@ struct NumericsConflict {
 };
 std::vector<NumericsConflict> NumericsConflicts(const std::vector<StudyReport>& studies);
 
-// What a page about several studies calls each: its name, and its file too where names repeat.
+// The label of each study on a page about several: its name, and its folder too where names repeat.
 std::vector<std::string> LabelsOf(const std::vector<StudyReport>& studies);
 
 // The page; `conflicts` are marked in it. Gaps and token ratios of its first table stand at the

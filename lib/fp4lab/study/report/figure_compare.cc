@@ -202,7 +202,7 @@ Figure Draw(Figure figure, const std::vector<Series>& series, const std::string&
   DrawKeys(&svg, 70, series);
   const Panel panel(&svg, {84, top, kWidth - 84 - 26, kPanelHeight}, PerParameterAxis(series),
                     std::move(values));
-  panel.TensorScale(zero, "zero dash");
+  panel.HorizontalLine(zero, "zero dash");
   for (const Series& line : series) {
     const std::string style = SeriesClass(line.colour);
     std::vector<Dot> dots;

@@ -151,7 +151,7 @@ Figure DrawTokenRatio(const Results& results, const Analysis& analysis) {
   DrawLegend(&svg, kWidth, entries);
   const Axis axis = RatioAxis(results, analysis, series);
   const Panel panel(&svg, {84, top, 514, kPanelHeight}, BudgetAxis(results, 0.16), axis);
-  panel.TensorScale(1, "zero dash");
+  panel.HorizontalLine(1, "zero dash");
   DrawPublished(&svg, {612, top, 118, kPanelHeight}, axis);
   for (std::size_t i = 0; i < series.size(); ++i) {
     const double middle = (static_cast<double>(series.size()) - 1) / 2;

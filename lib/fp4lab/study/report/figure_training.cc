@@ -149,7 +149,7 @@ Figure DrawTraining(const Results& results, const std::vector<Overlay>& overlays
                    Labelled(AxisAround(losses, 0.04, 6), "loss, nats per token"));
   const Panel right(&svg, {456, top, kPanelWidth, kPanelHeight}, TokenAxis(last),
                     Labelled(AxisAround(gaps, 0.06, 6), "difference to " + reference + ", nats"));
-  right.TensorScale(0, "zero");
+  right.HorizontalLine(0, "zero");
   for (std::size_t i = 0; i < own.size(); ++i) {
     DrawCurve(&svg, left, own[i].tokens, own[i].loss,
               SeriesClass(SeriesOfOverlay(i)) + " thin dash", own[i].label);

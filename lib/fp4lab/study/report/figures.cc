@@ -175,7 +175,7 @@ Figure DrawGap(const Results& results, const Analysis& analysis) {
   const Panel panel(
       &svg, PanelBox(results), BudgetAxis(results, 0.16),
       Labelled(AxisAround(GapValues(results, analysis), 0.06, 7), "gap, nats per token"));
-  panel.TensorScale(0, "zero");
+  panel.HorizontalLine(0, "zero");
   std::vector<Panel::EndLabel> labels;
   for (std::size_t i = 0; i < arms.size(); ++i) {
     const std::string& arm = results.arms[arms[i]];

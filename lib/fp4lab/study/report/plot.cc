@@ -146,7 +146,7 @@ void Panel::Whisker(double x, const Interval& interval, double shift,
   end(bottom, !inside(interval.low), -1);
 }
 
-void Panel::TensorScale(double y, const std::string& style) const {
+void Panel::HorizontalLine(double y, const std::string& style) const {
   svg_->Line({box_.x, Y(y)}, {box_.Right(), Y(y)}, style);
 }
 

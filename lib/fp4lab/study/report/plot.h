@@ -58,7 +58,7 @@ class Panel {
   // edge and drawn as arrow heads.
   void Whisker(double x, const Interval& interval, double shift, const std::string& style) const;
   // Draws a horizontal line over the whole width.
-  void TensorScale(double y, const std::string& style) const;
+  void HorizontalLine(double y, const std::string& style) const;
 
   struct EndLabel {
     double y = 0;  // in data units: where the line ends
