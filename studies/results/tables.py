@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The tables of token ratios and criteria in README.md and in studies/results/README.md.
+"""The tables of token ratios and criteria in README.md, studies/results/README.md and studies/atlas/README.md.
 
     python3 studies/results/tables.py [--check]
 
-replaces every part of the two pages between a line <!-- table KIND STUDY ... --> and the line
+replaces every part of these pages between a line <!-- table KIND STUDY ... --> and the line
 <!-- end of table --> by the table that the "analysis" of STUDY/results.json gives. With --check no
 file is written, and the exit code is 1 if a page differs from its data.
 """
@@ -14,7 +14,7 @@ import re
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-PAGES = [HERE.parent.parent / "README.md", HERE / "README.md"]
+PAGES = [HERE.parent.parent / "README.md", HERE / "README.md", HERE.parent / "atlas/README.md"]
 
 
 class Study:
@@ -123,7 +123,43 @@ def missed(studies):
     return rows + [f"| {statement} | {'<br>'.join(where)} |" for statement, where in places.items()]
 
 
-KINDS = {"overview": overview, "ratios": ratios, "criteria": criteria, "missed": missed}
+def gap_text(study, arm):
+    """"+0.027 [+0.021, +0.033]": the arm's gap to the reference at the largest budget, in nats."""
+    reference = study.results["study"]["analysis"]["reference"]
+    gap = next(g for g in study.analysis["gaps"]
+               if g["precision"] == "training" and g["tokens"] == study.analysis["budgets"][-1]
+               and (g["arm"], g["reference"]) == (arm, reference))
+    interval = gap["interval_t"]
+    return f"{gap['mean']:+.4f}" + (" [{:+.4f}, {:+.4f}]".format(*interval) if interval else "")
+
+
+def atlas(studies):
+    """A row a claim, with the study's question, source and verdict."""
+    rows = ["| study | claim | source | verdict | numbers |", "|---|---|---|---|---|"]
+    for study in studies:
+        short = study.results["name"].removeprefix("atlas-")
+        link = f"[{short}]({short}.json)"
+        for c in study.analysis["criteria"]:
+            if c.get("source"):
+                rows.append(f"| {link} | {c.get('claim', c['statement'])} | {c['source']} | {verdict(c)} "
+                            f"| {c['numbers']} |")
+    return rows
+
+
+def gaps(studies):
+    """A row an arm: the gap to the study's reference at the largest budget."""
+    rows = ["| study | arm | loss minus the reference's, nats |", "|---|---|---|"]
+    for study in studies:
+        short = study.results["name"].removeprefix("atlas-")
+        reference = study.results["study"]["analysis"]["reference"]
+        for arm in study.results["study"]["arm_order"]:
+            if arm != reference:
+                rows.append(f"| {short} | {arm} | {gap_text(study, arm)} |")
+    return rows
+
+
+KINDS = {"overview": overview, "ratios": ratios, "criteria": criteria, "missed": missed,
+         "atlas": atlas, "gaps": gaps}
 PART = re.compile(r"(<!-- table (\w+) ([\w .-]+?) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 

@@ -1,6 +1,5 @@
 // fp4lab bench: one table of speeds, with ratios to references and peers, and targets.
 #include <algorithm>
-#include <cctype>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -10,6 +9,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/simd.h"
+#include "fp4lab/base/text.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/measure/machine.h"
@@ -30,17 +30,11 @@ struct BenchOptions {
   bool list = false, quick = false, markdown = false;
 };
 
-std::string Lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
-
 std::vector<BenchEntry> Chosen(const std::string& filter) {
   std::vector<BenchEntry> chosen;
-  const std::string wanted = Lower(filter);
+  const std::string wanted = LowerCase(filter);
   for (BenchEntry& e : BenchEntries()) {
-    const std::string text = Lower(e.id + " " + e.topic + " " + e.what);
+    const std::string text = LowerCase(e.id + " " + e.topic + " " + e.what);
     if (text.find(wanted) != std::string::npos) chosen.push_back(std::move(e));
   }
   if (chosen.empty()) {

@@ -2,25 +2,20 @@
 
 #include <algorithm>
 #include <bit>
-#include <cctype>
 #include <cstdint>
 #include <cstdlib>
 #include <iterator>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/suggest.h"
+#include "fp4lab/base/text.h"
 
 #include <hwy/targets.h>
 
 namespace fp4lab {
 namespace {
 
-std::string LowerName(std::int64_t target) {
-  std::string name = hwy::TargetName(target);
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
-  return name;
-}
+std::string LowerName(std::int64_t target) { return LowerCase(hwy::TargetName(target)); }
 
 // Targets compiled in, as one bit each. A lower bit is a better target.
 std::int64_t BuiltTargets() { return HWY_TARGETS; }

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <utility>
 
+#include "fp4lab/base/text.h"
+
 namespace fp4lab {
 namespace {
 
@@ -12,9 +14,8 @@ constexpr std::size_t kLettersAnEdit = 3;  // letters of a name per allowed edit
 constexpr std::size_t kLeastPart = 3;      // letters of the shortest part that is searched for
 
 std::string Folded(std::string_view name) {
-  std::string folded(name);
+  std::string folded = LowerCase(name);
   for (char& c : folded) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
     if (c == '-' || c == '.' || c == ' ') c = '_';
   }
   return folded;

@@ -21,13 +21,34 @@ std::string CountText(std::size_t count, std::string_view noun) {
   return std::to_string(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
 }
 
-std::string Joined(const std::vector<std::string>& parts, std::string_view separator) {
+namespace {
+
+template <class Text>
+std::string JoinedTexts(std::span<const Text> parts, std::string_view separator) {
   std::string text;
-  for (const std::string& part : parts) {
+  for (const Text& part : parts) {
     if (&part != parts.data()) text += separator;
     text += part;
   }
   return text;
+}
+
+}  // namespace
+
+std::string Joined(std::span<const std::string> parts, std::string_view separator) {
+  return JoinedTexts(parts, separator);
+}
+
+std::string Joined(std::span<const std::string_view> parts, std::string_view separator) {
+  return JoinedTexts(parts, separator);
+}
+
+std::string LowerCase(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return lower;
 }
 
 std::string EscapedMarkup(std::string_view text) {

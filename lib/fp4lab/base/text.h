@@ -3,9 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace fp4lab {
 
@@ -19,7 +19,11 @@ std::string HexText(std::uint32_t bits, int digits);
 std::string CountText(std::size_t count, std::string_view noun);
 
 // The parts with `separator` between them: "a, b, c" for ", ".
-std::string Joined(const std::vector<std::string>& parts, std::string_view separator);
+std::string Joined(std::span<const std::string> parts, std::string_view separator);
+std::string Joined(std::span<const std::string_view> parts, std::string_view separator);
+
+// The text with the letters A to Z in lower case, in any locale.
+std::string LowerCase(std::string_view text);
 
 // Escapes text for XML and HTML, for text nodes and quoted attributes. Control characters, which
 // markup cannot hold, are escaped as in base/printable.h.

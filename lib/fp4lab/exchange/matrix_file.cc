@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <charconv>
 #include <cstdint>
 #include <limits>
@@ -11,6 +10,7 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/text.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/file_content.h"
 #include "fp4lab/io/gguf.h"
@@ -22,12 +22,6 @@ namespace fp4lab {
 namespace {
 
 constexpr std::array<std::string_view, 4> kEndings = {".npy", ".npz", ".safetensors", ".gguf"};
-
-std::string Lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
 
 // The number of elements; nullopt if the number of bits could overflow.
 std::optional<std::size_t> Elements(const std::vector<std::size_t>& shape) {
@@ -268,13 +262,13 @@ FilePlace SplitPlace(std::string_view place) {
   for (std::size_t sign = place.find_first_of("#:"); sign != place.npos;
        sign = place.find_first_of("#:", sign + 1)) {
     const std::filesystem::path path(place.substr(0, sign));
-    const std::string ending = Lower(path.extension().string());
+    const std::string ending = LowerCase(path.extension().string());
     if (std::find(kEndings.begin(), kEndings.end(), ending) != kEndings.end()) {
       return {path, std::string(place.substr(sign + 1)), ending};
     }
   }
   const std::filesystem::path path(place);
-  return {path, "", Lower(path.extension().string())};
+  return {path, "", LowerCase(path.extension().string())};
 }
 
 bool HoldsType(std::string_view place) {

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstring>
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/suggest.h"
+#include "fp4lab/base/text.h"
 #include "fp4lab/block/packing.h"
 #include "fp4lab/formats/encode.h"
 
@@ -41,9 +41,7 @@ constexpr std::array kSafetensorsNames = {
 }  // namespace
 
 std::optional<NumberType> FindNumberType(std::string_view name) {
-  std::string small(name);
-  std::transform(small.begin(), small.end(), small.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::string small = LowerCase(name);
   if (name == "F4") return NumberType{NumberType::Kind::kFormat, FormatId::kE2M1};  // safetensors
   for (const Alias& a : kAliases) {
     if (a.alias == small) small = a.name;

@@ -26,25 +26,11 @@ constexpr std::array<std::string_view, 4> kSteps = {"step", "steps", "iteration"
 constexpr std::array<std::string_view, 6> kLosses = {"loss",       "learning/loss", "lm loss",
                                                      "train/loss", "train_loss",    "value"};
 
-std::string LowerCase(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return lower;
-}
-
 std::string_view Trimmed(std::string_view text) {
   constexpr std::string_view kSpace = " \t\r";
   const std::size_t first = text.find_first_not_of(kSpace);
   if (first == text.npos) return {};
   return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
-}
-
-std::string List(std::span<const std::string_view> names) {
-  std::string text;
-  for (const std::string_view name : names) text += (text.empty() ? "" : ", ") + std::string(name);
-  return text;
 }
 
 // The cells of a line of CSV; a cell in quotes may hold commas.
@@ -138,10 +124,10 @@ void Reader::ReadCsv(std::string_view text) {
       tokens = column(kTokens);
       step = column(kSteps);
       loss = column(kLosses);
-      if (!loss) Fail("the header names no loss; name a column one of " + List(kLosses));
+      if (!loss) Fail("the header names no loss; name a column one of " + Joined(kLosses, ", "));
       if (!tokens && !step) {
-        Fail("the header names neither tokens nor steps; name a column one of " + List(kTokens) +
-             ", " + List(kSteps));
+        Fail("the header names neither tokens nor steps; name a column one of " +
+             Joined(kTokens, ", ") + ", " + Joined(kSteps, ", "));
       }
       return;
     }
@@ -179,8 +165,8 @@ void Reader::ReadJsonLines(std::string_view text) {
     if (!loss) return;
     const std::optional<double> tokens = member(kTokens), step = member(kSteps);
     if (!tokens && !step) {
-      Fail("has neither tokens nor steps; name a member one of " + List(kTokens) + ", " +
-           List(kSteps));
+      Fail("has neither tokens nor steps; name a member one of " + Joined(kTokens, ", ") + ", " +
+           Joined(kSteps, ", "));
     }
     Add(tokens, step, *loss);
   });
@@ -201,7 +187,8 @@ void Reader::Fill(Overlay* overlay) const {
 }  // namespace
 
 std::string OverlayNames() {
-  return "tokens: " + List(kTokens) + "; steps: " + List(kSteps) + "; losses: " + List(kLosses);
+  return "tokens: " + Joined(kTokens, ", ") + "; steps: " + Joined(kSteps, ", ") +
+         "; losses: " + Joined(kLosses, ", ");
 }
 
 Overlay ReadOverlay(const std::string& argument, std::int64_t tokens_per_step) {

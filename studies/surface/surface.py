@@ -1,0 +1,278 @@
+#!/usr/bin/env python3
+"""Token ratios of the corners between NVFP4 and MXFP4, and what each change contributes.
+
+    python3 studies/surface/surface.py studies/results/surface-0.3m [MORE ...] --out-dir studies/results/surface
+
+reads the results.json of studies of this folder and writes OUT_DIR/surface.json, OUT_DIR/surface.svg (the
+token ratio of MXFP4 to NVFP4 against bytes a parameter, a line a size) and OUT_DIR/shares.svg. Needs NumPy, SciPy
+and Matplotlib.
+
+A token ratio is in extend form: how many times the tokens of the arm at the lower loss the other arm needs
+for the same loss, where a curve through the other arm's losses (monotone and cubic in ln D,
+scipy.interpolate.PchipInterpolator) crosses that loss. A ratio stands only where every seed's crossing lies
+inside the budgets.
+
+Shares: scale format (E4M3 under a tensor scale to E8M0), block length (16 to 32) and weight tile (row blocks
+to square blocks) lead from NVFP4 with row blocks of weights to MXFP4 with square ones over eight corners. A
+share is the Shapley value of ln r: the mean over the six orders in which the three can be changed of the step
+in ln r that the change makes. Shares add up to the total exactly. Intervals: t over the paired seeds, and a
+bootstrap that draws seeds and blocks of neighbouring chunks of the validation text.
+"""
+import argparse
+import itertools
+import json
+import math
+import pathlib
+import sys
+
+import numpy as np
+from scipy.interpolate import PchipInterpolator
+from scipy.optimize import brentq
+from scipy.stats import t as student
+
+FACTORS = ("scale format", "block length", "weight tile")
+CORNERS = {  # (E8M0, blocks of 32, square tiles of weights): arm
+    (0, 0, 0): "nvfp4-w1x16", (0, 0, 1): "nvfp4", (0, 1, 0): "e4m3-32-w1x32", (0, 1, 1): "e4m3-32",
+    (1, 0, 0): "e8m0-16-w1x16", (1, 0, 1): "e8m0-16", (1, 1, 0): "mxfp4-w1x32", (1, 1, 1): "mxfp4",
+}
+DRAWS = 1000
+
+
+class Study:
+    """losses[arm]: seeds x budgets x chunks, nats a token, quantized forward passes."""
+
+    def __init__(self, folder):
+        path = pathlib.Path(folder)
+        path = path / "results.json" if path.is_dir() else path
+        try:
+            self.results = json.loads(path.read_text())
+        except (OSError, ValueError) as error:
+            sys.exit(f"{path}: {error}; name a folder with the results.json of a study")
+        self.name = self.results["name"]
+        self.parameters = self.results["model"]["block_parameters"]
+        study = self.results["study"]
+        self.budgets = [int(b) for b in study["budgets"]]
+        self.seeds = study["seeds"]
+        runs = {(r["arm"], r["seed"]): r for r in self.results["runs"] if r["status"] == "ok"}
+        self.losses = {}
+        for arm in {arm for arm, _ in runs}:
+            if all((arm, seed) in runs for seed in self.seeds):
+                self.losses[arm] = np.array([[p["chunk_losses"] for p in runs[arm, seed]["points"]]
+                                             for seed in self.seeds])
+
+    def means(self, seeds=None, chunks=None):
+        """{arm: seeds x budgets}, of all or of drawn seeds and chunks."""
+        out = {}
+        for arm, losses in self.losses.items():
+            if seeds is not None:
+                losses = losses[seeds]
+            out[arm] = losses[:, :, chunks].mean(2) if chunks is not None else losses.mean(2)
+        return out
+
+
+def log_ratio(budgets, losses, level_losses, at):
+    """ln(tokens with `losses` / budgets[at]) for the loss level_losses[at]; NaN outside the budgets."""
+    x = np.log(budgets)
+    falling = np.minimum.accumulate(losses)
+    level = level_losses[at]
+    if not falling[-1] <= level <= falling[0]:
+        return math.nan
+    curve = PchipInterpolator(x, falling)
+    if curve(x[-1]) == level:
+        return x[-1] - x[at]
+    return brentq(lambda u: curve(u) - level, x[0], x[-1]) - x[at]
+
+
+def log_ratios(study, means, arm, base, at):
+    return np.array([log_ratio(study.budgets, means[arm][s], means[base][s], at)
+                     for s in range(len(means[arm]))])
+
+
+def shapley(values):
+    """Shares of values[corner] - values[0, 0, 0]; `values` maps each corner to an array over seeds."""
+    shares = []
+    for factor in range(3):
+        share = 0
+        for order in itertools.permutations(range(3)):
+            before = [0, 0, 0]
+            for f in order:
+                if f == factor:
+                    break
+                before[f] = 1
+            after = list(before)
+            after[factor] = 1
+            share = share + (values[tuple(after)] - values[tuple(before)]) / 6
+        shares.append(share)
+    return shares
+
+
+def t_interval(values, confidence=0.95):
+    n = len(values)
+    if n < 2:
+        return None
+    half = student.ppf(0.5 + confidence / 2, n - 1) * np.std(values, ddof=1) / math.sqrt(n)
+    return [float(np.mean(values) - half), float(np.mean(values) + half)]
+
+
+def block_length(chunks):
+    """Neighbouring chunks are correlated: blocks of about the cube root of their number, at least 2."""
+    return max(2, round(chunks ** (1 / 3) * 1.5))
+
+
+def draws(study, rng):
+    """DRAWS pairs of drawn seeds and drawn chunks, blocks of neighbours on a circle."""
+    chunks = next(iter(study.losses.values())).shape[2]
+    block = block_length(chunks)
+    for _ in range(DRAWS):
+        starts = rng.integers(0, chunks, -(-chunks // block))
+        picked = (starts[:, None] + np.arange(block)).ravel()[:chunks] % chunks
+        yield rng.integers(0, len(study.seeds), len(study.seeds)), picked
+
+
+def number(values):
+    """{"mean", "interval_t", "seeds"} of one value a seed."""
+    return {"mean": float(np.mean(values)), "interval_t": t_interval(values),
+            "seeds": [float(v) for v in values]}
+
+
+def analyze(study):
+    means = study.means()
+    out = {"name": study.name, "block_parameters": study.parameters, "budgets": study.budgets,
+           "seeds": study.seeds, "commit": study.results.get("fp4lab_commit"),
+           "sha256_of_results": study.results["sha256"], "ratios": [], "corners": [], "shares": []}
+    if "null" in means:
+        gaps = means["null"][:, -1] - means["bf16"][:, -1]
+        out["null_gap"] = number(gaps)
+        out["null_gap"]["standard_errors"] = float(
+            abs(gaps.mean()) / (gaps.std(ddof=1) / math.sqrt(len(gaps))))
+    have_corners = all(arm in means for arm in CORNERS.values())
+    for at, tokens in enumerate(study.budgets):
+        place = {"tokens": tokens, "bytes_per_parameter": tokens / study.parameters}
+        ratio = log_ratios(study, means, "mxfp4", "nvfp4", at)
+        if np.isfinite(ratio).all():
+            out["ratios"].append(place | {"log_ratio": number(ratio)})
+        if not have_corners:
+            continue
+        values = {c: log_ratios(study, means, arm, "nvfp4-w1x16", at) for c, arm in CORNERS.items()}
+        for corner, arm in CORNERS.items():
+            if np.isfinite(values[corner]).all():
+                out["corners"].append(place | {"arm": arm, "log_ratio": number(values[corner])})
+        if all(np.isfinite(v).all() for v in values.values()):
+            out["shares"].append(place | {
+                "total": number(values[1, 1, 1]),
+                "shares": {f: number(s) for f, s in zip(FACTORS, shapley(values))}})
+    bootstrap(study, out)
+    return out
+
+
+def bootstrap(study, out):
+    """Adds "interval_bootstrap" to the ratios and to the shares."""
+    rng = np.random.default_rng(20260)
+    wanted = {}  # id of the record: its drawn values
+    for seeds, chunks in draws(study, rng):
+        means = study.means(seeds, chunks)
+        for record in out["ratios"]:
+            at = study.budgets.index(record["tokens"])
+            wanted.setdefault(id(record["log_ratio"]), []).append(
+                np.mean(log_ratios(study, means, "mxfp4", "nvfp4", at)))
+        for record in out["shares"]:
+            at = study.budgets.index(record["tokens"])
+            values = {c: log_ratios(study, means, arm, "nvfp4-w1x16", at) for c, arm in CORNERS.items()}
+            for f, share in zip(FACTORS, shapley(values)):
+                wanted.setdefault(id(record["shares"][f]), []).append(np.mean(share))
+            wanted.setdefault(id(record["total"]), []).append(np.mean(values[1, 1, 1]))
+    records = [r["log_ratio"] for r in out["ratios"]]
+    for r in out["shares"]:
+        records += [r["total"], *r["shares"].values()]
+    for record in records:
+        drawn = np.array(wanted[id(record)])
+        inside = drawn[np.isfinite(drawn)]
+        record["interval_bootstrap"] = [float(q) for q in np.quantile(inside, [0.025, 0.975])]
+        if len(inside) < len(drawn):  # draws whose crossing lies beyond the budgets
+            record["draws_without_crossing"] = len(drawn) - len(inside)
+
+
+def text(record):
+    low, high = record["interval_t"]
+    return f"{math.exp(record['mean']):.3f} [{math.exp(low):.3f}, {math.exp(high):.3f}]"
+
+
+def table(studies):
+    rows = ["| block parameters | bytes each | tokens of MXFP4 / NVFP4 | half-width of ln r "
+            "| scale format | block length | weight tile |", "|---|---|---|---|---|---|---|"]
+    for s in studies:
+        shares = {r["tokens"]: r["shares"] for r in s["shares"]}
+        for r in s["ratios"]:
+            low, high = r["log_ratio"]["interval_t"]
+            cells = [f"{s['block_parameters'] / 1e6:.1f}M", f"{r['bytes_per_parameter']:.0f}",
+                     text(r["log_ratio"]), f"{(high - low) / 2:.3f}"]
+            for f in FACTORS:
+                share = shares.get(r["tokens"], {}).get(f)
+                cells.append("" if share is None else "{:+.3f} [{:+.3f}, {:+.3f}]".format(
+                    share["mean"], *share["interval_t"]))
+            rows.append("| " + " | ".join(cells) + " |")
+    return "\n".join(rows)
+
+
+def plot(studies, out):
+    import matplotlib
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "fp4lab"  # the same file from the same numbers
+    matplotlib.rcParams["svg.fonttype"] = "none"
+    import matplotlib.pyplot as plt
+    colors = plt.get_cmap("viridis")
+    figure, axes = plt.subplots(figsize=(6.4, 4.2))
+    for i, s in enumerate(studies):
+        x = [r["bytes_per_parameter"] for r in s["ratios"]]
+        y = [math.exp(r["log_ratio"]["mean"]) for r in s["ratios"]]
+        low, high = zip(*[np.exp(r["log_ratio"]["interval_t"]) for r in s["ratios"]])
+        color = colors(0.15 + 0.7 * i / max(1, len(studies) - 1))
+        axes.plot(x, y, "o-", color=color, label=f"{s['block_parameters'] / 1e6:.1f}M parameters")
+        axes.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
+    axes.axhline(1, color="0.6", linewidth=0.8)
+    axes.set_xscale("log", base=2)
+    axes.set_xlabel("bytes a block parameter")
+    axes.set_ylabel("tokens of MXFP4 / tokens of NVFP4, equal loss")
+    axes.legend(frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(out / "surface.svg", metadata={"Date": None})
+    with_shares = [s for s in studies if s["shares"]]
+    if not with_shares:
+        return
+    figure, panels = plt.subplots(1, len(with_shares), figsize=(1.6 + 4.4 * len(with_shares), 3.8),
+                                  squeeze=False, sharey=True)
+    for axes, s in zip(panels[0], with_shares):
+        x = [r["bytes_per_parameter"] for r in s["shares"]]
+        for f, color, mark in zip(FACTORS, ("#4269d0", "#efb118", "#3ca951"), "os^"):
+            y = [r["shares"][f]["mean"] for r in s["shares"]]
+            e = [[y[i] - r["shares"][f]["interval_t"][0] for i, r in enumerate(s["shares"])],
+                 [r["shares"][f]["interval_t"][1] - y[i] for i, r in enumerate(s["shares"])]]
+            axes.errorbar(x, y, e, fmt=mark + "-", color=color, capsize=3, label=f)
+        axes.axhline(0, color="0.6", linewidth=0.8)
+        axes.set_xscale("log", base=2)
+        axes.set_xlabel("bytes a block parameter")
+        axes.set_title(f"{s['block_parameters'] / 1e6:.1f}M parameters", fontsize=10)
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0][0].set_ylabel("share of ln r, NVFP4 with row blocks\nto MXFP4 with square ones")
+    panels[0][0].legend(frameon=False)
+    figure.tight_layout()
+    figure.savefig(out / "shares.svg", metadata={"Date": None})
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("results", nargs="+", help="folders with a results.json")
+    parser.add_argument("--out-dir", required=True)
+    options = parser.parse_args()
+    studies = sorted((Study(r) for r in options.results), key=lambda s: s.parameters)
+    analyzed = [analyze(s) for s in studies]
+    out = pathlib.Path(options.out_dir)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "surface.json").write_text(json.dumps({"studies": analyzed}, indent=1) + "\n")
+    plot(analyzed, out)
+    print(table(analyzed))
+
+
+if __name__ == "__main__":
+    main()
