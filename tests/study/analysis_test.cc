@@ -3,7 +3,9 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fp4lab/base/parallel.h"
@@ -234,6 +236,29 @@ TEST_CASE("A criterion with a source gives the verdict on the published claim", 
   CHECK(analysis.criteria[1].Verdict() == "not reproduced");
   CHECK(analysis.criteria[2].Verdict() == "held");
   CHECK(ToJson(analysis, results)["criteria"][0]["source"] == "arXiv 2509.25149 figure 6");
+}
+
+TEST_CASE("A published order that the seeds cannot tell is not identified", "[study]") {
+  Json json = SyntheticResults();
+  std::map<std::pair<std::string, int>, Json*> runs;
+  for (Json& run : json["runs"]) runs[{run["arm"], run["seed"]}] = &run;
+  for (auto& [key, run] : runs) {
+    if (key.first != "mxfp4") continue;
+    const Json& reference = (*runs.at({"bf16", key.second}))["points"];
+    for (std::size_t k = 0; k < reference.size(); ++k) {
+      const double loss = reference[k]["validation_loss"];
+      (*run)["points"][k]["validation_loss"] = loss + (key.second % 2 == 1 ? 0.01 : -0.01);
+    }
+  }
+  json["study"]["analysis"]["criteria"] = Json::parse(R"([
+    {"kind": "mean_order", "arms": ["bf16", "mxfp4"], "tokens": "largest", "source": "a paper"},
+    {"kind": "mean_order", "arms": ["mxfp4", "bf16"], "tokens": "largest", "source": "a paper"},
+    {"kind": "mean_order", "arms": ["bf16", "mxfp4"], "tokens": "largest"}])");
+  const Analysis analysis = Analyze(Read(json), kDraws);
+  CHECK(analysis.criteria[0].Verdict() == "not identified");
+  CHECK(analysis.criteria[1].Verdict() == "not identified");
+  CHECK(analysis.criteria[2].Verdict() == "held");  // the means are in this order
+  CHECK(analysis.criteria[0].numbers.find("(differences +0.0020 [-0.0") != std::string::npos);
 }
 
 TEST_CASE("Two seeds give no t interval and say so", "[study]") {

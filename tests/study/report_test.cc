@@ -354,6 +354,8 @@ TEST_CASE("Results of versions before a diagnostic are read with those that they
     if (!std::filesystem::exists(folder.path() / "results.json")) continue;  // a table's folder
     CAPTURE(folder.path());
     const Results results = LoadResults(folder.path());
+    const auto measured = [](const RunResult& run) { return !run.tensors.empty(); };
+    if (std::none_of(results.runs.begin(), results.runs.end(), measured)) continue;  // publish.py
     for (const Diagnostic& d : Diagnostics()) {
       const std::string_view all[] = {"amax", "underflow_percent", "clip_percent", "sqnr_db"};
       if (std::find(std::begin(all), std::end(all), d.key) != std::end(all)) CHECK(results.Has(d));

@@ -6,7 +6,9 @@
 // verdict on such a criterion is "reproduced", "not reproduced" or "not identified". Gaps are taken
 // to the study's reference arm; losses are those in the precision of the training.
 //   mean_order         arms a, b, ...: the mean losses rise in this order. "tokens": "all"
-//                      (default: at every budget) | "primary" | "largest".
+//                      (default: at every budget) | "primary" | "largest". With a "source" every
+//                      neighbouring pair must be resolved: the t interval of its paired difference
+//                      lies above 0 (holds) or below 0 (fails); else the claim is not identified.
 //   seed_order         arms a, b, ...: the losses rise in this order in at least "seed_share"
 //                      (default 0.8) of the seeds. "tokens" as above.
 //   gap_ratio          arms a, b: "low" <= gap(a) / gap(b) <= "high". "tokens" as above. Not

@@ -93,6 +93,46 @@ std::pair<std::vector<double>, std::vector<double>> PairsOf(const LossGap& a, co
   return pairs;
 }
 
+// The mean loss; infinite if a run diverged.
+double MeanOf(const ArmLoss& loss) { return loss.diverged > 0 ? INFINITY : loss.summary.mean; }
+
+// The verdict on a published order: it holds where the t interval of each neighbouring pair's
+// paired difference lies above 0, fails where one lies below 0, and is not identified where seeds
+// cannot tell the pair apart. A pair with diverged runs is judged by the means, as in `part`.
+Part Resolved(const Context& c, const Criterion& criterion, const LossCube& cube,
+              std::int64_t tokens, Part part) {
+  const auto k = static_cast<std::size_t>(
+      std::find(c.results.budgets.begin(), c.results.budgets.end(), tokens) -
+      c.results.budgets.begin());
+  bool failed = false, open = false;
+  std::string differences;
+  for (std::size_t i = 1; i < criterion.arms.size(); ++i) {
+    const std::string &a = criterion.arms[i - 1], &b = criterion.arms[i];
+    const double before = MeanOf(*c.analysis.FindLoss(a, tokens, Precision::kTraining));
+    const double after = MeanOf(*c.analysis.FindLoss(b, tokens, Precision::kTraining));
+    if (!std::isfinite(before) || !std::isfinite(after)) {
+      failed |= !(before < after);
+      continue;
+    }
+    std::vector<double> paired;
+    for (std::size_t s = 0; s < cube.seeds; ++s) {
+      const double difference =
+          cube.At(s, IndexOf(c.results.arms, b), k) - cube.At(s, IndexOf(c.results.arms, a), k);
+      if (std::isfinite(difference)) paired.push_back(difference);
+    }
+    const Summary summary = Summarize(paired);
+    const std::optional<Interval> interval =
+        StudentInterval(summary, c.results.question.confidence);
+    failed |= interval && interval->high < 0;
+    open |= !interval || interval->Contains(0);
+    differences += (differences.empty() ? "" : ", ") + Signed(summary.mean, 4) +
+                   (interval ? " " + IntervalText(*interval, 4) : " from too few seeds");
+  }
+  part.status = failed ? Status::kFailed : open ? Status::kNotEvaluable : Status::kHeld;
+  if (!differences.empty()) part.numbers += " (differences " + differences + ")";
+  return part;
+}
+
 std::string Parted(const TokenRatio& ratio) {
   return "not identified, " + RatioText(ratio) + " but " + ratio.disagreement;
 }
@@ -100,25 +140,29 @@ std::string Parted(const TokenRatio& ratio) {
 }  // namespace
 
 CriterionResult MeanOrder(const Context& c, const Criterion& criterion) {
+  const LossCube cube = LossesOf(c.results, Precision::kTraining);
   std::vector<Part> parts;
   for (const std::int64_t tokens : Budgets(c, criterion)) {
     Part part{Status::kHeld, At(tokens)};
-    double last = -INFINITY;
+    const ArmLoss* last = nullptr;
     for (const std::string& arm : criterion.arms) {
       const ArmLoss* loss = c.analysis.FindLoss(arm, tokens, Precision::kTraining);
-      const double mean = loss->diverged > 0 ? INFINITY : loss->summary.mean;
       if (loss->diverged == 0 && loss->summary.count == 0) {
         part = {Status::kNotEvaluable, At(tokens) + arm + " was not run"};
         break;
       }
-      if (!(last < mean)) part.status = Status::kFailed;
-      part.numbers += (arm == criterion.arms[0] ? ""
-                       : last < mean            ? " < "
-                                                : " !< ") +
-                      (std::isfinite(mean) ? Fixed(mean, 4) : "diverged");
-      last = mean;
+      if (last != nullptr) {
+        const bool rises = MeanOf(*last) < MeanOf(*loss);
+        part.numbers += rises ? " < " : " !< ";
+        if (!rises) part.status = Status::kFailed;
+      }
+      part.numbers += loss->diverged > 0 ? "diverged" : Fixed(loss->summary.mean, 4);
+      last = loss;
     }
-    parts.push_back(part);
+    if (!criterion.source.empty() && part.status != Status::kNotEvaluable) {
+      part = Resolved(c, criterion, cube, tokens, std::move(part));
+    }
+    parts.push_back(std::move(part));
   }
   return Together(criterion,
                   "mean losses in the order " + Joined(criterion.arms, " < ") + Where(criterion),
