@@ -160,8 +160,8 @@ Json FindingsJson(const Findings& f, const std::string& place) {
                    {"underflow_percent", f.error->underflow_percent},
                    {"clip_percent", f.error->clip_percent},
                    {"not_finite", f.error->not_finite},
-                   {"block_grid", {f.error->grid_rows, f.error->grid_cols}},
-                   {"block_error", f.error->block_error}};
+                   {"block_grid", {f.error->blocks.rows, f.error->blocks.cols}},
+                   {"block_error", f.error->blocks.relative}};
   return json;
 }
 
@@ -192,7 +192,7 @@ void Run(const InspectCommand& o) {
     f.error = MeasureError(f.file.matrix, x.values.View(), values, o.file);
   }
   if (!o.error_map.empty()) {
-    WriteFileAtomically(o.error_map, ErrorMapSvg(*f.error, o.file));
+    WriteFileAtomically(o.error_map, ErrorMapSvg(f.error->blocks, o.file));
   }
   if (o.json) {
     PrintJson(FindingsJson(f, o.file), 1);

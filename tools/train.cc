@@ -25,7 +25,8 @@ namespace {
 struct TrainOptions {
   std::string config, text, tokens, data, recipe, device, out_dir = "out/train";
   std::vector<std::string> set;
-  std::optional<std::int64_t> steps, tokens_budget, eval_every;
+  std::optional<std::int64_t> steps, tokens_budget, eval_every, diagnostics_every;
+  std::vector<std::int64_t> diagnostics_steps;
   std::optional<std::uint64_t> seed;
   int threads = 0;
   bool resume = false;
@@ -33,7 +34,8 @@ struct TrainOptions {
   // Whether the command line has any part of the configuration; the device does not count as one.
   bool HasConfiguration() const {
     return !config.empty() || !text.empty() || !tokens.empty() || !data.empty() ||
-           !recipe.empty() || !set.empty() || steps || tokens_budget || eval_every || seed;
+           !recipe.empty() || !set.empty() || steps || tokens_budget || eval_every || seed ||
+           diagnostics_every || !diagnostics_steps.empty();
   }
 };
 
@@ -88,6 +90,10 @@ TrainConfig ConfigurationOf(const TrainOptions& options) {
   if (options.eval_every && (!has_evaluation || json["evaluation"].is_object())) {
     json["evaluation"]["every"] =
         *options.eval_every;  // ReadTrainConfig refuses a member that is no object
+  }
+  if (options.diagnostics_every) json["diagnostics"] = {{"every", *options.diagnostics_every}};
+  if (!options.diagnostics_steps.empty()) {
+    json["diagnostics"] = {{"steps", options.diagnostics_steps}};
   }
   if (options.tokens_budget) json["tokens"] = *options.tokens_budget;
   TrainConfig config = ReadTrainConfig(json, where);
@@ -192,6 +198,15 @@ void AddTrain(CLI::App& app, int* exit_code) {
       ->transform(AnySeed());
   command->add_option("--eval-every", o->eval_every, "Steps between evaluations; 0: at the end")
       ->transform(WholeNumber(0, kMostSteps));
+  command
+      ->add_option("--diagnostics-every", o->diagnostics_every,
+                   "Observe the step every so many steps, into observations.jsonl")
+      ->transform(WholeNumber(1, kMostSteps));
+  command
+      ->add_option("--diagnostics-steps", o->diagnostics_steps, "Observe these steps: 0,100,1000")
+      ->delimiter(',')
+      ->type_name("STEPS")
+      ->excludes("--diagnostics-every");
   AddRunOptions(command, o);
   command->footer(
       "Examples: text of a known entropy, 5 steps without the Hadamard transform\n"

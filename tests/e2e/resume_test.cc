@@ -46,7 +46,11 @@ std::vector<std::string> Arguments(const std::string& out_dir) {
           "--set",
           "evaluation.tokens=512",
           "--set",
-          "checkpoint_every=25"};
+          "checkpoint_every=25",
+          "--diagnostics-every",
+          "40",
+          "--set",
+          "diagnostics.tokens=64"};
 }
 
 std::vector<std::string> With(std::vector<std::string> arguments, const char* more) {
@@ -91,6 +95,7 @@ void CheckSameRun(const std::filesystem::path& a, const std::filesystem::path& b
   CHECK(ReadFile(a / "config.json") == ReadFile(b / "config.json"));
   CHECK((Lines(a / "metrics.jsonl") == Lines(b / "metrics.jsonl")));
   CHECK((Lines(a / "diagnostics.jsonl") == Lines(b / "diagnostics.jsonl")));
+  CHECK(ReadFile(a / "observations.jsonl") == ReadFile(b / "observations.jsonl"));
 }
 
 TEST_CASE("A run stopped by SIGINT, SIGTERM or SIGKILL anywhere goes on to the same bytes",
@@ -101,6 +106,7 @@ TEST_CASE("A run stopped by SIGINT, SIGTERM or SIGKILL anywhere goes on to the s
   REQUIRE(uninterrupted.Wait() == 0);
   CHECK(Lines(whole / "metrics.jsonl").size() == kSteps + kSteps / 60);
   CHECK(Lines(whole / "diagnostics.jsonl").size() == 4 * 4 * 5);
+  CHECK(Lines(whole / "observations.jsonl").size() == 1 + kSteps / 40);
 
   std::mt19937 random(std::random_device{}());
   for (const int signal : {SIGINT, SIGTERM, SIGKILL}) {

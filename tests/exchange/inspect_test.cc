@@ -56,9 +56,9 @@ TEST_CASE("Errors beside the input are those that the definitions give", "[excha
   const double signal = 49 + 5.75 * 5.75 + 0.015625 + 1;
   CHECK(e.mse == Approx(noise / 47));
   CHECK(e.sqnr_db == Approx(10 * std::log10(signal / noise)));
-  REQUIRE(e.block_error.size() == 4);
-  CHECK(e.block_error[0] == Approx(std::sqrt(noise / (signal - 1))));
-  CHECK((e.block_error[1] == 0 && e.block_error[2] == 0 && e.block_error[3] == 0));
+  REQUIRE(e.blocks.relative.size() == 4);
+  CHECK(e.blocks.relative[0] == Approx(std::sqrt(noise / (signal - 1))));
+  CHECK((e.blocks.relative[1] == 0 && e.blocks.relative[2] == 0 && e.blocks.relative[3] == 0));
   CHECK_THAT(ErrorOf([&] { MeasureError(m, x.View().Transposed(), values, "q"); }),
              ContainsSubstring("q: is 2x32, the input 32x2"));
 }
@@ -98,8 +98,7 @@ TEST_CASE("ScaleCandidates recognizes expanded scales by repeated bytes", "[exch
 }
 
 TEST_CASE("The error map is an SVG with a cell for each block, few for large grids", "[exchange]") {
-  StoredError e{.grid_rows = 2, .grid_cols = 3};
-  e.block_error = {0, 0.25, 0.5, 0, 0, 0.125};
+  BlockErrors e{.rows = 2, .cols = 3, .relative = {0, 0.25, 0.5, 0, 0, 0.125}};
   const std::string svg = ErrorMapSvg(e, "a<b & c");
   CHECK_THAT(svg, ContainsSubstring("a&lt;b &amp; c") && ContainsSubstring("dark 50.00%") &&
                       ContainsSubstring("<title>12.50%</title>") &&
@@ -113,9 +112,7 @@ TEST_CASE("The error map is an SVG with a cell for each block, few for large gri
     return count;
   };
   CHECK(cells(svg) == 6);
-  e.grid_rows = 300;
-  e.grid_cols = 5;
-  e.block_error.assign(1500, 0.1);
+  e = {.rows = 300, .cols = 5, .relative = std::vector<double>(1500, 0.1)};
   CHECK(cells(ErrorMapSvg(e, "x")) == 100 * 5);
 }
 

@@ -31,5 +31,6 @@ void AddTrain(CLI::App& app, int* exit_code);
 void AddVerify(CLI::App& app, int* exit_code);
 // Adds "gemm" to the subcommand "verify". Must be called after AddVerify.
 void AddVerifyGemm(CLI::App& app, int* exit_code);
+void AddWhatIf(CLI::App& app, int* exit_code);
 
 }  // namespace fp4lab::tools

@@ -19,23 +19,23 @@ struct Map {
   double largest = 0;
 };
 
-Map MapOf(const StoredError& e) {
+Map MapOf(const BlockErrors& e) {
   const auto covered = [](std::size_t n) {
     return std::max<std::size_t>(1, DivideUp(n, kMostCells));
   };
   Map map{.rows = 0,
           .cols = 0,
-          .blocks_down = covered(e.grid_rows),
-          .blocks_across = covered(e.grid_cols),
+          .blocks_down = covered(e.rows),
+          .blocks_across = covered(e.cols),
           .cells = {}};
-  map.rows = DivideUp(e.grid_rows, map.blocks_down);
-  map.cols = DivideUp(e.grid_cols, map.blocks_across);
+  map.rows = DivideUp(e.rows, map.blocks_down);
+  map.cols = DivideUp(e.cols, map.blocks_across);
   std::vector<double> counts(map.rows * map.cols);
   map.cells.resize(counts.size());
-  for (std::size_t r = 0; r < e.grid_rows; ++r) {
-    for (std::size_t c = 0; c < e.grid_cols; ++c) {
+  for (std::size_t r = 0; r < e.rows; ++r) {
+    for (std::size_t c = 0; c < e.cols; ++c) {
       const std::size_t cell = r / map.blocks_down * map.cols + c / map.blocks_across;
-      map.cells[cell] += e.block_error[r * e.grid_cols + c];
+      map.cells[cell] += e.relative[r * e.cols + c];
       counts[cell] += 1;
     }
   }
@@ -64,8 +64,8 @@ std::string Colour(double fraction) {
 
 }  // namespace
 
-std::string ErrorMapSvg(const StoredError& error, std::string_view title) {
-  const Map map = MapOf(error);
+std::string ErrorMapSvg(const BlockErrors& errors, std::string_view title) {
+  const Map map = MapOf(errors);
   const auto width = std::max<std::size_t>(360, map.cols * kSide + 2 * kMargin);
   const auto height = map.rows * kSide + kTop + kBottom;
   const auto text = [](std::size_t y, std::string_view size, const std::string& content) {
@@ -92,7 +92,7 @@ std::string ErrorMapSvg(const StoredError& error, std::string_view title) {
     }
   }
   svg += text(height - 10, "11",
-              std::to_string(error.grid_rows) + "x" + std::to_string(error.grid_cols) + " blocks");
+              std::to_string(errors.rows) + "x" + std::to_string(errors.cols) + " blocks");
   return svg + "</svg>\n";
 }
 

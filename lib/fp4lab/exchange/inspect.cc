@@ -88,7 +88,7 @@ StoredError MeasureError(const StoredMatrix& stored, MatrixView<const float> x,
   const StoredMatrix m = Plain(stored, where);
   const Format& element = FormatOf(m.element);
   const Blocks blocks = BlocksOf(m);
-  StoredError e{.grid_rows = blocks.grid_rows, .grid_cols = blocks.grid_cols};
+  StoredError e{.blocks = {.rows = blocks.grid_rows, .cols = blocks.grid_cols}};
   std::vector<double> signal(blocks.grid_rows * blocks.grid_cols), noise(signal.size());
   double nonzero = 0, underflows = 0, clips = 0, counted = 0;
   for (std::size_t r = 0; r < x.rows; ++r) {
@@ -117,7 +117,7 @@ StoredError MeasureError(const StoredMatrix& stored, MatrixView<const float> x,
   for (std::size_t i = 0; i < signal.size(); ++i) {
     signal_sum += signal[i];
     noise_sum += noise[i];
-    e.block_error.push_back(signal[i] > 0 ? std::sqrt(noise[i] / signal[i]) : 0.0);
+    e.blocks.relative.push_back(signal[i] > 0 ? std::sqrt(noise[i] / signal[i]) : 0.0);
   }
   e.underflow_percent = Percent(underflows, nonzero);
   e.clip_percent = Percent(clips, counted);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fp4lab/exchange/stored.h"
+#include "fp4lab/quantize/block_statistics.h"
 
 namespace fp4lab {
 
@@ -36,9 +37,7 @@ struct StoredError {
   double mse = 0.0;
   float largest_error = 0.0f;
   std::size_t not_finite = 0;
-  std::size_t grid_rows = 0, grid_cols = 0;
-  // By block: sqrt(sum (x - y)^2 / sum x^2); 0 for a block of zeros.
-  std::vector<double> block_error = {};
+  BlockErrors blocks = {};
 };
 StoredError MeasureError(const StoredMatrix& stored, MatrixView<const float> x,
                          const Matrix<float>& values, std::string_view where);
@@ -56,6 +55,6 @@ std::vector<ScaleCandidate> ScaleCandidates(const StoredMatrix& stored);
 
 // The error by block as an SVG of at most 128x128 cells. A cell shows the mean error of the blocks
 // that it covers, from white for 0 to dark for the largest mean.
-std::string ErrorMapSvg(const StoredError& error, std::string_view title);
+std::string ErrorMapSvg(const BlockErrors& errors, std::string_view title);
 
 }  // namespace fp4lab

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/parallel.h"
@@ -17,6 +18,12 @@ namespace {
 using Elements = std::span<const MeasuredElement>;
 
 double PercentOf(const Tally& t) { return Percent(t.part, t.whole); }
+
+// 0 for a tensor of zeros, and for one so small that its squares are.
+double KurtosisOf(const Tally& t) {
+  const double squares = t.whole * t.whole;
+  return squares > 0.0 ? t.count * t.part / squares : 0.0;
+}
 
 constexpr double kMostDecibel = 3000.0;  // the SQNR of an exact copy: JSON has no infinity
 
@@ -117,11 +124,53 @@ constexpr std::array kDiagnostics = {
             },
         .value = PercentOf,
     },
+    Diagnostic{
+        .key = "kurtosis",
+        .log_key = "kurtosis",
+        .name = "Kurtosis",
+        .label = "kurtosis",
+        .unit = "",
+        .definition = "n sum x^4 / (sum x^2)^2, over the n elements",
+        .reading = "3 for Gaussian numbers; above it, few large elements hold most of the energy, "
+                   "and set the scales of their blocks.",
+        .digits = 0,
+        .figure = "",
+        .add =
+            [](Elements elements, Tally* t) {
+              for (const MeasuredElement& e : elements) {
+                const double square = e.x * e.x;
+                t->part += square * square;
+                t->whole += square;
+              }
+              t->count += static_cast<double>(elements.size());
+            },
+        .value = [](const Tally& t) { return KurtosisOf(t); },
+    },
+    Diagnostic{
+        .key = "outlier_percent",
+        .log_key = "outliers%",
+        .name = "Outliers",
+        .label = "outliers",
+        .unit = "%",
+        .definition = "share of the elements with |x| above 6 times the root mean square of x",
+        .reading = "A block with an outlier has a scale that its other elements are too small for.",
+        .digits = 3,
+        .figure = "",
+        .add =
+            [](Elements elements, Tally* t) {
+              for (const MeasuredElement& e : elements) {
+                t->part += std::fabs(e.x) > kOutlierRms * t->rms ? 1.0 : 0.0;
+              }
+              t->whole += static_cast<double>(elements.size());
+            },
+        .value = PercentOf,
+    },
 };
 
 void Join(const Tally& from, Tally* to) {
   to->part += from.part;
   to->whole += from.whole;
+  to->count += from.count;
   to->largest = std::max(to->largest, from.largest);
 }
 
@@ -139,6 +188,21 @@ std::vector<MeasuredElement> RowOf(const Dialect& d, const BlockGrid& grid,
     row.push_back({.x = x(r, c), .y = y, .at_largest = std::fabs(value) >= largest});
   }
   return row;
+}
+
+// Over the elements that RowOf gives.
+double RootMeanSquare(const Dialect& d, const BlockGrid& grid, MatrixView<const float> x,
+                      const Quantized& q) {
+  std::vector<double> squares(x.rows), counts(x.rows);
+  ParallelFor(x.rows, [&](std::size_t r) {
+    for (const MeasuredElement& e : RowOf(d, grid, x, q, r)) {
+      squares[r] += e.x * e.x;
+      counts[r] += 1.0;
+    }
+  });
+  const double count = std::accumulate(counts.begin(), counts.end(), 0.0);
+  return count > 0.0 ? std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0) / count)
+                     : 0.0;
 }
 
 }  // namespace
@@ -169,9 +233,11 @@ QuantizationStatistics MeasureQuantization(const Dialect& dialect, MatrixView<co
   };
   const BlockGrid grid(dialect, x.rows, x.cols);
   std::vector<Row> rows(x.rows);
+  const double rms = RootMeanSquare(dialect, grid, x, quantized);
   ParallelFor(x.rows, [&](std::size_t r) {
     const std::vector<MeasuredElement> elements = RowOf(dialect, grid, x, quantized, r);
     rows[r].elements = elements.size();
+    for (Tally& tally : rows[r].tallies) tally.rms = rms;
     for (std::size_t i = 0; i < kDiagnostics.size(); ++i) {
       kDiagnostics[i].add(elements, &rows[r].tallies[i]);
     }

@@ -33,10 +33,15 @@ double Percent(double part, double whole);
 // 10 log10(signal / noise); 0 without signal, Inf without noise.
 double Decibel(double signal, double noise);
 
-// The accumulators of a diagnostic: two sums and a maximum, which each diagnostic uses in its own
+// An outlier is an element beyond so many times the tensor's root mean square; two in a thousand
+// million elements of a Gaussian tensor are.
+inline constexpr double kOutlierRms = 6.0;
+
+// The accumulators of a diagnostic: three sums and a maximum, which each diagnostic uses in its own
 // way.
 struct Tally {
-  double part = 0.0, whole = 0.0, largest = 0.0;
+  double part = 0.0, whole = 0.0, count = 0.0, largest = 0.0;
+  double rms = 0.0;  // of the measured elements of the tensor; known before any element is added
 };
 
 // A diagnostic: one number per tensor. To add a diagnostic, add a row to the table in

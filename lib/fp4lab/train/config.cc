@@ -191,6 +191,7 @@ TrainConfig ReadTrainConfig(const Json& json, const std::string& where) {
   ReadMember(&o, "recipe", &ReadRecipe, &c.recipe);
   ReadMember(&o, "data", &ReadDataConfig, &c.data);
   ReadMember(&o, "evaluation", &ReadEvaluationConfig, &c.evaluation);
+  ReadMember(&o, "diagnostics", &ReadDiagnosticsConfig, &c.diagnostics);
   o.Read("seed", &c.seed);
   o.Read("nudge_ulps", &c.nudge_ulps);
   o.Read("tokens", &c.tokens);
@@ -211,21 +212,23 @@ TrainConfig ReadTrainConfig(const Json& json, const std::string& where) {
 }
 
 Json ToJson(const TrainConfig& c) {
-  return {{"device", DeviceName(c.device)},
-          {"model", ToJson(c.model)},
-          {"optimizer", ToJson(c.optimizer)},
-          {"schedule", ToJson(c.schedule)},
-          {"recipe", ToJson(c.recipe)},
-          {"data", ToJson(c.data)},
-          {"evaluation", ToJson(c.evaluation)},
-          {"seed", c.seed},
-          {"nudge_ulps", c.nudge_ulps},
-          {"tokens", c.tokens},
-          {"batch", c.batch},
-          {"micro_batches", c.micro_batches},
-          {"log_every", c.log_every},
-          {"checkpoint_every", c.checkpoint_every},
-          {"checkpoint_minutes", c.checkpoint_minutes}};
+  Json json = {{"device", DeviceName(c.device)},
+               {"model", ToJson(c.model)},
+               {"optimizer", ToJson(c.optimizer)},
+               {"schedule", ToJson(c.schedule)},
+               {"recipe", ToJson(c.recipe)},
+               {"data", ToJson(c.data)},
+               {"evaluation", ToJson(c.evaluation)},
+               {"seed", c.seed},
+               {"nudge_ulps", c.nudge_ulps},
+               {"tokens", c.tokens},
+               {"batch", c.batch},
+               {"micro_batches", c.micro_batches},
+               {"log_every", c.log_every},
+               {"checkpoint_every", c.checkpoint_every},
+               {"checkpoint_minutes", c.checkpoint_minutes}};
+  if (c.diagnostics.Asked()) json["diagnostics"] = ToJson(c.diagnostics);
+  return json;
 }
 
 std::int64_t TokensPerStep(const TrainConfig& c) {

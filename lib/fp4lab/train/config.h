@@ -8,6 +8,7 @@
 #include "fp4lab/data/config.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/nn/activation.h"
+#include "fp4lab/train/observation.h"
 #include "fp4lab/train/recipe.h"
 #include "fp4lab/train/schedule.h"
 
@@ -67,6 +68,7 @@ struct TrainConfig {
   int batch = 16;                   // sequences a step
   int micro_batches = 1;            // parts of a step over which its gradient is accumulated
   EvaluationConfig evaluation;
+  DiagnosticsConfig diagnostics;      // the steps to observe; none by default
   std::int64_t log_every = 1;         // steps between lines of metrics
   std::int64_t checkpoint_every = 0;  // steps; 0: not by steps
   double checkpoint_minutes = 5.0;    // minutes; 0: not by time
@@ -78,7 +80,8 @@ inline constexpr int kMostNudge = 1 << 20;
 
 // Reads strictly; `where`, "run.json" or "study.json#/base", begins the errors. Keys: device,
 // model, optimizer, schedule, recipe, data, seed, nudge_ulps, tokens, batch, micro_batches,
-// evaluation, log_every, checkpoint_every, checkpoint_minutes. Checks shapes, too (CheckShapes).
+// evaluation, diagnostics, log_every, checkpoint_every, checkpoint_minutes. Checks shapes, too
+// (CheckShapes).
 TrainConfig ReadTrainConfig(const Json& json, const std::string& where);
 // All members with defaults spelled out; ReadTrainConfig gives the same config back.
 Json ToJson(const TrainConfig& config);

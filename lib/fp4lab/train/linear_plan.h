@@ -64,6 +64,8 @@ class LinearPlan {
     return pass.high_precision ? recipe_.rest : *recipes_[linear];
   }
 
+  const LinearRecipe& Rest() const { return recipe_.rest; }
+
   // The number of random tensors that one pass draws from.
   std::uint32_t TensorsPerPass() const {
     return static_cast<std::uint32_t>(Count()) * kLinearOperands;

@@ -20,6 +20,18 @@ constexpr std::size_t kCacheLineFloats = 16;
 
 }  // namespace
 
+std::string_view GemmName(LinearGemm gemm) {
+  switch (gemm) {
+    case LinearGemm::kFprop:
+      return "fprop";
+    case LinearGemm::kDgrad:
+      return "dgrad";
+    case LinearGemm::kWgrad:
+      return "wgrad";
+  }
+  return "";
+}
+
 Model::Model(const ModelConfig& config, const Recipe& recipe, std::span<const float> parameters,
              std::size_t max_sequences, std::span<float> amax_histories)
     : config_(config),
@@ -188,7 +200,31 @@ void Model::MakeNorm(const Pass& pass, std::size_t linear, View x, std::span<con
   inputs_[linear] = MakeRounded(pass, linear, PieceRows(out), out, make);
 }
 
+bool Model::ShowsProducts(const Pass& pass, std::size_t linear) const {
+  if (products_ == nullptr || pass.high_precision) return false;
+  return plan_.RecipeOf(pass, linear) != plan_.Rest();
+}
+
+void Model::ShowForward(const Pass& pass, std::size_t linear) {
+  Pass unseen = pass;
+  unseen.observer = nullptr;
+  unseen.records = false;
+  const LinearCall call = plan_.CallOf(unseen, linear, amax_histories_.data(), nullptr);
+  const std::size_t rows = inputs_[linear].x.rows, cols = weights_[linear].w.rows;
+  Matrix<float> quantized(rows, cols), plain(rows, cols);
+  LinearScratch scratch;
+  const auto multiply = [&](const LinearRecipe& recipe, View y) {
+    LinearWeight weight;
+    weight.w = weights_[linear].w;
+    LinearForward(recipe, call, inputs_[linear], &weight, &scratch, Write::kOverwrite, y);
+  };
+  multiply(plan_.RecipeOf(pass, linear), quantized.View());
+  multiply(plan_.Rest(), plain.View());
+  (*products_)(plan_.Name(linear), {LinearGemm::kFprop, quantized.View(), plain.View()});
+}
+
 void Model::RunLinear(const Pass& pass, std::size_t linear, Write write, View y) {
+  if (ShowsProducts(pass, linear)) ShowForward(pass, linear);
   OperandObserver observer;
   const LinearCall call = plan_.CallOf(pass, linear, amax_histories_.data(), &observer);
   LinearForward(plan_.RecipeOf(pass, linear), call, inputs_[linear], &weights_[linear], &scratch_,

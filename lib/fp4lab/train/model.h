@@ -14,6 +14,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fp4lab/base/aligned.h"
@@ -36,6 +37,21 @@ namespace fp4lab {
 // that the first backward pass already differs, where one ulp of a matrix would be rounded away.
 void InitializeParameters(const TrainConfig& config, std::span<float> parameters);
 
+// The three GEMMs of a linear (nn/linear_recipe.h).
+enum class LinearGemm { kFprop, kDgrad, kWgrad };
+// "fprop", "dgrad" or "wgrad".
+std::string_view GemmName(LinearGemm gemm);
+
+// A GEMM's result under a linear's recipe, and the result of the same tensors under Recipe::rest,
+// where nothing is quantized.
+struct ObservedProduct {
+  LinearGemm gemm = LinearGemm::kFprop;
+  MatrixView<const float> quantized, plain;
+};
+// Called with every GEMM of a linear whose recipe is not Recipe::rest, and the linear's name.
+using ProductObserver =
+    std::function<void(const std::string& linear, const ObservedProduct& product)>;
+
 class Model {
  public:
   // Every pass reads `parameters` (MakeLayout(config).total), and reads and writes `amax_histories`
@@ -53,6 +69,10 @@ class Model {
 
   // Advances the histories of operands with delayed scaling, at the end of a step.
   void AdvanceAmaxHistories();
+
+  // From now on, passes that are not in high precision show their products; null: no longer. Each
+  // GEMM is then computed three times.
+  void ObserveProducts(const ProductObserver* observer) { products_ = observer; }
 
   // Must follow any change of the parameters: quantized weights are made anew.
   void ParametersChanged();
@@ -122,6 +142,10 @@ class Model {
   void RunLinear(const Pass& pass, std::size_t linear, Write write, View y);
   void RunLinearBackward(const Pass& pass, std::size_t linear, const LinearInput& dy, View dx,
                          std::span<float> gradients);
+  bool ShowsProducts(const Pass& pass, std::size_t linear) const;
+  // Compute the GEMMs of a linear again, under its recipe and under Recipe::rest, for products_.
+  void ShowForward(const Pass& pass, std::size_t linear);
+  void ShowBackward(const Pass& pass, std::size_t linear, const LinearInput& dy);
   void Inspect(const Pass& pass, int block, const char* name, MatrixView<const float> x) const;
 
   ModelConfig config_;
@@ -134,6 +158,7 @@ class Model {
   std::vector<LinearInput> inputs_;    // one per linear, of the last Forward
   LinearScratch scratch_;
   std::vector<float> piece_amax_;
+  const ProductObserver* products_ = nullptr;
   FloatBuffer memory_;
 
   // Views into memory_ for the rows of the last Forward.

@@ -16,8 +16,33 @@ Model::View Model::Gradient(std::span<float> gradients, const ParameterSlice& sl
   return {gradients.data() + slice.offset, slice.rows, slice.cols};
 }
 
+void Model::ShowBackward(const Pass& pass, std::size_t linear, const LinearInput& dy) {
+  Pass unseen = pass;
+  unseen.observer = nullptr;
+  unseen.records = false;
+  const LinearCall call = plan_.CallOf(unseen, linear, amax_histories_.data(), nullptr);
+  const auto& w = weights_[linear].w;
+  struct Gradients {
+    Matrix<float> dx, dw;
+  };
+  LinearScratch scratch;
+  const auto multiply = [&](const LinearRecipe& recipe) {
+    Gradients g{Matrix<float>(dy.x.rows, w.cols), Matrix<float>(w.rows, w.cols)};
+    LinearWeight weight;
+    weight.w = w;
+    LinearBackward(recipe, call, inputs_[linear], &weight, dy, &scratch, g.dx.View(), g.dw.View());
+    return g;
+  };
+  const Gradients quantized = multiply(plan_.RecipeOf(pass, linear));
+  const Gradients plain = multiply(plan_.Rest());
+  const std::string& name = plan_.Name(linear);
+  (*products_)(name, {LinearGemm::kDgrad, quantized.dx.View(), plain.dx.View()});
+  (*products_)(name, {LinearGemm::kWgrad, quantized.dw.View(), plain.dw.View()});
+}
+
 void Model::RunLinearBackward(const Pass& pass, std::size_t linear, const LinearInput& dy, View dx,
                               std::span<float> gradients) {
+  if (ShowsProducts(pass, linear)) ShowBackward(pass, linear, dy);
   OperandObserver observer;
   const LinearCall call = plan_.CallOf(pass, linear, amax_histories_.data(), &observer);
   const View dw = Gradient(gradients, plan_.Weight(linear));

@@ -5,12 +5,14 @@
 #include <cmath>
 #include <utility>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/train/batch.h"
 #include "fp4lab/train/checkpoint.h"
 #include "fp4lab/train/engine.h"
 #include "fp4lab/train/memory.h"
 #include "fp4lab/train/model.h"
+#include "fp4lab/train/observe.h"
 #include "fp4lab/train/streams.h"
 
 namespace fp4lab {
@@ -244,6 +246,18 @@ std::vector<TensorStatistics> Trainer::Diagnose() {
   pass.observer = &observer;
   s.Gradients(pass, 1);
   return statistics;
+}
+
+Observation Trainer::Observe(WeightCodes* codes) {
+  State& s = *state_;
+  const std::size_t t = s.order.sequence;
+  const auto wanted = static_cast<std::size_t>(s.config.diagnostics.tokens);
+  const std::size_t sequences = std::min(DivideUp(wanted, t), s.MicroBatch());
+  s.LoadBatch(sequences);
+  std::vector<float> memory;
+  return fp4lab::Observe(s.config, *s.recipe, s.engine->Read(&memory), s.steps,
+                         std::span(s.inputs).first(sequences * t),
+                         std::span(s.targets).first(sequences * t), codes);
 }
 
 // The members that a state must share with the configuration that loads it.

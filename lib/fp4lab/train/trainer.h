@@ -15,6 +15,8 @@
 #include "fp4lab/io/json.h"
 #include "fp4lab/train/config.h"
 #include "fp4lab/train/diagnose.h"
+#include "fp4lab/train/observation.h"
+#include "fp4lab/train/weight_codes.h"
 
 namespace fp4lab {
 
@@ -87,6 +89,10 @@ class Trainer {
   // Diagnostics of every quantized operand in the first micro-batch of the next step, without an
   // update.
   std::vector<TensorStatistics> Diagnose();
+  // The observation of the present state, on the first config.diagnostics.tokens tokens of the next
+  // step, under the recipe in use. `codes`: those of the observations before, and then of this one.
+  // Computed on the CPU, with the CPU's kernels, whatever the device; the run stays as it is.
+  Observation Observe(WeightCodes* codes);
 
   // A checkpoint (checkpoint.h): weights, moments, amax histories and step, with the members that
   // identify the run (model, optimizer, recipe, seed, batch, micro-batches, corpus) and a SHA-256.

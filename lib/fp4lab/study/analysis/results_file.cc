@@ -92,6 +92,59 @@ CurvePoint ReadCurvePoint(const Json& json, const std::string& where) {
           .learning_rate = RequireNumber(o, "learning_rate")};
 }
 
+// A row of "diagnostics": fills in the row of each observation that measured it.
+void ReadObservedRow(const Json& json, const std::string& where,
+                     std::vector<Observation>* observations) {
+  JsonObject o(json, where);
+  ObservedRow row;
+  row.name = Required<std::string>(o, "name");
+  row.format = Optional<std::string>(o, "format");
+  std::vector<ObservedRow> rows(observations->size(), row);
+  const auto check = [&](std::size_t size, const std::string& place) {
+    if (size != observations->size()) throw Error(place, "must have an entry an observation");
+  };
+  JsonObject numbers = RequireObject(o, "numbers");
+  for (const auto& [key, list] : json.at("numbers").items()) {
+    const std::vector<double> values = Numbers(numbers, key);
+    check(values.size(), numbers.Where(key));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (std::isfinite(values[i])) rows[i].numbers[key] = values[i];
+    }
+  }
+  if (const Json* scales = o.Member("scales")) {
+    if (!scales->is_array()) throw Error(o.Where("scales"), "must be an array");
+    check(scales->size(), o.Where("scales"));
+    for (std::size_t i = 0; i < scales->size(); ++i) {
+      if ((*scales)[i].is_null()) continue;
+      rows[i].scales =
+          ReadScaleHistogram((*scales)[i], o.Where("scales") + "/" + std::to_string(i));
+    }
+  }
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].numbers.empty()) continue;
+    (*observations)[i].rows.push_back(std::move(rows[i]));
+  }
+}
+
+// "diagnostics": a column of numbers for each row and diagnostic.
+std::vector<Observation> ReadObservations(JsonObject o) {
+  const auto steps = Required<std::vector<std::int64_t>>(o, "steps");
+  const auto budgets = Required<std::vector<std::int64_t>>(o, "budgets");
+  const auto tokens = Required<std::vector<std::int64_t>>(o, "tokens");
+  if (budgets.size() != steps.size() || tokens.size() != steps.size()) {
+    throw Error(o.Where("steps"), "\"steps\", \"budgets\" and \"tokens\" differ in length");
+  }
+  std::vector<Observation> observations;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    observations.push_back({steps[i], budgets[i], tokens[i], {}});
+  }
+  Each(o, "rows", [&](const Json& row, const std::string& where) {
+    ReadObservedRow(row, where, &observations);
+    return 0;
+  });
+  return observations;
+}
+
 RunResult ReadRun(const Json& json, const std::string& where) {
   JsonObject o(json, where);
   RunResult run;
@@ -108,6 +161,7 @@ RunResult ReadRun(const Json& json, const std::string& where) {
   run.trunk_points = Each(o, "trunk_points", ReadTrunkPoint);
   run.curve = Each(o, "curve", ReadCurvePoint);
   run.tensors = Each(o, "tensors", ReadTensorStatistics);
+  if (o.Has("diagnostics")) run.observations = ReadObservations(RequireObject(o, "diagnostics"));
   run.seconds = Number(o, "seconds");
   run.tokens_per_second = Number(o, "tokens_per_second");
   return run;
@@ -273,6 +327,11 @@ bool Results::Has(const Diagnostic& diagnostic) const {
       return std::isfinite(t.values[diagnostic.key]);
     });
   });
+}
+
+bool Results::HasObservations() const {
+  return std::any_of(runs.begin(), runs.end(),
+                     [](const RunResult& run) { return !run.observations.empty(); });
 }
 
 Results ReadResults(const Json& json, const std::string& where) {

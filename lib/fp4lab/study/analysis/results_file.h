@@ -10,6 +10,7 @@
 
 #include "fp4lab/io/json.h"
 #include "fp4lab/train/diagnose.h"
+#include "fp4lab/train/observation.h"
 
 namespace fp4lab::study {
 
@@ -41,6 +42,7 @@ struct RunResult {
   std::vector<TrunkLoss> trunk_points;
   std::vector<CurvePoint> curve;
   std::vector<TensorStatistics> tensors;  // each quantized operand, where the trunk ends
+  std::vector<Observation> observations;  // the trunk's, then those of each decay, by rising step
   double seconds = 0, tokens_per_second = 0;
 };
 
@@ -93,6 +95,7 @@ struct Results {
   const RunResult* Find(std::string_view arm, std::uint64_t seed) const;
   // Whether any operand of any run has a finite value of it; files of older versions may have none.
   bool Has(const Diagnostic& diagnostic) const;
+  bool HasObservations() const;  // only files of studies with the key "diagnostics" have any
 };
 
 // The results of each model of a study by themselves, in the order of Results::references: its

@@ -201,6 +201,7 @@ std::vector<Figure> DrawFigures(const Results& results, const Analysis& analysis
     if (diagnostic.figure.empty() || !results.Has(diagnostic)) continue;
     figures.push_back(DrawOperands(results, diagnostic));
   }
+  if (results.HasObservations()) figures.push_back(DrawCourse(results));
   if (HasCurves(results)) figures.push_back(DrawTraining(results, overlays));
   return figures;
 }

@@ -10,7 +10,8 @@
 
 namespace fp4lab::study {
 
-// Loss, gap, token ratio, the diagnostics that have a figure, and training curves; a figure without
+// Loss, gap, token ratio, the diagnostics that have a figure, the diagnostics over the course
+// of training, and training curves; a figure without
 // data is left out. `overlays` are laid over the training curves.
 std::vector<Figure> DrawFigures(const Results& results, const Analysis& analysis,
                                 const std::vector<Overlay>& overlays = {});
@@ -19,6 +20,8 @@ Figure DrawLoss(const Results& results, const Analysis& analysis);
 Figure DrawGap(const Results& results, const Analysis& analysis);
 Figure DrawTokenRatio(const Results& results, const Analysis& analysis);
 Figure DrawOperands(const Results& results, const Diagnostic& diagnostic);
+// The diagnostics over the course of training: a panel each, for studies with observations.
+Figure DrawCourse(const Results& results);
 // Overlays are drawn as given, from a twentieth of the trunk to its end, where the curves of the
 // study are shown.
 Figure DrawTraining(const Results& results, const std::vector<Overlay>& overlays = {});

@@ -58,6 +58,31 @@ std::string RunsCsv(const Results& results) {
   return csv;
 }
 
+std::string DiagnosticsCsv(const Results& results) {
+  if (!results.HasObservations()) return "";
+  std::string csv = "arm,seed,budget,step,name,diagnostic,value\n";
+  for (const RunResult& run : results.runs) {
+    for (const Observation& o : run.observations) {
+      const std::string front = run.arm + "," + std::to_string(run.seed) + "," +
+                                std::to_string(o.budget) + "," + std::to_string(o.step) + ",";
+      for (const ObservedRow& row : o.rows) {
+        const auto line = [&](const std::string& what, const std::string& value) {
+          csv += front + row.name + "," + what + "," + value + "\n";
+        };
+        for (const auto& [key, value] : row.numbers) line(key, Number(value));
+        if (!row.scales) continue;
+        line("scales 0", std::to_string(row.scales->zeros));
+        line("scales not finite", std::to_string(row.scales->not_finite));
+        for (std::size_t i = 0; i < row.scales->counts.size(); ++i) {
+          line("scales 2^" + std::to_string(row.scales->first + static_cast<int>(i)),
+               std::to_string(row.scales->counts[i]));
+        }
+      }
+    }
+  }
+  return csv;
+}
+
 ReportTexts MakeReport(const StudyReport& study, const std::vector<Overlay>& overlays) {
   ReportTexts texts;
   const bool several = study.models.size() > 1;
@@ -78,6 +103,7 @@ ReportTexts MakeReport(const StudyReport& study, const std::vector<Overlay>& ove
     }
     texts.html = ReportHtml(study.models, overlays);
     texts.csv = RunsCsv(study.results);
+    texts.diagnostics = DiagnosticsCsv(study.results);
     texts.analysis = several ? std::move(analyses) : std::move(analyses[0]);
   } catch (const Json::exception& e) {
     throw MalformedStudy(study.file, e);
@@ -101,6 +127,9 @@ ReportFiles WriteReport(const std::filesystem::path& file_or_folder,
     WriteFileAtomically(files.figures / place, drawing);
   }
   WriteFileAtomically(files.csv, texts.csv);
+  if (!texts.diagnostics.empty()) {
+    WriteFileAtomically(folder / "diagnostics.csv", texts.diagnostics);
+  }
   WriteFileAtomically(files.html, texts.html);
   study.json["analysis"] = std::move(texts.analysis);
   WriteFileAtomically(folder / "results.json", ResultsText(std::move(study.json)));
@@ -108,8 +137,8 @@ ReportFiles WriteReport(const std::filesystem::path& file_or_folder,
 }
 
 void CheckPlacesOfReport(const std::filesystem::path& folder) {
-  for (const char* name :
-       {"results.json", "results.csv", "report.html", "study.json", "registered.json"}) {
+  for (const char* name : {"results.json", "results.csv", "diagnostics.csv", "report.html",
+                           "study.json", "registered.json"}) {
     if (std::filesystem::is_directory(folder / name)) {
       throw Error((folder / name).string(),
                   "is a folder, and a file will be written there; move it");

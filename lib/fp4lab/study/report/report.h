@@ -25,12 +25,18 @@ std::string ReportHtml(const Results& results, const Analysis& analysis);
 // One row for each run and budget, and one row for a run without annealed losses.
 std::string RunsCsv(const Results& results);
 
+// One row for each number of each observation: arm, seed, budget (0: the trunk), step, name,
+// diagnostic, value. Histograms of scales have a row a bin, "scales 2^-3", and "scales 0" and
+// "scales not finite". Empty without observations.
+std::string DiagnosticsCsv(const Results& results);
+
 // Gap per arm and budget, token ratios with their intervals, criteria: plain text, 100 columns.
 std::string SummaryText(const Results& results, const Analysis& analysis);
 
 // The files of a report, as texts.
 struct ReportTexts {
   std::string html, csv, summary;
+  std::string diagnostics;                               // empty: no observations
   std::map<std::filesystem::path, std::string> figures;  // by their places in the folder "figures"
   Json analysis;  // the member "analysis" of results.json: of the model, or a list of the models'
 };
@@ -43,11 +49,11 @@ struct ReportFiles {
   std::vector<std::string> notes = {};  // lines to print beside the summary
 };
 // Analyzes FOLDER/results.json (or the file itself) and writes, beside it or into `out_dir` if that
-// is not empty: report.html, results.csv, figures/*.svg, and results.json with the member
-// "analysis". A study of several models has its figures in figures/REFERENCE, after the reference
-// arm of each model, and a list of analyses. Each file is written atomically, and none if
-// MakeReport throws. The same results give the same bytes. Throws Error as LoadStudyReport does,
-// and for overlays where no run has a curve.
+// is not empty: report.html, results.csv, diagnostics.csv where there are observations,
+// figures/*.svg, and results.json with the member "analysis". A study of several models has its
+// figures in figures/REFERENCE, after the reference arm of each model, and a list of analyses. Each
+// file is written atomically, and none if MakeReport throws. The same results give the same bytes.
+// Throws Error as LoadStudyReport does, and for overlays where no run has a curve.
 ReportFiles WriteReport(const std::filesystem::path& file_or_folder,
                         const std::filesystem::path& out_dir = {},
                         const std::vector<Overlay>& overlays = {});

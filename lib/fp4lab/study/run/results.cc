@@ -2,6 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/version.h"
@@ -39,6 +44,44 @@ Json CurveJson(const RunRecord& record, const Arm& arm, const RunPlan& plan) {
   return curve;
 }
 
+// The observations of the trunk and of the plan's branches by rising step, as columns: a list a
+// number, one entry an observation, null where it was not measured.
+Json DiagnosticsJson(const RunRecord& record, const RunPlan& plan) {
+  std::vector<const Observation*> seen;
+  for (const Observation& o : record.observations) {
+    const bool on_branch = std::any_of(plan.branches.begin(), plan.branches.end(),
+                                       [&](const Branch& b) { return b.tokens == o.budget; });
+    if (on_branch || (o.budget == 0 && o.step <= plan.TrunkSteps())) seen.push_back(&o);
+  }
+  std::sort(seen.begin(), seen.end(), [](const Observation* a, const Observation* b) {
+    return std::tuple(a->budget, a->step) < std::tuple(b->budget, b->step);
+  });
+  Json steps = Json::array(), budgets = Json::array(), tokens = Json::array();
+  Json rows = Json::array();
+  std::map<std::string, std::size_t> places;
+  for (std::size_t i = 0; i < seen.size(); ++i) {
+    steps.push_back(seen[i]->step);
+    budgets.push_back(seen[i]->budget);
+    tokens.push_back(seen[i]->tokens);
+    for (const ObservedRow& row : seen[i]->rows) {
+      const auto [place, is_new] = places.try_emplace(row.name, rows.size());
+      if (is_new) rows.push_back({{"name", row.name}, {"numbers", Json::object()}});
+      Json& to = rows[place->second];
+      if (!row.format.empty()) to["format"] = row.format;
+      const auto set = [&](Json* list, Json value) {
+        if (list->is_null()) *list = Json(seen.size(), Json());
+        (*list)[i] = std::move(value);
+      };
+      for (const auto& [key, value] : row.numbers) set(&to["numbers"][key], value);
+      if (row.scales) set(&to["scales"], fp4lab::ToJson(*row.scales));
+    }
+  }
+  return {{"steps", std::move(steps)},
+          {"budgets", std::move(budgets)},
+          {"tokens", std::move(tokens)},
+          {"rows", std::move(rows)}};
+}
+
 Json RunJson(const RunRecord& record, const Arm& arm, std::uint64_t seed, const RunPlan& plan) {
   Json points = Json::array(), trunk_points = Json::array(), tensors = Json::array(), diverged;
   for (const Branch& branch : plan.branches) {
@@ -53,16 +96,18 @@ Json RunJson(const RunRecord& record, const Arm& arm, std::uint64_t seed, const 
   const bool broke = record.DivergedIn(plan);
   if (broke) diverged = {{"step", record.diverged->step}, {"tensor", record.diverged->tensor}};
   const double tokens = static_cast<double>(record.steps_made * plan.tokens_per_step);
-  return {{"arm", arm.name},
-          {"seed", seed},
-          {"status", broke ? "diverged" : "ok"},
-          {"diverged_at", std::move(diverged)},
-          {"points", std::move(points)},
-          {"trunk_points", std::move(trunk_points)},
-          {"curve", CurveJson(record, arm, plan)},
-          {"tensors", std::move(tensors)},
-          {"seconds", record.seconds},
-          {"tokens_per_second", record.seconds > 0.0 ? tokens / record.seconds : 0.0}};
+  Json json = {{"arm", arm.name},
+               {"seed", seed},
+               {"status", broke ? "diverged" : "ok"},
+               {"diverged_at", std::move(diverged)},
+               {"points", std::move(points)},
+               {"trunk_points", std::move(trunk_points)},
+               {"curve", CurveJson(record, arm, plan)},
+               {"tensors", std::move(tensors)},
+               {"seconds", record.seconds},
+               {"tokens_per_second", record.seconds > 0.0 ? tokens / record.seconds : 0.0}};
+  if (!record.observations.empty()) json["diagnostics"] = DiagnosticsJson(record, plan);
+  return json;
 }
 
 }  // namespace

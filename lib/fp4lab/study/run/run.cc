@@ -27,6 +27,7 @@ void Run::Advance() {
   }
   const Branch& next = *NextBranch();
   if (trainer_.Steps() > next.branch_step) StartOver();
+  if (trainer_.Steps() == 0) ObserveIfDue(next);
   if (trainer_.Steps() < next.branch_step) return StepTowards(next);
   EnterBranch(next);
 }
@@ -41,6 +42,20 @@ void Run::StepTowards(const Branch& branch) {
   if (on_trunk && step == static_cast<std::int64_t>(record_.losses.size())) {
     record_.losses.push_back(result.loss);
   }
+  ObserveIfDue(branch);
+}
+
+// Observes the state after a step, under the recipe that made the step. A trunk that is trained
+// again is observed again, with the same numbers.
+void Run::ObserveIfDue(const Branch& branch) {
+  const std::int64_t step = trainer_.Steps(), budget = branch_.tokens;
+  if (!config_.diagnostics.IsDue(step)) return;
+  trainer_.UseRecipeOf(std::max(step - 1, std::int64_t{0}), branch.total_steps);
+  Observation seen = trainer_.Observe(&codes_);
+  seen.budget = budget;
+  std::erase_if(record_.observations,
+                [&](const Observation& o) { return o.step == step && o.budget == budget; });
+  record_.observations.push_back(std::move(seen));
 }
 
 void Run::EnterBranch(const Branch& branch) {
@@ -53,6 +68,7 @@ void Run::EnterBranch(const Branch& branch) {
   }
   if (record_.PointOf(branch)) return;
   trunk_ = trainer_.Numbers();
+  trunk_codes_ = codes_;
   branch_ = branch;
 }
 
@@ -72,6 +88,7 @@ void Run::FinishBranch() {
 void Run::LeaveBranch() {
   trainer_.Return(branch_.branch_step, trunk_);
   trunk_ = {};
+  codes_ = std::exchange(trunk_codes_, {});
   branch_ = {};
 }
 
@@ -98,19 +115,25 @@ std::int64_t Run::StepsLeft() const {
 }
 
 void Run::Save(const ByteSink& sink) const {
-  trainer_.SaveState(sink,
-                     {{"record", ToJson(record_)},
-                      {"branch", {branch_.tokens, branch_.branch_step, branch_.total_steps}}},
-                     trunk_);
+  Json run = {{"record", ToJson(record_)},
+              {"branch", {branch_.tokens, branch_.branch_step, branch_.total_steps}}};
+  if (config_.diagnostics.Asked()) {
+    run["codes"] = codes_.ToJson();
+    run["trunk_codes"] = trunk_codes_.ToJson();
+  }
+  trainer_.SaveState(sink, run, trunk_);
 }
 
 void Run::Load(std::span<const std::byte> bytes, const std::string& where) {
   LoadedState state = trainer_.LoadState(bytes, where);
-  if (state.run.is_null()) throw Error(where, "is a checkpoint of fp4lab train, not of a study");
+  if (!state.run.is_object() || !state.run.contains("record"))
+    throw Error(where, "is a checkpoint of fp4lab train, not of a study");
   JsonObject run(state.run, where);
   std::vector<std::int64_t> branch;
   const Json* record = run.Member("record");
   run.Require("branch", &branch);
+  const Json* codes = run.Member("codes");
+  const Json* trunk_codes = run.Member("trunk_codes");
   run.Finish();
   const bool in_branch = !state.trunk.empty();
   if (record == nullptr || branch.size() != 3 || in_branch != (branch[2] > 0)) {
@@ -119,14 +142,25 @@ void Run::Load(std::span<const std::byte> bytes, const std::string& where) {
   record_ = ReadRunRecord(*record, where);
   branch_ = {branch[0], branch[1], branch[2]};
   trunk_ = std::move(state.trunk);
+  if (codes != nullptr) codes_ = WeightCodes::Read(*codes, run.Where("codes"));
+  if (trunk_codes != nullptr) {
+    trunk_codes_ = WeightCodes::Read(*trunk_codes, run.Where("trunk_codes"));
+  }
   // The plan may differ from that of the saved run: abandon a branch that the plan does not have.
   const bool wanted =
       std::find(plan_.branches.begin(), plan_.branches.end(), branch_) != plan_.branches.end();
-  if (branch_.total_steps > 0 && !wanted) LeaveBranch();
+  if (branch_.total_steps > 0 && !wanted) {
+    std::erase_if(record_.observations,
+                  [&](const Observation& o) { return o.budget == branch_.tokens; });
+    LeaveBranch();
+  }
   if (!record_.DivergedIn(plan_)) record_.diverged.reset();
 }
 
 // Returns to the beginning of the trunk; the record keeps its points.
-void Run::StartOver() { trainer_ = Trainer(config_, *corpus_); }
+void Run::StartOver() {
+  trainer_ = Trainer(config_, *corpus_);
+  codes_ = {};
+}
 
 }  // namespace fp4lab::study

@@ -38,7 +38,8 @@ class Run {
   void AddSeconds(double seconds) { record_.seconds += seconds; }
 
   // The checkpoint of the run: the trainer's (train/checkpoint.h), whose "run" is {"record",
-  // "branch": [tokens, branch_step, total_steps], all 0 on the trunk}. Load, called on a new Run of
+  // "branch": [tokens, branch_step, total_steps], all 0 on the trunk}, and "codes" and
+  // "trunk_codes" (WeightCodes) in a run that is observed. Load, called on a new Run of
   // the same configuration, continues from it and throws Error for bytes that are damaged, from
   // another configuration or of no study; the Run is then of no use. The plan may differ from that
   // of the saved run: points of both plans are kept, and the trunk is trained again only if the new
@@ -50,6 +51,7 @@ class Run {
   // The first branch of the plan that has no point yet; nullptr: none.
   const Branch* NextBranch() const;
   void StepTowards(const Branch& branch);
+  void ObserveIfDue(const Branch& branch);
   void EnterBranch(const Branch& branch);
   void FinishBranch();
   void LeaveBranch();
@@ -63,6 +65,7 @@ class Run {
   RunRecord record_;
   Branch branch_;             // the branch being trained; total_steps 0: on the trunk
   std::vector<float> trunk_;  // the trainer's numbers where branch_ left the trunk; empty: on it
+  WeightCodes codes_, trunk_codes_;  // of the last observations, and where branch_ left the trunk
   double last_loss_ = 0.0;
 };
 

@@ -38,6 +38,7 @@ Json RunInputs(const TrainConfig& config, const Corpus& corpus, const std::strin
                    {"train_sha256", corpus.train_sha256},
                    {"validation_sha256", corpus.validation_sha256}}}};
   if (config.nudge_ulps != 0) inputs["nudge_ulps"] = config.nudge_ulps;
+  if (config.diagnostics.Asked()) inputs["diagnostics"] = ToJson(config.diagnostics);
   // A GPU sums in another order than a CPU, so runs of different devices have different keys.
   if (config.device != Device::kCpu) inputs["device"] = DeviceName(config.device);
   return inputs;
@@ -49,8 +50,9 @@ RunFolder::RunFolder(const std::filesystem::path& out_dir, const Json& inputs)
     : folder_(out_dir / "runs" / RunKey(inputs).substr(0, kFolderDigits)) {}
 
 void RunFolder::Sweep() const {
-  constexpr std::string_view kWritten[] = {"checkpoint.fp4lab", "config.json", "metrics.jsonl",
-                                           "diagnostics.jsonl", "result.json"};
+  constexpr std::string_view kWritten[] = {"checkpoint.fp4lab",  "config.json",
+                                           "metrics.jsonl",      "diagnostics.jsonl",
+                                           "observations.jsonl", "result.json"};
   RemovePartialFiles(folder_, kWritten);
 }
 

@@ -33,10 +33,11 @@ class RunFolder {
 
   const std::filesystem::path& Path() const { return folder_; }
   std::filesystem::path Checkpoint() const { return folder_ / "checkpoint.fp4lab"; }
-  std::filesystem::path Configuration() const { return folder_ / "config.json"; }      // train
-  std::filesystem::path Metrics() const { return folder_ / "metrics.jsonl"; }          // train
-  std::filesystem::path Diagnostics() const { return folder_ / "diagnostics.jsonl"; }  // train
-  std::filesystem::path Result() const { return folder_ / "result.json"; }             // study
+  std::filesystem::path Configuration() const { return folder_ / "config.json"; }        // train
+  std::filesystem::path Metrics() const { return folder_ / "metrics.jsonl"; }            // train
+  std::filesystem::path Diagnostics() const { return folder_ / "diagnostics.jsonl"; }    // train
+  std::filesystem::path Observations() const { return folder_ / "observations.jsonl"; }  // train
+  std::filesystem::path Result() const { return folder_ / "result.json"; }               // study
 
   // Removes partial files that killed writers left here. The caller must hold the lock of the
   // folder, or of the study's out_dir.

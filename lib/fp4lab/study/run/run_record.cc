@@ -55,6 +55,11 @@ RunRecord ReadMembers(const Json& json, const std::string& where) {
   for (const Json& p : json.at("trunk_points")) {
     record.trunk_points.push_back(ReadTrunkPoint(p, where));
   }
+  if (json.contains("observations")) {
+    for (const Json& o : json.at("observations")) {
+      record.observations.push_back(ReadObservation(o, where));
+    }
+  }
   record.losses = json.at("losses").get<std::vector<double>>();
   if (const Json& d = json.at("diverged"); !d.is_null()) {
     record.diverged = {d.at("step").get<std::int64_t>(), d.at("tensor").get<std::string>(),
@@ -79,6 +84,13 @@ const TrunkPoint* RunRecord::TrunkPointOf(std::int64_t steps) const {
   return found == trunk_points.end() ? nullptr : &*found;
 }
 
+const Observation* RunRecord::ObservationOf(std::int64_t step, std::int64_t budget) const {
+  const auto found =
+      std::find_if(observations.begin(), observations.end(),
+                   [&](const Observation& o) { return o.step == step && o.budget == budget; });
+  return found == observations.end() ? nullptr : &*found;
+}
+
 bool RunRecord::HasAllOf(const RunPlan& plan) const {
   return std::all_of(plan.branches.begin(), plan.branches.end(), [&](const Branch& b) {
     return PointOf(b) != nullptr && TrunkPointOf(b.branch_step) != nullptr;
@@ -101,9 +113,13 @@ Json ToJson(const RunRecord& record) {
                 {"tensor", record.diverged->tensor},
                 {"budget", record.diverged->budget}};
   }
-  return {{"points", std::move(points)}, {"trunk_points", std::move(trunk_points)},
-          {"losses", record.losses},     {"diverged", std::move(diverged)},
-          {"seconds", record.seconds},   {"steps_made", record.steps_made}};
+  Json json = {{"points", std::move(points)}, {"trunk_points", std::move(trunk_points)},
+               {"losses", record.losses},     {"diverged", std::move(diverged)},
+               {"seconds", record.seconds},   {"steps_made", record.steps_made}};
+  for (const Observation& o : record.observations) {
+    json["observations"].push_back(fp4lab::ToJson(o));
+  }
+  return json;
 }
 
 RunRecord ReadRunRecord(const Json& json, const std::string& where) {

@@ -33,15 +33,17 @@ struct Divergence {
 };
 
 struct RunRecord {
-  std::vector<BranchPoint> points;       // in the order in which they were made
-  std::vector<TrunkPoint> trunk_points;  // ascending
-  std::vector<double> losses;            // training loss of trunk step i
+  std::vector<BranchPoint> points;        // in the order in which they were made
+  std::vector<TrunkPoint> trunk_points;   // ascending
+  std::vector<double> losses;             // training loss of trunk step i
+  std::vector<Observation> observations;  // in the order in which they were made
   std::optional<Divergence> diverged;
   double seconds = 0.0;         // time of training, validation and checkpoints, all sittings
   std::int64_t steps_made = 0;  // optimizer steps made in those seconds
 
   const BranchPoint* PointOf(const Branch& branch) const;
   const TrunkPoint* TrunkPointOf(std::int64_t steps) const;
+  const Observation* ObservationOf(std::int64_t step, std::int64_t budget) const;
   bool HasAllOf(const RunPlan& plan) const;
   // Whether a divergence keeps this run from a point of `plan`.
   bool DivergedIn(const RunPlan& plan) const;

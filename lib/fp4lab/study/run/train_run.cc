@@ -47,14 +47,20 @@ TrainRun::TrainRun(const TrainConfig& config, const RunFolder& folder, const std
   if (!Writes()) return;
   metrics_.emplace(folder.Metrics(), trainer_.Steps());
   diagnostics_.emplace(folder.Diagnostics(), trainer_.Steps());
+  if (!config_.diagnostics.Asked()) return;
+  observations_.emplace(folder.Observations(), is_fresh_ ? -1 : trainer_.Steps());
+  if (is_fresh_) ObserveIfDue();
 }
 
 void TrainRun::Open() {
   if (const auto content = folder_.OpenCheckpoint()) {
     const std::string path = folder_.Checkpoint().string();
-    if (!trainer_.LoadState(content->bytes(), path).run.is_null()) {
+    is_fresh_ = false;
+    const LoadedState state = trainer_.LoadState(content->bytes(), path);
+    if (state.run.contains("record")) {
       throw Error(path, "is the checkpoint of a study, which fp4lab study run continues");
     }
+    if (state.run.contains("codes")) codes_ = WeightCodes::Read(state.run.at("codes"), path);
     if (trainer_.Steps() > total_) {
       throw Error(path, "is of step " + std::to_string(trainer_.Steps()) + ", beyond the run's " +
                             std::to_string(total_));
@@ -96,13 +102,15 @@ TrainResult TrainRun::Train(const std::function<void(const Progress&)>& progress
 void TrainRun::Advance() {
   StepOnce();
   result_.steps = trainer_.Steps();
+  ObserveIfDue();
   const std::int64_t every = config_.evaluation.every;
   if (Done() || (every > 0 && trainer_.Steps() % every == 0)) Report();
 }
 
 void TrainRun::Save() const {
   if (!Writes()) return;
-  folder_.SaveCheckpoint([this](const ByteSink& sink) { trainer_.SaveState(sink); });
+  const Json run = observations_ ? Json{{"codes", codes_.ToJson()}} : Json();
+  folder_.SaveCheckpoint([&](const ByteSink& sink) { trainer_.SaveState(sink, run); });
 }
 
 bool TrainRun::IsTimeToSave(double seconds) const {
@@ -172,6 +180,14 @@ void TrainRun::Report() {
   if (!was_complete_ && Writes()) metrics_->Write(line);
   if (!finite) Diverged(step, "the validation loss is not finite", "after");
   if (!was_complete_ && Writes()) Diagnose(step);
+}
+
+// Writes the observation of the state, under the recipe that made the last step.
+void TrainRun::ObserveIfDue() {
+  const std::int64_t step = trainer_.Steps();
+  if (!observations_ || !config_.diagnostics.IsDue(step)) return;
+  trainer_.UseRecipeOf(std::max(step - 1, std::int64_t{0}), total_);
+  observations_->Write(ToJson(trainer_.Observe(&codes_)));
 }
 
 void TrainRun::Diagnose(std::int64_t step) {

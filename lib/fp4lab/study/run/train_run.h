@@ -48,6 +48,7 @@ class TrainRun {
   void StepOnce();
   void Report();
   void Diagnose(std::int64_t step);
+  void ObserveIfDue();
   bool IsTimeToSave(double seconds) const;
   void Save() const;
   [[noreturn]] void Diverged(std::int64_t step, const std::string& how, const char* side) const;
@@ -60,7 +61,9 @@ class TrainRun {
   Trainer trainer_;
   // Taken only after corpus and model were checked, since taking the lock creates the folder.
   std::optional<FolderLock> lock_;
-  std::optional<StepLog> metrics_, diagnostics_;
+  std::optional<StepLog> metrics_, diagnostics_, observations_;
+  WeightCodes codes_;     // of the last observations
+  bool is_fresh_ = true;  // no checkpoint was there
   bool was_complete_ = false;
   double last_loss_ = 0.0;
   TrainResult result_;
