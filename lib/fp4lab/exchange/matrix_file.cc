@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -235,28 +234,6 @@ NumberView FromRaw(const FilePlace& place, const ReadMatrixOptions& options) {
 }
 
 }  // namespace
-
-std::vector<std::size_t> ParseShape(std::string_view text, std::string_view where) {
-  std::vector<std::size_t> shape;
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  while (true) {
-    std::size_t n = 0;
-    const auto [next, status] = std::from_chars(at, end, n);
-    if (status != std::errc{}) break;
-    shape.push_back(n);
-    if (next == end) return shape;
-    if (*next != 'x') break;
-    at = next + 1;
-  }
-  throw Error(where, "\"" + std::string(text) + "\" is not a shape; give it as in 128x256");
-}
-
-std::string ShapeText(const std::vector<std::size_t>& shape) {
-  std::string text;
-  for (const std::size_t n : shape) text += (text.empty() ? "" : "x") + std::to_string(n);
-  return text;
-}
 
 FilePlace SplitPlace(std::string_view place) {
   for (std::size_t sign = place.find_first_of("#:"); sign != place.npos;

@@ -11,6 +11,7 @@
 
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/exchange/number_type.h"
+#include "fp4lab/exchange/shape.h"
 #include "fp4lab/io/byte_array.h"
 #include "fp4lab/io/file_content.h"
 
@@ -44,11 +45,6 @@ struct ReadMatrixOptions {
   // empty.
   std::string dtype = {};
 };
-
-// Parses "128x256" or "4x128x256". Throws Error(where, ...) for any other text; `where` names the
-// option, as in "--shape 12x".
-std::vector<std::size_t> ParseShape(std::string_view text, std::string_view where);
-std::string ShapeText(const std::vector<std::size_t>& shape);
 
 // Reads a matrix. `place` is a path, or path#name (path:name) for an array of an .npz file or a
 // tensor of a .safetensors or .gguf file; without a name, the file's only one. By the file's

@@ -7,8 +7,8 @@
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/huge_pages.h"
-#include "fp4lab/exchange/matrix_file.h"
 #include "fp4lab/exchange/number_type.h"
+#include "fp4lab/exchange/shape.h"
 
 namespace fp4lab {
 namespace {

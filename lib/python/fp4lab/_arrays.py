@@ -1,0 +1,162 @@
+"""Arrays of numpy, ml_dtypes and DLPack as the plain arrays that the library reads.
+
+No function here imports ml_dtypes, torch or JAX: arrays of theirs are known by the names of their
+types and by the codes of DLPack.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import _core
+
+# The codes of DLPack for types with one meaning a width.
+_DLPACK_NAMES = {
+    (0, 8): "int8", (0, 16): "int16", (0, 32): "int32", (0, 64): "int64",
+    (1, 8): "uint8", (1, 16): "uint16", (1, 32): "uint32", (1, 64): "uint64",
+    (2, 16): "float16", (2, 32): "float32", (2, 64): "float64", (4, 16): "bfloat16",
+    (7, 8): "float8_e3m4", (8, 8): "float8_e4m3", (10, 8): "float8_e4m3fn", (12, 8): "float8_e5m2",
+    (14, 8): "float8_e8m0fnu", (15, 6): "float6_e2m3fn", (16, 6): "float6_e3m2fn",
+    (17, 4): "float4_e2m1fn_x2",
+}  # fmt: skip
+_PLAIN = ("float16", "float32", "float64")
+_CODES = ("uint8", "int8", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "float4_e2m1fn",
+          "float4_e2m1fn_x2", "float6_e2m3fn", "float6_e3m2fn")  # fmt: skip
+_REMEDY = "float32, bfloat16 (ml_dtypes, torch, JAX, or uint16 with the bits) and float16 are read"
+
+
+def _from_dlpack(x: Any, name: str) -> tuple[np.ndarray, str]:
+    """The bits of a DLPack array as unsigned integers, and the name of its type."""
+    try:
+        device, index = x.__dlpack_device__()
+    except Exception as error:
+        raise TypeError(f"{name} states no memory that can be read: {error}") from error
+    if int(device) != 1:
+        where = {2: "a CUDA GPU", 3: "pinned memory", 10: "a ROCm GPU"}.get(int(device), "a device")
+        raise TypeError(
+            f"{name} is in the memory of {where} (DLPack device {int(device)}:{index}): copy it to "
+            "the CPU first, by x.cpu() in torch, jax.device_get(x) in JAX"
+        )
+    try:
+        raw, code, bits, lanes = _core.from_dlpack(x)
+    except Exception as error:
+        if getattr(x, "requires_grad", False):
+            raise TypeError(f"{name} requires grad: pass {name}.detach()") from error
+        raise TypeError(f"{name} cannot be read by DLPack: {error}") from error
+    kind = _DLPACK_NAMES.get((code, bits), f"DLPack type {code} of {bits} bits")
+    if lanes not in (1, 2) or (lanes == 2 and kind != "float4_e2m1fn_x2"):
+        raise TypeError(f"{name} has {lanes} numbers an element, which is no known type")
+    if kind in _PLAIN:
+        raw = raw.view(kind)
+    return raw, kind
+
+
+def raw(x: Any, name: str) -> tuple[np.ndarray, str]:
+    """An array as numpy knows it, and the name of its type; types that numpy lacks as their bits."""
+    if not isinstance(x, np.ndarray) and hasattr(x, "__dlpack_device__"):
+        if not isinstance(x, np.generic):
+            return _from_dlpack(x, name)
+    try:
+        array = np.asarray(x)
+    except Exception as error:
+        raise TypeError(f"{name} is no array: {error}") from error
+    if not isinstance(x, (np.ndarray, np.generic)) and array.dtype.kind in "fiu":
+        array = array.astype(np.float32)  # a list of Python numbers
+    kind = array.dtype.name
+    if array.dtype.kind in "fiu" and not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    if array.dtype.kind == "V" and array.dtype.names is None and kind in (*_CODES, "bfloat16"):
+        array = array.view(np.uint16 if kind == "bfloat16" else np.uint8)
+    elif kind.startswith(("bfloat16", "float8_", "float6_", "float4_")):
+        array = array.view(np.uint16 if kind == "bfloat16" else np.uint8)
+    return array, kind
+
+
+def numbers(x: Any, name: str = "x") -> np.ndarray:
+    """x as float32, or as uint16 with the bits of BF16; any rank and strides.
+
+    Raises TypeError for other types and for arrays outside the memory of the CPU.
+    """
+    array, kind = raw(x, name)
+    if kind in ("float32", "uint16", "bfloat16"):
+        return array
+    if kind == "float16":
+        return array.astype(np.float32)
+    remedy = _REMEDY
+    if kind == "float64":
+        remedy += f"; round it by {name}.astype(np.float32)"
+    raise TypeError(f"{name} has dtype {kind}: {remedy}")
+
+
+def matrix(x: Any, name: str = "x") -> np.ndarray:
+    """numbers(x) as a matrix: leading dimensions become rows, a vector becomes one row.
+
+    Raises ValueError for a scalar.
+    """
+    array = numbers(x, name)
+    if array.ndim == 2:
+        return array
+    if array.ndim == 0:
+        raise ValueError(f"{name} is a scalar: a matrix (rows, columns) is quantized")
+    rows = 1
+    for n in array.shape[:-1]:
+        rows *= n
+    return array.reshape(rows, array.shape[-1])
+
+
+def codes(x: Any, name: str) -> tuple[np.ndarray, bool, tuple[int, ...]]:
+    """Bytes of codes or scales: (flat uint8, whether each byte holds one FP4 code, the shape).
+
+    Raises TypeError for types that are no bytes and no narrow format.
+    """
+    array, kind = raw(x, name)
+    if not isinstance(x, np.ndarray) and kind == "float32" and isinstance(x, (list, tuple)):
+        array, kind = np.asarray(x, dtype=np.uint8), "uint8"
+    if kind not in _CODES:
+        raise TypeError(f"{name} has dtype {kind}: bytes (uint8) or {', '.join(_CODES[2:6])} are read")
+    shape = array.shape
+    flat = np.ascontiguousarray(array).reshape(-1)
+    return flat.view(np.uint8), kind == "float4_e2m1fn", shape
+
+
+def amaxes(amax: Any, name: str = "amax") -> list[float]:
+    """None, a number or an array of numbers as a list of Python floats."""
+    if amax is None:
+        return []
+    if isinstance(amax, (int, float)):
+        return [float(amax)]
+    array = numbers(amax, name)
+    if array.dtype == np.uint16:
+        array = (array.astype(np.uint32) << 16).view(np.float32)
+    return [float(v) for v in array.reshape(-1)]
+
+
+def bf16_bits(values: np.ndarray) -> np.ndarray:
+    """The upper halves of float32 values that are BF16 numbers."""
+    return (np.ascontiguousarray(values).view(np.uint32) >> 16).astype(np.uint16)
+
+
+def as_dtype(values: np.ndarray, dtype: Any) -> np.ndarray:
+    """float32 values in another type: "float32", "bfloat16" (ml_dtypes if installed, else uint16
+    bits), "float16", or any numpy dtype; rounded to nearest even.
+    """
+    name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
+    if name == "float32":
+        return values
+    if name != "bfloat16":
+        return values.astype(name)
+    u = np.ascontiguousarray(values).view(np.uint32)
+    bits = ((u + 0x7FFF + ((u >> 16) & 1)) >> 16).astype(np.uint16)
+    bits = np.where(np.isnan(values), np.uint16(0x7FC0), bits)
+    return bf16_view(bits)
+
+
+def bf16_view(bits: np.ndarray) -> np.ndarray:
+    """uint16 bits as ml_dtypes.bfloat16 where that package is installed."""
+    try:
+        import ml_dtypes
+    except ImportError:
+        return bits
+    return bits.view(ml_dtypes.bfloat16)

@@ -1,0 +1,200 @@
+"""The tables of the library: formats, dialects, accumulations, recipes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from . import _core
+
+
+@dataclass(frozen=True)
+class Format:
+    """A number format.
+
+    Attributes:
+        name: the name in ml_dtypes, or one in its style: "float4_e2m1fn".
+        short_name: "e2m1"; accepted wherever a format is asked for.
+        bits, exponent_bits, mantissa_bits: widths; `signed` adds one bit.
+        bias: of the exponent.
+        max: the largest finite value.
+    """
+
+    name: str
+    short_name: str
+    bits: int
+    signed: bool
+    exponent_bits: int
+    mantissa_bits: int
+    bias: int
+    max: float
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """One published way to quantize a tensor: a row of the table.
+
+    Attributes:
+        name: "nvfp4.te"; functions take this name.
+        version, source: the code base with its commit or release, and the function in it.
+        note: remarks; may be empty.
+        element, scale: formats of elements and block scales, by name.
+        block: (rows, columns) of a block; (0, 0): one block, the tensor.
+        scale_max: the largest block scale that the tensor scale aims at.
+        tensor_scale: whether there is a scale above the block scales.
+        constant: C; the tensor scale maps an amax of C to 1 (0 without a tensor scale).
+        row_scaled: whether each row has a tensor scale of its own.
+        approximate: whether a set of answers is right (kernels that divide approximately).
+        stochastic: whether elements are rounded stochastically, with `random_bits` each.
+        takes_random_bits: `stochastic`, or scales that take random bits.
+        stages: the exact formula of each stage, by the stage's name.
+    """
+
+    name: str
+    version: str
+    source: str
+    note: str
+    element: str
+    scale: str
+    element_bits: int
+    block: tuple[int, int]
+    scale_max: float
+    tensor_scale: bool
+    constant: float
+    row_scaled: bool
+    approximate: bool
+    stochastic: bool
+    random_bits: int
+    takes_random_bits: bool
+    stages: dict[str, str] = field(hash=False, compare=False)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Accumulation:
+    """A way in which a product sums: a name for scaled_mm, its meaning and its evidence."""
+
+    name: str
+    what: str
+    evidence: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@lru_cache(maxsize=None)
+def _formats() -> tuple[Format, ...]:
+    return tuple(Format(**row) for row in json.loads(_core.formats()))
+
+
+@lru_cache(maxsize=None)
+def _dialects() -> tuple[Dialect, ...]:
+    rows = json.loads(_core.dialects())
+    return tuple(Dialect(**{**row, "block": tuple(row["block"])}) for row in rows)
+
+
+@lru_cache(maxsize=None)
+def _accumulations() -> tuple[Accumulation, ...]:
+    return tuple(Accumulation(**row) for row in json.loads(_core.accumulations()))
+
+
+def formats() -> list[Format]:
+    """All number formats.
+
+    >>> import fp4lab
+    >>> next(f for f in fp4lab.formats() if f.name == "float4_e2m1fn").max
+    6.0
+    """
+    return list(_formats())
+
+
+def dialects() -> list[Dialect]:
+    """All dialects, in the order of the command `fp4lab dialects`.
+
+    >>> import fp4lab
+    >>> [d.name for d in fp4lab.dialects() if d.name.startswith("mxfp4.")][:3]
+    ['mxfp4.floor', 'mxfp4.ceil', 'mxfp4.rceil']
+    """
+    return list(_dialects())
+
+
+def dialect(name: str | Dialect) -> Dialect:
+    """The dialect of a name or an alias.
+
+    Raises:
+        fp4lab.Error: for an unknown name, with names that are near.
+
+    >>> import fp4lab
+    >>> fp4lab.dialect("nvfp4.te").block
+    (1, 16)
+    """
+    found = _core.find_dialect(str(name))
+    return next(d for d in _dialects() if d.name == found)
+
+
+def accumulations() -> list[Accumulation]:
+    """All accumulations that scaled_mm takes: binary32 in several orders, the exact sum, and the
+    models of tensor cores.
+
+    >>> import fp4lab
+    >>> fp4lab.accumulations()[0].name
+    'fp32-blocks'
+    """
+    return list(_accumulations())
+
+
+def recipes() -> list[str]:
+    """The names of all training recipes: MaxText's and Transformer Engine's, then published ones.
+
+    >>> import fp4lab
+    >>> "te_nvfp4" in fp4lab.recipes()
+    True
+    """
+    return _core.recipes()
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A training recipe: which dialect each operand of each linear takes.
+
+    Attributes:
+        json: the text that an arm of a study file may have as its "recipe".
+        resolved: the recipe with every default applied: for each of "fprop", "dgrad" and "wgrad"
+            the formats, roundings and transforms of both operands.
+    """
+
+    json: str
+    resolved: dict[str, Any] = field(hash=False, compare=False)
+
+    @staticmethod
+    def named(name: str, **switches: Any) -> Recipe:
+        """The recipe of a name, with switches of study files.
+
+        Args:
+            name: one of recipes().
+            **switches: disable_rht, disable_stochastic_rounding, disable_2d_quantization,
+                forward_only, layers, first_blocks_bf16, accumulation ...: the keys of a recipe in a
+                study file.
+
+        Raises:
+            fp4lab.Error: for an unknown name or switch, with names that are near.
+
+        >>> import fp4lab
+        >>> recipe = fp4lab.Recipe.named("te_nvfp4", disable_rht=True)
+        >>> recipe.resolved["wgrad"]["input"]["hadamard"]
+        0
+        """
+        return Recipe.from_json({"base": name, **switches})
+
+    @staticmethod
+    def from_json(value: Any) -> Recipe:
+        """The recipe of a JSON value or text, as study files have it."""
+        text = value if isinstance(value, str) else json.dumps(value)
+        return Recipe(json=text, resolved=json.loads(_core.recipe(text)))

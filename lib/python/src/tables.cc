@@ -1,0 +1,131 @@
+// The tables of the library as JSON, and recipes.
+#include <algorithm>
+#include <span>
+
+#include "arrays.h"
+#include "fp4lab/base/error.h"
+#include "fp4lab/base/suggest.h"
+#include "fp4lab/dialect/describe.h"
+#include "fp4lab/dialect/dialect.h"
+#include "fp4lab/formats/encode.h"
+#include "fp4lab/formats/format.h"
+#include "fp4lab/io/json.h"
+#include "fp4lab/quantize/te_counters.h"
+#include "fp4lab/tensor/accumulation.h"
+#include "fp4lab/train/published_recipes.h"
+#include "fp4lab/train/recipe.h"
+
+namespace fp4lab::python {
+namespace {
+
+std::string FormatTable() {
+  Json rows = Json::array();
+  for (const NamedFormat& named : kFormats) {
+    const Format& f = named.format;
+    rows.push_back({{"name", named.name},
+                    {"short_name", named.short_name},
+                    {"bits", f.bits},
+                    {"signed", f.is_signed},
+                    {"exponent_bits", f.exponent_bits},
+                    {"mantissa_bits", f.mantissa_bits},
+                    {"bias", f.bias},
+                    {"max", Decode(f, MaxFiniteCode(f))}});
+  }
+  return rows.dump();
+}
+
+Json DialectJson(const Dialect& d) {
+  Json stages = Json::object();
+  for (const DialectLine& line : Describe(d)) {
+    const std::string stage(line.stage);
+    stages[stage] = stages.contains(stage)
+                        ? Json(stages[stage].get<std::string>() + "; " + line.text)
+                        : Json(line.text);
+  }
+  return {{"name", d.name},
+          {"version", d.version},
+          {"source", d.source},
+          {"note", d.note},
+          {"element", Named(d.element).name},
+          {"scale", Named(d.scale).name},
+          {"element_bits", FormatOf(d.element).bits},
+          {"block", {d.block_rows, d.block_cols}},
+          {"scale_max", d.scale_max},
+          {"tensor_scale", HasTensorScale(d)},
+          {"constant", HasTensorScale(d) ? TensorScaleConstant(d) : 0.0f},
+          {"row_scaled", d.row_scaled},
+          {"approximate", IsApproximate(d)},
+          {"stochastic", IsStochastic(d)},
+          {"random_bits", RandomBitsOf(d.rounding)},
+          {"takes_random_bits", TakesRandomBits(d)},
+          {"stages", std::move(stages)}};
+}
+
+std::string DialectTable() {
+  Json rows = Json::array();
+  for (const Dialect& d : Dialects()) rows.push_back(DialectJson(d));
+  return rows.dump();
+}
+
+std::string AccumulationTable() {
+  Json rows = Json::array();
+  for (const Accumulation& a : Accumulations()) {
+    rows.push_back({{"name", a.name}, {"what", a.what}, {"evidence", a.evidence}});
+  }
+  return rows.dump();
+}
+
+std::vector<std::string> AllRecipeNames() {
+  std::vector<std::string> names = RecipeNames();
+  for (const PublishedRecipe& r : PublishedRecipes()) {
+    if (std::find(names.begin(), names.end(), r.name) == names.end()) names.emplace_back(r.name);
+  }
+  return names;
+}
+
+FormatId RequireFormat(const std::string& name) {
+  if (const auto id = FindFormat(name)) return *id;
+  throw Error("format",
+              "\"" + name + "\" is not in the table; " + DidYouMean(name, NamesOf(kFormats)));
+}
+
+using Floats = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// Codes as uint32, whatever the format's width.
+nb::object EncodeArray(const std::string& name, const Floats& x, bool saturate) {
+  const FormatId format = RequireFormat(name);
+  std::vector<std::uint32_t> codes(x.size());
+  {
+    const nb::gil_scoped_release release;
+    Encode(format, std::span(x.data(), x.size()), std::span<std::uint32_t>(codes),
+           {.overflow = saturate ? Overflow::kSaturate : Overflow::kSpecial});
+  }
+  return ArrayOf(std::move(codes), {x.size()});
+}
+
+nb::object DecodeArray(const std::string& name, const Words32& codes) {
+  const FormatId format = RequireFormat(name);
+  std::vector<float> values(codes.size());
+  {
+    const nb::gil_scoped_release release;
+    Decode(format, std::span(codes.data(), codes.size()), std::span<float>(values));
+  }
+  return ArrayOf(std::move(values), {codes.size()});
+}
+
+}  // namespace
+
+void BindTables(nb::module_& m) {
+  m.def("formats", &FormatTable);
+  m.def("encode", &EncodeArray, nb::arg("format"), nb::arg("x").noconvert(), nb::arg("saturate"));
+  m.def("decode", &DecodeArray, nb::arg("format"), nb::arg("codes").noconvert());
+  m.def("dialects", &DialectTable);
+  m.def("find_dialect", [](const std::string& name) { return RequireDialect(name).name; });
+  m.def("accumulations", &AccumulationTable);
+  m.def("recipes", &AllRecipeNames);
+  m.def("recipe", [](const std::string& json) {
+    return ToJson(ReadRecipe(ParseJson(json, "recipe"), "recipe")).dump();
+  });
+}
+
+}  // namespace fp4lab::python
