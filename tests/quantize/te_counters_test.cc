@@ -140,10 +140,29 @@ void WalkHadamard(Walk* walk, std::size_t ni, std::size_t mi, std::size_t featur
   }
 }
 
+// One tile of 128 features (mi) by up to 512 tokens, the tile of matrices below 1024 rows or
+// columns: slices of 64 tokens, a thread a feature, a block of words for 16 tokens.
+void WalkHadamardColumns(Walk* walk, std::size_t ni, std::size_t mi, std::size_t feature_tiles) {
+  const std::size_t slices = (std::min<std::size_t>(walk->launch.rows, 512) + 63) / 64;
+  const std::size_t tile = mi + ni * feature_tiles;
+  for (std::size_t k = 0; k < slices; ++k) {
+    for (std::size_t t = 0; t < 128; ++t) {
+      for (std::size_t v = 0; v < 4; ++v) {
+        for (std::size_t h = 0; h < 4; ++h) {
+          walk->Serve(true, 512 * ni + 64 * k + 16 * v + 4 * h, 128 * mi + t,
+                      t + 256 * k + 256 * slices * tile, 4 * v + h);
+        }
+      }
+    }
+  }
+}
+
 Walk WalkOf(const TeLaunch& launch) {
   Walk walk{launch, {}};
-  const bool hadamard = launch.kernel == TeKernel::kFusedHadamard;
-  const std::size_t gx = (launch.cols + 127) / 128, height = hadamard ? 1024 : 128;
+  const std::size_t gx = (launch.cols + 127) / 128;
+  const std::size_t height = launch.kernel == TeKernel::kFusedHadamard     ? 1024
+                             : launch.kernel == TeKernel::kHadamardColumns ? 512
+                                                                           : 128;
   for (std::size_t by = 0; by < (launch.rows + height - 1) / height; ++by) {
     for (std::size_t bx = 0; bx < gx; ++bx) {
       switch (launch.kernel) {
@@ -159,6 +178,9 @@ Walk WalkOf(const TeLaunch& launch) {
         case TeKernel::kFusedHadamard:
           WalkHadamard(&walk, by, bx, gx);
           break;
+        case TeKernel::kHadamardColumns:
+          WalkHadamardColumns(&walk, by, bx, gx);
+          break;
       }
     }
   }
@@ -171,7 +193,9 @@ std::vector<TeLaunch> Launches() {
     for (const auto& [rowwise, columnwise] :
          {std::pair{true, false}, std::pair{true, true}, std::pair{false, true}}) {
       if (kernel.kernel == TeKernel::kTuned && !rowwise) continue;
-      const std::size_t tall = kernel.kernel == TeKernel::kFusedHadamard ? 1040 : 144;
+      if (kernel.kernel == TeKernel::kHadamardColumns && rowwise) continue;
+      const bool hadamard = kernel.kernel >= TeKernel::kFusedHadamard;
+      const std::size_t tall = hadamard ? 1040 : 144;
       for (const auto& [rows, cols] :
            {std::pair<std::size_t, std::size_t>{128, 128}, {tall, 272}, {16, 48}, {160, 16}}) {
         launches.push_back({kernel.kernel, rows, cols, rowwise, columnwise});
@@ -249,8 +273,10 @@ TEST_CASE("Launches replayed with these words are judged stochastic, rowwise and
   const Matrix<float> x = TestMatrix(Kind::kNormal, 160, 144);
   const Dialect nvfp4 = *FindDialect("nvfp4");
   for (const NamedTeKernel& kernel : kTeKernels) {
-    const TeLaunch launch{kernel.kernel, x.rows, x.cols, true, true};
+    const TeLaunch launch{kernel.kernel, x.rows, x.cols,
+                          kernel.kernel != TeKernel::kHadamardColumns, true};
     for (const bool columnwise : {false, true}) {
+      if (!columnwise && !launch.rowwise) continue;
       const MatrixView<const float> view = columnwise ? x.View().Transposed() : x.View();
       std::vector<std::vector<std::uint8_t>> codes;
       Matrix<float> scaled;
@@ -278,6 +304,18 @@ TEST_CASE("Launches replayed with these words are judged stochastic, rowwise and
       CHECK(same.answer == StochasticAnswer::kRefused);
     }
   }
+}
+
+TEST_CASE("The tile of Hadamard columns depends on the shape", "[block][replay]") {
+  // Token 1024: the second tile of 1024, or the third of 512; feature 300 lies in the third 128.
+  const auto at = [](std::size_t rows, std::size_t cols, std::size_t row) {
+    return TeWordOf({TeKernel::kHadamardColumns, rows, cols, false, true}, true, row, 300)
+        .subsequence;
+  };
+  CHECK(at(2048, 1024, 1024) == 44 + 256 * 16 * (2 + 8));
+  CHECK(at(2048, 512, 1024) == 44 + 256 * 8 * (2 + 2 * 4));
+  CHECK(at(8192, 2560, 1280) == 44 + 256 * 20 * (2 + 20));
+  CHECK(at(512, 8192, 256) == 44 + 256 * 4 * (2 + 64));
 }
 
 TEST_CASE("An output that a launch does not make has no words", "[block][replay]") {

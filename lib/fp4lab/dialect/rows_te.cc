@@ -42,6 +42,15 @@ constexpr Dialect FusedHadamard() {
   return d;
 }
 
+constexpr Dialect HadamardColumns() {
+  Dialect d = Renamed(FusedHadamard(), "nvfp4.te.rht-columns",
+                      "common/hadamard_transform/hadamard_transform_cast_fusion.cu",
+                      "The cast alone: x is the transformed matrix already. The kernel that "
+                      "Transformer Engine's JAX modules call for columns under the transform.");
+  d.tensor_scale = TensorScaleRule::kEncodeJax;  // amax = 0 has codes of zeros under either S
+  return d;
+}
+
 constexpr Dialect FastMath() {
   Dialect d =
       Renamed(kTe, "nvfp4.te.fast-math",
@@ -109,6 +118,7 @@ void AddTransformerEngine(std::vector<Dialect>* rows) {
   rows->push_back(FastMath());
   rows->push_back(UseFastMath());
   rows->push_back(FusedHadamard());
+  rows->push_back(HadamardColumns());
 
   Dialect partial =
       Renamed(kTe, "nvfp4.te.partial", "common/recipe/nvfp4.cu",

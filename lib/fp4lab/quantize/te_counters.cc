@@ -70,6 +70,31 @@ TeWord FusedHadamard(const TeLaunch& launch, bool columnwise, std::size_t row, s
   return Word(group + 512 * (k + 1) + base, 4 * v + col % 16 / 4, col % 4);
 }
 
+// kHadamardColumns divides the tokens into tiles, in slices of 64; the size of a tile depends on
+// the shape, for some shapes by a list.
+struct HadamardTile {
+  std::size_t rows, cols, tokens;
+};
+constexpr HadamardTile kHadamardTiles[] = {
+    {8192, 5120, 512},   {8192, 10240, 1024}, {8192, 2560, 1280},  {8192, 11328, 1024},
+    {8192, 512, 256},    {8192, 3584, 512},   {11328, 8192, 1024}, {5120, 8192, 512},
+    {10240, 8192, 1024}, {2560, 8192, 1280},  {512, 8192, 256},    {3584, 8192, 512}};
+
+std::size_t HadamardTileTokens(const TeLaunch& launch) {
+  for (const HadamardTile& tile : kHadamardTiles) {
+    if (tile.rows == launch.rows && tile.cols == launch.cols) return tile.tokens;
+  }
+  return launch.rows < 1024 || launch.cols < 1024 ? 512 : 1024;
+}
+
+TeWord HadamardColumns(const TeLaunch& launch, std::size_t row, std::size_t col) {
+  const std::size_t tokens = HadamardTileTokens(launch);
+  const std::size_t slices = DivideUp(std::min(launch.rows, tokens), 64);
+  const std::size_t tile = col / 128 + row / tokens * DivideUp(launch.cols, 128);
+  const std::size_t k = row % tokens / 64, v = row % 64 / 16;
+  return Word(col % 128 + 256 * k + 256 * slices * tile, 4 * v + row % 16 / 4, row % 4);
+}
+
 }  // namespace
 
 TeWord TeWordOf(const TeLaunch& launch, bool columnwise, std::size_t row, std::size_t col) {
@@ -85,6 +110,9 @@ TeWord TeWordOf(const TeLaunch& launch, bool columnwise, std::size_t row, std::s
       return Generic(launch, columnwise, row, col);
     case TeKernel::kFusedHadamard:
       return FusedHadamard(launch, columnwise, row, col);
+    case TeKernel::kHadamardColumns:
+      Expects(!launch.rowwise, "the kernel of Hadamard columns makes no rowwise output");
+      return HadamardColumns(launch, row, col);
   }
   return {};
 }
@@ -99,6 +127,8 @@ std::uint32_t TeWordsAStream(const TeLaunch& launch) {
       return 16 * outputs;
     case TeKernel::kFusedHadamard:
       return launch.columnwise ? 32 : 16;
+    case TeKernel::kHadamardColumns:
+      return 16;
   }
   return 0;
 }
@@ -114,6 +144,11 @@ std::uint64_t TeSubsequences(const TeLaunch& launch) {
     case TeKernel::kFusedHadamard: {
       const std::uint64_t large = DivideUp(launch.rows, 1024) * DivideUp(launch.cols, 128);
       return 512 * (HadamardSlices(launch) * large + 1);
+    }
+    case TeKernel::kHadamardColumns: {
+      const std::size_t tokens = HadamardTileTokens(launch);
+      const std::uint64_t large = DivideUp(launch.rows, tokens) * DivideUp(launch.cols, 128);
+      return 256 * DivideUp(std::min(launch.rows, tokens), 64) * large;
     }
   }
   return 0;

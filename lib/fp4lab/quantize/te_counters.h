@@ -18,10 +18,12 @@
 namespace fp4lab {
 
 enum class TeKernel : std::uint8_t {
-  kTuned,         // quantize_transpose_nvfp4_tuned_1D: 128 threads a 128x128 chunk, BF16 input
-  kOpt2d,         // quantize_transpose_nvfp4: 128 threads a 128x128 chunk
-  kGeneric,       // quantize_transpose_vector_blockwise_fp4: 256 threads a 128x128 tile
-  kFusedHadamard  // RHT and cast fused (row_cast_col_hadamard_transform_cast_fusion)
+  kTuned,           // quantize_transpose_nvfp4_tuned_1D: 128 threads a 128x128 chunk, BF16 input
+  kOpt2d,           // quantize_transpose_nvfp4: 128 threads a 128x128 chunk
+  kGeneric,         // quantize_transpose_vector_blockwise_fp4: 256 threads a 128x128 tile
+  kFusedHadamard,   // RHT and cast fused (row_cast_col_hadamard_transform_cast_fusion)
+  kHadamardColumns  // RHT and cast of the columns alone (hadamard_transform_cast_fusion), as
+                    // Transformer Engine's JAX modules call it: columnwise output only
 };
 
 struct NamedTeKernel {
@@ -33,10 +35,11 @@ inline constexpr std::array kTeKernels = {
     NamedTeKernel{TeKernel::kOpt2d, "opt2d"},
     NamedTeKernel{TeKernel::kGeneric, "generic"},
     NamedTeKernel{TeKernel::kFusedHadamard, "fused-hadamard"},
+    NamedTeKernel{TeKernel::kHadamardColumns, "hadamard-columns"},
 };
 
-// One launch over a (rows, cols) matrix; for kFusedHadamard (tokens, features). The set of outputs
-// changes the words of each output. kTuned always writes the rowwise output.
+// One launch over a (rows, cols) matrix; for the Hadamard kernels (tokens, features). The set of
+// outputs changes the words of each output. kTuned always writes the rowwise output.
 struct TeLaunch {
   TeKernel kernel = TeKernel::kTuned;
   std::size_t rows = 0, cols = 0;

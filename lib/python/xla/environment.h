@@ -1,0 +1,26 @@
+// What every handler sets up before it computes: the floating-point mode and the number of threads.
+#pragma once
+
+#include <optional>
+
+namespace fp4lab::handlers {
+
+// XLA's threads flush subnormal numbers to zero, the library's arithmetic keeps them. While an
+// object lives, its thread, and the threads that it starts, have IEEE arithmetic and the number of
+// threads of SetHandlerThreads.
+class HandlerEnvironment {
+ public:
+  HandlerEnvironment();
+  ~HandlerEnvironment();
+  HandlerEnvironment(const HandlerEnvironment&) = delete;
+  HandlerEnvironment& operator=(const HandlerEnvironment&) = delete;
+
+ private:
+  unsigned mode_;
+  int threads_;
+};
+
+// The threads that one call of a handler uses; nullopt: OpenMP's number in the calling thread.
+void SetHandlerThreads(std::optional<int> threads);
+
+}  // namespace fp4lab::handlers

@@ -1,0 +1,27 @@
+// The FFI targets of the module, by name.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "xla/ffi/api/c_api.h"
+
+extern "C" {
+XLA_FFI_Error* Fp4labTeQuantize(XLA_FFI_CallFrame* frame);
+XLA_FFI_Error* Fp4labTeRhtAmax(XLA_FFI_CallFrame* frame);
+XLA_FFI_Error* Fp4labTeGemm(XLA_FFI_CallFrame* frame);
+}
+
+namespace fp4lab::handlers {
+
+struct NamedHandler {
+  std::string_view name;
+  XLA_FFI_Handler* handler;
+};
+inline constexpr std::array kHandlers = {
+    NamedHandler{"te_dbias_quantize_ffi", Fp4labTeQuantize},
+    NamedHandler{"te_rht_amax_ffi", Fp4labTeRhtAmax},
+    NamedHandler{"te_gemm_v2_ffi", Fp4labTeGemm},
+};
+
+}  // namespace fp4lab::handlers

@@ -1,0 +1,14 @@
+"""Transformer Engine's JAX modules, served by libfp4lab, for all tests of this folder."""
+
+import os
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+import fp4lab.te_jax  # noqa: E402
+
+fp4lab.te_jax.enable()
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "long: takes minutes (MaxText)")
