@@ -159,10 +159,25 @@ void KeepAmax(const Dialect& dialect, std::span<const float> amax, float* tensor
                  [&](float a) { return OperandDecode(dialect, a); });
 }
 
+namespace {
+
+// One factor of alpha: amax / C by a division or by a product, over the prescale.
+float DecodeOf(const Dialect& dialect, float amax, AlphaOrder order) {
+  if (order == AlphaOrder::kDecodeProduct) return OperandDecode(dialect, amax);
+  const float decode = amax * (1.0f / TensorScaleConstant(dialect));
+  return dialect.prescale == 1.0f ? decode : decode / dialect.prescale;
+}
+
+}  // namespace
+
 float AlphaOf(const GemmRecipe& recipe, float amax_a, float amax_b) {
   const std::optional<Dialect>&a = recipe.a.format, &b = recipe.b.format;
   const bool has_a = a && !a->row_scaled, has_b = b && !b->row_scaled;
-  if (has_a && has_b) return GemmAlpha(*a, amax_a, *b, amax_b);
+  if (has_a && has_b) {
+    const bool encode = HasEncodeScale(*a) && HasEncodeScale(*b);
+    if (recipe.alpha == AlphaOrder::kReference || !encode) return GemmAlpha(*a, amax_a, *b, amax_b);
+    return DecodeOf(*a, amax_a, recipe.alpha) * DecodeOf(*b, amax_b, recipe.alpha);
+  }
   if (has_a) return OperandDecode(*a, amax_a);
   return has_b ? OperandDecode(*b, amax_b) : 1.0f;
 }

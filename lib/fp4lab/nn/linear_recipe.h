@@ -58,10 +58,20 @@ constexpr bool SharesTranspose(const OperandRecipe& a, const OperandRecipe& b) {
                        a.format->block_rows == a.format->block_cols);
 }
 
+// The order of the roundings of alpha where both operands have one encode scale, C / amax.
+enum class AlphaOrder : std::uint8_t {
+  kReference,      // GemmAlpha: fl(fl(amax_a * amax_b) / (C_a * C_b))
+  kDecodeProduct,  // fl(fl(amax_a / C_a) * fl(amax_b / C_b)), as Transformer Engine's JAX code says
+  kReciprocalProduct  // fl(fl(amax_a * r_a) * fl(amax_b * r_b)), r = fl(1/C): what XLA compiles of
+                      // it
+};
+
 struct GemmRecipe {
   OperandRecipe a, b;
   // How the product adds; null: Gemm's order, by the blocks of the operands.
   const Accumulation* accumulation = nullptr;
+  // Other orders are for comparisons with other programs on the CPU, bit for bit.
+  AlphaOrder alpha = AlphaOrder::kReference;
   friend constexpr bool operator==(const GemmRecipe&, const GemmRecipe&) = default;
 };
 

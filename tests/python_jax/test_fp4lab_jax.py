@@ -1,0 +1,79 @@
+"""fp4lab.jax: quantize, scaled_mm and dense, by the oracle and by Transformer Engine's own layer."""
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import oracle
+import pytest
+
+import fp4lab.jax as fj
+
+
+def _normal(seed, *shape):
+    return jax.random.normal(jax.random.PRNGKey(seed), shape, jnp.bfloat16)
+
+
+def _codes(q):
+    return np.asarray(q.data).astype(np.float32)
+
+
+def _values(codes):
+    return codes.astype(np.uint8).view(ml_dtypes.float4_e2m1fn).astype(np.float32)
+
+
+@pytest.mark.parametrize("dialect", ["nvfp4.te", "nvfp4.te.2d"])
+def test_quantize_equals_the_oracle(dialect):
+    x = _normal(0, 64, 128)
+    rows, columns = jax.jit(lambda x: fj.quantize(x, dialect, both=True))(x)
+    f = np.asarray(x, np.float32)
+    for q, lines in ((rows, f), (columns, np.ascontiguousarray(f.T))):
+        codes, scales = oracle.quantize(lines, np.abs(f).max(), square=dialect.endswith("2d"))
+        assert np.array_equal(_codes(q), _values(codes))
+        got = np.asarray(q.scale_inv)[: scales.shape[0], : scales.shape[1]].view(np.uint8)
+        assert np.array_equal(got, scales)
+
+
+def test_rht_equals_the_oracle():
+    x = _normal(1, 32, 64)
+    assert np.array_equal(np.asarray(fj.rht(x), np.float32), oracle.rht(np.asarray(x, np.float32)))
+
+
+def test_scaled_mm_is_near_the_product_and_takes_a_bias():
+    x, w = _normal(2, 64, 256), _normal(3, 96, 256)
+    a, b = fj.quantize(x), fj.quantize(w)
+    y = fj.scaled_mm(a, b, out_dtype=jnp.float32)
+    exact = a.dequantize() @ b.dequantize().T
+    assert np.allclose(y, exact, rtol=1e-4, atol=1e-3)
+    bias = jnp.arange(96.0)
+    assert np.allclose(fj.scaled_mm(a, b, bias=bias, out_dtype=jnp.float32), y + bias)
+
+
+def test_dense_has_gradients_of_all_operands():
+    x, w = _normal(4, 2, 64, 128), _normal(5, 128, 256)
+    state = jnp.arange(4, dtype=jnp.uint32)
+    g = _normal(6, 2, 64, 256)
+
+    def loss(x, w):
+        return jnp.sum((fj.dense(x, w, rng_state=state) * g).astype(jnp.float32))
+
+    dx, dw = jax.jit(jax.grad(loss, argnums=(0, 1)))(x, w)
+    exact_x, exact_w = jax.grad(lambda x, w: jnp.sum(((x @ w) * g).astype(jnp.float32)), argnums=(0, 1))(x, w)
+    for got, exact in ((dx, exact_x), (dw, exact_w)):
+        got, exact = np.asarray(got, np.float32), np.asarray(exact, np.float32)
+        error = np.linalg.norm(got - exact) / np.linalg.norm(exact)
+        assert 0.02 < error < 0.3
+
+
+def test_vmap_is_a_loop():
+    x, w = _normal(7, 3, 32, 64), _normal(8, 64, 32)
+    mapped = jax.vmap(lambda x: fj.dense(x, w))(x)
+    one_by_one = jnp.stack([fj.dense(x[i], w) for i in range(3)])
+    assert np.array_equal(np.asarray(mapped, np.float32), np.asarray(one_by_one, np.float32))
+
+
+def test_bad_arguments_are_refused():
+    with pytest.raises(ValueError, match="multiples of 16"):
+        fj.quantize(_normal(0, 17, 16))
+    with pytest.raises(ValueError, match="dialect 'mxfp4' is none of"):
+        fj.quantize(_normal(0, 16, 16), "mxfp4")
