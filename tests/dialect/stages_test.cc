@@ -146,6 +146,8 @@ TEST_CASE("Tensor scales for amax 0, Inf and NaN are the documented ones", "[dia
   CHECK(encode("nvfp4.te.reference", kInf) == 1.0f);
   CHECK(encode("nvfp4.te.rht-fused", kInf) == 0.0f);
   CHECK(encode("nvfp4.te.partial", kInf) == 0.0f);
+  CHECK(encode("nvfp4.te.rht-columns", kInf) == 1.0f);
+  CHECK(std::isnan(encode("nvfp4.te.rht-columns", kNan)));
   CHECK(encode("nvfp4.te", kNan) == kFloatMax);
   CHECK(encode("nvfp4.te.rht-fused", kNan) == 1.0f);
   CHECK(encode("nvfp4.te.partial", kNan) == 1.0f);
