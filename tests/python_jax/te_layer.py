@@ -15,7 +15,8 @@ def run(recipe, *, batch=2, tokens=64, features=128, out=256, seed=0, record=Tru
     weights = jax.random.normal(keys[1], (batch, tokens, out), jnp.float32)
     with tej.autocast(enabled=recipe is not None, recipe=recipe, mesh_resource=tej.MeshResource()):
         layer = DenseGeneral(features=out, dtype=jnp.bfloat16)
-        variables = layer.init({"params": keys[2], "sr_rng": keys[3]}, x)
+        # Compiled and awaited: no call of the initialization may end within the recording.
+        variables = jax.block_until_ready(jax.jit(layer.init)({"params": keys[2], "sr_rng": keys[3]}, x))
 
         def loss(kernel, x):
             parameters = jax.tree.unflatten(tree, [*leaves[:-1], kernel])
