@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The tables of token ratios and criteria in README.md, studies/results/README.md and studies/atlas/README.md.
+"""The tables of results in README.md and in the pages of studies/results, studies/atlas and studies/surface.
 
     python3 studies/results/tables.py [--check]
 
@@ -9,21 +9,31 @@ file is written, and the exit code is 1 if a page differs from its data.
 """
 import argparse
 import json
+import math
 import pathlib
 import re
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-PAGES = [HERE.parent.parent / "README.md", HERE / "README.md", HERE.parent / "atlas/README.md"]
+PAGES = [HERE.parent.parent / "README.md", HERE / "README.md", HERE.parent / "atlas/README.md",
+         HERE.parent / "surface/README.md"]
 
 
 class Study:
+    """A study's results. `views` are its analyses with their labels: one, or in a sweep of learning rates that
+    at each arm's best rate and one a rate."""
+
     def __init__(self, name):
         path = HERE / name / "results.json"
         if not path.exists():
             sys.exit(f"{name}: there is no {path}; name a folder of studies/results")
         self.results = json.loads(path.read_text())
         self.analysis = self.results["analysis"]
+        self.views = [("", self.analysis)]
+        if isinstance(self.analysis, list):
+            rates = self.results["study"]["sweep"]["learning_rate"]
+            labels = ["each arm's best rate"] + [f"rate {rate:g}" for rate in rates]
+            self.views = list(zip(labels, self.analysis, strict=True))
 
     def size(self):
         millions = self.results["model"]["block_parameters"] / 1e6
@@ -133,16 +143,20 @@ def gap_text(study, arm):
     return f"{gap['mean']:+.4f}" + (" [{:+.4f}, {:+.4f}]".format(*interval) if interval else "")
 
 
+def short_name(study):
+    return study.results["name"].removeprefix("atlas-")
+
+
 def atlas(studies):
-    """A row a claim, with the study's question, source and verdict."""
+    """A row a claim, with its source, verdict and numbers."""
     rows = ["| study | claim | source | verdict | numbers |", "|---|---|---|---|---|"]
     for study in studies:
-        short = study.results["name"].removeprefix("atlas-")
-        link = f"[{short}]({short}.json)"
-        for c in study.analysis["criteria"]:
-            if c.get("source"):
-                rows.append(f"| {link} | {c.get('claim', c['statement'])} | {c['source']} | {verdict(c)} "
-                            f"| {c['numbers']} |")
+        link = f"[{short_name(study)}]({short_name(study)}.json)"
+        for label, view in study.views:
+            for c in view["criteria"]:
+                if c.get("source"):
+                    rows.append(f"| {link}{', ' * bool(label)}{label} | {c.get('claim', c['statement'])} "
+                                f"| {c['source']} | {verdict(c)} | {c['numbers']} |")
     return rows
 
 
@@ -150,16 +164,50 @@ def gaps(studies):
     """A row an arm: the gap to the study's reference at the largest budget."""
     rows = ["| study | arm | loss minus the reference's, nats |", "|---|---|---|"]
     for study in studies:
-        short = study.results["name"].removeprefix("atlas-")
+        if len(study.views) > 1:
+            continue
         reference = study.results["study"]["analysis"]["reference"]
         for arm in study.results["study"]["arm_order"]:
             if arm != reference:
-                rows.append(f"| {short} | {arm} | {gap_text(study, arm)} |")
+                rows.append(f"| {short_name(study)} | {arm} | {gap_text(study, arm)} |")
+    return rows
+
+
+def surface(studies):
+    """A row a study and budget: the token ratio of MXFP4 to NVFP4 and its shares, from surface.json, which
+    studies/surface/surface.py makes."""
+    rows = ["| block parameters | sequence | bytes each | tokens of MXFP4 / NVFP4 | half-width of ln r "
+            "| scale format | block length | weight tile |", "|---|---|---|---|---|---|---|---|"]
+    analyzed = json.loads((HERE / "surface/surface.json").read_text())["studies"]
+    for study in studies:
+        source = next(a for a in analyzed if a["name"] == study.results["name"])
+        if source["sha256_of_results"] != study.results["sha256"]:
+            sys.exit(f"surface.json is not of {source['name']}: run python3 studies/surface/surface.py")
+        shares = {r["tokens"]: r["shares"] for r in source["shares"]}
+        for r in source["ratios"]:
+            low, high = r["log_ratio"]["interval_t"]
+            rows.append(f"| {study.size()} | {source['sequence']} | {r['bytes_per_parameter']:.0f} "
+                        f"| {math.exp(r['log_ratio']['mean']):.3f} [{math.exp(low):.3f}, "
+                        f"{math.exp(high):.3f}] | {(high - low) / 2:.3f} |"
+                        + "".join(" {:+.3f} [{:+.3f}, {:+.3f}] |".format(s["mean"], *s["interval_t"])
+                                  for s in shares.get(r["tokens"], {}).values())
+                        + " |" * (0 if r["tokens"] in shares else 3))
+    return rows
+
+
+def seeds(studies):
+    """A row an arm: the loss of each seed at the largest budget."""
+    rows = ["| arm | loss of each seed at the largest budget, nats |", "|---|---|"]
+    for study in studies:
+        losses = {}
+        for run in study.results["runs"]:
+            losses.setdefault(run["arm"], []).append(f"{run['points'][-1]['validation_loss']:.3f}")
+        rows += [f"| {arm} | {', '.join(losses[arm])} |" for arm in study.results["study"]["arm_order"]]
     return rows
 
 
 KINDS = {"overview": overview, "ratios": ratios, "criteria": criteria, "missed": missed,
-         "atlas": atlas, "gaps": gaps}
+         "atlas": atlas, "gaps": gaps, "seeds": seeds, "surface": surface}
 PART = re.compile(r"(<!-- table (\w+) ([\w .-]+?) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 

@@ -3,9 +3,10 @@
 
     python3 studies/surface/surface.py studies/results/surface-0.3m [MORE ...] --out-dir studies/results/surface
 
-reads the results.json of studies of this folder and writes OUT_DIR/surface.json, OUT_DIR/surface.svg (the
-token ratio of MXFP4 to NVFP4 against bytes a parameter, a line a size) and OUT_DIR/shares.svg. Needs NumPy, SciPy
-and Matplotlib.
+reads the results.json of studies of this folder and writes OUT_DIR/surface.json, from which studies/results/tables.py
+makes the table of README.md, OUT_DIR/surface.svg (the
+token ratio of MXFP4 to NVFP4 against bytes a parameter, a line a study), OUT_DIR/seeds.svg (the loss of each run)
+and, for studies with all eight corners, OUT_DIR/shares.svg. Needs NumPy, SciPy and Matplotlib.
 
 A token ratio is in extend form: how many times the tokens of the arm at the lower loss the other arm needs
 for the same loss, where a curve through the other arm's losses (monotone and cubic in ln D,
@@ -53,6 +54,7 @@ class Study:
         study = self.results["study"]
         self.budgets = [int(b) for b in study["budgets"]]
         self.seeds = study["seeds"]
+        self.sequence = study["model"]["sequence"]
         runs = {(r["arm"], r["seed"]): r for r in self.results["runs"] if r["status"] == "ok"}
         self.losses = {}
         for arm in {arm for arm, _ in runs}:
@@ -137,7 +139,8 @@ def number(values):
 
 def analyze(study):
     means = study.means()
-    out = {"name": study.name, "block_parameters": study.parameters, "budgets": study.budgets,
+    out = {"name": study.name, "block_parameters": study.parameters,
+           "sequence": study.sequence, "budgets": study.budgets,
            "seeds": study.seeds, "commit": study.results.get("fp4lab_commit"),
            "sha256_of_results": study.results["sha256"], "ratios": [], "corners": [], "shares": []}
     if "null" in means:
@@ -192,34 +195,42 @@ def bootstrap(study, out):
             record["draws_without_crossing"] = len(drawn) - len(inside)
 
 
-def text(record):
-    low, high = record["interval_t"]
-    return f"{math.exp(record['mean']):.3f} [{math.exp(low):.3f}, {math.exp(high):.3f}]"
+def label(analyzed):
+    return f"{analyzed['block_parameters'] / 1e6:.1f}M parameters, sequence {analyzed['sequence']}"
 
 
-def table(studies):
-    rows = ["| block parameters | bytes each | tokens of MXFP4 / NVFP4 | half-width of ln r "
-            "| scale format | block length | weight tile |", "|---|---|---|---|---|---|---|"]
-    for s in studies:
-        shares = {r["tokens"]: r["shares"] for r in s["shares"]}
-        for r in s["ratios"]:
-            low, high = r["log_ratio"]["interval_t"]
-            cells = [f"{s['block_parameters'] / 1e6:.1f}M", f"{r['bytes_per_parameter']:.0f}",
-                     text(r["log_ratio"]), f"{(high - low) / 2:.3f}"]
-            for f in FACTORS:
-                share = shares.get(r["tokens"], {}).get(f)
-                cells.append("" if share is None else "{:+.3f} [{:+.3f}, {:+.3f}]".format(
-                    share["mean"], *share["interval_t"]))
-            rows.append("| " + " | ".join(cells) + " |")
-    return "\n".join(rows)
+def bytes_axis(axes):
+    axes.set_xscale("log", base=2)
+    axes.set_xticks([32, 64, 128, 256], ["32", "64", "128", "256"])
+    axes.set_xlabel("bytes a block parameter")
 
 
-def plot(studies, out):
+def plot_seeds(studies, plt, out):
+    """The loss of each run of BF16, NVFP4 and MXFP4 against bytes a parameter, a panel a study."""
+    figure, panels = plt.subplots(1, len(studies), figsize=(1 + 4.2 * len(studies), 3.8),
+                                  squeeze=False, sharey=True)
+    for axes, study in zip(panels[0], studies):
+        x = np.array(study.budgets) / study.parameters
+        for arm, color in (("bf16", "0.35"), ("nvfp4", "#4269d0"), ("mxfp4", "#efb118")):
+            for s, losses in enumerate(study.means()[arm]):
+                axes.plot(x, losses, "o-", color=color, markersize=3, linewidth=1,
+                          label=arm if s == 0 else None)
+        bytes_axis(axes)
+        axes.set_title(f"{study.parameters / 1e6:.1f}M parameters, sequence {study.sequence}", fontsize=10)
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0][0].set_ylabel("annealed validation loss, nats a byte")
+    panels[0][0].legend(frameon=False)
+    figure.tight_layout()
+    figure.savefig(out / "seeds.svg", metadata={"Date": None})
+
+
+def plot(studies, sources, out):
     import matplotlib
     matplotlib.use("svg")
     matplotlib.rcParams["svg.hashsalt"] = "fp4lab"  # the same file from the same numbers
     matplotlib.rcParams["svg.fonttype"] = "none"
     import matplotlib.pyplot as plt
+    plot_seeds(sources, plt, out)
     colors = plt.get_cmap("viridis")
     figure, axes = plt.subplots(figsize=(6.4, 4.2))
     for i, s in enumerate(studies):
@@ -227,11 +238,10 @@ def plot(studies, out):
         y = [math.exp(r["log_ratio"]["mean"]) for r in s["ratios"]]
         low, high = zip(*[np.exp(r["log_ratio"]["interval_t"]) for r in s["ratios"]])
         color = colors(0.15 + 0.7 * i / max(1, len(studies) - 1))
-        axes.plot(x, y, "o-", color=color, label=f"{s['block_parameters'] / 1e6:.1f}M parameters")
+        axes.plot(x, y, "o-", color=color, label=label(s))
         axes.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
     axes.axhline(1, color="0.6", linewidth=0.8)
-    axes.set_xscale("log", base=2)
-    axes.set_xlabel("bytes a block parameter")
+    bytes_axis(axes)
     axes.set_ylabel("tokens of MXFP4 / tokens of NVFP4, equal loss")
     axes.legend(frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
@@ -244,15 +254,15 @@ def plot(studies, out):
                                   squeeze=False, sharey=True)
     for axes, s in zip(panels[0], with_shares):
         x = [r["bytes_per_parameter"] for r in s["shares"]]
-        for f, color, mark in zip(FACTORS, ("#4269d0", "#efb118", "#3ca951"), "os^"):
+        marks = zip(FACTORS, ("#4269d0", "#efb118", "#3ca951"), "os^", (0.98, 1, 1.02))
+        for f, color, mark, aside in marks:
             y = [r["shares"][f]["mean"] for r in s["shares"]]
             e = [[y[i] - r["shares"][f]["interval_t"][0] for i, r in enumerate(s["shares"])],
                  [r["shares"][f]["interval_t"][1] - y[i] for i, r in enumerate(s["shares"])]]
-            axes.errorbar(x, y, e, fmt=mark + "-", color=color, capsize=3, label=f)
+            axes.errorbar([aside * v for v in x], y, e, fmt=mark + "-", color=color, capsize=3, label=f)
         axes.axhline(0, color="0.6", linewidth=0.8)
-        axes.set_xscale("log", base=2)
-        axes.set_xlabel("bytes a block parameter")
-        axes.set_title(f"{s['block_parameters'] / 1e6:.1f}M parameters", fontsize=10)
+        bytes_axis(axes)
+        axes.set_title(label(s), fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
     panels[0][0].set_ylabel("share of ln r, NVFP4 with row blocks\nto MXFP4 with square ones")
     panels[0][0].legend(frameon=False)
@@ -270,8 +280,7 @@ def main():
     out = pathlib.Path(options.out_dir)
     out.mkdir(parents=True, exist_ok=True)
     (out / "surface.json").write_text(json.dumps({"studies": analyzed}, indent=1) + "\n")
-    plot(analyzed, out)
-    print(table(analyzed))
+    plot(analyzed, studies, out)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 namespace fp4lab::crosscheck {
 
 void CheckBlasProducts(Crosscheck* result) {
-  result->notes.push_back("gemm, cuBLASLt: this fp4lab was built without it");
+  result->notes.emplace_back("gemm, cuBLASLt: this fp4lab was built without it");
 }
 
 }  // namespace fp4lab::crosscheck

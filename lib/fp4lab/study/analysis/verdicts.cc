@@ -277,7 +277,10 @@ Part GrowthPart(const Context& c, const Criterion& criterion, std::int64_t token
     const TokenRatio *start = find(smallest, form), *ratio = find(tokens, form);
     if (start == nullptr || ratio == nullptr) continue;
     for (const TokenRatio* r : {ratio, start}) {
-      if (!r->disagreement.empty()) return {Status::kNotEvaluable, At(tokens) + Parted(*r)};
+      if (r->disagreement.empty()) continue;
+      const std::string place =
+          r == start ? "at " + TokensText(static_cast<double>(smallest)) + " " : "";
+      return {Status::kNotEvaluable, At(tokens) + place + Parted(*r)};
     }
     const Growth& growth = *ratio->growth;
     const std::string text = At(tokens) + RatioText(*ratio) + " against " + RatioText(*start) +
