@@ -194,7 +194,8 @@ TEST_CASE("A SIMD target that does not exist is refused by name", "[e2e]") {
 }
 
 // The other commands' examples are run beside their tests.
-TEST_CASE("The examples in the help of data, study and train print what they say", "[e2e]") {
+TEST_CASE("The examples in the help of data, study, train and what-if print what they say",
+          "[e2e]") {
   for (const std::vector<std::string>& command : {std::vector<std::string>{"data", "get"},
                                                   {"data", "list"},
                                                   {"data", "verify"},
@@ -203,7 +204,8 @@ TEST_CASE("The examples in the help of data, study and train print what they say
                                                   {"study", "run"},
                                                   {"study", "report"},
                                                   {"study", "plan"},
-                                                  {"train"}}) {
+                                                  {"train"},
+                                                  {"what-if"}}) {
     CheckHelpExamples(command);
   }
 }
