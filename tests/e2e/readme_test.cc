@@ -156,7 +156,8 @@ TEST_CASE("The commands of README.md that are not run are listed, and no block i
   std::vector<std::string> shown;
   for (const Block& block : BlocksOf(ReadFile(ReadmePath()))) {
     CAPTURE(block.language, block.text);
-    const std::vector<std::string> kinds = {"console", "sh", "cpp", "cmake"};
+    const std::vector<std::string> kinds = {"console", "sh", "cpp", "cmake",
+                                            "python"};  // tests/python/test_readme.py
     CHECK(std::count(kinds.begin(), kinds.end(), block.language) == 1);
     if (block.language != "sh") continue;
     for (const std::string& line : LinesOf(block.text)) {
