@@ -44,7 +44,7 @@ struct WhatIfOptions {
   bool no_shares = false, json = false;
 };
 
-// What the checkpoint does not hold: the place of the tokens, and the learning rate of its step.
+// The place of the tokens and the learning rate of the step, which the checkpoint does not hold.
 struct Surroundings {
   std::optional<DataConfig> data;
   std::optional<double> learning_rate;

@@ -9,6 +9,7 @@
 #include "fp4lab/train/engine.h"
 #include "tests/support/catch.h"
 #include "tests/support/child.h"
+#include "tests/support/command_folder.h"
 #include "tests/support/program.h"
 
 namespace fp4lab {
@@ -16,35 +17,13 @@ namespace {
 
 using Catch::Matchers::ContainsSubstring;
 
-struct Refusal {
-  int code;
-  std::string text;
-};
-
-class TrainCommand {
+class TrainCommand : public CommandFolder {
  public:
-  Refusal Run(std::vector<std::string> arguments) {
+  Answer Run(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), "train");
-    Child child(arguments, folder_ / "output.txt");
-    const int code = child.Wait();
-    return {code, child.Output()};
+    return CommandFolder::Run(arguments);
   }
-  std::string Path(const std::string& name) const { return (folder_ / name).string(); }
-  std::string File(const std::string& name, const std::string& text) const {
-    WriteFileAtomically(folder_ / name, text);
-    return Path(name);
-  }
-
- private:
-  TemporaryFolder folder_;
 };
-
-void CheckOneLine(const Refusal& refusal, const std::string& part) {
-  CHECK(refusal.code == 1);
-  CHECK_THAT(refusal.text, ContainsSubstring(part));
-  CHECK(refusal.text.find("error: ") == 0);
-  CHECK(refusal.text.find('\n') == refusal.text.size() - 1);
-}
 
 Json LastLine(const std::string& path) {
   const std::string text = ReadFile(path);
@@ -90,10 +69,10 @@ TEST_CASE("The device is refused in one line where it is unknown or not there", 
 TEST_CASE("A run may change its device when it is resumed", "[e2e]") {
   TrainCommand train;
   const std::string out = train.Path("out");
-  const Refusal first = train.Run({"--config", train.File("run.json", kTiny), "--out-dir", out});
+  const Answer first = train.Run({"--config", train.File("run.json", kTiny), "--out-dir", out});
   REQUIRE(first.code == 0);
   CHECK(train.Run({"--resume", "--device", "cpu", "--out-dir", out}).code == 0);
-  const Refusal again = train.Run({"--resume", "--device", "cuda", "--out-dir", out});
+  const Answer again = train.Run({"--resume", "--device", "cuda", "--out-dir", out});
   if (CudaGpus() > 0) {
     CHECK(again.code == 0);
   } else {
@@ -171,7 +150,7 @@ TEST_CASE("A checkpoint of another version or of a study is refused with its rem
 
 TEST_CASE("The last line of progress has speed, time left, step and loss", "[e2e]") {
   TrainCommand train;
-  const Refusal run =
+  const Answer run =
       train.Run({"--config", train.File("run.json", kTiny), "--out-dir", train.Path("out")});
   REQUIRE(run.code == 0);
   CHECK_THAT(run.text, ContainsSubstring(" tokens/s | 0:00 left | step 10/10, loss 5."));
@@ -192,7 +171,7 @@ TEST_CASE("A folder that another process trains in is refused", "[e2e]") {
 TEST_CASE("A loss that leaves the finite numbers names the step and the tensor", "[e2e]") {
   TrainCommand train;
   const std::string config = train.File("run.json", kTiny), out = train.Path("out");
-  const Refusal run =
+  const Answer run =
       train.Run({"--config", config, "--out-dir", out, "--set", "schedule.learning_rate=1e38",
                  "--set", "schedule.warmup_steps=0", "--set", "optimizer.clip=0"});
   CHECK(run.code == 1);
@@ -214,7 +193,7 @@ TEST_CASE("A validation loss that is not finite ends the run as diverged", "[e2e
                                               "--set",     "schedule.warmup_steps=0",
                                               "--set",     "schedule.kind=constant",
                                               "--set",     "optimizer.weight_decay=10"};
-  const Refusal run = train.Run(arguments);  // the progress, then the error
+  const Answer run = train.Run(arguments);  // the progress, then the error
   CHECK(run.code == 1);
   CHECK_THAT(run.text, ContainsSubstring("error: step 1: the run has diverged: the validation loss "
                                          "is not finite; the state after this step is in " +
@@ -235,7 +214,7 @@ TEST_CASE("A model that memory cannot hold is refused with its size before it is
   const auto refuses = [&](std::vector<std::string> members, const std::string& part) {
     std::vector<std::string> arguments = {"--config", config, "--out-dir", out};
     for (std::string& member : members) arguments.insert(arguments.end(), {"--set", member});
-    const Refusal refusal = train.Run(arguments);
+    const Answer refusal = train.Run(arguments);
     CheckOneLine(refusal, part);
     CHECK_THAT(refusal.text, ContainsSubstring(" GiB of memory (weights and moments "));
     CHECK_FALSE(std::filesystem::exists(out));

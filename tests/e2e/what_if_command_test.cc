@@ -3,9 +3,8 @@
 #include <cmath>
 
 #include "fp4lab/io/json.h"
-#include "fp4lab/io/temporary_folder.h"
 #include "tests/support/catch.h"
-#include "tests/support/child.h"
+#include "tests/support/command_folder.h"
 #include "tests/support/program.h"
 
 namespace fp4lab {
@@ -17,23 +16,8 @@ constexpr const char* kTiny = R"({"model": {"layers": 1, "d_model": 32, "heads":
   "sequence": 32}, "batch": 2, "tokens": 640, "recipe": "te_nvfp4", "data": {"source": "synthetic",
   "synthetic_bytes": 8000}, "evaluation": {"tokens": 64}})";
 
-struct Answer {
-  int code;
-  std::string text;
-};
-
-class Folder {
+class Folder : public CommandFolder {
  public:
-  Answer Run(std::vector<std::string> arguments) {
-    Child child(arguments, folder_ / "output.txt");
-    const int code = child.Wait();
-    return {code, child.Output()};
-  }
-  std::string Path(const std::string& name) const { return (folder_ / name).string(); }
-  std::string File(const std::string& name, const std::string& text) const {
-    WriteFileAtomically(folder_ / name, text);
-    return Path(name);
-  }
   // A trained run.
   std::string Trained(std::vector<std::string> more = {}) {
     std::vector<std::string> arguments = {"train", "--config", File("run.json", kTiny), "--out-dir",
@@ -42,17 +26,7 @@ class Folder {
     REQUIRE(Run(arguments).code == 0);
     return Path("out");
   }
-
- private:
-  TemporaryFolder folder_;
 };
-
-void CheckOneLine(const Answer& answer, const std::string& part) {
-  CHECK(answer.code == 1);
-  CHECK_THAT(answer.text, ContainsSubstring(part));
-  CHECK(answer.text.find("error: ") == 0);
-  CHECK(answer.text.find('\n') == answer.text.size() - 1);
-}
 
 TEST_CASE("what-if prints losses, gradients, the first difference and shares", "[e2e]") {
   Folder folder;

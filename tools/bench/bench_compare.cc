@@ -75,7 +75,4 @@ Cell CompareTimes(const AlternateOptions& options, double scale, const measure::
 
 Cell Missing(std::string why) { return {.missing = std::move(why)}; }
 
-ThreadsScope::ThreadsScope(int threads) : before_(Threads()) { SetThreads(threads); }
-ThreadsScope::~ThreadsScope() { SetThreads(before_); }
-
 }  // namespace fp4lab::tools

@@ -6,6 +6,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/parallel.h"
+#include "fp4lab/base/threads_scope.h"
 #include "fp4lab/block/quantize.h"
 #include "fp4lab/block/tuned.h"
 #include "fp4lab/quantize/blocks.h"

@@ -8,6 +8,7 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/parallel.h"
+#include "fp4lab/base/threads_scope.h"
 #include "fp4lab/block/fp4_integers.h"
 #include "fp4lab/block/quantize.h"
 #include "fp4lab/nn/linear.h"

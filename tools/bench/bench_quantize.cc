@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fp4lab/base/parallel.h"
+#include "fp4lab/base/threads_scope.h"
 #include "fp4lab/block/packing.h"
 #include "fp4lab/block/quantize.h"
 #include "fp4lab/measure/probes.h"

@@ -114,18 +114,6 @@ measure::Cell Missing(std::string why);
 inline measure::Target AtLeast(double bound) { return {measure::Comparison::kAtLeast, bound}; }
 inline measure::Target AtMost(double bound) { return {measure::Comparison::kAtMost, bound}; }
 
-// Sets the number of threads for a scope.
-class ThreadsScope {
- public:
-  explicit ThreadsScope(int threads);
-  ~ThreadsScope();
-  ThreadsScope(const ThreadsScope&) = delete;
-  ThreadsScope& operator=(const ThreadsScope&) = delete;
-
- private:
-  int before_;
-};
-
 // `fp4lab bench --probe-memory D --probe-recipe NAME`, which MemoryEntries runs in a process of its
 // own: trains two steps, saves the state and prints {"bytes": N}, the peak memory of all that.
 void ProbeMemory(const BenchModel& model);

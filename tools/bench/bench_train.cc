@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fp4lab/base/parallel.h"
+#include "fp4lab/base/threads_scope.h"
 #include "fp4lab/io/process.h"
 #include "fp4lab/measure/machine.h"
 #include "fp4lab/train/config.h"

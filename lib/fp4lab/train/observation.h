@@ -1,5 +1,5 @@
-// What is measured at a chosen step of a run: the table of diagnostics over the course of training,
-// and an observation, which has their numbers.
+// The diagnostics of a chosen step of a run: their table, and an observation, which has their
+// numbers.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace fp4lab {
 
-// What a number is about. An observation has a row for each subject that it measured:
+// The subject of a number. An observation has a row for each subject that it measured:
 enum class Subject : std::uint8_t {
   kOperand,  // a quantized operand, "blocks.0.mlp.up.fprop.input"
   kProduct,  // the result of a GEMM, "blocks.0.mlp.up.dgrad"

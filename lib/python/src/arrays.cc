@@ -166,13 +166,12 @@ DialectOptions OptionsOf(const Dialect& dialect, MatrixView<const float> x,
   throw Error("generator", "\"" + generator + "\" is not one of: " + NamesIn(kRandomGenerators));
 }
 
-ThreadsScope::ThreadsScope(int threads) : before_(Threads()) {
+int CheckedThreads(int threads) {
   if (threads < 0 || threads > kMostThreads) {
     throw Error("threads",
                 std::to_string(threads) + " is not in 1.." + std::to_string(kMostThreads));
   }
-  if (threads > 0) SetThreads(threads);
+  return threads;
 }
-ThreadsScope::~ThreadsScope() { SetThreads(before_); }
 
 }  // namespace fp4lab::python

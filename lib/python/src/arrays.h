@@ -81,18 +81,9 @@ DialectOptions OptionsOf(const Dialect& dialect, MatrixView<const float> x,
                          const std::vector<float>& amax, const std::optional<Words16>& random,
                          const std::optional<SourceNames>& source);
 
-// The largest number of threads of loops that the calling thread starts, during a scope; 0: as it
-// is.
-class ThreadsScope {
- public:
-  explicit ThreadsScope(int threads);
-  ~ThreadsScope();
-  ThreadsScope(const ThreadsScope&) = delete;
-  ThreadsScope& operator=(const ThreadsScope&) = delete;
-
- private:
-  int before_;
-};
+// `threads`, the argument of a Python function, if it is 0 (as it is) or a possible number of
+// threads; throws Error otherwise.
+int CheckedThreads(int threads);
 
 void BindJudge(nb::module_& m);
 void BindProducts(nb::module_& m);

@@ -5,6 +5,7 @@
 #include "arrays.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/suggest.h"
+#include "fp4lab/base/threads_scope.h"
 #include "fp4lab/dialect/gemm_alpha.h"
 #include "fp4lab/judge/products/gemm.h"
 #include "fp4lab/tensor/accumulation.h"
@@ -98,7 +99,7 @@ nb::object Product(const OperandParts& a_parts, const OperandParts& b_parts,
   Matrix<float> c;
   {
     const nb::gil_scoped_release release;
-    const ThreadsScope scope(threads);
+    const ThreadsScope scope(CheckedThreads(threads));
     const Operand a = OperandOf(a_parts, "a"), b = OperandOf(b_parts, "b");
     CheckProduct(a, b, under);
     if (!bias.empty() && bias.size() != b.codes.rows) {

@@ -3,6 +3,7 @@
 
 #include "arrays.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/threads_scope.h"
 #include "fp4lab/block/tuned.h"
 #include "fp4lab/exchange/quantize_stored.h"
 #include "fp4lab/formats/encode.h"
@@ -59,6 +60,25 @@ Matrix<float> Transformed(MatrixView<const float> x, int size, std::uint32_t sig
   return out;
 }
 
+// The matrix that a quantizer takes: the input or its transpose, behind the Hadamard transform of
+// `size` elements unless that is 0.
+class QuantizerInput {
+ public:
+  QuantizerInput(const Input& input, bool columnwise, int size, std::uint32_t sign_mask)
+      : view_(columnwise ? input.view().Transposed() : input.view()) {
+    if (size == 0) return;
+    transformed_ = Transformed(view_, size, sign_mask);
+    view_ = std::as_const(transformed_).View();
+  }
+  QuantizerInput(const QuantizerInput&) = delete;
+  QuantizerInput& operator=(const QuantizerInput&) = delete;
+  MatrixView<const float> view() const { return view_; }
+
+ private:
+  Matrix<float> transformed_;
+  MatrixView<const float> view_;
+};
+
 nb::object QuantizeArray(const AnyMatrix& array, const std::string& name,
                          const std::string& rounding, bool columnwise,
                          const std::vector<float>& amax, const Random& random, const Source& source,
@@ -69,14 +89,10 @@ nb::object QuantizeArray(const AnyMatrix& array, const std::string& name,
   StoredMatrix stored;
   {
     const nb::gil_scoped_release release;
-    const ThreadsScope scope(threads);
+    const ThreadsScope scope(CheckedThreads(threads));
     const Input input(array);
-    MatrixView<const float> x = columnwise ? input.view().Transposed() : input.view();
-    Matrix<float> transformed;
-    if (hadamard != 0) {
-      transformed = Transformed(x, hadamard, sign_mask);
-      x = std::as_const(transformed).View();
-    }
+    const QuantizerInput quantized(input, columnwise, hadamard, sign_mask);
+    const MatrixView<const float> x = quantized.view();
     stored = QuantizeStored(dialect, x, OptionsOf(dialect, x, amax, random, source), to);
   }
   return TupleOf(std::move(stored));
@@ -90,7 +106,7 @@ void Qdq(const AnyMatrix& array, const FloatMatrix& to, const std::string& name,
   const Dialect dialect = DialectWith(name, rounding);
   const MatrixView<float> out(to.data(), to.shape(0), to.shape(1));
   const nb::gil_scoped_release release;
-  const ThreadsScope scope(threads);
+  const ThreadsScope scope(CheckedThreads(threads));
   const Input input(array);
   const MatrixView<const float> x = input.view();
   if (out.rows != x.rows || out.cols != x.cols) throw Error("out", "has another shape than x");
@@ -163,12 +179,8 @@ nb::object AmaxArray(const AnyMatrix& array, const std::string& name, int hadama
   {
     const nb::gil_scoped_release release;
     const Input input(array);
-    MatrixView<const float> x = columnwise ? input.view().Transposed() : input.view();
-    Matrix<float> transformed;
-    if (hadamard != 0) {
-      transformed = Transformed(x, hadamard, sign_mask);
-      x = std::as_const(transformed).View();
-    }
+    const QuantizerInput quantized(input, columnwise, hadamard, sign_mask);
+    const MatrixView<const float> x = quantized.view();
     amax = HasTensorScale(dialect) ? TensorAmaxes(dialect, x, {}) : std::vector{TensorAmax(x)};
   }
   const std::size_t n = amax.size();

@@ -4,8 +4,6 @@
 
 #include <atomic>
 
-#include "fp4lab/base/parallel.h"
-
 namespace fp4lab::handlers {
 namespace {
 
@@ -15,15 +13,11 @@ std::atomic<int> handler_threads = 0;  // 0: not set
 
 }  // namespace
 
-HandlerEnvironment::HandlerEnvironment() : mode_(_mm_getcsr()), threads_(Threads()) {
+HandlerEnvironment::HandlerEnvironment() : mode_(_mm_getcsr()), threads_(handler_threads) {
   _mm_setcsr(kIeee);
-  if (const int threads = handler_threads; threads > 0) SetThreads(threads);
 }
 
-HandlerEnvironment::~HandlerEnvironment() {
-  if (Threads() != threads_) SetThreads(threads_);
-  _mm_setcsr(mode_);
-}
+HandlerEnvironment::~HandlerEnvironment() { _mm_setcsr(mode_); }
 
 void SetHandlerThreads(std::optional<int> threads) { handler_threads = threads.value_or(0); }
 

@@ -1,7 +1,9 @@
-// What every handler sets up before it computes: the floating-point mode and the number of threads.
+// The floating-point mode and the number of threads of every handler while it computes.
 #pragma once
 
 #include <optional>
+
+#include "fp4lab/base/threads_scope.h"
 
 namespace fp4lab::handlers {
 
@@ -17,7 +19,7 @@ class HandlerEnvironment {
 
  private:
   unsigned mode_;
-  int threads_;
+  ThreadsScope threads_;
 };
 
 // The threads that one call of a handler uses; nullopt: OpenMP's number in the calling thread.

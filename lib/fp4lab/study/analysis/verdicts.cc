@@ -55,6 +55,12 @@ std::vector<std::int64_t> BudgetsFrom(const Context& c, double minimum) {
   return budgets;
 }
 
+std::size_t IndexOfBudget(const Context& c, std::int64_t tokens) {
+  const std::vector<std::int64_t>& budgets = c.results.budgets;
+  return static_cast<std::size_t>(std::find(budgets.begin(), budgets.end(), tokens) -
+                                  budgets.begin());
+}
+
 std::string Where(const Criterion& criterion) {
   if (criterion.tokens == "primary") return " at the primary budget";
   return criterion.tokens == "largest" ? " at the largest budget" : " at every budget";
@@ -99,11 +105,9 @@ double MeanOf(const ArmLoss& loss) { return loss.diverged > 0 ? INFINITY : loss.
 // The verdict on a published order: it holds where the t interval of each neighbouring pair's
 // paired difference lies above 0, fails where one lies below 0, and is not identified where seeds
 // cannot tell the pair apart. A pair with diverged runs is judged by the means, as in `part`.
-Part Resolved(const Context& c, const Criterion& criterion, const LossCube& cube,
-              std::int64_t tokens, Part part) {
-  const auto k = static_cast<std::size_t>(
-      std::find(c.results.budgets.begin(), c.results.budgets.end(), tokens) -
-      c.results.budgets.begin());
+Part Resolved(const Context& c, const Criterion& criterion, std::int64_t tokens, Part part) {
+  const LossCube cube = LossesOf(c.results, Precision::kTraining);
+  const std::size_t k = IndexOfBudget(c, tokens);
   bool failed = false, open = false;
   std::string differences;
   for (std::size_t i = 1; i < criterion.arms.size(); ++i) {
@@ -140,7 +144,6 @@ std::string Parted(const TokenRatio& ratio) {
 }  // namespace
 
 CriterionResult MeanOrder(const Context& c, const Criterion& criterion) {
-  const LossCube cube = LossesOf(c.results, Precision::kTraining);
   std::vector<Part> parts;
   for (const std::int64_t tokens : Budgets(c, criterion)) {
     Part part{Status::kHeld, At(tokens)};
@@ -160,7 +163,7 @@ CriterionResult MeanOrder(const Context& c, const Criterion& criterion) {
       last = loss;
     }
     if (!criterion.source.empty() && part.status != Status::kNotEvaluable) {
-      part = Resolved(c, criterion, cube, tokens, std::move(part));
+      part = Resolved(c, criterion, tokens, std::move(part));
     }
     parts.push_back(std::move(part));
   }
@@ -173,9 +176,7 @@ CriterionResult SeedOrder(const Context& c, const Criterion& criterion) {
   const LossCube cube = LossesOf(c.results, Precision::kTraining);
   std::vector<Part> parts;
   for (const std::int64_t tokens : Budgets(c, criterion)) {
-    const auto k = static_cast<std::size_t>(
-        std::find(c.results.budgets.begin(), c.results.budgets.end(), tokens) -
-        c.results.budgets.begin());
+    const std::size_t k = IndexOfBudget(c, tokens);
     std::size_t present = 0, ordered = 0;
     for (std::size_t s = 0; s < cube.seeds; ++s) {
       std::vector<double> losses;

@@ -12,7 +12,7 @@
 namespace fp4lab::study {
 namespace {
 
-// What a panel shows: a diagnostic, of the products of one GEMM if that is named.
+// The diagnostic of a panel; of the products of one GEMM if `gemm` names it.
 struct PanelChoice {
   std::string_view key, gemm = "";
 };
