@@ -1,23 +1,25 @@
 #!/usr/bin/env python3
-"""Makes english.txt, about 115 MB of English from Debian packages, for studies at GPU scale.
+"""Makes texts of Debian packages for studies at GPU scale.
 
-  $ data/make_english.py OUT_DIR            # apt-get download and dpkg-deb; no root needed
+  $ data/make_text.py english OUT_DIR       # OUT_DIR/english.txt: 113 MB of dictionaries, manuals, an FAQ, novels
+  $ data/make_text.py linux-c OUT_DIR       # OUT_DIR/linux-c.txt: 320 MB of C, the kernel's source files
   $ fp4lab train --text OUT_DIR/english.txt
 
-Dictionaries, manuals, an FAQ and novels, cut into documents (files, or pieces of
-64 KiB at a line's end), in the order of their SHA-256. Every 50th goes to the end, for validation:
-OUT_DIR/english.json says how large that part is, which packages the text is of, and its SHA-256. The
-packages' licences are in usr/share/doc/PACKAGE/copyright; the text is not for redistribution as a
-whole.
+apt-get download, dpkg-deb and tar; no root needed. A text consists of documents (files, or pieces of 64 KiB
+that end at a line's end) in the order of their SHA-256, no document twice. Every 50th goes to the end, for
+validation: OUT_DIR/NAME.json says how large that part is, which packages the text is of, and its SHA-256.
+The packages' licences are in usr/share/doc/PACKAGE/copyright; the text is not for redistribution as a whole.
 """
 import glob
 import gzip
 import hashlib
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
+import tarfile
 import zlib
 
 PIECE = 1 << 16
@@ -67,15 +69,30 @@ def novels(root):
         yield from pieces(b"\n".join(lines) + b"\n")
 
 
-SOURCES = {
-    "dict-gcide": lambda root: dictionary(root, "gcide"),
-    "dict-wn": lambda root: dictionary(root, "wn"),
-    "dict-foldoc": lambda root: dictionary(root, "foldoc"),
-    "dict-jargon": lambda root: dictionary(root, "jargon"),
-    "anarchism": lambda root: files(root, "/usr/share/doc/anarchism/**/*.md.gz"),
-    "python3.11-doc": lambda root: files(root, "/usr/share/doc/python3.11/html/_sources/**/*.txt"),
-    "perl-doc": lambda root: files(root, "/usr/share/perl/**/*.pod"),
-    "r-cran-janeaustenr": novels,
+def kernel(root):
+    """The C files of a source package, without the comments that begin them: licences, names, addresses."""
+    comments = re.compile(rb"(?:\s*(?://[^\n]*\n|/\*.*?\*/))*\s*", re.S)
+    with tarfile.open(glob.glob(root + "/usr/src/linux-source-*.tar.xz")[0]) as archive:
+        for member in archive:
+            if member.isfile() and member.name.endswith(".c"):
+                data = archive.extractfile(member).read()
+                yield data[comments.match(data).end():]
+
+
+# A text: its largest size in bytes (None: all of it), and its packages, each with a function of the
+# folder where it is unpacked that yields documents.
+TEXTS = {
+    "english": (None, {
+        "dict-gcide": lambda root: dictionary(root, "gcide"),
+        "dict-wn": lambda root: dictionary(root, "wn"),
+        "dict-foldoc": lambda root: dictionary(root, "foldoc"),
+        "dict-jargon": lambda root: dictionary(root, "jargon"),
+        "anarchism": lambda root: files(root, "/usr/share/doc/anarchism/**/*.md.gz"),
+        "python3.11-doc": lambda root: files(root, "/usr/share/doc/python3.11/html/_sources/**/*.txt"),
+        "perl-doc": lambda root: files(root, "/usr/share/perl/**/*.pod"),
+        "r-cran-janeaustenr": novels,
+    }),
+    "linux-c": (320_000_000, {"linux-source-6.1": kernel}),
 }
 
 
@@ -92,9 +109,10 @@ def fetch(package, folder):
     return root, os.path.basename(deb).split("_")[1], digest
 
 
-def main(out):
-    documents, packages = [], []
-    for package, extract in SOURCES.items():
+def main(name, out):
+    largest, sources = TEXTS[name]
+    documents, packages = {}, []
+    for package, extract in sources.items():
         root, version, digest = fetch(package, f"{out}/packages")
         texts = [t for t in extract(root) if t]
         size = sum(map(len, texts))
@@ -103,22 +121,27 @@ def main(out):
         packages.append({"package": package, "version": version, "deb_sha256": digest,
                          "bytes": size, "documents": len(texts)})
         print(f"{package:20} {version:20} {size:>11,} bytes in {len(texts)} documents")
-        documents += texts
-    documents.sort(key=lambda text: hashlib.sha256(text).digest())
-    validation = b"".join(documents[::EVERY])
-    text = b"".join(t for i, t in enumerate(documents) if i % EVERY) + validation
-    with open(f"{out}/english.txt", "wb") as file:
+        documents.update((hashlib.sha256(text).digest(), text) for text in texts)
+    chosen, size = [], 0
+    for key in sorted(documents):
+        if largest and size + len(documents[key]) > largest:
+            break
+        chosen.append(documents[key])
+        size += len(documents[key])
+    validation = b"".join(chosen[::EVERY])
+    text = b"".join(t for i, t in enumerate(chosen) if i % EVERY) + validation
+    with open(f"{out}/{name}.txt", "wb") as file:
         file.write(text)
-    facts = {"name": "debian-english-v1", "bytes": len(text), "validation_bytes": len(validation),
+    facts = {"name": f"debian-{name}", "bytes": len(text), "validation_bytes": len(validation),
              "validation_fraction": len(validation) / len(text),
              "sha256": hashlib.sha256(text).hexdigest(), "packages": packages}
-    with open(f"{out}/english.json", "w") as file:
+    with open(f"{out}/{name}.json", "w") as file:
         json.dump(facts, file, indent=2)
         file.write("\n")
-    print(f"{out}/english.txt: {len(text):,} bytes, {len(validation):,} of them for validation")
+    print(f"{out}/{name}.txt: {len(text):,} bytes, {len(validation):,} of them for validation")
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 3 or sys.argv[1] not in TEXTS:
         sys.exit(__doc__)
-    main(sys.argv[1])
+    main(*sys.argv[1:])
