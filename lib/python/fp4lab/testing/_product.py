@@ -1,0 +1,119 @@
+"""Operands on which orders of additions part, for a product."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import _tables
+from .._arrays import numbers
+from .._products import scaled_mm, verify_mm
+from .._qtensor import QTensor
+from .._quantize import quantize
+
+
+def _product_operands(dialect: str, seed: int) -> list[tuple[str, QTensor, QTensor]]:
+    """Operands on which orders of additions part: long sums, wide ranges, cancellation."""
+    rng = np.random.default_rng(seed)
+    operands = []
+
+    def add(name: str, a: np.ndarray, b: np.ndarray) -> None:
+        operands.append((name, quantize(a.astype(np.float32), dialect),
+                         quantize(b.astype(np.float32), dialect)))  # fmt: skip
+
+    add("one block", rng.standard_normal((3, 32)), rng.standard_normal((5, 32)))
+    add("normal", rng.standard_normal((8, 512)), rng.standard_normal((8, 512)))
+    # blocks of magnitudes 2^-7 to 2^7: sums need more bits than binary32 has
+    wide = [rng.standard_normal((r, 768)) * np.exp2(rng.integers(-7, 8, (r, 48))).repeat(16, axis=1)
+            for r in (6, 7)]  # fmt: skip
+    add("wide range", wide[0], wide[1])
+    add("cancelling", np.hstack([wide[0][:4], -wide[0][:4, ::-1]]), np.ones((4, 1536)))
+    add("zeros", np.zeros((2, 64)), rng.standard_normal((2, 64)))
+    add("a short tail", rng.standard_normal((3, 272)), rng.standard_normal((3, 272)))
+    return operands
+
+
+def assert_product(
+    fn: Callable[..., Any],
+    accumulation: str = "block",
+    *,
+    dialect: str = "nvfp4.te",
+    seed: int = 1,
+    exact: bool = True,
+) -> int:
+    """Feeds operands to a product and raises AssertionError unless every element is the
+    accumulation's (or within its proven bound).
+
+    Args:
+        fn: called as fn(a, b, alpha) with two QTensors (M, K) and (N, K) and the factor of the
+            tensor scales; returns (M, N) of float32, bfloat16 or float16. It may raise
+            NotImplementedError for shapes that it does not take.
+        accumulation: as fp4lab.scaled_mm takes it.
+        dialect: of both operands.
+        exact: True: every bit; False: within the bound of the accumulation, so that sums in
+            another order are accepted, and wrong products are not.
+
+    Returns:
+        The number of products that were compared.
+
+    >>> import fp4lab, fp4lab.testing
+    >>> def product(a, b, alpha):
+    ...     return fp4lab.scaled_mm(a, b, alpha=alpha, out_dtype="float32")
+    >>> fp4lab.testing.assert_product(product)
+    6
+    """
+    compared = 0
+    for name, a, b in _product_operands(dialect, seed):
+        alpha = _alpha_of(a, b)
+        try:
+            d = fn(a, b, alpha)
+        except NotImplementedError:
+            continue
+        compared += 1
+        verdict = verify_mm(a, b, d, alpha=alpha, accumulation=accumulation)
+        if verdict.verdict in ("equal", "undetermined") or (verdict and not exact):
+            continue
+        rows, cols = (int(n) for n in np.argwhere(_different(a, b, d, alpha, accumulation))[0])
+        raise AssertionError(
+            f"{name}, {a.shape[0]}x{b.shape[0]}x{a.shape[1]}: {verdict.text}\n"
+            f"to reproduce with element ({rows}, {cols}) alone:\n\n"
+            + _product_reproducer(a, b, rows, cols, alpha, accumulation, dialect)
+        )
+    if not compared:
+        raise AssertionError("the product declines every shape: nothing is compared")
+    return compared
+
+
+def _alpha_of(a: QTensor, b: QTensor) -> float:
+    if a.amax is None or b.amax is None:
+        return 1.0
+    c = np.float32(_tables.dialect(a.dialect).constant) * np.float32(_tables.dialect(b.dialect).constant)
+    return float(np.float32(a.amax) * np.float32(b.amax) / c)
+
+
+def _different(a: QTensor, b: QTensor, d: Any, alpha: float, accumulation: str) -> np.ndarray:
+    got = numbers(d, "d")
+    kind = {np.dtype(np.float32): "float32", np.dtype(np.float16): "float16"}.get(
+        np.asarray(d).dtype if isinstance(d, np.ndarray) else got.dtype, "bfloat16"
+    )
+    want = scaled_mm(a, b, alpha=alpha, accumulation=accumulation, out_dtype=kind)
+    if kind == "bfloat16":
+        return got != np.asarray(want).view(np.uint16)
+    return ~((got == want) | (np.isnan(got) & np.isnan(want)))
+
+
+def _product_reproducer(a: QTensor, b: QTensor, row: int, col: int, alpha: float,
+                        accumulation: str, dialect: str) -> str:  # fmt: skip
+    lines = ["import numpy as np", "import fp4lab", ""]
+    for name, q, r in (("a", a, row), ("b", b, col)):
+        lines.append(
+            f"{name} = fp4lab.QTensor(np.frombuffer(bytes.fromhex({q.data[r].tobytes().hex()!r}), "
+            f"np.uint8)[None], np.frombuffer(bytes.fromhex({q.scale_inv[r].tobytes().hex()!r}), "
+            f"np.uint8)[None], {'None' if q.amax is None else f'np.float32({float(q.amax)!r})'}, "
+            f"(1, {q.shape[1]}), {dialect!r})"
+        )
+    lines.append(f"d = product(a, b, {alpha!r})")
+    lines.append(f"print(fp4lab.verify_mm(a, b, d, alpha={alpha!r}, accumulation={accumulation!r}))")
+    return "\n".join(lines)

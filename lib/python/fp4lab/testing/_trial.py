@@ -1,0 +1,153 @@
+"""A callable under test, and one input that it fails made small."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import _tables
+from .._arrays import bf16_bits, bf16_view
+from .._judge import Verdict, verify
+from .._qtensor import QTensor
+from .._quantize import hadamard_size
+
+
+class NotJudged(Exception):
+    """A kernel's answer that cannot be judged, or an exception of the kernel."""
+
+
+@dataclass
+class Trial:
+    """A callable under test with everything that judging its answers takes."""
+
+    fn: Callable[..., Any]
+    dialect: _tables.Dialect
+    dtype: str
+    takes_random: bool
+    options: dict[str, Any]
+
+    def answer(self, x: np.ndarray, random: np.ndarray | None) -> tuple[Any, Any, Any]:
+        given = bf16_view(bf16_bits(x)) if self.dtype == "bfloat16" else x
+        result = self.fn(given, random) if self.takes_random else self.fn(given)
+        if isinstance(result, QTensor):
+            return result, None, None
+        if isinstance(result, dict):
+            return result["codes"], result.get("scales"), result.get("tensor_scale")
+        if not isinstance(result, (tuple, list)) or len(result) not in (2, 3):
+            raise NotJudged(
+                f"the kernel returned {type(result).__name__}: return a QTensor, (codes, scales) or "
+                "(codes, scales, tensor_scale)"
+            )
+        return (*result, None) if len(result) == 2 else tuple(result)
+
+    def verdict(self, x: np.ndarray, random: np.ndarray | None) -> Verdict:
+        codes, scales, number = self.answer(x, random)
+        options = dict(self.options)
+        if isinstance(codes, QTensor):
+            for key in ("scale_layout", "nibbles", "expanded_scales", "columnwise"):
+                options.pop(key, None)
+        return verify(x, codes, scales, self.dialect.name, tensor_scale=number, random=random,
+                      **options)  # fmt: skip
+
+    def fails(self, x: np.ndarray, random: np.ndarray | None) -> Verdict | None:
+        """The verdict if the kernel answers this input, wrongly."""
+        try:
+            verdict = self.verdict(x, random)
+        except Exception:  # an input that the kernel does not take is no failure
+            return None
+        return None if verdict else verdict
+
+
+def shrunk(trial: Trial, x: np.ndarray, random: np.ndarray | None, verdict: Verdict,
+            tries: int = 160) -> tuple[np.ndarray, np.ndarray | None, Verdict]:  # fmt: skip
+    """The smallest part of x, of whole blocks, on which the kernel still fails; then as few
+    elements other than 0 as it takes.
+    """
+    unit_rows, unit_cols = (max(n, 1) for n in trial.dialect.block)
+    unit_cols = max(unit_cols, hadamard_size(trial.options.get("rht", 0)))
+    if trial.options.get("columnwise"):
+        unit_rows, unit_cols = unit_cols, unit_rows
+    left = tries
+
+    def attempt(part: np.ndarray, bits: np.ndarray | None) -> bool:
+        nonlocal x, random, verdict, left
+        if left <= 0:
+            return False
+        left -= 1
+        failed = trial.fails(part, bits)
+        if failed is None:
+            return False
+        x, random, verdict = part, bits, failed
+        return True
+
+    for axis, unit in ((0, unit_rows), (1, unit_cols)):
+        step = -(-x.shape[axis] // unit)
+        while step >= 1:
+            count = -(-x.shape[axis] // unit)
+            for start in range(0, count, step):
+                inside = slice(start * unit, min((start + step) * unit, x.shape[axis]))
+                if inside.stop - inside.start == x.shape[axis]:
+                    continue
+                cut = (inside, slice(None)) if axis == 0 else (slice(None), inside)
+                part = np.ascontiguousarray(x[cut])
+                if attempt(part, None if random is None else np.ascontiguousarray(random[cut])):
+                    break
+            step //= 2
+    if x.size <= 1024:
+        size = x.size
+        while size >= 1:
+            for start in range(0, x.size, size):
+                part = x.copy()
+                flat = part.reshape(-1)
+                if not flat[start : start + size].view(np.uint32).any():
+                    continue
+                flat[start : start + size] = 0
+                attempt(part, random)
+            size //= 2
+    return x, random, verdict
+
+
+def _array_text(x: np.ndarray, name: str) -> str:
+    """A numpy array to paste, bit for bit."""
+    if x.dtype == np.uint16:
+        return f"{name} = np.array({x.tolist()}, np.uint16)"
+    if not np.isnan(x).any() and x.size <= 4096:
+        nonzero = np.argwhere(x.view(np.uint32) != 0)
+        if len(nonzero) * 4 < x.size:
+            lines = [f"{name} = np.zeros({x.shape}, np.float32)"]
+            lines += [f"{name}[{r}, {c}] = float.fromhex({float(x[r, c]).hex()!r})" for r, c in nonzero]
+            return "\n".join(lines)
+    words = ", ".join(f"0x{w:08x}" for w in x.view(np.uint32).reshape(-1))
+    return f"{name} = np.array([{words}], np.uint32).view(np.float32).reshape{x.shape}"
+
+
+def reproducer(trial: Trial, x: np.ndarray, random: np.ndarray | None) -> str:
+    given = "x, random" if trial.takes_random else "x"
+    options = {k: v for k, v in trial.options.items() if v not in (False, None, "auto", "nearest")}
+    if not trial.options["rht"]:
+        options.pop("sign_mask")
+    if trial.options["rounding"] != "stochastic":
+        options.pop("random_bits")
+    if trial.options["tensor_scale_is"] == "amax":
+        options.pop("tensor_scale_is")
+    if "scale_layout" in options:
+        options["layout"] = options.pop("scale_layout")
+    if trial.takes_random:
+        options["random"] = "random"
+    text = "".join(f", {k}={v if k == 'random' else repr(v)}" for k, v in options.items())
+    lines = ["import numpy as np", "import fp4lab.testing", ""]
+    lines.append(_array_text(np.ascontiguousarray(x), "x"))
+    if random is not None:
+        lines.append(_array_text(random, "random"))
+    if trial.dtype == "bfloat16":
+        lines.append("# the kernel takes bfloat16: x holds bfloat16 values")
+    lines.append(f"answer = kernel({given})  # (codes, scales) or (codes, scales, tensor_scale)")
+    lines.append("number = answer[2] if len(answer) == 3 else None")
+    lines.append(
+        f'fp4lab.testing.assert_matches(x, *answer[:2], "{trial.dialect.name}", tensor_scale=number'
+        f"{text})"
+    )
+    return "\n".join(lines)
