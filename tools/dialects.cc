@@ -11,6 +11,7 @@
 #include "fp4lab/base/text.h"
 #include "fp4lab/dialect/describe.h"
 #include "fp4lab/dialect/dialect.h"
+#include "fp4lab/exchange/tables_json.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/quantize/behaviours.h"
 #include "tools/options/commands.h"
@@ -84,26 +85,8 @@ void PrintRow(const Dialect& d) {
   }
 }
 
-Json AsJson(const Dialect& d, bool with_behaviours) {
-  Json stages = Json::object();
-  for (const DialectLine& line : Describe(d)) {
-    const std::string stage(line.stage);
-    stages[stage] = stages.contains(stage)
-                        ? Json(stages[stage].get<std::string>() + "; " + line.text)
-                        : Json(line.text);
-  }
-  Json json = {{"name", d.name},
-               {"version", d.version},
-               {"source", d.source},
-               {"note", d.note},
-               {"element", Named(d.element).name},
-               {"scale", Named(d.scale).name},
-               {"block", {d.block_rows, d.block_cols}},
-               {"row_scaled", d.row_scaled},
-               {"approximate", IsApproximate(d)},
-               {"stochastic", IsStochastic(d)},
-               {"stages", std::move(stages)}};
-  if (!with_behaviours) return json;
+Json WithBehaviours(const Dialect& d) {
+  Json json = DialectJson(d);
   Json behaviours = Json::array();
   for (const Behaviour& b : Behaviours(d)) {
     behaviours.push_back({{"input", b.input},
@@ -119,12 +102,12 @@ Json AsJson(const Dialect& d, bool with_behaviours) {
 void Run(const DialectsOptions& options) {
   if (!options.name.empty()) {
     const Dialect& dialect = RequireDialect(options.name, "dialects");
-    options.json ? PrintJson(AsJson(dialect, true), 2) : PrintRow(dialect);
+    options.json ? PrintJson(WithBehaviours(dialect), 2) : PrintRow(dialect);
     return;
   }
   if (!options.json) return PrintTable();
   Json rows = Json::array();
-  for (const Dialect& d : Dialects()) rows.push_back(AsJson(d, false));
+  for (const Dialect& d : Dialects()) rows.push_back(DialectJson(d));
   PrintJson(Json{{"dialects", std::move(rows)}}, 2);
 }
 

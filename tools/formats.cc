@@ -11,6 +11,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/suggest.h"
 #include "fp4lab/base/text.h"
+#include "fp4lab/exchange/tables_json.h"
 #include "fp4lab/formats/format.h"
 #include "fp4lab/io/json.h"
 #include "tools/options/commands.h"
@@ -26,15 +27,6 @@ struct FormatsOptions {
 
 std::string Hex(const Format& f, std::uint32_t code) { return HexText(code, DivideUp(f.bits, 4)); }
 
-std::vector<std::uint32_t> CodesWhere(const Format& f,
-                                      bool (*holds)(const Format&, std::uint32_t)) {
-  std::vector<std::uint32_t> codes;
-  for (std::uint32_t code = 0; code < 1u << f.bits; ++code) {
-    if (holds(f, code)) codes.push_back(code);
-  }
-  return codes;
-}
-
 // Ascending codes as text: "0x7D-0x7F 0xFD-0xFF"; "-" for none.
 std::string Ranges(const Format& f, const std::vector<std::uint32_t>& codes) {
   std::string text;
@@ -48,60 +40,29 @@ std::string Ranges(const Format& f, const std::vector<std::uint32_t>& codes) {
   return text.empty() ? "-" : text;
 }
 
-struct Facts {
-  float max, min_normal;
-  std::optional<float> min_subnormal;
-  std::vector<std::uint32_t> inf, nan;
-};
-
-Facts FactsOf(const Format& f) {
-  const bool has_subnormals = f.mantissa_bits > 0;
-  return {.max = Decode(f, MaxFiniteCode(f)),
-          .min_normal = Decode(f, has_subnormals ? 1u << f.mantissa_bits : 0u),
-          .min_subnormal = has_subnormals ? std::optional(Decode(f, 1)) : std::nullopt,
-          .inf = CodesWhere(f, IsInf),
-          .nan = CodesWhere(f, IsNan)};
-}
-
 void PrintTable() {
   constexpr const char* kRow = "%-15s %-5s %4s  %-7s %4s  %-13s %-13s %-13s %-15s %s\n";
   Print(kRow, "format", "short", "bits", "s/e/m", "bias", "max", "min normal", "min subnormal",
         "Inf", "NaN");
   for (const NamedFormat& named : kFormats) {
     const Format& f = named.format;
-    const Facts facts = FactsOf(f);
+    const Json ends = FormatJson(named);
+    const auto number = [&](const char* key) {
+      return ends[key].is_null() ? "-" : ShortestText(ends[key].get<float>());
+    };
     const std::string fields = std::to_string(f.is_signed ? 1 : 0) + "/" +
                                std::to_string(f.exponent_bits) + "/" +
                                std::to_string(f.mantissa_bits);
     Print(kRow, std::string(named.name).c_str(), std::string(named.short_name).c_str(),
           std::to_string(f.bits).c_str(), fields.c_str(), std::to_string(f.bias).c_str(),
-          ShortestText(facts.max).c_str(), ShortestText(facts.min_normal).c_str(),
-          facts.min_subnormal ? ShortestText(*facts.min_subnormal).c_str() : "-",
-          Ranges(f, facts.inf).c_str(), Ranges(f, facts.nan).c_str());
+          number("max").c_str(), number("min_normal").c_str(), number("min_subnormal").c_str(),
+          Ranges(f, CodesWhere(f, IsInf)).c_str(), Ranges(f, CodesWhere(f, IsNan)).c_str());
   }
 }
 
 Json TableAsJson() {
   Json table = Json::array();
-  for (const NamedFormat& named : kFormats) {
-    const Format& f = named.format;
-    const Facts facts = FactsOf(f);
-    Json row = {{"name", named.name},
-                {"short_name", named.short_name},
-                {"bits", f.bits},
-                {"signed", f.is_signed},
-                {"exponent_bits", f.exponent_bits},
-                {"mantissa_bits", f.mantissa_bits},
-                {"bias", f.bias},
-                {"max", facts.max},
-                {"max_code", MaxFiniteCode(f)},
-                {"min_normal", facts.min_normal},
-                {"min_subnormal", nullptr},
-                {"inf_codes", facts.inf},
-                {"nan_codes", facts.nan}};
-    if (facts.min_subnormal) row["min_subnormal"] = *facts.min_subnormal;
-    table.push_back(std::move(row));
-  }
+  for (const NamedFormat& named : kFormats) table.push_back(FormatJson(named));
   return {{"formats", std::move(table)}};
 }
 

@@ -137,6 +137,8 @@ TEST_CASE("Bad steps to observe are refused", "[e2e]") {
     CHECK_FALSE(std::filesystem::exists(out));
   };
   refuses({"--diagnostics-steps", "5,3"}, "run.json#/diagnostics/steps/1: must be at least 0");
+  refuses({"--steps", "4", "--diagnostics-steps", "0,5"},
+          "run.json#/diagnostics/steps/1: is step 5, and training ends at step 4");
   refuses({"--set", "diagnostics.evry=3"}, "run.json#/diagnostics/evry: unknown key");
   refuses({"--set", "diagnostics=3"}, "run.json#/diagnostics");
 }

@@ -250,6 +250,17 @@ DiagnosticsConfig ReadDiagnosticsConfig(const Json& json, const std::string& whe
   return c;
 }
 
+void CheckObservedSteps(const DiagnosticsConfig& config, std::int64_t last,
+                        const std::string& where) {
+  for (std::size_t i = 0; i < config.steps.size(); ++i) {
+    const std::int64_t step = config.steps[i];
+    if (step <= last) continue;
+    throw Error(where + "/steps/" + std::to_string(i),
+                "is step " + std::to_string(step) + ", and training ends at step " +
+                    std::to_string(last) + "; name an earlier step or train longer");
+  }
+}
+
 Json ToJson(const DiagnosticsConfig& config) {
   Json json = {{"tokens", config.tokens}};
   if (config.every > 0) json["every"] = config.every;

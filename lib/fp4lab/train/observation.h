@@ -82,6 +82,11 @@ struct DiagnosticsConfig {
   friend bool operator==(const DiagnosticsConfig&, const DiagnosticsConfig&) = default;
 };
 DiagnosticsConfig ReadDiagnosticsConfig(const Json& json, const std::string& where);
+
+// Throws Error for a step to observe beyond `last`, the last step of every run; `where` is the
+// place of `config`.
+void CheckObservedSteps(const DiagnosticsConfig& config, std::int64_t last,
+                        const std::string& where);
 Json ToJson(const DiagnosticsConfig& config);
 
 }  // namespace fp4lab

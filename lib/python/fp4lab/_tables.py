@@ -19,7 +19,9 @@ class Format:
         short_name: "e2m1"; accepted wherever a format is asked for.
         bits, exponent_bits, mantissa_bits: widths; `signed` adds one bit.
         bias: of the exponent.
-        max: the largest finite value.
+        max, max_code: the largest finite value and its code.
+        min_normal, min_subnormal: the smallest positive values; None without subnormals.
+        inf_codes, nan_codes: ascending; empty for formats without them.
     """
 
     name: str
@@ -30,6 +32,11 @@ class Format:
     mantissa_bits: int
     bias: int
     max: float
+    max_code: int
+    min_normal: float
+    min_subnormal: float | None
+    inf_codes: tuple[int, ...]
+    nan_codes: tuple[int, ...]
 
     def __str__(self) -> str:
         return self.name
@@ -91,7 +98,9 @@ class Accumulation:
 
 @lru_cache(maxsize=None)
 def _formats() -> tuple[Format, ...]:
-    return tuple(Format(**row) for row in json.loads(_core.formats()))
+    rows = json.loads(_core.formats())
+    codes = ("inf_codes", "nan_codes")
+    return tuple(Format(**{**row, **{key: tuple(row[key]) for key in codes}}) for row in rows)
 
 
 @lru_cache(maxsize=None)

@@ -5,12 +5,11 @@
 #include "arrays.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/suggest.h"
-#include "fp4lab/dialect/describe.h"
 #include "fp4lab/dialect/dialect.h"
+#include "fp4lab/exchange/tables_json.h"
 #include "fp4lab/formats/encode.h"
 #include "fp4lab/formats/format.h"
 #include "fp4lab/io/json.h"
-#include "fp4lab/quantize/te_counters.h"
 #include "fp4lab/tensor/accumulation.h"
 #include "fp4lab/train/published_recipes.h"
 #include "fp4lab/train/recipe.h"
@@ -20,45 +19,8 @@ namespace {
 
 std::string FormatTable() {
   Json rows = Json::array();
-  for (const NamedFormat& named : kFormats) {
-    const Format& f = named.format;
-    rows.push_back({{"name", named.name},
-                    {"short_name", named.short_name},
-                    {"bits", f.bits},
-                    {"signed", f.is_signed},
-                    {"exponent_bits", f.exponent_bits},
-                    {"mantissa_bits", f.mantissa_bits},
-                    {"bias", f.bias},
-                    {"max", Decode(f, MaxFiniteCode(f))}});
-  }
+  for (const NamedFormat& named : kFormats) rows.push_back(FormatJson(named));
   return rows.dump();
-}
-
-Json DialectJson(const Dialect& d) {
-  Json stages = Json::object();
-  for (const DialectLine& line : Describe(d)) {
-    const std::string stage(line.stage);
-    stages[stage] = stages.contains(stage)
-                        ? Json(stages[stage].get<std::string>() + "; " + line.text)
-                        : Json(line.text);
-  }
-  return {{"name", d.name},
-          {"version", d.version},
-          {"source", d.source},
-          {"note", d.note},
-          {"element", Named(d.element).name},
-          {"scale", Named(d.scale).name},
-          {"element_bits", FormatOf(d.element).bits},
-          {"block", {d.block_rows, d.block_cols}},
-          {"scale_max", d.scale_max},
-          {"tensor_scale", HasTensorScale(d)},
-          {"constant", HasTensorScale(d) ? TensorScaleConstant(d) : 0.0f},
-          {"row_scaled", d.row_scaled},
-          {"approximate", IsApproximate(d)},
-          {"stochastic", IsStochastic(d)},
-          {"random_bits", RandomBitsOf(d.rounding)},
-          {"takes_random_bits", TakesRandomBits(d)},
-          {"stages", std::move(stages)}};
 }
 
 std::string DialectTable() {

@@ -348,18 +348,6 @@ AnalysisConfig ReadAnalysis(const Json& json, const std::string& where, const St
   return analysis;
 }
 
-// Throws Error for a step to observe that no run makes.
-void CheckObservedSteps(const Study& study, const std::string& where) {
-  const std::vector<std::int64_t>& steps = study.base.diagnostics.steps;
-  const std::int64_t last = study.budgets.back() / TokensPerStep(study.base);
-  for (std::size_t i = 0; i < steps.size(); ++i) {
-    if (steps[i] <= last) continue;
-    throw Error(
-        where + "/steps/" + std::to_string(i),
-        "the runs end at step " + std::to_string(last) + ", before " + std::to_string(steps[i]));
-  }
-}
-
 // Throws Error unless the budgets of every arm can share one trunk: a "wsd" schedule, whose rate on
 // the trunk does not depend on the budget, with the warm-up before the first decay, and no change
 // of recipe ("then") before the decay.
@@ -424,7 +412,8 @@ Study ParseStudy(std::string_view text, const std::string& where) {
   CheckSeeds(study.seeds, o.Where("seeds"));
   o.Require("budgets", &study.budgets);
   CheckBudgets(study.budgets, TokensPerStep(study.base), o.Where("budgets"));
-  CheckObservedSteps(study, o.Where("diagnostics"));
+  CheckObservedSteps(study.base.diagnostics, study.budgets.back() / TokensPerStep(study.base),
+                     o.Where("diagnostics"));
   CheckSchedules(study, where + "#");
   study.analysis.primary_tokens = study.budgets.back();
   const Json* analysis = o.Member("analysis");

@@ -23,9 +23,9 @@ Json Stated(double x) {
   return std::isnan(x) ? "nan" : x > 0 ? "inf" : "-inf";
 }
 
-std::string PlaceOfDevice(const std::string& where) {
+std::string PlaceOf(const char* key, const std::string& where) {
   const Json empty = Json::object();
-  return JsonObject(empty, where).Where("device");
+  return JsonObject(empty, where).Where(key);
 }
 
 }  // namespace
@@ -37,7 +37,8 @@ TrainRun::TrainRun(const TrainConfig& config, const RunFolder& folder, const std
       world_(WorldOfEnvironment()),
       corpus_(LoadCorpus(config.data)),
       trainer_(config, corpus_, where,
-               [&] { return MakeEngine(config, PlaceOfDevice(where), world_); }) {
+               [&] { return MakeEngine(config, PlaceOf("device", where), world_); }) {
+  CheckObservedSteps(config.diagnostics, total_, PlaceOf("diagnostics", where));
   if (Writes()) {
     lock_.emplace(folder.Path());
     folder.Sweep();
