@@ -169,6 +169,66 @@ TEST_CASE("A linear's three products are those of the references, for every reci
   }
 }
 
+// `base` with one accumulation in all three GEMMs.
+Json Accumulated(const std::string& base, const std::string& name) {
+  return {{"base", base}, {"accumulation", {{"fprop", name}, {"dgrad", name}, {"wgrad", name}}}};
+}
+
+struct Products {
+  Matrix<float> y, dx, dw;
+};
+
+Products ProductsOf(const Json& json, const LinearData& data) {
+  const LinearRecipe r = ReadRecipe(json, "test").linear;
+  Products out{.y = Matrix<float>(kTokens, kOut),
+               .dx = Matrix<float>(kTokens, kIn),
+               .dw = Matrix<float>(kOut, kIn, 1.0f)};  // dw is added to
+  LinearWeight weight;
+  weight.w = data.w.View();
+  LinearScratch scratch;
+  const LinearCall call{kRandom};
+  const LinearInput x{data.x.View()}, dy{data.dy.View()};
+  LinearForward(r, call, x, &weight, &scratch, Write::kOverwrite, out.y.View());
+  LinearBackward(r, call, x, &weight, dy, &scratch, out.dx.View(), out.dw.View());
+  return out;
+}
+
+TEST_CASE("Blocks that are summed one after the other are the order of every FP4 GEMM", "[nn]") {
+  const LinearData data;
+  for (const char* base : {"te_nvfp4", "mxfp4"}) {
+    CAPTURE(base);
+    const Products usual = ProductsOf(base, data);
+    const Products stated = ProductsOf(Accumulated(base, "fp32-blocks"), data);
+    CHECK(SameBits(stated.y, usual.y));
+    CHECK(SameBits(stated.dx, usual.dx));
+    CHECK(SameBits(stated.dw, usual.dw));
+  }
+}
+
+TEST_CASE("A stated accumulation serves all three GEMMs", "[nn]") {
+  const LinearData data;
+  for (const char* base : {"bf16", "te_nvfp4"}) {
+    const Products exact = ProductsOf(Accumulated(base, "exact"), data);
+    const Products usual = ProductsOf(base, data);
+    const auto near = [](const Matrix<float>& x, const Matrix<float>& y) {
+      Matrix<double> truth(y.rows, y.cols);
+      std::copy(y.values.begin(), y.values.end(), truth.values.begin());
+      return RelativeError(x, truth);
+    };
+    const std::string core = base == std::string("bf16") ? "hopper.f16.f32" : "blackwell.mxf4.f32";
+    for (const std::string& name : {std::string("exact"), std::string("fp32-sequential"), core}) {
+      CAPTURE(base, name);
+      const Products p = ProductsOf(Accumulated(base, name), data);
+      CHECK(near(p.y, exact.y) < 1e-6);
+      CHECK(near(p.dx, exact.dx) < 1e-6);
+      CHECK(near(p.dw, exact.dw) < 1e-6);
+      CHECK(near(p.y, usual.y) < 1e-6);
+      CHECK(near(p.dx, usual.dx) < 1e-6);
+      CHECK(near(p.dw, usual.dw) < 1e-6);
+    }
+  }
+}
+
 TEST_CASE("An input that is rounded already gives the same products, with its amax and without",
           "[nn]") {
   const LinearData data;

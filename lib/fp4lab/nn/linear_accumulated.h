@@ -10,7 +10,7 @@
 namespace fp4lab {
 
 // One operand of a GEMM with a stated accumulation: the tensor with the reduction axis along
-// columns.
+// columns, of any strides.
 struct AccumulatedOperand {
   const OperandRecipe& recipe;
   LinearOperand operand;
