@@ -4,20 +4,22 @@
     python3 studies/surface/surface.py studies/results/surface-0.3m [MORE ...] --out-dir studies/results/surface
 
 reads the results.json of studies of this folder and writes OUT_DIR/surface.json, from which studies/results/tables.py
-makes the table of README.md, OUT_DIR/surface.svg (the
-token ratio of MXFP4 to NVFP4 against bytes a parameter, a line a study), OUT_DIR/seeds.svg (the loss of each run)
-and, for studies with all eight corners, OUT_DIR/shares.svg. Needs NumPy, SciPy and Matplotlib.
+makes the tables of README.md, OUT_DIR/surface.svg (the token ratio of MXFP4 to NVFP4 against bytes a parameter,
+a line a study), OUT_DIR/gaps.svg (their losses above BF16's), OUT_DIR/seeds.svg (the loss of each run) and, for
+studies with all eight corners, OUT_DIR/shares.svg. Needs NumPy, SciPy and Matplotlib.
 
-A token ratio is in extend form: how many times the tokens of the arm at the lower loss the other arm needs
-for the same loss, where a curve through the other arm's losses (monotone and cubic in ln D,
-scipy.interpolate.PchipInterpolator) crosses that loss. A ratio stands only where every seed's crossing lies
-inside the budgets.
+A token ratio in extend form says how many times the tokens of the arm at the lower loss the other arm needs
+for the same loss; in shrink form, how many times earlier the arm at the lower loss passed the loss where the
+other one ended. Either is where a curve through an arm's losses (monotone and cubic in ln D,
+scipy.interpolate.PchipInterpolator) crosses a loss. A ratio stands only where every seed's crossing lies
+inside the budgets, and at budgets where the seeds are together: an arm's seeds are apart at a budget where the
+largest and the smallest of their losses differ by more than APART nats, and no crossing is read beside one.
 
 Shares: scale format (E4M3 under a tensor scale to E8M0), block length (16 to 32) and weight tile (row blocks
 to square blocks) lead from NVFP4 with row blocks of weights to MXFP4 with square ones over eight corners. A
 share is the Shapley value of ln r: the mean over the six orders in which the three can be changed of the step
 in ln r that the change makes. Shares add up to the total exactly. Intervals: t over the paired seeds, and a
-bootstrap that draws seeds and blocks of neighbouring chunks of the validation text.
+bootstrap that draws seeds and blocks of neighbouring chunks of the validation text, as long as the study's.
 """
 import argparse
 import itertools
@@ -37,6 +39,7 @@ CORNERS = {  # (E8M0, blocks of 32, square tiles of weights): arm
     (1, 0, 0): "e8m0-16-w1x16", (1, 0, 1): "e8m0-16", (1, 1, 0): "mxfp4-w1x32", (1, 1, 1): "mxfp4",
 }
 DRAWS = 1000
+APART = 0.06
 
 
 class Study:
@@ -55,6 +58,9 @@ class Study:
         self.budgets = [int(b) for b in study["budgets"]]
         self.seeds = study["seeds"]
         self.sequence = study["model"]["sequence"]
+        self.text = {"english.txt": "English", "linux-c.txt": "C"}.get(
+            self.results["corpus"]["name"], self.results["corpus"]["name"])
+        self.block = self.results["analysis"]["bootstrap"]["block"]  # of chunks
         runs = {(r["arm"], r["seed"]): r for r in self.results["runs"] if r["status"] == "ok"}
         self.losses = {}
         for arm in {arm for arm, _ in runs}:
@@ -72,22 +78,36 @@ class Study:
         return out
 
 
-def log_ratio(budgets, losses, level_losses, at):
-    """ln(tokens with `losses` / budgets[at]) for the loss level_losses[at]; NaN outside the budgets."""
+def log_crossing(budgets, losses, level, apart):
+    """ln of the tokens at which the curve through `losses` falls to `level`; NaN outside the budgets, and
+    beside a budget at which the arm's seeds are apart."""
     x = np.log(budgets)
     falling = np.minimum.accumulate(losses)
-    level = level_losses[at]
     if not falling[-1] <= level <= falling[0]:
         return math.nan
+    after = int(np.argmax(falling <= level))
+    if apart[after] or apart[max(after - 1, 0)]:
+        return math.nan
+    if falling[after] == level:
+        return x[after]
     curve = PchipInterpolator(x, falling)
-    if curve(x[-1]) == level:
-        return x[-1] - x[at]
-    return brentq(lambda u: curve(u) - level, x[0], x[-1]) - x[at]
+    return brentq(lambda u: curve(u) - level, x[after - 1], x[after])
 
 
-def log_ratios(study, means, arm, base, at):
-    return np.array([log_ratio(study.budgets, means[arm][s], means[base][s], at)
-                     for s in range(len(means[arm]))])
+def apart(study):
+    """{arm: whether its seeds are apart, a budget each}."""
+    return {arm: np.ptp(losses, axis=0) > APART for arm, losses in study.means().items()}
+
+
+def log_ratios(study, means, arm, base, at, form="extend"):
+    """ln r of each seed at a budget; NaN where it does not stand."""
+    split = apart(study)
+    if split[arm][at] or split[base][at]:
+        return np.full(len(means[arm]), math.nan)
+    curve, level = (arm, base) if form == "extend" else (base, arm)
+    sign = 1 if form == "extend" else -1
+    return np.array([sign * (log_crossing(study.budgets, means[curve][s], means[level][s][at], split[curve])
+                             - math.log(study.budgets[at])) for s in range(len(means[arm]))])
 
 
 def shapley(values):
@@ -116,18 +136,12 @@ def t_interval(values, confidence=0.95):
     return [float(np.mean(values) - half), float(np.mean(values) + half)]
 
 
-def block_length(chunks):
-    """Neighbouring chunks are correlated: blocks of about the cube root of their number, at least 2."""
-    return max(2, round(chunks ** (1 / 3) * 1.5))
-
-
 def draws(study, rng):
     """DRAWS pairs of drawn seeds and drawn chunks, blocks of neighbours on a circle."""
     chunks = next(iter(study.losses.values())).shape[2]
-    block = block_length(chunks)
     for _ in range(DRAWS):
-        starts = rng.integers(0, chunks, -(-chunks // block))
-        picked = (starts[:, None] + np.arange(block)).ravel()[:chunks] % chunks
+        starts = rng.integers(0, chunks, -(-chunks // study.block))
+        picked = (starts[:, None] + np.arange(study.block)).ravel()[:chunks] % chunks
         yield rng.integers(0, len(study.seeds), len(study.seeds)), picked
 
 
@@ -139,10 +153,11 @@ def number(values):
 
 def analyze(study):
     means = study.means()
-    out = {"name": study.name, "block_parameters": study.parameters,
+    out = {"name": study.name, "block_parameters": study.parameters, "text": study.text,
            "sequence": study.sequence, "budgets": study.budgets,
            "seeds": study.seeds, "commit": study.results.get("fp4lab_commit"),
-           "sha256_of_results": study.results["sha256"], "ratios": [], "corners": [], "shares": []}
+           "sha256_of_results": study.results["sha256"], "ratios": [], "gaps": [], "corners": [],
+           "shares": []}
     if "null" in means:
         gaps = means["null"][:, -1] - means["bf16"][:, -1]
         out["null_gap"] = number(gaps)
@@ -151,9 +166,18 @@ def analyze(study):
     have_corners = all(arm in means for arm in CORNERS.values())
     for at, tokens in enumerate(study.budgets):
         place = {"tokens": tokens, "bytes_per_parameter": tokens / study.parameters}
-        ratio = log_ratios(study, means, "mxfp4", "nvfp4", at)
-        if np.isfinite(ratio).all():
-            out["ratios"].append(place | {"log_ratio": number(ratio)})
+        for form in "extend", "shrink":
+            ratio = log_ratios(study, means, "mxfp4", "nvfp4", at, form)
+            if np.isfinite(ratio).all():
+                out["ratios"].append(place | {"form": form, "log_ratio": number(ratio)})
+                break
+        trio = {arm: means[arm][:, at] for arm in ("bf16", "nvfp4", "mxfp4")}
+        out["gaps"].append(place | {
+            "apart": max(float(np.ptp(losses)) for losses in trio.values()),
+            "nvfp4": number(trio["nvfp4"] - trio["bf16"]),
+            "mxfp4": number(trio["mxfp4"] - trio["bf16"]),
+            "ratio_of_gaps": float((trio["mxfp4"] - trio["bf16"]).mean()
+                                   / (trio["nvfp4"] - trio["bf16"]).mean())})
         if not have_corners:
             continue
         values = {c: log_ratios(study, means, arm, "nvfp4-w1x16", at) for c, arm in CORNERS.items()}
@@ -177,7 +201,7 @@ def bootstrap(study, out):
         for record in out["ratios"]:
             at = study.budgets.index(record["tokens"])
             wanted.setdefault(id(record["log_ratio"]), []).append(
-                np.mean(log_ratios(study, means, "mxfp4", "nvfp4", at)))
+                np.mean(log_ratios(study, means, "mxfp4", "nvfp4", at, record["form"])))
         for record in out["shares"]:
             at = study.budgets.index(record["tokens"])
             values = {c: log_ratios(study, means, arm, "nvfp4-w1x16", at) for c, arm in CORNERS.items()}
@@ -190,13 +214,15 @@ def bootstrap(study, out):
     for record in records:
         drawn = np.array(wanted[id(record)])
         inside = drawn[np.isfinite(drawn)]
-        record["interval_bootstrap"] = [float(q) for q in np.quantile(inside, [0.025, 0.975])]
+        if len(inside):
+            record["interval_bootstrap"] = [float(q) for q in np.quantile(inside, [0.025, 0.975])]
         if len(inside) < len(drawn):  # draws whose crossing lies beyond the budgets
             record["draws_without_crossing"] = len(drawn) - len(inside)
 
 
 def label(analyzed):
-    return f"{analyzed['block_parameters'] / 1e6:.1f}M parameters, sequence {analyzed['sequence']}"
+    return (f"{analyzed['block_parameters'] / 1e6:.1f}M, {analyzed['text']}, "
+            f"sequences of {analyzed['sequence']}")
 
 
 def bytes_axis(axes):
@@ -216,12 +242,59 @@ def plot_seeds(studies, plt, out):
                 axes.plot(x, losses, "o-", color=color, markersize=3, linewidth=1,
                           label=arm if s == 0 else None)
         bytes_axis(axes)
-        axes.set_title(f"{study.parameters / 1e6:.1f}M parameters, sequence {study.sequence}", fontsize=10)
+        axes.set_title(f"{study.parameters / 1e6:.1f}M, {study.text}, sequences of {study.sequence}", fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
     panels[0][0].set_ylabel("annealed validation loss, nats a byte")
     panels[0][0].legend(frameon=False)
     figure.tight_layout()
     figure.savefig(out / "seeds.svg", metadata={"Date": None})
+
+
+def finish(figure, axes, path):
+    bytes_axis(axes)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=9)
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+
+
+def plot_ratios(studies, colors, plt, out):
+    """Extend form filled, shrink form hollow and dashed; nothing where the seeds of an arm are apart."""
+    figure, axes = plt.subplots(figsize=(6.4, 4.2))
+    for s, color in zip(studies, colors):
+        name = label(s)
+        for form, style, face in (("extend", "o-", color), ("shrink", "o--", "none")):
+            rows = [r for r in s["ratios"] if r["form"] == form]
+            if not rows:
+                continue
+            x = [r["bytes_per_parameter"] for r in rows]
+            low, high = zip(*[np.exp(r["log_ratio"]["interval_t"]) for r in rows])
+            axes.plot(x, [math.exp(r["log_ratio"]["mean"]) for r in rows], style, color=color,
+                      markerfacecolor=face, label=name)
+            axes.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
+            name = None
+    axes.axhline(1, color="0.6", linewidth=0.8)
+    axes.set_yscale("log")
+    axes.set_yticks([1, 1.25, 1.5, 2, 2.5, 3], ["1", "1.25", "1.5", "2", "2.5", "3"])
+    axes.minorticks_off()
+    axes.set_ylabel("tokens of MXFP4 / tokens of NVFP4, equal loss")
+    finish(figure, axes, out / "surface.svg")
+
+
+def plot_gaps(studies, colors, plt, out):
+    """Losses above BF16's: NVFP4 filled, MXFP4 hollow; left out where the seeds of an arm are apart."""
+    figure, axes = plt.subplots(figsize=(6.4, 4.2))
+    for s, color in zip(studies, colors):
+        rows = [r if r["apart"] <= APART else None for r in s["gaps"]]
+        for arm, face in (("nvfp4", color), ("mxfp4", "none")):
+            x = [r["bytes_per_parameter"] for r in s["gaps"]]
+            y = [r[arm]["mean"] if r else math.nan for r in rows]
+            e = [[r[arm]["mean"] - r[arm]["interval_t"][0] if r else math.nan for r in rows]] * 2
+            axes.errorbar(x, y, e, fmt="o-" if arm == "nvfp4" else "o--", color=color, markerfacecolor=face,
+                          capsize=2, linewidth=1, label=f"{label(s)}: {arm}")
+    axes.set_ylim(bottom=0)
+    axes.set_ylabel("loss above BF16's, nats a byte")
+    finish(figure, axes, out / "gaps.svg")
 
 
 def plot(studies, sources, out):
@@ -231,22 +304,9 @@ def plot(studies, sources, out):
     matplotlib.rcParams["svg.fonttype"] = "none"
     import matplotlib.pyplot as plt
     plot_seeds(sources, plt, out)
-    colors = plt.get_cmap("viridis")
-    figure, axes = plt.subplots(figsize=(6.4, 4.2))
-    for i, s in enumerate(studies):
-        x = [r["bytes_per_parameter"] for r in s["ratios"]]
-        y = [math.exp(r["log_ratio"]["mean"]) for r in s["ratios"]]
-        low, high = zip(*[np.exp(r["log_ratio"]["interval_t"]) for r in s["ratios"]])
-        color = colors(0.15 + 0.7 * i / max(1, len(studies) - 1))
-        axes.plot(x, y, "o-", color=color, label=label(s))
-        axes.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
-    axes.axhline(1, color="0.6", linewidth=0.8)
-    bytes_axis(axes)
-    axes.set_ylabel("tokens of MXFP4 / tokens of NVFP4, equal loss")
-    axes.legend(frameon=False)
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout()
-    figure.savefig(out / "surface.svg", metadata={"Date": None})
+    colors = [plt.get_cmap("viridis")(v) for v in np.linspace(0.05, 0.85, len(studies))]
+    plot_ratios(studies, colors, plt, out)
+    plot_gaps(studies, colors, plt, out)
     with_shares = [s for s in studies if s["shares"]]
     if not with_shares:
         return
