@@ -6,6 +6,8 @@
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/suggest.h"
 #include "fp4lab/dialect/labels.h"
+#include "fp4lab/io/json.h"
+#include "fp4lab/train/dialect_json.h"
 
 namespace fp4lab::python {
 namespace {
@@ -75,7 +77,9 @@ const Dialect& RequireDialect(std::string_view name) {
 }
 
 Dialect DialectWith(std::string_view name, std::string_view rounding) {
-  Dialect dialect = RequireDialect(name);
+  const bool spelled_out = name.starts_with('{');
+  Dialect dialect =
+      spelled_out ? ReadDialect(ParseJson(name, "dialect"), "dialect") : RequireDialect(name);
   if (rounding.empty()) return dialect;
   if (const auto found = FindLabel<ElementRounding>(rounding)) {
     dialect.rounding = *found;

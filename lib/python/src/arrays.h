@@ -58,7 +58,8 @@ nb::object ArrayOf(std::vector<T>&& values, std::initializer_list<std::size_t> s
 
 // The table's row. Throws Error for an unknown name, with suggestions.
 const Dialect& RequireDialect(std::string_view name);
-// RequireDialect with another rounding of elements, by its label; empty: the dialect's own.
+// RequireDialect, or a dialect that JSON spells out (train/dialect_json.h), with another rounding
+// of elements, by its label; empty: the dialect's own.
 Dialect DialectWith(std::string_view name, std::string_view rounding);
 
 // (codes, scales, transposed, expanded scales, tensor scale) by their names.
@@ -86,6 +87,7 @@ DialectOptions OptionsOf(const Dialect& dialect, MatrixView<const float> x,
 int CheckedThreads(int threads);
 
 void BindJudge(nb::module_& m);
+void BindLinear(nb::module_& m);
 void BindProducts(nb::module_& m);
 void BindQuantize(nb::module_& m);
 void BindTables(nb::module_& m);

@@ -69,4 +69,5 @@ NB_MODULE(_core, m) {
   python::BindQuantize(m);
   python::BindJudge(m);
   python::BindProducts(m);
+  python::BindLinear(m);
 }
