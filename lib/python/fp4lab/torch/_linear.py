@@ -1,0 +1,203 @@
+"""Linear: torch's linear layer with the three products of a training recipe."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .. import _core, _tables
+from . import _linear_ops
+
+
+def as_recipe(recipe: str | _tables.Recipe) -> _tables.Recipe:
+    """A recipe of a name or of a Recipe."""
+    if isinstance(recipe, _tables.Recipe):
+        return recipe
+    if not isinstance(recipe, str):
+        raise TypeError(
+            f"recipe is {type(recipe).__name__}: a name of fp4lab.recipes() or a Recipe is needed"
+        )
+    return _tables.Recipe.named(recipe)
+
+
+def _phases(resolved: dict[str, Any]) -> list[dict[str, Any]]:
+    """The recipe and those that it changes to."""
+    return [resolved] + (_phases(resolved["then"]["recipe"]) if "then" in resolved else [])
+
+
+def _groups(resolved: dict[str, Any]) -> dict[str, int]:
+    """{product: what its reduction axis must be a multiple of, for the Hadamard transform}."""
+    sizes = {"fprop": 1, "dgrad": 1, "wgrad": 1}
+    for phase in _phases(resolved):
+        for product in sizes:
+            for operand in phase[product].values():
+                if isinstance(operand, dict) and operand.get("hadamard"):
+                    h = operand["hadamard"]
+                    sizes[product] = math.lcm(
+                        sizes[product], h["size"] if isinstance(h, dict) else h
+                    )
+    return sizes
+
+
+class Linear(nn.Linear):
+    """y = x w^T + b, its three products with operands in the formats of a training recipe.
+
+    y, dx and dw have the bits of libfp4lab's own linear: operands are rounded, transformed and
+    quantized as the recipe says, and each product adds in the order of its blocks in float32. The
+    bias is added in float32; y has x's type, or autocast's. Gradients have the types of their
+    tensors.
+
+    Stochastic rounding takes bits that are a function of (seed, step, index, operand, element): no
+    generator moves on, and no byte depends on the number of threads. `step` counts the calls in
+    training mode, those that activation checkpointing repeats included; set_step sets it, as after
+    loading a checkpoint.
+
+    Args:
+        in_features, out_features, bias, device, dtype: as nn.Linear has them; the CPU, or "meta".
+        recipe: a name of fp4lab.recipes(), or an fp4lab.Recipe. Its choice of layers is convert's
+            business.
+        seed, index: of the random bits; the linears of a model need an index each, which convert
+            gives them.
+        total_steps: the steps of the run, for recipes that change during it.
+
+    Raises:
+        fp4lab.Error: for an unknown recipe, or one that changes where total_steps is missing.
+    """
+
+    step: Tensor
+    amax_history: Tensor | None
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        recipe: str | _tables.Recipe = "te_nvfp4",
+        seed: int = 0,
+        index: int = 0,
+        total_steps: int | None = None,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(in_features, out_features, bias, device=device, dtype=dtype)
+        self.set_recipe(recipe, seed=seed, index=index, total_steps=total_steps)
+
+    @classmethod
+    def from_linear(cls, linear: nn.Linear, **options: Any) -> Linear:
+        """A Linear with the parameters of an nn.Linear: the same tensors, not copies.
+
+        **options: recipe, seed, index and total_steps.
+        """
+        new = cls(
+            linear.in_features,
+            linear.out_features,
+            linear.bias is not None,
+            device="meta",
+            **options,
+        )
+        new.weight, new.bias = linear.weight, linear.bias
+        return new.train(linear.training)
+
+    @classmethod
+    def adopt(cls, linear: nn.Linear, **options: Any) -> None:
+        """Makes an nn.Linear itself a Linear; its parameters, hooks and places in models stay.
+
+        **options: recipe, seed, index and total_steps.
+        """
+        cls(1, 1, device="meta", **options)  # raises what there is to raise
+        linear.__class__ = cls
+        linear.set_recipe(**options)
+
+    def set_recipe(
+        self,
+        recipe: str | _tables.Recipe = "te_nvfp4",
+        *,
+        seed: int = 0,
+        index: int = 0,
+        total_steps: int | None = None,
+    ) -> None:
+        """Changes the recipe; the arguments are the constructor's. The step starts at 0 again."""
+        self.recipe = as_recipe(recipe)
+        self.seed, self.index, self.total_steps = int(seed), int(index), int(total_steps or 0)
+        if not 0 <= self.seed < 2**63 or not 0 <= self.index < 2**32 // _linear_ops.OPERANDS:
+            raise ValueError(
+                f"seed {seed}, index {index}: needs 0 <= seed < 2^63, 0 <= index < 2^32 / 6"
+            )
+        changes, floats = _core.linear_recipe(self.recipe.json)
+        if changes and self.total_steps <= 0:
+            raise _core.Error(
+                f"recipe {self._name()} changes during the run: give total_steps, the steps of "
+                "the whole run"
+            )
+        self._groups = _groups(self.recipe.resolved)
+        self.register_buffer("step", torch.zeros((), dtype=torch.int64), persistent=False)
+        self.register_buffer(
+            "amax_history", torch.zeros(_linear_ops.OPERANDS, floats) if floats else None
+        )
+
+    def _apply(self, *arguments: Any, **options: Any) -> Linear:
+        """nn.Module's, for parameters alone: the step and amaxes stay the numbers that they are."""
+        step, history = self.step, self.amax_history
+        super()._apply(*arguments, **options)
+        self.step, self.amax_history = step, history
+        return self
+
+    def _name(self) -> str:
+        return str(self.recipe.resolved["base"])
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, recipe={self._name()}"
+
+    def _check(self, x: Tensor) -> None:
+        _linear_ops.check_shapes(x, self.weight)
+        differentiates = torch.is_grad_enabled()
+        tokens = 1
+        for n in x.shape[:-1]:
+            tokens = tokens * n
+        for product, size, length in (
+            ("fprop", "in_features", self.in_features),
+            ("dgrad", "out_features", self.out_features),
+            ("wgrad", "the product of x's leading dimensions", tokens),
+        ):
+            group = self._groups[product]
+            if length % group and (product == "fprop" or differentiates):
+                raise ValueError(
+                    f"recipe {self._name()} transforms groups of {group} in {product}: {size} must "
+                    f"be a multiple of {group}, not {length}; or take a recipe without the "
+                    "transform (disable_rht=True)"
+                )
+
+    def forward(self, x: Tensor) -> Tensor:
+        self._check(x)
+        dtype = x.dtype
+        if torch.is_autocast_enabled("cpu"):
+            dtype = torch.get_autocast_dtype("cpu")
+            x = x.to(dtype)
+        arguments = (self.recipe.json, self.seed, self.index, self.total_steps)
+        if self.amax_history is None:
+            y = _linear_ops.linear(x, self.weight, self.step.clone(), *arguments)
+        else:
+            records = self.training and torch.is_grad_enabled()
+            if records and bool(self.amax_history[:, 1].any()):  # the last call's amaxes
+                _linear_ops.advance_histories(self.amax_history, self.step, *arguments)
+            y = _linear_ops.delayed_linear(
+                x, self.weight, self.step.clone(), self.amax_history, records, *arguments
+            )
+        if self.training:
+            self.step.add_(1)
+        if self.bias is not None:
+            y = y + self.bias.float()
+        return y.to(dtype)
+
+
+def set_step(model: nn.Module, step: int) -> None:
+    """Sets the step of every Linear in the model, as after loading a checkpoint."""
+    if step < 0:
+        raise ValueError(f"step {step}: 0 at least")
+    for module in model.modules():
+        if isinstance(module, Linear):
+            module.step.fill_(step)
