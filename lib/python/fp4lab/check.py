@@ -28,8 +28,10 @@ class Comparison:
     Attributes:
         subject: "mxfp4.floor", or "cast float8_e4m3fn".
         package, version: the package and its installed version; version None: it is absent.
-        compared, different: numbers of values.
-        note: the first difference, or the reason why nothing was compared.
+        compared, different: numbers of values or of bytes.
+        note: the first difference, the inputs that were left out, or the reason why nothing was
+            compared.
+        unit: "values" or "bytes".
     """
 
     subject: str
@@ -38,6 +40,7 @@ class Comparison:
     compared: int = 0
     different: int = 0
     note: str = ""
+    unit: str = "values"
 
     @property
     def skipped(self) -> bool:
@@ -66,10 +69,11 @@ class CheckReport:
             if c.skipped:
                 lines.append(f"not compared  {c.subject}: {name}: {c.note}")
             elif c.agrees:
-                lines.append(f"agrees        {c.subject}: {name}: {c.compared} values")
+                note = f"; {c.note}" if c.note else ""
+                lines.append(f"agrees        {c.subject}: {name}: {c.compared} {c.unit}{note}")
             else:
-                lines.append(f"DIFFERENT     {c.subject}: {name}: {c.different} of {c.compared} values; "
-                             f"{c.note}")  # fmt: skip
+                lines.append(f"DIFFERENT     {c.subject}: {name}: {c.different} of {c.compared} "
+                             f"{c.unit}; {c.note}")  # fmt: skip
         agree = sum(c.agrees for c in self.comparisons)
         differ = sum(c.different > 0 for c in self.comparisons)
         skipped = sum(c.skipped for c in self.comparisons)
@@ -150,7 +154,8 @@ def _check_cast(package: str, version: str, module: Any, fn: Any, name: str) -> 
     return Comparison(subject, package, version, x.size, int(where.sum()), note)
 
 
-# ---- Dialects: the package's decoded values for rows of whole blocks.
+# ---- Dialects, for rows of whole blocks: the package's decoded values; or its bytes, as uint8 (rows,
+# codes and then scales); or None for numbers of which it makes NaN, whose code it does not state.
 
 
 def _gfloat_mx(element: str) -> Callable[[Any, np.ndarray], np.ndarray]:
@@ -186,12 +191,26 @@ def _torchao_nvfp4(module: Any, x: np.ndarray) -> np.ndarray:
     return decode(elements, "float4_e2m1fn") * s.repeat(16, axis=1)
 
 
-# dialect, package, the release range of the formula (first, last excluded), values of the package.
+def _torchao_nvfp4_bytes(module: Any, x: np.ndarray) -> np.ndarray | None:
+    torch = importlib.import_module("torch")
+    nvfp4 = importlib.import_module("torchao.prototype.mx_formats.nvfp4_tensor")
+    t = torch.from_numpy(x.copy())
+    scale = nvfp4.per_tensor_amax_to_scale(t.abs().amax())
+    if not torch.isfinite(1 / scale):
+        return None
+    scales, codes = nvfp4.nvfp4_quantize(t, 16, scale)
+    parts = (p.view(torch.uint8).numpy().reshape(x.shape[0], -1) for p in (codes, scales))
+    return np.hstack(list(parts))
+
+
+# dialect, package, the release range of the formula (first, last excluded), values or bytes of it.
 _DIALECTS: tuple[tuple[str, str, str | None, str | None, Any], ...] = (
     ("mxfp4.floor", "gfloat", None, None, _gfloat_mx("fp4_e2m1")),
     ("mxfp4.torchao.floor.0.18", "torchao", "0.18", "0.19", _torchao_mx("FLOOR")),
     ("mxfp4.torchao.ceil.0.18", "torchao", "0.18", "0.19", _torchao_mx("CEIL")),
     ("mxfp4.torchao.even.0.18", "torchao", "0.18", "0.19", _torchao_mx("EVEN")),
+    ("nvfp4.torchao.inference", "torchao", "0.17", "0.19", _torchao_nvfp4_bytes),
+    ("nvfp4.torchao.inference.divide", "torchao", "0.14", "0.17", _torchao_nvfp4_bytes),
     ("nvfp4.torchao.single-level", "torchao", "0.18", "0.19", _torchao_nvfp4),
     ("nvfp4.torchao.single-level.0.17", "torchao", "0.14", "0.18", _torchao_nvfp4),
 )
@@ -206,19 +225,38 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(digits)
 
 
+def _first_byte(ours: np.ndarray, theirs: np.ndarray, codes: int) -> str:
+    row, column = (int(n) for n in np.argwhere(ours != theirs)[0])
+    what, place = ("code byte", column) if column < codes else ("scale", column - codes)
+    here, there = ours[row, column], theirs[row, column]
+    return f"first: {what} {place} of row {row} is {here} here, {there} there"
+
+
 def _check_dialect(name: str, package: str, version: str, module: Any, fn: Any) -> Comparison:
-    compared = different = 0
-    note = ""
+    compared = different = left_out = 0
+    note, unit = "", "values"
     for x in _inputs(name):
         with np.errstate(all="ignore"):
             theirs = fn(module, x)
-        ours = quantize(x, name).dequantize()
-        where = _values_differ(ours, theirs)
-        compared += x.size
+        if theirs is None:
+            left_out += 1
+            continue
+        q = quantize(x, name)
+        if theirs.dtype == np.uint8:
+            unit = "bytes"
+            ours = np.hstack([q.data, q.scale_inv])
+            where = ours != theirs
+        else:
+            ours = q.dequantize()
+            where = _values_differ(ours, theirs)
+        compared += ours.size
         different += int(where.sum())
         if where.any() and not note:
-            note = _first(x, ours, theirs, where)
-    return Comparison(name, package, version, compared, different, note)
+            note = (_first(x, ours, theirs, where) if unit == "values"
+                    else _first_byte(ours, theirs, q.data.shape[1]))  # fmt: skip
+    if left_out and not note:
+        note = f"{left_out} inputs left out, where the package divides by 0 or overflows to NaN"
+    return Comparison(name, package, version, compared, different, note, unit)
 
 
 def _installed(package: str) -> tuple[str | None, Any, str]:
