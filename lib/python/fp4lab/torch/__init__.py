@@ -18,6 +18,7 @@ from ._linear import Linear, set_step  # noqa: E402
 from ._ops import amax, qdq, rht  # noqa: E402
 from ._quantized import QTensor, quantize, scaled_mm  # noqa: E402
 from ._scaled_mm import enable_scaled_mm_on_cpu  # noqa: E402
+from ._te import te_quantizer_factory  # noqa: E402
 from ._torchao import enable_torchao_training_on_cpu  # noqa: E402
 
 __all__ = [
@@ -32,4 +33,5 @@ __all__ = [
     "rht",
     "scaled_mm",
     "set_step",
+    "te_quantizer_factory",
 ]
