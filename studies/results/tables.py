@@ -173,25 +173,47 @@ def gaps(studies):
     return rows
 
 
-def surface(studies):
-    """A row a study and budget: the token ratio of MXFP4 to NVFP4 and its shares, from surface.json, which
-    studies/surface/surface.py makes."""
-    rows = ["| block parameters | sequence | bytes each | tokens of MXFP4 / NVFP4 | half-width of ln r "
-            "| scale format | block length | weight tile |", "|---|---|---|---|---|---|---|---|"]
-    analyzed = json.loads((HERE / "surface/surface.json").read_text())["studies"]
+def analyzed(studies):
+    """The parts of surface.json, which studies/surface/surface.py makes, that are of these studies."""
+    parts = json.loads((HERE / "surface/surface.json").read_text())["studies"]
     for study in studies:
-        source = next(a for a in analyzed if a["name"] == study.results["name"])
-        if source["sha256_of_results"] != study.results["sha256"]:
-            sys.exit(f"surface.json is not of {source['name']}: run python3 studies/surface/surface.py")
-        shares = {r["tokens"]: r["shares"] for r in source["shares"]}
-        for r in source["ratios"]:
+        part = next(p for p in parts if p["name"] == study.results["name"])
+        if part["sha256_of_results"] != study.results["sha256"]:
+            sys.exit(f"surface.json is not of {part['name']}: run python3 studies/surface/surface.py")
+        yield study, part
+
+
+def place(study, part, row):
+    return f"| {study.size()} | {part['text']} | {part['sequence']} | {row['bytes_per_parameter']:.0f} |"
+
+
+def surface(studies):
+    """A row a study and budget: the token ratio of MXFP4 to NVFP4 and its shares."""
+    rows = ["| block parameters | text | sequence | bytes each | tokens of MXFP4 / NVFP4 | half-width of ln r "
+            "| scale format | block length | weight tile |", "|---|---|---|---|---|---|---|---|---|"]
+    for study, part in analyzed(studies):
+        shares = {r["tokens"]: r["shares"] for r in part["shares"]}
+        for r in part["ratios"]:
             low, high = r["log_ratio"]["interval_t"]
-            rows.append(f"| {study.size()} | {source['sequence']} | {r['bytes_per_parameter']:.0f} "
-                        f"| {math.exp(r['log_ratio']['mean']):.3f} [{math.exp(low):.3f}, "
-                        f"{math.exp(high):.3f}] | {(high - low) / 2:.3f} |"
+            form = "" if r["form"] == "extend" else " (shrink form)"
+            rows.append(f"{place(study, part, r)} {math.exp(r['log_ratio']['mean']):.3f} [{math.exp(low):.3f}, "
+                        f"{math.exp(high):.3f}]{form} | {(high - low) / 2:.3f} |"
                         + "".join(" {:+.3f} [{:+.3f}, {:+.3f}] |".format(s["mean"], *s["interval_t"])
                                   for s in shares.get(r["tokens"], {}).values())
                         + " |" * (0 if r["tokens"] in shares else 3))
+    return rows
+
+
+def surfacegaps(studies):
+    """A row a study and budget: losses above BF16's, and how far apart the seeds are."""
+    rows = ["| block parameters | text | sequence | bytes each | NVFP4 above BF16, nats | MXFP4 above BF16 "
+            "| ratio of gaps | seeds apart by |", "|---|---|---|---|---|---|---|---|"]
+    for study, part in analyzed(studies):
+        for r in part["gaps"]:
+            gap = ["{:+.4f} [{:+.4f}, {:+.4f}]".format(r[arm]["mean"], *r[arm]["interval_t"])
+                   for arm in ("nvfp4", "mxfp4")]
+            rows.append(f"{place(study, part, r)} {gap[0]} | {gap[1]} | {r['ratio_of_gaps']:.2f} "
+                        f"| {r['apart']:.3f} |")
     return rows
 
 
@@ -207,7 +229,8 @@ def seeds(studies):
 
 
 KINDS = {"overview": overview, "ratios": ratios, "criteria": criteria, "missed": missed,
-         "atlas": atlas, "gaps": gaps, "seeds": seeds, "surface": surface}
+         "atlas": atlas, "gaps": gaps, "seeds": seeds, "surface": surface,
+         "surfacegaps": surfacegaps}
 PART = re.compile(r"(<!-- table (\w+) ([\w .-]+?) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 

@@ -227,15 +227,18 @@ def label(analyzed):
 
 def bytes_axis(axes):
     axes.set_xscale("log", base=2)
+    axes.set_xlim(20, 290)
     axes.set_xticks([32, 64, 128, 256], ["32", "64", "128", "256"])
     axes.set_xlabel("bytes a block parameter")
 
 
 def plot_seeds(studies, plt, out):
     """The loss of each run of BF16, NVFP4 and MXFP4 against bytes a parameter, a panel a study."""
-    figure, panels = plt.subplots(1, len(studies), figsize=(1 + 4.2 * len(studies), 3.8),
-                                  squeeze=False, sharey=True)
-    for axes, study in zip(panels[0], studies):
+    rows = -(-len(studies) // 2)
+    figure, panels = plt.subplots(rows, 2, figsize=(8.4, 0.4 + 3.2 * rows), squeeze=False, sharey=True)
+    for unused in panels.flat[len(studies):]:
+        unused.remove()
+    for axes, study in zip(panels.flat, studies):
         x = np.array(study.budgets) / study.parameters
         for arm, color in (("bf16", "0.35"), ("nvfp4", "#4269d0"), ("mxfp4", "#efb118")):
             for s, losses in enumerate(study.means()[arm]):
@@ -244,16 +247,17 @@ def plot_seeds(studies, plt, out):
         bytes_axis(axes)
         axes.set_title(f"{study.parameters / 1e6:.1f}M, {study.text}, sequences of {study.sequence}", fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
-    panels[0][0].set_ylabel("annealed validation loss, nats a byte")
+    for first in panels[:, 0]:
+        first.set_ylabel("annealed validation loss, nats a byte")
     panels[0][0].legend(frameon=False)
     figure.tight_layout()
     figure.savefig(out / "seeds.svg", metadata={"Date": None})
 
 
-def finish(figure, axes, path):
+def finish(figure, axes, path, **legend):
     bytes_axis(axes)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=9)
+    axes.legend(frameon=False, fontsize=9, **legend)
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
 
@@ -283,7 +287,7 @@ def plot_ratios(studies, colors, plt, out):
 
 def plot_gaps(studies, colors, plt, out):
     """Losses above BF16's: NVFP4 filled, MXFP4 hollow; left out where the seeds of an arm are apart."""
-    figure, axes = plt.subplots(figsize=(6.4, 4.2))
+    figure, axes = plt.subplots(figsize=(6.4, 5.2))
     for s, color in zip(studies, colors):
         rows = [r if r["apart"] <= APART else None for r in s["gaps"]]
         for arm, face in (("nvfp4", color), ("mxfp4", "none")):
@@ -294,7 +298,7 @@ def plot_gaps(studies, colors, plt, out):
                           capsize=2, linewidth=1, label=f"{label(s)}: {arm}")
     axes.set_ylim(bottom=0)
     axes.set_ylabel("loss above BF16's, nats a byte")
-    finish(figure, axes, out / "gaps.svg")
+    finish(figure, axes, out / "gaps.svg", loc="upper center", bbox_to_anchor=(0.5, -0.16), ncol=2)
 
 
 def plot(studies, sources, out):

@@ -178,19 +178,26 @@ struct Products {
   Matrix<float> y, dx, dw;
 };
 
-Products ProductsOf(const Json& json, const LinearData& data) {
-  const LinearRecipe r = ReadRecipe(json, "test").linear;
-  Products out{.y = Matrix<float>(kTokens, kOut),
-               .dx = Matrix<float>(kTokens, kIn),
-               .dw = Matrix<float>(kOut, kIn, 1.0f)};  // dw is added to
+// Forward and backward, added to y and dw of `start`. If `observed`, an observer makes the GEMMs
+// run on values in place of FP4 integers.
+Products RunProducts(const LinearRecipe& recipe, const LinearData& data, bool observed,
+                     float start = 0.5f) {
+  const OperandObserver look = [](const ObservedOperand&) {};
+  const LinearCall call{.random = kRandom, .observer = observed ? &look : nullptr};
+  const Matrix<float>&x = data.x, &w = data.w, &dy = data.dy;
+  Products out{Matrix<float>(x.rows, w.rows, start), Matrix<float>(x.rows, x.cols),
+               Matrix<float>(w.rows, w.cols, start)};
   LinearWeight weight;
-  weight.w = data.w.View();
+  weight.w = w.View();
   LinearScratch scratch;
-  const LinearCall call{kRandom};
-  const LinearInput x{data.x.View()}, dy{data.dy.View()};
-  LinearForward(r, call, x, &weight, &scratch, Write::kOverwrite, out.y.View());
-  LinearBackward(r, call, x, &weight, dy, &scratch, out.dx.View(), out.dw.View());
+  LinearForward(recipe, call, {x.View()}, &weight, &scratch, Write::kAccumulate, out.y.View());
+  LinearBackward(recipe, call, {x.View()}, &weight, {dy.View()}, &scratch, out.dx.View(),
+                 out.dw.View());
   return out;
+}
+
+Products ProductsOf(const Json& json, const LinearData& data) {
+  return RunProducts(ReadRecipe(json, "test").linear, data, false, 0.0f);
 }
 
 TEST_CASE("Blocks that are summed one after the other are the order of every FP4 GEMM", "[nn]") {
@@ -370,27 +377,6 @@ TEST_CASE("RoundBf16 gives the reference's bits and amax on every SIMD target", 
     }
   }
   PinSimdTarget("best");
-}
-
-struct Products {
-  Matrix<float> y, dx, dw;
-};
-
-// Runs forward and backward. If `observed`, an observer makes the GEMMs run on values in place of
-// FP4 integers.
-Products RunProducts(const LinearRecipe& recipe, const LinearData& data, bool observed) {
-  const OperandObserver look = [](const ObservedOperand&) {};
-  const LinearCall call{.random = kRandom, .observer = observed ? &look : nullptr};
-  const Matrix<float>&x = data.x, &w = data.w, &dy = data.dy;
-  Products out{Matrix<float>(x.rows, w.rows, 0.25f), Matrix<float>(x.rows, x.cols),
-               Matrix<float>(w.rows, w.cols, 0.5f)};
-  LinearWeight weight;
-  weight.w = w.View();
-  LinearScratch scratch;
-  LinearForward(recipe, call, {x.View()}, &weight, &scratch, Write::kAccumulate, out.y.View());
-  LinearBackward(recipe, call, {x.View()}, &weight, {dy.View()}, &scratch, out.dx.View(),
-                 out.dw.View());
-  return out;
 }
 
 void CheckBothPaths(const LinearRecipe& recipe, const LinearData& data) {
