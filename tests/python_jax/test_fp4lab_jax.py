@@ -1,5 +1,7 @@
 """fp4lab.jax: quantize, scaled_mm and dense, by the oracle and by Transformer Engine's own layer."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import ml_dtypes
@@ -7,6 +9,7 @@ import numpy as np
 import oracle
 import pytest
 
+import fp4lab
 import fp4lab.jax as fj
 
 
@@ -37,6 +40,16 @@ def test_quantize_equals_the_oracle(dialect):
 def test_rht_equals_the_oracle():
     x = _normal(1, 32, 64)
     assert np.array_equal(np.asarray(fj.rht(x), np.float32), oracle.rht(np.asarray(x, np.float32)))
+
+
+def test_rht_sums_exactly():
+    """2^30 + 1 - 2^30 in any order, of which binary32 loses the 1 in some; and numbers of wide range."""
+    orders = np.zeros((6, 16), np.float32)  # elements 0 to 2 are not negated
+    orders[:, :3] = list(itertools.permutations([2.0**30, 1.0, -(2.0**30)]))
+    assert np.all(np.asarray(fj.rht(jnp.asarray(orders, jnp.bfloat16)), np.float32)[:, 0] == 0.25)
+    scale = jnp.exp2(jnp.round(20 * jax.random.normal(jax.random.PRNGKey(2), (64, 64))))
+    x = _normal(1, 64, 64) * scale.astype(jnp.bfloat16)
+    assert np.array_equal(np.asarray(fj.rht(x), np.float32), fp4lab.rht(np.asarray(x).view(np.uint16)))
 
 
 def test_scaled_mm_is_near_the_product_and_takes_a_bias():
@@ -75,5 +88,7 @@ def test_vmap_is_a_loop():
 def test_bad_arguments_are_refused():
     with pytest.raises(ValueError, match="multiples of 16"):
         fj.quantize(_normal(0, 17, 16))
+    with pytest.raises(ValueError, match=r"the last axis must be a multiple of 16, not \(16, 17\)"):
+        fj.rht(_normal(0, 16, 17))
     with pytest.raises(ValueError, match="dialect 'mxfp4' is none of"):
         fj.quantize(_normal(0, 16, 16), "mxfp4")

@@ -1,4 +1,4 @@
-// The FFI targets of the module, by name.
+// The FFI targets of the module, by name; te_* are Transformer Engine's.
 #pragma once
 
 #include <array>
@@ -10,6 +10,7 @@ extern "C" {
 XLA_FFI_Error* Fp4labTeQuantize(XLA_FFI_CallFrame* frame);
 XLA_FFI_Error* Fp4labTeRhtAmax(XLA_FFI_CallFrame* frame);
 XLA_FFI_Error* Fp4labTeGemm(XLA_FFI_CallFrame* frame);
+XLA_FFI_Error* Fp4labRht(XLA_FFI_CallFrame* frame);
 }
 
 namespace fp4lab::handlers {
@@ -22,6 +23,7 @@ inline constexpr std::array kHandlers = {
     NamedHandler{"te_dbias_quantize_ffi", Fp4labTeQuantize},
     NamedHandler{"te_rht_amax_ffi", Fp4labTeRhtAmax},
     NamedHandler{"te_gemm_v2_ffi", Fp4labTeGemm},
+    NamedHandler{"rht_ffi", Fp4labRht},
 };
 
 }  // namespace fp4lab::handlers

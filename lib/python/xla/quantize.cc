@@ -1,4 +1,4 @@
-// Transformer Engine's quantize and amax calls.
+// Transformer Engine's quantize and amax calls, and the random Hadamard transform.
 #include "fp4lab/block/quantize.h"
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include "fp4lab/block/packing.h"
 #include "fp4lab/formats/encode.h"
 #include "fp4lab/te/quantize.h"
+#include "fp4lab/transform/hadamard.h"
 #include "handlers.h"
 
 namespace fp4lab::handlers {
@@ -310,6 +311,23 @@ ffi::Error RhtAmaxHandler(Buffer x, Result amax, Result transformed, std::int64_
   });
 }
 
+ffi::Error RhtHandler(Buffer x, Result y, std::int64_t sign_mask) {
+  return Guard("rht_ffi", [&] {
+    const Folded shape = Fold(x, -1);
+    Demand(x.element_type() == ffi::DataType::BF16 && shape.cols % 16 == 0,
+           "x is bfloat16 with rows in multiples of 16 elements, not " +
+               std::string(DtypeName(x.element_type())) + ShapeText(x));
+    std::vector<float> values =
+        FloatsOfMatrix({.bf16 = WordsOf(x), .rows = shape.rows, .cols = shape.cols});
+    const MatrixView<float> view(values.data(), shape.rows, shape.cols);
+    RandomHadamard(view, 16, static_cast<std::uint32_t>(sign_mask), view);
+    for (std::size_t i = 0; i < values.size(); ++i) {  // BF16 numbers already
+      WordsOf(*y)[i] = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(values[i]) >> 16);
+    }
+    Count("rht_ffi (" + std::to_string(shape.rows) + ", " + std::to_string(shape.cols) + ")");
+  });
+}
+
 }  // namespace
 }  // namespace fp4lab::handlers
 
@@ -346,3 +364,7 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(Fp4labTeRhtAmax, fp4lab::handlers::RhtAmaxHandler,
                                   .Attr<std::int64_t>("rht_matrix_random_sign_mask_t")
                                   .Attr<bool>("produce_regular_amax")
                                   .Attr<std::int64_t>("flatten_axis"));
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(
+    Fp4labRht, fp4lab::handlers::RhtHandler,
+    ffi::Ffi::Bind().Arg<AnyBuffer>().Ret<AnyBuffer>().Attr<std::int64_t>("sign_mask"));

@@ -1,7 +1,8 @@
 """NVFP4 quantization, products and a dense layer for JAX on the CPU, computed by libfp4lab through XLA's FFI.
 
-All functions work under jit. Leading axes are batch axes: they run as rows of one matrix (quantize, rht, dense)
-and under vmap one after the other.
+All functions work under jit, vmap, and on arrays that are sharded over the devices of a mesh, where they return the
+bytes of one device: no result depends on the sharding. Leading axes are batch axes: they run as rows of one matrix
+(quantize, rht, dense), and under vmap one after the other, each with an amax of its own.
 """
 
 from __future__ import annotations
@@ -13,30 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fp4lab import _xla
+from . import _calls
 
 __all__ = ["QArray", "amax", "dense", "quantize", "rht", "scaled_mm"]
 
-SIGN_MASK = 0xD7E8
-_MODES = {"nvfp4.te": 4, "nvfp4.te.2d": 5}
-
-
-@functools.cache
-def _register() -> None:
-    for name, target in _xla.registrations().items():
-        jax.ffi.register_ffi_target(f"fp4lab_{name}", target, platform="cpu")
-
-
-def _call(name, results, *operands, **attributes):
-    _register()
-    call = jax.ffi.ffi_call(
-        f"fp4lab_{name}", [jax.ShapeDtypeStruct(*r) for r in results], vmap_method="sequential"
-    )
-    return call(*operands, **attributes)
-
-
-def _pad(n: int, multiple: int) -> int:
-    return -(-n // multiple) * multiple
+SIGN_MASK = _calls.SIGN_MASK
+_SQUARE = {"nvfp4.te": False, "nvfp4.te.2d": True}
 
 
 class QArray(NamedTuple):
@@ -66,26 +49,21 @@ def _matrix(x) -> jax.Array:
 
 def amax(x, *, rht: bool = False) -> jax.Array:
     """(1,) float32: max |x| of bfloat16 x, NaN ignored; with `rht` that of the transformed columns."""
-    x = _matrix(x)
-    plain, transformed = _call(
-        "te_rht_amax_ffi", [((1,), jnp.float32)] * 2, x, rht_matrix_random_sign_mask_t=np.int64(SIGN_MASK),
-        produce_regular_amax=True, flatten_axis=np.int64(1),
-    )
-    return transformed if rht else plain
-
-
-def _hadamard(sign_mask: int) -> np.ndarray:
-    i = np.arange(16)
-    parity = np.array([[bin(a & b).count("1") & 1 for b in i] for a in i])
-    signs = np.where(sign_mask >> i & 1, -1.0, 1.0)
-    return (signs[:, None] * np.where(parity, -0.25, 0.25)).astype(jnp.bfloat16)
+    return _calls.amaxes(_matrix(x))[1 if rht else 0]
 
 
 def rht(x, *, sign_mask: int = SIGN_MASK) -> jax.Array:
-    """The 16-point random Hadamard transform of groups along the last axis, in float32, rounded to bfloat16."""
-    groups = x.reshape(*x.shape[:-1], -1, 16).astype(jnp.float32)
-    y = jnp.matmul(groups, jnp.asarray(_hadamard(sign_mask), jnp.float32), precision="highest")
-    return y.astype(jnp.bfloat16).reshape(x.shape)
+    """The 16-point random Hadamard transform of groups along the last axis: exact sums, rounded to bfloat16."""
+    if x.ndim < 1 or x.shape[-1] % 16:
+        raise ValueError(f"fp4lab.jax: the last axis must be a multiple of 16, not {x.shape}")
+    matrix = x.reshape(-1, x.shape[-1]).astype(jnp.bfloat16)
+    return _calls.rht(sign_mask)(matrix)[0].reshape(x.shape)
+
+
+def _padded(data, scale, amax) -> QArray:
+    lines, blocks = scale.shape
+    padding = (0, _calls.pad(lines, 128) - lines), (0, _calls.pad(blocks, 4) - blocks)
+    return QArray(data, jnp.pad(scale, padding), amax)
 
 
 def quantize(x, dialect: str = "nvfp4.te", *, both: bool = False, rht: bool = False, rng_state=None):
@@ -95,30 +73,22 @@ def quantize(x, dialect: str = "nvfp4.te", *, both: bool = False, rht: bool = Fa
     rht: the columns take the random Hadamard transform, and the amax of its result.
     rng_state: four uint32 for stochastic rounding (seed and offset, low words first); None: nearest even.
     """
-    if dialect not in _MODES:
-        raise ValueError(f"fp4lab.jax: dialect {dialect!r} is none of {sorted(_MODES)}")
-    if dialect == "nvfp4.te.2d" and (rht or rng_state is not None):
+    if dialect not in _SQUARE:
+        raise ValueError(f"fp4lab.jax: dialect {dialect!r} is none of {sorted(_SQUARE)}")
+    square, stochastic = _SQUARE[dialect], rng_state is not None
+    if square and (rht or stochastic):
         raise ValueError("fp4lab.jax: blocks of 16x16 take no transform and no stochastic rounding")
     x = _matrix(x).astype(jnp.bfloat16)
     rows, cols = x.shape
     if rows % 16 or cols % 16:
         raise ValueError(f"fp4lab.jax: rows and columns must be multiples of 16, not {x.shape}")
-    plain = amax(x)
-    of_columns = amax(x, rht=True) if rht else plain
-    one = ((1,), jnp.float32)
-    fp4, scale = jnp.float4_e2m1fn, jnp.float8_e4m3fn
-    row_data, column_data, row_scale, column_scale, *_ = _call(
-        "te_dbias_quantize_ffi",
-        [((rows, cols), fp4), ((cols, rows) if both else (1,), fp4),
-         ((_pad(rows, 128), _pad(cols // 16, 4)), scale),
-         ((_pad(cols, 128), _pad(rows // 16, 4)) if both else (1,), scale), one, ((1,), jnp.bfloat16), one],
-        x, jnp.ones(1), plain, jnp.zeros(0, jnp.uint32) if rng_state is None else jnp.asarray(rng_state, jnp.uint32),
-        of_columns, jnp.asarray(_hadamard(SIGN_MASK)),
-        scaling_mode=np.int64(_MODES[dialect]), q_layout=np.int64(2 if both else 0), is_dbias=False,
-        flatten_axis=np.int64(1), stochastic_rounding=rng_state is not None, use_rht=rht,
-    )
-    of_rows = QArray(row_data, row_scale, plain)
-    return (of_rows, QArray(column_data, column_scale, of_columns)) if both else of_rows
+    plain, transformed = _calls.amaxes(x)
+    of_columns = transformed if rht else plain
+    words = [jnp.asarray(rng_state, jnp.uint32)] if stochastic else []
+    call = _calls.quantize(square=square, both=both, use_rht=rht, stochastic=stochastic)
+    parts = call(x, plain, of_columns, jnp.asarray(_calls.hadamard(SIGN_MASK)), *words)
+    of_rows = _padded(*parts[:2], plain)
+    return (of_rows, _padded(*parts[2:], of_columns)) if both else of_rows
 
 
 def scaled_mm(a: QArray, b: QArray, *, bias=None, out_dtype=jnp.bfloat16) -> jax.Array:
@@ -130,15 +100,12 @@ def scaled_mm(a: QArray, b: QArray, *, bias=None, out_dtype=jnp.bfloat16) -> jax
         raise ValueError(f"fp4lab.jax: operands of different depth, {a.data.shape} and {b.data.shape}")
     alpha = (a.amax / 2688) * (b.amax / 2688)
     bias = jnp.zeros(0, out_dtype) if bias is None else bias.astype(out_dtype)
-    config = dict(
-        scaling_mode=np.int64(4), collective_op=np.int64(0), lhs_axis_boundary=np.int64(1),
-        rhs_axis_boundary=np.int64(1), lhs_transposed=False, rhs_transposed=True, use_split_accumulator=False,
-    )
-    out, _ = _call(
-        "te_gemm_v2_ffi", [((a.data.shape[0], b.data.shape[0]), out_dtype), ((1,), jnp.uint8)],
-        a.data, a.scale_inv, b.data, b.scale_inv, bias, alpha, jnp.zeros(1), config=config,
-    )
-    return out
+    return _calls.matmul(jnp.dtype(out_dtype))(*_scaled(a), *_scaled(b), bias, alpha)[0]
+
+
+def _scaled(q: QArray) -> tuple[jax.Array, jax.Array]:
+    lines, length = q.data.shape
+    return q.data, q.scale_inv[:lines, : length // 16]
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))

@@ -128,7 +128,8 @@ def enable(*, capability: int = 100, threads: int | None = None, strict: bool = 
     import jax
 
     for name, target in _xla.registrations().items():
-        jax.ffi.register_ffi_target(name, target, platform="cpu")
+        if name.startswith("te_"):
+            jax.ffi.register_ffi_target(name, target, platform="cpu")
     # Without it, Transformer Engine looks for its CUDA libraries at once.
     os.environ["NVTE_PROJECT_BUILDING"] = "1"
     sys.modules["transformer_engine_jax"] = _enums.module(capability)
