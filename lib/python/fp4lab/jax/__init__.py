@@ -8,7 +8,7 @@ bytes of one device: no result depends on the sharding. Leading axes are batch a
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +16,11 @@ import numpy as np
 
 from . import _calls
 
-__all__ = ["QArray", "amax", "dense", "quantize", "rht", "scaled_mm"]
+__all__ = ["QArray", "QwixProvider", "RECIPES", "amax", "dense", "quantize", "rht", "scaled_mm"]
 
 SIGN_MASK = _calls.SIGN_MASK
+# The recipes of QwixProvider: whether both operands of the kernel's gradient take the transform.
+RECIPES = {"te_nvfp4": True, "te_nvfp4_no_rht": False}
 _SQUARE = {"nvfp4.te": False, "nvfp4.te.2d": True}
 
 
@@ -140,3 +142,11 @@ def dense(x, kernel, *, rng_state=None, rht: bool = True) -> jax.Array:
     rht: the random Hadamard transform on both operands of the kernel's gradient.
     """
     return _dense(x, kernel, rng_state, rht)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "QwixProvider":  # qwix and flax are imported where it is used
+        from ._qwix import QwixProvider
+
+        return QwixProvider
+    raise AttributeError(f"module 'fp4lab.jax' has no attribute {name!r}")
