@@ -1,6 +1,8 @@
 """fp4lab.jax: quantize, scaled_mm and dense, by the oracle and by Transformer Engine's own layer."""
 
+import importlib.util
 import itertools
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -92,3 +94,11 @@ def test_bad_arguments_are_refused():
         fj.rht(_normal(0, 16, 17))
     with pytest.raises(ValueError, match="dialect 'mxfp4' is none of"):
         fj.quantize(_normal(0, 16, 16), "mxfp4")
+
+
+def test_a_build_without_handlers_says_how_to_get_them(monkeypatch):
+    spec = importlib.util.find_spec("fp4lab.jax._calls")
+    monkeypatch.delattr(fp4lab, "_xla")
+    monkeypatch.setitem(sys.modules, "fp4lab._xla", None)
+    with pytest.raises(ImportError, match="no module of XLA FFI handlers: install with .*FP4LAB_PYTHON_XLA=ON"):
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))

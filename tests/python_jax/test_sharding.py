@@ -140,6 +140,15 @@ def test_mapped_calls_equal_single_ones_on_one_device_and_two():
         _assert_same(jax.jit(mapped)(*(jax.device_put(o, sharding) for o in operands)), expected)
 
 
+def test_shard_map_gives_each_device_its_part_alone():
+    x = _normal(9, 64, 64)
+    call = jax.shard_map(lambda x: fj.quantize(x), mesh=_mesh(), in_specs=P("d"), out_specs=P("d"))
+    halves = [fj.quantize(half) for half in (x[:32], x[32:])]
+    q = jax.jit(call)(x)
+    assert q.amax[0] < q.amax[1] == 40
+    _assert_same(q, jax.tree.map(lambda a, b: jnp.concatenate([a, b]), *halves))
+
+
 def test_transformer_engine_quantizes_each_devices_tokens_by_their_own_amax():
     """FSDP: both devices take the amax of the whole kernel, and each that of its own part of x (its AmaxScope).
     So two devices compute what one device computes from each half of the tokens."""

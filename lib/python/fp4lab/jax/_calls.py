@@ -21,7 +21,13 @@ from jax.custom_batching import sequential_vmap
 from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import NamedSharding, PartitionSpec
 
-from fp4lab import _xla
+try:
+    from fp4lab import _xla
+except ImportError as error:
+    raise ImportError(
+        "fp4lab.jax: this build has no module of XLA FFI handlers: install with "
+        "--config-settings=cmake.define.FP4LAB_PYTHON_XLA=ON (fp4lab/te_jax/README.md)"
+    ) from error
 
 SIGN_MASK = 0xD7E8
 FP4, E4M3, BF16, F32 = jnp.float4_e2m1fn, jnp.float8_e4m3fn, jnp.bfloat16, jnp.float32
