@@ -25,6 +25,7 @@ def run(folder, quantization, *, steps=60, threads=2, **config):
     base = pathlib.Path(importlib.util.find_spec("maxtext").origin).parent / "configs" / "base.yml"
     settings = {**CONFIG, "run_name": "run", "base_output_directory": folder, "steps": steps,
                 "quantization": quantization, "metrics_file": metrics, **config}
+    # One device: the tests that start this process have two.
     environment = {**os.environ, "DECOUPLE_GCLOUD": "TRUE", "JAX_PLATFORMS": "cpu", "XLA_FLAGS": "",
                    "OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive"}
     done = subprocess.run(

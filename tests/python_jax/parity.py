@@ -21,6 +21,7 @@ import subprocess
 import maxtext_run
 import numpy as np
 
+# MaxText's quantization -> fp4lab's recipe.
 MODES = {"te_no_quant": "bf16", "te_nvfp4": "te_nvfp4", "te_nvfp4_no_rht": "te_nvfp4_no_rht"}
 BASELINES = ("te_no_quant", "bf16")
 SEQUENCE, BATCH, VALIDATION_BATCHES = 128, 8, 64
@@ -191,14 +192,14 @@ def main():
     parser.add_argument("--program", type=pathlib.Path, required=True, help="the program fp4lab")
     parser.add_argument("--runs", type=pathlib.Path, default=pathlib.Path("out/parity"))
     parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=3, choices=range(1, len(T_95) + 2))
     options = parser.parse_args()
     folder, program, steps = options.runs.resolve(), options.program.resolve(), options.steps
     (folder / "data").mkdir(parents=True, exist_ok=True)
     _corpus(program, folder / "data")
     results = {"MaxText": {m: [] for m in MODES}, "fp4lab": {m: [] for m in MODES.values()}}
-    for seed in range(options.seeds):
-        for mode, recipe in MODES.items():
+    for mode, recipe in MODES.items():
+        for seed in range(options.seeds):
             results["MaxText"][mode].append(
                 _stored(folder / f"maxtext.{mode}.{seed}.json", steps, lambda: _maxtext(folder, mode, seed, steps))
             )
