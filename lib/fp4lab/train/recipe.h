@@ -41,7 +41,7 @@ struct Recipe {
   // The selection of linears, all of whose conditions must hold. Names are blocks.0.attention.qkv,
   // blocks.0.attention.out, blocks.0.mlp.up, blocks.0.mlp.down; patterns are globs (* and ?) over
   // the whole name.
-  std::string layers = "all";       // "all" | "mlp" (the MLP's GEMMs only: MaxText's article, not its code)
+  std::string layers = "all";       // "all" | "mlp" (MaxText's article, not its code)
   int first_blocks_bf16 = 0;        // Megatron: --num-layers-at-start-in-bf16
   int last_blocks_bf16 = 0;         // Megatron: --num-layers-at-end-in-bf16
   double first_percent_bf16 = 0.0;  // instead, in percent of the model's blocks, rounded up
