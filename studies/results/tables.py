@@ -217,6 +217,22 @@ def surfacegaps(studies):
     return rows
 
 
+def law(studies):
+    """A row an arm: the exponents of its gap over sizes, and the gaps predicted, from law.json."""
+    fitted = json.loads((HERE / "surface/law.json").read_text())
+    for study, part in zip(studies, fitted["studies"], strict=True):
+        if part["sha256_of_results"] != study.results["sha256"]:
+            sys.exit(f"law.json is not of {study.results['name']}: run python3 studies/surface/law.py")
+    places = [p["bytes_per_parameter"] for p in fitted["arms"]["nvfp4"]["predictions"]]
+    rows = ["| arm | a | b | " + " | ".join(f"gap at {p} bytes each, nats" for p in places) + " |",
+            "|---" * (3 + len(places)) + "|"]
+    for arm, f in fitted["arms"].items():
+        cells = [f"{f[k]:.2f} [{f[k + '_interval'][0]:.2f}, {f[k + '_interval'][1]:.2f}]" for k in "ab"]
+        cells += [f"{p['gap']:.4f} [{p['interval'][0]:.4f}, {p['interval'][1]:.4f}]" for p in f["predictions"]]
+        rows.append(f"| {arm} | {' | '.join(cells)} |")
+    return rows
+
+
 def seeds(studies):
     """A row an arm: the loss of each seed at the largest budget."""
     rows = ["| arm | loss of each seed at the largest budget, nats |", "|---|---|"]
@@ -230,7 +246,7 @@ def seeds(studies):
 
 KINDS = {"overview": overview, "ratios": ratios, "criteria": criteria, "missed": missed,
          "atlas": atlas, "gaps": gaps, "seeds": seeds, "surface": surface,
-         "surfacegaps": surfacegaps}
+         "surfacegaps": surfacegaps, "law": law}
 PART = re.compile(r"(<!-- table (\w+) ([\w .-]+?) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""The gap to BF16 as a law over sizes, and its prediction for a size that was not in the fit.
+
+    python3 studies/surface/law.py studies/results/surface-c-0.3m studies/results/surface-c-1.2m \
+        --predict 4718592 --out-dir studies/results/surface
+
+fits gap = c N^-a (D/N)^b for NVFP4 and for MXFP4 by least squares on ln gap over seeds and budgets, N in block
+parameters, D in bytes, and writes OUT_DIR/law.json, from which studies/results/tables.py makes the table of
+README.md. Only budgets behind the fall of every seed of both arms and of BF16 are taken: the last ones of a study,
+from the first budget on after which all seeds stay together (surface.py, APART). Intervals: quantiles of a bootstrap
+over seeds, drawn in each study on its own; a prediction's interval is that of the mean over seeds. Needs NumPy.
+"""
+import argparse
+import json
+import math
+import pathlib
+
+import numpy as np
+
+from surface import Study, apart
+
+ARMS = ("nvfp4", "mxfp4")
+DRAWS = 4000
+PLACES = (16, 32, 64)  # bytes a parameter of the predictions
+
+
+def settled(study):
+    """The indices of the budgets behind the fall."""
+    split = apart(study)
+    together = ~(split["bf16"] | split["nvfp4"] | split["mxfp4"])
+    first = len(together)
+    while first > 0 and together[first - 1]:
+        first -= 1
+    return list(range(first, len(together)))
+
+
+def gaps(study):
+    """{arm: seeds x budgets behind the fall}, and the budgets in bytes a parameter."""
+    at, means = settled(study), study.means()
+    return ({arm: (means[arm] - means["bf16"])[:, at] for arm in ARMS},
+            np.array(study.budgets, float)[at] / study.parameters)
+
+
+def fit(points, arm, seeds):
+    """(ln c, -a, b) of the gaps of drawn seeds, a list of indices a study; None for a mean gap of 0 or less."""
+    rows, logs = [], []
+    for (parameters, values, places), drawn in zip(points, seeds):
+        mean = values[arm][drawn].mean(0)
+        if not (mean > 0).all():
+            return None
+        for place, gap in zip(places, mean):
+            rows.append((1.0, math.log(parameters), math.log(place)))
+            logs.append(math.log(gap))
+    return np.linalg.lstsq(np.array(rows), np.array(logs), rcond=None)[0]
+
+
+def interval(values):
+    return [float(q) for q in np.quantile(values, [0.025, 0.975])]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("results", nargs="+", help="folders with a results.json: two sizes at least")
+    parser.add_argument("--predict", type=int, required=True, help="block parameters")
+    parser.add_argument("--out-dir", required=True)
+    options = parser.parse_args()
+    studies = sorted((Study(r) for r in options.results), key=lambda s: s.parameters)
+    points = [(s.parameters, *gaps(s)) for s in studies]
+    if len({p for p, _, places in points if len(places)}) < 2:
+        parser.error("a law over sizes needs two sizes with budgets behind the fall")
+    rng = np.random.default_rng(20261)
+    out = {"studies": [{"name": s.name, "sha256_of_results": s.results["sha256"], "bytes_per_parameter": list(places)}
+                       for s, (_, _, places) in zip(studies, points)],
+           "predicted_parameters": options.predict, "arms": {}}
+    drawn = [[rng.integers(0, len(s.seeds), len(s.seeds)) for s in studies] for _ in range(DRAWS)]
+    for arm in ARMS:
+        law = fit(points, arm, [np.arange(len(s.seeds)) for s in studies])
+        draws = np.array([f for seeds in drawn if (f := fit(points, arm, seeds)) is not None])
+
+        def gap(law, place):
+            return np.exp(law[..., 0] + law[..., 1] * math.log(options.predict) + law[..., 2] * math.log(place))
+
+        out["arms"][arm] = {
+            "ln_c": float(law[0]), "a": -float(law[1]), "a_interval": interval(-draws[:, 1]),
+            "b": float(law[2]), "b_interval": interval(draws[:, 2]),
+            "predictions": [{"bytes_per_parameter": place, "gap": float(gap(law, place)),
+                             "interval": interval(gap(draws, place))} for place in PLACES]}
+    path = pathlib.Path(options.out_dir) / "law.json"
+    path.write_text(json.dumps(out, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
