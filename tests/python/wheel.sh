@@ -10,7 +10,8 @@ quietly() {
   "$@" >"$folder/log" 2>&1 || { tail -n 40 "$folder/log" >&2; echo "error: failed: $*" >&2; exit 1; }
 }
 
-# pip ENVIRONMENT ARGUMENTS: pip of the virtual environment of that name.
+# pip ENVIRONMENT ARGUMENTS: pip of the virtual environment of that name, patient with a busy network.
+export PIP_RETRIES=10 PIP_DEFAULT_TIMEOUT=60
 pip() { "$folder/$1/bin/python" -m pip "${@:2}" --disable-pip-version-check; }
 
 # is_python COMMAND MAJOR MINOR: COMMAND runs, and is Python of that version or a newer one.
