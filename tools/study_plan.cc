@@ -38,6 +38,8 @@ Json ToJson(const study::StudyForecast& forecast) {
                     {"steps", arm.steps},
                     {"seconds_per_step", arm.seconds_per_step},
                     {"seconds_per_budget", arm.seconds_per_budget},
+                    {"observations", arm.observations},
+                    {"seconds_per_observation", arm.seconds_per_observation},
                     {"seconds", arm.seconds},
                     {"memory_bytes", arm.memory}});
   }

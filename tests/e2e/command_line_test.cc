@@ -139,6 +139,7 @@ TEST_CASE("A number that its option cannot take is refused with its range, in ev
   for (const char* value : {"0", "-1", "100000", "4294967297"}) {
     refuses({"train"}, "--threads", value, "1 to 1024");
     refuses({"bench"}, "--threads", value, "1 to 1024");
+    refuses({"what-if", "run"}, "--threads", value, "1 to 1024");
     refuses({"study", "run", "x.json"}, "--jobs", value, "1 to 1024");
     refuses({"study", "run", "x.json"}, "--threads-per-job", value, "1 to 1024");
   }

@@ -313,6 +313,7 @@ TEST_CASE("Every command reports a standard output that cannot be written", "[e2
   const std::string train =
       "train --data synthetic --steps 1 --set model.layers=1 "
       "--set data.synthetic_bytes=20000 --set evaluation.tokens=256 ";
+  REQUIRE(w.Shell(train + "--out-dir seen").exit_code == 0);
   // An exit code of 2 is an error of commands that compare.
   const std::vector<std::pair<std::string, int>> commands = {
       {"--help", 1},
@@ -344,7 +345,9 @@ TEST_CASE("Every command reports a standard output that cannot be written", "[e2
       {"study plan study.json", 1},
       {"study run study.json", 1},
       {"study report out/tiny", 1},
+      {"study watch out/tiny --once", 1},
       {train + "--out-dir \"$(mktemp -d run.XXXXXX)\"", 1},
+      {"what-if seen --recipe te_nvfp4 --no-shares --sequences 1", 1},
       {"quantize x.npy --out o.npz", 1},
       {"dequantize q.safetensors --out o.npy", 1},
       {"inspect q.safetensors", 1},

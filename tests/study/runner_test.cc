@@ -188,6 +188,25 @@ TEST_CASE("A forecast counts the steps, times every arm and writes nothing", "[s
   CHECK_FALSE(std::filesystem::exists("out/tiny"));
 }
 
+TEST_CASE("A forecast counts the observed steps of trunk and decays", "[study]") {
+  Json json = TinyStudyJson();
+  json["diagnostics"] = {{"every", 3}, {"tokens", 32}};
+  const Study study = TinyStudy(json);
+  const StudyForecast forecast =
+      ForecastStudy(study, LoadCorpus(study.base.data), {.seconds = 0.0});
+  const RunPlan plan = PlanOf(study, study.arms[0]);
+  std::int64_t observed = plan.TrunkSteps() / 3 + 1;  // step 0, too
+  for (const Branch& branch : plan.branches) {
+    observed += branch.total_steps / 3 - branch.branch_step / 3;
+  }
+  for (const ArmForecast& arm : forecast.arms) {
+    CHECK(arm.observations == observed);
+    CHECK(arm.seconds ==
+          Catch::Approx(kStepsOfRun * arm.seconds_per_step + 2 * arm.seconds_per_budget +
+                        static_cast<double>(observed) * arm.seconds_per_observation));
+  }
+}
+
 TEST_CASE("A study of two sizes has runs, analysis and figures of each", "[study]") {
   const TestFolder folder("sizes");
   Json json = TinyStudyJson();

@@ -30,14 +30,24 @@ class Child {
     argv.push_back(nullptr);
     const int file = ::open(output_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
     Expects(file >= 0, "the output file can be written");
+    sigset_t all_signals, before;  // a signal that comes before exec is not for Catch's handlers
+    ::sigfillset(&all_signals);
+    ::sigprocmask(SIG_BLOCK, &all_signals, &before);
     pid_ = ::fork();
     Expects(pid_ >= 0, "fork");
     if (pid_ == 0) {
+      for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+        struct sigaction action;
+        ::sigaction(number, nullptr, &action);
+        if (action.sa_handler != SIG_IGN) ::signal(number, SIG_DFL);
+      }
+      ::sigprocmask(SIG_SETMASK, &before, nullptr);
       ::dup2(file, STDOUT_FILENO);
       ::dup2(file, STDERR_FILENO);
       ::execv(program, argv.data());
       ::_exit(127);
     }
+    ::sigprocmask(SIG_SETMASK, &before, nullptr);
     ::close(file);
   }
   Child(const Child&) = delete;

@@ -38,6 +38,29 @@ double StepSeconds(const Study& study, const TrainConfig& config, const Corpus& 
   return SecondsSince(start) / static_cast<double>(steps);
 }
 
+// Seconds by which an observed step takes longer than `step`.
+double ObservationSeconds(const Study& study, TrainConfig config, const Corpus& corpus,
+                          double step) {
+  config.diagnostics.every = 1;
+  config.diagnostics.steps.clear();
+  Run run(config, corpus, ShortPlan(study, 2), study.name);
+  run.Advance();
+  const Clock::time_point start = Clock::now();
+  run.Advance();
+  return std::max(0.0, SecondsSince(start) - step);
+}
+
+// Observed steps of a run: those of the trunk once and those of every decay.
+std::int64_t Observations(const DiagnosticsConfig& diagnostics, const RunPlan& plan) {
+  std::int64_t count = 0;
+  const auto add = [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t step = first; step <= last; ++step) count += diagnostics.IsDue(step) ? 1 : 0;
+  };
+  add(0, plan.TrunkSteps());
+  for (const Branch& branch : plan.branches) add(branch.branch_step + 1, branch.total_steps);
+  return count;
+}
+
 // Seconds of all that is no step of a run with one budget.
 double BudgetSeconds(const Study& study, const TrainConfig& config, const Corpus& corpus) {
   Run run(config, corpus, ShortPlan(study, 1), study.name);
@@ -70,10 +93,17 @@ StudyForecast ForecastStudy(const Study& study, const Corpus& corpus,
                     .block_parameters = BlockParameterCount(arm.model),
                     .steps = plan.TotalSteps(),
                     .memory = EstimateMemory(config).Total()};
-    one.seconds_per_step = StepSeconds(study, config, corpus, options.seconds);
-    one.seconds_per_budget = BudgetSeconds(study, config, corpus);
+    TrainConfig unobserved = config;
+    unobserved.diagnostics = {};
+    one.seconds_per_step = StepSeconds(study, unobserved, corpus, options.seconds);
+    one.seconds_per_budget = BudgetSeconds(study, unobserved, corpus);
+    if (config.diagnostics.Asked()) {
+      one.observations = Observations(config.diagnostics, plan);
+      one.seconds_per_observation = ObservationSeconds(study, config, corpus, one.seconds_per_step);
+    }
     one.seconds = one.seconds_per_step * static_cast<double>(one.steps) +
-                  one.seconds_per_budget * static_cast<double>(plan.branches.size());
+                  one.seconds_per_budget * static_cast<double>(plan.branches.size()) +
+                  one.seconds_per_observation * static_cast<double>(one.observations);
     all.seconds += one.seconds * static_cast<double>(seeds) / all.jobs;
     all.memory = std::max(all.memory, one.memory * all.jobs);
     all.disk += seeds * BytesOfRun(Trainer(config, corpus, study.name));

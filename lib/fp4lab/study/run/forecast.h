@@ -23,7 +23,9 @@ struct ArmForecast {
   std::int64_t block_parameters = 0;  // N
   std::int64_t steps = 0;             // trunk and decays
   double seconds_per_step = 0.0;
-  double seconds_per_budget = 0.0;  // evaluations, diagnostics and saved states of one budget
+  double seconds_per_budget = 0.0;  // evaluations and saved states of one budget
+  std::int64_t observations = 0;    // of "diagnostics", on the trunk and on decays
+  double seconds_per_observation = 0.0;
   double seconds = 0.0;             // of the run
   double memory = 0.0;              // bytes on the CPU: EstimateMemory
 };
