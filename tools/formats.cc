@@ -47,6 +47,9 @@ void PrintTable() {
   for (const NamedFormat& named : kFormats) {
     const Format& f = named.format;
     const Json ends = FormatJson(named);
+    const auto codes = [&](const char* key) {
+      return Ranges(f, ends[key].get<std::vector<std::uint32_t>>());
+    };
     const auto number = [&](const char* key) {
       return ends[key].is_null() ? "-" : ShortestText(ends[key].get<float>());
     };
@@ -56,7 +59,7 @@ void PrintTable() {
     Print(kRow, std::string(named.name).c_str(), std::string(named.short_name).c_str(),
           std::to_string(f.bits).c_str(), fields.c_str(), std::to_string(f.bias).c_str(),
           number("max").c_str(), number("min_normal").c_str(), number("min_subnormal").c_str(),
-          Ranges(f, CodesWhere(f, IsInf)).c_str(), Ranges(f, CodesWhere(f, IsNan)).c_str());
+          codes("inf_codes").c_str(), codes("nan_codes").c_str());
   }
 }
 

@@ -17,7 +17,7 @@ import pathlib
 
 import numpy as np
 
-from surface import Study, apart
+from surface import Study, quantiles
 
 ARMS = ("nvfp4", "mxfp4")
 DRAWS = 4000
@@ -26,7 +26,7 @@ PLACES = (16, 32, 64)  # bytes a parameter of the predictions
 
 def settled(study):
     """The indices of the budgets behind the fall."""
-    split = apart(study)
+    split = study.apart
     together = ~(split["bf16"] | split["nvfp4"] | split["mxfp4"])
     first = len(together)
     while first > 0 and together[first - 1]:
@@ -54,10 +54,6 @@ def fit(points, arm, seeds):
     return np.linalg.lstsq(np.array(rows), np.array(logs), rcond=None)[0]
 
 
-def interval(values):
-    return [float(q) for q in np.quantile(values, [0.025, 0.975])]
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("results", nargs="+", help="folders with a results.json: two sizes at least")
@@ -81,10 +77,10 @@ def main():
             return np.exp(law[..., 0] + law[..., 1] * math.log(options.predict) + law[..., 2] * math.log(place))
 
         out["arms"][arm] = {
-            "ln_c": float(law[0]), "a": -float(law[1]), "a_interval": interval(-draws[:, 1]),
-            "b": float(law[2]), "b_interval": interval(draws[:, 2]),
+            "ln_c": float(law[0]), "a": -float(law[1]), "a_interval": quantiles(-draws[:, 1]),
+            "b": float(law[2]), "b_interval": quantiles(draws[:, 2]),
             "predictions": [{"bytes_per_parameter": place, "gap": float(gap(law, place)),
-                             "interval": interval(gap(draws, place))} for place in PLACES]}
+                             "interval": quantiles(gap(draws, place))} for place in PLACES]}
     path = pathlib.Path(options.out_dir) / "law.json"
     path.write_text(json.dumps(out, indent=1) + "\n")
 

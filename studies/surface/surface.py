@@ -67,6 +67,8 @@ class Study:
             if all((arm, seed) in runs for seed in self.seeds):
                 self.losses[arm] = np.array([[p["chunk_losses"] for p in runs[arm, seed]["points"]]
                                              for seed in self.seeds])
+        # {arm: whether its seeds are apart, a budget each}
+        self.apart = {arm: np.ptp(losses, axis=0) > APART for arm, losses in self.means().items()}
 
     def means(self, seeds=None, chunks=None):
         """{arm: seeds x budgets}, of all or of drawn seeds and chunks."""
@@ -94,14 +96,9 @@ def log_crossing(budgets, losses, level, apart):
     return brentq(lambda u: curve(u) - level, x[after - 1], x[after])
 
 
-def apart(study):
-    """{arm: whether its seeds are apart, a budget each}."""
-    return {arm: np.ptp(losses, axis=0) > APART for arm, losses in study.means().items()}
-
-
 def log_ratios(study, means, arm, base, at, form="extend"):
     """ln r of each seed at a budget; NaN where it does not stand."""
-    split = apart(study)
+    split = study.apart
     if split[arm][at] or split[base][at]:
         return np.full(len(means[arm]), math.nan)
     curve, level = (arm, base) if form == "extend" else (base, arm)
@@ -134,6 +131,11 @@ def t_interval(values, confidence=0.95):
         return None
     half = student.ppf(0.5 + confidence / 2, n - 1) * np.std(values, ddof=1) / math.sqrt(n)
     return [float(np.mean(values) - half), float(np.mean(values) + half)]
+
+
+def quantiles(values):
+    """The 95 % interval of drawn values."""
+    return [float(q) for q in np.quantile(values, [0.025, 0.975])]
 
 
 def draws(study, rng):
@@ -215,7 +217,7 @@ def bootstrap(study, out):
         drawn = np.array(wanted[id(record)])
         inside = drawn[np.isfinite(drawn)]
         if len(inside):
-            record["interval_bootstrap"] = [float(q) for q in np.quantile(inside, [0.025, 0.975])]
+            record["interval_bootstrap"] = quantiles(inside)
         if len(inside) < len(drawn):  # draws whose crossing lies beyond the budgets
             record["draws_without_crossing"] = len(drawn) - len(inside)
 

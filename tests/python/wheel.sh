@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# What the run scripts of the Python tests share: the wheel of the Python package, built on a built
-# libfp4lab.a. They set `source`, `library` and `folder` before they source this file.
+# The wheel of the Python package, built on a built libfp4lab.a, for the run scripts of its tests. They set
+# `source`, `library` and `folder` before they source this file.
 
 # A test that cannot run here: ctest reads the first word and shows "skipped".
 skip() { echo "SKIPPED: $*"; exit 0; }

@@ -9,6 +9,9 @@
 
 namespace fp4lab {
 
+namespace {
+
+// Ascending codes of a format for which `holds` is true.
 std::vector<std::uint32_t> CodesWhere(const Format& format,
                                       bool (*holds)(const Format&, std::uint32_t)) {
   std::vector<std::uint32_t> codes;
@@ -17,6 +20,8 @@ std::vector<std::uint32_t> CodesWhere(const Format& format,
   }
   return codes;
 }
+
+}  // namespace
 
 Json FormatJson(const NamedFormat& named) {
   const Format& f = named.format;

@@ -2,9 +2,6 @@
 // `fp4lab dialects --json`, the Python package.
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/formats/format.h"
 #include "fp4lab/io/json.h"
@@ -18,9 +15,5 @@ Json FormatJson(const NamedFormat& named);
 // A row of the table of dialects: formats, block, version, source, and "stages": the formula of
 // each stage as text.
 Json DialectJson(const Dialect& dialect);
-
-// Ascending codes of a format for which `holds` is true.
-std::vector<std::uint32_t> CodesWhere(const Format& format,
-                                      bool (*holds)(const Format&, std::uint32_t));
 
 }  // namespace fp4lab

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "fp4lab/base/parallel.h"
+#include "fp4lab/base/threads_scope.h"
 #include "fp4lab/study/run/run.h"
 #include "fp4lab/study/run/runner.h"
 #include "fp4lab/train/memory.h"
@@ -81,11 +82,10 @@ StudyForecast ForecastStudy(const Study& study, const Corpus& corpus,
   StudyForecast all;
   all.steps = TotalSteps(study);
   const std::size_t seeds = study.seeds.size(), runs = study.arms.size() * seeds;
-  const int threads = Threads();
   all.jobs = JobsOf(study, options.jobs, runs);
   all.threads_per_job =
-      options.threads_per_job > 0 ? options.threads_per_job : std::max(1, threads / all.jobs);
-  SetThreads(all.threads_per_job);
+      options.threads_per_job > 0 ? options.threads_per_job : std::max(1, Threads() / all.jobs);
+  const ThreadsScope scope(all.threads_per_job);
   for (const Arm& arm : study.arms) {
     const TrainConfig config = ConfigOf(study, arm, study.seeds[0]);
     const RunPlan plan = PlanOf(study, arm);
@@ -109,7 +109,6 @@ StudyForecast ForecastStudy(const Study& study, const Corpus& corpus,
     all.disk += seeds * BytesOfRun(Trainer(config, corpus, study.name));
     all.arms.push_back(std::move(one));
   }
-  SetThreads(threads);
   return all;
 }
 

@@ -26,8 +26,8 @@ struct ArmForecast {
   double seconds_per_budget = 0.0;  // evaluations and saved states of one budget
   std::int64_t observations = 0;    // of "diagnostics", on the trunk and on decays
   double seconds_per_observation = 0.0;
-  double seconds = 0.0;             // of the run
-  double memory = 0.0;              // bytes on the CPU: EstimateMemory
+  double seconds = 0.0;  // of the run
+  double memory = 0.0;   // bytes on the CPU: EstimateMemory
 };
 
 struct StudyForecast {

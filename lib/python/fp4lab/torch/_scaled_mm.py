@@ -138,35 +138,11 @@ def enable_scaled_mm_on_cpu(accumulation: str = "block") -> Iterator[None]:
         contraction_dim=(),
         use_fast_accum=False,
     ):
-        packed = (torch.float4_e2m1fn_x2, torch.float4_e2m1fn_x2)
-        if (a.dtype, b.dtype) != packed:
-            return original.call_boxed(
-                keys,
-                a,
-                b,
-                scale_a,
-                recipe_a,
-                swizzle_a,
-                scale_b,
-                recipe_b,
-                swizzle_b,
-                bias,
-                out_dtype,
-                contraction_dim,
-                use_fast_accum,
-            )
-        return _scaled_fp4_mm(
-            a,
-            b,
-            scale_a,
-            recipe_a,
-            swizzle_a,
-            scale_b,
-            recipe_b,
-            swizzle_b,
-            bias,
-            out_dtype,
-            accumulation,
+        of_operands = (a, b, scale_a, recipe_a, swizzle_a, scale_b, recipe_b, swizzle_b)
+        if (a.dtype, b.dtype) == (torch.float4_e2m1fn_x2,) * 2:
+            return _scaled_fp4_mm(*of_operands, bias, out_dtype, accumulation)
+        return original.call_boxed(
+            keys, *of_operands, bias, out_dtype, contraction_dim, use_fast_accum
         )
 
     library = torch.library.Library("aten", "IMPL")
