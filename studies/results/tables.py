@@ -218,18 +218,31 @@ def surfacegaps(studies):
 
 
 def law(studies):
-    """A row an arm: the exponents of its gap over sizes, and the gaps predicted, from law.json."""
-    fitted = json.loads((HERE / "surface/law.json").read_text())
-    for study, part in zip(studies, fitted["studies"], strict=True):
-        if part["sha256_of_results"] != study.results["sha256"]:
-            sys.exit(f"law.json is not of {study.results['name']}: run python3 studies/surface/law.py")
+    """Two rows an arm, of the law fitted to these studies, surface/law-SIZE.json: its exponents with the gaps that
+    it predicts for SIZE, and the gaps that surface-c-SIZE measured, where that study has been run."""
+    hashes = [study.results["sha256"] for study in studies]
+    for path in sorted((HERE / "surface").glob("law-*.json")):
+        fitted = json.loads(path.read_text())
+        if [part["sha256_of_results"] for part in fitted["studies"]] == hashes:
+            break
+    else:
+        sys.exit("no law of " + ", ".join(s.results["name"] for s in studies) + ": run python3 studies/surface/law.py")
+    of_size = path.stem.replace("law", "surface-c", 1)
+    measured = [Study(of_size)] if (HERE / of_size).exists() else []
     places = [p["bytes_per_parameter"] for p in fitted["arms"]["nvfp4"]["predictions"]]
-    rows = ["| arm | a | b | " + " | ".join(f"gap at {p} bytes each, nats" for p in places) + " |",
-            "|---" * (3 + len(places)) + "|"]
+    rows = ["| arm | | a | b | " + " | ".join(f"gap at {p:g} bytes each, nats" for p in places) + " |",
+            "|---" * (4 + len(places)) + "|"]
     for arm, f in fitted["arms"].items():
         cells = [f"{f[k]:.2f} [{f[k + '_interval'][0]:.2f}, {f[k + '_interval'][1]:.2f}]" for k in "ab"]
-        cells += [f"{p['gap']:.4f} [{p['interval'][0]:.4f}, {p['interval'][1]:.4f}]" for p in f["predictions"]]
-        rows.append(f"| {arm} | {' | '.join(cells)} |")
+        cells += ["{:.4f} [{:.4f}, {:.4f}]".format(p["gap"], *p["interval_three_seeds"]) for p in f["predictions"]]
+        rows.append(f"| {arm} | predicted | {' | '.join(cells)} |")
+        for study in measured:
+            gaps = [g for g in study.results["analysis"]["gaps"]
+                    if g["arm"] == arm and g["precision"] == "training"]
+            size = fitted["predicted_parameters"]
+            at = [min(gaps, key=lambda g: abs(g["tokens"] / size - p)) for p in places]
+            rows.append(f"| | measured | | | "
+                        + " | ".join("{:.4f} [{:.4f}, {:.4f}]".format(g["mean"], *g["interval_t"]) for g in at) + " |")
     return rows
 
 

@@ -2,13 +2,14 @@
 """The gap to BF16 as a law over sizes, and its prediction for a size that was not in the fit.
 
     python3 studies/surface/law.py studies/results/surface-c-0.3m studies/results/surface-c-1.2m \
-        --predict 4718592 --out-dir studies/results/surface
+        --predict 4718592 --places 16 32 64 --out studies/results/surface/law-4.7m.json
 
 fits gap = c N^-a (D/N)^b for NVFP4 and for MXFP4 by least squares on ln gap over seeds and budgets, N in block
-parameters, D in bytes, and writes OUT_DIR/law.json, from which studies/results/tables.py makes the table of
-README.md. Only budgets behind the fall of every seed of both arms and of BF16 are taken: the last ones of a study,
+parameters, D in bytes, and writes the law with its predictions, from which studies/results/tables.py makes the
+tables of README.md. Only budgets behind the fall of every seed of both arms and of BF16 are taken: the last ones of a study,
 from the first budget on after which all seeds stay together (surface.py, APART). Intervals: quantiles of a bootstrap
-over seeds, drawn in each study on its own; a prediction's interval is that of the mean over seeds. Needs NumPy.
+over seeds, drawn in each study on its own. A prediction has two: of the law, and of the mean over three new seeds,
+which scatter about the law as the fitted ones do. Needs NumPy.
 """
 import argparse
 import json
@@ -21,7 +22,7 @@ from surface import Study, quantiles
 
 ARMS = ("nvfp4", "mxfp4")
 DRAWS = 4000
-PLACES = (16, 32, 64)  # bytes a parameter of the predictions
+NEW_SEEDS = 3  # of the predicted study
 
 
 def settled(study):
@@ -54,11 +55,22 @@ def fit(points, arm, seeds):
     return np.linalg.lstsq(np.array(rows), np.array(logs), rcond=None)[0]
 
 
+def seed_effects(points, arm, law):
+    """Of each seed of each study, its gap over the law's, less 1: the mean over budgets."""
+    effects = []
+    for parameters, values, places in points:
+        if len(places):
+            expected = np.exp(law[0] + law[1] * math.log(parameters) + law[2] * np.log(places))
+            effects.extend((values[arm] / expected).mean(1) - 1)
+    return np.array(effects)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("results", nargs="+", help="folders with a results.json: two sizes at least")
     parser.add_argument("--predict", type=int, required=True, help="block parameters")
-    parser.add_argument("--out-dir", required=True)
+    parser.add_argument("--places", type=float, nargs="+", required=True, help="bytes a parameter to predict at")
+    parser.add_argument("--out", required=True, help="the file to write")
     options = parser.parse_args()
     studies = sorted((Study(r) for r in options.results), key=lambda s: s.parameters)
     points = [(s.parameters, *gaps(s)) for s in studies]
@@ -76,13 +88,16 @@ def main():
         def gap(law, place):
             return np.exp(law[..., 0] + law[..., 1] * math.log(options.predict) + law[..., 2] * math.log(place))
 
+        effects = seed_effects(points, arm, law)
+        noise = 1 + effects[np.random.default_rng(20262).integers(0, len(effects), (len(draws), NEW_SEEDS))].mean(1)
         out["arms"][arm] = {
             "ln_c": float(law[0]), "a": -float(law[1]), "a_interval": quantiles(-draws[:, 1]),
             "b": float(law[2]), "b_interval": quantiles(draws[:, 2]),
             "predictions": [{"bytes_per_parameter": place, "gap": float(gap(law, place)),
-                             "interval": quantiles(gap(draws, place))} for place in PLACES]}
-    path = pathlib.Path(options.out_dir) / "law.json"
-    path.write_text(json.dumps(out, indent=1) + "\n")
+                             "interval": quantiles(gap(draws, place)),
+                             "interval_three_seeds": quantiles(gap(draws, place) * noise)}
+                            for place in options.places]}
+    pathlib.Path(options.out).write_text(json.dumps(out, indent=1) + "\n")
 
 
 if __name__ == "__main__":
