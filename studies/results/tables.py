@@ -238,7 +238,7 @@ def law(studies):
         rows.append(f"| {arm} | predicted | {' | '.join(cells)} |")
         for study in measured:
             gaps = [g for g in study.results["analysis"]["gaps"]
-                    if g["arm"] == arm and g["precision"] == "training"]
+                    if g["arm"] == arm and g["reference"] == "bf16" and g["precision"] == "training"]
             size = fitted["predicted_parameters"]
             at = [min(gaps, key=lambda g: abs(g["tokens"] / size - p)) for p in places]
             rows.append(f"| | measured | | | "
