@@ -69,23 +69,16 @@ def ratio_text(ratio):
 
 
 def overview(studies):
-    """A row a study: at each budget the extend form, or the shrink form where that is identified
-    alone."""
-    rows = ["| block parameters | tokens each | ratio | gaps of NVFP4, MXFP4 to BF16 |",
-            "|---|---|---|---|"]
+    """A row a study: the ratio at the three largest budgets where the extend form is identified without
+    extrapolation, and the gaps at the largest budget."""
+    rows = ["| block parameters | tokens each | tokens of MXFP4 / NVFP4, equal loss "
+            "| NVFP4 above BF16, nats | MXFP4 above BF16 |", "|---|---|---|---|---|"]
     for study in studies:
-        each, ratios = [], []
-        for tokens in study.analysis["budgets"]:
-            forms = [study.ratio(tokens, "crossing", form) for form in ("extend", "shrink")]
-            shown = next((r for r in forms if r["identified"]), None)
-            if shown:
-                each.append(per_parameter(shown))
-                text = ratio_text(shown)
-                if shown["form"] == "shrink":
-                    text = text.replace("]", "] *s*", 1)
-                ratios.append(text.replace(" ", "&nbsp;"))
-        rows.append(f"| {study.size()} | {'<br>'.join(each)} | {'<br>'.join(ratios)} "
-                    f"| {study.gap('nvfp4')}, {study.gap('mxfp4')} |")
+        found = [study.ratio(tokens, "crossing", "extend") for tokens in study.analysis["budgets"]]
+        shown = [r for r in found if r["identified"] and not r["extrapolated"]][-3:]
+        ratios = [ratio_text(r).replace(" ", "&nbsp;") for r in shown]
+        rows.append(f"| {study.size()} | {'<br>'.join(map(per_parameter, shown))} | {'<br>'.join(ratios)} "
+                    f"| {gap_text(study, 'nvfp4')} | {gap_text(study, 'mxfp4')} |")
     return rows
 
 
@@ -184,7 +177,8 @@ def analyzed(studies):
 
 
 def place(study, part, row):
-    return f"| {study.size()} | {part['text']} | {part['sequence']} | {row['bytes_per_parameter']:.0f} |"
+    each = row["bytes_per_parameter"]
+    return f"| {study.size()} | {part['text']} | {part['sequence']} | {each:.{0 if each >= 10 else 1}f} |"
 
 
 def surface(studies):
@@ -226,7 +220,8 @@ def law(studies):
         if [part["sha256_of_results"] for part in fitted["studies"]] == hashes:
             break
     else:
-        sys.exit("no law of " + ", ".join(s.results["name"] for s in studies) + ": run python3 studies/surface/law.py")
+        names = ", ".join(study.results["name"] for study in studies)
+        sys.exit(f"no law of {names}: run python3 studies/surface/law.py")
     of_size = path.stem.replace("law", "surface-c", 1)
     measured = [Study(of_size)] if (HERE / of_size).exists() else []
     places = [p["bytes_per_parameter"] for p in fitted["arms"]["nvfp4"]["predictions"]]

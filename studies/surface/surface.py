@@ -40,6 +40,7 @@ CORNERS = {  # (E8M0, blocks of 32, square tiles of weights): arm
 }
 DRAWS = 1000
 APART = 0.06
+PUBLISHED = (125, 1.36)  # tokens a parameter and token ratio in extend form, arXiv 2509.25149, figure 6
 
 
 class Study:
@@ -229,8 +230,11 @@ def label(analyzed):
 
 def bytes_axis(axes):
     axes.set_xscale("log", base=2)
-    axes.set_xlim(20, 290)
-    axes.set_xticks([32, 64, 128, 256], ["32", "64", "128", "256"])
+    low, high = axes.get_xlim()
+    ticks = [t for t in (0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256) if low <= t <= high]
+    if len(ticks) > 6:
+        ticks = ticks[::-2][::-1]
+    axes.set_xticks(ticks, [f"{t:g}" for t in ticks])
     axes.set_xlabel("bytes a block parameter")
 
 
@@ -279,6 +283,8 @@ def plot_ratios(studies, colors, plt, out):
                       markerfacecolor=face, label=name)
             axes.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
             name = None
+    axes.plot(*PUBLISHED, "*", color="#ff725c", markersize=11,
+              label="8B, published (one run a point; BPE tokens)")
     axes.axhline(1, color="0.6", linewidth=0.8)
     axes.set_yscale("log")
     axes.set_yticks([1, 1.25, 1.5, 2, 2.5, 3], ["1", "1.25", "1.5", "2", "2.5", "3"])
@@ -298,7 +304,10 @@ def plot_gaps(studies, colors, plt, out):
             e = [[r[arm]["mean"] - r[arm]["interval_t"][0] if r else math.nan for r in rows]] * 2
             axes.errorbar(x, y, e, fmt="o-" if arm == "nvfp4" else "o--", color=color, markerfacecolor=face,
                           capsize=2, linewidth=1, label=f"{label(s)}: {arm}")
-    axes.set_ylim(bottom=0)
+    axes.set_yscale("log", nonpositive="clip")
+    axes.set_ylim(0.004, 0.3)
+    axes.set_yticks([0.005, 0.01, 0.02, 0.05, 0.1, 0.2], ["0.005", "0.01", "0.02", "0.05", "0.1", "0.2"])
+    axes.minorticks_off()
     axes.set_ylabel("loss above BF16's, nats a byte")
     finish(figure, axes, out / "gaps.svg", loc="upper center", bbox_to_anchor=(0.5, -0.16), ncol=2)
 
