@@ -1,15 +1,19 @@
 #include "fp4lab/base/memory_order.h"
 
+#include "fp4lab/base/parallel.h"
+
 namespace fp4lab {
 
-Matrix<float> CopyUnlessUnitStride(MatrixView<const float> x) {
-  Matrix<float> copy;
-  if (HasUnitRows(x) || HasUnitColumns(x)) return copy;
-  copy = Matrix<float>(x.rows, x.cols);
-  for (std::size_t r = 0; r < x.rows; ++r) {
+Matrix<float> RowMajorCopy(MatrixView<const float> x) {
+  Matrix<float> copy(x.rows, x.cols);
+  ParallelFor(x.rows, [&](std::size_t r) {
     for (std::size_t c = 0; c < x.cols; ++c) copy(r, c) = x(r, c);
-  }
+  });
   return copy;
+}
+
+Matrix<float> CopyUnlessUnitStride(MatrixView<const float> x) {
+  return HasUnitRows(x) || HasUnitColumns(x) ? Matrix<float>() : RowMajorCopy(x);
 }
 
 void RunInMemoryOrder(

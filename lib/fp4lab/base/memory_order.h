@@ -13,6 +13,9 @@ constexpr bool HasUnitColumns(MatrixView<const float> x) {
   return x.row_stride == 1 || x.rows <= 1;
 }
 
+// A row-major copy of x.
+Matrix<float> RowMajorCopy(MatrixView<const float> x);
+
 // A row-major copy of x if x has unit stride in neither direction, else an empty matrix.
 Matrix<float> CopyUnlessUnitStride(MatrixView<const float> x);
 

@@ -124,16 +124,6 @@ namespace {
 
 HWY_EXPORT(IntegersOfUnits);
 
-// A row-major copy of x (of x.Transposed() if `turned`).
-Matrix<float> Copy(MatrixView<const float> x, bool turned) {
-  const MatrixView<const float> from = turned ? x.Transposed() : x;
-  Matrix<float> copy(from.rows, from.cols);
-  for (std::size_t r = 0; r < from.rows; ++r) {
-    for (std::size_t c = 0; c < from.cols; ++c) copy(r, c) = from(r, c);
-  }
-  return copy;
-}
-
 // Views x and out as one long row if none of the matrices has gaps.
 void AsOneRow(const Dialect& dialect, MatrixView<const float>* x, Fp4Integers* out) {
   const MatrixView<const float> row = fp4lab::AsOneRow(*x, dialect);
@@ -152,8 +142,9 @@ bool QuantizeToFp4Integers(MatrixView<const float> x, const QuantizeOptions& opt
   if (x.size() == 0) return true;
   const bool turned = !(out.codes.col_stride == 1 || out.codes.cols <= 1);
   const bool as_out = turned ? HasUnitColumns(x) : HasUnitRows(x);
-  const Matrix<float> copy = as_out ? Matrix<float>() : Copy(x, turned);
-  MatrixView<const float> from = !as_out ? copy.View() : turned ? x.Transposed() : x;
+  MatrixView<const float> from = turned ? x.Transposed() : x;
+  const Matrix<float> copy = as_out ? Matrix<float>() : RowMajorCopy(from);
+  if (!as_out) from = copy.View();
   Fp4Integers to = turned ? Fp4Integers{out.codes.Transposed(), out.scales.Transposed()} : out;
   if (!turned) AsOneRow(options.dialect, &from, &to);
   const QuantizePlan plan = MakePlan(from.rows, from.cols, turned, options, stage);

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "fp4lab/base/error.h"
-#include "fp4lab/base/parallel.h"
+#include "fp4lab/base/memory_order.h"
 #include "fp4lab/nn/linear_operand.h"
 #include "fp4lab/nn/round_bf16.h"
 #include "fp4lab/quantize/blocks.h"
@@ -26,10 +26,7 @@ MmaOperand OperandOf(const Dialect& d, const Quantized& q) {
 }
 
 Product Prepare(const LinearCall& call, const AccumulatedOperand& from) {
-  Matrix<float> x(from.x.rows, from.x.cols);
-  ParallelFor(x.rows, [&](std::size_t r) {  // dgrad and wgrad read transposed tensors
-    for (std::size_t c = 0; c < x.cols; ++c) x(r, c) = from.x(r, c);
-  });
+  Matrix<float> x = RowMajorCopy(from.x);  // dgrad and wgrad read transposed tensors
   RoundBf16(x.View(), x.View());
   if (from.recipe.hadamard != 0) {
     RandomHadamard(x.View(), TransformOf(from.recipe, call), x.View());

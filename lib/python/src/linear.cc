@@ -6,6 +6,7 @@
 
 #include "arrays.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/memory_order.h"
 #include "fp4lab/base/threads_scope.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/nn/delayed_scaling.h"
@@ -23,10 +24,7 @@ class RowMajor {
  public:
   explicit RowMajor(const AnyMatrix& array) : input_(array), view_(input_.view()) {
     if (view_.col_stride == 1) return;
-    copy_ = Matrix<float>(view_.rows, view_.cols);
-    for (std::size_t r = 0; r < view_.rows; ++r) {
-      for (std::size_t c = 0; c < view_.cols; ++c) copy_.View()(r, c) = view_(r, c);
-    }
+    copy_ = RowMajorCopy(view_);
     view_ = std::as_const(copy_).View();
   }
   RowMajor(const RowMajor&) = delete;

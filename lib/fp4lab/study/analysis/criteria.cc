@@ -96,7 +96,7 @@ void CheckCriteria(const Json& criteria, const std::vector<std::string>& arms,
 std::vector<CriterionResult> EvaluateCriteria(const Results& results, const Analysis& analysis) {
   const Json& criteria = results.question.criteria;
   CheckCriteria(criteria, results.arms, "results.json#/study/analysis/criteria");
-  const Context context{results, analysis};
+  const Context context{results, analysis, LossesOf(results, Precision::kTraining)};
   std::vector<CriterionResult> verdicts;
   for (const Json& json : criteria) {
     const Criterion criterion = ReadCriterion(json, "criteria");

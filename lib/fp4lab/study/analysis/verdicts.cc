@@ -106,7 +106,7 @@ double MeanOf(const ArmLoss& loss) { return loss.diverged > 0 ? INFINITY : loss.
 // paired difference lies above 0, fails where one lies below 0, and is not identified where seeds
 // cannot tell the pair apart. A pair with diverged runs is judged by the means, as in `part`.
 Part Resolved(const Context& c, const Criterion& criterion, std::int64_t tokens, Part part) {
-  const LossCube cube = LossesOf(c.results, Precision::kTraining);
+  const LossCube& cube = c.losses;
   const std::size_t k = IndexOfBudget(c, tokens);
   bool failed = false, open = false;
   std::string differences;
@@ -173,7 +173,7 @@ CriterionResult MeanOrder(const Context& c, const Criterion& criterion) {
 }
 
 CriterionResult SeedOrder(const Context& c, const Criterion& criterion) {
-  const LossCube cube = LossesOf(c.results, Precision::kTraining);
+  const LossCube& cube = c.losses;
   std::vector<Part> parts;
   for (const std::int64_t tokens : Budgets(c, criterion)) {
     const std::size_t k = IndexOfBudget(c, tokens);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fp4lab/study/analysis/analysis.h"
+#include "fp4lab/study/analysis/loss_cube.h"
 #include "fp4lab/study/analysis/results_file.h"
 
 namespace fp4lab::study {
@@ -23,6 +24,7 @@ struct Criterion {
 struct Context {
   const Results& results;
   const Analysis& analysis;
+  LossCube losses;  // of the runs, in the precision of training
 };
 
 CriterionResult MeanOrder(const Context& context, const Criterion& criterion);
