@@ -9,7 +9,8 @@ parameters, D in bytes, and writes the law with its predictions, from which stud
 tables of README.md. Only budgets behind the fall of every seed of both arms and of BF16 are taken: the last ones of a study,
 from the first budget on after which all seeds stay together (surface.py, APART). Intervals: quantiles of a bootstrap
 over seeds, drawn in each study on its own. A prediction has two: of the law, and of the mean over three new seeds,
-which scatter about the law as the fitted ones do. Needs NumPy.
+which scatter about the law as the fitted ones do. With --measured RESULTS, of a study of the predicted size, a
+figure is drawn beside OUT: gaps against size, predicted and measured. Needs NumPy and Matplotlib.
 """
 import argparse
 import json
@@ -18,7 +19,7 @@ import pathlib
 
 import numpy as np
 
-from surface import Study, quantiles
+from surface import Study, quantiles, t_interval
 
 ARMS = ("nvfp4", "mxfp4")
 DRAWS = 4000
@@ -65,12 +66,53 @@ def seed_effects(points, arm, law):
     return np.array(effects)
 
 
+def plot(studies, out, measured, path):
+    """The gaps of each size at its largest budget, and those predicted for the measured study."""
+    import matplotlib
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "fp4lab"  # the same file from the same numbers
+    matplotlib.rcParams["svg.fonttype"] = "none"
+    import matplotlib.pyplot as plt
+    figure, axes = plt.subplots(figsize=(6.4, 4.2))
+    every = [*studies, measured]
+    sizes = np.array([s.parameters for s in every], float)
+    places = np.array([s.budgets[-1] for s in every]) / sizes
+    for arm, color, aside in (("nvfp4", "#4269d0", 0.97), ("mxfp4", "#efb118", 1.03)):
+        law, name = out["arms"][arm], arm.upper()
+        axes.plot(sizes, np.exp(law["ln_c"]) * sizes ** -law["a"] * places ** law["b"], ":", color=color,
+                  linewidth=1, label=f"{name}, law")
+        for study in every:
+            means = study.means()
+            values = (means[arm] - means["bf16"])[:, -1]
+            mean, (low, high) = values.mean(), t_interval(values)
+            axes.errorbar(study.parameters * aside, mean, [[mean - low], [high - mean]], fmt="o",
+                          color="#ff725c" if study is measured else color,
+                          markeredgecolor=color, ecolor=color, capsize=2,
+                          label=None if study is not studies[0] else f"{name}, fitted")
+        low, high = law["predictions"][-1]["interval_three_seeds"]
+        axes.fill_between([measured.parameters * 0.85, measured.parameters * 1.18], low, high, color=color, alpha=0.25,
+                          linewidth=0, label=f"{name}, predicted interval")
+    axes.plot([], [], "o", color="#ff725c", label="measured after the prediction")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xticks(sizes, [f"{n / 1e6:.1f}M" for n in sizes])
+    axes.set_yticks([0.005, 0.01, 0.02, 0.05, 0.1, 0.2], ["0.005", "0.01", "0.02", "0.05", "0.1", "0.2"])
+    axes.minorticks_off()
+    axes.set_xlabel("block parameters")
+    axes.set_ylabel("loss above BF16's at the largest budget, nats a byte")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=9, loc="lower left")
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("results", nargs="+", help="folders with a results.json: two sizes at least")
     parser.add_argument("--predict", type=int, required=True, help="block parameters")
     parser.add_argument("--places", type=float, nargs="+", required=True, help="bytes a parameter to predict at")
     parser.add_argument("--out", required=True, help="the file to write")
+    parser.add_argument("--measured", help="folder with the results.json of the predicted size")
     options = parser.parse_args()
     studies = sorted((Study(r) for r in options.results), key=lambda s: s.parameters)
     points = [(s.parameters, *gaps(s)) for s in studies]
@@ -97,7 +139,13 @@ def main():
                              "interval": quantiles(gap(draws, place)),
                              "interval_three_seeds": quantiles(gap(draws, place) * noise)}
                             for place in options.places]}
-    pathlib.Path(options.out).write_text(json.dumps(out, indent=1) + "\n")
+    path = pathlib.Path(options.out)
+    path.write_text(json.dumps(out, indent=1) + "\n")
+    if options.measured:
+        measured = Study(options.measured)
+        if measured.parameters != options.predict:
+            parser.error(f"--measured has {measured.parameters} block parameters, --predict says {options.predict}")
+        plot(studies, out, measured, path.with_suffix(".svg"))
 
 
 if __name__ == "__main__":
