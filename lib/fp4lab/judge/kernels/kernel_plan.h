@@ -11,7 +11,7 @@
 
 namespace fp4lab {
 
-// The matrix that is quantized.
+// The steps of a kernel between its input in memory and the matrix that it quantizes.
 struct InputPlan {
   bool transposed = false;               // x^T
   int shift = 0;                         // memory element i is read for element i - shift

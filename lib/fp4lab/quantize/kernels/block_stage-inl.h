@@ -48,7 +48,7 @@ HWY_INLINE void FindScalesBefore(const Dialect& dialect, const TensorScale& tens
   });
 }
 
-// Formula<kEncoding>::Encoded.
+// The numbers that a vector of scales encodes, as Formula<kEncoding>::Encoded has them for one.
 template <ScaleEncoding kEncoding>
 HWY_INLINE VF EncodedLanes(VF t) {
   const DF d;
