@@ -28,41 +28,57 @@ std::string RatioText(double ratio, double low, double high) {
   return Print("%.2f", ratio) + " [" + Print("%.2f", low) + ", " + Print("%.2f", high) + "]";
 }
 
-// The token ratio of MXFP4 to NVFP4 at budget number `budget`, beyond the largest budget: MXFP4's
-// loss continues at the slope of its last two budgets until it is NVFP4's at `budget`. Geometric
-// mean and t interval of three seeds.
-std::string ExtendedRatio(const Json& results, std::size_t budget) {
-  const std::vector<double> tokens = results["analysis"]["budgets"];
-  const std::size_t last = tokens.size() - 1;
-  std::vector<std::vector<double>> mxfp4, nvfp4;  // losses by seed and budget
-  for (const Json& run : results["runs"]) {
-    if (run["arm"] != "mxfp4" && run["arm"] != "nvfp4") continue;
-    auto& curves = run["arm"] == "mxfp4" ? mxfp4 : nvfp4;
-    curves.emplace_back();
-    for (const Json& point : run["points"]) curves.back().push_back(point["validation_loss"]);
-  }
-  REQUIRE(mxfp4.size() == 3);
-  REQUIRE(nvfp4.size() == 3);
-  double mean = 0, squares = 0;
-  std::vector<double> logs;
-  for (std::size_t seed = 0; seed < 3; ++seed) {
-    const std::vector<double>& loss = mxfp4[seed];
-    const double slope = (loss[last] - loss[last - 1]) / std::log(tokens[last] / tokens[last - 1]);
-    logs.push_back(std::log(tokens[last] / tokens[budget]) +
-                   (nvfp4[seed][budget] - loss[last]) / slope);
-    mean += logs.back() / 3;
-  }
-  for (const double log : logs) squares += (log - mean) * (log - mean);
-  const double half = 4.302653 * std::sqrt(squares / 2 / 3);  // t of two degrees of freedom
-  return RatioText(std::exp(mean), std::exp(mean - half), std::exp(mean + half));
+// "0.0121 [0.0100, 0.0146]"
+std::string GapText(const Json& gap, const Json& interval) {
+  return Print("%.4f", gap) + " [" + Print("%.4f", interval[0]) + ", " +
+         Print("%.4f", interval[1]) + "]";
 }
 
-TEST_CASE("What README.md says of the extend form beyond the budgets follows from the results",
-          "[study]") {
+// The mean gap of an arm to BF16 at the largest budget of a study.
+double LastGap(const Json& results, const std::string& arm) {
+  const Json& analysis = results["analysis"];
+  for (const Json& gap : analysis["gaps"]) {
+    if (gap["arm"] == arm && gap["reference"] == "bf16" && gap["precision"] == "training" &&
+        gap["tokens"] == analysis["budgets"].back()) {
+      return gap["mean"];
+    }
+  }
+  FAIL("no gap of " << arm);
+  return NAN;
+}
+
+TEST_CASE("What README.md says of the law's prediction follows from the results", "[study]") {
   const std::string page = ReadFile(SourceDirectory() / "README.md");
-  const std::string text = ExtendedRatio(ResultsOf("token-gap-h200-1m"), 3);
-  CAPTURE(text);
-  CHECK(page.find("1.2M at 102 reads " + text) != page.npos);
+  const Json law =
+      ReadJsonFile(SourceDirectory() / "studies" / "results" / "surface" / "law-25m.json");
+  const Json measured = ResultsOf("surface-c-25m");
+  std::string predicted, found;
+  for (const char* arm : {"nvfp4", "mxfp4"}) {
+    const Json& last = law["arms"][arm]["predictions"].back();
+    if (!predicted.empty()) predicted += " and ", found += " and ";
+    predicted += GapText(last["gap"], last["interval_three_seeds"]);
+    found += Print("%.4f", LastGap(measured, arm));
+  }
+  CAPTURE(predicted, found);
+  CHECK(page.find(predicted) != page.npos);
+  CHECK(page.find(found + " came out") != page.npos);
+}
+
+TEST_CASE("What README.md says of the ratio's growth follows from the results", "[study]") {
+  const std::string page = ReadFile(SourceDirectory() / "README.md");
+  const Json results = ResultsOf("surface-c-1.2m");
+  for (const Json& criterion : results["analysis"]["criteria"]) {
+    if (criterion["kind"] != "token_ratio_grows") continue;
+    const std::string numbers = criterion["numbers"];
+    std::smatch m;  // of the first budget: "a factor of 1.324 [1.094, 1.604]"
+    REQUIRE(std::regex_search(numbers, m,
+                              std::regex(R"(a factor of ([0-9.]+) \[([0-9.]+), ([0-9.]+)\])")));
+    const std::string text = RatioText(std::stod(m[1]), std::stod(m[2]), std::stod(m[3]));
+    CAPTURE(text);
+    CHECK(page.find("by a factor of " + text) != page.npos);
+    return;
+  }
+  FAIL("no criterion of growth");
 }
 
 TEST_CASE("The speeds in README.md stand in tests/bench/README.md", "[bench]") {
