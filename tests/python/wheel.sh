@@ -25,13 +25,39 @@ need_build_parts() {
   [ -e "$headers/Python.h" ] || skip "$1 has no headers: install python3-dev"
 }
 
-# make_tools PYTHON: the environment `tools`, which stays for the next run, with what builds the wheel.
+# make_tools PYTHON: the environment `tools`, which stays for the next run of the same interpreter, with what
+# builds the wheel.
 make_tools() {
-  if "$folder/tools/bin/python" -c 'import nanobind, scikit_build_core' 2>/dev/null; then return; fi
+  if "$folder/tools/bin/python" -c 'import nanobind, scikit_build_core' 2>/dev/null &&
+    [ "$("$folder/tools/bin/python" -VV)" = "$("$1" -VV)" ]; then return; fi
   quietly "$1" -m venv --clear "$folder/tools"
   pip tools download -q --no-deps -d "$folder/tools" nanobind >/dev/null 2>&1 ||
     skip "pip reaches no package index"
   quietly pip tools install -q nanobind scikit-build-core
+}
+
+# find_python MINOR NAMES...: the first of NAMES, or of pyenv's versions, that is Python 3.MINOR or newer. A
+# shim of pyenv may stand on PATH for a version that is not chosen: what counts is that it runs.
+find_python() {
+  local name version
+  for name in "${@:2}"; do
+    if is_python "$name" 3 "$1"; then echo "$name"; return; fi
+  done
+  for version in $(pyenv versions --bare 2>/dev/null); do
+    name=$(pyenv prefix "$version" 2>/dev/null)/bin/python3
+    if is_python "$name" 3 "$1"; then echo "$name"; return; fi
+  done
+}
+
+# prepare MINOR NAMES...: makes `folder`, sets `python` to FP4LAB_PYTHON_INTERPRETER or what find_python finds,
+# and makes its environment `tools`; skips the test where one of these is not to be had.
+prepare() {
+  python=${FP4LAB_PYTHON_INTERPRETER:-$(find_python "$@")}
+  [ -n "$python" ] || skip "no Python 3.$1 or newer here: name one in FP4LAB_PYTHON_INTERPRETER"
+  is_python "$python" 3 "$1" || skip "$python is no Python 3.$1 or newer"
+  need_build_parts "$python"
+  mkdir -p "$folder"
+  make_tools "$python"
 }
 
 # make_wheel SETTINGS...: $folder/wheel/*.whl; SETTINGS go to CMake (NAME=VALUE).
