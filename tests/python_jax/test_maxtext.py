@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import runpy
 
 import maxtext_run
 import pytest
@@ -48,6 +49,15 @@ def test_quantization_costs_loss_but_trains(runs):
 def test_losses_do_not_depend_on_threads(runs, tmp_path):
     records, _ = maxtext_run.run(tmp_path, "te_nvfp4", threads=1)
     assert _losses(records) == _losses(runs["te_nvfp4"][0])
+
+
+def test_the_example_trains_the_same_model(runs, tmp_path, monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "")  # one device
+    example = runpy.run_path(str(STORED.parents[2] / "notebooks/maxtext_cpu.py"))
+    losses, calls = example["train"]("te_nvfp4", tmp_path)
+    assert losses == _losses(runs["te_nvfp4"][0])
+    counted = {call: int(count) for _, count, call in (line.split(maxsplit=2) for line in calls)}
+    assert counted == runs["te_nvfp4"][1]
 
 
 def test_losses_equal_the_stored_ones(runs):
