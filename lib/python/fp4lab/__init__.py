@@ -10,35 +10,47 @@ np.float32(1.0)
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _core
 from ._core import Error
-from ._judge import Case, Identification, Report, Reproducer, Verdict, cases, explain, identify, verify
-from ._products import ProductVerdict, scaled_mm, verify_mm
-from ._qtensor import QTensor
-from ._quantize import (
-    TE_SIGN_MASK,
-    amax,
-    decode,
-    encode,
-    qdq,
-    quantize,
-    replay,
-    rht,
-    te_words,
-)
-from ._tables import (
-    Accumulation,
-    Dialect,
-    Format,
-    Recipe,
-    accumulations,
-    dialect,
-    dialects,
-    formats,
-    recipes,
-)
+
+if TYPE_CHECKING:
+    from ._judge import (
+        Case,
+        Identification,
+        Report,
+        Reproducer,
+        Verdict,
+        cases,
+        explain,
+        identify,
+        verify,
+    )
+    from ._products import ProductVerdict, scaled_mm, verify_mm
+    from ._qtensor import QTensor
+    from ._quantize import (
+        TE_SIGN_MASK,
+        amax,
+        decode,
+        encode,
+        qdq,
+        quantize,
+        replay,
+        rht,
+        te_words,
+    )
+    from ._tables import (
+        Accumulation,
+        Dialect,
+        Format,
+        Recipe,
+        accumulations,
+        dialect,
+        dialects,
+        formats,
+        recipes,
+    )
 
 __version__: str = _core.version
 
@@ -50,6 +62,9 @@ __all__ = [
 ]  # fmt: skip
 
 _MODULES = ("check", "study", "testing")
+# The modules that define the names of __all__. They are imported at the first use of a name, the ones without numpy
+# before the others: numpy takes most of the time of an import, and pytest imports this package in every run.
+_HOMES = ("_tables", "_quantize", "_qtensor", "_judge", "_products")
 
 
 def check_dialects(names: Any = (), **options: Any) -> Any:
@@ -62,4 +77,13 @@ def check_dialects(names: Any = (), **options: Any) -> Any:
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"fp4lab.{name}")
+    if name in __all__:
+        for home in _HOMES:
+            module = importlib.import_module(f"fp4lab.{home}")
+            if hasattr(module, name):
+                return globals().setdefault(name, getattr(module, name))
     raise AttributeError(f"module 'fp4lab' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_MODULES})
