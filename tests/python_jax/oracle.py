@@ -105,6 +105,20 @@ def rht_column_bits(rows, cols, seed, offset):
     return _bits(philox(offset + r % 64 // 16, subsequence, seed))
 
 
+def square_bits(rows, cols, seed, offset):
+    """Random bytes of both outputs of the 2D kernel: in each stage of 32 rows, columns are drawn before rows."""
+    r, c = np.meshgrid(np.arange(rows), np.arange(0, cols, 16), indexing="ij")
+    tile = r // 128 * -(-cols // 128) + c // 128
+    thread = r % 16 * 8 + c % 128 // 16
+    words = philox(offset + r % 128 // 32 * 4 + 2 + r % 32 // 16, 128 * tile + thread, seed)
+    late = (thread % 32 >= 16)[..., None]
+    row_bits = _bits(np.where(late, words[..., [2, 3, 0, 1]], words))
+    c, r = np.meshgrid(np.arange(cols), np.arange(0, rows, 16), indexing="ij")
+    tile = r // 128 * -(-cols // 128) + c // 128
+    words = philox(offset + r % 128 // 32 * 4 + r % 32 // 16, 128 * tile + c % 128, seed)
+    return row_bits, _bits(words)
+
+
 def unpack(codes):
     return np.stack([codes & 15, codes >> 4], -1).reshape(*codes.shape[:-1], -1)
 

@@ -39,6 +39,20 @@ def test_quantize_equals_the_oracle(dialect):
         assert np.array_equal(got, scales)
 
 
+def test_square_blocks_round_stochastically_with_the_words_of_the_2d_kernel():
+    """Transformer Engine's kernel takes them so, though none of its recipes does."""
+    x = _normal(3, 160, 192)
+    state = jnp.asarray([7, 1, 0xFFFFFFFE, 0], jnp.uint32)
+    rows, columns = fj.quantize(x, "nvfp4.te.2d", both=True, rng_state=state)
+    f = np.asarray(x, np.float32)
+    bits = oracle.square_bits(160, 192, 7 | 1 << 32, 0xFFFFFFFE)
+    for q, lines, bits in zip((rows, columns), (f, np.ascontiguousarray(f.T)), bits):
+        codes, scales = oracle.quantize(lines, np.abs(f).max(), square=True, bits=bits)
+        assert np.array_equal(_codes(q), _values(codes))
+        got = np.asarray(q.scale_inv)[: scales.shape[0], : scales.shape[1]].view(np.uint8)
+        assert np.array_equal(got, scales)
+
+
 def test_rht_equals_the_oracle():
     x = _normal(1, 32, 64)
     assert np.array_equal(np.asarray(fj.rht(x), np.float32), oracle.rht(np.asarray(x, np.float32)))
@@ -92,6 +106,8 @@ def test_bad_arguments_are_refused():
         fj.quantize(_normal(0, 17, 16))
     with pytest.raises(ValueError, match=r"the last axis must be a multiple of 16, not \(16, 17\)"):
         fj.rht(_normal(0, 16, 17))
+    with pytest.raises(ValueError, match="blocks of 16x16 take no transform"):
+        fj.quantize(_normal(0, 16, 16), "nvfp4.te.2d", rht=True)
     with pytest.raises(ValueError, match="dialect 'mxfp4' is none of"):
         fj.quantize(_normal(0, 16, 16), "mxfp4")
 

@@ -92,6 +92,7 @@ std::vector<TeQuantization> Calls() {
   std::vector<TeQuantization> calls;
   calls.push_back({});
   calls.push_back({.square = true});
+  calls.push_back({.square = true, .stochastic = true, .seed = 9, .offset = 0x1FFFFFFFF});
   calls.push_back({.hadamard = true, .sign_mask = kTeSignMask16});
   calls.push_back({.stochastic = true, .seed = 0x123456789ABCDEF0, .offset = 0xFFFFFFFFFFFFFFFE});
   calls.push_back({.hadamard = true,
@@ -145,6 +146,26 @@ TEST_CASE("Binary32 input takes the generic kernel's words", "[te][differential]
     CHECK(TeLaunchOf(x, call, false).kernel == TeKernel::kGeneric);
     CheckAll(x, call);
   }
+}
+
+TEST_CASE("The launch of an output is that of Transformer Engine's dispatch", "[te]") {
+  std::uint8_t codes = 0;
+  const TeOutput made{.codes = &codes}, none{};
+  const std::uint16_t bits = 0;
+  const auto kernel = [&](std::size_t rows, bool square, bool rowwise, bool columnwise) {
+    const TeMatrix x{.bf16 = &bits, .rows = rows, .cols = 64};
+    const TeQuantization call{
+        .square = square, .rows = rowwise ? made : none, .columns = columnwise ? made : none};
+    return TeLaunchOf(x, call, columnwise).kernel;
+  };
+  for (const bool columnwise : {false, true}) {
+    CHECK(kernel(64, false, true, columnwise) == TeKernel::kTuned);
+    CHECK(kernel(64, true, true, columnwise) == TeKernel::kOpt2d);
+    CHECK(kernel(48, false, true, columnwise) == TeKernel::kGeneric);
+    CHECK(kernel(48, true, true, columnwise) == TeKernel::kGeneric);
+  }
+  CHECK(kernel(64, false, false, true) == TeKernel::kGeneric);
+  CHECK(kernel(64, true, false, true) == TeKernel::kOpt2d);
 }
 
 TEST_CASE("Amaxes equal the definition's", "[te][differential]") {

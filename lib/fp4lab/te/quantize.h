@@ -30,7 +30,7 @@ struct TeOutput {
 };
 
 struct TeQuantization {
-  bool square = false;  // blocks of 16x16 (weights) instead of 1x16; without RHT and SR
+  bool square = false;  // blocks of 16x16 (weights) instead of 1x16; without RHT
   bool hadamard = false;
   std::uint32_t sign_mask = 0;         // of the RHT, which the columnwise output takes
   bool stochastic = false;             // 8 random bits an element, by RandomForm::kTe8
@@ -40,9 +40,10 @@ struct TeQuantization {
 
 // The dialect of an output: nvfp4.te, nvfp4.te.2d, or nvfp4.te.rht-columns.
 const Dialect& TeDialect(const TeQuantization& call, bool columnwise);
-// The launch that makes an output, which decides on its random words: the tuned kernel for BF16
-// with rows and columns in multiples of 32, else the generic one; with RHT the columnwise output
-// has a launch of its own.
+// The launch that makes an output, which decides on its random words. BF16 with rows and columns in
+// multiples of 32 has the tuned kernel if it makes the rowwise output, and blocks of 16x16 the 2D
+// kernel for any outputs; all else has the generic one. With RHT the columnwise output has a launch
+// of its own.
 TeLaunch TeLaunchOf(const TeMatrix& x, const TeQuantization& call, bool columnwise);
 
 // Writes the outputs that have codes. Padding around the scales is not touched. Throws

@@ -70,11 +70,11 @@ TeLaunch TeLaunchOf(const TeMatrix& x, const TeQuantization& call, bool columnwi
     launch.rowwise = !columnwise;
     launch.columnwise = columnwise;
   }
-  const bool tuned =
-      x.bf16 != nullptr && x.rows % 32 == 0 && x.cols % 32 == 0 && launch.rowwise && !call.square;
-  launch.kernel = call.hadamard && columnwise ? TeKernel::kHadamardColumns
-                  : tuned                     ? TeKernel::kTuned
-                                              : TeKernel::kGeneric;
+  const bool optimized = x.bf16 != nullptr && x.rows % 32 == 0 && x.cols % 32 == 0;
+  launch.kernel = call.hadamard && columnwise   ? TeKernel::kHadamardColumns
+                  : optimized && call.square    ? TeKernel::kOpt2d
+                  : optimized && launch.rowwise ? TeKernel::kTuned
+                                                : TeKernel::kGeneric;
   return launch;
 }
 
@@ -82,7 +82,7 @@ void CheckTeQuantization(const TeMatrix& x, const TeQuantization& call) {
   Expects((x.bf16 != nullptr) != (x.fp32 != nullptr) || x.rows * x.cols == 0, "one matrix");
   Expects(x.rows % 16 == 0 && x.cols % 16 == 0, "rows and columns are multiples of 16");
   Expects(!call.hadamard || x.fp32 == nullptr, "the Hadamard transform takes BF16");
-  Expects(!call.square || (!call.hadamard && !call.stochastic), "16x16 blocks take no RHT or SR");
+  Expects(!call.square || !call.hadamard, "16x16 blocks take no RHT");
   Expects(call.rows.codes == nullptr || call.rows.scale_stride >= x.cols / 16, "room for scales");
   Expects(call.columns.codes == nullptr || call.columns.scale_stride >= x.rows / 16,
           "room for scales");

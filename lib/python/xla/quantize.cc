@@ -102,8 +102,7 @@ void QuantizeNvfp4(const QuantizeCall& call, const TeMatrix& x) {
   TeQuantization q{.square = call.mode == ScalingMode::kNvfp4Square,
                    .hadamard = call.use_rht,
                    .stochastic = call.stochastic};
-  Demand(!q.square || (!q.hadamard && !q.stochastic),
-         "16x16 blocks take no Hadamard transform and no stochastic rounding");
+  Demand(!q.square || !q.hadamard, "16x16 blocks take no Hadamard transform");
   if (call.stochastic) {
     Demand(
         call.rng_state.element_type() == ffi::DataType::U32 && call.rng_state.element_count() >= 4,

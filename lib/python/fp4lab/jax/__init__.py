@@ -78,8 +78,8 @@ def quantize(x, dialect: str = "nvfp4.te", *, both: bool = False, rht: bool = Fa
     if dialect not in _SQUARE:
         raise ValueError(f"fp4lab.jax: dialect {dialect!r} is none of {sorted(_SQUARE)}")
     square, stochastic = _SQUARE[dialect], rng_state is not None
-    if square and (rht or stochastic):
-        raise ValueError("fp4lab.jax: blocks of 16x16 take no transform and no stochastic rounding")
+    if square and rht:
+        raise ValueError("fp4lab.jax: blocks of 16x16 take no transform")
     x = _matrix(x).astype(jnp.bfloat16)
     rows, cols = x.shape
     if rows % 16 or cols % 16:
