@@ -66,19 +66,19 @@ TEST_CASE("What README.md says of the law's prediction follows from the results"
 
 TEST_CASE("What README.md says of the ratio's growth follows from the results", "[study]") {
   const std::string page = ReadFile(SourceDirectory() / "README.md");
-  const Json results = ResultsOf("surface-c-1.2m");
+  const std::regex factor(R"(a factor of ([0-9.]+) \[([0-9.]+), ([0-9.]+)\])");
+  const Json results = ResultsOf("surface-c-4.7m");
+  std::string largest;  // of the largest budget, the last one in the criterion's text
   for (const Json& criterion : results["analysis"]["criteria"]) {
     if (criterion["kind"] != "token_ratio_grows") continue;
     const std::string numbers = criterion["numbers"];
-    std::smatch m;  // of the first budget: "a factor of 1.324 [1.094, 1.604]"
-    REQUIRE(std::regex_search(numbers, m,
-                              std::regex(R"(a factor of ([0-9.]+) \[([0-9.]+), ([0-9.]+)\])")));
-    const std::string text = RatioText(std::stod(m[1]), std::stod(m[2]), std::stod(m[3]));
-    CAPTURE(text);
-    CHECK(page.find("by a factor of " + text) != page.npos);
-    return;
+    for (std::sregex_iterator i(numbers.begin(), numbers.end(), factor), end; i != end; ++i) {
+      largest = RatioText(std::stod((*i)[1]), std::stod((*i)[2]), std::stod((*i)[3]));
+    }
   }
-  FAIL("no criterion of growth");
+  CAPTURE(largest);
+  REQUIRE(!largest.empty());
+  CHECK(page.find("by a factor of " + largest) != page.npos);
 }
 
 TEST_CASE("The speeds in README.md stand in tests/bench/README.md", "[bench]") {
