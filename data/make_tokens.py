@@ -70,7 +70,7 @@ def main(text, vocabulary):
     facts = json.loads(path.with_suffix(".json").read_text())
     data = path.read_bytes()
     if hashlib.sha256(data).hexdigest() != facts["sha256"]:
-        sys.exit(f"{path}: not the text that {path.with_suffix('.json')} describes; make both again by data/make_text.py")
+        sys.exit(f"{path}: not the text of {path.with_suffix('.json')}; make both again by data/make_text.py")
     cut = len(data) - facts["validation_bytes"]
     tokenizer = train(data[:cut], vocabulary)
     out = path.with_name(f"{path.stem}-bpe{vocabulary}")

@@ -6,11 +6,12 @@
 
 fits gap = c N^-a (D/N)^b for NVFP4 and for MXFP4 by least squares on ln gap over seeds and budgets, N in block
 parameters, D in bytes, and writes the law with its predictions, from which studies/results/tables.py makes the
-tables of README.md. Only budgets behind the fall of every seed of both arms and of BF16 are taken: the last ones of a study,
-from the first budget on after which all seeds stay together (surface.py, APART). Intervals: quantiles of a bootstrap
-over seeds, drawn in each study on its own. A prediction has two: of the law, and of the mean over three new seeds,
-which scatter about the law as the fitted ones do. With --measured RESULTS, of a study of the predicted size, a
-figure is drawn beside OUT: gaps against size, predicted and measured. Needs NumPy and Matplotlib.
+tables of README.md. Only budgets behind the fall of every seed of both arms and of BF16 are taken: the last
+ones of a study, from the first budget on after which all seeds stay together (surface.py, APART). Intervals:
+quantiles of a bootstrap over seeds, drawn in each study on its own. A prediction has two: of the law, and of
+the mean over three new seeds, which scatter about the law as the fitted ones do. With --measured RESULTS, of a
+study of the predicted size, a figure is drawn beside OUT: gaps against size, predicted and measured. Needs
+NumPy and Matplotlib.
 """
 import argparse
 import json
