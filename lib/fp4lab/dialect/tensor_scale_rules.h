@@ -107,7 +107,7 @@ struct Formula<TensorScaleRule::kEncodeFused> : EncodeFirst, ReadByAmax {
 
 template <>
 struct Formula<TensorScaleRule::kEncodeApproximate> : EncodeFirst, ReadByAmax, ApproximateFormula {
-  // The instructions allow a set of answers; Numbers has the correctly rounded quotients.
+  // div.approx and rcp.approx allow a set of answers; Numbers() has the correctly rounded ones.
   static constexpr std::string_view kLabel = "encode_approximate";
   static constexpr std::string_view kText =
       "S = min(div.approx.ftz(C, amax), FLT_MAX), 1 where amax or S is 0; D = rcp.approx.ftz(S)";
