@@ -26,11 +26,11 @@ PIECE = 1 << 16
 EVERY = 50
 
 
-def pieces(text):
-    """Documents of about 64 KiB that end at a line's end."""
+def pieces(text, size=PIECE):
+    """Parts of about `size` bytes that end at a line's end."""
     start = 0
     while start < len(text):
-        end = text.find(b"\n", min(start + PIECE, len(text)))
+        end = text.find(b"\n", min(start + size, len(text)))
         end = len(text) if end < 0 else end + 1
         yield text[start:end]
         start = end

@@ -10,47 +10,38 @@ holds the vocabulary, so that losses can be read in nats a byte. Needs the packa
 """
 import array
 import hashlib
+import itertools
 import json
 import pathlib
 import struct
 import sys
 
-from tokenizers import ByteLevelBPETokenizer, Tokenizer
+from make_text import pieces
+from tokenizers import ByteLevelBPETokenizer
 
 SAMPLE = 64 << 20  # bytes of the text that the vocabulary is trained on
 PIECE = 1 << 20  # bytes that are encoded at once; a piece ends at a line's end
 HEADER = struct.Struct("<256i")
 
 
-def pieces(data):
-    """Parts of about PIECE bytes that end at a line's end, as text; bytes that are no UTF-8 become U+FFFD."""
-    start = 0
-    while start < len(data):
-        end = data.find(b"\n", min(start + PIECE, len(data)))
-        end = len(data) if end < 0 else end + 1
-        yield data[start:end].decode(errors="replace")
-        start = end
+def texts(data):
+    """Parts of the text; bytes that are no UTF-8 become U+FFFD."""
+    return (piece.decode(errors="replace") for piece in pieces(data, PIECE))
 
 
 def train(data, vocabulary):
     tokenizer = ByteLevelBPETokenizer()
-    tokenizer.train_from_iterator(pieces(data[:SAMPLE]), vocab_size=vocabulary, show_progress=False)
-    return tokenizer.to_str()
+    tokenizer.train_from_iterator(texts(data[:SAMPLE]), vocab_size=vocabulary, show_progress=False)
+    return tokenizer
 
 
 def encode(tokenizer, data):
     """The tokens of the text, uint16."""
     tokens = array.array("H")
-    model = Tokenizer.from_str(tokenizer)
-    batch = []
-    for piece in pieces(data):
-        batch.append(piece)
-        if len(batch) == 16:
-            for encoded in model.encode_batch(batch):
-                tokens.extend(encoded.ids)
-            batch = []
-    for encoded in model.encode_batch(batch):
-        tokens.extend(encoded.ids)
+    parts = texts(data)
+    while batch := list(itertools.islice(parts, 16)):
+        for encoded in tokenizer.encode_batch(batch):
+            tokens.extend(encoded.ids)
     if sys.byteorder == "big":
         tokens.byteswap()
     return tokens
@@ -83,7 +74,7 @@ def main(text, vocabulary):
         print(f"{file}: {len(tokens):,} tokens of {len(part) / len(tokens):.3f} bytes")
     out.with_name(out.name + ".json").write_text(json.dumps(
         {"text_sha256": facts["sha256"], "vocabulary": vocabulary, "parts": parts,
-         "tokenizer": json.loads(tokenizer)}, indent=1) + "\n")
+         "tokenizer": json.loads(tokenizer.to_str())}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -45,13 +45,6 @@ class Study:
                     if r["precision"] == "training" and [r["format"], r["reference"]] == pair
                     and (r["tokens"], r["estimator"], r["form"]) == (tokens, estimator, form))
 
-    def gap(self, arm):
-        """The arm's mean gap at the largest budget."""
-        reference = self.results["study"]["analysis"]["reference"]
-        return next(f"{g['mean']:+.3f}" for g in self.analysis["gaps"]
-                    if g["precision"] == "training" and g["tokens"] == self.analysis["budgets"][-1]
-                    and (g["arm"], g["reference"]) == (arm, reference))
-
 
 def per_parameter(ratio):
     x = ratio["tokens_per_parameter"]

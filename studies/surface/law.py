@@ -20,7 +20,7 @@ import pathlib
 
 import numpy as np
 
-from surface import Study, quantiles, t_interval
+from surface import Study, pyplot, quantiles, t_interval
 
 ARMS = ("nvfp4", "mxfp4")
 DRAWS = 4000
@@ -69,12 +69,7 @@ def seed_effects(points, arm, law):
 
 def plot(studies, out, measured, path):
     """The gaps of each size at its largest budget, and those predicted for the measured study."""
-    import matplotlib
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "fp4lab"  # the same file from the same numbers
-    matplotlib.rcParams["svg.fonttype"] = "none"
-    import matplotlib.pyplot as plt
-    figure, axes = plt.subplots(figsize=(6.4, 4.2))
+    figure, axes = pyplot().subplots(figsize=(6.4, 4.2))
     every = [*studies, measured]
     sizes = np.array([s.parameters for s in every], float)
     places = np.array([s.budgets[-1] for s in every]) / sizes

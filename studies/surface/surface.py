@@ -312,12 +312,18 @@ def plot_gaps(studies, colors, plt, out):
     finish(figure, axes, out / "gaps.svg", loc="upper center", bbox_to_anchor=(0.5, -0.16), ncol=2)
 
 
-def plot(studies, sources, out):
+def pyplot():
+    """Matplotlib, set to write the same SVG from the same numbers."""
     import matplotlib
     matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "fp4lab"  # the same file from the same numbers
+    matplotlib.rcParams["svg.hashsalt"] = "fp4lab"
     matplotlib.rcParams["svg.fonttype"] = "none"
-    import matplotlib.pyplot as plt
+    import matplotlib.pyplot
+    return matplotlib.pyplot
+
+
+def plot(studies, sources, out):
+    plt = pyplot()
     plot_seeds(sources, plt, out)
     colors = [plt.get_cmap("viridis")(v) for v in np.linspace(0.05, 0.85, len(studies))]
     plot_ratios(studies, colors, plt, out)
