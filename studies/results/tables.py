@@ -20,8 +20,8 @@ PAGES = [HERE.parent.parent / "README.md", HERE / "README.md", HERE.parent / "at
 
 
 class Study:
-    """A study's results. `views` are its analyses with their labels: one, or in a sweep of learning rates that
-    at each arm's best rate and one a rate."""
+    """A study's results. `views` are its analyses with their labels: one, or in a sweep of learning rates all arms at
+    the reference's best rate, each arm at its own best, and all arms at each other rate."""
 
     def __init__(self, name):
         path = HERE / name / "results.json"
@@ -31,9 +31,19 @@ class Study:
         self.analysis = self.results["analysis"]
         self.views = [("", self.analysis)]
         if isinstance(self.analysis, list):
-            rates = self.results["study"]["sweep"]["learning_rate"]
-            labels = ["each arm's best rate"] + [f"rate {rate:g}" for rate in rates]
-            self.views = list(zip(labels, self.analysis, strict=True))
+            self.views = list(zip(self.labels_of_rates(), self.analysis, strict=True))
+
+    def labels_of_rates(self):
+        study = self.results["study"]
+        reference, primary = study["analysis"]["reference"], study["analysis"]["primary_tokens"]
+        losses = {rate: 0 for rate in study["sweep"]["learning_rate"]}
+        for run in self.results["runs"]:
+            for rate in losses:
+                if run["arm"] == f"{reference}+lr{rate:g}":
+                    losses[rate] += next(p["validation_loss"] for p in run["points"] if p["tokens"] == primary)
+        shared = min(losses, key=losses.get)
+        return ([f"rate {shared:g}", "each arm's best rate"]
+                + [f"rate {rate:g}" for rate in losses if rate != shared])
 
     def size(self):
         millions = self.results["model"]["block_parameters"] / 1e6
@@ -90,6 +100,27 @@ def ratios(studies):
     return rows
 
 
+def rates(studies):
+    """A row a learning rate and budget: the token ratio of the contrast, and the gaps of its two arms."""
+    arm, base = studies[0].results["study"]["analysis"]["contrast"]
+    rows = [f"| learning rate | tokens each | tokens of {arm} / {base}, equal loss | {base} above BF16, nats | {arm} above BF16 |",
+            "|---|---|---|---|---|"]
+    for study in studies:
+        for label, view in study.views:
+            for tokens in view["budgets"]:
+                found = {r["form"]: r for r in view["token_ratios"] if r["precision"] == "training"
+                         and (r["format"], r["reference"], r["tokens"], r["estimator"]) == (arm, base, tokens, "crossing")}
+                stands = [f for f in ("extend", "shrink") if found[f]["identified"] and not found[f]["extrapolated"]]
+                ratio = "not identified"
+                if stands:
+                    ratio = ratio_text(found[stands[0]]) + " (shrink form)" * (stands[0] == "shrink")
+                gaps = ["{mean:+.4f} [{interval_t[0]:+.4f}, {interval_t[1]:+.4f}]".format(**next(
+                    g for g in view["gaps"] if g["precision"] == "training"
+                    and (g["arm"], g["reference"], g["tokens"]) == (name, "bf16", tokens))) for name in (base, arm)]
+                rows.append(f"| {label.removeprefix('rate ')} | {per_parameter(found['extend'])} | {ratio} | {' | '.join(gaps)} |")
+    return rows
+
+
 def verdict(criterion):
     held = criterion["status"] in ("held", "reproduced")
     return criterion["status"] if held else f"**{criterion['status']}**"
@@ -97,12 +128,15 @@ def verdict(criterion):
 
 def criteria(studies):
     several = len(studies) > 1
-    rows = ["|" + " parameters |" * several + " criterion | verdict | numbers |",
-            "|---" * (3 + several) + "|"]
+    swept = any(label for study in studies for label, _ in study.views)
+    rows = ["|" + " parameters |" * several + " learning rate |" * swept + " criterion | verdict | numbers |",
+            "|---" * (3 + several + swept) + "|"]
     for study in studies:
-        for c in study.analysis["criteria"]:
-            rows.append((f"| {study.size()} " if several else "")
-                        + f"| {c['statement']} | {verdict(c)} | {c['numbers']} |")
+        for label, view in study.views:
+            for c in view["criteria"]:
+                rows.append((f"| {study.size()} " if several else "")
+                            + (f"| {label.removeprefix('rate ')} " if swept else "")
+                            + f"| {c['statement']} | {verdict(c)} | {c['numbers']} |")
     return rows
 
 
@@ -246,6 +280,7 @@ def seeds(studies):
 
 
 KINDS = {"overview": overview, "ratios": ratios, "criteria": criteria, "missed": missed,
+         "rates": rates,
          "atlas": atlas, "gaps": gaps, "seeds": seeds, "surface": surface,
          "surfacegaps": surfacegaps, "law": law}
 PART = re.compile(r"(<!-- table (\w+) ([\w .-]+?) -->\n).*?(<!-- end of table -->)", re.DOTALL)

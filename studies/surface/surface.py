@@ -44,7 +44,8 @@ PUBLISHED = (125, 1.36)  # tokens a parameter and token ratio in extend form, ar
 
 
 class Study:
-    """losses[arm]: seeds x budgets x chunks, nats a token, quantized forward passes."""
+    """losses[arm]: seeds x budgets x chunks, nats a byte, quantized forward passes. `budgets` are tokens, `bytes_each`
+    the bytes of text a block parameter at each of them."""
 
     def __init__(self, folder):
         path = pathlib.Path(folder)
@@ -59,17 +60,30 @@ class Study:
         self.budgets = [int(b) for b in study["budgets"]]
         self.seeds = study["seeds"]
         self.sequence = study["model"]["sequence"]
-        self.text = {"english.txt": "English", "linux-c.txt": "C"}.get(
-            self.results["corpus"]["name"], self.results["corpus"]["name"])
+        corpus = self.results["corpus"]["name"]
+        self.text = {"english.txt": "English", "linux-c.txt": "C",
+                     "linux-c-bpe4096.train.bin": "C (BPE)"}.get(corpus, corpus)
+        parts = self.token_parts(path.parent, corpus)
+        self.bytes_each = [b * parts["train"]["bytes_per_token"] / self.parameters for b in self.budgets]
         self.block = self.results["analysis"]["bootstrap"]["block"]  # of chunks
         runs = {(r["arm"], r["seed"]): r for r in self.results["runs"] if r["status"] == "ok"}
         self.losses = {}
         for arm in {arm for arm, _ in runs}:
             if all((arm, seed) in runs for seed in self.seeds):
                 self.losses[arm] = np.array([[p["chunk_losses"] for p in runs[arm, seed]["points"]]
-                                             for seed in self.seeds])
+                                             for seed in self.seeds]) / parts["validation"]["bytes_per_token"]
         # {arm: whether its seeds are apart, a budget each}
         self.apart = {arm: np.ptp(losses, axis=0) > APART for arm, losses in self.means().items()}
+
+    def token_parts(self, folder, corpus):
+        """The bytes a token of both parts of the text: 1, or as tokens.json, which data/make_tokens.py writes, says."""
+        if not corpus.endswith(".bin"):
+            return {part: {"bytes_per_token": 1} for part in ("train", "validation")}
+        path = folder / "tokens.json"
+        try:
+            return json.loads(path.read_text())["parts"]
+        except (OSError, ValueError, KeyError) as error:
+            sys.exit(f"{path}: {error}; copy the .json that data/make_tokens.py wrote beside {corpus}")
 
     def means(self, seeds=None, chunks=None):
         """{arm: seeds x budgets}, of all or of drawn seeds and chunks."""
@@ -168,7 +182,7 @@ def analyze(study):
             abs(gaps.mean()) / (gaps.std(ddof=1) / math.sqrt(len(gaps))))
     have_corners = all(arm in means for arm in CORNERS.values())
     for at, tokens in enumerate(study.budgets):
-        place = {"tokens": tokens, "bytes_per_parameter": tokens / study.parameters}
+        place = {"tokens": tokens, "bytes_per_parameter": study.bytes_each[at]}
         for form in "extend", "shrink":
             ratio = log_ratios(study, means, "mxfp4", "nvfp4", at, form)
             if np.isfinite(ratio).all():
@@ -245,7 +259,7 @@ def plot_seeds(studies, plt, out):
     for unused in panels.flat[len(studies):]:
         unused.remove()
     for axes, study in zip(panels.flat, studies):
-        x = np.array(study.budgets) / study.parameters
+        x = study.bytes_each
         for arm, color in (("bf16", "0.35"), ("nvfp4", "#4269d0"), ("mxfp4", "#efb118")):
             for s, losses in enumerate(study.means()[arm]):
                 axes.plot(x, losses, "o-", color=color, markersize=3, linewidth=1,
@@ -303,12 +317,12 @@ def plot_gaps(studies, colors, plt, out):
             y = [r[arm]["mean"] if r else math.nan for r in rows]
             e = [[r[arm]["mean"] - r[arm]["interval_t"][0] if r else math.nan for r in rows]] * 2
             axes.errorbar(x, y, e, fmt="o-" if arm == "nvfp4" else "o--", color=color, markerfacecolor=face,
-                          capsize=2, linewidth=1, label=f"{label(s)}: {arm}")
+                          capsize=2, linewidth=1, label=label(s) if arm == "nvfp4" else None)
     axes.set_yscale("log", nonpositive="clip")
     axes.set_ylim(0.004, 0.3)
     axes.set_yticks([0.005, 0.01, 0.02, 0.05, 0.1, 0.2], ["0.005", "0.01", "0.02", "0.05", "0.1", "0.2"])
     axes.minorticks_off()
-    axes.set_ylabel("loss above BF16's, nats a byte")
+    axes.set_ylabel("loss above BF16's, nats a byte\nfilled: NVFP4, hollow: MXFP4")
     finish(figure, axes, out / "gaps.svg", loc="upper center", bbox_to_anchor=(0.5, -0.16), ncol=2)
 
 
