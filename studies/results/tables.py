@@ -149,7 +149,8 @@ def missed(studies):
             if c["status"] not in ("held", "reproduced"):
                 statement = re.sub(r",? from \S+ tokens on", "", c["statement"])
                 numbers = f" ({c['numbers']})" if c["status"] in ("failed", "not reproduced") else ""
-                places.setdefault(statement, []).append(f"{study.size()}: {verdict(c)}{numbers}")
+                tokens = " in BPE tokens" if study.results["corpus"]["name"].endswith(".bin") else ""
+                places.setdefault(statement, []).append(f"{study.size()}{tokens}: {verdict(c)}{numbers}")
     return rows + [f"| {statement} | {'<br>'.join(where)} |" for statement, where in places.items()]
 
 

@@ -322,6 +322,22 @@ TEST_CASE("A ratio out of reach names its bound", "[study]") {
   CHECK(r->reason == "> 1.41: 3 of 3 seeds out of reach");
 }
 
+TEST_CASE("A verdict marks a ratio that is extrapolated", "[study]") {
+  Json json = SyntheticResults({.seeds = 3, .arms = {"bf16", "nvfp4", "mxfp4"}});
+  for (int s = 1; s <= 3; ++s) {
+    SetLosses(json, "nvfp4", s, {1.65, 1.55, 1.45});
+    SetLosses(json, "mxfp4", s, {1.66, 1.56, 1.46 + 0.001 * s});
+  }
+  json["study"]["analysis"]["criteria"] = Json::parse(R"([
+    {"kind": "token_ratio", "arms": ["mxfp4", "nvfp4"], "minimum_tokens": 2048000, "low": 1, "high": 2}])");
+  const Analysis analysis = Analyze(Read(json), kDraws);
+  const std::string& numbers = analysis.criteria[0].numbers;
+  const std::size_t second = numbers.find(';');
+  REQUIRE(second != std::string::npos);
+  CHECK(numbers.substr(0, second).find("(extrapolated)") == std::string::npos);
+  CHECK(numbers.find("(extrapolated)", second) != std::string::npos);
+}
+
 TEST_CASE("A null twin gives the noise floor and no token ratio", "[study]") {
   Json json = SyntheticResults({.arms = {"bf16", "fp8", "nvfp4", "mxfp4", "twin"}});
   json["study"]["analysis"]["null_arms"] = {"twin"};

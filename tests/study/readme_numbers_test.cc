@@ -81,6 +81,44 @@ TEST_CASE("What README.md says of the ratio's growth follows from the results", 
   CHECK(page.find("by a factor of " + largest) != page.npos);
 }
 
+TEST_CASE("What README.md says of learning rates and BPE tokens follows from the results", "[study]") {
+  const std::string page = ReadFile(SourceDirectory() / "README.md");
+  std::string smallest;  // of the ratios at the largest budget, one a rate
+  double least = INFINITY;
+  for (const Json& view : ResultsOf("surface-c-1.2m-rates")["analysis"]) {
+    for (const Json& r : view["token_ratios"]) {
+      if (r["format"] != "mxfp4" || r["reference"] != "nvfp4" || r["estimator"] != "crossing" ||
+          r["form"] != "shrink" || r["tokens"] != view["budgets"].back()) {
+        continue;
+      }
+      if (r["ratio"] >= least) continue;
+      least = r["ratio"];
+      smallest = RatioText(least, r["interval_t"][0], r["interval_t"][1]);
+    }
+  }
+  CAPTURE(smallest);
+  REQUIRE(!smallest.empty());
+  CHECK(page.find("is " + smallest + " (shrink form)") != page.npos);
+
+  std::string bpe;  // the last ratio in extend form
+  const Json surface =
+      ReadJsonFile(SourceDirectory() / "studies" / "results" / "surface" / "surface.json");
+  for (const Json& study : surface["studies"]) {
+    if (study["name"] != "surface-c-1.2m-bpe") continue;
+    for (const Json& r : study["ratios"]) {
+      const Json& log = r["log_ratio"];
+      if (r["form"] == "extend") {
+        bpe = RatioText(std::exp(log["mean"].get<double>()),
+                        std::exp(log["interval_t"][0].get<double>()),
+                        std::exp(log["interval_t"][1].get<double>()));
+      }
+    }
+  }
+  CAPTURE(bpe);
+  REQUIRE(!bpe.empty());
+  CHECK(page.find("smaller, " + bpe + " at 72 bytes") != page.npos);
+}
+
 TEST_CASE("The speeds in README.md stand in tests/bench/README.md", "[bench]") {
   const std::string page = ReadFile(SourceDirectory() / "README.md");
   const std::string bench = ReadFile(SourceDirectory() / "tests" / "bench" / "README.md");

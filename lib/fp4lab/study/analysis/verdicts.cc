@@ -85,7 +85,8 @@ const TokenRatio* Judged(const Context& c, const Criterion& criterion, std::int6
 
 std::string RatioText(const TokenRatio& ratio) {
   return Fixed(ratio.ratio, 3) + (ratio.interval ? " " + IntervalText(*ratio.interval, 3) : "") +
-         (ratio.form == Form::kShrink ? " (shrink form)" : "");
+         (ratio.form == Form::kShrink ? " (shrink form)" : "") +
+         (ratio.extrapolated ? " (extrapolated)" : "");
 }
 
 // The values of both gaps for each seed that has both.
