@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Puts the best recipes of one study into the file of another.
 
-    python3 studies/league/best.py out/league-c-1.2m/results.json studies/league/c-4.7m.json
+    python3 studies/league/best.py out/league-c-1.2m-4bit/results.json studies/league/c-4.7m.json
 
 adds to the second file's arms the six recipes of the first whose three GEMMs multiply 4-bit operands in every
 linear of every block and whose mean loss at the largest budget is least. Recipes that are there stay and do not count.

@@ -14,6 +14,8 @@ import math
 import pathlib
 import sys
 
+from costs import bf16_blocks
+
 T975 = {2: 4.3027, 3: 3.1824, 4: 2.7764}  # Student's t by degrees of freedom
 
 
@@ -23,16 +25,6 @@ def interval(values):
     deviation = math.sqrt(sum((v - mean) ** 2 for v in values) / (n - 1))
     half = T975[n - 1] * deviation / math.sqrt(n)
     return [mean, mean - half, mean + half]
-
-
-def bf16_blocks(recipe, layers):
-    """How many blocks a recipe leaves in BF16; "15%" of them is rounded up."""
-    def count(blocks):
-        if isinstance(blocks, str):
-            return math.ceil(layers * float(blocks.rstrip("%")) / 100)
-        return blocks
-    return min(layers, sum(count(recipe.get(key, 0))
-                           for key in ("first_blocks_bf16", "last_blocks_bf16")))
 
 
 def read(path):
