@@ -85,7 +85,8 @@ TEST_CASE("What README.md says of learning rates and BPE tokens follows from the
   const std::string page = ReadFile(SourceDirectory() / "README.md");
   std::string smallest;  // of the ratios at the largest budget, one a rate
   double least = INFINITY;
-  for (const Json& view : ResultsOf("surface-c-1.2m-rates")["analysis"]) {
+  const Json rates = ResultsOf("surface-c-1.2m-rates");
+  for (const Json& view : rates["analysis"]) {
     for (const Json& r : view["token_ratios"]) {
       if (r["format"] != "mxfp4" || r["reference"] != "nvfp4" || r["estimator"] != "crossing" ||
           r["form"] != "shrink" || r["tokens"] != view["budgets"].back()) {
