@@ -29,9 +29,9 @@ def bf16_blocks(recipe, layers):
 
 def selected(recipe):
     """The share of a block's multiplications that the recipe quantizes."""
-    without = {"mlp"} if recipe["layers"] == "mlp" else {"attention", "mlp"}
-    without -= {name for name, _ in LINEARS if f"blocks.*.{name}.*" in recipe["exclude"]}
-    return sum(n for name, n in LINEARS if name in without) / sum(n for _, n in LINEARS)
+    taken = [n for name, n in LINEARS if recipe["layers"] in ("all", name)
+             and f"blocks.*.{name}.*" not in recipe["exclude"]]
+    return sum(taken) / sum(n for _, n in LINEARS)
 
 
 def shares(recipe, layers):

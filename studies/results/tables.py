@@ -36,22 +36,22 @@ class Study:
     def labels_of_rates(self):
         study = self.results["study"]
         reference, primary = study["analysis"]["reference"], study["analysis"]["primary_tokens"]
-        losses = {rate: 0 for rate in study["sweep"]["learning_rate"]}
-        for run in self.results["runs"]:
-            for rate in losses:
-                if run["arm"] == f"{reference}+lr{rate:g}":
-                    losses[rate] += next(p["validation_loss"] for p in run["points"] if p["tokens"] == primary)
-        shared = min(losses, key=losses.get)
-        return ([f"rate {shared:g}", "each arm's best rate"]
-                + [f"rate {rate:g}" for rate in losses if rate != shared])
+        rates = study["sweep"]["learning_rate"]
+
+        def loss(rate):
+            return sum(p["validation_loss"] for run in self.results["runs"] for p in run["points"]
+                       if (run["arm"], p["tokens"]) == (f"{reference}+lr{rate:g}", primary))
+
+        shared = min(rates, key=loss)
+        return [f"rate {shared:g}", "each arm's best rate"] + [f"rate {r:g}" for r in rates if r != shared]
 
     def size(self):
         millions = self.results["model"]["block_parameters"] / 1e6
         return f"{millions:.{1 if millions < 10 else 0}f}M"
 
-    def ratio(self, tokens, estimator, form):
+    def ratio(self, tokens, estimator, form, view=None):
         pair = self.results["study"]["analysis"]["contrast"]
-        return next(r for r in self.analysis["token_ratios"]
+        return next(r for r in (view or self.analysis)["token_ratios"]
                     if r["precision"] == "training" and [r["format"], r["reference"]] == pair
                     and (r["tokens"], r["estimator"], r["form"]) == (tokens, estimator, form))
 
@@ -103,21 +103,19 @@ def ratios(studies):
 def rates(studies):
     """A row a learning rate and budget: the token ratio of the contrast, and the gaps of its two arms."""
     arm, base = studies[0].results["study"]["analysis"]["contrast"]
-    rows = [f"| learning rate | tokens each | tokens of {arm} / {base}, equal loss | {base} above BF16, nats | {arm} above BF16 |",
-            "|---|---|---|---|---|"]
+    rows = [f"| learning rate | tokens each | tokens of {arm} / {base}, equal loss | {base} above BF16, nats "
+            f"| {arm} above BF16 |", "|---|---|---|---|---|"]
     for study in studies:
         for label, view in study.views:
             for tokens in view["budgets"]:
-                found = {r["form"]: r for r in view["token_ratios"] if r["precision"] == "training"
-                         and (r["format"], r["reference"], r["tokens"], r["estimator"]) == (arm, base, tokens, "crossing")}
-                stands = [f for f in ("extend", "shrink") if found[f]["identified"] and not found[f]["extrapolated"]]
+                found = [study.ratio(tokens, "crossing", form, view) for form in ("extend", "shrink")]
+                stands = [r for r in found if r["identified"] and not r["extrapolated"]]
                 ratio = "not identified"
                 if stands:
-                    ratio = ratio_text(found[stands[0]]) + " (shrink form)" * (stands[0] == "shrink")
-                gaps = ["{mean:+.4f} [{interval_t[0]:+.4f}, {interval_t[1]:+.4f}]".format(**next(
-                    g for g in view["gaps"] if g["precision"] == "training"
-                    and (g["arm"], g["reference"], g["tokens"]) == (name, "bf16", tokens))) for name in (base, arm)]
-                rows.append(f"| {label.removeprefix('rate ')} | {per_parameter(found['extend'])} | {ratio} | {' | '.join(gaps)} |")
+                    ratio = ratio_text(stands[0]) + " (shrink form)" * (stands[0]["form"] == "shrink")
+                gaps = [gap_text(study, name, view, tokens) for name in (base, arm)]
+                rows.append(f"| {label.removeprefix('rate ')} | {per_parameter(found[0])} | {ratio} "
+                            f"| {' | '.join(gaps)} |")
     return rows
 
 
@@ -154,11 +152,12 @@ def missed(studies):
     return rows + [f"| {statement} | {'<br>'.join(where)} |" for statement, where in places.items()]
 
 
-def gap_text(study, arm):
-    """"+0.027 [+0.021, +0.033]": the arm's gap to the reference at the largest budget, in nats."""
+def gap_text(study, arm, view=None, tokens=None):
+    """"+0.027 [+0.021, +0.033]": the arm's gap to the reference at a budget, the largest if none is named, in nats."""
+    view = view or study.analysis
     reference = study.results["study"]["analysis"]["reference"]
-    gap = next(g for g in study.analysis["gaps"]
-               if g["precision"] == "training" and g["tokens"] == study.analysis["budgets"][-1]
+    gap = next(g for g in view["gaps"]
+               if g["precision"] == "training" and g["tokens"] == (tokens or view["budgets"][-1])
                and (g["arm"], g["reference"]) == (arm, reference))
     interval = gap["interval_t"]
     return f"{gap['mean']:+.4f}" + (" [{:+.4f}, {:+.4f}]".format(*interval) if interval else "")

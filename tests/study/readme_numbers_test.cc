@@ -81,7 +81,7 @@ TEST_CASE("What README.md says of the ratio's growth follows from the results", 
   CHECK(page.find("by a factor of " + largest) != page.npos);
 }
 
-TEST_CASE("What README.md says of learning rates and BPE tokens follows from the results", "[study]") {
+TEST_CASE("What README.md says of rates and BPE tokens follows from the results", "[study]") {
   const std::string page = ReadFile(SourceDirectory() / "README.md");
   std::string smallest;  // of the ratios at the largest budget, one a rate
   double least = INFINITY;
