@@ -24,6 +24,11 @@ __device__ void StoreWords(void* to, const std::uint32_t (&words)[kWords]) {
   }
 }
 
+// BF16 number `half` of a word (0: the low half) as binary32.
+__device__ inline float HalfOf(std::uint32_t word, int half) {
+  return __uint_as_float(half == 0 ? word << 16 : word & 0xFFFF0000u);
+}
+
 // Clears the sign of NaN, because NaN is quantized to +6: the product of NaN and 1 has no sign.
 template <int kWords>
 __device__ void CleanNan(std::uint32_t (&words)[kWords]) {

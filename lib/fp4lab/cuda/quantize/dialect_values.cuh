@@ -73,6 +73,9 @@ void ForElement(FormatId element, const LaunchOf& launch) {
   (std::make_index_sequence<kFormats.size()>());
 }
 
+// Launches a kernel in registers if one takes this matrix and dialect.
+bool LaunchRegisterValues(const Dialect& d, const SideJob& job, const ValuesJob& values,
+                          cudaStream_t stream);
 void LaunchTileValues(const Dialect& d, const SideJob& job, const ValuesJob& values,
                       cudaStream_t stream);
 void LaunchMsEden(const Dialect& d, const SideJob& job, const ValuesJob& values,

@@ -15,6 +15,7 @@ void QuantizeToValues(const Dialect& dialect, const ValuesJob& values, StreamHan
   const cudaStream_t native = NativeStream(stream);
   if (dialect.unbias == Unbias::kMsEden) return LaunchMsEden(dialect, job, values, native);
   if (dialect.block_rows > 1) return LaunchTileValues(dialect, job, values, native);
+  if (LaunchRegisterValues(dialect, job, values, native)) return;
   ForElement(dialect.element,
              [&]<FormatId kElement>() { LaunchValues<kElement, 1>(dialect, job, values, native); });
 }

@@ -1,5 +1,6 @@
 // Values for GEMMs in dialects with the correction of MS-EDEN.
 #include "fp4lab/base/divide_up.h"
+#include "fp4lab/cuda/quantize/block_registers.cuh"
 #include "fp4lab/cuda/quantize/dialect_values.cuh"
 #include "fp4lab/quantize/ms_eden.h"
 
@@ -61,12 +62,141 @@ __global__ void __launch_bounds__(kValuesThreads, 4)
   }
 }
 
+// The same in registers, for BF16 matrices of whole groups and blocks of 16: kParts neighbouring
+// blocks make a group, a lane of a warp each, and add up through shared memory.
+constexpr unsigned kParts = kMsEdenGroup / 16, kColumnsOfWarp = 32 / kParts;
+
+// The distance of the lanes of neighbouring blocks of a group: lanes of a warp take neighbours in
+// memory.
+template <bool kTransposed>
+constexpr unsigned kPartDistance = kTransposed ? kColumnsOfWarp : 1;
+
+// What the lanes of a group exchange. Four groups of a warp stand in different banks.
+struct GroupProducts {
+  float squares[16][kParts], products[16][kParts], padding[kParts];
+};
+
+// The correction of the group of the calling lane, whose block `part` has elements x with
+// `values`. All lanes of the warp call it. The sums are those of MsEdenSums: virtual lane k of
+// base/reduce.h adds element k of each block.
+template <bool kTransposed>
+__device__ float CorrectionOf(const float (&x)[16], const float (&values)[16],
+                              const TensorScale& tensor, unsigned part, GroupProducts* group) {
+#pragma unroll
+  for (unsigned k = 0; k < 16; ++k) {
+    group->squares[k][part] = x[k] * x[k];
+    group->products[k][part] = x[k] * (values[k] * tensor.decode);
+  }
+  __syncwarp();
+  const auto total = [&](const float(&terms)[16][kParts]) {
+    float low = 0.0f, high = 0.0f;
+#pragma unroll
+    for (unsigned b = 0; b < kParts; ++b) {
+      low = low + terms[part][b];
+      high = high + terms[part + 8][b];
+    }
+    float sum = low + high;
+#pragma unroll
+    for (unsigned width = kParts / 2; width > 0; width /= 2) {
+      sum = sum + __shfl_xor_sync(0xFFFFFFFFu, sum, width * kPartDistance<kTransposed>);
+    }
+    return sum;
+  };
+  const float f = total(group->squares) / total(group->products);
+  return f > 0.0f && f <= kFloatMax ? f : 1.0f;
+}
+
+template <bool kAdaptive, bool kTransposed>
+__global__ void __launch_bounds__(kValuesThreads, 4)
+    MsEdenRegistersKernel(Dialect d, RegisterJob job, RandomSource source) {
+  using Values = ElementValues<FormatId::kE2M1, ElementRounding::kNearestEven, false>;
+  __shared__ GroupProducts groups[kValuesThreads / kParts];
+  d.element = FormatId::kE2M1;
+  d.rounding = ElementRounding::kNearestEven;
+  d.block_rows = 1;
+  d.block_cols = 16;
+  const std::uint32_t thread = blockIdx.x * kValuesThreads + threadIdx.x, lane = threadIdx.x % 32;
+  const std::uint32_t in_row = job.cols / 16;
+  // Lanes beyond the matrix compute its last blocks again and store nothing.
+  unsigned part;
+  std::uint32_t row, block;
+  bool stores;
+  if constexpr (kTransposed) {
+    const std::uint32_t warps = (job.rows + kColumnsOfWarp - 1) / kColumnsOfWarp;
+    const std::uint32_t warp = thread / 32, group = warp / warps;
+    if (group >= in_row / kParts) return;  // whole warps
+    part = lane / kColumnsOfWarp;
+    row = warp % warps * kColumnsOfWarp + lane % kColumnsOfWarp;
+    stores = row < job.rows;
+    row = min(row, job.rows - 1);
+    block = group * kParts + part;
+  } else {
+    const std::uint32_t count = job.rows * in_row;
+    part = lane % kParts;
+    stores = thread < count;
+    const std::uint32_t id = stores ? thread : count - kParts + part;
+    row = id / in_row;
+    block = id % in_row;
+  }
+  const std::uint64_t element = std::uint64_t{row} * job.cols + block * 16u;
+  const RegisterPlace place{row, element,
+                            kTransposed ? std::uint64_t{block} * 16u * job.rows + row : element};
+  std::uint32_t words[8];
+  LoadBlock<16, kTransposed>(job, place, words);
+  const TensorScale tensor =
+      HasTensorScale(d) ? TensorScaleOf(d, job.amax[d.row_scaled ? row : 0]) : TensorScale{};
+  const BlockNumbers numbers = ChosenOfWords<Values, 16, kAdaptive, false>(d, tensor, words);
+  const Values values(d, numbers);
+  float x[16], rounded[16], scaled[16];
+#pragma unroll
+  for (int i = 0; i < 16; ++i) {
+    x[i] = Element(words, i);
+    rounded[i] = values.Of(x[i], 0, 0);
+    scaled[i] = rounded[i] * numbers.scale;
+  }
+  const unsigned own = kTransposed ? threadIdx.x / 32 * kColumnsOfWarp + lane % kColumnsOfWarp
+                                   : threadIdx.x / kParts;
+  const float correction = CorrectionOf<kTransposed>(x, scaled, tensor, part, &groups[own]);
+  const std::uint32_t bits = ScaleBits(ScaleSource(source), std::uint64_t{row} * in_row + block);
+  const float scale = ScaleValueOf(d, CorrectedScaleByte(d, numbers.scale, correction, bits));
+#pragma unroll
+  for (int i = 0; i < 8; ++i)
+    words[i] = Bf16Pair(rounded[2 * i] * scale, rounded[2 * i + 1] * scale);
+  if (stores) StoreBlock<16, kTransposed>(job, place, words);
+}
+
+// Launches the kernel in registers if it takes this matrix and dialect.
+bool LaunchInRegisters(const Dialect& d, const SideJob& job, const ValuesJob& values,
+                       cudaStream_t stream) {
+  RegisterJob own;
+  const bool takes = d.element == FormatId::kE2M1 && d.rounding == ElementRounding::kNearestEven &&
+                     d.block_cols == 16 && d.statistic == BlockStatistic::kAmax &&
+                     !Divides(d.factor) && job.cols % kMsEdenGroup == 0;
+  if (!takes || !FitsRegisters(d, job, values, &own)) return false;
+  const std::size_t groups = job.cols / kMsEdenGroup;
+  const std::size_t threads = job.transposed
+                                  ? DivideUp(job.rows, std::size_t{kColumnsOfWarp}) * groups * 32
+                                  : job.rows * groups * kParts;
+  const auto launch = [&](auto kernel) {
+    kernel<<<Blocks(threads, kValuesThreads), kValuesThreads, 0, stream>>>(d, own, values.source);
+  };
+  if (d.adaptive == Adaptive::kNo) {
+    job.transposed ? launch(MsEdenRegistersKernel<false, true>)
+                   : launch(MsEdenRegistersKernel<false, false>);
+  } else {
+    job.transposed ? launch(MsEdenRegistersKernel<true, true>)
+                   : launch(MsEdenRegistersKernel<true, false>);
+  }
+  CheckLaunch("the kernel of MS-EDEN in registers");
+  return true;
+}
+
 }  // namespace
 
 void LaunchMsEden(const Dialect& d, const SideJob& job, const ValuesJob& values,
                   cudaStream_t stream) {
   const std::size_t threads = job.rows * GroupsOfRow(job.cols);
-  if (threads == 0) return;
+  if (threads == 0 || LaunchInRegisters(d, job, values, stream)) return;
   const unsigned launched = Blocks(threads, kValuesThreads);
   ForElement(d.element, [&]<FormatId kElement>() {
     MsEdenKernel<kElement>

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <type_traits>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/formats/format.h"
@@ -128,6 +129,10 @@ void TransformGroups(const HadamardTransform& transform, HadamardWay way, std::s
   Expects((down_columns ? rows : cols) % size == 0, "the axis is a multiple of the size");
   const Groups groups{rows * cols / size, cols, static_cast<unsigned>(size), down_columns};
   if (groups.count == 0) return;
+  if constexpr (std::is_same_v<T, Bf16>) {
+    if (TransformGroupsInRegisters(transform, way, rows, cols, down_columns, x, out, stream))
+      return;
+  }
   HadamardKernel<<<Blocks(groups.count, kGroups), kThreads, 0, stream>>>(
       transform, way, groups, FactorOf(transform.size), x, out);
   CheckLaunch("TransformGroups");

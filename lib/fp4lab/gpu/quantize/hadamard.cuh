@@ -22,4 +22,11 @@ template <class T>
 void TransformGroups(const HadamardTransform& transform, HadamardWay way, std::size_t rows,
                      std::size_t cols, bool down_columns, const T* x, T* out, cudaStream_t stream);
 
+// The part of TransformGroups that lies in hadamard_registers.cu: transforms of 16 numbers and
+// more, several times as fast. False, and nothing launched, for shapes and addresses that its
+// kernels do not take.
+bool TransformGroupsInRegisters(const HadamardTransform& transform, HadamardWay way,
+                                std::size_t rows, std::size_t cols, bool down_columns,
+                                const Bf16* x, Bf16* out, cudaStream_t stream);
+
 }  // namespace fp4lab::gpu

@@ -4,10 +4,13 @@
 
 #include <cstdint>
 
+#include "fp4lab/cuda/device/bf16_words.cuh"
 #include "fp4lab/gpu/quantize/quantize_device.cuh"
 #include "fp4lab/transform/hadamard_transform.h"
 
 namespace fp4lab::gpu {
+
+using cuda::HalfOf;
 
 template <int kSize, class Number>
 __device__ inline void Butterflies(Number (&x)[kSize]) {
@@ -89,11 +92,6 @@ __device__ inline void PlanUnit(const std::uint32_t (&pairs)[kUnit], SumPlan* pl
     std::uint32_t largest = 0;
     plans[g / kSize] = PlanPairSums<kSize>(pairs + g, &largest);
   }
-}
-
-// BF16 number `half` of a word (0: the low half) as binary32.
-__device__ inline float HalfOf(std::uint32_t word, int half) {
-  return __uint_as_float(half == 0 ? word << 16 : word & 0xFFFF0000u);
 }
 
 // Unpacks column w of `pairs` to binary32.

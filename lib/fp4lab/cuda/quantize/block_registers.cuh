@@ -1,0 +1,224 @@
+// One block of one row, of BF16 elements, in the registers of a thread: reading, the block's
+// numbers and the elements' values in any dialect. What differs between elements of a block
+// (rounding, random bits, multiplication or division) is a compile-time constant; what a block has
+// once (scale rule, factor) is not.
+#pragma once
+
+#include <cstdint>
+
+#include "fp4lab/base/random.h"
+#include "fp4lab/cuda/device/bf16_words.cuh"
+#include "fp4lab/cuda/device/convert.cuh"
+#include "fp4lab/cuda/device/side.cuh"
+#include "fp4lab/cuda/quantize/dialect_values.h"
+#include "fp4lab/dialect/adaptive.h"
+#include "fp4lab/dialect/stages.h"
+#include "fp4lab/quantize/statistic.h"
+
+namespace fp4lab::cuda {
+
+// A matrix (rows, cols) of BF16 whose rows are quantized in blocks of kBlock, a divisor of cols.
+// Transposed: the matrix is stored column by column.
+struct RegisterJob {
+  const std::uint16_t* x = nullptr;
+  std::uint16_t* out = nullptr;
+  std::uint32_t rows = 0, cols = 0;
+  const float* amax = nullptr;  // of the tensor, or of each row in row-scaled dialects
+};
+
+// Whether the kernels in registers take this matrix under the dialect's factor and blocks; if so,
+// describes it in *to.
+inline bool FitsRegisters(const Dialect& d, const SideJob& job, const ValuesJob& values,
+                          RegisterJob* to) {
+  const bool scales = Divides(d.factor) || HasScaling<ElementScaling::kMultiply>(d.factor) ||
+                      HasScaling<ElementScaling::kZeroWhereZero>(d.factor);
+  const bool blocks = d.block_cols == 16 || d.block_cols == 32;
+  if (!job.bf16 || !scales || !blocks || job.rows == 0 || job.cols == 0) return false;
+  if (job.cols % static_cast<std::size_t>(d.block_cols) != 0) return false;
+  if (job.rows >= 1u << 31 || job.cols >= 1u << 31 || job.rows * job.cols / 16 >= 1u << 31)
+    return false;
+  const auto aligned = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; };
+  if (!job.transposed && !(aligned(job.x) && aligned(values.values))) return false;
+  *to = {static_cast<const std::uint16_t*>(job.x), static_cast<std::uint16_t*>(values.values),
+         static_cast<std::uint32_t>(job.rows), static_cast<std::uint32_t>(job.cols), job.side.amax};
+  return true;
+}
+
+// Where a block is: its row, its first element's number in row-major order, and its first element's
+// place in memory.
+struct RegisterPlace {
+  std::uint32_t row;
+  std::uint64_t element, memory;
+};
+
+// Block `id` of a matrix; blocks with consecutive numbers are neighbours in memory.
+template <int kBlock, bool kTransposed>
+__device__ RegisterPlace PlaceOf(const RegisterJob& job, std::uint32_t id) {
+  if constexpr (kTransposed) {
+    const std::uint32_t row = id % job.rows, first = id / job.rows * kBlock;
+    return {row, std::uint64_t{row} * job.cols + first, std::uint64_t{first} * job.rows + row};
+  } else {
+    const std::uint64_t first = std::uint64_t{id} * kBlock;
+    return {id / (job.cols / kBlock), first, first};
+  }
+}
+
+// Loads a block, two neighbours along the reduction axis a word.
+template <int kBlock, bool kTransposed>
+__device__ void LoadBlock(const RegisterJob& job, const RegisterPlace& place,
+                          std::uint32_t (&words)[kBlock / 2]) {
+  const std::uint16_t* const from = job.x + place.memory;
+  if constexpr (kTransposed) {
+#pragma unroll
+    for (int i = 0; i < kBlock / 2; ++i) {
+      words[i] = from[std::uint64_t{job.rows} * (2 * i)] |
+                 std::uint32_t{from[std::uint64_t{job.rows} * (2 * i + 1)]} << 16;
+    }
+  } else {
+    LoadWords<kBlock / 2>(from, words);
+  }
+}
+
+template <int kBlock, bool kTransposed>
+__device__ void StoreBlock(const RegisterJob& job, const RegisterPlace& place,
+                           const std::uint32_t (&words)[kBlock / 2]) {
+  std::uint16_t* const to = job.out + place.memory;
+  if constexpr (kTransposed) {
+#pragma unroll
+    for (int i = 0; i < kBlock; ++i) {
+      to[std::uint64_t{job.rows} * i] = static_cast<std::uint16_t>(words[i / 2] >> (i % 2 * 16));
+    }
+  } else {
+    StoreWords<kBlock / 2>(to, words);
+  }
+}
+
+// Rounds two values to BF16, a in the low half.
+__device__ inline std::uint32_t Bf16Pair(float a, float b) {
+  std::uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(b), "f"(a));
+  return pair;
+}
+
+template <int kWords>
+__device__ float Element(const std::uint32_t (&words)[kWords], int i) {
+  return HalfOf(words[i / 2], i % 2);
+}
+
+template <int kBlock, bool kQuest>
+__device__ float StatisticOfWords(const Dialect& d, const std::uint32_t (&words)[kBlock / 2]) {
+  if constexpr (kQuest) {
+    OrderedSum sum, squares;
+#pragma unroll
+    for (int i = 0; i < kBlock; ++i) {
+      const float x = Element(words, i);
+      sum.Add(x);
+      squares.Add(x * x);
+    }
+    return QuestOfSigma(__fsqrt_rn(VarianceOf(sum.Total(), squares.Total(), kBlock)));
+  }
+  const float amax = AmaxOfWords(words);
+  if (d.nan == NanRule::kElement) return amax;
+  bool nan = false;
+#pragma unroll
+  for (int i = 0; i < kBlock; ++i) nan = nan || Element(words, i) != Element(words, i);
+  return nan ? __uint_as_float(0x7FC00000u) : amax;
+}
+
+// The quantization of a block's elements under the block's numbers.
+template <FormatId kElement, ElementRounding kRounding, bool kDivides>
+class ElementValues {
+ public:
+  // d.element and d.rounding must be kElement and kRounding, Divides(d.factor) kDivides; d.factor's
+  // scaling must be one of ElementScaling::kMultiply, kZeroWhereZero and kDivide.
+  __device__ ElementValues(const Dialect& d, const BlockNumbers& n)
+      : d_(d),
+        scale_(n.scale),
+        factor_(n.factor),
+        vanishes_(n.factor == 0.0f && HasScaling<ElementScaling::kZeroWhereZero>(d.factor)),
+        nan_(Decode(kElement, d.nan_code >= 0 ? static_cast<std::uint32_t>(d.nan_code)
+                                              : NanCode(FormatOf(kElement)))) {}
+
+  // The value of element x before it is multiplied by the block's scale. `fields`: a word with two
+  // times 16 random bits, of which this element takes half `half`; 8-bit roundings take the low
+  // byte.
+  __device__ float Of(float x, std::uint32_t fields, int half) const {
+    float v = kDivides ? x / factor_ : x * factor_;
+    if (vanishes_) v = 0.0f;
+    if constexpr (kElement == FormatId::kE2M1 && (kRounding == ElementRounding::kNearestEven ||
+                                                  kRounding == ElementRounding::kStochastic16)) {
+      return OfE2m1(v, fields, half);
+    } else {
+      if (v == 0.0f && !d_.keeps_negative_zero) v = 0.0f;
+      if (v != v) return nan_;
+      const std::uint32_t random =
+          kRounding == ElementRounding::kStochastic16 ? fields >> (16 * half) : fields;
+      const std::uint32_t code = Formula<kRounding>::Code({kElement, x, scale_, v, random});
+      const bool zero = (code & MagnitudeMask(FormatOf(kElement))) == 0;
+      return Decode(kElement, zero && d_.never_negative_zero ? 0u : code);
+    }
+  }
+
+ private:
+  // The three bits of the code, moved to the lowest exponent bits and the highest fraction bit of
+  // binary32, are the value times 2^-126.
+  __device__ float OfE2m1(float v, std::uint32_t fields, int half) const {
+    const float a = fabsf(v);
+    const std::uint32_t code = kRounding == ElementRounding::kStochastic16
+                                   ? min(StochasticE2m1(a, fields, half), 0x41FFFFFFu) & 0x01C00000u
+                                   : NearestE2m1(a) << 22 & 0x01C00000u;
+    const bool clears =
+        (v == 0.0f && !d_.keeps_negative_zero) || (code == 0 && d_.never_negative_zero);
+    const std::uint32_t sign = clears ? 0u : __float_as_uint(v) & 0x80000000u;
+    const float value = __uint_as_float(code) * 0x1p126f;
+    return v != v ? nan_ : __uint_as_float(__float_as_uint(value) | sign);
+  }
+
+  const Dialect& d_;
+  float scale_, factor_;
+  bool vanishes_;
+  float nan_;
+};
+
+// The error of the block under the numbers n, as four over six counts it (dialect/adaptive.h).
+template <class Values, int kWords>
+__device__ __forceinline__ float ErrorOfWords(const Dialect& d, const BlockNumbers& n,
+                                              const TensorScale& l,
+                                              const std::uint32_t (&words)[kWords]) {
+  const Values values(d, n);
+  const float constant = TensorScaleConstant(d);
+  float error = 0.0f;
+#pragma unroll
+  for (int i = 0; i < 2 * kWords; ++i) {
+    const float x = Element(words, i), product = values.Of(x, 0, 0) * n.scale;
+    const float difference =
+        d.adaptive_fp16 ? product - x * l.encode : product * l.amax / constant - x;
+    error = CombinedError(d, error, WithFormula<float>(d.adaptive, ElementErrorOf{difference}));
+  }
+  return error;
+}
+
+// Chosen (dialect_block.cuh) for a block in registers. kAdaptive: whether d.adaptive may be another
+// than kNo.
+template <class Values, int kBlock, bool kAdaptive, bool kQuest>
+__device__ BlockNumbers ChosenOfWords(const Dialect& d, const TensorScale& l,
+                                      const std::uint32_t (&words)[kBlock / 2]) {
+  const float b = StatisticOfWords<kBlock, kQuest>(d, words);
+  const float t = ScaleBefore(d, b, l);
+  if constexpr (!kAdaptive) return NumbersFrom(d, b, t, l);
+  // One loop for both candidates: a function with two call sites is called, not inlined, and the
+  // call spills registers to memory.
+  BlockNumbers chosen;
+  float least = 0.0f;
+#pragma unroll 1
+  for (const bool is_four : {false, true}) {
+    const BlockNumbers n = NumbersFrom(d, b, is_four ? t * 1.5f : t, l);
+    const float error = ErrorOfWords<Values>(d, n, l, words);
+    if (is_four && !(error < least)) break;
+    chosen = n;
+    least = error;
+  }
+  return chosen;
+}
+
+}  // namespace fp4lab::cuda
