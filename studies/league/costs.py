@@ -50,3 +50,19 @@ def shares(recipe, layers):
 
 def all_in_4_bits(recipe, layers):
     return shares(recipe, layers)[4] > 1 - 1e-9
+
+
+def extras(recipe):
+    """How many of the six operands of the GEMMs are transformed by a Hadamard transform, are rounded stochastically, choose between two
+    scales a block (four over six), and have scales corrected by MS-EDEN. Without the recipes that follow in "then"."""
+    operands = [operand for gemm in GEMMS for operand in recipe[gemm].values()]
+
+    def has(form, key, names):
+        if isinstance(form, str):
+            return any(name in form for name in names)
+        return form.get(key, "none") != "none" if key in form else has(form.get("like", ""), key, names)
+
+    return {"hadamard": sum(bool(o["hadamard"]) for o in operands),
+            "stochastic": sum(o["rounding"] == "stochastic" for o in operands),
+            "two_scales": sum(has(o["format"], "adaptive", ("4over6", "fouroversix.")) for o in operands),
+            "ms_eden": sum(has(o["format"], "unbias", ()) for o in operands)}

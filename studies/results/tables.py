@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The tables of results in README.md and in the pages of studies/results, studies/atlas and studies/surface.
+"""The tables of results in README.md and in the pages of studies/results, its folder league, studies/atlas and
+studies/surface.
 
     python3 studies/results/tables.py [--check]
 
@@ -16,7 +17,10 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 PAGES = [HERE.parent.parent / "README.md", HERE / "README.md", HERE.parent / "atlas/README.md",
-         HERE.parent / "surface/README.md"]
+         HERE.parent / "surface/README.md", HERE / "league/README.md"]
+
+
+T975 = {1: 12.7062, 2: 4.3027, 3: 3.1824, 4: 2.7764}  # Student's t by degrees of freedom
 
 
 class Study:
@@ -268,6 +272,109 @@ def law(studies):
     return rows
 
 
+def league(studies):
+    """The parts of league.json, which studies/league/league.py makes of these studies: its rows with 4-bit products only."""
+    document = json.loads((HERE / "league/league.json").read_text())
+    hashes = {source["name"]: source["sha256_of_results"] for source in document["sources"]}
+    if hashes != {study.results["name"]: study.results["sha256"] for study in studies}:
+        sys.exit("league.json is not of these results: run python3 studies/league/league.py")
+    losses = {}
+    for study in studies:
+        for run in study.results["runs"]:
+            at = [p["validation_loss"] for p in run["points"] if p["tokens"] == document["budget"]]
+            losses.setdefault(run["arm"], {}).update({run["seed"]: loss for loss in at})
+    for row in document["rows"]:
+        for reference in "bf16", "te_nvfp4":
+            gaps = [losses[row["recipe"]][s] - losses[reference][s] for s in row["seeds"]]
+            if max(abs(a - b) for a, b in zip(gaps, row["gap"][reference]["seeds"])) > 1e-12:
+                sys.exit(f"league.json has another gap of {row['recipe']} than the results: run studies/league/league.py")
+    return [row for row in document["rows"] if row["four_bits"]]
+
+
+def with_interval(number, digits, sign="", transform=lambda x: x):
+    mean, low, high = (f"{transform(x):{sign}.{digits}f}" for x in (number["mean"], *number["interval_t"]))
+    return f"{mean}&nbsp;[{low},&nbsp;{high}]"
+
+
+def league_ratio(row, reference):
+    number = row["log_ratio"][reference]
+    if number is None:
+        return "" if row["recipe"] == reference else "out of reach"
+    return with_interval(number, 2, transform=math.exp) + (" *x*" if number["mean"] < 0 else "")
+
+
+def leaguetable(studies):
+    """A row a recipe, by loss."""
+    titles = {r["name"]: r["title"] for r in json.loads((HERE.parent.parent / "data/recipes.json").read_text())}
+    titles["mxfp4"] = "te_nvfp4's plan in MXFP4: blocks of 32 (weights 32x32) under E8M0 scales that are rounded up, RHT32 on wgrad"
+    rows = ["| recipe | loss above BF16's, nats | minus te_nvfp4's | tokens / BF16's | tokens / te_nvfp4's "
+            "| operands of 6: RHT, SR, two scales, MS-EDEN | what it is |", "|---|---|---|---|---|---|---|"]
+    for row in league(studies):
+        other = "" if row["recipe"] == "te_nvfp4" else with_interval(row["gap"]["te_nvfp4"], 4, "+")
+        low, high = row["gap"]["te_nvfp4"]["interval_t"]
+        if other and (low > 0 or high < 0):
+            other = f"**{other}**"
+        cost = ", ".join(str(row["extras"][k]) for k in ("hadamard", "stochastic", "two_scales", "ms_eden"))
+        rows.append(f"| {row['recipe']} | {with_interval(row['gap']['bf16'], 4, '+')} | {other} | {league_ratio(row, 'bf16')} "
+                    f"| {league_ratio(row, 'te_nvfp4')} | {cost} | {titles[row['recipe']]} |")
+    return rows
+
+
+PAIRS = (  # recipes of the league that differ in one thing
+    ("quartet2", "quartet2_nvidia_4over6_baseline", "MS-EDEN and RHT128 in the backward GEMMs, four over six on both sides"),
+    ("quartet2", "torchao_nvfp4_v2", "four over six forward, MS-EDEN on weights and inputs too"),
+    ("te_nvfp4_no_sr", "te_nvfp4", "gradients to nearest"),
+    ("te_nvfp4_no_rht", "te_nvfp4", "no RHT on wgrad"),
+    ("te_nvfp4_no_2d", "te_nvfp4", "weights 1x16 instead of 16x16"),
+    ("te_nvfp4_4over6_all", "te_nvfp4_no_rht", "four over six"),
+    ("nvidia_nvfp4_1b_plain", "te_nvfp4", "no RHT, no SR, no 2D weights"),
+    ("ue5m3_fp4", "te_nvfp4_no_rht", "UE5M3 scales instead of E4M3 under a tensor scale"),
+    ("ue5m3_fp4_b32", "ue5m3_fp4", "blocks of 32 instead of 16"),
+    ("mxfp4", "te_nvfp4", "E8M0 scales on 32 elements"),
+    ("amd_mxfp4_full_h16", "amd_mxfp4_full", "Hadamard 16 without signs on all operands"),
+    ("amd_mxfp4_full_rht16", "amd_mxfp4_full_h16", "random signs in that transform"),
+    ("amd_mxfp4_full_sr", "amd_mxfp4_full", "gradients stochastically"),
+    ("primus_turbo_mxfp4_sr", "primus_turbo_mxfp4", "gradients stochastically"),
+    ("mfu_hybrid", "mfu_mxfp4_row_sr", "NVFP4 in dgrad"),
+)
+
+
+def leaguepairs(studies):
+    """A row a pair: the difference of two recipes of the league."""
+    losses = {row["recipe"]: dict(zip(row["seeds"], row["gap"]["bf16"]["seeds"])) for row in league(studies)}
+    rows = ["| recipe | against | what differs | difference of losses, nats | verdict |", "|---|---|---|---|---|"]
+    for a, b, what in PAIRS:
+        values = [losses[a][s] - losses[b][s] for s in losses[a] if s in losses[b]]
+        mean = sum(values) / len(values)
+        deviation = math.sqrt(sum((v - mean) ** 2 for v in values) / (len(values) - 1))
+        half = T975[len(values) - 1] * deviation / math.sqrt(len(values))
+        verdict = "not identified" if abs(mean) <= half else "helps" if mean < 0 else "harms"
+        rows.append(f"| {a} | {b} | {what} | {mean:+.4f} [{mean - half:+.4f}, {mean + half:+.4f}] | {verdict} |")
+    return rows
+
+
+def leaguegroups(studies):
+    """A row a class of scales: how many recipes, the range of their gaps and token ratios, and the standard deviation of a seed's
+    difference from te_nvfp4, pooled over the class."""
+    names = ("E4M3, one for 16 elements", "another scale, block or element", "E8M0, one for 32 (MXFP4)")
+    rows = ["| scales of fprop's input | recipes | loss above BF16's, nats | tokens / BF16's | tokens / te_nvfp4's "
+            "| standard deviation of a seed's difference from te_nvfp4 |", "|---|---|---|---|---|---|"]
+    ours = [row for row in league(studies) if row["gap"]["bf16"]["mean"] < 1]
+    for index, name in enumerate(names):
+        group = [row for row in ours if row["class"] == index]
+
+        def span(values, digits):
+            values = sorted(values)
+            return f"{values[0]:.{digits}f} to {values[-1]:.{digits}f}, median {values[len(values) // 2]:.{digits}f}"
+
+        ratio = {r: [math.exp(row["log_ratio"][r]["mean"]) for row in group if row["log_ratio"][r]] for r in ("bf16", "te_nvfp4")}
+        squares = [sum((s - g["mean"]) ** 2 for s in g["seeds"]) / (len(g["seeds"]) - 1)
+                   for g in (row["gap"]["te_nvfp4"] for row in group if row["recipe"] != "te_nvfp4")]
+        rows.append(f"| {name} | {len(group)} | {span([row['gap']['bf16']['mean'] for row in group], 3)} "
+                    f"| {span(ratio['bf16'], 2)} | {span(ratio['te_nvfp4'], 2)} | {math.sqrt(sum(squares) / len(squares)):.4f} |")
+    return rows
+
+
 def seeds(studies):
     """A row an arm: the loss of each seed at the largest budget."""
     rows = ["| arm | loss of each seed at the largest budget, nats |", "|---|---|"]
@@ -282,7 +389,7 @@ def seeds(studies):
 KINDS = {"overview": overview, "ratios": ratios, "criteria": criteria, "missed": missed,
          "rates": rates,
          "atlas": atlas, "gaps": gaps, "seeds": seeds, "surface": surface,
-         "surfacegaps": surfacegaps, "law": law}
+         "surfacegaps": surfacegaps, "law": law, "league": leaguetable, "leaguegroups": leaguegroups, "leaguepairs": leaguepairs}
 PART = re.compile(r"(<!-- table (\w+) ([\w .-]+?) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 

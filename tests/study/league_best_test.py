@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Which recipes studies/league/best.py takes for the larger model, and the widths of their products."""
+"""Which recipes studies/league/best.py takes for the larger model, and what recipes cost."""
 import copy
 import json
 import pathlib
@@ -48,6 +48,14 @@ class LeagueTest(unittest.TestCase):
         self.assertAlmostEqual(costs.shares(recipe, 6)[4], 2 / 3)
         recipe["then"] = {"at": 0.75, "recipe": self.recipe}
         self.assertAlmostEqual(costs.shares(recipe, 6)[4], 0.75)
+
+    def test_what_a_recipe_adds_to_its_products(self):
+        arms = json.loads((ROOT / "studies/results/league-c-1.2m-4bit/results.json").read_text())["study"]["arms"]
+        for arm, hadamard, stochastic, two_scales, ms_eden in (
+                ("te_nvfp4", 2, 2, 0, 0), ("te_nvfp4_4over6_weights", 2, 2, 2, 0), ("quartet2", 4, 0, 2, 4),
+                ("amd_mxfp4_full_h16", 6, 0, 0, 0), ("fp4_all_the_way", 0, 3, 0, 0), ("bf16", 0, 0, 0, 0)):
+            self.assertEqual(costs.extras(arms[arm]["recipe"]),
+                             {"hadamard": hadamard, "stochastic": stochastic, "two_scales": two_scales, "ms_eden": ms_eden})
 
     def test_widths_of_formats(self):
         for form, bits in (("none", 16), ("mxfp8_e4m3.rceil", 8), ("nvfp4.te", 4), ("mxfp4.even", 4),

@@ -72,9 +72,12 @@ template <FormatId kElement, ElementRounding kRounding, bool kDivides, int kBloc
 constexpr bool IsCompiled() {
   constexpr bool kNearest = kRounding == ElementRounding::kNearestEven;
   constexpr bool kBytes = kRounding == ElementRounding::kStochastic8;
-  if (kQuest)
+  if (kQuest) {
     return kElement == FormatId::kE2M1 && kNearest && kBlock == 32 && !kAdaptive && !kDivides;
-  if (kAdaptive) return kElement == FormatId::kE2M1 && kBlock == 16 && !kBytes && !kDivides;
+  }
+  if (kAdaptive) {
+    return kElement == FormatId::kE2M1 && kBlock == 16 && !kBytes && (kNearest || !kDivides);
+  }
   if (kElement == FormatId::kE2M1) return !(kBytes && kDivides);
   if (kElement == FormatId::kE0M3) return kBlock == 16 && !kBytes && !kDivides;
   return kElement == FormatId::kE4M3 && kBlock == 32 && kNearest;
@@ -120,6 +123,7 @@ bool LaunchAny(const Choice& c, const Dialect& d, const RegisterJob& job, const 
     return LaunchIf<kElement, kRounding, false, kBlock, false, false>(c, d, job, random, stream) ||
            LaunchIf<kElement, kRounding, true, kBlock, false, false>(c, d, job, random, stream) ||
            LaunchIf<kElement, kRounding, false, kBlock, true, false>(c, d, job, random, stream) ||
+           LaunchIf<kElement, kRounding, true, kBlock, true, false>(c, d, job, random, stream) ||
            LaunchIf<kElement, kRounding, false, kBlock, false, true>(c, d, job, random, stream);
   };
   return of_block.template operator()<16>() || of_block.template operator()<32>();

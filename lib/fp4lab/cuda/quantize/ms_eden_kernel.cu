@@ -106,10 +106,10 @@ __device__ float CorrectionOf(const float (&x)[16], const float (&values)[16],
   return f > 0.0f && f <= kFloatMax ? f : 1.0f;
 }
 
-template <bool kAdaptive, bool kTransposed>
+template <bool kDivides, bool kAdaptive, bool kTransposed>
 __global__ void __launch_bounds__(kValuesThreads, 4)
     MsEdenRegistersKernel(Dialect d, RegisterJob job, RandomSource source) {
-  using Values = ElementValues<FormatId::kE2M1, ElementRounding::kNearestEven, false>;
+  using Values = ElementValues<FormatId::kE2M1, ElementRounding::kNearestEven, kDivides>;
   __shared__ GroupProducts groups[kValuesThreads / kParts];
   d.element = FormatId::kE2M1;
   d.rounding = ElementRounding::kNearestEven;
@@ -169,23 +169,26 @@ __global__ void __launch_bounds__(kValuesThreads, 4)
 bool LaunchInRegisters(const Dialect& d, const SideJob& job, const ValuesJob& values,
                        cudaStream_t stream) {
   RegisterJob own;
+  const bool adaptive = d.adaptive != Adaptive::kNo, divides = Divides(d.factor);
   const bool takes = d.element == FormatId::kE2M1 && d.rounding == ElementRounding::kNearestEven &&
                      d.block_cols == 16 && d.statistic == BlockStatistic::kAmax &&
-                     !Divides(d.factor) && job.cols % kMsEdenGroup == 0;
+                     !(adaptive && divides) && job.cols % kMsEdenGroup == 0;
   if (!takes || !FitsRegisters(d, job, values, &own)) return false;
   const std::size_t groups = job.cols / kMsEdenGroup;
   const std::size_t threads = job.transposed
                                   ? DivideUp(job.rows, std::size_t{kColumnsOfWarp}) * groups * 32
                                   : job.rows * groups * kParts;
-  const auto launch = [&](auto kernel) {
+  const auto launch = [&]<bool kDivides, bool kAdaptive>() {
+    const auto kernel = job.transposed ? MsEdenRegistersKernel<kDivides, kAdaptive, true>
+                                       : MsEdenRegistersKernel<kDivides, kAdaptive, false>;
     kernel<<<Blocks(threads, kValuesThreads), kValuesThreads, 0, stream>>>(d, own, values.source);
   };
-  if (d.adaptive == Adaptive::kNo) {
-    job.transposed ? launch(MsEdenRegistersKernel<false, true>)
-                   : launch(MsEdenRegistersKernel<false, false>);
+  if (divides) {
+    launch.template operator()<true, false>();
+  } else if (adaptive) {
+    launch.template operator()<false, true>();
   } else {
-    job.transposed ? launch(MsEdenRegistersKernel<true, true>)
-                   : launch(MsEdenRegistersKernel<true, false>);
+    launch.template operator()<false, false>();
   }
   CheckLaunch("the kernel of MS-EDEN in registers");
   return true;
