@@ -64,8 +64,8 @@ void RunCommand(const StudyOptions& options, int* exit_code) {
                               observer, StopSignals::Asked());
   }
   if (outcome.interrupted) {
-    Note("interrupted; every run has its checkpoint. To continue: fp4lab study run %s%s\n",
-         Printable(options.file).c_str(),
+    Note("interrupted; every run has its checkpoint. To continue: fp4lab study run %s%s%s\n",
+         Printable(options.file).c_str(), options.quick ? " --quick" : "",
          options.out_dir.empty() ? "" : (" --out-dir " + Printable(options.out_dir)).c_str());
     *exit_code = StopSignals::ExitCode();
     return;

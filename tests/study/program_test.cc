@@ -79,6 +79,24 @@ int Lines(const std::string& text) {
   return static_cast<int>(std::count(text.begin(), text.end(), '\n'));
 }
 
+TEST_CASE("A study's rehearsal runs on the CPU, without the file's text and device", "[study]") {
+  const TestFolder folder("rehearsal");
+  Json json = TinyStudyJson();
+  json["device"] = "cuda";
+  json["data"] = {{"text", "no-such-file.txt"}};
+  json["budgets"] = {128'000, 256'000};
+  const std::string file = StudyFile(folder, json), out = (folder.Path() / "out").string();
+  const Ended ended =
+      Process(folder.Path(), "study run " + file + " --quick --out-dir '" + out + "'").Wait();
+  INFO(ended.errors);
+  REQUIRE(ended.code == 0);
+  const Json results = ReadJsonFile(out + "/results.json");
+  CHECK(results.at("name") == "tiny-quick");
+  CHECK(results.at("study").at("device") == "cpu");
+  CHECK(results.at("runs").size() == 4);
+  CHECK(ReadFile(out + "/report.html").find("Rehearsal: tiny") != std::string::npos);
+}
+
 TEST_CASE("A study that is killed at random moments ends with the results of one that was not",
           "[study]") {
   const TestFolder folder("killed");

@@ -93,6 +93,29 @@ TEST_CASE("Jobs and threads do not change the results", "[study]") {
         results["runs"][0]["points"][1]["validation_loss"]);
 }
 
+TEST_CASE("Arms that compute the same are trained once, whatever their names", "[study]") {
+  const TestFolder folder("twins"), alone("twins-alone");
+  Json json = TinyStudyJson();
+  json["arms"]["twin"] = {{"recipe", "te_nvfp4"}};
+  // The same recipe spelled out under another base.
+  json["arms"]["spelled"] = {{"recipe", ToJson(TinyStudy().arms[1].recipe)}};
+  json["arms"]["spelled"]["recipe"]["base"] = "bf16";
+  const Call call = RunIn(folder.Path(), json, 2, 1);
+  CHECK(call.outcome.steps_made == 4 * kStepsOfRun);
+  CHECK(call.outcome.cached == 0);
+  const Json results = Json::parse(call.results);
+  const Json plain = Json::parse(RunIn(alone.Path(), TinyStudyJson()).results);
+  REQUIRE(results["runs"].size() == 8);
+  for (std::size_t i = 2; i < 8; ++i) {
+    Json run = results["runs"][i];
+    CHECK(run["arm"] == std::vector{"nvfp4", "spelled", "twin"}[i / 2 - 1]);
+    run["arm"] = "nvfp4";
+    CHECK(run == plain["runs"][2 + i % 2]);
+  }
+  CHECK(RunIn(folder.Path(), json).outcome.steps_made == 0);
+  CHECK(RunIn(folder.Path(), json).outcome.cached == 4);
+}
+
 TEST_CASE("Cached results of another numerics fingerprint are not used", "[study]") {
   const TestFolder folder("numerics");
   const Study study = TinyStudy(TinyStudyJson());

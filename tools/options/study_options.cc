@@ -4,12 +4,15 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/parallel.h"
+#include "fp4lab/study/run/rehearsal.h"
 #include "tools/options/number_option.h"
 
 namespace fp4lab::tools {
 
 void AddStudyRunOptions(CLI::App* command, StudyRunOptions* options) {
   command->add_option("file", options->file, "Study file (studies/README.md)")->required();
+  command->add_flag("--quick", options->quick,
+                    "A rehearsal of the study on the CPU, in minutes: small, on synthetic text");
   command->add_option("--device", options->device, "cpu or cuda, instead of the file's \"device\"");
   command
       ->add_option("--jobs", options->jobs,
@@ -28,6 +31,7 @@ study::Study ReadStudy(const StudyRunOptions& options) {
                 "are more than " + std::to_string(kMostThreads) + " threads");
   }
   study::Study study = study::ReadStudy(options.file);
+  if (options.quick) study = study::RehearsalOf(study);
   if (!options.device.empty()) study.base.device = ReadDevice(options.device, "--device");
   return study;
 }

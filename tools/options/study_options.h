@@ -11,11 +11,12 @@ namespace fp4lab::tools {
 struct StudyRunOptions {
   std::string file, device;
   int jobs = 0, threads_per_job = 0;  // 0: as RunStudy chooses
+  bool quick = false;                 // the study's rehearsal
 };
 
-// Adds file, --device, --jobs and --threads-per-job.
+// Adds file, --quick, --device, --jobs and --threads-per-job.
 void AddStudyRunOptions(CLI::App* command, StudyRunOptions* options);
-// The study, on --device if that is given. Throws Error for more than kMostThreads threads, too.
+// The study or its rehearsal, on --device if that is given. Throws Error for more than kMostThreads threads, too.
 study::Study ReadStudy(const StudyRunOptions& options);
 
 }  // namespace fp4lab::tools

@@ -18,6 +18,15 @@ Json WithoutLogging(Json config) {
   return config;
 }
 
+// The recipe without the names that it was derived from: what it computes is spelled out.
+Json WithoutNames(Json recipe) {
+  recipe.erase("base");
+  if (recipe.contains("then")) {
+    recipe["then"]["recipe"] = WithoutNames(std::move(recipe["then"]["recipe"]));
+  }
+  return recipe;
+}
+
 }  // namespace
 
 Json RunInputs(const TrainConfig& config, const Corpus& corpus, const std::string& numerics) {
@@ -25,7 +34,7 @@ Json RunInputs(const TrainConfig& config, const Corpus& corpus, const std::strin
                  {"model", ToJson(config.model)},
                  {"optimizer", ToJson(config.optimizer)},
                  {"schedule", ToJson(config.schedule)},
-                 {"recipe", ToJson(config.recipe)},
+                 {"recipe", WithoutNames(ToJson(config.recipe))},
                  {"seed", config.seed},
                  {"batch", config.batch},
                  {"micro_batches", config.micro_batches},

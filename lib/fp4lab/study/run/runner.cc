@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <exception>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <system_error>
@@ -37,6 +38,7 @@ struct Task {
   Json inputs;
   RunFolder folder;
   std::optional<RunRecord> record;  // set when done
+  std::optional<std::size_t> twin;  // an earlier task with the same inputs, whose record it takes
 };
 
 // Older versions had a format of their own for studies, in a file of another name.
@@ -69,6 +71,7 @@ class Runner {
   std::vector<Task> tasks_;
   std::vector<std::string> numerics_;  // fingerprint of each arm
   std::vector<std::size_t> queue_;     // tasks that need training, seed by seed
+  int cached_ = 0;
   std::optional<ProgressMeter> meter_;
   const int threads_ = Threads();  // shared by all jobs, unless the options set threads_per_job
   int jobs_ = 1;
@@ -86,6 +89,7 @@ Runner::Runner(const Study& study, const Corpus& corpus, const RunOptions& optio
                const Observer& observer, const std::atomic<bool>& stop)
     : study_(study), corpus_(corpus), options_(options), observer_(observer), stop_(stop) {
   std::vector<ProgressMeter::RunInfo> infos;
+  std::map<std::string, std::size_t> first_of;  // key: the first task with it
   for (const Arm& arm : study.arms) {
     numerics_.push_back(NumericsFingerprint(ConfigOf(study, arm, study.seeds[0]), study.name));
     for (const std::uint64_t seed : study.seeds) {
@@ -96,18 +100,26 @@ Runner::Runner(const Study& study, const Corpus& corpus, const RunOptions& optio
                         .plan = PlanOf(study, arm),
                         .inputs = inputs,
                         .folder = RunFolder(options.out_dir, inputs),
-                        .record = std::nullopt});
+                        .record = std::nullopt,
+                        .twin = std::nullopt});
       Task& task = tasks_.back();
-      task.folder.Sweep();
-      task.record = Cached(task);
-      infos.push_back({arm.name, seed, task.plan.TotalSteps(), task.record.has_value()});
+      const auto [first, is_first] = first_of.try_emplace(RunKey(inputs), tasks_.size() - 1);
+      if (is_first) {
+        task.folder.Sweep();
+        task.record = Cached(task);
+        cached_ += task.record ? 1 : 0;
+      } else {
+        task.twin = first->second;
+      }
+      infos.push_back({arm.name, seed, task.plan.TotalSteps(), !is_first || task.record});
     }
   }
   const std::size_t seeds = study.seeds.size();
   // Seed by seed, so that an interrupted study has all arms of the seeds it finished.
   for (std::size_t s = 0; s < seeds; ++s) {
     for (std::size_t a = 0; a < study.arms.size(); ++a) {
-      if (!tasks_[a * seeds + s].record) queue_.push_back(a * seeds + s);
+      const Task& task = tasks_[a * seeds + s];
+      if (!task.record && !task.twin) queue_.push_back(a * seeds + s);
     }
   }
   jobs_ = JobsOf(study, options.jobs, queue_.size());
@@ -213,7 +225,7 @@ void Runner::Work() {
 
 Outcome Runner::Execute() {
   Outcome outcome;
-  outcome.cached = static_cast<int>(tasks_.size() - queue_.size());
+  outcome.cached = cached_;
   if (!queue_.empty()) {
     std::vector<std::thread> workers;
     for (int i = 0; i < jobs_; ++i) workers.emplace_back([this] { Work(); });
@@ -229,6 +241,7 @@ Outcome Runner::Execute() {
   outcome.steps_made = steps_made_;
   outcome.numerics = numerics_;
   for (Task& task : tasks_) {
+    if (task.twin) task.record = tasks_[*task.twin].record;
     outcome.interrupted |= !task.record.has_value();
     outcome.records.push_back(task.record.value_or(RunRecord{}));
   }

@@ -34,7 +34,7 @@ struct Outcome {
   bool interrupted = false;
   std::vector<RunRecord> records;     // that of arm a and seed s: [a * seeds + s]
   std::vector<std::string> numerics;  // NumericsFingerprint of each arm
-  int cached = 0;                     // runs with a complete result in the cache
+  int cached = 0;                     // different runs with a complete result in the cache
   std::int64_t steps_made = 0;        // optimizer steps of this call
   // The study's analysis was changed after a run of the folder was complete: its criteria are no
   // predictions any more.
