@@ -128,7 +128,11 @@ std::vector<Json> Additions() {
   all.push_back({{"like", "mxfp4.floor"}, {"clip", "quest"}, {"block", {128, 128}}});
   for (const Json& block : std::vector<Json>{{1, 64}, {1, 128}, {128, 128}}) {
     all.push_back({{"like", "fp8_e4m3"}, {"scale", "fp32"}, {"block", block}});
-    all.push_back({{"like", "nvfp4.te"}, {"element", "int4"}, {"scale", "fp32"}, {"block", block}});
+    for (const char* element : {"int4", "e4m3"}) {
+      all.push_back(
+          {{"like", "nvfp4.te"}, {"element", element}, {"scale", "fp32"}, {"block", block}});
+    }
+    all.push_back({{"like", "mxfp8_e4m3.rceil"}, {"block", block}});
   }
   return all;
 }
@@ -138,11 +142,12 @@ TEST_CASE("Dialects changed by recipe keys have the CPU's values on the GPU", "[
   for (const Json& json : Additions()) {
     CAPTURE(json.dump());
     const Dialect d = ReadDialect(json, "test");
-    OperandRecipe random{.format = d}, counted{.format = d};
+    OperandRecipe nearest{.format = d}, random{.format = d}, counted{.format = d};
+    nearest.format->rounding = ElementRounding::kNearestEven;
     random.format->rounding = ElementRounding::kStochastic16;
     counted.format->rounding = ElementRounding::kStochastic8;
     counted.random = RandomGenerator::kLinearCounter;
-    for (const OperandRecipe& recipe : {OperandRecipe{.format = d}, random, counted}) {
+    for (const OperandRecipe& recipe : {OperandRecipe{.format = d}, nearest, random, counted}) {
       CAPTURE(static_cast<int>(recipe.format->rounding));
       for (const bool along_rows : {false, true}) {
         CheckOperandOfBoth(recipe, {128, 256, along_rows}, Values(128 * 256, false));

@@ -1,7 +1,7 @@
-// One block of one row, of BF16 elements, in the registers of a thread: reading, the block's
-// numbers and the elements' values in any dialect. What differs between elements of a block
-// (rounding, random bits, multiplication or division) is a compile-time constant; what a block has
-// once (scale rule, factor) is not.
+// One block of one row in the registers of a thread, or of the lanes of a warp that share it:
+// reading, the block's numbers and the elements' values in any dialect. What differs between
+// elements of a block (rounding, random bits, multiplication or division) is a compile-time
+// constant; what a block has once (scale rule, factor) is not.
 #pragma once
 
 #include <cstdint>
@@ -26,19 +26,25 @@ struct RegisterJob {
   const float* amax = nullptr;  // of the tensor, or of each row in row-scaled dialects
 };
 
-// Whether the kernels in registers take this matrix under the dialect's factor and blocks; if so,
-// describes it in *to.
-inline bool FitsRegisters(const Dialect& d, const SideJob& job, const ValuesJob& values,
-                          RegisterJob* to) {
+// Whether the kernels in registers take a matrix of this shape and place, in whole blocks of one
+// row, under the dialect's factor.
+inline bool FitsRegisters(const Dialect& d, const SideJob& job, const ValuesJob& values) {
   const bool scales = Divides(d.factor) || HasScaling<ElementScaling::kMultiply>(d.factor) ||
                       HasScaling<ElementScaling::kZeroWhereZero>(d.factor);
-  const bool blocks = d.block_cols == 16 || d.block_cols == 32;
-  if (!job.bf16 || !scales || !blocks || job.rows == 0 || job.cols == 0) return false;
-  if (job.cols % static_cast<std::size_t>(d.block_cols) != 0) return false;
-  if (job.rows >= 1u << 31 || job.cols >= 1u << 31 || job.rows * job.cols / 16 >= 1u << 31)
+  if (!scales || d.block_rows != 1 || d.block_cols <= 0 || job.rows == 0 || job.cols == 0)
     return false;
+  if (job.cols % static_cast<std::size_t>(d.block_cols) != 0) return false;
+  if (job.rows >= 1u << 31 || job.cols >= 1u << 31 || job.rows * job.cols / 16 >= 1u << 31) {
+    return false;
+  }
   const auto aligned = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; };
-  if (!job.transposed && !(aligned(job.x) && aligned(values.values))) return false;
+  return job.transposed || (aligned(job.x) && aligned(values.values));
+}
+// The same for the kernels of BF16 in blocks of 16 or 32; if so, describes the matrix in *to.
+inline bool FitsRegisters(const Dialect& d, const SideJob& job, const ValuesJob& values,
+                          RegisterJob* to) {
+  const bool blocks = d.block_cols == 16 || d.block_cols == 32;
+  if (!job.bf16 || !blocks || !FitsRegisters(d, job, values)) return false;
   *to = {static_cast<const std::uint16_t*>(job.x), static_cast<std::uint16_t*>(values.values),
          static_cast<std::uint32_t>(job.rows), static_cast<std::uint32_t>(job.cols), job.side.amax};
   return true;
@@ -61,6 +67,43 @@ __device__ RegisterPlace PlaceOf(const RegisterJob& job, std::uint32_t id) {
     const std::uint64_t first = std::uint64_t{id} * kBlock;
     return {id / (job.cols / kBlock), first, first};
   }
+}
+
+// A lane's 16 elements of a block, or of a group, that kLanes lanes of a warp share. Lanes beyond
+// the matrix have the place of others and store nothing, so that all lanes of a warp can exchange
+// numbers.
+struct LanePlace {
+  unsigned part;               // of the block: the lane's number in it
+  std::uint32_t row, segment;  // the lane's elements are segment * 16 and on of the row
+  bool exists, stores;         // whether the warp has a place; whether the lane stores
+};
+
+// The distance of the lanes of neighbouring parts: lanes of a warp take neighbours in memory.
+template <unsigned kLanes, bool kTransposed>
+constexpr unsigned kPartDistance = kTransposed ? 32 / kLanes : 1;
+
+template <unsigned kLanes, bool kTransposed>
+__device__ LanePlace LanePlaceOf(std::uint32_t thread, std::uint32_t rows, std::uint32_t cols) {
+  const std::uint32_t lane = thread % 32, in_row = cols / 16;
+  if constexpr (kTransposed) {
+    constexpr unsigned kRows = 32 / kLanes;  // of a warp
+    const std::uint32_t warps = (rows + kRows - 1) / kRows;
+    const std::uint32_t warp = thread / 32, block = warp / warps, part = lane / kRows;
+    const std::uint32_t row = warp % warps * kRows + lane % kRows;
+    return {part, min(row, rows - 1), block * kLanes + part, block < in_row / kLanes, row < rows};
+  } else {
+    const std::uint32_t count = rows * in_row, part = lane % kLanes;
+    const bool stores = thread < count;
+    const std::uint32_t id = stores ? thread : count - kLanes + part;
+    return {part, id / in_row, id % in_row, true, stores};
+  }
+}
+// The threads that LanePlaceOf needs.
+template <unsigned kLanes>
+std::size_t ThreadsOfLanes(bool transposed, std::size_t rows, std::size_t cols) {
+  const std::size_t blocks = cols / 16 / kLanes;
+  return transposed ? DivideUp(rows, std::size_t{32 / kLanes}) * blocks * 32
+                    : rows * blocks * kLanes;
 }
 
 // Loads a block, two neighbours along the reduction axis a word.

@@ -73,9 +73,12 @@ void ForElement(FormatId element, const LaunchOf& launch) {
   (std::make_index_sequence<kFormats.size()>());
 }
 
-// Launches a kernel in registers if one takes this matrix and dialect.
+// Launch a kernel in registers if one takes this matrix and dialect: a thread has a block, or the
+// lanes of a warp share a longer one, which LaunchRegisterValues tries last.
 bool LaunchRegisterValues(const Dialect& d, const SideJob& job, const ValuesJob& values,
                           cudaStream_t stream);
+bool LaunchLaneValues(const Dialect& d, const SideJob& job, const ValuesJob& values,
+                      cudaStream_t stream);
 void LaunchTileValues(const Dialect& d, const SideJob& job, const ValuesJob& values,
                       cudaStream_t stream);
 void LaunchMsEden(const Dialect& d, const SideJob& job, const ValuesJob& values,

@@ -142,7 +142,7 @@ bool LaunchElement(const Choice& c, const Dialect& d, const RegisterJob& job,
 bool LaunchRegisterValues(const Dialect& d, const SideJob& job, const ValuesJob& values,
                           cudaStream_t stream) {
   RegisterJob own;
-  if (d.block_rows != 1 || !FitsRegisters(d, job, values, &own)) return false;
+  if (!FitsRegisters(d, job, values, &own)) return LaunchLaneValues(d, job, values, stream);
   const bool philox = values.source.generator == RandomGenerator::kPhilox;
   if (RandomBitsOf(d.rounding) != 0 && !philox) return false;
   const Choice choice{d.element,

@@ -64,12 +64,7 @@ __global__ void __launch_bounds__(kValuesThreads, 4)
 
 // The same in registers, for BF16 matrices of whole groups and blocks of 16: kParts neighbouring
 // blocks make a group, a lane of a warp each, and add up through shared memory.
-constexpr unsigned kParts = kMsEdenGroup / 16, kColumnsOfWarp = 32 / kParts;
-
-// The distance of the lanes of neighbouring blocks of a group: lanes of a warp take neighbours in
-// memory.
-template <bool kTransposed>
-constexpr unsigned kPartDistance = kTransposed ? kColumnsOfWarp : 1;
+constexpr unsigned kParts = kMsEdenGroup / 16;
 
 // What the lanes of a group exchange. Four groups of a warp stand in different banks.
 struct GroupProducts {
@@ -98,7 +93,7 @@ __device__ float CorrectionOf(const float (&x)[16], const float (&values)[16],
     float sum = low + high;
 #pragma unroll
     for (unsigned width = kParts / 2; width > 0; width /= 2) {
-      sum = sum + __shfl_xor_sync(0xFFFFFFFFu, sum, width * kPartDistance<kTransposed>);
+      sum = sum + __shfl_xor_sync(0xFFFFFFFFu, sum, width * kPartDistance<kParts, kTransposed>);
     }
     return sum;
   };
@@ -115,36 +110,17 @@ __global__ void __launch_bounds__(kValuesThreads, 4)
   d.rounding = ElementRounding::kNearestEven;
   d.block_rows = 1;
   d.block_cols = 16;
-  const std::uint32_t thread = blockIdx.x * kValuesThreads + threadIdx.x, lane = threadIdx.x % 32;
-  const std::uint32_t in_row = job.cols / 16;
-  // Lanes beyond the matrix compute its last blocks again and store nothing.
-  unsigned part;
-  std::uint32_t row, block;
-  bool stores;
-  if constexpr (kTransposed) {
-    const std::uint32_t warps = (job.rows + kColumnsOfWarp - 1) / kColumnsOfWarp;
-    const std::uint32_t warp = thread / 32, group = warp / warps;
-    if (group >= in_row / kParts) return;  // whole warps
-    part = lane / kColumnsOfWarp;
-    row = warp % warps * kColumnsOfWarp + lane % kColumnsOfWarp;
-    stores = row < job.rows;
-    row = min(row, job.rows - 1);
-    block = group * kParts + part;
-  } else {
-    const std::uint32_t count = job.rows * in_row;
-    part = lane % kParts;
-    stores = thread < count;
-    const std::uint32_t id = stores ? thread : count - kParts + part;
-    row = id / in_row;
-    block = id % in_row;
-  }
-  const std::uint64_t element = std::uint64_t{row} * job.cols + block * 16u;
-  const RegisterPlace place{row, element,
-                            kTransposed ? std::uint64_t{block} * 16u * job.rows + row : element};
+  const LanePlace lane = LanePlaceOf<kParts, kTransposed>(blockIdx.x * kValuesThreads + threadIdx.x,
+                                                          job.rows, job.cols);
+  if (!lane.exists) return;
+  const std::uint64_t element = std::uint64_t{lane.row} * job.cols + lane.segment * 16u;
+  const RegisterPlace place{
+      lane.row, element,
+      kTransposed ? std::uint64_t{lane.segment} * 16u * job.rows + lane.row : element};
   std::uint32_t words[8];
   LoadBlock<16, kTransposed>(job, place, words);
   const TensorScale tensor =
-      HasTensorScale(d) ? TensorScaleOf(d, job.amax[d.row_scaled ? row : 0]) : TensorScale{};
+      HasTensorScale(d) ? TensorScaleOf(d, job.amax[d.row_scaled ? lane.row : 0]) : TensorScale{};
   const BlockNumbers numbers = ChosenOfWords<Values, 16, kAdaptive, false>(d, tensor, words);
   const Values values(d, numbers);
   float x[16], rounded[16], scaled[16];
@@ -154,15 +130,17 @@ __global__ void __launch_bounds__(kValuesThreads, 4)
     rounded[i] = values.Of(x[i], 0, 0);
     scaled[i] = rounded[i] * numbers.scale;
   }
-  const unsigned own = kTransposed ? threadIdx.x / 32 * kColumnsOfWarp + lane % kColumnsOfWarp
-                                   : threadIdx.x / kParts;
-  const float correction = CorrectionOf<kTransposed>(x, scaled, tensor, part, &groups[own]);
-  const std::uint32_t bits = ScaleBits(ScaleSource(source), std::uint64_t{row} * in_row + block);
+  constexpr unsigned kGroups = 32 / kParts;  // of a warp
+  const unsigned own = threadIdx.x / 32 * kGroups +
+                       (kTransposed ? threadIdx.x % kGroups : threadIdx.x % 32 / kParts);
+  const float correction = CorrectionOf<kTransposed>(x, scaled, tensor, lane.part, &groups[own]);
+  const std::uint64_t block = std::uint64_t{lane.row} * (job.cols / 16) + lane.segment;
+  const std::uint32_t bits = ScaleBits(ScaleSource(source), block);
   const float scale = ScaleValueOf(d, CorrectedScaleByte(d, numbers.scale, correction, bits));
 #pragma unroll
   for (int i = 0; i < 8; ++i)
     words[i] = Bf16Pair(rounded[2 * i] * scale, rounded[2 * i + 1] * scale);
-  if (stores) StoreBlock<16, kTransposed>(job, place, words);
+  if (lane.stores) StoreBlock<16, kTransposed>(job, place, words);
 }
 
 // Launches the kernel in registers if it takes this matrix and dialect.
@@ -174,10 +152,7 @@ bool LaunchInRegisters(const Dialect& d, const SideJob& job, const ValuesJob& va
                      d.block_cols == 16 && d.statistic == BlockStatistic::kAmax &&
                      !(adaptive && divides) && job.cols % kMsEdenGroup == 0;
   if (!takes || !FitsRegisters(d, job, values, &own)) return false;
-  const std::size_t groups = job.cols / kMsEdenGroup;
-  const std::size_t threads = job.transposed
-                                  ? DivideUp(job.rows, std::size_t{kColumnsOfWarp}) * groups * 32
-                                  : job.rows * groups * kParts;
+  const std::size_t threads = ThreadsOfLanes<kParts>(job.transposed, job.rows, job.cols);
   const auto launch = [&]<bool kDivides, bool kAdaptive>() {
     const auto kernel = job.transposed ? MsEdenRegistersKernel<kDivides, kAdaptive, true>
                                        : MsEdenRegistersKernel<kDivides, kAdaptive, false>;
