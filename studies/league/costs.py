@@ -53,8 +53,9 @@ def all_in_4_bits(recipe, layers):
 
 
 def extras(recipe):
-    """How many of the six operands of the GEMMs are transformed by a Hadamard transform, are rounded stochastically, choose between two
-    scales a block (four over six), and have scales corrected by MS-EDEN. Without the recipes that follow in "then"."""
+    """How many of the six operands of the GEMMs are transformed by a Hadamard transform, are rounded stochastically,
+    choose between two scales a block (four over six), and have scales corrected by MS-EDEN. Recipes that follow in
+    "then" do not count."""
     operands = [operand for gemm in GEMMS for operand in recipe[gemm].values()]
 
     def has(form, key, names):

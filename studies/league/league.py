@@ -3,15 +3,16 @@
 
     python3 studies/league/league.py
 
-reads the results.json of the studies below in studies/results and writes league.json (the losses, and the hashes of
-the results) and league.svg there in league/. studies/results/tables.py makes the tables of the pages from league.json and the
-results. Needs NumPy, SciPy and Matplotlib.
+reads the results.json of the studies below in studies/results and writes league.json (the losses, and the
+hashes of the results) and league.svg there in league/. studies/results/tables.py makes the tables of the pages
+from league.json and the results. Needs NumPy, SciPy and Matplotlib.
 
-All runs have the same model, text, batches and learning rate; a recipe's losses are those after BUDGET tokens, in all seeds that it and
-both references have. A token ratio says how many times the tokens of a reference the recipe needs: BUDGET
-over the tokens at which the reference's curve (monotone and cubic in ln D, as in studies/surface/surface.py)
-passes the recipe's loss. Above 1 it is a shrink form, below 1 an extend form of the recipe against the reference. It stands only where
-the curve reaches the loss in every seed, at budgets where the reference's seeds are together.
+All runs have the same model, text, batches and learning rate; a recipe's losses are those after BUDGET tokens, in
+all seeds that it and both references have. A token ratio says how many times the tokens of a reference the recipe
+needs: BUDGET over the tokens at which the reference's curve (monotone and cubic in ln D, as in
+studies/surface/surface.py) passes the recipe's loss. Above 1 it is the shrink form, below 1 the reference's extend
+form against the recipe, inverted. It stands only where the curve reaches the loss in every seed, at budgets where
+the reference's seeds are together.
 """
 import json
 import math
@@ -33,7 +34,9 @@ CURVES = ("league-c-1.2m-references", "surface-c-1.2m")  # of the references, ov
 LEAGUES = ("league-c-1.2m-4bit", "league-c-1.2m-4bit-more", "league-c-1.2m-rest")
 REFERENCES = {"bf16": "bf16", "te_nvfp4": "nvfp4"}  # in LEAGUES and references: in surface-c-1.2m
 CLASSES = (  # of the scales of fprop's input: title, color
-    ("E4M3 scales, blocks of 16", "#4269d0"), ("other scales or elements", "#3ca951"), ("E8M0 scales (MXFP4)", "#efb118"))
+    ("E4M3 scales, blocks of 16", "#4269d0"),
+    ("other scales or elements", "#3ca951"),
+    ("E8M0 scales (MXFP4)", "#efb118"))
 
 
 def loss(run, tokens):
@@ -41,8 +44,8 @@ def loss(run, tokens):
 
 
 class League:
-    """losses[arm][seed] after BUDGET tokens; recipes[arm], resolved; curves[reference]: its Study, arm in it, budgets and
-    losses[seed]. All studies must agree on text and fingerprints."""
+    """losses[arm][seed] after BUDGET tokens; recipes[arm], resolved; curves[reference][tokens]: the loss of each seed,
+    and whether the seeds are apart there. All studies must agree on text and fingerprints."""
 
     def __init__(self):
         self.sources, self.losses, self.recipes, self.numerics = [], {}, {}, {}

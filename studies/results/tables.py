@@ -273,7 +273,7 @@ def law(studies):
 
 
 def league(studies):
-    """The parts of league.json, which studies/league/league.py makes of these studies: its rows with 4-bit products only."""
+    """The rows of league.json, which studies/league/league.py makes of these studies, that have 4-bit products only."""
     document = json.loads((HERE / "league/league.json").read_text())
     hashes = {source["name"]: source["sha256_of_results"] for source in document["sources"]}
     if hashes != {study.results["name"]: study.results["sha256"] for study in studies}:
@@ -287,7 +287,7 @@ def league(studies):
         for reference in "bf16", "te_nvfp4":
             gaps = [losses[row["recipe"]][s] - losses[reference][s] for s in row["seeds"]]
             if max(abs(a - b) for a, b in zip(gaps, row["gap"][reference]["seeds"])) > 1e-12:
-                sys.exit(f"league.json has another gap of {row['recipe']} than the results: run studies/league/league.py")
+                sys.exit(f"league.json is not of the results in {row['recipe']}: run python3 studies/league/league.py")
     return [row for row in document["rows"] if row["four_bits"]]
 
 
@@ -305,8 +305,10 @@ def league_ratio(row, reference):
 
 def leaguetable(studies):
     """A row a recipe, by loss."""
-    titles = {r["name"]: r["title"] for r in json.loads((HERE.parent.parent / "data/recipes.json").read_text())}
-    titles["mxfp4"] = "te_nvfp4's plan in MXFP4: blocks of 32 (weights 32x32) under E8M0 scales that are rounded up, RHT32 on wgrad"
+    recipes = json.loads((HERE.parent.parent / "data/recipes.json").read_text())
+    titles = {r["name"]: r["title"] for r in recipes}
+    titles["mxfp4"] = ("te_nvfp4's plan in MXFP4: blocks of 32 (weights 32x32) under E8M0 scales that are rounded up, "
+                       "RHT32 on wgrad")
     rows = ["| recipe | loss above BF16's, nats | minus te_nvfp4's | tokens / BF16's | tokens / te_nvfp4's "
             "| operands of 6: RHT, SR, two scales, MS-EDEN | what it is |", "|---|---|---|---|---|---|---|"]
     for row in league(studies):
@@ -315,13 +317,15 @@ def leaguetable(studies):
         if other and (low > 0 or high < 0):
             other = f"**{other}**"
         cost = ", ".join(str(row["extras"][k]) for k in ("hadamard", "stochastic", "two_scales", "ms_eden"))
-        rows.append(f"| {row['recipe']} | {with_interval(row['gap']['bf16'], 4, '+')} | {other} | {league_ratio(row, 'bf16')} "
+        gap = with_interval(row["gap"]["bf16"], 4, "+")
+        rows.append(f"| {row['recipe']} | {gap} | {other} | {league_ratio(row, 'bf16')} "
                     f"| {league_ratio(row, 'te_nvfp4')} | {cost} | {titles[row['recipe']]} |")
     return rows
 
 
 PAIRS = (  # recipes of the league that differ in one thing
-    ("quartet2", "quartet2_nvidia_4over6_baseline", "MS-EDEN and RHT128 in the backward GEMMs, four over six on both sides"),
+    ("quartet2", "quartet2_nvidia_4over6_baseline",
+     "MS-EDEN and RHT128 in the backward GEMMs, four over six on both sides"),
     ("quartet2", "torchao_nvfp4_v2", "four over six forward, MS-EDEN on weights and inputs too"),
     ("te_nvfp4_no_sr", "te_nvfp4", "gradients to nearest"),
     ("te_nvfp4_no_rht", "te_nvfp4", "no RHT on wgrad"),
@@ -354,8 +358,8 @@ def leaguepairs(studies):
 
 
 def leaguegroups(studies):
-    """A row a class of scales: how many recipes, the range of their gaps and token ratios, and the standard deviation of a seed's
-    difference from te_nvfp4, pooled over the class."""
+    """A row a class of scales: how many recipes, the range of their gaps and token ratios, and the standard deviation
+    of a seed's difference from te_nvfp4, pooled over the class."""
     names = ("E4M3, one for 16 elements", "another scale, block or element", "E8M0, one for 32 (MXFP4)")
     rows = ["| scales of fprop's input | recipes | loss above BF16's, nats | tokens / BF16's | tokens / te_nvfp4's "
             "| standard deviation of a seed's difference from te_nvfp4 |", "|---|---|---|---|---|---|"]
@@ -367,11 +371,13 @@ def leaguegroups(studies):
             values = sorted(values)
             return f"{values[0]:.{digits}f} to {values[-1]:.{digits}f}, median {values[len(values) // 2]:.{digits}f}"
 
-        ratio = {r: [math.exp(row["log_ratio"][r]["mean"]) for row in group if row["log_ratio"][r]] for r in ("bf16", "te_nvfp4")}
+        ratio = {r: [math.exp(row["log_ratio"][r]["mean"]) for row in group if row["log_ratio"][r]]
+                 for r in ("bf16", "te_nvfp4")}
         squares = [sum((s - g["mean"]) ** 2 for s in g["seeds"]) / (len(g["seeds"]) - 1)
                    for g in (row["gap"]["te_nvfp4"] for row in group if row["recipe"] != "te_nvfp4")]
+        deviation = math.sqrt(sum(squares) / len(squares))
         rows.append(f"| {name} | {len(group)} | {span([row['gap']['bf16']['mean'] for row in group], 3)} "
-                    f"| {span(ratio['bf16'], 2)} | {span(ratio['te_nvfp4'], 2)} | {math.sqrt(sum(squares) / len(squares)):.4f} |")
+                    f"| {span(ratio['bf16'], 2)} | {span(ratio['te_nvfp4'], 2)} | {deviation:.4f} |")
     return rows
 
 
@@ -389,7 +395,8 @@ def seeds(studies):
 KINDS = {"overview": overview, "ratios": ratios, "criteria": criteria, "missed": missed,
          "rates": rates,
          "atlas": atlas, "gaps": gaps, "seeds": seeds, "surface": surface,
-         "surfacegaps": surfacegaps, "law": law, "league": leaguetable, "leaguegroups": leaguegroups, "leaguepairs": leaguepairs}
+         "surfacegaps": surfacegaps, "law": law, "league": leaguetable, "leaguegroups": leaguegroups,
+         "leaguepairs": leaguepairs}
 PART = re.compile(r"(<!-- table (\w+) ([\w .-]+?) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 

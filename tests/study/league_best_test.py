@@ -50,12 +50,13 @@ class LeagueTest(unittest.TestCase):
         self.assertAlmostEqual(costs.shares(recipe, 6)[4], 0.75)
 
     def test_what_a_recipe_adds_to_its_products(self):
-        arms = json.loads((ROOT / "studies/results/league-c-1.2m-4bit/results.json").read_text())["study"]["arms"]
+        results = json.loads((ROOT / "studies/results/league-c-1.2m-4bit/results.json").read_text())
+        arms = results["study"]["arms"]
         for arm, hadamard, stochastic, two_scales, ms_eden in (
                 ("te_nvfp4", 2, 2, 0, 0), ("te_nvfp4_4over6_weights", 2, 2, 2, 0), ("quartet2", 4, 0, 2, 4),
                 ("amd_mxfp4_full_h16", 6, 0, 0, 0), ("fp4_all_the_way", 0, 3, 0, 0), ("bf16", 0, 0, 0, 0)):
-            self.assertEqual(costs.extras(arms[arm]["recipe"]),
-                             {"hadamard": hadamard, "stochastic": stochastic, "two_scales": two_scales, "ms_eden": ms_eden})
+            counts = {"hadamard": hadamard, "stochastic": stochastic, "two_scales": two_scales, "ms_eden": ms_eden}
+            self.assertEqual(costs.extras(arms[arm]["recipe"]), counts)
 
     def test_widths_of_formats(self):
         for form, bits in (("none", 16), ("mxfp8_e4m3.rceil", 8), ("nvfp4.te", 4), ("mxfp4.even", 4),

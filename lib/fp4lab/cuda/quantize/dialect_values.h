@@ -34,10 +34,10 @@ constexpr bool IsValueElement(FormatId id) {
 // name. If a dialect allows several answers, the kernels give the CPU's.
 bool CanQuantizeToValues(const Dialect& dialect);
 
-// Quantizes to job.values, in order with the stream's other work, without waiting. The general kernels
-// have one thread for a block of one row (or for a group of 128 elements of MS-EDEN), half a warp or a
-// whole warp for a block of several rows; kernels in registers take what most recipes have
-// (block_registers.cuh).
+// Quantizes to job.values, in order with the stream's other work, without waiting. The general
+// kernels have one thread for a block of one row (or for a group of 128 elements of MS-EDEN), half
+// a warp or a whole warp for a block of several rows; kernels in registers take what most recipes
+// have (block_registers.cuh).
 void QuantizeToValues(const Dialect& dialect, const ValuesJob& job, StreamHandle stream = nullptr);
 
 }  // namespace fp4lab::cuda
