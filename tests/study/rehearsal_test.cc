@@ -73,6 +73,18 @@ TEST_CASE("Models of several sizes stay several in a rehearsal", "[study]") {
   CHECK(quick.analysis.references == study.analysis.references);
 }
 
+TEST_CASE("A rehearsal takes sequences of any length", "[study]") {
+  for (const int sequence : {32, 48, 100, 4096}) {
+    Json json = TinyStudyJson();
+    json["model"]["sequence"] = sequence;
+    json["evaluation"] = {{"tokens", 2 * sequence}, {"chunk_tokens", sequence}};
+    json["budgets"] = {40 * sequence, 80 * sequence};
+    const Study quick = RehearsalOf(TinyStudy(json));
+    CHECK(quick.base.model.sequence == std::min(sequence, 64));
+    CHECK(quick.budgets.back() == 48 * TokensPerStep(quick.base));
+  }
+}
+
 TEST_CASE("A criterion's smallest budget and the steps to observe follow the rehearsal's budgets",
           "[study]") {
   Json json = TinyStudyJson();

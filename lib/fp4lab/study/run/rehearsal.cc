@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kWidth = 128;  // the largest Hadamard group and block of recipes
 constexpr int kHeads = 4, kSequence = 64;
-constexpr std::int64_t kTokensPerStep = 256, kLeastSteps = 4;
+constexpr std::int64_t kTokensPerStep = 256, kLeastSteps = 4;  // tokens: fewer for odd sequences
 
 // Models that differ stay different: the i-th distinct one of the study gets its own FFN.
 class Models {
@@ -79,16 +79,17 @@ Study RehearsalOf(const Study& study) {
   quick.base.data.synthetic_bytes = 100'000;
   quick.base.batch = static_cast<int>(kTokensPerStep / quick.base.model.sequence);
   quick.base.micro_batches = 1;
-  quick.base.evaluation.tokens = 2048;
-  quick.base.evaluation.chunk_tokens = kTokensPerStep;
+  const std::int64_t per_step = TokensPerStep(quick.base);
+  quick.base.evaluation.tokens = 8 * per_step;
+  quick.base.evaluation.chunk_tokens = per_step;
   quick.seeds.resize(std::min<std::size_t>(quick.seeds.size(), 2));
   quick.budgets = StepsOf(study.budgets);
+  for (std::int64_t& budget : quick.budgets) budget *= per_step;
   if (DiagnosticsConfig& observed = quick.base.diagnostics; observed.Asked()) {
     observed.every = 0;
     observed.steps = {0, kLeastSteps - 1};
-    observed.tokens = kTokensPerStep;
+    observed.tokens = per_step;
   }
-  for (std::int64_t& budget : quick.budgets) budget *= kTokensPerStep;
   const auto mapped = [&](double tokens) { return Mapped(study, quick.budgets, tokens); };
   quick.analysis.primary_tokens = mapped(static_cast<double>(study.analysis.primary_tokens));
   for (Json& criterion : quick.analysis.criteria) {
