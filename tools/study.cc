@@ -104,7 +104,10 @@ void AddStudy(CLI::App& app, int* exit_code) {
   run->add_flag("--resume", resume);
   run->footer(
       StudyExample("  $ fp4lab study run tiny.json 2> progress | tail -1\n"
-                   "  report: out/tiny/report.html\n"));
+                   "  report: out/tiny/report.html\n"
+                   "\nIts rehearsal, as of a study that needs a GPU:\n"
+                   "  $ fp4lab study run tiny.json --quick 2> progress | tail -1\n"
+                   "  report: out/tiny-quick/report.html\n"));
   run->callback([=] { RunCommand(*options, exit_code); });
   const auto add = [&](const char* name, const char* help) {
     CLI::App* command = study->add_subcommand(name, help);
