@@ -64,9 +64,11 @@ void RunCommand(const StudyOptions& options, int* exit_code) {
                               observer, StopSignals::Asked());
   }
   if (outcome.interrupted) {
-    Note("interrupted; every run has its checkpoint. To continue: fp4lab study run %s%s%s\n",
-         Printable(options.file).c_str(), options.quick ? " --quick" : "",
-         options.out_dir.empty() ? "" : (" --out-dir " + Printable(options.out_dir)).c_str());
+    std::string command = "fp4lab study run " + Printable(options.file);
+    if (options.quick) command += " --quick";
+    if (options.seeds > 0) command += " --seeds " + std::to_string(options.seeds);
+    if (!options.out_dir.empty()) command += " --out-dir " + Printable(options.out_dir);
+    Note("interrupted; every run has its checkpoint. To continue: %s\n", command.c_str());
     *exit_code = StopSignals::ExitCode();
     return;
   }

@@ -97,6 +97,30 @@ TEST_CASE("A study's rehearsal runs on the CPU, without the file's text and devi
   CHECK(ReadFile(out + "/report.html").find("Rehearsal: tiny") != std::string::npos);
 }
 
+TEST_CASE("A study can be run by its first seeds, and then by the others", "[study]") {
+  const TestFolder folder("seeds");
+  const std::string file = StudyFile(folder, TinyStudyJson());
+  const auto run = [&](const std::string& options, const std::string& out) {
+    const std::string path = (folder.Path() / out).string();
+    return Process(folder.Path(), "study run " + file + options + " --out-dir '" + path + "'")
+        .Wait();
+  };
+  REQUIRE(run(" --seeds 1", "parts").code == 0);
+  const Json first = ReadJsonFile(folder.Path() / "parts/results.json");
+  CHECK(first.at("study").at("seeds") == Json{1});
+  CHECK(first.at("runs").size() == 2);
+  const Ended rest = run("", "parts");
+  REQUIRE(rest.code == 0);
+  CHECK(rest.errors.find("4 runs: 2 cached") != std::string::npos);
+  REQUIRE(run("", "whole").code == 0);
+  CHECK(Timeless(folder.Path() / "parts/results.json") ==
+        Timeless(folder.Path() / "whole/results.json"));
+  const Ended many = run(" --seeds 3", "parts");
+  CHECK(many.code != 0);
+  CHECK(many.errors.find("--seeds 3") != std::string::npos);
+  CHECK(many.errors.find("has 2") != std::string::npos);
+}
+
 TEST_CASE("A study that is killed at random moments ends with the results of one that was not",
           "[study]") {
   const TestFolder folder("killed");

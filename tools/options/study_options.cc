@@ -1,9 +1,11 @@
 #include "tools/options/study_options.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/parallel.h"
+#include "fp4lab/base/printable.h"
 #include "fp4lab/study/run/rehearsal.h"
 #include "tools/options/number_option.h"
 
@@ -13,6 +15,10 @@ void AddStudyRunOptions(CLI::App* command, StudyRunOptions* options) {
   command->add_option("file", options->file, "Study file (studies/README.md)")->required();
   command->add_flag("--quick", options->quick,
                     "A rehearsal of the study on the CPU, in minutes: small, on synthetic text");
+  command
+      ->add_option("--seeds", options->seeds,
+                   "Only the first so many seeds of the file; a later call goes on with the others")
+      ->transform(WholeNumber(1, std::numeric_limits<int>::max()));
   command->add_option("--device", options->device, "cpu or cuda, instead of the file's \"device\"");
   command
       ->add_option("--jobs", options->jobs,
@@ -31,6 +37,15 @@ study::Study ReadStudy(const StudyRunOptions& options) {
                 "are more than " + std::to_string(kMostThreads) + " threads");
   }
   study::Study study = study::ReadStudy(options.file);
+  if (options.seeds > 0) {
+    const auto wanted = static_cast<std::size_t>(options.seeds);
+    if (wanted > study.seeds.size()) {
+      throw Error("--seeds " + std::to_string(wanted), Printable(options.file) + " has " +
+                                                           std::to_string(study.seeds.size()) +
+                                                           " seeds; give at most so many");
+    }
+    study.seeds.resize(wanted);
+  }
   if (options.quick) study = study::RehearsalOf(study);
   if (!options.device.empty()) study.base.device = ReadDevice(options.device, "--device");
   return study;

@@ -11,12 +11,14 @@ namespace fp4lab::tools {
 struct StudyRunOptions {
   std::string file, device;
   int jobs = 0, threads_per_job = 0;  // 0: as RunStudy chooses
+  int seeds = 0;                      // only the first so many; 0: all
   bool quick = false;                 // the study's rehearsal
 };
 
-// Adds file, --quick, --device, --jobs and --threads-per-job.
+// Adds file, --quick, --seeds, --device, --jobs and --threads-per-job.
 void AddStudyRunOptions(CLI::App* command, StudyRunOptions* options);
-// The study or its rehearsal, on --device if that is given. Throws Error for more than kMostThreads threads, too.
+// The study or its rehearsal, of its first --seeds and on --device if these are given. Throws Error
+// for more seeds than the file has and for more than kMostThreads threads, too.
 study::Study ReadStudy(const StudyRunOptions& options);
 
 }  // namespace fp4lab::tools
