@@ -30,6 +30,13 @@ struct MsEdenRow {
   float* scales = nullptr;
 };
 
+// The correction of a group from its sums: their quotient, or 1 if that is not a positive finite
+// number.
+constexpr float MsEdenCorrection(float squares, float products) {
+  const float f = squares / products;
+  return f > 0.0f && f <= kFloatMax ? f : 1.0f;
+}
+
 // The sums of one group, whose elements are added one by one. Host and device share this struct.
 struct MsEdenSums {
   OrderedSum squares, products;
@@ -39,10 +46,7 @@ struct MsEdenSums {
     squares.Add(x * x);
     products.Add(x * (value * tensor.decode));
   }
-  constexpr float Correction() const {
-    const float f = squares.Total() / products.Total();
-    return f > 0.0f && f <= kFloatMax ? f : 1.0f;
-  }
+  constexpr float Correction() const { return MsEdenCorrection(squares.Total(), products.Total()); }
 };
 
 // The stored byte of a scale s under a correction f, rounded with 16 random bits.

@@ -83,7 +83,7 @@ constexpr bool IsCompiled() {
   return kElement == FormatId::kE4M3 && kBlock == 32 && kNearest;
 }
 
-// What chooses the kernel, at run time.
+// The template arguments of a kernel, as numbers of a launch.
 struct Choice {
   FormatId element;
   ElementRounding rounding;

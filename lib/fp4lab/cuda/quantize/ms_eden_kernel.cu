@@ -66,7 +66,8 @@ __global__ void __launch_bounds__(kValuesThreads, 4)
 // blocks make a group, a lane of a warp each, and add up through shared memory.
 constexpr unsigned kParts = kMsEdenGroup / 16;
 
-// What the lanes of a group exchange. Four groups of a warp stand in different banks.
+// The terms of the two sums of a group, by which its lanes exchange them. The padding puts the four
+// groups of a warp into different banks of shared memory.
 struct GroupProducts {
   float squares[16][kParts], products[16][kParts], padding[kParts];
 };
@@ -97,8 +98,8 @@ __device__ float CorrectionOf(const float (&x)[16], const float (&values)[16],
     }
     return sum;
   };
-  const float f = total(group->squares) / total(group->products);
-  return f > 0.0f && f <= kFloatMax ? f : 1.0f;
+  const float squares = total(group->squares);
+  return MsEdenCorrection(squares, total(group->products));
 }
 
 template <bool kDivides, bool kAdaptive, bool kTransposed>
