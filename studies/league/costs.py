@@ -52,6 +52,45 @@ def all_in_4_bits(recipe, layers):
     return shares(recipe, layers)[4] > 1 - 1e-9
 
 
+def width(recipe, gemm):
+    """The bits of the wider operand of a GEMM."""
+    return max(bits(operand["format"]) for operand in recipe[gemm].values())
+
+
+SCALES = ("E4M3 scales, blocks of 16", "other scales or elements", "E8M0 scales (MXFP4)")  # of 4-bit operands
+
+
+def scale_class(recipe):
+    """The index in SCALES of fprop's input, an operand of 4 bits."""
+    form = recipe["fprop"]["input"]["format"]
+    name = form if isinstance(form, str) else form["like"]
+    if name.startswith("mxfp4"):
+        return 2
+    plain = isinstance(form, str) or not ({"scale", "element", "block"} & set(form))
+    return 0 if plain and name.startswith("nvfp4") else 1
+
+
+PLANS = ("8 bits or BF16 in all GEMMs", "BF16 forward, 4 bits backward", "8 bits forward, 4 bits backward",
+         "NVFP4 forward, 8 bits or BF16 backward", "NVFP4", "another 4-bit format forward",
+         "MXFP4 forward, 8 bits or BF16 backward", "MXFP4", "NVFP4 or alike, 1 or 2 of 6 blocks in BF16",
+         "NVFP4 in MLPs only", "MXFP4, 1 or 4 of 6 blocks in BF16", "NVFP4, BF16 in some GEMMs at the end")
+
+
+def plan_of(recipe, layers):
+    """The index in PLANS: which GEMMs of which blocks multiply elements of how many bits."""
+    fprop, backward = width(recipe, "fprop"), max(width(recipe, "dgrad"), width(recipe, "wgrad"))
+    if fprop > 4:
+        return 0 if backward > 4 else 1 if fprop == 16 else 2
+    scales = scale_class(recipe)
+    if recipe.get("then"):
+        return 11
+    if selected(recipe) < 1:
+        return 9
+    if bf16_blocks(recipe, layers):
+        return 10 if scales == 2 else 8
+    return (3 if backward > 4 else 4, 5, 6 if backward > 4 else 7)[scales]
+
+
 def extras(recipe):
     """How many of the six operands of the GEMMs are transformed by a Hadamard transform, are rounded stochastically,
     choose between two scales a block (four over six), and have scales corrected by MS-EDEN. Recipes that follow in

@@ -4,15 +4,16 @@
     python3 studies/league/league.py
 
 reads the results.json of the studies below in studies/results and writes league.json (the losses, and the
-hashes of the results) and league.svg there in league/. studies/results/tables.py makes the tables of the pages
-from league.json and the results. Needs NumPy, SciPy and Matplotlib.
+hashes of the results), plans.svg, league.svg and rest.svg there in league/. studies/results/tables.py makes the tables
+of the pages from league.json and the results. Needs NumPy, SciPy and Matplotlib.
 
-All runs have the same model, text, batches and learning rate; a recipe's losses are those after BUDGET tokens, in
-all seeds that it and both references have. A token ratio says how many times the tokens of a reference the recipe
-needs: BUDGET over the tokens at which the reference's curve (monotone and cubic in ln D, as in
-studies/surface/surface.py) passes the recipe's loss. Above 1 it is the shrink form, below 1 the reference's extend
-form against the recipe, inverted. It stands only where the curve reaches the loss in every seed, at budgets where
-the reference's seeds are together.
+All runs have the same model, text, batches and learning rate; a recipe's losses are those after BUDGET tokens. The
+difference from a reference is the mean over the seeds that both have, with the interval of noise.py. A token ratio
+says how many times the tokens of a reference the recipe needs: BUDGET over the tokens at which the reference's curve,
+the mean of its seeds (monotone and cubic in ln D, as in studies/surface/surface.py), has risen or fallen from its loss
+at BUDGET by the difference; the ends of the interval likewise. Above 1 it is the shrink form, below 1 the reference's
+extend form against the recipe, inverted. It stands only where the curve reaches these losses at budgets where the
+reference's seeds are together.
 """
 import json
 import math
@@ -23,9 +24,9 @@ import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "surface"))
-from costs import all_in_4_bits, extras  # noqa: E402
-from surface import Study, number, pyplot  # noqa: E402
-from surface import log_crossing  # noqa: E402
+from costs import PLANS, SCALES, all_in_4_bits, extras, plan_of, scale_class, shares, width  # noqa: E402
+from noise import Noise  # noqa: E402
+from surface import Study, log_crossing, pyplot  # noqa: E402
 
 RESULTS = HERE.parent / "results"
 OUT = RESULTS / "league"
@@ -33,10 +34,10 @@ BUDGET = 37_748_736
 CURVES = ("league-c-1.2m-references", "surface-c-1.2m")  # of the references, over budgets
 LEAGUES = ("league-c-1.2m-4bit", "league-c-1.2m-4bit-more", "league-c-1.2m-rest")
 REFERENCES = {"bf16": "bf16", "te_nvfp4": "nvfp4"}  # in LEAGUES and references: in surface-c-1.2m
-CLASSES = (  # of the scales of fprop's input: title, color
-    ("E4M3 scales, blocks of 16", "#4269d0"),
-    ("other scales or elements", "#3ca951"),
-    ("E8M0 scales (MXFP4)", "#efb118"))
+FORWARD = SCALES + ("8 bits", "BF16")  # the classes of fprop's input
+COLORS = ("#4269d0", "#3ca951", "#efb118", "#a463f2", "0.35")
+PARTLY = tuple(range(8, len(PLANS)))  # plans that leave blocks, linears or the end of training to BF16
+FAILED = 1.0  # nats above BF16: a recipe that hardly learns
 
 
 def loss(run, tokens):
@@ -90,81 +91,120 @@ class League:
                              "commit": results["fp4lab_commit"]})
         return results
 
-    def log_ratio(self, reference, arm, seeds):
-        """ln of the token ratio of each seed; None where it does not stand."""
+    def forward(self, arm):
+        """The index in FORWARD of a recipe."""
+        bits = width(self.recipes[arm], "fprop")
+        return {16: 4, 8: 3}.get(bits) or scale_class(self.recipes[arm])
+
+    def pool(self, arm):
+        """Recipes whose forward pass has MXFP4 are noisier than others."""
+        common = self.losses[arm].keys() & self.losses["bf16"].keys()
+        if max(self.losses[arm][s] - self.losses["bf16"][s] for s in common) > FAILED:
+            return None
+        return "MXFP4" if self.forward(arm) == 2 else "others"
+
+    def log_ratio(self, reference, gap):
+        """ln of the token ratio of a gap; None where it does not stand."""
         budgets = sorted(self.curves[reference])
         apart = [self.curves[reference][b][1] for b in budgets]
-        out = []
-        for seed in seeds:
-            curve = [self.curves[reference][b][0][seed] for b in budgets]
-            out.append(math.log(BUDGET) - log_crossing(budgets, curve, self.losses[arm][seed], apart))
-        return out if np.isfinite(out).all() else None
+        curve = [np.mean(list(self.curves[reference][b][0].values())) for b in budgets]
+        level = curve[budgets.index(BUDGET)]
+        at = [math.log(BUDGET) - log_crossing(budgets, curve, level + g, apart) for g in (gap["mean"], *gap["interval"])]
+        return {"mean": at[0], "interval": at[1:]} if np.isfinite(at).all() else None
 
-    def rows(self):
+    def rows(self, noise):
+        """By loss; "seeds" are those that the recipe and both references have."""
         rows = []
         for arm, losses in self.losses.items():
             seeds = sorted(s for s in losses if all(s in self.losses[r] for r in REFERENCES))
+            recipe = self.recipes[arm]
             row = {"recipe": arm, "seeds": seeds, "loss": float(np.mean([losses[s] for s in seeds])),
-                   "four_bits": all_in_4_bits(self.recipes[arm], self.layers), "class": class_of(self.recipes[arm]),
-                   "extras": extras(self.recipes[arm]), "log_ratio": {}}
-            row["gap"] = {r: number([losses[s] - self.losses[r][s] for s in seeds]) for r in REFERENCES}
+                   "four_bits": all_in_4_bits(recipe, self.layers), "forward": self.forward(arm),
+                   "plan": plan_of(recipe, self.layers), "pool": self.pool(arm),
+                   "shares": shares(recipe, self.layers), "extras": extras(recipe), "gap": {}, "log_ratio": {}}
             for reference in REFERENCES:
-                values = self.log_ratio(reference, arm, seeds)
-                row["log_ratio"][reference] = number(values) if values and arm != reference else None
+                gaps = [losses[s] - self.losses[reference][s] for s in seeds]
+                half = noise.half_width(arm, reference, len(seeds))
+                gap = {"mean": float(np.mean(gaps)), "interval": None, "seeds": gaps}
+                ratio = None
+                if half is not None and arm != reference:
+                    gap["interval"] = [gap["mean"] - half, gap["mean"] + half]
+                    ratio = self.log_ratio(reference, gap)
+                row["gap"][reference], row["log_ratio"][reference] = gap, ratio
             rows.append(row)
         return sorted(rows, key=lambda row: row["gap"]["bf16"]["mean"])
 
 
-def class_of(recipe):
-    """The index in CLASSES of fprop's input."""
-    form = recipe["fprop"]["input"]["format"]
-    name = form if isinstance(form, str) else form["like"]
-    if name.startswith("mxfp4"):
-        return 2
-    plain = isinstance(form, str) or not ({"scale", "element", "block"} & set(form))
-    return 0 if plain and name.startswith("nvfp4") else 1
-
-
-def figure(rows):
-    plt = pyplot()
-    ours = [row for row in rows if row["recipe"] not in ("bf16", "null")]
-    beyond = [row for row in ours if row["gap"]["bf16"]["mean"] > 0.16]
-    shown = [row for row in ours if row not in beyond]
-    figure, axes = plt.subplots(figsize=(7.2, 0.9 + 0.165 * len(shown)))
-    for i, row in enumerate(shown):
-        gap, color = row["gap"]["bf16"], CLASSES[row["class"]][1]
-        low, high = gap["interval_t"]
-        axes.plot([low, high], [i, i], color=color, linewidth=1.4, alpha=0.45)
-        axes.plot(gap["seeds"], [i] * len(gap["seeds"]), "|", color=color, markersize=5)
-        axes.plot(gap["mean"], i, "o", color=color, markersize=4.5)
-    for index, (title, color) in enumerate(CLASSES):
-        if any(row["class"] == index for row in shown):
-            axes.plot([], [], "o", color=color, markersize=4.5, label=title)
-    reference = next(row for row in rows if row["recipe"] == "te_nvfp4")["gap"]["bf16"]["mean"]
+def finish(figure, axes, name, note=""):
     axes.axvline(0, color="0.6", linewidth=0.8)
-    axes.axvline(reference, color=CLASSES[0][1], linewidth=0.8, linestyle=":")
-    axes.set_yticks(range(len(shown)), [row["recipe"] for row in shown], fontsize=7.5)
-    axes.set_ylim(len(shown) - 0.3, -0.7)
-    axes.set_xlim(-0.004, 0.16)
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel("loss above BF16's after 37.7M bytes, nats a byte: mean, seeds, 95 % interval"
-                    + (f"\nbeyond: {', '.join(r['recipe'] for r in beyond)}" if beyond else ""), fontsize=8.5)
+    axes.set_xlabel("loss above BF16's after 37.7M bytes, nats a byte" + note, fontsize=8.5)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.grid(axis="x", color="0.9", linewidth=0.6)
     axes.set_axisbelow(True)
-    axes.legend(frameon=False, fontsize=8, loc="upper right")
+    axes.legend(frameon=False, fontsize=8, title="forward pass", title_fontsize=8, alignment="left",
+                loc="upper right")
     figure.tight_layout()
-    figure.savefig(OUT / "league.svg", metadata={"Date": None})
+    figure.savefig(OUT / name, metadata={"Date": None})
+
+
+def legend(axes, rows):
+    for index in sorted({row["forward"] for row in rows}):
+        axes.plot([], [], "o", color=COLORS[index], markersize=4.5, label=FORWARD[index])
+
+
+def figure_of_recipes(plt, rows, reference, name):
+    """A line a recipe: mean, seeds, interval; hollow where BF16 has blocks, linears or the end of training. Dotted:
+    the gap `reference`."""
+    figure, axes = plt.subplots(figsize=(7.2, 0.9 + 0.165 * len(rows)))
+    for i, row in enumerate(rows):
+        gap, color = row["gap"]["bf16"], COLORS[row["forward"]]
+        axes.plot(gap["interval"], [i, i], color=color, linewidth=1.4, alpha=0.45)
+        axes.plot(gap["seeds"], [i] * len(gap["seeds"]), "|", color=color, markersize=5)
+        hollow = row["forward"] < 3 and row["plan"] in PARTLY
+        axes.plot(gap["mean"], i, "o", color=color, markersize=4.5, markerfacecolor="white" if hollow else color)
+    legend(axes, rows)
+    if any(row["forward"] < 3 and row["plan"] in PARTLY for row in rows):
+        axes.plot([], [], "o", color="0.35", markerfacecolor="white", markersize=4.5, label="BF16 in part (hollow)")
+    axes.set_yticks(range(len(rows)), [row["recipe"] for row in rows], fontsize=7.5)
+    axes.set_ylim(len(rows) - 0.3, -0.7)
+    axes.axvline(reference, color=COLORS[0], linewidth=0.8, linestyle=":")
+    finish(figure, axes, name, ": mean, seeds, 95 % interval")
+
+
+def figure_of_plans(plt, rows):
+    """A line a plan, a point a recipe."""
+    plans = [index for index in range(len(PLANS)) if any(row["plan"] == index for row in rows)]
+    figure, axes = plt.subplots(figsize=(7.2, 0.9 + 0.3 * len(plans)))
+    for i, plan in enumerate(plans):
+        own = [row for row in rows if row["plan"] == plan]
+        for row in own:
+            axes.plot(row["gap"]["bf16"]["mean"], i, "o", color=COLORS[row["forward"]], markersize=5, alpha=0.6,
+                      markeredgewidth=0)
+        if len(own) > 3:
+            middle = np.median([row["gap"]["bf16"]["mean"] for row in own])
+            axes.plot([middle, middle], [i - 0.3, i + 0.3], color="0.2", linewidth=1.2)
+    legend(axes, rows)
+    axes.set_yticks(range(len(plans)), [PLANS[plan] for plan in plans], fontsize=8.5)
+    axes.set_ylim(len(plans) - 0.4, -0.6)
+    finish(figure, axes, "plans.svg", ": a point a recipe, the median")
 
 
 def main():
     league = League()
-    rows = league.rows()
+    noise = Noise(league.losses, league.pool)
+    rows = league.rows(noise)
     OUT.mkdir(exist_ok=True)
-    head = json.dumps({"budget": BUDGET, "block_parameters": league.parameters, "sources": league.sources})
+    head = json.dumps({"budget": BUDGET, "block_parameters": league.parameters, "sources": league.sources,
+                       "plans": PLANS, "noise": noise.facts()})
     lines = ",\n".join(json.dumps(row) for row in rows)  # a line a recipe
     (OUT / "league.json").write_text(f'{head[:-1]}, "rows": [\n{lines}\n]}}\n')
-    figure([row for row in rows if row["four_bits"] or row["recipe"] in REFERENCES])
+    plt = pyplot()
+    shown = [row for row in rows if row["recipe"] not in ("bf16", "null") and row["pool"] is not None]
+    figure_of_plans(plt, shown)
+    reference = next(row for row in rows if row["recipe"] == "te_nvfp4")["gap"]["bf16"]["mean"]
+    for name, four_bits in (("league.svg", True), ("rest.svg", False)):
+        figure_of_recipes(plt, [row for row in shown if row["four_bits"] == four_bits], reference, name)
 
 
 if __name__ == "__main__":

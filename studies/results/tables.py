@@ -13,14 +13,12 @@ import json
 import math
 import pathlib
 import re
+import statistics
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 PAGES = [HERE.parent.parent / "README.md", HERE / "README.md", HERE.parent / "atlas/README.md",
          HERE.parent / "surface/README.md", HERE / "league/README.md"]
-
-
-T975 = {1: 12.7062, 2: 4.3027, 3: 3.1824, 4: 2.7764}  # Student's t by degrees of freedom
 
 
 class Study:
@@ -273,7 +271,7 @@ def law(studies):
 
 
 def league(studies):
-    """The rows of league.json, which studies/league/league.py makes of these studies, that have 4-bit products only."""
+    """league.json, which studies/league/league.py makes of these studies."""
     document = json.loads((HERE / "league/league.json").read_text())
     hashes = {source["name"]: source["sha256_of_results"] for source in document["sources"]}
     if hashes != {study.results["name"]: study.results["sha256"] for study in studies}:
@@ -288,12 +286,21 @@ def league(studies):
             gaps = [losses[row["recipe"]][s] - losses[reference][s] for s in row["seeds"]]
             if max(abs(a - b) for a, b in zip(gaps, row["gap"][reference]["seeds"])) > 1e-12:
                 sys.exit(f"league.json is not of the results in {row['recipe']}: run python3 studies/league/league.py")
-    return [row for row in document["rows"] if row["four_bits"]]
+    return document
 
 
 def with_interval(number, digits, sign="", transform=lambda x: x):
-    mean, low, high = (f"{transform(x):{sign}.{digits}f}" for x in (number["mean"], *number["interval_t"]))
-    return f"{mean}&nbsp;[{low},&nbsp;{high}]"
+    ends = [f"{transform(x):{sign}.{digits}f}" for x in (number["mean"], *(number["interval"] or []))]
+    return ends[0] + (f"&nbsp;[{ends[1]},&nbsp;{ends[2]}]" if number["interval"] else "")
+
+
+def league_gap(row, reference):
+    if row["recipe"] == reference:
+        return ""
+    gap = row["gap"][reference]
+    text = with_interval(gap, 4, "+")
+    known = gap["interval"] and (gap["interval"][0] > 0 or gap["interval"][1] < 0)
+    return f"**{text}**" if known and reference == "te_nvfp4" else text
 
 
 def league_ratio(row, reference):
@@ -303,82 +310,131 @@ def league_ratio(row, reference):
     return with_interval(number, 2, transform=math.exp) + (" *x*" if number["mean"] < 0 else "")
 
 
-def leaguetable(studies):
-    """A row a recipe, by loss."""
+def titles_of_recipes():
     recipes = json.loads((HERE.parent.parent / "data/recipes.json").read_text())
     titles = {r["name"]: r["title"] for r in recipes}
     titles["mxfp4"] = ("te_nvfp4's plan in MXFP4: blocks of 32 (weights 32x32) under E8M0 scales that are rounded up, "
                        "RHT32 on wgrad")
+    return titles
+
+
+def league_rows(studies, four_bits, head, cost):
+    """A row a recipe, by loss."""
+    titles = titles_of_recipes()
     rows = ["| recipe | loss above BF16's, nats | minus te_nvfp4's | tokens / BF16's | tokens / te_nvfp4's "
-            "| operands of 6: RHT, SR, two scales, MS-EDEN | what it is |", "|---|---|---|---|---|---|---|"]
-    for row in league(studies):
-        other = "" if row["recipe"] == "te_nvfp4" else with_interval(row["gap"]["te_nvfp4"], 4, "+")
-        low, high = row["gap"]["te_nvfp4"]["interval_t"]
-        if other and (low > 0 or high < 0):
-            other = f"**{other}**"
-        cost = ", ".join(str(row["extras"][k]) for k in ("hadamard", "stochastic", "two_scales", "ms_eden"))
-        gap = with_interval(row["gap"]["bf16"], 4, "+")
-        rows.append(f"| {row['recipe']} | {gap} | {other} | {league_ratio(row, 'bf16')} "
-                    f"| {league_ratio(row, 'te_nvfp4')} | {cost} | {titles[row['recipe']]} |")
+            f"| {head} | what it is |", "|---|---|---|---|---|---|---|"]
+    for row in league(studies)["rows"]:
+        if row["four_bits"] == four_bits and row["recipe"] not in ("bf16", "null"):
+            rows.append(f"| {row['recipe']} | {league_gap(row, 'bf16')} | {league_gap(row, 'te_nvfp4')} "
+                        f"| {league_ratio(row, 'bf16')} | {league_ratio(row, 'te_nvfp4')} | {cost(row)} "
+                        f"| {titles[row['recipe']]} |")
     return rows
 
 
+def leaguetable(studies):
+    """The recipes with 4-bit products only."""
+    return league_rows(studies, True, "operands of 6: RHT, SR, two scales, MS-EDEN", lambda row: ", ".join(
+        str(row["extras"][k]) for k in ("hadamard", "stochastic", "two_scales", "ms_eden")))
+
+
+def leaguerest(studies):
+    """The other recipes."""
+    return league_rows(studies, False, "% of products of 4, 8, 16 bits", lambda row: ", ".join(
+        f"{100 * row['shares'][k]:.0f}" for k in ("4", "8", "16")))
+
+
 PAIRS = (  # recipes of the league that differ in one thing
-    ("quartet2", "quartet2_nvidia_4over6_baseline",
-     "MS-EDEN and RHT128 in the backward GEMMs, four over six on both sides"),
-    ("quartet2", "torchao_nvfp4_v2", "four over six forward, MS-EDEN on weights and inputs too"),
+    ("te_nvfp4_backward_high_precision", "te_nvfp4", "backward GEMMs in BF16"),
+    ("te_mxfp8_fwd_nvfp4_bwd", "te_mxfp8", "backward GEMMs in NVFP4 instead of MXFP8"),
+    ("nvidia_nvfp4_12b_switch_bf16", "nvidia_nvfp4_12b", "BF16 for the last 18 % of the steps"),
+    ("nvidia_nvfp4_12b_switch_forward_bf16", "nvidia_nvfp4_12b_switch_bf16", "only the forward GEMMs so"),
+    ("nvidia_nvfp4_12b", "te_nvfp4", "the first and the last of six blocks in BF16"),
+    ("nvidia_nvfp4_8b", "te_nvfp4", "the last of six blocks in BF16"),
+    ("maxtext_te_nvfp4_mlp", "te_nvfp4", "attention's linears in BF16"),
     ("te_nvfp4_no_sr", "te_nvfp4", "gradients to nearest"),
     ("te_nvfp4_no_rht", "te_nvfp4", "no RHT on wgrad"),
     ("te_nvfp4_no_2d", "te_nvfp4", "weights 1x16 instead of 16x16"),
-    ("te_nvfp4_4over6_all", "te_nvfp4_no_rht", "four over six"),
     ("nvidia_nvfp4_1b_plain", "te_nvfp4", "no RHT, no SR, no 2D weights"),
+    ("nvidia_nvfp4_12b_h4", "nvidia_nvfp4_12b", "RHT of 4 instead of 16"),
+    ("nvidia_nvfp4_12b_h128", "nvidia_nvfp4_12b", "RHT of 128 instead of 16"),
+    ("nvidia_nvfp4_12b_no_signs", "nvidia_nvfp4_12b", "no random signs in the RHT"),
+    ("nvidia_nvfp4_12b_fresh_signs", "nvidia_nvfp4_12b", "new signs at each step"),
+    ("te_nvfp4_4over6_all", "te_nvfp4_no_rht", "four over six"),
+    ("fouroversix_mse", "fouroversix_static6", "four over six, scales to 256"),
+    ("fouroversix_mseden", "fouroversix_mse", "weights 1x16, MS-EDEN and RHT16 in all backward GEMMs"),
+    ("quartet2", "quartet2_nvidia_4over6_baseline",
+     "MS-EDEN and RHT128 in the backward GEMMs, four over six on both sides"),
+    ("quartet2", "torchao_nvfp4_v2", "four over six forward, MS-EDEN on weights and inputs too"),
     ("ue5m3_fp4", "te_nvfp4_no_rht", "UE5M3 scales instead of E4M3 under a tensor scale"),
     ("ue5m3_fp4_b32", "ue5m3_fp4", "blocks of 32 instead of 16"),
     ("mxfp4", "te_nvfp4", "E8M0 scales on 32 elements"),
+    ("mxfp4_tseng_rht_nearest", "mxfp4_tseng_plain", "RHT64 on MXFP4's backward GEMMs, BF16 forward"),
+    ("mxfp4_tseng_no_rht", "mxfp4_tseng_plain", "SR on them"),
+    ("mxfp4_tseng", "mxfp4_tseng_rht_nearest", "SR on them, after RHT64"),
     ("amd_mxfp4_full_h16", "amd_mxfp4_full", "Hadamard 16 without signs on all operands"),
     ("amd_mxfp4_full_rht16", "amd_mxfp4_full_h16", "random signs in that transform"),
     ("amd_mxfp4_full_sr", "amd_mxfp4_full", "gradients stochastically"),
     ("primus_turbo_mxfp4_sr", "primus_turbo_mxfp4", "gradients stochastically"),
     ("mfu_hybrid", "mfu_mxfp4_row_sr", "NVFP4 in dgrad"),
+    ("te_fp8_delayedscaling", "te_fp8_currentscaling", "scales from the history of amax"),
+    ("te_mxfp8", "te_fp8_currentscaling", "E8M0 scales on 32 elements instead of one scale"),
 )
 
 
 def leaguepairs(studies):
     """A row a pair: the difference of two recipes of the league."""
-    losses = {row["recipe"]: dict(zip(row["seeds"], row["gap"]["bf16"]["seeds"])) for row in league(studies)}
+    document = league(studies)
+    rows_of = {row["recipe"]: row for row in document["rows"]}
     rows = ["| recipe | against | what differs | difference of losses, nats | verdict |", "|---|---|---|---|---|"]
     for a, b, what in PAIRS:
-        values = [losses[a][s] - losses[b][s] for s in losses[a] if s in losses[b]]
+        losses = [dict(zip(rows_of[r]["seeds"], rows_of[r]["gap"]["bf16"]["seeds"])) for r in (a, b)]
+        values = [losses[0][s] - losses[1][s] for s in losses[0] if s in losses[1]]
         mean = sum(values) / len(values)
-        deviation = math.sqrt(sum((v - mean) ** 2 for v in values) / (len(values) - 1))
-        half = T975[len(values) - 1] * deviation / math.sqrt(len(values))
+        pools = ", ".join(sorted(rows_of[r]["pool"] for r in (a, b)))
+        half = document["noise"]["half_width_of_one_seed"][pools] / math.sqrt(len(values))
         verdict = "not identified" if abs(mean) <= half else "helps" if mean < 0 else "harms"
-        rows.append(f"| {a} | {b} | {what} | {mean:+.4f} [{mean - half:+.4f}, {mean + half:+.4f}] | {verdict} |")
+        rows.append(f"| {a} | {b} | {what} | {mean:+.4f}&nbsp;[{mean - half:+.4f},&nbsp;{mean + half:+.4f}] "
+                    f"| {verdict} |")
     return rows
 
 
-def leaguegroups(studies):
-    """A row a class of scales: how many recipes, the range of their gaps and token ratios, and the standard deviation
-    of a seed's difference from te_nvfp4, pooled over the class."""
-    names = ("E4M3, one for 16 elements", "another scale, block or element", "E8M0, one for 32 (MXFP4)")
-    rows = ["| scales of fprop's input | recipes | loss above BF16's, nats | tokens / BF16's | tokens / te_nvfp4's "
-            "| standard deviation of a seed's difference from te_nvfp4 |", "|---|---|---|---|---|---|"]
-    ours = [row for row in league(studies) if row["gap"]["bf16"]["mean"] < 1]
-    for index, name in enumerate(names):
-        group = [row for row in ours if row["class"] == index]
+def leagueplans(studies):
+    """A row a plan: how many recipes, and the range of their gaps and token ratios."""
+    document = league(studies)
+    rows = ["| what multiplies | recipes | loss above BF16's, nats | tokens / BF16's | tokens / te_nvfp4's |",
+            "|---|---|---|---|---|"]
 
-        def span(values, digits):
-            values = sorted(values)
-            return f"{values[0]:.{digits}f} to {values[-1]:.{digits}f}, median {values[len(values) // 2]:.{digits}f}"
+    def span(values, digits):
+        values = sorted(values)
+        if len(values) < 4:
+            return ", ".join(f"{v:.{digits}f}" for v in values)
+        return f"{values[0]:.{digits}f} to {values[-1]:.{digits}f}, median {statistics.median(values):.{digits}f}"
 
-        ratio = {r: [math.exp(row["log_ratio"][r]["mean"]) for row in group if row["log_ratio"][r]]
-                 for r in ("bf16", "te_nvfp4")}
-        squares = [sum((s - g["mean"]) ** 2 for s in g["seeds"]) / (len(g["seeds"]) - 1)
-                   for g in (row["gap"]["te_nvfp4"] for row in group if row["recipe"] != "te_nvfp4")]
-        deviation = math.sqrt(sum(squares) / len(squares))
-        rows.append(f"| {name} | {len(group)} | {span([row['gap']['bf16']['mean'] for row in group], 3)} "
-                    f"| {span(ratio['bf16'], 2)} | {span(ratio['te_nvfp4'], 2)} | {deviation:.4f} |")
+    for index, title in enumerate(document["plans"]):
+        own = [row for row in document["rows"]
+               if row["plan"] == index and row["pool"] and row["recipe"] not in ("bf16", "null")]
+        cells = []
+        for reference in "bf16", "te_nvfp4":
+            numbers = [row["log_ratio"][reference] for row in own if row["recipe"] != reference]
+            values = [math.exp(number["mean"]) for number in numbers if number]
+            beyond = len(numbers) - len(values)
+            cells.append(span(values, 2) + f", {beyond} out of reach" * (beyond > 0))
+        gaps = span([row["gap"]["bf16"]["mean"] for row in own], 3)
+        rows.append(f"| {title} | {len(own)} | {gaps} | {cells[0]} | {cells[1]} |")
     return rows
+
+
+def leaguenoise(studies):
+    """A row a pool of recipes: the noise of seeds."""
+    noise = league(studies)["noise"]
+    rows = ["| fprop | recipes | standard deviation of a seed, nats | degrees of freedom "
+            "| half-width of a difference, 3 seeds | 2 seeds |", "|---|---|---|---|---|---|"]
+    for name, pool in noise["pools"].items():
+        half = noise["half_width_of_one_seed"][f"{name}, {name}"]
+        rows.append(f"| {name} | {pool['recipes']} | {pool['deviation']:.4f} | {pool['degrees_of_freedom']} "
+                    f"| {half / math.sqrt(3):.4f} | {half / math.sqrt(2):.4f} |")
+    half = noise["half_width_of_one_seed"]["MXFP4, others"]
+    return rows + [f"| one of each | | | | {half / math.sqrt(3):.4f} | {half / math.sqrt(2):.4f} |"]
 
 
 def seeds(studies):
@@ -395,8 +451,8 @@ def seeds(studies):
 KINDS = {"overview": overview, "ratios": ratios, "criteria": criteria, "missed": missed,
          "rates": rates,
          "atlas": atlas, "gaps": gaps, "seeds": seeds, "surface": surface,
-         "surfacegaps": surfacegaps, "law": law, "league": leaguetable, "leaguegroups": leaguegroups,
-         "leaguepairs": leaguepairs}
+         "surfacegaps": surfacegaps, "law": law, "league": leaguetable, "leaguerest": leaguerest,
+         "leagueplans": leagueplans, "leaguenoise": leaguenoise, "leaguepairs": leaguepairs}
 PART = re.compile(r"(<!-- table (\w+) ([\w .-]+?) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 

@@ -1,5 +1,6 @@
 // Numbers in the text of README.md are those of studies/results and of tests/bench/README.md.
 // studies/results/tables.py checks its tables.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <regex>
@@ -120,35 +121,51 @@ TEST_CASE("What README.md says of rates and BPE tokens follows from the results"
   CHECK(page.find("smaller, " + bpe + " at 72 bytes") != page.npos);
 }
 
+const Json& LeagueRow(const Json& league, const std::string& recipe) {
+  const auto found = std::find_if(league["rows"].begin(), league["rows"].end(),
+                                  [&](const Json& row) { return row["recipe"] == recipe; });
+  REQUIRE(found != league["rows"].end());
+  return *found;
+}
+
 // The token ratio of a recipe of the league to te_nvfp4's: "0.89 [0.80, 0.98]".
 std::string LeagueRatio(const Json& league, const std::string& recipe) {
+  const Json& log = LeagueRow(league, recipe)["log_ratio"]["te_nvfp4"];
+  return RatioText(std::exp(log["mean"].get<double>()), std::exp(log["interval"][0].get<double>()),
+                   std::exp(log["interval"][1].get<double>()));
+}
+
+// The recipes of a plan, by its index in the league's "plans", whose losses differ from those of
+// the reference by more than noise.
+std::vector<std::string> ToldFrom(const Json& league, int plan, const std::string& reference) {
+  std::vector<std::string> told;
   for (const Json& row : league["rows"]) {
-    if (row["recipe"] != recipe) continue;
-    const Json& log = row["log_ratio"]["te_nvfp4"];
-    return RatioText(std::exp(log["mean"].get<double>()),
-                     std::exp(log["interval_t"][0].get<double>()),
-                     std::exp(log["interval_t"][1].get<double>()));
+    const Json& interval = row["gap"][reference]["interval"];
+    if (row["plan"] != plan || interval.is_null()) continue;
+    if (interval[0] > 0.0 || interval[1] < 0.0) told.push_back(row["recipe"]);
   }
-  FAIL("no row of " << recipe);
-  return "";
+  return told;
 }
 
 TEST_CASE("What pages say of the league's recipes follows from the results", "[study]") {
   const auto folder = SourceDirectory() / "studies" / "results" / "league";
   const Json league = ReadJsonFile(folder / "league.json");
   const std::string page = ReadFile(folder / "README.md");
+  const std::string readme = ReadFile(SourceDirectory() / "README.md");
   const std::string quartet = LeagueRatio(league, "quartet2");
   CHECK(page.find("at " + quartet + " of te_nvfp4's tokens") != page.npos);
-  CHECK(page.find("give " + LeagueRatio(league, "mxfp4") + " of te_nvfp4's tokens") != page.npos);
-  const std::string readme = ReadFile(SourceDirectory() / "README.md");
-  CHECK(readme.find("for the better: " + quartet + " of its tokens") != readme.npos);
-  // Quartet II is the only recipe with E4M3 scales on 16 elements whose interval leaves out 0.
-  for (const Json& row : league["rows"]) {
-    const Json& gap = row["gap"]["te_nvfp4"]["interval_t"];
-    if (row["class"] != 0 || row["recipe"] == "te_nvfp4" || row["loss"] > 2.0) continue;
-    CAPTURE(row["recipe"]);
-    CHECK((gap[0] > 0.0 || gap[1] < 0.0) == (row["recipe"] == "quartet2"));
-  }
+  CHECK(readme.find(": " + quartet + " of te_nvfp4's tokens") != readme.npos);
+  CHECK(page.find("needs " + LeagueRatio(league, "mxfp4") + " of te_nvfp4's tokens") != page.npos);
+
+  REQUIRE(league["plans"][0] == "8 bits or BF16 in all GEMMs");
+  CHECK(ToldFrom(league, 0, "bf16") == std::vector<std::string>{"te_fp8_delayedscaling"});
+  REQUIRE(league["plans"][4] == "NVFP4");
+  CHECK(ToldFrom(league, 4, "te_nvfp4") == std::vector<std::string>{"quartet2"});
+
+  const Json recipes = ReadJsonFile(SourceDirectory() / "data" / "recipes.json");
+  CHECK(readme.find("All " + std::to_string(recipes.size()) + " rows of `fp4lab recipes`") !=
+        readme.npos);
+  for (const Json& recipe : recipes) LeagueRow(league, recipe["name"]);
 }
 
 TEST_CASE("The speeds in README.md stand in tests/bench/README.md", "[bench]") {
