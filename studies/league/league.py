@@ -109,7 +109,8 @@ class League:
         apart = [self.curves[reference][b][1] for b in budgets]
         curve = [np.mean(list(self.curves[reference][b][0].values())) for b in budgets]
         level = curve[budgets.index(BUDGET)]
-        at = [math.log(BUDGET) - log_crossing(budgets, curve, level + g, apart) for g in (gap["mean"], *gap["interval"])]
+        at = [math.log(BUDGET) - log_crossing(budgets, curve, level + rise, apart)
+              for rise in (gap["mean"], *gap["interval"])]
         return {"mean": at[0], "interval": at[1:]} if np.isfinite(at).all() else None
 
     def rows(self, noise):

@@ -27,16 +27,25 @@ __device__ inline std::uint32_t NearestE2m1(float a) {
   return min(min(low, middle), min(high, kIntegerBits + 7));
 }
 
-// Rounds a >= 0 stochastically: if a <= 6, bits 22 to 24 of the result are the E2M1 code; for
-// larger a and for NaN the result is larger, compared as unsigned numbers.
+// The code of a >= 0 before rounding, with its fraction below bit 22: if a <= 6, bits 22 to 24 are
+// the E2M1 code of a rounded down; for larger a and for NaN the result is larger, compared as
+// unsigned numbers.
 //
-// The bits of a float follow the curve c: for a >= 1 the bits of a, for a < 1 those of 2 a + 2. The
-// 16 random bits (half `half` of `fields`) are added right below bit 22 and carry into the code.
-// The bits that the addition of 2 cuts off are below the random bits.
-__device__ inline std::uint32_t StochasticE2m1(float a, std::uint32_t fields, int half) {
+// The bits of a float follow the curve c: for a >= 1 the bits of a, for a < 1 those of 2 a + 2,
+// whose last bits the addition cuts off.
+__device__ inline std::uint32_t CurveOfE2m1(float a) {
   const int below_1 = __float_as_int(__fmaf_rz(a, 2.0f, 2.0f));
-  const int curve = __viaddmax_s32(__float_as_int(a), 4 << 22, below_1);
-  return __dp2a_lo(fields, half == 0 ? 0x0040u : 0x4000u, static_cast<std::uint32_t>(curve));
+  return static_cast<std::uint32_t>(__viaddmax_s32(__float_as_int(a), 4 << 22, below_1));
+}
+
+// Rounds a >= 0 to nearest, ties away from 0: the code as in CurveOfE2m1.
+__device__ inline std::uint32_t TiesAwayE2m1(float a) { return CurveOfE2m1(a) + (1u << 21); }
+
+// Rounds a >= 0 stochastically: the code as in CurveOfE2m1. The 16 random bits (half `half` of
+// `fields`) are added right below bit 22 and carry into the code; the bits that CurveOfE2m1 cuts
+// off are below them.
+__device__ inline std::uint32_t StochasticE2m1(float a, std::uint32_t fields, int half) {
+  return __dp2a_lo(fields, half == 0 ? 0x0040u : 0x4000u, CurveOfE2m1(a));
 }
 
 // Packs two results of StochasticE2m1, a in the low half: bits 6 to 8 of each half are the code, 7

@@ -168,7 +168,8 @@ __device__ float StatisticOfWords(const Dialect& d, const std::uint32_t (&words)
   return nan ? __uint_as_float(0x7FC00000u) : amax;
 }
 
-// The quantization of a block's elements under the block's numbers.
+// The quantization of a block's elements under the block's numbers. kRounding: kNearestEven,
+// kTiesAway (E2M1 alone), kStochastic16 or kStochastic8.
 template <FormatId kElement, ElementRounding kRounding, bool kDivides>
 class ElementValues {
  public:
@@ -188,8 +189,7 @@ class ElementValues {
   __device__ float Of(float x, std::uint32_t fields, int half) const {
     float v = kDivides ? x / factor_ : x * factor_;
     if (vanishes_) v = 0.0f;
-    if constexpr (kElement == FormatId::kE2M1 && (kRounding == ElementRounding::kNearestEven ||
-                                                  kRounding == ElementRounding::kStochastic16)) {
+    if constexpr (kElement == FormatId::kE2M1 && kRounding != ElementRounding::kStochastic8) {
       return OfE2m1(v, fields, half);
     } else {
       if (v == 0.0f && !d_.keeps_negative_zero) v = 0.0f;
@@ -207,14 +207,20 @@ class ElementValues {
   // binary32, are the value times 2^-126.
   __device__ float OfE2m1(float v, std::uint32_t fields, int half) const {
     const float a = fabsf(v);
-    const std::uint32_t code = kRounding == ElementRounding::kStochastic16
-                                   ? min(StochasticE2m1(a, fields, half), 0x41FFFFFFu) & 0x01C00000u
-                                   : NearestE2m1(a) << 22 & 0x01C00000u;
+    const std::uint32_t code = CodeOfE2m1(a, fields, half) & 0x01C00000u;
     const bool clears =
         (v == 0.0f && !d_.keeps_negative_zero) || (code == 0 && d_.never_negative_zero);
     const std::uint32_t sign = clears ? 0u : __float_as_uint(v) & 0x80000000u;
     const float value = __uint_as_float(code) * 0x1p126f;
     return v != v ? nan_ : __uint_as_float(__float_as_uint(value) | sign);
+  }
+
+  // The code of a >= 0 in bits 22 to 24; the other bits are arbitrary.
+  __device__ static std::uint32_t CodeOfE2m1(float a, std::uint32_t fields, int half) {
+    if constexpr (kRounding == ElementRounding::kNearestEven) return NearestE2m1(a) << 22;
+    const std::uint32_t code =
+        kRounding == ElementRounding::kTiesAway ? TiesAwayE2m1(a) : StochasticE2m1(a, fields, half);
+    return min(code, 0x41FFFFFFu);
   }
 
   const Dialect& d_;

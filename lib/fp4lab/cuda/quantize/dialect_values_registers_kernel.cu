@@ -75,9 +75,10 @@ constexpr bool IsCompiled() {
   if (kQuest) {
     return kElement == FormatId::kE2M1 && kNearest && kBlock == 32 && !kAdaptive && !kDivides;
   }
-  if (kAdaptive) {
-    return kElement == FormatId::kE2M1 && kBlock == 16 && !kBytes && (kNearest || !kDivides);
+  if (kRounding == ElementRounding::kTiesAway) {
+    return kElement == FormatId::kE2M1 && kBlock == 16 && kDivides;
   }
+  if (kAdaptive) return kElement == FormatId::kE2M1 && kBlock == 16 && !kBytes && !kDivides;
   if (kElement == FormatId::kE2M1) return !(kBytes && kDivides);
   if (kElement == FormatId::kE0M3) return kBlock == 16 && !kBytes && !kDivides;
   return kElement == FormatId::kE4M3 && kBlock == 32 && kNearest;
@@ -133,6 +134,7 @@ template <FormatId kElement>
 bool LaunchElement(const Choice& c, const Dialect& d, const RegisterJob& job,
                    const KeyedStream& random, cudaStream_t stream) {
   return LaunchAny<kElement, ElementRounding::kNearestEven>(c, d, job, random, stream) ||
+         LaunchAny<kElement, ElementRounding::kTiesAway>(c, d, job, random, stream) ||
          LaunchAny<kElement, ElementRounding::kStochastic16>(c, d, job, random, stream) ||
          LaunchAny<kElement, ElementRounding::kStochastic8>(c, d, job, random, stream);
 }

@@ -102,13 +102,18 @@ __device__ float CorrectionOf(const float (&x)[16], const float (&values)[16],
   return MsEdenCorrection(squares, total(group->products));
 }
 
+// Dialects that divide round ties away from 0, as Quartet II's does; the others round to even.
+template <bool kDivides>
+constexpr ElementRounding kRegistersRounding =
+    kDivides ? ElementRounding::kTiesAway : ElementRounding::kNearestEven;
+
 template <bool kDivides, bool kAdaptive, bool kTransposed>
 __global__ void __launch_bounds__(kValuesThreads, 4)
     MsEdenRegistersKernel(Dialect d, RegisterJob job, RandomSource source) {
-  using Values = ElementValues<FormatId::kE2M1, ElementRounding::kNearestEven, kDivides>;
+  using Values = ElementValues<FormatId::kE2M1, kRegistersRounding<kDivides>, kDivides>;
   __shared__ GroupProducts groups[kValuesThreads / kParts];
   d.element = FormatId::kE2M1;
-  d.rounding = ElementRounding::kNearestEven;
+  d.rounding = kRegistersRounding<kDivides>;
   d.block_rows = 1;
   d.block_cols = 16;
   const LanePlace lane = LanePlaceOf<kParts, kTransposed>(blockIdx.x * kValuesThreads + threadIdx.x,
@@ -149,9 +154,10 @@ bool LaunchInRegisters(const Dialect& d, const SideJob& job, const ValuesJob& va
                        cudaStream_t stream) {
   RegisterJob own;
   const bool adaptive = d.adaptive != Adaptive::kNo, divides = Divides(d.factor);
-  const bool takes = d.element == FormatId::kE2M1 && d.rounding == ElementRounding::kNearestEven &&
-                     d.block_cols == 16 && d.statistic == BlockStatistic::kAmax &&
-                     !(adaptive && divides) && job.cols % kMsEdenGroup == 0;
+  const ElementRounding rounding = divides ? kRegistersRounding<true> : kRegistersRounding<false>;
+  const bool takes = d.element == FormatId::kE2M1 && d.rounding == rounding && d.block_cols == 16 &&
+                     d.statistic == BlockStatistic::kAmax && !(adaptive && divides) &&
+                     job.cols % kMsEdenGroup == 0;
   if (!takes || !FitsRegisters(d, job, values, &own)) return false;
   const std::size_t threads = ThreadsOfLanes<kParts>(job.transposed, job.rows, job.cols);
   const auto launch = [&]<bool kDivides, bool kAdaptive>() {
