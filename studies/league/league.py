@@ -4,8 +4,8 @@
     python3 studies/league/league.py
 
 reads the results.json of the studies below in studies/results and writes league.json (the losses, and the
-hashes of the results), plans.svg, league.svg and rest.svg there in league/. studies/results/tables.py makes the tables
-of the pages from league.json and the results. Needs NumPy, SciPy and Matplotlib.
+hashes of the results), plans.svg, costs.svg, league.svg and rest.svg there in league/. studies/results/tables.py makes
+the tables of the pages from league.json and the results. Needs NumPy, SciPy and Matplotlib.
 
 All runs have the same model, text, batches and learning rate; a recipe's losses are those after BUDGET tokens. The
 difference from a reference is the mean over the seeds that both have, with the interval of noise.py. A token ratio
@@ -24,7 +24,8 @@ import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "surface"))
-from costs import PLANS, SCALES, all_in_4_bits, extras, plan_of, scale_class, shares, width  # noqa: E402
+from costs import (PLANS, SCALES, all_in_4_bits, extras, plan_of, product_time, scale_class, shares,  # noqa: E402
+                   width)
 from noise import Noise  # noqa: E402
 from surface import Study, log_crossing, pyplot  # noqa: E402
 
@@ -121,8 +122,9 @@ class League:
             recipe = self.recipes[arm]
             row = {"recipe": arm, "seeds": seeds, "loss": float(np.mean([losses[s] for s in seeds])),
                    "four_bits": all_in_4_bits(recipe, self.layers), "forward": self.forward(arm),
-                   "plan": plan_of(recipe, self.layers), "pool": self.pool(arm),
-                   "shares": shares(recipe, self.layers), "extras": extras(recipe), "gap": {}, "log_ratio": {}}
+                   "plan": plan_of(recipe, self.layers), "pool": self.pool(arm), "shares": shares(recipe, self.layers),
+                   "product_time": product_time(recipe, self.layers), "extras": extras(recipe),
+                   "gap": {}, "log_ratio": {}}
             for reference in REFERENCES:
                 gaps = [losses[s] - self.losses[reference][s] for s in seeds]
                 half = noise.half_width(arm, reference, len(seeds))
@@ -191,6 +193,43 @@ def figure_of_plans(plt, rows):
     finish(figure, axes, "plans.svg", ": a point a recipe, the median")
 
 
+NAMED = {  # recipes with a name in costs.svg: where it stands, in points from the recipe's
+    "quartet2": (6, -3), "te_nvfp4": (6, -3), "mxfp4": (6, -3), "hifloat4": (6, -3), "te_mxfp8": (6, -1),
+    "te_mxfp8_fwd_nvfp4_bwd": (-38, -12), "quartet2_backward_only": (6, -9), "maxtext_te_nvfp4_mlp": (6, -3),
+    "nvidia_nvfp4_12b": (6, -3), "nvidia_nvfp4_8b": (6, -3), "nvidia_nvfp4_12b_switch_bf16": (6, -3),
+    "te_nvfp4_backward_high_precision": (6, -3), "fouroversix_mseden": (6, -9)}
+
+
+def figure_of_costs(plt, rows):
+    """Token ratio to BF16 against the time of a token's products; a grey line connects equal products of the two."""
+    figure, axes = plt.subplots(figsize=(7.2, 4.6))
+    shown = [row for row in rows if row["log_ratio"]["bf16"] is not None]
+    x = np.linspace(0.22, 1.05, 200)
+    for time in (0.25, 0.35, 0.5, 0.7, 1.0):
+        axes.plot(x, time / x, color="0.85", linewidth=0.8, zorder=0)
+        top = min(time / 0.24, 1.86)
+        axes.annotate(f"{time:g}", (time / top, top), fontsize=7.5, color="0.5", ha="center", va="bottom")
+    for row in shown:
+        ratio = math.exp(row["log_ratio"]["bf16"]["mean"])
+        axes.plot(row["product_time"], ratio, "o", color=COLORS[row["forward"]], markersize=5, alpha=0.6,
+                  markeredgewidth=0)
+        if row["recipe"] in NAMED:
+            axes.annotate(row["recipe"], (row["product_time"], ratio), NAMED[row["recipe"]], fontsize=7,
+                          textcoords="offset points")
+    axes.plot(1, 1, "+", color="0.2", markersize=8)
+    axes.annotate("BF16", (1, 1), (6, -3), fontsize=7, textcoords="offset points")
+    legend(axes, shown)
+    axes.set_xlim(0.22, 1.12)
+    axes.set_ylim(0.94, 1.92)
+    axes.set_xlabel("time of a token's products / BF16's, at rates of 1, 2 and 4 for 16, 8 and 4 bits\n"
+                    "grey: equal time of all products until BF16's loss / BF16's", fontsize=8.5)
+    axes.set_ylabel("tokens / BF16's, equal loss", fontsize=8.5)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8, title="forward pass", title_fontsize=8, alignment="left", loc="upper right")
+    figure.tight_layout()
+    figure.savefig(OUT / "costs.svg", metadata={"Date": None})
+
+
 def main():
     league = League()
     noise = Noise(league.losses, league.pool)
@@ -203,6 +242,7 @@ def main():
     plt = pyplot()
     shown = [row for row in rows if row["recipe"] not in ("bf16", "null") and row["pool"] is not None]
     figure_of_plans(plt, shown)
+    figure_of_costs(plt, shown)
     reference = next(row for row in rows if row["recipe"] == "te_nvfp4")["gap"]["bf16"]["mean"]
     for name, four_bits in (("league.svg", True), ("rest.svg", False)):
         figure_of_recipes(plt, [row for row in shown if row["four_bits"] == four_bits], reference, name)

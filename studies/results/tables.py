@@ -339,8 +339,8 @@ def leaguetable(studies):
 
 def leaguerest(studies):
     """The other recipes."""
-    return league_rows(studies, False, "% of products of 4, 8, 16 bits", lambda row: ", ".join(
-        f"{100 * row['shares'][k]:.0f}" for k in ("4", "8", "16")))
+    return league_rows(studies, False, "% of products of 4, 8, 16 bits; their time", lambda row: ", ".join(
+        f"{100 * row['shares'][k]:.0f}" for k in ("4", "8", "16")) + f"; {row['product_time']:.2f}")
 
 
 PAIRS = (  # recipes of the league that differ in one thing
@@ -399,10 +399,11 @@ def leaguepairs(studies):
 
 
 def leagueplans(studies):
-    """A row a plan: how many recipes, and the range of their gaps and token ratios."""
+    """A row a plan: how many recipes, the range of their gaps, of their token ratios to BF16, of the time of a token's
+    products relative to BF16's, and of the time until BF16's loss."""
     document = league(studies)
-    rows = ["| what multiplies | recipes | loss above BF16's, nats | tokens / BF16's | tokens / te_nvfp4's |",
-            "|---|---|---|---|---|"]
+    rows = ["| what multiplies | recipes | loss above BF16's, nats | tokens / BF16's | time of a token's products "
+            "| until BF16's loss |", "|---|---|---|---|---|---|"]
 
     def span(values, digits):
         values = sorted(values)
@@ -413,14 +414,14 @@ def leagueplans(studies):
     for index, title in enumerate(document["plans"]):
         own = [row for row in document["rows"]
                if row["plan"] == index and row["pool"] and row["recipe"] not in ("bf16", "null")]
-        cells = []
-        for reference in "bf16", "te_nvfp4":
-            numbers = [row["log_ratio"][reference] for row in own if row["recipe"] != reference]
-            values = [math.exp(number["mean"]) for number in numbers if number]
-            beyond = len(numbers) - len(values)
-            cells.append(span(values, 2) + f", {beyond} out of reach" * (beyond > 0))
-        gaps = span([row["gap"]["bf16"]["mean"] for row in own], 3)
-        rows.append(f"| {title} | {len(own)} | {gaps} | {cells[0]} | {cells[1]} |")
+        times = [row["product_time"] for row in own]
+        stands = [row for row in own if row["log_ratio"]["bf16"]]
+        ratios = [math.exp(row["log_ratio"]["bf16"]["mean"]) for row in stands]
+        until = [ratio * row["product_time"] for ratio, row in zip(ratios, stands)]
+        beyond = len(own) - len(stands)
+        time = f"{times[0]:.2f}" if max(times) - min(times) < 0.005 else span(times, 2)
+        rows.append(f"| {title} | {len(own)} | {span([row['gap']['bf16']['mean'] for row in own], 3)} "
+                    f"| {span(ratios, 2)}{f', {beyond} out of reach' * (beyond > 0)} | {time} | {span(until, 2)} |")
     return rows
 
 

@@ -128,9 +128,10 @@ const Json& LeagueRow(const Json& league, const std::string& recipe) {
   return *found;
 }
 
-// The token ratio of a recipe of the league to te_nvfp4's: "0.89 [0.80, 0.98]".
-std::string LeagueRatio(const Json& league, const std::string& recipe) {
-  const Json& log = LeagueRow(league, recipe)["log_ratio"]["te_nvfp4"];
+// The token ratio of a recipe of the league to a reference's: "0.89 [0.80, 0.98]".
+std::string LeagueRatio(const Json& league, const std::string& recipe,
+                        const std::string& reference = "te_nvfp4") {
+  const Json& log = LeagueRow(league, recipe)["log_ratio"][reference];
   return RatioText(std::exp(log["mean"].get<double>()), std::exp(log["interval"][0].get<double>()),
                    std::exp(log["interval"][1].get<double>()));
 }
@@ -156,6 +157,23 @@ TEST_CASE("What pages say of the league's recipes follows from the results", "[s
   CHECK(page.find("at " + quartet + " of te_nvfp4's tokens") != page.npos);
   CHECK(readme.find(": " + quartet + " of te_nvfp4's tokens") != readme.npos);
   CHECK(page.find("needs " + LeagueRatio(league, "mxfp4") + " of te_nvfp4's tokens") != page.npos);
+
+  const std::string mixed = "te_mxfp8_fwd_nvfp4_bwd";
+  const auto until = [&](const std::string& recipe) {
+    const Json& row = LeagueRow(league, recipe);
+    return row["product_time"].get<double>() *
+           std::exp(row["log_ratio"]["bf16"]["mean"].get<double>());
+  };
+  CHECK(page.find(Print("take %.2f of BF16's time (te_nvfp4)", until("te_nvfp4"))) != page.npos);
+  CHECK(page.find(Print("Quartet II's %.2f.", until("quartet2"))) != page.npos);
+  CHECK(page.find("(" + mixed + ")" + Print(" takes %.2f as well", until(mixed))) != page.npos);
+  CHECK(page.find("with " + LeagueRatio(league, mixed, "bf16") + " of the tokens instead of " +
+                  LeagueRatio(league, "te_nvfp4", "bf16") + ":") != page.npos);
+  const auto tokens = [&](const std::string& recipe) {
+    return LeagueRatio(league, recipe, "bf16").substr(0, 4);
+  };
+  CHECK(readme.find("with " + tokens(mixed) + " instead of " + tokens("te_nvfp4") +
+                    " times BF16's tokens") != readme.npos);
 
   REQUIRE(league["plans"][0] == "8 bits or BF16 in all GEMMs");
   CHECK(ToldFrom(league, 0, "bf16") == std::vector<std::string>{"te_fp8_delayedscaling"});
