@@ -41,7 +41,7 @@ def coverage():
 
 
 def main():
-    # loss = recipe + seed exactly, but for one run of four that is 0.04 off: a rest of 0.01 each, one degree of freedom.
+    # loss = recipe + seed, but for one run of four that is 0.04 off: a rest of 0.01 each, one degree of freedom.
     pool = Pool({"a": {1: 1.0, 2: 1.1}, "b": {1: 2.0, 2: 2.14}})
     assert pool.freedom == 1 and abs(pool.deviation - 0.02) < 1e-12, (pool.freedom, pool.deviation)
     assert abs(pool.seeds[2] - pool.seeds[1] - 0.12) < 1e-12, pool.seeds
