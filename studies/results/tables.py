@@ -367,6 +367,7 @@ PAIRS = (  # recipes of the league that differ in one thing
     ("quartet2", "torchao_nvfp4_v2", "four over six forward, MS-EDEN on weights and inputs too"),
     ("ue5m3_fp4", "te_nvfp4_no_rht", "UE5M3 scales instead of E4M3 under a tensor scale"),
     ("ue5m3_fp4_b32", "ue5m3_fp4", "blocks of 32 instead of 16"),
+    ("fouroversix_nvint4", "fouroversix_static6", "4-bit integers instead of E2M1"),
     ("mxfp4", "te_nvfp4", "E8M0 scales on 32 elements"),
     ("mxfp4_tseng_rht_nearest", "mxfp4_tseng_plain", "RHT64 on MXFP4's backward GEMMs, BF16 forward"),
     ("mxfp4_tseng_no_rht", "mxfp4_tseng_plain", "SR on them"),
