@@ -3,7 +3,8 @@
 
     python3 studies/surface/surface.py studies/results/surface-0.3m [MORE ...] --out-dir studies/results/surface
 
-reads the results.json of studies of this folder and writes OUT_DIR/surface.json, from which studies/results/tables.py
+reads the results.json of studies of this folder, and of NAME-seeds beside NAME where it exists, the same study with
+other seeds and fewer arms, and writes OUT_DIR/surface.json, from which studies/results/tables.py
 makes the tables of README.md, OUT_DIR/surface.svg (the token ratio of MXFP4 to NVFP4 against bytes a parameter,
 a line a study), OUT_DIR/gaps.svg (their losses above BF16's), OUT_DIR/seeds.svg (the loss of each run) and, for
 studies with all eight corners, OUT_DIR/shares.svg. Needs NumPy, SciPy and Matplotlib.
@@ -40,20 +41,19 @@ CORNERS = {  # (E8M0, blocks of 32, square tiles of weights): arm
 }
 DRAWS = 1000
 APART = 0.06
+WANTED = 0.08  # half-width of ln r
 PUBLISHED = (125, 1.36)  # tokens a parameter and token ratio in extend form, arXiv 2509.25149, figure 6
 
 
 class Study:
     """losses[arm]: seeds x budgets x chunks, nats a byte, quantized forward passes. `budgets` are tokens, `bytes_each`
-    the bytes of text a block parameter at each of them."""
+    the bytes of text a block parameter at each of them. `more_seeds`: with the seeds of NAME-seeds, if it is there;
+    arms that it lacks are left out. null_gaps: of the null arm at the largest budget, a seed each."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, more_seeds=False):
         path = pathlib.Path(folder)
         path = path / "results.json" if path.is_dir() else path
-        try:
-            self.results = json.loads(path.read_text())
-        except (OSError, ValueError) as error:
-            sys.exit(f"{path}: {error}; name a folder with the results.json of a study")
+        self.results = self.read(path)
         self.name = self.results["name"]
         self.parameters = self.results["model"]["block_parameters"]
         study = self.results["study"]
@@ -66,14 +66,44 @@ class Study:
         parts = self.token_parts(path.parent, corpus)
         self.bytes_each = [b * parts["train"]["bytes_per_token"] / self.parameters for b in self.budgets]
         self.block = self.results["analysis"]["bootstrap"]["block"]  # of chunks
-        runs = {(r["arm"], r["seed"]): r for r in self.results["runs"] if r["status"] == "ok"}
-        self.losses = {}
-        for arm in {arm for arm, _ in runs}:
-            if all((arm, seed) in runs for seed in self.seeds):
-                self.losses[arm] = np.array([[p["chunk_losses"] for p in runs[arm, seed]["points"]]
-                                             for seed in self.seeds]) / parts["validation"]["bytes_per_token"]
+        self.losses = self.losses_of(self.results, parts["validation"]["bytes_per_token"])
+        means = self.means()
+        self.null_gaps = means["null"][:, -1] - means["bf16"][:, -1] if "null" in means else None
+        self.more = None
+        more = path.parent.with_name(path.parent.name + "-seeds") / path.name
+        if more_seeds and more.exists():
+            self.more = self.read(more)
+            self.add_seeds(self.losses_of(self.more, parts["validation"]["bytes_per_token"]))
         # {arm: whether its seeds are apart, a budget each}
         self.apart = {arm: np.ptp(losses, axis=0) > APART for arm, losses in self.means().items()}
+
+    @staticmethod
+    def read(path):
+        try:
+            return json.loads(path.read_text())
+        except (OSError, ValueError) as error:
+            sys.exit(f"{path}: {error}; name a folder with the results.json of a study")
+
+    @staticmethod
+    def losses_of(results, bytes_per_token):
+        seeds = results["study"]["seeds"]
+        runs = {(r["arm"], r["seed"]): r for r in results["runs"] if r["status"] == "ok"}
+        return {arm: np.array([[p["chunk_losses"] for p in runs[arm, seed]["points"]] for seed in seeds])
+                / bytes_per_token
+                for arm in {arm for arm, _ in runs} if all((arm, seed) in runs for seed in seeds)}
+
+    def add_seeds(self, losses):
+        """Takes the runs of self.more, whose losses these are; both must be of one study but for seeds and arms."""
+        ours, theirs = self.results, self.more
+        same = ["model", "optimizer", "schedule", "data", "batch", "evaluation", "budgets"]
+        numerics = {arm: ours["numerics"].get(arm) for arm in losses}
+        if ([ours["study"][key] for key in same] != [theirs["study"][key] for key in same]
+                or ours["corpus"] != theirs["corpus"] or numerics != theirs["numerics"]):
+            sys.exit(f"{theirs['name']}: another set-up, text or fingerprint than {ours['name']}'s")
+        if set(self.seeds) & set(theirs["study"]["seeds"]):
+            sys.exit(f"{theirs['name']}: a seed of {ours['name']}; give each seed in one study")
+        self.seeds = self.seeds + theirs["study"]["seeds"]
+        self.losses = {arm: np.concatenate([self.losses[arm], more]) for arm, more in losses.items()}
 
     def token_parts(self, folder, corpus):
         """The bytes a token of both parts of the text: 1, or as tokens.json, which data/make_tokens.py writes, says."""
@@ -148,6 +178,30 @@ def t_interval(values, confidence=0.95):
     return [float(np.mean(values) - half), float(np.mean(values) + half)]
 
 
+def seeds_that_suffice(values):
+    """The least number of seeds whose t interval has a half-width of WANTED or less, if they scatter as these do."""
+    n, deviation = 2, np.std(values, ddof=1)
+    while student.ppf(0.975, n - 1) * deviation / math.sqrt(n) > WANTED:
+        n += 1
+    return n
+
+
+def persistence(study, means):
+    """Of each seed's difference MXFP4 - NVFP4 over the budgets behind the last at which seeds are apart: the standard
+    deviation of its mean over budgets, and its value if deviations at one budget said nothing of those at another."""
+    split = study.apart["nvfp4"] | study.apart["mxfp4"]
+    first = len(split) - int(np.argmax(split[::-1])) if split.any() else 0
+    difference = (means["mxfp4"] - means["nvfp4"])[:, first:]
+    budgets = difference.shape[1]
+    if budgets < 4:
+        return None
+    centered = difference - difference.mean(0)
+    rest = centered - centered.mean(1, keepdims=True)
+    freedom = (len(difference) - 1) * (budgets - 1)
+    return {"budgets": budgets, "seed_deviation": float(difference.mean(1).std(ddof=1)),
+            "if_independent": float(math.sqrt((rest ** 2).sum() / freedom / budgets))}
+
+
 def quantiles(values):
     """The 95 % interval of drawn values."""
     return [float(q) for q in np.quantile(values, [0.025, 0.975])]
@@ -175,18 +229,23 @@ def analyze(study):
            "seeds": study.seeds, "commit": study.results.get("fp4lab_commit"),
            "sha256_of_results": study.results["sha256"], "ratios": [], "gaps": [], "corners": [],
            "shares": []}
-    if "null" in means:
-        gaps = means["null"][:, -1] - means["bf16"][:, -1]
+    if study.more is not None:
+        out["more_seeds"] = {key: study.more.get(field) for key, field in (
+            ("name", "name"), ("sha256_of_results", "sha256"), ("commit", "fp4lab_commit"))}
+    if study.null_gaps is not None:
+        gaps = study.null_gaps
         out["null_gap"] = number(gaps)
         out["null_gap"]["standard_errors"] = float(
             abs(gaps.mean()) / (gaps.std(ddof=1) / math.sqrt(len(gaps))))
+    out["persistence"] = persistence(study, means)
     have_corners = all(arm in means for arm in CORNERS.values())
     for at, tokens in enumerate(study.budgets):
         place = {"tokens": tokens, "bytes_per_parameter": study.bytes_each[at]}
         for form in "extend", "shrink":
             ratio = log_ratios(study, means, "mxfp4", "nvfp4", at, form)
             if np.isfinite(ratio).all():
-                out["ratios"].append(place | {"form": form, "log_ratio": number(ratio)})
+                out["ratios"].append(place | {"form": form, "log_ratio": number(ratio),
+                                              "seeds_that_suffice": seeds_that_suffice(ratio)})
                 break
         trio = {arm: means[arm][:, at] for arm in ("bf16", "nvfp4", "mxfp4")}
         out["gaps"].append(place | {
@@ -370,7 +429,7 @@ def main():
     parser.add_argument("results", nargs="+", help="folders with a results.json")
     parser.add_argument("--out-dir", required=True)
     options = parser.parse_args()
-    studies = sorted((Study(r) for r in options.results), key=lambda s: s.parameters)
+    studies = sorted((Study(r, more_seeds=True) for r in options.results), key=lambda s: s.parameters)
     analyzed = [analyze(s) for s in studies]
     out = pathlib.Path(options.out_dir)
     out.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <map>
 #include <regex>
 #include <string>
 #include <vector>
@@ -119,6 +120,23 @@ TEST_CASE("What README.md says of rates and BPE tokens follows from the results"
   CAPTURE(bpe);
   REQUIRE(!bpe.empty());
   CHECK(page.find("smaller, " + bpe + " at 72 bytes") != page.npos);
+}
+
+TEST_CASE("The page of the surface says how seeds persist over budgets", "[study]") {
+  const std::string page = ReadFile(SourceDirectory() / "studies" / "surface" / "README.md");
+  const Json surface =
+      ReadJsonFile(SourceDirectory() / "studies" / "results" / "surface" / "surface.json");
+  std::map<std::string, std::string> deviation, independent;
+  for (const Json& study : surface["studies"]) {
+    const Json& persistence = study["persistence"];
+    if (persistence.is_null()) continue;
+    deviation[study["name"]] = Print("%.4f", persistence["seed_deviation"]);
+    independent[study["name"]] = Print("%.4f", persistence["if_independent"]);
+  }
+  CHECK(page.find("deviates by " + deviation["surface-c-1.2m"] + " nats at 1.2M and " +
+                  deviation["surface-c-4.7m"] + " at 4.7M") != page.npos);
+  CHECK(page.find("would leave " + independent["surface-c-1.2m"] + " and " +
+                  independent["surface-c-4.7m"] + ".") != page.npos);
 }
 
 const Json& LeagueRow(const Json& league, const std::string& recipe) {
