@@ -17,6 +17,11 @@ def bits(form):
     return 8 if form.startswith(("fp8", "mxfp8")) else 4
 
 
+def width(recipe, gemm):
+    """The bits of the wider operand of a GEMM."""
+    return max(bits(operand["format"]) for operand in recipe[gemm].values())
+
+
 def bf16_blocks(recipe, layers):
     """How many blocks a recipe leaves in BF16; "15%" of them is rounded up."""
     def count(blocks):
@@ -40,11 +45,11 @@ def shares(recipe, layers):
     quantized = selected(recipe) * (1 - bf16_blocks(recipe, layers) / layers)
     out = {4: 0.0, 8: 0.0, 16: 1 - quantized}
     for gemm in GEMMS:
-        out[max(bits(operand["format"]) for operand in recipe[gemm].values())] += quantized / 3
+        out[width(recipe, gemm)] += quantized / 3
     then = recipe.get("then")
     if then:
         after = shares(then["recipe"], layers)
-        out = {width: then["at"] * share + (1 - then["at"]) * after[width] for width, share in out.items()}
+        out = {wide: then["at"] * share + (1 - then["at"]) * after[wide] for wide, share in out.items()}
     return out
 
 
@@ -59,11 +64,6 @@ def all_in_4_bits(recipe, layers):
     return shares(recipe, layers)[4] > 1 - 1e-9
 
 
-def width(recipe, gemm):
-    """The bits of the wider operand of a GEMM."""
-    return max(bits(operand["format"]) for operand in recipe[gemm].values())
-
-
 SCALES = ("E4M3 scales, blocks of 16", "other scales or elements", "E8M0 scales (MXFP4)")  # of 4-bit operands
 
 
@@ -75,6 +75,20 @@ def scale_class(recipe):
         return 2
     plain = isinstance(form, str) or not ({"scale", "element", "block"} & set(form))
     return 0 if plain and name.startswith("nvfp4") else 1
+
+
+FORWARD = SCALES + ("8 bits", "BF16")
+
+
+def forward_of(recipe):
+    """The index in FORWARD of fprop."""
+    wide = width(recipe, "fprop")
+    return scale_class(recipe) if wide == 4 else FORWARD.index("8 bits" if wide == 8 else "BF16")
+
+
+def partly(recipe, layers):
+    """Whether the recipe leaves linears, blocks or the end of training to wider products."""
+    return bool(recipe.get("then")) or selected(recipe) < 1 or bf16_blocks(recipe, layers) > 0
 
 
 PLANS = ("8 bits or BF16 in all GEMMs", "BF16 forward, 4 bits backward", "8 bits forward, 4 bits backward",

@@ -24,10 +24,10 @@ import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "surface"))
-from costs import (PLANS, SCALES, all_in_4_bits, extras, plan_of, product_time, scale_class, shares,  # noqa: E402
-                   width)
+import figures  # noqa: E402
+from costs import PLANS, all_in_4_bits, extras, forward_of, partly, plan_of, product_time, shares  # noqa: E402
 from noise import Noise  # noqa: E402
-from surface import Study, log_crossing, pyplot  # noqa: E402
+from surface import Study, log_crossing  # noqa: E402
 
 RESULTS = HERE.parent / "results"
 OUT = RESULTS / "league"
@@ -35,9 +35,6 @@ BUDGET = 37_748_736
 CURVES = ("league-c-1.2m-references", "surface-c-1.2m")  # of the references, over budgets
 LEAGUES = ("league-c-1.2m-4bit", "league-c-1.2m-4bit-more", "league-c-1.2m-rest")
 REFERENCES = {"bf16": "bf16", "te_nvfp4": "nvfp4"}  # in LEAGUES and references: in surface-c-1.2m
-FORWARD = SCALES + ("8 bits", "BF16")  # the classes of fprop's input
-COLORS = ("#4269d0", "#3ca951", "#efb118", "#a463f2", "0.35")
-PARTLY = tuple(range(8, len(PLANS)))  # plans that leave blocks, linears or the end of training to BF16
 FAILED = 1.0  # nats above BF16: a recipe that hardly learns
 
 
@@ -92,17 +89,12 @@ class League:
                              "commit": results["fp4lab_commit"]})
         return results
 
-    def forward(self, arm):
-        """The index in FORWARD of a recipe."""
-        bits = width(self.recipes[arm], "fprop")
-        return {16: 4, 8: 3}.get(bits) or scale_class(self.recipes[arm])
-
     def pool(self, arm):
         """Recipes whose forward pass has MXFP4 are noisier than others."""
         common = self.losses[arm].keys() & self.losses["bf16"].keys()
         if max(self.losses[arm][s] - self.losses["bf16"][s] for s in common) > FAILED:
             return None
-        return "MXFP4" if self.forward(arm) == 2 else "others"
+        return "MXFP4" if forward_of(self.recipes[arm]) == 2 else "others"
 
     def log_ratio(self, reference, gap):
         """ln of the token ratio of a gap; None where it does not stand."""
@@ -121,10 +113,10 @@ class League:
             seeds = sorted(s for s in losses if all(s in self.losses[r] for r in REFERENCES))
             recipe = self.recipes[arm]
             row = {"recipe": arm, "seeds": seeds, "loss": float(np.mean([losses[s] for s in seeds])),
-                   "four_bits": all_in_4_bits(recipe, self.layers), "forward": self.forward(arm),
-                   "plan": plan_of(recipe, self.layers), "pool": self.pool(arm), "shares": shares(recipe, self.layers),
-                   "product_time": product_time(recipe, self.layers), "extras": extras(recipe),
-                   "gap": {}, "log_ratio": {}}
+                   "four_bits": all_in_4_bits(recipe, self.layers), "forward": forward_of(recipe),
+                   "plan": plan_of(recipe, self.layers), "partly": partly(recipe, self.layers),
+                   "shares": shares(recipe, self.layers), "product_time": product_time(recipe, self.layers),
+                   "extras": extras(recipe), "pool": self.pool(arm), "gap": {}, "log_ratio": {}}
             for reference in REFERENCES:
                 gaps = [losses[s] - self.losses[reference][s] for s in seeds]
                 half = noise.half_width(arm, reference, len(seeds))
@@ -138,98 +130,6 @@ class League:
         return sorted(rows, key=lambda row: row["gap"]["bf16"]["mean"])
 
 
-def finish(figure, axes, name, note=""):
-    axes.axvline(0, color="0.6", linewidth=0.8)
-    axes.tick_params(axis="y", length=0)
-    axes.set_xlabel("loss above BF16's after 37.7M bytes, nats a byte" + note, fontsize=8.5)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.grid(axis="x", color="0.9", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.legend(frameon=False, fontsize=8, title="forward pass", title_fontsize=8, alignment="left",
-                loc="upper right")
-    figure.tight_layout()
-    figure.savefig(OUT / name, metadata={"Date": None})
-
-
-def legend(axes, rows):
-    for index in sorted({row["forward"] for row in rows}):
-        axes.plot([], [], "o", color=COLORS[index], markersize=4.5, label=FORWARD[index])
-
-
-def figure_of_recipes(plt, rows, reference, name):
-    """A line a recipe: mean, seeds, interval; hollow where BF16 has blocks, linears or the end of training. Dotted:
-    the gap `reference`."""
-    figure, axes = plt.subplots(figsize=(7.2, 0.9 + 0.165 * len(rows)))
-    for i, row in enumerate(rows):
-        gap, color = row["gap"]["bf16"], COLORS[row["forward"]]
-        axes.plot(gap["interval"], [i, i], color=color, linewidth=1.4, alpha=0.45)
-        axes.plot(gap["seeds"], [i] * len(gap["seeds"]), "|", color=color, markersize=5)
-        hollow = row["forward"] < 3 and row["plan"] in PARTLY
-        axes.plot(gap["mean"], i, "o", color=color, markersize=4.5, markerfacecolor="white" if hollow else color)
-    legend(axes, rows)
-    if any(row["forward"] < 3 and row["plan"] in PARTLY for row in rows):
-        axes.plot([], [], "o", color="0.35", markerfacecolor="white", markersize=4.5, label="BF16 in part (hollow)")
-    axes.set_yticks(range(len(rows)), [row["recipe"] for row in rows], fontsize=7.5)
-    axes.set_ylim(len(rows) - 0.3, -0.7)
-    axes.axvline(reference, color=COLORS[0], linewidth=0.8, linestyle=":")
-    finish(figure, axes, name, ": mean, seeds, 95 % interval")
-
-
-def figure_of_plans(plt, rows):
-    """A line a plan, a point a recipe."""
-    plans = [index for index in range(len(PLANS)) if any(row["plan"] == index for row in rows)]
-    figure, axes = plt.subplots(figsize=(7.2, 0.9 + 0.3 * len(plans)))
-    for i, plan in enumerate(plans):
-        own = [row for row in rows if row["plan"] == plan]
-        for row in own:
-            axes.plot(row["gap"]["bf16"]["mean"], i, "o", color=COLORS[row["forward"]], markersize=5, alpha=0.6,
-                      markeredgewidth=0)
-        if len(own) > 3:
-            middle = np.median([row["gap"]["bf16"]["mean"] for row in own])
-            axes.plot([middle, middle], [i - 0.3, i + 0.3], color="0.2", linewidth=1.2)
-    legend(axes, rows)
-    axes.set_yticks(range(len(plans)), [PLANS[plan] for plan in plans], fontsize=8.5)
-    axes.set_ylim(len(plans) - 0.4, -0.6)
-    finish(figure, axes, "plans.svg", ": a point a recipe, the median")
-
-
-NAMED = {  # recipes with a name in costs.svg: where it stands, in points from the recipe's
-    "quartet2": (6, -3), "te_nvfp4": (6, -3), "mxfp4": (6, -3), "hifloat4": (6, -3), "te_mxfp8": (6, -1),
-    "te_mxfp8_fwd_nvfp4_bwd": (-38, -12), "quartet2_backward_only": (6, -9), "maxtext_te_nvfp4_mlp": (6, -3),
-    "nvidia_nvfp4_12b": (6, -3), "nvidia_nvfp4_8b": (6, -3), "nvidia_nvfp4_12b_switch_bf16": (6, -3),
-    "te_nvfp4_backward_high_precision": (6, -3), "fouroversix_mseden": (6, -9)}
-
-
-def figure_of_costs(plt, rows):
-    """Token ratio to BF16 against the time of a token's products; a grey line connects equal products of the two."""
-    figure, axes = plt.subplots(figsize=(7.2, 4.6))
-    shown = [row for row in rows if row["log_ratio"]["bf16"] is not None]
-    x = np.linspace(0.22, 1.05, 200)
-    for time in (0.25, 0.35, 0.5, 0.7, 1.0):
-        axes.plot(x, time / x, color="0.85", linewidth=0.8, zorder=0)
-        top = min(time / 0.24, 1.86)
-        axes.annotate(f"{time:g}", (time / top, top), fontsize=7.5, color="0.5", ha="center", va="bottom")
-    for row in shown:
-        ratio = math.exp(row["log_ratio"]["bf16"]["mean"])
-        axes.plot(row["product_time"], ratio, "o", color=COLORS[row["forward"]], markersize=5, alpha=0.6,
-                  markeredgewidth=0)
-        if row["recipe"] in NAMED:
-            axes.annotate(row["recipe"], (row["product_time"], ratio), NAMED[row["recipe"]], fontsize=7,
-                          textcoords="offset points")
-    axes.plot(1, 1, "+", color="0.2", markersize=8)
-    axes.annotate("BF16", (1, 1), (6, -3), fontsize=7, textcoords="offset points")
-    legend(axes, shown)
-    axes.set_xlim(0.22, 1.12)
-    axes.set_ylim(0.94, 1.92)
-    axes.set_xlabel("time of a token's products / BF16's, at rates of 1, 2 and 4 for 16, 8 and 4 bits\n"
-                    "grey: equal time of all products until BF16's loss / BF16's", fontsize=8.5)
-    axes.set_ylabel("tokens / BF16's, equal loss", fontsize=8.5)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8, title="forward pass", title_fontsize=8, alignment="left", loc="upper right")
-    figure.tight_layout()
-    figure.savefig(OUT / "costs.svg", metadata={"Date": None})
-
-
 def main():
     league = League()
     noise = Noise(league.losses, league.pool)
@@ -239,13 +139,7 @@ def main():
                        "plans": PLANS, "noise": noise.facts()})
     lines = ",\n".join(json.dumps(row) for row in rows)  # a line a recipe
     (OUT / "league.json").write_text(f'{head[:-1]}, "rows": [\n{lines}\n]}}\n')
-    plt = pyplot()
-    shown = [row for row in rows if row["recipe"] not in ("bf16", "null") and row["pool"] is not None]
-    figure_of_plans(plt, shown)
-    figure_of_costs(plt, shown)
-    reference = next(row for row in rows if row["recipe"] == "te_nvfp4")["gap"]["bf16"]["mean"]
-    for name, four_bits in (("league.svg", True), ("rest.svg", False)):
-        figure_of_recipes(plt, [row for row in shown if row["four_bits"] == four_bits], reference, name)
+    figures.draw([row for row in rows if row["recipe"] not in ("bf16", "null") and row["pool"] is not None], OUT)
 
 
 if __name__ == "__main__":
