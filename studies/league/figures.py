@@ -96,7 +96,7 @@ def costs(plt, rows, path):
     axes.set_xlim(0.22, 1.12)
     axes.set_ylim(0.94, 1.92)
     axes.set_xlabel("time of a token's products / BF16's, at rates of 1, 2 and 4 for 16, 8 and 4 bits\n"
-                    "grey: equal time of all products until BF16's loss / BF16's", fontsize=8.5)
+                    "grey: equal time of all products to equal loss / BF16's", fontsize=8.5)
     axes.set_ylabel("tokens / BF16's, equal loss", fontsize=8.5)
     save(figure, axes, shown, path)
 

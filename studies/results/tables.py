@@ -273,6 +273,26 @@ def law(studies):
     return rows
 
 
+def buys(studies):
+    """Rows of a study at its first, middle and last budget: tokens of NVFP4 and MXFP4 over BF16's at equal loss, and
+    a quarter of them, the time of all products over BF16's at four times its rate."""
+    rows = ["| block parameters | bytes each | tokens of NVFP4 / BF16, equal loss | time of its products "
+            "| tokens of MXFP4 / BF16 | time of its products |", "|---|---|---|---|---|---|"]
+    for study in studies:
+        budgets = study.analysis["budgets"]
+        for tokens in budgets[0], budgets[len(budgets) // 2], budgets[-1]:
+            cells = []
+            for arm in "nvfp4", "mxfp4":
+                found = [r for r in study.analysis["token_ratios"]
+                         if (r["format"], r["reference"], r["tokens"], r["estimator"], r["precision"])
+                         == (arm, "bf16", tokens, "crossing", "training") and r["identified"] and not r["extrapolated"]]
+                ratio = min(found, key=lambda r: r["form"] != "extend")
+                cells += [ratio_text(ratio) + " (shrink form)" * (ratio["form"] == "shrink"),
+                          f"{ratio['ratio'] / 4:.2f}"]
+            rows.append(f"| {study.size()} | {per_parameter(ratio)} | {' | '.join(cells)} |")
+    return rows
+
+
 def league(studies):
     """league.json, which studies/league/league.py makes of these studies."""
     document = json.loads((HERE / "league/league.json").read_text())
@@ -404,10 +424,10 @@ def leaguepairs(studies):
 
 def leagueplans(studies):
     """A row a plan: how many recipes, the range of their gaps, of their token ratios to BF16, of the time of a token's
-    products relative to BF16's, and of the time until BF16's loss."""
+    products relative to BF16's, and of the time of all products until an equal loss."""
     document = league(studies)
     rows = ["| what multiplies | recipes | loss above BF16's, nats | tokens / BF16's | time of a token's products "
-            "| until BF16's loss |", "|---|---|---|---|---|---|"]
+            "| time to equal loss |", "|---|---|---|---|---|---|"]
 
     def span(values, digits):
         values = sorted(values)
@@ -456,7 +476,7 @@ def seeds(studies):
 KINDS = {"overview": overview, "ratios": ratios, "criteria": criteria, "missed": missed,
          "rates": rates,
          "atlas": atlas, "gaps": gaps, "seeds": seeds, "surface": surface,
-         "surfacegaps": surfacegaps, "law": law, "league": leaguetable, "leaguerest": leaguerest,
+         "surfacegaps": surfacegaps, "law": law, "buys": buys, "league": leaguetable, "leaguerest": leaguerest,
          "leagueplans": leagueplans, "leaguenoise": leaguenoise, "leaguepairs": leaguepairs}
 PART = re.compile(r"(<!-- table (\w+) ([\w .-]+?) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 

@@ -122,6 +122,35 @@ TEST_CASE("What README.md says of rates and BPE tokens follows from the results"
   CHECK(page.find("smaller, " + bpe + " at 72 bytes") != page.npos);
 }
 
+// The tokens of an arm over BF16's at a budget of a study, where the ratio stands: in extend form,
+// else in shrink form; over four, the time of products that take a quarter of BF16's.
+std::string QuarterOfRatio(const Json& results, const std::string& arm, std::size_t budget) {
+  const Json& tokens = results["study"]["budgets"][budget];
+  for (const char* form : {"extend", "shrink"}) {
+    for (const Json& r : results["analysis"]["token_ratios"]) {
+      if (r["format"] == arm && r["reference"] == "bf16" && r["tokens"] == tokens &&
+          r["estimator"] == "crossing" && r["precision"] == "training" && r["form"] == form &&
+          r["identified"] == true && r["extrapolated"] == false) {
+        return Print("%.2f", r["ratio"].get<double>() / 4);
+      }
+    }
+  }
+  FAIL("no ratio of " << arm);
+  return "";
+}
+
+TEST_CASE("What README.md says 4 bits buy follows from the results", "[study]") {
+  const std::string page = ReadFile(SourceDirectory() / "README.md");
+  const Json small = ResultsOf("surface-c-1.2m"), large = ResultsOf("surface-c-25m");
+  const auto at = [&](const char* arm, std::size_t budget) {
+    return QuarterOfRatio(small, arm, budget);
+  };
+  CHECK(page.find("take " + at("nvfp4", 0) + " of BF16's time at 23 bytes a parameter and " +
+                  at("nvfp4", 7) + " at 256 (1.2M), MXFP4's " + at("mxfp4", 0) + " and " +
+                  at("mxfp4", 7) + ".") != page.npos);
+  CHECK(page.find("NVFP4 takes " + QuarterOfRatio(large, "nvfp4", 7) + " at 25M") != page.npos);
+}
+
 TEST_CASE("The page of the surface says how seeds persist over budgets", "[study]") {
   const std::string page = ReadFile(SourceDirectory() / "studies" / "surface" / "README.md");
   const Json surface =

@@ -12,10 +12,13 @@
 #include "fp4lab/io/file.h"
 #include "fp4lab/study/analysis/analyze.h"
 #include "fp4lab/study/analysis/number_text.h"
+#include "fp4lab/study/report/cost_table.h"
+#include "fp4lab/study/report/figure_parts.h"
 #include "fp4lab/study/report/figures.h"
 #include "fp4lab/study/report/page_script.h"
 #include "fp4lab/study/report/plot.h"
 #include "fp4lab/study/report/report_tables.h"
+#include "fp4lab/train/recipe.h"
 #include "tests/study/synthetic.h"
 #include "tests/support/catch.h"
 
@@ -345,6 +348,56 @@ TEST_CASE("The page has every diagnostic of every operand, and says which the fi
   CHECK(std::isnan(older.Find("nvfp4", 1)->tensors[0].values["clip_percent"]));
   html = ReportHtml(older, Analyze(older, 10));
   CHECK(html.find("Missing in this file of fp4lab " + older.version + ": clipped.") != html.npos);
+}
+
+TEST_CASE("The costs are an arm's products, their time, and their time to an equal loss",
+          "[study]") {
+  Json json = SyntheticResults();
+  Json& arms = json["study"]["arms"];
+  arms["fp8"]["recipe"] = ToJson(ReadRecipe("te_mxfp8", "test"));
+  arms["nvfp4"]["recipe"] = ToJson(ReadRecipe("te_mxfp8_fwd_nvfp4_bwd", "test"));
+  arms["mxfp4"]["recipe"] = {{"base", "of another version"}};
+  const Results results = Read(json);
+  const Analysis analysis = Analyze(results, kDraws);
+  const std::string html = CostTable(results, analysis);
+  const auto row = [&](const std::string& arm) {
+    const std::size_t first = html.find("<tr><td class=\"text\">" + arm + "</td>");
+    REQUIRE(first != html.npos);
+    return html.substr(first, html.find("</tr>", first) - first);
+  };
+  const auto cells = [](const std::vector<std::string>& values) {
+    std::string text;
+    for (const std::string& value : values) text += "<td>" + value + "</td>";
+    return text;
+  };
+  CAPTURE(html);
+  CHECK(row("bf16") == "<tr><td class=\"text\">bf16</td>" +
+                           cells({"", "", "100.0 %", "1.00", "1", "<b>1.00</b>"}));
+  const auto ratio = [&](const char* arm) {
+    const TokenRatio* shown = ShownRatio(analysis, {arm, "bf16"}, results.question.primary_tokens);
+    REQUIRE(shown != nullptr);
+    REQUIRE(shown->identified);
+    return *shown;
+  };
+  const TokenRatio extended = ratio("fp8"), shrunk = ratio("nvfp4");
+  CHECK(extended.form == Form::kExtend);
+  CHECK(shrunk.form == Form::kShrink);
+  CHECK(row("fp8") == "<tr><td class=\"text\">fp8</td>" +
+                          cells({"", "100.0 %", "", "0.50", Fixed(extended.ratio, 2),
+                                 "<b>" + Fixed(extended.ratio / 2, 2) + "</b>"}));
+  CHECK(row("nvfp4") == "<tr><td class=\"text\">nvfp4</td>" +
+                            cells({"66.7 %", "33.3 %", "", "0.33", Fixed(shrunk.ratio, 2) + " r'",
+                                   "<b>" + Fixed(shrunk.ratio / 3, 2) + "</b>"}));
+  const std::string unread = row("mxfp4");
+  CHECK(unread.substr(0, unread.find("%")) == unread);
+  CHECK(CountOf(unread, ">-</td>") == 2);
+
+  // A reference that is not BF16 is the unit of time.
+  json["study"]["analysis"]["reference"] = "fp8";
+  const Results other = Read(json);
+  const std::string relative = CostTable(other, Analyze(other, kDraws));
+  CHECK(relative.find("<tr><td class=\"text\">bf16</td>" + cells({"", "", "100.0 %", "2.00"})) !=
+        relative.npos);
 }
 
 TEST_CASE("Results of versions before a diagnostic are read with those that they have", "[study]") {

@@ -2,6 +2,7 @@
 
 #include "fp4lab/base/text.h"
 #include "fp4lab/study/analysis/number_text.h"
+#include "fp4lab/study/report/cost_table.h"
 #include "fp4lab/study/report/figures.h"
 #include "fp4lab/study/report/report_tables.h"
 #include "fp4lab/study/report/sweep_table.h"
@@ -86,6 +87,7 @@ std::string Sections(const Results& results, const Analysis& analysis,
   if (results.budgets.size() > 1) {
     body += "<h2>Token ratios</h2>\n" + RatioTables(results, analysis);
   }
+  body += "<h2>Costs</h2>\n" + CostTable(results, analysis);
   return body + "<h2>Operands</h2>\n" + OperandTable(results);
 }
 

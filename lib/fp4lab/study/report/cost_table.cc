@@ -1,0 +1,93 @@
+#include "fp4lab/study/report/cost_table.h"
+
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/base/text.h"
+#include "fp4lab/study/analysis/number_text.h"
+#include "fp4lab/study/report/figure_parts.h"
+#include "fp4lab/study/report/html.h"
+#include "fp4lab/study/report/svg.h"
+#include "fp4lab/train/product_widths.h"
+
+namespace fp4lab::study {
+namespace {
+
+// nullopt for a recipe that this version does not read, in a file of another version.
+std::optional<ProductWidths> WidthsOf(const Results& results, const std::string& name) {
+  const Json& arm = results.study.at("arms").at(name);
+  try {
+    const Json& model = arm.contains("model") ? arm.at("model") : results.study.at("model");
+    return ProductWidthsOf(ReadRecipe(arm.at("recipe"), name), ReadModelConfig(model, name));
+  } catch (const Error&) {
+    return std::nullopt;
+  } catch (const Json::exception&) {
+    return std::nullopt;
+  }
+}
+
+std::string Percent(double share) { return Fixed(100 * share, 1) + " %"; }
+
+}  // namespace
+
+std::string CostTable(const Results& results, const Analysis& analysis) {
+  const std::string& reference = results.question.reference;
+  const std::int64_t tokens = results.question.primary_tokens;
+  std::map<std::string, ProductWidths> known;
+  std::set<int> bits;
+  for (const std::string& arm : results.arms) {
+    if (const auto widths = WidthsOf(results, arm)) {
+      for (const auto& [width, share] : *widths) bits.insert(width);
+      known[arm] = *widths;
+    }
+  }
+  const auto time_of = [&](const std::string& arm) {
+    const auto widths = known.find(arm);
+    return widths == known.end() ? std::nullopt : ProductTime(widths->second);
+  };
+  HtmlTable table;
+  table.caption =
+      "Products of the blocks' linears, forward and backward, by the bits of the wider operand; "
+      "their time, and the tokens to match " +
+      reference + " at " + TokensText(static_cast<double>(tokens)) + " tokens.";
+  table.head = {"arm"};
+  for (const int width : bits) table.head.push_back(std::to_string(width) + " bits");
+  table.head.insert(table.head.end(), {"time", "tokens", "time to equal loss"});
+  const std::optional<double> unit = time_of(reference);
+  for (const std::string& arm : results.arms) {
+    std::vector<std::string> row = {EscapedMarkup(arm)};
+    const auto widths = known.find(arm);
+    for (const int width : bits) {
+      const bool has = widths != known.end() && widths->second.contains(width);
+      row.push_back(has ? Percent(widths->second.at(width)) : "");
+    }
+    const std::optional<double> time = time_of(arm);
+    const TokenRatio* ratio = ShownRatio(analysis, {arm, reference}, tokens);
+    const bool matched = ratio != nullptr && ratio->identified;
+    const bool is_reference = arm == reference;
+    const bool timed = time && unit;
+    const double relative = timed ? *time / *unit : 0.0;
+    row.push_back(timed ? Fixed(relative, 2) : "-");
+    const bool shrinks = matched && ratio->form == Form::kShrink;
+    row.push_back(is_reference ? "1"
+                  : matched    ? Fixed(ratio->ratio, 2) + (shrinks ? " r'" : "")
+                               : "-");
+    row.push_back(timed && (matched || is_reference)
+                      ? "<b>" + Fixed(relative * (is_reference ? 1.0 : ratio->ratio), 2) + "</b>"
+                      : "-");
+    table.rows.push_back(std::move(row));
+  }
+  return table.Html() + "<p class=\"note\">Time: of a token's products, relative to " +
+         EscapedMarkup(reference) +
+         "'s, on tensor cores that multiply 8 and 6 bits twice and 4 bits four times as fast as "
+         "BF16 (dense rates of NVIDIA's B200). Tokens: r, as a multiple; r': shrink form, to the "
+         "loss "
+         "that the arm has there. The last column is time times tokens. Quantization, attention's "
+         "own products and all else are not in it.</p>\n";
+}
+
+}  // namespace fp4lab::study
