@@ -1,8 +1,10 @@
 #include "fp4lab/study/report/cost_table.h"
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -28,6 +30,19 @@ std::optional<ProductWidths> WidthsOf(const Results& results, const std::string&
   } catch (const Json::exception&) {
     return std::nullopt;
   }
+}
+
+// The tokens that an arm needs to match the reference, as a multiple.
+struct Multiple {
+  std::optional<double> value;
+  std::string text = "-";
+};
+Multiple MultipleOf(const Analysis& analysis, const std::string& arm, const std::string& reference,
+                    std::int64_t tokens) {
+  if (arm == reference) return {1.0, "1"};
+  const TokenRatio* ratio = ShownRatio(analysis, {arm, reference}, tokens);
+  if (ratio == nullptr || !ratio->identified) return {};
+  return {ratio->ratio, Fixed(ratio->ratio, 2) + (ratio->form == Form::kShrink ? " r'" : "")};
 }
 
 std::string Percent(double share) { return Fixed(100 * share, 1) + " %"; }
@@ -66,28 +81,21 @@ std::string CostTable(const Results& results, const Analysis& analysis) {
       row.push_back(has ? Percent(widths->second.at(width)) : "");
     }
     const std::optional<double> time = time_of(arm);
-    const TokenRatio* ratio = ShownRatio(analysis, {arm, reference}, tokens);
-    const bool matched = ratio != nullptr && ratio->identified;
-    const bool is_reference = arm == reference;
-    const bool timed = time && unit;
-    const double relative = timed ? *time / *unit : 0.0;
-    row.push_back(timed ? Fixed(relative, 2) : "-");
-    const bool shrinks = matched && ratio->form == Form::kShrink;
-    row.push_back(is_reference ? "1"
-                  : matched    ? Fixed(ratio->ratio, 2) + (shrinks ? " r'" : "")
-                               : "-");
-    row.push_back(timed && (matched || is_reference)
-                      ? "<b>" + Fixed(relative * (is_reference ? 1.0 : ratio->ratio), 2) + "</b>"
-                      : "-");
+    const std::optional<double> relative =
+        time && unit ? std::optional(*time / *unit) : std::nullopt;
+    const Multiple multiple = MultipleOf(analysis, arm, reference, tokens);
+    row.push_back(relative ? Fixed(*relative, 2) : "-");
+    row.push_back(multiple.text);
+    const bool has_both = relative && multiple.value;
+    row.push_back(has_both ? "<b>" + Fixed(*relative * *multiple.value, 2) + "</b>" : "-");
     table.rows.push_back(std::move(row));
   }
   return table.Html() + "<p class=\"note\">Time: of a token's products, relative to " +
          EscapedMarkup(reference) +
          "'s, on tensor cores that multiply 8 and 6 bits twice and 4 bits four times as fast as "
-         "BF16 (dense rates of NVIDIA's B200). Tokens: r, as a multiple; r': shrink form, to the "
-         "loss "
-         "that the arm has there. The last column is time times tokens. Quantization, attention's "
-         "own products and all else are not in it.</p>\n";
+         "BF16 (dense rates of NVIDIA's B200). Tokens: r; in shrink form (r') to the loss that the "
+         "arm has there. The last column is time times tokens. Quantization, attention's own "
+         "products and all else are not in it.</p>\n";
 }
 
 }  // namespace fp4lab::study
