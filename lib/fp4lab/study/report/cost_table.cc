@@ -1,5 +1,6 @@
 #include "fp4lab/study/report/cost_table.h"
 
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -34,7 +35,7 @@ std::optional<ProductWidths> WidthsOf(const Results& results, const std::string&
 
 // The tokens that an arm needs to match the reference, as a multiple.
 struct Multiple {
-  std::optional<double> value;
+  double value = NAN;
   std::string text = "-";
 };
 Multiple MultipleOf(const Analysis& analysis, const std::string& arm, const std::string& reference,
@@ -62,7 +63,7 @@ std::string CostTable(const Results& results, const Analysis& analysis) {
   }
   const auto time_of = [&](const std::string& arm) {
     const auto widths = known.find(arm);
-    return widths == known.end() ? std::nullopt : ProductTime(widths->second);
+    return widths == known.end() ? NAN : ProductTime(widths->second).value_or(NAN);
   };
   HtmlTable table;
   table.caption =
@@ -72,7 +73,7 @@ std::string CostTable(const Results& results, const Analysis& analysis) {
   table.head = {"arm"};
   for (const int width : bits) table.head.push_back(std::to_string(width) + " bits");
   table.head.insert(table.head.end(), {"time", "tokens", "time to equal loss"});
-  const std::optional<double> unit = time_of(reference);
+  const double unit = time_of(reference);
   for (const std::string& arm : results.arms) {
     std::vector<std::string> row = {EscapedMarkup(arm)};
     const auto widths = known.find(arm);
@@ -80,14 +81,10 @@ std::string CostTable(const Results& results, const Analysis& analysis) {
       const bool has = widths != known.end() && widths->second.contains(width);
       row.push_back(has ? Percent(widths->second.at(width)) : "");
     }
-    const std::optional<double> time = time_of(arm);
-    const std::optional<double> relative =
-        time && unit ? std::optional(*time / *unit) : std::nullopt;
+    const double time = time_of(arm) / unit;  // NaN is written "-"
     const Multiple multiple = MultipleOf(analysis, arm, reference, tokens);
-    row.push_back(relative ? Fixed(*relative, 2) : "-");
-    row.push_back(multiple.text);
-    const bool has_both = relative && multiple.value;
-    row.push_back(has_both ? "<b>" + Fixed(*relative * *multiple.value, 2) + "</b>" : "-");
+    row.insert(row.end(),
+               {Fixed(time, 2), multiple.text, "<b>" + Fixed(time * multiple.value, 2) + "</b>"});
     table.rows.push_back(std::move(row));
   }
   return table.Html() + "<p class=\"note\">Time: of a token's products, relative to " +
