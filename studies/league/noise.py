@@ -55,7 +55,7 @@ class Noise:
         """The standard deviation over seeds of what they do to pool a and not to pool b, and its degrees of freedom."""
         a, b = self.pools[a], self.pools[b]
         seeds = sorted(a.seeds.keys() & b.seeds.keys())
-        if a is b or len(seeds) < 2:
+        if len(seeds) < 2:
             return 0.0, 1
         observed = np.var([a.seeds[s] - b.seeds[s] for s in seeds], ddof=1)
         noise = sum(pool.deviation ** 2 / pool.recipes for pool in (a, b))
@@ -63,9 +63,12 @@ class Noise:
 
     def one_seed(self, a, b):
         """The 95 % half-width of the difference of a recipe of pool a and one of pool b in one seed."""
-        parts = [(pool.deviation ** 2, pool.freedom) for pool in (self.pools[a], self.pools[b])]
-        deviation, freedom = self.between(a, b)
-        parts = [(2 * parts[0][0], parts[0][1])] if a == b else parts + [(deviation ** 2, freedom)]
+        own = self.pools[a]
+        parts = [(2 * own.deviation ** 2, own.freedom)]
+        if a != b:
+            other, (deviation, freedom) = self.pools[b], self.between(a, b)
+            parts = [(own.deviation ** 2, own.freedom), (other.deviation ** 2, other.freedom),
+                     (deviation ** 2, freedom)]
         variance = sum(v for v, _ in parts)
         degrees = variance ** 2 / sum(v ** 2 / f for v, f in parts)
         return float(stats.t.ppf(0.975, degrees)) * math.sqrt(variance)

@@ -51,8 +51,9 @@ class Study:
         millions = self.results["model"]["block_parameters"] / 1e6
         return f"{millions:.{1 if millions < 10 else 0}f}M"
 
-    def ratio(self, tokens, estimator, form, view=None):
-        pair = self.results["study"]["analysis"]["contrast"]
+    def ratio(self, tokens, estimator, form, view=None, pair=None):
+        """Of the arms `pair`, or of the study's contrast."""
+        pair = pair or self.results["study"]["analysis"]["contrast"]
         return next(r for r in (view or self.analysis)["token_ratios"]
                     if r["precision"] == "training" and [r["format"], r["reference"]] == pair
                     and (r["tokens"], r["estimator"], r["form"]) == (tokens, estimator, form))
@@ -71,6 +72,18 @@ def ratio_text(ratio):
     if ratio["interval_t"]:
         text += " [{:.2f}, {:.2f}]".format(*ratio["interval_t"])
     return text + (" *e*" if ratio["extrapolated"] else "") + (" *?*" if ratio["disagreement"] else "")
+
+
+def standing(ratios):
+    """The first that is identified without extrapolation; None if none is."""
+    return next((r for r in ratios if r["identified"] and not r["extrapolated"]), None)
+
+
+def formed_text(ratio):
+    """As ratio_text, with the form if it is not extend; None: "not identified"."""
+    if ratio is None:
+        return "not identified"
+    return ratio_text(ratio) + " (shrink form)" * (ratio["form"] == "shrink")
 
 
 def overview(studies):
@@ -111,10 +124,7 @@ def rates(studies):
         for label, view in study.views:
             for tokens in view["budgets"]:
                 found = [study.ratio(tokens, "crossing", form, view) for form in ("extend", "shrink")]
-                stands = [r for r in found if r["identified"] and not r["extrapolated"]]
-                ratio = "not identified"
-                if stands:
-                    ratio = ratio_text(stands[0]) + " (shrink form)" * (stands[0]["form"] == "shrink")
+                ratio = formed_text(standing(found))
                 gaps = [gap_text(study, name, view, tokens) for name in (base, arm)]
                 rows.append(f"| {label.removeprefix('rate ')} | {per_parameter(found[0])} | {ratio} "
                             f"| {' | '.join(gaps)} |")
@@ -283,12 +293,9 @@ def buys(studies):
         for tokens in budgets[0], budgets[len(budgets) // 2], budgets[-1]:
             cells = []
             for arm in "nvfp4", "mxfp4":
-                found = [r for r in study.analysis["token_ratios"]
-                         if (r["format"], r["reference"], r["tokens"], r["estimator"], r["precision"])
-                         == (arm, "bf16", tokens, "crossing", "training") and r["identified"] and not r["extrapolated"]]
-                ratio = min(found, key=lambda r: r["form"] != "extend")
-                cells += [ratio_text(ratio) + " (shrink form)" * (ratio["form"] == "shrink"),
-                          f"{ratio['ratio'] / 4:.2f}"]
+                ratio = standing([study.ratio(tokens, "crossing", form, pair=[arm, "bf16"])
+                                  for form in ("extend", "shrink")])
+                cells += [formed_text(ratio), f"{ratio['ratio'] / 4:.2f}"]
             rows.append(f"| {study.size()} | {per_parameter(ratio)} | {' | '.join(cells)} |")
     return rows
 

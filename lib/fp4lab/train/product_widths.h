@@ -1,4 +1,4 @@
-// How many bits the products of a recipe's GEMMs multiply, and the time that they take for it.
+// The widths of the products of a recipe's GEMMs, and the time of these products.
 #pragma once
 
 #include <map>

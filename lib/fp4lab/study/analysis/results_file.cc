@@ -321,6 +321,11 @@ const RunResult* Results::Find(std::string_view arm, std::uint64_t seed) const {
   return found == runs.end() ? nullptr : &*found;
 }
 
+const Json& Results::ModelOf(const std::string& arm) const {
+  const Json& own = study.at("arms").at(arm);
+  return own.contains("model") ? own.at("model") : study.at("model");
+}
+
 bool Results::Has(const Diagnostic& diagnostic) const {
   return std::any_of(runs.begin(), runs.end(), [&](const RunResult& run) {
     return std::any_of(run.tensors.begin(), run.tensors.end(), [&](const TensorStatistics& t) {

@@ -93,6 +93,8 @@ struct Results {
   std::string folder;      // of the figures, below "figures"; empty for the only results of a study
 
   const RunResult* Find(std::string_view arm, std::uint64_t seed) const;
+  // The resolved model of an arm: its own, or the study's.
+  const Json& ModelOf(const std::string& arm) const;
   // Whether any operand of any run has a finite value of it; files of older versions may have none.
   bool Has(const Diagnostic& diagnostic) const;
   bool HasObservations() const;  // only files of studies with the key "diagnostics" have any

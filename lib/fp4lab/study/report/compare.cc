@@ -34,7 +34,7 @@ std::string NumericsOf(const StudyReport& study, const std::string& arm) {
 Json MeasuredFrom(const StudyReport& study, const std::string& name) {
   const Json& resolved = study.results.study;
   const Json& arm = resolved.at("arms").at(name);
-  const Json& model = arm.contains("model") ? arm.at("model") : resolved.at("model");
+  const Json& model = study.results.ModelOf(name);
   return {{"recipe", arm.at("recipe")},
           {"activation", model.value("activation", Json())},
           {"tied_head", model.value("tied_head", Json())},

@@ -24,8 +24,8 @@ namespace {
 std::optional<ProductWidths> WidthsOf(const Results& results, const std::string& name) {
   const Json& arm = results.study.at("arms").at(name);
   try {
-    const Json& model = arm.contains("model") ? arm.at("model") : results.study.at("model");
-    return ProductWidthsOf(ReadRecipe(arm.at("recipe"), name), ReadModelConfig(model, name));
+    return ProductWidthsOf(ReadRecipe(arm.at("recipe"), name),
+                           ReadModelConfig(results.ModelOf(name), name));
   } catch (const Error&) {
     return std::nullopt;
   } catch (const Json::exception&) {

@@ -1,4 +1,4 @@
-// What an arm's products cost, as HTML.
+// The table of costs of a report, as HTML.
 #pragma once
 
 #include <string>
