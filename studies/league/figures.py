@@ -82,7 +82,7 @@ def costs(plt, rows, path):
     x = np.linspace(0.22, 1.05, 200)
     for time in (0.25, 0.35, 0.5, 0.7, 1.0):
         axes.plot(x, time / x, color="0.85", linewidth=0.8, zorder=0)
-        top = min(time / 0.24, 1.86)
+        top = min(time / 0.24, 1.92)
         axes.annotate(f"{time:g}", (time / top, top), fontsize=7.5, color="0.5", ha="center", va="bottom")
     for row in shown:
         ratio = math.exp(row["log_ratio"]["bf16"]["mean"])
@@ -94,15 +94,35 @@ def costs(plt, rows, path):
     axes.plot(1, 1, "+", color="0.2", markersize=8)
     axes.annotate("BF16", (1, 1), (6, -3), fontsize=7, textcoords="offset points")
     axes.set_xlim(0.22, 1.12)
-    axes.set_ylim(0.94, 1.92)
+    axes.set_ylim(0.94, 1.98)
     axes.set_xlabel("time of a token's products / BF16's, at rates of 1, 2 and 4 for 16, 8 and 4 bits\n"
                     "grey: equal time of all products to equal loss / BF16's", fontsize=8.5)
     axes.set_ylabel("tokens / BF16's, equal loss", fontsize=8.5)
     save(figure, axes, shown, path)
 
 
-def draw(rows, folder):
+def sizes(plt, small, large, path):
+    """A line a recipe of the larger model, from `small` above to `large`: mean, seeds and interval of each."""
+    figure, axes = plt.subplots(figsize=(7.2, 0.9 + 0.36 * len(large)))
+    of_small = {row["recipe"]: row for row in small}
+    for i, row in enumerate(large):
+        color = COLORS[row["forward"]]
+        for shift, fill, at in ((-0.16, "white", of_small[row["recipe"]]), (0.16, color, row)):
+            gap = at["gap"]["bf16"]
+            if gap["interval"]:
+                axes.plot(gap["interval"], [i + shift] * 2, color=color, linewidth=1.4, alpha=0.45)
+            axes.plot(gap["seeds"], [i + shift] * len(gap["seeds"]), "|", color=color, markersize=5)
+            axes.plot(gap["mean"], i + shift, "o", color=color, markersize=4.5, markerfacecolor=fill)
+    for fill, label in (("white", "1.2M, five seeds"), ("0.35", "4.7M, three seeds")):
+        axes.plot([], [], "o", color="0.35", markerfacecolor=fill, markersize=4.5, label=label)
+    gap_axes(axes, [row["recipe"] for row in large], 8.5, "mean, seeds, 95 % interval")
+    save(figure, axes, large, path)
+
+
+def draw(rows, large, folder):
+    """`rows` and `large`: of the league, and of its best at the larger size."""
     plt = pyplot()
+    sizes(plt, rows, large, folder / "sizes.svg")
     plans(plt, rows, folder / "plans.svg")
     costs(plt, rows, folder / "costs.svg")
     reference = next(row for row in rows if row["recipe"] == "te_nvfp4")["gap"]["bf16"]["mean"]

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""The league of recipes at 1.2M parameters: losses, gaps and token ratios.
+"""The league of recipes at 1.2M parameters, and its best at 4.7M: losses, gaps and token ratios.
 
     python3 studies/league/league.py
 
-reads the results.json of the studies below in studies/results and writes league.json (the losses, and the
-hashes of the results), plans.svg, costs.svg, league.svg and rest.svg there in league/. studies/results/tables.py makes
-the tables of the pages from league.json and the results. Needs NumPy, SciPy and Matplotlib.
+reads the results.json of the studies below in studies/results and writes league.json and league-4.7m.json (the losses,
+and the hashes of the results), plans.svg, costs.svg, league.svg, rest.svg and sizes.svg there in league/.
+studies/results/tables.py makes the tables of the pages from these files and the results. Needs NumPy, SciPy and
+Matplotlib.
 
 All runs have the same model, text, batches and learning rate; a recipe's losses are those after BUDGET tokens. The
 difference from a reference is the mean over the seeds that both have, with the interval of noise.py. A token ratio
@@ -32,9 +33,12 @@ from surface import Study, log_crossing  # noqa: E402
 RESULTS = HERE.parent / "results"
 OUT = RESULTS / "league"
 BUDGET = 37_748_736
-CURVES = ("league-c-1.2m-references", "surface-c-1.2m")  # of the references, over budgets
-LEAGUES = ("league-c-1.2m-4bit", "league-c-1.2m-4bit-more", "league-c-1.2m-rest")
-REFERENCES = {"bf16": "bf16", "te_nvfp4": "nvfp4"}  # in LEAGUES and references: in surface-c-1.2m
+LEAGUES = {  # file: studies of recipes, and of the references over budgets
+    "league.json": (("league-c-1.2m-4bit", "league-c-1.2m-4bit-more", "league-c-1.2m-rest"),
+                    ("league-c-1.2m-references", "surface-c-1.2m")),
+    "league-4.7m.json": (("league-c-4.7m",), ("surface-c-4.7m",))}
+REFERENCES = {"bf16": "bf16", "te_nvfp4": "nvfp4"}  # in the league's studies: in the surface's
+POOLS = (*["NVFP4 and others of 4 bits"] * 2, "MXFP4", *["8 bits or BF16"] * 2)  # of FORWARD
 FAILED = 1.0  # nats above BF16: a recipe that hardly learns
 
 
@@ -46,12 +50,10 @@ class League:
     """losses[arm][seed] after BUDGET tokens; recipes[arm], resolved; curves[reference][tokens]: the loss of each seed,
     and whether the seeds are apart there. All studies must agree on text and fingerprints."""
 
-    def __init__(self):
+    def __init__(self, leagues, curves):
         self.sources, self.losses, self.recipes, self.numerics = [], {}, {}, {}
         self.corpus = None
-        for name in LEAGUES:
-            if not (RESULTS / name / "results.json").exists():
-                continue
+        for name in leagues:
             results = self.read(name)
             self.layers = results["study"]["model"]["layers"]
             self.parameters = results["model"]["block_parameters"]
@@ -61,7 +63,7 @@ class League:
             for arm, facts in results["study"]["arms"].items():
                 self.recipes[arm] = facts["recipe"]
         self.curves = {arm: {} for arm in REFERENCES}
-        for name in CURVES:
+        for name in curves:
             self.read(name)
             study = Study(RESULTS / name)
             means, apart = study.means(), study.apart
@@ -90,11 +92,11 @@ class League:
         return results
 
     def pool(self, arm):
-        """Recipes whose forward pass has MXFP4 are noisier than others."""
+        """By the forward pass: the fewer bits it has, the noisier are the losses, and seeds act on each otherwise."""
         common = self.losses[arm].keys() & self.losses["bf16"].keys()
         if max(self.losses[arm][s] - self.losses["bf16"][s] for s in common) > FAILED:
             return None
-        return "MXFP4" if forward_of(self.recipes[arm]) == 2 else "others"
+        return POOLS[forward_of(self.recipes[arm])]
 
     def log_ratio(self, reference, gap):
         """ln of the token ratio of a gap; None where it does not stand."""
@@ -103,8 +105,8 @@ class League:
         curve = [np.mean(list(self.curves[reference][b][0].values())) for b in budgets]
         level = curve[budgets.index(BUDGET)]
         at = [math.log(BUDGET) - log_crossing(budgets, curve, level + rise, apart)
-              for rise in (gap["mean"], *gap["interval"])]
-        return {"mean": at[0], "interval": at[1:]} if np.isfinite(at).all() else None
+              for rise in (gap["mean"], *(gap["interval"] or ()))]
+        return {"mean": at[0], "interval": at[1:] or None} if np.isfinite(at).all() else None
 
     def rows(self, noise):
         """By loss; "seeds" are those that the recipe and both references have."""
@@ -121,25 +123,29 @@ class League:
                 gaps = [losses[s] - self.losses[reference][s] for s in seeds]
                 half = noise.half_width(arm, reference, len(seeds))
                 gap = {"mean": float(np.mean(gaps)), "interval": None, "seeds": gaps}
-                ratio = None
                 if half is not None and arm != reference:
                     gap["interval"] = [gap["mean"] - half, gap["mean"] + half]
-                    ratio = self.log_ratio(reference, gap)
-                row["gap"][reference], row["log_ratio"][reference] = gap, ratio
+                row["gap"][reference] = gap
+                row["log_ratio"][reference] = None if arm == reference else self.log_ratio(reference, gap)
             rows.append(row)
         return sorted(rows, key=lambda row: row["gap"]["bf16"]["mean"])
 
 
-def main():
-    league = League()
+def write(file, leagues, curves):
+    """The file's rows."""
+    league = League(leagues, curves)
     noise = Noise(league.losses, league.pool)
     rows = league.rows(noise)
     OUT.mkdir(exist_ok=True)
     head = json.dumps({"budget": BUDGET, "block_parameters": league.parameters, "sources": league.sources,
                        "plans": PLANS, "noise": noise.facts()})
     lines = ",\n".join(json.dumps(row) for row in rows)  # a line a recipe
-    (OUT / "league.json").write_text(f'{head[:-1]}, "rows": [\n{lines}\n]}}\n')
-    figures.draw([row for row in rows if row["recipe"] not in ("bf16", "null") and row["pool"] is not None], OUT)
+    (OUT / file).write_text(f'{head[:-1]}, "rows": [\n{lines}\n]}}\n')
+    return [row for row in rows if row["recipe"] not in ("bf16", "null") and row["pool"] is not None]
+
+
+def main():
+    figures.draw(*(write(file, *studies) for file, studies in LEAGUES.items()), OUT)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """The noise of seeds in a league, pooled over its recipes.
 
-Two or three seeds of one recipe say little of its noise, but a league has many recipes. In each pool of recipes the
+Three to five seeds of one recipe say little of its noise, but a league has many recipes. In each pool of recipes the
 losses are fitted by loss = recipe + seed; the rest has one standard deviation for the pool. The difference of two
 recipes over n common seeds has the variance (a^2 + b^2 + c^2) / n: a and b are the standard deviations of their pools,
 and c, 0 within a pool, is that of what the seeds do to one pool and not to the other. Intervals are Student's, with
-Satterthwaite's degrees of freedom.
+Satterthwaite's degrees of freedom. A pool of one recipe has no known noise.
 """
 import math
 
@@ -18,8 +18,8 @@ def distinct(losses):
 
 
 class Pool:
-    """The fit of losses[recipe][seed] of some recipes: `deviation` of the rest with `freedom` degrees, `rest`, and
-    seeds[seed], whose mean is 0."""
+    """The fit of losses[recipe][seed] of some recipes, two at least: `deviation` of the rest with `freedom` degrees,
+    `rest`, seeds[seed], whose mean is 0, and runs[seed], how many recipes have the seed."""
 
     def __init__(self, losses):
         arms, seeds = sorted(losses), sorted({seed for of_seed in losses.values() for seed in of_seed})
@@ -34,6 +34,7 @@ class Pool:
         self.deviation = math.sqrt((self.rest @ self.rest) / self.freedom)
         effects = fit[len(arms):] - fit[len(arms):].mean()
         self.seeds, self.recipes = dict(zip(seeds, effects)), len(arms)
+        self.runs = {seed: sum(seed in losses[arm] for arm in arms) for seed in seeds}
 
     def facts(self):
         """For a page; normal_p: of Shapiro and Wilk's test of the rest."""
@@ -48,7 +49,7 @@ class Noise:
         members = {}
         for arm in distinct(losses):
             members.setdefault(pool_of(arm), {})[arm] = losses[arm]
-        self.pools = {name: Pool(own) for name, own in members.items() if name is not None}
+        self.pools = {name: Pool(own) for name, own in members.items() if name is not None and len(own) > 1}
         self.pool_of = pool_of
 
     def between(self, a, b):
@@ -58,7 +59,7 @@ class Noise:
         if len(seeds) < 2:
             return 0.0, 1
         observed = np.var([a.seeds[s] - b.seeds[s] for s in seeds], ddof=1)
-        noise = sum(pool.deviation ** 2 / pool.recipes for pool in (a, b))
+        noise = np.mean([pool.deviation ** 2 / pool.runs[s] for s in seeds for pool in (a, b)]) * 2
         return math.sqrt(max(0.0, observed - noise)), len(seeds) - 1
 
     def one_seed(self, a, b):
@@ -76,7 +77,7 @@ class Noise:
     def half_width(self, a, b, seeds):
         """The 95 % half-width of the mean difference of two recipes over so many seeds; None where it is not known."""
         pools = self.pool_of(a), self.pool_of(b)
-        return None if None in pools else self.one_seed(*pools) / math.sqrt(seeds)
+        return self.one_seed(*pools) / math.sqrt(seeds) if all(p in self.pools for p in pools) else None
 
     def facts(self):
         names = sorted(self.pools)

@@ -300,12 +300,12 @@ def buys(studies):
     return rows
 
 
-def league(studies):
-    """league.json, which studies/league/league.py makes of these studies."""
-    document = json.loads((HERE / "league/league.json").read_text())
+def league(studies, file="league.json"):
+    """The file, which studies/league/league.py makes of these studies."""
+    document = json.loads((HERE / "league" / file).read_text())
     hashes = {source["name"]: source["sha256_of_results"] for source in document["sources"]}
     if hashes != {study.results["name"]: study.results["sha256"] for study in studies}:
-        sys.exit("league.json is not of these results: run python3 studies/league/league.py")
+        sys.exit(f"{file} is not of these results: run python3 studies/league/league.py")
     losses = {}
     for study in studies:
         for run in study.results["runs"]:
@@ -315,7 +315,7 @@ def league(studies):
         for reference in "bf16", "te_nvfp4":
             gaps = [losses[row["recipe"]][s] - losses[reference][s] for s in row["seeds"]]
             if max(abs(a - b) for a, b in zip(gaps, row["gap"][reference]["seeds"])) > 1e-12:
-                sys.exit(f"league.json is not of the results in {row['recipe']}: run python3 studies/league/league.py")
+                sys.exit(f"{file} is not of the results in {row['recipe']}: run python3 studies/league/league.py")
     return document
 
 
@@ -457,16 +457,36 @@ def leagueplans(studies):
 
 
 def leaguenoise(studies):
-    """A row a pool of recipes: the noise of seeds."""
+    """A row a pool of recipes, or a pair of them: the noise of seeds."""
     noise = league(studies)["noise"]
     rows = ["| fprop | recipes | standard deviation of a seed, nats | degrees of freedom "
-            "| half-width of a difference, 3 seeds | 2 seeds |", "|---|---|---|---|---|---|"]
-    for name, pool in noise["pools"].items():
-        half = noise["half_width_of_one_seed"][f"{name}, {name}"]
-        rows.append(f"| {name} | {pool['recipes']} | {pool['deviation']:.4f} | {pool['degrees_of_freedom']} "
-                    f"| {half / math.sqrt(3):.4f} | {half / math.sqrt(2):.4f} |")
-    half = noise["half_width_of_one_seed"]["MXFP4, others"]
-    return rows + [f"| one of each | | | | {half / math.sqrt(3):.4f} | {half / math.sqrt(2):.4f} |"]
+            "| half-width of a difference, 5 seeds | 3 seeds |", "|---|---|---|---|---|---|"]
+    own, between = [], []
+    for pair, half in noise["half_width_of_one_seed"].items():
+        a, b = pair.split(", ")
+        widths = f"| {half / math.sqrt(5):.4f} | {half / math.sqrt(3):.4f} |"
+        if a != b:
+            between.append(f"| {a} against {b} | | | {widths}")
+            continue
+        pool = noise["pools"][a]
+        own.append(f"| {a} | {pool['recipes']} | {pool['deviation']:.4f} | {pool['degrees_of_freedom']} {widths}")
+    return rows + own + between
+
+
+def leaguesizes(studies):
+    """A row a recipe of the larger league: the same numbers at both sizes."""
+    def of_size(large):
+        return [study for study in studies if ("4.7m" in study.results["name"]) == large]
+    small = {row["recipe"]: row for row in league(of_size(False))["rows"]}
+    rows = ["| recipe | loss above BF16's at 1.2M, nats | at 4.7M | minus te_nvfp4's at 1.2M | at 4.7M "
+            "| tokens / te_nvfp4's at 1.2M | at 4.7M |", "|---|---|---|---|---|---|---|"]
+    for row in league(of_size(True), "league-4.7m.json")["rows"]:
+        if row["recipe"] not in ("bf16", "null"):
+            cells = [cell(of) for cell in (lambda of: league_gap(of, "bf16"), lambda of: league_gap(of, "te_nvfp4"),
+                                           lambda of: league_ratio(of, "te_nvfp4"))
+                     for of in (small[row["recipe"]], row)]
+            rows.append(f"| {row['recipe']} | {' | '.join(cells)} |")
+    return rows
 
 
 def seeds(studies):
@@ -484,7 +504,8 @@ KINDS = {"overview": overview, "ratios": ratios, "criteria": criteria, "missed":
          "rates": rates,
          "atlas": atlas, "gaps": gaps, "seeds": seeds, "surface": surface,
          "surfacegaps": surfacegaps, "law": law, "buys": buys, "league": leaguetable, "leaguerest": leaguerest,
-         "leagueplans": leagueplans, "leaguenoise": leaguenoise, "leaguepairs": leaguepairs}
+         "leagueplans": leagueplans, "leaguenoise": leaguenoise, "leaguepairs": leaguepairs,
+         "leaguesizes": leaguesizes}
 PART = re.compile(r"(<!-- table (\w+) ([\w .-]+?) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 

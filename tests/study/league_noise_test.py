@@ -1,5 +1,6 @@
 """Checks studies/league/noise.py on leagues whose noise is known: intervals hold the true difference as often as they
-say, within a pool and between two, for two and for three seeds."""
+say, within a pool and between two, for three and for five seeds, of normal noise and of noise with heavy tails."""
+import math
 import pathlib
 import sys
 
@@ -11,27 +12,33 @@ from noise import Noise, Pool, distinct  # noqa: E402
 CALM, WILD, APART = 0.003, 0.006, 0.004  # deviations of the pools, and of what seeds do to WILD alone
 
 
-def made(rng):
-    """A league of 40 calm recipes and 20 wild ones, whose losses differ from their seeds' by noise alone."""
-    seeds = {s: rng.normal(0, 0.01) for s in (1, 2, 3)}
+def heavy(rng):
+    """Student's with 4 degrees of freedom, of deviation 1."""
+    return rng.standard_t(4) / math.sqrt(2)
+
+
+def made(rng, noise):
+    """A league of 40 calm recipes and 20 wild ones, whose losses differ from their seeds' by noise alone.
+    Every other calm recipe and two of the wild ones have all five seeds, the others three."""
+    seeds = {s: rng.normal(0, 0.01) for s in range(1, 6)}
     apart = {s: rng.normal(0, APART) for s in seeds}
     losses = {}
     for i in range(60):
         wild = i >= 40
         losses[f"{'wild' if wild else 'calm'}{i}"] = {
-            s: 1.0 + seeds[s] + wild * apart[s] + rng.normal(0, WILD if wild else CALM)
-            for s in ((1, 2, 3) if i % 2 == 0 else (1, 2))}
+            s: 1.0 + seeds[s] + wild * apart[s] + (WILD if wild else CALM) * noise(rng)
+            for s in (seeds if i in (40, 42) or i % 2 == 0 and not wild else (1, 2, 3))}
     return losses
 
 
-def coverage():
+def coverage(noise_of_run):
     """{(recipe, other): the share of leagues whose interval holds 0, the true difference}."""
     pairs = [("calm0", "calm2"), ("calm1", "calm0"), ("wild40", "wild42"), ("wild40", "calm0"), ("wild41", "calm0")]
     held = dict.fromkeys(pairs, 0)
     rng = np.random.default_rng(1)
     count = 1000
     for _ in range(count):
-        losses = made(rng)
+        losses = made(rng, noise_of_run)
         noise = Noise(losses, lambda arm: arm[:4])
         for a, b in pairs:
             common = losses[a].keys() & losses[b].keys()
@@ -49,9 +56,13 @@ def main():
     unknown = Noise({"a": {1: 1.0, 2: 1.1}, "b": {1: 2.0, 2: 2.2}, "c": {1: 9.0, 2: 5.0}},
                     lambda arm: None if arm == "c" else "pool")
     assert unknown.half_width("a", "c", 2) is None and unknown.half_width("a", "b", 2) > 0
-    for pair, share in coverage().items():
-        assert 0.93 <= share <= 0.98, f"{pair}: {share:.1%} of 95 % intervals hold the true difference"
-        print(*pair, f"{share:.1%}")
+    alone = Noise({"a": {1: 1.0, 2: 1.1}, "b": {1: 2.0, 2: 2.2}, "c": {1: 1.0, 2: 1.3}},
+                  lambda arm: "one" if arm == "c" else "pool")
+    assert alone.half_width("a", "c", 2) is None, "a pool of one recipe has no known noise"
+    for name, noise in ("normal", np.random.Generator.standard_normal), ("heavy tails", heavy):
+        for pair, share in coverage(noise).items():
+            print(name, *pair, f"{share:.1%}")
+            assert 0.93 <= share <= 0.98, f"{name}, {pair}: {share:.1%} of 95 % intervals hold the true difference"
 
 
 if __name__ == "__main__":

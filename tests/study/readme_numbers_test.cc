@@ -223,9 +223,14 @@ TEST_CASE("What pages say of the league's recipes follows from the results", "[s
                     " times BF16's tokens") != readme.npos);
 
   REQUIRE(league["plans"][0] == "8 bits or BF16 in all GEMMs");
-  CHECK(ToldFrom(league, 0, "bf16") == std::vector<std::string>{"te_fp8_delayedscaling"});
+  CHECK(ToldFrom(league, 0, "bf16") ==
+        std::vector<std::string>{"torchao_fp8_rowwise", "megatron_fp8_delayed",
+                                 "nvidia_mxfp8_floor", "te_fp8_delayedscaling"});
   REQUIRE(league["plans"][4] == "NVFP4");
-  CHECK(ToldFrom(league, 4, "te_nvfp4") == std::vector<std::string>{"quartet2"});
+  CHECK(ToldFrom(league, 4, "te_nvfp4") ==
+        std::vector<std::string>{"quartet2", "te_nvfp4_4over6_no_2d"});
+  CHECK(ToldFrom(ReadJsonFile(folder / "league-4.7m.json"), 4, "te_nvfp4") ==
+        std::vector<std::string>{"quartet2"});
 
   const Json recipes = ReadJsonFile(SourceDirectory() / "data" / "recipes.json");
   CHECK(readme.find("All " + std::to_string(recipes.size()) + " rows of `fp4lab recipes`") !=
