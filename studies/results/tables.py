@@ -210,10 +210,9 @@ def analyzed(studies):
     parts = json.loads((HERE / "surface/surface.json").read_text())["studies"]
     for study in studies:
         part = next(p for p in parts if p["name"] == study.results["name"])
-        more = HERE / (part["name"] + "-seeds") / "results.json"
-        hashes = [study.results["sha256"]] + ([json.loads(more.read_text())["sha256"]] if more.exists() else [])
-        made_of = [p["sha256_of_results"] for p in (part, part.get("more_seeds")) if p]
-        if made_of != hashes:
+        joined = [HERE / (part["name"] + suffix) / "results.json" for suffix in ("-seeds", "-long")]
+        hashes = [study.results["sha256"]] + [json.loads(p.read_text())["sha256"] for p in joined if p.exists()]
+        if [p["sha256_of_results"] for p in (part, *part.get("joined", []))] != hashes:
             sys.exit(f"surface.json is not of {part['name']}: run python3 studies/surface/surface.py")
         yield study, part
 
@@ -255,7 +254,7 @@ def surfacegaps(studies):
 
 def law(studies):
     """Two rows an arm, of the law fitted to these studies, surface/law-SIZE.json: its exponents with the gaps that
-    it predicts for SIZE, and the gaps that surface-c-SIZE measured, where that study has been run."""
+    it predicts for SIZE, and the gaps that surface-c-SIZE or its -long measured, where these studies have been run."""
     hashes = [study.results["sha256"] for study in studies]
     for path in sorted((HERE / "surface").glob("law-*.json")):
         fitted = json.loads(path.read_text())
@@ -265,7 +264,8 @@ def law(studies):
         names = ", ".join(study.results["name"] for study in studies)
         sys.exit(f"no law of {names}: run python3 studies/surface/law.py")
     of_size = path.stem.replace("law", "surface-c", 1)
-    measured = [Study(of_size)] if (HERE / of_size).exists() else []
+    measured = [Study(name) for name in (of_size, of_size + "-long") if (HERE / name).exists()]
+    size = fitted["predicted_parameters"]
     places = [p["bytes_per_parameter"] for p in fitted["arms"]["nvfp4"]["predictions"]]
     rows = ["| arm | | a | b | " + " | ".join(f"gap at {p:g} bytes each, nats" for p in places) + " |",
             "|---" * (4 + len(places)) + "|"]
@@ -273,13 +273,12 @@ def law(studies):
         cells = [f"{f[k]:.2f} [{f[k + '_interval'][0]:.2f}, {f[k + '_interval'][1]:.2f}]" for k in "ab"]
         cells += ["{:.4f} [{:.4f}, {:.4f}]".format(p["gap"], *p["interval_three_seeds"]) for p in f["predictions"]]
         rows.append(f"| {arm} | predicted | {' | '.join(cells)} |")
-        for study in measured:
-            gaps = [g for g in study.results["analysis"]["gaps"]
-                    if g["arm"] == arm and g["reference"] == "bf16" and g["precision"] == "training"]
-            size = fitted["predicted_parameters"]
-            at = [min(gaps, key=lambda g: abs(g["tokens"] / size - p)) for p in places]
-            rows.append(f"| | measured | | | "
-                        + " | ".join("{:.4f} [{:.4f}, {:.4f}]".format(g["mean"], *g["interval_t"]) for g in at) + " |")
+        gaps = [g for study in measured for g in study.results["analysis"]["gaps"]
+                if g["arm"] == arm and g["reference"] == "bf16" and g["precision"] == "training"]
+        at = [next((g for g in gaps if abs(math.log(g["tokens"] / size / p)) < 0.01), None) for p in places]
+        if any(at):
+            rows.append("| | measured | | | " + " | ".join(
+                "{:.4f} [{:.4f}, {:.4f}]".format(g["mean"], *g["interval_t"]) if g else "" for g in at) + " |")
     return rows
 
 

@@ -10,8 +10,9 @@ tables of README.md. Only budgets behind the fall of every seed of both arms and
 ones of a study, from the first budget on after which all seeds stay together (surface.py, APART). Intervals:
 quantiles of a bootstrap over seeds, drawn in each study on its own. A prediction has two: of the law, and of
 the mean over three new seeds, which scatter about the law as the fitted ones do. With --measured RESULTS, of a
-study of the predicted size, a figure is drawn beside OUT: gaps against size, predicted and measured. Needs
-NumPy and Matplotlib.
+study of the predicted size, joined with the larger budgets of RESULTS-long where they exist, a figure is drawn beside
+OUT: gaps against size, measured, and predicted at the last of PLACES that has been measured. Needs NumPy and
+Matplotlib.
 """
 import argparse
 import json
@@ -85,7 +86,8 @@ def plot(studies, out, measured, path):
                           color="#ff725c" if study is measured else color,
                           markeredgecolor=color, ecolor=color, capsize=2,
                           label=None if study is not studies[0] else f"{name}, fitted")
-        low, high = law["predictions"][-1]["interval_three_seeds"]
+        last = min(law["predictions"], key=lambda p: abs(math.log(p["bytes_per_parameter"] / places[-1])))
+        low, high = last["interval_three_seeds"]
         axes.fill_between([measured.parameters * 0.85, measured.parameters * 1.18], low, high, color=color, alpha=0.25,
                           linewidth=0, label=f"{name}, predicted interval")
     axes.plot([], [], "o", color="#ff725c", label="measured after the prediction")
@@ -138,7 +140,7 @@ def main():
     path = pathlib.Path(options.out)
     path.write_text(json.dumps(out, indent=1) + "\n")
     if options.measured:
-        measured = Study(options.measured)
+        measured = Study(options.measured, join=True)
         if measured.parameters != options.predict:
             parser.error(f"--measured has {measured.parameters} block parameters, --predict says {options.predict}")
         plot(studies, out, measured, path.with_suffix(".svg"))

@@ -3,8 +3,8 @@
 
     python3 studies/surface/surface.py studies/results/surface-0.3m [MORE ...] --out-dir studies/results/surface
 
-reads the results.json of studies of this folder, and of NAME-seeds beside NAME where it exists, the same study with
-other seeds and fewer arms, and writes OUT_DIR/surface.json, from which studies/results/tables.py
+reads the results.json of studies of this folder, and of NAME-seeds and NAME-long beside NAME where they exist, the
+same study with other seeds or with larger budgets and fewer arms, and writes OUT_DIR/surface.json, from which studies/results/tables.py
 makes the tables of README.md, OUT_DIR/surface.svg (the token ratio of MXFP4 to NVFP4 against bytes a parameter,
 a line a study), OUT_DIR/gaps.svg (their losses above BF16's), OUT_DIR/seeds.svg (the loss of each run) and, for
 studies with all eight corners, OUT_DIR/shares.svg. Needs NumPy, SciPy and Matplotlib.
@@ -47,10 +47,11 @@ PUBLISHED = (125, 1.36)  # tokens a parameter and token ratio in extend form, ar
 
 class Study:
     """losses[arm]: seeds x budgets x chunks, nats a byte, quantized forward passes. `budgets` are tokens, `bytes_each`
-    the bytes of text a block parameter at each of them. `more_seeds`: with the seeds of NAME-seeds, if it is there;
-    arms that it lacks are left out. null_gaps: of the null arm at the largest budget, a seed each."""
+    the bytes of text a block parameter at each of them. `join`: with the seeds of NAME-seeds and the budgets of
+    NAME-long, if they are there, whose results are `joined`; arms that they lack are left out. null_gaps: of the null
+    arm at the study's own largest budget, a seed each."""
 
-    def __init__(self, folder, more_seeds=False):
+    def __init__(self, folder, join=False):
         path = pathlib.Path(folder)
         path = path / "results.json" if path.is_dir() else path
         self.results = self.read(path)
@@ -64,16 +65,17 @@ class Study:
         self.text = {"english.txt": "English", "linux-c.txt": "C",
                      "linux-c-bpe4096.train.bin": "C (BPE)"}.get(corpus, corpus)
         parts = self.token_parts(path.parent, corpus)
-        self.bytes_each = [b * parts["train"]["bytes_per_token"] / self.parameters for b in self.budgets]
         self.block = self.results["analysis"]["bootstrap"]["block"]  # of chunks
         self.losses = self.losses_of(self.results, parts["validation"]["bytes_per_token"])
         means = self.means()
         self.null_gaps = means["null"][:, -1] - means["bf16"][:, -1] if "null" in means else None
-        self.more = None
-        more = path.parent.with_name(path.parent.name + "-seeds") / path.name
-        if more_seeds and more.exists():
-            self.more = self.read(more)
-            self.add_seeds(self.losses_of(self.more, parts["validation"]["bytes_per_token"]))
+        self.joined = []
+        for suffix, add in (("-seeds", self.add_seeds), ("-long", self.add_budgets)) if join else ():
+            more = path.parent.with_name(path.parent.name + suffix) / path.name
+            if more.exists():
+                self.joined.append(self.read(more))
+                add(self.joined[-1], self.losses_of(self.joined[-1], parts["validation"]["bytes_per_token"]))
+        self.bytes_each = [b * parts["train"]["bytes_per_token"] / self.parameters for b in self.budgets]
         # {arm: whether its seeds are apart, a budget each}
         self.apart = {arm: np.ptp(losses, axis=0) > APART for arm, losses in self.means().items()}
 
@@ -92,18 +94,39 @@ class Study:
                 / bytes_per_token
                 for arm in {arm for arm, _ in runs} if all((arm, seed) in runs for seed in seeds)}
 
-    def add_seeds(self, losses):
-        """Takes the runs of self.more, whose losses these are; both must be of one study but for seeds and arms."""
-        ours, theirs = self.results, self.more
-        same = ["model", "optimizer", "schedule", "data", "batch", "evaluation", "budgets"]
-        numerics = {arm: ours["numerics"].get(arm) for arm in losses}
-        if ([ours["study"][key] for key in same] != [theirs["study"][key] for key in same]
-                or ours["corpus"] != theirs["corpus"] or numerics != theirs["numerics"]):
-            sys.exit(f"{theirs['name']}: another set-up, text or fingerprint than {ours['name']}'s")
-        if set(self.seeds) & set(theirs["study"]["seeds"]):
-            sys.exit(f"{theirs['name']}: a seed of {ours['name']}; give each seed in one study")
-        self.seeds = self.seeds + theirs["study"]["seeds"]
-        self.losses = {arm: np.concatenate([self.losses[arm], more]) for arm, more in losses.items()}
+    def check(self, more):
+        """Ends the program unless `more` has the set-up, text and fingerprints of this study."""
+        same = ["model", "optimizer", "schedule", "data", "batch", "evaluation"]
+        numerics = {arm: self.results["numerics"].get(arm) for arm in more["numerics"]}
+        if ([self.results["study"][key] for key in same] != [more["study"][key] for key in same]
+                or self.results["corpus"] != more["corpus"] or numerics != more["numerics"]):
+            sys.exit(f"{more['name']}: another set-up, text or fingerprint than {self.name}'s")
+
+    def add_seeds(self, more, losses):
+        self.check(more)
+        if more["study"]["budgets"] != self.results["study"]["budgets"]:
+            sys.exit(f"{more['name']}: other budgets than {self.name}'s")
+        if set(self.seeds) & set(more["study"]["seeds"]):
+            sys.exit(f"{more['name']}: a seed of {self.name}; give each seed in one study")
+        self.seeds = self.seeds + more["study"]["seeds"]
+        self.losses = {arm: np.concatenate([self.losses[arm], added]) for arm, added in losses.items()}
+
+    def add_budgets(self, more, losses):
+        """Losses at budgets of both must be the same: those of `more` begin with the same runs."""
+        self.check(more)
+        if more["study"]["seeds"] != self.seeds:
+            sys.exit(f"{more['name']}: other seeds than {self.name}'s")
+        longer = [int(b) for b in more["study"]["budgets"]]
+        for tokens in set(longer) & set(self.budgets):
+            here, there = self.budgets.index(tokens), longer.index(tokens)
+            for arm, added in losses.items():
+                if not np.array_equal(self.losses[arm][:, here], added[:, there]):
+                    sys.exit(f"{more['name']}: another loss of {arm} than {self.name}'s after {tokens} tokens")
+        new = [i for i, tokens in enumerate(longer) if tokens not in self.budgets]
+        order = np.argsort(self.budgets + [longer[i] for i in new])
+        self.budgets = sorted(self.budgets + [longer[i] for i in new])
+        self.losses = {arm: np.concatenate([self.losses[arm], added[:, new]], axis=1)[:, order]
+                       for arm, added in losses.items()}
 
     def token_parts(self, folder, corpus):
         """The bytes a token of both parts of the text: 1, or as tokens.json, which data/make_tokens.py writes, says."""
@@ -229,9 +252,9 @@ def analyze(study):
            "seeds": study.seeds, "commit": study.results.get("fp4lab_commit"),
            "sha256_of_results": study.results["sha256"], "ratios": [], "gaps": [], "corners": [],
            "shares": []}
-    if study.more is not None:
-        out["more_seeds"] = {key: study.more.get(field) for key, field in (
-            ("name", "name"), ("sha256_of_results", "sha256"), ("commit", "fp4lab_commit"))}
+    if study.joined:
+        out["joined"] = [{"name": more["name"], "sha256_of_results": more["sha256"],
+                          "commit": more.get("fp4lab_commit")} for more in study.joined]
     if study.null_gaps is not None:
         gaps = study.null_gaps
         out["null_gap"] = number(gaps)
@@ -429,7 +452,7 @@ def main():
     parser.add_argument("results", nargs="+", help="folders with a results.json")
     parser.add_argument("--out-dir", required=True)
     options = parser.parse_args()
-    studies = sorted((Study(r, more_seeds=True) for r in options.results), key=lambda s: s.parameters)
+    studies = sorted((Study(r, join=True) for r in options.results), key=lambda s: s.parameters)
     analyzed = [analyze(s) for s in studies]
     out = pathlib.Path(options.out_dir)
     out.mkdir(parents=True, exist_ok=True)

@@ -56,9 +56,13 @@ TEST_CASE("What README.md says of the law's prediction follows from the results"
   const Json measured = ResultsOf("surface-c-25m");
   std::string predicted, found;
   for (const char* arm : {"nvfp4", "mxfp4"}) {
-    const Json& last = law["arms"][arm]["predictions"].back();
+    const Json& predictions = law["arms"][arm]["predictions"];
+    const auto last = std::find_if(predictions.begin(), predictions.end(), [](const Json& p) {
+      return p["bytes_per_parameter"] == 3.75;  // the last of surface-c-25m
+    });
+    REQUIRE(last != predictions.end());
     if (!predicted.empty()) predicted += " and ", found += " and ";
-    predicted += GapText(last["gap"], last["interval_three_seeds"]);
+    predicted += GapText((*last)["gap"], (*last)["interval_three_seeds"]);
     found += Print("%.4f", LastGap(measured, arm));
   }
   CAPTURE(predicted, found);
