@@ -217,25 +217,27 @@ def analyzed(studies):
         yield study, part
 
 
-def place(study, part, row):
-    each = row["bytes_per_parameter"]
-    return f"| {study.size()} | {part['text']} | {part['sequence']} | {each:.{0 if each >= 10 else 1}f} |"
+def place(study, part, *bytes_each):
+    cells = [study.size(), part["text"], part["sequence"], *(f"{x:.{0 if x >= 10 else 1}f}" for x in bytes_each)]
+    return "| " + " | ".join(map(str, cells)) + " |"
 
 
 def surface(studies):
-    """A row a study and budget: the token ratio of MXFP4 to NVFP4 and its shares."""
-    rows = ["| block parameters | text | sequence | bytes each | tokens of MXFP4 / NVFP4 | half-width of ln r "
-            "| seeds for 0.08 | scale format | block length | weight tile |", "|---" * 10 + "|"]
+    """A row a study, budget and form: the token ratio of MXFP4 to NVFP4, and the shares of that in extend form."""
+    rows = ["| block parameters | text | sequence | NVFP4's bytes each | MXFP4's | tokens of MXFP4 / NVFP4 "
+            "| half-width of ln r | seeds for 0.08 | scale format | block length | weight tile |", "|---" * 11 + "|"]
     for study, part in analyzed(studies):
         shares = {r["tokens"]: r["shares"] for r in part["shares"]}
         for r in part["ratios"]:
-            low, high = r["log_ratio"]["interval_t"]
-            form = "" if r["form"] == "extend" else " (shrink form)"
-            rows.append(f"{place(study, part, r)} {math.exp(r['log_ratio']['mean']):.3f} [{math.exp(low):.3f}, "
-                        f"{math.exp(high):.3f}]{form} | {(high - low) / 2:.3f} | {r['seeds_that_suffice']} |"
+            mean, (low, high) = r["log_ratio"]["mean"], r["log_ratio"]["interval_t"]
+            each, extend = r["bytes_per_parameter"], r["form"] == "extend"
+            of = shares.get(r["tokens"], {}) if extend else {}
+            both = (each, each * math.exp(mean)) if extend else (each * math.exp(-mean), each)
+            rows.append(f"{place(study, part, *both)} {math.exp(mean):.3f} [{math.exp(low):.3f}, "
+                        f"{math.exp(high):.3f}]{'' if extend else ' (shrink form)'} | {(high - low) / 2:.3f} "
+                        f"| {r['seeds_that_suffice']} |"
                         + "".join(" {:+.3f} [{:+.3f}, {:+.3f}] |".format(s["mean"], *s["interval_t"])
-                                  for s in shares.get(r["tokens"], {}).values())
-                        + " |" * (0 if r["tokens"] in shares else 3))
+                                  for s in of.values()) + " |" * (3 - len(of)))
     return rows
 
 
@@ -247,7 +249,7 @@ def surfacegaps(studies):
         for r in part["gaps"]:
             gap = ["{:+.4f} [{:+.4f}, {:+.4f}]".format(r[arm]["mean"], *r[arm]["interval_t"])
                    for arm in ("nvfp4", "mxfp4")]
-            rows.append(f"{place(study, part, r)} {gap[0]} | {gap[1]} | {r['ratio_of_gaps']:.2f} "
+            rows.append(f"{place(study, part, r['bytes_per_parameter'])} {gap[0]} | {gap[1]} | {r['ratio_of_gaps']:.2f} "
                         f"| {r['apart']:.3f} |")
     return rows
 

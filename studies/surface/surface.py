@@ -5,14 +5,15 @@
 
 reads the results.json of studies of this folder, and of NAME-seeds and NAME-long beside NAME where they exist, the
 same study with other seeds or with larger budgets and fewer arms, and writes OUT_DIR/surface.json, from which studies/results/tables.py
-makes the tables of README.md, OUT_DIR/surface.svg (the token ratio of MXFP4 to NVFP4 against bytes a parameter,
-a line a study), OUT_DIR/gaps.svg (their losses above BF16's), OUT_DIR/seeds.svg (the loss of each run) and, for
+makes the tables of README.md, OUT_DIR/surface.svg (the token ratio of MXFP4 to NVFP4 against NVFP4's bytes a
+parameter, a line a study), OUT_DIR/gaps.svg (their losses above BF16's), OUT_DIR/seeds.svg (the loss of each run) and, for
 studies with all eight corners, OUT_DIR/shares.svg. Needs NumPy, SciPy and Matplotlib.
 
 A token ratio in extend form says how many times the tokens of the arm at the lower loss the other arm needs
 for the same loss; in shrink form, how many times earlier the arm at the lower loss passed the loss where the
-other one ended. Either is where a curve through an arm's losses (monotone and cubic in ln D,
-scipy.interpolate.PchipInterpolator) crosses a loss. A ratio stands only where every seed's crossing lies
+other one ended. Both give points of one curve, the ratio against the tokens of the arm at the lower loss: these are the
+budget in extend form, and the budget over the ratio in shrink form, whose interval moves both. Either is where a curve
+through an arm's losses (monotone and cubic in ln D, scipy.interpolate.PchipInterpolator) crosses a loss. A ratio stands only where every seed's crossing lies
 inside the budgets, and at budgets where the seeds are together: an arm's seeds are apart at a budget where the
 largest and the smallest of their losses differ by more than APART nats, and no crossing is read beside one.
 
@@ -269,7 +270,6 @@ def analyze(study):
             if np.isfinite(ratio).all():
                 out["ratios"].append(place | {"form": form, "log_ratio": number(ratio),
                                               "seeds_that_suffice": seeds_that_suffice(ratio)})
-                break
         trio = {arm: means[arm][:, at] for arm in ("bf16", "nvfp4", "mxfp4")}
         out["gaps"].append(place | {
             "apart": max(float(np.ptp(losses)) for losses in trio.values()),
@@ -287,8 +287,15 @@ def analyze(study):
             out["shares"].append(place | {
                 "total": number(values[1, 1, 1]),
                 "shares": {f: number(s) for f, s in zip(FACTORS, shapley(values))}})
+    out["ratios"].sort(key=lambda record: bytes_of_nvfp4(record)[0])
     bootstrap(study, out)
     return out
+
+
+def bytes_of_nvfp4(record):
+    """NVFP4's bytes a parameter at the loss of a ratio: of its mean and of the ends of its interval."""
+    each, log = record["bytes_per_parameter"], record["log_ratio"]
+    return [each if record["form"] == "extend" else each / math.exp(v) for v in (log["mean"], *log["interval_t"])]
 
 
 def bootstrap(study, out):
@@ -324,14 +331,14 @@ def label(analyzed):
             f"sequences of {analyzed['sequence']}")
 
 
-def bytes_axis(axes):
+def bytes_axis(axes, name="bytes a block parameter"):
     axes.set_xscale("log", base=2)
     low, high = axes.get_xlim()
     ticks = [t for t in (0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256) if low <= t <= high]
     if len(ticks) > 6:
         ticks = ticks[::-2][::-1]
     axes.set_xticks(ticks, [f"{t:g}" for t in ticks])
-    axes.set_xlabel("bytes a block parameter")
+    axes.set_xlabel(name)
 
 
 def plot_seeds(studies, plt, out):
@@ -356,8 +363,8 @@ def plot_seeds(studies, plt, out):
     figure.savefig(out / "seeds.svg", metadata={"Date": None})
 
 
-def finish(figure, axes, path, **legend):
-    bytes_axis(axes)
+def finish(figure, axes, path, name="bytes a block parameter", **legend):
+    bytes_axis(axes, name)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=9, **legend)
     figure.tight_layout()
@@ -365,20 +372,19 @@ def finish(figure, axes, path, **legend):
 
 
 def plot_ratios(studies, colors, plt, out):
-    """Extend form filled, shrink form hollow and dashed; nothing where the seeds of an arm are apart."""
+    """Extend form filled, shrink form hollow; nothing where the seeds of an arm are apart."""
     figure, axes = plt.subplots(figsize=(6.4, 4.2))
     for s, color in zip(studies, colors):
-        name = label(s)
-        for form, style, face in (("extend", "o-", color), ("shrink", "o--", "none")):
-            rows = [r for r in s["ratios"] if r["form"] == form]
-            if not rows:
-                continue
-            x = [r["bytes_per_parameter"] for r in rows]
-            low, high = zip(*[np.exp(r["log_ratio"]["interval_t"]) for r in rows])
-            axes.plot(x, [math.exp(r["log_ratio"]["mean"]) for r in rows], style, color=color,
-                      markerfacecolor=face, label=name)
-            axes.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
-            name = None
+        x, low, high = np.transpose([bytes_of_nvfp4(r) for r in s["ratios"]])
+        y, bottom, top = np.exp(np.transpose([[r["log_ratio"]["mean"], *r["log_ratio"]["interval_t"]]
+                                              for r in s["ratios"]]))
+        axes.plot(x, y, "-", color=color, linewidth=1.2)
+        for form, face in (("extend", color), ("shrink", "white")):
+            own = [r["form"] == form for r in s["ratios"]]
+            axes.plot(x[own], y[own], "o", color=color, markerfacecolor=face, markersize=5)
+            axes.fill([*low[own], *high[own][::-1]], [*bottom[own], *top[own][::-1]], color=color, alpha=0.1,
+                      linewidth=0)
+        axes.plot([], [], "o-", color=color, linewidth=1.2, markersize=5, label=label(s))
     axes.plot(*PUBLISHED, "*", color="#ff725c", markersize=11,
               label="8B, published (one run a point; BPE tokens)")
     axes.axhline(1, color="0.6", linewidth=0.8)
@@ -386,7 +392,7 @@ def plot_ratios(studies, colors, plt, out):
     axes.set_yticks([1, 1.25, 1.5, 2, 2.5, 3], ["1", "1.25", "1.5", "2", "2.5", "3"])
     axes.minorticks_off()
     axes.set_ylabel("tokens of MXFP4 / tokens of NVFP4, equal loss")
-    finish(figure, axes, out / "surface.svg")
+    finish(figure, axes, out / "surface.svg", "bytes a block parameter that NVFP4 has read")
 
 
 def plot_gaps(studies, colors, plt, out):
