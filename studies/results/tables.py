@@ -256,7 +256,8 @@ def surfacegaps(studies):
 
 def law(studies):
     """Two rows an arm, of the law fitted to these studies, surface/law-SIZE.json: its exponents with the gaps that
-    it predicts for SIZE, and the gaps that surface-c-SIZE or its -long measured, where these studies have been run."""
+    it predicts for SIZE, and the gaps that surface-c-SIZE or its -long measured, where these studies have been run.
+    Where the law has them, two rows each of BF16's loss and of the token ratio in extend form."""
     hashes = [study.results["sha256"] for study in studies]
     for path in sorted((HERE / "surface").glob("law-*.json")):
         fitted = json.loads(path.read_text())
@@ -269,18 +270,43 @@ def law(studies):
     measured = [Study(name) for name in (of_size, of_size + "-long") if (HERE / name).exists()]
     size = fitted["predicted_parameters"]
     places = [p["bytes_per_parameter"] for p in fitted["arms"]["nvfp4"]["predictions"]]
-    rows = ["| arm | | a | b | " + " | ".join(f"gap at {p:g} bytes each, nats" for p in places) + " |",
+    rows = ["| | | a | b | " + " | ".join(f"at {p:g} bytes each" for p in places) + " |",
             "|---" * (4 + len(places)) + "|"]
     for arm, f in fitted["arms"].items():
         cells = [f"{f[k]:.2f} [{f[k + '_interval'][0]:.2f}, {f[k + '_interval'][1]:.2f}]" for k in "ab"]
         cells += ["{:.4f} [{:.4f}, {:.4f}]".format(p["gap"], *p["interval_three_seeds"]) for p in f["predictions"]]
-        rows.append(f"| {arm} | predicted | {' | '.join(cells)} |")
+        rows.append(f"| {arm}'s gap, nats | predicted | {' | '.join(cells)} |")
         gaps = [g for study in measured for g in study.results["analysis"]["gaps"]
                 if g["arm"] == arm and g["reference"] == "bf16" and g["precision"] == "training"]
         at = [next((g for g in gaps if abs(math.log(g["tokens"] / size / p)) < 0.01), None) for p in places]
         if any(at):
             rows.append("| | measured | | | " + " | ".join(
                 "{:.4f} [{:.4f}, {:.4f}]".format(g["mean"], *g["interval_t"]) if g else "" for g in at) + " |")
+    return rows + (law_of_loss(fitted, of_size) if "loss" in fitted else [])
+
+
+def law_of_loss(fitted, of_size):
+    """The rows of BF16's loss and of the token ratio; `of_size`: the study that may have measured them."""
+    loss, ratios = fitted["loss"], fitted["token_ratios"]
+    cells = [f"{loss[k]:.2f} [{loss[k + '_interval'][0]:.2f}, {loss[k + '_interval'][1]:.2f}]" for k in ("alpha", "beta")]
+    cells += ["{:.3f} [{:.3f}, {:.3f}]".format(p["loss"], *p["interval"]) for p in loss["predictions"]]
+    rows = [f"| bf16's loss, nats | predicted | {' | '.join(cells)} |"]
+    parts = json.loads((HERE / "surface/surface.json").read_text())["studies"]
+    part = next((p for p in parts if p["name"] == of_size), {"ratios": [], "gaps": []})
+
+    def measured(records, place):
+        return next((r for r in records if abs(math.log(r["bytes_per_parameter"] / place)) < 0.01), None)
+
+    places = [r["bytes_per_parameter"] for r in ratios]
+    at = [measured(part["gaps"], place) for place in places]
+    rows.append("| | measured | | | " + " | ".join(
+        "{:.3f} [{:.3f}, {:.3f}]".format(r["bf16"]["mean"], *r["bf16"]["interval_t"]) if r else "" for r in at) + " |")
+    rows.append("| tokens of mxfp4 / nvfp4 | predicted | | | " + " | ".join(
+        "{:.2f} [{:.2f}, {:.2f}]".format(r["ratio"], *r["interval_three_seeds"]) for r in ratios) + " |")
+    at = [measured([r for r in part["ratios"] if r["form"] == "extend"], place) for place in places]
+    rows.append("| | measured | | | " + " | ".join(
+        with_interval(r["log_ratio"] | {"interval": r["log_ratio"]["interval_t"]}, 2, transform=math.exp).replace(
+            "&nbsp;", " ") if r else "" for r in at) + " |")
     return rows
 
 

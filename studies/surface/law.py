@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The gap to BF16 as a law over sizes, and its prediction for a size that was not in the fit.
+"""BF16's loss and the gaps to it as laws over sizes, and their prediction for a size that was not in the fit.
 
     python3 studies/surface/law.py studies/results/surface-c-0.3m studies/results/surface-c-1.2m \
         --predict 4718592 --places 16 32 64 --out studies/results/surface/law-4.7m.json
@@ -9,23 +9,34 @@ parameters, D in bytes, and writes the law with its predictions, from which stud
 tables of README.md. Only budgets behind the fall of every seed of both arms and of BF16 are taken: the last
 ones of a study, from the first budget on after which all seeds stay together (surface.py, APART). Intervals:
 quantiles of a bootstrap over seeds, drawn in each study on its own. A prediction has two: of the law, and of
-the mean over three new seeds, which scatter about the law as the fitted ones do. With --measured RESULTS, of a
-study of the predicted size, joined with the larger budgets of RESULTS-long where they exist, a figure is drawn beside
-OUT: gaps against size, measured, and predicted at the last of PLACES that has been measured. Needs NumPy and
+the mean over three new seeds, which scatter about the law as the fitted ones do.
+
+With three sizes or more BF16's loss is fitted at the same budgets as E + A N^-alpha + B D^-beta (Hoffmann et al.,
+arXiv 2203.15556) by least squares on its ln. It and the gaps give the token ratio of MXFP4 to NVFP4 in extend form, at
+PLACES that NVFP4 has read. The slope of the loss in D matters to the ratio, and its level does not.
+
+With --measured RESULTS, of a study of the predicted size, joined with the larger budgets of RESULTS-long where they
+exist, two figures are drawn beside OUT: gaps against size, measured, and predicted at the last of PLACES that has been
+measured; and OUT's name with -ratio, the ratios of the fitted sizes and the predicted one. Needs NumPy, SciPy and
 Matplotlib.
 """
 import argparse
+import collections
 import json
 import math
 import pathlib
 
 import numpy as np
+from scipy.optimize import brentq, least_squares
 
-from surface import Study, pyplot, quantiles, t_interval
+from surface import Study, bytes_axis, log_ratios, pyplot, quantiles, t_interval
 
 ARMS = ("nvfp4", "mxfp4")
+LOSS_LAW = ("E", "ln_A", "alpha", "ln_B", "beta")
 DRAWS = 4000
 NEW_SEEDS = 3  # of the predicted study
+LOSS_DRAWS = 1000  # of DRAWS, for the law of the loss and the ratios
+Fit = collections.namedtuple("Fit", "law drawn noise", defaults=[None])  # drawn: a law a draw of seeds
 
 
 def settled(study):
@@ -38,7 +49,7 @@ def settled(study):
     return list(range(first, len(together)))
 
 
-def gaps(study):
+def gaps_of(study):
     """{arm: seeds x budgets behind the fall}, and the budgets in bytes a parameter."""
     at, means = settled(study), study.means()
     return ({arm: (means[arm] - means["bf16"])[:, at] for arm in ARMS},
@@ -56,6 +67,37 @@ def fit(points, arm, seeds):
             rows.append((1.0, math.log(parameters), math.log(place)))
             logs.append(math.log(gap))
     return np.linalg.lstsq(np.array(rows), np.array(logs), rcond=None)[0]
+
+
+def fit_loss(studies, seeds):
+    """LOSS_LAW of BF16's loss over the budgets behind the fall, N and D in millions; `seeds`: drawn ones, a list of
+    indices a study."""
+    points = [(study.parameters / 1e6, study.budgets[b] / 1e6, study.means()["bf16"][drawn, b].mean())
+              for study, drawn in zip(studies, seeds) for b in settled(study)]
+    n, d, loss = np.transpose(points)
+    return least_squares(lambda law: np.log(loss_of(law, n, d) / loss), [0.8, -1.0, 0.5, 0.5, 0.5], max_nfev=2000).x
+
+
+def loss_of(law, n, d):
+    """BF16's loss of n million parameters after d million bytes."""
+    e, ln_a, alpha, ln_b, beta = law
+    return e + np.exp(ln_a - alpha * np.log(n)) + np.exp(ln_b - beta * np.log(d))
+
+
+def log_ratio(loss_law, gap_laws, effects, parameters, place):
+    """ln of the tokens that MXFP4 needs to reach the loss of NVFP4 at `place` bytes a parameter, over NVFP4's; NaN
+    where it does not reach it with 20 times as many. effects[arm] multiplies the arm's gap."""
+    def loss(arm, at):
+        ln_c, minus_a, b = gap_laws[arm]
+        gap = math.exp(ln_c + minus_a * math.log(parameters) + b * math.log(at)) * effects[arm]
+        return loss_of(loss_law, parameters / 1e6, at * parameters / 1e6) + gap
+
+    level, most = loss("nvfp4", place), math.log(20)
+
+    def above(u):
+        return loss("mxfp4", place * math.exp(u)) - level
+
+    return brentq(above, -most, most) if above(-most) > 0 > above(most) else math.nan
 
 
 def seed_effects(points, arm, law):
@@ -104,6 +146,83 @@ def plot(studies, out, measured, path):
     figure.savefig(path, metadata={"Date": None})
 
 
+def plot_ratios(studies, out, measured, path):
+    """The measured ratios in extend form behind the fall, and those of the laws."""
+    figure, axes = pyplot().subplots(figsize=(6.4, 4.2))
+    every = [*studies, measured]
+    loss_law = [out["loss"][name] for name in LOSS_LAW]
+    gap_laws = {arm: (out["arms"][arm]["ln_c"], -out["arms"][arm]["a"], out["arms"][arm]["b"]) for arm in ARMS}
+    for study, color in zip(every, ("#9498a0", "#6cc5b0", "#4269d0", "#ff725c")):
+        means, seen = study.means(), []
+        for b in settled(study):
+            values = log_ratios(study, means, "mxfp4", "nvfp4", b)
+            if np.isfinite(values).all():
+                mean, (low, high) = math.exp(values.mean()), np.exp(t_interval(values))
+                seen.append(study.bytes_each[b])
+                axes.errorbar(seen[-1], mean, [[mean - low], [high - mean]], fmt="o", color=color, capsize=2)
+        if not seen:
+            continue
+        last = out["token_ratios"][-1]["bytes_per_parameter"] if study is measured else seen[-1]
+        x = np.geomspace(seen[0], last, 60)
+        y = [math.exp(log_ratio(loss_law, gap_laws, dict.fromkeys(ARMS, 1.0), study.parameters, place)) for place in x]
+        said = "predicted" if study is measured else "fitted"
+        axes.plot(x, y, ":", color=color, linewidth=1.4, label=f"{study.parameters / 1e6:.1f}M, {said}")
+    places = [r["bytes_per_parameter"] for r in out["token_ratios"]]
+    low, high = np.transpose([r["interval_three_seeds"] for r in out["token_ratios"]])
+    axes.fill_between(places, low, high, color="#ff725c", alpha=0.15, linewidth=0)
+    axes.plot([], [], "o", color="0.35", label="measured")
+    axes.axhline(1, color="0.6", linewidth=0.8)
+    axes.set_yscale("log")
+    axes.set_yticks([1, 1.25, 1.5, 2, 2.5, 3], ["1", "1.25", "1.5", "2", "2.5", "3"])
+    axes.minorticks_off()
+    axes.set_ylabel("tokens of MXFP4 / tokens of NVFP4, equal loss")
+    bytes_axis(axes, "bytes a block parameter that NVFP4 has read")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=9, loc="upper left")
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+
+
+def gap_record(fit, size, places):
+    draws = np.array([law for law in fit.drawn if law is not None])
+    known = np.array([law is not None for law in fit.drawn])
+
+    def gap(law, place):
+        return np.exp(law[..., 0] + law[..., 1] * math.log(size) + law[..., 2] * math.log(place))
+
+    return {"ln_c": float(fit.law[0]), "a": -float(fit.law[1]), "a_interval": quantiles(-draws[:, 1]),
+            "b": float(fit.law[2]), "b_interval": quantiles(draws[:, 2]),
+            "predictions": [{"bytes_per_parameter": place, "gap": float(gap(fit.law, place)),
+                             "interval": quantiles(gap(draws, place)),
+                             "interval_three_seeds": quantiles(gap(draws, place) * fit.noise[known])}
+                            for place in places]}
+
+
+def loss_record(fit, size, places):
+    draws, n = np.transpose(fit.drawn), size / 1e6
+    record = {}
+    for name, value, drawn in zip(LOSS_LAW, fit.law, draws):
+        record[name], record[name + "_interval"] = float(value), quantiles(drawn)
+    record["predictions"] = [{"bytes_per_parameter": place, "loss": float(loss_of(fit.law, n, n * place)),
+                              "interval": quantiles(loss_of(draws, n, n * place))} for place in places]
+    return record
+
+
+def ratio_record(loss, gaps, size, place):
+    exact = dict.fromkeys(ARMS, 1.0)
+    without, with_noise = [], []
+    for i, loss_law in enumerate(loss.drawn):
+        laws = {arm: gaps[arm].drawn[i] for arm in ARMS}
+        if any(law is None for law in laws.values()):
+            continue
+        without.append(math.exp(log_ratio(loss_law, laws, exact, size, place)))
+        noise = {arm: gaps[arm].noise[i] for arm in ARMS}
+        with_noise.append(math.exp(log_ratio(loss_law, laws, noise, size, place)))
+    laws = {arm: gaps[arm].law for arm in ARMS}
+    return {"bytes_per_parameter": place, "ratio": math.exp(log_ratio(loss.law, laws, exact, size, place)),
+            "interval": quantiles(without), "interval_three_seeds": quantiles(with_noise)}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("results", nargs="+", help="folders with a results.json: two sizes at least")
@@ -112,38 +231,38 @@ def main():
     parser.add_argument("--out", required=True, help="the file to write")
     parser.add_argument("--measured", help="folder with the results.json of the predicted size")
     options = parser.parse_args()
+    size, places = options.predict, options.places
     studies = sorted((Study(r) for r in options.results), key=lambda s: s.parameters)
-    points = [(s.parameters, *gaps(s)) for s in studies]
-    if len({p for p, _, places in points if len(places)}) < 2:
+    points = [(s.parameters, *gaps_of(s)) for s in studies]
+    sizes = {p for p, _, at in points if len(at)}
+    if len(sizes) < 2:
         parser.error("a law over sizes needs two sizes with budgets behind the fall")
     rng = np.random.default_rng(20261)
-    out = {"studies": [{"name": s.name, "sha256_of_results": s.results["sha256"], "bytes_per_parameter": list(places)}
-                       for s, (_, _, places) in zip(studies, points)],
-           "predicted_parameters": options.predict, "arms": {}}
     drawn = [[rng.integers(0, len(s.seeds), len(s.seeds)) for s in studies] for _ in range(DRAWS)]
+    whole = [np.arange(len(s.seeds)) for s in studies]
+    gaps = {}
     for arm in ARMS:
-        law = fit(points, arm, [np.arange(len(s.seeds)) for s in studies])
-        draws = np.array([f for seeds in drawn if (f := fit(points, arm, seeds)) is not None])
-
-        def gap(law, place):
-            return np.exp(law[..., 0] + law[..., 1] * math.log(options.predict) + law[..., 2] * math.log(place))
-
+        law = fit(points, arm, whole)
         effects = seed_effects(points, arm, law)
-        noise = 1 + effects[np.random.default_rng(20262).integers(0, len(effects), (len(draws), NEW_SEEDS))].mean(1)
-        out["arms"][arm] = {
-            "ln_c": float(law[0]), "a": -float(law[1]), "a_interval": quantiles(-draws[:, 1]),
-            "b": float(law[2]), "b_interval": quantiles(draws[:, 2]),
-            "predictions": [{"bytes_per_parameter": place, "gap": float(gap(law, place)),
-                             "interval": quantiles(gap(draws, place)),
-                             "interval_three_seeds": quantiles(gap(draws, place) * noise)}
-                            for place in options.places]}
+        # One generator for both arms: their new seeds are pairs.
+        picked = np.random.default_rng(20262).integers(0, len(effects), (DRAWS, NEW_SEEDS))
+        gaps[arm] = Fit(law, [fit(points, arm, seeds) for seeds in drawn], 1 + effects[picked].mean(1))
+    out = {"studies": [{"name": s.name, "sha256_of_results": s.results["sha256"], "bytes_per_parameter": list(at)}
+                       for s, (_, _, at) in zip(studies, points)],
+           "predicted_parameters": size, "arms": {arm: gap_record(gaps[arm], size, places) for arm in ARMS}}
+    if len(sizes) > 2:
+        loss = Fit(fit_loss(studies, whole), [fit_loss(studies, seeds) for seeds in drawn[:LOSS_DRAWS]])
+        out["loss"] = loss_record(loss, size, places)
+        out["token_ratios"] = [ratio_record(loss, gaps, size, place) for place in places]
     path = pathlib.Path(options.out)
     path.write_text(json.dumps(out, indent=1) + "\n")
     if options.measured:
         measured = Study(options.measured, join=True)
-        if measured.parameters != options.predict:
-            parser.error(f"--measured has {measured.parameters} block parameters, --predict says {options.predict}")
+        if measured.parameters != size:
+            parser.error(f"--measured has {measured.parameters} block parameters, --predict says {size}")
         plot(studies, out, measured, path.with_suffix(".svg"))
+        if "token_ratios" in out:
+            plot_ratios(studies, out, measured, path.with_name(path.stem + "-ratio.svg"))
 
 
 if __name__ == "__main__":

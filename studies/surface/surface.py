@@ -273,6 +273,7 @@ def analyze(study):
         trio = {arm: means[arm][:, at] for arm in ("bf16", "nvfp4", "mxfp4")}
         out["gaps"].append(place | {
             "apart": max(float(np.ptp(losses)) for losses in trio.values()),
+            "bf16": number(trio["bf16"]),
             "nvfp4": number(trio["nvfp4"] - trio["bf16"]),
             "mxfp4": number(trio["mxfp4"] - trio["bf16"]),
             "ratio_of_gaps": float((trio["mxfp4"] - trio["bf16"]).mean()

@@ -68,6 +68,13 @@ TEST_CASE("What README.md says of the law's prediction follows from the results"
   CAPTURE(predicted, found);
   CHECK(page.find(predicted) != page.npos);
   CHECK(page.find(found + " came out") != page.npos);
+
+  const Json& ratio = law["token_ratios"].back();
+  REQUIRE(ratio["bytes_per_parameter"] == 12.0);
+  const Json& interval = ratio["interval_three_seeds"];
+  CHECK(ReadFile(SourceDirectory() / "studies" / "surface" / "README.md")
+            .find("For 12 bytes they say " + RatioText(ratio["ratio"], interval[0], interval[1])) !=
+        page.npos);
 }
 
 TEST_CASE("What README.md says of the ratio's growth follows from the results", "[study]") {
