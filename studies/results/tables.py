@@ -249,8 +249,8 @@ def surfacegaps(studies):
         for r in part["gaps"]:
             gap = ["{:+.4f} [{:+.4f}, {:+.4f}]".format(r[arm]["mean"], *r[arm]["interval_t"])
                    for arm in ("nvfp4", "mxfp4")]
-            rows.append(f"{place(study, part, r['bytes_per_parameter'])} {gap[0]} | {gap[1]} | {r['ratio_of_gaps']:.2f} "
-                        f"| {r['apart']:.3f} |")
+            rows.append(f"{place(study, part, r['bytes_per_parameter'])} {gap[0]} | {gap[1]} "
+                        f"| {r['ratio_of_gaps']:.2f} | {r['apart']:.3f} |")
     return rows
 
 
@@ -288,7 +288,7 @@ def law(studies):
 def law_of_loss(fitted, of_size):
     """The rows of BF16's loss and of the token ratio; `of_size`: the study that may have measured them."""
     loss, ratios = fitted["loss"], fitted["token_ratios"]
-    cells = [f"{loss[k]:.2f} [{loss[k + '_interval'][0]:.2f}, {loss[k + '_interval'][1]:.2f}]" for k in ("alpha", "beta")]
+    cells = ["{:.2f} [{:.2f}, {:.2f}]".format(loss[k], *loss[k + "_interval"]) for k in ("alpha", "beta")]
     cells += ["{:.3f} [{:.3f}, {:.3f}]".format(p["loss"], *p["interval"]) for p in loss["predictions"]]
     rows = [f"| bf16's loss, nats | predicted | {' | '.join(cells)} |"]
     parts = json.loads((HERE / "surface/surface.json").read_text())["studies"]

@@ -4,18 +4,19 @@
     python3 studies/surface/surface.py studies/results/surface-0.3m [MORE ...] --out-dir studies/results/surface
 
 reads the results.json of studies of this folder, and of NAME-seeds and NAME-long beside NAME where they exist, the
-same study with other seeds or with larger budgets and fewer arms, and writes OUT_DIR/surface.json, from which studies/results/tables.py
-makes the tables of README.md, OUT_DIR/surface.svg (the token ratio of MXFP4 to NVFP4 against NVFP4's bytes a
-parameter, a line a study), OUT_DIR/gaps.svg (their losses above BF16's), OUT_DIR/seeds.svg (the loss of each run) and, for
-studies with all eight corners, OUT_DIR/shares.svg. Needs NumPy, SciPy and Matplotlib.
+same study with other seeds or with larger budgets and fewer arms, and writes OUT_DIR/surface.json, from which
+studies/results/tables.py makes the tables of README.md, OUT_DIR/surface.svg (the token ratio of MXFP4 to NVFP4
+against NVFP4's bytes a parameter, a line a study), OUT_DIR/gaps.svg (their losses above BF16's), OUT_DIR/seeds.svg
+(the loss of each run) and, for studies with all eight corners, OUT_DIR/shares.svg. Needs NumPy, SciPy and Matplotlib.
 
-A token ratio in extend form says how many times the tokens of the arm at the lower loss the other arm needs
-for the same loss; in shrink form, how many times earlier the arm at the lower loss passed the loss where the
-other one ended. Both give points of one curve, the ratio against the tokens of the arm at the lower loss: these are the
-budget in extend form, and the budget over the ratio in shrink form, whose interval moves both. Either is where a curve
-through an arm's losses (monotone and cubic in ln D, scipy.interpolate.PchipInterpolator) crosses a loss. A ratio stands only where every seed's crossing lies
-inside the budgets, and at budgets where the seeds are together: an arm's seeds are apart at a budget where the
-largest and the smallest of their losses differ by more than APART nats, and no crossing is read beside one.
+A token ratio in extend form says how many times the tokens of the arm at the lower loss the other arm needs for the
+same loss; in shrink form, how many times earlier the arm at the lower loss passed the loss where the other one ended.
+Both give points of one curve, the ratio against the tokens of the arm at the lower loss: these are the budget in
+extend form, and the budget over the ratio in shrink form, whose interval moves both. Either is where a curve through
+an arm's losses (monotone and cubic in ln D, scipy.interpolate.PchipInterpolator) crosses a loss. A ratio stands only
+where every seed's crossing lies inside the budgets, and at budgets where the seeds are together: an arm's seeds are
+apart at a budget where the largest and the smallest of their losses differ by more than APART nats, and no crossing
+is read beside one.
 
 Shares: scale format (E4M3 under a tensor scale to E8M0), block length (16 to 32) and weight tile (row blocks
 to square blocks) lead from NVFP4 with row blocks of weights to MXFP4 with square ones over eight corners. A
