@@ -113,7 +113,8 @@ def sizes(plt, small, large, path):
                 axes.plot(gap["interval"], [i + shift] * 2, color=color, linewidth=1.4, alpha=0.45)
             axes.plot(gap["seeds"], [i + shift] * len(gap["seeds"]), "|", color=color, markersize=5)
             axes.plot(gap["mean"], i + shift, "o", color=color, markersize=4.5, markerfacecolor=fill)
-    for fill, label in (("white", "1.2M, five seeds"), ("0.35", "4.7M, three seeds")):
+    for fill, size, rows in (("white", "1.2M", small), ("0.35", "4.7M", large)):
+        label = f"{size}, {max(len(row['seeds']) for row in rows)} seeds"
         axes.plot([], [], "o", color="0.35", markerfacecolor=fill, markersize=4.5, label=label)
     gap_axes(axes, [row["recipe"] for row in large], 8.5, "mean, seeds, 95 % interval")
     save(figure, axes, large, path)

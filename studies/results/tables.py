@@ -233,8 +233,9 @@ def surface(studies):
             each, extend = r["bytes_per_parameter"], r["form"] == "extend"
             of = shares.get(r["tokens"], {}) if extend else {}
             both = (each, each * math.exp(mean)) if extend else (each * math.exp(-mean), each)
+            marks = ("" if r["estimators_agree"] else " *?*") + ("" if extend else " (shrink form)")
             rows.append(f"{place(study, part, *both)} {math.exp(mean):.3f} [{math.exp(low):.3f}, "
-                        f"{math.exp(high):.3f}]{'' if extend else ' (shrink form)'} | {(high - low) / 2:.3f} "
+                        f"{math.exp(high):.3f}]{marks} | {(high - low) / 2:.3f} "
                         f"| {r['seeds_that_suffice']} |"
                         + "".join(" {:+.3f} [{:+.3f}, {:+.3f}] |".format(s["mean"], *s["interval_t"])
                                   for s in of.values()) + " |" * (3 - len(of)))

@@ -16,7 +16,7 @@ extend form, and the budget over the ratio in shrink form, whose interval moves 
 an arm's losses (monotone and cubic in ln D, scipy.interpolate.PchipInterpolator) crosses a loss. A ratio stands only
 where every seed's crossing lies inside the budgets, and at budgets where the seeds are together: an arm's seeds are
 apart at a budget where the largest and the smallest of their losses differ by more than APART nats, and no crossing
-is read beside one.
+is read beside one. It is not identified where the study's report has another estimator outside its interval.
 
 Shares: scale format (E4M3 under a tensor scale to E8M0), block length (16 to 32) and weight tile (row blocks
 to square blocks) lead from NVFP4 with row blocks of weights to MXFP4 with square ones over eight corners. A
@@ -241,6 +241,14 @@ def draws(study, rng):
         yield rng.integers(0, len(study.seeds), len(study.seeds)), picked
 
 
+def estimators_agree(study, tokens, form):
+    """What the report of the study, or of NAME-long, says of the ratio of MXFP4 to NVFP4 there."""
+    return all(r["disagreement"] is None
+               for results in (study.results, *study.joined) for r in results["analysis"]["token_ratios"]
+               if (r["format"], r["reference"], r["estimator"], r["precision"], r["tokens"], r["form"])
+               == ("mxfp4", "nvfp4", "crossing", "training", tokens, form))
+
+
 def number(values):
     """{"mean", "interval_t", "seeds"} of one value a seed."""
     return {"mean": float(np.mean(values)), "interval_t": t_interval(values),
@@ -270,6 +278,7 @@ def analyze(study):
             ratio = log_ratios(study, means, "mxfp4", "nvfp4", at, form)
             if np.isfinite(ratio).all():
                 out["ratios"].append(place | {"form": form, "log_ratio": number(ratio),
+                                              "estimators_agree": estimators_agree(study, tokens, form),
                                               "seeds_that_suffice": seeds_that_suffice(ratio)})
         trio = {arm: means[arm][:, at] for arm in ("bf16", "nvfp4", "mxfp4")}
         out["gaps"].append(place | {
@@ -374,7 +383,8 @@ def finish(figure, axes, path, name="bytes a block parameter", **legend):
 
 
 def plot_ratios(studies, colors, plt, out):
-    """Extend form filled, shrink form hollow; nothing where the seeds of an arm are apart."""
+    """Extend form filled, shrink form hollow, a cross where it is not identified; nothing where the seeds of an arm are
+    apart."""
     figure, axes = plt.subplots(figsize=(6.4, 4.2))
     for s, color in zip(studies, colors):
         x, low, high = np.transpose([bytes_of_nvfp4(r) for r in s["ratios"]])
@@ -382,13 +392,16 @@ def plot_ratios(studies, colors, plt, out):
                                               for r in s["ratios"]]))
         axes.plot(x, y, "-", color=color, linewidth=1.2)
         for form, face in (("extend", color), ("shrink", "white")):
-            own = [r["form"] == form for r in s["ratios"]]
-            axes.plot(x[own], y[own], "o", color=color, markerfacecolor=face, markersize=5)
+            own = np.array([r["form"] == form for r in s["ratios"]])
+            agree = np.array([r["estimators_agree"] for r in s["ratios"]])
+            axes.plot(x[own & agree], y[own & agree], "o", color=color, markerfacecolor=face, markersize=5)
+            axes.plot(x[own & ~agree], y[own & ~agree], "x", color=color, markersize=5)
             axes.fill([*low[own], *high[own][::-1]], [*bottom[own], *top[own][::-1]], color=color, alpha=0.1,
                       linewidth=0)
         axes.plot([], [], "o-", color=color, linewidth=1.2, markersize=5, label=label(s))
     axes.plot(*PUBLISHED, "*", color="#ff725c", markersize=11,
               label="8B, published (one run a point; BPE tokens)")
+    axes.plot([], [], "x", color="0.35", markersize=5, label="not identified: estimators part")
     axes.axhline(1, color="0.6", linewidth=0.8)
     axes.set_yscale("log")
     axes.set_yticks([1, 1.25, 1.5, 2, 2.5, 3], ["1", "1.25", "1.5", "2", "2.5", "3"])
