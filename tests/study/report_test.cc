@@ -262,6 +262,42 @@ TEST_CASE("A line's marks stand where its numbers are", "[study]") {
         Approx((mean(2048000) - mean(4096000)) / (mean(1024000) - mean(2048000))).epsilon(2e-3));
 }
 
+TEST_CASE("A leaning interval ends where its function says, and is cut at the panel", "[study]") {
+  Svg svg(400, 300, "", "");
+  const Panel panel(&svg, {0, 0, 200, 100}, {1, 100, true, "", {}}, {1, 10, true, "", {}});
+  const auto x_of = [](double y) { return 20 / y; };
+  const auto line = [&](const std::string& style) {
+    const std::string document = svg.Document(true);
+    const std::size_t at = document.find("<line class=\"" + style + "\"");
+    REQUIRE(at != document.npos);
+    const std::string tag = document.substr(at, document.find('>', at) - at);
+    std::vector<double> ends;
+    for (const char* name : {"x1", "y1", "x2", "y2"})
+      ends.push_back(std::stod(Attribute(tag, name)));
+    return ends;
+  };
+  const auto check = [&](const std::string& style, double top, double bottom) {
+    const std::vector<double> ends = line(style);
+    CHECK(ends[0] == Approx(panel.X(x_of(top)) + 3).margin(0.06));
+    CHECK(ends[1] == Approx(panel.Y(top)).margin(0.06));
+    CHECK(ends[2] == Approx(panel.X(x_of(bottom)) + 3).margin(0.06));
+    CHECK(ends[3] == Approx(panel.Y(bottom)).margin(0.06));
+  };
+  panel.Whisker(x_of, {2, 4}, 3, "inside");
+  check("inside", 4, 2);
+  panel.Whisker(x_of, {0.5, INFINITY}, 3, "cut");
+  check("cut", 10, 1);
+  CHECK(CountOf(svg.Document(true), "<line class=\"inside\"") == 3);   // with an end line each
+  CHECK(CountOf(svg.Document(true), "<polyline class=\"cut\"") == 2);  // arrow heads
+
+  TokenRatio ratio;
+  ratio.tokens = 600;
+  ratio.form = Form::kExtend;
+  CHECK(TokensOfReference(ratio, 1.5) == 600);
+  ratio.form = Form::kShrink;
+  CHECK(TokensOfReference(ratio, 1.5) == 400);
+}
+
 TEST_CASE("Ticks are round numbers and few enough", "[study]") {
   const auto labels = [](const std::vector<Tick>& ticks) {
     std::string text;

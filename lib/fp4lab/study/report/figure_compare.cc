@@ -18,6 +18,7 @@ struct Point {
   double x = 0;  // tokens per block parameter
   double y = 0;
   std::optional<Interval> interval;
+  bool leans = false;  // whether x times y is what is known, so that the interval's ends keep it
   bool filled = true;
   std::string title;
 };
@@ -42,8 +43,8 @@ class Colours {
   std::map<std::string, std::size_t> colours_;
 };
 
-double PerParameter(const Results& results, std::int64_t tokens) {
-  return static_cast<double>(tokens) / static_cast<double>(results.block_parameters);
+double PerParameter(const Results& results, double tokens) {
+  return tokens / static_cast<double>(results.block_parameters);
 }
 
 std::string StudyName(const std::string& label, const StudyReport& study, const Results& model) {
@@ -76,10 +77,13 @@ std::vector<Series> RatioSeries(const std::vector<StudyReport>& studies,
           title += AtTokens(results, tokens);
           if (r->form == Form::kShrink) title += ", shrink form";
           if (!r->disagreement.empty()) title += "; not identified: " + r->disagreement;
-          line.points.push_back({PerParameter(results, tokens), r->ratio, r->interval,
-                                 r->form == Form::kExtend && r->disagreement.empty(),
+          const bool shrink = r->form == Form::kShrink;
+          line.points.push_back({PerParameter(results, TokensOfReference(*r, r->ratio)), r->ratio,
+                                 r->interval, shrink, !shrink && r->disagreement.empty(),
                                  std::move(title)});
         }
+        std::stable_sort(line.points.begin(), line.points.end(),
+                         [](const Point& a, const Point& b) { return a.x < b.x; });
         if (!line.points.empty()) series.push_back(std::move(line));
       }
     }
@@ -107,8 +111,9 @@ std::vector<Series> GapSeries(const std::vector<StudyReport>& studies,
           if (gap == nullptr || gap->summary.count == 0) continue;
           std::string title = line.Name() + ": gap " + Signed(gap->summary.mean, 6);
           if (gap->interval) title += " " + IntervalText(*gap->interval, 6);
-          line.points.push_back({PerParameter(results, tokens), gap->summary.mean, gap->interval,
-                                 true, title + AtTokens(results, tokens)});
+          line.points.push_back({PerParameter(results, static_cast<double>(tokens)),
+                                 gap->summary.mean, gap->interval, false, true,
+                                 title + AtTokens(results, tokens)});
         }
         if (!line.points.empty()) series.push_back(std::move(line));
       }
@@ -159,7 +164,7 @@ Axis PerParameterAxis(const std::vector<Series>& series) {
       high = std::max(high, point.x);
     }
   }
-  Axis axis{low / 1.3, high * 1.3, true, "training tokens per block parameter (D/N)", {}};
+  Axis axis{low / 1.3, high * 1.3, true, "", {}};
   for (double power = std::pow(10, std::floor(std::log10(axis.low))); power <= axis.high;
        power *= 10) {
     for (const double factor : {1.0, 2.0, 5.0}) {
@@ -193,14 +198,15 @@ std::vector<double> Covered(const std::vector<Series>& series, std::vector<doubl
 double Shift(std::size_t study) { return static_cast<double>(study % 4) * 5; }
 
 Figure Draw(Figure figure, const std::vector<Series>& series, const std::string& subtitle,
-            Axis values, double zero) {
+            const std::string& tokens, Axis values, double zero) {
   Svg nowhere(kWidth, 0, "", "");
   const double top = DrawKeys(&nowhere, 70, series);
   Svg svg(kWidth, top + kPanelHeight + kBelow, figure.title, figure.caption);
   svg.Text({18, 24}, figure.title, "t title");
   svg.Text({18, 43}, subtitle, "t small muted");
   DrawKeys(&svg, 70, series);
-  const Panel panel(&svg, {84, top, kWidth - 84 - 26, kPanelHeight}, PerParameterAxis(series),
+  const Panel panel(&svg, {84, top, kWidth - 84 - 26, kPanelHeight},
+                    Labelled(PerParameterAxis(series), tokens + " per block parameter (D/N)"),
                     std::move(values));
   panel.HorizontalLine(zero, "zero dash");
   for (const Series& line : series) {
@@ -210,7 +216,8 @@ Figure Draw(Figure figure, const std::vector<Series>& series, const std::string&
     for (const Point& point : line.points) {
       dots.push_back(panel.At(point.x, point.y, Shift(line.shape)));
       if (point.interval) {
-        panel.Whisker(point.x, *point.interval, Shift(line.shape), style + " thin faint");
+        const auto x_of = [&](double y) { return point.leans ? point.x * point.y / y : point.x; };
+        panel.Whisker(x_of, *point.interval, Shift(line.shape), style + " thin faint");
       }
     }
     svg.Polyline(dots, style + " thin faint");
@@ -235,12 +242,14 @@ std::vector<Figure> DrawComparison(const std::vector<StudyReport>& studies,
   if (!ratios.empty()) {
     figures.push_back(Draw(
         {"compare_token_ratio.svg", "Token ratio of all studies",
-         "How many times the tokens the first format needs to end at the loss of the second: "
-         "geometric mean over seeds with t interval. Filled: extend form; hollow: shrink form, or "
-         "estimators disagree. Marks of one study are shifted a little to the right of those of "
+         "How many times the tokens the first format needs to end at the loss of the second, "
+         "against the tokens of the second: geometric mean over seeds with t interval, which leans "
+         "in shrink form. Filled: extend form; hollow: shrink form, or estimators disagree. Marks "
+         "of one study are shifted a little to the right of those of "
          "the study before. Ratios that are not identified are left out; the tables name them.",
          "", ""},
-        ratios, subtitle, Labelled(AxisAround(Covered(ratios, {1}), 0.06, 8), "token ratio"), 1));
+        ratios, subtitle, "tokens of the second format",
+        Labelled(AxisAround(Covered(ratios, {1}), 0.06, 8), "token ratio"), 1));
   }
   if (!gaps.empty()) {
     figures.push_back(
@@ -249,7 +258,7 @@ std::vector<Figure> DrawComparison(const std::vector<StudyReport>& studies,
               "interval. Marks of one study are shifted a little to the right of those of the "
               "study before.",
               "", ""},
-             gaps, subtitle,
+             gaps, subtitle, "training tokens",
              Labelled(AxisAround(Covered(gaps, {0}), 0.06, 7), "gap, nats per token"), 0));
   }
   return figures;

@@ -31,9 +31,8 @@ double LegendBottom(double width, const std::vector<LegendEntry>& entries) {
   return DrawLegend(&nowhere, width, entries);
 }
 
-Axis BudgetAxis(const Results& results, double share) {
+Axis BudgetAxis(const Results& results, double share, double last) {
   const auto first = static_cast<double>(results.budgets.front());
-  const auto last = static_cast<double>(results.budgets.back());
   const double range = last > first ? std::log(last / first) : 1;
   const double margin = std::exp(share * range);
   Axis axis{first / margin,
@@ -43,6 +42,7 @@ Axis BudgetAxis(const Results& results, double share) {
             {}};
   for (const std::int64_t tokens : results.budgets) {
     const auto d = static_cast<double>(tokens);
+    if (d > axis.high) break;
     axis.ticks.push_back(
         {d, TokensText(d),
          "D/N " + PerParameterText(d / static_cast<double>(results.block_parameters))});
@@ -90,6 +90,11 @@ const TokenRatio* ShownRatio(const Analysis& analysis, const ArmPair& pair, std:
   const TokenRatio* extend = find(Form::kExtend);
   const TokenRatio* shrink = find(Form::kShrink);
   return extend == nullptr || extend->identified || !shrink->identified ? extend : shrink;
+}
+
+double TokensOfReference(const TokenRatio& ratio, double value) {
+  const auto tokens = static_cast<double>(ratio.tokens);
+  return ratio.form == Form::kExtend ? tokens : tokens / value;
 }
 
 }  // namespace fp4lab::study

@@ -30,8 +30,11 @@ double DrawLegend(Svg* svg, double width, const std::vector<LegendEntry>& entrie
 double LegendBottom(double width, const std::vector<LegendEntry>& entries);
 
 // A logarithmic axis with a tick at each budget, and tokens per block parameter under it; `share`
-// of the axis stays free at either end.
-Axis BudgetAxis(const Results& results, double share);
+// of the axis stays free before the first budget and behind `last` tokens, the last budget or less.
+Axis BudgetAxis(const Results& results, double share, double last);
+inline Axis BudgetAxis(const Results& results, double share) {
+  return BudgetAxis(results, share, static_cast<double>(results.budgets.back()));
+}
 
 // " at 1024000 tokens (D/N 5.2)", for the titles of marks.
 std::string AtTokens(const Results& results, std::int64_t tokens);
@@ -57,5 +60,10 @@ std::vector<std::size_t> SeriesOf(const Results& results);
 // if that is not identified, the shrink form; if neither is, the extend form with its bound.
 // nullptr if the analysis has no ratio of the pair at that budget.
 const TokenRatio* ShownRatio(const Analysis& analysis, const ArmPair& pair, std::int64_t tokens);
+
+// The tokens of the second format of a pair at the loss of a ratio that has this value: in extend
+// form the ratio's budget; in shrink form, where the budget is the first format's, that over the
+// value. So both forms are points of one curve.
+double TokensOfReference(const TokenRatio& ratio, double value);
 
 }  // namespace fp4lab::study

@@ -52,6 +52,22 @@ Axis RatioAxis(const Results& results, const Analysis& analysis,
   return {low, high, true, "token ratio", RoundTicks(low, high, 8)};
 }
 
+// To the last place where something is drawn: shrink forms stand before their budgets.
+Axis TokensAxis(const Results& results, const Analysis& analysis,
+                const std::vector<Series>& series) {
+  double last = 0;
+  for (const Series& s : series) {
+    for (const std::int64_t tokens : results.budgets) {
+      const TokenRatio* ratio = ShownRatio(analysis, s.pair, tokens);
+      const double at =
+          ratio->identified ? TokensOfReference(*ratio, ratio->ratio) : static_cast<double>(tokens);
+      last = std::clamp(at, last, static_cast<double>(results.budgets.back()));
+    }
+  }
+  return Labelled(BudgetAxis(results, 0.16, last),
+                  "tokens D of the second format, and per block parameter (D/N)");
+}
+
 // Draws the published ratio in a box of its own beside the panel, since its model is far larger.
 void DrawPublished(Svg* svg, const Box& box, const Axis& axis) {
   svg->Rect(box.x, box.y, box.width, box.height, "stripe");
@@ -88,39 +104,47 @@ std::string TitleOf(const Results& results, const TokenRatio& ratio, const std::
 
 void DrawSeries(Svg* svg, const Panel& panel, const Axis& axis, const Results& results,
                 const Analysis& analysis, const Series& series, double shift) {
+  struct Mark {
+    Dot at;
+    bool filled;
+    std::string title;
+  };
   const std::string style = SeriesClass(series.colour);
-  std::vector<Dot> line;
-  std::vector<bool> filled;
-  std::vector<std::string> titles;
+  std::vector<Mark> marks;
   svg->BeginSeries(series.text);
   for (const std::int64_t tokens : results.budgets) {
     const TokenRatio* ratio = ShownRatio(analysis, series.pair, tokens);
-    const auto x = static_cast<double>(tokens);
+    const auto x_of = [ratio](double value) { return TokensOfReference(*ratio, value); };
     if (!ratio->identified) {
       const bool below = ratio->reason.starts_with('<');
       const double y = below ? panel.Area().Bottom() - 5 : panel.Area().y + 12;
       svg->BeginTitled(TitleOf(results, *ratio, series.text));
-      svg->Text({panel.X(x) + shift, y}, "?", "t strong ink " + style, Anchor::kMiddle);
+      svg->Text({panel.X(static_cast<double>(tokens)) + shift, y}, "?", "t strong ink " + style,
+                Anchor::kMiddle);
       svg->End();
       continue;
     }
-    if (ratio->interval) panel.Whisker(x, *ratio->interval, shift, style + " thin");
+    if (ratio->interval) panel.Whisker(x_of, *ratio->interval, shift, style + " thin");
     for (std::size_t s = 0; s < ratio->per_seed.size(); ++s) {
       const LogRatio& r = ratio->per_seed[s];
       const double value = std::exp(r.value);
       if (r.status == LogRatio::Status::kIdentified && value > axis.low && value < axis.high) {
-        svg->Marker(panel.At(x, value, shift + 7), series.colour, 2.2, style + " soft",
+        svg->Marker(panel.At(x_of(value), value, shift + 7), series.colour, 2.2, style + " soft",
                     ArmAndSeed(series.text, results.seeds[s]) + ": " + Fixed(value, 4) +
                         AtTokens(results, tokens));
       }
     }
-    line.push_back(panel.At(x, ratio->ratio, shift));
-    filled.push_back(ratio->form == Form::kExtend);
-    titles.push_back(TitleOf(results, *ratio, series.text));
+    marks.push_back({panel.At(x_of(ratio->ratio), ratio->ratio, shift),
+                     ratio->form == Form::kExtend, TitleOf(results, *ratio, series.text)});
   }
+  std::stable_sort(marks.begin(), marks.end(),
+                   [](const Mark& a, const Mark& b) { return a.at.x < b.at.x; });
+  std::vector<Dot> line;
+  for (const Mark& mark : marks) line.push_back(mark.at);
   svg->Polyline(line, style + " thin faint");
-  for (std::size_t i = 0; i < line.size(); ++i) {
-    svg->Marker(line[i], series.colour, 4.8, style + (filled[i] ? " fill" : " hollow"), titles[i]);
+  for (const Mark& mark : marks) {
+    svg->Marker(mark.at, series.colour, 4.8, style + (mark.filled ? " fill" : " hollow"),
+                mark.title);
   }
   svg->End();
 }
@@ -130,16 +154,16 @@ void DrawSeries(Svg* svg, const Panel& panel, const Axis& axis, const Results& r
 Figure DrawTokenRatio(const Results& results, const Analysis& analysis) {
   Figure figure{
       "token_ratio.svg", "Token ratio",
-      "How many times the tokens the first format needs to end at the loss of the second at D "
-      "tokens: geometric mean over seeds, " +
+      "How many times the tokens the first format needs to end at the loss of the second, against "
+      "the tokens of the second: geometric mean over seeds, " +
           Fixed(100 * results.question.confidence, 0) +
-          " % t interval of ln r, small marks single seeds. Filled: extend form r = D_f/D. Hollow: "
-          "shrink form r' = D/D_R, where the budgets do not reach far enough for r; a question "
-          "mark "
-          "where neither is identified. The diamond on the right is the published ratio of MXFP4 "
-          "to "
-          "NVFP4 (arXiv 2509.25149, figure 6b: one run each, 8B parameters, 1T tokens): another "
-          "model size, data and tokens per parameter, so these numbers need not equal it.",
+          " % t interval of ln r, small marks single seeds. Filled: extend form r = D_f/D, where "
+          "the second ended at D. Hollow: shrink form r' = D/D_R, where the first ended at D and "
+          "the second passed that loss at D_R, at which the mark stands; its interval leans, since "
+          "a larger ratio puts D_R further back. A question mark where neither is identified. The "
+          "diamond on the right is the published ratio of MXFP4 to NVFP4 (arXiv 2509.25149, figure "
+          "6b: one run each, 8B parameters, 1T tokens): another model size, data and tokens per "
+          "parameter, so these numbers need not equal it.",
       "", ""};
   const std::vector<Series> series = SeriesOfRatios(results);
   std::vector<LegendEntry> entries;
@@ -150,13 +174,15 @@ Figure DrawTokenRatio(const Results& results, const Analysis& analysis) {
   DrawTitle(&svg, figure.title, results);
   DrawLegend(&svg, kWidth, entries);
   const Axis axis = RatioAxis(results, analysis, series);
-  const Panel panel(&svg, {84, top, 514, kPanelHeight}, BudgetAxis(results, 0.16), axis);
+  const Panel panel(&svg, {84, top, 514, kPanelHeight}, TokensAxis(results, analysis, series),
+                    axis);
   panel.HorizontalLine(1, "zero dash");
   DrawPublished(&svg, {612, top, 118, kPanelHeight}, axis);
+  const double middle = (static_cast<double>(series.size()) - 1) / 2;
+  const double spacing = std::min(18.0, 50 / std::max(middle, 0.5));  // px
   for (std::size_t i = 0; i < series.size(); ++i) {
-    const double middle = (static_cast<double>(series.size()) - 1) / 2;
     DrawSeries(&svg, panel, axis, results, analysis, series[i],
-               (static_cast<double>(i) - middle) * 18);
+               (static_cast<double>(i) - middle) * spacing);
   }
   return Finished(std::move(figure), svg);
 }

@@ -124,26 +124,29 @@ void Panel::DrawY() const {
 
 void Panel::Whisker(double x, const Interval& interval, double shift,
                     const std::string& style) const {
-  const double at = X(x) + shift;
+  Whisker([x](double) { return x; }, interval, shift, style);
+}
+
+void Panel::Whisker(const std::function<double(double)>& x_of, const Interval& interval,
+                    double shift, const std::string& style) const {
   // Y() takes only values inside the axis: an infinite value, and on a logarithmic axis a value
   // that is not positive, has no position.
-  const auto inside = [&](double value) { return value >= y_.low && value <= y_.high; };
-  const double top = inside(interval.high)    ? Y(interval.high)
-                     : interval.high < y_.low ? box_.Bottom()
-                                              : box_.y;
-  const double bottom = inside(interval.low)     ? Y(interval.low)
-                        : interval.low > y_.high ? box_.y
-                                                 : box_.Bottom();
-  svg_->Line({at, top}, {at, bottom}, style);
-  const auto end = [&](double y, bool cut, double direction) {
-    if (!cut) {
-      svg_->Line({at - 4, y}, {at + 4, y}, style);
+  const auto place = [&](double value) {
+    const double inside = std::clamp(value, y_.low, y_.high);
+    return At(std::clamp(x_of(inside), x_.low, x_.high), inside, shift);
+  };
+  const Dot top = place(interval.high), bottom = place(interval.low);
+  svg_->Line(top, bottom, style);
+  const auto end = [&](Dot at, double value, double direction) {
+    if (value >= y_.low && value <= y_.high) {
+      svg_->Line({at.x - 4, at.y}, {at.x + 4, at.y}, style);
       return;
     }
-    svg_->Polyline({{at - 4, y + 6 * direction}, {at, y}, {at + 4, y + 6 * direction}}, style);
+    const double y = at.y + 6 * direction;
+    svg_->Polyline({{at.x - 4, y}, at, {at.x + 4, y}}, style);
   };
-  end(top, !inside(interval.high), 1);
-  end(bottom, !inside(interval.low), -1);
+  end(top, interval.high, 1);
+  end(bottom, interval.low, -1);
 }
 
 void Panel::HorizontalLine(double y, const std::string& style) const {

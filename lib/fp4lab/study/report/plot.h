@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,9 @@ class Panel {
   // Draws a vertical interval at x. Ends beyond the panel, infinite ends included, are cut at its
   // edge and drawn as arrow heads.
   void Whisker(double x, const Interval& interval, double shift, const std::string& style) const;
+  // The same for an interval that leans: its end at `value` stands at x_of(value).
+  void Whisker(const std::function<double(double)>& x_of, const Interval& interval, double shift,
+               const std::string& style) const;
   // Draws a horizontal line over the whole width.
   void HorizontalLine(double y, const std::string& style) const;
 
