@@ -37,15 +37,21 @@ def gap_axes(axes, names, size, note):
     axes.set_axisbelow(True)
 
 
+def gap_mark(axes, y, row, hollow):
+    """A recipe's loss above BF16's: mean, seeds, and the interval where it is known."""
+    gap, color = row["gap"]["bf16"], COLORS[row["forward"]]
+    if gap["interval"]:
+        axes.plot(gap["interval"], [y, y], color=color, linewidth=1.4, alpha=0.45)
+    axes.plot(gap["seeds"], [y] * len(gap["seeds"]), "|", color=color, markersize=5)
+    axes.plot(gap["mean"], y, "o", color=color, markersize=4.5, markerfacecolor="white" if hollow else color)
+
+
 def recipes(plt, rows, reference, path):
     """A line a recipe: mean, seeds, interval; hollow where BF16 has blocks, linears or the end of training. Dotted:
     the gap `reference`."""
     figure, axes = plt.subplots(figsize=(7.2, 0.9 + 0.165 * len(rows)))
     for i, row in enumerate(rows):
-        gap, color = row["gap"]["bf16"], COLORS[row["forward"]]
-        axes.plot(gap["interval"], [i, i], color=color, linewidth=1.4, alpha=0.45)
-        axes.plot(gap["seeds"], [i] * len(gap["seeds"]), "|", color=color, markersize=5)
-        axes.plot(gap["mean"], i, "o", color=color, markersize=4.5, markerfacecolor="white" if row["partly"] else color)
+        gap_mark(axes, i, row, row["partly"])
     if any(row["partly"] for row in rows):
         axes.plot([], [], "o", color="0.35", markerfacecolor="white", markersize=4.5, label="BF16 in part (hollow)")
     axes.axvline(reference, color=COLORS[0], linewidth=0.8, linestyle=":")
@@ -106,13 +112,8 @@ def sizes(plt, small, large, path):
     figure, axes = plt.subplots(figsize=(7.2, 0.9 + 0.36 * len(large)))
     of_small = {row["recipe"]: row for row in small}
     for i, row in enumerate(large):
-        color = COLORS[row["forward"]]
-        for shift, fill, at in ((-0.16, "white", of_small[row["recipe"]]), (0.16, color, row)):
-            gap = at["gap"]["bf16"]
-            if gap["interval"]:
-                axes.plot(gap["interval"], [i + shift] * 2, color=color, linewidth=1.4, alpha=0.45)
-            axes.plot(gap["seeds"], [i + shift] * len(gap["seeds"]), "|", color=color, markersize=5)
-            axes.plot(gap["mean"], i + shift, "o", color=color, markersize=4.5, markerfacecolor=fill)
+        gap_mark(axes, i - 0.16, of_small[row["recipe"]], hollow=True)
+        gap_mark(axes, i + 0.16, row, hollow=False)
     for fill, size, rows in (("white", "1.2M", small), ("0.35", "4.7M", large)):
         label = f"{size}, {max(len(row['seeds']) for row in rows)} seeds"
         axes.plot([], [], "o", color="0.35", markerfacecolor=fill, markersize=4.5, label=label)

@@ -59,7 +59,7 @@ class Noise:
         if len(seeds) < 2:
             return 0.0, 1
         observed = np.var([a.seeds[s] - b.seeds[s] for s in seeds], ddof=1)
-        noise = np.mean([pool.deviation ** 2 / pool.runs[s] for s in seeds for pool in (a, b)]) * 2
+        noise = np.mean([sum(pool.deviation ** 2 / pool.runs[s] for pool in (a, b)) for s in seeds])
         return math.sqrt(max(0.0, observed - noise)), len(seeds) - 1
 
     def one_seed(self, a, b):

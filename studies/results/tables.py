@@ -230,13 +230,12 @@ def surface(studies):
         shares = {r["tokens"]: r["shares"] for r in part["shares"]}
         for r in part["ratios"]:
             mean, (low, high) = r["log_ratio"]["mean"], r["log_ratio"]["interval_t"]
-            each, extend = r["bytes_per_parameter"], r["form"] == "extend"
+            nvfp4, extend = r["bytes_of_nvfp4"][0], r["form"] == "extend"
             of = shares.get(r["tokens"], {}) if extend else {}
-            both = (each, each * math.exp(mean)) if extend else (each * math.exp(-mean), each)
             marks = ("" if r["estimators_agree"] else " *?*") + ("" if extend else " (shrink form)")
-            rows.append(f"{place(study, part, *both)} {math.exp(mean):.3f} [{math.exp(low):.3f}, "
-                        f"{math.exp(high):.3f}]{marks} | {(high - low) / 2:.3f} "
-                        f"| {r['seeds_that_suffice']} |"
+            rows.append(f"{place(study, part, nvfp4, nvfp4 * math.exp(mean))} "
+                        f"{math.exp(mean):.3f} [{math.exp(low):.3f}, {math.exp(high):.3f}]{marks} "
+                        f"| {(high - low) / 2:.3f} | {r['seeds_that_suffice']} |"
                         + "".join(" {:+.3f} [{:+.3f}, {:+.3f}] |".format(s["mean"], *s["interval_t"])
                                   for s in of.values()) + " |" * (3 - len(of)))
     return rows
@@ -306,8 +305,8 @@ def law_of_loss(fitted, of_size):
         "{:.2f} [{:.2f}, {:.2f}]".format(r["ratio"], *r["interval_three_seeds"]) for r in ratios) + " |")
     at = [measured([r for r in part["ratios"] if r["form"] == "extend"], place) for place in places]
     rows.append("| | measured | | | " + " | ".join(
-        with_interval(r["log_ratio"] | {"interval": r["log_ratio"]["interval_t"]}, 2, transform=math.exp).replace(
-            "&nbsp;", " ") if r else "" for r in at) + " |")
+        "{:.2f} [{:.2f}, {:.2f}]".format(*map(math.exp, (r["log_ratio"]["mean"], *r["log_ratio"]["interval_t"])))
+        if r else "" for r in at) + " |")
     return rows
 
 
@@ -510,9 +509,9 @@ def leaguesizes(studies):
             "| tokens / te_nvfp4's at 1.2M | at 4.7M |", "|---|---|---|---|---|---|---|"]
     for row in league(of_size(True), "league-4.7m.json")["rows"]:
         if row["recipe"] not in ("bf16", "null"):
-            cells = [cell(of) for cell in (lambda of: league_gap(of, "bf16"), lambda of: league_gap(of, "te_nvfp4"),
-                                           lambda of: league_ratio(of, "te_nvfp4"))
-                     for of in (small[row["recipe"]], row)]
+            both = small[row["recipe"]], row
+            cells = [league_gap(of, reference) for reference in ("bf16", "te_nvfp4") for of in both]
+            cells += [league_ratio(of, "te_nvfp4") for of in both]
             rows.append(f"| {row['recipe']} | {' | '.join(cells)} |")
     return rows
 

@@ -30,13 +30,14 @@ import sys
 import numpy as np
 from scipy.optimize import brentq, least_squares
 
-from surface import Study, bytes_axis, log_ratios, pyplot, quantiles, t_interval
+from surface import Study, finish_ratios, log_ratios, pyplot, quantiles, t_interval
 
 ARMS = ("nvfp4", "mxfp4")
 LOSS_LAW = ("E", "ln_A", "alpha", "ln_B", "beta")
 DRAWS = 4000
 NEW_SEEDS = 3  # of the predicted study
 LOSS_DRAWS = 1000  # of DRAWS, for the law of the loss and the ratios
+EXACT = dict.fromkeys(ARMS, 1.0)  # effects of new seeds on the gaps: none
 Fit = collections.namedtuple("Fit", "law drawn noise", defaults=[None])  # drawn: a law a draw of seeds
 
 
@@ -70,12 +71,18 @@ def fit(points, arm, seeds):
     return np.linalg.lstsq(np.array(rows), np.array(logs), rcond=None)[0]
 
 
-def fit_loss(studies, seeds):
-    """LOSS_LAW of BF16's loss over the budgets behind the fall, N and D in millions; `seeds`: drawn ones, a list of
-    indices a study."""
-    points = [(study.parameters / 1e6, study.budgets[b] / 1e6, study.means()["bf16"][drawn, b].mean())
-              for study, drawn in zip(studies, seeds) for b in settled(study)]
-    n, d, loss = np.transpose(points)
+def bf16_losses_of(study):
+    """BF16's, seeds x budgets behind the fall, and these budgets in bytes."""
+    at = settled(study)
+    return study.means()["bf16"][:, at], np.array(study.budgets, float)[at]
+
+
+def fit_loss(points, seeds):
+    """LOSS_LAW of BF16's loss, N and D in millions; `points`: parameters and bf16_losses_of of each study, `seeds`: drawn
+    ones, a list of indices a study."""
+    n = np.concatenate([np.full(len(budgets), parameters / 1e6) for parameters, _, budgets in points])
+    d = np.concatenate([budgets / 1e6 for _, _, budgets in points])
+    loss = np.concatenate([losses[drawn].mean(0) for (_, losses, _), drawn in zip(points, seeds)])
     return least_squares(lambda law: np.log(loss_of(law, n, d) / loss), [0.8, -1.0, 0.5, 0.5, 0.5], max_nfev=2000).x
 
 
@@ -85,7 +92,7 @@ def loss_of(law, n, d):
     return e + np.exp(ln_a - alpha * np.log(n)) + np.exp(ln_b - beta * np.log(d))
 
 
-def log_ratio(loss_law, gap_laws, effects, parameters, place):
+def log_ratio(loss_law, gap_laws, parameters, place, effects=EXACT):
     """ln of the tokens that MXFP4 needs to reach the loss of NVFP4 at `place` bytes a parameter, over NVFP4's; NaN
     where it does not reach it with 20 times as many. effects[arm] multiplies the arm's gap."""
     def loss(arm, at):
@@ -147,13 +154,11 @@ def plot(studies, out, measured, path):
     figure.savefig(path, metadata={"Date": None})
 
 
-def plot_ratios(studies, out, measured, path):
-    """The measured ratios in extend form behind the fall, and those of the laws."""
+def plot_ratios(studies, measured, loss_law, gap_laws, predicted, path):
+    """The measured ratios in extend form behind the fall, those of the laws, and the intervals of `predicted`."""
     figure, axes = pyplot().subplots(figsize=(6.4, 4.2))
-    every = [*studies, measured]
-    loss_law = [out["loss"][name] for name in LOSS_LAW]
-    gap_laws = {arm: (out["arms"][arm]["ln_c"], -out["arms"][arm]["a"], out["arms"][arm]["b"]) for arm in ARMS}
-    for study, color in zip(every, ("#9498a0", "#6cc5b0", "#4269d0", "#ff725c")):
+    places = [r["bytes_per_parameter"] for r in predicted]
+    for study, color in zip([*studies, measured], ("#9498a0", "#6cc5b0", "#4269d0", "#ff725c")):
         means, seen = study.means(), []
         for b in settled(study):
             values = log_ratios(study, means, "mxfp4", "nvfp4", b)
@@ -163,25 +168,14 @@ def plot_ratios(studies, out, measured, path):
                 axes.errorbar(seen[-1], mean, [[mean - low], [high - mean]], fmt="o", color=color, capsize=2)
         if not seen:
             continue
-        last = out["token_ratios"][-1]["bytes_per_parameter"] if study is measured else seen[-1]
-        x = np.geomspace(seen[0], last, 60)
-        y = [math.exp(log_ratio(loss_law, gap_laws, dict.fromkeys(ARMS, 1.0), study.parameters, place)) for place in x]
+        x = np.geomspace(seen[0], places[-1] if study is measured else seen[-1], 60)
+        y = [math.exp(log_ratio(loss_law, gap_laws, study.parameters, place)) for place in x]
         said = "predicted" if study is measured else "fitted"
         axes.plot(x, y, ":", color=color, linewidth=1.4, label=f"{study.parameters / 1e6:.1f}M, {said}")
-    places = [r["bytes_per_parameter"] for r in out["token_ratios"]]
-    low, high = np.transpose([r["interval_three_seeds"] for r in out["token_ratios"]])
+    low, high = np.transpose([r["interval_three_seeds"] for r in predicted])
     axes.fill_between(places, low, high, color="#ff725c", alpha=0.15, linewidth=0)
     axes.plot([], [], "o", color="0.35", label="measured")
-    axes.axhline(1, color="0.6", linewidth=0.8)
-    axes.set_yscale("log")
-    axes.set_yticks([1, 1.25, 1.5, 2, 2.5, 3], ["1", "1.25", "1.5", "2", "2.5", "3"])
-    axes.minorticks_off()
-    axes.set_ylabel("tokens of MXFP4 / tokens of NVFP4, equal loss")
-    bytes_axis(axes, "bytes a block parameter that NVFP4 has read")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=9, loc="upper left")
-    figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None})
+    finish_ratios(figure, axes, path, loc="upper left")
 
 
 def gap_record(fit, size, places):
@@ -210,20 +204,19 @@ def loss_record(fit, size, places):
 
 
 def ratio_record(loss, gaps, size, place):
-    exact = dict.fromkeys(ARMS, 1.0)
     without, with_noise = [], []
     for i, loss_law in enumerate(loss.drawn):
         laws = {arm: gaps[arm].drawn[i] for arm in ARMS}
         if any(law is None for law in laws.values()):
             continue
-        without.append(math.exp(log_ratio(loss_law, laws, exact, size, place)))
+        without.append(math.exp(log_ratio(loss_law, laws, size, place)))
         noise = {arm: gaps[arm].noise[i] for arm in ARMS}
-        with_noise.append(math.exp(log_ratio(loss_law, laws, noise, size, place)))
+        with_noise.append(math.exp(log_ratio(loss_law, laws, size, place, noise)))
     laws = {arm: gaps[arm].law for arm in ARMS}
     if not np.isfinite(without + with_noise).all():
         sys.exit(f"--places {place:g}: by some of the drawn laws MXFP4 does not reach NVFP4's loss there with 20 times "
                  "its tokens; leave that place out")
-    return {"bytes_per_parameter": place, "ratio": math.exp(log_ratio(loss.law, laws, exact, size, place)),
+    return {"bytes_per_parameter": place, "ratio": math.exp(log_ratio(loss.law, laws, size, place)),
             "interval": quantiles(without), "interval_three_seeds": quantiles(with_noise)}
 
 
@@ -255,7 +248,8 @@ def main():
                        for s, (_, _, at) in zip(studies, points)],
            "predicted_parameters": size, "arms": {arm: gap_record(gaps[arm], size, places) for arm in ARMS}}
     if len(sizes) > 2:
-        loss = Fit(fit_loss(studies, whole), [fit_loss(studies, seeds) for seeds in drawn[:LOSS_DRAWS]])
+        losses = [(s.parameters, *bf16_losses_of(s)) for s in studies]
+        loss = Fit(fit_loss(losses, whole), [fit_loss(losses, seeds) for seeds in drawn[:LOSS_DRAWS]])
         out["loss"] = loss_record(loss, size, places)
         out["token_ratios"] = [ratio_record(loss, gaps, size, place) for place in places]
     path = pathlib.Path(options.out)
@@ -266,7 +260,8 @@ def main():
             parser.error(f"--measured has {measured.parameters} block parameters, --predict says {size}")
         plot(studies, out, measured, path.with_suffix(".svg"))
         if "token_ratios" in out:
-            plot_ratios(studies, out, measured, path.with_name(path.stem + "-ratio.svg"))
+            plot_ratios(studies, measured, loss.law, {arm: gaps[arm].law for arm in ARMS}, out["token_ratios"],
+                        path.with_name(path.stem + "-ratio.svg"))
 
 
 if __name__ == "__main__":

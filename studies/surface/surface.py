@@ -75,8 +75,10 @@ class Study:
         for suffix, add in (("-seeds", self.add_seeds), ("-long", self.add_budgets)) if join else ():
             more = path.parent.with_name(path.parent.name + suffix) / path.name
             if more.exists():
-                self.joined.append(self.read(more))
-                add(self.joined[-1], self.losses_of(self.joined[-1], parts["validation"]["bytes_per_token"]))
+                more = self.read(more)
+                self.check(more)
+                add(more, self.losses_of(more, parts["validation"]["bytes_per_token"]))
+                self.joined.append(more)
         self.bytes_each = [b * parts["train"]["bytes_per_token"] / self.parameters for b in self.budgets]
         # {arm: whether its seeds are apart, a budget each}
         self.apart = {arm: np.ptp(losses, axis=0) > APART for arm, losses in self.means().items()}
@@ -105,7 +107,6 @@ class Study:
             sys.exit(f"{more['name']}: another set-up, text or fingerprint than {self.name}'s")
 
     def add_seeds(self, more, losses):
-        self.check(more)
         if more["study"]["budgets"] != self.results["study"]["budgets"]:
             sys.exit(f"{more['name']}: other budgets than {self.name}'s")
         if set(self.seeds) & set(more["study"]["seeds"]):
@@ -115,7 +116,6 @@ class Study:
 
     def add_budgets(self, more, losses):
         """Losses at budgets of both must be the same: those of `more` begin with the same runs."""
-        self.check(more)
         if more["study"]["seeds"] != self.seeds:
             sys.exit(f"{more['name']}: other seeds than {self.name}'s")
         longer = [int(b) for b in more["study"]["budgets"]]
@@ -125,8 +125,9 @@ class Study:
                 if not np.array_equal(self.losses[arm][:, here], added[:, there]):
                     sys.exit(f"{more['name']}: another loss of {arm} than {self.name}'s after {tokens} tokens")
         new = [i for i, tokens in enumerate(longer) if tokens not in self.budgets]
-        order = np.argsort(self.budgets + [longer[i] for i in new])
-        self.budgets = sorted(self.budgets + [longer[i] for i in new])
+        budgets = self.budgets + [longer[i] for i in new]
+        order = np.argsort(budgets)
+        self.budgets = [budgets[i] for i in order]
         self.losses = {arm: np.concatenate([self.losses[arm], added[:, new]], axis=1)[:, order]
                        for arm, added in losses.items()}
 
@@ -277,7 +278,9 @@ def analyze(study):
         for form in "extend", "shrink":
             ratio = log_ratios(study, means, "mxfp4", "nvfp4", at, form)
             if np.isfinite(ratio).all():
-                out["ratios"].append(place | {"form": form, "log_ratio": number(ratio),
+                log = number(ratio)
+                out["ratios"].append(place | {"form": form, "log_ratio": log,
+                                              "bytes_of_nvfp4": bytes_of_nvfp4(study.bytes_each[at], form, log),
                                               "estimators_agree": estimators_agree(study, tokens, form),
                                               "seeds_that_suffice": seeds_that_suffice(ratio)})
         trio = {arm: means[arm][:, at] for arm in ("bf16", "nvfp4", "mxfp4")}
@@ -298,15 +301,15 @@ def analyze(study):
             out["shares"].append(place | {
                 "total": number(values[1, 1, 1]),
                 "shares": {f: number(s) for f, s in zip(FACTORS, shapley(values))}})
-    out["ratios"].sort(key=lambda record: bytes_of_nvfp4(record)[0])
+    out["ratios"].sort(key=lambda record: record["bytes_of_nvfp4"][0])
     bootstrap(study, out)
     return out
 
 
-def bytes_of_nvfp4(record):
-    """NVFP4's bytes a parameter at the loss of a ratio: of its mean and of the ends of its interval."""
-    each, log = record["bytes_per_parameter"], record["log_ratio"]
-    return [each if record["form"] == "extend" else each / math.exp(v) for v in (log["mean"], *log["interval_t"])]
+def bytes_of_nvfp4(each, form, log_ratio):
+    """NVFP4's bytes a parameter where the losses are equal, for the mean of a ratio and the ends of its interval;
+    `each`: those of the budget."""
+    return [each if form == "extend" else each / math.exp(v) for v in (log_ratio["mean"], *log_ratio["interval_t"])]
 
 
 def bootstrap(study, out):
@@ -387,7 +390,7 @@ def plot_ratios(studies, colors, plt, out):
     apart."""
     figure, axes = plt.subplots(figsize=(6.4, 4.2))
     for s, color in zip(studies, colors):
-        x, low, high = np.transpose([bytes_of_nvfp4(r) for r in s["ratios"]])
+        x, low, high = np.transpose([r["bytes_of_nvfp4"] for r in s["ratios"]])
         y, bottom, top = np.exp(np.transpose([[r["log_ratio"]["mean"], *r["log_ratio"]["interval_t"]]
                                               for r in s["ratios"]]))
         axes.plot(x, y, "-", color=color, linewidth=1.2)
@@ -402,12 +405,17 @@ def plot_ratios(studies, colors, plt, out):
     axes.plot(*PUBLISHED, "*", color="#ff725c", markersize=11,
               label="8B, published (one run a point; BPE tokens)")
     axes.plot([], [], "x", color="0.35", markersize=5, label="not identified: estimators part")
+    finish_ratios(figure, axes, out / "surface.svg")
+
+
+def finish_ratios(figure, axes, path, **legend):
+    """As finish, for ratios of MXFP4 to NVFP4 against NVFP4's bytes."""
     axes.axhline(1, color="0.6", linewidth=0.8)
     axes.set_yscale("log")
     axes.set_yticks([1, 1.25, 1.5, 2, 2.5, 3], ["1", "1.25", "1.5", "2", "2.5", "3"])
     axes.minorticks_off()
     axes.set_ylabel("tokens of MXFP4 / tokens of NVFP4, equal loss")
-    finish(figure, axes, out / "surface.svg", "bytes a block parameter that NVFP4 has read")
+    finish(figure, axes, path, "bytes a block parameter that NVFP4 has read", **legend)
 
 
 def plot_gaps(studies, colors, plt, out):

@@ -8,7 +8,7 @@ import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "studies/surface"))
-from law import fit, fit_loss, gaps_of, log_ratio, loss_of  # noqa: E402
+from law import fit, fit_loss, gaps_of, log_ratio, loss_of, bf16_losses_of  # noqa: E402
 
 LOSS = (0.7, -1.5, 0.4, 0.3, 0.6)  # E, ln A, alpha, ln B, beta
 GAPS = {"nvfp4": (4.0, -0.5, 0.03), "mxfp4": (3.5, -0.4, 0.05)}  # ln c, -a, b
@@ -39,7 +39,7 @@ def main():
     for arm, law in GAPS.items():
         assert np.allclose(laws[arm], law, atol=1e-5), (arm, laws[arm])
     assert np.allclose(fit(points, "nvfp4", [[0]] * 3)[0], 4.0 + math.log(1.1), atol=1e-5), "the drawn seeds' law"
-    found = fit_loss(studies, whole)
+    found = fit_loss([(s.parameters, *bf16_losses_of(s)) for s in studies], whole)
     assert np.allclose(found, LOSS, atol=1e-3), found
 
     # Gaps that do not depend on D: E + A N^-alpha drop out, and B D^-beta - B (r D)^-beta is their difference.
@@ -49,8 +49,8 @@ def main():
     gap = {arm: effects[arm] * math.exp(law[0] + law[1] * math.log(n)) for arm, law in flat.items()}
     term = math.exp(LOSS[3]) * (n * place / 1e6) ** -LOSS[4]
     expected = -math.log(1 - (gap["mxfp4"] - gap["nvfp4"]) / term) / LOSS[4]
-    assert abs(log_ratio(LOSS, flat, effects, n, place) - expected) < 1e-9
-    assert math.isnan(log_ratio(LOSS, flat, effects | {"mxfp4": 9.0}, n, place)), "MXFP4 never reaches that loss"
+    assert abs(log_ratio(LOSS, flat, n, place, effects) - expected) < 1e-9
+    assert math.isnan(log_ratio(LOSS, flat, n, place, effects | {"mxfp4": 9.0})), "MXFP4 never reaches that loss"
 
 
 if __name__ == "__main__":
