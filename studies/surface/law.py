@@ -78,8 +78,8 @@ def bf16_losses_of(study):
 
 
 def fit_loss(points, seeds):
-    """LOSS_LAW of BF16's loss, N and D in millions; `points`: parameters and bf16_losses_of of each study, `seeds`: drawn
-    ones, a list of indices a study."""
+    """LOSS_LAW of BF16's loss, N and D in millions; `points`: parameters and bf16_losses_of of each study; `seeds`:
+    drawn ones, a list of indices a study."""
     n = np.concatenate([np.full(len(budgets), parameters / 1e6) for parameters, _, budgets in points])
     d = np.concatenate([budgets / 1e6 for _, _, budgets in points])
     loss = np.concatenate([losses[drawn].mean(0) for (_, losses, _), drawn in zip(points, seeds)])
