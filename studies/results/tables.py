@@ -86,20 +86,6 @@ def formed_text(ratio):
     return ratio_text(ratio) + " (shrink form)" * (ratio["form"] == "shrink")
 
 
-def overview(studies):
-    """A row a study: the ratio at the three largest budgets where the extend form is identified without
-    extrapolation, and the gaps at the largest budget."""
-    rows = ["| block parameters | tokens each | tokens of MXFP4 / NVFP4, equal loss "
-            "| NVFP4 above BF16, nats | MXFP4 above BF16 |", "|---|---|---|---|---|"]
-    for study in studies:
-        found = [study.ratio(tokens, "crossing", "extend") for tokens in study.analysis["budgets"]]
-        shown = [r for r in found if r["identified"] and not r["extrapolated"]][-3:]
-        ratios = [ratio_text(r).replace(" ", "&nbsp;") for r in shown]
-        rows.append(f"| {study.size()} | {'<br>'.join(map(per_parameter, shown))} | {'<br>'.join(ratios)} "
-                    f"| {gap_text(study, 'nvfp4')} | {gap_text(study, 'mxfp4')} |")
-    return rows
-
-
 def ratios(studies):
     """A row a budget, with both forms of the crossing and the other two estimators."""
     rows = ["| parameters | tokens each | crossing, extend | crossing, shrink | power law "
@@ -159,8 +145,9 @@ def missed(studies):
             if c["status"] not in ("held", "reproduced"):
                 statement = re.sub(r",? from \S+ tokens on", "", c["statement"])
                 numbers = f" ({c['numbers']})" if c["status"] in ("failed", "not reproduced") else ""
-                tokens = " in BPE tokens" if study.results["corpus"]["name"].endswith(".bin") else ""
-                places.setdefault(statement, []).append(f"{study.size()}{tokens}: {verdict(c)}{numbers}")
+                which = " in BPE tokens" if study.results["corpus"]["name"].endswith(".bin") else ""
+                which = ", continued" if study.results["name"].endswith("-long") else which
+                places.setdefault(statement, []).append(f"{study.size()}{which}: {verdict(c)}{numbers}")
     return rows + [f"| {statement} | {'<br>'.join(where)} |" for statement, where in places.items()]
 
 
@@ -210,15 +197,46 @@ def analyzed(studies):
     parts = json.loads((HERE / "surface/surface.json").read_text())["studies"]
     for study in studies:
         part = next(p for p in parts if p["name"] == study.results["name"])
-        joined = [HERE / (part["name"] + suffix) / "results.json" for suffix in ("-seeds", "-long")]
+        joined = [part["name"] + suffix for suffix in ("-seeds", "-long")]
+        joined = [HERE / name / "results.json" for name in joined if name not in (p["name"] for p in parts)]
         hashes = [study.results["sha256"]] + [json.loads(p.read_text())["sha256"] for p in joined if p.exists()]
         if [p["sha256_of_results"] for p in (part, *part.get("joined", []))] != hashes:
             sys.exit(f"surface.json is not of {part['name']}: run python3 studies/surface/surface.py")
         yield study, part
 
 
+def overview(studies):
+    """A row a study: the ratio at the three largest budgets that the extend form reaches, and the gaps at the largest
+    budget; surface() has every ratio."""
+    rows = ["| block parameters | tokens each | tokens of MXFP4 / NVFP4, equal loss "
+            "| NVFP4 above BF16, nats | MXFP4 above BF16 |", "|---|---|---|---|---|"]
+    for study, part in analyzed(studies):
+        shown = [r for r in part["ratios"] if r["form"] == "extend"][-3:]
+        ratios = [formed_ratio(r, 2).replace(" ", "&nbsp;") for r in shown]
+        places = [each_text(r["bytes_per_parameter"]) for r in shown]
+        gaps = [signed_text(part["gaps"][-1][arm]) for arm in ("nvfp4", "mxfp4")]
+        rows.append(f"| {study.size()} | {'<br>'.join(places)} | {'<br>'.join(ratios)} | {' | '.join(gaps)} |")
+    return rows
+
+
+def each_text(x):
+    return f"{x:.{0 if x >= 10 else 1}f}"
+
+
+def signed_text(number):
+    return "{:+.4f} [{:+.4f}, {:+.4f}]".format(number["mean"], *number["interval_t"])
+
+
+def formed_ratio(ratio, digits):
+    """"1.360 [1.210, 1.520] *?* (shrink form)", of a ratio in surface.json."""
+    log = ratio["log_ratio"]
+    text = "{:.{d}f} [{:.{d}f}, {:.{d}f}]".format(*map(math.exp, (log["mean"], *log["interval_t"])), d=digits)
+    form = "" if ratio["form"] == "extend" else " (shrink form)"
+    return text + ("" if ratio["estimators_agree"] else " *?*") + form
+
+
 def place(study, part, *bytes_each):
-    cells = [study.size(), part["text"], part["sequence"], *(f"{x:.{0 if x >= 10 else 1}f}" for x in bytes_each)]
+    cells = [study.size(), part["text"], part["sequence"], *map(each_text, bytes_each)]
     return "| " + " | ".join(map(str, cells)) + " |"
 
 
@@ -229,12 +247,9 @@ def surface(studies):
     for study, part in analyzed(studies):
         shares = {r["tokens"]: r["shares"] for r in part["shares"]}
         for r in part["ratios"]:
-            mean, (low, high) = r["log_ratio"]["mean"], r["log_ratio"]["interval_t"]
-            nvfp4, extend = r["bytes_of_nvfp4"][0], r["form"] == "extend"
-            of = shares.get(r["tokens"], {}) if extend else {}
-            marks = ("" if r["estimators_agree"] else " *?*") + ("" if extend else " (shrink form)")
-            rows.append(f"{place(study, part, nvfp4, nvfp4 * math.exp(mean))} "
-                        f"{math.exp(mean):.3f} [{math.exp(low):.3f}, {math.exp(high):.3f}]{marks} "
+            (low, high), nvfp4 = r["log_ratio"]["interval_t"], r["bytes_of_nvfp4"][0]
+            of = shares.get(r["tokens"], {}) if r["form"] == "extend" else {}
+            rows.append(f"{place(study, part, nvfp4, nvfp4 * math.exp(r['log_ratio']['mean']))} {formed_ratio(r, 3)} "
                         f"| {(high - low) / 2:.3f} | {r['seeds_that_suffice']} |"
                         + "".join(" {:+.3f} [{:+.3f}, {:+.3f}] |".format(s["mean"], *s["interval_t"])
                                   for s in of.values()) + " |" * (3 - len(of)))
@@ -247,17 +262,16 @@ def surfacegaps(studies):
             "| ratio of gaps | seeds apart by |", "|---|---|---|---|---|---|---|---|"]
     for study, part in analyzed(studies):
         for r in part["gaps"]:
-            gap = ["{:+.4f} [{:+.4f}, {:+.4f}]".format(r[arm]["mean"], *r[arm]["interval_t"])
-                   for arm in ("nvfp4", "mxfp4")]
+            gap = [signed_text(r[arm]) for arm in ("nvfp4", "mxfp4")]
             rows.append(f"{place(study, part, r['bytes_per_parameter'])} {gap[0]} | {gap[1]} "
                         f"| {r['ratio_of_gaps']:.2f} | {r['apart']:.3f} |")
     return rows
 
 
 def law(studies):
-    """Two rows an arm, of the law fitted to these studies, surface/law-SIZE.json: its exponents with the gaps that
-    it predicts for SIZE, and the gaps that surface-c-SIZE or its -long measured, where these studies have been run.
-    Where the law has them, two rows each of BF16's loss and of the token ratio in extend form."""
+    """Rows of the law fitted to these studies, surface/law-SIZE.json: each arm's exponents with the gaps that it
+    predicts for SIZE, and below them the gaps that surface-c-SIZE and its -long measured, where these studies have been
+    run. Where the law has them, such rows of BF16's loss and of the token ratio in extend form, too."""
     hashes = [study.results["sha256"] for study in studies]
     for path in sorted((HERE / "surface").glob("law-*.json")):
         fitted = json.loads(path.read_text())
@@ -267,7 +281,7 @@ def law(studies):
         names = ", ".join(study.results["name"] for study in studies)
         sys.exit(f"no law of {names}: run python3 studies/surface/law.py")
     of_size = path.stem.replace("law", "surface-c", 1)
-    measured = [Study(name) for name in (of_size, of_size + "-long") if (HERE / name).exists()]
+    measured = [Study(name) for name in with_continued(of_size) if (HERE / name).exists()]
     size = fitted["predicted_parameters"]
     places = [p["bytes_per_parameter"] for p in fitted["arms"]["nvfp4"]["predictions"]]
     rows = ["| | | a | b | " + " | ".join(f"at {p:g} bytes each" for p in places) + " |",
@@ -276,37 +290,43 @@ def law(studies):
         cells = [f"{f[k]:.2f} [{f[k + '_interval'][0]:.2f}, {f[k + '_interval'][1]:.2f}]" for k in "ab"]
         cells += ["{:.4f} [{:.4f}, {:.4f}]".format(p["gap"], *p["interval_three_seeds"]) for p in f["predictions"]]
         rows.append(f"| {arm}'s gap, nats | predicted | {' | '.join(cells)} |")
-        gaps = [g for study in measured for g in study.results["analysis"]["gaps"]
-                if g["arm"] == arm and g["reference"] == "bf16" and g["precision"] == "training"]
-        at = [next((g for g in gaps if abs(math.log(g["tokens"] / size / p)) < 0.01), None) for p in places]
-        if any(at):
-            rows.append("| | measured | | | " + " | ".join(
-                "{:.4f} [{:.4f}, {:.4f}]".format(g["mean"], *g["interval_t"]) if g else "" for g in at) + " |")
+        for study in measured:
+            gaps = {g["tokens"] / size: (g["mean"], *g["interval_t"]) for g in study.results["analysis"]["gaps"]
+                    if g["arm"] == arm and g["reference"] == "bf16" and g["precision"] == "training"}
+            rows.append(measured_row(study.results["name"], gaps, places, "{:.4f} [{:.4f}, {:.4f}]"))
     return rows + (law_of_loss(fitted, of_size) if "loss" in fitted else [])
 
 
+def with_continued(of_size):
+    return of_size, of_size + "-long"
+
+
+def measured_row(name, values, places, form):
+    """`values` at places near those of the law: {bytes a parameter: mean, low, high}."""
+    at = [next((value for each, value in values.items() if abs(math.log(each / place)) < 0.01), None)
+          for place in places]
+    name = name.removeprefix("surface-")
+    return f"| | measured, {name} | | | " + " | ".join(form.format(*v) if v else "" for v in at) + " |"
+
+
 def law_of_loss(fitted, of_size):
-    """The rows of BF16's loss and of the token ratio; `of_size`: the study that may have measured them."""
+    """The rows of BF16's loss and of the token ratio; `of_size`: the study that measured them, if it has been run."""
     loss, ratios = fitted["loss"], fitted["token_ratios"]
     cells = ["{:.2f} [{:.2f}, {:.2f}]".format(loss[k], *loss[k + "_interval"]) for k in ("alpha", "beta")]
     cells += ["{:.3f} [{:.3f}, {:.3f}]".format(p["loss"], *p["interval"]) for p in loss["predictions"]]
     rows = [f"| bf16's loss, nats | predicted | {' | '.join(cells)} |"]
-    parts = json.loads((HERE / "surface/surface.json").read_text())["studies"]
-    part = next((p for p in parts if p["name"] == of_size), {"ratios": [], "gaps": []})
-
-    def measured(records, place):
-        return next((r for r in records if abs(math.log(r["bytes_per_parameter"] / place)) < 0.01), None)
-
     places = [r["bytes_per_parameter"] for r in ratios]
-    at = [measured(part["gaps"], place) for place in places]
-    rows.append("| | measured | | | " + " | ".join(
-        "{:.3f} [{:.3f}, {:.3f}]".format(r["bf16"]["mean"], *r["bf16"]["interval_t"]) if r else "" for r in at) + " |")
+    parts = {p["name"]: p for p in json.loads((HERE / "surface/surface.json").read_text())["studies"]}
+    measured = [parts[name] for name in with_continued(of_size) if name in parts]
+    for part in measured:
+        losses = {r["bytes_per_parameter"]: (r["bf16"]["mean"], *r["bf16"]["interval_t"]) for r in part["gaps"]}
+        rows.append(measured_row(part["name"], losses, places, "{:.3f} [{:.3f}, {:.3f}]"))
     rows.append("| tokens of mxfp4 / nvfp4 | predicted | | | " + " | ".join(
         "{:.2f} [{:.2f}, {:.2f}]".format(r["ratio"], *r["interval_three_seeds"]) for r in ratios) + " |")
-    at = [measured([r for r in part["ratios"] if r["form"] == "extend"], place) for place in places]
-    rows.append("| | measured | | | " + " | ".join(
-        "{:.2f} [{:.2f}, {:.2f}]".format(*map(math.exp, (r["log_ratio"]["mean"], *r["log_ratio"]["interval_t"])))
-        if r else "" for r in at) + " |")
+    for part in measured:
+        seen = {r["bytes_per_parameter"]: map(math.exp, (r["log_ratio"]["mean"], *r["log_ratio"]["interval_t"]))
+                for r in part["ratios"] if r["form"] == "extend"}
+        rows.append(measured_row(part["name"], seen, places, "{:.2f} [{:.2f}, {:.2f}]"))
     return rows
 
 

@@ -15,8 +15,8 @@ With three sizes or more BF16's loss is fitted at the same budgets as E + A N^-a
 arXiv 2203.15556) by least squares on its ln. It and the gaps give the token ratio of MXFP4 to NVFP4 in extend form, at
 PLACES that NVFP4 has read. The slope of the loss in D matters to the ratio, and its level does not.
 
-With --measured RESULTS, of a study of the predicted size, joined with the larger budgets of RESULTS-long where they
-exist, two figures are drawn beside OUT: gaps against size, measured, and predicted at the last of PLACES that has been
+With --measured RESULTS, of one or more studies of the predicted size, which NAME-long joins as surface.py says, two
+figures are drawn beside OUT: gaps against size, measured, and predicted at the last of PLACES that has been
 measured; and OUT's name with -ratio, the ratios of the fitted sizes and the predicted one. Needs NumPy, SciPy and
 Matplotlib.
 """
@@ -30,7 +30,7 @@ import sys
 import numpy as np
 from scipy.optimize import brentq, least_squares
 
-from surface import Study, finish_ratios, log_ratios, pyplot, quantiles, t_interval
+from surface import Study, finish_ratios, joins, log_ratios, pyplot, quantiles, t_interval
 
 ARMS = ("nvfp4", "mxfp4")
 LOSS_LAW = ("E", "ln_A", "alpha", "ln_B", "beta")
@@ -155,23 +155,27 @@ def plot(studies, out, measured, path):
 
 
 def plot_ratios(studies, measured, loss_law, gap_laws, predicted, path):
-    """The measured ratios in extend form behind the fall, those of the laws, and the intervals of `predicted`."""
+    """The measured ratios in extend form behind the fall, those of the laws, and the intervals of `predicted`, the
+    records of the size of the studies `measured`."""
     figure, axes = pyplot().subplots(figsize=(6.4, 4.2))
     places = [r["bytes_per_parameter"] for r in predicted]
-    for study, color in zip([*studies, measured], ("#9498a0", "#6cc5b0", "#4269d0", "#ff725c")):
-        means, seen = study.means(), []
-        for b in settled(study):
-            values = log_ratios(study, means, "mxfp4", "nvfp4", b)
-            if np.isfinite(values).all():
-                mean, (low, high) = math.exp(values.mean()), np.exp(t_interval(values))
-                seen.append(study.bytes_each[b])
-                axes.errorbar(seen[-1], mean, [[mean - low], [high - mean]], fmt="o", color=color, capsize=2)
+    for of_size, color in zip([*([s] for s in studies), measured], ("#9498a0", "#6cc5b0", "#4269d0", "#ff725c")):
+        seen = []
+        for study in of_size:
+            means = study.means()
+            for b in settled(study):
+                values = log_ratios(study, means, "mxfp4", "nvfp4", b)
+                if np.isfinite(values).all():
+                    mean, (low, high) = math.exp(values.mean()), np.exp(t_interval(values))
+                    seen.append(study.bytes_each[b])
+                    axes.errorbar(seen[-1], mean, [[mean - low], [high - mean]], fmt="o", color=color, capsize=2)
         if not seen:
             continue
-        x = np.geomspace(seen[0], places[-1] if study is measured else seen[-1], 60)
-        y = [math.exp(log_ratio(loss_law, gap_laws, study.parameters, place)) for place in x]
-        said = "predicted" if study is measured else "fitted"
-        axes.plot(x, y, ":", color=color, linewidth=1.4, label=f"{study.parameters / 1e6:.1f}M, {said}")
+        x = np.geomspace(min(seen), places[-1] if of_size is measured else max(seen), 60)
+        parameters = of_size[0].parameters
+        y = [math.exp(log_ratio(loss_law, gap_laws, parameters, place)) for place in x]
+        said = "predicted" if of_size is measured else "fitted"
+        axes.plot(x, y, ":", color=color, linewidth=1.4, label=f"{parameters / 1e6:.1f}M, {said}")
     low, high = np.transpose([r["interval_three_seeds"] for r in predicted])
     axes.fill_between(places, low, high, color="#ff725c", alpha=0.15, linewidth=0)
     axes.plot([], [], "o", color="0.35", label="measured")
@@ -226,7 +230,7 @@ def main():
     parser.add_argument("--predict", type=int, required=True, help="block parameters")
     parser.add_argument("--places", type=float, nargs="+", required=True, help="bytes a parameter to predict at")
     parser.add_argument("--out", required=True, help="the file to write")
-    parser.add_argument("--measured", help="folder with the results.json of the predicted size")
+    parser.add_argument("--measured", nargs="+", help="folders with a results.json of the predicted size")
     options = parser.parse_args()
     size, places = options.predict, options.places
     studies = sorted((Study(r) for r in options.results), key=lambda s: s.parameters)
@@ -255,10 +259,11 @@ def main():
     path = pathlib.Path(options.out)
     path.write_text(json.dumps(out, indent=1) + "\n")
     if options.measured:
-        measured = Study(options.measured, join=True)
-        if measured.parameters != size:
-            parser.error(f"--measured has {measured.parameters} block parameters, --predict says {size}")
-        plot(studies, out, measured, path.with_suffix(".svg"))
+        measured = [Study(r, joins(r, options.measured)) for r in options.measured]
+        for study in measured:
+            if study.parameters != size:
+                parser.error(f"--measured: {study.name} has {study.parameters} block parameters, --predict says {size}")
+        plot(studies, out, max(measured, key=lambda s: s.budgets[-1]), path.with_suffix(".svg"))
         if "token_ratios" in out:
             plot_ratios(studies, measured, loss.law, {arm: gaps[arm].law for arm in ARMS}, out["token_ratios"],
                         path.with_name(path.stem + "-ratio.svg"))

@@ -4,7 +4,9 @@
     python3 studies/surface/surface.py studies/results/surface-0.3m [MORE ...] --out-dir studies/results/surface
 
 reads the results.json of studies of this folder, and of NAME-seeds and NAME-long beside NAME where they exist, the
-same study with other seeds or with larger budgets and fewer arms, and writes OUT_DIR/surface.json, from which
+same study with other seeds or with larger budgets and fewer arms, which join NAME unless they are among the arguments
+themselves. NAME-long joins only if it repeats NAME's losses to the last bit at budgets of both, which runs of another
+kind of GPU do not. It writes OUT_DIR/surface.json, from which
 studies/results/tables.py makes the tables of README.md, OUT_DIR/surface.svg (the token ratio of MXFP4 to NVFP4
 against NVFP4's bytes a parameter, a line a study), OUT_DIR/gaps.svg (their losses above BF16's), OUT_DIR/seeds.svg
 (the loss of each run) and, for studies with all eight corners, OUT_DIR/shares.svg. Needs NumPy, SciPy and Matplotlib.
@@ -44,16 +46,18 @@ CORNERS = {  # (E8M0, blocks of 32, square tiles of weights): arm
 DRAWS = 1000
 APART = 0.06
 WANTED = 0.08  # half-width of ln r
+PARTS = ("-seeds", "-long")  # names of the studies that may join another end so
+BELOW = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "ncol": 2}  # the legend, beneath the axis
 PUBLISHED = (125, 1.36)  # tokens a parameter and token ratio in extend form, arXiv 2509.25149, figure 6
 
 
 class Study:
     """losses[arm]: seeds x budgets x chunks, nats a byte, quantized forward passes. `budgets` are tokens, `bytes_each`
-    the bytes of text a block parameter at each of them. `join`: with the seeds of NAME-seeds and the budgets of
-    NAME-long, if they are there, whose results are `joined`; arms that they lack are left out. null_gaps: of the null
+    the bytes of text a block parameter at each of them. `join`: of PARTS; the seeds of NAME-seeds and the budgets of
+    NAME-long join if they are there, as `joined` results, and arms that they lack are left out. null_gaps: of the null
     arm at the study's own largest budget, a seed each."""
 
-    def __init__(self, folder, join=False):
+    def __init__(self, folder, join=()):
         path = pathlib.Path(folder)
         path = path / "results.json" if path.is_dir() else path
         self.results = self.read(path)
@@ -72,9 +76,9 @@ class Study:
         means = self.means()
         self.null_gaps = means["null"][:, -1] - means["bf16"][:, -1] if "null" in means else None
         self.joined = []
-        for suffix, add in (("-seeds", self.add_seeds), ("-long", self.add_budgets)) if join else ():
+        for suffix, add in zip(PARTS, (self.add_seeds, self.add_budgets)):
             more = path.parent.with_name(path.parent.name + suffix) / path.name
-            if more.exists():
+            if suffix in join and more.exists():
                 more = self.read(more)
                 self.check(more)
                 add(more, self.losses_of(more, parts["validation"]["bytes_per_token"]))
@@ -123,7 +127,8 @@ class Study:
             here, there = self.budgets.index(tokens), longer.index(tokens)
             for arm, added in losses.items():
                 if not np.array_equal(self.losses[arm][:, here], added[:, there]):
-                    sys.exit(f"{more['name']}: another loss of {arm} than {self.name}'s after {tokens} tokens")
+                    sys.exit(f"{more['name']}: another loss of {arm} than {self.name}'s after {tokens} tokens, as "
+                             "another kind of GPU makes; name its folder, too, to keep the two apart")
         new = [i for i, tokens in enumerate(longer) if tokens not in self.budgets]
         budgets = self.budgets + [longer[i] for i in new]
         order = np.argsort(budgets)
@@ -340,9 +345,16 @@ def bootstrap(study, out):
             record["draws_without_crossing"] = len(drawn) - len(inside)
 
 
+def joins(folder, folders):
+    """The PARTS that join the study of `folder`: those that are not among `folders`."""
+    named = {pathlib.Path(f).name for f in folders}
+    return [part for part in PARTS if pathlib.Path(folder).name + part not in named]
+
+
 def label(analyzed):
-    return (f"{analyzed['block_parameters'] / 1e6:.1f}M, {analyzed['text']}, "
+    name = (f"{analyzed['block_parameters'] / 1e6:.1f}M, {analyzed['text']}, "
             f"sequences of {analyzed['sequence']}")
+    return name + ", continued" if analyzed["name"].endswith("-long") else name
 
 
 def bytes_axis(axes, name="bytes a block parameter"):
@@ -355,20 +367,20 @@ def bytes_axis(axes, name="bytes a block parameter"):
     axes.set_xlabel(name)
 
 
-def plot_seeds(studies, plt, out):
+def plot_seeds(studies, every, plt, out):
     """The loss of each run of BF16, NVFP4 and MXFP4 against bytes a parameter, a panel a study."""
     rows = -(-len(studies) // 2)
     figure, panels = plt.subplots(rows, 2, figsize=(8.4, 0.4 + 3.2 * rows), squeeze=False, sharey=True)
     for unused in panels.flat[len(studies):]:
         unused.remove()
-    for axes, study in zip(panels.flat, studies):
+    for axes, study, analyzed in zip(panels.flat, studies, every):
         x = study.bytes_each
         for arm, color in (("bf16", "0.35"), ("nvfp4", "#4269d0"), ("mxfp4", "#efb118")):
             for s, losses in enumerate(study.means()[arm]):
                 axes.plot(x, losses, "o-", color=color, markersize=3, linewidth=1,
                           label=arm if s == 0 else None)
         bytes_axis(axes)
-        axes.set_title(f"{study.parameters / 1e6:.1f}M, {study.text}, sequences of {study.sequence}", fontsize=10)
+        axes.set_title(label(analyzed), fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
     for first in panels[:, 0]:
         first.set_ylabel("annealed validation loss, nats a byte")
@@ -388,7 +400,7 @@ def finish(figure, axes, path, name="bytes a block parameter", **legend):
 def plot_ratios(studies, colors, plt, out):
     """Extend form filled, shrink form hollow, a cross where it is not identified; nothing where the seeds of an arm are
     apart."""
-    figure, axes = plt.subplots(figsize=(6.4, 4.2))
+    figure, axes = plt.subplots(figsize=(6.4, 5.4))
     for s, color in zip(studies, colors):
         x, low, high = np.transpose([r["bytes_of_nvfp4"] for r in s["ratios"]])
         y, bottom, top = np.exp(np.transpose([[r["log_ratio"]["mean"], *r["log_ratio"]["interval_t"]]
@@ -405,7 +417,7 @@ def plot_ratios(studies, colors, plt, out):
     axes.plot(*PUBLISHED, "*", color="#ff725c", markersize=11,
               label="8B, published (one run a point; BPE tokens)")
     axes.plot([], [], "x", color="0.35", markersize=5, label="not identified: estimators part")
-    finish_ratios(figure, axes, out / "surface.svg")
+    finish_ratios(figure, axes, out / "surface.svg", **BELOW)
 
 
 def finish_ratios(figure, axes, path, **legend):
@@ -434,7 +446,7 @@ def plot_gaps(studies, colors, plt, out):
     axes.set_yticks([0.005, 0.01, 0.02, 0.05, 0.1, 0.2], ["0.005", "0.01", "0.02", "0.05", "0.1", "0.2"])
     axes.minorticks_off()
     axes.set_ylabel("loss above BF16's, nats a byte\nfilled: NVFP4, hollow: MXFP4")
-    finish(figure, axes, out / "gaps.svg", loc="upper center", bbox_to_anchor=(0.5, -0.16), ncol=2)
+    finish(figure, axes, out / "gaps.svg", **BELOW)
 
 
 def pyplot():
@@ -449,7 +461,7 @@ def pyplot():
 
 def plot(studies, sources, out):
     plt = pyplot()
-    plot_seeds(sources, plt, out)
+    plot_seeds(sources, studies, plt, out)
     colors = [plt.get_cmap("viridis")(v) for v in np.linspace(0.05, 0.85, len(studies))]
     plot_ratios(studies, colors, plt, out)
     plot_gaps(studies, colors, plt, out)
@@ -481,7 +493,7 @@ def main():
     parser.add_argument("results", nargs="+", help="folders with a results.json")
     parser.add_argument("--out-dir", required=True)
     options = parser.parse_args()
-    studies = sorted((Study(r, join=True) for r in options.results), key=lambda s: s.parameters)
+    studies = sorted((Study(r, joins(r, options.results)) for r in options.results), key=lambda s: s.parameters)
     analyzed = [analyze(s) for s in studies]
     out = pathlib.Path(options.out_dir)
     out.mkdir(parents=True, exist_ok=True)

@@ -53,16 +53,14 @@ TEST_CASE("What README.md says of the law's prediction follows from the results"
   const std::string page = ReadFile(SourceDirectory() / "README.md");
   const Json law =
       ReadJsonFile(SourceDirectory() / "studies" / "results" / "surface" / "law-25m.json");
-  const Json measured = ResultsOf("surface-c-25m");
+  const Json measured = ResultsOf("surface-c-25m-long");
   std::string predicted, found;
   for (const char* arm : {"nvfp4", "mxfp4"}) {
     const Json& predictions = law["arms"][arm]["predictions"];
-    const auto last = std::find_if(predictions.begin(), predictions.end(), [](const Json& p) {
-      return p["bytes_per_parameter"] == 3.75;  // the last of surface-c-25m
-    });
-    REQUIRE(last != predictions.end());
+    const Json& last = predictions.back();
+    REQUIRE(last["bytes_per_parameter"] == 12.0);
     if (!predicted.empty()) predicted += " and ", found += " and ";
-    predicted += GapText((*last)["gap"], (*last)["interval_three_seeds"]);
+    predicted += GapText(last["gap"], last["interval_three_seeds"]);
     found += Print("%.4f", LastGap(measured, arm));
   }
   CAPTURE(predicted, found);
@@ -159,7 +157,10 @@ TEST_CASE("What README.md says 4 bits buy follows from the results", "[study]") 
   CHECK(page.find("take " + at("nvfp4", 0) + " of BF16's time at 23 bytes a parameter and " +
                   at("nvfp4", 7) + " at 256 (1.2M), MXFP4's " + at("mxfp4", 0) + " and " +
                   at("mxfp4", 7) + ".") != page.npos);
-  CHECK(page.find("NVFP4 takes " + QuarterOfRatio(large, "nvfp4", 7) + " at 25M") != page.npos);
+  const Json longer = ResultsOf("surface-c-25m-long");
+  CHECK(page.find("NVFP4 takes " + QuarterOfRatio(large, "nvfp4", 7) +
+                  " at 25M and 3.8 bytes and " + QuarterOfRatio(longer, "nvfp4", 3) + " at 12") !=
+        page.npos);
 }
 
 TEST_CASE("The page of the surface says how seeds persist over budgets", "[study]") {

@@ -362,6 +362,25 @@ TEST_CASE("The page tells of divergence and of what is not identified", "[study]
   CHECK(html.find("needs 4 budgets, has 3") != html.npos);
 }
 
+TEST_CASE("The page says which GPUs trained how many runs, and warns of several kinds", "[study]") {
+  const auto page = [](const Json& json) {
+    const Results results = Read(json);
+    return ReportHtml(results, Analyze(results, 10));
+  };
+  Json json = SyntheticResults({.seeds = 2});
+  const std::string cpu = page(json);
+  CHECK(cpu.find("<td>GPU</td>") == cpu.npos);
+  for (Json& run : json["runs"]) run["processors"] = {"NVIDIA H200, cuBLASLt 13.1.0"};
+  const std::string one = page(json);
+  const std::string runs = std::to_string(json["runs"].size());
+  CHECK(one.find("<code>NVIDIA H200, cuBLASLt 13.1.0: " + runs + " runs</code>") != one.npos);
+  CHECK(one.find("Several kinds of GPUs") == one.npos);
+  json["runs"][0]["processors"].push_back("NVIDIA H100, cuBLASLt 13.1.0");
+  const std::string two = page(json);
+  CHECK(two.find("cuBLASLt 13.1.0, then NVIDIA H100, cuBLASLt 13.1.0: 1 run<") != two.npos);
+  CHECK(two.find("<b>Several kinds of GPUs</b>") != two.npos);
+}
+
 TEST_CASE("The page has every diagnostic of every operand, and says which the file lacks",
           "[study]") {
   Json json = SyntheticResults({.seeds = 2});

@@ -10,7 +10,7 @@ import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "studies/surface"))
-from surface import Study, log_ratios, seeds_that_suffice, t_interval  # noqa: E402
+from surface import PARTS, Study, joins, log_ratios, seeds_that_suffice, t_interval  # noqa: E402
 
 WHOLE = ROOT / "studies/results/surface-c-1.2m"
 
@@ -29,7 +29,7 @@ def study_of(folder, first, second, suffix):
     for name, results in ("s", first), ("s" + suffix, second):
         (folder / name).mkdir(exist_ok=True)
         (folder / name / "results.json").write_text(json.dumps(results))
-    return Study(folder / "s", join=True)
+    return Study(folder / "s", PARTS)
 
 
 def refused(folder, first, second, suffix):
@@ -90,6 +90,9 @@ def test_budgets(whole, arms):
         other = copy.deepcopy(second)
         other["runs"][3]["points"][0]["chunk_losses"][7] += 1e-9
         assert "another loss" in refused(folder, first, other, "-long")
+        # A part that is named itself stays apart.
+        assert joins(folder / "s", [folder / "s", "elsewhere/s-long"]) == ["-seeds"]
+        assert Study(folder / "s", joins("s", ["s", "s-long"])).budgets == first["study"]["budgets"]
 
 
 def test_seeds_that_suffice(whole):

@@ -34,6 +34,10 @@ class Engine {
  public:
   virtual ~Engine() = default;
 
+  // The GPU and the library of its products, as "NVIDIA H200, cuBLASLt 13.1.0": runs of equal text
+  // have equal bits. Empty on a CPU, whose numbers are the same on all.
+  virtual std::string Processor() const { return ""; }
+
   // The number of operands of one micro-batch that may take random bits.
   virtual std::uint32_t TensorsPerPass() const = 0;
 

@@ -349,5 +349,6 @@ Trainer& Trainer::operator=(Trainer&&) noexcept = default;
 
 const TrainConfig& Trainer::Config() const { return state_->config; }
 std::int64_t Trainer::Steps() const { return state_->steps; }
+std::string Trainer::Processor() const { return state_->engine->Processor(); }
 
 }  // namespace fp4lab

@@ -55,7 +55,7 @@ using EngineMaker = std::function<std::unique_ptr<Engine>()>;
 
 // On the CPU, results depend on the configuration and the corpus alone: not on threads, SIMD target
 // or machine. On a GPU (config.device) sums run in other orders: the results are close to the
-// CPU's, and the same chip gives the same bits again.
+// CPU's, and runs on the same Processor() have the same bits.
 class Trainer {
  public:
   // The corpus must outlive the trainer. Throws Error for impossible shapes, for a corpus that does
@@ -71,7 +71,8 @@ class Trainer {
   Trainer& operator=(Trainer&&) noexcept;
 
   const TrainConfig& Config() const;
-  std::int64_t Steps() const;  // steps done
+  std::int64_t Steps() const;     // steps done
+  std::string Processor() const;  // Engine::Processor
 
   // Whether `said` is true in any process of a data-parallel run. Every process must call this.
   bool Any(bool said);

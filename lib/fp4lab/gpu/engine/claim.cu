@@ -66,4 +66,10 @@ GpuClaim::~GpuClaim() {
   --engines_on[static_cast<std::size_t>(device_)];
 }
 
+std::string GpuClaim::Name() const {
+  cudaDeviceProp properties;
+  Check(cudaGetDeviceProperties(&properties, device_), "asking for the GPU's name");
+  return properties.name;
+}
+
 }  // namespace fp4lab::gpu

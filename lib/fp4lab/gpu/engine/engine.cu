@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "fp4lab/base/divide_up.h"
@@ -8,6 +9,7 @@
 #include "fp4lab/gpu/engine/group.cuh"
 #include "fp4lab/gpu/engine/model.cuh"
 #include "fp4lab/gpu/engine/step_tokens.cuh"
+#include "fp4lab/gpu/gemm/blas.cuh"
 #include "fp4lab/train/recipe_json.h"
 
 namespace fp4lab::gpu {
@@ -26,6 +28,7 @@ class CudaEngine final : public Engine {
  public:
   CudaEngine(const TrainConfig& config, const std::string& where, const World& world)
       : gpu_(where, world),
+        processor_(gpu_.Name() + ", cuBLASLt " + BlasLtVersion()),
         group_(world, stream_.get()),
         config_(config),
         layout_(MakeLayout(config.model)),
@@ -46,6 +49,8 @@ class CudaEngine final : public Engine {
         flag_(1) {}
 
   ~CudaEngine() override { cudaStreamSynchronize(stream_.get()); }
+
+  std::string Processor() const override { return processor_; }
 
   std::uint32_t TensorsPerPass() const override { return model_.TensorsPerPass(); }
 
@@ -187,6 +192,7 @@ class CudaEngine final : public Engine {
   }
 
   GpuClaim gpu_;
+  std::string processor_;
   Stream stream_;
   Group group_;
   TrainConfig config_;

@@ -19,6 +19,7 @@ BlasLt LoadBlasLt() {
   Find(library, "cublasLtCreate", &blas.Create);
   Find(library, "cublasLtDestroy", &blas.Destroy);
   Find(library, "cublasLtGetStatusString", &blas.GetStatusString);
+  Find(library, "cublasLtGetVersion", &blas.GetVersion);
   Find(library, "cublasLtMatmul", &blas.Matmul);
   Find(library, "cublasLtMatmulAlgoGetHeuristic", &blas.MatmulAlgoGetHeuristic);
   Find(library, "cublasLtMatmulDescCreate", &blas.MatmulDescCreate);
@@ -37,6 +38,12 @@ BlasLt LoadBlasLt() {
 const BlasLt& LoadedBlasLt() {
   static const BlasLt blas = LoadBlasLt();
   return blas;
+}
+
+std::string BlasLtVersion() {
+  const std::size_t version = LoadedBlasLt().GetVersion();  // CUBLAS_VERSION
+  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100);
 }
 
 }  // namespace fp4lab::gpu

@@ -4,6 +4,8 @@
 
 #include <cublasLt.h>
 
+#include <string>
+
 namespace fp4lab::gpu {
 
 // The functions in use, under their names without "cublasLt".
@@ -11,6 +13,7 @@ struct BlasLt {
   decltype(&cublasLtCreate) Create;
   decltype(&cublasLtDestroy) Destroy;
   decltype(&cublasLtGetStatusString) GetStatusString;
+  decltype(&cublasLtGetVersion) GetVersion;
   decltype(&cublasLtMatmul) Matmul;
   decltype(&cublasLtMatmulAlgoGetHeuristic) MatmulAlgoGetHeuristic;
   decltype(&cublasLtMatmulDescCreate) MatmulDescCreate;
@@ -26,5 +29,8 @@ struct BlasLt {
 // Loads the library on the first call: from where the loader looks, then from where CUDA usually
 // is. Throws a one-line Error if the library, or a function of it, is not found.
 const BlasLt& LoadedBlasLt();
+
+// Of the loaded library, as "13.1.0".
+std::string BlasLtVersion();
 
 }  // namespace fp4lab::gpu

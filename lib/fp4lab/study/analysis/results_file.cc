@@ -162,6 +162,7 @@ RunResult ReadRun(const Json& json, const std::string& where) {
   run.curve = Each(o, "curve", ReadCurvePoint);
   run.tensors = Each(o, "tensors", ReadTensorStatistics);
   if (o.Has("diagnostics")) run.observations = ReadObservations(RequireObject(o, "diagnostics"));
+  run.processors = Optional<std::vector<std::string>>(o, "processors");
   run.seconds = Number(o, "seconds");
   run.tokens_per_second = Number(o, "tokens_per_second");
   return run;

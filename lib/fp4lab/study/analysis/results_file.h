@@ -44,6 +44,8 @@ struct RunResult {
   std::vector<TensorStatistics> tensors;  // each quantized operand, where the trunk ends
   std::vector<Observation> observations;  // the trunk's, then those of each decay, by rising step
   double seconds = 0, tokens_per_second = 0;
+  std::vector<std::string> processors;  // the GPUs, with their library of products; empty: CPUs, or
+                                        // a file of an older version
 };
 
 // The question that the study registered before its runs: its member "analysis".

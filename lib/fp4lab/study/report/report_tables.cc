@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "fp4lab/base/text.h"
@@ -247,6 +248,17 @@ double MeanOf(const OperandGroup& group, const Diagnostic& diagnostic) {
   return values.empty() ? NAN : Summarize(values).mean;
 }
 
+// The number of runs of each GPU, or of GPUs that shared a run in turn.
+std::map<std::string, int> RunsByProcessors(const Results& results) {
+  std::map<std::string, int> runs;
+  for (const RunResult& run : results.runs) {
+    std::string names;
+    for (const std::string& name : run.processors) names += (names.empty() ? "" : ", then ") + name;
+    if (!names.empty()) ++runs[names];
+  }
+  return runs;
+}
+
 }  // namespace
 
 std::string OperandTable(const Results& results) {
@@ -394,6 +406,9 @@ std::string SetupTables(const Results& results) {
   for (const auto& [arm, fingerprint] : results.numerics.items()) {
     if (fingerprint.is_string()) add("numerics", arm + ": " + fingerprint.get<std::string>());
   }
+  for (const auto& [processors, runs] : RunsByProcessors(results)) {
+    add("GPU", processors + ": " + std::to_string(runs) + (runs == 1 ? " run" : " runs"));
+  }
   add("model", Members(study.value("model", Json::object())));
   add("parameters", std::to_string(results.parameters) + ", of these in blocks (N) " +
                         std::to_string(results.block_parameters));
@@ -429,6 +444,12 @@ std::string NotesHtml(const Results& results, const Analysis& analysis) {
             std::to_string(run.diverged_step) + ", first in " + EscapedMarkup(run.diverged_tensor) +
             ". It counts as a loss of +infinity; means and differences are over the seeds that "
             "finished.</p>\n";
+  }
+  if (RunsByProcessors(results).size() > 1) {
+    html +=
+        "<p class=\"warning\"><b>Several kinds of GPUs</b> trained these runs, as the setup below "
+        "says. Kinds add in orders of their own, so a run on another kind is another sample of its "
+        "rounding.</p>\n";
   }
   for (const NullFloor& floor : analysis.null_floor) {
     html += "<p>Noise floor at " + Tokens(floor.tokens) + ": " + EscapedMarkup(floor.arm) +

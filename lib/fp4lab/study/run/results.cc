@@ -106,6 +106,7 @@ Json RunJson(const RunRecord& record, const Arm& arm, std::uint64_t seed, const 
                {"tensors", std::move(tensors)},
                {"seconds", record.seconds},
                {"tokens_per_second", record.seconds > 0.0 ? tokens / record.seconds : 0.0}};
+  if (!record.processors.empty()) json["processors"] = record.processors;
   if (!record.observations.empty()) json["diagnostics"] = DiagnosticsJson(record, plan);
   return json;
 }

@@ -36,6 +36,7 @@ void Run::StepTowards(const Branch& branch) {
   const std::int64_t step = trainer_.Steps();
   const StepResult result = trainer_.StepOf(branch.total_steps);
   ++record_.steps_made;
+  NoteProcessor();
   if (result.non_finite) return Diverge(result.non_finite->step, result.non_finite->tensor);
   last_loss_ = result.loss;
   const bool on_trunk = branch_.total_steps == 0;
@@ -43,6 +44,14 @@ void Run::StepTowards(const Branch& branch) {
     record_.losses.push_back(result.loss);
   }
   ObserveIfDue(branch);
+}
+
+void Run::NoteProcessor() {
+  std::string here = trainer_.Processor();
+  std::vector<std::string>& all = record_.processors;
+  if (!here.empty() && std::find(all.begin(), all.end(), here) == all.end()) {
+    all.push_back(std::move(here));
+  }
 }
 
 // Observes the state after a step, under the recipe that made the step. A trunk that is trained

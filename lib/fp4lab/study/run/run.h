@@ -51,6 +51,7 @@ class Run {
   // The first branch of the plan that has no point yet; nullptr: none.
   const Branch* NextBranch() const;
   void StepTowards(const Branch& branch);
+  void NoteProcessor();
   void ObserveIfDue(const Branch& branch);
   void EnterBranch(const Branch& branch);
   void FinishBranch();

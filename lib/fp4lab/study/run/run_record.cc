@@ -67,6 +67,9 @@ RunRecord ReadMembers(const Json& json, const std::string& where) {
   }
   record.seconds = json.at("seconds").get<double>();
   record.steps_made = json.at("steps_made").get<std::int64_t>();
+  if (json.contains("processors")) {
+    record.processors = json.at("processors").get<std::vector<std::string>>();
+  }
   return record;
 }
 
@@ -116,6 +119,7 @@ Json ToJson(const RunRecord& record) {
   Json json = {{"points", std::move(points)}, {"trunk_points", std::move(trunk_points)},
                {"losses", record.losses},     {"diverged", std::move(diverged)},
                {"seconds", record.seconds},   {"steps_made", record.steps_made}};
+  if (!record.processors.empty()) json["processors"] = record.processors;
   for (const Observation& o : record.observations) {
     json["observations"].push_back(fp4lab::ToJson(o));
   }

@@ -40,6 +40,7 @@ struct RunRecord {
   std::optional<Divergence> diverged;
   double seconds = 0.0;         // time of training, validation and checkpoints, all sittings
   std::int64_t steps_made = 0;  // optimizer steps made in those seconds
+  std::vector<std::string> processors;  // Trainer::Processor() of those steps; none: CPUs
 
   const BranchPoint* PointOf(const Branch& branch) const;
   const TrunkPoint* TrunkPointOf(std::int64_t steps) const;
