@@ -132,6 +132,8 @@ TEST_CASE("Training on the GPU is reproducible", "[gpu]") {
     CAPTURE(arm.recipe.dump());
     const TrainConfig config = Small(arm.recipe, Json::object(), 2);
     Trainer first = OnGpu(config), second = OnGpu(config);
+    CHECK(first.Processor() == second.Processor());
+    CHECK(first.Processor().find(", cuBLASLt ") != std::string::npos);
     Train(&first, 20);
     Train(&second, 20);
     CHECK(first.SaveState() == second.SaveState());
