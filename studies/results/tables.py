@@ -59,9 +59,13 @@ class Study:
                     and (r["tokens"], r["estimator"], r["form"]) == (tokens, estimator, form))
 
 
-def per_parameter(ratio):
-    x = ratio["tokens_per_parameter"]
+def each_text(x):
+    """Bytes or tokens a parameter."""
     return f"{x:.{1 if x < 10 else 0}f}"
+
+
+def per_parameter(ratio):
+    return each_text(ratio["tokens_per_parameter"])
 
 
 def ratio_text(ratio):
@@ -217,10 +221,6 @@ def overview(studies):
         gaps = [signed_text(part["gaps"][-1][arm]) for arm in ("nvfp4", "mxfp4")]
         rows.append(f"| {study.size()} | {'<br>'.join(places)} | {'<br>'.join(ratios)} | {' | '.join(gaps)} |")
     return rows
-
-
-def each_text(x):
-    return f"{x:.{0 if x >= 10 else 1}f}"
 
 
 def signed_text(number):

@@ -367,20 +367,20 @@ def bytes_axis(axes, name="bytes a block parameter"):
     axes.set_xlabel(name)
 
 
-def plot_seeds(studies, every, plt, out):
+def plot_seeds(studies, labels, plt, out):
     """The loss of each run of BF16, NVFP4 and MXFP4 against bytes a parameter, a panel a study."""
     rows = -(-len(studies) // 2)
     figure, panels = plt.subplots(rows, 2, figsize=(8.4, 0.4 + 3.2 * rows), squeeze=False, sharey=True)
     for unused in panels.flat[len(studies):]:
         unused.remove()
-    for axes, study, analyzed in zip(panels.flat, studies, every):
+    for axes, study, title in zip(panels.flat, studies, labels):
         x = study.bytes_each
         for arm, color in (("bf16", "0.35"), ("nvfp4", "#4269d0"), ("mxfp4", "#efb118")):
             for s, losses in enumerate(study.means()[arm]):
                 axes.plot(x, losses, "o-", color=color, markersize=3, linewidth=1,
                           label=arm if s == 0 else None)
         bytes_axis(axes)
-        axes.set_title(label(analyzed), fontsize=10)
+        axes.set_title(title, fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
     for first in panels[:, 0]:
         first.set_ylabel("annealed validation loss, nats a byte")
@@ -461,7 +461,7 @@ def pyplot():
 
 def plot(studies, sources, out):
     plt = pyplot()
-    plot_seeds(sources, studies, plt, out)
+    plot_seeds(sources, [label(s) for s in studies], plt, out)
     colors = [plt.get_cmap("viridis")(v) for v in np.linspace(0.05, 0.85, len(studies))]
     plot_ratios(studies, colors, plt, out)
     plot_gaps(studies, colors, plt, out)

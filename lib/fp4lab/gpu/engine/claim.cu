@@ -66,10 +66,6 @@ GpuClaim::~GpuClaim() {
   --engines_on[static_cast<std::size_t>(device_)];
 }
 
-std::string GpuClaim::Name() const {
-  cudaDeviceProp properties;
-  Check(cudaGetDeviceProperties(&properties, device_), "asking for the GPU's name");
-  return properties.name;
-}
+std::string GpuClaim::Name() const { return cuda::UseDevice(device_).name; }
 
 }  // namespace fp4lab::gpu

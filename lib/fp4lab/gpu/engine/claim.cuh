@@ -23,7 +23,8 @@ class GpuClaim {
   GpuClaim(const GpuClaim&) = delete;
   GpuClaim& operator=(const GpuClaim&) = delete;
 
-  std::string Name() const;  // "NVIDIA H200"
+  // "NVIDIA H200"; makes the GPU current, too.
+  std::string Name() const;
   // Makes the GPU current for the calling thread; CUDA has a current GPU for each thread.
   void Use() const { Check(cudaSetDevice(device_), "using the GPU"); }
 
