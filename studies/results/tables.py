@@ -201,12 +201,21 @@ def analyzed(studies):
     parts = json.loads((HERE / "surface/surface.json").read_text())["studies"]
     for study in studies:
         part = next(p for p in parts if p["name"] == study.results["name"])
-        joined = [part["name"] + suffix for suffix in ("-seeds", "-long")]
-        joined = [HERE / name / "results.json" for name in joined if name not in (p["name"] for p in parts)]
-        hashes = [study.results["sha256"]] + [json.loads(p.read_text())["sha256"] for p in joined if p.exists()]
-        if [p["sha256_of_results"] for p in (part, *part.get("joined", []))] != hashes:
+        suffixes = [s for s in ("-seeds", "-long") if part["name"] + s not in (p["name"] for p in parts)]
+        if hashes_of(part) != hashes_beside(study, suffixes):
             sys.exit(f"surface.json is not of {part['name']}: run python3 studies/surface/surface.py")
         yield study, part
+
+
+def hashes_of(part):
+    """Of a study's results, and of those that joined it, as a file that was made of them says."""
+    return [p["sha256_of_results"] for p in (part, *part.get("joined", []))]
+
+
+def hashes_beside(study, suffixes):
+    """Of the study's results, and of those beside it that end so."""
+    beside = [HERE / (study.results["name"] + suffix) / "results.json" for suffix in suffixes]
+    return [study.results["sha256"]] + [json.loads(p.read_text())["sha256"] for p in beside if p.exists()]
 
 
 def overview(studies):
@@ -270,31 +279,50 @@ def surfacegaps(studies):
 
 def law(studies):
     """Rows of the law fitted to these studies, surface/law-SIZE.json: each arm's exponents with the gaps that it
-    predicts for SIZE, and below them the gaps that surface-c-SIZE and its -long measured, where these studies have been
-    run. Where the law has them, such rows of BF16's loss and of the token ratio in extend form, too."""
-    hashes = [study.results["sha256"] for study in studies]
-    for path in sorted((HERE / "surface").glob("law-*.json")):
-        fitted = json.loads(path.read_text())
-        if [part["sha256_of_results"] for part in fitted["studies"]] == hashes:
-            break
-    else:
-        names = ", ".join(study.results["name"] for study in studies)
+    predicts for SIZE, below them those of law-SIZE-seeds.json, the same fit with more seeds, if it is there, and the
+    gaps that surface-c-SIZE and its -long measured, where these studies have been run. Where the law has them, such
+    rows of BF16's loss and of the token ratio in extend form, too."""
+    names = ", ".join(study.results["name"] for study in studies)
+    path, fitted = law_file(studies, "law-*.json", [])
+    if fitted is None:
         sys.exit(f"no law of {names}: run python3 studies/surface/law.py")
+    again = path.with_name(path.stem + "-seeds.json")
+    laws = [("predicted", fitted)]
+    if again.exists():
+        laws.append(("fitted again, all seeds", law_file(studies, again.name, ["-seeds"])[1]))
+        if laws[-1][1] is None:
+            sys.exit(f"{again.name} is not of {names} with -seeds: run python3 studies/surface/law.py --join-seeds")
     of_size = path.stem.replace("law", "surface-c", 1)
     measured = [Study(name) for name in with_continued(of_size) if (HERE / name).exists()]
     size = fitted["predicted_parameters"]
     places = [p["bytes_per_parameter"] for p in fitted["arms"]["nvfp4"]["predictions"]]
     rows = ["| | | a | b | " + " | ".join(f"at {p:g} bytes each" for p in places) + " |",
             "|---" * (4 + len(places)) + "|"]
-    for arm, f in fitted["arms"].items():
-        cells = [f"{f[k]:.2f} [{f[k + '_interval'][0]:.2f}, {f[k + '_interval'][1]:.2f}]" for k in "ab"]
-        cells += ["{:.4f} [{:.4f}, {:.4f}]".format(p["gap"], *p["interval_three_seeds"]) for p in f["predictions"]]
-        rows.append(f"| {arm}'s gap, nats | predicted | {' | '.join(cells)} |")
+    for arm in fitted["arms"]:
+        for kind, f in ((kind, law["arms"][arm]) for kind, law in laws):
+            cells = ["{:.2f} [{:.2f}, {:.2f}]".format(f[k], *f[k + "_interval"]) for k in "ab"]
+            cells += ["{:.4f} [{:.4f}, {:.4f}]".format(p["gap"], *p["interval_three_seeds"]) for p in f["predictions"]]
+            rows.append(law_row(f"{arm}'s gap, nats", kind, cells))
         for study in measured:
             gaps = {g["tokens"] / size: (g["mean"], *g["interval_t"]) for g in study.results["analysis"]["gaps"]
                     if g["arm"] == arm and g["reference"] == "bf16" and g["precision"] == "training"}
             rows.append(measured_row(study.results["name"], gaps, places, "{:.4f} [{:.4f}, {:.4f}]"))
-    return rows + (law_of_loss(fitted, of_size) if "loss" in fitted else [])
+    return rows + (law_of_loss(laws, of_size) if "loss" in fitted else [])
+
+
+def law_file(studies, pattern, suffixes):
+    """The path and content of the file of surface/ whose law was fitted to these studies and those beside them that end
+    so; None, None if there is none."""
+    hashes = [hashes_beside(study, suffixes) for study in studies]
+    for path in sorted((HERE / "surface").glob(pattern)):
+        fitted = json.loads(path.read_text())
+        if [hashes_of(part) for part in fitted["studies"]] == hashes:
+            return path, fitted
+    return None, None
+
+
+def law_row(of, kind, cells):
+    return "|" + "".join(f" {cell} |" if cell else " |" for cell in (of if kind == "predicted" else "", kind, *cells))
 
 
 def with_continued(of_size):
@@ -309,20 +337,22 @@ def measured_row(name, values, places, form):
     return f"| | measured, {name} | | | " + " | ".join(form.format(*v) if v else "" for v in at) + " |"
 
 
-def law_of_loss(fitted, of_size):
+def law_of_loss(laws, of_size):
     """The rows of BF16's loss and of the token ratio; `of_size`: the study that measured them, if it has been run."""
-    loss, ratios = fitted["loss"], fitted["token_ratios"]
-    cells = ["{:.2f} [{:.2f}, {:.2f}]".format(loss[k], *loss[k + "_interval"]) for k in ("alpha", "beta")]
-    cells += ["{:.3f} [{:.3f}, {:.3f}]".format(p["loss"], *p["interval"]) for p in loss["predictions"]]
-    rows = [f"| bf16's loss, nats | predicted | {' | '.join(cells)} |"]
-    places = [r["bytes_per_parameter"] for r in ratios]
+    rows = []
+    for kind, loss in ((kind, law["loss"]) for kind, law in laws):
+        cells = ["{:.2f} [{:.2f}, {:.2f}]".format(loss[k], *loss[k + "_interval"]) for k in ("alpha", "beta")]
+        cells += ["{:.3f} [{:.3f}, {:.3f}]".format(p["loss"], *p["interval"]) for p in loss["predictions"]]
+        rows.append(law_row("bf16's loss, nats", kind, cells))
+    places = [r["bytes_per_parameter"] for r in laws[0][1]["token_ratios"]]
     parts = {p["name"]: p for p in json.loads((HERE / "surface/surface.json").read_text())["studies"]}
     measured = [parts[name] for name in with_continued(of_size) if name in parts]
     for part in measured:
         losses = {r["bytes_per_parameter"]: (r["bf16"]["mean"], *r["bf16"]["interval_t"]) for r in part["gaps"]}
         rows.append(measured_row(part["name"], losses, places, "{:.3f} [{:.3f}, {:.3f}]"))
-    rows.append("| tokens of mxfp4 / nvfp4 | predicted | | | " + " | ".join(
-        "{:.2f} [{:.2f}, {:.2f}]".format(r["ratio"], *r["interval_three_seeds"]) for r in ratios) + " |")
+    for kind, ratios in ((kind, law["token_ratios"]) for kind, law in laws):
+        rows.append(law_row("tokens of mxfp4 / nvfp4", kind, ["", ""] + [
+            "{:.2f} [{:.2f}, {:.2f}]".format(r["ratio"], *r["interval_three_seeds"]) for r in ratios]))
     for part in measured:
         seen = {r["bytes_per_parameter"]: map(math.exp, (r["log_ratio"]["mean"], *r["log_ratio"]["interval_t"]))
                 for r in part["ratios"] if r["form"] == "extend"}
@@ -331,19 +361,22 @@ def law_of_loss(fitted, of_size):
 
 
 def buys(studies):
-    """Rows of a study at its first, middle and last budget: tokens of NVFP4 and MXFP4 over BF16's at equal loss, and
-    a quarter of them, the time of all products over BF16's at four times its rate."""
+    """Rows of a study at the first, the middle and the last budget at which both ratios stand: tokens of NVFP4 and of
+    MXFP4 over BF16's at equal loss, and a quarter of them, the time of all products over BF16's at four times its
+    rate."""
     rows = ["| block parameters | bytes each | tokens of NVFP4 / BF16, equal loss | time of its products "
             "| tokens of MXFP4 / BF16 | time of its products |", "|---|---|---|---|---|---|"]
-    for study in studies:
-        budgets = study.analysis["budgets"]
-        for tokens in budgets[0], budgets[len(budgets) // 2], budgets[-1]:
-            cells = []
-            for arm in "nvfp4", "mxfp4":
-                ratio = standing([study.ratio(tokens, "crossing", form, pair=[arm, "bf16"])
-                                  for form in ("extend", "shrink")])
-                cells += [formed_text(ratio), f"{ratio['ratio'] / 4:.2f}"]
-            rows.append(f"| {study.size()} | {per_parameter(ratio)} | {' | '.join(cells)} |")
+    for study, part in analyzed(studies):
+        found = {arm: {} for arm in ("nvfp4", "mxfp4")}  # {arm: {tokens: ratio}}, in extend form if both stand
+        for arm, ratios in part["ratios_to_bf16"].items():
+            for r in ratios:
+                found[arm].setdefault(r["tokens"], r)
+        both = [tokens for tokens in part["budgets"] if all(tokens in f for f in found.values())]
+        for tokens in both[0], both[len(both) // 2], both[-1]:
+            ratios = [f[tokens] for f in found.values()]
+            cells = [cell for r in ratios
+                     for cell in (formed_ratio(r, 2), f"{math.exp(r['log_ratio']['mean']) / 4:.2f}")]
+            rows.append(f"| {study.size()} | {each_text(ratios[0]['bytes_per_parameter'])} | {' | '.join(cells)} |")
     return rows
 
 

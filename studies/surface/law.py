@@ -15,6 +15,9 @@ With three sizes or more BF16's loss is fitted at the same budgets as E + A N^-a
 arXiv 2203.15556) by least squares on its ln. It and the gaps give the token ratio of MXFP4 to NVFP4 in extend form, at
 PLACES that NVFP4 has read. The slope of the loss in D matters to the ratio, and its level does not.
 
+With --join-seeds, NAME-seeds beside a fitted study NAME joins it (surface.py): the law of all seeds, which tables.py
+expects in the other law's file name with -seeds.
+
 With --measured RESULTS, of one or more studies of the predicted size, which NAME-long joins as surface.py says, two
 figures are drawn beside OUT: gaps against size, measured, and predicted at the last of PLACES that has been
 measured; and OUT's name with -ratio, the ratios of the fitted sizes and the predicted one. Needs NumPy, SciPy and
@@ -230,10 +233,12 @@ def main():
     parser.add_argument("--predict", type=int, required=True, help="block parameters")
     parser.add_argument("--places", type=float, nargs="+", required=True, help="bytes a parameter to predict at")
     parser.add_argument("--out", required=True, help="the file to write")
+    parser.add_argument("--join-seeds", action="store_true", help="NAME-seeds joins a fitted study NAME")
     parser.add_argument("--measured", nargs="+", help="folders with a results.json of the predicted size")
     options = parser.parse_args()
     size, places = options.predict, options.places
-    studies = sorted((Study(r) for r in options.results), key=lambda s: s.parameters)
+    join = ("-seeds",) if options.join_seeds else ()
+    studies = sorted((Study(r, join) for r in options.results), key=lambda s: s.parameters)
     points = [(s.parameters, *gaps_of(s)) for s in studies]
     sizes = {p for p, _, at in points if len(at)}
     if len(sizes) < 2:
@@ -249,6 +254,7 @@ def main():
         picked = np.random.default_rng(20262).integers(0, len(effects), (DRAWS, NEW_SEEDS))
         gaps[arm] = Fit(law, [fit(points, arm, seeds) for seeds in drawn], 1 + effects[picked].mean(1))
     out = {"studies": [{"name": s.name, "sha256_of_results": s.results["sha256"], "bytes_per_parameter": list(at)}
+                       | ({"joined": s.joined_records()} if s.joined else {})
                        for s, (_, _, at) in zip(studies, points)],
            "predicted_parameters": size, "arms": {arm: gap_record(gaps[arm], size, places) for arm in ARMS}}
     if len(sizes) > 2:

@@ -136,6 +136,10 @@ class Study:
         self.losses = {arm: np.concatenate([self.losses[arm], added[:, new]], axis=1)[:, order]
                        for arm, added in losses.items()}
 
+    def joined_records(self):
+        return [{"name": more["name"], "sha256_of_results": more["sha256"], "commit": more.get("fp4lab_commit")}
+                for more in self.joined]
+
     def token_parts(self, folder, corpus):
         """The bytes a token of both parts of the text: 1, or as tokens.json, which data/make_tokens.py writes, says."""
         if not corpus.endswith(".bin"):
@@ -247,12 +251,12 @@ def draws(study, rng):
         yield rng.integers(0, len(study.seeds), len(study.seeds)), picked
 
 
-def estimators_agree(study, tokens, form):
-    """What the report of the study, or of NAME-long, says of the ratio of MXFP4 to NVFP4 there."""
+def estimators_agree(study, arm, base, tokens, form):
+    """What the reports of the study and of those that join it say of the ratio of `arm` to `base` there."""
     return all(r["disagreement"] is None
                for results in (study.results, *study.joined) for r in results["analysis"]["token_ratios"]
                if (r["format"], r["reference"], r["estimator"], r["precision"], r["tokens"], r["form"])
-               == ("mxfp4", "nvfp4", "crossing", "training", tokens, form))
+               == (arm, base, "crossing", "training", tokens, form))
 
 
 def number(values):
@@ -261,33 +265,55 @@ def number(values):
             "seeds": [float(v) for v in values]}
 
 
+def standing_ratios(study, means, arm, base):
+    """A record of each budget and form at which the ratio of `arm` to `base` stands."""
+    found = []
+    for at, tokens in enumerate(study.budgets):
+        for form in "extend", "shrink":
+            ratio = log_ratios(study, means, arm, base, at, form)
+            if np.isfinite(ratio).all():
+                found.append({"tokens": tokens, "bytes_per_parameter": study.bytes_each[at], "form": form,
+                              "log_ratio": number(ratio),
+                              "estimators_agree": estimators_agree(study, arm, base, tokens, form)})
+    return found
+
+
+def growth(ratios):
+    """ln of the last ratio over the first one, paired over seeds, in shrink form, which reaches further, and where
+    estimators agree; None of fewer than two ratios."""
+    places = sorted((r for r in ratios if r["form"] == "shrink" and r["estimators_agree"]), key=lambda r: r["tokens"])
+    if len(places) < 2:
+        return None
+    first, last = places[0], places[-1]
+    return {"form": "shrink", "from_bytes_per_parameter": first["bytes_per_parameter"],
+            "to_bytes_per_parameter": last["bytes_per_parameter"],
+            "log_ratio": number(np.subtract(last["log_ratio"]["seeds"], first["log_ratio"]["seeds"]))}
+
+
 def analyze(study):
     means = study.means()
     out = {"name": study.name, "block_parameters": study.parameters, "text": study.text,
            "sequence": study.sequence, "budgets": study.budgets,
            "seeds": study.seeds, "commit": study.results.get("fp4lab_commit"),
-           "sha256_of_results": study.results["sha256"], "ratios": [], "gaps": [], "corners": [],
-           "shares": []}
+           "sha256_of_results": study.results["sha256"], "gaps": [], "corners": [], "shares": []}
     if study.joined:
-        out["joined"] = [{"name": more["name"], "sha256_of_results": more["sha256"],
-                          "commit": more.get("fp4lab_commit")} for more in study.joined]
+        out["joined"] = study.joined_records()
     if study.null_gaps is not None:
         gaps = study.null_gaps
         out["null_gap"] = number(gaps)
         out["null_gap"]["standard_errors"] = float(
             abs(gaps.mean()) / (gaps.std(ddof=1) / math.sqrt(len(gaps))))
     out["persistence"] = persistence(study, means)
+    out["ratios"] = standing_ratios(study, means, "mxfp4", "nvfp4")
+    for ratio in out["ratios"]:
+        ratio["bytes_of_nvfp4"] = bytes_of_nvfp4(ratio["bytes_per_parameter"], ratio["form"], ratio["log_ratio"])
+        ratio["seeds_that_suffice"] = seeds_that_suffice(ratio["log_ratio"]["seeds"])
+    out["ratios"].sort(key=lambda record: record["bytes_of_nvfp4"][0])
+    out["growth"] = growth(out["ratios"])
+    out["ratios_to_bf16"] = {arm: standing_ratios(study, means, arm, "bf16") for arm in ("nvfp4", "mxfp4")}
     have_corners = all(arm in means for arm in CORNERS.values())
     for at, tokens in enumerate(study.budgets):
         place = {"tokens": tokens, "bytes_per_parameter": study.bytes_each[at]}
-        for form in "extend", "shrink":
-            ratio = log_ratios(study, means, "mxfp4", "nvfp4", at, form)
-            if np.isfinite(ratio).all():
-                log = number(ratio)
-                out["ratios"].append(place | {"form": form, "log_ratio": log,
-                                              "bytes_of_nvfp4": bytes_of_nvfp4(study.bytes_each[at], form, log),
-                                              "estimators_agree": estimators_agree(study, tokens, form),
-                                              "seeds_that_suffice": seeds_that_suffice(ratio)})
         trio = {arm: means[arm][:, at] for arm in ("bf16", "nvfp4", "mxfp4")}
         out["gaps"].append(place | {
             "apart": max(float(np.ptp(losses)) for losses in trio.values()),
@@ -306,7 +332,6 @@ def analyze(study):
             out["shares"].append(place | {
                 "total": number(values[1, 1, 1]),
                 "shares": {f: number(s) for f, s in zip(FACTORS, shapley(values))}})
-    out["ratios"].sort(key=lambda record: record["bytes_of_nvfp4"][0])
     bootstrap(study, out)
     return out
 

@@ -76,20 +76,21 @@ TEST_CASE("What README.md says of the law's prediction follows from the results"
 }
 
 TEST_CASE("What README.md says of the ratio's growth follows from the results", "[study]") {
-  const std::string page = ReadFile(SourceDirectory() / "README.md");
-  const std::regex factor(R"(a factor of ([0-9.]+) \[([0-9.]+), ([0-9.]+)\])");
-  const Json results = ResultsOf("surface-c-4.7m");
-  std::string largest;  // of the largest budget, the last one in the criterion's text
-  for (const Json& criterion : results["analysis"]["criteria"]) {
-    if (criterion["kind"] != "token_ratio_grows") continue;
-    const std::string numbers = criterion["numbers"];
-    for (std::sregex_iterator i(numbers.begin(), numbers.end(), factor), end; i != end; ++i) {
-      largest = RatioText(std::stod((*i)[1]), std::stod((*i)[2]), std::stod((*i)[3]));
-    }
+  const Json surface =
+      ReadJsonFile(SourceDirectory() / "studies" / "results" / "surface" / "surface.json");
+  std::map<std::string, std::string> growth;
+  for (const Json& study : surface["studies"]) {
+    if (study["growth"].is_null()) continue;
+    const Json& log = study["growth"]["log_ratio"];
+    growth[study["name"]] =
+        RatioText(std::exp(log["mean"].get<double>()), std::exp(log["interval_t"][0].get<double>()),
+                  std::exp(log["interval_t"][1].get<double>())) +
+        " from " + Print("%.0f", study["growth"]["from_bytes_per_parameter"]) + " to " +
+        Print("%.0f", study["growth"]["to_bytes_per_parameter"]);
   }
-  CAPTURE(largest);
-  REQUIRE(!largest.empty());
-  CHECK(page.find("by a factor of " + largest) != page.npos);
+  CHECK(ReadFile(SourceDirectory() / "README.md")
+            .find("by a factor of " + growth["surface-c-4.7m"] + " bytes at 4.7M, and of " +
+                  growth["surface-c-1.2m"] + " at 1.2M") != std::string::npos);
 }
 
 TEST_CASE("What README.md says of rates and BPE tokens follows from the results", "[study]") {
@@ -131,36 +132,37 @@ TEST_CASE("What README.md says of rates and BPE tokens follows from the results"
   CHECK(page.find("smaller, " + bpe + " at 72 bytes") != page.npos);
 }
 
-// The tokens of an arm over BF16's at a budget of a study, where the ratio stands: in extend form,
-// else in shrink form; over four, the time of products that take a quarter of BF16's.
-std::string QuarterOfRatio(const Json& results, const std::string& arm, std::size_t budget) {
-  const Json& tokens = results["study"]["budgets"][budget];
-  for (const char* form : {"extend", "shrink"}) {
-    for (const Json& r : results["analysis"]["token_ratios"]) {
-      if (r["format"] == arm && r["reference"] == "bf16" && r["tokens"] == tokens &&
-          r["estimator"] == "crossing" && r["precision"] == "training" && r["form"] == form &&
-          r["identified"] == true && r["extrapolated"] == false) {
-        return Print("%.2f", r["ratio"].get<double>() / 4);
+// The tokens of an arm over BF16's at a budget of a study of surface.json, in extend form if it
+// stands there, else in shrink form; over four, the time of products that take a quarter of BF16's.
+std::string QuarterOfRatio(const Json& surface, const std::string& name, const std::string& arm,
+                           double bytes_per_parameter) {
+  for (const Json& study : surface["studies"]) {
+    if (study["name"] != name) continue;
+    for (const Json& r : study["ratios_to_bf16"][arm]) {
+      if (std::fabs(r["bytes_per_parameter"].get<double>() / bytes_per_parameter - 1) < 0.01) {
+        return Print("%.2f", std::exp(r["log_ratio"]["mean"].get<double>()) / 4);
       }
     }
   }
-  FAIL("no ratio of " << arm);
+  FAIL("no ratio of " << arm << " in " << name);
   return "";
 }
 
 TEST_CASE("What README.md says 4 bits buy follows from the results", "[study]") {
   const std::string page = ReadFile(SourceDirectory() / "README.md");
-  const Json small = ResultsOf("surface-c-1.2m"), large = ResultsOf("surface-c-25m");
-  const auto at = [&](const char* arm, std::size_t budget) {
-    return QuarterOfRatio(small, arm, budget);
+  const Json surface =
+      ReadJsonFile(SourceDirectory() / "studies" / "results" / "surface" / "surface.json");
+  const auto at = [&](const char* name, const char* arm, double bytes_per_parameter) {
+    return QuarterOfRatio(surface, name, arm, bytes_per_parameter);
   };
-  CHECK(page.find("take " + at("nvfp4", 0) + " of BF16's time at 23 bytes a parameter and " +
-                  at("nvfp4", 7) + " at 256 (1.2M), MXFP4's " + at("mxfp4", 0) + " and " +
-                  at("mxfp4", 7) + ".") != page.npos);
-  const Json longer = ResultsOf("surface-c-25m-long");
-  CHECK(page.find("NVFP4 takes " + QuarterOfRatio(large, "nvfp4", 7) +
-                  " at 25M and 3.8 bytes and " + QuarterOfRatio(longer, "nvfp4", 3) + " at 12") !=
-        page.npos);
+  const char* const small = "surface-c-1.2m";
+  CHECK(page.find("take " + at(small, "nvfp4", 32) +
+                  " of BF16's time at 32 bytes a parameter and " + at(small, "nvfp4", 256) +
+                  " at 256 (1.2M), MXFP4's " + at(small, "mxfp4", 32) + " and " +
+                  at(small, "mxfp4", 256) + ".") != page.npos);
+  CHECK(page.find("NVFP4 takes " + at("surface-c-25m", "nvfp4", 3.75) +
+                  " at 25M and 3.8 bytes and " + at("surface-c-25m-long", "nvfp4", 12) +
+                  " at 12") != page.npos);
 }
 
 TEST_CASE("The page of the surface says how seeds persist over budgets", "[study]") {

@@ -10,7 +10,8 @@ import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "studies/surface"))
-from surface import PARTS, Study, joins, log_ratios, seeds_that_suffice, t_interval  # noqa: E402
+from surface import (PARTS, Study, growth, joins, log_ratios, seeds_that_suffice, standing_ratios,  # noqa: E402
+                     t_interval)
 
 WHOLE = ROOT / "studies/results/surface-c-1.2m"
 
@@ -106,11 +107,26 @@ def test_seeds_that_suffice(whole):
         assert ((high - low) / 2 <= 0.08) == suffices, (count, low, high)
 
 
+def test_growth(whole):
+    """Paired over seeds, and without the last budget in shrink form, on which the estimators part."""
+    means = whole.means()
+    ratios = standing_ratios(whole, means, "mxfp4", "nvfp4")
+    last = next(r for r in ratios if (r["tokens"], r["form"]) == (whole.budgets[-1], "shrink"))
+    assert not last["estimators_agree"]
+    shrink = [log_ratios(whole, means, "mxfp4", "nvfp4", at, "shrink") for at in range(len(whole.budgets))]
+    first = next(at for at, values in enumerate(shrink) if np.isfinite(values).all())
+    grown = growth(ratios)
+    assert grown["to_bytes_per_parameter"] == whole.bytes_each[-2]
+    assert np.array_equal(grown["log_ratio"]["seeds"], shrink[-2] - shrink[first])
+    assert growth(ratios[:1]) is None
+
+
 def main():
     whole, arms = Study(WHOLE), ("bf16", "nvfp4", "mxfp4")
     test_seeds(whole, arms)
     test_budgets(whole, arms)
     test_seeds_that_suffice(whole)
+    test_growth(whole)
 
 
 if __name__ == "__main__":
