@@ -51,8 +51,8 @@ double LastGap(const Json& results, const std::string& arm) {
 
 TEST_CASE("What README.md says of the law's prediction follows from the results", "[study]") {
   const std::string page = ReadFile(SourceDirectory() / "README.md");
-  const Json law =
-      ReadJsonFile(SourceDirectory() / "studies" / "results" / "surface" / "law-25m.json");
+  const auto folder = SourceDirectory() / "studies" / "results" / "surface";
+  const Json law = ReadJsonFile(folder / "law-25m.json");
   const Json measured = ResultsOf("surface-c-25m-long");
   std::string predicted, found;
   for (const char* arm : {"nvfp4", "mxfp4"}) {
@@ -66,6 +66,16 @@ TEST_CASE("What README.md says of the law's prediction follows from the results"
   CAPTURE(predicted, found);
   CHECK(page.find(predicted) != page.npos);
   CHECK(page.find(found + " came out") != page.npos);
+
+  std::string exponents;  // of all seeds
+  const Json refitted = ReadJsonFile(folder / "law-25m-seeds.json");
+  for (const char* arm : {"nvfp4", "mxfp4"}) {
+    const Json& fit = refitted["arms"][arm];
+    if (!exponents.empty()) exponents += " and ";
+    exponents += "N^-" + RatioText(fit["a"], fit["a_interval"][0], fit["a_interval"][1]);
+  }
+  CAPTURE(exponents);
+  CHECK(page.find("as " + exponents) != page.npos);
 
   const Json& ratio = law["token_ratios"].back();
   REQUIRE(ratio["bytes_per_parameter"] == 12.0);
