@@ -6,8 +6,9 @@
   $ fp4lab train --text OUT_DIR/english.txt
 
 apt-get download, dpkg-deb and tar; no root needed. A text consists of documents (files, or pieces of 64 KiB
-that end at a line's end) in the order of their SHA-256, no document twice. Every 50th goes to the end, for
-validation: OUT_DIR/NAME.json says how large that part is, which packages the text is of, and its SHA-256.
+that end at a line's end) in the order of their SHA-256, no document twice but for 44 KB of english. Every 50th goes
+to the end, for validation: OUT_DIR/NAME.json says how large that part is, which packages the text is of, and its
+SHA-256. A last line says whether it is the text of the studies of this repository.
 The packages' licences are in usr/share/doc/PACKAGE/copyright; the text is not for redistribution as a whole.
 """
 import glob
@@ -79,10 +80,11 @@ def kernel(root):
                 yield data[comments.match(data).end():]
 
 
-# A text: its largest size in bytes (None: all of it), and its packages, each with a function of the
-# folder where it is unpacked that yields documents.
+# A text: its largest size in bytes (None: all of it), whether a document that packages hold twice stands there once,
+# the SHA-256 of the text that the studies of this repository read, and its packages, each with a function of the folder
+# where it is unpacked that yields documents.
 TEXTS = {
-    "english": (None, {
+    "english": (None, False, "0257cb6a55150dad1982976c7d333726bfc003442c7c895979517283894f0067", {
         "dict-gcide": lambda root: dictionary(root, "gcide"),
         "dict-wn": lambda root: dictionary(root, "wn"),
         "dict-foldoc": lambda root: dictionary(root, "foldoc"),
@@ -92,7 +94,8 @@ TEXTS = {
         "perl-doc": lambda root: files(root, "/usr/share/perl/**/*.pod"),
         "r-cran-janeaustenr": novels,
     }),
-    "linux-c": (320_000_000, {"linux-source-6.1": kernel}),
+    "linux-c": (320_000_000, True, "53c22b39282f910c2103ab0d17dd03f6f24766df1c035293434d935acb026c94",
+                {"linux-source-6.1": kernel}),
 }
 
 
@@ -110,8 +113,8 @@ def fetch(package, folder):
 
 
 def main(name, out):
-    largest, sources = TEXTS[name]
-    documents, packages = {}, []
+    largest, once, studied, sources = TEXTS[name]
+    documents, packages = [], []
     for package, extract in sources.items():
         root, version, digest = fetch(package, f"{out}/packages")
         texts = [t for t in extract(root) if t]
@@ -121,24 +124,26 @@ def main(name, out):
         packages.append({"package": package, "version": version, "deb_sha256": digest,
                          "bytes": size, "documents": len(texts)})
         print(f"{package:20} {version:20} {size:>11,} bytes in {len(texts)} documents")
-        documents.update((hashlib.sha256(text).digest(), text) for text in texts)
+        documents += [(hashlib.sha256(text).digest(), text) for text in texts]
     chosen, size = [], 0
-    for key in sorted(documents):
-        if largest and size + len(documents[key]) > largest:
+    for _, text in sorted(dict(documents).items() if once else documents):
+        if largest and size + len(text) > largest:
             break
-        chosen.append(documents[key])
-        size += len(documents[key])
+        chosen.append(text)
+        size += len(text)
     validation = b"".join(chosen[::EVERY])
     text = b"".join(t for i, t in enumerate(chosen) if i % EVERY) + validation
     with open(f"{out}/{name}.txt", "wb") as file:
         file.write(text)
+    digest = hashlib.sha256(text).hexdigest()
     facts = {"name": f"debian-{name}", "bytes": len(text), "validation_bytes": len(validation),
-             "validation_fraction": len(validation) / len(text),
-             "sha256": hashlib.sha256(text).hexdigest(), "packages": packages}
+             "validation_fraction": len(validation) / len(text), "sha256": digest, "packages": packages}
     with open(f"{out}/{name}.json", "w") as file:
         json.dump(facts, file, indent=2)
         file.write("\n")
     print(f"{out}/{name}.txt: {len(text):,} bytes, {len(validation):,} of them for validation")
+    print("the text of this repository's studies" if digest == studied else
+          f"not the text of this repository's studies, whose SHA-256 is {studied}: the packages are of other versions")
 
 
 if __name__ == "__main__":
