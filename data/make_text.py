@@ -21,6 +21,7 @@ import struct
 import subprocess
 import sys
 import tarfile
+import typing
 import zlib
 
 PIECE = 1 << 16
@@ -80,11 +81,15 @@ def kernel(root):
                 yield data[comments.match(data).end():]
 
 
-# A text: its largest size in bytes (None: all of it), whether a document that packages hold twice stands there once,
-# the SHA-256 of the text that the studies of this repository read, and its packages, each with a function of the folder
-# where it is unpacked that yields documents.
+class Text(typing.NamedTuple):
+    largest: int | None  # size in bytes; None: all of the text
+    once: bool  # whether a document that packages hold twice stands in the text once
+    studied: str  # SHA-256 of the text that the studies of this repository read
+    sources: dict  # packages, each with a function of the folder where it is unpacked that yields documents
+
+
 TEXTS = {
-    "english": (None, False, "0257cb6a55150dad1982976c7d333726bfc003442c7c895979517283894f0067", {
+    "english": Text(None, False, "0257cb6a55150dad1982976c7d333726bfc003442c7c895979517283894f0067", {
         "dict-gcide": lambda root: dictionary(root, "gcide"),
         "dict-wn": lambda root: dictionary(root, "wn"),
         "dict-foldoc": lambda root: dictionary(root, "foldoc"),
@@ -94,8 +99,8 @@ TEXTS = {
         "perl-doc": lambda root: files(root, "/usr/share/perl/**/*.pod"),
         "r-cran-janeaustenr": novels,
     }),
-    "linux-c": (320_000_000, True, "53c22b39282f910c2103ab0d17dd03f6f24766df1c035293434d935acb026c94",
-                {"linux-source-6.1": kernel}),
+    "linux-c": Text(320_000_000, True, "53c22b39282f910c2103ab0d17dd03f6f24766df1c035293434d935acb026c94",
+                    {"linux-source-6.1": kernel}),
 }
 
 
@@ -135,14 +140,14 @@ def main(name, out):
     text = b"".join(t for i, t in enumerate(chosen) if i % EVERY) + validation
     with open(f"{out}/{name}.txt", "wb") as file:
         file.write(text)
-    digest = hashlib.sha256(text).hexdigest()
+    sha256 = hashlib.sha256(text).hexdigest()
     facts = {"name": f"debian-{name}", "bytes": len(text), "validation_bytes": len(validation),
-             "validation_fraction": len(validation) / len(text), "sha256": digest, "packages": packages}
+             "validation_fraction": len(validation) / len(text), "sha256": sha256, "packages": packages}
     with open(f"{out}/{name}.json", "w") as file:
         json.dump(facts, file, indent=2)
         file.write("\n")
     print(f"{out}/{name}.txt: {len(text):,} bytes, {len(validation):,} of them for validation")
-    print("the text of this repository's studies" if digest == studied else
+    print("the text of this repository's studies" if sha256 == studied else
           f"not the text of this repository's studies, whose SHA-256 is {studied}: the packages are of other versions")
 
 

@@ -20,6 +20,10 @@ Json ResultsOf(const std::string& study) {
   return ReadJsonFile(SourceDirectory() / "studies" / "results" / study / "results.json");
 }
 
+Json Surface() {
+  return ReadJsonFile(SourceDirectory() / "studies" / "results" / "surface" / "surface.json");
+}
+
 std::string Print(const char* format, double value) {
   char text[32];
   std::snprintf(text, sizeof text, format, value);
@@ -28,6 +32,12 @@ std::string Print(const char* format, double value) {
 
 std::string RatioText(double ratio, double low, double high) {
   return Print("%.2f", ratio) + " [" + Print("%.2f", low) + ", " + Print("%.2f", high) + "]";
+}
+
+// The same of ln r.
+std::string RatioOfLogText(const Json& mean, const Json& interval) {
+  return RatioText(std::exp(mean.get<double>()), std::exp(interval[0].get<double>()),
+                   std::exp(interval[1].get<double>()));
 }
 
 // "0.0121 [0.0100, 0.0146]"
@@ -86,17 +96,14 @@ TEST_CASE("What README.md says of the law's prediction follows from the results"
 }
 
 TEST_CASE("What README.md says of the ratio's growth follows from the results", "[study]") {
-  const Json surface =
-      ReadJsonFile(SourceDirectory() / "studies" / "results" / "surface" / "surface.json");
+  const Json surface = Surface();
   std::map<std::string, std::string> growth;
   for (const Json& study : surface["studies"]) {
     if (study["growth"].is_null()) continue;
     const Json& log = study["growth"]["log_ratio"];
-    growth[study["name"]] =
-        RatioText(std::exp(log["mean"].get<double>()), std::exp(log["interval_t"][0].get<double>()),
-                  std::exp(log["interval_t"][1].get<double>())) +
-        " from " + Print("%.0f", study["growth"]["from_bytes_per_parameter"]) + " to " +
-        Print("%.0f", study["growth"]["to_bytes_per_parameter"]);
+    growth[study["name"]] = RatioOfLogText(log["mean"], log["interval_t"]) + " from " +
+                            Print("%.0f", study["growth"]["from_bytes_per_parameter"]) + " to " +
+                            Print("%.0f", study["growth"]["to_bytes_per_parameter"]);
   }
   CHECK(ReadFile(SourceDirectory() / "README.md")
             .find("by a factor of " + growth["surface-c-4.7m"] + " bytes at 4.7M, and of " +
@@ -124,16 +131,13 @@ TEST_CASE("What README.md says of rates and BPE tokens follows from the results"
   CHECK(page.find("is " + smallest + " (shrink form)") != page.npos);
 
   std::string bpe;  // the last ratio in extend form
-  const Json surface =
-      ReadJsonFile(SourceDirectory() / "studies" / "results" / "surface" / "surface.json");
+  const Json surface = Surface();
   for (const Json& study : surface["studies"]) {
     if (study["name"] != "surface-c-1.2m-bpe") continue;
     for (const Json& r : study["ratios"]) {
       const Json& log = r["log_ratio"];
       if (r["form"] == "extend") {
-        bpe = RatioText(std::exp(log["mean"].get<double>()),
-                        std::exp(log["interval_t"][0].get<double>()),
-                        std::exp(log["interval_t"][1].get<double>()));
+        bpe = RatioOfLogText(log["mean"], log["interval_t"]);
       }
     }
   }
@@ -160,8 +164,7 @@ std::string QuarterOfRatio(const Json& surface, const std::string& name, const s
 
 TEST_CASE("What README.md says 4 bits buy follows from the results", "[study]") {
   const std::string page = ReadFile(SourceDirectory() / "README.md");
-  const Json surface =
-      ReadJsonFile(SourceDirectory() / "studies" / "results" / "surface" / "surface.json");
+  const Json surface = Surface();
   const auto at = [&](const char* name, const char* arm, double bytes_per_parameter) {
     return QuarterOfRatio(surface, name, arm, bytes_per_parameter);
   };
@@ -177,8 +180,7 @@ TEST_CASE("What README.md says 4 bits buy follows from the results", "[study]") 
 
 TEST_CASE("The page of the surface says how seeds persist over budgets", "[study]") {
   const std::string page = ReadFile(SourceDirectory() / "studies" / "surface" / "README.md");
-  const Json surface =
-      ReadJsonFile(SourceDirectory() / "studies" / "results" / "surface" / "surface.json");
+  const Json surface = Surface();
   std::map<std::string, std::string> deviation, independent;
   for (const Json& study : surface["studies"]) {
     const Json& persistence = study["persistence"];
@@ -203,8 +205,7 @@ const Json& LeagueRow(const Json& league, const std::string& recipe) {
 std::string LeagueRatio(const Json& league, const std::string& recipe,
                         const std::string& reference = "te_nvfp4") {
   const Json& log = LeagueRow(league, recipe)["log_ratio"][reference];
-  return RatioText(std::exp(log["mean"].get<double>()), std::exp(log["interval"][0].get<double>()),
-                   std::exp(log["interval"][1].get<double>()));
+  return RatioOfLogText(log["mean"], log["interval"]);
 }
 
 // The recipes of a plan, by its index in the league's "plans", whose losses differ from those of

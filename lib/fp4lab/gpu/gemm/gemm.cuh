@@ -29,8 +29,8 @@ inline bool clear_products = false;
 // A cuBLASLt handle, its workspace, and one algorithm for each shape: the first that cuBLASLt
 // proposes with reductions in binary32 and in the workspace only. Equal calls therefore give equal
 // bits on the same kind of GPU and library; to another kind cuBLASLt may propose to split a long
-// reduction, wgrad's over tokens, into another number of sums. Operands are BF16, or binary32 multiplied in binary32 (no
-// TF32).
+// reduction, wgrad's over tokens, into another number of sums. Operands are BF16, or binary32
+// multiplied in binary32 (no TF32).
 class Gemms {
  public:
   explicit Gemms(cudaStream_t stream);
