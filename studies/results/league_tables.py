@@ -1,0 +1,201 @@
+"""Tables of league/league.json and league/league-4.7m.json, which studies/league makes of several studies, for
+tables.py."""
+import json
+import math
+import statistics
+import sys
+
+from study_tables import HERE
+
+
+def league(studies, file="league.json"):
+    """The file, which studies/league/league.py makes of these studies."""
+    document = json.loads((HERE / "league" / file).read_text())
+    hashes = {source["name"]: source["sha256_of_results"] for source in document["sources"]}
+    if hashes != {study.results["name"]: study.results["sha256"] for study in studies}:
+        sys.exit(f"{file} is not of these results: run python3 studies/league/league.py")
+    losses = {}
+    for study in studies:
+        for run in study.results["runs"]:
+            at = [p["validation_loss"] for p in run["points"] if p["tokens"] == document["budget"]]
+            losses.setdefault(run["arm"], {}).update({run["seed"]: loss for loss in at})
+    for row in document["rows"]:
+        for reference in "bf16", "te_nvfp4":
+            gaps = [losses[row["recipe"]][s] - losses[reference][s] for s in row["seeds"]]
+            if max(abs(a - b) for a, b in zip(gaps, row["gap"][reference]["seeds"])) > 1e-12:
+                sys.exit(f"{file} is not of the results in {row['recipe']}: run python3 studies/league/league.py")
+    return document
+
+
+def with_interval(number, digits, sign="", transform=lambda x: x):
+    ends = [f"{transform(x):{sign}.{digits}f}" for x in (number["mean"], *(number["interval"] or []))]
+    return ends[0] + (f"&nbsp;[{ends[1]},&nbsp;{ends[2]}]" if number["interval"] else "")
+
+
+def league_gap(row, reference):
+    if row["recipe"] == reference:
+        return ""
+    gap = row["gap"][reference]
+    text = with_interval(gap, 4, "+")
+    known = gap["interval"] and (gap["interval"][0] > 0 or gap["interval"][1] < 0)
+    return f"**{text}**" if known and reference == "te_nvfp4" else text
+
+
+def league_ratio(row, reference):
+    number = row["log_ratio"][reference]
+    if number is None:
+        return "" if row["recipe"] == reference else "out of reach"
+    return with_interval(number, 2, transform=math.exp) + (" *x*" if number["mean"] < 0 else "")
+
+
+def titles_of_recipes():
+    recipes = json.loads((HERE.parent.parent / "data/recipes.json").read_text())
+    titles = {r["name"]: r["title"] for r in recipes}
+    titles["mxfp4"] = ("te_nvfp4's plan in MXFP4: blocks of 32 (weights 32x32) under E8M0 scales that are rounded up, "
+                       "RHT32 on wgrad")
+    return titles
+
+
+def league_rows(studies, four_bits, head, cost):
+    """A row a recipe, by loss."""
+    titles = titles_of_recipes()
+    rows = ["| recipe | loss above BF16's, nats | minus te_nvfp4's | tokens / BF16's | tokens / te_nvfp4's "
+            f"| {head} | what it is |", "|---|---|---|---|---|---|---|"]
+    for row in league(studies)["rows"]:
+        if row["four_bits"] == four_bits and row["recipe"] not in ("bf16", "null"):
+            rows.append(f"| {row['recipe']} | {league_gap(row, 'bf16')} | {league_gap(row, 'te_nvfp4')} "
+                        f"| {league_ratio(row, 'bf16')} | {league_ratio(row, 'te_nvfp4')} | {cost(row)} "
+                        f"| {titles[row['recipe']]} |")
+    return rows
+
+
+def leaguetable(studies):
+    """The recipes with 4-bit products only."""
+    return league_rows(studies, True, "operands of 6: RHT, SR, two scales, MS-EDEN", lambda row: ", ".join(
+        str(row["extras"][k]) for k in ("hadamard", "stochastic", "two_scales", "ms_eden")))
+
+
+def leaguerest(studies):
+    """The other recipes."""
+    return league_rows(studies, False, "% of products of 4, 8, 16 bits; their time", lambda row: ", ".join(
+        f"{100 * row['shares'][k]:.0f}" for k in ("4", "8", "16")) + f"; {row['product_time']:.2f}")
+
+
+PAIRS = (  # recipes of the league that differ in one thing
+    ("te_nvfp4_backward_high_precision", "te_nvfp4", "backward GEMMs in BF16"),
+    ("te_mxfp8_fwd_nvfp4_bwd", "te_mxfp8", "backward GEMMs in NVFP4 instead of MXFP8"),
+    ("nvidia_nvfp4_12b_switch_bf16", "nvidia_nvfp4_12b", "BF16 for the last 18 % of the steps"),
+    ("nvidia_nvfp4_12b_switch_forward_bf16", "nvidia_nvfp4_12b_switch_bf16", "only the forward GEMMs so"),
+    ("nvidia_nvfp4_12b", "te_nvfp4", "the first and the last of six blocks in BF16"),
+    ("nvidia_nvfp4_8b", "te_nvfp4", "the last of six blocks in BF16"),
+    ("maxtext_te_nvfp4_mlp", "te_nvfp4", "attention's linears in BF16"),
+    ("te_nvfp4_no_sr", "te_nvfp4", "gradients to nearest"),
+    ("te_nvfp4_no_rht", "te_nvfp4", "no RHT on wgrad"),
+    ("te_nvfp4_no_2d", "te_nvfp4", "weights 1x16 instead of 16x16"),
+    ("nvidia_nvfp4_1b_plain", "te_nvfp4", "no RHT, no SR, no 2D weights"),
+    ("nvidia_nvfp4_12b_h4", "nvidia_nvfp4_12b", "RHT of 4 instead of 16"),
+    ("nvidia_nvfp4_12b_h128", "nvidia_nvfp4_12b", "RHT of 128 instead of 16"),
+    ("nvidia_nvfp4_12b_no_signs", "nvidia_nvfp4_12b", "no random signs in the RHT"),
+    ("nvidia_nvfp4_12b_fresh_signs", "nvidia_nvfp4_12b", "new signs at each step"),
+    ("te_nvfp4_4over6_all", "te_nvfp4_no_rht", "four over six"),
+    ("fouroversix_mse", "fouroversix_static6", "four over six, scales to 256"),
+    ("fouroversix_mseden", "fouroversix_mse", "weights 1x16, MS-EDEN and RHT16 in all backward GEMMs"),
+    ("quartet2", "quartet2_nvidia_4over6_baseline",
+     "MS-EDEN and RHT128 in the backward GEMMs, four over six on both sides"),
+    ("quartet2", "torchao_nvfp4_v2", "four over six forward, MS-EDEN on weights and inputs too"),
+    ("ue5m3_fp4", "te_nvfp4_no_rht", "UE5M3 scales instead of E4M3 under a tensor scale"),
+    ("ue5m3_fp4_b32", "ue5m3_fp4", "blocks of 32 instead of 16"),
+    ("fouroversix_nvint4", "fouroversix_static6", "4-bit integers instead of E2M1"),
+    ("mxfp4", "te_nvfp4", "E8M0 scales on 32 elements"),
+    ("mxfp4_tseng_rht_nearest", "mxfp4_tseng_plain", "RHT64 on MXFP4's backward GEMMs, BF16 forward"),
+    ("mxfp4_tseng_no_rht", "mxfp4_tseng_plain", "SR on them"),
+    ("mxfp4_tseng", "mxfp4_tseng_rht_nearest", "SR on them, after RHT64"),
+    ("amd_mxfp4_full_h16", "amd_mxfp4_full", "Hadamard 16 without signs on all operands"),
+    ("amd_mxfp4_full_rht16", "amd_mxfp4_full_h16", "random signs in that transform"),
+    ("amd_mxfp4_full_sr", "amd_mxfp4_full", "gradients stochastically"),
+    ("primus_turbo_mxfp4_sr", "primus_turbo_mxfp4", "gradients stochastically"),
+    ("mfu_hybrid", "mfu_mxfp4_row_sr", "NVFP4 in dgrad"),
+    ("te_fp8_delayedscaling", "te_fp8_currentscaling", "scales from the history of amax"),
+    ("te_mxfp8", "te_fp8_currentscaling", "E8M0 scales on 32 elements instead of one scale"),
+)
+
+
+def leaguepairs(studies):
+    """A row a pair: the difference of two recipes of the league."""
+    document = league(studies)
+    rows_of = {row["recipe"]: row for row in document["rows"]}
+    rows = ["| recipe | against | what differs | difference of losses, nats | verdict |", "|---|---|---|---|---|"]
+    for a, b, what in PAIRS:
+        losses = [dict(zip(rows_of[r]["seeds"], rows_of[r]["gap"]["bf16"]["seeds"])) for r in (a, b)]
+        values = [losses[0][s] - losses[1][s] for s in losses[0] if s in losses[1]]
+        mean = sum(values) / len(values)
+        pools = ", ".join(sorted(rows_of[r]["pool"] for r in (a, b)))
+        half = document["noise"]["half_width_of_one_seed"][pools] / math.sqrt(len(values))
+        verdict = "not identified" if abs(mean) <= half else "helps" if mean < 0 else "harms"
+        rows.append(f"| {a} | {b} | {what} | {mean:+.4f}&nbsp;[{mean - half:+.4f},&nbsp;{mean + half:+.4f}] "
+                    f"| {verdict} |")
+    return rows
+
+
+def leagueplans(studies):
+    """A row a plan: how many recipes, the range of their gaps, of their token ratios to BF16, of the time of a token's
+    products relative to BF16's, and of the time of all products until an equal loss."""
+    document = league(studies)
+    rows = ["| what multiplies | recipes | loss above BF16's, nats | tokens / BF16's | time of a token's products "
+            "| time to equal loss |", "|---|---|---|---|---|---|"]
+
+    def span(values, digits):
+        values = sorted(values)
+        if len(values) < 4:
+            return ", ".join(f"{v:.{digits}f}" for v in values)
+        return f"{values[0]:.{digits}f} to {values[-1]:.{digits}f}, median {statistics.median(values):.{digits}f}"
+
+    for index, title in enumerate(document["plans"]):
+        own = [row for row in document["rows"]
+               if row["plan"] == index and row["pool"] and row["recipe"] not in ("bf16", "null")]
+        times = [row["product_time"] for row in own]
+        stands = [row for row in own if row["log_ratio"]["bf16"]]
+        ratios = [math.exp(row["log_ratio"]["bf16"]["mean"]) for row in stands]
+        until = [ratio * row["product_time"] for ratio, row in zip(ratios, stands)]
+        beyond = len(own) - len(stands)
+        time = f"{times[0]:.2f}" if max(times) - min(times) < 0.005 else span(times, 2)
+        rows.append(f"| {title} | {len(own)} | {span([row['gap']['bf16']['mean'] for row in own], 3)} "
+                    f"| {span(ratios, 2)}{f', {beyond} out of reach' * (beyond > 0)} | {time} | {span(until, 2)} |")
+    return rows
+
+
+def leaguenoise(studies):
+    """A row a pool of recipes, or a pair of them: the noise of seeds."""
+    noise = league(studies)["noise"]
+    rows = ["| fprop | recipes | standard deviation of a seed, nats | degrees of freedom "
+            "| half-width of a difference, 5 seeds | 3 seeds |", "|---|---|---|---|---|---|"]
+    own, between = [], []
+    for pair, half in noise["half_width_of_one_seed"].items():
+        a, b = pair.split(", ")
+        widths = f"| {half / math.sqrt(5):.4f} | {half / math.sqrt(3):.4f} |"
+        if a != b:
+            between.append(f"| {a} against {b} | | | {widths}")
+            continue
+        pool = noise["pools"][a]
+        own.append(f"| {a} | {pool['recipes']} | {pool['deviation']:.4f} | {pool['degrees_of_freedom']} {widths}")
+    return rows + own + between
+
+
+def leaguesizes(studies):
+    """A row a recipe of the larger league: the same numbers at both sizes."""
+    def of_size(large):
+        return [study for study in studies if ("4.7m" in study.results["name"]) == large]
+    small = {row["recipe"]: row for row in league(of_size(False))["rows"]}
+    rows = ["| recipe | loss above BF16's at 1.2M, nats | at 4.7M | minus te_nvfp4's at 1.2M | at 4.7M "
+            "| tokens / te_nvfp4's at 1.2M | at 4.7M |", "|---|---|---|---|---|---|---|"]
+    for row in league(of_size(True), "league-4.7m.json")["rows"]:
+        if row["recipe"] not in ("bf16", "null"):
+            both = small[row["recipe"]], row
+            cells = [league_gap(of, reference) for reference in ("bf16", "te_nvfp4") for of in both]
+            cells += [league_ratio(of, "te_nvfp4") for of in both]
+            rows.append(f"| {row['recipe']} | {' | '.join(cells)} |")
+    return rows
+
+
+KINDS = {"league": leaguetable, "leaguerest": leaguerest, "leagueplans": leagueplans, "leaguenoise": leaguenoise,
+         "leaguepairs": leaguepairs, "leaguesizes": leaguesizes}

@@ -1,0 +1,197 @@
+"""Tables of a study's own results, for tables.py."""
+import json
+import pathlib
+import re
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+class Study:
+    """A study's results. `views` are its analyses with their labels: one, or in a sweep of learning rates all arms at
+    the reference's best rate, each arm at its own best, and all arms at each other rate."""
+
+    def __init__(self, name):
+        path = HERE / name / "results.json"
+        if not path.exists():
+            sys.exit(f"{name}: there is no {path}; name a folder of studies/results")
+        self.results = json.loads(path.read_text())
+        self.analysis = self.results["analysis"]
+        self.views = [("", self.analysis)]
+        if isinstance(self.analysis, list):
+            self.views = list(zip(self.labels_of_rates(), self.analysis, strict=True))
+
+    def labels_of_rates(self):
+        study = self.results["study"]
+        reference, primary = study["analysis"]["reference"], study["analysis"]["primary_tokens"]
+        rates = study["sweep"]["learning_rate"]
+
+        def loss(rate):
+            return sum(p["validation_loss"] for run in self.results["runs"] for p in run["points"]
+                       if (run["arm"], p["tokens"]) == (f"{reference}+lr{rate:g}", primary))
+
+        shared = min(rates, key=loss)
+        return [f"rate {shared:g}", "each arm's best rate"] + [f"rate {r:g}" for r in rates if r != shared]
+
+    def size(self):
+        millions = self.results["model"]["block_parameters"] / 1e6
+        return f"{millions:.{1 if millions < 10 else 0}f}M"
+
+    def ratio(self, tokens, estimator, form, view=None):
+        """Of the study's contrast."""
+        pair = self.results["study"]["analysis"]["contrast"]
+        return next(r for r in (view or self.analysis)["token_ratios"]
+                    if r["precision"] == "training" and [r["format"], r["reference"]] == pair
+                    and (r["tokens"], r["estimator"], r["form"]) == (tokens, estimator, form))
+
+
+def each_text(x):
+    """Bytes or tokens a parameter."""
+    return f"{x:.{1 if x < 10 else 0}f}"
+
+
+def per_parameter(ratio):
+    return each_text(ratio["tokens_per_parameter"])
+
+
+def ratio_text(ratio):
+    """"1.36 [1.21, 1.52]", with " *e*" if a seed is extrapolated and " *?*" if estimators part."""
+    if not ratio["identified"]:
+        return ""
+    text = f"{ratio['ratio']:.2f}"
+    if ratio["interval_t"]:
+        text += " [{:.2f}, {:.2f}]".format(*ratio["interval_t"])
+    return text + (" *e*" if ratio["extrapolated"] else "") + (" *?*" if ratio["disagreement"] else "")
+
+
+def standing(ratios):
+    """The first that is identified without extrapolation; None if none is."""
+    return next((r for r in ratios if r["identified"] and not r["extrapolated"]), None)
+
+
+def formed_text(ratio):
+    """As ratio_text, with the form if it is not extend; None: "not identified"."""
+    if ratio is None:
+        return "not identified"
+    return ratio_text(ratio) + " (shrink form)" * (ratio["form"] == "shrink")
+
+
+def ratios(studies):
+    """A row a budget, with both forms of the crossing and the other two estimators."""
+    rows = ["| parameters | tokens each | crossing, extend | crossing, shrink | power law "
+            "| shared baseline |", "|---|---|---|---|---|---|"]
+    for study in studies:
+        for tokens in study.analysis["budgets"]:
+            cells = [study.ratio(tokens, "crossing", "extend"),
+                     study.ratio(tokens, "crossing", "shrink"),
+                     study.ratio(tokens, "power_law", "extend"),
+                     study.ratio(tokens, "shared_baseline", "extend")]
+            rows.append(f"| {study.size()} | {per_parameter(cells[0])} | "
+                        + " | ".join(map(ratio_text, cells)) + " |")
+    return rows
+
+
+def rates(studies):
+    """A row a learning rate and budget: the token ratio of the contrast, and the gaps of its two arms."""
+    arm, base = studies[0].results["study"]["analysis"]["contrast"]
+    rows = [f"| learning rate | tokens each | tokens of {arm} / {base}, equal loss | {base} above BF16, nats "
+            f"| {arm} above BF16 |", "|---|---|---|---|---|"]
+    for study in studies:
+        for label, view in study.views:
+            for tokens in view["budgets"]:
+                found = [study.ratio(tokens, "crossing", form, view) for form in ("extend", "shrink")]
+                ratio = formed_text(standing(found))
+                gaps = [gap_text(study, name, view, tokens) for name in (base, arm)]
+                rows.append(f"| {label.removeprefix('rate ')} | {per_parameter(found[0])} | {ratio} "
+                            f"| {' | '.join(gaps)} |")
+    return rows
+
+
+def verdict(criterion):
+    held = criterion["status"] in ("held", "reproduced")
+    return criterion["status"] if held else f"**{criterion['status']}**"
+
+
+def criteria(studies):
+    several = len(studies) > 1
+    swept = any(label for study in studies for label, _ in study.views)
+    rows = ["|" + " parameters |" * several + " learning rate |" * swept + " criterion | verdict | numbers |",
+            "|---" * (3 + several + swept) + "|"]
+    for study in studies:
+        for label, view in study.views:
+            for c in view["criteria"]:
+                rows.append((f"| {study.size()} " if several else "")
+                            + (f"| {label.removeprefix('rate ')} " if swept else "")
+                            + f"| {c['statement']} | {verdict(c)} | {c['numbers']} |")
+    return rows
+
+
+def missed(studies):
+    """A row for each criterion that did not hold everywhere, with the numbers of each failure."""
+    rows = ["| criterion | not held at |", "|---|---|"]
+    places = {}
+    for study in studies:
+        for c in study.analysis["criteria"]:
+            if c["status"] not in ("held", "reproduced"):
+                statement = re.sub(r",? from \S+ tokens on", "", c["statement"])
+                numbers = f" ({c['numbers']})" if c["status"] in ("failed", "not reproduced") else ""
+                which = " in BPE tokens" if study.results["corpus"]["name"].endswith(".bin") else ""
+                which = ", continued" if study.results["name"].endswith("-long") else which
+                places.setdefault(statement, []).append(f"{study.size()}{which}: {verdict(c)}{numbers}")
+    return rows + [f"| {statement} | {'<br>'.join(where)} |" for statement, where in places.items()]
+
+
+def gap_text(study, arm, view=None, tokens=None):
+    """"+0.027 [+0.021, +0.033]": the arm's gap to the reference at a budget, the largest if none is named, in nats."""
+    view = view or study.analysis
+    reference = study.results["study"]["analysis"]["reference"]
+    gap = next(g for g in view["gaps"]
+               if g["precision"] == "training" and g["tokens"] == (tokens or view["budgets"][-1])
+               and (g["arm"], g["reference"]) == (arm, reference))
+    interval = gap["interval_t"]
+    return f"{gap['mean']:+.4f}" + (" [{:+.4f}, {:+.4f}]".format(*interval) if interval else "")
+
+
+def short_name(study):
+    return study.results["name"].removeprefix("atlas-")
+
+
+def atlas(studies):
+    """A row a claim, with its source, verdict and numbers."""
+    rows = ["| study | claim | source | verdict | numbers |", "|---|---|---|---|---|"]
+    for study in studies:
+        link = f"[{short_name(study)}]({short_name(study)}.json)"
+        for label, view in study.views:
+            for c in view["criteria"]:
+                if c.get("source"):
+                    rows.append(f"| {link}{', ' * bool(label)}{label} | {c.get('claim', c['statement'])} "
+                                f"| {c['source']} | {verdict(c)} | {c['numbers']} |")
+    return rows
+
+
+def gaps(studies):
+    """A row an arm: the gap to the study's reference at the largest budget."""
+    rows = ["| study | arm | loss minus the reference's, nats |", "|---|---|---|"]
+    for study in studies:
+        if len(study.views) > 1:
+            continue
+        reference = study.results["study"]["analysis"]["reference"]
+        for arm in study.results["study"]["arm_order"]:
+            if arm != reference:
+                rows.append(f"| {short_name(study)} | {arm} | {gap_text(study, arm)} |")
+    return rows
+
+
+def seeds(studies):
+    """A row an arm: the loss of each seed at the largest budget."""
+    rows = ["| arm | loss of each seed at the largest budget, nats |", "|---|---|"]
+    for study in studies:
+        losses = {}
+        for run in study.results["runs"]:
+            losses.setdefault(run["arm"], []).append(f"{run['points'][-1]['validation_loss']:.3f}")
+        rows += [f"| {arm} | {', '.join(losses[arm])} |" for arm in study.results["study"]["arm_order"]]
+    return rows
+
+
+KINDS = {"ratios": ratios, "criteria": criteria, "missed": missed, "rates": rates, "atlas": atlas, "gaps": gaps,
+         "seeds": seeds}

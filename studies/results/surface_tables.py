@@ -1,0 +1,206 @@
+"""Tables of surface/surface.json and surface/law-SIZE.json, which studies/surface makes of several studies, for
+tables.py."""
+import json
+import math
+import sys
+
+from study_tables import HERE, Study, each_text
+
+
+def surface_parts():
+    """{name: its part of surface.json}, which studies/surface/surface.py makes."""
+    return {part["name"]: part for part in json.loads((HERE / "surface/surface.json").read_text())["studies"]}
+
+
+def analyzed(studies):
+    """The parts of surface.json that are of these studies."""
+    parts = surface_parts()
+    for study in studies:
+        part = parts[study.results["name"]]
+        suffixes = [s for s in ("-seeds", "-long") if part["name"] + s not in parts]
+        if hashes_of(part) != hashes_beside(study, suffixes):
+            sys.exit(f"surface.json is not of {part['name']}: run python3 studies/surface/surface.py")
+        yield study, part
+
+
+def hashes_of(part):
+    """Of a study's results, and of those that joined it, as a file that was made of them says."""
+    return [p["sha256_of_results"] for p in (part, *part.get("joined", []))]
+
+
+def hashes_beside(study, suffixes):
+    """Of the study's results, and of those beside it that end so."""
+    beside = [HERE / (study.results["name"] + suffix) / "results.json" for suffix in suffixes]
+    return [study.results["sha256"]] + [json.loads(p.read_text())["sha256"] for p in beside if p.exists()]
+
+
+def overview(studies):
+    """A row a study: the ratio at the three largest budgets that the extend form reaches, and the gaps at the largest
+    budget; surface() has every ratio."""
+    rows = ["| block parameters | tokens each | tokens of MXFP4 / NVFP4, equal loss "
+            "| NVFP4 above BF16, nats | MXFP4 above BF16 |", "|---|---|---|---|---|"]
+    for study, part in analyzed(studies):
+        shown = [r for r in part["ratios"] if r["form"] == "extend"][-3:]
+        ratios = [formed_ratio(r, 2).replace(" ", "&nbsp;") for r in shown]
+        places = [each_text(r["bytes_per_parameter"]) for r in shown]
+        gaps = [signed_text(part["gaps"][-1][arm]) for arm in ("nvfp4", "mxfp4")]
+        rows.append(f"| {study.size()} | {'<br>'.join(places)} | {'<br>'.join(ratios)} | {' | '.join(gaps)} |")
+    return rows
+
+
+def signed_text(number):
+    return "{:+.4f} [{:+.4f}, {:+.4f}]".format(number["mean"], *number["interval_t"])
+
+
+def formed_ratio(ratio, digits):
+    """"1.360 [1.210, 1.520] *?* (shrink form)", of a ratio in surface.json."""
+    log = ratio["log_ratio"]
+    text = "{:.{d}f} [{:.{d}f}, {:.{d}f}]".format(*map(math.exp, (log["mean"], *log["interval_t"])), d=digits)
+    form = "" if ratio["form"] == "extend" else " (shrink form)"
+    return text + ("" if ratio["estimators_agree"] else " *?*") + form
+
+
+def place(study, part, *bytes_each):
+    cells = [study.size(), part["text"], part["sequence"], *map(each_text, bytes_each)]
+    return "| " + " | ".join(map(str, cells)) + " |"
+
+
+def surface(studies):
+    """A row a study, budget and form: the token ratio of MXFP4 to NVFP4, and the shares of that in extend form."""
+    rows = ["| block parameters | text | sequence | NVFP4's bytes each | MXFP4's | tokens of MXFP4 / NVFP4 "
+            "| half-width of ln r | seeds for 0.08 | scale format | block length | weight tile |", "|---" * 11 + "|"]
+    for study, part in analyzed(studies):
+        shares = {r["tokens"]: r["shares"] for r in part["shares"]}
+        for r in part["ratios"]:
+            (low, high), nvfp4 = r["log_ratio"]["interval_t"], r["bytes_of_nvfp4"][0]
+            of = shares.get(r["tokens"], {}) if r["form"] == "extend" else {}
+            rows.append(f"{place(study, part, nvfp4, nvfp4 * math.exp(r['log_ratio']['mean']))} {formed_ratio(r, 3)} "
+                        f"| {(high - low) / 2:.3f} | {r['seeds_that_suffice']} |"
+                        + "".join(" {:+.3f} [{:+.3f}, {:+.3f}] |".format(s["mean"], *s["interval_t"])
+                                  for s in of.values()) + " |" * (3 - len(of)))
+    return rows
+
+
+def surfacegaps(studies):
+    """A row a study and budget: losses above BF16's, and how far apart the seeds are."""
+    rows = ["| block parameters | text | sequence | bytes each | NVFP4 above BF16, nats | MXFP4 above BF16 "
+            "| ratio of gaps | seeds apart by |", "|---|---|---|---|---|---|---|---|"]
+    for study, part in analyzed(studies):
+        for r in part["gaps"]:
+            gap = [signed_text(r[arm]) for arm in ("nvfp4", "mxfp4")]
+            rows.append(f"{place(study, part, r['bytes_per_parameter'])} {gap[0]} | {gap[1]} "
+                        f"| {r['ratio_of_gaps']:.2f} | {r['apart']:.3f} |")
+    return rows
+
+
+def law(studies):
+    """Rows of the law fitted to these studies, surface/law-SIZE.json: each arm's exponents with the gaps that it
+    predicts for SIZE, below them those of law-SIZE-seeds.json, the same fit with more seeds, if it is there, and the
+    gaps that surface-c-SIZE and its -long measured, where these studies have been run. Where the law has them, such
+    rows of BF16's loss and of the token ratio in extend form, too."""
+    names = ", ".join(study.results["name"] for study in studies)
+    path, fitted = law_file(studies, "law-*.json", [])
+    if fitted is None:
+        sys.exit(f"no law of {names}: run python3 studies/surface/law.py")
+    again = path.with_name(path.stem + "-seeds.json")
+    laws = [("predicted", fitted)]
+    if again.exists():
+        laws.append(("fitted again, all seeds", law_file(studies, again.name, ["-seeds"])[1]))
+        if laws[-1][1] is None:
+            sys.exit(f"{again.name} is not of {names} with -seeds: run python3 studies/surface/law.py --join-seeds")
+    of_size = path.stem.replace("law", "surface-c", 1)
+    measured = [Study(name) for name in with_continued(of_size) if (HERE / name).exists()]
+    size = fitted["predicted_parameters"]
+    places = [p["bytes_per_parameter"] for p in fitted["arms"]["nvfp4"]["predictions"]]
+    rows = ["| | | a | b | " + " | ".join(f"at {p:g} bytes each" for p in places) + " |",
+            "|---" * (4 + len(places)) + "|"]
+    for arm in fitted["arms"]:
+        for kind, of_kind in laws:
+            fit = of_kind["arms"][arm]
+            cells = exponents(fit, "ab") + ["{:.4f} [{:.4f}, {:.4f}]".format(p["gap"], *p["interval_three_seeds"])
+                                            for p in fit["predictions"]]
+            rows.append(law_row(f"{arm}'s gap, nats", kind, cells))
+        for study in measured:
+            gaps = {g["tokens"] / size: (g["mean"], *g["interval_t"]) for g in study.results["analysis"]["gaps"]
+                    if g["arm"] == arm and g["reference"] == "bf16" and g["precision"] == "training"}
+            rows.append(measured_row(study.results["name"], gaps, places, "{:.4f} [{:.4f}, {:.4f}]"))
+    return rows + (law_of_loss(laws, of_size) if "loss" in fitted else [])
+
+
+def law_file(studies, pattern, suffixes):
+    """The path and content of the file of surface/ whose law was fitted to these studies and those beside them that end
+    so; None, None if there is none."""
+    hashes = [hashes_beside(study, suffixes) for study in studies]
+    for path in sorted((HERE / "surface").glob(pattern)):
+        fitted = json.loads(path.read_text())
+        if [hashes_of(part) for part in fitted["studies"]] == hashes:
+            return path, fitted
+    return None, None
+
+
+def exponents(fit, names):
+    return ["{:.2f} [{:.2f}, {:.2f}]".format(fit[name], *fit[name + "_interval"]) for name in names]
+
+
+def law_row(of, kind, cells):
+    return "|" + "".join(f" {cell} |" if cell else " |" for cell in (of if kind == "predicted" else "", kind, *cells))
+
+
+def with_continued(of_size):
+    return of_size, of_size + "-long"
+
+
+def measured_row(name, values, places, form):
+    """`values` at places near those of the law: {bytes a parameter: mean, low, high}."""
+    at = [next((value for each, value in values.items() if abs(math.log(each / place)) < 0.01), None)
+          for place in places]
+    name = name.removeprefix("surface-")
+    return f"| | measured, {name} | | | " + " | ".join(form.format(*v) if v else "" for v in at) + " |"
+
+
+def law_of_loss(laws, of_size):
+    """The rows of BF16's loss and of the token ratio; `of_size`: the study that measured them, if it has been run."""
+    rows = []
+    for kind, of_kind in laws:
+        loss = of_kind["loss"]
+        cells = exponents(loss, ("alpha", "beta")) + ["{:.3f} [{:.3f}, {:.3f}]".format(p["loss"], *p["interval"])
+                                                      for p in loss["predictions"]]
+        rows.append(law_row("bf16's loss, nats", kind, cells))
+    places = [r["bytes_per_parameter"] for r in laws[0][1]["token_ratios"]]
+    parts = surface_parts()
+    measured = [parts[name] for name in with_continued(of_size) if name in parts]
+    for part in measured:
+        losses = {r["bytes_per_parameter"]: (r["bf16"]["mean"], *r["bf16"]["interval_t"]) for r in part["gaps"]}
+        rows.append(measured_row(part["name"], losses, places, "{:.3f} [{:.3f}, {:.3f}]"))
+    for kind, of_kind in laws:
+        cells = ["", ""] + ["{:.2f} [{:.2f}, {:.2f}]".format(r["ratio"], *r["interval_three_seeds"])
+                            for r in of_kind["token_ratios"]]
+        rows.append(law_row("tokens of mxfp4 / nvfp4", kind, cells))
+    for part in measured:
+        seen = {r["bytes_per_parameter"]: map(math.exp, (r["log_ratio"]["mean"], *r["log_ratio"]["interval_t"]))
+                for r in part["ratios"] if r["form"] == "extend"}
+        rows.append(measured_row(part["name"], seen, places, "{:.2f} [{:.2f}, {:.2f}]"))
+    return rows
+
+
+def buys(studies):
+    """Rows of a study at the first, the middle and the last budget at which both ratios stand: tokens of NVFP4 and of
+    MXFP4 over BF16's at equal loss, and a quarter of them, the time of all products over BF16's at four times its
+    rate."""
+    rows = ["| block parameters | bytes each | tokens of NVFP4 / BF16, equal loss | time of its products "
+            "| tokens of MXFP4 / BF16 | time of its products |", "|---|---|---|---|---|---|"]
+    for study, part in analyzed(studies):
+        found = {arm: {} for arm in ("nvfp4", "mxfp4")}  # {arm: {tokens: ratio}}, in extend form if both stand
+        for arm, ratios in part["ratios_to_bf16"].items():
+            for r in ratios:
+                found[arm].setdefault(r["tokens"], r)
+        both = [tokens for tokens in part["budgets"] if all(tokens in f for f in found.values())]
+        for tokens in both[0], both[len(both) // 2], both[-1]:
+            ratios = [f[tokens] for f in found.values()]
+            cells = [cell for r in ratios
+                     for cell in (formed_ratio(r, 2), f"{math.exp(r['log_ratio']['mean']) / 4:.2f}")]
+            rows.append(f"| {study.size()} | {each_text(ratios[0]['bytes_per_parameter'])} | {' | '.join(cells)} |")
+    return rows
+
+
+KINDS = {"overview": overview, "surface": surface, "surfacegaps": surfacegaps, "law": law, "buys": buys}
