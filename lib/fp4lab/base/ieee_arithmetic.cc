@@ -69,9 +69,7 @@ bool IsIeee(const FloatingPointState& /*state*/) { return false; }
 
 #endif
 
-namespace {
-
-void WriteIeee() {
+void SetIeeeState() {
 #if defined(__x86_64__)
   WriteFloatingPointState({.vector = kVectorIeee, .scalar = kScalarIeee});
 #elif defined(__aarch64__)
@@ -81,10 +79,8 @@ void WriteIeee() {
 #endif
 }
 
-}  // namespace
-
 IeeeArithmetic::IeeeArithmetic() : before_(ReadFloatingPointState()), changed_(!IsIeee(before_)) {
-  if (changed_) WriteIeee();
+  if (changed_) SetIeeeState();
 }
 
 IeeeArithmetic::~IeeeArithmetic() {

@@ -44,8 +44,9 @@ struct FloatingPointState {
 FloatingPointState ReadFloatingPointState();
 void WriteFloatingPointState(const FloatingPointState& state);
 
-// Rounding to nearest, ties to even; subnormal numbers kept; no exception signals. True if the
-// state is that; flags of exceptions that were raised do not count.
+// The state of IEEE arithmetic: rounding to nearest, ties to even; subnormal numbers kept; no
+// exception signals. IsIeee ignores the flags of exceptions that were raised.
+void SetIeeeState();
 bool IsIeee(const FloatingPointState& state);
 
 // While an object lives, its thread computes as IEEE 754 says; afterwards the thread has the state
