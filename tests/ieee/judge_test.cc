@@ -89,9 +89,9 @@ void AddFiles(const TemporaryFolder& folder, std::vector<Call>* calls) {
     }));
     calls->push_back(CallOf("WriteStored and ReadStored " + input.name, [path, x, &d] {
       const StoredMatrix stored = QuantizeStored(d, x, {}, kAmax);
-      WriteStored(path + ".safetensors:w", stored, d.name, "fp4lab", d.scale_max);
+      WriteStored(path + ".safetensors#w", stored, d.name, "fp4lab", d.scale_max);
       return std::tuple{ReadFile(path + ".safetensors"),
-                        ReadStored(path + ".safetensors:w").matrix};
+                        ReadStored(path + ".safetensors#w").matrix};
     }));
   }
   calls->push_back(CallOf("tables", [] {

@@ -9,6 +9,7 @@
 namespace fp4lab {
 
 float QuestStatistic(MatrixView<const float> block) {
+  const IeeeArithmetic ieee;
   OrderedSum sum, squares;
   for (std::size_t r = 0; r < block.rows; ++r) {
     for (std::size_t c = 0; c < block.cols; ++c) {
