@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/limits.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/simd.h"
@@ -125,6 +126,7 @@ int Run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const fp4lab::IeeeArithmetic ieee;  // a preloaded library may have changed the state
   fp4lab::tools::NameFilesThatFault();
   try {
     return Run(argc, argv);

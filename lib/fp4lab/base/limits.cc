@@ -11,6 +11,8 @@
 #include <sstream>
 #include <vector>
 
+#include "fp4lab/base/ieee_arithmetic.h"
+
 namespace fp4lab {
 namespace {
 
@@ -111,11 +113,13 @@ constexpr MemoryFiles kMemoryFiles[] = {
 }  // namespace
 
 int Processors(const fs::path& root) {
+  const IeeeArithmetic ieee;
   const double processors = std::min<double>(AffinityCount(), std::ceil(CpuQuota(root)));
   return std::max(1, static_cast<int>(processors));
 }
 
 MemoryRoom AvailableMemory(const fs::path& root) {
+  const IeeeArithmetic ieee;
   MemoryRoom room{std::numeric_limits<std::uint64_t>::max(), ""};
   const double available = NumberOf(root / "proc/meminfo", "MemAvailable:") * 1024;
   if (available > 0) Lower(available, "this machine", &room);

@@ -16,6 +16,7 @@
 
 #include "fp4lab/base/aligned.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/limits.h"
 
 #include <hwy/cache_control.h>
@@ -81,6 +82,7 @@ class Team {
   }
 
   void Help() {
+    const IeeeArithmetic ieee;  // for the whole thread: a new one has the state of its creator
     inside_loop = true;
     for (std::uint32_t seen = 0; !ending_;) {
       seen = WaitForChange(loops_, seen);

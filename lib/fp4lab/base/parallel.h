@@ -14,6 +14,8 @@
 #include <memory>
 #include <type_traits>
 
+#include "fp4lab/base/ieee_arithmetic.h"
+
 namespace fp4lab {
 
 inline constexpr int kMostThreads = 1024;
@@ -38,9 +40,11 @@ void RunOnThreads(std::size_t count, LoopBody body, void* context);
 // body(i) must write only data of its own i: then no result depends on the number of threads. A
 // reduction writes one partial result per i and adds the partial results afterwards in index order;
 // the number of parts must not depend on Threads(). An exception from body ends the loop, with some
-// calls not made, and is rethrown here.
+// calls not made, and is rethrown here. Every call computes in IEEE arithmetic, whatever the state
+// of the calling thread (ieee_arithmetic.h).
 template <class Body>
 void ParallelFor(std::size_t count, Body&& body) {
+  const IeeeArithmetic ieee;
   if (count <= 1 || Threads() == 1) {
     for (std::size_t i = 0; i < count; ++i) body(i);
     return;

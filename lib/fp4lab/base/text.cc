@@ -2,16 +2,19 @@
 
 #include <charconv>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/printable.h"
 
 namespace fp4lab {
 
 std::string ShortestText(float x) {
+  const IeeeArithmetic ieee;
   char buffer[40];
   return {buffer, std::to_chars(buffer, buffer + sizeof buffer, x).ptr};
 }
 
 std::string HexText(std::uint32_t bits, int digits) {
+  const IeeeArithmetic ieee;
   std::string text = "0x";
   for (int bit = 4 * digits - 4; bit >= 0; bit -= 4) text += "0123456789ABCDEF"[bits >> bit & 0xF];
   return text;

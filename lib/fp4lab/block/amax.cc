@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fp4lab/base/divide_up.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/memory_order.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/block/quantize.h"
@@ -70,6 +71,7 @@ HWY_EXPORT(AmaxOfRow);
 }  // namespace
 
 float TensorAmax(MatrixView<const float> x) {
+  const IeeeArithmetic ieee;
   if (x.size() == 0) return 0.0f;
   const Matrix<float> copy = CopyUnlessUnitStride(x);
   if (!copy.values.empty()) x = copy.View();

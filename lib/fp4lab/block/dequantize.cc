@@ -5,6 +5,7 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/block/layout.h"
 #include "fp4lab/block/quantize.h"
@@ -181,11 +182,13 @@ DecodeTables MakeTables(const QuantizedMatrix& q, FactorOf factor_of) {
 }  // namespace
 
 void BlockScaledValues(const QuantizedMatrix& q, MatrixView<float> out) {
+  const IeeeArithmetic ieee;
   DecodeAll(q, MakeTables(q, [&](std::uint8_t byte) { return ScaleValueOf(q.dialect, byte); }),
             out);
 }
 
 void Dequantize(const QuantizedMatrix& q, MatrixView<float> out) {
+  const IeeeArithmetic ieee;
   const auto factor = [&](std::uint8_t byte) {
     return DecodeFactor(q.dialect, ScaleValueOf(q.dialect, byte), q.amax);
   };

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/memory_order.h"
 #include "fp4lab/block/layout.h"
 
@@ -81,6 +82,7 @@ void CheckFp4Integers(MatrixView<const float> x, const QuantizeOptions& options,
 namespace internal {
 
 bool FinishFp4Scales(const Dialect& dialect, const Fp4Integers& out) {
+  const IeeeArithmetic ieee;
   const auto rows = static_cast<std::size_t>(dialect.block_rows);
   const auto cols = static_cast<std::size_t>(dialect.block_cols);
   if (out.scales.col_stride == 1) return FinishRows(rows, cols, out);

@@ -5,6 +5,7 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/block/layout.h"
 #include "fp4lab/dialect/exponent_bytes.h"
 #include "fp4lab/dialect/tensor_scale_stage.h"
@@ -20,6 +21,7 @@ Rounding RoundingOf(ElementRounding rounding) {
 }  // namespace
 
 ScaleConstants ScaleConstantsOf(const Dialect& d, float amax) {
+  const IeeeArithmetic ieee;
   std::uint32_t rounding = 0;
   if (d.block_scale == BlockScale::kCeil) rounding = 0x7FFFFFu;
   if (d.block_scale == BlockScale::kEven) {

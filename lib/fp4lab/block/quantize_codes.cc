@@ -6,6 +6,7 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/memory_order.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/block/layout.h"
@@ -124,6 +125,7 @@ void CodesOfPart(const QuantizePlan& plan, const MatrixView<const float>& x, std
 
 void Quantize(MatrixView<const float> x, const QuantizeOptions& options, const UnitStage& stage,
               QuantizedMatrix* q) {
+  const IeeeArithmetic ieee;
   ShapeQuantizedMatrix(x.rows, x.cols, options, q);
   if (x.size() == 0) return;
   const Matrix<float> copy = CopyUnlessUnitStride(x);
@@ -143,10 +145,12 @@ void Quantize(MatrixView<const float> x, const QuantizeOptions& options, const U
 }
 
 void Quantize(MatrixView<const float> x, const QuantizeOptions& options, QuantizedMatrix* q) {
+  const IeeeArithmetic ieee;
   Quantize(x, WithAmax(x, options), UnitStage{}, q);
 }
 
 QuantizedMatrix Quantize(MatrixView<const float> x, const QuantizeOptions& options) {
+  const IeeeArithmetic ieee;
   QuantizedMatrix q;
   Quantize(x, options, &q);
   return q;
@@ -155,6 +159,7 @@ QuantizedMatrix Quantize(MatrixView<const float> x, const QuantizeOptions& optio
 void QuantizeBothWays(MatrixView<const float> x, const QuantizeOptions& given_for_rows,
                       const QuantizeOptions& given_for_columns, QuantizedMatrix* rows,
                       QuantizedMatrix* columns) {
+  const IeeeArithmetic ieee;
   const QuantizeOptions row_options = WithAmax(x, given_for_rows);
   const QuantizeOptions column_options = WithAmax(x, given_for_columns);
   ShapeQuantizedMatrix(x.rows, x.cols, row_options, rows);

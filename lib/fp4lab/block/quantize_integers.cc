@@ -3,6 +3,7 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/memory_order.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/block/fp4_integers.h"
@@ -137,6 +138,7 @@ void AsOneRow(const Dialect& dialect, MatrixView<const float>* x, Fp4Integers* o
 
 bool QuantizeToFp4Integers(MatrixView<const float> x, const QuantizeOptions& options,
                            const UnitStage& stage, const Fp4Integers& out) {
+  const IeeeArithmetic ieee;
   CheckFp4Integers(x, options, out);
   Expects(!HasTensorScale(options.dialect) || options.amax.has_value(), "the amax is known");
   if (x.size() == 0) return true;
@@ -157,6 +159,7 @@ bool QuantizeToFp4Integers(MatrixView<const float> x, const QuantizeOptions& opt
 
 bool QuantizeToFp4Integers(MatrixView<const float> x, const QuantizeOptions& options,
                            const Fp4Integers& out) {
+  const IeeeArithmetic ieee;
   return QuantizeToFp4Integers(x, WithAmax(x, options), UnitStage{}, out);
 }
 

@@ -1,5 +1,6 @@
 // QuantizeToValues: quantize and decode in one pass over memory.
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/memory_order.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/block/layout.h"
@@ -56,6 +57,7 @@ HWY_EXPORT(ValuesOfUnits);
 
 void QuantizeToValues(MatrixView<const float> x, const QuantizeOptions& options,
                       const UnitStage& stage, MatrixView<float> out) {
+  const IeeeArithmetic ieee;
   Expects(out.rows == x.rows && out.cols == x.cols, "out has the shape of x");
   CheckOptions(options);
   Expects(!HasTensorScale(options.dialect) || options.amax.has_value(), "the amax is known");
@@ -71,6 +73,7 @@ void QuantizeToValues(MatrixView<const float> x, const QuantizeOptions& options,
 
 void QuantizeToValues(MatrixView<const float> x, const QuantizeOptions& options,
                       MatrixView<float> out) {
+  const IeeeArithmetic ieee;
   QuantizeToValues(x, WithAmax(x, options), UnitStage{}, out);
 }
 

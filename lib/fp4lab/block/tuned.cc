@@ -1,5 +1,7 @@
 #include "fp4lab/block/tuned.h"
 
+#include "fp4lab/base/ieee_arithmetic.h"
+
 namespace fp4lab {
 namespace {
 
@@ -34,6 +36,7 @@ bool HasTunedBlocks(const Dialect& d) {
 }  // namespace
 
 bool IsTuned(const Dialect& d) {
+  const IeeeArithmetic ieee;
   const Format element = FormatOf(d.element);
   if (element.bits > 8 || !element.is_signed) return false;
   if (!HasTunedRounding(d) || !HasTunedBlocks(d)) return false;

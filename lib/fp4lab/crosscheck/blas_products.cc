@@ -6,6 +6,7 @@
 #include <span>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/block/quantize.h"
 #include "fp4lab/block/tuned.h"
 #include "fp4lab/crosscheck/crosscheck.h"
@@ -129,6 +130,7 @@ void CheckProduct(const BlasProduct& p, Crosscheck* result) {
 }  // namespace
 
 void CheckBlasProducts(Crosscheck* result) {
+  const IeeeArithmetic ieee;
   for (const BlasProduct& p : kProducts) {
     const int major = result->device.major;
     if (major >= p.least_major && major <= p.most_major) CheckProduct(p, result);

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/block/quantize.h"
 #include "fp4lab/block/tuned.h"
 #include "fp4lab/crosscheck/crosscheck.h"
@@ -203,6 +204,7 @@ bool HasFastKernels(const Dialect& d) {
 }
 
 void CheckDirected(const CrosscheckOptions& options, Crosscheck* result) {
+  const IeeeArithmetic ieee;
   for (const Dialect& d : ServedDialects(options.dialects)) {
     const bool fast = HasFastKernels(d);
     for (const Case& c : MakeCases(d, {.level = options.level})) {

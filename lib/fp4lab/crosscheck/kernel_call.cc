@@ -7,6 +7,7 @@
 #include <span>
 
 #include "fp4lab/base/divide_up.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/block/quantize.h"
 #include "fp4lab/block/scale_swizzle.h"
 #include "fp4lab/block/tuned.h"
@@ -192,6 +193,7 @@ DeviceMemory Upload(MatrixView<const float> x, bool bf16) {
 }
 
 CallBytes RunCall(const KernelCall& call, const DeviceMatrix& x) {
+  const IeeeArithmetic ieee;
   SideMemory row, column;
   if (call.row.on) {
     row = MemoryOf(call, call.row, x.rows, x.cols);
@@ -221,6 +223,7 @@ CallBytes RunCall(const KernelCall& call, const DeviceMatrix& x) {
 }
 
 SideBytes ExpectedSide(const Dialect& dialect, const SideCall& side, MatrixView<const float> x) {
+  const IeeeArithmetic ieee;
   Matrix<float> transformed;
   if (side.hadamard != 0) {
     transformed = Transformed(side, x);
@@ -232,6 +235,7 @@ SideBytes ExpectedSide(const Dialect& dialect, const SideCall& side, MatrixView<
 
 SideBytes ExpectedSideFast(const Dialect& dialect, const SideCall& side,
                            MatrixView<const float> x) {
+  const IeeeArithmetic ieee;
   const Dialect rounded = side.bits == RandomBits::kNone
                               ? dialect
                               : WithRounding(dialect, ElementRounding::kStochastic16);

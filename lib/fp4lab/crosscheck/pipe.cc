@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/crosscheck/crosscheck.h"
 #include "fp4lab/exchange/stored.h"
 #include "fp4lab/judge/cases/case_family.h"
@@ -116,6 +117,7 @@ std::string AnsweredByOracle(const Dialect& d, const std::string& cases, const s
 }  // namespace
 
 void WriteCrosscheckCases(const CrosscheckOptions& options, const std::string& path) {
+  const IeeeArithmetic ieee;
   std::ofstream out(path, std::ios::binary);
   for (const Dialect& d : ServedDialects(options.dialects)) {
     std::ostringstream stream;
@@ -127,6 +129,7 @@ void WriteCrosscheckCases(const CrosscheckOptions& options, const std::string& p
 }
 
 void AnswerCrosscheckCases(const std::string& cases, const std::string& path, bool cpu) {
+  const IeeeArithmetic ieee;
   if (!cpu) cuda::UseDevice();
   std::ifstream in = Opened(cases);
   std::ofstream out(path, std::ios::binary);
@@ -139,6 +142,7 @@ void AnswerCrosscheckCases(const std::string& cases, const std::string& path, bo
 }
 
 AnswersVerdict VerifyCrosscheckAnswers(const CrosscheckOptions& options, const std::string& path) {
+  const IeeeArithmetic ieee;
   AnswersVerdict verdict;
   std::ifstream in = Opened(path);
   for (Part part; NextPart(in, path, &part);) {

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <span>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/block/packing.h"
 #include "fp4lab/crosscheck/crosscheck.h"
 #include "fp4lab/cuda/gemm/block_scaled_gemm.h"
@@ -196,6 +197,7 @@ void CheckProduct(const Product& p, Crosscheck* result) {
 }  // namespace
 
 void CheckProducts(const CrosscheckOptions& options, Crosscheck* result) {
+  const IeeeArithmetic ieee;
   std::uint32_t number = 0;
   for (const BlockScaling scaling : {BlockScaling::kNvfp4, BlockScaling::kMxfp4}) {
     const ProbeSet probes = MakeProbes(scaling == BlockScaling::kNvfp4 ? "nvfp4" : "mxfp4");

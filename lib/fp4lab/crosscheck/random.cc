@@ -1,6 +1,7 @@
 // Runs large matrices, which host and device generate by counter, through the fast kernels.
 #include <bit>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/crosscheck/crosscheck.h"
 #include "fp4lab/cuda/quantize/generate.h"
@@ -87,6 +88,7 @@ void AddSide(const KernelCall& call, const SideCall& side, const std::string& in
 }  // namespace
 
 void CheckRandom(const CrosscheckOptions& options, Crosscheck* result) {
+  const IeeeArithmetic ieee;
   for (const cuda::NamedDistribution& named : cuda::kDistributions) {
     const RandomStream stream{.seed = 4, .tensor = static_cast<std::uint32_t>(named.distribution)};
     const std::string family = "random: " + std::string(named.name);

@@ -1,6 +1,7 @@
 // The results of a cross-check as JSON, as a self-contained HTML page, and as lines of text.
 #include <cstdio>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text.h"
 #include "fp4lab/base/version.h"
 #include "fp4lab/crosscheck/crosscheck.h"
@@ -110,6 +111,7 @@ void Crosscheck::Add(const KernelCall& call, const SideCall& side, const std::st
 }
 
 Json CrosscheckJson(const Crosscheck& result) {
+  const IeeeArithmetic ieee;
   Json rows = Json::array(), speeds = Json::array();
   for (const auto& [key, row] : Merged(result)) {
     const auto& [kernel, dialect, input] = key;
@@ -150,6 +152,7 @@ Json CrosscheckJson(const Crosscheck& result) {
 }
 
 std::string CrosscheckHtml(const Crosscheck& result) {
+  const IeeeArithmetic ieee;
   const bool equal = result.Different() == 0;
   std::string html =
       "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>fp4lab "
@@ -177,6 +180,7 @@ std::string CrosscheckHtml(const Crosscheck& result) {
 }
 
 std::string CrosscheckText(const Crosscheck& result) {
+  const IeeeArithmetic ieee;
   std::string text = DeviceText(result.device) + "\n";
   for (const SpeedRow& s : result.speeds) {
     char line[160];

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/crosscheck/crosscheck.h"
 #include "fp4lab/cuda/quantize/generate.h"
 #include "fp4lab/transform/hadamard.h"
@@ -120,6 +121,7 @@ double BytesOf(const Timing& t, const Dialect& d, double elements) {
 }  // namespace
 
 void MeasureSpeed(const CrosscheckOptions& options, Crosscheck* result) {
+  const IeeeArithmetic ieee;
   const Bench bench(options.speed_bytes);
   const double elements = bench.Elements();
   result->speeds.push_back(Timed(bench, "amax of BF16", 2 * elements,

@@ -1,5 +1,7 @@
 #include "fp4lab/data/config.h"
 
+#include "fp4lab/base/ieee_arithmetic.h"
+
 namespace fp4lab {
 namespace {
 
@@ -44,6 +46,7 @@ void ReadSource(JsonObject& object, DataConfig* config) {
 }  // namespace
 
 DataConfig ReadDataConfig(const Json& json, const std::string& where) {
+  const IeeeArithmetic ieee;
   JsonObject object(json, where);
   const int kinds = object.Has("source") + object.Has("text") + object.Has("tokens");
   if (kinds > 1) {
@@ -65,6 +68,7 @@ DataConfig ReadDataConfig(const Json& json, const std::string& where) {
 }
 
 Json ToJson(const DataConfig& config) {
+  const IeeeArithmetic ieee;
   if (!config.tokens.empty()) {
     Json json{{"tokens", config.tokens}, {"vocabulary", config.vocabulary}};
     if (config.validation_tokens.empty()) {

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "fp4lab/base/hash.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/data/manifest.h"
 #include "fp4lab/data/synthetic.h"
 #include "fp4lab/data/token_file.h"
@@ -55,6 +56,7 @@ Corpus FromTokenFiles(const DataConfig& config) {
 }  // namespace
 
 Corpus LoadCorpus(const DataConfig& config) {
+  const IeeeArithmetic ieee;
   if (!config.tokens.empty()) return FromTokenFiles(config);
   if (!config.text.empty()) {
     return FromOneText(config.text, ReadFile(config.text), config.validation_fraction);

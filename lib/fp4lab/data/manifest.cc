@@ -5,6 +5,7 @@
 #include <set>
 
 #include "fp4lab/base/hash.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/suggest.h"
 #include "fp4lab/data/embedded.h"
 #include "fp4lab/io/file.h"
@@ -107,6 +108,7 @@ std::int64_t Manifest::Bytes() const {
 }
 
 Manifest ReadManifest(const Json& json, const std::string& where) {
+  const IeeeArithmetic ieee;
   JsonObject object(json, where);
   Manifest manifest;
   manifest.name = ReadName(object);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/random.h"
 
 namespace fp4lab {
@@ -62,6 +63,7 @@ constexpr std::uint32_t Next(std::uint32_t context, std::uint32_t symbol) {
 
 SyntheticSource::SyntheticSource(std::uint64_t seed)
     : seed_(seed), weights_(std::size_t{kContexts} * kSymbols) {
+  const IeeeArithmetic ieee;
   std::array<std::vector<std::uint8_t>, kOrder + 1> exponents;
   for (std::uint32_t order = 0; order <= kOrder; ++order) exponents[order] = Exponents(seed, order);
   for (std::uint32_t context = 0; context < kContexts; ++context) {
@@ -79,6 +81,7 @@ SyntheticSource::SyntheticSource(std::uint64_t seed)
 }
 
 std::string SyntheticSource::Text(std::size_t size) const {
+  const IeeeArithmetic ieee;
   const RandomStream stream = Stream(seed_, Use::kText);
   std::string text;
   text.reserve(size);
@@ -93,6 +96,7 @@ std::string SyntheticSource::Text(std::size_t size) const {
 }
 
 double SyntheticSource::EntropyRate() const {
+  const IeeeArithmetic ieee;
   std::vector<double> now(kContexts, 1.0 / kContexts), next(kContexts);
   for (double change = 1; change > 1e-13;) {
     std::fill(next.begin(), next.end(), 0.0);
@@ -111,6 +115,7 @@ double SyntheticSource::EntropyRate() const {
 }
 
 double SyntheticSource::CrossEntropy(std::string_view text) const {
+  const IeeeArithmetic ieee;
   Expects(text.size() > kOrder, "the text is longer than a context");
   std::uint32_t context = 0;
   double sum = 0;

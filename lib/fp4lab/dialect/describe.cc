@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "fp4lab/base/ieee_arithmetic.h"
+
 namespace fp4lab {
 
 std::string BlockText(const Dialect& dialect) {
@@ -51,6 +53,7 @@ std::string NanText(const Dialect& d) {
 }  // namespace
 
 std::vector<DialectLine> Describe(const Dialect& d) {
+  const IeeeArithmetic ieee;
   const bool has_scales = d.block_scale != BlockScale::kOneBlock;
   const std::string element(Named(d.element).name), scale(Named(d.scale).name);
   std::vector<DialectLine> lines;

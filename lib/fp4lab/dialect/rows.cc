@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/dialect/dialect.h"
 
 namespace fp4lab {
@@ -78,6 +79,7 @@ Dialect WithOwnRounding(Dialect dialect) {
 }
 
 Dialect Canonical(const Dialect& dialect) {
+  const IeeeArithmetic ieee;
   const auto row = std::find_if(Table().begin(), Table().end(),
                                 [&](const Dialect& d) { return SameFormulas(d, dialect); });
   if (row != Table().end()) return *row;

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "fp4lab/base/divide_up.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text.h"
 #include "fp4lab/exchange/inspect.h"
 
@@ -65,6 +66,7 @@ std::string Colour(double fraction) {
 }  // namespace
 
 std::string ErrorMapSvg(const BlockErrors& errors, std::string_view title) {
+  const IeeeArithmetic ieee;
   const Map map = MapOf(errors);
   const auto width = std::max<std::size_t>(360, map.cols * kSide + 2 * kMargin);
   const auto height = map.rows * kSide + kTop + kBottom;

@@ -5,6 +5,7 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/quantize/statistics.h"
 
 namespace fp4lab {
@@ -55,6 +56,7 @@ ScaleCandidate Examine(const StoredMatrix& m, const StoredSizes& sizes) {
 
 StoredStatistics MeasureStored(const StoredMatrix& stored, const Matrix<float>& values,
                                std::string_view where) {
+  const IeeeArithmetic ieee;
   const StoredMatrix m = Plain(stored, where);
   const Format& element = FormatOf(m.element);
   const Format& scale = FormatOf(m.scale);
@@ -81,6 +83,7 @@ StoredStatistics MeasureStored(const StoredMatrix& stored, const Matrix<float>& 
 
 StoredError MeasureError(const StoredMatrix& stored, MatrixView<const float> x,
                          const Matrix<float>& values, std::string_view where) {
+  const IeeeArithmetic ieee;
   if (x.rows != stored.rows || x.cols != stored.cols) {
     throw Error(where, "is " + std::to_string(stored.rows) + "x" + std::to_string(stored.cols) +
                            ", the input " + std::to_string(x.rows) + "x" + std::to_string(x.cols));
@@ -127,6 +130,7 @@ StoredError MeasureError(const StoredMatrix& stored, MatrixView<const float> x,
 }
 
 std::vector<ScaleCandidate> ScaleCandidates(const StoredMatrix& stored) {
+  const IeeeArithmetic ieee;
   std::vector<ScaleCandidate> candidates;
   if (stored.block_rows == 0) return candidates;
   for (const NamedScaleOrder& o : kScaleOrders) {

@@ -9,6 +9,7 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/file_content.h"
@@ -254,6 +255,7 @@ bool HoldsType(std::string_view place) {
 }
 
 NumberView ViewMatrix(std::string_view text, const ReadMatrixOptions& options) {
+  const IeeeArithmetic ieee;
   const FilePlace place = SplitPlace(text);
   if (!HoldsType(text)) return FromRaw(place, options);
   auto content = std::make_unique<FileContent>(place.path);
@@ -265,6 +267,7 @@ NumberView ViewMatrix(std::string_view text, const ReadMatrixOptions& options) {
 }
 
 NumberFile ReadMatrix(std::string_view text, const ReadMatrixOptions& options) {
+  const IeeeArithmetic ieee;
   NumberView view = ViewMatrix(text, options);
   NumberFile file{.values = {}, .type = view.type, .shape = std::move(view.shape)};
   file.values.rows = view.values.rows;
@@ -301,6 +304,7 @@ std::vector<std::byte> ReadBytes(std::string_view text) {
 }
 
 void WriteMatrix(std::string_view text, MatrixView<const float> values, NumberType type) {
+  const IeeeArithmetic ieee;
   Expects(values.IsRowMajor() || values.size() == 0, "a row-major matrix");
   const FilePlace place = SplitPlace(text);
   const std::string name = place.name.empty() ? "x" : place.name;

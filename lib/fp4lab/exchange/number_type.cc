@@ -6,6 +6,7 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/suggest.h"
 #include "fp4lab/base/text.h"
 #include "fp4lab/block/packing.h"
@@ -98,12 +99,14 @@ int Bits(NumberType type) {
 
 std::vector<float> DecodeNumbers(NumberType type, std::span<const std::byte> bytes,
                                  std::size_t count) {
+  const IeeeArithmetic ieee;
   std::vector<float> values(count);
   DecodeNumbers(type, bytes, values);
   return values;
 }
 
 void DecodeNumbers(NumberType type, std::span<const std::byte> bytes, std::span<float> values) {
+  const IeeeArithmetic ieee;
   const int bits = Bits(type);
   const std::size_t count = values.size();
   Expects(bytes.size() == DivideUp(count * static_cast<std::size_t>(bits), 8),
@@ -128,6 +131,7 @@ void DecodeNumbers(NumberType type, std::span<const std::byte> bytes, std::span<
 }
 
 std::vector<std::byte> EncodeNumbers(NumberType type, std::span<const float> values) {
+  const IeeeArithmetic ieee;
   Expects(type.kind != NumberType::Kind::kUint8, "a type of floating-point numbers");
   const auto as_bytes = [](const auto& elements) {
     const auto bytes = std::as_bytes(std::span(elements));

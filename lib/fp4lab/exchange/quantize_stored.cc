@@ -7,6 +7,7 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/huge_pages.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/random.h"
 #include "fp4lab/quantize/blocks.h"
@@ -101,6 +102,7 @@ void QuantizeStripe(const Stripes& s, std::size_t stripe) {
 
 StoredMatrix QuantizeStored(const Dialect& dialect, MatrixView<const float> x,
                             const DialectOptions& options, const StorageLayout& layout) {
+  const IeeeArithmetic ieee;
   if (!HasStripes(dialect, options, layout)) {
     return Store(dialect, QuantizeAs(dialect, x, options), layout);
   }

@@ -8,6 +8,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/huge_pages.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 
 namespace fp4lab {
 namespace {
@@ -291,6 +292,7 @@ bool NeedsTensorScale(const StoredMatrix& stored, const Dialect* dialect) {
 
 float ConvertTensorScale(float value, TensorScaleConvention from, TensorScaleConvention to,
                          float constant) {
+  const IeeeArithmetic ieee;
   Expects(from != TensorScaleConvention::kNone && to != TensorScaleConvention::kNone,
           "conventions that store a number");
   if (from == to) return value;
@@ -301,6 +303,7 @@ float ConvertTensorScale(float value, TensorScaleConvention from, TensorScaleCon
 
 StoredMatrix Store(const Dialect& dialect, const Quantized& quantized,
                    const StorageLayout& layout) {
+  const IeeeArithmetic ieee;
   StoredMatrix m = StoreScales(dialect, quantized, layout);
   PlaceCodes(quantized.codes, &m);
   return m;
@@ -308,6 +311,7 @@ StoredMatrix Store(const Dialect& dialect, const Quantized& quantized,
 
 StoredMatrix StoreScales(const Dialect& dialect, const Quantized& quantized,
                          const StorageLayout& layout) {
+  const IeeeArithmetic ieee;
   StoredMatrix m = ShapeOf(dialect, quantized.rows, quantized.cols, layout);
   SizesOf(m, "layout");  // throws Error if the layout cannot hold the dialect's codes
   PlaceScales(quantized.scales, &m);
@@ -320,6 +324,7 @@ StoredMatrix StoreScales(const Dialect& dialect, const Quantized& quantized,
 }
 
 Quantized Load(const Dialect& dialect, const StoredMatrix& stored, std::string_view where) {
+  const IeeeArithmetic ieee;
   CheckDialect(dialect, stored, where);
   Quantized q;
   q.rows = stored.rows;
@@ -346,6 +351,7 @@ Quantized Load(const Dialect& dialect, const StoredMatrix& stored, std::string_v
 }
 
 void CheckStored(const StoredMatrix& stored, std::string_view where) {
+  const IeeeArithmetic ieee;
   CheckTensorScale(stored, where);
   CheckCodes(stored, where);
   CheckScaleBytes(stored, where);
@@ -354,6 +360,7 @@ void CheckStored(const StoredMatrix& stored, std::string_view where) {
 
 StoredMatrix Convert(const StoredMatrix& stored, const StorageLayout& to, float scale_max,
                      std::string_view where) {
+  const IeeeArithmetic ieee;
   CheckTensorScale(stored, where);
   StoredMatrix result{.rows = stored.rows,
                       .cols = stored.cols,

@@ -6,6 +6,7 @@
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/huge_pages.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/suggest.h"
 #include "fp4lab/exchange/matrix_file.h"
 #include "fp4lab/io/json.h"
@@ -192,6 +193,7 @@ std::vector<std::string_view> Conventions() {
 
 void AddStored(const StoredMatrix& stored, std::string_view dialect, const std::string& name,
                SafetensorsFile* file) {
+  const IeeeArithmetic ieee;
   AddViews(stored, dialect, name, file);
   for (const char* part : {"codes", "scales", "level_two"}) {
     const auto found = file->tensors.find(Prefix(name) + part);
@@ -201,6 +203,7 @@ void AddStored(const StoredMatrix& stored, std::string_view dialect, const std::
 
 StoredFile TakeStored(const SafetensorsFile& file, const std::string& name,
                       const std::string& where, const ReadStoredOptions& options) {
+  const IeeeArithmetic ieee;
   const auto text = file.metadata.find(MetadataKey(name));
   if (text == file.metadata.end()) throw Error(where, "has no quantized matrix " + name);
   StoredFile result = ReadDescription(text->second, where + "#" + MetadataKey(name));
@@ -230,6 +233,7 @@ StoredFile TakeStored(const SafetensorsFile& file, const std::string& name,
 }
 
 std::vector<StoredFileEntry> ListStored(const SafetensorsFile& file) {
+  const IeeeArithmetic ieee;
   std::vector<StoredFileEntry> entries;
   for (const auto& [key, text] : file.metadata) {
     if (key == kOurs) entries.push_back({"", std::string(kOurs)});
@@ -242,6 +246,7 @@ std::vector<StoredFileEntry> ListStored(const SafetensorsFile& file) {
 }
 
 std::vector<StoredFileEntry> ListStored(const std::filesystem::path& path) {
+  const IeeeArithmetic ieee;
   const FilePlace place = SplitPlace(path.string());
   if (place.ending != ".gguf") return ListStored(TensorFile(path).tensors());
   const FileContent content(path);
@@ -249,6 +254,7 @@ std::vector<StoredFileEntry> ListStored(const std::filesystem::path& path) {
 }
 
 StoredFile ReadStored(std::string_view text, const ReadStoredOptions& options) {
+  const IeeeArithmetic ieee;
   const FilePlace place = SplitPlace(text);
   const std::string where = place.path.string();
   if (place.ending == ".gguf") {
@@ -265,6 +271,7 @@ StoredFile ReadStored(std::string_view text, const ReadStoredOptions& options) {
 
 StoredFile ReadStored(const SafetensorsFile& file, const StoredFileEntry& entry,
                       const ReadStoredOptions& options, const std::string& where) {
+  const IeeeArithmetic ieee;
   if (entry.convention == kOurs) return TakeStored(file, entry.name, where, options);
   const VendorEntry vendor{entry.name, FindVendor(entry.convention)};
   Expects(vendor.vendor != nullptr, "an entry that ListStored gave");
@@ -274,6 +281,7 @@ StoredFile ReadStored(const SafetensorsFile& file, const StoredFileEntry& entry,
 
 void WriteStored(std::string_view text, const StoredMatrix& stored, std::string_view dialect,
                  std::string_view convention, float scale_max) {
+  const IeeeArithmetic ieee;
   const FilePlace place = SplitPlace(text);
   const bool tensors = place.ending == ".safetensors" || place.ending == ".npz";
   if (convention == kGguf ? place.ending != ".gguf" : !tensors) {

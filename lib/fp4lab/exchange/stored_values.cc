@@ -1,6 +1,7 @@
 #include <vector>
 
 #include "fp4lab/base/divide_up.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/dialect/tensor_scale_stage.h"
 #include "fp4lab/exchange/stored.h"
 
@@ -44,6 +45,7 @@ float BlockFactor(const StoredMatrix& m, float scale, std::size_t row, float con
 }  // namespace
 
 Matrix<float> StoredValues(const StoredMatrix& stored, float scale_max, std::string_view where) {
+  const IeeeArithmetic ieee;
   const StorageLayout plain{.codes = CodeOrder::kBytes, .tensor_scale = stored.layout.tensor_scale};
   const StoredMatrix m = Convert(stored, plain, scale_max, where);
   const float constant = TensorScaleConstant(m, scale_max);

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/dialect/describe.h"
 
 namespace fp4lab {
@@ -24,6 +25,7 @@ std::vector<std::uint32_t> CodesWhere(const Format& format,
 }  // namespace
 
 Json FormatJson(const NamedFormat& named) {
+  const IeeeArithmetic ieee;
   const Format& f = named.format;
   const bool has_subnormals = f.mantissa_bits > 0;
   return {{"name", named.name},
@@ -42,6 +44,7 @@ Json FormatJson(const NamedFormat& named) {
 }
 
 Json DialectJson(const Dialect& d) {
+  const IeeeArithmetic ieee;
   Json stages = Json::object();
   for (const DialectLine& line : Describe(d)) {
     const std::string stage(line.stage);

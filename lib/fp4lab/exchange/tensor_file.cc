@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/exchange/matrix_file.h"
 #include "fp4lab/exchange/stored_file.h"
 #include "fp4lab/io/memory.h"
@@ -64,6 +65,7 @@ void TensorFile::Load(std::string_view prefix) {
 }
 
 void WriteTensors(const std::filesystem::path& path, const SafetensorsFile& file) {
+  const IeeeArithmetic ieee;
   const FilePlace place = SplitPlace(path.string());
   if (place.ending == ".safetensors") return WriteSafetensors(path, file);
   std::map<std::string, NpyArray> arrays;

@@ -7,6 +7,7 @@
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/huge_pages.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/exchange/number_type.h"
 #include "fp4lab/exchange/shape.h"
 
@@ -228,6 +229,7 @@ std::vector<VendorEntry> ListVendorMatrices(const SafetensorsFile& file) {
 
 StoredMatrix ReadVendorMatrix(const SafetensorsFile& file, const VendorEntry& entry,
                               const ReadStoredOptions& options, std::string_view where_view) {
+  const IeeeArithmetic ieee;
   const std::string where(where_view);
   const std::string name = PrefixOf(entry) + std::string(entry.vendor->codes);
   const SafetensorsTensor& codes = Require(file, name, where);
@@ -271,6 +273,7 @@ void RefuseMissingTensorScale(std::string_view where, const std::string& name,
 }
 
 StoredMatrix WithRowBlocks(const StoredMatrix& stored, float scale_max, std::string_view where) {
+  const IeeeArithmetic ieee;
   if (stored.block_rows <= 1) return stored;
   StorageLayout layout = stored.layout;
   layout.transposed = false;
@@ -283,6 +286,7 @@ StoredMatrix WithRowBlocks(const StoredMatrix& stored, float scale_max, std::str
 
 void AddVendorMatrix(const StoredMatrix& stored, const VendorEntry& entry, float scale_max,
                      SafetensorsFile* file) {
+  const IeeeArithmetic ieee;
   const Vendor& vendor = *entry.vendor;
   const std::string where = std::string(vendor.name) + " naming";
   const std::string prefix = PrefixOf(entry);

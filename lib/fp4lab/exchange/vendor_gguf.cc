@@ -1,6 +1,7 @@
 #include <cstring>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/exchange/vendor.h"
 
 namespace fp4lab {
@@ -73,6 +74,7 @@ std::vector<std::string> ListGgufMatrices(const GgufFile& file) {
 
 StoredMatrix ReadGgufMatrix(const GgufFile& file, const std::string& name,
                             std::string_view where_view) {
+  const IeeeArithmetic ieee;
   const std::string where = std::string(where_view) + "#" + name;
   const auto found = file.tensors.find(name);
   if (found == file.tensors.end()) throw Error(where_view, "has no tensor " + name);
@@ -98,6 +100,7 @@ StoredMatrix ReadGgufMatrix(const GgufFile& file, const std::string& name,
 
 void AddGgufMatrix(const StoredMatrix& stored, const std::string& name, float scale_max,
                    GgufFile* file) {
+  const IeeeArithmetic ieee;
   const std::string where = "gguf";
   const BlockBytes* block = nullptr;
   for (const BlockBytes& b : kBlocks) {

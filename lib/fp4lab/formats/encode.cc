@@ -6,6 +6,7 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/formats/encode_rules.h"
 
@@ -316,6 +317,7 @@ void DecodeSpan(FormatId format, std::span<const Code> codes, std::span<float> v
 
 void Encode(FormatId format, std::span<const float> x, std::span<std::uint8_t> codes,
             const EncodeOptions& options) {
+  const IeeeArithmetic ieee;
   EncodeSpan(format, x, codes, options, [](auto... args) {
     HWY_DYNAMIC_DISPATCH(EncodeTo8)(args...);
   });
@@ -323,6 +325,7 @@ void Encode(FormatId format, std::span<const float> x, std::span<std::uint8_t> c
 
 void Encode(FormatId format, std::span<const float> x, std::span<std::uint16_t> codes,
             const EncodeOptions& options) {
+  const IeeeArithmetic ieee;
   EncodeSpan(format, x, codes, options, [](auto... args) {
     HWY_DYNAMIC_DISPATCH(EncodeTo16)(args...);
   });
@@ -330,30 +333,35 @@ void Encode(FormatId format, std::span<const float> x, std::span<std::uint16_t> 
 
 void Encode(FormatId format, std::span<const float> x, std::span<std::uint32_t> codes,
             const EncodeOptions& options) {
+  const IeeeArithmetic ieee;
   EncodeSpan(format, x, codes, options, [](auto... args) {
     HWY_DYNAMIC_DISPATCH(EncodeTo32)(args...);
   });
 }
 
 void Decode(FormatId format, std::span<const std::uint8_t> codes, std::span<float> values) {
+  const IeeeArithmetic ieee;
   DecodeSpan(format, codes, values, [](auto... args) {
     HWY_DYNAMIC_DISPATCH(DecodeFrom8)(args...);
   });
 }
 
 void Decode(FormatId format, std::span<const std::uint16_t> codes, std::span<float> values) {
+  const IeeeArithmetic ieee;
   DecodeSpan(format, codes, values, [](auto... args) {
     HWY_DYNAMIC_DISPATCH(DecodeFrom16)(args...);
   });
 }
 
 void Decode(FormatId format, std::span<const std::uint32_t> codes, std::span<float> values) {
+  const IeeeArithmetic ieee;
   DecodeSpan(format, codes, values, [](auto... args) {
     HWY_DYNAMIC_DISPATCH(DecodeFrom32)(args...);
   });
 }
 
 void RoundToBf16(std::span<const float> in, std::span<float> out) {
+  const IeeeArithmetic ieee;
   Expects(in.size() == out.size(), "as many results as values");
   ForChunks(in.size(), [&](std::size_t begin, std::size_t count) {
     HWY_DYNAMIC_DISPATCH(ToBf16)(in.data() + begin, count, out.data() + begin);

@@ -2,11 +2,13 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 
 namespace fp4lab {
 
 void EncodeReplayed(FormatId id, RandomForm form, std::span<const float> v,
                     std::span<const std::uint32_t> words, std::span<std::uint32_t> codes) {
+  const IeeeArithmetic ieee;
   Expects(TakesForm(id, form), "random bits in a form that the format takes");
   const std::size_t n = ElementsAWord(id, form);
   Expects(codes.size() == v.size(), "as many codes as values");
@@ -17,6 +19,7 @@ void EncodeReplayed(FormatId id, RandomForm form, std::span<const float> v,
 }
 
 std::uint32_t UpCount(FormatId element, RandomForm form, float v) {
+  const IeeeArithmetic ieee;
   const std::uint32_t fields = 1u << BitsAField(form);
   const std::uint32_t low = EncodeWithField(element, form, v, 0);
   // The largest fields round up: bisection finds the smallest field that does.

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/formats/tail_bounds.h"
 
 namespace fp4lab {
@@ -289,6 +290,7 @@ void CheckSample(const StochasticSample& sample, double error_rate) {
 }  // namespace
 
 StochasticVerdict JudgeStochastic(const StochasticSample& sample, double error_rate) {
+  const IeeeArithmetic ieee;
   CheckSample(sample, error_rate);
   Draws draws{sample, {}, {}};
   draws.elements.reserve(sample.scaled.size());

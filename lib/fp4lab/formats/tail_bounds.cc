@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 
 namespace fp4lab {
 namespace {
@@ -23,6 +24,7 @@ Cumulant CumulantOf(double p, double t) {
 }  // namespace
 
 double BinomialPValue(std::uint64_t trials, std::uint64_t yes, double p) {
+  const IeeeArithmetic ieee;
   Expects(yes <= trials && p > 0.0 && p < 1.0, "draws of a probability between 0 and 1");
   const double n = static_cast<double>(trials), k = static_cast<double>(yes);
   if (trials == 0) return 1.0;
@@ -37,6 +39,7 @@ double BinomialPValue(std::uint64_t trials, std::uint64_t yes, double p) {
 }
 
 void DrawSum::Add(double p, std::uint64_t trials, std::uint64_t yes) {
+  const IeeeArithmetic ieee;
   Expects(yes <= trials && p > 0.0 && p < 1.0, "draws of a probability between 0 and 1");
   if (trials == 0) return;
   const double n = static_cast<double>(trials);
@@ -52,6 +55,7 @@ void DrawSum::Add(double p, std::uint64_t trials, std::uint64_t yes) {
 }
 
 double DrawSum::LogTail(double sum) const {
+  const IeeeArithmetic ieee;
   const bool none = sum == 0.0, all = sum == static_cast<double>(trials_);
   if (none || all) {  // exact
     double log_p = 0.0;
@@ -79,11 +83,15 @@ double DrawSum::LogTail(double sum) const {
 }
 
 double DrawSum::PValue() const {
+  const IeeeArithmetic ieee;
   if (trials_ == 0) return 1.0;
   if (one_probability_) return BinomialPValue(trials_, yes_, draws_.front().p);
   return TwiceExp(LogTail(static_cast<double>(yes_)));
 }
 
-double DrawSum::PValueOfNone() const { return trials_ == 0 ? 1.0 : TwiceExp(LogTail(0.0)); }
+double DrawSum::PValueOfNone() const {
+  const IeeeArithmetic ieee;
+  return trials_ == 0 ? 1.0 : TwiceExp(LogTail(0.0));
+}
 
 }  // namespace fp4lab

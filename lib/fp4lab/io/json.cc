@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/printable.h"
 #include "fp4lab/base/suggest.h"
 #include "fp4lab/base/text.h"
@@ -159,11 +160,13 @@ std::string ProblemOf(const Json::exception& error) {
 }
 
 void WalkJson(std::string_view text, std::string_view where, const JsonKeyVisitor& visit) {
+  const IeeeArithmetic ieee;
   Walker walker(where, visit);
   Json::sax_parse(text.begin(), text.end(), &walker);
 }
 
 Json ParseJson(std::string_view text, std::string_view where) {
+  const IeeeArithmetic ieee;
   WalkJson(text, where, [](const std::string& key, bool repeated, const JsonPlace& place) {
     if (repeated) {
       throw Error(place(), "has the key \"" + Escaped(key) + "\" twice; keep one of them");
@@ -189,6 +192,7 @@ Json ParseJson(std::string_view text, std::string_view where) {
 }
 
 Json ReadJsonFile(const std::filesystem::path& path) {
+  const IeeeArithmetic ieee;
   return ParseJson(ReadFile(path), path.string());
 }
 
@@ -221,6 +225,7 @@ void JsonObject::Finish() const {
 
 template <class T>
 void JsonObject::Read(std::string_view key, T* out) {
+  const IeeeArithmetic ieee;
   if (const Json* member = Member(key)) *out = Convert<T>(*member, Where(key));
 }
 

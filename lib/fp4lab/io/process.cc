@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 
 namespace fp4lab {
 namespace {
@@ -155,6 +156,7 @@ int ExitCode(int status) {
 }  // namespace
 
 ProcessResult RunProcess(const std::vector<std::string>& arguments, const ProcessOptions& options) {
+  const IeeeArithmetic ieee;
   Expects(!arguments.empty(), "a program is named");
   ProcessResult result;
   Pipe out, error;

@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/nn/row_chunks.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -180,40 +181,50 @@ float LargestOverRows(Kernel kernel, MatrixView<const float> first, Views... vie
 }  // namespace
 
 void SquaredRelu(MatrixView<const float> x, MatrixView<float> y) {
+  const IeeeArithmetic ieee;
   OverRows(HWY_DYNAMIC_DISPATCH(SquaredReluRows), x, y);
 }
 void SquaredReluBackward(MatrixView<const float> x, MatrixView<const float> dy,
                          MatrixView<float> dx) {
+  const IeeeArithmetic ieee;
   OverRows(HWY_DYNAMIC_DISPATCH(SquaredReluBackwardRows), x, dy, dx);
 }
 
 void Gelu(MatrixView<const float> x, MatrixView<float> y) {
+  const IeeeArithmetic ieee;
   OverRows(HWY_DYNAMIC_DISPATCH(GeluRows), x, y);
 }
 void GeluBackward(MatrixView<const float> x, MatrixView<const float> dy, MatrixView<float> dx) {
+  const IeeeArithmetic ieee;
   OverRows(HWY_DYNAMIC_DISPATCH(GeluBackwardRows), x, dy, dx);
 }
 
 float SquaredReluToBf16(MatrixView<const float> x, MatrixView<float> y) {
+  const IeeeArithmetic ieee;
   return LargestOverRows(HWY_DYNAMIC_DISPATCH(SquaredReluBf16Rows), x, y);
 }
 float SquaredReluBackwardToBf16(MatrixView<const float> x, MatrixView<const float> dy,
                                 MatrixView<float> dx) {
+  const IeeeArithmetic ieee;
   return LargestOverRows(HWY_DYNAMIC_DISPATCH(SquaredReluBackwardBf16Rows), x, dy, dx);
 }
 float GeluToBf16(MatrixView<const float> x, MatrixView<float> y) {
+  const IeeeArithmetic ieee;
   return LargestOverRows(HWY_DYNAMIC_DISPATCH(GeluBf16Rows), x, y);
 }
 float GeluBackwardToBf16(MatrixView<const float> x, MatrixView<const float> dy,
                          MatrixView<float> dx) {
+  const IeeeArithmetic ieee;
   return LargestOverRows(HWY_DYNAMIC_DISPATCH(GeluBackwardBf16Rows), x, dy, dx);
 }
 
 void Swiglu(MatrixView<const float> gate, MatrixView<const float> up, MatrixView<float> y) {
+  const IeeeArithmetic ieee;
   OverRows(HWY_DYNAMIC_DISPATCH(SwigluRows), gate, up, y);
 }
 void SwigluBackward(MatrixView<const float> gate, MatrixView<const float> up,
                     MatrixView<const float> dy, MatrixView<float> dgate, MatrixView<float> dup) {
+  const IeeeArithmetic ieee;
   OverRows(HWY_DYNAMIC_DISPATCH(SwigluBackwardRows), gate, up, dy, dgate, dup);
 }
 

@@ -7,6 +7,7 @@
 #include "fp4lab/base/aligned.h"
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/nn/row_chunks.h"
 
@@ -339,6 +340,7 @@ MatrixView<T> Part(const AttentionShape& s, MatrixView<T> x, std::size_t b, std:
 
 void Attention(const AttentionShape& shape, MatrixView<const float> q, MatrixView<const float> k,
                MatrixView<const float> v, MatrixView<float> out, std::span<float> statistics) {
+  const IeeeArithmetic ieee;
   const AttentionShape& s = shape;
   ExpectShape(s);
   Expects(IsQuery(s, q) && IsKey(s, k) && IsKey(s, v) && IsQuery(s, out) &&
@@ -358,6 +360,7 @@ void AttentionBackward(const AttentionShape& shape, MatrixView<const float> q,
                        MatrixView<const float> k, MatrixView<const float> v,
                        MatrixView<const float> out, std::span<const float> statistics,
                        MatrixView<const float> dout, const AttentionGradients& gradients) {
+  const IeeeArithmetic ieee;
   const AttentionShape& s = shape;
   const auto& [dq, dk, dv] = gradients;
   ExpectShape(s);

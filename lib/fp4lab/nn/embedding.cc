@@ -5,6 +5,7 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/nn/row_chunks.h"
 
 namespace fp4lab {
@@ -31,6 +32,7 @@ void Embedding(MatrixView<const float> table, std::span<const std::uint16_t> tok
 // Threads share out the columns, so that each table element has one writer.
 void EmbeddingBackward(std::span<const std::uint16_t> tokens, MatrixView<const float> dy,
                        MatrixView<float> dtable) {
+  const IeeeArithmetic ieee;
   Expects(HasShape(dtable, dtable.rows, dtable.cols) && HasShape(dy, tokens.size(), dtable.cols),
           "dtable (V, C), dy (tokens, C)");
   Expects(AllBelow(tokens, dtable.rows), "tokens below the table's rows");

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/nn/linear_accumulated.h"
 #include "fp4lab/nn/linear_operand.h"
 #include "fp4lab/nn/round_bf16.h"
@@ -156,6 +157,7 @@ void MakeWeightGradient(const LinearRecipe& recipe, const LinearCall& call,
 
 void LinearForward(const LinearRecipe& recipe, const LinearCall& call, const LinearInput& input,
                    LinearWeight* weight, LinearScratch* scratch, Write write, MatrixView<float> y) {
+  const IeeeArithmetic ieee;
   const View x = input.x;
   Expects(
       x.col_stride == 1 && x.cols == weight->w.cols && y.rows == x.rows && y.cols == weight->w.rows,
@@ -176,6 +178,7 @@ void LinearForward(const LinearRecipe& recipe, const LinearCall& call, const Lin
 void LinearBackward(const LinearRecipe& recipe, const LinearCall& call, const LinearInput& input,
                     LinearWeight* weight, const LinearInput& dy, LinearScratch* scratch,
                     MatrixView<float> dx, MatrixView<float> dw) {
+  const IeeeArithmetic ieee;
   Expects(input.x.col_stride == 1 && dy.x.col_stride == 1 && input.x.rows == dy.x.rows &&
               input.x.cols == weight->w.cols && dy.x.cols == weight->w.rows,
           "LinearBackward: x (tokens, in), dy (tokens, out), w (out, in)");

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/memory_order.h"
 #include "fp4lab/nn/linear_operand.h"
 #include "fp4lab/nn/round_bf16.h"
@@ -61,6 +62,7 @@ MmaOperand Sample(const OperandRecipe& recipe) {
 }  // namespace
 
 std::string WhyNotAccumulated(const GemmRecipe& recipe) {
+  const IeeeArithmetic ieee;
   if (recipe.accumulation == nullptr) return "";
   for (const OperandRecipe* operand : {&recipe.a, &recipe.b}) {
     if (operand->format && operand->format->scale_encoding == ScaleEncoding::kBinary32) {
@@ -73,6 +75,7 @@ std::string WhyNotAccumulated(const GemmRecipe& recipe) {
 void MultiplyAccumulated(const GemmRecipe& recipe, const LinearCall& call,
                          const AccumulatedOperand& a, const AccumulatedOperand& b, bool accumulate,
                          MatrixView<float> c) {
+  const IeeeArithmetic ieee;
   const Product pa = Prepare(call, a), pb = Prepare(call, b);
   const std::string problem = WhyNot(*recipe.accumulation, pa.operand, pb.operand);
   if (!problem.empty()) {

@@ -8,6 +8,7 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/block/fp4_integers.h"
 #include "fp4lab/block/tuned.h"
@@ -142,6 +143,7 @@ DialectOptions OptionsOf(const OperandRecipe& recipe, LinearOperand operand,
 }
 
 float DelayedAmax(LinearOperand operand, const LinearCall& call, float amax) {
+  const IeeeArithmetic ieee;
   Expects(call.histories.numbers != nullptr, "delayed scaling has a history");
   float* const history = call.histories.Of(operand);
   if ((IsWeight(operand) || call.histories.records) && amax > history[1]) history[1] = amax;
@@ -150,6 +152,7 @@ float DelayedAmax(LinearOperand operand, const LinearCall& call, float amax) {
 
 void KeepAmax(const Dialect& dialect, std::span<const float> amax, float* tensor_amax,
               std::vector<float>* row_decode) {
+  const IeeeArithmetic ieee;
   if (!dialect.row_scaled) {
     if (!amax.empty()) *tensor_amax = amax[0];
     return;
@@ -171,6 +174,7 @@ float DecodeOf(const Dialect& dialect, float amax, AlphaOrder order) {
 }  // namespace
 
 float AlphaOf(const GemmRecipe& recipe, float amax_a, float amax_b) {
+  const IeeeArithmetic ieee;
   const std::optional<Dialect>&a = recipe.a.format, &b = recipe.b.format;
   const bool has_a = a && !a->row_scaled, has_b = b && !b->row_scaled;
   if (has_a && has_b) {
@@ -184,6 +188,7 @@ float AlphaOf(const GemmRecipe& recipe, float amax_a, float amax_b) {
 
 void ScaleRows(View product, std::span<const float> rows, std::span<const float> cols,
                bool accumulates, MatrixView<float> c) {
+  const IeeeArithmetic ieee;
   ParallelFor(c.rows, [&](std::size_t i) {
     for (std::size_t j = 0; j < c.cols; ++j) {
       float y = product(i, j);
@@ -196,6 +201,7 @@ void ScaleRows(View product, std::span<const float> rows, std::span<const float>
 
 bool PrepareRounded(const OperandRecipe& recipe, View x, FloatBuffer* band,
                     LinearOperandValues* out) {
+  const IeeeArithmetic ieee;
   const Dialect& d = *recipe.format;
   const bool plain =
       recipe.hadamard == 0 && recipe.delayed.length == 0 && IsTuned(d) && !IsStochastic(d);
@@ -226,6 +232,7 @@ bool PrepareRounded(const OperandRecipe& recipe, View x, FloatBuffer* band,
 void PrepareOperand(const OperandRecipe& recipe, bool bf16, LinearOperand operand,
                     const LinearCall& call, const LinearInput& input, bool integers,
                     WordBuffer* transformed, LinearOperandValues* out) {
+  const IeeeArithmetic ieee;
   out->ready = true;
   out->has_integers = false;
   out->values = {};
@@ -275,6 +282,7 @@ void PrepareOperand(const OperandRecipe& recipe, bool bf16, LinearOperand operan
 void DecodeOperand(const OperandRecipe& fprop, bool bf16, LinearOperand operand,
                    const LinearCall& call, const LinearInput& input, LinearOperandValues* memory,
                    MatrixView<float> out) {
+  const IeeeArithmetic ieee;
   LinearCall unseen = call;
   unseen.observer = nullptr;
   PrepareOperand(fprop, bf16, operand, unseen, input, false, nullptr, memory);
@@ -321,6 +329,7 @@ void MultiplyScaledRows(const OperandUse& a, const OperandUse& b, GemmOptions op
 }  // namespace
 
 void MultiplyOperands(OperandUse a, OperandUse b, const GemmOptions& options, MatrixView<float> c) {
+  const IeeeArithmetic ieee;
   if (!a.operand->row_decode.empty() || !b.operand->row_decode.empty()) {
     return MultiplyScaledRows(a, b, options, c);
   }

@@ -1,5 +1,7 @@
 #include "fp4lab/nn/linear_recipe.h"
 
+#include "fp4lab/base/ieee_arithmetic.h"
+
 namespace fp4lab {
 
 std::string_view OperandName(LinearOperand operand) {
@@ -9,6 +11,7 @@ std::string_view OperandName(LinearOperand operand) {
 }
 
 HadamardTransform TransformOf(const OperandRecipe& recipe, const LinearCall& call) {
+  const IeeeArithmetic ieee;
   constexpr std::uint32_t kSigns = 0x20000000;  // a RandomStream::tensor that no rounding uses
   const RandomStream seeded{.seed = call.random.seed, .step = 0, .tensor = kSigns};
   switch (recipe.signs) {

@@ -5,6 +5,7 @@
 
 #include "fp4lab/base/elementary.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/nn/row_chunks.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -89,6 +90,7 @@ double Mean(std::span<const double> x) {
 
 double CrossEntropy(MatrixView<const float> logits, std::span<const std::uint16_t> targets,
                     std::span<double> row_loss) {
+  const IeeeArithmetic ieee;
   ExpectShapes(logits, targets, row_loss);
   const auto kernel = HWY_DYNAMIC_DISPATCH(LossRows);
   ParallelRowChunks(logits.rows, logits.cols, [&](std::size_t r, std::size_t count) {
@@ -99,6 +101,7 @@ double CrossEntropy(MatrixView<const float> logits, std::span<const std::uint16_
 
 double CrossEntropyGradient(MatrixView<const float> logits, std::span<const std::uint16_t> targets,
                             float scale, std::span<double> row_loss, MatrixView<float> dlogits) {
+  const IeeeArithmetic ieee;
   ExpectShapes(logits, targets, row_loss);
   Expects(HasShape(dlogits, logits.rows, logits.cols), "dlogits of the logits' shape");
   const auto kernel = HWY_DYNAMIC_DISPATCH(LossGradientRows);

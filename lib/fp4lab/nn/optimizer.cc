@@ -8,6 +8,7 @@
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/elementary.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -74,6 +75,7 @@ double ChunkSumOfSquares(std::span<const float> x) {
 
 void AdamWStep(const AdamW& options, std::span<const float> gradient, std::span<float> weight,
                std::span<float> m, std::span<float> v) {
+  const IeeeArithmetic ieee;
   Expects(gradient.size() == weight.size() && m.size() == weight.size() &&
               v.size() == weight.size() && options.step >= 1,
           "gradient, weight, m and v of one size, step >= 1");
@@ -88,6 +90,7 @@ void AdamWStep(const AdamW& options, std::span<const float> gradient, std::span<
 }
 
 double SumOfSquares(std::span<const float> x) {
+  const IeeeArithmetic ieee;
   constexpr std::size_t kChunk = 4096;
   std::vector<double> partial(DivideUp(x.size(), kChunk));
   ParallelFor(partial.size(), [&](std::size_t i) {
@@ -99,6 +102,7 @@ double SumOfSquares(std::span<const float> x) {
 }
 
 float ClipFactor(double norm, float clip) {
+  const IeeeArithmetic ieee;
   return clip > 0 && norm > clip ? static_cast<float>(clip / norm) : 1.0f;
 }
 

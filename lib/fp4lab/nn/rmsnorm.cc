@@ -7,6 +7,7 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/nn/row_chunks.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -101,6 +102,7 @@ void CheckNorm(MatrixView<const float> x, std::span<const float> gain, MatrixVie
 
 float RmsNormToBf16(MatrixView<const float> x, std::span<const float> gain, float epsilon,
                     MatrixView<float> y, std::span<float> inverse_rms) {
+  const IeeeArithmetic ieee;
   CheckNorm(x, gain, y, inverse_rms);
   const auto kernel = HWY_DYNAMIC_DISPATCH(RmsNormBf16Rows);
   return LargestOfRowChunks(x.rows, x.cols, [&](std::size_t r, std::size_t count) {
@@ -111,6 +113,7 @@ float RmsNormToBf16(MatrixView<const float> x, std::span<const float> gain, floa
 
 void RmsNorm(MatrixView<const float> x, std::span<const float> gain, float epsilon,
              MatrixView<float> y, std::span<float> inverse_rms) {
+  const IeeeArithmetic ieee;
   CheckNorm(x, gain, y, inverse_rms);
   const auto kernel = HWY_DYNAMIC_DISPATCH(RmsNormRows);
   ParallelRowChunks(x.rows, x.cols, [&](std::size_t r, std::size_t count) {
@@ -121,6 +124,7 @@ void RmsNorm(MatrixView<const float> x, std::span<const float> gain, float epsil
 void RmsNormBackward(MatrixView<const float> x, std::span<const float> gain,
                      std::span<const float> inverse_rms, MatrixView<const float> dy, Write write,
                      MatrixView<float> dx, std::span<float> dgain) {
+  const IeeeArithmetic ieee;
   Expects(HasShape(x, inverse_rms.size(), gain.size()) && HasShape(dy, x.rows, x.cols) &&
               HasShape(dx, x.rows, x.cols) && dgain.size() == x.cols,
           "x, dy, dx (R, C), gain, dgain (C), inverse_rms (R)");

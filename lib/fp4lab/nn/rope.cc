@@ -4,6 +4,7 @@
 
 #include "fp4lab/base/elementary.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/nn/row_chunks.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -68,6 +69,7 @@ void Rotate(const RopeTable& table, float sign, MatrixView<float> x) {
 }  // namespace
 
 RopeTable MakeRopeTable(std::size_t positions, std::size_t head_dim, float theta) {
+  const IeeeArithmetic ieee;
   Expects(positions > 0 && head_dim >= 2 && head_dim % 2 == 0 && theta > 0,
           "positions > 0, an even head_dim and theta > 0");
   const std::size_t half = head_dim / 2;
@@ -84,9 +86,15 @@ RopeTable MakeRopeTable(std::size_t positions, std::size_t head_dim, float theta
   return table;
 }
 
-void Rope(const RopeTable& table, MatrixView<float> x) { Rotate(table, 1.0f, x); }
+void Rope(const RopeTable& table, MatrixView<float> x) {
+  const IeeeArithmetic ieee;
+  Rotate(table, 1.0f, x);
+}
 
-void RopeBackward(const RopeTable& table, MatrixView<float> dx) { Rotate(table, -1.0f, dx); }
+void RopeBackward(const RopeTable& table, MatrixView<float> dx) {
+  const IeeeArithmetic ieee;
+  Rotate(table, -1.0f, dx);
+}
 
 }  // namespace fp4lab
 #endif  // HWY_ONCE

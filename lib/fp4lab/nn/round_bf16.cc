@@ -9,6 +9,7 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/formats/format.h"
 
@@ -89,6 +90,7 @@ namespace fp4lab {
 HWY_EXPORT(RoundRow);
 
 float RoundBf16(MatrixView<const float> x, MatrixView<float> out) {
+  const IeeeArithmetic ieee;
   Expects(x.col_stride == 1 && out.col_stride == 1 && x.rows == out.rows && x.cols == out.cols,
           "RoundBf16: equal shapes, unit column stride");
   if (x.size() == 0) return 0.0f;
@@ -125,6 +127,7 @@ float RoundBf16(MatrixView<const float> x, MatrixView<float> out) {
 namespace reference {
 
 float RoundBf16(MatrixView<const float> x, MatrixView<float> out) {
+  const IeeeArithmetic ieee;
   float amax = 0.0f;
   for (std::size_t r = 0; r < x.rows; ++r) {
     for (std::size_t c = 0; c < x.cols; ++c) {

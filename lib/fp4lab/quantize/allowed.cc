@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/dialect/approximate.h"
 #include "fp4lab/dialect/stages.h"
 #include "fp4lab/quantize/blocks.h"
@@ -189,6 +190,7 @@ Allowed JudgeUnderEach(const Answer& answer, const std::vector<TensorScale>& lev
 
 Allowed IsAllowed(const Dialect& dialect, MatrixView<const float> x, const Quantized& q,
                   const DialectOptions& options) {
+  const IeeeArithmetic ieee;
   CheckOptions(dialect, x, options);
   const BlockGrid grid(dialect, x.rows, x.cols);
   Expects(q.rows == x.rows && q.cols == x.cols && q.codes.size() == x.size(),

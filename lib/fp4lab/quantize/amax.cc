@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "fp4lab/base/divide_up.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/memory_order.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/quantize/blocks.h"
@@ -60,6 +61,7 @@ float Larger(float a, float b) { return a != a || a > b ? a : b; }
 
 std::vector<float> TensorAmaxes(const Dialect& dialect, MatrixView<const float> x,
                                 const DialectOptions& options) {
+  const IeeeArithmetic ieee;
   if (!HasTensorScale(dialect)) return {};
   if (!options.amax.empty()) return options.amax;
   const bool keeps_nan = dialect.nan == NanRule::kTensor;

@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/quantize/quantize.h"
 
 namespace fp4lab {
@@ -39,6 +40,7 @@ constexpr std::array kCases = {
 }  // namespace
 
 std::vector<Behaviour> Behaviours(const Dialect& dialect) {
+  const IeeeArithmetic ieee;
   const std::size_t rows =
       dialect.block_rows > 0 ? static_cast<std::size_t>(dialect.block_rows) : 1;
   const std::size_t cols =

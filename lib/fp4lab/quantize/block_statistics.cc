@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/dialect/stages.h"
 #include "fp4lab/quantize/blocks.h"
@@ -14,6 +15,7 @@
 namespace fp4lab {
 
 double ScaleHistogram::Spread() const {
+  const IeeeArithmetic ieee;
   double count = 0.0, sum = 0.0, squares = 0.0;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     const auto n = static_cast<double>(counts[i]), e = static_cast<double>(i);
@@ -26,11 +28,13 @@ double ScaleHistogram::Spread() const {
 }
 
 double ScaleHistogram::ZeroPercent() const {
+  const IeeeArithmetic ieee;
   const std::size_t all = std::accumulate(counts.begin(), counts.end(), zeros + not_finite);
   return all == 0 ? 0.0 : 100.0 * static_cast<double>(zeros) / static_cast<double>(all);
 }
 
 ScaleHistogram MeasureScales(const Dialect& dialect, const Quantized& quantized) {
+  const IeeeArithmetic ieee;
   ScaleHistogram histogram;
   std::map<int, std::size_t> exponents;
   const auto add = [&](float scale) {
@@ -57,6 +61,7 @@ ScaleHistogram MeasureScales(const Dialect& dialect, const Quantized& quantized)
 
 BlockErrors MeasureBlockErrors(const Dialect& dialect, MatrixView<const float> x,
                                const Quantized& quantized) {
+  const IeeeArithmetic ieee;
   Expects(quantized.rows == x.rows && quantized.cols == x.cols, "quantized has the shape of x");
   const BlockGrid grid(dialect, x.rows, x.cols);
   BlockErrors errors{grid.rows, grid.cols, std::vector<double>(grid.rows * grid.cols)};

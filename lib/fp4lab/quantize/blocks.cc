@@ -5,6 +5,7 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/dialect/adaptive.h"
 #include "fp4lab/quantize/statistic.h"
 
@@ -65,18 +66,21 @@ void ShapeQuantized(const Dialect& dialect, const BlockGrid& grid, Quantized* q)
 
 TensorScale TensorScaleOfRow(const Dialect& dialect, const std::vector<float>& amax,
                              std::size_t row) {
+  const IeeeArithmetic ieee;
   if (amax.empty()) return {};
   return TensorScaleOf(dialect, amax[dialect.row_scaled ? row : 0]);
 }
 
 ChosenBlock ChooseBlock(const Dialect& dialect, const TensorScale& tensor,
                         MatrixView<const float> block) {
+  const IeeeArithmetic ieee;
   const float b = StatisticOf(dialect, block);
   return ChooseBlock(dialect, tensor, block, b, ScaleBefore(dialect, b, tensor));
 }
 
 ChosenBlock ChooseBlock(const Dialect& dialect, const TensorScale& tensor,
                         MatrixView<const float> block, float b, float t) {
+  const IeeeArithmetic ieee;
   const BlockNumbers six = NumbersFrom(dialect, b, t, tensor);
   if (dialect.adaptive == Adaptive::kNo) return {six, false};
   const BlockNumbers four = NumbersFrom(dialect, b, t * 1.5f, tensor);

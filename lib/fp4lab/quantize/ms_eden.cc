@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 
 namespace fp4lab {
 namespace {
@@ -21,6 +22,7 @@ float CorrectionOf(const Dialect& d, const TensorScale& tensor, const MsEdenRow&
 
 void CorrectScales(const Dialect& d, const TensorScale& tensor, const DialectOptions& options,
                    const MsEdenRow& row) {
+  const IeeeArithmetic ieee;
   Expects(options.source.has_value(), "MS-EDEN takes a source of random bits");
   Expects(d.block_rows == 1 && kMsEdenGroup % row.block_cols == 0,
           "MS-EDEN's groups are whole blocks of a row");

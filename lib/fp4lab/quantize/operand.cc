@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/block/fp4_kernels.h"
 #include "fp4lab/block/tuned.h"
@@ -26,6 +27,7 @@ std::optional<QuantizeOptions> TunedOptions(const Dialect& dialect, const Dialec
 
 void QuantizeToValues(const Dialect& dialect, MatrixView<const float> x,
                       const DialectOptions& options, MatrixView<float> out) {
+  const IeeeArithmetic ieee;
   Expects(out.rows == x.rows && out.cols == x.cols, "out has the shape of x");
   Expects(!HasTensorScale(dialect) || !options.amax.empty(), "the amax is known");
   if (const auto tuned = TunedOptions(dialect, options)) return QuantizeToValues(x, *tuned, out);
@@ -33,6 +35,7 @@ void QuantizeToValues(const Dialect& dialect, MatrixView<const float> x,
 }
 
 void ToOperandValues(const Dialect& dialect, const Quantized& q, MatrixView<float> out) {
+  const IeeeArithmetic ieee;
   Expects(out.rows == q.rows && out.cols == q.cols, "out has the shape of the matrix");
   const BlockGrid grid(dialect, q.rows, q.cols);
   ParallelFor(q.rows, [&](std::size_t r) {
@@ -45,6 +48,7 @@ void ToOperandValues(const Dialect& dialect, const Quantized& q, MatrixView<floa
 
 bool QuantizeToFp4Integers(const Dialect& dialect, MatrixView<const float> x,
                            const DialectOptions& options, const Fp4Integers& out) {
+  const IeeeArithmetic ieee;
   Expects(HasFp4Integers(dialect), "FP4 in blocks of 16 or 32 under scales with few bits");
   Expects(!HasTensorScale(dialect) || !options.amax.empty(), "the amax is known");
   if (const auto tuned = TunedOptions(dialect, options)) {
@@ -58,6 +62,7 @@ namespace reference {
 
 void QuantizeToValues(const Dialect& dialect, MatrixView<const float> x,
                       const DialectOptions& options, MatrixView<float> out) {
+  const IeeeArithmetic ieee;
   ToOperandValues(dialect, reference::QuantizeAs(dialect, x, options), out);
 }
 

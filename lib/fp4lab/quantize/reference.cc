@@ -1,4 +1,5 @@
 // The scalar definition of quantization by any dialect, to be read together with the stages.
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/dialect/stages.h"
 #include "fp4lab/quantize/blocks.h"
@@ -54,6 +55,7 @@ namespace reference {
 
 Quantized QuantizeAs(const Dialect& dialect, MatrixView<const float> x,
                      const DialectOptions& options) {
+  const IeeeArithmetic ieee;
   CheckOptions(dialect, x, options);
   const Job job{dialect, x, options, BlockGrid(dialect, x.rows, x.cols)};
   Quantized q{.rows = x.rows, .cols = x.cols};
@@ -69,6 +71,7 @@ Quantized QuantizeAs(const Dialect& dialect, MatrixView<const float> x,
 }  // namespace reference
 
 Matrix<float> DequantizeAs(const Dialect& dialect, const Quantized& q) {
+  const IeeeArithmetic ieee;
   const BlockGrid grid(dialect, q.rows, q.cols);
   const std::size_t amaxes = !HasTensorScale(dialect) ? 0 : dialect.row_scaled ? q.rows : 1;
   Expects(q.codes.size() == q.rows * q.cols, "one code per element");

@@ -2,6 +2,7 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/dialect/stages.h"
 #include "fp4lab/quantize/blocks.h"
 #include "fp4lab/quantize/statistic.h"
@@ -11,6 +12,7 @@ namespace fp4lab {
 Quantized QuantizeReplayed(const Dialect& dialect, MatrixView<const float> x,
                            const std::vector<float>& amax, RandomForm form,
                            std::span<const std::uint32_t> words) {
+  const IeeeArithmetic ieee;
   const FormatId element = dialect.element;
   Expects(TakesForm(element, form) && FormatOf(element).bits <= 8,
           "random bits in a form that the element format takes");
@@ -31,6 +33,7 @@ Quantized QuantizeReplayed(const Dialect& dialect, MatrixView<const float> x,
 
 Matrix<float> ScaledElements(const Dialect& dialect, MatrixView<const float> x,
                              const Quantized& q) {
+  const IeeeArithmetic ieee;
   Expects(x.rows == q.rows && x.cols == q.cols, "x has the shape of q");
   const BlockGrid grid(dialect, x.rows, x.cols);
   Matrix<float> v(x.rows, x.cols);

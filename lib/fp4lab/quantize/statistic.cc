@@ -3,11 +3,13 @@
 #include <cmath>
 #include <limits>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/dialect/tensor_scale.h"
 
 namespace fp4lab {
 
 float QuestStatistic(MatrixView<const float> block) {
+  const IeeeArithmetic ieee;
   OrderedSum sum, squares;
   for (std::size_t r = 0; r < block.rows; ++r) {
     for (std::size_t c = 0; c < block.cols; ++c) {
@@ -20,6 +22,7 @@ float QuestStatistic(MatrixView<const float> block) {
 }
 
 float MaxMagnitudeOf(MatrixView<const float> x, bool keeps_nan) {
+  const IeeeArithmetic ieee;
   float amax = 0.0f;
   for (std::size_t r = 0; r < x.rows; ++r) {
     for (std::size_t c = 0; c < x.cols; ++c) {
@@ -32,6 +35,7 @@ float MaxMagnitudeOf(MatrixView<const float> x, bool keeps_nan) {
 }
 
 float StatisticOf(const Dialect& dialect, MatrixView<const float> block) {
+  const IeeeArithmetic ieee;
   if (dialect.statistic == BlockStatistic::kQuest) return QuestStatistic(block);
   return MaxMagnitudeOf(block, dialect.nan != NanRule::kElement);
 }

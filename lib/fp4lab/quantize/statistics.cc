@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/dialect/stages.h"
 #include "fp4lab/quantize/blocks.h"
@@ -216,9 +217,13 @@ double DiagnosticValues::operator[](std::string_view key) const {
   return numbers[static_cast<std::size_t>(row - kDiagnostics.begin())];
 }
 
-double Percent(double part, double whole) { return whole == 0.0 ? 0.0 : 100.0 * part / whole; }
+double Percent(double part, double whole) {
+  const IeeeArithmetic ieee;
+  return whole == 0.0 ? 0.0 : 100.0 * part / whole;
+}
 
 double Decibel(double signal, double noise) {
+  const IeeeArithmetic ieee;
   if (signal == 0.0) return 0.0;
   if (noise == 0.0) return std::numeric_limits<double>::infinity();
   return 10.0 * std::log10(signal / noise);
@@ -226,6 +231,7 @@ double Decibel(double signal, double noise) {
 
 QuantizationStatistics MeasureQuantization(const Dialect& dialect, MatrixView<const float> x,
                                            const Quantized& quantized) {
+  const IeeeArithmetic ieee;
   Expects(quantized.rows == x.rows && quantized.cols == x.cols, "quantized has the shape of x");
   struct Row {
     std::array<Tally, kDiagnostics.size()> tallies;
@@ -258,6 +264,7 @@ QuantizationStatistics MeasureQuantization(const Dialect& dialect, MatrixView<co
 
 QuantizationStatistics MeasureQuantization(const Dialect& dialect, MatrixView<const float> x,
                                            const DialectOptions& options) {
+  const IeeeArithmetic ieee;
   return MeasureQuantization(dialect, x, QuantizeAs(dialect, x, options));
 }
 

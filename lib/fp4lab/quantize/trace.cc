@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/dialect/stages.h"
 #include "fp4lab/quantize/blocks.h"
 #include "fp4lab/quantize/quantize.h"
@@ -70,6 +71,7 @@ double CodeSteps(const Dialect& d, float v) {
 
 Trace TraceAs(const Dialect& dialect, MatrixView<const float> x, std::size_t row, std::size_t col,
               const DialectOptions& options) {
+  const IeeeArithmetic ieee;
   CheckOptions(dialect, x, options);
   Expects(row < x.rows && col < x.cols, "the element lies in the matrix");
   const BlockGrid grid(dialect, x.rows, x.cols);

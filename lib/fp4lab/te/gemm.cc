@@ -9,6 +9,7 @@
 #include "fp4lab/base/aligned.h"
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/formats/format.h"
 #include "fp4lab/tensor/fp4_gemm.h"
@@ -127,6 +128,7 @@ void ZeroDepth(MatrixView<float> product) {
 
 void PackedFp4Gemm(const PackedFp4& a, const PackedFp4& b, float alpha, const GemmBias& bias,
                    const GemmResult& out) {
+  const IeeeArithmetic ieee;
   CheckProduct(a, b, out);
   if (out.rows * out.cols == 0) return;
   const MatrixView<float> product = ProductOf(out);
@@ -141,6 +143,7 @@ void PackedFp4Gemm(const PackedFp4& a, const PackedFp4& b, float alpha, const Ge
 
 void PlainGemm(MatrixView<const float> a, MatrixView<const float> b, int block, float alpha,
                const GemmBias& bias, const GemmResult& out) {
+  const IeeeArithmetic ieee;
   Expects(a.cols == b.cols && out.rows == a.rows && out.cols == b.rows,
           "operands and a result of the product's shape");
   if (out.rows * out.cols == 0) return;
@@ -157,6 +160,7 @@ namespace reference {
 
 void PackedFp4Gemm(const PackedFp4& a, const PackedFp4& b, float alpha, const GemmBias& given,
                    const GemmResult& out) {
+  const IeeeArithmetic ieee;
   CheckProduct(a, b, out);
   const std::vector<float> bias = BiasOf(given, out.cols);
   const auto value = [](const PackedFp4& x, std::size_t r, std::size_t k) {

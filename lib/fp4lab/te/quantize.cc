@@ -13,6 +13,7 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/random.h"
 #include "fp4lab/block/quantize.h"
@@ -368,6 +369,7 @@ constexpr std::size_t kAmaxCols = 1024;
 }  // namespace
 
 void TeQuantize(const TeMatrix& x, const TeQuantization& call) {
+  const IeeeArithmetic ieee;
   CheckTeQuantization(x, call);
   if (x.rows * x.cols == 0) return;
   const TeJob job = {.x = x,
@@ -384,6 +386,7 @@ void TeQuantize(const TeMatrix& x, const TeQuantization& call) {
 }
 
 void TeAmaxes(const TeMatrix& x, std::uint32_t sign_mask, float* amax, float* transformed) {
+  const IeeeArithmetic ieee;
   Expects(x.bf16 != nullptr || x.rows * x.cols == 0, "a BF16 matrix");
   Expects(transformed == nullptr || x.rows % kTile == 0, "rows are a multiple of 16");
   const HadamardFactors factors = FactorsOf(MaskTransform(16, sign_mask));

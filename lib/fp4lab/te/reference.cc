@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/quantize/quantize.h"
 #include "fp4lab/quantize/replay.h"
 #include "fp4lab/te/quantize.h"
@@ -91,6 +92,7 @@ void CheckTeQuantization(const TeMatrix& x, const TeQuantization& call) {
 namespace reference {
 
 void TeQuantize(const TeMatrix& x, const TeQuantization& call) {
+  const IeeeArithmetic ieee;
   CheckTeQuantization(x, call);
   if (x.rows * x.cols == 0) return;
   const Matrix<float> values = Floats(x);
@@ -107,6 +109,7 @@ void TeQuantize(const TeMatrix& x, const TeQuantization& call) {
 }
 
 void TeAmaxes(const TeMatrix& x, std::uint32_t sign_mask, float* amax, float* transformed) {
+  const IeeeArithmetic ieee;
   const Matrix<float> values = Floats(x);
   if (amax != nullptr) *amax = LargestOf(values);
   if (transformed == nullptr) return;

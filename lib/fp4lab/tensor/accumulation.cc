@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/tensor/exact_sum.h"
 #include "fp4lab/tensor/gemm.h"
@@ -125,6 +126,7 @@ const Accumulation* FindAccumulation(std::string_view name) {
 }
 
 std::string WhyNot(const Accumulation& accumulation, const MmaOperand& a, const MmaOperand& b) {
+  const IeeeArithmetic ieee;
   if (a.cols != b.cols) return "the operands differ in K";
   if (accumulation.order == SumOrder::kFp32Blocks ||
       accumulation.order == SumOrder::kFp32Sequential) {
@@ -142,6 +144,7 @@ std::string WhyNot(const Accumulation& accumulation, const MmaOperand& a, const 
 
 std::optional<MmaOperands> OperandsFor(const Accumulation& accumulation, const MmaOperand& a,
                                        const MmaOperand& b) {
+  const IeeeArithmetic ieee;
   if (accumulation.model != nullptr && a.cols == b.cols &&
       NeedsEmulation(*accumulation.model, a, b)) {
     return Emulated(*accumulation.model, a, b);
@@ -152,6 +155,7 @@ std::optional<MmaOperands> OperandsFor(const Accumulation& accumulation, const M
 
 void GemmAs(const Accumulation& accumulation, const MmaOperand& a, const MmaOperand& b,
             const ProductOptions& options, MatrixView<float> c) {
+  const IeeeArithmetic ieee;
   Expects(a.cols == b.cols && c.rows == a.rows && c.cols == b.rows, "a (M, K), b (N, K), c (M, N)");
   Expects(!options.accumulate || accumulation.model != nullptr,
           "options.accumulate needs a tensor-core accumulation");

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/tensor/scratch.h"
 #include "fp4lab/tensor/tile_loop.h"
@@ -227,6 +228,7 @@ HWY_EXPORT(Fp4GemmKernel);
 
 void Fp4Gemm(const Fp4Operand& a, const Fp4Operand& b, const GemmOptions& options,
              MatrixView<float> c) {
+  const IeeeArithmetic ieee;
   ExpectFp4Product(a, b, options, c);
   if (c.size() == 0) return;
   if (c.cols > 1 && c.col_stride != 1) {  // c^T = b a^T: each product commutes, so the same bits

@@ -4,6 +4,7 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/tensor/fp4_gemm.h"
 
 namespace fp4lab {
@@ -40,6 +41,7 @@ namespace reference {
 
 void Fp4Gemm(const Fp4Operand& a, const Fp4Operand& b, const GemmOptions& options,
              MatrixView<float> c) {
+  const IeeeArithmetic ieee;
   ExpectFp4Product(a, b, options, c);
   const auto block = static_cast<std::size_t>(options.block);
   for (std::size_t m = 0; m < c.rows; ++m) {

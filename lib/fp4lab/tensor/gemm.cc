@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/tensor/scratch.h"
 #include "fp4lab/tensor/tile_loop.h"
@@ -205,6 +206,7 @@ HWY_EXPORT(GemmKernel);
 
 void Gemm(MatrixView<const float> a, MatrixView<const float> b, const GemmOptions& options,
           MatrixView<float> c) {
+  const IeeeArithmetic ieee;
   Expects(a.cols == b.cols && c.rows == a.rows && c.cols == b.rows, "a (M, K), b (N, K), c (M, N)");
   Expects(HasUnitStride(a) && HasUnitStride(b) && HasUnitStride(c), "a unit stride in each view");
   Expects(options.block >= 0, "block >= 0");

@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/tensor/gemm.h"
 
 namespace fp4lab::reference {
@@ -29,6 +30,7 @@ float SumOfBlocks(MatrixView<const float> a, MatrixView<const float> b, std::siz
 
 void Gemm(MatrixView<const float> a, MatrixView<const float> b, const GemmOptions& options,
           MatrixView<float> c) {
+  const IeeeArithmetic ieee;
   Expects(a.cols == b.cols && c.rows == a.rows && c.cols == b.rows, "a (M, K), b (N, K), c (M, N)");
   Expects(options.block >= 0, "block >= 0");
   const std::size_t block = options.block == 0 ? a.cols : static_cast<std::size_t>(options.block);

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/block/layout.h"
 #include "fp4lab/tensor/mma_number.h"
@@ -32,6 +33,7 @@ void ExpectSound(const MmaOperand& x) {
 MmaOperand MakeMmaOperand(const Format& element, MatrixView<const std::uint8_t> codes,
                           const Format& scale, int block_rows, int block_cols,
                           std::span<const std::uint8_t> scales) {
+  const IeeeArithmetic ieee;
   MmaOperand x{.rows = codes.rows, .cols = codes.cols, .format = element};
   x.codes.reserve(codes.size());
   for (std::size_t r = 0; r < codes.rows; ++r) {
@@ -50,6 +52,7 @@ MmaOperand MakeMmaOperand(const Format& element, MatrixView<const std::uint8_t> 
 }
 
 MmaOperand MakeMmaOperand(const QuantizedMatrix& q) {
+  const IeeeArithmetic ieee;
   const CodeLayout layout(q.dialect, q.cols);
   Matrix<std::uint8_t> codes(q.rows, q.cols);
   for (std::size_t r = 0; r < q.rows; ++r) {
@@ -64,6 +67,7 @@ MmaOperand MakeMmaOperand(const QuantizedMatrix& q) {
 }
 
 MmaOperand MakeMmaOperand(const Format& format, MatrixView<const float> values) {
+  const IeeeArithmetic ieee;
   MmaOperand x{.rows = values.rows, .cols = values.cols, .format = format};
   x.codes.reserve(values.size());
   for (std::size_t r = 0; r < values.rows; ++r) {
@@ -75,6 +79,7 @@ MmaOperand MakeMmaOperand(const Format& format, MatrixView<const float> values) 
 }
 
 Matrix<double> ExactValues(const MmaOperand& x) {
+  const IeeeArithmetic ieee;
   ExpectSound(x);
   Matrix<double> values(x.rows, x.cols);
   ParallelFor(x.rows, [&](std::size_t r) {
@@ -92,6 +97,7 @@ Matrix<double> ExactValues(const MmaOperand& x) {
 }
 
 Matrix<float> FloatValues(const MmaOperand& x) {
+  const IeeeArithmetic ieee;
   const Matrix<double> exact = ExactValues(x);
   Matrix<float> values(x.rows, x.cols);
   std::transform(exact.values.begin(), exact.values.end(), values.values.begin(),
@@ -100,6 +106,7 @@ Matrix<float> FloatValues(const MmaOperand& x) {
 }
 
 MmaOperand Unscaled(const MmaOperand& x, const Format& format) {
+  const IeeeArithmetic ieee;
   const Matrix<double> exact = ExactValues(x);
   MmaOperand y{.rows = x.rows, .cols = x.cols, .format = format};
   y.codes.reserve(exact.values.size());

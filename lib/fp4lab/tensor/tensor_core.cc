@@ -6,6 +6,7 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/tensor/mma_number.h"
 
 namespace fp4lab {
@@ -263,6 +264,7 @@ std::uint32_t TensorCoreDot(const TensorCoreModel& model, const Format& a_format
                             std::span<const std::uint32_t> a, const Format& b_format,
                             std::span<const std::uint32_t> b, std::uint32_t c,
                             const MmaScales& scales, const OpenChoices& open) {
+  const IeeeArithmetic ieee;
   Expects(a.size() == b.size(), "a and b have K elements each");
   const bool scaled =
       model.scheme == MmaScheme::kScaledChain || model.scheme == MmaScheme::kScaledGroups;

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "fp4lab/base/divide_up.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/tensor/tensor_core_element.h"
 #include "fp4lab/tensor/tensor_core_pack.h"
@@ -235,6 +236,7 @@ void WithoutKernel(const TensorCoreModel& model, const MmaOperand& a, const MmaO
 
 void TensorCoreGemm(const TensorCoreModel& model, const MmaOperand& a, const MmaOperand& b,
                     const ProductOptions& options, MatrixView<float> c) {
+  const IeeeArithmetic ieee;
   ExpectProduct(model, a, b, c);
   if (c.size() == 0) return;
   if (!HasKernel(model, a, b)) return WithoutKernel(model, a, b, options, c);

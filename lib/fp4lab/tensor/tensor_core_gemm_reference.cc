@@ -2,12 +2,14 @@
 #include <cstddef>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/tensor/tensor_core_element.h"
 #include "fp4lab/tensor/tensor_core_gemm.h"
 
 namespace fp4lab {
 
 float FinishProduct(float y, const ProductOptions& options) {
+  const IeeeArithmetic ieee;
   if (options.alpha != 1.0f) y *= options.alpha;
   switch (options.output) {
     case GemmOutput::kFp32:
@@ -48,6 +50,7 @@ std::string_view WhyNot(const TensorCoreModel& model, const MmaOperand& a, const
 
 float TensorCoreElement(const TensorCoreModel& model, const MmaOperand& a, std::size_t m,
                         const MmaOperand& b, std::size_t n, const OpenChoices& open, float c) {
+  const IeeeArithmetic ieee;
   const bool narrow = model.output == MmaOutput::kNearest16;
   const Format& half = FormatOf(FormatId::kFP16);
   const std::uint32_t start = narrow
@@ -75,6 +78,7 @@ namespace reference {
 
 void TensorCoreGemm(const TensorCoreModel& model, const MmaOperand& a, const MmaOperand& b,
                     const ProductOptions& options, MatrixView<float> c) {
+  const IeeeArithmetic ieee;
   ExpectProduct(model, a, b, c);
   for (std::size_t m = 0; m < c.rows; ++m) {
     for (std::size_t n = 0; n < c.cols; ++n) {

@@ -7,6 +7,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/hash.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 
 namespace fp4lab {
 namespace {
@@ -97,6 +98,7 @@ Front ReadFront(std::span<const std::byte> bytes, const std::string& where) {
 
 void WriteCheckpoint(const CheckpointHeader& header,
                      std::span<const std::span<const float>> payload, const ByteSink& sink) {
+  const IeeeArithmetic ieee;
   std::uint64_t floats = 0;
   for (const std::span<const float> part : payload) floats += part.size();
   Json members = {
@@ -120,6 +122,7 @@ void WriteCheckpoint(const CheckpointHeader& header,
 
 std::vector<std::byte> WriteCheckpoint(const CheckpointHeader& header,
                                        std::span<const std::span<const float>> payload) {
+  const IeeeArithmetic ieee;
   std::vector<std::byte> out;
   WriteCheckpoint(header, payload, [&](std::span<const std::byte> bytes) {
     out.insert(out.end(), bytes.begin(), bytes.end());
@@ -128,10 +131,12 @@ std::vector<std::byte> WriteCheckpoint(const CheckpointHeader& header,
 }
 
 CheckpointHeader ReadCheckpointHeader(std::span<const std::byte> bytes, const std::string& where) {
+  const IeeeArithmetic ieee;
   return ReadFront(bytes, where).header;
 }
 
 Checkpoint ReadCheckpoint(std::span<const std::byte> bytes, const std::string& where) {
+  const IeeeArithmetic ieee;
   CheckFront(bytes, where);
   const std::span<const std::byte> content = bytes.first(bytes.size() - kHash);
   if (Sha256(content) != Text(bytes.last(kHash))) {
@@ -147,6 +152,7 @@ Checkpoint ReadCheckpoint(std::span<const std::byte> bytes, const std::string& w
 }
 
 std::string FirstDifference(const Json& here, const Json& there) {
+  const IeeeArithmetic ieee;
   return Difference(here, there, "");
 }
 

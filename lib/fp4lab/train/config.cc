@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 
 namespace fp4lab {
 namespace {
@@ -89,6 +90,7 @@ Device ReadDevice(std::string_view name, const std::string& where) {
 }
 
 ModelConfig ReadModelConfig(const Json& json, const std::string& where) {
+  const IeeeArithmetic ieee;
   ModelConfig c;
   JsonObject o(json, where);
   o.Read("layers", &c.layers);
@@ -116,6 +118,7 @@ ModelConfig ReadModelConfig(const Json& json, const std::string& where) {
 }
 
 Json ToJson(const ModelConfig& c) {
+  const IeeeArithmetic ieee;
   return {{"layers", c.layers},
           {"d_model", c.d_model},
           {"heads", c.heads},
@@ -130,6 +133,7 @@ Json ToJson(const ModelConfig& c) {
 }
 
 OptimizerConfig ReadOptimizerConfig(const Json& json, const std::string& where) {
+  const IeeeArithmetic ieee;
   OptimizerConfig c;
   JsonObject o(json, where);
   o.Read("beta1", &c.beta1);
@@ -147,6 +151,7 @@ OptimizerConfig ReadOptimizerConfig(const Json& json, const std::string& where) 
 }
 
 Json ToJson(const OptimizerConfig& c) {
+  const IeeeArithmetic ieee;
   return {{"beta1", Shortest(c.beta1)},
           {"beta2", Shortest(c.beta2)},
           {"epsilon", Shortest(c.epsilon)},
@@ -155,6 +160,7 @@ Json ToJson(const OptimizerConfig& c) {
 }
 
 EvaluationConfig ReadEvaluationConfig(const Json& json, const std::string& where) {
+  const IeeeArithmetic ieee;
   EvaluationConfig c;
   JsonObject o(json, where);
   o.Read("every", &c.every);
@@ -171,6 +177,7 @@ EvaluationConfig ReadEvaluationConfig(const Json& json, const std::string& where
 }
 
 Json ToJson(const EvaluationConfig& c) {
+  const IeeeArithmetic ieee;
   return {{"every", c.every},
           {"tokens", c.tokens},
           {"chunk_tokens", c.chunk_tokens},
@@ -179,6 +186,7 @@ Json ToJson(const EvaluationConfig& c) {
 }
 
 TrainConfig ReadTrainConfig(const Json& json, const std::string& where) {
+  const IeeeArithmetic ieee;
   TrainConfig c;
   c.recipe = ReadRecipe(Json("bf16"), where);
   JsonObject o(json, where);
@@ -212,6 +220,7 @@ TrainConfig ReadTrainConfig(const Json& json, const std::string& where) {
 }
 
 Json ToJson(const TrainConfig& c) {
+  const IeeeArithmetic ieee;
   Json json = {{"device", DeviceName(c.device)},
                {"model", ToJson(c.model)},
                {"optimizer", ToJson(c.optimizer)},

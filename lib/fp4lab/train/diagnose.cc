@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/train/dialect_json.h"
 
 namespace fp4lab {
@@ -21,6 +22,7 @@ Json WithNumbers(Json json, const TensorStatistics& tensor, std::string_view Dia
 }  // namespace
 
 TensorStatistics MeasureOperand(const std::string& linear, const ObservedOperand& operand) {
+  const IeeeArithmetic ieee;
   const Json format = ToJson(operand.dialect);
   return {linear + "." + std::string(OperandName(operand.operand)),
           format.is_string() ? format.get<std::string>() : format.dump(),
@@ -28,10 +30,12 @@ TensorStatistics MeasureOperand(const std::string& linear, const ObservedOperand
 }
 
 Json ToJson(const TensorStatistics& tensor) {
+  const IeeeArithmetic ieee;
   return WithNumbers({{"name", tensor.name}, {"format", tensor.format}}, tensor, &Diagnostic::key);
 }
 
 TensorStatistics ReadTensorStatistics(const Json& json, const std::string& where) {
+  const IeeeArithmetic ieee;
   JsonObject o(json, where);
   TensorStatistics tensor;
   o.Require("name", &tensor.name);
@@ -46,6 +50,7 @@ TensorStatistics ReadTensorStatistics(const Json& json, const std::string& where
 }
 
 Json LogLine(std::int64_t step, const TensorStatistics& tensor) {
+  const IeeeArithmetic ieee;
   return WithNumbers({{"step", step}, {"name", tensor.name}, {"format", tensor.format}}, tensor,
                      &Diagnostic::log_key);
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/suggest.h"
 #include "fp4lab/dialect/labels.h"
 
@@ -344,6 +345,7 @@ void ReadNanByte(JsonObject* o, std::string_view key, std::int16_t* byte) {
 }  // namespace
 
 Dialect ReadDialect(const Json& json, const std::string& where) {
+  const IeeeArithmetic ieee;
   if (json.is_string()) return RowNamed(json.get<std::string>(), where);
   JsonObject o(json, where);
   std::string like(kStart);
@@ -417,6 +419,7 @@ Json Spelled(const Dialect& d) {
 }  // namespace
 
 Json ToJson(const Dialect& dialect) {
+  const IeeeArithmetic ieee;
   Dialect d = IsStochastic(dialect) ? WithOwnRounding(dialect) : dialect;
   const Dialect* named = FindDialect(d.name);
   if (named != nullptr && SameFormulas(*named, d)) return std::string(d.name);

@@ -1,9 +1,11 @@
 #include "fp4lab/train/engine.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "fp4lab/base/aligned.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 
 namespace fp4lab {
 namespace {
@@ -106,14 +108,53 @@ class CpuEngine final : public Engine {
   std::vector<double> row_loss_;
 };
 
+// An engine whose calls compute in IEEE arithmetic, whatever the state of the calling thread.
+class GuardedEngine final : public Engine {
+ public:
+  explicit GuardedEngine(std::unique_ptr<Engine> engine) : engine_(std::move(engine)) {}
+
+  std::string Processor() const override { return engine_->Processor(); }
+  std::uint32_t TensorsPerPass() const override { return engine_->TensorsPerPass(); }
+  StepSums Gradients(const Pass& pass, std::span<const std::uint16_t> inputs,
+                     std::span<const std::uint16_t> targets) override {
+    const IeeeArithmetic ieee;
+    return engine_->Gradients(pass, inputs, targets);
+  }
+  void UseRecipe(const Recipe& recipe) override {
+    const IeeeArithmetic ieee;
+    engine_->UseRecipe(recipe);
+  }
+  void Update(const AdamW& options) override {
+    const IeeeArithmetic ieee;
+    engine_->Update(options);
+  }
+  void Losses(const Pass& pass, std::span<const std::uint16_t> inputs,
+              std::span<const std::uint16_t> targets, std::span<double> row_loss) override {
+    const IeeeArithmetic ieee;
+    engine_->Losses(pass, inputs, targets, row_loss);
+  }
+  bool Any(bool said) override { return engine_->Any(said); }
+  void Initialize() override {
+    const IeeeArithmetic ieee;
+    engine_->Initialize();
+  }
+  TrainingNumbers Read(std::vector<float>* memory) override { return engine_->Read(memory); }
+  void Write(const TrainingNumbers& from) override { engine_->Write(from); }
+
+ private:
+  std::unique_ptr<Engine> engine_;
+};
+
 }  // namespace
 
 std::unique_ptr<Engine> MakeCpuEngine(const TrainConfig& config) {
-  return std::make_unique<CpuEngine>(config);
+  const IeeeArithmetic ieee;
+  return std::make_unique<GuardedEngine>(std::make_unique<CpuEngine>(config));
 }
 
 std::unique_ptr<Engine> MakeEngine(const TrainConfig& config, const std::string& where,
                                    const World& world) {
+  const IeeeArithmetic ieee;
   if (config.device == Device::kCpu && world.size > 1) {
     throw Error(where, "\"cpu\" trains in one process, and a launcher started " +
                            std::to_string(world.size) + "; use threads, or \"cuda\"");
@@ -122,7 +163,7 @@ std::unique_ptr<Engine> MakeEngine(const TrainConfig& config, const std::string&
     case Device::kCpu:
       return MakeCpuEngine(config);
     case Device::kCuda:
-      return MakeCudaEngine(config, where, world);
+      return std::make_unique<GuardedEngine>(MakeCudaEngine(config, where, world));
   }
   return nullptr;
 }

@@ -1,5 +1,8 @@
 // The interface between a Trainer and the processor that computes: the CPU's engine, or a GPU's.
 //
+// The engines of MakeCpuEngine and MakeEngine compute in IEEE arithmetic, whatever the state of the
+// calling thread (base/ieee_arithmetic.h).
+//
 // An engine owns weights, moments, gradients and amax histories. The Trainer owns the order of
 // tokens, schedules, checkpoints and metrics, and does not know where the numbers live.
 #pragma once

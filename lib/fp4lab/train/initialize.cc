@@ -5,6 +5,7 @@
 
 #include "fp4lab/base/elementary.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/random.h"
 #include "fp4lab/train/model.h"
 #include "fp4lab/train/streams.h"
@@ -38,6 +39,7 @@ void Nudge(const ParameterLayout& layout, int ulps, std::span<float> parameters)
 }  // namespace
 
 void InitializeParameters(const TrainConfig& config, std::span<float> parameters) {
+  const IeeeArithmetic ieee;
   const double deviation = std::sqrt(0.4 / config.model.d_model);
   const ParameterLayout layout = MakeLayout(config.model);
   Expects(parameters.size() == layout.total, "InitializeParameters: all parameters");

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/limits.h"
 #include "fp4lab/train/shapes.h"
 
@@ -61,6 +62,7 @@ std::string Gibibytes(double bytes) {
 }  // namespace
 
 MemoryNeed EstimateMemory(const TrainConfig& c) {
+  const IeeeArithmetic ieee;
   const Sizes sizes = SizesOf(c.model);
   const auto step = static_cast<double>(TokensPerStep(c));
   const double tokens = step / c.micro_batches;
@@ -70,6 +72,7 @@ MemoryNeed EstimateMemory(const TrainConfig& c) {
 }
 
 void CheckMemory(const TrainConfig& config, const std::string& where, int runs, double states) {
+  const IeeeArithmetic ieee;
   if (config.device != Device::kCpu) return;
   const MemoryNeed need = EstimateMemory(config);
   const double state = 3 * need.weights / 4 * states, all = runs * (need.Total() + state);

@@ -5,6 +5,7 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/nn/activation.h"
 #include "fp4lab/nn/embedding.h"
@@ -53,6 +54,7 @@ Model::Model(const ModelConfig& config, const Recipe& recipe, std::span<const fl
 }
 
 void Model::AdvanceAmaxHistories() {
+  const IeeeArithmetic ieee;
   if (amax_histories_.empty()) return;
   float* history = amax_histories_.data();
   for (const DelayedScaling& operand : plan_.Delayed()) {
@@ -294,6 +296,7 @@ float Model::Activate(const BlockActivations& a, std::size_t first, std::size_t 
 }
 
 void Model::Forward(const Pass& pass, std::span<const std::uint16_t> tokens) {
+  const IeeeArithmetic ieee;
   SetRows(tokens.size());
   const ParameterSlice& e = layout_.embedding;
   const View first = blocks_.front().x;

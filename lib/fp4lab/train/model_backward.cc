@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/nn/activation.h"
 #include "fp4lab/nn/attention.h"
 #include "fp4lab/nn/embedding.h"
@@ -54,6 +55,7 @@ void Model::RunLinearBackward(const Pass& pass, std::size_t linear, const Linear
 }
 
 double Model::Loss(std::span<const std::uint16_t> targets, std::span<double> row_loss) {
+  const IeeeArithmetic ieee;
   return CrossEntropy(logits_, targets, row_loss);
 }
 
@@ -150,6 +152,7 @@ void Model::BackwardAttention(const Pass& pass, int block, std::span<float> grad
 double Model::Backward(const Pass& pass, std::span<const std::uint16_t> tokens,
                        std::span<const std::uint16_t> targets, float loss_scale,
                        std::span<double> row_loss, std::span<float> gradients) {
+  const IeeeArithmetic ieee;
   Expects(tokens.size() == rows_ && targets.size() == rows_ && gradients.size() == layout_.total,
           "Model::Backward: the tokens of the last Forward, all gradients");
   const double loss = BackwardHead(pass, targets, loss_scale, row_loss, gradients);

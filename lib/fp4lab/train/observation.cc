@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 
 namespace fp4lab {
 namespace {
@@ -152,6 +153,7 @@ std::span<const CourseDiagnostic> CourseDiagnostics() {
 }
 
 double Shortened(double x) {
+  const IeeeArithmetic ieee;
   if (!std::isfinite(x)) return x;
   char text[40];
   std::snprintf(text, sizeof text, "%.6g", x);
@@ -159,6 +161,7 @@ double Shortened(double x) {
 }
 
 Json ToJson(const ScaleHistogram& scales) {
+  const IeeeArithmetic ieee;
   return {{"zeros", scales.zeros},
           {"not_finite", scales.not_finite},
           {"first", scales.first},
@@ -166,6 +169,7 @@ Json ToJson(const ScaleHistogram& scales) {
 }
 
 ScaleHistogram ReadScaleHistogram(const Json& json, const std::string& where) {
+  const IeeeArithmetic ieee;
   JsonObject o(json, where);
   ScaleHistogram scales;
   std::uint64_t zeros = 0, not_finite = 0;
@@ -184,6 +188,7 @@ ScaleHistogram ReadScaleHistogram(const Json& json, const std::string& where) {
 }
 
 Json ToJson(const Observation& observation) {
+  const IeeeArithmetic ieee;
   Json rows = Json::array();
   for (const ObservedRow& row : observation.rows) {
     Json json = {{"name", row.name}, {"numbers", row.numbers}};
@@ -198,6 +203,7 @@ Json ToJson(const Observation& observation) {
 }
 
 Observation ReadObservation(const Json& json, const std::string& where) {
+  const IeeeArithmetic ieee;
   JsonObject o(json, where);
   Observation observation;
   o.Require("step", &observation.step);
@@ -230,6 +236,7 @@ bool DiagnosticsConfig::IsDue(std::int64_t step) const {
 }
 
 DiagnosticsConfig ReadDiagnosticsConfig(const Json& json, const std::string& where) {
+  const IeeeArithmetic ieee;
   DiagnosticsConfig c;
   JsonObject o(json, where);
   o.Read("every", &c.every);
@@ -262,6 +269,7 @@ void CheckObservedSteps(const DiagnosticsConfig& config, std::int64_t last,
 }
 
 Json ToJson(const DiagnosticsConfig& config) {
+  const IeeeArithmetic ieee;
   Json json = {{"tokens", config.tokens}};
   if (config.every > 0) json["every"] = config.every;
   if (!config.steps.empty()) json["steps"] = config.steps;

@@ -8,6 +8,7 @@
 
 #include "fp4lab/base/aligned.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/train/diagnose.h"
 #include "fp4lab/train/model.h"
 
@@ -56,6 +57,7 @@ struct PassResult {
 }  // namespace
 
 void VectorComparison::Add(std::span<const float> q, std::span<const float> h) {
+  const IeeeArithmetic ieee;
   for (std::size_t i = 0; i < q.size(); ++i) {
     const double a = q[i], b = h[i];
     hh += b * b;
@@ -66,6 +68,7 @@ void VectorComparison::Add(std::span<const float> q, std::span<const float> h) {
 }
 
 void VectorComparison::Add(const VectorComparison& other) {
+  const IeeeArithmetic ieee;
   hh += other.hh;
   qq += other.qq;
   qh += other.qh;
@@ -73,17 +76,31 @@ void VectorComparison::Add(const VectorComparison& other) {
 }
 
 double VectorComparison::Cosine() const {
+  const IeeeArithmetic ieee;
   if (hh == 0.0 && qq == 0.0) return 1.0;
   return hh == 0.0 || qq == 0.0 ? 0.0 : qh / (std::sqrt(hh) * std::sqrt(qq));
 }
-double VectorComparison::NormRatio() const { return std::sqrt(qq) / std::sqrt(hh); }
-double VectorComparison::Projection() const { return qh / hh; }
-double VectorComparison::NoiseRatio() const { return std::sqrt(hh) / std::sqrt(noise); }
-double VectorComparison::RelativeError() const { return std::sqrt(noise) / std::sqrt(hh); }
+double VectorComparison::NormRatio() const {
+  const IeeeArithmetic ieee;
+  return std::sqrt(qq) / std::sqrt(hh);
+}
+double VectorComparison::Projection() const {
+  const IeeeArithmetic ieee;
+  return qh / hh;
+}
+double VectorComparison::NoiseRatio() const {
+  const IeeeArithmetic ieee;
+  return std::sqrt(hh) / std::sqrt(noise);
+}
+double VectorComparison::RelativeError() const {
+  const IeeeArithmetic ieee;
+  return std::sqrt(noise) / std::sqrt(hh);
+}
 
 Observation Observe(const TrainConfig& config, const Recipe& recipe, const TrainingNumbers& numbers,
                     std::int64_t step, std::span<const std::uint16_t> inputs,
                     std::span<const std::uint16_t> targets, WeightCodes* codes) {
+  const IeeeArithmetic ieee;
   const auto sequence = static_cast<std::size_t>(config.model.sequence);
   Expects(!inputs.empty() && inputs.size() % sequence == 0 && targets.size() == inputs.size(),
           "Observe: whole sequences");

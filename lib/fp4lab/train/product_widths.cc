@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/formats/format.h"
 #include "fp4lab/train/shapes.h"
 
@@ -42,6 +43,7 @@ ProductWidths ProductWidthsOf(const Recipe& recipe, const ModelConfig& model) {
 }
 
 std::optional<double> ProductTime(const ProductWidths& widths) {
+  const IeeeArithmetic ieee;
   double time = 0.0;
   for (const auto& [bits, share] : widths) {
     if (bits > 16) return std::nullopt;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/suggest.h"
 #include "fp4lab/nn/linear_accumulated.h"
 #include "fp4lab/train/published_recipes.h"
@@ -334,6 +335,7 @@ Recipe Start(const std::string& name, const std::string& where, JsonObject* o) {
 }  // namespace
 
 Recipe ReadRecipe(const Json& json, const std::string& where) {
+  const IeeeArithmetic ieee;
   const Json object = json.is_string() ? Json{{"base", json}} : json;
   JsonObject o(object, where);
   std::string name;
@@ -362,6 +364,7 @@ Recipe ReadRecipe(const Json& json, const std::string& where) {
 }
 
 Json ToJson(const Recipe& recipe) {
+  const IeeeArithmetic ieee;
   const LinearRecipe& linear = recipe.linear;
   Json json{{"base", recipe.base},
             {"training_dtype", linear.bf16 ? "bf16" : "fp32"},

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/suggest.h"
 #include "fp4lab/train/dialect_json.h"
 
@@ -132,6 +133,7 @@ Json FormatJson(const Dialect& format) {
 }  // namespace
 
 void ReadOperand(const Json& json, const std::string& where, OperandRecipe* operand) {
+  const IeeeArithmetic ieee;
   JsonObject o(json, where);
   if (const Json* format = o.Member("format")) {
     const bool random = operand->format && IsStochastic(*operand->format);
@@ -159,6 +161,7 @@ void ReadOperand(const Json& json, const std::string& where, OperandRecipe* oper
 }
 
 void ReadDelayed(JsonObject* o, DelayedScaling* delayed) {
+  const IeeeArithmetic ieee;
   constexpr int kMost = 1 << 14;
   *delayed = {};
   const Json* json = o->Member("delayed_scaling");
@@ -214,6 +217,7 @@ std::string FormatText(const Json& format) {
 }  // namespace
 
 std::string OperandText(const Json& operand) {
+  const IeeeArithmetic ieee;
   const Json& format = operand.at("format");
   std::string text = format.is_string() ? format.get<std::string>() : FormatText(format);
   if (text == "none") text = "-";
@@ -240,6 +244,7 @@ std::string OperandText(const Json& operand) {
 }
 
 Json ToJson(const OperandRecipe& operand) {
+  const IeeeArithmetic ieee;
   Json json{{"format", operand.format ? FormatJson(*operand.format) : Json("none")},
             {"rounding", RoundingName(operand.format)},
             {"hadamard", HadamardJson(operand)}};

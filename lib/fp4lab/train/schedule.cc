@@ -6,6 +6,7 @@
 
 #include "fp4lab/base/elementary.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 
 namespace fp4lab {
 namespace {
@@ -34,12 +35,14 @@ double AfterWarmup(const ScheduleConfig& s, std::int64_t step, std::int64_t tota
 }  // namespace
 
 std::int64_t DecaySteps(const ScheduleConfig& s, std::int64_t total_steps) {
+  const IeeeArithmetic ieee;
   if (s.kind != "wsd") return 0;
   return std::min<std::int64_t>(std::llround(s.decay_fraction * static_cast<double>(total_steps)),
                                 total_steps);
 }
 
 double LearningRate(const ScheduleConfig& s, std::int64_t step, std::int64_t total_steps) {
+  const IeeeArithmetic ieee;
   Expects(0 <= step && step < total_steps, "LearningRate: 0 <= step < total_steps");
   const double rate = AfterWarmup(s, step, total_steps);
   if (step >= s.warmup_steps) return rate;
@@ -48,6 +51,7 @@ double LearningRate(const ScheduleConfig& s, std::int64_t step, std::int64_t tot
 }
 
 ScheduleConfig ReadScheduleConfig(const Json& json, const std::string& where) {
+  const IeeeArithmetic ieee;
   ScheduleConfig s;
   JsonObject o(json, where);
   o.Read("kind", &s.kind);
@@ -73,6 +77,7 @@ ScheduleConfig ReadScheduleConfig(const Json& json, const std::string& where) {
 }
 
 Json ToJson(const ScheduleConfig& s) {
+  const IeeeArithmetic ieee;
   return {{"kind", s.kind},
           {"learning_rate", s.learning_rate},
           {"warmup_steps", s.warmup_steps},

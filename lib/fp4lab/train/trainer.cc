@@ -7,6 +7,7 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/train/batch.h"
 #include "fp4lab/train/checkpoint.h"
 #include "fp4lab/train/engine.h"
@@ -128,6 +129,7 @@ void Trainer::UseRecipeOf(std::int64_t step, std::int64_t total_steps) {
 bool Trainer::Any(bool said) { return state_->engine->Any(said); }
 
 StepResult Trainer::Step(double learning_rate) {
+  const IeeeArithmetic ieee;
   State& s = *state_;
   const StepSums sums = s.Gradients(Pass{}, s.config.micro_batches);
   StepResult result{sums.loss, std::sqrt(sums.gradient_squares), std::nullopt};
@@ -221,6 +223,7 @@ double Mean(std::span<const double> x) {
 }  // namespace
 
 Evaluation Trainer::Evaluate(EvaluationPrecision precision) {
+  const IeeeArithmetic ieee;
   const std::vector<double>& losses = state_->EvaluatedLosses(precision);
   const std::size_t t = state_->order.sequence;
   const auto chunk_tokens = static_cast<std::size_t>(state_->config.evaluation.chunk_tokens);
@@ -237,6 +240,7 @@ Evaluation Trainer::Evaluate(EvaluationPrecision precision) {
 
 // Runs the next step's first micro-batch, forward and backward, without an update.
 std::vector<TensorStatistics> Trainer::Diagnose() {
+  const IeeeArithmetic ieee;
   State& s = *state_;
   std::vector<TensorStatistics> statistics;
   const LinearObserver observer = [&](const std::string& linear, const ObservedOperand& operand) {
@@ -249,6 +253,7 @@ std::vector<TensorStatistics> Trainer::Diagnose() {
 }
 
 Observation Trainer::Observe(WeightCodes* codes) {
+  const IeeeArithmetic ieee;
   State& s = *state_;
   const std::size_t t = s.order.sequence;
   const auto wanted = static_cast<std::size_t>(s.config.diagnostics.tokens);
@@ -272,6 +277,7 @@ Json Trainer::State::Identity() const {
 }
 
 void Trainer::SaveState(const ByteSink& sink, const Json& run, std::span<const float> trunk) const {
+  const IeeeArithmetic ieee;
   const State& s = *state_;
   std::vector<float> memory;
   const TrainingNumbers numbers = s.engine->Read(&memory);
@@ -281,6 +287,7 @@ void Trainer::SaveState(const ByteSink& sink, const Json& run, std::span<const f
 }
 
 std::vector<std::byte> Trainer::SaveState() const {
+  const IeeeArithmetic ieee;
   std::vector<std::byte> state;
   state.reserve(3 * state_->layout.total * sizeof(float) + (std::size_t{1} << 14));
   SaveState([&](std::span<const std::byte> bytes) {
@@ -290,6 +297,7 @@ std::vector<std::byte> Trainer::SaveState() const {
 }
 
 LoadedState Trainer::LoadState(std::span<const std::byte> bytes, const std::string& where) {
+  const IeeeArithmetic ieee;
   const State& s = *state_;
   const Checkpoint checkpoint = ReadCheckpoint(bytes, where);
   const std::string difference = FirstDifference(s.Identity(), checkpoint.header.configuration);
@@ -318,6 +326,7 @@ std::vector<float> Trainer::Numbers() const {
 }
 
 void Trainer::Return(std::int64_t steps, std::span<const float> numbers) {
+  const IeeeArithmetic ieee;
   State& s = *state_;
   Expects(numbers.size() == s.NumbersOfStep(), "Trainer::Return: numbers of this model");
   const std::size_t n = s.layout.total;
@@ -335,6 +344,7 @@ Trainer::Trainer(const TrainConfig& config, const Corpus& corpus, const std::str
 
 Trainer::Trainer(const TrainConfig& config, const Corpus& corpus, const std::string& where,
                  const EngineMaker& make) {
+  const IeeeArithmetic ieee;
   CheckShapes(config, where);
   const DataOrder order{config.seed, corpus.train.size(),
                         static_cast<std::uint64_t>(config.model.sequence)};

@@ -7,6 +7,7 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/formats/encode.h"
 #include "fp4lab/quantize/statistics.h"
 #include "fp4lab/train/dialect_json.h"
@@ -56,6 +57,7 @@ std::vector<std::uint8_t> CodesOf(const std::string& text, bool narrow, const st
 }  // namespace
 
 CodeChanges WeightCodes::Observe(const std::string& linear, const ObservedOperand& weight) {
+  const IeeeArithmetic ieee;
   Linear& known = linears_[linear];
   std::string format = fp4lab::ToJson(weight.dialect).dump() + " " +
                        std::to_string(weight.quantized.rows) + "x" +
@@ -81,6 +83,7 @@ CodeChanges WeightCodes::Observe(const std::string& linear, const ObservedOperan
 }
 
 Json WeightCodes::ToJson() const {
+  const IeeeArithmetic ieee;
   Json json = Json::object();
   for (const auto& [name, linear] : linears_) {
     const auto is_narrow = [](const std::vector<std::uint8_t>& codes) {
@@ -96,6 +99,7 @@ Json WeightCodes::ToJson() const {
 }
 
 WeightCodes WeightCodes::Read(const Json& json, const std::string& where) {
+  const IeeeArithmetic ieee;
   WeightCodes codes;
   JsonObject(json, where);
   for (const auto& [name, member] : json.items()) {

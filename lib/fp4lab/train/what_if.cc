@@ -8,6 +8,7 @@
 
 #include "fp4lab/base/aligned.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/suggest.h"
 #include "fp4lab/nn/optimizer.h"
 #include "fp4lab/train/model.h"
@@ -186,6 +187,7 @@ std::vector<OperandShares> SharesOf(StepMaker* maker, const Recipe& recipe, cons
 }  // namespace
 
 std::string WhyNotInWhatIf(const Recipe& recipe) {
+  const IeeeArithmetic ieee;
   if (!recipe.then.empty()) {
     return "changes during the run (\"then\"); name the recipe of the step";
   }
@@ -218,6 +220,7 @@ Recipe WithQuantized(const Recipe& recipe, unsigned quantized) {
 }
 
 std::vector<double> ShapleyValues(std::span<const double> values) {
+  const IeeeArithmetic ieee;
   Expects(std::has_single_bit(values.size()), "ShapleyValues: a value for each subset");
   const int players = std::countr_zero(values.size());
   // The share of the orders in which exactly the `size` others of a coalition come before a player:
@@ -245,6 +248,7 @@ std::vector<double> ShapleyValues(std::span<const double> values) {
 
 WhatIf TryRecipes(const StepState& state, std::span<const Recipe> recipes, bool shares,
                   const std::function<void()>& advanced) {
+  const IeeeArithmetic ieee;
   Expects(!recipes.empty(), "TryRecipes: a recipe");
   StepMaker maker(state);
   Pass high;
@@ -279,6 +283,7 @@ WhatIf TryRecipes(const StepState& state, std::span<const Recipe> recipes, bool 
 
 BlockErrors BlockErrorsOf(const StepState& state, const Recipe& recipe, const std::string& operand,
                           const std::string& where) {
+  const IeeeArithmetic ieee;
   std::optional<BlockErrors> errors;
   std::vector<std::string> names;
   const LinearObserver observer = [&](const std::string& linear, const ObservedOperand& seen) {

@@ -10,6 +10,7 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/memory_order.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/formats/format.h"
@@ -18,6 +19,7 @@
 namespace fp4lab {
 
 HadamardFactors FactorsOf(const HadamardTransform& transform) {
+  const IeeeArithmetic ieee;
   HadamardFactors factors{transform, {}};
   const int n = transform.size;
   const float magnitude = HasExactHadamardFactor(n) ? HadamardFactor(n) : 1.0f;
@@ -211,6 +213,7 @@ HadamardTransform MaskTransform(int size, std::uint32_t sign_mask) {
 
 void RandomHadamard(MatrixView<const float> x, const HadamardTransform& transform,
                     MatrixView<float> out) {
+  const IeeeArithmetic ieee;
   CheckHadamard(x, transform.size, out);
   if (x.size() == 0) return;
   const HadamardFactors factors = FactorsOf(transform);
@@ -221,6 +224,7 @@ void RandomHadamard(MatrixView<const float> x, const HadamardTransform& transfor
 
 void RandomHadamard(MatrixView<const float> x, int size, std::uint32_t sign_mask,
                     MatrixView<float> out) {
+  const IeeeArithmetic ieee;
   RandomHadamard(x, MaskTransform(size, sign_mask), out);
 }
 

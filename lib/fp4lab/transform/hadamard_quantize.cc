@@ -5,6 +5,7 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/memory_order.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/block/staged.h"
@@ -94,6 +95,7 @@ auto WithTransformed(MatrixView<const float> x, const HadamardTransform& transfo
 }  // namespace
 
 float HadamardAmax(MatrixView<const float> x, const HadamardTransform& transform) {
+  const IeeeArithmetic ieee;
   CheckHadamard(x, transform.size, x);
   if (x.size() == 0) return 0.0f;
   const Matrix<float> copy = CopyUnlessUnitStride(x);
@@ -121,6 +123,7 @@ float HadamardAmax(MatrixView<const float> x, const HadamardTransform& transform
 
 void HadamardQuantize(MatrixView<const float> x, const HadamardTransform& transform,
                       const QuantizeOptions& given, QuantizedMatrix* q) {
+  const IeeeArithmetic ieee;
   const QuantizeOptions options = WithHadamardAmax(x, transform, given);
   const bool transposed = !HasUnitRows(x) && HasUnitColumns(x);
   WithTransformed(
@@ -130,6 +133,7 @@ void HadamardQuantize(MatrixView<const float> x, const HadamardTransform& transf
 
 void HadamardQuantizeToValues(MatrixView<const float> x, const HadamardTransform& transform,
                               const QuantizeOptions& given, MatrixView<float> out) {
+  const IeeeArithmetic ieee;
   const QuantizeOptions options = WithHadamardAmax(x, transform, given);
   const bool transposed = !(HasUnitRows(x) && HasUnitRows(out)) && HasUnitColumns(x);
   WithTransformed(x, transform, options, transposed,
@@ -140,6 +144,7 @@ void HadamardQuantizeToValues(MatrixView<const float> x, const HadamardTransform
 
 bool HadamardQuantizeToFp4Integers(MatrixView<const float> x, const HadamardTransform& transform,
                                    const QuantizeOptions& given, const Fp4Integers& out) {
+  const IeeeArithmetic ieee;
   const QuantizeOptions options = WithHadamardAmax(x, transform, given);
   const bool transposed = out.codes.col_stride != 1 && out.codes.cols > 1;
   return WithTransformed(x, transform, options, transposed,
@@ -151,6 +156,7 @@ bool HadamardQuantizeToFp4Integers(MatrixView<const float> x, const HadamardTran
 bool HadamardQuantizeToFp4Integers(MatrixView<const float> x, const HadamardTransform& transform,
                                    QuantizeOptions* options, const Fp4Integers& out,
                                    WordBuffer* memory) {
+  const IeeeArithmetic ieee;
   CheckHadamard(x, transform.size, x);
   const bool columns =
       !HasUnitRows(x) && HasUnitColumns(x) && out.codes.col_stride != 1 && x.cols > 1;

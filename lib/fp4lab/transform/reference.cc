@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/formats/format.h"
 #include "fp4lab/transform/exact_hadamard.h"
 #include "fp4lab/transform/hadamard.h"
@@ -11,6 +12,7 @@ namespace fp4lab::reference {
 
 void RandomHadamard(MatrixView<const float> x, const HadamardTransform& transform,
                     MatrixView<float> out) {
+  const IeeeArithmetic ieee;
   CheckHadamard(x, transform.size, out);
   const auto n = static_cast<std::size_t>(transform.size);
   std::array<float, kMaxHadamardSize> group{};
@@ -30,6 +32,7 @@ void RandomHadamard(MatrixView<const float> x, const HadamardTransform& transfor
 
 void RandomHadamard(MatrixView<const float> x, int size, std::uint32_t sign_mask,
                     MatrixView<float> out) {
+  const IeeeArithmetic ieee;
   reference::RandomHadamard(x, MaskTransform(size, sign_mask), out);
 }
 

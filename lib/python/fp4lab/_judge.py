@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _arrays, _core, _tables
+from . import _arrays, _core, _ieee, _tables
 from ._qtensor import QTensor, default_nibbles, scale_order
 from ._quantize import TE_SIGN_MASK, hadamard_size, random_fields, rounding_label
 
@@ -411,3 +411,6 @@ def cases(
     rows = _core.cases(d.name, rounding_label(rounding, random_bits), LEVELS[level], seed,
                        [str(f) for f in families], bf16_only)  # fmt: skip
     return (Case(*row) for row in rows)
+
+
+_ieee.guard(globals())

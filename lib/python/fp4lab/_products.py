@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _arrays, _core
+from . import _arrays, _core, _ieee
 from ._qtensor import QTensor, scale_order
 
 _NAMES = {"block": "fp32-blocks"}
@@ -146,3 +146,6 @@ def verify_mm(
     if different and same:
         lines.append(f"  equal to the last bit under: {', '.join(same)}")
     return ProductVerdict(verdict, bound, different, outside, dict(matches), "\n".join(lines))
+
+
+_ieee.guard(globals())

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _arrays, _core, _tables
+from . import _arrays, _core, _ieee, _tables
 
 # Names of scale layouts, as torch, Transformer Engine and the program spell them.
 _SCALE_LAYOUTS = {
@@ -295,3 +295,5 @@ class QTensor:
 
 
 from . import _files  # noqa: E402: only save and load need it
+
+_ieee.guard(globals())

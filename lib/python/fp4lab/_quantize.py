@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _arrays, _core, _tables
+from . import _arrays, _core, _ieee, _tables
 from ._qtensor import QTensor, default_nibbles, scale_order
 
 TE_SIGN_MASK = 0xD7E8
@@ -371,3 +371,6 @@ def decode(codes: Any, format: str = "float4_e2m1fn") -> np.ndarray:
         array = array.view(np.uint8) if array.dtype.itemsize == 1 else array.view(np.uint16)
     flat = np.ascontiguousarray(array.astype(np.uint32)).reshape(-1)
     return _core.decode(format, flat).reshape(array.shape)
+
+
+_ieee.guard(globals())

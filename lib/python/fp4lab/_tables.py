@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from . import _core
+from . import _core, _ieee
 
 
 @dataclass(frozen=True)
@@ -207,3 +207,6 @@ class Recipe:
         """The recipe of a JSON value or text, as study files have it."""
         text = value if isinstance(value, str) else json.dumps(value)
         return Recipe(json=text, resolved=json.loads(_core.recipe(text)))
+
+
+_ieee.guard(globals())

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _tables
+from . import _ieee, _tables
 from ._judge import cases
 from ._quantize import decode, encode, quantize
 
@@ -336,6 +336,8 @@ def main(arguments: list[str] | None = None) -> int:
     print(report)
     return 1 if any(c.different for c in report.comparisons) else 0
 
+
+_ieee.guard(globals())
 
 if __name__ == "__main__":
     sys.exit(main())

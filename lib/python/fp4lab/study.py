@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from . import _ieee
+
 if TYPE_CHECKING:
     import pandas
 
@@ -148,3 +150,6 @@ def run(
         lines = (result.stderr or result.stdout).strip().splitlines() or ["no output"]
         raise RuntimeError(f"{' '.join(command)}: exit code {result.returncode}: {lines[-1]}")
     return Path(out_dir)
+
+
+_ieee.guard(globals())

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/exchange/stored.h"
@@ -86,10 +87,25 @@ DialectOptions OptionsOf(const Dialect& dialect, MatrixView<const float> x,
 // threads; throws Error otherwise.
 int CheckedThreads(int threads);
 
-void BindJudge(nb::module_& m);
-void BindLinear(nb::module_& m);
-void BindProducts(nb::module_& m);
-void BindQuantize(nb::module_& m);
-void BindTables(nb::module_& m);
+// Where functions of the module are defined: each computes in IEEE arithmetic, whatever the state
+// of the calling thread (base/ieee_arithmetic.h). Python converts arguments before a call begins:
+// the package's fp4lab._ieee guards that, and its own arithmetic.
+class Bindings {
+ public:
+  explicit Bindings(nb::module_& m) : module_(m) {}
+  template <class Function, class... Extra>
+  void def(const char* name, Function&& function, const Extra&... extra) {
+    module_.def(name, std::forward<Function>(function), extra..., nb::call_guard<IeeeArithmetic>());
+  }
+
+ private:
+  nb::module_& module_;
+};
+
+void BindJudge(Bindings& m);
+void BindLinear(Bindings& m);
+void BindProducts(Bindings& m);
+void BindQuantize(Bindings& m);
+void BindTables(Bindings& m);
 
 }  // namespace fp4lab::python

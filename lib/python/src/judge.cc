@@ -211,7 +211,7 @@ VerdictParts VerifyRuns(const KernelNames& names, const AnyMatrix& array,
 
 }  // namespace
 
-void BindJudge(nb::module_& m) {
+void BindJudge(Bindings& m) {
   m.def("verify", &VerifyArrays, nb::arg("kernel"), nb::arg("x").noconvert(), nb::arg("columnwise"),
         nb::arg("parts"), nb::arg("amax"), nb::arg("random").noconvert().none(),
         nb::arg("check_padding"), nb::arg("first"));

@@ -131,7 +131,7 @@ void AdvanceHistories(const std::string& json, const CallNumbers& numbers,
 
 }  // namespace
 
-void BindLinear(nb::module_& m) {
+void BindLinear(Bindings& m) {
   // (whether the recipe changes during a run, floats of an operand's history).
   m.def("linear_recipe", [](const std::string& json) {
     const Recipe& recipe = ReadOnce(json);

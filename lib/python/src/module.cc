@@ -1,9 +1,11 @@
 // The extension module fp4lab._core: the library's functions on plain arrays, names and numbers.
 // The package's Python files give them their public form.
+#include <optional>
 #include <stdexcept>
 
 #include "arrays.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/version.h"
 
@@ -47,6 +49,17 @@ nb::object FromDlpack(const nb::ndarray<nb::ro>& array) {
                         static_cast<int>(type.lanes));
 }
 
+std::optional<FloatingPointState> EnterIeee() {
+  const FloatingPointState before = ReadFloatingPointState();
+  if (IsIeee(before)) return std::nullopt;
+  SetIeeeState();
+  return before;
+}
+
+void LeaveIeee(const std::optional<FloatingPointState>& state) {
+  if (state) WriteFloatingPointState(*state);
+}
+
 }  // namespace
 }  // namespace fp4lab::python
 
@@ -65,9 +78,15 @@ NB_MODULE(_core, m) {
   m.def("threads", [] { return Threads(); });
   m.def("set_threads", [](int threads) { SetThreads(threads); });
   m.def("from_dlpack", &python::FromDlpack, nb::arg("array").noconvert());
-  python::BindTables(m);
-  python::BindQuantize(m);
-  python::BindJudge(m);
-  python::BindProducts(m);
-  python::BindLinear(m);
+  // Python's arithmetic between two calls (fp4lab._ieee). enter_ieee() sets the state and returns
+  // the one before, None if that is right; leave_ieee(state) sets that one again.
+  nb::class_<FloatingPointState>(m, "FloatingPointState");
+  m.def("enter_ieee", &python::EnterIeee);
+  m.def("leave_ieee", &python::LeaveIeee, nb::arg("state").none());
+  python::Bindings bindings(m);
+  python::BindTables(bindings);
+  python::BindQuantize(bindings);
+  python::BindJudge(bindings);
+  python::BindProducts(bindings);
+  python::BindLinear(bindings);
 }

@@ -168,7 +168,7 @@ nb::object JudgeProduct(const OperandParts& a_parts, const OperandParts& b_parts
 
 }  // namespace
 
-void BindProducts(nb::module_& m) {
+void BindProducts(Bindings& m) {
   m.def("product", &Product, nb::arg("a"), nb::arg("b"), nb::arg("alpha").none(), nb::arg("rule"),
         nb::arg("bias"), nb::arg("accumulation"), nb::arg("output"), nb::arg("threads"));
   m.def("judge_product", &JudgeProduct, nb::arg("a"), nb::arg("b"), nb::arg("d").noconvert(),

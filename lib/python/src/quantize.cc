@@ -261,7 +261,7 @@ nb::object TransformerEngineWords(const std::string& kernel, std::size_t rows, s
 
 }  // namespace
 
-void BindQuantize(nb::module_& m) {
+void BindQuantize(Bindings& m) {
   m.def("quantize", &QuantizeArray, nb::arg("x").noconvert(), nb::arg("dialect"),
         nb::arg("rounding"), nb::arg("columnwise"), nb::arg("amax"),
         nb::arg("random").noconvert().none(), nb::arg("source").none(), nb::arg("hadamard"),

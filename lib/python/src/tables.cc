@@ -77,7 +77,7 @@ nb::object DecodeArray(const std::string& name, const Words32& codes) {
 
 }  // namespace
 
-void BindTables(nb::module_& m) {
+void BindTables(Bindings& m) {
   m.def("formats", &FormatTable);
   m.def("encode", &EncodeArray, nb::arg("format"), nb::arg("x").noconvert(), nb::arg("saturate"));
   m.def("decode", &DecodeArray, nb::arg("format"), nb::arg("codes").noconvert());

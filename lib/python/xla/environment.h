@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/threads_scope.h"
 
 namespace fp4lab::handlers {
@@ -13,12 +14,11 @@ namespace fp4lab::handlers {
 class HandlerEnvironment {
  public:
   HandlerEnvironment();
-  ~HandlerEnvironment();
   HandlerEnvironment(const HandlerEnvironment&) = delete;
   HandlerEnvironment& operator=(const HandlerEnvironment&) = delete;
 
  private:
-  unsigned mode_;
+  IeeeArithmetic ieee_;
   ThreadsScope threads_;
 };
 

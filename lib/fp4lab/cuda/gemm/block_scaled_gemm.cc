@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/cuda/gemm/block_scaled_launch.h"
 
 namespace fp4lab::cuda {
@@ -40,6 +41,7 @@ std::string_view WhatItTakes(MmaForm form) {
 bool HasMmaForm(MmaForm form) { return IsTcgen05(form) ? HasTensorGemm(form) : HasWarpGemm(form); }
 
 void BlockScaledGemm(const BlockScaledProblem& p, MmaForm form, StreamHandle stream) {
+  const IeeeArithmetic ieee;
   Expects(p.d != nullptr || p.m == 0 || p.n == 0, "the result has a place");
   if (p.m == 0 || p.n == 0) return;
   if (p.k > 0) {

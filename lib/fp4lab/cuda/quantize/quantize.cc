@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/block/tuned.h"
 #include "fp4lab/cuda/device/check.cuh"
 #include "fp4lab/cuda/quantize/launch.h"
@@ -105,6 +106,7 @@ bool HasFastKernels(const Dialect& d) {
 
 void Quantize(const DeviceMatrix& x, const Dialect& dialect, const QuantizedSide* row,
               const QuantizedSide* column, StreamHandle stream) {
+  const IeeeArithmetic ieee;
   Expects(CanQuantizeAs(dialect), "a dialect with one answer, of E2M1, E4M3 or E5M2 elements");
   const auto generic = [&](const QuantizedSide* side) {
     if (side != nullptr) QuantizeSide(x, OfSide(dialect, *side), *side, side == column, stream);
@@ -131,6 +133,7 @@ void Quantize(const DeviceMatrix& x, const Dialect& dialect, const QuantizedSide
 
 void QuantizeAs(const DeviceMatrix& x, const Dialect& dialect, const QuantizedSide* row,
                 const QuantizedSide* column, StreamHandle stream) {
+  const IeeeArithmetic ieee;
   Expects(CanQuantizeAs(dialect), "a dialect with one answer, of E2M1, E4M3 or E5M2 elements");
   for (const QuantizedSide* side : {row, column}) {
     if (side != nullptr) QuantizeSide(x, dialect, *side, side == column, stream);
@@ -149,6 +152,7 @@ void RowAmax(const DeviceMatrix& x, float* amax, bool keeps_nan, StreamHandle st
 
 void AmaxWithHadamard(const DeviceMatrix& x, int hadamard, std::uint32_t sign_mask, float* amax,
                       float* transformed, StreamHandle stream) {
+  const IeeeArithmetic ieee;
   CheckGroups(x, hadamard);
   Clear(amax, 1, stream);
   Clear(transformed, 1, stream);
@@ -161,6 +165,7 @@ void AmaxWithHadamard(const DeviceMatrix& x, int hadamard, std::uint32_t sign_ma
 
 void HadamardColumns(const DeviceMatrix& x, int hadamard, std::uint32_t sign_mask,
                      std::uint16_t* out, StreamHandle stream) {
+  const IeeeArithmetic ieee;
   CheckGroups(x, hadamard);
   LaunchHadamard(x, true, hadamard, sign_mask, out, nullptr, nullptr, stream);
 }
@@ -168,6 +173,7 @@ void HadamardColumns(const DeviceMatrix& x, int hadamard, std::uint32_t sign_mas
 void Dequantize(const Dialect& dialect, const std::uint8_t* codes, const std::uint8_t* scales,
                 const float* amax, std::size_t rows, std::size_t cols, ElementType type, void* out,
                 StreamHandle stream) {
+  const IeeeArithmetic ieee;
   Expects(HasFastKernels(dialect) && HasElement(dialect.element), "a dialect of tuned kernels");
   Expects(!HasTensorScale(dialect) || amax != nullptr, "the format needs the tensor's amax");
   LaunchDequantize(dialect, codes, scales, amax, rows, cols, type, out, stream);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/judge/cases/case_stream.h"
 #include "fp4lab/judge/kernels/run_kernel.h"
 
@@ -91,6 +92,7 @@ void Put(std::ostream& out, const void* data, std::size_t bytes) {
 
 void AnswerCases(const Kernel& kernel, std::span<const Deviation* const> deviations,
                  std::istream& in, const std::string& where, std::ostream& out) {
+  const IeeeArithmetic ieee;
   CaseReader reader(in, where);
   out << "fp4lab-answers 1\n";
   for (Received received; out && reader.Next(&received);) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/judge/cases/case_family.h"
 #include "fp4lab/judge/kernels/kernel_plan.h"
@@ -105,6 +106,7 @@ bool MutantCoverage::CaughtByControl(std::size_t set_size) const {
 
 CoverageReport MeasureCoverage(const Dialect& dialect, const std::vector<Case>& cases,
                                bool until_caught) {
+  const IeeeArithmetic ieee;
   CoverageReport report{.dialect = dialect.name};
   FillFamilies(cases, &report);
   const Bench plain(PlainKernel(dialect), cases);
@@ -141,6 +143,7 @@ CoverageReport MeasureCoverage(const Dialect& dialect, const std::vector<Case>& 
 }
 
 std::string CoverageText(const CoverageReport& report) {
+  const IeeeArithmetic ieee;
   std::size_t cases = 0, width = 0;
   for (std::size_t i = 0; i < report.set_size; ++i) cases += report.cases[i];
   for (const MutantCoverage& m : report.mutants) width = std::max(width, m.deviation->name.size());
@@ -175,6 +178,7 @@ std::string CoverageText(const CoverageReport& report) {
 }
 
 Json CoverageJson(const CoverageReport& report) {
+  const IeeeArithmetic ieee;
   Json families = Json::array(), mutants = Json::array();
   for (std::size_t i = 0; i < report.families.size(); ++i) {
     families.push_back({{"name", report.families[i]->name},

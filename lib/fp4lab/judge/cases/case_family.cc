@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/suggest.h"
 #include "fp4lab/judge/cases/case_builder.h"
 
@@ -75,6 +76,7 @@ const CaseFamily* FindCaseFamily(std::string_view name) {
 }
 
 std::vector<Case> MakeCases(const Dialect& dialect, const CaseOptions& options) {
+  const IeeeArithmetic ieee;
   std::vector<Case> cases;
   for (const CaseFamily* family : ChosenFamilies(dialect, options)) {
     CaseBuilder builder(dialect, options, family->name, &cases);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/exchange/matrix_file.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/file_content.h"
@@ -78,6 +79,7 @@ std::optional<NpyArray> NpyIfThere(const fs::path& path) {
 
 void WriteCaseFolder(const Dialect& dialect, const CaseOptions& options,
                      const std::vector<Case>& cases, const fs::path& folder, bool safetensors) {
+  const IeeeArithmetic ieee;
   Json list = Json::array();
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const Case& c = cases[i];
@@ -98,6 +100,7 @@ void WriteCaseFolder(const Dialect& dialect, const CaseOptions& options,
 }
 
 std::optional<CaseAnswer> ReadCaseAnswer(const fs::path& folder, std::size_t index) {
+  const IeeeArithmetic ieee;
   CaseAnswer answer{.index = static_cast<std::uint32_t>(index)};
   const fs::path whole = folder / Numbered(index, ".safetensors");
   if (Exists(whole)) {
@@ -125,6 +128,7 @@ std::optional<CaseAnswer> ReadCaseAnswer(const fs::path& folder, std::size_t ind
 }
 
 StoredMatrix StoredAnswer(StoredMatrix shape, const CaseAnswer& answer) {
+  const IeeeArithmetic ieee;
   shape.codes = answer.codes;
   shape.scales = answer.scales;
   shape.tensor_scale = answer.tensor_scale;
@@ -132,6 +136,7 @@ StoredMatrix StoredAnswer(StoredMatrix shape, const CaseAnswer& answer) {
 }
 
 void WriteAnsweredCase(const Case& c, const CaseAnswer& answer, const fs::path& folder) {
+  const IeeeArithmetic ieee;
   WriteAsNpy(c, answer.index, /*bf16=*/false, folder);
   const auto write = [&](const char* suffix, const auto& values) {
     using T = typename std::remove_cvref_t<decltype(values)>::value_type;
@@ -161,6 +166,7 @@ std::vector<std::size_t> AnsweredCases(const fs::path& folder) {
 }
 
 AnsweredCase ReadAnsweredCase(const fs::path& folder, std::size_t index) {
+  const IeeeArithmetic ieee;
   const fs::path input = folder / Numbered(index, kInputSuffix);
   AnsweredCase c{.x = ReadMatrix(input.string(), {}).values};
   if (const std::optional<NpyArray> random = NpyIfThere(folder / Numbered(index, ".random.npy"))) {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/judge/cases/bf16_bits.h"
 
 static_assert(std::endian::native == std::endian::little, "records are written as memory lies");
@@ -46,6 +47,7 @@ std::uint32_t CaseCheck(const Case& c) {
 
 void WriteCases(const Dialect& dialect, const CaseOptions& options, const std::vector<Case>& cases,
                 std::ostream& out) {
+  const IeeeArithmetic ieee;
   out << "fp4lab-cases 1 dialect=" << dialect.name << " level=" << LevelName(options.level)
       << " seed=" << options.seed << " dtype=" << (options.bf16_only ? "bf16" : "fp32")
       << " count=" << cases.size() << '\n';
@@ -102,6 +104,7 @@ std::uint32_t AnswerStream::Number() {
 }
 
 std::optional<CaseAnswer> AnswerStream::Next() {
+  const IeeeArithmetic ieee;
   if (in_.peek() == std::istream::traits_type::eof()) return std::nullopt;
   CaseAnswer answer;
   answer.index = Number();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/judge/cases/case_family.h"
 #include "fp4lab/judge/cases/case_stream.h"
 
@@ -60,6 +61,7 @@ bool SetVerdict::Accepted() const {
 
 SetVerdict VerifyStream(const Dialect& dialect, const std::vector<Case>& cases, std::istream& in,
                         std::string where, const SetOptions& options) {
+  const IeeeArithmetic ieee;
   SetVerdict result = Empty(cases, options);
   AnswerStream answers(in, where);
   constexpr const char* kSameOptions =
@@ -86,6 +88,7 @@ SetVerdict VerifyStream(const Dialect& dialect, const std::vector<Case>& cases, 
 
 SetVerdict VerifyFolder(const Dialect& dialect, const std::vector<Case>& cases,
                         const std::filesystem::path& folder, const SetOptions& options) {
+  const IeeeArithmetic ieee;
   SetVerdict result = Empty(cases, options);
   for (std::size_t i = 0; i < cases.size(); ++i) {
     std::optional<CaseAnswer> answer = ReadCaseAnswer(folder, i);
@@ -99,6 +102,7 @@ SetVerdict VerifyFolder(const Dialect& dialect, const std::vector<Case>& cases,
 
 std::string SetVerdictText(const Dialect& dialect, const std::vector<Case>& cases,
                            const SetVerdict& verdict) {
+  const IeeeArithmetic ieee;
   struct Count {
     std::size_t cases = 0, different = 0, declined = 0;
   };
@@ -133,6 +137,7 @@ std::string SetVerdictText(const Dialect& dialect, const std::vector<Case>& case
 
 Json SetVerdictJson(const Dialect& dialect, const std::vector<Case>& cases,
                     const SetVerdict& verdict) {
+  const IeeeArithmetic ieee;
   Json list = Json::array();
   std::size_t different = 0, declined = 0, equal = 0;
   for (const CaseVerdict& v : verdict.cases) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/dialect/stages.h"
 
 namespace fp4lab {
@@ -95,6 +96,7 @@ std::vector<float> ElementHazards(std::span<const Dialect> dialects, float amax,
 }  // namespace
 
 Matrix<float> HazardInput(std::span<const Dialect> dialects, float amax) {
+  const IeeeArithmetic ieee;
   constexpr std::size_t kMostTiles = 24;
   std::vector<float> maxima = {amax};
   const std::vector<float> hazards = ScaleHazards(dialects, amax);
@@ -114,6 +116,7 @@ Matrix<float> HazardInput(std::span<const Dialect> dialects, float amax) {
 }
 
 Matrix<float> SpecialInput(float special) {
+  const IeeeArithmetic ieee;
   constexpr std::size_t kKinds = 8;
   Matrix<float> x(kTile * kKinds, kTile);
   for (std::size_t i = 0; i < x.values.size(); ++i) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/judge/explain/deviation_values.h"
 #include "fp4lab/judge/explain/evidence.h"
 
@@ -270,6 +271,7 @@ std::vector<const Dialect*> ComparableSets(const Dialect& dialect) {
 
 SearchResult FindCauses(const Kernel& asked, ByteMatcher& matcher, std::size_t original,
                         const Extent& extent, const SearchOptions& options) {
+  const IeeeArithmetic ieee;
   SearchResult result;
   const std::vector<Hypothesis> singles =
       Singles(asked, !matcher.options().random.empty(), options);

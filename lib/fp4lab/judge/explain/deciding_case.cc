@@ -1,6 +1,7 @@
 // FindDecidingCase: the directed case on which causes write different bytes.
 #include <algorithm>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/judge/cases/case_family.h"
 #include "fp4lab/judge/explain/causes.h"
 #include "fp4lab/judge/kernels/run_kernel.h"
@@ -35,6 +36,7 @@ std::size_t DifferentAnswers(const Kernel& kernel, std::span<const Cause> causes
 }  // namespace
 
 std::optional<DecidingCase> FindDecidingCase(const Kernel& kernel, std::span<const Cause> causes) {
+  const IeeeArithmetic ieee;
   causes = causes.first(std::min(causes.size(), kMostCauses));
   std::optional<DecidingCase> best;
   for (const Case& c : MakeCases(kernel.dialect)) {

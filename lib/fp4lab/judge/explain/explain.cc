@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/dialect/stages.h"
 #include "fp4lab/judge/explain/rounding_interval.h"
 
@@ -141,6 +142,7 @@ void CheckSizes(const StoredMatrix& got) {
 
 Explanation Explain(const Kernel& kernel, MatrixView<const float> x, const StoredMatrix& got,
                     const ExplainOptions& options) {
+  const IeeeArithmetic ieee;
   CheckSizes(got);
   CheckOptions(kernel.dialect, x, options.dialect);
   ByteMatcher matcher(x, got, options.dialect);

@@ -3,6 +3,7 @@
 #include <cctype>
 #include <span>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text.h"
 #include "fp4lab/judge/explain/evidence.h"
 #include "fp4lab/judge/explain/explain.h"
@@ -180,6 +181,7 @@ std::string NoCauseText(const Explanation& e) {
 }  // namespace
 
 std::string CauseText(const Kernel& kernel, const Explanation& e) {
+  const IeeeArithmetic ieee;
   if (e.OnlyTensorScale()) return TensorNumberText(e);
   switch (e.causes.certainty) {
     case Certainty::kForced:

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <string>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/judge/explain/explain.h"
 
 namespace fp4lab {
@@ -69,6 +70,7 @@ Json TheirsJson(const TheirElement& t) {
 }  // namespace
 
 Json ToJson(const Kernel& kernel, const Explanation& e) {
+  const IeeeArithmetic ieee;
   const MatchCounts& c = e.counts;
   Json json = {{"equal", e.equal},
                {"dialect", kernel.dialect.name},

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "fp4lab/base/divide_up.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text.h"
 #include "fp4lab/dialect/describe.h"
 #include "fp4lab/dialect/stages.h"
@@ -189,6 +190,7 @@ std::string Summary(const Kernel& kernel, const Explanation& e) {
 }  // namespace
 
 std::string Text(const Kernel& kernel, const Explanation& e) {
+  const IeeeArithmetic ieee;
   if (e.equal) {
     return "Equal: " + CountText(e.counts.codes, "code") + " and " +
            CountText(e.counts.scales, "scale") + " are those of " +

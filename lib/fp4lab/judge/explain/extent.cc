@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text.h"
 #include "fp4lab/dialect/stages.h"
 
@@ -160,6 +161,7 @@ std::string Span(const char* what, const std::vector<bool>& marked) {
 }  // namespace
 
 Extent ExtentOf(const Kernel& kernel, ByteMatcher& matcher) {
+  const IeeeArithmetic ieee;
   const KernelPlan plan = PlanOf(kernel);
   const Evaluator evaluator = matcher.MakeEvaluator(plan);
   const Places places(plan, evaluator.rows(), evaluator.cols());
@@ -186,6 +188,7 @@ Extent ExtentOf(const Kernel& kernel, ByteMatcher& matcher) {
 }
 
 std::string Text(const Extent& e) {
+  const IeeeArithmetic ieee;
   if (e.differing.empty()) return "";
   std::string text = Span("row", e.row_differs) + ", " + Span("column", e.col_differs);
   const std::string row_pattern = Pattern(e.row_differs), col_pattern = Pattern(e.col_differs);
@@ -207,6 +210,7 @@ std::string Text(const Extent& e) {
 }
 
 Json ToJson(const Extent& e) {
+  const IeeeArithmetic ieee;
   return {{"first_row", e.blocks.row},
           {"rows", e.blocks.rows},
           {"first_column", e.blocks.col},

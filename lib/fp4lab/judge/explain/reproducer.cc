@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/version.h"
 #include "fp4lab/io/safetensors.h"
 #include "fp4lab/judge/explain/explain.h"
@@ -51,6 +52,7 @@ SafetensorsTensor Scales(const Quantized& q) {
 }  // namespace
 
 void WriteReproducer(const Reproducer& r, const std::filesystem::path& path) {
+  const IeeeArithmetic ieee;
   SafetensorsFile file;
   file.tensors["input"] = {"F32", {r.x.rows, r.x.cols}, BytesOf(r.x.values)};
   file.tensors["expected.codes"] = Codes(r.expected);
@@ -69,6 +71,7 @@ void WriteReproducer(const Reproducer& r, const std::filesystem::path& path) {
 }
 
 std::string CppTest(const Reproducer& r) {
+  const IeeeArithmetic ieee;
   std::string t = "// " + Place(r) + "; written by fp4lab explain.\n";
   t += "// Call it with your kernel: quantize(x, rows, cols, amax, codes, scales), one code "
        "per byte.\n"
@@ -97,6 +100,7 @@ std::string CppTest(const Reproducer& r) {
 }
 
 std::string PythonTest(const Reproducer& r) {
+  const IeeeArithmetic ieee;
   std::string t = "# " + Place(r) + "; written by fp4lab explain.\n";
   t += "# Give `quantize` of your kernel: (x, amax) -> (codes, scales), one code per byte.\n"
        "import numpy as np\n\nfrom my_kernel import quantize\n\n\n"

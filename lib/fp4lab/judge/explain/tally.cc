@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/judge/cases/case_stream.h"
 #include "fp4lab/judge/explain/evidence.h"
 #include "fp4lab/judge/explain/explain.h"
@@ -40,6 +41,7 @@ Certainty Weigh(const Kernel& kernel, CauseTally* tally) {
 }  // namespace
 
 CauseTally TallyCauses(const Kernel& kernel, const std::filesystem::path& folder) {
+  const IeeeArithmetic ieee;
   CauseTally tally;
   std::map<std::string, CauseCount> counts;
   const auto count = [&](const std::string& name, bool is_set, const Cause& cause,
@@ -77,6 +79,7 @@ CauseTally TallyCauses(const Kernel& kernel, const std::filesystem::path& folder
 }
 
 std::string Text(const Kernel& kernel, const CauseTally& tally) {
+  const IeeeArithmetic ieee;
   const std::string name(kernel.dialect.name);
   if (tally.cases == 0) return "Equal: all cases are those of " + name + "\n";
   constexpr std::size_t kShown = 12;
@@ -110,6 +113,7 @@ std::string Text(const Kernel& kernel, const CauseTally& tally) {
 }
 
 Json ToJson(const Kernel& kernel, const CauseTally& tally) {
+  const IeeeArithmetic ieee;
   Json causes = Json::array();
   for (const CauseCount& c : tally.causes) {
     causes.push_back({{"name", c.name}, {"set", c.is_set}, {"explains", c.explains}});

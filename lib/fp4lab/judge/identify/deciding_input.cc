@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/random.h"
 #include "fp4lab/io/safetensors.h"
@@ -175,6 +176,7 @@ Matrix<float> Shrunk(std::span<const Candidate> candidates, Matrix<float> x, con
 
 std::vector<DecidingInput> FindDecidingInputs(std::span<const Candidate> candidates,
                                               std::uint64_t seed, Partition* inseparable) {
+  const IeeeArithmetic ieee;
   std::vector<DecidingInput> chosen;
   Partition parts(1);
   for (std::size_t i = 0; i < candidates.size(); ++i) parts[0].push_back(i);
@@ -208,6 +210,7 @@ std::vector<DecidingInput> FindDecidingInputs(std::span<const Candidate> candida
 
 void WriteDecidingInput(const DecidingInput& input, std::span<const Candidate> candidates,
                         const std::filesystem::path& path) {
+  const IeeeArithmetic ieee;
   SafetensorsFile file;
   const auto bytes_of = [](const auto& values) {
     const auto bytes = std::as_bytes(std::span(values));

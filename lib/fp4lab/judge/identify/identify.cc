@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/transform/hadamard.h"
 
 namespace fp4lab {
@@ -173,6 +174,7 @@ void Decide(std::uint64_t seed, Identification* result) {
 
 Identification Identify(MatrixView<const float> x, const StoredMatrix& got,
                         const IdentifyOptions& options) {
+  const IeeeArithmetic ieee;
   Identification result{.rows = x.rows, .cols = x.cols};
   ByteMatcher rowwise(x, got, options.dialect);
   ByteMatcher columnwise(x.Transposed(), got, options.dialect);

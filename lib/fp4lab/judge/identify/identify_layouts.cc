@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/exchange/vendor.h"
 #include "fp4lab/judge/identify/identify.h"
 
@@ -104,6 +105,7 @@ void SortCandidates(std::vector<Candidate>* candidates) {
 
 std::vector<std::vector<std::size_t>> SameBytes(std::span<const Candidate> candidates,
                                                 std::size_t rows, std::size_t cols) {
+  const IeeeArithmetic ieee;
   struct Group {
     std::vector<std::size_t> members;
     std::uint64_t hash;

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/judge/identify/identify.h"
 
 namespace fp4lab {
@@ -140,6 +141,7 @@ Json CandidatesJson(const std::vector<Candidate>& candidates, const Identificati
 }  // namespace
 
 std::string Text(const Identification& r) {
+  const IeeeArithmetic ieee;
   std::string text;
   if (r.exact.size() == 1) {
     text = "These bytes are exactly those of\n" + Names(r.exact, r);
@@ -158,6 +160,7 @@ std::string Text(const Identification& r) {
 }
 
 Json ToJson(const Identification& r) {
+  const IeeeArithmetic ieee;
   Json json = {{"fits", r.Fits()},
                {"tried", r.tried},
                {"exact", CandidatesJson(r.exact, r)},

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text.h"
 
 namespace fp4lab {
@@ -29,10 +30,12 @@ std::string WhatStandsThere(const DeviationValue& v) {
 }  // namespace
 
 std::string Text(const Rectangle& region) {
+  const IeeeArithmetic ieee;
   return Span("row", region.row, region.rows) + ", " + Span("column", region.col, region.cols);
 }
 
 std::string Text(ValueKind kind, const DeviationValue& value) {
+  const IeeeArithmetic ieee;
   switch (kind) {
     case ValueKind::kNone:
       return "";

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "fp4lab/base/divide_up.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/dialect/stages.h"
 #include "fp4lab/judge/kernels/evaluate.h"
 #include "fp4lab/quantize/statistic.h"
@@ -141,6 +142,7 @@ Matrix<float> InputOf(const InputPlan& plan, MatrixView<const float> x) {
 
 std::vector<float> AmaxOf(const KernelPlan& plan, MatrixView<const float> x,
                           const DialectOptions& options) {
+  const IeeeArithmetic ieee;
   const Dialect& d = plan.kernel.dialect;
   if (!HasTensorScale(d)) return {};
   const std::size_t wanted = !d.row_scaled ? 1 : plan.input.transposed ? x.cols : x.rows;

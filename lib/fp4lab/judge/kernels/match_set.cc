@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/judge/kernels/match.h"
 
 namespace fp4lab {
@@ -52,6 +53,7 @@ bool BlocksLieInSet(const Kernel& kernel, MatrixView<const float> x, const Store
 }
 
 bool LiesInSet(const Kernel& kernel, ByteMatcher& matcher) {
+  const IeeeArithmetic ieee;
   return matcher.TensorScaleMatches(PlanOf(kernel)) &&
          BlocksLieInSet(kernel, matcher.x(), matcher.got(), matcher.options());
 }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/judge/kernels/evaluate.h"
 #include "fp4lab/judge/kernels/kernel_plan.h"
 #include "fp4lab/judge/kernels/match.h"
@@ -55,6 +56,7 @@ void PlaceScales(const Places& places, const Quantized& q, std::vector<std::uint
 StoredMatrix RunKernel(const Kernel& kernel, MatrixView<const float> x,
                        std::span<const Deviation* const> deviations, const DialectOptions& options,
                        const DeviationValue* value) {
+  const IeeeArithmetic ieee;
   CheckTransform(kernel, x);
   CheckOptions(kernel.dialect, x, options);
   const KernelPlan plan = PlanOf(kernel, deviations, nullptr, value);

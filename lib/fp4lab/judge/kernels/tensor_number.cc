@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text.h"
 #include "fp4lab/quantize/blocks.h"
 #include "fp4lab/quantize/statistic.h"
@@ -212,6 +213,7 @@ void KeepUnknown(Reader& r) {
 }  // namespace
 
 std::vector<OtherAmax> PartialAmaxes(MatrixView<const float> x, int block_cols) {
+  const IeeeArithmetic ieee;
   if (x.size() == 0) return {};
   const std::size_t width = std::min(x.cols, static_cast<std::size_t>(std::max(1, block_cols)));
   float largest = 0.0f;
@@ -224,6 +226,7 @@ std::vector<OtherAmax> PartialAmaxes(MatrixView<const float> x, int block_cols) 
 }
 
 TensorScaleConvention NearestConvention(float amax, float got, float constant) {
+  const IeeeArithmetic ieee;
   TensorScaleConvention nearest = TensorScaleConvention::kAmax;
   const auto apart = [&](TensorScaleConvention to) {
     const float number = ConvertTensorScale(amax, TensorScaleConvention::kAmax, to, constant);
@@ -236,11 +239,13 @@ TensorScaleConvention NearestConvention(float amax, float got, float constant) {
 }
 
 OtherAmax AmaxBeforeTransform(MatrixView<const float> input) {
+  const IeeeArithmetic ieee;
   return {"the amax of the input before the transform", MaxMagnitudeOf(input, false)};
 }
 
 std::optional<TensorNumberReading> ReadTensorNumber(const TensorNumbers& n,
                                                     std::span<const OtherAmax> others) {
+  const IeeeArithmetic ieee;
   Expects(n.convention != TensorScaleConvention::kNone, "a convention that stores a number");
   Reader r(n);
   if (n.got.size() != n.amax.size()) {
@@ -266,11 +271,13 @@ std::optional<TensorNumberReading> ReadTensorNumber(const TensorNumbers& n,
 }
 
 std::string Text(const TensorNumberReading& r) {
+  const IeeeArithmetic ieee;
   if (r.kind == "count") return "it is " + r.looks;
   return "expected " + Written(r.expected) + ", got " + Written(r.got) + ": it is " + r.looks;
 }
 
 Json ToJson(const TensorNumberReading& r) {
+  const IeeeArithmetic ieee;
   const auto bits = [](float x) { return std::bit_cast<std::uint32_t>(x); };
   return {{"index", r.index},
           {"kind", r.kind},

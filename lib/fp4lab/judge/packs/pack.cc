@@ -10,6 +10,7 @@
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/hash.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/version.h"
 #include "fp4lab/judge/cases/bf16_bits.h"
@@ -217,6 +218,7 @@ std::string LayoutName(const StorageLayout& layout) {
 }
 
 Matrix<float> QuantizerInput(MatrixView<const float> input, int hadamard, std::uint32_t sign_mask) {
+  const IeeeArithmetic ieee;
   Matrix<float> x = Copied(input);
   if (hadamard != 0) RandomHadamard(input, hadamard, sign_mask, x.View());
   return x;
@@ -224,6 +226,7 @@ Matrix<float> QuantizerInput(MatrixView<const float> input, int hadamard, std::u
 
 SafetensorsFile MakePack(const Dialect& dialect, MatrixView<const float> input,
                          const PackOptions& options) {
+  const IeeeArithmetic ieee;
   const Matrix<float> x = QuantizerInput(input, options.hadamard, options.sign_mask);
   const Quantized q = QuantizeAs(dialect, x.View(), options.quantize);
   SafetensorsFile file;
@@ -277,6 +280,7 @@ SafetensorsFile MakePack(const Dialect& dialect, MatrixView<const float> input,
 }
 
 Pack ReadPack(const SafetensorsFile& file, const std::string& where) {
+  const IeeeArithmetic ieee;
   const Reader reader(file, where);
   if (reader.Metadata("format") != kFormat) {
     throw Error(where, "is a pack of the format \"" + reader.Metadata("format") +
@@ -316,6 +320,7 @@ Pack ReadPack(const SafetensorsFile& file, const std::string& where) {
 }
 
 Quantized RecomputedAnswer(const Pack& pack) {
+  const IeeeArithmetic ieee;
   const Matrix<float> x = QuantizerInput(pack.input.View(), pack.hadamard, pack.sign_mask);
   return QuantizeAs(pack.dialect, x.View(), {.amax = pack.answer.amax, .random = pack.random});
 }

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/tensor/exact_sum.h"
 #include "fp4lab/tensor/mma_number.h"
@@ -228,6 +229,7 @@ std::string_view Name(GemmVerdict verdict) {
 }
 
 GemmJudgement JudgeGemm(const GemmClaim& claim, const Accumulation& under) {
+  const IeeeArithmetic ieee;
   ExpectClaim(claim);
   GemmJudgement j;
   const Matrix<float> answer = Answer(claim, under, {});
@@ -246,6 +248,7 @@ GemmJudgement JudgeGemm(const GemmClaim& claim, const Accumulation& under) {
 }
 
 std::vector<AccumulationMatch> IdentifyAccumulation(const GemmClaim& claim) {
+  const IeeeArithmetic ieee;
   ExpectClaim(claim);
   std::vector<AccumulationMatch> matches;
   for (const Accumulation& accumulation : Accumulations()) {

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/judge/products/gemm.h"
 
 namespace fp4lab {
@@ -55,12 +56,14 @@ Steps StepsOf(const TensorCoreModel& model, std::size_t depth) {
 }  // namespace
 
 double AnyOrderBound(const SumFacts& facts) {
+  const IeeeArithmetic ieee;
   const auto k = static_cast<double>(facts.terms);
   const double growth = GrowthUp(0x1p-23, k);
   return (growth * facts.magnitudes + (1 + growth) * k * 0x1p-149) * kUp;
 }
 
 double TensorCoreBound(const TensorCoreModel& model, const SumFacts& facts) {
+  const IeeeArithmetic ieee;
   const Steps steps = StepsOf(model, facts.terms);
   const OutputError output = RoundingOf(model.output);
   const double truncation = (steps.terms + 1) * std::ldexp(1.0, -model.fraction_bits);

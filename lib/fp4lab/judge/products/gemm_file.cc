@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/suggest.h"
 #include "fp4lab/block/packing.h"
 #include "fp4lab/dialect/dialect.h"
@@ -90,6 +91,7 @@ StoredMatrix StoredOf(const MmaOperand& x, FormatId element, FormatId scale) {
 }  // namespace
 
 MmaOperand MakeMmaOperand(const StoredMatrix& stored, std::string_view where) {
+  const IeeeArithmetic ieee;
   StorageLayout plain{.codes = CodeOrder::kBytes, .scales = ScaleOrder::kLinear};
   plain.tensor_scale = stored.layout.tensor_scale;
   const StoredMatrix m = Convert(stored, plain, 448.0f, where);
@@ -98,6 +100,7 @@ MmaOperand MakeMmaOperand(const StoredMatrix& stored, std::string_view where) {
 }
 
 GemmOperandFile ReadGemmOperand(std::string_view place, std::string_view format) {
+  const IeeeArithmetic ieee;
   if (!HoldsStored(place)) return FromNumbers(place, format);
   if (!format.empty()) {
     throw Error("--operand " + std::string(format),
@@ -107,6 +110,7 @@ GemmOperandFile ReadGemmOperand(std::string_view place, std::string_view format)
 }
 
 void WriteProbes(const ProbeSet& set, std::string_view path) {
+  const IeeeArithmetic ieee;
   if (SplitPlace(path).ending != ".safetensors") {
     throw Error(path, "probes are written to a .safetensors file");
   }

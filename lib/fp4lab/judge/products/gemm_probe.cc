@@ -5,6 +5,7 @@
 #include <map>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 
 namespace fp4lab {
 namespace {
@@ -229,6 +230,7 @@ std::string NameOf(const GemmProbe& probe) {
 }
 
 ProbeSet MakeProbes(std::string_view operands) {
+  const IeeeArithmetic ieee;
   const Reach& reach = ReachOf(operands);
   ProbeSet set{.operands = reach.operands, .a = {}, .b = {}, .probes = ListProbes(reach)};
   for (MmaOperand* x : {&set.a, &set.b}) {
@@ -242,6 +244,7 @@ ProbeSet MakeProbes(std::string_view operands) {
 }
 
 std::vector<float> ProbeAnswers(const ProbeSet& set, const Accumulation& accumulation) {
+  const IeeeArithmetic ieee;
   Matrix<float> d(set.a.rows, set.b.rows);
   GemmAs(accumulation, set.a, set.b, {}, d.View());
   std::vector<float> answers;
@@ -250,6 +253,7 @@ std::vector<float> ProbeAnswers(const ProbeSet& set, const Accumulation& accumul
 }
 
 ProbeReading ReadProbes(const ProbeSet& set, std::span<const float> answers) {
+  const IeeeArithmetic ieee;
   Expects(answers.size() == set.probes.size(), "an answer to every probe");
   const Reach& reach = ReachOf(set.operands);
   std::map<ProbeFamily, Answers> by_family;

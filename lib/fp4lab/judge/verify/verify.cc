@@ -9,6 +9,7 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/exchange/quantize_stored.h"
 #include "fp4lab/formats/format.h"
 #include "fp4lab/quantize/blocks.h"
@@ -217,6 +218,7 @@ bool Verdict::OnlyOtherBytes() const {
 
 Verdict CompareStored(const StoredMatrix& expected, const StoredMatrix& answer,
                       std::string_view where, const VerifyOptions& options) {
+  const IeeeArithmetic ieee;
   Expects(expected.layout == answer.layout && expected.rows == answer.rows &&
               expected.cols == answer.cols,
           "two matrices of one shape and layout");
@@ -254,6 +256,7 @@ void ReadTensorScale(const Dialect& dialect, const StoredMatrix& expected,
 
 Verdict CompareQuantized(const Dialect& dialect, const Quantized& right, const StoredMatrix& answer,
                          std::string_view where, const VerifyOptions& options) {
+  const IeeeArithmetic ieee;
   const StoredMatrix expected = Store(dialect, right, answer.layout);
   Verdict verdict = CompareStored(expected, answer, where, options);
   ReadTensorScale(dialect, expected, right.amax, answer, options.other_amaxes, &verdict);
@@ -262,6 +265,7 @@ Verdict CompareQuantized(const Dialect& dialect, const Quantized& right, const S
 
 Verdict Verify(const Dialect& dialect, MatrixView<const float> x, const StoredMatrix& answer,
                std::string_view where, const VerifyOptions& options) {
+  const IeeeArithmetic ieee;
   const StoredMatrix expected = QuantizeStored(dialect, x, options.quantize, answer.layout);
   Verdict verdict = CompareStored(expected, answer, where, options);
   std::vector<float> amax;

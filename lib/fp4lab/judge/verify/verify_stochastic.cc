@@ -5,6 +5,7 @@
 #include <string>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 
 namespace fp4lab {
@@ -49,6 +50,7 @@ bool StatisticalVerdict::Accepted() const {
 StatisticalVerdict VerifyStatistically(const Dialect& dialect, MatrixView<const float> x,
                                        std::span<const StoredMatrix> runs, std::string_view where,
                                        const VerifyOptions& options, double error_rate) {
+  const IeeeArithmetic ieee;
   Expects(IsStochastic(dialect) && !runs.empty(), "runs of a stochastic dialect");
   const std::vector<std::uint16_t> zeros(x.rows * x.cols, 0);
   DialectOptions known{.amax = options.quantize.amax, .random = zeros};
@@ -79,6 +81,7 @@ StatisticalVerdict VerifyStatistically(const Dialect& dialect, MatrixView<const 
 }
 
 std::string StatisticalText(const Dialect& dialect, const StatisticalVerdict& verdict) {
+  const IeeeArithmetic ieee;
   const StochasticVerdict& v = verdict.rounding;
   std::string text = std::string(dialect.name) + ", " + std::to_string(v.repetitions) + " runs, " +
                      std::to_string(v.free_elements) + " elements between two codes: " +
@@ -99,6 +102,7 @@ std::string StatisticalText(const Dialect& dialect, const StatisticalVerdict& ve
 }
 
 Json StatisticalJson(const Dialect& dialect, const StatisticalVerdict& verdict) {
+  const IeeeArithmetic ieee;
   const StochasticVerdict& v = verdict.rounding;
   Json statistics = Json::array();
   for (const StochasticStatistic& s : v.statistics) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text.h"
 #include "fp4lab/formats/format.h"
 #include "fp4lab/judge/verify/verify.h"
@@ -73,6 +74,7 @@ Part TensorScalePart(const Dialect& d, const Verdict& v) {
 }  // namespace
 
 std::string Headline(const Dialect& dialect, const Verdict& v) {
+  const IeeeArithmetic ieee;
   const std::string name(dialect.name);
   if (v.Equal()) return name + ": equal\n";
   if (v.OnlyTensorScale()) return name + ": DIFFERENT, in the tensor number only\n";
@@ -83,6 +85,7 @@ std::string Headline(const Dialect& dialect, const Verdict& v) {
 }
 
 std::string VerdictText(const Dialect& dialect, const Verdict& verdict) {
+  const IeeeArithmetic ieee;
   std::string text = PartText(CodesOf(dialect, verdict));
   if (verdict.scales.total != 0) text += PartText(ScalesOf(dialect, verdict));
   if (verdict.has_tensor_scale) {
@@ -111,6 +114,7 @@ std::string VerdictText(const Dialect& dialect, const Verdict& verdict) {
 }
 
 Json VerdictJson(const Dialect& dialect, const Verdict& verdict) {
+  const IeeeArithmetic ieee;
   Json json = {{"dialect", dialect.name},
                {"verdict", verdict.Equal()      ? "equal"
                            : verdict.Accepted() ? "within-set"

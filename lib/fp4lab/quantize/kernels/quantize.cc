@@ -7,6 +7,7 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/memory_order.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/dialect/stages.h"
@@ -174,6 +175,7 @@ void QuantizeInto(const Dialect& dialect, MatrixView<const float> x, const Diale
 
 Quantized QuantizeAs(const Dialect& dialect, MatrixView<const float> x,
                      const DialectOptions& options) {
+  const IeeeArithmetic ieee;
   CheckOptions(dialect, x, options);
   const BlockGrid grid(dialect, x.rows, x.cols);
   Quantized q{.rows = x.rows, .cols = x.cols};

@@ -1,6 +1,7 @@
 // The "analysis" member of results.json.
 #include <cmath>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/study/analysis/analysis.h"
 
 namespace fp4lab::study {
@@ -131,6 +132,7 @@ Json ToArray(const std::vector<T>& values) {
 }  // namespace
 
 std::string_view CriterionResult::Verdict() const {
+  const IeeeArithmetic ieee;
   switch (status) {
     case Status::kHeld:
       return source.empty() ? "held" : "reproduced";
@@ -143,10 +145,12 @@ std::string_view CriterionResult::Verdict() const {
 }
 
 std::string CriterionResult::Published() const {
+  const IeeeArithmetic ieee;
   return claim.empty() ? source : claim + " (" + source + ")";
 }
 
 Json ToJson(const Analysis& analysis, const Results& results) {
+  const IeeeArithmetic ieee;
   Json diverged = Json::array();
   for (const RunResult& run : results.runs) {
     if (!run.diverged) continue;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text.h"
 #include "fp4lab/study/analysis/bootstrap.h"
 #include "fp4lab/study/analysis/criteria.h"
@@ -296,6 +297,7 @@ void AddNotes(const Work& work, const CubeFits& fits, Analysis* analysis) {
 }  // namespace
 
 Analysis Analyze(const Results& results, int draws) {
+  const IeeeArithmetic ieee;
   Analysis analysis;
   analysis.draws = draws;
   for (const Precision precision : {Precision::kTraining, Precision::kHigh}) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/study/analysis/statistics.h"
 
@@ -70,6 +71,7 @@ Work MakeWork(const Results& results, Precision precision) {
 }
 
 BootstrapMeans Bootstrap(const Work& work, int draws) {
+  const IeeeArithmetic ieee;
   const std::size_t budgets = work.cube.Budgets(), count = static_cast<std::size_t>(draws);
   BootstrapMeans means;
   means.log_ratios.assign(work.keys.size(), std::vector<double>(count));

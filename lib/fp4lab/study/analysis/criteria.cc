@@ -6,6 +6,7 @@
 #include <set>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/suggest.h"
 #include "fp4lab/study/analysis/verdicts.h"
 
@@ -82,6 +83,7 @@ Criterion ReadCriterion(const Json& json, const std::string& where) {
 
 void CheckCriteria(const Json& criteria, const std::vector<std::string>& arms,
                    const std::string& where) {
+  const IeeeArithmetic ieee;
   if (!criteria.is_array()) throw Error(where, "must be an array");
   for (std::size_t i = 0; i < criteria.size(); ++i) {
     const std::string place = where + "/" + std::to_string(i);
@@ -94,6 +96,7 @@ void CheckCriteria(const Json& criteria, const std::vector<std::string>& arms,
 }
 
 std::vector<CriterionResult> EvaluateCriteria(const Results& results, const Analysis& analysis) {
+  const IeeeArithmetic ieee;
   const Json& criteria = results.question.criteria;
   CheckCriteria(criteria, results.arms, "results.json#/study/analysis/criteria");
   const Context context{results, analysis, LossesOf(results, Precision::kTraining)};

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 
 namespace fp4lab::study {
 namespace {
@@ -66,6 +67,7 @@ bool LossCube::Empty() const {
 }
 
 LossCube LossesOf(const Results& results, Precision precision) {
+  const IeeeArithmetic ieee;
   LossCube cube{results.seeds.size(), results.arms.size(), {}, {}};
   for (const std::int64_t tokens : results.budgets) {
     cube.log_tokens.push_back(std::log(static_cast<double>(tokens)));
@@ -100,6 +102,7 @@ ChunkLosses ChunksOf(const Results& results, Precision precision) {
 }
 
 LossCube Resample(const LossCube& cube, const ChunkLosses& chunks, const BootstrapDraw& draw) {
+  const IeeeArithmetic ieee;
   LossCube drawn = cube;
   const auto count = static_cast<double>(chunks.chunks);
   for (std::size_t s = 0; s < cube.seeds; ++s) {

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/study/analysis/statistics.h"
 
 namespace fp4lab::study {
@@ -25,11 +26,13 @@ double AtEnd(double secant, double next, double weight) {
 }  // namespace
 
 bool LossCurve::Usable() const {
+  const IeeeArithmetic ieee;
   return losses.size() >= 2 && losses.size() == log_tokens.size() &&
          std::all_of(losses.begin(), losses.end(), [](double loss) { return std::isfinite(loss); });
 }
 
 SmoothCurve::SmoothCurve(const LossCurve& curve) {
+  const IeeeArithmetic ieee;
   Expects(curve.Usable(), "SmoothCurve: two finite losses at least");
   points_ = {curve.log_tokens, NonIncreasing(curve.losses)};
   const std::vector<double>&x = points_.log_tokens, &y = points_.losses;
@@ -53,6 +56,7 @@ SmoothCurve::SmoothCurve(const LossCurve& curve) {
 }
 
 double SmoothCurve::Loss(double log_tokens) const {
+  const IeeeArithmetic ieee;
   const std::vector<double>&x = points_.log_tokens, &y = points_.losses;
   if (log_tokens <= x.front()) return y.front() - steepness_.front() * (log_tokens - x.front());
   if (log_tokens >= x.back()) return y.back() - steepness_.back() * (log_tokens - x.back());
@@ -70,15 +74,18 @@ double SmoothCurve::Loss(double log_tokens) const {
 }
 
 double SmoothCurve::ReachBelow() const {
+  const IeeeArithmetic ieee;
   return points_.log_tokens[0] - 0.5 * (points_.log_tokens[1] - points_.log_tokens[0]);
 }
 
 double SmoothCurve::ReachAbove() const {
+  const IeeeArithmetic ieee;
   const std::vector<double>& x = points_.log_tokens;
   return x.back() + 0.5 * (x.back() - x[x.size() - 2]);
 }
 
 std::optional<double> SmoothCurve::Inverse(double loss) const {
+  const IeeeArithmetic ieee;
   const std::vector<double>&x = points_.log_tokens, &y = points_.losses;
   if (loss == y.front()) return x.front();
   const bool before = loss > y.front();

@@ -3,9 +3,12 @@
 #include <cmath>
 #include <cstdio>
 
+#include "fp4lab/base/ieee_arithmetic.h"
+
 namespace fp4lab::study {
 
 std::string Fixed(double x, int digits) {
+  const IeeeArithmetic ieee;
   if (!std::isfinite(x)) return "-";
   char text[64];
   std::snprintf(text, sizeof(text), "%.*f", digits, x);
@@ -15,23 +18,27 @@ std::string Fixed(double x, int digits) {
 }
 
 std::string SignificantText(double x) {
+  const IeeeArithmetic ieee;
   char text[64];
   std::snprintf(text, sizeof(text), "%.3g", x);
   return text;
 }
 
 std::string Signed(double x, int digits) {
+  const IeeeArithmetic ieee;
   const std::string text = Fixed(x, digits);
   const bool zero = text.find_first_not_of("0.") == std::string::npos;
   return zero || text[0] == '-' ? text : "+" + text;
 }
 
 std::string IntervalText(const Interval& interval, int digits) {
+  const IeeeArithmetic ieee;
   const auto end = [&](double x) { return std::isfinite(x) ? Fixed(x, digits) : "open"; };
   return "[" + end(interval.low) + ", " + end(interval.high) + "]";
 }
 
 std::string TokensText(double tokens) {
+  const IeeeArithmetic ieee;
   struct Unit {
     double size;
     const char* letter;
@@ -52,6 +59,7 @@ std::string TokensText(double tokens) {
 }
 
 std::string PerParameterText(double tokens_per_parameter) {
+  const IeeeArithmetic ieee;
   return Fixed(tokens_per_parameter, tokens_per_parameter < 9.95 ? 1 : 0);
 }
 

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/study/analysis/statistics.h"
 
 namespace fp4lab::study {
@@ -35,6 +36,7 @@ std::vector<double> IdentifiedOf(const TokenRatio* ratio) {
 }  // namespace
 
 std::size_t SeedsNeeded(double deviation, double half_width, double confidence) {
+  const IeeeArithmetic ieee;
   for (std::size_t seeds = kLeastSeeds; seeds <= kMostSeeds; ++seeds) {
     if (HalfWidth(deviation, seeds, confidence) <= half_width) return seeds;
   }
@@ -43,6 +45,7 @@ std::size_t SeedsNeeded(double deviation, double half_width, double confidence) 
 
 std::vector<PowerRow> PowerTable(const Results& pilot, const Analysis& analysis,
                                  const PowerOptions& options) {
+  const IeeeArithmetic ieee;
   std::vector<PowerRow> rows;
   const Question& question = pilot.question;
   for (const std::string& arm : pilot.arms) {

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 
 namespace fp4lab::study {
 namespace {
@@ -42,6 +43,7 @@ LogRatio FromSharedBaseline(const LossCube& cube, const CubeFits& fits, std::siz
 
 CubeFits FitCube(const LossCube& cube, std::size_t baseline, const std::vector<std::size_t>& arms,
                  bool with_power_laws) {
+  const IeeeArithmetic ieee;
   CubeFits fits{baseline, arms, {}, {}};
   std::vector<LossCurve> baselines;
   std::vector<std::vector<LossCurve>> formats;
@@ -60,6 +62,7 @@ CubeFits FitCube(const LossCube& cube, std::size_t baseline, const std::vector<s
 
 std::vector<LogRatio> RatiosPerSeed(const LossCube& cube, const CubeFits& fits,
                                     const RatioKey& key) {
+  const IeeeArithmetic ieee;
   std::vector<LogRatio> ratios;
   for (std::size_t s = 0; s < cube.seeds; ++s) {
     switch (key.estimator) {
@@ -79,6 +82,7 @@ std::vector<LogRatio> RatiosPerSeed(const LossCube& cube, const CubeFits& fits,
 }
 
 double MeanLogRatio(const std::vector<LogRatio>& ratios, const std::vector<bool>& present) {
+  const IeeeArithmetic ieee;
   double sum = 0, count = 0;
   for (std::size_t s = 0; s < ratios.size(); ++s) {
     if (!present[s]) continue;

@@ -6,6 +6,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/hash.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/suggest.h"
 #include "fp4lab/study/analysis/arm_name.h"
 
@@ -311,6 +312,7 @@ void CheckHash(const Json& json, const std::string& where) {
 bool HasHash(const Json& results) { return results.contains(std::string(kHash)); }
 
 std::string ResultsText(Json results) {
+  const IeeeArithmetic ieee;
   results[std::string(kHash)] = HashOf(results);
   return results.dump(1) + "\n";
 }
@@ -341,6 +343,7 @@ bool Results::HasObservations() const {
 }
 
 Results ReadResults(const Json& json, const std::string& where) {
+  const IeeeArithmetic ieee;
   constexpr std::string_view kSchema = "fp4lab.study.results/1";
   if (!json.is_object() || json.value("schema", Json()) != Json(kSchema)) {
     throw Error(where,
@@ -424,6 +427,7 @@ std::filesystem::path ResultsPath(const std::filesystem::path& file_or_folder) {
 }
 
 Results LoadResults(const std::filesystem::path& path) {
+  const IeeeArithmetic ieee;
   const std::filesystem::path file = ResultsPath(path);
   return ReadResults(ReadJsonFile(file), file.string());
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/random.h"
 
 namespace fp4lab::study {
@@ -19,15 +20,18 @@ std::size_t Below(std::uint32_t bits, std::size_t n) {
 }  // namespace
 
 double StudentQuantile(double p, double degrees) {
+  const IeeeArithmetic ieee;
   Expects(p > 0 && p < 1 && degrees > 0, "StudentQuantile: 0 < p < 1, degrees > 0");
   return boost::math::quantile(boost::math::students_t(degrees), p);
 }
 
 double Summary::StandardError() const {
+  const IeeeArithmetic ieee;
   return count < 2 ? 0 : deviation / std::sqrt(static_cast<double>(count));
 }
 
 Summary Summarize(std::span<const double> values) {
+  const IeeeArithmetic ieee;
   Summary summary{.count = values.size()};
   if (values.empty()) return summary;
   const auto n = static_cast<double>(values.size());
@@ -41,6 +45,7 @@ Summary Summarize(std::span<const double> values) {
 }
 
 std::optional<Interval> StudentInterval(const Summary& summary, double confidence) {
+  const IeeeArithmetic ieee;
   Expects(confidence > 0 && confidence < 1, "StudentInterval: 0 < confidence < 1");
   if (summary.count < kLeastSeeds) return std::nullopt;
   const double half = summary.StandardError() *
@@ -50,6 +55,7 @@ std::optional<Interval> StudentInterval(const Summary& summary, double confidenc
 
 std::optional<Interval> FiellerInterval(std::span<const double> numerators,
                                         std::span<const double> denominators, double confidence) {
+  const IeeeArithmetic ieee;
   Expects(numerators.size() == denominators.size(), "FiellerInterval: pairs");
   if (numerators.size() < kLeastSeeds) return std::nullopt;
   const Summary a = Summarize(numerators), b = Summarize(denominators);
@@ -70,6 +76,7 @@ std::optional<Interval> FiellerInterval(std::span<const double> numerators,
 }
 
 double Quantile(std::vector<double> values, double p) {
+  const IeeeArithmetic ieee;
   Expects(!values.empty() && p >= 0 && p <= 1, "Quantile: some values, 0 <= p <= 1");
   std::sort(values.begin(), values.end());
   const double position = p * static_cast<double>(values.size() - 1);
@@ -81,11 +88,13 @@ double Quantile(std::vector<double> values, double p) {
 }
 
 Interval PercentileInterval(const std::vector<double>& values, double confidence) {
+  const IeeeArithmetic ieee;
   const double tail = (1 - confidence) / 2;
   return {Quantile(values, tail), Quantile(values, 1 - tail)};
 }
 
 std::vector<double> NonIncreasing(std::span<const double> values) {
+  const IeeeArithmetic ieee;
   struct Pool {
     double sum;
     std::size_t count;
@@ -110,6 +119,7 @@ std::vector<double> NonIncreasing(std::span<const double> values) {
 
 BootstrapDraw DrawBootstrap(std::size_t seeds, std::size_t chunks, std::size_t block,
                             std::uint32_t draw) {
+  const IeeeArithmetic ieee;
   Expects(block >= 1, "DrawBootstrap: blocks of a chunk at least");
   constexpr std::uint64_t kKey = 0x626F6F7473747261;  // "bootstra"
   const RandomStream seed_bits{.seed = kKey, .step = draw, .tensor = 0};
@@ -129,6 +139,7 @@ BootstrapDraw DrawBootstrap(std::size_t seeds, std::size_t chunks, std::size_t b
 }
 
 std::size_t BlockLength(std::span<const double> series) {
+  const IeeeArithmetic ieee;
   const auto n = static_cast<double>(series.size());
   const Summary summary = Summarize(series);
   if (series.size() < 8 || !(summary.deviation > 0)) return 1;

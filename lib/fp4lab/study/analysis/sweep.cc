@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/study/analysis/arm_name.h"
 
 namespace fp4lab::study {
@@ -60,6 +61,7 @@ Results AtRates(const Results& results, const std::vector<std::string>& arms,
 }  // namespace
 
 std::vector<Results> ViewsOf(const Results& results) {
+  const IeeeArithmetic ieee;
   if (results.rates.empty()) return {results};
   std::vector<std::string> arms;
   for (const Json& name : results.study.at("arm_order")) {
@@ -95,6 +97,7 @@ std::vector<Results> ViewsOf(const Results& results) {
 }
 
 std::vector<Results> AllViews(const Results& results) {
+  const IeeeArithmetic ieee;
   std::vector<Results> all;
   for (const Results& model : ByModel(results)) {
     for (Results& view : ViewsOf(model)) all.push_back(std::move(view));

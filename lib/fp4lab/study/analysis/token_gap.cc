@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/study/analysis/statistics.h"
 
 namespace fp4lab::study {
@@ -40,6 +41,7 @@ LogRatio RatioOf(const Position& position, double log_budget, Form form) {
 
 LogRatio CrossingRatio(const LossCurve& format, const LossCurve& reference, std::size_t budget,
                        Form form) {
+  const IeeeArithmetic ieee;
   if (!format.Usable() || !reference.Usable()) return {};
   Expects(budget < format.losses.size() && format.log_tokens == reference.log_tokens,
           "CrossingRatio: both curves on one grid, budget a point of it");
@@ -51,6 +53,7 @@ LogRatio CrossingRatio(const LossCurve& format, const LossCurve& reference, std:
 
 LogRatio PowerLawRatio(const PowerLaw& law, std::size_t format, std::size_t reference,
                        const LossCurve& grid, std::size_t budget, Form form) {
+  const IeeeArithmetic ieee;
   const double x = grid.log_tokens[budget];
   const bool extend = form == Form::kExtend;
   const std::size_t solved = extend ? format : reference;
@@ -66,6 +69,7 @@ LogRatio PowerLawRatio(const PowerLaw& law, std::size_t format, std::size_t refe
 
 LogRatio SharedBaselineRatio(const LossCurve& baseline, double gamma, double format_gap,
                              double reference_gap, std::size_t budget, Form form) {
+  const IeeeArithmetic ieee;
   if (!baseline.Usable()) return {};
   const SmoothCurve base(baseline);
   const double origin = baseline.log_tokens.front(), x = baseline.log_tokens[budget];

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/study/analysis/statistics.h"
 #include "fp4lab/study/analysis/token_gap.h"
 
@@ -141,10 +142,12 @@ GapRows Gaps(std::span<const LossCurve> baselines,
 }  // namespace
 
 double PowerLaw::At(std::size_t curve, double log_tokens) const {
+  const IeeeArithmetic ieee;
   return floors[curve] + scales[curve] * std::exp(-beta * (log_tokens - log_origin));
 }
 
 PowerLawFit FitPowerLaw(std::span<const LossCurve> curves) {
+  const IeeeArithmetic ieee;
   Expects(!curves.empty(), "FitPowerLaw: one curve at least");
   const std::vector<double>& grid = curves[0].log_tokens;
   if (grid.size() < kPowerLawBudgets) {
@@ -187,6 +190,7 @@ PowerLawFit FitPowerLaw(std::span<const LossCurve> curves) {
 
 std::optional<SharedBaseline> FitSharedBaseline(std::span<const LossCurve> baselines,
                                                 std::span<const std::vector<LossCurve>> formats) {
+  const IeeeArithmetic ieee;
   Expects(!baselines.empty() && baselines.size() == formats.size(),
           "FitSharedBaseline: one baseline per seed");
   if (baselines[0].log_tokens.size() < 2) return std::nullopt;

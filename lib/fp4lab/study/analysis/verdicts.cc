@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text.h"
 #include "fp4lab/study/analysis/number_text.h"
 
@@ -145,6 +146,7 @@ std::string Parted(const TokenRatio& ratio) {
 }  // namespace
 
 CriterionResult MeanOrder(const Context& c, const Criterion& criterion) {
+  const IeeeArithmetic ieee;
   std::vector<Part> parts;
   for (const std::int64_t tokens : Budgets(c, criterion)) {
     Part part{Status::kHeld, At(tokens)};
@@ -174,6 +176,7 @@ CriterionResult MeanOrder(const Context& c, const Criterion& criterion) {
 }
 
 CriterionResult SeedOrder(const Context& c, const Criterion& criterion) {
+  const IeeeArithmetic ieee;
   const LossCube& cube = c.losses;
   std::vector<Part> parts;
   for (const std::int64_t tokens : Budgets(c, criterion)) {
@@ -203,6 +206,7 @@ CriterionResult SeedOrder(const Context& c, const Criterion& criterion) {
 }
 
 CriterionResult GapRatio(const Context& c, const Criterion& criterion) {
+  const IeeeArithmetic ieee;
   const std::string& reference = c.results.question.reference;
   std::vector<Part> parts;
   for (const std::int64_t tokens : Budgets(c, criterion)) {
@@ -235,6 +239,7 @@ CriterionResult GapRatio(const Context& c, const Criterion& criterion) {
 }
 
 CriterionResult RatioRange(const Context& c, const Criterion& criterion) {
+  const IeeeArithmetic ieee;
   std::vector<Part> parts;
   for (const std::int64_t tokens : BudgetsFrom(c, criterion.minimum_tokens)) {
     const TokenRatio* ratio = Judged(c, criterion, tokens);
@@ -269,6 +274,7 @@ CriterionResult RatioRange(const Context& c, const Criterion& criterion) {
 // The verdict on the growth of the ratio from the smallest budget to `tokens`, in the first form
 // that is identified at both.
 Part GrowthPart(const Context& c, const Criterion& criterion, std::int64_t tokens) {
+  const IeeeArithmetic ieee;
   const std::int64_t smallest = c.results.budgets.front();
   const auto find = [&](std::int64_t at, Form form) {
     const TokenRatio* ratio = c.analysis.FindRatio(
@@ -301,6 +307,7 @@ Part GrowthPart(const Context& c, const Criterion& criterion, std::int64_t token
 }
 
 CriterionResult RatioGrows(const Context& c, const Criterion& criterion) {
+  const IeeeArithmetic ieee;
   std::vector<Part> parts;
   for (const std::int64_t tokens : BudgetsFrom(c, criterion.minimum_tokens)) {
     if (tokens != c.results.budgets.front()) parts.push_back(GrowthPart(c, criterion, tokens));
@@ -313,6 +320,7 @@ CriterionResult RatioGrows(const Context& c, const Criterion& criterion) {
 }
 
 CriterionResult SmallGap(const Context& c, const Criterion& criterion) {
+  const IeeeArithmetic ieee;
   const std::string& reference = c.results.question.reference;
   const std::int64_t tokens = c.results.budgets.back();
   const LossGap* a = c.analysis.FindGap(criterion.arms[0], reference, tokens, Precision::kTraining);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/study/analysis/number_text.h"
@@ -280,6 +281,7 @@ std::vector<std::string> LabelsOf(const std::vector<StudyReport>& studies) {
 std::string ComparisonHtml(const std::vector<StudyReport>& studies,
                            const std::vector<NumericsConflict>& conflicts,
                            const std::vector<Overlay>& overlays) {
+  const IeeeArithmetic ieee;
   const std::vector<std::string> labels = LabelsOf(studies);
   const std::string title = std::to_string(studies.size()) + " studies side by side";
   std::string body =
@@ -304,6 +306,7 @@ std::string ComparisonHtml(const std::vector<StudyReport>& studies,
 
 ReportFiles WriteComparison(const std::vector<std::filesystem::path>& files,
                             const ComparisonOptions& options) {
+  const IeeeArithmetic ieee;
   std::vector<StudyReport> studies;
   std::vector<std::string> names;
   ReportFiles written{options.out_dir / "report.html", "", options.out_dir / "figures", "", {}};

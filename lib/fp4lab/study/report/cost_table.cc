@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text.h"
 #include "fp4lab/study/analysis/number_text.h"
 #include "fp4lab/study/report/figure_parts.h"
@@ -51,6 +52,7 @@ std::string Percent(double share) { return Fixed(100 * share, 1) + " %"; }
 }  // namespace
 
 std::string CostTable(const Results& results, const Analysis& analysis) {
+  const IeeeArithmetic ieee;
   const std::string& reference = results.question.reference;
   const std::int64_t tokens = results.question.primary_tokens;
   std::map<std::string, ProductWidths> known;

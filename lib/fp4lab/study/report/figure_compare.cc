@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/study/analysis/number_text.h"
 #include "fp4lab/study/report/plot.h"
 
@@ -234,6 +235,7 @@ Figure Draw(Figure figure, const std::vector<Series>& series, const std::string&
 
 std::vector<Figure> DrawComparison(const std::vector<StudyReport>& studies,
                                    const std::vector<std::string>& labels) {
+  const IeeeArithmetic ieee;
   const std::string subtitle =
       std::to_string(studies.size()) + " studies: a shape is a study, a colour a pair of formats";
   std::vector<Figure> figures;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <map>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text.h"
 #include "fp4lab/study/analysis/number_text.h"
 #include "fp4lab/study/report/figure_parts.h"
@@ -154,6 +155,7 @@ void DrawPanel(Svg* svg, const CoursePanel& panel, Dot at, double last, const Re
 }  // namespace
 
 Figure DrawCourse(const Results& results) {
+  const IeeeArithmetic ieee;
   const std::vector<CoursePanel> panels = PanelsOf(results);
   const std::vector<std::size_t> series = SeriesOf(results);
   Figure figure{

@@ -5,6 +5,7 @@
 #include <set>
 #include <tuple>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text.h"
 #include "fp4lab/study/analysis/number_text.h"
 #include "fp4lab/study/report/figure_parts.h"
@@ -146,6 +147,7 @@ void DrawRow(Svg* svg, const OperandRow& row, double y, const Axis& axis, const 
 }  // namespace
 
 Figure DrawOperands(const Results& results, const Diagnostic& diagnostic) {
+  const IeeeArithmetic ieee;
   const std::vector<OperandRow> rows = RowsOf(results, diagnostic);
   const std::vector<std::size_t> series = SeriesOf(results);
   Figure figure{std::string(diagnostic.figure),

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/study/analysis/number_text.h"
 #include "fp4lab/study/report/figure_parts.h"
 #include "fp4lab/study/report/figures.h"
@@ -152,6 +153,7 @@ void DrawSeries(Svg* svg, const Panel& panel, const Axis& axis, const Results& r
 }  // namespace
 
 Figure DrawTokenRatio(const Results& results, const Analysis& analysis) {
+  const IeeeArithmetic ieee;
   Figure figure{
       "token_ratio.svg", "Token ratio",
       "How many times the tokens the first format needs to end at the loss of the second, against "

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <map>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text.h"
 #include "fp4lab/study/analysis/number_text.h"
 #include "fp4lab/study/report/figure_parts.h"
@@ -105,6 +106,7 @@ void DrawCurve(Svg* svg, const Panel& panel, const std::vector<double>& x,
 }  // namespace
 
 Figure DrawTraining(const Results& results, const std::vector<Overlay>& overlays) {
+  const IeeeArithmetic ieee;
   constexpr double kWidth = 760, kPanelWidth = 274, kPanelHeight = 250;
   const std::vector<std::size_t> series = SeriesOf(results);
   const std::string& reference = results.question.reference;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/study/analysis/number_text.h"
 #include "fp4lab/study/report/figure_parts.h"
 #include "fp4lab/study/report/plot.h"
@@ -129,6 +130,7 @@ std::vector<double> GapValues(const Results& results, const Analysis& analysis) 
 }  // namespace
 
 Figure DrawLoss(const Results& results, const Analysis& analysis) {
+  const IeeeArithmetic ieee;
   const std::vector<std::size_t> series = SeriesOf(results);
   std::vector<double> values;
   for (const RunResult& run : results.runs) {
@@ -158,6 +160,7 @@ Figure DrawLoss(const Results& results, const Analysis& analysis) {
 }
 
 Figure DrawGap(const Results& results, const Analysis& analysis) {
+  const IeeeArithmetic ieee;
   const std::vector<std::size_t> series = SeriesOf(results), arms = ArmsWithGaps(results);
   const std::string& reference = results.question.reference;
   const std::string whiskers =
@@ -192,6 +195,7 @@ Figure DrawGap(const Results& results, const Analysis& analysis) {
 
 std::vector<Figure> DrawFigures(const Results& results, const Analysis& analysis,
                                 const std::vector<Overlay>& overlays) {
+  const IeeeArithmetic ieee;
   std::vector<Figure> figures = {DrawLoss(results, analysis)};
   if (results.arms.size() > 1) {
     figures.push_back(DrawGap(results, analysis));

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/printable.h"
 #include "fp4lab/base/text.h"
 #include "fp4lab/io/file.h"
@@ -192,6 +193,7 @@ std::string OverlayNames() {
 }
 
 Overlay ReadOverlay(const std::string& argument, std::int64_t tokens_per_step) {
+  const IeeeArithmetic ieee;
   const std::size_t equals = argument.find('=');
   // A file whose own name has an equals sign needs no label.
   const bool labelled = equals != argument.npos && !Exists(argument);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/study/analysis/number_text.h"
@@ -22,6 +23,7 @@ std::string Number(double x) { return std::isfinite(x) ? Json(x).dump() : ""; }
 
 std::string ReportHtml(const std::vector<ModelReport>& models,
                        const std::vector<Overlay>& overlays) {
+  const IeeeArithmetic ieee;
   const Results& first = models[0].results;
   std::string body = "<h1>" + EscapedMarkup(first.title) + "</h1>\n";
   if (!first.description.empty()) {
@@ -33,10 +35,12 @@ std::string ReportHtml(const std::vector<ModelReport>& models,
 }
 
 std::string ReportHtml(const Results& results, const Analysis& analysis) {
+  const IeeeArithmetic ieee;
   return ReportHtml({{results, analysis}});
 }
 
 std::string RunsCsv(const Results& results) {
+  const IeeeArithmetic ieee;
   const auto block_parameters = [&](const std::string& arm) {
     const auto own = results.sizes.find(arm);
     return own == results.sizes.end() ? results.block_parameters : own->second.block_parameters;
@@ -59,6 +63,7 @@ std::string RunsCsv(const Results& results) {
 }
 
 std::string DiagnosticsCsv(const Results& results) {
+  const IeeeArithmetic ieee;
   if (!results.HasObservations()) return "";
   std::string csv = "arm,seed,budget,step,name,diagnostic,value\n";
   for (const RunResult& run : results.runs) {
@@ -84,6 +89,7 @@ std::string DiagnosticsCsv(const Results& results) {
 }
 
 ReportTexts MakeReport(const StudyReport& study, const std::vector<Overlay>& overlays) {
+  const IeeeArithmetic ieee;
   ReportTexts texts;
   const bool several = study.models.size() > 1;
   try {
@@ -114,6 +120,7 @@ ReportTexts MakeReport(const StudyReport& study, const std::vector<Overlay>& ove
 ReportFiles WriteReport(const std::filesystem::path& file_or_folder,
                         const std::filesystem::path& out_dir,
                         const std::vector<Overlay>& overlays) {
+  const IeeeArithmetic ieee;
   StudyReport study = LoadStudyReport(file_or_folder);
   if (!overlays.empty() && !HasCurves(study.results)) {
     throw Error(study.file.string(),

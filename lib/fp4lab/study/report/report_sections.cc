@@ -1,5 +1,6 @@
 #include "fp4lab/study/report/report_sections.h"
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text.h"
 #include "fp4lab/study/analysis/number_text.h"
 #include "fp4lab/study/report/cost_table.h"
@@ -94,12 +95,14 @@ std::string Sections(const Results& results, const Analysis& analysis,
 }  // namespace
 
 std::string ModelTitle(const Results& results) {
+  const IeeeArithmetic ieee;
   return TokensText(static_cast<double>(results.block_parameters)) +
          " block parameters: " + Joined(results.arms, ", ") +
          (results.view_title.empty() ? "" : "; " + results.view_title);
 }
 
 std::string FigureHtml(const Figure& figure, const std::string& study) {
+  const IeeeArithmetic ieee;
   const std::string file = study + "-" + std::filesystem::path(figure.file).stem().string();
   return "<figure data-file=\"" + EscapedMarkup(file) + "\">\n<div class=\"plot\">\n" +
          figure.embedded + "</div>\n<figcaption>" + EscapedMarkup(figure.caption) +
@@ -110,6 +113,7 @@ std::string_view FigureHint() { return kHint; }
 
 std::string FindingsHtml(const std::vector<ModelReport>& models,
                          const std::vector<Overlay>& overlays) {
+  const IeeeArithmetic ieee;
   std::string body = SweepHtml(models);
   for (const ModelReport& model : models) {
     if (models.size() > 1) body += "<h2>" + EscapedMarkup(ModelTitle(model.results)) + "</h2>\n";

@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text.h"
 #include "fp4lab/study/analysis/number_text.h"
 #include "fp4lab/study/report/html.h"
@@ -262,6 +263,7 @@ std::map<std::string, int> RunsByProcessors(const Results& results) {
 }  // namespace
 
 std::string OperandTable(const Results& results) {
+  const IeeeArithmetic ieee;
   const std::vector<OperandGroup> groups = GroupsOf(results);
   if (groups.empty()) return "<p>No operand was measured.</p>\n";
   HtmlTable table;
@@ -295,11 +297,13 @@ std::string OperandTable(const Results& results) {
 }
 
 std::string RatioText(const TokenRatio& ratio) {
+  const IeeeArithmetic ieee;
   if (!ratio.identified) return "not identified (" + ratio.reason + ")";
   return Fixed(ratio.ratio, 2) + (ratio.interval ? " " + IntervalText(*ratio.interval, 2) : "");
 }
 
 std::string CriteriaTable(const Analysis& analysis) {
+  const IeeeArithmetic ieee;
   if (analysis.criteria.empty()) return "<p>This study registered no criteria.</p>\n";
   HtmlTable table;
   table.head = {"verdict", "criterion", "numbers"};
@@ -328,6 +332,7 @@ std::string CriteriaTable(const Analysis& analysis) {
 }
 
 std::string LossTable(const Results& results, const Analysis& analysis) {
+  const IeeeArithmetic ieee;
   std::string html;
   for (const Precision precision : {Precision::kTraining, Precision::kHigh}) {
     if (analysis.FindLoss(results.arms[0], results.budgets[0], precision) == nullptr) continue;
@@ -354,6 +359,7 @@ std::string LossTable(const Results& results, const Analysis& analysis) {
 }
 
 std::string GapTable(const Results& results, const Analysis& analysis) {
+  const IeeeArithmetic ieee;
   const std::string html = GapRows(results, analysis, Precision::kTraining).Html();
   if (analysis.FindLoss(results.arms[0], results.budgets[0], Precision::kHigh) == nullptr) {
     return html;
@@ -363,6 +369,7 @@ std::string GapTable(const Results& results, const Analysis& analysis) {
 }
 
 std::string RatioTables(const Results& results, const Analysis& analysis) {
+  const IeeeArithmetic ieee;
   std::string html;
   for (const ArmPair& pair : PairsOf(results)) {
     html += RatioTable(analysis, pair, Precision::kTraining).Html();
@@ -395,6 +402,7 @@ std::string RatioTables(const Results& results, const Analysis& analysis) {
 }
 
 std::string SetupTables(const Results& results) {
+  const IeeeArithmetic ieee;
   const Json& study = results.study;
   HtmlTable table;
   table.head = {"property", "value"};
@@ -431,6 +439,7 @@ std::string SetupTables(const Results& results) {
 }
 
 std::string NotesHtml(const Results& results, const Analysis& analysis) {
+  const IeeeArithmetic ieee;
   std::string html;
   if (results.exploratory) {
     html +=

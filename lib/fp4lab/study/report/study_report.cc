@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/study/analysis/analyze.h"
 #include "fp4lab/study/analysis/sweep.h"
 
 namespace fp4lab::study {
 
 StudyReport AnalyzeStudy(const std::filesystem::path& file, Json json, int draws) {
+  const IeeeArithmetic ieee;
   StudyReport study{file, std::move(json), {}, {}};
   study.results = ReadResults(study.json, file.string());
   try {
@@ -23,11 +25,13 @@ StudyReport AnalyzeStudy(const std::filesystem::path& file, Json json, int draws
 }
 
 StudyReport LoadStudyReport(const std::filesystem::path& file_or_folder) {
+  const IeeeArithmetic ieee;
   const std::filesystem::path file = ResultsPath(file_or_folder);
   return AnalyzeStudy(file, ReadJsonFile(file));
 }
 
 std::vector<std::string> NotesOn(const StudyReport& study) {
+  const IeeeArithmetic ieee;
   if (HasHash(study.json)) return {};
   return {study.file.string() +
           ": has no \"sha256\", as older versions wrote it: edits of its numbers cannot be "

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/study/analysis/number_text.h"
 #include "fp4lab/study/report/figures.h"
 #include "fp4lab/study/report/report.h"
@@ -78,6 +79,7 @@ std::string Criteria(const Analysis& analysis) {
 }  // namespace
 
 std::string SummaryText(const Results& results, const Analysis& analysis) {
+  const IeeeArithmetic ieee;
   const std::string& reference = results.question.reference;
   std::string text = results.name + ": " + std::to_string(results.arms.size()) + " arms, " +
                      std::to_string(results.seeds.size()) +

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text.h"
 #include "fp4lab/study/analysis/number_text.h"
 #include "fp4lab/study/report/figure_parts.h"
@@ -83,6 +84,7 @@ void AddRows(const ModelReport& shared, const ModelReport& best, std::vector<Swe
 }  // namespace
 
 std::vector<SweepRow> SweepRows(const std::vector<ModelReport>& models) {
+  const IeeeArithmetic ieee;
   std::vector<SweepRow> rows;
   for (std::size_t i = 0; i + 1 < models.size(); ++i) {
     if (models[i].results.view == View::kSharedRate) AddRows(models[i], models[i + 1], &rows);
@@ -91,6 +93,7 @@ std::vector<SweepRow> SweepRows(const std::vector<ModelReport>& models) {
 }
 
 std::string SweepText(const std::vector<ModelReport>& models) {
+  const IeeeArithmetic ieee;
   std::string text;
   for (const SweepRow& row : SweepRows(models)) {
     text += "  " + row.quantity + "\n    shared rate " + row.shared + "; best rates " + row.best +
@@ -100,6 +103,7 @@ std::string SweepText(const std::vector<ModelReport>& models) {
 }
 
 std::string SweepHtml(const std::vector<ModelReport>& models) {
+  const IeeeArithmetic ieee;
   HtmlTable table;
   table.head = {"quantity", "shared rate", "best rates", "weaker"};
   table.text_columns = 4;

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "fp4lab/base/hash.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/data/load_corpus.h"
 #include "fp4lab/train/checkpoint.h"
 #include "fp4lab/train/trainer.h"
@@ -63,6 +64,7 @@ std::string Measure(const TrainConfig& config, const std::string& where) {
 }  // namespace
 
 std::string NumericsFingerprint(const TrainConfig& config, const std::string& where) {
+  const IeeeArithmetic ieee;
   static std::mutex mutex;
   static std::map<std::string, std::string> measured;
   const TrainConfig run = Short(config);

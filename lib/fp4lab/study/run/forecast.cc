@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/threads_scope.h"
 #include "fp4lab/study/run/run.h"
@@ -79,6 +80,7 @@ double BudgetSeconds(const Study& study, const TrainConfig& config, const Corpus
 
 StudyForecast ForecastStudy(const Study& study, const Corpus& corpus,
                             const ForecastOptions& options) {
+  const IeeeArithmetic ieee;
   StudyForecast all;
   all.steps = TotalSteps(study);
   const std::size_t seeds = study.seeds.size(), runs = study.arms.size() * seeds;

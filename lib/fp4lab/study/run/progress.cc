@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "fp4lab/base/ieee_arithmetic.h"
+
 namespace fp4lab::study {
 namespace {
 
@@ -26,12 +28,14 @@ ProgressMeter::ProgressMeter(std::vector<RunInfo> runs, std::int64_t tokens_per_
 }
 
 void ProgressMeter::Begin(std::size_t run) {
+  const IeeeArithmetic ieee;
   const std::lock_guard lock(mutex_);
   runs_[run].running = true;
 }
 
 void ProgressMeter::Update(std::size_t run, std::int64_t steps_made, double seconds,
                            std::int64_t steps_left, double loss) {
+  const IeeeArithmetic ieee;
   const std::lock_guard lock(mutex_);
   RunState& state = runs_[run];
   state.steps_left = steps_left;
@@ -50,6 +54,7 @@ void ProgressMeter::Update(std::size_t run, std::int64_t steps_made, double seco
 }
 
 void ProgressMeter::End(std::size_t run, bool done) {
+  const IeeeArithmetic ieee;
   const std::lock_guard lock(mutex_);
   runs_[run].running = false;
   runs_[run].info.done = done;
@@ -58,6 +63,7 @@ void ProgressMeter::End(std::size_t run, bool done) {
 
 // An arm that has not run yet is taken to be as slow as the slowest one that has.
 double ProgressMeter::SecondsLeft() const {
+  const IeeeArithmetic ieee;
   double slowest = 0.0;
   for (const Speed& speed : speeds_) {
     if (speed.steps >= kStepsToTrust) slowest = std::max(slowest, speed.seconds / speed.steps);
@@ -79,6 +85,7 @@ double ProgressMeter::SecondsLeft() const {
 }
 
 Progress ProgressMeter::Now() const {
+  const IeeeArithmetic ieee;
   const std::lock_guard lock(mutex_);
   Progress progress;
   progress.runs = static_cast<int>(runs_.size());

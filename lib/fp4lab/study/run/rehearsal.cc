@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "fp4lab/base/ieee_arithmetic.h"
+
 namespace fp4lab::study {
 namespace {
 
@@ -59,6 +61,7 @@ std::int64_t Mapped(const Study& study, const std::vector<std::int64_t>& budgets
 }  // namespace
 
 Study RehearsalOf(const Study& study) {
+  const IeeeArithmetic ieee;
   Study quick = study;
   quick.name += "-quick";
   quick.title = "Rehearsal: " + (study.title.empty() ? study.name : study.title);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fp4lab/base/divide_up.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/version.h"
 
 namespace fp4lab::study {
@@ -114,6 +115,7 @@ Json RunJson(const RunRecord& record, const Arm& arm, std::uint64_t seed, const 
 }  // namespace
 
 Json ResultsJson(const Study& study, const Corpus& corpus, const Outcome& outcome) {
+  const IeeeArithmetic ieee;
   Json runs = Json::array(), numerics = Json::object(), sizes = Json::object();
   const auto size = [](const ModelConfig& model) {
     return Json{{"parameters", ParameterCount(model)},

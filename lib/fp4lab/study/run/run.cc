@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 
 namespace fp4lab::study {
 
@@ -20,6 +21,7 @@ const Branch* Run::NextBranch() const {
 }
 
 void Run::Advance() {
+  const IeeeArithmetic ieee;
   if (Done()) return;
   if (branch_.total_steps > 0) {
     if (trainer_.Steps() < branch_.total_steps) return StepTowards(branch_);
@@ -124,6 +126,7 @@ std::int64_t Run::StepsLeft() const {
 }
 
 void Run::Save(const ByteSink& sink) const {
+  const IeeeArithmetic ieee;
   Json run = {{"record", ToJson(record_)},
               {"branch", {branch_.tokens, branch_.branch_step, branch_.total_steps}}};
   if (config_.diagnostics.Asked()) {
@@ -134,6 +137,7 @@ void Run::Save(const ByteSink& sink) const {
 }
 
 void Run::Load(std::span<const std::byte> bytes, const std::string& where) {
+  const IeeeArithmetic ieee;
   LoadedState state = trainer_.LoadState(bytes, where);
   if (!state.run.is_object() || !state.run.contains("record"))
     throw Error(where, "is a checkpoint of fp4lab train, not of a study");
@@ -168,6 +172,7 @@ void Run::Load(std::span<const std::byte> bytes, const std::string& where) {
 
 // Returns to the beginning of the trunk; the record keeps its points.
 void Run::StartOver() {
+  const IeeeArithmetic ieee;
   trainer_ = Trainer(config_, *corpus_);
   codes_ = {};
 }

@@ -2,6 +2,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/hash.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/train/checkpoint.h"
 
 namespace fp4lab::study {
@@ -30,6 +31,7 @@ Json WithoutNames(Json recipe) {
 }  // namespace
 
 Json RunInputs(const TrainConfig& config, const Corpus& corpus, const std::string& numerics) {
+  const IeeeArithmetic ieee;
   Json inputs = {{"numerics", numerics},
                  {"model", ToJson(config.model)},
                  {"optimizer", ToJson(config.optimizer)},
@@ -80,6 +82,7 @@ void RunFolder::RefuseToOverwrite() const {
 }
 
 void RunFolder::CheckSameRun(const TrainConfig& config) const {
+  const IeeeArithmetic ieee;
   const std::string path = Configuration().string();
   const TrainConfig there = ReadTrainConfig(ReadJsonFile(path), path);
   const std::string difference =
@@ -89,6 +92,7 @@ void RunFolder::CheckSameRun(const TrainConfig& config) const {
 }
 
 std::optional<RunRecord> RunFolder::ReadResult(const Json& inputs) const {
+  const IeeeArithmetic ieee;
   const std::string where = Result().string(), key = RunKey(inputs);
   if (!Exists(Result())) return std::nullopt;
   const Json json = ReadJsonFile(Result());
@@ -102,6 +106,7 @@ std::optional<RunRecord> RunFolder::ReadResult(const Json& inputs) const {
 }
 
 void RunFolder::WriteResult(const Json& inputs, const RunRecord& record) const {
+  const IeeeArithmetic ieee;
   Json body = ToJson(record);
   std::string hash = Sha256(body.dump());
   const Json json = {{"schema", kSchema},

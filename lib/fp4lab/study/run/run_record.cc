@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 
 namespace fp4lab::study {
 namespace {
@@ -108,6 +109,7 @@ bool RunRecord::DivergedIn(const RunPlan& plan) const {
 }
 
 Json ToJson(const RunRecord& record) {
+  const IeeeArithmetic ieee;
   Json points = Json::array(), trunk_points = Json::array(), diverged;
   for (const BranchPoint& p : record.points) points.push_back(ToJson(p));
   for (const TrunkPoint& p : record.trunk_points) trunk_points.push_back(ToJson(p));
@@ -127,6 +129,7 @@ Json ToJson(const RunRecord& record) {
 }
 
 RunRecord ReadRunRecord(const Json& json, const std::string& where) {
+  const IeeeArithmetic ieee;
   try {
     return ReadMembers(json, where);
   } catch (const Json::exception& e) {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/folder_lock.h"
@@ -207,6 +208,7 @@ void Runner::Train(std::size_t index) {
 }
 
 void Runner::Work() {
+  const IeeeArithmetic ieee;  // for the whole thread
   try {
     for (std::size_t i = next_++; i < queue_.size() && !Stopping(); i = next_++) {
       meter_->Begin(queue_[i]);
@@ -290,6 +292,7 @@ bool IsExploratory(const Study& study, const std::filesystem::path& out_dir) {
 
 Outcome RunStudy(const Study& study, const Corpus& corpus, const RunOptions& options,
                  const Observer& observer, const std::atomic<bool>& stop) {
+  const IeeeArithmetic ieee;
   const FolderLock lock(options.out_dir);
   RemovePartialFiles(options.out_dir, kWrittenHere);
   WriteFileAtomically(options.out_dir / "study.json", ToJson(study).dump(2) + "\n");

@@ -2,9 +2,12 @@
 
 #include <chrono>
 
+#include "fp4lab/base/ieee_arithmetic.h"
+
 namespace fp4lab::study {
 
 void Sit(const Sitting& run) {
+  const IeeeArithmetic ieee;
   using Clock = std::chrono::steady_clock;
   const auto between = [](Clock::time_point from, Clock::time_point to) {
     return std::chrono::duration<double>(to - from).count();

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/io/file.h"
 
 namespace fp4lab::study {
@@ -31,11 +32,13 @@ std::string LinesUpTo(const std::string& text, std::int64_t steps, const std::st
 }  // namespace
 
 StepLog::StepLog(std::filesystem::path path, std::int64_t steps) : path_(std::move(path)) {
+  const IeeeArithmetic ieee;
   const std::string old = Exists(path_) ? ReadFile(path_) : "";
   WriteFileAtomically(path_, LinesUpTo(old, steps, path_.string()));
 }
 
 void StepLog::Write(const Json& line) {
+  const IeeeArithmetic ieee;
   errno = 0;
   std::ofstream file(path_, std::ios::app | std::ios::binary);
   file << line.dump() + "\n" << std::flush;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/suggest.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/study/analysis/arm_name.h"
@@ -396,6 +397,7 @@ Json ToJson(const AnalysisConfig& analysis) {
 }  // namespace
 
 Study ParseStudy(std::string_view text, const std::string& where) {
+  const IeeeArithmetic ieee;
   const Json json = ParseJson(text, where);
   JsonObject o(json, where);
   Study study;
@@ -429,10 +431,12 @@ Study ParseStudy(std::string_view text, const std::string& where) {
 }
 
 Study ReadStudy(const std::filesystem::path& path) {
+  const IeeeArithmetic ieee;
   return ParseStudy(ReadFile(path), path.string());
 }
 
 Json ToJson(const Study& study) {
+  const IeeeArithmetic ieee;
   Json arms = Json::object(), order = Json::array();
   for (const Arm& arm : study.arms) {
     const std::string& name = arm.swept.empty() ? arm.name : arm.swept;
@@ -470,6 +474,7 @@ Json ToJson(const Study& study) {
 }
 
 TrainConfig ConfigOf(const Study& study, const Arm& arm, std::uint64_t seed) {
+  const IeeeArithmetic ieee;
   TrainConfig config = study.base;
   config.model = arm.model;
   config.recipe = arm.recipe;
@@ -482,6 +487,7 @@ TrainConfig ConfigOf(const Study& study, const Arm& arm, std::uint64_t seed) {
 }
 
 RunPlan PlanOf(const Study& study, const Arm& arm) {
+  const IeeeArithmetic ieee;
   RunPlan plan;
   plan.tokens_per_step = TokensPerStep(study.base);
   for (const std::int64_t tokens : study.budgets) {
@@ -492,6 +498,7 @@ RunPlan PlanOf(const Study& study, const Arm& arm) {
 }
 
 std::int64_t TotalSteps(const Study& study) {
+  const IeeeArithmetic ieee;
   std::int64_t steps = 0;
   for (const Arm& arm : study.arms) steps += PlanOf(study, arm).TotalSteps();
   return steps * static_cast<std::int64_t>(study.seeds.size());

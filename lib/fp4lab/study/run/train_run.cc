@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/data/load_corpus.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/study/run/sitting.h"
@@ -38,6 +39,7 @@ TrainRun::TrainRun(const TrainConfig& config, const RunFolder& folder, const std
       corpus_(LoadCorpus(config.data)),
       trainer_(config, corpus_, where,
                [&] { return MakeEngine(config, PlaceOf("device", where), world_); }) {
+  const IeeeArithmetic ieee;
   CheckObservedSteps(config.diagnostics, total_, PlaceOf("diagnostics", where));
   if (Writes()) {
     lock_.emplace(folder.Path());
@@ -54,6 +56,7 @@ TrainRun::TrainRun(const TrainConfig& config, const RunFolder& folder, const std
 }
 
 void TrainRun::Open() {
+  const IeeeArithmetic ieee;
   if (const auto content = folder_.OpenCheckpoint()) {
     const std::string path = folder_.Checkpoint().string();
     is_fresh_ = false;
@@ -74,6 +77,7 @@ void TrainRun::Open() {
 
 TrainResult TrainRun::Train(const std::function<void(const Progress&)>& progress,
                             const std::atomic<bool>& stop) {
+  const IeeeArithmetic ieee;
   if (was_complete_) {  // only the evaluation is left
     Report();
     return result_;
@@ -109,6 +113,7 @@ void TrainRun::Advance() {
 }
 
 void TrainRun::Save() const {
+  const IeeeArithmetic ieee;
   if (!Writes()) return;
   const Json run = observations_ ? Json{{"codes", codes_.ToJson()}} : Json();
   folder_.SaveCheckpoint([&](const ByteSink& sink) { trainer_.SaveState(sink, run); });

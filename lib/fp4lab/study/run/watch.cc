@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text.h"
 #include "fp4lab/data/load_corpus.h"
 #include "fp4lab/io/file.h"
@@ -86,6 +87,7 @@ bool IsComplete(const WatchedRun& run) {
 }  // namespace
 
 StudyWatch::StudyWatch(const std::filesystem::path& folder) : folder_(folder) {
+  const IeeeArithmetic ieee;
   if (!Exists(folder / "study.json")) {
     throw Error(folder.string(),
                 "has no study.json, which `fp4lab study run` writes at its start; name the folder "
@@ -147,6 +149,7 @@ void StudyWatch::FindNumerics() {
 }
 
 WatchedRun StudyWatch::LookAt(std::size_t arm, std::uint64_t seed) const {
+  const IeeeArithmetic ieee;
   const Arm& a = study_.arms[arm];
   const RunPlan plan = PlanOf(study_, a);
   WatchedRun run{.arm = a.name,
@@ -172,6 +175,7 @@ WatchedRun StudyWatch::LookAt(std::size_t arm, std::uint64_t seed) const {
 }
 
 std::vector<WatchedRun> StudyWatch::Look() {
+  const IeeeArithmetic ieee;
   ReadResults();
   FindNumerics();
   std::vector<WatchedRun> runs;
@@ -193,6 +197,7 @@ std::vector<WatchedRun> StudyWatch::Look() {
 }
 
 std::string WatchText(const std::vector<WatchedRun>& runs) {
+  const IeeeArithmetic ieee;
   TextRows rows = {{"arm", "seed", "points", "trunk loss", "steps", "state"}};
   std::size_t own = 0, complete = 0;
   std::int64_t steps = 0, total = 0;

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .. import _ieee
 from . import _calls
 
 __all__ = ["QArray", "QwixProvider", "RECIPES", "amax", "dense", "quantize", "rht", "scaled_mm"]
@@ -150,3 +151,6 @@ def __getattr__(name: str) -> Any:
 
         return QwixProvider
     raise AttributeError(f"module 'fp4lab.jax' has no attribute {name!r}")
+
+
+_ieee.guard(globals())

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import _ieee
 from .._arrays import amaxes
 from .._arrays import codes as _codes
 from .._judge import Verdict, verify
@@ -71,3 +72,6 @@ def assert_same_bytes(a: QTensor, b: QTensor) -> None:
             )
     if _bits(a.amax) != _bits(b.amax):
         raise AssertionError(f"amax: {a.amax!r} and {b.amax!r}")
+
+
+_ieee.guard(globals())

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import _core, _tables
+from .. import _core, _ieee, _tables
 from .._arrays import amaxes, matrix
 from .._judge import LEVELS, Case, Report, Verdict, _answer, cases
 from .._quantize import TE_SIGN_MASK, hadamard_size, rounding_label
@@ -271,3 +271,6 @@ def assert_stochastic(
     if not accepted:
         raise AssertionError(text)
     return text
+
+
+_ieee.guard(globals())

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import _tables
+from .. import _ieee, _tables
 from .._arrays import numbers
 from .._products import scaled_mm, verify_mm
 from .._qtensor import QTensor
@@ -68,7 +68,7 @@ def assert_product(
     for name, a, b in _product_operands(dialect, seed):
         alpha = _alpha_of(a, b)
         try:
-            d = fn(a, b, alpha)
+            d = _ieee.as_caller(fn, a, b, alpha)
         except NotImplementedError:
             continue
         compared += 1
@@ -117,3 +117,6 @@ def _product_reproducer(a: QTensor, b: QTensor, row: int, col: int, alpha: float
     lines.append(f"d = product(a, b, {alpha!r})")
     lines.append(f"print(fp4lab.verify_mm(a, b, d, alpha={alpha!r}, accumulation={accumulation!r}))")
     return "\n".join(lines)
+
+
+_ieee.guard(globals())

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import _core, _tables
+from .. import _core, _ieee, _tables
 from .._arrays import matrix
 from .._qtensor import scale_order
 from .._quantize import TE_SIGN_MASK, hadamard_size, random_fields, rounding_label
@@ -60,3 +60,6 @@ def wrong_kernels(
     layout = (order, scale_order(scale_layout), False, False, number)
     kernel = (d.name, rounding_label(rounding, random_bits), layout, hadamard_size(rht), sign_mask)
     return [WrongKernel(*row, kernel) for row in _core.wrong_kernels(kernel)]
+
+
+_ieee.guard(globals())

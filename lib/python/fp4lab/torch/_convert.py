@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from .. import _tables
+from .. import _ieee, _tables
 from ._linear import Linear, as_recipe
 
 # The linears that recipes with `layers: "mlp"` select, by the usual names of their modules.
@@ -60,6 +60,7 @@ def _first_and_last(model: nn.Module, names: Iterable[str], first: Any, last: An
     return {n for n, (_, block) in places.items() if not begin <= block < end}
 
 
+@_ieee.ieee
 def convert(
     model: nn.Module,
     recipe: str | _tables.Recipe = "te_nvfp4",

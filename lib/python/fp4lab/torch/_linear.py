@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import _core, _tables
-from . import _linear_ops
+from . import _eager, _linear_ops
 
 
 def as_recipe(recipe: str | _tables.Recipe) -> _tables.Recipe:
@@ -171,6 +171,7 @@ class Linear(nn.Linear):
                     "transform (disable_rht=True)"
                 )
 
+    @_eager.ieee
     def forward(self, x: Tensor) -> Tensor:
         self._check(x)
         dtype = x.dtype

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .. import _core
-from . import _tensors
+from .. import _core, _ieee
+from . import _eager, _tensors
 
 OPERANDS = 6  # random tensors of one linear: the operands of fprop, dgrad and wgrad
 
@@ -50,6 +50,7 @@ def _backward(x, weight, dy, step, recipe, seed, index, total_steps, history=Non
 
 
 @torch.library.custom_op("fp4lab::linear", mutates_args=())
+@_ieee.ieee
 def linear(
     x: Tensor,
     weight: Tensor,
@@ -75,6 +76,7 @@ def _(x, weight, step, recipe, seed=0, index=0, total_steps=0):
 
 
 @torch.library.custom_op("fp4lab::linear_backward", mutates_args=())
+@_ieee.ieee
 def linear_backward(
     x: Tensor,
     weight: Tensor,
@@ -111,6 +113,7 @@ def _keep(ctx, inputs, output) -> None:
     ctx.save_for_backward(x, weight, step)
 
 
+@_eager.ieee
 def _gradients(ctx, dy):
     x, weight, step = ctx.saved_tensors
     dx, dw = linear_backward(x, weight, dy, step, *ctx.rest)
@@ -124,12 +127,14 @@ class _DelayedLinear(torch.autograd.Function):
     """linear with delayed scaling, whose forward and backward note amaxes in `history`."""
 
     @staticmethod
+    @_ieee.ieee
     def forward(ctx, x, weight, step, history, records, *rest):
         ctx.save_for_backward(x, weight, step)
         ctx.history, ctx.records, ctx.rest = history, records, rest
         return _forward(x, weight, step, *rest, history=history.numpy(), records=records)
 
     @staticmethod
+    @_ieee.ieee
     def backward(ctx, dy):
         x, weight, step = ctx.saved_tensors
         history = ctx.history.numpy()
@@ -143,6 +148,7 @@ def delayed_linear(*arguments):
 
 
 @torch.compiler.disable
+@_ieee.ieee
 def advance_histories(
     history: Tensor, step: Tensor, recipe: str, seed: int, index: int, total_steps: int
 ) -> None:

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from .. import _core, _products, _tables
+from .. import _core, _ieee, _products, _tables
 from .._qtensor import default_nibbles, scale_order
 from .._quantize import TE_SIGN_MASK, rounding_label
-from . import _tensors
+from . import _eager, _tensors
 
 _TILES = {"linear": (1, 1), "padded": (128, 4), "128x4": (128, 4), "8x4": (8, 4)}
 _OUTPUTS = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
@@ -49,6 +49,7 @@ def _sizes(dialect: _tables.Dialect, rows, cols, scale_layout: str):
 
 
 @torch.library.custom_op("fp4lab::quantize", mutates_args=())
+@_ieee.ieee
 def quantize(
     x: Tensor,
     dialect: str = "nvfp4.te",
@@ -112,6 +113,7 @@ def _(
 
 
 @torch.library.custom_op("fp4lab::dequantize", mutates_args=())
+@_ieee.ieee
 def dequantize(
     data: Tensor,
     scale_inv: Tensor,
@@ -156,6 +158,7 @@ def _(
 
 
 @torch.library.custom_op("fp4lab::qdq", mutates_args=())
+@_ieee.ieee
 def qdq(
     x: Tensor,
     dialect: str = "nvfp4.te",
@@ -198,6 +201,7 @@ qdq.register_autograd(lambda ctx, gradient: (gradient,) + (None,) * 6)
 
 
 @torch.library.custom_op("fp4lab::amax", mutates_args=())
+@_ieee.ieee
 def amax(
     x: Tensor, rht: int = 0, sign_mask: int = TE_SIGN_MASK, columnwise: bool = False
 ) -> Tensor:
@@ -217,6 +221,7 @@ def _(x, rht=0, sign_mask=TE_SIGN_MASK, columnwise=False):
 
 
 @torch.library.custom_op("fp4lab::rht", mutates_args=())
+@_ieee.ieee
 def rht(x: Tensor, size: int = 16, sign_mask: int = TE_SIGN_MASK, axis: int = -1) -> Tensor:
     """The random Hadamard transform of groups of `size` along an axis, of x's shape and type.
 
@@ -238,6 +243,7 @@ def _keep_transform(ctx, inputs, output) -> None:
     _, ctx.size, ctx.sign_mask, ctx.axis = inputs
 
 
+@_eager.ieee
 def _undo_transform(ctx, gradient):
     """dx = dy H^T for y = x H; H is taken from the operator itself, and the product is torch's."""
     n = ctx.size
@@ -252,6 +258,7 @@ rht.register_autograd(_undo_transform, setup_context=_keep_transform)
 
 
 @torch.library.custom_op("fp4lab::scaled_mm", mutates_args=())
+@_ieee.ieee
 def scaled_mm(
     a_data: Tensor,
     a_scale_inv: Tensor,
@@ -339,6 +346,7 @@ def _typed(dialect: str, scale: str) -> None:
 
 
 @torch.library.custom_op("fp4lab::nvfp4_quantize", mutates_args=())
+@_ieee.ieee
 def nvfp4_quantize(
     x: Tensor, amax: Tensor | None = None, dialect: str = "nvfp4.te", scale_layout: str = "linear"
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -360,6 +368,7 @@ def _(x, amax=None, dialect="nvfp4.te", scale_layout="linear"):
 
 
 @torch.library.custom_op("fp4lab::mxfp4_quantize", mutates_args=())
+@_ieee.ieee
 def mxfp4_quantize(
     x: Tensor, dialect: str = "mxfp4.rceil", scale_layout: str = "linear"
 ) -> tuple[Tensor, Tensor]:

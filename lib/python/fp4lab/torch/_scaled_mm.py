@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from .. import _ieee
 from . import _ops
 
 _OP = "aten::_scaled_mm_v2"
@@ -66,6 +67,7 @@ class _Operand:
         self.tensor_scale = scales[1].reshape(()).float() if len(scales) == 2 else torch.ones(())
 
 
+@_ieee.ieee
 def _scaled_fp4_mm(
     a: Tensor,
     b: Tensor,

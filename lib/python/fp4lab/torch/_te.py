@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .. import _quantize
+from .. import _ieee, _quantize
 from . import _ops
 
 _MODULE = "transformer_engine.pytorch.custom_recipes"
@@ -56,6 +56,7 @@ def _make_quantizer(accumulation: str) -> type:
             scales = scales.view(torch.float8_e4m3fn)
             return data.to(x.device), scales.to(x.device), amax.to(x.device)
 
+        @_ieee.ieee
         def _quantize(self, tensor: Tensor) -> tuple[Any, ...]:
             step, self.uses = self.uses, self.uses + 1
             amax = _ops.amax(tensor.detach().cpu()).reshape(1).to(tensor.device)
@@ -66,6 +67,7 @@ def _make_quantizer(accumulation: str) -> type:
                 columns = self._one(tensor, True, step)
             return *rows[:2], *columns[:2], rows[2], columns[2]
 
+        @_ieee.ieee
         def qgemm(
             self,
             qx: Tensor,

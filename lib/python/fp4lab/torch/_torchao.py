@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from .. import _core
+from .. import _core, _ieee
 from . import _scaled_mm, _tensors
 
 ROW = "nvfp4.torchao.training.0.18"
@@ -106,9 +106,11 @@ _KERNELS = {
 def _on_cpu(ours, theirs):
     """ours for tensors of the CPU, theirs for all others."""
 
+    guarded = _ieee.ieee(ours)
+
     @functools.wraps(ours)
     def kernel(x, *arguments, **options):
-        return (ours if x.device.type == "cpu" else theirs)(x, *arguments, **options)
+        return (guarded if x.device.type == "cpu" else theirs)(x, *arguments, **options)
 
     return kernel
 
