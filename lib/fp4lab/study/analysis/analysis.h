@@ -11,6 +11,7 @@
 #include "fp4lab/io/json.h"
 #include "fp4lab/study/analysis/loss_cube.h"
 #include "fp4lab/study/analysis/results_file.h"
+#include "fp4lab/study/analysis/safe_rate.h"
 #include "fp4lab/study/analysis/statistics.h"
 #include "fp4lab/study/analysis/token_gap.h"
 
@@ -118,6 +119,7 @@ struct Analysis {
   std::vector<NullFloor> null_floor;
   std::vector<FitNotes> fits;
   std::vector<CriterionResult> criteria;
+  std::vector<SafeRate> safe_rates;  // of the view of a sweep in which all arms share a rate
 
   const ArmLoss* FindLoss(std::string_view arm, std::int64_t tokens, Precision precision) const;
   const LossGap* FindGap(std::string_view arm, std::string_view reference, std::int64_t tokens,

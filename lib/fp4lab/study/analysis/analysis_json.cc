@@ -159,19 +159,22 @@ Json ToJson(const Analysis& analysis, const Results& results) {
                         {"step", run.diverged_step},
                         {"tensor", run.diverged_tensor}});
   }
-  return {{"bootstrap",
-           {{"draws", analysis.draws}, {"chunks", analysis.chunks}, {"block", analysis.block}}},
-          {"confidence", results.question.confidence},
-          {"block_parameters", results.block_parameters},
-          {"seeds", results.seeds},
-          {"budgets", results.budgets},
-          {"diverged", std::move(diverged)},
-          {"losses", ToArray(analysis.losses)},
-          {"gaps", ToArray(analysis.gaps)},
-          {"token_ratios", ToArray(analysis.ratios)},
-          {"null_floor", ToArray(analysis.null_floor)},
-          {"fits", ToArray(analysis.fits)},
-          {"criteria", ToArray(analysis.criteria)}};
+  Json json = {
+      {"bootstrap",
+       {{"draws", analysis.draws}, {"chunks", analysis.chunks}, {"block", analysis.block}}},
+      {"confidence", results.question.confidence},
+      {"block_parameters", results.block_parameters},
+      {"seeds", results.seeds},
+      {"budgets", results.budgets},
+      {"diverged", std::move(diverged)},
+      {"losses", ToArray(analysis.losses)},
+      {"gaps", ToArray(analysis.gaps)},
+      {"token_ratios", ToArray(analysis.ratios)},
+      {"null_floor", ToArray(analysis.null_floor)},
+      {"fits", ToArray(analysis.fits)},
+      {"criteria", ToArray(analysis.criteria)}};
+  if (!analysis.safe_rates.empty()) json["safe_rates"] = ToJson(analysis.safe_rates);
+  return json;
 }
 
 }  // namespace fp4lab::study

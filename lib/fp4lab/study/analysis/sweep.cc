@@ -60,9 +60,8 @@ Results AtRates(const Results& results, const std::vector<std::string>& arms,
 
 }  // namespace
 
-std::vector<Results> ViewsOf(const Results& results) {
-  const IeeeArithmetic ieee;
-  if (results.rates.empty()) return {results};
+std::vector<std::string> FileArms(const Results& results) {
+  if (results.rates.empty()) return results.arms;
   std::vector<std::string> arms;
   for (const Json& name : results.study.at("arm_order")) {
     const auto arm = name.get<std::string>();
@@ -71,6 +70,13 @@ std::vector<Results> ViewsOf(const Results& results) {
         std::find(results.arms.begin(), results.arms.end(), swept) != results.arms.end();
     if (here) arms.push_back(arm);
   }
+  return arms;
+}
+
+std::vector<Results> ViewsOf(const Results& results) {
+  const IeeeArithmetic ieee;
+  if (results.rates.empty()) return {results};
+  const std::vector<std::string> arms = FileArms(results);
   std::vector<double> best;
   std::string bests;
   for (const std::string& arm : arms) {

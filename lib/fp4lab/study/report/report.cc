@@ -12,6 +12,7 @@
 #include "fp4lab/study/report/html.h"
 #include "fp4lab/study/report/report_sections.h"
 #include "fp4lab/study/report/report_tables.h"
+#include "fp4lab/study/report/safe_rate_table.h"
 #include "fp4lab/study/report/sweep_table.h"
 
 namespace fp4lab::study {
@@ -105,7 +106,7 @@ ReportTexts MakeReport(const StudyReport& study, const std::vector<Overlay>& ove
       analyses.push_back(ToJson(model.analysis, model.results));
     }
     if (const std::string sweep = SweepText(study.models); !sweep.empty()) {
-      texts.summary += "\n\n" + sweep;
+      texts.summary += "\n\n" + sweep + SafeRateText(study.models);
     }
     texts.html = ReportHtml(study.models, overlays);
     texts.csv = RunsCsv(study.results);

@@ -6,6 +6,7 @@
 #include "fp4lab/study/report/cost_table.h"
 #include "fp4lab/study/report/figures.h"
 #include "fp4lab/study/report/report_tables.h"
+#include "fp4lab/study/report/safe_rate_table.h"
 #include "fp4lab/study/report/sweep_table.h"
 
 namespace fp4lab::study {
@@ -114,7 +115,7 @@ std::string_view FigureHint() { return kHint; }
 std::string FindingsHtml(const std::vector<ModelReport>& models,
                          const std::vector<Overlay>& overlays) {
   const IeeeArithmetic ieee;
-  std::string body = SweepHtml(models);
+  std::string body = SweepHtml(models) + SafeRateHtml(models);
   for (const ModelReport& model : models) {
     if (models.size() > 1) body += "<h2>" + EscapedMarkup(ModelTitle(model.results)) + "</h2>\n";
     body += Sections(model.results, model.analysis, overlays);

@@ -5,6 +5,7 @@
 
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/study/analysis/analyze.h"
+#include "fp4lab/study/analysis/safe_rate.h"
 #include "fp4lab/study/analysis/sweep.h"
 
 namespace fp4lab::study {
@@ -14,9 +15,12 @@ StudyReport AnalyzeStudy(const std::filesystem::path& file, Json json, int draws
   StudyReport study{file, std::move(json), {}, {}};
   study.results = ReadResults(study.json, file.string());
   try {
-    for (Results& view : AllViews(study.results)) {
-      Analysis analysis = Analyze(view, draws);
-      study.models.push_back({std::move(view), std::move(analysis)});
+    for (const Results& model : ByModel(study.results)) {
+      for (Results& view : ViewsOf(model)) {
+        Analysis analysis = Analyze(view, draws);
+        if (view.view == View::kSharedRate) analysis.safe_rates = SafeRates(model);
+        study.models.push_back({std::move(view), std::move(analysis)});
+      }
     }
   } catch (const Json::exception& e) {
     throw MalformedStudy(study.file, e);
