@@ -82,16 +82,11 @@ double DrawSum::LogTail(double sum) const {
   return best;
 }
 
-double DrawSum::PValue() const {
+double DrawSum::PValueOf(std::uint64_t yes) const {
   const IeeeArithmetic ieee;
   if (trials_ == 0) return 1.0;
-  if (one_probability_) return BinomialPValue(trials_, yes_, draws_.front().p);
-  return TwiceExp(LogTail(static_cast<double>(yes_)));
-}
-
-double DrawSum::PValueOfNone() const {
-  const IeeeArithmetic ieee;
-  return trials_ == 0 ? 1.0 : TwiceExp(LogTail(0.0));
+  if (one_probability_) return BinomialPValue(trials_, yes, draws_.front().p);
+  return TwiceExp(LogTail(static_cast<double>(yes)));
 }
 
 }  // namespace fp4lab

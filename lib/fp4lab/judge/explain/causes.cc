@@ -51,13 +51,29 @@ bool IsLeftOut(const Deviation& d, const SearchOptions& options) {
   return std::find(options.without.begin(), options.without.end(), &d) != options.without.end();
 }
 
-// All single causes, without deviations that take a value.
-std::vector<Hypothesis> Singles(const Kernel& asked, bool has_random,
+// Whether every value of the kind is tried; values of other kinds are read off the bytes.
+bool IsListed(ValueKind kind) { return kind == ValueKind::kRowOrder || kind == ValueKind::kBefore; }
+
+// An amax, a factor or a part of the output can be fitted to many bytes.
+bool FitsMuch(ValueKind kind) {
+  return kind != ValueKind::kPlace && kind != ValueKind::kRowShift && !IsListed(kind);
+}
+
+// All single causes, without deviations whose value is read off the bytes.
+std::vector<Hypothesis> Singles(const Kernel& asked, ByteMatcher& matcher, const Extent& extent,
                                 const SearchOptions& options) {
+  const bool has_random = !matcher.options().random.empty();
   std::vector<Hypothesis> singles;
+  const auto add = [&](Cause cause) {
+    if (auto h = Applied(asked, std::move(cause))) singles.push_back(std::move(*h));
+  };
   for (const Deviation& d : Deviations()) {
-    if (d.kind != ValueKind::kNone || IsLeftOut(d, options)) continue;
-    if (auto h = Applied(asked, {.deviations = {&d}})) singles.push_back(std::move(*h));
+    if (IsLeftOut(d, options)) continue;
+    if (d.kind == ValueKind::kNone) add({.deviations = {&d}});
+    if (!IsListed(d.kind)) continue;
+    for (const DeviationValue& value : ValuesToTry(d, asked, matcher, extent)) {
+      add({.deviations = {&d}, .value = value});
+    }
   }
   for (const Dialect* d : ComparableDialects(asked.dialect, has_random)) {
     singles.push_back(*Applied(asked, {.dialect = d}));
@@ -75,15 +91,34 @@ bool FillsAll(const Hypothesis& h) {
 // Both causes together, if that differs from each of them alone.
 std::optional<Hypothesis> Pair(const Kernel& asked, const Hypothesis& a, const Hypothesis& b) {
   if (a.cause.dialect != nullptr && b.cause.dialect != nullptr) return std::nullopt;
-  if (FillsAll(a) || FillsAll(b)) return std::nullopt;
+  if (FillsAll(a) || FillsAll(b) || (a.cause.value && b.cause.value)) return std::nullopt;
   Cause both{.dialect = a.cause.dialect != nullptr ? a.cause.dialect : b.cause.dialect};
   for (const Hypothesis* h : {&a, &b}) {
     both.deviations.insert(both.deviations.end(), h->cause.deviations.begin(),
                            h->cause.deviations.end());
+    if (h->cause.value) both.value = h->cause.value;
   }
   std::optional<Hypothesis> pair = Applied(asked, std::move(both));
   if (!pair || pair->plan == a.plan || pair->plan == b.plan) return std::nullopt;
   return pair;
+}
+
+// Causes together with deviations that apply only after them, as the order of tiles after a layout
+// in tiles.
+std::vector<Hypothesis> Dependents(const Kernel& asked, const std::vector<Hypothesis>& singles,
+                                   const SearchOptions& options) {
+  std::vector<Hypothesis> dependents;
+  for (const Deviation& d : Deviations()) {
+    if (d.kind != ValueKind::kNone || IsLeftOut(d, options)) continue;
+    if (Applied(asked, {.deviations = {&d}})) continue;
+    for (const Hypothesis& h : singles) {
+      if (FillsAll(h)) continue;
+      Cause both = h.cause;
+      both.deviations.push_back(&d);
+      if (auto pair = Applied(asked, std::move(both))) dependents.push_back(std::move(*pair));
+    }
+  }
+  return dependents;
 }
 
 void SortByRank(std::vector<Hypothesis>* hypotheses) {
@@ -195,9 +230,9 @@ std::optional<SearchResult::Partial> BestPartial(const std::vector<Hypothesis>& 
   std::optional<SearchResult::Partial> best;
   for (const auto& [mismatches, h] : scored) {
     const MatchCounts counts = matcher.Count(h->plan);
-    const std::size_t least = best ? best->counts.Different() : original;
+    const std::size_t least = best ? best->counts.NotGiven() : original;
     // A cause that leaves more than half of the differences explains little.
-    const bool helps = counts.Different() < least && 2 * counts.Different() <= original;
+    const bool helps = counts.NotGiven() < least && 2 * counts.NotGiven() <= original;
     if (counts.comparable && helps) best = {h->cause, counts};
   }
   return best;
@@ -273,8 +308,7 @@ SearchResult FindCauses(const Kernel& asked, ByteMatcher& matcher, std::size_t o
                         const Extent& extent, const SearchOptions& options) {
   const IeeeArithmetic ieee;
   SearchResult result;
-  const std::vector<Hypothesis> singles =
-      Singles(asked, !matcher.options().random.empty(), options);
+  const std::vector<Hypothesis> singles = Singles(asked, matcher, extent, options);
   std::vector<Hypothesis> exact;
   const auto keep_if_exact = [&](const Hypothesis& h) {
     ++result.tried;
@@ -288,22 +322,23 @@ SearchResult FindCauses(const Kernel& asked, ByteMatcher& matcher, std::size_t o
     const Kernel kernel = KernelUnder(asked, {.dialect = d});
     if (LiesInSet(kernel, matcher)) result.sets.push_back(d);
   }
-  // An amax or a part of the output can be fitted to many bytes, so they are tried only if no other
-  // cause gives the bytes.
-  const auto fits_much = [](ValueKind kind) {
-    return kind != ValueKind::kPlace && kind != ValueKind::kRowShift;
-  };
+  // Values that fit many bytes are tried only if no other cause gives the bytes.
   const bool explained = !exact.empty();
   for (const Deviation& d : Deviations()) {
-    if (d.kind == ValueKind::kNone || IsLeftOut(d, options)) continue;
-    if (explained && fits_much(d.kind)) continue;
+    if (d.kind == ValueKind::kNone || IsListed(d.kind) || IsLeftOut(d, options)) continue;
+    if (explained && FitsMuch(d.kind)) continue;
     if (d.kind == ValueKind::kAmax && !exact.empty()) continue;  // TheAmaxItself
     for (const DeviationValue& value : ValuesToTry(d, asked, matcher, extent)) {
       const auto h = Applied(asked, {.deviations = {&d}, .value = value});
       if (h && keep_if_exact(*h)) break;
     }
   }
+  if (exact.empty() && result.sets.empty()) {
+    result.stochastic = FindStochasticCause(asked, matcher);
+    if (result.IsStochastic()) return result;
+  }
   if (exact.empty() && result.sets.empty() && options.pairs) {
+    for (const Hypothesis& h : Dependents(asked, singles, options)) keep_if_exact(h);
     for (std::size_t a = 0; a < singles.size(); ++a) {
       for (std::size_t b = a + 1; b < singles.size(); ++b) {
         if (const auto pair = Pair(asked, singles[a], singles[b])) keep_if_exact(*pair);

@@ -139,6 +139,11 @@ bool StoresNanScales(const Dialect& dialect) {
   return false;
 }
 
+bool ClampsEncodeScale(const KernelPlan& p) {
+  constexpr float kLeast = 0x1p-149f;
+  return HasTensorScale(p) && TensorScaleOf(p.kernel.dialect, kLeast).encode == kFloatMax;
+}
+
 bool MayFlush(const KernelPlan& p) {
   const Dialect& d = p.kernel.dialect;
   if (Searches(p)) return false;
@@ -194,7 +199,8 @@ bool SetTiles(KernelPlan& p, ScaleTiles tiles) {
   const ScaleOrder order = p.output.written.scales;
   const bool in_tiles = order == ScaleOrder::k128x4 || order == ScaleOrder::k8x4;
   // Tiles of 8x4 are stored row by row in any case.
-  const bool as_it_is = order == ScaleOrder::k8x4 && tiles == ScaleTiles::kRowByRow;
+  const bool as_it_is = order == ScaleOrder::k8x4 &&
+                        (tiles == ScaleTiles::kRowByRow || tiles == ScaleTiles::kInnerTransposed);
   return HasScales(p) && in_tiles && !as_it_is && Change(p.output.scale_tiles, tiles);
 }
 bool SetWritten(KernelPlan& p, CodeOrder order) {
