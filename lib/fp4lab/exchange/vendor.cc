@@ -9,6 +9,7 @@
 #include "fp4lab/base/huge_pages.h"
 #include "fp4lab/exchange/number_type.h"
 #include "fp4lab/exchange/shape.h"
+#include "fp4lab/exchange/stored_grid.h"
 
 namespace fp4lab {
 namespace {
@@ -183,6 +184,7 @@ void SetScales(const SafetensorsFile& file, const VendorEntry& entry,
   if (options.dialect == nullptr) m->block_cols = m->scale == FormatId::kE8M0 ? 32 : 16;
   m->scales = Raw(scales);
   SetScaleOrder(*entry.vendor, options, place, m);
+  CheckScalesGrid(*m, scales.shape, m->scales.size(), place);
 }
 
 }  // namespace
