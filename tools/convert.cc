@@ -17,6 +17,9 @@ struct ConvertCommand {
 void Run(const ConvertCommand& o) {
   const Dialect* named = DialectOrNothing(o.dialect);
   const StoredFile file = ReadStored(o.input, ReadOptionsOf(o.read, named));
+  CheckNamedDialect(file, named, o.input);
+  CheckConventionLayout(o.layout, o.convention, file.matrix.element, file.matrix.block_rows,
+                        !file.matrix.tensor_scale.empty());
   const Dialect* dialect = DialectOf(file, named);
   if (file.matrix.tensor_scale.empty() && !o.layout.tensor_scale.empty() &&
       o.layout.tensor_scale != Name(TensorScaleConvention::kNone)) {
@@ -57,7 +60,7 @@ void AddConvert(CLI::App& app, int* /*exit_code*/) {
   AddLayoutOptions(command, "", &o->layout);
   AddLayoutOptions(command, "read-", &o->read);
   command->footer(
-      "Vendors' layouts are fixed: the layout options are for files of ours.\n"
+      "Vendors' layouts are fixed: a layout option that contradicts one is refused.\n"
       "Example: a file of ours under the names of compressed-tensors\n"
       "  $ head -c 8192 /dev/zero > x.bf16\n"
       "  $ fp4lab quantize x.bf16 --shape 32x128 --dtype bf16 --out q.npz > log\n"

@@ -54,9 +54,10 @@ bool Run(const ExplainCommand& command) {
   const Matrix<float> x = ReadNumbers(command.kernel.input).values;
   const StoredFile answer = ReadAnswer(command.kernel, x.View());
   const Kernel kernel = KernelOf(command.kernel, answer);
-  const std::vector<std::uint16_t> random = ReadRandom(command.kernel);
+  const std::vector<std::uint16_t> random = ReadRandom(command.kernel, x.View());
   ExplainOptions options;
-  options.dialect = OptionsOf(command.kernel, kernel.dialect, x.View(), random);
+  const Matrix<float> input = QuantizerInput(x.View(), kernel.hadamard, kernel.sign_mask);
+  options.dialect = OptionsOf(command.kernel, kernel.dialect, input.View(), random);
   options.search.pairs = !command.no_pairs;
   const Explanation explanation = Explain(kernel, x.View(), answer.matrix, options);
   WriteBlock(command, explanation);

@@ -7,6 +7,7 @@
 
 #include "tools/options/commands.h"
 #include "tools/options/comparing.h"
+#include "tools/options/given_amax.h"
 #include "tools/options/kernel_options.h"
 #include "tools/options/number_option.h"
 #include "tools/options/print.h"
@@ -32,7 +33,8 @@ constexpr const char* kFooter =
 bool Run(const IdentifyCommand& command) {
   const Matrix<float> x = ReadNumbers(command.kernel.input).values;
   const StoredMatrix bytes = ReadAnswer(command.kernel, x.View()).matrix;
-  const std::vector<std::uint16_t> random = ReadRandom(command.kernel);
+  const std::vector<std::uint16_t> random = ReadRandom(command.kernel, x.View());
+  CheckGivenAmax(command.kernel.amax);
   IdentifyOptions options;
   options.dialect = {.amax = command.kernel.amax, .random = random};
   options.seed = command.seed;

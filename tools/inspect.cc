@@ -182,6 +182,7 @@ void Run(const InspectCommand& o) {
   const Dialect* named = DialectOrNothing(o.dialect);
   Findings f;
   f.file = ReadStored(o.file, ReadOptionsOf(o.read, named));
+  CheckNamedDialect(f.file, named, o.file);
   const Dialect* dialect = DialectOf(f.file, named);
   f.dialect = dialect == nullptr ? f.file.dialect : std::string(dialect->name);
   const Matrix<float> values = ValuesOf(f.file, dialect, o.file);

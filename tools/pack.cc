@@ -10,6 +10,7 @@
 #include "tools/options/commands.h"
 #include "tools/options/kernel_options.h"
 #include "tools/options/print.h"
+#include "tools/options/usage.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -52,10 +53,17 @@ StorageLayout ParseLayout(const std::string& text, const Dialect& dialect) {
 }
 
 void Run(const PackCommand& o) {
+  if (const FilePlace place = SplitPlace(o.out);
+      place.ending != ".safetensors" || !place.name.empty()) {
+    RefuseUsage("--out " + o.out,
+                "is not the name of a pack, a whole .safetensors file; end it "
+                "with .safetensors");
+  }
   const Kernel kernel = KernelOf(o.kernel);
   const Matrix<float> input = ReadNumbers(o.kernel.input).values;
-  const std::vector<std::uint16_t> random = ReadRandom(o.kernel);
-  PackOptions options{.quantize = OptionsOf(o.kernel, kernel.dialect, input.View(), random),
+  const std::vector<std::uint16_t> random = ReadRandom(o.kernel, input.View());
+  const Matrix<float> transformed = QuantizerInput(input.View(), kernel.hadamard, kernel.sign_mask);
+  PackOptions options{.quantize = OptionsOf(o.kernel, kernel.dialect, transformed.View(), random),
                       .hadamard = kernel.hadamard,
                       .sign_mask = kernel.sign_mask,
                       .intermediates = !o.answers_only};

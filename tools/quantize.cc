@@ -10,8 +10,10 @@
 #include "fp4lab/transform/hadamard.h"
 #include "tools/options/commands.h"
 #include "tools/options/file_options.h"
+#include "tools/options/given_amax.h"
 #include "tools/options/number_option.h"
 #include "tools/options/print.h"
+#include "tools/options/usage.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -21,7 +23,7 @@ struct QuantizeCommand {
   LayoutOptions layout;
   std::string out, dialect = "nvfp4.te", convention = "fp4lab";
   HadamardOptions hadamard;
-  bool bf16 = false, stochastic = false;
+  bool bf16 = false, stochastic = false, gives_seed = false;
   std::uint64_t seed = 0;
   std::vector<float> amax;
 };
@@ -68,12 +70,7 @@ Input ReadInput(const QuantizeCommand& o) {
 
 DialectOptions OptionsOf(const QuantizeCommand& o, const Dialect& dialect,
                          MatrixView<const float> x, std::vector<std::uint16_t>* random) {
-  const std::size_t amaxes = dialect.row_scaled ? x.rows : 1;
-  if (!o.amax.empty() && (!HasTensorScale(dialect) || o.amax.size() != amaxes)) {
-    throw Error("--amax", std::to_string(o.amax.size()) + " numbers; " + std::string(dialect.name) +
-                              " takes " +
-                              (HasTensorScale(dialect) ? std::to_string(amaxes) : "none"));
-  }
+  CheckGivenAmax(o.amax, dialect, x);
   if (IsStochastic(dialect)) {
     const RandomStream stream{.seed = o.seed};
     if (dialect.rounding == ElementRounding::kStochastic16) {
@@ -88,9 +85,20 @@ DialectOptions OptionsOf(const QuantizeCommand& o, const Dialect& dialect,
   return {.amax = o.amax, .random = *random};
 }
 
+// Refuses options that would have no effect, or that contradict the named convention.
+void CheckUsage(const QuantizeCommand& o, const Dialect& dialect) {
+  CheckHadamardOptions(o.hadamard);
+  CheckConventionLayout(o.layout, o.convention, dialect.element, dialect.block_rows,
+                        HasTensorScale(dialect));
+  if (!o.gives_seed || IsStochastic(dialect)) return;
+  RefuseUsage("--seed", "is that of stochastic rounding, and " + std::string(dialect.name) +
+                            " rounds to nearest; add --stochastic, or leave it out");
+}
+
 void Run(const QuantizeCommand& o) {
   Dialect dialect = RequireDialect(o.dialect);
   if (o.stochastic) dialect.rounding = ElementRounding::kStochastic16;
+  CheckUsage(o, dialect);
   const Input input = ReadInput(o);
   std::vector<std::uint16_t> random;
   const StorageLayout layout = Changed({.codes = DefaultCodeOrder(dialect.element)}, o.layout);
@@ -128,7 +136,8 @@ void AddQuantize(CLI::App& app, int* /*exit_code*/) {
                     "Stochastic rounding with 16 bits an element, Philox of --seed");
   command->add_option("--seed", o->seed, "Seed of stochastic rounding")
       ->transform(AnySeed())
-      ->capture_default_str();
+      ->capture_default_str()
+      ->each([o](const std::string&) { o->gives_seed = true; });
   command->add_option("--amax", o->amax,
                       "The tensor scale's amax, where it is not that of the input");
   command->footer(

@@ -30,6 +30,8 @@ study::ReportFiles Write(const ReportOptions& options) {
   std::vector<study::Overlay> overlays;
   for (const std::string& overlay : options.overlays) {
     overlays.push_back(study::ReadOverlay(overlay, options.tokens_per_step));
+    const std::string& note = overlays.back().note;
+    if (!note.empty()) Note("note: %s\n", Printable(note).c_str());
   }
   if (options.results.size() == 1) {
     return study::WriteReport(options.results[0], options.out_dir, overlays);

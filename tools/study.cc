@@ -4,15 +4,18 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/parallel.h"
-#include "fp4lab/data/load_corpus.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/study/analysis/results_file.h"
 #include "fp4lab/study/report/report.h"
 #include "fp4lab/study/run/results.h"
 #include "fp4lab/study/run/runner.h"
+#include "fp4lab/study/run/study_start.h"
+#include "fp4lab/train/recipe_inheritance.h"
 #include "fp4lab/train/world.h"
 #include "tools/options/commands.h"
 #include "tools/options/number_option.h"
@@ -40,6 +43,18 @@ void Finish(const study::Study& study, const Corpus& corpus, const study::Outcom
   Print("%s\nreport: %s\n", files.summary.c_str(), Printable(files.html.string()).c_str());
 }
 
+void PrintNotes(const std::vector<std::string>& notes) {
+  for (const std::string& note : notes) Note("note: %s\n", Printable(note).c_str());
+}
+
+bool AllDiverged(const study::Study& study, const study::Outcome& outcome) {
+  for (std::size_t i = 0; i < outcome.records.size(); ++i) {
+    const study::Arm& arm = study.arms[i / study.seeds.size()];
+    if (!outcome.records[i].DivergedIn(PlanOf(study, arm))) return false;
+  }
+  return true;
+}
+
 void RunCommand(const StudyOptions& options, int* exit_code) {
   if (WorldOfEnvironment().size > 1) {
     throw Error("study run",
@@ -47,9 +62,10 @@ void RunCommand(const StudyOptions& options, int* exit_code) {
   }
   const study::Study study = ReadStudy(options);
   const std::string out = options.out_dir.empty() ? "out/" + study.name : options.out_dir;
-  const Corpus corpus = LoadCorpus(study.base.data);
+  const Corpus corpus = study::LoadCorpusOf(study);
   study::CheckPlacesOfReport(out);
   NoteSlowTarget();
+  PrintNotes(study::NotesOn(study, corpus));
   const StopSignals signals;
   study::Outcome outcome;
   {
@@ -75,10 +91,32 @@ void RunCommand(const StudyOptions& options, int* exit_code) {
   Note("%zu runs: %d cached, %lld steps made\n", outcome.records.size(), outcome.cached,
        static_cast<long long>(outcome.steps_made));
   Finish(study, corpus, outcome, out);
+  if (AllDiverged(study, outcome)) {
+    throw Error(study.name,
+                "every run diverged, so nothing is compared; lower the learning rate, "
+                "or choose recipes that train");
+  }
+}
+
+// What the arms' operands keep of their base recipes.
+std::vector<std::string> InheritanceNotes(const StudyOptions& options) {
+  std::vector<std::string> notes;
+  const Json arms = ReadJsonFile(options.file).at("arms");
+  for (const auto& [name, arm] : arms.items()) {
+    const std::string place = options.file + "#/arms/" + name + "/recipe";
+    for (std::string& line : InheritedParts(arm.at("recipe"), place)) {
+      notes.push_back(std::move(line));
+    }
+  }
+  return notes;
 }
 
 void CheckCommand(const StudyOptions& options) {
-  const study::Study study = study::ReadStudy(options.file);
+  const study::Study study = ReadStudy(options);
+  const Corpus corpus = study::CheckStart(study, options.jobs);
+  std::vector<std::string> notes = InheritanceNotes(options);
+  for (std::string& note : study::NotesOn(study, corpus)) notes.push_back(std::move(note));
+  PrintNotes(notes);
   Print("%s: %zu arms x %zu seeds, %zu budgets; %lld steps of %lld tokens in all\n",
         Printable(study.name).c_str(), study.arms.size(), study.seeds.size(), study.budgets.size(),
         static_cast<long long>(study::TotalSteps(study)),
@@ -111,17 +149,18 @@ void AddStudy(CLI::App& app, int* exit_code) {
                    "  $ fp4lab study run tiny.json --quick 2> progress | tail -1\n"
                    "  report: out/tiny-quick/report.html\n"));
   run->callback([=] { RunCommand(*options, exit_code); });
-  const auto add = [&](const char* name, const char* help) {
-    CLI::App* command = study->add_subcommand(name, help);
-    command->add_option("file", options->file, "Study file (studies/README.md)")->required();
-    return command;
-  };
-  CLI::App* check = add("check", "Check a study file and print its number of steps");
+  CLI::App* check = study->add_subcommand(
+      "check",
+      "Refuse what `run` with these options would refuse before its first step; print the number "
+      "of steps, and what operands keep of their base recipes");
+  AddStudyRunOptions(check, options.get());
   check->footer(
       StudyExample("  $ fp4lab study check tiny.json\n"
                    "  tiny: 2 arms x 2 seeds, 1 budgets; 128 steps of 256 tokens in all\n"));
   check->callback([=] { CheckCommand(*options); });
-  CLI::App* show = add("show", "Print a study file with every default spelled out");
+  CLI::App* show =
+      study->add_subcommand("show", "Print a study file with every default spelled out");
+  show->add_option("file", options->file, "Study file (studies/README.md)")->required();
   show->footer(
       StudyExample("  $ fp4lab study show tiny.json | grep learning_rate | tail -1\n"
                    "  \"learning_rate\": 0.005,\n"));

@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "fp4lab/base/error.h"
-#include "fp4lab/data/load_corpus.h"
 #include "fp4lab/study/analysis/analyze.h"
 #include "fp4lab/study/analysis/number_text.h"
 #include "fp4lab/study/analysis/power.h"
 #include "fp4lab/study/analysis/sweep.h"
 #include "fp4lab/study/run/forecast.h"
+#include "fp4lab/study/run/study_start.h"
 #include "tools/options/commands.h"
 #include "tools/options/number_option.h"
 #include "tools/options/print.h"
@@ -125,7 +125,7 @@ void RunPlan(PlanOptions options) {
     }
   }
   const study::StudyForecast forecast =
-      study::ForecastStudy(study, LoadCorpus(study.base.data),
+      study::ForecastStudy(study, study::LoadCorpusOf(study),
                            {.jobs = options.jobs, .threads_per_job = options.threads_per_job});
   if (options.json) {
     Json json = ToJson(forecast);

@@ -1,9 +1,11 @@
 // fp4lab train: one training run from a configuration, with metrics, checkpoints and --resume.
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fp4lab/base/error.h"
@@ -66,9 +68,13 @@ void SetData(const TrainOptions& options, Json* json) {
   const int ways = (options.text.empty() ? 0 : 1) + (options.tokens.empty() ? 0 : 1) +
                    (options.data.empty() ? 0 : 1);
   if (ways > 1) throw Error("command line", "give one of --text, --tokens and --data");
-  if (!options.text.empty()) (*json)["data"] = {{"text", options.text}};
-  if (!options.tokens.empty()) (*json)["data"] = {{"tokens", options.tokens}};
-  if (!options.data.empty()) (*json)["data"] = {{"source", options.data}};
+  for (const auto& [key, value] :
+       {std::pair{"text", &options.text}, {"tokens", &options.tokens}, {"source", &options.data}}) {
+    if (value->empty()) continue;
+    const Json there = json->value("data", Json());
+    const bool is_same = there.is_object() && there.value(key, Json()) == *value;
+    if (!is_same) (*json)["data"] = {{key, *value}};
+  }
 }
 
 // The prefix of JSON pointers into the configuration.
@@ -77,12 +83,37 @@ std::string Where(const TrainOptions& options) {
   return options.HasConfiguration() ? "command line" : options.out_dir;
 }
 
-TrainConfig ConfigurationOf(const TrainOptions& options) {
+// Sets diagnostics.every or diagnostics.steps in place of either; the other members stay.
+void SetDiagnostics(const char* key, const Json& value, Json* json) {
+  Json& diagnostics = (*json)["diagnostics"];
+  if (!diagnostics.is_object()) diagnostics = Json::object();
+  diagnostics.erase("every");
+  diagnostics.erase("steps");
+  diagnostics[key] = value;
+}
+
+// Puts the recipe of the command line into the configuration of a run that is resumed, which has it
+// resolved. A base that is named again is that of the run. Where --set gives a part of the recipe,
+// the whole recipe is that of the command line, since a resolved operand would win over a switch.
+void SetRecipeAgain(const TrainOptions& options, Json* json) {
+  const bool has_parts = std::any_of(options.set.begin(), options.set.end(),
+                                     [](const auto& set) { return set.starts_with("recipe."); });
+  const Json there = json->value("recipe", Json());
+  const Json base = there.is_object() ? there.value("base", Json()) : there;
+  if (has_parts && options.recipe.empty() && !base.is_null()) (*json)["recipe"] = base;
+  if (!options.recipe.empty() && (has_parts || base != options.recipe)) {
+    (*json)["recipe"] = options.recipe;
+  }
+}
+
+// The configuration of the command line over `json`: that of --config, of the run to resume
+// (`again`), or {}.
+TrainConfig ConfigurationOf(const TrainOptions& options, Json json, bool again) {
   const std::string where = Where(options);
-  Json json = options.config.empty() ? Json::object() : ReadJsonFile(options.config);
   if (!json.is_object()) throw Error(where, "must be a JSON object");
   SetData(options, &json);
-  if (!options.recipe.empty()) json["recipe"] = options.recipe;
+  if (again) SetRecipeAgain(options, &json);
+  if (!again && !options.recipe.empty()) json["recipe"] = options.recipe;
   for (const std::string& assignment : options.set) SetMember(assignment, &json);
   if (!options.device.empty()) json["device"] = options.device;
   if (options.seed) json["seed"] = *options.seed;
@@ -91,9 +122,9 @@ TrainConfig ConfigurationOf(const TrainOptions& options) {
     json["evaluation"]["every"] =
         *options.eval_every;  // ReadTrainConfig refuses a member that is no object
   }
-  if (options.diagnostics_every) json["diagnostics"] = {{"every", *options.diagnostics_every}};
+  if (options.diagnostics_every) SetDiagnostics("every", *options.diagnostics_every, &json);
   if (!options.diagnostics_steps.empty()) {
-    json["diagnostics"] = {{"steps", options.diagnostics_steps}};
+    SetDiagnostics("steps", options.diagnostics_steps, &json);
   }
   if (options.tokens_budget) json["tokens"] = *options.tokens_budget;
   TrainConfig config = ReadTrainConfig(json, where);
@@ -101,7 +132,13 @@ TrainConfig ConfigurationOf(const TrainOptions& options) {
   return config;
 }
 
-// The configuration to run: that of the command line or, if it gives none, that of the folder.
+TrainConfig ConfigurationOf(const TrainOptions& options) {
+  return ConfigurationOf(
+      options, options.config.empty() ? Json::object() : ReadJsonFile(options.config), false);
+}
+
+// The configuration to run: that of the command line, or that of the folder, with which whatever
+// the command line repeats must agree.
 TrainConfig Decide(const TrainOptions& options, const study::RunFolder& folder) {
   if (!options.resume) {
     if (WorldOfEnvironment().rank == 0) folder.RefuseToOverwrite();
@@ -117,7 +154,9 @@ TrainConfig Decide(const TrainOptions& options, const study::RunFolder& folder) 
     if (!options.device.empty()) config.device = ReadDevice(options.device, "--device");
     return config;
   }
-  const TrainConfig config = ConfigurationOf(options);
+  const TrainConfig config = options.config.empty()
+                                 ? ConfigurationOf(options, ReadJsonFile(path), true)
+                                 : ConfigurationOf(options);
   folder.CheckSameRun(config);
   return config;
 }
@@ -125,6 +164,9 @@ TrainConfig Decide(const TrainOptions& options, const study::RunFolder& folder) 
 study::TrainResult Train(const TrainConfig& config, const study::RunFolder& folder,
                          const std::string& where) {
   study::TrainRun run(config, folder, where);
+  if (WorldOfEnvironment().rank == 0 && !run.Note().empty()) {
+    tools::Note("note: %s\n", Printable(run.Note()).c_str());
+  }
   const StopSignals signals;
   StatusLine line(std::chrono::seconds(0), std::chrono::seconds(10));
   const auto show = [&](const study::Progress& progress) {
@@ -162,7 +204,8 @@ void AddRunOptions(CLI::App* command, TrainOptions* o) {
       ->type_name("DIR")
       ->capture_default_str();
   command->add_flag("--resume", o->resume,
-                    "Continue the run in --out-dir, bit for bit as without the interruption");
+                    "Continue the run in --out-dir, bit for bit as without the interruption; its "
+                    "configuration is that of the folder, and options given again must agree");
   command->add_option("--device", o->device, "cpu or cuda; a run may change it at a --resume")
       ->type_name("NAME");
   command

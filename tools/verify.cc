@@ -23,9 +23,11 @@
 #include "tools/options/case_options.h"
 #include "tools/options/commands.h"
 #include "tools/options/comparing.h"
+#include "tools/options/given_amax.h"
 #include "tools/options/kernel_options.h"
 #include "tools/options/number_option.h"
 #include "tools/options/print.h"
+#include "tools/options/usage.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -77,6 +79,7 @@ bool Show(const VerifyCommand& o, const Dialect& dialect, const Verdict& verdict
 bool VerifyRuns(const VerifyCommand& o, const Answer& first, MatrixView<const float> x) {
   const Dialect& dialect = first.kernel.dialect;
   RequireStochastic(dialect, "--stochastic");
+  CheckGivenAmax(o.kernel.amax, dialect, x);
   std::vector<StoredMatrix> runs{first.bytes};
   for (const std::string& place : o.more_codes) {
     KernelOptions run = o.kernel;
@@ -107,7 +110,7 @@ bool VerifyFiles(const VerifyCommand& o) {
     x = transformed.View();
   }
   if (o.stochastic) return VerifyRuns(o, answer, x);
-  const std::vector<std::uint16_t> random = ReadRandom(o.kernel);
+  const std::vector<std::uint16_t> random = ReadRandom(o.kernel, x);
   VerifyOptions options = OptionsOf(o, OptionsOf(o.kernel, kernel.dialect, x, random));
   options.other_amaxes = other_amaxes;
   const Verdict verdict = Verify(kernel.dialect, x, answer.bytes, o.kernel.bytes(), options);
@@ -150,6 +153,7 @@ bool VerifyPack(VerifyCommand o) {
 // ---- All cases ----------------------------------------------------------------------------------
 
 bool VerifyCases(const VerifyCommand& o) {
+  CheckGivenAmax(o.kernel.amax);
   const Kernel kernel = KernelOf(o.kernel);
   const std::vector<Case> cases = MakeCases(kernel.dialect, CasesOf(o.set));
   if (cases.empty())
@@ -179,6 +183,42 @@ bool VerifyCases(const VerifyCommand& o) {
           CommandOptions(kernel).c_str(), Printable(o.keep).c_str());
   }
   return verdict.Accepted();
+}
+
+// Refuses options that have no effect in the mode that the command line asks for.
+void CheckUsage(const VerifyCommand& o, const CLI::App& command) {
+  constexpr const char* kWithPack = "has no effect with --pack, which holds it; leave it out";
+  constexpr const char* kWithInput =
+      "is of whole sets of cases, and --input is one matrix; leave one of them out";
+  constexpr const char* kOfOne = "is of one matrix, which --input names; add it";
+  if (!o.pack.empty()) {
+    RefuseGiven(command,
+                {"--input", "--shape", "--dtype", "--transpose-input", "--dialect", "--hadamard",
+                 "--signs", "--amax", "--random"},
+                kWithPack);
+  }
+  if (!o.pack.empty() || !o.kernel.input.place.empty()) {
+    RefuseGiven(command,
+                {"--level", "--seed", "--family", "--bf16", "--answers", "--stream", "--keep",
+                 "--allow-declined"},
+                o.pack.empty() ? kWithInput : kWithPack);
+  } else {
+    RefuseGiven(command,
+                {"--shape", "--dtype", "--transpose-input", "--stored", "--codes", "--scales",
+                 "--level-two", "--random", "--hadamard", "--signs"},
+                kOfOne);
+  }
+  if (o.kernel.input.place.empty()) RefuseGiven(command, {"--stochastic"}, kOfOne);
+  if (!o.stochastic) {
+    RefuseGiven(command, {"--more-codes", "--error-rate"},
+                "is for several runs, without random bits; add --stochastic");
+  } else {
+    RefuseGiven(command, {"--random"},
+                "contradicts --stochastic, which judges without random bits");
+  }
+  if (!o.answers.empty() && !o.stream.empty()) {
+    RefuseUsage("--answers", "and --stream are two places of the same answers; give one");
+  }
 }
 
 bool Run(const VerifyCommand& o) {
@@ -241,7 +281,9 @@ void AddVerify(CLI::App& app, int* exit_code) {
       "      --scales golden.safetensors#scale --codes-order high-first | head -1\n"
       "  nvfp4.te: DIFFERENT");
   command->callback([o, command, exit_code] {
-    if (command->get_subcommands().empty()) Comparing(exit_code, [&] { return Run(*o); });
+    if (!command->get_subcommands().empty()) return;
+    CheckUsage(*o, *command);
+    Comparing(exit_code, [&] { return Run(*o); });
   });
 }
 

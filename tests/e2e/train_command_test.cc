@@ -121,6 +121,49 @@ TEST_CASE("A folder with a run is neither overwritten nor resumed as another run
                "checkpoint of another configuration: seed: 1 here, 2 there");
 }
 
+TEST_CASE("--resume takes the configuration of the folder, with which options must agree",
+          "[e2e]") {
+  TrainCommand train;
+  const std::string out = train.Path("out"), config = train.File("run.json", kTiny);
+  REQUIRE(train
+              .Run({"--config", config, "--recipe", "te_nvfp4", "--set", "recipe.disable_rht=true",
+                    "--set", "schedule.learning_rate=0.02", "--diagnostics-every", "5", "--set",
+                    "diagnostics.tokens=32", "--out-dir", out})
+              .code == 0);
+  CHECK(ReadJsonFile(out + "/config.json").at("diagnostics").at("tokens") == 32);
+  const auto again = [&](std::vector<std::string> options) {
+    options.insert(options.end(), {"--resume", "--out-dir", out});
+    return train.Run(options);
+  };
+  for (const std::vector<std::string>& agrees : std::vector<std::vector<std::string>>{
+           {"--set", "model.layers=1"},
+           {"--set", "schedule.learning_rate=0.02", "--seed", "1"},
+           {"--recipe", "te_nvfp4"},
+           {"--recipe", "te_nvfp4", "--set", "recipe.disable_rht=true"},
+           {"--data", "synthetic"},
+           {"--set", "log_every=7"},
+           {"--steps", "10"}}) {
+    CAPTURE(agrees);
+    const Answer answer = again(agrees);
+    INFO(answer.text);
+    CHECK(answer.code == 0);
+  }
+  const std::string differs = "config.json: is the configuration of another run: ";
+  CheckOneLine(again({"--set", "model.layers=2"}), differs + "model.layers: 2 here, 1 there");
+  CheckOneLine(again({"--recipe", "mxfp4"}), differs + "recipe.");
+  CheckOneLine(again({"--set", "recipe.disable_rht=false"}), differs + "recipe.");
+  CheckOneLine(again({"--steps", "11"}), differs + "tokens: 352 here, 320 there");
+}
+
+TEST_CASE("Evaluation tokens that the text lacks are said", "[e2e]") {
+  TrainCommand train;
+  const Answer answer = train.Run({"--config", train.File("run.json", kTiny), "--set",
+                                   "evaluation.tokens=100000", "--out-dir", train.Path("out")});
+  CHECK(answer.code == 0);
+  CHECK_THAT(answer.text, ContainsSubstring("note: evaluation.tokens is 100000, and the validation "
+                                            "part of synthetic has 400: 384 are evaluated"));
+}
+
 // The checkpoint `bytes` with the header's version and its member "run" changed.
 std::string Changed(const std::string& bytes, std::uint32_t version, const Json& run) {
   const auto content = std::as_bytes(std::span(bytes));

@@ -70,6 +70,27 @@ TEST_CASE("A restart's steps replace those before it, and losses that are not fi
   CHECK(overlay.loss == V{5, 4.5, 3.5});
 }
 
+TEST_CASE("Points that are not in order are sorted, with a note", "[study]") {
+  const File sorted("tokens,loss\n1,5\n2,4\n3,3\n"), shuffled("tokens,loss\n3,3\n1,5\n2,4\n");
+  CHECK(ReadOverlay(sorted.Path()).note.empty());
+  const Overlay overlay = ReadOverlay(shuffled.Path());
+  CHECK(overlay.tokens == V{1, 2, 3});
+  CHECK(overlay.loss == V{5, 4, 3});
+  CHECK_THAT(overlay.note, ContainsSubstring(shuffled.Path() + ": line 3 goes back"));
+}
+
+TEST_CASE("An overlay of which no point would be drawn is an error", "[study]") {
+  const File file(SyntheticResults({.seeds = 2}).dump(), "results.json");
+  const std::filesystem::path out = std::filesystem::path(file.Path()).parent_path() / "out";
+  CHECK_THROWS_WITH(WriteReport(file.Path(), out, {Overlay{"far", {9e11, 9e12}, {3, 2}}}),
+                    ContainsSubstring("--overlay far: has points at 900B to 9T tokens, and the "
+                                      "figure shows ") &&
+                        ContainsSubstring("nothing would be drawn"));
+  CHECK_THROWS_WITH(WriteReport(file.Path(), out, {Overlay{"zero", {0, 1}, {3, 2}}}),
+                    ContainsSubstring("--overlay zero: "));
+  CHECK_FALSE(std::filesystem::exists(out));
+}
+
 TEST_CASE("A bad file of a curve is refused with its line and the remedy", "[study]") {
   const struct {
     const char *text, *problem;

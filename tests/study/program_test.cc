@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "fp4lab/base/random.h"
+#include "fp4lab/train/engine.h"
 #include "tests/study/tiny_study.h"
 #include "tests/support/catch.h"
 
@@ -187,6 +188,73 @@ TEST_CASE("Bad input ends with one line and exit code 1", "[study]") {
   refuses("study run " + StudyFile(folder, json), "/nowhere/text.txt");
   WriteFileAtomically(folder.Path() / "tiny.json", std::string_view("{\"name\": \n"));
   refuses("study run " + file, "line 2");
+}
+
+TEST_CASE("study check refuses what study run refuses, with the same line", "[study]") {
+  const TestFolder folder("check");
+  const auto refuses = [&](const Json& json, const std::string& reason) {
+    const std::string file = StudyFile(folder, json);
+    const Ended check = Process(folder.Path(), "study check " + file).Wait();
+    const Ended run = Process(folder.Path(),
+                              "study run " + file + " --out-dir '" + folder.Path().string() + "/o'")
+                          .Wait();
+    INFO(check.errors << run.errors);
+    CHECK(check.code == 1);
+    CHECK(Lines(check.errors) == 1);
+    CHECK(check.errors == run.errors);
+    CHECK(check.errors.find(reason) != std::string::npos);
+  };
+  const auto with = [](const char* key, const Json& value) {
+    Json json = TinyStudyJson();
+    json[key] = value;
+    return json;
+  };
+  refuses(with("data", {{"source", "austne"}}), "austne: ");
+  refuses(with("data", {{"text", "/nowhere/text.txt"}}), "/nowhere/text.txt");
+  refuses(with("data", {{"source", "synthetic"}, {"synthetic_bytes", 300}}), "validation part");
+  Json small = TinyStudyJson();
+  small["model"]["vocabulary"] = 16;
+  refuses(small, "#/model/vocabulary: the corpus synthetic has");
+  refuses(with("model", {{"layers", 400}, {"d_model", 8192}, {"ffn", 32768}, {"sequence", 32}}),
+          "#/model: ");
+  if (CudaGpus() == 0) refuses(with("device", "cuda"), "\"cuda\"");
+}
+
+TEST_CASE("study check says what operands keep of their base, and what the text lacks", "[study]") {
+  const TestFolder folder("notes");
+  Json json = TinyStudyJson();
+  json["evaluation"] = {{"tokens", 100'000}};
+  json["arms"]["mixed"] = {
+      {"recipe", {{"base", "te_nvfp4"}, {"wgrad", {{"grad", {{"format", "mxfp8"}}}}}}}};
+  json["arms"]["chosen"] = {
+      {"recipe",
+       {{"base", "te_nvfp4"},
+        {"dgrad", {{"grad", {{"format", "mxfp8"}, {"rounding", "nearest_even"}}}}}}}};
+  const Ended check = Process(folder.Path(), "study check " + StudyFile(folder, json)).Wait();
+  INFO(check.errors);
+  CHECK(check.code == 0);
+  CHECK(Lines(check.errors) == 2);
+  CHECK(check.errors.find("#/arms/mixed/recipe/wgrad/grad: keeps stochastic rounding with 16 bits, "
+                          "the Hadamard transform of 16 elements of te_nvfp4; to choose, state "
+                          "\"rounding\", \"hadamard\"") != std::string::npos);
+  CHECK(check.errors.find("tiny: evaluation.tokens is 100000, and the validation part of synthetic "
+                          "has 2000: 1984 are evaluated") != std::string::npos);
+}
+
+TEST_CASE("A study whose runs all diverged writes its report and fails", "[study]") {
+  const TestFolder folder("diverged");
+  Json json = TinyStudyJson();
+  json["schedule"]["learning_rate"] = 1e30;
+  json["optimizer"] = {{"clip", 0}};
+  const std::string out = (folder.Path() / "out").string();
+  const Ended ended =
+      Process(folder.Path(), "study run " + StudyFile(folder, json) + " --out-dir '" + out + "'")
+          .Wait();
+  INFO(ended.errors);
+  CHECK(ended.code == 1);
+  CHECK(ended.errors.find("error: tiny: every run diverged, so nothing is compared") !=
+        std::string::npos);
+  CHECK(std::filesystem::exists(out + "/report.html"));
 }
 
 TEST_CASE("What would fail after the training is refused before it", "[study]") {

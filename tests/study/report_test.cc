@@ -18,12 +18,17 @@
 #include "fp4lab/study/report/page_script.h"
 #include "fp4lab/study/report/plot.h"
 #include "fp4lab/study/report/report_tables.h"
+#include "fp4lab/study/report/verdict_text.h"
 #include "fp4lab/train/recipe.h"
 #include "tests/study/synthetic.h"
 #include "tests/support/catch.h"
 
 namespace fp4lab::study {
 namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::EndsWith;
+using Catch::Matchers::StartsWith;
 
 constexpr int kDraws = 100;
 
@@ -203,6 +208,63 @@ TEST_CASE("Figures name the series of their marks, and say what each mark stands
   CHECK(CountOf(points, ",") == CountOf(values, " tokens"));
   CHECK(CountOf(points, ",") == CountOf(values, "|") + 1);
   CHECK(training.standalone.find("data-values") == training.standalone.npos);
+}
+
+TEST_CASE("The published ratio stands beside MXFP4 against NVFP4 and beside nothing else",
+          "[study]") {
+  const auto drawn = [](const Json& json) {
+    const Results results = Read(json);
+    const Figure figure = DrawTokenRatio(results, Analyze(results, 10));
+    const bool star = figure.embedded.find("published: MXFP4 to match NVFP4") != std::string::npos;
+    CHECK((figure.caption.find("arXiv 2509.25149") != std::string::npos) == star);
+    return star;
+  };
+  Json json = SyntheticResults({.seeds = 3});
+  for (const auto& [arm, recipe] : {std::pair{"nvfp4", "te_nvfp4"}, {"mxfp4", "mxfp4"}}) {
+    json["study"]["arms"][arm]["recipe"] = ToJson(ReadRecipe(recipe, "test"));
+  }
+  CHECK(drawn(json));
+  // The same arms with other formats: MXFP4 in the forward pass alone, and NVFP4 twice.
+  Json forward = json, twice = json;
+  Json& mx = forward["study"]["arms"]["mxfp4"]["recipe"];
+  mx["dgrad"]["grad"] = mx["dgrad"]["weight"] = mx["wgrad"]["grad"] = mx["wgrad"]["input"] =
+      json["study"]["arms"]["bf16"]["recipe"]["fprop"]["input"];
+  CHECK_FALSE(drawn(forward));
+  twice["study"]["arms"]["mxfp4"]["recipe"] = json["study"]["arms"]["nvfp4"]["recipe"];
+  CHECK_FALSE(drawn(twice));
+  CHECK_FALSE(drawn(SyntheticResults({.seeds = 3, .arms = {"bf16", "fp8"}})));
+}
+
+TEST_CASE("The page begins with what the intervals tell, and its cards say so", "[study]") {
+  const auto page = [](const SyntheticOptions& options) {
+    const Results results = Read(SyntheticResults(options));
+    const Analysis analysis = Analyze(results, kDraws);
+    const LossGap* gap = analysis.FindGap("mxfp4", "nvfp4", 4096000, Precision::kTraining);
+    REQUIRE(gap != nullptr);
+    const std::string html = ReportHtml(results, analysis);
+    const std::size_t verdict = html.find("<p class=\"verdict\">");
+    CHECK(verdict < html.find("<div class=\"cards\">"));
+    const std::size_t begin = html.find('>', verdict) + 1;
+    return std::pair(html.substr(begin, html.find("</p>", begin) - begin), html);
+  };
+  const auto [clear, clear_page] = page({.seeds = 5});
+  CHECK_THAT(clear, StartsWith("mxfp4 - nvfp4: +0.0") &&
+                        EndsWith(" nats at 4.1M tokens, told apart (95 % t interval, 5 seeds)"));
+  const auto [unclear, unclear_page] = page({.seeds = 3, .noise = 40});
+  CHECK_THAT(unclear, ContainsSubstring(", not told apart (95 % t interval, 3 seeds)"));
+  CHECK(unclear_page.find(", not told apart</span>") != std::string::npos);
+  const auto [few, few_page] = page({.seeds = 2});
+  CHECK_THAT(few, EndsWith("no interval from 2 seeds"));
+  CHECK(few_page.find("no interval from 2 seeds</span>") != std::string::npos);
+}
+
+TEST_CASE("Without a contrast each arm has its sentence against the reference", "[study]") {
+  Json json = SyntheticResults({.seeds = 3});
+  json["study"]["analysis"].erase("contrast");
+  const Results results = Read(json);
+  const std::vector<std::string> sentences = VerdictSentences(results, Analyze(results, 10));
+  REQUIRE(sentences.size() == 3);
+  CHECK_THAT(sentences[0], StartsWith("fp8 - bf16: +"));
 }
 
 TEST_CASE("Figures are files without scripts, and take the style of a page on it", "[study]") {

@@ -7,6 +7,7 @@
 #include "fp4lab/base/suggest.h"
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/transform/hadamard.h"
+#include "tools/options/usage.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -152,10 +153,19 @@ void AddHadamardOptions(CLI::App* command, HadamardOptions* options) {
   command
       ->add_option("--signs", options->signs,
                    "Signs of the transform: te, none, or a mask as in 0xD7E8")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->each([options](const std::string&) { options->gives_signs = true; });
+}
+
+void CheckHadamardOptions(const HadamardOptions& options) {
+  if (!options.gives_signs || options.size != 0) return;
+  RefuseUsage("--signs " + options.signs,
+              "are those of a transform that is not asked for; add --rht 16 or --rht 32, or leave "
+              "them out");
 }
 
 std::uint32_t SignMask(const HadamardOptions& options) {
+  CheckHadamardOptions(options);
   const bool long_groups = options.size == 32;
   if (options.size == 0 || options.signs == "none") return 0;
   if (options.signs == "te") return long_groups ? kTeSignMask32 : kTeSignMask16;
@@ -181,6 +191,63 @@ const Dialect& RequireDialect(const std::string& name, const std::string& option
 
 const Dialect* DialectOf(const StoredFile& file, const Dialect* named) {
   return named != nullptr ? named : FindDialect(file.dialect);
+}
+
+void CheckNamedDialect(const StoredFile& file, const Dialect* named, const std::string& where) {
+  if (named == nullptr) return;
+  const StoredMatrix& m = file.matrix;
+  const bool scales_agree = named->scale == m.scale || m.block_rows == 0;
+  const bool blocks_agree = named->block_rows == m.block_rows && named->block_cols == m.block_cols;
+  const std::string option = "--dialect " + std::string(named->name);
+  if (named->element != m.element || !scales_agree || !blocks_agree) {
+    RefuseUsage(option, where + " holds " + FormatText(m) +
+                            ", which this dialect does not write; name one of that format");
+  }
+  const Dialect* stated = FindDialect(file.dialect);
+  if (stated == nullptr || SameFormulas(*stated, *named)) return;
+  RefuseUsage(option, where + " states the dialect " + file.dialect +
+                          "; leave the option out, which is for files that state none");
+}
+
+namespace {
+
+// Refuses the option if it is given and is not what the convention stores.
+void CheckFixed(const std::string& option, const std::string& given, std::string_view fixed,
+                const std::string& convention) {
+  if (given.empty() || given == fixed) return;
+  RefuseUsage(option + " " + given, "contradicts --convention " + convention +
+                                        ", whose files have " + std::string(fixed) +
+                                        "; leave it out, or write --convention fp4lab");
+}
+void CheckFixed(const std::string& option, bool contradicts, const std::string& what,
+                const std::string& convention) {
+  if (!contradicts) return;
+  RefuseUsage(option, "contradicts --convention " + convention + ", whose files " + what +
+                          "; leave it out, or write --convention fp4lab");
+}
+
+}  // namespace
+
+void CheckConventionLayout(const LayoutOptions& options, const std::string& convention,
+                           FormatId element, int block_rows, bool has_tensor_scale) {
+  const Vendor* vendor = FindVendor(convention);
+  if (vendor == nullptr && convention != "gguf") return;
+  const bool one_block = block_rows == 0;
+  const CodeOrder codes = vendor == nullptr ? CodeOrder::kSplitHalves : DefaultCodeOrder(element);
+  const ScaleOrder scales = vendor == nullptr ? ScaleOrder::kLinear : vendor->scale_order;
+  const TensorScaleConvention number =
+      vendor == nullptr || one_block ? TensorScaleConvention::kMultiplier : vendor->convention;
+  CheckFixed("--codes-order", options.codes, Name(codes), convention);
+  CheckFixed("--scales-order", options.scales, Named(scales).name, convention);
+  if (has_tensor_scale) {
+    CheckFixed("--level-two-is", options.tensor_scale, Name(number), convention);
+  }
+  CheckFixed("--transposed", options.transposed.value_or(false),
+             "hold the matrix itself (--transpose-input of quantize transposes it)", convention);
+  CheckFixed("--single-scales", !options.expanded.value_or(true) && block_rows > 1,
+             "repeat the scale of a square block for each of its rows", convention);
+  CheckFixed("--expanded-scales", options.expanded.value_or(false) && block_rows <= 1,
+             "hold the scale of each block once", convention);
 }
 
 std::string LayoutText(const StoredMatrix& stored) {

@@ -52,9 +52,12 @@ ReadStoredOptions ReadOptionsOf(const LayoutOptions& options, const Dialect* dia
 // The random Hadamard transform before a quantizer: --hadamard, --signs.
 struct HadamardOptions {
   int size = 0;
+  bool gives_signs = false;  // --signs is on the command line
   std::string signs = "te";
 };
 void AddHadamardOptions(CLI::App* command, HadamardOptions* options);
+// Refuses --signs without a transform, which would have no effect.
+void CheckHadamardOptions(const HadamardOptions& options);
 // The sign mask of the transform; 0 without one. Throws Error for --signs that are no mask.
 std::uint32_t SignMask(const HadamardOptions& options);
 
@@ -65,6 +68,14 @@ const Dialect* DialectOrNothing(const std::string& name);
 // `named` if it is not nullptr, else the dialect that the file states, or nullptr if it states no
 // known one.
 const Dialect* DialectOf(const StoredFile& file, const Dialect* named);
+
+// Refuses a named dialect whose elements, scales or blocks are not those of the file, and one that
+// contradicts the dialect that the file states. `named` may be nullptr.
+void CheckNamedDialect(const StoredFile& file, const Dialect* named, const std::string& where);
+// Refuses options of a layout that contradict the fixed layout of a naming convention (all but
+// fp4lab's own), for a matrix of this shape; `has_tensor_scale`: it has a number to store.
+void CheckConventionLayout(const LayoutOptions& options, const std::string& convention,
+                           FormatId element, int block_rows, bool has_tensor_scale);
 
 // "low-first codes, 128x4 scales, transposed, the tensor scale as amax"
 std::string LayoutText(const StoredMatrix& stored);

@@ -1,8 +1,11 @@
 #include "tools/options/kernel_options.h"
 
 #include <cstring>
+#include <utility>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/exchange/stored_grid.h"
+#include "tools/options/given_amax.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -11,9 +14,12 @@ const Dialect& DialectOf(const KernelOptions& options) {
   return RequireDialect(options.dialect.empty() ? "nvfp4.te" : options.dialect);
 }
 
+// The elements of an array at `place`; *dims receives the shape that the file states, if any.
 template <class T>
-std::vector<T> ReadElements(const std::string& place) {
-  const std::vector<std::byte> bytes = ReadBytes(place);
+std::vector<T> ReadElements(const std::string& place, std::vector<std::size_t>* dims) {
+  ByteGrid grid = ReadByteGrid(place);
+  const std::vector<std::byte>& bytes = grid.bytes;
+  *dims = std::move(grid.shape);
   if (bytes.size() % sizeof(T) != 0) {
     throw Error(
         place, "its " + std::to_string(bytes.size()) + " bytes are not a whole number of elements");
@@ -29,7 +35,8 @@ std::vector<float> ReadTensorScale(const std::string& text) {
   char* end = nullptr;
   const float number = std::strtof(text.c_str(), &end);
   if (end != text.c_str() && *end == '\0') return {number};
-  return HoldsType(text) ? ReadMatrix(text).values.values : ReadElements<float>(text);
+  std::vector<std::size_t> dims;
+  return HoldsType(text) ? ReadMatrix(text).values.values : ReadElements<float>(text, &dims);
 }
 
 StoredMatrix ReadParts(const KernelOptions& o, const Dialect& dialect,
@@ -39,8 +46,13 @@ StoredMatrix ReadParts(const KernelOptions& o, const Dialect& dialect,
   }
   StoredMatrix m = ShapeOf(dialect, input.rows, input.cols,
                            Changed({.codes = DefaultCodeOrder(dialect.element)}, o.layout));
-  m.codes = ReadElements<std::uint8_t>(o.codes);
-  if (!o.scales.empty()) m.scales = ReadElements<std::uint8_t>(o.scales);
+  std::vector<std::size_t> dims;
+  m.codes = ReadElements<std::uint8_t>(o.codes, &dims);
+  CheckCodesGrid(m, dims, m.codes.size(), o.codes);
+  if (!o.scales.empty()) {
+    m.scales = ReadElements<std::uint8_t>(o.scales, &dims);
+    CheckScalesGrid(m, dims, m.scales.size(), o.scales);
+  }
   if (!o.tensor_scale.empty()) m.tensor_scale = ReadTensorScale(o.tensor_scale);
   return m;
 }
@@ -126,18 +138,17 @@ Kernel KernelOf(const KernelOptions& o, const StoredFile& answer) {
   return kernel;
 }
 
-std::vector<std::uint16_t> ReadRandom(const KernelOptions& options) {
+std::vector<std::uint16_t> ReadRandom(const KernelOptions& options, MatrixView<const float> x) {
   if (options.random.empty()) return {};
-  return ReadElements<std::uint16_t>(options.random);
+  std::vector<std::size_t> dims;
+  std::vector<std::uint16_t> random = ReadElements<std::uint16_t>(options.random, &dims);
+  CheckElementsGrid(x.rows, x.cols, dims, options.random);
+  return random;
 }
 
 DialectOptions OptionsOf(const KernelOptions& o, const Dialect& d, MatrixView<const float> x,
                          const std::vector<std::uint16_t>& random) {
-  const std::size_t amaxes = d.row_scaled ? x.rows : 1;
-  if (!o.amax.empty() && HasTensorScale(d) && o.amax.size() != amaxes) {
-    throw Error("--amax", std::to_string(o.amax.size()) + " numbers; " + std::string(d.name) +
-                              " takes " + std::to_string(amaxes));
-  }
+  CheckGivenAmax(o.amax, d, x);
   if (IsStochastic(d) && random.size() != x.size()) {
     throw Error("--random", "the dialect " + std::string(d.name) +
                                 " rounds stochastically: give the file of its random bits, " +

@@ -48,9 +48,10 @@ Kernel KernelOf(const KernelOptions& options);
 // dialect has other blocks or formats than the bytes.
 Kernel KernelOf(const KernelOptions& options, const StoredFile& answer);
 
-// The random bits of --random, one uint16 for each element; empty if the option is not given.
-std::vector<std::uint16_t> ReadRandom(const KernelOptions& options);
-// The given amax and random bits, checked against the dialect. `random` must outlive the result.
+// The random bits of --random, one uint16 for each element of x; empty if the option is not given.
+std::vector<std::uint16_t> ReadRandom(const KernelOptions& options, MatrixView<const float> x);
+// The given amax and random bits, checked against the dialect and `x`, the matrix that the
+// quantizer gets after any transform. `random` must outlive the result.
 DialectOptions OptionsOf(const KernelOptions& options, const Dialect& dialect,
                          MatrixView<const float> x, const std::vector<std::uint16_t>& random);
 

@@ -55,6 +55,19 @@ bool AreFloats(NumberType type, const ByteArray& bytes) {
          reinterpret_cast<std::uintptr_t>(bytes.data()) % alignof(float) == 0;
 }
 
+// The rows of a matrix whose rows have no elements: the product of the leading dimensions.
+std::size_t RowsOfNothing(const std::vector<std::size_t>& shape, const std::string& where) {
+  constexpr std::size_t kMost = std::size_t{1} << 20;
+  std::size_t rows = 1;
+  for (std::size_t i = 0; i + 1 < shape.size(); ++i) {
+    if (shape[i] > kMost || rows * shape[i] > kMost) {
+      throw Error(where, "states " + ShapeText(shape) + ": too many rows of no elements");
+    }
+    rows *= shape[i];
+  }
+  return rows;
+}
+
 NumberView Viewed(const std::string& where, NumberType type, std::vector<std::size_t> shape,
                   ByteArray bytes, std::unique_ptr<FileContent> content,
                   const ReadMatrixOptions& options) {
@@ -63,7 +76,7 @@ NumberView Viewed(const std::string& where, NumberType type, std::vector<std::si
   }
   const std::size_t count = *Elements(shape);
   const std::size_t cols = shape.empty() ? 1 : shape.back();
-  const std::size_t rows = cols == 0 ? 0 : count / cols;
+  const std::size_t rows = cols == 0 ? RowsOfNothing(shape, where) : count / cols;
   RequireMemory(std::uintmax_t{count} * sizeof(float), where);
   NumberView view{.values = {},
                   .type = type,
@@ -282,26 +295,32 @@ NumberFile ReadMatrix(std::string_view text, const ReadMatrixOptions& options) {
   return file;
 }
 
-std::vector<std::byte> ReadBytes(std::string_view text) {
+ByteGrid ReadByteGrid(std::string_view text) {
   const FilePlace place = SplitPlace(text);
   const FileContent content(place.path);
   const std::string where = place.path.string();
-  const auto copied = [&where](std::span<const std::byte> bytes) {
+  const auto grid = [&where](std::span<const std::byte> bytes, std::vector<std::size_t> shape) {
     RequireMemory(bytes.size(), where);
-    return std::vector<std::byte>(bytes.begin(), bytes.end());
+    return ByteGrid{{bytes.begin(), bytes.end()}, std::move(shape)};
   };
-  if (place.ending == ".npy") return copied(ViewNpy(content.bytes(), where).bytes);
-  if (place.ending == ".npz") return copied(ReadNpz(place, content).bytes);
+  if (place.ending == ".npy" || place.ending == ".npz") {
+    const NpyArray array =
+        place.ending == ".npz" ? ReadNpz(place, content) : ViewNpy(content.bytes(), where);
+    return grid(array.bytes, array.shape);
+  }
   if (place.ending == ".safetensors") {
     const SafetensorsFile file = ViewSafetensors(content.bytes(), where);
-    return copied(Pick(file.tensors, place.name, where).second.bytes);
+    const SafetensorsTensor& tensor = Pick(file.tensors, place.name, where).second;
+    return grid(tensor.bytes, tensor.shape);
   }
   if (place.ending == ".gguf") {
     const GgufFile file = ViewGguf(content.bytes(), where);
-    return copied(Pick(file.tensors, place.name, where).second.bytes);
+    return grid(Pick(file.tensors, place.name, where).second.bytes, {});
   }
-  return copied(content.bytes());
+  return grid(content.bytes(), {});
 }
+
+std::vector<std::byte> ReadBytes(std::string_view text) { return ReadByteGrid(text).bytes; }
 
 void WriteMatrix(std::string_view text, MatrixView<const float> values, NumberType type) {
   const IeeeArithmetic ieee;

@@ -58,6 +58,13 @@ NumberView ViewMatrix(std::string_view place, const ReadMatrixOptions& options =
 
 // The bytes at such a place, whatever their type; of a raw file all bytes.
 std::vector<std::byte> ReadBytes(std::string_view place);
+// The same bytes with the shape that the file states for the array, in its elements; empty for a
+// scalar, and for raw and .gguf files, which state none.
+struct ByteGrid {
+  std::vector<std::byte> bytes;
+  std::vector<std::size_t> shape;
+};
+ByteGrid ReadByteGrid(std::string_view place);
 
 // Writes a matrix by the ending of the file: .npy and .npz (float32 and float16 as such; other
 // types as "u1" or "u2" codes), .safetensors, any other ending raw. A name after '#' is the name of

@@ -9,6 +9,7 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/suggest.h"
 #include "fp4lab/exchange/matrix_file.h"
+#include "fp4lab/exchange/stored_grid.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/io/npy.h"
 
@@ -143,6 +144,18 @@ std::vector<std::uint8_t> TakeBytes(const SafetensorsFile& file, const std::stri
   return bytes;
 }
 
+// Throws Error for codes or scales in another grid than that of the layout.
+void CheckGrids(const SafetensorsFile& file, const std::string& name, const StoredMatrix& m,
+                const std::string& where) {
+  const auto check = [&](const char* part, std::size_t bytes, auto check_grid) {
+    const auto found = file.tensors.find(Prefix(name) + part);
+    if (found == file.tensors.end()) return;
+    check_grid(m, found->second.shape, bytes, where + "#" + found->first);
+  };
+  check("codes", m.codes.size(), CheckCodesGrid);
+  check("scales", m.scales.size(), CheckScalesGrid);
+}
+
 std::vector<StoredFileEntry> List(const GgufFile& file) {
   std::vector<StoredFileEntry> entries;
   for (const std::string& name : ListGgufMatrices(file)) entries.push_back({name, "gguf"});
@@ -211,6 +224,7 @@ StoredFile TakeStored(const SafetensorsFile& file, const std::string& name,
   StoredMatrix& m = result.matrix;
   m.codes = TakeBytes(file, Prefix(name) + "codes");
   m.scales = TakeBytes(file, Prefix(name) + "scales");
+  CheckGrids(file, name, m, where);
   const auto tensor_scale = file.tensors.find(Prefix(name) + "level_two");
   if (tensor_scale != file.tensors.end()) {
     if (tensor_scale->second.dtype != "F32") {

@@ -10,6 +10,7 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/exchange/number_type.h"
 #include "fp4lab/exchange/shape.h"
+#include "fp4lab/exchange/stored_grid.h"
 
 namespace fp4lab {
 namespace {
@@ -184,6 +185,7 @@ void SetScales(const SafetensorsFile& file, const VendorEntry& entry,
   if (options.dialect == nullptr) m->block_cols = m->scale == FormatId::kE8M0 ? 32 : 16;
   m->scales = Raw(scales);
   SetScaleOrder(*entry.vendor, options, place, m);
+  CheckScalesGrid(*m, scales.shape, m->scales.size(), place);
 }
 
 }  // namespace

@@ -130,10 +130,17 @@ class HeaderParser {
       shape.push_back(Length());
       if (!TakeIf(',')) {
         Take(')');
+        if (shape.size() == 1) RefuseNumber(shape[0]);
         break;
       }
     }
     return shape;
+  }
+  // In Python, (256) is a number; NumPy, too, reads only tuples.
+  [[noreturn]] void RefuseNumber(std::size_t n) const {
+    const std::string number = std::to_string(n);
+    throw Error(where_, "has the shape (" + number + "), a number and no tuple; write (" + number +
+                            ",) into the .npy header");
   }
   std::size_t Length() {
     if (!std::isdigit(static_cast<unsigned char>(Next()))) Fail();

@@ -10,6 +10,7 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/train/batch.h"
 #include "fp4lab/train/checkpoint.h"
+#include "fp4lab/train/corpus_fit.h"
 #include "fp4lab/train/engine.h"
 #include "fp4lab/train/memory.h"
 #include "fp4lab/train/model.h"
@@ -17,30 +18,6 @@
 #include "fp4lab/train/streams.h"
 
 namespace fp4lab {
-namespace {
-
-void CheckCorpus(const TrainConfig& config, const Corpus& corpus, const DataOrder& order,
-                 const std::string& where) {
-  const Json empty = Json::object();
-  const JsonObject root(empty, where);
-  if (corpus.vocabulary > config.model.vocabulary) {
-    throw Error(root.Where("model") + "/vocabulary",
-                "the corpus " + corpus.name + " has " + std::to_string(corpus.vocabulary) +
-                    " tokens, more than " + std::to_string(config.model.vocabulary));
-  }
-  const auto too_short = [&](std::string_view part, std::size_t tokens, std::size_t least) {
-    if (tokens >= least) return;
-    throw Error(root.Where("data"), "the " + std::string(part) + " part of " + corpus.name +
-                                        " has " + std::to_string(tokens) +
-                                        " tokens; the model's sequence needs at least " +
-                                        std::to_string(least));
-  };
-  too_short("training", corpus.train.size(), 2 * order.sequence);
-  too_short("validation", corpus.validation.size(), order.sequence + 1);
-}
-
-}  // namespace
-
 struct Trainer::State {
   TrainConfig config;
   const Corpus* corpus;
@@ -346,9 +323,7 @@ Trainer::Trainer(const TrainConfig& config, const Corpus& corpus, const std::str
                  const EngineMaker& make) {
   const IeeeArithmetic ieee;
   CheckShapes(config, where);
-  const DataOrder order{config.seed, corpus.train.size(),
-                        static_cast<std::uint64_t>(config.model.sequence)};
-  CheckCorpus(config, corpus, order, where);
+  CheckCorpus(config, corpus, where);
   CheckMemory(config, where);
   state_ = std::make_unique<State>(config, corpus, make());
   state_->engine->Initialize();

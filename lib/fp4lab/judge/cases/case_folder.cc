@@ -22,6 +22,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kInputSuffix = ".x.npy";
+constexpr std::string_view kKept = "kept.json";
+constexpr std::string_view kRandomSuffix = ".random.npy";
+constexpr std::string_view kCodesSuffix = ".codes.npy", kScalesSuffix = ".scales.npy",
+                           kNumbersSuffix = ".level_two.npy";
 
 std::string Numbered(std::size_t index, std::string_view suffix) {
   char digits[24];
@@ -48,7 +52,7 @@ void WriteAsNpy(const Case& c, std::size_t index, bool bf16, const fs::path& fol
     WriteNpy(path, MakeNpyArray<float>(shape, c.x.values));
   }
   if (c.random.empty()) return;
-  WriteNpy(folder / Numbered(index, ".random.npy"), MakeNpyArray<std::uint16_t>(shape, c.random));
+  WriteNpy(folder / Numbered(index, kRandomSuffix), MakeNpyArray<std::uint16_t>(shape, c.random));
 }
 
 std::vector<std::uint8_t> TensorBytes(const SafetensorsFile& file, const char* name) {
@@ -57,6 +61,11 @@ std::vector<std::uint8_t> TensorBytes(const SafetensorsFile& file, const char* n
   std::vector<std::uint8_t> bytes(at->second.bytes.size());
   std::memcpy(bytes.data(), at->second.bytes.data(), bytes.size());
   return bytes;
+}
+
+std::vector<std::size_t> TensorShape(const SafetensorsFile& file, const char* name) {
+  const auto at = file.tensors.find(name);
+  return at == file.tensors.end() ? std::vector<std::size_t>{} : at->second.shape;
 }
 
 std::vector<float> Floats(const SafetensorsFile& file, const char* name, const std::string& where) {
@@ -108,12 +117,14 @@ std::optional<CaseAnswer> ReadCaseAnswer(const fs::path& folder, std::size_t ind
     const SafetensorsFile file = ViewSafetensors(content.bytes(), whole.string());
     answer.codes = TensorBytes(file, "codes");
     answer.scales = TensorBytes(file, "scales");
+    answer.codes_shape = TensorShape(file, "codes");
+    answer.scales_shape = TensorShape(file, "scales");
     answer.tensor_scale = Floats(file, "level_two", whole.string());
     return answer;
   }
-  const std::optional<NpyArray> codes = NpyIfThere(folder / Numbered(index, ".codes.npy"));
-  const std::optional<NpyArray> scales = NpyIfThere(folder / Numbered(index, ".scales.npy"));
-  const std::optional<NpyArray> numbers = NpyIfThere(folder / Numbered(index, ".level_two.npy"));
+  const std::optional<NpyArray> codes = NpyIfThere(folder / Numbered(index, kCodesSuffix));
+  const std::optional<NpyArray> scales = NpyIfThere(folder / Numbered(index, kScalesSuffix));
+  const std::optional<NpyArray> numbers = NpyIfThere(folder / Numbered(index, kNumbersSuffix));
   if (!codes && !scales && !numbers) return std::nullopt;
   const auto take = [](const std::optional<NpyArray>& from, auto* to) {
     using T = typename std::remove_pointer_t<decltype(to)>::value_type;
@@ -123,6 +134,8 @@ std::optional<CaseAnswer> ReadCaseAnswer(const fs::path& folder, std::size_t ind
   };
   take(codes, &answer.codes);
   take(scales, &answer.scales);
+  if (codes) answer.codes_shape = codes->shape;
+  if (scales) answer.scales_shape = scales->shape;
   take(numbers, &answer.tensor_scale);
   return answer;
 }
@@ -138,45 +151,69 @@ StoredMatrix StoredAnswer(StoredMatrix shape, const CaseAnswer& answer) {
 void WriteAnsweredCase(const Case& c, const CaseAnswer& answer, const fs::path& folder) {
   const IeeeArithmetic ieee;
   WriteAsNpy(c, answer.index, /*bf16=*/false, folder);
-  const auto write = [&](const char* suffix, const auto& values) {
+  const auto write = [&](std::string_view suffix, const auto& values) {
     using T = typename std::remove_cvref_t<decltype(values)>::value_type;
     WriteNpy(folder / Numbered(answer.index, suffix),
              MakeNpyArray<T>({values.size()}, std::span<const T>(values)));
   };
-  write(".codes.npy", answer.codes);
-  write(".scales.npy", answer.scales);
-  write(".level_two.npy", answer.tensor_scale);
+  write(kCodesSuffix, answer.codes);
+  write(kScalesSuffix, answer.scales);
+  write(kNumbersSuffix, answer.tensor_scale);
 }
 
-void RemoveAnsweredCases(const fs::path& folder) {
-  constexpr std::string_view kSuffixes[] = {kInputSuffix, ".random.npy", ".codes.npy",
-                                            ".scales.npy", ".level_two.npy"};
-  std::error_code error;
-  std::vector<fs::path> kept;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
-    const std::size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
-    const bool is_case =
-        digits >= 4 && std::find(std::begin(kSuffixes), std::end(kSuffixes),
-                                 std::string_view(name).substr(digits)) != std::end(kSuffixes);
-    if (is_case) kept.push_back(entry.path());
-  }
-  for (const fs::path& path : kept) {
-    if (!fs::remove(path, error) && error) {
-      throw Error(path.string(), "cannot be removed: " + error.message());
-    }
-  }
-}
+namespace {
 
-std::vector<std::size_t> AnsweredCases(const fs::path& folder) {
+// The numbers of the files NNNN.x.npy in a folder, in no order.
+std::vector<std::size_t> NumberedInputs(const fs::path& folder, std::error_code* error) {
   std::vector<std::size_t> indices;
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, *error)) {
     const std::string name = entry.path().filename().string();
     std::size_t index = 0;
     std::from_chars(name.data(), name.data() + name.size(), index);
     if (name == Numbered(index, kInputSuffix)) indices.push_back(index);
   }
+  return indices;
+}
+
+}  // namespace
+
+KeptCases::KeptCases(fs::path folder, const Dialect& dialect, const StorageLayout& layout)
+    : folder_(std::move(folder)),
+      kept_({{"dialect", dialect.name},
+             {"codes_order", Name(layout.codes)},
+             {"scales_order", Named(layout.scales).name},
+             {"transposed", layout.transposed},
+             {"expanded_scales", layout.expanded_scales},
+             {"level_two_is", Name(layout.tensor_scale)}}) {
+  if (folder_.empty() || !Exists(folder_)) return;
+  std::error_code error;
+  const std::vector<std::size_t> old = NumberedInputs(folder_, &error);
+  const bool is_ours = Exists(folder_ / kKept);
+  if (!error && !old.empty() && !is_ours) {
+    throw Error(folder_.string(),
+                "holds cases that no verdict kept (there is no kept.json): keep cases in a folder "
+                "of their own");
+  }
+  for (const std::size_t index : old) {
+    for (const std::string_view suffix :
+         {kCodesSuffix, kScalesSuffix, kNumbersSuffix, kRandomSuffix, kInputSuffix}) {
+      if (!error) fs::remove(folder_ / Numbered(index, suffix), error);
+    }
+  }
+  if (!error && is_ours) fs::remove(folder_ / kKept, error);
+  if (error) throw Error(folder_.string(), "its old cases cannot be removed: " + error.message());
+}
+
+void KeptCases::Keep(const Case& c, const CaseAnswer& answer) {
+  if (folder_.empty()) return;
+  if (!is_marked_) WriteFileAtomically(folder_ / kKept, kept_.dump(1) + "\n");
+  is_marked_ = true;
+  WriteAnsweredCase(c, answer, folder_);
+}
+
+std::vector<std::size_t> AnsweredCases(const fs::path& folder) {
+  std::error_code error;
+  std::vector<std::size_t> indices = NumberedInputs(folder, &error);
   if (error) throw Error(folder.string(), "cannot be read: " + error.message());
   if (indices.empty()) {
     throw Error(folder.string(), "holds no NNNN.x.npy; `fp4lab verify --keep` writes them");
@@ -189,7 +226,7 @@ AnsweredCase ReadAnsweredCase(const fs::path& folder, std::size_t index) {
   const IeeeArithmetic ieee;
   const fs::path input = folder / Numbered(index, kInputSuffix);
   AnsweredCase c{.x = ReadMatrix(input.string(), {}).values};
-  if (const std::optional<NpyArray> random = NpyIfThere(folder / Numbered(index, ".random.npy"))) {
+  if (const std::optional<NpyArray> random = NpyIfThere(folder / Numbered(index, kRandomSuffix))) {
     const auto bits = random->As<std::uint16_t>();
     c.random.assign(bits.begin(), bits.end());
   }

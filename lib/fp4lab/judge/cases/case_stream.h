@@ -42,6 +42,7 @@ struct CaseAnswer {
   std::uint32_t index = 0, check = 0;
   std::vector<std::uint8_t> codes = {}, scales = {};
   std::vector<float> tensor_scale = {};
+  std::vector<std::size_t> codes_shape = {}, scales_shape = {};  // that files state; else empty
   bool Declined() const { return codes.empty() && scales.empty() && tensor_scale.empty(); }
 };
 
@@ -83,9 +84,21 @@ std::optional<CaseAnswer> ReadCaseAnswer(const std::filesystem::path& folder, st
 void WriteAnsweredCase(const Case& c, const CaseAnswer& answer,
                        const std::filesystem::path& folder);
 
-// Removes the cases that an earlier run kept in the folder, so that it holds those of one run.
-// Other files stay. A folder that does not exist is no error.
-void RemoveAnsweredCases(const std::filesystem::path& folder);
+// The cases of one verdict that are kept in a folder for `explain`, in place of those of an earlier
+// verdict. kept.json there says that the cases are of this kind, and has the dialect and the layout
+// of the bytes.
+class KeptCases {
+ public:
+  // Removes the cases of an earlier verdict; an empty `folder` keeps nothing. Throws Error for a
+  // folder with cases and without kept.json, which this class did not write.
+  KeptCases(std::filesystem::path folder, const Dialect& dialect, const StorageLayout& layout);
+  void Keep(const Case& c, const CaseAnswer& answer);
+
+ private:
+  std::filesystem::path folder_;
+  Json kept_;
+  bool is_marked_ = false;
+};
 
 // The numbers of the cases that WriteAnsweredCase wrote to a folder, ascending. Throws Error if
 // there is none.
@@ -119,8 +132,10 @@ struct SetVerdict {
 struct SetOptions {
   StorageLayout layout = {};  // of the kernel's bytes
   VerifyOptions verify = {};
-  bool allow_declined = false;      // false: a declined case counts as different
-  std::filesystem::path keep = {};  // folder to keep cases with different answers in; empty: none
+  bool allow_declined = false;  // false: a declined case counts as different
+  // The folder to keep cases with different answers in, in place of those of an earlier verdict;
+  // empty: none.
+  std::filesystem::path keep = {};
 };
 
 // Throws Error for an answer to a case that does not exist, to a case of another set, a second

@@ -7,6 +7,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/exchange/stored_grid.h"
 #include "fp4lab/judge/cases/case_family.h"
 #include "fp4lab/judge/cases/case_stream.h"
 
@@ -18,17 +19,17 @@ std::string Describe(const std::vector<Case>& cases, std::size_t index) {
 }
 
 CaseVerdict Judge(const Dialect& dialect, const Case& c, const CaseAnswer& answer,
-                  const std::string& where, const SetOptions& options) {
+                  const std::string& where, const SetOptions& options, KeptCases* kept) {
   CaseVerdict result{.index = answer.index, .answered = true, .declined = answer.Declined()};
   if (result.declined) return result;
   const StoredMatrix stored =
       StoredAnswer(ShapeOf(dialect, c.x.rows, c.x.cols, options.layout), answer);
+  CheckCodesGrid(stored, answer.codes_shape, stored.codes.size(), where + ", codes");
+  CheckScalesGrid(stored, answer.scales_shape, stored.scales.size(), where + ", scales");
   VerifyOptions verify = options.verify;
   if (verify.quantize.random.empty()) verify.quantize.random = c.random;
   result.verdict = Verify(dialect, c.x.View(), stored, where, verify);
-  if (!options.keep.empty() && !result.verdict.Accepted()) {
-    WriteAnsweredCase(c, answer, options.keep);
-  }
+  if (!result.verdict.Accepted()) kept->Keep(c, answer);
   return result;
 }
 
@@ -63,8 +64,8 @@ SetVerdict VerifyStream(const Dialect& dialect, const std::vector<Case>& cases, 
                         std::string where, const SetOptions& options) {
   const IeeeArithmetic ieee;
   SetVerdict result = Empty(cases, options);
-  if (!options.keep.empty()) RemoveAnsweredCases(options.keep);
   AnswerStream answers(in, where);
+  KeptCases kept(options.keep, dialect, options.layout);
   constexpr const char* kSameOptions =
       ": verify needs the options that cases was given (dialect, level, seed, dtype, families)";
   while (std::optional<CaseAnswer> answer = answers.Next()) {
@@ -78,7 +79,7 @@ SetVerdict VerifyStream(const Dialect& dialect, const std::vector<Case>& cases, 
       throw Error(place, std::string("its check number is another case's") + kSameOptions);
     }
     if (result.cases[index].answered) throw Error(place, "is answered twice");
-    result.cases[index] = Judge(dialect, cases[index], *answer, place, options);
+    result.cases[index] = Judge(dialect, cases[index], *answer, place, options, &kept);
   }
   for (const CaseVerdict& v : result.cases) {
     if (!v.answered) throw Error(where, "holds no answer to " + Describe(cases, v.index));
@@ -91,12 +92,12 @@ SetVerdict VerifyFolder(const Dialect& dialect, const std::vector<Case>& cases,
                         const std::filesystem::path& folder, const SetOptions& options) {
   const IeeeArithmetic ieee;
   SetVerdict result = Empty(cases, options);
-  if (!options.keep.empty()) RemoveAnsweredCases(options.keep);
+  KeptCases kept(options.keep, dialect, options.layout);
   for (std::size_t i = 0; i < cases.size(); ++i) {
     std::optional<CaseAnswer> answer = ReadCaseAnswer(folder, i);
     const std::string place = folder.string() + ", " + Describe(cases, i);
     if (!answer) throw Error(place, "has no answer: NNNN.safetensors or NNNN.codes.npy ...");
-    result.cases[i] = Judge(dialect, cases[i], *answer, place, options);
+    result.cases[i] = Judge(dialect, cases[i], *answer, place, options, &kept);
   }
   RefuseAllDeclined(result, folder.string());
   return result;
@@ -106,33 +107,42 @@ std::string SetVerdictText(const Dialect& dialect, const std::vector<Case>& case
                            const SetVerdict& verdict) {
   const IeeeArithmetic ieee;
   struct Count {
-    std::size_t cases = 0, different = 0, declined = 0;
+    std::size_t cases = 0, right = 0, different = 0, declined = 0;
   };
   std::map<std::string_view, Count> families;
   Count all;
   std::string details;
   for (const CaseVerdict& v : verdict.cases) {
     const Case& c = cases[v.index];
-    const bool fine = IsFine(v, verdict.allow_declined);
+    const bool right = !v.declined && v.verdict.Accepted();
     for (Count* count : {&all, &families[c.family]}) {
       ++count->cases;
-      count->different += fine ? 0 : 1;
+      count->right += right ? 1 : 0;
+      count->different += right || v.declined ? 0 : 1;
       count->declined += v.declined ? 1 : 0;
     }
-    if (fine || v.declined || all.different > 3) continue;
+    if (right || v.declined || all.different > 3) continue;
     details += "case " + std::to_string(v.index) + ", " + c.name + ", " + std::to_string(c.x.rows) +
                "x" + std::to_string(c.x.cols) + ":\n" + VerdictText(dialect, v.verdict);
   }
-  std::string text = std::string(dialect.name) + ": " + std::to_string(all.cases - all.different) +
-                     " of " + std::to_string(all.cases) + " cases as the dialect has them";
-  if (all.declined != 0) text += "; " + std::to_string(all.declined) + " declined";
+  std::string text = std::string(dialect.name) + ": " + std::to_string(all.right) + " of " +
+                     std::to_string(all.cases) + " cases as the dialect has them";
+  if (all.declined != 0) {
+    text += "; " + std::to_string(all.declined) + " declined";
+    if (!verdict.allow_declined) text += " (--allow-declined accepts that)";
+  }
   text += "\n";
   for (const CaseFamily& family : CaseFamilies()) {
     const auto at = families.find(family.name);
-    if (at == families.end() || at->second.different == 0) continue;
-    text += "  " + std::string(family.name) + ": " + std::to_string(at->second.different) + " of " +
-            std::to_string(at->second.cases) + " differ; it tests " + std::string(family.cause) +
-            "\n";
+    if (at == families.end()) continue;
+    const Count& count = at->second;
+    if (count.different + count.declined == 0) continue;
+    text += "  " + std::string(family.name) + ": ";
+    if (count.different > 0) text += std::to_string(count.different) + " of ";
+    if (count.different > 0) text += std::to_string(count.cases) + " differ";
+    if (count.different > 0 && count.declined > 0) text += ", ";
+    if (count.declined > 0) text += std::to_string(count.declined) + " declined";
+    text += "; it tests " + std::string(family.cause) + "\n";
   }
   return text + details;
 }
@@ -144,7 +154,8 @@ Json SetVerdictJson(const Dialect& dialect, const std::vector<Case>& cases,
   std::size_t different = 0, declined = 0, equal = 0;
   for (const CaseVerdict& v : verdict.cases) {
     const bool fine = IsFine(v, verdict.allow_declined), same = !v.declined && v.verdict.Equal();
-    different += fine ? 0 : 1;
+    const bool right = !v.declined && v.verdict.Accepted();
+    different += right || v.declined ? 0 : 1;
     declined += v.declined ? 1 : 0;
     equal += same ? 1 : 0;
     Json entry = {

@@ -13,6 +13,7 @@
 #include "fp4lab/study/analysis/number_text.h"
 #include "fp4lab/study/report/figure_compare.h"
 #include "fp4lab/study/report/html.h"
+#include "fp4lab/study/report/overlay_range.h"
 #include "fp4lab/study/report/report_sections.h"
 #include "fp4lab/study/report/report_tables.h"
 #include "fp4lab/study/report/text_table.h"
@@ -321,12 +322,7 @@ ReportFiles WriteComparison(const std::vector<std::filesystem::path>& files,
     }
     for (const std::string& note : NotesOn(study)) written.notes.push_back(note);
   }
-  if (!options.overlays.empty() &&
-      std::none_of(studies.begin(), studies.end(),
-                   [](const StudyReport& study) { return HasCurves(study.results); })) {
-    throw Error(Joined(names, ", "),
-                "have no training curves that an overlay could be laid over; leave out --overlay");
-  }
+  CheckOverlays(options.overlays, studies);
   try {
     const std::vector<NumericsConflict> conflicts = NumericsConflicts(studies);
     if (!conflicts.empty() && !options.allow_mixed) {

@@ -7,15 +7,12 @@
 #include "fp4lab/study/report/figure_parts.h"
 #include "fp4lab/study/report/figures.h"
 #include "fp4lab/study/report/plot.h"
+#include "fp4lab/study/report/published_ratio.h"
 
 namespace fp4lab::study {
 namespace {
 
 constexpr double kWidth = 760, kPanelHeight = 300, kBelow = 88;
-
-// arXiv 2509.25149, figure 6b: an 8B model needed 1.36T tokens in MXFP4 to end where NVFP4 ended
-// after 1T; one run each.
-constexpr double kPublishedRatio = 1.36;
 
 struct Series {
   ArmPair pair;
@@ -162,12 +159,18 @@ Figure DrawTokenRatio(const Results& results, const Analysis& analysis) {
           " % t interval of ln r, small marks single seeds. Filled: extend form r = D_f/D, where "
           "the second ended at D. Hollow: shrink form r' = D/D_R, where the first ended at D and "
           "the second passed that loss at D_R, at which the mark stands; its interval leans, since "
-          "a larger ratio puts D_R further back. A question mark where neither is identified. The "
-          "diamond on the right is the published ratio of MXFP4 to NVFP4 (arXiv 2509.25149, figure "
-          "6b: one run each, 8B parameters, 1T tokens): another model size, data and tokens per "
-          "parameter, so these numbers need not equal it.",
+          "a larger ratio puts D_R further back. A question mark where neither is identified.",
       "", ""};
   const std::vector<Series> series = SeriesOfRatios(results);
+  const bool has_published = std::any_of(series.begin(), series.end(), [&](const Series& s) {
+    return ComparesMxfp4WithNvfp4(results, s.pair.format, s.pair.reference);
+  });
+  if (has_published) {
+    figure.caption +=
+        " The diamond on the right is the published ratio of MXFP4 to NVFP4 (arXiv 2509.25149, "
+        "figure 6b: one run each, 8B parameters, 1T tokens): another model size, data and tokens "
+        "per parameter, so these numbers need not equal it.";
+  }
   std::vector<LegendEntry> entries;
   for (const Series& s : series) entries.push_back({s.text, s.colour, s.colour});
   // The legend's height decides where the panel begins and how tall the drawing is.
@@ -176,10 +179,10 @@ Figure DrawTokenRatio(const Results& results, const Analysis& analysis) {
   DrawTitle(&svg, figure.title, results);
   DrawLegend(&svg, kWidth, entries);
   const Axis axis = RatioAxis(results, analysis, series);
-  const Panel panel(&svg, {84, top, 514, kPanelHeight}, TokensAxis(results, analysis, series),
-                    axis);
+  const Panel panel(&svg, {84, top, has_published ? 514.0 : 646.0, kPanelHeight},
+                    TokensAxis(results, analysis, series), axis);
   panel.HorizontalLine(1, "zero dash");
-  DrawPublished(&svg, {612, top, 118, kPanelHeight}, axis);
+  if (has_published) DrawPublished(&svg, {612, top, 118, kPanelHeight}, axis);
   const double middle = (static_cast<double>(series.size()) - 1) / 2;
   const double spacing = std::min(18.0, 50 / std::max(middle, 0.5));  // px
   for (std::size_t i = 0; i < series.size(); ++i) {

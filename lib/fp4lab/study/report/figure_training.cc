@@ -105,6 +105,20 @@ void DrawCurve(Svg* svg, const Panel& panel, const std::vector<double>& x,
 
 }  // namespace
 
+double LastCurveTokens(const Results& results) {
+  double last = 0;
+  for (const RunResult& run : results.runs) {
+    for (const CurvePoint& point : run.curve) {
+      if (std::isfinite(point.loss)) last = std::max(last, static_cast<double>(point.tokens));
+    }
+  }
+  return last;
+}
+
+std::size_t DrawnPoints(const Results& results, const Overlay& overlay) {
+  return ShownOverlay(overlay, LastCurveTokens(results)).tokens.size();
+}
+
 Figure DrawTraining(const Results& results, const std::vector<Overlay>& overlays) {
   const IeeeArithmetic ieee;
   constexpr double kWidth = 760, kPanelWidth = 274, kPanelHeight = 250;
@@ -122,13 +136,12 @@ Figure DrawTraining(const Results& results, const std::vector<Overlay>& overlays
   std::vector<MeanCurves> curves;
   std::vector<LegendEntry> entries;
   std::vector<double> losses, gaps = {0};
-  double last = 0;
+  const double last = LastCurveTokens(results);
   for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
     entries.push_back({results.arms[arm], series[arm], series[arm]});
     curves.push_back(ShownCurves(results, results.arms[arm]));
     losses.insert(losses.end(), curves[arm].loss.begin(), curves[arm].loss.end());
     gaps.insert(gaps.end(), curves[arm].gap.begin(), curves[arm].gap.end());
-    if (!curves[arm].tokens.empty()) last = std::max(last, curves[arm].tokens.back());
   }
   std::vector<Overlay> own;
   for (std::size_t i = 0; i < overlays.size(); ++i) {

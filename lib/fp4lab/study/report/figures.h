@@ -1,6 +1,7 @@
 // The figures of a report, as SVG drawings.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "fp4lab/study/analysis/analysis.h"
@@ -22,6 +23,10 @@ Figure DrawTokenRatio(const Results& results, const Analysis& analysis);
 Figure DrawOperands(const Results& results, const Diagnostic& diagnostic);
 // The diagnostics over the course of training: a panel each, for studies with observations.
 Figure DrawCourse(const Results& results);
+// The training tokens of the last point of the training curves; 0 without curves.
+double LastCurveTokens(const Results& results);
+// The number of points of an overlay that DrawTraining draws.
+std::size_t DrawnPoints(const Results& results, const Overlay& overlay);
 // Overlays are drawn as given, from a twentieth of the trunk to its end, where the curves of the
 // study are shown.
 Figure DrawTraining(const Results& results, const std::vector<Overlay>& overlays = {});

@@ -74,6 +74,8 @@ class Reader {
   double tokens_per_step_;
   std::size_t line_ = 0;  // counted from 1
   std::map<double, double> points_;
+  double last_ = -1;           // tokens of the point before
+  std::size_t back_line_ = 0;  // the first line whose tokens go back; 0: none
 };
 
 void Reader::EachLine(std::string_view text, auto read) {
@@ -103,6 +105,8 @@ void Reader::Add(std::optional<double> tokens, std::optional<double> step, doubl
   }
   const double at = tokens ? *tokens : *step * tokens_per_step_;
   if (!(at >= 0) || std::isinf(at)) Fail("tokens and steps must be 0 or more, and finite");
+  if (at < last_ && back_line_ == 0) back_line_ = line_;
+  last_ = at;
   if (std::isfinite(loss)) points_[at] = loss;
 }
 
@@ -178,6 +182,11 @@ void Reader::Fill(Overlay* overlay) const {
     throw Error(path_, "line " + std::to_string(std::max<std::size_t>(line_, 1)) +
                            ": the file ends, with losses of " + CountText(points_.size(), "step") +
                            "; a curve needs two. It reads " + OverlayNames());
+  }
+  if (back_line_ > 0) {
+    overlay->note = path_ + ": line " + std::to_string(back_line_) +
+                    " goes back in the training; points are sorted, and of two at one place the "
+                    "last counts";
   }
   for (const auto& [tokens, loss] : points_) {
     overlay->tokens.push_back(tokens);

@@ -1,6 +1,7 @@
 #include "fp4lab/study/report/report.h"
 
 #include <cmath>
+#include <span>
 #include <utility>
 
 #include "fp4lab/base/error.h"
@@ -10,6 +11,7 @@
 #include "fp4lab/study/analysis/number_text.h"
 #include "fp4lab/study/report/figures.h"
 #include "fp4lab/study/report/html.h"
+#include "fp4lab/study/report/overlay_range.h"
 #include "fp4lab/study/report/report_sections.h"
 #include "fp4lab/study/report/report_tables.h"
 #include "fp4lab/study/report/safe_rate_table.h"
@@ -123,10 +125,7 @@ ReportFiles WriteReport(const std::filesystem::path& file_or_folder,
                         const std::vector<Overlay>& overlays) {
   const IeeeArithmetic ieee;
   StudyReport study = LoadStudyReport(file_or_folder);
-  if (!overlays.empty() && !HasCurves(study.results)) {
-    throw Error(study.file.string(),
-                "has no training curves that an overlay could be laid over; leave out --overlay");
-  }
+  CheckOverlays(overlays, std::span(&study, 1));
   ReportTexts texts = MakeReport(study, overlays);
   const std::filesystem::path folder = out_dir.empty() ? study.file.parent_path() : out_dir;
   ReportFiles files{folder / "report.html", folder / "results.csv", folder / "figures",

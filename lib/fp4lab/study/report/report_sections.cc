@@ -8,6 +8,7 @@
 #include "fp4lab/study/report/report_tables.h"
 #include "fp4lab/study/report/safe_rate_table.h"
 #include "fp4lab/study/report/sweep_table.h"
+#include "fp4lab/study/report/verdict_text.h"
 
 namespace fp4lab::study {
 namespace {
@@ -15,6 +16,14 @@ namespace {
 std::string Card(const std::string& number, const std::string& text) {
   return "<div class=\"card\"><b>" + EscapedMarkup(number) + "</b><span>" + EscapedMarkup(text) +
          "</span></div>\n";
+}
+
+std::string Verdict(const Results& results, const Analysis& analysis) {
+  std::string lines;
+  for (const std::string& sentence : VerdictSentences(results, analysis)) {
+    lines += (lines.empty() ? "" : "<br>\n") + EscapedMarkup(sentence);
+  }
+  return lines.empty() ? "" : "<p class=\"verdict\">" + lines + "</p>\n";
 }
 
 std::string Cards(const Results& results, const Analysis& analysis) {
@@ -32,6 +41,7 @@ std::string Cards(const Results& results, const Analysis& analysis) {
       if (!r->disagreement.empty()) text += "; not identified: " + r->disagreement;
       if (r->interval) {
         text += "; " + Fixed(100 * question.confidence, 0) + " % " + IntervalText(*r->interval, 2);
+        text += ", " + ToldApart(r->interval, 1.0, r->per_seed.size());
       } else if (r->identified) {
         text += "; " + r->reason;
       }
@@ -44,6 +54,7 @@ std::string Cards(const Results& results, const Analysis& analysis) {
     std::string text = "gap of " + arm + " to " + question.reference + at + ", " +
                        Signed(gap->summary.mean, 4) + " nats";
     if (gap->interval) text += " " + IntervalText(*gap->interval, 4);
+    text += ", " + ToldApart(gap->interval, 0.0, gap->summary.count);
     html += Card(Signed(100 * gap->relative, 1) + " %", text);
   }
   return "<div class=\"cards\">\n" + html + "</div>\n";
@@ -75,7 +86,8 @@ constexpr std::string_view kHint =
 // The findings on one model.
 std::string Sections(const Results& results, const Analysis& analysis,
                      const std::vector<Overlay>& overlays) {
-  std::string body = Cards(results, analysis) + NotesHtml(results, analysis);
+  std::string body =
+      Verdict(results, analysis) + Cards(results, analysis) + NotesHtml(results, analysis);
   body +=
       "<h2>Criteria</h2>\n<p>Stated before the runs; each is judged by the losses in the "
       "precision of the training.</p>\n" +

@@ -20,15 +20,12 @@
 #include "fp4lab/study/run/run.h"
 #include "fp4lab/study/run/run_folder.h"
 #include "fp4lab/study/run/sitting.h"
+#include "fp4lab/study/run/study_start.h"
 #include "fp4lab/train/engine.h"
-#include "fp4lab/train/memory.h"
 
 namespace fp4lab::study {
 namespace {
 
-// Copies of a run's state in memory while a checkpoint from inside a branch is read: the branch's
-// and the trunk's state in one array, and the trunk's state by itself.
-constexpr double kStatesOfCheckpoint = 3;
 // Files in out_dir of which a killed writer may have left partial files.
 constexpr std::string_view kWrittenHere[] = {"study.json", "results.json", "registered.json"};
 
@@ -149,13 +146,10 @@ std::optional<RunRecord> Runner::Cached(const Task& task) {
 // all jobs, or if the disk does not hold the files of `runs` runs.
 void Runner::CheckRoom(std::size_t runs) const {
   if (runs == 0) return;
-  const auto parameters = [&](std::size_t i) { return ParameterCount(tasks_[i].config.model); };
-  const std::size_t largest = *std::max_element(
-      queue_.begin(), queue_.end(),
-      [&](std::size_t a, std::size_t b) { return parameters(a) < parameters(b); });
-  CheckMemory(tasks_[largest].config, study_.name, jobs_, kStatesOfCheckpoint);
-  const Trainer trainer(tasks_[largest].config, corpus_, study_.name);
-  const std::uintmax_t run_bytes = BytesOfRun(trainer);
+  std::vector<TrainConfig> configs;
+  for (const std::size_t i : queue_) configs.push_back(tasks_[i].config);
+  std::uintmax_t run_bytes = 0;
+  CheckMachine(study_.name, configs, corpus_, jobs_, &run_bytes);
   std::error_code status;
   const auto space = std::filesystem::space(options_.out_dir, status);
   if (!status && space.available < runs * run_bytes) {

@@ -9,6 +9,7 @@
 #include "fp4lab/data/load_corpus.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/study/run/sitting.h"
+#include "fp4lab/train/corpus_fit.h"
 #include "fp4lab/train/engine.h"
 
 namespace fp4lab::study {
@@ -73,6 +74,11 @@ void TrainRun::Open() {
   if (Writes() && !folder_.HasConfiguration()) {
     WriteFileAtomically(folder_.Configuration(), ToJson(config_).dump(2) + "\n");
   }
+}
+
+std::string TrainRun::Note() const {
+  const bool is_default = config_.evaluation.tokens == EvaluationConfig{}.tokens;
+  return is_default ? "" : EvaluationShortfall(config_, corpus_);
 }
 
 TrainResult TrainRun::Train(const std::function<void(const Progress&)>& progress,

@@ -33,6 +33,9 @@ class TrainRun {
   // read its checkpoint.
   TrainRun(const TrainConfig& config, const RunFolder& folder, const std::string& where);
 
+  // What a user should know before the run: evaluation tokens that the corpus lacks; or empty.
+  std::string Note() const;
+
   // Trains to the end of the run, or to the first step after `stop` is set. A complete run is only
   // evaluated again, and no file changes. `progress` is called at most twice a second, and after
   // the last step. Saves the state and throws Error when a loss or gradient is not finite; the last

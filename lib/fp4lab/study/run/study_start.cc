@@ -1,0 +1,58 @@
+#include "fp4lab/study/run/study_start.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "fp4lab/data/load_corpus.h"
+#include "fp4lab/study/run/runner.h"
+#include "fp4lab/train/corpus_fit.h"
+#include "fp4lab/train/memory.h"
+#include "fp4lab/train/shapes.h"
+#include "fp4lab/train/trainer.h"
+
+namespace fp4lab::study {
+namespace {
+
+// Copies of a run's state in memory while a checkpoint from inside a branch is read: the branch's
+// and the trunk's state in one array, and the trunk's state by itself.
+constexpr double kStatesOfCheckpoint = 3;
+
+}  // namespace
+
+Corpus LoadCorpusOf(const Study& study) {
+  Corpus corpus = LoadCorpus(study.base.data);
+  for (const Arm& arm : study.arms) {
+    CheckCorpus(ConfigOf(study, arm, study.seeds.front()), corpus, study.name);
+  }
+  return corpus;
+}
+
+void CheckMachine(const std::string& name, const std::vector<TrainConfig>& runs,
+                  const Corpus& corpus, int jobs, std::uintmax_t* bytes) {
+  const auto largest =
+      std::max_element(runs.begin(), runs.end(), [](const TrainConfig& a, const TrainConfig& b) {
+        return ParameterCount(a.model) < ParameterCount(b.model);
+      });
+  if (largest == runs.end()) return;
+  CheckMemory(*largest, name, jobs, kStatesOfCheckpoint);
+  const Trainer trainer(*largest, corpus, name);
+  if (bytes != nullptr) *bytes = BytesOfRun(trainer);
+}
+
+Corpus CheckStart(const Study& study, int jobs) {
+  Corpus corpus = LoadCorpusOf(study);
+  std::vector<TrainConfig> runs;
+  for (const Arm& arm : study.arms) {
+    for (const std::uint64_t seed : study.seeds) runs.push_back(ConfigOf(study, arm, seed));
+  }
+  CheckMachine(study.name, runs, corpus, JobsOf(study, jobs, runs.size()));
+  return corpus;
+}
+
+std::vector<std::string> NotesOn(const Study& study, const Corpus& corpus) {
+  std::string shortfall = EvaluationShortfall(study.base, corpus);
+  if (shortfall.empty()) return {};
+  return {study.name + ": " + std::move(shortfall)};
+}
+
+}  // namespace fp4lab::study
