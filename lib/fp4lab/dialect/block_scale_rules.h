@@ -385,9 +385,9 @@ template <>
 struct Formula<BlockScale::kCeilLog2> : ExponentRule {
   static constexpr std::string_view kLabel = "ceil_log2";
   static constexpr std::string_view kText =
-      "s = 2^ceil(fl(fl(ln fl(b/q)) * fl(1/ln 2))), 1 where fl(b/q) < 2^-63";
-  static constexpr std::string_view kShort = "t = b / q";
-  static constexpr float Before(const BlockScaleInput& in) { return in.b / in.q; }
+      "s = 2^ceil(fl(fl(ln t) * fl(1/ln 2))), t = fl(b * fl(1/q)), 1 where t < 2^-63";
+  static constexpr std::string_view kShort = "t = b * (1/q)";
+  static constexpr float Before(const BlockScaleInput& in) { return in.b * (1.0f / in.q); }
   static constexpr std::uint8_t Exponent(const ExponentInput& in) { return CeilLog2Byte(in.t); }
 };
 

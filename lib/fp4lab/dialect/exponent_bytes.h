@@ -80,25 +80,32 @@ constexpr std::uint32_t FloatsWithLogarithm(int k, int ulp_bits, bool toward_zer
   return static_cast<std::uint32_t>(limit);
 }
 
+// The exponent e of a positive finite a in [2^e, 2^(e + 1)), and the floats from 2^e on and below
+// 2^(e + 1), in units in the last place: 2^(e - bits). Subnormals have fewer bits.
+struct PlaceInBinade {
+  int e, bits;
+  std::uint32_t above, below_next;
+};
+constexpr PlaceInBinade PlaceOf(float a) {
+  const std::uint32_t u = std::bit_cast<std::uint32_t>(a);
+  const bool subnormal = u < 0x800000u;
+  const int bits = subnormal ? std::bit_width(u) - 1 : 23;
+  const std::uint32_t above = subnormal ? u - (1u << bits) : u & 0x7FFFFFu;
+  return {subnormal ? bits - 149 : static_cast<int>(u >> 23) - 127, bits, above,
+          (1u << bits) - above};
+}
+
 // floor(fl(log2 a)) and ceil(fl(log2 a)) for a positive finite a: the exact floor and ceil, except
 // k for the floats next to 2^k whose logarithm rounds to k. (log2 is correctly rounded here;
 // libraries may differ by an ulp.)
 constexpr int FloorLog2(float a) {
-  const std::uint32_t u = std::bit_cast<std::uint32_t>(a);
-  if (u < 0x800000u) return std::bit_width(u) - 150;  // subnormals: no float is that close
-  const int e = static_cast<int>(u >> 23) - 127;
-  const std::uint32_t below_next = 0x800000u - (u & 0x7FFFFFu);
-  return e + (below_next <= FloatsWithLogarithm(e + 1, 24, e + 1 > 0) ? 1 : 0);
+  const PlaceInBinade p = PlaceOf(a);
+  const int next = p.e + 1;
+  return p.below_next <= FloatsWithLogarithm(next, p.bits + 1, next > 0) ? next : p.e;
 }
 constexpr int CeilLog2(float a) {
-  const std::uint32_t u = std::bit_cast<std::uint32_t>(a);
-  if (u < 0x800000u) {
-    const int e = std::bit_width(u) - 150;
-    return std::has_single_bit(u) ? e : e + 1;
-  }
-  const int e = static_cast<int>(u >> 23) - 127;
-  const std::uint32_t above = u & 0x7FFFFFu;
-  return above <= FloatsWithLogarithm(e, 23, e < 0) ? e : e + 1;
+  const PlaceInBinade p = PlaceOf(a);
+  return p.above <= FloatsWithLogarithm(p.e, p.bits, p.e < 0) ? p.e : p.e + 1;
 }
 constexpr std::uint8_t ExponentByte(int exponent) {
   return static_cast<std::uint8_t>(exponent > 127 ? 255 : exponent < -127 ? 0 : exponent + 127);
