@@ -31,7 +31,7 @@ struct Loops {
       [](float amax, std::size_t, std::size_t) { return amax; };
   std::function<float(float amax)> amax_for_factor = [](float amax) { return amax; };
   std::function<float(float s)> encode = [](float s) { return std::min(s, kFloatMax); };
-  int factor_from = 0;    // the factor of the block so many blocks before, around the row's end
+  int factor_from = 0;     // the factor of the block so many blocks before, around the row's end
   bool over_amax = false;  // x * 6 / b in place of x * e
 };
 StoredMatrix Quantize(const Matrix<float>& x, const Loops& loops) {
@@ -48,8 +48,7 @@ StoredMatrix Quantize(const Matrix<float>& x, const Loops& loops) {
       const float encode = encode_of(loops.amax_for(amax, r, j * 16));
       const std::uint32_t byte = Encode(FormatId::kE4M3, b * (encode * (1.0f / 6.0f)));
       out.scales.push_back(static_cast<std::uint8_t>(byte));
-      const float decode =
-          1.0f / encode_of(loops.amax_for_factor(loops.amax_for(amax, r, j * 16)));
+      const float decode = 1.0f / encode_of(loops.amax_for_factor(loops.amax_for(amax, r, j * 16)));
       factors.push_back(1.0f / (Decode(FormatId::kE4M3, byte) * decode));
       maxima.push_back(b);
     }
@@ -127,8 +126,9 @@ TEST_CASE("explain finds parts that are scaled by their own amax", "[judge]") {
       CHECK(e.causes.certainty == Certainty::kForced);
       const std::string text = Text(Te(), e);
       CHECK_THAT(text, ContainsSubstring(row.says));
-      CHECK_THAT(text, ContainsSubstring(stored == 1 ? "the stored number is the amax of the first"
-                                                     : "the stored number is the amax of the matrix"));
+      CHECK_THAT(text,
+                 ContainsSubstring(stored == 1 ? "the stored number is the amax of the first"
+                                               : "the stored number is the amax of the matrix"));
     }
   }
 }
@@ -149,7 +149,6 @@ TEST_CASE("explain finds factors of the block before and of another amax", "[jud
 }
 
 TEST_CASE("explain names x * 6 / b, and no second cause", "[judge]") {
-  const Kernel one_level{.dialect = *FindDialect("mxfp4.floor"), .layout = {}};
   for (std::uint32_t seed = 0; seed < 6; ++seed) {
     CAPTURE(seed);
     const Matrix<float> x = Input(20 + seed);
@@ -162,8 +161,7 @@ TEST_CASE("explain names x * 6 / b, and no second cause", "[judge]") {
 
 TEST_CASE("A missing clamp to FLT_MAX comes before an S in BF16 that overflows too", "[judge]") {
   const Matrix<float> x = Scaled(Input(9), -140);
-  const Explanation e =
-      Explain(Te(), x.View(), Quantize(x, {.encode = [](float s) { return s; }}));
+  const Explanation e = Explain(Te(), x.View(), Quantize(x, {.encode = [](float s) { return s; }}));
   REQUIRE_FALSE(e.equal);
   CHECK(First(e) == "encode-scale-unclamped");
 }
@@ -264,8 +262,8 @@ TEST_CASE("explain finds a negated row or column of the Hadamard matrix", "[judg
             if ((column ? j : k) == place) h = -h;
             sum += h * static_cast<double>(x.values[g + static_cast<std::size_t>(k)]);
           }
-          y.values[g + static_cast<std::size_t>(j)] = Decode(
-              FormatId::kBF16, Encode(FormatId::kBF16, static_cast<float>(sum)));
+          y.values[g + static_cast<std::size_t>(j)] =
+              Decode(FormatId::kBF16, Encode(FormatId::kBF16, static_cast<float>(sum)));
         }
       }
       const Explanation e = Explain(kernel, x.View(), Quantize(y, {}));
@@ -315,12 +313,12 @@ TEST_CASE("explain names scales stored by value; a layout that visits few bytes 
   const Explanation e = Explain(mx, x.View(), bytes);
   CHECK(First(e) == "scale-value-as-byte");
   // Without that row of the table, no layout is called near.
-  const Explanation unknown = Explain(
-      mx, x.View(), bytes,
-      {.search = {.pairs = false, .without = {FindDeviation("scale-value-as-byte")}}});
+  const Explanation unknown =
+      Explain(mx, x.View(), bytes,
+              {.search = {.pairs = false, .without = {FindDeviation("scale-value-as-byte")}}});
   CHECK(unknown.causes.exact.empty());
-  CHECK((!unknown.causes.best ||
-         unknown.causes.best->cause.deviations[0]->stage != Stage::kLayout));
+  CHECK(
+      (!unknown.causes.best || unknown.causes.best->cause.deviations[0]->stage != Stage::kLayout));
 }
 
 TEST_CASE("Where no stage of the first element differs, explain does not send there", "[judge]") {

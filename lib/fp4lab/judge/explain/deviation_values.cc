@@ -127,7 +127,8 @@ Values StaleAmaxes(const Kernel& kernel, ByteMatcher& matcher, ReadFrom from) {
     return stored.size() == 1 ? AmaxFromNumber(kernel, stored[0]) : Values{};
   }
   const EncodeScaleReader reader(kernel, matcher);
-  return reader.CanRead() ? AmaxesOf(kernel, reader.OfAll(from)) : Values{};
+  return d.scale == FormatId::kE4M3 && reader.CanRead() ? AmaxesOf(kernel, reader.OfAll(from))
+                                                        : Values{};
 }
 
 // ---- The input times a number
