@@ -143,6 +143,7 @@ TEST_CASE("explain finds factors of the block before and of another amax", "[jud
     CAPTURE(amax);
     e = Explain(Te(), x.View(), Quantize(x, {.amax_for_factor = [&](float) { return amax; }}));
     CHECK(First(e) == "factor-amax-stale");
+    CHECK(e.causes.certainty == Certainty::kFitted);
     REQUIRE(e.causes.exact[0].value.has_value());
     CHECK(std::fabs(e.causes.exact[0].value->amax - amax) <= 1e-3f * amax);
   }
@@ -343,7 +344,7 @@ TEST_CASE("The commands that explain advises keep the layout and the transform",
   kernel.hadamard = 16;
   kernel.sign_mask = 0x1234;
   Matrix<float> x(16, 64, 1.0f);
-  x(3, 20) = 2.9f;
+  x(3, 20) = 2.90625f;  // a BF16 value
   x(0, 0) = 256.0f;
   const Deviation* const one[] = {FindDeviation("truncation")};
   const Explanation e = Explain(kernel, x.View(), RunKernel(kernel, x.View(), one));

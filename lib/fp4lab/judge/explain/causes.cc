@@ -207,6 +207,14 @@ std::optional<Hypothesis> TheAmaxItself(const Kernel& asked, ByteMatcher& matche
       asked, {.deviations = {FindDeviation("amax-stale")}, .value = DeviationValue{.amax = *amax}});
 }
 
+// Whether the cause has a number of scales or factors alone, read off the same bytes. A rounded D,
+// for example, gives the bytes of a wrong amax.
+bool IsFitted(const Cause& cause) {
+  return std::any_of(cause.deviations.begin(), cause.deviations.end(), [](const Deviation* d) {
+    return d->kind == ValueKind::kFactorAmax || d->kind == ValueKind::kScaleAmax;
+  });
+}
+
 void Weigh(const Kernel& asked, ByteMatcher& matcher, const Extent& extent,
            const std::vector<Hypothesis>& singles, std::vector<Hypothesis> exact,
            SearchResult* result) {
@@ -223,6 +231,8 @@ void Weigh(const Kernel& asked, ByteMatcher& matcher, const Extent& extent,
     result->certainty = Certainty::kNotToldApart;
   } else if (result->evidence < kEnoughDifferences) {
     result->certainty = Certainty::kTooFew;
+  } else if (IsFitted(exact[0].cause)) {
+    result->certainty = Certainty::kFitted;
   } else {
     result->near = NearRival(singles, exact, matcher, extent);
     result->certainty = result->near ? Certainty::kNearRival : Certainty::kForced;
@@ -263,6 +273,7 @@ std::string_view Name(Certainty certainty) {
     case Certainty::kNotToldApart:
       return "not told apart";
     case Certainty::kTooFew:
+    case Certainty::kFitted:
     case Certainty::kNearRival:
       return "consistent with";
     case Certainty::kNone:

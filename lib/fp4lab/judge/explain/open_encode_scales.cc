@@ -46,8 +46,7 @@ EncodeScales EncodeScaleReader::OfBlock(std::size_t i, std::size_t j, ReadFrom f
   if (place >= got_.scales.size()) return {};
   const Format& scale = FormatOf(d.scale);
   const std::uint8_t byte = got_.scales[place];
-  const std::uint32_t largest = MaxFiniteCode(scale);
-  if (byte < 1u << scale.mantissa_bits || byte >= largest) return {};  // may be clamped
+  if (byte < 1u << scale.mantissa_bits || IsNan(scale, byte)) return {};  // may be clamped
   BlockBytes block;
   evaluator_.Evaluate(i, j, &block);
   EncodeScales open;

@@ -1,4 +1,5 @@
-// The encode scales S (a factor of the input where the dialect has none) that fit a kernel's scales and codes, as far as roundings can be inverted.
+// The encode scales S (a factor of the input where the dialect has none) that fit a kernel's scales
+// and codes, as far as roundings can be inverted.
 #pragma once
 
 #include <cstddef>
