@@ -38,9 +38,7 @@ constexpr std::array kOutcomes = {"right", "consistent", "equivalent", "none", "
 struct Draw {
   RandomStream stream;
   std::uint64_t at = 0;
-  std::uint32_t Below(std::size_t n) {
-    return stream.Bits32(at++) % static_cast<std::uint32_t>(n);
-  }
+  std::uint32_t Below(std::size_t n) { return stream.Bits32(at++) % static_cast<std::uint32_t>(n); }
 };
 
 struct Tensor {
@@ -59,7 +57,8 @@ Tensor DrawTensor(Draw& draw) {
   const bool bf16 = draw.Below(2) == 1;
   std::vector<float> of_row(rows), of_col(cols);
   for (float& v : of_row) v = std::exp2(static_cast<float>(draw.Below(400)) / 100.0f - 2.0f);
-  for (float& v : of_col) v = draw.Below(40) == 0 ? 100.0f : 0.5f + 0.01f * static_cast<float>(draw.Below(100));
+  for (float& v : of_col)
+    v = draw.Below(40) == 0 ? 100.0f : 0.5f + 0.01f * static_cast<float>(draw.Below(100));
   for (std::size_t r = 0; r < rows; ++r) {
     for (std::size_t c = 0; c < cols; ++c) {
       float& v = t.x(r, c);
@@ -76,8 +75,8 @@ Tensor DrawTensor(Draw& draw) {
 
 Kernel DrawKernel(Draw& draw) {
   constexpr std::array<std::string_view, 8> kDialects = {
-      "nvfp4.te",       "nvfp4.te",    "nvfp4.te.2d", "nvfp4.modelopt",
-      "nvfp4.cutlass",  "mxfp4.floor", "mxfp4.rceil", "nvfp4.te"};
+      "nvfp4.te",      "nvfp4.te",    "nvfp4.te.2d", "nvfp4.modelopt",
+      "nvfp4.cutlass", "mxfp4.floor", "mxfp4.rceil", "nvfp4.te"};
   constexpr std::array kOrders = {ScaleOrder::kLinear, ScaleOrder::k128x4, ScaleOrder::kPadded};
   Kernel kernel{.dialect = *FindDialect(kDialects[draw.Below(kDialects.size())]), .layout = {}};
   kernel.layout.scales = kOrders[draw.Below(kOrders.size())];
@@ -121,9 +120,8 @@ std::optional<Cause> DrawCause(Draw& draw, const Kernel& kernel, std::size_t par
 }
 
 bool SameParts(const Cause& a, const Cause& b) {
-  return a.dialect == b.dialect &&
-         std::is_permutation(a.deviations.begin(), a.deviations.end(), b.deviations.begin(),
-                             b.deviations.end());
+  return a.dialect == b.dialect && std::is_permutation(a.deviations.begin(), a.deviations.end(),
+                                                       b.deviations.begin(), b.deviations.end());
 }
 
 Outcome Classify(const Kernel& kernel, const Cause& truth, const SearchResult& found) {
@@ -159,8 +157,7 @@ Counts Sweep(std::size_t parts, bool heavy, std::size_t wanted) {
     if (outcome == Outcome::kFalse || outcome == Outcome::kNone || std::getenv("VERBOSE")) {
       std::fprintf(stderr, "%s %s (%zux%zu%s): %s%s%s\n", std::string(kernel.dialect.name).c_str(),
                    Name(*truth).c_str(), tensor.x.rows, tensor.x.cols, heavy ? ", heavy" : "",
-                   kOutcomes[static_cast<std::size_t>(outcome)],
-                   e.causes.exact.empty() ? "" : ": ",
+                   kOutcomes[static_cast<std::size_t>(outcome)], e.causes.exact.empty() ? "" : ": ",
                    e.causes.exact.empty() ? "" : Name(e.causes.exact[0]).c_str());
     }
     CHECK(outcome != Outcome::kFalse);
@@ -169,8 +166,9 @@ Counts Sweep(std::size_t parts, bool heavy, std::size_t wanted) {
 }
 
 std::string Table() {
-  std::string table = "| wrong kernels | right | consistent | equivalent | none | false |\n"
-                      "|---|---|---|---|---|---|\n";
+  std::string table =
+      "| wrong kernels | right | consistent | equivalent | none | false |\n"
+      "|---|---|---|---|---|---|\n";
   for (const std::size_t parts : {1u, 2u}) {
     for (const bool heavy : {false, true}) {
       table += std::string("| 100 with ") + (parts == 1 ? "one deviation" : "two deviations") +
@@ -188,7 +186,8 @@ TEST_CASE("explain calls no cause of random wrong kernels certain that another k
           "[judge]") {
   const std::string table = Table();
   std::printf("%s", table.c_str());
-  const std::string page = std::string(std::getenv("FP4LAB_SOURCE_DIR")) + "/lib/fp4lab/judge/README.md";
+  const std::string page =
+      std::string(std::getenv("FP4LAB_SOURCE_DIR")) + "/lib/fp4lab/judge/README.md";
   const std::string text = ReadFile(page);
   constexpr std::string_view kBegin = "<!-- explain_sweep_test -->\n", kEnd = "<!-- end -->";
   const std::size_t begin = text.find(kBegin);

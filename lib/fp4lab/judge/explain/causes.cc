@@ -33,8 +33,19 @@ int Rank(Stage stage) {
   }
   return 7;
 }
-int Rank(const Cause& cause) {
-  int rank = cause.dialect != nullptr ? 2 : 0;
+
+// The number of stages in which two dialects differ.
+int StagesThatDiffer(const Dialect& a, const Dialect& b) {
+  return (a.tensor_scale != b.tensor_scale || a.row_scaled != b.row_scaled) +
+         (a.scale_max != b.scale_max) + (a.block_scale != b.block_scale) +
+         (a.scale_encoding != b.scale_encoding) + (a.factor != b.factor) +
+         (a.rounding != b.rounding) + (a.adaptive != b.adaptive) + (a.nan != b.nan) +
+         (a.inf_scale != b.inf_scale);
+}
+// A dialect that differs in several stages explains with more than one deviation does.
+int Rank(const Dialect& asked, const Cause& cause) {
+  int rank = 0;
+  if (cause.dialect != nullptr) rank = StagesThatDiffer(asked, *cause.dialect) > 1 ? 7 : 2;
   for (const Deviation* d : cause.deviations) rank += Rank(d->stage);
   return rank;
 }
@@ -45,6 +56,13 @@ std::optional<Hypothesis> Applied(const Kernel& asked, Cause cause) {
                            cause.value ? &*cause.value : nullptr);
   if (applied != cause.deviations.size()) return std::nullopt;
   return Hypothesis{std::move(cause), plan};
+}
+
+void SortByRank(const Dialect& asked, std::vector<Hypothesis>* hypotheses) {
+  std::stable_sort(hypotheses->begin(), hypotheses->end(),
+                   [&](const Hypothesis& a, const Hypothesis& b) {
+                     return Rank(asked, a.cause) < Rank(asked, b.cause);
+                   });
 }
 
 bool IsLeftOut(const Deviation& d, const SearchOptions& options) {
@@ -78,9 +96,7 @@ std::vector<Hypothesis> Singles(const Kernel& asked, ByteMatcher& matcher, const
   for (const Dialect* d : ComparableDialects(asked.dialect, has_random)) {
     singles.push_back(*Applied(asked, {.dialect = d}));
   }
-  std::stable_sort(singles.begin(), singles.end(), [](const Hypothesis& a, const Hypothesis& b) {
-    return Rank(a.cause) < Rank(b.cause);
-  });
+  SortByRank(asked.dialect, &singles);
   return singles;
 }
 
@@ -119,12 +135,6 @@ std::vector<Hypothesis> Dependents(const Kernel& asked, const std::vector<Hypoth
     }
   }
   return dependents;
-}
-
-void SortByRank(std::vector<Hypothesis>* hypotheses) {
-  std::stable_sort(
-      hypotheses->begin(), hypotheses->end(),
-      [](const Hypothesis& a, const Hypothesis& b) { return Rank(a.cause) < Rank(b.cause); });
 }
 
 // ---- How far the bytes determine the cause
@@ -198,6 +208,14 @@ std::optional<Hypothesis> TheAmaxItself(const Kernel& asked, ByteMatcher& matche
       asked, {.deviations = {FindDeviation("amax-stale")}, .value = DeviationValue{.amax = *amax}});
 }
 
+// Whether the cause has a number of scales or factors alone, read off the same bytes. A rounded D,
+// for example, gives the bytes of a wrong amax.
+bool IsFitted(const Cause& cause) {
+  return std::any_of(cause.deviations.begin(), cause.deviations.end(), [](const Deviation* d) {
+    return d->kind == ValueKind::kFactorAmax || d->kind == ValueKind::kScaleAmax;
+  });
+}
+
 void Weigh(const Kernel& asked, ByteMatcher& matcher, const Extent& extent,
            const std::vector<Hypothesis>& singles, std::vector<Hypothesis> exact,
            SearchResult* result) {
@@ -214,6 +232,8 @@ void Weigh(const Kernel& asked, ByteMatcher& matcher, const Extent& extent,
     result->certainty = Certainty::kNotToldApart;
   } else if (result->evidence < kEnoughDifferences) {
     result->certainty = Certainty::kTooFew;
+  } else if (IsFitted(exact[0].cause)) {
+    result->certainty = Certainty::kFitted;
   } else {
     result->near = NearRival(singles, exact, matcher, extent);
     result->certainty = result->near ? Certainty::kNearRival : Certainty::kForced;
@@ -254,6 +274,7 @@ std::string_view Name(Certainty certainty) {
     case Certainty::kNotToldApart:
       return "not told apart";
     case Certainty::kTooFew:
+    case Certainty::kFitted:
     case Certainty::kNearRival:
       return "consistent with";
     case Certainty::kNone:
@@ -344,7 +365,7 @@ SearchResult FindCauses(const Kernel& asked, ByteMatcher& matcher, std::size_t o
         if (const auto pair = Pair(asked, singles[a], singles[b])) keep_if_exact(*pair);
       }
     }
-    SortByRank(&exact);
+    SortByRank(asked.dialect, &exact);
   }
   if (exact.empty() && result.sets.empty()) {
     result.best = BestPartial(singles, matcher, original);

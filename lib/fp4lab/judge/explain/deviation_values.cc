@@ -114,7 +114,10 @@ Values AmaxesBetween(float low, float high) {
 // The amaxes for which S lies in the interval.
 Values AmaxesOf(const Kernel& kernel, const EncodeScales& open) {
   const double c = TensorScaleConstant(kernel.dialect);
-  const auto low = static_cast<float>(c / open.high), high = static_cast<float>(c / open.low);
+  auto low = static_cast<float>(c / open.high), high = static_cast<float>(c / open.low);
+  // Bytes that all saturate, or all underflow, bound S on one side.
+  if (!std::isfinite(open.high)) low = 0.5f * high;
+  if (open.low == 0.0) high = 2.0f * low;
   if (!(low > kFloatMin) || !(high < kFloatMax) || !(low <= high)) return {};
   return AmaxesBetween(low, high);
 }
@@ -127,7 +130,8 @@ Values StaleAmaxes(const Kernel& kernel, ByteMatcher& matcher, ReadFrom from) {
     return stored.size() == 1 ? AmaxFromNumber(kernel, stored[0]) : Values{};
   }
   const EncodeScaleReader reader(kernel, matcher);
-  return reader.CanRead() ? AmaxesOf(kernel, reader.OfAll(from)) : Values{};
+  return d.scale == FormatId::kE4M3 && reader.CanRead() ? AmaxesOf(kernel, reader.OfAll(from))
+                                                        : Values{};
 }
 
 // ---- The input times a number

@@ -131,6 +131,10 @@ std::string ConsistentText(const Kernel& kernel, const Explanation& e) {
   if (causes.near) {
     text += "But " + Name(causes.near->cause) + " leaves only " +
             CountText(causes.near->blocks_left, "block") + " different.\n";
+  } else if (causes.certainty == Certainty::kFitted) {
+    text +=
+        "But its number is fitted to\n       these bytes: another error of one number can give "
+        "them too.\n";
   } else {
     text += "But only " + CountText(causes.evidence, "independent difference") +
             (causes.evidence == 1 ? " supports" : " support") +
@@ -243,6 +247,7 @@ std::string CauseText(const Kernel& kernel, const Explanation& e) {
     case Certainty::kNotToldApart:
       return NotToldApartText(kernel, e);
     case Certainty::kTooFew:
+    case Certainty::kFitted:
     case Certainty::kNearRival:
       return ConsistentText(kernel, e);
     case Certainty::kNone:

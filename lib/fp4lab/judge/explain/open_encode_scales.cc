@@ -35,8 +35,9 @@ EncodeScaleReader::EncodeScaleReader(const Kernel& kernel, ByteMatcher& matcher)
 }
 
 bool EncodeScaleReader::CanRead() const {
-  return kernel_.dialect.scale == FormatId::kE4M3 && evaluator_.grid().stores_scales &&
-         !got_.scales.empty();
+  const FormatId scale = kernel_.dialect.scale;
+  return (scale == FormatId::kE4M3 || scale == FormatId::kE8M0) &&
+         evaluator_.grid().stores_scales && !got_.scales.empty();
 }
 
 EncodeScales EncodeScaleReader::OfBlock(std::size_t i, std::size_t j, ReadFrom from) const {
@@ -45,12 +46,12 @@ EncodeScales EncodeScaleReader::OfBlock(std::size_t i, std::size_t j, ReadFrom f
   if (place >= got_.scales.size()) return {};
   const Format& scale = FormatOf(d.scale);
   const std::uint8_t byte = got_.scales[place];
-  const std::uint32_t largest = MaxFiniteCode(scale);
-  if (byte < 1u << scale.mantissa_bits || byte >= largest) return {};  // may be clamped
+  if (byte < 1u << scale.mantissa_bits || IsNan(scale, byte)) return {};  // may be clamped
   BlockBytes block;
   evaluator_.Evaluate(i, j, &block);
   EncodeScales open;
-  if (from != ReadFrom::kCodes && d.adaptive == Adaptive::kNo) {
+  // A rule of E8M0 scales is no rounding to nearest.
+  if (from != ReadFrom::kCodes && d.adaptive == Adaptive::kNo && d.scale == FormatId::kE4M3) {
     open = Fitting(double{block.numbers.amax} / MaxFinite(d.element), RoundsTo(scale, byte));
   }
   if (from == ReadFrom::kScales || d.rounding != ElementRounding::kNearestEven) return open;

@@ -1,4 +1,5 @@
-// The encode scales S that fit a kernel's scales and codes, as far as roundings can be inverted.
+// The encode scales S (a factor of the input where the dialect has none) that fit a kernel's scales
+// and codes, as far as roundings can be inverted.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +25,8 @@ class EncodeScaleReader {
   // `matcher` must outlive the reader.
   EncodeScaleReader(const Kernel& kernel, ByteMatcher& matcher);
 
-  // Whether the kernel's formulas and bytes can be inverted: E4M3 scales that are stored.
+  // Whether the kernel's formulas and bytes can be inverted: E4M3 or E8M0 scales that are stored.
+  // Of E8M0 scales S is read from the codes alone.
   bool CanRead() const;
   // The S that fit the scale and the codes of block (i, j), up to the formulas' roundings.
   EncodeScales OfBlock(std::size_t i, std::size_t j, ReadFrom from = ReadFrom::kBoth) const;

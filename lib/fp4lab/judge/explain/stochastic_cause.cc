@@ -41,7 +41,11 @@ std::optional<StochasticCause> FindStochasticCause(const Kernel& asked, ByteMatc
   const Dialect& d = asked.dialect;
   const bool nearest = !IsStochastic(d) && !IsApproximate(d) &&
                        d.rounding != ElementRounding::kClosest && d.adaptive == Adaptive::kNo;
-  if (!nearest || matcher.got().scales.empty()) return std::nullopt;
+  const StoredSizes sizes =
+      SizesOf(ShapeOf(d, matcher.x().rows, matcher.x().cols, asked.layout), "layout");
+  const StoredMatrix& got = matcher.got();
+  const bool fits = got.codes.size() == sizes.codes && got.scales.size() == sizes.scales;
+  if (!nearest || got.scales.empty() || !fits) return std::nullopt;
   std::vector<std::pair<const Dialect*, Dialect>> rows = {
       {nullptr, WithRounding(d, ElementRounding::kStochastic16)}};
   for (const Dialect* row : ComparableDialects(d, true)) {
@@ -60,8 +64,8 @@ std::optional<StochasticCause> FindStochasticCause(const Kernel& asked, ByteMatc
     const KernelPlan plan = PlanOf(truncating);
     if (!matcher.TensorScaleMatches(plan) || !AreNeighbours(plan, matcher)) continue;
     StoredMatrix run = ShapeOf(dialect, x.rows, x.cols, asked.layout);
-    run.codes = matcher.got().codes;
-    run.scales = matcher.got().scales;
+    run.codes = got.codes;
+    run.scales = got.scales;
     run.layout.tensor_scale = TensorScaleConvention::kNone;
     const StatisticalVerdict verdict = VerifyStatistically(
         dialect, x, {&run, 1}, "bytes", {.quantize = {.amax = matcher.options().amax}});

@@ -169,6 +169,7 @@ std::string Text(const Kernel& kernel, const CauseTally& tally) {
       return text + "Cause: not determined by these cases: several causes explain all " + all +
              ".\n";
     case Certainty::kTooFew:
+    case Certainty::kFitted:
     case Certainty::kNearRival:
       return text + "Cause: consistent with " + first + ": it explains all of them" +
              (tally.causes.front().is_set ? ", as an answer that a set allows.\n"

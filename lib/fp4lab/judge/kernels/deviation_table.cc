@@ -222,13 +222,13 @@ constexpr auto kTable = std::to_array<Deviation>({
     {"factor-amax-stale", "scales the elements, not the block scales, by an amax that is not the tensor's",
      Stage::kTensorScale, nullptr, ValueKind::kFactorAmax,
      [](Plan& p, const DeviationValue& v) {
-       return HasTensorScale(p) && HasScales(p) && !Searches(p) && Change(p.tensor.factor_amax, v.amax);
+       return FactorFollowsAmax(p) && Change(p.tensor.factor_amax, v.amax);
      },
      {.amax = 2.7f}},
     {"scale-amax-stale", "computes the block scales, not the elements, with an amax that is not the tensor's",
      Stage::kTensorScale, nullptr, ValueKind::kScaleAmax,
      [](Plan& p, const DeviationValue& v) {
-       return HasTensorScale(p) && HasScales(p) && Change(p.tensor.scale_amax, v.amax);
+       return ScaleFollowsAmax(p) && Change(p.tensor.scale_amax, v.amax);
      },
      {.amax = 2.7f}},
     {"encode-scale-unclamped", "lets the tensor's encode scale S overflow to infinity, without the clamp to FLT_MAX",

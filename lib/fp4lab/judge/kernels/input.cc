@@ -16,19 +16,22 @@ namespace {
 // One result of a wrong Hadamard transform: without its factor, without its last rounding, or with
 // the signs on the results. Sums in binary64 are exact for groups that span up to 40 binades.
 float OddHadamardElement(const InputPlan& plan, const float* x, int j) {
+  // The mask is chosen outside of the loop: GCC 12 moves a choice within it out and then sums
+  // nothing (-funswitch-loops).
+  const std::uint32_t mask = plan.signs_after ? 0u : plan.sign_mask;
   double sum = 0.0;
   for (int k = 0; k < plan.hadamard; ++k) {
-    const bool sign = !plan.signs_after && (plan.sign_mask >> k & 1u) != 0;
-    const bool odd = std::popcount(static_cast<unsigned>(j & k)) % 2 != 0;
-    sum += sign != odd ? -static_cast<double>(x[k]) : static_cast<double>(x[k]);
+    const auto odd = static_cast<std::uint32_t>(std::popcount(static_cast<unsigned>(j & k)));
+    const double negative = (mask >> k ^ odd) & 1u;
+    sum += (1.0 - 2.0 * negative) * static_cast<double>(x[k]);
   }
   const float factor = plan.hadamard == 16 ? 0.25f : kInverseSqrt32;
   float y = static_cast<float>(sum);
   if (plan.normalised) y *= factor;
   if (plan.bf16_result) y = RoundToBf16(y);
   // A row of the matrix is negated, so a sum of 0 stays +0.
-  const bool negative =
-      (j == plan.negated_result && y != 0.0f) || (plan.signs_after && (plan.sign_mask >> j & 1u) != 0);
+  const bool negative = (j == plan.negated_result && y != 0.0f) ||
+                        (plan.signs_after && (plan.sign_mask >> j & 1u) != 0);
   return negative ? -y : y;
 }
 

@@ -126,6 +126,22 @@ bool UsesDecodeScale(const KernelPlan& p) {
   return Uses(p, {from_decode ? 5.0f : 4.0f, 0.2f, 1.0f});
 }
 
+bool ScaleFollowsAmax(const KernelPlan& p) {
+  const Dialect& d = p.kernel.dialect;
+  return HasTensorScale(d) && HasScales(p) &&
+         ScaleBefore(d, 0.4f, TensorScaleOf(d, 2.0f)) !=
+             ScaleBefore(d, 0.4f, TensorScaleOf(d, 2.7f));
+}
+bool FactorFollowsAmax(const KernelPlan& p) {
+  const Dialect& d = p.kernel.dialect;
+  if (!HasTensorScale(d) || !HasScales(p) || Searches(p)) return false;
+  const auto scaled = [&](float amax) {
+    const TensorScale l = TensorScaleOf(d, amax);
+    return Scaled(d, 0.3f, FactorOf(d, 0.4f, 1.5f, std::uint8_t{0x3C}, l), l);
+  };
+  return scaled(2.0f) != scaled(2.7f);
+}
+
 bool StoresNanScales(const Dialect& dialect) {
   const std::vector<std::uint16_t> random(64, 0);
   for (const float special :
