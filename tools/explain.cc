@@ -6,6 +6,7 @@
 
 #include "fp4lab/io/file.h"
 #include "fp4lab/judge/explain/tally.h"
+#include "fp4lab/judge/packs/pack.h"
 #include "tools/options/commands.h"
 #include "tools/options/comparing.h"
 #include "tools/options/kernel_options.h"

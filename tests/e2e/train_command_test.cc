@@ -149,9 +149,9 @@ TEST_CASE("--resume takes the configuration of the folder, with which options mu
     CHECK(answer.code == 0);
   }
   const std::string differs = "config.json: is the configuration of another run: ";
-  CheckOneLine(again({"--set", "model.layers=2"}), differs + "model.layers: 2 here, 1 there");
-  CheckOneLine(again({"--recipe", "mxfp4"}), differs + "recipe.");
-  CheckOneLine(again({"--set", "recipe.disable_rht=false"}), differs + "recipe.");
+  CheckOneLine(again({"--set", "model.layers=2"}), differs + "model/layers: 2 here, 1 there");
+  CheckOneLine(again({"--recipe", "mxfp4"}), differs + "recipe/");
+  CheckOneLine(again({"--set", "recipe.disable_rht=false"}), differs + "recipe/");
   CheckOneLine(again({"--steps", "11"}), differs + "tokens: 352 here, 320 there");
 }
 
@@ -161,7 +161,7 @@ TEST_CASE("Evaluation tokens that the text lacks are said", "[e2e]") {
                                    "evaluation.tokens=100000", "--out-dir", train.Path("out")});
   CHECK(answer.code == 0);
   CHECK_THAT(answer.text, ContainsSubstring("note: evaluation.tokens is 100000, and the validation "
-                                            "part of synthetic has 400: 384 are evaluated"));
+                                            "part of synthetic has 200: 192 are evaluated"));
 }
 
 // The checkpoint `bytes` with the header's version and its member "run" changed.

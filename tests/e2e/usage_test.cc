@@ -7,6 +7,7 @@
 
 #include "fp4lab/exchange/matrix_file.h"
 #include "fp4lab/exchange/stored_file.h"
+#include "fp4lab/io/file.h"
 #include "fp4lab/io/npy.h"
 #include "fp4lab/io/temporary_folder.h"
 #include "tests/support/catch.h"
@@ -121,9 +122,9 @@ TEST_CASE("Layout options that contradict a naming convention are refused", "[e2
       {"gguf", {"--codes-order", "low-first"}, "whose files have split-halves"},
       {"modelopt", {"--scales-order", "128x4"}, "whose files have linear"},
       {"te", {"--scales-order", "linear"}, "whose files have padded"},
-      {"modelopt", {"--transposed"}, "hold the matrix itself"},
-      {"te-columnwise", {"--transposed"}, "hold the matrix itself"},
-      {"te", {"--expanded-scales"}, "hold the scale of each block once"},
+      {"modelopt", {"--transposed"}, "whose files hold the matrix itself"},
+      {"te-columnwise", {"--transposed"}, "whose files hold the matrix itself"},
+      {"te", {"--expanded-scales"}, "whose files hold the scale of each block once"},
   };
   for (const Contradiction& c : contradictions) {
     const std::string out = std::string(c.convention) == "gguf" ? "o.gguf" : "o.safetensors";

@@ -71,7 +71,8 @@ TEST_CASE("A restart's steps replace those before it, and losses that are not fi
 }
 
 TEST_CASE("Points that are not in order are sorted, with a note", "[study]") {
-  const File sorted("tokens,loss\n1,5\n2,4\n3,3\n"), shuffled("tokens,loss\n3,3\n1,5\n2,4\n");
+  const File sorted("tokens,loss\n1,5\n2,4\n3,3\n"),
+      shuffled("tokens,loss\n3,3\n1,5\n2,4\n", "shuffled");
   CHECK(ReadOverlay(sorted.Path()).note.empty());
   const Overlay overlay = ReadOverlay(shuffled.Path());
   CHECK(overlay.tokens == V{1, 2, 3});

@@ -201,7 +201,9 @@ TEST_CASE("study check refuses what study run refuses, with the same line", "[st
     INFO(check.errors << run.errors);
     CHECK(check.code == 1);
     CHECK(Lines(check.errors) == 1);
-    CHECK(check.errors == run.errors);
+    // The memory that is left changes from one moment to the next.
+    CHECK(check.errors.substr(0, check.errors.find("this machine")) ==
+          run.errors.substr(0, run.errors.find("this machine")));
     CHECK(check.errors.find(reason) != std::string::npos);
   };
   const auto with = [](const char* key, const Json& value) {
@@ -225,11 +227,11 @@ TEST_CASE("study check says what operands keep of their base, and what the text 
   Json json = TinyStudyJson();
   json["evaluation"] = {{"tokens", 100'000}};
   json["arms"]["mixed"] = {
-      {"recipe", {{"base", "te_nvfp4"}, {"wgrad", {{"grad", {{"format", "mxfp8"}}}}}}}};
+      {"recipe", {{"base", "te_nvfp4"}, {"wgrad", {{"grad", {{"format", "mxfp8_e4m3.rceil"}}}}}}}};
   json["arms"]["chosen"] = {
       {"recipe",
        {{"base", "te_nvfp4"},
-        {"dgrad", {{"grad", {{"format", "mxfp8"}, {"rounding", "nearest_even"}}}}}}}};
+        {"dgrad", {{"grad", {{"format", "mxfp8_e4m3.rceil"}, {"rounding", "nearest_even"}}}}}}}};
   const Ended check = Process(folder.Path(), "study check " + StudyFile(folder, json)).Wait();
   INFO(check.errors);
   CHECK(check.code == 0);

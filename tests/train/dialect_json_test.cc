@@ -37,12 +37,16 @@ TEST_CASE("The table of a dialect's keys is what ReadDialect reads", "[train]") 
   for (const std::string& name : KeysOfTable()) {
     CAPTURE(name);  // a value of no type: the error is of the value, not of the key
     const std::string error = ErrorOf([&] { ReadDialect({{name, Json::object()}}, "d"); });
-    CHECK_THAT(error, ContainsSubstring("d/" + name) && !ContainsSubstring("unknown key"));
+    CHECK_THAT(error, ContainsSubstring("d#/" + name) && !ContainsSubstring("unknown key"));
   }
   CHECK_THAT(ErrorOf([] {
                ReadDialect({{"scale_encodign", "up"}}, "d");
              }),
              ContainsSubstring("unknown key; did you mean \"scale_encoding\"?"));
+}
+
+TEST_CASE("Every label of the page has its formula", "[train]") {
+  CHECK_THAT(DialectKeysText(), !ContainsSubstring("|  |"));
 }
 
 TEST_CASE("studies/dialects.md has the table of keys and labels", "[train]") {

@@ -64,6 +64,26 @@ struct TextIfAny {
   }
 };
 
+// What labels mean whose formulas have no text of their own.
+struct LabelText {
+  std::string_view key, label, text;
+};
+constexpr std::array kLabelTexts = {
+    LabelText{"clip", "none", "the block's amax is its largest magnitude"},
+    LabelText{"clip", "quest", "the block's amax follows from its standard deviation"},
+    LabelText{"unbias", "none", "scales are rounded as `scale_encoding` says"},
+    LabelText{"unbias", "ms_eden",
+              "MS-EDEN: scales corrected for the block's bias, rounded at random"},
+    LabelText{"adaptive", "none", "a block has one scale"},
+    LabelText{"inf_scale", "rule", "the block scale's own rule"},
+};
+std::string_view TextOfLabel(std::string_view key, std::string_view label) {
+  for (const LabelText& t : kLabelTexts) {
+    if (t.key == key && t.label == label) return t.text;
+  }
+  return "";
+}
+
 // A cell of a table: "|" would end it.
 std::string Cell(std::string_view text) {
   std::string cell;
@@ -76,8 +96,9 @@ std::string Labels(std::string_view key) {
   std::string text = "\n`" + std::string(key) + "`\n\n| label | formula |\n|---|---|\n";
   for (std::uint8_t i = 0; i <= static_cast<std::uint8_t>(LastOf(Enum{})); ++i) {
     const auto rule = static_cast<Enum>(i);
-    text += "| `" + std::string(LabelOf(rule)) + "` | " +
-            Cell(WithFormula<std::string_view>(rule, TextIfAny{})) + " |\n";
+    std::string_view formula = WithFormula<std::string_view>(rule, TextIfAny{});
+    if (formula.empty()) formula = TextOfLabel(key, LabelOf(rule));
+    text += "| `" + std::string(LabelOf(rule)) + "` | " + Cell(formula) + " |\n";
   }
   return text;
 }

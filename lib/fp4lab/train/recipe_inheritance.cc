@@ -40,8 +40,7 @@ Kept KeptOf(const Json& json, const OperandRecipe& base, const OperandRecipe& re
     kept.parts.push_back(std::move(part));
     kept.keys.push_back("\"" + std::string(key) + "\"");
   };
-  const bool own_random =
-      json["format"] != "none" && IsStochastic(ReadDialect(json["format"], where));
+  const bool own_random = resolved.format && IsStochastic(ReadDialect(json.at("format"), where));
   const bool random = base.format && IsStochastic(*base.format) && resolved.format &&
                       IsStochastic(*resolved.format) && !own_random;
   keep("rounding", random,

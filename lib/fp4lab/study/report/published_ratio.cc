@@ -9,7 +9,8 @@ namespace {
 // Whether an operand of a resolved recipe has E2M1 elements under such scales.
 bool IsFp4(const Json& operand, FormatId scale, int width) {
   const Json format = operand.value("format", Json());
-  if (format.is_null() || format == "none") return false;
+  const Json none("none");
+  if (format.is_null() || format == none) return false;
   try {
     const Dialect d = ReadDialect(format, "");
     return d.element == FormatId::kE2M1 && d.scale == scale && d.block_rows > 0 &&
