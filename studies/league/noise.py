@@ -62,8 +62,9 @@ class Noise:
         noise = np.mean([sum(pool.deviation ** 2 / pool.runs[s] for pool in (a, b)) for s in seeds])
         return math.sqrt(max(0.0, observed - noise)), len(seeds) - 1
 
-    def one_seed(self, a, b):
-        """The 95 % half-width of the difference of a recipe of pool a and one of pool b in one seed."""
+    def variance_of_one_seed(self, a, b):
+        """The variance of the difference of a recipe of pool a and one of pool b in one seed, and its degrees of
+        freedom."""
         own = self.pools[a]
         parts = [(2 * own.deviation ** 2, own.freedom)]
         if a != b:
@@ -71,8 +72,12 @@ class Noise:
             parts = [(own.deviation ** 2, own.freedom), (other.deviation ** 2, other.freedom),
                      (deviation ** 2, freedom)]
         variance = sum(v for v, _ in parts)
-        degrees = variance ** 2 / sum(v ** 2 / f for v, f in parts)
-        return float(stats.t.ppf(0.975, degrees)) * math.sqrt(variance)
+        return variance, variance ** 2 / sum(v ** 2 / f for v, f in parts)
+
+    def one_seed(self, a, b):
+        """The 95 % half-width of that difference."""
+        variance, freedom = self.variance_of_one_seed(a, b)
+        return float(stats.t.ppf(0.975, freedom)) * math.sqrt(variance)
 
     def half_width(self, a, b, seeds):
         """The 95 % half-width of the mean difference of two recipes over so many seeds; None where it is not known."""

@@ -120,21 +120,59 @@ PAIRS = (  # recipes of the league that differ in one thing
 )
 
 
+def multiplicity(studies):
+    """multiplicity.json, which studies/league/multiplicity.py makes of these studies and of those of the larger size."""
+    document = json.loads((HERE / "league/multiplicity.json").read_text())
+    hashes = {source["name"]: source["sha256_of_results"] for source in document["sources"]}
+    if any(hashes.get(study.results["name"]) != study.results["sha256"] for study in studies):
+        sys.exit("multiplicity.json is not of these results: run python3 studies/league/multiplicity.py")
+    return document
+
+
+def difference_text(pair):
+    return "{:+.4f}&nbsp;[{:+.4f},&nbsp;{:+.4f}]".format(pair["mean"], *pair["interval"])
+
+
 def leaguepairs(studies):
-    """A row a pair: the difference of two recipes of the league."""
-    document = league(studies)
-    rows_of = {row["recipe"]: row for row in document["rows"]}
-    rows = ["| recipe | against | what differs | difference of losses, nats | verdict |", "|---|---|---|---|---|"]
-    for a, b, what in PAIRS:
-        losses = [dict(zip(rows_of[r]["seeds"], rows_of[r]["gap"]["bf16"]["seeds"])) for r in (a, b)]
-        values = [losses[0][s] - losses[1][s] for s in losses[0] if s in losses[1]]
-        mean = sum(values) / len(values)
-        pools = ", ".join(sorted(rows_of[r]["pool"] for r in (a, b)))
-        half = document["noise"]["half_width_of_one_seed"][pools] / math.sqrt(len(values))
-        verdict = "not identified" if abs(mean) <= half else "helps" if mean < 0 else "harms"
-        rows.append(f"| {a} | {b} | {what} | {mean:+.4f}&nbsp;[{mean - half:+.4f},&nbsp;{mean + half:+.4f}] "
-                    f"| {verdict} |")
+    """A row a pair: the difference of two recipes of the league, alone and among all pairs."""
+    rows = ["| recipe | against | what differs | difference of losses, nats per byte | verdict | among all pairs (Holm) |",
+            "|---" * 6 + "|"]
+    for (a, b, what), pair in zip(PAIRS, multiplicity(studies)["pairs"], strict=True):
+        if (pair["recipe"], pair["against"]) != (a, b):
+            sys.exit("multiplicity.json has other pairs: run python3 studies/league/multiplicity.py")
+        low, high = pair["interval"]
+        verdict = "not identified" if low <= 0 <= high else "helps" if high < 0 else "harms"
+        kept = "" if verdict == "not identified" else "kept" if pair["kept"] else "not kept"
+        rows.append(f"| {a} | {b} | {what} | {difference_text(pair)} | {verdict} | {kept} |")
     return rows
+
+
+def leaguefirst(studies):
+    """A row a size and comparison of the recipe that leads, its interval alone and as the best of all."""
+    document = multiplicity(studies)
+    rows = ["| block parameters | difference | seeds | nats per byte | tokens / te_nvfp4's |", "|---|---|---|---|---|"]
+
+    def row(size, what, pair):
+        ratio = "{:.2f} [{:.2f}, {:.2f}]".format(*pair["token_ratio"]) if "token_ratio" in pair else ""
+        rows.append(f"| {size} | {pair['recipe']} - {pair['against']}{what} | {pair['seeds']} "
+                    f"| {difference_text(pair)} | {ratio} |")
+
+    for first in document["first"]:
+        size = f"{first['block_parameters'] / 1e6:.1f}M"
+        row(size, "", first["against_base"])
+        if "simultaneous" in first:
+            row(size, f", as the best of {first['family']}", first["simultaneous"])
+        row(size, "", first["against_second"])
+    return rows
+
+
+def leagueorder(studies):
+    """How far apart the NVFP4 recipes behind the first are, beside what seeds alone leave."""
+    order = multiplicity(studies)["order"]
+    return ["| NVFP4 recipes behind the first | standard deviation of their means, nats per byte | of seeds alone "
+            "| ratio of variances | p |", "|---|---|---|---|---|",
+            f"| {order['recipes']} | {order['deviation_of_means']:.4f} | {order['of_seeds_alone']:.4f} "
+            f"| {order['f']:.1f} | {order['p']:.3f} |"]
 
 
 def leagueplans(studies):
@@ -198,4 +236,4 @@ def leaguesizes(studies):
 
 
 KINDS = {"league": leaguetable, "leaguerest": leaguerest, "leagueplans": leagueplans, "leaguenoise": leaguenoise,
-         "leaguepairs": leaguepairs, "leaguesizes": leaguesizes}
+         "leaguepairs": leaguepairs, "leaguesizes": leaguesizes, "leaguefirst": leaguefirst, "leagueorder": leagueorder}

@@ -156,19 +156,6 @@ def short_name(study):
     return study.results["name"].removeprefix("atlas-")
 
 
-def atlas(studies):
-    """A row a claim, with its source, verdict and numbers."""
-    rows = ["| study | claim | source | verdict | numbers |", "|---|---|---|---|---|"]
-    for study in studies:
-        link = f"[{short_name(study)}]({short_name(study)}.json)"
-        for label, view in study.views:
-            for c in view["criteria"]:
-                if c.get("source"):
-                    rows.append(f"| {link}{', ' * bool(label)}{label} | {c.get('claim', c['statement'])} "
-                                f"| {c['source']} | {verdict(c)} | {c['numbers']} |")
-    return rows
-
-
 def gaps(studies):
     """A row an arm: the gap to the study's reference at the largest budget."""
     rows = ["| study | arm | loss minus the reference's, nats |", "|---|---|---|"]
@@ -193,5 +180,4 @@ def seeds(studies):
     return rows
 
 
-KINDS = {"ratios": ratios, "criteria": criteria, "missed": missed, "rates": rates, "atlas": atlas, "gaps": gaps,
-         "seeds": seeds}
+KINDS = {"ratios": ratios, "criteria": criteria, "missed": missed, "rates": rates, "gaps": gaps, "seeds": seeds}

@@ -24,7 +24,7 @@ def analyzed(studies):
 
 
 def hashes_of(part):
-    """Of a study's results, and of those that joined it, as a file that was made of them says."""
+    """The SHA-256 of the study's results.json and of each results.json merged into it, as its record says."""
     return [p["sha256_of_results"] for p in (part, *part.get("joined", []))]
 
 
@@ -32,20 +32,6 @@ def hashes_beside(study, suffixes):
     """Of the study's results, and of those beside it that end so."""
     beside = [HERE / (study.results["name"] + suffix) / "results.json" for suffix in suffixes]
     return [study.results["sha256"]] + [json.loads(p.read_text())["sha256"] for p in beside if p.exists()]
-
-
-def overview(studies):
-    """A row a study: the ratio at the three largest budgets that the extend form reaches, and the gaps at the largest
-    budget; surface() has every ratio."""
-    rows = ["| block parameters | tokens each | tokens of MXFP4 / NVFP4, equal loss "
-            "| NVFP4 above BF16, nats | MXFP4 above BF16 |", "|---|---|---|---|---|"]
-    for study, part in analyzed(studies):
-        shown = [r for r in part["ratios"] if r["form"] == "extend"][-3:]
-        ratios = [formed_ratio(r, 2).replace(" ", "&nbsp;") for r in shown]
-        places = [each_text(r["bytes_per_parameter"]) for r in shown]
-        gaps = [signed_text(part["gaps"][-1][arm]) for arm in ("nvfp4", "mxfp4")]
-        rows.append(f"| {study.size()} | {'<br>'.join(places)} | {'<br>'.join(ratios)} | {' | '.join(gaps)} |")
-    return rows
 
 
 def signed_text(number):
@@ -184,23 +170,21 @@ def law_of_loss(laws, of_size):
 
 
 def buys(studies):
-    """Rows of a study at the first, the middle and the last budget at which both ratios stand: tokens of NVFP4 and of
-    MXFP4 over BF16's at equal loss, and a quarter of them, the time of all products over BF16's at four times its
-    rate."""
-    rows = ["| block parameters | bytes each | tokens of NVFP4 / BF16, equal loss | time of its products "
-            "| tokens of MXFP4 / BF16 | time of its products |", "|---|---|---|---|---|---|"]
+    """Rows of a study at the first, the middle and the last budget at which both ratios stand in shrink form: tokens of
+    NVFP4 and of MXFP4 over BF16's at equal loss, and a quarter of them, the time of all products over BF16's at four
+    times its rate."""
+    rows = ["| block parameters | bytes per parameter | tokens of NVFP4 / BF16, equal loss, shrink form "
+            "| time of its products | tokens of MXFP4 / BF16 | time of its products |", "|---|---|---|---|---|---|"]
     for study, part in analyzed(studies):
-        found = {arm: {} for arm in ("nvfp4", "mxfp4")}  # {arm: {tokens: ratio}}, in extend form if both stand
-        for arm, ratios in part["ratios_to_bf16"].items():
-            for r in ratios:
-                found[arm].setdefault(r["tokens"], r)
+        found = {arm: {r["tokens"]: r for r in part["ratios_to_bf16"][arm] if r["form"] == "shrink"}
+                 for arm in ("nvfp4", "mxfp4")}
         both = [tokens for tokens in part["budgets"] if all(tokens in f for f in found.values())]
-        for tokens in both[0], both[len(both) // 2], both[-1]:
+        for tokens in sorted({both[0], both[len(both) // 2], both[-1]}):
             ratios = [f[tokens] for f in found.values()]
-            cells = [cell for r in ratios
-                     for cell in (formed_ratio(r, 2), f"{math.exp(r['log_ratio']['mean']) / 4:.2f}")]
+            cells = [cell for r in ratios for cell in (formed_ratio(r, 2).removesuffix(" (shrink form)"),
+                                                       f"{math.exp(r['log_ratio']['mean']) / 4:.2f}")]
             rows.append(f"| {study.size()} | {each_text(ratios[0]['bytes_per_parameter'])} | {' | '.join(cells)} |")
     return rows
 
 
-KINDS = {"overview": overview, "surface": surface, "surfacegaps": surfacegaps, "law": law, "buys": buys}
+KINDS = {"surface": surface, "surfacegaps": surfacegaps, "law": law, "buys": buys}

@@ -1,26 +1,33 @@
 #!/usr/bin/env python3
-"""The tables of results in README.md and in the pages of studies/results, its folder league, studies/atlas and
-studies/surface.
+"""The tables and numbers of results in README.md and in the pages of studies/results, its folder league, studies/atlas
+and studies/surface.
 
     python3 studies/results/tables.py [--check]
 
 replaces every part of these pages between a line <!-- table KIND STUDY ... --> and the line
-<!-- end of table --> by the table that the "analysis" of STUDY/results.json gives. With --check no
-file is written, and the exit code is 1 if a page differs from its data.
+<!-- end of table --> by the table that the "analysis" of STUDY/results.json gives, and every number
+<!--n FUNCTION ARGUMENT ...-->NUMBER<!--/n--> in a sentence by that of prose_numbers.py. With --check no file is
+written, and the exit code is 1 if a page differs from its data.
 """
 import argparse
 import re
 import sys
 
+import atlas_tables
+import evaluation_tables
 import league_tables
+import prose_numbers
+import speed_tables
 import study_tables
 import surface_tables
 from study_tables import HERE, Study
 
 PAGES = [HERE.parent.parent / "README.md", HERE / "README.md", HERE.parent / "atlas/README.md",
          HERE.parent / "surface/README.md", HERE / "league/README.md"]
-KINDS = study_tables.KINDS | surface_tables.KINDS | league_tables.KINDS
+MODULES = study_tables, atlas_tables, surface_tables, evaluation_tables, league_tables, speed_tables
+KINDS = {kind: make for module in MODULES for kind, make in module.KINDS.items()}
 PART = re.compile(r"(<!-- table (\w+) ([\w .-]+?) -->\n).*?(<!-- end of table -->)", re.DOTALL)
+NUMBER = re.compile(r"(<!--n ([\w .-]+)-->)[^<]*(<!--/n-->)")
 
 
 def main():
@@ -32,6 +39,7 @@ def main():
         text = page.read_text()
         new = PART.sub(lambda m: m[1] + "\n".join(KINDS[m[2]](list(map(Study, m[3].split())))) + "\n"
                        + m[4], text)
+        new = NUMBER.sub(lambda m: m[1] + prose_numbers.number(m[2]) + m[3], new)
         if new == text:
             continue
         if options.check:

@@ -1,0 +1,146 @@
+"""Tables of surface/evaluation.json and surface/sizes.json, which studies/surface/evaluation.py and sizes.py make, for
+tables.py."""
+import json
+import math
+import sys
+
+from study_tables import HERE, each_text
+from surface_tables import analyzed, hashes_of
+
+
+def of_studies(file, studies):
+    """The file, if it was made of these results: {name: its part}, and the whole."""
+    document = json.loads((HERE / "surface" / file).read_text())
+    parts = {part["name"]: part for part in document["studies"]}
+    for study, part in analyzed(studies):
+        if part["name"] not in parts or hashes_of(parts[part["name"]]) != hashes_of(part):
+            sys.exit(f"{file} is not of {part['name']}: run python3 studies/surface/{file.replace('json', 'py')}")
+    return parts, document
+
+
+def evaluated(studies):
+    """Pairs of a study and its part of evaluation.json."""
+    parts, _ = of_studies("evaluation.json", studies)
+    return [(study, parts[study.results["name"]]) for study in studies]
+
+
+def gap_text(gap, interval):
+    return "{:+.4f}&nbsp;[{:+.4f},&nbsp;{:+.4f}]".format(gap["mean"], *gap[interval])
+
+
+def ratio_text(ratio, interval):
+    return "{:.2f}&nbsp;[{:.2f},&nbsp;{:.2f}]".format(*map(math.exp, (ratio["mean"], *ratio[interval])))
+
+
+def overview(studies):
+    """A row a study: the ratio at the three largest budgets that the extend form reaches, and the gaps at the largest
+    budget, all with intervals that hold the text."""
+    rows = ["| block parameters | bytes per parameter | tokens of MXFP4 / NVFP4, equal loss (extend form) "
+            "| NVFP4 above BF16, nats per byte | MXFP4 above BF16 |", "|---|---|---|---|---|"]
+    for study, part in evaluated(studies):
+        agree = {(r["tokens"], r["form"]): r["estimators_agree"] for _, s in analyzed([study]) for r in s["ratios"]}
+        shown = [r for r in part["ratios"] if r["form"] == "extend"][-3:]
+        ratios = [ratio_text(r["log_ratio"], "interval_with_text")
+                  + "&nbsp;*?*" * (not agree[r["tokens"], "extend"]) for r in shown]
+        places = [each_text(r["bytes_per_parameter"]) for r in shown]
+        last = part["gaps"][-1]
+        rows.append(f"| {study.size()} | {'<br>'.join(places)} | {'<br>'.join(ratios)} | "
+                    + " | ".join(f"{gap_text(last[arm], 'interval_with_text')} at {each_text(last['bytes_per_parameter'])}"
+                                 for arm in ("nvfp4", "mxfp4")) + " |")
+    return rows
+
+
+def withtext(studies):
+    """A row a study and budget: both intervals of the gaps, and the ratio of the gaps with its own."""
+    rows = ["| block parameters | bytes per parameter | NVFP4 above BF16, nats per byte: over seeds | and text "
+            "| MXFP4 above BF16: over seeds | and text | ratio of the gaps, over seeds |", "|---" * 7 + "|"]
+    for study, part in evaluated(studies):
+        for gap in part["gaps"]:
+            cells = [gap_text(gap[arm], key) for arm in ("nvfp4", "mxfp4")
+                     for key in ("interval_t", "interval_with_text")]
+            of = gap["ratio_of_gaps"]
+            bounds = "[{:.2f},&nbsp;{:.2f}]".format(*of["interval"]) if of["interval"] else "unbounded"
+            rows.append(f"| {study.size()} | {each_text(gap['bytes_per_parameter'])} | {' | '.join(cells)} "
+                        f"| {of['ratio']:.2f}&nbsp;{bounds} |")
+    return rows
+
+
+def ratiotext(studies):
+    """A row a study and budget: both intervals of the token ratio in extend form."""
+    rows = ["| block parameters | bytes per parameter | tokens of MXFP4 / NVFP4, extend form: over seeds | and text |",
+            "|---|---|---|---|"]
+    for study, part in evaluated(studies):
+        for r in part["ratios"]:
+            if r["form"] == "extend":
+                both = [ratio_text(r["log_ratio"], key) for key in ("interval_t", "interval_with_text")]
+                rows.append(f"| {study.size()} | {each_text(r['bytes_per_parameter'])} | {' | '.join(both)} |")
+    return rows
+
+
+def served(studies):
+    """A row a study: gaps at the largest budget and ratios in extend form, where BF16 products evaluate the weights."""
+    rows = ["| block parameters | bytes per parameter | evaluated by | NVFP4 above BF16, nats per byte "
+            "| MXFP4 above BF16 | tokens of MXFP4 / NVFP4, extend form, at bytes per parameter |", "|---" * 6 + "|"]
+    for study, part in evaluated(studies):
+        last = part["gaps"][-1]
+        for by, gap, ratios in (("4-bit products", last, part["ratios"]),
+                                ("BF16 products", last["high"], part["high_ratios"])):
+            shown = [f"{ratio_text(r['log_ratio'], 'interval_t')} at {each_text(r['bytes_per_parameter'])}"
+                     for r in ratios if r["form"] == "extend"][-3:]
+            rows.append(f"| {study.size()} | {each_text(last['bytes_per_parameter'])} | {by} "
+                        f"| {gap_text(gap['nvfp4'], 'interval_t')} | {gap_text(gap['mxfp4'], 'interval_t')} "
+                        f"| {'<br>'.join(shown)} |")
+    return rows
+
+
+def size_text(studies):
+    return {study.results["name"]: study.size() for study in studies}
+
+
+def samebytes(studies):
+    """A row an arm, form and pair of budgets: tokens over BF16's of two sizes at equal bytes a parameter."""
+    _, document = of_studies("sizes.json", studies)
+    size = size_text(studies)
+    rows = ["| format | sizes | bytes per parameter | form | tokens / BF16's, equal loss | larger size / smaller |",
+            "|---" * 6 + "|"]
+    for r in sorted(document["same_bytes"], key=lambda r: r["arm"] != "nvfp4"):
+        of = r["log_difference"]
+        rows.append(f"| {r['arm'].upper()} | {' -> '.join(size[s] for s in r['studies'])} "
+                    f"| {' -> '.join(dict.fromkeys(each_text(b) for b in r['bytes_per_parameter']))} | {r['form']} "
+                    f"| {' -> '.join(f'{v:.2f}' for v in r['ratios'])} "
+                    "| {:.3f} [{:.3f}, {:.3f}] |".format(*map(math.exp, (of["mean"], *of["interval"]))))
+    return rows
+
+
+def sametext(studies):
+    """A row a size: tokens over BF16's after the same text."""
+    _, document = of_studies("sizes.json", studies)
+    size, found = size_text(studies), document["same_text"]
+    rows = [f"| block parameters | bytes per parameter | NVFP4's tokens / BF16's after {found[0]['tokens'] / 1e6:.0f}M "
+            f"bytes ({found[0]['form']} form) | MXFP4's |", "|---|---|---|---|"]
+    for name in size:
+        own = {r["arm"]: r for r in found if r["study"] == name}
+        cells = ["{:.2f} [{:.2f}, {:.2f}]".format(own[arm]["ratio"], *own[arm]["interval"])
+                 for arm in ("nvfp4", "mxfp4")]
+        rows.append(f"| {size[name]} | {each_text(own['nvfp4']['bytes_per_parameter'])} | {' | '.join(cells)} |")
+    return rows
+
+
+def bf16size(studies):
+    """A row a size and budget: the size of a BF16 model of the same loss, over the model's."""
+    _, document = of_studies("sizes.json", studies)
+    size, found = size_text(studies), {}
+    for r in document["bf16_size"]:
+        found.setdefault((r["studies"][1], r["tokens"]), {})[r["arm"]] = r
+    rows = ["| block parameters | bytes of text | bytes per parameter | NVFP4's size in BF16 / its own | MXFP4's |",
+            "|---|---|---|---|---|"]
+    for (name, tokens), own in found.items():
+        cells = ["{:.2f} [{:.2f}, {:.2f}]".format(own[arm]["size"], *own[arm]["interval"])
+                 for arm in ("nvfp4", "mxfp4")]
+        rows.append(f"| {size[name]} | {tokens / 1e6:.0f}M | {each_text(own['nvfp4']['bytes_per_parameter'])} "
+                    f"| {' | '.join(cells)} |")
+    return rows
+
+
+KINDS = {"overview": overview, "withtext": withtext, "ratiotext": ratiotext, "served": served, "samebytes": samebytes,
+         "sametext": sametext, "bf16size": bf16size}

@@ -1,0 +1,308 @@
+"""Numbers inside the sentences of pages, for tables.py: a page has <!--n FUNCTION ARGUMENT ...-->NUMBER<!--/n-->,
+and the function of this file gives the number from the committed results."""
+import functools
+import json
+import math
+
+import atlas_tables
+import league_tables
+import speed_tables
+from study_tables import HERE, Study
+from surface_tables import surface_parts
+
+LEAGUE = ("league-c-1.2m-4bit", "league-c-1.2m-4bit-more", "league-c-1.2m-rest", "league-c-1.2m-references",
+          "surface-c-1.2m")
+ATLAS = tuple(f"atlas-{name}" for name in (
+    "recipe", "blocks", "gemms", "formats", "quantizers", "hadamard", "rounding", "consistency", "mxscale", "maxtext",
+    "switch", "randombits", "rates", "tokens", "accumulation"))
+SIZES = {"1.2m": "surface-c-1.2m", "4.7m": "surface-c-4.7m", "25m": "surface-c-25m-long"}
+
+
+@functools.cache
+def of_file(path):
+    return json.loads((HERE / path).read_text())
+
+
+@functools.cache
+def study(name):
+    return Study(name)
+
+
+@functools.cache
+def league():
+    return league_tables.league(list(map(study, LEAGUE)))
+
+
+@functools.cache
+def parts():
+    return surface_parts()
+
+
+def bounds(low, high, digits):
+    return f"[{low:.{digits}f}, {high:.{digits}f}]"
+
+
+def with_bounds(value, low, high, digits=2):
+    return f"{value:.{digits}f} {bounds(low, high, digits)}"
+
+
+def of_log(mean, interval):
+    return with_bounds(*map(math.exp, (mean, *interval)))
+
+
+def growth(name):
+    log = parts()[name]["growth"]["log_ratio"]
+    return of_log(log["mean"], log["interval_t"])
+
+
+def growth_places(name):
+    found = parts()[name]["growth"]
+    return f"{found['from_bytes_per_parameter']:.0f} to {found['to_bytes_per_parameter']:.0f}"
+
+
+def exponent(arm):
+    fit = of_file("surface/law-25m-seeds.json")["arms"][arm]
+    return "N^-" + with_bounds(fit["a"], *fit["a_interval"])
+
+
+def predicted(arm):
+    """At 12 bytes a parameter."""
+    last = of_file("surface/law-25m.json")["arms"][arm]["predictions"][-1]
+    return with_bounds(last["gap"], *last["interval_three_seeds"], 4)
+
+
+def measured(arm):
+    return f"{parts()['surface-c-25m-long']['gaps'][-1][arm]['mean']:.4f}"
+
+
+def gaps_at(names, arm, place):
+    """The means of studies at a place of a law; the last study's where several have it."""
+    at = [g[arm]["mean"] for name in names for g in parts()[name]["gaps"]
+          if abs(math.log(g["bytes_per_parameter"] / place)) < 0.01]
+    return at[-1]
+
+
+def hits():
+    """At how many of the places of the 25M law both gaps lie in their predicted intervals."""
+    arms = of_file("surface/law-25m.json")["arms"]
+    inside = [all(low <= gaps_at(("surface-c-25m", "surface-c-25m-long"), arm, p["bytes_per_parameter"]) <= high
+                  for arm in arms for p in arms[arm]["predictions"] if p["bytes_per_parameter"] == place
+                  for low, high in [p["interval_three_seeds"]])
+              for place in [p["bytes_per_parameter"] for p in arms["nvfp4"]["predictions"]]]
+    return f"{sum(inside)} of {len(inside)}"
+
+
+def missed_mxfp4():
+    """At how many of its places the 4.7M law, with the intervals that were committed, missed MXFP4, three seeds."""
+    found = study("surface-c-4.7m").analysis["gaps"]
+    size = study("surface-c-4.7m").results["model"]["block_parameters"]
+    places = of_file("surface/law-4.7m.json")["arms"]["mxfp4"]["predictions"]
+    outside = [not p["interval"][0] <= g["mean"] <= p["interval"][1] for p in places for g in found
+               if (g["arm"], g["reference"], g["precision"]) == ("mxfp4", "bf16", "training")
+               and abs(math.log(g["tokens"] / size / p["bytes_per_parameter"])) < 0.01]
+    return f"{sum(outside)} of {len(outside)}"
+
+
+def loss_errors():
+    """[(law of BF16's loss - measured, whether it lies outside the law's interval)] at its places."""
+    found = []
+    for p in of_file("surface/law-25m.json")["loss"]["predictions"]:
+        loss = gaps_at(("surface-c-25m", "surface-c-25m-long"), "bf16", p["bytes_per_parameter"])
+        found.append((p["loss"] - loss, not p["interval"][0] <= loss <= p["interval"][1]))
+    return found
+
+
+def missed_loss():
+    errors = loss_errors()
+    return f"{sum(outside for _, outside in errors)} of {len(errors)}"
+
+
+def missed_loss_by():
+    errors = [error for error, _ in loss_errors()]
+    return f"{min(errors):.3f} to {max(errors):.3f}"
+
+
+def same_text(arm):
+    """A quarter of the tokens over BF16's after the same text, of the sizes."""
+    found = {r["study"]: r["ratio"] / 4 for r in of_file("surface/sizes.json")["same_text"] if r["arm"] == arm}
+    small, middle, large = (f"{found[name]:.2f}" for name in SIZES.values())
+    return f"{small}, {middle} and {large}"
+
+
+def same_bytes(arm, larger):
+    """Tokens over BF16's of a size over those of the next smaller one, at the most bytes a parameter of both."""
+    last = [r for r in of_file("surface/sizes.json")["same_bytes"]
+            if (r["arm"], r["studies"][1]) == (arm, SIZES[larger])][-1]
+    return of_log(last["log_difference"]["mean"], last["log_difference"]["interval"])
+
+
+def bf16_size(arm, of):
+    last = [r for r in of_file("surface/sizes.json")["bf16_size"]
+            if (r["arm"], r["studies"][1]) == (arm, SIZES[of])][-1]
+    return with_bounds(last["size"], *last["interval"])
+
+
+CRITERIA = {"ratio": "token_ratio", "growth": "token_ratio_grows"}
+OF_CRITERIA = {"surface-c-1.2m": "1.2M", "surface-c-1.2m-bpe": "1.2M in BPE tokens", "surface-c-4.7m": "4.7M",
+               "surface-c-25m": "25M", "surface-c-25m-long": "25M, continued"}
+
+
+def held(kind):
+    """The studies on C in which a registered criterion held; "nowhere"."""
+    own = [title for name, title in OF_CRITERIA.items() for c in study(name).analysis["criteria"]
+           if c["kind"] == CRITERIA[kind] and c["status"] in ("held", "reproduced")]
+    return " and ".join(own) or "nowhere"
+
+
+CRITERIA = {"ratio": "token_ratio", "growth": "token_ratio_grows"}
+OF_CRITERIA = {"surface-c-1.2m": "1.2M", "surface-c-1.2m-bpe": "1.2M in BPE tokens", "surface-c-4.7m": "4.7M",
+               "surface-c-25m": "25M", "surface-c-25m-long": "25M, continued"}
+
+
+def held(kind):
+    """The studies on C in which a registered criterion held; "nowhere"."""
+    own = [title for name, title in OF_CRITERIA.items() for c in study(name).analysis["criteria"]
+           if c["kind"] == CRITERIA[kind] and c["status"] in ("held", "reproduced")]
+    return " and ".join(own) or "nowhere"
+
+
+def smallest_of_rates():
+    """Of the shrink forms at the largest budget, one a rate."""
+    found = [r for view in study("surface-c-1.2m-rates").analysis for r in view["token_ratios"]
+             if (r["format"], r["reference"], r["estimator"], r["form"]) == ("mxfp4", "nvfp4", "crossing", "shrink")
+             and r["precision"] == "training" and r["tokens"] == view["budgets"][-1]]
+    least = min(found, key=lambda r: r["ratio"])
+    return with_bounds(least["ratio"], *least["interval_t"])
+
+
+def last_ratio(name):
+    """The last in extend form."""
+    log = [r for r in parts()[name]["ratios"] if r["form"] == "extend"][-1]["log_ratio"]
+    return of_log(log["mean"], log["interval_t"])
+
+
+def last_predicted_ratio():
+    ratio = of_file("surface/law-25m.json")["token_ratios"][-1]
+    return with_bounds(ratio["ratio"], *ratio["interval_three_seeds"])
+
+
+def persistence(name, key):
+    return f"{parts()[name]['persistence'][key]:.4f}"
+
+
+def row_of(recipe):
+    return next(row for row in league()["rows"] if row["recipe"] == recipe)
+
+
+def league_ratio(recipe, reference="te_nvfp4"):
+    log = row_of(recipe)["log_ratio"][reference]
+    return of_log(log["mean"], log["interval"])
+
+
+def until(recipe):
+    """The time of products to an equal loss, over BF16's."""
+    row = row_of(recipe)
+    return f"{row['product_time'] * math.exp(row['log_ratio']['bf16']['mean']):.2f}"
+
+
+def star(recipe):
+    """S*, in shrink form."""
+    log = row_of(recipe)["log_ratio"]["bf16"]
+    eight, _ = speed_tables.eight_bits(league())
+    return with_bounds(*(math.exp(v) / eight for v in (log["mean"], *log["interval"])))
+
+
+def extended_star(arm):
+    return f"{speed_tables.extended(arm, league()['budget']) / speed_tables.eight_bits(league())[0]:.2f}"
+
+
+def first(key, at=0):
+    """Of multiplicity.json: the token ratio of the leading recipe."""
+    return with_bounds(*of_file("league/multiplicity.json")["first"][at][key]["token_ratio"])
+
+
+def simultaneous():
+    return bounds(*of_file("league/multiplicity.json")["first"][0]["simultaneous"]["token_ratio"][1:], 2)
+
+
+def spread_by_noise():
+    """The share of the variance of the means behind the first that seeds alone would leave, in %."""
+    return f"{100 / of_file('league/multiplicity.json')['order']['f']:.0f} %"
+
+
+def pairs_count(called):
+    pairs = of_file("league/multiplicity.json")["pairs"]
+    return str(sum(p["kept"] if called == "kept" else p["interval"][0] > 0 or p["interval"][1] < 0 for p in pairs))
+
+
+def not_kept():
+    pairs = of_file("league/multiplicity.json")["pairs"]
+    own = [p["recipe"] for p in pairs if not p["kept"] and (p["interval"][0] > 0 or p["interval"][1] < 0)]
+    return ", ".join(own[:-1]) + " and " + own[-1]
+
+
+@functools.cache
+def atlas():
+    return list(atlas_tables.judged(list(map(study, ATLAS))))
+
+
+def atlas_count(status):
+    return str(sum(c["status"] == status.replace("-", " ") for _, _, c, _, _ in atlas()))
+
+
+def atlas_less():
+    return str(sum(c["status"] == "reproduced" and quoted is not None and quoted[0] != "reproduced"
+                   for _, _, c, _, quoted in atlas()))
+
+
+def first_block(arm):
+    blocks = study("atlas-blocks")
+    recovered = atlas_tables.paired(blocks, arm, arm + "-first1")
+    return atlas_tables.percent(atlas_tables.share(recovered, atlas_tables.paired(blocks, arm, "bf16")))
+
+
+def closes(arm):
+    switch = study("atlas-switch")
+    return atlas_tables.percent(atlas_tables.share(atlas_tables.paired(switch, "nvfp4", arm),
+                                                   atlas_tables.paired(switch, "nvfp4", "bf16")))
+
+
+def lowest_lower_end():
+    """Of the atlas's "reproduced" orders: how many have a pair whose interval begins at 0.0003 nats or less."""
+    ends = [float(part.split("[")[1].split(",")[0]) for _, _, c, _, _ in atlas() if c["status"] == "reproduced"
+            for part in c["numbers"].split("+")[1:] if "[" in part and c["kind"] == "mean_order"]
+    return str(sum(end <= 0.0003 for end in ends))
+
+
+def evaluated_in(precision, arm, name):
+    part = next(p for p in of_file("surface/evaluation.json")["studies"] if p["name"] == name)
+    last = part["gaps"][-1]
+    gap = (last["high"] if precision == "bf16" else last)[arm]
+    return f"{gap['mean']:.4f}"
+
+
+def share_of_forward(name):
+    """How much of the gaps at the largest budget the quantized forward pass of the evaluation is, in %, of both
+    arms."""
+    of = [100 * (1 - float(evaluated_in("bf16", arm, name)) / float(evaluated_in("4", arm, name)))
+          for arm in ("nvfp4", "mxfp4")]
+    return f"{min(of):.0f} and {max(of):.0f} %"
+
+
+def ratio_of_gaps(name):
+    part = next(p for p in of_file("surface/evaluation.json")["studies"] if p["name"] == name)
+    of = part["gaps"][-1]["ratio_of_gaps"]
+    return f"{of['ratio']:.2f} " + (bounds(*of["interval"], 2) if of["interval"] else "with an unbounded interval")
+
+
+FUNCTIONS = {f.__name__.replace("_", "-"): f for f in (
+    growth, growth_places, exponent, predicted, measured, hits, missed_mxfp4, missed_loss, missed_loss_by, same_text,
+    same_bytes, bf16_size, held, held, smallest_of_rates, last_ratio, last_predicted_ratio, persistence, league_ratio, until, star,
+    extended_star, first, simultaneous, spread_by_noise, pairs_count, not_kept, atlas_count, atlas_less, first_block,
+    closes, lowest_lower_end, share_of_forward, ratio_of_gaps)}
+
+
+def number(text):
+    """The number of "NAME ARGUMENT ...", the words of a mark."""
+    name, *arguments = text.split()
+    return FUNCTIONS[name](*(int(a) if a.isdigit() else a for a in arguments))

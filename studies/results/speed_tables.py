@@ -1,0 +1,48 @@
+"""The table of what a recipe's step must be faster by than FP8's, from league.json and surface.json, for tables.py."""
+import math
+import statistics
+
+from league_tables import league
+from surface_tables import surface_parts
+
+SPEEDUPS = (1.31, 1.35, 1.44, 1.73)  # NVFP4 over FP8, end to end: Llama 3 8B on GB300 and GB200, 405B on both; NVIDIA
+RECIPES = (  # of the league: its arm on the surface, if it has one
+    ("te_nvfp4", "nvfp4"), ("quartet2", None), ("maxtext_te_nvfp4_mlp", None), ("te_mxfp8_fwd_nvfp4_bwd", None),
+    ("mxfp4", "mxfp4"))
+SURFACE = "surface-c-1.2m"
+
+
+def eight_bits(document):
+    """The median ratio to BF16's tokens of the recipes with 8 bits or BF16 in all GEMMs, and of their times."""
+    rows = [r for r in document["rows"] if r["plan"] == 0 and r["pool"] and r["recipe"] not in ("bf16", "null")]
+    ratios = [math.exp(r["log_ratio"]["bf16"]["mean"]) for r in rows]
+    return statistics.median(ratios), statistics.median(v * r["product_time"] for v, r in zip(ratios, rows))
+
+
+def extended(arm, budget):
+    """The token ratio to BF16 of an arm of the surface at the league's budget, extend form."""
+    ratio = next(r for r in surface_parts()[SURFACE]["ratios_to_bf16"][arm]
+                 if (r["tokens"], r["form"]) == (budget, "extend"))
+    return math.exp(ratio["log_ratio"]["mean"])
+
+
+def breakeven(studies):
+    """A row a recipe: S*, the tokens over FP8's at equal loss; the time to that loss at published speedups of a step,
+    and by rates of 2 and 4 for 8 and 4 bits, over FP8's."""
+    document = league(studies)
+    eight, time_of_eight = eight_bits(document)
+    of = {row["recipe"]: row for row in document["rows"]}
+    rows = ["| recipe | S*, shrink form | S*, extend form | "
+            + " | ".join(f"time / FP8's at a step {s} times as fast" for s in SPEEDUPS)
+            + " | by products alone, at B200's rates |", "|---" * (4 + len(SPEEDUPS)) + "|"]
+    for recipe, arm in RECIPES:
+        log = of[recipe]["log_ratio"]["bf16"]
+        star, low, high = (math.exp(v) / eight for v in (log["mean"], *log["interval"]))
+        extend = f"{extended(arm, document['budget']) / eight:.2f}" if arm else ""
+        alone = math.exp(log["mean"]) * of[recipe]["product_time"] / time_of_eight
+        rows.append(f"| {recipe} | {star:.2f} [{low:.2f}, {high:.2f}] | {extend} | "
+                    + " | ".join(f"{star / s:.2f}" for s in SPEEDUPS) + f" | {alone:.2f} |")
+    return rows
+
+
+KINDS = {"breakeven": breakeven}
