@@ -161,7 +161,7 @@ def leaguefirst(studies):
         size = f"{first['block_parameters'] / 1e6:.1f}M"
         row(size, "", first["against_base"])
         if "simultaneous" in first:
-            row(size, f", as the best of {first['family']}", first["simultaneous"])
+            row(size, f", as the best of {first['family'] + 1}", first["simultaneous"])
         row(size, "", first["against_second"])
     return rows
 
