@@ -241,6 +241,12 @@ def simultaneous():
     return bounds(*of_file("league/multiplicity.json")["first"][0]["simultaneous"]["token_ratio"][1:], 2)
 
 
+def plan_difference(plan):
+    """MXFP4 less NVFP4 under a plan of multiplicity.json, nats a byte."""
+    pair = of_file("league/multiplicity.json")["plans"][plan.replace("-", " ")]
+    return with_bounds(pair["mean"], *pair["interval"], 4)
+
+
 def spread_by_noise():
     """The share of the variance of the means behind the first that seeds alone would leave, in %."""
     return f"{100 / of_file('league/multiplicity.json')['order']['f']:.0f} %"
@@ -340,11 +346,11 @@ def difference_growth(name, place):
 
 
 FUNCTIONS = {f.__name__.replace("_", "-"): f for f in (
-    growth, growth_places, exponent, predicted, measured, hits, missed_mxfp4, missed_loss, missed_loss_by, same_text,
-    same_bytes, bf16_size, held, held, smallest_of_rates, last_ratio, last_predicted_ratio, persistence, league_ratio, until, star,
-    extended_star, extended_time, rate_gain, first, simultaneous, spread_by_noise, pairs_count, not_kept, atlas_count, atlas_less, first_block,
-    closes, lowest_lower_end, share_of_forward, ratio_of_gaps,
-    passing_exponents, pair_exponents, difference_growth)}
+    growth, growth_places, exponent, predicted, measured, hits, missed_mxfp4, missed_loss, missed_loss_by,
+    same_text, same_bytes, bf16_size, held, smallest_of_rates, last_ratio, last_predicted_ratio,
+    persistence, league_ratio, until, star, extended_star, extended_time, rate_gain, first, simultaneous,
+    plan_difference, spread_by_noise, pairs_count, not_kept, atlas_count, atlas_less, first_block, closes, lowest_lower_end,
+    share_of_forward, ratio_of_gaps, passing_exponents, pair_exponents, difference_growth)}
 
 
 def number(text):

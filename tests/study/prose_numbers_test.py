@@ -1,5 +1,5 @@
-"""Checks the marks around numbers in the sentences of pages: studies/results/tables.py knows each of them, finds a wrong
-number, and the pages hold the numbers that their findings rest on."""
+"""Checks the marks around numbers in the sentences of pages: studies/results/tables.py knows each of them and finds a
+wrong number, and the pages hold the numbers that their findings rest on."""
 import pathlib
 import sys
 

@@ -1,5 +1,6 @@
-"""Checks studies/surface/evaluation.py and sizes.py and studies/league/multiplicity.py: intervals hold the truth as often
-as they say, the text's error is that of made-up text, sizes come out of a made-up law, and Holm's method is Holm's."""
+"""Checks studies/surface/evaluation.py and sizes.py and studies/league/multiplicity.py: intervals hold the truth as
+often as they say, the text's error is that of made-up text, sizes come out of a made-up law, and Holm's method is
+Holm's."""
 import math
 import pathlib
 import sys
