@@ -1,5 +1,6 @@
-// Numbers of pages that prose_numbers.py does not print: counts of recipes, and speeds. Other numbers in
-// sentences, and all tables of results, are printed and checked by studies/results/tables.py.
+// Numbers of pages that prose_numbers.py does not print: counts of recipes, and speeds. Other
+// numbers in sentences, and all tables of results, are printed and checked by
+// studies/results/tables.py.
 #include <algorithm>
 #include <regex>
 #include <string>
