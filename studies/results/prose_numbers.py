@@ -296,24 +296,20 @@ def lowest_lower_end():
     return str(sum(end <= 0.0003 for end in ends))
 
 
-def evaluated_in(precision, arm, name):
-    part = next(p for p in of_file("surface/evaluation.json")["studies"] if p["name"] == name)
-    last = part["gaps"][-1]
-    gap = (last["high"] if precision == "bf16" else last)[arm]
-    return f"{gap['mean']:.4f}"
+def evaluation(name):
+    return next(p for p in of_file("surface/evaluation.json")["studies"] if p["name"] == name)
 
 
 def share_of_forward(name):
-    """How much of the gaps at the largest budget the quantized forward pass of the evaluation is, in %, of both
-    arms."""
-    of = [100 * (1 - float(evaluated_in("bf16", arm, name)) / float(evaluated_in("4", arm, name)))
-          for arm in ("nvfp4", "mxfp4")]
-    return f"{min(of):.0f} and {max(of):.0f} %"
+    """How much of NVFP4's and of MXFP4's gap at the largest budget the quantized forward pass of the evaluation is,
+    in %."""
+    last = evaluation(name)["gaps"][-1]
+    nvfp4, mxfp4 = (100 * (1 - last["high"][arm]["mean"] / last[arm]["mean"]) for arm in ("nvfp4", "mxfp4"))
+    return f"{nvfp4:.0f} and {mxfp4:.0f} %"
 
 
 def ratio_of_gaps(name):
-    part = next(p for p in of_file("surface/evaluation.json")["studies"] if p["name"] == name)
-    of = part["gaps"][-1]["ratio_of_gaps"]
+    of = evaluation(name)["gaps"][-1]["ratio_of_gaps"]
     return f"{of['ratio']:.2f} " + (bounds(*of["interval"], 2) if of["interval"] else "with an unbounded interval")
 
 
