@@ -241,6 +241,20 @@ def simultaneous():
     return bounds(*of_file("league/multiplicity.json")["first"][0]["simultaneous"]["token_ratio"][1:], 2)
 
 
+def family():
+    """How many recipes the leader was chosen from."""
+    return str(of_file("league/multiplicity.json")["first"][0]["family"] + 1)
+
+
+def behind():
+    """How many NVFP4 recipes stand behind the leader."""
+    return str(of_file("league/multiplicity.json")["order"]["recipes"])
+
+
+def atlas_claims():
+    return str(len(atlas()))
+
+
 def plan_difference(plan):
     """MXFP4 less NVFP4 under a plan of multiplicity.json, nats a byte."""
     pair = of_file("league/multiplicity.json")["plans"][plan.replace("-", " ")]
@@ -345,7 +359,7 @@ FUNCTIONS = {f.__name__.replace("_", "-"): f for f in (
     growth, growth_places, exponent, predicted, measured, hits, missed_mxfp4, missed_loss, missed_loss_by,
     same_text, same_bytes, bf16_size, held, smallest_of_rates, last_ratio, last_predicted_ratio,
     persistence, league_ratio, until, star, extended_star, extended_time, rate_gain, first, simultaneous,
-    plan_difference, spread_by_noise, pairs_count, not_kept, atlas_count, atlas_less, first_block, closes, lowest_lower_end,
+    family, behind, atlas_claims, plan_difference, spread_by_noise, pairs_count, not_kept, atlas_count, atlas_less, first_block, closes, lowest_lower_end,
     share_of_forward, ratio_of_gaps, passing_exponents, pair_exponents, difference_growth)}
 
 
