@@ -10,6 +10,7 @@ reads the studies of league.py and writes multiplicity.json there in results/lea
   at which it was chosen, with one for the best of all such recipes (Bonferroni: 95 % for all differences together);
 - "order": the distinct NVFP4 recipes behind the first: the standard deviation of their mean losses, that which the
   seeds alone would leave, and the p value of their F test;
+- "plans": MXFP4 less NVFP4 in all linears, and under the plan of NVIDIA's 8B run, whose last blocks stay in BF16;
 - "pairs": the pairs of the league's page with the p value of each, and whether Holm's method keeps it at 5 %.
 
 Needs NumPy and SciPy.
@@ -29,6 +30,7 @@ from league_tables import PAIRS  # noqa: E402
 from noise import Noise, distinct  # noqa: E402
 
 BASE = "te_nvfp4"
+PLANS = {"all linears": ("mxfp4", "te_nvfp4"), "8B": ("nvidia_mxfp4_8b", "nvidia_nvfp4_8b")}
 LEVEL = 0.05
 
 
@@ -95,6 +97,7 @@ def main():
     first[0]["family"] = family
     document = {"sources": [s for league in leagues.values() for s in league.sources], "first": first,
                 "order": order_of(small, noise, rows),
+                "plans": {name: difference(small, noise, *pair) for name, pair in PLANS.items()},
                 "pairs": holm([difference(small, noise, a, b) for a, b, _ in PAIRS])}
     (OUT / "multiplicity.json").write_text(json.dumps(document, indent=1) + "\n")
 

@@ -36,7 +36,7 @@ def overview(studies):
     """A row a study: the ratio at the three largest budgets that the extend form reaches, and the gaps at the largest
     budget, all with intervals that hold the text."""
     rows = ["| block parameters | bytes per parameter | tokens of MXFP4 / NVFP4, equal loss (extend form) "
-            "| NVFP4 above BF16, nats per byte | MXFP4 above BF16 |", "|---|---|---|---|---|"]
+            "| NVFP4 above BF16, nats per byte | MXFP4 above BF16 | at |", "|---|---|---|---|---|---|"]
     for study, part in evaluated(studies):
         agree = {(r["tokens"], r["form"]): r["estimators_agree"] for _, s in analyzed([study]) for r in s["ratios"]}
         shown = [r for r in part["ratios"] if r["form"] == "extend"][-3:]
@@ -44,9 +44,9 @@ def overview(studies):
                   + "&nbsp;*?*" * (not agree[r["tokens"], "extend"]) for r in shown]
         places = [each_text(r["bytes_per_parameter"]) for r in shown]
         last = part["gaps"][-1]
-        rows.append(f"| {study.size()} | {'<br>'.join(places)} | {'<br>'.join(ratios)} | "
-                    + " | ".join(f"{gap_text(last[arm], 'interval_with_text')} at {each_text(last['bytes_per_parameter'])}"
-                                 for arm in ("nvfp4", "mxfp4")) + " |")
+        gaps = [gap_text(last[arm], "interval_with_text") for arm in ("nvfp4", "mxfp4")]
+        rows.append(f"| {study.size()} | {'<br>'.join(places)} | {'<br>'.join(ratios)} "
+                    f"| {' | '.join(gaps)} | {each_text(last['bytes_per_parameter'])} |")
     return rows
 
 

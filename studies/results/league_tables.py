@@ -121,7 +121,7 @@ PAIRS = (  # recipes of the league that differ in one thing
 
 
 def multiplicity(studies):
-    """multiplicity.json, which studies/league/multiplicity.py makes of these studies and of those of the larger size."""
+    """multiplicity.json, which studies/league/multiplicity.py makes of these studies and those of the larger size."""
     document = json.loads((HERE / "league/multiplicity.json").read_text())
     hashes = {source["name"]: source["sha256_of_results"] for source in document["sources"]}
     if any(hashes.get(study.results["name"]) != study.results["sha256"] for study in studies):
@@ -135,7 +135,8 @@ def difference_text(pair):
 
 def leaguepairs(studies):
     """A row a pair: the difference of two recipes of the league, alone and among all pairs."""
-    rows = ["| recipe | against | what differs | difference of losses, nats per byte | verdict | among all pairs (Holm) |",
+    rows = ["| recipe | against | what differs | difference of losses, nats per byte | verdict "
+            "| among all pairs (Holm) |",
             "|---" * 6 + "|"]
     for (a, b, what), pair in zip(PAIRS, multiplicity(studies)["pairs"], strict=True):
         if (pair["recipe"], pair["against"]) != (a, b):
@@ -161,7 +162,7 @@ def leaguefirst(studies):
         size = f"{first['block_parameters'] / 1e6:.1f}M"
         row(size, "", first["against_base"])
         if "simultaneous" in first:
-            row(size, f", as the best of {first['family']}", first["simultaneous"])
+            row(size, f", as the best of {first['family'] + 1}", first["simultaneous"])
         row(size, "", first["against_second"])
     return rows
 

@@ -216,6 +216,22 @@ def extended_star(arm):
     return f"{speed_tables.extended(arm, league()['budget']) / speed_tables.eight_bits(league())[0]:.2f}"
 
 
+def extended_time(arm):
+    """A quarter of the tokens over BF16's in extend form."""
+    return f"{speed_tables.extended(arm, league()['budget']) / 4:.2f}"
+
+
+def rate_gain(arm):
+    """By how much an arm ends lower at 6e-3 than at 3e-3, 1.2M and the league's budget."""
+    losses = {}
+    for run in study("surface-c-1.2m-rates").results["runs"]:
+        for p in run["points"]:
+            if p["tokens"] == league()["budget"]:
+                losses.setdefault(run["arm"], []).append(p["validation_loss"])
+    low, high = (sum(losses[f"{arm}+lr{rate}"]) / len(losses[f"{arm}+lr{rate}"]) for rate in ("0.003", "0.006"))
+    return f"{low - high:.4f}"
+
+
 def first(key, at=0):
     """Of multiplicity.json: the token ratio of the leading recipe."""
     return with_bounds(*of_file("league/multiplicity.json")["first"][at][key]["token_ratio"])
@@ -223,6 +239,26 @@ def first(key, at=0):
 
 def simultaneous():
     return bounds(*of_file("league/multiplicity.json")["first"][0]["simultaneous"]["token_ratio"][1:], 2)
+
+
+def family():
+    """How many recipes the leader was chosen from."""
+    return str(of_file("league/multiplicity.json")["first"][0]["family"] + 1)
+
+
+def behind():
+    """How many NVFP4 recipes stand behind the leader."""
+    return str(of_file("league/multiplicity.json")["order"]["recipes"])
+
+
+def atlas_claims():
+    return str(len(atlas()))
+
+
+def plan_difference(plan):
+    """MXFP4 less NVFP4 under a plan of multiplicity.json, nats a byte."""
+    pair = of_file("league/multiplicity.json")["plans"][plan.replace("-", " ")]
+    return with_bounds(pair["mean"], *pair["interval"], 4)
 
 
 def spread_by_noise():
@@ -274,32 +310,57 @@ def lowest_lower_end():
     return str(sum(end <= 0.0003 for end in ends))
 
 
-def evaluated_in(precision, arm, name):
-    part = next(p for p in of_file("surface/evaluation.json")["studies"] if p["name"] == name)
-    last = part["gaps"][-1]
-    gap = (last["high"] if precision == "bf16" else last)[arm]
-    return f"{gap['mean']:.4f}"
+def evaluation(name):
+    return next(p for p in of_file("surface/evaluation.json")["studies"] if p["name"] == name)
 
 
 def share_of_forward(name):
-    """How much of the gaps at the largest budget the quantized forward pass of the evaluation is, in %, of both
-    arms."""
-    of = [100 * (1 - float(evaluated_in("bf16", arm, name)) / float(evaluated_in("4", arm, name)))
-          for arm in ("nvfp4", "mxfp4")]
-    return f"{min(of):.0f} and {max(of):.0f} %"
+    """How much of NVFP4's and of MXFP4's gap at the largest budget the quantized forward pass of the evaluation is,
+    in %."""
+    last = evaluation(name)["gaps"][-1]
+    nvfp4, mxfp4 = (100 * (1 - last["high"][arm]["mean"] / last[arm]["mean"]) for arm in ("nvfp4", "mxfp4"))
+    return f"{nvfp4:.0f} and {mxfp4:.0f} %"
 
 
 def ratio_of_gaps(name):
-    part = next(p for p in of_file("surface/evaluation.json")["studies"] if p["name"] == name)
-    of = part["gaps"][-1]["ratio_of_gaps"]
+    of = evaluation(name)["gaps"][-1]["ratio_of_gaps"]
     return f"{of['ratio']:.2f} " + (bounds(*of["interval"], 2) if of["interval"] else "with an unbounded interval")
 
 
+def passing_exponents(arm):
+    """The exponents a that lead from the 25M law's gap of 4.7M at 12 bytes a parameter into its interval for 25M."""
+    document = of_file("surface/law-25m.json")
+    law, sizes = document["arms"][arm], [parts()[SIZES["4.7m"]]["block_parameters"], document["predicted_parameters"]]
+    place = law["predictions"][-1]
+    level = math.exp(law["ln_c"]) * sizes[0] ** -law["a"] * place["bytes_per_parameter"] ** law["b"]
+    low, high = place["interval_three_seeds"]
+    return " to ".join(f"{math.log(level / end) / math.log(sizes[1] / sizes[0]):.2f}" for end in (high, low))
+
+
+def pair_exponents(arm):
+    """-ln of the gap of 4.7M over that of 1.2M by ln of their sizes, at 32, 45 and 64 bytes a parameter."""
+    small, large = (parts()[SIZES[size]] for size in ("1.2m", "4.7m"))
+    step = math.log(large["block_parameters"] / small["block_parameters"])
+    found = [math.log(a[arm]["mean"] / b[arm]["mean"]) / step for place in (32, 45.25, 64)
+             for a, b in [[next(g for g in part["gaps"] if abs(math.log(g["bytes_per_parameter"] / place)) < 0.01)
+                           for part in (small, large)]]]
+    return "{:.2f}, {:.2f} and {:.2f}".format(*found)
+
+
+def difference_growth(name, place):
+    """By how much MXFP4's loss less NVFP4's grows from a place, in bytes a parameter, to the last budget, in %."""
+    gaps = parts()[name]["gaps"]
+    first_at = next(g for g in gaps if abs(math.log(g["bytes_per_parameter"] / place)) < 0.01)
+    least, last = (g["mxfp4"]["mean"] - g["nvfp4"]["mean"] for g in (first_at, gaps[-1]))
+    return f"{100 * (last / least - 1):.0f} %"
+
+
 FUNCTIONS = {f.__name__.replace("_", "-"): f for f in (
-    growth, growth_places, exponent, predicted, measured, hits, missed_mxfp4, missed_loss, missed_loss_by, same_text,
-    same_bytes, bf16_size, held, held, smallest_of_rates, last_ratio, last_predicted_ratio, persistence, league_ratio, until, star,
-    extended_star, first, simultaneous, spread_by_noise, pairs_count, not_kept, atlas_count, atlas_less, first_block,
-    closes, lowest_lower_end, share_of_forward, ratio_of_gaps)}
+    growth, growth_places, exponent, predicted, measured, hits, missed_mxfp4, missed_loss, missed_loss_by,
+    same_text, same_bytes, bf16_size, held, smallest_of_rates, last_ratio, last_predicted_ratio,
+    persistence, league_ratio, until, star, extended_star, extended_time, rate_gain, first, simultaneous,
+    family, behind, atlas_claims, plan_difference, spread_by_noise, pairs_count, not_kept, atlas_count, atlas_less, first_block, closes, lowest_lower_end,
+    share_of_forward, ratio_of_gaps, passing_exponents, pair_exponents, difference_growth)}
 
 
 def number(text):

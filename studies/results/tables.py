@@ -30,6 +30,12 @@ PART = re.compile(r"(<!-- table (\w+) ([\w .-]+?) -->\n).*?(<!-- end of table --
 NUMBER = re.compile(r"(<!--n ([\w .-]+)-->)[^<]*(<!--/n-->)")
 
 
+def filled(text):
+    """The text with the tables and numbers that the results give."""
+    text = PART.sub(lambda m: m[1] + "\n".join(KINDS[m[2]](list(map(Study, m[3].split())))) + "\n" + m[4], text)
+    return NUMBER.sub(lambda m: m[1] + prose_numbers.number(m[2]) + m[3], text)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 on a difference")
@@ -37,9 +43,7 @@ def main():
     differs = False
     for page in PAGES:
         text = page.read_text()
-        new = PART.sub(lambda m: m[1] + "\n".join(KINDS[m[2]](list(map(Study, m[3].split())))) + "\n"
-                       + m[4], text)
-        new = NUMBER.sub(lambda m: m[1] + prose_numbers.number(m[2]) + m[3], new)
+        new = filled(text)
         if new == text:
             continue
         if options.check:

@@ -10,6 +10,7 @@ kind of GPU do not. It writes OUT_DIR/surface.json, from which
 studies/results/tables.py makes the tables of README.md, OUT_DIR/surface.svg (the token ratio of MXFP4 to NVFP4
 against NVFP4's bytes a parameter, a line a study), OUT_DIR/gaps.svg (their losses above BF16's), OUT_DIR/seeds.svg
 (the loss of each run) and, for studies with all eight corners, OUT_DIR/shares.svg. Needs NumPy, SciPy and Matplotlib.
+Published ratios are not drawn: their unit is BPE tokens and their recipes keep blocks in BF16, as no study here does.
 
 A token ratio in extend form says how many times the tokens of the arm at the lower loss the other arm needs for the
 same loss; in shrink form, how many times earlier the arm at the lower loss passed the loss where the other one ended.
@@ -23,8 +24,9 @@ is read beside one. It is not identified where the study's report has another es
 Shares: scale format (E4M3 under a tensor scale to E8M0), block length (16 to 32) and weight tile (row blocks
 to square blocks) lead from NVFP4 with row blocks of weights to MXFP4 with square ones over eight corners. A
 share is the Shapley value of ln r: the mean over the six orders in which the three can be changed of the step
-in ln r that the change makes. Shares add up to the total exactly. Intervals: t over the paired seeds, and a
-bootstrap that draws seeds and blocks of neighbouring chunks of the validation text, as long as the study's.
+in ln r that the change makes. Shares add up to the total exactly. Intervals: t over the paired seeds, which leaves the
+error of the validation text out (evaluation.py), and a bootstrap that draws seeds and blocks of neighbouring chunks of
+that text, as long as the study's.
 """
 import argparse
 import itertools
@@ -46,9 +48,8 @@ CORNERS = {  # (E8M0, blocks of 32, square tiles of weights): arm
 DRAWS = 1000
 APART = 0.06
 WANTED = 0.08  # half-width of ln r
-PARTS = ("-seeds", "-long")  # names of the studies that may join another end so
+PARTS = ("-seeds", "-long")  # suffixes of studies that may be merged into the study NAME
 BELOW = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "ncol": 2}  # the legend, beneath the axis
-PUBLISHED = (125, 1.36)  # tokens a parameter and token ratio in extend form, arXiv 2509.25149, figure 6
 
 
 class Study:
@@ -439,8 +440,6 @@ def plot_ratios(studies, colors, plt, out):
             axes.fill([*low[own], *high[own][::-1]], [*bottom[own], *top[own][::-1]], color=color, alpha=0.1,
                       linewidth=0)
         axes.plot([], [], "o-", color=color, linewidth=1.2, markersize=5, label=label(s))
-    axes.plot(*PUBLISHED, "*", color="#ff725c", markersize=11,
-              label="8B, published (one run a point; BPE tokens)")
     axes.plot([], [], "x", color="0.35", markersize=5, label="not identified: estimators part")
     finish_ratios(figure, axes, out / "surface.svg", **BELOW)
 

@@ -423,6 +423,15 @@ TEST_CASE("The page tells of divergence and of what is not identified", "[study]
   CHECK(html.find("needs 4 budgets, has 3") != html.npos);
 }
 
+TEST_CASE("The page says that intervals over seeds leave out the validation text", "[study]") {
+  const Results results = Read(SyntheticResults());
+  const std::string html = ReportHtml(results, Analyze(results, kDraws));
+  CHECK(html.find("The t interval leaves out the error of the validation text") != html.npos);
+  CHECK(html.find("It leaves out the error of the validation text") != html.npos);
+  CHECK(CostTable(results, Analyze(results, kDraws)).find("does not decide between formats") !=
+        std::string::npos);
+}
+
 TEST_CASE("The page says which GPUs trained how many runs, and warns of several kinds", "[study]") {
   const auto page = [](const Json& json) {
     const Results results = Read(json);

@@ -62,7 +62,9 @@ const char* EstimatorText(Estimator estimator) {
 HtmlTable GapRows(const Results& results, const Analysis& analysis, Precision precision) {
   HtmlTable table;
   table.caption = precision == Precision::kTraining
-                      ? "Paired differences of the final loss, nats per token, seed by seed."
+                      ? "Paired differences of the final loss, nats per token, seed by seed. "
+                        "The t interval leaves out the error of the validation text, which all "
+                        "seeds share; the bootstrap draws that text, too."
                       : "Paired differences with the same weights validated in high precision.";
   table.head = {"difference", "D"};
   for (const std::uint64_t seed : results.seeds) {
@@ -388,8 +390,9 @@ std::string RatioTables(const Results& results, const Analysis& analysis) {
       "power law: by a factor of two). s: the local slope -dL/d ln D of the first format at D. "
       "t interval: over the seeds' ln r, " +
       Fixed(100 * results.question.confidence, 0) + " %; none from fewer than " +
-      std::to_string(kLeastSeeds) + " seeds. Bootstrap: " + std::to_string(analysis.draws) +
-      " draws of seeds" +
+      std::to_string(kLeastSeeds) +
+      " seeds. It leaves out the error of the validation text, which all seeds share. Bootstrap: " +
+      std::to_string(analysis.draws) + " draws of seeds" +
       (analysis.chunks > 0
            ? " and of the " + std::to_string(analysis.chunks) + " chunks of the validation text"
            : ", the same for all formats (no chunk losses to draw from)") +
