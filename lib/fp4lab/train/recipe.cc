@@ -389,6 +389,7 @@ Json ToJson(const Recipe& recipe) {
 }
 
 std::int64_t LastChange(const Recipe& recipe, std::int64_t total_steps) {
+  const IeeeArithmetic ieee;
   if (recipe.then.empty()) return 0;
   return std::llround(recipe.then[0].at * static_cast<double>(total_steps));
 }

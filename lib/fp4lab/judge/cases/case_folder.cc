@@ -149,6 +149,7 @@ void WriteAnsweredCase(const Case& c, const CaseAnswer& answer, const fs::path& 
 }
 
 std::vector<std::size_t> AnsweredCases(const fs::path& folder) {
+  const IeeeArithmetic ieee;
   std::vector<std::size_t> indices;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {

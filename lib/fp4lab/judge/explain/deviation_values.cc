@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "fp4lab/base/divide_up.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/dialect/stages.h"
 #include "fp4lab/judge/explain/rounding_interval.h"
 #include "fp4lab/quantize/statistic.h"
@@ -292,6 +293,7 @@ Values SwappedPairs(const Kernel& kernel, ByteMatcher& matcher, const Extent& ex
 
 std::vector<DeviationValue> ValuesToTry(const Deviation& deviation, const Kernel& kernel,
                                         ByteMatcher& matcher, const Extent& extent) {
+  const IeeeArithmetic ieee;
   switch (deviation.kind) {
     case ValueKind::kNone:
       return {};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/dialect/stages.h"
 
@@ -55,6 +56,7 @@ bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
 }  // namespace
 
 std::vector<float> StoredTensorScale(const KernelPlan& plan, const std::vector<float>& amax) {
+  const IeeeArithmetic ieee;
   if (plan.kernel.layout.tensor_scale == TensorScaleConvention::kNone) return {};
   const float constant = TensorScaleConstant(plan.kernel.dialect);
   std::vector<float> stored;
@@ -212,6 +214,7 @@ bool ByteMatcher::Matches(const KernelPlan& plan) {
 }
 
 std::optional<TensorNumberReading> ReadTensorNumber(const Kernel& kernel, ByteMatcher& matcher) {
+  const IeeeArithmetic ieee;
   const Dialect& d = kernel.dialect;
   const TensorScaleConvention convention = kernel.layout.tensor_scale;
   const std::vector<float>& got = matcher.got().tensor_scale;
