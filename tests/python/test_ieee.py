@@ -309,8 +309,9 @@ def fast_library(tmp_path_factory):
 
 def _python(code):
     here = os.path.dirname(os.path.abspath(__file__))
+    path = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
-                          env={**os.environ, "PYTHONPATH": here})  # fmt: skip
+                          env={**os.environ, "PYTHONPATH": path})  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
 

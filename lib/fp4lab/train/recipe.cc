@@ -389,6 +389,7 @@ Json ToJson(const Recipe& recipe) {
 }
 
 std::int64_t LastChange(const Recipe& recipe, std::int64_t total_steps) {
+  const IeeeArithmetic ieee;
   if (recipe.then.empty()) return 0;
   return std::llround(recipe.then[0].at * static_cast<double>(total_steps));
 }
@@ -421,6 +422,7 @@ std::vector<std::string> RecipeNames() {
 }
 
 const LinearRecipe& RecipeOf(const Recipe& recipe, std::string_view name, int block, int blocks) {
+  const IeeeArithmetic ieee;
   const bool in_layers = recipe.layers == "all" || name.find(".mlp.") != std::string_view::npos;
   const bool in_blocks =
       block >= KeptBlocks(recipe.first_blocks_bf16, recipe.first_percent_bf16, blocks) &&

@@ -308,6 +308,7 @@ Kernel KernelUnder(const Kernel& asked, const Cause& cause) {
 }
 
 std::vector<const Dialect*> ComparableDialects(const Dialect& dialect, bool has_random) {
+  const IeeeArithmetic ieee;
   std::vector<const Dialect*> others;
   for (const Dialect& d : Dialects()) {
     if (!IsOtherOfItsKind(d, dialect) || IsApproximate(d)) continue;
@@ -318,6 +319,7 @@ std::vector<const Dialect*> ComparableDialects(const Dialect& dialect, bool has_
 }
 
 std::vector<const Dialect*> ComparableSets(const Dialect& dialect) {
+  const IeeeArithmetic ieee;
   std::vector<const Dialect*> sets;
   for (const Dialect& d : Dialects()) {
     if (IsOtherOfItsKind(d, dialect) && IsApproximate(d)) sets.push_back(&d);

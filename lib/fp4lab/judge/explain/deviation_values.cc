@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "fp4lab/base/divide_up.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/dialect/stages.h"
 #include "fp4lab/judge/explain/amax_parts.h"
 #include "fp4lab/judge/explain/open_encode_scales.h"
@@ -305,6 +306,7 @@ Values SwappedPairs(const Kernel& kernel, ByteMatcher& matcher, const Extent& ex
 
 std::vector<DeviationValue> ValuesToTry(const Deviation& deviation, const Kernel& kernel,
                                         ByteMatcher& matcher, const Extent& extent) {
+  const IeeeArithmetic ieee;
   switch (deviation.kind) {
     case ValueKind::kNone:
       return {};

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/dialect/stages.h"
 
@@ -64,6 +65,7 @@ bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
 }  // namespace
 
 std::vector<float> StoredTensorScale(const KernelPlan& plan, const std::vector<float>& amax) {
+  const IeeeArithmetic ieee;
   if (plan.kernel.layout.tensor_scale == TensorScaleConvention::kNone) return {};
   const float constant = TensorScaleConstant(plan.kernel.dialect);
   std::vector<float> stored;
@@ -255,6 +257,7 @@ AmaxUsed FindAmaxUsed(const Kernel& kernel, ByteMatcher& matcher) {
 }
 
 std::optional<TensorNumberReading> ReadTensorNumber(const Kernel& kernel, ByteMatcher& matcher) {
+  const IeeeArithmetic ieee;
   const Dialect& d = kernel.dialect;
   const TensorScaleConvention convention = kernel.layout.tensor_scale;
   const std::vector<float>& got = matcher.got().tensor_scale;
