@@ -12,6 +12,7 @@ bool HasTunedRounding(const Dialect& d) {
       return true;
     case ElementRounding::kTiesAway:
     case ElementRounding::kHalfAdded:
+    case ElementRounding::kHalfAddedEven:
     case ElementRounding::kBf16First:
     case ElementRounding::kClosest:
     case ElementRounding::kClosestScaled:
