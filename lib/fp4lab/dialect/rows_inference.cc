@@ -120,8 +120,8 @@ constexpr Dialect SageAttention3() {
   return d;
 }
 
-constexpr std::string_view kMlx = "ml-explore/mlx 846d176 (2026-08-22) to 0.32.4";
-constexpr std::string_view kMlxRound = "ml-explore/mlx 846d176 (2026-08-22)";
+constexpr std::string_view kMlx = "ml-explore/mlx 0.31 to 0.32.4";
+constexpr std::string_view kMlxRound = "ml-explore/mlx 0.31 to 846d176 (2026-08-22)";
 constexpr std::string_view kMlxCeil = "ml-explore/mlx 0.32.4";
 constexpr std::string_view kMlxCpu = "mlx/ops.cpp fp_quantize, the path of the CPU";
 
@@ -248,18 +248,19 @@ constexpr Dialect AmdFp4Global(std::string_view name, int group) {
 constexpr std::string_view kAutoRound = "intel/auto-round 0.16.1";
 
 constexpr Dialect AutoRound() {
-  Dialect d{.name = "nvfp4.auto-round",
-            .version = kAutoRound,
-            .source =
-                "auto_round/data_type/nvfp.py ref_nvfp4_quant; "
-                "auto_round/export/export_to_autoround/qlinear_fp.py pack",
-            .note =
-                "Without tuning (v = 0, max_scale = 1). The global scale is stored as a "
-                "divisor."};
+  Dialect d{
+      .name = "nvfp4.auto-round",
+      .version = kAutoRound,
+      .source =
+          "auto_round/data_type/nvfp.py ref_nvfp4_quant; "
+          "auto_round/export/export_to_autoround/qlinear_fp.py pack",
+      .note =
+          "Without tuning (v = 0, max_scale = 1). The export rounds the decoded weight again, "
+          "which drops the sign of zeros. The global scale is stored as a divisor."};
   d.tensor_scale = TensorScaleRule::kTimesReciprocalOrZero;
   d.block_scale = BlockScale::kTimesSixth;
   d.factor = Factor::kReciprocalGuarded;
-  d.keeps_negative_zero = false;
+  d.never_negative_zero = true;
   d.nan = NanRule::kTensor;
   d.nan_code = 0;
   return d;
@@ -276,7 +277,7 @@ constexpr Dialect AutoRoundMx(std::string_view name, FormatId element, BlockScal
   d.rounding = ElementRounding::kHalfAddedEven;
   d.keeps_negative_zero = false;
   d.nan = NanRule::kBlock;
-  d.nan_code = 0;
+  if (element == FormatId::kE2M1) d.nan_code = 0;
   return d;
 }
 
