@@ -20,7 +20,8 @@
 
 namespace fp4lab {
 
-inline constexpr float kTiny = 0x1p-63f;  // the square root of FLT_MIN
+inline constexpr float kTiny = 0x1p-63f;                // the square root of FLT_MIN
+inline constexpr std::uint8_t kNotFiniteWrapped = 128;  // WrappedByte of NaN and Inf
 
 // floor(log2) of the largest element: 2 for E2M1 and E2M3, 4 for E3M2, 8 for E4M3, 15 for E5M2.
 constexpr int MaxExponent(FormatId element) {
@@ -192,11 +193,12 @@ constexpr int RoundLog2(float a) {
   if (magnitude <= limit) return e % 2 == 0 ? e : e + 1;
   return distance > 0 ? e + 1 : e;
 }
-// MLX's byte of t: 127 + round(log2 t) in binary32, cast to 8 bits; round(log2 Inf) is INT_MIN and
-// its sum with 127 is -2147483520.
-constexpr std::uint8_t RoundLog2Byte(float t) {
-  if (!(t <= kFloatMax)) return 128;
-  return static_cast<std::uint8_t>(t == 0.0f ? 127 : RoundLog2(t) + 127);
+// MLX's byte of t: 127 + log2 t as `rule` rounds it, cast to 8 bits, so that it wraps below 2^-127.
+// The rounded logarithm of NaN and Inf becomes INT_MIN, whose binary32 sum with 127 is -2147483520.
+template <class Rule>
+constexpr std::uint8_t WrappedByte(float t, const Rule& rule) {
+  if (!(t <= kFloatMax)) return kNotFiniteWrapped;
+  return static_cast<std::uint8_t>(t == 0.0f ? 127 : rule(t) + 127);
 }
 
 static_assert(MaxExponent(FormatId::kE2M1) == 2 && MaxExponent(FormatId::kE5M2) == 15);
