@@ -14,6 +14,8 @@ bool HasTunedRounding(const Dialect& d) {
     case ElementRounding::kHalfAdded:
     case ElementRounding::kBf16First:
     case ElementRounding::kClosest:
+    case ElementRounding::kClosestScaled:
+    case ElementRounding::kComfyCentre:
     case ElementRounding::kStochastic8:
     case ElementRounding::kStochastic4:
       break;

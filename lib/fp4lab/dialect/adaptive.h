@@ -12,14 +12,20 @@ namespace fp4lab {
 
 inline constexpr std::size_t kMostAdaptiveLines = 32;  // largest block_rows
 
-// The error of one element, as four over six counts it (TE quantize_4over6_nvfp4.cuh).
+// What the error of element x is made from; product = value * s, exact, in FP16 as well.
+constexpr float AdaptiveDifference(const Dialect& d, const TensorScale& l, float product, float x) {
+  if (d.adaptive_fp16) return product - x * l.encode;
+  if (d.adaptive_decode) return product * l.decode - x;
+  return product * l.amax / TensorScaleConstant(d) - x;
+}
+
+// The error of one element, as four over six counts it (TE quantize_4over6_nvfp4.cuh; FlashInfer
+// quantization_utils.cuh).
 constexpr float AdaptiveElementError(const Dialect& d, const BlockNumbers& n, const TensorScale& l,
                                      float x) {
   const float value = Decode(d.element, QuantizedElement(d, n, l, x, 0));
-  const float product = value * n.scale;  // exact, in FP16 as well
-  const float difference =
-      d.adaptive_fp16 ? product - x * l.encode : product * l.amax / TensorScaleConstant(d) - x;
-  return WithFormula<float>(d.adaptive, ElementErrorOf{difference});
+  const float product = value * n.scale;
+  return WithFormula<float>(d.adaptive, ElementErrorOf{AdaptiveDifference(d, l, product, x)});
 }
 
 // The error of two parts together: their sum, or the larger one for kAbsMax.

@@ -32,6 +32,16 @@ struct FloatInterval {
   float lower = 0, upper = 0;
 };
 
+// All results of rcp.approx(a), without `.ftz`, for a >= 0 or NaN: A for subnormal arguments and
+// results, too.
+constexpr FloatInterval RcpApproxSubnormal(float a) {
+  const float nearest = 1.0f / a;
+  if (!(a > 0.0f && a <= kFloatMax && nearest <= kFloatMax)) return {nearest, nearest};
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(nearest);
+  const std::uint32_t down =
+      (bits & 0x7FFFFFu) == 0 && bits > 0x800000u ? 2 * kRcpApproxUlps : kRcpApproxUlps;
+  return {std::bit_cast<float>(bits - down), std::bit_cast<float>(bits + kRcpApproxUlps)};
+}
 // All results of rcp.approx.ftz(a) for a >= 0 or NaN.
 constexpr FloatInterval RcpApprox(float a) {
   const float nearest = RcpFtz(a);
@@ -67,6 +77,10 @@ constexpr FloatInterval ScaleInterval(const Dialect& d, float b, const TensorSca
   const FloatInterval sixth = RcpApprox(MaxFinite(d.element));
   if (d.block_scale == BlockScale::kApproximate) return Times(l.encode, Times(b, sixth));
   if (d.block_scale == BlockScale::kFoldedApproximate) return Times(b, Times(l.encode, sixth));
+  if (d.block_scale == BlockScale::kRceilApproximate) {
+    const FloatInterval t = Times(b, sixth);
+    return {t.lower < kFloatMin ? 0.0f : t.lower, t.upper};
+  }
   const float t = ScaleBefore(d, b, l);
   return {t, t};
 }
@@ -81,6 +95,11 @@ constexpr FloatInterval FactorInterval(const Dialect& d, float b, float s, std::
     const FloatInterval e = RcpApprox(s * l.decode);
     return {ClampToMax(e.lower), ClampToMax(e.upper)};
   }
+  if (d.factor == Factor::kReciprocalSubnormalApproximate) {
+    const FloatInterval e = RcpApproxSubnormal(s * l.decode);
+    return {ClampToMax(e.lower), ClampToMax(e.upper)};
+  }
+  if (d.factor == Factor::kPowerOfTwoApproximate && byte == 254) return {0.0f, 0x1p-127f};
   if (d.factor == Factor::kEncodeTimesApproximate) {
     const FloatInterval e = Times(l.encode, RcpApprox(s));
     return {ClampToMaxOrNan(e.lower), ClampToMaxOrNan(e.upper)};

@@ -21,9 +21,12 @@ namespace fp4lab {
 enum class BlockScale : std::uint8_t {
   kFolded,
   kFoldedOpen,
+  kFoldedOrZero,
   kTimesSixth,
   kDivideFirst,
+  kDivideFirstOrZero,
   kDivideByTensorScale,
+  kEpsilonOverDecode,
   kDivideByBoth,
   kOverDecode,
   kOverTensor,
@@ -34,8 +37,12 @@ enum class BlockScale : std::uint8_t {
   kCeil,
   kRceil,
   kEven,
+  kRceilApproximate,
   kFloorLog2,
+  kFloorLog2Clamped,
   kCeilLog2,
+  kCeilLog2Clamped,
+  kRoundLog2,
   kOverflowAware,
   kFloorLog2Quotient,
   kNearestLog2,
@@ -97,6 +104,17 @@ struct Formula<BlockScale::kFoldedOpen> : FractionRule {
 };
 
 template <>
+struct Formula<BlockScale::kFoldedOrZero> : FractionRule {
+  // Differs from kFoldedOpen where S is Inf.
+  static constexpr std::string_view kLabel = "folded_or_zero";
+  static constexpr std::string_view kText = "t = fl(b * fl(S * fl(1/q))), 0 where b is 0";
+  static constexpr std::string_view kShort = "t = b * (S * (1/q))";
+  static constexpr float Before(const BlockScaleInput& in) {
+    return in.b == 0.0f ? 0.0f : in.b * FoldedFactor(in.tensor.encode, in.q);
+  }
+};
+
+template <>
 struct Formula<BlockScale::kTimesSixth> : FractionRule {
   static constexpr std::string_view kLabel = "times_sixth";
   static constexpr std::string_view kText = "t = fl(S * fl(b * fl(1/q)))";
@@ -117,12 +135,34 @@ struct Formula<BlockScale::kDivideFirst> : FractionRule {
 };
 
 template <>
+struct Formula<BlockScale::kDivideFirstOrZero> : FractionRule {
+  // Differs from kDivideFirst where S is Inf.
+  static constexpr std::string_view kLabel = "divide_first_or_zero";
+  static constexpr std::string_view kText = "t = fl(fl(b/q) * S), 0 where b is 0";
+  static constexpr std::string_view kShort = "t = (b / q) * S";
+  static constexpr float Before(const BlockScaleInput& in) {
+    return in.b == 0.0f ? 0.0f : in.b / in.q * in.tensor.encode;
+  }
+};
+
+template <>
 struct Formula<BlockScale::kDivideByTensorScale> : FractionRule {
   static constexpr std::string_view kLabel = "divide_by_level";
   static constexpr std::string_view kText = "t = fl(fl(b/q) / D)";
   static constexpr std::string_view kShort = "t = (b / q) / D";
   static constexpr float Before(const BlockScaleInput& in) {
     return in.b / in.q / in.tensor.decode;
+  }
+};
+
+template <>
+struct Formula<BlockScale::kEpsilonOverDecode> : FractionRule {
+  static constexpr std::string_view kLabel = "epsilon_over_decode";
+  static constexpr std::string_view kText = "t = fl(fl(b/q) / D), with 2^-23 for fl(b/q) = 0";
+  static constexpr std::string_view kShort = "t = (b / q) / D";
+  static constexpr float Before(const BlockScaleInput& in) {
+    const float block = in.b / in.q;
+    return (block == 0.0f ? kFloatEpsilon : block) / in.tensor.decode;
   }
 };
 
@@ -235,6 +275,17 @@ struct Formula<BlockScale::kEven> : ExponentRule {
 };
 
 template <>
+struct Formula<BlockScale::kRceilApproximate> : ExponentRule, ApproximateFormula {
+  // The instruction allows a set of answers; Exponent has the correctly rounded reciprocal. `.ftz`
+  // flushes a product below 2^-126.
+  static constexpr std::string_view kLabel = "rceil_approximate";
+  static constexpr std::string_view kText = "s = 2^ceil(log2 fl(b * rcp.approx.ftz(q)))";
+  static constexpr std::string_view kShort = "t = b * (1/q)";
+  static constexpr float Before(const BlockScaleInput& in) { return in.b * (1.0f / in.q); }
+  static constexpr std::uint8_t Exponent(const ExponentInput& in) { return RceilByte(in.t, 1.0f); }
+};
+
+template <>
 struct Formula<BlockScale::kFloorLog2> : ExponentRule {
   static constexpr std::string_view kLabel = "floor_log2";
   static constexpr std::string_view kText = "s = 2^(floor(fl(log2 b)) - emax)";
@@ -246,12 +297,53 @@ struct Formula<BlockScale::kFloorLog2> : ExponentRule {
 };
 
 template <>
+struct Formula<BlockScale::kFloorLog2Clamped> : ExponentRule {
+  // b = Inf has the scale 2^127.
+  static constexpr std::string_view kLabel = "floor_log2_clamped";
+  static constexpr std::string_view kText =
+      "s = 2^(floor(fl(log2 b)) - emax) from 2^-127 to 2^127, 2^(1 - emax) where b is 0";
+  static constexpr std::string_view kShort = "t = b";
+  static constexpr float Before(const BlockScaleInput& in) { return in.b; }
+  static constexpr std::uint8_t Exponent(const ExponentInput& in) {
+    if (in.b > kFloatMax) return 254;
+    const int exponent = in.b == 0.0f ? 1 : FloorLog2(in.b);
+    return ExponentByte(exponent - MaxExponent(in.element));
+  }
+};
+
+template <>
 struct Formula<BlockScale::kCeilLog2> : ExponentRule {
   static constexpr std::string_view kLabel = "ceil_log2";
   static constexpr std::string_view kText = "s = 2^ceil(fl(log2 fl(b/q))), 1 where b is 0";
   static constexpr std::string_view kShort = "t = b / q";
   static constexpr float Before(const BlockScaleInput& in) { return in.b / in.q; }
   static constexpr std::uint8_t Exponent(const ExponentInput& in) { return CeilLog2Byte(in.t); }
+};
+
+template <>
+struct Formula<BlockScale::kCeilLog2Clamped> : ExponentRule {
+  // b = Inf has the scale 2^127, a quotient that underflows 2^-127.
+  static constexpr std::string_view kLabel = "ceil_log2_clamped";
+  static constexpr std::string_view kText =
+      "s = 2^ceil(fl(log2 fl(b/q))) from 2^-127 to 2^127, 2 where b is 0";
+  static constexpr std::string_view kShort = "t = b / q";
+  static constexpr float Before(const BlockScaleInput& in) { return in.b / in.q; }
+  static constexpr std::uint8_t Exponent(const ExponentInput& in) {
+    if (in.b == 0.0f) return 128;
+    if (in.b > kFloatMax) return 254;
+    return in.t == 0.0f ? std::uint8_t{0} : ExponentByte(CeilLog2(in.t));
+  }
+};
+
+template <>
+struct Formula<BlockScale::kRoundLog2> : ExponentRule {
+  // The byte wraps below 2^-127; RoundLog2Byte has the bytes of NaN and Inf.
+  static constexpr std::string_view kLabel = "round_log2";
+  static constexpr std::string_view kText =
+      "byte = 127 + round(fl(log2 fl(b/q))) mod 256, 127 where fl(b/q) is 0";
+  static constexpr std::string_view kShort = "t = b / q";
+  static constexpr float Before(const BlockScaleInput& in) { return in.b / in.q; }
+  static constexpr std::uint8_t Exponent(const ExponentInput& in) { return RoundLog2Byte(in.t); }
 };
 
 template <>

@@ -74,8 +74,9 @@ std::vector<DialectLine> Describe(const Dialect& d) {
   if (d.adaptive != Adaptive::kNo) {
     lines.push_back(
         {"candidates", std::string(FormulaOf(d.adaptive)) +
-                           (d.adaptive_fp16 ? "; error = fl(value*s - fl(x*S))"
-                                            : "; error = fl(fl(fl(value*s*amax) / C) - x)")});
+                           (d.adaptive_fp16     ? "; error = fl(value*s - fl(x*S))"
+                            : d.adaptive_decode ? "; error = fl(fl(value*s*D) - x)"
+                                                : "; error = fl(fl(fl(value*s*amax) / C) - x)")});
   }
   lines.push_back({"zeros", ZeroText(d)});
   lines.push_back({"NaN", NanText(d)});

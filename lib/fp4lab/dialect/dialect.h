@@ -46,6 +46,7 @@ struct Dialect {
   ElementRounding rounding = ElementRounding::kNearestEven;
   Adaptive adaptive = Adaptive::kNo;
   bool adaptive_fp16 = false;        // the errors of `adaptive` from FP16 products (TE's fast path)
+  bool adaptive_decode = false;      // the errors from value*s*D instead of value*s*amax/C
   bool keeps_negative_zero = true;   // false: v = -0 gives the code of +0
   bool never_negative_zero = false;  // every code of value 0 is +0, whatever rounded to it
   NanRule nan = NanRule::kElement;

@@ -1,6 +1,7 @@
 // The rounding of elements: the code from v, the scaled element.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <string_view>
 
@@ -18,6 +19,8 @@ enum class ElementRounding : std::uint8_t {
   kHalfAdded,
   kBf16First,
   kClosest,
+  kClosestScaled,
+  kComfyCentre,
   kTowardZero,
   kStochastic16,
   kStochastic8,
@@ -69,6 +72,25 @@ constexpr std::uint32_t EncodeBySearch(FormatId element, float x, float s) {
   return best;
 }
 
+// ComfyUI's stochastic_float_to_fp4_e2m1 with the random number 1/2, E2M1 alone: a code of exponent
+// e and the rounded fraction m, e the count of the thresholds that |v| reaches. The thresholds are
+// the least floats with floor(fl(fl(log2 |v|) + 1.1925)) = 1, 2 and 3. m = 2 sets a bit that e = 1
+// and e = 3 have set already: [1.75, kComfyThresholds[1]) gives 1 and 7 and more gives 4.
+inline constexpr float kComfyThresholds[] = {0x1.c00b88p-1f, 0x1.c00b88p0f, 0x1.c00b86p1f};
+constexpr std::uint32_t EncodeComfyCentre(float v) {
+  if (v != v) return NanCode(FormatOf(FormatId::kE2M1));
+  const float a = Magnitude(v);
+  std::uint32_t e = 0;
+  for (const float threshold : {kComfyThresholds[0], kComfyThresholds[1], kComfyThresholds[2]}) {
+    e += a >= threshold ? 1 : 0;
+  }
+  const float fraction =
+      e == 0 ? a * 2.0f : (a / static_cast<float>(1u << (e - 1)) - 1.0f) * 2.0f;  // exact
+  // A tie goes to even; fractions are greater than -1/2, and 3 in the range of v that scales leave.
+  const std::uint32_t m = fraction <= 0.5f ? 0 : fraction < 1.5f ? 1 : fraction <= 2.5f ? 2 : 3;
+  return std::bit_cast<std::uint32_t>(v) >> 31 << 3 | e << 1 | m;
+}
+
 // Members of the structs: kText; kRandomBits, the random bits per element; Code, the code of an
 // element. A NaN v gives the element format's NaN code (kClosest: 0).
 struct TakesNoRandomBits {
@@ -118,6 +140,26 @@ struct Formula<ElementRounding::kClosest> : TakesNoRandomBits {
   static constexpr std::string_view kText = "the first code whose fl(|value*s - x|) is least";
   static constexpr std::uint32_t Code(const ElementInput& in) {
     return EncodeBySearch(in.element, in.x, in.s);
+  }
+};
+
+template <>
+struct Formula<ElementRounding::kClosestScaled> : TakesNoRandomBits {
+  // NaN and Inf, and numbers so large that all differences are equal, give 0.
+  static constexpr std::string_view kLabel = "ties_to_lower_scaled";
+  static constexpr std::string_view kText = "the first code whose fl(|value - v|) is least";
+  static constexpr std::uint32_t Code(const ElementInput& in) {
+    return EncodeBySearch(in.element, in.v, 1.0f);
+  }
+};
+
+template <>
+struct Formula<ElementRounding::kComfyCentre> : TakesNoRandomBits {
+  static constexpr std::string_view kLabel = "comfy_centre";
+  static constexpr std::string_view kText =
+      "exponent floor(log2|v| + 1.1925) from 0 to 3, OR fraction to nearest even";
+  static constexpr std::uint32_t Code(const ElementInput& in) {
+    return in.element == FormatId::kE2M1 ? EncodeComfyCentre(in.v) : Encode(in.element, in.v);
   }
 };
 

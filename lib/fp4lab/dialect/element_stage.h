@@ -7,12 +7,12 @@
 
 namespace fp4lab {
 
-// e, or the divisor if the dialect divides (Divides).
+// e, or the divisor if the dialect divides (HasDivisor).
 constexpr float FactorOf(const Dialect& d, float b, float s, std::uint8_t byte,
                          const TensorScale& l) {
   const float e = WithFormula<float>(d.factor, FactorNumberOf{{b, s, byte, l}});
   if (d.prescale == 1.0f) return e;
-  return Divides(d.factor) ? e / d.prescale : e * d.prescale;
+  return HasDivisor(d.factor) ? e / d.prescale : e * d.prescale;
 }
 
 // v, the scaled element.

@@ -114,6 +114,34 @@ constexpr std::uint8_t CeilLog2Byte(float t) {
   return t == 0.0f ? 127 : ExponentByte(CeilLog2(t));
 }
 
+// round(fl(log2 a)), ties to even, for a positive finite a. The logarithms of the floats next to
+// 2^(e + 1/2) may round to e + 1/2, a tie.
+constexpr int RoundLog2(float a) {
+  const std::uint32_t u = std::bit_cast<std::uint32_t>(a);
+  const int shift = u < 0x800000u ? 24 - std::bit_width(u) : 0;
+  const std::uint32_t normal = u << shift;  // subnormals: the fraction of the normalised number
+  const int e = (u < 0x800000u ? 1 : static_cast<int>(u >> 23)) - shift - 127;
+  const std::uint32_t fraction = normal & 0x7FFFFFu;
+  // sqrt 2 = 1 + (0x3504F3 + 0.20303) 2^-23. At a distance of d units of 2^-23, the logarithm is
+  // e + 1/2 + d 2^-23 / (sqrt 2 ln 2).
+  const double distance = static_cast<double>(fraction) - (0x3504F3 + 0.203031444111138);
+  const double half = e < 0 ? -e - 0.5 : e + 0.5;
+  double limit = 0.98025814346854723 * 0.5;  // half a unit in the last place of e + 1/2, in floats
+  for (double power = 1; power * 2 <= half; power *= 2) limit *= 2;
+  if (half < 1) limit *= 0.5;
+  const bool toward_zero = e >= 0 ? distance < 0 : distance > 0;
+  if (half == 0.5 && toward_zero) limit *= 0.5;
+  const double magnitude = distance < 0 ? -distance : distance;
+  if (magnitude <= limit) return e % 2 == 0 ? e : e + 1;
+  return distance > 0 ? e + 1 : e;
+}
+// MLX's byte of t: 127 + round(log2 t) in binary32, cast to 8 bits; round(log2 Inf) is INT_MIN and
+// its sum with 127 is -2147483520.
+constexpr std::uint8_t RoundLog2Byte(float t) {
+  if (!(t <= kFloatMax)) return 128;
+  return static_cast<std::uint8_t>(t == 0.0f ? 127 : RoundLog2(t) + 127);
+}
+
 static_assert(MaxExponent(FormatId::kE2M1) == 2 && MaxExponent(FormatId::kE5M2) == 15);
 
 }  // namespace fp4lab

@@ -16,8 +16,11 @@ enum class Factor : std::uint8_t {
   kReciprocal,
   kReciprocalNan,
   kReciprocalApproximate,
+  kReciprocalSubnormalApproximate,
   kReciprocalOrZero,
+  kReciprocalZeroBlock,
   kReciprocalOpen,
+  kReciprocalPlain,
   kReciprocalInfinite,
   kReciprocalGuarded,
   kEncodeOverScale,
@@ -26,11 +29,15 @@ enum class Factor : std::uint8_t {
   kBf16,
   kRcpTensorScaleOverScale,
   kDivideByProduct,
+  kDivideByProductOrZero,
+  kDivideByProductOrEpsilon,
   kDivideByQuotient,
   kDivideByScale,
   kTwoSteps,
   kSearch,
   kPowerOfTwo,
+  kPowerOfTwoApproximate,
+  kDivideByWrapped,
   kDivideByNormal,
   kTensorScale,
   kEncodeTimesApproximate,
@@ -44,9 +51,10 @@ enum class ElementScaling : std::uint8_t {
   kDivide,         // fl(x / e)
   kFused,          // fma(x, e, +0) for a BF16 e
   kZeroWhereZero,  // fl(x * e), 0 where e is 0
-  kTwoSteps        // fl(fl(x / D) * e), 0 where e is 0; x / D is 0 where D is 0
+  kTwoSteps,       // fl(fl(x / D) * e), 0 where e is 0; x / D is 0 where D is 0
+  kDivideOrZero    // fl(x / e), 0 where e is 0
 };
-constexpr ElementScaling LastOf(ElementScaling) { return ElementScaling::kTwoSteps; }
+constexpr ElementScaling LastOf(ElementScaling) { return ElementScaling::kDivideOrZero; }
 
 struct FactorInput {
   float b;            // the block's amax
@@ -115,6 +123,19 @@ struct Formula<Factor::kReciprocalApproximate> : ApproximateFormula {
 };
 
 template <>
+struct Formula<Factor::kReciprocalSubnormalApproximate> : ApproximateFormula {
+  // The instruction allows a set of answers; Number has the correctly rounded reciprocal. Without
+  // `.ftz`, subnormal arguments and results are numbers.
+  static constexpr std::string_view kLabel = "reciprocal_subnormal_approximate";
+  static constexpr std::string_view kText = "v = fl(x*e), e = min(rcp.approx(fl(s*D)), FLT_MAX)";
+  static constexpr std::string_view kShort = "e = 1 / (s * D)";
+  static constexpr ElementScaling kScaling = ElementScaling::kMultiply;
+  static constexpr float Number(const FactorInput& in) {
+    return Formula<Factor::kReciprocal>::Number(in);
+  }
+};
+
+template <>
 struct Formula<Factor::kReciprocalOrZero> {
   static constexpr std::string_view kLabel = "reciprocal_or_zero";
   static constexpr std::string_view kText =
@@ -127,6 +148,19 @@ struct Formula<Factor::kReciprocalOrZero> {
 };
 
 template <>
+struct Formula<Factor::kReciprocalZeroBlock> {
+  // A block of zeros has codes of +0, also for -0 and NaN.
+  static constexpr std::string_view kLabel = "reciprocal_zero_block";
+  static constexpr std::string_view kText =
+      "v = fl(x*e), e = min(fl(1/fl(s*D)), FLT_MAX), NaN dropped; v = 0 where b is 0";
+  static constexpr std::string_view kShort = "e = 1 / (s * D)";
+  static constexpr ElementScaling kScaling = ElementScaling::kZeroWhereZero;
+  static constexpr float Number(const FactorInput& in) {
+    return in.b == 0.0f ? 0.0f : Formula<Factor::kReciprocal>::Number(in);
+  }
+};
+
+template <>
 struct Formula<Factor::kReciprocalOpen> {
   static constexpr std::string_view kLabel = "reciprocal_open";
   static constexpr std::string_view kText = "v = fl(x*e), e = fl(1/fl(D*s)), v = 0 where s is 0";
@@ -135,6 +169,16 @@ struct Formula<Factor::kReciprocalOpen> {
   static constexpr float Number(const FactorInput& in) {
     return in.s == 0.0f ? 0.0f : 1.0f / (in.tensor.decode * in.s);
   }
+};
+
+template <>
+struct Formula<Factor::kReciprocalPlain> {
+  // e is Inf where s is 0, so zeros become NaN.
+  static constexpr std::string_view kLabel = "reciprocal_plain";
+  static constexpr std::string_view kText = "v = fl(x*e), e = fl(1/fl(s*D))";
+  static constexpr std::string_view kShort = "e = 1 / (s * D)";
+  static constexpr ElementScaling kScaling = ElementScaling::kMultiply;
+  static constexpr float Number(const FactorInput& in) { return 1.0f / (in.s * in.tensor.decode); }
 };
 
 template <>
@@ -227,6 +271,27 @@ struct Formula<Factor::kDivideByProduct> {
 };
 
 template <>
+struct Formula<Factor::kDivideByProductOrZero> {
+  static constexpr std::string_view kLabel = "divide_by_product_or_zero";
+  static constexpr std::string_view kText = "v = fl(x / fl(s*D)), 0 where fl(s*D) is 0";
+  static constexpr std::string_view kShort = "divisor = s * D";
+  static constexpr ElementScaling kScaling = ElementScaling::kDivideOrZero;
+  static constexpr float Number(const FactorInput& in) { return in.s * in.tensor.decode; }
+};
+
+template <>
+struct Formula<Factor::kDivideByProductOrEpsilon> {
+  static constexpr std::string_view kLabel = "divide_by_product_or_epsilon";
+  static constexpr std::string_view kText = "v = fl(x / fl(s*D)), with 2^-23 for fl(s*D) = 0";
+  static constexpr std::string_view kShort = "divisor = s * D";
+  static constexpr ElementScaling kScaling = ElementScaling::kDivide;
+  static constexpr float Number(const FactorInput& in) {
+    const float product = in.s * in.tensor.decode;
+    return product == 0.0f ? kFloatEpsilon : product;
+  }
+};
+
+template <>
 struct Formula<Factor::kDivideByQuotient> {
   static constexpr std::string_view kLabel = "divide_by_quotient";
   static constexpr std::string_view kText = "v = fl(x / fl(s/S))";
@@ -271,6 +336,35 @@ struct Formula<Factor::kPowerOfTwo> {
   static constexpr std::string_view kShort = "e = 1 / s";
   static constexpr ElementScaling kScaling = ElementScaling::kMultiply;
   static constexpr float Number(const FactorInput& in) { return E8m0Reciprocal(in.byte); }
+};
+
+template <>
+struct Formula<Factor::kPowerOfTwoApproximate> : ApproximateFormula {
+  // ex2.approx.ftz flushes 2^-127, the factor of a byte of 254 (b = Inf); Number has 2^-127.
+  static constexpr std::string_view kLabel = "power_of_two_approximate";
+  static constexpr std::string_view kText = "v = fl(x * 2^-k), x where the byte is 0";
+  static constexpr std::string_view kShort = "e = 1 / s";
+  static constexpr ElementScaling kScaling = ElementScaling::kMultiply;
+  static constexpr float Number(const FactorInput& in) {
+    return in.byte == 0 ? 1.0f : E8m0Reciprocal(in.byte);
+  }
+};
+
+template <>
+struct Formula<Factor::kDivideByWrapped> {
+  // The divisor is the power of two that the byte lost by its wrap: bytes above 127 of blocks below
+  // 2^-100 are 256 too great. It is 0 where b is NaN or Inf.
+  static constexpr std::string_view kLabel = "divide_by_wrapped";
+  static constexpr std::string_view kText =
+      "v = fl(x / 2^k), k the exponent before the byte's wrap; x / 0 where b is NaN or Inf";
+  static constexpr std::string_view kShort = "divisor = s";
+  static constexpr ElementScaling kScaling = ElementScaling::kDivide;
+  static constexpr float Number(const FactorInput& in) {
+    if (!(in.b <= kFloatMax)) return 0.0f;
+    const int k = in.byte - 127 - (in.byte > 127 && in.b < 0x1p-100f ? 256 : 0);
+    return std::bit_cast<float>(k < -126 ? 1u << (k + 149)
+                                         : static_cast<std::uint32_t>(k + 127) << 23);
+  }
 };
 
 template <>
@@ -339,23 +433,28 @@ constexpr ElementScaling ScalingOf(Factor factor) {
 
 // The factors with a scaling, as a bit mask: device code tests the scaling for each element.
 template <ElementScaling kScaling>
-inline constexpr std::uint32_t kFactorsWith = [] {
-  static_assert(static_cast<int>(LastOf(Factor{})) < 32);
-  std::uint32_t factors = 0;
+inline constexpr std::uint64_t kFactorsWith = [] {
+  static_assert(static_cast<int>(LastOf(Factor{})) < 64);
+  std::uint64_t factors = 0;
   for (std::uint32_t i = 0; i <= static_cast<std::uint32_t>(LastOf(Factor{})); ++i) {
-    if (ScalingOf(static_cast<Factor>(i)) == kScaling) factors |= 1u << i;
+    if (ScalingOf(static_cast<Factor>(i)) == kScaling) factors |= std::uint64_t{1} << i;
   }
   return factors;
 }();
 template <ElementScaling kScaling>
 constexpr bool HasScaling(Factor factor) {
-  return (kFactorsWith<kScaling> >> static_cast<unsigned>(factor) & 1u) != 0;
+  return (kFactorsWith<kScaling> >> static_cast<unsigned>(factor) & 1) != 0;
 }
 constexpr bool Divides(Factor factor) { return HasScaling<ElementScaling::kDivide>(factor); }
+// Whether FactorInput's number is a divisor.
+constexpr bool HasDivisor(Factor factor) {
+  return Divides(factor) || HasScaling<ElementScaling::kDivideOrZero>(factor);
+}
 
 // v from x and e, by the scaling of the factor.
 constexpr float ScaledBy(Factor factor, float x, float e, const TensorScale& l) {
   if (Divides(factor)) return x / e;
+  if (HasScaling<ElementScaling::kDivideOrZero>(factor)) return e == 0.0f ? 0.0f : x / e;
   if (HasScaling<ElementScaling::kFused>(
           factor)) {  // the product is exact in binary64, -0 becomes +0
     return static_cast<float>(static_cast<double>(x) * static_cast<double>(e) + 0.0);

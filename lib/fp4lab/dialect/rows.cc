@@ -19,6 +19,7 @@ const std::vector<Dialect>& Table() {
     AddTransformerEngine(&rows);
     AddFourOverSix(&rows);
     AddOtherNvfp4(&rows);
+    AddInference(&rows);
     AddMicroscaling(&rows);
     AddFp8(&rows);
     return rows;
@@ -48,6 +49,12 @@ constexpr std::array kAliases = {
     Alias{"ggml", "nvfp4.ggml"},
     Alias{"llama.cpp", "nvfp4.ggml"},
     Alias{"universal", "nvfp4.universal"},
+    Alias{"mlx", "nvfp4.mlx"},
+    Alias{"comfyui", "nvfp4.comfyui"},
+    Alias{"comfy-kitchen", "nvfp4.comfyui"},
+    Alias{"auto-round", "nvfp4.auto-round"},
+    Alias{"sageattention3", "nvfp4.sageattention3"},
+    Alias{"amdfp4", "amdfp4.quark"},
 };
 
 }  // namespace

@@ -10,6 +10,7 @@ namespace fp4lab {
 void AddTransformerEngine(std::vector<Dialect>* rows);
 void AddFourOverSix(std::vector<Dialect>* rows);
 void AddOtherNvfp4(std::vector<Dialect>* rows);
+void AddInference(std::vector<Dialect>* rows);  // of FlashInfer after 014327a, MLX, ComfyUI, ...
 void AddMicroscaling(std::vector<Dialect>* rows);
 void AddFp8(std::vector<Dialect>* rows);
 

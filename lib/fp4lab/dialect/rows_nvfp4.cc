@@ -44,7 +44,7 @@ constexpr Dialect FlashInfer() {
 }
 
 constexpr Dialect FlashInferExact() {
-  Dialect d = Renamed(FlashInfer(), "nvfp4.flashinfer.te-exact",
+  Dialect d = Renamed(FlashInfer(), "nvfp4.flashinfer.te-exact.014327a",
                       "csrc/nv_internal/tensorrt_llm/kernels/quantization_utils.cuh "
                       "cvt_warp_fp16_to_fp4, TE_EXACT_NVFP4",
                       "nvfp4.te without its clamps: under a zero scale the factor is Inf, so zeros "

@@ -14,7 +14,8 @@ struct TensorScale {
   float amax = 0.0f;
 };
 
-inline constexpr float kFloatMin = 0x1p-126f;  // the least normal
+inline constexpr float kFloatMin = 0x1p-126f;     // the least normal
+inline constexpr float kFloatEpsilon = 0x1p-23f;  // of 1
 
 // min(a, FLT_MAX). ClampToMax turns NaN into FLT_MAX, as fminf(a, FLT_MAX) does; ClampToMaxOrNan
 // keeps NaN.

@@ -22,6 +22,10 @@ enum class TensorScaleRule : std::uint8_t {
   kTwoDivisions,
   kDivisor,
   kDivisorOrOne,
+  kTimesReciprocal,
+  kTimesReciprocalOrZero,
+  kOverFloored,
+  kMultiplierOrEpsilon,
   kTensorFp8
 };
 constexpr TensorScaleRule LastOf(TensorScaleRule) { return TensorScaleRule::kTensorFp8; }
@@ -187,6 +191,46 @@ struct Formula<TensorScaleRule::kDivisorOrOne> : EncodeFirst, ReadByDecode {
   static constexpr TensorScale Numbers(const TensorScaleInput& in) {
     const TensorScale open = Formula<TensorScaleRule::kDivisor>::Numbers(in);
     return open.encode <= kFloatMax ? open : TensorScale{};  // false for NaN
+  }
+};
+
+template <>
+struct Formula<TensorScaleRule::kTimesReciprocal> : EncodeFirst, ReadByDecode {
+  // torch's quotient of a Python number and a tensor.
+  static constexpr std::string_view kLabel = "times_reciprocal";
+  static constexpr std::string_view kText =
+      "S = fl(C * fl(1/amax)), FLT_MAX where amax is 0; D = fl(1/S)";
+  static constexpr TensorScale Numbers(const TensorScaleInput& in) {
+    return TensorScaleOfEncode(in.amax == 0.0f ? kFloatMax : in.c * (1.0f / in.amax));
+  }
+};
+
+template <>
+struct Formula<TensorScaleRule::kTimesReciprocalOrZero> : EncodeFirst, ReadByDecode {
+  static constexpr std::string_view kLabel = "times_reciprocal_or_zero";
+  static constexpr std::string_view kText = "S = fl(C * fl(1/amax)); D = fl(1/S), with 0 for 1/0";
+  static constexpr TensorScale Numbers(const TensorScaleInput& in) {
+    const float encode = in.amax == 0.0f ? 0.0f : in.c * (1.0f / in.amax);
+    return {encode, encode == 0.0f ? 0.0f : 1.0f / encode};
+  }
+};
+
+template <>
+struct Formula<TensorScaleRule::kOverFloored> : EncodeFirst, ReadByDecode {
+  static constexpr std::string_view kLabel = "over_floored";
+  static constexpr std::string_view kText = "S = fl(C/max(amax, 10^-8)); D = fl(1/S)";
+  static constexpr TensorScale Numbers(const TensorScaleInput& in) {
+    return TensorScaleOfEncode(in.c / (in.amax > 1e-8f ? in.amax : 1e-8f));
+  }
+};
+
+template <>
+struct Formula<TensorScaleRule::kMultiplierOrEpsilon> : DecodeFirst, ReadByDecode {
+  static constexpr std::string_view kLabel = "multiplier_or_epsilon";
+  static constexpr std::string_view kText = "D = fl(amax/C), 2^-23 where that is 0; S = fl(1/D)";
+  static constexpr TensorScale Numbers(const TensorScaleInput& in) {
+    const float decode = in.amax / in.c;
+    return TensorScaleOfDecode(decode == 0.0f ? kFloatEpsilon : decode);
   }
 };
 

@@ -91,7 +91,7 @@ Trace TraceAs(const Dialect& dialect, MatrixView<const float> x, std::size_t row
           .scale_byte = n.byte,
           .scale = n.scale,
           .factor = n.factor,
-          .divides = Divides(dialect.factor),
+          .divides = HasDivisor(dialect.factor),
           .maps_to_four = chosen.maps_to_four,
           .x = value,
           .scaled = scaled,

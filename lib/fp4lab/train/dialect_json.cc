@@ -256,8 +256,15 @@ void CheckStages(const JsonObject& o, const std::string& where, const Dialect& d
                 "e8m0 scales, and no others, take a rule of exponents and the encoding "
                 "\"exponent\"");
   }
-  if (d.factor == Factor::kPowerOfTwo && d.scale != FormatId::kE8M0) {
-    throw Error(where, "the factor \"power_of_two\" is for e8m0 scales");
+  if (d.adaptive_fp16 && d.adaptive_decode) {
+    throw Error(o.Where("adaptive_decode"),
+                "contradicts adaptive_fp16, another form of the errors; remove one of them");
+  }
+  const bool of_exponents = d.factor == Factor::kPowerOfTwo ||
+                            d.factor == Factor::kPowerOfTwoApproximate ||
+                            d.factor == Factor::kDivideByWrapped;
+  if (of_exponents && d.scale != FormatId::kE8M0) {
+    throw Error(where, "the factor \"" + std::string(LabelOf(d.factor)) + "\" is for e8m0 scales");
   }
   if (d.row_scaled && d.block_rows > 1) {
     throw Error(o.Where("row_scaled"), "a block of several rows has no row's scale");
@@ -312,6 +319,7 @@ Json SpelledOut(const Dialect& d) {
   PutStage(&json, "unbias", LabelOf(d.unbias), LabelOf(start.unbias));
   PutStage(&json, "adaptive", LabelOf(d.adaptive), LabelOf(start.adaptive));
   if (d.adaptive_fp16) json["adaptive_fp16"] = true;
+  if (d.adaptive_decode) json["adaptive_decode"] = true;
   PutStage(&json, "level_two", LabelOf(d.tensor_scale), LabelOf(start.tensor_scale));
   PutStage(&json, "block_scale", LabelOf(d.block_scale), LabelOf(start.block_scale));
   PutStage(&json, "scale_encoding", LabelOf(d.scale_encoding), LabelOf(start.scale_encoding));
@@ -348,6 +356,7 @@ Dialect ReadDialect(const Json& json, const std::string& where) {
   ReadAdditions(&o, where, &d);
   ReadStage(&o, "adaptive", &d.adaptive);
   o.Read("adaptive_fp16", &d.adaptive_fp16);
+  o.Read("adaptive_decode", &d.adaptive_decode);
   ReadStage(&o, "level_two", &d.tensor_scale);
   ReadStage(&o, "block_scale", &d.block_scale);
   ReadStage(&o, "scale_encoding", &d.scale_encoding);

@@ -31,6 +31,7 @@ namespace fp4lab {
 //   "level_two", "block_scale", "scale_encoding", "factor", "element_rounding", "nan", "inf_scale":
 //                   one stage's formula, by the label of its enumerator (dialect/labels.h)
 //   "adaptive_fp16" true: four over six compares errors in FP16
+//   "adaptive_decode" true: the errors are those of value*s*D, not of value*s*amax/C
 //   "nan_scale", "nan_code": the byte stored for a NaN block's scale, for a NaN element
 //   "signed_zeros"  keep | add_zero | never: whether a code of value 0 keeps its sign
 // Throws Error at the JSON pointer of anything unknown or contradictory. Stochastic rounding is not

@@ -235,13 +235,11 @@ __device__ __forceinline__ float ErrorOfWords(const Dialect& d, const BlockNumbe
                                               const TensorScale& l,
                                               const std::uint32_t (&words)[kWords]) {
   const Values values(d, n);
-  const float constant = TensorScaleConstant(d);
   float error = 0.0f;
 #pragma unroll
   for (int i = 0; i < 2 * kWords; ++i) {
     const float x = Element(words, i), product = values.Of(x, 0, 0) * n.scale;
-    const float difference =
-        d.adaptive_fp16 ? product - x * l.encode : product * l.amax / constant - x;
+    const float difference = AdaptiveDifference(d, l, product, x);
     error = CombinedError(d, error, WithFormula<float>(d.adaptive, ElementErrorOf{difference}));
   }
   return error;

@@ -74,7 +74,7 @@ std::vector<float> ElementHazards(std::span<const Dialect> dialects, float amax,
     const Format& f = FormatOf(d.element);
     for (std::uint32_t code = 0; code < std::min(MaxFiniteCode(f), 40u); ++code) {
       const float tie = 0.5f * (Decode(f, code) + Decode(f, code + 1));
-      const float x0 = Divides(d.factor) ? tie * n.factor : tie / n.factor;
+      const float x0 = HasDivisor(d.factor) ? tie * n.factor : tie / n.factor;
       for (int step = -kSteps; step <= kSteps; ++step) {
         const float x = StepsFrom(x0, step);
         if (!(x > 0.0f && x <= b)) continue;

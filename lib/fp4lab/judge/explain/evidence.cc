@@ -119,6 +119,7 @@ bool Contains(const KernelPlan& whole, const KernelPlan& part, const KernelPlan&
       agrees(w.factor, p.factor, a.factor) && agrees(w.rounding, p.rounding, a.rounding) &&
       agrees(w.adaptive, p.adaptive, a.adaptive) &&
       agrees(w.adaptive_fp16, p.adaptive_fp16, a.adaptive_fp16) &&
+      agrees(w.adaptive_decode, p.adaptive_decode, a.adaptive_decode) &&
       agrees(w.keeps_negative_zero, p.keeps_negative_zero, a.keeps_negative_zero) &&
       agrees(w.never_negative_zero, p.never_negative_zero, a.never_negative_zero) &&
       agrees(w.nan, p.nan, a.nan) && agrees(w.inf_scale, p.inf_scale, a.inf_scale) &&

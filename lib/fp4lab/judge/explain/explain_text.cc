@@ -41,7 +41,7 @@ std::string ScaleLabel(const Dialect& d) {
 
 std::string ScaledLabel(const Dialect& d) {
   const ElementScaling scaling = ScalingOf(d.factor);
-  if (scaling == ElementScaling::kDivide) return "v = x / divisor";
+  if (HasDivisor(d.factor)) return "v = x / divisor";
   return scaling == ElementScaling::kTwoSteps ? "v = (x / D) * (1/s)" : "v = x * e";
 }
 

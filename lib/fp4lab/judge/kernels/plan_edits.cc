@@ -50,7 +50,10 @@ BlockScale SameFormula(const KernelPlan& p, BlockScale formula) {
 Factor SameFactor(const KernelPlan& p, Factor factor) {
   switch (factor) {
     case Factor::kReciprocalApproximate:
+    case Factor::kReciprocalSubnormalApproximate:
       return Factor::kReciprocal;
+    case Factor::kPowerOfTwoApproximate:
+      return Factor::kPowerOfTwo;
     case Factor::kEncodeTimesApproximate:
       return Factor::kEncodeTimesRcp;
     case Factor::kDivideByProduct:

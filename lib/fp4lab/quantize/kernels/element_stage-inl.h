@@ -55,6 +55,9 @@ template <ElementScaling kScaling>
 HWY_INLINE VF ScaledLanes(const ElementRow& row, VF x, VF e) {
   const DF d;
   if constexpr (kScaling == ElementScaling::kDivide) return hn::Div(x, e);
+  if constexpr (kScaling == ElementScaling::kDivideOrZero) {
+    return hn::IfThenZeroElse(hn::Eq(e, hn::Zero(d)), hn::Div(x, e));
+  }
   if constexpr (kScaling == ElementScaling::kTwoSteps) {
     if (row.decode == 0.0f) return hn::Mul(hn::Zero(d), e);
     const VF v = hn::Mul(hn::Div(x, hn::Set(d, row.decode)), e);
@@ -124,6 +127,30 @@ HWY_INLINE VI SearchLanes(const ElementRow& row, VF x, VF s) {
   return hn::IfThenZeroElse(hn::Eq(best, hn::Zero(di)), hn::Or(best, sign));
 }
 
+// EncodeComfyCentre without the sign. The fractions under the exponents 1 to 3 are 2 a - 2, a - 2
+// and a / 2 - 2, exact.
+HWY_INLINE VI ComfyMagnitude(VF a) {
+  const DF d;
+  const DI di;
+  const VF two = hn::Set(d, 2.0f), twice = hn::Mul(a, two);
+  const auto reaches = [&](float t) HWY_ATTR { return hn::Ge(a, hn::Set(d, t)); };
+  const auto one = reaches(kComfyThresholds[0]), second = reaches(kComfyThresholds[1]),
+             third = reaches(kComfyThresholds[2]);
+  const VF half = hn::Mul(a, hn::Set(d, 0.5f));
+  const VF shifted = hn::IfThenElse(third, half, hn::IfThenElse(second, a, twice));
+  const VF fraction = hn::IfThenElse(one, hn::Sub(shifted, two), twice);
+  const auto at_least = [&](float t, bool or_equal) HWY_ATTR {
+    const VF bound = hn::Set(d, t);
+    const auto over = or_equal ? hn::Ge(fraction, bound) : hn::Gt(fraction, bound);
+    return hn::IfThenElseZero(hn::RebindMask(di, over), hn::Set(di, 1));
+  };
+  const VI m = hn::Add(at_least(0.5f, false), hn::Add(at_least(1.5f, true), at_least(2.5f, false)));
+  const auto count = [&](auto mask) HWY_ATTR {
+    return hn::IfThenElseZero(hn::RebindMask(di, mask), hn::Set(di, 2));
+  };
+  return hn::Or(hn::Add(count(one), hn::Add(count(second), count(third))), m);
+}
+
 // The code of RoundNearest(a), a <= e.max: the bits of the sum minus the bits of the magic number
 // are the number of steps of the magnitude in its binade; 2^m steps are one exponent.
 HWY_INLINE VI NearestCode(const ElementConstants& e, VF a) {
@@ -174,9 +201,15 @@ HWY_INLINE VI CodeLanes(const ElementRow& row, VF x, VF s, VF v, VU random) {
   const VI negative_zero = hn::Set(di, static_cast<std::int32_t>(row.element.sign_code));
   if constexpr (kRounding == ElementRounding::kClosest) {
     code = SearchLanes(row, x, s);
+  } else if constexpr (kRounding == ElementRounding::kClosestScaled) {
+    code = SearchLanes(row, v, hn::Set(DF(), 1.0f));
   } else {
     VI magnitude;
-    if constexpr (kRounding == ElementRounding::kNearestEven) {
+    const bool is_comfy = kRounding == ElementRounding::kComfyCentre && row.is_e2m1;
+    if (is_comfy) {
+      magnitude = ComfyMagnitude(hn::Abs(v));
+    } else if constexpr (kRounding == ElementRounding::kNearestEven ||
+                         kRounding == ElementRounding::kComfyCentre) {
       magnitude = NearestCode(row.element, hn::Min(hn::Abs(v), hn::Set(DF(), row.element.max)));
     } else {
       magnitude = MagnitudeCode(row.element, MagnitudeLanes<kRounding>(row, v, random));

@@ -44,6 +44,8 @@ HWY_INLINE VF ErrorLanes(const Dialect& d, const TensorScale& tensor, const Divi
   VF difference;
   if (d.adaptive_fp16) {
     difference = hn::Sub(product, hn::Mul(x, hn::Set(df, tensor.encode)));
+  } else if (d.adaptive_decode) {
+    difference = hn::Sub(hn::Mul(product, hn::Set(df, tensor.decode)), x);
   } else {
     difference = hn::Sub(over_constant(hn::Mul(product, hn::Set(df, tensor.amax))), x);
   }

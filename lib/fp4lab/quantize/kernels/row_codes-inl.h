@@ -31,9 +31,10 @@ namespace hn = hwy::HWY_NAMESPACE;
 // The numbers that the elements of a row share.
 inline ElementRow ElementsUnder(const DialectJob& job, const TensorScale& tensor) {
   const Dialect& d = job.dialect;
-  const std::int32_t nan_code = d.rounding == ElementRounding::kClosest
-                                    ? 0  // no error compares less than a NaN, so code 0 stays
-                                    : static_cast<std::int32_t>(job.element.nan_code);
+  const bool searches =
+      d.rounding == ElementRounding::kClosest || d.rounding == ElementRounding::kClosestScaled;
+  const std::int32_t nan_code = searches ? 0  // no error compares less than a NaN, so code 0 stays
+                                         : static_cast<std::int32_t>(job.element.nan_code);
   return {.element = job.element,
           .is_e2m1 = d.element == FormatId::kE2M1,
           .values = job.values.data(),
@@ -56,7 +57,7 @@ inline void FindCodes(const DialectJob& job, const TensorScale& tensor, const fl
       constexpr ElementScaling kScaling = decltype(scaling)::value;
       constexpr ElementRounding kRounding = decltype(how)::value;
       if (HasWholeVectors(job)) {
-        if constexpr (HasFastFp4Codes(kRounding)) {
+        if constexpr (HasFastFp4Codes(kRounding) && kScaling != ElementScaling::kDivideOrZero) {
           if (FastFp4Codes<kScaling, kRounding>(row, job.dialect.keeps_negative_zero, x, by_block,
                                                 cols, codes)) {
             return;
