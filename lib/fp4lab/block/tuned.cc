@@ -11,6 +11,7 @@ bool HasTunedRounding(const Dialect& d) {
     case ElementRounding::kStochastic32:
       return true;
     case ElementRounding::kTiesAway:
+    case ElementRounding::kTiesToZero:
     case ElementRounding::kHalfAdded:
     case ElementRounding::kBf16First:
     case ElementRounding::kClosest:

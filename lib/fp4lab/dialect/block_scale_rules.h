@@ -24,6 +24,7 @@ enum class BlockScale : std::uint8_t {
   kFoldedOrZero,
   kTimesSixth,
   kDivideFirst,
+  kDivideFirstBf16,
   kDivideFirstOrZero,
   kDivideByTensorScale,
   kEpsilonOverDecode,
@@ -37,10 +38,15 @@ enum class BlockScale : std::uint8_t {
   kCeil,
   kRceil,
   kEven,
+  kEvenQuarter,
+  kQuarkEven,
+  kQuarkFloor,
+  kQuarkCeil,
   kRceilApproximate,
   kFloorLog2,
   kFloorLog2Clamped,
   kCeilLog2,
+  kCeilLog2Least,
   kCeilLog2Clamped,
   kRoundLog2,
   kOverflowAware,
@@ -131,6 +137,17 @@ struct Formula<BlockScale::kDivideFirst> : FractionRule {
   static constexpr std::string_view kShort = "t = (b / q) * S";
   static constexpr float Before(const BlockScaleInput& in) {
     return in.b / in.q * in.tensor.encode;
+  }
+};
+
+template <>
+struct Formula<BlockScale::kDivideFirstBf16> : FractionRule {
+  // kDivideFirst of a BF16 tensor, whose quotient is a BF16 number.
+  static constexpr std::string_view kLabel = "divide_first_bf16";
+  static constexpr std::string_view kText = "t = fl(bf16(b/q) * S)";
+  static constexpr std::string_view kShort = "t = bf16(b / q) * S";
+  static constexpr float Before(const BlockScaleInput& in) {
+    return RoundToBf16(in.b / in.q) * in.tensor.encode;
   }
 };
 
@@ -275,6 +292,59 @@ struct Formula<BlockScale::kEven> : ExponentRule {
 };
 
 template <>
+struct Formula<BlockScale::kEvenQuarter> : ExponentRule {
+  // kEven's step of E2M1, at 1.75 powers of two, for every element.
+  static constexpr std::string_view kLabel = "even_quarter";
+  static constexpr std::string_view kText =
+      "s = 2^(floor(log2 b') - emax), b' = b plus a quarter of its power of two";
+  static constexpr std::string_view kShort = "t = b";
+  static constexpr float Before(const BlockScaleInput& in) { return in.b; }
+  static constexpr std::uint8_t Exponent(const ExponentInput& in) {
+    const std::uint32_t bits = std::bit_cast<std::uint32_t>(in.b);
+    return FloorByte(bits >= 0x7F800000u ? bits : bits + kQuarterBinade, MaxExponent(in.element));
+  }
+};
+
+// AMD Quark's three modes: the exported byte of a scale that the elements are divided by as it is
+// (Factor::kDivideByQuark).
+template <>
+struct Formula<BlockScale::kQuarkEven> : ExponentRule {
+  static constexpr std::string_view kLabel = "quark_even";
+  static constexpr std::string_view kText =
+      "s' = 2^(floor(log2 b') - emax) from 2^-127 to 2^127, b' = b plus half a unit of the "
+      "element's fraction, FLT_MIN where b is 0; s = max(s', 2^-126)";
+  static constexpr std::string_view kShort = "t = b";
+  static constexpr float Before(const BlockScaleInput& in) { return in.b; }
+  static constexpr std::uint8_t Exponent(const ExponentInput& in) {
+    return QuarkByte(QuarkEvenScale(in.b, in.element));
+  }
+};
+
+template <>
+struct Formula<BlockScale::kQuarkFloor> : ExponentRule {
+  static constexpr std::string_view kLabel = "quark_floor";
+  static constexpr std::string_view kText =
+      "s' = fl(2^(floor(fl(log2 b)) - emax)), 2^-23 where that is 0; s = max(s', 2^-126)";
+  static constexpr std::string_view kShort = "t = b";
+  static constexpr float Before(const BlockScaleInput& in) { return in.b; }
+  static constexpr std::uint8_t Exponent(const ExponentInput& in) {
+    return QuarkByte(QuarkFloorScale(in.b, in.element));
+  }
+};
+
+template <>
+struct Formula<BlockScale::kQuarkCeil> : ExponentRule {
+  static constexpr std::string_view kLabel = "quark_ceil";
+  static constexpr std::string_view kText =
+      "s' = fl(2^(ceil(fl(log2 b)) - emax)), 2^-23 where that is 0; s = max(s', 2^-126)";
+  static constexpr std::string_view kShort = "t = b";
+  static constexpr float Before(const BlockScaleInput& in) { return in.b; }
+  static constexpr std::uint8_t Exponent(const ExponentInput& in) {
+    return QuarkByte(QuarkCeilScale(in.b, in.element));
+  }
+};
+
+template <>
 struct Formula<BlockScale::kRceilApproximate> : ExponentRule, ApproximateFormula {
   // The instruction allows a set of answers; Exponent has the correctly rounded reciprocal. `.ftz`
   // flushes a product below 2^-126.
@@ -314,10 +384,25 @@ struct Formula<BlockScale::kFloorLog2Clamped> : ExponentRule {
 template <>
 struct Formula<BlockScale::kCeilLog2> : ExponentRule {
   static constexpr std::string_view kLabel = "ceil_log2";
-  static constexpr std::string_view kText = "s = 2^ceil(fl(log2 fl(b/q))), 1 where b is 0";
+  static constexpr std::string_view kText =
+      "s = 2^ceil(fl(fl(ln fl(b/q)) * fl(1/ln 2))), 1 where fl(b/q) < 2^-63";
   static constexpr std::string_view kShort = "t = b / q";
   static constexpr float Before(const BlockScaleInput& in) { return in.b / in.q; }
   static constexpr std::uint8_t Exponent(const ExponentInput& in) { return CeilLog2Byte(in.t); }
+};
+
+template <>
+struct Formula<BlockScale::kCeilLog2Least> : ExponentRule {
+  // b = Inf has the scale 2^127.
+  static constexpr std::string_view kLabel = "ceil_log2_least";
+  static constexpr std::string_view kText =
+      "s = 2^max(ceil(fl(log2 fl(b/q))), -127), 2^-127 where b is 0";
+  static constexpr std::string_view kShort = "t = b / q";
+  static constexpr float Before(const BlockScaleInput& in) { return in.b / in.q; }
+  static constexpr std::uint8_t Exponent(const ExponentInput& in) {
+    if (in.t > kFloatMax) return 254;
+    return in.t == 0.0f ? std::uint8_t{0} : ExponentByte(CeilLog2(in.t));
+  }
 };
 
 template <>

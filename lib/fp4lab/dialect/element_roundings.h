@@ -16,6 +16,7 @@ namespace fp4lab {
 enum class ElementRounding : std::uint8_t {
   kNearestEven,
   kTiesAway,
+  kTiesToZero,
   kHalfAdded,
   kBf16First,
   kClosest,
@@ -43,6 +44,17 @@ constexpr std::uint32_t EncodeTiesAway(FormatId element, float v) {
   if (v != v || magnitude >= MaxFiniteCode(f)) return lower;
   const float middle = 0.5f * (Decode(f, magnitude) + Decode(f, magnitude + 1));
   return Magnitude(v) >= middle ? lower + 1 : lower;
+}
+
+// To nearest, ties toward zero, saturating; 0 gives the code of -0 (ModelOpt's MXFP4).
+constexpr std::uint32_t EncodeTiesToZero(FormatId element, float v) {
+  const Format& f = FormatOf(element);
+  if (v == 0.0f) return MagnitudeMask(f) + 1;
+  const std::uint32_t lower = Encode(f, v, Rounding::kTowardZero);
+  const std::uint32_t magnitude = lower & MagnitudeMask(f);
+  if (v != v || magnitude >= MaxFiniteCode(f)) return lower;
+  const float middle = 0.5f * (Decode(f, magnitude) + Decode(f, magnitude + 1));
+  return Magnitude(v) > middle ? lower + 1 : lower;
 }
 
 // sign * floor(fl(|v| / step + 0.5)) * step (microxcaling's Python).
@@ -111,6 +123,16 @@ struct Formula<ElementRounding::kTiesAway> : TakesNoRandomBits {
   static constexpr std::string_view kText = "v to nearest, ties away from zero, saturating";
   static constexpr std::uint32_t Code(const ElementInput& in) {
     return EncodeTiesAway(in.element, in.v);
+  }
+};
+
+template <>
+struct Formula<ElementRounding::kTiesToZero> : TakesNoRandomBits {
+  static constexpr std::string_view kLabel = "ties_to_zero";
+  static constexpr std::string_view kText =
+      "v to nearest, ties toward zero, saturating; v = 0 has the code of -0";
+  static constexpr std::uint32_t Code(const ElementInput& in) {
+    return EncodeTiesToZero(in.element, in.v);
   }
 };
 

@@ -10,7 +10,8 @@ namespace fp4lab {
 // e, or the divisor if the dialect divides (HasDivisor).
 constexpr float FactorOf(const Dialect& d, float b, float s, std::uint8_t byte,
                          const TensorScale& l) {
-  const float e = WithFormula<float>(d.factor, FactorNumberOf{{b, s, byte, l}});
+  const float e =
+      WithFormula<float>(d.factor, FactorNumberOf{{b, s, byte, l, d.block_scale, d.element}});
   if (d.prescale == 1.0f) return e;
   return HasDivisor(d.factor) ? e / d.prescale : e * d.prescale;
 }

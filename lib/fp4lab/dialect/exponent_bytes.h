@@ -38,6 +38,9 @@ constexpr std::uint8_t CeilByte(std::uint32_t amax_bits, int max_exponent) {
   const int e = static_cast<int>(amax_bits >> 23) + up - max_exponent;
   return static_cast<std::uint8_t>(e < 0 ? 0 : e);
 }
+// EVEN's addend of E2M1, which compressed-tensors takes for E4M3 as well: the exponent steps up
+// from 1.75 * 2^e.
+inline constexpr std::uint32_t kQuarterBinade = 1u << 21;
 // torchao's EVEN: half a unit of the element's last fraction bit is added to amax's fraction, so
 // the exponent steps up where amax would round to the next power of two. Then amax rounds to the
 // largest element at most, but for E4M3, whose top code is NaN: 480 saturates to 448.
@@ -108,10 +111,57 @@ constexpr std::uint8_t FloorLog2Byte(float b, int max_exponent) {
 constexpr std::uint8_t Bf16ExponentByte(float t) {
   return static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(RoundToBf16(t)) >> 23 & 0xFFu);
 }
-// A scale of 0 becomes 1.
+
+// ceil(fl(fl(ln a) * fl(1/ln 2))), the logarithm as JAX lowers it, for a normal number a; ln is
+// correctly rounded. The product passes k for floats on either side of 2^k, and 2^k itself may have
+// k + 1.
+constexpr int CeilNaturalLog2(float a) {
+  const std::uint32_t u = std::bit_cast<std::uint32_t>(a);
+  const int e = static_cast<int>(u >> 23) - 127;
+  const int above = static_cast<int>(u & 0x7FFFFFu);
+  const int below_next = 0x800000 - above;
+  constexpr int kNear = 512;  // floats whose product may lie on the other side
+  if (above > kNear && below_next > kNear) return e + 1;
+  const int k = above <= kNear ? e : e + 1;
+  const double x = above <= kNear ? above * 0x1p-23 : below_next * -0x1p-24;  // a = 2^k (1 + x)
+  const float logarithm = static_cast<float>(k * 0.69314718055994531 + (x - 0.5 * x * x));
+  return logarithm * 0x1.715476p+0f <= static_cast<float>(k) ? k : k + 1;
+}
+// qwix on JAX: a scale below 2^-63 becomes 1.
 constexpr std::uint8_t CeilLog2Byte(float t) {
   if (!(t <= kFloatMax)) return 0xFF;
-  return t == 0.0f ? 127 : ExponentByte(CeilLog2(t));
+  return t < kTiny ? 127 : ExponentByte(CeilNaturalLog2(t));
+}
+
+// AMD Quark's scale from its exponent: 2^k, 2^-23 where that underflows binary32.
+constexpr float QuarkScale(int k) {
+  if (k < -149) return 0x1p-23f;
+  return k < -126 ? std::bit_cast<float>(1u << (k + 149))
+                  : std::bit_cast<float>(static_cast<std::uint32_t>(k + 127) << 23);
+}
+// The byte that Quark's export stores for a scale: it raises scales below 2^-126.
+constexpr std::uint8_t QuarkByte(float scale) {
+  if (scale != scale || scale > kFloatMax) return 0xFF;
+  return scale < kFloatMin ? 1
+                           : static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(scale) >> 23);
+}
+// Quark's scales of a block with amax b. EVEN clamps its exponent to [-127, 127]; the others give
+// Inf for Inf and 2^-23 for 0.
+constexpr float QuarkEvenScale(float b, FormatId element) {
+  if (b != b) return b;
+  const std::uint32_t bits =
+      std::bit_cast<std::uint32_t>(b) + EvenAddend(FormatOf(element).mantissa_bits);
+  const int field = static_cast<int>(bits >> 23);
+  const int k = (field < 1 ? 1 : field) - 127 - MaxExponent(element);
+  return QuarkScale(field >= 255 ? 127 : k < -127 ? -127 : k);
+}
+constexpr float QuarkFloorScale(float b, FormatId element) {
+  if (!(b <= kFloatMax)) return b;
+  return b == 0.0f ? 0x1p-23f : QuarkScale(FloorLog2(b) - MaxExponent(element));
+}
+constexpr float QuarkCeilScale(float b, FormatId element) {
+  if (!(b <= kFloatMax)) return b;
+  return b == 0.0f ? 0x1p-23f : QuarkScale(CeilLog2(b) - MaxExponent(element));
 }
 
 // round(fl(log2 a)), ties to even, for a positive finite a. The logarithms of the floats next to

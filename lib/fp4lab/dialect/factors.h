@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "fp4lab/dialect/block_scale_rules.h"
 #include "fp4lab/dialect/exponent_bytes.h"
 #include "fp4lab/dialect/formula.h"
 #include "fp4lab/dialect/tensor_scale.h"
@@ -23,6 +24,7 @@ enum class Factor : std::uint8_t {
   kReciprocalPlain,
   kReciprocalInfinite,
   kReciprocalGuarded,
+  kReciprocalOfHuge,
   kEncodeOverScale,
   kEncodeOverScaleOpen,
   kEncodeTimesRcp,
@@ -33,9 +35,13 @@ enum class Factor : std::uint8_t {
   kDivideByProductOrEpsilon,
   kDivideByQuotient,
   kDivideByScale,
+  kDivideByScaleOrInf,
+  kDivideByScaleOrAmax,
+  kDivideByQuark,
   kTwoSteps,
   kSearch,
   kPowerOfTwo,
+  kPowerOfTwoOrOne,
   kPowerOfTwoApproximate,
   kDivideByWrapped,
   kDivideByNormal,
@@ -61,6 +67,8 @@ struct FactorInput {
   float s;            // the stored scale's value
   std::uint8_t byte;  // the stored scale's byte
   TensorScale tensor;
+  BlockScale rule;  // the rule and the element's format that the byte was made by
+  FormatId element;
 };
 
 inline constexpr float kBf16Max = 0x1.fep127f;
@@ -204,6 +212,21 @@ struct Formula<Factor::kReciprocalGuarded> {
   }
 };
 
+// vLLM's reciprocal: 10^-8 for 1/0.
+constexpr float ReciprocalOrTiny(float x) { return 1.0f / (x == 0.0f ? 1e8f : x); }
+
+template <>
+struct Formula<Factor::kReciprocalOfHuge> {
+  static constexpr std::string_view kLabel = "reciprocal_of_huge";
+  static constexpr std::string_view kText =
+      "v = fl(x*e), e = fl(1/fl(s*fl(1/S))), with fl(10^-8) for 1/0";
+  static constexpr std::string_view kShort = "e = 1 / (s * (1/S))";
+  static constexpr ElementScaling kScaling = ElementScaling::kMultiply;
+  static constexpr float Number(const FactorInput& in) {
+    return ReciprocalOrTiny(in.s * ReciprocalOrTiny(in.tensor.encode));
+  }
+};
+
 template <>
 struct Formula<Factor::kEncodeOverScale> {
   static constexpr std::string_view kLabel = "encode_over_scale";
@@ -310,6 +333,42 @@ struct Formula<Factor::kDivideByScale> {
 };
 
 template <>
+struct Formula<Factor::kDivideByScaleOrInf> {
+  static constexpr std::string_view kLabel = "divide_by_scale_or_inf";
+  static constexpr std::string_view kText = "v = fl(x/s), x / Inf where s is NaN";
+  static constexpr std::string_view kShort = "divisor = s";
+  static constexpr ElementScaling kScaling = ElementScaling::kDivide;
+  static constexpr float Number(const FactorInput& in) {
+    return in.s != in.s ? std::bit_cast<float>(0x7F800000u) : in.s;
+  }
+};
+
+template <>
+struct Formula<Factor::kDivideByScaleOrAmax> {
+  static constexpr std::string_view kLabel = "divide_by_scale_or_amax";
+  static constexpr std::string_view kText = "v = fl(x/s), x / b where b is Inf or NaN";
+  static constexpr std::string_view kShort = "divisor = s";
+  static constexpr ElementScaling kScaling = ElementScaling::kDivide;
+  static constexpr float Number(const FactorInput& in) {
+    return in.b <= kFloatMax ? in.s : in.b;  // false for NaN
+  }
+};
+
+template <>
+struct Formula<Factor::kDivideByQuark> {
+  // Differs from s where the export raised a scale to 2^-126, and where s is NaN for b = Inf.
+  static constexpr std::string_view kLabel = "divide_by_quark";
+  static constexpr std::string_view kText = "v = fl(x/s')";
+  static constexpr std::string_view kShort = "divisor = s'";
+  static constexpr ElementScaling kScaling = ElementScaling::kDivide;
+  static constexpr float Number(const FactorInput& in) {
+    if (in.rule == BlockScale::kQuarkFloor) return QuarkFloorScale(in.b, in.element);
+    if (in.rule == BlockScale::kQuarkCeil) return QuarkCeilScale(in.b, in.element);
+    return QuarkEvenScale(in.b, in.element);
+  }
+};
+
+template <>
 struct Formula<Factor::kTwoSteps> {
   static constexpr std::string_view kLabel = "two_steps";
   static constexpr std::string_view kText = "v = fl(fl(x/D) * fl(1/s)), 0 where s is 0";
@@ -336,6 +395,17 @@ struct Formula<Factor::kPowerOfTwo> {
   static constexpr std::string_view kShort = "e = 1 / s";
   static constexpr ElementScaling kScaling = ElementScaling::kMultiply;
   static constexpr float Number(const FactorInput& in) { return E8m0Reciprocal(in.byte); }
+};
+
+template <>
+struct Formula<Factor::kPowerOfTwoOrOne> {
+  static constexpr std::string_view kLabel = "power_of_two_or_one";
+  static constexpr std::string_view kText = "v = fl(x * 2^-k), x where the byte is 0";
+  static constexpr std::string_view kShort = "e = 1 / s";
+  static constexpr ElementScaling kScaling = ElementScaling::kMultiply;
+  static constexpr float Number(const FactorInput& in) {
+    return in.byte == 0 ? 1.0f : E8m0Reciprocal(in.byte);
+  }
 };
 
 template <>

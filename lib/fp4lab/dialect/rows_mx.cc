@@ -77,13 +77,19 @@ constexpr std::array kTorchAoRows = {
     MxRow{"mxfp4.torchao.rceil", FormatId::kE2M1, BlockScale::kRceil},
     MxRow{"mxfp4.torchao.even", FormatId::kE2M1, BlockScale::kEven},
     MxRow{"mxfp8_e4m3.torchao.floor", FormatId::kE4M3, BlockScale::kFloor},
+    MxRow{"mxfp8_e4m3.torchao.ceil", FormatId::kE4M3, BlockScale::kCeil},
     MxRow{"mxfp8_e4m3.torchao.rceil", FormatId::kE4M3, BlockScale::kRceil},
     MxRow{"mxfp8_e4m3.torchao.even", FormatId::kE4M3, BlockScale::kEven},
 };
 constexpr std::array kTorchAo18Rows = {
     MxRow{"mxfp4.torchao.floor.0.18", FormatId::kE2M1, BlockScale::kFloor},
     MxRow{"mxfp4.torchao.ceil.0.18", FormatId::kE2M1, BlockScale::kCeil},
+    MxRow{"mxfp4.torchao.rceil.0.18", FormatId::kE2M1, BlockScale::kCeilLog2Least},
     MxRow{"mxfp4.torchao.even.0.18", FormatId::kE2M1, BlockScale::kEven},
+    MxRow{"mxfp8_e4m3.torchao.floor.0.18", FormatId::kE4M3, BlockScale::kFloor},
+    MxRow{"mxfp8_e4m3.torchao.ceil.0.18", FormatId::kE4M3, BlockScale::kCeil},
+    MxRow{"mxfp8_e4m3.torchao.rceil.0.18", FormatId::kE4M3, BlockScale::kCeilLog2Least},
+    MxRow{"mxfp8_e4m3.torchao.even.0.18", FormatId::kE4M3, BlockScale::kEven},
 };
 
 constexpr std::string_view kToMx = "torchao/prototype/mx_formats/mx_tensor.py to_mx";
@@ -100,8 +106,16 @@ constexpr Dialect TorchAo(const MxRow& row) {
   return d;
 }
 
-// torchao's formulas until commit 5d73a0c. (RCEIL was a division and a logarithm then.)
+// torchao's formulas until commit 5d73a0c.
 constexpr Dialect TorchAo18(const MxRow& row) {
+  if (row.rule == BlockScale::kCeilLog2Least) {
+    Dialect d = Renamed(At(TorchAo(row), "pytorch/ao 0.18, eager"), row.name, kToMx,
+                        "RCEIL by a division and a logarithm; a scale byte of 0 multiplies by 1, "
+                        "not by 2^127. Inf has the scale 2^127, NaN makes its block's scale NaN.");
+    d.inf_scale = InfScale::kRule;
+    d.factor = Factor::kPowerOfTwoOrOne;
+    return d;
+  }
   Dialect d =
       Renamed(At(TorchAo(row), "pytorch/ao 0.18"), row.name, kToMx,
               "Inf, and for EVEN a finite maximum that rounds to 2^128, has the scale of 2^128. "
@@ -138,12 +152,84 @@ constexpr Dialect MicroxcalingCuda() {
 }
 
 constexpr Dialect Qwix() {
-  Dialect d = Renamed(At(Mx("", FormatId::kE2M1, BlockScale::kRceil), "google/qwix 04d2536"),
+  Dialect d = Renamed(At(Mx("", FormatId::kE2M1, BlockScale::kRceil), "google/qwix 0.1.8"),
                       "mxfp4.qwix", "qwix/_src/core/qarray.py compute_scale_zero_point",
-                      "ceil(log2(b/6)) in FP32; a block of zeros has the scale 1.");
+                      "For FP32 input, by JAX 0.10 on a CPU: its log2 is a natural logarithm times "
+                      "fl(1/ln 2), so a power of two may get the next one's scale. The scale of a "
+                      "block with Inf is Inf there, NaN here; Inf and NaN elements have code 8.");
   d.block_scale = BlockScale::kCeilLog2;
-  d.factor = Factor::kDivideByScale;
+  d.inf_scale = InfScale::kNan;
+  d.factor = Factor::kDivideByScaleOrAmax;
   d.nan = NanRule::kBlock;
+  d.nan_code = 8;
+  return d;
+}
+
+// ---- compressed-tensors, ModelOpt, AMD Quark ----------------------------------------------------
+
+constexpr Dialect CompressedTensorsMx(std::string_view name, FormatId element, BlockScale rule,
+                                      std::string_view version) {
+  Dialect d = Renamed(At(Mx("", element, rule), version), name,
+                      "quantization/utils/mxfp_utils.py generate_mx_scales; "
+                      "quantization/lifecycle/forward_helpers.py",
+                      "A maximum that is Inf or NaN or rounds to 2^128 has the exponent 255 and "
+                      "divides by Inf; the cast that stores it is undefined there (127 on x86).");
+  d.inf_scale = InfScale::kNan;
+  d.factor = Factor::kDivideByScaleOrInf;
+  d.nan = NanRule::kBlock;
+  return d;
+}
+
+void AddCompressedTensorsMx(std::vector<Dialect>* rows) {
+  Dialect four = CompressedTensorsMx("mxfp4.compressed-tensors", FormatId::kE2M1, BlockScale::kEven,
+                                     "vllm-project/compressed-tensors 0.15 to 0.20");
+  four.keeps_negative_zero = false;
+  four.nan_code = 0;
+  rows->push_back(four);
+  Dialect six = CompressedTensorsMx("mxfp6_e2m3.compressed-tensors", FormatId::kE2M3,
+                                    BlockScale::kEven, "vllm-project/compressed-tensors 0.20");
+  six.nan_code = 0;
+  rows->push_back(six);
+  rows->push_back(CompressedTensorsMx("mxfp8_e4m3.compressed-tensors", FormatId::kE4M3,
+                                      BlockScale::kEvenQuarter,
+                                      "vllm-project/compressed-tensors 0.15 to 0.20"));
+}
+
+constexpr Dialect ModelOpt() {
+  Dialect d = Renamed(At(Mx("", FormatId::kE2M1, BlockScale::kCeilLog2Least),
+                         "NVIDIA/Model-Optimizer 0.43 to 0.47"),
+                      "mxfp4.modelopt", "modelopt/torch/quantization/qtensor/mxfp4_tensor.py",
+                      "Ties go toward zero; 0, Inf and NaN have code 8 (Inf and NaN divide by "
+                      "themselves). The byte of a block with Inf or NaN is an undefined cast there "
+                      "(0 on x86).");
+  d.inf_scale = InfScale::kNan;
+  d.factor = Factor::kDivideByScaleOrAmax;
+  d.rounding = ElementRounding::kTiesToZero;
+  d.nan = NanRule::kBlock;
+  d.nan_code = 8;
+  return d;
+}
+
+constexpr std::array kQuarkRows = {
+    MxRow{"mxfp4.quark.even", FormatId::kE2M1, BlockScale::kQuarkEven},
+    MxRow{"mxfp4.quark.floor", FormatId::kE2M1, BlockScale::kQuarkFloor},
+    MxRow{"mxfp4.quark.ceil", FormatId::kE2M1, BlockScale::kQuarkCeil},
+};
+
+constexpr Dialect Quark(const MxRow& row) {
+  const bool even = row.rule == BlockScale::kQuarkEven;
+  Dialect d = Renamed(
+      At(Mx("", row.element, row.rule), "amd-quark 0.13"), row.name,
+      "quark/torch/quantization/observer/observer.py get_scale (PerBlockMXObserver); "
+      "quark/torch/utils/numerics.py to_e8m0_uint8; quark/torch/utils/pack.py Pack_fp4",
+      even
+          ? "The export stores 2^-126 for a scale of 2^-127, that of zeros, too. An Inf element is "
+            "packed as 4 there, saturates here; a NaN scale is an undefined cast (127 on x86)."
+          : "For FP32 input: on BF16 the logarithm is rounded to BF16 there. The byte of Inf and "
+            "NaN is an undefined cast there (127 on x86). Zeros have the scale 2^-23.");
+  d.factor = Factor::kDivideByQuark;
+  d.nan = NanRule::kBlock;
+  d.never_negative_zero = true;
   return d;
 }
 
@@ -189,7 +275,13 @@ void AddMicroscaling(std::vector<Dialect>* rows) {
       "Steps up where the maximum would exceed 7, as EVEN does, and just below that, by its "
       "rounding to BF16. A scale of less than 2^-63 becomes 1.");
   aware.block_scale = BlockScale::kOverflowAware;
+  aware.inf_scale = InfScale::kRule;
+  aware.factor = Factor::kDivideByScale;
+  aware.nan_code = -1;
   rows->push_back(aware);
+  AddCompressedTensorsMx(rows);
+  rows->push_back(ModelOpt());
+  for (const MxRow& row : kQuarkRows) rows->push_back(Quark(row));
   rows->push_back(Ggml());
   rows->push_back(NearestLog2());
 }

@@ -131,28 +131,58 @@ void AddTorchAo(std::vector<Dialect>* rows) {
 
 constexpr Dialect ModelOpt() {
   Dialect d{.name = "nvfp4.modelopt",
-            .version = "NVIDIA/Model-Optimizer 211c6b3",
-            .source = "modelopt/torch/quantization/qtensor/nvfp4_tensor.py",
+            .version = "NVIDIA/Model-Optimizer 0.45 to 0.47",
+            .source =
+                "modelopt/torch/quantization/qtensor/nvfp4_tensor.py "
+                "get_weights_scaling_factor, _cast_per_block_scale_to_fp8",
             .note = "A tensor of zeros has 0/0 in every block scale: NaN."};
   d.tensor_scale = TensorScaleRule::kMultiplier;
   d.block_scale = BlockScale::kDivideByBoth;
-  d.scale_encoding = ScaleEncoding::kClamp2m9;
+  d.scale_encoding = ScaleEncoding::kOneClamp2m9;
   d.factor = Factor::kDivideByProduct;
   d.keeps_negative_zero = false;
   d.nan = NanRule::kTensor;
   return d;
 }
 
+void AddModelOpt(std::vector<Dialect>* rows) {
+  const Dialect dynamic = ModelOpt();
+  rows->push_back(dynamic);
+  Dialect fixed = Renamed(
+      At(dynamic, "NVIDIA/Model-Optimizer 211c6b3 (2026-05-14) to 0.47"), "nvfp4.modelopt.static",
+      "modelopt/torch/quantization/qtensor/nvfp4_tensor.py "
+      "get_weights_scaling_factor_from_quantizer, _cast_per_block_scale_to_fp8",
+      "Weights with calibrated block maxima (NVFP4StaticQuantizer), taken as the blocks' "
+      "own here. Zeros beside small maxima, and a tensor of zeros, have the scale 448.");
+  fixed.block_scale = BlockScale::kOverTensor;
+  fixed.scale_encoding = ScaleEncoding::kClamp2m9;
+  rows->push_back(fixed);
+  Dialect open = Renamed(At(dynamic, "NVIDIA/Model-Optimizer 0.43 to 0.44"), "nvfp4.modelopt.0.44",
+                         "modelopt/torch/quantization/qtensor/nvfp4_tensor.py "
+                         "get_weights_scaling_factor",
+                         "Scales are not clamped: they fall to 0, and torch before 2.13 casts what "
+                         "is beyond 464 to NaN.");
+  open.scale_encoding = ScaleEncoding::kOneOrNan;
+  rows->push_back(open);
+  Dialect saturated =
+      Renamed(At(fixed, "NVIDIA/Model-Optimizer 0.44"), "nvfp4.modelopt.static.0.44",
+              "modelopt/torch/quantization/qtensor/nvfp4_tensor.py "
+              "get_weights_scaling_factor_from_quantizer",
+              "Scales are clamped to 448 alone: they fall to 0.");
+  saturated.scale_encoding = ScaleEncoding::kNearest;
+  rows->push_back(saturated);
+}
+
 constexpr Dialect CompressedTensors() {
   Dialect d{.name = "nvfp4.compressed-tensors",
-            .version = "vllm-project/compressed-tensors 0.15 to 0.18, but for 0d57c7f to 9db3359",
+            .version = "vllm-project/compressed-tensors 0.15 to 0.20, but for 0d57c7f to 9db3359",
             .source =
                 "quantization/utils/helpers.py generate_gparam (since 69e653c), "
-                "calculate_qparams; quantization/lifecycle/forward.py; FP32 input",
+                "calculate_qparams; quantization/lifecycle/forward_helpers.py; FP32 input",
             .note =
-                "The global scale is stored as a divisor, 2688/amax; 1 where that is Inf (a tensor "
-                "of zeros, or below 2688/FLT_MAX) or NaN. Its cast of NaN to int8 is undefined "
-                "there, code 0 here."};
+                "The global scale is stored as a divisor, 2688 times the rounded reciprocal of "
+                "amax; 1 where that is Inf (a tensor of zeros, or below 2688/FLT_MAX) or NaN. Its "
+                "cast of NaN to int8 is undefined there, code 0 here."};
   d.tensor_scale = TensorScaleRule::kDivisorOrOne;
   d.block_scale = BlockScale::kDivideFirst;
   d.scale_encoding = ScaleEncoding::kZeroToEpsilon;
@@ -166,6 +196,14 @@ constexpr Dialect CompressedTensors() {
 void AddCompressedTensors(std::vector<Dialect>* rows) {
   const Dialect now = CompressedTensors();
   rows->push_back(now);
+  Dialect narrow =
+      Renamed(now, "nvfp4.compressed-tensors.bf16-input",
+              "quantization/utils/helpers.py generate_gparam, calculate_qparams; BF16 input",
+              "For BF16 weights: 1/amax, the global scale and b/6 are rounded to BF16. The "
+              "elements are divided in FP32.");
+  narrow.tensor_scale = TensorScaleRule::kDivisorBf16;
+  narrow.block_scale = BlockScale::kDivideFirstBf16;
+  rows->push_back(narrow);
   Dialect open =
       Renamed(At(now, "vllm-project/compressed-tensors up to 0.14"),
               "nvfp4.compressed-tensors.0.14", now.source,
@@ -203,6 +241,19 @@ constexpr Dialect VllmEmulation() {
   return d;
 }
 
+constexpr Dialect VllmCpu() {
+  Dialect d =
+      Renamed(At(VllmEmulation(), "vllm-project/vllm 055e47c to 0.33"), "nvfp4.vllm.emulation.cpu",
+              "vllm/model_executor/layers/quantization/utils/nvfp4_emulation_utils.py "
+              "ref_nvfp4_quant, get_reciprocal",
+              "Writes values, not codes: the path without a GPU. Under a zero scale the "
+              "factor is 10^-8, so negative elements become -0.");
+  d.factor = Factor::kReciprocalOfHuge;
+  d.keeps_negative_zero = false;
+  d.nan = NanRule::kBlock;
+  return d;
+}
+
 constexpr Dialect Quartet2() {
   Dialect d{.name = "nvfp4.quartet2",
             .version = "IST-DASLab/Quartet-II 1d0c0fb",
@@ -221,16 +272,18 @@ constexpr Dialect Quartet2() {
 
 constexpr Dialect Qwix() {
   Dialect d{.name = "nvfp4.qwix",
-            .version = "google/qwix 83dec5f (2026-06-08) to aa623ac (2026-08-13)",
+            .version = "google/qwix 83dec5f (2026-06-08) to aa623ac (2026-08-13), 0.1.8",
             .source = "qwix/_src/core/qarray.py, numerics.py",
             .note =
-                "No tensor scale. A scale of less than 2^-63 becomes 1, one that underflows E4M3 "
-                "stays 0."};
+                "For FP32 input, by JAX on a CPU: XLA multiplies by fl(1/s) where the source "
+                "divides. No tensor scale. A scale of less than 2^-63 becomes 1, one that "
+                "underflows E4M3 stays 0. NaN elements have code 8."};
   d.tensor_scale = TensorScaleRule::kNone;
   d.block_scale = BlockScale::kNoTensorScale;
   d.scale_encoding = ScaleEncoding::kOneWhereTiny;
-  d.factor = Factor::kDivideByScale;
+  d.factor = Factor::kRcpTensorScaleOverScale;  // D is 1
   d.nan = NanRule::kBlock;
+  d.nan_code = 8;
   return d;
 }
 
@@ -273,15 +326,16 @@ void AddOtherNvfp4(std::vector<Dialect>* rows) {
   rows->push_back(FlashInferExact());
   rows->push_back(FlashInferReference());
   AddTorchAo(rows);
-  rows->push_back(ModelOpt());
-  Dialect fixed = Renamed(ModelOpt(), "nvfp4.modelopt.static", ModelOpt().source,
-                          "Weights with calibrated block maxima (NVFP4StaticQuantizer).");
-  fixed.block_scale = BlockScale::kOverTensor;
-  rows->push_back(fixed);
+  AddModelOpt(rows);
   AddCompressedTensors(rows);
   rows->push_back(VllmEmulation());
+  rows->push_back(VllmCpu());
   rows->push_back(Quartet2());
   rows->push_back(Qwix());
+  Dialect narrow = Renamed(Qwix(), "nvfp4.qwix.bf16-input", Qwix().source,
+                           "For BF16 input: b/6 is rounded to BF16.");
+  narrow.block_scale = BlockScale::kDivideFirstBf16;
+  rows->push_back(narrow);
   rows->push_back(Ggml());
   rows->push_back(Universal());
 }

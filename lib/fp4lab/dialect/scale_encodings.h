@@ -15,6 +15,8 @@ enum class ScaleEncoding : std::uint8_t {
   kNearest,
   kClamp2m6,
   kClamp2m9,
+  kOneClamp2m9,
+  kOneOrNan,
   kZeroToOne,
   kZeroToLeast,
   kZeroToEpsilon,
@@ -88,11 +90,26 @@ struct Formula<ScaleEncoding::kClamp2m6> : CastSaturating, KeepsZero {
 };
 
 template <>
-struct Formula<ScaleEncoding::kClamp2m9> : KeepsZero {
+struct Formula<ScaleEncoding::kClamp2m9> : CastSaturating, KeepsZero {
   static constexpr std::string_view kLabel = "clamp_2m9";
+  static constexpr std::string_view kText = "t clamped to [2^-9, 448], to nearest even";
+  static constexpr float Encoded(float t) { return ClampedBelow(t, 0x1p-9f); }
+};
+
+template <>
+struct Formula<ScaleEncoding::kOneClamp2m9> : CastSaturating, KeepsZero {
+  static constexpr std::string_view kLabel = "one_clamp_2m9";
   static constexpr std::string_view kText =
-      "t = 0 becomes 1, then at least 2^-9; to nearest even, beyond 464 NaN";
+      "t = 0 becomes 1, then clamped to [2^-9, 448], to nearest even";
   static constexpr float Encoded(float t) { return ClampedBelow(t == 0.0f ? 1.0f : t, 0x1p-9f); }
+};
+
+template <>
+struct Formula<ScaleEncoding::kOneOrNan> : KeepsZero {
+  // torch's cast before its release 2.13, which saturates.
+  static constexpr std::string_view kLabel = "one_or_nan";
+  static constexpr std::string_view kText = "t = 0 becomes 1; to nearest even, beyond 464 NaN";
+  static constexpr float Encoded(float t) { return t == 0.0f ? 1.0f : t; }
   static constexpr bool kSaturates = false;
   static constexpr std::uint8_t Byte(FormatId scale, float encoded) {
     return TorchByte(scale, encoded);

@@ -24,8 +24,10 @@ constexpr std::uint8_t EncodedScale(const Dialect& d, float t) {
 // element's last fraction bit, every b from the bits 0x7F800000 - 2^(22 - m) on (0x7F600000 for
 // E2M1).
 constexpr bool ReachesInf(const Dialect& d, float b) {
-  const std::uint32_t added =
-      d.block_scale == BlockScale::kEven ? EvenAddend(FormatOf(d.element).mantissa_bits) : 0u;
+  const std::uint32_t added = d.block_scale == BlockScale::kEven
+                                  ? EvenAddend(FormatOf(d.element).mantissa_bits)
+                              : d.block_scale == BlockScale::kEvenQuarter ? kQuarterBinade
+                                                                          : 0u;
   return std::bit_cast<std::uint32_t>(b) + added >= 0x7F800000u;
 }
 

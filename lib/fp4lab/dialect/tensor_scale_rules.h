@@ -22,6 +22,7 @@ enum class TensorScaleRule : std::uint8_t {
   kTwoDivisions,
   kDivisor,
   kDivisorOrOne,
+  kDivisorBf16,
   kTimesReciprocal,
   kTimesReciprocalOrZero,
   kOverFloored,
@@ -174,23 +175,39 @@ struct Formula<TensorScaleRule::kTwoDivisions> : DecodeFirst, ReadByDecode {
   }
 };
 
+// torch's quotient of a Python number and a tensor: the tensor's reciprocal, times the number.
+constexpr float TimesReciprocal(float c, float amax) { return 1.0f / amax * c; }
+
 template <>
 struct Formula<TensorScaleRule::kDivisor> : EncodeFirst, ReadByDecode {
   static constexpr std::string_view kLabel = "divisor";
-  static constexpr std::string_view kText = "S = fl(C/max(amax, FLT_MIN)); D = fl(1/S)";
+  static constexpr std::string_view kText = "S = fl(fl(1/amax) * C); D = fl(1/S)";
   static constexpr TensorScale Numbers(const TensorScaleInput& in) {
-    return TensorScaleOfEncode(in.c / (in.amax < kFloatMin ? kFloatMin : in.amax));
+    return TensorScaleOfEncode(TimesReciprocal(in.c, in.amax));
   }
 };
 
 template <>
 struct Formula<TensorScaleRule::kDivisorOrOne> : EncodeFirst, ReadByDecode {
+  // compressed-tensors clamps amax to FLT_MIN before; below it, S is Inf with or without the clamp.
   static constexpr std::string_view kLabel = "divisor_or_one";
   static constexpr std::string_view kText =
-      "S = fl(C/max(amax, FLT_MIN)), 1 where that is Inf or NaN; D = fl(1/S)";
+      "S = fl(fl(1/max(amax, FLT_MIN)) * C), 1 where that is Inf or NaN; D = fl(1/S)";
   static constexpr TensorScale Numbers(const TensorScaleInput& in) {
-    const TensorScale open = Formula<TensorScaleRule::kDivisor>::Numbers(in);
-    return open.encode <= kFloatMax ? open : TensorScale{};  // false for NaN
+    const float encode = TimesReciprocal(in.c, in.amax);
+    return encode <= kFloatMax ? TensorScaleOfEncode(encode) : TensorScale{};  // false for NaN
+  }
+};
+
+template <>
+struct Formula<TensorScaleRule::kDivisorBf16> : EncodeFirst, ReadByDecode {
+  // kDivisorOrOne of a BF16 tensor, each operation rounded to BF16.
+  static constexpr std::string_view kLabel = "divisor_bf16";
+  static constexpr std::string_view kText =
+      "S = bf16(bf16(1/max(amax, FLT_MIN)) * C), 1 where that is Inf or NaN; D = fl(1/S)";
+  static constexpr TensorScale Numbers(const TensorScaleInput& in) {
+    const float encode = RoundToBf16(RoundToBf16(1.0f / in.amax) * in.c);
+    return encode <= kFloatMax ? TensorScaleOfEncode(encode) : TensorScale{};
   }
 };
 

@@ -43,10 +43,10 @@ double StepsToOtherExponent(const Dialect& d, float b) {
       (byte(same + (other - same) / 2) == here ? same : other) = same + (other - same) / 2;
     least = other - at;
   }
-  // The scale of the overflow-aware rule is 1 below 6 * 2^-63.
-  const std::uint32_t lowest = d.block_scale == BlockScale::kOverflowAware
-                                   ? BitsOfMagnitude(MaxFinite(d.element) * kTiny)
-                                   : 1u;
+  // The scales of qwix are 1 below 6 * 2^-63.
+  const bool is_qwix =
+      d.block_scale == BlockScale::kOverflowAware || d.block_scale == BlockScale::kCeilLog2;
+  const std::uint32_t lowest = is_qwix ? BitsOfMagnitude(MaxFinite(d.element) * kTiny) : 1u;
   if (std::uint32_t same = at, other = lowest; at > lowest && byte(other) != here) {
     while (same - other > 1)
       (byte(other + (same - other) / 2) == here ? same : other) = other + (same - other) / 2;

@@ -74,6 +74,7 @@ bool HasNoZeroScale(const KernelPlan& p) {
   switch (p.kernel.dialect.scale_encoding) {
     case ScaleEncoding::kClamp2m6:
     case ScaleEncoding::kClamp2m9:
+    case ScaleEncoding::kOneClamp2m9:
     case ScaleEncoding::kZeroToOne:
     case ScaleEncoding::kZeroToEpsilon:
       return true;

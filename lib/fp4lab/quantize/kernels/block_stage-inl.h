@@ -59,7 +59,11 @@ HWY_INLINE VF EncodedLanes(VF t) {
   if constexpr (kEncoding == ScaleEncoding::kClamp2m6) {
     return at_least(t, 0x1p-6f);
   } else if constexpr (kEncoding == ScaleEncoding::kClamp2m9) {
+    return at_least(t, 0x1p-9f);
+  } else if constexpr (kEncoding == ScaleEncoding::kOneClamp2m9) {
     return at_least(hn::IfThenElse(hn::Eq(t, hn::Zero(d)), one, t), 0x1p-9f);
+  } else if constexpr (kEncoding == ScaleEncoding::kOneOrNan) {
+    return hn::IfThenElse(hn::Eq(t, hn::Zero(d)), one, t);
   } else if constexpr (kEncoding == ScaleEncoding::kOneWhereTiny) {
     return hn::IfThenElse(hn::Lt(t, hn::Set(d, kTiny)), one, t);
   } else {
@@ -87,7 +91,7 @@ HWY_INLINE void FindFractionBytes(const Dialect& d, const ElementConstants& cons
     VI code =
         hn::IfThenElse(hn::RebindMask(di, hn::IsNaN(encoded)),
                        hn::Set(di, static_cast<std::int32_t>(e.nan_code)), hn::Or(magnitude, sign));
-    if constexpr (kEncoding == ScaleEncoding::kClamp2m9) {
+    if constexpr (kEncoding == ScaleEncoding::kOneOrNan) {
       // Beyond 464, half a step above 448, torch's cast gives NaN.
       const auto number = hn::Le(encoded, hn::Set(df, 464.0f));
       code = hn::IfThenElse(hn::RebindMask(di, number), code, hn::Set(di, 0x7F));
@@ -110,7 +114,7 @@ HWY_INLINE void FindBytes(const Dialect& dialect, const ScaleTables& tables, flo
         dialect.scale_encoding, [&](auto encoding) HWY_ATTR HWY_FLATTEN {
           Dialect d = dialect;
           d.scale_encoding = encoding;
-          constexpr bool kTorch = decltype(encoding)::value == ScaleEncoding::kClamp2m9;
+          constexpr bool kTorch = decltype(encoding)::value == ScaleEncoding::kOneOrNan;
           const bool in_lanes = kTorch ? d.scale == FormatId::kE4M3
                                        : Formula<decltype(encoding)::value>::kSaturates &&
                                              tables.constants.mantissa_bits != 0;

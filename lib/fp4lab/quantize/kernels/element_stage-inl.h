@@ -173,6 +173,8 @@ HWY_INLINE VF MagnitudeLanes(const ElementRow& row, VF v, VU random) {
   const VF a = hn::Min(hn::Abs(v), hn::Set(d, e.max));
   if constexpr (kRounding == ElementRounding::kTiesAway) {
     return CutAfterAdding(e, a, hn::Set(DI(), 1 << (22 - e.mantissa_bits)));
+  } else if constexpr (kRounding == ElementRounding::kTiesToZero) {
+    return CutAfterAdding(e, a, hn::Set(DI(), (1 << (22 - e.mantissa_bits)) - 1));
   } else if constexpr (kRounding == ElementRounding::kHalfAdded) {
     return RoundHalfAdded(e, a);
   } else if constexpr (kRounding == ElementRounding::kTowardZero) {
@@ -215,6 +217,9 @@ HWY_INLINE VI CodeLanes(const ElementRow& row, VF x, VF s, VF v, VU random) {
       magnitude = MagnitudeCode(row.element, MagnitudeLanes<kRounding>(row, v, random));
     }
     code = hn::Or(magnitude, hn::And(hn::ShiftRight<31>(Bits(v)), negative_zero));
+  }
+  if constexpr (kRounding == ElementRounding::kTiesToZero) {
+    code = hn::IfThenElse(hn::RebindMask(di, hn::Eq(v, hn::Zero(DF()))), negative_zero, code);
   }
   if (row.never_negative_zero) {
     code = hn::IfThenZeroElse(hn::Eq(code, negative_zero), code);

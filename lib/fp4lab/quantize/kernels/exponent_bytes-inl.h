@@ -41,16 +41,21 @@ HWY_INLINE VI MicroscalingByte(const Dialect& d, const ScaleConstants& k, VF b) 
   return hn::IfThenElse(hn::RebindMask(di, hn::IsNaN(b)), hn::Set(di, 255), byte);
 }
 
-// FloatsWithLogarithm for every exponent field: below 2^(e + 1), and above 2^e.
+// For every exponent field: FloatsWithLogarithm below 2^(e + 1); the number of floats from 2^e on
+// that CeilNaturalLog2 takes to e, and of floats below 2^(e + 1) that it takes to e + 2.
 struct LogarithmTables {
-  std::int32_t below_next[256] = {}, above[256] = {};
+  std::int32_t below_next[256] = {}, at_most[256] = {}, over_next[256] = {};
 };
 constexpr LogarithmTables TablesOfLogarithms() {
   LogarithmTables t;
-  for (int field = 0; field < 256; ++field) {
+  for (int field = 1; field < 255; ++field) {
     const int e = field - 127;
+    const auto ceil = [&](int m) {
+      return CeilNaturalLog2(std::bit_cast<float>(static_cast<std::uint32_t>((field << 23) + m)));
+    };
     t.below_next[field] = static_cast<std::int32_t>(FloatsWithLogarithm(e + 1, 24, e + 1 > 0));
-    t.above[field] = static_cast<std::int32_t>(FloatsWithLogarithm(e, 23, e < 0));
+    while (ceil(t.at_most[field]) == e) ++t.at_most[field];
+    while (ceil(0x7FFFFF - t.over_next[field]) == e + 2) ++t.over_next[field];
   }
   return t;
 }
@@ -71,11 +76,14 @@ HWY_INLINE VI NormalExponentByte(const ScaleConstants& k, float q, VF b, VF t) {
     return hn::IfThenZeroElse(hn::Eq(Bits(b), zero), hn::Min(byte, hn::Set(di, 255)));
   }
   if constexpr (kScale == BlockScale::kCeilLog2) {
-    const VI field = hn::ShiftRight<23>(Bits(t));
-    const VI rounds_down = hn::GatherIndex(di, kLogarithms.above, field);
-    const auto higher = hn::Gt(hn::And(Bits(t), fraction), rounds_down);
-    const VI byte = hn::Add(field, hn::IfThenElseZero(higher, one));
-    return hn::IfThenElse(hn::Eq(Bits(t), zero), hn::Set(di, 127), byte);
+    const VI field = hn::ShiftRight<23>(Bits(t)), m = hn::And(Bits(t), fraction);
+    const VI at_most = hn::GatherIndex(di, kLogarithms.at_most, field);
+    const VI over_next = hn::GatherIndex(di, kLogarithms.over_next, field);
+    const VI next = hn::Add(field, hn::IfThenZeroElse(hn::Lt(m, at_most), one));
+    const auto over = hn::Gt(m, hn::Sub(fraction, over_next));
+    const VI byte = hn::Add(next, hn::IfThenElseZero(over, one));
+    const auto tiny = hn::RebindMask(di, hn::Lt(t, hn::Set(df, kTiny)));
+    return hn::IfThenElse(tiny, hn::Set(di, 127), byte);
   }
   if constexpr (kScale == BlockScale::kOverflowAware) {
     const auto tiny = hn::Lt(hn::Div(b, hn::Set(df, q)), hn::Set(df, kTiny));
