@@ -28,8 +28,8 @@ def pairs(codes):  # the even column in the low nibble
     return (codes[:, 0::2] | codes[:, 1::2] << 4).astype(np.uint8)
 
 
-def safetensors(path, tensors):
-    header, data = {}, b""
+def safetensors(path, tensors, metadata=None):
+    header, data = {"__metadata__": metadata} if metadata else {}, b""
     for name, (dtype, array) in tensors.items():
         raw = array.tobytes()
         header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": [len(data), len(data) + len(raw)]}
@@ -92,6 +92,22 @@ def main(folder):
         "model.layers.0.mlp.up_proj.input_scale": ("F32", np.array(one)),
         "model.layers.0.norm.weight": ("BF16", np.zeros(4, np.uint16))})
     done("modelopt", v * (s * multiplier))
+
+    # ComfyUI: codes high-first, scales in tiles of 128x4, and a marker beside the weight; or, in place
+    # of the marker, the layers in the file's metadata.
+    tile = np.full((128, 12), 0, np.uint8)
+    tile[:rows, :] = scales
+    tile = tile.reshape(1, 4, 32, 3, 4).transpose(0, 3, 2, 1, 4).reshape(128, 12)
+    high_first = codes[:, 0::2] << 4 | codes[:, 1::2]
+    comfy = {"blocks.0.q.weight": ("U8", high_first), "blocks.0.q.weight_scale": ("U8", tile),
+             "blocks.0.q.weight_scale_2": ("F32", np.array(multiplier))}
+    marker = np.frombuffer(b'{"format": "nvfp4"}', np.uint8)
+    safetensors(f"{folder}/comfyui.safetensors", {**comfy, "blocks.0.q.comfy_quant": ("U8", marker)})
+    done("comfyui", v * (s * multiplier))
+    safetensors(f"{folder}/comfyui-metadata.safetensors", comfy, {
+        "_quantization_metadata": '{"format_version": "1.0", "layers": '
+                                  '{"blocks.0.q": {"format": "nvfp4"}}}'})
+    done("comfyui-metadata", v * (s * multiplier))
 
     # compressed-tensors: the global scale is a divisor.
     divisor = np.float32(2688) / amax

@@ -24,6 +24,8 @@ const Sample kSamples[] = {
     {"te.safetensors", "te", "fc1.weight", TensorScaleConvention::kAmax},
     {"modelopt.safetensors", "modelopt", "model.layers.0.mlp.up_proj",
      TensorScaleConvention::kMultiplier},
+    {"comfyui.safetensors", "comfyui", "blocks.0.q", TensorScaleConvention::kMultiplier},
+    {"comfyui-metadata.safetensors", "comfyui", "blocks.0.q", TensorScaleConvention::kMultiplier},
     {"compressed-tensors.safetensors", "compressed-tensors", "lin",
      TensorScaleConvention::kDivisor},
     {"compressed-tensors-mxfp4.safetensors", "compressed-tensors", "lin",

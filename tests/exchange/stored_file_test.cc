@@ -66,6 +66,14 @@ TEST_CASE("The tensors of our files have the types and shapes that the header st
         R"("shape":[3,33],"transposed":false})");
 }
 
+// The formats that ComfyUI's loader knows.
+bool IsComfyUiFormat(const Dialect& d) {
+  if (d.block_rows == 0) return d.element == FormatId::kE4M3 || d.element == FormatId::kE5M2;
+  if (d.scale == FormatId::kE8M0) return d.element == FormatId::kE4M3 && d.block_cols == 32;
+  return d.element == FormatId::kE2M1 && d.scale == FormatId::kE4M3 && d.block_cols == 16 &&
+         HasTensorScale(d);
+}
+
 TEST_CASE("Vendors' naming gives back what was written under it", "[exchange][property]") {
   const TemporaryFolder folder;
   for (const Dialect& d : BlockShapes()) {
@@ -75,7 +83,14 @@ TEST_CASE("Vendors' naming gives back what was written under it", "[exchange][pr
     for (const Vendor& vendor : kVendors) {
       CAPTURE(d.name, vendor.name);
       const std::string place = (folder / "x.safetensors").string();
-      WriteStored(place + ":a.b", stored, d.name, vendor.name, d.scale_max);
+      const auto write = [&] {
+        WriteStored(place + ":a.b", stored, d.name, vendor.name, d.scale_max);
+      };
+      if (vendor.name == "comfyui" && !IsComfyUiFormat(d)) {
+        CHECK_THAT(ErrorOf(write), ContainsSubstring("has no name for"));
+        continue;
+      }
+      write();
       const StoredFile read = ReadStored(place, {.dialect = &d});
       CHECK(read.entry == StoredFileEntry{"a.b", std::string(vendor.name)});
       const StorageLayout plain{.codes = CodeOrder::kBytes,

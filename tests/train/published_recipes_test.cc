@@ -93,12 +93,8 @@ std::vector<double> Losses(TrainConfig config, const Recipe& recipe, int steps) 
   return losses;
 }
 
-// ModelOpt's static rule is for weights: a block of zeros, as activations have, gets a NaN scale.
 Recipe AllOperands(const Dialect& d) {
   const Json plain{{"format", d.name}};
-  if (d.name == "nvfp4.modelopt.static") {
-    return Read({{"base", "bf16"}, {"fprop", {{"weight", plain}}}, {"dgrad", {{"weight", plain}}}});
-  }
   Json gradient = plain;
   if (d.rounding == ElementRounding::kNearestEven) gradient["rounding"] = "stochastic";
   return Read({{"base", "bf16"},

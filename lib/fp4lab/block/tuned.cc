@@ -13,6 +13,7 @@ bool HasTunedRounding(const Dialect& d) {
     case ElementRounding::kTiesAway:
     case ElementRounding::kTiesToZero:
     case ElementRounding::kHalfAdded:
+    case ElementRounding::kHalfAddedEven:
     case ElementRounding::kBf16First:
     case ElementRounding::kClosest:
     case ElementRounding::kClosestScaled:

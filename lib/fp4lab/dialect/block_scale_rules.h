@@ -48,6 +48,7 @@ enum class BlockScale : std::uint8_t {
   kCeilLog2,
   kCeilLog2Least,
   kCeilLog2Clamped,
+  kCeilLog2Wrapped,
   kRoundLog2,
   kOverflowAware,
   kFloorLog2Quotient,
@@ -385,9 +386,9 @@ template <>
 struct Formula<BlockScale::kCeilLog2> : ExponentRule {
   static constexpr std::string_view kLabel = "ceil_log2";
   static constexpr std::string_view kText =
-      "s = 2^ceil(fl(fl(ln fl(b/q)) * fl(1/ln 2))), 1 where fl(b/q) < 2^-63";
-  static constexpr std::string_view kShort = "t = b / q";
-  static constexpr float Before(const BlockScaleInput& in) { return in.b / in.q; }
+      "s = 2^ceil(fl(fl(ln t) * fl(1/ln 2))), t = fl(b * fl(1/q)), 1 where t < 2^-63";
+  static constexpr std::string_view kShort = "t = b * (1/q)";
+  static constexpr float Before(const BlockScaleInput& in) { return in.b * (1.0f / in.q); }
   static constexpr std::uint8_t Exponent(const ExponentInput& in) { return CeilLog2Byte(in.t); }
 };
 
@@ -421,14 +422,29 @@ struct Formula<BlockScale::kCeilLog2Clamped> : ExponentRule {
 };
 
 template <>
+struct Formula<BlockScale::kCeilLog2Wrapped> : ExponentRule {
+  // WrappedByte has the bytes of NaN and Inf.
+  static constexpr std::string_view kLabel = "ceil_log2_wrapped";
+  static constexpr std::string_view kText =
+      "byte = 127 + ceil(fl(log2 fl(b/q))) mod 256, 127 where fl(b/q) is 0";
+  static constexpr std::string_view kShort = "t = b / q";
+  static constexpr float Before(const BlockScaleInput& in) { return in.b / in.q; }
+  static constexpr std::uint8_t Exponent(const ExponentInput& in) {
+    return WrappedByte(in.t, CeilLog2);
+  }
+};
+
+template <>
 struct Formula<BlockScale::kRoundLog2> : ExponentRule {
-  // The byte wraps below 2^-127; RoundLog2Byte has the bytes of NaN and Inf.
+  // WrappedByte has the bytes of NaN and Inf.
   static constexpr std::string_view kLabel = "round_log2";
   static constexpr std::string_view kText =
       "byte = 127 + round(fl(log2 fl(b/q))) mod 256, 127 where fl(b/q) is 0";
   static constexpr std::string_view kShort = "t = b / q";
   static constexpr float Before(const BlockScaleInput& in) { return in.b / in.q; }
-  static constexpr std::uint8_t Exponent(const ExponentInput& in) { return RoundLog2Byte(in.t); }
+  static constexpr std::uint8_t Exponent(const ExponentInput& in) {
+    return WrappedByte(in.t, RoundLog2);
+  }
 };
 
 template <>

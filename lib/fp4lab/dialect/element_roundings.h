@@ -18,6 +18,7 @@ enum class ElementRounding : std::uint8_t {
   kTiesAway,
   kTiesToZero,
   kHalfAdded,
+  kHalfAddedEven,
   kBf16First,
   kClosest,
   kClosestScaled,
@@ -69,6 +70,19 @@ constexpr std::uint32_t EncodeHalfAdded(FormatId element, float v) {
   return Magnitude(v) / step + 0.5f >= steps + 1.0f ? lower + 1 : lower;
 }
 
+// The greatest float below half of the element's least step: fl(it / step + 0.5) is 1.
+constexpr float BelowHalfStep(float step) {
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(0.5f * step) - 1);
+}
+
+// To nearest even by sign * (floor(fl(|v| / step + 0.5)) - 1 at a tie of an odd floor) * step
+// (auto-round's quant_element): only BelowHalfStep differs from the exact rounding.
+constexpr std::uint32_t EncodeHalfAddedEven(FormatId element, float v) {
+  const float step = Decode(element, 1);
+  if (Magnitude(v) == BelowHalfStep(step)) v = v < 0.0f ? -step : step;
+  return Encode(element, v);
+}
+
 // The first code whose fl(|value * s - x|) is least (ggml best_index_mxfp4): NaN and Inf give 0.
 constexpr std::uint32_t EncodeBySearch(FormatId element, float x, float s) {
   const Format& f = FormatOf(element);
@@ -87,7 +101,8 @@ constexpr std::uint32_t EncodeBySearch(FormatId element, float x, float s) {
 // ComfyUI's stochastic_float_to_fp4_e2m1 with the random number 1/2, E2M1 alone: a code of exponent
 // e and the rounded fraction m, e the count of the thresholds that |v| reaches. The thresholds are
 // the least floats with floor(fl(fl(log2 |v|) + 1.1925)) = 1, 2 and 3. m = 2 sets a bit that e = 1
-// and e = 3 have set already: [1.75, kComfyThresholds[1]) gives 1 and 7 and more gives 4.
+// and e = 3 have set already: [1.75, kComfyThresholds[1]) gives 1 and 7 and more gives 4. Inf,
+// there FLT_MAX, gives m = 0 by a cast that C leaves undefined.
 inline constexpr float kComfyThresholds[] = {0x1.c00b88p-1f, 0x1.c00b88p0f, 0x1.c00b86p1f};
 constexpr std::uint32_t EncodeComfyCentre(float v) {
   if (v != v) return NanCode(FormatOf(FormatId::kE2M1));
@@ -99,7 +114,11 @@ constexpr std::uint32_t EncodeComfyCentre(float v) {
   const float fraction =
       e == 0 ? a * 2.0f : (a / static_cast<float>(1u << (e - 1)) - 1.0f) * 2.0f;  // exact
   // A tie goes to even; fractions are greater than -1/2, and 3 in the range of v that scales leave.
-  const std::uint32_t m = fraction <= 0.5f ? 0 : fraction < 1.5f ? 1 : fraction <= 2.5f ? 2 : 3;
+  const std::uint32_t m = fraction <= 0.5f   ? 0
+                          : fraction < 1.5f  ? 1
+                          : fraction <= 2.5f ? 2
+                          : a <= kFloatMax   ? 3
+                                             : 0;
   return std::bit_cast<std::uint32_t>(v) >> 31 << 3 | e << 1 | m;
 }
 
@@ -144,6 +163,17 @@ struct Formula<ElementRounding::kHalfAdded> : TakesNoRandomBits {
       "floor(fl(|v|/step + 0.5)) steps with the sign of v, saturating";
   static constexpr std::uint32_t Code(const ElementInput& in) {
     return EncodeHalfAdded(in.element, in.v);
+  }
+};
+
+template <>
+struct Formula<ElementRounding::kHalfAddedEven> : TakesNoRandomBits {
+  // The rounded addition takes the float just below half of the least step to that step.
+  static constexpr std::string_view kLabel = "half_added_even";
+  static constexpr std::string_view kText =
+      "floor(fl(|v|/step + 0.5)) steps, a tie to even, with the sign of v, saturating";
+  static constexpr std::uint32_t Code(const ElementInput& in) {
+    return EncodeHalfAddedEven(in.element, in.v);
   }
 };
 

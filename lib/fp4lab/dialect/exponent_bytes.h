@@ -20,7 +20,8 @@
 
 namespace fp4lab {
 
-inline constexpr float kTiny = 0x1p-63f;  // the square root of FLT_MIN
+inline constexpr float kTiny = 0x1p-63f;                // the square root of FLT_MIN
+inline constexpr std::uint8_t kNotFiniteWrapped = 128;  // WrappedByte of NaN and Inf
 
 // floor(log2) of the largest element: 2 for E2M1 and E2M3, 4 for E3M2, 8 for E4M3, 15 for E5M2.
 constexpr int MaxExponent(FormatId element) {
@@ -80,25 +81,32 @@ constexpr std::uint32_t FloatsWithLogarithm(int k, int ulp_bits, bool toward_zer
   return static_cast<std::uint32_t>(limit);
 }
 
+// The exponent e of a positive finite a in [2^e, 2^(e + 1)), and the floats from 2^e on and below
+// 2^(e + 1), in units in the last place: 2^(e - bits). Subnormals have fewer bits.
+struct PlaceInBinade {
+  int e, bits;
+  std::uint32_t above, below_next;
+};
+constexpr PlaceInBinade PlaceOf(float a) {
+  const std::uint32_t u = std::bit_cast<std::uint32_t>(a);
+  const bool subnormal = u < 0x800000u;
+  const int bits = subnormal ? std::bit_width(u) - 1 : 23;
+  const std::uint32_t above = subnormal ? u - (1u << bits) : u & 0x7FFFFFu;
+  return {subnormal ? bits - 149 : static_cast<int>(u >> 23) - 127, bits, above,
+          (1u << bits) - above};
+}
+
 // floor(fl(log2 a)) and ceil(fl(log2 a)) for a positive finite a: the exact floor and ceil, except
 // k for the floats next to 2^k whose logarithm rounds to k. (log2 is correctly rounded here;
 // libraries may differ by an ulp.)
 constexpr int FloorLog2(float a) {
-  const std::uint32_t u = std::bit_cast<std::uint32_t>(a);
-  if (u < 0x800000u) return std::bit_width(u) - 150;  // subnormals: no float is that close
-  const int e = static_cast<int>(u >> 23) - 127;
-  const std::uint32_t below_next = 0x800000u - (u & 0x7FFFFFu);
-  return e + (below_next <= FloatsWithLogarithm(e + 1, 24, e + 1 > 0) ? 1 : 0);
+  const PlaceInBinade p = PlaceOf(a);
+  const int next = p.e + 1;
+  return p.below_next <= FloatsWithLogarithm(next, p.bits + 1, next > 0) ? next : p.e;
 }
 constexpr int CeilLog2(float a) {
-  const std::uint32_t u = std::bit_cast<std::uint32_t>(a);
-  if (u < 0x800000u) {
-    const int e = std::bit_width(u) - 150;
-    return std::has_single_bit(u) ? e : e + 1;
-  }
-  const int e = static_cast<int>(u >> 23) - 127;
-  const std::uint32_t above = u & 0x7FFFFFu;
-  return above <= FloatsWithLogarithm(e, 23, e < 0) ? e : e + 1;
+  const PlaceInBinade p = PlaceOf(a);
+  return p.above <= FloatsWithLogarithm(p.e, p.bits, p.e < 0) ? p.e : p.e + 1;
 }
 constexpr std::uint8_t ExponentByte(int exponent) {
   return static_cast<std::uint8_t>(exponent > 127 ? 255 : exponent < -127 ? 0 : exponent + 127);
@@ -185,11 +193,12 @@ constexpr int RoundLog2(float a) {
   if (magnitude <= limit) return e % 2 == 0 ? e : e + 1;
   return distance > 0 ? e + 1 : e;
 }
-// MLX's byte of t: 127 + round(log2 t) in binary32, cast to 8 bits; round(log2 Inf) is INT_MIN and
-// its sum with 127 is -2147483520.
-constexpr std::uint8_t RoundLog2Byte(float t) {
-  if (!(t <= kFloatMax)) return 128;
-  return static_cast<std::uint8_t>(t == 0.0f ? 127 : RoundLog2(t) + 127);
+// MLX's byte of t: 127 + log2 t as `rule` rounds it, cast to 8 bits, so that it wraps below 2^-127.
+// The rounded logarithm of NaN and Inf becomes INT_MIN, whose binary32 sum with 127 is -2147483520.
+template <class Rule>
+constexpr std::uint8_t WrappedByte(float t, const Rule& rule) {
+  if (!(t <= kFloatMax)) return kNotFiniteWrapped;
+  return static_cast<std::uint8_t>(t == 0.0f ? 127 : rule(t) + 127);
 }
 
 static_assert(MaxExponent(FormatId::kE2M1) == 2 && MaxExponent(FormatId::kE5M2) == 15);

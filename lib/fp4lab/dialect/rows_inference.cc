@@ -120,7 +120,9 @@ constexpr Dialect SageAttention3() {
   return d;
 }
 
-constexpr std::string_view kMlx = "ml-explore/mlx 846d176 (2026-08-22) to 0.32.4";
+constexpr std::string_view kMlx = "ml-explore/mlx 0.31 to 0.32.4";
+constexpr std::string_view kMlxRound = "ml-explore/mlx 0.31 to 846d176 (2026-08-22)";
+constexpr std::string_view kMlxCeil = "ml-explore/mlx 0.32.4";
 constexpr std::string_view kMlxCpu = "mlx/ops.cpp fp_quantize, the path of the CPU";
 
 constexpr Dialect Mlx() {
@@ -143,11 +145,13 @@ constexpr Dialect MlxCpu() {
   return d;
 }
 
-constexpr Dialect MlxCpuMx(std::string_view name, FormatId element) {
-  Dialect d = DialectUnder(BlockScale::kRoundLog2, element, 1, 32);
-  d = Renamed(At(d, kMlx), name, kMlxCpu,
-              "FP32 input. The nearest power of two by its logarithm; the byte of a smaller one "
-              "than 2^-127 wraps. A block with NaN or Inf has byte 128 and is divided by 0.");
+constexpr Dialect MlxCpuMx(std::string_view name, FormatId element, BlockScale rule,
+                           std::string_view version) {
+  Dialect d = DialectUnder(rule, element, 1, 32);
+  d = Renamed(At(d, version), name, kMlxCpu,
+              "FP32 input. The byte of a scale below 2^-127 wraps. A block with NaN or Inf has "
+              "byte 128 and "
+              "is divided by 0.");
   d.factor = Factor::kDivideByWrapped;
   d.nan = NanRule::kBlock;
   if (element == FormatId::kE2M1) d.rounding = ElementRounding::kClosestScaled;
@@ -163,7 +167,9 @@ constexpr Dialect ComfyUi() {
             .source = "comfy_kitchen/backends/eager/quantization.py quantize_nvfp4",
             .note =
                 "ComfyUI's files: codes high-first, scales in tiles of 128x4, D as a "
-                "multiplier. Zero codes where s*D is 0."};
+                "multiplier. Zero codes where s*D is 0. The scales of a tensor of zeros are NaN "
+                "(0/0); the "
+                "sign of a NaN scale and codes of NaN are not specified."};
   d.tensor_scale = TensorScaleRule::kMultiplier;
   d.block_scale = BlockScale::kDivideByTensorScale;
   d.factor = Factor::kDivideByProductOrZero;
@@ -176,7 +182,8 @@ constexpr Dialect ComfyUiCentre() {
       At(ComfyUi(), "Comfy-Org/ComfyUI 86d9f43"), "nvfp4.comfyui.stochastic-centre",
       "comfy/float.py stochastic_round_quantize_nvfp4_block with 1/2 for every random number",
       "FP32 input. The stochastic rounding itself adds (u - 1/2) * 1.25 * 2^(e - 2) and moves "
-      "exact values; it is not modelled. [1.75, 1.7502) becomes 1, and 7 and more becomes 4.");
+      "exact values; it is not modelled. [1.75, 1.7502) becomes 1, 7 and more becomes 4, and so do "
+      "elements under a scale of 0.");
   d.factor = Factor::kDivideByProduct;
   d.rounding = ElementRounding::kComfyCentre;
   d.nan_code = 0;
@@ -221,6 +228,7 @@ constexpr Dialect AmdFp4(std::string_view name, int group) {
   d.factor = Factor::kDivideByProductOrEpsilon;
   d.nan = NanRule::kBlock;
   d.nan_scale = 0xFC;
+  d.never_negative_zero = true;
   return d;
 }
 
@@ -240,18 +248,19 @@ constexpr Dialect AmdFp4Global(std::string_view name, int group) {
 constexpr std::string_view kAutoRound = "intel/auto-round 0.16.1";
 
 constexpr Dialect AutoRound() {
-  Dialect d{.name = "nvfp4.auto-round",
-            .version = kAutoRound,
-            .source =
-                "auto_round/data_type/nvfp.py ref_nvfp4_quant; "
-                "auto_round/export/export_to_autoround/qlinear_fp.py pack",
-            .note =
-                "Without tuning (v = 0, max_scale = 1). The global scale is stored as a "
-                "divisor."};
+  Dialect d{
+      .name = "nvfp4.auto-round",
+      .version = kAutoRound,
+      .source =
+          "auto_round/data_type/nvfp.py ref_nvfp4_quant; "
+          "auto_round/export/export_to_autoround/qlinear_fp.py pack",
+      .note =
+          "Without tuning (v = 0, max_scale = 1). The export rounds the decoded weight again, "
+          "which drops the sign of zeros. The global scale is stored as a divisor."};
   d.tensor_scale = TensorScaleRule::kTimesReciprocalOrZero;
   d.block_scale = BlockScale::kTimesSixth;
   d.factor = Factor::kReciprocalGuarded;
-  d.keeps_negative_zero = false;
+  d.never_negative_zero = true;
   d.nan = NanRule::kTensor;
   d.nan_code = 0;
   return d;
@@ -265,8 +274,10 @@ constexpr Dialect AutoRoundMx(std::string_view name, FormatId element, BlockScal
       "Without tuning. A block of zeros has a scale all the same: 2^(1 - emax) for floor, 2 "
       "for rceil. The bytes of a block with NaN are not specified.");
   d.factor = Factor::kDivideByScale;
+  d.rounding = ElementRounding::kHalfAddedEven;
   d.keeps_negative_zero = false;
   d.nan = NanRule::kBlock;
+  if (element == FormatId::kE2M1) d.nan_code = 0;
   return d;
 }
 
@@ -280,8 +291,11 @@ void AddInference(std::vector<Dialect>* rows) {
   rows->push_back(SageAttention3());
   rows->push_back(Mlx());
   rows->push_back(MlxCpu());
-  rows->push_back(MlxCpuMx("mxfp4.mlx.cpu", FormatId::kE2M1));
-  rows->push_back(MlxCpuMx("mxfp8_e4m3.mlx.cpu", FormatId::kE4M3));
+  constexpr BlockScale kCeil = BlockScale::kCeilLog2Wrapped, kRound = BlockScale::kRoundLog2;
+  rows->push_back(MlxCpuMx("mxfp4.mlx.cpu", FormatId::kE2M1, kCeil, kMlxCeil));
+  rows->push_back(MlxCpuMx("mxfp8_e4m3.mlx.cpu", FormatId::kE4M3, kCeil, kMlxCeil));
+  rows->push_back(MlxCpuMx("mxfp4.mlx.cpu.round", FormatId::kE2M1, kRound, kMlxRound));
+  rows->push_back(MlxCpuMx("mxfp8_e4m3.mlx.cpu.round", FormatId::kE4M3, kRound, kMlxRound));
   rows->push_back(ComfyUi());
   rows->push_back(ComfyUiCentre());
   rows->push_back(FastVideo());

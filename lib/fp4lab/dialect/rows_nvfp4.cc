@@ -275,11 +275,11 @@ constexpr Dialect Qwix() {
             .version = "google/qwix 83dec5f (2026-06-08) to aa623ac (2026-08-13), 0.1.8",
             .source = "qwix/_src/core/qarray.py, numerics.py",
             .note =
-                "For FP32 input, by JAX on a CPU: XLA multiplies by fl(1/s) where the source "
-                "divides. No tensor scale. A scale of less than 2^-63 becomes 1, one that "
+                "For FP32 input, by JAX on a CPU: XLA multiplies by fl(1/6) and fl(1/s) where the "
+                "source divides. No tensor scale. A scale of less than 2^-63 becomes 1, one that "
                 "underflows E4M3 stays 0. NaN elements have code 8."};
   d.tensor_scale = TensorScaleRule::kNone;
-  d.block_scale = BlockScale::kNoTensorScale;
+  d.block_scale = BlockScale::kTimesSixth;  // S is 1
   d.scale_encoding = ScaleEncoding::kOneWhereTiny;
   d.factor = Factor::kRcpTensorScaleOverScale;  // D is 1
   d.nan = NanRule::kBlock;
@@ -333,8 +333,9 @@ void AddOtherNvfp4(std::vector<Dialect>* rows) {
   rows->push_back(Quartet2());
   rows->push_back(Qwix());
   Dialect narrow = Renamed(Qwix(), "nvfp4.qwix.bf16-input", Qwix().source,
-                           "For BF16 input: b/6 is rounded to BF16.");
+                           "For BF16 input: b/6 and the scaled element are rounded to BF16.");
   narrow.block_scale = BlockScale::kDivideFirstBf16;
+  narrow.rounding = ElementRounding::kBf16First;
   rows->push_back(narrow);
   rows->push_back(Ggml());
   rows->push_back(Universal());

@@ -33,7 +33,9 @@ constexpr bool ReachesInf(const Dialect& d, float b) {
 
 constexpr std::uint8_t EncodedExponent(const Dialect& d, float b, float t) {
   if (b != b) {  // NanRule::kBlock or kTensor: the amax of a block with a NaN is NaN
-    return d.block_scale == BlockScale::kRoundLog2 ? RoundLog2Byte(b) : std::uint8_t{0xFF};
+    const bool wraps =
+        d.block_scale == BlockScale::kCeilLog2Wrapped || d.block_scale == BlockScale::kRoundLog2;
+    return wraps ? kNotFiniteWrapped : std::uint8_t{0xFF};
   }
   if (d.inf_scale != InfScale::kRule && ReachesInf(d, b)) {
     return d.inf_scale == InfScale::kNan ? 0xFF

@@ -169,7 +169,7 @@ const StoredFileEntry& Pick(const std::vector<StoredFileEntry>& entries, const s
   if (entries.empty()) {
     throw Error(where,
                 "holds no quantized matrix under the names of fp4lab, te, modelopt, "
-                "compressed-tensors or gguf");
+                "compressed-tensors, comfyui or gguf");
   }
   std::string names;
   for (std::size_t i = 0; i < entries.size() && i < 8; ++i) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <utility>
 
 #include "fp4lab/base/divide_up.h"
@@ -9,6 +10,7 @@
 #include "fp4lab/base/huge_pages.h"
 #include "fp4lab/exchange/number_type.h"
 #include "fp4lab/exchange/shape.h"
+#include "fp4lab/io/json.h"
 
 namespace fp4lab {
 namespace {
@@ -86,6 +88,15 @@ void SetShape(const SafetensorsTensor& codes, const std::string& where, StoredMa
   m->cols = m->layout.transposed ? rows : cols;
 }
 
+// The order that is tried before the vendor's own.
+ScaleOrder ReadFirst(const Vendor& vendor) {
+  return vendor.marker.empty() ? ScaleOrder::kLinear : vendor.scale_order;
+}
+
+CodeOrder CodesOrderOf(const Vendor& vendor, FormatId element) {
+  return FormatOf(element).bits == 4 ? vendor.codes_order : DefaultCodeOrder(element);
+}
+
 // Sets the order of the scales: that of the options, else one that fits the number of bytes.
 void SetScaleOrder(const Vendor& vendor, const ReadStoredOptions& options, const std::string& where,
                    StoredMatrix* m) {
@@ -97,7 +108,7 @@ void SetScaleOrder(const Vendor& vendor, const ReadStoredOptions& options, const
   for (const bool expanded : {true, false}) {
     if (expanded && m->block_rows == 1 && !m->layout.transposed) continue;
     m->layout.expanded_scales = expanded;
-    for (const ScaleOrder order : {ScaleOrder::kLinear, vendor.scale_order}) {
+    for (const ScaleOrder order : {ReadFirst(vendor), vendor.scale_order}) {
       m->layout.scales = order;
       if (SizesOf(*m, where).scales == m->scales.size()) return;
     }
@@ -140,7 +151,7 @@ FormatId ScaleFormatOf(StoredMatrix m, std::size_t bytes, const Vendor& vendor,
                        const ReadStoredOptions& options, const std::string& where) {
   const auto fit = [&](int block_cols) {
     m.block_cols = block_cols;
-    for (const ScaleOrder order : {ScaleOrder::kLinear, vendor.scale_order}) {
+    for (const ScaleOrder order : {ReadFirst(vendor), vendor.scale_order}) {
       m.layout.scales = options.scales.value_or(order);
       if (SizesOf(m, where).scales == bytes) return true;
     }
@@ -185,6 +196,35 @@ void SetScales(const SafetensorsFile& file, const VendorEntry& entry,
   SetScaleOrder(*entry.vendor, options, place, m);
 }
 
+// The layers that the metadata of ComfyUI's files without markers name.
+std::set<std::string> ComfyLayers(const SafetensorsFile& file) {
+  std::set<std::string> layers;
+  const auto found = file.metadata.find("_quantization_metadata");
+  if (found == file.metadata.end()) return layers;
+  try {
+    const Json json = ParseJson(found->second, found->first);
+    if (!json.is_object() || !json.contains("layers") || !json["layers"].is_object()) return layers;
+    for (const auto& [name, layer] : json["layers"].items()) layers.insert(name);
+  } catch (const Error&) {  // another program's metadata
+  }
+  return layers;
+}
+
+// ComfyUI's name of a matrix's format; its loader takes no other.
+std::string_view ComfyFormat(const StoredMatrix& m) {
+  if (m.block_rows == 0 && m.element == FormatId::kE4M3) return "float8_e4m3fn";
+  if (m.block_rows == 0 && m.element == FormatId::kE5M2) return "float8_e5m2";
+  const bool in_16 = m.block_cols == 16 && m.scale == FormatId::kE4M3;
+  const bool in_32 = m.block_cols == 32 && m.scale == FormatId::kE8M0;
+  if (m.element == FormatId::kE2M1 && in_16 && !m.tensor_scale.empty()) return "nvfp4";
+  if (m.element == FormatId::kE4M3 && in_32) return "mxfp8";
+  throw Error("comfyui naming", "has no name for " + std::string(Named(m.element).name) +
+                                    " in blocks of " + std::to_string(m.block_cols) +
+                                    " with scales in " + std::string(Named(m.scale).name) +
+                                    (m.tensor_scale.empty() ? " and no tensor scale" : "") +
+                                    "; it stores NVFP4, MXFP8 and FP8: use --convention fp4lab");
+}
+
 }  // namespace
 
 const Vendor* FindVendor(std::string_view name) {
@@ -203,13 +243,14 @@ std::optional<StorageLayout> OwnLayout(const Dialect& dialect) {
   }
   const Vendor* vendor = FindVendor(code_base);
   if (vendor == nullptr) return std::nullopt;
-  return StorageLayout{.codes = DefaultCodeOrder(dialect.element),
+  return StorageLayout{.codes = CodesOrderOf(*vendor, dialect.element),
                        .scales = vendor->scale_order,
                        .tensor_scale = vendor->convention};
 }
 
 std::vector<VendorEntry> ListVendorMatrices(const SafetensorsFile& file) {
   std::vector<VendorEntry> entries;
+  const std::set<std::string> comfy_layers = ComfyLayers(file);
   for (const auto& [name, tensor] : file.tensors) {
     for (const Vendor& vendor : kVendors) {
       if (!std::string_view(name).ends_with(vendor.codes)) continue;
@@ -219,7 +260,10 @@ std::vector<VendorEntry> ListVendorMatrices(const SafetensorsFile& file) {
       if (!file.tensors.contains(prefix + std::string(vendor.scales))) continue;
       const bool plain = tensor.dtype == "BF16" || tensor.dtype == "F16" || tensor.dtype == "F32";
       if (plain) continue;  // a weight that is not quantized
+      const bool marked = file.tensors.contains(prefix + "comfy_quant");
       if (dotted && !prefix.empty()) prefix.pop_back();
+      const bool is_comfy = marked || comfy_layers.contains(prefix);
+      if (vendor.codes == "weight" && is_comfy == vendor.marker.empty()) continue;
       entries.push_back({prefix, &vendor});
     }
   }
@@ -238,7 +282,7 @@ StoredMatrix ReadVendorMatrix(const SafetensorsFile& file, const VendorEntry& en
     m.block_rows = options.dialect->block_rows;
     m.block_cols = options.dialect->block_cols;
   }
-  m.layout = {.codes = options.codes.value_or(DefaultCodeOrder(m.element)),
+  m.layout = {.codes = options.codes.value_or(CodesOrderOf(*entry.vendor, m.element)),
               .transposed = options.transposed,
               .expanded_scales = options.expanded_scales,
               .tensor_scale = options.tensor_scale.value_or(entry.vendor->convention)};
@@ -293,12 +337,18 @@ void AddVendorMatrix(const StoredMatrix& stored, const VendorEntry& entry, float
                            std::string(Named(stored.element).name));
   }
   const StorageLayout layout{
-      .codes = DefaultCodeOrder(stored.element),
+      .codes = CodesOrderOf(vendor, stored.element),
       .scales = vendor.scale_order,
       .tensor_scale = stored.tensor_scale.empty() ? TensorScaleConvention::kNone
                       : stored.block_rows == 0    ? TensorScaleConvention::kMultiplier
                                                   : vendor.convention};
   const StoredMatrix m = Convert(WithRowBlocks(stored, scale_max, where), layout, scale_max, where);
+  if (!vendor.marker.empty()) {
+    const std::string text = "{\"format\": \"" + std::string(ComfyFormat(m)) + "\"}";
+    const auto bytes = std::as_bytes(std::span(text));
+    file->tensors[prefix + std::string(vendor.marker)] = {
+        "U8", {text.size()}, {bytes.begin(), bytes.end()}};
+  }
   const std::string_view dtype =
       bits == 4 ? "U8" : SafetensorsName({NumberType::Kind::kFormat, m.element});
   const std::size_t row = bits == 4 ? m.cols / 2 : m.cols;

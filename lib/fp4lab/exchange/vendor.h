@@ -15,7 +15,7 @@
 namespace fp4lab {
 
 // One way to name the tensors of a matrix: prefix + codes, prefix + scales, prefix + tensor_scale.
-// 4-bit codes are stored low-first. All vendors store scales of 1xN blocks, so that scales of 16x16
+// All vendors store scales of 1xN blocks, so that scales of 16x16
 // blocks are written repeated.
 struct Vendor {
   std::string_view name;
@@ -23,8 +23,11 @@ struct Vendor {
   std::string_view codes, scales;
   std::array<std::string_view, 3> tensor_scale;  // the first is written, all are read
   TensorScaleConvention convention;
-  ScaleOrder scale_order;  // as written; linear scales are always read
-  bool scales_as_bytes;    // U8 instead of F8_E4M3 (all vendors write E8M0 as U8)
+  ScaleOrder
+      scale_order;       // as written; linear scales are read, too, unless the vendor has a marker
+  bool scales_as_bytes;  // U8 instead of F8_E4M3 (all vendors write E8M0 as U8)
+  CodeOrder codes_order = CodeOrder::kLowFirst;  // of 4-bit codes
+  std::string_view marker = {};  // prefix + marker: a tensor that tells the vendor from others
 };
 inline constexpr std::array kVendors = {
     Vendor{"te",
@@ -59,6 +62,16 @@ inline constexpr std::array kVendors = {
            TensorScaleConvention::kDivisor,
            ScaleOrder::kLinear,
            false},
+    Vendor{"comfyui",
+           "ComfyUI comfy/ops.py, comfy/float.py; comfy-kitchen comfy_kitchen/tensor/nvfp4.py",
+           "weight",
+           "weight_scale",
+           {"weight_scale_2", "", ""},
+           TensorScaleConvention::kMultiplier,
+           ScaleOrder::k128x4,
+           false,
+           CodeOrder::kHighFirst,
+           "comfy_quant"},
 };
 const Vendor* FindVendor(std::string_view name);
 
@@ -83,7 +96,8 @@ struct VendorEntry {
   const Vendor* vendor;
   friend bool operator==(const VendorEntry&, const VendorEntry&) = default;
 };
-// The matrices of a file under vendors' names.
+// The matrices of a file under vendors' names. A matrix is ComfyUI's, not ModelOpt's, if its marker
+// or the layers of the metadata "_quantization_metadata" name it.
 std::vector<VendorEntry> ListVendorMatrices(const SafetensorsFile& file);
 
 // Reads a matrix; leading dimensions are flattened into rows. Throws Error(where, ...) for a tensor
@@ -93,6 +107,7 @@ StoredMatrix ReadVendorMatrix(const SafetensorsFile& file, const VendorEntry& en
                               const ReadStoredOptions& options, std::string_view where);
 
 // Adds the tensors of a matrix, converted to the vendor's layout; scale_max is the dialect's.
+// Throws Error for a format that the vendor cannot name.
 void AddVendorMatrix(const StoredMatrix& stored, const VendorEntry& entry, float scale_max,
                      SafetensorsFile* file);
 

@@ -148,7 +148,9 @@ HWY_INLINE VI ComfyMagnitude(VF a) {
   const auto count = [&](auto mask) HWY_ATTR {
     return hn::IfThenElseZero(hn::RebindMask(di, mask), hn::Set(di, 2));
   };
-  return hn::Or(hn::Add(count(one), hn::Add(count(second), count(third))), m);
+  const auto finite = hn::RebindMask(di, hn::Le(a, hn::Set(d, kFloatMax)));
+  return hn::Or(hn::Add(count(one), hn::Add(count(second), count(third))),
+                hn::IfThenElseZero(finite, m));
 }
 
 // The code of RoundNearest(a), a <= e.max: the bits of the sum minus the bits of the magic number
@@ -177,6 +179,10 @@ HWY_INLINE VF MagnitudeLanes(const ElementRow& row, VF v, VU random) {
     return CutAfterAdding(e, a, hn::Set(DI(), (1 << (22 - e.mantissa_bits)) - 1));
   } else if constexpr (kRounding == ElementRounding::kHalfAdded) {
     return RoundHalfAdded(e, a);
+  } else if constexpr (kRounding == ElementRounding::kHalfAddedEven) {
+    const float step = row.values[1];
+    const auto lifted = hn::Eq(a, hn::Set(d, BelowHalfStep(step)));
+    return RoundNearest(e, hn::IfThenElse(lifted, hn::Set(d, step), a));
   } else if constexpr (kRounding == ElementRounding::kTowardZero) {
     return RoundTowardZero(e, a);
   } else if constexpr (kRounding == ElementRounding::kStochastic16) {
