@@ -69,7 +69,8 @@ def c_function(text: str, name: str) -> str | None:
         end = _body_end(plain, match.end())
         start = plain.rfind("\n", 0, match.start()) + 1
         before = plain[start : match.start()]
-        called = "=" in before or "return" in before or "(" in before
+        words = before.replace("==", "")
+        called = "=" in words or "return" in words or "(" in words
         if end is not None and not called:
             lines = (re.sub(r"\s+", " ", line).strip() for line in plain[start:end].splitlines())
             found.append("\n".join(line for line in lines if line))

@@ -63,3 +63,20 @@ def blocks_from(bound: float):  # noqa: ANN201
 
 def negative_zeros(x: np.ndarray, d: Dialect) -> np.ndarray:
     return (x == 0) & np.signbit(x)
+
+
+def vanishing_negatives(x: np.ndarray, d: Dialect) -> np.ndarray:
+    """-0, and negative elements that any factor for their tensor scales to -0."""
+    finite = np.abs(x[np.isfinite(x)]).astype(np.float64)
+    bound = finite.max(initial=0.0) * 2.0**-140
+    return np.signbit(x) & (np.abs(x).astype(np.float64) <= bound)
+
+
+def from_power(bits: int):  # noqa: ANN201
+    """Blocks with NaN, Inf, or a magnitude of the float with these bits or more."""
+    bound = np.array([bits], np.uint32).view(np.float32)[0]
+
+    def where(x: np.ndarray, d: Dialect) -> np.ndarray:
+        return nonfinite_blocks(x, d) | blocks_from(bound)(x, d)
+
+    return where

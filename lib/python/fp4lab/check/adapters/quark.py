@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..compare import Adapter, Answer
-from . import _values
-from ._torch import raw, tensor
+from ..compare import Adapter, Answer, Exemption
+from . import _places, _values
+from ._torch import pairs, raw, tensor
 
 _KERNEL = "quark.torch.kernel"
 _QUANTIZATION = "quark.torch.quantization."
@@ -71,27 +71,31 @@ def _mx(mode: str):  # noqa: ANN202
     def answer(x: np.ndarray, bf16: bool) -> Answer:
         torch = importlib.import_module("torch")
         observer = importlib.import_module(_QUANTIZATION + "observer.observer").PerBlockMXObserver
-        config = importlib.import_module(_QUANTIZATION + "config.config")
-        spec = config.OCP_MXFP4Spec(ch_axis=-1, is_dynamic=True, scale_calculation_mode=mode)
+        spec = importlib.import_module(_QUANTIZATION + "config.config").OCP_MXFP4Spec
+        numerics = importlib.import_module("quark.torch.utils.numerics")
         t = tensor(x, bf16)
-        seen = observer(spec.to_quantization_spec())
+        seen = observer(spec(is_dynamic=False, ch_axis=-1,
+                             scale_calculation_mode=mode).to_quantization_spec())  # fmt: skip
+        seen.amax = torch.tensor(0.0, dtype=t.dtype)
         seen(t)
-        scale, _ = seen.calculate_qparams()
+        scale, zero = seen.calculate_qparams()
         values = importlib.import_module(_KERNEL).scaled_real_quantize(
-            "fp4", t, scale, None, -1, 32, -6.0, 6.0, 8, "per_group"
+            "fp4", t, scale, zero, -1, 32, -6.0, 6.0, 8, "per_group"
         )
-        v = values.to(torch.float32).numpy().reshape(x.shape)
-        s = scale.to(torch.float32).numpy().reshape(x.shape[0], -1)
-        from ..._quantize import encode
-
-        return Answer(_values.codes(v), encode(s, "float8_e8m0fnu", overflow="special"),
-                      codes_undefined=np.isnan(v))  # fmt: skip
+        packed = importlib.import_module("quark.torch.utils.pack").Pack_fp4("per_group", "fp4")
+        stored = numerics.to_e8m0_uint8(scale)
+        return Answer(pairs(packed.pack(values, False), x), raw(stored, x.shape[0]))
 
     return answer
 
 
-def _adapter(row: str, answer: Any) -> Adapter:
-    return Adapter(row, "amd-quark", _KERNEL, "0.13", "0.13", answer, types=("float32",))
+_CASTS = (Exemption("a maximum of Inf or NaN: a cast of it, undefined", _places.nonfinite_blocks),)
+
+
+def _adapter(row: str, answer: Any, types: tuple[str, ...] = ("float32",),
+             exemptions: tuple[Exemption, ...] = ()) -> Adapter:  # fmt: skip
+    return Adapter(row, "amd-quark", _KERNEL, "0.13", "0.13", answer, types=types,
+                   exemptions=exemptions)  # fmt: skip
 
 
 ADAPTERS = (
@@ -99,5 +103,7 @@ ADAPTERS = (
     _adapter("amdfp4.quark.g32", _amdfp4(32, _one_level)),
     _adapter("amdfp4.quark.global16", _amdfp4(16, _two_levels)),
     _adapter("amdfp4.quark.global32", _amdfp4(32, _two_levels)),
-    *(_adapter(f"mxfp4.quark.{mode}", _mx(mode)) for mode in ("even", "floor", "ceil")),
+    _adapter("mxfp4.quark.even", _mx("even"), ("float32", "bfloat16"), _CASTS),
+    _adapter("mxfp4.quark.floor", _mx("floor"), exemptions=_CASTS),
+    _adapter("mxfp4.quark.ceil", _mx("ceil"), exemptions=_CASTS),
 )

@@ -1,4 +1,4 @@
-"""qwix: quantize_api of its published qtypes, jitted by XLA and not."""
+"""qwix: quantize_api of its published qtypes, on the CPU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def _answer(qtype: str, block: int, scale: str):  # noqa: ANN202
         q = qarray.quantize_api(given, qtype, channelwise_axes=(0,), tiled_axes={1: block})
         codes = np.asarray(q.qvalue).view(np.uint8)
         scales = np.asarray(q.scale.astype(jnp.float32))
-        return Answer(codes, encode(scales, scale, overflow="special"))
+        # E2M1 has no NaN: XLA's cast of one is not specified.
+        undefined = np.isnan(x) | np.isnan(scales).repeat(block, axis=1)
+        return Answer(codes, encode(scales, scale, overflow="special"), codes_undefined=undefined)
 
     return answer
 
@@ -30,4 +32,6 @@ ADAPTERS = (
             _answer("mxfp4", 32, "float8_e8m0fnu"), types=("float32",)),
     Adapter("nvfp4.qwix", "qwix", _MODULE, "0.1.5", "0.1.8",
             _answer("nvfp4", 16, "float8_e4m3fn"), types=("float32",)),
+    Adapter("nvfp4.qwix.bf16-input", "qwix", _MODULE, "0.1.5", "0.1.8",
+            _answer("nvfp4", 16, "float8_e4m3fn"), types=("bfloat16",)),
 )  # fmt: skip

@@ -20,10 +20,9 @@ def _mx(element: str, mode: str):  # noqa: ANN202
         scales, codes = mx.to_mx(tensor(x, bf16), types[element], 32, getattr(modes, mode))
         s = raw(scales, x.shape[0])
         # A NaN scale makes every value of its block NaN: torchao leaves the codes to the cast.
-        undefined = (s == 0xFF).repeat(32, axis=1)
+        undefined = (s == 0xFF).repeat(32, axis=1) | np.isnan(x)
         c = pairs(codes, x) if element == "fp4" else raw(codes, x.shape[0])
-        # The scale of such a block is specified; only its codes are not.
-        return Answer(codes=np.where(undefined, 0, c), scales=s, codes_undefined=undefined)
+        return Answer(codes=c, scales=s, codes_undefined=undefined)
 
     return answer
 
@@ -52,11 +51,10 @@ def _adapter(row: str, answer, first: str, last: str, ended: bool = False) -> Ad
 
 
 ADAPTERS = (
-    _adapter("mxfp4.torchao.floor.0.18", _mx("fp4", "FLOOR"), "0.18", "0.18"),
-    _adapter("mxfp4.torchao.ceil.0.18", _mx("fp4", "CEIL"), "0.18", "0.18"),
-    _adapter("mxfp4.torchao.even.0.18", _mx("fp4", "EVEN"), "0.18", "0.18"),
+    *(_adapter(f"mx{element}.torchao.{mode}.0.18", _mx(element, mode.upper()), "0.18", "0.18")
+      for element in ("fp4", "fp8_e4m3") for mode in ("floor", "ceil", "rceil", "even")),
     _adapter("nvfp4.torchao.inference", _nvfp4(2), "0.17", "0.18"),
     _adapter("nvfp4.torchao.inference.divide", _nvfp4(2), "0.14", "0.16", ended=True),
     _adapter("nvfp4.torchao.single-level", _nvfp4(1), "0.18", "0.18"),
     _adapter("nvfp4.torchao.single-level.0.17", _nvfp4(1), "0.14", "0.17", ended=True),
-)
+)  # fmt: skip
