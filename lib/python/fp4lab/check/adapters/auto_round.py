@@ -1,0 +1,67 @@
+"""auto-round without tuning: its NVFP4 as packed for export, and its MX formats."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+
+from ..compare import Adapter, Answer
+from . import _values
+from ._torch import raw, tensor
+
+_MODULE = "auto_round.data_type.nvfp"
+
+
+def _nvfp4(x: np.ndarray, bf16: bool) -> Answer:
+    torch = importlib.import_module("torch")
+    nvfp = importlib.import_module(_MODULE)
+    t = tensor(x, bf16)
+    number = nvfp.calculate_gparam(t)
+    _, scale, _ = nvfp.nv_fp4(t, global_scale=number)
+    blocks = t.reshape(-1, 16)
+    decode = scale.reshape(blocks.shape[0], -1) * nvfp.get_reciprocal(number.reshape([1]))
+    v = nvfp.cast_to_fp4((blocks.to(number.dtype) * nvfp.get_reciprocal(decode)).clamp_(-6.0, 6.0))
+    values = v.float().numpy().reshape(x.shape)
+    return Answer(_values.codes(values), raw(scale.to(torch.float8_e4m3fn), x.shape[0]),
+                  number=number.float().numpy(), form="divisor", codes_undefined=np.isnan(values))  # fmt: skip
+
+
+def _elements(scaled: Any, bits: int) -> np.ndarray:
+    torch = importlib.import_module("torch")
+    if bits == 8:
+        return scaled.clamp(-448, 448).to(torch.float8_e4m3fn).view(torch.uint8).numpy()
+    # pack_fp4_to_uint8: the nearest number of the table, the first one of a tie.
+    linear = importlib.import_module("auto_round.export.export_to_autoround.qlinear_fp")
+    table = torch.tensor(linear.FLOAT_TO_E2M1)
+    code = torch.argmin(torch.abs(torch.abs(scaled).unsqueeze(-1) - table), dim=-1)
+    return (code + (torch.signbit(scaled).to(torch.long) << 3)).to(torch.uint8).numpy()
+
+
+def _mx(function: str, bits: int):  # noqa: ANN202
+    def answer(x: np.ndarray, bf16: bool) -> Answer:
+        torch = importlib.import_module("torch")
+        mxfp = importlib.import_module("auto_round.data_type.mxfp")
+        t = tensor(x, bf16)
+        values, exponent, _ = getattr(mxfp, function)(t, bits=bits, group_size=32)
+        exponent = exponent.reshape(-1, 1)
+        scaled = values.reshape(-1, 32) / 2**exponent
+        scales = (exponent + 127).clamp(0, 255).to(torch.uint8)
+        undefined = np.isnan(values.numpy()).reshape(x.shape)
+        codes = _elements(torch.nan_to_num(scaled), bits).reshape(x.shape)
+        return Answer(codes, raw(scales, x.shape[0]), codes_undefined=undefined)
+
+    return answer
+
+
+def _adapter(row: str, answer: Any) -> Adapter:
+    return Adapter(row, "auto-round", _MODULE, "0.16", "0.16.1", answer, types=("float32",))
+
+
+ADAPTERS = (
+    _adapter("nvfp4.auto-round", _nvfp4),
+    _adapter("mxfp4.auto-round", _mx("quant_mx", 4)),
+    _adapter("mxfp4.auto-round.rceil", _mx("quant_mx_rceil", 4)),
+    _adapter("mxfp8_e4m3.auto-round", _mx("quant_mx", 8)),
+)

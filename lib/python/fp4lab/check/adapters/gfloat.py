@@ -1,0 +1,33 @@
+"""gfloat: block formats of the OCP specification, as values."""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+
+from ..compare import Adapter, Answer
+
+_ELEMENTS = {
+    "mxfp4.floor": "fp4_e2m1", "mxfp6_e2m3.floor": "fp6_e2m3", "mxfp6_e3m2.floor": "fp6_e3m2",
+    "mxfp8_e4m3.floor": "fp8_e4m3", "mxfp8_e5m2.floor": "fp8_e5m2",
+}  # fmt: skip
+
+
+def _answer(element: str):  # noqa: ANN202
+    def answer(x: np.ndarray, bf16: bool) -> Answer | None:
+        gfloat = importlib.import_module("gfloat")
+        info = getattr(importlib.import_module("gfloat.formats"), f"format_info_mx{element}")
+        if not np.isfinite(x).all():
+            return None  # quantize_block has no rule for them: their scale is log2 of Inf or NaN
+        blocks = x.astype(np.float64).reshape(-1, info.k)
+        out = [gfloat.quantize_block(info, b, gfloat.compute_scale_amax) for b in blocks]
+        return Answer(values=np.array(out).reshape(x.shape).astype(np.float32))
+
+    return answer
+
+
+ADAPTERS = tuple(
+    Adapter(row, "gfloat", "gfloat", "0.4", "0.5.2", _answer(element), types=("float32",))
+    for row, element in _ELEMENTS.items()
+)

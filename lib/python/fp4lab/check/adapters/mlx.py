@@ -1,0 +1,29 @@
+"""MLX on a CPU: mx.quantize without a global scale."""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+
+from ..compare import Adapter, Answer
+
+
+def _answer(mode: str):  # noqa: ANN202
+    def answer(x: np.ndarray, bf16: bool) -> Answer:
+        mx = importlib.import_module("mlx.core")
+        mx.set_default_device(mx.cpu)
+        words, scales = (np.array(a) for a in mx.quantize(mx.array(x), mode=mode))
+        codes = np.ascontiguousarray(words).view(np.uint8)
+        if mode != "mxfp8":
+            codes = np.stack([codes & 15, codes >> 4], axis=-1)
+        return Answer(codes.reshape(x.shape), scales.reshape(x.shape[0], -1))
+
+    return answer
+
+
+ADAPTERS = tuple(
+    Adapter(row, "mlx", "mlx.core", "0.31", "0.32.4", _answer(mode), types=("float32",))
+    for row, mode in (("nvfp4.mlx.cpu", "nvfp4"), ("mxfp4.mlx.cpu", "mxfp4"),
+                      ("mxfp8_e4m3.mlx.cpu", "mxfp8"))
+)  # fmt: skip
