@@ -121,6 +121,7 @@ class HeaderParser {
   }
   std::vector<std::size_t> Shape() {
     std::vector<std::size_t> shape;
+    if (std::isdigit(static_cast<unsigned char>(Next()))) FailAsNumber(Length());
     Take('(');
     while (!TakeIf(')')) {
       if (shape.size() == kMostNpyAxes) {
@@ -129,11 +130,17 @@ class HeaderParser {
       }
       shape.push_back(Length());
       if (!TakeIf(',')) {
+        if (shape.size() == 1 && Next() == ')') FailAsNumber(shape[0]);  // "(256)" in Python
         Take(')');
         break;
       }
     }
     return shape;
+  }
+  [[noreturn]] void FailAsNumber(std::size_t number) const {
+    const std::string n = std::to_string(number);
+    throw Error(where_, "states the shape " + n + ", a number; NumPy writes the tuple (" + n +
+                            ",) for an array of one dimension");
   }
   std::size_t Length() {
     if (!std::isdigit(static_cast<unsigned char>(Next()))) Fail();

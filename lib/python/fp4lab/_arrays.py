@@ -185,8 +185,8 @@ def check_range(array: np.ndarray, name: str, most: int, what: str) -> None:
     outside = (array < 0) | (array > most)
     if outside.any():
         at = tuple(int(i) for i in np.argwhere(outside)[0])
-        place = ", ".join(map(str, at))
-        raise _core.Error(f"{name}[{place}]: {int(array[at])} is not in 0..{most}, and so is not {what}")
+        place = f"[{', '.join(map(str, at))}]" if at else ""
+        raise _core.Error(f"{name}{place}: {int(array[at])} is not in 0..{most}, and so is not {what}")
 
 
 def check_shape(

@@ -219,7 +219,10 @@ def _answer(
         raise _core.Error('tensor_scale: "none" says that there is no number; leave one of them out')
     layout = (nibbles, order, False, expanded_scales, tensor_scale_is)
     if array.size:
-        check_parts(d.name, rows, cols, layout, code_shape, scale_shape)
+        try:
+            check_parts(d.name, rows, cols, layout, code_shape, scale_shape)
+        except _core.Error as error:
+            raise _core.Error(str(error) + _IDENTIFY) from None
     size, signs = hadamard(rht, sign_mask, KERNEL_TRANSFORMS)
     kernel = (d.name, rounding_label(rounding, random_bits), layout, size, signs)
     given, fields = _arrays.magnitudes(amax), random_fields(random, (rows, cols))
@@ -238,10 +241,21 @@ def _refuse_other_layout(q: QTensor, scale_layout: str, nibbles: str, columnwise
             raise _core.Error(f"{name}: {value!r}; the QTensor states {has!r}: leave it out")
 
 
+_IDENTIFY = "; fp4lab.identify(x, codes, scales) finds the dialect and layout that write such bytes"
+
+
+def _is_of_size(message: str) -> bool:
+    """Whether a message is of sizes that fit no layout, and does not point at identify yet."""
+    return message.startswith(("codes", "scales")) and "bytes" in message and "identify" not in message
+
+
 def _verdict(a: _Answer, first: int, check_padding: bool) -> Verdict:
-    accepted, headline, text, facts_text = _core.verify(
-        a.kernel, a.x, a.columnwise, a.parts, a.amax, a.random, check_padding, first
-    )
+    try:
+        accepted, headline, text, facts_text = _core.verify(
+            a.kernel, a.x, a.columnwise, a.parts, a.amax, a.random, check_padding, first
+        )
+    except _core.Error as error:
+        raise _core.Error(str(error) + _IDENTIFY) if _is_of_size(str(error)) else error from None
     facts = json.loads(facts_text)
     codes, scales, number = facts["codes"], facts["scales"], facts["level_two"]
     return Verdict(
@@ -268,6 +282,25 @@ def _explain(a: _Answer, pairs: bool) -> Report:
     causes = tuple(c["name"] for c in facts.get("causes", ()))
     verdict = "equal" if equal else facts["verdict"]
     return Report(equal, verdict, causes, text, facts, None if block is None else Reproducer(*block))
+
+
+def answer_of(x: Any, codes: Any, scales: Any, dialect: Any, *, tensor_scale: Any = None,
+              tensor_scale_is: str = "amax", amax: Any = None, rht: bool | int = False,
+              sign_mask: int = TE_SIGN_MASK, rounding: str = "nearest", random_bits: int = 16,
+              random: Any = None, columnwise: bool = False, scale_layout: str = "auto",
+              nibbles: str = "auto", expanded_scales: bool = False) -> _Answer:  # fmt: skip
+    """What verdict_on judges: verify's arguments, checked, with its defaults."""
+    return _answer(
+        x, codes, scales, dialect, tensor_scale=tensor_scale, amax=amax, rht=rht,
+        sign_mask=sign_mask, rounding=rounding, random_bits=random_bits, random=random,
+        columnwise=columnwise, scale_layout=scale_layout, nibbles=nibbles,
+        expanded_scales=expanded_scales, tensor_scale_is=tensor_scale_is,
+    )  # fmt: skip
+
+
+def verdict_on(answer: _Answer) -> Verdict:
+    """verify's verdict on an answer. Raises fp4lab.Error for sizes that fit no layout."""
+    return _verdict(answer, 5, False)
 
 
 def verify(

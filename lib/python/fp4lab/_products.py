@@ -32,9 +32,10 @@ def _alpha(alpha: Any) -> tuple[float | None, str]:
 
 
 def _bias(bias: Any) -> list[float]:
-    """The numbers of a bias, which has one dimension. Raises fp4lab.Error for another shape."""
-    numbers = _arrays.amaxes(bias, "bias")
-    _arrays.check_shape(np.shape(bias) if numbers else (), [(len(numbers),)], "bias", "a bias is")
+    """The numbers of a bias, (N,) or (1, N). Raises fp4lab.Error for another shape."""
+    numbers, shape = _arrays.amaxes(bias, "bias"), np.shape(bias)
+    if numbers and shape and shape[-1] != len(numbers):
+        raise _core.Error(f"bias: is {'x'.join(map(str, shape))}; a bias has one dimension, a number a column of the product")
     return numbers
 
 

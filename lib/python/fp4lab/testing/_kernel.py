@@ -23,7 +23,7 @@ from .._arrays import magnitudes, matrix
 from .._judge import KERNEL_TRANSFORMS, LEVELS, Case, Report, Verdict, _answer, cases
 from .._qtensor import NIBBLES, TENSOR_SCALES, scale_order
 from ._causes import Search, search
-from ._trial import NotJudged, Trial, mutation_reproducer, parts_of, reproducer, shrunk
+from ._trial import NotJudged, Trial, WrongSizes, mutation_reproducer, parts_of, reproducer, shrunk
 from ._watch import Mutated, Watched
 
 _DTYPES = {"float32": "float32", "bfloat16": "bfloat16", "f32": "float32", "bf16": "bfloat16"}
@@ -75,6 +75,7 @@ class _Failure:
     verdict: Verdict | None
     text: str
     mutated: bool = False
+    answer: Any = None  # without a verdict: bytes whose sizes fit no layout
 
 
 def assert_kernel(
@@ -190,6 +191,8 @@ def _failures(trial: Trial, used: list[Case]) -> tuple[list[_Failure], int]:
             raise AssertionError(f"case {c.name}: {error}") from None
         except Mutated as error:
             failures.append(_Failure(c, None, str(error), mutated=True))
+        except WrongSizes as error:
+            failures.append(_Failure(c, None, str(error), answer=error.answer))
         except Exception as error:
             failures.append(_Failure(c, None, f"{type(error).__name__}: {error}"))
         else:
@@ -217,17 +220,16 @@ def _report(trial: Trial, level: str, used: list[Case], failures: list[_Failure]
     for f in broken[:3]:
         lines.append(f"  case {f.case.name}, {f.case.x.shape[0]}x{f.case.x.shape[1]}: {f.text}")
     judged = _spread(sorted((f for f in failures if f.verdict is not None), key=_weight))
-    found = search([f.verdict for f in judged], explained)  # type: ignore[misc]
+    others = [f.answer for f in failures if f.verdict is None]
+    found = search([f.verdict for f in judged], others, explained)  # type: ignore[misc]
     if judged:
-        lines += _cause_lines(found, len(judged), len(failures), explained)
+        lines += _cause_lines(found, len(failures), explained)
         lines += _shown(judged[found.shown], found.reports.get(found.shown))
         lines += _smallest(trial, min(judged, key=lambda f: f.case.x.size), shrink)
     elif mutated:
         c = min((f.case for f in mutated), key=lambda c: c.x.size)
         lines += ["to reproduce:", "", mutation_reproducer(trial, c.x, _turned(c.random, trial.options["columnwise"], c.x))]
-    whole = found.causes if len(judged) == len(failures) else ()
-    partial = found.partial if whole else (*((name, len(judged)) for name in found.causes), *found.partial)
-    return KernelReport(d.name, level, *counts, tuple(whole), "\n".join(lines), tuple(partial), len(mutated))
+    return KernelReport(d.name, level, *counts, found.causes, "\n".join(lines), found.partial, len(mutated))
 
 
 def _families(used: list[Case], failures: list[_Failure]) -> list[str]:
@@ -250,19 +252,18 @@ def _weight(f: _Failure) -> tuple[int, int]:
     return -(v.codes_different + 16 * v.scales_different), f.case.x.size
 
 
-def _cause_lines(found: Search, judged: int, failing: int, explained: int) -> list[str]:
+def _cause_lines(found: Search, failing: int, explained: int) -> list[str]:
     """What explains the failing cases: a cause only if it explains every one of them."""
     if not explained:
         return ["causes were not searched for (explained=0)"]
     names = list(found.causes)
     shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
-    if names and judged == failing:
-        return [f"cause: {shown} (explains all {failing} failing cases)"]
     if names:
-        return [f"{shown} explains {judged} of {failing} failing cases; it is not the cause of the others"]
+        return [f"cause: {shown} (explains all {failing} failing cases)"]
     lines = [f"{name} explains {count} of {failing} failing cases; it is not the cause of all"
              for name, count in found.partial[:3]]  # fmt: skip
-    return [f"cause: none of the table explains all {failing} failing cases", *lines]
+    return [f"cause: none of the table explains all {failing} failing cases", *lines,
+            "fp4lab.identify(x, codes, scales) names the dialects and layouts that write the bytes of a case"]  # fmt: skip
 
 
 def _shown(f: _Failure, report: Report | None) -> list[str]:

@@ -8,15 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from .. import _tables
+from .. import _core, _tables
 from .._arrays import bf16_bits, bf16_view
-from .._judge import Verdict, verify
+from .._judge import Verdict, answer_of, verdict_on
 from .._qtensor import QTensor
 from ._watch import Watched
 
 
 class NotJudged(Exception):
     """A kernel's answer that cannot be judged."""
+
+
+class WrongSizes(Exception):
+    """An answer whose sizes fit no layout; `answer` holds its bytes."""
+
+    def __init__(self, error: Exception, answer: Any) -> None:
+        super().__init__(f"{type(error).__name__}: {error}")
+        self.answer = answer
 
 
 @dataclass
@@ -50,8 +58,12 @@ class Trial:
                 options.pop("tensor_scale_is", None)
         elif number is None:
             options.pop("tensor_scale_is", None)
-        return verify(x, codes, scales, self.dialect.name, tensor_scale=number, random=random,
-                      **options)  # fmt: skip
+        judged = answer_of(x, codes, scales, self.dialect.name, tensor_scale=number, random=random,
+                           **options)  # fmt: skip
+        try:
+            return verdict_on(judged)
+        except _core.Error as error:
+            raise WrongSizes(error, judged) from None
 
     def fails(self, x: np.ndarray, random: np.ndarray | None) -> Verdict | None:
         """The verdict if the kernel answers this input, wrongly."""
