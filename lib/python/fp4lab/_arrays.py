@@ -203,8 +203,9 @@ def check_shape(
     if len(shape) <= 1 or total == 0 or not fitting:
         return
     ends = set(accumulate(shape, operator.mul, initial=1))
-    if any(ends.issuperset(accumulate(g, operator.mul)) for g in fitting):
-        return
+    for group in fitting:  # a group of one number is a run: all other dimensions are 1
+        if max(shape) == total if len(group) == 1 else ends.issuperset(accumulate(group, operator.mul)):
+            return
     given = "x".join(map(str, shape))
     wanted = "x".join(map(str, fitting[0]))
     raise _core.Error(f"{name}: is {given}; {what} {wanted}; pass that shape, or a plain run by .reshape(-1)")

@@ -1,9 +1,14 @@
 // The extension module fp4lab._core: the library's functions on plain arrays, names and numbers.
 // The package's Python files give them their public form.
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <chrono>
 #include <stdexcept>
 
 #include "arrays.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/interrupt.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/version.h"
 
@@ -47,6 +52,22 @@ nb::object FromDlpack(const nb::ndarray<nb::ro>& array) {
                         static_cast<int>(type.lanes));
 }
 
+// Between two looks for signals: short for a person, long beside taking the interpreter's lock.
+constexpr std::chrono::milliseconds kBetweenLooks{20};
+
+// Runs Python's handlers of the signals that have come, in the main thread, which alone may run
+// them. Throws what a handler raises: KeyboardInterrupt after Ctrl-C.
+void CheckSignals() {
+  thread_local const bool is_main = gettid() == getpid();
+  if (!is_main) return;
+  static std::chrono::steady_clock::time_point next_look;
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_look) return;
+  next_look = now + kBetweenLooks;
+  const nb::gil_scoped_acquire lock;
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
 }  // namespace
 }  // namespace fp4lab::python
 
@@ -65,6 +86,7 @@ NB_MODULE(_core, m) {
   m.def("threads", [] { return Threads(); });
   m.def("set_threads", [](int threads) { SetThreads(threads); });
   m.def("from_dlpack", &python::FromDlpack, nb::arg("array").noconvert());
+  SetInterruptCheck(&python::CheckSignals);
   python::BindTables(m);
   python::BindQuantize(m);
   python::BindJudge(m);
