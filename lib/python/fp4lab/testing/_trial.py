@@ -182,9 +182,9 @@ def mutation_reproducer(trial: Trial, x: np.ndarray, random: np.ndarray | None) 
     if trial.dtype == "bfloat16":
         lines.append("# the kernel takes bfloat16: x holds bfloat16 values")
     given = ", ".join(names)
-    lines.append(f"before = [a.tobytes() for a in ({given},)]")
+    lines.append(f"before = [(a.shape, a.tobytes()) for a in ({given},)]")
     lines.append(f"kernel({given})")
-    lines.append(f"assert before == [a.tobytes() for a in ({given},)]")
+    lines.append(f"assert before == [(a.shape, a.tobytes()) for a in ({given},)]")
     return "\n".join(lines)
 
 
