@@ -1,4 +1,5 @@
-"""Ctrl-C ends a long call: each of these would take many seconds."""
+"""Ctrl-C ends a long call: each of these would take many seconds. What is asserted is processor time, which other
+programs on the machine do not change."""
 
 import json
 import os
@@ -15,9 +16,9 @@ scales = rng.integers(1, 127, (4096, 256), np.uint8)
 call = lambda: fp4lab.explain(x, codes, scales)
 """,
     "identify": """
-x = rng.standard_normal((4096, 4096), np.float32)
-codes = rng.integers(0, 256, (4096, 2048), np.uint8)
-scales = rng.integers(1, 127, (4096, 256), np.uint8)
+x = rng.standard_normal((2048, 2048), np.float32)
+codes = rng.integers(0, 256, (2048, 1024), np.uint8)
+scales = rng.integers(1, 127, (2048, 128), np.uint8)
 call = lambda: [fp4lab.identify(x, codes, scales, decide=True) for _ in range(40)]
 """,
     "scaled_mm": """
@@ -53,14 +54,14 @@ rng = np.random.default_rng(0)
 {call}
 sent = []
 def send():
-    sent.append(time.monotonic())
+    sent.append(time.process_time())
     os.kill(os.getpid(), signal.SIGINT)
 threading.Timer(0.5, send).start()
 try:
     call()
     print(json.dumps("ended before the signal"))
 except KeyboardInterrupt:
-    print(json.dumps(time.monotonic() - sent[0]))
+    print(json.dumps(time.process_time() - sent[0]))
     q = fp4lab.quantize(np.eye(16, dtype=np.float32))  # the library goes on
     assert (q.dequantize() == np.eye(16)).all()
 """

@@ -1,5 +1,6 @@
-"""Plain arguments of the package's functions: integers, switches, names and callables, each checked once and
-refused with one line that names the argument. numpy is not imported here.
+"""Plain arguments of the package's functions: integers, switches, names and callables.
+
+Each is checked, and refused with one line that names the argument. numpy is not imported here.
 """
 
 from __future__ import annotations
@@ -97,8 +98,7 @@ def name_list(value: Any, name: str) -> list[str]:
     """Names as a list: of a name alone, or of several. Objects with a name (a Dialect) count as theirs."""
     if isinstance(value, str) or not isinstance(value, Iterable):
         value = (value,)
-    names = [str(v) for v in value]
-    return names
+    return [str(v) for v in value]
 
 
 def callable_(fn: Any, form: str) -> Any:
@@ -131,7 +131,8 @@ def hadamard(rht: Any, sign_mask: Any, sizes: tuple[int, ...] | None = None) -> 
     size = (16 if rht else 0) if is_bool(rht) else integer(rht, "rht", 0, 128)
     mask = integer(_signs(sign_mask), "sign_mask", 0, 2**32 - 1)
     if size and sizes is not None and size not in sizes:
-        raise _core.Error(f"rht: {size} is not one of: {', '.join(map(str, sizes))} (the sizes of a kernel's transform)")
+        names = ", ".join(map(str, sizes))
+        raise _core.Error(f"rht: {size} is not one of: {names} (the sizes of a kernel's transform)")
     if not size and mask != TE_SIGN_MASK:
         raise _core.Error("sign_mask: there is no transform to sign; give rht, or leave out sign_mask")
     return size, mask

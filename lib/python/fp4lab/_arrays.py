@@ -249,7 +249,9 @@ def check_amax(given: Sequence[float], own: Sequence[float], name: str = "amax")
     for i, (value, largest) in enumerate(zip(given, own)):
         at = _at(name, i, given)
         if not math.isfinite(value) and math.isfinite(largest):
-            raise _core.Error(f"{at}: is {value!r}; the largest magnitude of the data is {largest!r}: give a finite number")
+            raise _core.Error(
+                f"{at}: is {value!r}; the largest magnitude of the data is {largest!r}: give a finite number"
+            )
         if value < largest and np.float32(value) < np.float32(largest):
             warnings.warn(
                 f"{at}: {value!r} is less than the largest magnitude of the data, {largest!r}: "

@@ -234,7 +234,8 @@ def _refuse_other_layout(q: QTensor, scale_layout: str, nibbles: str, columnwise
                          expanded_scales: bool) -> None:  # fmt: skip
     """Raises fp4lab.Error for layout arguments that a QTensor, which states its own, contradicts."""
     own = (q.scale_layout, q.nibbles, q.columnwise, q.expanded_scales)
-    asked = (scale_layout if scale_layout == "auto" else scale_order(scale_layout), nibbles, columnwise, expanded_scales)
+    order = scale_layout if scale_layout == "auto" else scale_order(scale_layout)
+    asked = (order, nibbles, columnwise, expanded_scales)
     names, absent = ("scale_layout", "nibbles", "columnwise", "expanded_scales"), ("auto", "auto", False, False)
     for name, value, has, none in zip(names, asked, own, absent):
         if value != none and value != (scale_order(has) if name == "scale_layout" else has):

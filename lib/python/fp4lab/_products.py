@@ -35,7 +35,8 @@ def _bias(bias: Any) -> list[float]:
     """The numbers of a bias, (N,) or (1, N). Raises fp4lab.Error for another shape."""
     numbers, shape = _arrays.amaxes(bias, "bias"), np.shape(bias)
     if numbers and shape and shape[-1] != len(numbers):
-        raise _core.Error(f"bias: is {'x'.join(map(str, shape))}; a bias has one dimension, a number a column of the product")
+        given = "x".join(map(str, shape))
+        raise _core.Error(f"bias: is {given}; a bias has one dimension, a number per column of the product")
     return numbers
 
 

@@ -20,18 +20,15 @@ from ._arguments import (
 )
 from ._qtensor import QTensor, default_nibbles, scale_order
 
-def random_fields(
-    random: Any, shape: tuple[int, int] | None = None, leading: tuple[int, ...] = ()
-) -> np.ndarray | None:
+
+def random_fields(random: Any, shape: tuple[int, int] | None = None) -> np.ndarray | None:
     """uint16 fields of bits as a flat array; None for None.
 
     Args:
         shape: of the quantized matrix, whose elements take a field each; None: not known.
-        leading: the shape of the array that was given, if it is no matrix.
     """
     if random is None:
         return None
-    _arrays.refuse_masked(random, "random")
     array, kind = _arrays.raw(random, "random")
     if kind != "uint16":
         raise TypeError(f"random has dtype {kind}: one uint16 field of bits an element is read")
@@ -46,7 +43,9 @@ def _source(seed: int | None, step: int, tensor: int, generator: str, random: An
     if seed is None:
         for name, value, absent in (("step", step, 0), ("tensor", tensor, 0), ("generator", generator, "philox")):
             if value != absent:
-                raise _core.Error(f"{name}: it is of the stream of random bits that seed starts; give seed, or leave out {name}")
+                raise _core.Error(
+                    f"{name}: it is of the stream of random bits that seed starts; give seed, or leave out {name}"
+                )
         return None
     if random is not None:
         raise _core.Error("seed: random holds the bits already; give one of them")
@@ -151,8 +150,8 @@ def quantize(
             shape (turned for columnwise) or in one dimension.
         rng_state: instead, Transformer Engine's (seed, offset): the words are those that the
             kernel `te_kernel` ("tuned", "opt2d", "generic", "fused-hadamard",
-            "hadamard-columns") takes by its source, 8 bits an element. Only one of seed, random and rng_state is taken, and only with
-            stochastic rounding.
+            "hadamard-columns") takes by its source, 8 bits per element. Only one of seed, random and
+            rng_state is taken, and only with stochastic rounding.
         scale_layout, nibbles, expanded_scales: as QTensor has them.
         threads: the most threads to use; None: OMP_NUM_THREADS, else all. No byte depends on it.
 

@@ -26,6 +26,7 @@ from ._causes import Search, search
 from ._trial import NotJudged, Trial, WrongSizes, mutation_reproducer, parts_of, reproducer, shrunk
 from ._watch import Mutated, Watched
 
+_IDENTIFY = "fp4lab.identify(x, codes, scales) names the dialects and layouts that write the bytes of a case"
 _DTYPES = {"float32": "float32", "bfloat16": "bfloat16", "f32": "float32", "bf16": "bfloat16"}
 
 
@@ -228,7 +229,8 @@ def _report(trial: Trial, level: str, used: list[Case], failures: list[_Failure]
         lines += _smallest(trial, min(judged, key=lambda f: f.case.x.size), shrink)
     elif mutated:
         c = min((f.case for f in mutated), key=lambda c: c.x.size)
-        lines += ["to reproduce:", "", mutation_reproducer(trial, c.x, _turned(c.random, trial.options["columnwise"], c.x))]
+        random = _turned(c.random, trial.options["columnwise"], c.x)
+        lines += ["to reproduce:", "", mutation_reproducer(trial, c.x, random)]
     return KernelReport(d.name, level, *counts, found.causes, "\n".join(lines), found.partial, len(mutated))
 
 
@@ -262,8 +264,7 @@ def _cause_lines(found: Search, failing: int, explained: int) -> list[str]:
         return [f"cause: {shown} (explains all {failing} failing cases)"]
     lines = [f"{name} explains {count} of {failing} failing cases; it is not the cause of all"
              for name, count in found.partial[:3]]  # fmt: skip
-    return [f"cause: none of the table explains all {failing} failing cases", *lines,
-            "fp4lab.identify(x, codes, scales) names the dialects and layouts that write the bytes of a case"]  # fmt: skip
+    return [f"cause: none of the table explains all {failing} failing cases", *lines, _IDENTIFY]
 
 
 def _shown(f: _Failure, report: Report | None) -> list[str]:
