@@ -157,25 +157,26 @@ def _scale_order_of(size: int, kernel_dialect: str, rows: int, cols: int, nibble
     return "linear"
 
 
-def _answer(
+def answer_of(
     x: Any,
     codes: Any,
     scales: Any,
     dialect: Any,
     *,
-    tensor_scale: Any,
-    amax: Any,
-    rht: bool | int,
-    sign_mask: int,
-    rounding: str,
-    random_bits: int,
-    random: Any,
-    columnwise: bool,
-    scale_layout: str,
-    nibbles: str,
-    expanded_scales: bool,
-    tensor_scale_is: str,
+    tensor_scale: Any = None,
+    tensor_scale_is: str = "amax",
+    amax: Any = None,
+    rht: bool | int = False,
+    sign_mask: int = TE_SIGN_MASK,
+    rounding: str = "nearest",
+    random_bits: int = 16,
+    random: Any = None,
+    columnwise: bool = False,
+    scale_layout: str = "auto",
+    nibbles: str = "auto",
+    expanded_scales: bool = False,
 ) -> _Answer:
+    """What verdict_on judges: verify's arguments, checked, with its defaults."""
     array = _arrays.matrix(x)
     columnwise, expanded_scales = flag(columnwise, "columnwise"), flag(expanded_scales, "expanded_scales")
     one_of(nibbles, "nibbles", ("auto", *NIBBLES))
@@ -285,20 +286,6 @@ def _explain(a: _Answer, pairs: bool) -> Report:
     return Report(equal, verdict, causes, text, facts, None if block is None else Reproducer(*block))
 
 
-def answer_of(x: Any, codes: Any, scales: Any, dialect: Any, *, tensor_scale: Any = None,
-              tensor_scale_is: str = "amax", amax: Any = None, rht: bool | int = False,
-              sign_mask: int = TE_SIGN_MASK, rounding: str = "nearest", random_bits: int = 16,
-              random: Any = None, columnwise: bool = False, scale_layout: str = "auto",
-              nibbles: str = "auto", expanded_scales: bool = False) -> _Answer:  # fmt: skip
-    """What verdict_on judges: verify's arguments, checked, with its defaults."""
-    return _answer(
-        x, codes, scales, dialect, tensor_scale=tensor_scale, amax=amax, rht=rht,
-        sign_mask=sign_mask, rounding=rounding, random_bits=random_bits, random=random,
-        columnwise=columnwise, scale_layout=scale_layout, nibbles=nibbles,
-        expanded_scales=expanded_scales, tensor_scale_is=tensor_scale_is,
-    )  # fmt: skip
-
-
 def verdict_on(answer: _Answer) -> Verdict:
     """verify's verdict on an answer. Raises fp4lab.Error for sizes that fit no layout."""
     return _verdict(answer, 5, False)
@@ -364,7 +351,7 @@ def verify(
     >>> verdict.explain().causes
     ('codes-high-first',)
     """
-    answer = _answer(
+    answer = answer_of(
         x, codes, scales, dialect, tensor_scale=tensor_scale, amax=amax, rht=rht,
         sign_mask=sign_mask, rounding=rounding, random_bits=random_bits, random=random,
         columnwise=columnwise, scale_layout=scale_layout, nibbles=nibbles,
@@ -419,8 +406,8 @@ def identify(
     scale_bytes = np.zeros(0, np.uint8) if scales is None else _arrays.codes(scales, "scales")[0]
     numbers = _arrays.amaxes(tensor_scale, "tensor_scale")
     given = _arrays.magnitudes(amax)
-    if len(given) == 1 and array.size:  # of the dialects, some have NaN where x has it
-        _arrays.check_amax(given, [float(np.abs(array).max())] if np.isnan(given[0]) else _own_amax(array))
+    if len(given) == 1 and array.size:  # some dialects have the amax NaN where x holds NaN
+        _arrays.check_amax(given, [np.nan] if _has_nan(array) else _own_amax(array))
     fits, text, facts_text = _core.identify(
         array, (code_bytes, scale_bytes, numbers), given, random_fields(random),
         name_list(dialects, "dialects"), flag(decide, "decide"),
@@ -433,6 +420,13 @@ def identify(
 
 def _own_amax(array: np.ndarray) -> list[float]:
     return [float(_core.amax(array, "nvfp4.te", 0, TE_SIGN_MASK, False)[0])]
+
+
+def _has_nan(array: np.ndarray) -> bool:
+    """Whether float32 numbers, or the bits of bfloat16, hold NaN."""
+    if array.dtype == np.uint16:
+        return bool(((array & 0x7FFF) > 0x7F80).any())
+    return bool(np.isnan(array).any())
 
 
 @dataclass(frozen=True)

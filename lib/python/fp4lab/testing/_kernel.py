@@ -20,7 +20,7 @@ from .._arguments import (
     rounding_label,
 )
 from .._arrays import magnitudes, matrix
-from .._judge import KERNEL_TRANSFORMS, LEVELS, Case, Report, Verdict, _answer, cases
+from .._judge import KERNEL_TRANSFORMS, LEVELS, Case, Report, Verdict, answer_of, cases
 from .._qtensor import NIBBLES, TENSOR_SCALES, scale_order
 from ._causes import Search, search
 from ._trial import NotJudged, Trial, WrongSizes, mutation_reproducer, parts_of, reproducer, shrunk
@@ -332,12 +332,9 @@ def assert_stochastic(
     numbers = magnitudes(amax)
     for i in range(samples):
         codes, scales, number = _run(fn, x, i)
-        a = _answer(
-            array, codes, scales, d.name, tensor_scale=number, amax=amax if i == 0 else None, rht=0,
-            sign_mask=TE_SIGN_MASK, rounding=rounding, random_bits=random_bits, random=None,
-            columnwise=False, scale_layout=scale_layout, nibbles=nibbles, expanded_scales=False,
-            tensor_scale_is="amax",
-        )  # fmt: skip
+        a = answer_of(array, codes, scales, d.name, tensor_scale=number, amax=amax if i == 0 else None,
+                      rounding=rounding, random_bits=random_bits, scale_layout=scale_layout,
+                      nibbles=nibbles)  # fmt: skip
         kernel = a.kernel
         runs.append(a.parts)
     accepted, _, text, _ = _core.verify_runs(kernel, array, runs, numbers, error_rate)
