@@ -262,8 +262,8 @@ TEST_CASE("A .npy header whose shape is a number is refused as NumPy refuses it"
   const ProcessResult run = w.Run({"quantize", "number.npy", "--dtype", "e4m3", "--out", "o.npz"});
   CHECK(run.exit_code == 1);
   CHECK(IsOneLine(run.error));
-  CHECK_THAT(run.error, ContainsSubstring("number.npy: has the shape (384), a number and no tuple; "
-                                          "write (384,) into the .npy header"));
+  CHECK_THAT(run.error, ContainsSubstring("number.npy: states the shape 384, a number; NumPy writes the "
+                                          "tuple (384,)"));
 }
 
 TEST_CASE("Old cases leave the folder of --keep, and nothing else does", "[e2e]") {

@@ -155,6 +155,15 @@ TEST_CASE("A damaged or wrong .npy file is refused in one line that names the ar
   }
 }
 
+TEST_CASE("A shape that is a number, not a tuple, is refused with the tuple", "[io]") {
+  for (const std::string shape : {"(2)", "2", "( 2 )"}) {
+    const std::string what = WhatParsingSays(
+        Npy("{'descr': '<u2', 'fortran_order': False, 'shape': " + shape + "}", "abcd"));
+    CHECK_THAT(what,
+               ContainsSubstring("states the shape 2, a number") && ContainsSubstring("(2,)"));
+  }
+}
+
 TEST_CASE("Every cut of a .npy file is refused", "[io]") {
   const std::array<float, 2> values{1, 2};
   const std::vector<std::byte> file = FormatNpy(MakeNpyArray<float>({2}, values));

@@ -70,6 +70,19 @@ TEST_CASE("Plain numbers become operands of a stated or their own format", "[jud
   CHECK_THAT(ErrorOf([&] { ReadGemmOperand(f32, "fp5"); }), ContainsSubstring("is not a format"));
 }
 
+TEST_CASE("Operands with K = 0 are refused by that word", "[judge]") {
+  const TemporaryFolder folder;
+  const Dialect& dialect = *FindDialect("nvfp4.te");
+  const std::string numbers = (folder / "x.npy").string(), stored = (folder / "x.npz").string();
+  const Matrix<float> x(4, 0);
+  WriteMatrix(numbers, x.View());
+  CHECK_THAT(ErrorOf([&] { ReadGemmOperand(numbers, "bf16"); }),
+             ContainsSubstring("x.npy: has K = 0"));
+  WriteStored(stored, Store(dialect, QuantizeAs(dialect, x.View()), {}), "nvfp4.te", "fp4lab",
+              dialect.scale_max);
+  CHECK_THAT(ErrorOf([&] { ReadGemmOperand(stored); }), ContainsSubstring("x.npz: has K = 0"));
+}
+
 TEST_CASE("Probes read from their file are the probes that were written", "[judge]") {
   const TemporaryFolder folder;
   const std::string path = (folder / "p.safetensors").string();

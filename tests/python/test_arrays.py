@@ -204,7 +204,7 @@ def test_threads_change_no_byte_and_are_restored(normal):
     for threads in (2, 3):
         assert_same_bytes(fp4lab.quantize(x, threads=threads), want)
     assert _core.threads() == before
-    with pytest.raises(ValueError, match="threads 0"):
+    with pytest.raises(ValueError, match="threads: 0"):
         fp4lab.quantize(x, threads=0)
 
 

@@ -68,3 +68,105 @@ def test_unknown_dialects_are_a_usage_error(pytester):
     result = pytester.runpytest_subprocess("--fp4lab-dialect", "nvfp4.tee")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*nvfp4.tee*did you mean*nvfp4.te*"])
+
+
+OPTIONS = """
+import fp4lab, pytest
+
+@pytest.mark.fp4lab_kernel("nvfp4.te", scale_layout="128x4", nibbles="high-first", tensor_scale_is="divisor", families=["randn", "tails"])
+def test_conventions(fp4lab_kernel):
+    def kernel(x):
+        q = fp4lab.quantize(x, scale_layout="128x4", nibbles="high-first")
+        return q.data, q.scale_inv, q.tensor_scale("divisor")
+
+    assert fp4lab_kernel(kernel).cases < 20
+
+@pytest.mark.fp4lab_kernel("nvfp4.te", "quick", rounding="stochastic", random_bits=8)
+def test_random_bits(fp4lab_kernel, fp4lab_cases):
+    assert all(c.random is not None for c in fp4lab_cases)
+    fp4lab_kernel(lambda x, random: fp4lab.quantize(x, rounding="stochastic", random_bits=8, random=random))
+
+@pytest.mark.fp4lab_kernel(columnwise=True, families="randn")
+def test_columns(fp4lab_kernel, fp4lab_cases):
+    assert {c.family for c in fp4lab_cases} == {"randn"}
+    fp4lab_kernel(lambda x: fp4lab.quantize(x, columnwise=True))
+    fp4lab_kernel(fp4lab.quantize, columnwise=False)
+
+@pytest.mark.fp4lab_kernel("nvfp4.te", dtype="bfloat16", rht=True, allow_declined=True)
+def test_transform(fp4lab_kernel, fp4lab_cases):
+    assert all(c.is_bf16 for c in fp4lab_cases)
+
+    def kernel(x):
+        if x.shape[0] > 16:
+            raise NotImplementedError
+        return fp4lab.quantize(x, rht=True)
+
+    assert fp4lab_kernel(kernel).declined
+
+@pytest.mark.fp4lab_kernel("nvfp4.te", explained=1)
+def test_writes(fp4lab_kernel):
+    def kernel(x):
+        q = fp4lab.quantize(x)
+        x[...] = 0
+        return q
+
+    fp4lab_kernel(kernel)
+"""
+
+
+def test_the_marker_takes_the_conventions_of_assert_kernel(pytester):
+    pytester.makepyfile(OPTIONS)
+    result = pytester.runpytest_subprocess("--fp4lab-report", "report.json", "--strict-markers")
+    result.assert_outcomes(passed=4, failed=1)
+    report = json.loads((pytester.path / "report.json").read_text())
+    (wrong,) = [k for k in report["kernels"] if k["outcome"] == "failed"]
+    assert "changed its argument x" in wrong["message"] and wrong["mutations"] == wrong["different"] > 0
+
+
+def test_every_option_of_assert_kernel_is_an_option_of_the_marker(pytester):
+    import inspect
+
+    from fp4lab import testing
+
+    values = {n: p.default for n, p in inspect.signature(testing.assert_kernel).parameters.items() if n != "fn"}
+    pytester.makepyfile(f"""
+import fp4lab, pytest
+
+@pytest.mark.fp4lab_kernel(**{values!r})
+def test_all(fp4lab_kernel):
+    fp4lab_kernel(fp4lab.quantize)
+""")
+    pytester.runpytest_subprocess().assert_outcomes(passed=1)
+
+
+TYPOS = """
+import pytest
+
+@pytest.mark.fp4lab_kernel("nvfp4.te", scale_layuot="128x4")
+def test_a(fp4lab_kernel):
+    pass
+
+@pytest.mark.fp4lab_kernel("nvfp4.te", nibble="bytes")
+def test_b():
+    pass
+
+@pytest.mark.fp4lab_kernel("nvfp4.te", "quick", "bfloat16")
+def test_c():
+    pass
+
+@pytest.mark.fp4lab_kernel("nvfp4.te", dialect="nvfp4.te")
+def test_d():
+    pass
+"""
+
+
+def test_unknown_keywords_of_the_marker_are_errors(pytester):
+    pytester.makepyfile(TYPOS)
+    result = pytester.runpytest_subprocess("--fp4lab-report", "report.json")
+    result.assert_outcomes(errors=4)
+    result.stdout.fnmatch_lines(
+        ['*"scale_layuot" is not one of*did you mean "scale_layout"?*', '*"nibble" is not one of*"nibbles"?*',
+         "*3 arguments without a name*", "*dialect is given twice*"]
+    )  # fmt: skip
+    report = json.loads((pytester.path / "report.json").read_text())
+    assert [k["outcome"] for k in report["kernels"]] == ["failed"] * 4

@@ -258,13 +258,13 @@ def test_replay_takes_the_bytes_of_words(normal):
 
 @pytest.mark.parametrize("kernel", ["tuned", "opt2d", "generic"])
 def test_rng_state_replays_the_words_of_a_kernel(kernel, normal):
-    rows, columns = fp4lab.quantize(normal, both=True, rng_state=(11, 0), te_kernel=kernel)
+    rows, columns = fp4lab.quantize(normal, both=True, rounding="stochastic", rng_state=(11, 0), te_kernel=kernel)
     words = fp4lab.te_words(normal.shape, (11, 0), te_kernel=kernel, columnwise=True)
     assert_same_bytes(rows, fp4lab.replay(normal, words))
     words = fp4lab.te_words(normal.shape, (11, 0), te_kernel=kernel, columnwise=True, of="columnwise")
     assert_same_bytes(columns, fp4lab.replay(normal, words, columnwise=True))
     with pytest.raises(ValueError, match="te_kernel"):
-        fp4lab.quantize(normal, rng_state=(11, 0))
+        fp4lab.quantize(normal, rounding="stochastic", rng_state=(11, 0))
 
 
 def test_unknown_names_say_which_are_known(normal):

@@ -135,6 +135,259 @@ def test_declined_cases_are_counted():
         testing.assert_kernel(none, allow_declined=True)
 
 
+def test_declined_cases_are_not_right_ones():
+    def picky(fn):
+        def kernel_(x):
+            if x.shape[1] % 32:
+                raise NotImplementedError
+            return fn(x)
+
+        return kernel_
+
+    report = testing.assert_kernel(picky(kernel()), allow_declined=True)
+    answered = report.cases - report.declined
+    assert report.answered == answered < report.cases
+    assert f"{answered} of {answered} cases" in report.text and f"declined {report.declined} of {report.cases}" in report.text
+    with pytest.raises(AssertionError) as error:
+        testing.assert_kernel(picky(ties_away), allow_declined=True)
+    wrong = error.value.fp4lab_report
+    assert f"{wrong.different} of {answered} cases differ; the kernel declined {wrong.declined} of {wrong.cases}" in str(error.value)
+
+
+# ---- kernels that write into what they are given
+
+
+def overwriting(change, fn=None):
+    fn = fn or kernel()
+
+    def kernel_(x, *random):
+        answer = fn(x, *random)
+        change(x)
+        return answer
+
+    return kernel_
+
+
+def assign(x, values):
+    x[...] = values
+
+
+MUTATIONS = {
+    "zeros": lambda x: x.fill(0),
+    "abs": lambda x: np.abs(x, out=x),
+    "times 2": lambda x: assign(x, np.clip(x, -1e30, 1e30) * np.float32(2)),
+    "clip": lambda x: np.clip(x, -0.25, 0.25, out=x),
+    "sorted": lambda x: x.sort(axis=1),
+    "one element": lambda x: x.reshape(-1).view(np.uint32).__setitem__(0, 0x7FC00001),
+    "another shape": lambda x: setattr(x, "shape", (x.size,)),
+}
+
+
+@pytest.mark.parametrize("change", MUTATIONS.values(), ids=MUTATIONS.keys())
+def test_a_kernel_that_changes_its_input_fails(change):
+    with pytest.raises(AssertionError) as error:
+        testing.assert_kernel(overwriting(change))
+    text, report = str(error.value), error.value.fp4lab_report
+    assert report.mutations == report.different > 50 and not report.causes
+    (line,) = [line for line in text.splitlines() if "changed its argument" in line]
+    assert re.match(rf"  case \S+: the kernel changed its argument x: .* \(in {report.mutations} of 94 cases\)", line), line
+    code = text.split("to reproduce:\n\n")[1]
+    with pytest.raises(AssertionError):
+        exec(code, {"kernel": overwriting(change)})
+    exec(code, {"kernel": kernel()})
+
+
+def test_a_changed_input_is_said_beside_wrong_bytes_and_in_bfloat16():
+    def wrong_and_writing(x):
+        answer = ties_away(np.asarray(x, np.float32))
+        if x.shape[0] < 16:
+            x[0, 0] = 7
+        return answer
+
+    with pytest.raises(AssertionError) as error:
+        testing.assert_kernel(wrong_and_writing, dtype="bfloat16")
+    text, report = str(error.value), error.value.fp4lab_report
+    assert re.search(r"x: 1 of \d+ elements, the first at \[0, 0\]: \S+ became 7.0", text)
+    assert 0 < report.mutations < report.different and report.causes == ()  # ties-away does not explain the writing
+    assert ("ties-away", report.different - report.mutations) in report.partial
+
+
+def test_random_bits_are_not_for_writing():
+    def writes_bits(x, random):
+        q = fp4lab.quantize(x, "nvfp4.te.stochastic", random=random)
+        random[...] = 0
+        return q
+
+    with pytest.raises(AssertionError, match="changed its argument random"):
+        testing.assert_kernel(writes_bits, "nvfp4.te.stochastic")
+
+
+def test_a_kernel_that_writes_and_then_declines_fails():
+    def declines(x):
+        x.fill(0)
+        raise NotImplementedError
+
+    with pytest.raises(AssertionError, match="changed its argument x"):
+        testing.assert_kernel(declines, allow_declined=True)
+
+
+def test_a_kernel_may_reuse_the_memory_of_its_answer():
+    memory = {}
+
+    def reuses(x):
+        q = fp4lab.quantize(x)
+        codes, scales = (memory.setdefault(k, np.zeros(1 << 16, np.uint8)) for k in "cs")
+        codes[: q.data.size], scales[: q.scale_inv.size] = q.data.reshape(-1), q.scale_inv.reshape(-1)
+        return codes[: q.data.size], scales[: q.scale_inv.size], q.amax
+
+    assert testing.assert_kernel(reuses).accepted
+
+    def reuses_wrongly(x):
+        codes, scales, amax = ties_away(x)
+        out = memory["c"][: codes.size]
+        out[...] = codes.reshape(-1)
+        return out, scales, amax
+
+    with pytest.raises(AssertionError, match=r"cause: ties-away \(explains all 14 failing cases\)"):
+        testing.assert_kernel(reuses_wrongly)
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+def test_a_stochastic_kernel_that_changes_its_input_fails(normal, as_list):
+    x = normal[:16].copy()
+    given, before = (x.tolist() if as_list else x), x.copy()
+
+    def writes(x, i):
+        q = fp4lab.quantize(x, rounding="stochastic", seed=i)
+        x[0] = [0.0] * 128
+        return q
+
+    with pytest.raises(AssertionError, match=r"run 0: the kernel changed its argument x: \d+ of 2048 elements"):
+        testing.assert_stochastic(writes, given)
+    assert (np.asarray(given, np.float32) == before).all()
+    shared = np.zeros((16, 64), np.uint8)
+
+    def reuses(x, i):
+        q = fp4lab.quantize(x, rounding="stochastic", seed=i)
+        shared[...] = q.data
+        return shared, q.scale_inv, q.amax
+
+    testing.assert_stochastic(reuses, x)
+
+    def declines(x, i):
+        raise NotImplementedError
+
+    with pytest.raises(AssertionError, match="declines the input"):
+        testing.assert_stochastic(declines, x)
+
+
+@pytest.mark.parametrize("operand", ["a", "b"])
+@pytest.mark.parametrize("part", ["data", "scale_inv"])
+def test_a_product_that_changes_its_operands_fails(operand, part):
+    def writes(a, b, alpha):
+        d = product(a, b, alpha)
+        array = getattr({"a": a, "b": b}[operand], part)
+        array[...] = array ^ 1
+        return d
+
+    with pytest.raises(AssertionError, match=rf"one block, 3x5x32: .*argument {operand}\.{part}: .* became"):
+        testing.assert_product(writes)
+
+
+def test_a_product_that_declines_cases_says_so():
+    def picky(a, b, alpha):
+        if a.shape[1] > 512:
+            raise NotImplementedError
+        return product(a, b, alpha)
+
+    with pytest.raises(AssertionError, match="declines 2 of 6 cases .wide range, cancelling.: allow_declined"):
+        testing.assert_product(picky)
+    assert testing.assert_product(picky, allow_declined=True) == 4
+
+
+# ---- causes
+
+
+def test_a_cause_explains_every_failing_case():
+    def scaled(x):
+        with np.errstate(over="ignore"):
+            return fp4lab.quantize(x * np.float32(1.1))
+
+    with pytest.raises(AssertionError) as error:
+        testing.assert_kernel(scaled)
+    text, report = str(error.value), error.value.fp4lab_report
+    assert report.causes == () and dict(report.partial)["input-fp16"] < report.different
+    n = report.different
+    assert f"cause: none of the table explains all {n} failing cases" in text
+    assert re.search(rf"^input-fp16 explains \d+ of {n} failing cases; it is not the cause of all$", text, re.M)
+    assert "fp4lab.identify" in text
+    with pytest.raises(AssertionError) as error:
+        testing.assert_kernel(ties_away, explained=1)
+    assert "cause: ties-away (explains all 14 failing cases)" in str(error.value)
+
+
+def test_two_causes_together_explain_every_failing_case():
+    from fp4lab import _core
+
+    inner = testing.wrong_kernels(scale_layout="linear")[0]._kernel
+
+    def both(x):
+        return _core.run_wrong_kernel(inner, x, ["ties-away", "codes-high-first"], [], None)
+
+    with pytest.raises(AssertionError) as error:
+        testing.assert_kernel(both)
+    report = error.value.fp4lab_report
+    assert report.causes == ("codes-high-first + ties-away",)
+    assert dict(report.partial)["codes-high-first"] < report.different
+
+
+def test_exceptions_are_not_explained_by_a_cause():
+    def breaks(x):
+        if x.shape[0] > 16:
+            raise RuntimeError("out of tiles")
+        return ties_away(x)
+
+    with pytest.raises(AssertionError) as error:
+        testing.assert_kernel(breaks)
+    assert error.value.fp4lab_report.causes == ()
+
+
+def test_no_explanations_are_no_search():
+    with pytest.raises(AssertionError) as error:
+        testing.assert_kernel(ties_away, explained=0)
+    assert "causes were not searched for (explained=0)" in str(error.value)
+    assert error.value.fp4lab_report.causes == () and "to reproduce" in str(error.value)
+    with pytest.raises(fp4lab.Error, match="explained: -1"):
+        testing.assert_kernel(kernel(), explained=-1)
+
+
+def test_what_is_not_called_is_refused(normal):
+    for fn in (None, 3, "kernel", fp4lab.quantize(normal)):
+        for call in (testing.assert_kernel, testing.assert_product, lambda f: testing.assert_stochastic(f, normal)):
+            with pytest.raises(TypeError, match="fn is .*: a kernel is a callable, called as fn"):
+                call(fn)
+
+
+def test_options_that_do_not_fit_are_no_differences():
+    """They were counted as cases that differ."""
+    for options in ({"rht": 64}, {"rht": 16.0}, {"sign_mask": 3}, {"random_bits": 5}, {"columnwise": 1}):
+        with pytest.raises((fp4lab.Error, TypeError), match=next(iter(options))):
+            testing.assert_kernel(kernel(), **options)
+    for options in ({"samples": 0}, {"samples": 1.5}, {"error_rate": 0}, {"error_rate": "1"}):
+        with pytest.raises((fp4lab.Error, TypeError), match=next(iter(options))):
+            testing.assert_stochastic(lambda x, i: fp4lab.quantize(x), np.ones((1, 16), np.float32), **options)
+
+
+def test_keys_of_a_dict_are_codes_scales_and_tensor_scale():
+    def named(x):
+        q = fp4lab.quantize(x)
+        return {"codes": q.data, "scales": q.scale_inv, "tensor_scale": q.amax}
+
+    assert testing.assert_kernel(named).accepted
+    with pytest.raises(AssertionError, match="'scale'.*its keys are"):
+        testing.assert_kernel(lambda x: {"codes": fp4lab.quantize(x).data, "scale": 1})
+
+
 @pytest.mark.parametrize("answer", [None, 3, (1,), np.zeros(3)])
 def test_answers_of_another_kind_are_named(answer):
     with pytest.raises(AssertionError, match="return a QTensor"):

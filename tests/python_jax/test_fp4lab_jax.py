@@ -108,6 +108,8 @@ def test_bad_arguments_are_refused():
         fj.rht(_normal(0, 16, 17))
     with pytest.raises(ValueError, match="blocks of 16x16 take no transform"):
         fj.quantize(_normal(0, 16, 16), "nvfp4.te.2d", rht=True)
+    with pytest.raises(TypeError, match="rng_state has dtype float64: four uint32"):
+        fj.quantize(jnp.zeros((16, 16)), rng_state=[1.7, 0, 0, 0])
     with pytest.raises(ValueError, match="dialect 'mxfp4' is none of"):
         fj.quantize(_normal(0, 16, 16), "mxfp4")
 

@@ -1,8 +1,12 @@
 """MaxText, unmodified, trains with Transformer Engine's recipes on the CPU. Takes minutes."""
 
 import json
+import os
 import pathlib
+import re
 import runpy
+import subprocess
+import sys
 
 import maxtext_run
 import pytest
@@ -58,6 +62,19 @@ def test_the_example_trains_the_same_model(runs, tmp_path, monkeypatch):
     assert losses == _losses(runs["te_nvfp4"][0])
     counted = {call: int(count) for _, count, call in (line.split(maxsplit=2) for line in calls)}
     assert counted == runs["te_nvfp4"][1]
+
+
+def test_the_readmes_command_trains(tmp_path):
+    """The command of fp4lab/te_jax/README.md, as it stands there, in an empty folder."""
+    readme = (STORED.parents[2] / "lib/python/fp4lab/te_jax/README.md").read_text()
+    (command,) = re.findall(r"```sh\n(DECOUPLE_GCLOUD.*?)```", readme, re.DOTALL)
+    first = pathlib.Path(sys.executable).parent  # `python` is the one that runs this test
+    environment = {**os.environ, "PATH": f"{first}{os.pathsep}{os.environ['PATH']}", "XLA_FLAGS": ""}
+    done = subprocess.run(["bash", "-c", command], env=environment, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+    losses = _losses(map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines()))
+    assert len(losses) == 60 and losses[-1] < 0.8 * losses[0], losses
+    assert "te_gemm_v2_ffi scaling=nvfp4" in done.stderr
 
 
 def test_losses_equal_the_stored_ones(runs):

@@ -236,7 +236,8 @@ def test_nan_is_the_largest_code_as_the_dialect_states():
         ),
         (lambda: ft.Linear(16, 16, recipe="te_nvpf4"), "te_nvfp4"),
         (lambda: ft.Linear(16, 16, recipe=3), "recipe is int"),
-        (lambda: ft.Linear(16, 16, seed=-1), "0 <= seed"),
+        (lambda: ft.Linear(16, 16, seed=-1), "seed: -1 is not in 0"),
+        (lambda: ft.Linear(16, 16, index=2**31), "index: 2147483648 is not in 0"),
         (lambda: ft.set_step(ft.Linear(16, 16), -1), "step -1"),
         (
             lambda: torch.ops.fp4lab.linear(

@@ -221,6 +221,13 @@ def on_cuda():
             lambda: ops.quantize(torch.zeros(4, 16), amax=torch.ones(2)),
             "2 numbers; nvfp4.te takes 1",
         ),
+        (
+            lambda: ops.quantize(torch.ones(4, 16), amax=torch.tensor(-1.0)),
+            "amax: -1.0 is negative",
+        ),
+        (lambda: ops.qdq(torch.ones(4, 16), amax=torch.tensor(float("nan"))), "amax: is nan"),
+        (lambda: ft.quantize(torch.ones(4, 16), step=1), "give seed"),
+        (lambda: ft.quantize(torch.ones(4, 16), rht=16.5), "rht is 16.5"),
         (lambda: ops.quantize(torch.zeros(4, 16), scale_layout="32x4"), "is not one of: linear"),
         (lambda: ops.rht(torch.zeros(4, 24)), "whole groups"),
         (lambda: ops.rht(torch.full((4, 16), 1.001)), "takes bfloat16 values"),

@@ -17,6 +17,7 @@
 #include "fp4lab/base/aligned.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/base/interrupt.h"
 #include "fp4lab/base/limits.h"
 
 #include <hwy/cache_control.h>
@@ -67,7 +68,7 @@ class Team {
     next_.store(0, std::memory_order_relaxed);
     state_.store(0, std::memory_order_release);
     Announce(count - 1);
-    Work();
+    Work(CheckInterrupt);
     std::uint32_t state = state_.fetch_or(kClosed, std::memory_order_acq_rel) | kClosed;
     while (state != kClosed) state = WaitForChange(state_, state);
     if (failed_.exchange(false)) std::rethrow_exception(std::exchange(failure_, nullptr));
@@ -87,7 +88,7 @@ class Team {
     for (std::uint32_t seen = 0; !ending_;) {
       seen = WaitForChange(loops_, seen);
       if (!Enter()) continue;
-      Work();
+      Work([] {});
       if (state_.fetch_sub(1, std::memory_order_acq_rel) == (kClosed | 1)) state_.notify_one();
     }
   }
@@ -100,10 +101,12 @@ class Team {
     return false;
   }
 
-  // Runs iterations of the current loop until none is left.
-  void Work() {
+  // Runs iterations of the current loop until none is left, and calls poll before each.
+  template <class Poll>
+  void Work(Poll poll) {
     try {
       for (std::size_t i = next_.fetch_add(1); i < count_; i = next_.fetch_add(1)) {
+        poll();
         body_(context_, i);
       }
     } catch (...) {

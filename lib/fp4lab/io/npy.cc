@@ -121,6 +121,7 @@ class HeaderParser {
   }
   std::vector<std::size_t> Shape() {
     std::vector<std::size_t> shape;
+    if (std::isdigit(static_cast<unsigned char>(Next()))) FailAsNumber(Length());
     Take('(');
     while (!TakeIf(')')) {
       if (shape.size() == kMostNpyAxes) {
@@ -129,18 +130,17 @@ class HeaderParser {
       }
       shape.push_back(Length());
       if (!TakeIf(',')) {
+        if (shape.size() == 1 && Next() == ')') FailAsNumber(shape[0]);  // "(256)" in Python
         Take(')');
-        if (shape.size() == 1) RefuseNumber(shape[0]);
         break;
       }
     }
     return shape;
   }
-  // In Python, (256) is a number; NumPy, too, reads only tuples.
-  [[noreturn]] void RefuseNumber(std::size_t n) const {
-    const std::string number = std::to_string(n);
-    throw Error(where_, "has the shape (" + number + "), a number and no tuple; write (" + number +
-                            ",) into the .npy header");
+  [[noreturn]] void FailAsNumber(std::size_t number) const {
+    const std::string n = std::to_string(number);
+    throw Error(where_, "states the shape " + n + ", a number; NumPy writes the tuple (" + n +
+                            ",) for an array of one dimension");
   }
   std::size_t Length() {
     if (!std::isdigit(static_cast<unsigned char>(Next()))) Fail();

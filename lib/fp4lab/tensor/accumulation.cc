@@ -7,6 +7,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/base/interrupt.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/tensor/exact_sum.h"
 #include "fp4lab/tensor/gemm.h"
@@ -97,6 +98,7 @@ void ForEachOutput(const MmaOperand& a, const MmaOperand& b, const ProductOption
     return std::span<const double>(x.values).subspan(r * x.cols, x.cols);
   };
   ParallelFor(c.rows, [&](std::size_t m) {
+    CheckInterrupt();
     for (std::size_t n = 0; n < c.cols; ++n) {
       c(m, n) = FinishProduct(dot(row(va, m), row(vb, n)), options);
     }

@@ -10,6 +10,7 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/base/interrupt.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/tensor/tensor_core_element.h"
 #include "fp4lab/tensor/tensor_core_pack.h"
@@ -189,6 +190,7 @@ void ForEachTile(const TensorCoreModel& model, const MmaOperand& a, const MmaOpe
   const std::size_t panels = DivideUp(c.cols, kMmaPanel);
   const std::size_t tiles = DivideUp(c.rows, kTileRows) * panels;
   ParallelFor(tiles, [&](std::size_t index) {
+    CheckInterrupt();
     const std::size_t row = index / panels * kTileRows, panel = index % panels;
     const std::size_t rows = std::min(kTileRows, c.rows - row);
     const std::size_t col = panel * kMmaPanel, cols = std::min(kMmaPanel, c.cols - col);
@@ -225,6 +227,7 @@ void ForEachTile(const TensorCoreModel& model, const MmaOperand& a, const MmaOpe
 void WithoutKernel(const TensorCoreModel& model, const MmaOperand& a, const MmaOperand& b,
                    const ProductOptions& options, MatrixView<float> c) {
   ParallelFor(c.rows, [&](std::size_t m) {
+    CheckInterrupt();
     for (std::size_t n = 0; n < c.cols; ++n) {
       const float start = options.accumulate ? c(m, n) : 0.0f;
       c(m, n) = FinishProduct(TensorCoreElement(model, a, m, b, n, options.open, start), options);

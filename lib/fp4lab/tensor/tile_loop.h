@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "fp4lab/base/divide_up.h"
+#include "fp4lab/base/interrupt.h"
 #include "fp4lab/base/parallel.h"
 
 namespace fp4lab {
@@ -13,8 +14,12 @@ namespace fp4lab {
 // Calls body(i) for i < count: in parallel, or one after the other in the calling thread.
 template <class Body>
 void ForEachPiece(bool parallel, std::size_t count, const Body& body) {
-  if (parallel) return ParallelFor(count, body);
-  for (std::size_t i = 0; i < count; ++i) body(i);
+  const auto piece = [&](std::size_t i) {
+    CheckInterrupt();
+    body(i);
+  };
+  if (parallel) return ParallelFor(count, piece);
+  for (std::size_t i = 0; i < count; ++i) piece(i);
 }
 
 // The tiles of c, all of one size but for the last row and column of tiles.

@@ -16,6 +16,7 @@ from . import _core
 from ._core import Error
 
 if TYPE_CHECKING:
+    from ._arrays import AmaxWarning
     from ._judge import (
         Case,
         Identification,
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 __version__: str = _core.version
 
 __all__ = [
-    "TE_SIGN_MASK", "Accumulation", "Case", "Dialect", "Error", "Format", "Identification",
+    "TE_SIGN_MASK", "Accumulation", "AmaxWarning", "Case", "Dialect", "Error", "Format", "Identification",
     "ProductVerdict", "QTensor", "Recipe", "Report", "Reproducer", "Verdict", "accumulations",
     "amax", "cases", "check_dialects", "decode", "dialect", "dialects", "encode", "explain", "formats", "identify",
     "qdq", "quantize", "recipes", "replay", "rht", "scaled_mm", "te_words", "verify", "verify_mm",
@@ -64,7 +65,7 @@ __all__ = [
 _MODULES = ("check", "study", "testing")
 # The modules that define the names of __all__. They are imported at the first use of a name, the ones without numpy
 # before the others: numpy takes most of the time of an import, and pytest imports this package in every run.
-_HOMES = ("_tables", "_quantize", "_qtensor", "_judge", "_products")
+_HOMES = ("_tables", "_quantize", "_qtensor", "_judge", "_products", "_arrays")
 
 
 def check_dialects(names: Any = (), **options: Any) -> Any:

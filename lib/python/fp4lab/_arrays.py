@@ -6,11 +6,18 @@ types and by the codes of DLPack.
 
 from __future__ import annotations
 
+import math
+import operator
+import sys
+import warnings
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 from . import _core
+from ._arguments import is_bool, real
 
 # The codes of DLPack for types with one meaning a width.
 _DLPACK_NAMES = {
@@ -25,6 +32,22 @@ _PLAIN = ("float16", "float32", "float64")
 _CODES = ("uint8", "int8", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "float4_e2m1fn",
           "float4_e2m1fn_x2", "float6_e2m3fn", "float6_e3m2fn")  # fmt: skip
 _REMEDY = "float32, bfloat16 (ml_dtypes, torch, JAX, or uint16 with the bits) and float16 are read"
+
+
+class AmaxWarning(UserWarning):
+    """A given amax is smaller than the largest magnitude of the data: the numbers beyond it are clamped."""
+
+
+def refuse_masked(x: Any, name: str) -> None:
+    """Raises TypeError for a masked array, and for a list that holds one: its masked elements are numbers
+    to every reader of memory.
+    """
+    masked = sys.modules.get("numpy.ma")
+    if masked is None or not hasattr(masked, "MaskedArray"):
+        return
+    parts = x if isinstance(x, (list, tuple)) else ()
+    if isinstance(x, masked.MaskedArray) or any(isinstance(p, masked.MaskedArray) for p in parts):
+        raise TypeError(f"{name} is a masked array, and the mask would be lost: pass {name}.filled(0) or {name}.data")
 
 
 def _from_dlpack(x: Any, name: str) -> tuple[np.ndarray, str]:
@@ -55,6 +78,7 @@ def _from_dlpack(x: Any, name: str) -> tuple[np.ndarray, str]:
 
 def raw(x: Any, name: str) -> tuple[np.ndarray, str]:
     """An array as numpy knows it, and the name of its type; types that numpy lacks as their bits."""
+    refuse_masked(x, name)
     if not isinstance(x, np.ndarray) and hasattr(x, "__dlpack_device__"):
         if not isinstance(x, np.generic):
             return _from_dlpack(x, name)
@@ -109,11 +133,13 @@ def matrix(x: Any, name: str = "x") -> np.ndarray:
 def codes(x: Any, name: str) -> tuple[np.ndarray, bool, tuple[int, ...]]:
     """Bytes of codes or scales: (flat uint8, whether each byte holds one FP4 code, the shape).
 
-    Raises TypeError for types that are no bytes and no narrow format.
+    Raises TypeError for types that are no bytes and no narrow format, fp4lab.Error for a list with
+    a number that is no byte.
     """
+    if isinstance(x, (list, tuple)):
+        refuse_masked(x, name)
+        x = _bytes_of_list(x, name)
     array, kind = raw(x, name)
-    if not isinstance(x, np.ndarray) and kind == "float32" and isinstance(x, (list, tuple)):
-        array, kind = np.asarray(x, dtype=np.uint8), "uint8"
     if kind not in _CODES:
         raise TypeError(f"{name} has dtype {kind}: bytes (uint8) or {', '.join(_CODES[2:6])} are read")
     shape = array.shape
@@ -121,16 +147,126 @@ def codes(x: Any, name: str) -> tuple[np.ndarray, bool, tuple[int, ...]]:
     return flat.view(np.uint8), kind == "float4_e2m1fn", shape
 
 
+def _bytes_of_list(x: Sequence[Any], name: str) -> np.ndarray:
+    array = integers(x, name)
+    check_range(array, name, 255, "a byte")
+    return array.astype(np.uint8)
+
+
+def type_name(x: Any) -> str:
+    """The name of an array's type without its package: "float8_e4m3fn"; "" for what is no array."""
+    dtype = getattr(x, "dtype", None)
+    return str(getattr(dtype, "name", None) or dtype or "").removeprefix("torch.")
+
+
+def integers(x: Any, name: str) -> np.ndarray:
+    """An array of integers of any width, or a list of them. Raises TypeError for other types."""
+    refuse_masked(x, name)
+    if isinstance(x, (np.ndarray, np.generic)) or not hasattr(x, "__dlpack_device__"):
+        try:
+            array = np.asarray(x)
+        except Exception as error:
+            raise TypeError(f"{name} is no array: {error}") from error
+        if array.size == 0 and not isinstance(x, np.ndarray):
+            array = array.astype(np.uint8)  # an empty list states no type
+    else:
+        array, kind = _from_dlpack(x, name)
+        if kind.startswith("int"):
+            array = array.view(kind)
+        elif not kind.startswith("uint"):
+            raise TypeError(f"{name} has dtype {kind}: integers are read")
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"{name} has dtype {array.dtype.name}: integers are read")
+    return array
+
+
+def check_range(array: np.ndarray, name: str, most: int, what: str) -> None:
+    """Raises fp4lab.Error unless all integers are in 0..most; its message names the first that is not."""
+    outside = (array < 0) | (array > most)
+    if outside.any():
+        at = tuple(int(i) for i in np.argwhere(outside)[0])
+        place = f"[{', '.join(map(str, at))}]" if at else ""
+        raise _core.Error(f"{name}{place}: {int(array[at])} is not in 0..{most}, and so is not {what}")
+
+
+def check_shape(
+    shape: Sequence[int], groups: Sequence[tuple[int, ...]], name: str, what: str
+) -> None:
+    """Raises fp4lab.Error unless the dimensions of an array group into one of `groups`.
+
+    (2, 32, 4, 8) groups into (64, 32): consecutive dimensions multiply to each number of the group.
+    An array of one dimension is a plain run and fits any group. Another number of elements is left
+    to the reader, whose message states both numbers.
+    """
+    total = math.prod(shape)
+    fitting = [g for g in groups if math.prod(g) == total]
+    if len(shape) <= 1 or total == 0 or not fitting:
+        return
+    ends = set(accumulate(shape, operator.mul, initial=1))
+    for group in fitting:  # a group of one number is a run: all other dimensions are 1
+        if max(shape) == total if len(group) == 1 else ends.issuperset(accumulate(group, operator.mul)):
+            return
+    given = "x".join(map(str, shape))
+    wanted = "x".join(map(str, fitting[0]))
+    raise _core.Error(f"{name}: is {given}; {what} {wanted}; pass that shape, or a plain run by .reshape(-1)")
+
+
 def amaxes(amax: Any, name: str = "amax") -> list[float]:
     """None, a number or an array of numbers as a list of Python floats."""
     if amax is None:
         return []
+    if is_bool(amax) or isinstance(amax, (str, bytes)):
+        real(amax, name)  # raises
     if isinstance(amax, (int, float)):
         return [float(amax)]
     array = numbers(amax, name)
     if array.dtype == np.uint16:
         array = (array.astype(np.uint32) << 16).view(np.float32)
     return [float(v) for v in array.reshape(-1)]
+
+
+def magnitudes(amax: Any, name: str = "amax") -> list[float]:
+    """amaxes(amax). Raises fp4lab.Error for a negative number: max |x| is none."""
+    found = amaxes(amax, name)
+    for i, value in enumerate(found):
+        if value < 0:
+            raise _core.Error(f"{_at(name, i, found)}: {value!r} is negative; an amax is max |x|, from 0 on")
+    return found
+
+
+def _at(name: str, i: int, numbers: Sequence[float]) -> str:
+    return f"{name}[{i}]" if len(numbers) > 1 else name
+
+
+def check_amax(given: Sequence[float], own: Sequence[float], name: str = "amax") -> None:
+    """Compares given amaxes with the data's own.
+
+    Raises fp4lab.Error for NaN and for an infinity where the data's own is neither. Warns
+    (AmaxWarning) of an amax that is smaller than the data's own, of 0 as well.
+    """
+    if len(given) != len(own):
+        return  # the library states how many numbers it takes
+    for i, (value, largest) in enumerate(zip(given, own)):
+        at = _at(name, i, given)
+        if not math.isfinite(value) and math.isfinite(largest):
+            raise _core.Error(
+                f"{at}: is {value!r}; the largest magnitude of the data is {largest!r}: give a finite number"
+            )
+        if value < largest and np.float32(value) < np.float32(largest):
+            warnings.warn(
+                f"{at}: {value!r} is less than the largest magnitude of the data, {largest!r}: "
+                "numbers beyond it are clamped",
+                AmaxWarning, stacklevel=_depth(),
+            )  # fmt: skip
+            return
+
+
+def _depth() -> int:
+    """The stacklevel of the caller outside of this package."""
+    package, level, frame = __package__ or "", 2, sys._getframe(2)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(package + "."):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def bf16_bits(values: np.ndarray) -> np.ndarray:

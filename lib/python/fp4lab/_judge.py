@@ -11,8 +11,21 @@ from typing import Any
 import numpy as np
 
 from . import _arrays, _core, _ieee, _tables
-from ._qtensor import QTensor, default_nibbles, scale_order
-from ._quantize import TE_SIGN_MASK, hadamard_size, random_fields, rounding_label
+from ._arguments import (
+    TE_SIGN_MASK,
+    flag,
+    hadamard,
+    integer,
+    name_list,
+    one_of,
+    rounding_label,
+    seed as _seed,
+)
+from ._qtensor import NIBBLES, TENSOR_SCALES, QTensor, check_parts, default_nibbles, scale_order
+from ._quantize import check_amax, random_fields
+
+KERNEL_TRANSFORMS = (16, 32)
+"""Sizes of a kernel's random Hadamard transform that can be judged."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +144,7 @@ class Verdict:
 
     def explain(self, *, pairs: bool = True) -> Report:
         """Searches for the cause of the difference."""
-        return _explain(self._answer, pairs)
+        return _explain(self._answer, flag(pairs, "pairs"))
 
 
 def _scale_order_of(size: int, kernel_dialect: str, rows: int, cols: int, nibbles: str,
@@ -144,43 +157,51 @@ def _scale_order_of(size: int, kernel_dialect: str, rows: int, cols: int, nibble
     return "linear"
 
 
-def _answer(
+def answer_of(
     x: Any,
     codes: Any,
     scales: Any,
     dialect: Any,
     *,
-    tensor_scale: Any,
-    amax: Any,
-    rht: bool | int,
-    sign_mask: int,
-    rounding: str,
-    random_bits: int,
-    random: Any,
-    columnwise: bool,
-    scale_layout: str,
-    nibbles: str,
-    expanded_scales: bool,
-    tensor_scale_is: str,
+    tensor_scale: Any = None,
+    tensor_scale_is: str = "amax",
+    amax: Any = None,
+    rht: bool | int = False,
+    sign_mask: int = TE_SIGN_MASK,
+    rounding: str = "nearest",
+    random_bits: int = 16,
+    random: Any = None,
+    columnwise: bool = False,
+    scale_layout: str = "auto",
+    nibbles: str = "auto",
+    expanded_scales: bool = False,
 ) -> _Answer:
+    """What verdict_on judges: verify's arguments, checked, with its defaults."""
     array = _arrays.matrix(x)
+    columnwise, expanded_scales = flag(columnwise, "columnwise"), flag(expanded_scales, "expanded_scales")
+    one_of(nibbles, "nibbles", ("auto", *NIBBLES))
+    one_of(tensor_scale_is, "tensor_scale_is", TENSOR_SCALES)
     if isinstance(codes, QTensor):
         q = codes
         if scales is not None:
-            raise ValueError("scales: a QTensor holds its scales; leave them out")
+            raise _core.Error("scales: a QTensor holds its scales; leave them out")
+        _refuse_other_layout(q, scale_layout, nibbles, columnwise, expanded_scales)
         dialect = q.dialect if dialect is None else dialect
         columnwise, nibbles, expanded_scales = q.columnwise, q.nibbles, q.expanded_scales
-        scale_layout, tensor_scale_is = q.scale_layout, "amax"
-        tensor_scale = q.amax if tensor_scale is None else tensor_scale
+        scale_layout = q.scale_layout
+        if tensor_scale is None:
+            if tensor_scale_is != "amax":
+                raise _core.Error(f'tensor_scale_is: "{tensor_scale_is}"; a QTensor holds the amax: leave it out')
+            tensor_scale = q.amax
         codes, scales = q.data, q.scale_inv
         if q.shape != array.shape:
-            raise ValueError(f"codes: a QTensor of {q.shape[0]}x{q.shape[1]}; x is "
-                             f"{array.shape[0]}x{array.shape[1]}")  # fmt: skip
+            raise _core.Error(f"codes: a QTensor of {q.shape[0]}x{q.shape[1]}; x is "
+                              f"{array.shape[0]}x{array.shape[1]}")  # fmt: skip
     d = _tables.dialect("nvfp4.te" if dialect is None else dialect)
     rows, cols = array.shape[::-1] if columnwise else array.shape
-    code_bytes, one_a_byte, _ = _arrays.codes(codes, "codes")
-    empty = np.zeros(0, np.uint8)
-    scale_bytes = empty if scales is None else _arrays.codes(scales, "scales")[0]
+    code_bytes, one_a_byte, code_shape = _arrays.codes(codes, "codes")
+    empty: tuple[Any, ...] = (np.zeros(0, np.uint8), False, (0,))
+    scale_bytes, _, scale_shape = empty if scales is None else _arrays.codes(scales, "scales")
     if nibbles == "auto":
         nibbles = default_nibbles(d)
         if one_a_byte or (d.element_bits == 4 and code_bytes.size == rows * cols != rows * ((cols + 1) // 2)):
@@ -191,17 +212,52 @@ def _answer(
         order = scale_order(scale_layout)
     numbers = _arrays.amaxes(tensor_scale, "tensor_scale")
     if not numbers:
+        if tensor_scale_is not in ("amax", "none"):
+            raise _core.Error(f'tensor_scale_is: "{tensor_scale_is}", and there is no tensor_scale; give it, or leave '
+                              "out tensor_scale_is")  # fmt: skip
         tensor_scale_is = "none"
+    elif tensor_scale_is == "none":
+        raise _core.Error('tensor_scale: "none" says that there is no number; leave one of them out')
     layout = (nibbles, order, False, expanded_scales, tensor_scale_is)
-    kernel = (d.name, rounding_label(rounding, random_bits), layout, hadamard_size(rht), sign_mask)
-    return _Answer(array, columnwise, kernel, (code_bytes, scale_bytes, numbers),
-                   _arrays.amaxes(amax), random_fields(random))  # fmt: skip
+    if array.size:
+        try:
+            check_parts(d.name, rows, cols, layout, code_shape, scale_shape)
+        except _core.Error as error:
+            raise _core.Error(str(error) + _IDENTIFY) from None
+    size, signs = hadamard(rht, sign_mask, KERNEL_TRANSFORMS)
+    kernel = (d.name, rounding_label(rounding, random_bits), layout, size, signs)
+    given, fields = _arrays.magnitudes(amax), random_fields(random, (rows, cols))
+    check_amax(given, array, d, size, signs, columnwise)
+    return _Answer(array, columnwise, kernel, (code_bytes, scale_bytes, numbers), given, fields)
+
+
+def _refuse_other_layout(q: QTensor, scale_layout: str, nibbles: str, columnwise: bool,
+                         expanded_scales: bool) -> None:  # fmt: skip
+    """Raises fp4lab.Error for layout arguments that a QTensor, which states its own, contradicts."""
+    own = (q.scale_layout, q.nibbles, q.columnwise, q.expanded_scales)
+    order = scale_layout if scale_layout == "auto" else scale_order(scale_layout)
+    asked = (order, nibbles, columnwise, expanded_scales)
+    names, absent = ("scale_layout", "nibbles", "columnwise", "expanded_scales"), ("auto", "auto", False, False)
+    for name, value, has, none in zip(names, asked, own, absent):
+        if value != none and value != (scale_order(has) if name == "scale_layout" else has):
+            raise _core.Error(f"{name}: {value!r}; the QTensor states {has!r}: leave it out")
+
+
+_IDENTIFY = "; fp4lab.identify(x, codes, scales) finds the dialect and layout that write such bytes"
+
+
+def _is_of_size(message: str) -> bool:
+    """Whether a message is of sizes that fit no layout, and does not point at identify yet."""
+    return message.startswith(("codes", "scales")) and "bytes" in message and "identify" not in message
 
 
 def _verdict(a: _Answer, first: int, check_padding: bool) -> Verdict:
-    accepted, headline, text, facts_text = _core.verify(
-        a.kernel, a.x, a.columnwise, a.parts, a.amax, a.random, check_padding, first
-    )
+    try:
+        accepted, headline, text, facts_text = _core.verify(
+            a.kernel, a.x, a.columnwise, a.parts, a.amax, a.random, check_padding, first
+        )
+    except _core.Error as error:
+        raise _core.Error(str(error) + _IDENTIFY) if _is_of_size(str(error)) else error from None
     facts = json.loads(facts_text)
     codes, scales, number = facts["codes"], facts["scales"], facts["level_two"]
     return Verdict(
@@ -228,6 +284,11 @@ def _explain(a: _Answer, pairs: bool) -> Report:
     causes = tuple(c["name"] for c in facts.get("causes", ()))
     verdict = "equal" if equal else facts["verdict"]
     return Report(equal, verdict, causes, text, facts, None if block is None else Reproducer(*block))
+
+
+def verdict_on(answer: _Answer) -> Verdict:
+    """verify's verdict on an answer. Raises fp4lab.Error for sizes that fit no layout."""
+    return _verdict(answer, 5, False)
 
 
 def verify(
@@ -260,18 +321,23 @@ def verify(
         scales: the block scales, bytes or FP8 arrays.
         dialect: a name of dialects(); "nvfp4.te" if absent (a QTensor's own).
         tensor_scale: the stored tensor scale; None: it is not judged.
-        tensor_scale_is: "amax", "multiplier" or "divisor".
-        amax: the amax that the kernel was given, where it is not that of x.
+        tensor_scale_is: "amax", "multiplier", "divisor" or "none".
+        amax: the amax that the kernel was given, where it is not that of x; as quantize takes it.
         rht, sign_mask: the kernel transforms its input first (16 or 32).
         rounding, random_bits, random: as quantize; `random` holds the fields that the kernel took.
         columnwise: the kernel quantizes the transposed x.
-        scale_layout: "auto" finds it by the number of bytes, "linear" first.
-        nibbles: "auto": pairs low-first, or one code a byte by the number of bytes.
+        scale_layout: "auto" finds it by the number of bytes, "linear" first; else "linear",
+            "padded", "128x4" (also "swizzled_32_4_4") or "8x4".
+        nibbles: "auto": pairs low-first, or one code a byte by the number of bytes; else
+            "low-first", "high-first", "split-halves", "bytes" or "dense6".
         check_padding: whether bytes of padding must be 0.
         first: the differences that the text lists.
 
+    The dimensions of codes and scales must multiply to (rows, bytes of a row) and to the rows and columns
+    of the scales in their layout, in that order, or be one dimension.
+
     Raises:
-        TypeError, fp4lab.Error: as quantize; also for sizes that fit no layout.
+        TypeError, fp4lab.Error: as quantize; also for sizes and shapes that fit no layout.
 
     >>> import numpy as np, fp4lab
     >>> x = np.arange(32, dtype=np.float32).reshape(2, 16)
@@ -285,13 +351,13 @@ def verify(
     >>> verdict.explain().causes
     ('codes-high-first',)
     """
-    answer = _answer(
+    answer = answer_of(
         x, codes, scales, dialect, tensor_scale=tensor_scale, amax=amax, rht=rht,
         sign_mask=sign_mask, rounding=rounding, random_bits=random_bits, random=random,
         columnwise=columnwise, scale_layout=scale_layout, nibbles=nibbles,
         expanded_scales=expanded_scales, tensor_scale_is=tensor_scale_is,
     )  # fmt: skip
-    return _verdict(answer, first, check_padding)
+    return _verdict(answer, integer(first, "first", 0, 2**31 - 1), flag(check_padding, "check_padding"))
 
 
 def explain(x: Any, codes: Any, scales: Any = None, dialect: Any = None, *, pairs: bool = True,
@@ -321,7 +387,7 @@ def identify(
 
     Args:
         x, codes, scales, tensor_scale, amax, random: as verify takes them; the layout is found.
-        dialects: the names to try; empty: all.
+        dialects: the names to try, or one name; empty: all.
         decide: whether to search for inputs that tell several matches apart.
 
     >>> import numpy as np, fp4lab
@@ -332,19 +398,35 @@ def identify(
     """
     array = _arrays.matrix(x)
     if isinstance(codes, QTensor):
+        if scales is not None:
+            raise _core.Error("scales: a QTensor holds its scales; leave them out")
         tensor_scale = codes.amax if tensor_scale is None else tensor_scale
         codes, scales = codes.data, codes.scale_inv
     code_bytes = _arrays.codes(codes, "codes")[0]
     scale_bytes = np.zeros(0, np.uint8) if scales is None else _arrays.codes(scales, "scales")[0]
     numbers = _arrays.amaxes(tensor_scale, "tensor_scale")
+    given = _arrays.magnitudes(amax)
+    if len(given) == 1 and array.size:  # some dialects have the amax NaN where x holds NaN
+        _arrays.check_amax(given, [np.nan] if _has_nan(array) else _own_amax(array))
     fits, text, facts_text = _core.identify(
-        array, (code_bytes, scale_bytes, numbers), _arrays.amaxes(amax), random_fields(random),
-        [str(d) for d in dialects], decide,
+        array, (code_bytes, scale_bytes, numbers), given, random_fields(random),
+        name_list(dialects, "dialects"), flag(decide, "decide"),
     )  # fmt: skip
     facts = json.loads(facts_text)
     names = [m["name"] if isinstance(m, dict) else str(m)
              for key in ("exact", "allowed") for m in facts.get(key, ())]  # fmt: skip
     return Identification(fits, tuple(names), text, facts)
+
+
+def _own_amax(array: np.ndarray) -> list[float]:
+    return [float(_core.amax(array, "nvfp4.te", 0, TE_SIGN_MASK, False)[0])]
+
+
+def _has_nan(array: np.ndarray) -> bool:
+    """Whether float32 numbers, or the bits of bfloat16, hold NaN."""
+    if array.dtype == np.uint16:
+        return bool(((array & 0x7FFF) > 0x7F80).any())
+    return bool(np.isnan(array).any())
 
 
 @dataclass(frozen=True)
@@ -396,8 +478,8 @@ def cases(
 
     Args:
         level: "quick" ("standard") or "thorough".
-        seed: of the values that are drawn.
-        families: names of families; empty: all.
+        seed: of the values that are drawn, 0..2^64 - 1.
+        families: names of families, or one name; empty: all.
         bf16_only: leaves out the cases that are not bfloat16.
         rounding, random_bits: as quantize takes them.
 
@@ -405,11 +487,10 @@ def cases(
     >>> next(fp4lab.cases("nvfp4.te")).x.dtype
     dtype('float32')
     """
-    if level not in LEVELS:
-        raise ValueError(f'level "{level}" is not one of: {", ".join(LEVELS)}')
+    one_of(level, "level", LEVELS)
     d = _tables.dialect(dialect)
-    rows = _core.cases(d.name, rounding_label(rounding, random_bits), LEVELS[level], seed,
-                       [str(f) for f in families], bf16_only)  # fmt: skip
+    rows = _core.cases(d.name, rounding_label(rounding, random_bits), LEVELS[level], _seed(seed),
+                       name_list(families, "families"), flag(bf16_only, "bf16_only"))  # fmt: skip
     return (Case(*row) for row in rows)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import _arrays, _core, _ieee
+from ._arguments import one_of, real, text, threads as _threads
 from ._qtensor import QTensor, scale_order
 
 _NAMES = {"block": "fp32-blocks"}
@@ -19,7 +20,7 @@ def _operand(q: Any, name: str) -> Any:
         raise TypeError(f"{name} is {type(q).__name__}: a QTensor is multiplied")
     rows, cols = q._oriented
     layout = (q.nibbles, scale_order(q.scale_layout), False, q.expanded_scales, "amax")
-    return (q.dialect, rows, cols, layout, q._parts())
+    return (q.dialect, rows, cols, layout, q._decodable_parts())
 
 
 def _alpha(alpha: Any) -> tuple[float | None, str]:
@@ -27,14 +28,27 @@ def _alpha(alpha: Any) -> tuple[float | None, str]:
         return None, ""
     if isinstance(alpha, str):
         return None, alpha
-    return float(alpha), ""
+    return real(alpha, "alpha"), ""
+
+
+def _bias(bias: Any) -> list[float]:
+    """The numbers of a bias, (N,) or (1, N). Raises fp4lab.Error for another shape."""
+    numbers, shape = _arrays.amaxes(bias, "bias"), np.shape(bias)
+    if numbers and shape and shape[-1] != len(numbers):
+        given = "x".join(map(str, shape))
+        raise _core.Error(f"bias: is {given}; a bias has one dimension, a number per column of the product")
+    return numbers
+
+
+def _accumulation(name: str) -> str:
+    return _NAMES.get(text(name, "accumulation"), name)
 
 
 def _output(dtype: Any) -> str:
     name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
-    if name not in _OUTPUTS:
-        raise ValueError(f'out_dtype "{name}" is not one of: {", ".join(_OUTPUTS)}')
-    return _OUTPUTS[name]
+    if name in _OUTPUTS.values():
+        return name
+    return _OUTPUTS[one_of(name, "out_dtype", _OUTPUTS)]
 
 
 def scaled_mm(
@@ -55,9 +69,10 @@ def scaled_mm(
         alpha: the factor of the tensor scales. None: made of both amaxes as Transformer Engine's
             reference does; "kernel", "reference" or "jax": one of its three orders; or a number.
         bias: N numbers, added in float32 before the result is rounded.
-        accumulation: "block" (binary32 in the order of blocks), "exact", or any name of
-            accumulations(), such as the tensor core "blackwell.mxf4.f32".
-        out_dtype: "bfloat16" (ml_dtypes if installed, else uint16 bits), "float32" or "float16".
+        accumulation: a name of accumulations(): "fp32-blocks" (binary32 in the order of blocks;
+            "block" is another name of it), "exact", the tensor core "blackwell.mxf4.f32" ...
+        out_dtype: "bfloat16" (ml_dtypes if installed, else uint16 bits), "float32" or "float16"; or
+            "bf16", "f32", "f16", as the program's --output has them.
         threads: as in quantize.
 
     Returns:
@@ -75,8 +90,8 @@ def scaled_mm(
     number, rule = _alpha(alpha)
     output = _output(out_dtype)
     values = _core.product(
-        _operand(a, "a"), _operand(b, "b"), number, rule, _arrays.amaxes(bias, "bias"),
-        _NAMES.get(accumulation, accumulation), output, threads or 0,
+        _operand(a, "a"), _operand(b, "b"), number, rule, _bias(bias),
+        _accumulation(accumulation), output, _threads(threads),
     )  # fmt: skip
     if output == "bf16":
         return _arrays.bf16_view(_arrays.bf16_bits(values))
@@ -132,7 +147,7 @@ def verify_mm(
     number, rule = _alpha(alpha)
     array, kind = _arrays.raw(d, "d")
     output = {"bfloat16": "bf16", "uint16": "bf16", "float16": "f16"}.get(kind, "f32")
-    name = _NAMES.get(accumulation, accumulation)
+    name = _accumulation(accumulation)
     verdict, bound, different, outside, first, worst, matches = _core.judge_product(
         _operand(a, "a"), _operand(b, "b"), _arrays.matrix(d, "d"), number, rule, name, output, True
     )

@@ -10,8 +10,12 @@ from typing import Any
 import numpy as np
 
 from . import _arrays, _core, _ieee, _tables
+from ._arguments import flag, integer, one_of, text
 
-# Names of scale layouts, as torch, Transformer Engine and the program spell them.
+# The names of the program's options --codes-order and --level-two-is.
+NIBBLES = ("low-first", "high-first", "split-halves", "bytes", "dense6")
+TENSOR_SCALES = ("amax", "multiplier", "divisor", "none")
+# Names of scale layouts: the program's (--scales-order), and those of torch and Transformer Engine.
 _SCALE_LAYOUTS = {
     "linear": "linear", "padded": "padded", "swizzled_32_4_4": "128x4", "SWIZZLE_32_4_4": "128x4",
     "128x4": "128x4", "swizzled_8_4": "8x4", "8x4": "8x4",
@@ -22,10 +26,31 @@ _SAFETENSORS = {"float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "float8_e8
 
 
 def scale_order(name: str) -> str:
-    """The library's name of a scale layout."""
-    if name not in _SCALE_LAYOUTS:
-        raise ValueError(f'scale_layout "{name}" is not one of: {", ".join(_PUBLIC_LAYOUTS.values())}')
+    """The library's name of a scale layout. Raises fp4lab.Error for an unknown one."""
+    one_of(name, "scale_layout", _SCALE_LAYOUTS)
     return _SCALE_LAYOUTS[name]
+
+
+def check_parts(dialect: str, rows: int, cols: int, layout: Any, codes: Any, scales: Any) -> None:
+    """Raises fp4lab.Error for shapes of codes or scales that their layout does not have.
+
+    Sizes that do not fit at all are left to the library.
+    """
+    code_rows, row_bytes, scale_rows, scale_cols = _core.sizes(dialect, rows, cols, layout)
+    _arrays.check_shape(codes, [(code_rows, row_bytes)], "codes", f"{layout[0]} codes of a {rows}x{cols} matrix are")
+    what = f"{layout[1]} scales of a {rows}x{cols} matrix are"
+    _arrays.check_shape(scales, _scale_shapes(layout[1], scale_rows, scale_cols), "scales", what)
+
+
+def _scale_shapes(order: str, rows: int, cols: int) -> list[tuple[int, ...]]:
+    """The shapes in which scales of an order are stored: the grid; of tiles also a run, the tiles, and torchao's
+    rows of 16 bytes a tile.
+    """
+    shapes: list[tuple[int, ...]] = [(rows, cols)]
+    if order in ("128x4", "8x4"):
+        tile = 128 if order == "128x4" else 8
+        shapes += [(rows * cols,), (rows // tile, cols // 4, tile * 4), (rows // 4, cols * 4)]
+    return shapes
 
 
 def default_nibbles(dialect: _tables.Dialect) -> str:
@@ -48,10 +73,12 @@ class QTensor:
         dialect: the name of the formulas.
         columnwise: whether the bytes are those of the transposed tensor, with blocks along the
             tensor's rows (Transformer Engine's columnwise data).
-        scale_layout: "linear", "padded" (rows to 128, columns to 4), "swizzled_32_4_4" (the tiles
-            that tensor cores read) or "8x4".
+        scale_layout: "linear", "padded" (rows to 128, columns to 4), "128x4" (the tiles that tensor
+            cores read) or "8x4", as the program's --scales-order has them. "swizzled_32_4_4" is
+            another name of "128x4" (torch's SWIZZLE_32_4_4), and the one that the attribute holds.
         nibbles: "low-first" (the even column in the low nibble), "high-first", "split-halves"
-            (ggml) or "bytes" (one code a byte).
+            (ggml), "bytes" (one code a byte) or "dense6" (four 6-bit codes in three bytes), as the
+            program's --codes-order has them.
         expanded_scales: whether the scale of a 16x16 block is repeated for each of its rows.
 
     >>> import numpy as np, fp4lab
@@ -76,9 +103,15 @@ class QTensor:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "scale_layout", _PUBLIC_LAYOUTS[scale_order(self.scale_layout)])
-        object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
-        if len(self.shape) != 2:
-            raise ValueError(f"shape {self.shape}: a QTensor is a matrix (rows, columns)")
+        try:
+            rows, cols = self.shape
+        except (TypeError, ValueError):
+            raise _core.Error(f"shape: {self.shape!r}; a QTensor is a matrix (rows, columns)") from None
+        sizes = [integer(n, f"shape[{i}]", 0, 2**40) for i, n in enumerate((rows, cols))]
+        object.__setattr__(self, "shape", tuple(sizes))
+        for name in ("columnwise", "expanded_scales"):
+            object.__setattr__(self, name, flag(getattr(self, name), name))
+        text(self.nibbles, "nibbles")
 
     # The matrix as the bytes have it: transposed for columnwise data.
     @property
@@ -91,9 +124,16 @@ class QTensor:
         return (self.nibbles, order, False, self.expanded_scales, "amax")
 
     def _parts(self) -> tuple[np.ndarray, np.ndarray, list[float]]:
-        data, _, _ = _arrays.codes(self.data, "data")
-        scales, _, _ = _arrays.codes(self.scale_inv, "scale_inv")
+        data, _, data_shape = _arrays.codes(self.data, "data")
+        scales, _, scales_shape = _arrays.codes(self.scale_inv, "scale_inv")
+        if data.size:
+            check_parts(self.dialect, *self._oriented, self._layout(), data_shape, scales_shape)
         return data, scales, _arrays.amaxes(self.amax)
+
+    def _decodable_parts(self) -> tuple[np.ndarray, np.ndarray, list[float]]:
+        """_parts() with an amax that is a magnitude: what a product or a decoder takes."""
+        _arrays.magnitudes(self.amax)
+        return self._parts()
 
     @property
     def nbytes(self) -> int:
@@ -115,11 +155,11 @@ class QTensor:
                 a numpy dtype.
 
         Raises:
-            fp4lab.Error: if the sizes do not fit the shape, a byte is no code, or the tensor scale
-                is missing.
+            fp4lab.Error: if sizes or shapes do not fit, a byte is no code, the tensor scale is
+                missing, or the amax is negative or NaN.
         """
         rows, cols = self._oriented
-        values = _core.dequantize(self.dialect, rows, cols, self._layout(), self._parts())
+        values = _core.dequantize(self.dialect, rows, cols, self._layout(), self._decodable_parts())
         values = _arrays.as_dtype(values, dtype)
         return values.T if self.columnwise else values
 
@@ -160,6 +200,7 @@ class QTensor:
         >>> float(fp4lab.quantize(np.full((1, 16), 2688, np.float32)).tensor_scale("multiplier"))
         1.0
         """
+        one_of(convention, "convention", TENSOR_SCALES[:3])
         if self.amax is None or convention == "amax":
             return self.amax
         rows, cols = self._oriented

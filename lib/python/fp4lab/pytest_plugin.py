@@ -2,11 +2,13 @@
 
 Options: --fp4lab-dialect NAME, --fp4lab-level LEVEL, --fp4lab-report FILE.
 Fixtures: fp4lab_dialect, fp4lab_level, fp4lab_cases, fp4lab_kernel.
-Marker: @pytest.mark.fp4lab_kernel(dialect, level="quick").
+Marker: @pytest.mark.fp4lab_kernel(dialect, level="quick", **options), with the options of
+fp4lab.testing.assert_kernel.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 from typing import Any
@@ -31,8 +33,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        'fp4lab_kernel(dialect="nvfp4.te", level="quick"): a test of a kernel; its dialect and '
-        "level go to the fixtures and to --fp4lab-report",
+        'fp4lab_kernel(dialect="nvfp4.te", level="quick", **options): a test of a kernel; dialect, level and the '
+        "options of fp4lab.testing.assert_kernel go to the fixtures, dialect and level to --fp4lab-report",
     )
     config.stash[_ENTRIES] = []
     name = config.getoption("--fp4lab-dialect")
@@ -45,15 +47,49 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(f"--fp4lab-dialect: {error}") from None
 
 
+def _marked(item: Any) -> dict[str, Any]:
+    """The arguments of a test's marker by name. Raises TypeError for those that assert_kernel does not take."""
+    marker = item.get_closest_marker("fp4lab_kernel")
+    if marker is None:
+        return {}
+    from fp4lab import testing
+    from fp4lab._arguments import did_you_mean
+
+    known = list(inspect.signature(testing.assert_kernel).parameters)[1:]  # all but the kernel
+    if len(marker.args) > 2:
+        raise TypeError(f"fp4lab_kernel: {len(marker.args)} arguments without a name; it takes dialect and level, "
+                        "and the others by name")  # fmt: skip
+    arguments = dict(zip(("dialect", "level"), marker.args))
+    for name, value in marker.kwargs.items():
+        if name not in known:
+            raise TypeError(f'fp4lab_kernel: "{name}" is not one of: {", ".join(known)}{did_you_mean(name, known)}')
+        if name in arguments:
+            raise TypeError(f"fp4lab_kernel: {name} is given twice")
+        arguments[name] = value
+    return arguments
+
+
+def _options(item: Any) -> dict[str, Any]:
+    """The options of a test's marker, without dialect and level."""
+    return {k: v for k, v in _marked(item).items() if k not in ("dialect", "level")}
+
+
 def _asked(item: Any) -> tuple[str, str]:
     """The dialect and level of a test: the option's, else the marker's, else nvfp4.te, quick."""
-    marker = item.get_closest_marker("fp4lab_kernel")
-    arguments = {} if marker is None else dict(marker.kwargs)
-    if marker is not None:
-        arguments.update(zip(("dialect", "level"), marker.args))
+    try:
+        arguments = _marked(item)
+    except TypeError:  # reported where the test is set up
+        arguments = {}
     config = item.config
-    dialect = config.getoption("--fp4lab-dialect") or arguments.get("dialect", "nvfp4.te")
+    dialect = config.getoption("--fp4lab-dialect") or str(arguments.get("dialect", "nvfp4.te"))
     return dialect, config.getoption("--fp4lab-level") or arguments.get("level", "quick")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    try:
+        _marked(item)
+    except TypeError as error:
+        pytest.fail(str(error), pytrace=False)
 
 
 @pytest.fixture
@@ -69,17 +105,22 @@ def fp4lab_level(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def fp4lab_cases(fp4lab_dialect: str, fp4lab_level: str) -> list:
-    """The directed cases of the dialect, as a list of fp4lab.Case."""
+def fp4lab_cases(request: pytest.FixtureRequest, fp4lab_dialect: str, fp4lab_level: str) -> list:
+    """The directed cases of the dialect, as a list of fp4lab.Case; seed, families, dtype, rounding and random_bits
+    are the marker's.
+    """
     import fp4lab
 
-    return list(fp4lab.cases(fp4lab_dialect, fp4lab_level))
+    options = _options(request.node)
+    taken = {k: options[k] for k in ("seed", "families", "rounding", "random_bits") if k in options}
+    bf16_only = options.get("dtype") in ("bfloat16", "bf16")
+    return list(fp4lab.cases(fp4lab_dialect, fp4lab_level, bf16_only=bf16_only, **taken))
 
 
 @pytest.fixture
 def fp4lab_kernel(request: pytest.FixtureRequest, fp4lab_dialect: str, fp4lab_level: str) -> Any:
-    """fp4lab_kernel(fn, **options): assert_kernel with the test's dialect and level; the counts go
-    to the report.
+    """fp4lab_kernel(fn, **options): assert_kernel with the test's dialect and level and the marker's
+    options, which these go before; the counts go to the report.
     """
     from fp4lab import testing
 
@@ -87,7 +128,8 @@ def fp4lab_kernel(request: pytest.FixtureRequest, fp4lab_dialect: str, fp4lab_le
         facts: dict[str, Any] = {}
         request.node.stash[_CHECKED] = facts
         try:
-            report = testing.assert_kernel(fn, fp4lab_dialect, fp4lab_level, **options)
+            asked = {"dialect": fp4lab_dialect, "level": fp4lab_level, **_options(request.node), **options}
+            report = testing.assert_kernel(fn, **asked)
         except AssertionError as error:
             report = getattr(error, "fp4lab_report", None)
             if report is not None:
@@ -101,7 +143,8 @@ def fp4lab_kernel(request: pytest.FixtureRequest, fp4lab_dialect: str, fp4lab_le
 
 def _facts(report: Any) -> dict[str, Any]:
     return {"cases": report.cases, "different": report.different, "declined": report.declined,
-            "left_out": report.left_out, "causes": list(report.causes)}  # fmt: skip
+            "left_out": report.left_out, "causes": list(report.causes),
+            "partial_causes": dict(report.partial), "mutations": report.mutations}  # fmt: skip
 
 
 @pytest.hookimpl(hookwrapper=True)

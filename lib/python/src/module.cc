@@ -1,11 +1,16 @@
 // The extension module fp4lab._core: the library's functions on plain arrays, names and numbers.
 // The package's Python files give them their public form.
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <chrono>
 #include <optional>
 #include <stdexcept>
 
 #include "arrays.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/base/interrupt.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/version.h"
 
@@ -60,6 +65,22 @@ void LeaveIeee(const std::optional<FloatingPointState>& state) {
   if (state) WriteFloatingPointState(*state);
 }
 
+// Between two looks for signals: short for a person, long beside taking the interpreter's lock.
+constexpr std::chrono::milliseconds kBetweenLooks{20};
+
+// Runs Python's handlers of the signals that have come, in the main thread, which alone may run
+// them. Throws what a handler raises: KeyboardInterrupt after Ctrl-C.
+void CheckSignals() {
+  thread_local const bool is_main = gettid() == getpid();
+  if (!is_main) return;
+  static std::chrono::steady_clock::time_point next_look;
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_look) return;
+  next_look = now + kBetweenLooks;
+  const nb::gil_scoped_acquire lock;
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
 }  // namespace
 }  // namespace fp4lab::python
 
@@ -78,6 +99,7 @@ NB_MODULE(_core, m) {
   m.def("threads", [] { return Threads(); });
   m.def("set_threads", [](int threads) { SetThreads(threads); });
   m.def("from_dlpack", &python::FromDlpack, nb::arg("array").noconvert());
+  SetInterruptCheck(&python::CheckSignals);
   // Python's arithmetic between two calls (fp4lab._ieee). enter_ieee() sets the state and returns
   // the one before, None if that is right; leave_ieee(state) sets that one again.
   nb::class_<FloatingPointState>(m, "FloatingPointState");

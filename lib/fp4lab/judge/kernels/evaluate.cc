@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "fp4lab/base/interrupt.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/dialect/stages.h"
 #include "fp4lab/quantize/statistic.h"
@@ -363,6 +364,7 @@ Quantized Evaluator::EvaluateAll() const {
     q.scales.resize(grid_.rows * grid_.cols);
   }
   const auto evaluate_row = [&](std::size_t i) {
+    CheckInterrupt();
     BlockBytes block;
     for (std::size_t j = 0; j < grid_.cols; ++j) {
       Evaluate(i, j, &block);

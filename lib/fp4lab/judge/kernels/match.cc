@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/base/interrupt.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/dialect/stages.h"
 
@@ -84,6 +85,7 @@ ByteMatcher::ByteMatcher(MatrixView<const float> x, const StoredMatrix& got,
     : x_(x), got_(got), options_(options) {}
 
 const std::vector<float>& ByteMatcher::AmaxFor(const KernelPlan& plan) {
+  CheckInterrupt();
   const Dialect& d = plan.kernel.dialect;
   TensorScalePlan tensor;
   tensor.amax = plan.tensor.amax;
@@ -167,6 +169,7 @@ MatchCounts ByteMatcher::Count(const KernelPlan& plan, bool stop_early,
     std::vector<MatchCounts> parts(rows);
     std::vector<std::vector<Block>> found(rows);
     const auto count_row = [&](std::size_t k) {
+      CheckInterrupt();
       BlockBytes block;
       for (std::size_t j = 0; j < grid.cols; ++j) {
         const std::size_t before = parts[k].blocks_differ;

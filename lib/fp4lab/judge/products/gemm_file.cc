@@ -101,12 +101,16 @@ MmaOperand MakeMmaOperand(const StoredMatrix& stored, std::string_view where) {
 
 GemmOperandFile ReadGemmOperand(std::string_view place, std::string_view format) {
   const IeeeArithmetic ieee;
-  if (!HoldsStored(place)) return FromNumbers(place, format);
-  if (!format.empty()) {
+  const bool stored = HoldsStored(place);
+  if (stored && !format.empty()) {
     throw Error("--operand " + std::string(format),
                 std::string(place) + " is quantized already: leave the option out");
   }
-  return FromStored(place);
+  GemmOperandFile operand = stored ? FromStored(place) : FromNumbers(place, format);
+  if (operand.operand.cols == 0) {
+    throw Error(std::string(place), "has K = 0: its rows have no elements to multiply");
+  }
+  return operand;
 }
 
 void WriteProbes(const ProbeSet& set, std::string_view path) {

@@ -9,6 +9,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/memory_order.h"
+#include "fp4lab/base/interrupt.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/dialect/stages.h"
 #include "fp4lab/quantize/blocks.h"
@@ -169,6 +170,7 @@ void QuantizeInto(const Dialect& dialect, MatrixView<const float> x, const Diale
   if (x.size() == 0) return;
   const DialectJob job = JobOf(dialect, x, options, amax, out);
   ParallelFor(DivideUp(job.grid.rows, job.group), [&](std::size_t group) {
+    CheckInterrupt();
     HWY_DYNAMIC_DISPATCH(QuantizeGroup)(job, group);
   });
 }

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import _tables
+from .. import _ieee, _tables
 from .._judge import cases
 from . import adapters, compare, sources
 from .casts import CASTS, check_cast
@@ -157,3 +157,6 @@ def check_dialects(names: Any = (), *, packages: Any = ()) -> CheckReport:
         if _same_package(source.distribution, packages):
             rows.append(Comparison(d.name, source.distribution, None, note=source.not_compared))
     return CheckReport(tuple(rows))
+
+
+_ieee.guard(globals())

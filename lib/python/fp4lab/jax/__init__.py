@@ -69,6 +69,14 @@ def _padded(data, scale, amax) -> QArray:
     return QArray(data, jnp.pad(scale, padding), amax)
 
 
+def _words(rng_state) -> jax.Array:
+    """rng_state as uint32; TypeError for floats and bools, which would be cut to integers."""
+    state = rng_state if hasattr(rng_state, "dtype") else np.asarray(rng_state)
+    if not np.issubdtype(state.dtype, np.integer):
+        raise TypeError(f"fp4lab.jax: rng_state has dtype {state.dtype}: four uint32 are taken")
+    return jnp.asarray(state, jnp.uint32)
+
+
 def quantize(x, dialect: str = "nvfp4.te", *, both: bool = False, rht: bool = False, rng_state=None):
     """x (..., features) bfloat16 as a QArray of its rows, or (rows, columns) with `both`.
 
@@ -87,7 +95,7 @@ def quantize(x, dialect: str = "nvfp4.te", *, both: bool = False, rht: bool = Fa
         raise ValueError(f"fp4lab.jax: rows and columns must be multiples of 16, not {x.shape}")
     plain, transformed = _calls.amaxes(x)
     of_columns = transformed if rht else plain
-    words = [jnp.asarray(rng_state, jnp.uint32)] if stochastic else []
+    words = [_words(rng_state)] if stochastic else []
     call = _calls.quantize(square=square, both=both, use_rht=rht, stochastic=stochastic)
     parts = call(x, plain, of_columns, jnp.asarray(_calls.hadamard(SIGN_MASK)), *words)
     of_rows = _padded(*parts[:2], plain)

@@ -9,10 +9,25 @@ from typing import Any
 import numpy as np
 
 from .. import _core, _ieee, _tables
-from .._arrays import amaxes, matrix
-from .._judge import LEVELS, Case, Report, Verdict, _answer, cases
-from .._quantize import TE_SIGN_MASK, hadamard_size, rounding_label
-from ._trial import NotJudged, Trial, reproducer, shrunk
+from .._arguments import (
+    TE_SIGN_MASK,
+    callable_,
+    flag,
+    hadamard,
+    integer,
+    one_of,
+    probability,
+    rounding_label,
+)
+from .._arrays import magnitudes, matrix
+from .._judge import KERNEL_TRANSFORMS, LEVELS, Case, Report, Verdict, answer_of, cases
+from .._qtensor import NIBBLES, TENSOR_SCALES, scale_order
+from ._causes import Search, search
+from ._trial import NotJudged, Trial, WrongSizes, mutation_reproducer, parts_of, reproducer, shrunk
+from ._watch import Mutated, Watched
+
+_IDENTIFY = "fp4lab.identify(x, codes, scales) names the dialects and layouts that write the bytes of a case"
+_DTYPES = {"float32": "float32", "bfloat16": "bfloat16", "f32": "float32", "bf16": "bfloat16"}
 
 
 @dataclass(frozen=True)
@@ -22,8 +37,12 @@ class KernelReport:
     Attributes:
         dialect, level: what was asked for.
         cases, different, declined, left_out: numbers of cases. Declined: the kernel raised
-            NotImplementedError. Left out: a transform does not take them.
-        causes: the causes that explain the failing cases that were looked at, the best first.
+            NotImplementedError; these are compared with nothing. Left out: a transform does not take
+            them.
+        causes: the causes that explain every failing case.
+        partial: (cause, failing cases that it explains) of causes that explain some of them only,
+            the best first.
+        mutations: the cases in which the kernel changed its arguments.
         text: the report, with a reproducer to paste.
     """
 
@@ -35,19 +54,29 @@ class KernelReport:
     left_out: int
     causes: tuple[str, ...]
     text: str
+    partial: tuple[tuple[str, int], ...] = ()
+    mutations: int = 0
+
+    @property
+    def answered(self) -> int:
+        """The cases that the kernel answered: those that were compared."""
+        return self.cases - self.declined
 
     @property
     def accepted(self) -> bool:
-        return self.different == 0
+        """Whether some case was answered, and none wrongly."""
+        return self.different == 0 and self.answered > 0
 
 
-def _rank_causes(reports: list[Report]) -> list[tuple[str, int]]:
-    """Causes by the number of reports that they explain, in the reports' own order."""
-    counts: dict[str, int] = {}
-    for report in reports:
-        for cause in report.causes:
-            counts[cause] = counts.get(cause, 0) + 1
-    return sorted(counts.items(), key=lambda item: -item[1])
+@dataclass(frozen=True)
+class _Failure:
+    """A case that the kernel fails: by its bytes (verdict), by an exception, or by changing its arguments."""
+
+    case: Case
+    verdict: Verdict | None
+    text: str
+    mutated: bool = False
+    answer: Any = None  # without a verdict: bytes whose sizes fit no layout
 
 
 def assert_kernel(
@@ -79,37 +108,48 @@ def assert_kernel(
         fn: called as fn(x), or fn(x, random) for dialects that take random bits; x is a numpy
             array (rows, columns). It returns a QTensor, (codes, scales), (codes, scales,
             tensor_scale) or a dict of these names: arrays that fp4lab.verify takes. It may raise
-            NotImplementedError for a shape that it does not take: the case is declined.
+            NotImplementedError for a shape that it does not take: the case is declined. x and
+            random are copies of its own in every call; a kernel that changes them fails.
         dialect, level, seed, families: as fp4lab.cases.
-        dtype: "float32", or "bfloat16": only cases of bfloat16 values, given as ml_dtypes.bfloat16
-            (uint16 bits without that package).
+        dtype: "float32", or "bfloat16" (also "f32", "bf16"): only cases of bfloat16 values, given as
+            ml_dtypes.bfloat16 (uint16 bits without that package).
         rht, sign_mask: the kernel transforms its input first (16 or 32); only cases of bfloat16
             values and whole groups are used.
         rounding, random_bits: as quantize; "stochastic" hands random fields to fn.
         columnwise, scale_layout, nibbles, expanded_scales, tensor_scale_is: the layout of the
             answers, as fp4lab.verify takes them.
         allow_declined: whether declined cases are fine; a kernel must answer one at least.
-        explained: the failing cases that are searched for causes.
+        explained: the failing cases that are searched for causes; what explains all of these is
+            tried on every other failing case. 0: no search, and the message names no cause.
         shrink: whether to shrink the failure.
 
     Returns:
-        The report, if the kernel is right.
+        The report, if the kernel is right. A message names a cause only if it explains every failing
+        case; of others it says how many they explain.
+
+    Raises:
+        AssertionError: for a wrong kernel; its attribute fp4lab_report is the KernelReport.
+        TypeError, fp4lab.Error: for arguments that do not fit.
     """
-    if dtype not in ("float32", "bfloat16"):
-        raise ValueError(f'dtype "{dtype}" is not one of: float32, bfloat16')
-    if level not in LEVELS:
-        raise ValueError(f'level "{level}" is not one of: {", ".join(LEVELS)}')
+    callable_(fn, "fn(x), which returns (codes, scales, tensor_scale)")
+    dtype = _DTYPES[one_of(dtype, "dtype", _DTYPES)]
+    one_of(level, "level", LEVELS)
+    explained = integer(explained, "explained", 0, 2**31 - 1)
+    allow_declined, shrink = flag(allow_declined, "allow_declined"), flag(shrink, "shrink")
     d = _tables.dialect(dialect)
     label = rounding_label(rounding, random_bits)
     takes_random = d.takes_random_bits if not label else label.startswith("stochastic")
-    size = hadamard_size(rht)
+    size, signs = hadamard(rht, sign_mask, KERNEL_TRANSFORMS)
+    one_of(nibbles, "nibbles", ("auto", *NIBBLES))
+    one_of(tensor_scale_is, "tensor_scale_is", TENSOR_SCALES)
+    if scale_layout != "auto":
+        scale_order(scale_layout)
     trial = Trial(fn, d, dtype, takes_random, {
-        "rht": size, "sign_mask": sign_mask, "rounding": rounding, "random_bits": random_bits,
-        "columnwise": columnwise, "scale_layout": scale_layout, "nibbles": nibbles,
-        "expanded_scales": expanded_scales, "tensor_scale_is": tensor_scale_is,
+        "rht": size, "sign_mask": signs, "rounding": rounding, "random_bits": random_bits,
+        "columnwise": flag(columnwise, "columnwise"), "scale_layout": scale_layout, "nibbles": nibbles,
+        "expanded_scales": flag(expanded_scales, "expanded_scales"), "tensor_scale_is": tensor_scale_is,
     })  # fmt: skip
-    bf16_only = dtype == "bfloat16"
-    all_cases = list(cases(d, level, seed=seed, families=families, bf16_only=bf16_only,
+    all_cases = list(cases(d, level, seed=seed, families=families, bf16_only=dtype == "bfloat16",
                            rounding=rounding, random_bits=random_bits))  # fmt: skip
     used: list[Case] = []
     for c in all_cases:
@@ -117,27 +157,14 @@ def assert_kernel(
         if not size or (c.is_bf16 and along % size == 0):
             used.append(c)
     if not used:
-        raise ValueError("no case of these families is left to test")
-    declined = 0
-    failures: list[tuple[Case, Verdict | None, str]] = []
-    for c in used:
-        try:
-            verdict = trial.verdict(c.x, _turned(c.random, columnwise, c.x))
-        except NotImplementedError:
-            declined += 1
-            continue
-        except NotJudged as error:
-            raise AssertionError(f"case {c.name}: {error}") from None
-        except Exception as error:
-            failures.append((c, None, f"{type(error).__name__}: {error}"))
-            continue
-        if not verdict:
-            failures.append((c, verdict, verdict.headline))
+        raise _core.Error("families: no case of these is left to test")
+    failures, declined = _failures(trial, used)
     if declined == len(used):
         raise AssertionError(f"the kernel declines all {declined} cases: nothing is compared")
     counts = (len(used), len(failures), declined, len(all_cases) - len(used))
     if not failures and (allow_declined or not declined):
-        text = f"{d.name}: {counts[0] - declined} of {counts[0]} cases as the dialect has them"
+        answered = len(used) - declined
+        text = f"{d.name}: {answered} of {answered} cases as the dialect has them{_declined(declined, len(used))}"
         return KernelReport(d.name, level, *counts, (), text)
     if not failures:
         raise AssertionError(
@@ -149,76 +176,119 @@ def assert_kernel(
     raise error
 
 
+def _declined(declined: int, used: int) -> str:
+    return f"; the kernel declined {declined} of {used}" if declined else ""
+
+
+def _failures(trial: Trial, used: list[Case]) -> tuple[list[_Failure], int]:
+    """The cases that the kernel fails, and the number of those that it declines."""
+    declined, failures = 0, []
+    for c in used:
+        try:
+            verdict = trial.verdict(c.x, _turned(c.random, trial.options["columnwise"], c.x))
+        except NotImplementedError:
+            declined += 1
+        except NotJudged as error:
+            raise AssertionError(f"case {c.name}: {error}") from None
+        except Mutated as error:
+            failures.append(_Failure(c, None, str(error), mutated=True))
+        except WrongSizes as error:
+            failures.append(_Failure(c, None, str(error), answer=error.answer))
+        except Exception as error:
+            failures.append(_Failure(c, None, f"{type(error).__name__}: {error}"))
+        else:
+            if not verdict:
+                failures.append(_Failure(c, verdict, verdict.headline))
+    return failures, declined
+
+
 def _turned(random: np.ndarray | None, columnwise: bool, x: np.ndarray) -> np.ndarray | None:
     if random is None or not columnwise:
         return random
     return np.ascontiguousarray(random.reshape(x.shape[1], x.shape[0]))
 
 
-def _report(trial: Trial, level: str, used: list[Case],
-            failures: list[tuple[Case, Verdict | None, str]], counts: tuple[int, int, int, int],
-            explained: int, shrink: bool) -> KernelReport:  # fmt: skip
-    d = trial.dialect
-    lines = [f"{d.name}: {len(failures)} of {len(used)} cases differ"]
-    by_family: dict[str, list[int]] = {}
+def _report(trial: Trial, level: str, used: list[Case], failures: list[_Failure],
+            counts: tuple[int, int, int, int], explained: int, shrink: bool) -> KernelReport:  # fmt: skip
+    d, declined = trial.dialect, counts[2]
+    lines = [f"{d.name}: {len(failures)} of {len(used) - declined} cases differ{_declined(declined, len(used))}"]
+    lines += _families(used, failures)
+    mutated = [f for f in failures if f.mutated]
+    if mutated:
+        first = mutated[0]
+        lines.append(f"  case {first.case.name}: {first.text} (in {len(mutated)} of {len(used) - declined} cases)")
+    broken = [f for f in failures if f.verdict is None and not f.mutated]
+    for f in broken[:3]:
+        lines.append(f"  case {f.case.name}, {f.case.x.shape[0]}x{f.case.x.shape[1]}: {f.text}")
+    judged = _spread(sorted((f for f in failures if f.verdict is not None), key=_weight))
+    others = [f.answer for f in failures if f.verdict is None]
+    found = search([f.verdict for f in judged], others, explained)  # type: ignore[misc]
+    if judged:
+        lines += _cause_lines(found, len(failures), explained)
+        lines += _shown(judged[found.shown], found.reports.get(found.shown))
+        lines += _smallest(trial, min(judged, key=lambda f: f.case.x.size), shrink)
+    elif mutated:
+        c = min((f.case for f in mutated), key=lambda c: c.x.size)
+        random = _turned(c.random, trial.options["columnwise"], c.x)
+        lines += ["to reproduce:", "", mutation_reproducer(trial, c.x, random)]
+    return KernelReport(d.name, level, *counts, found.causes, "\n".join(lines), found.partial, len(mutated))
+
+
+def _families(used: list[Case], failures: list[_Failure]) -> list[str]:
+    """A line for each family with a failing case."""
+    of_family: dict[str, list[int]] = {}
     for c in used:
-        by_family.setdefault(c.family, [0, 0])[1] += 1
-    for c, _, _ in failures:
-        by_family[c.family][0] += 1
-    for c in {f[0].family: f[0] for f in failures}.values():
-        bad, all_ = by_family[c.family]
+        of_family.setdefault(c.family, [0, 0])[1] += 1
+    for f in failures:
+        of_family[f.case.family][0] += 1
+    lines = []
+    for c in {f.case.family: f.case for f in failures}.values():
+        bad, all_ = of_family[c.family]
         lines.append(f"  {c.family}: {bad} of {all_} differ; it tests {c.cause}")
-    broken = [(c, text) for c, verdict, text in failures if verdict is None]
-    for c, text in broken[:3]:
-        lines.append(f"  case {c.name}, {c.x.shape[0]}x{c.x.shape[1]}: {text}")
-    judged = [(c, verdict) for c, verdict, _ in failures if verdict is not None]
-    if not judged:
-        return KernelReport(d.name, level, *counts, (), "\n".join(lines))
+    return lines
 
-    def weight(item: tuple[Case, Verdict]) -> int:
-        v = item[1]
-        return v.codes_different + 16 * v.scales_different
 
-    judged = _spread(sorted(judged, key=lambda item: (-weight(item), item[0].x.size)))
-    reports = [v.explain(pairs=False) for _, v in judged[:explained]]
-    while not any(r.causes for r in reports) and len(reports) < min(len(judged), 6 * explained):
-        reports.append(judged[len(reports)][1].explain(pairs=False))
-    ranked = _rank_causes(reports)
-    chosen = 0
-    if not ranked:  # no single cause: pairs, on the case with the most differences
-        reports[0] = judged[0][1].explain()
-        ranked = _rank_causes(reports[:1])
-    elif ranked[0][1] < len(reports):
-        chosen = next(i for i, r in enumerate(reports) if ranked[0][0] in r.causes)
-    else:
-        forced = [i for i, r in enumerate(reports) if r.verdict == "cause"]
-        chosen = forced[0] if forced else 0
-    best = [name for name, count in ranked if count == ranked[0][1]]
-    if best:
-        all_of = f"all {len(reports)}" if ranked[0][1] == len(reports) else f"{ranked[0][1]} of {len(reports)}"
-        shown = ", ".join(best[:4]) + (f" and {len(best) - 4} more" if len(best) > 4 else "")
-        lines.append(f"cause: {shown} (explains {all_of} failing cases that were looked at)")
-    else:
-        lines.append("cause: none of the table explains the bytes")
-    case, verdict = judged[chosen]
-    lines += ["", f"case {case.name}, {case.x.shape[0]}x{case.x.shape[1]}:", verdict.text.rstrip(),
-              reports[chosen].text.rstrip()]  # fmt: skip
-    smallest, its_verdict = min(judged, key=lambda item: item[0].x.size)
-    x, random = smallest.x, smallest.random
+def _weight(f: _Failure) -> tuple[int, int]:
+    v = f.verdict
+    assert v is not None
+    return -(v.codes_different + 16 * v.scales_different), f.case.x.size
+
+
+def _cause_lines(found: Search, failing: int, explained: int) -> list[str]:
+    """What explains the failing cases: a cause only if it explains every one of them."""
+    if not explained:
+        return ["causes were not searched for (explained=0)"]
+    names = list(found.causes)
+    shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    if names:
+        return [f"cause: {shown} (explains all {failing} failing cases)"]
+    lines = [f"{name} explains {count} of {failing} failing cases; it is not the cause of all"
+             for name, count in found.partial[:3]]  # fmt: skip
+    return [f"cause: none of the table explains all {failing} failing cases", *lines, _IDENTIFY]
+
+
+def _shown(f: _Failure, report: Report | None) -> list[str]:
+    assert f.verdict is not None
+    lines = ["", f"case {f.case.name}, {f.case.x.shape[0]}x{f.case.x.shape[1]}:", f.verdict.text.rstrip()]
+    return lines if report is None else [*lines, report.text.rstrip()]
+
+
+def _smallest(trial: Trial, f: _Failure, shrink: bool) -> list[str]:
+    """The smallest input that fails, with lines to paste."""
+    x, random, verdict = f.case.x, f.case.random, f.verdict
+    assert verdict is not None
     if shrink and (random is None or not trial.options["columnwise"]):
-        x, random, its_verdict = shrunk(trial, x, random, its_verdict)
-    lines += ["", f"smallest input found, {x.shape[0]}x{x.shape[1]} (of case {smallest.name}): "
-              f"{its_verdict.headline}", "to reproduce:", ""]  # fmt: skip
-    lines.append(reproducer(trial, x, random))
-    return KernelReport(d.name, level, *counts, tuple(n for n, _ in ranked), "\n".join(lines))
+        x, random, verdict = shrunk(trial, x, random, verdict)
+    return ["", f"smallest input found, {x.shape[0]}x{x.shape[1]} (of case {f.case.name}): "
+            f"{verdict.headline}", "to reproduce:", "", reproducer(trial, x, random)]  # fmt: skip
 
 
-def _spread(judged: list[tuple[Case, Verdict]]) -> list[tuple[Case, Verdict]]:
+def _spread(judged: list[_Failure]) -> list[_Failure]:
     """The same cases, one of each family before the second of any."""
     seen: dict[str, int] = {}
     keyed = []
     for item in judged:
-        turn = seen[item[0].family] = seen.get(item[0].family, -1) + 1
+        turn = seen[item.case.family] = seen.get(item.case.family, -1) + 1
         keyed.append((turn, item))
     return [item for _, item in sorted(keyed, key=lambda k: k[0])]
 
@@ -239,9 +309,10 @@ def assert_stochastic(
     """Judges a stochastic kernel without its random bits: scales exactly, codes by distribution.
 
     Args:
-        fn: called as fn(x, i) for i in range(samples); each call must draw bits of its own.
+        fn: called as fn(x, i) for i in range(samples); each call must draw bits of its own. x is a
+            copy in every call; a kernel that changes it fails.
         x: one input, as quantize takes it.
-        samples: the number of runs.
+        samples: the number of runs, 1 to 2^20.
         rounding, random_bits: the distribution; random_bits are those that the kernel takes.
         error_rate: the largest probability with which a right kernel is refused.
         amax, scale_layout, nibbles: as fp4lab.verify.
@@ -252,25 +323,34 @@ def assert_stochastic(
     Raises:
         AssertionError: if the codes are not distributed as the rounding says, or a scale differs.
     """
+    callable_(fn, "fn(x, i), which returns (codes, scales, tensor_scale)")
+    samples, error_rate = integer(samples, "samples", 1, 2**20), probability(error_rate, "error_rate")
     d = _tables.dialect(dialect)
-    if d.stochastic:
+    if d.stochastic and rounding == "stochastic":
         rounding = "nearest"  # the dialect's own
     runs, kernel, array = [], None, matrix(x)
+    numbers = magnitudes(amax)
     for i in range(samples):
-        run = Trial(lambda _, i=i: fn(x, i), d, "float32", False, {})
-        codes, scales, number = run.answer(array, None)
-        a = _answer(
-            array, codes, scales, d.name, tensor_scale=number, amax=amax, rht=0,
-            sign_mask=TE_SIGN_MASK, rounding=rounding, random_bits=random_bits, random=None,
-            columnwise=False, scale_layout=scale_layout, nibbles=nibbles, expanded_scales=False,
-            tensor_scale_is="amax",
-        )  # fmt: skip
+        codes, scales, number = _run(fn, x, i)
+        a = answer_of(array, codes, scales, d.name, tensor_scale=number, amax=amax if i == 0 else None,
+                      rounding=rounding, random_bits=random_bits, scale_layout=scale_layout,
+                      nibbles=nibbles)  # fmt: skip
         kernel = a.kernel
         runs.append(a.parts)
-    accepted, _, text, _ = _core.verify_runs(kernel, array, runs, amaxes(amax), error_rate)
+    accepted, _, text, _ = _core.verify_runs(kernel, array, runs, numbers, error_rate)
     if not accepted:
         raise AssertionError(text)
     return text
+
+
+def _run(fn: Callable[[Any, int], Any], x: Any, i: int) -> tuple[Any, Any, Any]:
+    """(codes, scales, tensor scale) of run i on a copy of x. AssertionError for a run that cannot be judged."""
+    try:
+        return parts_of(Watched(x=x).call(lambda given: fn(given, i), "x"))
+    except NotImplementedError:
+        raise AssertionError(f"run {i}: the kernel declines the input: nothing is compared") from None
+    except (Mutated, NotJudged) as error:
+        raise AssertionError(f"run {i}: {error}") from None
 
 
 _ieee.guard(globals())

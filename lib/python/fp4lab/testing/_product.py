@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from .. import _ieee, _tables
+from .._arguments import callable_, flag, seed as _seed
 from .._arrays import numbers
 from .._products import scaled_mm, verify_mm
 from .._qtensor import QTensor
 from .._quantize import quantize
+from ._watch import Mutated, Watched
 
 
 def _product_operands(dialect: str, seed: int) -> list[tuple[str, QTensor, QTensor]]:
@@ -42,6 +45,7 @@ def assert_product(
     dialect: str = "nvfp4.te",
     seed: int = 1,
     exact: bool = True,
+    allow_declined: bool = False,
 ) -> int:
     """Feeds operands to a product and raises AssertionError unless every element is the
     accumulation's (or within its proven bound).
@@ -49,14 +53,16 @@ def assert_product(
     Args:
         fn: called as fn(a, b, alpha) with two QTensors (M, K) and (N, K) and the factor of the
             tensor scales; returns (M, N) of float32, bfloat16 or float16. It may raise
-            NotImplementedError for shapes that it does not take.
+            NotImplementedError for shapes that it does not take: the case is declined. The arrays
+            of a and b are copies of its own in every call; a product that changes them fails.
         accumulation: as fp4lab.scaled_mm takes it.
         dialect: of both operands.
         exact: True: every bit; False: within the bound of the accumulation, so that sums in
             another order are accepted, and wrong products are not.
+        allow_declined: whether declined cases are fine; a product must answer one at least.
 
     Returns:
-        The number of products that were compared.
+        The number of products that were compared; declined ones are not among them.
 
     >>> import fp4lab, fp4lab.testing
     >>> def product(a, b, alpha):
@@ -64,13 +70,18 @@ def assert_product(
     >>> fp4lab.testing.assert_product(product)
     6
     """
-    compared = 0
-    for name, a, b in _product_operands(dialect, seed):
+    callable_(fn, "fn(a, b, alpha), which returns an array (M, N)")
+    exact, allow_declined = flag(exact, "exact"), flag(allow_declined, "allow_declined")
+    compared, declined = 0, []
+    for name, a, b in _product_operands(dialect, _seed(seed)):
         alpha = _alpha_of(a, b)
         try:
-            d = _ieee.as_caller(fn, a, b, alpha)
+            d = _called(fn, a, b, alpha)
         except NotImplementedError:
+            declined.append(name)
             continue
+        except Mutated as error:
+            raise AssertionError(f"{name}, {a.shape[0]}x{b.shape[0]}x{a.shape[1]}: {error}") from None
         compared += 1
         verdict = verify_mm(a, b, d, alpha=alpha, accumulation=accumulation)
         if verdict.verdict in ("equal", "undetermined") or (verdict and not exact):
@@ -83,7 +94,22 @@ def assert_product(
         )
     if not compared:
         raise AssertionError("the product declines every shape: nothing is compared")
+    if declined and not allow_declined:
+        raise AssertionError(
+            f"the product declines {len(declined)} of {compared + len(declined)} cases ({', '.join(declined)}): "
+            "allow_declined=True accepts that"
+        )
     return compared
+
+
+def _called(fn: Callable[..., Any], a: QTensor, b: QTensor, alpha: float) -> Any:
+    """fn on operands whose arrays are copies of its own. Raises Mutated if it changed one."""
+    parts = {f"{name}.{key}": getattr(q, key)
+             for name, q in (("a", a), ("b", b)) for key in ("data", "scale_inv", "amax")}  # fmt: skip
+    watched = Watched(**parts)
+    own = [replace(q, **{key: watched.given[f"{name}.{key}"] for key in ("data", "scale_inv", "amax")})
+           for name, q in (("a", a), ("b", b))]  # fmt: skip
+    return watched.call(lambda *_: fn(*own, alpha), *())
 
 
 def _alpha_of(a: QTensor, b: QTensor) -> float:

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from .. import _ieee, _tables
+from .. import _core, _tables
 from .._arrays import bf16_bits, bf16_view
-from .._judge import Verdict, verify
+from .._judge import Verdict, answer_of, verdict_on
 from .._qtensor import QTensor
-from .._quantize import hadamard_size
+from ._watch import Watched
 
 
 class NotJudged(Exception):
-    """A kernel's answer that cannot be judged, or an exception of the kernel."""
+    """A kernel's answer that cannot be judged."""
+
+
+class WrongSizes(Exception):
+    """An answer whose sizes fit no layout; `answer` holds its bytes."""
+
+    def __init__(self, error: Exception, answer: Any) -> None:
+        super().__init__(f"{type(error).__name__}: {error}")
+        self.answer = answer
 
 
 @dataclass
@@ -30,18 +38,15 @@ class Trial:
     options: dict[str, Any]
 
     def answer(self, x: np.ndarray, random: np.ndarray | None) -> tuple[Any, Any, Any]:
+        """(codes, scales, tensor scale) of the kernel, which gets copies of x and random.
+
+        Raises what the kernel raises; Mutated if it changed one of its arguments, NotJudged for an
+        answer of another form.
+        """
         given = bf16_view(bf16_bits(x)) if self.dtype == "bfloat16" else x
-        result = _ieee.as_caller(self.fn, *((given, random) if self.takes_random else (given,)))
-        if isinstance(result, QTensor):
-            return result, None, None
-        if isinstance(result, dict):
-            return result["codes"], result.get("scales"), result.get("tensor_scale")
-        if not isinstance(result, (tuple, list)) or len(result) not in (2, 3):
-            raise NotJudged(
-                f"the kernel returned {type(result).__name__}: return a QTensor, (codes, scales) or "
-                "(codes, scales, tensor_scale)"
-            )
-        return (*result, None) if len(result) == 2 else tuple(result)
+        watched = Watched(x=given, random=random if self.takes_random else None)
+        result = watched.call(self.fn, "x", *(["random"] if self.takes_random else []))
+        return parts_of(result)
 
     def verdict(self, x: np.ndarray, random: np.ndarray | None) -> Verdict:
         codes, scales, number = self.answer(x, random)
@@ -49,8 +54,16 @@ class Trial:
         if isinstance(codes, QTensor):
             for key in ("scale_layout", "nibbles", "expanded_scales", "columnwise"):
                 options.pop(key, None)
-        return verify(x, codes, scales, self.dialect.name, tensor_scale=number, random=random,
-                      **options)  # fmt: skip
+            if number is None:
+                options.pop("tensor_scale_is", None)
+        elif number is None:
+            options.pop("tensor_scale_is", None)
+        judged = answer_of(x, codes, scales, self.dialect.name, tensor_scale=number, random=random,
+                           **options)  # fmt: skip
+        try:
+            return verdict_on(judged)
+        except _core.Error as error:
+            raise WrongSizes(error, judged) from None
 
     def fails(self, x: np.ndarray, random: np.ndarray | None) -> Verdict | None:
         """The verdict if the kernel answers this input, wrongly."""
@@ -61,13 +74,48 @@ class Trial:
         return None if verdict else verdict
 
 
+def parts_of(result: Any) -> tuple[Any, Any, Any]:
+    """(codes, scales, tensor scale) of what a kernel returned. Raises NotJudged for another form.
+
+    Arrays of numpy are copied: a kernel may write its next answer into the same memory.
+    """
+    if isinstance(result, QTensor):
+        amax = None if result.amax is None else own(result.amax)
+        return replace(result, data=own(result.data), scale_inv=own(result.scale_inv), amax=amax), None, None
+    if isinstance(result, dict):
+        unknown = sorted(str(k) for k in result if k not in ("codes", "scales", "tensor_scale"))
+        if unknown or "codes" not in result:
+            raise NotJudged(
+                f"the kernel returned a dict with {', '.join(map(repr, unknown)) or 'no codes'}: its keys are "
+                "'codes', 'scales' and 'tensor_scale'"
+            )
+        return own(result["codes"]), own(result.get("scales")), own(result.get("tensor_scale"))
+    if not isinstance(result, (tuple, list)) or len(result) not in (2, 3):
+        raise NotJudged(
+            f"the kernel returned {type(result).__name__}: return a QTensor, (codes, scales) or "
+            "(codes, scales, tensor_scale)"
+        )
+    codes, scales, number = (*result, None) if len(result) == 2 else result
+    return own(codes), own(scales), own(number)
+
+
+def own(array: Any) -> Any:
+    """A copy of a numpy array, or of what shares its memory by DLPack; other objects as they are."""
+    if isinstance(array, np.ndarray):
+        return array.copy()
+    for name in ("clone", "copy"):  # torch; others
+        if hasattr(array, "__dlpack__") and not isinstance(array, np.generic) and hasattr(array, name):
+            return getattr(array, name)()
+    return array
+
+
 def shrunk(trial: Trial, x: np.ndarray, random: np.ndarray | None, verdict: Verdict,
             tries: int = 160) -> tuple[np.ndarray, np.ndarray | None, Verdict]:  # fmt: skip
     """The smallest part of x, of whole blocks, on which the kernel still fails; then as few
     elements other than 0 as it takes.
     """
     unit_rows, unit_cols = (max(n, 1) for n in trial.dialect.block)
-    unit_cols = max(unit_cols, hadamard_size(trial.options.get("rht", 0)))
+    unit_cols = max(unit_cols, trial.options.get("rht", 0))
     if trial.options.get("columnwise"):
         unit_rows, unit_cols = unit_cols, unit_rows
     left = tries
@@ -124,10 +172,27 @@ def _array_text(x: np.ndarray, name: str) -> str:
     return f"{name} = np.array([{words}], np.uint32).view(np.float32).reshape{x.shape}"
 
 
+def mutation_reproducer(trial: Trial, x: np.ndarray, random: np.ndarray | None) -> str:
+    """Lines that call the kernel once and compare its arguments before and after."""
+    lines = ["import numpy as np", "", _array_text(np.ascontiguousarray(x), "x")]
+    names = ["x"]
+    if trial.takes_random and random is not None:
+        lines.append(_array_text(random, "random"))
+        names.append("random")
+    if trial.dtype == "bfloat16":
+        lines.append("# the kernel takes bfloat16: x holds bfloat16 values")
+    given = ", ".join(names)
+    lines.append(f"before = [(a.shape, a.tobytes()) for a in ({given},)]")
+    lines.append(f"kernel({given})")
+    lines.append(f"assert before == [(a.shape, a.tobytes()) for a in ({given},)]")
+    return "\n".join(lines)
+
+
 def reproducer(trial: Trial, x: np.ndarray, random: np.ndarray | None) -> str:
     given = "x, random" if trial.takes_random else "x"
     options = {k: v for k, v in trial.options.items() if v not in (False, None, "auto", "nearest")}
     if not trial.options["rht"]:
+        options.pop("rht", None)
         options.pop("sign_mask")
     if trial.options["rounding"] != "stochastic":
         options.pop("random_bits")

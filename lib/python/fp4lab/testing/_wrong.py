@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from .. import _core, _ieee, _tables
+from .._arguments import TE_SIGN_MASK, hadamard, one_of, rounding_label
 from .._arrays import matrix
-from .._qtensor import scale_order
-from .._quantize import TE_SIGN_MASK, hadamard_size, random_fields, rounding_label
+from .._judge import KERNEL_TRANSFORMS
+from .._qtensor import NIBBLES, scale_order
+from .._quantize import random_fields
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,9 @@ class WrongKernel:
 
     def __call__(self, x: Any, random: Any = None) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """(codes, scales, tensor_scale); the tensor scale is None where the dialect has none."""
+        array = matrix(x)
         codes, scales, number = _core.run_wrong_kernel(
-            self._kernel, matrix(x), [self.name], [], random_fields(random)
+            self._kernel, array, [self.name], [], random_fields(random, array.shape)
         )
         return codes, scales, number if number.size else None
 
@@ -56,9 +59,10 @@ def wrong_kernels(
     """
     d = _tables.dialect(dialect)
     number = "amax" if d.tensor_scale else "none"
-    order = nibbles if d.element_bits == 4 else "bytes"
+    order = one_of(nibbles, "nibbles", NIBBLES) if d.element_bits == 4 else "bytes"
     layout = (order, scale_order(scale_layout), False, False, number)
-    kernel = (d.name, rounding_label(rounding, random_bits), layout, hadamard_size(rht), sign_mask)
+    kernel = (d.name, rounding_label(rounding, random_bits), layout,
+              *hadamard(rht, sign_mask, KERNEL_TRANSFORMS))  # fmt: skip
     return [WrongKernel(*row, kernel) for row in _core.wrong_kernels(kernel)]
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import _core, _tables
+from .._arguments import integer
 from . import _eager, _linear_ops
 
 
@@ -122,11 +123,9 @@ class Linear(nn.Linear):
     ) -> None:
         """Changes the recipe; the arguments are the constructor's. The step starts at 0 again."""
         self.recipe = as_recipe(recipe)
-        self.seed, self.index, self.total_steps = int(seed), int(index), int(total_steps or 0)
-        if not 0 <= self.seed < 2**63 or not 0 <= self.index < 2**32 // _linear_ops.OPERANDS:
-            raise ValueError(
-                f"seed {seed}, index {index}: needs 0 <= seed < 2^63, 0 <= index < 2^32 / 6"
-            )
+        self.seed = integer(seed, "seed", 0, 2**63 - 1)
+        self.index = integer(index, "index", 0, 2**32 // _linear_ops.OPERANDS - 1)
+        self.total_steps = integer(0 if total_steps is None else total_steps, "total_steps", 0, 2**63 - 1)
         changes, floats = _core.linear_recipe(self.recipe.json)
         if changes and self.total_steps <= 0:
             raise _core.Error(

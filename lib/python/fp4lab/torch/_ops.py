@@ -11,9 +11,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from .. import _core, _ieee, _products, _tables
+from .. import _arrays, _core, _ieee, _products, _tables
+from .._arguments import TE_SIGN_MASK, rounding_label
 from .._qtensor import default_nibbles, scale_order
-from .._quantize import TE_SIGN_MASK, rounding_label
+from .._quantize import check_amax
 from . import _eager, _tensors
 
 _TILES = {"linear": (1, 1), "padded": (128, 4), "128x4": (128, 4), "8x4": (8, 4)}
@@ -26,6 +27,14 @@ def _layout(dialect: _tables.Dialect, scale_layout: str) -> tuple[str, str, bool
 
 def _source(seed: int | None, step: int, tensor: int, columnwise: bool):
     return None if seed is None else (seed, step, tensor, "philox", columnwise)
+
+
+def _amaxes(amax: Tensor | None, array, d: _tables.Dialect, rht: int, sign_mask: int, columnwise: bool) -> list[float]:
+    """The numbers of a given amax, which must be magnitudes; fp4lab.AmaxWarning where x has larger ones."""
+    numbers = _tensors.floats(amax, "amax")
+    if numbers:
+        check_amax(_arrays.magnitudes(numbers), array, d, rht, sign_mask, columnwise)
+    return numbers
 
 
 def _up(n, multiple: int):
@@ -70,12 +79,13 @@ def quantize(
     blocks. The others are fp4lab.quantize's.
     """
     d = _tables.dialect(dialect)
+    array = _tensors.matrix(x)
     data, scales, numbers = _core.quantize(
-        _tensors.matrix(x),
+        array,
         d.name,
         rounding_label(rounding),
         columnwise,
-        _tensors.floats(amax, "amax"),
+        _amaxes(amax, array, d, rht, sign_mask, columnwise),
         None,
         _source(seed, step, tensor, columnwise),
         rht,
@@ -181,7 +191,7 @@ def qdq(
         out.numpy().reshape(array.shape),
         d.name,
         rounding_label(rounding),
-        _tensors.floats(amax, "amax"),
+        _amaxes(amax, array, d, 0, TE_SIGN_MASK, False),
         None,
         _source(seed, step, tensor, False),
         _tensors.threads(),

@@ -100,6 +100,10 @@ def quantize(
 
     x: (..., columns) of float32, bfloat16 or float16 on the CPU; leading dimensions are rows.
     """
+    if not isinstance(rht, int):
+        raise TypeError(f"rht is {rht!r}: True, False or a size is taken")
+    if seed is None and (step or tensor):
+        raise ValueError("step and tensor are of the stream of random bits that seed starts: give seed, or leave them out")
     size = 16 if rht is True else int(rht)
     data, scales, numbers = _ops.quantize(
         x,
