@@ -20,7 +20,7 @@ struct Probe {
 Probe Compute() {
   volatile float normal = std::numeric_limits<float>::min(), three = 3.0f, one = 1.0f,
                  minus = -1.0f, subnormal = std::numeric_limits<float>::denorm_min();
-  return {normal * 0.5f, one / three, minus / three, subnormal * 1.0f};
+  return {normal * 0.5f, one / three, minus / three, subnormal * one};
 }
 
 TEST_CASE("IeeeArithmetic sets the state of its thread, nests, and restores the one before",

@@ -108,7 +108,7 @@ void AddFormats(std::vector<Call>* calls) {
     }));
     calls->push_back(CallOf("ShortestText " + input.name, [&x] {
       std::string text;
-      for (const float v : x) text += ShortestText(v) + HexText(v);
+      for (const float v : x) text += ShortestText(v) + " ";
       return text;
     }));
   }
@@ -131,8 +131,11 @@ void AddDialects(std::vector<Call>* calls) {
         return std::tuple{a.ok, a.scales_outside, a.codes_outside};
       }));
       calls->push_back(CallOf("QuantizeToValues" + of, [x, &d, &input] {
-        return ValuesOf(input.x,
-                        [&](MatrixView<float> out) { QuantizeToValues(d, x, OptionsFor(d), out); });
+        DialectOptions options = OptionsFor(d);
+        options.amax = TensorAmaxes(d, x, options);
+        return std::tuple{options.amax, ValuesOf(input.x, [&](MatrixView<float> out) {
+                            QuantizeToValues(d, x, options, out);
+                          })};
       }));
       calls->push_back(CallOf("ToOperandValues" + of, [q, &d, &input] {
         return ValuesOf(input.x, [&](MatrixView<float> out) { ToOperandValues(d, q, out); });

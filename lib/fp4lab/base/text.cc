@@ -14,7 +14,6 @@ std::string ShortestText(float x) {
 }
 
 std::string HexText(std::uint32_t bits, int digits) {
-  const IeeeArithmetic ieee;
   std::string text = "0x";
   for (int bit = 4 * digits - 4; bit >= 0; bit -= 4) text += "0123456789ABCDEF"[bits >> bit & 0xF];
   return text;
