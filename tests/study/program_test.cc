@@ -240,7 +240,7 @@ TEST_CASE("study check says what operands keep of their base, and what the text 
                           "the Hadamard transform of 16 elements of te_nvfp4; to choose, state "
                           "\"rounding\", \"hadamard\"") != std::string::npos);
   CHECK(check.errors.find("tiny: evaluation.tokens is 100000, and the validation part of synthetic "
-                          "has 2000: 1984 are evaluated") != std::string::npos);
+                          "has 1000: 992 are evaluated") != std::string::npos);
 }
 
 TEST_CASE("A study whose runs all diverged writes its report and fails", "[study]") {

@@ -264,6 +264,14 @@ TEST_CASE("Without a contrast each arm has its sentence against the reference", 
   const std::vector<std::string> sentences = VerdictSentences(results, Analyze(results, 10));
   REQUIRE(sentences.size() == 3);
   CHECK_THAT(sentences[0], StartsWith("fp8 - bf16: +"));
+  json = SyntheticResults({.seeds = 3, .arms = {"bf16", "fp8", "nvfp4", "mxfp4", "same"}});
+  json["study"]["analysis"].erase("contrast");
+  const Results more = Read(json);
+  const std::vector<std::string> groups = VerdictSentences(more, Analyze(more, 10));
+  REQUIRE(groups.size() == 1);
+  CHECK_THAT(groups[0],
+             StartsWith("To bf16 at 4.10M tokens (95 % t intervals, 3 seeds): told apart: ") &&
+                 ContainsSubstring("nvfp4, mxfp4; not told apart: ") && EndsWith("same"));
 }
 
 TEST_CASE("Figures are files without scripts, and take the style of a page on it", "[study]") {

@@ -19,7 +19,7 @@ h1.study{margin-top:64px;padding-top:20px;border-top:3px solid var(--line)}a{col
 h2{font-size:20px;margin:44px 0 10px;padding-top:18px;border-top:1px solid var(--line)}
 h3{font-size:16px;margin:26px 0 8px}
 p{margin:8px 0 12px;max-width:780px}.lead{color:var(--soft)}
-.verdict{font-size:18px;font-weight:600;font-variant-numeric:tabular-nums;margin:20px 0}
+.verdict{font-size:17px;font-weight:600;font-variant-numeric:tabular-nums;margin:20px 0}
 .cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(190px,1fr));gap:12px;margin:22px 0}
 .card{background:var(--tint);border-radius:8px;padding:14px 16px}
 .card b{display:block;font-size:26px;line-height:1.25;font-variant-numeric:tabular-nums}

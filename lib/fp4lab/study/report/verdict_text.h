@@ -14,9 +14,10 @@ namespace fp4lab::study {
 // interval, "no interval from 2 seeds".
 std::string ToldApart(const std::optional<Interval>& interval, double equal, std::size_t seeds);
 
-// A sentence for the registered contrast at the primary budget, and, without one, for each arm
-// against the reference: "mxfp4 - nvfp4: +0.0230 [-0.0610, 0.1060] nats at 26M tokens, not told
-// apart (95 % t interval, 5 seeds)". Empty for an arm alone, and where no loss is there.
+// A sentence for the registered contrast at the primary budget, and, without one, for each of up to
+// three arms against the reference, or one that groups more arms: "mxfp4 - nvfp4: +0.0230 [-0.0610,
+// 0.1060] nats at 26M tokens, not told apart (95 % t interval, 5 seeds)". Empty for an arm alone,
+// and where no loss is there.
 std::vector<std::string> VerdictSentences(const Results& results, const Analysis& analysis);
 
 }  // namespace fp4lab::study
