@@ -106,6 +106,18 @@ def test_integers_outside_of_their_range_are_ours_to_name(x, options, where):
     refused(lambda: fp4lab.quantize(x, rounding="stochastic", **options), fp4lab.Error, re.escape(where))
 
 
+def test_torch_numbers_are_integers_or_not(x):
+    torch = pytest.importorskip("torch", reason="torch is absent")
+    sr = {"rounding": "stochastic"}
+    testing.assert_same_bytes(fp4lab.quantize(x, **sr, seed=torch.tensor(5)), fp4lab.quantize(x, **sr, seed=5))
+    refused(lambda: fp4lab.quantize(x, **sr, seed=torch.tensor(True)), TypeError, "not a bool")
+    refused(lambda: fp4lab.quantize(x, **sr, seed=torch.tensor(5.0)), TypeError, "an integer is taken")
+    assert fp4lab.decode(torch.arange(4)).tolist() == [0, 0.5, 1, 1.5]
+    for codes in (torch.zeros(3), torch.tensor([True]), torch.zeros(2, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)):
+        refused(lambda: fp4lab.decode(codes), TypeError, "codes has dtype (float32|bool|float4_e2m1fn_x2): integers")
+    assert fp4lab.decode(torch.tensor([1.0]).to(torch.float8_e4m3fn), "e4m3").tolist() == [1]
+
+
 def test_counts_of_other_functions(x, q):
     refused(lambda: fp4lab.verify(x, q, first=-1), fp4lab.Error, "first: -1")
     refused(lambda: fp4lab.verify(x, q, first=1.5), TypeError, "first is 1.5")

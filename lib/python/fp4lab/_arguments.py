@@ -31,7 +31,7 @@ def integer(value: Any, name: str, low: int, high: int) -> int:
 
     Raises TypeError for other types (1.0, "5", True), fp4lab.Error for a number outside.
     """
-    if is_bool(value) or is_bool(getattr(value, "dtype", None)):
+    if is_bool(value) or str(getattr(value, "dtype", "")).endswith("bool"):
         raise TypeError(f"{name} is {_shown(value)}: an integer is taken, not a bool")
     try:
         number = operator.index(value)

@@ -24,7 +24,7 @@ _DLPACK_NAMES = {
     (0, 8): "int8", (0, 16): "int16", (0, 32): "int32", (0, 64): "int64",
     (1, 8): "uint8", (1, 16): "uint16", (1, 32): "uint32", (1, 64): "uint64",
     (2, 16): "float16", (2, 32): "float32", (2, 64): "float64", (4, 16): "bfloat16",
-    (7, 8): "float8_e3m4", (8, 8): "float8_e4m3", (10, 8): "float8_e4m3fn", (12, 8): "float8_e5m2",
+    (6, 8): "bool", (7, 8): "float8_e3m4", (8, 8): "float8_e4m3", (10, 8): "float8_e4m3fn", (12, 8): "float8_e5m2",
     (14, 8): "float8_e8m0fnu", (15, 6): "float6_e2m3fn", (16, 6): "float6_e3m2fn",
     (17, 4): "float4_e2m1fn_x2",
 }  # fmt: skip
