@@ -27,7 +27,7 @@ namespace {
 
 // What explain said, beside the deviations that the kernel has.
 enum class Outcome : std::uint8_t {
-  kRight,       // the kernel's deviations are the cause, or among the causes not told apart
+  kRight,       // the deviations that change bytes are the cause, or among those not told apart
   kConsistent,  // other causes, which give all bytes of this input, none of them called certain
   kEquivalent,  // another cause is called certain; it gives the bytes of all directed cases as well
   kNone,        // no cause gives all bytes
@@ -119,6 +119,17 @@ std::optional<Cause> DrawCause(Draw& draw, const Kernel& kernel, std::size_t par
   return cause;
 }
 
+// The cause without a deviation that changes no byte of this input.
+Cause Visible(const Kernel& kernel, const Cause& cause, MatrixView<const float> x,
+              const StoredMatrix& bytes) {
+  for (std::size_t part = 0; part < cause.deviations.size() && cause.Parts() > 1; ++part) {
+    Cause rest = cause;
+    rest.deviations.erase(rest.deviations.begin() + static_cast<std::ptrdiff_t>(part));
+    if (SameBytes(Run(kernel, rest, x), bytes)) return rest;
+  }
+  return cause;
+}
+
 bool SameParts(const Cause& a, const Cause& b) {
   return a.dialect == b.dialect && std::is_permutation(a.deviations.begin(), a.deviations.end(),
                                                        b.deviations.begin(), b.deviations.end());
@@ -152,7 +163,8 @@ Counts Sweep(std::size_t parts, bool heavy, std::size_t wanted) {
     if (SameBytes(bytes, RunKernel(kernel, tensor.x.View()))) continue;
     ++done;
     const Explanation e = Explain(kernel, tensor.x.View(), bytes, {.deciding_case = false});
-    const Outcome outcome = Classify(kernel, *truth, e.causes);
+    const Cause visible = Visible(kernel, *truth, tensor.x.View(), bytes);
+    const Outcome outcome = Classify(kernel, visible, e.causes);
     ++counts[static_cast<std::size_t>(outcome)];
     if (outcome == Outcome::kFalse || outcome == Outcome::kNone || std::getenv("VERBOSE")) {
       std::fprintf(stderr, "%s %s (%zux%zu%s): %s%s%s\n", std::string(kernel.dialect.name).c_str(),
