@@ -205,7 +205,7 @@ void AddStudies(std::vector<Call>* calls) {
   calls->push_back(CallOf("Analyze", [json] {
     const study::Results results = study::ReadResults(json, "results.json");
     const study::Analysis analysis = study::Analyze(results, 40);
-    return std::tuple{study::ToJson(analysis), study::ResultsText(json),
+    return std::tuple{study::ToJson(analysis, results), study::ResultsText(json),
                       study::SummaryText(results, analysis)};
   }));
   calls->push_back(CallOf("MakeReport", [json] {
