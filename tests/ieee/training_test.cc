@@ -205,7 +205,7 @@ void AddStudies(std::vector<Call>* calls) {
   calls->push_back(CallOf("Analyze", [json] {
     const study::Results results = study::ReadResults(json, "results.json");
     const study::Analysis analysis = study::Analyze(results, 40);
-    return std::tuple{study::ToJson(analysis), study::ResultsText(json),
+    return std::tuple{study::ToJson(analysis, results), study::ResultsText(json),
                       study::SummaryText(results, analysis)};
   }));
   calls->push_back(CallOf("MakeReport", [json] {
@@ -232,12 +232,12 @@ void AddStudies(std::vector<Call>* calls) {
                       Signed(-0.00055, 4),
                       TokensText(1.5e9)};
   }));
-  calls->push_back(CallOf("RunStudy", [] {
+  Json tiny = study::TinyStudyJson();
+  tiny["seeds"] = {1};
+  tiny["budgets"] = {1280};
+  calls->push_back(CallOf("RunStudy", [tiny_text = tiny.dump()] {
     const study::TestFolder folder("ieee");
-    Json tiny = study::TinyStudyJson();
-    tiny["seeds"] = {1};
-    tiny["budgets"] = {1280};
-    const study::Study study = study::TinyStudy(tiny);
+    const study::Study study = study::ParseStudy(tiny_text, "tiny.json");
     const std::atomic<bool> stop = false;
     const study::Outcome outcome = study::RunStudy(study, LoadCorpus(study.base.data),
                                                    {.out_dir = folder.Path(), .jobs = 2}, {}, stop);

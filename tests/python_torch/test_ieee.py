@@ -69,7 +69,7 @@ CALLS = {
 
 def plain(value):
     if isinstance(value, torch.Tensor):
-        return value.contiguous().view(torch.uint8).numpy().tobytes()
+        return value.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
     if isinstance(value, (list, tuple)):
         return [plain(v) for v in value]
     return repr(value) if isinstance(value, Exception) else value

@@ -60,9 +60,7 @@ FloatingPointState ReadFloatingPointState() {
   return state;
 }
 
-void WriteFloatingPointState(const FloatingPointState& state) {
-  std::fesetenv(&state.environment);
-}
+void WriteFloatingPointState(const FloatingPointState& state) { std::fesetenv(&state.environment); }
 
 // What fenv_t holds is the system's: the state is always written.
 bool IsIeee(const FloatingPointState& /*state*/) { return false; }

@@ -19,6 +19,7 @@ int Bits(const OperandRecipe& operand, bool bf16) {
 }  // namespace
 
 ProductWidths ProductWidthsOf(const Recipe& recipe, const ModelConfig& model) {
+  const IeeeArithmetic ieee;
   ProductWidths widths;
   double total = 0.0;
   for (int block = 0; block < model.layers; ++block) {

@@ -63,6 +63,7 @@ LossCurve LossCube::Curve(std::size_t seed, std::size_t arm) const {
 }
 
 bool LossCube::Empty() const {
+  const IeeeArithmetic ieee;
   return std::none_of(losses.begin(), losses.end(), [](double x) { return std::isfinite(x); });
 }
 
@@ -86,6 +87,7 @@ LossCube LossesOf(const Results& results, Precision precision) {
 }
 
 ChunkLosses ChunksOf(const Results& results, Precision precision) {
+  const IeeeArithmetic ieee;
   ChunkLosses chunks;
   bool equal = true;
   ForEachPlace(results, [&](const RunResult*, const AnnealedPoint* point) {

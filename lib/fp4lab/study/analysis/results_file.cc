@@ -330,6 +330,7 @@ const Json& Results::ModelOf(const std::string& arm) const {
 }
 
 bool Results::Has(const Diagnostic& diagnostic) const {
+  const IeeeArithmetic ieee;
   return std::any_of(runs.begin(), runs.end(), [&](const RunResult& run) {
     return std::any_of(run.tensors.begin(), run.tensors.end(), [&](const TensorStatistics& t) {
       return std::isfinite(t.values[diagnostic.key]);

@@ -234,6 +234,7 @@ std::string ComparisonText(const std::vector<std::string>& labels,
 }  // namespace
 
 std::vector<NumericsConflict> NumericsConflicts(const std::vector<StudyReport>& studies) {
+  const IeeeArithmetic ieee;
   struct Arm {
     std::size_t study;
     std::string name, numerics;
