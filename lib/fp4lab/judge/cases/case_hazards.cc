@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "fp4lab/dialect/tensor_scale_stage.h"
 #include "fp4lab/formats/format.h"
 #include "fp4lab/judge/cases/case_builder.h"
 
@@ -70,6 +71,15 @@ std::vector<float> Amaxes(const CaseBuilder& b, bool bf16) {
   return amaxes;
 }
 
+// S of an amax. Of a BF16 tensor (kDivisorBf16), S lies up to 2^-8 beside C / amax.
+bool HasBf16Encode(const CaseBuilder& b) {
+  return b.dialect().tensor_scale == TensorScaleRule::kDivisorBf16;
+}
+float EncodeOf(const CaseBuilder& b, float amax) {
+  if (!b.has_tensor_scale()) return 1.0f;
+  return HasBf16Encode(b) ? TensorScaleOf(b.dialect(), amax).encode : b.tensor_constant() / amax;
+}
+
 // ---- From the block's amax to the scale ---------------------------------------------------------
 
 // The scale byte under each form; c = scale_max * largest element, m = largest element.
@@ -114,7 +124,7 @@ Found SearchScales(const CaseBuilder& b, const std::vector<float>& midpoints, fl
 std::array<std::uint32_t, 10> ElementForms(const CaseBuilder& b, float x, float s, float amax) {
   const float c = b.tensor_constant();
   const bool level = b.has_tensor_scale();
-  const float encode = level ? c / amax : 1.0f, decode = 1.0f / encode;
+  const float encode = EncodeOf(b, amax), decode = 1.0f / encode;
   const float multiplier = level ? amax / c : 1.0f;
   const float usual = x * (1.0f / (s * decode));
   const float forms[] = {
@@ -142,7 +152,7 @@ Found SearchElements(const CaseBuilder& b, const std::vector<float>& scales,
   Found found{.amax = amax};
   for (const float s : scales) {
     std::vector<float> values;
-    const double unit = b.UnitFor(s, amax);
+    const double unit = HasBf16Encode(b) ? double{s} / EncodeOf(b, amax) : b.UnitFor(s, amax);
     for (const float midpoint : midpoints) {
       const auto near = static_cast<float>(midpoint * unit);
       for (int ulps = bf16 ? 0 : -2; ulps <= (bf16 ? 0 : 2); ++ulps) {

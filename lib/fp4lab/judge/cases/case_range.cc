@@ -99,6 +99,11 @@ void MakeSubnormal(CaseBuilder& b) {
   std::vector<BlockValues> bf16 = {
       Mixed(0x1p-127f, b.block_size()), Mixed(0x1p-130f, b.block_size()), {0x1p-133f}};
   b.AddBlocks("bf16", 0x1p-126f, bf16);
+  if (b.dialect().factor == Factor::kPowerOfTwoOrOne) {  // the least scale hides them
+    const float top = MaxFinite(b.dialect().element) * 0x1p-126f;
+    const std::vector<BlockValues> second = {{top, kLargest, -kLargest, 0.5f * kLargest}};
+    b.AddBlocks("under-the-second-scale", top, second);
+  }
 }
 
 // S = fl(C / amax) overflows below C / FLT_MAX, which is 7.9e-36 for NVFP4: S is then FLT_MAX.

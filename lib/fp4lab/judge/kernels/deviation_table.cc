@@ -116,6 +116,7 @@ constexpr auto kTable = std::to_array<Deviation>({
                            (Searches(p) || d.scale_encoding == ScaleEncoding::kClamp2m6 ||
                             d.scale_encoding == ScaleEncoding::kOneWhereTiny);
        return !vanish && d.block_scale != BlockScale::kOverflowAware &&
+              d.block_scale != BlockScale::kCeilLog2 &&
               Change(p.input.flushed, true);
      }},
     {"rht-missing", "leaves the random Hadamard transform out", Stage::kInput,
@@ -239,7 +240,11 @@ constexpr auto kTable = std::to_array<Deviation>({
     {"amax-fp16", "rounds the tensor's amax to FP16", Stage::kTensorScale,
      [](Plan& p) { return HasTensorScale(p) && Change(p.tensor.rounded, FormatId::kFP16); }},
     {"encode-scale-bf16", "rounds the tensor's encode scale S to BF16", Stage::kTensorScale,
-     [](Plan& p) { return UsesEncodeScale(p) && Change(p.tensor.encode_rounded, FormatId::kBF16); }},
+     [](Plan& p) {
+       return UsesEncodeScale(p) &&
+              p.kernel.dialect.tensor_scale != TensorScaleRule::kDivisorBf16 &&
+              Change(p.tensor.encode_rounded, FormatId::kBF16);
+     }},
     {"encode-scale-fp16", "rounds the tensor's encode scale S to FP16", Stage::kTensorScale,
      [](Plan& p) { return UsesEncodeScale(p) && Change(p.tensor.encode_rounded, FormatId::kFP16); }},
     {"decode-scale-bf16", "rounds the tensor's decode scale D to BF16", Stage::kTensorScale,
@@ -274,11 +279,15 @@ constexpr auto kTable = std::to_array<Deviation>({
     {"scale-power-of-two", "rounds the scale down to a power of two", Stage::kScale,
      [](Plan& p) { return HasE4m3Scale(p) && Change(p.scale.encoding, OtherEncoding::kPowerOfTwo); }},
     {"scale-bf16-first", "rounds the scale to BF16 before it is encoded", Stage::kScale,
-     [](Plan& p) { return HasE4m3Scale(p) && Change(p.scale.before_rounded, FormatId::kBF16); }},
+     [](Plan& p) {
+       return HasE4m3Scale(p) && !HasBf16Scale(p) && Change(p.scale.before_rounded, FormatId::kBF16);
+     }},
     {"scale-fp16-first", "rounds the scale to FP16 before it is encoded", Stage::kScale,
      [](Plan& p) { return HasE4m3Scale(p) && Change(p.scale.before_rounded, FormatId::kFP16); }},
     {"block-amax-bf16", "rounds the block's amax to BF16", Stage::kScale,
-     [](Plan& p) { return HasScales(p) && Change(p.scale.amax_rounded, FormatId::kBF16); }},
+     [](Plan& p) {
+       return HasScales(p) && !HasBf16Scale(p) && Change(p.scale.amax_rounded, FormatId::kBF16);
+     }},
     {"block-amax-fp16", "rounds the block's amax to FP16", Stage::kScale,
      [](Plan& p) { return HasScales(p) && Change(p.scale.amax_rounded, FormatId::kFP16); }},
     {"block-amax-without-abs", "takes a block's largest value, not its largest magnitude",
@@ -308,7 +317,7 @@ constexpr auto kTable = std::to_array<Deviation>({
     {"scale-floor-2^-6", "lets no scale fall below 2^-6", Stage::kScale,
      [](Plan& p) { return SetEncoding(p, ScaleEncoding::kClamp2m6); }},
     {"scale-floor-2^-9", "turns a scale of 0 into 1 and lets none fall below 2^-9", Stage::kScale,
-     [](Plan& p) { return SetEncoding(p, ScaleEncoding::kClamp2m9); }},
+     [](Plan& p) { return SetEncoding(p, ScaleEncoding::kOneClamp2m9); }},
     {"scale-zero-to-one", "turns a scale that rounds to 0 into 1", Stage::kScale,
      [](Plan& p) { return SetEncoding(p, ScaleEncoding::kZeroToOne); }},
     {"scale-zero-to-least", "turns a scale that rounds to 0 into the least one", Stage::kScale,
@@ -319,9 +328,9 @@ constexpr auto kTable = std::to_array<Deviation>({
      [](Plan& p) { return SetEncoding(p, ScaleEncoding::kNearest); }},
     {"scale-overflow-nan", "writes NaN for a scale beyond 448 instead of saturating", Stage::kScale,
      [](Plan& p) {
-       // kClamp2m9 writes NaN itself; kEncodeFused has S = 0 for an Inf amax.
+       // kOneOrNan writes NaN itself; kEncodeFused has S = 0 for an Inf amax.
        const Dialect& d = p.kernel.dialect;
-       return HasE4m3Scale(p) && d.scale_encoding != ScaleEncoding::kClamp2m9 &&
+       return HasE4m3Scale(p) && d.scale_encoding != ScaleEncoding::kOneOrNan &&
               d.tensor_scale != TensorScaleRule::kEncodeFused && Change(p.scale.overflow_is_nan, true);
      }},
     {"scale-subnormals-flushed", "flushes subnormal E4M3 scales to 0", Stage::kScale,
@@ -449,7 +458,9 @@ constexpr auto kTable = std::to_array<Deviation>({
      [](Plan& p) { return Change(p.element.zero, ZeroCode::kNegative); }},
     {"input-negative-zero-dropped", "writes +0 for inputs that are -0", Stage::kElement,
      [](Plan& p) {
+       // kTiesToZero has one code for both zeros.
        return !Searches(p) && !p.kernel.dialect.never_negative_zero &&
+              p.kernel.dialect.rounding != ElementRounding::kTiesToZero &&
               Change(p.kernel.dialect.keeps_negative_zero, false);
      }},
     {"input-negative-zero-kept", "keeps the sign of inputs that are -0", Stage::kElement,

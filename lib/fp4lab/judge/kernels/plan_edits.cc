@@ -16,6 +16,9 @@ bool HasScales(const KernelPlan& p) {
   return p.kernel.dialect.block_scale != BlockScale::kOneBlock;
 }
 bool HasE4m3Scale(const KernelPlan& p) { return HasScales(p) && !IsMx(p); }
+bool HasBf16Scale(const KernelPlan& p) {
+  return !HasTensorScale(p) && p.kernel.dialect.block_scale == BlockScale::kDivideFirstBf16;
+}
 bool IsFp4(const KernelPlan& p) { return p.kernel.dialect.element == FormatId::kE2M1; }
 bool IsStochastic(const KernelPlan& p) { return IsStochastic(p.kernel.dialect); }
 
@@ -34,7 +37,8 @@ BlockScale SameFormula(const KernelPlan& p, BlockScale formula) {
     case BlockScale::kApproximate:
       return BlockScale::kTimesSixth;
     case BlockScale::kFoldedApproximate:
-      return BlockScale::kFoldedOpen;
+    case BlockScale::kFoldedOpen:
+      return HasTensorScale(p) ? BlockScale::kFoldedOpen : BlockScale::kTimesSixth;
     case BlockScale::kDivideFirst:
     case BlockScale::kDivideByTensorScale:
     case BlockScale::kDivideByBoth:
@@ -85,11 +89,15 @@ bool HasNoZeroScale(const KernelPlan& p) {
 
 bool LeavesNoneAbove(const KernelPlan& p) {
   const Dialect& d = p.kernel.dialect;
-  return p.scale == ScalePlan{} && d.block_scale == BlockScale::kCeil;
+  return p.scale == ScalePlan{} &&
+         (d.block_scale == BlockScale::kCeil || d.block_scale == BlockScale::kQuarkCeil);
 }
 bool LeavesNoneToWrap(const KernelPlan& p) {
   const Dialect& d = p.kernel.dialect;
-  const bool by_rule = d.block_scale == BlockScale::kRceil || d.block_scale == BlockScale::kEven;
+  const bool by_rule = d.block_scale == BlockScale::kRceil || d.block_scale == BlockScale::kEven ||
+                       d.block_scale == BlockScale::kEvenQuarter ||
+                       d.block_scale == BlockScale::kQuarkEven ||
+                       d.block_scale == BlockScale::kCeilLog2Least;
   // The clamp excludes subnormal scales, so no scale is less than 15/16 of its exact value; and
   // where D has lost bits, 1/D is Inf.
   const bool by_clamp = d.scale_encoding == ScaleEncoding::kClamp2m6 &&
@@ -178,6 +186,8 @@ bool MayFlush(const KernelPlan& p) {
       return HasTensorScale(d);
     case Factor::kPowerOfTwo:  // only RCEIL has a scale of 2^127, for Inf; other rules end at 2^126
       return d.block_scale == BlockScale::kRceil && d.inf_scale == InfScale::kRule;
+    case Factor::kDivideByScaleOrAmax:
+      return d.block_scale != BlockScale::kCeilLog2;  // qwix has no tiny scale
     case Factor::kDivideByScale:
       return IsMx(p) && d.block_scale != BlockScale::kOverflowAware;  // others have no tiny scale
     default:

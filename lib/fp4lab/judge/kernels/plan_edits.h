@@ -17,6 +17,8 @@ bool HasTensorScale(const KernelPlan& p);
 bool IsMx(const KernelPlan& p);
 bool HasScales(const KernelPlan& p);
 bool HasE4m3Scale(const KernelPlan& p);
+// Whether t is a BF16 number, as under BF16 input without a tensor scale (nvfp4.qwix.bf16-input).
+bool HasBf16Scale(const KernelPlan& p);
 bool IsFp4(const KernelPlan& p);
 bool IsStochastic(const KernelPlan& p);
 
