@@ -86,8 +86,10 @@ bool WritesNoNegativeZero(const KernelPlan& p) {
 }
 
 bool ZeroScaleGivesZeros(const KernelPlan& p) {
-  return p.kernel.dialect.rounding == ElementRounding::kClosestScaled &&
-         p.kernel.dialect.factor == Factor::kDivideByScale;
+  const Dialect& d = p.kernel.dialect;
+  const bool divides =
+      d.rounding == ElementRounding::kClosestScaled && d.factor == Factor::kDivideByScale;
+  return divides || (d.factor == Factor::kReciprocalGuarded && d.never_negative_zero);
 }
 
 bool SubnormalsVanish(const KernelPlan& p) {
