@@ -62,7 +62,7 @@ TEST_CASE(
       const double exact = ExactPValue(p, yes);
       CHECK(sum.PValue() >= exact * (1 - 1e-9));
       CHECK(sum.PValue() <= 30 * exact);
-      CHECK(std::fabs(sum.PValueOfNone() - ExactPValue(p, 0)) <= 1e-9 * ExactPValue(p, 0));
+      CHECK(std::fabs(sum.PValueOf(0) - ExactPValue(p, 0)) <= 1e-9 * ExactPValue(p, 0));
     }
   }
 }
@@ -305,6 +305,73 @@ TEST_CASE("The sample sizes stated in stochastic_verdict.h suffice to refuse wro
     });
   }
   CHECK(caught >= 99);
+}
+
+// The codes statistic alone refuses; the statistics of the other elements are those of a right
+// kernel.
+TEST_CASE("One impossible code does not falsify the other statistics", "[formats][stochastic]") {
+  const Experiment x{.rows = 512, .cols = 512};
+  const Kernel right = FromFields(x, Fair);
+  const std::size_t where = x.cols * 3 + 7;
+  const std::uint32_t impossible = right(Values(x)[where], 0, where) ^ 0x8u;  // of the other sign
+  const StochasticVerdict verdict = Judge(x, [&](float v, std::size_t n, std::size_t i) {
+    return i == where ? impossible : right(v, n, i);
+  });
+  CHECK(verdict.answer == Answer::kRefused);
+  CHECK(verdict.reason.find("codes: row 3, column 7: code ") == 0);
+  CHECK(verdict.reason.find("impossible: 1 of 262144 codes") != std::string::npos);
+  CHECK(verdict.reason.find("so do") == std::string::npos);
+  REQUIRE(verdict.statistics.size() == 5);
+  const StochasticVerdict clean = Judge(x, right);
+  CHECK(clean.answer == Answer::kAccepted);
+  for (std::size_t s = 1; s < 5; ++s) {
+    CHECK(verdict.statistics[s].p_value > 0.01);
+    CHECK(std::fabs(std::log(verdict.statistics[s].p_value / clean.statistics[s].p_value)) < 0.1);
+  }
+}
+
+// The stated power is neither more nor much less than the power that kernels show.
+TEST_CASE("The power of a sample is what wrong kernels show", "[formats][stochastic]") {
+  struct Size {
+    std::size_t rows, cols, repetitions;
+  };
+  for (const Size size : {Size{64, 64, 1}, Size{32, 64, 4}, Size{128, 128, 1}}) {
+    const Experiment x{.rows = size.rows, .cols = size.cols, .repetitions = size.repetitions};
+    const StochasticPower power = Judge(x, FromFields(x, Fair)).power;
+    CAPTURE(size.rows, size.repetitions, power.bias, power.bits);
+    REQUIRE(power.bits >= 1);
+    REQUIRE(power.bits < 12);
+    const auto refused = [&](const std::function<Kernel(std::uint64_t)>& kernel_of) {
+      int count = 0;
+      for (std::uint64_t seed = 0; seed < 25; ++seed) {
+        count += Judge(x, kernel_of(seed)).answer == Answer::kRefused ? 1 : 0;
+      }
+      return count;
+    };
+    const auto bits = [&](int kept) {
+      return [&, kept](std::uint64_t seed) {
+        const std::uint32_t mask = 0xFFFFu << (16 - kept) & 0xFFFFu;
+        return FromFields(x, [=](std::size_t n, std::size_t i) {
+          return RandomStream{.seed = seed, .step = static_cast<std::uint32_t>(n)}.Bits16(i) & mask;
+        });
+      };
+    };
+    const auto biased = [&](double by) {
+      return [by](std::uint64_t seed) -> Kernel {
+        return [=](float v, std::size_t n, std::size_t i) {
+          const RandomStream stream{.seed = seed, .step = static_cast<std::uint32_t>(n)};
+          const std::uint32_t count = UpCount(FormatId::kE2M1, RandomForm::kCvtRs, v);
+          const std::uint32_t low = Encode(FormatId::kE2M1, v, Rounding::kTowardZero);
+          return stream.Bits16(i) < count + by * 65536 && count > 0 ? low + 1 : low;
+        };
+      };
+    };
+    CHECK(refused(bits(power.bits)) >= 23);
+    CHECK(refused(bits(power.bits + 2)) <= 12);
+    CHECK(refused(biased(power.bias)) >= 23);
+    CHECK(refused(biased(-power.bias)) >= 23);
+    CHECK(refused(biased(power.bias / 2)) <= 12);
+  }
 }
 
 TEST_CASE("Too little to judge is undecided, never accepted", "[formats][stochastic]") {

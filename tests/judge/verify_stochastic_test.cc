@@ -4,6 +4,7 @@
 
 #include "fp4lab/base/random.h"
 #include "tests/support/catch.h"
+#include "tests/support/error_of.h"
 #include "tests/support/values.h"
 
 namespace fp4lab {
@@ -37,7 +38,14 @@ TEST_CASE("A stochastic kernel is accepted by its outputs alone; wrong ones are 
     };
     const std::vector<StoredMatrix> right =
         Runs(dialect, x, 6, [](int run) { return static_cast<std::uint64_t>(run) + 10; });
-    CHECK(judge(right).Accepted());
+    const StatisticalVerdict accepted = judge(right);
+    CHECK(accepted.Accepted());
+    CHECK_THAT(StatisticalText(dialect, accepted),
+               Catch::Matchers::ContainsSubstring("\npower   99 of 100 kernels with probabilities "
+                                                  "off by "));
+    const Json power = StatisticalJson(dialect, accepted)["power"];
+    CHECK((power["random_bits"] >= 2 && power["random_bits"] <= 6));
+    CHECK((power["bias"] > 0.0 && power["bias"] < 0.1));
 
     const StatisticalVerdict shared = judge(Runs(dialect, x, 6, [](int) { return 10u; }));
     CHECK(shared.rounding.answer == StochasticAnswer::kRefused);
@@ -59,6 +67,24 @@ TEST_CASE("A stochastic kernel is accepted by its outputs alone; wrong ones are 
     CHECK_FALSE(other_scale.Accepted());
     CHECK(other_scale.exact.scales.different == 1);
     CHECK(StatisticalJson(dialect, other_scale)["accepted"] == false);
+  }
+}
+
+TEST_CASE("A dialect that rounds to nearest is referred to its stochastic sibling", "[judge]") {
+  CHECK(StochasticSibling(*FindDialect("nvfp4.te"))->name == "nvfp4.te.stochastic");
+  CHECK(StochasticSibling(*FindDialect("nvfp4.modelopt"))->name == "nvfp4.te.stochastic");
+  for (const Dialect& d : Dialects()) {
+    CAPTURE(d.name);
+    const Dialect* sibling = StochasticSibling(d);
+    if (sibling != nullptr) CHECK((IsStochastic(*sibling) && sibling->element == d.element));
+    if (IsStochastic(d)) {
+      CHECK_NOTHROW(RequireStochastic(d, "dialect"));
+      continue;
+    }
+    CHECK_THAT(ErrorOf([&] { RequireStochastic(d, "dialect"); }),
+               Catch::Matchers::ContainsSubstring(
+                   sibling != nullptr ? "give the dialect " + std::string(sibling->name)
+                                      : "no dialect of this format rounds stochastically"));
   }
 }
 

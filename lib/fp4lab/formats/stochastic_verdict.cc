@@ -83,26 +83,40 @@ Element ElementOf(const StochasticSample& sample, float v) {
   return e;
 }
 
-// Checks that every code is one of the two neighbours of its value; fills draws->up.
+// Checks that every code is one of the two neighbours of its value; fills draws->up. Elements with
+// another code are left out of the other statistics: they become elements that never round up.
 StochasticStatistic Codes(Draws* draws) {
   const StochasticSample& sample = draws->sample;
-  Family family("codes");
+  std::vector<bool> left_out(draws->elements.size(), false);
+  std::size_t impossible = 0;
+  std::string first;
   for (std::size_t n = 0; n < sample.outputs.size(); ++n) {
     for (std::size_t i = 0; i < draws->elements.size(); ++i) {
       const Element& e = draws->elements[i];
       const std::uint32_t code = sample.outputs[n][i];
       draws->up[n][i] = code == e.high && e.count > 0;
       if (code == e.low || code == e.high) continue;
+      left_out[i] = true;
+      if (impossible++ > 0) continue;
       char text[160];
       std::snprintf(
           text, sizeof text,
           ": code 0x%X in repetition %zu, but the scaled value %.9g has codes 0x%X and 0x%X", code,
           n, static_cast<double>(sample.scaled[i]), e.low, e.high);
-      family.Test(0.0, PlaceText(i / sample.cols, i % sample.cols) + text);
-      return family.Result();
+      first = PlaceText(i / sample.cols, i % sample.cols) + text;
     }
   }
-  family.Test(1.0, "every code is a neighbour of its value");
+  Family family("codes");
+  if (impossible == 0) {
+    family.Test(1.0, "every code is a neighbour of its value");
+    return family.Result();
+  }
+  for (std::size_t i = 0; i < left_out.size(); ++i) {
+    if (left_out[i]) draws->elements[i].p = 0.0, draws->elements[i].count = 0;
+  }
+  const std::size_t all = sample.outputs.size() * draws->elements.size();
+  family.Test(0.0, first + "; impossible: " + std::to_string(impossible) + " of " +
+                       std::to_string(all) + " codes, left out below");
   return family.Result();
 }
 
@@ -175,16 +189,36 @@ StochasticStatistic Rates(const Draws& draws) {
   return family.Result();
 }
 
-// Whether the statistic `rates` would refuse a kernel that never rounds up.
-bool CanDecide(const Draws& draws, double level) {
+// The number of tests of the statistic `rates`, and the least p-value that a kernel which never
+// rounds up could give it.
+struct RateTests {
+  std::size_t count = 0;
   double least = 1.0;
-  std::size_t tests = 0;
+  // Whether the statistic would refuse a kernel that never rounds up.
+  bool CanDecide(double level) const {
+    return count > 0 && least * static_cast<double>(count) < level;
+  }
+};
+RateTests RateTestsOf(const Draws& draws) {
+  RateTests tests;
   ForRates(draws, [&](const DrawSum& sum, const std::string&) {
     if (sum.Trials() == 0) return;
-    least = std::min(least, sum.PValueOfNone());
-    ++tests;
+    tests.least = std::min(tests.least, sum.PValueOf(0));
+    ++tests.count;
   });
-  return tests > 0 && least * static_cast<double>(tests) < level;
+  return tests;
+}
+
+StochasticPower PowerOf(const Draws& draws, double level) {
+  const int bits = BitsAField(draws.sample.form);
+  const DrawsByCount none(std::size_t{1} << bits, 0.0);
+  std::array<DrawsByCount, 2> by_count = {none, none};  // of even and odd columns
+  for (std::size_t r = 0; r < draws.sample.rows; ++r) {
+    for (std::size_t c = 0; c < draws.sample.cols; ++c) {
+      by_count[c % 2][draws.At(r, c).count] += static_cast<double>(draws.up.size());
+    }
+  }
+  return PowerOfRates(by_count, bits, level);
 }
 
 double AlikeIndependent(const Element& a, const Element& b) {
@@ -317,8 +351,10 @@ StochasticVerdict JudgeStochastic(const StochasticSample& sample, double error_r
   judge(Rates(draws));
   judge(Neighbours(draws));
   judge(Repetitions(draws));
+  const RateTests tests = RateTestsOf(draws);
+  if (tests.count > 0) verdict.power = PowerOf(draws, level / static_cast<double>(tests.count));
   if (verdict.answer == StochasticAnswer::kRefused) return verdict;
-  if (CanDecide(draws, level)) {
+  if (tests.CanDecide(level)) {
     verdict.answer = StochasticAnswer::kAccepted;
   } else {
     verdict.reason = "too few elements between two codes (" +

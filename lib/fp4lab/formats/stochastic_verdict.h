@@ -33,6 +33,10 @@
 //   the same bits in every repetition            N >= 512 and n = 2; less N for more n
 //   8 random bits where 16 are claimed           not below N n = 10^7 (the rates differ by 2^-9)
 // A sample too small to refuse a kernel that never rounds up gives kUndecided, never kAccepted.
+// StochasticVerdict::power has the figures of the sample at hand, computed from its probabilities.
+//
+// An element with an impossible code (no neighbour of its value) fails `codes`; the other
+// statistics leave the element out and judge the rest.
 #pragma once
 
 #include <cstddef>
@@ -44,6 +48,7 @@
 
 #include "fp4lab/formats/format.h"
 #include "fp4lab/formats/replay.h"
+#include "fp4lab/formats/stochastic_power.h"
 
 namespace fp4lab {
 
@@ -73,6 +78,7 @@ struct StochasticVerdict {
   std::string reason;
   std::vector<StochasticStatistic> statistics;
   std::size_t repetitions = 0, free_elements = 0;  // free: between two codes
+  StochasticPower power = {};                      // of the elements that the statistics judge
 };
 
 // Throws std::logic_error for sizes that do not match the shape, a form that the element format

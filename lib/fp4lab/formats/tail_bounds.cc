@@ -78,12 +78,10 @@ double DrawSum::LogTail(double sum) const {
   return best;
 }
 
-double DrawSum::PValue() const {
+double DrawSum::PValueOf(std::uint64_t yes) const {
   if (trials_ == 0) return 1.0;
-  if (one_probability_) return BinomialPValue(trials_, yes_, draws_.front().p);
-  return TwiceExp(LogTail(static_cast<double>(yes_)));
+  if (one_probability_) return BinomialPValue(trials_, yes, draws_.front().p);
+  return TwiceExp(LogTail(static_cast<double>(yes)));
 }
-
-double DrawSum::PValueOfNone() const { return trials_ == 0 ? 1.0 : TwiceExp(LogTail(0.0)); }
 
 }  // namespace fp4lab

@@ -22,9 +22,9 @@ class DrawSum {
   std::uint64_t Trials() const { return trials_; }
   std::uint64_t Yes() const { return yes_; }
   double Mean() const { return mean_; }
-  double PValue() const;
-  // PValue() of the same draws if every draw had been a no.
-  double PValueOfNone() const;
+  double PValue() const { return PValueOf(yes_); }
+  // PValue() of the same draws if `yes` of them had been a yes.
+  double PValueOf(std::uint64_t yes) const;
 
  private:
   struct Draws {

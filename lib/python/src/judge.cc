@@ -192,9 +192,7 @@ VerdictParts VerifyRuns(const KernelNames& names, const AnyMatrix& array,
                         const std::vector<Parts>& runs, const std::vector<float>& amax,
                         double error_rate) {
   const Kernel kernel = KernelOf(names);
-  if (!IsStochastic(kernel.dialect)) {
-    throw Error("dialect", std::string(kernel.dialect.name) + " does not round stochastically");
-  }
+  RequireStochastic(kernel.dialect, "dialect");
   const nb::gil_scoped_release release;
   const Input input(array);
   const MatrixView<const float> x = input.view();

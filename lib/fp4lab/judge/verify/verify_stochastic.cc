@@ -39,7 +39,54 @@ std::string Rate(double p) {
   return buffer;
 }
 
+// "A probability off by 0.012 everywhere ...": what the sample shows, and what it may miss.
+std::string PowerText(const Dialect& dialect, const StochasticVerdict& v) {
+  const int bits = dialect.rounding == ElementRounding::kStochastic8 ? 8 : 16;
+  std::string text = "power   ";
+  if (v.power.bits < 0) return text + "not even truncation would be noticed\n";
+  text += "99 of 100 kernels with probabilities off by " + Rate(v.power.bias) +
+          " everywhere are refused, or with " +
+          (v.power.bits == 0 ? std::string("truncation")
+                             : std::to_string(v.power.bits) + " random bits or fewer") +
+          " where " + std::to_string(bits) + " are due;\n";
+  text += v.power.bits + 1 < bits
+              ? "        " + std::to_string(v.power.bits + 1) +
+                    " random bits or a smaller bias can pass: judge more runs or elements\n"
+              : "        a smaller bias can pass: judge more runs or elements\n";
+  return text;
+}
+
+std::size_t CommonPrefix(std::string_view a, std::string_view b) {
+  const auto differ = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
+  return static_cast<std::size_t>(differ.first - a.begin());
+}
+
 }  // namespace
+
+const Dialect* StochasticSibling(const Dialect& dialect) {
+  const Dialect* sibling = nullptr;
+  for (const Dialect& d : Dialects()) {
+    const bool same_shape = d.element == dialect.element && d.scale == dialect.scale &&
+                            d.block_rows == dialect.block_rows &&
+                            d.block_cols == dialect.block_cols;
+    if (!same_shape || !IsStochastic(d)) continue;
+    if (sibling == nullptr ||
+        CommonPrefix(d.name, dialect.name) > CommonPrefix(sibling->name, dialect.name)) {
+      sibling = &d;
+    }
+  }
+  return sibling;
+}
+
+void RequireStochastic(const Dialect& dialect, std::string_view where) {
+  if (IsStochastic(dialect)) return;
+  const Dialect* sibling = StochasticSibling(dialect);
+  throw Error(std::string(where),
+              std::string(dialect.name) + " does not round stochastically, so one run decides; " +
+                  (sibling != nullptr
+                       ? "for a kernel that does, give the dialect " + std::string(sibling->name)
+                       : "no dialect of this format rounds stochastically"));
+}
 
 bool StatisticalVerdict::Accepted() const {
   return exact.scales.different == 0 && exact.tensor_scale.different == 0 &&
@@ -95,7 +142,7 @@ std::string StatisticalText(const Dialect& dialect, const StatisticalVerdict& ve
     text += "  " + std::string(s.name) + ": " + std::to_string(s.tests) +
             " tests, p >= " + Rate(s.p_value) + (s.what.empty() ? "" : "; " + s.what) + "\n";
   }
-  return text;
+  return text + PowerText(dialect, v);
 }
 
 Json StatisticalJson(const Dialect& dialect, const StatisticalVerdict& verdict) {
@@ -113,6 +160,7 @@ Json StatisticalJson(const Dialect& dialect, const StatisticalVerdict& verdict) 
           {"free_elements", v.free_elements},
           {"scales_different", verdict.exact.scales.different},
           {"level_two_different", verdict.exact.tensor_scale.different},
+          {"power", {{"bias", v.power.bias}, {"random_bits", v.power.bits}}},
           {"statistics", std::move(statistics)}};
 }
 

@@ -25,6 +25,13 @@ StatisticalVerdict VerifyStatistically(const Dialect& dialect, MatrixView<const 
                                        std::span<const StoredMatrix> runs, std::string_view where,
                                        const VerifyOptions& options = {}, double error_rate = 1e-6);
 
+// The row of the table with these formats and blocks that rounds stochastically, the one with the
+// most similar name; nullptr if there is none. Its verdict is that of a kernel which differs from
+// `dialect` by its rounding.
+const Dialect* StochasticSibling(const Dialect& dialect);
+// Throws Error(where, ...) for a dialect that does not round stochastically; names its sibling.
+void RequireStochastic(const Dialect& dialect, std::string_view where);
+
 std::string StatisticalText(const Dialect& dialect, const StatisticalVerdict& verdict);
 Json StatisticalJson(const Dialect& dialect, const StatisticalVerdict& verdict);
 
