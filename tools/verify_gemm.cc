@@ -41,13 +41,17 @@ std::string ReadingName(const OpenChoices& open) {
 
 Json ElementJson(const GemmElement& e) {
   const auto number = [](double x) { return std::isfinite(x) ? Json(x) : Json(std::to_string(x)); };
-  return {{"row", e.row},
-          {"col", e.col},
-          {"got", number(e.got)},
-          {"want", number(e.want)},
-          {"exact", number(e.exact)},
-          {"error", number(e.error)},
-          {"bound", number(e.bound)}};
+  Json json = {{"row", e.row},
+               {"col", e.col},
+               {"got", number(e.got)},
+               {"want", number(e.want)},
+               {"exact", number(e.exact)},
+               {"error", number(e.error)},
+               {"bound", number(e.bound)}};
+  if (e.special_in != ' ') {
+    json["special"] = {{"operand", std::string(1, e.special_in)}, {"k", e.special_k}};
+  }
+  return json;
 }
 
 // The models that give the product bit for bit.
@@ -78,9 +82,23 @@ Json JudgementJson(const std::string& under, const GemmJudgement& j,
   return json;
 }
 
+// Why an element of the product, or its exact value, is not finite; "" where both are finite.
+std::string SpecialText(const GemmElement& e) {
+  if (e.special_in != ' ') {
+    const std::size_t row = e.special_in == 'A' ? e.row : e.col;
+    return std::string("  the exact value is special: ") + e.special_in +
+           " has a NaN or infinity at (" + std::to_string(row) + ", " +
+           std::to_string(e.special_k) + ")\n";
+  }
+  if (std::isfinite(e.got)) return "";
+  return "  row " + std::to_string(e.row) + " of A and row " + std::to_string(e.col) +
+         " of B are finite: the device made the " + (std::isnan(e.got) ? "NaN" : "infinity") + "\n";
+}
+
 void PrintWorst(const char* what, const GemmElement& e) {
   Print("  %s %s: got %s, exact %s, error %.4g, bound %.4g\n", what, Place(e).c_str(),
         Hex(e.got).c_str(), Hex(e.exact).c_str(), e.error, e.bound);
+  PrintText(SpecialText(e));
 }
 
 void PrintJudgement(const std::string& under, const GemmJudgement& j, std::size_t elements) {

@@ -204,6 +204,30 @@ TEST_CASE("Identification lists the accumulations that give the result", "[judge
   }
 }
 
+TEST_CASE("The exact value stands beside a NaN that the device made", "[judge]") {
+  const MmaOperand a = Nvfp4(4, 128, 21), b = Nvfp4(5, 128, 22);
+  Matrix<float> d = ProductUnder("exact", a, b);
+  const float exact = d(2, 3);
+  REQUIRE(exact != 0.0f);
+  for (const float special : {NAN, -std::numeric_limits<float>::infinity()}) {
+    d(2, 3) = special;
+    const GemmElement worst = JudgeUnder("exact", a, b, d).worst;
+    CHECK((worst.row == 2 && worst.col == 3));
+    CHECK(worst.exact == exact);
+    CHECK(worst.special_in == ' ');
+  }
+  Matrix<float> ones(3, 2, 1.0f), x(3, 2, 1.0f);
+  x(1, 1) = NAN;
+  const MmaOperand finite = MakeMmaOperand(kBf16, ones.View());
+  const MmaOperand with_nan = MakeMmaOperand(kBf16, x.View());
+  const Matrix<float> twos(3, 3, 2.0f);
+  GemmElement worst = JudgeUnder("exact", with_nan, finite, twos).worst;
+  CHECK((worst.row == 1 && worst.special_in == 'A' && worst.special_k == 1));
+  CHECK(std::isnan(worst.exact));
+  worst = JudgeUnder("exact", finite, with_nan, twos).worst;
+  CHECK((worst.col == 1 && worst.special_in == 'B' && worst.special_k == 1));
+}
+
 TEST_CASE("Special values have one answer, overflow has two", "[judge]") {
   const float inf = std::numeric_limits<float>::infinity();
   Matrix<float> ones(1, 2, 1.0f), x(3, 2, 1.0f);

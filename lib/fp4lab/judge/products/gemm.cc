@@ -75,6 +75,7 @@ class Judge {
     const Facts facts = FactsOf(e->row, e->col);
     if (!std::isfinite(facts.sum)) {  // NaN and infinities have one answer each
       e->exact = static_cast<float>(claim_.alpha * facts.sum);
+      FindSpecial(e);
       return SameValue(e->got, e->exact);
     }
     const double bound = model_ == nullptr ? AnyOrderBound(facts.sum_facts)
@@ -87,13 +88,13 @@ class Judge {
     const double relative = (once + type.relative + once * type.relative) * kUp;
     const double grid = (once > 0 ? 0x1p-150 : 0.0) * kUp + type.half_grid;
     e->bound = (scaled + relative * largest + grid) * kUp;
+    ExactSum error = ScaledSum(e->row, e->col);
+    e->exact = error.ToFloat();
     if (!std::isfinite(e->got)) {
       e->error = kInfinity;
       const bool sum_overflows = !(facts.sum_facts.magnitudes + bound < LargestSum());
       return sum_overflows || !(largest + e->bound < type.overflow);
     }
-    ExactSum error = ScaledSum(e->row, e->col);
-    e->exact = error.ToFloat();
     error.Add(-static_cast<double>(e->got));
     e->error = error.MagnitudeUp();
     return e->error <= e->bound;
@@ -116,6 +117,17 @@ class Judge {
     }
     f.sum_facts.magnitudes *= (1.0 + static_cast<double>(a_.cols) * 0x1p-52) * kUp;
     return f;
+  }
+
+  // Fills in the first operand that is not finite.
+  void FindSpecial(GemmElement* e) const {
+    for (std::size_t k = 0; k < a_.cols; ++k) {
+      const bool in_a = !std::isfinite(a_(e->row, k));
+      if (!in_a && std::isfinite(b_(e->col, k))) continue;
+      e->special_in = in_a ? 'A' : 'B';
+      e->special_k = k;
+      return;
+    }
   }
 
   // The largest finite number of the accumulator.

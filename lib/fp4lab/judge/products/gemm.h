@@ -64,7 +64,11 @@ struct GemmElement {
   std::size_t row = 0, col = 0;
   float got = 0, want = 0;      // want: the accumulation's answer
   float exact = 0;              // alpha * S rounded to binary32
-  double error = 0, bound = 0;  // |got - alpha S|, rounded up; 0 and 0 for special values
+  double error = 0, bound = 0;  // |got - alpha S|, rounded up; 0 and 0 where alpha S is special
+  // Where alpha S is NaN or infinite: the first operand with a NaN or infinity in its row `row` (A)
+  // or `col` (B), and the place along K; ' ' where all are finite.
+  char special_in = ' ';
+  std::size_t special_k = 0;
 };
 
 struct GemmJudgement {
