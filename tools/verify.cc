@@ -17,6 +17,7 @@
 #include "fp4lab/io/json.h"
 #include "fp4lab/judge/cases/case_family.h"
 #include "fp4lab/judge/cases/case_stream.h"
+#include "fp4lab/judge/kernels/kernel_text.h"
 #include "fp4lab/judge/packs/pack.h"
 #include "fp4lab/judge/verify/verify_stochastic.h"
 #include "tools/options/case_options.h"
@@ -75,10 +76,7 @@ bool Show(const VerifyCommand& o, const Dialect& dialect, const Verdict& verdict
 
 bool VerifyRuns(const VerifyCommand& o, const Answer& first, MatrixView<const float> x) {
   const Dialect& dialect = first.kernel.dialect;
-  if (!IsStochastic(dialect)) {
-    throw Error("--stochastic",
-                std::string(dialect.name) + " does not round stochastically; verify it without");
-  }
+  RequireStochastic(dialect, "--stochastic");
   std::vector<StoredMatrix> runs{first.bytes};
   for (const std::string& place : o.more_codes) {
     KernelOptions run = o.kernel;
@@ -112,8 +110,15 @@ bool VerifyFiles(const VerifyCommand& o) {
   const std::vector<std::uint16_t> random = ReadRandom(o.kernel);
   VerifyOptions options = OptionsOf(o, OptionsOf(o.kernel, kernel.dialect, x, random));
   options.other_amaxes = other_amaxes;
-  return Show(o, kernel.dialect,
-              Verify(kernel.dialect, x, answer.bytes, o.kernel.bytes(), options));
+  const Verdict verdict = Verify(kernel.dialect, x, answer.bytes, o.kernel.bytes(), options);
+  Show(o, kernel.dialect, verdict);
+  if (verdict.Equal() && !o.json) {
+    Print(
+        "One input is little evidence; the directed cases decide:\n"
+        "  fp4lab cases --dialect %s | KERNEL | fp4lab verify%s\n",
+        std::string(kernel.dialect.name).c_str(), CommandOptions(kernel).c_str());
+  }
+  return verdict.Accepted();
 }
 
 // ---- A golden pack ------------------------------------------------------------------------------
@@ -169,6 +174,10 @@ bool VerifyCases(const VerifyCommand& o) {
   }
   Show(SetVerdictText(kernel.dialect, cases, verdict),
        SetVerdictJson(kernel.dialect, cases, verdict), o.json);
+  if (!o.keep.empty() && !verdict.Accepted() && !o.json) {
+    Print("Explain the kept cases together: fp4lab explain%s --kept %s\n",
+          CommandOptions(kernel).c_str(), Printable(o.keep).c_str());
+  }
   return verdict.Accepted();
 }
 

@@ -211,6 +211,41 @@ TEST_CASE("explain --kept names the cause that holds for all cases", "[tools]") 
   }
 }
 
+// A cause that explains some cases is no cause; a number that one case shows is tried on all.
+TEST_CASE("explain --kept names x * 1.1 as such, not what explains one case", "[tools]") {
+  const TemporaryFolder folder;
+  KeepWrongCases(folder, "input-times");
+  const std::string text = RunIn(folder, {"explain", "--kept", "kept"}).output;
+  INFO(text);
+  CHECK_THAT(text, ContainsSubstring("Cause: input-times 1.1: it explains all of them."));
+  CHECK_THAT(text, !ContainsSubstring("Cause: input-fp16"));
+}
+
+TEST_CASE("verify --keep prints the explain command with the layout, and keeps one run's cases",
+          "[tools]") {
+  const TemporaryFolder folder;
+  const std::string program = Program();
+  ProcessOptions options;
+  options.folder = folder.path();
+  const auto pipe = [&](const std::string& answer, const std::string& verify) {
+    return RunProcess({"sh", "-c",
+                       "'" + program + "' cases | '" + program + "' cases answer " + answer +
+                           " | '" + program + "' verify --keep kept " + verify},
+                      options);
+  };
+  const std::string layout = "--codes-order high-first --scales-order 128x4";
+  const ProcessResult wrong = pipe(layout + " --deviation truncation", layout);
+  CHECK(wrong.exit_code == 1);
+  CHECK_THAT(wrong.output, ContainsSubstring("fp4lab explain --dialect nvfp4.te " + layout +
+                                             " --kept kept\n"));
+  CHECK_THAT(RunIn(folder, {"explain", "--kept", "kept", "--codes-order", "high-first",
+                            "--scales-order", "128x4"})
+                 .output,
+             ContainsSubstring("Cause: truncation: it explains all of them."));
+  CHECK(pipe("", "").exit_code == 0);
+  CHECK_THAT(RunIn(folder, {"explain", "--kept", "kept"}).error, ContainsSubstring("holds no"));
+}
+
 TEST_CASE("explain --kept refuses a folder without cases", "[tools]") {
   const TemporaryFolder folder;
   const ProcessResult result = RunIn(folder, {"explain", "--kept", "."});

@@ -61,7 +61,9 @@ TEST_CASE("fp4lab verify says equal with 0 and different with 1", "[e2e]") {
   CHECK(equal.exit_code == 0);
   CHECK(equal.output ==
         "nvfp4.te: equal\ncodes   equal (1584)\nscales  equal (99)\n"
-        "tensor scale equal (1)\n");
+        "tensor scale equal (1)\n"
+        "One input is little evidence; the directed cases decide:\n"
+        "  fp4lab cases --dialect nvfp4.te | KERNEL | fp4lab verify --dialect nvfp4.te\n");
   const ProcessResult different = files.Verify({"--dialect", "nvfp4.torchao.inference"});
   CHECK(different.exit_code == 0);  // the two dialects agree on these values
   const ProcessResult wrong = files.Verify({"--codes-order", "high-first"});
@@ -213,7 +215,9 @@ TEST_CASE("fp4lab verify --stochastic judges runs whose random bits are not know
   CHECK(files.Verify(shared).exit_code == 1);
   const ProcessResult wrong_dialect = files.Verify({"--stochastic"});
   CHECK(wrong_dialect.exit_code == 2);
-  CHECK_THAT(wrong_dialect.error, ContainsSubstring("does not round stochastically"));
+  CHECK_THAT(wrong_dialect.error, ContainsSubstring("does not round stochastically") &&
+                                      ContainsSubstring("give the dialect nvfp4.te.stochastic\n"));
+  CHECK_THAT(right.output, ContainsSubstring("\npower   99 of 100 kernels with probabilities off"));
 }
 
 TEST_CASE("fp4lab verify distinguishes equal bytes from others in an approximate dialect's set",

@@ -241,7 +241,6 @@ TEST_CASE("An error that the table lacks gets no false cause", "[judge]") {
                                          "block-of-half-the-width",
                                          "block-of-twice-the-width",
                                          "factor-rounded-fp16",
-                                         "factor-from-unrounded-scale",
                                          "scaled-fp16",
                                          "ties-toward-positive",
                                          "ties-toward-negative",

@@ -1,5 +1,6 @@
 #include "fp4lab/judge/verify/verify.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <limits>
@@ -10,12 +11,15 @@
 
 #include "fp4lab/judge/cases/case_family.h"
 #include "fp4lab/judge/cases/case_stream.h"
+#include "fp4lab/judge/explain/explain.h"
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"
 #include "tests/support/values.h"
 
 namespace fp4lab {
 namespace {
+
+using Catch::Matchers::ContainsSubstring;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
@@ -201,6 +205,41 @@ TEST_CASE("An approximate dialect accepts every answer of its set", "[judge]") {
     const Verdict wrong = Verify(dialect, x.View(), Store(dialect, q, {}), "answer");
     CHECK_FALSE(wrong.Accepted());
     CHECK(wrong.allowed->codes_outside == 1);
+  }
+}
+
+// What verify advises about a wrong number is what explain finds.
+TEST_CASE("The advice about a number of another amax follows from codes and scales", "[judge]") {
+  const Dialect& dialect = *FindDialect("nvfp4.te");
+  Matrix<float> x = NormalMatrix(31, 64, 64);
+  x(40, 3) = 5.0f;
+  x(3, 40) = 3.65625f;
+  for (const TensorScaleConvention convention :
+       {TensorScaleConvention::kAmax, TensorScaleConvention::kMultiplier}) {
+    const StorageLayout layout{.tensor_scale = convention};
+    const auto advice = [&](const StoredMatrix& bytes) {
+      const Verdict verdict = Verify(dialect, x.View(), bytes, "answer");
+      REQUIRE(verdict.tensor_scale_reading);
+      return verdict.tensor_scale_reading->remedy;
+    };
+    const StoredMatrix right = RightAnswer(dialect, x, layout);
+    const StoredMatrix stale =
+        Store(dialect, QuantizeAs(dialect, x.View(), {.amax = {7.7f}}), layout);
+    CHECK_THAT(advice(stale), ContainsSubstring("give the kernel this tensor's amax"));
+    StoredMatrix only_number = right;
+    only_number.tensor_scale = stale.tensor_scale;
+    CHECK_THAT(advice(only_number), ContainsSubstring("computed with the right amax"));
+    // Two ranks, joined under the first one's number.
+    const StoredMatrix top =
+        Store(dialect, QuantizeAs(dialect, x.View().Block(0, 0, 32, 64)), layout);
+    StoredMatrix joined = right;
+    std::copy(top.codes.begin(), top.codes.end(), joined.codes.begin());
+    std::copy(top.scales.begin(), top.scales.end(), joined.scales.begin());
+    joined.tensor_scale = top.tensor_scale;
+    CHECK_THAT(advice(joined), ContainsSubstring("find out with fp4lab explain which part"));
+    const Explanation e = Explain({.dialect = dialect, .layout = layout}, x.View(), joined);
+    CHECK_THAT(Text({.dialect = dialect, .layout = layout}, e),
+               ContainsSubstring("rows 0..31, 32..; the stored number is the amax of the first part"));
   }
 }
 

@@ -143,6 +143,26 @@ void WriteAnsweredCase(const Case& c, const CaseAnswer& answer, const fs::path& 
   write(".level_two.npy", answer.tensor_scale);
 }
 
+void RemoveAnsweredCases(const fs::path& folder) {
+  constexpr std::string_view kSuffixes[] = {kInputSuffix, ".random.npy", ".codes.npy",
+                                            ".scales.npy", ".level_two.npy"};
+  std::error_code error;
+  std::vector<fs::path> kept;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    const std::size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
+    const bool is_case =
+        digits >= 4 && std::find(std::begin(kSuffixes), std::end(kSuffixes),
+                                 std::string_view(name).substr(digits)) != std::end(kSuffixes);
+    if (is_case) kept.push_back(entry.path());
+  }
+  for (const fs::path& path : kept) {
+    if (!fs::remove(path, error) && error) {
+      throw Error(path.string(), "cannot be removed: " + error.message());
+    }
+  }
+}
+
 std::vector<std::size_t> AnsweredCases(const fs::path& folder) {
   std::vector<std::size_t> indices;
   std::error_code error;

@@ -83,6 +83,10 @@ std::optional<CaseAnswer> ReadCaseAnswer(const std::filesystem::path& folder, st
 void WriteAnsweredCase(const Case& c, const CaseAnswer& answer,
                        const std::filesystem::path& folder);
 
+// Removes the cases that an earlier run kept in the folder, so that it holds those of one run.
+// Other files stay. A folder that does not exist is no error.
+void RemoveAnsweredCases(const std::filesystem::path& folder);
+
 // The numbers of the cases that WriteAnsweredCase wrote to a folder, ascending. Throws Error if
 // there is none.
 std::vector<std::size_t> AnsweredCases(const std::filesystem::path& folder);

@@ -61,6 +61,7 @@ bool SetVerdict::Accepted() const {
 SetVerdict VerifyStream(const Dialect& dialect, const std::vector<Case>& cases, std::istream& in,
                         std::string where, const SetOptions& options) {
   SetVerdict result = Empty(cases, options);
+  if (!options.keep.empty()) RemoveAnsweredCases(options.keep);
   AnswerStream answers(in, where);
   constexpr const char* kSameOptions =
       ": verify needs the options that cases was given (dialect, level, seed, dtype, families)";
@@ -87,6 +88,7 @@ SetVerdict VerifyStream(const Dialect& dialect, const std::vector<Case>& cases, 
 SetVerdict VerifyFolder(const Dialect& dialect, const std::vector<Case>& cases,
                         const std::filesystem::path& folder, const SetOptions& options) {
   SetVerdict result = Empty(cases, options);
+  if (!options.keep.empty()) RemoveAnsweredCases(options.keep);
   for (std::size_t i = 0; i < cases.size(); ++i) {
     std::optional<CaseAnswer> answer = ReadCaseAnswer(folder, i);
     const std::string place = folder.string() + ", " + Describe(cases, i);

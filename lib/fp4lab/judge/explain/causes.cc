@@ -32,8 +32,19 @@ int Rank(Stage stage) {
   }
   return 7;
 }
-int Rank(const Cause& cause) {
-  int rank = cause.dialect != nullptr ? 2 : 0;
+
+// The number of stages in which two dialects differ.
+int StagesThatDiffer(const Dialect& a, const Dialect& b) {
+  return (a.tensor_scale != b.tensor_scale || a.row_scaled != b.row_scaled) +
+         (a.scale_max != b.scale_max) + (a.block_scale != b.block_scale) +
+         (a.scale_encoding != b.scale_encoding) + (a.factor != b.factor) +
+         (a.rounding != b.rounding) + (a.adaptive != b.adaptive) + (a.nan != b.nan) +
+         (a.inf_scale != b.inf_scale);
+}
+// A dialect that differs in several stages explains with more than one deviation does.
+int Rank(const Dialect& asked, const Cause& cause) {
+  int rank = 0;
+  if (cause.dialect != nullptr) rank = StagesThatDiffer(asked, *cause.dialect) > 1 ? 7 : 2;
   for (const Deviation* d : cause.deviations) rank += Rank(d->stage);
   return rank;
 }
@@ -46,24 +57,45 @@ std::optional<Hypothesis> Applied(const Kernel& asked, Cause cause) {
   return Hypothesis{std::move(cause), plan};
 }
 
+void SortByRank(const Dialect& asked, std::vector<Hypothesis>* hypotheses) {
+  std::stable_sort(hypotheses->begin(), hypotheses->end(),
+                   [&](const Hypothesis& a, const Hypothesis& b) {
+                     return Rank(asked, a.cause) < Rank(asked, b.cause);
+                   });
+}
+
 bool IsLeftOut(const Deviation& d, const SearchOptions& options) {
   return std::find(options.without.begin(), options.without.end(), &d) != options.without.end();
 }
 
-// All single causes, without deviations that take a value.
-std::vector<Hypothesis> Singles(const Kernel& asked, bool has_random,
+// Whether every value of the kind is tried; values of other kinds are read off the bytes.
+bool IsListed(ValueKind kind) { return kind == ValueKind::kRowOrder || kind == ValueKind::kBefore; }
+
+// An amax, a factor or a part of the output can be fitted to many bytes.
+bool FitsMuch(ValueKind kind) {
+  return kind != ValueKind::kPlace && kind != ValueKind::kRowShift && !IsListed(kind);
+}
+
+// All single causes, without deviations whose value is read off the bytes.
+std::vector<Hypothesis> Singles(const Kernel& asked, ByteMatcher& matcher, const Extent& extent,
                                 const SearchOptions& options) {
+  const bool has_random = !matcher.options().random.empty();
   std::vector<Hypothesis> singles;
+  const auto add = [&](Cause cause) {
+    if (auto h = Applied(asked, std::move(cause))) singles.push_back(std::move(*h));
+  };
   for (const Deviation& d : Deviations()) {
-    if (d.kind != ValueKind::kNone || IsLeftOut(d, options)) continue;
-    if (auto h = Applied(asked, {.deviations = {&d}})) singles.push_back(std::move(*h));
+    if (IsLeftOut(d, options)) continue;
+    if (d.kind == ValueKind::kNone) add({.deviations = {&d}});
+    if (!IsListed(d.kind)) continue;
+    for (const DeviationValue& value : ValuesToTry(d, asked, matcher, extent)) {
+      add({.deviations = {&d}, .value = value});
+    }
   }
   for (const Dialect* d : ComparableDialects(asked.dialect, has_random)) {
     singles.push_back(*Applied(asked, {.dialect = d}));
   }
-  std::stable_sort(singles.begin(), singles.end(), [](const Hypothesis& a, const Hypothesis& b) {
-    return Rank(a.cause) < Rank(b.cause);
-  });
+  SortByRank(asked.dialect, &singles);
   return singles;
 }
 
@@ -74,21 +106,50 @@ bool FillsAll(const Hypothesis& h) {
 // Both causes together, if that differs from each of them alone.
 std::optional<Hypothesis> Pair(const Kernel& asked, const Hypothesis& a, const Hypothesis& b) {
   if (a.cause.dialect != nullptr && b.cause.dialect != nullptr) return std::nullopt;
-  if (FillsAll(a) || FillsAll(b)) return std::nullopt;
+  if (FillsAll(a) || FillsAll(b) || (a.cause.value && b.cause.value)) return std::nullopt;
   Cause both{.dialect = a.cause.dialect != nullptr ? a.cause.dialect : b.cause.dialect};
   for (const Hypothesis* h : {&a, &b}) {
     both.deviations.insert(both.deviations.end(), h->cause.deviations.begin(),
                            h->cause.deviations.end());
+    if (h->cause.value) both.value = h->cause.value;
   }
   std::optional<Hypothesis> pair = Applied(asked, std::move(both));
   if (!pair || pair->plan == a.plan || pair->plan == b.plan) return std::nullopt;
   return pair;
 }
 
-void SortByRank(std::vector<Hypothesis>* hypotheses) {
-  std::stable_sort(
-      hypotheses->begin(), hypotheses->end(),
-      [](const Hypothesis& a, const Hypothesis& b) { return Rank(a.cause) < Rank(b.cause); });
+// The amax and the factor that a stored number states, to be tried beside another cause.
+std::vector<Hypothesis> OfStoredNumber(const Kernel& asked, ByteMatcher& matcher,
+                                       const Extent& extent, const SearchOptions& options) {
+  std::vector<Hypothesis> stated;
+  if (matcher.got().tensor_scale.empty()) return stated;
+  for (const Deviation& d : Deviations()) {
+    if ((d.kind != ValueKind::kAmax && d.kind != ValueKind::kTimes) || IsLeftOut(d, options)) {
+      continue;
+    }
+    for (const DeviationValue& value : ValuesToTry(d, asked, matcher, extent)) {
+      if (auto h = Applied(asked, {.deviations = {&d}, .value = value})) stated.push_back(*h);
+    }
+  }
+  return stated;
+}
+
+// Causes together with deviations that apply only after them, as the order of tiles after a layout
+// in tiles.
+std::vector<Hypothesis> Dependents(const Kernel& asked, const std::vector<Hypothesis>& singles,
+                                   const SearchOptions& options) {
+  std::vector<Hypothesis> dependents;
+  for (const Deviation& d : Deviations()) {
+    if (d.kind != ValueKind::kNone || IsLeftOut(d, options)) continue;
+    if (Applied(asked, {.deviations = {&d}})) continue;
+    for (const Hypothesis& h : singles) {
+      if (FillsAll(h)) continue;
+      Cause both = h.cause;
+      both.deviations.push_back(&d);
+      if (auto pair = Applied(asked, std::move(both))) dependents.push_back(std::move(*pair));
+    }
+  }
+  return dependents;
 }
 
 // ---- How far the bytes determine the cause
@@ -162,6 +223,17 @@ std::optional<Hypothesis> TheAmaxItself(const Kernel& asked, ByteMatcher& matche
       asked, {.deviations = {FindDeviation("amax-stale")}, .value = DeviationValue{.amax = *amax}});
 }
 
+// Whether the cause describes the bytes more than it explains them. A rounded D, for example, gives
+// the factors of a wrong amax; saturation makes a whole output constant.
+bool IsFitted(const Cause& cause, const Extent& extent) {
+  const auto is_fitted = [&](const Deviation* d) {
+    const Rectangle whole{0, 0, extent.rows, extent.cols};
+    return d->kind == ValueKind::kFactorAmax || d->kind == ValueKind::kScaleAmax ||
+           (d->kind == ValueKind::kUnwritten && cause.value && cause.value->region == whole);
+  };
+  return std::any_of(cause.deviations.begin(), cause.deviations.end(), is_fitted);
+}
+
 void Weigh(const Kernel& asked, ByteMatcher& matcher, const Extent& extent,
            const std::vector<Hypothesis>& singles, std::vector<Hypothesis> exact,
            SearchResult* result) {
@@ -178,6 +250,8 @@ void Weigh(const Kernel& asked, ByteMatcher& matcher, const Extent& extent,
     result->certainty = Certainty::kNotToldApart;
   } else if (result->evidence < kEnoughDifferences) {
     result->certainty = Certainty::kTooFew;
+  } else if (IsFitted(exact[0].cause, extent)) {
+    result->certainty = Certainty::kFitted;
   } else {
     result->near = NearRival(singles, exact, matcher, extent);
     result->certainty = result->near ? Certainty::kNearRival : Certainty::kForced;
@@ -194,9 +268,9 @@ std::optional<SearchResult::Partial> BestPartial(const std::vector<Hypothesis>& 
   std::optional<SearchResult::Partial> best;
   for (const auto& [mismatches, h] : scored) {
     const MatchCounts counts = matcher.Count(h->plan);
-    const std::size_t least = best ? best->counts.Different() : original;
+    const std::size_t least = best ? best->counts.NotGiven() : original;
     // A cause that leaves more than half of the differences explains little.
-    const bool helps = counts.Different() < least && 2 * counts.Different() <= original;
+    const bool helps = counts.NotGiven() < least && 2 * counts.NotGiven() <= original;
     if (counts.comparable && helps) best = {h->cause, counts};
   }
   return best;
@@ -218,6 +292,7 @@ std::string_view Name(Certainty certainty) {
     case Certainty::kNotToldApart:
       return "not told apart";
     case Certainty::kTooFew:
+    case Certainty::kFitted:
     case Certainty::kNearRival:
       return "consistent with";
     case Certainty::kNone:
@@ -271,8 +346,7 @@ std::vector<const Dialect*> ComparableSets(const Dialect& dialect) {
 SearchResult FindCauses(const Kernel& asked, ByteMatcher& matcher, std::size_t original,
                         const Extent& extent, const SearchOptions& options) {
   SearchResult result;
-  const std::vector<Hypothesis> singles =
-      Singles(asked, !matcher.options().random.empty(), options);
+  const std::vector<Hypothesis> singles = Singles(asked, matcher, extent, options);
   std::vector<Hypothesis> exact;
   const auto keep_if_exact = [&](const Hypothesis& h) {
     ++result.tried;
@@ -286,28 +360,31 @@ SearchResult FindCauses(const Kernel& asked, ByteMatcher& matcher, std::size_t o
     const Kernel kernel = KernelUnder(asked, {.dialect = d});
     if (LiesInSet(kernel, matcher)) result.sets.push_back(d);
   }
-  // An amax or a part of the output can be fitted to many bytes, so they are tried only if no other
-  // cause gives the bytes.
-  const auto fits_much = [](ValueKind kind) {
-    return kind != ValueKind::kPlace && kind != ValueKind::kRowShift;
-  };
+  // Values that fit many bytes are tried only if no other cause gives the bytes.
   const bool explained = !exact.empty();
   for (const Deviation& d : Deviations()) {
-    if (d.kind == ValueKind::kNone || IsLeftOut(d, options)) continue;
-    if (explained && fits_much(d.kind)) continue;
+    if (d.kind == ValueKind::kNone || IsListed(d.kind) || IsLeftOut(d, options)) continue;
+    if (explained && FitsMuch(d.kind)) continue;
     if (d.kind == ValueKind::kAmax && !exact.empty()) continue;  // TheAmaxItself
     for (const DeviationValue& value : ValuesToTry(d, asked, matcher, extent)) {
       const auto h = Applied(asked, {.deviations = {&d}, .value = value});
       if (h && keep_if_exact(*h)) break;
     }
   }
+  if (exact.empty() && result.sets.empty()) {
+    result.stochastic = FindStochasticCause(asked, matcher);
+    if (result.IsStochastic()) return result;
+  }
   if (exact.empty() && result.sets.empty() && options.pairs) {
-    for (std::size_t a = 0; a < singles.size(); ++a) {
-      for (std::size_t b = a + 1; b < singles.size(); ++b) {
-        if (const auto pair = Pair(asked, singles[a], singles[b])) keep_if_exact(*pair);
+    for (const Hypothesis& h : Dependents(asked, singles, options)) keep_if_exact(h);
+    std::vector<Hypothesis> parts = singles;
+    for (Hypothesis& h : OfStoredNumber(asked, matcher, extent, options)) parts.push_back(h);
+    for (std::size_t a = 0; a < parts.size(); ++a) {
+      for (std::size_t b = a + 1; b < parts.size(); ++b) {
+        if (const auto pair = Pair(asked, parts[a], parts[b])) keep_if_exact(*pair);
       }
     }
-    SortByRank(&exact);
+    SortByRank(asked.dialect, &exact);
   }
   if (exact.empty() && result.sets.empty()) {
     result.best = BestPartial(singles, matcher, original);

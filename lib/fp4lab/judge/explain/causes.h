@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fp4lab/judge/explain/extent.h"
+#include "fp4lab/judge/explain/stochastic_cause.h"
 #include "fp4lab/judge/kernels/match.h"
 
 namespace fp4lab {
@@ -43,6 +44,7 @@ enum class Certainty : std::uint8_t {
   kForced,        // one cause gives all bytes, with enough evidence for each part and no near rival
   kNotToldApart,  // several causes give all bytes
   kTooFew,        // one cause, but fewer than kEnoughDifferences (explain/evidence.h) support it
+  kFitted,        // one cause, but fitted to the bytes: other errors can give them too
   kNearRival,     // one cause, but another one leaves fewer than kClearMargin blocks different
   kNone           // no cause gives all bytes
 };
@@ -67,8 +69,14 @@ struct SearchResult {
   std::optional<Near> near = {};
   // Approximate dialects whose sets of answers hold the bytes.
   std::vector<const Dialect*> sets = {};
-  // If `exact` and `sets` are empty: the single cause that leaves the fewest codes and scales
-  // different.
+  // If `exact` and `sets` are empty: stochastic rounding whose neighbouring codes hold the bytes.
+  std::optional<StochasticCause> stochastic = {};
+  // Whether an accepted distribution is the only explanation.
+  bool IsStochastic() const {
+    return exact.empty() && sets.empty() && stochastic && stochastic->Accepted();
+  }
+  // If there is none of the above: the single cause that leaves the fewest codes and scales
+  // different. A code or scale that it places beyond the kernel's bytes counts as different.
   struct Partial {
     Cause cause;
     MatchCounts counts;

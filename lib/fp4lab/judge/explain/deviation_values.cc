@@ -7,7 +7,8 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/dialect/stages.h"
-#include "fp4lab/judge/explain/rounding_interval.h"
+#include "fp4lab/judge/explain/amax_parts.h"
+#include "fp4lab/judge/explain/open_encode_scales.h"
 #include "fp4lab/quantize/statistic.h"
 
 namespace fp4lab {
@@ -88,63 +89,6 @@ Values AmaxFromNumber(const Kernel& kernel, float number) {
   return values;
 }
 
-// The interval of encode scales S that fit the scales and codes of some blocks.
-class OpenEncodeScales {
- public:
-  OpenEncodeScales(const Kernel& kernel, ByteMatcher& matcher)
-      : d_(kernel.dialect),
-        got_(matcher.got()),
-        evaluator_(matcher.MakeEvaluator(PlanOf(kernel))),
-        places_(PlanOf(kernel), evaluator_.rows(), evaluator_.cols()),
-        x_(matcher.x()) {
-    const BlockGrid& grid = evaluator_.grid();
-    const std::size_t blocks = grid.rows * grid.cols,
-                      step = std::max<std::size_t>(1, blocks / kRead);
-    BlockBytes block;
-    for (std::size_t at = 0; at < blocks && low < high; at += step) {
-      evaluator_.Evaluate(at / grid.cols, at % grid.cols, &block);
-      Narrow(at / grid.cols, at % grid.cols, block);
-    }
-  }
-  double low = 0.0, high = std::numeric_limits<double>::infinity();
-
- private:
-  static constexpr std::size_t kRead = 4096;  // blocks to read
-
-  // Intersects with the S for which unit * S lies in the interval, up to a formula's roundings.
-  void Narrow(double unit, Interval interval) {
-    constexpr double kRoundings = 0x1p-21;
-    if (!(unit > 0.0) || !(interval.low <= interval.high)) return;
-    low = std::max(low, interval.low / unit * (1.0 - kRoundings));
-    high = std::min(high, interval.high / unit * (1.0 + kRoundings));
-  }
-  void Narrow(std::size_t i, std::size_t j, const BlockBytes& block) {
-    const std::size_t place = places_.ScaleByte(i, j, 0);
-    if (place >= got_.scales.size()) return;
-    const Format& scale = FormatOf(d_.scale);
-    const std::uint8_t byte = got_.scales[place];
-    if (byte < 1u << scale.mantissa_bits || IsNan(scale, byte)) return;  // may be clamped
-    if (d_.adaptive == Adaptive::kNo) {
-      Narrow(double{block.numbers.amax} / MaxFinite(d_.element), RoundsTo(scale, byte));
-    }
-    if (d_.rounding != ElementRounding::kNearestEven) return;
-    const double s = ScaleValueOf(d_, byte);
-    for (std::size_t k = 0; k < block.codes.size(); ++k) {
-      const std::size_t row = block.row + k / block.cols, col = block.col + k % block.cols;
-      const std::size_t bit = places_.CodeBit(row, col);
-      if (!places_.Fits(bit, got_.codes.size())) continue;
-      const std::uint8_t code = places_.CodeAt(got_.codes, bit);
-      Narrow(Magnitude(x_(row, col)) / s, RoundsTo(FormatOf(d_.element), code));
-    }
-  }
-
-  const Dialect& d_;
-  const StoredMatrix& got_;
-  const Evaluator evaluator_;
-  const Places places_;
-  MatrixView<const float> x_;
-};
-
 // The number of low..high with the most trailing zero bits, then all numbers if they are few.
 Values AmaxesBetween(float low, float high) {
   const auto first = std::bit_cast<std::uint32_t>(low), last = std::bit_cast<std::uint32_t>(high);
@@ -167,19 +111,86 @@ Values AmaxesBetween(float low, float high) {
   return values;
 }
 
-Values StaleAmaxes(const Kernel& kernel, ByteMatcher& matcher) {
+// The amaxes for which S lies in the interval.
+Values AmaxesOf(const Kernel& kernel, const EncodeScales& open) {
+  const double c = TensorScaleConstant(kernel.dialect);
+  auto low = static_cast<float>(c / open.high), high = static_cast<float>(c / open.low);
+  // Bytes that all saturate, or all underflow, bound S on one side.
+  if (!std::isfinite(open.high)) low = 0.5f * high;
+  if (open.low == 0.0) high = 2.0f * low;
+  if (!(low > kFloatMin) || !(high < kFloatMax) || !(low <= high)) return {};
+  return AmaxesBetween(low, high);
+}
+
+Values StaleAmaxes(const Kernel& kernel, ByteMatcher& matcher, ReadFrom from) {
   const Dialect& d = kernel.dialect;
   if (!HasTensorScale(d) || d.row_scaled || kernel.hadamard != 0) return {};
   const std::vector<float>& stored = matcher.got().tensor_scale;
-  if (!stored.empty()) {
+  if (!stored.empty() && from == ReadFrom::kBoth) {
     return stored.size() == 1 ? AmaxFromNumber(kernel, stored[0]) : Values{};
   }
-  if (d.scale != FormatId::kE4M3 || matcher.got().scales.empty()) return {};
-  const OpenEncodeScales open(kernel, matcher);
-  const double c = TensorScaleConstant(d);
-  const auto low = static_cast<float>(c / open.high), high = static_cast<float>(c / open.low);
-  if (!(low > kFloatMin) || !(high < kFloatMax) || !(low <= high)) return {};
-  return AmaxesBetween(low, high);
+  const EncodeScaleReader reader(kernel, matcher);
+  return d.scale == FormatId::kE4M3 && reader.CanRead() ? AmaxesOf(kernel, reader.OfAll(from))
+                                                        : Values{};
+}
+
+// ---- The input times a number
+
+// The shortest decimal number of low..high with at most `most` digits after the point, if any.
+Values DecimalBetween(double low, double high, int most) {
+  for (int digits = 0; digits <= most; ++digits) {
+    const double unit = std::pow(10.0, -digits);
+    const double least = std::ceil(low / unit) * unit;
+    if (least <= high && least > 0.0) return {{.amax = static_cast<float>(least)}};
+  }
+  return {};
+}
+
+// Factors that turn the amax into the stored number's amax, or that fit scales and codes of a
+// dialect without a tensor scale.
+Values Factors(const Kernel& kernel, ByteMatcher& matcher) {
+  const Dialect& d = kernel.dialect;
+  if (kernel.hadamard != 0 || d.row_scaled) return {};
+  if (!HasTensorScale(d)) {
+    const EncodeScaleReader reader(kernel, matcher);
+    if (!reader.CanRead()) return {};
+    const EncodeScales open = reader.OfAll();
+    const bool is_open = open.Empty() || open.low == 0.0 || !std::isfinite(open.high);
+    return is_open ? Values{} : DecimalBetween(open.low, open.high, 6);
+  }
+  const std::vector<float>& stored = matcher.got().tensor_scale;
+  const std::vector<float> amax = AmaxOf(PlanOf(kernel), matcher.x(), matcher.options());
+  if (stored.size() != 1 || !(amax[0] > 0.0f) || !std::isfinite(amax[0])) return {};
+  const double got = ConvertTensorScale(stored[0], kernel.layout.tensor_scale,
+                                        TensorScaleConvention::kAmax, TensorScaleConstant(d));
+  const double ratio = got / amax[0];
+  if (!(ratio > 0.0) || !std::isfinite(ratio) || ratio == 1.0) return {};
+  return DecimalBetween(ratio * (1.0 - 0x1p-22), ratio * (1.0 + 0x1p-22), 4);
+}
+
+// ---- Columns, rows and blocks
+
+// Numbers of dropped last columns: up to 64, then whole blocks. If the first columns are right, the
+// first dropped column lies in the first block that differs.
+Values LastCols(const Kernel& kernel, ByteMatcher& matcher, const Extent& extent) {
+  const std::size_t cols = matcher.x().cols;
+  const auto width = static_cast<std::size_t>(std::max(1, kernel.dialect.block_cols));
+  Values values;
+  for (std::size_t n = 1; n < cols; n += n < 64 ? 1 : width) {
+    const std::size_t first = cols - n, block = extent.blocks.col;
+    if (block > 0 && (first < block || first >= block + width)) continue;
+    values.push_back(Number(static_cast<int>(n)));
+  }
+  return values;
+}
+
+template <class Enum>
+Values Enumerated(Enum first, Enum last) {
+  Values values;
+  for (int e = static_cast<int>(first); e <= static_cast<int>(last); ++e) {
+    values.push_back(Number(e));
+  }
+  return values;
 }
 
 // ---- Parts of the output
@@ -275,11 +286,13 @@ Values SwappedPairs(const Kernel& kernel, ByteMatcher& matcher, const Extent& ex
                       .other_row = row_b * height,
                       .other_col = col_b * width});
   };
-  if (two_rows.size() == 2 && col_runs.size() == 1) {
-    add(two_rows[0], col_runs[0], two_rows[1].first, col_runs[0].first);
+  // Blocks of the parts may be equal by chance, so the parts may be wider than their differences.
+  const Run all_rows{0, grid.rows}, all_cols{0, grid.cols};
+  for (const Run& run : {col_runs.size() == 1 ? col_runs[0] : all_cols, all_cols}) {
+    if (two_rows.size() == 2) add(two_rows[0], run, two_rows[1].first, run.first);
   }
-  if (two_cols.size() == 2 && row_runs.size() == 1) {
-    add(row_runs[0], two_cols[0], row_runs[0].first, two_cols[1].first);
+  for (const Run& run : {row_runs.size() == 1 ? row_runs[0] : all_rows, all_rows}) {
+    if (two_cols.size() == 2) add(run, two_cols[0], run.first, two_cols[1].first);
   }
   if (two_rows.size() == 2 && two_cols.size() == 2) {
     add(two_rows[0], two_cols[0], two_rows[1].first, two_cols[1].first);
@@ -302,7 +315,21 @@ std::vector<DeviationValue> ValuesToTry(const Deviation& deviation, const Kernel
     case ValueKind::kLastRows:
       return LastRows(kernel, matcher);
     case ValueKind::kAmax:
-      return StaleAmaxes(kernel, matcher);
+      return StaleAmaxes(kernel, matcher, ReadFrom::kBoth);
+    case ValueKind::kFactorAmax:
+      return StaleAmaxes(kernel, matcher, ReadFrom::kCodes);
+    case ValueKind::kScaleAmax:
+      return StaleAmaxes(kernel, matcher, ReadFrom::kScales);
+    case ValueKind::kAmaxParts:
+      return PartsToTry(kernel, matcher);
+    case ValueKind::kLastCols:
+      return LastCols(kernel, matcher, extent);
+    case ValueKind::kTimes:
+      return Factors(kernel, matcher);
+    case ValueKind::kRowOrder:
+      return Enumerated(RowOrder::kPairsSwapped, RowOrder::kReversed);
+    case ValueKind::kBefore:
+      return Enumerated(FactorOfBlock::kBefore, FactorOfBlock::kBeforeAround);
     case ValueKind::kUnwritten:
       return UnwrittenParts(kernel, matcher, extent);
     case ValueKind::kSwapped:

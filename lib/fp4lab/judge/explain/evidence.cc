@@ -14,6 +14,22 @@ class Theirs {
         places_(plan, evaluator.rows(), evaluator.cols()),
         got_(matcher.got()) {}
 
+  // Whether a code or a scale of the block has a place beyond the kernel's bytes.
+  bool LiesBeyond(std::size_t i, std::size_t j, const BlockBytes& block) const {
+    const auto beyond = [](std::size_t place, bool inside) {
+      return place != Places::kNowhere && !inside;
+    };
+    for (std::size_t copy = 0; HasScales() && copy < places_.Copies(i, j); ++copy) {
+      const std::size_t place = places_.ScaleByte(i, j, copy);
+      if (beyond(place, place < got_.scales.size())) return true;
+    }
+    for (std::size_t k = 0; k < block.codes.size(); ++k) {
+      const std::size_t bit =
+          places_.CodeBit(block.row + k / block.cols, block.col + k % block.cols);
+      if (beyond(bit, places_.Fits(bit, got_.codes.size()))) return true;
+    }
+    return false;
+  }
   // Whether a scale of the block differs.
   bool ScaleDiffers(std::size_t i, std::size_t j, const BlockBytes& block) const {
     if (!HasScales()) return false;
@@ -92,13 +108,13 @@ std::size_t BlocksLeft(const KernelPlan& plan, ByteMatcher& matcher, std::size_t
   std::size_t left = 0;
   for (const auto& [i, j] : first) {
     if (plan.input.transposed) break;  // `first` has blocks of another grid
-    left += theirs.Differs(i, j, &block) ? 1 : 0;
+    left += theirs.Differs(i, j, &block) || theirs.LiesBeyond(i, j, block) ? 1 : 0;
     if (left >= enough) return left;
   }
   left = 0;
   for (std::size_t i = 0; i < grid.rows; ++i) {
     for (std::size_t j = 0; j < grid.cols; ++j) {
-      left += theirs.Differs(i, j, &block) ? 1 : 0;
+      left += theirs.Differs(i, j, &block) || theirs.LiesBeyond(i, j, block) ? 1 : 0;
       if (left >= enough) return left;
     }
   }

@@ -27,7 +27,8 @@ std::size_t IndependentDifferences(const KernelPlan& plan, ByteMatcher& matcher,
                                    std::size_t enough = kEnoughDifferences,
                                    bool last_place = false);
 
-// The number of blocks that the plan leaves different, counted up to `enough`. Blocks of `first`,
+// The number of blocks that the plan leaves different, or that it places beyond the bytes, counted
+// up to `enough`. Blocks of `first`,
 // indices into the grid of the asked kernel, are compared before the others.
 std::size_t BlocksLeft(const KernelPlan& plan, ByteMatcher& matcher, std::size_t enough,
                        std::span<const ByteMatcher::Block> first);

@@ -133,7 +133,8 @@ void CheckSizes(const StoredMatrix& got) {
     throw Error("codes", std::to_string(got.codes.size()) + " bytes cannot hold " +
                              std::to_string(got.rows) + "x" + std::to_string(got.cols) +
                              " codes, which take " + std::to_string(sizes.codes) +
-                             ": check the shape of the input");
+                             ": check the shape of the input, or find the layout with "
+                             "fp4lab identify");
   }
 }
 

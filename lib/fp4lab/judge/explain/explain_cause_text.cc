@@ -1,11 +1,13 @@
 // The text of the cause that explain found, stated only as far as the bytes determine it.
 #include <algorithm>
 #include <cctype>
+#include <cstdio>
 #include <span>
 
 #include "fp4lab/base/text.h"
 #include "fp4lab/judge/explain/evidence.h"
 #include "fp4lab/judge/explain/explain.h"
+#include "fp4lab/judge/kernels/kernel_text.h"
 
 namespace fp4lab {
 namespace {
@@ -50,13 +52,13 @@ std::string WhatToDo(const Cause& cause) {
 
 // Advice to collect more bytes, for causes that these bytes do not determine.
 std::string AskTheCases(const Kernel& kernel) {
-  const std::string name(kernel.dialect.name);
+  const std::string name(kernel.dialect.name), options = CommandOptions(kernel);
   return "Do:    Run the kernel on the directed cases, and explain its answers together:\n"
          "         fp4lab cases --dialect " +
-         name + " | KERNEL | fp4lab verify --dialect " + name +
+         name + " | KERNEL | fp4lab verify" + options +
          " --keep wrong\n"
-         "         fp4lab explain --dialect " +
-         name + " --kept wrong\n";
+         "         fp4lab explain" +
+         options + " --kept wrong\n";
 }
 
 template <class T, class Line>
@@ -128,6 +130,8 @@ std::string ConsistentText(const Kernel& kernel, const Explanation& e) {
   if (causes.near) {
     text += "But " + Name(causes.near->cause) + " leaves only " +
             CountText(causes.near->blocks_left, "block") + " different.\n";
+  } else if (causes.certainty == Certainty::kFitted) {
+    text += "But it is fitted to these\n       bytes: another error can give them too.\n";
   } else {
     text += "But only " + CountText(causes.evidence, "independent difference") +
             (causes.evidence == 1 ? " supports" : " support") +
@@ -149,15 +153,59 @@ std::string SetText(const Kernel& kernel, const std::vector<const Dialect*>& set
          std::string(sets[0]->name) + ".\n";
 }
 
+std::string NumberText(double number) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2g", number);
+  return text;
+}
+
+// The text for bytes whose codes are distributed as those of stochastic rounding.
+std::string StochasticText(const Kernel& kernel, const StochasticCause& cause) {
+  double least = 1.0;
+  for (const StochasticStatistic& s : cause.verdict.statistics) least = std::min(least, s.p_value);
+  const std::string name(cause.dialect != nullptr ? cause.dialect->name : kernel.dialect.name);
+  std::string text =
+      "Cause: consistent with stochastic rounding" +
+      (cause.dialect != nullptr ? " (" + name + ")" : " of " + name + "'s scaled elements") +
+      ":\n       all scales are right, and every code is a neighbour of its scaled element; " +
+      std::to_string(cause.verdict.free_elements) +
+      "\n       elements between two codes round up as often as they should (least p " +
+      NumberText(least) + ").\n";
+  if (cause.dialect == nullptr) {
+    return text +
+           "Do:    Verify the kernel's rounding with a stochastic dialect, or turn it off.\n";
+  }
+  return text +
+         "Do:    Judge several runs, each with its own random bits: fp4lab verify --stochastic "
+         "--dialect\n       " +
+         name + " --more-codes ...; with recorded bits: --random.\n";
+}
+
 // The text for bytes in which only the tensor number differs.
 std::string TensorNumberText(const Explanation& e) {
   std::string text =
       "Cause: Only the tensor number differs: it is " + e.tensor_scale->looks + ".\n";
   if (!e.causes.exact.empty()) {
-    text += "       The same bytes follow from:\n" +
-            Listed(e.causes.exact, [](const Cause& c) { return Name(c); });
+    text += "       The same bytes follow from:\n" + Listed(e.causes.exact, Described);
   }
   return text + "Do:    " + Capitalised(e.tensor_scale->remedy) + ".\n";
+}
+
+// Whether a stage of the element that is shown has other bytes.
+bool AStageDiffers(const Explanation& e) {
+  return (e.theirs.has_scale && e.theirs.scale_byte != e.ours.scale_byte) ||
+         (e.theirs.has_code && e.theirs.code != e.ours.code);
+}
+
+std::string WhereToLook(const Explanation& e) {
+  if (e.tensor_scale && e.tensor_scale->kind != "unknown") {
+    return "Fix the tensor number first: " + e.tensor_scale->remedy + ". Then run explain again.\n";
+  }
+  if (AStageDiffers(e)) return "Check the first stage above in which ours and theirs differ.\n";
+  if (!e.counts.comparable) {
+    return "The sizes are those of another layout: state the layout that the kernel writes.\n";
+  }
+  return "The bytes of the element above are equal; check those under \"where\".\n";
 }
 
 std::string NoCauseText(const Explanation& e) {
@@ -166,15 +214,23 @@ std::string NoCauseText(const Explanation& e) {
   if (e.causes.best) {
     const MatchCounts& c = e.causes.best->counts;
     text += "       Nearest: " + Name(e.causes.best->cause) + ", which leaves " +
-            CountText(c.codes_differ, "code") + " and " + CountText(c.scales_differ, "scale") +
-            " different (of " + CountText(e.counts.codes_differ, "code") + " and " +
+            CountText(c.codes_differ + c.codes_beyond, "code") + " and " +
+            CountText(c.scales_differ + c.scales_beyond, "scale") + " different (of " +
+            CountText(e.counts.codes_differ, "code") + " and " +
             CountText(e.counts.scales_differ, "scale") + " before).\n";
   }
-  const bool known = e.tensor_scale && e.tensor_scale->kind != "unknown";
-  return text + "Do:    " +
-         (known ? "Fix the tensor number first: " + e.tensor_scale->remedy +
-                      ". Then run explain again.\n"
-                : "Check the first stage above in which ours and theirs differ.\n");
+  if (e.causes.stochastic) {
+    text +=
+        "       All scales are right and every code is a neighbour of its scaled element, so "
+        "the rounding\n       differs; " +
+        std::string(e.causes.stochastic->verdict.answer == StochasticAnswer::kRefused
+                        ? "it is not stochastic: "
+                        : "whether it is stochastic is open: ") +
+        e.causes.stochastic->verdict.reason + ".\n";
+  }
+  return text + "Do:    " + WhereToLook(e) +
+         "       If the dialect or the layout is in doubt, run fp4lab identify on the same "
+         "files.\n";
 }
 
 }  // namespace
@@ -187,11 +243,13 @@ std::string CauseText(const Kernel& kernel, const Explanation& e) {
     case Certainty::kNotToldApart:
       return NotToldApartText(kernel, e);
     case Certainty::kTooFew:
+    case Certainty::kFitted:
     case Certainty::kNearRival:
       return ConsistentText(kernel, e);
     case Certainty::kNone:
       break;
   }
+  if (e.causes.IsStochastic()) return StochasticText(kernel, *e.causes.stochastic);
   return e.causes.sets.empty() ? NoCauseText(e) : SetText(kernel, e.causes.sets);
 }
 

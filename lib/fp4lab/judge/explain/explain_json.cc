@@ -90,6 +90,15 @@ Json ToJson(const Kernel& kernel, const Explanation& e) {
   if (e.causes.exact.empty() && !e.causes.sets.empty()) {
     json["verdict"] = Name(Certainty::kTooFew);  // a set allows the bytes, it does not imply them
   }
+  json["stochastic"] = nullptr;
+  if (e.causes.stochastic) {
+    const StochasticCause& s = *e.causes.stochastic;
+    if (e.causes.IsStochastic()) json["verdict"] = Name(Certainty::kTooFew);
+    json["stochastic"] = {{"dialect", s.dialect != nullptr ? s.dialect->name : ""},
+                          {"accepted", s.Accepted()},
+                          {"free_elements", s.verdict.free_elements},
+                          {"reason", s.verdict.reason}};
+  }
   json["evidence"] = e.causes.evidence;
   json["rivals"] = Json::array();
   for (const Cause& cause : e.causes.rivals) json["rivals"].push_back(Name(cause));
@@ -107,8 +116,9 @@ Json ToJson(const Kernel& kernel, const Explanation& e) {
   json["nearest"] = nullptr;
   if (e.causes.best) {
     json["nearest"] = CauseJson(e.causes.best->cause);
-    json["nearest"]["codes_left"] = e.causes.best->counts.codes_differ;
-    json["nearest"]["scales_left"] = e.causes.best->counts.scales_differ;
+    const MatchCounts& left = e.causes.best->counts;
+    json["nearest"]["codes_left"] = left.codes_differ + left.codes_beyond;
+    json["nearest"]["scales_left"] = left.scales_differ + left.scales_beyond;
   }
   return json;
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "fp4lab/base/text.h"
 #include "fp4lab/judge/cases/case_stream.h"
 #include "fp4lab/judge/explain/evidence.h"
 #include "fp4lab/judge/explain/explain.h"
@@ -25,7 +26,8 @@ Certainty Weigh(const Kernel& kernel, CauseTally* tally) {
     return set ? Certainty::kTooFew : Certainty::kNone;
   }
   const auto plan = [&](const CauseCount& c) {
-    return PlanOf(KernelUnder(kernel, c.cause), c.cause.deviations);
+    return PlanOf(KernelUnder(kernel, c.cause), c.cause.deviations, nullptr,
+                  c.cause.value ? &*c.cause.value : nullptr);
   };
   const auto common = std::find_if(begin, end, [&](const CauseCount& c) {
     return std::all_of(begin, end, [&](const CauseCount& other) {
@@ -39,8 +41,78 @@ Certainty Weigh(const Kernel& kernel, CauseTally* tally) {
 
 }  // namespace
 
+namespace {
+
+// A case that differs, with the causes that explain it.
+struct Explained {
+  AnsweredCase c;
+  StoredMatrix stored;
+  std::vector<Cause> exact;
+  std::vector<const Dialect*> sets;
+  std::size_t evidence = 0;
+};
+
+// Whether a cause's value means the same on every input, as a factor does; an amax or rows belong
+// to one input.
+bool HoldsForAllInputs(const Cause& cause) {
+  return cause.value &&
+         std::any_of(cause.deviations.begin(), cause.deviations.end(),
+                     [](const Deviation* d) { return d->kind == ValueKind::kTimes; });
+}
+
+// The name that causes are counted by: two numbers are two causes.
+std::string CountedName(const Cause& cause) {
+  return HoldsForAllInputs(cause) ? Name(cause) + " " + ShortestText(cause.value->amax)
+                                  : Name(cause);
+}
+
+std::vector<Explained> ExplainAll(const Kernel& kernel, const std::filesystem::path& folder) {
+  std::vector<Explained> all;
+  for (const std::size_t index : AnsweredCases(folder)) {
+    Explained one{.c = ReadAnsweredCase(folder, index), .stored = {}, .exact = {}, .sets = {}};
+    one.stored = StoredAnswer(ShapeOf(kernel.dialect, one.c.x.rows, one.c.x.cols, kernel.layout),
+                              one.c.answer);
+    ExplainOptions options;
+    options.dialect.random = one.c.random;
+    options.search.pairs = options.deciding_case = false;
+    const Explanation e = Explain(kernel, one.c.x.View(), one.stored, options);
+    if (e.equal) continue;
+    one.exact = e.causes.exact;
+    one.sets = e.causes.sets;
+    one.evidence = e.causes.evidence;
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
+// Tries each cause that holds for all inputs on the cases that it was not read off.
+void TryOnAll(const Kernel& kernel, std::vector<Explained>* cases) {
+  std::map<std::string, Cause> general;
+  for (const Explained& e : *cases) {
+    for (const Cause& cause : e.exact) {
+      if (HoldsForAllInputs(cause)) general.emplace(CountedName(cause), cause);
+    }
+  }
+  for (const auto& [name, cause] : general) {
+    const KernelPlan plan =
+        PlanOf(KernelUnder(kernel, cause), cause.deviations, nullptr, &*cause.value);
+    for (Explained& e : *cases) {
+      const bool known =
+          std::any_of(e.exact.begin(), e.exact.end(),
+                      [&, &n = name](const Cause& c) { return CountedName(c) == n; });
+      const DialectOptions options{.amax = {}, .random = e.c.random};
+      ByteMatcher matcher(e.c.x.View(), e.stored, options);
+      if (!known && matcher.Matches(plan)) e.exact.push_back(cause);
+    }
+  }
+}
+
+}  // namespace
+
 CauseTally TallyCauses(const Kernel& kernel, const std::filesystem::path& folder) {
-  CauseTally tally;
+  std::vector<Explained> cases = ExplainAll(kernel, folder);
+  TryOnAll(kernel, &cases);
+  CauseTally tally{.cases = cases.size()};
   std::map<std::string, CauseCount> counts;
   const auto count = [&](const std::string& name, bool is_set, const Cause& cause,
                          std::size_t evidence) {
@@ -48,24 +120,15 @@ CauseTally TallyCauses(const Kernel& kernel, const std::filesystem::path& folder
     ++c.explains;
     c.evidence += evidence;
   };
-  for (const std::size_t index : AnsweredCases(folder)) {
-    const AnsweredCase c = ReadAnsweredCase(folder, index);
-    const StoredMatrix stored =
-        StoredAnswer(ShapeOf(kernel.dialect, c.x.rows, c.x.cols, kernel.layout), c.answer);
-    ExplainOptions options;
-    options.dialect.random = c.random;
-    options.search.pairs = options.deciding_case = false;
-    const Explanation e = Explain(kernel, c.x.View(), stored, options);
-    if (e.equal) continue;
-    ++tally.cases;
-    for (const Cause& cause : e.causes.exact) {
+  for (const Explained& e : cases) {
+    for (const Cause& cause : e.exact) {
       // A cause that only states an amax is skipped if another cause states its origin.
       const bool is_number =
           !cause.deviations.empty() && cause.deviations[0]->kind == ValueKind::kAmax;
-      if (is_number && e.causes.exact.size() > 1) continue;
-      count(Name(cause), false, cause, e.causes.evidence);
+      if (is_number && e.exact.size() > 1) continue;
+      count(CountedName(cause), false, cause, e.evidence);
     }
-    for (const Dialect* d : e.causes.sets) count(std::string(d->name), true, {}, 0);
+    for (const Dialect* d : e.sets) count(std::string(d->name), true, {}, 0);
   }
   for (auto& [name, c] : counts) tally.causes.push_back(std::move(c));
   std::stable_sort(
@@ -80,23 +143,30 @@ std::string Text(const Kernel& kernel, const CauseTally& tally) {
   const std::string name(kernel.dialect.name);
   if (tally.cases == 0) return "Equal: all cases are those of " + name + "\n";
   constexpr std::size_t kShown = 12;
-  std::string text = std::to_string(tally.cases) + " cases differ from " + name +
+  const std::string all = std::to_string(tally.cases);
+  std::string text = CountText(tally.cases, "case") + (tally.cases == 1 ? " differs" : " differ") +
+                     " from " + name +
                      ". Single causes, and how many of these cases each explains:\n";
   for (std::size_t i = 0; i < std::min(kShown, tally.causes.size()); ++i) {
     const CauseCount& c = tally.causes[i];
-    char line[32];
-    std::snprintf(line, sizeof line, "  %4zu  ", c.explains);
+    char line[48];
+    std::snprintf(line, sizeof line, "  %4zu of %zu  ", c.explains, tally.cases);
     text += line + c.name + (c.is_set ? "  (a set of answers)" : "") + "\n";
   }
-  if (tally.causes.empty()) return text + "  none\n";
+  if (tally.causes.empty()) {
+    return text +
+           "  none\nDo:    Run fp4lab identify on one case: the dialect or the layout may be "
+           "another.\n";
+  }
   const std::string first = tally.causes.front().name;
   switch (tally.certainty) {
     case Certainty::kForced:
       return text + "Cause: " + first + ": it explains all of them.\n";
     case Certainty::kNotToldApart:
-      return text + "Cause: not determined by these cases: several causes explain all " +
-             std::to_string(tally.cases) + ".\n";
+      return text + "Cause: not determined by these cases: several causes explain all " + all +
+             ".\n";
     case Certainty::kTooFew:
+    case Certainty::kFitted:
     case Certainty::kNearRival:
       return text + "Cause: consistent with " + first + ": it explains all of them" +
              (tally.causes.front().is_set ? ", as an answer that a set allows.\n"
@@ -104,9 +174,12 @@ std::string Text(const Kernel& kernel, const CauseTally& tally) {
     case Certainty::kNone:
       break;
   }
-  return text +
-         "No single cause explains all cases: run explain --input ... on the cases that the first "
-         "cause does not explain.\n";
+  return text + "Cause: none explains all " + all + "; " + first + " explains " +
+         std::to_string(tally.causes.front().explains) + " of " + all +
+         ".\n"
+         "Do:    Run explain --input ... on a case that it does not explain. If the dialect or "
+         "the\n"
+         "       layout is in doubt, run fp4lab identify on one case.\n";
 }
 
 Json ToJson(const Kernel& kernel, const CauseTally& tally) {

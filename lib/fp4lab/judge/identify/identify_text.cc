@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "fp4lab/judge/identify/identify.h"
+#include "fp4lab/judge/kernels/kernel_text.h"
 
 namespace fp4lab {
 namespace {
@@ -79,8 +80,10 @@ std::string NearText(const Identification& r) {
             std::to_string(n.counts.scales_differ) + " of " + std::to_string(n.counts.scales) +
             " scales differ\n";
   }
-  return text + "Do: search for the cause of the differences with fp4lab explain --dialect " +
-         std::string(r.near.front().candidate.kernel.dialect.name) + ".\n";
+  const Candidate& first = r.near.front().candidate;
+  return text + "Do: search for the cause of the differences on the same files:\n  fp4lab explain" +
+         CommandOptions(first.kernel) + (first.columnwise ? " --transpose-input" : "") +
+         " --input ... --codes ...\n";
 }
 
 // Groups of candidates, one line per group.

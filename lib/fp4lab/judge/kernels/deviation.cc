@@ -3,6 +3,7 @@
 #include <string>
 
 #include "fp4lab/base/text.h"
+#include "fp4lab/judge/kernels/kernel_plan.h"
 
 namespace fp4lab {
 namespace {
@@ -26,6 +27,51 @@ std::string WhatStandsThere(const DeviationValue& v) {
   return text;
 }
 
+// "rows 0..31, rows 32.. each by their own amax; the stored number is that of the whole"
+std::string PartsText(const DeviationValue& v) {
+  const std::string what = v.by_columns ? "columns " : "rows ";
+  std::string text = what;
+  std::size_t first = 0;
+  for (const std::size_t start : v.starts) {
+    if (start == 0) break;
+    text += std::to_string(first) + ".." + std::to_string(start - 1) + ", ";
+    first = start;
+  }
+  text += std::to_string(first) + "..; the stored number is the amax of the ";
+  constexpr const char* kStored[] = {"matrix", "first part", "last part"};
+  return text + kStored[static_cast<std::size_t>(v.stored)];
+}
+
+std::string RowOrderText(RowOrder order) {
+  switch (order) {
+    case RowOrder::kPairsSwapped:
+      return "1, 0, 3, 2 ...";
+    case RowOrder::kInterleaved:
+      return "the halves in turn (0, R/2, 1, R/2 + 1 ...)";
+    case RowOrder::kDeinterleaved:
+      return "even rows, then odd rows";
+    case RowOrder::kReversed:
+      return "last row first";
+    case RowOrder::kKept:
+      break;
+  }
+  return "in order";
+}
+
+std::string BeforeText(FactorOfBlock factor) {
+  switch (factor) {
+    case FactorOfBlock::kBefore:
+      return "the first block of a row has its own";
+    case FactorOfBlock::kBeforeInMemory:
+      return "the first block of a row has that of the row before";
+    case FactorOfBlock::kBeforeAround:
+      return "the first block of a row has that of the row's last block";
+    case FactorOfBlock::kOwn:
+      break;
+  }
+  return "its own";
+}
+
 }  // namespace
 
 std::string Text(const Rectangle& region) {
@@ -43,7 +89,19 @@ std::string Text(ValueKind kind, const DeviationValue& value) {
                               : std::to_string(-value.number) + " up";
     case ValueKind::kLastRows:
       return "the last " + std::to_string(value.number);
+    case ValueKind::kAmaxParts:
+      return PartsText(value);
+    case ValueKind::kLastCols:
+      return "the last " + std::to_string(value.number);
+    case ValueKind::kTimes:
+      return ShortestText(value.amax);
+    case ValueKind::kRowOrder:
+      return RowOrderText(static_cast<RowOrder>(value.number));
+    case ValueKind::kBefore:
+      return BeforeText(static_cast<FactorOfBlock>(value.number));
     case ValueKind::kAmax:
+    case ValueKind::kFactorAmax:
+    case ValueKind::kScaleAmax:
       return (value.amax_is_open ? "about " : "") + ShortestText(value.amax);
     case ValueKind::kUnwritten:
       return Text(value.region) + " hold " + WhatStandsThere(value);

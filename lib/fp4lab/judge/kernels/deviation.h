@@ -2,6 +2,7 @@
 // wrong kernels that `cases` is measured against and as the hypotheses that `explain` tries.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -51,13 +52,20 @@ std::string Text(const Rectangle& region);
 
 // The meaning of a deviation's value.
 enum class ValueKind : std::uint8_t {
-  kNone,       // the deviation takes no value
-  kPlace,      // `number`: a place in a group of the Hadamard transform
-  kRowShift,   // `number`: rows further down; up if negative
-  kLastRows,   // `number`: rows at the end
-  kAmax,       // `amax`
-  kUnwritten,  // `region`, and the bytes in it: `even_code`, `odd_code`, `scale`
-  kSwapped     // `region`, and the start of the other region: `other_row`, `other_col`
+  kNone,        // the deviation takes no value
+  kPlace,       // `number`: a place in a group of the Hadamard transform
+  kRowShift,    // `number`: rows further down; up if negative
+  kLastRows,    // `number`: rows at the end
+  kAmax,        // `amax`
+  kFactorAmax,  // `amax`: of the element factors alone
+  kScaleAmax,   // `amax`: of the block scales alone
+  kAmaxParts,   // `starts`, `by_columns`, `stored`: parts with an amax of their own
+  kLastCols,    // `number`: columns at the end
+  kTimes,       // `amax`: a positive number by which all elements are multiplied
+  kRowOrder,    // `number`: a RowOrder (judge/kernels/kernel_plan.h)
+  kBefore,      // `number`: a FactorOfBlock (judge/kernels/kernel_plan.h)
+  kUnwritten,   // `region`, and the bytes in it: `even_code`, `odd_code`, `scale`
+  kSwapped      // `region`, and the start of the other region: `other_row`, `other_col`
 };
 
 // The value of a deviation that takes one: which sign, how many rows, which number. `explain` reads
@@ -68,6 +76,9 @@ struct DeviationValue {
   bool amax_is_open = false;  // neighbouring numbers may give the same bytes
   Rectangle region = {};
   std::size_t other_row = 0, other_col = 0;
+  std::array<std::uint32_t, 7> starts = {};  // as in AmaxParts (judge/kernels/kernel_plan.h)
+  bool by_columns = false;
+  int stored = 0;
   std::optional<std::uint8_t> even_code = {}, odd_code = {}, scale = {};
   friend constexpr bool operator==(const DeviationValue&, const DeviationValue&) = default;
 };

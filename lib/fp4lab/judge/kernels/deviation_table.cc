@@ -41,6 +41,8 @@ constexpr auto kTable = std::to_array<Deviation>({
      Stage::kLayout, [](Plan& p) { return SetTiles(p, ScaleTiles::kColumnByColumn); }},
     {"scale-tiles-not-interleaved", "writes each tile of scales row by row, without the interleaving",
      Stage::kLayout, [](Plan& p) { return SetTiles(p, ScaleTiles::kRowByRow); }},
+    {"scale-tiles-inner-transposed", "exchanges, in a 128x4 tile, a row's quarter and its column",
+     Stage::kLayout, [](Plan& p) { return SetTiles(p, ScaleTiles::kInnerTransposed); }},
     {"scale-tiles-transposed", "writes each tile of scales column by column", Stage::kLayout,
      [](Plan& p) { return SetTiles(p, ScaleTiles::kTransposed); }},
     {"scales-expanded", "repeats the scale of a tile for each of its rows", Stage::kLayout,
@@ -86,6 +88,22 @@ constexpr auto kTable = std::to_array<Deviation>({
     {"input-shifted-back", "reads the previous element in memory in place of every element",
      Stage::kInput,
      [](Plan& p) { return p.kernel.hadamard == 0 && Change(p.input.shift, -1); }},
+    {"input-times", "multiplies the input by a number first", Stage::kInput, nullptr,
+     ValueKind::kTimes,
+     [](Plan& p, const DeviationValue& v) {
+       return p.kernel.hadamard == 0 && v.amax > 0.0f && Change(p.input.times, v.amax);
+     },
+     {.amax = 1.1f}},
+    {"input-columns-dropped", "reads the last columns as zeros", Stage::kInput, nullptr,
+     ValueKind::kLastCols,
+     [](Plan& p, const DeviationValue& v) {
+       return v.number > 0 && Change(p.input.cols_dropped, static_cast<std::size_t>(v.number));
+     },
+     {.number = 1}},
+    {"input-rows-permuted", "quantizes the rows in another order", Stage::kInput, nullptr,
+     ValueKind::kRowOrder,
+     [](Plan& p, const DeviationValue& v) { return Change(p.input.rows, static_cast<RowOrder>(v.number)); },
+     {.number = static_cast<int>(RowOrder::kPairsSwapped)}},
     {"input-bf16", "rounds the input to BF16 first", Stage::kInput,
      [](Plan& p) { return p.kernel.hadamard == 0 && Change(p.input.rounded, FormatId::kBF16); }},
     {"input-fp16", "rounds the input to FP16 first", Stage::kInput,
@@ -193,6 +211,29 @@ constexpr auto kTable = std::to_array<Deviation>({
        return Change(p.tensor.amax, AmaxFrom::kGiven);
      },
      {.amax = 2.7f}},
+    {"amax-of-parts", "scales each part of the matrix by the part's own amax", Stage::kTensorScale,
+     nullptr, ValueKind::kAmaxParts,
+     [](Plan& p, const DeviationValue& v) {
+       if (!HasTensorScale(p) || p.kernel.dialect.row_scaled || v.starts[0] == 0) return false;
+       p.tensor.parts = {v.starts, v.by_columns, static_cast<AmaxParts::Stored>(v.stored)};
+       return Change(p.tensor.amax, AmaxFrom::kParts);
+     },
+     {.starts = {16}}},
+    {"factor-amax-stale", "scales the elements, not the block scales, by an amax that is not the tensor's",
+     Stage::kTensorScale, nullptr, ValueKind::kFactorAmax,
+     [](Plan& p, const DeviationValue& v) {
+       return FactorFollowsAmax(p) && Change(p.tensor.factor_amax, v.amax);
+     },
+     {.amax = 2.7f}},
+    {"scale-amax-stale", "computes the block scales, not the elements, with an amax that is not the tensor's",
+     Stage::kTensorScale, nullptr, ValueKind::kScaleAmax,
+     [](Plan& p, const DeviationValue& v) {
+       return ScaleFollowsAmax(p) && Change(p.tensor.scale_amax, v.amax);
+     },
+     {.amax = 2.7f}},
+    {"encode-scale-unclamped", "lets the tensor's encode scale S overflow to infinity, without the clamp to FLT_MAX",
+     Stage::kTensorScale,
+     [](Plan& p) { return ClampsEncodeScale(p) && Change(p.tensor.unclamped, true); }},
     {"amax-bf16", "rounds the tensor's amax to BF16", Stage::kTensorScale,
      [](Plan& p) { return HasTensorScale(p) && Change(p.tensor.rounded, FormatId::kBF16); }},
     {"amax-fp16", "rounds the tensor's amax to FP16", Stage::kTensorScale,
@@ -260,6 +301,8 @@ constexpr auto kTable = std::to_array<Deviation>({
      [](Plan& p) { return HasScales(p) && Change(p.scale.offset, 1); }},
     {"scale-one-down", "stores a scale byte one too small", Stage::kScale,
      [](Plan& p) { return HasScales(p) && Change(p.scale.offset, -1); }},
+    {"scale-value-as-byte", "stores the scale's value, cut to an integer modulo 256, in place of its byte",
+     Stage::kScale, [](Plan& p) { return HasScales(p) && Change(p.scale.value_is_byte, true); }},
     {"mx-emax-missing", "leaves the element's largest exponent out of the scale", Stage::kScale,
      [](Plan& p) { return IsMx(p) && IsFp4(p) && Change(p.scale.offset, 2); }},
     {"scale-floor-2^-6", "lets no scale fall below 2^-6", Stage::kScale,
@@ -342,6 +385,15 @@ constexpr auto kTable = std::to_array<Deviation>({
      [](Plan& p) {
        return HasE4m3Scale(p) && !Searches(p) && Change(p.element.unrounded_scale, true);
      }},
+    {"elements-over-amax", "computes x * 6 / b, without the stored scale", Stage::kElement,
+     [](Plan& p) { return HasScales(p) && !Searches(p) && Change(p.element.over_amax, true); }},
+    {"factor-of-previous", "scales the elements by the factor of the block before", Stage::kElement,
+     nullptr, ValueKind::kBefore,
+     [](Plan& p, const DeviationValue& v) {
+       return HasScales(p) && !Searches(p) &&
+              Change(p.element.factor_of, static_cast<FactorOfBlock>(v.number));
+     },
+     {.number = static_cast<int>(FactorOfBlock::kBefore)}},
     {"scaled-bf16", "rounds the scaled element to BF16 before the code (double rounding)",
      Stage::kElement, [](Plan& p) {
        return !Searches(p) && p.kernel.dialect.rounding != ElementRounding::kBf16First &&

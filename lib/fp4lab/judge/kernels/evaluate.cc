@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/dialect/stages.h"
@@ -67,6 +68,12 @@ std::uint8_t AdjustedByte(const ScalePlan& plan, FormatId scale, float t, std::u
   const int most = static_cast<int>(MaxFiniteCode(f));
   return plan.offset == 0 ? byte
                           : static_cast<std::uint8_t>(std::clamp(byte + plan.offset, 0, most));
+}
+
+// The value of a scale as an integer modulo 256, as a conversion to uint8 copies it; NaN gives 0.
+std::uint8_t ValueAsByte(float scale) {
+  if (!(scale < 0x1p31f)) return 0;
+  return static_cast<std::uint8_t>(static_cast<std::uint32_t>(scale) & 0xFFu);
 }
 
 // ---- Codes by rules that no dialect has
@@ -141,10 +148,14 @@ std::uint8_t WithSign(const ElementPlan& plan, const Format& f, float v, std::ui
 
 // ---- Tensor scales
 
-TensorScale PlannedTensorScale(const KernelPlan& plan, const std::vector<float>& amax,
-                               std::size_t row) {
-  const bool from_decode = IsDecodeFirst(plan.kernel.dialect.tensor_scale);
-  TensorScale tensor = TensorScaleOfRow(plan.kernel.dialect, amax, row);
+TensorScale PlannedTensorScale(const KernelPlan& plan, TensorScale tensor) {
+  const Dialect& d = plan.kernel.dialect;
+  const bool from_decode = IsDecodeFirst(d.tensor_scale);
+  if (plan.tensor.unclamped && tensor.encode == kFloatMax && tensor.amax > 0.0f &&
+      !(TensorScaleConstant(d) / tensor.amax <= kFloatMax)) {
+    tensor.encode = std::numeric_limits<float>::infinity();
+    tensor.decode = 0.0f;
+  }
   if (plan.tensor.encode_rounded) {
     tensor.encode = RoundedTo(plan.tensor.encode_rounded, tensor.encode);
     if (!from_decode) tensor.decode = 1.0f / tensor.encode;
@@ -222,16 +233,48 @@ float Evaluator::BlockAmax(std::size_t i, std::size_t j, MatrixView<const float>
   return MaxMagnitudeOf(window, plan_.kernel.dialect.nan != NanRule::kElement);
 }
 
-BlockNumbers Evaluator::NumbersOf(std::size_t i, std::size_t j, MatrixView<const float> block,
-                                  const TensorScale& tensor) const {
+TensorScale Evaluator::TensorScaleAt(std::size_t i, std::size_t j,
+                                     const std::optional<float>& other) const {
   const Dialect& d = plan_.kernel.dialect;
-  const bool no_scale = plan_.tensor.missing || plan_.tensor.missing_in_scale;
-  const bool no_factor = plan_.tensor.missing || plan_.tensor.missing_in_factor;
-  const TensorScale for_scale = no_scale ? WithoutScale(tensor) : tensor;
-  const TensorScale for_factor = no_factor ? WithoutScale(tensor) : tensor;
+  const std::size_t row = i * grid_.block_rows, col = j * grid_.block_cols;
+  if (other) return PlannedTensorScale(plan_, TensorScaleOf(d, *other));
+  const TensorScale tensor = plan_.tensor.amax == AmaxFrom::kParts
+                                 ? TensorScaleOf(d, amax_[1 + plan_.tensor.parts.PartOf(row, col)])
+                                 : TensorScaleOfRow(d, amax_, row);
+  return PlannedTensorScale(plan_, tensor);
+}
+TensorScale Evaluator::TensorScaleForScale(std::size_t i, std::size_t j) const {
+  const TensorScale tensor = TensorScaleAt(i, j, plan_.tensor.scale_amax);
+  return plan_.tensor.missing || plan_.tensor.missing_in_scale ? WithoutScale(tensor) : tensor;
+}
+TensorScale Evaluator::TensorScaleForFactor(std::size_t i, std::size_t j) const {
+  const TensorScale tensor = TensorScaleAt(i, j, plan_.tensor.factor_amax);
+  return plan_.tensor.missing || plan_.tensor.missing_in_factor ? WithoutScale(tensor) : tensor;
+}
+
+float Evaluator::FactorOfOther(std::size_t i, std::size_t j) const {
+  if (j > 0) {
+    --j;
+  } else if (plan_.element.factor_of == FactorOfBlock::kBeforeAround) {
+    j = grid_.cols - 1;
+  } else if (plan_.element.factor_of == FactorOfBlock::kBeforeInMemory && i > 0) {
+    --i;
+    j = grid_.cols - 1;
+  }
+  Matrix<float> copy;
+  return NumbersOf(i, j,
+                   Elements(i * grid_.block_rows, j * grid_.block_cols, grid_.block_rows,
+                            grid_.block_cols, &copy))
+      .factor;
+}
+
+BlockNumbers Evaluator::NumbersOf(std::size_t i, std::size_t j,
+                                  MatrixView<const float> block) const {
+  const Dialect& d = plan_.kernel.dialect;
+  const TensorScale for_scale = TensorScaleForScale(i, j), for_factor = TensorScaleForFactor(i, j);
   BlockNumbers n;
   n.amax = RoundedTo(plan_.scale.amax_rounded, BlockAmax(i, j, block));
-  n.scale_before = plan_.scale.constant_over_amax ? n.amax * d.scale_max / tensor.amax
+  n.scale_before = plan_.scale.constant_over_amax ? n.amax * d.scale_max / for_scale.amax
                                                   : ScaleBefore(d, n.amax, for_scale);
   if (d.adaptive != Adaptive::kNo) {
     n = ChooseBlock(d, for_scale, block, n.amax, n.scale_before).numbers;
@@ -261,7 +304,9 @@ std::uint8_t Evaluator::CodeAt(float x, const BlockNumbers& n, const TensorScale
   const Dialect& d = plan_.kernel.dialect;
   const ElementPlan& plan = plan_.element;
   const Format& f = FormatOf(d.element);
-  float v = RoundedTo(plan.scaled_rounded, Scaled(d, x, n.factor, tensor));
+  float v = Scaled(d, x, n.factor, tensor);
+  if (plan.over_amax) v = n.amax == 0.0f ? x : x * TargetOf(d) / n.amax;
+  v = RoundedTo(plan.scaled_rounded, v);
   if (plan.flush) v = Flushed(v);
   if (plan.zero_under_zero_scale && n.scale == 0.0f) v = std::copysign(0.0f, x);
   std::uint32_t random = 0;
@@ -295,11 +340,10 @@ void Evaluator::EvaluateInPlace(std::size_t i, std::size_t j, BlockBytes* out) c
       Elements(out->row, out->col, grid_.block_rows, grid_.block_cols, &copy);
   out->rows = block.rows;
   out->cols = block.cols;
-  const TensorScale tensor = PlannedTensorScale(plan_, amax_, out->row);
-  const bool no_factor = plan_.tensor.missing || plan_.tensor.missing_in_factor;
-  const TensorScale for_factor = no_factor ? WithoutScale(tensor) : tensor;
-  out->numbers = NumbersOf(i, j, block, tensor);
-  out->scale = out->numbers.byte;
+  const TensorScale for_factor = TensorScaleForFactor(i, j);
+  out->numbers = NumbersOf(i, j, block);
+  if (plan_.element.factor_of != FactorOfBlock::kOwn) out->numbers.factor = FactorOfOther(i, j);
+  out->scale = plan_.scale.value_is_byte ? ValueAsByte(out->numbers.scale) : out->numbers.byte;
   out->codes.resize(block.size());
   for (std::size_t r = 0; r < block.rows; ++r) {
     for (std::size_t c = 0; c < block.cols; ++c) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -60,8 +61,13 @@ class Evaluator {
   void EvaluateInPlace(std::size_t i, std::size_t j, BlockBytes* block) const;
   std::size_t RandomIndex(std::size_t index) const;
   float BlockAmax(std::size_t i, std::size_t j, MatrixView<const float> block) const;
-  BlockNumbers NumbersOf(std::size_t i, std::size_t j, MatrixView<const float> block,
-                         const TensorScale& tensor) const;
+  // S and D of block (i, j), for its scale or for its factor.
+  TensorScale TensorScaleForScale(std::size_t i, std::size_t j) const;
+  TensorScale TensorScaleForFactor(std::size_t i, std::size_t j) const;
+  TensorScale TensorScaleAt(std::size_t i, std::size_t j, const std::optional<float>& other) const;
+  BlockNumbers NumbersOf(std::size_t i, std::size_t j, MatrixView<const float> block) const;
+  // The factor of block (i, j) where another block's is taken for its own.
+  float FactorOfOther(std::size_t i, std::size_t j) const;
   std::uint8_t CodeAt(float x, const BlockNumbers& numbers, const TensorScale& tensor,
                       std::size_t index) const;
   void FillUnwritten(std::uint32_t mask, BlockBytes* block) const;

@@ -15,18 +15,22 @@ namespace {
 // One result of a wrong Hadamard transform: without its factor, without its last rounding, or with
 // the signs on the results. Sums in binary64 are exact for groups that span up to 40 binades.
 float OddHadamardElement(const InputPlan& plan, const float* x, int j) {
+  // The mask is chosen outside of the loop: GCC 12 moves a choice within it out and then sums
+  // nothing (-funswitch-loops).
+  const std::uint32_t mask = plan.signs_after ? 0u : plan.sign_mask;
   double sum = 0.0;
   for (int k = 0; k < plan.hadamard; ++k) {
-    const bool sign = !plan.signs_after && (plan.sign_mask >> k & 1u) != 0;
-    const bool odd = std::popcount(static_cast<unsigned>(j & k)) % 2 != 0;
-    sum += sign != odd ? -static_cast<double>(x[k]) : static_cast<double>(x[k]);
+    const auto odd = static_cast<std::uint32_t>(std::popcount(static_cast<unsigned>(j & k)));
+    const double negative = (mask >> k ^ odd) & 1u;
+    sum += (1.0 - 2.0 * negative) * static_cast<double>(x[k]);
   }
   const float factor = plan.hadamard == 16 ? 0.25f : kInverseSqrt32;
   float y = static_cast<float>(sum);
   if (plan.normalised) y *= factor;
   if (plan.bf16_result) y = RoundToBf16(y);
-  const bool negative =
-      j == plan.negated_result || (plan.signs_after && (plan.sign_mask >> j & 1u) != 0);
+  // A row of the matrix is negated, so a sum of 0 stays +0.
+  const bool negative = (j == plan.negated_result && y != 0.0f) ||
+                        (plan.signs_after && (plan.sign_mask >> j & 1u) != 0);
   return negative ? -y : y;
 }
 
@@ -45,6 +49,7 @@ void Transform(const InputPlan& plan, Matrix<float>* m) {
 }
 
 float Rounded(const InputPlan& plan, float value) {
+  value *= plan.times;
   if (plan.rounded) {
     value = Decode(*plan.rounded,
                    Encode(*plan.rounded, value, Rounding::kNearestEven, 0, Overflow::kSpecial));
@@ -53,7 +58,29 @@ float Rounded(const InputPlan& plan, float value) {
   return plan.flushed && subnormal ? std::copysign(0.0f, value) : value;
 }
 
+// The row of `rows` that is read in the place of row r.
+std::size_t SourceRow(RowOrder order, std::size_t r, std::size_t rows) {
+  const std::size_t half = rows / 2;
+  switch (order) {
+    case RowOrder::kPairsSwapped:
+      return (r ^ 1) < rows ? r ^ 1 : r;
+    case RowOrder::kInterleaved:
+      return rows % 2 == 0 ? r % 2 * half + r / 2 : r;
+    case RowOrder::kDeinterleaved:
+      return rows % 2 != 0 ? r : r < half ? 2 * r : 2 * (r - half) + 1;
+    case RowOrder::kReversed:
+      return rows - 1 - r;
+    case RowOrder::kKept:
+      break;
+  }
+  return r;
+}
+
 float InputElement(const InputPlan& plan, MatrixView<const float> x, std::size_t r, std::size_t c) {
+  const std::size_t rows = plan.transposed ? x.cols : x.rows;
+  const std::size_t cols = plan.transposed ? x.rows : x.cols;
+  if (c + plan.cols_dropped >= cols) return 0.0f;
+  r = SourceRow(plan.rows, r, rows);
   if (plan.transposed) std::swap(r, c);
   float value = 0.0f;
   if (plan.shift == 0) {
@@ -79,7 +106,36 @@ float LargestOf(const KernelPlan& plan, MatrixView<const float> input) {
   return MaxMagnitudeOf(input, plan.kernel.dialect.nan == NanRule::kTensor);
 }
 
+// The number to store, and the amax of every part.
+std::vector<float> AmaxOfParts(const KernelPlan& plan, MatrixView<const float> x) {
+  const AmaxParts& parts = plan.tensor.parts;
+  const Matrix<float> input = InputOf(plan.input, x);
+  const std::size_t end = parts.by_columns ? input.cols : input.rows;
+  std::vector<float> amax = {0.0f};
+  for (std::size_t k = 0; k < parts.Count(); ++k) {
+    const std::size_t first = std::min<std::size_t>(k == 0 ? 0 : parts.starts[k - 1], end);
+    const std::size_t last =
+        k + 1 == parts.Count() ? end : std::min<std::size_t>(parts.starts[k], end);
+    amax.push_back(LargestOf(plan, parts.by_columns
+                                       ? input.View().Block(0, first, input.rows, last - first)
+                                       : input.View().Block(first, 0, last - first, input.cols)));
+  }
+  switch (parts.stored) {
+    case AmaxParts::Stored::kWhole:
+      amax[0] = LargestOf(plan, input.View());
+      break;
+    case AmaxParts::Stored::kFirst:
+      amax[0] = amax[1];
+      break;
+    case AmaxParts::Stored::kLast:
+      amax[0] = amax.back();
+      break;
+  }
+  return amax;
+}
+
 std::vector<float> FoundAmax(const KernelPlan& plan, MatrixView<const float> x) {
+  if (plan.tensor.amax == AmaxFrom::kParts) return AmaxOfParts(plan, x);
   std::size_t rows = plan.input.transposed ? x.cols : x.rows;
   if (plan.tensor.amax == AmaxFrom::kWithoutLastRows) {
     rows -= std::min(rows, plan.tensor.rows_left_out);
@@ -95,7 +151,8 @@ std::vector<float> FoundAmax(const KernelPlan& plan, MatrixView<const float> x) 
   const std::size_t height =
       !by_row && (first_block || first_row) ? std::min<std::size_t>(rows, 1) : rows;
   // Roundings are monotone and odd, so the rounded largest magnitude is the largest of the rounded.
-  const bool in_place = plan.input.hadamard == 0 && plan.input.shift == 0;
+  const bool in_place = plan.input.hadamard == 0 && plan.input.shift == 0 &&
+                        plan.input.rows == RowOrder::kKept && plan.input.cols_dropped == 0;
   Matrix<float> copy;
   MatrixView<const float> input =
       (plan.input.transposed ? x.Transposed() : x).Block(0, 0, height, width);
@@ -112,6 +169,17 @@ std::vector<float> FoundAmax(const KernelPlan& plan, MatrixView<const float> x) 
 }
 
 }  // namespace
+
+std::size_t AmaxParts::Count() const {
+  return 1 + static_cast<std::size_t>(
+                 std::count_if(starts.begin(), starts.end(), [](auto s) { return s != 0; }));
+}
+
+std::size_t AmaxParts::PartOf(std::size_t row, std::size_t col) const {
+  const std::size_t at = by_columns ? col : row;
+  return static_cast<std::size_t>(std::count_if(starts.begin(), starts.end(),
+                                                [&](std::size_t s) { return s != 0 && s <= at; }));
+}
 
 Matrix<float> InputOf(const InputPlan& plan, MatrixView<const float> x, std::size_t r,
                       std::size_t c, std::size_t rows, std::size_t cols) {

@@ -2,6 +2,7 @@
 // evaluation reads it. A plan with the default values has no deviation.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -11,9 +12,21 @@
 
 namespace fp4lab {
 
+// The row of the input that a kernel quantizes in the place of row r.
+enum class RowOrder : std::uint8_t {
+  kKept,
+  kPairsSwapped,   // r ^ 1, where there is such a row
+  kInterleaved,    // the halves in turn: 0, R/2, 1, R/2 + 1 ...; R is even
+  kDeinterleaved,  // even rows, then odd ones: 0, 2, 4 ... 1, 3, 5 ...; R is even
+  kReversed
+};
+
 // The steps of a kernel between its input in memory and the matrix that it quantizes.
 struct InputPlan {
-  bool transposed = false;               // x^T
+  bool transposed = false;  // x^T
+  RowOrder rows = RowOrder::kKept;
+  std::size_t cols_dropped = 0;          // so many last columns are read as zeros
+  float times = 1.0f;                    // every element is multiplied by it first
   int shift = 0;                         // memory element i is read for element i - shift
   bool flushed = false;                  // binary32 subnormals are read as zeros of their sign
   std::optional<FormatId> rounded = {};  // every element is rounded to this format first
@@ -33,13 +46,30 @@ enum class AmaxFrom : std::uint8_t {
   kFirstBlock,
   kLargestSigned,
   kWithoutLastRows,  // `rows_left_out`
+  kParts,            // `parts`: every part has its own
   kGiven             // `given`, not from x
+};
+
+// Parts of a matrix, of whole rows or of whole columns, from the first to the last.
+struct AmaxParts {
+  static constexpr std::size_t kMost = 8;
+  std::array<std::uint32_t, kMost - 1> starts = {};  // of the parts after the first; 0: none
+  bool by_columns = false;
+  // The number that is stored for all: the amax of the matrix, of the first part, of the last part.
+  enum class Stored : std::uint8_t { kWhole, kFirst, kLast } stored = Stored::kWhole;
+  std::size_t Count() const;
+  // The part of a row, or of a column if by_columns.
+  std::size_t PartOf(std::size_t row, std::size_t col) const;
+  friend constexpr bool operator==(const AmaxParts&, const AmaxParts&) = default;
 };
 
 struct TensorScalePlan {
   AmaxFrom amax = AmaxFrom::kTensor;
   std::size_t rows_left_out = 0;
   float given = 0.0f;
+  AmaxParts parts = {};
+  std::optional<float> scale_amax = {}, factor_amax = {};  // another amax for scales, for factors
+  bool unclamped = false;                // S is infinite where the dialect clamps it to FLT_MAX
   std::optional<FormatId> rounded = {};  // the amax is rounded to this format
   // S or D is rounded to this format; the number that the dialect derives from it changes too.
   std::optional<FormatId> encode_rounded = {}, decode_rounded = {};
@@ -74,6 +104,7 @@ struct ScalePlan {
   bool subnormals_flushed = false;  // subnormal scales become 0
   bool nan_is_largest = false;      // a NaN byte becomes the largest finite byte
   int offset = 0;                   // added to the byte, clamped to finite bytes
+  bool value_is_byte = false;       // the scale's value, cut to an integer modulo 256, is stored
   friend constexpr bool operator==(const ScalePlan&, const ScalePlan&) = default;
 };
 
@@ -91,12 +122,18 @@ enum class Saturation : std::uint8_t { kKept, kWraps, kLosesSign, kToZero };
 enum class ZeroCode : std::uint8_t { kKept, kPositive, kNegative };
 // The random field of an element: its own, that of its column in row 0, or the element's index.
 enum class RandomFrom : std::uint8_t { kOwn, kFirstRow, kCounter };
+// The block whose factor scales a block's elements: its own, or the one before it in its row, where
+// the first block of a row has its own factor, that of the last block of the row before, or that of
+// the last block of its row.
+enum class FactorOfBlock : std::uint8_t { kOwn, kBefore, kBeforeInMemory, kBeforeAround };
 
 struct ElementPlan {
   std::optional<FormatId> factor_rounded = {};  // e is rounded to this format
   std::optional<FormatId> scaled_rounded = {};  // v is rounded to this format before encoding
   bool unrounded_scale = false;                 // e from t, not from the stored byte's s
-  bool flush = false;                           // subnormal D, t, s * D, e and v become zeros
+  bool over_amax = false;                       // v = fl(fl(x * q) / b), q the largest element
+  FactorOfBlock factor_of = FactorOfBlock::kOwn;
+  bool flush = false;  // subnormal D, t, s * D, e and v become zeros
   OtherRounding rounding = OtherRounding::kNo;
   Negative negative = Negative::kKept;
   Saturation saturation = Saturation::kKept;
@@ -113,7 +150,8 @@ enum class ScaleTiles : std::uint8_t {
   kAsLaidOut,
   kColumnByColumn,  // the tiles in column-major order
   kRowByRow,        // a tile row by row, without interleaving
-  kTransposed       // a tile column by column
+  kTransposed,      // a tile column by column
+  kInnerTransposed  // the interleaving exchanges a row's quarter and its column
 };
 
 // A part of the output that the kernel did not write, and the bytes found there.

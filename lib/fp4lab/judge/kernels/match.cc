@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/dialect/stages.h"
@@ -20,7 +21,10 @@ void CompareBlock(const Places& places, const StoredMatrix& got, const BlockGrid
   for (std::size_t r = 0; r < block.rows; ++r) {
     for (std::size_t c = 0; c < block.cols; ++c) {
       const std::size_t bit = places.CodeBit(block.row + r, block.col + c);
-      if (!places.Fits(bit, got.codes.size())) continue;
+      if (!places.Fits(bit, got.codes.size())) {
+        counts->codes_beyond += bit == Places::kNowhere ? 0 : 1;
+        continue;
+      }
       ++counts->codes;
       if (places.CodeAt(got.codes, bit) != block.codes[r * block.cols + c]) ++counts->codes_differ;
     }
@@ -28,7 +32,10 @@ void CompareBlock(const Places& places, const StoredMatrix& got, const BlockGrid
   if (grid.stores_scales && !got.scales.empty()) {
     for (std::size_t copy = 0; copy < places.Copies(i, j); ++copy) {
       const std::size_t place = places.ScaleByte(i, j, copy);
-      if (place >= got.scales.size()) continue;
+      if (place >= got.scales.size()) {
+        counts->scales_beyond += place == Places::kNowhere ? 0 : 1;
+        continue;
+      }
       ++counts->scales;
       if (got.scales[place] != block.scale) ++counts->scales_differ;
     }
@@ -42,6 +49,8 @@ void Add(const MatchCounts& part, MatchCounts* sum) {
   sum->scales += part.scales;
   sum->codes_differ += part.codes_differ;
   sum->scales_differ += part.scales_differ;
+  sum->codes_beyond += part.codes_beyond;
+  sum->scales_beyond += part.scales_beyond;
   sum->blocks += part.blocks;
   sum->blocks_differ += part.blocks_differ;
 }
@@ -58,7 +67,8 @@ std::vector<float> StoredTensorScale(const KernelPlan& plan, const std::vector<f
   if (plan.kernel.layout.tensor_scale == TensorScaleConvention::kNone) return {};
   const float constant = TensorScaleConstant(plan.kernel.dialect);
   std::vector<float> stored;
-  for (const float a : amax) {
+  const bool by_parts = plan.tensor.amax == AmaxFrom::kParts;  // amax[0] is the number to store
+  for (const float a : std::span(amax).first(by_parts ? 1 : amax.size())) {
     float value = ConvertTensorScale(a, TensorScaleConvention::kAmax,
                                      plan.output.written.tensor_scale, constant);
     if (plan.output.tensor_scale_inverted) value = 1.0f / value;
@@ -78,6 +88,7 @@ const std::vector<float>& ByteMatcher::AmaxFor(const KernelPlan& plan) {
   tensor.rounded = plan.tensor.rounded;
   tensor.rows_left_out = plan.tensor.rows_left_out;
   tensor.given = plan.tensor.given;
+  tensor.parts = plan.tensor.parts;
   const AmaxKey key{plan.input, tensor, d.nan, HasTensorScale(d), d.row_scaled, d.block_cols};
   for (const auto& [known, amax] : amaxes_) {
     if (known == key) return amax;
@@ -192,15 +203,27 @@ std::size_t ByteMatcher::SampleMismatches(const KernelPlan& plan, std::size_t li
   MatchCounts counts;
   for (const Block& at : SampleFor(grid)) {
     CompareBlock(places, got_, grid, Sampled(plan, evaluator, at), at.first, at.second, &counts);
-    if (counts.Different() > limit) break;
+    if (counts.NotGiven() > limit) break;
   }
-  return counts.Different();
+  return counts.NotGiven();
+}
+
+bool ByteMatcher::SampleDiffers(const KernelPlan& plan) {
+  const Evaluator evaluator = MakeEvaluator(plan);
+  const Places places(plan, evaluator.rows(), evaluator.cols());
+  const BlockGrid& grid = evaluator.grid();
+  MatchCounts counts;
+  for (const Block& at : SampleFor(grid)) {
+    CompareBlock(places, got_, grid, Sampled(plan, evaluator, at), at.first, at.second, &counts);
+    if (counts.Different() > 0) return true;
+  }
+  return false;
 }
 
 bool ByteMatcher::BlocksMatch(const KernelPlan& plan) {
   const Evaluator evaluator = MakeEvaluator(plan);
   if (!SizesFit(plan, Places(plan, evaluator.rows(), evaluator.cols()))) return false;
-  if (SampleMismatches(plan, 0) > 0) return false;
+  if (SampleDiffers(plan)) return false;
   std::vector<Block> differ;
   const MatchCounts counts = Count(plan, true, &differ);
   if (counts.blocks_differ > 0) AddSample(plan, differ);
@@ -209,6 +232,26 @@ bool ByteMatcher::BlocksMatch(const KernelPlan& plan) {
 
 bool ByteMatcher::Matches(const KernelPlan& plan) {
   return TensorScaleMatches(plan) && BlocksMatch(plan);
+}
+
+AmaxUsed FindAmaxUsed(const Kernel& kernel, ByteMatcher& matcher) {
+  const Dialect& d = kernel.dialect;
+  const std::vector<float>& got = matcher.got().tensor_scale;
+  if (IsApproximate(d) || d.row_scaled || got.size() != 1) return AmaxUsed::kNotTried;
+  KernelPlan plan = PlanOf(kernel);
+  if (matcher.BlocksMatch(plan)) return AmaxUsed::kRight;
+  const float amax = ConvertTensorScale(got[0], kernel.layout.tensor_scale,
+                                        TensorScaleConvention::kAmax, TensorScaleConstant(d));
+  if (!(amax > 0.0f) || !std::isfinite(amax)) return AmaxUsed::kNeither;
+  plan.tensor.amax = AmaxFrom::kGiven;
+  const bool exact = kernel.layout.tensor_scale == TensorScaleConvention::kAmax;
+  for (const int steps : {0, 1, -1, 2, -2}) {  // other conventions round
+    plan.tensor.given = std::bit_cast<float>(std::bit_cast<std::uint32_t>(amax) +
+                                             static_cast<std::uint32_t>(steps));
+    if (matcher.BlocksMatch(plan)) return AmaxUsed::kStored;
+    if (exact) break;
+  }
+  return AmaxUsed::kNeither;
 }
 
 std::optional<TensorNumberReading> ReadTensorNumber(const Kernel& kernel, ByteMatcher& matcher) {
@@ -226,7 +269,8 @@ std::optional<TensorNumberReading> ReadTensorNumber(const Kernel& kernel, ByteMa
                            .constant = TensorScaleConstant(d),
                            .largest_element = MaxFinite(d.element),
                            .amax = evaluator.amax(),
-                           .got = got},
+                           .got = got,
+                           .used = FindAmaxUsed(kernel, matcher)},
                           others);
 }
 

@@ -20,12 +20,15 @@ namespace fp4lab {
 struct MatchCounts {
   std::size_t codes = 0, scales = 0;  // compared
   std::size_t codes_differ = 0, scales_differ = 0;
+  std::size_t codes_beyond = 0, scales_beyond = 0;  // places that lie beyond the kernel's bytes
   std::size_t blocks = 0, blocks_differ = 0;
   bool tensor_scale_differs = false;
   // Whether the sizes fit, and at least half of the codes and a tenth of the scales could be
   // compared: a layout may have no place for many of the elements.
   bool comparable = true;
   std::size_t Different() const { return codes_differ + scales_differ; }
+  // The codes and scales that the bytes do not have as the plan says: different or beyond them.
+  std::size_t NotGiven() const { return Different() + codes_beyond + scales_beyond; }
   bool Equal() const {
     return comparable && codes_differ == 0 && scales_differ == 0 && !tensor_scale_differs;
   }
@@ -48,7 +51,8 @@ class ByteMatcher {
   // The two parts of Matches: codes and scales, and the tensor scales if `got` has them.
   bool BlocksMatch(const KernelPlan& plan);
   bool TensorScaleMatches(const KernelPlan& plan);
-  // The number of codes and scales of the sampled blocks that differ; counting ends beyond `limit`.
+  // The number of codes and scales of the sampled blocks that differ or lie beyond the bytes;
+  // counting ends beyond `limit`.
   std::size_t SampleMismatches(const KernelPlan& plan, std::size_t limit = ~std::size_t{0});
   // Adds blocks to the sample, on which every plan is tried first.
   void AddSample(const KernelPlan& plan, const std::vector<Block>& blocks);
@@ -73,6 +77,7 @@ class ByteMatcher {
   // only in their layout follow each other.
   const BlockBytes& Sampled(const KernelPlan& plan, const Evaluator& evaluator, const Block& at);
   bool SizesFit(const KernelPlan& plan, const Places& places) const;
+  bool SampleDiffers(const KernelPlan& plan);
 
   MatrixView<const float> x_;
   const StoredMatrix& got_;
@@ -92,6 +97,10 @@ bool LiesInSet(const Kernel& kernel, ByteMatcher& matcher);
 
 // The tensor scales that a plan stores for these amaxes.
 std::vector<float> StoredTensorScale(const KernelPlan& plan, const std::vector<float>& amax);
+
+// The amax with which codes and scales were computed, tried where a stored number is not the
+// kernel's.
+AmaxUsed FindAmaxUsed(const Kernel& kernel, ByteMatcher& matcher);
 
 // An interpretation of stored tensor scales that are not the kernel's. nullopt if they are right,
 // not stored or not asked for.

@@ -102,6 +102,8 @@ std::size_t Places::ScalePlace(std::size_t row, std::size_t col) const {
       return place / size * size + r * o.tile_cols + c;
     case ScaleTiles::kTransposed:
       return place / size * size + c * o.tile_rows + r;
+    case ScaleTiles::kInnerTransposed:  // 128x4: place r % 32 * 16 + r / 32 * 4 + c
+      return place / size * size + r % 32 * 16 + c * 4 + r / 32;
     case ScaleTiles::kAsLaidOut:
       break;
   }

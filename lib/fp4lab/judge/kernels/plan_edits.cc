@@ -122,6 +122,22 @@ bool UsesDecodeScale(const KernelPlan& p) {
   return Uses(p, {from_decode ? 5.0f : 4.0f, 0.2f, 1.0f});
 }
 
+bool ScaleFollowsAmax(const KernelPlan& p) {
+  const Dialect& d = p.kernel.dialect;
+  return HasTensorScale(d) && HasScales(p) &&
+         ScaleBefore(d, 0.4f, TensorScaleOf(d, 2.0f)) !=
+             ScaleBefore(d, 0.4f, TensorScaleOf(d, 2.7f));
+}
+bool FactorFollowsAmax(const KernelPlan& p) {
+  const Dialect& d = p.kernel.dialect;
+  if (!HasTensorScale(d) || !HasScales(p) || Searches(p)) return false;
+  const auto scaled = [&](float amax) {
+    const TensorScale l = TensorScaleOf(d, amax);
+    return Scaled(d, 0.3f, FactorOf(d, 0.4f, 1.5f, std::uint8_t{0x3C}, l), l);
+  };
+  return scaled(2.0f) != scaled(2.7f);
+}
+
 bool StoresNanScales(const Dialect& dialect) {
   const std::vector<std::uint16_t> random(64, 0);
   for (const float special :
@@ -134,6 +150,11 @@ bool StoresNanScales(const Dialect& dialect) {
     }
   }
   return false;
+}
+
+bool ClampsEncodeScale(const KernelPlan& p) {
+  constexpr float kLeast = 0x1p-149f;
+  return HasTensorScale(p) && TensorScaleOf(p.kernel.dialect, kLeast).encode == kFloatMax;
 }
 
 bool MayFlush(const KernelPlan& p) {
@@ -191,7 +212,8 @@ bool SetTiles(KernelPlan& p, ScaleTiles tiles) {
   const ScaleOrder order = p.output.written.scales;
   const bool in_tiles = order == ScaleOrder::k128x4 || order == ScaleOrder::k8x4;
   // Tiles of 8x4 are stored row by row in any case.
-  const bool as_it_is = order == ScaleOrder::k8x4 && tiles == ScaleTiles::kRowByRow;
+  const bool as_it_is = order == ScaleOrder::k8x4 &&
+                        (tiles == ScaleTiles::kRowByRow || tiles == ScaleTiles::kInnerTransposed);
   return HasScales(p) && in_tiles && !as_it_is && Change(p.output.scale_tiles, tiles);
 }
 bool SetWritten(KernelPlan& p, CodeOrder order) {

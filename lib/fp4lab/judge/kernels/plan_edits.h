@@ -39,6 +39,13 @@ bool LeavesNoneToWrap(const KernelPlan& p);
 bool UsesEncodeScale(const KernelPlan& p);
 bool UsesDecodeScale(const KernelPlan& p);
 
+// Whether block scales, or scaled elements under a given scale, depend on the tensor's amax.
+bool ScaleFollowsAmax(const KernelPlan& p);
+bool FactorFollowsAmax(const KernelPlan& p);
+
+// Whether S is clamped to FLT_MAX under a tiny amax.
+bool ClampsEncodeScale(const KernelPlan& p);
+
 // Whether the dialect ever stores a NaN scale byte.
 bool StoresNanScales(const Dialect& dialect);
 

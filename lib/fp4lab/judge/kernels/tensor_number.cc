@@ -170,6 +170,23 @@ void TryOtherConstants(Reader& r) {
   }
 }
 
+// What to do about a number of another amax, by the amax that codes and scales were computed with.
+std::string OtherAmaxRemedy(AmaxUsed used) {
+  switch (used) {
+    case AmaxUsed::kRight:
+      return "store the right number: scales and codes were computed with the right amax";
+    case AmaxUsed::kStored:
+      return "give the kernel this tensor's amax: scales and codes were computed with the stored "
+             "number's amax, as a stale amax or another tensor's";
+    case AmaxUsed::kNeither:
+      return "find out with fp4lab explain which part was computed with which amax: scales and "
+             "codes follow neither from the stored number throughout nor from the right one";
+    case AmaxUsed::kNotTried:
+      break;
+  }
+  return "check which amax the kernel stores, and which it computes scales and codes with";
+}
+
 void TryOtherAmaxes(Reader& r, std::span<const OtherAmax> others) {
   if (r.numbers().amax.size() != 1) return;
   for (const OtherAmax& other : others) {
@@ -177,8 +194,7 @@ void TryOtherAmaxes(Reader& r, std::span<const OtherAmax> others) {
       r.Try("other-amax",
             convention == TensorScaleConvention::kAmax ? other.what
                                                        : r.NameOf(convention) + " of " + other.what,
-            "store the number that the scales and codes were made with: that of the whole tensor "
-            "as it is quantized",
+            OtherAmaxRemedy(r.numbers().used),
             [&](float) { return r.Number(other.amax, convention); });
     }
   }
@@ -205,8 +221,7 @@ void KeepUnknown(Reader& r) {
              ShortestText(ConvertTensorScale(got, c, TensorScaleConvention::kAmax, n.constant)) +
              ", the right one is " + ShortestText(amax);
   }
-  r.Keep("unknown", looks,
-         "check which amax the kernel stores: scales and codes were computed with another one");
+  r.Keep("unknown", looks, OtherAmaxRemedy(n.used));
 }
 
 }  // namespace

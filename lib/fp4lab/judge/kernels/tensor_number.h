@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,12 +13,21 @@
 
 namespace fp4lab {
 
+// The amax with which a kernel computed its scales and codes, where it stored a wrong number.
+enum class AmaxUsed : std::uint8_t {
+  kNotTried,
+  kRight,   // the tensor's: only the stored number is wrong
+  kStored,  // that of the stored number
+  kNeither  // not one of these two for all blocks
+};
+
 // The tensor scales that a kernel stored, and the facts from which the right ones follow.
 struct TensorNumbers {
   TensorScaleConvention convention = TensorScaleConvention::kAmax;  // the one asked for; not kNone
   float constant = 0, largest_element = 0;                          // C, and the element format's q
   std::span<const float> amax;  // the right amax of the tensor, or one per row
   std::span<const float> got;
+  AmaxUsed used = AmaxUsed::kNotTried;
 };
 
 // The convention whose number for this amax is nearest to the stored one, by their ratio.

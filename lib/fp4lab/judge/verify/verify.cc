@@ -11,6 +11,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/exchange/quantize_stored.h"
 #include "fp4lab/formats/format.h"
+#include "fp4lab/judge/kernels/match.h"
 #include "fp4lab/quantize/blocks.h"
 
 namespace fp4lab {
@@ -189,7 +190,9 @@ void RequireSize(std::size_t got, std::size_t expected, const char* what, const 
                          std::string(Named(m.layout.scales).name) +
                          (m.layout.transposed ? ", transposed," : "") +
                          (m.layout.expanded_scales ? ", expanded," : "") + " has " +
-                         std::to_string(expected) + ": state the layout that the kernel writes");
+                         std::to_string(expected) +
+                         ": state the layout that the kernel writes, or find it with fp4lab "
+                         "identify");
 }
 
 }  // namespace
@@ -236,9 +239,9 @@ Verdict CompareStored(const StoredMatrix& expected, const StoredMatrix& answer,
 
 namespace {
 
-// Interprets the tensor scale, if it differs.
+// Interprets the tensor scale, if it differs. used: the amax that codes and scales follow from.
 void ReadTensorScale(const Dialect& dialect, const StoredMatrix& expected,
-                     std::span<const float> amax, const StoredMatrix& answer,
+                     std::span<const float> amax, const StoredMatrix& answer, AmaxUsed used,
                      std::span<const OtherAmax> others, Verdict* verdict) {
   if (verdict->tensor_scale.different == 0) return;
   verdict->tensor_scale_reading =
@@ -246,7 +249,8 @@ void ReadTensorScale(const Dialect& dialect, const StoredMatrix& expected,
                         .constant = TensorScaleConstant(expected, dialect.scale_max),
                         .largest_element = MaxFinite(dialect.element),
                         .amax = amax,
-                        .got = answer.tensor_scale},
+                        .got = answer.tensor_scale,
+                        .used = used},
                        others);
 }
 
@@ -256,7 +260,10 @@ Verdict CompareQuantized(const Dialect& dialect, const Quantized& right, const S
                          std::string_view where, const VerifyOptions& options) {
   const StoredMatrix expected = Store(dialect, right, answer.layout);
   Verdict verdict = CompareStored(expected, answer, where, options);
-  ReadTensorScale(dialect, expected, right.amax, answer, options.other_amaxes, &verdict);
+  const bool bytes_equal = verdict.codes.different == 0 && verdict.scales.different == 0;
+  ReadTensorScale(dialect, expected, right.amax, answer,
+                  bytes_equal ? AmaxUsed::kRight : AmaxUsed::kNotTried, options.other_amaxes,
+                  &verdict);
   return verdict;
 }
 
@@ -271,7 +278,9 @@ Verdict Verify(const Dialect& dialect, MatrixView<const float> x, const StoredMa
   if (verdict.tensor_scale.different != 0) {
     std::vector<OtherAmax> others = options.other_amaxes;
     for (OtherAmax& part : PartialAmaxes(x, dialect.block_cols)) others.push_back(std::move(part));
-    ReadTensorScale(dialect, expected, amax, answer, others, &verdict);
+    ByteMatcher matcher(x, answer, options.quantize);
+    const AmaxUsed used = FindAmaxUsed({.dialect = dialect, .layout = answer.layout}, matcher);
+    ReadTensorScale(dialect, expected, amax, answer, used, others, &verdict);
   }
   if (IsApproximate(dialect)) {
     Quantized loaded = Load(dialect, answer, where);

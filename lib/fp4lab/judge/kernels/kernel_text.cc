@@ -1,0 +1,28 @@
+#include "fp4lab/judge/kernels/kernel_text.h"
+
+#include "fp4lab/base/text.h"
+#include "fp4lab/transform/hadamard_transform.h"
+
+namespace fp4lab {
+
+std::string CommandOptions(const Kernel& kernel) {
+  const StorageLayout& l = kernel.layout;
+  const StorageLayout plain{.codes = DefaultCodeOrder(kernel.dialect.element)};
+  std::string text = " --dialect " + std::string(kernel.dialect.name);
+  if (l.codes != plain.codes) text += " --codes-order " + std::string(Name(l.codes));
+  if (l.scales != plain.scales) text += " --scales-order " + std::string(Named(l.scales).name);
+  if (l.transposed) text += " --transposed";
+  if (l.expanded_scales) text += " --expanded-scales";
+  if (HasTensorScale(kernel.dialect) && l.tensor_scale != plain.tensor_scale) {
+    text += " --level-two-is " + std::string(Name(l.tensor_scale));
+  }
+  if (kernel.hadamard != 0) {
+    text += " --hadamard " + std::to_string(kernel.hadamard);
+    if (kernel.sign_mask != (kernel.hadamard == 32 ? kTeSignMask32 : kTeSignMask16)) {
+      text += " --signs " + HexText(kernel.sign_mask, kernel.hadamard / 4);
+    }
+  }
+  return text;
+}
+
+}  // namespace fp4lab
