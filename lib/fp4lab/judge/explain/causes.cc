@@ -33,18 +33,8 @@ int Rank(Stage stage) {
   return 7;
 }
 
-// The number of stages in which two dialects differ.
-int StagesThatDiffer(const Dialect& a, const Dialect& b) {
-  return (a.tensor_scale != b.tensor_scale || a.row_scaled != b.row_scaled) +
-         (a.scale_max != b.scale_max) + (a.block_scale != b.block_scale) +
-         (a.scale_encoding != b.scale_encoding) + (a.factor != b.factor) +
-         (a.rounding != b.rounding) + (a.adaptive != b.adaptive) + (a.nan != b.nan) +
-         (a.inf_scale != b.inf_scale);
-}
-// A dialect that differs in several stages explains with more than one deviation does.
-int Rank(const Dialect& asked, const Cause& cause) {
-  int rank = 0;
-  if (cause.dialect != nullptr) rank = StagesThatDiffer(asked, *cause.dialect) > 1 ? 7 : 2;
+int Rank(const Cause& cause) {
+  int rank = cause.dialect != nullptr ? 2 : 0;
   for (const Deviation* d : cause.deviations) rank += Rank(d->stage);
   return rank;
 }
@@ -57,11 +47,10 @@ std::optional<Hypothesis> Applied(const Kernel& asked, Cause cause) {
   return Hypothesis{std::move(cause), plan};
 }
 
-void SortByRank(const Dialect& asked, std::vector<Hypothesis>* hypotheses) {
-  std::stable_sort(hypotheses->begin(), hypotheses->end(),
-                   [&](const Hypothesis& a, const Hypothesis& b) {
-                     return Rank(asked, a.cause) < Rank(asked, b.cause);
-                   });
+void SortByRank(std::vector<Hypothesis>* hypotheses) {
+  std::stable_sort(
+      hypotheses->begin(), hypotheses->end(),
+      [](const Hypothesis& a, const Hypothesis& b) { return Rank(a.cause) < Rank(b.cause); });
 }
 
 bool IsLeftOut(const Deviation& d, const SearchOptions& options) {
@@ -95,7 +84,7 @@ std::vector<Hypothesis> Singles(const Kernel& asked, ByteMatcher& matcher, const
   for (const Dialect* d : ComparableDialects(asked.dialect, has_random)) {
     singles.push_back(*Applied(asked, {.dialect = d}));
   }
-  SortByRank(asked.dialect, &singles);
+  SortByRank(&singles);
   return singles;
 }
 
@@ -384,7 +373,7 @@ SearchResult FindCauses(const Kernel& asked, ByteMatcher& matcher, std::size_t o
         if (const auto pair = Pair(asked, parts[a], parts[b])) keep_if_exact(*pair);
       }
     }
-    SortByRank(asked.dialect, &exact);
+    SortByRank(&exact);
   }
   if (exact.empty() && result.sets.empty()) {
     result.best = BestPartial(singles, matcher, original);

@@ -3,7 +3,6 @@
 #include <string>
 
 #include "fp4lab/base/text.h"
-#include "fp4lab/judge/kernels/kernel_plan.h"
 
 namespace fp4lab {
 namespace {
