@@ -18,6 +18,7 @@
 #include "fp4lab/io/file.h"
 #include "fp4lab/judge/cases/case_family.h"
 #include "fp4lab/judge/explain/explain.h"
+#include "fp4lab/judge/kernels/evaluate.h"
 #include "fp4lab/judge/kernels/run_kernel.h"
 #include "tests/support/catch.h"
 #include "tests/support/values.h"
@@ -135,12 +136,23 @@ bool SameParts(const Cause& a, const Cause& b) {
                                                        b.deviations.begin(), b.deviations.end());
 }
 
-Outcome Classify(const Kernel& kernel, const Cause& truth, const SearchResult& found) {
+// Whether `truth` changes nothing but the amax, to the number that `cause` states. The bytes tell
+// no origin of the number.
+bool IsItsAmax(const Kernel& kernel, const Cause& truth, const Cause& cause,
+               MatrixView<const float> x) {
+  if (cause.deviations.size() != 1 || cause.deviations[0]->kind != ValueKind::kAmax) return false;
+  const KernelPlan plan = PlanOf(kernel, truth.deviations);
+  KernelPlan rest = plan;
+  rest.tensor = PlanOf(kernel).tensor;
+  const std::vector<float> amax = AmaxOf(plan, x, {});
+  return rest == PlanOf(kernel) && amax.size() == 1 && cause.value && cause.value->amax == amax[0];
+}
+
+Outcome Classify(const Kernel& kernel, const Cause& truth, const SearchResult& found,
+                 MatrixView<const float> x) {
   const auto is_truth = [&](const Cause& c) { return SameParts(c, truth); };
   if (found.certainty == Certainty::kForced && !is_truth(found.exact[0])) {
-    // The first amax of a list of origins is the number itself, which is the same kernel here.
-    const bool named = std::any_of(found.exact.begin(), found.exact.end(), is_truth);
-    if (named && found.exact[0].deviations[0]->kind == ValueKind::kAmax) return Outcome::kRight;
+    if (IsItsAmax(kernel, truth, found.exact[0], x)) return Outcome::kRight;
     return Equivalent(kernel, truth, found.exact[0]) ? Outcome::kEquivalent : Outcome::kFalse;
   }
   if (std::any_of(found.exact.begin(), found.exact.end(), is_truth)) return Outcome::kRight;
@@ -164,7 +176,7 @@ Counts Sweep(std::size_t parts, bool heavy, std::size_t wanted) {
     ++done;
     const Explanation e = Explain(kernel, tensor.x.View(), bytes, {.deciding_case = false});
     const Cause visible = Visible(kernel, *truth, tensor.x.View(), bytes);
-    const Outcome outcome = Classify(kernel, visible, e.causes);
+    const Outcome outcome = Classify(kernel, visible, e.causes, tensor.x.View());
     ++counts[static_cast<std::size_t>(outcome)];
     if (outcome == Outcome::kFalse || outcome == Outcome::kNone || std::getenv("VERBOSE")) {
       std::fprintf(stderr, "%s %s (%zux%zu%s): %s%s%s\n", std::string(kernel.dialect.name).c_str(),

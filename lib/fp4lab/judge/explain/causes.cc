@@ -34,18 +34,8 @@ int Rank(Stage stage) {
   return 7;
 }
 
-// The number of stages in which two dialects differ.
-int StagesThatDiffer(const Dialect& a, const Dialect& b) {
-  return (a.tensor_scale != b.tensor_scale || a.row_scaled != b.row_scaled) +
-         (a.scale_max != b.scale_max) + (a.block_scale != b.block_scale) +
-         (a.scale_encoding != b.scale_encoding) + (a.factor != b.factor) +
-         (a.rounding != b.rounding) + (a.adaptive != b.adaptive) + (a.nan != b.nan) +
-         (a.inf_scale != b.inf_scale);
-}
-// A dialect that differs in several stages explains with more than one deviation does.
-int Rank(const Dialect& asked, const Cause& cause) {
-  int rank = 0;
-  if (cause.dialect != nullptr) rank = StagesThatDiffer(asked, *cause.dialect) > 1 ? 7 : 2;
+int Rank(const Cause& cause) {
+  int rank = cause.dialect != nullptr ? 2 : 0;
   for (const Deviation* d : cause.deviations) rank += Rank(d->stage);
   return rank;
 }
@@ -58,11 +48,10 @@ std::optional<Hypothesis> Applied(const Kernel& asked, Cause cause) {
   return Hypothesis{std::move(cause), plan};
 }
 
-void SortByRank(const Dialect& asked, std::vector<Hypothesis>* hypotheses) {
-  std::stable_sort(hypotheses->begin(), hypotheses->end(),
-                   [&](const Hypothesis& a, const Hypothesis& b) {
-                     return Rank(asked, a.cause) < Rank(asked, b.cause);
-                   });
+void SortByRank(std::vector<Hypothesis>* hypotheses) {
+  std::stable_sort(
+      hypotheses->begin(), hypotheses->end(),
+      [](const Hypothesis& a, const Hypothesis& b) { return Rank(a.cause) < Rank(b.cause); });
 }
 
 bool IsLeftOut(const Deviation& d, const SearchOptions& options) {
@@ -96,7 +85,7 @@ std::vector<Hypothesis> Singles(const Kernel& asked, ByteMatcher& matcher, const
   for (const Dialect* d : ComparableDialects(asked.dialect, has_random)) {
     singles.push_back(*Applied(asked, {.dialect = d}));
   }
-  SortByRank(asked.dialect, &singles);
+  SortByRank(&singles);
   return singles;
 }
 
@@ -117,6 +106,22 @@ std::optional<Hypothesis> Pair(const Kernel& asked, const Hypothesis& a, const H
   std::optional<Hypothesis> pair = Applied(asked, std::move(both));
   if (!pair || pair->plan == a.plan || pair->plan == b.plan) return std::nullopt;
   return pair;
+}
+
+// The amax and the factor that a stored number states, to be tried beside another cause.
+std::vector<Hypothesis> OfStoredNumber(const Kernel& asked, ByteMatcher& matcher,
+                                       const Extent& extent, const SearchOptions& options) {
+  std::vector<Hypothesis> stated;
+  if (matcher.got().tensor_scale.empty()) return stated;
+  for (const Deviation& d : Deviations()) {
+    if ((d.kind != ValueKind::kAmax && d.kind != ValueKind::kTimes) || IsLeftOut(d, options)) {
+      continue;
+    }
+    for (const DeviationValue& value : ValuesToTry(d, asked, matcher, extent)) {
+      if (auto h = Applied(asked, {.deviations = {&d}, .value = value})) stated.push_back(*h);
+    }
+  }
+  return stated;
 }
 
 // Causes together with deviations that apply only after them, as the order of tiles after a layout
@@ -208,12 +213,15 @@ std::optional<Hypothesis> TheAmaxItself(const Kernel& asked, ByteMatcher& matche
       asked, {.deviations = {FindDeviation("amax-stale")}, .value = DeviationValue{.amax = *amax}});
 }
 
-// Whether the cause has a number of scales or factors alone, read off the same bytes. A rounded D,
-// for example, gives the bytes of a wrong amax.
-bool IsFitted(const Cause& cause) {
-  return std::any_of(cause.deviations.begin(), cause.deviations.end(), [](const Deviation* d) {
-    return d->kind == ValueKind::kFactorAmax || d->kind == ValueKind::kScaleAmax;
-  });
+// Whether the cause describes the bytes more than it explains them. A rounded D, for example, gives
+// the factors of a wrong amax; saturation makes a whole output constant.
+bool IsFitted(const Cause& cause, const Extent& extent) {
+  const auto is_fitted = [&](const Deviation* d) {
+    const Rectangle whole{0, 0, extent.rows, extent.cols};
+    return d->kind == ValueKind::kFactorAmax || d->kind == ValueKind::kScaleAmax ||
+           (d->kind == ValueKind::kUnwritten && cause.value && cause.value->region == whole);
+  };
+  return std::any_of(cause.deviations.begin(), cause.deviations.end(), is_fitted);
 }
 
 void Weigh(const Kernel& asked, ByteMatcher& matcher, const Extent& extent,
@@ -232,7 +240,7 @@ void Weigh(const Kernel& asked, ByteMatcher& matcher, const Extent& extent,
     result->certainty = Certainty::kNotToldApart;
   } else if (result->evidence < kEnoughDifferences) {
     result->certainty = Certainty::kTooFew;
-  } else if (IsFitted(exact[0].cause)) {
+  } else if (IsFitted(exact[0].cause, extent)) {
     result->certainty = Certainty::kFitted;
   } else {
     result->near = NearRival(singles, exact, matcher, extent);
@@ -362,12 +370,14 @@ SearchResult FindCauses(const Kernel& asked, ByteMatcher& matcher, std::size_t o
   }
   if (exact.empty() && result.sets.empty() && options.pairs) {
     for (const Hypothesis& h : Dependents(asked, singles, options)) keep_if_exact(h);
-    for (std::size_t a = 0; a < singles.size(); ++a) {
-      for (std::size_t b = a + 1; b < singles.size(); ++b) {
-        if (const auto pair = Pair(asked, singles[a], singles[b])) keep_if_exact(*pair);
+    std::vector<Hypothesis> parts = singles;
+    for (Hypothesis& h : OfStoredNumber(asked, matcher, extent, options)) parts.push_back(h);
+    for (std::size_t a = 0; a < parts.size(); ++a) {
+      for (std::size_t b = a + 1; b < parts.size(); ++b) {
+        if (const auto pair = Pair(asked, parts[a], parts[b])) keep_if_exact(*pair);
       }
     }
-    SortByRank(asked.dialect, &exact);
+    SortByRank(&exact);
   }
   if (exact.empty() && result.sets.empty()) {
     result.best = BestPartial(singles, matcher, original);

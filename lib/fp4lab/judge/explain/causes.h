@@ -44,7 +44,7 @@ enum class Certainty : std::uint8_t {
   kForced,        // one cause gives all bytes, with enough evidence for each part and no near rival
   kNotToldApart,  // several causes give all bytes
   kTooFew,        // one cause, but fewer than kEnoughDifferences (explain/evidence.h) support it
-  kFitted,        // one cause, whose number is fitted to the bytes: other errors can give them too
+  kFitted,        // one cause, but fitted to the bytes: other errors can give them too
   kNearRival,     // one cause, but another one leaves fewer than kClearMargin blocks different
   kNone           // no cause gives all bytes
 };

@@ -132,9 +132,7 @@ std::string ConsistentText(const Kernel& kernel, const Explanation& e) {
     text += "But " + Name(causes.near->cause) + " leaves only " +
             CountText(causes.near->blocks_left, "block") + " different.\n";
   } else if (causes.certainty == Certainty::kFitted) {
-    text +=
-        "But its number is fitted to\n       these bytes: another error of one number can give "
-        "them too.\n";
+    text += "But it is fitted to these\n       bytes: another error can give them too.\n";
   } else {
     text += "But only " + CountText(causes.evidence, "independent difference") +
             (causes.evidence == 1 ? " supports" : " support") +

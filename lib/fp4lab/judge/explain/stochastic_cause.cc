@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "fp4lab/judge/explain/causes.h"
 #include "fp4lab/judge/verify/verify_stochastic.h"
 
 namespace fp4lab {
@@ -48,8 +47,10 @@ std::optional<StochasticCause> FindStochasticCause(const Kernel& asked, ByteMatc
   if (!nearest || got.scales.empty() || !fits) return std::nullopt;
   std::vector<std::pair<const Dialect*, Dialect>> rows = {
       {nullptr, WithRounding(d, ElementRounding::kStochastic16)}};
-  for (const Dialect* row : ComparableDialects(d, true)) {
-    if (IsStochastic(*row)) rows.emplace_back(row, *row);
+  for (const Dialect& row : Dialects()) {
+    const bool same_shape = row.element == d.element && row.scale == d.scale &&
+                            row.block_rows == d.block_rows && row.block_cols == d.block_cols;
+    if (same_shape && IsStochastic(row)) rows.emplace_back(&row, row);
   }
   Matrix<float> transformed;
   MatrixView<const float> x = matcher.x();

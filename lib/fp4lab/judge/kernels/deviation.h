@@ -50,6 +50,20 @@ struct Rectangle {
 // "rows 16..31, columns 0..63".
 std::string Text(const Rectangle& region);
 
+// The row of the input that a kernel quantizes in the place of row r.
+enum class RowOrder : std::uint8_t {
+  kKept,
+  kPairsSwapped,   // r ^ 1, where there is such a row
+  kInterleaved,    // the halves in turn: 0, R/2, 1, R/2 + 1 ...; R is even
+  kDeinterleaved,  // even rows, then odd ones: 0, 2, 4 ... 1, 3, 5 ...; R is even
+  kReversed
+};
+
+// The block whose factor scales a block's elements: its own, or the one before it in its row, where
+// the first block of a row has its own factor, that of the last block of the row before, or that of
+// the last block of its row.
+enum class FactorOfBlock : std::uint8_t { kOwn, kBefore, kBeforeInMemory, kBeforeAround };
+
 // The meaning of a deviation's value.
 enum class ValueKind : std::uint8_t {
   kNone,        // the deviation takes no value
@@ -62,8 +76,8 @@ enum class ValueKind : std::uint8_t {
   kAmaxParts,   // `starts`, `by_columns`, `stored`: parts with an amax of their own
   kLastCols,    // `number`: columns at the end
   kTimes,       // `amax`: a positive number by which all elements are multiplied
-  kRowOrder,    // `number`: a RowOrder (judge/kernels/kernel_plan.h)
-  kBefore,      // `number`: a FactorOfBlock (judge/kernels/kernel_plan.h)
+  kRowOrder,    // `number`: a RowOrder
+  kBefore,      // `number`: a FactorOfBlock
   kUnwritten,   // `region`, and the bytes in it: `even_code`, `odd_code`, `scale`
   kSwapped      // `region`, and the start of the other region: `other_row`, `other_col`
 };
