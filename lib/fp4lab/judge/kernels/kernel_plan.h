@@ -12,15 +12,6 @@
 
 namespace fp4lab {
 
-// The row of the input that a kernel quantizes in the place of row r.
-enum class RowOrder : std::uint8_t {
-  kKept,
-  kPairsSwapped,   // r ^ 1, where there is such a row
-  kInterleaved,    // the halves in turn: 0, R/2, 1, R/2 + 1 ...; R is even
-  kDeinterleaved,  // even rows, then odd ones: 0, 2, 4 ... 1, 3, 5 ...; R is even
-  kReversed
-};
-
 // The steps of a kernel between its input in memory and the matrix that it quantizes.
 struct InputPlan {
   bool transposed = false;  // x^T
@@ -122,10 +113,6 @@ enum class Saturation : std::uint8_t { kKept, kWraps, kLosesSign, kToZero };
 enum class ZeroCode : std::uint8_t { kKept, kPositive, kNegative };
 // The random field of an element: its own, that of its column in row 0, or the element's index.
 enum class RandomFrom : std::uint8_t { kOwn, kFirstRow, kCounter };
-// The block whose factor scales a block's elements: its own, or the one before it in its row, where
-// the first block of a row has its own factor, that of the last block of the row before, or that of
-// the last block of its row.
-enum class FactorOfBlock : std::uint8_t { kOwn, kBefore, kBeforeInMemory, kBeforeAround };
 
 struct ElementPlan {
   std::optional<FormatId> factor_rounded = {};  // e is rounded to this format
