@@ -43,8 +43,7 @@ def _nvfp4(x: np.ndarray, bf16: bool) -> Answer:
     s = raw(out["weight_scale"], x.shape[0])
     # The packing casts NaN elements to int8. Inf / Inf is one, under a scale of Inf.
     undefined = ~np.isfinite(x) | np.isin(s, (0x7F, 0xFF)).repeat(16, axis=1) | np.isnan(x).any()
-    return Answer(pairs(out["weight_packed"], x), s, number=number.numpy(), form="divisor",
-                  codes_undefined=undefined)  # fmt: skip
+    return Answer(pairs(out["weight_packed"], x), s, codes_undefined=undefined)
 
 
 def _six_bits(packed: np.ndarray, x: np.ndarray) -> np.ndarray:

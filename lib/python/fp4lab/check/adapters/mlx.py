@@ -23,7 +23,12 @@ def _answer(mode: str):  # noqa: ANN202
 
 
 ADAPTERS = tuple(
-    Adapter(row, "mlx", "mlx.core", "0.31", "0.32.4", _answer(mode), types=("float32",))
-    for row, mode in (("nvfp4.mlx.cpu", "nvfp4"), ("mxfp4.mlx.cpu", "mxfp4"),
-                      ("mxfp8_e4m3.mlx.cpu", "mxfp8"))
+    Adapter(row, "mlx", "mlx.core", first, last, _answer(mode), types=("float32",), ended=last == "0.31")
+    for row, mode, first, last in (
+        ("nvfp4.mlx.cpu", "nvfp4", "0.31", "0.32.4"),
+        ("mxfp4.mlx.cpu", "mxfp4", "0.32", "0.32.4"),
+        ("mxfp8_e4m3.mlx.cpu", "mxfp8", "0.32", "0.32.4"),
+        ("mxfp4.mlx.cpu.round", "mxfp4", "0.31", "0.31"),
+        ("mxfp8_e4m3.mlx.cpu.round", "mxfp8", "0.31", "0.31"),
+    )
 )  # fmt: skip
