@@ -19,8 +19,8 @@ def _nvfp4(x: np.ndarray, bf16: bool) -> Answer:
     nvfp = importlib.import_module(_MODULE)
     t = tensor(x, bf16)
     number = nvfp.calculate_gparam(t)
-    _, scale, _ = nvfp.nv_fp4(t, global_scale=number)
-    blocks = t.reshape(-1, 16)
+    weight, scale, _ = nvfp.nv_fp4(t, global_scale=number)
+    blocks = weight.reshape(-1, 16)  # the export packs the decoded weight
     decode = scale.reshape(blocks.shape[0], -1) * nvfp.get_reciprocal(number.reshape([1]))
     v = nvfp.cast_to_fp4((blocks.to(number.dtype) * nvfp.get_reciprocal(decode)).clamp_(-6.0, 6.0))
     values = v.float().numpy().reshape(x.shape)
@@ -55,7 +55,10 @@ def _mx(function: str, bits: int):  # noqa: ANN202
     return answer
 
 
-_NONFINITE = (Exemption("a maximum of Inf or NaN: its packing is undefined", _places.nonfinite_blocks),)
+_NONFINITE = (
+    Exemption("a maximum of Inf, NaN, or 1.75 * 2^127 and more, whose decoded value overflows",
+              _places.from_power(0x7F600000)),
+)  # fmt: skip
 _NONFINITE_TENSOR = (
     Exemption("an amax of Inf or NaN: its packing is undefined", _places.nonfinite_tensor),
 )
