@@ -219,7 +219,7 @@ TEST_CASE("fp4lab verify --stochastic judges runs whose random bits are not know
 TEST_CASE("fp4lab verify distinguishes equal bytes from others in an approximate dialect's set",
           "[e2e]") {
   Files files;
-  const Dialect& exact = *FindDialect("nvfp4.flashinfer.te-exact");
+  const Dialect& exact = *FindDialect("nvfp4.flashinfer.te-exact.014327a");
   const Dialect& set = *FindDialect("nvfp4.flashinfer");
   files.x = HazardInput(std::vector<Dialect>{exact, set}, 2.7182817f);
   WriteNpy(files.folder / "x.npy",
@@ -228,7 +228,7 @@ TEST_CASE("fp4lab verify distinguishes equal bytes from others in an approximate
   const ProcessResult member = files.Verify({"--dialect", "nvfp4.flashinfer"});
   CHECK(member.exit_code == 0);
   CHECK_THAT(member.output, ContainsSubstring("nvfp4.flashinfer: equal\n"));
-  files.Answer("nvfp4.flashinfer.te-exact");
+  files.Answer("nvfp4.flashinfer.te-exact.014327a");
   const ProcessResult within = files.Verify({"--dialect", "nvfp4.flashinfer"});
   CAPTURE(within.output);
   CHECK(within.exit_code == 0);

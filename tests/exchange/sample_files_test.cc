@@ -76,6 +76,7 @@ TEST_CASE("Samples go through every convention without a change of codes and sca
     const StoredMatrix matrix = ReadStored((folder / sample.file).string()).matrix;
     for (const std::string_view convention : Conventions()) {
       if (convention == "gguf" && matrix.tensor_scale.size() > 1) continue;
+      if (convention == "comfyui" && matrix.block_cols == 32) continue;  // has no MXFP4
       CAPTURE(sample.file, convention);
       const std::string place = (folder / (convention == "gguf" ? "x.gguf" : "x.npz")).string();
       WriteStored(place, matrix, "", convention, 448.0f);

@@ -97,6 +97,9 @@ TEST_CASE("ModelOpt's MXFP4 rounds ties toward zero and gives zeros the code 8",
   Gives(Of(kRow, {OfBits(0x40C00001), 3}), {128}, {5, 3});
   Gives(Of(kRow, {6 * 0x1p-127f}), {0}, {7});
   Gives(Of(kRow, {0.0f}), {0}, {8});
+  // Beside the tie 1/4: every bit of v counts.
+  Gives(Of(kRow, {6, OfBits(0x3E800001), OfBits(0x3E7FFFFF), -OfBits(0x3E800001)}), {127},
+        {7, 1, 0, 9});
   CHECK(Of(kRow, {kInf, 1.0f}).codes == Bytes{8, 8});
 }
 

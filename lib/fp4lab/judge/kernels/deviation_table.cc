@@ -94,10 +94,7 @@ constexpr auto kTable = std::to_array<Deviation>({
      [](Plan& p) {
        // Without a tensor scale, subnormals vanish under the least E4M3 scale and under a scale of 1.
        const Dialect& d = p.kernel.dialect;
-       const bool vanish = HasE4m3Scale(p) && !HasTensorScale(p) &&
-                           (Searches(p) || d.scale_encoding == ScaleEncoding::kClamp2m6 ||
-                            d.scale_encoding == ScaleEncoding::kOneWhereTiny);
-       return !vanish && d.block_scale != BlockScale::kOverflowAware &&
+       return !SubnormalsVanish(p) && d.block_scale != BlockScale::kOverflowAware &&
               Change(p.input.flushed, true);
      }},
     {"rht-missing", "leaves the random Hadamard transform out", Stage::kInput,
@@ -276,10 +273,12 @@ constexpr auto kTable = std::to_array<Deviation>({
      [](Plan& p) { return SetEncoding(p, ScaleEncoding::kNearest); }},
     {"scale-overflow-nan", "writes NaN for a scale beyond 448 instead of saturating", Stage::kScale,
      [](Plan& p) {
-       // kClamp2m9 writes NaN itself; kEncodeFused has S = 0 for an Inf amax.
+       // kClamp2m9 writes NaN itself; kEncodeFused and kOverFloored have S = 0 for an Inf amax.
        const Dialect& d = p.kernel.dialect;
        return HasE4m3Scale(p) && d.scale_encoding != ScaleEncoding::kClamp2m9 &&
-              d.tensor_scale != TensorScaleRule::kEncodeFused && Change(p.scale.overflow_is_nan, true);
+              d.tensor_scale != TensorScaleRule::kEncodeFused &&
+              d.tensor_scale != TensorScaleRule::kOverFloored &&
+              Change(p.scale.overflow_is_nan, true);
      }},
     {"scale-subnormals-flushed", "flushes subnormal E4M3 scales to 0", Stage::kScale,
      [](Plan& p) {
@@ -325,9 +324,10 @@ constexpr auto kTable = std::to_array<Deviation>({
      [](Plan& p) { return SetFactor(p, Factor::kTwoSteps); }},
     {"factor-rounded-bf16", "rounds the element factor to BF16", Stage::kElement,
      [](Plan& p) {
-       // kDivideByScale divides by a stored scale, which is a BF16 value already.
+       // A stored scale, the divisor without a tensor scale, is a BF16 value already.
        const Factor factor = p.kernel.dialect.factor;
-       return HasE4m3Scale(p) && !Searches(p) && factor != Factor::kBf16 &&
+       const bool by_scale = factor == Factor::kDivideByProductOrEpsilon && !HasTensorScale(p);
+       return HasE4m3Scale(p) && !Searches(p) && factor != Factor::kBf16 && !by_scale &&
               SameFactor(p, factor) != Factor::kDivideByScale &&
               Change(p.element.factor_rounded, FormatId::kBF16);
      }},
@@ -390,24 +390,24 @@ constexpr auto kTable = std::to_array<Deviation>({
      }},
     {"negative-zero-dropped", "writes +0 for every code -0", Stage::kElement,
      [](Plan& p) {
-       return !Searches(p) && !p.kernel.dialect.never_negative_zero &&
+       return !WritesNoNegativeZero(p) &&
               Change(p.element.zero, ZeroCode::kPositive);
      }},
     {"zeros-negative", "writes -0 for every code 0", Stage::kElement,
      [](Plan& p) { return Change(p.element.zero, ZeroCode::kNegative); }},
     {"input-negative-zero-dropped", "writes +0 for inputs that are -0", Stage::kElement,
      [](Plan& p) {
-       return !Searches(p) && !p.kernel.dialect.never_negative_zero &&
+       return !WritesNoNegativeZero(p) &&
               Change(p.kernel.dialect.keeps_negative_zero, false);
      }},
     {"input-negative-zero-kept", "keeps the sign of inputs that are -0", Stage::kElement,
      [](Plan& p) {
-       return !Searches(p) && !p.kernel.dialect.never_negative_zero &&
+       return !WritesNoNegativeZero(p) &&
               Change(p.kernel.dialect.keeps_negative_zero, true);
      }},
     {"zero-under-zero-scale", "writes codes 0 under a scale of 0", Stage::kElement,
      [](Plan& p) {
-       return HasE4m3Scale(p) && !Searches(p) && !HasNoZeroScale(p) &&
+       return HasE4m3Scale(p) && !Searches(p) && !HasNoZeroScale(p) && !ZeroScaleGivesZeros(p) &&
               Change(p.element.zero_under_zero_scale, true);
      }},
     {"random-bits-neighbours", "gives neighbouring elements each other's random bits",

@@ -35,6 +35,14 @@ BlockScale SameFormula(const KernelPlan& p, BlockScale formula) {
       return BlockScale::kTimesSixth;
     case BlockScale::kFoldedApproximate:
       return BlockScale::kFoldedOpen;
+    case BlockScale::kFoldedOrZero:  // another formula only where S may be Inf
+      return p.kernel.dialect.tensor_scale == TensorScaleRule::kTimesReciprocal
+                 ? formula
+                 : BlockScale::kFoldedOpen;
+    case BlockScale::kDivideFirstOrZero:
+      return p.kernel.dialect.tensor_scale == TensorScaleRule::kTimesReciprocal
+                 ? formula
+                 : BlockScale::kDivideFirst;
     case BlockScale::kDivideFirst:
     case BlockScale::kDivideByTensorScale:
     case BlockScale::kDivideByBoth:
@@ -56,6 +64,8 @@ Factor SameFactor(const KernelPlan& p, Factor factor) {
       return Factor::kPowerOfTwo;
     case Factor::kEncodeTimesApproximate:
       return Factor::kEncodeTimesRcp;
+    case Factor::kEncodeOverScaleOpen:  // 1/s is at most 2^17
+      return HasTensorScale(p) ? factor : Factor::kEncodeOverScale;
     case Factor::kDivideByProduct:
     case Factor::kDivideByQuotient:
       return HasTensorScale(p) ? factor : Factor::kDivideByScale;
@@ -68,6 +78,28 @@ Factor SameFactor(const KernelPlan& p, Factor factor) {
     default:
       return factor;
   }
+}
+
+bool WritesNoNegativeZero(const KernelPlan& p) {
+  const Dialect& d = p.kernel.dialect;
+  return Searches(p) || d.rounding == ElementRounding::kClosestScaled || d.never_negative_zero;
+}
+
+bool ZeroScaleGivesZeros(const KernelPlan& p) {
+  const Dialect& d = p.kernel.dialect;
+  const bool divides =
+      d.rounding == ElementRounding::kClosestScaled && d.factor == Factor::kDivideByScale;
+  return divides || (d.factor == Factor::kReciprocalGuarded && d.never_negative_zero);
+}
+
+bool SubnormalsVanish(const KernelPlan& p) {
+  const Dialect& d = p.kernel.dialect;
+  if (!HasE4m3Scale(p) || HasTensorScale(p)) return false;
+  const auto numbers = [&](float b) { return NumbersFrom(d, b, ScaleBefore(d, b, {}), {}); };
+  const float subnormal = 0x1.fffffcp-127f;
+  const BlockNumbers small = numbers(subnormal), zero = numbers(0.0f);
+  return small.byte == zero.byte &&
+         QuantizedElement(d, small, {}, subnormal, 0) == QuantizedElement(d, zero, {}, 0.0f, 0);
 }
 
 bool HasNoZeroScale(const KernelPlan& p) {
@@ -97,6 +129,8 @@ bool LeavesNoneToWrap(const KernelPlan& p) {
                         d.factor == Factor::kRcpTensorScaleOverScale && p.scale == ScalePlan{};
   return LeavesNoneAbove(p) || by_clamp ||
          (p.scale == ScalePlan{} && (by_rule || d.block_scale == BlockScale::kCeilLog2 ||
+                                     d.block_scale == BlockScale::kCeilLog2Clamped ||
+                                     d.block_scale == BlockScale::kCeilLog2Wrapped ||
                                      d.block_scale == BlockScale::kOverflowAware));
 }
 
@@ -154,7 +188,10 @@ bool MayFlush(const KernelPlan& p) {
     case Factor::kApproximate:  // flushes by itself
       return false;
     case Factor::kRcpTensorScaleOverScale:
+    case Factor::kDivideByProductOrEpsilon:  // without a tensor scale, at least 2^-23
       return HasTensorScale(d);
+    case Factor::kReciprocalPlain:  // S is at most 2.7e11 and s*D at most 2^126
+      return d.tensor_scale != TensorScaleRule::kOverFloored;
     case Factor::kPowerOfTwo:  // only RCEIL has a scale of 2^127, for Inf; other rules end at 2^126
       return d.block_scale == BlockScale::kRceil && d.inf_scale == InfScale::kRule;
     case Factor::kDivideByScale:

@@ -28,6 +28,12 @@ bool Searches(const KernelPlan& p);
 Factor SameFactor(const KernelPlan& p, Factor factor);
 
 // Whether the dialect never stores a scale of 0.
+// Whether no code is -0: a search takes the first of the two zeros.
+bool WritesNoNegativeZero(const KernelPlan& p);
+// Whether every element under a scale of 0 has the code 0.
+bool ZeroScaleGivesZeros(const KernelPlan& p);
+// Whether a block of subnormals has the bytes of a block of zeros.
+bool SubnormalsVanish(const KernelPlan& p);
 bool HasNoZeroScale(const KernelPlan& p);
 
 // Whether the scales leave no scaled element beyond the largest; whether they leave none that

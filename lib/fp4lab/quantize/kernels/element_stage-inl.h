@@ -97,6 +97,18 @@ HWY_INLINE VF RoundHalfAdded(const ElementConstants& e, VF a) {
   return hn::Mul(hn::ConvertTo(d, hn::ConvertTo(di, sum)), step);
 }
 
+// EncodeTiesToZero's magnitude, for a <= e.max: to nearest even, and back down where that went up
+// by half a step.
+HWY_INLINE VF RoundTiesToZero(const ElementConstants& e, VF a) {
+  const DF d;
+  const DI di;
+  const VI exponent = hn::And(Bits(hn::Max(a, hn::Set(d, e.min_normal))), hn::Set(di, kInfBits));
+  const VF half = Float(hn::Sub(exponent, hn::Set(di, (e.mantissa_bits + 1) << 23)));
+  const VF nearest = RoundNearest(e, a);
+  const auto tie = hn::Eq(hn::Sub(nearest, a), half);
+  return hn::IfThenElse(tie, hn::Sub(nearest, hn::Add(half, half)), nearest);
+}
+
 // EncodeTransformerEngineStochastic for a <= e.max; `random` counts units of 2^-8.
 HWY_INLINE VF RoundAsTransformerEngine(const ElementConstants& e, VF a, VU random) {
   const DF d;
@@ -176,7 +188,7 @@ HWY_INLINE VF MagnitudeLanes(const ElementRow& row, VF v, VU random) {
   if constexpr (kRounding == ElementRounding::kTiesAway) {
     return CutAfterAdding(e, a, hn::Set(DI(), 1 << (22 - e.mantissa_bits)));
   } else if constexpr (kRounding == ElementRounding::kTiesToZero) {
-    return CutAfterAdding(e, a, hn::Set(DI(), (1 << (22 - e.mantissa_bits)) - 1));
+    return RoundTiesToZero(e, a);
   } else if constexpr (kRounding == ElementRounding::kHalfAdded) {
     return RoundHalfAdded(e, a);
   } else if constexpr (kRounding == ElementRounding::kHalfAddedEven) {
