@@ -37,11 +37,8 @@ def _two_levels(t: Any, group: int) -> tuple[Any, Any]:
     kernel = importlib.import_module(_KERNEL)
     template = importlib.import_module(_QUANTIZATION + "config.template")
     quantize = importlib.import_module(_QUANTIZATION + "tensor_quantize")
-    steps = [
-        quantize.FakeQuantizeBase.get_fake_quantize(c, device=torch.device("cpu"))
-        for c in template.AmdFP4GlobalScaleScheme(group).config.weight
-    ]
-    both = quantize.SequentialQuantize(*steps)
+    specs = template.AmdFP4GlobalScaleScheme(group).config.weight
+    both = quantize.SequentialQuantize(specs, torch.device("cpu"))
     both.enable_observer(True)
     both(t)
     both.enable_observer(False)
