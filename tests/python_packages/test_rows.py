@@ -22,6 +22,11 @@ def tally_of(adapter):
     return tally
 
 
+def told(record):
+    """What a record says; its counts move with the directed cases of the library."""
+    return [record[k] for k in ("row", "package", "version", "different")] + sorted(record["left_out"])
+
+
 @pytest.mark.parametrize("adapter", CURRENT, ids=lambda a: a.dialect)
 def test_row_equals_its_package(adapter):
     version, module, why = dialects.installed(adapter.distribution, adapter.module)
@@ -31,7 +36,7 @@ def test_row_equals_its_package(adapter):
     assert tally.different == 0, f"{adapter.dialect}: {tally.first}"
     assert tally.cases >= 160
     if not APPROVE:
-        assert MEASURED[adapter.dialect] == RECORDED.get(adapter.dialect)
+        assert told(MEASURED[adapter.dialect]) == told(RECORDED[adapter.dialect])
 
 
 def test_the_table_is_complete():

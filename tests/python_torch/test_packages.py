@@ -23,4 +23,4 @@ def test_dialects_of_torchao():
         } <= set(made)
         two_levels = made["nvfp4.torchao.inference"]
         assert two_levels.unit == "bytes" and two_levels.compared > 100_000
-        assert "inputs left out" in two_levels.note
+        assert "codes left out" in two_levels.note

@@ -65,11 +65,16 @@ def negative_zeros(x: np.ndarray, d: Dialect) -> np.ndarray:
     return (x == 0) & np.signbit(x)
 
 
-def vanishing_negatives(x: np.ndarray, d: Dialect) -> np.ndarray:
-    """-0, and negative elements that any factor for their tensor scales to -0."""
-    finite = np.abs(x[np.isfinite(x)]).astype(np.float64)
-    bound = finite.max(initial=0.0) * 2.0**-140
-    return np.signbit(x) & (np.abs(x).astype(np.float64) <= bound)
+def vanishing_negatives(exponent: int):  # noqa: ANN201
+    """-0, and negative elements of at most 2^exponent times the largest of their tensor: scaled,
+    they may underflow to -0."""
+
+    def where(x: np.ndarray, d: Dialect) -> np.ndarray:
+        finite = np.abs(x[np.isfinite(x)]).astype(np.float64)
+        bound = finite.max(initial=0.0) * 2.0**exponent
+        return np.signbit(x) & (np.abs(x).astype(np.float64) <= bound)
+
+    return where
 
 
 def from_power(bits: int):  # noqa: ANN201
@@ -78,5 +83,20 @@ def from_power(bits: int):  # noqa: ANN201
 
     def where(x: np.ndarray, d: Dialect) -> np.ndarray:
         return nonfinite_blocks(x, d) | blocks_from(bound)(x, d)
+
+    return where
+
+
+def just_above(target: float):  # noqa: ANN201
+    """Blocks whose largest magnitude lies at most 2^-18 above a power of two times `target`."""
+
+    def where(x: np.ndarray, d: Dialect) -> np.ndarray:
+        out = np.zeros(x.shape, bool)
+        width = d.block[1]
+        for c in range(0, x.shape[1], width):
+            part = np.abs(np.where(np.isfinite(x), x, 0)[:, c : c + width]).astype(np.float64)
+            fraction, _ = np.frexp(part.max(axis=1) / target)
+            out[:, c : c + width] = ((fraction > 0.5) & (fraction < 0.5 + 2.0**-19))[:, None]
+        return out
 
     return where

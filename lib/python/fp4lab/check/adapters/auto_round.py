@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..compare import Adapter, Answer
-from . import _values
+from ..compare import Adapter, Answer, Exemption
+from . import _places, _values
 from ._torch import raw, tensor
 
 _MODULE = "auto_round.data_type.nvfp"
@@ -19,13 +19,13 @@ def _nvfp4(x: np.ndarray, bf16: bool) -> Answer:
     nvfp = importlib.import_module(_MODULE)
     t = tensor(x, bf16)
     number = nvfp.calculate_gparam(t)
-    _, scale, _ = nvfp.nv_fp4(t, global_scale=number)
-    blocks = t.reshape(-1, 16)
+    weight, scale, _ = nvfp.nv_fp4(t, global_scale=number)
+    blocks = weight.reshape(-1, 16)  # the export packs the decoded weight
     decode = scale.reshape(blocks.shape[0], -1) * nvfp.get_reciprocal(number.reshape([1]))
     v = nvfp.cast_to_fp4((blocks.to(number.dtype) * nvfp.get_reciprocal(decode)).clamp_(-6.0, 6.0))
     values = v.float().numpy().reshape(x.shape)
-    return Answer(_values.codes(values), raw(scale.to(torch.float8_e4m3fn), x.shape[0]),
-                  number=number.float().numpy(), form="divisor", codes_undefined=np.isnan(values))  # fmt: skip
+    scales = raw(scale.to(torch.float8_e4m3fn), x.shape[0])
+    return Answer(_values.codes(values), scales, codes_undefined=np.isnan(values))
 
 
 def _elements(scaled: Any, bits: int) -> np.ndarray:
@@ -55,12 +55,22 @@ def _mx(function: str, bits: int):  # noqa: ANN202
     return answer
 
 
-def _adapter(row: str, answer: Any) -> Adapter:
-    return Adapter(row, "auto-round", _MODULE, "0.16", "0.16.1", answer, types=("float32",))
+_NONFINITE = (
+    Exemption("a maximum of Inf, NaN, or 1.75 * 2^127 and more, whose decoded value overflows",
+              _places.from_power(0x7F600000)),
+)  # fmt: skip
+_NONFINITE_TENSOR = (
+    Exemption("an amax of Inf or NaN: its packing is undefined", _places.nonfinite_tensor),
+)
+
+
+def _adapter(row: str, answer: Any, exemptions: tuple[Exemption, ...] = _NONFINITE) -> Adapter:
+    return Adapter(row, "auto-round", _MODULE, "0.16", "0.16.1", answer, types=("float32",),
+                   exemptions=exemptions)  # fmt: skip
 
 
 ADAPTERS = (
-    _adapter("nvfp4.auto-round", _nvfp4),
+    _adapter("nvfp4.auto-round", _nvfp4, _NONFINITE_TENSOR),
     _adapter("mxfp4.auto-round", _mx("quant_mx", 4)),
     _adapter("mxfp4.auto-round.rceil", _mx("quant_mx_rceil", 4)),
     _adapter("mxfp8_e4m3.auto-round", _mx("quant_mx", 8)),

@@ -25,7 +25,10 @@ def _nvfp4(x: np.ndarray, bf16: bool) -> Answer:
     codes, scales = importlib.import_module(_MODULE).quantize_nvfp4(t, number)
     swapped = pairs(codes, x).reshape(x.shape[0], -1, 2)[:, :, ::-1]  # the even column lies high
     s = _linear(raw(scales, 1), x.shape[0], x.shape[1] // 16)
-    return Answer(swapped.reshape(x.shape), s, number=number.numpy(), form="multiplier")
+    # A NaN scale or number leaves the code of NaN to a cast.
+    undefined = np.isnan(x) | np.isin(s, (0x7F, 0xFF)).repeat(16, axis=1) | ~np.isfinite(x).all()
+    return Answer(swapped.reshape(x.shape), s, number=number.numpy(), form="multiplier",
+                  codes_undefined=undefined)  # fmt: skip
 
 
 ADAPTERS = (

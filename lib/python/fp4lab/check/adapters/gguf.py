@@ -6,7 +6,8 @@ import importlib
 
 import numpy as np
 
-from ..compare import Adapter, Answer
+from ..compare import Adapter, Answer, Exemption
+from . import _places
 
 _MODULE = "gguf.quants"
 
@@ -24,7 +25,11 @@ def _nvfp4(x: np.ndarray, bf16: bool) -> Answer:
     return Answer(scales=importlib.import_module(_MODULE).NVFP4.fp32_to_ue4m3(amax / np.float32(6)))
 
 
+_NONFINITE = Exemption("a maximum of Inf or NaN: undefined casts", _places.nonfinite_blocks)
+_SMALL = Exemption("a maximum below 2^-125: a cast of a negative exponent to uint8",
+                   _places.blocks_below(2.0**-125))  # fmt: skip
+
 ADAPTERS = (
-    Adapter("mxfp4.ggml", "gguf", _MODULE, "0.17", "0.19", _mxfp4),
-    Adapter("nvfp4.ggml", "gguf", _MODULE, "0.19", "0.19", _nvfp4),
+    Adapter("mxfp4.ggml", "gguf", _MODULE, "0.17", "0.19", _mxfp4, exemptions=(_NONFINITE, _SMALL)),
+    Adapter("nvfp4.ggml", "gguf", _MODULE, "0.19", "0.19", _nvfp4, exemptions=(_NONFINITE,)),
 )

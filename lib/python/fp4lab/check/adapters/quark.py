@@ -23,25 +23,22 @@ def _bytes(scales: Any) -> Any:
     )
 
 
-def _one_level(t: Any, group: int) -> tuple[Any, Any, None]:
+def _one_level(t: Any, group: int) -> tuple[Any, Any]:
     observer = importlib.import_module(_QUANTIZATION + "observer.observer").PerBlockMXObserver
     spec = importlib.import_module(_QUANTIZATION + "config.config").AmdFP4Spec
     seen = observer(spec(ch_axis=-1, group_size=group, is_dynamic=True).to_quantization_spec())
     seen(t)
     scale, _ = seen.calculate_qparams()
-    return scale, _bytes(scale), None
+    return scale, _bytes(scale)
 
 
-def _two_levels(t: Any, group: int) -> tuple[Any, Any, Any]:
+def _two_levels(t: Any, group: int) -> tuple[Any, Any]:
     torch = importlib.import_module("torch")
     kernel = importlib.import_module(_KERNEL)
     template = importlib.import_module(_QUANTIZATION + "config.template")
     quantize = importlib.import_module(_QUANTIZATION + "tensor_quantize")
-    steps = [
-        quantize.FakeQuantizeBase.get_fake_quantize(c, device=torch.device("cpu"))
-        for c in template.AmdFP4GlobalScaleScheme(group).config.weight
-    ]
-    both = quantize.SequentialQuantize(*steps)
+    specs = template.AmdFP4GlobalScaleScheme(group).config.weight
+    both = quantize.SequentialQuantize(specs, torch.device("cpu"))
     both.enable_observer(True)
     both(t)
     both.enable_observer(False)
@@ -49,20 +46,20 @@ def _two_levels(t: Any, group: int) -> tuple[Any, Any, Any]:
     scale = kernel.scaled_fake_quantize(
         "fp8_e5m3", blocks, number, None, -1, 1, 0.0, 114688.0, 2, "per_tensor", None
     )
-    return scale, _bytes(blocks / number), number
+    return scale, _bytes(blocks / number)
 
 
 def _amdfp4(group: int, levels: Any):  # noqa: ANN202
-    def answer(x: np.ndarray, bf16: bool) -> Answer:
+    def answer(x: np.ndarray, bf16: bool) -> Answer | None:
+        if levels is _two_levels and not np.isfinite(x).all():
+            return None  # Quark raises
         t = tensor(x, bf16)
-        scale, stored, number = levels(t, group)
+        scale, stored = levels(t, group)
         values = importlib.import_module(_KERNEL).scaled_real_quantize(
             "fp4", t, scale, None, -1, group, -6.0, 6.0, 8, "per_group"
         )
         v = values.numpy().reshape(x.shape)
-        return Answer(_values.codes(v), raw(stored, x.shape[0]), form="multiplier",
-                      number=None if number is None else number.numpy(),
-                      codes_undefined=np.isnan(v))  # fmt: skip
+        return Answer(_values.codes(v), raw(stored, x.shape[0]), codes_undefined=np.isnan(v))
 
     return answer
 

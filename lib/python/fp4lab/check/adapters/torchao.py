@@ -36,10 +36,10 @@ def _nvfp4(levels: int):  # noqa: ANN202
         number = None if scale is None else scale.numpy()
         s = raw(scales, x.shape[0])
         # f32_to_f4_unpacked has no code for NaN: a NaN scale or product leaves what it makes of it.
-        with np.errstate(all="ignore"):
-            reciprocal = np.float32(1) if scale is None else np.float32(1) / number
-        undefined = np.isnan(x) | (s == 0x7F).repeat(16, axis=1) | ~np.isfinite(reciprocal)
-        undefined |= np.isinf(x)
+        undefined = ~np.isfinite(x) | np.isin(s, (0x7F, 0xFF)).repeat(16, axis=1)
+        if number is not None:
+            with np.errstate(all="ignore"):
+                undefined |= ~np.isfinite(np.float32(1) / number) | ~np.isfinite(number)
         return Answer(pairs(codes, x), s, number=number, form="multiplier", codes_undefined=undefined)
 
     return answer
