@@ -10,6 +10,7 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/suggest.h"
 #include "fp4lab/dialect/labels.h"
+#include "fp4lab/train/dialect_keys.h"
 
 namespace fp4lab {
 namespace {
@@ -348,6 +349,7 @@ Dialect ReadDialect(const Json& json, const std::string& where) {
   const IeeeArithmetic ieee;
   if (json.is_string()) return RowNamed(json.get<std::string>(), where);
   JsonObject o(json, where);
+  for (const DialectKey& known : DialectKeys()) o.Member(known.key);  // for the remedy of a typo
   std::string like(kStart);
   o.Read("like", &like);
   Dialect d = RowNamed(like, o.Where("like"));

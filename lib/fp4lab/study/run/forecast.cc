@@ -7,7 +7,7 @@
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/threads_scope.h"
 #include "fp4lab/study/run/run.h"
-#include "fp4lab/study/run/runner.h"
+#include "fp4lab/study/run/study_start.h"
 #include "fp4lab/train/memory.h"
 
 namespace fp4lab::study {

@@ -21,7 +21,6 @@
 #include "fp4lab/study/run/run_folder.h"
 #include "fp4lab/study/run/sitting.h"
 #include "fp4lab/study/run/study_start.h"
-#include "fp4lab/train/engine.h"
 
 namespace fp4lab::study {
 namespace {
@@ -243,20 +242,6 @@ Outcome Runner::Execute() {
   }
   return outcome;
 }
-
-}  // namespace
-
-int JobsOf(const Study& study, int jobs, std::size_t runs) {
-  const bool on_gpu = study.base.device == Device::kCuda;
-  const int places = on_gpu ? std::max(1, CudaGpus()) : Threads();
-  return std::clamp(jobs > 0 ? jobs : places, 1, std::max(1, static_cast<int>(runs)));
-}
-
-std::uintmax_t BytesOfRun(const Trainer& trainer) {
-  return 3 * trainer.SaveState().size() + (1 << 20);
-}
-
-namespace {
 
 // Whether a run of the folder is complete.
 bool HasResult(const std::filesystem::path& out_dir) {

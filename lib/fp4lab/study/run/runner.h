@@ -14,7 +14,6 @@
 #include "fp4lab/study/run/progress.h"
 #include "fp4lab/study/run/run_record.h"
 #include "fp4lab/study/run/study.h"
-#include "fp4lab/train/trainer.h"
 
 namespace fp4lab::study {
 
@@ -40,12 +39,6 @@ struct Outcome {
   // predictions any more.
   bool exploratory = false;
 };
-
-// Runs at a time of a study with `runs` runs to train: RunOptions::jobs, or as many as there are
-// threads or GPUs.
-int JobsOf(const Study& study, int jobs, std::size_t runs);
-// Bytes of the cache that one run may need.
-std::uintmax_t BytesOfRun(const Trainer& trainer);
 
 // Holds the lock of out_dir while it runs. Once `stop` is set, every job ends at its next step and
 // writes a checkpoint. Of the records only `seconds` depends on jobs, threads or interruptions.

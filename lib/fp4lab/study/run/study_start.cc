@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "fp4lab/base/parallel.h"
 #include "fp4lab/data/load_corpus.h"
-#include "fp4lab/study/run/runner.h"
 #include "fp4lab/train/corpus_fit.h"
+#include "fp4lab/train/engine.h"
 #include "fp4lab/train/memory.h"
 #include "fp4lab/train/shapes.h"
-#include "fp4lab/train/trainer.h"
 
 namespace fp4lab::study {
 namespace {
@@ -18,6 +18,16 @@ namespace {
 constexpr double kStatesOfCheckpoint = 3;
 
 }  // namespace
+
+int JobsOf(const Study& study, int jobs, std::size_t runs) {
+  const bool on_gpu = study.base.device == Device::kCuda;
+  const int places = on_gpu ? std::max(1, CudaGpus()) : Threads();
+  return std::clamp(jobs > 0 ? jobs : places, 1, std::max(1, static_cast<int>(runs)));
+}
+
+std::uintmax_t BytesOfRun(const Trainer& trainer) {
+  return 3 * trainer.SaveState().size() + (1 << 20);
+}
 
 Corpus LoadCorpusOf(const Study& study) {
   Corpus corpus = LoadCorpus(study.base.data);

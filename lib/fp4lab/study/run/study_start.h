@@ -1,13 +1,22 @@
 // What a study needs before its first step: `study run` and `study check` share it.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "fp4lab/data/corpus.h"
 #include "fp4lab/study/run/study.h"
+#include "fp4lab/train/trainer.h"
 
 namespace fp4lab::study {
+
+// Runs at a time of a study with `runs` runs to train: `jobs`, or, if it is 0, as many as there are
+// threads or GPUs.
+int JobsOf(const Study& study, int jobs, std::size_t runs);
+// Bytes of the cache that one run may need.
+std::uintmax_t BytesOfRun(const Trainer& trainer);
 
 // Loads the study's corpus. Throws Error for a source that is not known, a file that cannot be
 // read, and a corpus that does not fit the models of the arms.
