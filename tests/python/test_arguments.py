@@ -248,6 +248,8 @@ def test_an_amax_is_a_magnitude(x, q):
         refused(lambda: call(x, amax=-1.0), fp4lab.Error, "amax: -1.0 is negative")
         refused(lambda: call(x, amax=np.nan), fp4lab.Error, "amax: is nan")
         refused(lambda: call(x, amax=np.inf), fp4lab.Error, "amax: is inf")
+        refused(lambda: call(x, amax=1e300), fp4lab.Error, r"amax: is 1e\+300")  # Inf as a float32
+        refused(lambda: call(x, amax=10**400), fp4lab.Error, "amax: 1000.* is beyond every float")
         refused(lambda: call(x, amax="3"), TypeError, "amax is '3'")
         refused(lambda: call(x, amax=True), TypeError, "amax is True")
         for small in (0, 0.5, np.float32(1)):
@@ -290,6 +292,7 @@ def test_a_name_alone_is_a_list_of_one(x, q):
     found = fp4lab.identify(x, q, dialects="nvfp4.te")
     assert found and all(m.startswith("nvfp4.te,") for m in found.matches)
     assert testing.assert_kernel(fp4lab.quantize, families="element-ties").cases == len(some)
+    assert len(list(fp4lab.cases(families=None))) == len(list(fp4lab.cases()))
 
 
 def test_the_programs_spellings_are_taken(x):

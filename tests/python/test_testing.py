@@ -305,6 +305,15 @@ def test_a_product_that_declines_cases_says_so():
     assert testing.assert_product(picky, allow_declined=True) == 4
 
 
+def test_a_product_of_another_shape_or_type_fails_by_its_case():
+    with pytest.raises(AssertionError, match="one block, 3x5x32: d: is 3x3; the product is 3x5"):
+        testing.assert_product(lambda a, b, alpha: np.zeros((3, 3), np.float32))
+    with pytest.raises(AssertionError, match="one block, 3x5x32: d has dtype object"):
+        testing.assert_product(lambda a, b, alpha: None)
+    with pytest.raises(fp4lab.Error, match='accumulation: "blok" is not one of'):
+        testing.assert_product(product, "blok")
+
+
 # ---- causes
 
 

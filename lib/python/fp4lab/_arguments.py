@@ -68,6 +68,8 @@ def real(value: Any, name: str) -> float:
     if not is_bool(value) and not isinstance(value, (str, bytes)):
         try:
             return float(value)
+        except OverflowError:
+            raise _core.Error(f"{name}: {_shown(value)} is beyond every float") from None
         except (TypeError, ValueError):
             pass
     raise TypeError(f"{name} is {_shown(value)}: a number is taken, no {type(value).__name__}")
@@ -95,7 +97,9 @@ def did_you_mean(value: str, names: Iterable[str]) -> str:
 
 
 def name_list(value: Any, name: str) -> list[str]:
-    """Names as a list: of a name alone, or of several. Objects with a name (a Dialect) count as theirs."""
+    """Names as a list: of none (None), a name alone, or several. Objects with a name (a Dialect) count as theirs."""
+    if value is None:
+        return []
     if isinstance(value, str) or not isinstance(value, Iterable):
         value = (value,)
     return [str(v) for v in value]

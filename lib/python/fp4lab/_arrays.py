@@ -218,7 +218,7 @@ def amaxes(amax: Any, name: str = "amax") -> list[float]:
     if is_bool(amax) or isinstance(amax, (str, bytes)):
         real(amax, name)  # raises
     if isinstance(amax, (int, float)):
-        return [float(amax)]
+        return [real(amax, name)]
     array = numbers(amax, name)
     if array.dtype == np.uint16:
         array = (array.astype(np.uint32) << 16).view(np.float32)
@@ -248,11 +248,13 @@ def check_amax(given: Sequence[float], own: Sequence[float], name: str = "amax")
         return  # the library states how many numbers it takes
     for i, (value, largest) in enumerate(zip(given, own)):
         at = _at(name, i, given)
-        if not math.isfinite(value) and math.isfinite(largest):
+        with np.errstate(over="ignore"):
+            finite = bool(np.isfinite(np.float32(value)))
+        if not finite and math.isfinite(largest):
             raise _core.Error(
                 f"{at}: is {value!r}; the largest magnitude of the data is {largest!r}: give a finite number"
             )
-        if value < largest and np.float32(value) < np.float32(largest):
+        if finite and value < largest and np.float32(value) < np.float32(largest):
             warnings.warn(
                 f"{at}: {value!r} is less than the largest magnitude of the data, {largest!r}: "
                 "numbers beyond it are clamped",

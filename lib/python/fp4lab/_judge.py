@@ -386,7 +386,8 @@ def identify(
     """Names the dialects and layouts that write exactly these bytes for this input.
 
     Args:
-        x, codes, scales, tensor_scale, amax, random: as verify takes them; the layout is found.
+        x, codes, scales, tensor_scale, amax, random: as verify takes them; the layout is found, and
+            codes and scales may have any shape.
         dialects: the names to try, or one name; empty: all.
         decide: whether to search for inputs that tell several matches apart.
 

@@ -56,6 +56,9 @@ def _bits(numbers: Any) -> list[int]:
 
 def assert_same_bytes(a: QTensor, b: QTensor) -> None:
     """Raises AssertionError unless two QTensors are equal: shape, dialect, layout and every byte."""
+    for name, q in (("a", a), ("b", b)):
+        if not isinstance(q, QTensor):
+            raise TypeError(f"{name} is {type(q).__name__}: two QTensors are compared")
     for name in ("shape", "dialect", "columnwise", "scale_layout", "nibbles", "expanded_scales"):
         if getattr(a, name) != getattr(b, name):
             raise AssertionError(f"{name}: {getattr(a, name)!r} and {getattr(b, name)!r}")

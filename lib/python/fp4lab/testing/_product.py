@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import _ieee, _tables
-from .._arguments import callable_, flag, seed as _seed
+from .._arguments import callable_, flag, one_of, seed as _seed
 from .._arrays import numbers
 from .._products import scaled_mm, verify_mm
 from .._qtensor import QTensor
@@ -71,6 +71,7 @@ def assert_product(
     6
     """
     callable_(fn, "fn(a, b, alpha), which returns an array (M, N)")
+    one_of(accumulation, "accumulation", ("block", *(a.name for a in _tables.accumulations())))
     exact, allow_declined = flag(exact, "exact"), flag(allow_declined, "allow_declined")
     compared, declined = 0, []
     for name, a, b in _product_operands(dialect, _seed(seed)):
@@ -83,7 +84,10 @@ def assert_product(
         except Mutated as error:
             raise AssertionError(f"{name}, {a.shape[0]}x{b.shape[0]}x{a.shape[1]}: {error}") from None
         compared += 1
-        verdict = verify_mm(a, b, d, alpha=alpha, accumulation=accumulation)
+        try:
+            verdict = verify_mm(a, b, d, alpha=alpha, accumulation=accumulation)
+        except (TypeError, ValueError) as error:
+            raise AssertionError(f"{name}, {a.shape[0]}x{b.shape[0]}x{a.shape[1]}: {error}") from None
         if verdict.verdict in ("equal", "undetermined") or (verdict and not exact):
             continue
         rows, cols = (int(n) for n in np.argwhere(_different(a, b, d, alpha, accumulation))[0])
