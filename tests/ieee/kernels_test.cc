@@ -336,7 +336,7 @@ void AddStochasticVerdicts(std::vector<Call>* calls) {
     DrawSum sum;
     sum.Add(0.3, 100, 20);
     sum.Add(0.1, 50, 9);
-    return std::tuple{BinomialPValue(100, 20, 0.3), sum.PValue(), sum.PValueOfNone(), sum.Mean()};
+    return std::tuple{BinomialPValue(100, 20, 0.3), sum.PValue(), sum.PValueOf(0), sum.Mean()};
   }));
 }
 

@@ -37,9 +37,10 @@ constexpr std::array kKeys = {
     DialectKey{"unbias", kLabel, "block scales corrected and rounded at random"},
     DialectKey{"adaptive", kLabel, "four over six: each block takes the better of two scales"},
     DialectKey{"adaptive_fp16", "`true`, `false`", "four over six compares errors in FP16"},
+    DialectKey{"adaptive_decode", "`true`, `false`", "its errors are those of value * s * D"},
     DialectKey{"level_two", kLabel, "S and D, the tensor scale to encode and to decode"},
     DialectKey{"block_scale", kLabel, "t, the block scale before it is rounded"},
-    DialectKey{"scale_encoding", kLabel, "the stored byte of t; `up` and `down` round E4M3 scales"},
+    DialectKey{"scale_encoding", kLabel, "the stored byte of t"},
     DialectKey{"factor", kLabel, "e, with which an element becomes v"},
     DialectKey{"element_rounding", kLabel,
                "the code of v; stochastic rounding is the operand's `rounding`, outside of the "
