@@ -81,7 +81,8 @@ TEST_CASE("The worked example of fp4lab identify --help runs and names the diale
   CHECK(run.exit_code == 0);
   CHECK_THAT(run.output,
              ContainsSubstring("codes high-first, scales linear; for this shape the same bytes as "
-                               "codes high-first, scales 8x4:\n    nvfp4.te, "));
+                               "codes high-first, scales 8x4:\n    nvfp4.comfyui, ") &&
+                 ContainsSubstring(" nvfp4.te, "));
   CHECK(std::filesystem::exists(folder / "deciding.0.safetensors"));
 }
 

@@ -31,7 +31,7 @@ TEST_CASE("A trace ends in the bytes of QuantizeAs in every dialect", "[quantize
         CHECK(t.scale_byte == q.scales[block]);
       }
       if (!q.amax.empty()) CHECK(t.amax == q.amax[d.row_scaled ? t.row : 0]);
-      CHECK(t.divides == Divides(d.factor));
+      CHECK(t.divides == HasDivisor(d.factor));
       CHECK(t.code_tie_ulps >= 0);
     }
   }

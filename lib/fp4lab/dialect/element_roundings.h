@@ -107,10 +107,9 @@ inline constexpr float kComfyThresholds[] = {0x1.c00b88p-1f, 0x1.c00b88p0f, 0x1.
 constexpr std::uint32_t EncodeComfyCentre(float v) {
   if (v != v) return NanCode(FormatOf(FormatId::kE2M1));
   const float a = Magnitude(v);
-  std::uint32_t e = 0;
-  for (const float threshold : {kComfyThresholds[0], kComfyThresholds[1], kComfyThresholds[2]}) {
-    e += a >= threshold ? 1 : 0;
-  }
+  const std::uint32_t e = (a >= kComfyThresholds[0] ? 1u : 0u) +
+                          (a >= kComfyThresholds[1] ? 1u : 0u) +
+                          (a >= kComfyThresholds[2] ? 1u : 0u);
   const float fraction =
       e == 0 ? a * 2.0f : (a / static_cast<float>(1u << (e - 1)) - 1.0f) * 2.0f;  // exact
   // A tie goes to even; fractions are greater than -1/2, and 3 in the range of v that scales leave.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/formats/tail_bounds.h"
 
 namespace fp4lab {
@@ -74,6 +75,7 @@ class RefusedSums {
 }  // namespace
 
 StochasticPower PowerOfRates(const std::array<DrawsByCount, 2>& draws, int bits, double level) {
+  const IeeeArithmetic ieee;
   const std::array<RefusedSums, 2> sums = {RefusedSums(draws[0], bits, level),
                                            RefusedSums(draws[1], bits, level)};
   const auto refuses = [&](auto up) { return sums[0].Refuses(up) || sums[1].Refuses(up); };

@@ -3,6 +3,7 @@
 #include <array>
 #include <string_view>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text.h"
 #include "fp4lab/train/dialect_json.h"
 #include "fp4lab/train/recipe.h"
@@ -58,6 +59,7 @@ Kept KeptOf(const Json& json, const OperandRecipe& base, const OperandRecipe& re
 }  // namespace
 
 std::vector<std::string> InheritedParts(const Json& recipe, const std::string& where) {
+  const IeeeArithmetic ieee;
   std::vector<std::string> lines;
   if (!recipe.is_object()) return lines;
   const Recipe base = BaseOf(recipe, where), resolved = ReadRecipe(recipe, where);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/cuda/device/build.h"
 #include "fp4lab/cuda/device/check.cuh"
@@ -116,6 +117,7 @@ void StreamTimer::Start() {
   Check(cudaEventRecord(static_cast<cudaEvent_t>(start_), NativeStream(stream_)), "timing");
 }
 double StreamTimer::Stop() {
+  const IeeeArithmetic ieee;
   Check(cudaEventRecord(static_cast<cudaEvent_t>(stop_), NativeStream(stream_)), "timing");
   Check(cudaEventSynchronize(static_cast<cudaEvent_t>(stop_)), "waiting for the device");
   float milliseconds = 0;

@@ -212,6 +212,7 @@ void KeptCases::Keep(const Case& c, const CaseAnswer& answer) {
 }
 
 std::vector<std::size_t> AnsweredCases(const fs::path& folder) {
+  const IeeeArithmetic ieee;
   std::error_code error;
   std::vector<std::size_t> indices = NumberedInputs(folder, &error);
   if (error) throw Error(folder.string(), "cannot be read: " + error.message());

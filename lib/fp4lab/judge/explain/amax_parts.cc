@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/judge/explain/open_encode_scales.h"
 
 namespace fp4lab {
@@ -84,6 +85,7 @@ void AddPartitions(const EncodeScaleReader& reader, bool by_columns, bool has_nu
 }  // namespace
 
 std::vector<DeviationValue> PartsToTry(const Kernel& kernel, ByteMatcher& matcher) {
+  const IeeeArithmetic ieee;
   if (!HasTensorScale(kernel.dialect) || kernel.dialect.row_scaled) return {};
   const EncodeScaleReader reader(kernel, matcher);
   if (!reader.CanRead()) return {};

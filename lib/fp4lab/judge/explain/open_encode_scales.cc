@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/dialect/stages.h"
 #include "fp4lab/judge/explain/rounding_interval.h"
 
@@ -20,6 +21,7 @@ EncodeScales Fitting(double unit, Interval interval) {
 }  // namespace
 
 EncodeScales EncodeScales::With(const EncodeScales& other) const {
+  const IeeeArithmetic ieee;
   return {std::max(low, other.low), std::min(high, other.high)};
 }
 
@@ -41,6 +43,7 @@ bool EncodeScaleReader::CanRead() const {
 }
 
 EncodeScales EncodeScaleReader::OfBlock(std::size_t i, std::size_t j, ReadFrom from) const {
+  const IeeeArithmetic ieee;
   const Dialect& d = kernel_.dialect;
   const std::size_t place = places_.ScaleByte(i, j, 0);
   if (place >= got_.scales.size()) return {};
@@ -67,6 +70,7 @@ EncodeScales EncodeScaleReader::OfBlock(std::size_t i, std::size_t j, ReadFrom f
 }
 
 EncodeScales EncodeScaleReader::OfAll(ReadFrom from) const {
+  const IeeeArithmetic ieee;
   const std::size_t blocks = grid().rows * grid().cols;
   const std::size_t step = std::max<std::size_t>(1, blocks / kRead);
   EncodeScales open;

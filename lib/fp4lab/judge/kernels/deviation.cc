@@ -4,7 +4,6 @@
 
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text.h"
-#include "fp4lab/judge/kernels/kernel_plan.h"
 
 namespace fp4lab {
 namespace {

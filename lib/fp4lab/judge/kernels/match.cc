@@ -240,6 +240,7 @@ bool ByteMatcher::Matches(const KernelPlan& plan) {
 }
 
 AmaxUsed FindAmaxUsed(const Kernel& kernel, ByteMatcher& matcher) {
+  const IeeeArithmetic ieee;
   const Dialect& d = kernel.dialect;
   const std::vector<float>& got = matcher.got().tensor_scale;
   if (IsApproximate(d) || d.row_scaled || got.size() != 1) return AmaxUsed::kNotTried;

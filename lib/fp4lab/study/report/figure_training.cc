@@ -106,6 +106,7 @@ void DrawCurve(Svg* svg, const Panel& panel, const std::vector<double>& x,
 }  // namespace
 
 double LastCurveTokens(const Results& results) {
+  const IeeeArithmetic ieee;
   double last = 0;
   for (const RunResult& run : results.runs) {
     for (const CurvePoint& point : run.curve) {
@@ -116,6 +117,7 @@ double LastCurveTokens(const Results& results) {
 }
 
 std::size_t DrawnPoints(const Results& results, const Overlay& overlay) {
+  const IeeeArithmetic ieee;
   return ShownOverlay(overlay, LastCurveTokens(results)).tokens.size();
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/text.h"
 #include "fp4lab/study/analysis/number_text.h"
@@ -18,6 +19,7 @@ std::string RangeText(double from, double to) {
 }  // namespace
 
 void CheckOverlays(const std::vector<Overlay>& overlays, std::span<const StudyReport> studies) {
+  const IeeeArithmetic ieee;
   if (overlays.empty()) return;
   const bool any_curve = std::any_of(studies.begin(), studies.end(), [](const StudyReport& study) {
     return HasCurves(study.results);

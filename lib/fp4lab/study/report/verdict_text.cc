@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text.h"
 #include "fp4lab/study/analysis/number_text.h"
 
@@ -54,6 +55,7 @@ std::string Groups(const Results& results, const std::vector<const LossGap*>& ga
 }  // namespace
 
 std::string ToldApart(const std::optional<Interval>& interval, double equal, std::size_t seeds) {
+  const IeeeArithmetic ieee;
   if (!interval) {
     return "no interval from " + std::to_string(seeds) + (seeds == 1 ? " seed" : " seeds");
   }
@@ -61,6 +63,7 @@ std::string ToldApart(const std::optional<Interval>& interval, double equal, std
 }
 
 std::vector<std::string> VerdictSentences(const Results& results, const Analysis& analysis) {
+  const IeeeArithmetic ieee;
   const Question& question = results.question;
   const auto gap_of = [&](const std::string& arm, const std::string& reference) {
     return analysis.FindGap(arm, reference, question.primary_tokens, Precision::kTraining);
