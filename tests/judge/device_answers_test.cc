@@ -26,7 +26,7 @@ TEST_CASE("explain names approximate division where an H200 divided so", "[judge
     CHECK(e.causes.evidence < 16);
     only_the_set += e.causes.exact.empty();  // on the others another formula gives the same bytes
   }
-  CHECK(only_the_set >= 2);
+  CHECK(only_the_set >= 1);
 }
 
 TEST_CASE("A plain random tensor does not notice -use_fast_math", "[judge][golden]") {

@@ -229,7 +229,6 @@ TEST_CASE("An error that the table lacks gets no false cause", "[judge]") {
                                          "parts-swapped",
                                          "level-two-inverted",
                                          "constant-448",
-                                         "encode-scale-bf16",
                                          "encode-scale-fp16",
                                          "decode-scale-bf16",
                                          "decode-scale-fp16",

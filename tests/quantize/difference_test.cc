@@ -103,7 +103,7 @@ const std::vector<Rate> kRates = {
     {"nvfp4.te.cpp-test", kNever, kNever, kOften, kNever},
     {"nvfp4.te.fast-math", kSometimes, kSometimes, kSometimes, kSometimes},
     {"nvfp4.cutlass", kRarely, kRarely, kRarely, kRarely},
-    {"nvfp4.flashinfer.reference", kRarely, kRarely, kOften, kSometimes},
+    {"nvfp4.flashinfer.reference", kSometimes, kSometimes, kOften, kSometimes},
     {"nvfp4.torchao.inference", kRarely, kSometimes, kMany, kMostly},
     {"nvfp4.modelopt", kRarely, kSometimes, kOften, kSometimes},
     {"nvfp4.compressed-tensors.bf16", kSometimes, kSometimes, kOften, kSometimes},
@@ -154,7 +154,7 @@ TEST_CASE("Rows of one block differ somewhere if and only if their formulas do",
     if (is_nvfp4 && d.block_rows == 1 && !IsStochastic(d) && !d.row_scaled) rows.push_back(&d);
   }
   REQUIRE(rows.size() >= 30);
-  std::set<std::pair<std::string_view, std::string_view>> alike;
+  std::set<std::string> alike;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     for (std::size_t j = i + 1; j < rows.size(); ++j) {
       const Dialect &a = *rows[i], &b = *rows[j];
@@ -166,13 +166,19 @@ TEST_CASE("Rows of one block differ somewhere if and only if their formulas do",
       }
       CAPTURE(a.name, b.name);
       if (SameFormulas(Member(a), Member(b))) CHECK(same);
-      if (same && !SameFormulas(Member(a), Member(b))) alike.insert({a.name, b.name});
+      if (same && !SameFormulas(Member(a), Member(b))) {
+        alike.insert(std::string(a.name) + " = " + std::string(b.name));
+      }
     }
   }
   // As QuantizeAs computes it, nvfp4.cutlass.epilogue differs from nvfp4.cutlass only in flushing
   // subnormals, which no input here has.
-  using Pairs = std::set<std::pair<std::string_view, std::string_view>>;
-  CHECK(alike == Pairs{{"nvfp4.cutlass", "nvfp4.cutlass.epilogue"}});
+  // The errors of FlashInfer's two forms differ by the factor S and by roundings, which choose the
+  // same candidates on these inputs.
+  CHECK(alike == std::set<std::string>{
+                     "nvfp4.cutlass = nvfp4.cutlass.epilogue",
+                     "nvfp4.flashinfer.4over6.mse.256 = nvfp4.flashinfer.4over6.mse.256.fast-error",
+                     "nvfp4.flashinfer.4over6.mse.448 = nvfp4.flashinfer.4over6.mse.448.fast-error"});
 }
 
 }  // namespace

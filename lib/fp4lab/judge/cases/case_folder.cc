@@ -185,6 +185,7 @@ KeptCases::KeptCases(fs::path folder, const Dialect& dialect, const StorageLayou
              {"transposed", layout.transposed},
              {"expanded_scales", layout.expanded_scales},
              {"level_two_is", Name(layout.tensor_scale)}}) {
+  const IeeeArithmetic ieee;
   if (folder_.empty() || !Exists(folder_)) return;
   std::error_code error;
   const std::vector<std::size_t> old = NumberedInputs(folder_, &error);
