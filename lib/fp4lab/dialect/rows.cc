@@ -20,8 +20,8 @@ const std::vector<Dialect>& Table() {
     AddTransformerEngine(&rows);
     AddFourOverSix(&rows);
     AddOtherNvfp4(&rows);
-    AddInference(&rows);
     AddMicroscaling(&rows);
+    AddInference(&rows);
     AddFp8(&rows);
     return rows;
   }();
