@@ -151,6 +151,7 @@ def calls(tmp):
         "testing.wrong_kernels": lambda: [[k.name, k.what] for k in fp4lab.testing.wrong_kernels()],
         "testing.WrongKernel.__call__": each(wrong),
         "testing.KernelReport.accepted": lambda: fp4lab.testing.assert_kernel(right_kernel).accepted,
+        "testing.KernelReport.answered": lambda: fp4lab.testing.assert_kernel(right_kernel).answered,
         "check.check_dialects": lambda: str(fp4lab.check.check_dialects(["mxfp4.floor"])),
         "study.load": lambda: _study(tmp).losses.to_dict(),
     }  # fmt: skip
