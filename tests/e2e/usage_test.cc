@@ -247,10 +247,10 @@ TEST_CASE("Operands without a reduction axis are refused as such", "[e2e]") {
   WriteNpy(w.folder / "b.npy", MakeNpyArray<float>({5, 0}, std::vector<float>{}));
   WriteMatrix(w.Path("d.npy"), Matrix<float>(4, 5).View());
   w.Refuses({"verify", "gemm", "a.npy", "b.npy", "d.npy", "--operand", "bf16"},
-            "a.npy: is 4x0 bfloat16: K, its last dimension, is 0");
+            "a.npy: has K = 0");
   const ProcessResult gemm = w.Run({"gemm", "a.npy", "b.npy", "--operand", "bf16"});
   CHECK(gemm.exit_code == 1);
-  CHECK_THAT(gemm.error, ContainsSubstring("K, its last dimension, is 0"));
+  CHECK_THAT(gemm.error, ContainsSubstring("a.npy: has K = 0"));
 }
 
 TEST_CASE("A .npy header whose shape is a number is refused as NumPy refuses it", "[e2e]") {

@@ -51,6 +51,8 @@ def wrong(dialect, **options):
 
 # No input of the cases shows these deviations of the dialect (see the tests of `cases`).
 SILENT = {"mxfp4.rceil": {"saturation-missing"}}
+# Caught, and not named: the amax of factors is read off codes that are rounded to nearest.
+UNREAD = {("nvfp4.te.stochastic", "factor-amax-stale")}
 # These take more cases than the quick level has.
 THOROUGH = {("nvfp4.te.stochastic", "factor-encode-times-reciprocal")}
 KERNELS = [
@@ -73,9 +75,13 @@ def test_every_wrong_kernel_fails_and_is_named(dialect, options, k):
     with pytest.raises(AssertionError) as error:
         testing.assert_kernel(k, dialect, level, scale_layout="swizzled_32_4_4", explained=3, **options)
     text = str(error.value)
+    report = error.value.fp4lab_report
+    if (dialect, k.name) in UNREAD:
+        assert report.causes == () and "cause: none of the table explains all" in text
+        NAMED[dialect, k.name] = False
+        return
     causes = re.search(r"^cause: (.*?) \(explains", text, re.M)
     assert causes, text
-    report = error.value.fp4lab_report
     assert k.name in report.causes, (k.name, report.causes, text)
     NAMED[dialect, k.name] = report.causes[0] == k.name
     assert "to reproduce:" in text
@@ -322,8 +328,16 @@ def test_a_cause_explains_every_failing_case():
         with np.errstate(over="ignore"):
             return fp4lab.quantize(x * np.float32(1.1))
 
+    def scaled_at_places(x):
+        factor = np.where(np.arange(x.shape[1]) % 3 == 0, np.float32(1.1), np.float32(1))
+        with np.errstate(over="ignore"):
+            return fp4lab.quantize(x * factor)
+
     with pytest.raises(AssertionError) as error:
         testing.assert_kernel(scaled)
+    assert error.value.fp4lab_report.causes[0] == "input-times"
+    with pytest.raises(AssertionError) as error:
+        testing.assert_kernel(scaled_at_places)
     text, report = str(error.value), error.value.fp4lab_report
     assert report.causes == () and dict(report.partial)["input-fp16"] < report.different
     n = report.different

@@ -103,7 +103,7 @@ const std::vector<Rate> kRates = {
     {"nvfp4.te.cpp-test", kNever, kNever, kOften, kNever},
     {"nvfp4.te.fast-math", kSometimes, kSometimes, kSometimes, kSometimes},
     {"nvfp4.cutlass", kRarely, kRarely, kRarely, kRarely},
-    {"nvfp4.flashinfer.reference", kSometimes, kSometimes, kOften, kSometimes},
+    {"nvfp4.flashinfer.reference", kSometimes, kRarely, kOften, kSometimes},
     {"nvfp4.torchao.inference", kRarely, kSometimes, kMany, kMostly},
     {"nvfp4.modelopt", kRarely, kSometimes, kOften, kSometimes},
     {"nvfp4.compressed-tensors.bf16", kSometimes, kSometimes, kOften, kSometimes},

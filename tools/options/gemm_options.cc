@@ -2,7 +2,6 @@
 
 #include <charconv>
 #include <cmath>
-#include <utility>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/suggest.h"
@@ -67,13 +66,6 @@ LoadedProduct Load(const ProductFiles& files) {
   if (p.a.operand.cols != p.b.operand.cols) {
     throw Error(files.b, "is " + p.b.what + " where " + files.a + " is " + p.a.what +
                              ": the last dimensions, K, must agree");
-  }
-  for (const auto& [place, operand] : {std::pair(&files.a, &p.a), {&files.b, &p.b}}) {
-    if (operand->operand.cols != 0) continue;
-    throw Error(*place,
-                "is " + operand->what +
-                    ": K, its last dimension, is 0, so that every element of the product is "
-                    "an empty sum; give operands with K of 1 or more");
   }
   p.alpha = ReadAlpha(files, p);
   p.output = ReadOutput(files.output);

@@ -108,7 +108,9 @@ GemmOperandFile ReadGemmOperand(std::string_view place, std::string_view format)
   }
   GemmOperandFile operand = stored ? FromStored(place) : FromNumbers(place, format);
   if (operand.operand.cols == 0) {
-    throw Error(std::string(place), "has K = 0: its rows have no elements to multiply");
+    throw Error(
+        std::string(place),
+        "has K = 0: its rows have no elements to multiply; give operands with K of 1 or more");
   }
   return operand;
 }
