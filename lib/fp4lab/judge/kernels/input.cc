@@ -13,8 +13,9 @@
 namespace fp4lab {
 namespace {
 
-// One result of a wrong Hadamard transform: without its factor, without its last rounding, or with
-// the signs on the results. Sums in binary64 are exact for groups that span up to 40 binades.
+// One result of a Hadamard transform that is wrong (without its factor, without its last rounding,
+// with the signs on the results), or of numbers that are not BF16, which RandomHadamard does not
+// take. Sums in binary64 are exact for groups that span up to 40 binades.
 float OddHadamardElement(const InputPlan& plan, const float* x, int j) {
   // The mask is chosen outside of the loop: GCC 12 moves a choice within it out and then sums
   // nothing (-funswitch-loops).
@@ -36,7 +37,10 @@ float OddHadamardElement(const InputPlan& plan, const float* x, int j) {
 }
 
 void Transform(const InputPlan& plan, Matrix<float>* m) {
-  if (plan.normalised && plan.bf16_result && !plan.signs_after && plan.negated_result < 0) {
+  const bool right =
+      plan.normalised && plan.bf16_result && !plan.signs_after && plan.negated_result < 0;
+  const auto is_bf16 = [](float x) { return (std::bit_cast<std::uint32_t>(x) & 0xFFFFu) == 0; };
+  if (right && std::all_of(m->values.begin(), m->values.end(), is_bf16)) {
     RandomHadamard(m->View(), plan.hadamard, plan.sign_mask, m->View());
     return;
   }
