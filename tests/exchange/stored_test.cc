@@ -194,6 +194,32 @@ TEST_CASE("Values are decoded in the operation order of each tensor-scale conven
   }
 }
 
+TEST_CASE("A stored divisor is the S that the code base computes", "[exchange]") {
+  const Dialect& d = *FindDialect("nvfp4.compressed-tensors");
+  constexpr TensorScaleConvention kDivisor = TensorScaleConvention::kDivisor;
+  const auto divisor = [&](float amax) { return NumberOfAmax(d, amax, kDivisor); };
+  CHECK(divisor(std::bit_cast<float>(0x05280001u)) == std::bit_cast<float>(0x7F7FFFFFu));
+  CHECK(divisor(0.0f) == 1.0f);  // a tensor of zeros
+  CHECK(NumberOfAmax(*FindDialect("nvfp4.compressed-tensors.0.14"), 0.0f, kDivisor) ==
+        std::numeric_limits<float>::infinity());
+  // Two roundings: fl(fl(1/amax) * 2688) and fl(2688/amax) part, and a file has the first.
+  int apart = 0;
+  for (std::uint32_t i = 0; i < 1000; ++i) {
+    const float amax = std::bit_cast<float>(0x40400000u + 4099 * i);
+    const Matrix<float> x(1, 16, amax);
+    const Quantized q = QuantizeAs(d, x.View());
+    const StoredMatrix m = Store(d, q, {.tensor_scale = kDivisor});
+    REQUIRE(m.tensor_scale.size() == 1);
+    CHECK(m.tensor_scale[0] == 1.0f / amax * 2688.0f);
+    apart += m.tensor_scale[0] != 2688.0f / amax ? 1 : 0;
+    const Quantized loaded = Load(d, m, "x");
+    CHECK(NumberOfAmax(d, loaded.amax[0], kDivisor) == m.tensor_scale[0]);
+    // Under Transformer Engine's dialect a divisor is one division.
+    CHECK(NumberOfAmax(*FindDialect("nvfp4.te"), amax, kDivisor) == 2688.0f / amax);
+  }
+  CHECK(apart > 100);
+}
+
 TEST_CASE("A tensor scale of unknown meaning is not converted", "[exchange]") {
   const Dialect d{.name = "nvfp4"};
   StoredMatrix m = Store(d, AnyQuantized(d, 2, 16), {});

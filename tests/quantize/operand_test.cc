@@ -108,6 +108,10 @@ std::vector<Dialect> Additions() {
   });
   add("nvfp4.te", [](Dialect* d) { d->scale = FormatId::kUE5M3, d->scale_max = 114688.0f; });
   add("nvfp4.qwix", [](Dialect* d) { d->element = FormatId::kE0M3; });
+  for (const ScaleEncoding directed : {ScaleEncoding::kUp, ScaleEncoding::kDown}) {
+    add("nvfp4.te", [directed](Dialect* d) { d->scale_encoding = directed; });
+    add("nvfp4.torchao.single-level", [directed](Dialect* d) { d->scale_encoding = directed; });
+  }
   for (const auto& [rows, cols] : {std::pair{1, 128}, {128, 128}, {1, 24}}) {
     add("nvfp4.qwix", [rows = rows, cols = cols](Dialect* d) {
       d->element = FormatId::kE4M3;

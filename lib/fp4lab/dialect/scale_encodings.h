@@ -23,9 +23,11 @@ enum class ScaleEncoding : std::uint8_t {
   kOneWhereTiny,
   kHalfUpGgml,
   kExponent,
-  kBinary32
+  kBinary32,
+  kUp,
+  kDown
 };
-constexpr ScaleEncoding LastOf(ScaleEncoding) { return ScaleEncoding::kBinary32; }
+constexpr ScaleEncoding LastOf(ScaleEncoding) { return ScaleEncoding::kDown; }
 
 // The byte of t by a saturating cast, and by torch's cast, which gives NaN beyond 464. Both give
 // the NaN byte for NaN.
@@ -169,6 +171,28 @@ struct Formula<ScaleEncoding::kBinary32> : NoByteOfT {
   // The scale is stored in binary32 (Quantized::scale_values); there is no byte.
   static constexpr std::string_view kLabel = "binary32";
   static constexpr std::string_view kText = "none: s = t in binary32";
+};
+
+// Directed roundings: up leaves no element of a block beyond the largest, down leaves the scale at
+// t or below.
+template <>
+struct Formula<ScaleEncoding::kUp> : EncodesT, KeepsZero {
+  static constexpr std::string_view kLabel = "up";
+  static constexpr std::string_view kText = "t rounded up, saturating";
+  static constexpr bool kSaturates = false;
+  static constexpr std::uint8_t Byte(FormatId scale, float encoded) {
+    return static_cast<std::uint8_t>(Encode(scale, encoded, Rounding::kTowardPositive));
+  }
+};
+
+template <>
+struct Formula<ScaleEncoding::kDown> : EncodesT, KeepsZero {
+  static constexpr std::string_view kLabel = "down";
+  static constexpr std::string_view kText = "t rounded down, saturating";
+  static constexpr bool kSaturates = false;
+  static constexpr std::uint8_t Byte(FormatId scale, float encoded) {
+    return static_cast<std::uint8_t>(Encode(scale, encoded, Rounding::kTowardZero));
+  }
 };
 
 struct EncodedScaleOf {

@@ -9,6 +9,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/huge_pages.h"
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/dialect/tensor_scale_stage.h"
 
 namespace fp4lab {
 namespace {
@@ -225,19 +226,39 @@ float FromAmax(float amax, TensorScaleConvention convention, float constant) {
   return amax;
 }
 
-float ToAmax(float value, TensorScaleConvention convention, float constant) {
-  if (convention == TensorScaleConvention::kAmax) return value;
-  const float nearest =
-      convention == TensorScaleConvention::kMultiplier ? value * constant : constant / value;
+// The amax next to `nearest` of which `number_of` makes `value`; `nearest` if there is none.
+template <class NumberOf>
+float AmaxNear(float nearest, float value, const NumberOf& number_of) {
   float up = nearest, down = nearest;
   for (int step = 0; step < 3; ++step) {
     for (const float amax : {up, down}) {
-      if (FromAmax(amax, convention, constant) == value) return amax;
+      if (number_of(amax) == value) return amax;
     }
     up = std::nextafter(up, std::numeric_limits<float>::infinity());
     down = std::nextafter(down, 0.0f);
   }
   return nearest;
+}
+
+float ToAmax(float value, TensorScaleConvention convention, float constant) {
+  if (convention == TensorScaleConvention::kAmax) return value;
+  return AmaxNear(
+      convention == TensorScaleConvention::kMultiplier ? value * constant : constant / value, value,
+      [&](float amax) { return FromAmax(amax, convention, constant); });
+}
+
+// Whether files with a divisor hold the dialect's S.
+bool StoresEncodeScale(const Dialect& dialect) {
+  switch (dialect.tensor_scale) {
+    case TensorScaleRule::kDivisor:
+    case TensorScaleRule::kDivisorOrOne:
+    case TensorScaleRule::kDivisorBf16:
+    case TensorScaleRule::kTimesReciprocal:
+    case TensorScaleRule::kTimesReciprocalOrZero:
+      return true;
+    default:
+      return false;
+  }
 }
 
 void SetTensorScale(const StoredMatrix& from, float constant, std::string_view where,
@@ -301,6 +322,20 @@ float ConvertTensorScale(float value, TensorScaleConvention from, TensorScaleCon
   return 1.0f / value;
 }
 
+float NumberOfAmax(const Dialect& dialect, float amax, TensorScaleConvention convention) {
+  const IeeeArithmetic ieee;
+  if (convention == TensorScaleConvention::kDivisor && StoresEncodeScale(dialect)) {
+    return TensorScaleOf(dialect, amax).encode;
+  }
+  return FromAmax(amax, convention, TensorScaleConstant(dialect));
+}
+
+float AmaxOfNumber(const Dialect& dialect, float number, TensorScaleConvention convention) {
+  const IeeeArithmetic ieee;
+  return AmaxNear(ToAmax(number, convention, TensorScaleConstant(dialect)), number,
+                  [&](float amax) { return NumberOfAmax(dialect, amax, convention); });
+}
+
 StoredMatrix Store(const Dialect& dialect, const Quantized& quantized,
                    const StorageLayout& layout) {
   const IeeeArithmetic ieee;
@@ -316,9 +351,8 @@ StoredMatrix StoreScales(const Dialect& dialect, const Quantized& quantized,
   SizesOf(m, "layout");  // throws Error if the layout cannot hold the dialect's codes
   PlaceScales(quantized.scales, &m);
   if (layout.tensor_scale == TensorScaleConvention::kNone) return m;
-  const float constant = TensorScaleConstant(m, dialect.scale_max);
   for (const float amax : quantized.amax) {
-    m.tensor_scale.push_back(FromAmax(amax, layout.tensor_scale, constant));
+    m.tensor_scale.push_back(NumberOfAmax(dialect, amax, layout.tensor_scale));
   }
   return m;
 }
@@ -343,9 +377,8 @@ Quantized Load(const Dialect& dialect, const StoredMatrix& stored, std::string_v
                            std::string(dialect.name) + " has " + std::to_string(numbers) + " for " +
                            std::to_string(stored.rows) + " rows");
   }
-  const float constant = TensorScaleConstant(stored, dialect.scale_max);
   for (const float v : stored.tensor_scale) {
-    q.amax.push_back(ToAmax(v, stored.layout.tensor_scale, constant));
+    q.amax.push_back(AmaxOfNumber(dialect, v, stored.layout.tensor_scale));
   }
   return q;
 }

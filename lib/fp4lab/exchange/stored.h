@@ -107,6 +107,13 @@ bool NeedsTensorScale(const StoredMatrix& stored, const Dialect* dialect);
 float ConvertTensorScale(float value, TensorScaleConvention from, TensorScaleConvention to,
                          float constant);
 
+// The number that a convention has for the amax of a tensor (or row) under a dialect, and the amax
+// that has this number, or nearly. They are ConvertTensorScale's, but for a divisor where the
+// dialect's S is one that code computes and stores (compressed-tensors', FlashInfer's): it is S,
+// which is rounded twice, and 1 for zeros where the dialect says so.
+float NumberOfAmax(const Dialect& dialect, float amax, TensorScaleConvention convention);
+float AmaxOfNumber(const Dialect& dialect, float number, TensorScaleConvention convention);
+
 // The quantized matrix in a layout. Padding bytes are 0. For a dialect without a tensor scale,
 // tensor_scale is empty, whatever the layout's convention.
 StoredMatrix Store(const Dialect& dialect, const Quantized& quantized, const StorageLayout& layout);

@@ -40,7 +40,7 @@ constexpr std::array kKeys = {
     DialectKey{"adaptive_decode", "`true`, `false`", "its errors are those of value * s * D"},
     DialectKey{"level_two", kLabel, "S and D, the tensor scale to encode and to decode"},
     DialectKey{"block_scale", kLabel, "t, the block scale before it is rounded"},
-    DialectKey{"scale_encoding", kLabel, "the stored byte of t"},
+    DialectKey{"scale_encoding", kLabel, "the stored byte of t; `up` and `down` round E4M3 scales"},
     DialectKey{"factor", kLabel, "e, with which an element becomes v"},
     DialectKey{"element_rounding", kLabel,
                "the code of v; stochastic rounding is the operand's `rounding`, outside of the "

@@ -81,8 +81,7 @@ float Neighbour(float x, int steps) {
 
 Values AmaxFromNumber(const Kernel& kernel, float number) {
   const TensorScaleConvention convention = kernel.layout.tensor_scale;
-  const float amax = ConvertTensorScale(number, convention, TensorScaleConvention::kAmax,
-                                        TensorScaleConstant(kernel.dialect));
+  const float amax = AmaxOfNumber(kernel.dialect, number, convention);
   if (!(amax > 0.0f) || !std::isfinite(amax)) return {};
   Values values = {{.amax = amax}};
   if (convention == TensorScaleConvention::kAmax) return values;

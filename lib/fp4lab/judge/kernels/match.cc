@@ -68,12 +68,10 @@ bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
 std::vector<float> StoredTensorScale(const KernelPlan& plan, const std::vector<float>& amax) {
   const IeeeArithmetic ieee;
   if (plan.kernel.layout.tensor_scale == TensorScaleConvention::kNone) return {};
-  const float constant = TensorScaleConstant(plan.kernel.dialect);
   std::vector<float> stored;
   const bool by_parts = plan.tensor.amax == AmaxFrom::kParts;  // amax[0] is the number to store
   for (const float a : std::span(amax).first(by_parts ? 1 : amax.size())) {
-    float value = ConvertTensorScale(a, TensorScaleConvention::kAmax,
-                                     plan.output.written.tensor_scale, constant);
+    float value = NumberOfAmax(plan.kernel.dialect, a, plan.output.written.tensor_scale);
     if (plan.output.tensor_scale_inverted) value = 1.0f / value;
     stored.push_back(plan.output.tensor_scale_filled.value_or(value));
   }
@@ -246,8 +244,7 @@ AmaxUsed FindAmaxUsed(const Kernel& kernel, ByteMatcher& matcher) {
   if (IsApproximate(d) || d.row_scaled || got.size() != 1) return AmaxUsed::kNotTried;
   KernelPlan plan = PlanOf(kernel);
   if (matcher.BlocksMatch(plan)) return AmaxUsed::kRight;
-  const float amax = ConvertTensorScale(got[0], kernel.layout.tensor_scale,
-                                        TensorScaleConvention::kAmax, TensorScaleConstant(d));
+  const float amax = AmaxOfNumber(d, got[0], kernel.layout.tensor_scale);
   if (!(amax > 0.0f) || !std::isfinite(amax)) return AmaxUsed::kNeither;
   plan.tensor.amax = AmaxFrom::kGiven;
   const bool exact = kernel.layout.tensor_scale == TensorScaleConvention::kAmax;
@@ -273,6 +270,7 @@ std::optional<TensorNumberReading> ReadTensorNumber(const Kernel& kernel, ByteMa
     others.push_back(AmaxBeforeTransform(matcher.x()));
   }
   return ReadTensorNumber({.convention = convention,
+                           .dialect = &d,
                            .constant = TensorScaleConstant(d),
                            .largest_element = MaxFinite(d.element),
                            .amax = evaluator.amax(),

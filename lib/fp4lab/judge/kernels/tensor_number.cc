@@ -46,6 +46,7 @@ class Reader {
   explicit Reader(const TensorNumbers& n) : n_(n) {}
 
   float Number(float amax, TensorScaleConvention convention) const {
+    if (n_.dialect != nullptr) return NumberOfAmax(*n_.dialect, amax, convention);
     return ConvertTensorScale(amax, TensorScaleConvention::kAmax, convention, n_.constant);
   }
   float Expected(float amax) const { return Number(amax, n_.convention); }

@@ -24,8 +24,9 @@ enum class AmaxUsed : std::uint8_t {
 // The tensor scales that a kernel stored, and the facts from which the right ones follow.
 struct TensorNumbers {
   TensorScaleConvention convention = TensorScaleConvention::kAmax;  // the one asked for; not kNone
-  float constant = 0, largest_element = 0;                          // C, and the element format's q
-  std::span<const float> amax;  // the right amax of the tensor, or one per row
+  const Dialect* dialect = nullptr;
+  float constant = 0, largest_element = 0;  // C, and the element format's q
+  std::span<const float> amax;              // the right amax of the tensor, or one per row
   std::span<const float> got;
   AmaxUsed used = AmaxUsed::kNotTried;
 };
