@@ -23,15 +23,18 @@ class Study:
 
     def labels_of_rates(self):
         study = self.results["study"]
-        reference, primary = study["analysis"]["reference"], study["analysis"]["primary_tokens"]
+        references, primary = study["analysis"]["reference"], study["analysis"]["primary_tokens"]
         rates = study["sweep"]["learning_rate"]
 
-        def loss(rate):
+        def loss(reference, rate):
             return sum(p["validation_loss"] for run in self.results["runs"] for p in run["points"]
                        if (run["arm"], p["tokens"]) == (f"{reference}+lr{rate:g}", primary))
 
-        shared = min(rates, key=loss)
-        return [f"rate {shared:g}", "each arm's best rate"] + [f"rate {r:g}" for r in rates if r != shared]
+        labels = []
+        for reference in references if isinstance(references, list) else [references]:  # one per model
+            shared = min(rates, key=lambda rate: loss(reference, rate))
+            labels += [f"rate {shared:g}", "each arm's best rate"] + [f"rate {r:g}" for r in rates if r != shared]
+        return labels
 
     def size(self):
         millions = self.results["model"]["block_parameters"] / 1e6
@@ -180,4 +183,23 @@ def seeds(studies):
     return rows
 
 
-KINDS = {"ratios": ratios, "criteria": criteria, "missed": missed, "rates": rates, "gaps": gaps, "seeds": seeds}
+def saferates(studies):
+    """A row per arm and size: its best rate, the largest safe rate, the limits of the seeds, and their ratio to those
+    of the first arm of that size, the reference."""
+    rows = ["| parameters | arm | best rate | largest safe rate | limit, by seed | limit / BF16's |",
+            "|---|---|---|---|---|---|"]
+    for analysis in (a for _, a in studies[0].views if "safe_rates" in a):
+        millions = analysis["block_parameters"] / 1e6
+        for arm in analysis["safe_rates"]["arms"]:
+            limits = ", ".join("beyond the sweep" if x is None else f"{x:.4f}" for x in arm["limits"])
+            relative = "1" if arm is analysis["safe_rates"]["arms"][0] else "not identified"
+            if arm["relative"] is not None:
+                low, high = arm["interval"]
+                relative = f"{arm['relative']:.2f} [{low:.2f}, {high:.2f}]"
+            name = arm["arm"].split("-d")[0]  # the width follows
+            rows.append(f"| {millions:.1f}M | {name} | {arm['best']:g} | {arm['largest']:g} | {limits} | {relative} |")
+    return rows
+
+
+KINDS = {"ratios": ratios, "criteria": criteria, "missed": missed, "rates": rates, "gaps": gaps, "seeds": seeds,
+         "saferates": saferates}
