@@ -237,8 +237,8 @@ TEST_CASE("verify --keep prints the explain command with the layout, and keeps o
   const std::string layout = "--codes-order high-first --scales-order 128x4";
   const ProcessResult wrong = pipe(layout + " --deviation truncation", layout);
   CHECK(wrong.exit_code == 1);
-  CHECK_THAT(wrong.output, ContainsSubstring("fp4lab explain --dialect nvfp4.te " + layout +
-                                             " --kept kept\n"));
+  CHECK_THAT(wrong.output,
+             ContainsSubstring("fp4lab explain --dialect nvfp4.te " + layout + " --kept kept\n"));
   CHECK_THAT(RunIn(folder, {"explain", "--kept", "kept", "--codes-order", "high-first",
                             "--scales-order", "128x4"})
                  .output,

@@ -246,8 +246,7 @@ TEST_CASE("Operands without a reduction axis are refused as such", "[e2e]") {
   WriteNpy(w.folder / "a.npy", MakeNpyArray<float>({4, 0}, std::vector<float>{}));
   WriteNpy(w.folder / "b.npy", MakeNpyArray<float>({5, 0}, std::vector<float>{}));
   WriteMatrix(w.Path("d.npy"), Matrix<float>(4, 5).View());
-  w.Refuses({"verify", "gemm", "a.npy", "b.npy", "d.npy", "--operand", "bf16"},
-            "a.npy: has K = 0");
+  w.Refuses({"verify", "gemm", "a.npy", "b.npy", "d.npy", "--operand", "bf16"}, "a.npy: has K = 0");
   const ProcessResult gemm = w.Run({"gemm", "a.npy", "b.npy", "--operand", "bf16"});
   CHECK(gemm.exit_code == 1);
   CHECK_THAT(gemm.error, ContainsSubstring("a.npy: has K = 0"));
@@ -262,8 +261,9 @@ TEST_CASE("A .npy header whose shape is a number is refused as NumPy refuses it"
   const ProcessResult run = w.Run({"quantize", "number.npy", "--dtype", "e4m3", "--out", "o.npz"});
   CHECK(run.exit_code == 1);
   CHECK(IsOneLine(run.error));
-  CHECK_THAT(run.error, ContainsSubstring("number.npy: states the shape 384, a number; NumPy writes the "
-                                          "tuple (384,)"));
+  CHECK_THAT(run.error,
+             ContainsSubstring("number.npy: states the shape 384, a number; NumPy writes the "
+                               "tuple (384,)"));
 }
 
 TEST_CASE("Old cases leave the folder of --keep, and nothing else does", "[e2e]") {

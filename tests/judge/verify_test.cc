@@ -238,8 +238,9 @@ TEST_CASE("The advice about a number of another amax follows from codes and scal
     joined.tensor_scale = top.tensor_scale;
     CHECK_THAT(advice(joined), ContainsSubstring("find out with fp4lab explain which part"));
     const Explanation e = Explain({.dialect = dialect, .layout = layout}, x.View(), joined);
-    CHECK_THAT(Text({.dialect = dialect, .layout = layout}, e),
-               ContainsSubstring("rows 0..31, 32..; the stored number is the amax of the first part"));
+    CHECK_THAT(
+        Text({.dialect = dialect, .layout = layout}, e),
+        ContainsSubstring("rows 0..31, 32..; the stored number is the amax of the first part"));
   }
 }
 

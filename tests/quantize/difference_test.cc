@@ -175,10 +175,11 @@ TEST_CASE("Rows of one block differ somewhere if and only if their formulas do",
   // subnormals, which no input here has.
   // The errors of FlashInfer's two forms differ by the factor S and by roundings, which choose the
   // same candidates on these inputs.
-  CHECK(alike == std::set<std::string>{
-                     "nvfp4.cutlass = nvfp4.cutlass.epilogue",
-                     "nvfp4.flashinfer.4over6.mse.256 = nvfp4.flashinfer.4over6.mse.256.fast-error",
-                     "nvfp4.flashinfer.4over6.mse.448 = nvfp4.flashinfer.4over6.mse.448.fast-error"});
+  CHECK(alike ==
+        std::set<std::string>{
+            "nvfp4.cutlass = nvfp4.cutlass.epilogue",
+            "nvfp4.flashinfer.4over6.mse.256 = nvfp4.flashinfer.4over6.mse.256.fast-error",
+            "nvfp4.flashinfer.4over6.mse.448 = nvfp4.flashinfer.4over6.mse.448.fast-error"});
 }
 
 }  // namespace

@@ -35,8 +35,8 @@ namespace fp4lab {
 //   "nan_scale", "nan_code": the byte stored for a NaN block's scale, for a NaN element
 //   "signed_zeros"  keep | add_zero | never: whether a code of value 0 keeps its sign
 // Throws Error at the JSON pointer of anything unknown or contradictory. Stochastic rounding is not
-// part of a dialect's JSON; recipe_json.h has it. studies/dialects.md lists all keys and labels, from
-// dialect_keys.cc.
+// part of a dialect's JSON; recipe_json.h has it. studies/dialects.md lists all keys and labels,
+// from dialect_keys.cc.
 Dialect ReadDialect(const Json& json, const std::string& where);
 
 // The name of the row with these formulas, or an object that ReadDialect reads. Stochastic rounding

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/cuda/device/build.h"
 #include "fp4lab/cuda/device/check.cuh"
 

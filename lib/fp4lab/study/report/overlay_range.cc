@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <string>
 
-#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text.h"
 #include "fp4lab/study/analysis/number_text.h"
 #include "fp4lab/study/report/figures.h"
