@@ -1,10 +1,4 @@
 # The options of a build, and what they are if the caller says nothing.
-file(STRINGS ${PROJECT_SOURCE_DIR}/lib/fp4lab/base/version.h version_line
-     REGEX "kVersion = \"${PROJECT_VERSION}\"")
-if(NOT version_line)
-  message(FATAL_ERROR "lib/fp4lab/base/version.h does not say ${PROJECT_VERSION}")
-endif()
-
 option(FP4LAB_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(FP4LAB_TOOLS "Build the program fp4lab" ${PROJECT_IS_TOP_LEVEL})
 option(FP4LAB_WERROR "Treat warnings as errors (CI does)" OFF)
