@@ -12,6 +12,9 @@ function(fp4lab_layer name)
     message(FATAL_ERROR "fp4lab_layer(${name}): what is ${LAYER_UNPARSED_ARGUMENTS}?")
   endif()
   fp4lab_note_layer(${name} ${LAYER_LINKS})
+  foreach(file ${LAYER_CORE_SOURCES})
+    set_property(GLOBAL APPEND_STRING PROPERTY FP4LAB_CORE "${name}/${file}\n")
+  endforeach()
   if(FP4LAB_PYTHON)
     if(NOT LAYER_CORE_SOURCES)
       return()
@@ -66,7 +69,7 @@ function(fp4lab_present links)
   set(${links} ${${links}} PARENT_SCOPE)
 endfunction()
 
-# fp4lab_embed(LAYER TEMPLATE VARIABLE OUTPUT): compiles TEMPLATE, filled in, into LAYER.
+# fp4lab_embed(LAYER TEMPLATE OUTPUT): compiles TEMPLATE, filled in, into LAYER.
 function(fp4lab_embed layer template output)
   configure_file(${template} ${PROJECT_BINARY_DIR}/${output} @ONLY)
   target_sources(fp4lab_${layer} PRIVATE ${PROJECT_BINARY_DIR}/${output})
