@@ -1,17 +1,22 @@
-# fp4lab_layer(NAME [NOT_INSTALLED] [JSON] [CORE_SOURCES ...] [SOURCES ...] LINKS ...): a layer of the
-# library: an object library, of which lib/fp4lab/CMakeLists.txt makes one with the others. Files are
+# fp4lab_layer(NAME [NOT_INSTALLED] [JSON] [PUBLIC_HEADERS ...] [CORE_SOURCES ...] [SOURCES ...]
+# LINKS ...): a layer of the library: an object library, of which lib/fp4lab/CMakeLists.txt makes one with the others. Files are
 # named one by one: most folders hold some that only certain builds have.
+#   PUBLIC_HEADERS  what a user's program includes; other headers are installed because these
+#                  include some of them, and may change
 #   CORE_SOURCES   files that the Python package has, too: they need no OpenSSL and no libzip
 #   SOURCES        all others
 #   LINKS          the layers right below that it includes, and packages
 #   JSON           much JSON and no kernels: it is compiled with precompiled headers
 #   NOT_INSTALLED  for our program and tests only: a library of its own
 function(fp4lab_layer name)
-  cmake_parse_arguments(LAYER "NOT_INSTALLED;JSON" "" "CORE_SOURCES;SOURCES;LINKS" ${ARGN})
+  cmake_parse_arguments(LAYER "NOT_INSTALLED;JSON" "" "PUBLIC_HEADERS;CORE_SOURCES;SOURCES;LINKS" ${ARGN})
   if(LAYER_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "fp4lab_layer(${name}): what is ${LAYER_UNPARSED_ARGUMENTS}?")
   endif()
   fp4lab_note_layer(${name} ${LAYER_LINKS})
+  foreach(file ${LAYER_PUBLIC_HEADERS})
+    set_property(GLOBAL APPEND_STRING PROPERTY FP4LAB_PUBLIC "fp4lab/${name}/${file}\n")
+  endforeach()
   foreach(file ${LAYER_CORE_SOURCES})
     set_property(GLOBAL APPEND_STRING PROPERTY FP4LAB_CORE "${name}/${file}\n")
   endforeach()

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # tests/layering/core_test.sh BUILD [OBJECT...]: the files that layers call core, with OBJECTs, need no file of
 # the library that is not core. A wheel that is built from source would not load otherwise, and tests of the
-# Python package, which link the whole library, would not see it. BUILD/core.txt lists the files.
+# Python package, which link the whole library, would not see it. BUILD/layers/core.txt lists the files.
 set -euo pipefail
 build=$1
 shift
@@ -11,8 +11,8 @@ while IFS=/ read -r layer file; do
   # A file that CMake makes stands in the build folder.
   [ -e "$object" ] || object=$(find "$build/lib/fp4lab/$layer" -name "${file##*/}.o")
   objects+=("$object")
-done <"$build/core.txt"
-[ ${#objects[@]} -gt 100 ] || { echo "error: $build/core.txt lists ${#objects[@]} files" >&2; exit 1; }
+done <"$build/layers/core.txt"
+[ ${#objects[@]} -gt 100 ] || { echo "error: $build/layers/core.txt lists ${#objects[@]} files" >&2; exit 1; }
 
 # nm's lines are "OBJECT: ADDRESS KIND NAME", without an address where the kind is U.
 missing=$(nm -A "${objects[@]}" | awk '

@@ -29,7 +29,7 @@ using Layers = std::map<std::string, std::set<std::string>>;
 // "nn: base block".
 Layers DirectLinks() {
   Layers layers;
-  std::ifstream in(FP4LAB_LAYERS);
+  std::ifstream in(FP4LAB_LAYERS "/links.txt");
   for (std::string line; std::getline(in, line);) {
     std::istringstream words(line);
     std::string layer, link;
@@ -58,18 +58,27 @@ struct Include {
   std::string target;  // as written between quotes or angle brackets
 };
 
-std::vector<Include> IncludesBelow(const fs::path& folder) {
+// What a file includes.
+std::vector<std::string> TargetsIn(const fs::path& file) {
   static const std::regex kInclude(R"re(^\s*#\s*include\s+["<]([^">]+)[">])re");
+  std::vector<std::string> targets;
+  std::ifstream in(file);
+  std::smatch match;
+  for (std::string line; std::getline(in, line);) {
+    if (std::regex_search(line, match, kInclude)) targets.push_back(match[1]);
+  }
+  return targets;
+}
+
+std::vector<Include> IncludesBelow(const fs::path& folder) {
   std::vector<Include> includes;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
     const std::string extension = entry.path().extension();
     if (extension != ".h" && extension != ".cc" && extension != ".cu" && extension != ".cuh") {
       continue;
     }
-    std::ifstream in(entry.path());
-    std::smatch match;
-    for (std::string line; std::getline(in, line);) {
-      if (std::regex_search(line, match, kInclude)) includes.push_back({entry.path(), match[1]});
+    for (const std::string& target : TargetsIn(entry.path())) {
+      includes.push_back({entry.path(), target});
     }
   }
   return includes;
@@ -204,6 +213,61 @@ TEST_CASE("Every source file is named in the CMakeLists.txt of its folder", "[la
     }
   }
   CHECK(seen > 500);
+}
+
+// The public headers, as fp4lab_layer names them: "fp4lab/quantize/quantize.h".
+std::set<std::string> PublicHeaders() {
+  std::set<std::string> headers;
+  std::ifstream in(FP4LAB_LAYERS "/public.txt");
+  for (std::string line; std::getline(in, line);) headers.insert(line);
+  return headers;
+}
+
+// The headers of the library that a file includes.
+std::set<std::string> HeadersIn(const fs::path& file) {
+  std::set<std::string> headers;
+  for (const std::string& target : TargetsIn(file)) {
+    if (target.rfind("fp4lab/", 0) == 0) headers.insert(target);
+  }
+  return headers;
+}
+
+// `headers` and all that they include.
+std::set<std::string> Closure(const std::set<std::string>& headers) {
+  std::set<std::string> all;
+  std::vector<std::string> open(headers.begin(), headers.end());
+  while (!open.empty()) {
+    const std::string header = open.back();
+    open.pop_back();
+    if (!all.insert(header).second) continue;
+    const std::set<std::string> included = HeadersIn(SourceDirectory() / "lib" / header);
+    open.insert(open.end(), included.begin(), included.end());
+  }
+  return all;
+}
+
+TEST_CASE("Public headers exist and include what is installed", "[layering]") {
+  const std::set<std::string> headers = PublicHeaders();
+  CHECK(headers.size() > 40);
+  const std::set<std::string> all = Closure(headers);
+  for (const std::string& header : all) {
+    CAPTURE(header);
+    CHECK(fs::is_regular_file(SourceDirectory() / "lib" / header));
+    CHECK(header.find("-inl.h") == header.npos);
+    CHECK(header.find("fp4lab/measure/") == header.npos);
+    CHECK(header.find("fp4lab/oracle/") == header.npos);
+  }
+  // Public headers and those behind them. It may only fall: all but the public ones should be free
+  // to change.
+  CHECK(all.size() <= 133);
+}
+
+TEST_CASE("A user's program needs public headers only", "[layering]") {
+  const std::set<std::string> headers = PublicHeaders();
+  for (const std::string& used : HeadersIn(SourceDirectory() / "tests/find_package/main.cc")) {
+    CAPTURE(used);
+    CHECK(headers.count(used) == 1);
+  }
 }
 
 // A component: a header with the source of its name, "fp4lab/nn/linear" of linear.h and linear.cc.
