@@ -1,5 +1,7 @@
 // Reads every #include of the library and the program against the architecture of
-// lib/fp4lab/README.md: which layer may use which, and which package belongs where.
+// lib/fp4lab/README.md: which layer may use which, and which package belongs where. Reads every
+// CMake file as well: a file of a layer is named in its folder alone, and no source file is
+// forgotten.
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -27,7 +29,7 @@ using Layers = std::map<std::string, std::set<std::string>>;
 // "nn: base block".
 Layers DirectLinks() {
   Layers layers;
-  std::ifstream in(FP4LAB_LAYERS);
+  std::ifstream in(FP4LAB_LAYERS "/links.txt");
   for (std::string line; std::getline(in, line);) {
     std::istringstream words(line);
     std::string layer, link;
@@ -56,18 +58,27 @@ struct Include {
   std::string target;  // as written between quotes or angle brackets
 };
 
-std::vector<Include> IncludesBelow(const fs::path& folder) {
+// What a file includes.
+std::vector<std::string> TargetsIn(const fs::path& file) {
   static const std::regex kInclude(R"re(^\s*#\s*include\s+["<]([^">]+)[">])re");
+  std::vector<std::string> targets;
+  std::ifstream in(file);
+  std::smatch match;
+  for (std::string line; std::getline(in, line);) {
+    if (std::regex_search(line, match, kInclude)) targets.push_back(match[1]);
+  }
+  return targets;
+}
+
+std::vector<Include> IncludesBelow(const fs::path& folder) {
   std::vector<Include> includes;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
     const std::string extension = entry.path().extension();
     if (extension != ".h" && extension != ".cc" && extension != ".cu" && extension != ".cuh") {
       continue;
     }
-    std::ifstream in(entry.path());
-    std::smatch match;
-    for (std::string line; std::getline(in, line);) {
-      if (std::regex_search(line, match, kInclude)) includes.push_back({entry.path(), match[1]});
+    for (const std::string& target : TargetsIn(entry.path())) {
+      includes.push_back({entry.path(), target});
     }
   }
   return includes;
@@ -108,6 +119,154 @@ TEST_CASE("Every link between layers is used", "[layering]") {
     used.erase(layer);
     CAPTURE(layer);
     CHECK(links == used);
+  }
+}
+
+// The CMake files of the project: CMakeLists.txt of every folder and cmake/.
+std::vector<fs::path> CMakeFiles() {
+  std::vector<fs::path> files = {SourceDirectory() / "CMakeLists.txt"};
+  for (const char* folder : {"cmake", "lib", "tests", "tools"}) {
+    for (const fs::directory_entry& entry :
+         fs::recursive_directory_iterator(SourceDirectory() / folder)) {
+      const fs::path& path = entry.path();
+      if (path.filename() == "CMakeLists.txt" || path.extension() == ".cmake") {
+        files.push_back(path);
+      }
+    }
+  }
+  return files;
+}
+
+// The words of a CMake file that look like source files or headers, without comments.
+std::vector<std::string> FilesNamedIn(const fs::path& file) {
+  static const std::regex kComment("#[^\n]*");
+  static const std::regex kName(R"re([\w${}./+-]+\.(cc|cu|cuh|h|in)\b)re");
+  const std::string text = std::regex_replace(ReadFile(file), kComment, "");
+  std::vector<std::string> names;
+  for (auto i = std::sregex_iterator(text.begin(), text.end(), kName); i != std::sregex_iterator();
+       ++i) {
+    names.push_back(i->str());
+  }
+  return names;
+}
+
+// What `name` means in a CMake file of `folder`: CMake's variables for folders, or a relative path.
+fs::path Resolve(const std::string& name, const fs::path& folder) {
+  static const std::regex kRoot(R"re(\$\{PROJECT_SOURCE_DIR\}/?)re");
+  static const std::regex kHere(R"re(\$\{CMAKE_CURRENT_(SOURCE|LIST)_DIR\}/?)re");
+  const std::string path = std::regex_replace(
+      std::regex_replace(name, kRoot, SourceDirectory().string() + "/"), kHere, "");
+  return (folder / path).lexically_normal();
+}
+
+TEST_CASE("No file of a layer is named outside of its folder", "[layering]") {
+  const fs::path library = SourceDirectory() / "lib" / "fp4lab";
+  std::size_t seen = 0;
+  for (const fs::path& file : CMakeFiles()) {
+    const fs::path folder = file.parent_path();
+    for (const std::string& name : FilesNamedIn(file)) {
+      // What stands in cmake/ is read in the root's name; targets include from lib/.
+      for (const fs::path& from : {folder, SourceDirectory(), SourceDirectory() / "lib"}) {
+        const fs::path named = Resolve(name, from), below = named.lexically_relative(library);
+        if (!fs::is_regular_file(named) || below.begin()->string() == "..") continue;
+        const fs::path layer = library / *below.begin();
+        CAPTURE(file, name, layer);
+        CHECK(folder == layer);
+        ++seen;
+      }
+    }
+  }
+  CHECK(seen > 200);
+}
+
+// Source files of a folder. The .cu files of tests are programs that are compiled by hand on a
+// GPU's machine.
+std::vector<fs::path> SourcesBelow(const fs::path& folder) {
+  const bool is_test = folder.parent_path().filename() == "tests";
+  std::vector<fs::path> sources;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
+    const std::string extension = entry.path().extension();
+    if (extension == ".cc" || (extension == ".cu" && !is_test)) sources.push_back(entry.path());
+  }
+  return sources;
+}
+
+TEST_CASE("Every source file is named in the CMakeLists.txt of its folder", "[layering]") {
+  std::vector<fs::path> folders = {SourceDirectory() / "tools"};
+  for (const char* parent : {"lib/fp4lab", "tests"}) {
+    for (const fs::directory_entry& entry : fs::directory_iterator(SourceDirectory() / parent)) {
+      if (entry.is_directory()) folders.push_back(entry.path());
+    }
+  }
+  std::size_t seen = 0;
+  for (const fs::path& folder : folders) {
+    if (folder.filename() == "fuzz") continue;  // its CMakeLists.txt makes names of formats
+    std::set<fs::path> named;
+    const fs::path list = folder / "CMakeLists.txt";
+    if (fs::exists(list)) {
+      for (const std::string& name : FilesNamedIn(list)) named.insert(Resolve(name, folder));
+    }
+    for (const fs::path& source : SourcesBelow(folder)) {
+      CAPTURE(source);
+      CHECK(named.count(source) == 1);
+      ++seen;
+    }
+  }
+  CHECK(seen > 500);
+}
+
+// The public headers, as fp4lab_layer names them: "fp4lab/quantize/quantize.h".
+std::set<std::string> PublicHeaders() {
+  std::set<std::string> headers;
+  std::ifstream in(FP4LAB_LAYERS "/public.txt");
+  for (std::string line; std::getline(in, line);) headers.insert(line);
+  return headers;
+}
+
+// The headers of the library that a file includes.
+std::set<std::string> HeadersIn(const fs::path& file) {
+  std::set<std::string> headers;
+  for (const std::string& target : TargetsIn(file)) {
+    if (target.rfind("fp4lab/", 0) == 0) headers.insert(target);
+  }
+  return headers;
+}
+
+// `headers` and all that they include.
+std::set<std::string> Closure(const std::set<std::string>& headers) {
+  std::set<std::string> all;
+  std::vector<std::string> open(headers.begin(), headers.end());
+  while (!open.empty()) {
+    const std::string header = open.back();
+    open.pop_back();
+    if (!all.insert(header).second) continue;
+    const std::set<std::string> included = HeadersIn(SourceDirectory() / "lib" / header);
+    open.insert(open.end(), included.begin(), included.end());
+  }
+  return all;
+}
+
+TEST_CASE("Public headers exist and include what is installed", "[layering]") {
+  const std::set<std::string> headers = PublicHeaders();
+  CHECK(headers.size() > 40);
+  const std::set<std::string> all = Closure(headers);
+  for (const std::string& header : all) {
+    CAPTURE(header);
+    CHECK(fs::is_regular_file(SourceDirectory() / "lib" / header));
+    CHECK(header.find("-inl.h") == header.npos);
+    CHECK(header.find("fp4lab/measure/") == header.npos);
+    CHECK(header.find("fp4lab/oracle/") == header.npos);
+  }
+  // Public headers and those behind them. It may only fall: all but the public ones should be free
+  // to change.
+  CHECK(all.size() <= 133);
+}
+
+TEST_CASE("A user's program needs public headers only", "[layering]") {
+  const std::set<std::string> headers = PublicHeaders();
+  for (const std::string& used : HeadersIn(SourceDirectory() / "tests/find_package/main.cc")) {
+    CAPTURE(used);
+    CHECK(headers.count(used) == 1);
   }
 }
 

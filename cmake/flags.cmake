@@ -1,0 +1,15 @@
+# Flags that every target of ours gets. No contraction: it changes results (lib/fp4lab/README.md).
+add_library(fp4lab_flags INTERFACE)
+target_compile_features(fp4lab_flags INTERFACE cxx_std_20)
+target_compile_options(fp4lab_flags INTERFACE -ffp-contract=off)
+target_include_directories(fp4lab_flags INTERFACE
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/lib> $<INSTALL_INTERFACE:include>)
+
+add_library(fp4lab_private INTERFACE)  # flags for our own sources only
+target_compile_options(fp4lab_private INTERFACE -Wall -Wextra -Wno-psabi
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict;-Wno-stringop-overflow>  # false alarms on std::string (GCC 12)
+  $<$<BOOL:${FP4LAB_WERROR}>:-Werror>
+  $<$<BOOL:${FP4LAB_SANITIZE}>:-fsanitize=address,undefined;-fno-sanitize-recover=undefined;-g>)
+target_link_options(fp4lab_private INTERFACE
+  $<$<BOOL:${FP4LAB_SANITIZE}>:-fsanitize=address,undefined>)
+target_compile_definitions(fp4lab_private INTERFACE HWY_COMPILE_ALL_ATTAINABLE HWY_WANT_AVX3_DL)

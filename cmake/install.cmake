@@ -1,0 +1,14 @@
+# Installing: find_package(fp4lab), then link fp4lab::fp4lab.
+include(CMakePackageConfigHelpers)
+set(FP4LAB_CMAKE_FOLDER lib/cmake/fp4lab)
+install(TARGETS fp4lab fp4lab_flags EXPORT fp4labTargets ARCHIVE DESTINATION lib LIBRARY DESTINATION lib)
+get_property(layers GLOBAL PROPERTY FP4LAB_NOT_INSTALLED)
+list(TRANSFORM layers REPLACE "(.+)" "PATTERN;\\1;EXCLUDE" OUTPUT_VARIABLE not_installed)
+install(DIRECTORY lib/fp4lab DESTINATION include
+        FILES_MATCHING PATTERN "*.h" PATTERN "*-inl.h" EXCLUDE ${not_installed})
+install(EXPORT fp4labTargets NAMESPACE fp4lab:: DESTINATION ${FP4LAB_CMAKE_FOLDER})
+configure_package_config_file(cmake/fp4labConfig.cmake.in fp4labConfig.cmake
+                              INSTALL_DESTINATION ${FP4LAB_CMAKE_FOLDER})
+write_basic_package_version_file(fp4labConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/fp4labConfig.cmake ${PROJECT_BINARY_DIR}/fp4labConfigVersion.cmake
+        DESTINATION ${FP4LAB_CMAKE_FOLDER})

@@ -1,0 +1,43 @@
+# The packages that the library needs; those of the program and of the tests alone are found there.
+if(FP4LAB_FETCH_HIGHWAY)
+  include(FetchContent)
+  set(HWY_ENABLE_TESTS OFF CACHE INTERNAL "")
+  set(HWY_ENABLE_EXAMPLES OFF CACHE INTERNAL "")
+  set(HWY_ENABLE_CONTRIB OFF CACHE INTERNAL "")
+  set(HWY_ENABLE_INSTALL ON CACHE INTERNAL "")  # our package config finds it beside us
+  set(BUILD_SHARED_LIBS_wanted ${BUILD_SHARED_LIBS})
+  set(BUILD_SHARED_LIBS OFF)
+  FetchContent_Declare(highway URL ${FP4LAB_HIGHWAY_URL}
+    URL_HASH SHA256=7e0be78b8318e8bdbf6fa545d2ecb4c90f947df03f7aadc42c1967f019e63343)
+  FetchContent_MakeAvailable(highway)
+  set(BUILD_SHARED_LIBS ${BUILD_SHARED_LIBS_wanted})
+  if(NOT TARGET hwy::hwy)
+    add_library(hwy::hwy ALIAS hwy)
+  endif()
+else()
+  find_package(hwy 1.0.3 REQUIRED)
+endif()
+find_package(OpenMP REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(Boost REQUIRED)  # Math: headers only
+if(NOT FP4LAB_PYTHON)
+  find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+  find_package(Eigen3 3.3 REQUIRED NO_MODULE)
+  find_package(ZLIB REQUIRED)
+  find_package(PkgConfig REQUIRED)
+  pkg_check_modules(libzip REQUIRED IMPORTED_TARGET libzip)  # Debian's CMake file is incomplete
+endif()
+
+set(fp4lab_highway hwy::hwy)
+if(FP4LAB_PYTHON)
+  # Highway's static library where the system has one: the module then needs no libhwy.so.
+  if(NOT FP4LAB_FETCH_HIGHWAY)
+    find_library(FP4LAB_HIGHWAY_STATIC libhwy.a DOC "Highway's static library")
+    if(FP4LAB_HIGHWAY_STATIC)
+      set(fp4lab_highway ${FP4LAB_HIGHWAY_STATIC})
+    endif()
+  endif()
+  message(STATUS "Highway of the Python module: ${fp4lab_highway}")
+else()
+  include(cmake/cuda.cmake)
+endif()
