@@ -94,11 +94,12 @@ _OVERFLOW = Exemption("a candidate's factor is Inf: its elements are NaN there, 
 _ORDER = Exemption("the errors' order of additions decides", _near_ties)
 
 
+_EXEMPTIONS = {"static_6": (_BEYOND,), "mse": (_BEYOND, _ORDER), "mae": (_BEYOND, _OVERFLOW, _ORDER),
+               "abs_max": (_BEYOND, _OVERFLOW)}  # fmt: skip
+
+
 def _adapter(row: str, rule: str) -> Adapter:
-    exemptions = (_BEYOND, _OVERFLOW)
-    if rule in ("mse", "mae"):
-        exemptions += (_ORDER,)
-    return Adapter(row, "fouroversix", _MODULE, "1.0", "1.0.5", _answer(rule), exemptions=exemptions)
+    return Adapter(row, "fouroversix", _MODULE, "1.0", "1.0.5", _answer(rule), exemptions=_EXEMPTIONS[rule])
 
 
 ADAPTERS = tuple(_adapter(row, rule) for row, rule in _RULES.items())
