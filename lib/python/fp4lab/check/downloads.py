@@ -53,7 +53,7 @@ def newest(distribution: str) -> str:
 
 
 def archive(distribution: str, version: str, cache: Path) -> Path:
-    """The wheel or source distribution of a release, downloaded once. No code of it runs.
+    """The wheel or source distribution of a release, downloaded once. No setup.py is run.
 
     Raises:
         DownloadError: if pip cannot download it.
