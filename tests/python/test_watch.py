@@ -76,6 +76,42 @@ def test_pip_errors_are_one_line(tmp_path, monkeypatch):
     assert "\n" not in str(error.value) and str(error.value)
 
 
+@pytest.mark.parametrize("backend", ["setuptools.build_meta", None])
+def test_source_distributions_are_downloaded_without_running_them(backend, tmp_path, monkeypatch):
+    files = {"PKG-INFO": "Metadata-Version: 2.1\nName: fp4lab-sample\nVersion: 1.5\n",
+             "setup.py": "raise RuntimeError('setup.py was run')\n", "src/a.py": "x = 1\n"}  # fmt: skip
+    if backend:
+        files["pyproject.toml"] = f'[build-system]\nrequires = ["torch"]\nbuild-backend = "{backend}"\n'
+    links = tmp_path / "links"
+    links.mkdir()
+    with tarfile.open(links / "fp4lab_sample-1.5.tar.gz", "w:gz") as t:
+        for name, text in files.items():
+            info = tarfile.TarInfo(f"fp4lab_sample-1.5/{name}")
+            info.size = len(text)
+            t.addfile(info, io.BytesIO(text.encode()))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(links))
+    path = downloads.archive("fp4lab-sample", "1.5", tmp_path)
+    assert downloads.text_of(path, "src/a.py") == "x = 1\n"
+    assert downloads.archive("fp4lab-sample", "1.5", tmp_path) == path
+
+
+def test_the_reason_of_a_failure_is_its_cause():
+    package = """  error: subprocess-exited-with-error
+      Traceback (most recent call last):
+        File "<string>", line 11, in <module>
+      ModuleNotFoundError: No module named 'torch'
+      [end of output]
+  note: This error originates from a subprocess, and is likely not a problem with pip.
+error: metadata-generation-failed
+hint: See above for details.
+"""
+    assert downloads.reason(package) == "ModuleNotFoundError: No module named 'torch'"
+    index = "WARNING: retrying\nERROR: No matching distribution found for x==1\n\nhint: See above.\n"
+    assert downloads.reason(index) == "No matching distribution found for x==1"
+    assert downloads.reason("hint: See above for details.\n") == "no message"
+
+
 def test_rows_without_a_package_say_why(tmp_path, capsys):
     assert check.main(["--watch", "--cache", str(tmp_path), "nvfp4.quartet2"]) == 0
     assert "not watched   nvfp4.quartet2: not on PyPI" in capsys.readouterr().out

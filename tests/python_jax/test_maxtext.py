@@ -64,7 +64,7 @@ def test_the_example_trains_the_same_model(runs, tmp_path, monkeypatch):
     assert counted == runs["te_nvfp4"][1]
 
 
-def test_the_readmes_command_trains(tmp_path):
+def test_the_readmes_command_trains_the_same_model(runs, tmp_path):
     """The command of fp4lab/te_jax/README.md, as it stands there, in an empty folder."""
     readme = (STORED.parents[2] / "lib/python/fp4lab/te_jax/README.md").read_text()
     (command,) = re.findall(r"```sh\n(DECOUPLE_GCLOUD.*?)```", readme, re.DOTALL)
@@ -72,8 +72,8 @@ def test_the_readmes_command_trains(tmp_path):
     environment = {**os.environ, "PATH": f"{first}{os.pathsep}{os.environ['PATH']}", "XLA_FLAGS": ""}
     done = subprocess.run(["bash", "-c", command], env=environment, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
-    losses = _losses(map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines()))
-    assert len(losses) == 60 and losses[-1] < 0.8 * losses[0], losses
+    records = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert _losses(records) == _losses(runs["te_nvfp4"][0])
     assert "te_gemm_v2_ffi scaling=nvfp4" in done.stderr
 
 

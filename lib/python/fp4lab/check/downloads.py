@@ -17,14 +17,25 @@ class DownloadError(Exception):
     """One line: what pip could not do."""
 
 
-def _pip(*arguments: str) -> str:
+# Found as `setuptools` by the processes that pip starts for a source distribution.
+_METADATA_ONLY = Path(__file__).with_name("metadata_only")
+
+
+def reason(stderr: str) -> str:
+    """The line of pip's messages that names the cause: its last ERROR, else the last exception of a package."""
+    lines = [re.sub(r"\s+", " ", line).strip() for line in stderr.splitlines()]
+    errors = [line for line in lines if line.startswith("ERROR")]
+    exceptions = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)]
+    others = [line for line in lines if line and not line.startswith(("hint:", "note:", "╰─>"))]
+    text = (errors or exceptions or others or ["no message"])[-1]
+    return text.removeprefix("ERROR:").strip()[:200]
+
+
+def _pip(*arguments: str, **environment: str) -> str:
     command = [sys.executable, "-m", "pip", *arguments, "--disable-pip-version-check"]
-    done = subprocess.run(command, capture_output=True, text=True,
-                          env={**os.environ, "SKIP_CUDA_BUILD": "1"})  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
     if done.returncode:
-        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-        text = (errors or done.stderr.splitlines() or ["no message"])[-1]
-        raise DownloadError(re.sub(r"\s+", " ", text.removeprefix("ERROR:")).strip()[:200])
+        raise DownloadError(reason(done.stderr))
     return done.stdout
 
 
@@ -42,7 +53,7 @@ def newest(distribution: str) -> str:
 
 
 def archive(distribution: str, version: str, cache: Path) -> Path:
-    """The wheel or source distribution of a release, downloaded once.
+    """The wheel or source distribution of a release, downloaded once. No setup.py is run.
 
     Raises:
         DownloadError: if pip cannot download it.
@@ -58,7 +69,8 @@ def archive(distribution: str, version: str, cache: Path) -> Path:
         try:
             _pip(*command, "--only-binary", ":all:")
         except DownloadError:
-            _pip(*command, "--no-build-isolation")  # a source distribution, of which pip reads the name
+            _pip(*command, "--no-build-isolation", "--use-pep517", PYTHONPATH=str(_METADATA_ONLY),
+                 SETUPTOOLS_USE_DISTUTILS="stdlib")  # fmt: skip
         got = next(Path(work).iterdir())
         return Path(shutil.move(str(got), folder / got.name))
 

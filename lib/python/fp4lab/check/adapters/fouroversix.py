@@ -66,6 +66,16 @@ def _rounds_to_8(x: np.ndarray, d: Dialect) -> np.ndarray:
     return np.any(beyond, axis=0).repeat(16).reshape(x.shape)
 
 
+def _factor_overflows(x: np.ndarray, d: Dialect) -> np.ndarray:
+    """Blocks in which S is finite and a candidate's factor is Inf, by which elements become NaN."""
+    rule = _rule(d)
+    nvfp4 = importlib.import_module("fouroversix.utils").DataType.nvfp4
+    largest = nvfp4.quantized_value_type.get_maximum_value(rule) * nvfp4.scale_type.get_maximum_value(rule)
+    s = np.float32(largest) / np.abs(x).max()
+    lost = [np.isnan(e).any(axis=1) & np.isfinite(s) for e, _ in _candidates(x, rule)]
+    return np.any(lost, axis=0).repeat(16).reshape(x.shape)
+
+
 def _near_ties(x: np.ndarray, d: Dialect) -> np.ndarray:
     """Blocks whose two errors compare otherwise in torch's order of additions than in index order."""
     torch = importlib.import_module("torch")
@@ -79,12 +89,17 @@ def _near_ties(x: np.ndarray, d: Dialect) -> np.ndarray:
 
 _BEYOND = Exemption("an element of 7 or more, scaled, rounds to 8 there, whose code is 8",
                     _rounds_to_8)  # fmt: skip
+_OVERFLOW = Exemption("a candidate's factor is Inf: its elements are NaN there, and the scale for 6 stays",
+                      _factor_overflows)  # fmt: skip
 _ORDER = Exemption("the errors' order of additions decides", _near_ties)
 
 
+_EXEMPTIONS = {"static_6": (_BEYOND,), "mse": (_BEYOND, _ORDER), "mae": (_BEYOND, _OVERFLOW, _ORDER),
+               "abs_max": (_BEYOND, _OVERFLOW)}  # fmt: skip
+
+
 def _adapter(row: str, rule: str) -> Adapter:
-    exemptions = (_BEYOND, _ORDER) if rule in ("mse", "mae") else (_BEYOND,)
-    return Adapter(row, "fouroversix", _MODULE, "1.0", "1.0.5", _answer(rule), exemptions=exemptions)
+    return Adapter(row, "fouroversix", _MODULE, "1.0", "1.0.5", _answer(rule), exemptions=_EXEMPTIONS[rule])
 
 
 ADAPTERS = tuple(_adapter(row, rule) for row, rule in _RULES.items())
