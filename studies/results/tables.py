@@ -23,7 +23,8 @@ import surface_tables
 from study_tables import HERE, Study
 
 PAGES = [HERE.parent.parent / "README.md", HERE / "README.md", HERE.parent / "atlas/README.md",
-         HERE.parent / "surface/README.md", HERE.parent / "stability/README.md", HERE / "league/README.md"]
+         HERE.parent / "surface/README.md", HERE.parent / "stability/README.md", HERE.parent / "fp8-gap/README.md",
+         HERE / "league/README.md"]
 MODULES = study_tables, atlas_tables, surface_tables, evaluation_tables, league_tables, speed_tables
 KINDS = {kind: make for module in MODULES for kind, make in module.KINDS.items()}
 PART = re.compile(r"(<!-- table (\w+) ([\w .-]+?) -->\n).*?(<!-- end of table -->)", re.DOTALL)
