@@ -96,6 +96,19 @@ TEST_CASE("FloorLog2 and CeilLog2 agree with a correctly rounded binary32 log2",
   CHECK(FloorLog2(std::nextafter(4.0f, 0.0f)) == 1);
 }
 
+TEST_CASE("ExactCeilLog2 is the least k with a <= 2^k", "[dialect]") {
+  int wrong = 0;
+  for (std::uint32_t bits = 1; bits < 0x7F800000u; bits += bits < 64 ? 1 : 65521) {
+    for (const float a : {FloatFrom(bits), FloatFrom(bits & 0x7F800000u),
+                          FloatFrom((bits & 0x7F800000u) + 1), FloatFrom(bits | 0x7FFFFFu)}) {
+      const int k = ExactCeilLog2(a);
+      const double double_a = a;
+      if (a > 0) wrong += std::ldexp(1.0, k) < double_a || std::ldexp(1.0, k - 1) >= double_a;
+    }
+  }
+  CHECK(wrong == 0);
+}
+
 TEST_CASE("ggml's scale encoder rounds half up and knows nothing above 240 but 448", "[dialect]") {
   CHECK(GgmlScaleByte(1.0f) == 0x38);
   CHECK(GgmlScaleByte(1.0625f) == 0x39);  // a tie: up, where RNE goes to 0x38

@@ -58,8 +58,20 @@ def fixed(rows, width):
     yield "a quotient that two roundings move", x
 
 
+def shaped(r, width):
+    """(family, matrix): few rows of whole blocks, and rows whose last block is a part."""
+    few = [("few rows", shape) for shape in ((1, 4 * width), (2, 2 * width), (3, 4 * width))]
+    parts = [(1, width + width // 2), (2, width - 2), (5, 4 * width + 8), (3, 2 * width + 5)]
+    for family, shape in few + [("ragged", shape) for shape in parts]:
+        normal = r.standard_normal(shape)
+        yield family, normal
+        yield family, normal * 2.0 ** r.integers(-60, 60, (shape[0], 1))
+        yield family, floats(r.integers(0, 0x7F800000, shape, np.uint32) | signs(r, shape))
+        yield family, np.where(r.random(shape) < 0.5, 0, r.integers(-24, 25, shape) / 4)
+
+
 def tensors(dialect, draws=12):
-    """(family, float32 matrix) of 160 tensors and more; of whole blocks."""
+    """(family, float32 matrix) of 160 tensors and more; of whole blocks but for "ragged"."""
     rows, width = max(dialect.block[0], 16), max(dialect.block[1], 16)
     r = np.random.default_rng(20261125)
     for case in cases(dialect.name):
@@ -68,6 +80,8 @@ def tensors(dialect, draws=12):
         if cols and height and case.x.size <= 8192:
             yield "directed", np.ascontiguousarray(case.x[:height, :cols])
     yield from fixed(rows, width)
+    for family, x in shaped(np.random.default_rng(20261126), width):
+        yield family, np.ascontiguousarray(x, np.float32)
     for _ in range(draws):
         for family, x in families(r, rows, width):
             with np.errstate(over="ignore"):

@@ -131,9 +131,10 @@ TEST_CASE("Elements and blocks that no row of the table has are quantized as def
                                  FormatId::kE4M3, FormatId::kE5M2}) {
     for (const auto& [rows, cols] : {std::pair{1, 8}, {1, 24}, {1, 32}, {1, 128}, {8, 8}, {3, 5}}) {
       for (const ElementRounding rounding :
-           {ElementRounding::kNearestEven, ElementRounding::kTiesAway, ElementRounding::kHalfAdded,
-            ElementRounding::kBf16First, ElementRounding::kTowardZero,
-            ElementRounding::kStochastic16, ElementRounding::kStochastic8}) {
+           {ElementRounding::kNearestEven, ElementRounding::kNearestEvenOpen,
+            ElementRounding::kTiesAway, ElementRounding::kHalfAdded, ElementRounding::kBf16First,
+            ElementRounding::kTowardZero, ElementRounding::kStochastic16,
+            ElementRounding::kStochastic8}) {
         Dialect d = *FindDialect("nvfp4.te");
         d.element = element;
         d.block_rows = rows;

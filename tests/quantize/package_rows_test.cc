@@ -1,10 +1,11 @@
 // Rows that restate packages: bytes that the packages gave on a CPU (compressed-tensors 0.20.0,
-// ModelOpt 0.47.0, amd-quark 0.13, torchao 0.18.0, qwix 0.1.8 with JAX 0.10.2, torch 2.15.0), at
-// the smallest inputs that tell neighbouring formulas apart.
+// ModelOpt 0.47.0, amd-quark 0.13, torchao 0.18.0, qwix 0.1.8 with JAX 0.10.2, MLX 0.32.4,
+// fouroversix 1.0.5, torch 2.15.0), at the smallest inputs that tell neighbouring formulas apart.
 #include <bit>
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -122,6 +123,42 @@ TEST_CASE("compressed-tensors' MX scales step up at 1.75, for E4M3 too, and at 1
   Gives(Of(kFour, {OfBits(0x7F600000), -1.0f}), {0xFF}, {0, 0});
   Gives(Of(kEight, {OfBits(0x7F600000), -1.0f}), {0xFF}, {0, 128});
   Gives(Of(kFour, {OfBits(0x7FFFFF)}), {0}, {4});
+}
+
+TEST_CASE("compressed-tensors' MXFP4 of BF16 weights divides in BF16: what underflows has code 0",
+          "[quantize]") {
+  const float one = 0x1p4f, least = -0x1p-127f, less = -0x1p-130f;  // over s = 2^2 or 2^5
+  Gives(Of("mxfp4.compressed-tensors", {one, least}), {129}, {6, 8});
+  Gives(Of("mxfp4.compressed-tensors.bf16-input", {one, least}), {129}, {6, 8});
+  Gives(Of("mxfp4.compressed-tensors", {0x1p7f, less}), {132}, {6, 8});
+  Gives(Of("mxfp4.compressed-tensors.bf16-input", {0x1p7f, less}), {132}, {6, 0});
+}
+
+TEST_CASE("MLX rounds the exact logarithm up", "[quantize]") {
+  // log2 of the floats above 6 * 2^26 rounds to 26 in binary32.
+  Gives(Of("mxfp4.mlx.cpu", {-OfBits(0x4DC00002)}), {154}, {0x0D});
+  Gives(Of("mxfp4.mlx.cpu", {-OfBits(0x4DC00000)}), {153}, {0x0F});
+  CHECK(Of("mxfp8_e4m3.mlx.cpu", {448 * 0x1p40f}).scales == Bytes{127 + 40});
+  CHECK(Of("mxfp8_e4m3.mlx.cpu", {OfBits(0x57E00001)}).scales == Bytes{127 + 41});
+}
+
+TEST_CASE("fouroversix's PyTorch code rounds 7 to 8, which is code 8 for both signs",
+          "[quantize]") {
+  // S is 1, and the scale 2^-9 of 0.017456 takes it to 8.94.
+  const float b = OfBits(0x3C8F0000), just = 6.99f * 0x1p-9f;
+  Gives(Of("nvfp4.fouroversix", {2688.0f}, {b, -b, just, 7 * 0x1p-9f}), {0x7E, 1}, {7, 8, 8, 7, 8});
+  // Under a factor of Inf the errors are NaN, and the scale for 6 is kept.
+  const std::vector<float> small = {0x1.8p-126f, -0x1p-127f, 0x1p-128f};
+  for (const char* rule : {"mse", "mae", "abs-max"}) {
+    CAPTURE(rule);
+    const std::string row = std::string("nvfp4.fouroversix.") + rule;
+    CHECK(Of(row, {4.513899e-36f}, small).scales == Bytes{120, 56});
+  }
+  // Errors count it as 8, not as the -0 of its code: else the other scale, 2^-8, would be chosen.
+  for (const char* rule : {"mse", "mae", "abs-max"}) {
+    CAPTURE(rule);
+    Gives(Of(std::string("nvfp4.fouroversix.") + rule, {1536.0f}, {b, -b}), {0x78, 1}, {7, 8, 8});
+  }
 }
 
 TEST_CASE("AMD Quark divides by scales that its export raises to 2^-126", "[quantize]") {

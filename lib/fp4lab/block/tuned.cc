@@ -12,6 +12,7 @@ bool HasTunedRounding(const Dialect& d) {
     case ElementRounding::kStochastic16:
     case ElementRounding::kStochastic32:
       return true;
+    case ElementRounding::kNearestEvenOpen:
     case ElementRounding::kTiesAway:
     case ElementRounding::kTiesToZero:
     case ElementRounding::kHalfAdded:

@@ -19,17 +19,31 @@ constexpr float AdaptiveDifference(const Dialect& d, const TensorScale& l, float
   return product * l.amax / TensorScaleConstant(d) - x;
 }
 
+// The number that v, of this code, is rounded to before it is stored: kNearestEvenOpen may go
+// beyond the numbers that have codes, and has NaN for NaN and Inf (0 * Inf in fouroversix's masks).
+constexpr float RoundedElement(const Dialect& d, float v, std::uint32_t code) {
+  if (d.rounding == ElementRounding::kNearestEvenOpen) {
+    if (!(Magnitude(v) <= kFloatMax)) return std::bit_cast<float>(0x7FC00000u);
+    if (RoundsBeyondLargest(d.element, v)) {
+      return v < 0.0f ? -NextAfterLargest(d.element) : NextAfterLargest(d.element);
+    }
+  }
+  return Decode(d.element, code);
+}
+
 // The error of one element, as four over six counts it (TE quantize_4over6_nvfp4.cuh; FlashInfer
 // quantization_utils.cuh).
 constexpr float AdaptiveElementError(const Dialect& d, const BlockNumbers& n, const TensorScale& l,
                                      float x) {
-  const float value = Decode(d.element, QuantizedElement(d, n, l, x, 0));
+  const float v = Scaled(d, x, n.factor, l);
+  const float value = RoundedElement(d, v, CodeOf(d, x, n.scale, v, 0));
   const float product = value * n.scale;
   return WithFormula<float>(d.adaptive, ElementErrorOf{AdaptiveDifference(d, l, product, x)});
 }
 
-// The error of two parts together: their sum, or the larger one for kAbsMax.
+// The error of two parts together: their sum, or the larger one for kAbsMax; NaN if one is NaN.
 constexpr float CombinedError(const Dialect& d, float a, float b) {
+  if (b != b) return b;
   return WithFormula<float>(d.adaptive, CombinedErrorOf{a, b});
 }
 

@@ -423,14 +423,15 @@ struct Formula<BlockScale::kCeilLog2Clamped> : ExponentRule {
 
 template <>
 struct Formula<BlockScale::kCeilLog2Wrapped> : ExponentRule {
-  // WrappedByte has the bytes of NaN and Inf.
+  // The logarithm is not rounded: the float above 2^k has k + 1. WrappedByte has the bytes of NaN
+  // and Inf.
   static constexpr std::string_view kLabel = "ceil_log2_wrapped";
   static constexpr std::string_view kText =
-      "byte = 127 + ceil(fl(log2 fl(b/q))) mod 256, 127 where fl(b/q) is 0";
+      "byte = 127 + ceil(log2 fl(b/q)) mod 256, 127 where fl(b/q) is 0";
   static constexpr std::string_view kShort = "t = b / q";
   static constexpr float Before(const BlockScaleInput& in) { return in.b / in.q; }
   static constexpr std::uint8_t Exponent(const ExponentInput& in) {
-    return WrappedByte(in.t, CeilLog2);
+    return WrappedByte(in.t, ExactCeilLog2);
   }
 };
 

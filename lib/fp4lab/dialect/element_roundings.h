@@ -15,6 +15,7 @@ namespace fp4lab {
 
 enum class ElementRounding : std::uint8_t {
   kNearestEven,
+  kNearestEvenOpen,
   kTiesAway,
   kTiesToZero,
   kHalfAdded,
@@ -36,6 +37,26 @@ struct ElementInput {
   float x, s, v;         // s: the stored scale's value
   std::uint32_t random;  // only the low kRandomBits bits are used
 };
+
+// The number a step above the largest element: 8 for E2M1.
+constexpr float NextAfterLargest(FormatId element) {
+  const std::uint32_t code = MaxFiniteCode(FormatOf(element));
+  return Decode(element, code) + (Decode(element, code) - Decode(element, code - 1));
+}
+// Whether v is nearer to NextAfterLargest than to the largest element, or half-way, where that has
+// an odd code: |v| >= 7 for E2M1. False for NaN.
+constexpr bool RoundsBeyondLargest(FormatId element, float v) {
+  const float middle = 0.5f * (MaxFinite(element) + NextAfterLargest(element));
+  return Magnitude(v) > middle ||
+         (Magnitude(v) == middle && MaxFiniteCode(FormatOf(element)) % 2 == 1);
+}
+// To nearest even; the code after the largest, OR the sign bit, for what lies beyond: 8, the code
+// of -0, for 8 and -8 in E2M1.
+constexpr std::uint32_t EncodeOpen(FormatId element, float v) {
+  const Format& f = FormatOf(element);
+  const std::uint32_t code = Encode(f, v);
+  return RoundsBeyondLargest(element, v) ? (code & SignBit(f)) | (MaxFiniteCode(f) + 1) : code;
+}
 
 // To nearest, ties away from zero, saturating.
 constexpr std::uint32_t EncodeTiesAway(FormatId element, float v) {
@@ -133,6 +154,17 @@ struct Formula<ElementRounding::kNearestEven> : TakesNoRandomBits {
   static constexpr std::string_view kLabel = "nearest_even";
   static constexpr std::string_view kText = "v to nearest even, saturating";
   static constexpr std::uint32_t Code(const ElementInput& in) { return Encode(in.element, in.v); }
+};
+
+template <>
+struct Formula<ElementRounding::kNearestEvenOpen> : TakesNoRandomBits {
+  // Four over six counts the number beyond the largest element as it is (dialect/adaptive.h).
+  static constexpr std::string_view kLabel = "nearest_even_open";
+  static constexpr std::string_view kText =
+      "v to nearest even, not saturating: beyond the largest, the code after it, OR the sign bit";
+  static constexpr std::uint32_t Code(const ElementInput& in) {
+    return EncodeOpen(in.element, in.v);
+  }
 };
 
 template <>

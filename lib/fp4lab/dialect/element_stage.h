@@ -16,10 +16,12 @@ constexpr float FactorOf(const Dialect& d, float b, float s, std::uint8_t byte,
   return HasDivisor(d.factor) ? e / d.prescale : e * d.prescale;
 }
 
-// v, the scaled element.
+// v, the scaled element. Where it is rounded to BF16 first, what rounds to -0 is -0.
 constexpr float Scaled(const Dialect& d, float x, float e, const TensorScale& l) {
   const float v = ScaledBy(d.factor, x, e, l);
-  return v == 0.0f && !d.keeps_negative_zero ? 0.0f : v;
+  if (d.keeps_negative_zero) return v;
+  const bool bf16 = d.rounding == ElementRounding::kBf16First;
+  return (bf16 ? RoundToBf16(v) : v) == 0.0f ? 0.0f : v;
 }
 
 // The code of v, the scaled element of x under scale s. `random`: the low RandomBitsOf(d.rounding)

@@ -108,6 +108,11 @@ constexpr int CeilLog2(float a) {
   const PlaceInBinade p = PlaceOf(a);
   return p.above <= FloatsWithLogarithm(p.e, p.bits, p.e < 0) ? p.e : p.e + 1;
 }
+// ceil(log2 a) itself, for a positive finite a.
+constexpr int ExactCeilLog2(float a) {
+  const PlaceInBinade p = PlaceOf(a);
+  return p.above == 0 ? p.e : p.e + 1;
+}
 constexpr std::uint8_t ExponentByte(int exponent) {
   return static_cast<std::uint8_t>(exponent > 127 ? 255 : exponent < -127 ? 0 : exponent + 127);
 }
@@ -193,8 +198,9 @@ constexpr int RoundLog2(float a) {
   if (magnitude <= limit) return e % 2 == 0 ? e : e + 1;
   return distance > 0 ? e + 1 : e;
 }
-// MLX's byte of t: 127 + log2 t as `rule` rounds it, cast to 8 bits, so that it wraps below 2^-127.
-// The rounded logarithm of NaN and Inf becomes INT_MIN, whose binary32 sum with 127 is -2147483520.
+// MLX's byte of t: 127 + log2 t as `rule` makes it an integer, cast to 8 bits, so that it wraps
+// below 2^-127. The rounded logarithm of NaN and Inf becomes INT_MIN, whose binary32 sum with 127
+// is -2147483520.
 template <class Rule>
 constexpr std::uint8_t WrappedByte(float t, const Rule& rule) {
   if (!(t <= kFloatMax)) return kNotFiniteWrapped;

@@ -62,10 +62,14 @@ constexpr Dialect Mit() {
   Dialect d{.name = "nvfp4.fouroversix",
             .version = "mit-han-lab/fouroversix 00e7033",
             .source = kMit,
-            .note = "scale_rule static_6: one candidate."};
+            .note =
+                "scale_rule static_6: one candidate. Its PyTorch code does not saturate: 7 and "
+                "more, under a scale of 2^-9, become 8, which is stored as code 8; its kernels "
+                "for GPUs saturate."};
   d.tensor_scale = TensorScaleRule::kEncodePlain;
   d.block_scale = BlockScale::kDivideFirst;
   d.factor = Factor::kReciprocalOpen;
+  d.rounding = ElementRounding::kNearestEvenOpen;
   d.keeps_negative_zero = false;
   d.nan = NanRule::kTensor;
   return d;

@@ -121,8 +121,8 @@ constexpr Dialect SageAttention3() {
 }
 
 constexpr std::string_view kMlx = "ml-explore/mlx 0.31 to 0.32.4";
-constexpr std::string_view kMlxRound = "ml-explore/mlx 0.31 to 846d176 (2026-08-22)";
-constexpr std::string_view kMlxCeil = "ml-explore/mlx 0.32.4";
+constexpr std::string_view kMlxRound = "ml-explore/mlx 0.31 to 0.32.1";
+constexpr std::string_view kMlxCeil = "ml-explore/mlx 0.32.2 to 0.32.4";
 constexpr std::string_view kMlxCpu = "mlx/ops.cpp fp_quantize, the path of the CPU";
 
 constexpr Dialect Mlx() {

@@ -186,6 +186,11 @@ void AddCompressedTensorsMx(std::vector<Dialect>* rows) {
   four.keeps_negative_zero = false;
   four.nan_code = 0;
   rows->push_back(four);
+  Dialect narrow = Renamed(four, "mxfp4.compressed-tensors.bf16-input", four.source,
+                           "For BF16 weights: x/s is rounded to BF16, so that a negative element "
+                           "below 2^-134 s is -0 and has code 0.");
+  narrow.rounding = ElementRounding::kBf16First;
+  rows->push_back(narrow);
   Dialect six = CompressedTensorsMx("mxfp6_e2m3.compressed-tensors", FormatId::kE2M3,
                                     BlockScale::kEven, "vllm-project/compressed-tensors 0.20");
   six.nan_code = 0;

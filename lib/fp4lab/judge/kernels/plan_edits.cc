@@ -120,6 +120,7 @@ bool HasNoZeroScale(const KernelPlan& p) {
 
 bool LeavesNoneAbove(const KernelPlan& p) {
   const Dialect& d = p.kernel.dialect;
+  if (d.rounding == ElementRounding::kNearestEvenOpen) return true;  // it does not saturate
   return p.scale == ScalePlan{} &&
          (d.block_scale == BlockScale::kCeil || d.block_scale == BlockScale::kQuarkCeil);
 }

@@ -34,6 +34,7 @@ struct ElementRow {
   std::int32_t nan_code;  // the code of a NaN v
   bool never_negative_zero;
   float decode;  // D
+  float next;    // NextAfterLargest
 };
 
 // Correctly rounded division by a number c whose significand is not all ones, where nothing over-
@@ -178,12 +179,11 @@ HWY_INLINE VI NearestCode(const ElementConstants& e, VF a) {
   return hn::Add(steps, hn::Sub(hn::ShiftRightSame(exponent, dropped), least));
 }
 
-// The rounded magnitude of v.
+// The rounded magnitude of v, which kBf16First has as a BF16 number.
 template <ElementRounding kRounding>
 HWY_INLINE VF MagnitudeLanes(const ElementRow& row, VF v, VU random) {
   const ElementConstants& e = row.element;
   const DF d;
-  if constexpr (kRounding == ElementRounding::kBf16First) v = Bf16Lanes(v);
   const VF a = hn::Min(hn::Abs(v), hn::Set(d, e.max));
   if constexpr (kRounding == ElementRounding::kTiesAway) {
     return CutAfterAdding(e, a, hn::Set(DI(), 1 << (22 - e.mantissa_bits)));
@@ -229,8 +229,11 @@ HWY_INLINE VI CodeLanes(const ElementRow& row, VF x, VF s, VF v, VU random) {
     if (is_comfy) {
       magnitude = ComfyMagnitude(hn::Abs(v));
     } else if constexpr (kRounding == ElementRounding::kNearestEven ||
+                         kRounding == ElementRounding::kNearestEvenOpen ||
                          kRounding == ElementRounding::kComfyCentre) {
-      magnitude = NearestCode(row.element, hn::Min(hn::Abs(v), hn::Set(DF(), row.element.max)));
+      const bool open = kRounding == ElementRounding::kNearestEvenOpen;
+      const float most = open ? row.next : row.element.max;
+      magnitude = NearestCode(row.element, hn::Min(hn::Abs(v), hn::Set(DF(), most)));
     } else {
       magnitude = MagnitudeCode(row.element, MagnitudeLanes<kRounding>(row, v, random));
     }
@@ -265,7 +268,9 @@ struct RowCoder {
     const DF d;
     const hn::Rebind<std::uint8_t, DI> d8;
     const VF element = hn::LoadU(d, x);
-    const VF v = hn::Add(ScaledLanes<kScaling>(row, element, e), hn::Set(d, row.zero));
+    VF scaled = ScaledLanes<kScaling>(row, element, e);
+    if constexpr (kRounding == ElementRounding::kBf16First) scaled = Bf16Lanes(scaled);
+    const VF v = hn::Add(scaled, hn::Set(d, row.zero));
     VU bits = hn::Zero(DU());
     if constexpr (kStochastic) bits = hn::LoadU(DU(), random);
     hn::StoreU(hn::DemoteTo(d8, CodeLanes<kRounding>(row, element, s, v, bits)), d8, codes);

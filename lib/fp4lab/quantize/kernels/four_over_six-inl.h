@@ -52,6 +52,16 @@ HWY_INLINE VF ErrorLanes(const Dialect& d, const TensorScale& tensor, const Divi
   return d.adaptive == Adaptive::kMse ? hn::Mul(difference, difference) : hn::Abs(difference);
 }
 
+// FindErrorsOfRow by definition, for elements that round beyond the numbers that have codes.
+inline void FindErrorsOfOpenRow(const DialectJob& job, const TensorScale& tensor, const float* x,
+                                std::size_t cols, const BandNumbers& c, float* line) {
+  const std::size_t width = job.grid.block_cols;
+  for (std::size_t i = 0; i < cols; ++i) {
+    const BlockNumbers n{.scale = c.scale[i / width], .factor = c.factor[i / width]};
+    line[i] = AdaptiveElementError(job.dialect, n, tensor, x[i]);
+  }
+}
+
 // Finds the errors of a row's elements under a candidate from its codes, into b->line.
 inline void FindErrorsOfRow(const DialectJob& job, const TensorScale& tensor, const float* x,
                             std::size_t cols, const BandNumbers& c, DialectBuffers* b) {
@@ -73,8 +83,8 @@ inline void FindErrorsOfRow(const DialectJob& job, const TensorScale& tensor, co
 
 // CombinedError.
 HWY_INLINE VF Combined(const Dialect& d, VF sum, VF error) {
-  return d.adaptive == Adaptive::kAbsMax ? hn::IfThenElse(hn::Lt(sum, error), error, sum)
-                                         : hn::Add(sum, error);
+  if (d.adaptive != Adaptive::kAbsMax) return hn::Add(sum, error);
+  return hn::IfThenElse(hn::Or(hn::Lt(sum, error), hn::IsNaN(error)), error, sum);
 }
 
 // sums[j] = the errors of block j in `line`, combined in column order.
@@ -107,7 +117,9 @@ inline bool HasErrorsOfE2m1(const DialectJob& job, std::size_t cols) {
   const Dialect& d = job.dialect;
   const ElementScaling scaling = ScalingOf(d.factor);
   return HWY_NATIVE_FMA && d.element == FormatId::kE2M1 && job.grid.block_cols == 16 &&
-         cols % 16 == 0 && d.rounding == ElementRounding::kNearestEven &&
+         cols % 16 == 0 &&
+         (d.rounding == ElementRounding::kNearestEven ||
+          d.rounding == ElementRounding::kNearestEvenOpen) &&
          (scaling == ElementScaling::kMultiply || scaling == ElementScaling::kZeroWhereZero);
 }
 
@@ -119,12 +131,15 @@ HWY_INLINE VF SumsOfE2m1(const DialectJob& job, const TensorScale& tensor, const
   const DF df;
   const Dialect d = job.dialect;
   const ElementConstants e = job.element;
+  const bool open = d.rounding == ElementRounding::kNearestEvenOpen;
+  const VF most = hn::Set(df, open ? NextAfterLargest(FormatId::kE2M1) : e.max);
+  const VF nan = open ? Float(hn::Set(DI(), 0x7FC00000)) : hn::Set(df, e.nan);
   VF sum = hn::Zero(df);
   for (std::size_t k = 0; k < 16; ++k) {
     const VF element = hn::Load(df, turned + 16 * k), v = hn::Mul(element, factor);
-    const VF magnitude = RoundNearest(e, hn::Min(hn::Abs(v), hn::Set(df, e.max)));
-    const VF value =
-        hn::IfThenElse(hn::IsNaN(v), hn::Set(df, e.nan), hn::CopySignToAbs(magnitude, v));
+    const VF magnitude = RoundNearest(e, hn::Min(hn::Abs(v), most));
+    const auto no_number = open ? hn::Not(hn::IsFinite(v)) : hn::IsNaN(v);
+    const VF value = hn::IfThenElse(no_number, nan, hn::CopySignToAbs(magnitude, v));
     sum = Combined(d, sum, ErrorLanes(d, tensor, division, element, value, scale));
   }
   return sum;
@@ -179,7 +194,11 @@ inline void FindErrors(const DialectJob& job, const TensorScale& tensor, const T
   for (std::size_t r = 0; r < x.rows; ++r) {
     const float* row = x.data + r * x.stride;
     FindCodes(job, tensor, row, b->random.data(), x.cols, *c, b->codes.data());
-    FindErrorsOfRow(job, tensor, row, x.cols, *c, b);
+    if (job.dialect.rounding == ElementRounding::kNearestEvenOpen) {
+      FindErrorsOfOpenRow(job, tensor, row, x.cols, *c, b->line.data());
+    } else {
+      FindErrorsOfRow(job, tensor, row, x.cols, *c, b);
+    }
     SumLines(job, blocks, x.cols, b->line.data(), c->errors.data() + r * job.LineStride());
   }
   ClearMissingLines(job, x.rows, c);

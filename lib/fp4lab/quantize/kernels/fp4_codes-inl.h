@@ -192,6 +192,7 @@ template <ElementScaling kScaling, ElementRounding kRounding>
 HWY_INLINE bool FastFp4Codes(const ElementRow& row, bool keeps_negative_zero, const float* x,
                              const ByBlock& blocks, std::size_t cols, std::uint8_t* codes) {
   if (!row.is_e2m1 || (blocks.width != 16 && blocks.width != 32) || cols > kMaxChunk) return false;
+  if (kRounding == ElementRounding::kBf16First && !keeps_negative_zero) return false;
   Fp4Factors factors;
   const std::size_t count = DivideUp(cols, blocks.width);
   if (!ScaledFactors(blocks, count, kScaling, !keeps_negative_zero, &factors)) return false;

@@ -42,7 +42,8 @@ inline ElementRow ElementsUnder(const DialectJob& job, const TensorScale& tensor
           .zero = d.keeps_negative_zero ? -0.0f : 0.0f,
           .nan_code = d.nan_code >= 0 ? d.nan_code : nan_code,
           .never_negative_zero = d.never_negative_zero,
-          .decode = tensor.decode};
+          .decode = tensor.decode,
+          .next = NextAfterLargest(d.element)};
 }
 
 // Finds the codes of x under the numbers of its blocks. `random`: one field per element.

@@ -85,18 +85,3 @@ def from_power(bits: int):  # noqa: ANN201
         return nonfinite_blocks(x, d) | blocks_from(bound)(x, d)
 
     return where
-
-
-def just_above(target: float):  # noqa: ANN201
-    """Blocks whose largest magnitude lies at most 2^-18 above a power of two times `target`."""
-
-    def where(x: np.ndarray, d: Dialect) -> np.ndarray:
-        out = np.zeros(x.shape, bool)
-        width = d.block[1]
-        for c in range(0, x.shape[1], width):
-            part = np.abs(np.where(np.isfinite(x), x, 0)[:, c : c + width]).astype(np.float64)
-            fraction, _ = np.frexp(part.max(axis=1) / target)
-            out[:, c : c + width] = ((fraction > 0.5) & (fraction < 0.5 + 2.0**-19))[:, None]
-        return out
-
-    return where

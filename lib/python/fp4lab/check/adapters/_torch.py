@@ -23,9 +23,10 @@ def raw(t: Any, rows: int) -> np.ndarray:
 
 
 def pairs(t: Any, x: np.ndarray) -> np.ndarray:
-    """Codes of x's shape from bytes that hold two, the even column low."""
+    """Codes of x's shape from bytes that hold two, the even column low; padding is dropped."""
     packed = raw(t, x.shape[0])
-    return np.stack([packed & 15, packed >> 4], axis=2).reshape(x.shape)
+    codes = np.stack([packed & 15, packed >> 4], axis=2).reshape(x.shape[0], -1)
+    return np.ascontiguousarray(codes[:, : x.shape[1]])
 
 
 def floats(t: Any) -> np.ndarray:

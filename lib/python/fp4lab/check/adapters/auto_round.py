@@ -14,16 +14,27 @@ from ._torch import raw, tensor
 _MODULE = "auto_round.data_type.nvfp"
 
 
+def _blocks(t: Any, width: int) -> tuple[Any, Any, int]:
+    """(rows of one block, what `_whole` takes to undo it): the package pads rows with zeros."""
+    utils = importlib.import_module("auto_round.data_type.utils")
+    return utils.reshape_pad_tensor_by_group_size(t, width)
+
+
+def _whole(blocks: Any, shape: Any, pad: int) -> Any:
+    utils = importlib.import_module("auto_round.data_type.utils")
+    return utils.revert_tensor_by_pad(blocks, orig_shape=shape, pad_len=pad)
+
+
 def _nvfp4(x: np.ndarray, bf16: bool) -> Answer:
     torch = importlib.import_module("torch")
     nvfp = importlib.import_module(_MODULE)
     t = tensor(x, bf16)
     number = nvfp.calculate_gparam(t)
     weight, scale, _ = nvfp.nv_fp4(t, global_scale=number)
-    blocks = weight.reshape(-1, 16)  # the export packs the decoded weight
+    blocks, shape, pad = _blocks(weight, 16)  # the export packs the decoded weight
     decode = scale.reshape(blocks.shape[0], -1) * nvfp.get_reciprocal(number.reshape([1]))
     v = nvfp.cast_to_fp4((blocks.to(number.dtype) * nvfp.get_reciprocal(decode)).clamp_(-6.0, 6.0))
-    values = v.float().numpy().reshape(x.shape)
+    values = _whole(v, shape, pad).float().numpy()
     scales = raw(scale.to(torch.float8_e4m3fn), x.shape[0])
     return Answer(_values.codes(values), scales, codes_undefined=np.isnan(values))
 
@@ -46,10 +57,11 @@ def _mx(function: str, bits: int):  # noqa: ANN202
         t = tensor(x, bf16)
         values, exponent, _ = getattr(mxfp, function)(t, bits=bits, group_size=32)
         exponent = exponent.reshape(-1, 1)
-        scaled = values.reshape(-1, 32) / 2**exponent
+        blocks, shape, pad = _blocks(values, 32)
+        scaled = _whole(blocks / 2**exponent, shape, pad)
         scales = (exponent + 127).clamp(0, 255).to(torch.uint8)
         undefined = np.isnan(values.numpy()).reshape(x.shape)
-        codes = _elements(torch.nan_to_num(scaled), bits).reshape(x.shape)
+        codes = _elements(torch.nan_to_num(scaled), bits)
         return Answer(codes, raw(scales, x.shape[0]), codes_undefined=undefined)
 
     return answer
@@ -66,7 +78,7 @@ _NONFINITE_TENSOR = (
 
 def _adapter(row: str, answer: Any, exemptions: tuple[Exemption, ...] = _NONFINITE) -> Adapter:
     return Adapter(row, "auto-round", _MODULE, "0.16", "0.16.1", answer, types=("float32",),
-                   exemptions=exemptions)  # fmt: skip
+                   ragged=True, exemptions=exemptions)  # fmt: skip
 
 
 ADAPTERS = (

@@ -76,10 +76,6 @@ def _casts(bits: int) -> tuple[Exemption, ...]:
     return (Exemption(what, _places.from_power(bits)),)
 
 
-_UNDERFLOW = Exemption("negative BF16 elements below 2^-130 of the tensor's maximum: v is -0 there",
-                       _places.vanishing_negatives(-130))  # fmt: skip
-
-
 def _adapter(row: str, answer: Any, types: tuple[str, ...] = ("float32", "bfloat16"),
              first: str = "0.15", last: str = "0.20", ended: bool = False,
              exemptions: tuple[Exemption, ...] = ()) -> Adapter:  # fmt: skip
@@ -91,7 +87,9 @@ ADAPTERS = (
     _adapter("nvfp4.compressed-tensors", _nvfp4, types=("float32",)),
     _adapter("nvfp4.compressed-tensors.bf16-input", _nvfp4, types=("bfloat16",)),
     _adapter("nvfp4.compressed-tensors.0.14", _nvfp4, ("float32",), "0.11", "0.14", ended=True),
-    _adapter("mxfp4.compressed-tensors", _mx(4), exemptions=(*_casts(0x7F600000), _UNDERFLOW)),
+    _adapter("mxfp4.compressed-tensors", _mx(4), ("float32",), exemptions=_casts(0x7F600000)),
+    _adapter("mxfp4.compressed-tensors.bf16-input", _mx(4), ("bfloat16",),
+             exemptions=_casts(0x7F600000)),
     _adapter("mxfp6_e2m3.compressed-tensors", _mx(6), exemptions=_casts(0x7F780000)),
     _adapter("mxfp8_e4m3.compressed-tensors", _mx(8), exemptions=_casts(0x7F600000)),
 )

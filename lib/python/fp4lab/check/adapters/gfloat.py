@@ -18,11 +18,19 @@ def _answer(element: str):  # noqa: ANN202
     def answer(x: np.ndarray, bf16: bool) -> Answer | None:
         gfloat = importlib.import_module("gfloat")
         info = getattr(importlib.import_module("gfloat.formats"), f"format_info_mx{element}")
-        if not np.isfinite(x).all():
+        if x.shape[1] % info.k or not np.isfinite(x).all():
             return None  # quantize_block has no rule for them: their scale is log2 of Inf or NaN
         blocks = x.astype(np.float64).reshape(-1, info.k)
-        out = [gfloat.quantize_block(info, b, gfloat.compute_scale_amax) for b in blocks]
-        return Answer(values=np.array(out).reshape(x.shape).astype(np.float32))
+        # quantize_block, with the array functions of gfloat: its loop takes 50 us an element.
+        scales = np.array([gfloat.compute_scale_amax(info.etype.emax, b) for b in blocks])
+        stored = gfloat.round_ndarray(info.stype, scales, sat=True)
+        rounded = gfloat.round_ndarray(info.etype, blocks / scales[:, None], sat=True)
+        values = gfloat.decode_ndarray(info.etype, gfloat.encode_ndarray(info.etype, rounded))
+        out = values * stored[:, None]
+        first = gfloat.quantize_block(info, blocks[0], gfloat.compute_scale_amax)
+        if not np.array_equal(first, out[0]):
+            raise ValueError("gfloat: quantize_block differs from its array functions")
+        return Answer(values=out.reshape(x.shape).astype(np.float32))
 
     return answer
 

@@ -26,22 +26,19 @@ def _answer(mode: str):  # noqa: ANN202
 
 
 def _exemptions(mode: str) -> tuple[Exemption, ...]:
-    if mode == "nvfp4":
+    if mode != "mxfp8":
         return ()
-    what = "a maximum at most 2^-18 above a power of two times the largest element: its logarithm"
-    near = Exemption(f"{what} is rounded in the row", _places.just_above(6 if mode == "mxfp4" else 448))
-    nan = Exemption("a block with NaN or Inf: the sign of NaN codes", _places.nonfinite_blocks)
-    return (near, nan) if mode == "mxfp8" else (near,)
+    return (Exemption("a block with NaN or Inf: the sign of NaN codes", _places.nonfinite_blocks),)
 
 
 ADAPTERS = tuple(
     Adapter(row, "mlx", "mlx.core", first, last, _answer(mode), types=("float32",),
-            ended=last == "0.31", exemptions=_exemptions(mode))
+            ended=last == "0.32.1", exemptions=_exemptions(mode))
     for row, mode, first, last in (
         ("nvfp4.mlx.cpu", "nvfp4", "0.31", "0.32.4"),
-        ("mxfp4.mlx.cpu", "mxfp4", "0.32", "0.32.4"),
-        ("mxfp8_e4m3.mlx.cpu", "mxfp8", "0.32", "0.32.4"),
-        ("mxfp4.mlx.cpu.round", "mxfp4", "0.31", "0.31"),
-        ("mxfp8_e4m3.mlx.cpu.round", "mxfp8", "0.31", "0.31"),
+        ("mxfp4.mlx.cpu", "mxfp4", "0.32.2", "0.32.4"),
+        ("mxfp8_e4m3.mlx.cpu", "mxfp8", "0.32.2", "0.32.4"),
+        ("mxfp4.mlx.cpu.round", "mxfp4", "0.31", "0.32.1"),
+        ("mxfp8_e4m3.mlx.cpu.round", "mxfp8", "0.31", "0.32.1"),
     )
 )  # fmt: skip

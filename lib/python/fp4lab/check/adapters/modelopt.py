@@ -19,7 +19,8 @@ def _result(x: np.ndarray, quantized: Any) -> Answer:
     q, scales, number = quantized
     s = raw(scales, x.shape[0])
     # Its cast looks for the code of NaN among bounds.
-    undefined = np.isnan(x) | np.isin(s, (0x7F, 0xFF)).repeat(16, axis=1) | np.isnan(x).any()
+    nan_scale = np.isin(s, (0x7F, 0xFF)).repeat(16, axis=1)[:, : x.shape[1]]
+    undefined = np.isnan(x) | nan_scale | np.isnan(x).any()
     return Answer(pairs(q._quantized_data, x), s, number=number.numpy(), form="multiplier",
                   codes_undefined=undefined)  # fmt: skip
 
@@ -52,7 +53,7 @@ _CASTS = (
 def _adapter(row: str, first: str, last: str, answer: Any, ended: bool = False,
              exemptions: tuple[Exemption, ...] = ()) -> Adapter:  # fmt: skip
     return Adapter(row, "nvidia-modelopt", _FOLDER + "nvfp4_tensor", first, last, answer,
-                   ended=ended, exemptions=exemptions)  # fmt: skip
+                   ended=ended, ragged=answer is _dynamic, exemptions=exemptions)  # fmt: skip
 
 
 ADAPTERS = (

@@ -65,7 +65,9 @@ def _amdfp4(group: int, levels: Any):  # noqa: ANN202
 
 
 def _mx(mode: str):  # noqa: ANN202
-    def answer(x: np.ndarray, bf16: bool) -> Answer:
+    def answer(x: np.ndarray, bf16: bool) -> Answer | None:
+        if x.shape[1] % 2:
+            return None  # it packs pairs
         torch = importlib.import_module("torch")
         observer = importlib.import_module(_QUANTIZATION + "observer.observer").PerBlockMXObserver
         spec = importlib.import_module(_QUANTIZATION + "config.config").OCP_MXFP4Spec
@@ -92,7 +94,7 @@ _CASTS = (Exemption("a maximum of Inf or NaN: a cast of it, undefined", _places.
 def _adapter(row: str, answer: Any, types: tuple[str, ...] = ("float32",),
              exemptions: tuple[Exemption, ...] = ()) -> Adapter:  # fmt: skip
     return Adapter(row, "amd-quark", _KERNEL, "0.13", "0.13", answer, types=types,
-                   exemptions=exemptions)  # fmt: skip
+                   ragged=True, exemptions=exemptions)  # fmt: skip
 
 
 ADAPTERS = (

@@ -65,15 +65,16 @@ def references() -> tuple[Any, Any]:
 
 def _answer(square: bool, rows: bool, **options: Any):  # noqa: ANN202
     def answer(x: np.ndarray, bf16: bool) -> Answer | None:
-        if x.shape[0] % 16 or x.shape[1] % 16 or (square and rows):
-            return None
+        if x.shape[1] % 2 or (square and rows):
+            return None  # it packs pairs
         module, _ = references()
         quantizer = module.NVFP4QuantizerRef(
             module.reference_utils.Fp4Formats.E2M1, rowwise=True, columnwise=False,
             quant_tile_shape=(16, 16) if square else (1, 16), row_scaled_nvfp4=rows, **options,
         )  # fmt: skip
         q = quantizer.quantize(tensor(x, bf16))
-        scales = raw(q.scale, x.shape[0])[:, : x.shape[1] // 16]
+        # Padded to whole tiles.
+        scales = raw(q.scale, q.scale.shape[0])[: x.shape[0], : -(-x.shape[1] // 16)]
         amax = q.global_amax_row.float().numpy().reshape(-1)
         return Answer(pairs(q.data, x), scales, number=amax)
 
@@ -117,7 +118,7 @@ _CURRENT_SCALING = (
 
 def _adapter(row: str, answer: Any, exemptions: tuple[Exemption, ...] = ()) -> Adapter:
     return Adapter(row, "transformer-engine", references, "2.8", "2.20.2", answer,
-                   exemptions=exemptions)  # fmt: skip
+                   ragged=True, exemptions=exemptions)  # fmt: skip
 
 
 ADAPTERS = (
