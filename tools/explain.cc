@@ -2,15 +2,22 @@
 #include "fp4lab/judge/explain/explain.h"
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "fp4lab/base/error.h"
+#include "fp4lab/base/printable.h"
 #include "fp4lab/io/file.h"
+#include "fp4lab/judge/cases/case_stream.h"
 #include "fp4lab/judge/explain/tally.h"
 #include "fp4lab/judge/packs/pack.h"
 #include "tools/options/commands.h"
 #include "tools/options/comparing.h"
 #include "tools/options/kernel_options.h"
 #include "tools/options/print.h"
+#include "tools/options/usage.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -36,16 +43,59 @@ void WriteBlock(const ExplainCommand& command, const Explanation& explanation) {
   if (!command.python.empty()) WriteFileAtomically(command.python, std::string_view(PythonTest(r)));
 }
 
+// The kernel of the cases in the folder --kept: kept.json states its dialect and layout, which
+// options may repeat and not contradict.
+Kernel KeptKernel(const ExplainCommand& command, const KeptKind& kind) {
+  KernelOptions options = command.kernel;
+  const auto require = [&](bool agrees, const std::string& option, std::string_view is) {
+    if (agrees) return;
+    throw Error(option, "contradicts " + Printable(command.kept) + "/kept.json, which says " +
+                            std::string(is) + "; leave the option out");
+  };
+  const std::string& dialect = options.dialect;
+  if (!dialect.empty()) {
+    require(RequireDialect(dialect).name == kind.dialect, "--dialect " + dialect, kind.dialect);
+  }
+  const StorageLayout asked = Changed(kind.layout, options.layout), &kept = kind.layout;
+  require(asked.codes == kept.codes, "--codes-order " + options.layout.codes, Name(kept.codes));
+  require(asked.scales == kept.scales, "--scales-order " + options.layout.scales,
+          Named(kept.scales).name);
+  require(asked.tensor_scale == kept.tensor_scale, "--level-two-is " + options.layout.tensor_scale,
+          Name(kept.tensor_scale));
+  require(asked.transposed == kept.transposed,
+          asked.transposed ? "--transposed" : "--not-transposed",
+          kept.transposed ? "\"transposed\": true" : "\"transposed\": false");
+  require(asked.expanded_scales == kept.expanded_scales,
+          asked.expanded_scales ? "--expanded-scales" : "--single-scales",
+          kept.expanded_scales ? "\"expanded_scales\": true" : "\"expanded_scales\": false");
+  options.dialect = kind.dialect;
+  Kernel kernel = KernelOf(options);
+  kernel.layout = kind.layout;
+  return kernel;
+}
+
 // Counts the causes over all cases of the folder --kept. Returns whether the folder has no case.
 bool RunKept(const ExplainCommand& command) {
-  const Kernel kernel = KernelOf(command.kernel);
-  const CauseTally tally = TallyCauses(kernel, command.kept);
+  const std::optional<KeptKind> kind = ReadKeptKind(command.kept);
+  const Kernel kernel = kind ? KeptKernel(command, *kind) : KernelOf(command.kernel);
+  const CauseTally tally =
+      TallyCauses(kernel, command.kept, kind ? kind->amax : std::vector<float>{});
   if (command.json) {
     PrintJson(ToJson(kernel, tally), 2);
   } else {
     PrintText(Text(kernel, tally));
   }
   return tally.cases == 0;
+}
+
+// Refuses options that have no effect with --kept.
+void CheckUsage(const ExplainCommand& command, const CLI::App& app) {
+  if (command.kept.empty()) return;
+  RefuseGiven(
+      app,
+      {"--input", "--shape", "--dtype", "--transpose-input", "--stored", "--codes", "--scales",
+       "--level-two", "--amax", "--random", "--block", "--cpp", "--python", "--no-pairs"},
+      "has no effect with --kept, whose folder holds the cases; leave it out");
 }
 
 // Explains the difference and prints it. Returns whether there is none.
@@ -95,7 +145,10 @@ void AddExplain(CLI::App& app, int* exit_code) {
   command->add_flag("--no-pairs", options->no_pairs, "Try single causes only");
   command->add_flag("--json", options->json, "Print JSON");
   command->footer(kFooter);
-  command->callback([options, exit_code] { Comparing(exit_code, [&] { return Run(*options); }); });
+  command->callback([options, command, exit_code] {
+    CheckUsage(*options, *command);
+    Comparing(exit_code, [&] { return Run(*options); });
+  });
 }
 
 }  // namespace fp4lab::tools

@@ -4,6 +4,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <mutex>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/interrupt.h"
 #include "tests/support/catch.h"
 
 namespace fp4lab {
@@ -140,6 +142,30 @@ TEST_CASE("A process that was forked runs its loops", "[base]") {
   int status = -1;
   REQUIRE(::waitpid(child, &status, 0) == child);
   CHECK(status == 0);
+  SetThreads(before);
+}
+
+std::atomic<int> polls{0};
+const std::thread::id* poller = nullptr;
+struct Interrupted {};
+
+TEST_CASE("A loop polls for an interrupt before each iteration of its caller, and ends with it",
+          "[base]") {
+  const int before = Threads();
+  const std::thread::id self = std::this_thread::get_id();
+  poller = &self;
+  SetInterruptCheck([] {
+    if (std::this_thread::get_id() == *poller && ++polls == 3) throw Interrupted{};
+  });
+  for (const int threads : {1, 2, 3}) {
+    SetThreads(threads);
+    polls = 0;
+    std::atomic<int> calls{0};
+    CHECK_THROWS_AS(ParallelFor(100'000'000, [&](std::size_t) { ++calls; }), Interrupted);
+    CHECK(polls == 3);
+    CHECK(calls < 100'000'000);
+  }
+  SetInterruptCheck(nullptr);
   SetThreads(before);
 }
 

@@ -247,6 +247,94 @@ TEST_CASE("verify --keep prints the explain command with the layout, and keeps o
   CHECK_THAT(RunIn(folder, {"explain", "--kept", "kept"}).error, ContainsSubstring("holds no"));
 }
 
+// kept.json has the layout and the amax: no option has to be given again.
+// The random bits of a case say which factors its codes allow.
+TEST_CASE("explain names a stale amax of factors under stochastic rounding", "[tools]") {
+  const TemporaryFolder folder;
+  const std::string program = "'" + Program() + "'", dialect = " --dialect nvfp4.te.stochastic ";
+  ProcessOptions options;
+  options.folder = folder.path();
+  const std::string pipe = program + " cases" + dialect + "| " + program + " cases answer" +
+                           dialect + "--deviation factor-amax-stale | " + program +
+                           " verify --keep kept" + dialect;
+  CHECK(RunProcess({"sh", "-c", pipe}, options).exit_code == 1);
+  const ProcessResult result = RunIn(folder, {"explain", "--kept", "kept"});
+  INFO(result.output);
+  CHECK_THAT(result.output,
+             ContainsSubstring("Cause: factor-amax-stale: it explains all of them."));
+}
+
+TEST_CASE("explain --kept reads kept.json, and refuses options that contradict it", "[tools]") {
+  struct Row {
+    std::string dialect, answer, verify, refused, says;
+  };
+  const std::vector<Row> rows = {
+      {"nvfp4.te", "--codes-order high-first --scales-order 128x4", "", "--codes-order low-first",
+       "--codes-order low-first: contradicts kept/kept.json, which says high-first; leave"},
+      {"nvfp4.te", "--transposed", "", "--not-transposed",
+       "--not-transposed: contradicts kept/kept.json, which says \"transposed\": true; leave"},
+      {"nvfp4.te.2d", "--expanded-scales --scales-order 8x4", "", "--scales-order linear",
+       "--scales-order linear: contradicts kept/kept.json, which says 8x4; leave"},
+      {"nvfp4.te", "--level-two-is divisor", "", "--level-two-is amax",
+       "--level-two-is amax: contradicts kept/kept.json, which says divisor; leave"},
+      {"nvfp4.cutlass", "", "", "--dialect nvfp4.te",
+       "--dialect nvfp4.te: contradicts kept/kept.json, which says nvfp4.cutlass; leave"},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.dialect, row.answer);
+    const TemporaryFolder folder;
+    const std::string program = "'" + Program() + "'", dialect = " --dialect " + row.dialect + " ";
+    ProcessOptions options;
+    options.folder = folder.path();
+    const std::string pipe = program + " cases" + dialect + "| " + program + " cases answer" +
+                             dialect + row.answer + " --deviation truncation | " + program +
+                             " verify --keep kept" + dialect + row.answer;
+    CHECK(RunProcess({"sh", "-c", pipe}, options).exit_code == 1);
+    const ProcessResult plain = RunIn(folder, {"explain", "--kept", "kept"});
+    CHECK_THAT(plain.output, ContainsSubstring("differ from " + row.dialect + ".") &&
+                                 ContainsSubstring("Cause: truncation: it explains all of them."));
+    const ProcessResult repeated =
+        RunProcess({"sh", "-c", program + " explain --kept kept" + dialect + row.answer}, options);
+    CHECK(repeated.output == plain.output);
+    const ProcessResult refused =
+        RunProcess({"sh", "-c", program + " explain --kept kept " + row.refused}, options);
+    CHECK(refused.exit_code == 2);
+    CHECK(IsOneLine(refused.error));
+    CHECK_THAT(refused.error, ContainsSubstring(row.says));
+  }
+}
+
+TEST_CASE("explain --kept refuses options without effect and a kept.json that is not ours",
+          "[tools]") {
+  const TemporaryFolder folder;
+  KeepWrongCases(folder, "truncation");
+  for (const char* option : {"--amax", "--input", "--codes"}) {
+    const ProcessResult run = RunIn(folder, {"explain", "--kept", "kept", option, "1"});
+    CHECK(run.exit_code == 2);
+    CHECK_THAT(run.error, ContainsSubstring("has no effect with --kept"));
+  }
+  for (const auto& [text, says] : {std::pair{"{}", "kept.json#: needs the key \"dialect\""},
+                                   std::pair{R"({"dialect": "nvfp4.te", "codes_order": "x"})",
+                                             "kept.json#/codes_order: \"x\" is not known"}}) {
+    WriteFileAtomically(folder / "kept" / "kept.json", std::string_view(text));
+    const ProcessResult run = RunIn(folder, {"explain", "--kept", "kept"});
+    CHECK(run.exit_code == 2);
+    CHECK_THAT(run.error, ContainsSubstring(says));
+  }
+}
+
+TEST_CASE("explain --kept knows the amax that the kernel was given", "[tools]") {
+  const TemporaryFolder folder;
+  const std::string program = "'" + Program() + "'";
+  ProcessOptions options;
+  options.folder = folder.path();
+  const std::string pipe = program + " cases --family signs | " + program +
+                           " cases answer --deviation truncation | " + program +
+                           " verify --family signs --keep kept --amax 1e6";
+  CHECK(RunProcess({"sh", "-c", pipe}, options).exit_code == 1);
+  CHECK(ParseJson(ReadFile(folder / "kept" / "kept.json"), "kept")["amax"][0] == 1e6);
+}
+
 TEST_CASE("explain --kept refuses a folder without cases", "[tools]") {
   const TemporaryFolder folder;
   const ProcessResult result = RunIn(folder, {"explain", "--kept", "."});

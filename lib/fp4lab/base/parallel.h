@@ -15,6 +15,7 @@
 #include <type_traits>
 
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/base/interrupt.h"
 
 namespace fp4lab {
 
@@ -40,13 +41,17 @@ void RunOnThreads(std::size_t count, LoopBody body, void* context);
 // body(i) must write only data of its own i: then no result depends on the number of threads. A
 // reduction writes one partial result per i and adds the partial results afterwards in index order;
 // the number of parts must not depend on Threads(). An exception from body ends the loop, with some
-// calls not made, and is rethrown here. Every call computes in IEEE arithmetic, whatever the state
-// of the calling thread (ieee_arithmetic.h).
+// calls not made, and is rethrown here. The calling thread polls for an interrupt (interrupt.h)
+// before each of its iterations, at any number of threads. Every call computes in IEEE arithmetic,
+// whatever the state of the calling thread (ieee_arithmetic.h).
 template <class Body>
 void ParallelFor(std::size_t count, Body&& body) {
   const IeeeArithmetic ieee;
   if (count <= 1 || Threads() == 1) {
-    for (std::size_t i = 0; i < count; ++i) body(i);
+    for (std::size_t i = 0; i < count; ++i) {
+      CheckInterrupt();
+      body(i);
+    }
     return;
   }
   using Function = std::remove_reference_t<Body>;

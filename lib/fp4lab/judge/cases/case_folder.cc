@@ -177,7 +177,8 @@ std::vector<std::size_t> NumberedInputs(const fs::path& folder, std::error_code*
 
 }  // namespace
 
-KeptCases::KeptCases(fs::path folder, const Dialect& dialect, const StorageLayout& layout)
+KeptCases::KeptCases(fs::path folder, const Dialect& dialect, const StorageLayout& layout,
+                     std::span<const float> amax)
     : folder_(std::move(folder)),
       kept_({{"dialect", dialect.name},
              {"codes_order", Name(layout.codes)},
@@ -186,6 +187,7 @@ KeptCases::KeptCases(fs::path folder, const Dialect& dialect, const StorageLayou
              {"expanded_scales", layout.expanded_scales},
              {"level_two_is", Name(layout.tensor_scale)}}) {
   const IeeeArithmetic ieee;
+  if (!amax.empty()) kept_["amax"] = std::vector<double>(amax.begin(), amax.end());
   if (folder_.empty() || !Exists(folder_)) return;
   std::error_code error;
   const std::vector<std::size_t> old = NumberedInputs(folder_, &error);
@@ -210,6 +212,43 @@ void KeptCases::Keep(const Case& c, const CaseAnswer& answer) {
   if (!is_marked_) WriteFileAtomically(folder_ / kKept, kept_.dump(1) + "\n");
   is_marked_ = true;
   WriteAnsweredCase(c, answer, folder_);
+}
+
+namespace {
+
+// The value that a member of kept.json names; `find` is the table's look-up.
+template <class Find>
+auto NamedMember(JsonObject* kept, std::string_view key, Find find) {
+  std::string name;
+  kept->Require(key, &name);
+  const auto found = find(name);
+  if (!found) {
+    throw Error(kept->Where(key),
+                "\"" + name + "\" is not known; keep the cases again (fp4lab verify --keep)");
+  }
+  return *found;
+}
+
+}  // namespace
+
+std::optional<KeptKind> ReadKeptKind(const fs::path& folder) {
+  const IeeeArithmetic ieee;
+  const fs::path path = folder / kKept;
+  if (!Exists(path)) return std::nullopt;
+  const Json json = ReadJsonFile(path);
+  JsonObject o(json, path.string() + "#");
+  KeptKind kind;
+  o.Require("dialect", &kind.dialect);
+  kind.layout.codes = NamedMember(&o, "codes_order", FindCodeOrder);
+  kind.layout.scales = NamedMember(&o, "scales_order", FindScaleOrder);
+  kind.layout.tensor_scale = NamedMember(&o, "level_two_is", FindTensorScaleConvention);
+  o.Require("transposed", &kind.layout.transposed);
+  o.Require("expanded_scales", &kind.layout.expanded_scales);
+  std::vector<double> amax;
+  o.Read("amax", &amax);
+  for (const double number : amax) kind.amax.push_back(static_cast<float>(number));
+  o.Finish();
+  return kind;
 }
 
 std::vector<std::size_t> AnsweredCases(const fs::path& folder) {

@@ -85,13 +85,14 @@ void WriteAnsweredCase(const Case& c, const CaseAnswer& answer,
                        const std::filesystem::path& folder);
 
 // The cases of one verdict that are kept in a folder for `explain`, in place of those of an earlier
-// verdict. kept.json there says that the cases are of this kind, and has the dialect and the layout
-// of the bytes.
+// verdict. kept.json there says that the cases are of this kind, and has the dialect, the layout of
+// the bytes and the amax that the kernel was given.
 class KeptCases {
  public:
   // Removes the cases of an earlier verdict; an empty `folder` keeps nothing. Throws Error for a
   // folder with cases and without kept.json, which this class did not write.
-  KeptCases(std::filesystem::path folder, const Dialect& dialect, const StorageLayout& layout);
+  KeptCases(std::filesystem::path folder, const Dialect& dialect, const StorageLayout& layout,
+            std::span<const float> amax = {});
   void Keep(const Case& c, const CaseAnswer& answer);
 
  private:
@@ -99,6 +100,16 @@ class KeptCases {
   Json kept_;
   bool is_marked_ = false;
 };
+
+// What kept.json says of the cases of a folder.
+struct KeptKind {
+  std::string dialect = {};
+  StorageLayout layout = {};
+  std::vector<float> amax = {};  // that the kernel was given; empty: none
+};
+// nullopt if the folder has no kept.json. Throws Error, which names the key, for one that KeptCases
+// did not write.
+std::optional<KeptKind> ReadKeptKind(const std::filesystem::path& folder);
 
 // The numbers of the cases that WriteAnsweredCase wrote to a folder, ascending. Throws Error if
 // there is none.

@@ -65,7 +65,7 @@ SetVerdict VerifyStream(const Dialect& dialect, const std::vector<Case>& cases, 
   const IeeeArithmetic ieee;
   SetVerdict result = Empty(cases, options);
   AnswerStream answers(in, where);
-  KeptCases kept(options.keep, dialect, options.layout);
+  KeptCases kept(options.keep, dialect, options.layout, options.verify.quantize.amax);
   constexpr const char* kSameOptions =
       ": verify needs the options that cases was given (dialect, level, seed, dtype, families)";
   while (std::optional<CaseAnswer> answer = answers.Next()) {
@@ -92,7 +92,7 @@ SetVerdict VerifyFolder(const Dialect& dialect, const std::vector<Case>& cases,
                         const std::filesystem::path& folder, const SetOptions& options) {
   const IeeeArithmetic ieee;
   SetVerdict result = Empty(cases, options);
-  KeptCases kept(options.keep, dialect, options.layout);
+  KeptCases kept(options.keep, dialect, options.layout, options.verify.quantize.amax);
   for (std::size_t i = 0; i < cases.size(); ++i) {
     std::optional<CaseAnswer> answer = ReadCaseAnswer(folder, i);
     const std::string place = folder.string() + ", " + Describe(cases, i);

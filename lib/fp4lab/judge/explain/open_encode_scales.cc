@@ -30,6 +30,7 @@ EncodeScaleReader::EncodeScaleReader(const Kernel& kernel, ByteMatcher& matcher)
       got_(matcher.got()),
       evaluator_(matcher.MakeEvaluator(PlanOf(kernel))),
       places_(PlanOf(kernel), evaluator_.rows(), evaluator_.cols()),
+      random_(matcher.options().random),
       x_(matcher.x()) {
   if (kernel.hadamard == 0) return;
   transformed_ = InputOf(PlanOf(kernel).input, matcher.x());
@@ -57,14 +58,24 @@ EncodeScales EncodeScaleReader::OfBlock(std::size_t i, std::size_t j, ReadFrom f
   if (from != ReadFrom::kCodes && d.adaptive == Adaptive::kNo && d.scale == FormatId::kE4M3) {
     open = Fitting(double{block.numbers.amax} / MaxFinite(d.element), RoundsTo(scale, byte));
   }
-  if (from == ReadFrom::kScales || d.rounding != ElementRounding::kNearestEven) return open;
+  const bool stochastic = IsStochastic(d) && random_.size() == x_.size();
+  if (from == ReadFrom::kScales) return open;
+  if (d.rounding != ElementRounding::kNearestEven && !stochastic) return open;
   const double s = ScaleValueOf(d, byte);
   for (std::size_t k = 0; k < block.codes.size(); ++k) {
     const std::size_t row = block.row + k / block.cols, col = block.col + k % block.cols;
     const std::size_t bit = places_.CodeBit(row, col);
     if (!places_.Fits(bit, got_.codes.size())) continue;
     const std::uint8_t code = places_.CodeAt(got_.codes, bit);
-    open = open.With(Fitting(Magnitude(x_(row, col)) / s, RoundsTo(FormatOf(d.element), code)));
+    const Interval v = stochastic ? RoundsTo(d.rounding,
+                                             {.element = d.element,
+                                              .x = x_(row, col),
+                                              .s = static_cast<float>(s),
+                                              .v = x_(row, col),
+                                              .random = random_[row * x_.cols + col]},
+                                             code)
+                                  : RoundsTo(FormatOf(d.element), code);
+    open = open.With(Fitting(Magnitude(x_(row, col)) / s, v));
   }
   return open;
 }

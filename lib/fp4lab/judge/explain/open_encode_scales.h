@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "fp4lab/judge/kernels/match.h"
@@ -39,6 +41,7 @@ class EncodeScaleReader {
   const StoredMatrix& got_;
   Evaluator evaluator_;
   Places places_;
+  std::span<const std::uint16_t> random_;  // of all elements; empty: not known
   Matrix<float> transformed_;
   MatrixView<const float> x_;
 };

@@ -61,20 +61,31 @@ bool HoldsForAllInputs(const Cause& cause) {
                      [](const Deviation* d) { return d->kind == ValueKind::kTimes; });
 }
 
+// Whether a cause's value may be that of every input: a factor, or an amax that a kernel never
+// renews.
+bool MayHoldForAllInputs(const Cause& cause) {
+  return HoldsForAllInputs(cause) ||
+         (cause.value &&
+          std::any_of(cause.deviations.begin(), cause.deviations.end(), [](const Deviation* d) {
+            return d->kind == ValueKind::kFactorAmax || d->kind == ValueKind::kScaleAmax;
+          }));
+}
+
 // The name that causes are counted by: two numbers are two causes.
 std::string CountedName(const Cause& cause) {
   return HoldsForAllInputs(cause) ? Name(cause) + " " + ShortestText(cause.value->amax)
                                   : Name(cause);
 }
 
-std::vector<Explained> ExplainAll(const Kernel& kernel, const std::filesystem::path& folder) {
+std::vector<Explained> ExplainAll(const Kernel& kernel, const std::filesystem::path& folder,
+                                  const std::vector<float>& amax) {
   std::vector<Explained> all;
   for (const std::size_t index : AnsweredCases(folder)) {
     Explained one{.c = ReadAnsweredCase(folder, index), .stored = {}, .exact = {}, .sets = {}};
     one.stored = StoredAnswer(ShapeOf(kernel.dialect, one.c.x.rows, one.c.x.cols, kernel.layout),
                               one.c.answer);
     ExplainOptions options;
-    options.dialect.random = one.c.random;
+    options.dialect = {.amax = amax, .random = one.c.random};
     options.search.pairs = options.deciding_case = false;
     const Explanation e = Explain(kernel, one.c.x.View(), one.stored, options);
     if (e.equal) continue;
@@ -86,22 +97,23 @@ std::vector<Explained> ExplainAll(const Kernel& kernel, const std::filesystem::p
   return all;
 }
 
-// Tries each cause that holds for all inputs on the cases that it was not read off.
-void TryOnAll(const Kernel& kernel, std::vector<Explained>* cases) {
+// Tries each cause that may hold for all inputs on the cases that it was not read off.
+void TryOnAll(const Kernel& kernel, const std::vector<float>& amax, std::vector<Explained>* cases) {
   std::map<std::string, Cause> general;
   for (const Explained& e : *cases) {
     for (const Cause& cause : e.exact) {
-      if (HoldsForAllInputs(cause)) general.emplace(CountedName(cause), cause);
+      if (!MayHoldForAllInputs(cause)) continue;
+      general.emplace(Name(cause) + " " + ShortestText(cause.value->amax), cause);
     }
   }
-  for (const auto& [name, cause] : general) {
+  for (const auto& [key, cause] : general) {
+    const std::string name = CountedName(cause);
     const KernelPlan plan =
         PlanOf(KernelUnder(kernel, cause), cause.deviations, nullptr, &*cause.value);
     for (Explained& e : *cases) {
-      const bool known =
-          std::any_of(e.exact.begin(), e.exact.end(),
-                      [&, &n = name](const Cause& c) { return CountedName(c) == n; });
-      const DialectOptions options{.amax = {}, .random = e.c.random};
+      const bool known = std::any_of(e.exact.begin(), e.exact.end(),
+                                     [&](const Cause& c) { return CountedName(c) == name; });
+      const DialectOptions options{.amax = amax, .random = e.c.random};
       ByteMatcher matcher(e.c.x.View(), e.stored, options);
       if (!known && matcher.Matches(plan)) e.exact.push_back(cause);
     }
@@ -110,10 +122,11 @@ void TryOnAll(const Kernel& kernel, std::vector<Explained>* cases) {
 
 }  // namespace
 
-CauseTally TallyCauses(const Kernel& kernel, const std::filesystem::path& folder) {
+CauseTally TallyCauses(const Kernel& kernel, const std::filesystem::path& folder,
+                       const std::vector<float>& amax) {
   const IeeeArithmetic ieee;
-  std::vector<Explained> cases = ExplainAll(kernel, folder);
-  TryOnAll(kernel, &cases);
+  std::vector<Explained> cases = ExplainAll(kernel, folder, amax);
+  TryOnAll(kernel, amax, &cases);
   CauseTally tally{.cases = cases.size()};
   std::map<std::string, CauseCount> counts;
   const auto count = [&](const std::string& name, bool is_set, const Cause& cause,

@@ -28,8 +28,10 @@ struct CauseTally {
 };
 
 // Explains every case of a folder as `fp4lab verify --keep` writes it (NNNN.x.npy, NNNN.codes.npy,
-// ...) by single causes. Throws Error if the folder holds no case or a file is invalid.
-CauseTally TallyCauses(const Kernel& kernel, const std::filesystem::path& folder);
+// ...) by single causes. `amax`: as the kernel was given it; empty: each input's own. Throws Error
+// if the folder holds no case or a file is invalid.
+CauseTally TallyCauses(const Kernel& kernel, const std::filesystem::path& folder,
+                       const std::vector<float>& amax = {});
 
 std::string Text(const Kernel& kernel, const CauseTally& tally);
 Json ToJson(const Kernel& kernel, const CauseTally& tally);
