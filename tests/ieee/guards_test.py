@@ -116,7 +116,8 @@ def main(archive):
         print("SKIPPED: reads the machine code of x86-64 by objdump")
         return 0
     found, guarded = [], 0
-    for file, member in members_of(archive):
+    members = members_of(archive)
+    for file, member in members:
         if not file.endswith(".cc.o"):
             continue  # of nvcc: train/engine.cc and cuda/quantize/quantize.cc hold the guard around them
         for function, kind in member.kinds.items():
@@ -137,8 +138,9 @@ def main(archive):
         wrong += 1
         via = "" if where == function else f" (in {names[where]})"
         print(f"{file}: {name} computes by {instruction}{via} and holds no IeeeArithmetic")
-    for file, listed in EXCEPTIONS.items():
-        for name in sorted(listed - used[file]):
+    built = {file for file, _ in members}  # rendezvous.cc needs CUDA
+    for file in sorted(EXCEPTIONS.keys() & built):
+        for name in sorted(EXCEPTIONS[file] - used[file]):
             wrong += 1
             print(f"{file}: {name} is listed as an exception and needs none")
     print(f"{guarded} functions hold IeeeArithmetic, {wrong} errors")
