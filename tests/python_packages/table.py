@@ -10,7 +10,7 @@ Each row that a package on PyPI implements on a CPU, against that package: codes
 for byte (values where a package has no bytes). `tests/python_packages/run` makes this table and fails if a result
 changes; `FP4LAB_APPROVE=1` writes it anew. Tensors: the directed cases of the row, exact ties, subnormals, maxima at the
 bounds of scale rules, NaN and Inf, blocks of zeros, random bits, few rows, rows whose last block is a part; as FP32 and
-as BF16 where a row holds for both.
+as BF16 where a row holds for both. The run takes 5 CPU minutes after the download.
 
 "Left out" are bytes that a package leaves undefined, or for which it differs on a stated condition; the last column
 names the condition, how many bytes stand under it, and how many of them differ.
