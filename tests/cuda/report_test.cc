@@ -67,6 +67,7 @@ TEST_CASE("The H200's report covers every dialect that the GPU serves, and every
       "nvfp4.modelopt.0.44",
       "nvfp4.modelopt.static.0.44",
       "nvfp4.compressed-tensors.bf16-input",
+      "mxfp4.compressed-tensors.bf16-input",
       "nvfp4.vllm.emulation.cpu",
       "nvfp4.qwix.bf16-input",
       "mxfp8_e4m3.torchao.ceil",
