@@ -155,9 +155,10 @@ Step Load(const WhatIfOptions& o) {
     config.model = ReadModelConfig(there.at("model"), where + "model");
     config.optimizer = ReadOptimizerConfig(there.at("optimizer"), where + "optimizer");
     config.recipe = ReadRecipe(there.at("recipe"), where + "recipe");
-    config.seed = there.at("seed").get<std::uint64_t>();
-    config.batch = there.at("batch").get<int>();
-    config.micro_batches = there.at("micro_batches").get<int>();
+    config.seed = fp4lab::WholeNumber<std::uint64_t>(there.at("seed"), where + "seed");
+    config.batch = fp4lab::WholeNumber<int>(there.at("batch"), where + "batch");
+    config.micro_batches =
+        fp4lab::WholeNumber<int>(there.at("micro_batches"), where + "micro_batches");
     step.state.step = checkpoint.header.step;
     CheckShapes(config, path.string());
     CheckMemory(config, path.string());

@@ -186,6 +186,10 @@ TEST_CASE("A record comes back from JSON with every bit", "[study]") {
   CHECK(ReadRunRecord(ToJson(moved), "record").processors == moved.processors);
   CHECK_FALSE(record.trunk_points[0].tensors.empty());
   CHECK_THROWS_AS(ReadRunRecord(Json::object(), "record"), Error);
+  Json damaged = json;
+  damaged["points"][0]["training"]["tokens"] = 1.2e28;  // beyond 64 bits
+  CHECK_THROWS_WITH(ReadRunRecord(damaged, "record"),
+                    "record#/points/0/training/tokens: must be a whole number, not 1.2e+28");
 }
 
 TEST_CASE("Only a checkpoint from inside a branch holds the trunk's numbers", "[study]") {

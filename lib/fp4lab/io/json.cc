@@ -33,8 +33,10 @@ std::string Escaped(std::string_view key) {  // RFC 6901
   throw Error(where, "must be " + std::string(wanted) + ", not " + seen);
 }
 
+}  // namespace
+
 template <class Integer>
-Integer AsInteger(const Json& json, const std::string& where) {
+Integer WholeNumber(const Json& json, const std::string& where) {
   const char* wanted = std::is_signed_v<Integer> ? "a whole number" : "a whole number from 0";
   if (json.is_number_unsigned()) {
     const auto value = json.get<std::uint64_t>();
@@ -58,6 +60,11 @@ Integer AsInteger(const Json& json, const std::string& where) {
   }
   WrongType(where, wanted, json);
 }
+template int WholeNumber(const Json& json, const std::string& where);
+template std::int64_t WholeNumber(const Json& json, const std::string& where);
+template std::uint64_t WholeNumber(const Json& json, const std::string& where);
+
+namespace {
 
 template <class T>
 T Convert(const Json& json, const std::string& where) {
@@ -65,7 +72,7 @@ T Convert(const Json& json, const std::string& where) {
     if (!json.is_boolean()) WrongType(where, "true or false", json);
     return json.get<bool>();
   } else if constexpr (std::is_integral_v<T>) {
-    return AsInteger<T>(json, where);
+    return WholeNumber<T>(json, where);
   } else if constexpr (std::is_floating_point_v<T>) {
     if (!json.is_number()) WrongType(where, "a number", json);
     const auto value = json.get<double>();

@@ -38,6 +38,12 @@ void WalkJson(std::string_view text, std::string_view where, const JsonKeyVisito
 Json ParseJson(std::string_view text, std::string_view where);
 Json ReadJsonFile(const std::filesystem::path& path);
 
+// The number as Integer: int, int64_t or uint64_t; 4e6 is 4000000. Throws Error(where, ...) for
+// another type, a fraction or a value out of range, which nlohmann's get<Integer>() would convert,
+// undefined for a float.
+template <class Integer>
+Integer WholeNumber(const Json& json, const std::string& where);
+
 // One JSON object being read into a struct:
 //   JsonObject o(json, "study.json#/model");
 //   o.Read("layers", &config.layers);            // keeps the default when absent

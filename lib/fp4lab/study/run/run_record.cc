@@ -14,10 +14,15 @@ Json ToJson(const Evaluation& evaluation) {
           {"tokens", evaluation.tokens}};
 }
 
-Evaluation ReadEvaluation(const Json& json) {
+// `where`: the place of `json`.
+std::int64_t Whole(const Json& json, const std::string& where, const char* key) {
+  return WholeNumber<std::int64_t>(json.at(key), where + "/" + key);
+}
+
+Evaluation ReadEvaluation(const Json& json, const std::string& where) {
   return {.loss = json.at("loss").get<double>(),
           .chunk_losses = json.at("chunk_losses").get<std::vector<double>>(),
-          .tokens = json.at("tokens").get<std::int64_t>()};
+          .tokens = Whole(json, where, "tokens")};
 }
 
 Json ToJson(const BranchPoint& point) {
@@ -28,11 +33,11 @@ Json ToJson(const BranchPoint& point) {
           {"high", ToJson(point.high)}};
 }
 
-BranchPoint ReadBranchPoint(const Json& json) {
-  return {{json.at("tokens").get<std::int64_t>(), json.at("branch_step").get<std::int64_t>(),
-           json.at("total_steps").get<std::int64_t>()},
-          ReadEvaluation(json.at("training")),
-          ReadEvaluation(json.at("high"))};
+BranchPoint ReadBranchPoint(const Json& json, const std::string& where) {
+  return {{Whole(json, where, "tokens"), Whole(json, where, "branch_step"),
+           Whole(json, where, "total_steps")},
+          ReadEvaluation(json.at("training"), where + "/training"),
+          ReadEvaluation(json.at("high"), where + "/high")};
 }
 
 Json ToJson(const TrunkPoint& point) {
@@ -44,17 +49,22 @@ Json ToJson(const TrunkPoint& point) {
 }
 
 TrunkPoint ReadTrunkPoint(const Json& json, const std::string& where) {
-  TrunkPoint point{
-      json.at("steps").get<std::int64_t>(), json.at("validation_loss").get<double>(), {}};
+  TrunkPoint point{Whole(json, where, "steps"), json.at("validation_loss").get<double>(), {}};
   for (const Json& t : json.at("tensors")) point.tensors.push_back(ReadTensorStatistics(t, where));
   return point;
 }
 
 RunRecord ReadMembers(const Json& json, const std::string& where) {
   RunRecord record;
-  for (const Json& p : json.at("points")) record.points.push_back(ReadBranchPoint(p));
+  const auto place = [&](const char* list, std::size_t i) {
+    return where + "#/" + list + "/" + std::to_string(i);
+  };
+  for (const Json& p : json.at("points")) {
+    record.points.push_back(ReadBranchPoint(p, place("points", record.points.size())));
+  }
   for (const Json& p : json.at("trunk_points")) {
-    record.trunk_points.push_back(ReadTrunkPoint(p, where));
+    record.trunk_points.push_back(
+        ReadTrunkPoint(p, place("trunk_points", record.trunk_points.size())));
   }
   if (json.contains("observations")) {
     for (const Json& o : json.at("observations")) {
@@ -63,11 +73,11 @@ RunRecord ReadMembers(const Json& json, const std::string& where) {
   }
   record.losses = json.at("losses").get<std::vector<double>>();
   if (const Json& d = json.at("diverged"); !d.is_null()) {
-    record.diverged = {d.at("step").get<std::int64_t>(), d.at("tensor").get<std::string>(),
-                       d.at("budget").get<std::int64_t>()};
+    record.diverged = {Whole(d, where + "#/diverged", "step"), d.at("tensor").get<std::string>(),
+                       Whole(d, where + "#/diverged", "budget")};
   }
   record.seconds = json.at("seconds").get<double>();
-  record.steps_made = json.at("steps_made").get<std::int64_t>();
+  record.steps_made = Whole(json, where + "#", "steps_made");
   if (json.contains("processors")) {
     record.processors = json.at("processors").get<std::vector<std::string>>();
   }

@@ -121,18 +121,18 @@ void StudyWatch::FindNumerics() {
     try {
       const Json& corpus = seen.inputs.at("corpus");
       const Corpus here{.name = "",
-                        .vocabulary = corpus.at("vocabulary").get<int>(),
+                        .vocabulary = WholeNumber<int>(corpus.at("vocabulary"), name),
                         .train_sha256 = corpus.at("train_sha256").get<std::string>(),
                         .validation_sha256 = corpus.at("validation_sha256").get<std::string>()};
       const std::string numerics = seen.inputs.at("numerics").get<std::string>();
       for (const Arm& arm : study_.arms) {
         const TrainConfig config =
-            ConfigOf(study_, arm, seen.inputs.at("seed").get<std::uint64_t>());
+            ConfigOf(study_, arm, WholeNumber<std::uint64_t>(seen.inputs.at("seed"), name));
         if (RunInputs(config, here, numerics) != seen.inputs) continue;
         numerics_[arm.name] = numerics;
         corpus_ = here;
       }
-    } catch (const Json::exception&) {
+    } catch (const std::exception&) {
       continue;
     }
   }
