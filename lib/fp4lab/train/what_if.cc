@@ -17,8 +17,6 @@
 namespace fp4lab {
 namespace {
 
-constexpr unsigned kAllOperands = (1u << kLinearOperands) - 1;
-
 // A tensor of a pass, as an inspector saw it.
 struct SeenTensor {
   std::string name;
