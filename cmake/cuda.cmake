@@ -49,19 +49,51 @@ option(FP4LAB_CUDA_PTX "PTX for later chips in the CUDA objects, which the drive
 if(fp4lab_cuda_on)
   message(STATUS "CUDA chips: ${FP4LAB_CUDA_ARCHITECTURES}; PTX for later ones: ${FP4LAB_CUDA_PTX}")
 endif()
-set(FP4LAB_CUDA_GENCODE)
-if(FP4LAB_CUDA_PTX)
-  list(APPEND FP4LAB_CUDA_GENCODE -gencode=arch=compute_90,code=compute_90)
+# The tests of a CI machine, which has no GPU, read machine code: there a file is compiled for the chips
+# alone for which it has code of its own. All chips took half of the time of CI.
+set(fp4lab_cuda_sampled OFF)
+if(fp4lab_is_ci AND FP4LAB_TESTS AND NOT capabilities)
+  set(fp4lab_cuda_sampled ON)
 endif()
-foreach(arch ${FP4LAB_CUDA_ARCHITECTURES})
-  list(APPEND FP4LAB_CUDA_GENCODE -gencode=arch=compute_${arch},code=sm_${arch})
-endforeach()
+option(FP4LAB_CUDA_SAMPLED "Leave out chips for which a file has no code of its own: such a program does \
+not run on them" ${fp4lab_cuda_sampled})
+if(fp4lab_cuda_on AND FP4LAB_CUDA_SAMPLED)
+  message(STATUS "CUDA chips: a file is compiled for those that it has code of its own for")
+endif()
 
-# fp4lab_cuda_kernels(LAYER FILES...): compiles .cu files of the layer by commands of our own, as CMake
-# 3.25 knows no C++20 for CUDA, and links them into the library. PTX, machine code and the report on
-# registers stay in cuda/NAME, where tests read them.
+# fp4lab_cuda_chips(OUT CODE): the chips of this build for a file that has code for ALL chips of its own,
+# for each FAMILY (sm_100a and sm_103a are one), or for none (SAME).
+function(fp4lab_cuda_chips out code)
+  set(chips ${FP4LAB_CUDA_ARCHITECTURES})
+  if(FP4LAB_CUDA_SAMPLED)
+    if(code STREQUAL SAME)
+      list(GET chips 0 chips)
+    elseif(code STREQUAL FAMILY AND 100a IN_LIST chips)
+      list(REMOVE_ITEM chips 103a)
+    endif()
+  endif()
+  set(${out} ${chips} PARENT_SCOPE)
+endfunction()
+
+# fp4lab_cuda_kernels(LAYER [ALL FILES...] [FAMILY FILES...] [SAME FILES...]): compiles .cu files of the
+# layer by commands of our own, as CMake 3.25 knows no C++20 for CUDA, and links them into the library.
+# The words say for which chips a file has code of its own. PTX, machine code and the report on registers
+# stay in cuda/NAME, where tests read them, and the list of chips in cuda/NAME.chips.
 function(fp4lab_cuda_kernels layer)
+  set(code ALL)
   foreach(file ${ARGN})
+    if(file MATCHES "^(ALL|FAMILY|SAME)$")
+      set(code ${file})
+      continue()
+    endif()
+    fp4lab_cuda_chips(chips ${code})
+    set(gencode)
+    if(FP4LAB_CUDA_PTX)
+      set(gencode -gencode=arch=compute_90,code=compute_90)
+    endif()
+    foreach(chip ${chips})
+      list(APPEND gencode -gencode=arch=compute_${chip},code=sm_${chip})
+    endforeach()
     get_filename_component(name ${file} NAME_WE)
     get_property(names GLOBAL PROPERTY FP4LAB_CUDA_NAMES)
     if(name IN_LIST names)
@@ -71,6 +103,8 @@ function(fp4lab_cuda_kernels layer)
     set(source ${CMAKE_CURRENT_SOURCE_DIR}/${file})
     set(folder ${PROJECT_BINARY_DIR}/cuda/${name})
     file(MAKE_DIRECTORY ${folder})
+    string(REPLACE ";" " " chips "${code} ${chips}")
+    file(CONFIGURE OUTPUT ${folder}.chips CONTENT "${chips}\n")
     add_custom_command(OUTPUT ${folder}/${name}.o
       # An earlier build's PTX must not stand in for what this one left out.
       COMMAND ${CMAKE_COMMAND} -E rm -rf ${folder}
@@ -79,7 +113,7 @@ function(fp4lab_cuda_kernels layer)
         ${FP4LAB_NVCC} -c ${source} -o ${folder}/${name}.o
         -std=c++20 -O3 --fmad=false --expt-relaxed-constexpr --extended-lambda
         -Xcompiler=-ffp-contract=off,-fPIC -ccbin ${CMAKE_CXX_COMPILER}
-        ${FP4LAB_CUDA_GENCODE} -Xptxas -v --keep --keep-dir ${folder}
+        ${gencode} -Xptxas -v --keep --keep-dir ${folder}
         -I ${PROJECT_SOURCE_DIR}/lib -MD -MF ${folder}/${name}.d
       DEPENDS ${source} DEPFILE ${folder}/${name}.d
       COMMENT "Compiling lib/fp4lab/${layer}/${file}" VERBATIM)

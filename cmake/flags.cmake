@@ -12,6 +12,5 @@ target_compile_options(fp4lab_private INTERFACE -Wall -Wextra -Wno-psabi
   $<$<BOOL:${FP4LAB_SANITIZE}>:-fsanitize=address,undefined;-fno-sanitize-recover=undefined;-g1>)
 target_link_options(fp4lab_private INTERFACE
   $<$<BOOL:${FP4LAB_SANITIZE}>:-fsanitize=address,undefined>)
-# A kernel takes minutes for each SIMD target under the sanitizers: there some only.
 target_compile_definitions(fp4lab_private INTERFACE HWY_COMPILE_ALL_ATTAINABLE HWY_WANT_AVX3_DL
-  "$<$<BOOL:${FP4LAB_SANITIZE}>:HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4|HWY_AVX3)>")
+  ${fp4lab_targets})

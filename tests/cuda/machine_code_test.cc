@@ -58,6 +58,21 @@ std::vector<std::string> CompiledChips() {
 }
 const std::vector<std::string> kChips = CompiledChips();
 
+// For which chips a source has code of its own (ALL, FAMILY, SAME), and the chips that it was compiled
+// for: cuda/NAME.chips of the build.
+struct SourceChips {
+  std::string code;
+  std::vector<std::string> chips;
+};
+SourceChips ChipsOf(const fs::path& source) {
+  std::istringstream words(ReadText(source.string() + ".chips"));
+  SourceChips result;
+  words >> result.code;
+  result.chips.assign(std::istream_iterator<std::string>(words), {});
+  REQUIRE(!result.chips.empty());
+  return result;
+}
+
 bool IsHopper(const std::string& chip) { return chip == "90a"; }
 // Data-center Blackwell (sm_10x) has tensor memory; workstation Blackwell (sm_12x) has mma.sync
 // with block scales.
@@ -73,6 +88,32 @@ std::string Ptx(const fs::path& source, const std::string& chip) {
     if (text.find(".target sm_" + chip + "\n") != std::string::npos) return text;
   }
   return "";
+}
+
+// CMakeLists.txt says it, and what a source includes decides it.
+TEST_CASE("A source has code for a chip of its own where it includes chip.cuh", "[cuda]") {
+  std::set<std::string> compiled;
+  for (const fs::path& source : Sources()) {
+    CAPTURE(source);
+    const auto [code, chips] = ChipsOf(source);
+    const std::string name = source.filename().string();
+    const bool own = ReadText(source / (name + ".d")).find("device/chip.cuh") != std::string::npos;
+    CHECK((code == "ALL" || code == "FAMILY" || code == "SAME"));
+    CHECK((code != "SAME") == own);
+    // Products by tensor core: their machine code differs between sm_100a and sm_103a.
+    CHECK((code == "ALL") == (name.find("scaled_gemm") != std::string::npos ||
+                              name.find("tcgen05") != std::string::npos));
+    for (const std::string& chip : kChips) {
+      const bool first = chip == kChips.front();
+      const bool same_family = chip == "103a" && std::count(kChips.begin(), kChips.end(), "100a");
+      if (first || code == "ALL" || (code == "FAMILY" && !same_family)) {
+        CAPTURE(chip);
+        CHECK(std::count(chips.begin(), chips.end(), chip) == 1);
+      }
+    }
+    compiled.insert(chips.begin(), chips.end());
+  }
+  CHECK(compiled == std::set<std::string>(kChips.begin(), kChips.end()));
 }
 
 TEST_CASE("The chips under test are known; with CI=true they are all four", "[cuda]") {
@@ -97,7 +138,7 @@ TEST_CASE("Blackwell's conversions stand in the kernels for Blackwell, software 
   const std::string upward = "cvt.rp.satfinite.ue8m0x2.f32";
   for (const std::string source :
        {"row_kernel", "row16_kernel", "tile_nvfp4", "tile_mxfp4", "tile16_kernel"}) {
-    for (const std::string& chip : kChips) {
+    for (const std::string& chip : ChipsOf(KeptFolder() / source).chips) {
       CAPTURE(source, chip);
       const std::string ptx = Ptx(KeptFolder() / source, chip);
       REQUIRE(!ptx.empty());
@@ -117,7 +158,7 @@ TEST_CASE("Blackwell's conversions stand in the kernels for Blackwell, software 
 // time.
 TEST_CASE("Packed comparisons stand in the kernels for Hopper alone", "[cuda]") {
   for (const char* source : {"row16_kernel", "tile16_kernel"}) {
-    for (const std::string& chip : kChips) {
+    for (const std::string& chip : ChipsOf(KeptFolder() / source).chips) {
       CAPTURE(source, chip);
       const std::string ptx = Ptx(KeptFolder() / source, chip);
       CHECK((ptx.find("min.s16x2.relu") != std::string::npos) == IsHopper(chip));
@@ -127,7 +168,7 @@ TEST_CASE("Packed comparisons stand in the kernels for Hopper alone", "[cuda]") 
 
 TEST_CASE("The columnwise Hadamard transform is matrix instructions", "[cuda]") {
   for (const char* source : {"tile_nvfp4", "tile_mxfp4", "tile16_kernel"}) {
-    for (const std::string& chip : kChips) {
+    for (const std::string& chip : ChipsOf(KeptFolder() / source).chips) {
       CAPTURE(source, chip);
       const std::string ptx = Ptx(KeptFolder() / source, chip);
       CHECK(ptx.find("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32") != std::string::npos);
@@ -242,7 +283,7 @@ TEST_CASE(
 // nvcc compiles the use of a host variable in a kernel to `trap`, without a warning.
 TEST_CASE("No kernel traps", "[cuda]") {
   for (const fs::path& source : Sources()) {
-    for (const std::string& chip : kChips) {
+    for (const std::string& chip : ChipsOf(source).chips) {
       CAPTURE(source, chip);
       const std::string ptx = Ptx(source, chip);
       REQUIRE(!ptx.empty());
@@ -254,7 +295,7 @@ TEST_CASE("No kernel traps", "[cuda]") {
 TEST_CASE("nvcc contracts no multiply and add into an FMA", "[cuda]") {
   // The sources fuse operations by name only: in convert.cuh and in divisions.
   for (const char* source : {"dialect_kernel", "dequantize_kernel", "hadamard_kernel"}) {
-    for (const std::string& chip : kChips) {
+    for (const std::string& chip : ChipsOf(KeptFolder() / source).chips) {
       CAPTURE(source, chip);
       const std::string ptx = Ptx(KeptFolder() / source, chip);
       REQUIRE(!ptx.empty());
@@ -263,7 +304,7 @@ TEST_CASE("nvcc contracts no multiply and add into an FMA", "[cuda]") {
   }
 }
 
-TEST_CASE("Every kernel is compiled for every chip, and none spills registers", "[cuda]") {
+TEST_CASE("Every kernel is compiled for the chips of its source, and none spills registers", "[cuda]") {
   const std::regex kCompiled(R"(Compiling entry function '(\w+)' for 'sm_(\w+)')");
   const std::regex kSpills(R"((\d+) bytes spill stores, (\d+) bytes spill loads)");
   std::size_t kernels = 0;
@@ -285,24 +326,24 @@ TEST_CASE("Every kernel is compiled for every chip, and none spills registers", 
       }
     }
     CHECK(!chips_of.empty());
+    const std::vector<std::string> wanted = ChipsOf(source).chips;
     for (const auto& [name, chips] : chips_of) {
       CAPTURE(name);
-      CHECK(std::all_of(kChips.begin(), kChips.end(),
-                        [&](const std::string& chip) { return chips.count(chip) == 1; }));
+      CHECK(chips == std::set<std::string>(wanted.begin(), wanted.end()));
     }
   }
   CHECK(kernels > 25 * kChips.size());
 }
 
 TEST_CASE(
-    "The fat binary carries machine code for every chip, and portable PTX where the build asks",
+    "The fat binary carries machine code for its chips, and portable PTX where the build asks",
     "[cuda]") {
   const char* portable = std::getenv("FP4LAB_CUDA_PTX");  // ON or OFF, as in the build
   REQUIRE(portable != nullptr);
   for (const fs::path& source : Sources()) {
     CAPTURE(source);
     const std::string name = source.filename().string();
-    for (const std::string& chip : kChips) {
+    for (const std::string& chip : ChipsOf(source).chips) {
       CAPTURE(chip);
       bool found = false;
       for (const fs::directory_entry& entry : fs::directory_iterator(source)) {
