@@ -92,7 +92,7 @@ void PrintLeague(const Json& document) {
 void AddStudySeveral(CLI::App& app) {
   CLI::App* study = app.get_subcommand("study");
   auto options = std::make_shared<SeveralOptions>();
-  const auto add = [&](const char* name, const char* text, bool has_draws, const char* example) {
+  const auto add = [&](const char* name, const char* text, bool has_draws, const char* keys) {
     CLI::App* command = study->add_subcommand(name, text);
     command->add_option("file", options->file, "The file that names the studies and the arms")
         ->required();
@@ -102,25 +102,32 @@ void AddStudySeveral(CLI::App& app) {
           ->capture_default_str();
     }
     command->add_flag("--json", options->json, "Print JSON");
-    command->footer(std::string("Example, in a clone of fp4lab:\n  $ fp4lab study ") + name + " " +
-                    example + " --json > " + name + ".json\n");
+    command->footer(std::string("The file, whose paths begin at its own folder:\n") + keys +
+                    "A study is a folder with a results.json, or {\"results\": FOLDER, "
+                    "\"seeds\": [FOLDER,\n  ...], \"budgets\": [FOLDER, ...]}, which more seeds or "
+                    "larger budgets join (studies/README.md).\n");
     return command;
   };
   add("surface", "The token ratio of two formats over sizes, texts and budgets", true,
-      "studies/several/surface.json")
+      "  {\"studies\": [\"../out/small\", \"../out/large\"], \"reference\": \"bf16\",\n"
+      "   \"formats\": [\"nvfp4\", \"mxfp4\"], \"sizes\": [\"small\", \"large\"]}\n")
       ->callback([=] {
         const Json document =
             study::SurfaceDocument(study::ReadSurfaceFile(options->file), options->draws);
         options->json ? PrintJson(document, 1) : PrintSurface(document);
       });
   add("law", "The gaps of two formats as a law over sizes, and its prediction", true,
-      "studies/several/law-25m-seeds.json")
+      "  {\"studies\": [\"../out/small\", \"../out/large\"], \"reference\": \"bf16\",\n"
+      "   \"formats\": [\"nvfp4\", \"mxfp4\"], \"predict\": 25165824, \"places\": [4, 8, 12]}\n")
       ->callback([=] {
         const Json document = study::LawDocument(study::ReadLawFile(options->file), options->draws);
         options->json ? PrintJson(document, 1) : PrintLaw(document);
       });
   add("league", "Recipes of one model by loss, with the noise of seeds pooled over them", false,
-      "studies/several/league.json")
+      "  {\"studies\": [\"../out/recipes\"], \"curves\": [\"../out/references\"], \"budget\": "
+      "37748736,\n"
+      "   \"reference\": \"bf16\", \"base\": \"te_nvfp4\", \"pairs\": [[\"te_nvfp4_no_sr\", "
+      "\"te_nvfp4\", \"no SR\"]]}\n")
       ->callback([=] {
         const Json document = study::LeagueDocument(study::ReadLeagueFile(options->file));
         options->json ? PrintJson(document, 1) : PrintLeague(document);
