@@ -10,7 +10,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/study/report/compare.h"
-#include "fp4lab/study/report/overlay.h"
+#include "fp4lab/study/report/figures/overlay.h"
 #include "tools/options/commands.h"
 #include "tools/options/number_option.h"
 #include "tools/options/print.h"

@@ -7,9 +7,9 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/study/analysis/analyze.h"
-#include "fp4lab/study/analysis/number_text.h"
 #include "fp4lab/study/analysis/power.h"
-#include "fp4lab/study/analysis/sweep.h"
+#include "fp4lab/study/numbers/number_text.h"
+#include "fp4lab/study/results/sweep.h"
 #include "fp4lab/study/run/forecast.h"
 #include "fp4lab/study/run/study_start.h"
 #include "tools/options/commands.h"

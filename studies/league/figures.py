@@ -1,14 +1,25 @@
-"""The figures of the league of recipes, from the rows of league.json (league.py)."""
+#!/usr/bin/env python3
+"""The figures of the league of recipes, from the documents that `fp4lab study league` prints.
+
+    python3 studies/league/figures.py
+
+reads league.json and league-4.7m.json in studies/results/league and draws plans.svg, costs.svg, league.svg, rest.svg
+and sizes.svg there. Needs NumPy and Matplotlib.
+"""
+import json
 import math
 import pathlib
 import sys
 
 import numpy as np
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "surface"))
-from costs import FORWARD, PLANS  # noqa: E402
-from surface import pyplot  # noqa: E402
+HERE = pathlib.Path(__file__).resolve().parent
+OUT = HERE.parent / "results/league"
+sys.path.insert(0, str(HERE.parent / "surface"))
+from plots import pyplot  # noqa: E402
 
+DOCUMENT = json.loads((OUT / "league.json").read_text())
+FORWARD, PLANS = DOCUMENT["forwards"], DOCUMENT["plans"]
 COLORS = ("#4269d0", "#3ca951", "#efb118", "#a463f2", "0.35")  # of FORWARD
 
 
@@ -121,12 +132,21 @@ def sizes(plt, small, large, path):
     save(figure, axes, large, path)
 
 
-def draw(rows, large, folder):
-    """`rows` and `large`: of the league, and of its best at the larger size."""
+def shown(document):
+    """The rows of recipes that learn, without the references."""
+    return [row for row in document["rows"] if row["recipe"] not in ("bf16", "null") and row["pool"] is not None]
+
+
+def main():
     plt = pyplot()
-    sizes(plt, rows, large, folder / "sizes.svg")
-    plans(plt, rows, folder / "plans.svg")
-    costs(plt, rows, folder / "costs.svg")
+    rows = shown(DOCUMENT)
+    sizes(plt, rows, shown(json.loads((OUT / "league-4.7m.json").read_text())), OUT / "sizes.svg")
+    plans(plt, rows, OUT / "plans.svg")
+    costs(plt, rows, OUT / "costs.svg")
     reference = next(row for row in rows if row["recipe"] == "te_nvfp4")["gap"]["bf16"]["mean"]
     for name, four_bits in (("league.svg", True), ("rest.svg", False)):
-        recipes(plt, [row for row in rows if row["four_bits"] == four_bits], reference, folder / name)
+        recipes(plt, [row for row in rows if row["four_bits"] == four_bits], reference, OUT / name)
+
+
+if __name__ == "__main__":
+    main()

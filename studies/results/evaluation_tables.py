@@ -1,27 +1,19 @@
-"""Tables of surface/evaluation.json and surface/sizes.json, which studies/surface/evaluation.py and sizes.py make, for
-tables.py."""
-import json
+"""Tables of the evaluations and sizes in surface/surface.json, for tables.py."""
 import math
-import sys
 
-from study_tables import HERE, each_text
-from surface_tables import analyzed, hashes_of
-
-
-def of_studies(file, studies):
-    """The file, if it was made of these results: {name: its part}, and the whole."""
-    document = json.loads((HERE / "surface" / file).read_text())
-    parts = {part["name"]: part for part in document["studies"]}
-    for study, part in analyzed(studies):
-        if part["name"] not in parts or hashes_of(parts[part["name"]]) != hashes_of(part):
-            sys.exit(f"{file} is not of {part['name']}: run python3 studies/surface/{file.replace('json', 'py')}")
-    return parts, document
+from study_tables import each_text
+from surface_tables import analyzed, surface_document
 
 
 def evaluated(studies):
-    """Pairs of a study and its part of evaluation.json."""
-    parts, _ = of_studies("evaluation.json", studies)
-    return [(study, parts[study.results["name"]]) for study in studies]
+    """Pairs of a study and its "evaluation"."""
+    return [(study, part["evaluation"]) for study, part in analyzed(studies)]
+
+
+def sizes_of(studies):
+    """"sizes" of surface.json, of these studies."""
+    list(analyzed(studies))  # checks that it is of their results
+    return surface_document()["sizes"]
 
 
 def gap_text(gap, interval):
@@ -99,7 +91,7 @@ def size_text(studies):
 
 def samebytes(studies):
     """A row an arm, form and pair of budgets: tokens over BF16's of two sizes at equal bytes a parameter."""
-    _, document = of_studies("sizes.json", studies)
+    document = sizes_of(studies)
     size = size_text(studies)
     rows = ["| format | sizes | bytes per parameter | form | tokens / BF16's, equal loss | larger size / smaller |",
             "|---" * 6 + "|"]
@@ -114,7 +106,7 @@ def samebytes(studies):
 
 def sametext(studies):
     """A row a size: tokens over BF16's after the same text."""
-    _, document = of_studies("sizes.json", studies)
+    document = sizes_of(studies)
     size, found = size_text(studies), document["same_text"]
     rows = [f"| block parameters | bytes per parameter | NVFP4's tokens / BF16's after {found[0]['tokens'] / 1e6:.0f}M "
             f"bytes ({found[0]['form']} form) | MXFP4's |", "|---|---|---|---|"]
@@ -128,9 +120,9 @@ def sametext(studies):
 
 def bf16size(studies):
     """A row a size and budget: the size of a BF16 model of the same loss, over the model's."""
-    _, document = of_studies("sizes.json", studies)
+    document = sizes_of(studies)
     size, found = size_text(studies), {}
-    for r in document["bf16_size"]:
+    for r in document["reference_size"]:
         found.setdefault((r["studies"][1], r["tokens"]), {})[r["arm"]] = r
     rows = ["| block parameters | bytes of text | bytes per parameter | NVFP4's size in BF16 / its own | MXFP4's |",
             "|---|---|---|---|---|"]

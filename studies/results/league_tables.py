@@ -1,4 +1,4 @@
-"""Tables of league/league.json and league/league-4.7m.json, which studies/league makes of several studies, for
+"""Tables of league/league.json and league/league-4.7m.json, which `fp4lab study league` makes of several studies, for
 tables.py."""
 import json
 import math
@@ -9,11 +9,11 @@ from study_tables import HERE
 
 
 def league(studies, file="league.json"):
-    """The file, which studies/league/league.py makes of these studies."""
+    """The file, which `fp4lab study league studies/several/FILE --json` makes of these studies."""
     document = json.loads((HERE / "league" / file).read_text())
     hashes = {source["name"]: source["sha256_of_results"] for source in document["sources"]}
     if hashes != {study.results["name"]: study.results["sha256"] for study in studies}:
-        sys.exit(f"{file} is not of these results: run python3 studies/league/league.py")
+        sys.exit(f"{file} is not of these results: run `fp4lab study league studies/several/{file} --json` again")
     losses = {}
     for study in studies:
         for run in study.results["runs"]:
@@ -23,8 +23,14 @@ def league(studies, file="league.json"):
         for reference in "bf16", "te_nvfp4":
             gaps = [losses[row["recipe"]][s] - losses[reference][s] for s in row["seeds"]]
             if max(abs(a - b) for a, b in zip(gaps, row["gap"][reference]["seeds"])) > 1e-12:
-                sys.exit(f"{file} is not of the results in {row['recipe']}: run python3 studies/league/league.py")
+                sys.exit(f"{file} is not of the results in {row['recipe']}: run `fp4lab study league` again")
     return document
+
+
+def of_both_sizes(studies):
+    """The leagues of the smaller and of the larger model."""
+    return [league([study for study in studies if ("4.7m" in study.results["name"]) == large], file)
+            for file, large in (("league.json", False), ("league-4.7m.json", True))]
 
 
 def with_interval(number, digits, sign="", transform=lambda x: x):
@@ -81,54 +87,6 @@ def leaguerest(studies):
         f"{100 * row['shares'][k]:.0f}" for k in ("4", "8", "16")) + f"; {row['product_time']:.2f}")
 
 
-PAIRS = (  # recipes of the league that differ in one thing
-    ("te_nvfp4_backward_high_precision", "te_nvfp4", "backward GEMMs in BF16"),
-    ("te_mxfp8_fwd_nvfp4_bwd", "te_mxfp8", "backward GEMMs in NVFP4 instead of MXFP8"),
-    ("nvidia_nvfp4_12b_switch_bf16", "nvidia_nvfp4_12b", "BF16 for the last 18 % of the steps"),
-    ("nvidia_nvfp4_12b_switch_forward_bf16", "nvidia_nvfp4_12b_switch_bf16", "only the forward GEMMs so"),
-    ("nvidia_nvfp4_12b", "te_nvfp4", "the first and the last of six blocks in BF16"),
-    ("nvidia_nvfp4_8b", "te_nvfp4", "the last of six blocks in BF16"),
-    ("maxtext_te_nvfp4_mlp", "te_nvfp4", "attention's linears in BF16"),
-    ("te_nvfp4_no_sr", "te_nvfp4", "gradients to nearest"),
-    ("te_nvfp4_no_rht", "te_nvfp4", "no RHT on wgrad"),
-    ("te_nvfp4_no_2d", "te_nvfp4", "weights 1x16 instead of 16x16"),
-    ("nvidia_nvfp4_1b_plain", "te_nvfp4", "no RHT, no SR, no 2D weights"),
-    ("nvidia_nvfp4_12b_h4", "nvidia_nvfp4_12b", "RHT of 4 instead of 16"),
-    ("nvidia_nvfp4_12b_h128", "nvidia_nvfp4_12b", "RHT of 128 instead of 16"),
-    ("nvidia_nvfp4_12b_no_signs", "nvidia_nvfp4_12b", "no random signs in the RHT"),
-    ("nvidia_nvfp4_12b_fresh_signs", "nvidia_nvfp4_12b", "new signs at each step"),
-    ("te_nvfp4_4over6_all", "te_nvfp4_no_rht", "four over six"),
-    ("fouroversix_mse", "fouroversix_static6", "four over six, scales to 256"),
-    ("fouroversix_mseden", "fouroversix_mse", "weights 1x16, MS-EDEN and RHT16 in all backward GEMMs"),
-    ("quartet2", "quartet2_nvidia_4over6_baseline",
-     "MS-EDEN and RHT128 in the backward GEMMs, four over six on both sides"),
-    ("quartet2", "torchao_nvfp4_v2", "four over six forward, MS-EDEN on weights and inputs too"),
-    ("ue5m3_fp4", "te_nvfp4_no_rht", "UE5M3 scales instead of E4M3 under a tensor scale"),
-    ("ue5m3_fp4_b32", "ue5m3_fp4", "blocks of 32 instead of 16"),
-    ("fouroversix_nvint4", "fouroversix_static6", "4-bit integers instead of E2M1"),
-    ("mxfp4", "te_nvfp4", "E8M0 scales on 32 elements"),
-    ("mxfp4_tseng_rht_nearest", "mxfp4_tseng_plain", "RHT64 on MXFP4's backward GEMMs, BF16 forward"),
-    ("mxfp4_tseng_no_rht", "mxfp4_tseng_plain", "SR on them"),
-    ("mxfp4_tseng", "mxfp4_tseng_rht_nearest", "SR on them, after RHT64"),
-    ("amd_mxfp4_full_h16", "amd_mxfp4_full", "Hadamard 16 without signs on all operands"),
-    ("amd_mxfp4_full_rht16", "amd_mxfp4_full_h16", "random signs in that transform"),
-    ("amd_mxfp4_full_sr", "amd_mxfp4_full", "gradients stochastically"),
-    ("primus_turbo_mxfp4_sr", "primus_turbo_mxfp4", "gradients stochastically"),
-    ("mfu_hybrid", "mfu_mxfp4_row_sr", "NVFP4 in dgrad"),
-    ("te_fp8_delayedscaling", "te_fp8_currentscaling", "scales from the history of amax"),
-    ("te_mxfp8", "te_fp8_currentscaling", "E8M0 scales on 32 elements instead of one scale"),
-)
-
-
-def multiplicity(studies):
-    """multiplicity.json, which studies/league/multiplicity.py makes of these studies and those of the larger size."""
-    document = json.loads((HERE / "league/multiplicity.json").read_text())
-    hashes = {source["name"]: source["sha256_of_results"] for source in document["sources"]}
-    if any(hashes.get(study.results["name"]) != study.results["sha256"] for study in studies):
-        sys.exit("multiplicity.json is not of these results: run python3 studies/league/multiplicity.py")
-    return document
-
-
 def difference_text(pair):
     return "{:+.4f}&nbsp;[{:+.4f},&nbsp;{:+.4f}]".format(pair["mean"], *pair["interval"])
 
@@ -138,19 +96,17 @@ def leaguepairs(studies):
     rows = ["| recipe | against | what differs | difference of losses, nats per byte | verdict "
             "| among all pairs (Holm) |",
             "|---" * 6 + "|"]
-    for (a, b, what), pair in zip(PAIRS, multiplicity(studies)["pairs"], strict=True):
-        if (pair["recipe"], pair["against"]) != (a, b):
-            sys.exit("multiplicity.json has other pairs: run python3 studies/league/multiplicity.py")
+    for pair in league(studies)["pairs"]:
         low, high = pair["interval"]
         verdict = "not identified" if low <= 0 <= high else "helps" if high < 0 else "harms"
         kept = "" if verdict == "not identified" else "kept" if pair["kept"] else "not kept"
-        rows.append(f"| {a} | {b} | {what} | {difference_text(pair)} | {verdict} | {kept} |")
+        rows.append(f"| {pair['recipe']} | {pair['against']} | {pair['what']} | {difference_text(pair)} | {verdict} "
+                    f"| {kept} |")
     return rows
 
 
 def leaguefirst(studies):
     """A row a size and comparison of the recipe that leads, its interval alone and as the best of all."""
-    document = multiplicity(studies)
     rows = ["| block parameters | difference | seeds | nats per byte | tokens / te_nvfp4's |", "|---|---|---|---|---|"]
 
     def row(size, what, pair):
@@ -158,7 +114,8 @@ def leaguefirst(studies):
         rows.append(f"| {size} | {pair['recipe']} - {pair['against']}{what} | {pair['seeds']} "
                     f"| {difference_text(pair)} | {ratio} |")
 
-    for first in document["first"]:
+    for document in of_both_sizes(studies):
+        first = document["first"]
         size = f"{first['block_parameters'] / 1e6:.1f}M"
         row(size, "", first["against_base"])
         if "simultaneous" in first:
@@ -169,7 +126,7 @@ def leaguefirst(studies):
 
 def leagueorder(studies):
     """How far apart the NVFP4 recipes behind the first are, beside what seeds alone leave."""
-    order = multiplicity(studies)["order"]
+    order = league(studies)["order"]
     return ["| NVFP4 recipes behind the first | standard deviation of their means, nats per byte | of seeds alone "
             "| ratio of variances | p |", "|---|---|---|---|---|",
             f"| {order['recipes']} | {order['deviation_of_means']:.4f} | {order['of_seeds_alone']:.4f} "
@@ -222,12 +179,11 @@ def leaguenoise(studies):
 
 def leaguesizes(studies):
     """A row a recipe of the larger league: the same numbers at both sizes."""
-    def of_size(large):
-        return [study for study in studies if ("4.7m" in study.results["name"]) == large]
-    small = {row["recipe"]: row for row in league(of_size(False))["rows"]}
+    document, of_large = of_both_sizes(studies)
+    small = {row["recipe"]: row for row in document["rows"]}
     rows = ["| recipe | loss above BF16's at 1.2M, nats | at 4.7M | minus te_nvfp4's at 1.2M | at 4.7M "
             "| tokens / te_nvfp4's at 1.2M | at 4.7M |", "|---|---|---|---|---|---|---|"]
-    for row in league(of_size(True), "league-4.7m.json")["rows"]:
+    for row in of_large["rows"]:
         if row["recipe"] not in ("bf16", "null"):
             both = small[row["recipe"]], row
             cells = [league_gap(of, reference) for reference in ("bf16", "te_nvfp4") for of in both]

@@ -3,18 +3,21 @@ and the function of this file gives the number from the committed results."""
 import functools
 import json
 import math
+import re
+import sys
 
 import atlas_tables
 import league_tables
 import speed_tables
-from study_tables import HERE, Study
-from surface_tables import surface_parts
+from study_tables import HERE, Study, each_text
+from surface_tables import surface_document, surface_parts
 
 LEAGUE = ("league-c-1.2m-4bit", "league-c-1.2m-4bit-more", "league-c-1.2m-rest", "league-c-1.2m-references",
           "surface-c-1.2m")
 ATLAS = tuple(f"atlas-{name}" for name in (
     "recipe", "blocks", "gemms", "formats", "quantizers", "hadamard", "rounding", "consistency", "mxscale", "maxtext",
     "switch", "randombits", "rates", "tokens", "accumulation"))
+ROOT = HERE.parent.parent
 SIZES = {"1.2m": "surface-c-1.2m", "4.7m": "surface-c-4.7m", "25m": "surface-c-25m-long"}
 
 
@@ -124,34 +127,22 @@ def missed_loss_by():
 
 def same_text(arm):
     """A quarter of the tokens over BF16's after the same text, of the sizes."""
-    found = {r["study"]: r["ratio"] / 4 for r in of_file("surface/sizes.json")["same_text"] if r["arm"] == arm}
+    found = {r["study"]: r["ratio"] / 4 for r in surface_document()["sizes"]["same_text"] if r["arm"] == arm}
     small, middle, large = (f"{found[name]:.2f}" for name in SIZES.values())
     return f"{small}, {middle} and {large}"
 
 
 def same_bytes(arm, larger):
     """Tokens over BF16's of a size over those of the next smaller one, at the most bytes a parameter of both."""
-    last = [r for r in of_file("surface/sizes.json")["same_bytes"]
+    last = [r for r in surface_document()["sizes"]["same_bytes"]
             if (r["arm"], r["studies"][1]) == (arm, SIZES[larger])][-1]
     return of_log(last["log_difference"]["mean"], last["log_difference"]["interval"])
 
 
 def bf16_size(arm, of):
-    last = [r for r in of_file("surface/sizes.json")["bf16_size"]
+    last = [r for r in surface_document()["sizes"]["reference_size"]
             if (r["arm"], r["studies"][1]) == (arm, SIZES[of])][-1]
     return with_bounds(last["size"], *last["interval"])
-
-
-CRITERIA = {"ratio": "token_ratio", "growth": "token_ratio_grows"}
-OF_CRITERIA = {"surface-c-1.2m": "1.2M", "surface-c-1.2m-bpe": "1.2M in BPE tokens", "surface-c-4.7m": "4.7M",
-               "surface-c-25m": "25M", "surface-c-25m-long": "25M, continued"}
-
-
-def held(kind):
-    """The studies on C in which a registered criterion held; "nowhere"."""
-    own = [title for name, title in OF_CRITERIA.items() for c in study(name).analysis["criteria"]
-           if c["kind"] == CRITERIA[kind] and c["status"] in ("held", "reproduced")]
-    return " and ".join(own) or "nowhere"
 
 
 CRITERIA = {"ratio": "token_ratio", "growth": "token_ratio_grows"}
@@ -175,10 +166,30 @@ def smallest_of_rates():
     return with_bounds(least["ratio"], *least["interval_t"])
 
 
-def last_ratio(name):
-    """The last in extend form."""
-    log = [r for r in parts()[name]["ratios"] if r["form"] == "extend"][-1]["log_ratio"]
+def last_ratio(name, form="extend"):
+    """The last in a form."""
+    log = [r for r in parts()[name]["ratios"] if r["form"] == form][-1]["log_ratio"]
     return of_log(log["mean"], log["interval_t"])
+
+
+def ratio_at(name, place):
+    """In extend form, at a place in bytes a parameter."""
+    log = next(r for r in parts()[name]["ratios"] if r["form"] == "extend"
+               and abs(math.log(r["bytes_per_parameter"] / float(place))) < 0.01)["log_ratio"]
+    return of_log(log["mean"], log["interval_t"])
+
+
+def ratio_ends(name):
+    """The first and the last ratio, by the bytes a parameter that NVFP4 has read."""
+    ends = [parts()[name]["ratios"][i] for i in (0, -1)]
+    return " to ".join(f"{math.exp(r['log_ratio']['mean']):.2f} at {each_text(r['bytes_at_equal_loss'][0])}"
+                       for r in ends)
+
+
+def law_ratio(place):
+    """The ratio of 25M by the registered laws."""
+    return next(f"{r['ratio']:.2f}" for r in of_file("surface/law-25m.json")["token_ratios"]
+                if abs(math.log(r["bytes_per_parameter"] / float(place))) < 0.01)
 
 
 def last_predicted_ratio():
@@ -233,22 +244,22 @@ def rate_gain(arm):
 
 
 def first(key, at=0):
-    """Of multiplicity.json: the token ratio of the leading recipe."""
-    return with_bounds(*of_file("league/multiplicity.json")["first"][at][key]["token_ratio"])
+    """The token ratio of the leading recipe; `at`: 0 in the league, 1 in that of the larger size."""
+    return with_bounds(*of_file(("league/league.json", "league/league-4.7m.json")[at])["first"][key]["token_ratio"])
 
 
 def simultaneous():
-    return bounds(*of_file("league/multiplicity.json")["first"][0]["simultaneous"]["token_ratio"][1:], 2)
+    return bounds(*league()["first"]["simultaneous"]["token_ratio"][1:], 2)
 
 
 def family():
     """How many recipes the leader was chosen from."""
-    return str(of_file("league/multiplicity.json")["first"][0]["family"] + 1)
+    return str(league()["first"]["family"] + 1)
 
 
 def behind():
     """How many NVFP4 recipes stand behind the leader."""
-    return str(of_file("league/multiplicity.json")["order"]["recipes"])
+    return str(league()["order"]["recipes"])
 
 
 def atlas_claims():
@@ -256,23 +267,69 @@ def atlas_claims():
 
 
 def plan_difference(plan):
-    """MXFP4 less NVFP4 under a plan of multiplicity.json, nats a byte."""
-    pair = of_file("league/multiplicity.json")["plans"][plan.replace("-", " ")]
+    """A comparison of the league, MXFP4 less NVFP4 under a plan, nats a byte."""
+    pair = league()["comparisons"][plan.replace("-", " ")]
     return with_bounds(pair["mean"], *pair["interval"], 4)
 
 
 def spread_by_noise():
     """The share of the variance of the means behind the first that seeds alone would leave, in %."""
-    return f"{100 / of_file('league/multiplicity.json')['order']['f']:.0f} %"
+    return f"{100 / league()['order']['f']:.0f} %"
+
+
+def told_rows(plan, reference, size):
+    document = of_file("league/league-4.7m.json" if size == "large" else "league/league.json")
+    return [row for row in document["rows"] if row["plan"] == plan and row["recipe"] not in ("bf16", "null")
+            and row["pool"] and row["gap"][reference]["interval"]]
+
+
+def is_told(row, reference):
+    low, high = row["gap"][reference]["interval"]
+    return low > 0 or high < 0
+
+
+def told(plan, reference, size="small"):
+    """The recipes of a plan of the league that the seeds tell from a reference, by loss."""
+    own = [row["recipe"] for row in told_rows(plan, reference, size) if is_told(row, reference)]
+    return ", ".join(own[:-1]) + " and " * (len(own) > 1) + own[-1]
+
+
+def told_count(plan, reference):
+    rows = told_rows(plan, reference, "small")
+    return f"{sum(is_told(row, reference) for row in rows)} of {len(rows)}"
+
+
+def recipe_count():
+    """The published recipes, each of which the league must have."""
+    recipes = [r["name"] for r in json.loads((ROOT / "data/recipes.json").read_text())]
+    lacking = set(recipes) - {row["recipe"] for row in league()["rows"]}
+    if lacking:
+        sys.exit(f"league.json lacks {', '.join(sorted(lacking))}, which `fp4lab recipes` has")
+    return str(len(recipes))
+
+
+SPEEDS = {  # the row of tests/bench/README.md, and its column
+    "layer": (r"\| \*\*Matrix products\*\* NVFP4, 12 products of a layer, d 256, 1 thread \|", 3),
+    "step": (r"\| \*\*Training [^|]* step of te_nvfp4 \(full recipe\), d 256, 1 thread \|", 3),
+    "h200": (r"\| 25M \|[^\n]*\(target 1.35\)", 6)}
+
+
+def speed(name):
+    """A ratio of tests/bench/README.md."""
+    start, column = SPEEDS[name]
+    rows = [line for line in (ROOT / "tests/bench/README.md").read_text().split("\n") if re.match(start, line)]
+    if len(rows) != 1:
+        sys.exit(f"tests/bench/README.md has {len(rows)} rows for the speed {name!r}, not one")
+    return rows[0].split("|")[column].split()[0]
 
 
 def pairs_count(called):
-    pairs = of_file("league/multiplicity.json")["pairs"]
+    pairs = league()["pairs"]
     return str(sum(p["kept"] if called == "kept" else p["interval"][0] > 0 or p["interval"][1] < 0 for p in pairs))
 
 
 def not_kept():
-    pairs = of_file("league/multiplicity.json")["pairs"]
+    pairs = league()["pairs"]
     own = [p["recipe"] for p in pairs if not p["kept"] and (p["interval"][0] > 0 or p["interval"][1] < 0)]
     return ", ".join(own[:-1]) + " and " + own[-1]
 
@@ -311,7 +368,7 @@ def lowest_lower_end():
 
 
 def evaluation(name):
-    return next(p for p in of_file("surface/evaluation.json")["studies"] if p["name"] == name)
+    return parts()[name]["evaluation"]
 
 
 def share_of_forward(name):
@@ -357,9 +414,12 @@ def difference_growth(name, place):
 
 FUNCTIONS = {f.__name__.replace("_", "-"): f for f in (
     growth, growth_places, exponent, predicted, measured, hits, missed_mxfp4, missed_loss, missed_loss_by,
-    same_text, same_bytes, bf16_size, held, smallest_of_rates, last_ratio, last_predicted_ratio,
+    same_text, same_bytes, bf16_size, held, smallest_of_rates, last_ratio, ratio_at, ratio_ends, law_ratio,
+    last_predicted_ratio,
     persistence, league_ratio, until, star, extended_star, extended_time, rate_gain, first, simultaneous,
-    family, behind, atlas_claims, plan_difference, spread_by_noise, pairs_count, not_kept, atlas_count, atlas_less, first_block, closes, lowest_lower_end,
+    told, told_count, recipe_count, speed, family, behind, atlas_claims,
+    plan_difference, spread_by_noise, pairs_count, not_kept, atlas_count, atlas_less, first_block, closes,
+    lowest_lower_end,
     share_of_forward, ratio_of_gaps, passing_exponents, pair_exponents, difference_growth)}
 
 

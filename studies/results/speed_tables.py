@@ -21,7 +21,7 @@ def eight_bits(document):
 
 def extended(arm, budget):
     """The token ratio to BF16 of an arm of the surface at the league's budget, extend form."""
-    ratio = next(r for r in surface_parts()[SURFACE]["ratios_to_bf16"][arm]
+    ratio = next(r for r in surface_parts()[SURFACE]["ratios_to_reference"][arm]
                  if (r["tokens"], r["form"]) == (budget, "extend"))
     return math.exp(ratio["log_ratio"]["mean"])
 

@@ -1,15 +1,26 @@
-"""Tables of surface/surface.json and surface/law-SIZE.json, which studies/surface makes of several studies, for
-tables.py."""
+"""Tables of surface/surface.json and surface/law-SIZE.json, which `fp4lab study surface` and `fp4lab study law` make of
+several studies, for tables.py."""
+import functools
 import json
 import math
 import sys
 
 from study_tables import HERE, Study, each_text
 
+FACTORS = ("scale format", "block length", "weight tile")  # the columns of shares
+COMMAND = "`fp4lab study {0} studies/several/FILE.json --json > studies/results/{1}.json`"
 
+
+@functools.cache
+def surface_document():
+    """What `fp4lab study surface studies/several/surface.json --json` prints."""
+    return json.loads((HERE / "surface/surface.json").read_text())
+
+
+@functools.cache
 def surface_parts():
-    """{name: its part of surface.json}, which studies/surface/surface.py makes."""
-    return {part["name"]: part for part in json.loads((HERE / "surface/surface.json").read_text())["studies"]}
+    """{name: its part of surface.json}."""
+    return {part["name"]: part for part in surface_document()["studies"]}
 
 
 def analyzed(studies):
@@ -17,21 +28,19 @@ def analyzed(studies):
     parts = surface_parts()
     for study in studies:
         part = parts[study.results["name"]]
-        suffixes = [s for s in ("-seeds", "-long") if part["name"] + s not in parts]
-        if hashes_of(part) != hashes_beside(study, suffixes):
-            sys.exit(f"surface.json is not of {part['name']}: run python3 studies/surface/surface.py")
+        if not is_of_results(part):
+            sys.exit(f"surface.json is not of {part['name']}: run {COMMAND.format('surface', 'surface/surface')}")
         yield study, part
 
 
-def hashes_of(part):
-    """The SHA-256 of the study's results.json and of each results.json merged into it, as its record says."""
-    return [p["sha256_of_results"] for p in (part, *part.get("joined", []))]
+@functools.cache
+def hash_of(name):
+    return json.loads((HERE / name / "results.json").read_text())["sha256"]
 
 
-def hashes_beside(study, suffixes):
-    """Of the study's results, and of those beside it that end so."""
-    beside = [HERE / (study.results["name"] + suffix) / "results.json" for suffix in suffixes]
-    return [study.results["sha256"]] + [json.loads(p.read_text())["sha256"] for p in beside if p.exists()]
+def is_of_results(part):
+    """Whether a record of a study and of those that joined it was made of the results.json that are here."""
+    return all(p["sha256_of_results"] == hash_of(p["name"]) for p in (part, *part["joined"]))
 
 
 def signed_text(number):
@@ -58,12 +67,13 @@ def surface(studies):
     for study, part in analyzed(studies):
         shares = {r["tokens"]: r["shares"] for r in part["shares"]}
         for r in part["ratios"]:
-            (low, high), nvfp4 = r["log_ratio"]["interval_t"], r["bytes_of_nvfp4"][0]
+            (low, high), nvfp4 = r["log_ratio"]["interval_t"], r["bytes_at_equal_loss"][0]
             of = shares.get(r["tokens"], {}) if r["form"] == "extend" else {}
+            of = [of[factor] for factor in FACTORS] if of else []
             rows.append(f"{place(study, part, nvfp4, nvfp4 * math.exp(r['log_ratio']['mean']))} {formed_ratio(r, 3)} "
                         f"| {(high - low) / 2:.3f} | {r['seeds_that_suffice']} |"
                         + "".join(" {:+.3f} [{:+.3f}, {:+.3f}] |".format(s["mean"], *s["interval_t"])
-                                  for s in of.values()) + " |" * (3 - len(of)))
+                                  for s in of) + " |" * (3 - len(of)))
     return rows
 
 
@@ -85,15 +95,15 @@ def law(studies):
     gaps that surface-c-SIZE and its -long measured, where these studies have been run. Where the law has them, such
     rows of BF16's loss and of the token ratio in extend form, too."""
     names = ", ".join(study.results["name"] for study in studies)
-    path, fitted = law_file(studies, "law-*.json", [])
+    path, fitted = law_file(studies, "law-*.json", joined=False)
     if fitted is None:
-        sys.exit(f"no law of {names}: run python3 studies/surface/law.py")
+        sys.exit(f"no law of {names}: run {COMMAND.format('law', 'surface/law-SIZE')}")
     again = path.with_name(path.stem + "-seeds.json")
     laws = [("predicted", fitted)]
     if again.exists():
-        laws.append(("fitted again, all seeds", law_file(studies, again.name, ["-seeds"])[1]))
+        laws.append(("fitted again, all seeds", law_file(studies, again.name, joined=True)[1]))
         if laws[-1][1] is None:
-            sys.exit(f"{again.name} is not of {names} with -seeds: run python3 studies/surface/law.py --join-seeds")
+            sys.exit(f"{again.name} is not of {names}: run `fp4lab study law studies/several/{again.name} --json` again")
     of_size = path.stem.replace("law", "surface-c", 1)
     measured = [Study(name) for name in with_continued(of_size) if (HERE / name).exists()]
     size = fitted["predicted_parameters"]
@@ -113,13 +123,15 @@ def law(studies):
     return rows + (law_of_loss(laws, of_size) if "loss" in fitted else [])
 
 
-def law_file(studies, pattern, suffixes):
-    """The path and content of the file of surface/ whose law was fitted to these studies and those beside them that end
-    so; None, None if there is none."""
-    hashes = [hashes_beside(study, suffixes) for study in studies]
+def law_file(studies, pattern, joined):
+    """The path and content of the file of surface/ whose law was fitted to these studies, with others that joined them
+    or without; None, None if there is none."""
+    names = [study.results["name"] for study in studies]
     for path in sorted((HERE / "surface").glob(pattern)):
         fitted = json.loads(path.read_text())
-        if [hashes_of(part) for part in fitted["studies"]] == hashes:
+        parts = [{"joined": []} | part for part in fitted["studies"]]
+        if ([part["name"] for part in parts] == names and all(map(is_of_results, parts))
+                and any(part["joined"] for part in parts) == joined):
             return path, fitted
     return None, None
 
@@ -176,7 +188,7 @@ def buys(studies):
     rows = ["| block parameters | bytes per parameter | tokens of NVFP4 / BF16, equal loss, shrink form "
             "| time of its products | tokens of MXFP4 / BF16 | time of its products |", "|---|---|---|---|---|---|"]
     for study, part in analyzed(studies):
-        found = {arm: {r["tokens"]: r for r in part["ratios_to_bf16"][arm] if r["form"] == "shrink"}
+        found = {arm: {r["tokens"]: r for r in part["ratios_to_reference"][arm] if r["form"] == "shrink"}
                  for arm in ("nvfp4", "mxfp4")}
         both = [tokens for tokens in part["budgets"] if all(tokens in f for f in found.values())]
         for tokens in sorted({both[0], both[len(both) // 2], both[-1]}):

@@ -1,6 +1,6 @@
 // Fuzzes the reader of run records: an accepted record is written, and read again as the same
 // record.
-#include "fp4lab/study/run/run_record.h"
+#include "fp4lab/study/run/record/run_record.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

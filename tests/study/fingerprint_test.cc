@@ -1,4 +1,4 @@
-#include "fp4lab/study/run/fingerprint.h"
+#include "fp4lab/study/run/record/fingerprint.h"
 
 #include <set>
 #include <string>

@@ -1,4 +1,4 @@
-#include "fp4lab/study/analysis/loss_curve.h"
+#include "fp4lab/study/numbers/loss_curve.h"
 
 #include <cmath>
 #include <vector>

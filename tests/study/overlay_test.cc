@@ -1,4 +1,4 @@
-#include "fp4lab/study/report/overlay.h"
+#include "fp4lab/study/report/figures/overlay.h"
 
 #include <filesystem>
 #include <string>
@@ -6,7 +6,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/io/file.h"
-#include "fp4lab/study/report/figures.h"
+#include "fp4lab/study/report/figures/figures.h"
 #include "fp4lab/study/report/report.h"
 #include "tests/study/synthetic.h"
 #include "tests/support/catch.h"

@@ -10,11 +10,12 @@ from tables import NUMBER, PAGES, filled  # noqa: E402
 
 WANTED = {  # page: the functions whose numbers it must print
     "README.md": ("growth", "exponent", "predicted", "measured", "hits", "missed-mxfp4", "missed-loss", "same-text",
-                  "same-bytes", "held", "star", "first", "simultaneous", "atlas-count", "atlas-less"),
+                  "same-bytes", "held", "star", "first", "simultaneous", "atlas-count", "atlas-less", "recipe-count",
+                  "speed"),
     "studies/surface/README.md": ("persistence", "missed-mxfp4", "missed-loss", "ratio-of-gaps", "share-of-forward",
                                   "passing-exponents", "last-predicted-ratio", "smallest-of-rates"),
     "studies/results/league/README.md": ("until", "league-ratio", "simultaneous", "first", "pairs-count", "not-kept",
-                                         "spread-by-noise", "rate-gain"),
+                                         "spread-by-noise", "rate-gain", "told", "told-count"),
     "studies/atlas/README.md": ("first-block", "closes", "lowest-lower-end"),
 }
 

@@ -5,7 +5,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/study/report/compare.h"
-#include "fp4lab/study/report/figure_compare.h"
+#include "fp4lab/study/report/figures/figure_compare.h"
 #include "tests/study/synthetic.h"
 #include "tests/support/catch.h"
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "fp4lab/study/analysis/arm_name.h"
-#include "fp4lab/study/report/safe_rate_table.h"
+#include "fp4lab/study/report/tables/safe_rate_table.h"
+#include "fp4lab/study/results/arm_name.h"
 #include "tests/support/catch.h"
 
 namespace fp4lab::study {

@@ -1,4 +1,4 @@
-#include "fp4lab/study/analysis/statistics.h"
+#include "fp4lab/study/numbers/statistics.h"
 
 #include <cmath>
 #include <numeric>

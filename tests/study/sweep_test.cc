@@ -1,4 +1,4 @@
-#include "fp4lab/study/analysis/sweep.h"
+#include "fp4lab/study/results/sweep.h"
 
 #include <atomic>
 #include <filesystem>
@@ -7,8 +7,8 @@
 
 #include "fp4lab/data/load_corpus.h"
 #include "fp4lab/study/report/report.h"
-#include "fp4lab/study/report/sweep_table.h"
-#include "fp4lab/study/run/results.h"
+#include "fp4lab/study/report/tables/sweep_table.h"
+#include "fp4lab/study/run/record/results.h"
 #include "fp4lab/study/run/runner.h"
 #include "tests/study/tiny_study.h"
 #include "tests/support/catch.h"

@@ -1,4 +1,4 @@
-#include "fp4lab/study/analysis/token_gap.h"
+#include "fp4lab/study/numbers/token_gap.h"
 
 #include <cmath>
 #include <cstdlib>
@@ -10,7 +10,7 @@
 
 #include "fp4lab/base/random.h"
 #include "fp4lab/io/file.h"
-#include "fp4lab/study/analysis/statistics.h"
+#include "fp4lab/study/numbers/statistics.h"
 #include "tests/support/catch.h"
 
 namespace fp4lab::study {

@@ -3,11 +3,7 @@
 #include <cmath>
 #include <string>
 
-#include "fp4lab/io/file.h"
-#include "fp4lab/train/published_recipes.h"
-#include "fp4lab/train/shapes.h"
 #include "tests/support/catch.h"
-#include "tests/support/golden.h"
 
 namespace fp4lab {
 namespace {
@@ -61,31 +57,6 @@ TEST_CASE("The time of products counts each width at its rate", "[train]") {
   CHECK(ProductTime({{4, 1.0}}) == 0.25);
   CHECK(ProductTime({{4, 0.5}, {16, 0.5}}) == 0.625);
   CHECK_FALSE(ProductTime({{4, 0.5}, {32, 0.5}}).has_value());
-}
-
-TEST_CASE("The league's shares, computed in Python, are those of every published recipe",
-          "[train]") {
-  const Json league =
-      ReadJsonFile(SourceDirectory() / "studies" / "results" / "league" / "league.json");
-  ModelConfig model;  // of the league's studies, but for what has no part in products
-  model.layers = 6;
-  model.d_model = 128;
-  model.ffn = 512;
-  REQUIRE(BlockParameterCount(model) == league["block_parameters"]);
-  std::size_t compared = 0;
-  for (const Json& row : league["rows"]) {
-    const std::string name = row["recipe"];
-    if (FindPublishedRecipe(name) == nullptr) continue;
-    CAPTURE(name);
-    const ProductWidths widths = WidthsOf(name, model);
-    for (const auto& [bits, share] : row["shares"].items()) {
-      const auto ours = widths.find(std::stoi(bits));
-      CHECK(Near(ours == widths.end() ? 0.0 : ours->second, share));
-    }
-    CHECK(Near(ProductTime(widths).value(), row["product_time"]));
-    ++compared;
-  }
-  CHECK(compared == PublishedRecipes().size());
 }
 
 }  // namespace

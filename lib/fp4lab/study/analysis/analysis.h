@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "fp4lab/io/json.h"
-#include "fp4lab/study/analysis/loss_cube.h"
-#include "fp4lab/study/analysis/results_file.h"
 #include "fp4lab/study/analysis/safe_rate.h"
-#include "fp4lab/study/analysis/statistics.h"
-#include "fp4lab/study/analysis/token_gap.h"
+#include "fp4lab/study/numbers/statistics.h"
+#include "fp4lab/study/numbers/token_gap.h"
+#include "fp4lab/study/results/loss_cube.h"
+#include "fp4lab/study/results/results_file.h"
 
 namespace fp4lab::study {
 

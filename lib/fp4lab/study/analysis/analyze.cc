@@ -11,8 +11,8 @@
 #include "fp4lab/base/text.h"
 #include "fp4lab/study/analysis/bootstrap.h"
 #include "fp4lab/study/analysis/criteria.h"
-#include "fp4lab/study/analysis/number_text.h"
 #include "fp4lab/study/analysis/ratio_estimates.h"
+#include "fp4lab/study/numbers/number_text.h"
 
 namespace fp4lab::study {
 namespace {

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "fp4lab/study/analysis/analysis.h"
-#include "fp4lab/study/analysis/results_file.h"
-#include "fp4lab/study/analysis/statistics.h"
+#include "fp4lab/study/numbers/statistics.h"
+#include "fp4lab/study/results/results_file.h"
 
 namespace fp4lab::study {
 

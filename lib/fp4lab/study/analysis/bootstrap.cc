@@ -6,7 +6,7 @@
 
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
-#include "fp4lab/study/analysis/statistics.h"
+#include "fp4lab/study/numbers/statistics.h"
 
 namespace fp4lab::study {
 namespace {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "fp4lab/study/analysis/analysis.h"
-#include "fp4lab/study/analysis/loss_cube.h"
 #include "fp4lab/study/analysis/ratio_estimates.h"
-#include "fp4lab/study/analysis/results_file.h"
+#include "fp4lab/study/results/loss_cube.h"
+#include "fp4lab/study/results/results_file.h"
 
 namespace fp4lab::study {
 

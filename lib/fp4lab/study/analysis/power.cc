@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/study/analysis/statistics.h"
+#include "fp4lab/study/numbers/statistics.h"
 
 namespace fp4lab::study {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "fp4lab/study/analysis/analysis.h"
-#include "fp4lab/study/analysis/results_file.h"
+#include "fp4lab/study/results/results_file.h"
 
 namespace fp4lab::study {
 

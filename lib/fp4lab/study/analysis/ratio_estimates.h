@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "fp4lab/study/analysis/analysis.h"
-#include "fp4lab/study/analysis/loss_cube.h"
-#include "fp4lab/study/analysis/token_gap.h"
+#include "fp4lab/study/numbers/token_gap.h"
+#include "fp4lab/study/results/loss_cube.h"
 
 namespace fp4lab::study {
 

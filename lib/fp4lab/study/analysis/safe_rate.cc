@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/study/analysis/arm_name.h"
-#include "fp4lab/study/analysis/sweep.h"
+#include "fp4lab/study/results/arm_name.h"
+#include "fp4lab/study/results/sweep.h"
 
 namespace fp4lab::study {
 namespace {

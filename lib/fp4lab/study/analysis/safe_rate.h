@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "fp4lab/study/analysis/results_file.h"
-#include "fp4lab/study/analysis/statistics.h"
+#include "fp4lab/study/numbers/statistics.h"
+#include "fp4lab/study/results/results_file.h"
 
 namespace fp4lab::study {
 

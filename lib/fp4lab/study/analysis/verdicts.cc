@@ -7,7 +7,7 @@
 
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text.h"
-#include "fp4lab/study/analysis/number_text.h"
+#include "fp4lab/study/numbers/number_text.h"
 
 namespace fp4lab::study {
 namespace {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "fp4lab/study/analysis/analysis.h"
-#include "fp4lab/study/analysis/loss_cube.h"
-#include "fp4lab/study/analysis/results_file.h"
+#include "fp4lab/study/results/loss_cube.h"
+#include "fp4lab/study/results/results_file.h"
 
 namespace fp4lab::study {
 

@@ -10,13 +10,13 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text.h"
 #include "fp4lab/io/file.h"
-#include "fp4lab/study/analysis/number_text.h"
-#include "fp4lab/study/report/figure_compare.h"
+#include "fp4lab/study/numbers/number_text.h"
+#include "fp4lab/study/report/figures/figure_compare.h"
+#include "fp4lab/study/report/figures/overlay_range.h"
 #include "fp4lab/study/report/html.h"
-#include "fp4lab/study/report/overlay_range.h"
 #include "fp4lab/study/report/report_sections.h"
-#include "fp4lab/study/report/report_tables.h"
-#include "fp4lab/study/report/text_table.h"
+#include "fp4lab/study/report/tables/report_tables.h"
+#include "fp4lab/study/report/tables/text_table.h"
 
 namespace fp4lab::study {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "fp4lab/study/report/overlay.h"
+#include "fp4lab/study/report/figures/overlay.h"
 #include "fp4lab/study/report/report.h"
 
 namespace fp4lab::study {

@@ -1,8 +1,8 @@
 #include "fp4lab/study/report/html.h"
 
 #include "fp4lab/base/text.h"
+#include "fp4lab/study/report/figures/svg.h"
 #include "fp4lab/study/report/page_script.h"
-#include "fp4lab/study/report/svg.h"
 
 namespace fp4lab::study {
 namespace {

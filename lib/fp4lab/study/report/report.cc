@@ -8,14 +8,14 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text.h"
 #include "fp4lab/io/file.h"
-#include "fp4lab/study/analysis/number_text.h"
-#include "fp4lab/study/report/figures.h"
+#include "fp4lab/study/numbers/number_text.h"
+#include "fp4lab/study/report/figures/figures.h"
+#include "fp4lab/study/report/figures/overlay_range.h"
 #include "fp4lab/study/report/html.h"
-#include "fp4lab/study/report/overlay_range.h"
 #include "fp4lab/study/report/report_sections.h"
-#include "fp4lab/study/report/report_tables.h"
-#include "fp4lab/study/report/safe_rate_table.h"
-#include "fp4lab/study/report/sweep_table.h"
+#include "fp4lab/study/report/tables/report_tables.h"
+#include "fp4lab/study/report/tables/safe_rate_table.h"
+#include "fp4lab/study/report/tables/sweep_table.h"
 
 namespace fp4lab::study {
 namespace {

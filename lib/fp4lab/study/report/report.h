@@ -9,9 +9,9 @@
 
 #include "fp4lab/io/json.h"
 #include "fp4lab/study/analysis/analysis.h"
-#include "fp4lab/study/analysis/results_file.h"
-#include "fp4lab/study/report/overlay.h"
+#include "fp4lab/study/report/figures/overlay.h"
 #include "fp4lab/study/report/study_report.h"
+#include "fp4lab/study/results/results_file.h"
 
 namespace fp4lab::study {
 

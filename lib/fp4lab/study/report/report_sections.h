@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "fp4lab/study/report/figure_parts.h"
-#include "fp4lab/study/report/overlay.h"
+#include "fp4lab/study/report/figures/figure_parts.h"
+#include "fp4lab/study/report/figures/overlay.h"
 #include "fp4lab/study/report/study_report.h"
 
 namespace fp4lab::study {

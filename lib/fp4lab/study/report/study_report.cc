@@ -6,7 +6,7 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/study/analysis/analyze.h"
 #include "fp4lab/study/analysis/safe_rate.h"
-#include "fp4lab/study/analysis/sweep.h"
+#include "fp4lab/study/results/sweep.h"
 
 namespace fp4lab::study {
 

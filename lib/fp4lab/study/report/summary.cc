@@ -4,11 +4,11 @@
 #include <vector>
 
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/study/analysis/number_text.h"
-#include "fp4lab/study/report/figures.h"
+#include "fp4lab/study/numbers/number_text.h"
+#include "fp4lab/study/report/figures/figures.h"
 #include "fp4lab/study/report/report.h"
-#include "fp4lab/study/report/report_tables.h"
-#include "fp4lab/study/report/text_table.h"
+#include "fp4lab/study/report/tables/report_tables.h"
+#include "fp4lab/study/report/tables/text_table.h"
 
 namespace fp4lab::study {
 namespace {

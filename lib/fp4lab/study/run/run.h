@@ -9,8 +9,8 @@
 
 #include "fp4lab/data/corpus.h"
 #include "fp4lab/io/file.h"
+#include "fp4lab/study/run/record/run_record.h"
 #include "fp4lab/study/run/run_plan.h"
-#include "fp4lab/study/run/run_record.h"
 #include "fp4lab/train/trainer.h"
 
 namespace fp4lab::study {

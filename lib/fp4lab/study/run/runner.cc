@@ -16,9 +16,9 @@
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/folder_lock.h"
-#include "fp4lab/study/run/fingerprint.h"
+#include "fp4lab/study/run/record/fingerprint.h"
+#include "fp4lab/study/run/record/run_folder.h"
 #include "fp4lab/study/run/run.h"
-#include "fp4lab/study/run/run_folder.h"
 #include "fp4lab/study/run/sitting.h"
 #include "fp4lab/study/run/study_start.h"
 

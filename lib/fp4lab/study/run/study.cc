@@ -9,8 +9,8 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/suggest.h"
 #include "fp4lab/io/file.h"
-#include "fp4lab/study/analysis/arm_name.h"
 #include "fp4lab/study/analysis/criteria.h"
+#include "fp4lab/study/results/arm_name.h"
 
 namespace fp4lab::study {
 namespace {

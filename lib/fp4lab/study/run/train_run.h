@@ -10,8 +10,8 @@
 
 #include "fp4lab/io/folder_lock.h"
 #include "fp4lab/study/run/progress.h"
-#include "fp4lab/study/run/run_folder.h"
-#include "fp4lab/study/run/step_log.h"
+#include "fp4lab/study/run/record/run_folder.h"
+#include "fp4lab/study/run/record/step_log.h"
 #include "fp4lab/train/config.h"
 #include "fp4lab/train/trainer.h"
 #include "fp4lab/train/world.h"

@@ -11,10 +11,10 @@
 #include "fp4lab/base/text.h"
 #include "fp4lab/data/load_corpus.h"
 #include "fp4lab/io/file.h"
-#include "fp4lab/study/analysis/number_text.h"
-#include "fp4lab/study/report/text_table.h"
-#include "fp4lab/study/run/fingerprint.h"
-#include "fp4lab/study/run/run_folder.h"
+#include "fp4lab/study/numbers/number_text.h"
+#include "fp4lab/study/report/tables/text_table.h"
+#include "fp4lab/study/run/record/fingerprint.h"
+#include "fp4lab/study/run/record/run_folder.h"
 #include "fp4lab/train/checkpoint.h"
 
 namespace fp4lab::study {

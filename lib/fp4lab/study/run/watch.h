@@ -12,7 +12,7 @@
 
 #include "fp4lab/data/corpus.h"
 #include "fp4lab/io/json.h"
-#include "fp4lab/study/run/run_record.h"
+#include "fp4lab/study/run/record/run_record.h"
 #include "fp4lab/study/run/study.h"
 
 namespace fp4lab::study {

@@ -1,0 +1,183 @@
+// The figure of the training curves.
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/base/text.h"
+#include "fp4lab/study/numbers/number_text.h"
+#include "fp4lab/study/report/figures/figure_parts.h"
+#include "fp4lab/study/report/figures/figures.h"
+#include "fp4lab/study/report/figures/plot.h"
+
+namespace fp4lab::study {
+namespace {
+
+// Means over seeds of an arm's training loss, and of its difference to the reference with the same
+// seed, by training tokens.
+struct MeanCurves {
+  std::vector<double> tokens, loss, gap;
+};
+
+MeanCurves CurvesOf(const Results& results, const std::string& arm) {
+  std::map<std::int64_t, std::vector<double>> loss, gap;
+  for (const RunResult& run : results.runs) {
+    if (run.arm != arm) continue;
+    std::map<std::int64_t, double> twin;
+    if (const RunResult* r = results.Find(results.question.reference, run.seed)) {
+      for (const CurvePoint& point : r->curve) twin[point.tokens] = point.loss;
+    }
+    for (const CurvePoint& point : run.curve) {
+      if (!std::isfinite(point.loss)) continue;
+      loss[point.tokens].push_back(point.loss);
+      if (const auto t = twin.find(point.tokens); t != twin.end() && std::isfinite(t->second)) {
+        gap[point.tokens].push_back(point.loss - t->second);
+      }
+    }
+  }
+  MeanCurves curves;
+  for (const auto& [tokens, list] : loss) {
+    curves.tokens.push_back(static_cast<double>(tokens));
+    curves.loss.push_back(Summarize(list).mean);
+    const auto found = gap.find(tokens);
+    curves.gap.push_back(found == gap.end() ? NAN : Summarize(found->second).mean);
+  }
+  return curves;
+}
+
+// The running mean over five points, over fewer at the ends.
+std::vector<double> Smoothed(const std::vector<double>& values) {
+  std::vector<double> result;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::size_t from = i < 2 ? 0 : i - 2, to = std::min(i + 3, values.size());
+    result.push_back(Summarize(std::span(values).subspan(from, to - from)).mean);
+  }
+  return result;
+}
+
+// The smoothed curves without their first twentieth, whose range would flatten the rest.
+MeanCurves ShownCurves(const Results& results, const std::string& arm) {
+  MeanCurves curves = CurvesOf(results, arm);
+  curves.loss = Smoothed(curves.loss);
+  curves.gap = Smoothed(curves.gap);
+  const auto skip = static_cast<std::ptrdiff_t>(curves.tokens.size() / 20);
+  for (std::vector<double>* values : {&curves.tokens, &curves.loss, &curves.gap}) {
+    values->erase(values->begin(), values->begin() + skip);
+  }
+  return curves;
+}
+
+// The part of an overlay from a twentieth of `last` tokens to `last`.
+Overlay ShownOverlay(const Overlay& overlay, double last) {
+  Overlay shown{overlay.label + " (your own curve)", {}, {}};
+  for (std::size_t i = 0; i < overlay.tokens.size(); ++i) {
+    if (overlay.tokens[i] < last / 20 || overlay.tokens[i] > last) continue;
+    shown.tokens.push_back(overlay.tokens[i]);
+    shown.loss.push_back(overlay.loss[i]);
+  }
+  return shown;
+}
+
+// Series 4 to 7, of which the arms of most studies use none.
+std::size_t SeriesOfOverlay(std::size_t index) { return 4 + index % 4; }
+
+Axis TokenAxis(double last) {
+  Axis axis{0, last > 0 ? last : 1, false, "training tokens", {}};
+  for (const Tick& tick : RoundTicks(0, axis.high, 4)) {
+    axis.ticks.push_back({tick.value, tick.value == 0 ? "0" : TokensText(tick.value), ""});
+  }
+  return axis;
+}
+
+void DrawCurve(Svg* svg, const Panel& panel, const std::vector<double>& x,
+               const std::vector<double>& y, const std::string& style, const std::string& arm) {
+  std::vector<Dot> line;
+  std::vector<std::string> values;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (!std::isfinite(y[i])) continue;
+    line.push_back(panel.At(x[i], y[i]));
+    values.push_back(Fixed(y[i], 4) + " at " + Fixed(x[i], 0) + " tokens");
+  }
+  svg->BeginSeries(arm);
+  svg->Curve(line, style, arm, values);
+  svg->End();
+}
+
+}  // namespace
+
+double LastCurveTokens(const Results& results) {
+  const IeeeArithmetic ieee;
+  double last = 0;
+  for (const RunResult& run : results.runs) {
+    for (const CurvePoint& point : run.curve) {
+      if (std::isfinite(point.loss)) last = std::max(last, static_cast<double>(point.tokens));
+    }
+  }
+  return last;
+}
+
+std::size_t DrawnPoints(const Results& results, const Overlay& overlay) {
+  const IeeeArithmetic ieee;
+  return ShownOverlay(overlay, LastCurveTokens(results)).tokens.size();
+}
+
+Figure DrawTraining(const Results& results, const std::vector<Overlay>& overlays) {
+  const IeeeArithmetic ieee;
+  constexpr double kWidth = 760, kPanelWidth = 274, kPanelHeight = 250;
+  const std::vector<std::size_t> series = SeriesOf(results);
+  const std::string& reference = results.question.reference;
+  Figure figure{
+      "training.svg", "Training loss along the trunk",
+      "Means over seeds of the training loss at constant learning rate, and of its "
+      "difference to " +
+          reference +
+          " on the same batches, each a running mean over "
+          "five points. The trunk has not been annealed: compare formats by the losses after "
+          "the decay.",
+      "", ""};
+  std::vector<MeanCurves> curves;
+  std::vector<LegendEntry> entries;
+  std::vector<double> losses, gaps = {0};
+  const double last = LastCurveTokens(results);
+  for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
+    entries.push_back({results.arms[arm], series[arm], series[arm]});
+    curves.push_back(ShownCurves(results, results.arms[arm]));
+    losses.insert(losses.end(), curves[arm].loss.begin(), curves[arm].loss.end());
+    gaps.insert(gaps.end(), curves[arm].gap.begin(), curves[arm].gap.end());
+  }
+  std::vector<Overlay> own;
+  for (std::size_t i = 0; i < overlays.size(); ++i) {
+    own.push_back(ShownOverlay(overlays[i], last));
+    entries.push_back({own[i].label, SeriesOfOverlay(i), SeriesOfOverlay(i)});
+    losses.insert(losses.end(), own[i].loss.begin(), own[i].loss.end());
+    figure.caption += i == 0 ? " Dashed: curves of the reader, not of fp4lab, as given: " : "; ";
+    figure.caption += overlays[i].label + ", " + std::to_string(own[i].loss.size()) + " of " +
+                      CountText(overlays[i].loss.size(), "point") + " in this range of tokens";
+  }
+  if (!own.empty()) {
+    figure.caption +=
+        ". Another model, text or vocabulary makes their level another; compare shapes.";
+  }
+  const double top = LegendBottom(kWidth, entries);
+  Svg svg(kWidth, top + kPanelHeight + 60, figure.title, figure.caption);
+  DrawTitle(&svg, figure.title, results);
+  DrawLegend(&svg, kWidth, entries);
+  const Panel left(&svg, {84, top, kPanelWidth, kPanelHeight}, TokenAxis(last),
+                   Labelled(AxisAround(losses, 0.04, 6), "loss, nats per token"));
+  const Panel right(&svg, {456, top, kPanelWidth, kPanelHeight}, TokenAxis(last),
+                    Labelled(AxisAround(gaps, 0.06, 6), "difference to " + reference + ", nats"));
+  right.HorizontalLine(0, "zero");
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    DrawCurve(&svg, left, own[i].tokens, own[i].loss,
+              SeriesClass(SeriesOfOverlay(i)) + " thin dash", own[i].label);
+  }
+  for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
+    const std::string style = SeriesClass(series[arm]) + " thin";
+    DrawCurve(&svg, left, curves[arm].tokens, curves[arm].loss, style, results.arms[arm]);
+    if (results.arms[arm] == reference) continue;
+    DrawCurve(&svg, right, curves[arm].tokens, curves[arm].gap, style, results.arms[arm]);
+  }
+  return Finished(std::move(figure), svg);
+}
+
+}  // namespace fp4lab::study
