@@ -8,7 +8,7 @@ import sys
 from study_tables import HERE, Study, each_text
 
 FACTORS = ("scale format", "block length", "weight tile")  # the columns of shares
-COMMAND = "`fp4lab study {0} studies/several/FILE.json --json > studies/results/{1}.json`"
+COMMAND = "`fp4lab study {0} studies/several/{1}.json --json > studies/results/surface/{1}.json`"
 
 
 @functools.cache
@@ -29,7 +29,7 @@ def analyzed(studies):
     for study in studies:
         part = parts[study.results["name"]]
         if not is_of_results(part):
-            sys.exit(f"surface.json is not of {part['name']}: run {COMMAND.format('surface', 'surface/surface')}")
+            sys.exit(f"surface.json is not of {part['name']}: run {COMMAND.format('surface', 'surface')}")
         yield study, part
 
 
@@ -97,13 +97,13 @@ def law(studies):
     names = ", ".join(study.results["name"] for study in studies)
     path, fitted = law_file(studies, "law-*.json", joined=False)
     if fitted is None:
-        sys.exit(f"no law of {names}: run {COMMAND.format('law', 'surface/law-SIZE')}")
+        sys.exit(f"no law of {names}: run {COMMAND.format('law', 'law-SIZE')}")
     again = path.with_name(path.stem + "-seeds.json")
     laws = [("predicted", fitted)]
     if again.exists():
         laws.append(("fitted again, all seeds", law_file(studies, again.name, joined=True)[1]))
         if laws[-1][1] is None:
-            sys.exit(f"{again.name} is not of {names}: run `fp4lab study law studies/several/{again.name} --json` again")
+            sys.exit(f"{again.name} is not of {names}: run {COMMAND.format('law', again.stem)}")
     of_size = path.stem.replace("law", "surface-c", 1)
     measured = [Study(name) for name in with_continued(of_size) if (HERE / name).exists()]
     size = fitted["predicted_parameters"]

@@ -421,6 +421,7 @@ TEST_CASE("A study in two parts is the whole", "[several]") {
   refused(changed([](Json* r) { (*r)["numerics"]["mxfp4"] = "0"; }), "has another fingerprint");
   refused(changed([](Json* r) { (*r)["runs"][5]["points"][0]["chunk_losses"][7] = 1.5; }),
           "as another kind of GPU makes");
+  refused(changed([](Json* r) { r->erase("analysis"); }), "#/analysis: must be an object");
 }
 
 // ---- The surface ----

@@ -29,7 +29,7 @@ class Evaluation {
   }
 
   Json Document() const {
-    const Json& evaluation = study_.results.study.at("evaluation");
+    const Json evaluation = study_.results.study.value("evaluation", Json::object());
     Json json = {{"validation_bytes", evaluation.value("tokens", Json())},
                  {"validation_bytes_there", study_.results.validation_tokens},
                  {"gaps", Json::array()},
@@ -44,7 +44,8 @@ class Evaluation {
 
  private:
   std::size_t Block() const {
-    const Json tokens = study_.results.study.at("evaluation").value("chunk_tokens", Json());
+    const Json tokens =
+        study_.results.study.value("evaluation", Json::object()).value("chunk_tokens", Json());
     if (!tokens.is_number_unsigned() || tokens.get<std::size_t>() == 0) return 1;
     return std::max<std::size_t>(1, kTextBlock / tokens.get<std::size_t>());
   }

@@ -23,6 +23,11 @@ File LoadFile(const std::filesystem::path& given) {
   if (!file.results.rates.empty() || !file.results.sizes.empty()) {
     throw Error(path.string(), "has several models or learning rates; name a study of one of each");
   }
+  const Json analysis = json.value("analysis", Json());
+  if (!analysis.is_object() || !analysis.value("token_ratios", Json()).is_array()) {
+    throw Error(path.string() + "#/analysis",
+                "must be an object with \"token_ratios\", as `fp4lab study run` writes it");
+  }
   for (const char* key : {"name", "sha256", "fp4lab_commit", "analysis"}) {
     file.facts[key] = json.value(key, Json());
   }

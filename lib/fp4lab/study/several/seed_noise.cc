@@ -11,6 +11,7 @@
 namespace fp4lab::study {
 
 RecipeLosses DistinctLosses(const RecipeLosses& losses) {
+  const IeeeArithmetic ieee;
   RecipeLosses distinct;
   for (const auto& own : losses) {
     const bool again = std::any_of(distinct.begin(), distinct.end(),
@@ -73,6 +74,7 @@ SeedNoise::SeedNoise(const RecipeLosses& losses, const std::vector<std::string>&
 }
 
 Variance SeedNoise::Between(const NoisePool& a, const NoisePool& b) const {
+  const IeeeArithmetic ieee;
   std::vector<double> differences;
   double noise = 0;
   for (const auto& [seed, effect] : a.effects) {

@@ -44,15 +44,16 @@ class Surface {
   }
 
   Json Document(int draws) {
-    json_ = {{"name", study_.Name()},
-             {"block_parameters", study_.results.block_parameters},
-             {"text", study_.text},
-             {"sequence", study_.results.study.at("model").value("sequence", Json())},
-             {"budgets", study_.results.budgets},
-             {"seeds", study_.results.seeds},
-             {"commit", study_.files[0].at("fp4lab_commit")},
-             {"sha256_of_results", study_.files[0].at("sha256")},
-             {"joined", JoinedSources(study_)}};
+    json_ = {
+        {"name", study_.Name()},
+        {"block_parameters", study_.results.block_parameters},
+        {"text", study_.text},
+        {"sequence", study_.results.study.value("model", Json::object()).value("sequence", Json())},
+        {"budgets", study_.results.budgets},
+        {"seeds", study_.results.seeds},
+        {"commit", study_.files[0].at("fp4lab_commit")},
+        {"sha256_of_results", study_.files[0].at("sha256")},
+        {"joined", JoinedSources(study_)}};
     if (!study_.null_gaps.empty()) json_["null_gap"] = NullGap();
     json_["persistence"] = Persistence();
     json_["ratios"] = Ratios();
@@ -123,8 +124,9 @@ class Surface {
   bool EstimatorsAgree(std::size_t arm, std::size_t base, std::size_t at, Form form) const {
     const std::vector<std::string>& arms = study_.results.arms;
     for (const Json& file : study_.files) {
-      for (const Json& r : file.at("analysis").value("token_ratios", Json::array())) {
-        if (r.value("format", "") == arms[arm] && r.value("reference", "") == arms[base] &&
+      for (const Json& r : file.at("analysis").at("token_ratios")) {
+        if (r.is_object() && r.value("format", "") == arms[arm] &&
+            r.value("reference", "") == arms[base] &&
             r.value("estimator", "") == EstimatorName(Estimator::kCrossing) &&
             r.value("precision", "") == PrecisionName(Precision::kTraining) &&
             r.value("tokens", Json()) == study_.results.budgets[at] &&
