@@ -8,6 +8,7 @@
 #include "fp4lab/nn/round_bf16.h"
 #include "fp4lab/quantize/operand.h"
 #include "fp4lab/tensor/gemm.h"
+#include "fp4lab/train/published_recipes.h"
 #include "fp4lab/train/recipe.h"
 #include "fp4lab/transform/hadamard.h"
 #include "tests/support/catch.h"
@@ -292,6 +293,35 @@ TEST_CASE("Forward adds to y where asked, backward always adds to dw", "[nn]") {
                  dw.View());
   for (float& v : doubled.values) v *= 2.0f;
   CHECK(SameBits(doubled, dw));
+}
+
+TEST_CASE("A weight that micro-batches share gives each the products of a weight of its own",
+          "[nn]") {
+  std::vector<Json> recipes = TestedRecipes();
+  for (const PublishedRecipe& r : PublishedRecipes()) recipes.push_back(r.name);
+  constexpr std::size_t kSize = 128;  // every recipe's blocks and transforms divide it
+  const Matrix<float> w = NormalMatrix(2, kSize, kSize, 0.1);
+  const LinearData first{NormalMatrix(1, kSize, kSize), w, NormalMatrix(3, kSize, kSize, 1e-4)};
+  const LinearData second{NormalMatrix(4, kSize, kSize), w, NormalMatrix(5, kSize, kSize, 1e-4)};
+  const LinearCall call{kRandom};
+  for (const Json& json : recipes) {
+    const LinearRecipe r = ReadRecipe(json, "test").linear;
+    if (AmaxHistoryFloats(ReadRecipe(json, "test")) > 0) continue;  // it needs histories
+    CAPTURE(json.dump());
+    LinearWeight weight;
+    weight.w = w.View();
+    LinearScratch scratch;
+    for (const LinearData* data : {&first, &second}) {
+      Matrix<float> y(kSize, kSize), dx(kSize, kSize), dw(kSize, kSize);
+      LinearForward(r, call, {data->x.View()}, &weight, &scratch, Write::kOverwrite, y.View());
+      LinearBackward(r, call, {data->x.View()}, &weight, {data->dy.View()}, &scratch, dx.View(),
+                     dw.View());
+      const Products own = RunProducts(r, *data, false, 0.0f);
+      CHECK(SameBits(y, own.y));
+      CHECK(SameBits(dx, own.dx));
+      CHECK(SameBits(dw, own.dw));
+    }
+  }
 }
 
 TEST_CASE("Quantized weights are kept until Changed() and per recipe", "[nn]") {

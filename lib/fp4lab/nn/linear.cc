@@ -111,8 +111,13 @@ OperandUse DgradWeight(const LinearRecipe& recipe, const LinearCall& call, Linea
   CheckWeight(recipe, weight);
   if (recipe.dgrad.b.from_fprop && weight->dgrad.ready) return {&weight->dgrad};
   const LinearInput w = SourceOf(recipe, recipe.dgrad.b, kFpropWeight, call, {weight->w}, scratch);
-  return {PrepareWeight(recipe.dgrad, recipe.bf16, kDgradWeight, call, Transposed(w), scratch,
-                        &weight->dgrad)};
+  LinearOperandValues* const out = PrepareWeight(recipe.dgrad, recipe.bf16, kDgradWeight, call,
+                                                 Transposed(w), scratch, &weight->dgrad);
+  // An operand that is the decoded tensor itself, and is kept, takes that tensor's memory along:
+  // the next tensor to be decoded would overwrite it.
+  const bool refers = !scratch->decoded.empty() && out->values.data == scratch->decoded.data();
+  if (refers && out == &weight->dgrad) out->memory.swap(scratch->decoded);
+  return {out};
 }
 
 // dx = dy w; dy's operand stays in scratch->a.
