@@ -10,6 +10,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/io/file.h"
+#include "fp4lab/recipe/recipe.h"
 #include "fp4lab/study/analysis/analyze.h"
 #include "fp4lab/study/analysis/number_text.h"
 #include "fp4lab/study/report/cost_table.h"
@@ -19,7 +20,6 @@
 #include "fp4lab/study/report/plot.h"
 #include "fp4lab/study/report/report_tables.h"
 #include "fp4lab/study/report/verdict_text.h"
-#include "fp4lab/train/recipe.h"
 #include "tests/study/synthetic.h"
 #include "tests/support/catch.h"
 

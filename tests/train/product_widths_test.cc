@@ -1,11 +1,11 @@
-#include "fp4lab/train/product_widths.h"
+#include "fp4lab/train/model/product_widths.h"
 
 #include <cmath>
 #include <string>
 
 #include "fp4lab/io/file.h"
-#include "fp4lab/train/published_recipes.h"
-#include "fp4lab/train/shapes.h"
+#include "fp4lab/recipe/published_recipes.h"
+#include "fp4lab/train/model/shapes.h"
 #include "tests/support/catch.h"
 #include "tests/support/golden.h"
 
