@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "fp4lab/base/error.h"
-#include "fp4lab/train/published_recipes.h"
-#include "fp4lab/train/recipe.h"
-#include "fp4lab/train/recipe_json.h"
+#include "fp4lab/recipe/published_recipes.h"
+#include "fp4lab/recipe/recipe.h"
+#include "fp4lab/recipe/recipe_json.h"
 #include "tools/options/commands.h"
 #include "tools/options/print.h"
 

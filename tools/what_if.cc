@@ -1,5 +1,5 @@
 // fp4lab what-if: one optimizer step from a checkpoint under other recipes.
-#include "fp4lab/train/what_if.h"
+#include "fp4lab/train/observe/what_if.h"
 
 #include <algorithm>
 #include <chrono>
@@ -19,14 +19,15 @@
 #include "fp4lab/exchange/inspect.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/file_content.h"
+#include "fp4lab/recipe/dialect_json.h"
 #include "fp4lab/study/numbers/number_text.h"
 #include "fp4lab/study/report/tables/text_table.h"
 #include "fp4lab/study/run/study.h"
 #include "fp4lab/train/batch.h"
 #include "fp4lab/train/checkpoint.h"
-#include "fp4lab/train/dialect_json.h"
-#include "fp4lab/train/memory.h"
-#include "fp4lab/train/shapes.h"
+#include "fp4lab/train/model/memory.h"
+#include "fp4lab/train/model/shapes.h"
+#include "fp4lab/train/optimizer/optimizers.h"
 #include "tools/options/commands.h"
 #include "tools/options/number_option.h"
 #include "tools/options/print.h"
@@ -163,7 +164,8 @@ Step Load(const WhatIfOptions& o) {
     CheckShapes(config, path.string());
     CheckMemory(config, path.string());
     const std::size_t n = MakeLayout(config.model).total;
-    if (checkpoint.payload.size() < 3 * n) {
+    const std::size_t states = fp4lab::OptimizerOf(config.optimizer).states;
+    if (checkpoint.payload.size() < (1 + states) * n) {
       throw Error(path.string(), "checkpoint does not hold this model's numbers");
     }
     const auto part = [&](std::size_t i) {
@@ -171,8 +173,7 @@ Step Load(const WhatIfOptions& o) {
       return std::vector<float>(first, first + static_cast<std::ptrdiff_t>(n));
     };
     step.state.parameters = part(0);
-    step.state.m = part(1);
-    step.state.v = part(2);
+    for (std::size_t i = 1; i <= states; ++i) step.state.states.push_back(part(i));
     const Surroundings around = SurroundingsOf(path, checkpoint.header);
     if (!o.learning_rate && !around.learning_rate) {
       throw Error(o.checkpoint, "no file beside it says its learning rate; give --learning-rate");

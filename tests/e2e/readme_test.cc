@@ -16,7 +16,7 @@
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/temporary_folder.h"
-#include "fp4lab/train/recipe.h"
+#include "fp4lab/recipe/recipe.h"
 #include "tests/support/catch.h"
 #include "tests/support/golden.h"
 #include "tests/support/program.h"

@@ -1,6 +1,6 @@
 // Fuzzes recipes: an accepted recipe is resolved, printed, and read again as the same recipe.
 #include "fp4lab/io/json.h"
-#include "fp4lab/train/recipe.h"
+#include "fp4lab/recipe/recipe.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,7 +1,7 @@
 // Attention on the GPU against the CPU's.
 #include "fp4lab/gpu/attention/attention.cuh"
 
-#include "fp4lab/nn/rope.h"
+#include "fp4lab/nn/attention/rope.h"
 #include "tests/gpu/device.h"
 
 namespace fp4lab::gpu {

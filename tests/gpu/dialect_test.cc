@@ -3,7 +3,7 @@
 #include <bit>
 #include <string>
 
-#include "fp4lab/train/recipe.h"
+#include "fp4lab/recipe/recipe.h"
 #include "tests/gpu/operands.h"
 
 namespace fp4lab::gpu {

@@ -216,7 +216,7 @@ TEST_CASE("The GPU names the first tensor that is not finite", "[gpu]") {
   const std::vector<std::byte> state = device.SaveState();
   Checkpoint checkpoint = ReadCheckpoint(state, "state");
   // A huge weight of block 0's mlp.down overflows its output, the first tensor that is not finite.
-  const ParameterSlice down = MakeLayout(config.model).block_linears[kDown];
+  const ParameterSlice down = MakeLayout(config.model).block_linears[3];
   checkpoint.payload[down.offset] = 3e38f;
   device.LoadState(
       WriteCheckpoint(checkpoint.header, std::array{std::span<const float>(checkpoint.payload)}),

@@ -4,12 +4,13 @@
 
 #include "fp4lab/gpu/engine/tokens.h"
 #include "fp4lab/gpu/kernels/kernels.cuh"
+#include "fp4lab/gpu/optimizer/adamw.cuh"
 #include "fp4lab/gpu/quantize/delayed_scaling.cuh"
 #include "fp4lab/gpu/quantize/quantize.cuh"
+#include "fp4lab/nn/attention/rope.h"
 #include "fp4lab/nn/embedding.h"
 #include "fp4lab/nn/loss.h"
 #include "fp4lab/nn/rmsnorm.h"
-#include "fp4lab/nn/rope.h"
 #include "tests/gpu/device.h"
 
 namespace fp4lab::gpu {

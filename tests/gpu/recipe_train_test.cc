@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "fp4lab/gpu/engine/memory.cuh"
-#include "fp4lab/train/published_recipes.h"
-#include "fp4lab/train/recipe.h"
+#include "fp4lab/recipe/published_recipes.h"
+#include "fp4lab/recipe/recipe.h"
 #include "tests/gpu/trainers.h"
 
 namespace fp4lab {

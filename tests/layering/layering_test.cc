@@ -383,7 +383,8 @@ struct Place {
 const Place kPlaces[] = {
     {"hwy/", R"(lib/fp4lab/.*(\.cc|-inl\.h))"},
     {"omp.h", R"(lib/fp4lab/base/parallel\.cc)"},
-    {"nlohmann/", R"(lib/fp4lab/(io|data|exchange|judge|train|study|crosscheck)/.*|tools/.*)"},
+    {"nlohmann/",
+     R"(lib/fp4lab/(io|data|exchange|judge|recipe|train|study|crosscheck)/.*|tools/.*)"},
     {"CLI/", R"(tools/.*)"},
     {"cuda_runtime", R"(lib/fp4lab/(cuda|gpu)/.*\.cuh)"},
     {"cublasLt.h", R"(lib/fp4lab/gpu/gemm/blas\.cuh)"},

@@ -1,4 +1,4 @@
-#include "fp4lab/nn/attention.h"
+#include "fp4lab/nn/attention/attention.h"
 
 #include <cmath>
 #include <cstddef>

@@ -7,7 +7,7 @@
 
 #include "fp4lab/nn/linear.h"
 #include "fp4lab/quantize/quantize.h"
-#include "fp4lab/train/recipe.h"
+#include "fp4lab/recipe/recipe.h"
 #include "tests/support/catch.h"
 #include "tests/support/values.h"
 

@@ -3,7 +3,7 @@
 #include <set>
 #include <string>
 
-#include "fp4lab/train/recipe.h"
+#include "fp4lab/recipe/recipe.h"
 #include "tests/support/catch.h"
 
 namespace fp4lab::study {

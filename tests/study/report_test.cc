@@ -10,6 +10,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/io/file.h"
+#include "fp4lab/recipe/recipe.h"
 #include "fp4lab/study/analysis/analyze.h"
 #include "fp4lab/study/numbers/number_text.h"
 #include "fp4lab/study/report/figures/figure_parts.h"
@@ -19,7 +20,6 @@
 #include "fp4lab/study/report/tables/cost_table.h"
 #include "fp4lab/study/report/tables/report_tables.h"
 #include "fp4lab/study/report/tables/verdict_text.h"
-#include "fp4lab/train/recipe.h"
 #include "tests/study/synthetic.h"
 #include "tests/support/catch.h"
 

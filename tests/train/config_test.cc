@@ -1,6 +1,6 @@
 #include "fp4lab/train/config.h"
 
-#include "fp4lab/train/shapes.h"
+#include "fp4lab/train/model/shapes.h"
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"
 
@@ -27,8 +27,8 @@ TEST_CASE("Parameter counts follow heads, gates and the tied head", "[train]") {
   CHECK(ParameterCount(c) == BlockParameterCount(c) + 256 * 64 + 5 * 64);
   const ParameterLayout layout = MakeLayout(c);
   CHECK(layout.head.offset == layout.embedding.offset);
-  CHECK(layout.block_linears[kQkv].name == "blocks.0.attention.qkv.weight");
-  CHECK(layout.block_linears[kLinearsPerBlock + kDown].name == "blocks.1.mlp.down.weight");
+  CHECK(layout.block_linears[0].name == "blocks.0.attention.qkv.weight");
+  CHECK(layout.block_linears[4 + 3].name == "blocks.1.mlp.down.weight");
   CHECK(layout.matrices + 5 * 64 == layout.total);
 }
 

@@ -1,10 +1,10 @@
-#include "fp4lab/train/diagnose.h"
+#include "fp4lab/train/observe/diagnose.h"
 
 #include <cmath>
 #include <set>
 
 #include "fp4lab/base/error.h"
-#include "fp4lab/train/dialect_json.h"
+#include "fp4lab/recipe/dialect_json.h"
 #include "fp4lab/train/trainer.h"
 #include "tests/support/catch.h"
 

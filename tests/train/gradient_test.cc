@@ -1,6 +1,9 @@
 #include <cmath>
+#include <string>
+#include <vector>
 
-#include "fp4lab/train/model.h"
+#include "fp4lab/train/model/model.h"
+#include "fp4lab/train/parts/parts.h"
 #include "tests/support/catch.h"
 #include "tests/support/values.h"
 #include "tests/train/double_model.h"
@@ -12,6 +15,7 @@ struct Case {
   Activation activation;
   bool tied_head;
   int kv_heads;
+  std::vector<std::string> parts = ModelConfig().parts;
 };
 
 ModelConfig ConfigOf(const Case& c) {
@@ -25,6 +29,7 @@ ModelConfig ConfigOf(const Case& c) {
   m.vocabulary = 19;
   m.activation = c.activation;
   m.tied_head = c.tied_head;
+  m.parts = c.parts;
   return m;
 }
 
@@ -93,13 +98,19 @@ Result Run(const ModelConfig& config, std::span<const float> parameters, const B
 }
 
 TEST_CASE("The model's loss and gradient are those of a float64 model's differences", "[train]") {
-  const std::vector<Case> cases = {
-      {Activation::kSquaredRelu, false, 0}, {Activation::kSwiglu, false, 2},
-      {Activation::kGelu, true, 0},         {Activation::kSquaredRelu, true, 1},
-      {Activation::kSwiglu, true, 4},       {Activation::kGelu, false, 2}};
+  std::vector<Case> cases = {{Activation::kSquaredRelu, false, 0},
+                             {Activation::kSwiglu, false, 2},
+                             {Activation::kGelu, true, 0},
+                             {Activation::kSquaredRelu, true, 1},
+                             {Activation::kSwiglu, true, 4},
+                             {Activation::kGelu, false, 2},
+                             {Activation::kGelu, false, 2, {"mlp", "attention"}}};
+  for (const Part* part : Parts()) {
+    cases.push_back({Activation::kSwiglu, false, 2, {std::string(part->name)}});
+  }
   for (const Case& c : cases) {
     const ModelConfig config = ConfigOf(c);
-    CAPTURE(static_cast<int>(c.activation), c.tied_head, c.kv_heads);
+    CAPTURE(static_cast<int>(c.activation), c.tied_head, c.kv_heads, c.parts);
     const std::vector<float> parameters = Parameters(config);
     const Batch batch = MakeBatch(config, 3);
     const DoubleModel truth(config);

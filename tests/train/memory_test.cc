@@ -1,8 +1,8 @@
-#include "fp4lab/train/memory.h"
+#include "fp4lab/train/model/memory.h"
 
 #include <cstdint>
 
-#include "fp4lab/train/shapes.h"
+#include "fp4lab/train/model/shapes.h"
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"
 

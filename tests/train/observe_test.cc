@@ -1,4 +1,4 @@
-#include "fp4lab/train/observe.h"
+#include "fp4lab/train/observe/observe.h"
 
 #include <cmath>
 #include <set>

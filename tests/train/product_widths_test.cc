@@ -1,8 +1,10 @@
-#include "fp4lab/train/product_widths.h"
+#include "fp4lab/train/model/product_widths.h"
 
 #include <cmath>
 #include <string>
 
+#include "fp4lab/recipe/published_recipes.h"
+#include "fp4lab/train/model/shapes.h"
 #include "tests/support/catch.h"
 
 namespace fp4lab {

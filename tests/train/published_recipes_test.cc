@@ -1,5 +1,5 @@
 // Every published recipe is read, written, read again and trained; every dialect trains.
-#include "fp4lab/train/published_recipes.h"
+#include "fp4lab/recipe/published_recipes.h"
 
 #include <cmath>
 #include <set>
@@ -10,7 +10,7 @@
 #include "fp4lab/base/simd.h"
 #include "fp4lab/data/load_corpus.h"
 #include "fp4lab/dialect/dialect.h"
-#include "fp4lab/train/recipe.h"
+#include "fp4lab/recipe/recipe.h"
 #include "fp4lab/train/trainer.h"
 #include "tests/support/catch.h"
 

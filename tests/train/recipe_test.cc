@@ -1,4 +1,4 @@
-#include "fp4lab/train/recipe.h"
+#include "fp4lab/recipe/recipe.h"
 
 #include <functional>
 

@@ -9,7 +9,7 @@
 #include "fp4lab/base/simd.h"
 #include "fp4lab/data/load_corpus.h"
 #include "fp4lab/train/checkpoint.h"
-#include "fp4lab/train/model.h"
+#include "fp4lab/train/model/model.h"
 #include "tests/support/catch.h"
 
 namespace fp4lab {

@@ -1,4 +1,4 @@
-#include "fp4lab/train/what_if.h"
+#include "fp4lab/train/observe/what_if.h"
 
 #include <cmath>
 #include <numeric>
@@ -6,7 +6,7 @@
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/data/load_corpus.h"
 #include "fp4lab/train/batch.h"
-#include "fp4lab/train/shapes.h"
+#include "fp4lab/train/model/shapes.h"
 #include "fp4lab/train/trainer.h"
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"
@@ -42,7 +42,7 @@ struct State {
     const auto part = [&](int i) {
       return std::vector<float>(numbers.begin() + i * n, numbers.begin() + (i + 1) * n);
     };
-    step = {config, steps, part(0), part(1), part(2), {}, {}, 5e-3};
+    step = {config, steps, part(0), {part(1), part(2)}, {}, {}, 5e-3};
     const DataOrder order{config.seed, corpus.train.size(), 32};
     step.inputs.resize(64);
     step.targets.resize(64);

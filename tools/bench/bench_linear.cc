@@ -13,7 +13,7 @@
 #include "fp4lab/block/quantize.h"
 #include "fp4lab/nn/linear.h"
 #include "fp4lab/nn/round_bf16.h"
-#include "fp4lab/train/recipe.h"
+#include "fp4lab/recipe/recipe.h"
 #include "fp4lab/transform/hadamard.h"
 #include "fp4lab/transform/hadamard_quantize.h"
 #include "tools/bench/bench_layer.h"

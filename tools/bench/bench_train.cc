@@ -11,7 +11,7 @@
 #include "fp4lab/io/process.h"
 #include "fp4lab/measure/machine.h"
 #include "fp4lab/train/config.h"
-#include "fp4lab/train/shapes.h"
+#include "fp4lab/train/model/shapes.h"
 #include "tools/bench/bench_rows.h"
 #include "tools/options/print.h"
 

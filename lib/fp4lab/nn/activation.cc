@@ -4,15 +4,15 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/nn/row_chunks.h"
+#include "fp4lab/nn/lanes/row_chunks.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "fp4lab/nn/activation.cc"
 #include <hwy/foreach_target.h>  // must come before highway.h
 #include <hwy/highway.h>
 
-#include "fp4lab/nn/math-inl.h"
-#include "fp4lab/nn/store-inl.h"
+#include "fp4lab/nn/lanes/math-inl.h"
+#include "fp4lab/nn/lanes/store-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fp4lab {

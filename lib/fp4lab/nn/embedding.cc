@@ -6,7 +6,7 @@
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/nn/row_chunks.h"
+#include "fp4lab/nn/lanes/row_chunks.h"
 
 namespace fp4lab {
 namespace {

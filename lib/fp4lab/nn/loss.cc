@@ -6,7 +6,7 @@
 #include "fp4lab/base/elementary.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/nn/row_chunks.h"
+#include "fp4lab/nn/lanes/row_chunks.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "fp4lab/nn/loss.cc"
@@ -14,7 +14,7 @@
 #include <hwy/highway.h>
 
 #include "fp4lab/base/reduce-inl.h"
-#include "fp4lab/nn/math-inl.h"
+#include "fp4lab/nn/lanes/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fp4lab {

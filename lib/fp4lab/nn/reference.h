@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "fp4lab/base/matrix.h"
-#include "fp4lab/nn/attention.h"
+#include "fp4lab/nn/attention/attention.h"
 #include "fp4lab/nn/optimizer.h"
 #include "fp4lab/nn/rmsnorm.h"
 

@@ -5,7 +5,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/random.h"
-#include "fp4lab/train/streams.h"
+#include "fp4lab/train/model/streams.h"
 
 namespace fp4lab {
 namespace {

@@ -34,6 +34,22 @@ Activation ReadActivation(JsonObject* o, Activation value) {
   throw Error(o->Where("activation"), "must be squared_relu, swiglu or gelu, not \"" + name + "\"");
 }
 
+// Names of parts; CheckShapes says which there are.
+std::vector<std::string> ReadParts(JsonObject* o, std::vector<std::string> parts) {
+  const Json* const json = o->Member("parts");
+  if (json == nullptr) return parts;
+  parts.clear();
+  const std::string where = o->Where("parts");
+  if (!json->is_array()) throw Error(where, "must be a list of names");
+  for (const Json& name : *json) {
+    if (!name.is_string()) {
+      throw Error(where + "/" + std::to_string(parts.size()), "must be a name");
+    }
+    parts.push_back(name.get<std::string>());
+  }
+  return parts;
+}
+
 // The double that prints like the float: 0.95, not 0.949999988079071.
 double Shortest(float value) {
   char text[64];
@@ -104,6 +120,7 @@ ModelConfig ReadModelConfig(const Json& json, const std::string& where) {
   o.Read("tied_head", &c.tied_head);
   o.Read("norm_epsilon", &c.norm_epsilon);
   o.Read("rope_theta", &c.rope_theta);
+  c.parts = ReadParts(&o, c.parts);
   o.Finish();
   CheckSize(o, "layers", c.layers, 1, 1 << 14);
   CheckSize(o, "d_model", c.d_model, 1, 1 << 20);
@@ -119,23 +136,26 @@ ModelConfig ReadModelConfig(const Json& json, const std::string& where) {
 
 Json ToJson(const ModelConfig& c) {
   const IeeeArithmetic ieee;
-  return {{"layers", c.layers},
-          {"d_model", c.d_model},
-          {"heads", c.heads},
-          {"kv_heads", c.kv_heads},
-          {"ffn", c.ffn},
-          {"sequence", c.sequence},
-          {"vocabulary", c.vocabulary},
-          {"activation", ActivationName(c.activation)},
-          {"tied_head", c.tied_head},
-          {"norm_epsilon", Shortest(c.norm_epsilon)},
-          {"rope_theta", Shortest(c.rope_theta)}};
+  Json json = {{"layers", c.layers},
+               {"d_model", c.d_model},
+               {"heads", c.heads},
+               {"kv_heads", c.kv_heads},
+               {"ffn", c.ffn},
+               {"sequence", c.sequence},
+               {"vocabulary", c.vocabulary},
+               {"activation", ActivationName(c.activation)},
+               {"tied_head", c.tied_head},
+               {"norm_epsilon", Shortest(c.norm_epsilon)},
+               {"rope_theta", Shortest(c.rope_theta)}};
+  if (c.parts != ModelConfig().parts) json["parts"] = c.parts;
+  return json;
 }
 
 OptimizerConfig ReadOptimizerConfig(const Json& json, const std::string& where) {
   const IeeeArithmetic ieee;
   OptimizerConfig c;
   JsonObject o(json, where);
+  o.Read("name", &c.name);
   o.Read("beta1", &c.beta1);
   o.Read("beta2", &c.beta2);
   o.Read("epsilon", &c.epsilon);
@@ -152,11 +172,13 @@ OptimizerConfig ReadOptimizerConfig(const Json& json, const std::string& where) 
 
 Json ToJson(const OptimizerConfig& c) {
   const IeeeArithmetic ieee;
-  return {{"beta1", Shortest(c.beta1)},
-          {"beta2", Shortest(c.beta2)},
-          {"epsilon", Shortest(c.epsilon)},
-          {"weight_decay", Shortest(c.weight_decay)},
-          {"clip", Shortest(c.clip)}};
+  Json json = {{"beta1", Shortest(c.beta1)},
+               {"beta2", Shortest(c.beta2)},
+               {"epsilon", Shortest(c.epsilon)},
+               {"weight_decay", Shortest(c.weight_decay)},
+               {"clip", Shortest(c.clip)}};
+  if (c.name != OptimizerConfig().name) json["name"] = c.name;
+  return json;
 }
 
 EvaluationConfig ReadEvaluationConfig(const Json& json, const std::string& where) {

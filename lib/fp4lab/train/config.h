@@ -4,17 +4,18 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "fp4lab/data/config.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/nn/activation.h"
-#include "fp4lab/train/observation.h"
-#include "fp4lab/train/recipe.h"
+#include "fp4lab/recipe/recipe.h"
+#include "fp4lab/train/observe/observation.h"
 #include "fp4lab/train/schedule.h"
 
 namespace fp4lab {
 
-// A pre-norm decoder: RMSNorm, rotary positions, causal attention, no biases, no dropout.
+// A pre-norm decoder: blocks of parts; RMSNorm, no biases, no dropout.
 struct ModelConfig {
   int layers = 4, d_model = 64, heads = 4;
   int kv_heads = 0;  // 0: as many as heads; fewer: grouped-query attention
@@ -24,12 +25,15 @@ struct ModelConfig {
   Activation activation = Activation::kSquaredRelu;
   bool tied_head = false;
   float norm_epsilon = 1e-5f, rope_theta = 10000.0f;
+  std::vector<std::string> parts = {"attention", "mlp"};  // of each block, in order (parts/parts.h)
 
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
 
-// AdamW; weight decay on matrices only (not on norm gains); clip is the global norm, 0: off.
+// Weights of embedding, head and linears decay, gains of norms do not. clip is the global norm, 0:
+// off. An optimizer reads the numbers that its source file names.
 struct OptimizerConfig {
+  std::string name = "adamw";  // optimizer/optimizers.h
   float beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f, weight_decay = 0.1f, clip = 1.0f;
 
   friend bool operator==(const OptimizerConfig&, const OptimizerConfig&) = default;
@@ -83,7 +87,9 @@ inline constexpr int kMostNudge = 1 << 20;
 // evaluation, diagnostics, log_every, checkpoint_every, checkpoint_minutes. Checks shapes, too
 // (CheckShapes).
 TrainConfig ReadTrainConfig(const Json& json, const std::string& where);
-// All members with defaults spelled out; ReadTrainConfig gives the same config back.
+// All members with defaults spelled out, but for names that came later (model/parts,
+// optimizer/name): files and keys of runs stay as they were. ReadTrainConfig gives the same config
+// back.
 Json ToJson(const TrainConfig& config);
 
 ModelConfig ReadModelConfig(const Json& json, const std::string& where);
@@ -95,10 +101,10 @@ Json ToJson(const OptimizerConfig& config);
 EvaluationConfig ReadEvaluationConfig(const Json& json, const std::string& where);
 Json ToJson(const EvaluationConfig& config);
 
-// Throws Error, at the JSON pointer of the member, for impossible shapes: heads that do not divide
-// d_model, a width that is no multiple of a block or Hadamard group of the recipe, a recipe that
-// selects blocks or linears which the model does not have, ... `recipe_where`: the place of the
-// recipe.
+// Throws Error, at the JSON pointer of the member, for an unknown optimizer or part and for
+// impossible shapes: heads that do not divide d_model, a width that is no multiple of a block or
+// Hadamard group of the recipe, a recipe that selects blocks or linears which the model does not
+// have, ... `recipe_where`: the place of the recipe.
 void CheckShapes(const TrainConfig& config, const std::string& where,
                  const std::string& recipe_where);
 // CheckShapes with the recipe at the key "recipe" of `where`.

@@ -6,6 +6,8 @@
 #include "fp4lab/base/aligned.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/nn/optimizer.h"
+#include "fp4lab/train/optimizer/optimizers.h"
 
 namespace fp4lab {
 namespace {
@@ -16,8 +18,7 @@ class CpuEngine final : public Engine {
       : config_(config),
         parameters_(MakeLayout(config.model).total),
         gradients_(parameters_.size()),
-        m_(parameters_.size()),
-        v_(parameters_.size()),
+        states_(OptimizerOf(config.optimizer).states, FloatBuffer(parameters_.size())),
         amax_histories_(AmaxHistoryFloats(config.model, config.recipe)),
         model_(config.model, config.recipe, parameters_, MicroBatch(), amax_histories_),
         row_loss_(MicroBatchTokens()) {}
@@ -49,18 +50,10 @@ class CpuEngine final : public Engine {
 
   void UseRecipe(const Recipe& recipe) override { model_.UseRecipe(recipe); }
 
-  void Update(const AdamW& options) override {
-    AdamW adam = options;
-    const auto update = [&](std::size_t first, std::size_t count) {
-      const auto part = [&](FloatBuffer& buffer) {
-        return std::span(buffer).subspan(first, count);
-      };
-      AdamWStep(adam, part(gradients_), part(parameters_), part(m_), part(v_));
-    };
-    const std::size_t matrices = model_.Layout().matrices;
-    update(0, matrices);
-    adam.weight_decay = 0.0f;
-    update(matrices, parameters_.size() - matrices);
+  void Update(const UpdateStep& step) override {
+    const std::vector<std::span<float>> states(states_.begin(), states_.end());
+    UpdateParameters(config_.optimizer, step, model_.Layout().groups,
+                     {gradients_, parameters_, states});
     model_.AdvanceAmaxHistories();
     model_.ParametersChanged();
   }
@@ -73,23 +66,24 @@ class CpuEngine final : public Engine {
 
   void Initialize() override {
     InitializeParameters(config_, parameters_);
-    std::fill(m_.begin(), m_.end(), 0.0f);
-    std::fill(v_.begin(), v_.end(), 0.0f);
+    for (FloatBuffer& state : states_) std::fill(state.begin(), state.end(), 0.0f);
     std::fill(amax_histories_.begin(), amax_histories_.end(), 0.0f);
     model_.ParametersChanged();
   }
 
   TrainingNumbers Read(std::vector<float>* /*memory*/) override {
-    return {parameters_, m_, v_, amax_histories_};
+    return {parameters_, {states_.begin(), states_.end()}, amax_histories_};
   }
 
   void Write(const TrainingNumbers& from) override {
-    Expects(from.parameters.size() == parameters_.size() && from.m.size() == m_.size() &&
-                from.v.size() == v_.size() && from.amax_histories.size() == amax_histories_.size(),
-            "Engine::Write: all parameters, moments and amax histories");
+    Expects(from.parameters.size() == parameters_.size() && from.states.size() == states_.size() &&
+                from.amax_histories.size() == amax_histories_.size(),
+            "Engine::Write: all parameters, states and amax histories");
     std::copy(from.parameters.begin(), from.parameters.end(), parameters_.begin());
-    std::copy(from.m.begin(), from.m.end(), m_.begin());
-    std::copy(from.v.begin(), from.v.end(), v_.begin());
+    for (std::size_t i = 0; i < states_.size(); ++i) {
+      Expects(from.states[i].size() == states_[i].size(), "Engine::Write: whole states");
+      std::copy(from.states[i].begin(), from.states[i].end(), states_[i].begin());
+    }
     std::copy(from.amax_histories.begin(), from.amax_histories.end(), amax_histories_.begin());
     model_.ParametersChanged();
   }
@@ -103,7 +97,9 @@ class CpuEngine final : public Engine {
   }
 
   TrainConfig config_;
-  FloatBuffer parameters_, gradients_, m_, v_, amax_histories_;
+  FloatBuffer parameters_, gradients_;
+  std::vector<FloatBuffer> states_;  // of the optimizer
+  FloatBuffer amax_histories_;
   Model model_;
   std::vector<double> row_loss_;
 };
@@ -124,9 +120,9 @@ class GuardedEngine final : public Engine {
     const IeeeArithmetic ieee;
     engine_->UseRecipe(recipe);
   }
-  void Update(const AdamW& options) override {
+  void Update(const UpdateStep& step) override {
     const IeeeArithmetic ieee;
-    engine_->Update(options);
+    engine_->Update(step);
   }
   void Losses(const Pass& pass, std::span<const std::uint16_t> inputs,
               std::span<const std::uint16_t> targets, std::span<double> row_loss) override {

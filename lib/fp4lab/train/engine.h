@@ -3,8 +3,9 @@
 // The engines of MakeCpuEngine and MakeEngine compute in IEEE arithmetic, whatever the state of the
 // calling thread (base/ieee_arithmetic.h).
 //
-// An engine owns weights, moments, gradients and amax histories. The Trainer owns the order of
-// tokens, schedules, checkpoints and metrics, and does not know where the numbers live.
+// An engine owns weights, states of the optimizer, gradients and amax histories. The Trainer owns
+// the order of tokens, schedules, checkpoints and metrics, and does not know where the numbers
+// live.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "fp4lab/nn/optimizer.h"
 #include "fp4lab/train/config.h"
-#include "fp4lab/train/model.h"
+#include "fp4lab/train/model/model.h"
+#include "fp4lab/train/optimizer/optimizer.h"
 #include "fp4lab/train/world.h"
 
 namespace fp4lab {
@@ -27,10 +28,12 @@ struct StepSums {
   double gradient_squares = 0.0;  // sum of squares of all gradients
 };
 
-// Flat parameters (MakeLayout's order) and AdamW's moments, all of one size, and the amax histories
-// of delayed scaling (AmaxHistoryFloats floats).
+// Flat parameters (MakeLayout's order) and the optimizer's states, all of one size, and the amax
+// histories of delayed scaling (AmaxHistoryFloats floats).
 struct TrainingNumbers {
-  std::span<const float> parameters, m, v, amax_histories;
+  std::span<const float> parameters;
+  std::vector<std::span<const float>> states;  // Optimizer::states
+  std::span<const float> amax_histories;
 };
 
 class Engine {
@@ -56,9 +59,9 @@ class Engine {
   // The next passes compute with `recipe`: the configuration's, or the recipe to which it changes.
   virtual void UseRecipe(const Recipe& recipe) = 0;
 
-  // AdamW with the gradients of the last call of Gradients; weight decay on matrices only. Ends the
-  // step, so the amax histories move on.
-  virtual void Update(const AdamW& options) = 0;
+  // The optimizer's update with the gradients of the last call of Gradients. Ends the step, so the
+  // amax histories move on.
+  virtual void Update(const UpdateStep& step) = 0;
 
   // Forward only, over at most a micro-batch: row_loss in nats, one for each token.
   virtual void Losses(const Pass& pass, std::span<const std::uint16_t> inputs,
@@ -67,7 +70,7 @@ class Engine {
   // Whether `said` is true in any process of the world. Every process must call this.
   virtual bool Any(bool said) { return said; }
 
-  // Sets the initial weights of the configuration (InitializeParameters), and moments and amax
+  // Sets the initial weights of the configuration (InitializeParameters), and states and amax
   // histories of zero.
   virtual void Initialize() = 0;
 

@@ -1,21 +1,22 @@
 #include "fp4lab/train/trainer.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <utility>
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/nn/optimizer.h"
 #include "fp4lab/train/batch.h"
 #include "fp4lab/train/checkpoint.h"
 #include "fp4lab/train/corpus_fit.h"
 #include "fp4lab/train/engine.h"
-#include "fp4lab/train/memory.h"
-#include "fp4lab/train/model.h"
-#include "fp4lab/train/observe.h"
-#include "fp4lab/train/streams.h"
+#include "fp4lab/train/model/memory.h"
+#include "fp4lab/train/model/model.h"
+#include "fp4lab/train/model/streams.h"
+#include "fp4lab/train/observe/observe.h"
+#include "fp4lab/train/optimizer/optimizers.h"
 
 namespace fp4lab {
 struct Trainer::State {
@@ -49,9 +50,11 @@ struct Trainer::State {
   std::size_t MicroBatch() const {
     return static_cast<std::size_t>(config.batch / config.micro_batches);
   }
-  // Floats of weights, moments and amax histories.
+  std::size_t StatesOfOptimizer() const { return OptimizerOf(config.optimizer).states; }
+  // Floats of weights, states of the optimizer and amax histories.
   std::size_t NumbersOfStep() const {
-    return 3 * layout.total + AmaxHistoryFloats(config.model, config.recipe);
+    return (1 + StatesOfOptimizer()) * layout.total +
+           AmaxHistoryFloats(config.model, config.recipe);
   }
   // Loads the first `count` sequences of the step about to be made.
   void LoadBatch(std::size_t count);
@@ -84,13 +87,8 @@ StepSums Trainer::State::Gradients(Pass pass, int micro_batches) {
 }
 
 void Trainer::State::Update(double learning_rate, double norm) {
-  const OptimizerConfig& o = config.optimizer;
   engine->Update({.learning_rate = static_cast<float>(learning_rate),
-                  .beta1 = o.beta1,
-                  .beta2 = o.beta2,
-                  .epsilon = o.epsilon,
-                  .weight_decay = o.weight_decay,
-                  .gradient_scale = ClipFactor(norm, o.clip),
+                  .gradient_scale = ClipFactor(norm, config.optimizer.clip),
                   .step = steps + 1});
 }
 
@@ -253,20 +251,31 @@ Json Trainer::State::Identity() const {
           {"corpus", {{"train_sha256", corpus->train_sha256}, {"tokens", corpus->train.size()}}}};
 }
 
+namespace {
+
+// The numbers as a checkpoint has them, one after the other.
+std::vector<std::span<const float>> InOrder(const TrainingNumbers& numbers) {
+  std::vector<std::span<const float>> parts = {numbers.parameters};
+  parts.insert(parts.end(), numbers.states.begin(), numbers.states.end());
+  parts.push_back(numbers.amax_histories);
+  return parts;
+}
+
+}  // namespace
+
 void Trainer::SaveState(const ByteSink& sink, const Json& run, std::span<const float> trunk) const {
   const IeeeArithmetic ieee;
   const State& s = *state_;
   std::vector<float> memory;
-  const TrainingNumbers numbers = s.engine->Read(&memory);
-  const std::array<std::span<const float>, 5> payload = {numbers.parameters, numbers.m, numbers.v,
-                                                         numbers.amax_histories, trunk};
+  std::vector<std::span<const float>> payload = InOrder(s.engine->Read(&memory));
+  payload.push_back(trunk);
   WriteCheckpoint({s.Identity(), s.steps, run}, payload, sink);
 }
 
 std::vector<std::byte> Trainer::SaveState() const {
   const IeeeArithmetic ieee;
   std::vector<std::byte> state;
-  state.reserve(3 * state_->layout.total * sizeof(float) + (std::size_t{1} << 14));
+  state.reserve(state_->NumbersOfStep() * sizeof(float) + (std::size_t{1} << 14));
   SaveState([&](std::span<const std::byte> bytes) {
     state.insert(state.end(), bytes.begin(), bytes.end());
   });
@@ -295,8 +304,7 @@ LoadedState Trainer::LoadState(std::span<const std::byte> bytes, const std::stri
 std::vector<float> Trainer::Numbers() const {
   std::vector<float> memory, numbers;
   numbers.reserve(state_->NumbersOfStep());
-  const TrainingNumbers from = state_->engine->Read(&memory);
-  for (const auto& part : {from.parameters, from.m, from.v, from.amax_histories}) {
+  for (const std::span<const float> part : InOrder(state_->engine->Read(&memory))) {
     numbers.insert(numbers.end(), part.begin(), part.end());
   }
   return numbers;
@@ -307,8 +315,12 @@ void Trainer::Return(std::int64_t steps, std::span<const float> numbers) {
   State& s = *state_;
   Expects(numbers.size() == s.NumbersOfStep(), "Trainer::Return: numbers of this model");
   const std::size_t n = s.layout.total;
-  s.engine->Write(
-      {numbers.first(n), numbers.subspan(n, n), numbers.subspan(2 * n, n), numbers.subspan(3 * n)});
+  TrainingNumbers to{numbers.first(n), {}, {}};
+  for (std::size_t i = 1; i <= s.StatesOfOptimizer(); ++i) {
+    to.states.push_back(numbers.subspan(i * n, n));
+  }
+  to.amax_histories = numbers.subspan((1 + to.states.size()) * n);
+  s.engine->Write(to);
   s.steps = steps;
   s.evaluated.losses.clear();
 }

@@ -14,9 +14,9 @@
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/train/config.h"
-#include "fp4lab/train/diagnose.h"
-#include "fp4lab/train/observation.h"
-#include "fp4lab/train/weight_codes.h"
+#include "fp4lab/train/observe/diagnose.h"
+#include "fp4lab/train/observe/observation.h"
+#include "fp4lab/train/observe/weight_codes.h"
 
 namespace fp4lab {
 
@@ -95,10 +95,10 @@ class Trainer {
   // Computed on the CPU, with the CPU's kernels, whatever the device; the run stays as it is.
   Observation Observe(WeightCodes* codes);
 
-  // A checkpoint (checkpoint.h): weights, moments, amax histories and step, with the members that
-  // identify the run (model, optimizer, recipe, seed, batch, micro-batches, corpus) and a SHA-256.
-  // Schedule, length and device are not part of a checkpoint: a decay branch loads its trunk's, and
-  // a GPU continues a CPU's. `run` and `trunk` are stored as LoadedState has them.
+  // A checkpoint (checkpoint.h): weights, the optimizer's states, amax histories and step, with the
+  // members that identify the run (model, optimizer, recipe, seed, batch, micro-batches, corpus)
+  // and a SHA-256. Schedule, length and device are not part of a checkpoint: a decay branch loads
+  // its trunk's, and a GPU continues a CPU's. `run` and `trunk` are stored as LoadedState has them.
   std::vector<std::byte> SaveState() const;
   void SaveState(const ByteSink& sink, const Json& run = {},
                  std::span<const float> trunk = {}) const;
@@ -106,8 +106,8 @@ class Trainer {
   // another configuration.
   LoadedState LoadState(std::span<const std::byte> state, const std::string& where);
 
-  // Weights, moments and amax histories. Return continues from the numbers of a trainer of the same
-  // configuration that had done `steps` steps.
+  // Weights, states of the optimizer and amax histories. Return continues from the numbers of a
+  // trainer of the same configuration that had done `steps` steps.
   std::vector<float> Numbers() const;
   void Return(std::int64_t steps, std::span<const float> numbers);
 

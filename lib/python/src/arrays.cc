@@ -7,7 +7,7 @@
 #include "fp4lab/base/suggest.h"
 #include "fp4lab/dialect/labels.h"
 #include "fp4lab/io/json.h"
-#include "fp4lab/train/dialect_json.h"
+#include "fp4lab/recipe/dialect_json.h"
 
 namespace fp4lab::python {
 namespace {

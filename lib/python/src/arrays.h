@@ -59,7 +59,7 @@ nb::object ArrayOf(std::vector<T>&& values, std::initializer_list<std::size_t> s
 
 // The table's row. Throws Error for an unknown name, with suggestions.
 const Dialect& RequireDialect(std::string_view name);
-// RequireDialect, or a dialect that JSON spells out (train/dialect_json.h), with another rounding
+// RequireDialect, or a dialect that JSON spells out (recipe/dialect_json.h), with another rounding
 // of elements, by its label; empty: the dialect's own.
 Dialect DialectWith(std::string_view name, std::string_view rounding);
 

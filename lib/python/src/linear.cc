@@ -10,7 +10,7 @@
 #include "fp4lab/base/threads_scope.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/nn/delayed_scaling.h"
-#include "fp4lab/train/recipe.h"
+#include "fp4lab/recipe/recipe.h"
 
 namespace fp4lab::python {
 namespace {

@@ -10,9 +10,9 @@
 #include "fp4lab/formats/encode.h"
 #include "fp4lab/formats/format.h"
 #include "fp4lab/io/json.h"
+#include "fp4lab/recipe/published_recipes.h"
+#include "fp4lab/recipe/recipe.h"
 #include "fp4lab/tensor/accumulation.h"
-#include "fp4lab/train/published_recipes.h"
-#include "fp4lab/train/recipe.h"
 
 namespace fp4lab::python {
 namespace {

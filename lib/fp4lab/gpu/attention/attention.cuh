@@ -1,4 +1,4 @@
-// Causal grouped-query attention (nn/attention.h) on the device, forward and backward.
+// Causal grouped-query attention (nn/attention/attention.h) on the device, forward and backward.
 //
 // The overloads differ in the type of queries, keys and values:
 //   float  binary32 products and sums: a few rows per thread block, for tests and the recipe fp32
@@ -13,7 +13,7 @@
 
 #include "fp4lab/gpu/attention/head_dim.h"
 #include "fp4lab/gpu/engine/memory.cuh"
-#include "fp4lab/nn/attention.h"
+#include "fp4lab/nn/attention/attention.h"
 
 namespace fp4lab::gpu {
 

@@ -7,7 +7,7 @@
 namespace fp4lab::gpu {
 namespace {
 
-// The rotation of a head (nn/rope.h): kDim / 2 angles for each position.
+// The rotation of a head (nn/attention/rope.h): kDim / 2 angles for each position.
 struct Rotation {
   const float *cos, *sin;
 };
@@ -30,7 +30,7 @@ __device__ inline void StoreRows(const FragmentC (&c)[kDim / 8], int row, int en
 }
 
 // Multiplies c by `scale` and rotates it back by its positions' angles, with the arithmetic of
-// nn/rope.cc. One lane holds both elements of a pair (i, i + kDim / 2).
+// nn/attention/rope.cc. One lane holds both elements of a pair (i, i + kDim / 2).
 template <int kDim>
 __device__ inline void TurnBack(float scale, const Rotation& rotation, int row, int end,
                                 FragmentC (&c)[kDim / 8]) {

@@ -7,7 +7,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/gpu/attention/head_dim.h"
 #include "fp4lab/gpu/attention/wgmma.cuh"
-#include "fp4lab/nn/attention.h"
+#include "fp4lab/nn/attention/attention.h"
 
 namespace fp4lab::gpu {
 

@@ -4,13 +4,17 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/cuda/quantize/dialect_values.h"
+#include "fp4lab/gpu/attention/head_dim.h"
 #include "fp4lab/gpu/engine/claim.cuh"
 #include "fp4lab/gpu/engine/engine.h"
 #include "fp4lab/gpu/engine/group.cuh"
 #include "fp4lab/gpu/engine/model.cuh"
 #include "fp4lab/gpu/engine/step_tokens.cuh"
 #include "fp4lab/gpu/gemm/blas.cuh"
-#include "fp4lab/train/recipe_json.h"
+#include "fp4lab/gpu/optimizer/optimizers.cuh"
+#include "fp4lab/gpu/parts/device_parts.cuh"
+#include "fp4lab/recipe/recipe_json.h"
+#include "fp4lab/train/optimizer/optimizers.h"
 
 namespace fp4lab::gpu {
 namespace {
@@ -23,10 +27,11 @@ double Sum(std::span<const double> x) {
   return sum;
 }
 
-template <class T, class A>
+template <class T>
 class CudaEngine final : public Engine {
  public:
-  CudaEngine(const TrainConfig& config, const std::string& where, const World& world)
+  CudaEngine(const TrainConfig& config, const std::string& where, const World& world,
+             bool tensor_cores)
       : gpu_(where, world),
         processor_(gpu_.Name() + ", cuBLASLt " + BlasLtVersion()),
         group_(world, stream_.get()),
@@ -36,17 +41,19 @@ class CudaEngine final : public Engine {
               static_cast<std::size_t>(config.model.sequence)),
         parameters_(layout_.total),
         gradients_(layout_.total),
-        m_(layout_.total),
-        v_(layout_.total),
+        optimizer_(DeviceOptimizerOf(config.optimizer, where)),
+        states_(OptimizerOf(config.optimizer).states),
         amax_histories_(AmaxHistoryFloats(config.model, config.recipe)),
-        model_(config, parameters_.data(), gradients_.data(), amax_histories_.data(),
+        model_(config, tensor_cores, parameters_.data(), gradients_.data(), amax_histories_.data(),
                rows_ / static_cast<std::size_t>(config.model.sequence), stream_.get()),
         tokens_(static_cast<std::size_t>(config.micro_batches), rows_,
                 static_cast<std::size_t>(config.model.vocabulary)),
         row_loss_(rows_),
         loss_sums_(Blocks(rows_, kLossChunk) * static_cast<std::size_t>(config.micro_batches)),
         squares_(Blocks(layout_.total, kSquaresChunk)),
-        flag_(1) {}
+        flag_(1) {
+    for (DeviceArray<float>& state : states_) state = DeviceArray<float>(layout_.total);
+  }
 
   ~CudaEngine() override { cudaStreamSynchronize(stream_.get()); }
 
@@ -118,16 +125,12 @@ class CudaEngine final : public Engine {
     return {Sum(losses) / static_cast<double>(rows), 0.0};
   }
 
-  void Update(const AdamW& options) override {
+  void Update(const UpdateStep& step) override {
     gpu_.Use();
-    AdamW adam = options;
-    const auto update = [&](std::size_t first, std::size_t size) {
-      AdamWStep(adam, size, gradients_.data() + first, parameters_.data() + first,
-                m_.data() + first, v_.data() + first, stream_.get());
-    };
-    update(0, layout_.matrices);
-    adam.weight_decay = 0.0f;
-    update(layout_.matrices, layout_.total - layout_.matrices);
+    for (const ParameterGroup& group : layout_.groups) {
+      optimizer_.update(config_.optimizer, step, group,
+                        {gradients_.data(), parameters_.data(), states_}, stream_.get());
+    }
     // The histories take the maxima over the micro-batches of all processes.
     group_.Max(amax_histories_.data(), amax_histories_.size());
     model_.AdvanceAmaxHistories();
@@ -148,32 +151,36 @@ class CudaEngine final : public Engine {
     std::vector<float> parameters(layout_.total);
     InitializeParameters(config_, parameters);
     const std::vector<float> zeros(layout_.total), no_history(amax_histories_.size());
-    Write({parameters, zeros, zeros, no_history});
+    Write({parameters, {states_.size(), zeros}, no_history});
   }
 
   TrainingNumbers Read(std::vector<float>* memory) override {
     gpu_.Use();
-    memory->resize(3 * layout_.total + amax_histories_.size());
+    memory->resize((1 + states_.size()) * layout_.total + amax_histories_.size());
     const std::span<float> all(*memory);
     const auto part = [&](std::size_t i) { return all.subspan(i * layout_.total, layout_.total); };
     parameters_.CopyTo(part(0), stream_.get());
-    m_.CopyTo(part(1), stream_.get());
-    v_.CopyTo(part(2), stream_.get());
+    std::vector<std::span<const float>> states;
+    for (std::size_t i = 0; i < states_.size(); ++i) {
+      states_[i].CopyTo(part(1 + i), stream_.get());
+      states.push_back(part(1 + i));
+    }
     const std::span<float> histories = all.last(amax_histories_.size());
     amax_histories_.CopyTo(histories, stream_.get());
     Check(cudaStreamSynchronize(stream_.get()), "training");
-    return {part(0), part(1), part(2), histories};
+    return {part(0), states, histories};
   }
 
   void Write(const TrainingNumbers& from) override {
-    Expects(from.parameters.size() == layout_.total && from.m.size() == layout_.total &&
-                from.v.size() == layout_.total &&
+    Expects(from.parameters.size() == layout_.total && from.states.size() == states_.size() &&
                 from.amax_histories.size() == amax_histories_.size(),
-            "Engine::Write: all parameters, moments and amax histories");
+            "Engine::Write: all parameters, states and amax histories");
     gpu_.Use();
     parameters_.CopyFrom(from.parameters, stream_.get());
-    m_.CopyFrom(from.m, stream_.get());
-    v_.CopyFrom(from.v, stream_.get());
+    for (std::size_t i = 0; i < states_.size(); ++i) {
+      Expects(from.states[i].size() == layout_.total, "Engine::Write: whole states");
+      states_[i].CopyFrom(from.states[i], stream_.get());
+    }
     amax_histories_.CopyFrom(from.amax_histories, stream_.get());
     Check(cudaStreamSynchronize(stream_.get()), "training");
     model_.ParametersChanged();
@@ -198,8 +205,11 @@ class CudaEngine final : public Engine {
   TrainConfig config_;
   ParameterLayout layout_;
   std::size_t rows_;  // of a micro-batch
-  DeviceArray<float> parameters_, gradients_, m_, v_, amax_histories_;
-  DeviceModel<T, A> model_;
+  DeviceArray<float> parameters_, gradients_;
+  const DeviceOptimizer& optimizer_;
+  std::vector<DeviceArray<float>> states_;  // of the optimizer
+  DeviceArray<float> amax_histories_;
+  DeviceModel<T> model_;
   StepTokens tokens_;
   DeviceArray<double> row_loss_, loss_sums_, squares_, flag_;
 };
@@ -240,14 +250,13 @@ std::unique_ptr<Engine> MakeCudaEngine(const TrainConfig& config, const std::str
                            " processes");
   }
   CheckFormats(config.recipe, where);
+  for (const std::string& part : config.model.parts) DevicePartNamed(part, where);
   if (!config.recipe.rest.bf16) {
-    return std::make_unique<CudaEngine<float, float>>(config, where, world);
+    return std::make_unique<CudaEngine<float>>(config, where, world, false);
   }
-  const bool takes_head = HasTensorCoreAttention(HeadDim(config.model));
-  if (attention == AttentionPrecision::kTensorCore && takes_head) {
-    return std::make_unique<CudaEngine<Bf16, Bf16>>(config, where, world);
-  }
-  return std::make_unique<CudaEngine<Bf16, float>>(config, where, world);
+  const bool tensor_cores =
+      attention == AttentionPrecision::kTensorCore && HasTensorCoreAttention(HeadDim(config.model));
+  return std::make_unique<CudaEngine<Bf16>>(config, where, world, tensor_cores);
 }
 
 }  // namespace fp4lab::gpu

@@ -2,7 +2,7 @@
 
 #include "fp4lab/gpu/engine/linear.cuh"
 #include "fp4lab/gpu/engine/operand.cuh"
-#include "fp4lab/train/recipe.h"
+#include "fp4lab/recipe/recipe.h"
 
 namespace fp4lab::gpu {
 namespace {

@@ -11,7 +11,6 @@
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/gpu/engine/memory.cuh"
 #include "fp4lab/nn/activation.h"
-#include "fp4lab/nn/optimizer.h"
 
 namespace fp4lab::gpu {
 
@@ -68,7 +67,7 @@ struct TokenSegments {
 void EmbeddingBackward(const TokenSegments& tokens, const float* dy, std::size_t cols,
                        float* partials, float* dtable, cudaStream_t stream);
 
-// ---- Rotary positions (nn/rope.h), exact for A = float
+// ---- Rotary positions (nn/attention/rope.h), exact for A = float
 
 struct RopeShape {
   std::size_t rows, positions, heads, kv_heads, head_dim;
@@ -109,10 +108,7 @@ void CrossEntropyGradient(const float* logits, const std::uint16_t* targets, flo
 inline constexpr std::size_t kLossChunk = 1024;
 void SumLosses(const double* row_loss, std::size_t rows, double* sums, cudaStream_t stream);
 
-// ---- Optimizer (nn/optimizer.h), exact
-
-void AdamWStep(const AdamW& options, std::size_t size, const float* gradient, float* weight,
-               float* m, float* v, cudaStream_t stream);
+// ---- The gradient's norm (nn/optimizer.h), exact
 
 // partial(i) = the sum of squares of chunk i; the partials, added in order, are nn's SumOfSquares.
 inline constexpr std::size_t kSquaresChunk = 4096;

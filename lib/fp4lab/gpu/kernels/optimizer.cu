@@ -1,7 +1,5 @@
-// AdamW and the sum of squares for the gradient's norm, in the order of nn/optimizer.cc; rounding
-// to BF16.
+// The sum of squares for the gradient's norm, in the order of nn/optimizer.cc; rounding to BF16.
 #include "fp4lab/base/divide_up.h"
-#include "fp4lab/base/elementary.h"
 #include "fp4lab/gpu/kernels/kernels.cuh"
 #include "fp4lab/gpu/kernels/pack.cuh"
 
@@ -9,22 +7,6 @@ namespace fp4lab::gpu {
 namespace {
 
 constexpr int kThreads = 256;
-
-__global__ void AdamWKernel(AdamW o, float correction1, float correction2, std::size_t size,
-                            const float* gradient, float* weight, float* m, float* v) {
-  const std::size_t i = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (i >= size) return;
-  const float new1 = 1.0f - o.beta1, new2 = 1.0f - o.beta2;
-  const float g = gradient[i] * o.gradient_scale;
-  const float m_new = o.beta1 * m[i] + new1 * g;
-  const float v_new = o.beta2 * v[i] + new2 * (g * g);
-  const float root = sqrtf(correction2 * v_new);
-  const float update = (correction1 * m_new) / (root + o.epsilon);
-  const float w = weight[i];
-  weight[i] = w - o.learning_rate * (update + o.weight_decay * w);
-  m[i] = m_new;
-  v[i] = v_new;
-}
 
 // One half-warp per chunk.
 __global__ void SumSquaresKernel(const float* x, std::size_t size, double* partial) {
@@ -57,20 +39,7 @@ __global__ void RoundKernel(const From* x, std::size_t size, To* out) {
   for (std::size_t j = i; j < size; ++j) Store(out + j, rounded(x[j]));
 }
 
-float BiasCorrection(float beta, std::int64_t step) {
-  return static_cast<float>(1.0 / (1.0 - IntegerPower(beta, step)));
-}
-
 }  // namespace
-
-void AdamWStep(const AdamW& options, std::size_t size, const float* gradient, float* weight,
-               float* m, float* v, cudaStream_t stream) {
-  if (size == 0) return;
-  AdamWKernel<<<Blocks(size, kThreads), kThreads, 0, stream>>>(
-      options, BiasCorrection(options.beta1, options.step),
-      BiasCorrection(options.beta2, options.step), size, gradient, weight, m, v);
-  CheckLaunch("AdamWStep");
-}
 
 void SumSquares(const float* x, std::size_t size, double* partial, cudaStream_t stream) {
   const std::size_t chunks = DivideUp(size, kSquaresChunk);

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "fp4lab/io/json.h"
-#include "fp4lab/train/diagnose.h"
-#include "fp4lab/train/observation.h"
+#include "fp4lab/train/observe/diagnose.h"
+#include "fp4lab/train/observe/observation.h"
 
 namespace fp4lab::study {
 

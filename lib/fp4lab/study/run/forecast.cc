@@ -8,7 +8,7 @@
 #include "fp4lab/base/threads_scope.h"
 #include "fp4lab/study/run/run.h"
 #include "fp4lab/study/run/study_start.h"
-#include "fp4lab/train/memory.h"
+#include "fp4lab/train/model/memory.h"
 
 namespace fp4lab::study {
 namespace {

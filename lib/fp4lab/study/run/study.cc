@@ -11,6 +11,7 @@
 #include "fp4lab/io/file.h"
 #include "fp4lab/study/analysis/criteria.h"
 #include "fp4lab/study/results/arm_name.h"
+#include "fp4lab/train/optimizer/optimizers.h"
 
 namespace fp4lab::study {
 namespace {
@@ -56,6 +57,7 @@ Arm ReadArm(const std::string& name, const Json& json, const TrainConfig& base,
     JsonObject(*optimizer, o.Where("optimizer"));
     arm.optimizer =
         ReadOptimizerConfig(Merged(ToJson(base.optimizer), *optimizer), o.Where("optimizer"));
+    OptimizerNamed(arm.optimizer.name, o.Where("optimizer") + "/name");
   }
   if (const Json* schedule = o.Member("schedule")) {
     JsonObject(*schedule, o.Where("schedule"));

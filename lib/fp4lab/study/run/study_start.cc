@@ -7,8 +7,8 @@
 #include "fp4lab/data/load_corpus.h"
 #include "fp4lab/train/corpus_fit.h"
 #include "fp4lab/train/engine.h"
-#include "fp4lab/train/memory.h"
-#include "fp4lab/train/shapes.h"
+#include "fp4lab/train/model/memory.h"
+#include "fp4lab/train/model/shapes.h"
 
 namespace fp4lab::study {
 namespace {

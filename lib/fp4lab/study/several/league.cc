@@ -11,7 +11,7 @@
 #include "fp4lab/study/several/effects.h"
 #include "fp4lab/study/several/recipe_class.h"
 #include "fp4lab/study/several/seed_noise.h"
-#include "fp4lab/train/product_widths.h"
+#include "fp4lab/train/model/product_widths.h"
 
 namespace fp4lab::study {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "fp4lab/formats/format.h"
-#include "fp4lab/train/shapes.h"
+#include "fp4lab/train/model/shapes.h"
 
 namespace fp4lab::study {
 namespace {

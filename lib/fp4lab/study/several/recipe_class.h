@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <string_view>
 
+#include "fp4lab/recipe/recipe.h"
 #include "fp4lab/train/config.h"
-#include "fp4lab/train/recipe.h"
 
 namespace fp4lab::study {
 

@@ -16,7 +16,7 @@
 #include "fp4lab/study/report/figures/figure_parts.h"
 #include "fp4lab/study/report/figures/svg.h"
 #include "fp4lab/study/report/html.h"
-#include "fp4lab/train/product_widths.h"
+#include "fp4lab/train/model/product_widths.h"
 
 namespace fp4lab::study {
 namespace {

@@ -8,7 +8,7 @@
 
 namespace fp4lab::study {
 
-// A row an arm: its products by width (train/product_widths.h), their time relative to the
+// A row an arm: its products by width (train/model/product_widths.h), their time relative to the
 // reference's, the tokens that it takes to match the reference at the primary budget, and the time
 // of all products to that equal loss.
 std::string CostTable(const Results& results, const Analysis& analysis);

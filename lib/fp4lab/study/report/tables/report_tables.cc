@@ -7,11 +7,12 @@
 
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text.h"
+#include "fp4lab/recipe/recipe_json.h"
 #include "fp4lab/study/numbers/number_text.h"
 #include "fp4lab/study/report/figures/svg.h"
 #include "fp4lab/study/report/html.h"
 #include "fp4lab/study/report/tables/operand_name.h"
-#include "fp4lab/train/recipe_json.h"
+#include "fp4lab/train/optimizer/optimizers.h"
 
 namespace fp4lab::study {
 namespace {
@@ -188,6 +189,14 @@ std::string RecipeTable(const Results& results) {
                           cell("wgrad", "grad"), cell("wgrad", "input")});
   }
   return table.Html();
+}
+
+// "AdamW"; the name itself if another release wrote it.
+std::string OptimizerTitle(const std::string& name) {
+  for (const Optimizer* optimizer : Optimizers()) {
+    if (optimizer->name == name) return std::string(optimizer->title);
+  }
+  return name;
 }
 
 std::string Members(const Json& object) {
@@ -423,7 +432,10 @@ std::string SetupTables(const Results& results) {
   add("model", Members(study.value("model", Json::object())));
   add("parameters", std::to_string(results.parameters) + ", of these in blocks (N) " +
                         std::to_string(results.block_parameters));
-  add("optimizer", "AdamW, " + Members(study.value("optimizer", Json::object())));
+  Json optimizer = study.value("optimizer", Json::object());
+  const std::string title = OptimizerTitle(optimizer.value("name", OptimizerConfig().name));
+  optimizer.erase("name");
+  add("optimizer", title + ", " + Members(optimizer));
   add("schedule", Members(study.value("schedule", Json::object())));
   add("batch", study.value("batch", Json()).dump() + " sequences in " +
                    study.value("micro_batches", Json(1)).dump() + " micro-batch(es)");

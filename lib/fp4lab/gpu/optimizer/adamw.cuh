@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstddef>
+
+#include "fp4lab/gpu/engine/memory.cuh"
+#include "fp4lab/nn/optimizer.h"
+
+namespace fp4lab::gpu {
+
+// AdamW (nn/optimizer.h) in device memory, exact.
+void AdamWStep(const AdamW& options, std::size_t size, const float* gradient, float* weight,
+               float* m, float* v, cudaStream_t stream);
+
+}  // namespace fp4lab::gpu

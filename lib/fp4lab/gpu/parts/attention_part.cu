@@ -1,0 +1,145 @@
+// train/parts/attention.cc on the device. A: the type of attention's operands.
+#include <type_traits>
+#include <vector>
+
+#include "fp4lab/gpu/attention/attention.cuh"
+#include "fp4lab/gpu/parts/device_part.cuh"
+#include "fp4lab/nn/attention/rope.h"
+#include "fp4lab/train/model/shapes.h"
+
+namespace fp4lab::gpu {
+namespace {
+
+enum LinearIndex { kQkv, kOut };
+
+template <class T, class A>
+class AttentionPart final : public DevicePart<T> {
+ public:
+  AttentionPart(const ModelConfig& config, cudaStream_t stream)
+      : config_(config),
+        stream_(stream),
+        d_(static_cast<std::size_t>(config.d_model)),
+        qkv_width_(d_ + 2 * KvWidth(config)) {
+    const RopeTable rope = MakeRopeTable(static_cast<std::size_t>(config.sequence), HeadDim(config),
+                                         config.rope_theta);
+    cos_ = DeviceArray<float>(rope.cos.values.size());
+    sin_ = DeviceArray<float>(rope.sin.values.size());
+    cos_.CopyFrom(rope.cos.values, stream_);
+    sin_.CopyFrom(rope.sin.values, stream_);
+    Check(cudaStreamSynchronize(stream_), "making the model");
+  }
+
+  void TakeMemory(std::size_t blocks, std::size_t rows) override {
+    const std::size_t statistics = ShapeOf(rows).StatisticsSize() / 2;
+    const auto operand = [&](std::size_t cols) { return DeviceArray<T>(rows * cols); };
+    blocks_.resize(blocks);
+    for (Block& b : blocks_) {
+      b.norm = operand(d_);
+      b.inverse_rms = DeviceArray<float>(rows);
+      b.qkv = DeviceArray<A>(rows * qkv_width_);
+      b.attention = DeviceArray<A>(rows * d_);
+      if constexpr (!std::is_same_v<T, A>) b.rounded = operand(d_);
+      b.statistics = DeviceArray<float>(statistics);
+    }
+    qkv_ = DeviceArray<float>(rows * qkv_width_);
+    d_attention_ = DeviceArray<A>(rows * d_);
+    if constexpr (std::is_same_v<A, float>) d_qkv_ = DeviceArray<float>(rows * qkv_width_);
+    d_qkv_rounded_ = operand(qkv_width_);
+    dots_ = DeviceArray<float>(statistics);
+  }
+
+  std::size_t ResidualLinear() const override { return kOut; }
+
+  void Forward(const DevicePartUse<T>& use, const float* x, float* out) override {
+    Block& b = blocks_[use.block];
+    DeviceLinears<T>& linears = *use.linears;
+    const std::size_t rows = linears.Rows();
+    linears.Normalize(use.pass, x, use.gains[0], config_.norm_epsilon, b.inverse_rms.data(),
+                      b.norm.data(), use.Linear(kQkv));
+    use.Inspect("attention_norm.output", b.norm.data(), d_);
+    linears.Run(use.pass, use.Linear(kQkv), b.norm.data(), nullptr, qkv_.data(),
+                use.InputPlaces(kQkv));
+    use.Inspect("attention.qkv.output", qkv_.data(), qkv_width_);
+    Rope(RopeShapeOf(rows), cos_.data(), sin_.data(), qkv_.data(), b.qkv.data(), stream_);
+    Attention(ShapeOf(rows), b.qkv.data(), b.attention.data(), b.statistics.data(), stream_);
+    if constexpr (!std::is_same_v<T, A>) {
+      RoundTo(b.attention.data(), rows * d_, b.rounded.data(), stream_);
+    }
+    use.Inspect("attention.output", b.attention.data(), d_);
+    linears.Run(use.pass, use.Linear(kOut), OperandOf(b), x, out, {}, std::is_same_v<T, A>);
+    use.Inspect("attention.out.output", out, d_);
+  }
+
+  void Backward(const DevicePartUse<T>& use, const float* x,
+                const DevicePartGradients<T>& g) override {
+    Block& b = blocks_[use.block];
+    DeviceLinears<T>& linears = *use.linears;
+    const std::size_t rows = linears.Rows();
+    linears.RunBackward(use.pass, use.Linear(kOut), g.Residual(), d_attention_.data(),
+                        use.GradientPlaces(kOut));
+    if constexpr (std::is_same_v<A, float>) {
+      AttentionBackward(ShapeOf(rows), b.qkv.data(), b.attention.data(), b.statistics.data(),
+                        d_attention_.data(), dots_.data(), d_qkv_.data(), stream_);
+      RopeBackward(RopeShapeOf(rows), cos_.data(), sin_.data(), d_qkv_.data(),
+                   d_qkv_rounded_.data(), stream_);
+    } else {
+      AttentionBackward(ShapeOf(rows), b.qkv.data(), b.attention.data(), b.statistics.data(),
+                        d_attention_.data(), cos_.data(), sin_.data(), dots_.data(),
+                        d_qkv_rounded_.data(), stream_);
+    }
+    use.Inspect("attention.qkv.output.gradient", d_qkv_rounded_.data(), qkv_width_);
+    linears.RunBackward(use.pass, use.Linear(kQkv), d_qkv_rounded_.data(), g.d_narrow);
+    BackwardNorm(use, 0, x, b.inverse_rms.data(), g);
+    use.Inspect("attention_norm.input.gradient", g.d_residual, d_);
+  }
+
+ private:
+  struct Block {
+    DeviceArray<float> inverse_rms, statistics;
+    DeviceArray<T> norm, rounded;
+    DeviceArray<A> qkv, attention;
+  };
+
+  AttentionShape ShapeOf(std::size_t rows) const {
+    const auto sequence = static_cast<std::size_t>(config_.sequence);
+    return {rows / sequence, sequence, static_cast<std::size_t>(config_.heads), KvHeads(config_),
+            HeadDim(config_)};
+  }
+  RopeShape RopeShapeOf(std::size_t rows) const {
+    const AttentionShape s = ShapeOf(rows);
+    return {rows, s.sequence, s.heads, s.kv_heads, s.head_dim};
+  }
+  static T* OperandOf(Block& b) {
+    if constexpr (std::is_same_v<T, A>) {
+      return b.attention.data();
+    } else {
+      return b.rounded.data();
+    }
+  }
+
+  ModelConfig config_;
+  cudaStream_t stream_;
+  std::size_t d_, qkv_width_;
+  DeviceArray<float> cos_, sin_;
+  std::vector<Block> blocks_;
+  DeviceArray<float> qkv_, d_qkv_, dots_;
+  DeviceArray<A> d_attention_;
+  DeviceArray<T> d_qkv_rounded_;
+};
+
+std::unique_ptr<DevicePart<float>> MakeFloat(const ModelConfig& config, cudaStream_t stream) {
+  return std::make_unique<AttentionPart<float, float>>(config, stream);
+}
+
+std::unique_ptr<DevicePart<Bf16>> MakeBf16(const ModelConfig& config, bool tensor_cores,
+                                           cudaStream_t stream) {
+  if (tensor_cores) return std::make_unique<AttentionPart<Bf16, Bf16>>(config, stream);
+  return std::make_unique<AttentionPart<Bf16, float>>(config, stream);
+}
+
+}  // namespace
+
+extern const DevicePartRow kDeviceAttention;
+const DevicePartRow kDeviceAttention{"attention", MakeFloat, MakeBf16};
+
+}  // namespace fp4lab::gpu

@@ -1,0 +1,94 @@
+// train/parts on the device: the same parts, by the same names.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "fp4lab/gpu/engine/linears.cuh"
+#include "fp4lab/gpu/kernels/kernels.cuh"
+#include "fp4lab/train/config.h"
+#include "fp4lab/train/model/parameters.h"
+
+namespace fp4lab::gpu {
+
+// A part in one block and one pass (PartUse).
+template <class T>
+struct DevicePartUse {
+  const Pass& pass;
+  std::size_t block = 0;
+  DeviceLinears<T>* linears = nullptr;
+  std::size_t first_linear = 0;           // the part's first, an index of LinearPlan
+  std::span<const ParameterSlice> gains;  // Part::gains
+
+  std::size_t Linear(std::size_t i) const { return first_linear + i; }
+  AmaxPlaces InputPlaces(std::size_t i) const { return linears->InputPlaces(pass, Linear(i)); }
+  AmaxPlaces GradientPlaces(std::size_t i) const {
+    return linears->GradientPlaces(pass, Linear(i));
+  }
+  template <class X>
+  void Inspect(const char* name, const X* x, std::size_t cols) const {
+    linears->InspectIn(pass, static_cast<int>(block), name, x, cols);
+  }
+};
+
+// Memory of the backward pass (PartGradients).
+template <class T>
+struct DevicePartGradients {
+  float* d_residual = nullptr;      // in: the gradient of the part's result; out: that of its x
+  T* d_residual_rounded = nullptr;  // the same, rounded to T; null if T is float
+  float* d_narrow = nullptr;        // (rows, d_model), for the moment
+  float* gain_partials = nullptr;   // of the part's first gain; (GainChunks(rows), d_model) each
+  AmaxPlaces next;                  // where the amax of the part's d_residual is measured
+
+  // The gradient of the part's result as a linear's dy, rounded to T.
+  const T* Residual() const {
+    if constexpr (std::is_same_v<T, float>) {
+      return d_residual;
+    } else {
+      return d_residual_rounded;
+    }
+  }
+};
+
+// RMSNorm backward of d_narrow, by the part's gain i: adds to d_residual, and rounds it.
+template <class T>
+void BackwardNorm(const DevicePartUse<T>& use, std::size_t i, const float* x,
+                  const float* inverse_rms, const DevicePartGradients<T>& g) {
+  const ParameterSlice& gain = use.gains[i];
+  const std::size_t rows = use.linears->Rows(), d = gain.cols;
+  RmsNormBackward(x, use.linears->Parameter(gain), inverse_rms, g.d_narrow, true, rows, d,
+                  g.d_residual, g.d_residual_rounded, g.gain_partials + i * GainChunks(rows) * d,
+                  use.linears->Stream(), g.next);
+}
+
+// A part in all blocks, with the tensors that its forward pass keeps.
+template <class T>
+class DevicePart {
+ public:
+  virtual ~DevicePart() = default;
+
+  // Memory for `blocks` blocks of `rows` rows each.
+  virtual void TakeMemory(std::size_t blocks, std::size_t rows) = 0;
+
+  // The linear of the part whose dy is the gradient of the residual stream.
+  virtual std::size_t ResidualLinear() const = 0;
+
+  // out = x + the part's result. x stays as it is.
+  virtual void Forward(const DevicePartUse<T>& use, const float* x, float* out) = 0;
+  // After Forward in all blocks.
+  virtual void Backward(const DevicePartUse<T>& use, const float* x,
+                        const DevicePartGradients<T>& gradients) = 0;
+};
+
+// A row of the table. `tensor_cores`: attention multiplies BF16 on tensor cores; T is Bf16.
+struct DevicePartRow {
+  std::string_view name;  // of the row in train/parts
+  std::unique_ptr<DevicePart<float>> (*make_float)(const ModelConfig& config,
+                                                   cudaStream_t stream) = nullptr;
+  std::unique_ptr<DevicePart<Bf16>> (*make_bf16)(const ModelConfig& config, bool tensor_cores,
+                                                 cudaStream_t stream) = nullptr;
+};
+
+}  // namespace fp4lab::gpu

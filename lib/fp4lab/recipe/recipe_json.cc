@@ -1,0 +1,268 @@
+#include "fp4lab/recipe/recipe_json.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <optional>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/base/suggest.h"
+#include "fp4lab/recipe/dialect_json.h"
+
+namespace fp4lab {
+namespace {
+
+struct StochasticRounding {
+  int bits;
+  ElementRounding rounding;
+};
+constexpr std::array kStochastic = {
+    StochasticRounding{4, ElementRounding::kStochastic4},
+    StochasticRounding{8, ElementRounding::kStochastic8},
+    StochasticRounding{16, ElementRounding::kStochastic16},
+    StochasticRounding{32, ElementRounding::kStochastic32},
+};
+
+constexpr std::string_view kNearest = "nearest_even", kCut = "toward_zero", kRandom = "stochastic";
+constexpr std::string_view kMostRecent = "most_recent";
+
+std::string RoundingName(const std::optional<Dialect>& format) {
+  if (format && IsStochastic(*format)) return std::string(kRandom);
+  const bool cut = format && format->rounding == ElementRounding::kTowardZero;
+  return std::string(cut ? kCut : kNearest);
+}
+
+// Reads "rounding", "random_bits" and "random". "nearest_even" stands for a row's own rounding that
+// is neither stochastic nor toward zero, whatever the row does with ties.
+void ReadRounding(JsonObject* o, OperandRecipe* operand) {
+  std::string rounding = RoundingName(operand->format);
+  const bool named = o->Has("rounding");
+  o->Read("rounding", &rounding);
+  if (rounding != kNearest && rounding != kCut && rounding != kRandom) {
+    throw Error(o->Where("rounding"),
+                "must be \"nearest_even\", \"toward_zero\" or "
+                "\"stochastic\", not \"" +
+                    rounding + "\"");
+  }
+  int bits = operand->format && IsStochastic(*operand->format)
+                 ? RandomBitsOf(operand->format->rounding)
+                 : 16;
+  o->Read("random_bits", &bits);
+  std::string generator;
+  for (const NamedGenerator& g : kRandomGenerators) {
+    if (g.generator == operand->random) generator = g.name;
+  }
+  o->Read("random", &generator);
+  for (const char* key : {"random_bits", "random"}) {
+    if (o->Has(key) && rounding != kRandom) {
+      throw Error(o->Where(key), "is for \"rounding\": \"stochastic\"");
+    }
+  }
+  if (!operand->format) {
+    if (rounding != kNearest) {
+      throw Error(o->Where("rounding"),
+                  "an operand that is not quantized has no rounding to choose");
+    }
+    return;
+  }
+  Dialect format = *operand->format;
+  if (rounding == kRandom) {
+    const auto row = std::find_if(kStochastic.begin(), kStochastic.end(),
+                                  [&](const StochasticRounding& r) { return r.bits == bits; });
+    if (row == kStochastic.end()) throw Error(o->Where("random_bits"), "must be 4, 8, 16 or 32");
+    const auto source = std::find_if(kRandomGenerators.begin(), kRandomGenerators.end(),
+                                     [&](const NamedGenerator& g) { return g.name == generator; });
+    if (source == kRandomGenerators.end()) {
+      throw Error(o->Where("random"), "unknown generator \"" + generator + "\"; " +
+                                          DidYouMean(generator, NamesOf(kRandomGenerators)));
+    }
+    format.rounding = row->rounding;
+    if (!Feeds(source->generator, format)) {
+      throw Error(o->Where(o->Has("random_bits") ? "random_bits" : "random"),
+                  "the generator \"" + generator +
+                      "\" has 8 bits for an element (\"random_bits\": 8) and none for scales "
+                      "(\"unbias\")");
+    }
+    operand->random = source->generator;
+  } else if (rounding == kCut) {
+    format.rounding = ElementRounding::kTowardZero;
+  } else if (named && (IsStochastic(format) || format.rounding == ElementRounding::kTowardZero)) {
+    format = WithOwnRounding(format);
+  }
+  if (!IsStochastic(format)) operand->random = RandomGenerator::kPhilox;
+  operand->format = format;
+}
+
+// Reads "hadamard": a size, or an object of size and signs.
+void ReadHadamard(JsonObject* o, OperandRecipe* operand) {
+  const Json* json = o->Member("hadamard");
+  if (json == nullptr) return;
+  std::string place = o->Where("hadamard");
+  if (json->is_object()) {
+    JsonObject members(*json, place);
+    place = members.Where("size");
+    members.Require("size", &operand->hadamard);
+    std::string name = "te";
+    members.Read("signs", &name);
+    const auto row = std::find_if(kHadamardSignSources.begin(), kHadamardSignSources.end(),
+                                  [&](const NamedSignSource& s) { return s.name == name; });
+    if (row == kHadamardSignSources.end()) {
+      throw Error(members.Where("signs"), "unknown signs \"" + name + "\"; " +
+                                              DidYouMean(name, NamesOf(kHadamardSignSources)));
+    }
+    operand->signs = row->source;
+    members.Finish();
+  } else {
+    o->Read("hadamard", &operand->hadamard);
+    operand->signs = HadamardSignSource::kTransformerEngine;
+  }
+  const bool known = std::find(kHadamardSizes.begin(), kHadamardSizes.end(), operand->hadamard) !=
+                     kHadamardSizes.end();
+  if (operand->hadamard != 0 && !known) {
+    throw Error(place, "must be 0, 2, 4, 8, 16, 32, 64 or 128");
+  }
+  if (operand->hadamard == 0) operand->signs = HadamardSignSource::kTransformerEngine;
+}
+
+// The format without its rounding, which the key "rounding" states.
+Json FormatJson(const Dialect& format) {
+  return ToJson(format.rounding == ElementRounding::kTowardZero ? WithOwnRounding(format) : format);
+}
+
+}  // namespace
+
+void ReadOperand(const Json& json, const std::string& where, OperandRecipe* operand) {
+  const IeeeArithmetic ieee;
+  JsonObject o(json, where);
+  if (const Json* format = o.Member("format")) {
+    const bool random = operand->format && IsStochastic(*operand->format);
+    const ElementRounding rounding =
+        random ? operand->format->rounding : ElementRounding::kNearestEven;
+    operand->format.reset();
+    if (*format != "none") {
+      operand->format = ReadDialect(*format, o.Where("format"));
+      if (random && !IsStochastic(*operand->format)) operand->format->rounding = rounding;
+    }
+  }
+  ReadRounding(&o, operand);
+  ReadHadamard(&o, operand);
+  std::string from(operand->from_fprop ? "fprop" : "tensor");
+  o.Read("from", &from);
+  if (from != "fprop" && from != "tensor") {
+    throw Error(o.Where("from"), "must be \"tensor\" or \"fprop\"");
+  }
+  operand->from_fprop = from == "fprop";
+  if (o.Has("delayed_scaling")) ReadDelayed(&o, &operand->delayed);
+  if (operand->delayed.length > 0 && !CanBeDelayed(*operand)) {
+    throw Error(o.Where("delayed_scaling"), "is for formats with one scale for the tensor");
+  }
+  o.Finish();
+}
+
+void ReadDelayed(JsonObject* o, DelayedScaling* delayed) {
+  const IeeeArithmetic ieee;
+  constexpr int kMost = 1 << 14;
+  *delayed = {};
+  const Json* json = o->Member("delayed_scaling");
+  if (json == nullptr || *json == false) return;
+  JsonObject members(*json, o->Where("delayed_scaling"));
+  int length = 1024;
+  std::string algorithm = "max";
+  members.Read("amax_history_len", &length);
+  members.Read("amax_compute_algo", &algorithm);
+  members.Finish();
+  if (length < 1 || length > kMost) {
+    throw Error(members.Where("amax_history_len"), "must be 1 to " + std::to_string(kMost));
+  }
+  if (algorithm != "max" && algorithm != kMostRecent) {
+    throw Error(members.Where("amax_compute_algo"), "must be \"max\" or \"most_recent\"");
+  }
+  *delayed = {static_cast<std::uint16_t>(length), algorithm == kMostRecent};
+}
+
+bool CanBeDelayed(const OperandRecipe& operand) {
+  return operand.format && HasTensorScale(*operand.format) && !operand.format->row_scaled;
+}
+
+Json HadamardJson(const OperandRecipe& operand) {
+  if (operand.signs == HadamardSignSource::kTransformerEngine) return operand.hadamard;
+  const auto row =
+      std::find_if(kHadamardSignSources.begin(), kHadamardSignSources.end(),
+                   [&](const NamedSignSource& s) { return s.source == operand.signs; });
+  return {{"size", operand.hadamard}, {"signs", row->name}};
+}
+
+namespace {
+
+// An object of "format" in words: "nvfp4.quartet2 with target 6.072, unbias ms_eden".
+std::string FormatText(const Json& format) {
+  std::string text = format.value("like", "");
+  const char* separator = " with ";
+  for (const auto& [key, value] : format.items()) {
+    if (key == "like") continue;
+    std::string words = value.is_string() ? value.get<std::string>() : value.dump();
+    if (value.is_array()) words = value[0].dump() + "x" + value[1].dump();
+    if (value.is_number_float()) {
+      char number[32];
+      std::snprintf(number, sizeof number, "%.6g", value.get<double>());
+      words = number;
+    }
+    text += separator + key + " " + words;
+    separator = ", ";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string OperandText(const Json& operand) {
+  const IeeeArithmetic ieee;
+  const Json& format = operand.at("format");
+  std::string text = format.is_string() ? format.get<std::string>() : FormatText(format);
+  if (text == "none") text = "-";
+  if (const std::string rounding = operand.value("rounding", ""); rounding != kNearest) {
+    text += ", " + rounding;
+  }
+  for (const char* key : {"random_bits", "random"}) {
+    if (operand.contains(key)) text += ", " + std::string(key) + " " + operand[key].dump();
+  }
+  const Json hadamard = operand.value("hadamard", Json(0));
+  if (hadamard.is_object()) {
+    text +=
+        ", H" + hadamard.at("size").dump() + " signs " + hadamard.at("signs").get<std::string>();
+  } else if (hadamard != 0) {
+    text += ", H" + hadamard.dump();
+  }
+  if (operand.value("from", "") == "fprop") text += ", of fprop's values";
+  if (operand.contains("delayed_scaling")) {
+    const Json& delayed = operand["delayed_scaling"];
+    text += ", delayed scaling (" + delayed.at("amax_compute_algo").get<std::string>() + " of " +
+            delayed.at("amax_history_len").dump() + ")";
+  }
+  return text;
+}
+
+Json ToJson(const OperandRecipe& operand) {
+  const IeeeArithmetic ieee;
+  Json json{{"format", operand.format ? FormatJson(*operand.format) : Json("none")},
+            {"rounding", RoundingName(operand.format)},
+            {"hadamard", HadamardJson(operand)}};
+  if (operand.from_fprop) json["from"] = "fprop";
+  if (const DelayedScaling& d = operand.delayed; d.length > 0) {
+    json["delayed_scaling"] = {
+        {"amax_history_len", d.length},
+        {"amax_compute_algo", d.most_recent ? kMostRecent : std::string_view("max")}};
+  }
+  if (!operand.format || !IsStochastic(*operand.format)) return json;
+  const int bits = RandomBitsOf(operand.format->rounding);
+  if (bits != 16) json["random_bits"] = bits;
+  for (const NamedGenerator& g : kRandomGenerators) {
+    if (g.generator == operand.random && operand.random != RandomGenerator::kPhilox) {
+      json["random"] = g.name;
+    }
+  }
+  return json;
+}
+
+}  // namespace fp4lab

@@ -1,0 +1,113 @@
+#include "fp4lab/train/model/memory.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/base/limits.h"
+#include "fp4lab/train/optimizer/optimizers.h"
+#include "fp4lab/train/parts/parts.h"
+
+namespace fp4lab {
+namespace {
+
+constexpr double kFloat = sizeof(float);
+
+struct Sizes {
+  // Elements of all parameters, of the matrices inside the blocks, and of the largest matrix.
+  double parameters = 0.0, blocks = 0.0, largest = 0.0;
+};
+
+Sizes SizesOf(const ModelConfig& c) {
+  const auto d = static_cast<double>(c.d_model), head = static_cast<double>(c.vocabulary) * d;
+  Sizes sizes{.largest = head};
+  double gains = 0.0;
+  for (const Part* part : PartsOf(c)) {
+    for (const LinearShape& linear : part->linears(c)) {
+      const double size = static_cast<double>(linear.in) * static_cast<double>(linear.out);
+      sizes.blocks += size * c.layers;
+      sizes.largest = std::max(sizes.largest, size);
+    }
+    for (const GainShape& gain : part->gains(c)) gains += static_cast<double>(gain.size);
+  }
+  sizes.parameters = sizes.blocks + (c.tied_head ? 1 : 2) * head + gains * c.layers + d;
+  return sizes;
+}
+
+// The floats that Model::SetRows lays out for each token of a micro-batch.
+double FloatsPerToken(const ModelConfig& c) {
+  const double d = c.d_model;
+  const auto sum = [](const std::vector<std::size_t>& columns) {
+    double all = 0.0;
+    for (const std::size_t n : columns) all += static_cast<double>(n);
+    return all;
+  };
+  double block = 0.0, wide = c.vocabulary;  // wide: the logits, or the largest gradients of a part
+  for (const Part* part : PartsOf(c)) {
+    block += d + sum(part->activations(c));
+    wide = std::max(wide, sum(part->gradients(c)));
+  }
+  return block * c.layers + 4 * d + 1 + wide;
+}
+
+// Bytes of the weights' operands. FP4 weights are kept as integers of a byte and a scale every 16
+// or 32, once for each GEMM that needs its own operand; other operands are made for each use.
+double OperandBytes(const Recipe& recipe, const Sizes& sizes) {
+  const auto integers = [](const GemmRecipe& gemm) {
+    return gemm.a.format && gemm.b.format && gemm.b.format->element == FormatId::kE2M1;
+  };
+  const LinearRecipe& linear = recipe.linear;
+  const bool two = integers(linear.dgrad) && !(linear.dgrad.b == linear.fprop.b);
+  const double kept = (integers(linear.fprop) ? 1 : 0) + (two ? 1 : 0);
+  return kept * sizes.blocks * 1.125 + (recipe.rest.bf16 ? sizes.largest * kFloat : 0.0);
+}
+
+double StatesOf(const TrainConfig& c) {
+  return static_cast<double>(OptimizerOf(c.optimizer).states);
+}
+
+std::string Gibibytes(double bytes) {
+  char text[64];
+  std::snprintf(text, sizeof text, bytes < 0x1p37 ? "%.2f GiB" : "%.0f GiB", bytes / 0x1p30);
+  return text;
+}
+
+}  // namespace
+
+MemoryNeed EstimateMemory(const TrainConfig& c) {
+  const IeeeArithmetic ieee;
+  const Sizes sizes = SizesOf(c.model);
+  const auto step = static_cast<double>(TokensPerStep(c));
+  const double tokens = step / c.micro_batches;
+  return {.weights = (2 + StatesOf(c)) * kFloat * sizes.parameters,
+          .operands = OperandBytes(c.recipe, sizes),
+          .activations = kFloat * tokens * FloatsPerToken(c.model) + 4 * step};
+}
+
+void CheckMemory(const TrainConfig& config, const std::string& where, int runs, double states) {
+  const IeeeArithmetic ieee;
+  if (config.device != Device::kCpu) return;
+  const MemoryNeed need = EstimateMemory(config);
+  const double kept = 1 + StatesOf(config);  // gradients are not part of a checkpoint
+  const double state = kept * need.weights / (kept + 1) * states;
+  const double all = runs * (need.Total() + state);
+  const MemoryRoom room = AvailableMemory();
+  if (all <= static_cast<double>(room.bytes)) return;
+  const bool by_batch = need.activations > need.weights + need.operands + state;
+  const Json empty = Json::object();
+  const std::string count =
+      runs > 1 ? std::to_string(runs) + " runs at a time need" : "a run needs";
+  const std::string parts = "weights and moments " + Gibibytes(runs * need.weights) +
+                            ", activations " + Gibibytes(runs * need.activations) + ", the rest " +
+                            Gibibytes(runs * (need.operands + state));
+  throw Error(JsonObject(empty, where).Where(by_batch ? "batch" : "model"),
+              count + " about " + Gibibytes(all) + " of memory (" + parts + "), and " + room.of +
+                  " has " + Gibibytes(static_cast<double>(room.bytes)) + " left; " +
+                  (runs > 1 ? "fewer --jobs, " : "") +
+                  (by_batch ? "more micro_batches, a smaller batch or a shorter sequence"
+                            : "fewer layers, a smaller d_model, ffn or vocabulary") +
+                  " would need less");
+}
+
+}  // namespace fp4lab

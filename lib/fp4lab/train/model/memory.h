@@ -1,0 +1,27 @@
+// The memory that a run needs, estimated before the run allocates any.
+#pragma once
+
+#include <string>
+
+#include "fp4lab/train/config.h"
+
+namespace fp4lab {
+
+// Bytes on the CPU. The type is double because a configuration may ask for sizes that no integer
+// holds.
+struct MemoryNeed {
+  double weights = 0.0;      // parameters, gradients, states of the optimizer
+  double operands = 0.0;     // weights as operands of GEMMs
+  double activations = 0.0;  // of one micro-batch, and the tokens of a step
+
+  double Total() const { return weights + operands + activations; }
+};
+MemoryNeed EstimateMemory(const TrainConfig& config);
+
+// Throws Error, at the member of `config` to make smaller, if `runs` such runs at a time need more
+// than AvailableMemory(). `states`: how many copies of a checkpoint each run also holds at once.
+// Does not check a GPU's memory, which the GPU's engine does.
+void CheckMemory(const TrainConfig& config, const std::string& where, int runs = 1,
+                 double states = 0.0);
+
+}  // namespace fp4lab

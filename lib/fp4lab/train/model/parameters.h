@@ -1,0 +1,36 @@
+// The flat parameters of a model: named pieces, and the groups in which an optimizer updates them.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace fp4lab {
+
+// What a piece of the parameters is.
+enum class ParameterRole {
+  kEmbedding,       // the embedding and the head
+  kMatrix,          // a linear's weight (out, in)
+  kResidualMatrix,  // the weight of a linear that writes to the residual stream
+  kGain             // of a norm
+};
+
+// A named piece of the flat parameter buffer.
+struct ParameterSlice {
+  std::string name;  // "blocks.0.attention.qkv.weight"
+  std::size_t offset = 0, rows = 0, cols = 0;
+  ParameterRole role = ParameterRole::kMatrix;
+  std::size_t size() const { return rows * cols; }
+};
+
+// Parameters that an optimizer treats alike, one after the other in the buffer.
+enum class ParameterKind {
+  kEmbeddings,  // the embedding and the head
+  kMatrices,    // of the blocks' linears
+  kGains        // of all norms; weights do not decay
+};
+struct ParameterGroup {
+  ParameterKind kind = ParameterKind::kMatrices;
+  std::size_t first = 0, size = 0;
+};
+
+}  // namespace fp4lab

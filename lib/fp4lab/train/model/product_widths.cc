@@ -1,0 +1,59 @@
+#include "fp4lab/train/model/product_widths.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+
+#include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/formats/format.h"
+#include "fp4lab/train/parts/parts.h"
+
+namespace fp4lab {
+namespace {
+
+int Bits(const OperandRecipe& operand, bool bf16) {
+  if (operand.format) return FormatOf(operand.format->element).bits;
+  return bf16 ? 16 : 32;
+}
+
+}  // namespace
+
+ProductWidths ProductWidthsOf(const Recipe& recipe, const ModelConfig& model) {
+  const IeeeArithmetic ieee;
+  ProductWidths widths;
+  double total = 0.0;
+  const std::vector<const Part*> parts = PartsOf(model);
+  for (int block = 0; block < model.layers; ++block) {
+    const std::string prefix = "blocks." + std::to_string(block) + ".";
+    for (const Part* part : parts) {
+      for (const LinearShape& shape : part->linears(model)) {
+        const LinearRecipe& linear = RecipeOf(recipe, prefix + shape.name, block, model.layers);
+        const double products = static_cast<double>(shape.in) * static_cast<double>(shape.out);
+        for (const GemmRecipe* gemm : {&linear.fprop, &linear.dgrad, &linear.wgrad}) {
+          widths[std::max(Bits(gemm->a, linear.bf16), Bits(gemm->b, linear.bf16))] += products;
+          total += products;
+        }
+      }
+    }
+  }
+  for (auto& [bits, share] : widths) share /= total;
+  for (const RecipeChange& change : recipe.then) {
+    for (auto& [bits, share] : widths) share *= change.at;
+    for (const auto& [bits, share] : ProductWidthsOf(change.recipe, model)) {
+      widths[bits] += (1.0 - change.at) * share;
+    }
+  }
+  return widths;
+}
+
+std::optional<double> ProductTime(const ProductWidths& widths) {
+  const IeeeArithmetic ieee;
+  double time = 0.0;
+  for (const auto& [bits, share] : widths) {
+    if (bits > 16) return std::nullopt;
+    time += share / (bits > 8 ? 1.0 : bits > 4 ? 2.0 : 4.0);
+  }
+  return time;
+}
+
+}  // namespace fp4lab

@@ -1,0 +1,44 @@
+// What follows from a ModelConfig: the parts of its blocks, their linears, and the layout of the
+// parameters.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "fp4lab/train/config.h"
+#include "fp4lab/train/model/parameters.h"
+#include "fp4lab/train/parts/part.h"
+
+namespace fp4lab {
+
+std::size_t KvHeads(const ModelConfig& config);
+std::size_t HeadDim(const ModelConfig& config);
+std::size_t KvWidth(const ModelConfig& config);  // KvHeads * HeadDim
+
+// A part in its place: in one block.
+struct PlacedPart {
+  const Part* part = nullptr;
+  int block = 0;
+  std::size_t index = 0;                         // in PartsOf(config)
+  std::size_t first_linear = 0, first_gain = 0;  // among ParameterLayout::block_linears and ::gains
+};
+
+// The order of the parameters: all matrices, then all gains. Each block has those of its parts, in
+// order.
+//   matrices: embedding.weight, head.weight (unless tied), the blocks' matrices
+//   gains:    the blocks' gains, then final_norm.gain
+struct ParameterLayout {
+  std::vector<ParameterSlice> slices;
+  std::vector<ParameterGroup> groups;  // in the same order; all parameters
+  std::size_t matrices = 0, total = 0;
+  ParameterSlice embedding, head, final_gain;  // head: the embedding's slice if tied
+  std::vector<PlacedPart> parts;               // of all blocks, in the order of the forward pass
+  std::vector<ParameterSlice> block_linears, gains;  // of the parts
+  std::vector<int> block_of_linear;                  // of each of block_linears
+
+  std::span<const ParameterSlice> GainsOf(const PlacedPart& placed) const;
+};
+ParameterLayout MakeLayout(const ModelConfig& config);
+
+}  // namespace fp4lab

@@ -1,0 +1,61 @@
+// What a part of a block is: a row of the table in parts.h. A part reads the residual stream x and
+// adds to it. The layout of the parameters, the plan of linears, memory, initial weights, shapes
+// and widths of products follow from what the rows of a model's parts state.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fp4lab/train/config.h"
+
+namespace fp4lab {
+
+// A linear of a block: y (tokens, out) = x (tokens, in) w^T.
+struct LinearShape {
+  std::string name;  // "attention.qkv"
+  std::size_t in = 0, out = 0;
+  bool to_residual = false;  // y is added to the residual stream, so initial weights are smaller
+};
+
+// The gain of a norm.
+struct GainShape {
+  std::string name;  // "attention_norm.gain"
+  std::size_t size = 0;
+};
+
+// A width that a recipe's blocks must divide: those along the reduction axis, if `reduces`, and
+// those along the other axis, if `remains`.
+struct PartWidth {
+  std::string_view key;   // of the model's configuration, where an error points to
+  std::string_view what;  // "the width of keys and values"
+  std::int64_t value = 0;
+  bool reduces = true, remains = true;
+};
+
+class PartRunner;  // part_runner.h
+
+struct Part {
+  std::string_view name;  // "attention"
+
+  // Throws Error at a member of `where` for sizes that the part cannot have; null: it takes all.
+  void (*check)(const ModelConfig& config, const std::string& where) = nullptr;
+  std::vector<PartWidth> (*widths)(const ModelConfig& config) = nullptr;
+
+  // In the order of the forward pass.
+  std::vector<LinearShape> (*linears)(const ModelConfig& config) = nullptr;
+  std::vector<GainShape> (*gains)(const ModelConfig& config) = nullptr;
+
+  // Columns of the matrices (tokens, columns) that the forward pass keeps for the backward pass, x
+  // apart, and of those that the backward pass needs for the moment, which all parts share.
+  std::vector<std::size_t> (*activations)(const ModelConfig& config) = nullptr;
+  std::vector<std::size_t> (*gradients)(const ModelConfig& config) = nullptr;
+
+  // What computes the part on the CPU, in all blocks.
+  std::unique_ptr<PartRunner> (*make)(const ModelConfig& config) = nullptr;
+};
+
+}  // namespace fp4lab
