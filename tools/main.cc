@@ -83,6 +83,7 @@ int Run(int argc, char** argv) {
   int exit_code = 0;
   fp4lab::tools::AddBench(app, &exit_code);
   fp4lab::tools::AddCases(app, &exit_code);
+  fp4lab::tools::AddCheck(app, &exit_code);
   fp4lab::tools::AddConvert(app, &exit_code);
   fp4lab::tools::AddCrosscheck(app, &exit_code);
   fp4lab::tools::AddData(app, &exit_code);

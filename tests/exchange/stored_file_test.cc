@@ -81,6 +81,7 @@ TEST_CASE("Vendors' naming gives back what was written under it", "[exchange][pr
     const StoredMatrix stored =
         Store(d, AnyQuantized(d, 32, 64), {.codes = CodeOrder::kBytes, .transposed = true});
     for (const Vendor& vendor : kVendors) {
+      if (vendor.read_only) continue;
       CAPTURE(d.name, vendor.name);
       const std::string place = (folder / "x.safetensors").string();
       const auto write = [&] {

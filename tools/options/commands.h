@@ -9,6 +9,7 @@ namespace fp4lab::tools {
 // error, and sets *exit_code to an exit code other than 0 that is no error.
 void AddBench(CLI::App& app, int* exit_code);
 void AddCases(CLI::App& app, int* exit_code);
+void AddCheck(CLI::App& app, int* exit_code);
 void AddConvert(CLI::App& app, int* exit_code);
 void AddCrosscheck(CLI::App& app, int* exit_code);
 void AddData(CLI::App& app, int* exit_code);

@@ -200,7 +200,9 @@ const StoredFileEntry& Pick(const std::vector<StoredFileEntry>& entries, const s
 
 std::vector<std::string_view> Conventions() {
   std::vector<std::string_view> names = {kOurs, kGguf};
-  for (const Vendor& v : kVendors) names.push_back(v.name);
+  for (const Vendor& v : kVendors) {
+    if (!v.read_only) names.push_back(v.name);
+  }
   return names;
 }
 
@@ -312,7 +314,7 @@ void WriteStored(std::string_view text, const StoredMatrix& stored, std::string_
     AddViews(stored, dialect, place.name, &file);
   } else {
     const Vendor* vendor = FindVendor(convention);
-    if (vendor == nullptr) {
+    if (vendor == nullptr || vendor->read_only) {
       const auto names = Conventions();
       throw Error("convention " + std::string(convention),
                   "is not known; " +

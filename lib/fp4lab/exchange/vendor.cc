@@ -37,12 +37,6 @@ std::vector<std::byte> AsBytes(std::span<const std::uint8_t> raw) {
   return copy;
 }
 
-// The prefix of an entry's tensor names: the name and a dot, unless the vendor's suffixes start
-// with an underscore.
-std::string PrefixOf(const VendorEntry& entry) {
-  const bool dotted = !entry.name.empty() && !entry.vendor->codes.starts_with('_');
-  return entry.name + (dotted ? "." : "");
-}
 // nullptr if the file has no such tensor.
 const SafetensorsTensor* Find(const SafetensorsFile& file, const std::string& name) {
   const auto found = file.tensors.find(name);
@@ -228,7 +222,25 @@ std::string_view ComfyFormat(const StoredMatrix& m) {
                                     "; it stores NVFP4, MXFP8 and FP8: use --convention fp4lab");
 }
 
+// Whether the matrix is quantized to integers: a group of them has a bias (MLX) or a shape of its
+// own (compressed-tensors' pack-quantized).
+bool IsOfIntegers(const SafetensorsFile& file, const std::string& name, bool dotted) {
+  const std::string prefix = name + (dotted && !name.empty() ? "." : "");
+  return file.tensors.contains(prefix + "biases") || file.tensors.contains(prefix + "weight_shape");
+}
+
+// Whether a prefix before this suffix ends with a dot that is no part of the matrix's name.
+bool IsDotted(std::string_view suffix) {
+  return suffix.empty() ? false
+                        : suffix.front() != '_' && suffix.front() != '.' && suffix.front() != ':';
+}
+
 }  // namespace
+
+std::string PrefixOf(const VendorEntry& entry) {
+  const bool dotted = !entry.name.empty() && IsDotted(entry.vendor->codes);
+  return entry.name + (dotted ? "." : "");
+}
 
 const Vendor* FindVendor(std::string_view name) {
   for (const Vendor& v : kVendors) {
@@ -258,7 +270,7 @@ std::vector<VendorEntry> ListVendorMatrices(const SafetensorsFile& file) {
     for (const Vendor& vendor : kVendors) {
       if (!std::string_view(name).ends_with(vendor.codes)) continue;
       std::string prefix = name.substr(0, name.size() - vendor.codes.size());
-      const bool dotted = !vendor.codes.starts_with('_');
+      const bool dotted = IsDotted(vendor.codes);
       if (dotted && !prefix.empty() && prefix.back() != '.') continue;
       if (!file.tensors.contains(prefix + std::string(vendor.scales))) continue;
       const bool plain = tensor.dtype == "BF16" || tensor.dtype == "F16" || tensor.dtype == "F32";
@@ -266,7 +278,9 @@ std::vector<VendorEntry> ListVendorMatrices(const SafetensorsFile& file) {
       const bool marked = file.tensors.contains(prefix + "comfy_quant");
       if (dotted && !prefix.empty()) prefix.pop_back();
       const bool is_comfy = marked || comfy_layers.contains(prefix);
-      if (vendor.codes == "weight" && is_comfy == vendor.marker.empty()) continue;
+      const bool shared = vendor.codes == "weight" && vendor.scales == "weight_scale";
+      if (shared && is_comfy == vendor.marker.empty()) continue;
+      if (IsOfIntegers(file, prefix, dotted)) continue;
       entries.push_back({prefix, &vendor});
     }
   }

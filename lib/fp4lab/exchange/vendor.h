@@ -15,6 +15,7 @@
 namespace fp4lab {
 
 // One way to name the tensors of a matrix: prefix + codes, prefix + scales, prefix + tensor_scale.
+// The prefix is the matrix's name, and a dot if the codes' suffix starts with a letter or is empty.
 // All vendors store scales of 1xN blocks, so that scales of 16x16
 // blocks are written repeated.
 struct Vendor {
@@ -23,12 +24,23 @@ struct Vendor {
   std::string_view codes, scales;
   std::array<std::string_view, 3> tensor_scale;  // the first is written, all are read
   TensorScaleConvention convention;
-  ScaleOrder
-      scale_order;       // as written; linear scales are read, too, unless the vendor has a marker
-  bool scales_as_bytes;  // U8 instead of F8_E4M3 (all vendors write E8M0 as U8)
+  // As written; linear scales are read, too, unless the vendor has a marker.
+  ScaleOrder scale_order = ScaleOrder::kLinear;
+  bool scales_as_bytes = false;  // U8 instead of F8_E4M3 (all vendors write E8M0 as U8)
   CodeOrder codes_order = CodeOrder::kLowFirst;  // of 4-bit codes
   std::string_view marker = {};  // prefix + marker: a tensor that tells the vendor from others
+  std::string_view input = {};   // prefix + input: the number of the activations
+  bool read_only = false;        // the names are read, never written
+  // Codes are (..., blocks, bytes of a block).
+  bool grouped_codes = false;
+  // Under these names a number is a scale a tensor, or the codes are FP8 (weight_scale_inv).
+  bool blocks_first = false;
 };
+// Makes a row of names that are read and never written.
+constexpr Vendor ReadOnly(Vendor row) {
+  row.read_only = true;
+  return row;
+}
 inline constexpr std::array kVendors = {
     Vendor{"te",
            "TransformerEngine transformer_engine/pytorch/tensor/storage/nvfp4_tensor_storage.py",
@@ -53,7 +65,10 @@ inline constexpr std::array kVendors = {
            {"weight_scale_2", "", ""},
            TensorScaleConvention::kMultiplier,
            ScaleOrder::kLinear,
-           false},
+           false,
+           CodeOrder::kLowFirst,
+           "",
+           "input_scale"},
     Vendor{"compressed-tensors",
            "compressed-tensors src/compressed_tensors/compressors/nvfp4/base.py",
            "weight_packed",
@@ -61,7 +76,10 @@ inline constexpr std::array kVendors = {
            {"weight_global_scale", "", ""},
            TensorScaleConvention::kDivisor,
            ScaleOrder::kLinear,
-           false},
+           false,
+           CodeOrder::kLowFirst,
+           "",
+           "input_global_scale"},
     Vendor{"comfyui",
            "ComfyUI comfy/ops.py, comfy/float.py; comfy-kitchen comfy_kitchen/tensor/nvfp4.py",
            "weight",
@@ -71,7 +89,79 @@ inline constexpr std::array kVendors = {
            ScaleOrder::k128x4,
            false,
            CodeOrder::kHighFirst,
-           "comfy_quant"},
+           "comfy_quant",
+           "input_scale"},
+    ReadOnly({.name = "modelopt-experts",
+              .source = "Model-Optimizer modelopt/torch/export: weights that are 3-D parameters",
+              .codes = "",
+              .scales = "_weight_scale",
+              .tensor_scale = {"_weight_scale_2", "", ""},
+              .convention = TensorScaleConvention::kMultiplier,
+              .input = "_input_scale"}),
+    ReadOnly(
+        {.name = "torchao",
+         .source = "torchao torchao/prototype/safetensors: the attributes of a tensor subclass",
+         .codes = "._weight_qdata",
+         .scales = "._weight_scale",
+         .tensor_scale = {"._weight_per_tensor_scale", "", ""},
+         .convention = TensorScaleConvention::kMultiplier,
+         .input = "._weight_act_per_tensor_scale"}),
+    ReadOnly({.name = "torchao-colon",
+              .source = "the same folder until 0.14",
+              .codes = ":qdata",
+              .scales = ":scale",
+              .tensor_scale = {":per_tensor_scale", "", ""},
+              .convention = TensorScaleConvention::kMultiplier,
+              .input = ":act_per_tensor_scale"}),
+    ReadOnly({.name = "torchao-attributes",
+              .source = "NVFP4Tensor and MXTensor, saved attribute by attribute",
+              .codes = "qdata",
+              .scales = "scale",
+              .tensor_scale = {"per_tensor_scale", "", ""},
+              .convention = TensorScaleConvention::kMultiplier,
+              .input = "act_per_tensor_scale"}),
+    ReadOnly({.name = "gpt-oss",
+              .source = "transformers src/transformers/integrations/mxfp4.py",
+              .codes = "_blocks",
+              .scales = "_scales",
+              .tensor_scale = {"", "", ""},
+              .convention = TensorScaleConvention::kNone,
+              .grouped_codes = true}),
+    ReadOnly({.name = "gpt-oss-original",
+              .source = "gpt-oss gpt_oss/torch/weights.py",
+              .codes = "blocks",
+              .scales = "scales",
+              .tensor_scale = {"", "", ""},
+              .convention = TensorScaleConvention::kNone,
+              .grouped_codes = true}),
+    ReadOnly({.name = "deepseek-v3",
+              .source = "DeepSeek-V3 inference/fp8_cast_bf16.py; transformers finegrained_fp8.py",
+              .codes = "weight",
+              .scales = "weight_scale_inv",
+              .tensor_scale = {"", "", ""},
+              .convention = TensorScaleConvention::kNone,
+              .input = "input_scale",
+              .blocks_first = true}),
+    ReadOnly({.name = "deepseek-v4",
+              .source = "DeepSeek-V4 inference/convert.py",
+              .codes = "weight",
+              .scales = "scale",
+              .tensor_scale = {"", "", ""},
+              .convention = TensorScaleConvention::kNone,
+              .blocks_first = true}),
+    ReadOnly({.name = "mlx",
+              .source = "mlx mlx/ops.cpp quantize; mlx-lm utils.py",
+              .codes = "weight",
+              .scales = "scales",
+              .tensor_scale = {"global_scale", "", ""},
+              .convention = TensorScaleConvention::kMultiplier}),
+    ReadOnly({.name = "comfyui-scaled",
+              .source = "ComfyUI comfy/ops.py scaled_fp8_ops",
+              .codes = "weight",
+              .scales = "scale_weight",
+              .tensor_scale = {"", "", ""},
+              .convention = TensorScaleConvention::kNone,
+              .input = "scale_input"}),
 };
 const Vendor* FindVendor(std::string_view name);
 
@@ -99,6 +189,9 @@ struct VendorEntry {
 // The matrices of a file under vendors' names. A matrix is ComfyUI's, not ModelOpt's, if its marker
 // or the layers of the metadata "_quantization_metadata" name it.
 std::vector<VendorEntry> ListVendorMatrices(const SafetensorsFile& file);
+
+// The names of the matrix's tensors are this and a suffix of the vendor.
+std::string PrefixOf(const VendorEntry& entry);
 
 // Reads a matrix; leading dimensions are flattened into rows. Throws Error(where, ...) for a tensor
 // that is missing, of the wrong type, or of a size that does not fit (the error states the right

@@ -32,6 +32,17 @@ FileContent::FileContent(const std::filesystem::path& path) {
   bytes_ = {static_cast<const std::byte*>(mapping), size};
 }
 
+void FileContent::Populate(std::span<const std::byte> part) const {
+  if (!own_.empty() || part.empty()) return;
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGE_SIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(part.data()) / page * page;
+  const auto end = RoundUp(reinterpret_cast<std::uintptr_t>(part.data() + part.size()), page);
+#ifdef MADV_POPULATE_READ
+  if (::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_READ) == 0) return;
+#endif
+  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_WILLNEED);
+}
+
 void FileContent::Forget(std::span<const std::byte> part) const {
   if (!own_.empty() || part.empty()) return;
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGE_SIZE));

@@ -26,6 +26,9 @@ class FileContent {
 
   // The content; valid as long as this object.
   std::span<const std::byte> bytes() const { return bytes_; }
+  // Maps the pages of `part` in one call, which is faster than a fault for each. A hint: the part
+  // can be read without it.
+  void Populate(std::span<const std::byte> part) const;
   // A hint that `part` will not be read again soon: the memory of a mapped part is released.
   void Forget(std::span<const std::byte> part) const;
 

@@ -17,6 +17,7 @@ from ._core import Error
 
 if TYPE_CHECKING:
     from ._arrays import AmaxWarning
+    from ._checkpoint import check_checkpoint
     from ._judge import (
         Case,
         Identification,
@@ -58,14 +59,14 @@ __version__: str = _core.version
 __all__ = [
     "TE_SIGN_MASK", "Accumulation", "AmaxWarning", "Case", "Dialect", "Error", "Format", "Identification",
     "ProductVerdict", "QTensor", "Recipe", "Report", "Reproducer", "Verdict", "accumulations",
-    "amax", "cases", "check_dialects", "decode", "dialect", "dialects", "encode", "explain", "formats", "identify",
+    "amax", "cases", "check_checkpoint", "check_dialects", "decode", "dialect", "dialects", "encode", "explain", "formats", "identify",
     "qdq", "quantize", "recipes", "replay", "rht", "scaled_mm", "te_words", "verify", "verify_mm",
 ]  # fmt: skip
 
 _MODULES = ("check", "study", "testing")
 # The modules that define the names of __all__. They are imported at the first use of a name, the ones without numpy
 # before the others: numpy takes most of the time of an import, and pytest imports this package in every run.
-_HOMES = ("_tables", "_quantize", "_qtensor", "_judge", "_products", "_arrays")
+_HOMES = ("_tables", "_checkpoint", "_quantize", "_qtensor", "_judge", "_products", "_arrays")
 
 
 def check_dialects(names: Any = (), **options: Any) -> Any:

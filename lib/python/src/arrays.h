@@ -102,6 +102,7 @@ class Bindings {
   nb::module_& module_;
 };
 
+void BindCheckpoint(Bindings& m);
 void BindJudge(Bindings& m);
 void BindLinear(Bindings& m);
 void BindProducts(Bindings& m);

@@ -106,6 +106,7 @@ NB_MODULE(_core, m) {
   m.def("enter_ieee", &python::EnterIeee);
   m.def("leave_ieee", &python::LeaveIeee, nb::arg("state").none());
   python::Bindings bindings(m);
+  python::BindCheckpoint(bindings);
   python::BindTables(bindings);
   python::BindQuantize(bindings);
   python::BindJudge(bindings);

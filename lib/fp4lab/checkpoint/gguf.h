@@ -1,0 +1,16 @@
+// The check of .gguf files.
+#pragma once
+
+#include <cstddef>
+
+#include "fp4lab/checkpoint/original_source.h"
+#include "fp4lab/checkpoint/report.h"
+
+namespace fp4lab {
+
+// The tensors of GGUF files.
+void CheckGguf(const Checkpoint& checkpoint, const CheckOptions& options,
+               const OriginalSource* original, CheckReport* report, std::size_t* done,
+               std::size_t all);
+
+}  // namespace fp4lab

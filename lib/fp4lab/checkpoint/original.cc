@@ -1,0 +1,477 @@
+#include "fp4lab/checkpoint/original.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+
+#include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/base/parallel.h"
+#include "fp4lab/dialect/dialect.h"
+#include "fp4lab/exchange/number_type.h"
+#include "fp4lab/quantize/quantize.h"
+
+namespace fp4lab {
+namespace {
+
+constexpr std::size_t kStrip = 64;                     // rows that are decoded at a time
+constexpr std::size_t kSample = std::size_t{1} << 21;  // elements on which other readings are tried
+
+// The value of every code, without a scale.
+std::array<float, 256> Elements(const Reading& r) {
+  std::array<float, 256> values = {};
+  const int bits = FormatOf(r.element).bits;
+  for (std::uint32_t code = 0; code < 1u << bits; ++code) values[code] = Decode(r.element, code);
+  return values;
+}
+
+class Decoder {
+ public:
+  Decoder(const StoredBytes& bytes, const Reading& r)
+      : bytes_(bytes), r_(r), elements_(Elements(r)) {
+    for (std::uint32_t b = 0; b < 256; ++b) scales_[b] = Decode(r.scale, b);
+    type_ = FindNumberType(bytes.scale_dtype).value_or(NumberType{});
+    number_bytes_ = r.numbers ? static_cast<std::size_t>(Bits(type_)) / 8 : 1;
+    row_bytes_ = r.codes == CodeOrder::kBytes ? r.cols : r.cols / 2;
+  }
+
+  // The codes of row `row` (of all parts), one a byte.
+  void Codes(std::size_t row, CodeOrder order, std::span<std::uint8_t> codes) const {
+    const auto* c = reinterpret_cast<const std::uint8_t*>(bytes_.codes.data()) + row * row_bytes_;
+    const std::size_t group = r_.block_rows == 0 ? r_.cols : r_.block_cols;
+    for (std::size_t col = 0; col < r_.cols; ++col) {
+      if (order == CodeOrder::kBytes) {
+        codes[col] = c[col];
+        continue;
+      }
+      bool high = (col % 2 == 1) != (order == CodeOrder::kHighFirst);
+      std::size_t at = col / 2;
+      if (order == CodeOrder::kSplitHalves) {
+        const std::size_t begin = col / group * group;
+        const std::size_t half = (std::min(begin + group, r_.cols) - begin + 1) / 2;
+        high = col - begin >= half;
+        at = begin / 2 + (col - begin) % half;
+      }
+      codes[col] = high ? c[at] >> 4 : c[at] & 15;
+    }
+  }
+
+  // The values of row `row` under a reading, without the tensor scale.
+  void Row(std::size_t row, CodeOrder codes, ScaleOrder order, std::span<float> values) const {
+    std::vector<std::uint8_t> raw(r_.cols);
+    Codes(row, codes, raw);
+    const std::size_t width = r_.block_rows == 0 ? r_.cols : r_.block_cols;
+    for (std::size_t begin = 0; begin < r_.cols; begin += width) {
+      const float scale = Scale(row / r_.rows, row % r_.rows, begin / width, order);
+      const std::size_t end = std::min(begin + width, r_.cols);
+      for (std::size_t col = begin; col < end; ++col) values[col] = elements_[raw[col]] * scale;
+    }
+  }
+
+  std::uint8_t ScaleByte(std::size_t row, std::size_t block) const {
+    const std::size_t part = row / r_.rows;
+    const std::size_t at =
+        part * r_.stored_rows * r_.stored_cols +
+        StoredScaleOffset(r_, row % r_.rows / std::max<std::size_t>(1, r_.block_rows), block);
+    return static_cast<std::uint8_t>(bytes_.scales[at]);
+  }
+
+ private:
+  float Scale(std::size_t part, std::size_t row, std::size_t block, ScaleOrder order) const {
+    std::size_t at = 0;
+    if (r_.block_rows == 0) {
+      at = bytes_.scales.size() == number_bytes_ ? 0 : part;
+    } else {
+      Reading r = r_;
+      r.order = order;
+      at = part * r.stored_rows * r.stored_cols + StoredScaleOffset(r, row / r.block_rows, block);
+    }
+    if (!r_.numbers) return scales_[static_cast<std::uint8_t>(bytes_.scales[at])];
+    return DecodeNumbers(type_, bytes_.scales.subspan(at * number_bytes_, number_bytes_), 1)[0];
+  }
+
+  const StoredBytes& bytes_;
+  const Reading& r_;
+  std::array<float, 256> elements_, scales_;
+  NumberType type_;
+  std::size_t number_bytes_ = 1, row_bytes_ = 0;
+};
+
+// Sums of products of an original row x and a decoded row y.
+struct Sums {
+  double xx = 0, xy = 0, yy = 0;
+  void Add(const Sums& o) {
+    xx += o.xx;
+    xy += o.xy;
+    yy += o.yy;
+  }
+  // SQNR if y is multiplied by f.
+  double Sqnr(double f) const {
+    const double noise = xx - 2 * f * xy + f * f * yy;
+    if (!(xx > 0) || !std::isfinite(noise)) return -std::numeric_limits<double>::infinity();
+    if (noise <= xx * 1e-15) return 150;
+    return 10 * std::log10(xx / noise);
+  }
+  double Best() const { return yy > 0 ? xy / yy : 0; }
+};
+
+Sums SumsOf(std::span<const float> x, std::span<const float> y) {
+  Sums s;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (!std::isfinite(x[i]) || !std::isfinite(y[i])) continue;
+    const double a = x[i], b = y[i];
+    s.xx += a * a;
+    s.xy += a * b;
+    s.yy += b * b;
+  }
+  return s;
+}
+
+double MultiplierOf(TensorScaleConvention convention, float number, const Reading& r) {
+  switch (convention) {
+    case TensorScaleConvention::kMultiplier:
+      return number;
+    case TensorScaleConvention::kDivisor:
+      return 1.0 / static_cast<double>(number);
+    case TensorScaleConvention::kAmax:
+      return static_cast<double>(number) / (448.0 * static_cast<double>(MaxFinite(r.element)));
+    case TensorScaleConvention::kNone:
+      break;
+  }
+  return 1;
+}
+
+std::string Text(const char* format, double a) {
+  char text[64];
+  std::snprintf(text, sizeof text, format, a);
+  return text;
+}
+
+class Comparer {
+ public:
+  Comparer(const StoredBytes& bytes, const Reading& r, TensorScaleConvention convention,
+           std::span<const float> numbers, const RowReader& original)
+      : r_(r),
+        convention_(convention),
+        numbers_(numbers),
+        original_(original),
+        decoder_(bytes, r) {}
+
+  OriginalVerdict Compare() {
+    rows_ = r_.parts * r_.rows;
+    Stated();
+    Others();
+    Dialects();
+    Causes();
+    return std::move(v_);
+  }
+
+ private:
+  // The rows that share a tensor scale.
+  std::size_t GroupRows() const {
+    return std::max<std::size_t>(1, rows_ / std::max<std::size_t>(1, numbers_.size()));
+  }
+  double NumberOf(std::size_t row) const {
+    if (numbers_.empty()) return 1;
+    return MultiplierOf(convention_, numbers_[std::min(numbers_.size() - 1, row / GroupRows())],
+                        r_);
+  }
+
+  // Sums of `count` rows from `first`, one a row, under a reading; the tensor scale is left out.
+  std::vector<Sums> RowSums(const Matrix<float>& x, std::size_t first, CodeOrder codes,
+                            ScaleOrder order) const {
+    std::vector<Sums> sums(x.rows);
+    ParallelFor(x.rows, [&](std::size_t i) {
+      std::vector<float> y(r_.cols);
+      decoder_.Row(first + i, codes, order, y);
+      sums[i] = SumsOf({x.values.data() + i * x.cols, x.cols}, y);
+    });
+    return sums;
+  }
+
+  void Stated() {
+    ReadingVerdict v{.codes = r_.codes, .scales = r_.order, .as_stated = true};
+    Sums plain, scaled;
+    row_sums_.reserve(rows_);
+    for (std::size_t first = 0; first < rows_; first += kStrip) {
+      const Matrix<float> x = original_(first, std::min(kStrip, rows_ - first));
+      for (const float value : x.values) {
+        if (std::isfinite(value)) amax_ = std::max(amax_, std::fabs(value));
+      }
+      const std::vector<Sums> sums = RowSums(x, first, r_.codes, r_.order);
+      for (std::size_t i = 0; i < sums.size(); ++i) {
+        plain.Add(sums[i]);
+        const double f = NumberOf(first + i);
+        scaled.Add({sums[i].xx, sums[i].xy * f, sums[i].yy * f * f});
+        row_sums_.push_back(sums[i]);
+      }
+    }
+    total_ = plain;
+    v.sqnr_db = scaled.Sqnr(1);
+    v.best_sqnr_db = scaled.Sqnr(scaled.Best());
+    v.factor = scaled.Best() != 0 ? 1 / scaled.Best() : 0;
+    v_.readings.push_back(v);
+  }
+
+  // The other orders of nibbles and scales, on the first rows.
+  void Others() {
+    const std::size_t rows =
+        std::min(rows_, std::max<std::size_t>(kStrip, kSample / std::max<std::size_t>(1, r_.cols)));
+    std::vector<CodeOrder> orders = {r_.codes};
+    if (r_.codes != CodeOrder::kBytes && r_.codes != CodeOrder::kDense6) {
+      for (const CodeOrder o :
+           {CodeOrder::kLowFirst, CodeOrder::kHighFirst, CodeOrder::kSplitHalves}) {
+        if (o != r_.codes) orders.push_back(o);
+      }
+    }
+    std::vector<ScaleOrder> scales = {r_.order};
+    const bool tiles = !r_.numbers && r_.block_rows == 1 && r_.scale_rows % 128 == 0 &&
+                       r_.scale_cols % 4 == 0 && r_.stored_rows == r_.scale_rows &&
+                       r_.stored_cols == r_.scale_cols;
+    const bool padded = r_.stored_rows != r_.scale_rows || r_.stored_cols != r_.scale_cols;
+    const bool whole_tiles = r_.stored_rows % 128 == 0 && r_.stored_cols % 4 == 0 && !r_.numbers;
+    if (tiles || (padded && whole_tiles)) {
+      for (const ScaleOrder o : {ScaleOrder::kLinear, ScaleOrder::k128x4}) {
+        if (o != r_.order) scales.push_back(o);
+      }
+    }
+    const Matrix<float> x = original_(0, rows);
+    for (const CodeOrder codes : orders) {
+      for (const ScaleOrder order : scales) {
+        if (codes == r_.codes && order == r_.order) continue;
+        Sums scaled;
+        const std::vector<Sums> sums = RowSums(x, 0, codes, order);
+        for (std::size_t i = 0; i < sums.size(); ++i) {
+          const double f = NumberOf(i);
+          scaled.Add({sums[i].xx, sums[i].xy * f, sums[i].yy * f * f});
+        }
+        v_.readings.push_back({codes, order, false, scaled.Sqnr(1), scaled.Sqnr(scaled.Best()),
+                               scaled.Best() != 0 ? 1 / scaled.Best() : 0});
+      }
+    }
+  }
+
+  bool Fits(const Dialect& d) const {
+    const bool one = d.block_rows == 0;
+    if (d.element != r_.element || IsStochastic(d) || IsApproximate(d) || TakesRandomBits(d)) {
+      return false;
+    }
+    if (one != (r_.block_rows == 0) || d.row_scaled) return false;
+    if (!one && (static_cast<std::size_t>(d.block_rows) != r_.block_rows ||
+                 static_cast<std::size_t>(d.block_cols) != r_.block_cols)) {
+      return false;
+    }
+    if (one) return true;
+    return !r_.numbers && d.scale == r_.scale && HasTensorScale(d) == !numbers_.empty();
+  }
+
+  // The codes and scales of each dialect that fits, for the first rows; those of the nearest one
+  // for all rows, if they are equal there.
+  void Dialects() {
+    if (r_.codes == CodeOrder::kDense6 || r_.numbers) return;
+    if (numbers_.size() > 1 && rows_ % numbers_.size() != 0) return;
+    const std::size_t count = std::min(GroupRows(), kStrip * 4);
+    const Matrix<float> x = original_(0, count);
+    std::size_t most = 0;
+    const Dialect* best = nullptr;
+    std::vector<const Dialect*> alive;  // every code so far is theirs
+    for (const Dialect& d : fp4lab::Dialects()) {
+      if (!Fits(d)) continue;
+      const std::size_t equal = Equal(d, x, 0);
+      if (equal == x.values.size()) alive.push_back(&d);
+      if (best != nullptr && equal <= most) continue;
+      most = equal;
+      best = &d;
+    }
+    if (best == nullptr) return;
+    v_.nearest = best->name;
+    v_.share_of_codes = static_cast<double>(most) / static_cast<double>(x.values.size());
+    DialectOptions own;
+    if (HasTensorScale(*best)) own.amax = {amax_};
+    const Quantized q = QuantizeAs(*best, x.View(), own);
+    v_.expected_db = SumsOf(x.values, DequantizeAs(*best, q).values).Sqnr(1);
+    std::size_t strips = 0;
+    for (std::size_t group = 0; group < rows_; group += GroupRows()) {
+      for (std::size_t first = group; first < group + GroupRows(); first += kStrip * 4) {
+        if (alive.empty()) return;
+        if (++strips > 8 && alive.size() > 4) alive.resize(4);  // equal so far: enough of them
+        const std::size_t rows = std::min(kStrip * 4, group + GroupRows() - first);
+        const Matrix<float> more = original_(first, rows);
+        std::erase_if(
+            alive, [&](const Dialect* d) { return Equal(*d, more, first) != more.values.size(); });
+      }
+    }
+    if (alive.empty()) return;
+    v_.dialect = v_.nearest = alive.front()->name;
+  }
+
+  // The number of elements whose code and whose block's scale are those of the dialect under the
+  // stored tensor scale.
+  std::size_t Equal(const Dialect& d, const Matrix<float>& x, std::size_t first) const {
+    DialectOptions options;
+    if (HasTensorScale(d)) {
+      options.amax = {amax_};
+      if (!numbers_.empty()) {
+        const std::size_t index = std::min(numbers_.size() - 1, first / GroupRows());
+        options.amax = {AmaxOfNumber(d, numbers_[index], convention_)};
+      }
+    }
+    const Quantized q = QuantizeAs(d, x.View(), options);
+    std::vector<std::size_t> rows(x.rows);
+    ParallelFor(x.rows, [&](std::size_t i) { rows[i] = EqualInRow(q, first, i); });
+    std::size_t equal = 0;
+    for (const std::size_t n : rows) equal += n;
+    return equal;
+  }
+
+  std::size_t EqualInRow(const Quantized& q, std::size_t first, std::size_t i) const {
+    std::vector<std::uint8_t> codes(q.cols);
+    decoder_.Codes(first + i, r_.codes, codes);
+    std::size_t equal = 0;
+    for (std::size_t col = 0; col < q.cols; ++col) {
+      if (codes[col] != q.codes[i * q.cols + col]) continue;
+      if (r_.block_rows == 0) {
+        ++equal;
+        continue;
+      }
+      const std::size_t block = col / r_.block_cols;
+      const std::uint8_t byte = q.scales[i / r_.block_rows * q.scale_cols + block];
+      equal += byte == decoder_.ScaleByte(first + i, block) ? 1 : 0;
+    }
+    return equal;
+  }
+
+  // Rows in groups whose best factors differ: parts with a tensor scale of their own.
+  std::string PartsText() const {
+    // The factor of 512 elements is known to some percent.
+    const std::size_t groups =
+        std::clamp<std::size_t>(rows_ * r_.cols / 512, 1, std::min<std::size_t>(rows_, 64));
+    struct Run {
+      std::size_t first, last;
+      Sums sums;
+    };
+    std::vector<Run> runs;
+    for (std::size_t g = 0; g < groups; ++g) {
+      const std::size_t first = g * rows_ / groups, last = (g + 1) * rows_ / groups - 1;
+      Sums sums;
+      for (std::size_t row = first; row <= last; ++row) {
+        const double f = NumberOf(row);
+        sums.Add({row_sums_[row].xx, row_sums_[row].xy * f, row_sums_[row].yy * f * f});
+      }
+      if (!(sums.yy > 0)) continue;
+      const bool same = !runs.empty() && std::fabs(runs.back().sums.Best() / sums.Best() - 1) < 0.1;
+      if (same) {
+        runs.back().last = last;
+        runs.back().sums.Add(sums);
+      } else {
+        runs.push_back({first, last, sums});
+      }
+    }
+    if (runs.size() < 2 || runs.size() > 8) return "";
+    std::string text;
+    for (const Run& run : runs) {
+      const double k = 1 / run.sums.Best();
+      if (run.sums.Sqnr(run.sums.Best()) < 6) return "";
+      text += (text.empty() ? "rows " : "; rows ") + std::to_string(run.first) + ".." +
+              std::to_string(run.last) +
+              (std::fabs(k - 1) < 0.02 ? " are right"
+                                       : " are " + Text("%.6g", k) + " times the original");
+    }
+    return text + ": parts with tensor scales of their own";
+  }
+
+  std::string FactorText(double factor) const {
+    const std::string times = "the values are " + Text("%.6g", factor) + " times the original";
+    if (numbers_.size() != 1) return times;
+    const double m = MultiplierOf(convention_, numbers_[0], r_);
+    const auto near = [&](double other) { return std::fabs(factor / other - 1) < 0.01; };
+    if (near(m)) return times + ": the scales hold the tensor scale already";
+    if (near(m * m)) return times + ": the tensor scale is the other of multiplier and divisor";
+    return times + ": the tensor scale is that of another tensor";
+  }
+
+  void Causes() {
+    const ReadingVerdict& stated = v_.readings.front();
+    const auto best = std::max_element(v_.readings.begin(), v_.readings.end(),
+                                       [](const ReadingVerdict& a, const ReadingVerdict& b) {
+                                         return a.best_sqnr_db < b.best_sqnr_db;
+                                       });
+    if (best->best_sqnr_db > stated.best_sqnr_db + 6 && best->best_sqnr_db > 6) {
+      v_.cause = "read with codes " + std::string(Name(best->codes)) + " and scales " +
+                 std::string(Named(best->scales).name) + " the SQNR is " +
+                 Text("%.2f dB", best->best_sqnr_db) + ", as stated " +
+                 Text("%.2f dB", stated.sqnr_db);
+      return;
+    }
+    // Stochastic rounding costs up to 5 dB.
+    const double good = v_.nearest.empty() ? 8 : v_.expected_db - 6;
+    const bool off = stated.sqnr_db < good || stated.best_sqnr_db > stated.sqnr_db + 1;
+    const std::string parts = off ? PartsText() : "";
+    if (!parts.empty()) {
+      v_.cause = parts;
+    } else if (stated.best_sqnr_db > stated.sqnr_db + 1 && stated.best_sqnr_db > 6) {
+      v_.cause = FactorText(stated.factor);
+    } else if (stated.best_sqnr_db < 6) {
+      const std::string rows = PermutationText();
+      v_.cause = rows.empty() ? "no reading of the bytes is near the original" : rows;
+    } else if (!v_.nearest.empty() && stated.sqnr_db < v_.expected_db - 6) {
+      v_.cause = "the error is " + Text("%.2f dB", v_.expected_db - stated.sqnr_db) +
+                 " above that of " + v_.nearest;
+    }
+  }
+
+  // Rows in another order: gate and up interleaved, or joined.
+  std::string PermutationText() const {
+    if (r_.rows % 2 != 0 || r_.rows < 4) return "";
+    const std::size_t count = std::min<std::size_t>(r_.rows, 512);
+    const std::size_t half = r_.rows / 2;
+    for (const bool interleaved : {true, false}) {
+      Sums scaled;
+      std::vector<float> y(r_.cols);
+      for (std::size_t row = 0; row < count; ++row) {
+        const std::size_t at =
+            interleaved ? row % 2 * half + row / 2 : (row < half ? 2 * row : 2 * (row - half) + 1);
+        const Matrix<float> x = original_(at, 1);
+        decoder_.Row(row, r_.codes, r_.order, y);
+        const Sums s = SumsOf(x.values, y);
+        const double f = NumberOf(row);
+        scaled.Add({s.xx, s.xy * f, s.yy * f * f});
+      }
+      if (scaled.Sqnr(scaled.Best()) < 6) continue;
+      return interleaved
+                 ? "the rows are interleaved: stored rows 0, 2, 4, ... are the first half of the "
+                   "original's"
+                 : "the rows are joined: the first half of the stored rows are the original's rows "
+                   "0, 2, 4, ...";
+    }
+    return "";
+  }
+
+  const Reading& r_;
+  const TensorScaleConvention convention_;
+  const std::span<const float> numbers_;
+  const RowReader& original_;
+  const Decoder decoder_;
+  std::size_t rows_ = 0;
+  float amax_ = 0;
+  std::vector<Sums> row_sums_;
+  Sums total_;
+  OriginalVerdict v_;
+};
+
+}  // namespace
+
+OriginalVerdict CompareWithOriginal(const StoredBytes& bytes, const Reading& reading,
+                                    TensorScaleConvention convention,
+                                    std::span<const float> numbers, const RowReader& original) {
+  const IeeeArithmetic ieee;
+  if (reading.codes == CodeOrder::kDense6 || reading.rows == 0 || reading.cols == 0) {
+    OriginalVerdict verdict;
+    verdict.problem = "6-bit codes without gaps and empty matrices are not compared";
+    return verdict;
+  }
+  return Comparer(bytes, reading, convention, numbers, original).Compare();
+}
+
+}  // namespace fp4lab

@@ -1,0 +1,52 @@
+// A quantized matrix of a checkpoint against the matrix that was quantized.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fp4lab/base/matrix.h"
+#include "fp4lab/exchange/reading.h"
+#include "fp4lab/exchange/stored.h"
+
+namespace fp4lab {
+
+// One way to read the bytes, and how near the values come to the original.
+struct ReadingVerdict {
+  CodeOrder codes = CodeOrder::kLowFirst;
+  ScaleOrder scales = ScaleOrder::kLinear;
+  bool as_stated = false;   // the reading that the names state
+  double sqnr_db = 0;       // with the tensor scale as the names state it
+  double best_sqnr_db = 0;  // with the tensor scale that fits best
+  double factor = 1;        // the values are this times those of the best tensor scale
+};
+
+struct OriginalVerdict {
+  std::string tensor;         // the original's name
+  std::string problem;        // not compared: why
+  std::string dialect;        // the formula that gives every byte; empty: none of the table
+  std::string nearest;        // the formula with the fewest different codes
+  double share_of_codes = 0;  // of `nearest` on the first rows: codes that are equal
+  double expected_db = 0;     // SQNR of `nearest` on the first rows
+  std::vector<ReadingVerdict> readings;  // the stated one first
+  std::string cause;  // of a difference that is not rounding; empty: there is none
+};
+
+// The bytes of one matrix.
+struct StoredBytes {
+  std::span<const std::byte> codes, scales;
+  std::string_view scale_dtype;
+};
+
+// Rows of the original: (first, count) gives a matrix of `count` rows in binary32.
+using RowReader = std::function<Matrix<float>(std::size_t first, std::size_t count)>;
+
+// Compares. `numbers` are the tensor scales in the convention: none, one, or one a part.
+OriginalVerdict CompareWithOriginal(const StoredBytes& bytes, const Reading& reading,
+                                    TensorScaleConvention convention,
+                                    std::span<const float> numbers, const RowReader& original);
+
+}  // namespace fp4lab

@@ -1,0 +1,69 @@
+"""The check of a whole checkpoint."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from typing import Any
+
+from . import _core, _ieee
+
+_DTYPES = {"u1": "U8", "i1": "I8", "u2": "BF16", "f2": "F16", "f4": "F32", "u4": "U32", "i4": "I32"}
+
+
+def _as_safetensors(path: str, folder: str) -> str:
+    """Writes the arrays of an .npz file as .safetensors into a folder; returns the new path."""
+    import numpy as np
+
+    from . import _files
+
+    with np.load(path, allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
+    texts = {k: v.tobytes().decode() for k, v in arrays.items() if k.split(".")[0] == "fp4lab"}
+    arrays = {k: v for k, v in arrays.items() if k not in texts}
+    kinds = {}
+    for name, array in arrays.items():
+        kind = array.dtype.str[1:]
+        if kind not in _DTYPES:
+            raise _core.Error(f"{path}#{name}: is {array.dtype}; known are u1, i1, u2, f2, f4, u4, i4")
+        kinds[name] = _DTYPES[kind]
+    shapes = {name: list(array.shape) for name, array in arrays.items()}
+    out = os.path.join(folder, os.path.basename(path)[: -len(".npz")] + ".safetensors")
+    _files.write_safetensors(out, arrays, kinds, shapes, texts)
+    return out
+
+
+def check_checkpoint(
+    path: str | os.PathLike[str], original: str | os.PathLike[str] | None = None
+) -> dict[str, Any]:
+    """Looks through a whole checkpoint: what is quantized, how it is stored, and what is wrong.
+
+    The result is that of `fp4lab check --json`: "matrices" (name, naming, formula, shape, layout, the names
+    of their findings), "findings" (finding, where, text, remedy) and "clean".
+
+    Args:
+        path: a folder of shards, a *.index.json, or a .safetensors, .gguf or .npz file.
+        original: what was quantized: a checkpoint of numbers, or one .npy file. Each matrix then has
+            "original": whether the bytes are those of a dialect, the SQNR of every reading, the cause.
+
+    Raises:
+        Error: for files that cannot be read.
+
+    >>> import numpy as np, tempfile, fp4lab
+    >>> q = fp4lab.quantize(np.eye(16, 32, dtype=np.float32), "nvfp4.te")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     q.save(folder + "/q.safetensors")
+    ...     report = fp4lab.check_checkpoint(folder)
+    >>> [(m["formula"], m["shape"]) for m in report["matrices"]]
+    [('NVFP4', [16, 32])]
+    """
+    source, reference = os.fspath(path), os.fspath(original) if original is not None else ""
+    if not source.endswith(".npz"):
+        return json.loads(_core.check_checkpoint(source, reference))
+    with tempfile.TemporaryDirectory(prefix="fp4lab-") as folder:
+        report = json.loads(_core.check_checkpoint(_as_safetensors(source, folder), reference))
+    return {**report, "path": source}
+
+
+_ieee.guard(globals())

@@ -1,0 +1,82 @@
+// fp4lab check: looks through a whole checkpoint: what is quantized, how it is stored, what is
+// wrong.
+#include "fp4lab/checkpoint/check.h"
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "fp4lab/exchange/stored_file.h"
+#include "tools/options/commands.h"
+#include "tools/options/comparing.h"
+#include "tools/options/print.h"
+#include "tools/options/status_line.h"
+
+namespace fp4lab::tools {
+namespace {
+
+struct CheckCommand {
+  std::string path, original;
+  bool json = false;
+};
+
+SafetensorsFile ReadNpz(const std::filesystem::path& path) {
+  TensorFile file(path);
+  file.Load("");
+  return file.tensors();
+}
+
+// Returns whether there are no findings.
+bool Run(const CheckCommand& o) {
+  CheckReport report;
+  {
+    StatusLine status;
+    const auto start = std::chrono::steady_clock::now();
+    const auto progress = [&](std::size_t done, std::size_t all) {
+      const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+      const double rate = static_cast<double>(done) / std::max(passed.count(), 1e-3);
+      const double left = rate > 0 ? static_cast<double>(all - std::min(all, done)) / rate : 0;
+      status.Show(std::to_string(done >> 20) + " of " + std::to_string(all >> 20) + " MiB | " +
+                  std::to_string(static_cast<long>(rate / (1 << 20))) + " MiB/s | " +
+                  Duration(left) + " left");
+    };
+    report = CheckCheckpoint(o.path,
+                             {.original = o.original, .read_npz = ReadNpz, .progress = progress});
+  }
+  if (o.json) {
+    PrintJson(ReportJson(report), 1);
+  } else {
+    PrintText(ReportText(report));
+  }
+  return report.findings.empty();
+}
+
+}  // namespace
+
+void AddCheck(CLI::App& app, int* exit_code) {
+  const auto o = std::make_shared<CheckCommand>();
+  CLI::App* command = app.add_subcommand(
+      "check", "Look through a whole checkpoint: formulas, layouts and what is wrong");
+  command
+      ->add_option("path", o->path,
+                   "A folder, a *.index.json, or a .safetensors, .gguf or .npz file")
+      ->required()
+      ->type_name("PATH");
+  command
+      ->add_option(
+          "--original", o->original,
+          "What was quantized: a checkpoint of numbers, or one .npy; compares every matrix "
+          "and tries other readings")
+      ->type_name("PATH");
+  command->add_flag("--json", o->json, "Print JSON");
+  command->footer(
+      "Exit code: 0 without findings, 1 with findings, 2 for what cannot be read.\n"
+      "Example: a checkpoint in order\n"
+      "  $ head -c 8192 /dev/zero | tr '\\0' '\\101' > x.bf16\n"
+      "  $ fp4lab quantize x.bf16 --shape 32x128 --dtype bf16 --dialect modelopt --convention "
+      "modelopt --out q.safetensors > log\n"
+      "  $ fp4lab check q.safetensors | tail -1");
+  command->callback([o, exit_code] { Comparing(exit_code, [&] { return Run(*o); }); });
+}
+
+}  // namespace fp4lab::tools
