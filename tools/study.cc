@@ -83,6 +83,7 @@ void RunCommand(const StudyOptions& options, int* exit_code) {
     std::string command = "fp4lab study run " + Printable(options.file);
     if (options.quick) command += " --quick";
     if (options.seeds > 0) command += " --seeds " + std::to_string(options.seeds);
+    if (!options.device.empty()) command += " --device " + Printable(options.device);
     if (!options.out_dir.empty()) command += " --out-dir " + Printable(options.out_dir);
     Note("interrupted; every run has its checkpoint. To continue: %s\n", command.c_str());
     *exit_code = StopSignals::ExitCode();

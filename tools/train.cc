@@ -186,8 +186,11 @@ int Run(const TrainOptions& options) {
     return result.interrupted ? StopSignals::ExitCode() : 0;
   }
   if (result.interrupted) {
-    Note("stopped after step %lld; continue with: fp4lab train --resume --out-dir %s\n",
-         static_cast<long long>(result.steps), Printable(options.out_dir).c_str());
+    // The folder's configuration names the device of the first start, not one given later.
+    const std::string device = options.device.empty() ? "" : " --device " + options.device;
+    Note("stopped after step %lld; continue with: fp4lab train --resume --out-dir %s%s\n",
+         static_cast<long long>(result.steps), Printable(options.out_dir).c_str(),
+         Printable(device).c_str());
     return StopSignals::ExitCode();
   }
   Print("step %lld  validation loss %.4f nats", static_cast<long long>(result.steps),

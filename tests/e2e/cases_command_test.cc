@@ -96,6 +96,17 @@ TEST_CASE("fp4lab cases answer is a kernel of any dialect, right or wrong", "[e2
   const ProcessResult unknown = RunProgram({"cases", "answer", "--deviation", "tiredness"});
   CHECK(unknown.exit_code == 1);
   CHECK(IsOneLine(unknown.error));
+  CHECK(unknown.output.empty());
+  // Without an answer, verify gets nothing, and says so in place of a complaint about the header.
+  for (const char* refused : {"--deviation tiredness", "--dialect nvfp4.te.stochastic"}) {
+    CAPTURE(refused);
+    const std::string answer = "'" + Program() + "' cases answer " + refused;
+    CHECK(RunProcess({"sh", "-c", "'" + Program() + "' cases | " + answer}).output.empty());
+    const ProcessResult run = PipeCases("", answer, "");
+    CHECK(run.exit_code == 2);
+    CHECK_THAT(run.error, ContainsSubstring("standard input: is empty: it holds no answers; the "
+                                            "program that writes them says why\n"));
+  }
   const ProcessResult garbage = RunProgram({"cases", "answer"}, {.input = "hello\n"});
   CHECK(garbage.exit_code == 1);
   CHECK_THAT(garbage.error, ContainsSubstring("standard input: holds no cases"));

@@ -147,10 +147,12 @@ TEST_CASE("A hangup stops a run at a checkpoint, and one that nohup had ignored 
           "[e2e]") {
   const TemporaryFolder folder;
   const std::filesystem::path cut = folder / "cut", kept = folder / "kept";
-  Child stopped(Arguments(cut.string()), folder / "cut.txt");
+  std::vector<std::string> on_device = With(Arguments(cut.string()), "--device");
+  Child stopped(With(on_device, "cpu"), folder / "cut.txt");
   InterruptAfter(&stopped, cut / "metrics.jsonl", 5, SIGHUP);
   CHECK(stopped.Wait() == 128 + SIGHUP);
-  CHECK(stopped.Output().find("continue with: fp4lab train --resume") != std::string::npos);
+  CHECK(stopped.Output().find("continue with: fp4lab train --resume --out-dir " + cut.string() +
+                              " --device cpu\n") != std::string::npos);
   CHECK(std::filesystem::exists(cut / "checkpoint.fp4lab"));
 
   const auto before = ::signal(SIGHUP, SIG_IGN);  // the child inherits it, as under nohup

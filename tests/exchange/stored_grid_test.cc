@@ -24,11 +24,13 @@ TEST_CASE("Codes in another grid than the layout's are refused", "[exchange]") {
   const StoredMatrix m = Shape(48, 64, {});  // 48 rows of 32 bytes
   const std::size_t bytes = 48 * 32;
   for (const Dims& fine : {Dims{48, 32}, Dims{48, 64}, Dims{bytes}, Dims{1, bytes}, Dims{bytes, 1},
-                           Dims{4, 12, 32}, Dims{}}) {
+                           Dims{4, 12, 32}, Dims{48, 4, 8}, Dims{2, 24, 4, 8}, Dims{1, 48, 32},
+                           Dims{}}) {
     CAPTURE(fine);
     CHECK_NOTHROW(CheckCodesGrid(m, fine, bytes, "codes"));
   }
-  for (const Dims& other : {Dims{32, 48}, Dims{64, 24}, Dims{96, 16}}) {
+  for (const Dims& other : {Dims{32, 48}, Dims{64, 24}, Dims{96, 16}, Dims{32, 6, 8},
+                            Dims{64, 2, 12}, Dims{1, 32, 48}, Dims{4, 8, 48}}) {
     CAPTURE(other);
     CHECK_THAT(ErrorOf([&] { CheckCodesGrid(m, other, bytes, "codes.npy"); }),
                ContainsSubstring("codes.npy: is " + std::to_string(other[0]) + "x") &&
@@ -53,6 +55,7 @@ TEST_CASE("Scales in another grid than the layout's are refused", "[exchange]") 
     CHECK_NOTHROW(CheckScalesGrid(tiled, fine, 2048, "scales"));
   }
   CHECK_THROWS(CheckScalesGrid(tiled, Dims{8, 256}, 2048, "scales"));
+  CHECK_THROWS(CheckScalesGrid(tiled, Dims{8, 16, 16}, 2048, "scales"));
   const StoredMatrix padded = Shape(200, 128, {.scales = ScaleOrder::kPadded});
   CHECK_NOTHROW(CheckScalesGrid(padded, Dims{256, 8}, 2048, "scales"));
   CHECK_THROWS(CheckScalesGrid(padded, Dims{4, 512}, 2048, "scales"));

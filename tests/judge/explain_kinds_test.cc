@@ -133,6 +133,63 @@ TEST_CASE("explain finds parts that are scaled by their own amax", "[judge]") {
   }
 }
 
+// Gate and up interleaved row by row or in groups, each with an amax of its own.
+TEST_CASE("explain finds parts in turn that are scaled by their own amax", "[judge]") {
+  for (const std::size_t group : {1u, 8u}) {
+    for (const std::size_t parts : {2u, 3u}) {
+      CAPTURE(group, parts);
+      const Matrix<float> x = Input(17);
+      std::vector<float> amaxes(parts, 0.0f);
+      for (std::size_t r = 0; r < x.rows; ++r) {
+        for (std::size_t c = 0; c < x.cols; ++c) {
+          float& amax = amaxes[r / group % parts];
+          amax = std::max(amax, std::fabs(x(r, c)));
+        }
+      }
+      const StoredMatrix bytes =
+          Quantize(x, {.amax_for = [&](float, std::size_t r, std::size_t) {
+                     return amaxes[r / group % parts];
+                   }});
+      const Explanation e = Explain(Te(), x.View(), bytes);
+      CHECK(First(e) == "amax-of-parts");
+      CHECK(e.causes.certainty == Certainty::kForced);
+      CHECK_THAT(Text(Te(), e),
+                 ContainsSubstring(group == 1   ? parts == 2 ? "rows 0, 2, 4 ..., rows 1, 3, 5 ...; "
+                                                             : "rows 0, 3, 6 ..., rows 1, 4, 7 ..."
+                                   : parts == 2 ? "rows 0..7 and every 16 further, rows 8..15 and "
+                                                : "rows 16..23 and every 24 further; "));
+    }
+  }
+}
+
+TEST_CASE("explain finds parts whose scales were encoded again for one number", "[judge]") {
+  for (const std::size_t parts : {2u, 3u}) {
+    CAPTURE(parts);
+    const Matrix<float> x = Input(18);
+    std::vector<float> amaxes(parts, 0.0f);
+    for (std::size_t r = 0; r < x.rows; ++r) {
+      for (std::size_t c = 0; c < x.cols; ++c) {
+        float& amax = amaxes[r * parts / x.rows];
+        amax = std::max(amax, std::fabs(x(r, c)));
+      }
+    }
+    StoredMatrix bytes = Quantize(x, {.amax_for = [&](float, std::size_t r, std::size_t) {
+                                    return amaxes[r * parts / x.rows];
+                                  }});
+    const float whole = 1.0f / (2688.0f / bytes.tensor_scale[0]);
+    for (std::size_t i = 0; i < bytes.scales.size(); ++i) {
+      const float part = 1.0f / (2688.0f / amaxes[i / (x.cols / 16) * parts / x.rows]);
+      const float s = Decode(FormatId::kE4M3, bytes.scales[i]);
+      bytes.scales[i] = static_cast<std::uint8_t>(Encode(FormatId::kE4M3, s * (part / whole)));
+    }
+    const Explanation e = Explain(Te(), x.View(), bytes);
+    CHECK(First(e) == "parts-folded");
+    CHECK(e.causes.certainty == Certainty::kForced);
+    CHECK_THAT(Text(Te(), e),
+               ContainsSubstring(parts == 2 ? ": rows 0..47, 48..; " : ": rows 0..31, 32..63, 64..; "));
+  }
+}
+
 TEST_CASE("explain finds factors of the block before and of another amax", "[judge]") {
   const Matrix<float> x = Input(8);
   Explanation e = Explain(Te(), x.View(), Quantize(x, {.factor_from = 1}));
@@ -204,6 +261,29 @@ TEST_CASE("explain finds dropped columns, permuted rows and a multiplied input",
         "input-rows-permuted");
   CHECK(permuted([](std::size_t r) { return r % 2 * 48 + r / 2; }) == "input-rows-permuted");
   CHECK(permuted([](std::size_t r) { return 95 - r; }) == "input-rows-permuted");
+  // 2 parts of 48 rows, 8 at a time; 4 parts of 24 rows, 1 at a time; 3 parts of 32, 16 at a time.
+  const auto in_turn = [&](std::size_t parts, std::size_t group) {
+    const std::size_t turns = 96 / (parts * group);
+    return permuted([=](std::size_t r) {
+      return (r / group % parts * turns + r / (group * parts)) * group + r % group;
+    });
+  };
+  CHECK(in_turn(2, 8) == "input-rows-in-turn");
+  CHECK(in_turn(4, 1) == "input-rows-in-turn");
+  CHECK(in_turn(3, 16) == "input-rows-in-turn");
+  CHECK(in_turn(24, 1) == "input-rows-in-turn");
+  const auto columns = [&](auto source, bool up) {
+    Matrix<float> y = x;
+    for (std::size_t r = 0; r < x.rows; ++r) {
+      for (std::size_t c = 0; c < x.cols; ++c) y(r, c) = x(up ? 95 - r : r, source(c));
+    }
+    return First(ExplainInput(x, y));
+  };
+  CHECK(columns([](std::size_t c) { return 127 - c; }, false) == "input-columns-permuted");
+  CHECK(columns([](std::size_t c) { return c ^ 1; }, false) == "codes-high-first");
+  CHECK(columns([](std::size_t c) { return c % 2 * 64 + c / 2; }, false) ==
+        "input-columns-permuted");
+  CHECK(columns([](std::size_t c) { return 127 - c; }, true) == "input-reversed");
   CHECK(permuted([](std::size_t r) { return r == 5 ? 41 : r == 41 ? 5 : r; }) == "parts-swapped");
   for (const float factor : {1.1f, 0.5f, 3.0f}) {
     CAPTURE(factor);

@@ -298,7 +298,8 @@ TEST_CASE("A study under nohup goes on after a hangup, any other stops at its ch
     const std::filesystem::path path = folder.Path() / out;
     const Process process(
         folder.Path(),
-        "study run " + file + " --out-dir '" + path.string() + "' --checkpoint-seconds 0.02",
+        "study run " + file + " --device cpu --out-dir '" + path.string() +
+            "' --checkpoint-seconds 0.02",
         prelude);
     while (!std::filesystem::exists(path / "runs")) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -310,6 +311,7 @@ TEST_CASE("A study under nohup goes on after a hangup, any other stops at its ch
   INFO(stopped.errors);
   CHECK(stopped.code == 128 + SIGHUP);
   CHECK(stopped.errors.find("To continue: fp4lab study run") != std::string::npos);
+  CHECK(stopped.errors.find(" --device cpu --out-dir") != std::string::npos);
   CHECK(hang_up("kept", "trap '' HUP; ").code == 0);
   CHECK(std::filesystem::exists(folder.Path() / "kept/results.json"));
 }

@@ -11,8 +11,9 @@ namespace fp4lab {
 
 // Throw Error(where, ...) for an array with as many bytes as the layout of `shape` needs, but in
 // another grid (a transposed one, for example). `dims` is the array's shape in its own elements,
-// `bytes` its size. An array of one row or one column, or of other than two dimensions, states no
-// grid. Swizzled scales may stand in their padded grid, or with a tile per row.
+// `bytes` its size. An array with at most one dimension beyond 1 states no grid. Of three and more
+// dimensions, the first few together must be the rows, as experts and rows, or rows and blocks.
+// Swizzled scales may stand in their padded grid, or with a tile per row.
 void CheckCodesGrid(const StoredMatrix& shape, std::span<const std::size_t> dims, std::size_t bytes,
                     std::string_view where);
 void CheckScalesGrid(const StoredMatrix& shape, std::span<const std::size_t> dims,

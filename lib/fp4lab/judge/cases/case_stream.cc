@@ -77,7 +77,7 @@ AnswerStream::AnswerStream(std::istream& in, std::string where)
   line.resize(static_cast<std::size_t>(in_.gcount()));
   if (line == std::string(kAnswersHeader) + "\n") return;
   throw Error(where_, line.empty()
-                          ? "is empty: it holds no answers"
+                          ? "is empty: it holds no answers; the program that writes them says why"
                           : "does not start with the line \"" + std::string(kAnswersHeader) + "\"");
 }
 

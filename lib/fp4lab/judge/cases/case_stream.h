@@ -64,8 +64,8 @@ class AnswerStream {
 };
 
 // Plays the kernel of the pipe with a kernel of this library, with or without deviations: reads
-// cases from the untrusted stream `in` and writes the answers to `out`. Throws Error(where, ...) if
-// `in` holds no cases.
+// cases from the untrusted stream `in` and writes the answers to `out`, nothing before the first.
+// Throws Error(where, ...) if `in` holds no cases.
 void AnswerCases(const Kernel& kernel, std::span<const Deviation* const> deviations,
                  std::istream& in, const std::string& where, std::ostream& out);
 

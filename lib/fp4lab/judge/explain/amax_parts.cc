@@ -82,6 +82,28 @@ void AddPartitions(const EncodeScaleReader& reader, bool by_columns, bool has_nu
   }
 }
 
+// Rows in turn, two to four parts of 1, 2, 4 ... rows of blocks each: as gate and up interleaved.
+void AddTurns(const EncodeScaleReader& reader, bool has_number,
+              std::vector<DeviationValue>* values) {
+  const std::vector<EncodeScales> lines = Lines(reader, false);
+  for (std::size_t parts = 2; parts <= 4; ++parts) {
+    for (std::size_t group = 1; parts * group < lines.size(); group *= 2) {
+      std::vector<EncodeScales> of_part(parts);
+      for (std::size_t line = 0; line < lines.size(); ++line) {
+        EncodeScales& part = of_part[line / group % parts];
+        part = part.With(lines[line]);
+      }
+      if (std::any_of(of_part.begin(), of_part.end(), [](const auto& e) { return e.Empty(); })) {
+        continue;
+      }
+      DeviationValue value{.parts = parts, .group = group * reader.grid().block_rows};
+      for (value.stored = 0; value.stored < (has_number ? 3 : 1); ++value.stored) {
+        values->push_back(value);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<DeviationValue> PartsToTry(const Kernel& kernel, ByteMatcher& matcher) {
@@ -94,6 +116,7 @@ std::vector<DeviationValue> PartsToTry(const Kernel& kernel, ByteMatcher& matche
   for (const bool by_columns : {false, true}) {
     AddPartitions(reader, by_columns, has_number, &values);
   }
+  AddTurns(reader, has_number, &values);
   return values;
 }
 

@@ -59,11 +59,15 @@ bool IsLeftOut(const Deviation& d, const SearchOptions& options) {
 }
 
 // Whether every value of the kind is tried; values of other kinds are read off the bytes.
-bool IsListed(ValueKind kind) { return kind == ValueKind::kRowOrder || kind == ValueKind::kBefore; }
+bool IsListed(ValueKind kind) {
+  return kind == ValueKind::kRowOrder || kind == ValueKind::kColumnOrder ||
+         kind == ValueKind::kBefore;
+}
 
 // An amax, a factor or a part of the output can be fitted to many bytes.
 bool FitsMuch(ValueKind kind) {
-  return kind != ValueKind::kPlace && kind != ValueKind::kRowShift && !IsListed(kind);
+  return kind != ValueKind::kPlace && kind != ValueKind::kRowShift &&
+         kind != ValueKind::kRowTurns && !IsListed(kind);
 }
 
 // All single causes, without deviations whose value is read off the bytes.

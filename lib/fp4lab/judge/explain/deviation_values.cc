@@ -193,6 +193,38 @@ Values Enumerated(Enum first, Enum last) {
   return values;
 }
 
+// Numbers of parts and of rows at a time, where RowOrder has no name for the order.
+Values RowTurns(ByteMatcher& matcher) {
+  const std::size_t rows = matcher.x().rows;
+  Values values;
+  for (std::size_t group = 1; 4 * group <= rows; ++group) {
+    if (rows % group != 0) continue;
+    const std::size_t groups = rows / group;
+    for (std::size_t parts = 2; 2 * parts <= groups; ++parts) {
+      const std::size_t turns = groups / parts;
+      if (groups % parts != 0 || (group == 1 && (parts == 2 || turns == 2))) continue;
+      values.push_back({.parts = parts, .turns = turns, .group = group});
+    }
+  }
+  return values;
+}
+
+// Two to four parts of equally many rows.
+Values FoldedParts(const Kernel& kernel, ByteMatcher& matcher) {
+  if (!HasTensorScale(kernel.dialect) || kernel.dialect.row_scaled) return {};
+  const std::size_t rows = matcher.x().rows;
+  Values values;
+  for (std::size_t parts = 2; parts <= 4; ++parts) {
+    if (rows % parts != 0) continue;
+    DeviationValue value;
+    for (std::size_t k = 1; k < parts; ++k) {
+      value.starts[k - 1] = static_cast<std::uint32_t>(k * (rows / parts));
+    }
+    values.push_back(value);
+  }
+  return values;
+}
+
 // ---- Parts of the output
 
 // The kernel's bytes, in the layout that was asked for.
@@ -327,6 +359,12 @@ std::vector<DeviationValue> ValuesToTry(const Deviation& deviation, const Kernel
       return LastCols(kernel, matcher, extent);
     case ValueKind::kTimes:
       return Factors(kernel, matcher);
+    case ValueKind::kRowTurns:
+      return RowTurns(matcher);
+    case ValueKind::kFoldedParts:
+      return FoldedParts(kernel, matcher);
+    case ValueKind::kColumnOrder:  // swapped pairs are another order of nibbles
+      return Enumerated(RowOrder::kInterleaved, RowOrder::kReversed);
     case ValueKind::kRowOrder:
       return Enumerated(RowOrder::kPairsSwapped, RowOrder::kReversed);
     case ValueKind::kBefore:

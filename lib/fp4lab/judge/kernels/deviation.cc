@@ -27,8 +27,25 @@ std::string WhatStandsThere(const DeviationValue& v) {
   return text;
 }
 
-// "rows 0..31, rows 32.. each by their own amax; the stored number is that of the whole"
-std::string PartsText(const DeviationValue& v) {
+// "rows 0, 2, 4 ..., rows 1, 3, 5 ..."
+std::string InTurnText(std::size_t parts, std::size_t group) {
+  std::string text;
+  for (std::size_t part = 0; part < parts; ++part) {
+    text += part == 0 ? "" : ", ";
+    if (group == 1) {
+      text += "rows " + std::to_string(part) + ", " + std::to_string(part + parts) + ", " +
+              std::to_string(part + 2 * parts) + " ...";
+    } else {
+      text += Span("row", part * group, group) + " and every " + std::to_string(parts * group) +
+              " further";
+    }
+  }
+  return text;
+}
+
+// "rows 0..31, 32.."
+std::string PartsOf(const DeviationValue& v) {
+  if (v.parts != 0) return InTurnText(v.parts, v.group);
   const std::string what = v.by_columns ? "columns " : "rows ";
   std::string text = what;
   std::size_t first = 0;
@@ -37,9 +54,42 @@ std::string PartsText(const DeviationValue& v) {
     text += std::to_string(first) + ".." + std::to_string(start - 1) + ", ";
     first = start;
   }
-  text += std::to_string(first) + "..; the stored number is the amax of the ";
+  return text + std::to_string(first) + "..";
+}
+
+// "rows 0..31, 32..; the stored number is the amax of the matrix"
+std::string PartsText(const DeviationValue& v) {
   constexpr const char* kStored[] = {"matrix", "first part", "last part"};
-  return text + kStored[static_cast<std::size_t>(v.stored)];
+  return PartsOf(v) + "; the stored number is the amax of the " +
+         kStored[static_cast<std::size_t>(v.stored)];
+}
+
+// "2 parts of 32 rows in turn, 8 rows at a time"
+std::string TurnsText(const DeviationValue& v) {
+  const std::string group = std::to_string(v.group), turns = std::to_string(v.turns);
+  if (v.parts <= v.turns) {
+    return std::to_string(v.parts) + " parts of " + std::to_string(v.turns * v.group) +
+           " rows in turn, " + (v.group == 1 ? "1 row" : group + " rows") + " at a time";
+  }
+  const std::string what = v.group == 1 ? "rows" : "groups of " + group + " rows";
+  return what + " 0, " + turns + ", " + std::to_string(2 * v.turns) + " ..., then 1, " +
+         std::to_string(v.turns + 1) + " ...";
+}
+
+std::string ColumnOrderText(RowOrder order) {
+  switch (order) {
+    case RowOrder::kPairsSwapped:
+      return "1, 0, 3, 2 ...";
+    case RowOrder::kInterleaved:
+      return "the halves in turn (0, C/2, 1, C/2 + 1 ...)";
+    case RowOrder::kDeinterleaved:
+      return "even columns, then odd columns";
+    case RowOrder::kReversed:
+      return "last column first";
+    case RowOrder::kKept:
+      break;
+  }
+  return "in order";
 }
 
 std::string RowOrderText(RowOrder order) {
@@ -99,6 +149,12 @@ std::string Text(ValueKind kind, const DeviationValue& value) {
       return ShortestText(value.amax);
     case ValueKind::kRowOrder:
       return RowOrderText(static_cast<RowOrder>(value.number));
+    case ValueKind::kColumnOrder:
+      return ColumnOrderText(static_cast<RowOrder>(value.number));
+    case ValueKind::kRowTurns:
+      return TurnsText(value);
+    case ValueKind::kFoldedParts:
+      return PartsText(value);
     case ValueKind::kBefore:
       return BeforeText(static_cast<FactorOfBlock>(value.number));
     case ValueKind::kAmax:

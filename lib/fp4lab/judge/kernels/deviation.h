@@ -50,7 +50,7 @@ struct Rectangle {
 // "rows 16..31, columns 0..63".
 std::string Text(const Rectangle& region);
 
-// The row of the input that a kernel quantizes in the place of row r.
+// The row of the input that a kernel quantizes in the place of row r; of columns likewise.
 enum class RowOrder : std::uint8_t {
   kKept,
   kPairsSwapped,   // r ^ 1, where there is such a row
@@ -77,6 +77,9 @@ enum class ValueKind : std::uint8_t {
   kLastCols,    // `number`: columns at the end
   kTimes,       // `amax`: a positive number by which all elements are multiplied
   kRowOrder,    // `number`: a RowOrder
+  kColumnOrder,  // `number`: a RowOrder, of columns
+  kRowTurns,    // `parts`, `turns`, `group`: parts of the rows take turns
+  kFoldedParts,  // `starts`: parts whose scales are encoded again for one number
   kBefore,      // `number`: a FactorOfBlock
   kUnwritten,   // `region`, and the bytes in it: `even_code`, `odd_code`, `scale`
   kSwapped      // `region`, and the start of the other region: `other_row`, `other_col`
@@ -92,6 +95,9 @@ struct DeviationValue {
   std::size_t other_row = 0, other_col = 0;
   std::array<std::uint32_t, 7> starts = {};  // as in AmaxParts (judge/kernels/kernel_plan.h)
   bool by_columns = false;
+  // `parts` parts of turns * group rows take turns, `group` rows at a time. Of amaxes: the parts
+  // are the rows r with equal r / group % parts; 0: the parts that `starts` states.
+  std::size_t parts = 0, turns = 0, group = 1;
   int stored = 0;
   std::optional<std::uint8_t> even_code = {}, odd_code = {}, scale = {};
   friend constexpr bool operator==(const DeviationValue&, const DeviationValue&) = default;

@@ -104,6 +104,22 @@ constexpr auto kTable = std::to_array<Deviation>({
      ValueKind::kRowOrder,
      [](Plan& p, const DeviationValue& v) { return Change(p.input.rows, static_cast<RowOrder>(v.number)); },
      {.number = static_cast<int>(RowOrder::kPairsSwapped)}},
+    {"input-rows-in-turn", "quantizes the rows in another order", Stage::kInput, nullptr,
+     ValueKind::kRowTurns,
+     [](Plan& p, const DeviationValue& v) {
+       p.input.row_group = v.group;
+       return Change(p.input.row_parts, v.parts);
+     },
+     {.parts = 2, .turns = 8, .group = 2}},
+    {"input-columns-permuted", "quantizes the columns in another order", Stage::kInput, nullptr,
+     ValueKind::kColumnOrder,
+     [](Plan& p, const DeviationValue& v) { return Change(p.input.cols, static_cast<RowOrder>(v.number)); },
+     {.number = static_cast<int>(RowOrder::kReversed)}},
+    {"input-reversed", "reads the input from its last element to its first", Stage::kInput,
+     [](Plan& p) {
+       p.input.rows = RowOrder::kReversed;
+       return Change(p.input.cols, RowOrder::kReversed);
+     }},
     {"input-bf16", "rounds the input to BF16 first", Stage::kInput,
      [](Plan& p) { return p.kernel.hadamard == 0 && Change(p.input.rounded, FormatId::kBF16); }},
     {"input-fp16", "rounds the input to FP16 first", Stage::kInput,
@@ -212,8 +228,22 @@ constexpr auto kTable = std::to_array<Deviation>({
     {"amax-of-parts", "scales each part of the matrix by the part's own amax", Stage::kTensorScale,
      nullptr, ValueKind::kAmaxParts,
      [](Plan& p, const DeviationValue& v) {
-       if (!HasTensorScale(p) || p.kernel.dialect.row_scaled || v.starts[0] == 0) return false;
-       p.tensor.parts = {v.starts, v.by_columns, static_cast<AmaxParts::Stored>(v.stored)};
+       if (!HasTensorScale(p) || p.kernel.dialect.row_scaled) return false;
+       if (v.starts[0] == 0 && v.parts == 0) return false;
+       p.tensor.parts = {.starts = v.starts,
+                         .by_columns = v.by_columns,
+                         .in_turn = static_cast<std::uint32_t>(v.parts),
+                         .group = static_cast<std::uint32_t>(v.group),
+                         .stored = static_cast<AmaxParts::Stored>(v.stored)};
+       return Change(p.tensor.amax, AmaxFrom::kParts);
+     },
+     {.starts = {16}}},
+    {"parts-folded", "scales each part of the matrix by the part's own amax, and encodes the scales again for one number",
+     Stage::kTensorScale, nullptr, ValueKind::kFoldedParts,
+     [](Plan& p, const DeviationValue& v) {
+       if (!HasE4m3Scale(p) || p.kernel.dialect.row_scaled || v.starts[0] == 0) return false;
+       if (!ScaleFollowsAmax(p) || !FactorFollowsAmax(p)) return false;
+       p.tensor.parts = {.starts = v.starts, .folded = true};
        return Change(p.tensor.amax, AmaxFrom::kParts);
      },
      {.starts = {16}}},

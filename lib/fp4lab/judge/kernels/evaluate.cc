@@ -345,6 +345,11 @@ void Evaluator::EvaluateInPlace(std::size_t i, std::size_t j, BlockBytes* out) c
   out->numbers = NumbersOf(i, j, block);
   if (plan_.element.factor_of != FactorOfBlock::kOwn) out->numbers.factor = FactorOfOther(i, j);
   out->scale = plan_.scale.value_is_byte ? ValueAsByte(out->numbers.scale) : out->numbers.byte;
+  if (plan_.tensor.amax == AmaxFrom::kParts && plan_.tensor.parts.folded) {
+    const Dialect& d = plan_.kernel.dialect;
+    const float ratio = TensorScaleForScale(i, j).decode / TensorScaleOf(d, amax_[0]).decode;
+    out->scale = static_cast<std::uint8_t>(Encode(d.scale, out->numbers.scale * ratio));
+  }
   out->codes.resize(block.size());
   for (std::size_t r = 0; r < block.rows; ++r) {
     for (std::size_t c = 0; c < block.cols; ++c) {

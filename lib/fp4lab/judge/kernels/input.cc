@@ -63,8 +63,8 @@ float Rounded(const InputPlan& plan, float value) {
   return plan.flushed && subnormal ? std::copysign(0.0f, value) : value;
 }
 
-// The row of `rows` that is read in the place of row r.
-std::size_t SourceRow(RowOrder order, std::size_t r, std::size_t rows) {
+// The row of `rows` that is read in the place of row r, or the column.
+std::size_t SourceOf(RowOrder order, std::size_t r, std::size_t rows) {
   const std::size_t half = rows / 2;
   switch (order) {
     case RowOrder::kPairsSwapped:
@@ -81,11 +81,20 @@ std::size_t SourceRow(RowOrder order, std::size_t r, std::size_t rows) {
   return r;
 }
 
+// The row of `rows` that is read in the place of row r where parts of the rows take turns.
+std::size_t RowInTurn(const InputPlan& plan, std::size_t r, std::size_t rows) {
+  const std::size_t parts = plan.row_parts, group = plan.row_group;
+  if (parts == 0 || rows % (parts * group) != 0) return r;
+  const std::size_t turns = rows / (parts * group);
+  return (r / group % parts * turns + r / (parts * group)) * group + r % group;
+}
+
 float InputElement(const InputPlan& plan, MatrixView<const float> x, std::size_t r, std::size_t c) {
   const std::size_t rows = plan.transposed ? x.cols : x.rows;
   const std::size_t cols = plan.transposed ? x.rows : x.cols;
   if (c + plan.cols_dropped >= cols) return 0.0f;
-  r = SourceRow(plan.rows, r, rows);
+  r = RowInTurn(plan, SourceOf(plan.rows, r, rows), rows);
+  c = SourceOf(plan.cols, c, cols);
   if (plan.transposed) std::swap(r, c);
   float value = 0.0f;
   if (plan.shift == 0) {
@@ -111,12 +120,37 @@ float LargestOf(const KernelPlan& plan, MatrixView<const float> input) {
   return MaxMagnitudeOf(input, plan.kernel.dialect.nan == NanRule::kTensor);
 }
 
+// The larger of two amaxes; NaN if one is NaN.
+float LargerAmax(float a, float b) { return a != a || a > b ? a : b; }
+
+// The number to store, of the amaxes of the parts (from amax[1] on) and of the matrix.
+float StoredOf(const AmaxParts& parts, const std::vector<float>& amax, float whole) {
+  switch (parts.stored) {
+    case AmaxParts::Stored::kFirst:
+      return amax[1];
+    case AmaxParts::Stored::kLast:
+      return amax.back();
+    case AmaxParts::Stored::kWhole:
+      break;
+  }
+  return whole;
+}
+
 // The number to store, and the amax of every part.
 std::vector<float> AmaxOfParts(const KernelPlan& plan, MatrixView<const float> x) {
   const AmaxParts& parts = plan.tensor.parts;
   const Matrix<float> input = InputOf(plan.input, x);
   const std::size_t end = parts.by_columns ? input.cols : input.rows;
   std::vector<float> amax = {0.0f};
+  if (parts.in_turn != 0) {
+    amax.resize(1 + parts.in_turn, 0.0f);
+    for (std::size_t r = 0; r < input.rows; ++r) {
+      float& part = amax[1 + parts.PartOf(r, 0)];
+      part = LargerAmax(part, LargestOf(plan, input.View().Block(r, 0, 1, input.cols)));
+    }
+    amax[0] = StoredOf(parts, amax, LargestOf(plan, input.View()));
+    return amax;
+  }
   for (std::size_t k = 0; k < parts.Count(); ++k) {
     const std::size_t first = std::min<std::size_t>(k == 0 ? 0 : parts.starts[k - 1], end);
     const std::size_t last =
@@ -125,17 +159,7 @@ std::vector<float> AmaxOfParts(const KernelPlan& plan, MatrixView<const float> x
                                        ? input.View().Block(0, first, input.rows, last - first)
                                        : input.View().Block(first, 0, last - first, input.cols)));
   }
-  switch (parts.stored) {
-    case AmaxParts::Stored::kWhole:
-      amax[0] = LargestOf(plan, input.View());
-      break;
-    case AmaxParts::Stored::kFirst:
-      amax[0] = amax[1];
-      break;
-    case AmaxParts::Stored::kLast:
-      amax[0] = amax.back();
-      break;
-  }
+  amax[0] = StoredOf(parts, amax, LargestOf(plan, input.View()));
   return amax;
 }
 
@@ -156,8 +180,12 @@ std::vector<float> FoundAmax(const KernelPlan& plan, MatrixView<const float> x) 
   const std::size_t height =
       !by_row && (first_block || first_row) ? std::min<std::size_t>(rows, 1) : rows;
   // Roundings are monotone and odd, so the rounded largest magnitude is the largest of the rounded.
-  const bool in_place = plan.input.hadamard == 0 && plan.input.shift == 0 &&
-                        plan.input.rows == RowOrder::kKept && plan.input.cols_dropped == 0;
+  // The largest magnitude of a whole matrix does not depend on the order of rows and columns.
+  const bool whole = plan.tensor.amax == AmaxFrom::kTensor && !by_row;
+  const bool in_order = plan.input.rows == RowOrder::kKept &&
+                        plan.input.cols == RowOrder::kKept && plan.input.row_parts == 0;
+  const bool in_place = plan.input.hadamard == 0 && plan.input.shift == 0 && (whole || in_order) &&
+                        plan.input.cols_dropped == 0;
   Matrix<float> copy;
   MatrixView<const float> input =
       (plan.input.transposed ? x.Transposed() : x).Block(0, 0, height, width);
@@ -176,11 +204,13 @@ std::vector<float> FoundAmax(const KernelPlan& plan, MatrixView<const float> x) 
 }  // namespace
 
 std::size_t AmaxParts::Count() const {
+  if (in_turn != 0) return in_turn;
   return 1 + static_cast<std::size_t>(
                  std::count_if(starts.begin(), starts.end(), [](auto s) { return s != 0; }));
 }
 
 std::size_t AmaxParts::PartOf(std::size_t row, std::size_t col) const {
+  if (in_turn != 0) return row / group % in_turn;
   const std::size_t at = by_columns ? col : row;
   return static_cast<std::size_t>(std::count_if(starts.begin(), starts.end(),
                                                 [&](std::size_t s) { return s != 0 && s <= at; }));

@@ -15,7 +15,10 @@ namespace fp4lab {
 // The steps of a kernel between its input in memory and the matrix that it quantizes.
 struct InputPlan {
   bool transposed = false;  // x^T
-  RowOrder rows = RowOrder::kKept;
+  RowOrder rows = RowOrder::kKept, cols = RowOrder::kKept;
+  // So many parts of the rows take turns, `row_group` rows at a time, if the rows are a multiple of
+  // both together; 0: the rows are in their order.
+  std::size_t row_parts = 0, row_group = 1;
   std::size_t cols_dropped = 0;          // so many last columns are read as zeros
   float times = 1.0f;                    // every element is multiplied by it first
   int shift = 0;                         // memory element i is read for element i - shift
@@ -41,11 +44,14 @@ enum class AmaxFrom : std::uint8_t {
   kGiven             // `given`, not from x
 };
 
-// Parts of a matrix, of whole rows or of whole columns, from the first to the last.
+// Parts of a matrix: whole rows or whole columns from the first to the last, or rows in turn.
 struct AmaxParts {
   static constexpr std::size_t kMost = 8;
   std::array<std::uint32_t, kMost - 1> starts = {};  // of the parts after the first; 0: none
   bool by_columns = false;
+  std::uint32_t in_turn = 0, group = 1;  // the part of row r is r / group % in_turn; 0: by `starts`
+  // The part's scale is encoded again, times the part's D over the stored number's.
+  bool folded = false;
   // The number that is stored for all: the amax of the matrix, of the first part, of the last part.
   enum class Stored : std::uint8_t { kWhole, kFirst, kLast } stored = Stored::kWhole;
   std::size_t Count() const;
