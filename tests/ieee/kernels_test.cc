@@ -170,7 +170,7 @@ void AddDialects(std::vector<Call>* calls) {
 
 void AddTuned(std::vector<Call>* calls) {
   for (const Dialect& d : Dialects()) {
-    if (!IsTuned(d) || IsStochastic(d)) continue;
+    if (!WhyNotTuned(d).empty() || IsStochastic(d)) continue;
     for (const NamedInput& input : Inputs()) {
       const std::string of = " " + std::string(d.name) + ", " + input.name;
       const MatrixView<const float> x = input.x.View();

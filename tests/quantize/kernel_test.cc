@@ -1,13 +1,17 @@
-// Every dialect's kernels give the bytes of the scalar definition on every SIMD target.
+// Every implementation gives the bytes of the scalar definition on every SIMD target, in every
+// dialect that it computes.
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/simd.h"
+#include "fp4lab/quantize/implementation.h"
 #include "fp4lab/quantize/quantize.h"
 #include "tests/block/cases.h"
 #include "tests/support/catch.h"
@@ -32,18 +36,36 @@ bool SameBytes(const Quantized& got, const Quantized& want) {
          SameFloats(got.amax, want.amax);
 }
 
+// The implementations that make codes in the dialect with these options.
+std::vector<Implementation<QuantizeRequest>> RowsFor(const Dialect& d, const DialectOptions& o) {
+  std::vector<Implementation<QuantizeRequest>> rows;
+  const Matrix<float> x(1, 1);
+  std::uint8_t code = 0;
+  for (const auto& row : QuantizeImplementations()) {
+    if (row.why_not({d, x.View(), o, {.codes = &code}}).empty()) rows.push_back(row);
+  }
+  return rows;
+}
+
 // Checks x, and a transposed view of a copy of x with a larger stride, against the definition.
-void CheckDialect(const Dialect& d, const Matrix<float>& x, const std::vector<std::uint16_t>& r) {
-  const DialectOptions options{.random = r};
+void CheckDialect(const Dialect& d, const Matrix<float>& x, const DialectOptions& options) {
   const Quantized want = reference::QuantizeAs(d, x.View(), options);
   CHECK(SameBytes(QuantizeAs(d, x.View(), options), want));
+  const std::vector<Implementation<QuantizeRequest>> rows = RowsFor(d, options);
+  for (const auto& row : rows) {
+    CAPTURE(row.name);
+    CHECK(SameBytes(QuantizeBy(row, d, x.View(), options), want));
+  }
   Matrix<float> turned(x.cols, x.rows + 3, -1.0f);
   for (std::size_t i = 0; i < x.rows; ++i) {
     for (std::size_t j = 0; j < x.cols; ++j) turned(j, i) = x(i, j);
   }
   const MatrixView<const float> view =
       std::as_const(turned).View().Block(0, 0, x.cols, x.rows).Transposed();
-  CHECK(SameBytes(QuantizeAs(d, view, options), want));
+  for (const auto& row : rows) {
+    CAPTURE(row.name);
+    CHECK(SameBytes(QuantizeBy(row, d, view, options), want));
+  }
 }
 
 void CheckDialects(const std::vector<Dialect>& dialects, const std::vector<Kind>& kinds) {
@@ -59,7 +81,10 @@ void CheckDialects(const std::vector<Dialect>& dialects, const std::vector<Kind>
           for (std::uint16_t& bits : random) bits &= 0xFF;
         }
         CAPTURE(d.name, static_cast<int>(kind), shape.rows, shape.cols);
-        CheckDialect(d, x, random);
+        CheckDialect(d, x, {.random = random});
+        if (RandomBitsOf(d.rounding) >= 16) {
+          CheckDialect(d, x, {.source = RandomSource{{.seed = 7, .step = 1, .tensor = 2}}});
+        }
       }
     }
   }
@@ -77,6 +102,42 @@ TEST_CASE("Every dialect's kernels give the definition's bytes on every target",
                                  : std::vector{Kind::kTies, Kind::kAnyBits});
   }
   PinSimdTarget("best");
+}
+
+TEST_CASE("Every implementation takes any amax, also one that is not the tensor's",
+          "[quantize][differential]") {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  const Matrix<float> x = TestMatrix(Kind::kNormal, 9, 160),
+                      any = TestMatrix(Kind::kAnyBits, 9, 160);
+  std::size_t tuned = 0;
+  for (const Dialect& d : Dialects()) {
+    if (!HasTensorScale(d) || d.row_scaled || IsStochastic(d)) continue;
+    const bool is_tuned = RowsFor(d, {}).front().name == "tuned";
+    tuned += is_tuned;
+    for (const std::string& target : SimdTargets()) {
+      PinSimdTarget(target);
+      for (const float amax :
+           {0.0f, 0x1p-149f, 0x1p-130f, 1e-30f, 1e-3f, 0.3f, 1.0f, 5.0f, 448.0f, 1e10f, 0x1p120f,
+            0x1.fffffep127f, kInf, -1.0f, -0.0f, std::numeric_limits<float>::quiet_NaN()}) {
+        if (std::signbit(amax) && !is_tuned) continue;  // no tensor has such an amax
+        CAPTURE(d.name, target, amax);
+        CheckDialect(d, x, {.amax = {amax}});
+        CheckDialect(d, any, {.amax = {amax}});
+      }
+    }
+  }
+  CHECK(tuned >= 4);  // NVFP4 in rows and in squares, FP8 with one scale
+  PinSimdTarget("best");
+}
+
+TEST_CASE("The table's last row is the definition, which makes codes in every dialect",
+          "[quantize]") {
+  CHECK(QuantizeImplementations().back().name == "reference");
+  for (const Dialect& d : Dialects()) {
+    CAPTURE(d.name);
+    CHECK(RowsFor(d, {}).back().name == "reference");
+    CHECK(RowsFor(d, {}).size() == (WhyNotTuned(d).empty() && !IsStochastic(d) ? 3 : 2));
+  }
 }
 
 // Blocks of 16 whose amaxes have every exponent from `first` to `last`, with fractions beside

@@ -10,9 +10,9 @@
 
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/simd.h"
-#include "fp4lab/block/tuned.h"
 #include "fp4lab/dialect/stages.h"
 #include "fp4lab/quantize/blocks.h"
+#include "fp4lab/quantize/implementation.h"
 #include "fp4lab/quantize/replay.h"
 #include "tests/block/cases.h"
 #include "tests/support/catch.h"
@@ -162,20 +162,38 @@ TEST_CASE("Every dialect's values and integers are those of its codes and scales
   PinSimdTarget("best");
 }
 
-TEST_CASE("Tuned kernels give the bytes of the dialects that they are said to compute",
+TEST_CASE("Every implementation gives the definition's values, decoded numbers and packed codes",
           "[quantize][differential]") {
   std::size_t tuned = 0;
   for (const Dialect& d : RowsUnderEveryRounding()) {
-    if (!IsTuned(d)) continue;
-    ++tuned;
+    const bool four_bits = FormatOf(d.element).bits == 4;
     CAPTURE(d.name, static_cast<int>(d.rounding));
     for (const Kind kind : kKinds) {
       const Matrix<float> x = TestMatrix(kind, 33, 80);
       const DialectOptions options = OptionsFor(d, x.View(), RandomGenerator::kPhilox);
-      Matrix<float> want(33, 80), got(33, 80);
-      reference::QuantizeToValues(d, x.View(), options, want.View());
-      QuantizeToValues(x.View(), *TunedOptions(d, options), got.View());
-      CHECK(Differences(got.View(), want.View()) == 0);
+      const Quantized q = reference::QuantizeAs(d, x.View(), options);
+      const Matrix<float> decoded = DequantizeAs(d, q);
+      Matrix<float> values(33, 80), got(33, 80);
+      reference::QuantizeToValues(d, x.View(), options, values.View());
+      for (const auto& row : QuantizeImplementations()) {
+        CAPTURE(row.name);
+        QuantizeRequest request{d, x.View(), options, {.values = got.View()}};
+        if (!row.why_not(request).empty()) continue;
+        tuned += row.name == "tuned" && kind == Kind::kNormal;
+        row.make(request);
+        CHECK(Differences(got.View(), values.View()) == 0);
+        Matrix<float> turned(80, 33);
+        request.out = {.decoded = turned.View().Transposed()};
+        row.make(request);
+        CHECK(Differences(turned.View().Transposed(), decoded.View()) == 0);
+        for (const CodeOrder order : {CodeOrder::kLowFirst, CodeOrder::kHighFirst}) {
+          std::vector<std::uint8_t> codes(33 * 40);
+          request.out = {.codes = codes.data(), .order = order};
+          if (!four_bits || !row.why_not(request).empty()) continue;
+          row.make(request);
+          CHECK(codes == PackCodes(q.codes, 33, 80, order));
+        }
+      }
     }
   }
   CHECK(tuned >= TunedRows().size());  // no tuned row is missing

@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/random.h"
 #include "fp4lab/base/simd.h"
+#include "fp4lab/te/implementation.h"
 #include "fp4lab/transform/hadamard_transform.h"
 #include "tests/support/catch.h"
 
@@ -49,10 +51,19 @@ struct Both {
   friend bool operator==(const Both&, const Both&) = default;
 };
 
-using Quantizer = void (*)(const TeMatrix&, const TeQuantization&);
+using Quantizer = std::function<void(const TeMatrix&, const TeQuantization&)>;
+
+// The quantizer of a row of the table, or of the definition where the row cannot make the call.
+Quantizer QuantizerOf(const Implementation<TeRequest>& row) {
+  return [&row](const TeMatrix& x, const TeQuantization& call) {
+    const TeRequest request{x, call};
+    row.why_not(request).empty() ? void(row.make(request)) : reference::TeQuantize(x, call);
+  };
+}
 
 // The outputs that the call asks for; padding of the scales holds 0xAA.
-Both Run(Quantizer quantize, const TeMatrix& x, TeQuantization call, bool rows, bool columns) {
+Both Run(const Quantizer& quantize, const TeMatrix& x, TeQuantization call, bool rows,
+         bool columns) {
   Both out;
   const auto prepare = [](Bytes* bytes, std::size_t lines, std::size_t length, TeOutput* output) {
     bytes->codes.resize(lines * length / 2);
@@ -74,6 +85,10 @@ void CheckAll(const TeMatrix& x, const TeQuantization& call) {
               call.rows.amax, call.columns.amax);
       const Both expected = Run(reference::TeQuantize, x, call, rows, columns);
       CHECK(Run(TeQuantize, x, call, rows, columns) == expected);
+      for (const auto& row : TeImplementations()) {
+        CAPTURE(row.name);
+        CHECK(Run(QuantizerOf(row), x, call, rows, columns) == expected);
+      }
     }
   }
 }

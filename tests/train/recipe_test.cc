@@ -2,7 +2,6 @@
 
 #include <functional>
 
-#include "fp4lab/block/tuned.h"
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"
 

@@ -8,9 +8,8 @@
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/threads_scope.h"
 #include "fp4lab/block/quantize.h"
-#include "fp4lab/block/tuned.h"
 #include "fp4lab/quantize/blocks.h"
-#include "fp4lab/quantize/kernels/outputs.h"
+#include "fp4lab/quantize/implementation.h"
 #include "tools/bench/bench_rows.h"
 
 namespace fp4lab::tools {
@@ -44,8 +43,10 @@ Work Quantizing(const Dialect& d, View x) {
   Expects(QuantizeAs(d, part) == reference::QuantizeAs(d, part),
           "a quantizer under measurement gives the reference's bytes");
   return [x, job] {
-    QuantizeInto(job->dialect, x, job->options, job->options.amax,
-                 {.codes = job->codes.data(), .scale_bytes = job->scales.data()});
+    Make({job->dialect,
+          x,
+          job->options,
+          {.codes = job->codes.data(), .scale_bytes = job->scales.data()}});
   };
 }
 
@@ -88,8 +89,8 @@ BenchEntry StepEntry(const Dialect& d) {
 std::vector<BenchEntry> DialectEntries() {
   std::vector<BenchEntry> entries;
   for (const Dialect& d : Dialects()) {
-    if (IsApproximate(d) || IsStochastic(d) || IsTuned(d)) continue;
-    entries.push_back(QuantizeEntry(d));
+    if (IsApproximate(d) || IsStochastic(d)) continue;
+    if (ImplementationOf(d).name == "generic") entries.push_back(QuantizeEntry(d));
   }
   for (const char* name :
        {"nvfp4.te.row-scaled", "nvfp4.torchao.inference", "nvfp4.modelopt",

@@ -6,7 +6,7 @@
 namespace fp4lab {
 
 void CheckOptions(const QuantizeOptions& options) {
-  Expects(IsTuned(options.dialect), "a dialect that the tuned kernels compute (block/tuned.h)");
+  Expects(WhyNotTuned(options.dialect).empty(), "a dialect that the tuned kernels compute");
 }
 
 QuantizeOptions WithAmax(MatrixView<const float> x, QuantizeOptions options) {

@@ -42,7 +42,13 @@ struct ScaleLayout {
   }
 };
 
-// Expects IsTuned(options.dialect).
+// Where codes and scale bytes go, laid out as in QuantizedMatrix. scales: null without blocks.
+struct CodeOutput {
+  const Dialect& dialect;
+  std::uint8_t *codes, *scales;
+};
+
+// Expects that the kernels of block/ compute options.dialect (block/tuned.h).
 void CheckOptions(const QuantizeOptions& options);
 
 // The options with the amax that the dialect needs: options.amax if given, else TensorAmax(x).

@@ -74,11 +74,11 @@ HWY_INLINE void PackColumns(const Unit& unit, const CodeTile& tile, const CodeLa
 
 template <class Byte>
 HWY_INLINE void StoreScales(const QuantizePlan& plan, const Unit& unit, std::size_t blocks,
-                            const Byte* bytes, QuantizedMatrix* q) {
+                            const Byte* bytes, const CodeOutput& q) {
   const std::size_t bands = DivideUp(plan.rows, plan.block_rows);
   const std::size_t columns = DivideUp(plan.cols, plan.block_cols);
   const std::size_t band = unit.row / plan.block_rows, first = unit.col / plan.block_cols;
-  std::uint8_t* to = q->scales.data();
+  std::uint8_t* to = q.scales;
   to += plan.transposed ? first * bands + band : band * columns + first;
   const std::size_t step = plan.transposed ? bands : 1;
   for (std::size_t b = 0; b < blocks; ++b) to[b * step] = static_cast<std::uint8_t>(bytes[b]);
@@ -112,9 +112,9 @@ HWY_INLINE void PackSixteenRows(const CodeTile& tile, std::size_t sixteen, Turne
 
 // Returns false if the generic kernel must process the unit. Memory rows are rows of x.
 HWY_INLINE bool PackFp4Unit(const QuantizePlan& plan, const Unit& unit, const Tile& x,
-                            const CodeLayout& layout, QuantizedMatrix* q) {
+                            const CodeLayout& layout, const CodeOutput& q) {
   Fp4Scales scales;
-  const PackedFp4Rows rows{q->codes.data() + layout.Byte(unit.row, unit.col), layout.row_bytes};
+  const PackedFp4Rows rows{q.codes + layout.Byte(unit.row, unit.col), layout.row_bytes};
   if (!QuantizeFp4Unit(plan, unit, x, &scales, rows)) return false;
   StoreScales(plan, unit, DivideUp(unit.cols, plan.block_cols), scales.byte, q);
   return true;
@@ -132,7 +132,7 @@ struct CodePanel {
 // for codes. Returns false if the generic kernel must process the unit.
 HWY_INLINE bool FillPanel(const QuantizePlan& plan, const Unit& unit, const Tile& x,
                           std::size_t band, const CodeTile& tile, CodePanel* panel,
-                          QuantizedMatrix* q) {
+                          const CodeOutput& q) {
   const std::size_t sixteen = band * plan.block_rows / 16;
   if (plan.block_cols == 1 && plan.rounding == Rounding::kNearestEven) {
     std::uint8_t* bytes = panel->bytes[band];
@@ -180,12 +180,12 @@ HWY_INLINE void FlushScales(const CodePanel& panel, std::size_t c, std::size_t c
 
 // Writes the panel whose first unit is `unit`, `bands` units high.
 HWY_INLINE void FlushPanel(const QuantizePlan& plan, const Unit& unit, std::size_t bands,
-                           const CodeLayout& layout, const CodePanel& panel, QuantizedMatrix* q) {
+                           const CodeLayout& layout, const CodePanel& panel, const CodeOutput& q) {
   const std::size_t count = bands * plan.block_rows / 2;
-  std::uint8_t* to = q->codes.data() + layout.Byte(unit.col, unit.row);
+  std::uint8_t* to = q.codes + layout.Byte(unit.col, unit.row);
   const __mmask64 bytes = count >= 64 ? ~__mmask64{0} : (__mmask64{1} << count) - 1;
   const std::size_t all = DivideUp(plan.rows, plan.block_rows);
-  std::uint8_t* scales = q->scales.data() + unit.col * all + unit.row / plan.block_rows;
+  std::uint8_t* scales = q.scales + unit.col * all + unit.row / plan.block_rows;
   for (std::size_t c = 0; c < unit.cols; c += 64, to += 64 * layout.row_bytes, scales += 64 * all) {
     const std::size_t columns = std::min<std::size_t>(64, unit.cols - c);
     panel.codes[c / 64].ForEachColumn([&](std::size_t j, __m512i codes) HWY_ATTR {
@@ -197,12 +197,12 @@ HWY_INLINE void FlushPanel(const QuantizePlan& plan, const Unit& unit, std::size
 
 // Returns false if the generic kernel must process the unit.
 HWY_INLINE bool PutFp8Unit(const QuantizePlan& plan, const Unit& unit, const Tile& x,
-                           const CodeLayout& layout, QuantizedMatrix* q) {
+                           const CodeLayout& layout, const CodeOutput& q) {
   Fp4Scales scales;
-  if (!QuantizeFp8Unit(plan, x, &scales, q->codes.data() + layout.Byte(unit.row, unit.col))) {
+  if (!QuantizeFp8Unit(plan, x, &scales, q.codes + layout.Byte(unit.row, unit.col))) {
     return false;
   }
-  if (!q->scales.empty()) StoreScales(plan, unit, DivideUp(unit.cols, 32), scales.byte, q);
+  if (q.scales != nullptr) StoreScales(plan, unit, DivideUp(unit.cols, 32), scales.byte, q);
   return true;
 }
 
@@ -210,7 +210,7 @@ HWY_INLINE bool PutFp8Unit(const QuantizePlan& plan, const Unit& unit, const Til
 
 HWY_INLINE bool HasFp8Units(const QuantizePlan& /*plan*/) { return false; }
 HWY_INLINE bool PutFp8Unit(const QuantizePlan&, const Unit&, const Tile&, const CodeLayout&,
-                           QuantizedMatrix*) {
+                           const CodeOutput&) {
   return false;
 }
 
@@ -218,10 +218,10 @@ HWY_INLINE bool PutFp8Unit(const QuantizePlan&, const Unit&, const Tile&, const 
 HWY_INLINE bool HasFp4Units(const QuantizePlan& plan) { return HasFp4Rows(plan); }
 // Returns false if the generic kernel must process the unit.
 HWY_INLINE bool PackFp4Unit(const QuantizePlan& plan, const Unit& unit, const Tile& x,
-                            const CodeLayout& layout, QuantizedMatrix* q) {
+                            const CodeLayout& layout, const CodeOutput& q) {
   UnitScales scales;
   const std::size_t blocks = FindScales(plan.scale, x, plan.block_cols, &scales);
-  if (!PackFp4Row(x, plan.block_cols, scales, q->codes.data() + layout.Byte(unit.row, unit.col))) {
+  if (!PackFp4Row(x, plan.block_cols, scales, q.codes + layout.Byte(unit.row, unit.col))) {
     return false;
   }
   StoreScales(plan, unit, blocks, scales.byte, q);
@@ -230,18 +230,18 @@ HWY_INLINE bool PackFp4Unit(const QuantizePlan& plan, const Unit& unit, const Ti
 #else
 HWY_INLINE bool HasFp4Units(const QuantizePlan& /*plan*/) { return false; }
 HWY_INLINE bool PackFp4Unit(const QuantizePlan&, const Unit&, const Tile&, const CodeLayout&,
-                            QuantizedMatrix*) {
+                            const CodeOutput&) {
   return false;
 }
 #endif
 
 struct CodePanel {};
 HWY_INLINE bool FillPanel(const QuantizePlan&, const Unit&, const Tile&, std::size_t,
-                          const CodeTile&, CodePanel*, QuantizedMatrix*) {
+                          const CodeTile&, CodePanel*, const CodeOutput&) {
   return false;
 }
 HWY_INLINE void FlushPanel(const QuantizePlan&, const Unit&, std::size_t, const CodeLayout&,
-                           const CodePanel&, QuantizedMatrix*) {}
+                           const CodePanel&, const CodeOutput&) {}
 
 #endif
 

@@ -40,7 +40,7 @@
 namespace fp4lab {
 
 struct QuantizeOptions {
-  Dialect dialect;           // IsTuned(dialect) must hold (block/tuned.h)
+  Dialect dialect;           // WhyNotTuned(dialect) gives no reason (block/tuned.h)
   RandomStream random = {};  // for stochastic rounding
   // TensorAmax(x), if the caller has it; computed if absent. Used only where
   // HasTensorScale(dialect).

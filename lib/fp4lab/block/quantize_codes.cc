@@ -35,26 +35,26 @@ struct CodeBuffers {
 };
 
 void CodesOfUnit(const QuantizePlan& plan, const Unit& unit, const Tile& x,
-                 const CodeLayout& layout, CodeBuffers* buffers, QuantizedMatrix* q) {
+                 const CodeLayout& layout, CodeBuffers* buffers, const CodeOutput& q) {
   const CodeTile codes{buffers->codes, plan.chunk + 64};
   const std::size_t blocks = FindScales(plan.scale, x, plan.block_cols, &buffers->scales);
   RoundUnit(plan, unit, x, buffers->scales, &buffers->random, codes);
-  if (!q->scales.empty()) StoreScales(plan, unit, blocks, buffers->scales.byte, q);
+  if (q.scales != nullptr) StoreScales(plan, unit, blocks, buffers->scales.byte, q);
   if (plan.transposed) {
-    PackColumns(unit, codes, layout, q->codes.data());
+    PackColumns(unit, codes, layout, q.codes);
   } else {
-    PackRows(unit, codes, layout, q->codes.data());
+    PackRows(unit, codes, layout, q.codes);
   }
 }
 
 // Quantizes units [begin, end). x is in memory order, q is not.
 void CodesOfUnits(const QuantizePlan& plan, const MatrixView<const float>& x, std::size_t begin,
-                  std::size_t end, QuantizedMatrix* q) {
+                  std::size_t end, const CodeOutput& q) {
   CodeBuffers buffers;
   StageBuffer staged;
   const bool fp4 = !plan.transposed && HasFp4Units(plan);
   const bool fp8 = !plan.transposed && HasFp8Units(plan);
-  const CodeLayout layout(q->dialect, plan.transposed ? plan.rows : plan.cols);
+  const CodeLayout layout(q.dialect, plan.transposed ? plan.rows : plan.cols);
   for (std::size_t i = begin, n = 1; i < end; i += n) {
     n = fp4 || fp8 ? UnitsOfSpan(plan, i, end) : 1;
     const Unit span = SpanOf(plan, i, n);
@@ -69,7 +69,7 @@ void CodesOfUnits(const QuantizePlan& plan, const MatrixView<const float>& x, st
 
 // Quantizes the units of a panel of a transposed plan.
 void CodesOfPanel(const QuantizePlan& plan, const MatrixView<const float>& x, std::size_t i,
-                  QuantizedMatrix* q) {
+                  const CodeOutput& q) {
   const Panel units = PanelOf(plan, i);
   std::uint32_t done = 0;  // bit b: unit b of the panel is quantized
   if (HasFp4Units(plan)) {
@@ -84,7 +84,7 @@ void CodesOfPanel(const QuantizePlan& plan, const MatrixView<const float>& x, st
       const bool filled = FillPanel(plan, unit, tile, whole, {codes, plan.chunk + 64}, &panel, q);
       done |= static_cast<std::uint32_t>(filled) << whole;
     }
-    FlushPanel(plan, UnitOf(plan, units.first), whole, CodeLayout(q->dialect, plan.rows), panel, q);
+    FlushPanel(plan, UnitOf(plan, units.first), whole, CodeLayout(q.dialect, plan.rows), panel, q);
   }
   for (std::size_t b = 0; b < units.count; ++b) {
     const std::size_t unit = units.first + b * plan.chunks;
@@ -104,10 +104,14 @@ namespace {
 HWY_EXPORT(CodesOfUnits);
 HWY_EXPORT(CodesOfPanel);
 
+CodeOutput OutputOf(QuantizedMatrix* q) {
+  return {q->dialect, q->codes.data(), q->scales.empty() ? nullptr : q->scales.data()};
+}
+
 // Quantizes memory rows [begin, end) and columns [begin_col, end_col), which hold whole units (and
 // panels).
 void CodesOfPart(const QuantizePlan& plan, const MatrixView<const float>& x, std::size_t begin,
-                 std::size_t end, std::size_t begin_col, std::size_t end_col, QuantizedMatrix* q) {
+                 std::size_t end, std::size_t begin_col, std::size_t end_col, const CodeOutput& q) {
   const std::size_t first = begin_col / plan.chunk, last = (end_col - 1) / plan.chunk + 1;
   const std::size_t step = plan.transposed ? PanelHeight(plan) : plan.block_rows;
   for (std::size_t r = begin; r < end; r += step) {
@@ -123,10 +127,11 @@ void CodesOfPart(const QuantizePlan& plan, const MatrixView<const float>& x, std
 
 }  // namespace
 
-void Quantize(MatrixView<const float> x, const QuantizeOptions& options, const UnitStage& stage,
-              QuantizedMatrix* q) {
+void QuantizeToBytes(MatrixView<const float> x, const QuantizeOptions& options,
+                     const UnitStage& stage, const CodeOutput& q) {
   const IeeeArithmetic ieee;
-  ShapeQuantizedMatrix(x.rows, x.cols, options, q);
+  CheckOptions(options);
+  Expects(!HasTensorScale(options.dialect) || options.amax.has_value(), "the amax is known");
   if (x.size() == 0) return;
   const Matrix<float> copy = CopyUnlessUnitStride(x);
   if (!copy.values.empty()) x = copy.View();
@@ -142,6 +147,13 @@ void Quantize(MatrixView<const float> x, const QuantizeOptions& options, const U
   ParallelFor(GroupsOf(plan), [&](std::size_t group) {
     HWY_DYNAMIC_DISPATCH(CodesOfUnits)(plan, x, group * kUnitsAGroup, EndOfGroup(plan, group), q);
   });
+}
+
+void Quantize(MatrixView<const float> x, const QuantizeOptions& options, const UnitStage& stage,
+              QuantizedMatrix* q) {
+  const IeeeArithmetic ieee;
+  ShapeQuantizedMatrix(x.rows, x.cols, options, q);
+  QuantizeToBytes(x, options, stage, OutputOf(q));
 }
 
 void Quantize(MatrixView<const float> x, const QuantizeOptions& options, QuantizedMatrix* q) {
@@ -172,7 +184,8 @@ void QuantizeBothWays(MatrixView<const float> x, const QuantizeOptions& given_fo
   const QuantizeOptions& options = turned ? column_options : row_options;
   const QuantizePlan along = MakePlan(x.rows, x.cols, false, options);
   const QuantizePlan across = MakePlan(x.rows, x.cols, true, turned ? row_options : column_options);
-  QuantizedMatrix* const results[] = {turned ? columns : rows, turned ? rows : columns};
+  const CodeOutput results[] = {OutputOf(turned ? columns : rows),
+                                OutputOf(turned ? rows : columns)};
   // Parts that stay in the second-level cache between the rowwise and the columnwise quantization.
   constexpr std::size_t kPart = 1024;
   const std::size_t height = std::lcm(along.block_rows, PanelHeight(across));

@@ -16,6 +16,8 @@
 
 #include <hwy/highway.h>
 
+#include "fp4lab/base/philox-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace fp4lab {
 namespace HWY_NAMESPACE {
@@ -59,29 +61,6 @@ HWY_INLINE void FillBlockColumns(const RandomStream& stream, std::uint64_t first
 
 #else
 
-using D64 = hn::ScalableTag<std::uint64_t>;
-using V64 = hn::Vec<D64>;
-
-// Philox4x32 blocks in 64-bit lanes, of which only the low 32 bits are used.
-struct PhiloxLanes {
-  V64 w0, w1, w2, w3;
-};
-
-HWY_INLINE V64 MulLow32(V64 a, V64 b) {
-  const hn::Repartition<std::uint32_t, D64> d32;
-  return hn::MulEven(hn::BitCast(d32, a), hn::BitCast(d32, b));
-}
-
-// The upper 32 bits of each lane moved to the lower, by a shuffle, which runs on another port than
-// shifts.
-HWY_INLINE V64 UpperHalves(V64 x) {
-#if HWY_TARGET <= HWY_AVX3
-  return V64{_mm512_shuffle_epi32(x.raw, _MM_PERM_DDBB)};
-#else
-  return hn::ShiftRight<32>(x);
-#endif
-}
-
 // The keys of the rounds, in memory, so that a kernel broadcasts them with the load. Counters that
 // share all but the lowest word share parts of the first three rounds, which are folded into keys:
 //   round 1: {first_even, first_word, hi(p0) ^ odd[0], p0}     (first_even, first_word: scalars)
@@ -119,13 +98,6 @@ HWY_INLINE PhiloxLanes PhiloxStart(const JoinedKeys& keys, V64 block) {
           hn::Xor(p0, hn::Set(d, keys.odd[1])), hn::Zero(d)};
 }
 
-HWY_INLINE PhiloxLanes PhiloxRound(const PhiloxLanes& c, V64 k0, V64 k1) {
-  const D64 d;
-  const V64 p0 = MulLow32(c.w0, hn::Set(d, kPhiloxMultipliers[0]));
-  const V64 p1 = MulLow32(c.w2, hn::Set(d, kPhiloxMultipliers[1]));
-  return {hn::Xor3(UpperHalves(p1), c.w1, k0), p1, hn::Xor3(hn::ShiftRight<32>(p0), c.w3, k1), p0};
-}
-
 // Calls use(a, b, c, e) with four vectors of blocks before the last round. Four at a time, because
 // a round waits 7 cycles for its products and the out-of-order window is too short to overlap
 // independent calls.
@@ -153,15 +125,6 @@ HWY_INLINE PhiloxLanes LastRound(const JoinedKeys& keys, const PhiloxLanes& c) {
 // Whether blocks [first, first + count) share the upper word of the counter.
 HWY_INLINE bool ShareUpperWord(std::uint64_t first, std::uint64_t count) {
   return first >> 32 == (first + count) >> 32;
-}
-
-// Lanes with the low halves of `low` below and the low halves of `high` above.
-HWY_INLINE V64 JoinHalves(V64 low, V64 high) {
-#if HWY_TARGET <= HWY_AVX3
-  return V64{_mm512_mask_shuffle_epi32(low.raw, 0xAAAA, high.raw, _MM_PERM_CCAA)};
-#else
-  return hn::Or(hn::And(low, hn::Set(D64(), 0xFFFFFFFFu)), hn::ShiftLeft<32>(high));
-#endif
 }
 
 // Words 0 and 1, and 2 and 3, of blocks in 64-bit lanes.

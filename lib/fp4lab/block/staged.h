@@ -3,6 +3,7 @@
 #pragma once
 
 #include "fp4lab/block/fp4_integers.h"
+#include "fp4lab/block/layout.h"
 #include "fp4lab/block/plan.h"
 #include "fp4lab/block/quantize.h"
 
@@ -12,6 +13,8 @@ namespace fp4lab {
 // be the amax of the staged elements. Blocks have at most kMaxStagedBlock memory rows.
 void Quantize(MatrixView<const float> x, const QuantizeOptions& options, const UnitStage& stage,
               QuantizedMatrix* q);
+void QuantizeToBytes(MatrixView<const float> x, const QuantizeOptions& options,
+                     const UnitStage& stage, const CodeOutput& out);
 void QuantizeToValues(MatrixView<const float> x, const QuantizeOptions& options,
                       const UnitStage& stage, MatrixView<float> out);
 bool QuantizeToFp4Integers(MatrixView<const float> x, const QuantizeOptions& options,

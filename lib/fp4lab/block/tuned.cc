@@ -38,13 +38,15 @@ bool HasTunedBlocks(const Dialect& d) {
 
 }  // namespace
 
-bool IsTuned(const Dialect& d) {
+std::string_view WhyNotTuned(const Dialect& d) {
   const IeeeArithmetic ieee;
   const Format element = FormatOf(d.element);
-  if (element.bits > 8 || !element.is_signed) return false;
-  if (!HasTunedRounding(d) || !HasTunedBlocks(d)) return false;
+  if (element.bits > 8 || !element.is_signed) return "elements wider than 8 bits, or without sign";
+  if (!HasTunedRounding(d)) return "a rounding of elements that no tuned kernel has";
+  if (!HasTunedBlocks(d)) return "blocks or a scale rule that no tuned kernel has";
   const Dialect tuned = DialectUnder(d.block_scale, d.element, d.block_rows, d.block_cols);
-  return SameFormulas(WithRounding(tuned, d.rounding), d);
+  if (SameFormulas(WithRounding(tuned, d.rounding), d)) return {};
+  return "formulas other than those that the tuned kernels are written for";
 }
 
 }  // namespace fp4lab

@@ -200,7 +200,7 @@ std::vector<Dialect> ServedDialects(const std::vector<std::string>& names) {
 }
 
 bool HasFastKernels(const Dialect& d) {
-  return d.rounding == ElementRounding::kNearestEven && IsTuned(d) && Canonical(d).name == d.name;
+  return d.rounding == ElementRounding::kNearestEven && WhyNotTuned(d).empty() && Canonical(d).name == d.name;
 }
 
 void CheckDirected(const CrosscheckOptions& options, Crosscheck* result) {

@@ -1,7 +1,6 @@
 #include "fp4lab/exchange/quantize_stored.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -11,8 +10,7 @@
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/random.h"
 #include "fp4lab/quantize/blocks.h"
-#include "fp4lab/quantize/kernels/outputs.h"
-#include "fp4lab/quantize/operand.h"
+#include "fp4lab/quantize/implementation.h"
 
 namespace fp4lab {
 namespace {
@@ -78,24 +76,14 @@ void QuantizeStripe(const Stripes& s, std::size_t stripe) {
   const MatrixView<const float> x = s.x.Block(top, 0, bottom - top, s.x.cols);
   std::vector<std::uint16_t> fields;
   const DialectOptions options = OptionsOfRows(s, top, x.rows, &fields);
-  const CodeOrder order = s.stored->layout.codes;
-  std::uint8_t* const codes = s.stored->codes.data() + top * s.row_bytes;
   std::uint8_t* const scales = s.scales == nullptr ? nullptr : s.scales + band * s.grid.cols;
-  // The tuned kernels require the amax of the matrix; a given amax may be any number.
-  const bool own_amax = s.options.amax.empty();
-  const auto tuned = own_amax ? TunedOptions(s.dialect, options) : std::nullopt;
-  if (tuned && order == DefaultCodeOrder(s.dialect.element)) {  // the tuned kernels' order
-    thread_local QuantizedMatrix q;
-    Quantize(x, *tuned, &q);
-    std::copy(q.codes.begin(), q.codes.end(), codes);
-    if (scales != nullptr) std::copy(q.scales.begin(), q.scales.end(), scales);
-    return;
-  }
-  std::vector<std::uint8_t> plain(x.size());
-  QuantizeInto(s.dialect, x, options, options.amax, {.codes = plain.data(), .scale_bytes = scales});
-  const std::vector<std::uint8_t> packed =
-      PackCodes(plain, x.rows, x.cols, order, SplitGroup(*s.stored));
-  std::copy(packed.begin(), packed.end(), codes);
+  Make({s.dialect,
+        x,
+        options,
+        {.codes = s.stored->codes.data() + top * s.row_bytes,
+         .scale_bytes = scales,
+         .order = s.stored->layout.codes,
+         .split = SplitGroup(*s.stored)}});
 }
 
 }  // namespace

@@ -11,9 +11,9 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/block/fp4_integers.h"
-#include "fp4lab/block/tuned.h"
 #include "fp4lab/nn/round_bf16.h"
 #include "fp4lab/quantize/blocks.h"
+#include "fp4lab/quantize/implementation.h"
 #include "fp4lab/quantize/operand.h"
 #include "fp4lab/tensor/fp4_gemm.h"
 #include "fp4lab/transform/hadamard_quantize.h"
@@ -40,13 +40,13 @@ MatrixView<T> Unturned(MatrixView<T> x) {
   return x.col_stride == 1 ? x : x.Transposed();
 }
 
-// Room for integers of x in `out`, in x's memory order if the tuned kernel writes them, else
+// Room for integers of x in `out`, in x's memory order if an implementation writes them so, else
 // row-major.
 Fp4Integers RoomFor(View x, const Dialect& d, const DialectOptions& options,
                     LinearOperandValues* out) {
   const std::size_t rows = DivideUp(x.rows, static_cast<std::size_t>(d.block_rows)),
                     cols = DivideUp(x.cols, static_cast<std::size_t>(d.block_cols));
-  const View order = TunedOptions(d, options) ? x : View(x.data, x.rows, x.cols);
+  const View order = WritesColumns(d, options) ? x : View(x.data, x.rows, x.cols);
   const Fp4Integers to{Like(order, x.rows, x.cols, &out->code_memory),
                        Like(order, rows, cols, &out->scale_memory)};
   out->block = static_cast<std::size_t>(d.block_cols);
@@ -54,20 +54,23 @@ Fp4Integers RoomFor(View x, const Dialect& d, const DialectOptions& options,
   return to;
 }
 
-// Transforms and quantizes x to integers in one kernel; returns false if there is no such kernel.
-// out->amax: the amax of the transformed tensor, if the dialect has a tensor scale.
+// Transforms and quantizes x to integers in one kernel; returns false if no implementation
+// quantizes behind a stage. out->amax: the amax of the transformed tensor, if the dialect has a
+// tensor scale.
 bool MakeTransformedIntegers(View x, const HadamardTransform& transform, const Dialect& d,
-                             const DialectOptions& options, WordBuffer* transformed,
+                             const DialectOptions& given, WordBuffer* transformed,
                              LinearOperandValues* out) {
-  std::optional<QuantizeOptions> fused = TunedOptions(d, options);
-  if (!fused) return false;
+  if (!TakesStage(d, given)) return false;
+  DialectOptions options = given;
   const Fp4Integers to = RoomFor(x, d, options, out);
-  if (HasTensorScale(d)) {
-    out->has_integers = HadamardQuantizeToFp4Integers(x, transform, &*fused, to, transformed);
-    out->amax = *fused->amax;
-  } else {
-    out->has_integers = HadamardQuantizeToFp4Integers(x, transform, *fused, to);
-  }
+  const bool turned = to.codes.col_stride != 1 && to.codes.cols > 1;
+  out->has_integers = WithHadamardStage(
+      x, transform, d, {.turned = turned, .measures = HasTensorScale(d)}, transformed,
+      [&](View y, const UnitStage& stage, float amax) {
+        out->amax = amax;
+        if (HasTensorScale(d)) options.amax = {amax};
+        return Make({d, y, options, {.integers = to.codes, .scales = to.scales}, stage});
+      });
   return out->has_integers;
 }
 
@@ -83,6 +86,13 @@ void QuantizeObserved(LinearOperand operand, const LinearCall& call, const Diale
   const Quantized quantized = QuantizeAs(dialect, from, options);
   ToOperandValues(dialect, quantized, to);
   (*call.observer)({operand, copy, to, dialect, options, quantized});
+}
+
+// Whether bands of rows of a tensor have the bytes that they have in the tensor, whose amax is that
+// without NaN: no random bits, no scale of rows, and no correction across blocks.
+bool HasBands(const Dialect& d) {
+  return !TakesRandomBits(d) && !d.row_scaled && d.nan != NanRule::kTensor &&
+         d.unbias == Unbias::kNone;
 }
 
 // The amaxes that the dialect needs; `known`: the largest magnitude of x without NaN, or null.
@@ -203,15 +213,15 @@ bool PrepareRounded(const OperandRecipe& recipe, View x, FloatBuffer* band,
                     LinearOperandValues* out) {
   const IeeeArithmetic ieee;
   const Dialect& d = *recipe.format;
-  const bool plain =
-      recipe.hadamard == 0 && recipe.delayed.length == 0 && IsTuned(d) && !IsStochastic(d);
-  if (!plain || x.col_stride != 1 || x.size() == 0) return false;
+  if (recipe.hadamard != 0 || recipe.delayed.length != 0 || !HasBands(d)) return false;
+  if (x.col_stride != 1 || x.size() == 0) return false;
   out->ready = true;
   out->values = {};
   out->row_decode.clear();
   out->amax = RoundToBf16(TensorAmax(x));  // rounding is monotonic
-  const QuantizeOptions options{.dialect = d, .amax = out->amax};
-  const Fp4Integers to = RoomFor(x, d, {}, out);
+  DialectOptions options;
+  if (HasTensorScale(d)) options.amax = {out->amax};
+  const Fp4Integers to = RoomFor(x, d, options, out);
   const auto block_rows = static_cast<std::size_t>(d.block_rows);
   constexpr std::size_t kBand = std::size_t{1} << 17;  // elements: 512 KiB
   const std::size_t step = std::max<std::size_t>(kBand / (x.cols * block_rows), 1) * block_rows;
@@ -222,7 +232,7 @@ bool PrepareRounded(const OperandRecipe& recipe, View x, FloatBuffer* band,
     const MatrixView<float> rounded(band->data(), rows, x.cols);
     RoundBf16(x.Block(r, 0, rows, x.cols), rounded);
     out->has_integers =
-        QuantizeToFp4Integers(rounded, options,
+        QuantizeToFp4Integers(d, rounded, options,
                               {to.codes.Block(r, 0, rows, x.cols),
                                to.scales.Block(r / block_rows, 0, scale_rows, to.scales.cols)});
   }

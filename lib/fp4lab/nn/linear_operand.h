@@ -42,9 +42,10 @@ struct LinearInput {
 bool CanUseIntegers(const GemmRecipe& recipe);
 
 // Makes `out` of x, rounded to BF16, as FP4 integers, a band of rows at a time, which takes little
-// memory. Returns whether `out` has been made: x must be row-major, the dialect tuned, the recipe
-// without transform, delayed scaling and random bits, and integers must be able to represent the
-// operand. Otherwise PrepareOperand must make `out`.
+// memory. Returns whether `out` has been made: x must be row-major, bands of rows must have the
+// tensor's bytes (no random bits, no scale of rows), the recipe has neither transform nor delayed
+// scaling, and integers must be able to represent the operand. Otherwise PrepareOperand must make
+// `out`.
 bool PrepareRounded(const OperandRecipe& recipe, MatrixView<const float> x, FloatBuffer* band,
                     LinearOperandValues* out);
 

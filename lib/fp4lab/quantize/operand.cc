@@ -1,37 +1,33 @@
 #include "fp4lab/quantize/operand.h"
 
-#include <algorithm>
-
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
-#include "fp4lab/block/fp4_kernels.h"
-#include "fp4lab/block/tuned.h"
 #include "fp4lab/dialect/stages.h"
 #include "fp4lab/quantize/blocks.h"
-#include "fp4lab/quantize/kernels/outputs.h"
+#include "fp4lab/quantize/implementation.h"
 
 namespace fp4lab {
+namespace {
 
-std::optional<QuantizeOptions> TunedOptions(const Dialect& dialect, const DialectOptions& options) {
-  if (!IsTuned(dialect)) return std::nullopt;
-  QuantizeOptions out{.dialect = dialect};
-  if (!options.amax.empty()) out.amax = options.amax[0];
-  if (IsStochastic(dialect)) {
-    const bool philox = options.source && options.source->generator == RandomGenerator::kPhilox;
-    if (!philox) return std::nullopt;
-    out.random = options.source->stream;
-  }
-  return out;
+// Whether an implementation writes integers, two rows of two, with these strides and stage.
+bool WritesIntegers(const Dialect& dialect, const DialectOptions& options, bool turned,
+                    const UnitStage& stage) {
+  const Matrix<float> x(2, 2);
+  Matrix<std::uint8_t> codes(2, 2);
+  const auto view = turned ? codes.View().Transposed() : codes.View();
+  return FirstThatCan(QuantizeImplementations(),
+                      {dialect, x.View(), options, {.integers = view}, stage}) != nullptr;
 }
+
+}  // namespace
 
 void QuantizeToValues(const Dialect& dialect, MatrixView<const float> x,
                       const DialectOptions& options, MatrixView<float> out) {
   const IeeeArithmetic ieee;
   Expects(out.rows == x.rows && out.cols == x.cols, "out has the shape of x");
   Expects(!HasTensorScale(dialect) || !options.amax.empty(), "the amax is known");
-  if (const auto tuned = TunedOptions(dialect, options)) return QuantizeToValues(x, *tuned, out);
-  QuantizeInto(dialect, x, options, options.amax, {.values = out});
+  Make({dialect, x, options, {.values = out}});
 }
 
 void ToOperandValues(const Dialect& dialect, const Quantized& q, MatrixView<float> out) {
@@ -51,11 +47,19 @@ bool QuantizeToFp4Integers(const Dialect& dialect, MatrixView<const float> x,
   const IeeeArithmetic ieee;
   Expects(HasFp4Integers(dialect), "FP4 in blocks of 16 or 32 under scales with few bits");
   Expects(!HasTensorScale(dialect) || !options.amax.empty(), "the amax is known");
-  if (const auto tuned = TunedOptions(dialect, options)) {
-    return QuantizeToFp4Integers(x, *tuned, out);
-  }
-  QuantizeInto(dialect, x, options, options.amax, {.integers = out.codes, .scales = out.scales});
-  return internal::FinishFp4Scales(dialect, out);
+  return Make({dialect, x, options, {.integers = out.codes, .scales = out.scales}});
+}
+
+bool WritesColumns(const Dialect& dialect, const DialectOptions& options) {
+  const IeeeArithmetic ieee;
+  return WritesIntegers(dialect, options, true, {});
+}
+
+bool TakesStage(const Dialect& dialect, const DialectOptions& options) {
+  const IeeeArithmetic ieee;
+  const UnitStage stage{nullptr,
+                        [](const void*, MatrixView<const float>, bool, MatrixView<float>) {}};
+  return WritesIntegers(dialect, options, false, stage);
 }
 
 namespace reference {

@@ -1,8 +1,8 @@
 // Quantization of a matrix by any dialect, with every intermediate on request.
 //
-// fp4lab::reference holds the scalar definition, fp4lab the kernels for every dialect: they return
-// the same bytes on every SIMD target and for any number of threads. For rows of the table with
-// Transformer Engine's and OCP's formulas, block/quantize.h is several times faster.
+// fp4lab::reference holds the scalar definition. fp4lab::QuantizeAs takes the fastest
+// implementation that computes the dialect (implementation.h); it returns the same bytes on every
+// SIMD target and for any number of threads.
 #pragma once
 
 #include <cstddef>

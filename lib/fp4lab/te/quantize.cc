@@ -7,6 +7,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "fp4lab/te/quantize.cc"
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <vector>
@@ -20,12 +21,14 @@
 #include "fp4lab/dialect/block_scale_rules.h"
 #include "fp4lab/dialect/tensor_scale.h"
 #include "fp4lab/dialect/tensor_scale_stage.h"
+#include "fp4lab/te/implementation.h"
 #include "fp4lab/transform/hadamard.h"
 #include "fp4lab/transform/kernels.h"
 
 #include <hwy/foreach_target.h>  // must come before highway.h
 #include <hwy/highway.h>
 
+#include "fp4lab/base/philox-inl.h"
 #include "fp4lab/base/transpose-inl.h"
 
 #ifndef FP4LAB_TE_QUANTIZE_CC_ONCE_
@@ -99,30 +102,17 @@ HWY_INLINE void DrawWords(const TeCast& cast, std::size_t row, std::size_t col, 
     for (std::size_t k = 0; k < 4; ++k) t->words[k][i] = block[swap[i] ? k ^ 2 : k];
   }
 #else
-  const hn::CappedTag<std::uint64_t, kTile> d;
-  const hn::Repartition<std::uint32_t, decltype(d)> d32;
-  const auto mask = hn::Set(d, 0xFFFFFFFFu);
-  const auto m0 = hn::BitCast(d32, hn::Set(d, std::uint64_t{kPhiloxMultipliers[0]}));
-  const auto m1 = hn::BitCast(d32, hn::Set(d, std::uint64_t{kPhiloxMultipliers[1]}));
+  const D64 d;
   const PhiloxKeys keys = RoundKeys(
       {static_cast<std::uint32_t>(cast.seed), static_cast<std::uint32_t>(cast.seed >> 32)});
-  alignas(64) std::uint64_t out[4][kTile];
+  alignas(64) std::uint64_t out[4][kTile];  // the upper halves are not used
   for (std::size_t i = 0; i < kTile; i += hn::Lanes(d)) {
-    const auto lo = hn::LoadU(d, low + i), hi = hn::LoadU(d, high + i);
-    auto w0 = hn::And(lo, mask), w1 = hn::ShiftRight<32>(lo);
-    auto w2 = hn::And(hi, mask), w3 = hn::ShiftRight<32>(hi);
-    for (const PhiloxKey& key : keys) {  // the upper halves of the words are not used
-      const auto p0 = hn::MulEven(hn::BitCast(d32, w0), m0);
-      const auto p1 = hn::MulEven(hn::BitCast(d32, w2), m1);
-      w0 = hn::Xor(hn::Xor(hn::ShiftRight<32>(p1), w1), hn::Set(d, std::uint64_t{key[0]}));
-      w2 = hn::Xor(hn::Xor(hn::ShiftRight<32>(p0), w3), hn::Set(d, std::uint64_t{key[1]}));
-      w1 = hn::And(p1, mask);
-      w3 = hn::And(p0, mask);
-    }
-    hn::Store(w0, d, out[0] + i);
-    hn::Store(w1, d, out[1] + i);
-    hn::Store(w2, d, out[2] + i);
-    hn::Store(w3, d, out[3] + i);
+    const V64 lo = hn::LoadU(d, low + i), hi = hn::LoadU(d, high + i);
+    const PhiloxLanes w = Philox(keys, {lo, hn::ShiftRight<32>(lo), hi, hn::ShiftRight<32>(hi)});
+    hn::Store(w.w0, d, out[0] + i);
+    hn::Store(w.w1, d, out[1] + i);
+    hn::Store(w.w2, d, out[2] + i);
+    hn::Store(w.w3, d, out[3] + i);
   }
   for (std::size_t k = 0; k < 4; ++k) {
     for (std::size_t i = 0; i < kTile; ++i) {
@@ -364,25 +354,51 @@ bool IsOrdinary(const TeCast& cast) {
          (cast.per_amax == cast.per_amax && cast.decode == cast.decode);
 }
 
-constexpr std::size_t kAmaxCols = 1024;
+std::string_view WhyNotTiles(const TeRequest& request) {
+  const bool ordinary = IsOrdinary(CastOf(request.x, request.call, false)) &&
+                        IsOrdinary(CastOf(request.x, request.call, true));
+  return ordinary ? std::string_view() : "a tensor scale that is NaN";
+}
 
-}  // namespace
-
-void TeQuantize(const TeMatrix& x, const TeQuantization& call) {
-  const IeeeArithmetic ieee;
-  CheckTeQuantization(x, call);
-  if (x.rows * x.cols == 0) return;
+bool MakeByTiles(const TeRequest& request) {
+  const TeMatrix& x = request.x;
+  const TeQuantization& call = request.call;
+  if (x.rows * x.cols == 0) return true;
   const TeJob job = {.x = x,
                      .square = call.square,
                      .hadamard = call.hadamard,
                      .factors = FactorsOf(MaskTransform(16, call.sign_mask)),
                      .rows = CastOf(x, call, false),
                      .columns = CastOf(x, call, true)};
-  if (!IsOrdinary(job.rows) || !IsOrdinary(job.columns)) return reference::TeQuantize(x, call);
   const std::size_t across = DivideUp(x.cols, kPieceCols);
   ParallelFor(DivideUp(x.rows, kPieceRows) * across, [&](std::size_t i) {
     HWY_DYNAMIC_DISPATCH(QuantizePiece)(job, i / across * kPieceRows, i % across * kPieceCols);
   });
+  return true;
+}
+
+bool MakeByReference(const TeRequest& request) {
+  reference::TeQuantize(request.x, request.call);
+  return true;
+}
+
+using TeRow = Implementation<TeRequest>;
+constexpr std::array kRows = {
+    TeRow{"tiles", WhyNotTiles, MakeByTiles},
+    TeRow{"reference", [](const TeRequest&) { return std::string_view(); }, MakeByReference},
+};
+
+constexpr std::size_t kAmaxCols = 1024;
+
+}  // namespace
+
+std::span<const TeRow> TeImplementations() { return kRows; }
+
+void TeQuantize(const TeMatrix& x, const TeQuantization& call) {
+  const IeeeArithmetic ieee;
+  CheckTeQuantization(x, call);
+  const TeRequest request{x, call};
+  FirstThatCan(TeImplementations(), request)->make(request);  // the last row can make all
 }
 
 void TeAmaxes(const TeMatrix& x, std::uint32_t sign_mask, float* amax, float* transformed) {

@@ -153,28 +153,44 @@ bool HadamardQuantizeToFp4Integers(MatrixView<const float> x, const HadamardTran
                          });
 }
 
-bool HadamardQuantizeToFp4Integers(MatrixView<const float> x, const HadamardTransform& transform,
-                                   QuantizeOptions* options, const Fp4Integers& out,
-                                   WordBuffer* memory) {
+bool WithHadamardStage(MatrixView<const float> x, const HadamardTransform& transform,
+                       const Dialect& dialect, const HadamardUse& use, WordBuffer* memory,
+                       const StagedQuantizer& quantize) {
   const IeeeArithmetic ieee;
   CheckHadamard(x, transform.size, x);
-  const bool columns =
-      !HasUnitRows(x) && HasUnitColumns(x) && out.codes.col_stride != 1 && x.cols > 1;
-  if (x.size() == 0 || !columns || !UnitsHoldGroups(x, transform.size, *options, true)) {
-    options->amax = HadamardAmax(x, transform);
-    return HadamardQuantizeToFp4Integers(x, transform, *options, out);
+  const QuantizeOptions options{.dialect = dialect};  // of the plan, which needs no amax
+  const bool columns = use.measures && use.turned && !HasUnitRows(x) && HasUnitColumns(x);
+  if (x.size() == 0 || !columns || !UnitsHoldGroups(x, transform.size, options, true)) {
+    const float amax = use.measures ? HadamardAmax(x, transform) : 0.0f;
+    return WithTransformed(x, transform, options, use.turned,
+                           [&](MatrixView<const float> y, const UnitStage& stage) {
+                             return quantize(y, stage, amax);
+                           });
   }
   const MatrixView<const float> from = x.Transposed();
   const std::size_t stride = RoundUp(from.cols, 16);
   Reserve(memory, from.rows / 2 * stride);
   const HadamardFactors factors = FactorsOf(transform);
-  options->amax =
+  const float amax =
       LargestOfBands(from, factors.size(), [&](std::size_t r, std::size_t c, std::size_t cols) {
         return HadamardColumnsToWords(&from(r, c), from.row_stride, cols, factors,
                                       memory->data() + r / 2 * stride + c, stride);
       });
   const TransformedWords words{from.data, from.row_stride, memory->data(), stride};
-  return QuantizeToFp4Integers(x, *options, UnitStage{&words, TakeWords}, out);
+  return quantize(x, UnitStage{&words, TakeWords}, amax);
+}
+
+bool HadamardQuantizeToFp4Integers(MatrixView<const float> x, const HadamardTransform& transform,
+                                   QuantizeOptions* options, const Fp4Integers& out,
+                                   WordBuffer* memory) {
+  const IeeeArithmetic ieee;
+  const bool turned = out.codes.col_stride != 1 && out.codes.cols > 1;
+  return WithHadamardStage(x, transform, options->dialect, {.turned = turned, .measures = true},
+                           memory,
+                           [&](MatrixView<const float> y, const UnitStage& stage, float amax) {
+                             options->amax = amax;
+                             return QuantizeToFp4Integers(y, *options, stage, out);
+                           });
 }
 
 }  // namespace fp4lab

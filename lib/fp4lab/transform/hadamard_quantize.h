@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "fp4lab/base/aligned.h"
 #include "fp4lab/block/fp4_integers.h"
+#include "fp4lab/block/plan.h"
 #include "fp4lab/block/quantize.h"
 #include "fp4lab/transform/hadamard.h"
 
@@ -37,6 +39,18 @@ bool HadamardQuantizeToFp4Integers(MatrixView<const float> x, const HadamardTran
 bool HadamardQuantizeToFp4Integers(MatrixView<const float> x, const HadamardTransform& transform,
                                    QuantizeOptions* options, const Fp4Integers& out,
                                    WordBuffer* memory);
+
+// The same for any quantizer that takes a UnitStage: calls quantize(view, stage, amax) once, in
+// which `view` behind `stage` has y's elements, and returns its result. `turned`: the quantizer
+// writes columns with unit stride. `measures`: amax is HadamardAmax(x, transform), else 0.
+struct HadamardUse {
+  bool turned, measures;
+};
+using StagedQuantizer =
+    std::function<bool(MatrixView<const float> view, const UnitStage& stage, float amax)>;
+bool WithHadamardStage(MatrixView<const float> x, const HadamardTransform& transform,
+                       const Dialect& dialect, const HadamardUse& use, WordBuffer* memory,
+                       const StagedQuantizer& quantize);
 
 // The functions above with MaskTransform(size, sign_mask).
 inline float HadamardAmax(MatrixView<const float> x, int size, std::uint32_t sign_mask) {

@@ -4,11 +4,10 @@
 #include "arrays.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/threads_scope.h"
-#include "fp4lab/block/tuned.h"
 #include "fp4lab/exchange/quantize_stored.h"
 #include "fp4lab/formats/encode.h"
 #include "fp4lab/quantize/blocks.h"
-#include "fp4lab/quantize/operand.h"
+#include "fp4lab/quantize/implementation.h"
 #include "fp4lab/quantize/replay.h"
 #include "fp4lab/quantize/te_counters.h"
 #include "fp4lab/transform/hadamard.h"
@@ -98,8 +97,7 @@ nb::object QuantizeArray(const AnyMatrix& array, const std::string& name,
   return TupleOf(std::move(stored));
 }
 
-// Quantizes and decodes. The tuned kernels write the decoded values without a copy of the codes a
-// byte an element.
+// Quantizes and decodes.
 void Qdq(const AnyMatrix& array, const FloatMatrix& to, const std::string& name,
          const std::string& rounding, const std::vector<float>& amax, const Random& random,
          const Source& source, int threads) {
@@ -110,18 +108,10 @@ void Qdq(const AnyMatrix& array, const FloatMatrix& to, const std::string& name,
   const Input input(array);
   const MatrixView<const float> x = input.view();
   if (out.rows != x.rows || out.cols != x.cols) throw Error("out", "has another shape than x");
-  const DialectOptions options = OptionsOf(dialect, x, amax, random, source);
-  const std::optional<QuantizeOptions> tuned = TunedOptions(dialect, options);
+  DialectOptions options = OptionsOf(dialect, x, amax, random, source);
   if (x.size() == 0) return;
-  if (tuned) {
-    thread_local QuantizedMatrix q;
-    Quantize(x, *tuned, &q);
-    Dequantize(q, out);
-    if (q.codes.size() > std::size_t{64} << 20) q = {};
-    return;
-  }
-  const Matrix<float> values = DequantizeAs(dialect, QuantizeAs(dialect, x, options));
-  std::copy(values.values.begin(), values.values.end(), out.data);
+  options.amax = TensorAmaxes(dialect, x, options);
+  Make({dialect, x, options, {.decoded = out}});
 }
 
 nb::object DequantizeParts(const std::string& name, std::size_t rows, std::size_t cols,

@@ -98,7 +98,7 @@ Dialect OfSide(Dialect d, const QuantizedSide& side) {
 
 // Whether fast kernels may compute the dialect: it is tuned, and uses RNE or 16 random bits.
 bool HasFastKernels(const Dialect& d) {
-  return IsTuned(d) && (d.rounding == ElementRounding::kNearestEven ||
+  return WhyNotTuned(d).empty() && (d.rounding == ElementRounding::kNearestEven ||
                         d.rounding == ElementRounding::kStochastic16);
 }
 

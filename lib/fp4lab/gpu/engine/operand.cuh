@@ -38,7 +38,7 @@ inline std::optional<Dialect> TunedFormat(const OperandRecipe& recipe) {
                         (d.rounding == ElementRounding::kStochastic16 && philox);
   const int rows = d.block_rows, cols = d.block_cols;
   const bool has_blocks = cols == 0 || ((cols == 16 || cols == 32) && (rows == 1 || rows == cols));
-  if (!IsTuned(d) || !rounding || !has_blocks) return std::nullopt;
+  if (!WhyNotTuned(d).empty() || !rounding || !has_blocks) return std::nullopt;
   return d;
 }
 

@@ -1,4 +1,4 @@
-// QuantizeAs for any dialect: groups, bands and rows. The stages are in *-inl.h beside this file:
+// QuantizeInto for any dialect: groups, bands and rows. The stages are in *-inl.h beside this file:
 // the numbers of blocks (band_numbers), the choice between candidates (four_over_six), the codes of
 // a row (row_codes) and its outputs (row_outputs).
 #include "fp4lab/quantize/quantize.h"
@@ -13,7 +13,7 @@
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/dialect/stages.h"
 #include "fp4lab/quantize/blocks.h"
-#include "fp4lab/quantize/kernels/outputs.h"
+#include "fp4lab/quantize/kernels/quantize_into.h"
 #include "fp4lab/quantize/kernels/quantize_job.h"
 #include "fp4lab/quantize/ms_eden.h"
 
@@ -173,21 +173,6 @@ void QuantizeInto(const Dialect& dialect, MatrixView<const float> x, const Diale
     CheckInterrupt();
     HWY_DYNAMIC_DISPATCH(QuantizeGroup)(job, group);
   });
-}
-
-Quantized QuantizeAs(const Dialect& dialect, MatrixView<const float> x,
-                     const DialectOptions& options) {
-  const IeeeArithmetic ieee;
-  CheckOptions(dialect, x, options);
-  const BlockGrid grid(dialect, x.rows, x.cols);
-  Quantized q{.rows = x.rows, .cols = x.cols};
-  ShapeQuantized(dialect, grid, &q);
-  q.amax = TensorAmaxes(dialect, x, options);
-  QuantizeOutputs out{.codes = q.codes.data()};
-  if (!q.scales.empty()) out.scale_bytes = q.scales.data();
-  if (!q.scale_values.empty()) out.scales = {q.scale_values.data(), grid.rows, grid.cols};
-  QuantizeInto(dialect, x, options, q.amax, out);
-  return q;
 }
 
 }  // namespace fp4lab

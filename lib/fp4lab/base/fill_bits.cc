@@ -1,15 +1,18 @@
-#include "fp4lab/base/random.h"
-
+// FillBits16 (base/random.h).
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
+#include "fp4lab/base/random.h"
+
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "fp4lab/base/random.cc"
+#define HWY_TARGET_INCLUDE "fp4lab/base/fill_bits.cc"
 #include "fp4lab/base/divide_up.h"
 
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
+
+#include "fp4lab/base/philox-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fp4lab {
@@ -32,42 +35,19 @@ void PhiloxBlocks(const RandomStream& stream, std::uint64_t first, std::size_t c
 
 #else
 
-using D64 = hn::ScalableTag<std::uint64_t>;
-using V64 = hn::Vec<D64>;
-
-// The 64-bit products of the lanes' low words.
-HWY_INLINE V64 MulLow(D64 d, V64 a, V64 b) {
-  const hn::Repartition<std::uint32_t, D64> d32;
-  return hn::BitCast(d, hn::MulEven(hn::BitCast(d32, a), hn::BitCast(d32, b)));
-}
-
-// Computes one block a lane, each of the four words in the low half of a 64-bit lane (the high
-// halves hold leftovers, which no product reads).
 void PhiloxBlocks(const RandomStream& stream, std::uint64_t first, std::size_t count,
                   std::uint64_t* HWY_RESTRICT out) {
   const D64 d;
   const std::size_t lanes = hn::Lanes(d);
-  const V64 multiplier0 = hn::Set(d, kPhiloxMultipliers[0]);
-  const V64 multiplier1 = hn::Set(d, kPhiloxMultipliers[1]);
-  const V64 low = hn::Set(d, 0xFFFFFFFFu);
+  const PhiloxKeys keys = RoundKeys(
+      {static_cast<std::uint32_t>(stream.seed), static_cast<std::uint32_t>(stream.seed >> 32)});
   HWY_ALIGN std::uint64_t pair[2 * hn::MaxLanes(d)];
   for (std::size_t i = 0; i < count; i += lanes) {
     const V64 block = hn::Add(hn::Iota(d, 0), hn::Set(d, first + i));
-    V64 x0 = block, x1 = hn::ShiftRight<32>(block);
-    V64 x2 = hn::Set(d, stream.tensor), x3 = hn::Set(d, stream.step);
-    std::uint32_t key0 = static_cast<std::uint32_t>(stream.seed);
-    std::uint32_t key1 = static_cast<std::uint32_t>(stream.seed >> 32);
-    for (int round = 0; round < kPhiloxRounds; ++round) {
-      const V64 p0 = MulLow(d, x0, multiplier0), p1 = MulLow(d, x2, multiplier1);
-      x0 = hn::Xor(hn::Xor(hn::ShiftRight<32>(p1), x1), hn::Set(d, key0));
-      x1 = p1;
-      x2 = hn::Xor(hn::Xor(hn::ShiftRight<32>(p0), x3), hn::Set(d, key1));
-      x3 = p0;
-      key0 += kPhiloxWeyl[0];
-      key1 += kPhiloxWeyl[1];
-    }
-    const V64 words01 = hn::Or(hn::And(x0, low), hn::ShiftLeft<32>(x1));
-    const V64 words23 = hn::Or(hn::And(x2, low), hn::ShiftLeft<32>(x3));
+    const PhiloxLanes words =
+        Philox(keys, {block, hn::ShiftRight<32>(block), hn::Set(d, std::uint64_t{stream.tensor}),
+                      hn::Set(d, std::uint64_t{stream.step})});
+    const V64 words01 = JoinHalves(words.w0, words.w1), words23 = JoinHalves(words.w2, words.w3);
     if (count - i >= lanes) {
       hn::StoreInterleaved2(words01, words23, d, out + 2 * i);
     } else {
