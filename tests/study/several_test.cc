@@ -26,6 +26,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"
 #include "tests/support/golden.h"
+#include "tests/support/program.h"
 
 namespace fp4lab::study {
 namespace {
@@ -702,6 +703,37 @@ TEST_CASE("A league of made-up recipes has their differences and token ratios", 
   of_curves["runs"][0]["points"][2]["validation_loss"] = 3.0;
   folder.Add("curves", of_curves);
   refused([](Json*) {}, "their programs differ");
+}
+
+// ---- The program ----
+
+TEST_CASE("The commands print a table or JSON, and end with one line where they cannot",
+          "[several]") {
+  const fs::path several = SourceDirectory() / "studies" / "several";
+  const auto run = [&](const char* command, const fs::path& file,
+                       const std::vector<std::string>& rest = {}) {
+    std::vector<std::string> arguments = {"study", command, file.string()};
+    arguments.insert(arguments.end(), rest.begin(), rest.end());
+    return RunProgram(arguments);
+  };
+  const ProcessResult table = run("league", several / "league-4.7m.json");
+  CHECK(table.exit_code == 0);
+  CHECK(table.output.find("\n  quartet2 ") != std::string::npos);
+  const ProcessResult json = run("law", several / "law-4.7m.json", {"--draws", "5", "--json"});
+  CHECK(json.exit_code == 0);
+  CHECK(ParseJson(json.output, "output")["draws"] == 5);
+  CHECK(run("differences", several / "atlas.json").exit_code == 0);
+  Folder folder;
+  folder.Add({.name = "made"}, Scaled({{"nvfp4", 1.2}, {"mxfp4", 1.5}}));
+  CHECK(run("surface", folder.Ask(SurfaceAsk({"made"}))).exit_code == 0);
+  for (const fs::path& file : {folder.Ask(SurfaceAsk({"missing"})), several / "league.json",
+                               several / "no-such-file.json"}) {
+    const ProcessResult failed = run("surface", file, {"--json"});
+    CAPTURE(file, failed.error);
+    CHECK(failed.exit_code == 1);
+    CHECK(failed.output.empty());
+    CHECK(IsOneLine(failed.error));
+  }
 }
 
 // ---- The published documents ----
