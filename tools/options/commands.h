@@ -23,7 +23,8 @@ void AddPack(CLI::App& app, int* exit_code);
 void AddQuantize(CLI::App& app, int* exit_code);
 void AddRecipes(CLI::App& app, int* exit_code);
 void AddStudy(CLI::App& app, int* exit_code);
-// Add "plan", "report", "watch" and the commands of several studies to the subcommand "study". Must be called after AddStudy.
+// Add "plan", "report", "watch" and the commands of several studies to the subcommand "study". Must
+// be called after AddStudy.
 void AddStudyPlan(CLI::App& app);
 void AddStudyReport(CLI::App& app);
 void AddStudySeveral(CLI::App& app);  // "surface", "law", "league", ...
