@@ -1,4 +1,4 @@
-// fp4lab study surface | law | league: one analysis of several studies.
+// fp4lab study surface | law | league | differences: one analysis of several studies.
 #include <cmath>
 #include <memory>
 #include <string>
@@ -7,6 +7,7 @@
 #include "fp4lab/study/numbers/number_text.h"
 #include "fp4lab/study/numbers/statistics.h"
 #include "fp4lab/study/report/tables/text_table.h"
+#include "fp4lab/study/several/differences.h"
 #include "fp4lab/study/several/law.h"
 #include "fp4lab/study/several/league.h"
 #include "fp4lab/study/several/surface.h"
@@ -72,6 +73,20 @@ void PrintLaw(const Json& document) {
         study::AlignedText(rows).c_str());
 }
 
+// A row a difference.
+void PrintDifferences(const Json& document) {
+  study::TextRows rows = {{"study", "arm", "minus", "nats per token", "share"}};
+  for (const Json& d : document["differences"]) {
+    std::string share;
+    if (d.contains("share") && !d["share"]["ratio"].is_null()) {
+      share = NumberText(d["share"]["ratio"], d["share"]["interval"], 2, Same);
+    }
+    rows.push_back({ArmText(d["study"]), ArmText(d["arm"]), ArmText(d["base"]),
+                    NumberText(d["mean"], d["interval_t"], 4, Same), share});
+  }
+  Print("%s", study::AlignedText(rows).c_str());
+}
+
 // A row a recipe, by loss.
 void PrintLeague(const Json& document) {
   const std::string reference = document["reference"], base = document["base"];
@@ -122,6 +137,13 @@ void AddStudySeveral(CLI::App& app) {
       ->callback([=] {
         const Json document = study::LawDocument(study::ReadLawFile(options->file), options->draws);
         options->json ? PrintJson(document, 1) : PrintLaw(document);
+      });
+  add("differences", "Differences of arms, paired over seeds, and shares of them", false,
+      "  {\"studies\": [\"../out/blocks\"], \"differences\": [{\"study\": \"blocks\", \"arm\": "
+      "\"nvfp4\",\n   \"base\": \"nvfp4-first1\", \"of\": [\"nvfp4\", \"bf16\"]}]}\n")
+      ->callback([=] {
+        const Json document = study::DifferencesDocument(study::ReadDifferencesFile(options->file));
+        options->json ? PrintJson(document, 1) : PrintDifferences(document);
       });
   add("league", "Recipes of one model by loss, with the noise of seeds pooled over them", false,
       "  {\"studies\": [\"../out/recipes\"], \"curves\": [\"../out/references\"], \"budget\": "
