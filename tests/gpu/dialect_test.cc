@@ -113,7 +113,7 @@ TEST_CASE("Any shape is served in any dialect, and after a Hadamard transform", 
     OperandRecipe recipe{.format = d};
     for (const bool along_rows : {false, true}) {
       recipe.hadamard = 0;
-      if (TakesAnyDialect(recipe)) {
+      if (PlanOf(recipe).kernel == OperandKernel::kDialects) {
         CheckOperandOfBoth(recipe, {37, 45, along_rows}, Values(37 * 45, true));
         CheckOperandOfBoth(recipe, {3, 700, along_rows}, Values(3 * 700, false));
       }
@@ -286,7 +286,7 @@ TEST_CASE("How long operands take to make", "[.speed]") {
   dialects.push_back(Like("nvfp4.te", 128, 128));
   for (const Dialect& d : dialects) {
     OperandRecipe nearest{.format = d}, random{.format = d};
-    const bool tuned = !TakesAnyDialect(nearest);
+    const bool tuned = PlanOf(nearest).kernel == OperandKernel::kUnits;
     random.format->rounding =
         tuned ? ElementRounding::kStochastic16 : ElementRounding::kStochastic8;
     std::printf(

@@ -83,12 +83,13 @@ void CheckOperand(const OperandRecipe& recipe, const Place& place, std::vector<f
   CHECK(made.values == out.data());
   CHECK(Different(FloatsOf(out), RoundedTo<T>(want.values)) == 0);
   CHECK(Different(FloatsOf(device), x) == 0);
-  if (HasTensorAmax(recipe)) {
+  const OperandPlan plan = PlanOf(recipe);
+  if (plan.has_tensor_amax) {
     const float amax = std::bit_cast<float>(ToHost(memory.amax)[operand]);
     CHECK(Different({amax}, want.amax) == 0);
   }
-  CHECK((made.row_decode != nullptr) == HasRowScales(recipe));
-  if (!HasRowScales(recipe)) return;
+  CHECK((made.row_decode != nullptr) == plan.has_row_scales);
+  if (!plan.has_row_scales) return;
   std::vector<float> decode(want.amax.size()), got(want.amax.size());
   std::transform(want.amax.begin(), want.amax.end(), decode.begin(),
                  [&](float amax) { return OperandDecode(*recipe.format, amax); });

@@ -8,7 +8,6 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/block/quantize.h"
-#include "fp4lab/block/tuned.h"
 #include "fp4lab/crosscheck/crosscheck.h"
 #include "fp4lab/cuda/quantize/generate.h"
 #include "fp4lab/gpu/gemm/narrow_gemm.h"

@@ -70,8 +70,6 @@ void MeasureSpeed(const CrosscheckOptions& options, Crosscheck* result);
 // The dialects of `names` that the GPU's kernels compute, in the order of the table; all such
 // dialects if `names` is empty. Every name must be known.
 std::vector<Dialect> ServedDialects(const std::vector<std::string>& names);
-// Whether fast kernels compute the dialect, and it is the first row of the table with its formulas.
-bool HasFastKernels(const Dialect& dialect);
 
 Json CrosscheckJson(const Crosscheck& result);
 std::string CrosscheckHtml(const Crosscheck& result);

@@ -1,14 +1,17 @@
 // Runs the directed cases of every dialect through every kernel that computes it.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <numeric>
 #include <span>
+#include <string_view>
+#include <vector>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/block/quantize.h"
-#include "fp4lab/block/tuned.h"
 #include "fp4lab/crosscheck/crosscheck.h"
+#include "fp4lab/cuda/quantize/implementation.h"
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/judge/cases/case_family.h"
 
@@ -18,6 +21,7 @@ namespace {
 using cuda::DeviceMatrix;
 using cuda::DeviceMemory;
 using cuda::ElementType;
+using cuda::QuantizedSide;
 using cuda::RandomBits;
 
 DeviceMatrix OnDeviceAs(const DeviceMemory& memory, MatrixView<const float> x, bool bf16) {
@@ -199,22 +203,60 @@ std::vector<Dialect> ServedDialects(const std::vector<std::string>& names) {
   return served;
 }
 
-bool HasFastKernels(const Dialect& d) {
-  return d.rounding == ElementRounding::kNearestEven && WhyNotTuned(d).empty() && Canonical(d).name == d.name;
+namespace {
+
+using DeviceKernel = Implementation<cuda::DeviceQuantization>;
+
+// Whether the kernel makes rows, or rows and columns, of a BF16 matrix in the dialect.
+bool Serves(const DeviceKernel& kernel, const Dialect& d) {
+  const DeviceMatrix x{nullptr, ElementType::kBf16, 128, 64};
+  const QuantizedSide side;
+  return kernel.why_not({x, d, &side, nullptr}).empty() ||
+         kernel.why_not({x, d, &side, &side}).empty();
 }
+
+struct KernelCheck {
+  std::string_view kernel;
+  void (*check)(const Dialect& d, const Case& c, bool bf16, Crosscheck* result);
+};
+constexpr std::array kChecks = {
+    KernelCheck{"tiles", CheckTileKernel},
+    KernelCheck{"rows", CheckRowKernel},
+    KernelCheck{"dialects", CheckDialectKernel},
+};
+
+const KernelCheck& CheckOf(const DeviceKernel& kernel) {
+  const auto* const check = std::find_if(kChecks.begin(), kChecks.end(), [&](const KernelCheck& c) {
+    return c.kernel == kernel.name;
+  });
+  Expects(check != kChecks.end(), "every kernel of cuda/quantize/implementation.h has a check");
+  return *check;
+}
+
+// The kernels that are checked in the dialect: that of every dialect, and the fast kernels in the
+// first row of the table with their formulas, rounded to nearest; their checks add random bits.
+std::vector<DeviceKernel> CheckedKernels(const Dialect& d) {
+  const auto all = cuda::QuantizeImplementations();
+  const bool fast = d.rounding == ElementRounding::kNearestEven && Canonical(d).name == d.name;
+  std::vector<DeviceKernel> kernels;
+  for (const DeviceKernel& kernel : all) {
+    const bool is_last = &kernel == &all.back();
+    if (is_last || (fast && Serves(kernel, d))) kernels.push_back(kernel);
+  }
+  return kernels;
+}
+
+}  // namespace
 
 void CheckDirected(const CrosscheckOptions& options, Crosscheck* result) {
   const IeeeArithmetic ieee;
   for (const Dialect& d : ServedDialects(options.dialects)) {
-    const bool fast = HasFastKernels(d);
+    const std::vector<DeviceKernel> kernels = CheckedKernels(d);
     for (const Case& c : MakeCases(d, {.level = options.level})) {
-      if (fast) CheckDecoding(d, c, result);
+      if (kernels.size() > 1) CheckDecoding(d, c, result);
       for (const bool bf16 : {false, true}) {
         if (bf16 && !c.is_bf16) continue;
-        CheckDialectKernel(d, c, bf16, result);
-        if (!fast) continue;
-        CheckRowKernel(d, c, bf16, result);
-        CheckTileKernel(d, c, bf16, result);
+        for (const DeviceKernel& kernel : kernels) CheckOf(kernel).check(d, c, bf16, result);
       }
     }
   }

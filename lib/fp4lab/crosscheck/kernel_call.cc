@@ -10,7 +10,6 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/block/quantize.h"
 #include "fp4lab/block/scale_swizzle.h"
-#include "fp4lab/block/tuned.h"
 #include "fp4lab/exchange/stored.h"
 #include "fp4lab/formats/replay.h"
 #include "fp4lab/judge/explain/explain.h"

@@ -14,8 +14,7 @@
 #include "fp4lab/block/staged.h"
 #include "fp4lab/block/tuned.h"
 #include "fp4lab/quantize/blocks.h"
-#include "fp4lab/quantize/kernels/quantize_into.h"
-#include "fp4lab/quantize/operand.h"
+#include "fp4lab/quantize/kernels/outputs.h"
 #include "fp4lab/quantize/quantize.h"
 
 namespace fp4lab {

@@ -7,16 +7,14 @@
 // the differential tests range over the table.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <span>
 #include <string_view>
 #include <type_traits>
 
 #include "fp4lab/base/matrix.h"
-#include "fp4lab/block/packing.h"
 #include "fp4lab/block/plan.h"
 #include "fp4lab/dialect/dialect.h"
+#include "fp4lab/quantize/kernels/outputs.h"
 #include "fp4lab/quantize/quantized.h"
 
 namespace fp4lab {
@@ -39,21 +37,6 @@ const Implementation<Request>* FirstThatCan(std::span<const Implementation<Reque
   }
   return nullptr;
 }
-
-// The outputs to write; outputs without memory (nullptr) are skipped. "The grid" has one entry per
-// block.
-struct QuantizeOutputs {
-  std::uint8_t* codes = nullptr;        // (rows, cols), row-major, packed in `order`
-  std::uint8_t* scale_bytes = nullptr;  // the grid, row-major
-  MatrixView<float> values = {};        // (rows, cols): element value * block scale; any strides
-  // (rows, cols): 12 + 2 * element value; unit stride along rows, or, by some rows of the table,
-  // down columns
-  MatrixView<std::uint8_t> integers = {};
-  MatrixView<float> scales = {};   // the grid: block scales, with unit stride as `integers` has
-  MatrixView<float> decoded = {};  // (rows, cols): DequantizeAs of codes and scales; any strides
-  CodeOrder order = CodeOrder::kBytes;  // of `codes` (block/packing.h)
-  std::size_t split = 16;               // columns of a block, for CodeOrder::kSplitHalves
-};
 
 // One quantization. The arguments must outlive the request.
 struct QuantizeRequest {

@@ -2,9 +2,6 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/parallel.h"
-#include "fp4lab/dialect/stages.h"
-#include "fp4lab/quantize/blocks.h"
 #include "fp4lab/quantize/implementation.h"
 
 namespace fp4lab {
@@ -28,18 +25,6 @@ void QuantizeToValues(const Dialect& dialect, MatrixView<const float> x,
   Expects(out.rows == x.rows && out.cols == x.cols, "out has the shape of x");
   Expects(!HasTensorScale(dialect) || !options.amax.empty(), "the amax is known");
   Make({dialect, x, options, {.values = out}});
-}
-
-void ToOperandValues(const Dialect& dialect, const Quantized& q, MatrixView<float> out) {
-  const IeeeArithmetic ieee;
-  Expects(out.rows == q.rows && out.cols == q.cols, "out has the shape of the matrix");
-  const BlockGrid grid(dialect, q.rows, q.cols);
-  ParallelFor(q.rows, [&](std::size_t r) {
-    for (std::size_t c = 0; c < q.cols; ++c) {
-      out(r, c) =
-          Decode(dialect.element, q.codes[r * q.cols + c]) * ScaleAt(dialect, grid, q, r, c);
-    }
-  });
 }
 
 bool QuantizeToFp4Integers(const Dialect& dialect, MatrixView<const float> x,

@@ -14,9 +14,6 @@ namespace fp4lab {
 void QuantizeToValues(const Dialect& dialect, MatrixView<const float> x,
                       const DialectOptions& options, MatrixView<float> out);
 
-// The values of QuantizeToValues, from the result of a quantizer.
-void ToOperandValues(const Dialect& dialect, const Quantized& quantized, MatrixView<float> out);
-
 // The values of QuantizeToValues as FP4 integers and scales, for a dialect with HasFp4Integers
 // (block/fp4_integers.h). out.codes has unit stride along its rows, or down its columns if
 // WritesColumns. Returns whether `out` is exact (block/fp4_integers.h: every scale is +0 or in

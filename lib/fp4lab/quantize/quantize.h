@@ -27,6 +27,9 @@ Quantized QuantizeAs(const Dialect& dialect, MatrixView<const float> x,
 // Decodes codes, scales and amax: element * scale * D, in TE's order fl(value * fl(fl(s * amax) *
 // fl(1/C))) where the tensor scale is TE's, fl(value * fl(s * D)) elsewhere.
 Matrix<float> DequantizeAs(const Dialect& dialect, const Quantized& q);
+// out(r, c) = element value * block scale, without the tensor scale: an operand's values
+// (operand.h).
+void ToOperandValues(const Dialect& dialect, const Quantized& quantized, MatrixView<float> out);
 
 // All intermediate numbers of the quantization of one element.
 struct Trace {

@@ -70,6 +70,18 @@ Quantized QuantizeAs(const Dialect& dialect, MatrixView<const float> x,
 
 }  // namespace reference
 
+void ToOperandValues(const Dialect& dialect, const Quantized& q, MatrixView<float> out) {
+  const IeeeArithmetic ieee;
+  Expects(out.rows == q.rows && out.cols == q.cols, "out has the shape of the matrix");
+  const BlockGrid grid(dialect, q.rows, q.cols);
+  ParallelFor(q.rows, [&](std::size_t r) {
+    for (std::size_t c = 0; c < q.cols; ++c) {
+      out(r, c) =
+          Decode(dialect.element, q.codes[r * q.cols + c]) * ScaleAt(dialect, grid, q, r, c);
+    }
+  });
+}
+
 Matrix<float> DequantizeAs(const Dialect& dialect, const Quantized& q) {
   const IeeeArithmetic ieee;
   const BlockGrid grid(dialect, q.rows, q.cols);

@@ -17,11 +17,12 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/random.h"
+#include "fp4lab/block/plan.h"
 #include "fp4lab/block/quantize.h"
 #include "fp4lab/dialect/block_scale_rules.h"
 #include "fp4lab/dialect/tensor_scale.h"
 #include "fp4lab/dialect/tensor_scale_stage.h"
-#include "fp4lab/te/implementation.h"
+#include "fp4lab/quantize/implementation.h"
 #include "fp4lab/transform/hadamard.h"
 #include "fp4lab/transform/kernels.h"
 
@@ -30,6 +31,7 @@
 
 #include "fp4lab/base/simd/philox-inl.h"
 #include "fp4lab/base/simd/transpose-inl.h"
+#include "fp4lab/block/kernels/e2m1_lanes-inl.h"
 
 #ifndef FP4LAB_TE_QUANTIZE_CC_ONCE_
 #define FP4LAB_TE_QUANTIZE_CC_ONCE_
@@ -46,7 +48,7 @@ struct TeCast {
   TeOutput out;
   TeLaunch launch;
   std::uint64_t seed, offset;
-  float per_amax, decode;  // t = per_amax * b, d = s * decode
+  ScaleConstants scale;  // t = scale.per_amax * b, d = s * scale.tensor.decode
   bool columnwise, stochastic, nan_of_block;
 };
 
@@ -67,11 +69,6 @@ namespace fp4lab {
 namespace HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
-
-using FTag = hn::CappedTag<float, 16>;
-using ITag = hn::RebindToSigned<FTag>;
-using FVec = hn::Vec<FTag>;
-using IVec = hn::Vec<ITag>;
 
 // Blocks of the 16 lines of a tile.
 struct TileNumbers {
@@ -124,116 +121,48 @@ HWY_INLINE void DrawWords(const TeCast& cast, std::size_t row, std::size_t col, 
 
 // max |x| of each line, NaN ignored, and whether it has a NaN. x[k * stride + line].
 HWY_INLINE void TileAmaxes(const float* x, std::size_t stride, TileNumbers* t) {
-  const FTag d;
+  const DF d;
   for (std::size_t i = 0; i < kTile; i += hn::Lanes(d)) {
-    FVec largest = hn::Zero(d), total = hn::Zero(d);
+    VF largest = hn::Zero(d), total = hn::Zero(d);
     for (std::size_t k = 0; k < kTile; ++k) {
-      const FVec a = hn::Abs(hn::LoadU(d, x + k * stride + i));
+      const VF a = hn::Abs(hn::LoadU(d, x + k * stride + i));
       largest = hn::IfThenElse(hn::Gt(a, largest), a, largest);
       total = hn::Add(total, a);  // NaN if an element is; all are >= 0, so Inf adds up to Inf
     }
     hn::Store(largest, d, t->amax + i);
-    hn::Store(hn::VecFromMask(ITag(), hn::RebindMask(ITag(), hn::IsNaN(total))), ITag(),
-              t->nan + i);
+    hn::Store(hn::VecFromMask(DI(), hn::RebindMask(DI(), hn::IsNaN(total))), DI(), t->nan + i);
   }
-}
-
-// The code of a magnitude a, truncated to E2M1's grid: 0 to 7.
-HWY_INLINE IVec TruncatedCode(FVec a) {
-  const FTag d;
-  const ITag di;
-  const IVec bits = hn::ShiftRight<22>(hn::BitCast(di, a));
-  const IVec normal = hn::Sub(bits, hn::Set(di, 252));
-  const auto half = hn::RebindMask(di, hn::Ge(a, hn::Set(d, 0.5f)));
-  const IVec small = hn::IfThenElseZero(half, hn::Set(di, 1));
-  const auto one = hn::RebindMask(di, hn::Ge(a, hn::Set(d, 1.0f)));
-  return hn::Min(hn::IfThenElse(one, normal, small), hn::Set(di, 7));
-}
-
-// The grid's step at a magnitude.
-HWY_INLINE FVec StepAt(FVec a) {
-  const FTag d;
-  return hn::IfThenElse(
-      hn::Lt(a, hn::Set(d, 2.0f)), hn::Set(d, 0.5f),
-      hn::IfThenElse(hn::Lt(a, hn::Set(d, 4.0f)), hn::Set(d, 1.0f), hn::Set(d, 2.0f)));
-}
-
-// The sign bit of v's code.
-HWY_INLINE IVec SignOf(FVec v) {
-  const hn::RebindToUnsigned<FTag> du;
-  return hn::And(hn::BitCast(ITag(), hn::ShiftRight<28>(hn::BitCast(du, v))), hn::Set(ITag(), 8));
-}
-
-// The E2M1 code of v, to nearest even.
-HWY_INLINE IVec CodeOf(FVec v, FVec a) {
-  const FTag d;
-  const ITag di;
-  // Beyond 6 the result is cut to 7; up to there the addition rounds to a multiple of the step.
-  const FVec magic = hn::Mul(StepAt(a), hn::Set(d, 0x1.8p23f));
-  const IVec code = TruncatedCode(hn::Sub(hn::Add(a, magic), magic));
-  const IVec sign = SignOf(v);
-  return hn::IfThenElse(hn::RebindMask(di, hn::IsNaN(v)), hn::Set(di, 7), hn::Or(code, sign));
-}
-
-// EncodeTransformerEngineStochastic with 8 random bits.
-HWY_INLINE IVec StochasticCodeOf(FVec v, FVec a, IVec random) {
-  const FTag d;
-  const ITag di;
-  const FVec up = hn::Mul(hn::ConvertTo(d, random), hn::Set(d, 0x1p-8f));
-  const IVec code = TruncatedCode(hn::Add(hn::Mul(up, StepAt(a)), a));
-  const IVec sign = SignOf(v);
-  return hn::IfThenElse(hn::RebindMask(di, hn::IsNaN(v)), hn::Set(di, 7), hn::Or(code, sign));
-}
-
-// s = the E4M3 number nearest to t >= 0 (ties to even, at most 448) and its byte.
-HWY_INLINE FVec ScaleOf(FVec t, IVec* byte) {
-  const FTag d;
-  const ITag di;
-  t = hn::Min(t, hn::Set(d, 448.0f));
-  // Below 2^-6 the step is 2^-9; above, 2^-3 of the power of two below t.
-  const IVec power = hn::And(hn::BitCast(di, t), hn::Set(di, 0x7F800000));
-  const FVec step =
-      hn::Max(hn::Mul(hn::BitCast(d, power), hn::Set(d, 0x1p-3f)), hn::Set(d, 0x1p-9f));
-  const FVec magic = hn::Mul(step, hn::Set(d, 0x1.8p23f));
-  const FVec s = hn::Sub(hn::Add(t, magic), magic);
-  const IVec normal = hn::Sub(hn::ShiftRight<20>(hn::BitCast(di, s)), hn::Set(di, 120 << 3));
-  const IVec small = hn::ConvertTo(di, hn::Mul(s, hn::Set(d, 512.0f)));
-  *byte = hn::IfThenElse(hn::RebindMask(di, hn::Ge(s, hn::Set(d, 0x1p-6f))), normal, small);
-  return s;
 }
 
 // Scales and codes of the blocks of a tile, from the amaxes (and words) in *t.
 template <bool kStochastic>
 HWY_INLINE void QuantizeTile(const TeCast& cast, const float* x, std::size_t stride,
                              TileNumbers* t) {
-  const FTag d;
-  const ITag di;
-  const FVec largest = hn::Set(d, std::bit_cast<float>(0x7F7FFFFFu));
+  const DF d;
+  const DI di;
   for (std::size_t i = 0; i < kTile; i += hn::Lanes(d)) {
-    IVec byte;
-    const FVec s = ScaleOf(hn::Mul(hn::Load(d, t->amax + i), hn::Set(d, cast.per_amax)), &byte);
-    const FVec e = hn::Min(hn::Div(hn::Set(d, 1.0f), hn::Mul(s, hn::Set(d, cast.decode))), largest);
-    IVec codes[2];
+    const BlockScales scales = Nvfp4Scales(cast.scale, hn::Load(d, t->amax + i));
+    VI byte = scales.byte;
+    VI codes[2];
     for (std::size_t half = 0; half < 2; ++half) {
-      IVec word = hn::Zero(di);
-      IVec random = hn::Zero(di);
+      VI word = hn::Zero(di);
+      VI random = hn::Zero(di);
       // Element 7 first, so that the shifts are constants.
       for (std::size_t n = 8; n-- > 0;) {
         const std::size_t k = 8 * half + n;
-        const FVec v = hn::Mul(hn::LoadU(d, x + k * stride + i), e);
-        const FVec a = hn::Abs(v);
-        IVec code;
+        const VF v = hn::Mul(hn::LoadU(d, x + k * stride + i), scales.multiplier);
+        const VF a = hn::Abs(v);
+        VI code;
         if constexpr (kStochastic) {
           if (n % 4 == 3) {
             random = hn::Load(di, reinterpret_cast<const std::int32_t*>(t->words[k / 4]) + i);
           }
           // The highest byte is the last element's.
-          const IVec field = hn::BitCast(
-              di, hn::ShiftRight<24>(hn::BitCast(hn::RebindToUnsigned<FTag>(), random)));
+          const VI field = hn::BitCast(di, hn::ShiftRight<24>(hn::BitCast(DU(), random)));
           random = hn::ShiftLeft<8>(random);
-          code = StochasticCodeOf(v, a, field);
+          code = E2m1TeStochastic(v, a, field);
         } else {
-          code = CodeOf(v, a);
+          code = E2m1Nearest(v, a);
         }
         word = hn::Or(hn::ShiftLeft<4>(word), code);
       }
@@ -241,7 +170,7 @@ HWY_INLINE void QuantizeTile(const TeCast& cast, const float* x, std::size_t str
     }
     if (cast.nan_of_block) {
       const auto nan = hn::MaskFromVec(hn::Load(di, t->nan + i));
-      const IVec all = hn::Set(di, 0x77777777);
+      const VI all = hn::Set(di, 0x77777777);
       byte = hn::IfThenElse(nan, hn::Set(di, 0x7F), byte);
       codes[0] = hn::IfThenElse(nan, all, codes[0]);
       codes[1] = hn::IfThenElse(nan, all, codes[1]);
@@ -336,13 +265,11 @@ HWY_EXPORT(QuantizePiece);
 TeCast CastOf(const TeMatrix& x, const TeQuantization& call, bool columnwise) {
   const Dialect& dialect = TeDialect(call, columnwise);
   const TeOutput& out = columnwise ? call.columns : call.rows;
-  const TensorScale tensor = TensorScaleOf(dialect, out.amax);
   return {.out = out,
           .launch = TeLaunchOf(x, call, columnwise),
           .seed = call.seed,
           .offset = call.offset,
-          .per_amax = FoldedFactor(tensor.encode, TargetOf(dialect)),
-          .decode = tensor.decode,
+          .scale = ScaleConstantsOf(dialect, out.amax),
           .columnwise = columnwise,
           .stochastic = call.stochastic,
           .nan_of_block = call.hadamard && columnwise};
@@ -350,8 +277,8 @@ TeCast CastOf(const TeMatrix& x, const TeQuantization& call, bool columnwise) {
 
 // Whether the kernels' arithmetic covers the tensor scale: NaN has no place in it.
 bool IsOrdinary(const TeCast& cast) {
-  return cast.out.codes == nullptr ||
-         (cast.per_amax == cast.per_amax && cast.decode == cast.decode);
+  return cast.out.codes == nullptr || (cast.scale.per_amax == cast.scale.per_amax &&
+                                       cast.scale.tensor.decode == cast.scale.tensor.decode);
 }
 
 std::string_view WhyNotTiles(const TeRequest& request) {

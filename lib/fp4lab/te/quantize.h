@@ -6,12 +6,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/quantize/te_counters.h"
 
 namespace fp4lab {
+
+template <class Request>
+struct Implementation;  // quantize/implementation.h
 
 // A row-major matrix (tokens, features) of BF16 bits or of binary32 numbers; one pointer is null.
 struct TeMatrix {
@@ -53,6 +57,14 @@ void TeQuantize(const TeMatrix& x, const TeQuantization& call);
 // max |x|, NaN ignored, and the amax of the transform of the columns (HadamardAmax) if
 // `transformed` is not null. Null pointers leave a result out.
 void TeAmaxes(const TeMatrix& x, std::uint32_t sign_mask, float* amax, float* transformed);
+
+// The ways to serve a call that CheckTeQuantization accepts, from the fastest to the definition:
+// tiles (vector kernels), reference. The arguments must outlive the request.
+struct TeRequest {
+  const TeMatrix& x;
+  const TeQuantization& call;
+};
+std::span<const Implementation<TeRequest>> TeImplementations();
 
 namespace reference {
 void TeQuantize(const TeMatrix& x, const TeQuantization& call);

@@ -6,6 +6,7 @@
 #include "fp4lab/cuda/gemm/block_scaled_gemm.h"
 #include "fp4lab/cuda/quantize/dialect_values.h"
 #include "fp4lab/cuda/quantize/generate.h"
+#include "fp4lab/cuda/quantize/implementation.h"
 #include "fp4lab/cuda/quantize/quantize.h"
 
 namespace fp4lab::cuda {
@@ -39,6 +40,7 @@ StreamTimer::~StreamTimer() = default;
 void StreamTimer::Start() { Absent(); }
 double StreamTimer::Stop() { Absent(); }
 
+std::span<const Implementation<DeviceQuantization>> QuantizeImplementations() { return {}; }
 void Quantize(const DeviceMatrix&, const Dialect&, const QuantizedSide*, const QuantizedSide*,
               StreamHandle) {
   Absent();

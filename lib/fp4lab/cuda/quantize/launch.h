@@ -1,11 +1,13 @@
-// Launches of this folder's kernels, a function for each; quantize.cc checks arguments and chooses.
+// Launches of this folder's kernels, a function for each; implementation.cc chooses.
 // With `transposed` the transpose of x is quantized.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "fp4lab/cuda/device/device.h"
+#include "fp4lab/cuda/quantize/device_quantization.h"
 #include "fp4lab/cuda/quantize/quantized_side.h"
 #include "fp4lab/dialect/dialect.h"
 
@@ -15,18 +17,15 @@ namespace fp4lab::cuda {
 void LaunchDialect(const DeviceMatrix& x, const Dialect& dialect, const QuantizedSide& side,
                    bool transposed, StreamHandle stream);
 
-// The fast kernels of rows: rows of whole blocks of one row (or one scale for the tensor), data
-// aligned to 16 bytes.
-bool FitsRowKernel(const DeviceMatrix& x, const Dialect& dialect, const QuantizedSide& side);
+// The fast kernels of rows (WhyNotRows of implementation.cc).
 void LaunchRows(const DeviceMatrix& x, const Dialect& dialect, const QuantizedSide& side,
                 StreamHandle stream);
 
 // The fast kernels of tiles, which quantize both directions in one pass: E2M1 from BF16, and NVFP4
-// from FP32 with RNE. Rows are a multiple of 128, columns of 64. FitsTiles is false without a
-// columnwise side unless blocks are square, because the kernels of rows quantize rows alone faster.
+// from FP32 with RNE. Rows are a multiple of 128, columns of 64. WhyNotTiles refuses a rowwise side
+// alone unless blocks are square, because the kernels of rows quantize rows alone faster.
 bool FitsTileShape(const DeviceMatrix& x);
-bool FitsTiles(const DeviceMatrix& x, const Dialect& dialect, const QuantizedSide* row,
-               const QuantizedSide* column);
+std::string_view WhyNotTiles(const DeviceQuantization& call);
 void LaunchTiles(const DeviceMatrix& x, const Dialect& dialect, const QuantizedSide* row,
                  const QuantizedSide* column, StreamHandle stream);
 void LaunchTileAmax(const DeviceMatrix& x, int hadamard, std::uint32_t sign_mask, float* amax,

@@ -4,9 +4,10 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/block/tuned.h"
 #include "fp4lab/cuda/device/check.cuh"
+#include "fp4lab/cuda/quantize/implementation.h"
 #include "fp4lab/cuda/quantize/launch.h"
+#include "fp4lab/cuda/quantize/sides.h"
 
 namespace fp4lab::cuda {
 namespace {
@@ -96,39 +97,29 @@ Dialect OfSide(Dialect d, const QuantizedSide& side) {
   return d;
 }
 
-// Whether fast kernels may compute the dialect: it is tuned, and uses RNE or 16 random bits.
-bool HasFastKernels(const Dialect& d) {
-  return WhyNotTuned(d).empty() && (d.rounding == ElementRounding::kNearestEven ||
-                        d.rounding == ElementRounding::kStochastic16);
+}  // namespace
+
+void PrepareSides(const DeviceQuantization& call) {
+  const DeviceMatrix& x = call.x;
+  for (const QuantizedSide* side : {call.row, call.column}) {
+    if (side == nullptr) continue;
+    const bool transposed = side == call.column;
+    CheckSide(x, OfSide(call.dialect, *side), *side, transposed);
+    ClearScales(call.dialect, *side, transposed ? x.cols : x.rows, transposed ? x.rows : x.cols,
+                call.stream);
+  }
 }
 
-}  // namespace
+void QuantizeSide(const DeviceQuantization& call, const QuantizedSide& side) {
+  QuantizeSide(call.x, OfSide(call.dialect, side), side, &side == call.column, call.stream);
+}
 
 void Quantize(const DeviceMatrix& x, const Dialect& dialect, const QuantizedSide* row,
               const QuantizedSide* column, StreamHandle stream) {
   const IeeeArithmetic ieee;
   Expects(CanQuantizeAs(dialect), "a dialect with one answer, of E2M1, E4M3 or E5M2 elements");
-  const auto generic = [&](const QuantizedSide* side) {
-    if (side != nullptr) QuantizeSide(x, OfSide(dialect, *side), *side, side == column, stream);
-  };
-  if (!HasFastKernels(dialect)) {
-    generic(row);
-    return generic(column);
-  }
-  for (const QuantizedSide* side : {row, column}) {
-    if (side == nullptr || x.rows == 0 || x.cols == 0) continue;
-    const bool transposed = side == column;
-    CheckSide(x, OfSide(dialect, *side), *side, transposed);
-    ClearScales(dialect, *side, transposed ? x.cols : x.rows, transposed ? x.rows : x.cols, stream);
-  }
-  if (x.rows == 0 || x.cols == 0) return;
-  if (FitsTiles(x, dialect, row, column)) return LaunchTiles(x, dialect, row, column, stream);
-  if (row != nullptr && FitsRowKernel(x, dialect, *row)) {
-    LaunchRows(x, dialect, *row, stream);
-  } else {
-    generic(row);
-  }
-  generic(column);
+  const DeviceQuantization call{x, dialect, row, column, stream};
+  FirstThatCan(QuantizeImplementations(), call)->make(call);  // the last row can make all
 }
 
 void QuantizeAs(const DeviceMatrix& x, const Dialect& dialect, const QuantizedSide* row,
@@ -174,7 +165,7 @@ void Dequantize(const Dialect& dialect, const std::uint8_t* codes, const std::ui
                 const float* amax, std::size_t rows, std::size_t cols, ElementType type, void* out,
                 StreamHandle stream) {
   const IeeeArithmetic ieee;
-  Expects(HasFastKernels(dialect) && HasElement(dialect.element), "a dialect of tuned kernels");
+  Expects(WhyNotFast(dialect).empty() && HasElement(dialect.element), "a dialect of tuned kernels");
   Expects(!HasTensorScale(dialect) || amax != nullptr, "the format needs the tensor's amax");
   LaunchDequantize(dialect, codes, scales, amax, rows, cols, type, out, stream);
 }

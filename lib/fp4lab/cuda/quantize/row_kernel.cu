@@ -153,25 +153,7 @@ void LaunchFor(const Dialect& dialect, const RowJob& job, RandomBits bits, cudaS
   }
 }
 
-bool IsAligned(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 16 == 0; }
-
 }  // namespace
-
-bool FitsRowKernel(const DeviceMatrix& x, const Dialect& dialect, const QuantizedSide& side) {
-  const std::size_t block = dialect.block_scale == BlockScale::kOneBlock
-                                ? 8
-                                : static_cast<std::size_t>(dialect.block_cols);
-  const bool narrow = dialect.element == FormatId::kE2M1;
-  const bool known_block =
-      dialect.block_scale == BlockScale::kOneBlock ||
-      (dialect.block_rows == 1 &&
-       dialect.block_cols == (dialect.block_scale == BlockScale::kFolded ? 16 : 32));
-  const bool random_fits =
-      side.random_bits == RandomBits::kNone || (narrow && side.random_bits != RandomBits::kGiven);
-  return known_block && random_fits && side.hadamard == 0 && x.cols % block == 0 &&
-         x.rows * x.cols / 8 < (std::size_t{1} << 31) && IsAligned(x.data) &&
-         IsAligned(side.codes) && IsAligned(side.values) && x.rows * x.cols > 0;
-}
 
 void LaunchRows(const DeviceMatrix& x, const Dialect& dialect, const QuantizedSide& side,
                 StreamHandle stream) {

@@ -1,5 +1,7 @@
 // The dialects that the kernels compute, for builds with and without CUDA.
+#include "fp4lab/block/tuned.h"
 #include "fp4lab/cuda/quantize/dialect_values.h"
+#include "fp4lab/cuda/quantize/implementation.h"
 #include "fp4lab/cuda/quantize/quantize.h"
 #include "fp4lab/dialect/adaptive.h"
 #include "fp4lab/quantize/ms_eden.h"
@@ -8,6 +10,12 @@ namespace fp4lab::cuda {
 
 bool HasElement(FormatId element) {
   return element == FormatId::kE2M1 || element == FormatId::kE4M3 || element == FormatId::kE5M2;
+}
+
+std::string_view WhyNotFast(const Dialect& d) {
+  const bool rounds =
+      d.rounding == ElementRounding::kNearestEven || d.rounding == ElementRounding::kStochastic16;
+  return rounds ? WhyNotTuned(d) : "a rounding other than to nearest and with 16 random bits";
 }
 
 bool CanQuantizeAs(const Dialect& d) {

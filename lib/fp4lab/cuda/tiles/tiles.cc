@@ -28,26 +28,30 @@ bool FitsTileShape(const DeviceMatrix& x) {
          IsAligned(x.data) && x.rows / kTileRows * (x.cols / kTileCols) < (std::size_t{1} << 31);
 }
 
-bool FitsTiles(const DeviceMatrix& x, const Dialect& dialect, const QuantizedSide* row,
-               const QuantizedSide* column) {
-  if (!FitsTileShape(x) || !IsAligned(row) || !IsAligned(column)) return false;
+std::string_view WhyNotTiles(const DeviceQuantization& call) {
+  const auto& [x, dialect, row, column, stream] = call;
+  if (!FitsTileShape(x)) return "whole tiles of 128x64, aligned to 16 bytes";
+  if (!IsAligned(row) || !IsAligned(column)) return "outputs aligned to 16 bytes";
   const bool nvfp4 = dialect.block_scale == BlockScale::kFolded;
   const int block = nvfp4 ? 16 : 32;
   const bool square = dialect.block_rows == block;
   if (dialect.element != FormatId::kE2M1 || dialect.block_cols != block ||
       (dialect.block_rows != 1 && !square)) {
-    return false;
+    return "E2M1 in blocks of 16 (NVFP4) or 32, in rows or squares";
   }
-  if (row != nullptr && row->hadamard != 0) return false;
+  if (row != nullptr && row->hadamard != 0) return "a transform of the rowwise side";
   const RandomBits bits = column != nullptr ? column->random_bits : BitsOf(row);
-  if (row != nullptr && row->random_bits != bits) return false;
-  if (bits == RandomBits::kGiven || (square && bits != RandomBits::kNone)) return false;
+  if (row != nullptr && row->random_bits != bits) return "sides that are rounded alike";
+  if (bits == RandomBits::kGiven || (square && bits != RandomBits::kNone)) {
+    return "random bits that are given, or of squares";
+  }
   const bool transforms = column != nullptr && column->hadamard != 0;
   if (x.type == ElementType::kFp32 && (!nvfp4 || transforms || bits != RandomBits::kNone)) {
-    return false;
+    return "FP32 but for NVFP4, rounded to nearest without transform";
   }
-  if (column == nullptr) return square;
-  return column->hadamard == 0 || column->hadamard == block;
+  if (column == nullptr) return square ? std::string_view() : "rows alone";
+  const bool fits = column->hadamard == 0 || column->hadamard == block;
+  return fits ? std::string_view() : "a transform of another size than the blocks";
 }
 
 void LaunchTiles(const DeviceMatrix& x, const Dialect& dialect, const QuantizedSide* row,

@@ -59,11 +59,12 @@ Operand<T> WeightOperand(const OperandRecipe& recipe, LinearOperand operand,
   RowScales* const rows = along_rows ? &weight->dgrad_rows : &weight->fprop_rows;
   const Place place{weight->out, weight->in, along_rows};
   const T* const rounded = RoundedWeight(call, weight);
-  const bool decodes = recipe.from_fprop && !IsPlain(fprop);
-  if (IsPlain(recipe) && !decodes) return {rounded, nullptr};
+  const OperandPlan plan = PlanOf(recipe);
+  const bool decodes = recipe.from_fprop && !PlanOf(fprop).is_plain;
+  if (plan.is_plain && !decodes) return {rounded, nullptr};
   if (has) {
     const std::size_t count = place.QuantizedRows();
-    return {memory.data(), amax, HasRowScales(recipe) ? rows->Decode(count) : nullptr};
+    return {memory.data(), amax, plan.has_row_scales ? rows->Decode(count) : nullptr};
   }
   const std::size_t size = weight->out * weight->in;
   Reserve(&memory, size);
@@ -79,7 +80,7 @@ Operand<T> WeightOperand(const OperandRecipe& recipe, LinearOperand operand,
                      {weight->out, weight->in, false}, rounded, amax,
                      apart.Place(recipe, call, size, memory.data()), rows);
   }
-  if (NeedsAmax(recipe)) clear_amax();
+  if (plan.needs_amax) clear_amax();
   return Prepare(recipe, operand, call, place, from, amax, memory.data(), rows);
 }
 
@@ -105,15 +106,16 @@ struct Alpha {
 
 Alpha AlphaOf(const GemmRecipe& recipe, const DeviceCall& call, int which,
               const std::uint32_t* amax_a, const std::uint32_t* amax_b) {
-  if (!HasAlpha(recipe.a) && !HasAlpha(recipe.b)) return {};
+  const OperandPlan a = PlanOf(recipe.a), b = PlanOf(recipe.b);
+  if (!a.has_alpha && !b.has_alpha) return {};
   float* const to = call.alpha + which;
-  if (!TakesAnyDialect(recipe.a) && !TakesAnyDialect(recipe.b)) {
-    return {{TunedFormat(recipe.a), TunedFormat(recipe.b), amax_a, amax_b, to}, {}, to};
+  if (a.kernel != OperandKernel::kDialects && b.kernel != OperandKernel::kDialects) {
+    return {{a.format, b.format, amax_a, amax_b, to}, {}, to};
   }
-  const auto scaled = [](const OperandRecipe& operand) {
-    return HasAlpha(operand) ? operand.format : std::nullopt;
+  const auto scaled = [](const OperandPlan& plan, const OperandRecipe& operand) {
+    return plan.has_alpha ? operand.format : std::nullopt;
   };
-  return {{}, {scaled(recipe.a), scaled(recipe.b), amax_a, amax_b, to}, to};
+  return {{}, {scaled(a, recipe.a), scaled(b, recipe.b), amax_a, amax_b, to}, to};
 }
 
 // Writes alpha unless a quantizer has written it, and returns its place. The operands must have
@@ -204,13 +206,13 @@ bool LinearForward(const LinearRecipe& recipe, const DeviceCall& call, std::size
   CheckWeight(recipe, weight);
   const Operand<T> w = FpropWeight(recipe, call, weight);
   const Pair pair{recipe.fprop.a, recipe.wgrad.b, kFpropInput, kWgradInput, tokens, weight->in};
-  const bool both = trains && MeasuresBoth(pair.row, pair.column);
+  const bool both = trains && pair.plan.amax == PairAmax::kOnePass;
   if (both) MeasureBothOf(pair, call, x, measured);
   std::uint32_t* const amax = call.amax + kFpropInput;
   const Alpha alpha = AlphaOf(recipe.fprop, call, 0, amax, w.amax);
   AlphaJob left = alpha.tuned;
   Operand<T> a{scratch->a.data()};
-  const bool replaces = trains && may_replace && QuantizesTogether<T>(pair, call);
+  const bool replaces = trains && may_replace && QuantizesTogether<T>(pair.plan, call);
   if (replaces) {
     QuantizeTogether(pair, call, x, &left, scratch->a.data(), nullptr, x);
   } else {
@@ -242,7 +244,7 @@ Operand<T> WgradInput(const LinearRecipe& recipe, const DeviceCall& call, std::s
                   rows);
   }
   return Prepare(operand, kWgradInput, call, {tokens, weight.in, true}, x, amax, out, rows,
-                 KnowsWgradInputAmax(recipe));
+                 PlanOf(recipe.fprop.a, operand).knows_column_amax);
 }
 
 template <class T, class D>
@@ -260,10 +262,11 @@ void LinearBackward(const LinearRecipe& recipe, const DeviceCall& call, std::siz
   }
   CheckWeight(recipe, weight);
   const Pair pair{recipe.dgrad.a, recipe.wgrad.a, kDgradGrad, kWgradGrad, tokens, weight->out};
-  const bool both = MeasuresBoth(pair.row, pair.column);
+  const bool both = pair.plan.amax == PairAmax::kOnePass;
   if (both) MeasureBothOf(pair, call, dy, measured);
   const bool shares = SharesTranspose(pair.row, pair.column);
-  const bool together = !shares && QuantizesTogether<T>(pair, call);
+  const bool together = !shares && QuantizesTogether<T>(pair.plan, call);
+  const bool knows_input = PlanOf(recipe.fprop.a, recipe.wgrad.b).knows_column_amax;
   std::uint32_t* const amax = call.amax + kDgradGrad;
   std::uint32_t* const amax_t = shares ? amax : call.amax + kWgradGrad;
 
@@ -273,8 +276,8 @@ void LinearBackward(const LinearRecipe& recipe, const DeviceCall& call, std::siz
   AlphaJob left = alpha.tuned, left_t = alpha_t.tuned;
   Operand<T> a{scratch->a.data()};
   if (together) {
-    QuantizeTogether(pair, call, dy, &left, scratch->a.data(),
-                     KnowsWgradInputAmax(recipe) ? &left_t : nullptr, scratch->b.data());
+    QuantizeTogether(pair, call, dy, &left, scratch->a.data(), knows_input ? &left_t : nullptr,
+                     scratch->b.data());
   } else {
     a = Prepare(pair.row, kDgradGrad, call, {tokens, weight->out, false}, dy, amax,
                 scratch->a.data(), &scratch->a_rows, both || measured.plain != nullptr, &left);

@@ -4,8 +4,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "fp4lab/block/tuned.h"
 #include "fp4lab/gpu/engine/device_call.cuh"
+#include "fp4lab/gpu/engine/operand_plan.h"
 #include "fp4lab/gpu/kernels/kernels.cuh"
 #include "fp4lab/gpu/quantize/delayed_scaling.cuh"
 #include "fp4lab/gpu/quantize/dialect_operand.cuh"
@@ -15,56 +15,6 @@
 #include "fp4lab/transform/hadamard.h"
 
 namespace fp4lab::gpu {
-
-// Whether the operand is its tensor without change.
-inline bool IsPlain(const OperandRecipe& recipe) { return !recipe.format && recipe.hadamard == 0; }
-
-// Whether the operand has no transform, or one that the kernels of quantize.cuh include: size 16 or
-// 32 with Transformer Engine's signs. hadamard.cuh has the other transforms, in a launch of their
-// own.
-inline bool HasTunedTransform(const OperandRecipe& recipe) {
-  return recipe.hadamard == 0 || ((recipe.hadamard == 16 || recipe.hadamard == 32) &&
-                                  recipe.signs == HadamardSignSource::kTransformerEngine);
-}
-
-// The operand's dialect if a kernel of quantize.cuh computes it: blocks of 16 or 32 or one scale
-// for the tensor, rounding to nearest or with 16 bits of Philox, any element but 4-bit integers.
-// nullopt: no such kernel computes it, or the operand is not quantized.
-inline std::optional<Dialect> TunedFormat(const OperandRecipe& recipe) {
-  if (!recipe.format || recipe.format->element == FormatId::kE0M3) return std::nullopt;
-  const Dialect& d = *recipe.format;
-  const bool philox = recipe.random == RandomGenerator::kPhilox;
-  const bool rounding = d.rounding == ElementRounding::kNearestEven ||
-                        (d.rounding == ElementRounding::kStochastic16 && philox);
-  const int rows = d.block_rows, cols = d.block_cols;
-  const bool has_blocks = cols == 0 || ((cols == 16 || cols == 32) && (rows == 1 || rows == cols));
-  if (!WhyNotTuned(d).empty() || !rounding || !has_blocks) return std::nullopt;
-  return d;
-}
-
-// Whether cuda/quantize/dialect_values.h computes the operand's values, in a launch of its own.
-inline bool TakesAnyDialect(const OperandRecipe& recipe) {
-  return recipe.format && !TunedFormat(recipe);
-}
-
-// Whether the operand has one tensor scale, or instead a scale for each row.
-inline bool HasTensorAmax(const OperandRecipe& recipe) {
-  return recipe.format && HasTensorScale(*recipe.format) && !recipe.format->row_scaled;
-}
-inline bool HasRowScales(const OperandRecipe& recipe) {
-  return recipe.format && HasTensorScale(*recipe.format) && recipe.format->row_scaled;
-}
-// Whether the operand contributes a factor to alpha: a tensor scale or a prescale.
-inline bool HasAlpha(const OperandRecipe& recipe) {
-  return HasTensorAmax(recipe) ||
-         (recipe.format && !recipe.format->row_scaled && recipe.format->prescale != 1.0f);
-}
-// Whether the operand needs its tensor's amax without NaN, which the tensor's producer can measure.
-inline bool NeedsAmax(const OperandRecipe& recipe) {
-  return HasTensorAmax(recipe) && recipe.format->nan != NanRule::kTensor;
-}
-
-inline bool HasDelayedScaling(const OperandRecipe& recipe) { return recipe.delayed.length > 0; }
 
 // The layout of an operand in memory: (rows, cols), with the reduction axis along cols or, if
 // `along_rows`, along rows.
@@ -107,7 +57,7 @@ void Observe(const OperandRecipe& recipe, LinearOperand operand, const DeviceCal
   }
   DialectOptions options{.source = RandomSourceOf(recipe, operand, call.random)};
   if (HasTensorScale(*recipe.format)) {
-    options.amax.resize(HasRowScales(recipe) ? place.QuantizedRows() : 1);
+    options.amax.resize(recipe.format->row_scaled ? place.QuantizedRows() : 1);
     Check(cudaMemcpy(options.amax.data(), amax, options.amax.size() * sizeof(float),
                      cudaMemcpyDeviceToHost),
           "copy from the GPU");
@@ -119,19 +69,20 @@ void Observe(const OperandRecipe& recipe, LinearOperand operand, const DeviceCal
 
 inline QuantizeJob JobOf(const OperandRecipe& recipe, LinearOperand operand, const DeviceCall& call,
                          const Place& place) {
+  const OperandPlan plan = PlanOf(recipe);
   return {.rows = place.rows,
           .cols = place.cols,
           .along_rows = place.along_rows,
-          .format = TunedFormat(recipe),
+          .format = plan.format,
           .random = RandomSourceOf(recipe, operand, call.random).stream,
-          .hadamard = HasTunedTransform(recipe) ? recipe.hadamard : 0};
+          .hadamard = plan.hadamard};
 }
 
 // With delayed scaling, replaces *amax, the tensor's, by the amax to quantize with (DelayedAmax of
 // nn/linear_operand.h).
 inline void DelayAmax(const OperandRecipe& recipe, LinearOperand operand, const DeviceCall& call,
                       std::uint32_t* amax) {
-  if (!HasDelayedScaling(recipe)) return;
+  if (recipe.delayed.length == 0) return;
   TakeDelayedAmax(call.histories.Of(operand), IsWeight(operand) || call.histories.records, amax,
                   call.stream);
 }
@@ -143,6 +94,7 @@ Operand<T> PrepareAnyDialect(const OperandRecipe& recipe, LinearOperand operand,
                              const DeviceCall& call, const Place& place, const T* x,
                              std::uint32_t* amax, T* out, bool measured, RowScales* rows) {
   const Dialect& d = *recipe.format;
+  const OperandPlan plan = PlanOf(recipe);
   const QuantizeJob job = JobOf(recipe, operand, call, place);  // for the transform only
   const T* from = x;
   if (job.hadamard != 0) {
@@ -151,8 +103,8 @@ Operand<T> PrepareAnyDialect(const OperandRecipe& recipe, LinearOperand operand,
   }
   Operand<T> made{out, amax};
   float* numbers = reinterpret_cast<float*>(amax);
-  if (HasRowScales(recipe)) numbers = rows->Amax(place.QuantizedRows());
-  if (HasTensorScale(d) && !(measured && NeedsAmax(recipe))) {
+  if (plan.has_row_scales) numbers = rows->Amax(place.QuantizedRows());
+  if (HasTensorScale(d) && !(measured && plan.needs_amax)) {
     MeasureTensorAmaxes(d, from, place.rows, place.cols, place.along_rows, numbers, call.stream);
   }
   DelayAmax(recipe, operand, call, amax);
@@ -163,7 +115,7 @@ Operand<T> PrepareAnyDialect(const OperandRecipe& recipe, LinearOperand operand,
                           .source = RandomSourceOf(recipe, operand, call.random),
                           .values = out},
                          call.stream);
-  if (HasRowScales(recipe)) {
+  if (plan.has_row_scales) {
     float* const decode = rows->Decode(place.QuantizedRows());
     DecodeRows(d, numbers, place.QuantizedRows(), decode, call.stream);
     made.row_decode = decode;
@@ -177,13 +129,15 @@ template <class T>
 Operand<T> PrepareUnseen(const OperandRecipe& recipe, LinearOperand operand, const DeviceCall& call,
                          const Place& place, const T* x, std::uint32_t* amax, T* out,
                          RowScales* rows, bool measured, AlphaJob* alpha) {
-  if (TakesAnyDialect(recipe)) {
+  const OperandPlan plan = PlanOf(recipe);
+  Expects(!recipe.format || plan.kernel, "a dialect that a kernel computes");
+  if (plan.kernel == OperandKernel::kDialects) {
     return PrepareAnyDialect(recipe, operand, call, place, x, amax, out, measured, rows);
   }
   const QuantizeJob job = JobOf(recipe, operand, call, place);
   if (!job.format && job.hadamard == 0) return {x, nullptr};
-  if (NeedsAmax(recipe) && !measured) {
-    if (HasDelayedScaling(recipe)) {  // *amax may hold the amax of an earlier use
+  if (plan.needs_amax && !measured) {
+    if (plan.has_delayed_scaling) {  // *amax may hold the amax of an earlier use
       Check(cudaMemsetAsync(amax, 0, sizeof *amax, call.stream), "memset");
     }
     MeasureAmax(job, x, amax, call.stream);
@@ -196,15 +150,16 @@ Operand<T> PrepareUnseen(const OperandRecipe& recipe, LinearOperand operand, con
 
 // Makes an operand of x, which holds rounded values. The result is x itself if the recipe changes
 // nothing, else `out`, which may be x unless there is an observer. `measured`: *amax has been
-// measured, if the operand NeedsAmax. `rows`: room for scales of rows. `alpha`: written if a tuned
-// kernel runs, whereupon alpha->to becomes null.
+// measured, if the operand needs it (OperandPlan). `rows`: room for scales of rows. `alpha`:
+// written if a tuned kernel runs, whereupon alpha->to becomes null.
 template <class T>
 Operand<T> Prepare(const OperandRecipe& recipe, LinearOperand operand, const DeviceCall& call,
                    const Place& place, const T* x, std::uint32_t* amax, T* out, RowScales* rows,
                    bool measured = false, AlphaJob* alpha = nullptr) {
-  if (IsPlain(recipe)) return {x, nullptr};
+  const OperandPlan plan = PlanOf(recipe);
+  if (plan.is_plain) return {x, nullptr};
   const T* from = x;
-  if (!HasTunedTransform(recipe)) {
+  if (plan.transforms_apart) {
     TransformGroups(TransformOf(recipe, call), HadamardWay::kForth, place.rows, place.cols,
                     place.along_rows, x, out, call.stream);
     from = out;
@@ -214,7 +169,7 @@ Operand<T> Prepare(const OperandRecipe& recipe, LinearOperand operand, const Dev
       PrepareUnseen(recipe, operand, call, place, from, amax, out, rows, measured, alpha);
   if (call.observer != nullptr && recipe.format) {
     const void* const numbers =
-        HasRowScales(recipe) ? static_cast<const void*>(rows->Amax(place.QuantizedRows())) : amax;
+        plan.has_row_scales ? static_cast<const void*>(rows->Amax(place.QuantizedRows())) : amax;
     Observe(recipe, operand, call, place, x, out, numbers);
   }
   return made;
@@ -229,7 +184,7 @@ template <class T>
 const T* DecodedOf(const OperandRecipe& fprop, bool bf16, LinearOperand operand,
                    const DeviceCall& call, const Place& place, const T* x, std::uint32_t* amax,
                    T* memory, RowScales* rows) {
-  if (IsPlain(fprop)) return x;
+  if (PlanOf(fprop).is_plain) return x;
   DeviceCall unseen = call;
   unseen.observer = nullptr;
   const Operand<T> made = Prepare(fprop, operand, unseen, place, x, amax, memory, rows);
@@ -242,28 +197,15 @@ const T* DecodedOf(const OperandRecipe& fprop, bool bf16, LinearOperand operand,
   return memory;
 }
 
-// Whether both operands of one tensor need an amax that is measured in this call.
-inline bool NeedAmaxOfOne(const OperandRecipe& row, const OperandRecipe& column) {
-  if (HasDelayedScaling(row) || HasDelayedScaling(column)) return false;
-  return NeedsAmax(row) && NeedsAmax(column) && row.hadamard == 0 && !column.from_fprop;
-}
-// Whether one pass over a tensor measures the amax of both operands, along its rows and down its
-// columns.
-inline bool MeasuresBoth(const OperandRecipe& row, const OperandRecipe& column) {
-  return NeedAmaxOfOne(row, column) && column.hadamard != 0 && HasTunedTransform(column);
-}
-// Whether both operands of one tensor have the same amax.
-inline bool SharesAmax(const OperandRecipe& row, const OperandRecipe& column) {
-  return NeedAmaxOfOne(row, column) && column.hadamard == 0;
-}
-
 // The places that the producer of a tensor (tokens, cols) fills for its row and column operands.
 template <class T>
 AmaxPlaces PlacesOf(const OperandRecipe& row, const OperandRecipe& column, std::size_t tokens,
                     std::size_t cols, std::uint32_t* plain, std::uint32_t* transformed) {
   if (!std::is_same_v<T, Bf16> || tokens % kAmaxRows != 0 || cols % 2 != 0) return {};
-  if (!NeedsAmax(row) || row.hadamard != 0 || HasDelayedScaling(row)) return {};
-  const bool both = MeasuresBoth(row, column) && column.hadamard == static_cast<int>(kAmaxRows);
+  const PairPlan plan = PlanOf(row, column);
+  if (!plan.row.needs_amax || row.hadamard != 0 || plan.row.has_delayed_scaling) return {};
+  const bool both =
+      plan.amax == PairAmax::kOnePass && column.hadamard == static_cast<int>(kAmaxRows);
   return {plain, both ? transformed : nullptr};
 }
 
@@ -272,6 +214,7 @@ struct Pair {
   const OperandRecipe &row, &column;
   LinearOperand row_operand, column_operand;
   std::size_t tokens, cols;
+  PairPlan plan = PlanOf(row, column);
 };
 
 // Measures the amax of x for both operands unless x's producer has measured them.
@@ -284,17 +227,10 @@ void MeasureBothOf(const Pair& pair, const DeviceCall& call, const T* x,
   MeasureBoth(job, x, call.amax + pair.row_operand, call.amax + pair.column_operand, call.stream);
 }
 
-// Whether one kernel makes both operands: their amaxes are known, and there is no observer.
+// Whether one kernel makes both operands.
 template <class T>
-bool QuantizesTogether(const Pair& pair, const DeviceCall& call) {
-  if (TakesAnyDialect(pair.row) || TakesAnyDialect(pair.column)) return false;
-  if (!HasTunedTransform(pair.row) || !HasTunedTransform(pair.column)) return false;
-  if (pair.column.from_fprop) return false;
-  const bool known =
-      MeasuresBoth(pair.row, pair.column) || (!NeedsAmax(pair.row) && !NeedsAmax(pair.column));
-  return std::is_same_v<T, Bf16> && known && call.observer == nullptr &&
-         QuantizesBoth(JobOf(pair.row, pair.row_operand, call, {}),
-                       JobOf(pair.column, pair.column_operand, call, {}));
+bool QuantizesTogether(const PairPlan& plan, const DeviceCall& call) {
+  return std::is_same_v<T, Bf16> && plan.together && call.observer == nullptr;
 }
 
 // Makes both operands in one kernel, which also writes the two alphas and sets their `to` to null.
@@ -312,13 +248,9 @@ void QuantizeTogether(const Pair& pair, const DeviceCall& call, const T* x, Alph
   }
 }
 
-// Whether the forward pass has measured the amax of wgrad's input, and the place of this amax.
-inline bool KnowsWgradInputAmax(const LinearRecipe& recipe) {
-  return !NeedsAmax(recipe.wgrad.b) || SharesAmax(recipe.fprop.a, recipe.wgrad.b) ||
-         MeasuresBoth(recipe.fprop.a, recipe.wgrad.b);
-}
+// The place of the amax of wgrad's input.
 inline std::uint32_t* WgradInputAmax(const LinearRecipe& recipe, const DeviceCall& call) {
-  const bool shares = SharesAmax(recipe.fprop.a, recipe.wgrad.b);
+  const bool shares = PlanOf(recipe.fprop.a, recipe.wgrad.b).amax == PairAmax::kOne;
   return call.amax + (shares ? kFpropInput : kWgradInput);
 }
 

@@ -1,7 +1,8 @@
-// Operands in dialects that no kernel of quantize.cuh computes (TunedFormat of engine/operand.cuh
-// decides): amax and decode scale of a tensor or of its rows, alpha of any two dialects, and
-// products whose operands have a scale per row. cuda/quantize/dialect_values.h computes the values.
-// These kernels are slower than the tuned kernels, which do not depend on them.
+// Operands in dialects that no kernel of quantize.cuh computes (the table OperandKernels of
+// engine/operand_plan.h): amax and decode scale of a tensor or of its rows, alpha of any two
+// dialects, and products whose operands have a scale per row. cuda/quantize/dialect_values.h
+// computes the values. These kernels are slower than the tuned kernels, which do not depend on
+// them.
 #pragma once
 
 #include <cstddef>

@@ -33,9 +33,7 @@ void WriteAlpha(const AlphaJob& job, cudaStream_t stream);
 
 // QuantizeBoth makes both operands of x from one reading of x, with the results of two calls of
 // QuantizeToValues: `row` along the rows of x, and `column`, with along_rows, down its columns. One
-// of the outputs may be x. QuantizesBoth says whether a kernel for the two jobs exists: FP4 in
-// blocks of one length with one rounding, and no transform except one of the columns.
-bool QuantizesBoth(const QuantizeJob& row, const QuantizeJob& column);
+// of the outputs may be x. Expects QuantizesBoth(row, column) (quantize_job.h).
 void QuantizeBoth(const QuantizeJob& row, const std::uint32_t* amax_row, const AlphaJob& alpha_row,
                   Bf16* row_out, const QuantizeJob& column, const std::uint32_t* amax_column,
                   const AlphaJob& alpha_column, Bf16* column_out, const Bf16* x,

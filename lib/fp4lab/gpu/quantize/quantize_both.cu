@@ -69,19 +69,6 @@ __global__ void __launch_bounds__(kThreads, kUnit == 16 ? 7 : 4)
 
 }  // namespace
 
-bool QuantizesBoth(const QuantizeJob& row, const QuantizeJob& column) {
-  const auto takes = [](const QuantizeJob& job) {
-    if (!job.format || job.format->element != FormatId::kE2M1 || job.format->block_rows != 1) {
-      return false;
-    }
-    return job.format->block_cols == (job.format->block_scale == BlockScale::kFolded ? 16 : 32);
-  };
-  if (!takes(row) || !takes(column) || row.hadamard != 0) return false;
-  const int unit = row.format->block_cols;
-  return column.format->block_cols == unit && (column.hadamard == 0 || column.hadamard == 16) &&
-         unit >= column.hadamard && row.format->rounding == column.format->rounding;
-}
-
 void QuantizeBoth(const QuantizeJob& row, const std::uint32_t* amax_row, const AlphaJob& alpha_row,
                   Bf16* row_out, const QuantizeJob& column, const std::uint32_t* amax_column,
                   const AlphaJob& alpha_column, Bf16* column_out, const Bf16* x,

@@ -29,4 +29,19 @@ struct AlphaJob {
   float* to = nullptr;
 };
 
+// Whether a kernel makes both operands of a tensor from one reading (QuantizeBoth of quantize.cuh):
+// FP4 in blocks of one length with one rounding, and no transform except one of the columns.
+inline bool QuantizesBoth(const QuantizeJob& row, const QuantizeJob& column) {
+  const auto takes = [](const QuantizeJob& job) {
+    if (!job.format || job.format->element != FormatId::kE2M1 || job.format->block_rows != 1) {
+      return false;
+    }
+    return job.format->block_cols == (job.format->block_scale == BlockScale::kFolded ? 16 : 32);
+  };
+  if (!takes(row) || !takes(column) || row.hadamard != 0) return false;
+  const int unit = row.format->block_cols;
+  return column.format->block_cols == unit && (column.hadamard == 0 || column.hadamard == 16) &&
+         unit >= column.hadamard && row.format->rounding == column.format->rounding;
+}
+
 }  // namespace fp4lab::gpu

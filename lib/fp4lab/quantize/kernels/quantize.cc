@@ -13,7 +13,7 @@
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/dialect/stages.h"
 #include "fp4lab/quantize/blocks.h"
-#include "fp4lab/quantize/kernels/quantize_into.h"
+#include "fp4lab/quantize/kernels/outputs.h"
 #include "fp4lab/quantize/kernels/quantize_job.h"
 #include "fp4lab/quantize/ms_eden.h"
 

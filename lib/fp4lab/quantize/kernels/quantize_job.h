@@ -15,7 +15,7 @@
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/quantize/blocks.h"
 #include "fp4lab/quantize/kernels/block_tables.h"
-#include "fp4lab/quantize/kernels/quantize_into.h"
+#include "fp4lab/quantize/kernels/outputs.h"
 #include "fp4lab/quantize/quantized.h"
 
 namespace fp4lab {
