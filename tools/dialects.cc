@@ -8,7 +8,7 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
-#include "fp4lab/base/text.h"
+#include "fp4lab/base/text/text.h"
 #include "fp4lab/dialect/describe.h"
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/exchange/tables_json.h"

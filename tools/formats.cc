@@ -9,8 +9,8 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
-#include "fp4lab/base/suggest.h"
-#include "fp4lab/base/text.h"
+#include "fp4lab/base/text/suggest.h"
+#include "fp4lab/base/text/text.h"
 #include "fp4lab/exchange/tables_json.h"
 #include "fp4lab/formats/format.h"
 #include "fp4lab/io/json.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "fp4lab/base/error.h"
-#include "fp4lab/base/text.h"
+#include "fp4lab/base/text/text.h"
 #include "fp4lab/exchange/matrix_file.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/judge/products/gemm_probe.h"

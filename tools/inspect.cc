@@ -10,7 +10,7 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
-#include "fp4lab/base/text.h"
+#include "fp4lab/base/text/text.h"
 #include "fp4lab/io/file.h"
 #include "tools/options/commands.h"
 #include "tools/options/file_options.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "fp4lab/base/error.h"
-#include "fp4lab/base/suggest.h"
+#include "fp4lab/base/text/suggest.h"
 #include "tools/options/commands.h"
 #include "tools/options/kernel_options.h"
 #include "tools/options/print.h"

@@ -1,59 +1,45 @@
 """Tables of the atlas: what was tested, and whether the claim holds as it is quoted, for tables.py."""
-import math
+import functools
+import json
+import sys
 
-from study_tables import short_name, verdict
-
-T95 = {5: 2.776445105}  # Student's quantile of 95 % by the number of seeds
-
-
-def paired(study, arm, base):
-    """The arm's losses less the base's at the largest budget, a seed each."""
-    losses = {a: {run["seed"]: run["points"][-1]["validation_loss"] for run in study.results["runs"] if run["arm"] == a}
-              for a in (arm, base)}
-    return [losses[arm][s] - losses[base][s] for s in study.results["study"]["seeds"]]
+from study_tables import HERE, short_name, verdict
 
 
-def moments(x, y):
-    """Means of paired values, and the covariance matrix of these means."""
-    n = len(x)
-    means = sum(x) / n, sum(y) / n
-    rest = [[v - m for v in values] for values, m in zip((x, y), means)]
-    return means, [[sum(a * b for a, b in zip(p, q)) / (n - 1) / n for q in rest] for p in rest]
+@functools.cache
+def differences():
+    """What `fp4lab study differences studies/several/atlas.json --json` prints."""
+    document = json.loads((HERE / "atlas.json").read_text())
+    for source in document["sources"]:
+        if source["sha256_of_results"] != json.loads((HERE / source["name"] / "results.json").read_text())["sha256"]:
+            sys.exit(f"atlas.json is not of {source['name']}: run `fp4lab study differences studies/several/atlas.json "
+                     "--json > studies/results/atlas.json`")
+    return document["differences"]
 
 
-def t_text(values):
-    (mean, _), ((variance, _), _) = moments(values, values)
-    half = T95[len(values)] * math.sqrt(variance)
-    return mean, (mean - half, mean + half)
+def difference(study, arm, base):
+    """The record of loss(arm) - loss(base) at the largest budget, paired over seeds."""
+    return next(d for d in differences() if (d["study"], d["arm"], d["base"]) == (study.results["name"], arm, base))
 
 
-def share(part, whole):
-    """mean(part) / mean(whole) of paired values, with Fieller's 95 % interval."""
-    (p, w), ((pp, pw), (_, ww)) = moments(part, whole)
-    t = T95[len(part)] ** 2
-    a, b, c = w * w - t * ww, p * w - t * pw, p * p - t * pp
-    root = math.sqrt(b * b - a * c)
-    return p / w, ((b - root) / a, (b + root) / a)
-
-
-def percent(number):
-    value, (low, high) = number
-    return f"{100 * value:.0f} % [{100 * low:.0f}, {100 * high:.0f}]"
+def percent(share):
+    low, high = share["interval"]
+    return f"{100 * share['ratio']:.0f} % [{100 * low:.0f}, {100 * high:.0f}]"
 
 
 def first_block(study, arm):
     """"the first do not": whether BF16 in the first block recovers something."""
-    recovered = paired(study, arm, arm + "-first1")
-    mean, (low, high) = t_text(recovered)
+    recovered = difference(study, arm, arm + "-first1")
+    mean, (low, high) = recovered["mean"], recovered["interval_t"]
     status = "**not reproduced**" if low > 0 else "not identified"
     return status, (f"BF16 in the first block recovers {mean:+.4f} [{low:.4f}, {high:.4f}], "
-                    f"{percent(share(recovered, paired(study, arm, 'bf16')))} of the gap")
+                    f"{percent(recovered['share'])} of the gap")
 
 
 def most(study, arm):
     """"most of the gap": whether the share that `arm` closes is above a half."""
-    closed = share(paired(study, "nvfp4", arm), paired(study, "nvfp4", "bf16"))
-    low, high = closed[1]
+    closed = difference(study, "nvfp4", arm)["share"]
+    low, high = closed["interval"]
     status = "reproduced" if low > 0.5 else "**not reproduced**" if high < 0.5 else "**not identified**"
     return status, f"{arm} closes {percent(closed)} of the gap"
 
@@ -65,9 +51,10 @@ def divergence(study, arm):
 
 
 def size_of(study, arm, base, published):
-    mean, (low, high) = t_text(paired(study, arm, base))
+    of = difference(study, arm, base)
+    mean, (low, high) = of["mean"], of["interval_t"]
     inside = low <= published <= high
-    below, _ = t_text(paired(study, base, "bf16"))
+    below = difference(study, base, "bf16")["mean"]
     return "sign only" if inside else "**not reproduced**", (
         f"{mean:+.4f} [{low:.4f}, {high:.4f}] {'holds' if inside else 'leaves out'} {published} and is wide; "
         f"{base} lies {below:+.4f} from BF16")

@@ -349,15 +349,11 @@ def atlas_less():
 
 
 def first_block(arm):
-    blocks = study("atlas-blocks")
-    recovered = atlas_tables.paired(blocks, arm, arm + "-first1")
-    return atlas_tables.percent(atlas_tables.share(recovered, atlas_tables.paired(blocks, arm, "bf16")))
+    return atlas_tables.percent(atlas_tables.difference(study("atlas-blocks"), arm, arm + "-first1")["share"])
 
 
 def closes(arm):
-    switch = study("atlas-switch")
-    return atlas_tables.percent(atlas_tables.share(atlas_tables.paired(switch, "nvfp4", arm),
-                                                   atlas_tables.paired(switch, "nvfp4", "bf16")))
+    return atlas_tables.percent(atlas_tables.difference(study("atlas-switch"), "nvfp4", arm)["share"])
 
 
 def lowest_lower_end():

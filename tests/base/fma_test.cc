@@ -8,8 +8,8 @@
 #include <hwy/foreach_target.h>  // must come before highway.h
 #include <hwy/highway.h>
 
-#include "fp4lab/base/fma-inl.h"
-#include "fp4lab/base/reduce-inl.h"
+#include "fp4lab/base/simd/fma-inl.h"
+#include "fp4lab/base/simd/reduce-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fp4lab {
@@ -48,7 +48,7 @@ HWY_AFTER_NAMESPACE();
 #include <string>
 
 #include "fp4lab/base/random.h"
-#include "fp4lab/base/simd.h"
+#include "fp4lab/base/simd/simd.h"
 #include "tests/support/catch.h"
 
 namespace fp4lab {

@@ -1,4 +1,4 @@
-#include "fp4lab/base/printable.h"
+#include "fp4lab/base/text/printable.h"
 
 #include <string>
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "fp4lab/base/simd.h"
+#include "fp4lab/base/simd/simd.h"
 #include "tests/support/catch.h"
 #include "tests/support/golden.h"
 

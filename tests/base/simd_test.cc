@@ -1,4 +1,4 @@
-#include "fp4lab/base/simd.h"
+#include "fp4lab/base/simd/simd.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "fp4lab/base/suggest.h"
+#include "fp4lab/base/text/suggest.h"
 
 #include <array>
 

@@ -1,4 +1,4 @@
-#include "fp4lab/base/text.h"
+#include "fp4lab/base/text/text.h"
 
 #include <array>
 #include <string>

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "fp4lab/base/simd.h"
+#include "fp4lab/base/simd/simd.h"
 #include "fp4lab/block/quantize.h"
 #include "fp4lab/formats/format.h"
 #include "tests/support/catch.h"

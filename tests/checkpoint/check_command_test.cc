@@ -3,9 +3,9 @@
 #include <string>
 
 #include "fp4lab/io/file.h"
-#include "fp4lab/io/gguf.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/io/temporary_folder.h"
+#include "fp4lab/io/tensors/gguf.h"
 #include "tests/checkpoint/files.h"
 #include "tests/support/catch.h"
 #include "tests/support/program.h"

@@ -9,7 +9,7 @@
 #include "fp4lab/checkpoint/check.h"
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/exchange/stored.h"
-#include "fp4lab/io/safetensors.h"
+#include "fp4lab/io/tensors/safetensors.h"
 #include "fp4lab/quantize/quantize.h"
 #include "tests/support/values.h"
 

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "fp4lab/checkpoint/check.h"
-#include "fp4lab/io/npy.h"
 #include "fp4lab/io/temporary_folder.h"
+#include "fp4lab/io/tensors/npy.h"
 #include "tests/checkpoint/files.h"
 #include "tests/support/catch.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <thread>
 
-#include "fp4lab/base/simd.h"
+#include "fp4lab/base/simd/simd.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/io/temporary_folder.h"

@@ -5,9 +5,9 @@
 
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/json.h"
-#include "fp4lab/io/npy.h"
-#include "fp4lab/io/safetensors.h"
 #include "fp4lab/io/temporary_folder.h"
+#include "fp4lab/io/tensors/npy.h"
+#include "fp4lab/io/tensors/safetensors.h"
 #include "tests/support/catch.h"
 #include "tests/support/examples.h"
 #include "tests/support/golden.h"

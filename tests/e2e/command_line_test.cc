@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "fp4lab/base/simd.h"
+#include "fp4lab/base/simd/simd.h"
 #include "fp4lab/base/version.h"
 #include "fp4lab/io/file.h"
 #include "tests/support/catch.h"

@@ -7,9 +7,9 @@
 
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/json.h"
-#include "fp4lab/io/npy.h"
-#include "fp4lab/io/safetensors.h"
 #include "fp4lab/io/temporary_folder.h"
+#include "fp4lab/io/tensors/npy.h"
+#include "fp4lab/io/tensors/safetensors.h"
 #include "fp4lab/judge/kernels/deviation.h"
 #include "fp4lab/judge/kernels/run_kernel.h"
 #include "tests/support/catch.h"

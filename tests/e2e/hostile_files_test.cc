@@ -15,8 +15,8 @@
 #include "fp4lab/exchange/stored_file.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/json.h"
-#include "fp4lab/io/npy.h"
 #include "fp4lab/io/temporary_folder.h"
+#include "fp4lab/io/tensors/npy.h"
 #include "tests/support/catch.h"
 #include "tests/support/golden.h"
 #include "tests/support/program.h"
@@ -430,7 +430,7 @@ TEST_CASE("Control sequences in names from files and command lines are escaped",
 TEST_CASE("Control sequences in results.json reach neither terminal nor page nor figures",
           "[e2e][files]") {
   const Workplace w;
-  Json results = ReadJsonFile(SourceDirectory() / "tests" / "study" / "synthetic_results.json");
+  Json results = ReadJsonFile(SourceDirectory() / "tests" / "study" / "support" / "synthetic_results.json");
   const std::string bad = "\x1b[2J</svg><script>&";
   results["study"]["title"] = bad;
   results["study"]["description"] = bad + "\n";

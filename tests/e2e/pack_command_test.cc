@@ -1,7 +1,7 @@
 #include <string>
 
-#include "fp4lab/io/safetensors.h"
 #include "fp4lab/io/temporary_folder.h"
+#include "fp4lab/io/tensors/safetensors.h"
 #include "tests/support/catch.h"
 #include "tests/support/program.h"
 

@@ -22,7 +22,7 @@ struct Folder {
 TEST_CASE("fp4lab study report writes the report and prints the summary", "[tools]") {
   const Folder folder;
   const std::string fixture =
-      std::string(std::getenv("FP4LAB_SOURCE_DIR")) + "/tests/study/synthetic_results.json";
+      std::string(std::getenv("FP4LAB_SOURCE_DIR")) + "/tests/study/support/synthetic_results.json";
   const ProcessResult run =
       RunProgram({"study", "report", fixture, "--out-dir", folder.path.string()});
   CHECK(run.exit_code == 0);
@@ -41,7 +41,7 @@ TEST_CASE("fp4lab study report writes the report and prints the summary", "[tool
 TEST_CASE("fp4lab study report refuses results whose numbers were edited", "[tools]") {
   const Folder folder;
   const std::string fixture =
-      std::string(std::getenv("FP4LAB_SOURCE_DIR")) + "/tests/study/synthetic_results.json";
+      std::string(std::getenv("FP4LAB_SOURCE_DIR")) + "/tests/study/support/synthetic_results.json";
   const ProcessResult old =
       RunProgram({"study", "report", fixture, "--out-dir", folder.path.string()});
   CHECK(old.exit_code == 0);  // a file of an older version has no hash
@@ -68,7 +68,7 @@ TEST_CASE("fp4lab study report puts several studies on one page, in a folder of 
           "[tools]") {
   const Folder folder;
   const std::string fixture =
-      std::string(std::getenv("FP4LAB_SOURCE_DIR")) + "/tests/study/synthetic_results.json";
+      std::string(std::getenv("FP4LAB_SOURCE_DIR")) + "/tests/study/support/synthetic_results.json";
   WriteFileAtomically(folder.path / "two/results.json", ReadFile(fixture));
   const std::string two = (folder.path / "two").string(), out = (folder.path / "out").string();
   const ProcessResult nowhere = RunProgram({"study", "report", fixture, two});
@@ -86,7 +86,7 @@ TEST_CASE("fp4lab study report lays a curve of the reader's own over the trainin
           "[tools]") {
   const Folder folder;
   const std::string fixture =
-      std::string(std::getenv("FP4LAB_SOURCE_DIR")) + "/tests/study/synthetic_results.json";
+      std::string(std::getenv("FP4LAB_SOURCE_DIR")) + "/tests/study/support/synthetic_results.json";
   const std::string curve = (folder.path / "curve.csv").string();
   WriteFileAtomically(curve, "Wall time,Step,Value\n1,500,2\n2,1000,1.75\n");
   const std::string out = (folder.path / "out").string();
@@ -123,7 +123,7 @@ TEST_CASE("fp4lab study report refuses what is no results file, in one line", "[
   CHECK_THAT(other.error, ContainsSubstring("other.json: is not a results file"));
   // The report reads the study inside only when it shows it, so an error there is found late.
   std::string text = ReadFile(std::string(std::getenv("FP4LAB_SOURCE_DIR")) +
-                              "/tests/study/synthetic_results.json");
+                              "/tests/study/support/synthetic_results.json");
   Json json = Json::parse(text);
   json["study"]["arms"] = 3;
   WriteFileAtomically(folder.path / "study.json", json.dump());

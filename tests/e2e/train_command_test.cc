@@ -1,7 +1,7 @@
 // Errors of `fp4lab train`, and the files that it writes.
 #include <cstdlib>
 
-#include "fp4lab/base/simd.h"
+#include "fp4lab/base/simd/simd.h"
 #include "fp4lab/io/folder_lock.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/io/temporary_folder.h"

@@ -9,10 +9,10 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/io/file.h"
-#include "fp4lab/io/gguf.h"
-#include "fp4lab/io/npy.h"
-#include "fp4lab/io/safetensors.h"
 #include "fp4lab/io/temporary_folder.h"
+#include "fp4lab/io/tensors/gguf.h"
+#include "fp4lab/io/tensors/npy.h"
+#include "fp4lab/io/tensors/safetensors.h"
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "fp4lab/base/parallel.h"
-#include "fp4lab/base/simd.h"
+#include "fp4lab/base/simd/simd.h"
 #include "tests/support/catch.h"
 #include "tests/support/format_cases.h"
 

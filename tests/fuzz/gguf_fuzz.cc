@@ -1,6 +1,6 @@
 // Fuzzes the reader of .gguf files and, on top of it, the reader of their quantized matrices.
-#include "fp4lab/exchange/vendor.h"
-#include "fp4lab/io/gguf.h"
+#include "fp4lab/exchange/vendors/vendor.h"
+#include "fp4lab/io/tensors/gguf.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,4 +1,4 @@
-#include "fp4lab/io/npy.h"
+#include "fp4lab/io/tensors/npy.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

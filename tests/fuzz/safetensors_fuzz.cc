@@ -1,7 +1,7 @@
 // Fuzzes the reader of .safetensors files and, on top of it, the readers of their quantized
 // matrices.
 #include "fp4lab/exchange/stored_file.h"
-#include "fp4lab/io/safetensors.h"
+#include "fp4lab/io/tensors/safetensors.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

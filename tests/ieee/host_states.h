@@ -22,7 +22,7 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/base/parallel.h"
-#include "fp4lab/base/simd.h"
+#include "fp4lab/base/simd/simd.h"
 #include "fp4lab/block/quantize.h"
 #include "fp4lab/exchange/stored.h"
 #include "fp4lab/io/json.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "fp4lab/base/text.h"
+#include "fp4lab/base/text/text.h"
 #include "fp4lab/block/fp4_integers.h"
 #include "fp4lab/block/tuned.h"
 #include "fp4lab/dialect/describe.h"
@@ -14,8 +14,8 @@
 #include "fp4lab/formats/stochastic_verdict.h"
 #include "fp4lab/formats/tail_bounds.h"
 #include "fp4lab/quantize/behaviours.h"
-#include "fp4lab/quantize/block_statistics.h"
 #include "fp4lab/quantize/blocks.h"
+#include "fp4lab/quantize/diagnostics/block_statistics.h"
 #include "fp4lab/quantize/operand.h"
 #include "fp4lab/quantize/quantize.h"
 #include "fp4lab/quantize/replay.h"

@@ -30,8 +30,8 @@
 #include "fp4lab/train/trainer.h"
 #include "tests/ieee/host_states.h"
 #include "tests/ieee/inputs.h"
-#include "tests/study/synthetic.h"
-#include "tests/study/tiny_study.h"
+#include "tests/study/support/synthetic.h"
+#include "tests/study/support/tiny_study.h"
 
 namespace fp4lab::host {
 namespace {

@@ -1,5 +1,5 @@
 // GGUF files: written files are read back, inconsistent files are refused with one line.
-#include "fp4lab/io/gguf.h"
+#include "fp4lab/io/tensors/gguf.h"
 
 #include <cstring>
 

@@ -1,4 +1,4 @@
-#include "fp4lab/io/npy.h"
+#include "fp4lab/io/tensors/npy.h"
 
 #include <array>
 #include <cstdlib>

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "fp4lab/io/file.h"
-#include "fp4lab/io/npy.h"
 #include "fp4lab/io/temporary_folder.h"
+#include "fp4lab/io/tensors/npy.h"
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"
 

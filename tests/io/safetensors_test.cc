@@ -1,4 +1,4 @@
-#include "fp4lab/io/safetensors.h"
+#include "fp4lab/io/tensors/safetensors.h"
 
 #include <cstring>
 #include <functional>

@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "fp4lab/base/text.h"
+#include "fp4lab/base/text/text.h"
 #include "fp4lab/dialect/stages.h"
 #include "fp4lab/judge/explain/evidence.h"
 #include "fp4lab/judge/explain/explain.h"
 #include "fp4lab/judge/kernels/run_kernel.h"
-#include "fp4lab/quantize/statistic.h"
+#include "fp4lab/quantize/diagnostics/statistic.h"
 #include "tests/judge/directed_inputs.h"
 #include "tests/support/catch.h"
 

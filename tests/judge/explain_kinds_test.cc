@@ -12,7 +12,7 @@
 #include "fp4lab/dialect/stages.h"
 #include "fp4lab/judge/explain/explain.h"
 #include "fp4lab/judge/kernels/run_kernel.h"
-#include "fp4lab/quantize/statistic.h"
+#include "fp4lab/quantize/diagnostics/statistic.h"
 #include "fp4lab/transform/hadamard_transform.h"
 #include "tests/judge/directed_inputs.h"
 #include "tests/support/catch.h"

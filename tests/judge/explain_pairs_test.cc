@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "fp4lab/io/process.h"
-#include "fp4lab/io/safetensors.h"
 #include "fp4lab/io/temporary_folder.h"
+#include "fp4lab/io/tensors/safetensors.h"
 #include "fp4lab/judge/explain/explain.h"
 #include "fp4lab/judge/kernels/run_kernel.h"
 #include "tests/judge/directed_inputs.h"

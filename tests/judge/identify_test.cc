@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "fp4lab/io/safetensors.h"
 #include "fp4lab/io/temporary_folder.h"
+#include "fp4lab/io/tensors/safetensors.h"
 #include "fp4lab/judge/kernels/run_kernel.h"
 #include "tests/judge/directed_inputs.h"
 #include "tests/support/catch.h"

@@ -391,7 +391,7 @@ const Place kPlaces[] = {
     {"Eigen/", R"(lib/fp4lab/(study|tensor|nn)/.*\.cc)"},
     {"boost/math/", R"(lib/fp4lab/(formats|study)/.*\.cc)"},
     {"openssl/", R"(lib/fp4lab/base/hash\.cc)"},
-    {"zip.h", R"(lib/fp4lab/io/npz(_writer)?\.cc)"},
+    {"zip.h", R"(lib/fp4lab/io/tensors/npz(_writer)?\.cc)"},
     {"zlib.h", R"(lib/fp4lab/data/.*\.cc)"},
 };
 

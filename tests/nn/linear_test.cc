@@ -4,7 +4,7 @@
 #include <cstring>
 #include <limits>
 
-#include "fp4lab/base/simd.h"
+#include "fp4lab/base/simd/simd.h"
 #include "fp4lab/nn/round_bf16.h"
 #include "fp4lab/quantize/operand.h"
 #include "fp4lab/recipe/published_recipes.h"

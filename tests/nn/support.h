@@ -15,7 +15,7 @@
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/random.h"
-#include "fp4lab/base/simd.h"
+#include "fp4lab/base/simd/simd.h"
 #include "tests/support/catch.h"
 
 namespace fp4lab {

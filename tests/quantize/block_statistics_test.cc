@@ -1,4 +1,4 @@
-#include "fp4lab/quantize/block_statistics.h"
+#include "fp4lab/quantize/diagnostics/block_statistics.h"
 
 #include <cmath>
 

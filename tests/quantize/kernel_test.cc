@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "fp4lab/base/parallel.h"
-#include "fp4lab/base/simd.h"
+#include "fp4lab/base/simd/simd.h"
 #include "fp4lab/quantize/implementation.h"
 #include "fp4lab/quantize/quantize.h"
 #include "tests/block/cases.h"

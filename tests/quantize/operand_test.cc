@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "fp4lab/base/parallel.h"
-#include "fp4lab/base/simd.h"
+#include "fp4lab/base/simd/simd.h"
 #include "fp4lab/dialect/stages.h"
 #include "fp4lab/quantize/blocks.h"
 #include "fp4lab/quantize/implementation.h"

@@ -14,7 +14,7 @@
 #include "fp4lab/study/analysis/criteria.h"
 #include "fp4lab/study/numbers/number_text.h"
 #include "fp4lab/study/results/results_file.h"
-#include "tests/study/synthetic.h"
+#include "tests/study/support/synthetic.h"
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"
 

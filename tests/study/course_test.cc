@@ -13,7 +13,7 @@
 #include "fp4lab/study/run/record/run_folder.h"
 #include "fp4lab/study/run/run.h"
 #include "fp4lab/study/run/runner.h"
-#include "tests/study/tiny_study.h"
+#include "tests/study/support/tiny_study.h"
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"
 

@@ -8,7 +8,7 @@
 #include "fp4lab/io/file.h"
 #include "fp4lab/study/report/figures/figures.h"
 #include "fp4lab/study/report/report.h"
-#include "tests/study/synthetic.h"
+#include "tests/study/support/synthetic.h"
 #include "tests/support/catch.h"
 
 namespace fp4lab::study {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "fp4lab/study/analysis/analyze.h"
-#include "tests/study/synthetic.h"
+#include "tests/study/support/synthetic.h"
 #include "tests/support/catch.h"
 
 namespace fp4lab::study {

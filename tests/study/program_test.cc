@@ -13,7 +13,7 @@
 
 #include "fp4lab/base/random.h"
 #include "fp4lab/train/engine.h"
-#include "tests/study/tiny_study.h"
+#include "tests/study/support/tiny_study.h"
 #include "tests/support/catch.h"
 
 namespace fp4lab::study {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "fp4lab/base/error.h"
-#include "tests/study/tiny_study.h"
+#include "tests/study/support/tiny_study.h"
 #include "tests/support/catch.h"
 
 namespace fp4lab::study {

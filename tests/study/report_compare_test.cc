@@ -6,7 +6,7 @@
 #include "fp4lab/io/file.h"
 #include "fp4lab/study/report/compare.h"
 #include "fp4lab/study/report/figures/figure_compare.h"
-#include "tests/study/synthetic.h"
+#include "tests/study/support/synthetic.h"
 #include "tests/support/catch.h"
 
 namespace fp4lab::study {

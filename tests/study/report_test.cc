@@ -20,7 +20,7 @@
 #include "fp4lab/study/report/tables/cost_table.h"
 #include "fp4lab/study/report/tables/report_tables.h"
 #include "fp4lab/study/report/tables/verdict_text.h"
-#include "tests/study/synthetic.h"
+#include "tests/study/support/synthetic.h"
 #include "tests/support/catch.h"
 
 namespace fp4lab::study {
@@ -625,7 +625,7 @@ TEST_CASE("A report is written whole, twice the same, and keeps the results", "[
 // FP4LAB_WRITE_FIXTURES=1 and run this test.
 TEST_CASE("The committed fixture is what the generator makes", "[study]") {
   const std::filesystem::path path = std::filesystem::path(std::getenv("FP4LAB_SOURCE_DIR")) /
-                                     "tests/study/synthetic_results.json";
+                                     "tests/study/support/synthetic_results.json";
   const std::string text =
       SyntheticResults({.seeds = 3, .chunks = 12, .curve_points = 30}).dump() + "\n";
   if (std::getenv("FP4LAB_WRITE_FIXTURES") != nullptr) WriteFileAtomically(path, text);

@@ -7,7 +7,7 @@
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/data/load_corpus.h"
 #include "fp4lab/train/checkpoint.h"
-#include "tests/study/tiny_study.h"
+#include "tests/study/support/tiny_study.h"
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"
 

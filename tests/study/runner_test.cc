@@ -14,7 +14,7 @@
 #include "fp4lab/study/run/record/fingerprint.h"
 #include "fp4lab/study/run/record/results.h"
 #include "fp4lab/study/run/record/run_folder.h"
-#include "tests/study/tiny_study.h"
+#include "tests/study/support/tiny_study.h"
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"
 

@@ -14,6 +14,7 @@
 #include "fp4lab/base/random.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/temporary_folder.h"
+#include "fp4lab/study/several/differences.h"
 #include "fp4lab/study/several/effects.h"
 #include "fp4lab/study/several/gap_law.h"
 #include "fp4lab/study/several/joined_study.h"
@@ -25,6 +26,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"
 #include "tests/support/golden.h"
+#include "tests/support/program.h"
 
 namespace fp4lab::study {
 namespace {
@@ -570,6 +572,46 @@ TEST_CASE("A file that asks for what no study has is refused in a line", "[sever
       "#/corners/factors: must be three names");
 }
 
+TEST_CASE("Differences are paired over seeds, and a share of a whole is Fieller's", "[several]") {
+  Folder folder;
+  // The last budget alone counts. Seeds move all arms alike: differences have no scatter of theirs.
+  const LossOf loss = [](const std::string& arm, double, double tokens, int seed) {
+    const double own = arm == "mxfp4" ? 0.4 + 0.01 * (seed % 2) : arm == "nvfp4" ? 0.1 : 0;
+    return 1 + 0.2 * seed + own * (tokens > 1e8 ? 1 : 5);
+  };
+  folder.Add({.name = "made"}, loss);
+  const Json right = {
+      {"studies", {"../made"}},
+      {"differences",
+       {{{"study", "made"}, {"arm", "mxfp4"}, {"base", "nvfp4"}, {"of", {"mxfp4", "bf16"}}},
+        {{"study", "made"}, {"arm", "nvfp4"}, {"base", "bf16"}}}}};
+  const auto document = [&](const Json& ask) {
+    return DifferencesDocument(ReadDifferencesFile(folder.Ask(ask)));
+  };
+  const Json made = document(right);
+  const Json &share = made["differences"][0], &plain = made["differences"][1];
+  CHECK(share["mean"].get<double>() == Approx(0.305));               // 0.31, 0.30, 0.31, 0.30
+  const double half = 3.182446305 * std::sqrt(0.01 * 0.01 / 3) / 2;  // t of 3 degrees of freedom
+  CHECK(share["interval_t"][1].get<double>() == Approx(0.305 + half));
+  CHECK(share["share"]["ratio"].get<double>() == Approx(0.305 / 0.405));
+  CHECK(share["share"]["interval"][0].get<double>() < 0.305 / 0.405);
+  CHECK(share["share"]["interval"][1].get<double>() > 0.305 / 0.405);
+  CHECK(plain["mean"].get<double>() == Approx(0.1));
+  CHECK_FALSE(plain.contains("share"));
+  const auto refused = [&](const std::function<void(Json*)>& change, const std::string& words) {
+    Json ask = right;
+    change(&ask);
+    const std::string error = ErrorOf([&] { document(ask); });
+    CAPTURE(error);
+    CHECK(error.find(words) != std::string::npos);
+  };
+  refused([](Json* a) { (*a)["differences"][0]["study"] = "mad"; }, "there is no study \"mad\"");
+  refused([](Json* a) { (*a)["differences"][0]["arm"] = "fp9"; }, "no arm \"fp9\"");
+  refused([](Json* a) { (*a)["differences"][0]["of"] = {"mxfp4"}; },
+          "#/differences/0/of: must be two arms");
+  refused([](Json* a) { (*a)["differences"] = Json::array(); }, "#/differences: must be an array");
+}
+
 // ---- The league ----
 
 TEST_CASE("Recipes are classed by what their GEMMs multiply", "[several]") {
@@ -663,6 +705,37 @@ TEST_CASE("A league of made-up recipes has their differences and token ratios", 
   refused([](Json*) {}, "their programs differ");
 }
 
+// ---- The program ----
+
+TEST_CASE("The commands print a table or JSON, and end with one line where they cannot",
+          "[several]") {
+  const fs::path several = SourceDirectory() / "studies" / "several";
+  const auto run = [&](const char* command, const fs::path& file,
+                       const std::vector<std::string>& rest = {}) {
+    std::vector<std::string> arguments = {"study", command, file.string()};
+    arguments.insert(arguments.end(), rest.begin(), rest.end());
+    return RunProgram(arguments);
+  };
+  const ProcessResult table = run("league", several / "league-4.7m.json");
+  CHECK(table.exit_code == 0);
+  CHECK(table.output.find("\n  quartet2 ") != std::string::npos);
+  const ProcessResult json = run("law", several / "law-4.7m.json", {"--draws", "5", "--json"});
+  CHECK(json.exit_code == 0);
+  CHECK(ParseJson(json.output, "output")["draws"] == 5);
+  CHECK(run("differences", several / "atlas.json").exit_code == 0);
+  Folder folder;
+  folder.Add({.name = "made"}, Scaled({{"nvfp4", 1.2}, {"mxfp4", 1.5}}));
+  CHECK(run("surface", folder.Ask(SurfaceAsk({"made"}))).exit_code == 0);
+  for (const fs::path& file : {folder.Ask(SurfaceAsk({"missing"})), several / "league.json",
+                               several / "no-such-file.json"}) {
+    const ProcessResult failed = run("surface", file, {"--json"});
+    CAPTURE(file, failed.error);
+    CHECK(failed.exit_code == 1);
+    CHECK(failed.output.empty());
+    CHECK(IsOneLine(failed.error));
+  }
+}
+
 // ---- The published documents ----
 
 // Whether two documents are the same but for the last bits of numbers (libm's functions differ
@@ -702,6 +775,7 @@ TEST_CASE("The pages' documents are what the commands print of the published stu
     const std::string file = std::string(name) + ".json";
     check(("league/" + file).c_str(), LeagueDocument(ReadLeagueFile(studies / "several" / file)));
   }
+  check("atlas.json", DifferencesDocument(ReadDifferencesFile(studies / "several" / "atlas.json")));
   check("surface/law-25m-seeds.json",
         LawDocument(ReadLawFile(studies / "several" / "law-25m-seeds.json"), kBootstrapDraws));
   check("surface/surface.json",

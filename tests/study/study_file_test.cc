@@ -3,7 +3,7 @@
 #include <string>
 
 #include "fp4lab/study/run/study.h"
-#include "tests/study/tiny_study.h"
+#include "tests/study/support/tiny_study.h"
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"
 #include "tests/support/golden.h"

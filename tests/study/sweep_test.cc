@@ -10,7 +10,7 @@
 #include "fp4lab/study/report/tables/sweep_table.h"
 #include "fp4lab/study/run/record/results.h"
 #include "fp4lab/study/run/runner.h"
-#include "tests/study/tiny_study.h"
+#include "tests/study/support/tiny_study.h"
 #include "tests/support/catch.h"
 
 namespace fp4lab::study {

@@ -11,7 +11,7 @@
 #include "fp4lab/data/load_corpus.h"
 #include "fp4lab/study/run/runner.h"
 #include "fp4lab/train/checkpoint.h"
-#include "tests/study/tiny_study.h"
+#include "tests/study/support/tiny_study.h"
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"
 #include "tests/support/program.h"
@@ -119,7 +119,7 @@ TEST_CASE("fp4lab study watch prints the table, and a report into a folder of it
   CHECK_THAT(same.error, ContainsSubstring("give --report another one"));
   WriteFileAtomically(folder.Path() / "results.json",
                       ReadFile(std::string(std::getenv("FP4LAB_SOURCE_DIR")) +
-                               "/tests/study/synthetic_results.json"));
+                               "/tests/study/support/synthetic_results.json"));
   const std::string report = (folder.Path() / "page").string();
   const ProcessResult made = RunProgram({"study", "watch", place, "--once", "--report", report});
   CHECK(made.exit_code == 0);

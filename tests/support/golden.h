@@ -6,7 +6,7 @@
 #include <string>
 
 #include "fp4lab/io/json.h"
-#include "fp4lab/io/npy.h"
+#include "fp4lab/io/tensors/npy.h"
 
 namespace fp4lab {
 

@@ -6,13 +6,13 @@
 #include <cstdint>
 
 #include "fp4lab/block/fp4_integers.h"
-#include "fp4lab/block/fp4_kernels.h"
+#include "fp4lab/block/kernels/fp4_kernels.h"
 #include "fp4lab/block/layout.h"
 #include "fp4lab/block/quantize.h"
 #include "fp4lab/dialect/stages.h"
 #include "fp4lab/quantize/blocks.h"
+#include "fp4lab/quantize/diagnostics/statistic.h"
 #include "fp4lab/quantize/quantize.h"
-#include "fp4lab/quantize/statistic.h"
 
 namespace fp4lab::reference {
 

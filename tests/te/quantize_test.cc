@@ -12,7 +12,7 @@
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/random.h"
-#include "fp4lab/base/simd.h"
+#include "fp4lab/base/simd/simd.h"
 #include "fp4lab/te/implementation.h"
 #include "fp4lab/transform/hadamard_transform.h"
 #include "tests/support/catch.h"

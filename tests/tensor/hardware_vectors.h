@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "fp4lab/io/file.h"
-#include "fp4lab/io/npy.h"
+#include "fp4lab/io/tensors/npy.h"
 #include "fp4lab/tensor/tensor_core.h"
 #include "tests/support/catch.h"
 #include "tests/support/golden.h"

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "fp4lab/base/random.h"
-#include "fp4lab/tensor/mma_number.h"
-#include "fp4lab/tensor/mma_operand.h"
+#include "fp4lab/tensor/mma/mma_number.h"
+#include "fp4lab/tensor/mma/mma_operand.h"
 
 namespace fp4lab {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "fp4lab/base/parallel.h"
-#include "fp4lab/base/simd.h"
+#include "fp4lab/base/simd/simd.h"
 #include "fp4lab/data/load_corpus.h"
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/recipe/recipe.h"

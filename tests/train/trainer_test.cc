@@ -6,7 +6,7 @@
 #include <set>
 
 #include "fp4lab/base/parallel.h"
-#include "fp4lab/base/simd.h"
+#include "fp4lab/base/simd/simd.h"
 #include "fp4lab/data/load_corpus.h"
 #include "fp4lab/train/checkpoint.h"
 #include "fp4lab/train/model/model.h"

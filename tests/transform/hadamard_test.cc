@@ -11,7 +11,7 @@
 
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/random.h"
-#include "fp4lab/base/simd.h"
+#include "fp4lab/base/simd/simd.h"
 #include "fp4lab/formats/format.h"
 #include "tests/support/catch.h"
 #include "tests/support/golden.h"

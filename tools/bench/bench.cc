@@ -8,8 +8,8 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/parallel.h"
-#include "fp4lab/base/simd.h"
-#include "fp4lab/base/text.h"
+#include "fp4lab/base/simd/simd.h"
+#include "fp4lab/base/text/text.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/measure/machine.h"

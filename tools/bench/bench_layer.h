@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "fp4lab/base/aligned.h"
 #include "fp4lab/base/matrix.h"
+#include "fp4lab/base/memory/aligned.h"
 #include "tools/bench/bench_rows.h"
 
 namespace fp4lab::tools {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "fp4lab/base/aligned.h"
 #include "fp4lab/base/matrix.h"
+#include "fp4lab/base/memory/aligned.h"
 #include "fp4lab/data/corpus.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/measure/alternate.h"

@@ -24,10 +24,11 @@ void AddPack(CLI::App& app, int* exit_code);
 void AddQuantize(CLI::App& app, int* exit_code);
 void AddRecipes(CLI::App& app, int* exit_code);
 void AddStudy(CLI::App& app, int* exit_code);
-// Add "plan", "report", "watch" and the commands of several studies to the subcommand "study". Must be called after AddStudy.
+// Add "plan", "report", "watch" and the commands of several studies to the subcommand "study". Must
+// be called after AddStudy.
 void AddStudyPlan(CLI::App& app);
 void AddStudyReport(CLI::App& app);
-void AddStudySeveral(CLI::App& app);  // "surface", "law", "league"
+void AddStudySeveral(CLI::App& app);  // "surface", "law", "league", ...
 void AddStudyWatch(CLI::App& app);
 void AddTrain(CLI::App& app, int* exit_code);
 void AddVerify(CLI::App& app, int* exit_code);

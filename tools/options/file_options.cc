@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "fp4lab/base/error.h"
-#include "fp4lab/base/suggest.h"
+#include "fp4lab/base/text/suggest.h"
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/transform/hadamard.h"
 #include "tools/options/usage.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "fp4lab/base/error.h"
-#include "fp4lab/base/suggest.h"
+#include "fp4lab/base/text/suggest.h"
 
 namespace fp4lab::tools {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <string>
 
-#include "fp4lab/base/text.h"
+#include "fp4lab/base/text/text.h"
 #include "tools/options/print.h"
 #include "tools/options/usage.h"
 

@@ -6,13 +6,13 @@
 #include <string>
 #include <string_view>
 
-#include "fp4lab/base/printable.h"
+#include "fp4lab/base/text/printable.h"
 #include "fp4lab/io/json.h"
 
 namespace fp4lab::tools {
 
 // Prints to standard output as std::printf does. Control characters other than '\n' are spelled out
-// (base/printable.h); the caller passes a name that may hold a '\n' as Printable(name).
+// (base/text/printable.h); the caller passes a name that may hold a '\n' as Printable(name).
 [[gnu::format(printf, 1, 2)]] void Print(const char* format, ...);
 void PrintText(std::string_view text);
 // Prints a document and '\n'; indent < 0: on one line.

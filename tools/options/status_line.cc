@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstdio>
 
-#include "fp4lab/base/printable.h"
-#include "fp4lab/base/simd.h"
+#include "fp4lab/base/simd/simd.h"
+#include "fp4lab/base/text/printable.h"
 
 namespace fp4lab::tools {
 namespace {

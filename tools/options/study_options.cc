@@ -5,7 +5,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/parallel.h"
-#include "fp4lab/base/printable.h"
+#include "fp4lab/base/text/printable.h"
 #include "fp4lab/study/run/rehearsal.h"
 #include "tools/options/number_option.h"
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "fp4lab/base/simd.h"
-#include "fp4lab/base/text.h"
+#include "fp4lab/base/simd/simd.h"
+#include "fp4lab/base/text/text.h"
 #include "fp4lab/base/version.h"
 #include "fp4lab/cuda/device/build.h"
 #include "fp4lab/cuda/device/device.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "fp4lab/base/printable.h"
+#include "fp4lab/base/text/printable.h"
 
 namespace fp4lab {
 

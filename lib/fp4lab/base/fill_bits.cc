@@ -12,7 +12,7 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
-#include "fp4lab/base/philox-inl.h"
+#include "fp4lab/base/simd/philox-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fp4lab {

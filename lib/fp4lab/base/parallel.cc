@@ -14,11 +14,11 @@
 #include <utility>
 #include <vector>
 
-#include "fp4lab/base/aligned.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/interrupt.h"
 #include "fp4lab/base/limits.h"
+#include "fp4lab/base/memory/aligned.h"
 
 #include <hwy/cache_control.h>
 

@@ -8,7 +8,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/memory_order.h"
+#include "fp4lab/base/memory/memory_order.h"
 #include "fp4lab/block/layout.h"
 
 namespace fp4lab {

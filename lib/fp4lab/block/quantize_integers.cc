@@ -4,10 +4,10 @@
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/memory_order.h"
+#include "fp4lab/base/memory/memory_order.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/block/fp4_integers.h"
-#include "fp4lab/block/fp4_kernels.h"
+#include "fp4lab/block/kernels/fp4_kernels.h"
 #include "fp4lab/block/layout.h"
 #include "fp4lab/block/plan.h"
 #include "fp4lab/block/staged.h"
@@ -18,8 +18,8 @@
 // After foreach_target.h:
 #include <hwy/highway.h>
 
-#include "fp4lab/block/fp4_units-inl.h"
-#include "fp4lab/block/rows-inl.h"
+#include "fp4lab/block/kernels/fp4_units-inl.h"
+#include "fp4lab/block/kernels/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fp4lab {

@@ -1,7 +1,7 @@
 // QuantizeToValues: quantize and decode in one pass over memory.
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/memory_order.h"
+#include "fp4lab/base/memory/memory_order.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/block/layout.h"
 #include "fp4lab/block/plan.h"
@@ -14,7 +14,7 @@
 // After foreach_target.h:
 #include <hwy/highway.h>
 
-#include "fp4lab/block/rows-inl.h"
+#include "fp4lab/block/kernels/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fp4lab {

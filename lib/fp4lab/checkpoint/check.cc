@@ -16,7 +16,7 @@
 #include "fp4lab/exchange/number_type.h"
 #include "fp4lab/exchange/shape.h"
 #include "fp4lab/exchange/stored_file.h"
-#include "fp4lab/exchange/vendor.h"
+#include "fp4lab/exchange/vendors/vendor.h"
 
 namespace fp4lab {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "fp4lab/base/error.h"
-#include "fp4lab/base/text.h"
+#include "fp4lab/base/text/text.h"
 #include "fp4lab/io/file.h"
 
 namespace fp4lab {

@@ -14,8 +14,8 @@
 #include "fp4lab/checkpoint/config.h"
 #include "fp4lab/checkpoint/finding.h"
 #include "fp4lab/io/file_content.h"
-#include "fp4lab/io/gguf.h"
-#include "fp4lab/io/safetensors.h"
+#include "fp4lab/io/tensors/gguf.h"
+#include "fp4lab/io/tensors/safetensors.h"
 
 namespace fp4lab {
 

@@ -10,7 +10,7 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/checkpoint/judge_matrix.h"
-#include "fp4lab/exchange/vendor.h"
+#include "fp4lab/exchange/vendors/vendor.h"
 
 namespace fp4lab {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/text.h"
+#include "fp4lab/base/text/text.h"
 
 namespace fp4lab {
 namespace {

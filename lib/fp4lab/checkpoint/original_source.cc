@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "fp4lab/base/error.h"
-#include "fp4lab/base/text.h"
+#include "fp4lab/base/text/text.h"
 #include "fp4lab/exchange/shape.h"
-#include "fp4lab/io/npy.h"
+#include "fp4lab/io/tensors/npy.h"
 
 namespace fp4lab {
 namespace {

@@ -8,8 +8,8 @@
 #include <set>
 
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/printable.h"
-#include "fp4lab/base/text.h"
+#include "fp4lab/base/text/printable.h"
+#include "fp4lab/base/text/text.h"
 
 namespace fp4lab {
 namespace {

@@ -18,7 +18,7 @@ namespace fp4lab {
 // A quantized matrix, or a stack of them (experts), and how it is stored.
 struct CheckedMatrix {
   std::string name;
-  std::string naming;   // "modelopt": a row of exchange/vendor.h, "fp4lab" or "gguf"
+  std::string naming;   // "modelopt": a row of exchange/vendors/vendor.h, "fp4lab" or "gguf"
   std::string formula;  // "NVFP4"; empty if no reading fits
   std::string scales;   // "E4M3", "E8M0", "F32": the format of the scales' bytes
   Reading reading;

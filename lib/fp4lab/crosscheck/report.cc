@@ -2,7 +2,7 @@
 #include <cstdio>
 
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/text.h"
+#include "fp4lab/base/text/text.h"
 #include "fp4lab/base/version.h"
 #include "fp4lab/crosscheck/crosscheck.h"
 #include "fp4lab/cuda/device/build.h"

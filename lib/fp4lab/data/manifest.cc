@@ -6,7 +6,7 @@
 
 #include "fp4lab/base/hash.h"
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/suggest.h"
+#include "fp4lab/base/text/suggest.h"
 #include "fp4lab/data/embedded.h"
 #include "fp4lab/io/file.h"
 

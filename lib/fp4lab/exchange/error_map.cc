@@ -4,7 +4,7 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/text.h"
+#include "fp4lab/base/text/text.h"
 #include "fp4lab/exchange/inspect.h"
 
 namespace fp4lab {

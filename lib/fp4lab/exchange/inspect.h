@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "fp4lab/exchange/stored.h"
-#include "fp4lab/quantize/block_statistics.h"
+#include "fp4lab/quantize/diagnostics/block_statistics.h"
 
 namespace fp4lab {
 

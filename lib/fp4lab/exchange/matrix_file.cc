@@ -10,13 +10,13 @@
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/text.h"
+#include "fp4lab/base/text/text.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/file_content.h"
-#include "fp4lab/io/gguf.h"
 #include "fp4lab/io/memory.h"
-#include "fp4lab/io/npy.h"
-#include "fp4lab/io/safetensors.h"
+#include "fp4lab/io/tensors/gguf.h"
+#include "fp4lab/io/tensors/npy.h"
+#include "fp4lab/io/tensors/safetensors.h"
 
 namespace fp4lab {
 namespace {

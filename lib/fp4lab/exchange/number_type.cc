@@ -7,8 +7,8 @@
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/suggest.h"
-#include "fp4lab/base/text.h"
+#include "fp4lab/base/text/suggest.h"
+#include "fp4lab/base/text/text.h"
 #include "fp4lab/block/packing.h"
 #include "fp4lab/formats/encode.h"
 

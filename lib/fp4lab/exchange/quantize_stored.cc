@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "fp4lab/base/divide_up.h"
-#include "fp4lab/base/huge_pages.h"
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/base/memory/huge_pages.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/random.h"
 #include "fp4lab/quantize/blocks.h"

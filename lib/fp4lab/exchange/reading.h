@@ -12,7 +12,7 @@
 
 namespace fp4lab {
 
-// A tensor without its bytes. dtype: a name of io/safetensors.h.
+// A tensor without its bytes. dtype: a name of io/tensors/safetensors.h.
 struct TensorFacts {
   std::string_view dtype;
   std::vector<std::size_t> shape = {};

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "fp4lab/base/error.h"
-#include "fp4lab/base/huge_pages.h"
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/base/memory/huge_pages.h"
 #include "fp4lab/dialect/tensor_scale_stage.h"
 
 namespace fp4lab {

@@ -5,13 +5,13 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
-#include "fp4lab/base/huge_pages.h"
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/suggest.h"
+#include "fp4lab/base/memory/huge_pages.h"
+#include "fp4lab/base/text/suggest.h"
 #include "fp4lab/exchange/matrix_file.h"
 #include "fp4lab/exchange/stored_grid.h"
 #include "fp4lab/io/json.h"
-#include "fp4lab/io/npy.h"
+#include "fp4lab/io/tensors/npy.h"
 
 namespace fp4lab {
 namespace {

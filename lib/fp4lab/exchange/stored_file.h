@@ -20,9 +20,9 @@
 #include <string_view>
 #include <vector>
 
-#include "fp4lab/exchange/vendor.h"
+#include "fp4lab/exchange/vendors/vendor.h"
 #include "fp4lab/io/file_content.h"
-#include "fp4lab/io/npy.h"
+#include "fp4lab/io/tensors/npy.h"
 
 namespace fp4lab {
 

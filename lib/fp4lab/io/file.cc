@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "fp4lab/base/error.h"
-#include "fp4lab/base/printable.h"
+#include "fp4lab/base/text/printable.h"
 #include "fp4lab/io/memory.h"
 
 namespace fp4lab {

@@ -12,7 +12,7 @@
 namespace fp4lab {
 
 // Throws Error(where, ...) if `name`, read from a file, has characters that Printable would escape
-// (base/printable.h).
+// (base/text/printable.h).
 void RefuseControlCharacters(std::string_view name, std::string_view where);
 
 // Whether `path` exists. Throws Error with the system's reason if the answer cannot be determined:

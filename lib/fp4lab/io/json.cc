@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/printable.h"
-#include "fp4lab/base/suggest.h"
-#include "fp4lab/base/text.h"
+#include "fp4lab/base/text/printable.h"
+#include "fp4lab/base/text/suggest.h"
+#include "fp4lab/base/text/text.h"
 #include "fp4lab/io/file.h"
 
 namespace fp4lab {

@@ -5,7 +5,7 @@
 #include <hwy/foreach_target.h>  // must come before highway.h
 #include <hwy/highway.h>
 
-#include "fp4lab/base/fma-inl.h"
+#include "fp4lab/base/simd/fma-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fp4lab::measure {

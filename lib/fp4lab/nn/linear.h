@@ -2,8 +2,8 @@
 // formats that a training recipe states.
 #pragma once
 
-#include "fp4lab/base/aligned.h"
 #include "fp4lab/base/matrix.h"
+#include "fp4lab/base/memory/aligned.h"
 #include "fp4lab/nn/linear_operand.h"
 #include "fp4lab/nn/linear_recipe.h"
 #include "fp4lab/nn/rmsnorm.h"

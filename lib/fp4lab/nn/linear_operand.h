@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "fp4lab/base/aligned.h"
 #include "fp4lab/base/matrix.h"
+#include "fp4lab/base/memory/aligned.h"
 #include "fp4lab/nn/linear_recipe.h"
 #include "fp4lab/quantize/quantize.h"
 #include "fp4lab/tensor/fp4_gemm.h"

@@ -15,7 +15,7 @@
 #include <hwy/foreach_target.h>  // must come before highway.h
 #include <hwy/highway.h>
 
-#include "fp4lab/base/reduce-inl.h"
+#include "fp4lab/base/simd/reduce-inl.h"
 #include "fp4lab/nn/lanes/math-inl.h"
 #include "fp4lab/nn/lanes/store-inl.h"
 

@@ -11,8 +11,8 @@
 #include "fp4lab/dialect/approximate.h"
 #include "fp4lab/dialect/stages.h"
 #include "fp4lab/quantize/blocks.h"
+#include "fp4lab/quantize/diagnostics/statistic.h"
 #include "fp4lab/quantize/quantize.h"
-#include "fp4lab/quantize/statistic.h"
 
 namespace fp4lab {
 namespace {

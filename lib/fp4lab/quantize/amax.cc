@@ -6,7 +6,7 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/memory_order.h"
+#include "fp4lab/base/memory/memory_order.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/quantize/blocks.h"
 
@@ -14,11 +14,11 @@
 #define HWY_TARGET_INCLUDE "fp4lab/quantize/amax.cc"
 #include <hwy/foreach_target.h>
 // After foreach_target.h:
-#include "fp4lab/quantize/statistic.h"
+#include "fp4lab/quantize/diagnostics/statistic.h"
 
 #include <hwy/highway.h>
 
-#include "fp4lab/block/lanes-inl.h"
+#include "fp4lab/block/kernels/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fp4lab {

@@ -7,7 +7,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/dialect/adaptive.h"
-#include "fp4lab/quantize/statistic.h"
+#include "fp4lab/quantize/diagnostics/statistic.h"
 
 namespace fp4lab {
 namespace {

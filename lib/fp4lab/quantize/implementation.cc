@@ -9,7 +9,7 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/block/fp4_integers.h"
-#include "fp4lab/block/fp4_kernels.h"
+#include "fp4lab/block/kernels/fp4_kernels.h"
 #include "fp4lab/block/quantize.h"
 #include "fp4lab/block/staged.h"
 #include "fp4lab/block/tuned.h"

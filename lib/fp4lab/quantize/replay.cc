@@ -5,7 +5,7 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/dialect/stages.h"
 #include "fp4lab/quantize/blocks.h"
-#include "fp4lab/quantize/statistic.h"
+#include "fp4lab/quantize/diagnostics/statistic.h"
 
 namespace fp4lab {
 

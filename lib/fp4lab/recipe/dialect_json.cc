@@ -8,7 +8,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/suggest.h"
+#include "fp4lab/base/text/suggest.h"
 #include "fp4lab/dialect/labels.h"
 #include "fp4lab/recipe/dialect_keys.h"
 

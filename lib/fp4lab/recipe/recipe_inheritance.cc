@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/text.h"
+#include "fp4lab/base/text/text.h"
 #include "fp4lab/recipe/dialect_json.h"
 #include "fp4lab/recipe/recipe.h"
 

@@ -6,10 +6,10 @@
 #include <cstring>
 #include <vector>
 
-#include "fp4lab/base/aligned.h"
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/base/memory/aligned.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/formats/format.h"
 #include "fp4lab/tensor/fp4_gemm.h"

@@ -28,8 +28,8 @@
 #include <hwy/foreach_target.h>  // must come before highway.h
 #include <hwy/highway.h>
 
-#include "fp4lab/base/philox-inl.h"
-#include "fp4lab/base/transpose-inl.h"
+#include "fp4lab/base/simd/philox-inl.h"
+#include "fp4lab/base/simd/transpose-inl.h"
 
 #ifndef FP4LAB_TE_QUANTIZE_CC_ONCE_
 #define FP4LAB_TE_QUANTIZE_CC_ONCE_

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "fp4lab/base/matrix.h"
-#include "fp4lab/tensor/mma_operand.h"
+#include "fp4lab/tensor/mma/mma_operand.h"
 #include "fp4lab/tensor/tensor_core.h"
 #include "fp4lab/tensor/tensor_core_gemm.h"
 

@@ -13,7 +13,7 @@
 
 #include <hwy/highway.h>
 
-#include "fp4lab/base/fma-inl.h"
+#include "fp4lab/base/simd/fma-inl.h"
 #include "fp4lab/tensor/gemm_pack-inl.h"
 #include "fp4lab/tensor/repeat-inl.h"
 

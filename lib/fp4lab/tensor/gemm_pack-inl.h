@@ -17,7 +17,7 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
-#include "fp4lab/base/transpose-inl.h"
+#include "fp4lab/base/simd/transpose-inl.h"
 #include "fp4lab/tensor/sum_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -7,7 +7,7 @@
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/tensor/mma_number.h"
+#include "fp4lab/tensor/mma/mma_number.h"
 
 namespace fp4lab {
 namespace {

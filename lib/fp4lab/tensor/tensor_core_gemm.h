@@ -7,7 +7,7 @@
 
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/formats/format.h"
-#include "fp4lab/tensor/mma_operand.h"
+#include "fp4lab/tensor/mma/mma_operand.h"
 #include "fp4lab/tensor/tensor_core.h"
 
 namespace fp4lab {

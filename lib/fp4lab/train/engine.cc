@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "fp4lab/base/aligned.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/base/memory/aligned.h"
 #include "fp4lab/nn/optimizer.h"
 #include "fp4lab/train/optimizer/optimizers.h"
 

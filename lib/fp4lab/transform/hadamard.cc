@@ -11,7 +11,7 @@
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/memory_order.h"
+#include "fp4lab/base/memory/memory_order.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/formats/format.h"
 #include "fp4lab/transform/kernels.h"

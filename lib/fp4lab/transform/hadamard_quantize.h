@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "fp4lab/base/aligned.h"
+#include "fp4lab/base/memory/aligned.h"
 #include "fp4lab/block/fp4_integers.h"
 #include "fp4lab/block/plan.h"
 #include "fp4lab/block/quantize.h"

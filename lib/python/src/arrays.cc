@@ -4,7 +4,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/parallel.h"
-#include "fp4lab/base/suggest.h"
+#include "fp4lab/base/text/suggest.h"
 #include "fp4lab/dialect/labels.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/recipe/dialect_json.h"

@@ -6,7 +6,7 @@
 
 #include "arrays.h"
 #include "fp4lab/base/error.h"
-#include "fp4lab/base/memory_order.h"
+#include "fp4lab/base/memory/memory_order.h"
 #include "fp4lab/base/threads_scope.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/nn/delayed_scaling.h"

@@ -4,7 +4,7 @@
 
 #include "arrays.h"
 #include "fp4lab/base/error.h"
-#include "fp4lab/base/suggest.h"
+#include "fp4lab/base/text/suggest.h"
 #include "fp4lab/base/threads_scope.h"
 #include "fp4lab/dialect/gemm_alpha.h"
 #include "fp4lab/judge/products/gemm.h"

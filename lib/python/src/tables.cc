@@ -4,7 +4,7 @@
 
 #include "arrays.h"
 #include "fp4lab/base/error.h"
-#include "fp4lab/base/suggest.h"
+#include "fp4lab/base/text/suggest.h"
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/exchange/tables_json.h"
 #include "fp4lab/formats/encode.h"

@@ -6,7 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "environment.h"
-#include "fp4lab/base/simd.h"
+#include "fp4lab/base/simd/simd.h"
 #include "fp4lab/base/version.h"
 #include "handlers.h"
 #include "journal.h"

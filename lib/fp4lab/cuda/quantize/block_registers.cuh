@@ -13,7 +13,7 @@
 #include "fp4lab/cuda/quantize/dialect_values.h"
 #include "fp4lab/dialect/adaptive.h"
 #include "fp4lab/dialect/stages.h"
-#include "fp4lab/quantize/statistic.h"
+#include "fp4lab/quantize/diagnostics/statistic.h"
 
 namespace fp4lab::cuda {
 

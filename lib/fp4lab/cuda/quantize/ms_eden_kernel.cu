@@ -1,7 +1,7 @@
 // Values for GEMMs in dialects with the correction of MS-EDEN.
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/cuda/quantize/block_registers.cuh"
-#include "fp4lab/cuda/quantize/dialect_values.cuh"
+#include "fp4lab/cuda/quantize/values/dialect_values.cuh"
 #include "fp4lab/quantize/ms_eden.h"
 
 namespace fp4lab::cuda {
@@ -74,7 +74,7 @@ struct GroupProducts {
 
 // The correction of the group of the calling lane, whose block `part` has elements x with
 // `values`. All lanes of the warp call it. The sums are those of MsEdenSums: virtual lane k of
-// base/reduce.h adds element k of each block.
+// base/simd/reduce.h adds element k of each block.
 template <bool kTransposed>
 __device__ float CorrectionOf(const float (&x)[16], const float (&values)[16],
                               const TensorScale& tensor, unsigned part, GroupProducts* group) {

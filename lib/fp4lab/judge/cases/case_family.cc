@@ -4,7 +4,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/suggest.h"
+#include "fp4lab/base/text/suggest.h"
 #include "fp4lab/judge/cases/case_builder.h"
 
 namespace fp4lab {

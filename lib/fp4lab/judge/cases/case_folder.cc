@@ -11,8 +11,8 @@
 #include "fp4lab/exchange/matrix_file.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/file_content.h"
-#include "fp4lab/io/npy.h"
-#include "fp4lab/io/safetensors.h"
+#include "fp4lab/io/tensors/npy.h"
+#include "fp4lab/io/tensors/safetensors.h"
 #include "fp4lab/judge/cases/bf16_bits.h"
 #include "fp4lab/judge/cases/case_stream.h"
 

@@ -10,7 +10,7 @@
 #include "fp4lab/dialect/stages.h"
 #include "fp4lab/judge/explain/amax_parts.h"
 #include "fp4lab/judge/explain/open_encode_scales.h"
-#include "fp4lab/quantize/statistic.h"
+#include "fp4lab/quantize/diagnostics/statistic.h"
 
 namespace fp4lab {
 namespace {

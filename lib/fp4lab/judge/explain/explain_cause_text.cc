@@ -5,7 +5,7 @@
 #include <span>
 
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/text.h"
+#include "fp4lab/base/text/text.h"
 #include "fp4lab/judge/explain/evidence.h"
 #include "fp4lab/judge/explain/explain.h"
 #include "fp4lab/judge/kernels/kernel_text.h"

@@ -6,7 +6,7 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/text.h"
+#include "fp4lab/base/text/text.h"
 #include "fp4lab/dialect/describe.h"
 #include "fp4lab/dialect/stages.h"
 #include "fp4lab/judge/explain/explain.h"

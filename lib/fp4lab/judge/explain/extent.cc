@@ -5,7 +5,7 @@
 #include <set>
 
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/text.h"
+#include "fp4lab/base/text/text.h"
 #include "fp4lab/dialect/stages.h"
 
 namespace fp4lab {

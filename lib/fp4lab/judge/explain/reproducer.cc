@@ -6,7 +6,7 @@
 
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/version.h"
-#include "fp4lab/io/safetensors.h"
+#include "fp4lab/io/tensors/safetensors.h"
 #include "fp4lab/judge/explain/explain.h"
 
 namespace fp4lab {

@@ -9,7 +9,7 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/random.h"
-#include "fp4lab/io/safetensors.h"
+#include "fp4lab/io/tensors/safetensors.h"
 #include "fp4lab/judge/cases/case_family.h"
 #include "fp4lab/judge/cases/hazards.h"
 #include "fp4lab/judge/identify/identify.h"

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/exchange/vendor.h"
+#include "fp4lab/exchange/vendors/vendor.h"
 #include "fp4lab/judge/identify/identify.h"
 
 namespace fp4lab {

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/text.h"
+#include "fp4lab/base/text/text.h"
 
 namespace fp4lab {
 namespace {

@@ -8,7 +8,7 @@
 #include "fp4lab/base/interrupt.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/dialect/stages.h"
-#include "fp4lab/quantize/statistic.h"
+#include "fp4lab/quantize/diagnostics/statistic.h"
 
 namespace fp4lab {
 namespace {

@@ -7,7 +7,7 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/dialect/stages.h"
 #include "fp4lab/judge/kernels/evaluate.h"
-#include "fp4lab/quantize/statistic.h"
+#include "fp4lab/quantize/diagnostics/statistic.h"
 #include "fp4lab/transform/hadamard.h"
 
 namespace fp4lab {

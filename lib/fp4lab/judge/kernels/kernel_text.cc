@@ -1,6 +1,6 @@
 #include "fp4lab/judge/kernels/kernel_text.h"
 
-#include "fp4lab/base/text.h"
+#include "fp4lab/base/text/text.h"
 #include "fp4lab/transform/hadamard_transform.h"
 
 namespace fp4lab {

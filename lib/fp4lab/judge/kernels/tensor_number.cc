@@ -10,9 +10,9 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/text.h"
+#include "fp4lab/base/text/text.h"
 #include "fp4lab/quantize/blocks.h"
-#include "fp4lab/quantize/statistic.h"
+#include "fp4lab/quantize/diagnostics/statistic.h"
 
 namespace fp4lab {
 namespace {

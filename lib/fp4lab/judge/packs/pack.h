@@ -30,7 +30,7 @@
 
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/exchange/stored.h"
-#include "fp4lab/io/safetensors.h"
+#include "fp4lab/io/tensors/safetensors.h"
 #include "fp4lab/quantize/quantize.h"
 
 namespace fp4lab {

@@ -11,7 +11,7 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/tensor/exact_sum.h"
-#include "fp4lab/tensor/mma_number.h"
+#include "fp4lab/tensor/mma/mma_number.h"
 
 namespace fp4lab {
 namespace {

@@ -38,7 +38,7 @@
 
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/tensor/accumulation.h"
-#include "fp4lab/tensor/mma_operand.h"
+#include "fp4lab/tensor/mma/mma_operand.h"
 
 namespace fp4lab {
 

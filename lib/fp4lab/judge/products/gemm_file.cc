@@ -4,12 +4,12 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/suggest.h"
+#include "fp4lab/base/text/suggest.h"
 #include "fp4lab/block/packing.h"
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/exchange/matrix_file.h"
 #include "fp4lab/exchange/stored_file.h"
-#include "fp4lab/io/safetensors.h"
+#include "fp4lab/io/tensors/safetensors.h"
 
 namespace fp4lab {
 namespace {

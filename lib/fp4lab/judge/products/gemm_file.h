@@ -7,7 +7,7 @@
 
 #include "fp4lab/exchange/stored.h"
 #include "fp4lab/judge/products/gemm_probe.h"
-#include "fp4lab/tensor/mma_operand.h"
+#include "fp4lab/tensor/mma/mma_operand.h"
 
 namespace fp4lab {
 

@@ -27,7 +27,7 @@
 #include <vector>
 
 #include "fp4lab/tensor/accumulation.h"
-#include "fp4lab/tensor/mma_operand.h"
+#include "fp4lab/tensor/mma/mma_operand.h"
 
 namespace fp4lab {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/text.h"
+#include "fp4lab/base/text/text.h"
 #include "fp4lab/formats/format.h"
 #include "fp4lab/judge/verify/verify.h"
 

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <cstddef>
 
-#include "fp4lab/base/aligned.h"
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/base/memory/aligned.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/nn/lanes/row_chunks.h"
 
@@ -22,7 +22,7 @@
 #include <hwy/foreach_target.h>  // must come before highway.h
 #include <hwy/highway.h>
 
-#include "fp4lab/base/transpose-inl.h"
+#include "fp4lab/base/simd/transpose-inl.h"
 #include "fp4lab/nn/lanes/math-inl.h"
 #include "fp4lab/nn/lanes/panel-inl.h"
 #include "fp4lab/nn/lanes/softmax_lanes-inl.h"

@@ -12,7 +12,7 @@
 
 #include <hwy/highway.h>
 
-#include "fp4lab/base/fma-inl.h"
+#include "fp4lab/base/simd/fma-inl.h"
 #include "fp4lab/tensor/repeat-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -14,12 +14,12 @@
 
 #include "fp4lab/block/plan.h"
 #include "fp4lab/quantize/blocks.h"
+#include "fp4lab/quantize/diagnostics/statistic.h"
 #include "fp4lab/quantize/kernels/quantize_job.h"
-#include "fp4lab/quantize/statistic.h"
 
 #include <hwy/highway.h>
 
-#include "fp4lab/block/scales-inl.h"
+#include "fp4lab/block/kernels/scales-inl.h"
 #include "fp4lab/quantize/kernels/block_stage-inl.h"
 
 HWY_BEFORE_NAMESPACE();

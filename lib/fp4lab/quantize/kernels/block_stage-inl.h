@@ -20,7 +20,7 @@
 
 #include <hwy/highway.h>
 
-#include "fp4lab/block/lanes-inl.h"
+#include "fp4lab/block/kernels/lanes-inl.h"
 #include "fp4lab/quantize/kernels/block_arrays-inl.h"
 #include "fp4lab/quantize/kernels/element_stage-inl.h"
 #include "fp4lab/quantize/kernels/exponent_bytes-inl.h"

@@ -17,7 +17,7 @@
 
 #include <hwy/highway.h>
 
-#include "fp4lab/block/lanes-inl.h"
+#include "fp4lab/block/kernels/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace fp4lab {

@@ -17,8 +17,8 @@
 
 #include <hwy/highway.h>
 
-#include "fp4lab/base/transpose-inl.h"
-#include "fp4lab/block/rows-inl.h"
+#include "fp4lab/base/simd/transpose-inl.h"
+#include "fp4lab/block/kernels/rows-inl.h"
 #include "fp4lab/quantize/kernels/band_numbers-inl.h"
 #include "fp4lab/quantize/kernels/element_stage-inl.h"
 #include "fp4lab/quantize/kernels/row_codes-inl.h"

@@ -15,7 +15,7 @@
 
 #include <hwy/highway.h>
 
-#include "fp4lab/block/fp4_units-inl.h"
+#include "fp4lab/block/kernels/fp4_units-inl.h"
 #include "fp4lab/quantize/kernels/element_stage-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -16,7 +16,7 @@
 
 #include <hwy/highway.h>
 
-#include "fp4lab/block/fp8_units-inl.h"
+#include "fp4lab/block/kernels/fp8_units-inl.h"
 #include "fp4lab/quantize/kernels/element_stage-inl.h"
 
 HWY_BEFORE_NAMESPACE();

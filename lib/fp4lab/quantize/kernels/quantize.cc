@@ -9,7 +9,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/interrupt.h"
-#include "fp4lab/base/memory_order.h"
+#include "fp4lab/base/memory/memory_order.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/dialect/stages.h"
 #include "fp4lab/quantize/blocks.h"
@@ -23,7 +23,7 @@
 // After foreach_target.h:
 #include <hwy/highway.h>
 
-#include "fp4lab/base/transpose-inl.h"
+#include "fp4lab/base/simd/transpose-inl.h"
 #include "fp4lab/quantize/kernels/band_numbers-inl.h"
 #include "fp4lab/quantize/kernels/block_stage-inl.h"
 #include "fp4lab/quantize/kernels/element_stage-inl.h"

@@ -7,10 +7,10 @@
 #include <optional>
 #include <vector>
 
-#include "fp4lab/base/aligned.h"
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/matrix.h"
-#include "fp4lab/base/memory_order.h"
+#include "fp4lab/base/memory/aligned.h"
+#include "fp4lab/base/memory/memory_order.h"
 #include "fp4lab/block/plan.h"
 #include "fp4lab/dialect/dialect.h"
 #include "fp4lab/quantize/blocks.h"

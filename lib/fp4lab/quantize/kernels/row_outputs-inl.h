@@ -14,7 +14,7 @@
 
 #include <hwy/highway.h>
 
-#include "fp4lab/block/rows-inl.h"
+#include "fp4lab/block/kernels/rows-inl.h"
 #include "fp4lab/quantize/kernels/band_numbers-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/text.h"
+#include "fp4lab/base/text/text.h"
 #include "fp4lab/study/analysis/bootstrap.h"
 #include "fp4lab/study/analysis/criteria.h"
 #include "fp4lab/study/analysis/ratio_estimates.h"

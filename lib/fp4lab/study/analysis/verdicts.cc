@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/text.h"
+#include "fp4lab/base/text/text.h"
 #include "fp4lab/study/numbers/number_text.h"
 
 namespace fp4lab::study {

@@ -8,7 +8,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/text.h"
+#include "fp4lab/base/text/text.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/study/numbers/number_text.h"
 #include "fp4lab/study/report/figures/figure_compare.h"

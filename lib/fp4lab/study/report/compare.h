@@ -13,8 +13,8 @@ namespace fp4lab::study {
 
 // Two arms of two studies that should have the same numerics and do not. A fingerprint is measured
 // from the recipe, the activation, whether the head is tied, and the device
-// (study/run/fingerprint.h); arms that agree in these and differ in the fingerprint were trained by
-// builds, or on chips, whose numbers differ. Arms of different recipes differ by nature.
+// (study/run/record/fingerprint.h); arms that agree in these and differ in the fingerprint were
+// trained by builds, or on chips, whose numbers differ. Arms of different recipes differ by nature.
 struct NumericsConflict {
   std::size_t first = 0, second = 0;  // of the studies
   std::string first_arm, second_arm;

@@ -1,6 +1,6 @@
 #include "fp4lab/study/report/html.h"
 
-#include "fp4lab/base/text.h"
+#include "fp4lab/base/text/text.h"
 #include "fp4lab/study/report/figures/svg.h"
 #include "fp4lab/study/report/page_script.h"
 

@@ -1,7 +1,7 @@
 #include "fp4lab/study/report/report_sections.h"
 
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/text.h"
+#include "fp4lab/base/text/text.h"
 #include "fp4lab/study/numbers/number_text.h"
 #include "fp4lab/study/report/figures/figures.h"
 #include "fp4lab/study/report/tables/cost_table.h"

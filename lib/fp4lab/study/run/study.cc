@@ -7,7 +7,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/suggest.h"
+#include "fp4lab/base/text/suggest.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/study/analysis/criteria.h"
 #include "fp4lab/study/results/arm_name.h"

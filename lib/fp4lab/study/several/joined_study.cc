@@ -6,7 +6,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/suggest.h"
+#include "fp4lab/base/text/suggest.h"
 
 namespace fp4lab::study {
 namespace {

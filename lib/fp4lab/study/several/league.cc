@@ -7,7 +7,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/suggest.h"
+#include "fp4lab/base/text/suggest.h"
 #include "fp4lab/study/several/effects.h"
 #include "fp4lab/study/several/recipe_class.h"
 #include "fp4lab/study/several/seed_noise.h"

@@ -13,8 +13,8 @@
 #include <span>
 #include <vector>
 
-#include "fp4lab/base/aligned.h"
 #include "fp4lab/base/matrix.h"
+#include "fp4lab/base/memory/aligned.h"
 #include "fp4lab/train/config.h"
 #include "fp4lab/train/model/linear_plan.h"
 #include "fp4lab/train/model/linears.h"

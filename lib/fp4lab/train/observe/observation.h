@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "fp4lab/io/json.h"
-#include "fp4lab/quantize/block_statistics.h"
+#include "fp4lab/quantize/diagnostics/block_statistics.h"
 #include "fp4lab/quantize/statistics.h"
 
 namespace fp4lab {

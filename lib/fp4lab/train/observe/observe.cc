@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "fp4lab/base/aligned.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/base/memory/aligned.h"
 #include "fp4lab/train/model/model.h"
 #include "fp4lab/train/observe/diagnose.h"
 

@@ -6,10 +6,10 @@
 #include <map>
 #include <utility>
 
-#include "fp4lab/base/aligned.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/suggest.h"
+#include "fp4lab/base/memory/aligned.h"
+#include "fp4lab/base/text/suggest.h"
 #include "fp4lab/nn/optimizer.h"
 #include "fp4lab/train/model/model.h"
 #include "fp4lab/train/observe/observe.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "fp4lab/quantize/block_statistics.h"
+#include "fp4lab/quantize/diagnostics/block_statistics.h"
 #include "fp4lab/train/config.h"
 
 namespace fp4lab {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "fp4lab/base/error.h"
-#include "fp4lab/base/suggest.h"
+#include "fp4lab/base/text/suggest.h"
 
 namespace fp4lab {
 

@@ -12,8 +12,8 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/printable.h"
-#include "fp4lab/base/text.h"
+#include "fp4lab/base/text/printable.h"
+#include "fp4lab/base/text/text.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/json.h"
 

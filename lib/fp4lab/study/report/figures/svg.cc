@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "fp4lab/base/text.h"
+#include "fp4lab/base/text/text.h"
 #include "fp4lab/study/numbers/number_text.h"
 
 namespace fp4lab::study {

@@ -5,7 +5,7 @@
 #include <cstddef>
 
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/text.h"
+#include "fp4lab/base/text/text.h"
 #include "fp4lab/study/numbers/number_text.h"
 #include "fp4lab/study/report/figures/figure_parts.h"
 #include "fp4lab/study/report/html.h"

@@ -1,0 +1,92 @@
+#include "fp4lab/study/several/differences.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/base/text/suggest.h"
+
+namespace fp4lab::study {
+namespace {
+
+AskedDifference ReadDifference(const Json& json, const std::string& where) {
+  JsonObject o(json, where);
+  AskedDifference asked;
+  o.Require("study", &asked.study);
+  o.Require("arm", &asked.arm);
+  o.Require("base", &asked.base);
+  o.Read("of", &asked.whole);
+  o.Finish();
+  if (o.Has("of") && asked.whole.size() != 2) {
+    throw Error(o.Where("of"),
+                "must be two arms: the whole difference is the first less the second");
+  }
+  return asked;
+}
+
+Json DifferenceJson(const AskedDifference& asked, const JoinedStudy& study) {
+  const std::size_t last = study.cube.Budgets() - 1;
+  const std::vector<double> part = study.GapsAt(study.Arm(asked.arm), study.Arm(asked.base), last);
+  Json json = NumberJson(part);
+  json["study"] = asked.study;
+  json["arm"] = asked.arm;
+  json["base"] = asked.base;
+  if (asked.whole.empty()) return json;
+  const std::vector<double> whole =
+      study.GapsAt(study.Arm(asked.whole[0]), study.Arm(asked.whole[1]), last);
+  const std::optional<Interval> interval = FiellerInterval(part, whole, kConfidence);
+  const double mean = Summarize(whole).mean;
+  json["of"] = asked.whole;
+  json["share"] = {{"ratio", mean == 0 ? Json() : Json(Summarize(part).mean / mean)},
+                   {"interval", interval ? Json{interval->low, interval->high} : Json()}};
+  return json;
+}
+
+}  // namespace
+
+DifferencesFile ReadDifferencesFile(const std::filesystem::path& path) {
+  const IeeeArithmetic ieee;
+  const Json json = ReadJsonFile(path);
+  JsonObject o(json, path.string());
+  DifferencesFile file;
+  file.studies = ReadStudyList(o, "studies", path.parent_path());
+  const Json* list = o.Member("differences");
+  if (list == nullptr || !list->is_array() || list->empty()) {
+    throw Error(o.Where("differences"), "must be an array, of one difference at least");
+  }
+  for (std::size_t i = 0; i < list->size(); ++i) {
+    file.differences.push_back(
+        ReadDifference((*list)[i], o.Where("differences") + "/" + std::to_string(i)));
+  }
+  o.Finish();
+  return file;
+}
+
+Json DifferencesDocument(const DifferencesFile& file) {
+  const IeeeArithmetic ieee;
+  std::vector<JoinedStudy> studies;
+  std::vector<std::string> names;
+  Json document = {{"sources", Json::array()}, {"differences", Json::array()}};
+  for (const StudyFiles& files : file.studies) {
+    studies.push_back(ReadJoinedStudy(files, LoadResults(files.results).question.reference, ""));
+    names.push_back(studies.back().Name());
+    document["sources"].push_back(SourceOf(studies.back().files[0]));
+    for (Json& joined : JoinedSources(studies.back())) {
+      document["sources"].push_back(std::move(joined));
+    }
+  }
+  for (const AskedDifference& asked : file.differences) {
+    const auto found = std::find(names.begin(), names.end(), asked.study);
+    if (found == names.end()) {
+      throw Error("differences",
+                  "there is no study \"" + asked.study + "\"; " + DidYouMean(asked.study, names));
+    }
+    document["differences"].push_back(
+        DifferenceJson(asked, studies[static_cast<std::size_t>(found - names.begin())]));
+  }
+  return document;
+}
+
+}  // namespace fp4lab::study
