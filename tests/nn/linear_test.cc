@@ -324,6 +324,37 @@ TEST_CASE("A weight that micro-batches share gives each the products of a weight
   }
 }
 
+TEST_CASE("dgrad multiplies by the values that fprop's random bits gave, in all micro-batches",
+          "[nn]") {
+  const LinearRecipe recipe =
+      ReadRecipe({{"base", "bf16"},
+                  {"fprop",
+                   {{"input", {{"format", "nvfp4.te"}}},
+                    {"weight", {{"format", "nvfp4.te"}, {"rounding", "stochastic"}}}}},
+                  {"dgrad", {{"weight", {{"from", "fprop"}}}}}},
+                 "test")
+          .linear;
+  for (const std::size_t out :
+       {std::size_t{32}, std::size_t{4096}}) {  // a small and a large weight
+    CAPTURE(out);
+    const Matrix<float> w = NormalMatrix(2, out, kIn, 0.1), x = NormalMatrix(1, kTokens, kIn),
+                        dy = NormalMatrix(3, kTokens, out);
+    LinearCall call{kRandom};
+    LinearWeight weight;
+    weight.w = w.View();
+    LinearScratch scratch;
+    Matrix<float> dx[2];
+    for (Matrix<float>& d : dx) {
+      Matrix<float> y(kTokens, out), dw(out, kIn);
+      d = Matrix<float>(kTokens, kIn);
+      LinearForward(recipe, call, {x.View()}, &weight, &scratch, Write::kOverwrite, y.View());
+      LinearBackward(recipe, call, {x.View()}, &weight, {dy.View()}, &scratch, d.View(), dw.View());
+      call.random.tensor += 100;  // the next micro-batch has other random bits
+    }
+    CHECK(SameBits(dx[0], dx[1]));
+  }
+}
+
 TEST_CASE("Quantized weights are kept until Changed() and per recipe", "[nn]") {
   LinearData data;
   const LinearRecipe nvfp4 = ReadRecipe(Json("te_nvfp4"), "test").linear;

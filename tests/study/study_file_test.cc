@@ -52,6 +52,12 @@ TEST_CASE("Invalid values in a study file are refused at their JSON pointer", "[
   StartsWith(ErrorAfterPatch(R"({"arm_order": ["bf16"]})"), "tiny.json#/arm_order: ");
   StartsWith(ErrorAfterPatch(R"({"arm_order": ["bf16", "fp8"]})"),
              "tiny.json#/arm_order: there is no arm \"fp8\"");
+  StartsWith(ErrorAfterPatch(R"({"optimizer": {"name": "adam"}})"),
+             "tiny.json#/optimizer/name: unknown optimizer");
+  StartsWith(ErrorAfterPatch(R"({"arms": {"nvfp4": {"optimizer": {"name": "adam"}}}})"),
+             "tiny.json#/arms/nvfp4/optimizer/name: unknown optimizer");
+  StartsWith(ErrorAfterPatch(R"({"model": {"parts": ["mpl"]}})"),
+             "tiny.json#/model/parts/0: unknown part");
   StartsWith(ErrorAfterPatch(R"({"seeds": []})"), "tiny.json#/seeds: ");
   StartsWith(ErrorAfterPatch(R"({"seeds": [1, 2, 1]})"), "tiny.json#/seeds/2: ");
   StartsWith(ErrorAfterPatch(R"({"batch": 0})"), "tiny.json#/batch: ");

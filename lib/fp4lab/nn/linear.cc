@@ -66,26 +66,31 @@ bool IsLarge(View w) { return w.size() > std::size_t{1} << 18; }  // 1 MiB
 
 // Whether the weight's operand is kept. Values of a large weight are made for each use, which takes
 // less time than a row of the product; integers are a quarter as large and are kept. An operand
-// that an observer sees is kept so that the observer sees a weight once.
-bool IsKept(const GemmRecipe& recipe, const LinearCall& call, View w) {
-  return !IsLarge(w) || UseIntegers(recipe, call) || call.observer != nullptr ||
-         (recipe.b.format && TakesRandomBits(*recipe.b.format));
+// that an observer sees is kept so that the observer sees a weight once. Random bits are drawn once
+// for all micro-batches: for the operand itself, or for fprop's, whose values it is made from.
+bool IsKept(const LinearRecipe& linear, const GemmRecipe& recipe, const LinearCall& call, View w) {
+  const auto random = [](const OperandRecipe& weight) {
+    return weight.format && TakesRandomBits(*weight.format);
+  };
+  return !IsLarge(w) || UseIntegers(recipe, call) || call.observer != nullptr || random(recipe.b) ||
+         (recipe.b.from_fprop && random(linear.fprop.b));
 }
 
-LinearOperandValues* PrepareWeight(const GemmRecipe& gemm, bool bf16, LinearOperand operand,
-                                   const LinearCall& call, const LinearInput& w,
-                                   LinearScratch* scratch, LinearOperandValues* kept) {
-  LinearOperandValues* const out = IsKept(gemm, call, w.x) ? kept : &scratch->weight;
+LinearOperandValues* PrepareWeight(const LinearRecipe& recipe, const GemmRecipe& gemm,
+                                   LinearOperand operand, const LinearCall& call,
+                                   const LinearInput& w, LinearScratch* scratch,
+                                   LinearOperandValues* kept) {
+  LinearOperandValues* const out = IsKept(recipe, gemm, call, w.x) ? kept : &scratch->weight;
   if (out == kept && kept->ready) return kept;
   if (IsLarge(w.x)) FloatBuffer().swap(kept->memory);  // frees values that an observer saw
-  Prepare(gemm, gemm.b, bf16, operand, call, w, scratch, out);
+  Prepare(gemm, gemm.b, recipe.bf16, operand, call, w, scratch, out);
   return out;
 }
 
 OperandUse FpropWeight(const LinearRecipe& recipe, const LinearCall& call, LinearScratch* scratch,
                        LinearWeight* weight) {
   CheckWeight(recipe, weight);
-  return {PrepareWeight(recipe.fprop, recipe.bf16, kFpropWeight, call, {weight->w}, scratch,
+  return {PrepareWeight(recipe, recipe.fprop, kFpropWeight, call, {weight->w}, scratch,
                         &weight->fprop)};
 }
 
@@ -111,7 +116,7 @@ OperandUse DgradWeight(const LinearRecipe& recipe, const LinearCall& call, Linea
   CheckWeight(recipe, weight);
   if (recipe.dgrad.b.from_fprop && weight->dgrad.ready) return {&weight->dgrad};
   const LinearInput w = SourceOf(recipe, recipe.dgrad.b, kFpropWeight, call, {weight->w}, scratch);
-  LinearOperandValues* const out = PrepareWeight(recipe.dgrad, recipe.bf16, kDgradWeight, call,
+  LinearOperandValues* const out = PrepareWeight(recipe, recipe.dgrad, kDgradWeight, call,
                                                  Transposed(w), scratch, &weight->dgrad);
   // An operand that is the decoded tensor itself, and is kept, takes that tensor's memory along:
   // the next tensor to be decoded would overwrite it.
