@@ -1,5 +1,5 @@
 // The plans of operands, which need no GPU.
-#include "fp4lab/gpu/engine/operand_plan.h"
+#include "fp4lab/gpu/quantize/operand_plan.h"
 
 #include "fp4lab/cuda/quantize/dialect_values.h"
 #include "fp4lab/dialect/dialect.h"

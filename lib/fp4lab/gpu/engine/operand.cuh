@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "fp4lab/gpu/engine/device_call.cuh"
-#include "fp4lab/gpu/engine/operand_plan.h"
 #include "fp4lab/gpu/kernels/kernels.cuh"
 #include "fp4lab/gpu/quantize/delayed_scaling.cuh"
 #include "fp4lab/gpu/quantize/dialect_operand.cuh"
 #include "fp4lab/gpu/quantize/hadamard.cuh"
+#include "fp4lab/gpu/quantize/operand_plan.h"
 #include "fp4lab/gpu/quantize/quantize.cuh"
 #include "fp4lab/quantize/blocks.h"
 #include "fp4lab/transform/hadamard.h"

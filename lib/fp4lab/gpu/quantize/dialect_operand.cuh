@@ -1,5 +1,5 @@
 // Operands in dialects that no kernel of quantize.cuh computes (the table OperandKernels of
-// engine/operand_plan.h): amax and decode scale of a tensor or of its rows, alpha of any two
+// operand_plan.h): amax and decode scale of a tensor or of its rows, alpha of any two
 // dialects, and products whose operands have a scale per row. cuda/quantize/dialect_values.h
 // computes the values. These kernels are slower than the tuned kernels, which do not depend on
 // them.

@@ -1,4 +1,4 @@
-#include "fp4lab/gpu/engine/operand_plan.h"
+#include "fp4lab/gpu/quantize/operand_plan.h"
 
 #include <algorithm>
 #include <array>
