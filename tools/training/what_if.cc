@@ -1,11 +1,9 @@
 // fp4lab what-if: one optimizer step from a checkpoint under other recipes.
 #include "fp4lab/train/observe/what_if.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,19 +13,12 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/text/text.h"
-#include "fp4lab/data/load_corpus.h"
 #include "fp4lab/exchange/inspect.h"
 #include "fp4lab/io/file.h"
-#include "fp4lab/io/file_content.h"
-#include "fp4lab/recipe/dialect_json.h"
 #include "fp4lab/study/numbers/number_text.h"
 #include "fp4lab/study/report/tables/text_table.h"
-#include "fp4lab/study/run/study.h"
-#include "fp4lab/train/batch.h"
-#include "fp4lab/train/checkpoint.h"
-#include "fp4lab/train/model/memory.h"
+#include "fp4lab/study/run/checkpoint_step.h"
 #include "fp4lab/train/model/shapes.h"
-#include "fp4lab/train/optimizer/optimizers.h"
 #include "tools/options/commands.h"
 #include "tools/options/number_option.h"
 #include "tools/options/print.h"
@@ -45,52 +36,13 @@ struct WhatIfOptions {
   bool no_shares = false, json = false;
 };
 
-// The place of the tokens and the learning rate of the step, which the checkpoint does not hold.
-struct Surroundings {
-  std::optional<DataConfig> data;
-  std::optional<double> learning_rate;
-};
-
-// Of config.json beside a checkpoint of fp4lab train, or of study.json two folders above one of a
-// study, where the arm is found by its recipe, model and optimizer. A decay's rate is not known
-// there, so the rate is that of the trunk.
-Surroundings SurroundingsOf(const std::filesystem::path& checkpoint,
-                            const CheckpointHeader& header) {
-  const std::filesystem::path folder = checkpoint.parent_path();
-  const std::filesystem::path own = folder / "config.json";
-  if (Exists(own)) {
-    const TrainConfig config = ReadTrainConfig(ReadJsonFile(own), own.string());
-    const std::int64_t total = TotalSteps(config);
-    return {config.data, LearningRate(config.schedule, std::min(header.step, total - 1), total)};
-  }
-  const std::filesystem::path file = folder.parent_path().parent_path() / "study.json";
-  if (!Exists(file)) return {};
-  const study::Study study = study::ReadStudy(file);
-  Surroundings found{study.base.data, std::nullopt};
-  std::optional<double> rate;
-  for (const study::Arm& arm : study.arms) {
-    const Json& there = header.configuration;
-    if (ToJson(arm.recipe) != there.at("recipe") || ToJson(arm.model) != there.at("model") ||
-        ToJson(arm.optimizer) != there.at("optimizer")) {
-      continue;
-    }
-    if (rate && *rate != arm.schedule.learning_rate) return found;  // a sweep: not known which
-    rate = arm.schedule.learning_rate;
-  }
-  found.learning_rate = rate;
-  return found;
-}
-
-DataConfig DataOf(const WhatIfOptions& o, const Surroundings& around) {
+std::optional<DataConfig> DataOf(const WhatIfOptions& o) {
   const int ways = (o.text.empty() ? 0 : 1) + (o.tokens.empty() ? 0 : 1) + (o.data.empty() ? 0 : 1);
   if (ways > 1) throw Error("command line", "give one of --text, --tokens and --data");
   if (!o.text.empty()) return ReadDataConfig({{"text", o.text}}, "--text");
   if (!o.tokens.empty()) return ReadDataConfig({{"tokens", o.tokens}}, "--tokens");
   if (!o.data.empty()) return ReadDataConfig({{"source", o.data}}, "--data");
-  if (around.data) return *around.data;
-  throw Error(o.checkpoint,
-              "has neither config.json beside it nor a study.json above it that names the text; "
-              "give --text, --tokens or --data");
+  return std::nullopt;
 }
 
 // A recipe: a file with JSON, JSON, or a name.
@@ -104,85 +56,16 @@ Recipe RecipeFrom(const std::string& text) {
 
 struct Step {
   StepState state;
-  std::string run_recipe;
   std::vector<std::string> names;  // of the recipes
   std::vector<Recipe> recipes;
-  bool knows_rate = true;
 };
 
-void LoadTokens(const WhatIfOptions& o, const DataConfig& data, const Json& there, Step* step) {
-  const TrainConfig& config = step->state.config;
-  const Corpus corpus = LoadCorpus(data);
-  const Json& hash = there.at("corpus").at("train_sha256");
-  if (hash != corpus.train_sha256) {
-    throw Error(o.checkpoint, "was trained on another text than " + corpus.name +
-                                  ": SHA-256 of its training part " + hash.get<std::string>() +
-                                  ", there " + corpus.train_sha256);
-  }
-  const auto t = static_cast<std::size_t>(config.model.sequence);
-  const DataOrder order{config.seed, corpus.train.size(), t};
-  const auto count = static_cast<std::size_t>(config.batch);
-  step->state.inputs.resize(count * t);
-  step->state.targets.resize(count * t);
-  for (std::size_t b = 0; b < count; ++b) {
-    const std::uint64_t index =
-        static_cast<std::uint64_t>(step->state.step) * static_cast<std::uint64_t>(config.batch) + b;
-    CopyWindow(corpus.train, WindowStart(order, index),
-               std::span(step->state.inputs).subspan(b * t, t),
-               std::span(step->state.targets).subspan(b * t, t));
-  }
-  if (!o.sequences) return;
-  // A part of the step is one micro-batch.
-  const std::int64_t most = config.batch / config.micro_batches;
-  if (*o.sequences > most) {
-    throw Error("--sequences", "a micro-batch of the run has " + std::to_string(most));
-  }
-  step->state.config.batch = static_cast<int>(*o.sequences);
-  step->state.config.micro_batches = 1;
-  step->state.inputs.resize(static_cast<std::size_t>(*o.sequences) * t);
-  step->state.targets.resize(step->state.inputs.size());
-}
-
 Step Load(const WhatIfOptions& o) {
-  std::filesystem::path path = o.checkpoint;
-  if (std::filesystem::is_directory(path)) path /= "checkpoint.fp4lab";
-  const FileContent content(path);
-  Checkpoint checkpoint = ReadCheckpoint(content.bytes(), path.string());
-  const Json& there = checkpoint.header.configuration;
   Step step;
-  try {
-    TrainConfig& config = step.state.config;
-    const std::string where = path.string() + "#/configuration/";
-    config.model = ReadModelConfig(there.at("model"), where + "model");
-    config.optimizer = ReadOptimizerConfig(there.at("optimizer"), where + "optimizer");
-    config.recipe = ReadRecipe(there.at("recipe"), where + "recipe");
-    config.seed = fp4lab::WholeNumber<std::uint64_t>(there.at("seed"), where + "seed");
-    config.batch = fp4lab::WholeNumber<int>(there.at("batch"), where + "batch");
-    config.micro_batches =
-        fp4lab::WholeNumber<int>(there.at("micro_batches"), where + "micro_batches");
-    step.state.step = checkpoint.header.step;
-    CheckShapes(config, path.string());
-    CheckMemory(config, path.string());
-    const std::size_t n = MakeLayout(config.model).total;
-    const std::size_t states = fp4lab::OptimizerOf(config.optimizer).states;
-    if (checkpoint.payload.size() < (1 + states) * n) {
-      throw Error(path.string(), "checkpoint does not hold this model's numbers");
-    }
-    const auto part = [&](std::size_t i) {
-      const auto first = checkpoint.payload.begin() + static_cast<std::ptrdiff_t>(i * n);
-      return std::vector<float>(first, first + static_cast<std::ptrdiff_t>(n));
-    };
-    step.state.parameters = part(0);
-    for (std::size_t i = 1; i <= states; ++i) step.state.states.push_back(part(i));
-    const Surroundings around = SurroundingsOf(path, checkpoint.header);
-    if (!o.learning_rate && !around.learning_rate) {
-      throw Error(o.checkpoint, "no file beside it says its learning rate; give --learning-rate");
-    }
-    step.state.learning_rate = o.learning_rate ? *o.learning_rate : *around.learning_rate;
-    LoadTokens(o, DataOf(o, around), there, &step);
-  } catch (const Json::exception& e) {
-    throw Error(path.string(), "has no configuration of a run: " + ProblemOf(e));
-  }
+  step.state = study::ReadCheckpointStep({.checkpoint = o.checkpoint,
+                                          .data = DataOf(o),
+                                          .learning_rate = o.learning_rate,
+                                          .sequences = o.sequences});
   step.names = o.recipes;
   for (const std::string& text : o.recipes) step.recipes.push_back(RecipeFrom(text));
   if (step.recipes.empty()) {
@@ -248,28 +131,13 @@ Json JsonOf(const Step& step, const WhatIf& what) {
 
 std::string Text(double x, int digits) { return study::Fixed(x, digits); }
 
-void PrintTable(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<std::size_t> widths(rows[0].size());
-  for (const auto& row : rows) {
-    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
-  }
-  for (const auto& row : rows) {
-    std::string line;
-    for (std::size_t c = 0; c < row.size(); ++c) {
-      const std::string pad(widths[c] - row[c].size(), ' ');
-      line += c == 0 ? row[c] + pad : "  " + pad + row[c];
-    }
-    PrintText(line.substr(0, line.find_last_not_of(' ') + 1) + "\n");
-  }
-}
-
 void PrintShares(const Step& step, const WhatIf& what) {
   for (std::size_t i = 0; i < what.outcomes.size(); ++i) {
     const StepOutcome& outcome = what.outcomes[i];
     if (outcome.shares.empty()) continue;
     Print("\nwhich operands of %s cause it (Shapley values, which sum to the total)\n",
           Printable(step.names[i]).c_str());
-    std::vector<std::vector<std::string>> rows = {
+    study::TextRows rows = {
         {"operand", "loss", "gradient error", "loss after"}};
     for (std::uint32_t k = 0; k < kLinearOperands; ++k) {
       rows.push_back({std::string(OperandName(static_cast<LinearOperand>(k)))});
@@ -281,14 +149,14 @@ void PrintShares(const Step& step, const WhatIf& what) {
     for (const OperandShares& s : outcome.shares) {
       rows.back().push_back(study::Signed(s.with - s.without, 6));
     }
-    PrintTable(rows);
+    PrintText(study::AlignedText(rows));
   }
 }
 
 void PrintReport(const Step& step, const WhatIf& what) {
   Print("step %lld, %zu tokens, learning rate %s\n\n", static_cast<long long>(step.state.step + 1),
         step.state.inputs.size(), ShortestText(step.state.learning_rate).c_str());
-  std::vector<std::vector<std::string>> rows = {
+  study::TextRows rows = {
       {"recipe", "loss", "added", "loss after", "added", "cosine", "norm ratio", "error"}};
   rows.push_back({"high precision", Text(what.loss, 6), "", Text(what.loss_after, 6)});
   rows.back().resize(8);
@@ -299,7 +167,7 @@ void PrintReport(const Step& step, const WhatIf& what) {
                     study::Signed(o.loss_after - what.loss_after, 6), Text(o.gradient.cosine, 5),
                     Text(o.gradient.norm_ratio, 5), Text(o.gradient.relative_error, 5)});
   }
-  PrintTable(rows);
+  PrintText(study::AlignedText(rows));
   Print("\ngradient of each weight against high precision: cosine, norm ratio\n");
   rows = {{"linear"}};
   for (const std::string& name : step.names) {
@@ -313,7 +181,7 @@ void PrintReport(const Step& step, const WhatIf& what) {
       rows.back().push_back(Text(o.linears[l].norm_ratio, 5));
     }
   }
-  PrintTable(rows);
+  PrintText(study::AlignedText(rows));
   for (std::size_t i = 1; i < what.outcomes.size(); ++i) {
     const std::optional<Parting>& parting = what.outcomes[i].parting;
     const std::string name = Printable(step.names[i]), first = Printable(step.names[0]);

@@ -53,4 +53,16 @@ void CopyWindow(std::span<const std::uint16_t> tokens, std::uint64_t start,
               targets.begin());
 }
 
+void CopySequences(const DataOrder& order, std::span<const std::uint16_t> tokens,
+                   std::uint64_t first, std::span<std::uint16_t> inputs,
+                   std::span<std::uint16_t> targets) {
+  const std::size_t t = order.sequence;
+  Expects(tokens.size() == order.tokens && inputs.size() % t == 0,
+          "CopySequences: the tokens of the order, and whole sequences");
+  for (std::size_t b = 0; b * t < inputs.size(); ++b) {
+    CopyWindow(tokens, WindowStart(order, first + b), inputs.subspan(b * t, t),
+               targets.subspan(b * t, t));
+  }
+}
+
 }  // namespace fp4lab

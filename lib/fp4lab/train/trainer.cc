@@ -69,13 +69,10 @@ struct Trainer::State {
 };
 
 void Trainer::State::LoadBatch(std::size_t count) {
-  const std::size_t t = order.sequence;
+  const std::size_t tokens = count * order.sequence;
   const auto batch = static_cast<std::uint64_t>(config.batch);
-  for (std::size_t b = 0; b < count; ++b) {
-    const std::uint64_t index = static_cast<std::uint64_t>(steps) * batch + b;
-    CopyWindow(corpus->train, WindowStart(order, index), std::span(inputs).subspan(b * t, t),
-               std::span(targets).subspan(b * t, t));
-  }
+  CopySequences(order, corpus->train, static_cast<std::uint64_t>(steps) * batch,
+                std::span(inputs).first(tokens), std::span(targets).first(tokens));
 }
 
 StepSums Trainer::State::Gradients(Pass pass, int micro_batches) {
