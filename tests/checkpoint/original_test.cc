@@ -167,6 +167,44 @@ TEST_CASE("The causes of a difference", "[checkpoint]") {
   }
 }
 
+TEST_CASE("Decoded values: right, without the tensor scale, in parts, and wrong", "[checkpoint]") {
+  const Matrix<float> x = Weights(5, 64, 128);
+  SafetensorsFile file;
+  const StoredMatrix m =
+      Quantize("nvfp4.compressed-tensors", x, {.tensor_scale = TensorScaleConvention::kDivisor});
+  file.tensors["l.weight_packed"] = TensorOf("U8", {64, 64}, m.codes);
+  file.tensors["l.weight_scale"] = TensorOf("F8_E4M3", {64, 8}, m.scales);
+  file.tensors["l.weight_global_scale"] = NumbersTensor({1}, m.tensor_scale);
+  const auto compare = [&](const Matrix<float>& values) {
+    const TemporaryFolder folder;
+    WriteSafetensors(folder / "q.safetensors", file);
+    WriteNpy(folder / "v.npy", MakeNpyArray<float>({values.rows, values.cols}, values.values));
+    return *CheckCheckpoint(folder / "q.safetensors", {.values = folder / "v.npy"})
+                .matrices[0]
+                .values;
+  };
+  const Matrix<float> right = StoredValues(m, 448.0f, "m");
+  CHECK(compare(right).different == 0);
+  Matrix<float> narrow = right;
+  for (float& v : narrow.values) v = Decode(FormatId::kBF16, Encode(FormatId::kBF16, v));
+  CHECK(compare(narrow).different == 0);
+  const auto times = [&](float factor, std::size_t from = 0) {
+    Matrix<float> y = right;
+    for (std::size_t i = from * y.cols; i < y.values.size(); ++i) y.values[i] *= factor;
+    return y;
+  };
+  const float d = m.tensor_scale[0];
+  CHECK_THAT(compare(times(d)).cause, ContainsSubstring("the tensor scale is left out"));
+  CHECK_THAT(compare(times(d * d)).cause, ContainsSubstring("the other of multiplier and divisor"));
+  CHECK_THAT(compare(times(1 / d)).cause, ContainsSubstring("multiplied in twice"));
+  CHECK(compare(times(1.5f)).factor == Catch::Approx(1.5));
+  CHECK(compare(times(3.0f, 32)).cause ==
+        "rows 0..31 are right; rows 32..63 are 3 times the decoded");
+  const ValuesVerdict wrong = compare(Weights(9, 64, 128));
+  CHECK(wrong.different > 8000);
+  CHECK(wrong.factor == 0);
+}
+
 TEST_CASE("Originals of another name, shape or order", "[checkpoint]") {
   const TemporaryFolder folder;
   const Matrix<float> x = Weights(3, 64, 128);

@@ -8,6 +8,7 @@
 #include "tests/exchange/matrices.h"
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"
+#include "tests/support/values.h"
 
 namespace fp4lab {
 namespace {
@@ -133,8 +134,8 @@ TEST_CASE("A vendor's tensors that do not fit together are refused by name", "[e
   file.tensors["l.weight_scale"] = {"F8_E4M3", {512}, Bytes(512)};
   CHECK_THAT(error(file),
              ContainsSubstring("they fit the order 128x4 or padded: state the scale order"));
-  file.tensors["l.weight_scale"] = {"BF16", {4, 2}, Bytes(16)};
-  CHECK_THAT(error(file), ContainsSubstring("is BF16 4x2 where block scales are"));
+  file.tensors["l.weight_scale"] = {"I16", {4, 2}, Bytes(16)};
+  CHECK_THAT(error(file), ContainsSubstring("is I16 4x2 where block scales are"));
   file.tensors["l.weight_scale"] = {"F8_E4M3", {4, 2}, Bytes(8)};
   CHECK_THAT(error(file),
              ContainsSubstring("m: has no number in l.weight_scale_2, the tensor scale "
@@ -225,6 +226,77 @@ TEST_CASE("Files and conventions that do not go together are refused", "[exchang
   WriteFileAtomically(folder / "x.bin", std::string_view("x"));
   CHECK_THAT(ErrorOf([&] { ReadStored((folder / "x.bin").string()); }),
              ContainsSubstring("is not a .safetensors, .npz or .gguf file"));
+}
+
+SafetensorsTensor Raw8(std::string dtype, std::vector<std::size_t> shape,
+                       const std::vector<std::uint8_t>& bytes) {
+  const auto raw = std::as_bytes(std::span(bytes));
+  return {std::move(dtype), std::move(shape), ByteArray(raw.begin(), raw.end())};
+}
+SafetensorsTensor Raw32(std::vector<std::size_t> shape, const std::vector<float>& numbers) {
+  const auto raw = std::as_bytes(std::span(numbers));
+  return {"F32", std::move(shape), ByteArray(raw.begin(), raw.end())};
+}
+std::vector<float> NumbersOf(FormatId format, const std::vector<std::uint8_t>& bytes) {
+  std::vector<float> numbers;
+  for (const std::uint8_t byte : bytes) numbers.push_back(Decode(format, byte));
+  return numbers;
+}
+
+TEST_CASE("Names that are only read, and codes and scales in other dtypes", "[exchange]") {
+  const Dialect& nv = *FindDialect("nvfp4.modelopt");
+  const Dialect& mx = *FindDialect("mxfp4.rceil");
+  const Dialect& fp8 = *FindDialect("fp8_e4m3.128x128.e8m0");
+  const Dialect& row = *FindDialect("fp8_e4m3.row");
+  Matrix<float> x(128, 256);
+  FillNormalValues(7, 0.02, x.values);
+  const auto store = [&](const Dialect& d, StorageLayout layout) {
+    layout.codes = DefaultCodeOrder(d.element);
+    layout.tensor_scale = TensorScaleConvention::kMultiplier;
+    return Store(d, QuantizeAs(d, x.View()), layout);
+  };
+  const StoredMatrix a = store(nv, {}), tiles = store(nv, {.scales = ScaleOrder::k128x4}),
+                     b = store(mx, {}), c = store(fp8, {}), e = store(row, {});
+  const std::vector<std::size_t> packed{128, 128};
+  const auto read = [](const SafetensorsFile& file) {
+    const std::vector<StoredFileEntry> entries = ListStored(file);
+    REQUIRE(entries.size() == 1);
+    return ReadStored(file, entries[0], {}, "x");
+  };
+  const auto values = [](const StoredMatrix& m) { return StoredValues(m, 448.0f, "x").values; };
+  SafetensorsFile f;
+  f.tensors = {{"l._weight_qdata", Raw8("U8", packed, tiles.codes)},
+               {"l._weight_scale", Raw8("F8_E4M3", {128, 16}, tiles.scales)},
+               {"l._weight_per_tensor_scale", Raw32({}, tiles.tensor_scale)}};
+  f.metadata["l.weight"] = R"({"_data": {"block_size": 16, "is_swizzled_scales": true}})";
+  CHECK(read(f).matrix.layout.scales == ScaleOrder::k128x4);
+  CHECK(values(read(f).matrix) == values(a));
+  f = {};
+  f.tensors = {{"l_blocks", Raw8("U8", {2, 64, 8, 16}, b.codes)},
+               {"l_scales", Raw8("U8", {2, 64, 8}, b.scales)}};
+  CHECK(values(read(f).matrix) == values(b));
+  f.tensors = {{"l.weight", Raw8("I8", packed, b.codes)},
+               {"l.scale", Raw8("F8_E8M0", {128, 8}, b.scales)}};
+  CHECK(values(read(f).matrix) == values(b));
+  f.tensors = {{"l.weight", Raw8("U32", {128, 32}, b.codes)},
+               {"l.scales", Raw8("U8", {128, 8}, b.scales)}};
+  CHECK(values(read(f).matrix) == values(b));
+  f.tensors = {{"l.weight", Raw8("U8", packed, a.codes)},
+               {"l.weight_scale", Raw32({128, 16}, NumbersOf(FormatId::kE4M3, a.scales))},
+               {"l.weight_scale_2", Raw32({}, a.tensor_scale)}};
+  CHECK(values(read(f).matrix) == values(a));
+  f.tensors = {{"l.weight", Raw8("F8_E4M3", {128, 256}, c.codes)},
+               {"l.weight_scale_inv", Raw32({1, 2}, NumbersOf(FormatId::kE8M0, c.scales))}};
+  CHECK(read(f).matrix.scale == FormatId::kE8M0);
+  CHECK(Load(fp8, read(f).matrix, "x") == QuantizeAs(fp8, x.View()));
+  f.tensors = {{"l.weight", Raw8("F8_E4M3", {128, 256}, e.codes)},
+               {"l.weight_scale", Raw32({128, 1}, e.tensor_scale)}};
+  CHECK(read(f).matrix.tensor_scale.size() == 128);
+  CHECK(values(read(f).matrix) == values(e));
+  CHECK(Load(row, read(f).matrix, "x").codes == QuantizeAs(row, x.View()).codes);
+  f.tensors["l.weight_scale_inv"] = Raw32({1, 2}, {0.3f, 0.7f});  // no byte has these numbers
+  f.tensors.erase("l.weight_scale");
+  CHECK_THAT(ErrorOf([&] { read(f); }), ContainsSubstring("that no byte of E4M3 or E8M0 has"));
 }
 
 }  // namespace

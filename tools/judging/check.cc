@@ -16,7 +16,7 @@ namespace fp4lab::tools {
 namespace {
 
 struct CheckCommand {
-  std::string path, original;
+  std::string path, original, values;
   bool json = false;
 };
 
@@ -40,8 +40,9 @@ bool Run(const CheckCommand& o) {
                   std::to_string(static_cast<long>(rate / (1 << 20))) + " MiB/s | " +
                   Duration(left) + " left");
     };
-    report = CheckCheckpoint(o.path,
-                             {.original = o.original, .read_npz = ReadNpz, .progress = progress});
+    report = CheckCheckpoint(
+        o.path,
+        {.original = o.original, .values = o.values, .read_npz = ReadNpz, .progress = progress});
   }
   if (o.json) {
     PrintJson(ReportJson(report), 1);
@@ -67,6 +68,11 @@ void AddCheck(CLI::App& app, int* exit_code) {
           "--original", o->original,
           "What was quantized: a checkpoint of numbers, or one .npy; compares every matrix "
           "and tries other readings")
+      ->type_name("PATH");
+  command
+      ->add_option("--values", o->values,
+                   "Values that another program decoded: a checkpoint of numbers, or one .npy; "
+                   "compares them with what the matrices decode to")
       ->type_name("PATH");
   command->add_flag("--json", o->json, "Print JSON");
   command->footer(

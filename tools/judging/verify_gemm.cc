@@ -10,6 +10,7 @@
 #include "fp4lab/exchange/matrix_file.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/judge/products/gemm.h"
+#include "fp4lab/judge/products/scale_readings.h"
 #include "tools/options/commands.h"
 #include "tools/options/comparing.h"
 #include "tools/options/gemm_options.h"
@@ -175,12 +176,23 @@ bool Run(const VerifyGemm& o) {
       o.files.under.empty() ? BestOf(matches) : RequireAccumulation(o.files.under, p);
   const GemmJudgement j = JudgeGemm(claim, under);
   const std::string name(under.name);
+  std::vector<ReadingMatch> causes;
+  if (j.outside > 0) causes = FindScaleReadings(claim, under);
   if (o.json) {
-    PrintJson(JudgementJson(name, j, matches), 2);
+    Json json = JudgementJson(name, j, matches);
+    json["causes"] = Json::array();
+    for (const ReadingMatch& m : causes) json["causes"].push_back(m.reading->name);
+    PrintJson(json, 2);
   } else {
     if (!matches.empty()) PrintMatches(matches, d.values.size());
     if (matches.empty() || j.verdict != GemmVerdict::kEqual) {
       PrintJudgement(name, j, d.values.size());
+    }
+    for (const ReadingMatch& m : causes) {
+      PrintText("cause: the device " + std::string(m.reading->text) + "; " +
+                (m.elements > 0 ? std::to_string(m.elements) + " elements are"
+                                : std::string("every element is")) +
+                (m.verdict == GemmVerdict::kEqual ? " then equal\n" : " then inside the bound\n"));
     }
   }
   return j.verdict == GemmVerdict::kEqual || j.outside == 0;

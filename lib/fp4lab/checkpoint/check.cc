@@ -55,14 +55,6 @@ std::string ScaleName(const Reading& r, std::string_view dtype) {
   return name;
 }
 
-// Whether codes may stand in a byte each: few of the first bytes are above 15.
-bool MayBeUnpacked(const SafetensorsTensor& codes) {
-  const std::size_t count = std::min<std::size_t>(codes.bytes.size(), 4096);
-  const auto large = std::count_if(codes.bytes.begin(), codes.bytes.begin() + count,
-                                   [](std::byte b) { return b > std::byte{15}; });
-  return static_cast<std::size_t>(large) * 8 <= count;
-}
-
 class Checker {
  public:
   Checker(const Checkpoint& checkpoint, const CheckOptions& options)
@@ -76,7 +68,14 @@ class Checker {
       report_.shards.push_back(s.name);
       report_.bytes += s.bytes;
     }
-    if (!options_.original.empty()) original_.emplace(options_.original, options_.read_npz);
+    if (!options_.original.empty()) {
+      original_.emplace(options_.original, options_.read_npz);
+      references_.original = &*original_;
+    }
+    if (!options_.values.empty()) {
+      values_.emplace(options_.values, options_.read_npz);
+      references_.values = &*values_;
+    }
     const std::vector<StoredFileEntry> entries = ListStored(file_);
     only_ = entries.size() == 1 && checkpoint_.ggufs.empty();
     for (const StoredFileEntry& entry : entries) {
@@ -89,8 +88,7 @@ class Checker {
       if (options_.progress) options_.progress(done_, report_.bytes);
     }
     for (const auto& [shard, file] : checkpoint_.ggufs) report_.tensors += file.tensors.size();
-    CheckGguf(checkpoint_, options_, original_ ? &*original_ : nullptr, &report_, &done_,
-              report_.bytes);
+    CheckGguf(checkpoint_, options_, references_, &report_, &done_, report_.bytes);
     JudgeNeighbours(report_.config, &report_.matrices, &report_.findings);
     FindUnused();
     report_.findings.insert(report_.findings.end(), checkpoint_.findings.begin(),
@@ -110,42 +108,17 @@ class Checker {
     return {bytes, checkpoint_.ContentOf(bytes)};
   }
 
-  ReadingHints HintsOf(const VendorEntry& entry, const SafetensorsTensor& codes,
-                       bool has_number) const {
-    const Vendor& vendor = *entry.vendor;
+  ReadingHints WithConfig(ReadingHints hints, const Vendor& vendor,
+                          const SafetensorsTensor& codes) const {
     const QuantizationConfig& config = checkpoint_.config;
-    ReadingHints hints{.has_number = has_number,
-                       .blocks_first = vendor.blocks_first,
-                       .grouped_codes = vendor.grouped_codes,
-                       .swizzled = !vendor.marker.empty()};
-    if (vendor.scale_order == ScaleOrder::kPadded) hints.padded = ScaleOrder::kPadded;
     if (codes.dtype.starts_with("F8_")) {
       hints.block_rows = config.block_rows;
       hints.block_cols = config.block_cols;
-    } else {
+    } else if (hints.block_cols == 0) {
       hints.block_cols = config.group_size;
     }
-    hints.unpacked = MayBeUnpacked(codes);
     if (vendor.name == "mlx" && config.algorithm == "mxfp8") hints.element = FormatId::kE4M3;
-    ReadTorchAo(entry, &hints);
     return hints;
-  }
-
-  // torchao's metadata: {"_type": ..., "_data": {"block_size": 16, "is_swizzled_scales": true}}.
-  void ReadTorchAo(const VendorEntry& entry, ReadingHints* hints) const {
-    for (const std::string& key : {entry.name + ".weight", entry.name}) {
-      const auto text = file_.metadata.find(key);
-      if (text == file_.metadata.end()) continue;
-      const std::optional<Json> json = ObjectIn(text->second);
-      if (!json || !json->contains("_data") || !(*json)["_data"].is_object()) continue;
-      const Json& data = (*json)["_data"];
-      const auto swizzled = data.find("is_swizzled_scales");
-      if (swizzled != data.end() && swizzled->is_boolean()) hints->swizzled = swizzled->get<bool>();
-      const auto block = data.find("block_size");
-      if (block != data.end() && block->is_number_unsigned() && *block < 4096u) {
-        hints->block_cols = block->get<int>();
-      }
-    }
   }
 
   void CheckVendor(const VendorEntry& entry) {
@@ -169,7 +142,7 @@ class Checker {
              &m, &report_.findings);
     }
     const ReadingFound found = FindReading({codes.dtype, codes.shape}, {scales.dtype, scales.shape},
-                                           HintsOf(entry, codes, !m.tensor_scale.empty()));
+                                           WithConfig(HintsOf(file_, entry), vendor, codes));
     m.reading = found.reading;
     if (!found.problem.empty()) {
       Report(FindingKind::kGrid, found.problem, &m, &report_.findings);
@@ -187,10 +160,8 @@ class Checker {
                           vendor.name.starts_with("te");
     const bool needs = promised && m.formula == "NVFP4" && !m.reading.numbers;
     JudgeNumbers(needs, prefix + std::string(vendor.tensor_scale[0]), &m, &report_.findings);
-    if (original_) {
-      JudgeOriginal(*original_, {Stream(codes).bytes, Stream(scales).bytes, scales.dtype}, only_,
+    JudgeReferences(references_, {Stream(codes).bytes, Stream(scales).bytes, scales.dtype}, only_,
                     &m, &report_.findings);
-    }
     done_ += m.bytes;
     report_.matrices.push_back(std::move(m));
   }
@@ -332,8 +303,8 @@ class Checker {
         JudgeBytes({codes}, {scales}, "U8", &m);
       }
       if (r.block_rows != 0) JudgeNumbers(false, "", &m, &report_.findings);
-      if (original_ && !s.layout.transposed) {
-        JudgeOriginal(*original_, {codes, scales, "U8"}, only_, &m, &report_.findings);
+      if (!s.layout.transposed) {
+        JudgeReferences(references_, {codes, scales, "U8"}, only_, &m, &report_.findings);
       }
     } catch (const Error& error) {
       Report(FindingKind::kUnreadable, error.what(), &m, &report_.findings);
@@ -386,7 +357,8 @@ class Checker {
   std::set<std::string> used_;
   std::set<std::size_t> shards_;  // of the present matrix
   std::size_t done_ = 0;
-  std::optional<OriginalSource> original_;
+  std::optional<OriginalSource> original_, values_;
+  References references_;
   bool only_ = false;  // there is one matrix
 };
 

@@ -35,6 +35,7 @@ enum class FindingKind : std::uint8_t {
   kIndex,
   kConfig,
   kOriginal,
+  kValues,
   kUnreadable,
 };
 
@@ -94,6 +95,8 @@ inline constexpr std::array kFindings = {
     NamedFinding{FindingKind::kConfig, "config",
                  "correct the configuration: engines choose their kernels by it"},
     NamedFinding{FindingKind::kOriginal, "original", "see the readings of --original"},
+    NamedFinding{FindingKind::kValues, "values",
+                 "look at the program that decoded the matrix, from its scales on"},
     NamedFinding{FindingKind::kUnreadable, "unreadable",
                  "store the matrix in a form that the names promise"},
 };

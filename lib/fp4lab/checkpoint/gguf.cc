@@ -89,7 +89,7 @@ std::size_t CountMatrices(const Checkpoint& checkpoint) {
 }  // namespace
 
 void CheckGguf(const Checkpoint& checkpoint, const CheckOptions& options,
-               const OriginalSource* original, CheckReport* report, std::size_t* done,
+               const References& references, CheckReport* report, std::size_t* done,
                std::size_t all) {
   const IeeeArithmetic ieee;
   const bool only = report->matrices.empty() && CountMatrices(checkpoint) == 1;
@@ -128,10 +128,10 @@ void CheckGguf(const Checkpoint& checkpoint, const CheckOptions& options,
       // they reach it, they were computed for a tensor scale.
       const bool aims_at_448 = r.scale == FormatId::kE4M3 && scan.scales[0x7E] > 0;
       JudgeNumbers(aims_at_448, m.name + ".scale", &m, &report->findings);
-      if (original != nullptr) {
+      if (references.original != nullptr || references.values != nullptr) {
         const StoredMatrix stored = ReadGgufMatrix(file, name, checkpoint.shards[shard].name);
-        JudgeOriginal(
-            *original,
+        JudgeReferences(
+            references,
             {std::as_bytes(std::span(stored.codes)), std::as_bytes(std::span(stored.scales)), "U8"},
             only, &m, &report->findings);
       }

@@ -3,14 +3,14 @@
 
 #include <cstddef>
 
-#include "fp4lab/checkpoint/original_source.h"
+#include "fp4lab/checkpoint/judge_matrix.h"
 #include "fp4lab/checkpoint/report.h"
 
 namespace fp4lab {
 
 // The tensors of GGUF files.
 void CheckGguf(const Checkpoint& checkpoint, const CheckOptions& options,
-               const OriginalSource* original, CheckReport* report, std::size_t* done,
+               const References& references, CheckReport* report, std::size_t* done,
                std::size_t all);
 
 }  // namespace fp4lab

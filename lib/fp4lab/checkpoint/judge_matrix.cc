@@ -111,6 +111,49 @@ void JudgeJoined(std::vector<CheckedMatrix>* matrices, std::vector<Finding>* fin
   }
 }
 
+void JudgeOriginal(const OriginalSource& source, const StoredBytes& bytes, bool only,
+                   CheckedMatrix* m, std::vector<Finding>* findings) {
+  OriginalVerdict verdict;
+  const std::string tensor = source.Find(m->name, only);
+  RowReader rows;
+  if (tensor.empty()) {
+    verdict.problem = "the original has no tensor of this name";
+  } else {
+    rows = source.Rows(tensor, m->reading, &verdict.problem);
+  }
+  if (rows) {
+    verdict = CompareWithOriginal(bytes, m->reading, m->convention, m->tensor_scale, rows);
+  }
+  verdict.tensor = tensor;
+  if (!verdict.cause.empty()) Report(FindingKind::kOriginal, verdict.cause, m, findings);
+  if (!verdict.problem.empty()) Report(FindingKind::kOriginal, verdict.problem, m, findings);
+  m->original = std::move(verdict);
+}
+
+void JudgeValues(const OriginalSource& source, const StoredBytes& bytes, bool only,
+                 CheckedMatrix* m, std::vector<Finding>* findings) {
+  ValuesVerdict verdict;
+  const std::string tensor = source.Find(m->name, only);
+  if (tensor.empty()) {
+    verdict.problem = "there are no values of this name";
+  } else if (const RowReader rows = source.Rows(tensor, m->reading, &verdict.problem)) {
+    verdict = CompareValues(bytes, m->reading, m->convention, m->tensor_scale, rows);
+  }
+  verdict.tensor = tensor;
+  if (!verdict.problem.empty()) {
+    Report(FindingKind::kValues, verdict.problem, m, findings);
+  } else if (verdict.different > 0) {
+    Report(FindingKind::kValues,
+           std::to_string(verdict.different) + " of " + std::to_string(verdict.elements) +
+               " values differ, the first at (" + std::to_string(verdict.row) + ", " +
+               std::to_string(verdict.col) + "): " + ShortestText(verdict.got) +
+               ", the matrix decodes to " + ShortestText(verdict.want) +
+               (verdict.cause.empty() ? "" : "; " + verdict.cause),
+           m, findings);
+  }
+  m->values = std::move(verdict);
+}
+
 }  // namespace
 
 void Report(FindingKind kind, std::string text, CheckedMatrix* m, std::vector<Finding>* findings) {
@@ -235,25 +278,14 @@ void JudgeNumbers(bool needs_number, const std::string& number_name, CheckedMatr
   }
 }
 
-void JudgeOriginal(const OriginalSource& source, const StoredBytes& bytes, bool only,
-                   CheckedMatrix* m, std::vector<Finding>* findings) {
+void JudgeReferences(const References& references, const StoredBytes& bytes, bool only,
+                     CheckedMatrix* m, std::vector<Finding>* findings) {
   const IeeeArithmetic ieee;
   if (m->formula.empty() || bytes.codes.empty()) return;
-  OriginalVerdict verdict;
-  const std::string tensor = source.Find(m->name, only);
-  RowReader rows;
-  if (tensor.empty()) {
-    verdict.problem = "the original has no tensor of this name";
-  } else {
-    rows = source.Rows(tensor, m->reading, &verdict.problem);
+  if (references.original != nullptr) {
+    JudgeOriginal(*references.original, bytes, only, m, findings);
   }
-  if (rows) {
-    verdict = CompareWithOriginal(bytes, m->reading, m->convention, m->tensor_scale, rows);
-  }
-  verdict.tensor = tensor;
-  if (!verdict.cause.empty()) Report(FindingKind::kOriginal, verdict.cause, m, findings);
-  if (!verdict.problem.empty()) Report(FindingKind::kOriginal, verdict.problem, m, findings);
-  m->original = std::move(verdict);
+  if (references.values != nullptr) JudgeValues(*references.values, bytes, only, m, findings);
 }
 
 void JudgeNeighbours(const QuantizationConfig& config, std::vector<CheckedMatrix>* matrices,

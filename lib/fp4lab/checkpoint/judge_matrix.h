@@ -25,9 +25,15 @@ void JudgeNumbers(bool needs_number, const std::string& number_name, CheckedMatr
 void JudgeNeighbours(const QuantizationConfig& config, std::vector<CheckedMatrix>* matrices,
                      std::vector<Finding>* findings);
 
-// Compares with the original, if it has the matrix, and reports causes other than rounding.
-// `only`: the checkpoint has no other matrix.
-void JudgeOriginal(const OriginalSource& source, const StoredBytes& bytes, bool only,
-                   CheckedMatrix* m, std::vector<Finding>* findings);
+// What a checkpoint is compared with; nullptr: nothing.
+struct References {
+  const OriginalSource* original = nullptr;
+  const OriginalSource* values = nullptr;
+};
+
+// Compares with the original and with decoded values: with the original, if it has the matrix, and
+// reports causes other than rounding. `only`: the checkpoint has no other matrix.
+void JudgeReferences(const References& references, const StoredBytes& bytes, bool only,
+                     CheckedMatrix* m, std::vector<Finding>* findings);
 
 }  // namespace fp4lab

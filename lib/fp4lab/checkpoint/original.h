@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fp4lab/base/matrix.h"
+#include "fp4lab/checkpoint/decoder.h"
 #include "fp4lab/exchange/reading.h"
 #include "fp4lab/exchange/stored.h"
 
@@ -33,12 +34,6 @@ struct OriginalVerdict {
   double expected_db = 0;     // SQNR of `nearest` on the first rows
   std::vector<ReadingVerdict> readings;  // the stated one first
   std::string cause;  // of a difference that is not rounding; empty: there is none
-};
-
-// The bytes of one matrix.
-struct StoredBytes {
-  std::span<const std::byte> codes, scales;
-  std::string_view scale_dtype;
 };
 
 // Rows of the original: (first, count) gives a matrix of `count` rows in binary32.

@@ -204,6 +204,12 @@ Json MatrixJson(const CheckedMatrix& m) {
                {"level_two", Name(m.convention)},
                {"input_scale", NumbersJson(m.input_scale)}};
   if (m.original) json["original"] = OriginalJson(*m.original);
+  if (m.values) {
+    const ValuesVerdict& v = *m.values;
+    json["values"] = {
+        {"tensor", v.tensor},       {"problem", v.problem},           {"elements", v.elements},
+        {"different", v.different}, {"factor", NumberJson(v.factor)}, {"cause", v.cause}};
+  }
   if (m.formula.empty()) return json;
   json["element"] = Named(r.element).name;
   json["scales"] = m.scales;

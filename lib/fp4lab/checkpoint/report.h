@@ -10,6 +10,7 @@
 
 #include "fp4lab/checkpoint/checkpoint.h"
 #include "fp4lab/checkpoint/original.h"
+#include "fp4lab/checkpoint/values.h"
 #include "fp4lab/exchange/reading.h"
 #include "fp4lab/exchange/stored.h"
 
@@ -30,6 +31,7 @@ struct CheckedMatrix {
   float largest_value = 0;  // an upper bound: the largest scale times the largest element
   std::vector<FindingKind> findings = {};
   std::optional<OriginalVerdict> original = {};  // with CheckOptions::original
+  std::optional<ValuesVerdict> values = {};      // with CheckOptions::values
 };
 
 struct CheckReport {
@@ -44,6 +46,8 @@ struct CheckReport {
 struct CheckOptions {
   // The checkpoint, or the .npy file, that was quantized; empty: none is compared.
   std::filesystem::path original = {};
+  // Values that another program decoded, in a checkpoint or an .npy file; empty: none.
+  std::filesystem::path values = {};
   NpzReader read_npz = {};
   // Called between matrices with the bytes that are done and the bytes of all.
   std::function<void(std::size_t done, std::size_t all)> progress = {};

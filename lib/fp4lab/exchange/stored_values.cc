@@ -8,10 +8,10 @@
 namespace fp4lab {
 namespace {
 
-// The factor of the elements of a tensor that is one block.
-float TensorFactor(const StoredMatrix& m) {
+// The factor of the elements of row `row` of a tensor without blocks.
+float TensorFactor(const StoredMatrix& m, std::size_t row) {
   if (m.tensor_scale.empty()) return 1.0f;
-  const float v = m.tensor_scale.front();
+  const float v = m.tensor_scale[m.tensor_scale.size() == 1 ? 0 : row];
   switch (m.layout.tensor_scale) {
     case TensorScaleConvention::kNone:
       return 1.0f;
@@ -55,7 +55,7 @@ Matrix<float> StoredValues(const StoredMatrix& stored, float scale_max, std::str
   const std::size_t grid_cols = blocks ? DivideUp(m.cols, block_cols) : 0;
   Matrix<float> values(m.rows, m.cols);
   for (std::size_t r = 0; r < m.rows; ++r) {
-    float factor = TensorFactor(m);
+    float factor = TensorFactor(m, r);
     for (std::size_t c = 0; c < m.cols; ++c) {
       if (blocks && c % block_cols == 0) {
         const std::uint8_t byte = m.scales[r / block_rows * grid_cols + c / block_cols];

@@ -262,6 +262,18 @@ constexpr Dialect Ggml() {
   return d;
 }
 
+struct Fp8BlockRow {
+  std::string_view name;
+  FormatId element;
+  int rows;
+};
+constexpr std::array kFp8Blocks = {
+    Fp8BlockRow{"fp8_e4m3.1x128.e8m0", FormatId::kE4M3, 1},
+    Fp8BlockRow{"fp8_e4m3.128x128.e8m0", FormatId::kE4M3, 128},
+    Fp8BlockRow{"fp8_e5m2.1x128.e8m0", FormatId::kE5M2, 1},
+    Fp8BlockRow{"fp8_e5m2.128x128.e8m0", FormatId::kE5M2, 128},
+};
+
 }  // namespace
 
 void AddMicroscaling(std::vector<Dialect>* rows) {
@@ -300,6 +312,24 @@ void AddFp8(std::vector<Dialect>* rows) {
   d.name = "fp8_e5m2";
   d.element = FormatId::kE5M2;
   rows->push_back(d);
+  for (const FormatId element : {FormatId::kE4M3, FormatId::kE5M2}) {
+    Dialect row =
+        Renamed(At(DialectUnder(BlockScale::kOneBlock, element, 0, 0), "fp4lab 0.1.0"),
+                element == FormatId::kE4M3 ? "fp8_e4m3.row" : "fp8_e5m2.row",
+                "lib/fp4lab/dialect/tensor_scale_rules.h",
+                "fp8_e4m3's formula with one scale a row. Files store amax/448 (E5M2: amax/57344); "
+                "kernels that divide by it differ where a product is near a tie.");
+    row.row_scaled = true;
+    rows->push_back(row);
+  }
+  for (const Fp8BlockRow& b : kFp8Blocks) {
+    Dialect block =
+        Renamed(At(DialectUnder(BlockScale::kRceil, b.element, b.rows, 128), kTransformerEngine),
+                b.name, "Float8BlockScaling, common/transpose/quantize_transpose_*_blockwise.cu",
+                "Scales are powers of two, rounded up. Transformer Engine stores them in FP32, "
+                "DeepSeek-V4's files in E8M0.");
+    rows->push_back(block);
+  }
 }
 
 }  // namespace fp4lab

@@ -10,6 +10,7 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/memory/huge_pages.h"
 #include "fp4lab/exchange/number_type.h"
+#include "fp4lab/exchange/reading.h"
 #include "fp4lab/exchange/shape.h"
 #include "fp4lab/exchange/stored_grid.h"
 #include "fp4lab/io/json.h"
@@ -235,7 +236,184 @@ bool IsDotted(std::string_view suffix) {
                         : suffix.front() != '_' && suffix.front() != '.' && suffix.front() != ':';
 }
 
+// Whether codes may stand in a byte each: few of the first bytes are above 15.
+bool MayBeUnpacked(const SafetensorsTensor& codes) {
+  const std::size_t count = std::min<std::size_t>(codes.bytes.size(), 4096);
+  const auto large = std::count_if(codes.bytes.begin(), codes.bytes.begin() + count,
+                                   [](std::byte b) { return b > std::byte{15}; });
+  return static_cast<std::size_t>(large) * 8 <= count;
+}
+
+// torchao's metadata: {"_type": ..., "_data": {"block_size": 16, "is_swizzled_scales": true}}.
+void ReadTorchAo(const SafetensorsFile& file, const std::string& name, ReadingHints* hints) {
+  for (const std::string& key : {name + ".weight", name}) {
+    const auto text = file.metadata.find(key);
+    if (text == file.metadata.end()) continue;
+    try {
+      const Json json = ParseJson(text->second, key);
+      const auto data = json.is_object() ? json.find("_data") : json.end();
+      if (data == json.end() || !data->is_object()) continue;
+      const auto swizzled = data->find("is_swizzled_scales");
+      if (swizzled != data->end() && swizzled->is_boolean()) {
+        hints->swizzled = swizzled->get<bool>();
+      }
+      const auto block = data->find("block_size");
+      if (block != data->end() && block->is_number_unsigned() && *block < 4096u) {
+        hints->block_cols = block->get<int>();
+      }
+    } catch (const Error&) {  // another program's metadata
+    }
+  }
+}
+
+bool IsNumbers(std::string_view dtype) {
+  return dtype == "F32" || dtype == "BF16" || dtype == "F16";
+}
+
+// Whether a matrix is read by FindReading: names that are only read, codes or block scales in
+// dtypes that no vendor writes.
+bool IsReadByShapes(const SafetensorsFile& file, const VendorEntry& entry) {
+  const std::string prefix = PrefixOf(entry);
+  const SafetensorsTensor* codes = Find(file, prefix + std::string(entry.vendor->codes));
+  const SafetensorsTensor* scales = Find(file, prefix + std::string(entry.vendor->scales));
+  if (codes == nullptr || scales == nullptr) return false;
+  if (entry.vendor->read_only) return true;
+  const bool many = scales->bytes.size() > sizeof(float);
+  return codes->dtype == "I8" || (IsNumbers(scales->dtype) && (many || scales->dtype != "F32"));
+}
+
+// The bytes of E4M3 or E8M0 that have these values; nothing if one has no byte.
+std::vector<std::uint8_t> BytesOfNumbers(std::span<const float> numbers, FormatId format) {
+  std::vector<std::uint8_t> bytes;
+  for (const float x : numbers) {
+    const std::uint32_t code = Encode(format, x);
+    if (!(Decode(format, code) == x)) return {};
+    bytes.push_back(static_cast<std::uint8_t>(code));
+  }
+  return bytes;
+}
+
+// The scales of all parts in rows, without padding.
+std::vector<std::uint8_t> LinearScales(const Reading& r, std::span<const std::uint8_t> stored) {
+  std::vector<std::uint8_t> scales;
+  scales.reserve(r.parts * r.scale_rows * r.scale_cols);
+  for (std::size_t part = 0; part < r.parts; ++part) {
+    const std::size_t first = part * r.stored_rows * r.stored_cols;
+    for (std::size_t row = 0; row < r.scale_rows; ++row) {
+      for (std::size_t col = 0; col < r.scale_cols; ++col) {
+        scales.push_back(stored[first + StoredScaleOffset(r, row, col)]);
+      }
+    }
+  }
+  return scales;
+}
+
+// Sets the scales, or where they are one a tensor or a row of FP8, the tensor scales.
+void SetScalesByShapes(const SafetensorsTensor& scales, const Reading& r, const std::string& where,
+                       StoredMatrix* m) {
+  const bool rows = r.block_rows == 1 && r.block_cols == r.cols && r.cols > 32;
+  if (r.block_rows == 0 || (rows && FormatOf(r.element).bits == 8)) {
+    const std::vector<float> numbers = r.numbers
+                                           ? Floats(scales, where)
+                                           : DecodeNumbers({NumberType::Kind::kFormat, r.scale},
+                                                           scales.bytes, scales.bytes.size());
+    m->block_rows = m->block_cols = 0;
+    m->layout.tensor_scale = TensorScaleConvention::kMultiplier;
+    m->tensor_scale = numbers;
+    if (numbers.size() != 1 && numbers.size() != m->rows) {
+      m->tensor_scale.clear();
+      const std::size_t each = m->rows / numbers.size();
+      for (std::size_t i = 0; i < m->rows; ++i) m->tensor_scale.push_back(numbers[i / each]);
+    }
+    return;
+  }
+  m->block_rows = static_cast<int>(r.block_rows);
+  m->block_cols = static_cast<int>(r.block_cols);
+  if (r.parts > 1 && r.block_rows > 1 && r.rows % r.block_rows != 0) {
+    throw Error(where, "has parts of " + std::to_string(r.rows) + " rows, which its blocks of " +
+                           std::to_string(r.block_rows) +
+                           " rows do not fill; `fp4lab check` reads it");
+  }
+  if (r.numbers) {
+    const std::vector<float> numbers = Floats(scales, where);
+    for (const FormatId format : {r.scale, FormatId::kE8M0}) {
+      if (format == FormatId::kE4M3 && FormatOf(r.element).bits != 4) continue;
+      m->scale = format;
+      m->scales = BytesOfNumbers(numbers, format);
+      if (m->scales.size() == numbers.size()) return;
+    }
+    throw Error(where,
+                "is " + ShapeOf(scales) +
+                    " with numbers that no byte of E4M3 or E8M0 has; `fp4lab check` reads it");
+  }
+  m->scale = r.scale;
+  const bool one_grid = r.parts == 1 && r.order != ScaleOrder::kLinear;
+  m->layout.scales = one_grid ? r.order : ScaleOrder::kLinear;
+  m->scales = one_grid ? Raw(scales) : LinearScales(r, Raw(scales));
+}
+
+StoredMatrix ReadByShapes(const SafetensorsFile& file, const VendorEntry& entry,
+                          const ReadStoredOptions& options, const std::string& where) {
+  const std::string prefix = PrefixOf(entry);
+  const std::string codes_name = prefix + std::string(entry.vendor->codes);
+  const std::string place = where + "#" + prefix + std::string(entry.vendor->scales);
+  const SafetensorsTensor& codes = Require(file, codes_name, where);
+  const SafetensorsTensor& scales =
+      Require(file, prefix + std::string(entry.vendor->scales), where);
+  ReadingHints hints = HintsOf(file, entry);
+  if (options.dialect != nullptr) {
+    hints.element = options.dialect->element;
+    if (options.dialect->block_rows > 0) {
+      hints.block_rows = options.dialect->block_rows;
+      hints.block_cols = options.dialect->block_cols;
+    }
+  }
+  const ReadingFound found =
+      FindReading({codes.dtype, codes.shape}, {scales.dtype, scales.shape}, hints);
+  if (!found.problem.empty()) throw Error(place, found.problem);
+  const Reading& r = found.reading;
+  StoredMatrix m;
+  m.rows = r.parts * r.rows;
+  m.cols = r.cols;
+  m.element = r.element;
+  m.scale = r.scale;
+  m.layout.codes = r.codes == CodeOrder::kLowFirst ? entry.vendor->codes_order : r.codes;
+  m.layout.codes = options.codes.value_or(m.layout.codes);
+  m.layout.tensor_scale = options.tensor_scale.value_or(entry.vendor->convention);
+  m.codes = Raw(codes);
+  SetScalesByShapes(scales, r, place, &m);
+  if (options.scales && m.block_rows > 0) m.layout.scales = *options.scales;
+  const SafetensorsTensor* number = FindTensorScale(file, entry);
+  if (number != nullptr && m.tensor_scale.empty()) {
+    m.tensor_scale =
+        PerRow(Floats(*number, where + "#tensor scale of " + codes_name), m.rows, r.parts);
+  }
+  if (m.tensor_scale.empty()) {
+    const bool promised = !entry.vendor->read_only && !r.numbers && r.scale == FormatId::kE4M3;
+    if (promised && options.tensor_scale != TensorScaleConvention::kNone) {
+      RefuseMissingTensorScale(where, prefix + std::string(entry.vendor->tensor_scale[0]),
+                               codes_name);
+    }
+    m.layout.tensor_scale = TensorScaleConvention::kNone;
+  }
+  CheckStored(m, where);
+  return m;
+}
+
 }  // namespace
+
+ReadingHints HintsOf(const SafetensorsFile& file, const VendorEntry& entry) {
+  const Vendor& vendor = *entry.vendor;
+  ReadingHints hints{.has_number = FindTensorScale(file, entry) != nullptr,
+                     .blocks_first = vendor.blocks_first,
+                     .grouped_codes = vendor.grouped_codes,
+                     .swizzled = !vendor.marker.empty()};
+  if (vendor.scale_order == ScaleOrder::kPadded) hints.padded = ScaleOrder::kPadded;
+  const SafetensorsTensor* codes = Find(file, PrefixOf(entry) + std::string(vendor.codes));
+  if (codes != nullptr) hints.unpacked = MayBeUnpacked(*codes);
+  ReadTorchAo(file, entry.name, &hints);
+  return hints;
+}
 
 std::string PrefixOf(const VendorEntry& entry) {
   const bool dotted = !entry.name.empty() && IsDotted(entry.vendor->codes);
@@ -291,6 +469,7 @@ StoredMatrix ReadVendorMatrix(const SafetensorsFile& file, const VendorEntry& en
                               const ReadStoredOptions& options, std::string_view where_view) {
   const IeeeArithmetic ieee;
   const std::string where(where_view);
+  if (IsReadByShapes(file, entry)) return ReadByShapes(file, entry, options, where);
   const std::string name = PrefixOf(entry) + std::string(entry.vendor->codes);
   const SafetensorsTensor& codes = Require(file, name, where);
   StoredMatrix m;

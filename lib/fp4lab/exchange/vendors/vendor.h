@@ -14,6 +14,8 @@
 
 namespace fp4lab {
 
+struct ReadingHints;  // exchange/reading.h
+
 // One way to name the tensors of a matrix: prefix + codes, prefix + scales, prefix + tensor_scale.
 // The prefix is the matrix's name, and a dot if the codes' suffix starts with a letter or is empty.
 // All vendors store scales of 1xN blocks, so that scales of 16x16
@@ -192,6 +194,9 @@ std::vector<VendorEntry> ListVendorMatrices(const SafetensorsFile& file);
 
 // The names of the matrix's tensors are this and a suffix of the vendor.
 std::string PrefixOf(const VendorEntry& entry);
+
+// What the names, ComfyUI's marker and torchao's metadata say about the reading of a matrix.
+ReadingHints HintsOf(const SafetensorsFile& file, const VendorEntry& entry);
 
 // Reads a matrix; leading dimensions are flattened into rows. Throws Error(where, ...) for a tensor
 // that is missing, of the wrong type, or of a size that does not fit (the error states the right

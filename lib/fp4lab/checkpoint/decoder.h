@@ -1,0 +1,48 @@
+// The values of a matrix of a checkpoint, row by row, under any order of codes and scales.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "fp4lab/exchange/number_type.h"
+#include "fp4lab/exchange/reading.h"
+#include "fp4lab/exchange/stored.h"
+
+namespace fp4lab {
+
+// The bytes of one matrix.
+struct StoredBytes {
+  std::span<const std::byte> codes, scales;
+  std::string_view scale_dtype;
+};
+
+class Decoder {
+ public:
+  // `bytes` and `reading` must outlive the decoder.
+  Decoder(const StoredBytes& bytes, const Reading& reading);
+
+  // The codes of row `row` (of all parts), one a byte.
+  void Codes(std::size_t row, CodeOrder order, std::span<std::uint8_t> codes) const;
+  // The values of row `row` under a reading, without the tensor scale.
+  void Row(std::size_t row, CodeOrder codes, ScaleOrder order, std::span<float> values) const;
+  // The element that a code stands for.
+  float Element(std::uint8_t code) const { return elements_[code]; }
+  // The scale of a block of a part, as its number, and the byte of a block in row `row` of all.
+  float Scale(std::size_t part, std::size_t row, std::size_t block, ScaleOrder order) const;
+  std::uint8_t ScaleByte(std::size_t row, std::size_t block) const;
+
+ private:
+  const StoredBytes& bytes_;
+  const Reading& r_;
+  std::array<float, 256> elements_, scales_;
+  NumberType type_;
+  std::size_t number_bytes_ = 1, row_bytes_ = 0;
+};
+
+// The factor of a stored tensor scale: L, 1/L or amax/C.
+double MultiplierOf(TensorScaleConvention convention, float number, const Reading& reading);
+
+}  // namespace fp4lab

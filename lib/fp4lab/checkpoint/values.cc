@@ -1,0 +1,165 @@
+#include "fp4lab/checkpoint/values.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <vector>
+
+#include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/checkpoint/decoder.h"
+#include "fp4lab/formats/format.h"
+
+namespace fp4lab {
+namespace {
+
+// The factor of a block: its scale s and the stored number, as StoredValues computes it.
+float FactorOf(TensorScaleConvention convention, float s, float number, float constant) {
+  switch (convention) {
+    case TensorScaleConvention::kMultiplier:
+      return s * number;
+    case TensorScaleConvention::kDivisor:
+      return s / number;
+    case TensorScaleConvention::kAmax:
+      return s * number * (1.0f / constant);
+    case TensorScaleConvention::kNone:
+      break;
+  }
+  return s;
+}
+
+bool IsEqual(float got, float want) {
+  if (std::isnan(got) || std::isnan(want)) return std::isnan(got) && std::isnan(want);
+  if (got == want) return true;
+  // Another order of the two multiplications.
+  if (std::fabs(got - want) <= 0x1p-22f * std::fabs(want)) return true;
+  for (const FormatId narrow : {FormatId::kBF16, FormatId::kFP16}) {
+    if (got == Decode(narrow, Encode(narrow, want))) return true;
+  }
+  return false;
+}
+
+std::string Text(double x) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", x);
+  return text;
+}
+
+// Rows whose values are one factor times the decoded ones.
+struct Run {
+  std::size_t first = 0, last = 0;
+  double factor = 1;
+};
+
+class Comparer {
+ public:
+  Comparer(const StoredBytes& bytes, const Reading& r, TensorScaleConvention convention,
+           std::span<const float> numbers)
+      : r_(r), convention_(convention), numbers_(numbers), decoder_(bytes, r) {
+    constant_ = 448.0f * MaxFinite(r.element);
+  }
+
+  ValuesVerdict Compare(const RowReader& values) {
+    const std::size_t rows = r_.parts * r_.rows;
+    for (std::size_t row = 0; row < rows; ++row) AddRow(row, rows, values(row, 1));
+    v_.elements = rows * r_.cols;
+    if (v_.different > 0) Explain();
+    return std::move(v_);
+  }
+
+ private:
+  void AddRow(std::size_t row, std::size_t rows, const Matrix<float>& got) {
+    std::vector<std::uint8_t> codes(r_.cols);
+    decoder_.Codes(row, r_.codes, codes);
+    const std::size_t group =
+        std::max<std::size_t>(1, rows / std::max<std::size_t>(1, numbers_.size()));
+    const float number =
+        numbers_.empty() ? 1.0f : numbers_[std::min(numbers_.size() - 1, row / group)];
+    const auto convention = numbers_.empty() ? TensorScaleConvention::kNone : convention_;
+    const std::size_t width = r_.block_rows == 0 ? r_.cols : r_.block_cols;
+    double xy = 0, yy = 0, xx = 0;
+    for (std::size_t col = 0; col < r_.cols; ++col) {
+      const float s = decoder_.Scale(row / r_.rows, row % r_.rows, col / width, r_.order);
+      const float want = decoder_.Element(codes[col]) * FactorOf(convention, s, number, constant_);
+      const float x = got(0, col);
+      if (!IsEqual(x, want) && v_.different++ == 0) {
+        v_.row = row;
+        v_.col = col;
+        v_.got = x;
+        v_.want = want;
+      }
+      if (!std::isfinite(x) || !std::isfinite(want)) continue;
+      xy += static_cast<double>(x) * static_cast<double>(want);
+      yy += static_cast<double>(want) * static_cast<double>(want);
+      xx += static_cast<double>(x) * static_cast<double>(x);
+    }
+    if (!(yy > 0)) return;  // a row of zeros has every factor
+    // 0: no factor fits to three digits.
+    const double factor = xy / yy;
+    const double noise = xx - 2 * factor * xy + factor * factor * yy;
+    const double k = noise <= 1e-4 * xx && xx > 0 ? factor : 0;
+    const bool same = !runs_.empty() &&
+                      std::fabs(runs_.back().factor - k) <= 0.004 * std::fabs(runs_.back().factor);
+    if (same) {
+      runs_.back().last = row;
+    } else {
+      runs_.push_back({row, row, k});
+    }
+  }
+
+  void Explain() {
+    if (runs_.size() == 1 && runs_[0].factor != 0) {
+      v_.factor = runs_[0].factor;
+      v_.cause = "the values are " + Text(v_.factor) + " times what the matrix decodes to" + Why();
+      return;
+    }
+    v_.factor = 0;
+    if (runs_.size() > 8) return;
+    for (const Run& run : runs_) {
+      v_.cause +=
+          (v_.cause.empty() ? "rows " : "; rows ") + std::to_string(run.first) + ".." +
+          std::to_string(run.last) +
+          (run.factor == 0                     ? " have no one factor"
+           : std::fabs(run.factor - 1) < 0.002 ? " are right"
+                                               : " are " + Text(run.factor) + " times the decoded");
+    }
+  }
+
+  std::string Why() const {
+    if (numbers_.size() != 1) return "";
+    const double m = MultiplierOf(convention_, numbers_[0], r_), k = v_.factor;
+    const auto near = [&](double other) { return std::fabs(k / other - 1) < 0.003; };
+    if (near(1)) return ", but for rounding";
+    if (near(1 / m)) return ": the tensor scale is left out";
+    if (near(m)) return ": the tensor scale is multiplied in twice";
+    if (near(1 / (m * m)))
+      return ": the tensor scale is taken for the other of multiplier and divisor";
+    if (near(-1)) return ": the sign is lost or inverted";
+    return "";
+  }
+
+  const Reading& r_;
+  const TensorScaleConvention convention_;
+  const std::span<const float> numbers_;
+  const Decoder decoder_;
+  float constant_ = 0;
+  std::vector<Run> runs_;
+  ValuesVerdict v_;
+};
+
+}  // namespace
+
+ValuesVerdict CompareValues(const StoredBytes& bytes, const Reading& reading,
+                            TensorScaleConvention convention, std::span<const float> numbers,
+                            const RowReader& values) {
+  const IeeeArithmetic ieee;
+  if (reading.codes == CodeOrder::kDense6 || reading.rows == 0 || reading.cols == 0) {
+    ValuesVerdict verdict;
+    verdict.problem = "6-bit codes without gaps and empty matrices are not compared";
+    return verdict;
+  }
+  return Comparer(bytes, reading, convention, numbers).Compare(values);
+}
+
+}  // namespace fp4lab

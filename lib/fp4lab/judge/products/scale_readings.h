@@ -1,0 +1,28 @@
+// Other ways to read the bytes of block scales, by which a wrong product is explained.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include "fp4lab/judge/products/gemm.h"
+
+namespace fp4lab {
+
+struct ScaleReading {
+  std::string_view name;  // "0x7f-as-448"
+  std::string_view text;  // "reads the scale byte 0x7F as 448, not as NaN"
+};
+
+// The readings under which a product that is outside of the bound is inside of it, or equal to the
+// accumulation bit for bit. A reading that changes no scale of the operands is left out. Where no
+// reading explains the whole product, and it has at most 4096 elements: the readings that together
+// explain every element outside of the bound (a product whose elements come from two programs).
+struct ReadingMatch {
+  const ScaleReading* reading;
+  GemmVerdict verdict;
+  std::size_t elements = 0;  // that it explains, in place of all; 0: all
+};
+std::vector<ReadingMatch> FindScaleReadings(const GemmClaim& claim, const Accumulation& under);
+
+}  // namespace fp4lab
