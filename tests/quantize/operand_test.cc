@@ -206,7 +206,7 @@ TEST_CASE("TunedRows are NVFP4, the formats under OCP's rules, and FP8 with one 
     return std::any_of(rows.begin(), rows.end(),
                        [&](const Dialect& d) { return d.name == FindDialect(name)->name; });
   };
-  CHECK(rows.size() == 28);
+  CHECK(rows.size() == 32);
   for (const char* name : {"nvfp4", "nvfp4.2d", "fp8_e4m3", "fp8_e5m2"}) CHECK(has(name));
   for (const std::string format :
        {"mxfp4", "mxfp6_e2m3", "mxfp6_e3m2", "mxfp8_e4m3", "mxfp8_e5m2"}) {

@@ -435,7 +435,7 @@ std::optional<StorageLayout> OwnLayout(const Dialect& dialect) {
                          .tensor_scale = TensorScaleConvention::kMultiplier};
   }
   const Vendor* vendor = FindVendor(code_base);
-  if (vendor == nullptr) return std::nullopt;
+  if (vendor == nullptr || vendor->read_only) return std::nullopt;
   return StorageLayout{.codes = CodesOrderOf(*vendor, dialect.element),
                        .scales = vendor->scale_order,
                        .tensor_scale = vendor->convention};
