@@ -342,5 +342,141 @@ TEST_CASE("explain --kept refuses a folder without cases", "[tools]") {
   CHECK_THAT(result.error, ContainsSubstring("`fp4lab verify --keep` writes them"));
 }
 
+// ---- Rows, parts and bytes in another arrangement
+
+const Dialect& Mxfp4() { return *FindDialect("mxfp4.rceil"); }
+
+void WriteParts(const TemporaryFolder& folder, const Matrix<float>& x, const StoredMatrix& bytes,
+                std::vector<std::size_t> codes_shape, std::vector<std::size_t> scales_shape) {
+  WriteNpy(folder / "x.npy", MakeNpyArray<float>({x.rows, x.cols}, x.values));
+  WriteNpy(folder / "codes.npy",
+           MakeNpyArray<std::uint8_t>(std::move(codes_shape), bytes.codes));
+  WriteNpy(folder / "scales.npy",
+           MakeNpyArray<std::uint8_t>(std::move(scales_shape), bytes.scales));
+}
+
+// gpt-oss stores gate in the even rows and up in the odd ones.
+TEST_CASE("explain and identify find gate and up in turn", "[tools]") {
+  const TemporaryFolder folder;
+  const Matrix<float> x = NormalMatrix(31, 64, 64);  // gate, then up
+  Matrix<float> stored = x;
+  for (std::size_t r = 0; r < 64; ++r) {
+    for (std::size_t c = 0; c < 64; ++c) stored(r, c) = x(r % 2 * 32 + r / 2, c);
+  }
+  WriteParts(folder, x, Store(Mxfp4(), QuantizeAs(Mxfp4(), stored.View()), {}), {64, 2, 16},
+             {64, 2});
+  const std::vector<std::string> files = {"--input", "x.npy",    "--codes",
+                                          "codes.npy", "--scales", "scales.npy"};
+  const auto run = [&](std::vector<std::string> command) {
+    command.insert(command.end(), files.begin(), files.end());
+    return RunIn(folder, command);
+  };
+  const ProcessResult explained = run({"explain", "--dialect", "mxfp4.rceil"});
+  CHECK(explained.exit_code == 1);
+  CHECK_THAT(explained.output, ContainsSubstring("the rows in another order: the halves in turn"));
+  const ProcessResult identified = run({"identify"});
+  CHECK(identified.exit_code == 1);
+  CHECK_THAT(identified.output,
+             ContainsSubstring("codes low-first, scales linear, where the kernel quantizes the rows "
+                               "in another order: the halves in turn (0, R/2, 1, R/2 + 1 ...):\n"
+                               "    mxfp4.rceil, "));
+}
+
+TEST_CASE("AITER's scales are found, and read by name and by a JSON file", "[tools]") {
+  const TemporaryFolder folder;
+  const Matrix<float> x = NormalMatrix(32, 64, 160);
+  StoredMatrix bytes = Store(Mxfp4(), QuantizeAs(Mxfp4(), x.View()), {});
+  std::vector<std::uint8_t> shuffled(std::size_t{256} * 8, 0);
+  for (std::size_t r = 0; r < 64; ++r) {
+    for (std::size_t c = 0; c < 5; ++c) {
+      shuffled[r / 32 * 256 + c % 4 * 64 + r % 16 * 4 + c / 4 % 2 * 2 + r / 16 % 2] =
+          bytes.scales[r * 5 + c];
+    }
+  }
+  bytes.scales = shuffled;
+  WriteParts(folder, x, bytes, {64, 80}, {256, 8});
+  WriteFileAtomically(
+      folder / "aiter.json",
+      std::string(R"({"pad": [256, 8], "reshape": ["R/32", 2, 16, "C/8", 2, 4],)"
+                  R"( "transpose": [0, 3, 5, 2, 4, 1]})"));
+  const auto run = [&](std::vector<std::string> command) {
+    command.insert(command.end(),
+                   {"--input", "x.npy", "--codes", "codes.npy", "--scales", "scales.npy"});
+    return RunIn(folder, command);
+  };
+  CHECK_THAT(run({"explain", "--dialect", "mxfp4.rceil"}).output,
+             ContainsSubstring("in the order of AITER's e8m0_shuffle. (scales-aiter)"));
+  CHECK_THAT(run({"identify"}).output, ContainsSubstring("in the order of AITER's e8m0_shuffle:"));
+  for (const char* order : {"aiter", "aiter.json"}) {
+    const ProcessResult verified =
+        run({"verify", "--dialect", "mxfp4.rceil", "--scales-bytes", order});
+    CHECK(verified.exit_code == 0);
+    CHECK_THAT(verified.output, ContainsSubstring("mxfp4.rceil: equal\n"));
+  }
+  const ProcessResult unknown =
+      run({"verify", "--dialect", "mxfp4.rceil", "--scales-bytes", "aitre"});
+  CHECK(unknown.exit_code == 2);
+  CHECK_THAT(unknown.error, ContainsSubstring("did you mean \"aiter\"?"));
+  const ProcessResult wrong =
+      run({"verify", "--dialect", "mxfp4.rceil", "--scales-bytes", "columns-padded"});
+  CHECK(wrong.exit_code == 2);
+  CHECK_THAT(wrong.error, ContainsSubstring("scales.npy: has 2048 bytes; a grid of 64x5 in the "
+                                            "order columns-padded takes 512"));
+}
+
+TEST_CASE("Parts with tensor numbers of their own are judged one by one", "[tools]") {
+  const TemporaryFolder folder;
+  const Dialect& modelopt = *FindDialect("nvfp4.modelopt");
+  Matrix<float> x = NormalMatrix(33, 96, 64);
+  for (std::size_t c = 0; c < 64; ++c) x(70, c) *= 2.0f;  // the amax lies in the second part
+  const StorageLayout layout{.tensor_scale = TensorScaleConvention::kMultiplier};
+  StoredMatrix joined;
+  for (const std::size_t part : {0u, 1u}) {
+    const StoredMatrix own =
+        Store(modelopt, QuantizeAs(modelopt, x.View().Block(part * 48, 0, 48, 64)), layout);
+    joined.codes.insert(joined.codes.end(), own.codes.begin(), own.codes.end());
+    joined.scales.insert(joined.scales.end(), own.scales.begin(), own.scales.end());
+    joined.tensor_scale.push_back(own.tensor_scale[0]);
+  }
+  WriteParts(folder, x, joined, {2, 48, 32}, {2, 48, 4});
+  WriteNpy(folder / "two.npy", MakeNpyArray<float>({2}, joined.tensor_scale));
+  WriteNpy(folder / "one.npy", MakeNpyArray<float>({1}, std::vector(1, joined.tensor_scale[0])));
+  const auto run = [&](std::vector<std::string> command, const char* numbers) {
+    command.insert(command.end(), {"--input", "x.npy", "--codes", "codes.npy", "--scales",
+                                   "scales.npy", "--level-two", numbers});
+    return RunIn(folder, command);
+  };
+  const std::vector<std::string> of = {"--dialect", "nvfp4.modelopt", "--level-two-is",
+                                       "multiplier"};
+  const auto with = [&](std::vector<std::string> command) {
+    command.insert(command.end(), of.begin(), of.end());
+    return command;
+  };
+  const ProcessResult equal = run(with({"verify", "--parts", "2"}), "two.npy");
+  CHECK(equal.exit_code == 0);
+  CHECK_THAT(equal.output, ContainsSubstring("part 0, rows 0..47: nvfp4.modelopt: equal\n") &&
+                               ContainsSubstring("part 1, rows 48..95: nvfp4.modelopt: equal\n"));
+  const ProcessResult json = run(with({"verify", "--parts", "48,48", "--json"}), "two.npy");
+  CHECK(ParseJson(json.output, "json")["parts"][1]["first_row"] == 48);
+  CHECK(run(with({"explain", "--parts", "2"}), "two.npy").exit_code == 0);
+  const ProcessResult identified = run({"identify", "--parts", "2"}, "two.npy");
+  CHECK(identified.exit_code == 0);
+  CHECK_THAT(identified.output, ContainsSubstring("part 1, rows 48..95: These bytes are exactly"));
+  // One number for both is wrong in the second part; without parts, explain names them.
+  const ProcessResult shared = run(with({"verify", "--parts", "2"}), "one.npy");
+  CHECK(shared.exit_code == 1);
+  CHECK_THAT(shared.output,
+             ContainsSubstring("part 0, rows 0..47: nvfp4.modelopt: equal\n") &&
+                 ContainsSubstring("part 1, rows 48..95: nvfp4.modelopt: DIFFERENT, in the tensor "
+                                   "number only\n"));
+  const ProcessResult whole = run(with({"explain"}), "one.npy");
+  CHECK_THAT(whole.output, ContainsSubstring("by the part's own amax: rows 0..47, 48..; the stored "
+                                             "number is the amax of the first part"));
+  const ProcessResult advice = run(with({"verify"}), "one.npy");
+  CHECK_THAT(advice.output, ContainsSubstring("rows 0..47, 48.."));
+  CHECK(run(with({"verify", "--parts", "5"}), "two.npy").exit_code == 2);
+  CHECK(run(with({"verify", "--parts", "3"}), "two.npy").exit_code == 2);
+}
+
 }  // namespace
 }  // namespace fp4lab

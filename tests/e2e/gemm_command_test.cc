@@ -1,8 +1,10 @@
+#include <cmath>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "fp4lab/exchange/matrix_file.h"
+#include "fp4lab/exchange/stored_file.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/io/temporary_folder.h"
 #include "fp4lab/judge/products/gemm_probe.h"
@@ -167,6 +169,76 @@ TEST_CASE("verify gemm distinguishes equal, inside and outside by its exit code"
   CHECK(json["accumulations"]["hopper.f16.f32"] == 2);
 
   CHECK(VerifyGemm(with({f.Path("none.npy"), "--operand", "bf16"})).exit_code == 2);
+}
+
+// Operands of MXFP4 whose codes are counted, and the product in binary64; `zero` is the value of the
+// scale byte 0.
+StoredMatrix Counted(std::size_t rows, std::size_t cols, std::uint8_t scale) {
+  StoredMatrix m = ShapeOf(*FindDialect("mxfp4.floor"), rows, cols,
+                           {.tensor_scale = TensorScaleConvention::kNone});
+  for (std::size_t i = 0; i < rows * cols / 2; ++i) {
+    m.codes.push_back(static_cast<std::uint8_t>(i * 37 + i / 31));
+  }
+  m.scales.assign(rows * cols / 32, scale);
+  return m;
+}
+Matrix<float> ProductOf(const StoredMatrix& a, const StoredMatrix& b, double zero) {
+  const auto value = [&](const StoredMatrix& m, std::size_t r, std::size_t k) {
+    const std::size_t at = r * m.cols + k;
+    const std::uint32_t code = m.codes[at / 2] >> (at % 2 * 4) & 0xFu;
+    const std::uint8_t byte = m.scales[at / 32];
+    return Decode(FormatId::kE2M1, code) * (byte == 0 ? zero : std::ldexp(1.0, byte - 127));
+  };
+  Matrix<float> d(a.rows, b.rows);
+  for (std::size_t r = 0; r < a.rows; ++r) {
+    for (std::size_t c = 0; c < b.rows; ++c) {
+      double sum = 0.0;
+      for (std::size_t k = 0; k < a.cols; ++k) sum += value(a, r, k) * value(b, c, k);
+      d(r, c) = static_cast<float>(sum);
+    }
+  }
+  return d;
+}
+
+TEST_CASE("verify gemm names a scale byte that is read otherwise, and the rectangle of garbage",
+          "[tools]") {
+  const Folder f;
+  StoredMatrix a = Counted(32, 128, 127);
+  const StoredMatrix b = Counted(128, 128, 254);
+  for (std::size_t i = 0; i < a.scales.size(); i += 2) a.scales[i] = 0;  // 2^-127
+  a.codes[3] = 0x22;
+  const auto write = [&](const char* name, const StoredMatrix& m) {
+    WriteStored(f.Path(name), m, "mxfp4.floor", "fp4lab", 1.0f);
+    return f.Path(name);
+  };
+  const std::string files[] = {write("a.safetensors", a), write("b.safetensors", b)};
+  const auto verify = [&](const Matrix<float>& d, bool json = false) {
+    WriteMatrix(f.Path("d.npy"), d.View());
+    std::vector<std::string> arguments = {files[0], files[1], f.Path("d.npy"), "--under", "exact"};
+    if (json) arguments.push_back("--json");
+    return VerifyGemm(arguments);
+  };
+  // Without blocks of scale 1 beside them, blocks of 2^-127 * 2^127 count.
+  for (std::uint8_t& byte : a.scales) byte = 0;
+  write("a.safetensors", a);
+  CHECK(verify(ProductOf(a, b, 0x1p-127)).exit_code == 0);
+  const ProcessResult zero = verify(ProductOf(a, b, 0.0));
+  CHECK(zero.exit_code == 1);
+  CHECK_THAT(zero.output,
+             ContainsSubstring("Cause: The kernel reads the E8M0 scale byte 0x00 as 0, not as "
+                               "2^-127. (e8m0-0x00-as-0)\n       This cause reproduces all elements.\n"));
+  Matrix<float> garbage = ProductOf(a, b, 0x1p-127);
+  for (std::size_t r = 0; r < 32; ++r) {
+    for (std::size_t c = 64; c < 96; ++c) garbage(r, c) = 1e30f;
+  }
+  const ProcessResult run = verify(garbage);
+  CHECK(run.exit_code == 1);
+  CHECK_THAT(run.output, ContainsSubstring("  outside in rows 0..31, columns 64..95 only: all 1024 "
+                                           "elements there\n") &&
+                             !ContainsSubstring("Cause"));
+  const Json json = ParseJson(verify(garbage, true).output, "json");
+  CHECK(json["outside_in"] == Json({{"row", 0}, {"column", 64}, {"rows", 32}, {"columns", 32}}));
+  CHECK(json["causes"].empty());
 }
 
 TEST_CASE("gemm refuses with one line what it cannot multiply", "[tools]") {

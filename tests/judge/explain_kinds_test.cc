@@ -11,6 +11,7 @@
 
 #include "fp4lab/dialect/stages.h"
 #include "fp4lab/judge/explain/explain.h"
+#include "fp4lab/judge/identify/identify.h"
 #include "fp4lab/judge/kernels/run_kernel.h"
 #include "fp4lab/quantize/diagnostics/statistic.h"
 #include "fp4lab/transform/hadamard_transform.h"
@@ -324,6 +325,69 @@ TEST_CASE("explain finds tiles of scales in a wrong order where linear scales ar
     tiled.layout.scales = ScaleOrder::k128x4;
     CHECK(First(Explain(tiled, x.View(), bytes)) == name);
   }
+}
+
+TEST_CASE("explain and identify find AITER's orders of bytes, and scales padded along one axis",
+          "[judge]") {
+  const Matrix<float> x = Input(19, 80, 208);  // 13 scales a row, 104 bytes of codes
+  const StoredMatrix plain = Quantize(x, {});
+  StoredMatrix aiter = plain, columns = plain, tiles = plain;
+  aiter.scales.assign(std::size_t{256} * 16, 0);
+  columns.scales.assign(std::size_t{80} * 16, 0);
+  for (std::size_t r = 0; r < 80; ++r) {
+    for (std::size_t c = 0; c < 13; ++c) {
+      const std::uint8_t scale = plain.scales[r * 13 + c];
+      aiter.scales[(r / 32 * 2 + c / 8) * 256 + c % 4 * 64 + r % 16 * 4 + c / 4 % 2 * 2 +
+                   r / 16 % 2] = scale;
+      columns.scales[r * 16 + c] = scale;
+    }
+  }
+  tiles.codes.assign(std::size_t{80} * 128, 0);
+  for (std::size_t r = 0; r < 80; ++r) {
+    for (std::size_t c = 0; c < 104; ++c) {
+      tiles.codes[(r / 16 * 4 + c / 32) * 512 + c % 32 / 16 * 256 + r % 16 * 16 + c % 16] =
+          plain.codes[r * 104 + c];
+    }
+  }
+  const std::pair<const StoredMatrix*, std::string> rows[] = {
+      {&aiter, "scales-aiter"}, {&columns, "scales-columns-padded"}, {&tiles, "codes-16x16"}};
+  for (const auto& [bytes, name] : rows) {
+    CAPTURE(name);
+    const Explanation e = Explain(Te(), x.View(), *bytes);
+    CHECK(First(e) == name);
+    CHECK(e.causes.certainty == Certainty::kForced);
+    const Identification found = Identify(x.View(), *bytes);
+    CHECK(!found.Fits());
+    REQUIRE(!found.arranged.empty());
+    CHECK(Name(found.arranged[0].cause) == name);
+    CHECK(std::any_of(found.arranged.begin(), found.arranged.end(), [](const auto& a) {
+      return a.candidate.kernel.dialect.name == "nvfp4.te" && !a.candidate.columnwise;
+    }));
+  }
+}
+
+TEST_CASE("identify finds permuted rows, and parts with an amax of their own", "[judge]") {
+  const Matrix<float> x = Input(20);
+  Matrix<float> y = x;
+  for (std::size_t r = 0; r < x.rows; ++r) {
+    for (std::size_t c = 0; c < x.cols; ++c) y(r, c) = x(r % 2 * 48 + r / 2, c);
+  }
+  const auto cause = [&](const StoredMatrix& bytes) {
+    const Identification found = Identify(x.View(), bytes);
+    CHECK_THAT(Text(found), ContainsSubstring("No dialect and layout gives these bytes as they are. "
+                                              "They are exactly those of\n"));
+    return found.arranged.empty() ? "none" : Sentence(found.arranged[0].cause);
+  };
+  CHECK_THAT(cause(Quantize(y, {})), ContainsSubstring("rows in another order: the halves in turn"));
+  const StoredMatrix parts =
+      Quantize(x, {.amax_for = [&](float amax, std::size_t r, std::size_t) {
+                 return r < 32 ? MaxMagnitudeOf(x.View().Block(0, 0, 32, x.cols), false) : amax;
+               }});
+  CHECK_THAT(cause(parts), ContainsSubstring("by the part's own amax: rows 0..31, 32..; "));
+  // Nothing explains bytes of another input.
+  const Identification none = Identify(x.View(), Quantize(Input(21), {}));
+  CHECK(none.arranged.empty());
+  CHECK(!none.near.empty());
 }
 
 // The transform as a product with the matrix diag(signs) H / 4, one row of the matrix or one of its

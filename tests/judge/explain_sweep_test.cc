@@ -148,12 +148,25 @@ bool IsItsAmax(const Kernel& kernel, const Cause& truth, const Cause& cause,
   return rest == PlanOf(kernel) && amax.size() == 1 && cause.value && cause.value->amax == amax[0];
 }
 
+// Whether `cause` together with one deviation of `truth` gives the bytes of all directed cases: it is
+// `truth` without a deviation that changes no byte of this input. (Where scales come from the amax,
+// not from S, a missing S is the same as one that misses in the factor.)
+bool IsWithoutOne(const Kernel& kernel, const Cause& truth, const Cause& cause) {
+  if (truth.Parts() < 2 || cause.value) return false;
+  return std::any_of(truth.deviations.begin(), truth.deviations.end(), [&](const Deviation* d) {
+    Cause both = cause;
+    both.deviations.push_back(d);
+    return Equivalent(kernel, truth, both);
+  });
+}
+
 Outcome Classify(const Kernel& kernel, const Cause& truth, const SearchResult& found,
                  MatrixView<const float> x) {
   const auto is_truth = [&](const Cause& c) { return SameParts(c, truth); };
   if (found.certainty == Certainty::kForced && !is_truth(found.exact[0])) {
     if (IsItsAmax(kernel, truth, found.exact[0], x)) return Outcome::kRight;
-    return Equivalent(kernel, truth, found.exact[0]) ? Outcome::kEquivalent : Outcome::kFalse;
+    if (Equivalent(kernel, truth, found.exact[0])) return Outcome::kEquivalent;
+    return IsWithoutOne(kernel, truth, found.exact[0]) ? Outcome::kRight : Outcome::kFalse;
   }
   if (std::any_of(found.exact.begin(), found.exact.end(), is_truth)) return Outcome::kRight;
   const bool any = !found.exact.empty() || !found.sets.empty() || found.IsStochastic();

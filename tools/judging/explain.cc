@@ -25,6 +25,7 @@ namespace {
 struct ExplainCommand {
   KernelOptions kernel;
   std::string kept;                // a folder of cases
+  std::string parts;
   std::string block, cpp, python;  // output files for the reproducing block
   bool no_pairs = false, json = false;
 };
@@ -90,12 +91,51 @@ bool RunKept(const ExplainCommand& command) {
 
 // Refuses options that have no effect with --kept.
 void CheckUsage(const ExplainCommand& command, const CLI::App& app) {
+  if (!command.parts.empty()) {
+    RefuseGiven(app, {"--block", "--cpp", "--python"},
+                "is of one matrix, and --parts makes several; give one part alone");
+  }
   if (command.kept.empty()) return;
   RefuseGiven(
       app,
       {"--input", "--shape", "--dtype", "--transpose-input", "--stored", "--codes", "--scales",
-       "--level-two", "--amax", "--random", "--block", "--cpp", "--python", "--no-pairs"},
+       "--level-two", "--amax", "--random", "--block", "--cpp", "--python", "--no-pairs", "--parts",
+       "--codes-bytes", "--scales-bytes"},
       "has no effect with --kept, whose folder holds the cases; leave it out");
+}
+
+// Explains each part alone. Returns whether all are equal.
+bool RunParts(const ExplainCommand& command, const Kernel& asked, const StoredFile& answer,
+              MatrixView<const float> x, const std::vector<std::uint16_t>& random) {
+  bool equal = true;
+  Json list = Json::array();
+  for (const AnswerPart& part : PartsOf(command.parts, command.kernel, x, answer.matrix)) {
+    Kernel kernel = asked;
+    kernel.layout = part.bytes.layout;
+    KernelOptions own = command.kernel;
+    own.amax = part.amax;
+    std::vector<std::uint16_t> bits;
+    if (!random.empty()) {
+      const auto first = random.begin() + static_cast<std::ptrdiff_t>(part.at.row * x.cols);
+      bits.assign(first, first + static_cast<std::ptrdiff_t>(part.x.size()));
+    }
+    const Matrix<float> input = QuantizerInput(part.x, kernel.hadamard, kernel.sign_mask);
+    ExplainOptions options;
+    options.dialect = OptionsOf(own, kernel.dialect, input.View(), bits);
+    options.search.pairs = !command.no_pairs;
+    const Explanation explanation = Explain(kernel, part.x, part.bytes, options);
+    equal = equal && explanation.equal;
+    if (command.json) {
+      list.push_back(ToJson(kernel, explanation));
+      list.back()["first_row"] = part.at.row;
+      list.back()["rows"] = part.at.rows;
+    } else {
+      Print("%s: ", part.title.c_str());
+      PrintText(Text(kernel, explanation));
+    }
+  }
+  if (command.json) PrintJson({{"equal", equal}, {"parts", std::move(list)}}, 2);
+  return equal;
 }
 
 // Explains the difference and prints it. Returns whether there is none.
@@ -106,6 +146,7 @@ bool Run(const ExplainCommand& command) {
   const StoredFile answer = ReadAnswer(command.kernel, x.View());
   const Kernel kernel = KernelOf(command.kernel, answer);
   const std::vector<std::uint16_t> random = ReadRandom(command.kernel, x.View());
+  if (!command.parts.empty()) return RunParts(command, kernel, answer, x.View(), random);
   ExplainOptions options;
   const Matrix<float> input = QuantizerInput(x.View(), kernel.hadamard, kernel.sign_mask);
   options.dialect = OptionsOf(command.kernel, kernel.dialect, input.View(), random);
@@ -129,8 +170,10 @@ void AddExplain(CLI::App& app, int* exit_code) {
   AddInputOptions(command, &options->kernel);
   AddBytesOptions(command, &options->kernel);
   AddLayoutOptions(command, "", &options->kernel.layout);
+  AddByteOrderOptions(command, &options->kernel);
   AddDialectOptions(command, &options->kernel);
   AddGivenOptions(command, &options->kernel);
+  AddPartsOption(command, &options->parts);
   command
       ->add_option("--kept", options->kept,
                    "Count the causes over all cases that `verify --keep` wrote into this folder")

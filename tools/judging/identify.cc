@@ -1,16 +1,20 @@
 // fp4lab identify: finds the dialects and layouts that give a kernel's bytes.
 #include "fp4lab/judge/identify/identify.h"
 
+#include <cstddef>
 #include <filesystem>
 #include <memory>
 #include <string>
 
+#include "fp4lab/base/error.h"
+#include "fp4lab/exchange/row_parts.h"
 #include "tools/options/commands.h"
 #include "tools/options/comparing.h"
 #include "tools/options/given_amax.h"
 #include "tools/options/kernel_options.h"
 #include "tools/options/number_option.h"
 #include "tools/options/print.h"
+#include "tools/options/usage.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -18,16 +22,71 @@ namespace {
 struct IdentifyCommand {
   KernelOptions kernel;
   std::vector<std::string> dialects;
+  std::string parts;
   std::string deciding;  // prefix of the output files for deciding inputs
   std::uint64_t seed = 1;
   bool json = false;
 };
 
 constexpr const char* kFooter =
-    "Exit code: 0 at least one fits, 1 none fits, or the tensor number is wrong, 2 an error.\n"
+    "Exit code: 0 at least one fits, 1 none fits as it is, or the tensor number is wrong, 2 an "
+    "error.\n"
     "Example: bytes of unknown dialect and layout\n"
     "  fp4lab identify --input x.npy --codes codes.npy --scales scales.npy \\\n"
     "    --deciding deciding";
+
+// The bytes of equal parts, which follow each other in any layout.
+std::vector<StoredMatrix> EqualBytes(const StoredMatrix& bytes, std::size_t parts,
+                                     const std::string& where) {
+  if (bytes.codes.size() % parts != 0 || bytes.scales.size() % parts != 0) {
+    throw Error(where, "its " + std::to_string(bytes.codes.size()) + " bytes of codes and " +
+                           std::to_string(bytes.scales.size()) + " of scales are not " +
+                           std::to_string(parts) + " equal parts");
+  }
+  if (bytes.tensor_scale.size() > 1 && bytes.tensor_scale.size() != parts) {
+    throw Error(where, std::to_string(bytes.tensor_scale.size()) + " tensor numbers; " +
+                           std::to_string(parts) + " parts have one each, or one for all");
+  }
+  std::vector<StoredMatrix> split(parts);
+  for (std::size_t k = 0; k < parts; ++k) {
+    const auto part_of = [&](const std::vector<std::uint8_t>& all) {
+      const auto count = static_cast<std::ptrdiff_t>(all.size() / parts);
+      const auto first = all.begin() + static_cast<std::ptrdiff_t>(k) * count;
+      return std::vector<std::uint8_t>(first, first + count);
+    };
+    split[k].codes = part_of(bytes.codes);
+    split[k].scales = part_of(bytes.scales);
+    if (bytes.tensor_scale.empty()) continue;
+    split[k].tensor_scale = {bytes.tensor_scale[bytes.tensor_scale.size() == 1 ? 0 : k]};
+  }
+  return split;
+}
+
+// Identifies each part alone. Returns whether some dialect and layout fit every part.
+bool RunParts(const IdentifyCommand& command, MatrixView<const float> x, const StoredMatrix& bytes,
+              const IdentifyOptions& options) {
+  const std::vector<RowPart> rows = ParseRowParts(command.parts, x.rows, "--parts");
+  for (const RowPart& at : rows) {
+    if (at.rows == rows[0].rows) continue;
+    throw Error("--parts", "identify takes equal parts: where others begin depends on the layout");
+  }
+  const std::vector<StoredMatrix> split = EqualBytes(bytes, rows.size(), command.kernel.bytes());
+  bool fit = true;
+  Json list = Json::array();
+  for (std::size_t k = 0; k < rows.size(); ++k) {
+    const Identification result =
+        Identify(x.Block(rows[k].row, 0, rows[k].rows, x.cols), split[k], options);
+    fit = fit && result.Fits();
+    if (command.json) {
+      list.push_back(ToJson(result));
+      continue;
+    }
+    Print("part %zu, rows %zu..%zu: ", k, rows[k].row, rows[k].row + rows[k].rows - 1);
+    PrintText(Text(result));
+  }
+  if (command.json) PrintJson({{"fits", fit}, {"parts", std::move(list)}}, 2);
+  return fit;
+}
 
 // Identifies the bytes and prints the result. Returns whether any dialect and layout fit.
 bool Run(const IdentifyCommand& command) {
@@ -41,6 +100,7 @@ bool Run(const IdentifyCommand& command) {
   for (const std::string& name : command.dialects) {
     options.dialects.push_back(&RequireDialect(name, "--dialects"));
   }
+  if (!command.parts.empty()) return RunParts(command, x.View(), bytes, options);
   const Identification result = Identify(x.View(), bytes, options);
   if (!command.deciding.empty()) {
     for (std::size_t k = 0; k < result.deciding.size(); ++k) {
@@ -66,6 +126,9 @@ void AddIdentify(CLI::App& app, int* exit_code) {
   AddBytesOptions(command, &options->kernel);
   command->add_option("--dialects", options->dialects, "Try these only (default: all)");
   AddGivenOptions(command, &options->kernel);
+  AddPartsOption(command, &options->parts)
+      ->excludes(command->get_option("--amax"))
+      ->excludes(command->get_option("--random"));
   command
       ->add_option(
           "--deciding", options->deciding,
@@ -76,7 +139,12 @@ void AddIdentify(CLI::App& app, int* exit_code) {
       ->capture_default_str();
   command->add_flag("--json", options->json, "Print JSON");
   command->footer(kFooter);
-  command->callback([options, exit_code] { Comparing(exit_code, [&] { return Run(*options); }); });
+  command->callback([options, command, exit_code] {
+    if (!options->parts.empty()) {
+      RefuseGiven(*command, {"--deciding"}, "is of one matrix, and --parts makes several");
+    }
+    Comparing(exit_code, [&] { return Run(*options); });
+  });
 }
 
 }  // namespace fp4lab::tools

@@ -35,6 +35,7 @@ namespace {
 struct VerifyCommand {
   KernelOptions kernel;
   CaseSetOptions set;
+  std::string parts;
   std::string pack, answers, stream, keep;
   std::vector<std::string> more_codes;
   double error_rate = 1e-6;
@@ -97,6 +98,35 @@ bool VerifyRuns(const VerifyCommand& o, const Answer& first, MatrixView<const fl
 
 // ---- One input and one answer -------------------------------------------------------------------
 
+bool VerifyParts(const VerifyCommand& o, const Answer& joined, MatrixView<const float> x) {
+  const std::vector<std::uint16_t> random = ReadRandom(o.kernel, x);
+  bool accepted = true;
+  Json list = Json::array();
+  for (const AnswerPart& part : PartsOf(o.parts, o.kernel, x, joined.bytes)) {
+    const Dialect& dialect = joined.kernel.dialect;
+    KernelOptions own = o.kernel;
+    own.amax = part.amax;
+    std::vector<std::uint16_t> bits;
+    if (!random.empty()) {
+      const auto first = random.begin() + static_cast<std::ptrdiff_t>(part.at.row * x.cols);
+      bits.assign(first, first + static_cast<std::ptrdiff_t>(part.x.size()));
+    }
+    const Verdict verdict = Verify(dialect, part.x, part.bytes, o.kernel.bytes() + ", " + part.title,
+                                   OptionsOf(o, OptionsOf(own, dialect, part.x, bits)));
+    accepted = accepted && verdict.Accepted();
+    Json json = VerdictJson(dialect, verdict);
+    json["first_row"] = part.at.row;
+    json["rows"] = part.at.rows;
+    list.push_back(std::move(json));
+    if (!o.json) {
+      Print("%s: ", part.title.c_str());
+      PrintText(Headline(dialect, verdict) + VerdictText(dialect, verdict));
+    }
+  }
+  if (o.json) PrintJson({{"accepted", accepted}, {"parts", std::move(list)}}, 1);
+  return accepted;
+}
+
 bool VerifyFiles(const VerifyCommand& o) {
   const NumberView input = ViewNumbers(o.kernel.input);
   MatrixView<const float> x = input.values;
@@ -110,6 +140,7 @@ bool VerifyFiles(const VerifyCommand& o) {
     x = transformed.View();
   }
   if (o.stochastic) return VerifyRuns(o, answer, x);
+  if (!o.parts.empty()) return VerifyParts(o, answer, x);
   const std::vector<std::uint16_t> random = ReadRandom(o.kernel, x);
   VerifyOptions options = OptionsOf(o, OptionsOf(o.kernel, kernel.dialect, x, random));
   options.other_amaxes = other_amaxes;
@@ -194,7 +225,7 @@ void CheckUsage(const VerifyCommand& o, const CLI::App& command) {
   if (!o.pack.empty()) {
     RefuseGiven(command,
                 {"--input", "--shape", "--dtype", "--transpose-input", "--dialect", "--hadamard",
-                 "--signs", "--amax", "--random"},
+                 "--signs", "--amax", "--random", "--parts"},
                 kWithPack);
   }
   if (!o.pack.empty() || !o.kernel.input.place.empty()) {
@@ -205,7 +236,8 @@ void CheckUsage(const VerifyCommand& o, const CLI::App& command) {
   } else {
     RefuseGiven(command,
                 {"--shape", "--dtype", "--transpose-input", "--stored", "--codes", "--scales",
-                 "--level-two", "--random", "--hadamard", "--signs"},
+                 "--level-two", "--random", "--hadamard", "--signs", "--parts", "--codes-bytes",
+                 "--scales-bytes"},
                 kOfOne);
   }
   if (o.kernel.input.place.empty()) RefuseGiven(command, {"--stochastic"}, kOfOne);
@@ -213,6 +245,7 @@ void CheckUsage(const VerifyCommand& o, const CLI::App& command) {
     RefuseGiven(command, {"--more-codes", "--error-rate"},
                 "is for several runs, without random bits; add --stochastic");
   } else {
+    RefuseGiven(command, {"--parts"}, "is not judged with --stochastic; give each part alone");
     RefuseGiven(command, {"--random"},
                 "contradicts --stochastic, which judges without random bits");
   }
@@ -237,8 +270,10 @@ void AddVerify(CLI::App& app, int* exit_code) {
   AddInputOptions(command, &o->kernel);
   AddBytesOptions(command, &o->kernel);
   AddLayoutOptions(command, "", &o->kernel.layout);
+  AddByteOrderOptions(command, &o->kernel);
   AddDialectOptions(command, &o->kernel);
   AddGivenOptions(command, &o->kernel);
+  AddPartsOption(command, &o->parts);
   AddCaseSetOptions(command, &o->set);
   command->add_flag("--stochastic", o->stochastic,
                     "Judge the distribution of the codes of several runs, without random bits");

@@ -10,7 +10,7 @@
 #include "fp4lab/exchange/matrix_file.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/judge/products/gemm.h"
-#include "fp4lab/judge/products/scale_readings.h"
+#include "fp4lab/judge/products/gemm_cause.h"
 #include "tools/options/commands.h"
 #include "tools/options/comparing.h"
 #include "tools/options/gemm_options.h"
@@ -64,8 +64,18 @@ std::vector<std::string> EqualModels(const std::vector<AccumulationMatch>& match
   return names;
 }
 
+Json CausesJson(const std::vector<GemmCause>& causes) {
+  Json list = Json::array();
+  for (const GemmCause& c : causes) {
+    list.push_back({{"name", c.name}, {"what", c.what}, {"different", c.different}});
+    if (c.elements > 0) list.back()["elements"] = c.elements;
+  }
+  return list;
+}
+
 Json JudgementJson(const std::string& under, const GemmJudgement& j,
-                   const std::vector<AccumulationMatch>& matches) {
+                   const std::vector<AccumulationMatch>& matches,
+                   const std::vector<GemmCause>& causes) {
   Json json = {{"under", under},
                {"verdict", Name(j.verdict)},
                {"bound", j.bound},
@@ -73,6 +83,12 @@ Json JudgementJson(const std::string& under, const GemmJudgement& j,
                {"outside", j.outside},
                {"worst", ElementJson(j.worst)},
                {"readings_differ", j.readings_differ}};
+  if (j.outside > 0) {
+    const Rectangle& r = j.outside_in;
+    json["outside_in"] = {
+        {"row", r.row}, {"column", r.col}, {"rows", r.rows}, {"columns", r.cols}};
+    json["causes"] = CausesJson(causes);
+  }
   json["readings"] = Json::array();
   for (const OpenChoices& open : j.readings) json["readings"].push_back(ReadingName(open));
   if (j.different > 0) json["first_different"] = ElementJson(j.first_different);
@@ -102,7 +118,41 @@ void PrintWorst(const char* what, const GemmElement& e) {
   PrintText(SpecialText(e));
 }
 
-void PrintJudgement(const std::string& under, const GemmJudgement& j, std::size_t elements) {
+// "rows 0..31, columns 64..95: all 1024 elements there"
+std::string OutsideText(const GemmJudgement& j, std::size_t rows, std::size_t cols) {
+  const Rectangle& r = j.outside_in;
+  const std::size_t within = r.rows * r.cols;
+  const std::string count = std::to_string(j.outside);
+  if (r.rows == rows && r.cols == cols) {
+    return "  outside in all rows and columns: " + count + " of " + std::to_string(within) +
+           " elements\n";
+  }
+  return "  outside in " + Text(r) + " only: " +
+         (j.outside == within ? "all " + count : count + " of " + std::to_string(within)) +
+         " elements there\n";
+}
+
+void PrintCauses(const std::vector<GemmCause>& causes) {
+  if (!causes.empty() && causes.front().elements > 0) {
+    for (const GemmCause& c : causes) {
+      Print("Cause of %zu elements: The kernel %s. (%s)\n", c.elements, c.what.c_str(),
+            c.name.c_str());
+    }
+    PrintText("       These causes together put all elements within the bound.\n");
+    return;
+  }
+  for (const GemmCause& c : causes) {
+    Print("%s The kernel %s. (%s)\n", causes.size() == 1 ? "Cause:" : "Possible cause:",
+          c.what.c_str(), c.name.c_str());
+    PrintText(c.equal() ? "       This cause reproduces all elements.\n"
+                        : "       Under this cause, all elements lie within the bound.\n");
+  }
+  if (causes.size() > 1) PrintText("       This product does not tell these causes apart.\n");
+}
+
+void PrintJudgement(const std::string& under, const GemmJudgement& j, std::size_t rows,
+                    std::size_t cols) {
+  const std::size_t elements = rows * cols;
   Print("%s: %s", under.c_str(), std::string(Name(j.verdict)).c_str());
   switch (j.verdict) {
     case GemmVerdict::kEqual:
@@ -119,6 +169,7 @@ void PrintJudgement(const std::string& under, const GemmJudgement& j, std::size_
     case GemmVerdict::kOutside:
       Print(" the %s bound: %zu of %zu elements (%zu differ from the model)\n",
             std::string(j.bound).c_str(), j.outside, elements, j.different);
+      PrintText(OutsideText(j, rows, cols));
       break;
   }
   if (j.different > 0) {
@@ -176,23 +227,15 @@ bool Run(const VerifyGemm& o) {
       o.files.under.empty() ? BestOf(matches) : RequireAccumulation(o.files.under, p);
   const GemmJudgement j = JudgeGemm(claim, under);
   const std::string name(under.name);
-  std::vector<ReadingMatch> causes;
-  if (j.outside > 0) causes = FindScaleReadings(claim, under);
+  std::vector<GemmCause> causes;
+  if (j.outside > 0) causes = FindGemmCauses(claim, under);
   if (o.json) {
-    Json json = JudgementJson(name, j, matches);
-    json["causes"] = Json::array();
-    for (const ReadingMatch& m : causes) json["causes"].push_back(m.reading->name);
-    PrintJson(json, 2);
+    PrintJson(JudgementJson(name, j, matches, causes), 2);
   } else {
     if (!matches.empty()) PrintMatches(matches, d.values.size());
     if (matches.empty() || j.verdict != GemmVerdict::kEqual) {
-      PrintJudgement(name, j, d.values.size());
-    }
-    for (const ReadingMatch& m : causes) {
-      PrintText("cause: the device " + std::string(m.reading->text) + "; " +
-                (m.elements > 0 ? std::to_string(m.elements) + " elements are"
-                                : std::string("every element is")) +
-                (m.verdict == GemmVerdict::kEqual ? " then equal\n" : " then inside the bound\n"));
+      PrintJudgement(name, j, d.rows, d.cols);
+      PrintCauses(causes);
     }
   }
   return j.verdict == GemmVerdict::kEqual || j.outside == 0;

@@ -4,7 +4,10 @@
 #include <utility>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/text/suggest.h"
+#include "fp4lab/exchange/byte_order.h"
 #include "fp4lab/exchange/stored_grid.h"
+#include "fp4lab/io/json.h"
 #include "tools/options/given_amax.h"
 
 namespace fp4lab::tools {
@@ -39,6 +42,15 @@ std::vector<float> ReadTensorScale(const std::string& text) {
   return HoldsType(text) ? ReadMatrix(text).values.values : ReadElements<float>(text, &dims);
 }
 
+// An order of bytes by its name, or of a .json file.
+ByteOrder OrderOf(const std::string& text, std::span<const ByteOrder> known,
+                  const std::string& option) {
+  if (const ByteOrder* order = FindByteOrder(known, text)) return *order;
+  if (text.ends_with(".json")) return ReadByteOrder(ReadJsonFile(text), text);
+  throw Error(option + " " + text,
+              "is not known; " + DidYouMean(text, NamesOf(known), "give a .json file for another"));
+}
+
 StoredMatrix ReadParts(const KernelOptions& o, const Dialect& dialect,
                        MatrixView<const float> input) {
   if (o.codes.empty()) {
@@ -47,11 +59,23 @@ StoredMatrix ReadParts(const KernelOptions& o, const Dialect& dialect,
   StoredMatrix m = ShapeOf(dialect, input.rows, input.cols,
                            Changed({.codes = DefaultCodeOrder(dialect.element)}, o.layout));
   std::vector<std::size_t> dims;
+  const StoredSizes sizes = SizesOf(m, o.codes);
   m.codes = ReadElements<std::uint8_t>(o.codes, &dims);
-  CheckCodesGrid(m, dims, m.codes.size(), o.codes);
+  if (o.codes_bytes.empty()) {
+    CheckCodesGrid(m, dims, m.codes.size(), o.codes);
+  } else {
+    m.codes = FromByteOrder(m.codes, OrderOf(o.codes_bytes, CodeByteOrders(), "--codes-bytes"),
+                            sizes.code_rows, sizes.code_row_bytes, o.codes);
+  }
   if (!o.scales.empty()) {
     m.scales = ReadElements<std::uint8_t>(o.scales, &dims);
-    CheckScalesGrid(m, dims, m.scales.size(), o.scales);
+    if (o.scales_bytes.empty()) {
+      CheckScalesGrid(m, dims, m.scales.size(), o.scales);
+    } else {
+      m.scales =
+          FromByteOrder(m.scales, OrderOf(o.scales_bytes, ScaleByteOrders(), "--scales-bytes"),
+                        sizes.scale_rows, sizes.scale_cols, o.scales);
+    }
   }
   if (!o.tensor_scale.empty()) m.tensor_scale = ReadTensorScale(o.tensor_scale);
   return m;
@@ -99,6 +123,22 @@ void AddBytesOptions(CLI::App* command, KernelOptions* options) {
            "Its tensor number: float32, or the number itself");
 }
 
+void AddByteOrderOptions(CLI::App* command, KernelOptions* options) {
+  const auto add = [&](const char* name, std::string* order, std::span<const ByteOrder> known,
+                       const char* of, const char* needs) {
+    std::string names;
+    for (const ByteOrder& o : known) names += " " + std::string(o.name);
+    command
+        ->add_option(name, *order,
+                     std::string("Order of the bytes of ") + of + " that no layout has:" + names +
+                         ", or a .json file with \"pad\", \"reshape\" and \"transpose\"")
+        ->type_name("ORDER")
+        ->needs(command->get_option(needs));
+  };
+  add("--codes-bytes", &options->codes_bytes, CodeByteOrders(), "--codes", "--codes");
+  add("--scales-bytes", &options->scales_bytes, ScaleByteOrders(), "--scales", "--scales");
+}
+
 void RequireElements(MatrixView<const float> input, const std::string& where) {
   if (input.size() != 0) return;
   throw Error(where, "is " + ShapeText({input.rows, input.cols}) + ": the matrix has no elements");
@@ -136,6 +176,35 @@ Kernel KernelOf(const KernelOptions& o, const StoredFile& answer) {
   }
   kernel.layout = m.layout;
   return kernel;
+}
+
+CLI::Option* AddPartsOption(CLI::App* command, std::string* parts) {
+  return command
+      ->add_option("--parts", *parts,
+                   "The rows are so many parts (experts, joined projections, ranks), each with an "
+                   "amax and a tensor number of its own: 4, or the rows of each: 64,64,32")
+      ->type_name("PARTS");
+}
+
+std::vector<AnswerPart> PartsOf(const std::string& text, const KernelOptions& o,
+                                MatrixView<const float> x, const StoredMatrix& bytes) {
+  const std::vector<RowPart> rows = ParseRowParts(text, x.rows, "--parts");
+  std::vector<StoredMatrix> split = SplitRows(bytes, rows, o.bytes());
+  if (!o.amax.empty() && o.amax.size() != rows.size()) {
+    throw Error("--amax", std::to_string(o.amax.size()) + " numbers; the parts are " +
+                              std::to_string(rows.size()));
+  }
+  std::vector<AnswerPart> parts;
+  for (std::size_t k = 0; k < rows.size(); ++k) {
+    const RowPart& at = rows[k];
+    parts.push_back({.at = at,
+                     .x = x.Block(at.row, 0, at.rows, x.cols),
+                     .bytes = std::move(split[k]),
+                     .title = "part " + std::to_string(k) + ", rows " + std::to_string(at.row) +
+                              ".." + std::to_string(at.row + at.rows - 1)});
+    if (!o.amax.empty()) parts.back().amax = {o.amax[k]};
+  }
+  return parts;
 }
 
 std::vector<std::uint16_t> ReadRandom(const KernelOptions& options, MatrixView<const float> x) {

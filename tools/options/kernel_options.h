@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fp4lab/base/matrix.h"
+#include "fp4lab/exchange/row_parts.h"
 #include "fp4lab/judge/kernels/deviation.h"
 #include "fp4lab/quantize/quantize.h"
 #include "tools/options/file_options.h"
@@ -18,6 +19,7 @@ struct KernelOptions {
   NumberOptions input;
   std::string stored;                       // a quantized matrix of ours, a vendor's or GGUF
   std::string codes, scales, tensor_scale;  // or its parts: arrays, tensors or raw files
+  std::string codes_bytes, scales_bytes;    // orders of their bytes: names or .json files
   LayoutOptions layout;
   std::string dialect;  // empty: the dialect that the stored matrix states, else nvfp4.te
   HadamardOptions hadamard;
@@ -35,6 +37,8 @@ void AddDialectOptions(CLI::App* command, KernelOptions* options);
 void AddGivenOptions(CLI::App* command, KernelOptions* options);
 // Adds the options of the kernel's bytes: --stored, or --codes, --scales, --level-two.
 void AddBytesOptions(CLI::App* command, KernelOptions* options);
+// Adds the orders of bytes that no layout has: --codes-bytes, --scales-bytes.
+void AddByteOrderOptions(CLI::App* command, KernelOptions* options);
 
 // Throws Error for a matrix without elements, on which every kernel is right.
 void RequireElements(MatrixView<const float> input, const std::string& where);
@@ -47,6 +51,21 @@ Kernel KernelOf(const KernelOptions& options);
 // The kernel that should have written `answer`, in the layout of `answer`. Throws Error if the
 // dialect has other blocks or formats than the bytes.
 Kernel KernelOf(const KernelOptions& options, const StoredFile& answer);
+
+// Adds --parts, which `parts` receives.
+CLI::Option* AddPartsOption(CLI::App* command, std::string* parts);
+// One part of an input and of its answer.
+struct AnswerPart {
+  RowPart at;
+  MatrixView<const float> x;
+  StoredMatrix bytes;
+  std::vector<float> amax = {};  // that the kernel was given
+  std::string title;             // "part 0, rows 0..63"
+};
+// The parts that `text` states. Throws Error as SplitRows does, and unless --amax has a number for
+// each part, or none.
+std::vector<AnswerPart> PartsOf(const std::string& text, const KernelOptions& options,
+                                MatrixView<const float> x, const StoredMatrix& bytes);
 
 // The random bits of --random, one uint16 for each element of x; empty if the option is not given.
 std::vector<std::uint16_t> ReadRandom(const KernelOptions& options, MatrixView<const float> x);

@@ -58,7 +58,11 @@ struct Bench {
     if (!right[i]) return false;
     const Deviation* const one[] = {&deviation};
     const StoredMatrix wrong = RunKernel(kernel, c.x.View(), one, {.random = c.random});
-    if (wrong.tensor_scale.size() != right[i]->tensor_scale.size()) return true;
+    if (wrong.tensor_scale.size() != right[i]->tensor_scale.size() ||
+        wrong.codes.size() != right[i]->codes.size() ||
+        wrong.scales.size() != right[i]->scales.size()) {
+      return true;
+    }
     return !CompareStored(*right[i], wrong, c.name, {.first = 0}).Equal();
   }
 };

@@ -209,7 +209,8 @@ Values RowTurns(ByteMatcher& matcher) {
   return values;
 }
 
-// Two to four parts of equally many rows.
+// Two to four parts of equally many rows, then two parts that meet at one of the first multiples of
+// 16 rows.
 Values FoldedParts(const Kernel& kernel, ByteMatcher& matcher) {
   if (!HasTensorScale(kernel.dialect) || kernel.dialect.row_scaled) return {};
   const std::size_t rows = matcher.x().rows;
@@ -221,6 +222,10 @@ Values FoldedParts(const Kernel& kernel, ByteMatcher& matcher) {
       value.starts[k - 1] = static_cast<std::uint32_t>(k * (rows / parts));
     }
     values.push_back(value);
+  }
+  constexpr std::size_t kMostStarts = 64;
+  for (std::size_t start = 16; start < rows && start <= 16 * kMostStarts; start += 16) {
+    if (2 * start != rows) values.push_back({.starts = {static_cast<std::uint32_t>(start)}});
   }
   return values;
 }

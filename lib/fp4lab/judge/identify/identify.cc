@@ -5,6 +5,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/judge/explain/deviation_values.h"
 #include "fp4lab/transform/hadamard.h"
 
 namespace fp4lab {
@@ -98,28 +99,104 @@ struct Rejected {
   ByteMatcher* matcher;
 };
 
-// The candidates with the fewest differences in the sample, counted in full.
-std::vector<Identification::Near> Nearest(const std::vector<Rejected>& rejected) {
-  constexpr std::size_t kKept = 3;
+// So many candidates with the fewest differences in the sample, each after its differences.
+std::vector<std::pair<std::size_t, const Rejected*>> Fewest(const std::vector<Rejected>& rejected,
+                                                            std::size_t kept) {
   std::vector<std::pair<std::size_t, const Rejected*>> best;
   for (const Rejected& r : rejected) {
-    const std::size_t limit = best.size() < kKept ? ~std::size_t{0} : best.back().first;
+    const std::size_t limit = best.size() < kept ? ~std::size_t{0} : best.back().first;
     const std::size_t mismatches = r.matcher->SampleMismatches(PlanOf(r.candidate->kernel), limit);
     if (mismatches >= limit) continue;
     const auto after =
         std::upper_bound(best.begin(), best.end(), mismatches,
                          [](std::size_t value, const auto& entry) { return value < entry.first; });
     best.insert(after, {mismatches, &r});
-    if (best.size() > kKept) best.pop_back();
+    if (best.size() > kept) best.pop_back();
   }
+  return best;
+}
+
+// The candidates with the fewest differences in the sample, counted in full.
+std::vector<Identification::Near> Nearest(const std::vector<Rejected>& rejected) {
   std::vector<Identification::Near> near;
-  for (const auto& [mismatches, r] : best) {
+  for (const auto& [mismatches, r] : Fewest(rejected, 3)) {
     near.push_back({*r->candidate, r->matcher->Count(PlanOf(r->candidate->kernel))});
   }
   std::stable_sort(near.begin(), near.end(), [](const auto& a, const auto& b) {
     return a.counts.Different() < b.counts.Different();
   });
   return near;
+}
+
+// ---- Rows, columns, parts and bytes in another arrangement
+
+// Keeps the candidate with the first value of the deviation that gives all bytes, if no plainer
+// layout of the dialect gives them.
+void TryArranged(Candidate c, const Deviation& deviation, ByteMatcher& matcher,
+                 Identification* result) {
+  const auto is_known = [&](const Identification::Arranged& a) {
+    return a.candidate.kernel.dialect.name == c.kernel.dialect.name &&
+           a.cause.deviations[0] == &deviation;
+  };
+  if (std::any_of(result->arranged.begin(), result->arranged.end(), is_known)) return;
+  std::vector<DeviationValue> values = {deviation.value};
+  if (deviation.kind != ValueKind::kNone) {
+    values = ValuesToTry(deviation, c.kernel, matcher, Extent{});
+  }
+  const Deviation* const one[] = {&deviation};
+  for (const DeviationValue& value : values) {
+    const auto plan_of = [&](std::size_t* applied) {
+      return PlanOf(c.kernel, one, applied, &value);
+    };
+    ++result->tried;
+    std::size_t applied = 0;
+    const KernelPlan plan = plan_of(&applied);
+    if (applied == 0 || !matcher.BlocksMatch(plan)) continue;
+    for (const TensorScaleConvention convention : ConventionsFor(c.kernel.dialect, matcher.got())) {
+      c.kernel.layout.tensor_scale = convention;
+      if (!matcher.TensorScaleMatches(plan_of(&applied))) continue;
+      Cause cause{.deviations = {&deviation}};
+      if (deviation.kind != ValueKind::kNone) cause.value = value;
+      result->arranged.push_back({c, std::move(cause)});
+      return;
+    }
+    c.kernel.layout.tensor_scale = TensorScaleConvention::kNone;
+  }
+}
+
+// Deviations whose amax or bytes are read off, of the nearest candidates; the others of all
+// candidates, and orders of bytes of all dialects, whatever the sizes.
+void Arrange(MatrixView<const float> x, const std::vector<Rejected>& rejected, ByteMatcher& matcher,
+             const IdentifyOptions& options, Identification* result) {
+  constexpr std::size_t kNearest = 24;
+  for (const char* name : {"input-rows-permuted", "input-rows-in-turn", "input-columns-permuted",
+                           "input-reversed"}) {
+    for (const Rejected& r : rejected) {
+      if (r.matcher == &matcher) {
+        TryArranged(*r.candidate, *FindDeviation(name), matcher, result);
+      }
+    }
+  }
+  for (const char* name : {"amax-of-parts", "parts-folded"}) {
+    for (const auto& [mismatches, r] : Fewest(rejected, kNearest)) {
+      TryArranged(*r->candidate, *FindDeviation(name), *r->matcher, result);
+    }
+  }
+  if (!result->arranged.empty()) return;
+  std::vector<const Dialect*> dialects = options.dialects;
+  if (dialects.empty()) {
+    for (const Dialect& d : Dialects()) dialects.push_back(&d);
+  }
+  for (const char* name : {"scales-aiter", "scales-columns-padded", "codes-16x16"}) {
+    for (const Dialect* d : dialects) {
+      if (IsApproximate(*d)) continue;
+      if (IsStochastic(*d) && options.dialect.random.size() != x.size()) continue;
+      for (const StorageLayout& layout : LayoutsFor(*d, matcher.got())) {
+        TryArranged({.kernel = {.dialect = *d, .layout = layout}}, *FindDeviation(name), matcher,
+                    result);
+      }
+    }
+  }
 }
 
 // Whether the candidate gives the codes and scales, or its set of answers holds them.
@@ -201,6 +278,7 @@ Identification Identify(MatrixView<const float> x, const StoredMatrix& got,
     result.number = ReadTensorNumber(first.kernel, first.columnwise ? columnwise : rowwise);
   } else if (result.exact.empty()) {
     result.near = Nearest(rejected);
+    if (result.allowed.empty()) Arrange(x, rejected, rowwise, options, &result);
   }
   if (options.decide && result.exact.size() > 1) Decide(options.seed, &result);
   return result;

@@ -12,6 +12,7 @@
 
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/io/json.h"
+#include "fp4lab/judge/explain/causes.h"
 #include "fp4lab/judge/kernels/match.h"
 
 namespace fp4lab {
@@ -49,6 +50,14 @@ struct Identification {
     MatchCounts counts;
   };
   std::vector<Near> near = {};  // if all of the above are empty: the nearest candidates, best first
+  // If there is no exact, allowed or other_number: candidates that give all bytes together with one
+  // deviation of arrangement: rows or columns in another order, parts with an amax of their own, an
+  // order of bytes that no layout has.
+  struct Arranged {
+    Candidate candidate;
+    Cause cause;
+  };
+  std::vector<Arranged> arranged = {};
   std::size_t tried = 0;        // combinations of dialect, layout and tensor-scale convention
   std::size_t rows = 0, cols = 0;  // of the input
   bool Fits() const { return !exact.empty() || !allowed.empty(); }

@@ -66,7 +66,34 @@ std::string OtherNumberText(const Identification& r) {
          ".\nDo: " + r.number->remedy + ".\n";
 }
 
+// "codes low-first, scales linear, where the kernel quantizes the rows in another order: ..."
+std::string ArrangedName(const Identification::Arranged& a) {
+  const std::string sentence = Sentence(a.cause);  // "The kernel ... ."
+  return LayoutName(a.candidate) + ", where t" + sentence.substr(1, sentence.size() - 2);
+}
+
+std::string ArrangedText(const Identification& r) {
+  std::vector<std::pair<std::string, std::string>> rows;  // an arrangement, and its dialects
+  for (const Identification::Arranged& a : r.arranged) {
+    const std::string name = ArrangedName(a), dialect(a.candidate.kernel.dialect.name);
+    const auto same = std::find_if(rows.begin(), rows.end(),
+                                   [&](const auto& row) { return row.first == name; });
+    if (same == rows.end()) {
+      rows.emplace_back(name, dialect);
+    } else {
+      same->second += ", " + dialect;
+    }
+  }
+  std::string text =
+      "No dialect and layout gives these bytes as they are. They are exactly those of\n";
+  for (std::size_t i = 0; i < rows.size() && i < kMostLines; ++i) {
+    text += "  " + rows[i].first + ":\n    " + rows[i].second + "\n";
+  }
+  return text + More(rows.size(), "  ");
+}
+
 std::string NearText(const Identification& r) {
+  if (!r.arranged.empty()) return ArrangedText(r);
   std::string text = "No dialect and layout of " + std::to_string(r.tried) +
                      " that fit the sizes gives these bytes.\n";
   if (r.near.empty()) {
@@ -171,6 +198,7 @@ Json ToJson(const Identification& r) {
                {"other_number", CandidatesJson(r.other_number, r)},
                {"number", nullptr},
                {"near", Json::array()},
+               {"arranged", Json::array()},
                {"deciding", Json::array()},
                {"inseparable", r.inseparable}};
   if (r.number) json["number"] = ToJson(*r.number);
@@ -179,6 +207,12 @@ Json ToJson(const Identification& r) {
     near["codes_different"] = n.counts.codes_differ;
     near["scales_different"] = n.counts.scales_differ;
     json["near"].push_back(std::move(near));
+  }
+  for (const Identification::Arranged& a : r.arranged) {
+    Json arranged = CandidateJson(a.candidate);
+    arranged["cause"] = Name(a.cause);
+    arranged["what"] = Sentence(a.cause);
+    json["arranged"].push_back(std::move(arranged));
   }
   for (const DecidingInput& input : r.deciding) {
     Json groups = Json::array();

@@ -32,6 +32,16 @@ constexpr auto kTable = std::to_array<Deviation>({
      [](Plan& p) { return SetWritten(p, ScaleOrder::k128x4); }},
     {"scales-8x4", "writes the scales swizzled in tiles of 8x4", Stage::kLayout,
      [](Plan& p) { return SetWritten(p, ScaleOrder::k8x4); }},
+    {"scales-columns-padded", "writes the scales row by row, columns padded to 4 and rows not",
+     Stage::kLayout, [](Plan& p) { return SetScaleBytes(p, "columns-padded"); }},
+    {"scales-rows-padded", "writes the scales row by row, rows padded to 128 and columns not",
+     Stage::kLayout, [](Plan& p) {
+       return p.output.written.scales != ScaleOrder::kLinear && SetScaleBytes(p, "rows-padded");
+     }},
+    {"scales-aiter", "writes the scales in the order of AITER's e8m0_shuffle", Stage::kLayout,
+     [](Plan& p) { return SetScaleBytes(p, "aiter"); }},
+    {"codes-16x16", "writes the codes' bytes shuffled in tiles of 16 rows and 32 bytes (AITER's shuffle_weight)",
+     Stage::kLayout, [](Plan& p) { return SetCodeBytes(p, "16x16"); }},
     {"scales-swizzled-twice", "swizzles the scales a second time", Stage::kLayout,
      [](Plan& p) {
        return HasScales(p) && p.output.written.scales != ScaleOrder::kLinear &&

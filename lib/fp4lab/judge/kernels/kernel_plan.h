@@ -12,6 +12,8 @@
 
 namespace fp4lab {
 
+struct ByteOrder;  // exchange/byte_order.h
+
 // The steps of a kernel between its input in memory and the matrix that it quantizes.
 struct InputPlan {
   bool transposed = false;  // x^T
@@ -167,6 +169,9 @@ struct OutputPlan {
   bool codes_transposed = false;  // in addition to written.transposed
   bool scales_transposed = false;
   bool swizzled_twice = false;
+  // The order of the bytes of codes, or of scales, in place of the layout's.
+  const ByteOrder* code_bytes = nullptr;
+  const ByteOrder* scale_bytes = nullptr;
   ScaleTiles scale_tiles = ScaleTiles::kAsLaidOut;
   int code_shift = 0, scale_shift = 0;  // elements, or scales, to later places
   int scale_row_shift = 0;              // by so many rows of scales, down

@@ -105,9 +105,11 @@ Evaluator ByteMatcher::MakeEvaluator(const KernelPlan& plan) {
 bool ByteMatcher::SizesFit(const KernelPlan& plan, const Places& places) const {
   const StoredSizes sizes =
       SizesOf(ShapeOf(plan.kernel.dialect, x_.rows, x_.cols, plan.kernel.layout), "layout");
-  const bool codes = got_.codes.size() == sizes.codes || got_.codes.size() == places.code_bytes();
-  const bool scales = got_.scales.empty() || got_.scales.size() == sizes.scales ||
-                      got_.scales.size() == places.scale_bytes();
+  // An order of bytes that no layout has needs all its bytes.
+  const bool codes = got_.codes.size() == places.code_bytes() ||
+                     (got_.codes.size() == sizes.codes && plan.output.code_bytes == nullptr);
+  const bool scales = got_.scales.empty() || got_.scales.size() == places.scale_bytes() ||
+                      (got_.scales.size() == sizes.scales && plan.output.scale_bytes == nullptr);
   return codes && scales;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fp4lab/base/divide_up.h"
+#include "fp4lab/exchange/byte_order.h"
 
 namespace fp4lab {
 namespace {
@@ -65,6 +66,16 @@ Places::Places(const KernelPlan& plan, std::size_t rows, std::size_t cols)
   const std::size_t tile_cols = Named(layout.scales).tile_cols;
   padded_cols_ = DivideUp(scale_cols_, tile_cols) * tile_cols;
   scale_bytes_ = has_scales ? ScaleBytes(layout.scales, scale_rows_, scale_cols_) : 0;
+  if (output_.code_bytes != nullptr) {
+    code_places_ =
+        std::make_shared<BytePlaces>(*output_.code_bytes, code_rows_, row_bytes_, "codes");
+    code_bytes_ = code_places_->bytes();
+  }
+  if (output_.scale_bytes != nullptr && has_scales) {
+    scale_places_ =
+        std::make_shared<BytePlaces>(*output_.scale_bytes, scale_rows_, scale_cols_, "scales");
+    scale_bytes_ = scale_places_->bytes();
+  }
 }
 
 std::size_t Places::CodeBit(std::size_t r, std::size_t c) const {
@@ -76,7 +87,9 @@ std::size_t Places::CodeBit(std::size_t r, std::size_t c) const {
     row = at / code_cols_;
     col = at % code_cols_;
   }
-  std::size_t bit = row * row_bytes_ * 8 + BitInRow(output_.written.codes, col, code_cols_, group_);
+  const std::size_t in_row = BitInRow(output_.written.codes, col, code_cols_, group_);
+  std::size_t bit = code_places_ ? code_places_->Of(row, in_row / 8) * 8 + in_row % 8
+                                 : row * row_bytes_ * 8 + in_row;
   if (output_.words_reversed) bit ^= 3 * 8;
   if (output_.nibbles_reversed) bit ^= 7 * 4;
   return bit;
@@ -89,6 +102,7 @@ std::size_t Places::Copies(std::size_t i, std::size_t j) const {
 }
 
 std::size_t Places::ScalePlace(std::size_t row, std::size_t col) const {
+  if (scale_places_) return scale_places_->Of(row, col);
   const ScaleOrder order = output_.written.scales;
   const std::size_t place = ScaleOffset(order, row, col, scale_cols_);
   if (output_.scale_tiles == ScaleTiles::kAsLaidOut) return place;

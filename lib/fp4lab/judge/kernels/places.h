@@ -4,12 +4,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/judge/kernels/kernel_plan.h"
 
 namespace fp4lab {
+
+class BytePlaces;  // exchange/byte_order.h
 
 class Places {
  public:
@@ -48,6 +51,7 @@ class Places {
   std::size_t code_rows_, code_cols_, row_bytes_, group_, width_;
   std::size_t scale_rows_, scale_cols_, padded_cols_;
   std::size_t code_bytes_, scale_bytes_;
+  std::shared_ptr<const BytePlaces> code_places_, scale_places_;  // of orders that no layout has
 };
 
 }  // namespace fp4lab

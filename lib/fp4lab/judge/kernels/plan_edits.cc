@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "fp4lab/dialect/stages.h"
+#include "fp4lab/exchange/byte_order.h"
 #include "fp4lab/quantize/quantize.h"
 
 namespace fp4lab {
@@ -272,6 +273,12 @@ bool SetWritten(KernelPlan& p, CodeOrder order) {
 }
 bool SetWritten(KernelPlan& p, ScaleOrder order) {
   return HasScales(p) && Change(p.output.written.scales, order);
+}
+bool SetScaleBytes(KernelPlan& p, std::string_view order) {
+  return HasScales(p) && Change(p.output.scale_bytes, FindByteOrder(ScaleByteOrders(), order));
+}
+bool SetCodeBytes(KernelPlan& p, std::string_view order) {
+  return Change(p.output.code_bytes, FindByteOrder(CodeByteOrders(), order));
 }
 bool SetWritten(KernelPlan& p, TensorScaleConvention convention) {
   return HasTensorScale(p) && p.kernel.layout.tensor_scale != TensorScaleConvention::kNone &&

@@ -64,9 +64,13 @@ StoredMatrix RunKernel(const Kernel& kernel, MatrixView<const float> x,
   const Quantized q = evaluator.EvaluateAll();
   StoredMatrix stored = ShapeOf(kernel.dialect, x.rows, x.cols, kernel.layout);
   const StoredSizes sizes = SizesOf(stored, "layout");
-  stored.codes.assign(sizes.codes, plan.output.codes_filled.value_or(0));
-  stored.scales.assign(sizes.scales, plan.output.scales_filled.value_or(0));
   const Places places(plan, q.rows, q.cols);
+  const bool other_codes = plan.output.code_bytes != nullptr;
+  const bool other_scales = plan.output.scale_bytes != nullptr;
+  stored.codes.assign(other_codes ? places.code_bytes() : sizes.codes,
+                      plan.output.codes_filled.value_or(0));
+  stored.scales.assign(other_scales ? places.scale_bytes() : sizes.scales,
+                       plan.output.scales_filled.value_or(0));
   if (!plan.output.codes_filled) PlaceCodes(places, q, &stored.codes);
   if (!plan.output.scales_filled) PlaceScales(places, q, &stored.scales);
   stored.tensor_scale = StoredTensorScale(plan, q.amax);

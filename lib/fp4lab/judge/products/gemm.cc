@@ -184,7 +184,7 @@ void JudgeElements(const GemmClaim& claim, const Accumulation& under, const Matr
   const Judge judge(claim, under);
   j->bound = judge.BoundName();
   struct RowResult {
-    std::size_t outside = 0;
+    std::size_t outside = 0, first = 0, end = 0;  // of the columns outside
     GemmElement worst;
     double ratio = -1;
   };
@@ -197,11 +197,24 @@ void JudgeElements(const GemmClaim& claim, const Accumulation& under, const Matr
                            : e.bound > 0 ? std::min(e.error / e.bound, 1.0)
                                          : 0.0;
       if (ratio > rows[m].ratio) rows[m].worst = e, rows[m].ratio = ratio;
-      rows[m].outside += !inside;
+      if (inside) continue;
+      if (rows[m].outside++ == 0) rows[m].first = n;
+      rows[m].end = n + 1;
     }
   });
   double worst = -1;
-  for (const RowResult& row : rows) {
+  Rectangle& in = j->outside_in;
+  std::size_t left = claim.d.cols, right = 0;
+  for (std::size_t m = 0; m < rows.size(); ++m) {
+    const RowResult& row = rows[m];
+    if (row.outside > 0) {
+      if (in.rows == 0) in.row = m;
+      in.rows = m + 1 - in.row;
+      left = std::min(left, row.first);
+      right = std::max(right, row.end);
+      in.col = left;
+      in.cols = right - left;
+    }
     j->outside += row.outside;
     if (row.ratio > worst) j->worst = row.worst, worst = row.ratio;
   }

@@ -37,6 +37,7 @@
 #include <vector>
 
 #include "fp4lab/base/matrix.h"
+#include "fp4lab/judge/kernels/deviation.h"
 #include "fp4lab/tensor/accumulation.h"
 #include "fp4lab/tensor/mma/mma_operand.h"
 
@@ -76,6 +77,7 @@ struct GemmJudgement {
   std::string_view bound;             // "any-order", or "tensor-core" for a model's bound
   std::size_t different = 0;          // elements that differ from the accumulation's answer
   std::size_t outside = 0;            // elements outside of the bound
+  Rectangle outside_in = {};          // the smallest rectangle with all of them
   GemmElement first_different;        // the first one, where there is one
   GemmElement worst;                  // the largest error / bound; the first one outside
   std::vector<OpenChoices> readings;  // choices that reproduce d; only for kScaledGroups

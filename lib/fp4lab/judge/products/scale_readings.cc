@@ -134,9 +134,9 @@ std::vector<ReadingMatch> ExplainElements(const GemmClaim& claim, const Accumula
         return m.reading == &found->reading;
       });
       if (match == matches.end()) {
-        matches.push_back({&found->reading, GemmVerdict::kInside, 1});
+        matches.push_back({&found->reading, GemmVerdict::kInside, 1, 1});
       } else {
-        ++match->elements;
+        ++match->elements, ++match->different;
       }
     }
   }
@@ -156,7 +156,7 @@ std::vector<ReadingMatch> FindScaleReadings(const GemmClaim& claim, const Accumu
         .a = a, .b = b, .d = claim.d, .alpha = claim.alpha, .output = claim.output};
     const GemmJudgement judgement = JudgeGemm(other, under);
     if (judgement.outside > 0) continue;
-    matches.push_back({&row.reading, judgement.verdict});
+    matches.push_back({&row.reading, judgement.verdict, judgement.different});
   }
   return matches.empty() ? ExplainElements(claim, under) : matches;
 }

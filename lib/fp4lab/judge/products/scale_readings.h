@@ -21,6 +21,7 @@ struct ScaleReading {
 struct ReadingMatch {
   const ScaleReading* reading;
   GemmVerdict verdict;
+  std::size_t different = 0;  // elements that differ from the accumulation's answer under it
   std::size_t elements = 0;  // that it explains, in place of all; 0: all
 };
 std::vector<ReadingMatch> FindScaleReadings(const GemmClaim& claim, const Accumulation& under);

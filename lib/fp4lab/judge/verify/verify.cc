@@ -12,6 +12,8 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/exchange/quantize_stored.h"
 #include "fp4lab/formats/format.h"
+#include "fp4lab/judge/explain/amax_parts.h"
+#include "fp4lab/judge/kernels/kernel_plan.h"
 #include "fp4lab/judge/kernels/match.h"
 #include "fp4lab/quantize/blocks.h"
 
@@ -193,7 +195,8 @@ void RequireSize(std::size_t got, std::size_t expected, const char* what, const 
                          (m.layout.expanded_scales ? ", expanded," : "") + " has " +
                          std::to_string(expected) +
                          ": state the layout that the kernel writes, or find it with fp4lab "
-                         "identify");
+                         "identify" +
+                         (got > 1 && expected == 1 ? "; --parts takes a number for each part" : ""));
 }
 
 }  // namespace
@@ -256,6 +259,23 @@ void ReadTensorScale(const Dialect& dialect, const StoredMatrix& expected,
                        others);
 }
 
+// Where scales and codes follow from an amax for each of a few parts, the reading of the number says
+// so: it is then the amax of a part, whatever else it may look like.
+void NameParts(const Kernel& kernel, ByteMatcher& matcher, Verdict* verdict) {
+  const Deviation* const parts[] = {FindDeviation("amax-of-parts")};
+  for (const DeviationValue& value : PartsToTry(kernel, matcher)) {
+    const KernelPlan plan = PlanOf(kernel, parts, nullptr, &value);
+    if (!matcher.Matches(plan)) continue;
+    verdict->tensor_scale_reading->kind = "parts";
+    verdict->tensor_scale_reading->looks =
+        "of a matrix whose parts have an amax of their own: " + Text(parts[0]->kind, value);
+    verdict->tensor_scale_reading->remedy =
+        "store a number for each part and judge them with --parts, or compute all parts with the "
+        "amax of the whole matrix";
+    return;
+  }
+}
+
 }  // namespace
 
 Verdict CompareQuantized(const Dialect& dialect, const Quantized& right, const StoredMatrix& answer,
@@ -285,6 +305,9 @@ Verdict Verify(const Dialect& dialect, MatrixView<const float> x, const StoredMa
     ByteMatcher matcher(x, answer, options.quantize);
     const AmaxUsed used = FindAmaxUsed({.dialect = dialect, .layout = answer.layout}, matcher);
     ReadTensorScale(dialect, expected, amax, answer, used, others, &verdict);
+    if (used == AmaxUsed::kNeither) {
+      NameParts({.dialect = dialect, .layout = answer.layout}, matcher, &verdict);
+    }
   }
   if (IsApproximate(dialect)) {
     Quantized loaded = Load(dialect, answer, where);
