@@ -1,0 +1,18 @@
+// The writer of fp4lab's own convention of names (stored_file.h).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "fp4lab/exchange/stored.h"
+#include "fp4lab/io/safetensors.h"
+
+namespace fp4lab {
+
+inline constexpr std::string_view kOwnConvention = "fp4lab";
+
+// AddStored with tensors that are views of `stored`, which must outlive them.
+void AddViews(const StoredMatrix& stored, std::string_view dialect, const std::string& name,
+              SafetensorsFile* file);
+
+}  // namespace fp4lab
