@@ -11,6 +11,10 @@ namespace fp4lab {
 
 inline constexpr std::string_view kOwnConvention = "fp4lab";
 
+// The beginning of the names of a matrix's tensors, and the key of its description.
+std::string OwnPrefix(const std::string& name);
+std::string OwnMetadataKey(const std::string& name);
+
 // AddStored with tensors that are views of `stored`, which must outlive them.
 void AddViews(const StoredMatrix& stored, std::string_view dialect, const std::string& name,
               SafetensorsFile* file);

@@ -14,8 +14,6 @@ namespace {
 
 constexpr std::string_view kOurs = kOwnConvention, kGguf = "gguf";
 
-std::string Prefix(const std::string& name) { return name.empty() ? "" : name + "."; }
-
 std::vector<StoredFileEntry> List(const GgufFile& file) {
   std::vector<StoredFileEntry> entries;
   for (const std::string& name : ListGgufMatrices(file)) entries.push_back({name, "gguf"});
@@ -26,7 +24,7 @@ bool IsNamed(const StoredFileEntry& entry, const std::string& name) {
   if (entry.name == name) return true;
   const Vendor* vendor = FindVendor(entry.convention);
   const std::string codes = vendor != nullptr ? std::string(vendor->codes) : "codes";
-  return entry.name + codes == name || Prefix(entry.name) + codes == name ||
+  return entry.name + codes == name || OwnPrefix(entry.name) + codes == name ||
          (entry.convention == kGguf && entry.name == name + ".weight");
 }
 
