@@ -167,6 +167,50 @@ TEST_CASE("The causes of a difference", "[checkpoint]") {
   }
 }
 
+TEST_CASE("FP8 with a scale a tensor, a row and a block, as numbers and as bytes", "[checkpoint]") {
+  const Matrix<float> x = Weights(6, 300, 200);
+  const auto file_of = [&](const char* dialect, std::vector<std::size_t> grid) {
+    const StoredMatrix m =
+        Quantize(dialect, x,
+                 {.codes = CodeOrder::kBytes, .tensor_scale = TensorScaleConvention::kMultiplier});
+    SafetensorsFile file;
+    file.tensors["l.weight"] = TensorOf("F8_E4M3", {300, 200}, m.codes);
+    file.tensors["l.weight_scale"] = m.scales.empty() ? NumbersTensor(grid, m.tensor_scale)
+                                                      : TensorOf("F8_E8M0", grid, m.scales);
+    return file;
+  };
+  CHECK(Compare(file_of("fp8_e4m3", {}), x).dialect == "fp8_e4m3");
+  CHECK(Compare(file_of("fp8_e4m3.row", {300, 1}), x).dialect == "fp8_e4m3.row");
+  CHECK(Compare(file_of("fp8_e4m3.1x128.e8m0", {300, 2}), x).dialect == "fp8_e4m3.1x128.e8m0");
+  SafetensorsFile blocks = file_of("fp8_e4m3.128x128.e8m0", {3, 2});
+  CHECK(Compare(blocks, x).dialect == "fp8_e4m3.128x128.e8m0");
+  std::vector<float> numbers;  // the same scales in binary32
+  for (const std::byte b : blocks.tensors["l.weight_scale"].bytes) {
+    numbers.push_back(Decode(FormatId::kE8M0, static_cast<std::uint32_t>(b)));
+  }
+  blocks.tensors["l.weight_scale"] = NumbersTensor({3, 2}, numbers);
+  CHECK(Compare(blocks, x).dialect == "fp8_e4m3.128x128.e8m0");
+
+  Dialect d = *FindDialect("fp8_e4m3.128x128.e8m0");
+  d.tensor_scale = TensorScaleRule::kNone;
+  d.block_scale = BlockScale::kNoTensorScale;
+  d.scale_encoding = ScaleEncoding::kBinary32;
+  d.factor = Factor::kDivideByScale;
+  const Quantized q = QuantizeAs(d, x.View());
+  SafetensorsFile binary32;
+  binary32.tensors["l.weight"] = TensorOf("F8_E4M3", {300, 200}, q.codes);
+  binary32.tensors["l.weight_scale_inv"] = NumbersTensor({3, 2}, q.scale_values);
+  const OriginalVerdict equal = Compare(binary32, x);
+  CHECK(equal.dialect == "binary32 scales t = b / largest, v = x / t");
+  CHECK(equal.cause.empty());
+  std::vector<float> doubled = q.scale_values;
+  for (float& scale : doubled) scale *= 2;
+  binary32.tensors["l.weight_scale_inv"] = NumbersTensor({3, 2}, doubled);
+  const OriginalVerdict wrong = Compare(binary32, x);
+  CHECK(wrong.dialect.empty());
+  CHECK_THAT(wrong.cause, ContainsSubstring("times the original"));
+}
+
 TEST_CASE("Decoded values: right, without the tensor scale, in parts, and wrong", "[checkpoint]") {
   const Matrix<float> x = Weights(5, 64, 128);
   SafetensorsFile file;

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import inspect
+import json
 import os
 import pickle
 import subprocess
@@ -82,6 +83,13 @@ def saved_and_loaded(tmp):
     return out
 
 
+def checked(tmp):
+    path, original = os.path.join(tmp, "c.safetensors"), os.path.join(tmp, "x.npy")
+    quantized().save(path, "w")
+    np.save(original, INPUTS["wide"])
+    return json.dumps(fp4lab.check_checkpoint(path, original=original))
+
+
 def message_of(function):
     try:
         function()
@@ -124,6 +132,7 @@ def calls(tmp):
         "dialect": lambda: fp4lab.dialect("nvfp4.te"),
         "accumulations": fp4lab.accumulations,
         "recipes": fp4lab.recipes,
+        "check_checkpoint": lambda: checked(tmp),
         "check_dialects": lambda: str(fp4lab.check_dialects(["mxfp4.floor"])),
         "QTensor.dequantize": lambda: [q(d, name).dequantize(t) for d in DIALECTS for name in INPUTS
                                        for t in ("float32", "float16", "bfloat16")],

@@ -61,14 +61,6 @@ void Decoder::Row(std::size_t row, CodeOrder codes, ScaleOrder order,
   }
 }
 
-std::uint8_t Decoder::ScaleByte(std::size_t row, std::size_t block) const {
-  const std::size_t part = row / r_.rows;
-  const std::size_t at =
-      part * r_.stored_rows * r_.stored_cols +
-      StoredScaleOffset(r_, row % r_.rows / std::max<std::size_t>(1, r_.block_rows), block);
-  return static_cast<std::uint8_t>(bytes_.scales[at]);
-}
-
 float Decoder::Scale(std::size_t part, std::size_t row, std::size_t block, ScaleOrder order) const {
   const IeeeArithmetic ieee;
   std::size_t at = 0;

@@ -30,9 +30,8 @@ class Decoder {
   void Row(std::size_t row, CodeOrder codes, ScaleOrder order, std::span<float> values) const;
   // The element that a code stands for.
   float Element(std::uint8_t code) const { return elements_[code]; }
-  // The scale of a block of a part, as its number, and the byte of a block in row `row` of all.
+  // The scale of a block in row `row` of a part.
   float Scale(std::size_t part, std::size_t row, std::size_t block, ScaleOrder order) const;
-  std::uint8_t ScaleByte(std::size_t row, std::size_t block) const;
 
  private:
   const StoredBytes& bytes_;

@@ -157,32 +157,60 @@ class Comparer {
     }
   }
 
+  bool IsRow() const {
+    return r_.block_rows == 1 && r_.block_cols == r_.cols && FormatOf(r_.element).bits == 8;
+  }
+
   bool Fits(const Dialect& d) const {
     const bool one = d.block_rows == 0;
     if (d.element != r_.element || IsStochastic(d) || IsApproximate(d) || TakesRandomBits(d)) {
       return false;
     }
-    if (one != (r_.block_rows == 0) || d.row_scaled) return false;
-    if (!one && (static_cast<std::size_t>(d.block_rows) != r_.block_rows ||
-                 static_cast<std::size_t>(d.block_cols) != r_.block_cols)) {
+    if (d.row_scaled) return one && IsRow();
+    if (one || r_.block_rows == 0) return one && r_.block_rows == 0 && r_.parts == 1;
+    if (static_cast<std::size_t>(d.block_rows) != r_.block_rows ||
+        static_cast<std::size_t>(d.block_cols) != r_.block_cols) {
       return false;
     }
-    if (one) return true;
-    return !r_.numbers && d.scale == r_.scale && HasTensorScale(d) == !numbers_.empty();
+    return (r_.numbers || d.scale == r_.scale) && HasTensorScale(d) == !numbers_.empty();
+  }
+
+  // The table, and FP8 in blocks with scales in binary32, which no row of it has.
+  std::vector<Dialect> Candidates() const {
+    std::vector<Dialect> candidates;
+    for (const Dialect& d : fp4lab::Dialects()) {
+      if (Fits(d)) candidates.push_back(d);
+    }
+    const bool blocks = r_.block_rows > 0 && r_.block_cols <= 1024 && r_.block_rows <= 1024;
+    if (!r_.numbers || FormatOf(r_.element).bits != 8 || !blocks || !numbers_.empty()) {
+      return candidates;
+    }
+    Dialect d{.name = "binary32 scales t = b / largest, v = x * (1 / t)"};
+    d.element = r_.element;
+    d.block_rows = static_cast<int>(r_.block_rows);
+    d.block_cols = static_cast<int>(r_.block_cols);
+    d.tensor_scale = TensorScaleRule::kNone;
+    d.block_scale = BlockScale::kNoTensorScale;
+    d.scale_encoding = ScaleEncoding::kBinary32;
+    candidates.push_back(d);
+    d.name = "binary32 scales t = b / largest, v = x / t";
+    d.factor = Factor::kDivideByScale;
+    candidates.push_back(d);
+    return candidates;
   }
 
   // The codes and scales of each dialect that fits, for the first rows; those of the nearest one
   // for all rows, if they are equal there.
   void Dialects() {
-    if (r_.codes == CodeOrder::kDense6 || r_.numbers) return;
+    if (r_.codes == CodeOrder::kDense6) return;
     if (numbers_.size() > 1 && rows_ % numbers_.size() != 0) return;
     const std::size_t count = std::min(GroupRows(), kStrip * 4);
     const Matrix<float> x = original_(0, count);
     std::size_t most = 0;
     const Dialect* best = nullptr;
     std::vector<const Dialect*> alive;  // every code so far is theirs
-    for (const Dialect& d : fp4lab::Dialects()) {
-      if (!Fits(d)) continue;
+    const std::vector<Dialect> candidates = Candidates();
+    for (const Dialect& d : candidates) {
       const std::size_t equal = Equal(d, x, 0);
       if (equal == x.values.size()) alive.push_back(&d);
       if (best != nullptr && equal <= most) continue;
@@ -193,7 +221,7 @@ class Comparer {
     v_.nearest = best->name;
     v_.share_of_codes = static_cast<double>(most) / static_cast<double>(x.values.size());
     DialectOptions own;
-    if (HasTensorScale(*best)) own.amax = {amax_};
+    if (HasTensorScale(*best) && !best->row_scaled) own.amax = {amax_};
     const Quantized q = QuantizeAs(*best, x.View(), own);
     v_.expected_db = SumsOf(x.values, DequantizeAs(*best, q).values).Sqnr(1);
     std::size_t strips = 0;
@@ -215,7 +243,7 @@ class Comparer {
   // stored tensor scale.
   std::size_t Equal(const Dialect& d, const Matrix<float>& x, std::size_t first) const {
     DialectOptions options;
-    if (HasTensorScale(d)) {
+    if (HasTensorScale(d) && !d.row_scaled) {
       options.amax = {amax_};
       if (!numbers_.empty()) {
         const std::size_t index = std::min(numbers_.size() - 1, first / GroupRows());
@@ -224,25 +252,35 @@ class Comparer {
     }
     const Quantized q = QuantizeAs(d, x.View(), options);
     std::vector<std::size_t> rows(x.rows);
-    ParallelFor(x.rows, [&](std::size_t i) { rows[i] = EqualInRow(q, first, i); });
+    ParallelFor(x.rows, [&](std::size_t i) { rows[i] = EqualInRow(d, q, first, i); });
     std::size_t equal = 0;
     for (const std::size_t n : rows) equal += n;
     return equal;
   }
 
-  std::size_t EqualInRow(const Quantized& q, std::size_t first, std::size_t i) const {
+  // The scale that a dialect stores for a block of row `i` of q.
+  float ScaleOf(const Dialect& d, const Quantized& q, std::size_t i, std::size_t block) const {
+    if (d.block_rows == 0) {
+      return NumberOfAmax(d, q.amax[d.row_scaled ? i : 0], TensorScaleConvention::kMultiplier);
+    }
+    const std::size_t at = i / r_.block_rows * q.scale_cols + block;
+    return q.scale_values.empty() ? Decode(d.scale, q.scales[at]) : q.scale_values[at];
+  }
+
+  std::size_t EqualInRow(const Dialect& d, const Quantized& q, std::size_t first,
+                         std::size_t i) const {
     std::vector<std::uint8_t> codes(q.cols);
     decoder_.Codes(first + i, r_.codes, codes);
+    const std::size_t width = r_.block_rows == 0 ? r_.cols : r_.block_cols;
     std::size_t equal = 0;
-    for (std::size_t col = 0; col < q.cols; ++col) {
-      if (codes[col] != q.codes[i * q.cols + col]) continue;
-      if (r_.block_rows == 0) {
-        ++equal;
-        continue;
+    for (std::size_t begin = 0; begin < q.cols; begin += width) {
+      const std::size_t row = first + i, block = begin / width;
+      const float want = ScaleOf(d, q, i, block);
+      const float stored = decoder_.Scale(row / r_.rows, row % r_.rows, block, r_.order);
+      if (stored != want && !(std::isnan(stored) && std::isnan(want))) continue;
+      for (std::size_t col = begin; col < std::min(begin + width, q.cols); ++col) {
+        equal += codes[col] == q.codes[i * q.cols + col] ? 1 : 0;
       }
-      const std::size_t block = col / r_.block_cols;
-      const std::uint8_t byte = q.scales[i / r_.block_rows * q.scale_cols + block];
-      equal += byte == decoder_.ScaleByte(first + i, block) ? 1 : 0;
     }
     return equal;
   }
