@@ -44,8 +44,8 @@ bool ReplaceScales(MmaOperand& x, std::uint8_t from, std::uint8_t to) {
 bool OneForAll(MmaOperand& x) {
   if (!x.IsScaled()) return false;
   const auto one = static_cast<std::uint8_t>(Encode(x.scale_format, 1.0f));
-  const bool changed = std::any_of(x.scales.begin(), x.scales.end(),
-                                   [&](std::uint8_t byte) { return byte != one; });
+  const bool changed =
+      std::any_of(x.scales.begin(), x.scales.end(), [&](std::uint8_t byte) { return byte != one; });
   std::fill(x.scales.begin(), x.scales.end(), one);
   return changed;
 }

@@ -16,16 +16,16 @@ struct GemmInputs {
   float alpha = 1.0f;
 };
 struct GemmDeviation {
-  std::string_view name;  // "e8m0-zero-is-0"
-  std::string_view what;  // "reads the E8M0 scale byte 0 as 0; it is 2^-127"
+  std::string_view name;       // "e8m0-zero-is-0"
+  std::string_view what;       // "reads the E8M0 scale byte 0 as 0; it is 2^-127"
   bool (*apply)(GemmInputs&);  // false if that changes nothing
 };
 std::span<const GemmDeviation> GemmDeviations();
 
 struct GemmCause {
   std::string name;
-  std::string what;             // with the kernel as subject
-  std::size_t different = 0;    // elements that differ from the accumulation's answer under the cause
+  std::string what;           // with the kernel as subject
+  std::size_t different = 0;  // elements that differ from the accumulation's answer under the cause
   bool equal() const { return different == 0; }
 };
 
