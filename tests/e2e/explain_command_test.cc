@@ -349,8 +349,7 @@ const Dialect& Mxfp4() { return *FindDialect("mxfp4.rceil"); }
 void WriteParts(const TemporaryFolder& folder, const Matrix<float>& x, const StoredMatrix& bytes,
                 std::vector<std::size_t> codes_shape, std::vector<std::size_t> scales_shape) {
   WriteNpy(folder / "x.npy", MakeNpyArray<float>({x.rows, x.cols}, x.values));
-  WriteNpy(folder / "codes.npy",
-           MakeNpyArray<std::uint8_t>(std::move(codes_shape), bytes.codes));
+  WriteNpy(folder / "codes.npy", MakeNpyArray<std::uint8_t>(std::move(codes_shape), bytes.codes));
   WriteNpy(folder / "scales.npy",
            MakeNpyArray<std::uint8_t>(std::move(scales_shape), bytes.scales));
 }
@@ -365,7 +364,7 @@ TEST_CASE("explain and identify find gate and up in turn", "[tools]") {
   }
   WriteParts(folder, x, Store(Mxfp4(), QuantizeAs(Mxfp4(), stored.View()), {}), {64, 2, 16},
              {64, 2});
-  const std::vector<std::string> files = {"--input", "x.npy",    "--codes",
+  const std::vector<std::string> files = {"--input",   "x.npy",    "--codes",
                                           "codes.npy", "--scales", "scales.npy"};
   const auto run = [&](std::vector<std::string> command) {
     command.insert(command.end(), files.begin(), files.end());
@@ -376,10 +375,11 @@ TEST_CASE("explain and identify find gate and up in turn", "[tools]") {
   CHECK_THAT(explained.output, ContainsSubstring("the rows in another order: the halves in turn"));
   const ProcessResult identified = run({"identify"});
   CHECK(identified.exit_code == 1);
-  CHECK_THAT(identified.output,
-             ContainsSubstring("codes low-first, scales linear, where the kernel quantizes the rows "
-                               "in another order: the halves in turn (0, R/2, 1, R/2 + 1 ...):\n"
-                               "    mxfp4.rceil, "));
+  CHECK_THAT(
+      identified.output,
+      ContainsSubstring("codes low-first, scales linear, where the kernel quantizes the rows "
+                        "in another order: the halves in turn (0, R/2, 1, R/2 + 1 ...):\n"
+                        "    mxfp4.rceil, "));
 }
 
 TEST_CASE("AITER's scales are found, and read by name and by a JSON file", "[tools]") {
@@ -395,10 +395,9 @@ TEST_CASE("AITER's scales are found, and read by name and by a JSON file", "[too
   }
   bytes.scales = shuffled;
   WriteParts(folder, x, bytes, {64, 80}, {256, 8});
-  WriteFileAtomically(
-      folder / "aiter.json",
-      std::string(R"({"pad": [256, 8], "reshape": ["R/32", 2, 16, "C/8", 2, 4],)"
-                  R"( "transpose": [0, 3, 5, 2, 4, 1]})"));
+  WriteFileAtomically(folder / "aiter.json",
+                      std::string(R"({"pad": [256, 8], "reshape": ["R/32", 2, 16, "C/8", 2, 4],)"
+                                  R"( "transpose": [0, 3, 5, 2, 4, 1]})"));
   const auto run = [&](std::vector<std::string> command) {
     command.insert(command.end(),
                    {"--input", "x.npy", "--codes", "codes.npy", "--scales", "scales.npy"});

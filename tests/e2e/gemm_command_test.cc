@@ -171,8 +171,8 @@ TEST_CASE("verify gemm distinguishes equal, inside and outside by its exit code"
   CHECK(VerifyGemm(with({f.Path("none.npy"), "--operand", "bf16"})).exit_code == 2);
 }
 
-// Operands of MXFP4 whose codes are counted, and the product in binary64; `zero` is the value of the
-// scale byte 0.
+// Operands of MXFP4 whose codes are counted, and the product in binary64; `zero` is the value of
+// the scale byte 0.
 StoredMatrix Counted(std::size_t rows, std::size_t cols, std::uint8_t scale) {
   StoredMatrix m = ShapeOf(*FindDialect("mxfp4.floor"), rows, cols,
                            {.tensor_scale = TensorScaleConvention::kNone});

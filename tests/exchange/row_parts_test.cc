@@ -48,11 +48,15 @@ TEST_CASE("Scales in the layout of the joined matrix become linear", "[exchange]
   const Matrix<float> x = NormalMatrix(2, 160, 80);
   const StoredMatrix joined = Quantized(x.View(), ScaleOrder::k128x4);
   const StoredMatrix linear = Quantized(x.View(), ScaleOrder::kLinear);
-  const std::vector<RowPart> rows = ParseRowParts("100,60", 160, "--parts");
-  const std::vector<StoredMatrix> parts = SplitRows(joined, rows, "j");
-  REQUIRE(parts.size() == 2);
+  const std::vector<RowPart> rows = ParseRowParts("40,60,60", 160, "--parts");
+  std::vector<StoredMatrix> parts = SplitRows(joined, rows, "j");
+  REQUIRE(parts.size() == 3);
+  parts.erase(parts.begin());
   CHECK(parts[1].layout.scales == ScaleOrder::kLinear);
   CHECK(std::vector(linear.scales.begin() + 500, linear.scales.end()) == parts[1].scales);
+  // Where both take equally many bytes, the parts follow each other.
+  CHECK(SplitRows(joined, ParseRowParts("100,60", 160, "--parts"), "j")[1].layout.scales ==
+        ScaleOrder::k128x4);
   CHECK(std::vector(linear.codes.begin() + 4000, linear.codes.end()) == parts[1].codes);
   CHECK(parts[1].tensor_scale == joined.tensor_scale);
 }

@@ -23,9 +23,9 @@ StoredMatrix Shape(std::size_t rows, std::size_t cols, const StorageLayout& layo
 TEST_CASE("Codes in another grid than the layout's are refused", "[exchange]") {
   const StoredMatrix m = Shape(48, 64, {});  // 48 rows of 32 bytes
   const std::size_t bytes = 48 * 32;
-  for (const Dims& fine : {Dims{48, 32}, Dims{48, 64}, Dims{bytes}, Dims{1, bytes}, Dims{bytes, 1},
-                           Dims{4, 12, 32}, Dims{48, 4, 8}, Dims{2, 24, 4, 8}, Dims{1, 48, 32},
-                           Dims{}}) {
+  for (const Dims& fine :
+       {Dims{48, 32}, Dims{48, 64}, Dims{bytes}, Dims{1, bytes}, Dims{bytes, 1}, Dims{4, 12, 32},
+        Dims{48, 4, 8}, Dims{2, 24, 4, 8}, Dims{1, 48, 32}, Dims{}}) {
     CAPTURE(fine);
     CHECK_NOTHROW(CheckCodesGrid(m, fine, bytes, "codes"));
   }

@@ -147,16 +147,15 @@ TEST_CASE("explain finds parts in turn that are scaled by their own amax", "[jud
           amax = std::max(amax, std::fabs(x(r, c)));
         }
       }
-      const StoredMatrix bytes =
-          Quantize(x, {.amax_for = [&](float, std::size_t r, std::size_t) {
-                     return amaxes[r / group % parts];
-                   }});
+      const StoredMatrix bytes = Quantize(x, {.amax_for = [&](float, std::size_t r, std::size_t) {
+                                            return amaxes[r / group % parts];
+                                          }});
       const Explanation e = Explain(Te(), x.View(), bytes);
       CHECK(First(e) == "amax-of-parts");
       CHECK(e.causes.certainty == Certainty::kForced);
       CHECK_THAT(Text(Te(), e),
-                 ContainsSubstring(group == 1   ? parts == 2 ? "rows 0, 2, 4 ..., rows 1, 3, 5 ...; "
-                                                             : "rows 0, 3, 6 ..., rows 1, 4, 7 ..."
+                 ContainsSubstring(group == 1 ? parts == 2 ? "rows 0, 2, 4 ..., rows 1, 3, 5 ...; "
+                                                           : "rows 0, 3, 6 ..., rows 1, 4, 7 ..."
                                    : parts == 2 ? "rows 0..7 and every 16 further, rows 8..15 and "
                                                 : "rows 16..23 and every 24 further; "));
     }
@@ -186,8 +185,8 @@ TEST_CASE("explain finds parts whose scales were encoded again for one number", 
     const Explanation e = Explain(Te(), x.View(), bytes);
     CHECK(First(e) == "parts-folded");
     CHECK(e.causes.certainty == Certainty::kForced);
-    CHECK_THAT(Text(Te(), e),
-               ContainsSubstring(parts == 2 ? ": rows 0..47, 48..; " : ": rows 0..31, 32..63, 64..; "));
+    CHECK_THAT(Text(Te(), e), ContainsSubstring(parts == 2 ? ": rows 0..47, 48..; "
+                                                           : ": rows 0..31, 32..63, 64..; "));
   }
 }
 
@@ -374,11 +373,13 @@ TEST_CASE("identify finds permuted rows, and parts with an amax of their own", "
   }
   const auto cause = [&](const StoredMatrix& bytes) {
     const Identification found = Identify(x.View(), bytes);
-    CHECK_THAT(Text(found), ContainsSubstring("No dialect and layout gives these bytes as they are. "
-                                              "They are exactly those of\n"));
+    CHECK_THAT(Text(found),
+               ContainsSubstring("No dialect and layout gives these bytes as they are. "
+                                 "They are exactly those of\n"));
     return found.arranged.empty() ? "none" : Sentence(found.arranged[0].cause);
   };
-  CHECK_THAT(cause(Quantize(y, {})), ContainsSubstring("rows in another order: the halves in turn"));
+  CHECK_THAT(cause(Quantize(y, {})),
+             ContainsSubstring("rows in another order: the halves in turn"));
   const StoredMatrix parts =
       Quantize(x, {.amax_for = [&](float amax, std::size_t r, std::size_t) {
                  return r < 32 ? MaxMagnitudeOf(x.View().Block(0, 0, 32, x.cols), false) : amax;

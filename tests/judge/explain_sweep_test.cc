@@ -148,9 +148,9 @@ bool IsItsAmax(const Kernel& kernel, const Cause& truth, const Cause& cause,
   return rest == PlanOf(kernel) && amax.size() == 1 && cause.value && cause.value->amax == amax[0];
 }
 
-// Whether `cause` together with one deviation of `truth` gives the bytes of all directed cases: it is
-// `truth` without a deviation that changes no byte of this input. (Where scales come from the amax,
-// not from S, a missing S is the same as one that misses in the factor.)
+// Whether `cause` together with one deviation of `truth` gives the bytes of all directed cases: it
+// is `truth` without a deviation that changes no byte of this input. (Where scales come from the
+// amax, not from S, a missing S is the same as one that misses in the factor.)
 bool IsWithoutOne(const Kernel& kernel, const Cause& truth, const Cause& cause) {
   if (truth.Parts() < 2 || cause.value) return false;
   return std::any_of(truth.deviations.begin(), truth.deviations.end(), [&](const Deviation* d) {

@@ -102,8 +102,7 @@ TEST_CASE("A product that is wrong in one rectangle has no cause, and says where
   for (std::size_t r = 0; r < 32; ++r) {
     for (std::size_t c = 64; c < 96; ++c) d(r, c) = 1e9f + static_cast<float>(r * c);
   }
-  const GemmJudgement j =
-      JudgeGemm({.a = a, .b = b, .d = d.View()}, *FindAccumulation("exact"));
+  const GemmJudgement j = JudgeGemm({.a = a, .b = b, .d = d.View()}, *FindAccumulation("exact"));
   CHECK(j.outside == 32 * 32);
   CHECK(j.outside_in == Rectangle{0, 64, 32, 32});
   CHECK(Causes(a, b, d).empty());

@@ -236,7 +236,14 @@ TEST_CASE("The advice about a number of another amax follows from codes and scal
     std::copy(top.codes.begin(), top.codes.end(), joined.codes.begin());
     std::copy(top.scales.begin(), top.scales.end(), joined.scales.begin());
     joined.tensor_scale = top.tensor_scale;
-    CHECK_THAT(advice(joined), ContainsSubstring("find out with fp4lab explain which part"));
+    CHECK_THAT(advice(joined), ContainsSubstring("store a number for each part and judge them"));
+    const auto looks = Verify(dialect, x.View(), joined, "answer").tensor_scale_reading->looks;
+    CHECK_THAT(looks, ContainsSubstring("rows 0..31, 32..; the stored number is the amax of the "
+                                        "first part"));
+    // Codes that follow from no amax at all.
+    StoredMatrix mixed = joined;
+    for (std::size_t i = 0; i < mixed.codes.size(); i += 5) mixed.codes[i] ^= 0x11;
+    CHECK_THAT(advice(mixed), ContainsSubstring("find out with fp4lab explain which part"));
     const Explanation e = Explain({.dialect = dialect, .layout = layout}, x.View(), joined);
     CHECK_THAT(
         Text({.dialect = dialect, .layout = layout}, e),
@@ -303,7 +310,8 @@ TEST_CASE("A stream of wrong, missing, doubled or foreign answers is named", "[j
   CHECK(wrong.cases[0].verdict.Equal());  // case all-zero
   CHECK_FALSE(wrong.cases[1].verdict.Equal());
 
-  CHECK(error("") == "answers: is empty: it holds no answers");
+  CHECK(error("") ==
+        "answers: is empty: it holds no answers; the program that writes them says why");
   CHECK(error("fp4lab-answers 2\n").find("answers: does not start with the line") == 0);
   CHECK(error("fp4lab-answers 1\n") == "answers: holds no answer to case 0 (all-zero)");
   CHECK(error(right.substr(0, 30)) == "answers: ends within record 0");

@@ -296,11 +296,10 @@ TEST_CASE("A study under nohup goes on after a hangup, any other stops at its ch
   const std::string file = StudyFile(folder, SlowerStudyJson());
   const auto hang_up = [&](const std::string& out, const std::string& prelude) {
     const std::filesystem::path path = folder.Path() / out;
-    const Process process(
-        folder.Path(),
-        "study run " + file + " --device cpu --out-dir '" + path.string() +
-            "' --checkpoint-seconds 0.02",
-        prelude);
+    const Process process(folder.Path(),
+                          "study run " + file + " --device cpu --out-dir '" + path.string() +
+                              "' --checkpoint-seconds 0.02",
+                          prelude);
     while (!std::filesystem::exists(path / "runs")) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }

@@ -24,7 +24,7 @@ namespace {
 
 struct ExplainCommand {
   KernelOptions kernel;
-  std::string kept;                // a folder of cases
+  std::string kept;  // a folder of cases
   std::string parts;
   std::string block, cpp, python;  // output files for the reproducing block
   bool no_pairs = false, json = false;
@@ -96,12 +96,11 @@ void CheckUsage(const ExplainCommand& command, const CLI::App& app) {
                 "is of one matrix, and --parts makes several; give one part alone");
   }
   if (command.kept.empty()) return;
-  RefuseGiven(
-      app,
-      {"--input", "--shape", "--dtype", "--transpose-input", "--stored", "--codes", "--scales",
-       "--level-two", "--amax", "--random", "--block", "--cpp", "--python", "--no-pairs", "--parts",
-       "--codes-bytes", "--scales-bytes"},
-      "has no effect with --kept, whose folder holds the cases; leave it out");
+  RefuseGiven(app,
+              {"--input", "--shape", "--dtype", "--transpose-input", "--stored", "--codes",
+               "--scales", "--level-two", "--amax", "--random", "--block", "--cpp", "--python",
+               "--no-pairs", "--parts", "--codes-bytes", "--scales-bytes"},
+              "has no effect with --kept, whose folder holds the cases; leave it out");
 }
 
 // Explains each part alone. Returns whether all are equal.

@@ -111,8 +111,9 @@ bool VerifyParts(const VerifyCommand& o, const Answer& joined, MatrixView<const 
       const auto first = random.begin() + static_cast<std::ptrdiff_t>(part.at.row * x.cols);
       bits.assign(first, first + static_cast<std::ptrdiff_t>(part.x.size()));
     }
-    const Verdict verdict = Verify(dialect, part.x, part.bytes, o.kernel.bytes() + ", " + part.title,
-                                   OptionsOf(o, OptionsOf(own, dialect, part.x, bits)));
+    const Verdict verdict =
+        Verify(dialect, part.x, part.bytes, o.kernel.bytes() + ", " + part.title,
+               OptionsOf(o, OptionsOf(own, dialect, part.x, bits)));
     accepted = accepted && verdict.Accepted();
     Json json = VerdictJson(dialect, verdict);
     json["first_row"] = part.at.row;

@@ -85,8 +85,7 @@ Json JudgementJson(const std::string& under, const GemmJudgement& j,
                {"readings_differ", j.readings_differ}};
   if (j.outside > 0) {
     const Rectangle& r = j.outside_in;
-    json["outside_in"] = {
-        {"row", r.row}, {"column", r.col}, {"rows", r.rows}, {"columns", r.cols}};
+    json["outside_in"] = {{"row", r.row}, {"column", r.col}, {"rows", r.rows}, {"columns", r.cols}};
     json["causes"] = CausesJson(causes);
   }
   json["readings"] = Json::array();
@@ -142,8 +141,8 @@ void PrintCauses(const std::vector<GemmCause>& causes) {
     return;
   }
   for (const GemmCause& c : causes) {
-    Print("%s The kernel %s. (%s)\n", causes.size() == 1 ? "Cause:" : "Possible cause:",
-          c.what.c_str(), c.name.c_str());
+    Print("%s The kernel %s. (%s)\n",
+          causes.size() == 1 ? "Cause:" : "Possible cause:", c.what.c_str(), c.name.c_str());
     PrintText(c.equal() ? "       This cause reproduces all elements.\n"
                         : "       Under this cause, all elements lie within the bound.\n");
   }

@@ -84,8 +84,8 @@ void ReadTranspose(const Json& json, const std::string& where, ByteOrder* order)
   for (std::size_t k = 0; k < order->count; ++k) {
     const auto axis = WholeNumber<std::uint64_t>(json[k], Member(where, k));
     if (axis >= order->count || seen[axis]) {
-      throw Error(Member(where, k), "must name each of the axes 0 to " +
-                                        std::to_string(order->count - 1) + " once");
+      throw Error(Member(where, k),
+                  "must name each of the axes 0 to " + std::to_string(order->count - 1) + " once");
     }
     seen[axis] = true;
     order->transpose[k] = axis;

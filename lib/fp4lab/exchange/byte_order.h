@@ -40,9 +40,9 @@ std::span<const ByteOrder> ScaleByteOrders();
 std::span<const ByteOrder> CodeByteOrders();
 const ByteOrder* FindByteOrder(std::span<const ByteOrder> orders, std::string_view name);
 
-// Reads {"pad": [256, 8], "reshape": ["R/32", 2, 16, "C/8", 2, 4], "transpose": [0, 3, 5, 2, 4, 1]}.
-// R and C are the padded rows and columns. Every key may be absent; "transpose" needs "reshape".
-// Throws Error, which names the key.
+// Reads {"pad": [256, 8], "reshape": ["R/32", 2, 16, "C/8", 2, 4], "transpose": [0, 3, 5, 2, 4,
+// 1]}. R and C are the padded rows and columns. Every key may be absent; "transpose" needs
+// "reshape". Throws Error, which names the key.
 ByteOrder ReadByteOrder(const Json& json, const std::string& where);
 
 // The places of the bytes of one grid.
@@ -62,7 +62,6 @@ class BytePlaces {
 // The bytes of a (rows, cols) grid, row by row, from an array in this order. Throws Error(where,
 // ...), which states the right size, if the array has another one.
 std::vector<std::uint8_t> FromByteOrder(std::span<const std::uint8_t> bytes, const ByteOrder& order,
-                                        std::size_t rows, std::size_t cols,
-                                        std::string_view where);
+                                        std::size_t rows, std::size_t cols, std::string_view where);
 
 }  // namespace fp4lab

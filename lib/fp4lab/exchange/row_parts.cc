@@ -83,7 +83,8 @@ void SplitTensorScales(const StoredMatrix& joined, std::span<const RowPart> rows
     }
     if (all.size() != joined.rows) {
       throw Error(where, std::to_string(all.size()) + " tensor scales; " +
-                             std::to_string(parts->size()) + " parts have one each, or one for all");
+                             std::to_string(parts->size()) +
+                             " parts have one each, or one for all");
     }
     const std::span<const float> own = std::span(all).subspan(rows[k].row, rows[k].rows);
     const auto is_first = [&](float v) {
@@ -127,7 +128,8 @@ std::vector<RowPart> ParseRowParts(std::string_view text, std::size_t rows,
 std::vector<StoredMatrix> SplitRows(const StoredMatrix& joined, std::span<const RowPart> parts,
                                     std::string_view where) {
   if (joined.layout.transposed) {
-    throw Error(where, "the bytes of a transposed matrix have no parts of rows one after the other");
+    throw Error(where,
+                "the bytes of a transposed matrix have no parts of rows one after the other");
   }
   std::vector<StoredMatrix> split;
   const auto block_rows = static_cast<std::size_t>(joined.block_rows);

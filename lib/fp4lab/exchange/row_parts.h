@@ -19,10 +19,11 @@ struct RowPart {
 // Error(where, ...) if they are not whole, or do not add up to the rows.
 std::vector<RowPart> ParseRowParts(std::string_view text, std::size_t rows, std::string_view where);
 
-// The parts as matrices. Their codes follow each other. Their scales follow each other, each part in
-// its own tiles, or lie in the layout of the joined matrix, and then become linear. The tensor
-// scales are one a part, one for all, or one a row that is equal in the rows of a part. Throws
-// Error(where, ...) for other sizes, for blocks that span parts and for transposed layouts.
+// The parts as matrices. Their codes follow each other. Their scales follow each other, each part
+// in its own tiles, or lie in the layout of the joined matrix, and then become linear; where both
+// take equally many bytes, they follow each other. The tensor scales are one a part, one for all,
+// or one a row that is equal in the rows of a part. Throws Error(where, ...) for other sizes, for
+// blocks that span parts and for transposed layouts.
 std::vector<StoredMatrix> SplitRows(const StoredMatrix& joined, std::span<const RowPart> parts,
                                     std::string_view where);
 

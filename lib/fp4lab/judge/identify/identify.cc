@@ -169,8 +169,8 @@ void TryArranged(Candidate c, const Deviation& deviation, ByteMatcher& matcher,
 void Arrange(MatrixView<const float> x, const std::vector<Rejected>& rejected, ByteMatcher& matcher,
              const IdentifyOptions& options, Identification* result) {
   constexpr std::size_t kNearest = 24;
-  for (const char* name : {"input-rows-permuted", "input-rows-in-turn", "input-columns-permuted",
-                           "input-reversed"}) {
+  for (const char* name :
+       {"input-rows-permuted", "input-rows-in-turn", "input-columns-permuted", "input-reversed"}) {
     for (const Rejected& r : rejected) {
       if (r.matcher == &matcher) {
         TryArranged(*r.candidate, *FindDeviation(name), matcher, result);

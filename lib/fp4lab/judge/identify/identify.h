@@ -58,7 +58,7 @@ struct Identification {
     Cause cause;
   };
   std::vector<Arranged> arranged = {};
-  std::size_t tried = 0;        // combinations of dialect, layout and tensor-scale convention
+  std::size_t tried = 0;           // combinations of dialect, layout and tensor-scale convention
   std::size_t rows = 0, cols = 0;  // of the input
   bool Fits() const { return !exact.empty() || !allowed.empty(); }
   // If more than one candidate is exact: inputs that together tell apart all candidates that any

@@ -76,8 +76,8 @@ std::string ArrangedText(const Identification& r) {
   std::vector<std::pair<std::string, std::string>> rows;  // an arrangement, and its dialects
   for (const Identification::Arranged& a : r.arranged) {
     const std::string name = ArrangedName(a), dialect(a.candidate.kernel.dialect.name);
-    const auto same = std::find_if(rows.begin(), rows.end(),
-                                   [&](const auto& row) { return row.first == name; });
+    const auto same =
+        std::find_if(rows.begin(), rows.end(), [&](const auto& row) { return row.first == name; });
     if (same == rows.end()) {
       rows.emplace_back(name, dialect);
     } else {

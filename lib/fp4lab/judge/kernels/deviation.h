@@ -66,23 +66,23 @@ enum class FactorOfBlock : std::uint8_t { kOwn, kBefore, kBeforeInMemory, kBefor
 
 // The meaning of a deviation's value.
 enum class ValueKind : std::uint8_t {
-  kNone,        // the deviation takes no value
-  kPlace,       // `number`: a place in a group of the Hadamard transform
-  kRowShift,    // `number`: rows further down; up if negative
-  kLastRows,    // `number`: rows at the end
-  kAmax,        // `amax`
-  kFactorAmax,  // `amax`: of the element factors alone
-  kScaleAmax,   // `amax`: of the block scales alone
-  kAmaxParts,   // `starts`, `by_columns`, `stored`: parts with an amax of their own
-  kLastCols,    // `number`: columns at the end
-  kTimes,       // `amax`: a positive number by which all elements are multiplied
-  kRowOrder,    // `number`: a RowOrder
+  kNone,         // the deviation takes no value
+  kPlace,        // `number`: a place in a group of the Hadamard transform
+  kRowShift,     // `number`: rows further down; up if negative
+  kLastRows,     // `number`: rows at the end
+  kAmax,         // `amax`
+  kFactorAmax,   // `amax`: of the element factors alone
+  kScaleAmax,    // `amax`: of the block scales alone
+  kAmaxParts,    // `starts`, `by_columns`, `stored`: parts with an amax of their own
+  kLastCols,     // `number`: columns at the end
+  kTimes,        // `amax`: a positive number by which all elements are multiplied
+  kRowOrder,     // `number`: a RowOrder
   kColumnOrder,  // `number`: a RowOrder, of columns
-  kRowTurns,    // `parts`, `turns`, `group`: parts of the rows take turns
+  kRowTurns,     // `parts`, `turns`, `group`: parts of the rows take turns
   kFoldedParts,  // `starts`: parts whose scales are encoded again for one number
-  kBefore,      // `number`: a FactorOfBlock
-  kUnwritten,   // `region`, and the bytes in it: `even_code`, `odd_code`, `scale`
-  kSwapped      // `region`, and the start of the other region: `other_row`, `other_col`
+  kBefore,       // `number`: a FactorOfBlock
+  kUnwritten,    // `region`, and the bytes in it: `even_code`, `odd_code`, `scale`
+  kSwapped       // `region`, and the start of the other region: `other_row`, `other_col`
 };
 
 // The value of a deviation that takes one: which sign, how many rows, which number. `explain` reads

@@ -182,8 +182,8 @@ std::vector<float> FoundAmax(const KernelPlan& plan, MatrixView<const float> x) 
   // Roundings are monotone and odd, so the rounded largest magnitude is the largest of the rounded.
   // The largest magnitude of a whole matrix does not depend on the order of rows and columns.
   const bool whole = plan.tensor.amax == AmaxFrom::kTensor && !by_row;
-  const bool in_order = plan.input.rows == RowOrder::kKept &&
-                        plan.input.cols == RowOrder::kKept && plan.input.row_parts == 0;
+  const bool in_order = plan.input.rows == RowOrder::kKept && plan.input.cols == RowOrder::kKept &&
+                        plan.input.row_parts == 0;
   const bool in_place = plan.input.hadamard == 0 && plan.input.shift == 0 && (whole || in_order) &&
                         plan.input.cols_dropped == 0;
   Matrix<float> copy;

@@ -14,8 +14,8 @@ namespace {
 bool OneForAll(MmaOperand& x) {
   if (!x.IsScaled()) return false;
   const auto one = static_cast<std::uint8_t>(Encode(x.scale_format, 1.0f));
-  const bool changed = std::any_of(x.scales.begin(), x.scales.end(),
-                                   [&](std::uint8_t byte) { return byte != one; });
+  const bool changed =
+      std::any_of(x.scales.begin(), x.scales.end(), [&](std::uint8_t byte) { return byte != one; });
   std::fill(x.scales.begin(), x.scales.end(), one);
   return changed;
 }

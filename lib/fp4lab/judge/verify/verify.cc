@@ -187,16 +187,16 @@ std::size_t PaddingSet(const StoredMatrix& m, const StoredSizes& sizes) {
 void RequireSize(std::size_t got, std::size_t expected, const char* what, const StoredMatrix& m,
                  std::string_view where) {
   if (got == expected) return;
-  throw Error(where, std::to_string(got) + " " + what + "; a " + std::to_string(m.rows) + "x" +
-                         std::to_string(m.cols) + " matrix with codes " +
-                         std::string(Name(m.layout.codes)) + " and scales " +
-                         std::string(Named(m.layout.scales).name) +
-                         (m.layout.transposed ? ", transposed," : "") +
-                         (m.layout.expanded_scales ? ", expanded," : "") + " has " +
-                         std::to_string(expected) +
-                         ": state the layout that the kernel writes, or find it with fp4lab "
-                         "identify" +
-                         (got > 1 && expected == 1 ? "; --parts takes a number for each part" : ""));
+  throw Error(
+      where,
+      std::to_string(got) + " " + what + "; a " + std::to_string(m.rows) + "x" +
+          std::to_string(m.cols) + " matrix with codes " + std::string(Name(m.layout.codes)) +
+          " and scales " + std::string(Named(m.layout.scales).name) +
+          (m.layout.transposed ? ", transposed," : "") +
+          (m.layout.expanded_scales ? ", expanded," : "") + " has " + std::to_string(expected) +
+          ": state the layout that the kernel writes, or find it with fp4lab "
+          "identify" +
+          (got > 1 && expected == 1 ? "; --parts takes a number for each part" : ""));
 }
 
 }  // namespace
@@ -259,8 +259,8 @@ void ReadTensorScale(const Dialect& dialect, const StoredMatrix& expected,
                        others);
 }
 
-// Where scales and codes follow from an amax for each of a few parts, the reading of the number says
-// so: it is then the amax of a part, whatever else it may look like.
+// Where scales and codes follow from an amax for each of a few parts, the reading of the number
+// says so: it is then the amax of a part, whatever else it may look like.
 void NameParts(const Kernel& kernel, ByteMatcher& matcher, Verdict* verdict) {
   const Deviation* const parts[] = {FindDeviation("amax-of-parts")};
   for (const DeviationValue& value : PartsToTry(kernel, matcher)) {

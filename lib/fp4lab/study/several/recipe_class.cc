@@ -1,9 +1,10 @@
 #include "fp4lab/study/several/recipe_class.h"
 
 #include <algorithm>
-#include <string>
+#include <vector>
 
 #include "fp4lab/formats/format.h"
+#include "fp4lab/train/model/linear_plan.h"
 #include "fp4lab/train/model/shapes.h"
 
 namespace fp4lab::study {
@@ -22,16 +23,18 @@ struct Selection {
 
 Selection SelectionOf(const Recipe& recipe, const ModelConfig& model) {
   Selection selection;
+  const LinearPlan plan(model, recipe);
+  const std::vector<int> block_of = MakeLayout(model).block_of_linear;
+  std::vector<int> all(static_cast<std::size_t>(model.layers)), selected(all.size());
+  for (std::size_t linear = 0; linear < block_of.size(); ++linear) {
+    const auto block = static_cast<std::size_t>(block_of[linear]);
+    ++all[block];
+    if (&plan.RecipeOf({}, linear) != &plan.Rest()) ++selected[block];
+  }
   int blocks = 0;
-  for (int block = 0; block < model.layers; ++block) {
-    std::size_t count = 0;
-    const std::vector<LinearShape> linears = BlockLinears(model);
-    for (const LinearShape& shape : linears) {
-      const std::string name = "blocks." + std::to_string(block) + "." + shape.name;
-      count += &RecipeOf(recipe, name, block, model.layers) == &recipe.linear ? 1 : 0;
-    }
-    selection.some_linears |= count > 0 && count < linears.size();
-    blocks += count > 0 ? 1 : 0;
+  for (std::size_t block = 0; block < all.size(); ++block) {
+    selection.some_linears |= selected[block] > 0 && selected[block] < all[block];
+    blocks += selected[block] > 0 ? 1 : 0;
   }
   selection.some_blocks = blocks < model.layers;
   return selection;
