@@ -8,6 +8,7 @@
 #include "fp4lab/io/tensors/gguf.h"
 #include "tests/checkpoint/files.h"
 #include "tests/support/catch.h"
+#include "tests/support/examples.h"
 #include "tests/support/program.h"
 
 namespace fp4lab {
@@ -107,6 +108,10 @@ TEST_CASE("fp4lab check --original: a swizzled file under names that are linear"
   CHECK_THAT(run.output, ContainsSubstring("read with codes low-first and scales 128x4"));
   const ProcessResult list = RunProgram({"inspect", folder / "q.safetensors", "--list"});
   CHECK(list.output == "l (modelopt)\n");
+}
+
+TEST_CASE("The example in the help of check prints what it says", "[e2e]") {
+  CheckHelpExamples({"check"});
 }
 
 }  // namespace

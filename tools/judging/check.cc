@@ -77,11 +77,13 @@ void AddCheck(CLI::App& app, int* exit_code) {
   command->add_flag("--json", o->json, "Print JSON");
   command->footer(
       "Exit code: 0 without findings, 1 with findings, 2 for what cannot be read.\n"
-      "Example: a checkpoint in order\n"
-      "  $ head -c 8192 /dev/zero | tr '\\0' '\\101' > x.bf16\n"
+      "Example: a matrix of equal numbers\n"
+      "  $ head -c 8192 /dev/zero | tr '\\0' A > x.bf16\n"
       "  $ fp4lab quantize x.bf16 --shape 32x128 --dtype bf16 --dialect modelopt --convention "
       "modelopt --out q.safetensors > log\n"
-      "  $ fp4lab check q.safetensors | tail -1");
+      "  $ fp4lab check q.safetensors | tail -2\n"
+      "  constant-codes (1): write the matrix again: every byte of its codes is the same\n"
+      "    weight: every byte of the codes is 0x77");
   command->callback([o, exit_code] { Comparing(exit_code, [&] { return Run(*o); }); });
 }
 
