@@ -1,5 +1,5 @@
 // The reading of codes and scales from dtypes and shapes alone.
-#include "fp4lab/exchange/reading.h"
+#include "fp4lab/exchange/vendors/reading.h"
 
 #include "tests/support/catch.h"
 

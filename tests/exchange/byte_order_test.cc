@@ -1,5 +1,5 @@
 // Orders of bytes: those of code bases, written here as loops, and those of JSON.
-#include "fp4lab/exchange/byte_order.h"
+#include "fp4lab/exchange/order/byte_order.h"
 
 #include <numeric>
 #include <string>

@@ -1,5 +1,5 @@
 // Parts of rows of a stored matrix.
-#include "fp4lab/exchange/row_parts.h"
+#include "fp4lab/exchange/order/row_parts.h"
 
 #include <string>
 #include <vector>

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "fp4lab/base/error.h"
-#include "fp4lab/exchange/row_parts.h"
+#include "fp4lab/exchange/order/row_parts.h"
 #include "tools/options/commands.h"
 #include "tools/options/comparing.h"
 #include "tools/options/given_amax.h"

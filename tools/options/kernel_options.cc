@@ -5,7 +5,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/text/suggest.h"
-#include "fp4lab/exchange/byte_order.h"
+#include "fp4lab/exchange/order/byte_order.h"
 #include "fp4lab/exchange/stored_grid.h"
 #include "fp4lab/io/json.h"
 #include "tools/options/given_amax.h"

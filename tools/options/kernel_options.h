@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "fp4lab/base/matrix.h"
-#include "fp4lab/exchange/row_parts.h"
+#include "fp4lab/exchange/order/row_parts.h"
 #include "fp4lab/judge/kernels/deviation.h"
 #include "fp4lab/quantize/quantize.h"
 #include "tools/options/file_options.h"

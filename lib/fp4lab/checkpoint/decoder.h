@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "fp4lab/exchange/number_type.h"
-#include "fp4lab/exchange/reading.h"
 #include "fp4lab/exchange/stored.h"
+#include "fp4lab/exchange/vendors/reading.h"
 
 namespace fp4lab {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "fp4lab/checkpoint/original_source.h"
+#include "fp4lab/checkpoint/original/original_source.h"
 #include "fp4lab/checkpoint/report.h"
 #include "fp4lab/checkpoint/scan.h"
 

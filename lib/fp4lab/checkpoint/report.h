@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "fp4lab/checkpoint/checkpoint.h"
-#include "fp4lab/checkpoint/original.h"
-#include "fp4lab/checkpoint/values.h"
-#include "fp4lab/exchange/reading.h"
+#include "fp4lab/checkpoint/original/original.h"
+#include "fp4lab/checkpoint/original/values.h"
 #include "fp4lab/exchange/stored.h"
+#include "fp4lab/exchange/vendors/reading.h"
 
 namespace fp4lab {
 

@@ -8,7 +8,7 @@
 #include <span>
 #include <string_view>
 
-#include "fp4lab/exchange/reading.h"
+#include "fp4lab/exchange/vendors/reading.h"
 #include "fp4lab/io/file_content.h"
 
 namespace fp4lab {

@@ -7,8 +7,8 @@
 #include "fp4lab/base/memory/huge_pages.h"
 #include "fp4lab/base/text/suggest.h"
 #include "fp4lab/exchange/matrix_file.h"
-#include "fp4lab/exchange/own_convention.h"
 #include "fp4lab/exchange/stored_grid.h"
+#include "fp4lab/exchange/vendors/own_convention.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/io/tensors/npy.h"
 

@@ -10,9 +10,9 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/memory/huge_pages.h"
 #include "fp4lab/exchange/number_type.h"
-#include "fp4lab/exchange/reading.h"
 #include "fp4lab/exchange/shape.h"
 #include "fp4lab/exchange/stored_grid.h"
+#include "fp4lab/exchange/vendors/reading.h"
 #include "fp4lab/io/json.h"
 
 namespace fp4lab {

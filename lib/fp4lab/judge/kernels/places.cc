@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "fp4lab/base/divide_up.h"
-#include "fp4lab/exchange/byte_order.h"
+#include "fp4lab/exchange/order/byte_order.h"
 
 namespace fp4lab {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "fp4lab/dialect/stages.h"
-#include "fp4lab/exchange/byte_order.h"
+#include "fp4lab/exchange/order/byte_order.h"
 #include "fp4lab/quantize/quantize.h"
 
 namespace fp4lab {

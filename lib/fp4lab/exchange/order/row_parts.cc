@@ -1,4 +1,4 @@
-#include "fp4lab/exchange/row_parts.h"
+#include "fp4lab/exchange/order/row_parts.h"
 
 #include <algorithm>
 #include <bit>

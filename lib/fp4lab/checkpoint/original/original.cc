@@ -1,4 +1,4 @@
-#include "fp4lab/checkpoint/original.h"
+#include "fp4lab/checkpoint/original/original.h"
 
 #include <algorithm>
 #include <cmath>

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "fp4lab/checkpoint/checkpoint.h"
-#include "fp4lab/checkpoint/original.h"
+#include "fp4lab/checkpoint/original/original.h"
 #include "fp4lab/exchange/number_type.h"
 
 namespace fp4lab {

@@ -1,4 +1,4 @@
-#include "fp4lab/checkpoint/original_source.h"
+#include "fp4lab/checkpoint/original/original_source.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "fp4lab/exchange/byte_order.h"
+#include "fp4lab/exchange/order/byte_order.h"
 
 #include <charconv>
 

@@ -8,9 +8,9 @@
 #include "fp4lab/base/memory/huge_pages.h"
 #include "fp4lab/base/text/suggest.h"
 #include "fp4lab/exchange/number_type.h"
-#include "fp4lab/exchange/own_convention.h"
 #include "fp4lab/exchange/stored_file.h"
 #include "fp4lab/exchange/stored_grid.h"
+#include "fp4lab/exchange/vendors/own_convention.h"
 #include "fp4lab/io/json.h"
 
 namespace fp4lab {

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "fp4lab/checkpoint/original.h"
+#include "fp4lab/checkpoint/original/original.h"
 
 namespace fp4lab {
 

@@ -10,8 +10,8 @@
 
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/checkpoint/decoder.h"
-#include "fp4lab/exchange/reading.h"
 #include "fp4lab/exchange/stored.h"
+#include "fp4lab/exchange/vendors/reading.h"
 
 namespace fp4lab {
 

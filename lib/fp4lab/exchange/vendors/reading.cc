@@ -1,4 +1,4 @@
-#include "fp4lab/exchange/reading.h"
+#include "fp4lab/exchange/vendors/reading.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "fp4lab/checkpoint/values.h"
+#include "fp4lab/checkpoint/original/values.h"
 
 #include <algorithm>
 #include <bit>

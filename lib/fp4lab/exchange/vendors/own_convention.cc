@@ -1,4 +1,4 @@
-#include "fp4lab/exchange/own_convention.h"
+#include "fp4lab/exchange/vendors/own_convention.h"
 
 #include <span>
 #include <utility>
