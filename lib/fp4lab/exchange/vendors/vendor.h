@@ -14,7 +14,7 @@
 
 namespace fp4lab {
 
-struct ReadingHints;  // exchange/reading.h
+struct ReadingHints;  // exchange/vendors/reading.h
 
 // One way to name the tensors of a matrix: prefix + codes, prefix + scales, prefix + tensor_scale.
 // The prefix is the matrix's name, and a dot if the codes' suffix starts with a letter or is empty.

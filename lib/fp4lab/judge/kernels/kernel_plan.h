@@ -12,7 +12,7 @@
 
 namespace fp4lab {
 
-struct ByteOrder;  // exchange/byte_order.h
+struct ByteOrder;  // exchange/order/byte_order.h
 
 // The steps of a kernel between its input in memory and the matrix that it quantizes.
 struct InputPlan {

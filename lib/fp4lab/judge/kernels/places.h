@@ -12,7 +12,7 @@
 
 namespace fp4lab {
 
-class BytePlaces;  // exchange/byte_order.h
+class BytePlaces;  // exchange/order/byte_order.h
 
 class Places {
  public:

@@ -74,7 +74,7 @@ bool SetTiles(KernelPlan& p, ScaleTiles tiles);
 bool SetWritten(KernelPlan& p, CodeOrder order);
 bool SetWritten(KernelPlan& p, ScaleOrder order);
 bool SetWritten(KernelPlan& p, TensorScaleConvention convention);
-// Sets an order of bytes by its name (exchange/byte_order.h).
+// Sets an order of bytes by its name (exchange/order/byte_order.h).
 bool SetScaleBytes(KernelPlan& p, std::string_view order);
 bool SetCodeBytes(KernelPlan& p, std::string_view order);
 
