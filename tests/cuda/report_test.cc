@@ -95,6 +95,12 @@ TEST_CASE("The H200's report covers every dialect that the GPU serves, and every
       "mxfp4.auto-round",
       "mxfp4.auto-round.rceil",
       "mxfp8_e4m3.auto-round",
+      "fp8_e4m3.row",
+      "fp8_e5m2.row",
+      "fp8_e4m3.1x128.e8m0",
+      "fp8_e4m3.128x128.e8m0",
+      "fp8_e5m2.1x128.e8m0",
+      "fp8_e5m2.128x128.e8m0",
   };
   for (const Dialect& d : Dialects()) {
     if (!cuda::CanQuantizeAs(d)) continue;
