@@ -10,7 +10,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace fp4lab;
   OneLineOrNothing([&] {
-    Checkpoint checkpoint;
+    ModelFiles checkpoint;
     checkpoint.path = "x.safetensors";
     checkpoint.shards.push_back({"x.safetensors", nullptr, size});
     checkpoint.tensors = ParseSafetensors(Input(data, size), "x.safetensors");

@@ -59,7 +59,7 @@ TEST_CASE("Every exact dialect trains on the GPU, with the CPU's losses within a
   double largest = 0.0;
   int number = 0;
   for (const Dialect& d : Dialects()) {
-    if (IsApproximate(d)) continue;
+    if (IsApproximate(d) || d.block_cols > 32) continue;  // wider than this model
     CAPTURE(d.name);
     const int bits = std::array{16, 8, 32, 4}[static_cast<std::size_t>(number++ % 4)];
     const TrainConfig config = Config(InFormat(d.name, bits), kTiny, 8, 30);

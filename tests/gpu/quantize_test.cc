@@ -74,7 +74,9 @@ TEST_CASE("Operands made on the GPU have the CPU's bits, in every format and dir
   if (NoGpu()) return;
   const std::vector<float> plain = Values(false), special = Values(true);
   std::vector<std::optional<Dialect>> formats = {std::nullopt};
-  for (const Dialect& d : TunedRows()) formats.push_back(d);
+  for (const Dialect& d : TunedRows()) {
+    if (d.block_cols <= 32) formats.push_back(d);  // those that divide the sides of this test
+  }
   for (const auto& plain_format : formats) {
     for (const ElementRounding rounding :
          {ElementRounding::kNearestEven, ElementRounding::kStochastic16}) {

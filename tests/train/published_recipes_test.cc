@@ -105,6 +105,7 @@ Recipe AllOperands(const Dialect& d) {
 
 TEST_CASE("Every dialect in all operands trains 30 steps", "[train]") {
   for (const Dialect& d : Dialects()) {
+    if (d.block_cols > 32) continue;  // wider than this model: fp8_block recipes train with them
     CAPTURE(d.name);
     const std::vector<double> losses = Losses(TinyConfig(32, 2, 1), AllOperands(d), 30);
     REQUIRE(losses.size() == 30);

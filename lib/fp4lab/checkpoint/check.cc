@@ -57,7 +57,7 @@ std::string ScaleName(const Reading& r, std::string_view dtype) {
 
 class Checker {
  public:
-  Checker(const Checkpoint& checkpoint, const CheckOptions& options)
+  Checker(const ModelFiles& checkpoint, const CheckOptions& options)
       : checkpoint_(checkpoint), file_(checkpoint.tensors), options_(options) {}
 
   CheckReport Check() {
@@ -350,7 +350,7 @@ class Checker {
     }
   }
 
-  const Checkpoint& checkpoint_;
+  const ModelFiles& checkpoint_;
   const SafetensorsFile& file_;
   const CheckOptions& options_;
   CheckReport report_;
@@ -364,7 +364,7 @@ class Checker {
 
 }  // namespace
 
-CheckReport CheckCheckpoint(const Checkpoint& checkpoint, const CheckOptions& options) {
+CheckReport CheckCheckpoint(const ModelFiles& checkpoint, const CheckOptions& options) {
   const IeeeArithmetic ieee;
   return Checker(checkpoint, options).Check();
 }

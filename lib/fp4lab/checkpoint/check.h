@@ -11,6 +11,6 @@ namespace fp4lab {
 // .gguf files: they are mapped, read once, and their pages released. Throws Error for files that
 // cannot be read.
 CheckReport CheckCheckpoint(const std::filesystem::path& path, const CheckOptions& options = {});
-CheckReport CheckCheckpoint(const Checkpoint& checkpoint, const CheckOptions& options);
+CheckReport CheckCheckpoint(const ModelFiles& checkpoint, const CheckOptions& options);
 
 }  // namespace fp4lab

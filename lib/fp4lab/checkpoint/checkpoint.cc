@@ -26,7 +26,7 @@ class Opener {
     checkpoint_.path = path.string();
   }
 
-  Checkpoint Open() {
+  ModelFiles Open() {
     const fs::path path = checkpoint_.path;
     if (fs::is_directory(path)) {
       OpenFolder(path);
@@ -132,12 +132,12 @@ class Opener {
   }
 
   const NpzReader& read_npz_;
-  Checkpoint checkpoint_;
+  ModelFiles checkpoint_;
 };
 
 }  // namespace
 
-const FileContent* Checkpoint::ContentOf(std::span<const std::byte> bytes) const {
+const FileContent* ModelFiles::ContentOf(std::span<const std::byte> bytes) const {
   for (const Shard& s : shards) {
     if (s.content == nullptr) continue;
     const std::span<const std::byte> all = s.content->bytes();
@@ -168,7 +168,7 @@ std::map<std::string, std::string> ParseIndex(const Json& json, const std::strin
   return index;
 }
 
-Checkpoint OpenCheckpoint(const fs::path& path, const NpzReader& read_npz) {
+ModelFiles OpenCheckpoint(const fs::path& path, const NpzReader& read_npz) {
   return Opener(path, read_npz).Open();
 }
 

@@ -29,7 +29,7 @@ struct Shard {
   std::size_t bytes = 0;                 // of the tensors' data
 };
 
-struct Checkpoint {
+struct ModelFiles {
   std::string path;
   std::vector<Shard> shards;
   SafetensorsFile tensors;                   // of all shards; of .safetensors files as views
@@ -45,7 +45,7 @@ struct Checkpoint {
 // Opens a folder (the shards that its *.index.json names; without one all .safetensors, .gguf and
 // .npz files in it), an index.json or a single file. Throws Error for what cannot be read: a file
 // that is missing or damaged, a folder without any of them.
-Checkpoint OpenCheckpoint(const std::filesystem::path& path, const NpzReader& read_npz);
+ModelFiles OpenCheckpoint(const std::filesystem::path& path, const NpzReader& read_npz);
 
 // The files that an index names, by tensor. Throws Error(where, ...) for another form of JSON, and
 // for names of files that leave the folder.

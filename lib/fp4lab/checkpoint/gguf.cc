@@ -80,7 +80,7 @@ std::vector<float> NumbersAt(const GgufFile& file, const std::string& name) {
   return numbers;
 }
 
-std::size_t CountMatrices(const Checkpoint& checkpoint) {
+std::size_t CountMatrices(const ModelFiles& checkpoint) {
   std::size_t count = 0;
   for (const auto& [shard, file] : checkpoint.ggufs) count += ListGgufMatrices(file).size();
   return count;
@@ -88,7 +88,7 @@ std::size_t CountMatrices(const Checkpoint& checkpoint) {
 
 }  // namespace
 
-void CheckGguf(const Checkpoint& checkpoint, const CheckOptions& options,
+void CheckGguf(const ModelFiles& checkpoint, const CheckOptions& options,
                const References& references, CheckReport* report, std::size_t* done,
                std::size_t all) {
   const IeeeArithmetic ieee;

@@ -28,7 +28,7 @@ class OriginalSource {
 
  private:
   std::unique_ptr<FileContent> npy_;
-  Checkpoint checkpoint_;
+  ModelFiles checkpoint_;
 };
 
 }  // namespace fp4lab
