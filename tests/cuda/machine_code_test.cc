@@ -58,8 +58,8 @@ std::vector<std::string> CompiledChips() {
 }
 const std::vector<std::string> kChips = CompiledChips();
 
-// For which chips a source has code of its own (ALL, FAMILY, SAME), and the chips that it was compiled
-// for: cuda/NAME.chips of the build.
+// For which chips a source has code of its own (ALL, FAMILY, SAME), and the chips that it was
+// compiled for: cuda/NAME.chips of the build.
 struct SourceChips {
   std::string code;
   std::vector<std::string> chips;
@@ -304,7 +304,8 @@ TEST_CASE("nvcc contracts no multiply and add into an FMA", "[cuda]") {
   }
 }
 
-TEST_CASE("Every kernel is compiled for the chips of its source, and none spills registers", "[cuda]") {
+TEST_CASE("Every kernel is compiled for the chips of its source, and none spills registers",
+          "[cuda]") {
   const std::regex kCompiled(R"(Compiling entry function '(\w+)' for 'sm_(\w+)')");
   const std::regex kSpills(R"((\d+) bytes spill stores, (\d+) bytes spill loads)");
   std::size_t kernels = 0;

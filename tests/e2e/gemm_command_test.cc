@@ -224,9 +224,10 @@ TEST_CASE("verify gemm names a scale byte that is read otherwise, and the rectan
   CHECK(verify(ProductOf(a, b, 0x1p-127)).exit_code == 0);
   const ProcessResult zero = verify(ProductOf(a, b, 0.0));
   CHECK(zero.exit_code == 1);
-  CHECK_THAT(zero.output,
-             ContainsSubstring("Cause: The kernel reads the E8M0 scale byte 0x00 as 0, not as "
-                               "2^-127. (e8m0-0x00-as-0)\n       This cause reproduces all elements.\n"));
+  CHECK_THAT(
+      zero.output,
+      ContainsSubstring("Cause: The kernel reads the E8M0 scale byte 0x00 as 0, not as "
+                        "2^-127. (e8m0-0x00-as-0)\n       This cause reproduces all elements.\n"));
   Matrix<float> garbage = ProductOf(a, b, 0x1p-127);
   for (std::size_t r = 0; r < 32; ++r) {
     for (std::size_t c = 64; c < 96; ++c) garbage(r, c) = 1e30f;

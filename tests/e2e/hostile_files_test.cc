@@ -430,7 +430,8 @@ TEST_CASE("Control sequences in names from files and command lines are escaped",
 TEST_CASE("Control sequences in results.json reach neither terminal nor page nor figures",
           "[e2e][files]") {
   const Workplace w;
-  Json results = ReadJsonFile(SourceDirectory() / "tests" / "study" / "support" / "synthetic_results.json");
+  Json results =
+      ReadJsonFile(SourceDirectory() / "tests" / "study" / "support" / "synthetic_results.json");
   const std::string bad = "\x1b[2J</svg><script>&";
   results["study"]["title"] = bad;
   results["study"]["description"] = bad + "\n";

@@ -1,9 +1,8 @@
 // Fuzzes the check of a checkpoint: naming, readings, scans and findings of any .safetensors file,
 // also compared with itself as the original.
-#include "fp4lab/checkpoint/check.h"
-
 #include <utility>
 
+#include "fp4lab/checkpoint/check.h"
 #include "fp4lab/io/tensors/safetensors.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -349,6 +349,40 @@ std::string Picture(const Layers& direct) {
   return text;
 }
 
+// Two types of one name in one namespace are one to the linker, which takes either one's functions.
+TEST_CASE("A type's name stands once in its namespace", "[layering]") {
+  const std::regex kNamespace(R"(^namespace ([\w:]*) ?\{)");
+  const std::regex kType(R"(^(?:struct|class|enum class|union) (\w+)(?: final)?(?: : [^:].*)? \{)");
+  const std::regex kEnd(R"(^\}\s*// namespace)");
+  std::map<std::string, fs::path> seen;
+  for (const fs::directory_entry& entry :
+       fs::recursive_directory_iterator(SourceDirectory() / "lib" / "fp4lab")) {
+    const std::string name = entry.path().filename().string();
+    // Files that are compiled once a SIMD target have a namespace of each.
+    if (name.ends_with("-inl.h")) continue;
+    if (!name.ends_with(".h") && !name.ends_with(".cc") && !name.ends_with(".cuh")) continue;
+    std::vector<std::string> inside;
+    std::ifstream in(entry.path());
+    std::smatch match;
+    for (std::string line; std::getline(in, line);) {
+      if (std::regex_search(line, match, kNamespace)) {
+        inside.push_back(match[1]);
+      } else if (std::regex_search(line, kEnd) && !inside.empty()) {
+        inside.pop_back();
+      } else if (std::regex_search(line, match, kType) &&
+                 std::count(inside.begin(), inside.end(), "") == 0) {
+        std::string type;
+        for (const std::string& space : inside) type += space + "::";
+        type += match[1];
+        CAPTURE(type, entry.path(), seen[type]);
+        CHECK(seen[type].empty());
+        seen[type] = entry.path();
+      }
+    }
+  }
+  CHECK(seen.size() > 300);
+}
+
 TEST_CASE("The picture of the layers in lib/fp4lab/README.md is that of the links", "[layering]") {
   const fs::path path = SourceDirectory() / "lib" / "fp4lab" / "README.md";
   const std::string page = ReadFile(path), begin = "<!-- layers: begin -->\n```\n",

@@ -137,8 +137,7 @@ void PrintShares(const Step& step, const WhatIf& what) {
     if (outcome.shares.empty()) continue;
     Print("\nwhich operands of %s cause it (Shapley values, which sum to the total)\n",
           Printable(step.names[i]).c_str());
-    study::TextRows rows = {
-        {"operand", "loss", "gradient error", "loss after"}};
+    study::TextRows rows = {{"operand", "loss", "gradient error", "loss after"}};
     for (std::uint32_t k = 0; k < kLinearOperands; ++k) {
       rows.push_back({std::string(OperandName(static_cast<LinearOperand>(k)))});
       for (const OperandShares& s : outcome.shares) {

@@ -1,4 +1,4 @@
-// What `fp4lab check` finds in a checkpoint, as a table.
+// The findings of `fp4lab check`, as a table.
 #pragma once
 
 #include <array>

@@ -13,7 +13,7 @@ namespace fp4lab {
 // Adds a finding to the matrix and to the list.
 void Report(FindingKind kind, std::string text, CheckedMatrix* m, std::vector<Finding>* findings);
 
-// What the passes over codes and scales say; m->reading and m->tensor_scale are set.
+// The findings of the passes over codes and scales; m->reading and m->tensor_scale are set.
 void JudgeCodes(const CodeScan& scan, CheckedMatrix* m, std::vector<Finding>* findings);
 void JudgeScales(const ScaleScan& scan, std::size_t dead_blocks, CheckedMatrix* m,
                  std::vector<Finding>* findings);
@@ -25,7 +25,7 @@ void JudgeNumbers(bool needs_number, const std::string& number_name, CheckedMatr
 void JudgeNeighbours(const QuantizationConfig& config, std::vector<CheckedMatrix>* matrices,
                      std::vector<Finding>* findings);
 
-// What a checkpoint is compared with; nullptr: nothing.
+// The original of the comparison; nullptr: none.
 struct References {
   const OriginalSource* original = nullptr;
   const OriginalSource* values = nullptr;

@@ -23,7 +23,8 @@ struct Formula<BlockStatistic::kAmax> {
 template <>
 struct Formula<BlockStatistic::kQuest> {
   // fl(fl(2.92247856 * sigma) + 6e-8), sigma the block's standard deviation about its mean: the
-  // scale of least squared error for normal data (Quartet, QuEST); quantize/diagnostics/statistic.h.
+  // scale of least squared error for normal data (Quartet, QuEST);
+  // quantize/diagnostics/statistic.h.
   static constexpr std::string_view kLabel = "quest";
 };
 

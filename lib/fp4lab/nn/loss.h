@@ -9,8 +9,8 @@
 namespace fp4lab {
 
 // logits (R, V), targets and row_loss (R). With m the row's maximum and l = sum_c exp(z_c - m)
-// (base/simd/reduce.h; exp is 0 below 2^-126): row_loss = ln(l) - (z_target - m), in double. Returns the
-// mean of row_loss: its sum in double in row order, divided by R.
+// (base/simd/reduce.h; exp is 0 below 2^-126): row_loss = ln(l) - (z_target - m), in double.
+// Returns the mean of row_loss: its sum in double in row order, divided by R.
 double CrossEntropy(MatrixView<const float> logits, std::span<const std::uint16_t> targets,
                     std::span<double> row_loss);
 

@@ -65,7 +65,8 @@ constexpr std::uint32_t ScaleBits(const RandomSource& source, std::uint64_t bloc
 }
 
 // Corrects the block scales of a piece of a row, for each group of kMsEdenGroup elements:
-//   f  = fl(a / b), a = sum of x * x, b = sum of x * fl(fl(value * s) * D) (sums of base/simd/reduce.h);
+//   f  = fl(a / b), a = sum of x * x, b = sum of x * fl(fl(value * s) * D) (sums of
+//   base/simd/reduce.h);
 //        1 if the quotient is not a positive finite number
 //   s' = fl(s * f) in the scale format, rounded stochastically with the 16 bits of the block's
 //        index in the stream of tensor + 2^30

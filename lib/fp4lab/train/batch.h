@@ -28,7 +28,8 @@ std::uint64_t WindowStart(const DataOrder& order, std::uint64_t index);
 void CopyWindow(std::span<const std::uint16_t> tokens, std::uint64_t start,
                 std::span<std::uint16_t> inputs, std::span<std::uint16_t> targets);
 
-// inputs and targets (the same number of whole sequences each): sequences number `first`, first + 1, ...
+// inputs and targets (the same number of whole sequences each): the sequences from number `first`
+// on.
 void CopySequences(const DataOrder& order, std::span<const std::uint16_t> tokens,
                    std::uint64_t first, std::span<std::uint16_t> inputs,
                    std::span<std::uint16_t> targets);

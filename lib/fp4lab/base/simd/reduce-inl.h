@@ -1,5 +1,6 @@
-// Reductions of floats for kernels: the order of base/simd/reduce.h, the same bits on every SIMD target.
-// Include it after <hwy/highway.h>, from a .cc file that foreach_target.h compiles per target.
+// Reductions of floats for kernels: the order of base/simd/reduce.h, the same bits on every SIMD
+// target. Include it after <hwy/highway.h>, from a .cc file that foreach_target.h compiles per
+// target.
 #if defined(FP4LAB_BASE_REDUCE_INL_H_) == defined(HWY_TARGET_TOGGLE)  // NOLINT: once per target
 #ifdef FP4LAB_BASE_REDUCE_INL_H_
 #undef FP4LAB_BASE_REDUCE_INL_H_

@@ -81,8 +81,8 @@ __device__ float BlockAmax(const SideJob& job, const DialectBlock& block, unsign
   return nan && keeps_nan ? __uint_as_float(0x7FC00000u) : amax;
 }
 
-// QuestStatistic (quantize/diagnostics/statistic.h) of the block. With several lanes, each lane adds up the
-// elements of one virtual lane of base/simd/reduce.h.
+// QuestStatistic (quantize/diagnostics/statistic.h) of the block. With several lanes, each lane
+// adds up the elements of one virtual lane of base/simd/reduce.h.
 template <unsigned kLanes>
 __device__ __noinline__ float QuestOfBlock(const SideJob& job, const DialectBlock& block,
                                            unsigned lane) {

@@ -1,4 +1,4 @@
-// What the rows of implementation.cc share: checks, cleared scales, and one side by the kernel of
+// Helpers of the rows of implementation.cc: checks, cleared scales, and one side by the kernel of
 // every dialect.
 #pragma once
 

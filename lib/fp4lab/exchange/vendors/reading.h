@@ -18,7 +18,7 @@ struct TensorFacts {
   std::vector<std::size_t> shape = {};
 };
 
-// What is known of a matrix beyond its tensors. Zeros and nullopt: nothing is.
+// Facts of a matrix that its tensors do not say. Zeros and nullopt: nothing is.
 struct ReadingHints {
   bool has_number = false;     // a number above the block scales is stored
   bool blocks_first = false;   // FP8: a 1x1 grid is a grid of blocks, not the tensor's scale

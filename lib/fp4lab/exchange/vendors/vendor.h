@@ -195,7 +195,7 @@ std::vector<VendorEntry> ListVendorMatrices(const SafetensorsFile& file);
 // The names of the matrix's tensors are this and a suffix of the vendor.
 std::string PrefixOf(const VendorEntry& entry);
 
-// What the names, ComfyUI's marker and torchao's metadata say about the reading of a matrix.
+// The reading of a matrix that names, ComfyUI's marker and torchao's metadata state.
 ReadingHints HintsOf(const SafetensorsFile& file, const VendorEntry& entry);
 
 // Reads a matrix; leading dimensions are flattened into rows. Throws Error(where, ...) for a tensor

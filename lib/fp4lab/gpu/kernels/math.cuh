@@ -1,5 +1,5 @@
-// The elementary functions of nn/lanes/math-inl.h and the sums of base/simd/reduce.h on the device: the
-// same operations in the same order, and so the CPU's bits. (Compiled with --fmad=false.)
+// The elementary functions of nn/lanes/math-inl.h and the sums of base/simd/reduce.h on the device:
+// the same operations in the same order, and so the CPU's bits. (Compiled with --fmad=false.)
 #pragma once
 
 #include <cstdint>

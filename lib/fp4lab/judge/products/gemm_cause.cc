@@ -11,15 +11,6 @@
 namespace fp4lab {
 namespace {
 
-bool OneForAll(MmaOperand& x) {
-  if (!x.IsScaled()) return false;
-  const auto one = static_cast<std::uint8_t>(Encode(x.scale_format, 1.0f));
-  const bool changed =
-      std::any_of(x.scales.begin(), x.scales.end(), [&](std::uint8_t byte) { return byte != one; });
-  std::fill(x.scales.begin(), x.scales.end(), one);
-  return changed;
-}
-
 bool NibblesSwapped(MmaOperand& x) {
   if (x.format.bits != 4) return false;
   const std::vector<std::uint32_t> before = x.codes;
@@ -103,8 +94,8 @@ using In = GemmInputs;
 
 // clang-format off
 constexpr auto kTable = std::to_array<GemmDeviation>({
-    {"a-scales-missing", "leaves the block scales of A out", [](In& in) { return OneForAll(in.a); }},
-    {"b-scales-missing", "leaves the block scales of B out", [](In& in) { return OneForAll(in.b); }},
+    {"a-scales-missing", "leaves the block scales of A out", [](In& in) { return IgnoreScales(in.a); }},
+    {"b-scales-missing", "leaves the block scales of B out", [](In& in) { return IgnoreScales(in.b); }},
     {"nibbles-swapped", "reads the two codes of every byte of one operand in the wrong order",
      [](In& in) { return NibblesSwapped(in.a); }},  // of B: the same products in another order
     {"a-transposed", "reads A transposed", [](In& in) { return Transposed(in.a); }},

@@ -17,8 +17,8 @@ struct GemmInputs {
   float alpha = 1.0f;
 };
 struct GemmDeviation {
-  std::string_view name;  // "alpha-twice"
-  std::string_view what;  // "multiplies by alpha twice"
+  std::string_view name;       // "alpha-twice"
+  std::string_view what;       // "multiplies by alpha twice"
   bool (*apply)(GemmInputs&);  // false if that changes nothing
 };
 std::span<const GemmDeviation> GemmDeviations();

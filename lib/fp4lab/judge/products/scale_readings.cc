@@ -78,15 +78,7 @@ constexpr Row kRows[] = {
        for (std::uint8_t byte = 1; IsE4M3(x) && byte < 8; ++byte) changed |= ZeroUnder(x, byte);
        return changed;
      }},
-    {{"scales-ignored", "does not multiply by the block scales"},
-     [](MmaOperand& x) {
-       if (!x.IsScaled()) return false;
-       const auto one = static_cast<std::uint8_t>(IsE8M0(x) ? 127 : 0x38);
-       const bool changed =
-           std::any_of(x.scales.begin(), x.scales.end(), [=](auto s) { return s != one; });
-       std::fill(x.scales.begin(), x.scales.end(), one);
-       return changed && (IsE8M0(x) || IsE4M3(x));
-     }},
+    {{"scales-ignored", "does not multiply by the block scales"}, IgnoreScales},
 };
 
 constexpr std::size_t kMostElements = 4096;
@@ -144,6 +136,15 @@ std::vector<ReadingMatch> ExplainElements(const GemmClaim& claim, const Accumula
 }
 
 }  // namespace
+
+bool IgnoreScales(MmaOperand& x) {
+  if (!x.IsScaled()) return false;
+  const auto one = static_cast<std::uint8_t>(Encode(x.scale_format, 1.0f));
+  const bool changed =
+      std::any_of(x.scales.begin(), x.scales.end(), [&](std::uint8_t byte) { return byte != one; });
+  std::fill(x.scales.begin(), x.scales.end(), one);
+  return changed;
+}
 
 std::vector<ReadingMatch> FindScaleReadings(const GemmClaim& claim, const Accumulation& under) {
   const IeeeArithmetic ieee;

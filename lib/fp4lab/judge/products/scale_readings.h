@@ -9,6 +9,9 @@
 
 namespace fp4lab {
 
+// Makes all block scales 1. Returns false if that changes nothing: they are, or there are none.
+bool IgnoreScales(MmaOperand& x);
+
 struct ScaleReading {
   std::string_view name;  // "0x7f-as-448"
   std::string_view text;  // "reads the scale byte 0x7F as 448, not as NaN"
@@ -22,7 +25,7 @@ struct ReadingMatch {
   const ScaleReading* reading;
   GemmVerdict verdict;
   std::size_t different = 0;  // elements that differ from the accumulation's answer under it
-  std::size_t elements = 0;  // that it explains, in place of all; 0: all
+  std::size_t elements = 0;   // that it explains, in place of all; 0: all
 };
 std::vector<ReadingMatch> FindScaleReadings(const GemmClaim& claim, const Accumulation& under);
 

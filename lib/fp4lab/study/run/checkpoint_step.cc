@@ -62,10 +62,10 @@ void LoadTokens(const CheckpointStepOptions& o, const DataConfig& data, const Js
   const Corpus corpus = LoadCorpus(data);
   const Json& hash = there.at("corpus").at("train_sha256");
   if (hash != corpus.train_sha256) {
-    throw Error(o.checkpoint.string(),
-                "was trained on another text than " + corpus.name +
-                    ": SHA-256 of its training part " + hash.get<std::string>() + ", there " +
-                    corpus.train_sha256);
+    throw Error(o.checkpoint.string(), "was trained on another text than " + corpus.name +
+                                           ": SHA-256 of its training part " +
+                                           hash.get<std::string>() + ", there " +
+                                           corpus.train_sha256);
   }
   const std::uint64_t first =
       static_cast<std::uint64_t>(state->step) * static_cast<std::uint64_t>(config.batch);

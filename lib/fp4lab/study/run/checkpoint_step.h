@@ -12,10 +12,11 @@
 namespace fp4lab::study {
 
 struct CheckpointStepOptions {
-  std::filesystem::path checkpoint;             // checkpoint.fp4lab, or its folder
-  std::optional<DataConfig> data = {};          // the run's text; nullopt: as files beside it say
-  std::optional<double> learning_rate = {};     // nullopt: as they say, of the trunk in a study
-  std::optional<std::int64_t> sequences = {};   // the first ones of the step alone, as one micro-batch
+  std::filesystem::path checkpoint;          // checkpoint.fp4lab, or its folder
+  std::optional<DataConfig> data = {};       // the run's text; nullopt: as files beside it say
+  std::optional<double> learning_rate = {};  // nullopt: as they say, of the trunk in a study
+  // The first ones of the step alone, as one micro-batch; nullopt: the whole step.
+  std::optional<std::int64_t> sequences = {};
 };
 
 // Reads the step. Its text must have the SHA-256 that the checkpoint names. Throws Error for files

@@ -1,4 +1,4 @@
-// What the evaluation adds to the numbers of a study: the error of the validation text, and
+// The evaluation's additions to the numbers of a study: the error of the validation text, and
 // quantized forward passes.
 #pragma once
 

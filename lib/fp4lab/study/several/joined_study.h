@@ -22,7 +22,7 @@ struct StudyFiles {
   std::filesystem::path results;
   std::vector<std::filesystem::path> seeds = {};    // the same budgets, other seeds
   std::vector<std::filesystem::path> budgets = {};  // the same seeds, other budgets
-  // What data/make_tokens.py wrote of a text of tokens; empty: bytes.
+  // The file that data/make_tokens.py wrote of a text of tokens; empty: bytes.
   std::filesystem::path tokens = {};
   std::string text = {};  // the name of the text in figures; empty: the corpus's
 };
