@@ -111,6 +111,17 @@ StoredMatrix StoredOf(const Dialect& dialect, std::size_t rows, std::size_t cols
   return stored;
 }
 
+namespace {
+
+// Bytes in the shape of their layout, or in a row if a kernel wrote more or fewer.
+nb::object BytesOf(std::vector<std::uint8_t>&& bytes, std::size_t rows, std::size_t cols) {
+  const std::size_t count = bytes.size();
+  return count == rows * cols ? ArrayOf(std::move(bytes), {rows, cols})
+                              : ArrayOf(std::move(bytes), {count});
+}
+
+}  // namespace
+
 nb::object TupleOf(StoredMatrix&& stored) {
   const StoredSizes sizes = SizesOf(stored, "codes");
   const NamedScaleOrder& order = Named(stored.layout.scales);
@@ -120,8 +131,8 @@ nb::object TupleOf(StoredMatrix&& stored) {
   std::vector<float> tensor_scale = std::move(stored.tensor_scale);
   const std::size_t numbers = tensor_scale.size();
   return nb::make_tuple(
-      ArrayOf(std::move(stored.codes), {sizes.code_rows, sizes.code_row_bytes}),
-      ArrayOf(std::move(stored.scales), {has_scales ? scale_rows : 0, has_scales ? scale_cols : 0}),
+      BytesOf(std::move(stored.codes), sizes.code_rows, sizes.code_row_bytes),
+      BytesOf(std::move(stored.scales), has_scales ? scale_rows : 0, has_scales ? scale_cols : 0),
       ArrayOf(std::move(tensor_scale), {numbers}));
 }
 
