@@ -43,6 +43,7 @@ function(fp4lab_layer name)
   set_target_properties(fp4lab_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   target_link_libraries(fp4lab_${name} PUBLIC fp4lab_flags ${LAYER_LINKS}
                                        PRIVATE $<BUILD_INTERFACE:fp4lab_private>)
+  fp4lab_unite(fp4lab_${name})
   if(LAYER_JSON)
     set_property(GLOBAL APPEND PROPERTY FP4LAB_JSON_LAYERS ${name})
     fp4lab_use_pch(fp4lab_${name} REUSE_FROM fp4lab_json_pch)

@@ -43,7 +43,7 @@ Cells CellsOf(const Dialect& d) {
           std::string(d.source)};
 }
 
-void PrintTable() {
+void PrintDialects() {
   std::vector<Cells> table{{"dialect", "element", "block", "tensor scale", "block scale",
                             "scale byte", "scaled element", "code", "version", "source"}};
   for (const Dialect& d : Dialects()) table.push_back(CellsOf(d));
@@ -105,7 +105,7 @@ void Run(const DialectsOptions& options) {
     options.json ? PrintJson(WithBehaviours(dialect), 2) : PrintRow(dialect);
     return;
   }
-  if (!options.json) return PrintTable();
+  if (!options.json) return PrintDialects();
   Json rows = Json::array();
   for (const Dialect& d : Dialects()) rows.push_back(DialectJson(d));
   PrintJson(Json{{"dialects", std::move(rows)}}, 2);

@@ -40,7 +40,7 @@ std::string Ranges(const Format& f, const std::vector<std::uint32_t>& codes) {
   return text.empty() ? "-" : text;
 }
 
-void PrintTable() {
+void PrintFormats() {
   constexpr const char* kRow = "%-15s %-5s %4s  %-7s %4s  %-13s %-13s %-13s %-15s %s\n";
   Print(kRow, "format", "short", "bits", "s/e/m", "bias", "max", "min normal", "min subnormal",
         "Inf", "NaN");
@@ -102,7 +102,7 @@ const NamedFormat& FindOrThrow(const std::string& name) {
 
 void Run(const FormatsOptions& options) {
   if (options.values.empty()) {
-    options.json ? PrintJson(TableAsJson(), 2) : PrintTable();
+    options.json ? PrintJson(TableAsJson(), 2) : PrintFormats();
     return;
   }
   const NamedFormat& named = FindOrThrow(options.values);

@@ -19,7 +19,7 @@ using measure::Cell;
 using measure::Work;
 using View = MatrixView<const float>;
 
-constexpr const char* kTopic = "Any dialect";
+constexpr const char* kDialectsTopic = "Any dialect";
 
 // Whether the kernel tries two scales for a block, or searches for codes.
 bool IsSearched(const Dialect& d) {
@@ -52,7 +52,7 @@ Work Quantizing(const Dialect& d, View x) {
 
 BenchEntry QuantizeEntry(const Dialect& d) {
   BenchEntry e{.id = "dialect." + std::string(d.name),
-               .topic = kTopic,
+               .topic = kDialectsTopic,
                .what = std::string(d.name) + ", in L2, 1 thread",
                .unit = "G elements/s",
                .against = "nvfp4 (nvfp4.te) by its tuned kernel",
@@ -70,7 +70,7 @@ BenchEntry QuantizeEntry(const Dialect& d) {
 
 BenchEntry StepEntry(const Dialect& d) {
   BenchEntry e{.id = "train.dialect." + std::string(d.name),
-               .topic = kTopic,
+               .topic = kDialectsTopic,
                .what = "step with " + std::string(d.name) + " in all operands, d 256, 1 thread",
                .unit = "ms",
                .against = "step of te_nvfp4",

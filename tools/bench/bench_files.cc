@@ -23,7 +23,7 @@ namespace {
 
 using measure::Cell;
 
-constexpr const char* kTopic = "Commands on a file of 1 GiB of FP32 (--quick: 256 MiB)";
+constexpr const char* kFilesTopic = "Commands on a file of 1 GiB of FP32 (--quick: 256 MiB)";
 
 // A folder with a raw matrix and the result of `fp4lab quantize` on it.
 class Files {
@@ -90,7 +90,7 @@ class Files {
 
 BenchEntry TimeEntry(const std::string& command) {
   BenchEntry e{.id = "file." + command,
-               .topic = kTopic,
+               .topic = kFilesTopic,
                .what = "fp4lab " + command + ", nvfp4.te, all threads",
                .unit = "s",
                .against = "reading the input and writing the result",
@@ -105,7 +105,7 @@ BenchEntry TimeEntry(const std::string& command) {
 
 BenchEntry MemoryEntry(const std::string& command) {
   BenchEntry e{.id = "file." + command + ".memory",
-               .topic = kTopic,
+               .topic = kFilesTopic,
                .what = "peak memory of fp4lab " + command + ", pages of mapped files counted",
                .unit = "MiB",
                .against = "bytes of the input and the result",

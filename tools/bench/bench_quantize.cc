@@ -80,13 +80,13 @@ Work Copying(View x, std::span<std::byte> to) {
 }
 
 constexpr double kGiga = 1e-9;
-constexpr const char* kTopic = "Quantize and dequantize";
+constexpr const char* kQuantizeTopic = "Quantize and dequantize";
 
 BenchEntry AgainstAmax(const Place& place, const std::string& format, bool two_passes,
                        double bound) {
   BenchEntry e{
       .id = "quantize." + format + "." + place.id + (two_passes ? ".two-pass" : ""),
-      .topic = kTopic,
+      .topic = kQuantizeTopic,
       .what = format + (two_passes ? ", amax found first (two passes), " : ", ") + place.text,
       .unit = "G elements/s",
       .against = "read-only amax pass",
@@ -112,7 +112,7 @@ BenchEntry AgainstAmax(const Place& place, const std::string& format, bool two_p
 
 BenchEntry AgainstCopy(const Place& place, double bound) {
   BenchEntry e{.id = std::string("quantize.nvfp4.") + place.id + ".memcpy",
-               .topic = kTopic,
+               .topic = kQuantizeTopic,
                .what = std::string("nvfp4, ") + place.text,
                .unit = "G elements/s",
                .against = "memcpy of the input",
@@ -135,7 +135,7 @@ BenchEntry AgainstCopy(const Place& place, double bound) {
 // (measure/probes.h).
 BenchEntry Cycles(const std::string& format, double bound) {
   BenchEntry e{.id = "quantize." + format + ".l2.cycles",
-               .topic = kTopic,
+               .topic = kQuantizeTopic,
                .what = format + ", in L2, 1 thread",
                .unit = "cycles / 16 elements",
                .against = "cycles of the clock",
@@ -197,7 +197,7 @@ Work AfterHadamard(View x) {
 
 BenchEntry VariantEntry(const Variant& v) {
   BenchEntry e{.id = std::string("quantize.nvfp4.") + v.id,
-               .topic = kTopic,
+               .topic = kQuantizeTopic,
                .what = v.what + std::string(", ") + v.place.text,
                .unit = "G elements/s",
                .against = "nvfp4 1x16, nearest even",
@@ -220,7 +220,7 @@ BenchEntry VariantEntry(const Variant& v) {
 
 BenchEntry DequantizeEntry(const std::string& format, double bound) {
   BenchEntry e{.id = "dequantize." + format + ".fp32",
-               .topic = kTopic,
+               .topic = kQuantizeTopic,
                .what = "dequantize " + format + " to FP32, into DRAM, all threads",
                .unit = "GB/s written",
                .against = "memset of the output",

@@ -21,7 +21,7 @@ namespace {
 using measure::Cell;
 using measure::Work;
 
-constexpr const char* kTopic = "Training (L 4, FFN 4d, GELU, T 256, B 8, V 4096)";
+constexpr const char* kTrainTopic = "Training (L 4, FFN 4d, GELU, T 256, B 8, V 4096)";
 constexpr const char* kNvfp4 = "te_nvfp4";
 
 double Tokens(const BenchModel& model) {
@@ -42,7 +42,7 @@ std::string ModelText(const BenchModel& model) {
 
 BenchEntry StepRatio(int d, bool all_threads, double bound) {
   BenchEntry e{.id = "train.step.d" + std::to_string(d) + (all_threads ? ".all" : ""),
-               .topic = kTopic,
+               .topic = kTrainTopic,
                .what = "step of te_nvfp4 (full recipe), d " + std::to_string(d) +
                        (all_threads ? ", all threads" : ", 1 thread"),
                .unit = "ms",
@@ -74,7 +74,7 @@ Cell TokensPerSecond(const BenchContext& c, const BenchModel& model) {
 BenchEntry AgainstPeer(const BenchModel& model, const std::string& key, const std::string& peer,
                        double bound) {
   BenchEntry e{.id = "train." + model.recipe + "." + key,
-               .topic = kTopic,
+               .topic = kTrainTopic,
                .what = "training, " + ModelText(model) + ", all threads",
                .unit = "tokens/s",
                .against = peer,
@@ -97,23 +97,23 @@ BenchEntry AgainstPeer(const BenchModel& model, const std::string& key, const st
 }
 
 // A rate that others measured on another machine.
-struct Quoted {
+struct QuotedTraining {
   const char* recipe;
   const char* id;
   const char* what;
   double tokens_per_second, bound;
 };
-constexpr Quoted kQuoted[] = {
+constexpr QuotedTraining kQuotedTraining[] = {
     {"fp32", "llm.c", "llm.c f1e2ace train_gpt2.c, clang-19 -Ofast (quoted, 2-core Zen 5)", 880,
      12},
     {"te_nvfp4", "naive-torch", "naive NVFP4 in PyTorch 1.13.1 (quoted, 2-core Zen 5)", 1473, 7},
     {"te_nvfp4", "microxcaling",
      "microxcaling 7bc4195 MXFP4, PyTorch 1.13.1 (quoted, 2-core Zen 5)", 1550, 7}};
 
-BenchEntry AgainstQuoted(const Quoted& q) {
+BenchEntry AgainstQuoted(const QuotedTraining& q) {
   const BenchModel model{256, q.recipe};
   BenchEntry e{.id = std::string("train.") + q.recipe + "." + q.id,
-               .topic = kTopic,
+               .topic = kTrainTopic,
                .what = "training, " + ModelText(model) + ", all threads",
                .unit = "tokens/s",
                .against = std::string(q.what) + ": " + measure::NumberText(q.tokens_per_second),
@@ -127,7 +127,7 @@ BenchEntry AgainstQuoted(const Quoted& q) {
 // A row that compares two threads with one, in wall time.
 BenchEntry ThreadsEntry(const BenchModel& model) {
   BenchEntry e{.id = "train.threads." + model.recipe,
-               .topic = kTopic,
+               .topic = kTrainTopic,
                .what = "training, " + ModelText(model) + ", 2 threads",
                .unit = "tokens/s",
                .against = "1 thread",
@@ -149,7 +149,7 @@ BenchEntry ThreadsEntry(const BenchModel& model) {
 BenchEntry GrowthEntry(const std::string& recipe, int d) {
   constexpr int kBase = 256;
   BenchEntry e{.id = "train.growth." + recipe + ".d" + std::to_string(d),
-               .topic = kTopic,
+               .topic = kTrainTopic,
                .what = "growth, " + ModelText({d, recipe}) + ", all threads",
                .unit = "us/token",
                .against = "time at d 256, times FLOP a token / FLOP at d 256",
@@ -228,7 +228,7 @@ std::vector<BenchEntry> TrainEntries() {
                                      StepRatio(512, true, 0.9),
                                      AgainstPeer({256, "fp32"}, "torch", "PyTorch FP32", 2),
                                      AgainstPeer({256, kNvfp4}, "torch", "PyTorch plain FP32", 2)};
-  for (const Quoted& q : kQuoted) entries.push_back(AgainstQuoted(q));
+  for (const QuotedTraining& q : kQuotedTraining) entries.push_back(AgainstQuoted(q));
   for (const char* recipe : {"fp32", kNvfp4}) entries.push_back(ThreadsEntry({256, recipe}));
   for (const char* recipe : {"fp32", kNvfp4}) {
     for (const int d : {64, 128, 512, 1024}) entries.push_back(GrowthEntry(recipe, d));

@@ -44,7 +44,7 @@ std::vector<Row> Rows() {
   return rows;
 }
 
-void PrintTable() {
+void PrintRecipes() {
   const std::vector<Row> rows = Rows();
   std::size_t width = 0;
   for (const Row& row : rows) width = std::max(width, row.name.size());
@@ -100,7 +100,7 @@ void PrintRow(const std::string& name, bool as_json) {
 
 void Run(const RecipesOptions& options) {
   if (!options.name.empty()) return PrintRow(options.name, options.json);
-  if (!options.json) return PrintTable();
+  if (!options.json) return PrintRecipes();
   Json rows = Json::array();
   for (const Row& row : Rows()) {
     rows.push_back({{"name", row.name},

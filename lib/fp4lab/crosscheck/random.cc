@@ -22,7 +22,7 @@ struct RandomCheck {
   bool column = false;  // quantize both sides, by the kernels of tiles
   bool hadamard = false;
 };
-constexpr RandomCheck kChecks[] = {
+constexpr RandomCheck kRandomChecks[] = {
     {"nvfp4", false},
     {"nvfp4"},
     {"nvfp4", true, RandomBits::kCounter},
@@ -99,7 +99,7 @@ void CheckRandom(const CrosscheckOptions& options, Crosscheck* result) {
                                    x.rows, x.cols};
       Generate(named.distribution, stream, on_device);
       std::uint32_t number = 0;
-      for (const RandomCheck& check : kChecks) {
+      for (const RandomCheck& check : kRandomChecks) {
         ++number;
         if (check.bf16 != bf16) continue;
         const KernelCall call = CallOf(check, number);

@@ -10,6 +10,7 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/memory/huge_pages.h"
 #include "fp4lab/dialect/tensor_scale_stage.h"
+#include "fp4lab/exchange/shape.h"
 
 namespace fp4lab {
 namespace {
@@ -18,10 +19,6 @@ constexpr std::size_t kMost = std::size_t{1} << 40;           // elements of one
 constexpr std::size_t kMostOfNothing = std::size_t{1} << 20;  // rows of a matrix without columns
 
 std::size_t CeilDiv(std::size_t a, std::size_t b) { return a / b + (a % b != 0 ? 1 : 0); }
-
-std::string Times(std::size_t a, std::size_t b) {
-  return std::to_string(a) + "x" + std::to_string(b);
-}
 
 // The shape as stored: with `transposed`, rows and columns are exchanged.
 struct Oriented {
@@ -66,7 +63,7 @@ void CheckShape(const StoredMatrix& m, std::string_view where) {
   Expects(blocks || (m.block_rows == 0 && m.block_cols == 0), "blocks with both sides, or none");
   const std::size_t side = m.rows == 0 || m.cols == 0 ? kMostOfNothing : kMost;
   if (m.rows > side || m.cols > side || (m.cols > 0 && m.rows > kMost / m.cols)) {
-    throw Error(where, "a matrix of " + Times(m.rows, m.cols) + " elements is too large");
+    throw Error(where, "a matrix of " + ShapeText({m.rows, m.cols}) + " elements is too large");
   }
 }
 
@@ -85,10 +82,10 @@ void CheckCodeBytes(const StoredMatrix& m, std::string_view where) {
   const StoredSizes sizes = SizesOf(m, where);
   if (m.codes.size() == sizes.codes) return;
   const Oriented o = AsStored(m);
-  throw Error(where, std::to_string(m.codes.size()) + " bytes of codes; " + Times(o.rows, o.cols) +
-                         " codes of " + std::string(Named(m.element).name) + " in the order " +
-                         std::string(Name(m.layout.codes)) + " take " +
-                         std::to_string(sizes.codes));
+  throw Error(where,
+              std::to_string(m.codes.size()) + " bytes of codes; " + ShapeText({o.rows, o.cols}) +
+                  " codes of " + std::string(Named(m.element).name) + " in the order " +
+                  std::string(Name(m.layout.codes)) + " take " + std::to_string(sizes.codes));
 }
 
 // Throws Error for a byte that is no code. `codes`: in stored order, one a byte.
@@ -168,7 +165,7 @@ void PlaceScales(std::span<const std::uint8_t> blocks, StoredMatrix* m) {
     fits += (fits.empty() ? "; they fit the order " : " or ") + std::string(o.name);
   }
   throw Error(where, std::to_string(m.scales.size()) + " bytes of scales; " +
-                         Times(stored.rows, stored.cols) + " scales in the order " +
+                         ShapeText({stored.rows, stored.cols}) + " scales in the order " +
                          std::string(Named(m.layout.scales).name) + " take " +
                          std::to_string(ScaleBytes(m.layout.scales, stored.rows, stored.cols)) +
                          fits);

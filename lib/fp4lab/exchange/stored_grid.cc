@@ -28,15 +28,11 @@ bool SplitsAt(std::span<const std::size_t> dims, std::size_t rows) {
   return false;
 }
 
-std::string Times(std::size_t rows, std::size_t cols) {
-  return std::to_string(rows) + "x" + std::to_string(cols);
-}
-
 [[noreturn]] void Refuse(std::string_view what, std::span<const std::size_t> dims, std::size_t rows,
                          std::size_t row_bytes, std::string_view order, std::string_view where) {
   throw Error(where, "is " + ShapeText({dims.begin(), dims.end()}) + "; " + std::string(what) +
                          " of this matrix in the order " + std::string(order) + " are " +
-                         Times(rows, row_bytes) +
+                         ShapeText({rows, row_bytes}) +
                          " bytes: reshape the array, or state the layout that it has");
 }
 
@@ -65,7 +61,7 @@ void CheckElementsGrid(std::size_t rows, std::size_t cols, std::span<const std::
                        std::string_view where) {
   if (!StatesGrid(dims) || Product(dims) != rows * cols || SplitsAt(dims, rows)) return;
   throw Error(where, "is " + ShapeText({dims.begin(), dims.end()}) + "; the matrix is " +
-                         Times(rows, cols) + ": reshape the array to it");
+                         ShapeText({rows, cols}) + ": reshape the array to it");
 }
 
 }  // namespace fp4lab

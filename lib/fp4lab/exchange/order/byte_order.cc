@@ -4,6 +4,7 @@
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
+#include "fp4lab/exchange/shape.h"
 
 namespace fp4lab {
 namespace {
@@ -39,10 +40,6 @@ constexpr std::array kCodeByteOrders = {
               .axes = {Rows(16), N(16), Cols(32), N(2), N(16)},
               .transpose = {0, 2, 3, 1, 4}},
 };
-
-std::string Times(std::size_t a, std::size_t b) {
-  return std::to_string(a) + "x" + std::to_string(b);
-}
 
 // An axis: a number, "R", "C", "R/32" or "C/8".
 ByteOrder::Axis ReadAxis(const Json& json, const std::string& where) {
@@ -154,7 +151,7 @@ BytePlaces::BytePlaces(const ByteOrder& order, std::size_t rows, std::size_t col
     product *= holds ? sizes_[k] : 1;
   }
   if (!holds || product != bytes_) {
-    throw Error(where, "its axes do not hold a grid of " + Times(padded_rows, padded_cols_) +
+    throw Error(where, "its axes do not hold a grid of " + ShapeText({padded_rows, padded_cols_}) +
                            " bytes: their product must be that, padding included");
   }
   std::size_t stride = 1;
@@ -181,7 +178,7 @@ std::vector<std::uint8_t> FromByteOrder(std::span<const std::uint8_t> bytes, con
   const BytePlaces places(order, rows, cols, where);
   if (bytes.size() != places.bytes()) {
     throw Error(where, "has " + std::to_string(bytes.size()) + " bytes; a grid of " +
-                           Times(rows, cols) + " in the order " + std::string(order.name) +
+                           ShapeText({rows, cols}) + " in the order " + std::string(order.name) +
                            " takes " + std::to_string(places.bytes()));
   }
   std::vector<std::uint8_t> grid(rows * cols);

@@ -35,17 +35,17 @@ std::size_t Product(const std::vector<std::size_t>& shape) {
 }
 
 // The codes as rows of bytes.
-struct Rows {
+struct CodeRows {
   std::size_t parts = 1, rows = 1, bytes = 0;
 };
-Rows RowsOf(const TensorFacts& codes, const ReadingHints& hints) {
+CodeRows CodeRowsOf(const TensorFacts& codes, const ReadingHints& hints) {
   std::vector<std::size_t> shape = codes.shape;
   if (hints.grouped_codes && shape.size() > 2) {
     const std::size_t group = shape.back();
     shape.pop_back();
     shape.back() *= group;
   }
-  Rows r;
+  CodeRows r;
   if (shape.empty()) return r;
   r.bytes = shape.back();
   if (codes.dtype == "F4") r.bytes /= 2;
@@ -63,7 +63,7 @@ Rows RowsOf(const TensorFacts& codes, const ReadingHints& hints) {
 class Finder {
  public:
   Finder(const TensorFacts& codes, const TensorFacts& scales, const ReadingHints& hints)
-      : codes_(codes), scales_(scales), hints_(hints), rows_(RowsOf(codes, hints)) {
+      : codes_(codes), scales_(scales), hints_(hints), rows_(CodeRowsOf(codes, hints)) {
     AddCandidates();
   }
 
@@ -271,7 +271,7 @@ class Finder {
   const TensorFacts& codes_;
   const TensorFacts& scales_;
   ReadingHints hints_;
-  Rows rows_;
+  CodeRows rows_;
   std::vector<Reading> candidates_, others_;  // others_: of blocks that the hints do not state
 };
 

@@ -15,7 +15,7 @@
 namespace fp4lab {
 namespace {
 
-constexpr std::string_view kMagic = "GGUF";
+constexpr std::string_view kGgufMagic = "GGUF";
 constexpr std::string_view kAlignmentKey = "general.alignment";
 constexpr std::size_t kDefaultAlignment = 32;
 constexpr std::size_t kMaxName = 64, kMaxKey = 65535, kMaxDimensions = 4, kMaxNesting = 8;
@@ -202,7 +202,7 @@ void CheckThatExtentsTile(std::vector<Extent> extents, std::size_t alignment, st
 GgufFile ViewGguf(std::span<const std::byte> file, const std::string& where) {
   Reader reader(file, where);
   const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
-  if (text.substr(0, kMagic.size()) != kMagic) throw Error(where, "is not a GGUF file");
+  if (text.substr(0, kGgufMagic.size()) != kGgufMagic) throw Error(where, "is not a GGUF file");
   reader.Number<std::uint32_t>();
   const auto version = reader.Number<std::uint32_t>();
   if (version != 2 && version != 3) {
@@ -243,7 +243,7 @@ GgufFile ReadGguf(const std::filesystem::path& path) {
 }
 
 std::vector<std::byte> FormatGguf(const GgufFile& file) {
-  std::string text(kMagic);
+  std::string text(kGgufMagic);
   const auto number = [&text](auto value) {
     text.append(reinterpret_cast<const char*>(&value), sizeof value);
   };

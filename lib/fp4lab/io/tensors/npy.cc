@@ -15,7 +15,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "arrays are little-endian in memory");
 
-constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr std::string_view kNpyMagic = "\x93NUMPY";
 constexpr std::size_t kAlignment = 64;  // of the data in a file, as in files that NumPy writes
 
 struct ElementType {
@@ -190,7 +190,7 @@ std::vector<std::byte> RowMajor(std::span<const std::byte> data,
 std::pair<std::string_view, std::span<const std::byte>> SplitNpy(std::span<const std::byte> file,
                                                                  const std::string& where) {
   const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
-  if (text.substr(0, kMagic.size()) != kMagic) throw Error(where, "is not a .npy file");
+  if (text.substr(0, kNpyMagic.size()) != kNpyMagic) throw Error(where, "is not a .npy file");
   const auto byte = [&](std::size_t i) -> std::size_t {
     if (i >= file.size()) throw Error(where, "ends inside its .npy header");
     return std::to_integer<std::size_t>(file[i]);
@@ -289,11 +289,11 @@ std::vector<std::byte> FormatNpy(const NpyArray& array) {
   Expects(ByteCount(array.shape, type->size) == array.bytes.size(), "bytes that fill the shape");
   std::string header = "{'descr': '" + array.dtype +
                        "', 'fortran_order': False, 'shape': " + ShapeText(array.shape) + ", }";
-  const std::size_t begin = kMagic.size() + 4;
+  const std::size_t begin = kNpyMagic.size() + 4;
   header.resize((begin + header.size() + kAlignment) / kAlignment * kAlignment - begin, ' ');
   header.back() = '\n';
   Expects(header.size() <= 0xFFFF, "a shape that fits a version 1.0 header");
-  std::string text(kMagic);
+  std::string text(kNpyMagic);
   text += {'\x01', '\x00', static_cast<char>(header.size() & 0xFF),
            static_cast<char>(header.size() >> 8)};
   text += header;

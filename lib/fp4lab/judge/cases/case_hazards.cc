@@ -15,8 +15,6 @@
 namespace fp4lab {
 namespace {
 
-float ToBf16(float x) { return Decode(FormatId::kBF16, Encode(FormatId::kBF16, x)); }
-
 // A bit mask of the pairs of forms whose bytes differ.
 using Pairs = std::uint64_t;
 
@@ -108,7 +106,7 @@ Found SearchScales(const CaseBuilder& b, const std::vector<float>& midpoints, fl
   for (const float midpoint : midpoints) {
     const auto near = static_cast<float>(b.BlockAmaxFor(midpoint, amax));
     for (int ulps = bf16 ? 0 : -3; ulps <= (bf16 ? 0 : 3); ++ulps) {
-      const float x = bf16 ? ToBf16(near) : MovedUlps(near, ulps);
+      const float x = bf16 ? RoundToBf16(near) : MovedUlps(near, ulps);
       if (b.has_tensor_scale() && x > amax) continue;
       const Pairs pairs = PairsApart(ScaleForms(b, x, amax));
       if (pairs == 0) continue;
@@ -136,13 +134,13 @@ std::array<std::uint32_t, 10> ElementForms(const CaseBuilder& b, float x, float 
       x / (s * decode),             //
       x / (s / encode),             // compressed-tensors
       x / multiplier * (1.0f / s),  // universal
-      x * ToBf16(encode / s),       // Transformer Engine's fast math
-      ToBf16(usual)                 // vLLM's Triton path
+      x * RoundToBf16(encode / s),  // Transformer Engine's fast math
+      RoundToBf16(usual)            // vLLM's Triton path
   };
   std::array<std::uint32_t, 10> codes{};
   const bool bf16 = b.dialect().rounding == ElementRounding::kBf16First;
   for (std::size_t i = 0; i < codes.size(); ++i) {
-    codes[i] = Encode(b.dialect().element, bf16 ? ToBf16(forms[i]) : forms[i]);
+    codes[i] = Encode(b.dialect().element, bf16 ? RoundToBf16(forms[i]) : forms[i]);
   }
   return codes;
 }
@@ -156,7 +154,7 @@ Found SearchElements(const CaseBuilder& b, const std::vector<float>& scales,
     for (const float midpoint : midpoints) {
       const auto near = static_cast<float>(midpoint * unit);
       for (int ulps = bf16 ? 0 : -2; ulps <= (bf16 ? 0 : 2); ++ulps) {
-        const float x = bf16 ? ToBf16(near) : MovedUlps(near, ulps);
+        const float x = bf16 ? RoundToBf16(near) : MovedUlps(near, ulps);
         const Pairs pairs = PairsApart(ElementForms(b, x, s, amax));
         if (pairs == 0) continue;
         found.pairs |= pairs;
@@ -164,7 +162,7 @@ Found SearchElements(const CaseBuilder& b, const std::vector<float>& scales,
       }
     }
     const auto exact = static_cast<float>(b.BlockAmaxFor(s, amax));
-    const float first = bf16 ? ToBf16(exact) : exact;
+    const float first = bf16 ? RoundToBf16(exact) : exact;
     for (BlockValues& block : CutIntoBlocks(first, values, b.block_size())) {
       found.blocks.push_back(std::move(block));
     }

@@ -14,15 +14,13 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-float RoundedToBf16(float x) { return Decode(FormatId::kBF16, Encode(FormatId::kBF16, x)); }
-
 // A block of values of both signs, v * amax / 8 with small integers v; BF16 values if amax is one.
 BlockValues Mixed(float amax, std::size_t size) {
   BlockValues values(size);
   for (std::size_t i = 0; i < size; ++i) {
     const int v = static_cast<int>((i * 5 + 8) % 17) - 8;  // -8 ... 8, the first is 0
     const float value = static_cast<float>(v) * 0.125f * amax;
-    values[i] = IsBf16(amax) ? RoundedToBf16(value) : value;
+    values[i] = IsBf16(amax) ? RoundToBf16(value) : value;
   }
   values[0] = amax;
   return values;
@@ -45,7 +43,7 @@ void MakeUnderflowedScales(CaseBuilder& b) {
                          : b.BlockAmaxFor(0.5f * Decode(b.dialect().scale, 1), amax);
   for (const double factor : {1.0, 0.9921875, 0.5, 0x1p-4, 0x1p-10, 0x1p-30, 0x1p-60, 1.0078125,
                               1.5, 2.0, 2.5, 3.0, 5.0, 7.0, 9.0, 17.0}) {
-    const float top = RoundedToBf16(static_cast<float>(tie * factor));
+    const float top = RoundToBf16(static_cast<float>(tie * factor));
     blocks.push_back(Mixed(top, b.block_size()));
     blocks.push_back({top});
     blocks.push_back({0.0f, -top});

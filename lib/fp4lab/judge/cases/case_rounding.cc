@@ -11,8 +11,6 @@
 namespace fp4lab {
 namespace {
 
-float ToBf16(float x) { return Decode(FormatId::kBF16, Encode(FormatId::kBF16, x)); }
-
 // A tensor amax under which boundaries are placed.
 struct Tensor {
   const char* name;
@@ -40,7 +38,8 @@ void AppendNeighbours(double exact, const Tensor& tensor, int reach, float limit
                       std::vector<float>* out) {
   const auto nearest = static_cast<float>(exact);
   for (int ulps = -reach; ulps <= reach; ++ulps) {
-    const float x = tensor.bf16 ? MovedBf16Ulps(ToBf16(nearest), ulps) : MovedUlps(nearest, ulps);
+    const float x =
+        tensor.bf16 ? MovedBf16Ulps(RoundToBf16(nearest), ulps) : MovedUlps(nearest, ulps);
     if (std::isfinite(x) && x > 0.0f && x <= limit) out->push_back(x);
   }
 }
@@ -58,7 +57,7 @@ void MakeElementTies(CaseBuilder& b) {
         AppendNeighbours(m * unit, tensor, tensor.bf16 ? 1 : 2, limit, &values);
       }
       const auto first = static_cast<float>(b.BlockAmaxFor(s, tensor.amax));
-      const float amax = tensor.bf16 ? ToBf16(first) : first;
+      const float amax = tensor.bf16 ? RoundToBf16(first) : first;
       for (BlockValues& block : CutIntoBlocks(amax, values, b.block_size())) {
         blocks.push_back(std::move(block));
       }
@@ -202,10 +201,10 @@ void MakeSaturation(CaseBuilder& b) {
     for (const double factor : {1.01, 1.03, 1.06, 1.25, 1.49, 1.76, 1.99}) {
       // Beyond a factor of 1.06 the block's E4M3 scale would follow; only E8M0 scales leave so
       // much.
-      const auto x = ToBf16(static_cast<float>(largest * factor));
+      const auto x = RoundToBf16(static_cast<float>(largest * factor));
       if (b.has_tensor_scale() && x > amax) continue;
-      blocks.push_back(
-          {x, -x, ToBf16(0.875f * x), ToBf16(-0.75f * x), ToBf16(0.625f * x), 0.25f * x});
+      blocks.push_back({x, -x, RoundToBf16(0.875f * x), RoundToBf16(-0.75f * x),
+                        RoundToBf16(0.625f * x), 0.25f * x});
     }
   }
   if (b.has_blocks() && !b.has_exponent_scales()) {

@@ -8,14 +8,14 @@
 namespace fp4lab {
 namespace {
 
-constexpr double kUp = 1.0 + 0x1p-40;
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kSlack = 1.0 + 0x1p-40;
+constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
 // At least (1 + x)^n - 1, for x <= 1: expm1(n log1p(x)) <= expm1(n x), whose binary64 error is
-// far below kUp's slack; for large n x it is infinite, which bounds everything.
+// far below kSlack; for large n x it is infinite, which bounds everything.
 double GrowthUp(double x, double n) {
   const double power = n * x;
-  return power > 500 ? kInfinity : std::expm1(power) * kUp + 0x1p-1000;
+  return power > 500 ? kUnbounded : std::expm1(power) * kSlack + 0x1p-1000;
 }
 
 struct OutputError {
@@ -31,7 +31,7 @@ OutputError RoundingOf(MmaOutput output) {
     case MmaOutput::kNearest16:
       return {0x1p-11, 0x1p-25};
   }
-  return {1, kInfinity};
+  return {1, kUnbounded};
 }
 
 // The number of steps in the sense of the bound, and the number of products or groups of a step.
@@ -59,7 +59,7 @@ double AnyOrderBound(const SumFacts& facts) {
   const IeeeArithmetic ieee;
   const auto k = static_cast<double>(facts.terms);
   const double growth = GrowthUp(0x1p-23, k);
-  return (growth * facts.magnitudes + (1 + growth) * k * 0x1p-149) * kUp;
+  return (growth * facts.magnitudes + (1 + growth) * k * 0x1p-149) * kSlack;
 }
 
 double TensorCoreBound(const TensorCoreModel& model, const SumFacts& facts) {
@@ -67,11 +67,11 @@ double TensorCoreBound(const TensorCoreModel& model, const SumFacts& facts) {
   const Steps steps = StepsOf(model, facts.terms);
   const OutputError output = RoundingOf(model.output);
   const double truncation = (steps.terms + 1) * std::ldexp(1.0, -model.fraction_bits);
-  const double x = (truncation + output.relative + truncation * output.relative) * kUp;
+  const double x = (truncation + output.relative + truncation * output.relative) * kSlack;
   const double growth = GrowthUp(x, steps.count);
   const double least = std::max(0x1p-126, std::ldexp(1.0, std::max(model.floor, -1000)));
   const double b = facts.magnitudes + std::max(facts.largest_power, least);
-  return (growth * b + (1 + growth) * steps.count * output.absolute) * kUp;
+  return (growth * b + (1 + growth) * steps.count * output.absolute) * kSlack;
 }
 
 }  // namespace fp4lab

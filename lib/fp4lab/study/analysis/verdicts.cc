@@ -84,7 +84,7 @@ const TokenRatio* Judged(const Context& c, const Criterion& criterion, std::int6
   return nullptr;
 }
 
-std::string RatioText(const TokenRatio& ratio) {
+std::string RatioWithSpread(const TokenRatio& ratio) {
   return Fixed(ratio.ratio, 3) + (ratio.interval ? " " + IntervalText(*ratio.interval, 3) : "") +
          (ratio.form == Form::kShrink ? " (shrink form)" : "") +
          (ratio.extrapolated ? " (extrapolated)" : "");
@@ -140,7 +140,7 @@ Part Resolved(const Context& c, const Criterion& criterion, std::int64_t tokens,
 }
 
 std::string Parted(const TokenRatio& ratio) {
-  return "not identified, " + RatioText(ratio) + " but " + ratio.disagreement;
+  return "not identified, " + RatioWithSpread(ratio) + " but " + ratio.disagreement;
 }
 
 }  // namespace
@@ -252,7 +252,7 @@ CriterionResult RatioRange(const Context& c, const Criterion& criterion) {
       continue;
     }
     Status status = Verdict(ratio->ratio >= criterion.low && ratio->ratio <= criterion.high);
-    std::string text = At(tokens) + RatioText(*ratio);
+    std::string text = At(tokens) + RatioWithSpread(*ratio);
     if (criterion.excludes_one && status == Status::kHeld) {
       if (!ratio->interval) {
         status = Status::kNotEvaluable;
@@ -291,7 +291,7 @@ Part GrowthPart(const Context& c, const Criterion& criterion, std::int64_t token
       return {Status::kNotEvaluable, At(tokens) + place + Parted(*r)};
     }
     const Growth& growth = *ratio->growth;
-    const std::string text = At(tokens) + RatioText(*ratio) + " against " + RatioText(*start) +
+    const std::string text = At(tokens) + RatioWithSpread(*ratio) + " against " + RatioWithSpread(*start) +
                              " at " + TokensText(static_cast<double>(smallest)) + ", a factor of " +
                              Fixed(growth.factor, 3);
     if (!growth.interval) {

@@ -10,30 +10,30 @@
 namespace fp4lab::study {
 namespace {
 
-using Status = LogRatio::Status;
+using RatioStatus = LogRatio::Status;
 
 // The position in ln D at which a curve has a given loss.
 struct Position {
-  Status status;
+  RatioStatus status;
   double log_tokens;
   bool extrapolated = false;
 };
 
 Position Invert(const SmoothCurve& curve, double target) {
   if (const std::optional<double> x = curve.Inverse(target)) {
-    return {Status::kIdentified, *x, curve.Extrapolates(*x)};
+    return {RatioStatus::kIdentified, *x, curve.Extrapolates(*x)};
   }
-  if (target > curve.LossAt(0)) return {Status::kBelow, curve.ReachBelow()};
-  return {Status::kAbove, curve.ReachAbove()};
+  if (target > curve.LossAt(0)) return {RatioStatus::kBelow, curve.ReachBelow()};
+  return {RatioStatus::kAbove, curve.ReachAbove()};
 }
 
 // ln r = ln D_f - ln D*, ln r' = ln D* - ln D_R.
 LogRatio RatioOf(const Position& position, double log_budget, Form form) {
   const double distance = position.log_tokens - log_budget;
   if (form == Form::kExtend) return {position.status, distance, position.extrapolated};
-  const Status mirrored = position.status == Status::kAbove   ? Status::kBelow
-                          : position.status == Status::kBelow ? Status::kAbove
-                                                              : position.status;
+  const RatioStatus mirrored = position.status == RatioStatus::kAbove   ? RatioStatus::kBelow
+                               : position.status == RatioStatus::kBelow ? RatioStatus::kAbove
+                                                                        : position.status;
   return {mirrored, -distance, position.extrapolated};
 }
 
@@ -60,11 +60,11 @@ LogRatio PowerLawRatio(const PowerLaw& law, std::size_t format, std::size_t refe
   const double excess = law.At(extend ? reference : format, x) - law.floors[solved];
   const double low = grid.log_tokens.front(), high = grid.log_tokens.back();
   const double reach = std::log(kPowerLawReach);
-  if (excess <= 0) return RatioOf({Status::kAbove, high + reach}, x, form);
+  if (excess <= 0) return RatioOf({RatioStatus::kAbove, high + reach}, x, form);
   const double at = law.log_origin - std::log(excess / law.scales[solved]) / law.beta;
-  if (at > high + reach) return RatioOf({Status::kAbove, high + reach}, x, form);
-  if (at < low - reach) return RatioOf({Status::kBelow, low - reach}, x, form);
-  return RatioOf({Status::kIdentified, at, at < low || at > high}, x, form);
+  if (at > high + reach) return RatioOf({RatioStatus::kAbove, high + reach}, x, form);
+  if (at < low - reach) return RatioOf({RatioStatus::kBelow, low - reach}, x, form);
+  return RatioOf({RatioStatus::kIdentified, at, at < low || at > high}, x, form);
 }
 
 LogRatio SharedBaselineRatio(const LossCurve& baseline, double gamma, double format_gap,
@@ -83,7 +83,7 @@ LogRatio SharedBaselineRatio(const LossCurve& baseline, double gamma, double for
   // sign between x and the end of the reach.
   const auto excess = [&](double at) { return loss(solved_gap, at) - target; };
   const double start = excess(x);
-  if (start == 0) return {Status::kIdentified, 0, false};
+  if (start == 0) return {RatioStatus::kIdentified, 0, false};
   const double end = start > 0 ? base.ReachAbove() : base.ReachBelow();
   constexpr int kSteps = 64;
   double inside = x;
@@ -97,9 +97,9 @@ LogRatio SharedBaselineRatio(const LossCurve& baseline, double gamma, double for
       const double middle = inside + (outside - inside) / 2;
       ((excess(middle) > 0) == (start > 0) ? inside : outside) = middle;
     }
-    return RatioOf({Status::kIdentified, outside, base.Extrapolates(outside)}, x, form);
+    return RatioOf({RatioStatus::kIdentified, outside, base.Extrapolates(outside)}, x, form);
   }
-  return RatioOf({start > 0 ? Status::kAbove : Status::kBelow, end}, x, form);
+  return RatioOf({start > 0 ? RatioStatus::kAbove : RatioStatus::kBelow, end}, x, form);
 }
 
 }  // namespace fp4lab::study

@@ -226,7 +226,7 @@ void ReadSweep(JsonObject& o, Results* results) {
   results->arms = std::move(swept);
 }
 
-void ReadStudy(JsonObject o, Results* results) {
+void ReadStudyFacts(JsonObject o, Results* results) {
   results->title = Optional(o, "title", results->name);
   results->description = Optional<std::string>(o, "description");
   results->arms = Required<std::vector<std::string>>(o, "arm_order");
@@ -358,7 +358,7 @@ Results ReadResults(const Json& json, const std::string& where) {
   if (const Json* numerics = o.Member("numerics")) results.numerics = *numerics;
   if (const Json* study = o.Member("study")) results.study = *study;
   results.exploratory = Optional(o, "exploratory", false);
-  ReadStudy(RequireObject(o, "study"), &results);
+  ReadStudyFacts(RequireObject(o, "study"), &results);
   ReadCorpus(RequireObject(o, "corpus"), &results);
   JsonObject model = RequireObject(o, "model");
   results.parameters = Required<std::int64_t>(model, "parameters");

@@ -47,7 +47,7 @@ Multiple MultipleOf(const Analysis& analysis, const std::string& arm, const std:
   return {ratio->ratio, Fixed(ratio->ratio, 2) + (ratio->form == Form::kShrink ? " r'" : "")};
 }
 
-std::string Percent(double share) { return Fixed(100 * share, 1) + " %"; }
+std::string OneDecimalPercent(double share) { return Fixed(100 * share, 1) + " %"; }
 
 }  // namespace
 
@@ -81,7 +81,7 @@ std::string CostTable(const Results& results, const Analysis& analysis) {
     const auto widths = known.find(arm);
     for (const int width : bits) {
       const bool has = widths != known.end() && widths->second.contains(width);
-      row.push_back(has ? Percent(widths->second.at(width)) : "");
+      row.push_back(has ? OneDecimalPercent(widths->second.at(width)) : "");
     }
     const double time = time_of(arm) / unit;  // NaN is written "-"
     const Multiple multiple = MultipleOf(analysis, arm, reference, tokens);
