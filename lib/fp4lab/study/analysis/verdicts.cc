@@ -291,9 +291,9 @@ Part GrowthPart(const Context& c, const Criterion& criterion, std::int64_t token
       return {Status::kNotEvaluable, At(tokens) + place + Parted(*r)};
     }
     const Growth& growth = *ratio->growth;
-    const std::string text = At(tokens) + RatioWithSpread(*ratio) + " against " + RatioWithSpread(*start) +
-                             " at " + TokensText(static_cast<double>(smallest)) + ", a factor of " +
-                             Fixed(growth.factor, 3);
+    const std::string text =
+        At(tokens) + RatioWithSpread(*ratio) + " against " + RatioWithSpread(*start) + " at " +
+        TokensText(static_cast<double>(smallest)) + ", a factor of " + Fixed(growth.factor, 3);
     if (!growth.interval) {
       return {Status::kNotEvaluable, text + ", no t interval from so few seeds"};
     }
