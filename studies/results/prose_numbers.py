@@ -179,6 +179,13 @@ def ratio_at(name, place):
     return of_log(log["mean"], log["interval_t"])
 
 
+def ratio_with_text(name, place):
+    """In shrink form, where MXFP4 has read so many bytes a parameter; the interval holds the validation text."""
+    log = next(r for r in parts()[name]["evaluation"]["ratios"] if r["form"] == "shrink"
+               and abs(math.log(r["bytes_per_parameter"] / float(place))) < 0.01)["log_ratio"]
+    return with_bounds(*map(math.exp, (log["mean"], *log["interval_with_text"])))
+
+
 def ratio_ends(name):
     """The first and the last ratio, by the bytes a parameter that NVFP4 has read."""
     ends = [parts()[name]["ratios"][i] for i in (0, -1)]
@@ -410,7 +417,7 @@ def difference_growth(name, place):
 
 FUNCTIONS = {f.__name__.replace("_", "-"): f for f in (
     growth, growth_places, exponent, predicted, measured, hits, missed_mxfp4, missed_loss, missed_loss_by,
-    same_text, same_bytes, bf16_size, held, smallest_of_rates, last_ratio, ratio_at, ratio_ends, law_ratio,
+    same_text, same_bytes, bf16_size, held, smallest_of_rates, last_ratio, ratio_at, ratio_with_text, ratio_ends, law_ratio,
     last_predicted_ratio,
     persistence, league_ratio, until, star, extended_star, extended_time, rate_gain, first, simultaneous,
     told, told_count, recipe_count, speed, family, behind, atlas_claims,
