@@ -139,7 +139,7 @@ def decision(studies):
     NVFP4's BF16 model where surface.json has it."""
     sizes = {(r["studies"][1], r["tokens"]): r for r in sizes_of(studies)["reference_size"] if r["arm"] == "nvfp4"}
     rows = ["| block parameters | bytes per parameter | seeds | NVFP4's tokens / BF16's | MXFP4's tokens / NVFP4's "
-            "| NVFP4 learns like a BF16 model of |", "|---" * 6 + "|"]
+            "| NVFP4 learns like a BF16 model of this share of its size |", "|---" * 6 + "|"]
     for study, part in analyzed(studies):
         last = shrink(part["evaluation"]["ratios"])[-1]
         agrees = next(r["estimators_agree"] for r in shrink(part["ratios"]) if r["tokens"] == last["tokens"])

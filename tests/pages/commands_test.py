@@ -24,6 +24,9 @@ NOT_RUN = {  # commands that pages show in blocks of "sh": why this test does no
     "cmake --install build --prefix ~/fp4lab": "find_package_test does it with another prefix",
     "fp4lab train --data synthetic --recipe te_nvfp4": "trains for a minute; docs/start/train.md runs five steps of it",
     "fp4lab study run studies/token-gap/laptop.json": "trains for 25 minutes; check_studies reads the file",
+    "tools/run --version": "builds",
+    "pip install -r docs/requirements.txt && mkdocs build --strict": "site_test does it",
+    "python3 -m http.server -d out/site": "runs until it is stopped",
     "python -m fp4lab.check": "tests/python/test_check.py runs it",
 }
 MOST_WORDS = {"README.md": 900, "docs/findings/index.md": 700}
