@@ -90,7 +90,7 @@ def size_text(studies):
 
 
 def samebytes(studies):
-    """A row an arm, form and pair of budgets: tokens over BF16's of two sizes at equal bytes a parameter."""
+    """A row an arm, form and pair of budgets: tokens over BF16's of two sizes at equal bytes per parameter."""
     document = sizes_of(studies)
     size = size_text(studies)
     rows = ["| format | sizes | bytes per parameter | form | tokens / BF16's, equal loss | larger size / smaller |",
