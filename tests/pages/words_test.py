@@ -32,7 +32,8 @@ DIVIDED = ("second|minute|hour|day|week|month|token|byte|bit|value|number|elemen
            "run|arm|budget|tensor|layer|core|GPU|word|instruction|product|machine|warp|lane|matrix|kernel|study|size|cycle|"
            "code|scale|fixture|operand|recipe|step|job|line|rate|pair|group|page|topic|fragment|tile|form|format|row-group")
 A_FOR_PER = re.compile(rf"\b({COUNTED}|times) an? ({DIVIDED})\b(?!')")
-PRODUCT = re.compile(r"times an? (value|number|element|block|scale|code|product|tensor|matrix|factor)\b")  # a true product
+RIGHT = re.compile(r"times an? (value|number|element|block|scale|code|product|tensor|matrix|factor)\b"  # a product
+                   r"|runs a ")  # a verb
 
 MADE = re.compile(r"^<!-- table .*?^<!-- end of table -->", re.DOTALL | re.MULTILINE)
 FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
@@ -94,7 +95,7 @@ def quotients(text):
     text = prose_of(text)
     text = re.sub(r"`[^`\n]*`", lambda m: "x" * len(m[0]), text)
     flat = text.replace("\n", " ")
-    return [(text.count("\n", 0, m.start()) + 1, m[0]) for m in A_FOR_PER.finditer(flat) if not PRODUCT.match(m[0])]
+    return [(text.count("\n", 0, m.start()) + 1, m[0]) for m in A_FOR_PER.finditer(flat) if not RIGHT.match(m[0])]
 
 
 def counted(text):
