@@ -137,8 +137,8 @@ def on_files(files, config):
 def repository_pages():
     """The pages that stand outside of docs/."""
     for path in ROOT.rglob("*.md"):
-        first, *_ = path.relative_to(ROOT).parts
-        if not first.startswith((".", "build")) and first not in ("docs", "out"):
+        first, *rest = path.relative_to(ROOT).parts
+        if not first.startswith((".", "build")) and first not in ("docs", "out") and "site-packages" not in rest:
             yield path
 
 

@@ -3,7 +3,7 @@ import pathlib
 import re
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SKIPPED = {"build", "out"}  # folders of the root that hold no pages of ours
+SKIPPED = {"build", "out", "site-packages"}  # folders that hold no pages of ours
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 
