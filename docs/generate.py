@@ -4,6 +4,7 @@
 
 writes them into FOLDER. The program is FP4LAB_PROGRAM, or build/fp4lab.
 """
+
 import json
 import os
 import pathlib
@@ -19,7 +20,9 @@ STAGES = ("format", "tensor scale", "candidates", "block scale", "scale byte", "
 def program():
     path = pathlib.Path(os.environ.get("FP4LAB_PROGRAM") or ROOT / "build/fp4lab")
     if not path.is_file():
-        sys.exit(f"error: docs/generate.py: no program at {path}; build it with tools/run, or name it in FP4LAB_PROGRAM")
+        sys.exit(
+            f"error: docs/generate.py: no program at {path}; build it with tools/run, or name it in FP4LAB_PROGRAM"
+        )
     return str(path.resolve())
 
 
@@ -65,9 +68,13 @@ def help_of(words):
 def cli():
     commands = re.findall(r"^  ([a-z][\w-]*) +(.*)$", printed("--help").partition("\nSubcommands:\n")[2], re.MULTILINE)
     rows = [[f"[{name}](#fp4lab-{name})", cell(text)] for name, text in commands]
-    return ("# The command line\n\nEvery command with its options, as `fp4lab COMMAND --help` prints them. "
-            "The examples in these texts are run by tests.\n\n" + table(["command", "what it does"], rows) + "\n"
-            + help_of([]))
+    return (
+        "# The command line\n\nEvery command with its options, as `fp4lab COMMAND --help` prints them. "
+        "The examples in these texts are run by tests.\n\n"
+        + table(["command", "what it does"], rows)
+        + "\n"
+        + help_of([])
+    )
 
 
 def dialect(d):
@@ -82,15 +89,24 @@ def dialects():
     unknown = {stage for d in found for stage in d["stages"]} - set(STAGES)
     if unknown:
         sys.exit(f"error: docs/generate.py: stages that it does not know: {', '.join(sorted(unknown))}")
-    text = (f"# Dialects\n\nA dialect is one published formula at a version of its code base. These are all {len(found)}. "
-            "`fp4lab dialects NAME` prints one with its results for NaN, Inf, zero and subnormals.\n\n"
-            "fl(.) is one rounding in binary32; b is the largest magnitude of a block, q the largest element. S and D are "
-            "the tensor scale, to encode and to decode. t is the block scale before it is rounded, s its stored value. "
-            "An element x becomes v = x e, and v becomes its code.\n\n")
+    text = (
+        f"# Dialects\n\nA dialect is one published formula at a version of its code base. These are all {len(found)}. "
+        "`fp4lab dialects NAME` prints one with its results for NaN, Inf, zero and subnormals.\n\n"
+        "fl(.) is one rounding in binary32; b is the largest magnitude of a block, q the largest element. S and D are "
+        "the tensor scale, to encode and to decode. t is the block scale before it is rounded, s its stored value. "
+        "An element x becomes v = x e, and v becomes its code.\n\n"
+    )
     for family in families:
         own = [d for d in found if d["name"].split(".")[0] == family]
-        rows = [[f"[{d['name']}](#{d['name'].replace('.', '').lower()})", "x".join(map(str, d["block"])),
-                 code(d["scale"]), cell(d["version"])] for d in own]
+        rows = [
+            [
+                f"[{d['name']}](#{d['name'].replace('.', '').lower()})",
+                "x".join(map(str, d["block"])),
+                code(d["scale"]),
+                cell(d["version"]),
+            ]
+            for d in own
+        ]
         text += f"## {family}\n\n{table(['dialect', 'block', 'scale', 'version'], rows)}\n" + "".join(map(dialect, own))
     return text
 
@@ -98,8 +114,12 @@ def dialects():
 def recipes():
     found = listed("recipes")
     rows = [[f"[{r['name']}](#{r['name']})", cell(r["title"])] for r in found]
-    text = (f"# Recipes\n\nA recipe says which dialect each operand of a linear takes. These {len(found)} are published ones; "
-            "`fp4lab train --recipe NAME` trains under them, and studies name them.\n\n" + table(["recipe", "what it is"], rows))
+    text = (
+        "# Recipes\n\nA recipe says which dialect each operand of a linear takes. "
+        f"These {len(found)} are published ones; "
+        "`fp4lab train --recipe NAME` trains under them, and studies name them.\n\n"
+        + table(["recipe", "what it is"], rows)
+    )
     for r in found:
         text += f"\n## {r['name']}\n\n```text\n{printed('recipes', r['name']).strip()}\n```\n"
     return text
@@ -107,15 +127,38 @@ def recipes():
 
 def formats():
     found = listed("formats")
-    rows = [[f"[{f['name']}](#{f['name']})" if f["bits"] <= 6 else code(f["name"]), f["short_name"], str(f["bits"]),
-             f"{int(f['signed'])}/{f['exponent_bits']}/{f['mantissa_bits']}", str(f["bias"]), number(f["max"]),
-             number(f["min_normal"]) if f["exponent_bits"] else "-", number(f["min_subnormal"]) if f["mantissa_bits"] else "-",
-             ", ".join(f"0x{c:X}" for c in f["inf_codes"]) or "-", ", ".join(f"0x{c:X}" for c in f["nan_codes"][:2]) + (
-                 " ..." if len(f["nan_codes"]) > 2 else "") or "-"] for f in found]
-    head = ["format", "short", "bits", "sign/exponent/fraction", "bias", "largest", "smallest normal", "smallest subnormal",
-            "Inf", "NaN"]
-    text = ("# Number formats\n\nThe formats of elements and of scales. `fp4lab formats --values NAME` lists every code of one "
-            "with its value.\n\n" + table(head, rows))
+    rows = [
+        [
+            f"[{f['name']}](#{f['name']})" if f["bits"] <= 6 else code(f["name"]),
+            f["short_name"],
+            str(f["bits"]),
+            f"{int(f['signed'])}/{f['exponent_bits']}/{f['mantissa_bits']}",
+            str(f["bias"]),
+            number(f["max"]),
+            number(f["min_normal"]) if f["exponent_bits"] else "-",
+            number(f["min_subnormal"]) if f["mantissa_bits"] else "-",
+            ", ".join(f"0x{c:X}" for c in f["inf_codes"]) or "-",
+            ", ".join(f"0x{c:X}" for c in f["nan_codes"][:2]) + (" ..." if len(f["nan_codes"]) > 2 else "") or "-",
+        ]
+        for f in found
+    ]
+    head = [
+        "format",
+        "short",
+        "bits",
+        "sign/exponent/fraction",
+        "bias",
+        "largest",
+        "smallest normal",
+        "smallest subnormal",
+        "Inf",
+        "NaN",
+    ]
+    text = (
+        "# Number formats\n\nThe formats of elements and of scales. "
+        "`fp4lab formats --values NAME` lists every code of one "
+        "with its value.\n\n" + table(head, rows)
+    )
     for f in found:
         if f["bits"] <= 6:
             text += f"\n## {f['name']}\n\n```text\n{printed('formats', '--values', f['name']).rstrip()}\n```\n"

@@ -1,5 +1,6 @@
 """Hooks of MkDocs: the site has the pages that stand in rooms of the repository, the reference that generate.py makes
 from the program, and the figures and files that pages link to."""
+
 import os
 import pathlib
 import re
@@ -51,7 +52,7 @@ def outside_fences(function, text):
     """The text with `function` applied to all parts that are not fenced code."""
     parts, at = [], 0
     for fence in FENCE.finditer(text):
-        parts += [function(text[at:fence.start()]), fence[0]]
+        parts += [function(text[at : fence.start()]), fence[0]]
         at = fence.end()
     return "".join(parts) + function(text[at:])
 
@@ -92,8 +93,13 @@ def as_mkdocs_reads(text):
     lines = []
     for line in COMMENT.sub("", text).replace("<details>", '<details markdown="1">').split("\n"):
         before = lines[-1] if lines else ""
-        if (ITEM.match(line) and before.strip() and not ITEM.match(before.lstrip())
-                and not before.startswith(" ") and (line[0] in "-*" or line.startswith("1."))):
+        if (
+            ITEM.match(line)
+            and before.strip()
+            and not ITEM.match(before.lstrip())
+            and not before.startswith(" ")
+            and (line[0] in "-*" or line.startswith("1."))
+        ):
             lines.append("")
         lines.append(line)
     return "\n".join(lines)
@@ -119,7 +125,9 @@ def relinked(src_uri, text):
 def on_files(files, config):
     rooms = {p.relative_to(ROOT).as_posix() for p in repository_pages()}
     if rooms - set(ROOMS.values()):
-        raise PluginError(f"not on the site: {', '.join(sorted(rooms - set(ROOMS.values())))}; add them to docs/hooks.py")
+        raise PluginError(
+            f"not on the site: {', '.join(sorted(rooms - set(ROOMS.values())))}; add them to docs/hooks.py"
+        )
     for src_uri, room in ROOMS.items():
         files.append(File.generated(config, src_uri, content=(ROOT / room).read_text()))
     for src_uri, text in generate.pages().items():

@@ -160,5 +160,6 @@ def shrink(ratios):
     return [r for r in ratios if r["form"] == "shrink"]
 
 
-KINDS = {"decision": decision, "overview": overview, "withtext": withtext, "ratiotext": ratiotext, "served": served, "samebytes": samebytes,
+KINDS = {"decision": decision, "overview": overview, "withtext": withtext, "ratiotext": ratiotext,
+         "served": served, "samebytes": samebytes,
          "sametext": sametext, "bf16size": bf16size}

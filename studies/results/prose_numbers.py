@@ -417,7 +417,8 @@ def difference_growth(name, place):
 
 FUNCTIONS = {f.__name__.replace("_", "-"): f for f in (
     growth, growth_places, exponent, predicted, measured, hits, missed_mxfp4, missed_loss, missed_loss_by,
-    same_text, same_bytes, bf16_size, held, smallest_of_rates, last_ratio, ratio_at, ratio_with_text, ratio_ends, law_ratio,
+    same_text, same_bytes, bf16_size, held, smallest_of_rates, last_ratio, ratio_at, ratio_with_text, ratio_ends,
+    law_ratio,
     last_predicted_ratio,
     persistence, league_ratio, until, star, extended_star, extended_time, rate_gain, first, simultaneous,
     told, told_count, recipe_count, speed, family, behind, atlas_claims,

@@ -5,6 +5,7 @@ temporary folder with the program in PATH; and checks that fp4lab has every name
 
 With FP4LAB_APPROVE=1 it writes the present output of the commands into the pages.
 """
+
 import collections
 import json
 import os
@@ -60,11 +61,12 @@ def commands_of(block):
 
 def outputs_of(page, commands, program):
     """The output of each command, standard error included."""
-    script = "".join(f"{{ {command}\n}} 2>&1; echo \"{END}$?\"\n" for command in commands)
+    script = "".join(f'{{ {command}\n}} 2>&1; echo "{END}$?"\n' for command in commands)
     environment = os.environ | {"PATH": f"{program.parent}:{os.environ.get('PATH', '')}"}
     with tempfile.TemporaryDirectory() as folder:
-        ran = subprocess.run(["sh", "-c", script], cwd=folder, env=environment, capture_output=True, text=True,
-                             timeout=600)
+        ran = subprocess.run(
+            ["sh", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=600
+        )
     parts = re.split(re.escape(END) + r"(\d+)\n", ran.stdout)
     outputs, codes = parts[:-1:2], parts[1::2]
     for command, code, output in zip(commands, codes, outputs):
@@ -104,8 +106,11 @@ def check_commands(page, program):
     elif now != text:
         shown, seen = text.split("\n"), now.split("\n")
         at = next((i for i, pair in enumerate(zip(shown, seen)) if pair[0] != pair[1]), min(len(shown), len(seen)))
-        check(False, f"{name_of(page)}:{at + 1}: shows\n  {''.join(shown[at:at + 1])}\nand the program prints\n"
-                     f"  {''.join(seen[at:at + 1])}\n(FP4LAB_APPROVE=1 writes the page anew)")
+        check(
+            False,
+            f"{name_of(page)}:{at + 1}: shows\n  {''.join(shown[at : at + 1])}\nand the program prints\n"
+            f"  {''.join(seen[at : at + 1])}\n(FP4LAB_APPROVE=1 writes the page anew)",
+        )
     return len(commands)
 
 
@@ -115,8 +120,10 @@ def check_blocks(pages):
     for page in pages:
         for language, block in blocks_of(page.read_text()):
             check(language in KINDS, f"{name_of(page)}: a block of {language!r}, which no test reads")
-            check(language != "python" or page == README,
-                  f"{name_of(page)}: a block of python, and tests/python runs those of README.md only")
+            check(
+                language != "python" or page == README,
+                f"{name_of(page)}: a block of python, and tests/python runs those of README.md only",
+            )
             if language == "sh":
                 shown |= {line.split(" #")[0].rstrip() for line in block.split("\n") if line}
             elif language == "console":
@@ -141,11 +148,12 @@ def check_package(pages):
 def names_of_ours():
     """Words between backticks in the second column of docs/reference/names.md."""
     rows = [line for line in (ROOT / "docs/reference/names.md").read_text().split("\n") if line.startswith("| ")]
-    return [name for row in rows for name in re.findall(r"`([^`]*)`", row[row.rindex(" | "):])]
+    return [name for row in rows for name in re.findall(r"`([^`]*)`", row[row.rindex(" | ") :])]
 
 
 def check_names(program):
     """The fp4lab names beside other programs' names exist."""
+
     def printed(*arguments):
         return subprocess.run([program, *arguments], capture_output=True, text=True, check=True).stdout
 

@@ -1,4 +1,5 @@
 """Every relative link of every page of the repository leads to a file, and to a heading of it."""
+
 import re
 import sys
 

@@ -1,4 +1,5 @@
 """The pages of the repository, for the tests of this folder: which there are, and their parts."""
+
 import pathlib
 import re
 
@@ -9,9 +10,12 @@ COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 def all_pages():
     """Every Markdown file of the repository, README.md first."""
-    found = [p for p in ROOT.rglob("*.md")
-             if not any(part.startswith(".") or part in SKIPPED for part in p.relative_to(ROOT).parts[:-1])
-             and not p.relative_to(ROOT).parts[0].startswith("build")]
+    found = [
+        p
+        for p in ROOT.rglob("*.md")
+        if not any(part.startswith(".") or part in SKIPPED for part in p.relative_to(ROOT).parts[:-1])
+        and not p.relative_to(ROOT).parts[0].startswith("build")
+    ]
     return sorted(found, key=lambda p: (p != ROOT / "README.md", p))
 
 

@@ -4,6 +4,7 @@ Every link and figure of a page leads to a file of the site, and to an anchor of
 another host; no mark of Markdown was left over. Where Chromium is installed, no page scrolls sideways in a window of
 400 pixels, and none is empty.
 """
+
 import functools
 import html.parser
 import http.server
@@ -59,7 +60,9 @@ def wrong_links(site, texts):
                 target /= "index.html"
             if not target.is_file():
                 yield f"{name}: no file {link}"
-            elif parts.fragment and target in pages and urllib.parse.unquote(parts.fragment) not in pages[target].anchors:
+            elif (
+                parts.fragment and target in pages and urllib.parse.unquote(parts.fragment) not in pages[target].anchors
+            ):
                 yield f"{name}: no anchor {link}"
 
 
@@ -100,9 +103,21 @@ measure();
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=site)) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         ran = subprocess.run(
-            [chromium, "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={WIDTH + 100},900",
-             "--virtual-time-budget=120000", "--timeout=240000", "--dump-dom",
-             f"http://127.0.0.1:{server.server_port}/{HARNESS}"], capture_output=True, text=True, timeout=300)
+            [
+                chromium,
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                f"--window-size={WIDTH + 100},900",
+                "--virtual-time-budget=120000",
+                "--timeout=240000",
+                "--dump-dom",
+                f"http://127.0.0.1:{server.server_port}/{HARNESS}",
+            ],
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
         server.shutdown()
     (site / HARNESS).unlink()
     found = re.search(r"WIDTHS(\{.*\})END", ran.stdout)

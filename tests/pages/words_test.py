@@ -10,6 +10,7 @@ A sentence ends at a full stop, a question or exclamation mark, or with its para
 word, an interval in brackets as none. Cells of tables do not count in the mean. Tables that studies/results/tables.py
 makes are left out.
 """
+
 import json
 import math
 import os
@@ -24,16 +25,22 @@ LONG = 25  # words of a sentence
 NEW = {"mean": 20, "longest": LONG, "long": 0, "a_for_per": 0}
 
 # What is counted or measured, and what it is divided by.
-COUNTED = ("tokens?|bytes?|bits?|nats?|words?|values?|numbers?|elements?|instructions?|operations?|products?|steps?|rows?|"
-           "lines?|points?|runs?|cases?|seeds?|scales?|calls?|figures?|letters?|registers?|loads?|threads?|blocks?|"
-           "arms?|jobs?|files?|one|two|three|four|eight|16|32|GB|MB|kB|ns|us|ms|seconds?|minutes?|hours?|cycles?|"
-           "multiply-adds?|additions?|places?|columns?|tests?|draws?|lookups?|exponents?|factors?|tables?|moments?")
-DIVIDED = ("second|minute|hour|day|week|month|token|byte|bit|value|number|element|parameter|thread|block|row|column|seed|"
-           "run|arm|budget|tensor|layer|core|GPU|word|instruction|product|machine|warp|lane|matrix|kernel|study|size|cycle|"
-           "code|scale|fixture|operand|recipe|step|job|line|rate|pair|group|page|topic|fragment|tile|form|format|row-group")
+COUNTED = (
+    "tokens?|bytes?|bits?|nats?|words?|values?|numbers?|elements?|instructions?|operations?|products?|steps?|rows?|"
+    "lines?|points?|runs?|cases?|seeds?|scales?|calls?|figures?|letters?|registers?|loads?|threads?|blocks?|"
+    "arms?|jobs?|files?|one|two|three|four|eight|16|32|GB|MB|kB|ns|us|ms|seconds?|minutes?|hours?|cycles?|"
+    "multiply-adds?|additions?|places?|columns?|tests?|draws?|lookups?|exponents?|factors?|tables?|moments?"
+)
+DIVIDED = (
+    "second|minute|hour|day|week|month|token|byte|bit|value|number|element|parameter|thread|block|row|column|seed|"
+    "run|arm|budget|tensor|layer|core|GPU|word|instruction|product|machine|warp|lane|matrix|kernel|study|size|cycle|"
+    "code|scale|fixture|operand|recipe|step|job|line|rate|pair|group|page|topic|fragment|tile|form|format|row-group"
+)
 A_FOR_PER = re.compile(rf"\b({COUNTED}|times) an? ({DIVIDED})\b(?!')")
-RIGHT = re.compile(r"times an? (value|number|element|block|scale|code|product|tensor|matrix|factor)\b"  # a product
-                   r"|runs a ")  # a verb
+RIGHT = re.compile(
+    r"times an? (value|number|element|block|scale|code|product|tensor|matrix|factor)\b"  # a product
+    r"|runs a "
+)  # a verb
 
 MADE = re.compile(r"^<!-- table .*?^<!-- end of table -->", re.DOTALL | re.MULTILINE)
 FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
@@ -101,10 +108,12 @@ def quotients(text):
 def counted(text):
     all_of = sentences(text)
     prose = [words for _, words, _, cell in all_of if not cell]
-    return {"mean": math.ceil(10 * sum(prose) / max(1, len(prose))) / 10,
-            "longest": max((words for _, words, _, _ in all_of), default=0),
-            "long": sum(words > LONG for _, words, _, _ in all_of),
-            "a_for_per": len(quotients(text))}
+    return {
+        "mean": math.ceil(10 * sum(prose) / max(1, len(prose))) / 10,
+        "longest": max((words for _, words, _, _ in all_of), default=0),
+        "long": sum(words > LONG for _, words, _, _ in all_of),
+        "a_for_per": len(quotients(text)),
+    }
 
 
 def main():
@@ -121,8 +130,11 @@ def main():
         if above:
             wrong.append(f"{name}: {above}")
             if limit is NEW or named:
-                wrong += [f"  {name}:{line}: {words} words: {sentence[:160]}"
-                          for line, words, sentence, _ in sentences(text) if words > LONG]
+                wrong += [
+                    f"  {name}:{line}: {words} words: {sentence[:160]}"
+                    for line, words, sentence, _ in sentences(text)
+                    if words > LONG
+                ]
             wrong += [f"  {name}:{line}: {found}" for line, found in quotients(text)] if "a_for_per" in above else []
         if name in limits and page not in new:
             rows[name] = {key: min(most, now[key]) for key, most in limits[name].items()}
@@ -130,7 +142,9 @@ def main():
     for words, name, line, sentence in sorted(worst, reverse=True)[:10]:
         print(f"  {words:3} words  {name}:{line}: {sentence[:100]} ...")
     if not named and os.environ.get("FP4LAB_APPROVE"):
-        LIMITS.write_text("{\n" + ",\n".join(f" {json.dumps(n)}: {json.dumps(r)}" for n, r in sorted(rows.items())) + "\n}\n")
+        LIMITS.write_text(
+            "{\n" + ",\n".join(f" {json.dumps(n)}: {json.dumps(r)}" for n, r in sorted(rows.items())) + "\n}\n"
+        )
     print("\n".join(wrong) or "no page is above its limits")
     sys.exit(bool(wrong))
 
