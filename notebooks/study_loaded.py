@@ -14,7 +14,7 @@ RESULTS = pathlib.Path(__file__).resolve().parent.parent / "studies/results/toke
 
 
 def gap_table(results, reference="bf16"):
-    """Mean loss above the reference's after each budget, nats a token, with half of the 95 % t interval over seeds."""
+    """Mean loss above the reference's after each budget, nats per token, with half of the 95 % t interval over seeds."""
     gaps = results.gaps
     gaps = gaps[(gaps.reference == reference) & (gaps.precision == "training")]
     half = (gaps.interval_t_high - gaps.interval_t_low) / 2
@@ -28,7 +28,7 @@ def gap_figure(table):
     for arm, row in table.iterrows():
         axes.errorbar(table["mean"].columns / 1e6, row["mean"], row["half"], marker="o", capsize=3, label=arm)
     axes.axhline(0, color="0.4", linewidth=1)
-    axes.set(xscale="log", xlabel="training tokens, millions", ylabel="loss above BF16, nats a token")
+    axes.set(xscale="log", xlabel="training tokens, millions", ylabel="loss above BF16, nats per token")
     axes.legend(frameon=False)
     return figure
 

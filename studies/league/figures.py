@@ -42,7 +42,7 @@ def gap_axes(axes, names, size, note):
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.axvline(0, color="0.6", linewidth=0.8)
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel("loss above BF16's after 37.7M bytes, nats a byte: " + note, fontsize=8.5)
+    axes.set_xlabel("loss above BF16's after 37.7M bytes, nats per byte: " + note, fontsize=8.5)
     axes.spines["left"].set_visible(False)
     axes.grid(axis="x", color="0.9", linewidth=0.6)
     axes.set_axisbelow(True)
@@ -71,7 +71,7 @@ def recipes(plt, rows, reference, path):
 
 
 def plans(plt, rows, path):
-    """A line a plan, a point a recipe."""
+    """A line per plan, a point per recipe."""
     figure, axes = plt.subplots(figsize=(7.2, 0.9 + 0.3 * len(PLANS)))
     for i in range(len(PLANS)):
         own = [row for row in rows if row["plan"] == i]
@@ -81,7 +81,7 @@ def plans(plt, rows, path):
         if len(own) > 3:
             middle = np.median([row["gap"]["bf16"]["mean"] for row in own])
             axes.plot([middle, middle], [i - 0.3, i + 0.3], color="0.2", linewidth=1.2)
-    gap_axes(axes, PLANS, 8.5, "a point a recipe, the median")
+    gap_axes(axes, PLANS, 8.5, "a point per recipe, the median")
     save(figure, axes, rows, path)
 
 

@@ -1,7 +1,7 @@
 """Tables of the evaluations and sizes in surface/surface.json, for tables.py."""
 import math
 
-from study_tables import each_text
+from study_tables import Study, each_text
 from surface_tables import analyzed, surface_document
 
 
@@ -90,7 +90,7 @@ def size_text(studies):
 
 
 def samebytes(studies):
-    """A row an arm, form and pair of budgets: tokens over BF16's of two sizes at equal bytes a parameter."""
+    """A row an arm, form and pair of budgets: tokens over BF16's of two sizes at equal bytes per parameter."""
     document = sizes_of(studies)
     size = size_text(studies)
     rows = ["| format | sizes | bytes per parameter | form | tokens / BF16's, equal loss | larger size / smaller |",
@@ -134,5 +134,32 @@ def bf16size(studies):
     return rows
 
 
-KINDS = {"overview": overview, "withtext": withtext, "ratiotext": ratiotext, "served": served, "samebytes": samebytes,
+def decision(studies):
+    """A row a study at its largest budget, in shrink form: tokens over BF16's and MXFP4's over NVFP4's, and the size of
+    NVFP4's BF16 model where surface.json has it."""
+    sizes = {(r["studies"][1], r["tokens"]): r for r in sizes_of(studies)["reference_size"] if r["arm"] == "nvfp4"}
+    rows = ["| block parameters | bytes per parameter | seeds | NVFP4's tokens / BF16's | MXFP4's tokens / NVFP4's "
+            "| NVFP4 learns like a BF16 model of this share of its size |", "|---" * 6 + "|"]
+    for study, part in analyzed(studies):
+        last = shrink(part["evaluation"]["ratios"])[-1]
+        agrees = next(r["estimators_agree"] for r in shrink(part["ratios"]) if r["tokens"] == last["tokens"])
+        above = next(r for r in shrink(part["ratios_to_reference"]["nvfp4"]) if r["tokens"] == last["tokens"])
+        size = sizes.get((study.results["name"], last["tokens"]))
+        seeds = {s for name in (part["name"], *(j["name"] for j in part["joined"]))
+                 for s in Study(name).results["study"]["seeds"]}
+        cells = [study.size(), each_text(last["bytes_per_parameter"]), str(len(seeds)),
+                 ratio_text(above["log_ratio"], "interval_t"),
+                 ratio_text(last["log_ratio"], "interval_with_text") + "&nbsp;*?*" * (not agrees),
+                 "{:.0f}&nbsp;%&nbsp;[{:.0f},&nbsp;{:.0f}]".format(
+                     *(100 * v for v in (size["size"], *size["interval"]))) if size else ""]
+        rows.append(f"| {' | '.join(cells)} |")
+    return rows
+
+
+def shrink(ratios):
+    return [r for r in ratios if r["form"] == "shrink"]
+
+
+KINDS = {"decision": decision, "overview": overview, "withtext": withtext, "ratiotext": ratiotext,
+         "served": served, "samebytes": samebytes,
          "sametext": sametext, "bf16size": bf16size}

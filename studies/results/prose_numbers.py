@@ -69,7 +69,7 @@ def exponent(arm):
 
 
 def predicted(arm):
-    """At 12 bytes a parameter."""
+    """At 12 bytes per parameter."""
     last = of_file("surface/law-25m.json")["arms"][arm]["predictions"][-1]
     return with_bounds(last["gap"], *last["interval_three_seeds"], 4)
 
@@ -133,7 +133,7 @@ def same_text(arm):
 
 
 def same_bytes(arm, larger):
-    """Tokens over BF16's of a size over those of the next smaller one, at the most bytes a parameter of both."""
+    """Tokens over BF16's of a size over those of the next smaller one, at the most bytes per parameter of both."""
     last = [r for r in surface_document()["sizes"]["same_bytes"]
             if (r["arm"], r["studies"][1]) == (arm, SIZES[larger])][-1]
     return of_log(last["log_difference"]["mean"], last["log_difference"]["interval"])
@@ -173,14 +173,21 @@ def last_ratio(name, form="extend"):
 
 
 def ratio_at(name, place):
-    """In extend form, at a place in bytes a parameter."""
+    """In extend form, at a place in bytes per parameter."""
     log = next(r for r in parts()[name]["ratios"] if r["form"] == "extend"
                and abs(math.log(r["bytes_per_parameter"] / float(place))) < 0.01)["log_ratio"]
     return of_log(log["mean"], log["interval_t"])
 
 
+def ratio_with_text(name, place):
+    """In shrink form, where MXFP4 has read so many bytes per parameter; the interval holds the validation text."""
+    log = next(r for r in parts()[name]["evaluation"]["ratios"] if r["form"] == "shrink"
+               and abs(math.log(r["bytes_per_parameter"] / float(place))) < 0.01)["log_ratio"]
+    return with_bounds(*map(math.exp, (log["mean"], *log["interval_with_text"])))
+
+
 def ratio_ends(name):
-    """The first and the last ratio, by the bytes a parameter that NVFP4 has read."""
+    """The first and the last ratio, by the bytes per parameter that NVFP4 has read."""
     ends = [parts()[name]["ratios"][i] for i in (0, -1)]
     return " to ".join(f"{math.exp(r['log_ratio']['mean']):.2f} at {each_text(r['bytes_at_equal_loss'][0])}"
                        for r in ends)
@@ -267,7 +274,7 @@ def atlas_claims():
 
 
 def plan_difference(plan):
-    """A comparison of the league, MXFP4 less NVFP4 under a plan, nats a byte."""
+    """A comparison of the league, MXFP4 less NVFP4 under a plan, nats per byte."""
     pair = league()["comparisons"][plan.replace("-", " ")]
     return with_bounds(pair["mean"], *pair["interval"], 4)
 
@@ -381,7 +388,7 @@ def ratio_of_gaps(name):
 
 
 def passing_exponents(arm):
-    """The exponents a that lead from the 25M law's gap of 4.7M at 12 bytes a parameter into its interval for 25M."""
+    """The exponents a that lead from the 25M law's gap of 4.7M at 12 bytes per parameter into its interval for 25M."""
     document = of_file("surface/law-25m.json")
     law, sizes = document["arms"][arm], [parts()[SIZES["4.7m"]]["block_parameters"], document["predicted_parameters"]]
     place = law["predictions"][-1]
@@ -391,7 +398,7 @@ def passing_exponents(arm):
 
 
 def pair_exponents(arm):
-    """-ln of the gap of 4.7M over that of 1.2M by ln of their sizes, at 32, 45 and 64 bytes a parameter."""
+    """-ln of the gap of 4.7M over that of 1.2M by ln of their sizes, at 32, 45 and 64 bytes per parameter."""
     small, large = (parts()[SIZES[size]] for size in ("1.2m", "4.7m"))
     step = math.log(large["block_parameters"] / small["block_parameters"])
     found = [math.log(a[arm]["mean"] / b[arm]["mean"]) / step for place in (32, 45.25, 64)
@@ -401,7 +408,7 @@ def pair_exponents(arm):
 
 
 def difference_growth(name, place):
-    """By how much MXFP4's loss less NVFP4's grows from a place, in bytes a parameter, to the last budget, in %."""
+    """By how much MXFP4's loss less NVFP4's grows from a place, in bytes per parameter, to the last budget, in %."""
     gaps = parts()[name]["gaps"]
     first_at = next(g for g in gaps if abs(math.log(g["bytes_per_parameter"] / place)) < 0.01)
     least, last = (g["mxfp4"]["mean"] - g["nvfp4"]["mean"] for g in (first_at, gaps[-1]))
@@ -410,7 +417,8 @@ def difference_growth(name, place):
 
 FUNCTIONS = {f.__name__.replace("_", "-"): f for f in (
     growth, growth_places, exponent, predicted, measured, hits, missed_mxfp4, missed_loss, missed_loss_by,
-    same_text, same_bytes, bf16_size, held, smallest_of_rates, last_ratio, ratio_at, ratio_ends, law_ratio,
+    same_text, same_bytes, bf16_size, held, smallest_of_rates, last_ratio, ratio_at, ratio_with_text, ratio_ends,
+    law_ratio,
     last_predicted_ratio,
     persistence, league_ratio, until, star, extended_star, extended_time, rate_gain, first, simultaneous,
     told, told_count, recipe_count, speed, family, behind, atlas_claims,

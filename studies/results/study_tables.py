@@ -49,7 +49,7 @@ class Study:
 
 
 def each_text(x):
-    """Bytes or tokens a parameter."""
+    """Bytes or tokens per parameter."""
     return f"{x:.{1 if x < 10 else 0}f}"
 
 

@@ -149,7 +149,7 @@ def with_continued(of_size):
 
 
 def measured_row(name, values, places, form):
-    """`values` at places near those of the law: {bytes a parameter: mean, low, high}."""
+    """`values` at places near those of the law: {bytes per parameter: mean, low, high}."""
     at = [next((value for each, value in values.items() if abs(math.log(each / place)) < 0.01), None)
           for place in places]
     name = name.removeprefix("surface-")

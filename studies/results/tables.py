@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The tables and numbers of results in README.md and in the pages of studies/results, its folder league, studies/atlas
-and studies/surface.
+"""The tables and numbers of results in README.md, docs/findings, docs/trust and the pages of studies/results, its
+folder league, studies/atlas and studies/surface.
 
     python3 studies/results/tables.py [--check]
 
@@ -22,7 +22,9 @@ import study_tables
 import surface_tables
 from study_tables import HERE, Study
 
-PAGES = [HERE.parent.parent / "README.md", HERE / "README.md", HERE.parent / "atlas/README.md",
+DOCS = HERE.parent.parent / "docs"
+PAGES = [HERE.parent.parent / "README.md", DOCS / "findings/index.md", DOCS / "findings/summary.md",
+         DOCS / "trust/index.md", HERE / "README.md", HERE.parent / "atlas/README.md",
          HERE.parent / "surface/README.md", HERE.parent / "stability/README.md", HERE.parent / "fp8-gap/README.md",
          HERE / "league/README.md"]
 MODULES = study_tables, atlas_tables, surface_tables, evaluation_tables, league_tables, speed_tables

@@ -4,7 +4,7 @@
     python3 studies/surface/plots.py
 
 reads surface.json, law-25m.json and law-25m-seeds.json in studies/results/surface and draws there surface.svg (the
-token ratio of MXFP4 to NVFP4 against NVFP4's bytes a parameter, a line a study), gaps.svg (their losses above BF16's),
+token ratio of MXFP4 to NVFP4 against NVFP4's bytes per parameter, a line per study), gaps.svg (their losses above BF16's),
 seeds.svg (the loss of each run), shares.svg (of studies with all eight corners), law-25m.svg (gaps against size,
 measured, and predicted at the last place) and law-25m-ratio.svg (the ratios of the fitted sizes and the predicted one).
 Needs NumPy and Matplotlib. Published ratios are not drawn: their unit is BPE tokens and their recipes keep blocks in
@@ -17,7 +17,7 @@ import pathlib
 import numpy as np
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "results/surface"
-APART = 0.06  # nats a byte; joined_study.h
+APART = 0.06  # nats per byte; joined_study.h
 FACTORS = ("scale format", "block length", "weight tile")
 BELOW = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "ncol": 2}  # the legend, beneath the axis
 
@@ -34,7 +34,7 @@ def label(analyzed):
     return name + ", continued" if analyzed["name"].endswith("-long") else name
 
 
-def bytes_axis(axes, name="bytes a block parameter"):
+def bytes_axis(axes, name="bytes per block parameter"):
     axes.set_xscale("log", base=2)
     low, high = axes.get_xlim()
     ticks = [t for t in (0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256) if low <= t <= high]
@@ -45,7 +45,7 @@ def bytes_axis(axes, name="bytes a block parameter"):
 
 
 def plot_seeds(studies, plt, out):
-    """The loss of each run of BF16, NVFP4 and MXFP4 against bytes a parameter, a panel a study."""
+    """The loss of each run of BF16, NVFP4 and MXFP4 against bytes per parameter, a panel per study."""
     rows = -(-len(studies) // 2)
     figure, panels = plt.subplots(rows, 2, figsize=(8.4, 0.4 + 3.2 * rows), squeeze=False, sharey=True)
     for unused in panels.flat[len(studies):]:
@@ -61,13 +61,13 @@ def plot_seeds(studies, plt, out):
         axes.set_title(label(study), fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
     for first in panels[:, 0]:
-        first.set_ylabel("annealed validation loss, nats a byte")
+        first.set_ylabel("annealed validation loss, nats per byte")
     panels[0][0].legend(frameon=False)
     figure.tight_layout()
     figure.savefig(out / "seeds.svg", metadata={"Date": None})
 
 
-def finish(figure, axes, path, name="bytes a block parameter", **legend):
+def finish(figure, axes, path, name="bytes per block parameter", **legend):
     bytes_axis(axes, name)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=9, **legend)
@@ -103,7 +103,7 @@ def finish_ratios(figure, axes, path, **legend):
     axes.set_yticks([1, 1.25, 1.5, 2, 2.5, 3], ["1", "1.25", "1.5", "2", "2.5", "3"])
     axes.minorticks_off()
     axes.set_ylabel("tokens of MXFP4 / tokens of NVFP4, equal loss")
-    finish(figure, axes, path, "bytes a block parameter that NVFP4 has read", **legend)
+    finish(figure, axes, path, "bytes per block parameter that NVFP4 has read", **legend)
 
 
 def plot_gaps(studies, colors, plt, out):
@@ -121,7 +121,7 @@ def plot_gaps(studies, colors, plt, out):
     axes.set_ylim(0.004, 0.3)
     axes.set_yticks([0.005, 0.01, 0.02, 0.05, 0.1, 0.2], ["0.005", "0.01", "0.02", "0.05", "0.1", "0.2"])
     axes.minorticks_off()
-    axes.set_ylabel("loss above BF16's, nats a byte\nfilled: NVFP4, hollow: MXFP4")
+    axes.set_ylabel("loss above BF16's, nats per byte\nfilled: NVFP4, hollow: MXFP4")
     finish(figure, axes, out / "gaps.svg", **BELOW)
 
 
@@ -195,7 +195,7 @@ def plot_law(studies, measured, law, plt, path):
     axes.set_yticks([0.005, 0.01, 0.02, 0.05, 0.1, 0.2], ["0.005", "0.01", "0.02", "0.05", "0.1", "0.2"])
     axes.minorticks_off()
     axes.set_xlabel("block parameters")
-    axes.set_ylabel("loss above BF16's at the largest budget, nats a byte")
+    axes.set_ylabel("loss above BF16's at the largest budget, nats per byte")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=9, loc="lower left")
     figure.tight_layout()

@@ -9,9 +9,12 @@ import prose_numbers  # noqa: E402
 from tables import NUMBER, PAGES, filled  # noqa: E402
 
 WANTED = {  # page: the functions whose numbers it must print
-    "README.md": ("growth", "exponent", "predicted", "measured", "hits", "missed-mxfp4", "missed-loss", "same-text",
-                  "same-bytes", "held", "star", "first", "simultaneous", "atlas-count", "atlas-less", "recipe-count",
-                  "speed"),
+    "README.md": ("recipe-count", "ratio-with-text", "star"),
+    "docs/findings/index.md": ("league-ratio", "star", "spread-by-noise", "first", "hits", "missed-mxfp4",
+                               "missed-loss", "held", "atlas-count"),
+    "docs/findings/summary.md": ("growth", "exponent", "predicted", "measured", "hits", "missed-mxfp4", "missed-loss", "same-text",
+                  "same-bytes", "held", "star", "first", "simultaneous", "atlas-count", "atlas-less", "recipe-count"),
+    "docs/trust/index.md": ("speed",),
     "studies/surface/README.md": ("persistence", "missed-mxfp4", "missed-loss", "ratio-of-gaps", "share-of-forward",
                                   "passing-exponents", "last-predicted-ratio", "smallest-of-rates"),
     "studies/results/league/README.md": ("until", "league-ratio", "simultaneous", "first", "pairs-count", "not-kept",

@@ -1,0 +1,51 @@
+"""Every relative link of every page of the repository leads to a file, and to a heading of it."""
+
+import re
+import sys
+
+from pages import ROOT, all_pages, name_of
+
+sys.path.insert(0, str(ROOT / "docs"))
+from generate import GENERATED  # noqa: E402
+
+FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+CODE = re.compile(r"`[^`\n]*`")
+
+
+def anchors_of(text):
+    """The headings as GitHub turns them into anchors."""
+    anchors, seen = set(), {}
+    for line in FENCED.sub("", text).split("\n"):
+        if not re.match(r"#{1,6} ", line):
+            continue
+        title = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", line.lstrip("#").strip())
+        anchor = re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+        count = seen[anchor] = seen.get(anchor, -1) + 1
+        anchors.add(f"{anchor}-{count}" if count else anchor)
+    return anchors
+
+
+def main():
+    wrong, count = [], 0
+    for page in all_pages():
+        text = FENCED.sub(lambda m: "\n" * m[0].count("\n"), page.read_text())
+        for number, line in enumerate(text.split("\n"), 1):
+            for link in LINK.findall(CODE.sub("``", line)):
+                if re.match(r"[a-z]+:", link):
+                    continue
+                count += 1
+                path, _, anchor = link.partition("#")
+                target = (page.parent / path).resolve() if path else page
+                if target.is_relative_to(ROOT / "docs") and str(target.relative_to(ROOT / "docs")) in GENERATED:
+                    continue  # made with the site
+                if not target.exists():
+                    wrong.append(f"{name_of(page)}:{number}: no file {path}")
+                elif anchor and anchor not in anchors_of(target.read_text()):
+                    wrong.append(f"{name_of(page)}:{number}: {path or 'the page'} has no heading #{anchor}")
+    print("\n".join(wrong) or f"{count} links lead somewhere")
+    sys.exit(bool(wrong) or count < 100)
+
+
+if __name__ == "__main__":
+    main()
