@@ -11,7 +11,7 @@ mkdir -p "$folder"
 wanted=$(python3 -VV; cat "$source/docs/requirements.txt")
 if [ "$(cat "$folder/tools/made-of" 2>/dev/null)" != "$wanted" ]; then
   quietly python3 -m venv --clear "$folder/tools"
-  pip tools download -q --no-deps -d "$folder/tools" -r "$source/docs/requirements.txt" >/dev/null 2>&1 ||
+  PIP_RETRIES=6 pip tools download -q --no-deps -d "$folder/tools" -r "$source/docs/requirements.txt" >/dev/null 2>&1 ||
     skip "pip reaches no package index"
   quietly pip tools install -q -r "$source/docs/requirements.txt"
   echo "$wanted" >"$folder/tools/made-of"
