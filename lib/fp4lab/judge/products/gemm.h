@@ -50,6 +50,10 @@ struct GemmClaim {
   MatrixView<const float> d;
   float alpha = 1.0f;
   GemmOutput output = GemmOutput::kFp32;
+  // For causes of a wrong product only: the operands' factors of alpha (1: unknown), and what D
+  // held before the kernel ran (empty: unknown).
+  float tensor_scale_a = 1.0f, tensor_scale_b = 1.0f;
+  MatrixView<const float> before = {};
 };
 
 enum class GemmVerdict : std::uint8_t {
@@ -74,14 +78,14 @@ struct GemmElement {
 
 struct GemmJudgement {
   GemmVerdict verdict = GemmVerdict::kEqual;
-  std::string_view bound;             // "any-order", or "tensor-core" for a model's bound
-  std::size_t different = 0;          // elements that differ from the accumulation's answer
-  std::size_t outside = 0;            // elements outside of the bound
-  Rectangle outside_in = {};          // the smallest rectangle with all of them
-  GemmElement first_different;        // the first one, where there is one
-  GemmElement worst;                  // the largest error / bound; the first one outside
-  std::vector<OpenChoices> readings;  // choices that reproduce d; only for kScaledGroups
-  bool readings_differ = false;       // whether the readings differ on this input
+  std::string_view bound = {};             // "any-order", or "tensor-core" for a model's bound
+  std::size_t different = 0;               // elements that differ from the accumulation's answer
+  std::size_t outside = 0;                 // elements outside of the bound
+  Rectangle outside_in = {};               // the smallest rectangle with all of them
+  GemmElement first_different = {};        // the first one, where there is one
+  GemmElement worst = {};                  // the largest error / bound; the first one outside
+  std::vector<OpenChoices> readings = {};  // choices that reproduce d; only for kScaledGroups
+  bool readings_differ = false;            // whether the readings differ on this input
 };
 
 // Judges a product under an accumulation, which must accept the operands (WhyNot).

@@ -10,19 +10,6 @@
 
 namespace fp4lab {
 
-// A wrong product: other operands, or another alpha, in the place of the claim's. Readings of scale
-// bytes are a table of their own (scale_readings.h).
-struct GemmInputs {
-  MmaOperand a, b;
-  float alpha = 1.0f;
-};
-struct GemmDeviation {
-  std::string_view name;       // "alpha-twice"
-  std::string_view what;       // "multiplies by alpha twice"
-  bool (*apply)(GemmInputs&);  // false if that changes nothing
-};
-std::span<const GemmDeviation> GemmDeviations();
-
 struct GemmCause {
   std::string name;
   std::string what;           // with the kernel as subject

@@ -10,11 +10,6 @@
 namespace fp4lab {
 namespace {
 
-struct Row {
-  ScaleReading reading;
-  bool (*apply)(MmaOperand&);  // returns whether a scale changed
-};
-
 bool IsE8M0(const MmaOperand& x) {
   return x.IsScaled() && x.scale_format == FormatOf(FormatId::kE8M0);
 }
@@ -52,33 +47,61 @@ bool ZeroUnder(MmaOperand& x, std::uint8_t byte) {
   return changed;
 }
 
-constexpr Row kRows[] = {
-    {{"0x7f-as-448", "reads the scale byte 0x7F as 448, not as NaN"},
+// Reads the bytes in another format; codes and bytes stay.
+bool ReadAs(MmaOperand& x, bool applies, FormatId format) {
+  if (applies) x.scale_format = FormatOf(format);
+  return applies;
+}
+
+// The elements under a scale byte with its upper bit set change their sign.
+bool SignsUsed(MmaOperand& x) {
+  bool changed = false;
+  if (!IsE4M3(x)) return false;
+  const std::size_t group = static_cast<std::size_t>(x.group);
+  for (std::size_t r = 0; r < x.rows; ++r) {
+    for (std::size_t c = 0; c < x.cols; ++c) {
+      if ((x.ScaleRow(r)[c / group] & 0x80) == 0) continue;
+      x.codes[r * x.cols + c] ^= SignBit(x.format);
+      changed = true;
+    }
+  }
+  return changed;
+}
+
+constexpr ScaleReading kRows[] = {
+    {"0x7f-as-448", "reads the scale byte 0x7F as 448, not as NaN",
      [](MmaOperand& x) { return IsE4M3(x) && Replace(x, 0x7F, 0x7E); }},
-    {{"0x7f-as-480", "reads the scale byte 0x7F as 480, not as NaN"},
+    {"0x7f-as-480", "reads the scale byte 0x7F as 480, not as NaN",
      [](MmaOperand& x) {
        const bool has = IsE4M3(x) && std::any_of(x.scales.begin(), x.scales.end(),
                                                  [](auto s) { return (s & 0x7F) == 0x7F; });
        if (has) x.scale_format.specials = Specials::kNone;
        return has;
      }},
-    {{"0x7f-as-0", "reads the scale byte 0x7F as 0, not as NaN"},
+    {"0x7f-as-0", "reads the scale byte 0x7F as 0, not as NaN",
      [](MmaOperand& x) { return IsE4M3(x) && ZeroUnder(x, 0x7F); }},
-    {{"e8m0-0x00-as-0", "reads the E8M0 scale byte 0x00 as 0, not as 2^-127"},
+    {"e8m0-0x00-as-0", "reads the E8M0 scale byte 0x00 as 0, not as 2^-127",
      [](MmaOperand& x) { return IsE8M0(x) && ZeroUnder(x, 0x00); }},
-    {{"e8m0-0x00-as-2^-126", "reads the E8M0 scale byte 0x00 as 2^-126, not as 2^-127"},
+    {"e8m0-0x00-as-2^-126", "reads the E8M0 scale byte 0x00 as 2^-126, not as 2^-127",
      [](MmaOperand& x) { return IsE8M0(x) && Replace(x, 0x00, 0x01); }},
-    {{"e8m0-0xff-as-0", "reads the E8M0 scale byte 0xFF as 0, not as NaN"},
+    {"e8m0-0xff-as-0", "reads the E8M0 scale byte 0xFF as 0, not as NaN",
      [](MmaOperand& x) { return IsE8M0(x) && ZeroUnder(x, 0xFF); }},
-    {{"e8m0-0xff-as-2^127", "reads the E8M0 scale byte 0xFF as 2^127, not as NaN"},
+    {"e8m0-0xff-as-2^127", "reads the E8M0 scale byte 0xFF as 2^127, not as NaN",
      [](MmaOperand& x) { return IsE8M0(x) && Replace(x, 0xFF, 0xFE); }},
-    {{"subnormal-scales-as-0", "reads subnormal E4M3 scales as 0"},
+    {"subnormal-scales-as-0", "reads subnormal E4M3 scales as 0",
      [](MmaOperand& x) {
        bool changed = false;
        for (std::uint8_t byte = 1; IsE4M3(x) && byte < 8; ++byte) changed |= ZeroUnder(x, byte);
        return changed;
      }},
-    {{"scales-ignored", "does not multiply by the block scales"}, IgnoreScales},
+    {"e4m3-scales-as-e5m2", "reads E4M3 scale bytes as E5M2",
+     [](MmaOperand& x) { return ReadAs(x, IsE4M3(x), FormatId::kE5M2); }},
+    {"e4m3-scales-as-e8m0", "reads E4M3 scale bytes as E8M0",
+     [](MmaOperand& x) { return ReadAs(x, IsE4M3(x), FormatId::kE8M0); }},
+    {"e8m0-scales-as-e4m3", "reads E8M0 scale bytes as E4M3",
+     [](MmaOperand& x) { return ReadAs(x, IsE8M0(x), FormatId::kE4M3); }},
+    {"scale-signs-used", "takes the upper bit of an E4M3 scale byte as a sign", SignsUsed},
+    {"scales-ignored", "does not multiply by the block scales", IgnoreScales},
 };
 
 constexpr std::size_t kMostElements = 4096;
@@ -97,11 +120,11 @@ MmaOperand RowOf(const MmaOperand& x, std::size_t row) {
 
 // The judgement of element (row, col) under a reading, or as the bytes say (nullptr).
 GemmJudgement JudgeElement(const GemmClaim& claim, const Accumulation& under, std::size_t row,
-                           std::size_t col, const Row* reading) {
+                           std::size_t col, const ScaleReading* reading) {
   MmaOperand a = RowOf(claim.a, row), b = RowOf(claim.b, col);
   if (reading != nullptr) {
-    reading->apply(a);
-    reading->apply(b);
+    ApplyReading(*reading, a, b);
+    if (!WhyNot(under, a, b).empty()) return {.outside = 1};
   }
   return JudgeGemm({.a = a,
                     .b = b,
@@ -118,15 +141,15 @@ std::vector<ReadingMatch> ExplainElements(const GemmClaim& claim, const Accumula
   for (std::size_t row = 0; row < claim.d.rows; ++row) {
     for (std::size_t col = 0; col < claim.d.cols; ++col) {
       if (JudgeElement(claim, under, row, col, nullptr).outside == 0) continue;
-      const auto found = std::find_if(std::begin(kRows), std::end(kRows), [&](const Row& r) {
-        return JudgeElement(claim, under, row, col, &r).outside == 0;
-      });
+      const auto found =
+          std::find_if(std::begin(kRows), std::end(kRows), [&](const ScaleReading& r) {
+            return JudgeElement(claim, under, row, col, &r).outside == 0;
+          });
       if (found == std::end(kRows)) return {};
-      const auto match = std::find_if(matches.begin(), matches.end(), [&](const ReadingMatch& m) {
-        return m.reading == &found->reading;
-      });
+      const auto match = std::find_if(matches.begin(), matches.end(),
+                                      [&](const ReadingMatch& m) { return m.reading == found; });
       if (match == matches.end()) {
-        matches.push_back({&found->reading, GemmVerdict::kInside, 1, 1});
+        matches.push_back({found, GemmVerdict::kInside, 1, 1});
       } else {
         ++match->elements, ++match->different;
       }
@@ -146,18 +169,27 @@ bool IgnoreScales(MmaOperand& x) {
   return changed;
 }
 
+std::span<const ScaleReading> ScaleReadings() { return kRows; }
+
+bool ApplyReading(const ScaleReading& reading, MmaOperand& a, MmaOperand& b) {
+  const bool alike = a.scale_format == b.scale_format;
+  const bool in_a = reading.apply(a), in_b = reading.apply(b);
+  if (alike && in_a && !in_b) b.scale_format = a.scale_format;
+  if (alike && in_b && !in_a) a.scale_format = b.scale_format;
+  return in_a || in_b;
+}
+
 std::vector<ReadingMatch> FindScaleReadings(const GemmClaim& claim, const Accumulation& under) {
   const IeeeArithmetic ieee;
   std::vector<ReadingMatch> matches;
-  for (const Row& row : kRows) {
+  for (const ScaleReading& row : kRows) {
     MmaOperand a = claim.a, b = claim.b;
-    const bool in_a = row.apply(a), in_b = row.apply(b);
-    if (!in_a && !in_b) continue;
+    if (!ApplyReading(row, a, b) || !WhyNot(under, a, b).empty()) continue;
     const GemmClaim other{
         .a = a, .b = b, .d = claim.d, .alpha = claim.alpha, .output = claim.output};
     const GemmJudgement judgement = JudgeGemm(other, under);
     if (judgement.outside > 0) continue;
-    matches.push_back({&row.reading, judgement.verdict, judgement.different});
+    matches.push_back({&row, judgement.verdict, judgement.different});
   }
   return matches.empty() ? ExplainElements(claim, under) : matches;
 }

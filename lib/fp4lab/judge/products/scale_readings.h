@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -13,9 +14,15 @@ namespace fp4lab {
 bool IgnoreScales(MmaOperand& x);
 
 struct ScaleReading {
-  std::string_view name;  // "0x7f-as-448"
-  std::string_view text;  // "reads the scale byte 0x7F as 448, not as NaN"
+  std::string_view name;       // "0x7f-as-448"
+  std::string_view text;       // "reads the scale byte 0x7F as 448, not as NaN"
+  bool (*apply)(MmaOperand&);  // returns whether a scale changed
 };
+std::span<const ScaleReading> ScaleReadings();
+
+// Applies a reading to both operands, whose scales stay of one format if they were. Returns whether
+// a scale changed.
+bool ApplyReading(const ScaleReading& reading, MmaOperand& a, MmaOperand& b);
 
 // The readings under which a product that is outside of the bound is inside of it, or equal to the
 // accumulation bit for bit. A reading that changes no scale of the operands is left out. Where no
