@@ -117,7 +117,8 @@ void AddDialects(CLI::App& app, int* /*exit_code*/) {
   const auto options = std::make_shared<DialectsOptions>();
   CLI::App* command = app.add_subcommand(
       "dialects", "Print the formulas that are called NVFP4, MXFP4 and so on, or one in full");
-  command->add_option("name", options->name, "Print this dialect in full")->type_name("DIALECT");
+  command->add_option("name", options->name, "Print this dialect in full: a name, or FILE.json")
+      ->type_name("DIALECT");
   command->add_flag("--json", options->json, "Print JSON");
   command->footer(
       "The table is wide: fp4lab dialects | less -S\n"

@@ -121,7 +121,9 @@ void AddQuantize(CLI::App& app, int* /*exit_code*/) {
                    "FILE.safetensors or FILE.npz, #NAME for a name; .gguf for gguf")
       ->type_name("FILE")
       ->required();
-  command->add_option("--dialect", o->dialect, "The formula; `fp4lab dialects` lists them")
+  command
+      ->add_option("--dialect", o->dialect,
+                   "The formula: a name of `fp4lab dialects`, or FILE.json with your own")
       ->type_name("NAME")
       ->capture_default_str();
   std::string conventions;

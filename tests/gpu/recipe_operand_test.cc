@@ -4,9 +4,9 @@
 #include <map>
 #include <string>
 
-#include "fp4lab/recipe/dialect_json.h"
 #include "fp4lab/recipe/published_recipes.h"
 #include "fp4lab/recipe/recipe.h"
+#include "fp4lab/spelling/dialect_json.h"
 #include "tests/gpu/operands.h"
 
 namespace fp4lab::gpu {

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "fp4lab/base/error.h"
-#include "fp4lab/recipe/dialect_json.h"
+#include "fp4lab/spelling/dialect_json.h"
 #include "fp4lab/train/trainer.h"
 #include "tests/support/catch.h"
 

@@ -1,5 +1,5 @@
 // The page of the keys of a dialect in JSON, and scales rounded up and down.
-#include "fp4lab/recipe/dialect_json.h"
+#include "fp4lab/spelling/dialect_json.h"
 
 #include <cstdint>
 #include <cstdlib>
@@ -10,7 +10,7 @@
 
 #include "fp4lab/dialect/stages.h"
 #include "fp4lab/io/file.h"
-#include "fp4lab/recipe/dialect_keys.h"
+#include "fp4lab/spelling/dialect_keys.h"
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"
 #include "tests/support/golden.h"
@@ -28,7 +28,7 @@ std::set<std::string> KeysOfTable() {
 
 TEST_CASE("The table of a dialect's keys is what ReadDialect reads", "[train]") {
   const std::string source =
-      ReadFile(SourceDirectory() / "lib" / "fp4lab" / "recipe" / "dialect_json.cc");
+      ReadFile(SourceDirectory() / "lib" / "fp4lab" / "spelling" / "dialect_json.cc");
   const std::regex key(
       R"re((?:(?:->|\.)(?:Read|Has)\(|Read(?:Stage|Format|NanByte)\(&?o, )"([a-z0-9_]+)")re");
   std::set<std::string> keys;

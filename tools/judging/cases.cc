@@ -122,8 +122,10 @@ void AddCases(CLI::App& app, int* /*exit_code*/) {
   CLI::App* command = app.add_subcommand(
       "cases", "Write directed test matrices: to a kernel through a pipe, or as files");
   command
-      ->add_option("--dialect", options->dialect,
-                   "For kernels that should compute this; `fp4lab dialects` lists them")
+      ->add_option(
+          "--dialect", options->dialect,
+          "For kernels that should compute this: a name of `fp4lab dialects`, or FILE.json "
+          "with a formula of your own")
       ->type_name("NAME")
       ->capture_default_str();
   AddCaseSetOptions(command, &options->set);

@@ -7,6 +7,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/io/file.h"
+#include "fp4lab/spelling/spelled_dialect.h"
 #include "tools/options/commands.h"
 #include "tools/options/comparing.h"
 #include "tools/options/file_options.h"
@@ -27,7 +28,12 @@ crosscheck::CrosscheckOptions OptionsOf(const CrosscheckCommand& o) {
   options.level = o.level == "thorough" ? CaseLevel::kThorough : CaseLevel::kQuick;
   options.speed = !o.no_speed;
   options.random = !o.no_random;
-  for (const std::string& name : options.dialects) RequireDialect(name);
+  for (const std::string& name : options.dialects) {
+    if (SpellsDialectOut(name)) {
+      throw Error("--dialect " + name, "is not checked here; name a row of `fp4lab dialects`");
+    }
+    RequireDialect(name);
+  }
   return options;
 }
 

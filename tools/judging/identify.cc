@@ -21,7 +21,7 @@ namespace {
 
 struct IdentifyCommand {
   KernelOptions kernel;
-  std::vector<std::string> dialects;
+  std::vector<std::string> dialects, also;
   std::string parts;
   std::string deciding;  // prefix of the output files for deciding inputs
   std::uint64_t seed = 1;
@@ -100,6 +100,12 @@ bool Run(const IdentifyCommand& command) {
   for (const std::string& name : command.dialects) {
     options.dialects.push_back(&RequireDialect(name, "--dialects"));
   }
+  if (options.dialects.empty() && !command.also.empty()) {
+    for (const Dialect& row : Dialects()) options.dialects.push_back(&row);
+  }
+  for (const std::string& name : command.also) {
+    options.dialects.push_back(&RequireDialect(name, "--also"));
+  }
   if (!command.parts.empty()) return RunParts(command, x.View(), bytes, options);
   const Identification result = Identify(x.View(), bytes, options);
   if (!command.deciding.empty()) {
@@ -125,6 +131,10 @@ void AddIdentify(CLI::App& app, int* exit_code) {
   AddInputOptions(command, &options->kernel)->required();
   AddBytesOptions(command, &options->kernel);
   command->add_option("--dialects", options->dialects, "Try these only (default: all)");
+  command
+      ->add_option("--also", options->also,
+                   "Try these as well: FILE.json with a formula of your own")
+      ->type_name("FILE");
   AddGivenOptions(command, &options->kernel);
   AddPartsOption(command, &options->parts)
       ->excludes(command->get_option("--amax"))

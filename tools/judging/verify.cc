@@ -150,8 +150,8 @@ bool VerifyFiles(const VerifyCommand& o) {
   if (verdict.Equal() && !o.json) {
     Print(
         "One input is little evidence; the directed cases decide:\n"
-        "  fp4lab cases --dialect %s | KERNEL | fp4lab verify%s\n",
-        std::string(kernel.dialect.name).c_str(), CommandOptions(kernel).c_str());
+        "  fp4lab cases%s | KERNEL | fp4lab verify%s\n",
+        DialectOption(kernel.dialect).c_str(), CommandOptions(kernel).c_str());
   }
   return verdict.Accepted();
 }

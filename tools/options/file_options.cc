@@ -6,6 +6,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/text/suggest.h"
 #include "fp4lab/dialect/dialect.h"
+#include "fp4lab/spelling/spelled_dialect.h"
 #include "fp4lab/transform/hadamard.h"
 #include "tools/options/usage.h"
 
@@ -100,7 +101,8 @@ void AddStoredFile(CLI::App* command, const std::string& name, std::string* plac
 void AddFileDialect(CLI::App* command, std::string* dialect) {
   command
       ->add_option("--dialect", *dialect,
-                   "Blocks and order of operations, where the file does not state them")
+                   "Blocks and order of operations, where the file does not state them: a name or "
+                   "FILE.json")
       ->type_name("NAME");
 }
 
@@ -184,9 +186,10 @@ const Dialect* DialectOrNothing(const std::string& name) {
 }
 
 const Dialect& RequireDialect(const std::string& name, const std::string& option) {
-  if (const Dialect* d = FindDialect(name)) return *d;
-  throw Error(option + " " + name, "is not known; " + DidYouMean(name, NamesOf(Dialects()),
-                                                                 "`fp4lab dialects` lists them"));
+  const std::string where = option + " " + name;
+  if (const Dialect* d = DialectOfText(name, where)) return *d;
+  throw Error(where, "is not known; " +
+                         DidYouMean(name, NamesOf(Dialects()), "`fp4lab dialects` lists them"));
 }
 
 const Dialect* DialectOf(const StoredFile& file, const Dialect* named) {

@@ -61,7 +61,8 @@ void CheckHadamardOptions(const HadamardOptions& options);
 // The sign mask of the transform; 0 without one. Throws Error for --signs that are no mask.
 std::uint32_t SignMask(const HadamardOptions& options);
 
-// The dialect `name`. Throws Error for an unknown name, with a suggestion.
+// The dialect `name`: a row's name, a path that ends in .json, or the JSON text. Throws Error for
+// an unknown name, with a suggestion, and for JSON that spells no dialect out.
 const Dialect& RequireDialect(const std::string& name, const std::string& option = "--dialect");
 // RequireDialect, or nullptr for "".
 const Dialect* DialectOrNothing(const std::string& name);

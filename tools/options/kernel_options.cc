@@ -91,8 +91,8 @@ CLI::Option* AddInputOptions(CLI::App* command, KernelOptions* options) {
 void AddDialectOptions(CLI::App* command, KernelOptions* options) {
   command
       ->add_option("--dialect", options->dialect,
-                   "The dialect that the kernel should compute; `fp4lab dialects` lists them "
-                   "[nvfp4.te, or that of --stored]")
+                   "The dialect that the kernel should compute: a name of `fp4lab dialects`, or "
+                   "FILE.json with a formula of your own [nvfp4.te, or that of --stored]")
       ->type_name("NAME");
   AddHadamardOptions(command, &options->hadamard);
 }

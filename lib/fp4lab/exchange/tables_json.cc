@@ -7,6 +7,7 @@
 
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/dialect/describe.h"
+#include "fp4lab/spelling/dialect_json.h"
 
 namespace fp4lab {
 
@@ -52,23 +53,20 @@ Json DialectJson(const Dialect& d) {
                         ? Json(stages[stage].get<std::string>() + "; " + line.text)
                         : Json(line.text);
   }
-  return {{"name", d.name},
-          {"version", d.version},
-          {"source", d.source},
-          {"note", d.note},
-          {"element", Named(d.element).name},
-          {"element_bits", FormatOf(d.element).bits},
-          {"scale", Named(d.scale).name},
-          {"scale_max", d.scale_max},
-          {"block", {d.block_rows, d.block_cols}},
-          {"tensor_scale", HasTensorScale(d)},
-          {"constant", HasTensorScale(d) ? TensorScaleConstant(d) : 0.0f},
-          {"row_scaled", d.row_scaled},
-          {"approximate", IsApproximate(d)},
-          {"stochastic", IsStochastic(d)},
-          {"random_bits", RandomBitsOf(d.rounding)},
-          {"takes_random_bits", TakesRandomBits(d)},
-          {"stages", std::move(stages)}};
+  Json json = DialectFields(d);
+  json.update({{"name", d.name},
+               {"version", d.version},
+               {"source", d.source},
+               {"note", d.note},
+               {"element_bits", FormatOf(d.element).bits},
+               {"tensor_scale", HasTensorScale(d)},
+               {"constant", HasTensorScale(d) ? TensorScaleConstant(d) : 0.0f},
+               {"approximate", IsApproximate(d)},
+               {"stochastic", IsStochastic(d)},
+               {"random_bits", RandomBitsOf(d.rounding)},
+               {"takes_random_bits", TakesRandomBits(d)},
+               {"stages", std::move(stages)}});
+  return json;
 }
 
 }  // namespace fp4lab

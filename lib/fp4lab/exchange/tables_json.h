@@ -12,8 +12,8 @@ namespace fp4lab {
 // values that the format lacks are null (min_subnormal) or empty arrays (inf_codes, nan_codes).
 Json FormatJson(const NamedFormat& named);
 
-// A row of the table of dialects: formats, block, version, source, and "stages": the formula of
-// each stage as text.
+// A row of the table of dialects: the fields that SpelledDialect reads (spelling/dialect_json.h),
+// version, source, and "stages": the formula of each stage as text.
 Json DialectJson(const Dialect& dialect);
 
 }  // namespace fp4lab

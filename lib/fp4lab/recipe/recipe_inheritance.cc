@@ -5,8 +5,8 @@
 
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text/text.h"
-#include "fp4lab/recipe/dialect_json.h"
 #include "fp4lab/recipe/recipe.h"
+#include "fp4lab/spelling/dialect_json.h"
 
 namespace fp4lab {
 namespace {

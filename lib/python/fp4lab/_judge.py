@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -295,7 +295,7 @@ def verify(
     x: Any,
     codes: Any,
     scales: Any = None,
-    dialect: str | _tables.Dialect | None = None,
+    dialect: _tables.DialectLike | None = None,
     *,
     tensor_scale: Any = None,
     tensor_scale_is: str = "amax",
@@ -319,7 +319,8 @@ def verify(
         codes: uint8 bytes in pairs or one code a byte, FP4 or FP8 arrays of ml_dtypes, torch
             (float4_e2m1fn_x2) or JAX; or a QTensor, which holds its scales and states its layout.
         scales: the block scales, bytes or FP8 arrays.
-        dialect: a name of dialects(); "nvfp4.te" if absent (a QTensor's own).
+        dialect: a name of dialects(), or a formula of your own as fp4lab.dialect takes it;
+            "nvfp4.te" if absent (a QTensor's own).
         tensor_scale: the stored tensor scale; None: it is not judged.
         tensor_scale_is: "amax", "multiplier", "divisor" or "none".
         amax: the amax that the kernel was given, where it is not that of x; as quantize takes it.
@@ -381,6 +382,7 @@ def identify(
     amax: Any = None,
     random: Any = None,
     dialects: Any = (),
+    also: Any = (),
     decide: bool = False,
 ) -> Identification:
     """Names the dialects and layouts that write exactly these bytes for this input.
@@ -389,6 +391,7 @@ def identify(
         x, codes, scales, tensor_scale, amax, random: as verify takes them; the layout is found, and
             codes and scales may have any shape.
         dialects: the names to try, or one name; empty: all.
+        also: formulas of your own to try beside these, as fp4lab.dialect takes them, or one.
         decide: whether to search for inputs that tell several matches apart.
 
     >>> import numpy as np, fp4lab
@@ -411,12 +414,21 @@ def identify(
         _arrays.check_amax(given, [np.nan] if _has_nan(array) else _own_amax(array))
     fits, text, facts_text = _core.identify(
         array, (code_bytes, scale_bytes, numbers), given, random_fields(random),
-        name_list(dialects, "dialects"), flag(decide, "decide"),
+        _names_of(dialects, "dialects"), _names_of(also, "also"), flag(decide, "decide"),
     )  # fmt: skip
     facts = json.loads(facts_text)
     names = [m["name"] if isinstance(m, dict) else str(m)
              for key in ("exact", "allowed") for m in facts.get(key, ())]  # fmt: skip
     return Identification(fits, tuple(names), text, facts)
+
+
+def _names_of(value: Any, name: str) -> list[str]:
+    """The names of dialects; a dict is one that is spelled out."""
+    if isinstance(value, Mapping):
+        value = (value,)
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        value = [_tables.dialect(v) if isinstance(v, Mapping) else v for v in value]
+    return name_list(value, name)
 
 
 def _own_amax(array: np.ndarray) -> list[float]:
@@ -464,7 +476,7 @@ LEVELS = {"quick": "quick", "standard": "quick", "thorough": "thorough"}
 
 
 def cases(
-    dialect: str | _tables.Dialect = "nvfp4.te",
+    dialect: _tables.DialectLike = "nvfp4.te",
     level: str = "quick",
     *,
     seed: int = 1,

@@ -112,6 +112,8 @@ class QTensor:
         for name in ("columnwise", "expanded_scales"):
             object.__setattr__(self, name, flag(getattr(self, name), name))
         text(self.nibbles, "nibbles")
+        if not isinstance(self.dialect, str) or self.dialect.endswith(".json"):
+            object.__setattr__(self, "dialect", _tables.dialect(self.dialect).name)
 
     # The matrix as the bytes have it: transposed for columnwise data.
     @property

@@ -104,7 +104,7 @@ def _tensor(parts: Any, d: _tables.Dialect, shape: tuple[int, int], columnwise: 
 
 def quantize(
     x: Any,
-    dialect: str | _tables.Dialect = "nvfp4.te",
+    dialect: _tables.DialectLike = "nvfp4.te",
     *,
     columnwise: bool = False,
     both: bool = False,
@@ -131,7 +131,7 @@ def quantize(
         x: (rows, columns) of float32, bfloat16 or float16: numpy (bfloat16 of ml_dtypes, or uint16
             with the bits), or an array of torch or JAX on the CPU. Any strides; read-only is fine.
             Leading dimensions become rows. NaN and infinities are data with stated results.
-        dialect: a name of dialects().
+        dialect: a name of dialects(), or a formula of your own as fp4lab.dialect takes it.
         columnwise: quantizes the transposed matrix (blocks along the rows of x), as Transformer
             Engine's columnwise output.
         both: returns (rowwise, columnwise), the two outputs of Transformer Engine's quantizer.
@@ -215,7 +215,7 @@ def quantize(
 
 def qdq(
     x: Any,
-    dialect: str | _tables.Dialect = "nvfp4.te",
+    dialect: _tables.DialectLike = "nvfp4.te",
     *,
     amax: Any = None,
     rounding: str = "nearest",
@@ -308,7 +308,7 @@ def rht(x: Any, *, size: int = 16, sign_mask: int = TE_SIGN_MASK, axis: int = -1
 def replay(
     x: Any,
     words: Any,
-    dialect: str | _tables.Dialect = "nvfp4.te",
+    dialect: _tables.DialectLike = "nvfp4.te",
     *,
     form: str = "te8",
     columnwise: bool = False,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from . import _core, _ieee
 
@@ -60,6 +62,8 @@ class Dialect:
         stochastic: whether elements are rounded stochastically, with `random_bits` each.
         takes_random_bits: `stochastic`, or scales that take random bits.
         stages: the exact formula of each stage, by the stage's name.
+        formula: the fields that spell the dialect out, as `dialect` takes them:
+            {**d.formula, "scale_encoding": "up"} is a formula of your own.
     """
 
     name: str
@@ -79,6 +83,7 @@ class Dialect:
     random_bits: int
     takes_random_bits: bool
     stages: dict[str, str] = field(hash=False, compare=False)
+    formula: dict[str, Any] = field(hash=False, compare=False)
 
     def __str__(self) -> str:
         return self.name
@@ -96,6 +101,10 @@ class Accumulation:
         return self.name
 
 
+DialectLike: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | Dialect"
+"""What stands for a dialect: its name, FILE.json, a dict that spells it out, a Dialect."""
+
+
 @lru_cache(maxsize=None)
 def _formats() -> tuple[Format, ...]:
     rows = json.loads(_core.formats())
@@ -103,10 +112,19 @@ def _formats() -> tuple[Format, ...]:
     return tuple(Format(**{**row, **{key: tuple(row[key]) for key in codes}}) for row in rows)
 
 
+def _row(row: dict[str, Any]) -> Dialect:
+    known = {f.name: row[f.name] for f in fields(Dialect)}
+    return Dialect(**{**known, "block": tuple(row["block"])})
+
+
 @lru_cache(maxsize=None)
-def _dialects() -> tuple[Dialect, ...]:
-    rows = json.loads(_core.dialects())
-    return tuple(Dialect(**{**row, "block": tuple(row["block"])}) for row in rows)
+def _dialects() -> dict[str, Dialect]:
+    return {row["name"]: _row(row) for row in json.loads(_core.dialects())}
+
+
+@lru_cache(maxsize=256)
+def _own_dialect(name: str) -> Dialect:
+    return _row(json.loads(_core.dialect_row(name)))
 
 
 @lru_cache(maxsize=None)
@@ -131,21 +149,37 @@ def dialects() -> list[Dialect]:
     >>> [d.name for d in fp4lab.dialects() if d.name.startswith("mxfp4.")][:3]
     ['mxfp4.floor', 'mxfp4.ceil', 'mxfp4.rceil']
     """
-    return list(_dialects())
+    return list(_dialects().values())
 
 
-def dialect(name: str | Dialect) -> Dialect:
-    """The dialect of a name or an alias.
+def dialect(name: DialectLike) -> Dialect:
+    """The dialect of a name or an alias, or one that is spelled out.
+
+    Args:
+        name: a name of dialects(); or a formula of your own: a dict, or the path of a .json file,
+            with "base", the name of a row, and the fields that differ from it, or with all fields
+            (`Dialect.formula` has them).
 
     Raises:
-        fp4lab.Error: for an unknown name, with names that are near.
+        fp4lab.Error: for an unknown name, with names that are near; for fields that are unknown,
+            missing or contradict each other.
+        TypeError: for a dict that JSON cannot hold.
 
     >>> import fp4lab
     >>> fp4lab.dialect("nvfp4.te").block
     (1, 16)
+    >>> fp4lab.dialect({"base": "nvfp4.te", "scale_encoding": "up"}).name
+    '{"base":"nvfp4.te","scale_encoding":"up"}'
+    >>> fp4lab.dialect(fp4lab.dialect("nvfp4.te").formula).name
+    'nvfp4.te'
     """
+    if isinstance(name, Mapping):
+        try:
+            name = json.dumps(dict(name))
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"dialect: the dict is no JSON: {error}") from None
     found = _core.find_dialect(str(name))
-    return next(d for d in _dialects() if d.name == found)
+    return _dialects().get(found) or _own_dialect(found)
 
 
 def accumulations() -> list[Accumulation]:

@@ -74,6 +74,18 @@ def _options(item: Any) -> dict[str, Any]:
     return {k: v for k, v in _marked(item).items() if k not in ("dialect", "level")}
 
 
+def _name_of(dialect: Any) -> str:
+    """The name of a dialect, which a dict or a path may spell out; what is none as text, for the test to refuse."""
+    if isinstance(dialect, str) and not dialect.endswith(".json"):
+        return dialect
+    import fp4lab
+
+    try:
+        return fp4lab.dialect(dialect).name
+    except (TypeError, ValueError):
+        return str(dialect)
+
+
 def _asked(item: Any) -> tuple[str, str]:
     """The dialect and level of a test: the option's, else the marker's, else nvfp4.te, quick."""
     try:
@@ -81,8 +93,8 @@ def _asked(item: Any) -> tuple[str, str]:
     except TypeError:  # reported where the test is set up
         arguments = {}
     config = item.config
-    dialect = config.getoption("--fp4lab-dialect") or str(arguments.get("dialect", "nvfp4.te"))
-    return dialect, config.getoption("--fp4lab-level") or arguments.get("level", "quick")
+    dialect = config.getoption("--fp4lab-dialect") or arguments.get("dialect", "nvfp4.te")
+    return _name_of(dialect), config.getoption("--fp4lab-level") or arguments.get("level", "quick")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

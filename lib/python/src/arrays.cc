@@ -7,7 +7,8 @@
 #include "fp4lab/base/text/suggest.h"
 #include "fp4lab/dialect/labels.h"
 #include "fp4lab/io/json.h"
-#include "fp4lab/recipe/dialect_json.h"
+#include "fp4lab/spelling/dialect_json.h"
+#include "fp4lab/spelling/spelled_dialect.h"
 
 namespace fp4lab::python {
 namespace {
@@ -70,16 +71,16 @@ Input::Input(const AnyMatrix& a) {
 }
 
 const Dialect& RequireDialect(std::string_view name) {
-  if (const Dialect* dialect = FindDialect(name)) return *dialect;
+  if (const Dialect* dialect = DialectOfText(std::string(name), "dialect")) return *dialect;
   throw Error("dialect",
               "\"" + std::string(name) + "\" is not in the table; " +
                   DidYouMean(name, NamesOf(Dialects()), "fp4lab.dialects() lists the names"));
 }
 
 Dialect DialectWith(std::string_view name, std::string_view rounding) {
-  const bool spelled_out = name.starts_with('{');
+  const bool of_recipe = name.starts_with('{') && FindDialect(name) == nullptr;
   Dialect dialect =
-      spelled_out ? ReadDialect(ParseJson(name, "dialect"), "dialect") : RequireDialect(name);
+      of_recipe ? ReadDialect(ParseJson(name, "dialect"), "dialect") : RequireDialect(name);
   if (rounding.empty()) return dialect;
   if (const auto found = FindLabel<ElementRounding>(rounding)) {
     dialect.rounding = *found;

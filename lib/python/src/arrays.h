@@ -57,9 +57,10 @@ nb::object ArrayOf(std::vector<T>&& values, std::initializer_list<std::size_t> s
   return nb::cast(nb::ndarray<nb::numpy, T>(owner->data(), shape, memory));
 }
 
-// The table's row. Throws Error for an unknown name, with suggestions.
+// The table's row, or the dialect that JSON or the file FILE.json spells out
+// (spelling/spelled_dialect.h). Throws Error for an unknown name, with suggestions.
 const Dialect& RequireDialect(std::string_view name);
-// RequireDialect, or a dialect that JSON spells out (recipe/dialect_json.h), with another rounding
+// RequireDialect, or a dialect of a recipe in JSON (spelling/dialect_json.h), with another rounding
 // of elements, by its label; empty: the dialect's own.
 Dialect DialectWith(std::string_view name, std::string_view rounding);
 

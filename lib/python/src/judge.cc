@@ -102,9 +102,14 @@ nb::object ExplainArrays(const KernelNames& names, const AnyMatrix& array, bool 
 
 std::tuple<bool, std::string, std::string> IdentifyArrays(
     const AnyMatrix& array, const Parts& parts, const std::vector<float>& amax,
-    const Random& random, const std::vector<std::string>& dialects, bool decide) {
+    const Random& random, const std::vector<std::string>& dialects,
+    const std::vector<std::string>& also, bool decide) {
   IdentifyOptions options{.decide = decide};
   for (const std::string& name : dialects) options.dialects.push_back(&RequireDialect(name));
+  if (dialects.empty() && !also.empty()) {
+    for (const Dialect& row : Dialects()) options.dialects.push_back(&row);
+  }
+  for (const std::string& name : also) options.dialects.push_back(&RequireDialect(name));
   const nb::gil_scoped_release release;
   const Input input(array);
   const MatrixView<const float> x = input.view();
@@ -217,7 +222,8 @@ void BindJudge(Bindings& m) {
         nb::arg("columnwise"), nb::arg("parts"), nb::arg("amax"),
         nb::arg("random").noconvert().none(), nb::arg("pairs"));
   m.def("identify", &IdentifyArrays, nb::arg("x").noconvert(), nb::arg("parts"), nb::arg("amax"),
-        nb::arg("random").noconvert().none(), nb::arg("dialects"), nb::arg("decide"));
+        nb::arg("random").noconvert().none(), nb::arg("dialects"), nb::arg("also"),
+        nb::arg("decide"));
   m.def("cases", &Cases);
   m.def("families", [] {
     std::vector<std::tuple<std::string, std::string>> rows;

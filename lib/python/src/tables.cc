@@ -12,6 +12,7 @@
 #include "fp4lab/io/json.h"
 #include "fp4lab/recipe/published_recipes.h"
 #include "fp4lab/recipe/recipe.h"
+#include "fp4lab/spelling/dialect_json.h"
 #include "fp4lab/tensor/accumulation.h"
 
 namespace fp4lab::python {
@@ -23,9 +24,16 @@ std::string FormatTable() {
   return rows.dump();
 }
 
+// DialectJson, with the fields that spell the dialect out as "formula".
+Json DialectRow(const Dialect& d) {
+  Json json = DialectJson(d);
+  json["formula"] = DialectFields(d);
+  return json;
+}
+
 std::string DialectTable() {
   Json rows = Json::array();
-  for (const Dialect& d : Dialects()) rows.push_back(DialectJson(d));
+  for (const Dialect& d : Dialects()) rows.push_back(DialectRow(d));
   return rows.dump();
 }
 
@@ -83,6 +91,8 @@ void BindTables(Bindings& m) {
   m.def("decode", &DecodeArray, nb::arg("format"), nb::arg("codes").noconvert());
   m.def("dialects", &DialectTable);
   m.def("find_dialect", [](const std::string& name) { return RequireDialect(name).name; });
+  m.def("dialect_row",
+        [](const std::string& name) { return DialectRow(RequireDialect(name)).dump(); });
   m.def("accumulations", &AccumulationTable);
   m.def("recipes", &AllRecipeNames);
   m.def("recipe", [](const std::string& json) {

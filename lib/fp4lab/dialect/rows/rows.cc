@@ -10,6 +10,7 @@
 
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/dialect/dialect.h"
+#include "fp4lab/dialect/kept.h"
 
 namespace fp4lab {
 namespace {
@@ -68,7 +69,7 @@ const Dialect* FindDialect(std::string_view name) {
   }
   const auto row = std::find_if(Table().begin(), Table().end(),
                                 [&](const Dialect& d) { return d.name == name; });
-  return row == Table().end() ? nullptr : &*row;
+  return row == Table().end() ? FindKept(name) : &*row;
 }
 
 Dialect WithOwnRounding(Dialect dialect) {

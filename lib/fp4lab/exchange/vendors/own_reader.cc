@@ -12,6 +12,7 @@
 #include "fp4lab/exchange/stored_grid.h"
 #include "fp4lab/exchange/vendors/own_convention.h"
 #include "fp4lab/io/json.h"
+#include "fp4lab/spelling/spelled_dialect.h"
 
 namespace fp4lab {
 namespace {
@@ -49,6 +50,9 @@ StoredFile ReadDescription(const std::string& text, const std::string& where) {
   StoredFile file;
   StoredMatrix& m = file.matrix;
   o.Require("dialect", &file.dialect);
+  if (file.dialect.starts_with('{')) {
+    file.dialect = DialectNamed(file.dialect, o.Where("dialect"))->name;
+  }
   std::tie(m.rows, m.cols) = RequirePair(o, "shape");
   m.element = RequireFormat(o, "element");
   m.scale = RequireFormat(o, "scale");

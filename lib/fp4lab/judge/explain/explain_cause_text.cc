@@ -53,10 +53,10 @@ std::string WhatToDo(const Cause& cause) {
 
 // Advice to collect more bytes, for causes that these bytes do not determine.
 std::string AskTheCases(const Kernel& kernel) {
-  const std::string name(kernel.dialect.name), options = CommandOptions(kernel);
+  const std::string options = CommandOptions(kernel);
   return "Do:    Run the kernel on the directed cases, and explain its answers together:\n"
-         "         fp4lab cases --dialect " +
-         name + " | KERNEL | fp4lab verify" + options +
+         "         fp4lab cases" +
+         DialectOption(kernel.dialect) + " | KERNEL | fp4lab verify" + options +
          " --keep wrong\n"
          "         fp4lab explain" +
          options + " --kept wrong\n";

@@ -5,10 +5,15 @@
 
 namespace fp4lab {
 
+std::string DialectOption(const Dialect& dialect) {
+  const std::string name(dialect.name);
+  return " --dialect " + (name.starts_with('{') ? "'" + name + "'" : name);
+}
+
 std::string CommandOptions(const Kernel& kernel) {
   const StorageLayout& l = kernel.layout;
   const StorageLayout plain{.codes = DefaultCodeOrder(kernel.dialect.element)};
-  std::string text = " --dialect " + std::string(kernel.dialect.name);
+  std::string text = DialectOption(kernel.dialect);
   if (l.codes != plain.codes) text += " --codes-order " + std::string(Name(l.codes));
   if (l.scales != plain.scales) text += " --scales-order " + std::string(Named(l.scales).name);
   if (l.transposed) text += " --transposed";

@@ -14,6 +14,7 @@
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/version.h"
 #include "fp4lab/judge/cases/bf16_bits.h"
+#include "fp4lab/spelling/spelled_dialect.h"
 #include "fp4lab/transform/hadamard.h"
 
 namespace fp4lab {
@@ -287,7 +288,7 @@ Pack ReadPack(const SafetensorsFile& file, const std::string& where) {
                            "\"; this fp4lab reads \"" + std::string(kFormat) + "\"");
   }
   reader.CheckHashes();
-  const Dialect* dialect = FindDialect(reader.Metadata("dialect"));
+  const Dialect* dialect = DialectNamed(reader.Metadata("dialect"), where);
   if (dialect == nullptr) {
     throw Error(where, "is of the dialect " + reader.Metadata("dialect") +
                            ", which this fp4lab does not know");

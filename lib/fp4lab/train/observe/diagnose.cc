@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/recipe/dialect_json.h"
+#include "fp4lab/spelling/dialect_json.h"
 
 namespace fp4lab {
 namespace {

@@ -10,7 +10,7 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/formats/encode.h"
 #include "fp4lab/quantize/statistics.h"
-#include "fp4lab/recipe/dialect_json.h"
+#include "fp4lab/spelling/dialect_json.h"
 
 namespace fp4lab {
 namespace {

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import _ieee
+from .. import _ieee, _tables
 from .._arrays import amaxes
 from .._arrays import codes as _codes
 from .._judge import Verdict, verify
@@ -17,7 +17,7 @@ def assert_matches(
     x: Any,
     codes: Any,
     scales: Any = None,
-    dialect: str | None = None,
+    dialect: _tables.DialectLike | None = None,
     *,
     layout: str = "auto",
     sr: Any = None,

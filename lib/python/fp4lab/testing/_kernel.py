@@ -81,7 +81,7 @@ class _Failure:
 
 def assert_kernel(
     fn: Callable[..., Any],
-    dialect: str = "nvfp4.te",
+    dialect: _tables.DialectLike = "nvfp4.te",
     level: str = "quick",
     *,
     dtype: str = "float32",
@@ -296,7 +296,7 @@ def _spread(judged: list[_Failure]) -> list[_Failure]:
 def assert_stochastic(
     fn: Callable[[Any, int], Any],
     x: Any,
-    dialect: str = "nvfp4.te",
+    dialect: _tables.DialectLike = "nvfp4.te",
     samples: int = 64,
     *,
     rounding: str = "stochastic",

@@ -17,7 +17,7 @@ from .._quantize import quantize
 from ._watch import Mutated, Watched
 
 
-def _product_operands(dialect: str, seed: int) -> list[tuple[str, QTensor, QTensor]]:
+def _product_operands(dialect: _tables.DialectLike, seed: int) -> list[tuple[str, QTensor, QTensor]]:
     """Operands on which orders of additions part: long sums, wide ranges, cancellation."""
     rng = np.random.default_rng(seed)
     operands = []
@@ -42,7 +42,7 @@ def assert_product(
     fn: Callable[..., Any],
     accumulation: str = "block",
     *,
-    dialect: str = "nvfp4.te",
+    dialect: _tables.DialectLike = "nvfp4.te",
     seed: int = 1,
     exact: bool = True,
     allow_declined: bool = False,
@@ -135,7 +135,7 @@ def _different(a: QTensor, b: QTensor, d: Any, alpha: float, accumulation: str) 
 
 
 def _product_reproducer(a: QTensor, b: QTensor, row: int, col: int, alpha: float,
-                        accumulation: str, dialect: str) -> str:  # fmt: skip
+                        accumulation: str, dialect: _tables.DialectLike) -> str:  # fmt: skip
     lines = ["import numpy as np", "import fp4lab", ""]
     for name, q, r in (("a", a, row), ("b", b, col)):
         lines.append(

@@ -40,7 +40,7 @@ class WrongKernel:
 
 
 def wrong_kernels(
-    dialect: str = "nvfp4.te",
+    dialect: _tables.DialectLike = "nvfp4.te",
     *,
     rht: bool | int = False,
     sign_mask: int = TE_SIGN_MASK,

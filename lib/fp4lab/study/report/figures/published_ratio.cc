@@ -1,7 +1,7 @@
 #include "fp4lab/study/report/figures/published_ratio.h"
 
 #include "fp4lab/base/error.h"
-#include "fp4lab/recipe/dialect_json.h"
+#include "fp4lab/spelling/dialect_json.h"
 
 namespace fp4lab::study {
 namespace {

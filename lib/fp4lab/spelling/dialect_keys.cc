@@ -1,4 +1,4 @@
-#include "fp4lab/recipe/dialect_keys.h"
+#include "fp4lab/spelling/dialect_keys.h"
 
 #include <array>
 

@@ -1,4 +1,4 @@
-#include "fp4lab/recipe/dialect_json.h"
+#include "fp4lab/spelling/dialect_json.h"
 
 #include <array>
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text/suggest.h"
 #include "fp4lab/dialect/labels.h"
-#include "fp4lab/recipe/dialect_keys.h"
+#include "fp4lab/spelling/dialect_keys.h"
 
 namespace fp4lab {
 namespace {
@@ -19,6 +19,15 @@ constexpr std::string_view kStart = "nvfp4.te";
 
 std::vector<std::string> Strings(const std::vector<std::string_view>& views) {
   return {views.begin(), views.end()};
+}
+
+// The remedy for an unknown word: near words, if there are any, then all of them.
+std::string Remedy(const std::string& word, const std::vector<std::string>& known) {
+  const std::string near = DidYouMean(word, known, " ");
+  if (near == " ") return DidYouMean(word, known);
+  std::string all = near + " (one of:";
+  for (const std::string& k : known) all += " " + k;
+  return all + ")";
 }
 
 const Dialect& RowNamed(const std::string& name, const std::string& where) {
@@ -37,24 +46,23 @@ void ReadFormat(JsonObject* o, std::string_view key, FormatId* format) {
   const std::optional<FormatId> id = FindFormat(name);
   if (!id) {
     throw Error(o->Where(key),
-                "unknown number format \"" + name + "\"; " + DidYouMean(name, NamesOf(kFormats)));
+                "unknown number format \"" + name + "\"; " + Remedy(name, NamesOf(kFormats)));
   }
   *format = *id;
 }
 
-// Reads a stage if the key is there; returns whether it is.
+// Reads a stage if the key is there.
 template <class Enum>
-bool ReadStage(JsonObject* o, std::string_view key, Enum* stage) {
-  if (!o->Has(key)) return false;
+void ReadStage(JsonObject* o, std::string_view key, Enum* stage) {
+  if (!o->Has(key)) return;
   std::string label;
   o->Read(key, &label);
   const std::optional<Enum> found = FindLabel<Enum>(label);
   if (!found) {
-    throw Error(o->Where(key), "unknown formula \"" + label + "\"; " +
-                                   DidYouMean(label, Strings(LabelsOf<Enum>())));
+    throw Error(o->Where(key),
+                "unknown formula \"" + label + "\"; " + Remedy(label, Strings(LabelsOf<Enum>())));
   }
   *stage = *found;
-  return true;
 }
 
 // `d` with all formulas that belong to a block scale rule; element and block stay if the rule
@@ -82,7 +90,7 @@ std::optional<BlockScale> ReadRule(JsonObject* o) {
     if (r.name == name) return r.rule;
   }
   throw Error(o->Where("rule"),
-              "unknown formula \"" + name + "\"; " + DidYouMean(name, NamesOf(kRules)));
+              "unknown formula \"" + name + "\"; " + Remedy(name, NamesOf(kRules)));
 }
 
 // Whether "scale" is binary32, which is no format of scale bytes.
@@ -186,7 +194,7 @@ void ReadBlock(JsonObject* o, Dialect* d) {
                 "must be [1, N] or [N, N] with N = 8, 16 .. 128, [0, 0] for one scale a tensor or "
                 "[1, 0] for one a row");
   }
-  if (d->block_scale == BlockScale::kOneBlock) {
+  if (d->block_scale == BlockScale::kOneBlock && !o->Has("block_scale")) {
     throw Error(o->Where("block"), "must be [0, 0] or [1, 0] where there are no block scales");
   }
   d->block_rows = static_cast<int>(block[0]);
@@ -196,6 +204,7 @@ void ReadBlock(JsonObject* o, Dialect* d) {
 void ReadTensorScale(JsonObject* o, Dialect* d) {
   bool wanted = HasTensorScale(*d);
   o->Read("tensor_scale", &wanted);
+  if (o->Has("level_two")) wanted = HasTensorScale(*d);  // CheckStages compares the two keys
   if (!wanted && HasTensorScale(*d)) {
     if (d->block_scale == BlockScale::kOneBlock) {
       throw Error(o->Where("tensor_scale"),
@@ -208,9 +217,6 @@ void ReadTensorScale(JsonObject* o, Dialect* d) {
                 "the format has no tensor scale; set \"like\" to a format that has one");
   }
   o->Read("row_scaled", &d->row_scaled);
-  if (d->row_scaled && !HasTensorScale(*d)) {
-    throw Error(o->Where("row_scaled"), "needs a format with a tensor scale");
-  }
   o->Read("scale_max", &d->scale_max);
   if (!(d->scale_max > 0.0f && d->scale_max <= MaxFinite(FormatId::kBF16))) {
     throw Error(o->Where("scale_max"), "must be a positive number");
@@ -243,18 +249,29 @@ struct IsExponentOf {
 bool IsExponentScale(BlockScale rule) { return WithFormula<bool>(rule, IsExponentOf{}); }
 
 // Throws Error for stages that contradict each other.
-void CheckStages(const JsonObject& o, const std::string& where, const Dialect& d) {
+void CheckStages(JsonObject& o, const Dialect& d) {
   const bool blocks = d.block_rows > 0;
   if (blocks == (d.block_scale == BlockScale::kOneBlock)) {
-    throw Error(where, "blocks and the formula of the block scale contradict each other");
+    throw Error(o.Where("block_scale"),
+                "blocks and the formula of the block scale contradict each other: \"one_block\" is "
+                "for the blocks [0, 0] and [1, 0], which take no other");
   }
   if ((d.tensor_scale == TensorScaleRule::kTensorFp8) == blocks) {
-    throw Error(where, "tensor scale is \"tensor_fp8\" where, and only where, there are no blocks");
+    throw Error(o.Where("level_two"),
+                "tensor scale is \"tensor_fp8\" where, and only where, there are no blocks");
+  }
+  bool wanted = HasTensorScale(d);
+  o.Read("tensor_scale", &wanted);
+  if (wanted != HasTensorScale(d)) {
+    throw Error(o.Where("tensor_scale"), "contradicts \"level_two\"; leave one of them out");
+  }
+  if (d.row_scaled && !HasTensorScale(d)) {
+    throw Error(o.Where("row_scaled"), "needs a format with a tensor scale");
   }
   const bool exponent = d.scale_encoding == ScaleEncoding::kExponent;
   if (blocks &&
       (exponent != (d.scale == FormatId::kE8M0) || exponent != IsExponentScale(d.block_scale))) {
-    throw Error(where,
+    throw Error(o.Where(exponent == IsExponentScale(d.block_scale) ? "scale" : "block_scale"),
                 "e8m0 scales, and no others, take a rule of exponents and the encoding "
                 "\"exponent\"");
   }
@@ -266,7 +283,8 @@ void CheckStages(const JsonObject& o, const std::string& where, const Dialect& d
                             d.factor == Factor::kPowerOfTwoApproximate ||
                             d.factor == Factor::kDivideByWrapped;
   if (of_exponents && d.scale != FormatId::kE8M0) {
-    throw Error(where, "the factor \"" + std::string(LabelOf(d.factor)) + "\" is for e8m0 scales");
+    throw Error(o.Where("factor"),
+                "the factor \"" + std::string(LabelOf(d.factor)) + "\" is for e8m0 scales");
   }
   if (d.row_scaled && d.block_rows > 1) {
     throw Error(o.Where("row_scaled"), "a block of several rows has no row's scale");
@@ -274,9 +292,6 @@ void CheckStages(const JsonObject& o, const std::string& where, const Dialect& d
   if (d.adaptive != Adaptive::kNo && (!blocks || d.block_rows > 32 || exponent)) {
     throw Error(o.Where("adaptive"),
                 "four over six is for blocks of at most 32 rows under scales with a fraction");
-  }
-  if (RandomBitsOf(d.rounding) != 0) {
-    throw Error(o.Where("element_rounding"), "stochastic rounding is the operand's \"rounding\"");
   }
 }
 
@@ -345,15 +360,9 @@ void ReadNanByte(JsonObject* o, std::string_view key, std::int16_t* byte) {
 
 }  // namespace
 
-Dialect ReadDialect(const Json& json, const std::string& where) {
+Dialect ReadDialectKeys(JsonObject& o, const std::string& where, Dialect d) {
   const IeeeArithmetic ieee;
-  if (json.is_string()) return RowNamed(json.get<std::string>(), where);
-  JsonObject o(json, where);
   for (const DialectKey& known : DialectKeys()) o.Member(known.key);  // for the remedy of a typo
-  std::string like(kStart);
-  o.Read("like", &like);
-  Dialect d = RowNamed(like, o.Where("like"));
-  if (IsStochastic(d)) d = WithOwnRounding(d);
   ReadFormats(&o, &d);
   ReadBlock(&o, &d);
   ReadTensorScale(&o, &d);
@@ -372,8 +381,50 @@ Dialect ReadDialect(const Json& json, const std::string& where) {
   ReadNanByte(&o, "nan_scale", &d.nan_scale);
   ReadNanByte(&o, "nan_code", &d.nan_code);
   o.Finish();
-  CheckStages(o, where, d);
+  CheckStages(o, d);
+  return d;
+}
+
+Dialect ReadDialect(const Json& json, const std::string& where) {
+  const IeeeArithmetic ieee;
+  if (json.is_string()) return RowNamed(json.get<std::string>(), where);
+  JsonObject o(json, where);
+  for (const DialectKey& known : DialectKeys()) o.Member(known.key);
+  std::string like(kStart);
+  o.Read("like", &like);
+  Dialect d = RowNamed(like, o.Where("like"));
+  if (IsStochastic(d)) d = WithOwnRounding(d);
+  d = ReadDialectKeys(o, where, d);
+  if (RandomBitsOf(d.rounding) != 0) {
+    throw Error(o.Where("element_rounding"), "stochastic rounding is the operand's \"rounding\"");
+  }
   return Canonical(d);
+}
+
+Json DialectFields(const Dialect& d) {
+  const IeeeArithmetic ieee;
+  return {{"element", Named(d.element).name},
+          {"scale", d.scale_encoding == ScaleEncoding::kBinary32 ? "fp32" : Named(d.scale).name},
+          {"block", {d.block_rows, d.block_cols}},
+          {"row_scaled", d.row_scaled},
+          {"scale_max", d.scale_max},
+          {"target", d.target},
+          {"prescale", d.prescale},
+          {"clip", LabelOf(d.statistic)},
+          {"unbias", LabelOf(d.unbias)},
+          {"adaptive", LabelOf(d.adaptive)},
+          {"adaptive_fp16", d.adaptive_fp16},
+          {"adaptive_decode", d.adaptive_decode},
+          {"level_two", LabelOf(d.tensor_scale)},
+          {"block_scale", LabelOf(d.block_scale)},
+          {"scale_encoding", LabelOf(d.scale_encoding)},
+          {"factor", LabelOf(d.factor)},
+          {"element_rounding", LabelOf(d.rounding)},
+          {"nan", LabelOf(d.nan)},
+          {"inf_scale", LabelOf(d.inf_scale)},
+          {"signed_zeros", ZerosOf(d)},
+          {"nan_scale", d.nan_scale},
+          {"nan_code", d.nan_code}};
 }
 
 namespace {

@@ -39,6 +39,14 @@ namespace fp4lab {
 // from dialect_keys.cc.
 Dialect ReadDialect(const Json& json, const std::string& where);
 
+// Reads the keys of an object, all but "like", into a copy of `start`; names, version and the like
+// of `start` stay. Throws Error as ReadDialect; takes stochastic roundings of elements. Marks every
+// key of dialect_keys.h as known and finishes `o`.
+Dialect ReadDialectKeys(JsonObject& o, const std::string& where, Dialect start);
+
+// All fields of a dialect under the keys above, except "like", "rule" and "tensor_scale".
+Json DialectFields(const Dialect& dialect);
+
 // The name of the row with these formulas, or an object that ReadDialect reads. Stochastic rounding
 // is left out.
 Json ToJson(const Dialect& dialect);
