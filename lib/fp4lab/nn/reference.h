@@ -13,6 +13,7 @@
 
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/nn/attention/attention.h"
+#include "fp4lab/nn/muon.h"
 #include "fp4lab/nn/optimizer.h"
 #include "fp4lab/nn/rmsnorm.h"
 
@@ -251,6 +252,65 @@ void AdamWStep(const AdamW& o, std::span<const T> gradient, std::span<T> weight,
     v[i] = b2 * v[i] + (1 - b2) * (g * g);
     const T u = (c1 * m[i]) / (std::sqrt(c2 * v[i]) + T{o.epsilon});
     weight[i] = weight[i] - T{o.learning_rate} * (u + T{o.weight_decay} * weight[i]);
+  }
+}
+
+// Newton-Schulz without BF16 (nn/muon.h), x (rows, cols) in place: x x^T x is the same on either
+// side, so a tall matrix needs no turn here.
+template <class T>
+void NewtonSchulz(int steps, MatrixView<T> x) {
+  T squares = 0;
+  for (std::size_t i = 0; i < x.rows; ++i) {
+    for (std::size_t j = 0; j < x.cols; ++j) squares += x(i, j) * x(i, j);
+  }
+  const T divisor = std::sqrt(squares) + T{kNewtonSchulzEpsilon};
+  for (std::size_t i = 0; i < x.rows; ++i) {
+    for (std::size_t j = 0; j < x.cols; ++j) x(i, j) /= divisor;
+  }
+  const auto times_square = [&](const Matrix<T>& y) {  // y x^T x
+    Matrix<T> z(x.rows, x.rows), result(x.rows, x.cols);
+    for (std::size_t i = 0; i < x.rows; ++i) {
+      for (std::size_t j = 0; j < x.rows; ++j) {
+        for (std::size_t k = 0; k < x.cols; ++k) z(i, j) += y(i, k) * x(j, k);
+      }
+      for (std::size_t j = 0; j < x.rows; ++j) {
+        for (std::size_t k = 0; k < x.cols; ++k) result(i, k) += z(i, j) * x(j, k);
+      }
+    }
+    return result;
+  };
+  for (int step = 0; step < steps; ++step) {
+    Matrix<T> one(x.rows, x.cols);
+    for (std::size_t i = 0; i < x.rows; ++i) {
+      for (std::size_t j = 0; j < x.cols; ++j) one(i, j) = x(i, j);
+    }
+    const Matrix<T> three = times_square(one), five = times_square(three);
+    for (std::size_t i = 0; i < x.rows; ++i) {
+      for (std::size_t j = 0; j < x.cols; ++j) {
+        x(i, j) = T{kNewtonSchulzA} * one(i, j) + T{kNewtonSchulzB} * three(i, j) +
+                  T{kNewtonSchulzC} * five(i, j);
+      }
+    }
+  }
+}
+
+template <class T>
+void MuonStep(const Muon& o, MatrixView<const T> gradient, MatrixView<T> weight, MatrixView<T> m) {
+  const T old = o.momentum;
+  Matrix<T> u(weight.rows, weight.cols);
+  for (std::size_t i = 0; i < weight.rows; ++i) {
+    for (std::size_t j = 0; j < weight.cols; ++j) {
+      const T g = gradient(i, j) * T{o.gradient_scale};
+      m(i, j) = old * m(i, j) + (1 - old) * g;
+      u(i, j) = o.nesterov ? old * m(i, j) + (1 - old) * g : m(i, j);
+    }
+  }
+  NewtonSchulz<T>(o.steps, u.View());
+  for (std::size_t i = 0; i < weight.rows; ++i) {
+    for (std::size_t j = 0; j < weight.cols; ++j) {
+      weight(i, j) -=
+          T{o.learning_rate} * (T{o.scale} * u(i, j) + T{o.weight_decay} * weight(i, j));
+    }
   }
 }
 

@@ -123,9 +123,10 @@ ParameterLayout MakeLayout(const ModelConfig& c) {
   for (PlacedPart& placed : layout.parts) {
     placed.first_linear = layout.block_linears.size();
     for (const LinearShape& linear : placed.part->linears(c)) {
-      layout.block_linears.push_back(
-          add(name(placed, linear.name + ".weight"), linear.out, linear.in,
-              linear.to_residual ? ParameterRole::kResidualMatrix : ParameterRole::kMatrix));
+      add(name(placed, linear.name + ".weight"), linear.out, linear.in,
+          linear.to_residual ? ParameterRole::kResidualMatrix : ParameterRole::kMatrix);
+      layout.slices.back().stacked = linear.stacked;
+      layout.block_linears.push_back(layout.slices.back());
       layout.block_of_linear.push_back(placed.block);
     }
   }
@@ -140,6 +141,12 @@ ParameterLayout MakeLayout(const ModelConfig& c) {
   layout.groups = {{ParameterKind::kEmbeddings, 0, embeddings},
                    {ParameterKind::kMatrices, embeddings, layout.matrices - embeddings},
                    {ParameterKind::kGains, layout.matrices, layout.total - layout.matrices}};
+  for (ParameterGroup& group : layout.groups) {
+    for (const ParameterSlice& slice : layout.slices) {
+      const bool inside = slice.offset >= group.first && slice.offset < group.first + group.size;
+      if (inside) group.slices.push_back(slice);
+    }
+  }
   return layout;
 }
 
@@ -153,6 +160,23 @@ std::int64_t BlockParameterCount(const ModelConfig& c) {
     for (const LinearShape& linear : part->linears(c)) count += linear.in * linear.out;
   }
   return static_cast<std::int64_t>(count) * c.layers;
+}
+
+void CheckDevice(const TrainConfig& c, const std::string& where,
+                 const std::string& optimizer_where) {
+  if (c.device != Device::kCuda) return;
+  const Json empty = Json::object();
+  const std::string cpu = "\"; the CPU does (\"device\": \"cpu\" or --device cpu)";
+  if (!OptimizerOf(c.optimizer).on_gpu) {
+    throw Error(JsonObject(empty, optimizer_where).Where("optimizer") + "/name",
+                "the GPU does not train with the optimizer \"" + c.optimizer.name + cpu);
+  }
+  const std::string model = JsonObject(empty, where).Where("model");
+  for (const Part* part : PartsOf(c.model, model)) {
+    if (part->on_gpu) continue;
+    throw Error(model + "/parts",
+                "the GPU does not train the part \"" + std::string(part->name) + cpu);
+  }
 }
 
 void CheckShapes(const TrainConfig& c, const std::string& where) {

@@ -44,7 +44,8 @@ std::vector<PartWidth> Widths(const ModelConfig& c) {
 }
 
 std::vector<LinearShape> LinearsOf(const ModelConfig& c) {
-  return {{"attention.qkv", Width(c), QkvWidth(c)}, {"attention.out", Width(c), Width(c), true}};
+  return {{"attention.qkv", Width(c), QkvWidth(c), false, {Width(c), KvWidth(c), KvWidth(c)}},
+          {"attention.out", Width(c), Width(c), true}};
 }
 
 std::vector<GainShape> Gains(const ModelConfig& c) { return {{"attention_norm.gain", Width(c)}}; }
@@ -176,6 +177,7 @@ const Part kAttention{.name = "attention",
                       .gains = Gains,
                       .activations = Activations,
                       .gradients = Gradients,
+                      .on_gpu = true,
                       .make = Make};
 
 }  // namespace fp4lab
