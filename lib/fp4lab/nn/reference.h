@@ -72,20 +72,28 @@ T Dot(MatrixView<const T> a, std::size_t a_row, MatrixView<const T> b, std::size
   return sum;
 }
 
+// The first key that query i sees.
+inline std::size_t FirstKey(std::size_t window, std::size_t i) {
+  return window == 0 || i < window ? 0 : i + 1 - window;
+}
+
 // One head of one sequence: q, out (T, head_dim), k, v (T, head_dim).
 template <class T>
 void AttentionHead(MatrixView<const T> q, MatrixView<const T> k, MatrixView<const T> v,
-                   MatrixView<T> out, std::span<T> row_max, std::span<T> inverse_sum) {
+                   MatrixView<T> out, std::size_t window, std::span<T> row_max,
+                   std::span<T> inverse_sum) {
   const T scale = T{1} / std::sqrt(static_cast<T>(q.cols));
   std::vector<T> p(q.rows);
   for (std::size_t i = 0; i < q.rows; ++i) {
-    for (std::size_t j = 0; j <= i; ++j) p[j] = scale * Dot(q, i, k, j);
-    const T m = *std::max_element(p.begin(), p.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+    const std::size_t first = FirstKey(window, i);
+    for (std::size_t j = first; j <= i; ++j) p[j] = scale * Dot(q, i, k, j);
+    const T m = *std::max_element(p.begin() + static_cast<std::ptrdiff_t>(first),
+                                  p.begin() + static_cast<std::ptrdiff_t>(i) + 1);
     T sum = 0;
-    for (std::size_t j = 0; j <= i; ++j) sum += p[j] = std::exp(p[j] - m);
+    for (std::size_t j = first; j <= i; ++j) sum += p[j] = std::exp(p[j] - m);
     for (std::size_t c = 0; c < q.cols; ++c) {
       T o = 0;
-      for (std::size_t j = 0; j <= i; ++j) o += p[j] * v(j, c);
+      for (std::size_t j = first; j <= i; ++j) o += p[j] * v(j, c);
       out(i, c) = o / sum;
     }
     row_max[i] = m;
@@ -96,13 +104,14 @@ void AttentionHead(MatrixView<const T> q, MatrixView<const T> k, MatrixView<cons
 // Adds to dq, dk and dv.
 template <class T>
 void AttentionHeadBackward(MatrixView<const T> q, MatrixView<const T> k, MatrixView<const T> v,
-                           MatrixView<const T> out, std::span<const T> row_max,
+                           MatrixView<const T> out, std::size_t window, std::span<const T> row_max,
                            std::span<const T> inverse_sum, MatrixView<const T> dout,
                            MatrixView<T> dq, MatrixView<T> dk, MatrixView<T> dv) {
   const T scale = T{1} / std::sqrt(static_cast<T>(q.cols));
   for (std::size_t i = 0; i < q.rows; ++i) {
+    const std::size_t first = FirstKey(window, i);
     const T d = Dot(dout, i, out, i);
-    for (std::size_t j = 0; j <= i; ++j) {
+    for (std::size_t j = first; j <= i; ++j) {
       const T p = std::exp(scale * Dot(q, i, k, j) - row_max[i]) * inverse_sum[i];
       const T ds = p * (Dot(dout, i, v, j) - d) * scale;
       for (std::size_t c = 0; c < q.cols; ++c) {
@@ -128,7 +137,7 @@ void Attention(const AttentionShape& s, MatrixView<const T> q, MatrixView<const 
     for (std::size_t h = 0; h < s.heads; ++h) {
       const std::size_t row = 2 * b * plane + h * s.sequence, kv = h / s.QueriesPerKey();
       AttentionHead<T>(HeadView(s, q, b, h), HeadView(s, k, b, kv), HeadView(s, v, b, kv),
-                       HeadView(s, out, b, h), statistics.subspan(row, s.sequence),
+                       HeadView(s, out, b, h), s.window, statistics.subspan(row, s.sequence),
                        statistics.subspan(plane + row, s.sequence));
     }
   }
@@ -151,11 +160,11 @@ void AttentionBackward(const AttentionShape& s, MatrixView<const T> q, MatrixVie
   for (std::size_t b = 0; b < s.batch; ++b) {
     for (std::size_t h = 0; h < s.heads; ++h) {
       const std::size_t row = 2 * b * plane + h * s.sequence, kv = h / s.QueriesPerKey();
-      AttentionHeadBackward<T>(HeadView(s, q, b, h), HeadView(s, k, b, kv), HeadView(s, v, b, kv),
-                               HeadView(s, out, b, h), statistics.subspan(row, s.sequence),
-                               statistics.subspan(plane + row, s.sequence), HeadView(s, dout, b, h),
-                               HeadView(s, dq, b, h), HeadView(s, dk, b, kv),
-                               HeadView(s, dv, b, kv));
+      AttentionHeadBackward<T>(
+          HeadView(s, q, b, h), HeadView(s, k, b, kv), HeadView(s, v, b, kv),
+          HeadView(s, out, b, h), s.window, statistics.subspan(row, s.sequence),
+          statistics.subspan(plane + row, s.sequence), HeadView(s, dout, b, h),
+          HeadView(s, dq, b, h), HeadView(s, dk, b, kv), HeadView(s, dv, b, kv));
     }
   }
 }

@@ -199,6 +199,11 @@ ModelConfig ReadModelConfig(const Json& json, const std::string& where) {
   o.Read("norm_epsilon", &c.norm_epsilon);
   o.Read("rope_theta", &c.rope_theta);
   c.parts = ReadParts(&o, c.parts);
+  o.Read("head_dim", &c.head_dim);
+  o.Read("qk_norm", &c.qk_norm);
+  o.Read("window", &c.window);
+  o.Read("full_attention_every", &c.full_attention_every);
+  o.Read("no_rope_every", &c.no_rope_every);
   o.Finish();
   CheckSize(o, "layers", c.layers, 1, 1 << 14);
   CheckSize(o, "d_model", c.d_model, 1, 1 << 20);
@@ -207,6 +212,10 @@ ModelConfig ReadModelConfig(const Json& json, const std::string& where) {
   CheckSize(o, "ffn", c.ffn, 1, 1 << 22);
   CheckSize(o, "sequence", c.sequence, 1, 1 << 20);
   CheckSize(o, "vocabulary", c.vocabulary, 2, 65536);
+  CheckSize(o, "head_dim", c.head_dim, 0, 1 << 14);
+  CheckSize(o, "window", c.window, 0, 1 << 20);
+  CheckSize(o, "full_attention_every", c.full_attention_every, 0, 1 << 14);
+  CheckSize(o, "no_rope_every", c.no_rope_every, 0, 1 << 14);
   if (!(c.norm_epsilon > 0)) throw Error(o.Where("norm_epsilon"), "must be positive");
   if (!(c.rope_theta > 1)) throw Error(o.Where("rope_theta"), "must be above 1");
   return c;
@@ -225,7 +234,16 @@ Json ToJson(const ModelConfig& c) {
                {"tied_head", c.tied_head},
                {"norm_epsilon", Shortest(c.norm_epsilon)},
                {"rope_theta", Shortest(c.rope_theta)}};
-  if (c.parts != ModelConfig().parts) json["parts"] = c.parts;
+  const ModelConfig before;
+  if (c.parts != before.parts) json["parts"] = c.parts;
+  const auto add = [&](const char* key, auto ModelConfig::*member) {
+    if (c.*member != before.*member) json[key] = c.*member;
+  };
+  add("head_dim", &ModelConfig::head_dim);
+  add("qk_norm", &ModelConfig::qk_norm);
+  add("window", &ModelConfig::window);
+  add("full_attention_every", &ModelConfig::full_attention_every);
+  add("no_rope_every", &ModelConfig::no_rope_every);
   return json;
 }
 

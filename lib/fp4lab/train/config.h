@@ -26,6 +26,12 @@ struct ModelConfig {
   bool tied_head = false;
   float norm_epsilon = 1e-5f, rope_theta = 10000.0f;
   std::vector<std::string> parts = {"attention", "mlp"};  // of each block, in order (parts/parts.h)
+  int head_dim = 0;                                       // 0: d_model / heads
+  bool qk_norm = false;  // RMSNorm of each head's queries and keys, before rotary positions (Qwen3)
+  int window = 0;        // keys that a query sees, its own included; 0: all before it
+  // With a window, every N-th block (N - 1, 2 N - 1, ...) sees all keys; 0: none does.
+  int full_attention_every = 0;
+  int no_rope_every = 0;  // every N-th block has no rotary positions; 0: all have them
 
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };

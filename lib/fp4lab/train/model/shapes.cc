@@ -91,7 +91,12 @@ void CheckSelection(const Recipe& recipe, const ModelConfig& m, const std::strin
 std::size_t KvHeads(const ModelConfig& c) {
   return static_cast<std::size_t>(c.kv_heads > 0 ? c.kv_heads : c.heads);
 }
-std::size_t HeadDim(const ModelConfig& c) { return static_cast<std::size_t>(c.d_model / c.heads); }
+std::size_t HeadDim(const ModelConfig& c) {
+  return static_cast<std::size_t>(c.head_dim > 0 ? c.head_dim : c.d_model / c.heads);
+}
+std::size_t QueryWidth(const ModelConfig& c) {
+  return static_cast<std::size_t>(c.heads) * HeadDim(c);
+}
 std::size_t KvWidth(const ModelConfig& c) { return KvHeads(c) * HeadDim(c); }
 
 std::span<const ParameterSlice> ParameterLayout::GainsOf(const PlacedPart& placed) const {
@@ -173,6 +178,11 @@ void CheckDevice(const TrainConfig& c, const std::string& where,
   }
   const std::string model = JsonObject(empty, where).Where("model");
   for (const Part* part : PartsOf(c.model, model)) {
+    const std::string_view key = part->cpu_only == nullptr ? "" : part->cpu_only(c.model);
+    if (!key.empty()) {
+      throw Error(model + "/" + std::string(key),
+                  "the GPU does not train with \"" + std::string(key) + cpu);
+    }
     if (part->on_gpu) continue;
     throw Error(model + "/parts",
                 "the GPU does not train the part \"" + std::string(part->name) + cpu);
