@@ -10,6 +10,7 @@
 #include "fp4lab/nn/attention/rope.h"
 #include "fp4lab/nn/linear.h"
 #include "fp4lab/nn/loss.h"
+#include "fp4lab/nn/muon.h"
 #include "fp4lab/nn/optimizer.h"
 #include "fp4lab/nn/rmsnorm.h"
 #include "fp4lab/nn/round_bf16.h"
@@ -80,6 +81,17 @@ void AddLayers(std::vector<Call>* calls) {
       AdamWStep({.learning_rate = 3e-4f, .weight_decay = 0.1f, .gradient_scale = 0.7f, .step = 3},
                 x.values, w, m, v);
       return std::tuple{w, m, v, SumOfSquares(x.values), ClipFactor(3.7, 1.0f)};
+    }));
+  }
+  for (const bool bf16 : {false, true}) {
+    calls->push_back(CallOf(bf16 ? "MuonStep in BF16" : "MuonStep", [bf16] {
+      const Matrix<float> gradient = RandomMatrix(16, 40, 0, 140);
+      Matrix<float> w = RandomMatrix(16, 40, 110, 20, 2), m = RandomMatrix(16, 40, 1, 140, 3),
+                    x = RandomMatrix(40, 16, 0, 140, 4);
+      MuonStep({.learning_rate = 3e-4f, .bf16 = bf16, .weight_decay = 0.1f}, gradient.View(),
+               w.View(), m.View());
+      NewtonSchulz(5, bf16, x.View());
+      return std::tuple{w, m, x};
     }));
   }
   calls->push_back(CallOf("MakeRopeTable and Rope", [] {

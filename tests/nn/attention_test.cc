@@ -75,7 +75,8 @@ AttentionShape SmallShapes() {
   return GENERATE(AttentionShape{1, 1, 1, 1, 16}, AttentionShape{2, 16, 2, 2, 16},
                   AttentionShape{2, 17, 4, 2, 16}, AttentionShape{1, 50, 2, 1, 24},
                   AttentionShape{1, 33, 6, 2, 8}, AttentionShape{3, 7, 1, 1, 5},
-                  AttentionShape{1, 70, 1, 1, 64});
+                  AttentionShape{1, 70, 1, 1, 64}, AttentionShape{2, 50, 4, 2, 24, 7},
+                  AttentionShape{1, 70, 2, 1, 16, 33}, AttentionShape{1, 41, 1, 1, 16, 1});
 }
 
 TEST_CASE("Attention gives the same bits on every SIMD target and thread count", "[nn]") {
@@ -89,7 +90,10 @@ TEST_CASE("Attention gives the same bits on every SIMD target and thread count",
 // mostly average out.
 TEST_CASE("Attention agrees with the double reference within binary32 rounding", "[nn]") {
   const Inputs in(GENERATE(AttentionShape{2, 17, 4, 2, 16}, AttentionShape{1, 128, 2, 2, 16},
-                           AttentionShape{1, 50, 2, 1, 24}, AttentionShape{1, 200, 1, 1, 64}));
+                           AttentionShape{1, 50, 2, 1, 24}, AttentionShape{1, 200, 1, 1, 64},
+                           AttentionShape{2, 50, 4, 2, 24, 7}, AttentionShape{1, 70, 2, 1, 16, 33},
+                           AttentionShape{1, 33, 1, 1, 16, 1},
+                           AttentionShape{1, 96, 1, 1, 16, 16}));
   const Outputs got = Run(in);
   const ExactOutputs exact = RunReference(in);
   CheckClose(got.out, exact.out, 16);
@@ -110,6 +114,38 @@ TEST_CASE("Attention of equal keys is the mean of the values seen so far", "[nn]
   const Outputs got = Run(in);
   for (std::size_t t = 0; t < s.sequence; ++t) {
     CHECK(got.out[t * s.head_dim] == Catch::Approx(static_cast<double>(t) / 2).margin(1e-6));
+  }
+}
+
+TEST_CASE("A window as long as the sequence changes no bit, a shorter one does", "[nn]") {
+  AttentionShape shape{2, 50, 2, 1, 16};
+  const Floats all = Run(Inputs(shape)).All();
+  for (const std::size_t window : {50u, 51u, 1000u}) {
+    shape.window = window;
+    CHECK(Run(Inputs(shape)).All() == all);
+  }
+  shape.window = 49;
+  CHECK(Run(Inputs(shape)).All() != all);
+}
+
+TEST_CASE("A window of one key copies the values", "[nn]") {
+  const AttentionShape shape{1, 40, 2, 2, 16, 1};
+  const Inputs in(shape);
+  const Outputs o = Run(in);
+  for (std::size_t i = 0; i < 40; ++i) {
+    for (std::size_t c = 0; c < 32; ++c) REQUIRE(o.out[i * 32 + c] == in.qkv[i * 96 + 64 + c]);
+  }
+}
+
+TEST_CASE("A key before the window does not reach a query", "[nn]") {
+  const AttentionShape shape{1, 60, 1, 1, 16, 5};
+  Inputs in(shape);
+  const Outputs before = Run(in);
+  in.qkv[3 * 48 + 16] = 7.0f;  // the key at position 3
+  const Outputs after = Run(in);
+  for (std::size_t i = 0; i < 60; ++i) {
+    const bool same = std::equal(&before.out[i * 16], &before.out[i * 16] + 16, &after.out[i * 16]);
+    CHECK(same == (i < 3 || i > 7));  // queries 3 to 7 see the key at 3
   }
 }
 

@@ -98,7 +98,8 @@ TEST_CASE("The rotary embedding keeps lengths, and its gradient undoes the rotat
 TEST_CASE("The attention gradients are the derivatives of the forward pass", "[nn]") {
   const AttentionShape s = GENERATE(AttentionShape{1, 1, 1, 1, 2}, AttentionShape{1, 7, 1, 1, 4},
                                     AttentionShape{2, 5, 2, 2, 3}, AttentionShape{2, 6, 4, 2, 4},
-                                    AttentionShape{1, 9, 3, 1, 2});
+                                    AttentionShape{1, 9, 3, 1, 2}, AttentionShape{1, 9, 2, 1, 4, 3},
+                                    AttentionShape{2, 7, 1, 1, 2, 2});
   const std::size_t rows = s.Rows();
   Doubles q = RandomValues(rows * s.heads * s.head_dim, 6);
   Doubles k = RandomValues(rows * s.kv_heads * s.head_dim, 7);

@@ -347,6 +347,70 @@ TEST_CASE("AdamW gives the same bits everywhere and the reference's values", "[n
   CHECK(std::isfinite(w[8]));
 }
 
+TEST_CASE("Newton-Schulz and Muon give the same bits everywhere and the reference's values",
+          "[nn]") {
+  const auto [rows, cols] = GENERATE(
+      std::pair<std::size_t, std::size_t>{48, 80}, std::pair<std::size_t, std::size_t>{65, 33},
+      std::pair<std::size_t, std::size_t>{1, 40}, std::pair<std::size_t, std::size_t>{40, 1});
+  const std::size_t size = rows * cols;
+  const Floats weight = RandomFloats(size, 31), first = RandomFloats(size, 32),
+               second = RandomFloats(size, 33);
+  for (const bool bf16 : {false, true}) {
+    for (const bool nesterov : {false, true}) {
+      CAPTURE(rows, cols, bf16, nesterov);
+      const Muon options{.learning_rate = 0.25f,
+                         .nesterov = nesterov,
+                         .bf16 = bf16,
+                         .scale = 1.5f,
+                         .weight_decay = 0.125f,
+                         .gradient_scale = 0.75f};
+      Floats w, m;
+      SameEverywhere([&] {
+        w = weight;
+        m.assign(size, 0.0f);
+        for (const Floats* g : {&first, &second}) {
+          MuonStep(options, AsMatrix(*g, rows), AsMatrix(w, rows), AsMatrix(m, rows));
+        }
+        Floats all = w;
+        Append(all, m);
+        return all;
+      });
+      Doubles w64 = ToDouble(weight), m64(size);
+      for (const Floats* g : {&first, &second}) {
+        const Doubles g64 = ToDouble(*g);
+        reference::MuonStep<double>(options, {g64.data(), rows, cols}, {w64.data(), rows, cols},
+                                    {m64.data(), rows, cols});
+      }
+      // A step of Newton-Schulz multiplies the error of a small singular value by 3.4445; BF16 has
+      // 8 bits.
+      const double most = bf16 ? 0.1 : 2e-4;
+      for (std::size_t i = 0; i < size; ++i) {
+        REQUIRE(std::abs(w[i] - w64[i]) < most);
+        REQUIRE(std::abs(m[i] - m64[i]) < 1e-5);
+      }
+    }
+  }
+}
+
+TEST_CASE("Newton-Schulz takes singular values near 1, keeps zero, and spreads a NaN", "[nn]") {
+  const std::size_t n = 24;
+  for (const bool bf16 : {false, true}) {
+    Floats x = RandomFloats(n * 2 * n, 34);
+    NewtonSchulz(5, bf16, AsMatrix(x, n));
+    double trace = 0.0;  // of X X^T: the sum of the squares of the singular values
+    for (const float v : x) trace += double{v} * v;
+    CHECK(trace / n > 0.5);
+    CHECK(trace / n < 1.5);
+    Floats zero(n * n);
+    NewtonSchulz(5, bf16, AsMatrix(zero, n));
+    CHECK(zero == Floats(n * n));
+    x[5] = kNaN;
+    NewtonSchulz(5, bf16, AsMatrix(x, n));
+    CHECK(std::isnan(x.front()));
+    CHECK(std::isnan(x.back()));
+  }
+}
+
 TEST_CASE("Bias corrections hold after a million steps", "[nn]") {
   Floats w = {1.0f}, m = {0.5f}, v = {0.25f};
   AdamWStep({.learning_rate = 0.5f, .step = 1'000'000}, Floats{0.5f}, w, m, v);

@@ -16,7 +16,7 @@ namespace {
 std::vector<std::filesystem::path> StudyFiles() {
   std::vector<std::filesystem::path> files;
   const std::filesystem::path source = std::getenv("FP4LAB_SOURCE_DIR");
-  for (const char* folder : {"atlas", "fp8-gap", "league", "surface", "token-gap"}) {
+  for (const char* folder : {"atlas", "fp8-gap", "league", "model", "surface", "token-gap"}) {
     for (const auto& entry : std::filesystem::directory_iterator(source / "studies" / folder)) {
       if (entry.path().extension() == ".json") files.push_back(entry.path());
     }

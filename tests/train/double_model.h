@@ -21,6 +21,7 @@ namespace fp4lab {
 // states them.
 struct DoublePart {
   const ModelConfig& config;
+  int block = 0;
   std::vector<MatrixView<const double>> weights;
   std::vector<std::span<const double>> gains;
 };
@@ -47,7 +48,7 @@ inline Matrix<double> DoubleLinear(const Matrix<double>& x, MatrixView<const dou
 inline Matrix<double> DoubleAttention(const DoublePart& part, const Matrix<double>& x) {
   const ModelConfig& c = part.config;
   Matrix<double> qkv = DoubleLinear(DoubleNorm(c, x, part.gains[0]), part.weights[0]);
-  const std::size_t d = x.cols, kv = KvWidth(c), half = HeadDim(c) / 2;
+  const std::size_t d = QueryWidth(c), kv = KvWidth(c), half = HeadDim(c) / 2;
   const auto length = static_cast<std::size_t>(c.sequence);
   Matrix<double> cos(length, half), sin(length, half);
   for (std::size_t t = 0; t < length; ++t) {
@@ -62,10 +63,27 @@ inline Matrix<double> DoubleAttention(const DoublePart& part, const Matrix<doubl
   const MatrixView<double> q = qkv.View().Block(0, 0, x.rows, d),
                            k = qkv.View().Block(0, d, x.rows, kv),
                            v = qkv.View().Block(0, d + kv, x.rows, kv);
-  reference::Rope<double>(cos.View(), sin.View(), 1.0, q);
-  reference::Rope<double>(cos.View(), sin.View(), 1.0, k);
-  const AttentionShape shape{x.rows / length, length, static_cast<std::size_t>(c.heads), KvHeads(c),
-                             HeadDim(c)};
+  if (c.qk_norm) {
+    for (const auto& [heads, gain] : {std::pair{q, part.gains[1]}, std::pair{k, part.gains[2]}}) {
+      for (std::size_t first = 0; first < heads.cols; first += 2 * half) {
+        const MatrixView<double> head = heads.Block(0, first, x.rows, 2 * half);
+        std::vector<double> inverse_rms(x.rows);
+        reference::RmsNorm<double>(head, gain, double{c.norm_epsilon}, head, inverse_rms);
+      }
+    }
+  }
+  const auto is_every = [&](int n) { return n > 0 && (part.block + 1) % n == 0; };
+  if (!is_every(c.no_rope_every)) {
+    reference::Rope<double>(cos.View(), sin.View(), 1.0, q);
+    reference::Rope<double>(cos.View(), sin.View(), 1.0, k);
+  }
+  const AttentionShape shape{
+      x.rows / length,
+      length,
+      static_cast<std::size_t>(c.heads),
+      KvHeads(c),
+      HeadDim(c),
+      static_cast<std::size_t>(is_every(c.full_attention_every) ? 0 : c.window)};
   std::vector<double> statistics(shape.StatisticsSize());
   Matrix<double> out(x.rows, d);
   reference::Attention<double>(shape, q, k, v, out.View(), statistics);
@@ -118,7 +136,7 @@ class DoubleModel {
     Matrix<double> x(tokens.size(), static_cast<std::size_t>(config_.d_model));
     reference::Embedding<double>(view(layout_.embedding), tokens, x.View());
     for (const PlacedPart& placed : layout_.parts) {
-      DoublePart part{config_, {}, {}};
+      DoublePart part{config_, placed.block, {}, {}};
       const std::size_t count = placed.part->linears(config_).size();
       for (std::size_t i = 0; i < count; ++i) {
         part.weights.push_back(view(layout_.block_linears[placed.first_linear + i]));

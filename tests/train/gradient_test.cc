@@ -16,6 +16,9 @@ struct Case {
   bool tied_head;
   int kv_heads;
   std::vector<std::string> parts = ModelConfig().parts;
+  int head_dim = 0;
+  bool qk_norm = false;
+  int window = 0, full_attention_every = 0, no_rope_every = 0;
 };
 
 ModelConfig ConfigOf(const Case& c) {
@@ -30,6 +33,11 @@ ModelConfig ConfigOf(const Case& c) {
   m.activation = c.activation;
   m.tied_head = c.tied_head;
   m.parts = c.parts;
+  m.head_dim = c.head_dim;
+  m.qk_norm = c.qk_norm;
+  m.window = c.window;
+  m.full_attention_every = c.full_attention_every;
+  m.no_rope_every = c.no_rope_every;
   return m;
 }
 
@@ -105,12 +113,21 @@ TEST_CASE("The model's loss and gradient are those of a float64 model's differen
                              {Activation::kSwiglu, true, 4},
                              {Activation::kGelu, false, 2},
                              {Activation::kGelu, false, 2, {"mlp", "attention"}}};
+  const std::vector<std::string> all = ModelConfig().parts;
+  cases.push_back({Activation::kSwiglu, false, 2, all, 8});
+  cases.push_back({Activation::kSwiglu, false, 2, all, 0, true});
+  cases.push_back({Activation::kSwiglu, false, 1, all, 10, true});
+  cases.push_back({Activation::kGelu, false, 2, all, 0, false, 4});
+  cases.push_back({Activation::kGelu, false, 2, all, 0, true, 3, 2});
+  cases.push_back({Activation::kGelu, false, 2, all, 4, true, 3, 2, 2});
+  cases.push_back({Activation::kGelu, false, 2, all, 0, false, 0, 0, 1});
   for (const Part* part : Parts()) {
     cases.push_back({Activation::kSwiglu, false, 2, {std::string(part->name)}});
   }
   for (const Case& c : cases) {
     const ModelConfig config = ConfigOf(c);
-    CAPTURE(static_cast<int>(c.activation), c.tied_head, c.kv_heads, c.parts);
+    CAPTURE(static_cast<int>(c.activation), c.tied_head, c.kv_heads, c.parts, c.head_dim, c.qk_norm,
+            c.window, c.full_attention_every, c.no_rope_every);
     const std::vector<float> parameters = Parameters(config);
     const Batch batch = MakeBatch(config, 3);
     const DoubleModel truth(config);

@@ -84,9 +84,10 @@ TEST_CASE("The groups of a model are all its parameters, each once", "[train]") 
 }
 
 TEST_CASE("Weights decay and gains do not, under every optimizer", "[train]") {
-  const std::vector<ParameterGroup> groups = {{ParameterKind::kEmbeddings, 0, 8},
-                                              {ParameterKind::kMatrices, 8, 16},
-                                              {ParameterKind::kGains, 24, 8}};
+  const std::vector<ParameterGroup> groups = {
+      {ParameterKind::kEmbeddings, 0, 8},
+      {ParameterKind::kMatrices, 8, 16, {{"w", 8, 2, 8, ParameterRole::kMatrix}}},
+      {ParameterKind::kGains, 24, 8}};
   for (const Optimizer* optimizer : Optimizers()) {
     CAPTURE(optimizer->name);
     Numbers n(*optimizer, 32);
@@ -101,7 +102,8 @@ TEST_CASE("Weights decay and gains do not, under every optimizer", "[train]") {
 }
 
 TEST_CASE("Every optimizer minimizes a sum of squares", "[train]") {
-  const std::vector<ParameterGroup> groups = {{ParameterKind::kMatrices, 0, 1000}};
+  const std::vector<ParameterGroup> groups = {
+      {ParameterKind::kMatrices, 0, 1000, {{"w", 0, 20, 50, ParameterRole::kMatrix}}}};
   for (const Optimizer* optimizer : Optimizers()) {
     CAPTURE(optimizer->name);
     Numbers n(*optimizer, 1000);
@@ -137,6 +139,139 @@ TEST_CASE("A run under every optimizer continues from its checkpoint bit for bit
     CHECK(EstimateMemory(config).weights ==
           4.0 * static_cast<double>((2 + optimizer->states) * parameters));
   }
+}
+
+TEST_CASE("The slices of the groups are all slices of a model, in order", "[train]") {
+  ModelConfig model;
+  model.activation = Activation::kSwiglu;
+  const ParameterLayout layout = MakeLayout(model);
+  std::vector<std::string> names, all;
+  for (const ParameterGroup& group : layout.groups) {
+    for (const ParameterSlice& slice : group.slices) names.push_back(slice.name);
+  }
+  for (const ParameterSlice& slice : layout.slices) all.push_back(slice.name);
+  CHECK(names == all);
+  const auto& matrices = layout.groups[1].slices;
+  const std::vector<std::size_t> qkv = {64, 64, 64}, up = {256, 256};
+  CHECK(matrices[0].stacked == qkv);
+  CHECK(matrices[1].stacked.empty());
+  CHECK(matrices[2].stacked == up);
+  for (const ParameterSlice& slice : matrices) {
+    std::size_t rows = 0;
+    for (const std::size_t n : slice.stacked) rows += n;
+    CHECK((slice.stacked.empty() || rows == slice.rows));
+  }
+}
+
+TEST_CASE("A group's rate is a multiple of the schedule's, under every optimizer", "[train]") {
+  const ParameterLayout layout = MakeLayout(Tiny("adamw").model);
+  for (const Optimizer* optimizer : Optimizers()) {
+    CAPTURE(optimizer->name);
+    const auto after = [&](const GroupRates& rates, float learning_rate) {
+      Numbers n(*optimizer, layout.total);
+      FillNormalValues(8, 1.0, n.parameters);
+      FillNormalValues(9, 1.0, n.gradients);
+      OptimizerConfig config;
+      config.name = optimizer->name;
+      config.rates = rates;
+      n.Update(config, {.learning_rate = learning_rate}, layout.groups);
+      return n.parameters;
+    };
+    const std::vector<float> all = after({0.5f, 0.25f, 2.0f}, 0.125f);
+    const float own[] = {0.0625f, 0.03125f, 0.25f};
+    for (std::size_t g = 0; g < 3; ++g) {
+      const std::vector<float> one = after({}, own[g]);
+      const ParameterGroup& group = layout.groups[g];
+      for (std::size_t i = group.first; i < group.first + group.size; ++i) {
+        REQUIRE(all[i] == one[i]);
+      }
+    }
+  }
+}
+
+TEST_CASE("Muon takes each fused matrix by itself, with the scale of its shape", "[train]") {
+  const ParameterLayout layout = MakeLayout(Tiny("muon").model);
+  for (const bool split : {true, false}) {
+    for (const MuonScale scale : {MuonScale::kMoonlight, MuonScale::kKellerJordan}) {
+      Numbers n(OptimizerNamed("muon", "test"), layout.total);
+      FillNormalValues(10, 1.0, n.gradients);
+      OptimizerConfig config;
+      config.name = "muon";
+      config.weight_decay = 0.0f;
+      config.muon.split_fused = split;
+      config.muon.scale = scale;
+      n.Update(config, {.learning_rate = 1.0f}, layout.groups);
+      for (const ParameterSlice& slice : layout.groups[1].slices) {
+        CAPTURE(slice.name, split, scale);
+        std::vector<std::size_t> heights = slice.stacked;
+        if (heights.empty() || !split) heights = {slice.rows};
+        std::size_t at = slice.offset;
+        for (const std::size_t rows : heights) {
+          // The update, -scale * o, has singular values of about scale, rank of them.
+          double squares = 0.0;
+          for (std::size_t i = at; i < at + rows * slice.cols; ++i) {
+            squares += double{n.parameters[i]} * n.parameters[i];
+          }
+          const auto r = static_cast<double>(rows), c = static_cast<double>(slice.cols);
+          const double expected = scale == MuonScale::kMoonlight ? 0.2 * std::sqrt(std::max(r, c))
+                                                                 : std::sqrt(std::max(1.0, r / c));
+          const double got = std::sqrt(squares / std::min(r, c));
+          CHECK(got > 0.6 * expected);
+          CHECK(got < 1.25 * expected);
+          at += rows * slice.cols;
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("The numbers of Muon are read strictly and written back", "[train]") {
+  const Json json = {{"name", "muon"},
+                     {"rates", {{"embeddings", 0.5}}},
+                     {"muon",
+                      {{"momentum", 0.9},
+                       {"nesterov", false},
+                       {"steps", 6},
+                       {"precision", "bf16"},
+                       {"scale", "keller_jordan"},
+                       {"split_fused", false}}}};
+  const OptimizerConfig config = ReadOptimizerConfig(json, "run.json#/optimizer");
+  CHECK(config.muon == MuonConfig{0.9f, false, 6, true, MuonScale::kKellerJordan, false});
+  CHECK(config.rates == GroupRates{0.5f, 1.0f, 1.0f});
+  CHECK(ReadOptimizerConfig(ToJson(config), "again") == config);
+  CHECK(ToJson(OptimizerConfig()).count("muon") == 0);
+  CHECK(ToJson(OptimizerConfig()).count("rates") == 0);
+  const auto error = [](const Json& members) {
+    return ErrorOf([&] { ReadOptimizerConfig(members, "run.json#/optimizer"); });
+  };
+  const auto muon = [&](const Json& members) {
+    return error({{"name", "muon"}, {"muon", members}});
+  };
+  const std::string at = "run.json#/optimizer/";
+  CHECK(error({{"muon", {{"steps", 5}}}}) ==
+        at + "muon: the optimizer \"adamw\" does not read it; \"name\": \"muon\" does");
+  CHECK(muon({{"momentum", 1.0}}) == at + "muon/momentum: must be in [0, 1)");
+  CHECK(muon({{"steps", 0}}) == at + "muon/steps: must be at least 1");
+  CHECK(muon({{"steps", 65}}) == at + "muon/steps: must be at most 64");
+  CHECK(muon({{"precision", "fp8"}}) == at + "muon/precision: must be fp32 or bf16, not \"fp8\"");
+  CHECK(muon({{"scale", "rms"}}) ==
+        at + "muon/scale: must be moonlight or keller_jordan, not \"rms\"");
+  CHECK(error({{"rates", {{"gains", -1.0}}}}) ==
+        at + "rates/gains: must be a multiple of the schedule's rate, at least 0");
+}
+
+TEST_CASE("A GPU refuses what only the CPU trains, at its place", "[train]") {
+  TrainConfig config = Tiny("muon");
+  CheckDevice(config, "run.json", "run.json");
+  config.device = Device::kCuda;
+  CHECK(
+      ErrorOf([&] { CheckDevice(config, "run.json", "run.json"); }) ==
+      "run.json#/optimizer/name: the GPU does not train with the optimizer \"muon\"; the CPU does "
+      "(\"device\": \"cpu\" or --device cpu)");
+  const Corpus corpus = LoadCorpus(config.data);
+  CHECK(ErrorOf([&] {
+          Trainer(config, corpus, "run.json");
+        }).starts_with("run.json#/optimizer/name: the GPU does not train"));
 }
 
 }  // namespace

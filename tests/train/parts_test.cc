@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "fp4lab/base/parallel.h"
+#include "fp4lab/base/threads_scope.h"
 #include "fp4lab/data/load_corpus.h"
 #include "fp4lab/train/config.h"
 #include "fp4lab/train/model/linear_plan.h"
@@ -68,6 +70,92 @@ TEST_CASE("Layout and plan list the linears and gains of the parts, in their ord
   const LinearPlan plan(model, ReadRecipe(Json("bf16"), "test"));
   CHECK(plan.Count() == 9);
   CHECK(plan.Name(layout.parts[3].first_linear) == "blocks.1.attention.qkv");
+}
+
+// A tiny run whose model has these members besides its sizes.
+TrainConfig TinyWith(Json model, const Json& recipe = "te_nvfp4") {
+  Json json = {{"model",
+                {{"layers", 2},
+                 {"d_model", 32},
+                 {"heads", 2},
+                 {"ffn", 64},
+                 {"sequence", 32},
+                 {"vocabulary", 256}}},
+               {"recipe", recipe},
+               {"data", {{"source", "synthetic"}}},
+               {"batch", 4},
+               {"tokens", 128 * 12}};
+  json["model"].update(model);
+  return ReadTrainConfig(json, "run.json");
+}
+
+const Json kAttentions[] = {{{"head_dim", 32}},
+                            {{"qk_norm", true}},
+                            {{"window", 8}},
+                            {{"no_rope_every", 2}},
+                            {{"head_dim", 24},
+                             {"heads", 4},
+                             {"kv_heads", 2},
+                             {"qk_norm", true},
+                             {"window", 5},
+                             {"full_attention_every", 2},
+                             {"no_rope_every", 2}}};
+
+TEST_CASE(
+    "Every kind of attention trains, continues bit for bit, and has the same bits for 1 and 3 "
+    "threads",
+    "[train]") {
+  for (const Json& model : kAttentions) {
+    CAPTURE(model.dump());
+    const TrainConfig config = TinyWith(model);
+    CHECK(ReadModelConfig(ToJson(config.model), "again") == config.model);
+    const Corpus corpus = LoadCorpus(config.data);
+    const auto numbers = [&](int threads) {
+      const ThreadsScope scope(threads);
+      Trainer whole(config, corpus), first(config, corpus), second(config, corpus);
+      const double loss = whole.Step(3e-3).loss;
+      for (int i = 0; i < 5; ++i) whole.Step(3e-3);
+      CHECK(whole.Step(3e-3).loss < loss);
+      for (int i = 0; i < 4; ++i) first.Step(3e-3);
+      second.LoadState(first.SaveState(), "state");
+      for (int i = 0; i < 3; ++i) second.Step(3e-3);
+      CHECK(whole.Numbers() == second.Numbers());
+      return whole.Numbers();
+    };
+    const std::vector<float> one = numbers(1);
+    CHECK(numbers(3) == one);
+    CHECK(Trainer(config, corpus).Numbers() != one);
+  }
+}
+
+TEST_CASE("Members of attention that are as before are not written", "[train]") {
+  const Json json = ToJson(ModelConfig());
+  for (const char* key :
+       {"head_dim", "qk_norm", "window", "full_attention_every", "no_rope_every"}) {
+    CHECK(json.count(key) == 0);
+  }
+}
+
+TEST_CASE("Impossible attention is refused at its place, and what a GPU does not train, too",
+          "[train]") {
+  const auto error = [](const Json& model) { return ErrorOf([&] { TinyWith(model); }); };
+  const std::string at = "run.json#/model/";
+  CHECK(error({{"head_dim", 9}}) ==
+        at + "head_dim: 9 is odd; rotary positions need an even number");
+  CHECK(error({{"heads", 3}}) == at + "heads: 3 heads do not divide d_model 32");
+  CHECK(error({{"full_attention_every", 2}}) ==
+        at + "full_attention_every: needs \"window\": without one every block sees all keys");
+  CHECK(error({{"head_dim", 12}}) ==
+        at + "head_dim: the width of queries 24 is not a multiple of the recipe's block of 16");
+  CHECK(error({{"window", -1}}) == at + "window: must be at least 0");
+  const char* keys[] = {"head_dim", "qk_norm", "window", "no_rope_every", "head_dim"};
+  for (std::size_t i = 0; i < std::size(kAttentions); ++i) {
+    TrainConfig config = TinyWith(kAttentions[i]);
+    config.device = Device::kCuda;
+    CHECK(ErrorOf([&] { CheckDevice(config, "run.json", "run.json"); }) ==
+          at + keys[i] + ": the GPU does not train with \"" + keys[i] +
+              "\"; the CPU does (\"device\": \"cpu\" or --device cpu)");
+  }
 }
 
 TEST_CASE("A model of each part alone trains, and its memory is less than that of all", "[train]") {

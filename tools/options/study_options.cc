@@ -48,6 +48,7 @@ study::Study ReadStudy(const StudyRunOptions& options) {
   }
   if (options.quick) study = study::RehearsalOf(study);
   if (!options.device.empty()) study.base.device = ReadDevice(options.device, "--device");
+  study::CheckDevice(study, Printable(options.file));
   return study;
 }
 

@@ -13,6 +13,7 @@
 
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/nn/attention/attention.h"
+#include "fp4lab/nn/muon.h"
 #include "fp4lab/nn/optimizer.h"
 #include "fp4lab/nn/rmsnorm.h"
 
@@ -71,20 +72,28 @@ T Dot(MatrixView<const T> a, std::size_t a_row, MatrixView<const T> b, std::size
   return sum;
 }
 
+// The first key that query i sees.
+inline std::size_t FirstKey(std::size_t window, std::size_t i) {
+  return window == 0 || i < window ? 0 : i + 1 - window;
+}
+
 // One head of one sequence: q, out (T, head_dim), k, v (T, head_dim).
 template <class T>
 void AttentionHead(MatrixView<const T> q, MatrixView<const T> k, MatrixView<const T> v,
-                   MatrixView<T> out, std::span<T> row_max, std::span<T> inverse_sum) {
+                   MatrixView<T> out, std::size_t window, std::span<T> row_max,
+                   std::span<T> inverse_sum) {
   const T scale = T{1} / std::sqrt(static_cast<T>(q.cols));
   std::vector<T> p(q.rows);
   for (std::size_t i = 0; i < q.rows; ++i) {
-    for (std::size_t j = 0; j <= i; ++j) p[j] = scale * Dot(q, i, k, j);
-    const T m = *std::max_element(p.begin(), p.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+    const std::size_t first = FirstKey(window, i);
+    for (std::size_t j = first; j <= i; ++j) p[j] = scale * Dot(q, i, k, j);
+    const T m = *std::max_element(p.begin() + static_cast<std::ptrdiff_t>(first),
+                                  p.begin() + static_cast<std::ptrdiff_t>(i) + 1);
     T sum = 0;
-    for (std::size_t j = 0; j <= i; ++j) sum += p[j] = std::exp(p[j] - m);
+    for (std::size_t j = first; j <= i; ++j) sum += p[j] = std::exp(p[j] - m);
     for (std::size_t c = 0; c < q.cols; ++c) {
       T o = 0;
-      for (std::size_t j = 0; j <= i; ++j) o += p[j] * v(j, c);
+      for (std::size_t j = first; j <= i; ++j) o += p[j] * v(j, c);
       out(i, c) = o / sum;
     }
     row_max[i] = m;
@@ -95,13 +104,14 @@ void AttentionHead(MatrixView<const T> q, MatrixView<const T> k, MatrixView<cons
 // Adds to dq, dk and dv.
 template <class T>
 void AttentionHeadBackward(MatrixView<const T> q, MatrixView<const T> k, MatrixView<const T> v,
-                           MatrixView<const T> out, std::span<const T> row_max,
+                           MatrixView<const T> out, std::size_t window, std::span<const T> row_max,
                            std::span<const T> inverse_sum, MatrixView<const T> dout,
                            MatrixView<T> dq, MatrixView<T> dk, MatrixView<T> dv) {
   const T scale = T{1} / std::sqrt(static_cast<T>(q.cols));
   for (std::size_t i = 0; i < q.rows; ++i) {
+    const std::size_t first = FirstKey(window, i);
     const T d = Dot(dout, i, out, i);
-    for (std::size_t j = 0; j <= i; ++j) {
+    for (std::size_t j = first; j <= i; ++j) {
       const T p = std::exp(scale * Dot(q, i, k, j) - row_max[i]) * inverse_sum[i];
       const T ds = p * (Dot(dout, i, v, j) - d) * scale;
       for (std::size_t c = 0; c < q.cols; ++c) {
@@ -127,7 +137,7 @@ void Attention(const AttentionShape& s, MatrixView<const T> q, MatrixView<const 
     for (std::size_t h = 0; h < s.heads; ++h) {
       const std::size_t row = 2 * b * plane + h * s.sequence, kv = h / s.QueriesPerKey();
       AttentionHead<T>(HeadView(s, q, b, h), HeadView(s, k, b, kv), HeadView(s, v, b, kv),
-                       HeadView(s, out, b, h), statistics.subspan(row, s.sequence),
+                       HeadView(s, out, b, h), s.window, statistics.subspan(row, s.sequence),
                        statistics.subspan(plane + row, s.sequence));
     }
   }
@@ -150,11 +160,11 @@ void AttentionBackward(const AttentionShape& s, MatrixView<const T> q, MatrixVie
   for (std::size_t b = 0; b < s.batch; ++b) {
     for (std::size_t h = 0; h < s.heads; ++h) {
       const std::size_t row = 2 * b * plane + h * s.sequence, kv = h / s.QueriesPerKey();
-      AttentionHeadBackward<T>(HeadView(s, q, b, h), HeadView(s, k, b, kv), HeadView(s, v, b, kv),
-                               HeadView(s, out, b, h), statistics.subspan(row, s.sequence),
-                               statistics.subspan(plane + row, s.sequence), HeadView(s, dout, b, h),
-                               HeadView(s, dq, b, h), HeadView(s, dk, b, kv),
-                               HeadView(s, dv, b, kv));
+      AttentionHeadBackward<T>(
+          HeadView(s, q, b, h), HeadView(s, k, b, kv), HeadView(s, v, b, kv),
+          HeadView(s, out, b, h), s.window, statistics.subspan(row, s.sequence),
+          statistics.subspan(plane + row, s.sequence), HeadView(s, dout, b, h),
+          HeadView(s, dq, b, h), HeadView(s, dk, b, kv), HeadView(s, dv, b, kv));
     }
   }
 }
@@ -251,6 +261,65 @@ void AdamWStep(const AdamW& o, std::span<const T> gradient, std::span<T> weight,
     v[i] = b2 * v[i] + (1 - b2) * (g * g);
     const T u = (c1 * m[i]) / (std::sqrt(c2 * v[i]) + T{o.epsilon});
     weight[i] = weight[i] - T{o.learning_rate} * (u + T{o.weight_decay} * weight[i]);
+  }
+}
+
+// Newton-Schulz without BF16 (nn/muon.h), x (rows, cols) in place: x x^T x is the same on either
+// side, so a tall matrix needs no turn here.
+template <class T>
+void NewtonSchulz(int steps, MatrixView<T> x) {
+  T squares = 0;
+  for (std::size_t i = 0; i < x.rows; ++i) {
+    for (std::size_t j = 0; j < x.cols; ++j) squares += x(i, j) * x(i, j);
+  }
+  const T divisor = std::sqrt(squares) + T{kNewtonSchulzEpsilon};
+  for (std::size_t i = 0; i < x.rows; ++i) {
+    for (std::size_t j = 0; j < x.cols; ++j) x(i, j) /= divisor;
+  }
+  const auto times_square = [&](const Matrix<T>& y) {  // y x^T x
+    Matrix<T> z(x.rows, x.rows), result(x.rows, x.cols);
+    for (std::size_t i = 0; i < x.rows; ++i) {
+      for (std::size_t j = 0; j < x.rows; ++j) {
+        for (std::size_t k = 0; k < x.cols; ++k) z(i, j) += y(i, k) * x(j, k);
+      }
+      for (std::size_t j = 0; j < x.rows; ++j) {
+        for (std::size_t k = 0; k < x.cols; ++k) result(i, k) += z(i, j) * x(j, k);
+      }
+    }
+    return result;
+  };
+  for (int step = 0; step < steps; ++step) {
+    Matrix<T> one(x.rows, x.cols);
+    for (std::size_t i = 0; i < x.rows; ++i) {
+      for (std::size_t j = 0; j < x.cols; ++j) one(i, j) = x(i, j);
+    }
+    const Matrix<T> three = times_square(one), five = times_square(three);
+    for (std::size_t i = 0; i < x.rows; ++i) {
+      for (std::size_t j = 0; j < x.cols; ++j) {
+        x(i, j) = T{kNewtonSchulzA} * one(i, j) + T{kNewtonSchulzB} * three(i, j) +
+                  T{kNewtonSchulzC} * five(i, j);
+      }
+    }
+  }
+}
+
+template <class T>
+void MuonStep(const Muon& o, MatrixView<const T> gradient, MatrixView<T> weight, MatrixView<T> m) {
+  const T old = o.momentum;
+  Matrix<T> u(weight.rows, weight.cols);
+  for (std::size_t i = 0; i < weight.rows; ++i) {
+    for (std::size_t j = 0; j < weight.cols; ++j) {
+      const T g = gradient(i, j) * T{o.gradient_scale};
+      m(i, j) = old * m(i, j) + (1 - old) * g;
+      u(i, j) = o.nesterov ? old * m(i, j) + (1 - old) * g : m(i, j);
+    }
+  }
+  NewtonSchulz<T>(o.steps, u.View());
+  for (std::size_t i = 0; i < weight.rows; ++i) {
+    for (std::size_t j = 0; j < weight.cols; ++j) {
+      weight(i, j) -=
+          T{o.learning_rate} * (T{o.scale} * u(i, j) + T{o.weight_decay} * weight(i, j));
+    }
   }
 }
 

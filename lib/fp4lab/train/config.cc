@@ -23,6 +23,13 @@ struct NamedDevice {
   Device device;
   std::string_view name;
 };
+struct NamedMuonScale {
+  MuonScale scale;
+  std::string_view name;
+};
+constexpr NamedMuonScale kMuonScales[] = {{MuonScale::kMoonlight, "moonlight"},
+                                          {MuonScale::kKellerJordan, "keller_jordan"}};
+
 constexpr NamedDevice kDevices[] = {{Device::kCpu, "cpu"}, {Device::kCuda, "cuda"}};
 
 Activation ReadActivation(JsonObject* o, Activation value) {
@@ -82,6 +89,77 @@ void ReadMember(JsonObject* o, std::string_view key,
   if (const Json* json = o->Member(key)) *config = read(*json, o->Where(key));
 }
 
+// "fp32" or "bf16", the precision of Newton-Schulz.
+std::string_view PrecisionName(bool bf16) { return bf16 ? "bf16" : "fp32"; }
+
+std::string_view MuonScaleName(MuonScale scale) {
+  for (const NamedMuonScale& s : kMuonScales) {
+    if (s.scale == scale) return s.name;
+  }
+  return "";
+}
+
+MuonScale ReadMuonScale(JsonObject* o, MuonScale value) {
+  std::string name(MuonScaleName(value));
+  o->Read("scale", &name);
+  for (const NamedMuonScale& s : kMuonScales) {
+    if (s.name == name) return s.scale;
+  }
+  throw Error(o->Where("scale"), "must be moonlight or keller_jordan, not \"" + name + "\"");
+}
+
+constexpr int kMostNewtonSchulzSteps = 64;
+
+MuonConfig ReadMuonConfig(const Json& json, const std::string& where) {
+  MuonConfig c;
+  JsonObject o(json, where);
+  o.Read("momentum", &c.momentum);
+  o.Read("nesterov", &c.nesterov);
+  o.Read("steps", &c.steps);
+  std::string precision(PrecisionName(c.bf16));
+  o.Read("precision", &precision);
+  c.scale = ReadMuonScale(&o, c.scale);
+  o.Read("split_fused", &c.split_fused);
+  o.Finish();
+  CheckFraction(o, "momentum", c.momentum);
+  CheckSize(o, "steps", c.steps, 1, kMostNewtonSchulzSteps);
+  c.bf16 = precision == PrecisionName(true);
+  if (precision != PrecisionName(c.bf16)) {
+    throw Error(o.Where("precision"), "must be fp32 or bf16, not \"" + precision + "\"");
+  }
+  return c;
+}
+
+Json ToJson(const MuonConfig& c) {
+  return {{"momentum", Shortest(c.momentum)},
+          {"nesterov", c.nesterov},
+          {"steps", c.steps},
+          {"precision", PrecisionName(c.bf16)},
+          {"scale", MuonScaleName(c.scale)},
+          {"split_fused", c.split_fused}};
+}
+
+GroupRates ReadGroupRates(const Json& json, const std::string& where) {
+  GroupRates rates;
+  JsonObject o(json, where);
+  for (const auto& [key, rate] : {std::pair{"embeddings", &rates.embeddings},
+                                  {"matrices", &rates.matrices},
+                                  {"gains", &rates.gains}}) {
+    o.Read(key, rate);
+    if (!(*rate >= 0 && std::isfinite(*rate))) {
+      throw Error(o.Where(key), "must be a multiple of the schedule's rate, at least 0");
+    }
+  }
+  o.Finish();
+  return rates;
+}
+
+Json ToJson(const GroupRates& rates) {
+  return {{"embeddings", Shortest(rates.embeddings)},
+          {"matrices", Shortest(rates.matrices)},
+          {"gains", Shortest(rates.gains)}};
+}
+
 }  // namespace
 
 std::string_view ActivationName(Activation activation) {
@@ -121,6 +199,11 @@ ModelConfig ReadModelConfig(const Json& json, const std::string& where) {
   o.Read("norm_epsilon", &c.norm_epsilon);
   o.Read("rope_theta", &c.rope_theta);
   c.parts = ReadParts(&o, c.parts);
+  o.Read("head_dim", &c.head_dim);
+  o.Read("qk_norm", &c.qk_norm);
+  o.Read("window", &c.window);
+  o.Read("full_attention_every", &c.full_attention_every);
+  o.Read("no_rope_every", &c.no_rope_every);
   o.Finish();
   CheckSize(o, "layers", c.layers, 1, 1 << 14);
   CheckSize(o, "d_model", c.d_model, 1, 1 << 20);
@@ -129,6 +212,10 @@ ModelConfig ReadModelConfig(const Json& json, const std::string& where) {
   CheckSize(o, "ffn", c.ffn, 1, 1 << 22);
   CheckSize(o, "sequence", c.sequence, 1, 1 << 20);
   CheckSize(o, "vocabulary", c.vocabulary, 2, 65536);
+  CheckSize(o, "head_dim", c.head_dim, 0, 1 << 14);
+  CheckSize(o, "window", c.window, 0, 1 << 20);
+  CheckSize(o, "full_attention_every", c.full_attention_every, 0, 1 << 14);
+  CheckSize(o, "no_rope_every", c.no_rope_every, 0, 1 << 14);
   if (!(c.norm_epsilon > 0)) throw Error(o.Where("norm_epsilon"), "must be positive");
   if (!(c.rope_theta > 1)) throw Error(o.Where("rope_theta"), "must be above 1");
   return c;
@@ -147,7 +234,16 @@ Json ToJson(const ModelConfig& c) {
                {"tied_head", c.tied_head},
                {"norm_epsilon", Shortest(c.norm_epsilon)},
                {"rope_theta", Shortest(c.rope_theta)}};
-  if (c.parts != ModelConfig().parts) json["parts"] = c.parts;
+  const ModelConfig before;
+  if (c.parts != before.parts) json["parts"] = c.parts;
+  const auto add = [&](const char* key, auto ModelConfig::*member) {
+    if (c.*member != before.*member) json[key] = c.*member;
+  };
+  add("head_dim", &ModelConfig::head_dim);
+  add("qk_norm", &ModelConfig::qk_norm);
+  add("window", &ModelConfig::window);
+  add("full_attention_every", &ModelConfig::full_attention_every);
+  add("no_rope_every", &ModelConfig::no_rope_every);
   return json;
 }
 
@@ -161,6 +257,15 @@ OptimizerConfig ReadOptimizerConfig(const Json& json, const std::string& where) 
   o.Read("epsilon", &c.epsilon);
   o.Read("weight_decay", &c.weight_decay);
   o.Read("clip", &c.clip);
+  ReadMember(&o, "rates", &ReadGroupRates, &c.rates);
+  if (const Json* muon = o.Member("muon")) {
+    if (c.name != kMuonName) {
+      throw Error(o.Where("muon"), "the optimizer \"" + c.name +
+                                       "\" does not read it; \"name\": \"" +
+                                       std::string(kMuonName) + "\" does");
+    }
+    c.muon = ReadMuonConfig(*muon, o.Where("muon"));
+  }
   o.Finish();
   CheckFraction(o, "beta1", c.beta1);
   CheckFraction(o, "beta2", c.beta2);
@@ -178,6 +283,8 @@ Json ToJson(const OptimizerConfig& c) {
                {"weight_decay", Shortest(c.weight_decay)},
                {"clip", Shortest(c.clip)}};
   if (c.name != OptimizerConfig().name) json["name"] = c.name;
+  if (c.rates != GroupRates()) json["rates"] = ToJson(c.rates);
+  if (c.name == kMuonName) json["muon"] = ToJson(c.muon);
   return json;
 }
 

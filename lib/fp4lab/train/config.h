@@ -26,8 +26,40 @@ struct ModelConfig {
   bool tied_head = false;
   float norm_epsilon = 1e-5f, rope_theta = 10000.0f;
   std::vector<std::string> parts = {"attention", "mlp"};  // of each block, in order (parts/parts.h)
+  int head_dim = 0;                                       // 0: d_model / heads
+  bool qk_norm = false;  // RMSNorm of each head's queries and keys, before rotary positions (Qwen3)
+  int window = 0;        // keys that a query sees, its own included; 0: all before it
+  // With a window, every N-th block (N - 1, 2 N - 1, ...) sees all keys; 0: none does.
+  int full_attention_every = 0;
+  int no_rope_every = 0;  // every N-th block has no rotary positions; 0: all have them
 
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
+};
+
+// How Muon scales its orthogonal update of a matrix (out, in).
+enum class MuonScale {
+  kMoonlight,    // 0.2 sqrt(max(out, in)): the size of AdamW's updates (arXiv 2502.16982)
+  kKellerJordan  // sqrt(max(1, out / in))
+};
+
+// nn/muon.h, on the matrices of the blocks; AdamW updates embedding, head and gains.
+struct MuonConfig {
+  float momentum = 0.95f;
+  bool nesterov = true;
+  int steps = 5;
+  bool bf16 = false;  // Newton-Schulz in BF16
+  MuonScale scale = MuonScale::kMoonlight;
+  bool split_fused = true;  // queries, keys, values, and a gate, are matrices of their own
+
+  friend bool operator==(const MuonConfig&, const MuonConfig&) = default;
+};
+
+// The learning rate of each group of parameters (model/parameters.h), as a multiple of the
+// schedule's.
+struct GroupRates {
+  float embeddings = 1.0f, matrices = 1.0f, gains = 1.0f;
+
+  friend bool operator==(const GroupRates&, const GroupRates&) = default;
 };
 
 // Weights of embedding, head and linears decay, gains of norms do not. clip is the global norm, 0:
@@ -35,6 +67,8 @@ struct ModelConfig {
 struct OptimizerConfig {
   std::string name = "adamw";  // optimizer/optimizers.h
   float beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f, weight_decay = 0.1f, clip = 1.0f;
+  GroupRates rates;
+  MuonConfig muon;
 
   friend bool operator==(const OptimizerConfig&, const OptimizerConfig&) = default;
 };
@@ -50,6 +84,8 @@ struct EvaluationConfig {
 
   friend bool operator==(const EvaluationConfig&, const EvaluationConfig&) = default;
 };
+
+inline constexpr std::string_view kMuonName = "muon";  // the optimizer that reads `muon`
 
 enum class Device { kCpu, kCuda };
 // "cpu" or "cuda".
@@ -87,9 +123,9 @@ inline constexpr int kMostNudge = 1 << 20;
 // evaluation, diagnostics, log_every, checkpoint_every, checkpoint_minutes. Checks shapes, too
 // (CheckShapes).
 TrainConfig ReadTrainConfig(const Json& json, const std::string& where);
-// All members with defaults spelled out, but for names that came later (model/parts,
-// optimizer/name): files and keys of runs stay as they were. ReadTrainConfig gives the same config
-// back.
+// All members with defaults spelled out, but for members that came later (model/parts,
+// optimizer/name, optimizer/rates, optimizer/muon) and are as before: files and keys of runs stay.
+// ReadTrainConfig gives the same config back.
 Json ToJson(const TrainConfig& config);
 
 ModelConfig ReadModelConfig(const Json& json, const std::string& where);
@@ -109,6 +145,12 @@ void CheckShapes(const TrainConfig& config, const std::string& where,
                  const std::string& recipe_where);
 // CheckShapes with the recipe at the key "recipe" of `where`.
 void CheckShapes(const TrainConfig& config, const std::string& where);
+
+// Throws Error, at the JSON pointer of the member, for a model or an optimizer that config.device
+// does not train. Recipes are checked by the GPU's engine. `optimizer_where`: the place of the
+// object that holds "optimizer"; `where`: that of "model".
+void CheckDevice(const TrainConfig& config, const std::string& where,
+                 const std::string& optimizer_where);
 
 // CheckShapes refuses more steps, whose random streams would repeat, and larger steps.
 inline constexpr std::int64_t kMostSteps = 0xFFFFFFFF;

@@ -332,6 +332,7 @@ Trainer::Trainer(const TrainConfig& config, const Corpus& corpus, const std::str
                  const EngineMaker& make) {
   const IeeeArithmetic ieee;
   CheckShapes(config, where);
+  CheckDevice(config, where, where);
   CheckCorpus(config, corpus, where);
   CheckMemory(config, where);
   state_ = std::make_unique<State>(config, corpus, make());

@@ -30,7 +30,7 @@ float BiasCorrection(float beta, std::int64_t step) {
 
 void Update(const OptimizerConfig& config, const UpdateStep& step, const ParameterGroup& group,
             const DeviceOptimizerNumbers& numbers, cudaStream_t stream) {
-  const AdamW adam{.learning_rate = step.learning_rate,
+  const AdamW adam{.learning_rate = LearningRateOf(config, step.learning_rate, group),
                    .beta1 = config.beta1,
                    .beta2 = config.beta2,
                    .epsilon = config.epsilon,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
@@ -134,6 +135,18 @@ HWY_INLINE void Scores(const Span& span, std::size_t head_dim, const float* keys
                kSpan, false, scores + span.Seen() * kSpan + kBlock, kSpan);
 }
 
+// Scores of keys before a query's window become -Inf, so that their probabilities are 0. Every
+// query still sees its own key.
+HWY_INLINE void MaskBeforeWindow(const Span& span, std::size_t window, float* scores) {
+  if (window == 0) return;
+  for (std::size_t key = 0; key + window < span.first + span.Lanes(); ++key) {
+    const std::size_t query = std::max(span.first, key + window);  // the first that is too far
+    float* const row = scores + key * kSpan;
+    std::fill(row + (query - span.first), row + span.Lanes(),
+              -std::numeric_limits<float>::infinity());
+  }
+}
+
 // sums (width, kSpan): over the keys that a block sees, values (keys, width) * weights (keys,
 // kSpan).
 HWY_INLINE void SumOverKeys(const Span& span, const float* weights, const float* values,
@@ -180,7 +193,7 @@ HWY_INLINE void Unpack(const float* packed, MatrixView<float> to) {
 
 // The forward pass of one head of one sequence. row_max, inverse_sum (T).
 void AttentionHead(MatrixView<const float> q, MatrixView<const float> k, MatrixView<const float> v,
-                   MatrixView<float> out, float* row_max, float* inverse_sum) {
+                   MatrixView<float> out, std::size_t window, float* row_max, float* inverse_sum) {
   const std::size_t length = RoundUp(q.rows, kBlock), width = RoundUp(q.cols, kBlock);
   const float scale = 1.0f / std::sqrt(static_cast<float>(q.cols));
   Pieces pieces(2 * length * width + length * kSpan + 3 * kSpan * width + 2 * kSpan);
@@ -197,6 +210,7 @@ void AttentionHead(MatrixView<const float> q, MatrixView<const float> k, MatrixV
     Pack(RowsOfSpan(q, span), scale, span.Lanes(), rows);
     ToLanes(rows, span, width, q_lanes);
     Scores(span, q.cols, keys, width, q_lanes, s);
+    MaskBeforeWindow(span, window, s);
     for (std::size_t i = 0; i < span.Lanes(); i += kBlock) {
       SoftmaxLanes(span.Seen() + i, s + i, max + i, inverse + i);
     }
@@ -266,9 +280,11 @@ HWY_INLINE void LoadQueries(const QueryHead& head, const Span& span, const Group
   }
 }
 
-HWY_INLINE void BackwardSpan(const QueryHead& head, const Span& span, const GroupBuffers& b) {
+HWY_INLINE void BackwardSpan(const QueryHead& head, const Span& span, std::size_t window,
+                             const GroupBuffers& b) {
   LoadQueries(head, span, b);
   Scores(span, head.q.cols, b.keys, b.width, b.q_lanes, b.s);
+  MaskBeforeWindow(span, window, b.s);
   Scores(span, head.q.cols, b.values, b.width, b.dout_lanes, b.dp);
   for (std::size_t i = 0; i < span.Lanes(); i += kBlock) {
     SoftmaxLanesBackward(span.Seen() + i, b.max + i, b.inverse + i, b.dot + i, b.s + i, b.dp + i);
@@ -285,7 +301,7 @@ HWY_INLINE void BackwardSpan(const QueryHead& head, const Span& span, const Grou
 // in order: q, out, dout and dq are (T, heads * head_dim), row_max and inverse_sum (heads, T).
 void AttentionBackwardGroup(MatrixView<const float> q, MatrixView<const float> k,
                             MatrixView<const float> v, MatrixView<const float> out,
-                            const float* row_max, const float* inverse_sum,
+                            std::size_t window, const float* row_max, const float* inverse_sum,
                             MatrixView<const float> dout, MatrixView<float> dq,
                             MatrixView<float> dk, MatrixView<float> dv) {
   const GroupBuffers b(k.rows, k.cols);
@@ -298,7 +314,7 @@ void AttentionBackwardGroup(MatrixView<const float> q, MatrixView<const float> k
     const QueryHead head{
         own(q), own(out), own(dout), row_max + h * k.rows, inverse_sum + h * k.rows, own(dq)};
     for (std::size_t first = 0; first < k.rows; first += kSpan) {
-      BackwardSpan(head, Span(first, k.rows), b);
+      BackwardSpan(head, Span(first, k.rows), window, b);
     }
   }
   Unpack(b.dkeys, dk);
@@ -352,7 +368,7 @@ void Attention(const AttentionShape& shape, MatrixView<const float> q, MatrixVie
     const std::size_t b = i / s.heads, h = i % s.heads, kv = h / s.QueriesPerKey();
     float* const row_max = &statistics[2 * b * plane + h * s.sequence];
     kernel(Part(s, q, b, h, s.heads), Part(s, k, b, kv, s.kv_heads), Part(s, v, b, kv, s.kv_heads),
-           Part(s, out, b, h, s.heads), row_max, row_max + plane);
+           Part(s, out, b, h, s.heads), s.window, row_max, row_max + plane);
   });
 }
 
@@ -374,8 +390,8 @@ void AttentionBackward(const AttentionShape& shape, MatrixView<const float> q,
     const std::size_t b = i / s.kv_heads, kv = i % s.kv_heads;
     const float* const row_max = &statistics[2 * b * plane + kv * s.QueriesPerKey() * s.sequence];
     const auto part = [&](auto x) { return Part(s, x, b, kv, s.kv_heads); };
-    kernel(part(q), part(k), part(v), part(out), row_max, row_max + plane, part(dout), part(dq),
-           part(dk), part(dv));
+    kernel(part(q), part(k), part(v), part(out), s.window, row_max, row_max + plane, part(dout),
+           part(dq), part(dk), part(dv));
   });
 }
 

@@ -24,6 +24,9 @@ class Models {
     small.d_model = std::min(model.d_model, kWidth);
     small.heads = std::min(model.heads, kHeads);
     small.kv_heads = 0;
+    // Heads together as wide as the small model, at most, and a window within its sequences.
+    small.head_dim = std::min(model.head_dim, 2 * kWidth / small.heads);
+    small.window = std::min(model.window, kSequence / 2);
     small.ffn = 2 * kWidth + kWidth * static_cast<int>(found - seen_.begin());
     small.sequence = std::min(model.sequence, kSequence);
     small.vocabulary = 256;

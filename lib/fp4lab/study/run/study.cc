@@ -22,9 +22,10 @@ void CheckName(const std::string& name, const std::string& where) {
               "\"" + name + "\" is not a name: 1 to 64 letters, digits and - _ . + (not . first)");
 }
 
-// `base` with the members of `overrides` in place of its own. Both must be objects.
+// `base` with the members of `overrides` in place of its own, and so for objects within both. Both
+// must be objects.
 Json Merged(Json base, const Json& overrides) {
-  base.update(overrides);
+  base.update(overrides, true);
   return base;
 }
 
@@ -55,8 +56,12 @@ Arm ReadArm(const std::string& name, const Json& json, const TrainConfig& base,
   arm.recipe = ReadRecipe(*recipe, o.Where("recipe"));
   if (const Json* optimizer = o.Member("optimizer")) {
     JsonObject(*optimizer, o.Where("optimizer"));
-    arm.optimizer =
-        ReadOptimizerConfig(Merged(ToJson(base.optimizer), *optimizer), o.Where("optimizer"));
+    Json merged = Merged(ToJson(base.optimizer), *optimizer);
+    // An arm with another optimizer than Muon leaves the study's numbers of Muon aside.
+    if (merged.value("name", Json()) != kMuonName && !optimizer->contains("muon")) {
+      merged.erase("muon");
+    }
+    arm.optimizer = ReadOptimizerConfig(merged, o.Where("optimizer"));
     OptimizerNamed(arm.optimizer.name, o.Where("optimizer") + "/name");
   }
   if (const Json* schedule = o.Member("schedule")) {
@@ -430,6 +435,16 @@ Study ParseStudy(std::string_view text, const std::string& where) {
   }
   Sweep(&study);
   return study;
+}
+
+void CheckDevice(const Study& study, const std::string& where) {
+  const IeeeArithmetic ieee;
+  for (const Arm& arm : study.arms) {
+    const std::string place = where + "#/arms/" + arm.name;
+    const auto of = [&](bool own) { return own ? place : where; };
+    CheckDevice(ConfigOf(study, arm, study.seeds[0]), of(arm.model != study.base.model),
+                of(!(arm.optimizer == study.base.optimizer)));
+  }
 }
 
 Study ReadStudy(const std::filesystem::path& path) {

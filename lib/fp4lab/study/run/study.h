@@ -62,6 +62,10 @@ struct Study {
 
 // Read a study strictly: an unknown key or an invalid value throws Error at its JSON pointer.
 Study ReadStudy(const std::filesystem::path& path);
+
+// Throws Error, at the JSON pointer of the member within the file `where`, for an arm that the
+// study's device does not train (CheckDevice, train/config.h).
+void CheckDevice(const Study& study, const std::string& where);
 Study ParseStudy(std::string_view text, const std::string& where);
 
 // The resolved study: every default spelled out. Parsing its text gives the same study back; the

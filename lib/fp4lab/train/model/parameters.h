@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 namespace fp4lab {
 
@@ -19,6 +20,7 @@ struct ParameterSlice {
   std::string name;  // "blocks.0.attention.qkv.weight"
   std::size_t offset = 0, rows = 0, cols = 0;
   ParameterRole role = ParameterRole::kMatrix;
+  std::vector<std::size_t> stacked = {};  // LinearShape::stacked
   std::size_t size() const { return rows * cols; }
 };
 
@@ -31,6 +33,7 @@ enum class ParameterKind {
 struct ParameterGroup {
   ParameterKind kind = ParameterKind::kMatrices;
   std::size_t first = 0, size = 0;
+  std::vector<ParameterSlice> slices = {};  // all of the group
 };
 
 }  // namespace fp4lab

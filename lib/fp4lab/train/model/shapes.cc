@@ -91,7 +91,12 @@ void CheckSelection(const Recipe& recipe, const ModelConfig& m, const std::strin
 std::size_t KvHeads(const ModelConfig& c) {
   return static_cast<std::size_t>(c.kv_heads > 0 ? c.kv_heads : c.heads);
 }
-std::size_t HeadDim(const ModelConfig& c) { return static_cast<std::size_t>(c.d_model / c.heads); }
+std::size_t HeadDim(const ModelConfig& c) {
+  return static_cast<std::size_t>(c.head_dim > 0 ? c.head_dim : c.d_model / c.heads);
+}
+std::size_t QueryWidth(const ModelConfig& c) {
+  return static_cast<std::size_t>(c.heads) * HeadDim(c);
+}
 std::size_t KvWidth(const ModelConfig& c) { return KvHeads(c) * HeadDim(c); }
 
 std::span<const ParameterSlice> ParameterLayout::GainsOf(const PlacedPart& placed) const {
@@ -123,9 +128,10 @@ ParameterLayout MakeLayout(const ModelConfig& c) {
   for (PlacedPart& placed : layout.parts) {
     placed.first_linear = layout.block_linears.size();
     for (const LinearShape& linear : placed.part->linears(c)) {
-      layout.block_linears.push_back(
-          add(name(placed, linear.name + ".weight"), linear.out, linear.in,
-              linear.to_residual ? ParameterRole::kResidualMatrix : ParameterRole::kMatrix));
+      add(name(placed, linear.name + ".weight"), linear.out, linear.in,
+          linear.to_residual ? ParameterRole::kResidualMatrix : ParameterRole::kMatrix);
+      layout.slices.back().stacked = linear.stacked;
+      layout.block_linears.push_back(layout.slices.back());
       layout.block_of_linear.push_back(placed.block);
     }
   }
@@ -140,6 +146,12 @@ ParameterLayout MakeLayout(const ModelConfig& c) {
   layout.groups = {{ParameterKind::kEmbeddings, 0, embeddings},
                    {ParameterKind::kMatrices, embeddings, layout.matrices - embeddings},
                    {ParameterKind::kGains, layout.matrices, layout.total - layout.matrices}};
+  for (ParameterGroup& group : layout.groups) {
+    for (const ParameterSlice& slice : layout.slices) {
+      const bool inside = slice.offset >= group.first && slice.offset < group.first + group.size;
+      if (inside) group.slices.push_back(slice);
+    }
+  }
   return layout;
 }
 
@@ -153,6 +165,28 @@ std::int64_t BlockParameterCount(const ModelConfig& c) {
     for (const LinearShape& linear : part->linears(c)) count += linear.in * linear.out;
   }
   return static_cast<std::int64_t>(count) * c.layers;
+}
+
+void CheckDevice(const TrainConfig& c, const std::string& where,
+                 const std::string& optimizer_where) {
+  if (c.device != Device::kCuda) return;
+  const Json empty = Json::object();
+  const std::string cpu = "\"; the CPU does (\"device\": \"cpu\" or --device cpu)";
+  if (!OptimizerOf(c.optimizer).on_gpu) {
+    throw Error(JsonObject(empty, optimizer_where).Where("optimizer") + "/name",
+                "the GPU does not train with the optimizer \"" + c.optimizer.name + cpu);
+  }
+  const std::string model = JsonObject(empty, where).Where("model");
+  for (const Part* part : PartsOf(c.model, model)) {
+    const std::string_view key = part->cpu_only == nullptr ? "" : part->cpu_only(c.model);
+    if (!key.empty()) {
+      throw Error(model + "/" + std::string(key),
+                  "the GPU does not train with \"" + std::string(key) + cpu);
+    }
+    if (part->on_gpu) continue;
+    throw Error(model + "/parts",
+                "the GPU does not train the part \"" + std::string(part->name) + cpu);
+  }
 }
 
 void CheckShapes(const TrainConfig& c, const std::string& where) {

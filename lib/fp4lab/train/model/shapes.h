@@ -14,7 +14,8 @@ namespace fp4lab {
 
 std::size_t KvHeads(const ModelConfig& config);
 std::size_t HeadDim(const ModelConfig& config);
-std::size_t KvWidth(const ModelConfig& config);  // KvHeads * HeadDim
+std::size_t KvWidth(const ModelConfig& config);     // KvHeads * HeadDim
+std::size_t QueryWidth(const ModelConfig& config);  // heads * HeadDim
 
 // A part in its place: in one block.
 struct PlacedPart {

@@ -7,7 +7,7 @@ namespace {
 
 void Update(const OptimizerConfig& config, const UpdateStep& step, const ParameterGroup& group,
             const OptimizerNumbers& numbers) {
-  const AdamW adam{.learning_rate = step.learning_rate,
+  const AdamW adam{.learning_rate = LearningRateOf(config, step.learning_rate, group),
                    .beta1 = config.beta1,
                    .beta2 = config.beta2,
                    .epsilon = config.epsilon,
@@ -22,6 +22,6 @@ void Update(const OptimizerConfig& config, const UpdateStep& step, const Paramet
 }  // namespace
 
 extern const Optimizer kAdamW;
-const Optimizer kAdamW{"adamw", "AdamW", 2, Update};
+const Optimizer kAdamW{"adamw", "AdamW", 2, true, Update};
 
 }  // namespace fp4lab

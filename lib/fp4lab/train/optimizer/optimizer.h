@@ -17,9 +17,22 @@ inline float WeightDecayOf(const OptimizerConfig& config, const ParameterGroup& 
   return group.kind == ParameterKind::kGains ? 0.0f : config.weight_decay;
 }
 
+inline float LearningRateOf(const OptimizerConfig& config, float rate,
+                            const ParameterGroup& group) {
+  switch (group.kind) {
+    case ParameterKind::kEmbeddings:
+      return rate * config.rates.embeddings;
+    case ParameterKind::kMatrices:
+      return rate * config.rates.matrices;
+    case ParameterKind::kGains:
+      return rate * config.rates.gains;
+  }
+  return rate;
+}
+
 // What differs from one update to the next.
 struct UpdateStep {
-  float learning_rate = 0.0f;
+  float learning_rate = 0.0f;   // the schedule's
   float gradient_scale = 1.0f;  // clip factor, applied to the gradient first
   std::int64_t step = 1;        // 1 for the first update
 };
@@ -36,6 +49,7 @@ struct Optimizer {
   std::string_view name;   // "adamw"
   std::string_view title;  // "AdamW"
   std::size_t states = 0;  // the numbers per parameter that it keeps from step to step
+  bool on_gpu = false;     // whether gpu/optimizer has its twin
   // Updates the parameters and states of one group.
   void (*update)(const OptimizerConfig& config, const UpdateStep& step, const ParameterGroup& group,
                  const OptimizerNumbers& numbers) = nullptr;

@@ -9,11 +9,11 @@
 namespace fp4lab {
 
 // Each row stands in the file of its name.
-extern const Optimizer kAdamW;
+extern const Optimizer kAdamW, kMuon;
 
 namespace {
 
-constexpr const Optimizer* kOptimizers[] = {&kAdamW};
+constexpr const Optimizer* kOptimizers[] = {&kAdamW, &kMuon};
 
 }  // namespace
 

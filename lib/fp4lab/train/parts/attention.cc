@@ -1,4 +1,6 @@
-// x + out(attention(rope(qkv(rmsnorm(x))))). qkv's rows: queries, keys, values.
+// x + out(attention(rope(qkv(rmsnorm(x))))). qkv's rows: queries, keys, values. With qk_norm,
+// rope(norm(...)), where norm is an RMSNorm of each head's queries and keys over head_dim with one
+// gain for all heads of queries and one for all of keys.
 #include "fp4lab/nn/attention/attention.h"
 
 #include <string>
@@ -17,18 +19,40 @@ namespace {
 using View = MatrixView<float>;
 
 enum LinearIndex { kQkv, kOut };
-enum ActivationIndex { kNorm, kQkvResult, kHeads, kInverseRms, kStatistics };
-enum GradientIndex { kQkvGradient };
+// With qk_norm only: queries and keys after norm and rotation, 1 / rms of each head's row.
+enum ActivationIndex {
+  kNorm,
+  kQkvResult,
+  kHeads,
+  kInverseRms,
+  kStatistics,
+  kRotated,
+  kHeadInverseRms
+};
+// kHeadsGradient only if the heads are not as wide as the residual stream.
+enum GradientIndex { kQkvGradient, kHeadsGradient };
+enum GainIndex { kNormGain, kQueryGain, kKeyGain };
 
 std::size_t Width(const ModelConfig& c) { return static_cast<std::size_t>(c.d_model); }
-std::size_t QkvWidth(const ModelConfig& c) { return Width(c) + 2 * KvWidth(c); }
+std::size_t QkvWidth(const ModelConfig& c) { return QueryWidth(c) + 2 * KvWidth(c); }
+std::size_t NormedHeads(const ModelConfig& c) {
+  return static_cast<std::size_t>(c.heads) + KvHeads(c);
+}
 
 void CheckHeads(const ModelConfig& m, const std::string& where) {
-  if (m.d_model % m.heads != 0) {
+  if (m.head_dim % 2 != 0) {
+    throw Error(where + "/head_dim",
+                std::to_string(m.head_dim) + " is odd; rotary positions need an even number");
+  }
+  if (m.full_attention_every > 0 && m.window == 0) {
+    throw Error(where + "/full_attention_every",
+                "needs \"window\": without one every block sees all keys");
+  }
+  if (m.head_dim == 0 && m.d_model % m.heads != 0) {
     throw Error(where + "/heads", std::to_string(m.heads) + " heads do not divide d_model " +
                                       std::to_string(m.d_model));
   }
-  if (m.d_model / m.heads % 2 != 0) {
+  if (m.head_dim == 0 && m.d_model / m.heads % 2 != 0) {
     throw Error(where + "/heads", "d_model / heads is " + std::to_string(m.d_model / m.heads) +
                                       "; rotary positions need an even number");
   }
@@ -39,21 +63,49 @@ void CheckHeads(const ModelConfig& m, const std::string& where) {
 }
 
 std::vector<PartWidth> Widths(const ModelConfig& c) {
-  return {{"kv_heads", "the width of keys and values", static_cast<std::int64_t>(2 * KvWidth(c)),
-           false}};
+  std::vector<PartWidth> widths = {{"kv_heads", "the width of keys and values",
+                                    static_cast<std::int64_t>(2 * KvWidth(c)), false}};
+  if (c.head_dim > 0) {
+    widths.push_back(
+        {"head_dim", "the width of queries", static_cast<std::int64_t>(QueryWidth(c))});
+  }
+  return widths;
 }
 
 std::vector<LinearShape> LinearsOf(const ModelConfig& c) {
-  return {{"attention.qkv", Width(c), QkvWidth(c)}, {"attention.out", Width(c), Width(c), true}};
+  return {{"attention.qkv", Width(c), QkvWidth(c), false, {QueryWidth(c), KvWidth(c), KvWidth(c)}},
+          {"attention.out", QueryWidth(c), Width(c), true}};
 }
 
-std::vector<GainShape> Gains(const ModelConfig& c) { return {{"attention_norm.gain", Width(c)}}; }
+std::vector<GainShape> Gains(const ModelConfig& c) {
+  if (!c.qk_norm) return {{"attention_norm.gain", Width(c)}};
+  return {{"attention_norm.gain", Width(c)},
+          {"attention.q_norm.gain", HeadDim(c)},
+          {"attention.k_norm.gain", HeadDim(c)}};
+}
 
 std::vector<std::size_t> Activations(const ModelConfig& c) {
-  return {Width(c), QkvWidth(c), Width(c), 1, 2 * static_cast<std::size_t>(c.heads)};
+  std::vector<std::size_t> columns = {Width(c), QkvWidth(c), QueryWidth(c), 1,
+                                      2 * static_cast<std::size_t>(c.heads)};
+  if (c.qk_norm) columns.insert(columns.end(), {QueryWidth(c) + KvWidth(c), NormedHeads(c)});
+  return columns;
 }
 
-std::vector<std::size_t> Gradients(const ModelConfig& c) { return {QkvWidth(c)}; }
+std::vector<std::size_t> Gradients(const ModelConfig& c) {
+  if (QueryWidth(c) == Width(c)) return {QkvWidth(c)};
+  return {QkvWidth(c), QueryWidth(c)};
+}
+
+std::string_view CpuOnly(const ModelConfig& c) {
+  if (QueryWidth(c) != Width(c)) return "head_dim";
+  if (c.qk_norm) return "qk_norm";
+  if (c.window > 0) return "window";
+  if (c.no_rope_every > 0) return "no_rope_every";
+  return "";
+}
+
+// Whether a block is the N-th, 2 N-th, ... of the model.
+bool IsEvery(int n, int block) { return n > 0 && (block + 1) % n == 0; }
 
 class Runner final : public PartRunner {
  public:
@@ -71,6 +123,7 @@ class Runner final : public PartRunner {
     use.Inspect("attention_norm.output", norm);
     linears.Run(use.pass, use.Linear(kQkv), Write::kOverwrite, qkv);
     use.Inspect("attention.qkv.output", qkv);
+    if (config_.qk_norm) NormHeads(use);
     ForwardHeads(use);
     use.Inspect("attention.output", heads);
     // This tensor is not rounded in place, because attention's backward pass reads it.
@@ -82,19 +135,28 @@ class Runner final : public PartRunner {
   void Backward(const PartUse& use, View x, const PartGradients& g) override {
     const View d_qkv = g.wide[kQkvGradient];
     Linears& linears = *use.linears;
-    linears.RunBackward(use.pass, use.Linear(kOut), {g.d_residual}, g.d_narrow, g.parameters);
-    const AttentionShape all = ShapeOf(x.rows);
+    linears.RunBackward(use.pass, use.Linear(kOut), {g.d_residual}, HeadsGradient(g), g.parameters);
+    const AttentionShape all = ShapeOf(x.rows, use.block);
     const bool together = SharesOutSequences(all);
     if (!together) BackwardSequences(use, g, 0, all);
     AttentionShape one = all;
     one.batch = 1;
+    // The gains' gradients are sums over all rows, so the norm waits for all sequences.
+    if (config_.qk_norm) {
+      ParallelFor(all.batch, [&](std::size_t i) {
+        const std::size_t first = i * one.sequence;
+        if (together) BackwardSequences(use, g, first, one);
+        RotateBack(use.block, d_qkv.Block(first, 0, one.sequence, d_qkv.cols));
+      });
+      NormHeadsBackward(use, g);
+    }
     const LinearInput dy = linears.MakeRounded(use.pass, use.Linear(kQkv), one.sequence, d_qkv,
                                                [&](std::size_t first, std::size_t rows, bool bf16) {
-                                                 if (together)
+                                                 if (together && !config_.qk_norm)
                                                    BackwardSequences(use, g, first, one);
                                                  const View piece =
                                                      d_qkv.Block(first, 0, rows, d_qkv.cols);
-                                                 RopeBackward(rope_, QueriesAndKeys(piece));
+                                                 if (!config_.qk_norm) RotateBack(use.block, piece);
                                                  return bf16 ? RoundBf16(piece, piece) : 0.0f;
                                                });
     use.Inspect("attention.qkv.output.gradient", d_qkv);
@@ -105,21 +167,64 @@ class Runner final : public PartRunner {
   }
 
  private:
-  AttentionShape ShapeOf(std::size_t rows) const {
+  AttentionShape ShapeOf(std::size_t rows, int block) const {
     const auto sequence = static_cast<std::size_t>(config_.sequence);
-    return {rows / sequence, sequence, static_cast<std::size_t>(config_.heads), KvHeads(config_),
-            HeadDim(config_)};
+    return {rows / sequence,
+            sequence,
+            static_cast<std::size_t>(config_.heads),
+            KvHeads(config_),
+            HeadDim(config_),
+            IsEvery(config_.full_attention_every, block)
+                ? 0
+                : static_cast<std::size_t>(config_.window)};
   }
 
   // Queries, keys or values (0, 1 or 2) of rows of qkv.
   View Slice(const View& qkv, int part) const {
-    const std::size_t d = Width(config_), kv = KvWidth(config_);
+    const std::size_t d = QueryWidth(config_), kv = KvWidth(config_);
     if (part == 0) return qkv.Block(0, 0, qkv.rows, d);
     return qkv.Block(0, part == 1 ? d : d + kv, qkv.rows, kv);
   }
   View QueriesAndKeys(const View& qkv) const {
     return qkv.Block(0, 0, qkv.rows, qkv.cols - KvWidth(config_));
   }
+  // Queries and keys as attention reads them, in that order.
+  View Rotated(const PartUse& use) const {
+    return config_.qk_norm ? use.activations[kRotated]
+                           : QueriesAndKeys(use.activations[kQkvResult]);
+  }
+  View HeadsGradient(const PartGradients& g) const {
+    return QueryWidth(config_) == Width(config_) ? g.d_narrow : g.wide[kHeadsGradient];
+  }
+  void RotateBack(int block, const View& d_qkv) const {
+    if (!IsEvery(config_.no_rope_every, block)) RopeBackward(rope_, QueriesAndKeys(d_qkv));
+  }
+
+  // Calls each(columns of a head among queries and keys, 1 / rms of its rows, its gain's index).
+  template <class Function>
+  void ForNormedHeads(const PartUse& use, Function each) const {
+    const std::size_t size = HeadDim(config_), rows = use.activations[kRotated].rows;
+    for (std::size_t h = 0; h < NormedHeads(config_); ++h) {
+      const bool query = h < static_cast<std::size_t>(config_.heads);
+      each([=](const View& x) { return x.Block(0, h * size, rows, size); },
+           use.Column(kHeadInverseRms).subspan(h * rows, rows), query ? kQueryGain : kKeyGain);
+    }
+  }
+  void NormHeads(const PartUse& use) const {
+    ForNormedHeads(use, [&](auto head, std::span<float> inverse_rms, GainIndex gain) {
+      RmsNorm(head(use.activations[kQkvResult]), use.Gain(gain), config_.norm_epsilon,
+              head(use.activations[kRotated]), inverse_rms);
+    });
+    use.Inspect("attention.qk_norm.output", use.activations[kRotated]);
+  }
+  void NormHeadsBackward(const PartUse& use, const PartGradients& g) const {
+    ForNormedHeads(use, [&](auto head, std::span<float> inverse_rms, GainIndex gain) {
+      const View d = head(g.wide[kQkvGradient]);
+      RmsNormBackward(head(use.activations[kQkvResult]), use.Gain(gain), inverse_rms, d,
+                      Write::kOverwrite, d, g.Gain(use.gains[gain]));
+    });
+  }
+
   static std::span<float> StatisticsOf(const PartUse& use, std::size_t row,
                                        const AttentionShape& shape) {
     return use.Column(kStatistics).subspan(2 * row * shape.heads, shape.StatisticsSize());
@@ -134,15 +239,15 @@ class Runner final : public PartRunner {
   // Rope and attention of the sequences from `row` on, which `shape` counts.
   void ForwardSequences(const PartUse& use, std::size_t row, const AttentionShape& shape) const {
     const auto rows = [&](const View& x) { return x.Block(row, 0, shape.Rows(), x.cols); };
-    const View qkv = rows(use.activations[kQkvResult]);
-    Rope(rope_, QueriesAndKeys(qkv));
-    Attention(shape, Slice(qkv, 0), Slice(qkv, 1), Slice(qkv, 2), rows(use.activations[kHeads]),
+    const View qkv = rows(use.activations[kQkvResult]), qk = rows(Rotated(use));
+    if (!IsEvery(config_.no_rope_every, use.block)) Rope(rope_, qk);
+    Attention(shape, Slice(qk, 0), Slice(qk, 1), Slice(qkv, 2), rows(use.activations[kHeads]),
               StatisticsOf(use, row, shape));
   }
 
   // One sequence at a time, so that attention finds Rope's results in the cache.
   void ForwardHeads(const PartUse& use) const {
-    const AttentionShape all = ShapeOf(use.activations[kHeads].rows);
+    const AttentionShape all = ShapeOf(use.activations[kHeads].rows, use.block);
     if (!SharesOutSequences(all)) return ForwardSequences(use, 0, all);
     AttentionShape one = all;
     one.batch = 1;
@@ -152,10 +257,11 @@ class Runner final : public PartRunner {
   void BackwardSequences(const PartUse& use, const PartGradients& g, std::size_t row,
                          const AttentionShape& shape) const {
     const auto rows = [&](const View& x) { return x.Block(row, 0, shape.Rows(), x.cols); };
-    const View qkv = rows(use.activations[kQkvResult]), d_qkv = rows(g.wide[kQkvGradient]);
-    AttentionBackward(shape, Slice(qkv, 0), Slice(qkv, 1), Slice(qkv, 2),
+    const View qkv = rows(use.activations[kQkvResult]), qk = rows(Rotated(use)),
+               d_qkv = rows(g.wide[kQkvGradient]);
+    AttentionBackward(shape, Slice(qk, 0), Slice(qk, 1), Slice(qkv, 2),
                       rows(use.activations[kHeads]), StatisticsOf(use, row, shape),
-                      rows(g.d_narrow), {Slice(d_qkv, 0), Slice(d_qkv, 1), Slice(d_qkv, 2)});
+                      rows(HeadsGradient(g)), {Slice(d_qkv, 0), Slice(d_qkv, 1), Slice(d_qkv, 2)});
   }
 
   ModelConfig config_;
@@ -176,6 +282,8 @@ const Part kAttention{.name = "attention",
                       .gains = Gains,
                       .activations = Activations,
                       .gradients = Gradients,
+                      .on_gpu = true,
+                      .cpu_only = CpuOnly,
                       .make = Make};
 
 }  // namespace fp4lab

@@ -23,7 +23,9 @@ std::size_t UpWidth(const ModelConfig& c) {
 std::vector<PartWidth> Widths(const ModelConfig& c) { return {{"ffn", "ffn", c.ffn}}; }
 
 std::vector<LinearShape> LinearsOf(const ModelConfig& c) {
-  return {{"mlp.up", Width(c), UpWidth(c)}, {"mlp.down", Ffn(c), Width(c), true}};
+  LinearShape up{"mlp.up", Width(c), UpWidth(c)};
+  if (c.activation == Activation::kSwiglu) up.stacked = {Ffn(c), Ffn(c)};
+  return {up, {"mlp.down", Ffn(c), Width(c), true}};
 }
 
 std::vector<GainShape> Gains(const ModelConfig& c) { return {{"mlp_norm.gain", Width(c)}}; }
@@ -140,6 +142,7 @@ const Part kMlp{.name = "mlp",
                 .gains = Gains,
                 .activations = Activations,
                 .gradients = Gradients,
+                .on_gpu = true,
                 .make = Make};
 
 }  // namespace fp4lab

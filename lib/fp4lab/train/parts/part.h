@@ -19,6 +19,9 @@ struct LinearShape {
   std::string name;  // "attention.qkv"
   std::size_t in = 0, out = 0;
   bool to_residual = false;  // y is added to the residual stream, so initial weights are smaller
+  // The rows of the matrices that stand one above the other in the weight, as queries, keys and
+  // values do; empty: it is one matrix. An optimizer may treat each by itself.
+  std::vector<std::size_t> stacked = {};
 };
 
 // The gain of a norm.
@@ -53,6 +56,10 @@ struct Part {
   // apart, and of those that the backward pass needs for the moment, which all parts share.
   std::vector<std::size_t> (*activations)(const ModelConfig& config) = nullptr;
   std::vector<std::size_t> (*gradients)(const ModelConfig& config) = nullptr;
+
+  bool on_gpu = false;  // whether gpu/parts has its twin
+  // The first key of the configuration that the twin does not take as it is set; empty: none.
+  std::string_view (*cpu_only)(const ModelConfig& config) = nullptr;
 
   // What computes the part on the CPU, in all blocks.
   std::unique_ptr<PartRunner> (*make)(const ModelConfig& config) = nullptr;

@@ -1,0 +1,142 @@
+#include "fp4lab/nn/muon.h"
+
+#include <cmath>
+#include <cstddef>
+#include <span>
+
+#include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/base/parallel.h"
+#include "fp4lab/formats/format.h"
+#include "fp4lab/nn/lanes/row_chunks.h"
+#include "fp4lab/nn/optimizer.h"
+#include "fp4lab/nn/round_bf16.h"
+#include "fp4lab/tensor/gemm.h"
+
+namespace fp4lab {
+namespace {
+
+using View = MatrixView<float>;
+
+// Calls each(element of x, elements of others at its place...), rows in parallel.
+template <class Function, class... Others>
+void ForEach(View x, Function each, Others... others) {
+  ParallelFor(x.rows, [&](std::size_t r) {
+    for (std::size_t c = 0; c < x.cols; ++c) each(x(r, c), others(r, c)...);
+  });
+}
+
+void Scale(float factor, View from, View to) {
+  ForEach(
+      to, [factor](float& out, float in) { out = factor * in; }, from);
+}
+
+// x / (its Frobenius norm + epsilon).
+void Normalize(bool bf16, View x) {
+  if (bf16) RoundBf16(x, x);
+  const float norm = static_cast<float>(std::sqrt(SumOfSquares({x.data, x.size()})));
+  const float divisor =
+      bf16 ? RoundToBf16(RoundToBf16(norm) + kNewtonSchulzEpsilon) : norm + kNewtonSchulzEpsilon;
+  ForEach(x, [divisor](float& value) { value = value / divisor; });
+  if (bf16) RoundBf16(x, x);
+}
+
+// The matrices of a step on X (n, k), n <= k: squares (n, n), wide (n, k).
+struct Memory {
+  Matrix<float> squares, polynomial, scaled, wide;
+
+  Memory(std::size_t n, std::size_t k, bool bf16)
+      : squares(n, n), polynomial(n, n), scaled(bf16 ? n : 0, bf16 ? n : 0), wide(n, k) {}
+};
+
+void Step(View x, Memory* memory) {
+  const View a = memory->squares.View(), b = memory->polynomial.View(), y = memory->wide.View();
+  Gemm(x, x, {}, a);
+  Scale(kNewtonSchulzB, a, b);
+  Gemm(a, a, {.alpha = kNewtonSchulzC, .accumulate = true}, b);  // A is symmetric
+  Scale(kNewtonSchulzA, x, y);
+  Gemm(b, x.Transposed(), {.accumulate = true}, y);
+  ForEach(
+      x, [](float& to, float from) { to = from; }, y);
+}
+
+// to = the rounded sum of the rounded factor * x and `to`.
+void AddRounded(float factor, View x, View to) {
+  RoundBf16(to, to);
+  Scale(factor, x, x);
+  RoundBf16(x, x);
+  ForEach(
+      to, [](float& sum, float term) { sum = term + sum; }, x);
+  RoundBf16(to, to);
+}
+
+void StepInBf16(View x, Memory* memory) {
+  const View a = memory->squares.View(), b = memory->polynomial.View(), ca = memory->scaled.View(),
+             y = memory->wide.View();
+  Gemm(x, x, {}, a);
+  RoundBf16(a, a);
+  Scale(kNewtonSchulzC, a, ca);
+  RoundBf16(ca, ca);
+  Gemm(ca, a, {}, b);
+  AddRounded(kNewtonSchulzB, a, b);
+  Gemm(b, x.Transposed(), {}, y);
+  AddRounded(kNewtonSchulzA, x, y);
+  ForEach(
+      x, [](float& to, float from) { to = from; }, y);
+}
+
+// `x` has no more rows than columns, and its elements lie one after the other.
+void Iterate(int steps, bool bf16, View x) {
+  Normalize(bf16, x);
+  Memory memory(x.rows, x.cols, bf16);
+  for (int i = 0; i < steps; ++i) {
+    if (bf16) {
+      StepInBf16(x, &memory);
+    } else {
+      Step(x, &memory);
+    }
+  }
+}
+
+}  // namespace
+
+void NewtonSchulz(int steps, bool bf16, MatrixView<float> x) {
+  const IeeeArithmetic ieee;
+  Expects(x.col_stride == 1 && steps >= 0, "NewtonSchulz: unit column stride, steps >= 0");
+  if (x.size() == 0) return;
+  const View wide = x.rows > x.cols ? x.Transposed() : x;
+  Matrix<float> own(wide.rows, wide.cols);
+  ForEach(
+      own.View(), [](float& to, float from) { to = from; }, wide);
+  Iterate(steps, bf16, own.View());
+  ForEach(
+      wide, [](float& to, float from) { to = from; }, own.View());
+}
+
+void MuonStep(const Muon& options, MatrixView<const float> gradient, MatrixView<float> weight,
+              MatrixView<float> m) {
+  const IeeeArithmetic ieee;
+  const Muon& o = options;
+  Expects(HasShape(gradient, weight.rows, weight.cols) && HasShape(m, weight.rows, weight.cols),
+          "MuonStep: gradient, weight and momentum of one shape");
+  const float old = o.momentum, fresh = 1.0f - o.momentum;
+  Matrix<float> update(weight.rows, weight.cols);
+  const View u = update.View();
+  ForEach(
+      m,
+      [&](float& moment, float given, float& out) {
+        const float g = given * o.gradient_scale;
+        moment = old * moment + fresh * g;
+        out = o.nesterov ? old * moment + fresh * g : moment;
+      },
+      gradient, u);
+  NewtonSchulz(o.steps, o.bf16, u);
+  ForEach(
+      weight,
+      [&](float& w, float direction) {
+        w = w - o.learning_rate * (o.scale * direction + o.weight_decay * w);
+      },
+      u);
+}
+
+}  // namespace fp4lab
