@@ -100,6 +100,7 @@ int Run(int argc, char** argv) {
   fp4lab::tools::AddStudy(app, &exit_code);
   fp4lab::tools::AddStudyReport(app);
   fp4lab::tools::AddStudySeveral(app);
+  fp4lab::tools::AddStudyCluster(app, &exit_code);
   fp4lab::tools::AddStudyPlan(app);
   fp4lab::tools::AddStudyWatch(app);
   fp4lab::tools::AddTrain(app, &exit_code);

@@ -165,6 +165,112 @@ TEST_CASE("A study that is killed at random moments ends with the results of one
         Timeless(folder.Path() / "whole/results.json"));
 }
 
+TEST_CASE("Two processes in one folder, both killed at random moments, end with the same results",
+          "[study]") {
+  const TestFolder folder("pair");
+  const std::string file = StudyFile(folder, SlowerStudyJson());
+  const std::string out = " --out-dir '" + folder.Path().string() + "/";
+  const std::string options = " --jobs 1 --threads-per-job 1 --checkpoint-seconds 0.02";
+  const auto start = std::chrono::steady_clock::now();
+  REQUIRE(Process(folder.Path(), "study run " + file + out + "whole'" + options).Wait().code == 0);
+  const auto whole = std::chrono::duration_cast<std::chrono::microseconds>(
+      std::chrono::steady_clock::now() - start);
+  const std::string command = "study run " + file + out + "both'" + options;
+  const TestFolder a("pair-a"), b("pair-b");
+  const RandomStream random{.seed = 37};
+  int killed = 0;
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    const Process first(a.Path(), command), second(b.Path(), command);
+    std::this_thread::sleep_for(whole * (random.Bits32(2 * i) % 400) / 1000);
+    first.Kill(SIGKILL);
+    std::this_thread::sleep_for(whole * (random.Bits32(2 * i + 1) % 100) / 1000);
+    second.Kill(SIGKILL);
+    for (const Process* process : {&first, &second}) {
+      const Ended ended = process->Wait();
+      INFO(ended.errors);
+      REQUIRE((ended.code == 0 || ended.code == 128 + SIGKILL));
+      killed += ended.code != 0;
+    }
+  }
+  CHECK(killed > 0);
+  // A result that a disk lost half of is made again.
+  std::filesystem::create_directories(folder.Path() / "both/runs");
+  for (const auto& run : std::filesystem::directory_iterator(folder.Path() / "both/runs")) {
+    if (Exists(run.path() / "result.json")) {
+      std::filesystem::resize_file(run.path() / "result.json", 100);
+      break;
+    }
+  }
+  const Process first(a.Path(), command), second(b.Path(), command);
+  const Ended one = first.Wait(), two = second.Wait();
+  INFO(one.errors << two.errors);
+  REQUIRE(one.code == 0);
+  REQUIRE(two.code == 0);
+  CHECK(Timeless(folder.Path() / "both/results.json") ==
+        Timeless(folder.Path() / "whole/results.json"));
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.Path() / "both")) {
+    CHECK(entry.path().filename().string().find(".lock") == std::string::npos);
+  }
+}
+
+TEST_CASE("Signals of schedulers stop a study at its checkpoints", "[study]") {
+  const TestFolder folder("scheduler");
+  Json json = SlowerStudyJson();
+  json["budgets"] = {4000 * 128};
+  const std::string file = StudyFile(folder, json);
+  for (const int signal : {SIGUSR1, SIGUSR2}) {
+    const std::filesystem::path out = folder.Path() / std::to_string(signal);
+    const Process process(folder.Path(), "study run " + file + " --threads-per-job 1 --jobs 1 " +
+                                             "--shard 2/2 --out-dir '" + out.string() + "'");
+    while (!std::filesystem::exists(out / "runs")) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    process.Kill(signal);
+    const Ended ended = process.Wait();
+    INFO(ended.errors);
+    CHECK(ended.code == 128 + signal);
+    CHECK(ended.errors.find("--shard 2/2 --out-dir") != std::string::npos);
+    int checkpoints = 0;
+    for (const auto& run : std::filesystem::directory_iterator(out / "runs")) {
+      checkpoints += Exists(run.path() / "checkpoint.fp4lab") ? 1 : 0;
+      CHECK_FALSE(Exists(run.path() / ".lock"));
+    }
+    CHECK(checkpoints == 1);
+  }
+}
+
+TEST_CASE("The report of a partial study is of whole seeds and says what is missing", "[study]") {
+  const TestFolder folder("partial");
+  const std::string file = StudyFile(folder, TinyStudyJson());
+  const std::string out = (folder.Path() / "out").string();
+  const auto run = [&](const std::string& arguments) {
+    return Process(folder.Path(), arguments).Wait();
+  };
+  const Ended part = run("study run " + file +
+                         " --only bf16:1 --only nvfp4:1 --only nvfp4:2 --out-dir '" + out + "'");
+  INFO(part.errors);
+  REQUIRE(part.code == 0);
+  CHECK(part.errors.find("this share is complete; 1 of 4 runs is missing: bf16, seed 2; when") !=
+        std::string::npos);
+  CHECK_FALSE(Exists(out + "/results.json"));
+  const Ended report = run("study report '" + out + "'");
+  INFO(report.errors);
+  CHECK(report.code == 0);
+  CHECK(report.errors.find("1 of 4 runs is missing: bf16, seed 2; the report is of the 1 seeds") !=
+        std::string::npos);
+  CHECK(ReadJsonFile(out + "/results.json").at("runs").size() == 2);
+  CHECK(run("study collect '" + out + "'").code == 1);
+  CHECK(run("study run " + file + " --only bf16:2 --out-dir '" + out + "'").code == 0);
+  CHECK(run("study collect '" + out + "'").code == 0);
+  CHECK(ReadJsonFile(out + "/results.json").at("runs").size() == 4);
+  for (const char* shard : {"0/2", "3/2", "1", "1/", "/2", "01/2", "1/2x", "-1/2"}) {
+    const Ended bad = run("study run " + file + " --shard " + shard);
+    CHECK(bad.code == 1);
+    CHECK(Lines(bad.errors) == 1);
+    CHECK(bad.errors.find("is not I/N with whole numbers") != std::string::npos);
+  }
+}
+
 TEST_CASE("Bad input ends with one line and exit code 1", "[study]") {
   const TestFolder folder("bad");
   const std::string file = StudyFile(folder, TinyStudyJson());

@@ -7,9 +7,10 @@
 
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/data/load_corpus.h"
-#include "fp4lab/io/folder_lock.h"
+#include "fp4lab/io/shared_lock.h"
 #include "fp4lab/study/report/report.h"
 #include "fp4lab/study/results/results_file.h"
+#include "fp4lab/study/run/collect.h"
 #include "fp4lab/study/run/forecast.h"
 #include "fp4lab/study/run/record/fingerprint.h"
 #include "fp4lab/study/run/record/results.h"
@@ -389,22 +390,129 @@ TEST_CASE("An interrupted study goes on to the same results", "[study]") {
   CHECK(RunIn(pieces.Path(), TinyStudyJson()).results == expected);
 }
 
-TEST_CASE("Two processes cannot work in one folder", "[study]") {
-  const TestFolder folder("lock");
+TEST_CASE("A run that another process trains is left to it, with its files", "[study]") {
+  const TestFolder folder("lock"), alone("lock-alone");
   const RunFolder run = FolderOf(folder.Path(), TinyStudyJson(), 0, 1);
-  const std::filesystem::path being_written[] = {
-      // by the process that holds the lock
-      run.Checkpoint().string() + ".partial-0123456789abcdef",
-      folder.Path() / "results.json.partial-0123456789abcdef"};
-  for (const auto& path : being_written) WriteFileAtomically(path, std::string_view("half"));
+  const std::filesystem::path being_written =  // by the process that holds the lock
+      run.Checkpoint().string() + ".partial-0123456789abcdef";
+  WriteFileAtomically(being_written, std::string_view("half"));
+  const Study study = TinyStudy();
+  const Corpus corpus = LoadCorpus(study.base.data);
+  std::atomic<bool> stop{false};
+  std::vector<std::string> notes;
   {
-    const FolderLock lock(folder.Path());
-    const std::string error = RunError(folder.Path(), TinyStudyJson());
-    CHECK(error.find("another fp4lab process (" + std::to_string(::getpid()) +
-                     ") is already running in this folder") != error.npos);
-    for (const auto& path : being_written) CHECK(Exists(path));
+    SharedLock lock;
+    REQUIRE_FALSE(lock.Take(run.Path()).has_value());
+    // Stops once the other three runs are there and this one alone is waited for.
+    const auto stop_late = [&](const Progress& progress) { stop = progress.runs_done == 3; };
+    const Outcome outcome = RunStudy(
+        study, corpus, {.out_dir = folder.Path(), .jobs = 1, .threads_per_job = 1},
+        {.progress = stop_late, .note = [&](const std::string& note) { notes.push_back(note); }},
+        stop);
+    CHECK(outcome.interrupted);
+    CHECK(outcome.missing == std::vector<std::string>{"bf16, seed 1"});
+    CHECK(outcome.steps_made == 3 * kStepsOfRun);
+    REQUIRE(notes.size() == 1);
+    CHECK(notes[0].find("bf16, seed 1: is trained by process " + std::to_string(::getpid()) +
+                        " on ") == 0);
+    CHECK(Exists(being_written));
   }
-  const FolderLock again(folder.Path());
+  CHECK(RunIn(folder.Path(), TinyStudyJson()).results ==
+        RunIn(alone.Path(), TinyStudyJson()).results);
+  CHECK_FALSE(Exists(being_written));
+}
+
+TEST_CASE("Shards part the runs, and only names runs", "[study]") {
+  const Study study = TinyStudy();
+  const Corpus corpus = LoadCorpus(study.base.data);
+  std::map<std::string, int> owners;
+  for (int shard = 1; shard <= 3; ++shard) {
+    for (const NamedRun& run : RunsOf(study, corpus, {.shard = shard, .shards = 3})) {
+      owners[run.key] += run.mine ? shard : 0;
+    }
+  }
+  const auto key = [&](std::size_t arm, std::uint64_t seed) {
+    return FolderOf("x", TinyStudyJson(), arm, seed).Path().filename().string();
+  };
+  CHECK(owners ==
+        std::map<std::string, int>{{key(0, 1), 1}, {key(1, 1), 2}, {key(0, 2), 3}, {key(1, 2), 1}});
+  const auto only = [&](const std::string& name) {
+    std::string mine;
+    for (const NamedRun& run : RunsOf(study, corpus, {.only = {name}})) {
+      if (run.mine) mine += run.arm + ":" + std::to_string(run.seed) + " ";
+    }
+    return mine;
+  };
+  CHECK(only("nvfp4:2") == "nvfp4:2 ");
+  CHECK(only(key(0, 2)) == "bf16:2 ");
+  CHECK(only(key(0, 2).substr(0, 8)) == "bf16:2 ");
+  CHECK(ErrorOf([&] { only("nvfp4:3"); }).find("--only nvfp4:3: names no run of tiny") == 0);
+  CHECK(ErrorOf([&] { only(key(0, 2).substr(0, 7)); }).find("names no run") != std::string::npos);
+}
+
+TEST_CASE("The shard of a run with twins is that of the first", "[study]") {
+  Json json = TinyStudyJson();
+  json["arms"]["twin"] = {{"recipe", "te_nvfp4"}};
+  const Study study = TinyStudy(json);
+  const Corpus corpus = LoadCorpus(study.base.data);
+  for (int shard = 1; shard <= 2; ++shard) {
+    std::map<std::string, bool> mine;
+    for (const NamedRun& run : RunsOf(study, corpus, {.shard = shard, .shards = 2})) {
+      const auto [place, is_first] = mine.try_emplace(run.key, run.mine);
+      CHECK(place->second == run.mine);
+    }
+    CHECK(mine.size() == 4);
+  }
+}
+
+TEST_CASE("Shards in folders of their own are joined to the results of one process", "[study]") {
+  const TestFolder whole("join-whole"), one("join-1"), two("join-2"), all("join-all");
+  const std::string expected = RunIn(whole.Path(), TinyStudyJson()).results;
+  const Study study = TinyStudy();
+  const Corpus corpus = LoadCorpus(study.base.data);
+  const std::atomic<bool> stop{false};
+  const auto train = [&](const TestFolder& folder, int shard) {
+    return RunStudy(
+        study, corpus,
+        {.out_dir = folder.Path(), .threads_per_job = 1, .share = {.shard = shard, .shards = 3}},
+        {}, stop);
+  };
+  const Outcome first = train(one, 1);
+  CHECK_FALSE(first.interrupted);
+  CHECK(first.missing == std::vector<std::string>{"bf16, seed 2", "nvfp4, seed 1"});
+  train(two, 2);
+  CHECK(JoinRuns(one.Path(), all.Path()) == 2);
+  const std::string none = ErrorOf([&] { Collect(all.Path()); });
+  CHECK(none.find("2 of 4 runs are missing: nvfp4, seed 1; bf16, seed 2; no seed is complete") !=
+        none.npos);
+  CHECK(JoinRuns(two.Path(), all.Path()) == 1);
+  CHECK(JoinRuns(two.Path(), all.Path()) == 0);
+  const Collected part = Collect(all.Path());
+  CHECK(part.study.seeds == std::vector<std::uint64_t>{1});
+  CHECK(part.missing == std::vector<std::string>{"bf16, seed 2"});
+  CHECK(part.runs == 4);
+  train(all, 3);
+  const Collected done = Collect(all.Path());
+  CHECK(done.missing.empty());
+  CHECK(Timeless(ResultsJson(done.study, done.corpus, done.outcome)) == expected);
+
+  // A run with other numbers, and another study.
+  const RunFolder run = FolderOf(two.Path(), TinyStudyJson(), 1, 1);
+  const Json inputs = InputsOf(TinyStudyJson(), 1, 1);
+  RunRecord record = *run.ReadResult(inputs);
+  record.points[0].training.loss += 1e-9;
+  run.WriteResult(inputs, record);
+  CHECK(ErrorOf([&] {
+          JoinRuns(two.Path(), all.Path());
+        }).find("has other numbers than the same") != std::string::npos);
+  std::ofstream(run.Result()) << "{\"inputs\": 1";
+  CHECK_FALSE(ErrorOf([&] { JoinRuns(two.Path(), all.Path()); }).empty());
+  CHECK(Collect(all.Path()).missing.empty());
+  Json other = TinyStudyJson();
+  other["seeds"] = {1};
+  WriteFileAtomically(two.Path() / "study.json", ToJson(TinyStudy(other)).dump());
+  CHECK(ErrorOf([&] { JoinRuns(two.Path(), all.Path()); }).find("is another study than that of") !=
+        std::string::npos);
 }
 
 TEST_CASE("A folder that cannot be written to is refused before any training", "[study]") {

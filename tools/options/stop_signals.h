@@ -8,9 +8,10 @@
 
 namespace fp4lab::tools {
 
-// During the life of a StopSignals, SIGINT, SIGTERM and SIGHUP set Asked() and do not end the
-// process. A signal that was ignored before stays ignored, as SIGHUP under nohup, and SIGINT in the
-// background of a shell.
+// During the life of a StopSignals, SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 (which schedulers
+// of clusters send before a job's time is over) set Asked() and do not end the process. A signal
+// that was ignored before stays ignored, as SIGHUP under nohup, and SIGINT in the background of a
+// shell.
 class StopSignals {
  public:
   // `flags` are those of sigaction. By default the second signal of a kind ends the process.
@@ -25,7 +26,7 @@ class StopSignals {
   static int ExitCode();
 
  private:
-  static constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
+  static constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
   std::array<struct sigaction, kSignals.size()> before_{};
 };
 

@@ -1,7 +1,10 @@
 #include "tools/options/study_options.h"
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
+#include <string_view>
+#include <system_error>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/parallel.h"
@@ -28,6 +31,35 @@ void AddStudyRunOptions(CLI::App* command, StudyRunOptions* options) {
       ->add_option("--threads-per-job", options->threads_per_job,
                    "Threads that share the work of one run [the processors / jobs]")
       ->transform(ThreadCount());
+}
+
+void AddShareOptions(CLI::App* command, StudyRunOptions* options) {
+  command->add_option("--shard", options->shard,
+                      "I/N: of the runs, counted seed by seed and arm by arm, every Nth from the "
+                      "Ith; N processes on any machines share a study so");
+  command
+      ->add_option("--only", options->only,
+                   "Only this run: ARM:SEED, or its KEY (fp4lab study runs); repeatable")
+      ->allow_extra_args(false);
+}
+
+study::Share ReadShare(const StudyRunOptions& options) {
+  study::Share share{.only = options.only};
+  if (options.shard.empty()) return share;
+  const auto number = [&](std::string_view digits) {
+    int value = 0;
+    const auto [end, problem] =
+        std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    const bool whole = problem == std::errc() && end == digits.data() + digits.size();
+    return whole && digits[0] != '0' ? value : 0;
+  };
+  const std::string_view text = options.shard;
+  const std::size_t slash = std::min(text.find('/'), text.size());
+  share.shard = number(text.substr(0, slash));
+  share.shards = slash < text.size() ? number(text.substr(slash + 1)) : 0;
+  if (share.shard >= 1 && share.shard <= share.shards) return share;
+  throw Error("--shard " + Printable(options.shard),
+              "is not I/N with whole numbers 1 <= I <= N, as 3/8");
 }
 
 study::Study ReadStudy(const StudyRunOptions& options) {

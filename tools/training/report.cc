@@ -15,6 +15,7 @@
 #include "tools/options/number_option.h"
 #include "tools/options/print.h"
 #include "tools/training/study_example.h"
+#include "tools/training/study_results.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -47,6 +48,11 @@ study::ReportFiles Write(const ReportOptions& options) {
 }
 
 void RunReport(const ReportOptions& options) {
+  // The runs of a study that is not complete, or that several processes trained.
+  if (options.results.size() == 1 && IsPartialStudy(options.results[0])) {
+    CollectResults(options.results[0]);
+    if (options.out_dir.empty() && options.overlays.empty()) return;
+  }
   const study::ReportFiles files = Write(options);
   for (const std::string& note : files.notes) Note("note: %s\n", Printable(note).c_str());
   Print("%s\nreport: %s\n", files.summary.c_str(), Printable(files.html.string()).c_str());

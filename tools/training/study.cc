@@ -12,8 +12,7 @@
 #include "fp4lab/io/file.h"
 #include "fp4lab/recipe/recipe_inheritance.h"
 #include "fp4lab/study/report/report.h"
-#include "fp4lab/study/results/results_file.h"
-#include "fp4lab/study/run/record/results.h"
+#include "fp4lab/study/run/collect.h"
 #include "fp4lab/study/run/runner.h"
 #include "fp4lab/study/run/study_start.h"
 #include "fp4lab/train/world.h"
@@ -23,8 +22,8 @@
 #include "tools/options/status_line.h"
 #include "tools/options/stop_signals.h"
 #include "tools/options/study_options.h"
-#include "tools/options/version.h"
 #include "tools/training/study_example.h"
+#include "tools/training/study_results.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -33,15 +32,6 @@ struct StudyOptions : StudyRunOptions {
   std::string out_dir;
   double checkpoint_seconds = 20.0;
 };
-
-void Finish(const study::Study& study, const Corpus& corpus, const study::Outcome& outcome,
-            const std::filesystem::path& out_dir) {
-  Json results = study::ResultsJson(study, corpus, outcome);
-  results["fp4lab_commit"] = BuildCommit();
-  WriteFileAtomically(out_dir / "results.json", study::ResultsText(results));
-  const study::ReportFiles files = study::WriteReport(out_dir);
-  Print("%s\nreport: %s\n", files.summary.c_str(), Printable(files.html.string()).c_str());
-}
 
 void PrintNotes(const std::vector<std::string>& notes) {
   for (const std::string& note : notes) Note("note: %s\n", Printable(note).c_str());
@@ -61,6 +51,7 @@ void RunCommand(const StudyOptions& options, int* exit_code) {
                 "is one process, which uses all cores and GPUs of its machine by itself");
   }
   const study::Study study = ReadStudy(options);
+  const study::Share share = ReadShare(options);
   const std::string out = options.out_dir.empty() ? "out/" + study.name : options.out_dir;
   const Corpus corpus = study::LoadCorpusOf(study);
   study::CheckPlacesOfReport(out);
@@ -76,7 +67,8 @@ void RunCommand(const StudyOptions& options, int* exit_code) {
                               {.out_dir = out,
                                .jobs = options.jobs,
                                .threads_per_job = options.threads_per_job,
-                               .checkpoint_seconds = options.checkpoint_seconds},
+                               .checkpoint_seconds = options.checkpoint_seconds,
+                               .share = share},
                               observer, StopSignals::Asked());
   }
   if (outcome.interrupted) {
@@ -84,6 +76,8 @@ void RunCommand(const StudyOptions& options, int* exit_code) {
     if (options.quick) command += " --quick";
     if (options.seeds > 0) command += " --seeds " + std::to_string(options.seeds);
     if (!options.device.empty()) command += " --device " + Printable(options.device);
+    if (!options.shard.empty()) command += " --shard " + options.shard;
+    for (const std::string& only : options.only) command += " --only " + Printable(only);
     if (!options.out_dir.empty()) command += " --out-dir " + Printable(options.out_dir);
     Note("interrupted; every run has its checkpoint. To continue: %s\n", command.c_str());
     *exit_code = StopSignals::ExitCode();
@@ -91,7 +85,13 @@ void RunCommand(const StudyOptions& options, int* exit_code) {
   }
   Note("%zu runs: %d cached, %lld steps made\n", outcome.records.size(), outcome.cached,
        static_cast<long long>(outcome.steps_made));
-  Finish(study, corpus, outcome, out);
+  if (!outcome.missing.empty()) {  // of other shares
+    Note("this share is complete; %s; when they are there: fp4lab study collect %s\n",
+         Printable(study::MissingText(outcome.missing, outcome.records.size())).c_str(),
+         Printable(out).c_str());
+    return;
+  }
+  WriteResults(study, corpus, outcome, out);
   if (AllDiverged(study, outcome)) {
     throw Error(study.name,
                 "every run diverged, so nothing is compared; lower the learning rate, "
@@ -137,6 +137,7 @@ void AddStudy(CLI::App& app, int* exit_code) {
   CLI::App* run = study->add_subcommand(
       "run", "Train the missing runs, then write results.json and the report");
   AddStudyRunOptions(run, options.get());
+  AddShareOptions(run, options.get());
   run->add_option("--out-dir", options->out_dir, "Folder for results and caches [out/NAME]");
   run->add_option("--checkpoint-seconds", options->checkpoint_seconds,
                   "Time between two checkpoints of a run [20]")

@@ -1,5 +1,7 @@
 #include "fp4lab/study/run/record/run_folder.h"
 
+#include <system_error>
+
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/hash.h"
 #include "fp4lab/base/ieee_arithmetic.h"
@@ -59,6 +61,14 @@ std::string RunKey(const Json& inputs) { return Sha256(inputs.dump()); }
 
 RunFolder::RunFolder(const std::filesystem::path& out_dir, const Json& inputs)
     : folder_(out_dir / "runs" / RunKey(inputs).substr(0, kFolderDigits)) {}
+
+bool RunFolder::HasPartialFiles() const {
+  std::error_code status;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_, status)) {
+    if (entry.path().filename().string().find(".partial-") != std::string::npos) return true;
+  }
+  return false;
+}
 
 void RunFolder::Sweep() const {
   constexpr std::string_view kWritten[] = {"checkpoint.fp4lab",  "config.json",

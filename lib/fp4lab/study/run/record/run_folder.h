@@ -39,8 +39,10 @@ class RunFolder {
   std::filesystem::path Observations() const { return folder_ / "observations.jsonl"; }  // train
   std::filesystem::path Result() const { return folder_ / "result.json"; }               // study
 
+  // Whether there is a file that a writer at work, or a killed one, has not put in its place.
+  bool HasPartialFiles() const;
   // Removes partial files that killed writers left here. The caller must hold the lock of the
-  // folder, or of the study's out_dir.
+  // folder.
   void Sweep() const;
 
   // The checkpoint, mapped; nullptr if there is none.
