@@ -26,6 +26,8 @@
 #include "fp4lab/judge/verify/verify.h"
 #include "fp4lab/judge/verify/verify_stochastic.h"
 #include "fp4lab/quantize/quantize.h"
+#include "fp4lab/spelling/dialect_json.h"
+#include "fp4lab/spelling/spelled_dialect.h"
 #include "tests/ieee/host_states.h"
 #include "tests/ieee/inputs.h"
 
@@ -99,6 +101,12 @@ void AddFiles(const TemporaryFolder& folder, std::vector<Call>* calls) {
     for (const NamedFormat& f : kFormats) rows.push_back(FormatJson(f));
     for (const Dialect& row : Dialects()) rows.push_back(DialectJson(row));
     return rows;
+  }));
+  calls->push_back(CallOf("SpelledDialect", [] {
+    const Dialect& d = SpelledDialect(
+        {{"base", "nvfp4.te"}, {"scale_encoding", "up"}, {"scale_max", 1e-41}}, "mine");
+    return std::tuple{std::string(d.name), d.scale_max, DialectFields(d).dump(),
+                      DialectNamed(d.name, "mine") == &d};
   }));
 }
 

@@ -286,6 +286,13 @@ void CheckStages(JsonObject& o, const Dialect& d) {
     throw Error(o.Where("factor"),
                 "the factor \"" + std::string(LabelOf(d.factor)) + "\" is for e8m0 scales");
   }
+  if (d.inf_scale == InfScale::kNumber && MaxExponent(d.element) < 1) {
+    throw Error(o.Where("inf_scale"), "\"number\" is for elements whose largest is 2 or more");
+  }
+  if (d.nan_code >> FormatOf(d.element).bits > 0) {
+    throw Error(o.Where("nan_code"), "must be a code of the element, of " +
+                                         std::to_string(FormatOf(d.element).bits) + " bits, or -1");
+  }
   if (d.row_scaled && d.block_rows > 1) {
     throw Error(o.Where("row_scaled"), "a block of several rows has no row's scale");
   }

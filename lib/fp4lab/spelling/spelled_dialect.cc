@@ -59,6 +59,11 @@ void CheckJudged(const JsonObject& o, const Dialect& d) {
                 "must be \"none\": corrected scales are of training recipes, and no kernel is "
                 "judged by them");
   }
+  if (d.target != 0.0f && d.scale_encoding == ScaleEncoding::kExponent) {
+    throw Error(o.Where("target"),
+                "must be 0 under e8m0 scales, whose rules fix what an amax is "
+                "mapped to");
+  }
   if (d.statistic != BlockStatistic::kAmax) {
     throw Error(
         o.Where("clip"),
