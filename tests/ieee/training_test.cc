@@ -14,6 +14,7 @@
 #include "fp4lab/nn/optimizer.h"
 #include "fp4lab/nn/rmsnorm.h"
 #include "fp4lab/nn/round_bf16.h"
+#include "fp4lab/nn/router.h"
 #include "fp4lab/recipe/recipe.h"
 #include "fp4lab/study/analysis/analyze.h"
 #include "fp4lab/study/analysis/power.h"
@@ -74,7 +75,10 @@ void AddLayers(std::vector<Call>* calls) {
       Matrix<float> dlogits(x.rows, x.cols);
       const double mean = CrossEntropy(x.View(), targets, loss);
       CrossEntropyGradient(x.View(), targets, 0.01f, again, dlogits.View());
-      return std::tuple{mean, loss, again, dlogits};
+      Matrix<float> capped = x;
+      SoftCap(30.0f, capped.View());
+      CrossEntropyGradient(capped.View(), targets, 0.01f, {30.0f, 1e-4f}, again, capped.View());
+      return std::tuple{mean, loss, again, dlogits, capped};
     }));
     calls->push_back(CallOf("AdamWStep" + of, [x, dy] {
       std::vector<float> w = dy.values, m = x.values, v(x.values.size(), 1e-42f);
@@ -94,6 +98,15 @@ void AddLayers(std::vector<Call>* calls) {
       return std::tuple{w, m, x};
     }));
   }
+  calls->push_back(CallOf("Route and RouteBackward", [] {
+    const Matrix<float> logits = RandomMatrix(12, 6, 100, 28), d = RandomMatrix(12, 2, 1, 140, 2);
+    Matrix<float> d_logits(12, 6);
+    Routing routing;
+    const RouterOptions options{.top_k = 2, .balance_loss = 1e-38f};
+    Route(options, logits.View(), {}, &routing);
+    RouteBackward(options, routing, d.View(), 1e-3f, d_logits.View());
+    return std::tuple{routing.scores, routing.weights, d_logits};
+  }));
   calls->push_back(CallOf("MakeRopeTable and Rope", [] {
     const RopeTable table = MakeRopeTable(16, 8, 10000.0f);
     Matrix<float> x = RandomMatrix(16, 8, 0, 140);

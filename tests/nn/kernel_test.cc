@@ -312,6 +312,52 @@ TEST_CASE("Cross-entropy of uniform logits is ln V; a NaN or +Inf logit gives Na
   CHECK(AllFinite(std::span(gradient).last(64)));
 }
 
+TEST_CASE("A soft cap and the z-loss give the same bits everywhere and a double's values", "[nn]") {
+  const std::size_t rows = 7, cols = 67;
+  const Floats logits = RandomFloats(rows * cols, 51);
+  std::vector<std::uint16_t> targets(rows);
+  for (std::size_t r = 0; r < rows; ++r) targets[r] = static_cast<std::uint16_t>(9 * r);
+  const LossOptions options{GENERATE(0.0f, 1.5f), GENERATE(0.0f, 0.125f)};
+  Floats gradient;
+  Doubles losses(rows);
+  SameEverywhere([&] {
+    gradient = logits;
+    if (options.soft_cap > 0) SoftCap(options.soft_cap, AsMatrix(gradient, rows));
+    Floats all = gradient;
+    CrossEntropyGradient(AsMatrix(gradient, rows), targets, 0.5f, options, losses,
+                         AsMatrix(gradient, rows));
+    Append(all, gradient);
+    return all;
+  });
+  for (std::size_t r = 0; r < rows; ++r) {
+    Doubles y(cols);
+    double sum = 0.0;
+    for (std::size_t c = 0; c < cols; ++c) {
+      y[c] = logits[r * cols + c];
+      if (options.soft_cap > 0) y[c] = options.soft_cap * std::tanh(y[c] / options.soft_cap);
+      sum += std::exp(y[c]);
+    }
+    const double lse = std::log(sum);
+    CHECK(losses[r] == Catch::Approx(lse - y[targets[r]]).epsilon(1e-5));
+    for (std::size_t c = 0; c < cols; ++c) {
+      const double slope = options.soft_cap > 0 ? 1.0 - std::pow(y[c] / options.soft_cap, 2) : 1.0;
+      const double p = std::exp(y[c]) / sum * (1.0 + 2.0 * options.z_loss * lse);
+      const double exact = 0.5 * (p - (c == targets[r] ? 1.0 : 0.0)) * slope;
+      REQUIRE(gradient[r * cols + c] == Catch::Approx(exact).epsilon(1e-4).margin(1e-7));
+    }
+  }
+}
+
+TEST_CASE("A soft cap keeps huge logits below it, and NaN", "[nn]") {
+  Floats x = {0.0f, 1e30f, -1e30f, kInfinity, kNaN};
+  SoftCap(30.0f, AsMatrix(x, 1));
+  CHECK(x[0] == 0.0f);
+  CHECK(x[1] == 30.0f);
+  CHECK(x[2] == -30.0f);
+  CHECK(x[3] == 30.0f);
+  CHECK(std::isnan(x[4]));
+}
+
 TEST_CASE("AdamW gives the same bits everywhere and the reference's values", "[nn]") {
   const std::size_t size = 40'003;
   const Floats weight = RandomFloats(size, 17);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -296,6 +297,50 @@ TEST_CASE("What models of a study must share, and what compares two of them, is 
   StartsWith(error(R"({"analysis": {"criteria": [
                         {"kind": "mean_order", "arms": ["bf16", "nvfp4.2"]}]}})"),
              "tiny.json#/analysis/criteria/0/arms: \"bf16\" and \"nvfp4.2\" have different");
+}
+
+TEST_CASE("An arm may leave the study's Muon or experts aside, or change one of their numbers",
+          "[study]") {
+  Json json = TinyStudyJson();
+  json["optimizer"] = {{"name", "muon"}, {"muon", {{"steps", 7}}}};
+  json["model"]["parts"] = {"attention", "moe"};
+  json["model"]["moe"] = {{"experts", 4}};
+  json["arms"]["adamw"] = {{"recipe", "bf16"}, {"optimizer", {{"name", "adamw"}}}};
+  json["arms"]["other"] = {{"recipe", "bf16"},
+                           {"optimizer", {{"muon", {{"nesterov", false}}}}},
+                           {"model", {{"moe", {{"top_k", 1}}}}}};
+  json["arms"]["dense"] = {{"recipe", "bf16"}, {"model", {{"parts", {"attention", "mlp"}}}}};
+  const Study study = TinyStudy(json);
+  const auto arm = [&](const std::string& name) {
+    return *std::find_if(study.arms.begin(), study.arms.end(),
+                         [&](const Arm& a) { return a.name == name; });
+  };
+  CHECK(arm("adamw").optimizer == OptimizerConfig());
+  CHECK(arm("other").optimizer.muon.steps == 7);
+  CHECK(!arm("other").optimizer.muon.nesterov);
+  CHECK(arm("other").model.moe.experts == 4);
+  CHECK(arm("other").model.moe.top_k == 1);
+  CHECK(arm("dense").model.moe == MoeConfig());
+  CHECK(TinyStudy(ToJson(study)).arms == study.arms);
+}
+
+TEST_CASE("A study says which setting its GPU does not train", "[study]") {
+  const auto error = [](const Json& patch, const char* device) {
+    Json json = TinyStudyJson();
+    json["device"] = device;
+    json.merge_patch(patch);
+    return ErrorOf([&] { CheckDevice(TinyStudy(json), "tiny.json"); });
+  };
+  const Json muon = {{"optimizer", {{"name", "muon"}}}};
+  StartsWith(
+      error(muon, "cuda"),
+      "tiny.json#/optimizer/name: the GPU does not train with the optimizer \"muon\"; the CPU");
+  CHECK(error(muon, "cpu") == "no error");
+  StartsWith(
+      error({{"arms", {{"nvfp4", {{"model", {{"qk_norm", true}}}}}}}}, "cuda"),
+      "tiny.json#/arms/nvfp4/model/qk_norm: the GPU does not train with \"qk_norm\"; the CPU");
+  StartsWith(error({{"arms", {{"nvfp4", muon}}}}, "cuda"),
+             "tiny.json#/arms/nvfp4/optimizer/name: the GPU does not train");
 }
 
 TEST_CASE("A branch leaves the trunk where the decay to its budget begins", "[study]") {

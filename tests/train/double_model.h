@@ -3,6 +3,7 @@
 // part of a model has a row in kDoubleParts.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <span>
@@ -22,6 +23,7 @@ namespace fp4lab {
 struct DoublePart {
   const ModelConfig& config;
   int block = 0;
+  double* added_loss = nullptr;  // to which the part adds its own loss
   std::vector<MatrixView<const double>> weights;
   std::vector<std::span<const double>> gains;
 };
@@ -90,10 +92,12 @@ inline Matrix<double> DoubleAttention(const DoublePart& part, const Matrix<doubl
   return DoubleLinear(out, part.weights[1]);
 }
 
-inline Matrix<double> DoubleMlp(const DoublePart& part, const Matrix<double>& x) {
-  const ModelConfig& c = part.config;
-  const Matrix<double> up = DoubleLinear(DoubleNorm(c, x, part.gains[0]), part.weights[0]);
-  const auto f = static_cast<std::size_t>(c.ffn);
+// down(activation(up(x))).
+inline Matrix<double> DoubleUpDown(const ModelConfig& c, const Matrix<double>& x,
+                                   MatrixView<const double> up_weight,
+                                   MatrixView<const double> down) {
+  const Matrix<double> up = DoubleLinear(x, up_weight);
+  const std::size_t f = down.cols;
   Matrix<double> h(x.rows, f);
   for (std::size_t r = 0; r < x.rows; ++r) {
     for (std::size_t i = 0; i < f; ++i) {
@@ -110,15 +114,66 @@ inline Matrix<double> DoubleMlp(const DoublePart& part, const Matrix<double>& x)
       }
     }
   }
-  return DoubleLinear(h, part.weights[1]);
+  return DoubleLinear(h, down);
+}
+
+inline Matrix<double> DoubleMlp(const DoublePart& part, const Matrix<double>& x) {
+  return DoubleUpDown(part.config, DoubleNorm(part.config, x, part.gains[0]), part.weights[0],
+                      part.weights[1]);
+}
+
+inline Matrix<double> DoubleMoe(const DoublePart& part, const Matrix<double>& x) {
+  const ModelConfig& c = part.config;
+  const auto experts = static_cast<std::size_t>(c.moe.experts),
+             top_k = static_cast<std::size_t>(c.moe.top_k);
+  const Matrix<double> n = DoubleNorm(c, x, part.gains[0]);
+  Matrix<double> scores = DoubleLinear(n, part.weights[0]), out(x.rows, x.cols);
+  const bool shared = c.moe.shared_experts > 0, softmax = c.moe.score == RouterScore::kSoftmax;
+  if (shared) out = DoubleUpDown(c, n, part.weights[1], part.weights[2]);
+  const std::size_t first = shared ? 3 : 1;
+  std::vector<Matrix<double>> results;
+  for (std::size_t e = 0; e < experts; ++e) {
+    results.push_back(
+        DoubleUpDown(c, n, part.weights[first + 2 * e], part.weights[first + 2 * e + 1]));
+  }
+  std::vector<double> counts(experts), means(experts);
+  for (std::size_t r = 0; r < x.rows; ++r) {
+    double total = 0.0;
+    for (std::size_t e = 0; e < experts; ++e) {
+      double& s = scores(r, e);
+      s = softmax ? std::exp(s) : 1.0 / (1.0 + std::exp(-s));
+      total += s;
+    }
+    std::vector<std::size_t> order(experts);
+    for (std::size_t e = 0; e < experts; ++e) {
+      order[e] = e;
+      means[e] += scores(r, e) / total / static_cast<double>(x.rows);
+      if (softmax) scores(r, e) /= total;
+    }
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return scores(r, a) > scores(r, b); });
+    double chosen = 0.0;
+    for (std::size_t k = 0; k < top_k; ++k) chosen += scores(r, order[k]);
+    for (std::size_t k = 0; k < top_k; ++k) {
+      const std::size_t e = order[k];
+      counts[e] += 1.0 / static_cast<double>(top_k * x.rows);
+      const double weight = double{c.moe.scale} * scores(r, e) / (c.moe.normalize ? chosen : 1.0);
+      for (std::size_t i = 0; i < x.cols; ++i) out(r, i) += weight * results[e](r, i);
+    }
+  }
+  for (std::size_t e = 0; e < experts; ++e) {
+    *part.added_loss +=
+        double{c.moe.balance_loss} * static_cast<double>(experts) * counts[e] * means[e];
+  }
+  return out;
 }
 
 struct DoublePartRow {
   std::string_view name;
   Matrix<double> (*result)(const DoublePart& part, const Matrix<double>& x);
 };
-inline constexpr DoublePartRow kDoubleParts[] = {{"attention", DoubleAttention},
-                                                 {"mlp", DoubleMlp}};
+inline constexpr DoublePartRow kDoubleParts[] = {
+    {"attention", DoubleAttention}, {"mlp", DoubleMlp}, {"moe", DoubleMoe}};
 
 class DoubleModel {
  public:
@@ -127,6 +182,20 @@ class DoubleModel {
   // Mean loss in nats.
   double Loss(std::span<const double> parameters, std::span<const std::uint16_t> tokens,
               std::span<const std::uint16_t> targets) const {
+    double added = 0.0;
+    return Loss(parameters, tokens, targets, &added);
+  }
+  // With the losses that parts add: what the gradient belongs to.
+  double Objective(std::span<const double> parameters, std::span<const std::uint16_t> tokens,
+                   std::span<const std::uint16_t> targets) const {
+    double added = 0.0;
+    const double loss = Loss(parameters, tokens, targets, &added);
+    return loss + added;
+  }
+
+ private:
+  double Loss(std::span<const double> parameters, std::span<const std::uint16_t> tokens,
+              std::span<const std::uint16_t> targets, double* added_loss) const {
     const auto view = [&](const ParameterSlice& s) {
       return MatrixView<const double>(parameters.data() + s.offset, s.rows, s.cols);
     };
@@ -136,7 +205,7 @@ class DoubleModel {
     Matrix<double> x(tokens.size(), static_cast<std::size_t>(config_.d_model));
     reference::Embedding<double>(view(layout_.embedding), tokens, x.View());
     for (const PlacedPart& placed : layout_.parts) {
-      DoublePart part{config_, placed.block, {}, {}};
+      DoublePart part{config_, placed.block, added_loss, {}, {}};
       const std::size_t count = placed.part->linears(config_).size();
       for (std::size_t i = 0; i < count; ++i) {
         part.weights.push_back(view(layout_.block_linears[placed.first_linear + i]));
@@ -145,13 +214,22 @@ class DoubleModel {
       const Matrix<double> result = RowOf(placed.part->name).result(part, x);
       for (std::size_t i = 0; i < x.values.size(); ++i) x.values[i] += result.values[i];
     }
-    const Matrix<double> logits =
+    Matrix<double> logits =
         DoubleLinear(DoubleNorm(config_, x, gain(layout_.final_gain)), view(layout_.head));
+    const double cap = config_.logit_soft_cap;
+    for (std::size_t r = 0; r < logits.rows; ++r) {
+      double sum = 0.0;
+      for (std::size_t c = 0; c < logits.cols; ++c) {
+        if (cap > 0.0) logits(r, c) = cap * std::tanh(logits(r, c) / cap);
+        sum += std::exp(logits(r, c));
+      }
+      *added_loss +=
+          double{config_.z_loss} * std::pow(std::log(sum), 2) / static_cast<double>(logits.rows);
+    }
     std::vector<double> row_loss(tokens.size());
     return reference::CrossEntropy<double>(logits.View(), targets, 1.0, row_loss, {});
   }
 
- private:
   static const DoublePartRow& RowOf(std::string_view name) {
     for (const DoublePartRow& row : kDoubleParts) {
       if (row.name == name) return row;

@@ -19,6 +19,8 @@ struct Case {
   int head_dim = 0;
   bool qk_norm = false;
   int window = 0, full_attention_every = 0, no_rope_every = 0;
+  MoeConfig moe = {.experts = 3};
+  float logit_soft_cap = 0.0f, z_loss = 0.0f;
 };
 
 ModelConfig ConfigOf(const Case& c) {
@@ -38,6 +40,9 @@ ModelConfig ConfigOf(const Case& c) {
   m.window = c.window;
   m.full_attention_every = c.full_attention_every;
   m.no_rope_every = c.no_rope_every;
+  m.moe = c.moe;
+  m.logit_soft_cap = c.logit_soft_cap;
+  m.z_loss = c.z_loss;
   return m;
 }
 
@@ -75,8 +80,8 @@ double Difference(const DoubleModel& model, std::span<const float> parameters,
     plus[i] += kStep * direction[i];
     minus[i] -= kStep * direction[i];
   }
-  return (model.Loss(plus, batch.tokens, batch.targets) -
-          model.Loss(minus, batch.tokens, batch.targets)) /
+  return (model.Objective(plus, batch.tokens, batch.targets) -
+          model.Objective(minus, batch.tokens, batch.targets)) /
          (2 * kStep);
 }
 
@@ -121,13 +126,34 @@ TEST_CASE("The model's loss and gradient are those of a float64 model's differen
   cases.push_back({Activation::kGelu, false, 2, all, 0, true, 3, 2});
   cases.push_back({Activation::kGelu, false, 2, all, 4, true, 3, 2, 2});
   cases.push_back({Activation::kGelu, false, 2, all, 0, false, 0, 0, 1});
+  for (const auto& [cap, z] : {std::pair{1.5f, 0.0f}, {0.0f, 0.05f}, {2.0f, 0.05f}}) {
+    Case c{Activation::kGelu, false, 2};
+    c.logit_soft_cap = cap;
+    c.z_loss = z;
+    cases.push_back(c);
+  }
+  // experts, top_k, ffn, shared, score, normalize, scale, balance_loss, bias_rate, pad_tokens
+  const RouterScore softmax = RouterScore::kSoftmax, sigmoid = RouterScore::kSigmoid;
+  const MoeConfig mixtures[] = {{4, 2, 24, 0, softmax, true, 1.0f, 0.0f, 0.0f, 1},
+                                {5, 3, 0, 1, softmax, false, 2.5f, 0.5f, 0.0f, 16},
+                                {4, 2, 20, 2, sigmoid, true, 1.5f, 0.5f, 0.0f, 32},
+                                {4, 1, 20, 0, sigmoid, false, 1.0f, 0.0f, 0.0f, 8},
+                                {2, 2, 20, 0, softmax, true, 1.0f, 1.0f, 0.0f, 128}};
+  for (const MoeConfig& moe : mixtures) {
+    for (const Activation activation : {Activation::kSwiglu, Activation::kGelu}) {
+      Case c{activation, false, 2, {"attention", "moe"}};
+      c.moe = moe;
+      cases.push_back(c);
+    }
+  }
   for (const Part* part : Parts()) {
     cases.push_back({Activation::kSwiglu, false, 2, {std::string(part->name)}});
   }
   for (const Case& c : cases) {
     const ModelConfig config = ConfigOf(c);
     CAPTURE(static_cast<int>(c.activation), c.tied_head, c.kv_heads, c.parts, c.head_dim, c.qk_norm,
-            c.window, c.full_attention_every, c.no_rope_every);
+            c.window, c.full_attention_every, c.no_rope_every, c.moe.experts, c.moe.top_k,
+            c.moe.shared_experts, c.moe.normalize);
     const std::vector<float> parameters = Parameters(config);
     const Batch batch = MakeBatch(config, 3);
     const DoubleModel truth(config);

@@ -1,13 +1,18 @@
 #include "fp4lab/train/parts/parts.h"
 
+#include <map>
+#include <set>
 #include <string>
 
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/base/threads_scope.h"
+#include "fp4lab/block/quantize.h"
 #include "fp4lab/data/load_corpus.h"
+#include "fp4lab/nn/round_bf16.h"
 #include "fp4lab/train/config.h"
 #include "fp4lab/train/model/linear_plan.h"
 #include "fp4lab/train/model/memory.h"
+#include "fp4lab/train/model/model.h"
 #include "fp4lab/train/model/shapes.h"
 #include "fp4lab/train/trainer.h"
 #include "tests/support/catch.h"
@@ -89,23 +94,26 @@ TrainConfig TinyWith(Json model, const Json& recipe = "te_nvfp4") {
   return ReadTrainConfig(json, "run.json");
 }
 
-const Json kAttentions[] = {{{"head_dim", 32}},
-                            {{"qk_norm", true}},
-                            {{"window", 8}},
-                            {{"no_rope_every", 2}},
-                            {{"head_dim", 24},
-                             {"heads", 4},
-                             {"kv_heads", 2},
-                             {"qk_norm", true},
-                             {"window", 5},
-                             {"full_attention_every", 2},
-                             {"no_rope_every", 2}}};
+const Json kSettings[] = {{{"head_dim", 32}},
+                          {{"qk_norm", true}},
+                          {{"window", 8}},
+                          {{"no_rope_every", 2}},
+                          {{"head_dim", 24},
+                           {"heads", 4},
+                           {"kv_heads", 2},
+                           {"qk_norm", true},
+                           {"window", 5},
+                           {"full_attention_every", 2},
+                           {"no_rope_every", 2}},
+                          {{"logit_soft_cap", 5.0}},
+                          {{"z_loss", 1e-3}}};
 
 TEST_CASE(
-    "Every kind of attention trains, continues bit for bit, and has the same bits for 1 and 3 "
+    "Every kind of attention and of loss trains, continues bit for bit, and has the same bits for "
+    "1 and 3 "
     "threads",
     "[train]") {
-  for (const Json& model : kAttentions) {
+  for (const Json& model : kSettings) {
     CAPTURE(model.dump());
     const TrainConfig config = TinyWith(model);
     CHECK(ReadModelConfig(ToJson(config.model), "again") == config.model);
@@ -130,8 +138,8 @@ TEST_CASE(
 
 TEST_CASE("Members of attention that are as before are not written", "[train]") {
   const Json json = ToJson(ModelConfig());
-  for (const char* key :
-       {"head_dim", "qk_norm", "window", "full_attention_every", "no_rope_every"}) {
+  for (const char* key : {"head_dim", "qk_norm", "window", "full_attention_every", "no_rope_every",
+                          "logit_soft_cap", "z_loss"}) {
     CHECK(json.count(key) == 0);
   }
 }
@@ -147,15 +155,161 @@ TEST_CASE("Impossible attention is refused at its place, and what a GPU does not
         at + "full_attention_every: needs \"window\": without one every block sees all keys");
   CHECK(error({{"head_dim", 12}}) ==
         at + "head_dim: the width of queries 24 is not a multiple of the recipe's block of 16");
+  CHECK(error({{"z_loss", -1}}) == at + "z_loss: must be at least 0.0");
   CHECK(error({{"window", -1}}) == at + "window: must be at least 0");
-  const char* keys[] = {"head_dim", "qk_norm", "window", "no_rope_every", "head_dim"};
-  for (std::size_t i = 0; i < std::size(kAttentions); ++i) {
-    TrainConfig config = TinyWith(kAttentions[i]);
+  const char* keys[] = {"head_dim", "qk_norm",        "window", "no_rope_every",
+                        "head_dim", "logit_soft_cap", "z_loss"};
+  for (std::size_t i = 0; i < std::size(kSettings); ++i) {
+    TrainConfig config = TinyWith(kSettings[i]);
     config.device = Device::kCuda;
     CHECK(ErrorOf([&] { CheckDevice(config, "run.json", "run.json"); }) ==
           at + keys[i] + ": the GPU does not train with \"" + keys[i] +
               "\"; the CPU does (\"device\": \"cpu\" or --device cpu)");
   }
+}
+
+Json Mixture(Json moe) { return {{"parts", {"attention", "moe"}}, {"moe", std::move(moe)}}; }
+
+TEST_CASE(
+    "A mixture of experts trains under every kind of recipe, continues bit for bit, and has "
+    "the same bits for 1 and 3 threads",
+    "[train]") {
+  for (const char* recipe : {"bf16", "te_nvfp4", "te_mxfp8", "te_fp8_delayedscaling"}) {
+    for (const char* score : {"softmax", "sigmoid"}) {
+      CAPTURE(recipe, score);
+      TrainConfig config = TinyWith(Mixture({{"experts", 4},
+                                             {"top_k", 2},
+                                             {"ffn", 32},
+                                             {"shared_experts", 1},
+                                             {"score", score},
+                                             {"balance_loss", 0.01}}),
+                                    recipe);
+      CHECK(ReadModelConfig(ToJson(config.model), "again") == config.model);
+      const Corpus corpus = LoadCorpus(config.data);
+      const auto numbers = [&](int threads) {
+        const ThreadsScope scope(threads);
+        Trainer whole(config, corpus), first(config, corpus), second(config, corpus);
+        const double loss = whole.Step(3e-3).loss;
+        for (int i = 0; i < 5; ++i) whole.Step(3e-3);
+        CHECK(whole.Step(3e-3).loss < loss);
+        for (int i = 0; i < 4; ++i) first.Step(3e-3);
+        second.LoadState(first.SaveState(), "state");
+        for (int i = 0; i < 3; ++i) second.Step(3e-3);
+        CHECK(whole.Numbers() == second.Numbers());
+        return whole.Numbers();
+      };
+      const std::vector<float> one = numbers(1);
+      CHECK(numbers(3) == one);
+    }
+  }
+}
+
+TEST_CASE("The loss-free bias moves against surplus, steers the choice alone, and is no gradient",
+          "[train]") {
+  const auto config_of = [](double rate) {
+    return TinyWith(Mixture({{"experts", 4}, {"ffn", 32}, {"top_k", 1}, {"bias_rate", rate}}),
+                    "bf16");
+  };
+  const TrainConfig with = config_of(0.125), without = config_of(0.0);
+  const ParameterLayout layout = MakeLayout(with.model);
+  REQUIRE(layout.balances.size() == 2);
+  CHECK(layout.balances[0].name == "blocks.0.moe.router.bias");
+  CHECK(layout.total == layout.trained + 8);
+  CHECK(MakeLayout(without.model).total == layout.trained);
+  const Corpus corpus = LoadCorpus(with.data);
+  Trainer steered(with, corpus), plain(without, corpus);
+  const StepResult a = steered.Step(1e-3), b = plain.Step(1e-3);
+  CHECK(a.loss == b.loss);
+  CHECK(a.grad_norm == b.grad_norm);
+  const std::vector<float> numbers = steered.Numbers(), others = plain.Numbers();
+  CHECK(std::equal(&numbers[0], &numbers[layout.trained], &others[0]));
+  for (std::size_t i = layout.trained; i < layout.total; ++i) {
+    CHECK((std::abs(numbers[i]) == 0.125f || numbers[i] == 0.0f));
+  }
+  Trainer again(with, corpus);
+  again.LoadState(steered.SaveState(), "state");
+  const double next = steered.Step(1e-3).loss;
+  CHECK(again.Step(1e-3).loss == next);
+  CHECK(again.Numbers() == steered.Numbers());
+  CHECK(plain.Step(1e-3).loss != next);  // other experts were chosen
+}
+
+// Zeros change no amax and no sum. Random bits are numbered by their place in the padded matrix, so
+// the recipe has none.
+TEST_CASE("More padding of an expert's rows changes no bit", "[train]") {
+  for (const char* recipe : {"bf16", "te_nvfp4_no_sr", "te_mxfp8", "te_fp8_currentscaling"}) {
+    CAPTURE(recipe);
+    const auto numbers = [&](int pad) {
+      const TrainConfig config =
+          TinyWith(Mixture({{"experts", 4}, {"ffn", 32}, {"pad_tokens", pad}}), recipe);
+      const Corpus corpus = LoadCorpus(config.data);
+      Trainer trainer(config, corpus);
+      for (int i = 0; i < 3; ++i) trainer.Step(3e-3);
+      return trainer.Numbers();
+    };
+    CHECK(numbers(32) == numbers(128));
+  }
+}
+
+TEST_CASE("Each expert's input is quantized under the amax of its own tokens, and a router is not",
+          "[train]") {
+  const TrainConfig config =
+      TinyWith(Mixture({{"experts", 4}, {"ffn", 32}, {"top_k", 1}}), "te_nvfp4");
+  std::vector<float> parameters(MakeLayout(config.model).total);
+  InitializeParameters(config, parameters);
+  Model model(config.model, config.recipe, parameters, 4);
+  std::map<std::string, float> amaxes;  // of fprop's inputs
+  Matrix<float> norm;
+  const LinearObserver observer = [&](const std::string& linear, const ObservedOperand& seen) {
+    CHECK(linear.find("router") == linear.npos);
+    if (!linear.starts_with("blocks.0.moe.experts.") || !linear.ends_with("up")) return;
+    if (seen.operand != kFpropInput) return;
+    CHECK(seen.before.rows % 32 == 0);
+    amaxes[linear] = TensorAmax(seen.before);
+    REQUIRE(seen.options.amax.size() == 1);
+    CHECK(seen.options.amax[0] == amaxes[linear]);
+  };
+  const TensorInspector inspector = [&](const std::string& name, MatrixView<const float> x) {
+    if (name != "blocks.0.moe_norm.output") return;
+    norm = Matrix<float>(x.rows, x.cols);
+    RoundBf16(x, norm.View());
+  };
+  Pass pass;
+  pass.observer = &observer;
+  pass.inspector = &inspector;
+  std::vector<std::uint16_t> tokens(128);
+  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::uint16_t>(i * 2);
+  model.Forward(pass, tokens);
+  REQUIRE(amaxes.size() > 1);
+  std::set<float> different;
+  float largest = 0.0f;
+  for (const auto& [linear, amax] : amaxes) {
+    different.insert(amax);
+    largest = std::max(largest, amax);
+  }
+  CHECK(different.size() > 1);
+  CHECK(largest == TensorAmax(norm.View()));
+}
+
+TEST_CASE("Impossible mixtures are refused at their place", "[train]") {
+  const auto error = [](const Json& moe) { return ErrorOf([&] { TinyWith(Mixture(moe)); }); };
+  const std::string at = "run.json#/model/moe";
+  CHECK(error({{"experts", 2}, {"top_k", 3}}) == at + "/top_k: 3 are more than the 2 experts");
+  CHECK(error({{"experts", 0}}) == at + "/experts: must be at least 1");
+  CHECK(error({{"score", "tanh"}}) == at + "/score: must be softmax or sigmoid, not \"tanh\"");
+  CHECK(error({{"ffn", 24}}) ==
+        at + "/ffn: the width of an expert 24 is not a multiple of the recipe's block of 16");
+  CHECK(error({{"pad_tokens", 8}}) ==
+        at + "/pad_tokens: pad_tokens 8 is not a multiple of the recipe's block of 16");
+  CHECK(error({{"scale", 0}}) == at + "/scale: must be positive");
+  CHECK(ErrorOf([] {
+          TinyWith({{"moe", {{"experts", 2}}}});
+        }) == at + ": no part reads it; \"parts\": [\"attention\", \"moe\"] does");
+  TrainConfig config = TinyWith(Mixture({{"experts", 2}}));
+  config.device = Device::kCuda;
+  CHECK(ErrorOf([&] { CheckDevice(config, "run.json", "run.json"); }) ==
+        "run.json#/model/parts: the GPU does not train the part \"moe\"; the CPU does "
+        "(\"device\": \"cpu\" or --device cpu)");
 }
 
 TEST_CASE("A model of each part alone trains, and its memory is less than that of all", "[train]") {
@@ -174,7 +328,8 @@ TEST_CASE("A model of each part alone trains, and its memory is less than that o
                        {"tokens", 128 * 20}};
     const TrainConfig config = ReadTrainConfig(json, "test");
     TrainConfig both = config;
-    both.model.parts = ModelConfig().parts;
+    const bool attention = part->name == "attention";
+    both.model.parts = {"attention", attention ? "mlp" : std::string(part->name)};
     CHECK(EstimateMemory(config).activations < EstimateMemory(both).activations);
     const Corpus corpus = LoadCorpus(config.data);
     Trainer trainer(config, corpus);

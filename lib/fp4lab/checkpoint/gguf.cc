@@ -95,8 +95,7 @@ void CheckGguf(const ModelFiles& checkpoint, const CheckOptions& options,
   const bool only = report->matrices.empty() && CountMatrices(checkpoint) == 1;
   for (const auto& [shard, file] : checkpoint.ggufs) {
     for (const auto& [name, tensor] : file.tensors) {
-      const auto block = std::find_if(std::begin(kBlocks), std::end(kBlocks),
-                                      [&](const GgufBlock& b) { return b.type == tensor.type; });
+      const auto block = std::ranges::find(kBlocks, tensor.type, &GgufBlock::type);
       if (block == std::end(kBlocks) || tensor.shape.empty() || tensor.bytes.empty()) continue;
       CheckedMatrix m;
       const bool is_weight = name.ends_with(".weight");

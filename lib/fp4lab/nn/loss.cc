@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <vector>
 
 #include "fp4lab/base/elementary.h"
 #include "fp4lab/base/error.h"
@@ -41,21 +42,48 @@ void LossRows(MatrixView<const float> logits, const std::uint16_t* targets, doub
 }
 
 void LossGradientRows(MatrixView<const float> logits, const std::uint16_t* targets, float scale,
-                      double* row_loss, MatrixView<float> dlogits) {
+                      const LossOptions& options, double* row_loss, MatrixView<float> dlogits) {
+  std::vector<float> capped(options.soft_cap > 0 ? logits.cols : 0);
   for (std::size_t r = 0; r < logits.rows; ++r) {
     const float* z = RowOf(logits, r);
     float* gradient = RowOf(dlogits, r);
     const float max = Max(logits.cols, z), target = z[targets[r]];
+    if (!capped.empty()) std::copy_n(z, logits.cols, capped.data());
     ForElements(logits.cols, [=](auto d, std::size_t c) HWY_ATTR {
       hn::StoreU(ExpNonPositive(d, hn::Sub(hn::LoadU(d, z + c), hn::Set(d, max))), d, gradient + c);
     });
     const float sum = Sum(logits.cols, gradient);
-    const float factor = scale * (1.0f / sum);
+    float factor = scale * (1.0f / sum);
+    if (options.z_loss > 0) {
+      const float lse = static_cast<float>(max + Log(sum));
+      factor *= 1.0f + 2.0f * options.z_loss * lse;
+    }
     ForElements(logits.cols, [=](auto d, std::size_t c) HWY_ATTR {
       hn::StoreU(hn::Mul(hn::LoadU(d, gradient + c), hn::Set(d, factor)), d, gradient + c);
     });
     gradient[targets[r]] -= scale;
     row_loss[r] = RowLoss(sum, target, max);
+    if (capped.empty()) continue;
+    const float* const y = capped.data();
+    const float cap = options.soft_cap;
+    ForElements(logits.cols, [=](auto d, std::size_t c) HWY_ATTR {
+      const auto t = hn::Div(hn::LoadU(d, y + c), hn::Set(d, cap));
+      const auto slope = hn::Sub(hn::Set(d, 1.0f), hn::Mul(t, t));
+      hn::StoreU(hn::Mul(hn::LoadU(d, gradient + c), slope), d, gradient + c);
+    });
+  }
+}
+
+void SoftCapRows(float cap, MatrixView<float> logits) {
+  for (std::size_t r = 0; r < logits.rows; ++r) {
+    float* z = RowOf(logits, r);
+    ForElements(logits.cols, [=](auto d, std::size_t c) HWY_ATTR {
+      const auto one = hn::Set(d, 1.0f);
+      const auto x = hn::Div(hn::LoadU(d, z + c), hn::Set(d, cap));
+      const auto e = Exp(d, hn::Add(x, x));
+      const auto t = hn::Sub(one, hn::Div(hn::Set(d, 2.0f), hn::Add(e, one)));
+      hn::StoreU(hn::Mul(hn::Set(d, cap), t), d, z + c);
+    });
   }
 }
 
@@ -69,6 +97,7 @@ namespace {
 
 HWY_EXPORT(LossRows);
 HWY_EXPORT(LossGradientRows);
+HWY_EXPORT(SoftCapRows);
 
 void ExpectShapes(MatrixView<const float> logits, std::span<const std::uint16_t> targets,
                   std::span<double> row_loss) {
@@ -102,13 +131,30 @@ double CrossEntropy(MatrixView<const float> logits, std::span<const std::uint16_
 double CrossEntropyGradient(MatrixView<const float> logits, std::span<const std::uint16_t> targets,
                             float scale, std::span<double> row_loss, MatrixView<float> dlogits) {
   const IeeeArithmetic ieee;
+  return CrossEntropyGradient(logits, targets, scale, LossOptions{}, row_loss, dlogits);
+}
+
+double CrossEntropyGradient(MatrixView<const float> logits, std::span<const std::uint16_t> targets,
+                            float scale, const LossOptions& options, std::span<double> row_loss,
+                            MatrixView<float> dlogits) {
+  const IeeeArithmetic ieee;
   ExpectShapes(logits, targets, row_loss);
   Expects(HasShape(dlogits, logits.rows, logits.cols), "dlogits of the logits' shape");
   const auto kernel = HWY_DYNAMIC_DISPATCH(LossGradientRows);
   ParallelRowChunks(logits.rows, logits.cols, [&](std::size_t r, std::size_t count) {
-    kernel(RowsOf(logits, r, count), &targets[r], scale, &row_loss[r], RowsOf(dlogits, r, count));
+    kernel(RowsOf(logits, r, count), &targets[r], scale, options, &row_loss[r],
+           RowsOf(dlogits, r, count));
   });
   return Mean(row_loss);
+}
+
+void SoftCap(float cap, MatrixView<float> logits) {
+  const IeeeArithmetic ieee;
+  Expects(cap > 0 && logits.col_stride == 1, "SoftCap: a cap above 0, unit column stride");
+  const auto kernel = HWY_DYNAMIC_DISPATCH(SoftCapRows);
+  ParallelRowChunks(logits.rows, logits.cols, [&](std::size_t r, std::size_t count) {
+    kernel(cap, RowsOf(logits, r, count));
+  });
 }
 
 }  // namespace fp4lab

@@ -1,4 +1,5 @@
-// Softmax cross-entropy of logits against target tokens, in nats.
+// Softmax cross-entropy of logits against target tokens, in nats, and what stands around it: the
+// soft cap of logits and the z-loss.
 #pragma once
 
 #include <cstdint>
@@ -19,5 +20,22 @@ double CrossEntropy(MatrixView<const float> logits, std::span<const std::uint16_
 // several micro-batches add up. dlogits may be logits.
 double CrossEntropyGradient(MatrixView<const float> logits, std::span<const std::uint16_t> targets,
                             float scale, std::span<double> row_loss, MatrixView<float> dlogits);
+
+struct LossOptions {
+  float soft_cap = 0.0f;  // 0: none; the logits are results of SoftCap
+  float z_loss = 0.0f;    // coefficient of the mean of (m + ln l)^2 (PaLM, arXiv 2204.02311)
+};
+
+// CrossEntropyGradient with the gradient of the z-loss, taken back through the soft cap: with
+// lse = fl(m + ln(l)), in this order
+//   d = exp(z_c - m) (scale (1 / l) (1 + 2 z_loss lse)) - [c = target] scale
+//   dlogits = d (1 - t t), t = z_c / soft_cap
+// row_loss and the result leave the z-loss out. With neither, CrossEntropyGradient's bits.
+double CrossEntropyGradient(MatrixView<const float> logits, std::span<const std::uint16_t> targets,
+                            float scale, const LossOptions& options, std::span<double> row_loss,
+                            MatrixView<float> dlogits);
+
+// logits = cap tanh(logits / cap), in place (Gemma 2), tanh(x) = 1 - 2 / (exp(2 x) + 1). cap > 0.
+void SoftCap(float cap, MatrixView<float> logits);
 
 }  // namespace fp4lab

@@ -1,5 +1,6 @@
 #include "fp4lab/train/config.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -23,6 +24,13 @@ struct NamedDevice {
   Device device;
   std::string_view name;
 };
+struct NamedScore {
+  RouterScore score;
+  std::string_view name;
+};
+constexpr NamedScore kScores[] = {{RouterScore::kSoftmax, "softmax"},
+                                  {RouterScore::kSigmoid, "sigmoid"}};
+
 struct NamedMuonScale {
   MuonScale scale;
   std::string_view name;
@@ -106,6 +114,60 @@ MuonScale ReadMuonScale(JsonObject* o, MuonScale value) {
     if (s.name == name) return s.scale;
   }
   throw Error(o->Where("scale"), "must be moonlight or keller_jordan, not \"" + name + "\"");
+}
+
+std::string_view ScoreName(RouterScore score) {
+  for (const NamedScore& s : kScores) {
+    if (s.score == score) return s.name;
+  }
+  return "";
+}
+
+RouterScore ReadScore(JsonObject* o, RouterScore value) {
+  std::string name(ScoreName(value));
+  o->Read("score", &name);
+  for (const NamedScore& s : kScores) {
+    if (s.name == name) return s.score;
+  }
+  throw Error(o->Where("score"), "must be softmax or sigmoid, not \"" + name + "\"");
+}
+
+MoeConfig ReadMoeConfig(const Json& json, const std::string& where) {
+  MoeConfig c;
+  JsonObject o(json, where);
+  o.Read("experts", &c.experts);
+  o.Read("top_k", &c.top_k);
+  o.Read("ffn", &c.ffn);
+  o.Read("shared_experts", &c.shared_experts);
+  c.score = ReadScore(&o, c.score);
+  o.Read("normalize", &c.normalize);
+  o.Read("scale", &c.scale);
+  o.Read("balance_loss", &c.balance_loss);
+  o.Read("bias_rate", &c.bias_rate);
+  o.Read("pad_tokens", &c.pad_tokens);
+  o.Finish();
+  CheckSize(o, "experts", c.experts, 1, 1 << 12);
+  CheckSize(o, "top_k", c.top_k, 1, 1 << 12);
+  CheckSize(o, "ffn", c.ffn, 0, 1 << 22);
+  CheckSize(o, "shared_experts", c.shared_experts, 0, 1 << 8);
+  CheckSize(o, "pad_tokens", c.pad_tokens, 1, 1 << 12);
+  if (!(c.scale > 0)) throw Error(o.Where("scale"), "must be positive");
+  CheckAtLeast(o, "balance_loss", c.balance_loss, 0.0f);
+  CheckAtLeast(o, "bias_rate", c.bias_rate, 0.0f);
+  return c;
+}
+
+Json ToJson(const MoeConfig& c) {
+  return {{"experts", c.experts},
+          {"top_k", c.top_k},
+          {"ffn", c.ffn},
+          {"shared_experts", c.shared_experts},
+          {"score", ScoreName(c.score)},
+          {"normalize", c.normalize},
+          {"scale", Shortest(c.scale)},
+          {"balance_loss", Shortest(c.balance_loss)},
+          {"bias_rate", Shortest(c.bias_rate)},
+          {"pad_tokens", c.pad_tokens}};
 }
 
 constexpr int kMostNewtonSchulzSteps = 64;
@@ -204,6 +266,14 @@ ModelConfig ReadModelConfig(const Json& json, const std::string& where) {
   o.Read("window", &c.window);
   o.Read("full_attention_every", &c.full_attention_every);
   o.Read("no_rope_every", &c.no_rope_every);
+  o.Read("logit_soft_cap", &c.logit_soft_cap);
+  o.Read("z_loss", &c.z_loss);
+  if (const Json* moe = o.Member("moe")) {
+    if (std::find(c.parts.begin(), c.parts.end(), "moe") == c.parts.end()) {
+      throw Error(o.Where("moe"), "no part reads it; \"parts\": [\"attention\", \"moe\"] does");
+    }
+    c.moe = ReadMoeConfig(*moe, o.Where("moe"));
+  }
   o.Finish();
   CheckSize(o, "layers", c.layers, 1, 1 << 14);
   CheckSize(o, "d_model", c.d_model, 1, 1 << 20);
@@ -214,6 +284,8 @@ ModelConfig ReadModelConfig(const Json& json, const std::string& where) {
   CheckSize(o, "vocabulary", c.vocabulary, 2, 65536);
   CheckSize(o, "head_dim", c.head_dim, 0, 1 << 14);
   CheckSize(o, "window", c.window, 0, 1 << 20);
+  CheckAtLeast(o, "logit_soft_cap", c.logit_soft_cap, 0.0f);
+  CheckAtLeast(o, "z_loss", c.z_loss, 0.0f);
   CheckSize(o, "full_attention_every", c.full_attention_every, 0, 1 << 14);
   CheckSize(o, "no_rope_every", c.no_rope_every, 0, 1 << 14);
   if (!(c.norm_epsilon > 0)) throw Error(o.Where("norm_epsilon"), "must be positive");
@@ -244,6 +316,11 @@ Json ToJson(const ModelConfig& c) {
   add("window", &ModelConfig::window);
   add("full_attention_every", &ModelConfig::full_attention_every);
   add("no_rope_every", &ModelConfig::no_rope_every);
+  if (c.logit_soft_cap != 0.0f) json["logit_soft_cap"] = Shortest(c.logit_soft_cap);
+  if (c.z_loss != 0.0f) json["z_loss"] = Shortest(c.z_loss);
+  if (std::find(c.parts.begin(), c.parts.end(), "moe") != c.parts.end()) {
+    json["moe"] = ToJson(c.moe);
+  }
   return json;
 }
 

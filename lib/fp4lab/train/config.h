@@ -9,11 +9,29 @@
 #include "fp4lab/data/config.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/nn/activation.h"
+#include "fp4lab/nn/router.h"
 #include "fp4lab/recipe/recipe.h"
 #include "fp4lab/train/observe/observation.h"
 #include "fp4lab/train/schedule.h"
 
 namespace fp4lab {
+
+// The part "moe": experts instead of one MLP.
+struct MoeConfig {
+  int experts = 8, top_k = 2;
+  int ffn = 0;             // of an expert; 0: ModelConfig::ffn
+  int shared_experts = 0;  // that every token takes
+  RouterScore score = RouterScore::kSoftmax;
+  bool normalize = true;      // the weights of a token's experts add up to `scale`
+  float scale = 1.0f;         // factor of the weights
+  float balance_loss = 0.0f;  // coefficient of the load-balancing loss (nn/router.h)
+  // The loss-free bias (arXiv 2408.15664): after each step an expert's bias, which only the choice
+  // sees, moves by so much, up if the expert had fewer tokens than the mean. 0: no bias.
+  float bias_rate = 0.0f;
+  int pad_tokens = 32;  // an expert's rows are padded with zeros to a multiple
+
+  friend bool operator==(const MoeConfig&, const MoeConfig&) = default;
+};
 
 // A pre-norm decoder: blocks of parts; RMSNorm, no biases, no dropout.
 struct ModelConfig {
@@ -32,6 +50,9 @@ struct ModelConfig {
   // With a window, every N-th block (N - 1, 2 N - 1, ...) sees all keys; 0: none does.
   int full_attention_every = 0;
   int no_rope_every = 0;  // every N-th block has no rotary positions; 0: all have them
+  MoeConfig moe = {};
+  float logit_soft_cap = 0.0f;  // 0: none; logits become cap tanh(logits / cap) (Gemma 2)
+  float z_loss = 0.0f;          // coefficient of the z-loss (nn/loss.h)
 
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
@@ -67,8 +88,8 @@ struct GroupRates {
 struct OptimizerConfig {
   std::string name = "adamw";  // optimizer/optimizers.h
   float beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f, weight_decay = 0.1f, clip = 1.0f;
-  GroupRates rates;
-  MuonConfig muon;
+  GroupRates rates = {};
+  MuonConfig muon = {};
 
   friend bool operator==(const OptimizerConfig&, const OptimizerConfig&) = default;
 };

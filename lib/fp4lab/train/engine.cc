@@ -44,7 +44,7 @@ class CpuEngine final : public Engine {
                                    gradients_);
     }
     sums.loss /= static_cast<double>(count);
-    sums.gradient_squares = SumOfSquares(gradients_);
+    sums.gradient_squares = SumOfSquares(std::span(gradients_).first(model_.Layout().trained));
     return sums;
   }
 

@@ -19,7 +19,8 @@ struct AttentionShape {
 
 // q, out (B * T, heads * head_dim); k, v (B * T, kv_heads * head_dim); kv_heads divides heads and
 // query head h reads key head h / (heads / kv_heads). Views have unit column stride and may be
-// column slices of one matrix. For query i of a head, over keys j <= i of the same sequence, with a window over i - window < j <= i:
+// column slices of one matrix. For query i of a head, over keys j <= i of the same sequence (with a
+// window, those with j > i - window):
 //   s_j = (q_i / sqrt(head_dim)) . k_j;  m = max_j s_j;  p_j = exp(s_j - m);  l = sum_j p_j
 //   out_i = (sum_j p_j v_j) (1 / l)
 // exp errs by at most 1.01 units in the last place and is 0 below 2^-126.

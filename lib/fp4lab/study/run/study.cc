@@ -48,7 +48,13 @@ Arm ReadArm(const std::string& name, const Json& json, const TrainConfig& base,
   JsonObject o(json, where);
   if (const Json* model = o.Member("model")) {
     JsonObject(*model, o.Where("model"));
-    arm.model = ReadModelConfig(Merged(ToJson(base.model), *model), o.Where("model"));
+    Json merged = Merged(ToJson(base.model), *model);
+    // An arm of other parts leaves the study's experts aside.
+    const std::vector<std::string> parts = merged.value("parts", ModelConfig().parts);
+    if (std::find(parts.begin(), parts.end(), "moe") == parts.end() && !model->contains("moe")) {
+      merged.erase("moe");
+    }
+    arm.model = ReadModelConfig(merged, o.Where("model"));
     CheckSharesText(arm.model, base.model, o.Where("model"));
   }
   const Json* recipe = o.Member("recipe");

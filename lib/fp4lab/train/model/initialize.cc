@@ -42,6 +42,10 @@ void InitializeParameters(const TrainConfig& config, std::span<float> parameters
       for (float& v : values) v = 1.0f;
       continue;
     }
+    if (slice.role == ParameterRole::kBalance) {
+      for (float& v : values) v = 0.0f;
+      continue;
+    }
     const bool to_residual = slice.role == ParameterRole::kResidualMatrix;
     FillNormal({config.seed, static_cast<std::uint32_t>(i), kInitialWeights},
                to_residual ? residual : deviation, values);

@@ -1,6 +1,12 @@
 #include "fp4lab/train/model/linear_plan.h"
 
 namespace fp4lab {
+namespace {
+
+// No operand quantized or rounded.
+const LinearRecipe kBinary32 = {false, {}, {}, {}};
+
+}  // namespace
 
 std::size_t AmaxHistoryFloats(const ModelConfig& config, const Recipe& recipe) {
   const LinearPlan plan(config, recipe);
@@ -24,7 +30,9 @@ void LinearPlan::UseRecipe(const Recipe& recipe) {
   recipe_ = recipe;
   recipes_.clear();
   for (std::size_t l = 0; l < Head(); ++l) {
-    recipes_.push_back(&fp4lab::RecipeOf(recipe_, names_[l], block_of_linear_[l], blocks_));
+    recipes_.push_back(IsRouter(l)
+                           ? &kBinary32
+                           : &fp4lab::RecipeOf(recipe_, names_[l], block_of_linear_[l], blocks_));
   }
   recipes_.push_back(&recipe_.rest);
 }

@@ -58,7 +58,12 @@ class LinearPlan {
   // The slice of the weight (out, in) among the parameters.
   const ParameterSlice& Weight(std::size_t linear) const { return weights_[linear]; }
   const LinearRecipe& RecipeOf(const Pass& pass, std::size_t linear) const {
-    return pass.high_precision ? recipe_.rest : *recipes_[linear];
+    return pass.high_precision && !IsRouter(linear) ? recipe_.rest : *recipes_[linear];
+  }
+
+  // Whether the linear multiplies in binary32 under every recipe.
+  bool IsRouter(std::size_t linear) const {
+    return weights_[linear].role == ParameterRole::kRouter;
   }
 
   const LinearRecipe& Rest() const { return recipe_.rest; }

@@ -90,7 +90,7 @@ void Linears::MakeNorm(const Pass& pass, std::size_t linear, View x, std::span<c
 }
 
 bool Linears::ShowsProducts(const Pass& pass, std::size_t linear) const {
-  if (products_ == nullptr || pass.high_precision) return false;
+  if (products_ == nullptr || pass.high_precision || plan_.IsRouter(linear)) return false;
   return plan_.RecipeOf(pass, linear) != plan_.Rest();
 }
 

@@ -30,6 +30,7 @@ Sizes SizesOf(const ModelConfig& c) {
       sizes.largest = std::max(sizes.largest, size);
     }
     for (const GainShape& gain : part->gains(c)) gains += static_cast<double>(gain.size);
+    if (part->balance != nullptr) gains += static_cast<double>(part->balance(c));
   }
   sizes.parameters = sizes.blocks + (c.tied_head ? 1 : 2) * head + gains * c.layers + d;
   return sizes;

@@ -91,6 +91,7 @@ PartUse Model::UseOf(const Pass& pass, std::size_t placed) {
           .linears = &linears_,
           .first_linear = part.first_linear,
           .gains = layout_.GainsOf(part),
+          .balance = part.balance ? &layout_.balances[*part.balance] : nullptr,
           .activations = activations_[placed].kept};
 }
 
@@ -110,6 +111,7 @@ void Model::Forward(const Pass& pass, std::span<const std::uint16_t> tokens) {
                     final_norm_, final_inverse_rms_, nullptr);
   Inspect(pass, -1, "final_norm.output", final_norm_);
   linears_.Run(pass, head, Write::kOverwrite, logits_);
+  if (config_.logit_soft_cap > 0.0f) SoftCap(config_.logit_soft_cap, logits_);
   Inspect(pass, -1, "head.output", logits_);
 }
 
@@ -122,12 +124,13 @@ double Model::BackwardHead(const Pass& pass, std::span<const std::uint16_t> targ
                            float loss_scale, std::span<double> row_loss,
                            std::span<float> gradients) {
   const std::size_t head = linears_.Plan().Head();
+  const LossOptions options{config_.logit_soft_cap, config_.z_loss};
   const LinearInput d_logits =
       linears_.MakeRounded(pass, head, Linears::PieceRows(logits_), logits_,
                            [&](std::size_t first, std::size_t rows, bool bf16) {
                              const View piece = logits_.Block(first, 0, rows, logits_.cols);
                              CrossEntropyGradient(piece, targets.subspan(first, rows), loss_scale,
-                                                  row_loss.subspan(first, rows), piece);
+                                                  options, row_loss.subspan(first, rows), piece);
                              return bf16 ? RoundBf16(piece, piece) : 0.0f;
                            });
   Inspect(pass, -1, "head.output.gradient", logits_);
@@ -150,7 +153,7 @@ double Model::Backward(const Pass& pass, std::span<const std::uint16_t> tokens,
   for (std::size_t p = layout_.parts.size(); p-- > 0;) {
     const std::size_t part = layout_.parts[p].index;
     runners_[part]->Backward(UseOf(pass, p), activations_[p].x,
-                             {d_residual_, d_narrow_, wide_[part], gradients});
+                             {d_residual_, d_narrow_, wide_[part], gradients, loss_scale});
   }
   const View d_embedding = GradientOf(gradients, layout_.embedding);
   EmbeddingBackward(tokens, d_residual_, d_embedding);

@@ -12,7 +12,9 @@ enum class ParameterRole {
   kEmbedding,       // the embedding and the head
   kMatrix,          // a linear's weight (out, in)
   kResidualMatrix,  // the weight of a linear that writes to the residual stream
-  kGain             // of a norm
+  kRouter,          // a router's weight (experts, in)
+  kGain,            // of a norm
+  kBalance          // the biases of a router's choice
 };
 
 // A named piece of the flat parameter buffer.
@@ -28,12 +30,17 @@ struct ParameterSlice {
 enum class ParameterKind {
   kEmbeddings,  // the embedding and the head
   kMatrices,    // of the blocks' linears
-  kGains        // of all norms; weights do not decay
+  kGains,       // of all norms; weights do not decay
+  // Biases of routers, which are not trained: their "gradient" is by how many tokens an expert had
+  // more than the mean, and a step moves each by balance_rate against the sign. It is no part of
+  // the gradient's norm.
+  kBalance
 };
 struct ParameterGroup {
   ParameterKind kind = ParameterKind::kMatrices;
   std::size_t first = 0, size = 0;
   std::vector<ParameterSlice> slices = {};  // all of the group
+  float balance_rate = 0.0f;                // kBalance
 };
 
 }  // namespace fp4lab

@@ -27,8 +27,10 @@ ProductWidths ProductWidthsOf(const Recipe& recipe, const ModelConfig& model) {
     const std::string prefix = "blocks." + std::to_string(block) + ".";
     for (const Part* part : parts) {
       for (const LinearShape& shape : part->linears(model)) {
+        if (shape.router) continue;
         const LinearRecipe& linear = RecipeOf(recipe, prefix + shape.name, block, model.layers);
-        const double products = static_cast<double>(shape.in) * static_cast<double>(shape.out);
+        const double products =
+            shape.share * static_cast<double>(shape.in) * static_cast<double>(shape.out);
         for (const GemmRecipe* gemm : {&linear.fprop, &linear.dgrad, &linear.wgrad}) {
           widths[std::max(Bits(gemm->a, linear.bf16), Bits(gemm->b, linear.bf16))] += products;
           total += products;

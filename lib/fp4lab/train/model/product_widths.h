@@ -11,7 +11,8 @@ namespace fp4lab {
 
 // The share of the multiplications in fprop, dgrad and wgrad of all blocks' linears, over the whole
 // run, by the bits of the elements of the wider operand: 4, 6, 8, 16 (BF16) or 32 (binary32).
-// Attention's own products and the head do not count. The shares add up to 1.
+// Attention's own products, routers and the head do not count; an expert counts for the share of
+// tokens that it sees if all experts see as many. The shares add up to 1.
 using ProductWidths = std::map<int, double>;
 ProductWidths ProductWidthsOf(const Recipe& recipe, const ModelConfig& model);
 

@@ -54,6 +54,7 @@ void CheckPatterns(const std::vector<std::string>& patterns, const ModelConfig& 
   std::string known;
   for (const Part* part : PartsOf(m)) {
     for (const LinearShape& linear : part->linears(m)) {
+      if (linear.router) continue;
       known += (known.empty() ? "blocks.N." : ", blocks.N.") + linear.name;
       for (int i = 0; i < m.layers; ++i) {
         names.push_back("blocks." + std::to_string(i) + "." + linear.name);
@@ -129,7 +130,9 @@ ParameterLayout MakeLayout(const ModelConfig& c) {
     placed.first_linear = layout.block_linears.size();
     for (const LinearShape& linear : placed.part->linears(c)) {
       add(name(placed, linear.name + ".weight"), linear.out, linear.in,
-          linear.to_residual ? ParameterRole::kResidualMatrix : ParameterRole::kMatrix);
+          linear.router        ? ParameterRole::kRouter
+          : linear.to_residual ? ParameterRole::kResidualMatrix
+                               : ParameterRole::kMatrix);
       layout.slices.back().stacked = linear.stacked;
       layout.block_linears.push_back(layout.slices.back());
       layout.block_of_linear.push_back(placed.block);
@@ -143,9 +146,24 @@ ParameterLayout MakeLayout(const ModelConfig& c) {
     }
   }
   layout.final_gain = add("final_norm.gain", 1, d, kGain);
+  layout.trained = layout.total;
+  for (PlacedPart& placed : layout.parts) {
+    const std::size_t size = placed.part->balance == nullptr ? 0 : placed.part->balance(c);
+    if (size == 0) continue;
+    placed.balance = layout.balances.size();
+    layout.balances.push_back(add(name(placed, std::string(placed.part->name) + ".router.bias"), 1,
+                                  size, ParameterRole::kBalance));
+  }
   layout.groups = {{ParameterKind::kEmbeddings, 0, embeddings},
                    {ParameterKind::kMatrices, embeddings, layout.matrices - embeddings},
-                   {ParameterKind::kGains, layout.matrices, layout.total - layout.matrices}};
+                   {ParameterKind::kGains, layout.matrices, layout.trained - layout.matrices}};
+  if (!layout.balances.empty()) {
+    layout.groups.push_back({ParameterKind::kBalance,
+                             layout.trained,
+                             layout.total - layout.trained,
+                             {},
+                             c.moe.bias_rate});
+  }
   for (ParameterGroup& group : layout.groups) {
     for (const ParameterSlice& slice : layout.slices) {
       const bool inside = slice.offset >= group.first && slice.offset < group.first + group.size;
@@ -177,6 +195,11 @@ void CheckDevice(const TrainConfig& c, const std::string& where,
                 "the GPU does not train with the optimizer \"" + c.optimizer.name + cpu);
   }
   const std::string model = JsonObject(empty, where).Where("model");
+  for (const auto& [key, value] :
+       {std::pair{"logit_soft_cap", c.model.logit_soft_cap}, {"z_loss", c.model.z_loss}}) {
+    if (value == 0.0f) continue;
+    throw Error(model + "/" + key, "the GPU does not train with \"" + std::string(key) + cpu);
+  }
   for (const Part* part : PartsOf(c.model, model)) {
     const std::string_view key = part->cpu_only == nullptr ? "" : part->cpu_only(c.model);
     if (!key.empty()) {
@@ -221,7 +244,8 @@ void CheckShapes(const TrainConfig& c, const std::string& where, const std::stri
   CheckMultiple(model + "/d_model", "d_model", c.model.d_model, std::lcm(m.in, m.out));
   for (const Part* part : parts) {
     for (const PartWidth& w : part->widths(c.model)) {
-      const int multiple = std::lcm(w.reduces ? m.in : 1, w.remains ? m.out : 1);
+      const int multiple =
+          w.tokens ? m.tokens : std::lcm(w.reduces ? m.in : 1, w.remains ? m.out : 1);
       CheckMultiple(model + "/" + std::string(w.key), w.what, w.value, multiple);
     }
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -23,20 +24,23 @@ struct PlacedPart {
   int block = 0;
   std::size_t index = 0;                         // in PartsOf(config)
   std::size_t first_linear = 0, first_gain = 0;  // among ParameterLayout::block_linears and ::gains
+  std::optional<std::size_t> balance = {};       // among ParameterLayout::balances
 };
 
 // The order of the parameters: all matrices, then all gains. Each block has those of its parts, in
 // order.
 //   matrices: embedding.weight, head.weight (unless tied), the blocks' matrices
 //   gains:    the blocks' gains, then final_norm.gain
+//   balances: the biases of the blocks' routers, if there are any
 struct ParameterLayout {
   std::vector<ParameterSlice> slices;
   std::vector<ParameterGroup> groups;  // in the same order; all parameters
   std::size_t matrices = 0, total = 0;
+  std::size_t trained = 0;                     // without balances
   ParameterSlice embedding, head, final_gain;  // head: the embedding's slice if tied
   std::vector<PlacedPart> parts;               // of all blocks, in the order of the forward pass
-  std::vector<ParameterSlice> block_linears, gains;  // of the parts
-  std::vector<int> block_of_linear;                  // of each of block_linears
+  std::vector<ParameterSlice> block_linears, gains, balances;  // of the parts
+  std::vector<int> block_of_linear;                            // of each of block_linears
 
   std::span<const ParameterSlice> GainsOf(const PlacedPart& placed) const;
 };

@@ -144,7 +144,7 @@ Observation Observe(const TrainConfig& config, const Recipe& recipe, const Train
   VectorComparison all;
   const LinearPlan plan(config.model, recipe);
   for (std::size_t linear = 0; linear < plan.Head(); ++linear) {
-    if (plan.RecipeOf({}, linear) == plan.Rest()) continue;
+    if (plan.IsRouter(linear) || plan.RecipeOf({}, linear) == plan.Rest()) continue;
     const ParameterSlice& slice = plan.Weight(linear);
     const auto part = [&](const PassResult& p) {
       return std::span(p.gradients).subspan(slice.offset, slice.size());

@@ -27,6 +27,7 @@ struct SeenTensor {
 struct Gradients {
   double loss = 0.0;
   FloatBuffer values;
+  std::size_t trained = 0;  // ParameterLayout::trained: the others are no gradients
 };
 
 class StepMaker {
@@ -46,7 +47,7 @@ class StepMaker {
   // With an observer or an inspector, only the first micro-batch is computed.
   Gradients Compute(const Recipe& recipe, Pass pass) {
     Model model(state_.config.model, recipe, state_.parameters, micro_batch_);
-    Gradients result{0.0, FloatBuffer(layout_.total)};
+    Gradients result{0.0, FloatBuffer(layout_.total), layout_.trained};
     pass.random = {state_.config.seed, static_cast<std::uint32_t>(state_.step), 0};
     const bool looks = pass.observer != nullptr || pass.inspector != nullptr;
     const std::size_t count = looks ? 1 : state_.inputs.size() / tokens_;
@@ -70,7 +71,8 @@ class StepMaker {
     const OptimizerConfig& o = state_.config.optimizer;
     UpdateParameters(o,
                      {.learning_rate = static_cast<float>(state_.learning_rate),
-                      .gradient_scale = ClipFactor(std::sqrt(SumOfSquares(gradients)), o.clip),
+                      .gradient_scale = ClipFactor(
+                          std::sqrt(SumOfSquares(gradients.first(layout_.trained))), o.clip),
                       .step = state_.step + 1},
                      layout_.groups, {gradients, parameters, states});
     Model model(state_.config.model, recipe, parameters, micro_batch_);
@@ -114,7 +116,7 @@ GradientDifference DifferenceOf(std::string name, const VectorComparison& compar
 
 VectorComparison Compared(const Gradients& q, const Gradients& h) {
   VectorComparison compared;
-  compared.Add(q.values, h.values);
+  compared.Add(std::span(q.values).first(q.trained), std::span(h.values).first(h.trained));
   return compared;
 }
 

@@ -26,6 +26,8 @@ inline float LearningRateOf(const OptimizerConfig& config, float rate,
       return rate * config.rates.matrices;
     case ParameterKind::kGains:
       return rate * config.rates.gains;
+    case ParameterKind::kBalance:
+      return group.balance_rate;
   }
   return rate;
 }

@@ -13,6 +13,15 @@ extern const Optimizer kAdamW, kMuon;
 
 namespace {
 
+// Moves biases of routers against the sign of their gradient (ParameterKind::kBalance).
+void Balance(const ParameterGroup& group, const OptimizerNumbers& numbers) {
+  for (std::size_t i = group.first; i < group.first + group.size; ++i) {
+    const float more = numbers.gradients[i];
+    if (more > 0.0f) numbers.parameters[i] -= group.balance_rate;
+    if (more < 0.0f) numbers.parameters[i] += group.balance_rate;
+  }
+}
+
 constexpr const Optimizer* kOptimizers[] = {&kAdamW, &kMuon};
 
 }  // namespace
@@ -37,7 +46,13 @@ void UpdateParameters(const OptimizerConfig& config, const UpdateStep& step,
   const IeeeArithmetic ieee;
   const Optimizer& optimizer = OptimizerOf(config);
   Expects(numbers.states.size() == optimizer.states, "UpdateParameters: the optimizer's states");
-  for (const ParameterGroup& group : groups) optimizer.update(config, step, group, numbers);
+  for (const ParameterGroup& group : groups) {
+    if (group.kind == ParameterKind::kBalance) {
+      Balance(group, numbers);
+    } else {
+      optimizer.update(config, step, group, numbers);
+    }
+  }
 }
 
 }  // namespace fp4lab

@@ -22,6 +22,8 @@ struct LinearShape {
   // The rows of the matrices that stand one above the other in the weight, as queries, keys and
   // values do; empty: it is one matrix. An optimizer may treat each by itself.
   std::vector<std::size_t> stacked = {};
+  bool router = false;  // its GEMMs multiply in binary32 under every recipe
+  double share = 1.0;   // of the tokens that it sees, if it is an expert's: the mean of all experts
 };
 
 // The gain of a norm.
@@ -37,6 +39,7 @@ struct PartWidth {
   std::string_view what;  // "the width of keys and values"
   std::int64_t value = 0;
   bool reduces = true, remains = true;
+  bool tokens = false;  // it is a number of tokens, which the blocks along tokens must divide
 };
 
 class PartRunner;  // part_runner.h
@@ -51,6 +54,9 @@ struct Part {
   // In the order of the forward pass.
   std::vector<LinearShape> (*linears)(const ModelConfig& config) = nullptr;
   std::vector<GainShape> (*gains)(const ModelConfig& config) = nullptr;
+  // Numbers of experts that no optimizer trains (ParameterKind::kBalance): `size` of them, 0 for
+  // none; null: none.
+  std::size_t (*balance)(const ModelConfig& config) = nullptr;
 
   // Columns of the matrices (tokens, columns) that the forward pass keeps for the backward pass, x
   // apart, and of those that the backward pass needs for the moment, which all parts share.

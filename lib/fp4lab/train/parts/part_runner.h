@@ -16,9 +16,10 @@ struct PartUse {
   const Pass& pass;
   int block = 0;
   Linears* linears = nullptr;
-  std::size_t first_linear = 0;           // the part's first, an index of LinearPlan
-  std::span<const ParameterSlice> gains;  // Part::gains
-  std::span<const View> activations;      // Part::activations, the same memory in both passes
+  std::size_t first_linear = 0;             // the part's first, an index of LinearPlan
+  std::span<const ParameterSlice> gains;    // Part::gains
+  const ParameterSlice* balance = nullptr;  // Part::balance, if it has any
+  std::span<const View> activations;        // Part::activations, the same memory in both passes
 
   std::size_t Linear(std::size_t i) const { return first_linear + i; }
   std::span<const float> Gain(std::size_t i) const { return linears->Gain(gains[i]); }
@@ -37,6 +38,7 @@ struct PartGradients {
   View d_narrow;                // (rows, d_model), for the moment
   std::span<const View> wide;   // Part::gradients, for the moment
   std::span<float> parameters;  // gradients of all parameters, which are added to
+  float loss_scale = 1.0f;      // of one token's loss, for losses that a part adds
 
   std::span<float> Gain(const ParameterSlice& slice) const {
     return parameters.subspan(slice.offset, slice.size());
