@@ -1,5 +1,6 @@
 #include "fp4lab/judge/products/gemm_file.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "fp4lab/base/error.h"
@@ -74,6 +75,13 @@ GemmOperandFile FromNumbers(std::string_view place, std::string_view format) {
   return result;
 }
 
+FormatId IdOf(const Format& format) {
+  const auto at = std::find_if(kFormats.begin(), kFormats.end(),
+                               [&](const NamedFormat& f) { return f.format == format; });
+  Expects(at != kFormats.end(), "an operand of a format of kFormats");
+  return at->id;
+}
+
 StoredMatrix StoredOf(const MmaOperand& x, FormatId element, FormatId scale) {
   StoredMatrix stored{.rows = x.rows,
                       .cols = x.cols,
@@ -115,26 +123,29 @@ GemmOperandFile ReadGemmOperand(std::string_view place, std::string_view format)
   return operand;
 }
 
+void AddOperand(const MmaOperand& x, const std::string& name, SafetensorsFile* file) {
+  const IeeeArithmetic ieee;
+  const FormatId element = IdOf(x.format);
+  if (x.IsScaled()) {
+    const FormatId scale = IdOf(x.scale_format);
+    AddStored(StoredOf(x, element, scale), scale == FormatId::kE8M0 ? "mxfp4.floor" : "nvfp4.te",
+              name, file);
+    return;
+  }
+  const NumberType type{NumberType::Kind::kFormat, element};
+  const Matrix<float> values = FloatValues(x);
+  file->tensors[name] = {
+      std::string(SafetensorsName(type)), {x.rows, x.cols}, EncodeNumbers(type, values.values)};
+}
+
 void WriteProbes(const ProbeSet& set, std::string_view path) {
   const IeeeArithmetic ieee;
   if (SplitPlace(path).ending != ".safetensors") {
     throw Error(path, "probes are written to a .safetensors file");
   }
   SafetensorsFile file;
-  for (const auto& [name, x] : {std::pair<const char*, const MmaOperand*>{"a", &set.a},
-                                std::pair<const char*, const MmaOperand*>{"b", &set.b}}) {
-    const FormatId element = *FindFormat(set.a.IsScaled() ? "e2m1" : set.operands);
-    if (x->IsScaled()) {
-      const bool nvfp4 = x->group == 16;
-      const FormatId scale = nvfp4 ? FormatId::kE4M3 : FormatId::kE8M0;
-      AddStored(StoredOf(*x, element, scale), nvfp4 ? "nvfp4.te" : "mxfp4.floor", name, &file);
-      continue;
-    }
-    const NumberType type{NumberType::Kind::kFormat, element};
-    const Matrix<float> values = FloatValues(*x);
-    file.tensors[name] = {
-        std::string(SafetensorsName(type)), {x->rows, x->cols}, EncodeNumbers(type, values.values)};
-  }
+  AddOperand(set.a, "a", &file);
+  AddOperand(set.b, "b", &file);
   WriteSafetensors(path, file);
 }
 

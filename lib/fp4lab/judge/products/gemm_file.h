@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "fp4lab/exchange/stored.h"
+#include "fp4lab/io/tensors/safetensors.h"
 #include "fp4lab/judge/products/gemm_probe.h"
 #include "fp4lab/tensor/mma/mma_operand.h"
 
@@ -24,6 +25,10 @@ struct GemmOperandFile {
 GemmOperandFile ReadGemmOperand(std::string_view place, std::string_view format = {});
 
 MmaOperand MakeMmaOperand(const StoredMatrix& stored, std::string_view where);
+
+// Adds an operand to a file: an NVFP4 or MXFP4 matrix with linear scales, or a tensor of plain
+// numbers.
+void AddOperand(const MmaOperand& x, const std::string& name, SafetensorsFile* file);
 
 // Writes operands "a" and "b" to one .safetensors file: quantized matrices, or tensors of plain
 // numbers.

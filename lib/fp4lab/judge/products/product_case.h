@@ -12,6 +12,7 @@
 #include "fp4lab/base/matrix.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/judge/products/gemm_kernel.h"
+#include "fp4lab/tensor/tensor_core_gemm.h"
 
 namespace fp4lab {
 
@@ -27,6 +28,10 @@ struct ProductCase {
   bool order_free = true;
   Matrix<float> before = {};  // (M, N): what D holds before the kernel runs
 };
+
+constexpr std::string_view Name(GemmOutput output) {
+  return kGemmOutputs[static_cast<std::size_t>(output)].name;
+}
 
 // The case as a claim about a product d.
 GemmClaim ClaimOf(const ProductCase& c, MatrixView<const float> d);
