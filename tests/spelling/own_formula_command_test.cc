@@ -83,6 +83,13 @@ TEST_CASE("Bytes of a formula with scales rounded up are judged by it", "[spelli
   const Answer why = own.Run(own.Judged("explain", "te.safetensors", {"--dialect", own.up}));
   CHECK(why.code == 1);
   CHECK_THAT(why.text, ContainsSubstring("computes nvfp4.te"));
+  // deviations of rounding to nearest are none of a formula that rounds up
+  CHECK_THAT(why.text, !ContainsSubstring(" scale-unclamped"));
+  const Answer caught = own.Run({"cases", "--dialect", own.up, "--mutation-report"});
+  CHECK(caught.code == 0);
+  CHECK_THAT(caught.text, ContainsSubstring("\nscale-truncated "));
+  CHECK_THAT(caught.text, !ContainsSubstring("\nscale-unclamped "));
+  CHECK_THAT(caught.text, !ContainsSubstring("\nscale-rounded-up "));
 
   // identify: no row has the bytes, the formula beside the table does
   const std::string codes = own.folder.Path("up.safetensors#codes"),

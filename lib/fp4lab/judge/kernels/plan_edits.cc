@@ -240,8 +240,17 @@ bool SetFormula(KernelPlan& p, BlockScale formula) {
   p.kernel.dialect.block_scale = other ? formula : p.kernel.dialect.block_scale;
   return other;
 }
+bool RoundsScales(KernelPlan& p, OtherEncoding encoding) {
+  const ScaleEncoding own = p.kernel.dialect.scale_encoding;
+  const bool is_own = encoding == OtherEncoding::kUp           ? own == ScaleEncoding::kUp
+                      : encoding == OtherEncoding::kTowardZero ? own == ScaleEncoding::kDown
+                                                               : false;
+  return HasE4m3Scale(p) && !is_own && Change(p.scale.encoding, encoding);
+}
 bool SetEncoding(KernelPlan& p, ScaleEncoding encoding) {
-  return HasE4m3Scale(p) && Change(p.kernel.dialect.scale_encoding, encoding);
+  const ScaleEncoding own = p.kernel.dialect.scale_encoding;
+  const bool directed = own == ScaleEncoding::kUp || own == ScaleEncoding::kDown;
+  return HasE4m3Scale(p) && !directed && Change(p.kernel.dialect.scale_encoding, encoding);
 }
 bool SetFactor(KernelPlan& p, Factor factor) {
   if (!HasE4m3Scale(p) || Searches(p)) return false;

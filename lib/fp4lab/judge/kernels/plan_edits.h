@@ -63,7 +63,10 @@ bool MayFlush(const KernelPlan& p);
 
 // Edits of one part of the plan; each returns false if it changes nothing or does not apply.
 bool SetFormula(KernelPlan& p, BlockScale formula);
+// For dialects that round scales to nearest: the deviations say nothing of directed rounding.
 bool SetEncoding(KernelPlan& p, ScaleEncoding encoding);
+// Another rounding of E4M3 scales than the dialect's own.
+bool RoundsScales(KernelPlan& p, OtherEncoding encoding);
 bool SetFactor(KernelPlan& p, Factor factor);
 bool SetRounding(KernelPlan& p, ElementRounding rounding);
 bool SetRule(KernelPlan& p, BlockScale rule);
