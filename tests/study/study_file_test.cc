@@ -324,6 +324,38 @@ TEST_CASE("An arm may leave the study's Muon or experts aside, or change one of 
   CHECK(TinyStudy(ToJson(study)).arms == study.arms);
 }
 
+// Writing leaves members out that are as before; an arm that goes back to them states them.
+TEST_CASE("An arm of plain members in a study of others is written and read back", "[study]") {
+  Json json = TinyStudyJson();
+  json["optimizer"] = {{"name", "muon"}, {"rates", {{"gains", 2.0}}}};
+  json["model"].update({{"parts", {"attention", "moe"}},
+                        {"head_dim", 16},
+                        {"qk_norm", true},
+                        {"window", 8},
+                        {"full_attention_every", 2},
+                        {"no_rope_every", 2},
+                        {"logit_soft_cap", 5.0},
+                        {"z_loss", 0.5}});
+  json["arms"]["plain"] = {{"recipe", "bf16"},
+                           {"optimizer", {{"name", "adamw"}, {"rates", {{"gains", 1.0}}}}},
+                           {"model",
+                            {{"parts", {"attention", "mlp"}},
+                             {"head_dim", 0},
+                             {"qk_norm", false},
+                             {"window", 0},
+                             {"full_attention_every", 0},
+                             {"no_rope_every", 0},
+                             {"logit_soft_cap", 0.0},
+                             {"z_loss", 0.0}}}};
+  const Study study = TinyStudy(json), again = TinyStudy(ToJson(study));
+  CHECK(again.arms == study.arms);
+  CHECK(again.base == study.base);
+  const auto plain = std::find_if(again.arms.begin(), again.arms.end(),
+                                  [](const Arm& a) { return a.name == "plain"; });
+  CHECK(plain->optimizer == OptimizerConfig());
+  CHECK(ToJson(plain->model) == ToJson(TinyStudy().base.model));
+}
+
 TEST_CASE("A study says which setting its GPU does not train", "[study]") {
   const auto error = [](const Json& patch, const char* device) {
     Json json = TinyStudyJson();

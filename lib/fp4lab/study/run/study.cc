@@ -458,6 +458,41 @@ Study ReadStudy(const std::filesystem::path& path) {
   return ParseStudy(ReadFile(path), path.string());
 }
 
+namespace {
+
+// The members that an arm must state because its study's base has them, while its own are left out
+// as defaults: `own` with their defaults. The reader erases "muon" and "moe" by itself.
+Json Stated(Json own, const Json& base, const Json& defaults) {
+  for (const auto& [key, value] : defaults.items()) {
+    if (base.contains(key) && !own.contains(key)) own[key] = value;
+  }
+  return own;
+}
+
+Json StatedOptimizer(const OptimizerConfig& own, const OptimizerConfig& base) {
+  const GroupRates rates;
+  return Stated(
+      ToJson(own), ToJson(base),
+      {{"name", OptimizerConfig().name},
+       {"rates",
+        {{"embeddings", rates.embeddings}, {"matrices", rates.matrices}, {"gains", rates.gains}}}});
+}
+
+Json StatedModel(const ModelConfig& own, const ModelConfig& base) {
+  const ModelConfig d;
+  return Stated(ToJson(own), ToJson(base),
+                {{"parts", d.parts},
+                 {"head_dim", d.head_dim},
+                 {"qk_norm", d.qk_norm},
+                 {"window", d.window},
+                 {"full_attention_every", d.full_attention_every},
+                 {"no_rope_every", d.no_rope_every},
+                 {"logit_soft_cap", d.logit_soft_cap},
+                 {"z_loss", d.z_loss}});
+}
+
+}  // namespace
+
 Json ToJson(const Study& study) {
   const IeeeArithmetic ieee;
   Json arms = Json::object(), order = Json::array();
@@ -466,11 +501,13 @@ Json ToJson(const Study& study) {
     if (arms.contains(name)) continue;
     order.push_back(name);
     arms[name] = {{"recipe", ToJson(arm.recipe)},
-                  {"optimizer", ToJson(arm.optimizer)},
+                  {"optimizer", StatedOptimizer(arm.optimizer, study.base.optimizer)},
                   {"schedule", ToJson(arm.schedule)}};
     if (!study.rates.empty()) arms[name]["schedule"].erase("learning_rate");
     if (arm.nudge_ulps != 0) arms[name]["nudge_ulps"] = arm.nudge_ulps;
-    if (arm.model != study.base.model) arms[name]["model"] = ToJson(arm.model);
+    if (arm.model != study.base.model) {
+      arms[name]["model"] = StatedModel(arm.model, study.base.model);
+    }
   }
   Json evaluation = ToJson(study.base.evaluation);
   evaluation.erase("every");
