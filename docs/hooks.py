@@ -30,6 +30,7 @@ ROOMS = {  # page of the site: page of the repository
     "findings/league.md": "studies/results/league/README.md",
     "findings/atlas.md": "studies/atlas/README.md",
     "findings/stability.md": "studies/stability/README.md",
+    "guides/models.md": "studies/model/README.md",
     "findings/fp8-gap.md": "studies/fp8-gap/README.md",
     "findings/parity.md": "studies/results/parity/README.md",
     "findings/results.md": "studies/results/README.md",

@@ -226,7 +226,7 @@ TEST_CASE("verify gemm names a scale byte that is read otherwise, and the rectan
   CHECK(zero.exit_code == 1);
   CHECK_THAT(
       zero.output,
-      ContainsSubstring("Cause: The kernel reads the E8M0 scale byte 0x00 as 0, not as "
+      ContainsSubstring("Possible cause: The kernel reads the E8M0 scale byte 0x00 as 0, not as "
                         "2^-127. (e8m0-0x00-as-0)\n       This cause reproduces all elements.\n"));
   Matrix<float> garbage = ProductOf(a, b, 0x1p-127);
   for (std::size_t r = 0; r < 32; ++r) {
