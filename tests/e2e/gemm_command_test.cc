@@ -1,4 +1,5 @@
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -65,9 +66,75 @@ void RunExample(const std::string& help, const std::filesystem::path& folder) {
 }
 
 TEST_CASE("The examples of gemm and verify gemm do what their help says", "[tools]") {
-  const Folder first, second;
+  const Folder first, second, third;
   RunExample(Gemm({"--help"}).output, first.folder.path());
   RunExample(VerifyGemm({"--help"}).output, second.folder.path());
+  RunExample(RunProgram({"cases", "gemm", "--help"}).output, third.folder.path());
+}
+
+TEST_CASE("verify gemm --cases judges a kernel's answers to directed products", "[tools]") {
+  const Folder f;
+  const std::string folder = f.Path("products");
+  REQUIRE(RunProgram({"cases", "gemm", "--out-dir", folder}).exit_code == 0);
+  const ProcessResult none = VerifyGemm({"--cases", folder});
+  CHECK(none.exit_code == 2);
+  CHECK_THAT(none.error, ContainsSubstring("has no answer"));
+
+  REQUIRE(RunProgram({"cases", "gemm", "--answer", folder}).exit_code == 0);
+  const ProcessResult right = VerifyGemm({"--cases", folder});
+  CHECK(right.exit_code == 0);
+  CHECK(right.output == "17 of 17 cases right\n");
+
+  std::filesystem::remove(f.Path("products/e4m3-nan.d.npy"));
+  CHECK(VerifyGemm({"--cases", folder}).exit_code == 1);
+  const ProcessResult declined = VerifyGemm({"--cases", folder, "--allow-declined"});
+  CHECK(declined.exit_code == 0);
+  CHECK(declined.output == "16 of 17 cases right; 1 declined\n");
+
+  REQUIRE(RunProgram({"cases", "gemm", "--answer", folder, "--deviation", "k-last-block-twice"})
+              .exit_code == 0);
+  const ProcessResult wrong = VerifyGemm({"--cases", folder, "--json"});
+  CHECK(wrong.exit_code == 1);
+  const Json json = ParseJson(wrong.output, "verify");
+  REQUIRE(json["causes"].size() == 1);
+  CHECK(json["causes"][0]["name"] == "k-last-block-twice");
+
+  const ProcessResult both = RunProgram({"cases", "gemm", "--answer", folder, "--deviation",
+                                         "alpha-twice", "--deviation", "b-signs-dropped"});
+  REQUIRE(both.exit_code == 0);
+  CHECK_THAT(VerifyGemm({"--cases", folder}).output,
+             ContainsSubstring("wrong kernels gives these answers."));
+
+  WriteMatrix(f.Path("products/e4m3-nan.d.npy"), Matrix<float>(3, 4).View());
+  const ProcessResult shape = VerifyGemm({"--cases", folder});
+  CHECK(shape.exit_code == 2);
+  CHECK_THAT(shape.error, ContainsSubstring("is 3x4; the product of this case is 8x8"));
+  const ProcessResult unknown =
+      RunProgram({"cases", "gemm", "--answer", folder, "--deviation", "alpha-twise"});
+  CHECK(unknown.exit_code != 0);
+  CHECK_THAT(unknown.error, ContainsSubstring("alpha-twice"));
+  CHECK(RunProgram({"cases", "gemm", "--deviation", "alpha-twice"}).exit_code != 0);
+}
+
+TEST_CASE("The files of directed products hold the operands that are judged", "[tools]") {
+  const Folder f;
+  const std::string folder = f.Path("products");
+  REQUIRE(RunProgram({"cases", "gemm", "--out-dir", folder}).exit_code == 0);
+  const Json list = ParseJson(RunProgram({"cases", "gemm", "--json"}).output, "cases");
+  REQUIRE(list["cases"].size() == 17);
+  for (const Json& c : list["cases"]) {
+    const std::string name = c["name"], file = folder + "/" + name + ".safetensors";
+    char alpha[32];
+    std::snprintf(alpha, sizeof alpha, "%.9g", c["alpha"].get<double>());
+    const ProcessResult run =
+        Gemm({file + "#a", file + "#b", "--under", "exact", "--alpha", alpha, "--output",
+              c["output"].get<std::string>(), "--out", folder + "/" + name + ".d.npy"});
+    INFO(name << ": " << run.error);
+    REQUIRE(run.exit_code == 0);
+  }
+  CHECK(VerifyGemm({"--cases", folder}).output == "17 of 17 cases right\n");
+  const std::string report = RunProgram({"cases", "gemm", "--mutation-report"}).output;
+  CHECK_THAT(report, !ContainsSubstring("NOT"));
 }
 
 TEST_CASE("fp4lab gemm --models lists every accumulation with its evidence", "[tools]") {

@@ -13,6 +13,7 @@
 #include "fp4lab/judge/cases/case_coverage.h"
 #include "fp4lab/judge/cases/case_family.h"
 #include "fp4lab/judge/cases/case_stream.h"
+#include "tools/judging/product_cases.h"
 #include "tools/options/case_options.h"
 #include "tools/options/commands.h"
 #include "tools/options/kernel_options.h"
@@ -138,6 +139,7 @@ void AddCases(CLI::App& app, int* /*exit_code*/) {
   command->add_flag("--json", options->json, "Print the list or the report as JSON");
   command->require_subcommand(0, 1);
   AddAnswer(command);
+  AddCasesGemm(command);
   command->footer(
       "The stream is a line of text and then little-endian records; "
       "lib/fp4lab/judge/cases/case_stream.h\n"

@@ -3,7 +3,9 @@
 #include <cmath>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fp4lab/base/error.h"
@@ -11,6 +13,8 @@
 #include "fp4lab/io/json.h"
 #include "fp4lab/judge/products/gemm.h"
 #include "fp4lab/judge/products/gemm_cause.h"
+#include "fp4lab/judge/products/product_case.h"
+#include "fp4lab/judge/products/product_folder.h"
 #include "tools/options/commands.h"
 #include "tools/options/comparing.h"
 #include "tools/options/gemm_options.h"
@@ -22,7 +26,8 @@ namespace {
 struct VerifyGemm {
   ProductFiles files;
   std::string d;
-  bool json = false;
+  std::string cases;
+  bool json = false, allow_declined = false;
 };
 
 std::string Hex(float x) {
@@ -204,7 +209,64 @@ const Accumulation& BestOf(const std::vector<AccumulationMatch>& matches) {
   return *FindAccumulation("exact");
 }
 
+// The verdict on a kernel's answers to the directed products in a folder.
+bool RunCases(const VerifyGemm& o) {
+  if (!o.files.a.empty()) {
+    throw Error("--cases " + o.cases, "holds operands and products: give no other file");
+  }
+  const ProductBench bench(MakeProductCases());
+  std::vector<std::optional<Matrix<float>>> answers;
+  std::size_t right = 0, declined = 0;
+  Json list = Json::array();
+  std::string text;
+  for (std::size_t i = 0; i < bench.cases().size(); ++i) {
+    const ProductCase& c = bench.cases()[i];
+    answers.push_back(ReadProductAnswer(c, o.cases));
+    const bool has = answers.back().has_value();
+    const bool is_right = has && bench.IsRight(i, *answers.back());
+    right += is_right ? 1 : 0;
+    declined += has ? 0 : 1;
+    list.push_back({{"name", c.name}, {"declined", !has}, {"right", is_right}});
+    if (is_right || (!has && o.allow_declined)) continue;
+    text += "  " + std::string(c.name) + (has ? ": wrong; it tests " : ": no answer; it tests ") +
+            std::string(c.what) + "\n";
+  }
+  if (declined == answers.size()) {
+    throw Error(o.cases,
+                "has no answer: a kernel writes NAME.d.npy beside NAME.safetensors, which "
+                "`fp4lab cases gemm --out-dir` writes");
+  }
+  const bool passes = right + declined == answers.size() && (declined == 0 || o.allow_declined);
+  const std::vector<std::size_t> names = bench.Name(answers);
+  if (o.json) {
+    Json causes = Json::array();
+    for (const std::size_t w : names) {
+      causes.push_back({{"name", bench.wrong()[w].name}, {"what", bench.wrong()[w].what}});
+    }
+    PrintJson({{"cases", std::move(list)},
+               {"right", right},
+               {"declined", declined},
+               {"passes", passes},
+               {"causes", std::move(causes)}},
+              2);
+    return passes;
+  }
+  Print("%zu of %zu cases right", right, answers.size());
+  PrintText(declined > 0 ? "; " + std::to_string(declined) + " declined\n" : "\n");
+  PrintText(text);
+  for (const std::size_t w : names) {
+    PrintText(
+        std::string(names.size() == 1 ? "Cause: The kernel " : "Possible cause: The kernel ") +
+        std::string(bench.wrong()[w].what) + ". (" + std::string(bench.wrong()[w].name) + ")\n");
+  }
+  if (right + declined < answers.size() && names.empty()) {
+    Print("None of %zu wrong kernels gives these answers.\n", bench.wrong().size());
+  }
+  return passes;
+}
+
 bool Run(const VerifyGemm& o) {
+  if (!o.cases.empty()) return RunCases(o);
   if (o.files.a.empty() || o.files.b.empty() || o.d.empty()) {
     throw Error("verify gemm", "needs three files: A (M, K), B (N, K) and the product D (M, N)");
   }
@@ -218,8 +280,12 @@ bool Run(const VerifyGemm& o) {
   if (d.values.empty()) {
     throw Error(o.d, "the product has no elements");
   }
-  const GemmClaim claim{
+  GemmClaim claim{
       .a = p.a.operand, .b = p.b.operand, .d = d.View(), .alpha = p.alpha, .output = p.output};
+  if (p.a.amax && p.b.amax && *p.a.amax > 0 && *p.b.amax > 0) {
+    claim.tensor_scale_a = *p.a.amax / 2688.0f;
+    claim.tensor_scale_b = *p.b.amax / 2688.0f;
+  }
   std::vector<AccumulationMatch> matches;
   if (o.files.under.empty()) matches = IdentifyAccumulation(claim);
   const Accumulation& under =
@@ -248,6 +314,9 @@ void AddVerifyGemm(CLI::App& app, int* exit_code) {
       "gemm", "A device's product: exit code 0 equal or inside the bound, 1 outside, 2 error");
   AddProductOptions(command, &o->files, "");
   command->add_option("D", o->d, "(M, N): the product that a device returned")->type_name("FILE");
+  command->add_option("--cases", o->cases, "Judge the answers in this folder of `cases gemm`")
+      ->type_name("FOLDER");
+  command->add_flag("--allow-declined", o->allow_declined, "Accept cases without an answer");
   command->add_flag("--json", o->json, "Print JSON");
   command->footer(
       "With --under: bit for bit under that model, else inside or outside of its error bound\n"
