@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <ctime>
@@ -129,7 +130,7 @@ std::optional<SeenFile> Look(const fs::path& path) {
   std::getline(lines, c.start);
   const bool whole = !lines.eof() && head == "fp4lab lock" && c.name.size() == 16 &&
                      c.name.find_first_not_of("0123456789abcdef") == c.name.npos;
-  c.process = std::strtol(process.c_str(), nullptr, 10);
+  std::from_chars(process.data(), process.data() + process.size(), c.process);
   if (!whole) c = {};
   return seen;
 }
