@@ -204,6 +204,9 @@ TEST_CASE("The examples in the help of data, study, train and what-if print what
                                                   {"study", "show"},
                                                   {"study", "run"},
                                                   {"study", "report"},
+                                                  {"study", "runs"},
+                                                  {"study", "submit"},
+                                                  {"study", "collect"},
                                                   {"study", "plan"},
                                                   {"train"},
                                                   {"what-if"}}) {

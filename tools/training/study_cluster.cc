@@ -131,7 +131,7 @@ void AddStudyCluster(CLI::App& app, int* exit_code) {
   send->add_flag("--dry-run", submit->dry_run, "Print the script; write and submit nothing");
   send->footer(StudyExample(
       "  $ echo '{\"partition\": \"gpu\", \"gpus\": 1, \"time\": \"04:00:00\"}' > site.json\n"
-      "  $ fp4lab study submit tiny.json --site site.json --dry-run | grep -e array -e gpus\n"
+      "  $ fp4lab study submit tiny.json --site site.json --dry-run | grep -e --array -e --gpus\n"
       "  #SBATCH --array=1-4\n"
       "  #SBATCH --gpus-per-task=1\n"));
   send->callback([=] { SubmitCommand(*submit); });

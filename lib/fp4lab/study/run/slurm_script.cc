@@ -112,6 +112,14 @@ std::string SlurmScript(const SlurmJob& job, const ClusterSite& site) {
   counted("--gpus-per-task", site.gpus);
   counted("--cpus-per-task", site.cpus);
   for (const std::string& more : site.options) option(more);
+  text += R"(
+asked=0
+child=
+# SIGUSR1 comes before the time is over: the program writes its checkpoints and ends.
+checkpoint() { asked=1; [ -z "$child" ] || kill -USR1 "$child" 2> /dev/null; }
+trap checkpoint USR1
+trap '[ -z "$child" ] || kill -TERM "$child" 2> /dev/null' TERM
+)";
   text += "\ncd " + Quoted(job.working_folder.string()) + " || exit 1\n";
   for (const std::string& module : site.modules) text += "module load " + Quoted(module) + "\n";
   for (const std::string& line : site.setup) text += line + "\n";
@@ -120,23 +128,17 @@ std::string SlurmScript(const SlurmJob& job, const ClusterSite& site) {
                         Quoted(job.out_dir.string()) + " --shard \"$SLURM_ARRAY_TASK_ID/" +
                         std::to_string(tasks) + "\"";
   for (const std::string& argument : job.arguments) command += " " + Quoted(argument);
-  text += R"(
-asked=0
-child=
-# SIGUSR1 comes before the time is over: the program writes its checkpoints and ends.
-checkpoint() { asked=1; [ -z "$child" ] || kill -USR1 "$child" 2> /dev/null; }
-trap checkpoint USR1
-trap '[ -z "$child" ] || kill -TERM "$child" 2> /dev/null' TERM
-)" + command +
-          R"( &
-child=$!
-[ "$asked" = 0 ] || checkpoint
-# A signal ends `wait` before the program has ended.
-while :; do
-  wait "$child"
-  code=$?
-  kill -0 "$child" 2> /dev/null || break
-done
+  // A task whose time is nearly over before its program starts does not start it.
+  text += "\ncode=138\nif [ \"$asked\" = 0 ]; then\n  " + command + R"( &
+  child=$!
+  [ "$asked" = 0 ] || checkpoint
+  # A signal ends `wait` before the program has ended.
+  while :; do
+    wait "$child"
+    code=$?
+    kill -0 "$child" 2> /dev/null || break
+  done
+fi
 if [ "$asked" = 1 ] && [ "$code" -ne 0 ]; then
   if [ "${SLURM_RESTART_COUNT:-0}" -lt )" +
           std::to_string(site.most_requeues) + R"( ]; then
