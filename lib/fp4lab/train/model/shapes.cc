@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/train/optimizer/optimizers.h"
 #include "fp4lab/train/parts/parts.h"
 
@@ -187,6 +188,7 @@ std::int64_t BlockParameterCount(const ModelConfig& c) {
 
 void CheckDevice(const TrainConfig& c, const std::string& where,
                  const std::string& optimizer_where) {
+  const IeeeArithmetic ieee;
   if (c.device != Device::kCuda) return;
   const Json empty = Json::object();
   const std::string cpu = "\"; the CPU does (\"device\": \"cpu\" or --device cpu)";
