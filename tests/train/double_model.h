@@ -13,6 +13,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/nn/reference.h"
+#include "fp4lab/nn/router.h"
 #include "fp4lab/train/config.h"
 #include "fp4lab/train/model/shapes.h"
 

@@ -8,6 +8,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/nn/router.h"
 
 namespace fp4lab {
 namespace {

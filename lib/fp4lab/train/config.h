@@ -9,19 +9,20 @@
 #include "fp4lab/data/config.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/nn/activation.h"
-#include "fp4lab/nn/router.h"
 #include "fp4lab/recipe/recipe.h"
 #include "fp4lab/train/observe/observation.h"
 #include "fp4lab/train/schedule.h"
 
 namespace fp4lab {
 
+enum class RouterScore;  // nn/router.h; its first one is kSoftmax
+
 // The part "moe": experts instead of one MLP.
 struct MoeConfig {
   int experts = 8, top_k = 2;
-  int ffn = 0;             // of an expert; 0: ModelConfig::ffn
-  int shared_experts = 0;  // that every token takes
-  RouterScore score = RouterScore::kSoftmax;
+  int ffn = 0;                // of an expert; 0: ModelConfig::ffn
+  int shared_experts = 0;     // that every token takes
+  RouterScore score = {};     // kSoftmax
   bool normalize = true;      // the weights of a token's experts add up to `scale`
   float scale = 1.0f;         // factor of the weights
   float balance_loss = 0.0f;  // coefficient of the load-balancing loss (nn/router.h)
