@@ -181,7 +181,9 @@ TEST_CASE("What contradicts itself in a recipe is refused at its pointer", "[tra
   CHECK(format({{"like", "mxfp4.even"}, {"unbias", "ms_eden"}}).find(at + "/unbias: MS-EDEN") == 0);
   CHECK(format({{"like", "mxfp4.even"}, {"adaptive", "mse"}}).find(at + "/adaptive: four over") ==
         0);
-  CHECK(format({{"like", "nvfp4.te"}, {"factor", "power_of_two"}}).find(at + ": the factor") == 0);
+  CHECK(
+      format({{"like", "nvfp4.te"}, {"factor", "power_of_two"}}).find(at + "/factor: the factor") ==
+      0);
   CHECK(format({{"like", "nvfp4.te"}, {"prescale", 0}}).find(at + "/prescale: must be") == 0);
   for (const char* key : {"prescale", "target"}) {
     CHECK(format({{"like", "nvfp4.te"}, {key, 1e300}}).find(at + "/" + key + ": must be") == 0);
