@@ -84,7 +84,7 @@ struct AnswerOptions {
 
 // Answers the cases on standard input with a kernel of this library, right or wrong, in the place
 // of a user's kernel.
-void Answer(const AnswerOptions& options) {
+void AnswerCases(const AnswerOptions& options) {
   std::vector<const Deviation*> deviations;
   for (const std::string& name : options.deviations) {
     const Deviation* deviation = FindDeviation(name);
@@ -113,7 +113,7 @@ void AddAnswer(CLI::App* cases) {
       "  $ fp4lab cases --family scale-hazards | fp4lab cases answer --dialect nvfp4.modelopt |\n"
       "      fp4lab verify --family scale-hazards | head -1\n"
       "  nvfp4.te: 0 of 6 cases as the dialect has them");
-  command->callback([options] { Answer(*options); });
+  command->callback([options] { AnswerCases(*options); });
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ std::size_t Find(const ProductBench& bench, const std::string& name) {
 }
 
 // Answers the cases in a folder with a kernel of this library, right or wrong.
-void Answer(const ProductCasesOptions& o) {
+void AnswerProducts(const ProductCasesOptions& o) {
   const ProductBench bench(MakeProductCases());
   std::vector<std::size_t> wrong;
   for (const std::string& name : o.deviations) wrong.push_back(Find(bench, name));
@@ -78,7 +78,7 @@ void Run(const ProductCasesOptions& o) {
     o.json ? PrintJson(ProductCoverageJson(bench, coverage), 1)
            : PrintText(ProductCoverageText(bench, coverage));
   } else if (!o.answer.empty()) {
-    Answer(o);
+    AnswerProducts(o);
   } else if (!o.out_dir.empty()) {
     const std::vector<ProductCase> cases = MakeProductCases();
     WriteProductCases(cases, o.out_dir);

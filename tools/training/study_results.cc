@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "fp4lab/io/shared_lock.h"
 #include "fp4lab/study/report/report.h"
 #include "fp4lab/study/results/results_file.h"
 #include "fp4lab/study/run/collect.h"

@@ -16,23 +16,23 @@
 namespace fp4lab {
 namespace {
 
-using View = MatrixView<float>;
+using Writable = MatrixView<float>;
 
 // Calls each(element of x, elements of others at its place...), rows in parallel.
 template <class Function, class... Others>
-void ForEach(View x, Function each, Others... others) {
+void ForEach(Writable x, Function each, Others... others) {
   ParallelFor(x.rows, [&](std::size_t r) {
     for (std::size_t c = 0; c < x.cols; ++c) each(x(r, c), others(r, c)...);
   });
 }
 
-void Scale(float factor, View from, View to) {
+void Scale(float factor, Writable from, Writable to) {
   ForEach(
       to, [factor](float& out, float in) { out = factor * in; }, from);
 }
 
 // x / (its Frobenius norm + epsilon).
-void Normalize(bool bf16, View x) {
+void Normalize(bool bf16, Writable x) {
   if (bf16) RoundBf16(x, x);
   const float norm = static_cast<float>(std::sqrt(SumOfSquares({x.data, x.size()})));
   const float divisor =
@@ -49,8 +49,8 @@ struct Memory {
       : squares(n, n), polynomial(n, n), scaled(bf16 ? n : 0, bf16 ? n : 0), wide(n, k) {}
 };
 
-void Step(View x, Memory* memory) {
-  const View a = memory->squares.View(), b = memory->polynomial.View(), y = memory->wide.View();
+void Step(Writable x, Memory* memory) {
+  const Writable a = memory->squares.View(), b = memory->polynomial.View(), y = memory->wide.View();
   Gemm(x, x, {}, a);
   Scale(kNewtonSchulzB, a, b);
   Gemm(a, a, {.alpha = kNewtonSchulzC, .accumulate = true}, b);  // A is symmetric
@@ -61,7 +61,7 @@ void Step(View x, Memory* memory) {
 }
 
 // to = the rounded sum of the rounded factor * x and `to`.
-void AddRounded(float factor, View x, View to) {
+void AddRounded(float factor, Writable x, Writable to) {
   RoundBf16(to, to);
   Scale(factor, x, x);
   RoundBf16(x, x);
@@ -70,9 +70,9 @@ void AddRounded(float factor, View x, View to) {
   RoundBf16(to, to);
 }
 
-void StepInBf16(View x, Memory* memory) {
-  const View a = memory->squares.View(), b = memory->polynomial.View(), ca = memory->scaled.View(),
-             y = memory->wide.View();
+void StepInBf16(Writable x, Memory* memory) {
+  const Writable a = memory->squares.View(), b = memory->polynomial.View(),
+                 ca = memory->scaled.View(), y = memory->wide.View();
   Gemm(x, x, {}, a);
   RoundBf16(a, a);
   Scale(kNewtonSchulzC, a, ca);
@@ -86,7 +86,7 @@ void StepInBf16(View x, Memory* memory) {
 }
 
 // `x` has no more rows than columns, and its elements lie one after the other.
-void Iterate(int steps, bool bf16, View x) {
+void Iterate(int steps, bool bf16, Writable x) {
   Normalize(bf16, x);
   Memory memory(x.rows, x.cols, bf16);
   for (int i = 0; i < steps; ++i) {
@@ -104,7 +104,7 @@ void NewtonSchulz(int steps, bool bf16, MatrixView<float> x) {
   const IeeeArithmetic ieee;
   Expects(x.col_stride == 1 && steps >= 0, "NewtonSchulz: unit column stride, steps >= 0");
   if (x.size() == 0) return;
-  const View wide = x.rows > x.cols ? x.Transposed() : x;
+  const Writable wide = x.rows > x.cols ? x.Transposed() : x;
   Matrix<float> own(wide.rows, wide.cols);
   ForEach(
       own.View(), [](float& to, float from) { to = from; }, wide);
@@ -121,7 +121,7 @@ void MuonStep(const Muon& options, MatrixView<const float> gradient, MatrixView<
           "MuonStep: gradient, weight and momentum of one shape");
   const float old = o.momentum, fresh = 1.0f - o.momentum;
   Matrix<float> update(weight.rows, weight.cols);
-  const View u = update.View();
+  const Writable u = update.View();
   ForEach(
       m,
       [&](float& moment, float given, float& out) {

@@ -153,6 +153,17 @@ float Finished(float y, const GemmKernel& k, float before) {
 
 }  // namespace
 
+bool SameProduct(const Matrix<float>& x, const Matrix<float>& y) {
+  return x.rows == y.rows && x.cols == y.cols &&
+         std::equal(x.values.begin(), x.values.end(), y.values.begin(), [](float a, float b) {
+           const auto x_bits = std::bit_cast<std::uint32_t>(a),
+                      y_bits = std::bit_cast<std::uint32_t>(b);
+           const bool both_nan =
+               (x_bits & 0x7FFFFFFFu) > 0x7F800000u && (y_bits & 0x7FFFFFFFu) > 0x7F800000u;
+           return x_bits == y_bits || both_nan;
+         });
+}
+
 GemmKernel KernelOf(const GemmClaim& claim, const Accumulation& under) {
   return {.a = claim.a,
           .b = claim.b,

@@ -67,6 +67,9 @@ std::string WhyNot(const GemmKernel& kernel);
 // D (M, N) as the kernel writes it. The same bits for any number of threads.
 Matrix<float> RunGemmKernel(const GemmKernel& kernel);
 
+// Whether two products have the same shape and bits; any NaN equals any NaN.
+bool SameProduct(const Matrix<float>& x, const Matrix<float>& y);
+
 // A wrong kernel. `apply` changes a plan, and returns false if that changes nothing.
 struct GemmDeviation {
   std::string_view name;  // "alpha-twice"

@@ -31,10 +31,6 @@ MmaOperand RowsOf(const MmaOperand& x, std::size_t row, std::size_t rows) {
   return part;
 }
 
-bool SameBits(float x, float y) {
-  return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y) || (x != x && y != y);
-}
-
 // The number of rows that a part may have from `row` on.
 std::size_t Within(const GroupedKernel& k, std::size_t row, std::size_t rows) {
   return std::min(rows, k.in.a.rows - std::min(row, k.in.a.rows));
@@ -142,7 +138,7 @@ bool WeightScalesOfFirstGroup(GroupedKernel& k) {
 using K = GroupedKernel;
 
 // clang-format off
-constexpr auto kTable = std::to_array<GroupedDeviation>({
+constexpr auto kGroupedTable = std::to_array<GroupedDeviation>({
     {"weights-of-next-group", "takes the weights of the next group",
      [](K& k) { return WeightsMoved(k, 1); }},
     {"weights-of-group-before", "takes the weights of the group before",
@@ -211,7 +207,7 @@ std::optional<std::size_t> Explains(const GroupedKernel& k, MatrixView<const flo
 }
 
 // Operands of whole numbers and halves, with scales that are powers of two: exact in any order.
-MmaOperand Nvfp4(std::size_t rows, std::size_t cols, std::uint64_t seed) {
+MmaOperand RandomNvfp4(std::size_t rows, std::size_t cols, std::uint64_t seed) {
   const RandomStream random{.seed = seed};
   MmaOperand x{.rows = rows,
                .cols = cols,
@@ -230,17 +226,12 @@ GroupedCase Case(std::string_view name, std::uint64_t seed, std::vector<std::siz
   GroupedCase c{.name = name, .in = {}};
   for (std::size_t g = 0; g < sizes.size(); ++g) {
     c.in.ends.push_back((g == 0 ? 0 : c.in.ends[g - 1]) + RoundUp(sizes[g], padded_to));
-    c.in.b.push_back(Nvfp4(8, 64, seed + 10 + g));
+    c.in.b.push_back(RandomNvfp4(8, 64, seed + 10 + g));
     c.in.alphas.push_back(1.0f + 0.375f * static_cast<float>(g + 1));
   }
-  c.in.a = Nvfp4(c.in.ends.back(), 64, seed);
+  c.in.a = RandomNvfp4(c.in.ends.back(), 64, seed);
   if (padded_to > 1) c.in.sizes = std::move(sizes);
   return c;
-}
-
-bool Same(const Matrix<float>& x, const Matrix<float>& y) {
-  return x.rows == y.rows && x.cols == y.cols &&
-         std::equal(x.values.begin(), x.values.end(), y.values.begin(), SameBits);
 }
 
 }  // namespace
@@ -323,13 +314,13 @@ Matrix<float> RunGroupedKernel(const GroupedKernel& k, const Accumulation& under
   return d;
 }
 
-std::span<const GroupedDeviation> GroupedDeviations() { return kTable; }
+std::span<const GroupedDeviation> GroupedDeviations() { return kGroupedTable; }
 
 std::vector<GemmCause> FindGroupedCauses(const GroupedInputs& in, MatrixView<const float> d,
                                          const Accumulation& under) {
   const IeeeArithmetic ieee;
   std::vector<GemmCause> causes;
-  for (const GroupedDeviation& deviation : kTable) {
+  for (const GroupedDeviation& deviation : kGroupedTable) {
     GroupedKernel k = KernelOf(in);
     if (!deviation.apply(k)) continue;
     const std::optional<std::size_t> different = Explains(k, d, under);
@@ -378,7 +369,7 @@ GroupedBench::GroupedBench(std::vector<GroupedCase> cases) : cases_(std::move(ca
   const IeeeArithmetic ieee;
   const Accumulation& exact = *FindAccumulation("exact");
   for (const GroupedCase& c : cases_) right_.push_back(RunGroupedKernel(KernelOf(c.in), exact));
-  for (const GroupedDeviation& deviation : kTable) {
+  for (const GroupedDeviation& deviation : kGroupedTable) {
     std::vector<Matrix<float>>& answers = wrong_.emplace_back();
     for (std::size_t c = 0; c < cases_.size(); ++c) {
       GroupedKernel k = KernelOf(cases_[c].in);
@@ -392,10 +383,10 @@ std::vector<const GroupedDeviation*> GroupedBench::Name(
   const IeeeArithmetic ieee;
   Expects(cases_.size() == answers.size(), "an answer a case");
   std::vector<const GroupedDeviation*> names;
-  if (std::equal(answers.begin(), answers.end(), right_.begin(), Same)) return names;
-  for (std::size_t i = 0; i < kTable.size(); ++i) {
-    if (std::equal(answers.begin(), answers.end(), wrong_[i].begin(), Same)) {
-      names.push_back(&kTable[i]);
+  if (std::equal(answers.begin(), answers.end(), right_.begin(), SameProduct)) return names;
+  for (std::size_t i = 0; i < kGroupedTable.size(); ++i) {
+    if (std::equal(answers.begin(), answers.end(), wrong_[i].begin(), SameProduct)) {
+      names.push_back(&kGroupedTable[i]);
     }
   }
   return names;

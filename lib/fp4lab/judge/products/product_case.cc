@@ -166,14 +166,6 @@ ProductCase LongSum() {
   return c;
 }
 
-bool SameBits(float x, float y) {
-  return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y) || (x != x && y != y);
-}
-bool Same(const Matrix<float>& x, const Matrix<float>& y) {
-  return x.rows == y.rows && x.cols == y.cols &&
-         std::equal(x.values.begin(), x.values.end(), y.values.begin(), SameBits);
-}
-
 const Accumulation& Exact() { return *FindAccumulation("exact"); }
 
 // Applies a deviation, unless the kernel cannot run with it.
@@ -267,7 +259,7 @@ ProductBench::ProductBench(std::vector<ProductCase> cases)
       GemmKernel kernel = KernelOf(ClaimOf(cases_[c], {}), Exact());
       TryOn(wrong_[w], kernel);
       Matrix<float> answer = RunGemmKernel(kernel);
-      if (!Same(answer, right_[c])) answers_[w][c] = std::move(answer);
+      if (!SameProduct(answer, right_[c])) answers_[w][c] = std::move(answer);
     }
   });
 }
@@ -289,7 +281,7 @@ std::vector<Matrix<float>> ProductBench::AnswersOf(std::span<const std::size_t> 
 
 bool ProductBench::IsRight(std::size_t c, const Matrix<float>& answer) const {
   const IeeeArithmetic ieee;
-  if (Same(answer, right_[c])) return true;
+  if (SameProduct(answer, right_[c])) return true;
   if (cases_[c].order_free) return false;
   if (answer.rows != right_[c].rows || answer.cols != right_[c].cols) return false;
   return JudgeGemm(ClaimOf(cases_[c], answer.View()), Exact()).outside == 0;
@@ -306,7 +298,7 @@ std::vector<std::size_t> ProductBench::Name(
     bool fits = true;
     for (std::size_t c = 0; c < cases_.size() && fits; ++c) {
       if (!answers[c]) continue;
-      fits = answers_[w][c] ? Same(*answers[c], *answers_[w][c]) : right[c];
+      fits = answers_[w][c] ? SameProduct(*answers[c], *answers_[w][c]) : right[c];
     }
     if (fits) names.push_back(w);
   }

@@ -11,10 +11,13 @@
 #include <vector>
 
 #include "fp4lab/data/corpus.h"
-#include "fp4lab/io/shared_lock.h"
 #include "fp4lab/study/run/progress.h"
 #include "fp4lab/study/run/record/run_record.h"
 #include "fp4lab/study/run/study.h"
+
+namespace fp4lab {
+class SharedLock;  // io/shared_lock.h
+}
 
 namespace fp4lab::study {
 
