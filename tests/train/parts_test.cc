@@ -25,6 +25,22 @@ std::string ErrorOfParts(const Json& parts) {
   return ErrorOf([&] { ReadTrainConfig({{"model", {{"parts", parts}}}}, "run.json"); });
 }
 
+// The numbers after seven steps, which learn, and which are the same where a checkpoint of the
+// fourth is read.
+std::vector<float> NumbersAfterResume(const TrainConfig& config, const Corpus& corpus,
+                                      int threads) {
+  const ThreadsScope scope(threads);
+  Trainer whole(config, corpus), first(config, corpus), second(config, corpus);
+  const double loss = whole.Step(3e-3).loss;
+  for (int i = 0; i < 5; ++i) whole.Step(3e-3);
+  CHECK(whole.Step(3e-3).loss < loss);
+  for (int i = 0; i < 4; ++i) first.Step(3e-3);
+  second.LoadState(first.SaveState(), "state");
+  for (int i = 0; i < 3; ++i) second.Step(3e-3);
+  CHECK(whole.Numbers() == second.Numbers());
+  return whole.Numbers();
+}
+
 TEST_CASE("A configuration without parts has attention and MLP and is written as before",
           "[train]") {
   const ModelConfig model = ReadModelConfig(Json::object(), "run.json#/model");
@@ -118,20 +134,8 @@ TEST_CASE(
     const TrainConfig config = TinyWith(model);
     CHECK(ReadModelConfig(ToJson(config.model), "again") == config.model);
     const Corpus corpus = LoadCorpus(config.data);
-    const auto numbers = [&](int threads) {
-      const ThreadsScope scope(threads);
-      Trainer whole(config, corpus), first(config, corpus), second(config, corpus);
-      const double loss = whole.Step(3e-3).loss;
-      for (int i = 0; i < 5; ++i) whole.Step(3e-3);
-      CHECK(whole.Step(3e-3).loss < loss);
-      for (int i = 0; i < 4; ++i) first.Step(3e-3);
-      second.LoadState(first.SaveState(), "state");
-      for (int i = 0; i < 3; ++i) second.Step(3e-3);
-      CHECK(whole.Numbers() == second.Numbers());
-      return whole.Numbers();
-    };
-    const std::vector<float> one = numbers(1);
-    CHECK(numbers(3) == one);
+    const std::vector<float> one = NumbersAfterResume(config, corpus, 1);
+    CHECK(NumbersAfterResume(config, corpus, 3) == one);
     CHECK(Trainer(config, corpus).Numbers() != one);
   }
 }
@@ -186,20 +190,8 @@ TEST_CASE(
                                     recipe);
       CHECK(ReadModelConfig(ToJson(config.model), "again") == config.model);
       const Corpus corpus = LoadCorpus(config.data);
-      const auto numbers = [&](int threads) {
-        const ThreadsScope scope(threads);
-        Trainer whole(config, corpus), first(config, corpus), second(config, corpus);
-        const double loss = whole.Step(3e-3).loss;
-        for (int i = 0; i < 5; ++i) whole.Step(3e-3);
-        CHECK(whole.Step(3e-3).loss < loss);
-        for (int i = 0; i < 4; ++i) first.Step(3e-3);
-        second.LoadState(first.SaveState(), "state");
-        for (int i = 0; i < 3; ++i) second.Step(3e-3);
-        CHECK(whole.Numbers() == second.Numbers());
-        return whole.Numbers();
-      };
-      const std::vector<float> one = numbers(1);
-      CHECK(numbers(3) == one);
+      const std::vector<float> one = NumbersAfterResume(config, corpus, 1);
+      CHECK(NumbersAfterResume(config, corpus, 3) == one);
     }
   }
 }

@@ -24,8 +24,8 @@ void AddPack(CLI::App& app, int* exit_code);
 void AddQuantize(CLI::App& app, int* exit_code);
 void AddRecipes(CLI::App& app, int* exit_code);
 void AddStudy(CLI::App& app, int* exit_code);
-// Add the commands of clusters, "plan", "report", "watch" and the commands of several studies to the subcommand "study". Must
-// be called after AddStudy.
+// Add the commands of clusters, "plan", "report", "watch" and the commands of several studies to
+// the subcommand "study". Must be called after AddStudy.
 void AddStudyCluster(CLI::App& app, int* exit_code);  // "runs", "submit", "collect"
 void AddStudyPlan(CLI::App& app);
 void AddStudyReport(CLI::App& app);

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,6 +18,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/io/random_digits.h"
 
 namespace fp4lab {
 namespace {
@@ -30,7 +30,7 @@ constexpr const char* kLock = ".lock";
 constexpr const char* kClaim = ".lock.after-";
 constexpr const char* kNew = ".lock.new-";
 
-// What a lock's file says, a line each.
+// The lines of a lock's file.
 struct Content {
   std::string name;  // 16 unpredictable hexadecimal digits
   std::string host;
@@ -74,18 +74,6 @@ std::string Host() {
   std::array<char, 256> name{};
   ::gethostname(name.data(), name.size() - 1);
   return name.data();
-}
-
-std::string NewName() {
-  std::array<unsigned char, 8> random{};
-  while (::getrandom(random.data(), random.size(), 0) < 0 && errno == EINTR) {
-  }
-  std::string digits;
-  for (const unsigned char byte : random) {
-    digits += "0123456789abcdef"[byte >> 4];
-    digits += "0123456789abcdef"[byte & 15];
-  }
-  return digits;
 }
 
 std::string TimeOfDay() {
@@ -155,7 +143,7 @@ bool IsDead(const SeenFile& seen, double now) {
 class NewFile {
  public:
   explicit NewFile(const fs::path& folder)
-      : content_{NewName(), Host(), Machine(), ::getpid(), BirthOf(::getpid()), TimeOfDay()} {
+      : content_{RandomDigits(), Host(), Machine(), ::getpid(), BirthOf(::getpid()), TimeOfDay()} {
     path_ = folder / (kNew + content_.name);
     descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (descriptor_ < 0) {
@@ -220,7 +208,8 @@ std::string NameOf(const SeenFile& seen) {
          std::to_string(seen.status.st_mtim.tv_sec);
 }
 
-// What killed processes left: claims on locks other than `own`, and new files of the dead.
+// Removes the remains of killed processes: claims on locks other than `own`, and new files of the
+// dead.
 void Sweep(const fs::path& folder, const std::string& own, double now) {
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {

@@ -1,7 +1,6 @@
 // WriteFileAtomically: a temporary file replaces the old file; devices, pipes and sockets are
 // written to directly.
 #include <fcntl.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/io/file.h"
+#include "fp4lab/io/random_digits.h"
 
 namespace fp4lab {
 namespace {
@@ -21,7 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPartial = ".partial-";
-constexpr std::size_t kPartialDigits = 16;
 constexpr mode_t kPermissions = 07777;
 
 bool WriteAll(int descriptor, std::span<const std::byte> bytes) {
@@ -32,19 +31,6 @@ bool WriteAll(int descriptor, std::span<const std::byte> bytes) {
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
   return true;
-}
-
-// 16 unpredictable hexadecimal digits.
-std::string RandomDigits() {
-  std::array<unsigned char, kPartialDigits / 2> random{};
-  while (::getrandom(random.data(), random.size(), 0) < 0 && errno == EINTR) {
-  }
-  std::string digits;
-  for (const unsigned char byte : random) {
-    digits += "0123456789abcdef"[byte >> 4];
-    digits += "0123456789abcdef"[byte & 15];
-  }
-  return digits;
 }
 
 // A new file beside `target`; the destructor removes the file unless it was renamed to `target`.
@@ -164,7 +150,7 @@ bool IsPartialOf(std::string_view file, std::string_view name) {
   file.remove_prefix(name.size());
   if (!file.starts_with(kPartial)) return false;
   file.remove_prefix(kPartial.size());
-  return !file.empty() && file.size() <= kPartialDigits &&
+  return !file.empty() && file.size() <= kRandomDigits &&
          file.find_first_not_of("0123456789abcdef") == file.npos;
 }
 

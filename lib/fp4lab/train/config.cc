@@ -26,14 +26,14 @@ struct NamedDevice {
   std::string_view name;
 };
 struct NamedScore {
-  RouterScore score;
+  RouterScore value;
   std::string_view name;
 };
 constexpr NamedScore kScores[] = {{RouterScore::kSoftmax, "softmax"},
                                   {RouterScore::kSigmoid, "sigmoid"}};
 
 struct NamedMuonScale {
-  MuonScale scale;
+  MuonScale value;
   std::string_view name;
 };
 constexpr NamedMuonScale kMuonScales[] = {{MuonScale::kMoonlight, "moonlight"},
@@ -101,36 +101,25 @@ void ReadMember(JsonObject* o, std::string_view key,
 // "fp32" or "bf16", the precision of Newton-Schulz.
 std::string_view PrecisionName(bool bf16) { return bf16 ? "bf16" : "fp32"; }
 
-std::string_view MuonScaleName(MuonScale scale) {
-  for (const NamedMuonScale& s : kMuonScales) {
-    if (s.scale == scale) return s.name;
+// The name of a value in its table.
+template <class Row, std::size_t kRows, class Value>
+std::string_view NameIn(const Row (&table)[kRows], Value value) {
+  for (const Row& row : table) {
+    if (row.value == value) return row.name;
   }
   return "";
 }
 
-MuonScale ReadMuonScale(JsonObject* o, MuonScale value) {
-  std::string name(MuonScaleName(value));
-  o->Read("scale", &name);
-  for (const NamedMuonScale& s : kMuonScales) {
-    if (s.name == name) return s.scale;
+// The value that `key` names, `value` if it is left out. Both tables have two rows.
+template <class Row, class Value>
+Value ReadNamed(JsonObject* o, std::string_view key, const Row (&table)[2], Value value) {
+  std::string name(NameIn(table, value));
+  o->Read(key, &name);
+  for (const Row& row : table) {
+    if (row.name == name) return row.value;
   }
-  throw Error(o->Where("scale"), "must be moonlight or keller_jordan, not \"" + name + "\"");
-}
-
-std::string_view ScoreName(RouterScore score) {
-  for (const NamedScore& s : kScores) {
-    if (s.score == score) return s.name;
-  }
-  return "";
-}
-
-RouterScore ReadScore(JsonObject* o, RouterScore value) {
-  std::string name(ScoreName(value));
-  o->Read("score", &name);
-  for (const NamedScore& s : kScores) {
-    if (s.name == name) return s.score;
-  }
-  throw Error(o->Where("score"), "must be softmax or sigmoid, not \"" + name + "\"");
+  throw Error(o->Where(key), "must be " + std::string(table[0].name) + " or " +
+                                 std::string(table[1].name) + ", not \"" + name + "\"");
 }
 
 MoeConfig ReadMoeConfig(const Json& json, const std::string& where) {
@@ -140,7 +129,7 @@ MoeConfig ReadMoeConfig(const Json& json, const std::string& where) {
   o.Read("top_k", &c.top_k);
   o.Read("ffn", &c.ffn);
   o.Read("shared_experts", &c.shared_experts);
-  c.score = ReadScore(&o, c.score);
+  c.score = ReadNamed(&o, "score", kScores, c.score);
   o.Read("normalize", &c.normalize);
   o.Read("scale", &c.scale);
   o.Read("balance_loss", &c.balance_loss);
@@ -163,7 +152,7 @@ Json ToJson(const MoeConfig& c) {
           {"top_k", c.top_k},
           {"ffn", c.ffn},
           {"shared_experts", c.shared_experts},
-          {"score", ScoreName(c.score)},
+          {"score", NameIn(kScores, c.score)},
           {"normalize", c.normalize},
           {"scale", Shortest(c.scale)},
           {"balance_loss", Shortest(c.balance_loss)},
@@ -181,7 +170,7 @@ MuonConfig ReadMuonConfig(const Json& json, const std::string& where) {
   o.Read("steps", &c.steps);
   std::string precision(PrecisionName(c.bf16));
   o.Read("precision", &precision);
-  c.scale = ReadMuonScale(&o, c.scale);
+  c.scale = ReadNamed(&o, "scale", kMuonScales, c.scale);
   o.Read("split_fused", &c.split_fused);
   o.Finish();
   CheckFraction(o, "momentum", c.momentum);
@@ -198,7 +187,7 @@ Json ToJson(const MuonConfig& c) {
           {"nesterov", c.nesterov},
           {"steps", c.steps},
           {"precision", PrecisionName(c.bf16)},
-          {"scale", MuonScaleName(c.scale)},
+          {"scale", NameIn(kMuonScales, c.scale)},
           {"split_fused", c.split_fused}};
 }
 
