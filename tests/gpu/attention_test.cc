@@ -53,7 +53,7 @@ Answers OnGpu(const AttentionShape& s, const std::vector<float>& qkv,
 // and that a second run gives the same bits.
 template <class A>
 void CheckShape(const AttentionShape& s, double tolerance) {
-  CAPTURE(s.batch, s.sequence, s.heads, s.kv_heads, s.head_dim);
+  CAPTURE(s.batch, s.sequence, s.heads, s.kv_heads, s.head_dim, s.window);
   const std::size_t q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim, width = q + 2 * kv;
   const std::vector<float> qkv = RoundedTo<A>(Normal(1, s.Rows() * width));
   const std::vector<float> dout = RoundedTo<A>(Normal(2, s.Rows() * q));
@@ -88,6 +88,9 @@ TEST_CASE("Attention in binary32 on the GPU agrees with the CPU to 1e-5", "[gpu]
   CheckShape<float>({2, 37, 4, 2, 16}, 1e-5);
   CheckShape<float>({1, 128, 2, 2, 30}, 1e-5);
   CheckShape<float>({1, 64, 2, 1, 200}, 1e-5);
+  for (const std::size_t window : {1, 5, 36, 37, 500}) {
+    CheckShape<float>({2, 37, 4, 2, 16, window}, 1e-5);
+  }
 }
 
 TEST_CASE("Attention on tensor cores agrees with the CPU to 1e-2, on the same BF16 inputs",
@@ -99,6 +102,9 @@ TEST_CASE("Attention on tensor cores agrees with the CPU to 1e-2, on the same BF
     CheckShape<Bf16>({1, 257, 2, 1, head_dim}, 1e-2);
     CheckShape<Bf16>({3, 5, 2, 1, head_dim}, 1e-2);
     CheckShape<Bf16>({1, 512, 1, 1, head_dim}, 1e-2);
+    for (const std::size_t window : {1, 2, 63, 64, 65, 128, 200, 1000}) {
+      CheckShape<Bf16>({1, 257, 4, 2, head_dim, window}, 1e-2);
+    }
   }
 }
 

@@ -82,7 +82,9 @@ void CheckRmsNorm(std::size_t rows, std::size_t cols) {
           nullptr);
   RmsNormBackward(device_x.data(), device_gain.data(), inverse.data(), device_dy.data(), true, rows,
                   cols, device_dx.data(), rounded.data(), partials.data(), nullptr);
-  SumGains(partials.data(), 1, chunks, cols, device_dgain.data(), nullptr);
+  const auto place = ToDevice(std::vector<GainPlace>{{0, static_cast<std::uint32_t>(cols)}});
+  SumGains(partials.data(), chunks * cols, 1, chunks, place.data(), cols, device_dgain.data(),
+           nullptr);
 
   std::vector<float> want(rows * cols), want_inverse(rows);
   fp4lab::RmsNorm(View<const float>(x, rows, cols), gain, 1e-5f, View<float>(want, rows, cols),
@@ -291,7 +293,7 @@ void CheckLoss(std::size_t rows, std::size_t vocabulary) {
   const float scale = 1.0f / 3000.0f;
   CrossEntropy(device_logits.data(), device_targets.data(), rows, vocabulary, losses.data(),
                nullptr);
-  CrossEntropyGradient(device_logits.data(), device_targets.data(), scale, rows, vocabulary,
+  CrossEntropyGradient(device_logits.data(), device_targets.data(), scale, {}, rows, vocabulary,
                        losses_again.data(), gradient.data(), nullptr);
   SumLosses(losses.data(), rows, sums.data(), nullptr);
   std::vector<double> want_losses(rows);

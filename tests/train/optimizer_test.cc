@@ -260,19 +260,5 @@ TEST_CASE("The numbers of Muon are read strictly and written back", "[train]") {
         at + "rates/gains: must be a multiple of the schedule's rate, at least 0");
 }
 
-TEST_CASE("A GPU refuses what only the CPU trains, at its place", "[train]") {
-  TrainConfig config = Tiny("muon");
-  CheckDevice(config, "run.json", "run.json");
-  config.device = Device::kCuda;
-  CHECK(
-      ErrorOf([&] { CheckDevice(config, "run.json", "run.json"); }) ==
-      "run.json#/optimizer/name: the GPU does not train with the optimizer \"muon\"; the CPU does "
-      "(\"device\": \"cpu\" or --device cpu)");
-  const Corpus corpus = LoadCorpus(config.data);
-  CHECK(ErrorOf([&] {
-          Trainer(config, corpus, "run.json");
-        }).starts_with("run.json#/optimizer/name: the GPU does not train"));
-}
-
 }  // namespace
 }  // namespace fp4lab

@@ -148,7 +148,7 @@ TEST_CASE("Members of attention that are as before are not written", "[train]") 
   }
 }
 
-TEST_CASE("Impossible attention is refused at its place, and what a GPU does not train, too",
+TEST_CASE("Impossible attention is refused at its place, and a GPU takes what is possible",
           "[train]") {
   const auto error = [](const Json& model) { return ErrorOf([&] { TinyWith(model); }); };
   const std::string at = "run.json#/model/";
@@ -161,14 +161,10 @@ TEST_CASE("Impossible attention is refused at its place, and what a GPU does not
         at + "head_dim: the width of queries 24 is not a multiple of the recipe's block of 16");
   CHECK(error({{"z_loss", -1}}) == at + "z_loss: must be at least 0.0");
   CHECK(error({{"window", -1}}) == at + "window: must be at least 0");
-  const char* keys[] = {"head_dim", "qk_norm",        "window", "no_rope_every",
-                        "head_dim", "logit_soft_cap", "z_loss"};
-  for (std::size_t i = 0; i < std::size(kSettings); ++i) {
-    TrainConfig config = TinyWith(kSettings[i]);
+  for (const Json& settings : kSettings) {
+    TrainConfig config = TinyWith(settings);
     config.device = Device::kCuda;
-    CHECK(ErrorOf([&] { CheckDevice(config, "run.json", "run.json"); }) ==
-          at + keys[i] + ": the GPU does not train with \"" + keys[i] +
-              "\"; the CPU does (\"device\": \"cpu\" or --device cpu)");
+    CHECK(ErrorOf([&] { CheckDevice(config, "run.json", "run.json"); }) == "no error");
   }
 }
 

@@ -19,7 +19,7 @@ struct Running {
 };
 
 // Turns a warp's scores (16, kTile) into exp(score - max), and rescales `out` and the sums to the
-// new maxima.
+// new maxima. A row whose window begins in a later tile has seen no key yet; its sums stay 0.
 template <int kDim>
 __device__ inline void Softmax(const HeadShape& s, int query, int first_key, bool masks,
                                FragmentC (&scores)[kTile / 8], FragmentC (&out)[kDim / 8],
@@ -33,12 +33,13 @@ __device__ inline void Softmax(const HeadShape& s, int query, int first_key, boo
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
         float& score = scores[n].x[2 * half + j];
-        if (masks && first_key + n * 8 + column + j > query + 8 * half) score = kLowest;
+        if (masks && s.IsMasked(query + 8 * half, first_key + n * 8 + column + j)) score = kLowest;
         max = fmaxf(max, score);
       }
     }
     max = MaxOfFour(max);
-    const float shrink = Exp2((running->max[half] - max) * s.factor), shift = max * s.factor;
+    const float shrink = Exp2((running->max[half] - max) * s.factor);
+    const float shift = max == kLowest ? 0.0f : max * s.factor;
     float sum = 0.0f;
 #pragma unroll
     for (int n = 0; n < kTile / 8; ++n) {
@@ -110,17 +111,18 @@ __global__ void __launch_bounds__(kThreads, kDim > 64 ? 1 : 2)
   const int first = first_of_block + static_cast<int>(threadIdx.x) / kGroup * kTile;
   const int query = first + static_cast<int>(threadIdx.x) % kGroup / 32 * 16 + threadIdx.x % 32 / 4;
   const Head<kDim> h(s, qkv, batch, head);
-  stages[0].Load(s, h, 0);
+  const int begin = s.FirstTile(first_of_block);
+  stages[0].Load(s, h, begin);
   FragmentA queries[kDim / 16];
   LoadRows(h.q, s.Width<kDim>(), query, s.sequence, queries);
   FragmentC result[kDim / 8] = {};
   Running running;
   const int end = min(first_of_block + kRows, s.sequence);
-  for (int key = 0, stage = 0; key < end; key += kTile, stage ^= 1) {
+  for (int key = begin, stage = 0; key < end; key += kTile, stage ^= 1) {
     WaitForLoads();
     if (key + kTile < end) stages[stage ^ 1].Load(s, h, key + kTile);
-    if (key > first) continue;
-    AddTile<kDim>(s, queries, stages[stage], query, key, key == first, result, &running);
+    if (key > first || key < s.FirstTile(first)) continue;
+    AddTile<kDim>(s, queries, stages[stage], query, key, s.Masks(first, key), result, &running);
   }
   StoreOut<kDim>(s, batch, head, query, result, running, out, statistics);
 }

@@ -31,7 +31,7 @@ void AttentionBackward(const AttentionShape& shape, const float* qkv, const floa
                        const float* statistics, const float* dout, float* dots, float* d_qkv,
                        cudaStream_t stream);
 // The Bf16 overload also applies RopeBackward of kernels.cuh to d_qkv: cos and sin (T, head_dim /
-// 2).
+// 2), or null for queries and keys that were not rotated.
 void AttentionBackward(const AttentionShape& shape, const Bf16* qkv, const Bf16* out,
                        const float* statistics, const Bf16* dout, const float* cos,
                        const float* sin, float* dots, Bf16* d_qkv, cudaStream_t stream);

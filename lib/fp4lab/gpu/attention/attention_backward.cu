@@ -7,7 +7,7 @@
 namespace fp4lab::gpu {
 namespace {
 
-// The rotation of a head (nn/attention/rope.h): kDim / 2 angles for each position.
+// The rotation of a head (nn/attention/rope.h): kDim / 2 angles for each position; null: none.
 struct Rotation {
   const float *cos, *sin;
 };
@@ -37,6 +37,14 @@ __device__ inline void TurnBack(float scale, const Rotation& rotation, int row, 
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     if (row + 8 * half >= end) continue;
+    if (rotation.cos == nullptr) {
+#pragma unroll
+      for (int n = 0; n < kDim / 8; ++n) {
+        c[n].x[2 * half] *= scale;
+        c[n].x[2 * half + 1] *= scale;
+      }
+      continue;
+    }
     const std::size_t angle =
         static_cast<std::size_t>(row + 8 * half) * (kDim / 2) + threadIdx.x % 4 * 2;
 #pragma unroll
@@ -123,7 +131,7 @@ __device__ inline void AddQueryGradients(const HeadShape& s, const QueryMemory<k
     const float e = Exp2(__fmaf_rn(p[i / 4].x[i % 4], s.factor, -facts.statistic[half]));
     float& d = dp[i / 4].x[i % 4];
     d = e * (d - facts.dot[half]);
-    if (masks && first + i / 4 * 8 + i % 2 > facts.query + 8 * half) d = 0.0f;
+    if (masks && s.IsMasked(facts.query + 8 * half, first + i / 4 * 8 + i % 2)) d = 0.0f;
   }
   FragmentA ds[kTile / 16];
   AsFactors(dp, ds);
@@ -146,7 +154,8 @@ __global__ void __launch_bounds__(kGroup, kDim > 64 ? 2 : 3)
   const Bf16* const gradient = dout + OutOf<kDim>(s, batch, head);
   own.queries.template Load<kGroup>(h.q, s.Width<kDim>(), first, s.sequence);
   own.gradients.template Load<kGroup>(gradient, out_stride, first, s.sequence);
-  own.stages[0].Load(s, h, 0);
+  const int begin = s.FirstTile(first);
+  own.stages[0].Load(s, h, begin);
   QueryFacts facts;
   facts.query = first + static_cast<int>(threadIdx.x) / 32 * 16 + threadIdx.x % 32 / 4;
   DotRows<kDim>(out + OutOf<kDim>(s, batch, head), gradient, out_stride, facts.query, s.sequence,
@@ -159,10 +168,10 @@ __global__ void __launch_bounds__(kGroup, kDim > 64 ? 2 : 3)
     if (threadIdx.x % 4 == 0) dots[RowOf(s, batch, head) + row] = facts.dot[half];
   }
   FragmentC dq[kDim / 8] = {};
-  for (int key = 0, stage = 0; key <= first; key += kTile, stage ^= 1) {
+  for (int key = begin, stage = 0; key <= first; key += kTile, stage ^= 1) {
     WaitForLoads();
     if (key < first) own.stages[stage ^ 1].Load(s, h, key + kTile);
-    AddQueryGradients<kDim>(s, own, own.stages[stage], facts, key, key == first, dq);
+    AddQueryGradients<kDim>(s, own, own.stages[stage], facts, key, s.Masks(first, key), dq);
   }
   TurnBack<kDim>(s.scale, rotation, facts.query, s.sequence, dq);
   Bf16* to = d_qkv + static_cast<std::size_t>(batch) * s.sequence * s.Width<kDim>() + head * kDim;
@@ -224,7 +233,7 @@ __device__ inline void AddKeyGradients(const HeadShape& s, const KeyMemory<kDim>
       float &e = p[j].x[i], &d = dp[j].x[i];
       e = Exp2(__fmaf_rn(e, s.factor, -(i % 2 == 0 ? statistic.x : statistic.y)));
       const int query = first_query + place + i % 2;
-      if (masks && (query < key + i / 2 * 8 || query >= s.sequence)) e = 0.0f;
+      if (masks && (s.IsMasked(query, key + i / 2 * 8) || query >= s.sequence)) e = 0.0f;
       d = e * (d - (i % 2 == 0 ? dot.x : dot.y));
     }
   }
@@ -257,16 +266,17 @@ __global__ void __launch_bounds__(kGroup, kDim > 64 ? 2 : 3)
   own.values.template Load<kGroup>(h.v, s.Width<kDim>(), first, s.sequence);
   source(kv * group).Load(s, first, &own.stages[0]);
   FragmentC dk[kDim / 8] = {}, dv[kDim / 8] = {};
+  const int end = min(s.sequence - first, kTile - 1 + s.window) + first;
   int head = kv * group, query = first, stage = 0;
   while (head < (kv + 1) * group) {
     int next_head = head, next = query + kTile;
-    if (next >= s.sequence) {
+    if (next >= end) {
       next = first;
       ++next_head;
     }
     WaitForLoads();
     if (next_head < (kv + 1) * group) source(next_head).Load(s, next, &own.stages[stage ^ 1]);
-    const bool masks = query == first || query + kTile > s.sequence;
+    const bool masks = s.Masks(query, first) || query + kTile > s.sequence;
     AddKeyGradients<kDim>(s, own, own.stages[stage], key, query, masks, dk, dv);
     head = next_head;
     query = next;

@@ -17,10 +17,13 @@ __device__ inline float SumOfWarp(float x) {
 }
 
 struct Shape {
-  unsigned sequence, heads, kv_heads, head_dim;
+  unsigned sequence, heads, kv_heads, head_dim, window;
   float scale;
 
   __device__ unsigned Width() const { return (heads + 2 * kv_heads) * head_dim; }
+  // The first key that query i sees, and the end of the queries that see key j.
+  __device__ unsigned FirstKey(unsigned i) const { return i < window ? 0 : i - window + 1; }
+  __device__ unsigned EndOfQueries(unsigned j) const { return min(sequence - j, window) + j; }
 };
 
 // One head of one sequence: its first rows of queries, keys and values, and the stride from row to
@@ -52,8 +55,9 @@ __global__ void ForwardKernel(Shape s, const float* qkv, float* out, float* stat
   const Head h = HeadOf(s, qkv, batch, head);
   float* p = scores + threadIdx.x / kLanes * s.sequence;
   const float* q = h.q + std::size_t{i} * h.stride;
+  const unsigned first = s.FirstKey(i);
   float max = __int_as_float(0xFF800000);
-  for (unsigned j = lane; j <= i; j += kLanes) {
+  for (unsigned j = first + lane; j <= i; j += kLanes) {
     p[j] = Dot(q, h.k + std::size_t{j} * h.stride, s.head_dim) * s.scale;
     max = fmaxf(max, p[j]);
   }
@@ -61,7 +65,7 @@ __global__ void ForwardKernel(Shape s, const float* qkv, float* out, float* stat
     max = fmaxf(max, __shfl_xor_sync(kAllLanes, max, width));
   }
   float sum = 0.0f;
-  for (unsigned j = lane; j <= i; j += kLanes) {
+  for (unsigned j = first + lane; j <= i; j += kLanes) {
     p[j] = ExpNonPositive(p[j] - max);
     sum += p[j];
   }
@@ -70,7 +74,7 @@ __global__ void ForwardKernel(Shape s, const float* qkv, float* out, float* stat
   const std::size_t row = std::size_t{batch} * s.sequence + i;
   for (unsigned c = lane; c < s.head_dim; c += kLanes) {
     float value = 0.0f;
-    for (unsigned j = 0; j <= i; ++j) {
+    for (unsigned j = first; j <= i; ++j) {
       value = __fmaf_rn(p[j], h.v[std::size_t{j} * h.stride + c], value);
     }
     out[row * s.heads * s.head_dim + head * s.head_dim + c] = value * (1.0f / sum);
@@ -97,7 +101,8 @@ __global__ void QueryKernel(Shape s, const float* qkv, const float* out, const f
   dot = SumOfWarp(dot);
   if (lane == 0) dots[statistic] = dot;
   const float* q = h.q + std::size_t{i} * h.stride;
-  for (unsigned j = lane; j <= i; j += kLanes) {
+  const unsigned first = s.FirstKey(i);
+  for (unsigned j = first + lane; j <= i; j += kLanes) {
     const float score = Dot(q, h.k + std::size_t{j} * h.stride, s.head_dim) * s.scale;
     const float p = Exp(score - statistics[statistic]);
     ds[j] = p * (Dot(dout + at, h.v + std::size_t{j} * h.stride, s.head_dim) - dot);
@@ -105,21 +110,22 @@ __global__ void QueryKernel(Shape s, const float* qkv, const float* out, const f
   __syncwarp();
   for (unsigned c = lane; c < s.head_dim; c += kLanes) {
     float sum = 0.0f;
-    for (unsigned j = 0; j <= i; ++j) {
+    for (unsigned j = first; j <= i; ++j) {
       sum = __fmaf_rn(ds[j], h.k[std::size_t{j} * h.stride + c], sum);
     }
     d_qkv[row * s.Width() + head * s.head_dim + c] = sum * s.scale;
   }
 }
 
-// grid (ceil(T / warps), kv_heads, batch): dk and dv of key j, from all queries i >= j of its
-// heads.
+// grid (ceil(T / warps), kv_heads, batch): dk and dv of key j, from the queries of its heads that
+// see it.
 __global__ void KeyKernel(Shape s, const float* qkv, const float* statistics, const float* dout,
                           const float* dots, float* d_qkv) {
   extern __shared__ float pairs[];  // p, then ds of the queries: (warps, 2, T)
   const unsigned j = blockIdx.x * kWarps + threadIdx.x / kLanes, lane = threadIdx.x % kLanes;
   if (j >= s.sequence) return;
   const unsigned kv = blockIdx.y, batch = blockIdx.z, group = s.heads / s.kv_heads;
+  const unsigned end = s.EndOfQueries(j);
   float* p = pairs + threadIdx.x / kLanes * 2 * s.sequence;
   float* ds = p + s.sequence;
   constexpr unsigned kMostColumns = 8;  // head_dim up to 256
@@ -130,7 +136,7 @@ __global__ void KeyKernel(Shape s, const float* qkv, const float* statistics, co
     const unsigned out_stride = s.heads * s.head_dim;
     const float* grad = dout + std::size_t{batch} * s.sequence * out_stride + head * s.head_dim;
     const float *k = h.k + std::size_t{j} * h.stride, *v = h.v + std::size_t{j} * h.stride;
-    for (unsigned i = j + lane; i < s.sequence; i += kLanes) {
+    for (unsigned i = j + lane; i < end; i += kLanes) {
       const float score = Dot(h.q + std::size_t{i} * h.stride, k, s.head_dim) * s.scale;
       p[i] = Exp(score - statistics[statistic + i]);
       ds[i] = p[i] * (Dot(grad + std::size_t{i} * out_stride, v, s.head_dim) - dots[statistic + i]);
@@ -140,7 +146,7 @@ __global__ void KeyKernel(Shape s, const float* qkv, const float* statistics, co
     for (unsigned n = 0; n < kMostColumns; ++n) {
       const unsigned c = lane + n * kLanes;
       if (c >= s.head_dim) break;
-      for (unsigned i = j; i < s.sequence; ++i) {
+      for (unsigned i = j; i < end; ++i) {
         dk[n] = __fmaf_rn(ds[i], h.q[std::size_t{i} * h.stride + c], dk[n]);
         dv[n] = __fmaf_rn(p[i], grad[std::size_t{i} * out_stride + c], dv[n]);
       }
@@ -158,8 +164,11 @@ __global__ void KeyKernel(Shape s, const float* qkv, const float* statistics, co
 }
 
 Shape ShapeOf(const AttentionShape& s) {
-  return {static_cast<unsigned>(s.sequence), static_cast<unsigned>(s.heads),
-          static_cast<unsigned>(s.kv_heads), static_cast<unsigned>(s.head_dim),
+  return {static_cast<unsigned>(s.sequence),
+          static_cast<unsigned>(s.heads),
+          static_cast<unsigned>(s.kv_heads),
+          static_cast<unsigned>(s.head_dim),
+          static_cast<unsigned>(s.window == 0 ? s.sequence : s.window),
           1.0f / std::sqrt(static_cast<float>(s.head_dim))};
 }
 

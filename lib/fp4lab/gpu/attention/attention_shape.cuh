@@ -13,15 +13,26 @@ namespace fp4lab::gpu {
 
 constexpr float kLog2E = 1.4426950408889634f;
 constexpr float kLowest = -1e30f;  // a masked score
+constexpr int kNoWindow = 1 << 30;
 
 struct HeadShape {
   int sequence, heads, kv_heads;
+  int window;    // the keys that a query sees, its own included; kNoWindow: all before it
   float scale;   // of scores
   float factor;  // scale log2(e)
 
   template <int kDim>
   __device__ std::size_t Width() const {
     return static_cast<std::size_t>(heads + 2 * kv_heads) * kDim;
+  }
+  // The first tile of keys that a query from `query` on sees.
+  __device__ int FirstTile(int query) const { return max(0, query - window + 1) / kTile * kTile; }
+  // Whether some query of the tile from `query` on does not see some key of the tile from `key` on.
+  __device__ bool Masks(int query, int key) const {
+    return key == query || query + kTile - 1 - key >= window;
+  }
+  __device__ bool IsMasked(int query, int key) const {
+    return key > query || query - key >= window;
   }
 };
 
@@ -77,8 +88,12 @@ __device__ inline float SumOfFour(float x) {
 
 inline HeadShape ShapeOf(const AttentionShape& s) {
   const float scale = 1.0f / std::sqrt(static_cast<float>(s.head_dim));
-  return {static_cast<int>(s.sequence), static_cast<int>(s.heads), static_cast<int>(s.kv_heads),
-          scale, scale * kLog2E};
+  return {static_cast<int>(s.sequence),
+          static_cast<int>(s.heads),
+          static_cast<int>(s.kv_heads),
+          s.window == 0 ? kNoWindow : static_cast<int>(s.window),
+          scale,
+          scale * kLog2E};
 }
 
 // One thread block for every `rows` positions of each head of each sequence.

@@ -41,7 +41,8 @@ class CudaEngine final : public Engine {
               static_cast<std::size_t>(config.model.sequence)),
         parameters_(layout_.total),
         gradients_(layout_.total),
-        optimizer_(DeviceOptimizerOf(config.optimizer, where)),
+        optimizer_(DeviceOptimizerOf(config.optimizer, where)
+                       .make(config.optimizer, layout_.groups, stream_.get())),
         states_(OptimizerOf(config.optimizer).states),
         amax_histories_(AmaxHistoryFloats(config.model, config.recipe)),
         model_(config, tensor_cores, parameters_.data(), gradients_.data(), amax_histories_.data(),
@@ -128,8 +129,7 @@ class CudaEngine final : public Engine {
   void Update(const UpdateStep& step) override {
     gpu_.Use();
     for (const ParameterGroup& group : layout_.groups) {
-      optimizer_.update(config_.optimizer, step, group,
-                        {gradients_.data(), parameters_.data(), states_}, stream_.get());
+      optimizer_->Update(step, group, {gradients_.data(), parameters_.data(), states_});
     }
     // The histories take the maxima over the micro-batches of all processes.
     group_.Max(amax_histories_.data(), amax_histories_.size());
@@ -206,7 +206,7 @@ class CudaEngine final : public Engine {
   ParameterLayout layout_;
   std::size_t rows_;  // of a micro-batch
   DeviceArray<float> parameters_, gradients_;
-  const DeviceOptimizer& optimizer_;
+  std::unique_ptr<DeviceOptimizer> optimizer_;
   std::vector<DeviceArray<float>> states_;  // of the optimizer
   DeviceArray<float> amax_histories_;
   DeviceModel<T> model_;

@@ -18,10 +18,17 @@ DeviceModel<T>::DeviceModel(const TrainConfig& config, bool tensor_cores, const 
       d_(static_cast<std::size_t>(config.model.d_model)),
       vocabulary_(static_cast<std::size_t>(config.model.vocabulary)),
       norms_(layout_.gains.size() + 1),
+      widest_gain_(0),
       linears_(config, parameters, gradients, amax_histories, stream) {
-  // One kernel sums the gradients of all gains (SumGains).
-  Expects(std::ranges::all_of(layout_.gains, [&](const auto& gain) { return gain.cols == d_; }),
-          "DeviceModel: every gain has d_model numbers");
+  std::vector<GainPlace> places;
+  const auto place = [&](const ParameterSlice& gain) {
+    places.push_back({gain.offset, static_cast<std::uint32_t>(gain.cols)});
+    widest_gain_ = std::max(widest_gain_, gain.cols);
+  };
+  for (const ParameterSlice& gain : layout_.gains) place(gain);
+  place(layout_.final_gain);
+  gain_places_ = DeviceArray<GainPlace>(places.size());
+  gain_places_.CopyFrom(places, stream_);
   for (const std::string& name : config.model.parts) {
     parts_.push_back(MakeDevicePart<T>(name, config.model, tensor_cores, stream));
   }
@@ -47,7 +54,7 @@ void DeviceModel<T>::TakeMemory(std::size_t rows) {
   d_residual_ = floats(d_);
   if constexpr (!std::is_same_v<T, float>) d_residual_rounded_ = operand(d_);
   d_narrow_ = floats(d_);
-  gain_partials_ = DeviceArray<float>(norms_ * GainChunks(rows) * d_);
+  gain_partials_ = DeviceArray<float>(norms_ * GainStride());
   embedding_partials_ = DeviceArray<float>((rows / kSegmentRows + vocabulary_) * d_);
 }
 
@@ -85,6 +92,9 @@ void DeviceModel<T>::Forward(const Pass& pass, const DeviceBatch& batch) {
   linears_.InspectIn(pass, -1, "final_norm.output", final_norm_.data(), d_);
   linears_.Run(pass, head, final_norm_.data(), nullptr, logits_.data(),
                linears_.InputPlaces(pass, head));
+  if (config_.logit_soft_cap > 0.0f) {
+    SoftCap(config_.logit_soft_cap, rows_ * vocabulary_, logits_.data(), stream_);
+  }
   linears_.InspectIn(pass, -1, "head.output", logits_.data(), vocabulary_);
 }
 
@@ -96,7 +106,8 @@ void DeviceModel<T>::Losses(const DeviceBatch& batch, double* row_loss) {
 template <class T>
 void DeviceModel<T>::Backward(const Pass& pass, const DeviceBatch& batch, float loss_scale,
                               double* row_loss) {
-  CrossEntropyGradient(logits_.data(), batch.targets, loss_scale, rows_, vocabulary_, row_loss,
+  CrossEntropyGradient(logits_.data(), batch.targets, loss_scale,
+                       {config_.logit_soft_cap, config_.z_loss}, rows_, vocabulary_, row_loss,
                        dlogits_.data(), stream_);
   linears_.InspectIn(pass, -1, "head.output.gradient", dlogits_.data(), vocabulary_);
   linears_.RunBackward(pass, linears_.Plan().Head(), dlogits_.data(), d_narrow_.data());
@@ -106,12 +117,13 @@ void DeviceModel<T>::Backward(const Pass& pass, const DeviceBatch& batch, float 
                   PlacesBefore(pass, x_.size()));
   linears_.InspectIn(pass, -1, "final_norm.input.gradient", d_residual_.data(), d_);
   for (std::size_t p = x_.size(); p-- > 0;) {
-    PartAt(p).Backward(UseOf(pass, p), x_[p].data(),
-                       {d_residual_.data(), d_residual_rounded_.data(), d_narrow_.data(),
-                        GainPartials(layout_.parts[p].first_gain), PlacesBefore(pass, p)});
+    PartAt(p).Backward(
+        UseOf(pass, p), x_[p].data(),
+        {d_residual_.data(), d_residual_rounded_.data(), d_narrow_.data(),
+         GainPartials(layout_.parts[p].first_gain), GainStride(), PlacesBefore(pass, p)});
   }
-  SumGains(gain_partials_.data(), norms_, GainChunks(rows_), d_, gradients_ + layout_.matrices,
-           stream_);
+  SumGains(gain_partials_.data(), GainStride(), norms_, GainChunks(rows_), gain_places_.data(),
+           widest_gain_, gradients_, stream_);
   float* const d_embedding = linears_.Gradient(layout_.embedding);
   EmbeddingBackward(batch.segments, d_residual_.data(), d_, embedding_partials_.data(), d_embedding,
                     stream_);

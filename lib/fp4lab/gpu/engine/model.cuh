@@ -59,15 +59,15 @@ class DeviceModel {
   // part placed - 1 reads; none before the first part.
   AmaxPlaces PlacesBefore(const Pass& pass, std::size_t placed) const;
   // The partial sums of the gradient of gain i of all norms.
-  float* GainPartials(std::size_t i) const {
-    return gain_partials_.data() + i * GainChunks(rows_) * d_;
-  }
+  float* GainPartials(std::size_t i) const { return gain_partials_.data() + i * GainStride(); }
+  std::size_t GainStride() const { return GainChunks(rows_) * widest_gain_; }
 
   ModelConfig config_;
   ParameterLayout layout_;
   float* gradients_;
   cudaStream_t stream_;
-  std::size_t d_, vocabulary_, norms_;
+  std::size_t d_, vocabulary_, norms_, widest_gain_;
+  DeviceArray<GainPlace> gain_places_;  // the final norm's gain last
   DeviceLinears<T> linears_;
   std::vector<std::unique_ptr<DevicePart<T>>> parts_;  // of a block
 

@@ -73,10 +73,15 @@ __global__ void RopeKernel(RopeSizes s, std::size_t rows, std::size_t width, con
     }
     const unsigned j = piece % per_head * kVector, low = piece / per_head * 2 * s.half + j;
     const std::size_t angle = row % s.positions * s.half + j;
-    const Pack<kVector, float> c = LoadPack<kVector>(cos + angle),
-                               d = LoadPack<kVector>(sin + angle);
     const Pack<kVector, float> a = LoadPack<kVector>(in + low);
     const Pack<kVector, float> b = LoadPack<kVector>(in + low + s.half);
+    if (cos == nullptr) {
+      StorePack<kVector>(out + low, a.x);
+      StorePack<kVector>(out + low + s.half, b.x);
+      continue;
+    }
+    const Pack<kVector, float> c = LoadPack<kVector>(cos + angle),
+                               d = LoadPack<kVector>(sin + angle);
     float first[kVector], second[kVector];
 #pragma unroll
     for (int k = 0; k < kVector; ++k) {

@@ -11,6 +11,7 @@
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/gpu/engine/memory.cuh"
 #include "fp4lab/nn/activation.h"
+#include "fp4lab/nn/loss.h"
 
 namespace fp4lab::gpu {
 
@@ -43,9 +44,16 @@ void RmsNormBackward(const float* x, const float* gain, const float* inverse_rms
                      bool accumulate, std::size_t rows, std::size_t cols, float* dx, T* dx_rounded,
                      float* gain_partials, cudaStream_t stream, const AmaxPlaces& amax = {});
 
-// dgain(n, c) += the sum over chunks of partials(n, chunk, c), in a fixed order: all norms at once.
-void SumGains(const float* partials, std::size_t norms, std::size_t chunks, std::size_t cols,
-              float* dgain, cudaStream_t stream);
+// Where the gain of a norm lies in the gradients, and its size.
+struct GainPlace {
+  std::size_t offset = 0;
+  std::uint32_t cols = 0;
+};
+// gradients(places[n].offset + c) += the sum over chunks of norm n's partials(chunk, c), in a fixed
+// order: all norms at once. Norm n's partials begin at partials + n * stride. `places` (norms) is
+// on the device, with at most `widest` columns.
+void SumGains(const float* partials, std::size_t stride, std::size_t norms, std::size_t chunks,
+              const GainPlace* places, std::size_t widest, float* gradients, cudaStream_t stream);
 
 // ---- Embedding (nn/embedding.h)
 
@@ -74,7 +82,8 @@ struct RopeShape {
   constexpr std::size_t Width() const { return (heads + 2 * kv_heads) * head_dim; }
 };
 
-// out = qkv with queries and keys rotated (values copied), rounded to A. out may be qkv.
+// out = qkv with queries and keys rotated (values copied), rounded to A. out may be qkv. Null cos
+// and sin rotate nothing.
 template <class A>
 void Rope(const RopeShape& shape, const float* cos, const float* sin, const float* qkv, A* out,
           cudaStream_t stream);
@@ -82,6 +91,25 @@ void Rope(const RopeShape& shape, const float* cos, const float* sin, const floa
 template <class T>
 void RopeBackward(const RopeShape& shape, const float* cos, const float* sin, const float* d_qkv,
                   T* out, cudaStream_t stream);
+
+// ---- RMSNorm of each head's queries and keys, exact but for the gains' gradients
+
+struct HeadGains {
+  const float *queries, *keys;  // (head_dim), of all heads
+};
+
+// out = qkv with each head's queries and keys normalized over head_dim (values copied). inverse_rms
+// (rows, heads + kv_heads). out must not be qkv. head_dim at most kMostHeadDim.
+inline constexpr std::size_t kMostHeadDim = 256;
+void NormHeads(const RopeShape& shape, const float* qkv, const HeadGains& gains, float epsilon,
+               float* out, float* inverse_rms, cudaStream_t stream);
+// The gradient of qkv from that of NormHeads' result, rounded to T. out may be d. `partials`
+// (GainChunks(rows), head_dim) of the gain of queries and of keys are for SumGains. (From, To):
+// (float, float), (float, Bf16), (Bf16, Bf16).
+template <class From, class To>
+void NormHeadsBackward(const RopeShape& shape, const float* qkv, const HeadGains& gains,
+                       const float* inverse_rms, const From* d, To* out, float* query_partials,
+                       float* key_partials, cudaStream_t stream);
 
 // ---- Activations (nn/activation.h), exact
 
@@ -97,12 +125,14 @@ inline bool MeasuresActivation(Activation activation) { return activation != Act
 
 // ---- Loss (nn/loss.h), exact
 
+// logits = cap tanh(logits / cap), in place.
+void SoftCap(float cap, std::size_t size, float* logits, cudaStream_t stream);
 void CrossEntropy(const float* logits, const std::uint16_t* targets, std::size_t rows,
                   std::size_t vocabulary, double* row_loss, cudaStream_t stream);
 template <class T>
 void CrossEntropyGradient(const float* logits, const std::uint16_t* targets, float scale,
-                          std::size_t rows, std::size_t vocabulary, double* row_loss, T* dlogits,
-                          cudaStream_t stream);
+                          const LossOptions& options, std::size_t rows, std::size_t vocabulary,
+                          double* row_loss, T* dlogits, cudaStream_t stream);
 
 // sums(i) = the sum of row_loss over chunk i of 1024 rows, by a fixed tree.
 inline constexpr std::size_t kLossChunk = 1024;

@@ -1,8 +1,10 @@
 // Softmax cross-entropy in the order of nn/loss.cc.
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/elementary.h"
+#include "fp4lab/base/error.h"
 #include "fp4lab/gpu/kernels/kernels.cuh"
 #include "fp4lab/gpu/kernels/math.cuh"
+#include "fp4lab/gpu/kernels/pack.cuh"
 
 namespace fp4lab::gpu {
 namespace {
@@ -28,11 +30,37 @@ __device__ inline double RowLoss(float sum, float target, float max) {
   return fp4lab::Log(sum) - (static_cast<double>(target) - static_cast<double>(max));
 }
 
+// A row's factor of the exponentials in the gradient, with the z-loss if there is one.
+__device__ inline float FactorOfRow(float scale, const LossOptions& options,
+                                    const RowSoftmax& softmax) {
+  const float factor = scale * (1.0f / softmax.sum);
+  if (!(options.z_loss > 0.0f)) return factor;
+  const float lse = static_cast<float>(softmax.max + fp4lab::Log(softmax.sum));
+  return factor * (1.0f + 2.0f * options.z_loss * lse);
+}
+
+// The gradient of a logit z, taken back through the soft cap if there is one.
+__device__ inline float GradientOfLogit(float z, float max, float factor, float scale,
+                                        bool is_target, float soft_cap) {
+  float gradient = ExpNonPositive(z - max) * factor;
+  if (is_target) gradient = gradient - scale;
+  if (!(soft_cap > 0.0f)) return gradient;
+  const float t = z / soft_cap;
+  return gradient * (1.0f - t * t);
+}
+
+__global__ void SoftCapKernel(float cap, std::size_t size, float* logits) {
+  const std::size_t i = ThreadIndex();
+  if (i >= size) return;
+  const float x = logits[i] / cap;
+  logits[i] = cap * (1.0f - 2.0f / (Exp(x + x) + 1.0f));
+}
+
 // If dlogits is null, only the losses are computed.
 template <class T>
 __global__ void CrossEntropyKernel(const float* logits, const std::uint16_t* targets, float scale,
-                                   std::size_t rows, std::size_t vocabulary, double* row_loss,
-                                   T* dlogits) {
+                                   LossOptions options, std::size_t rows, std::size_t vocabulary,
+                                   double* row_loss, T* dlogits) {
   const std::size_t wanted = std::size_t{blockIdx.x} * kRowsPerBlock + threadIdx.x / kHalfWarp;
   const std::size_t row = wanted < rows ? wanted : rows - 1;
   const unsigned lane = threadIdx.x % kHalfWarp;
@@ -41,10 +69,10 @@ __global__ void CrossEntropyKernel(const float* logits, const std::uint16_t* tar
   const RowSoftmax softmax = SoftmaxOfRow(z, vocabulary, lane);
   if (lane == 0) row_loss[row] = RowLoss(softmax.sum, z[target], softmax.max);
   if (dlogits == nullptr || wanted >= rows) return;
-  const float factor = scale * (1.0f / softmax.sum);
+  const float factor = FactorOfRow(scale, options, softmax);
   for (std::size_t c = lane; c < vocabulary; c += kHalfWarp) {
-    const float gradient = ExpNonPositive(z[c] - softmax.max) * factor;
-    Store(dlogits + row * vocabulary + c, c == target ? gradient - scale : gradient);
+    Store(dlogits + row * vocabulary + c,
+          GradientOfLogit(z[c], softmax.max, factor, scale, c == target, options.soft_cap));
   }
 }
 
@@ -109,8 +137,8 @@ __device__ float SumOfExponentials(const float* z, std::size_t vocabulary, float
 template <class T>
 __global__ void __launch_bounds__(kWideThreads, 2)
     WideCrossEntropyKernel(const float* __restrict__ logits, const std::uint16_t* targets,
-                           float scale, std::size_t vocabulary, double* row_loss,
-                           T* __restrict__ dlogits) {
+                           float scale, LossOptions options, std::size_t vocabulary,
+                           double* row_loss, T* __restrict__ dlogits) {
   const std::size_t row = blockIdx.x, target = targets[row];
   const float* z = logits + row * vocabulary;
   float max = __int_as_float(0xFF800000);
@@ -123,25 +151,25 @@ __global__ void __launch_bounds__(kWideThreads, 2)
   const float sum = SumOfExponentials(z, vocabulary, max);
   if (threadIdx.x == 0) row_loss[row] = RowLoss(sum, z[target], max);
   if (dlogits == nullptr) return;
-  const float factor = scale * (1.0f / sum);
+  const float factor = FactorOfRow(scale, options, {max, sum});
 #pragma unroll 8
   for (std::size_t i = threadIdx.x; i < vocabulary; i += kWideThreads) {
     const std::size_t c = vocabulary - 1 - i;
-    const float gradient = ExpNonPositive(z[c] - max) * factor;
-    Store(dlogits + row * vocabulary + c, c == target ? gradient - scale : gradient);
+    Store(dlogits + row * vocabulary + c,
+          GradientOfLogit(z[c], max, factor, scale, c == target, options.soft_cap));
   }
 }
 
 template <class T>
 void LaunchCrossEntropy(const float* logits, const std::uint16_t* targets, float scale,
-                        std::size_t rows, std::size_t vocabulary, double* row_loss, T* dlogits,
-                        cudaStream_t stream) {
+                        const LossOptions& options, std::size_t rows, std::size_t vocabulary,
+                        double* row_loss, T* dlogits, cudaStream_t stream) {
   if (vocabulary >= kWideFrom) {
     WideCrossEntropyKernel<<<static_cast<unsigned>(rows), kWideThreads, 0, stream>>>(
-        logits, targets, scale, vocabulary, row_loss, dlogits);
+        logits, targets, scale, options, vocabulary, row_loss, dlogits);
   } else {
     CrossEntropyKernel<<<Blocks(rows, kRowsPerBlock), kThreads, 0, stream>>>(
-        logits, targets, scale, rows, vocabulary, row_loss, dlogits);
+        logits, targets, scale, options, rows, vocabulary, row_loss, dlogits);
   }
 }
 
@@ -164,17 +192,23 @@ __global__ void SumLossesKernel(const double* row_loss, std::size_t rows, double
 
 }  // namespace
 
+void SoftCap(float cap, std::size_t size, float* logits, cudaStream_t stream) {
+  Expects(cap > 0.0f, "SoftCap: a cap above 0");
+  SoftCapKernel<<<Blocks(size, kThreads), kThreads, 0, stream>>>(cap, size, logits);
+  CheckLaunch("SoftCap");
+}
+
 void CrossEntropy(const float* logits, const std::uint16_t* targets, std::size_t rows,
                   std::size_t vocabulary, double* row_loss, cudaStream_t stream) {
-  LaunchCrossEntropy<float>(logits, targets, 0.0f, rows, vocabulary, row_loss, nullptr, stream);
+  LaunchCrossEntropy<float>(logits, targets, 0.0f, {}, rows, vocabulary, row_loss, nullptr, stream);
   CheckLaunch("CrossEntropy");
 }
 
 template <class T>
 void CrossEntropyGradient(const float* logits, const std::uint16_t* targets, float scale,
-                          std::size_t rows, std::size_t vocabulary, double* row_loss, T* dlogits,
-                          cudaStream_t stream) {
-  LaunchCrossEntropy(logits, targets, scale, rows, vocabulary, row_loss, dlogits, stream);
+                          const LossOptions& options, std::size_t rows, std::size_t vocabulary,
+                          double* row_loss, T* dlogits, cudaStream_t stream) {
+  LaunchCrossEntropy(logits, targets, scale, options, rows, vocabulary, row_loss, dlogits, stream);
   CheckLaunch("CrossEntropyGradient");
 }
 
@@ -183,9 +217,9 @@ void SumLosses(const double* row_loss, std::size_t rows, double* sums, cudaStrea
   CheckLaunch("SumLosses");
 }
 
-template void CrossEntropyGradient(const float*, const std::uint16_t*, float, std::size_t,
-                                   std::size_t, double*, float*, cudaStream_t);
-template void CrossEntropyGradient(const float*, const std::uint16_t*, float, std::size_t,
-                                   std::size_t, double*, Bf16*, cudaStream_t);
+template void CrossEntropyGradient(const float*, const std::uint16_t*, float, const LossOptions&,
+                                   std::size_t, std::size_t, double*, float*, cudaStream_t);
+template void CrossEntropyGradient(const float*, const std::uint16_t*, float, const LossOptions&,
+                                   std::size_t, std::size_t, double*, Bf16*, cudaStream_t);
 
 }  // namespace fp4lab::gpu

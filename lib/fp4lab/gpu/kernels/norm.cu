@@ -209,22 +209,24 @@ constexpr unsigned kSumColumns = 32, kSumParts = 32;
 
 // grid (columns / 32, norms), block (32, 32): part p adds chunks p, p + 32, ...; then the parts are
 // added in order.
-__global__ void SumGainsKernel(const float* partials, std::size_t chunks, std::size_t cols,
-                               float* dgain) {
+__global__ void SumGainsKernel(const float* partials, std::size_t stride, std::size_t chunks,
+                               const GainPlace* places, float* gradients) {
   __shared__ float parts[kSumParts][kSumColumns];
   const std::size_t c = std::size_t{blockIdx.x} * kSumColumns + threadIdx.x;
+  const std::size_t cols = places[blockIdx.y].cols;
   float sum = 0.0f;
   if (c < cols) {
-    const float* from = partials + blockIdx.y * chunks * cols + c;
+    const float* from = partials + blockIdx.y * stride + c;
 #pragma unroll 16
     for (std::size_t i = threadIdx.y; i < chunks; i += kSumParts) sum = sum + from[i * cols];
   }
   parts[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
   if (threadIdx.y > 0 || c >= cols) return;
-  sum = dgain[blockIdx.y * cols + c];
+  float* const gradient = gradients + places[blockIdx.y].offset + c;
+  sum = *gradient;
   for (unsigned i = 0; i < kSumParts; ++i) sum = sum + parts[i][threadIdx.x];
-  dgain[blockIdx.y * cols + c] = sum;
+  *gradient = sum;
 }
 
 }  // namespace
@@ -272,10 +274,11 @@ void RmsNormBackward(const float* x, const float* gain, const float* inverse_rms
   CheckLaunch("RmsNormBackward");
 }
 
-void SumGains(const float* partials, std::size_t norms, std::size_t chunks, std::size_t cols,
-              float* dgain, cudaStream_t stream) {
-  SumGainsKernel<<<dim3(Blocks(cols, kSumColumns), static_cast<unsigned>(norms)),
-                   dim3(kSumColumns, kSumParts), 0, stream>>>(partials, chunks, cols, dgain);
+void SumGains(const float* partials, std::size_t stride, std::size_t norms, std::size_t chunks,
+              const GainPlace* places, std::size_t widest, float* gradients, cudaStream_t stream) {
+  SumGainsKernel<<<dim3(Blocks(widest, kSumColumns), static_cast<unsigned>(norms)),
+                   dim3(kSumColumns, kSumParts), 0, stream>>>(partials, stride, chunks, places,
+                                                              gradients);
   CheckLaunch("SumGains");
 }
 

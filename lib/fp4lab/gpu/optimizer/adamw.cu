@@ -28,17 +28,25 @@ float BiasCorrection(float beta, std::int64_t step) {
   return static_cast<float>(1.0 / (1.0 - IntegerPower(beta, step)));
 }
 
-void Update(const OptimizerConfig& config, const UpdateStep& step, const ParameterGroup& group,
-            const DeviceOptimizerNumbers& numbers, cudaStream_t stream) {
-  const AdamW adam{.learning_rate = LearningRateOf(config, step.learning_rate, group),
-                   .beta1 = config.beta1,
-                   .beta2 = config.beta2,
-                   .epsilon = config.epsilon,
-                   .weight_decay = WeightDecayOf(config, group),
-                   .gradient_scale = step.gradient_scale,
-                   .step = step.step};
-  AdamWStep(adam, group.size, numbers.gradients + group.first, numbers.parameters + group.first,
-            numbers.states[0].data() + group.first, numbers.states[1].data() + group.first, stream);
+class AdamWOptimizer final : public DeviceOptimizer {
+ public:
+  AdamWOptimizer(const OptimizerConfig& config, cudaStream_t stream)
+      : config_(config), stream_(stream) {}
+
+  void Update(const UpdateStep& step, const ParameterGroup& group,
+              const DeviceOptimizerNumbers& numbers) override {
+    AdamWUpdate(config_, step, group, numbers, stream_);
+  }
+
+ private:
+  OptimizerConfig config_;
+  cudaStream_t stream_;
+};
+
+std::unique_ptr<DeviceOptimizer> Make(const OptimizerConfig& config,
+                                      std::span<const ParameterGroup> /*groups*/,
+                                      cudaStream_t stream) {
+  return std::make_unique<AdamWOptimizer>(config, stream);
 }
 
 }  // namespace
@@ -52,7 +60,20 @@ void AdamWStep(const AdamW& options, std::size_t size, const float* gradient, fl
   CheckLaunch("AdamWStep");
 }
 
-extern const DeviceOptimizer kDeviceAdamW;
-const DeviceOptimizer kDeviceAdamW{"adamw", Update};
+void AdamWUpdate(const OptimizerConfig& config, const UpdateStep& step, const ParameterGroup& group,
+                 const DeviceOptimizerNumbers& numbers, cudaStream_t stream) {
+  const AdamW adam{.learning_rate = LearningRateOf(config, step.learning_rate, group),
+                   .beta1 = config.beta1,
+                   .beta2 = config.beta2,
+                   .epsilon = config.epsilon,
+                   .weight_decay = WeightDecayOf(config, group),
+                   .gradient_scale = step.gradient_scale,
+                   .step = step.step};
+  AdamWStep(adam, group.size, numbers.gradients + group.first, numbers.parameters + group.first,
+            numbers.states[0].data() + group.first, numbers.states[1].data() + group.first, stream);
+}
+
+extern const DeviceOptimizerRow kDeviceAdamW;
+const DeviceOptimizerRow kDeviceAdamW{"adamw", Make};
 
 }  // namespace fp4lab::gpu

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,10 +19,21 @@ struct DeviceOptimizerNumbers {
   std::span<const DeviceArray<float>> states;
 };
 
-struct DeviceOptimizer {
-  std::string_view name;  // of the row in train/optimizer, whose bits it gives
-  void (*update)(const OptimizerConfig& config, const UpdateStep& step, const ParameterGroup& group,
-                 const DeviceOptimizerNumbers& numbers, cudaStream_t stream) = nullptr;
+// An optimizer of one run, with the memory that it needs for the moment.
+class DeviceOptimizer {
+ public:
+  virtual ~DeviceOptimizer() = default;
+  // Updates the parameters and states of one group.
+  virtual void Update(const UpdateStep& step, const ParameterGroup& group,
+                      const DeviceOptimizerNumbers& numbers) = 0;
+};
+
+struct DeviceOptimizerRow {
+  std::string_view name;  // of the row in train/optimizer
+  // `groups`: all groups that Update will see.
+  std::unique_ptr<DeviceOptimizer> (*make)(const OptimizerConfig& config,
+                                           std::span<const ParameterGroup> groups,
+                                           cudaStream_t stream) = nullptr;
 };
 
 }  // namespace fp4lab::gpu

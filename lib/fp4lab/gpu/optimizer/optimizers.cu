@@ -4,16 +4,17 @@
 namespace fp4lab::gpu {
 
 // Each row stands in the file of its name.
-extern const DeviceOptimizer kDeviceAdamW;
+extern const DeviceOptimizerRow kDeviceAdamW, kDeviceMuon;
 
 namespace {
 
-constexpr const DeviceOptimizer* kOptimizers[] = {&kDeviceAdamW};
+constexpr const DeviceOptimizerRow* kOptimizers[] = {&kDeviceAdamW, &kDeviceMuon};
 
 }  // namespace
 
-const DeviceOptimizer& DeviceOptimizerOf(const OptimizerConfig& config, const std::string& where) {
-  for (const DeviceOptimizer* optimizer : kOptimizers) {
+const DeviceOptimizerRow& DeviceOptimizerOf(const OptimizerConfig& config,
+                                            const std::string& where) {
+  for (const DeviceOptimizerRow* optimizer : kOptimizers) {
     if (optimizer->name == config.name) return *optimizer;
   }
   throw Error(where,

@@ -8,6 +8,7 @@
 namespace fp4lab::gpu {
 
 // Throws Error at `where` for an optimizer that the GPU lacks.
-const DeviceOptimizer& DeviceOptimizerOf(const OptimizerConfig& config, const std::string& where);
+const DeviceOptimizerRow& DeviceOptimizerOf(const OptimizerConfig& config,
+                                            const std::string& where);
 
 }  // namespace fp4lab::gpu

@@ -11,6 +11,7 @@ namespace fp4lab::gpu {
 namespace {
 
 enum LinearIndex { kQkv, kOut };
+enum GainIndex { kNormGain, kQueryGain, kKeyGain };
 
 template <class T, class A>
 class AttentionPart final : public DevicePart<T> {
@@ -19,7 +20,8 @@ class AttentionPart final : public DevicePart<T> {
       : config_(config),
         stream_(stream),
         d_(static_cast<std::size_t>(config.d_model)),
-        qkv_width_(d_ + 2 * KvWidth(config)) {
+        query_width_(QueryWidth(config)),
+        qkv_width_(query_width_ + 2 * KvWidth(config)) {
     const RopeTable rope = MakeRopeTable(static_cast<std::size_t>(config.sequence), HeadDim(config),
                                          config.rope_theta);
     cos_ = DeviceArray<float>(rope.cos.values.size());
@@ -37,12 +39,15 @@ class AttentionPart final : public DevicePart<T> {
       b.norm = operand(d_);
       b.inverse_rms = DeviceArray<float>(rows);
       b.qkv = DeviceArray<A>(rows * qkv_width_);
-      b.attention = DeviceArray<A>(rows * d_);
-      if constexpr (!std::is_same_v<T, A>) b.rounded = operand(d_);
+      b.attention = DeviceArray<A>(rows * query_width_);
+      if constexpr (!std::is_same_v<T, A>) b.rounded = operand(query_width_);
       b.statistics = DeviceArray<float>(statistics);
+      if (!config_.qk_norm) continue;
+      b.projected = DeviceArray<float>(rows * qkv_width_);
+      b.head_inverse_rms = DeviceArray<float>(rows * NormedHeads());
     }
     qkv_ = DeviceArray<float>(rows * qkv_width_);
-    d_attention_ = DeviceArray<A>(rows * d_);
+    d_attention_ = DeviceArray<A>(rows * query_width_);
     if constexpr (std::is_same_v<A, float>) d_qkv_ = DeviceArray<float>(rows * qkv_width_);
     d_qkv_rounded_ = operand(qkv_width_);
     dots_ = DeviceArray<float>(statistics);
@@ -54,18 +59,26 @@ class AttentionPart final : public DevicePart<T> {
     Block& b = blocks_[use.block];
     DeviceLinears<T>& linears = *use.linears;
     const std::size_t rows = linears.Rows();
-    linears.Normalize(use.pass, x, use.gains[0], config_.norm_epsilon, b.inverse_rms.data(),
+    linears.Normalize(use.pass, x, use.gains[kNormGain], config_.norm_epsilon, b.inverse_rms.data(),
                       b.norm.data(), use.Linear(kQkv));
     use.Inspect("attention_norm.output", b.norm.data(), d_);
-    linears.Run(use.pass, use.Linear(kQkv), b.norm.data(), nullptr, qkv_.data(),
+    float* const projected = config_.qk_norm ? b.projected.data() : qkv_.data();
+    linears.Run(use.pass, use.Linear(kQkv), b.norm.data(), nullptr, projected,
                 use.InputPlaces(kQkv));
-    use.Inspect("attention.qkv.output", qkv_.data(), qkv_width_);
-    Rope(RopeShapeOf(rows), cos_.data(), sin_.data(), qkv_.data(), b.qkv.data(), stream_);
-    Attention(ShapeOf(rows), b.qkv.data(), b.attention.data(), b.statistics.data(), stream_);
-    if constexpr (!std::is_same_v<T, A>) {
-      RoundTo(b.attention.data(), rows * d_, b.rounded.data(), stream_);
+    use.Inspect("attention.qkv.output", projected, qkv_width_);
+    if (config_.qk_norm) {
+      NormHeads(RopeShapeOf(rows), projected, HeadGainsOf(use), config_.norm_epsilon, qkv_.data(),
+                b.head_inverse_rms.data(), stream_);
+      use.Inspect("attention.qk_norm.output", qkv_.data(), qkv_width_);
     }
-    use.Inspect("attention.output", b.attention.data(), d_);
+    const Angles angles = AnglesOf(use.block);
+    Rope(RopeShapeOf(rows), angles.cos, angles.sin, qkv_.data(), b.qkv.data(), stream_);
+    Attention(ShapeOf(rows, use.block), b.qkv.data(), b.attention.data(), b.statistics.data(),
+              stream_);
+    if constexpr (!std::is_same_v<T, A>) {
+      RoundTo(b.attention.data(), rows * query_width_, b.rounded.data(), stream_);
+    }
+    use.Inspect("attention.output", b.attention.data(), query_width_);
     linears.Run(use.pass, use.Linear(kOut), OperandOf(b), x, out, {}, std::is_same_v<T, A>);
     use.Inspect("attention.out.output", out, d_);
   }
@@ -77,19 +90,28 @@ class AttentionPart final : public DevicePart<T> {
     const std::size_t rows = linears.Rows();
     linears.RunBackward(use.pass, use.Linear(kOut), g.Residual(), d_attention_.data(),
                         use.GradientPlaces(kOut));
+    const AttentionShape shape = ShapeOf(rows, use.block);
+    const Angles angles = AnglesOf(use.block);
     if constexpr (std::is_same_v<A, float>) {
-      AttentionBackward(ShapeOf(rows), b.qkv.data(), b.attention.data(), b.statistics.data(),
+      AttentionBackward(shape, b.qkv.data(), b.attention.data(), b.statistics.data(),
                         d_attention_.data(), dots_.data(), d_qkv_.data(), stream_);
-      RopeBackward(RopeShapeOf(rows), cos_.data(), sin_.data(), d_qkv_.data(),
-                   d_qkv_rounded_.data(), stream_);
+      if (config_.qk_norm) {
+        RopeBackward(RopeShapeOf(rows), angles.cos, angles.sin, d_qkv_.data(), d_qkv_.data(),
+                     stream_);
+        NormBackward(use, b, d_qkv_.data(), g);
+      } else {
+        RopeBackward(RopeShapeOf(rows), angles.cos, angles.sin, d_qkv_.data(),
+                     d_qkv_rounded_.data(), stream_);
+      }
     } else {
-      AttentionBackward(ShapeOf(rows), b.qkv.data(), b.attention.data(), b.statistics.data(),
-                        d_attention_.data(), cos_.data(), sin_.data(), dots_.data(),
+      AttentionBackward(shape, b.qkv.data(), b.attention.data(), b.statistics.data(),
+                        d_attention_.data(), angles.cos, angles.sin, dots_.data(),
                         d_qkv_rounded_.data(), stream_);
+      if (config_.qk_norm) NormBackward(use, b, d_qkv_rounded_.data(), g);
     }
     use.Inspect("attention.qkv.output.gradient", d_qkv_rounded_.data(), qkv_width_);
     linears.RunBackward(use.pass, use.Linear(kQkv), d_qkv_rounded_.data(), g.d_narrow);
-    BackwardNorm(use, 0, x, b.inverse_rms.data(), g);
+    BackwardNorm(use, kNormGain, x, b.inverse_rms.data(), g);
     use.Inspect("attention_norm.input.gradient", g.d_residual, d_);
   }
 
@@ -98,12 +120,38 @@ class AttentionPart final : public DevicePart<T> {
     DeviceArray<float> inverse_rms, statistics;
     DeviceArray<T> norm, rounded;
     DeviceArray<A> qkv, attention;
+    // With qk_norm: the linear's result, 1 / rms of each head's row.
+    DeviceArray<float> projected, head_inverse_rms;
   };
 
-  AttentionShape ShapeOf(std::size_t rows) const {
+  struct Angles {
+    const float *cos = nullptr, *sin = nullptr;  // null: no rotary positions
+  };
+  Angles AnglesOf(std::size_t block) const {
+    if (HasNoRope(config_, static_cast<int>(block))) return {};
+    return {cos_.data(), sin_.data()};
+  }
+
+  std::size_t NormedHeads() const {
+    return static_cast<std::size_t>(config_.heads) + KvHeads(config_);
+  }
+  HeadGains HeadGainsOf(const DevicePartUse<T>& use) const {
+    return {use.linears->Parameter(use.gains[kQueryGain]),
+            use.linears->Parameter(use.gains[kKeyGain])};
+  }
+  // The gradient of the linear's result from that of its normalized heads.
+  template <class D>
+  void NormBackward(const DevicePartUse<T>& use, const Block& b, const D* d,
+                    const DevicePartGradients<T>& g) const {
+    NormHeadsBackward(RopeShapeOf(use.linears->Rows()), b.projected.data(), HeadGainsOf(use),
+                      b.head_inverse_rms.data(), d, d_qkv_rounded_.data(),
+                      g.GainPartials(kQueryGain), g.GainPartials(kKeyGain), stream_);
+  }
+
+  AttentionShape ShapeOf(std::size_t rows, std::size_t block = 0) const {
     const auto sequence = static_cast<std::size_t>(config_.sequence);
-    return {rows / sequence, sequence, static_cast<std::size_t>(config_.heads), KvHeads(config_),
-            HeadDim(config_)};
+    return {rows / sequence,  sequence,         static_cast<std::size_t>(config_.heads),
+            KvHeads(config_), HeadDim(config_), WindowOf(config_, static_cast<int>(block))};
   }
   RopeShape RopeShapeOf(std::size_t rows) const {
     const AttentionShape s = ShapeOf(rows);
@@ -119,7 +167,7 @@ class AttentionPart final : public DevicePart<T> {
 
   ModelConfig config_;
   cudaStream_t stream_;
-  std::size_t d_, qkv_width_;
+  std::size_t d_, query_width_, qkv_width_;
   DeviceArray<float> cos_, sin_;
   std::vector<Block> blocks_;
   DeviceArray<float> qkv_, d_qkv_, dots_;

@@ -39,8 +39,11 @@ struct DevicePartGradients {
   float* d_residual = nullptr;      // in: the gradient of the part's result; out: that of its x
   T* d_residual_rounded = nullptr;  // the same, rounded to T; null if T is float
   float* d_narrow = nullptr;        // (rows, d_model), for the moment
-  float* gain_partials = nullptr;   // of the part's first gain; (GainChunks(rows), d_model) each
+  float* gain_partials = nullptr;   // of the part's first gain; (GainChunks(rows), its size)
+  std::size_t gain_stride = 0;      // from the partials of a gain to those of the next
   AmaxPlaces next;                  // where the amax of the part's d_residual is measured
+
+  float* GainPartials(std::size_t i) const { return gain_partials + i * gain_stride; }
 
   // The gradient of the part's result as a linear's dy, rounded to T.
   const T* Residual() const {
@@ -59,8 +62,8 @@ void BackwardNorm(const DevicePartUse<T>& use, std::size_t i, const float* x,
   const ParameterSlice& gain = use.gains[i];
   const std::size_t rows = use.linears->Rows(), d = gain.cols;
   RmsNormBackward(x, use.linears->Parameter(gain), inverse_rms, g.d_narrow, true, rows, d,
-                  g.d_residual, g.d_residual_rounded, g.gain_partials + i * GainChunks(rows) * d,
-                  use.linears->Stream(), g.next);
+                  g.d_residual, g.d_residual_rounded, g.GainPartials(i), use.linears->Stream(),
+                  g.next);
 }
 
 // A part in all blocks, with the tensors that its forward pass keeps.

@@ -88,6 +88,9 @@ void CheckSelection(const Recipe& recipe, const ModelConfig& m, const std::strin
   CheckPatterns(recipe.exclude, m, where + "/exclude");
 }
 
+// Whether a block is the N-th, 2 N-th, ... of the model.
+bool IsEvery(int n, int block) { return n > 0 && (block + 1) % n == 0; }
+
 }  // namespace
 
 std::size_t KvHeads(const ModelConfig& c) {
@@ -100,6 +103,11 @@ std::size_t QueryWidth(const ModelConfig& c) {
   return static_cast<std::size_t>(c.heads) * HeadDim(c);
 }
 std::size_t KvWidth(const ModelConfig& c) { return KvHeads(c) * HeadDim(c); }
+
+std::size_t WindowOf(const ModelConfig& c, int block) {
+  return IsEvery(c.full_attention_every, block) ? 0 : static_cast<std::size_t>(c.window);
+}
+bool HasNoRope(const ModelConfig& c, int block) { return IsEvery(c.no_rope_every, block); }
 
 std::span<const ParameterSlice> ParameterLayout::GainsOf(const PlacedPart& placed) const {
   const auto next = static_cast<std::size_t>(&placed - parts.data()) + 1;
@@ -197,17 +205,7 @@ void CheckDevice(const TrainConfig& c, const std::string& where,
                 "the GPU does not train with the optimizer \"" + c.optimizer.name + cpu);
   }
   const std::string model = JsonObject(empty, where).Where("model");
-  for (const auto& [key, value] :
-       {std::pair{"logit_soft_cap", c.model.logit_soft_cap}, {"z_loss", c.model.z_loss}}) {
-    if (value == 0.0f) continue;
-    throw Error(model + "/" + key, "the GPU does not train with \"" + std::string(key) + cpu);
-  }
   for (const Part* part : PartsOf(c.model, model)) {
-    const std::string_view key = part->cpu_only == nullptr ? "" : part->cpu_only(c.model);
-    if (!key.empty()) {
-      throw Error(model + "/" + std::string(key),
-                  "the GPU does not train with \"" + std::string(key) + cpu);
-    }
     if (part->on_gpu) continue;
     throw Error(model + "/parts",
                 "the GPU does not train the part \"" + std::string(part->name) + cpu);

@@ -17,6 +17,10 @@ std::size_t KvHeads(const ModelConfig& config);
 std::size_t HeadDim(const ModelConfig& config);
 std::size_t KvWidth(const ModelConfig& config);     // KvHeads * HeadDim
 std::size_t QueryWidth(const ModelConfig& config);  // heads * HeadDim
+// The keys that a query of a block sees, its own included; 0: all before it.
+std::size_t WindowOf(const ModelConfig& config, int block);
+// Whether a block rotates no queries and keys.
+bool HasNoRope(const ModelConfig& config, int block);
 
 // A part in its place: in one block.
 struct PlacedPart {

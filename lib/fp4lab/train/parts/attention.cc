@@ -96,17 +96,6 @@ std::vector<std::size_t> Gradients(const ModelConfig& c) {
   return {QkvWidth(c), QueryWidth(c)};
 }
 
-std::string_view CpuOnly(const ModelConfig& c) {
-  if (QueryWidth(c) != Width(c)) return "head_dim";
-  if (c.qk_norm) return "qk_norm";
-  if (c.window > 0) return "window";
-  if (c.no_rope_every > 0) return "no_rope_every";
-  return "";
-}
-
-// Whether a block is the N-th, 2 N-th, ... of the model.
-bool IsEvery(int n, int block) { return n > 0 && (block + 1) % n == 0; }
-
 class Runner final : public PartRunner {
  public:
   explicit Runner(const ModelConfig& config)
@@ -169,14 +158,8 @@ class Runner final : public PartRunner {
  private:
   AttentionShape ShapeOf(std::size_t rows, int block) const {
     const auto sequence = static_cast<std::size_t>(config_.sequence);
-    return {rows / sequence,
-            sequence,
-            static_cast<std::size_t>(config_.heads),
-            KvHeads(config_),
-            HeadDim(config_),
-            IsEvery(config_.full_attention_every, block)
-                ? 0
-                : static_cast<std::size_t>(config_.window)};
+    return {rows / sequence,  sequence,         static_cast<std::size_t>(config_.heads),
+            KvHeads(config_), HeadDim(config_), WindowOf(config_, block)};
   }
 
   // Queries, keys or values (0, 1 or 2) of rows of qkv.
@@ -197,7 +180,7 @@ class Runner final : public PartRunner {
     return QueryWidth(config_) == Width(config_) ? g.d_narrow : g.wide[kHeadsGradient];
   }
   void RotateBack(int block, const View& d_qkv) const {
-    if (!IsEvery(config_.no_rope_every, block)) RopeBackward(rope_, QueriesAndKeys(d_qkv));
+    if (!HasNoRope(config_, block)) RopeBackward(rope_, QueriesAndKeys(d_qkv));
   }
 
   // Calls each(columns of a head among queries and keys, 1 / rms of its rows, its gain's index).
@@ -240,7 +223,7 @@ class Runner final : public PartRunner {
   void ForwardSequences(const PartUse& use, std::size_t row, const AttentionShape& shape) const {
     const auto rows = [&](const View& x) { return x.Block(row, 0, shape.Rows(), x.cols); };
     const View qkv = rows(use.activations[kQkvResult]), qk = rows(Rotated(use));
-    if (!IsEvery(config_.no_rope_every, use.block)) Rope(rope_, qk);
+    if (!HasNoRope(config_, use.block)) Rope(rope_, qk);
     Attention(shape, Slice(qk, 0), Slice(qk, 1), Slice(qkv, 2), rows(use.activations[kHeads]),
               StatisticsOf(use, row, shape));
   }
@@ -283,7 +266,6 @@ const Part kAttention{.name = "attention",
                       .activations = Activations,
                       .gradients = Gradients,
                       .on_gpu = true,
-                      .cpu_only = CpuOnly,
                       .make = Make};
 
 }  // namespace fp4lab

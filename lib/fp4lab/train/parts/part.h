@@ -64,8 +64,6 @@ struct Part {
   std::vector<std::size_t> (*gradients)(const ModelConfig& config) = nullptr;
 
   bool on_gpu = false;  // whether gpu/parts has its twin
-  // The first key of the configuration that the twin does not take as it is set; empty: none.
-  std::string_view (*cpu_only)(const ModelConfig& config) = nullptr;
 
   // What computes the part on the CPU, in all blocks.
   std::unique_ptr<PartRunner> (*make)(const ModelConfig& config) = nullptr;

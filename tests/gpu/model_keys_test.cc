@@ -1,0 +1,250 @@
+// What models beyond the plain decoder need on the GPU, against the CPU: norms of heads, the soft
+// cap and the z-loss, Muon, and whole training steps with each.
+#include <algorithm>
+#include <cmath>
+
+#include "fp4lab/gpu/kernels/kernels.cuh"
+#include "fp4lab/gpu/optimizer/muon.cuh"
+#include "fp4lab/nn/loss.h"
+#include "fp4lab/nn/muon.h"
+#include "fp4lab/nn/rmsnorm.h"
+#include "fp4lab/train/checkpoint.h"
+#include "tests/gpu/device.h"
+#include "tests/gpu/trainers.h"
+
+namespace fp4lab::gpu {
+namespace {
+
+template <class From, class To>
+void CheckNormHeads(const RopeShape& s) {
+  CAPTURE(s.rows, s.heads, s.kv_heads, s.head_dim);
+  const std::size_t normed = s.heads + s.kv_heads, width = s.Width(), d = s.head_dim;
+  std::vector<float> qkv = Normal(1, s.rows * width, 2.0), gq = Normal(2, d), gk = Normal(3, d);
+  std::vector<float> grad = RoundedTo<From>(Normal(4, qkv.size()));
+  const auto device = ToDevice(qkv), queries = ToDevice(gq), keys = ToDevice(gk);
+  const auto device_grad = ToDeviceAs<From>(grad);
+  const std::size_t chunks = GainChunks(s.rows);
+  auto out = Poisoned<float>(qkv.size()), inverse = Poisoned<float>(s.rows * normed);
+  auto partials = Poisoned<float>(2 * chunks * d), gains = ToDevice(std::vector<float>(2 * d));
+  auto back = Poisoned<To>(qkv.size());
+  const HeadGains of{queries.data(), keys.data()};
+  NormHeads(s, device.data(), of, 1e-5f, out.data(), inverse.data(), nullptr);
+  NormHeadsBackward(s, device.data(), of, inverse.data(), device_grad.data(), back.data(),
+                    partials.data(), partials.data() + chunks * d, nullptr);
+  const auto places = ToDevice(std::vector<GainPlace>{{0, static_cast<std::uint32_t>(d)},
+                                                      {d, static_cast<std::uint32_t>(d)}});
+  SumGains(partials.data(), chunks * d, 2, chunks, places.data(), d, gains.data(), nullptr);
+
+  std::vector<float> want = qkv, want_back = grad, want_gains(2 * d), r(s.rows);
+  for (std::size_t h = 0; h < normed; ++h) {
+    const auto head = [&](std::vector<float>& x) {
+      return MatrixView<float>(x.data(), s.rows, width).Block(0, h * d, s.rows, d);
+    };
+    const std::span<float> gain(h < s.heads ? gq : gk);
+    RmsNorm(head(qkv), gain, 1e-5f, head(want), r);
+    RmsNormBackward(head(qkv), gain, r, head(grad), Write::kOverwrite, head(want_back),
+                    std::span(want_gains).subspan(h < s.heads ? 0 : d, d));
+  }
+  CHECK(Different(ToHost(out), want) == 0);
+  CHECK(Different(FloatsOf(back), RoundedTo<To>(want_back)) == 0);
+  CHECK(Distance(ToHost(gains), want_gains) < 1e-6);
+}
+
+TEST_CASE("Norms of heads on the GPU give the CPU's bits, forward and backward", "[gpu]") {
+  if (NoGpu()) return;
+  for (const RopeShape& s : std::vector<RopeShape>{{1, 1, 1, 1, 16},
+                                                   {37, 37, 4, 2, 30},
+                                                   {70, 35, 16, 8, 64},
+                                                   {33, 33, 3, 1, 6},
+                                                   {40, 40, 2, 2, 256}}) {
+    CheckNormHeads<float, float>(s);
+    CheckNormHeads<float, Bf16>(s);
+    CheckNormHeads<Bf16, Bf16>(s);
+  }
+}
+
+TEST_CASE("Heads without rotary positions are copied on the GPU", "[gpu]") {
+  if (NoGpu()) return;
+  const RopeShape s{22, 11, 4, 2, 16};
+  const std::vector<float> qkv = Normal(1, s.rows * s.Width());
+  const auto device = ToDevice(qkv);
+  auto out = Poisoned<float>(qkv.size()), back = Poisoned<float>(qkv.size());
+  Rope(s, nullptr, nullptr, device.data(), out.data(), nullptr);
+  RopeBackward(s, nullptr, nullptr, device.data(), back.data(), nullptr);
+  CHECK(Different(ToHost(out), qkv) == 0);
+  CHECK(Different(ToHost(back), qkv) == 0);
+}
+
+template <class T>
+void CheckLoss(const LossOptions& options, std::size_t rows, std::size_t vocabulary) {
+  CAPTURE(options.soft_cap, options.z_loss, rows, vocabulary);
+  std::vector<float> logits = Normal(1, rows * vocabulary, 9.0);
+  std::vector<std::uint16_t> targets(rows);
+  for (std::size_t r = 0; r < rows; ++r) {
+    targets[r] = static_cast<std::uint16_t>(r * 31 % vocabulary);
+  }
+  const auto device = ToDevice(logits);
+  const auto device_targets = ToDevice(targets);
+  auto losses = Poisoned<double>(rows);
+  auto gradient = Poisoned<T>(logits.size());
+  MatrixView<float> z(logits.data(), rows, vocabulary);
+  if (options.soft_cap > 0.0f) {
+    SoftCap(options.soft_cap, logits.size(), device.data(), nullptr);
+    fp4lab::SoftCap(options.soft_cap, z);
+    CHECK(Different(ToHost(device), logits) == 0);
+  }
+  const float scale = 1.0f / 777.0f;
+  CrossEntropyGradient(device.data(), device_targets.data(), scale, options, rows, vocabulary,
+                       losses.data(), gradient.data(), nullptr);
+  std::vector<double> want_losses(rows);
+  std::vector<float> want(logits.size());
+  fp4lab::CrossEntropyGradient(z, targets, scale, options, want_losses,
+                               MatrixView<float>(want.data(), rows, vocabulary));
+  CHECK(ToHost(losses) == want_losses);
+  CHECK(Different(FloatsOf(gradient), RoundedTo<T>(want)) == 0);
+}
+
+TEST_CASE("The soft cap and the z-loss on the GPU give the CPU's bits", "[gpu]") {
+  if (NoGpu()) return;
+  for (const LossOptions& options :
+       std::vector<LossOptions>{{}, {30.0f, 0.0f}, {0.0f, 1e-2f}, {5.0f, 1e-4f}}) {
+    for (const std::size_t vocabulary : {7, 256, 5000}) {
+      CheckLoss<float>(options, 33, vocabulary);
+      CheckLoss<Bf16>(options, 33, vocabulary);
+    }
+  }
+}
+
+TEST_CASE("Muon on the GPU has the CPU's momentum, and its update within the rounding of products",
+          "[gpu]") {
+  if (NoGpu()) return;
+  for (const bool bf16 : {false, true}) {
+    for (const bool nesterov : {false, true}) {
+      for (const auto& [rows, cols] : std::vector<std::pair<std::size_t, std::size_t>>{
+               {32, 32}, {64, 256}, {192, 64}, {48, 80}}) {
+        CAPTURE(bf16, nesterov, rows, cols);
+        std::vector<float> gradient = Normal(1, rows * cols, 1e-3), weight = Normal(2, rows * cols);
+        std::vector<float> m = Normal(3, rows * cols, 1e-3);
+        const Muon options{.learning_rate = 0.02f,
+                           .nesterov = nesterov,
+                           .bf16 = bf16,
+                           .scale = 0.7f,
+                           .weight_decay = 0.1f,
+                           .gradient_scale = 0.4f};
+        const auto device_gradient = ToDevice(gradient);
+        auto device_weight = ToDevice(weight), device_m = ToDevice(m);
+        const std::vector<float> before = weight;
+        MuonStepOnDevice step(std::min(rows, cols), rows * cols, bf16, nullptr);
+        step.Run(options, rows, cols, device_gradient.data(), device_weight.data(),
+                 device_m.data());
+        const auto view = [&](std::vector<float>& x) {
+          return MatrixView<float>(x.data(), rows, cols);
+        };
+        MuonStep(options, view(gradient), view(weight), view(m));
+        CHECK(Different(ToHost(device_m), m) == 0);
+        const auto change = [&](const std::vector<float>& after) {
+          std::vector<float> d(after.size());
+          for (std::size_t i = 0; i < d.size(); ++i) d[i] = after[i] - before[i];
+          return d;
+        };
+        CHECK(Distance(change(ToHost(device_weight)), change(weight)) < (bf16 ? 2e-2 : 1e-4));
+      }
+    }
+  }
+}
+
+struct Key {
+  const char* name;
+  Json model = Json::object(), optimizer = Json::object();
+};
+
+const std::vector<Key> kKeys = {
+    {"head_dim", {{"head_dim", 32}}},
+    {"head_dim that no tensor-core kernel has", {{"head_dim", 24}}},
+    {"qk_norm", {{"qk_norm", true}}},
+    {"qk_norm and head_dim", {{"qk_norm", true}, {"head_dim", 32}, {"kv_heads", 4}}},
+    {"window", {{"window", 20}}},
+    {"window, and every second block without", {{"window", 70}, {"full_attention_every", 2}}},
+    {"no_rope_every", {{"no_rope_every", 2}}},
+    {"soft cap and z-loss", {{"logit_soft_cap", 10.0}, {"z_loss", 1e-3}}},
+    {"muon", Json::object(), {{"name", "muon"}}},
+    {"muon in bf16",
+     Json::object(),
+     {{"name", "muon"}, {"muon", {{"precision", "bf16"}, {"scale", "keller_jordan"}}}}},
+    {"rates of groups", Json::object(), {{"rates", {{"matrices", 0.5}, {"gains", 2.0}}}}}};
+
+TrainConfig With(const Key& key, const Json& recipe, int micro_batches = 1) {
+  Json shape = {{"layers", 2}, {"d_model", 64},   {"heads", 4},
+                {"ffn", 256},  {"sequence", 128}, {"kv_heads", 2}};
+  shape.update(key.model);
+  return ReadTrainConfig({{"model", shape},
+                          {"optimizer", key.optimizer},
+                          {"schedule", {{"learning_rate", 3e-3}, {"warmup_steps", 10}}},
+                          {"data", {{"source", "synthetic"}}},
+                          {"evaluation", {{"tokens", 4096}}},
+                          {"recipe", recipe},
+                          {"batch", 8},
+                          {"micro_batches", micro_batches},
+                          {"tokens", 1024 * 30}},
+                         "test");
+}
+
+// The first third of a checkpoint of AdamW or Muon is the parameters, the second the first moments.
+std::vector<float> Moments(const Trainer& trainer) {
+  const std::vector<float> all = ReadCheckpoint(trainer.SaveState(), "state").payload;
+  const auto third = static_cast<std::ptrdiff_t>(all.size() / 3);
+  return {all.begin() + third, all.begin() + 2 * third};
+}
+
+TEST_CASE("One step in binary32 with each key of the model is the CPU's but for the order of sums",
+          "[gpu]") {
+  if (NoGpu()) return;
+  for (const Key& key : kKeys) {
+    CAPTURE(key.name);
+    const TrainConfig config = With(key, "fp32", 2);
+    Trainer cpu(config, Text()), device = OnGpu(config);
+    const StepResult a = cpu.Step(1e-3), b = device.Step(1e-3);
+    CHECK(b.loss == Approx(a.loss).epsilon(1e-6));
+    CHECK(b.grad_norm == Approx(a.grad_norm).epsilon(1e-5));
+    CHECK(Distance(Moments(device), Moments(cpu)) < 1e-5);
+    CHECK(device.Evaluate(EvaluationPrecision::kTraining).loss ==
+          Approx(cpu.Evaluate(EvaluationPrecision::kTraining).loss).epsilon(1e-4));
+  }
+}
+
+TEST_CASE("Thirty losses with each key of the model are the CPU's within a stated distance",
+          "[gpu]") {
+  if (NoGpu()) return;
+  for (const Key& key : kKeys) {
+    for (const auto& [recipe, tolerance] : std::vector<std::pair<const char*, double>>{
+             {"bf16", 5e-3}, {"te_nvfp4", 5e-2}, {"te_mxfp8", 2e-2}}) {
+      const TrainConfig config = With(key, recipe);
+      Trainer cpu(config, Text()), device = OnGpu(config), again = OnGpu(config);
+      const std::vector<double> a = Train(&cpu, 30), b = Train(&device, 30);
+      std::printf("%-45s %-10s largest |GPU - CPU| of 30 losses: %.2e\n", key.name, recipe,
+                  LargestDifference(a, b));
+      CHECK(LargestDifference(a, b) < tolerance);
+      CHECK(Train(&again, 30) == b);
+      CHECK(again.SaveState() == device.SaveState());
+    }
+  }
+}
+
+TEST_CASE("Uninitialized GPU memory does not change training with each key of the model", "[gpu]") {
+  if (NoGpu()) return;
+  const auto state = [](const TrainConfig& config, int byte) {
+    new_memory_byte = byte;
+    Trainer trainer = OnGpu(config);
+    Train(&trainer, 3);
+    new_memory_byte.reset();
+    return trainer.SaveState();
+  };
+  for (const Key& key : kKeys) {
+    CAPTURE(key.name);
+    const TrainConfig config = With(key, "te_nvfp4", 2);
+    CHECK(state(config, 0x00) == state(config, 0xFF));
+  }
+}
+
+}  // namespace
+}  // namespace fp4lab::gpu
