@@ -1,13 +1,16 @@
 // What models beyond the plain decoder need on the GPU, against the CPU: norms of heads, the soft
-// cap and the z-loss, Muon, and whole training steps with each.
+// cap and the z-loss, the choice of experts, Muon, and whole training steps with each.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "fp4lab/gpu/kernels/kernels.cuh"
+#include "fp4lab/gpu/kernels/router.cuh"
 #include "fp4lab/gpu/optimizer/muon.cuh"
 #include "fp4lab/nn/loss.h"
 #include "fp4lab/nn/muon.h"
 #include "fp4lab/nn/rmsnorm.h"
+#include "fp4lab/nn/router.h"
 #include "fp4lab/train/checkpoint.h"
 #include "tests/gpu/device.h"
 #include "tests/gpu/trainers.h"
@@ -153,6 +156,55 @@ TEST_CASE("Muon on the GPU has the CPU's momentum, and its update within the rou
   }
 }
 
+void CheckRouter(const RouterOptions& options, std::size_t rows, std::size_t experts, bool biased) {
+  CAPTURE(static_cast<int>(options.score), options.top_k, options.normalize, rows, experts, biased);
+  std::vector<float> logits = Normal(1, rows * experts, 2.0), bias = Normal(2, experts, 0.3);
+  if (rows > 2) logits[2 * experts] = std::numeric_limits<float>::quiet_NaN();
+  if (rows > 3) std::fill_n(&logits[3 * experts], experts, 1.0f);  // ties
+  std::vector<float> d_weights = Normal(3, rows * options.top_k);
+  const auto device_logits = ToDevice(logits), device_bias = ToDevice(bias),
+             device_d = ToDevice(d_weights);
+  const std::size_t choices = rows * options.top_k;
+  auto scores = Poisoned<float>(rows * experts), weights = Poisoned<float>(choices),
+       d_logits = Poisoned<float>(rows * experts);
+  auto chosen = Poisoned<std::uint32_t>(choices), counts = Poisoned<std::uint32_t>(experts),
+       rank = Poisoned<std::uint32_t>(choices);
+  const DeviceRouting routing{rows,          experts,       scores.data(), weights.data(),
+                              chosen.data(), counts.data(), rank.data()};
+  Route(options, device_logits.data(), biased ? device_bias.data() : nullptr, routing, nullptr);
+  RouteBackward(options, routing, device_d.data(), 1e-3f, d_logits.data(), nullptr);
+
+  Routing want;
+  std::vector<float> want_d(rows * experts);
+  fp4lab::Route(options, MatrixView<const float>(logits.data(), rows, experts),
+                biased ? std::span<const float>(bias) : std::span<const float>(), &want);
+  fp4lab::RouteBackward(options, want,
+                        MatrixView<const float>(d_weights.data(), rows, options.top_k), 1e-3f,
+                        MatrixView<float>(want_d.data(), rows, experts));
+  CHECK(Different(ToHost(scores), want.scores.values) == 0);
+  CHECK(Different(ToHost(weights), want.weights.values) == 0);
+  CHECK(ToHost(chosen) == want.chosen);
+  CHECK(Different(ToHost(d_logits), want_d) == 0);
+  const std::vector<std::uint32_t> got = ToHost(counts), ranks = ToHost(rank);
+  CHECK(std::equal(got.begin(), got.end(), want.counts.begin(), want.counts.end()));
+  std::vector<std::uint32_t> next(experts);
+  for (std::size_t i = 0; i < choices; ++i) CHECK(ranks[i] == next[want.chosen[i]]++);
+}
+
+TEST_CASE("The choice of experts on the GPU gives the CPU's bits, forward and backward", "[gpu]") {
+  if (NoGpu()) return;
+  for (const RouterScore score : {RouterScore::kSoftmax, RouterScore::kSigmoid}) {
+    for (const bool normalize : {false, true}) {
+      const RouterOptions options{
+          .score = score, .top_k = 2, .normalize = normalize, .scale = 2.5f, .balance_loss = 0.01f};
+      CheckRouter(options, 1, 2, false);
+      CheckRouter(options, 37, 8, true);
+      CheckRouter(options, 1030, 8, false);
+      CheckRouter(options, 300, 33, true);
+    }
+  }
+}
+
 struct Key {
   const char* name;
   Json model = Json::object(), optimizer = Json::object();
@@ -167,6 +219,20 @@ const std::vector<Key> kKeys = {
     {"window, and every second block without", {{"window", 70}, {"full_attention_every", 2}}},
     {"no_rope_every", {{"no_rope_every", 2}}},
     {"soft cap and z-loss", {{"logit_soft_cap", 10.0}, {"z_loss", 1e-3}}},
+    {"moe",
+     {{"parts", {"attention", "moe"}},
+      {"ffn", 64},
+      {"activation", "swiglu"},
+      {"moe", {{"experts", 4}, {"top_k", 2}, {"balance_loss", 0.01}}}}},
+    {"moe with shared experts and the loss-free bias",
+     {{"parts", {"attention", "moe"}},
+      {"ffn", 64},
+      {"moe",
+       {{"experts", 8},
+        {"top_k", 3},
+        {"shared_experts", 1},
+        {"score", "sigmoid"},
+        {"bias_rate", 0.01}}}}},
     {"muon", Json::object(), {{"name", "muon"}}},
     {"muon in bf16",
      Json::object(),

@@ -356,23 +356,6 @@ TEST_CASE("An arm of plain members in a study of others is written and read back
   CHECK(ToJson(plain->model) == ToJson(TinyStudy().base.model));
 }
 
-TEST_CASE("A study says which setting its GPU does not train", "[study]") {
-  const auto error = [](const Json& patch, const char* device) {
-    Json json = TinyStudyJson();
-    json["device"] = device;
-    json.merge_patch(patch);
-    return ErrorOf([&] { CheckDevice(TinyStudy(json), "tiny.json"); });
-  };
-  const Json moe = {{"model", {{"parts", {"attention", "moe"}}}}};
-  const std::string line = "the GPU does not train the part \"moe\"; the CPU";
-  StartsWith(error(moe, "cuda"), "tiny.json#/model/parts: " + line);
-  CHECK(error(moe, "cpu") == "no error");
-  StartsWith(error({{"arms", {{"nvfp4", moe}}}}, "cuda"),
-             "tiny.json#/arms/nvfp4/model/parts: " + line);
-  CHECK(error({{"optimizer", {{"name", "muon"}}}, {"model", {{"qk_norm", true}}}}, "cuda") ==
-        "no error");
-}
-
 TEST_CASE("A branch leaves the trunk where the decay to its budget begins", "[study]") {
   Json json = TinyStudyJson();
   json["model"]["sequence"] = 128;

@@ -11,6 +11,7 @@
 #include "fp4lab/gpu/engine/model.cuh"
 #include "fp4lab/gpu/engine/step_tokens.cuh"
 #include "fp4lab/gpu/gemm/blas.cuh"
+#include "fp4lab/gpu/kernels/router.cuh"
 #include "fp4lab/gpu/optimizer/optimizers.cuh"
 #include "fp4lab/gpu/parts/device_parts.cuh"
 #include "fp4lab/recipe/recipe_json.h"
@@ -51,7 +52,7 @@ class CudaEngine final : public Engine {
                 static_cast<std::size_t>(config.model.vocabulary)),
         row_loss_(rows_),
         loss_sums_(Blocks(rows_, kLossChunk) * static_cast<std::size_t>(config.micro_batches)),
-        squares_(Blocks(layout_.total, kSquaresChunk)),
+        squares_(Blocks(layout_.trained, kSquaresChunk)),
         flag_(1) {
     for (DeviceArray<float>& state : states_) state = DeviceArray<float>(layout_.total);
   }
@@ -88,7 +89,7 @@ class CudaEngine final : public Engine {
       group_.Sum(gradients_.data(), gradients_.size());
       group_.Sum(loss_sums_.data(), count * sums);
     }
-    SumSquares(gradients_.data(), gradients_.size(), squares_.data(), stream_.get());
+    SumSquares(gradients_.data(), layout_.trained, squares_.data(), stream_.get());
     std::vector<double> losses(count * sums), squares(squares_.size());
     loss_sums_.CopyTo(losses, stream_.get());
     squares_.CopyTo(squares, stream_.get());
@@ -129,7 +130,12 @@ class CudaEngine final : public Engine {
   void Update(const UpdateStep& step) override {
     gpu_.Use();
     for (const ParameterGroup& group : layout_.groups) {
-      optimizer_->Update(step, group, {gradients_.data(), parameters_.data(), states_});
+      if (group.kind == ParameterKind::kBalance) {
+        BalanceStep(group.balance_rate, group.size, gradients_.data() + group.first,
+                    parameters_.data() + group.first, stream_.get());
+      } else {
+        optimizer_->Update(step, group, {gradients_.data(), parameters_.data(), states_});
+      }
     }
     // The histories take the maxima over the micro-batches of all processes.
     group_.Max(amax_histories_.data(), amax_histories_.size());

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/gpu/engine/linears.cuh"
 
 namespace fp4lab::gpu {
@@ -8,6 +9,7 @@ template <class T>
 DeviceLinears<T>::DeviceLinears(const TrainConfig& config, const float* parameters,
                                 float* gradients, float* amax_histories, cudaStream_t stream)
     : plan_(config.model, config.recipe),
+      pad_(static_cast<std::size_t>(config.model.moe.pad_tokens)),
       parameters_(parameters),
       gradients_(gradients),
       amax_histories_(amax_histories),
@@ -34,8 +36,9 @@ void DeviceLinears<T>::TakeMemory(std::size_t rows) {
   for (std::size_t l = 0; l < plan_.Head(); ++l) {
     widest = std::max({widest, weights_[l].in, weights_[l].out});
   }
-  scratch_.a = DeviceArray<T>(rows * widest);
-  scratch_.b = DeviceArray<T>(rows * widest);
+  const std::size_t most = RoundUp(rows, pad_);
+  scratch_.a = DeviceArray<T>(most * widest);
+  scratch_.b = DeviceArray<T>(most * widest);
 }
 
 template <class T>
@@ -93,35 +96,66 @@ void DeviceLinears<T>::Normalize(const Pass& pass, const float* x, const Paramet
 }
 
 template <class T>
-void DeviceLinears<T>::Run(const Pass& pass, std::size_t linear, T* x, const float* add, float* y,
-                           const AmaxPlaces& measured, bool keeps) {
+void DeviceLinears<T>::RunRows(const Pass& pass, std::size_t linear, std::size_t rows, T* x,
+                               const float* add, float* y, const AmaxPlaces& measured, bool keeps) {
   OperandObserver observer;
   const DeviceCall call = CallOf(pass, linear, &observer);
-  inputs_[linear] = {x, LinearForward(plan_.RecipeOf(pass, linear), call, rows_, trains_, measured,
+  inputs_[linear] = {x, LinearForward(plan_.RecipeOf(pass, linear), call, rows, trains_, measured,
                                       x, !keeps, &weights_[linear], &scratch_, add, y)};
 }
 
 template <class T>
 template <class D>
-void DeviceLinears<T>::RunBackward(const Pass& pass, std::size_t linear, const T* dy, D* dx,
-                                   const AmaxPlaces& measured) {
+void DeviceLinears<T>::RunBackwardRows(const Pass& pass, std::size_t linear, std::size_t rows,
+                                       const T* dy, D* dx, const AmaxPlaces& measured) {
   OperandObserver observer;
   const DeviceCall call = CallOf(pass, linear, &observer);
-  const ParameterSlice& slice = plan_.Weight(linear);
-  LinearBackward(plan_.RecipeOf(pass, linear), call, rows_, measured, inputs_[linear].x,
-                 inputs_[linear].is_operand, &weights_[linear], dy, &scratch_, dx, Gradient(slice));
+  LinearBackward(plan_.RecipeOf(pass, linear), call, rows, measured, inputs_[linear].x,
+                 inputs_[linear].is_operand, &weights_[linear], dy, &scratch_, dx,
+                 Gradient(plan_.Weight(linear)));
+  InspectGradients(pass, linear, rows, dx);
+}
+
+template <class T>
+template <class D>
+void DeviceLinears<T>::InspectGradients(const Pass& pass, std::size_t linear, std::size_t rows,
+                                        const D* dx) const {
   if (pass.inspector == nullptr) return;
-  Inspect(pass, plan_.Name(linear) + ".input.gradient", dx, rows_, slice.cols);
+  const ParameterSlice& slice = plan_.Weight(linear);
+  Inspect(pass, plan_.Name(linear) + ".input.gradient", dx, rows, slice.cols);
   Inspect(pass, plan_.Name(linear) + ".weight.gradient", Gradient(slice), slice.rows, slice.cols);
+}
+
+template <class T>
+void DeviceLinears<T>::RunInBinary32(std::size_t linear, const float* x, float* y) {
+  const DeviceWeight<T>& w = weights_[linear];
+  GemmProblem<float> product{rows_, w.out, w.in, x, w.w};
+  product.b_transposed = true;
+  product.d = y;
+  gemms_.Run(product);
+}
+
+template <class T>
+void DeviceLinears<T>::RunBackwardInBinary32(const Pass& pass, std::size_t linear, const float* x,
+                                             const float* dy, float* dx) {
+  const DeviceWeight<T>& w = weights_[linear];
+  GemmProblem<float> dgrad{rows_, w.in, w.out, dy, w.w};
+  dgrad.d = dx;
+  gemms_.Run(dgrad);
+  GemmProblem<float> wgrad{w.out, w.in, rows_, dy, x};
+  wgrad.a_transposed = true;
+  wgrad.c = wgrad.d = Gradient(plan_.Weight(linear));
+  gemms_.Run(wgrad);
+  InspectGradients(pass, linear, rows_, dx);
 }
 
 template class DeviceLinears<float>;
 template class DeviceLinears<Bf16>;
-template void DeviceLinears<float>::RunBackward(const Pass&, std::size_t, const float*, float*,
-                                                const AmaxPlaces&);
-template void DeviceLinears<Bf16>::RunBackward(const Pass&, std::size_t, const Bf16*, float*,
-                                               const AmaxPlaces&);
-template void DeviceLinears<Bf16>::RunBackward(const Pass&, std::size_t, const Bf16*, Bf16*,
-                                               const AmaxPlaces&);
+template void DeviceLinears<float>::RunBackwardRows(const Pass&, std::size_t, std::size_t,
+                                                    const float*, float*, const AmaxPlaces&);
+template void DeviceLinears<Bf16>::RunBackwardRows(const Pass&, std::size_t, std::size_t,
+                                                   const Bf16*, float*, const AmaxPlaces&);
+template void DeviceLinears<Bf16>::RunBackwardRows(const Pass&, std::size_t, std::size_t,
+                                                   const Bf16*, Bf16*, const AmaxPlaces&);
 
 }  // namespace fp4lab::gpu

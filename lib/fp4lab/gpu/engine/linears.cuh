@@ -32,7 +32,7 @@ class DeviceLinears {
   const float* Parameter(const ParameterSlice& slice) const { return parameters_ + slice.offset; }
   float* Gradient(const ParameterSlice& slice) const { return gradients_ + slice.offset; }
 
-  // Room for the operands of `rows` rows.
+  // Room for the operands of `rows` rows, and of as many with an expert's padding.
   void TakeMemory(std::size_t rows);
   // Changes to another recipe with the same Recipe::rest.
   void UseRecipe(const Recipe& recipe);
@@ -52,11 +52,28 @@ class DeviceLinears {
   // y = x w^T, plus `add` if it is not null. `measured`: the amax places that the producer of x has
   // filled. `keeps`: x is read after the forward pass and must not be overwritten.
   void Run(const Pass& pass, std::size_t linear, T* x, const float* add, float* y,
-           const AmaxPlaces& measured, bool keeps = false);
+           const AmaxPlaces& measured, bool keeps = false) {
+    RunRows(pass, linear, rows_, x, add, y, measured, keeps);
+  }
   // D: float, or Bf16 with T = Bf16. `measured`: as above, of dy.
   template <class D>
   void RunBackward(const Pass& pass, std::size_t linear, const T* dy, D* dx,
-                   const AmaxPlaces& measured = {});
+                   const AmaxPlaces& measured = {}) {
+    RunBackwardRows(pass, linear, rows_, dy, dx, measured);
+  }
+
+  // The same for a linear that sees `rows` rows: an expert's, padding included.
+  void RunRows(const Pass& pass, std::size_t linear, std::size_t rows, T* x, const float* add,
+               float* y, const AmaxPlaces& measured = {}, bool keeps = false);
+  template <class D>
+  void RunBackwardRows(const Pass& pass, std::size_t linear, std::size_t rows, const T* dy, D* dx,
+                       const AmaxPlaces& measured = {});
+
+  // A router's products, in binary32 under every recipe: y = x w^T; dx = dy w, and dy^T x is added
+  // to the weight's gradient.
+  void RunInBinary32(std::size_t linear, const float* x, float* y);
+  void RunBackwardInBinary32(const Pass& pass, std::size_t linear, const float* x, const float* dy,
+                             float* dx);
 
   // Copies a tensor to the host for the pass's inspector, if it has one.
   template <class X>
@@ -75,8 +92,12 @@ class DeviceLinears {
 
  private:
   DeviceCall CallOf(const Pass& pass, std::size_t linear, OperandObserver* observer);
+  // Inspects what a backward pass of a linear wrote.
+  template <class D>
+  void InspectGradients(const Pass& pass, std::size_t linear, std::size_t rows, const D* dx) const;
 
   LinearPlan plan_;
+  std::size_t pad_;  // MoeConfig::pad_tokens
   const float* parameters_;
   float *gradients_, *amax_histories_;
   DeviceArray<DelayedScaling> delayed_;  // plan_.Delayed(); empty without delayed scaling

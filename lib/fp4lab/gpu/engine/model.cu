@@ -65,15 +65,16 @@ DevicePartUse<T> DeviceModel<T>::UseOf(const Pass& pass, std::size_t placed) {
           .block = static_cast<std::size_t>(part.block),
           .linears = &linears_,
           .first_linear = part.first_linear,
-          .gains = layout_.GainsOf(part)};
+          .gains = layout_.GainsOf(part),
+          .balance = part.balance ? &layout_.balances[*part.balance] : nullptr};
 }
 
 template <class T>
 AmaxPlaces DeviceModel<T>::PlacesBefore(const Pass& pass, std::size_t placed) const {
   if (placed == 0) return {};
-  const std::size_t linear =
-      layout_.parts[placed - 1].first_linear + PartAt(placed - 1).ResidualLinear();
-  return linears_.GradientPlaces(pass, linear);
+  const std::optional<std::size_t> linear = PartAt(placed - 1).ResidualLinear();
+  if (!linear) return {};
+  return linears_.GradientPlaces(pass, layout_.parts[placed - 1].first_linear + *linear);
 }
 
 template <class T>
@@ -117,10 +118,10 @@ void DeviceModel<T>::Backward(const Pass& pass, const DeviceBatch& batch, float 
                   PlacesBefore(pass, x_.size()));
   linears_.InspectIn(pass, -1, "final_norm.input.gradient", d_residual_.data(), d_);
   for (std::size_t p = x_.size(); p-- > 0;) {
-    PartAt(p).Backward(
-        UseOf(pass, p), x_[p].data(),
-        {d_residual_.data(), d_residual_rounded_.data(), d_narrow_.data(),
-         GainPartials(layout_.parts[p].first_gain), GainStride(), PlacesBefore(pass, p)});
+    PartAt(p).Backward(UseOf(pass, p), x_[p].data(),
+                       {d_residual_.data(), d_residual_rounded_.data(), d_narrow_.data(),
+                        GainPartials(layout_.parts[p].first_gain), GainStride(), loss_scale,
+                        PlacesBefore(pass, p)});
   }
   SumGains(gain_partials_.data(), GainStride(), norms_, GainChunks(rows_), gain_places_.data(),
            widest_gain_, gradients_, stream_);

@@ -53,7 +53,7 @@ class AttentionPart final : public DevicePart<T> {
     dots_ = DeviceArray<float>(statistics);
   }
 
-  std::size_t ResidualLinear() const override { return kOut; }
+  std::optional<std::size_t> ResidualLinear() const override { return kOut; }
 
   void Forward(const DevicePartUse<T>& use, const float* x, float* out) override {
     Block& b = blocks_[use.block];

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -19,8 +20,9 @@ struct DevicePartUse {
   const Pass& pass;
   std::size_t block = 0;
   DeviceLinears<T>* linears = nullptr;
-  std::size_t first_linear = 0;           // the part's first, an index of LinearPlan
-  std::span<const ParameterSlice> gains;  // Part::gains
+  std::size_t first_linear = 0;             // the part's first, an index of LinearPlan
+  std::span<const ParameterSlice> gains;    // Part::gains
+  const ParameterSlice* balance = nullptr;  // Part::balance, if it has any
 
   std::size_t Linear(std::size_t i) const { return first_linear + i; }
   AmaxPlaces InputPlaces(std::size_t i) const { return linears->InputPlaces(pass, Linear(i)); }
@@ -41,6 +43,7 @@ struct DevicePartGradients {
   float* d_narrow = nullptr;        // (rows, d_model), for the moment
   float* gain_partials = nullptr;   // of the part's first gain; (GainChunks(rows), its size)
   std::size_t gain_stride = 0;      // from the partials of a gain to those of the next
+  float loss_scale = 1.0f;          // of one token's loss, for losses that a part adds
   AmaxPlaces next;                  // where the amax of the part's d_residual is measured
 
   float* GainPartials(std::size_t i) const { return gain_partials + i * gain_stride; }
@@ -75,8 +78,8 @@ class DevicePart {
   // Memory for `blocks` blocks of `rows` rows each.
   virtual void TakeMemory(std::size_t blocks, std::size_t rows) = 0;
 
-  // The linear of the part whose dy is the gradient of the residual stream.
-  virtual std::size_t ResidualLinear() const = 0;
+  // The linear of the part whose dy is the gradient of the residual stream, if there is one.
+  virtual std::optional<std::size_t> ResidualLinear() const = 0;
 
   // out = x + the part's result. x stays as it is.
   virtual void Forward(const DevicePartUse<T>& use, const float* x, float* out) = 0;

@@ -4,11 +4,11 @@
 namespace fp4lab::gpu {
 
 // Each row stands in the file of its name.
-extern const DevicePartRow kDeviceAttention, kDeviceMlp;
+extern const DevicePartRow kDeviceAttention, kDeviceMlp, kDeviceMoe;
 
 namespace {
 
-constexpr const DevicePartRow* kParts[] = {&kDeviceAttention, &kDeviceMlp};
+constexpr const DevicePartRow* kParts[] = {&kDeviceAttention, &kDeviceMlp, &kDeviceMoe};
 
 }  // namespace
 

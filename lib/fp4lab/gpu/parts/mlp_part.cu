@@ -32,7 +32,7 @@ class Mlp final : public DevicePart<T> {
     d_up_ = operand(up_width_);
   }
 
-  std::size_t ResidualLinear() const override { return kDown; }
+  std::optional<std::size_t> ResidualLinear() const override { return kDown; }
 
   void Forward(const DevicePartUse<T>& use, const float* x, float* out) override {
     Block& b = blocks_[use.block];

@@ -380,6 +380,7 @@ const Part kMoe{.name = "moe",
                 .balance = Biases,
                 .activations = Activations,
                 .gradients = Gradients,
+                .on_gpu = true,
                 .make = Make};
 
 }  // namespace fp4lab
