@@ -83,12 +83,11 @@ class Moe final : public DevicePart<T> {
     Route(options_, logits_.data(), bias, routing, stream_);
     Place(&b, routing);
     if (shared_ffn_ > 0) {
-      RoundTo(b.norm.data(), rows * d_, b.shared_input.data(), stream_);
+      CopyAs(b.norm.data(), rows * d_, b.shared_input.data());
       ForwardMlp(use, kShared, rows, shared_ffn_, b.shared_input.data(), b.shared_up.data(),
                  b.shared_activated.data(), x, out);
     } else {
-      Check(cudaMemcpyAsync(out, x, rows * d_ * sizeof(float), cudaMemcpyDeviceToDevice, stream_),
-            "copy on the GPU");
+      CopyAs(x, rows * d_, out);
     }
     GatherRows(b.norm.data(), token_.data(), b.slots, d_, b.gathered.data(), stream_);
     for (std::size_t e = 0; e < experts_; ++e) {
@@ -145,6 +144,14 @@ class Moe final : public DevicePart<T> {
     std::vector<std::uint32_t> expert_first, expert_rows;
     std::size_t slots = 0;
   };
+
+  void CopyAs(const float* from, std::size_t size, Bf16* to) const {
+    RoundTo(from, size, to, stream_);
+  }
+  void CopyAs(const float* from, std::size_t size, float* to) const {
+    Check(cudaMemcpyAsync(to, from, size * sizeof(float), cudaMemcpyDeviceToDevice, stream_),
+          "copy on the GPU");
+  }
 
   std::size_t UpWidth(std::size_t ffn) const {
     return config_.activation == Activation::kSwiglu ? 2 * ffn : ffn;
