@@ -40,7 +40,13 @@ Json Number(double value) {  // JSON has no Inf and NaN
   return ShortestText(value);
 }
 
+// The first scale of a bin of the histogram: a byte, or of numbers a power of two.
 std::string ScaleText(const StoredMatrix& m, std::size_t byte) {
+  if (m.layout.scale_type != ScaleType::kByte) {
+    return byte == 0      ? "below 2^-126"
+           : byte == 0xFF ? "not finite"
+                          : "2^" + std::to_string(static_cast<int>(byte) - 127);
+  }
   char hex[8];
   std::snprintf(hex, sizeof hex, "0x%02X", static_cast<unsigned>(byte));
   return std::string(hex) + " = " + ShortestText(Decode(m.scale, static_cast<std::uint32_t>(byte)));
@@ -59,11 +65,12 @@ void Line(const char* what, const std::string& text) {
 
 // Prints a histogram of the scales by exponent: one line each, with a bar of at most 40 characters.
 void PrintHistogram(const StoredMatrix& m, const StoredStatistics& s) {
-  const int bits = FormatOf(m.scale).mantissa_bits;
+  const bool numbers = m.layout.scale_type != ScaleType::kByte;
+  const int bits = numbers ? 0 : FormatOf(m.scale).mantissa_bits;
   std::vector<std::size_t> counts(256u >> bits);
   for (std::size_t byte = 0; byte < 256; ++byte) counts[byte >> bits] += s.scales[byte];
   const std::size_t most = *std::max_element(counts.begin(), counts.end());
-  Print("scale histogram (first byte of each exponent, count):\n");
+  Print("scale histogram (first %s of each exponent, count):\n", numbers ? "number" : "byte");
   for (std::size_t i = 0; i < counts.size(); ++i) {
     if (counts[i] == 0) continue;
     const std::size_t bar = DivideUp(counts[i] * 40, most);

@@ -70,7 +70,6 @@ DialectOptions GivenBits(const Dialect& d, std::size_t elements,
 
 TEST_CASE("Every dialect's stored bytes are those of its codes, in every layout", "[exchange]") {
   for (const Dialect& d : Dialects()) {
-    if (d.scale_encoding == ScaleEncoding::kBinary32) continue;  // has no bytes of scales
     for (const Kind kind : {Kind::kNormal, Kind::kAnyBits}) {
       const Matrix<float> x = Elements(kind, 37, 83);  // no whole blocks, odd rows
       std::vector<std::uint16_t> random;

@@ -3,6 +3,7 @@
 #include "fp4lab/exchange/stored_file.h"
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/exchange/order/row_parts.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/temporary_folder.h"
 #include "tests/exchange/matrices.h"
@@ -296,7 +297,95 @@ TEST_CASE("Names that are only read, and codes and scales in other dtypes", "[ex
   CHECK(Load(row, read(f).matrix, "x").codes == QuantizeAs(row, x.View()).codes);
   f.tensors["l.weight_scale_inv"] = Raw32({1, 2}, {0.3f, 0.7f});  // no byte has these numbers
   f.tensors.erase("l.weight_scale");
-  CHECK_THAT(ErrorOf([&] { read(f); }), ContainsSubstring("that no byte of E4M3 or E8M0 has"));
+  const StoredMatrix numbers = read(f).matrix;
+  CHECK(numbers.layout.scale_type == ScaleType::kFP32);
+  CHECK(numbers.scales.size() == 8);
+  CHECK(StoredValues(numbers, 1.0f, "x")(0, 200) == Decode(FormatId::kE4M3, e.codes[200]) * 0.7f);
+  CHECK_THAT(ErrorOf([&] { Load(fp8, numbers, "x"); }), ContainsSubstring("no byte of"));
+}
+
+// Scales as numbers: FP8 in blocks, with partial ones, and MXFP4 whose bytes are written as
+// numbers.
+TEST_CASE("Scales that are numbers keep their bits in files, layouts and parts", "[exchange]") {
+  Matrix<float> x(200, 300);
+  FillNormalValues(9, 0.02, x.values);
+  const TemporaryFolder folder;
+  struct Kind {
+    const char* dialect;
+    ScaleType asked, stored;
+  };
+  for (const Kind& kind : {Kind{"fp8_e4m3.1x128.fp32", ScaleType::kByte, ScaleType::kFP32},
+                           Kind{"fp8_e5m2.128x128.fp32", ScaleType::kByte, ScaleType::kFP32},
+                           Kind{"fp8_e4m3.128x128.bf16", ScaleType::kByte, ScaleType::kBF16},
+                           Kind{"fp8_e4m3.128x128.e8m0", ScaleType::kFP32, ScaleType::kFP32},
+                           Kind{"mxfp4.rceil", ScaleType::kBF16, ScaleType::kBF16}}) {
+    const Dialect& d = *FindDialect(kind.dialect);
+    CAPTURE(d.name);
+    const Quantized q = QuantizeAs(d, x.View());
+    const StoredMatrix linear =
+        Store(d, q, {.codes = DefaultCodeOrder(d.element), .scale_type = kind.asked});
+    REQUIRE(linear.layout.scale_type == kind.stored);
+    const std::size_t width = Named(kind.stored).bytes;
+    const std::size_t blocks = std::max(q.scales.size(), q.scale_values.size());
+    CHECK(linear.scales.size() == blocks * width);
+    CHECK(Load(d, linear, "x") == q);
+    CHECK(StoredValues(linear, d.scale_max, "x").values == DequantizeAs(d, q).values);
+    for (StorageLayout layout : Layouts(d)) {
+      if (layout.expanded_scales && d.block_rows == 1) continue;
+      CAPTURE(Named(layout.scales).name, layout.transposed, layout.expanded_scales);
+      layout.scale_type = kind.asked;
+      layout.tensor_scale = TensorScaleConvention::kNone;
+      const StoredMatrix m = Store(d, q, layout);
+      CHECK(m == Convert(linear, layout, d.scale_max, "x"));
+      CHECK(Load(d, m, "x") == q);
+      for (const char* name : {"q.safetensors", "q.npz"}) {
+        const std::string path = (folder / name).string();
+        WriteStored(path, m, d.name, "fp4lab", d.scale_max);
+        const StoredFile file = ReadStored(path);
+        CHECK(file.matrix == m);
+        CHECK(file.dialect == d.name);
+      }
+    }
+    if (d.block_rows != 1) continue;
+    const std::vector<RowPart> rows = ParseRowParts("120,80", 200, "parts");
+    const std::vector<StoredMatrix> parts = SplitRows(linear, rows, "x");
+    CHECK(parts[1] == Store(d, QuantizeAs(d, x.View().Block(120, 0, 80, 300)), linear.layout));
+  }
+  const Dialect& d = *FindDialect("fp8_e4m3.128x128.fp32");
+  StoredMatrix wrong = Store(d, QuantizeAs(d, x.View()), {.codes = CodeOrder::kBytes});
+  wrong.scales.resize(6);
+  CHECK_THAT(ErrorOf([&] { CheckStored(wrong, "q"); }),
+             ContainsSubstring("6 bytes of scales; 2x3 scales of 4 bytes each"));
+}
+
+// The names of DeepSeek's, vLLM's and compressed-tensors' FP8 files.
+TEST_CASE("Block scales of F32 and BF16 are read from vendors' files, and written", "[exchange]") {
+  Matrix<float> x(200, 300);
+  FillNormalValues(9, 0.02, x.values);
+  for (const char* name : {"fp8_e4m3.128x128.fp32", "fp8_e4m3.128x128.bf16"}) {
+    CAPTURE(name);
+    const Dialect& d = *FindDialect(name);
+    const Quantized q = QuantizeAs(d, x.View());
+    const StoredMatrix m = Store(d, q, {.codes = CodeOrder::kBytes});
+    const bool bf16 = m.layout.scale_type == ScaleType::kBF16;
+    const SafetensorsTensor scales = Raw8(bf16 ? "BF16" : "F32", {2, 3}, m.scales);
+    for (const char* suffix : {"weight_scale_inv", "weight_scale", "scale"}) {
+      CAPTURE(suffix);
+      SafetensorsFile f;
+      f.tensors["l.weight"] = Raw8("F8_E4M3", {200, 300}, m.codes);
+      f.tensors[std::string("l.") + suffix] = scales;
+      for (const Dialect* given : {static_cast<const Dialect*>(nullptr), &d}) {
+        const StoredMatrix read = ReadStored(f, ListStored(f)[0], {.dialect = given}, "x").matrix;
+        CHECK(read.layout.scale_type == m.layout.scale_type);
+        CHECK(Load(d, read, "x") == q);
+      }
+    }
+    SafetensorsFile written;
+    AddVendorMatrix(m, {"l", FindVendor("modelopt")}, d.scale_max, &written);
+    CHECK(written.tensors.at("l.weight_scale").dtype == scales.dtype);
+    CHECK(written.tensors.at("l.weight_scale").shape == scales.shape);
+    CHECK(written.tensors.at("l.weight_scale").bytes == scales.bytes);
+  }
 }
 
 }  // namespace

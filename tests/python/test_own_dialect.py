@@ -87,7 +87,7 @@ def test_cases_and_assertions_take_a_formula():
         ({"base": "nvfp4.te", "scale_encodign": "up"}, r"dialect#/scale_encodign: unknown key; did you mean"),
         ({"base": "nvfp4.tee"}, r'dialect#/base: .*did you mean "nvfp4.te"'),
         ({"element": "e2m1"}, r'dialect#/scale: is missing; .*"base"'),
-        ({"base": "nvfp4.te", "scale": "fp32"}, r"dialect#/scale: "),
+        ({"base": "fp8_e4m3.1x128.fp32", "nan_scale": 127}, r"dialect#/nan_scale: "),
     ],
 )  # fmt: skip
 def test_what_cannot_be_said_is_refused_at_its_place(formula, message):

@@ -61,6 +61,8 @@ Kernel KeptKernel(const ExplainCommand& command, const KeptKind& kind) {
   require(asked.codes == kept.codes, "--codes-order " + options.layout.codes, Name(kept.codes));
   require(asked.scales == kept.scales, "--scales-order " + options.layout.scales,
           Named(kept.scales).name);
+  require(asked.scale_type == kept.scale_type, "--scales-type " + options.layout.scale_type,
+          Named(kept.scale_type).name);
   require(asked.tensor_scale == kept.tensor_scale, "--level-two-is " + options.layout.tensor_scale,
           Name(kept.tensor_scale));
   require(asked.transposed == kept.transposed,

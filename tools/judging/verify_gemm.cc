@@ -2,6 +2,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@
 #include "fp4lab/judge/products/gemm_cause.h"
 #include "fp4lab/judge/products/product_case.h"
 #include "fp4lab/judge/products/product_folder.h"
+#include "fp4lab/judge/products/scaled_product.h"
 #include "tools/options/commands.h"
 #include "tools/options/comparing.h"
 #include "tools/options/gemm_options.h"
@@ -27,7 +29,8 @@ struct VerifyGemm {
   ProductFiles files;
   std::string d;
   std::string cases;
-  bool json = false, allow_declined = false;
+  float output_scale = 1.0f;
+  bool with_scales = false, json = false, allow_declined = false;
 };
 
 std::string Hex(float x) {
@@ -265,10 +268,113 @@ bool RunCases(const VerifyGemm& o) {
   return passes;
 }
 
+// ---- FP8 operands with scales of tensors, rows and blocks
+
+// The format that a product of FP8 is rounded to; nullopt: binary32.
+std::optional<FormatId> ScaledOutput(const std::string& name) {
+  if (name == "f32") return std::nullopt;
+  for (const FormatId id : {FormatId::kBF16, FormatId::kFP16, FormatId::kE4M3, FormatId::kE5M2}) {
+    if (Named(id).short_name == name || (id == FormatId::kFP16 && name == "f16")) return id;
+  }
+  throw Error("--output " + name, "is not a type of a product; f32, bf16, f16, e4m3 and e5m2 are");
+}
+
+bool HasFp8Output(const VerifyGemm& o) {
+  return o.files.output == "e4m3" || o.files.output == "e5m2";
+}
+
+Json ScaledJson(const std::string& under, const ScaledJudgement& j) {
+  Json json = {{"under", under},
+               {"verdict", Name(j.verdict)},
+               {"bound", "scaled"},
+               {"different", j.different},
+               {"outside", j.outside}};
+  if (j.different > 0) json["first_different"] = ElementJson(j.first_different);
+  if (j.outside == 0) return json;
+  const Rectangle& r = j.outside_in;
+  json["outside_in"] = {{"row", r.row}, {"column", r.col}, {"rows", r.rows}, {"columns", r.cols}};
+  json["worst"] = ElementJson(j.first_outside);
+  json["causes"] = Json::array();
+  for (const ScaledJudgement::Cause& c : j.causes) {
+    json["causes"].push_back({{"name", c.name}, {"what", c.what}, {"equal", c.equal}});
+  }
+  return json;
+}
+
+void PrintScaled(const std::string& under, const ScaledJudgement& j, std::size_t rows,
+                 std::size_t cols) {
+  Print("%s: %s", under.c_str(), std::string(Name(j.verdict)).c_str());
+  if (j.verdict == GemmVerdict::kEqual) return Print(", %zu elements bit for bit\n", rows * cols);
+  Print(" the bound of scaled FP8: %zu of %zu elements (%zu differ from the model)\n", j.outside,
+        rows * cols, j.different);
+  const GemmElement& first = j.first_different;
+  Print("  first difference %s: got %s, the model %s\n", Place(first).c_str(),
+        Hex(first.got).c_str(), Hex(first.want).c_str());
+  if (j.outside == 0) return;
+  PrintText(OutsideText({.outside = j.outside, .outside_in = j.outside_in}, rows, cols));
+  PrintWorst("first outside", j.first_outside);
+  for (const ScaledJudgement::Cause& c : j.causes) {
+    Print("%s The kernel %s. (%s)\n",
+          j.causes.size() == 1 ? "Cause:" : "Possible cause:", std::string(c.what).c_str(),
+          std::string(c.name).c_str());
+    PrintText(c.equal ? "       This cause reproduces all elements.\n"
+                      : "       Under this cause, all elements lie within the bound.\n");
+  }
+}
+
+float ScaledAlpha(const std::string& text) {
+  char* end = nullptr;
+  const float alpha = std::strtof(text.c_str(), &end);
+  if (end != text.c_str() && *end == '\0' && std::isfinite(alpha)) return alpha;
+  throw Error("--alpha " + text, "is not a finite number, which a product of scaled FP8 takes");
+}
+
+bool RunScaled(const VerifyGemm& o) {
+  const ScaledOperandFile a = ReadScaledOperand(o.files.a, o.files.operand);
+  const ScaledOperandFile b = ReadScaledOperand(o.files.b, o.files.operand);
+  const MmaOperand &ea = a.operand.elements, &eb = b.operand.elements;
+  if (ea.cols != eb.cols) {
+    throw Error(o.files.b, "is " + b.what + " where " + o.files.a + " is " + a.what +
+                               ": the last dimensions, K, must agree");
+  }
+  const Matrix<float> d = ReadMatrix(o.d).values;
+  if (d.rows != ea.rows || d.cols != eb.rows || d.values.empty()) {
+    throw Error(o.d, "is " + std::to_string(d.rows) + "x" + std::to_string(d.cols) +
+                         "; the product is " + std::to_string(ea.rows) + "x" +
+                         std::to_string(eb.rows));
+  }
+  const std::string name = o.files.under.empty() ? "exact" : o.files.under;
+  LoadedProduct elements;
+  elements.a.operand = ea;
+  elements.a.what = a.what;
+  elements.b.operand = eb;
+  elements.b.what = b.what;
+  const Accumulation& under = RequireAccumulation(name, elements);
+  const ScaledJudgement j = JudgeScaled({.a = a.operand,
+                                         .b = b.operand,
+                                         .d = d.View(),
+                                         .alpha = ScaledAlpha(o.files.alpha),
+                                         .output = ScaledOutput(o.files.output),
+                                         .output_scale = o.output_scale},
+                                        under);
+  if (o.json) {
+    PrintJson(ScaledJson(name, j), 2);
+  } else {
+    PrintScaled(name, j, d.rows, d.cols);
+  }
+  return j.outside == 0;
+}
+
 bool Run(const VerifyGemm& o) {
   if (!o.cases.empty()) return RunCases(o);
   if (o.files.a.empty() || o.files.b.empty() || o.d.empty()) {
     throw Error("verify gemm", "needs three files: A (M, K), B (N, K) and the product D (M, N)");
+  }
+  if (o.with_scales || HasFp8Output(o) || HoldsScaledFp8(o.files.a) || HoldsScaledFp8(o.files.b)) {
+    return RunScaled(o);
+  }
+  if (o.output_scale != 1.0f) {
+    throw Error("--output-scale", "is of products of FP8: add --with-scales");
   }
   const LoadedProduct p = Load(o.files);
   const Matrix<float> d = ReadMatrix(o.d).values;
@@ -316,6 +422,13 @@ void AddVerifyGemm(CLI::App& app, int* exit_code) {
   command->add_option("D", o->d, "(M, N): the product that a device returned")->type_name("FILE");
   command->add_option("--cases", o->cases, "Judge the answers in this folder of `cases gemm`")
       ->type_name("FOLDER");
+  command->add_flag("--with-scales", o->with_scales,
+                    "FP8: the kernel multiplies by the operands' scales of tensors, rows and "
+                    "blocks, promoting each block to binary32 (implied by scales of rows and of "
+                    "128 columns, and by FP8 output)");
+  command->add_option("--output-scale", o->output_scale,
+                      "FP8: the product is multiplied by it before it is rounded (--output also "
+                      "e4m3, e5m2)");
   command->add_flag("--allow-declined", o->allow_declined, "Accept cases without an answer");
   command->add_flag("--json", o->json, "Print JSON");
   command->footer(

@@ -35,6 +35,9 @@ std::optional<CodeOrder> CodesOf(const LayoutOptions& o) {
 std::optional<ScaleOrder> ScalesOf(const LayoutOptions& o) {
   return Find(o.scales, FindScaleOrder, kScaleOrders, "--scales-order");
 }
+std::optional<ScaleType> ScaleTypeOf(const LayoutOptions& o) {
+  return Find(o.scale_type, FindScaleType, kScaleTypes, "--scales-type");
+}
 std::optional<TensorScaleConvention> TensorScaleConventionOf(const LayoutOptions& o) {
   return Find(o.tensor_scale, FindTensorScaleConvention, kTensorScaleConventions, "--level-two-is");
 }
@@ -121,6 +124,10 @@ void AddLayoutOptions(CLI::App* command, const std::string& before, LayoutOption
            "Packing of the codes" + file + ":" + Names(kCodeOrders));
   add_name("scales-order", &options->scales,
            "Order of the scales" + file + ":" + Names(kScaleOrders));
+  if (before.empty()) {
+    add_name("scales-type", &options->scale_type,
+             "Type of the block scales, where it is not the dialect's:" + Names(kScaleTypes));
+  }
   add_name("level-two-is", &options->tensor_scale,
            "Convention of the tensor number" + file + ":" + Names(kTensorScaleConventions));
   add_flag("transposed", "not-transposed", &options->transposed,
@@ -133,6 +140,7 @@ StorageLayout Changed(StorageLayout layout, const LayoutOptions& options) {
   layout.codes = CodesOf(options).value_or(layout.codes);
   layout.scales = ScalesOf(options).value_or(layout.scales);
   layout.tensor_scale = TensorScaleConventionOf(options).value_or(layout.tensor_scale);
+  layout.scale_type = ScaleTypeOf(options).value_or(layout.scale_type);
   layout.transposed = options.transposed.value_or(layout.transposed);
   layout.expanded_scales = options.expanded.value_or(layout.expanded_scales);
   return layout;
@@ -199,10 +207,8 @@ const Dialect* DialectOf(const StoredFile& file, const Dialect* named) {
 void CheckNamedDialect(const StoredFile& file, const Dialect* named, const std::string& where) {
   if (named == nullptr) return;
   const StoredMatrix& m = file.matrix;
-  const bool scales_agree = named->scale == m.scale || m.block_rows == 0;
-  const bool blocks_agree = named->block_rows == m.block_rows && named->block_cols == m.block_cols;
   const std::string option = "--dialect " + std::string(named->name);
-  if (named->element != m.element || !scales_agree || !blocks_agree) {
+  if (!HasFormatsOf(m, *named)) {
     RefuseUsage(option, where + " holds " + FormatText(m) +
                             ", which this dialect does not write; name one of that format");
   }
@@ -263,20 +269,29 @@ std::string LayoutText(const StoredMatrix& stored) {
   return text + ", tensor scale as " + std::string(Name(layout.tensor_scale));
 }
 
+namespace {
+
+// "float8_e4m3fn" or "fp32".
+std::string ScaleName(const StoredMatrix& stored) {
+  const ScaleType type = stored.layout.scale_type;
+  return std::string(type == ScaleType::kByte ? Named(stored.scale).name : Named(type).name);
+}
+
+}  // namespace
+
 std::string FormatText(const StoredMatrix& stored) {
   const std::string text = std::to_string(stored.rows) + "x" + std::to_string(stored.cols) + " " +
                            std::string(Named(stored.element).name);
   if (stored.block_rows == 0) return text + ", one scale for the tensor";
   return text + " in " + std::to_string(stored.block_rows) + "x" +
-         std::to_string(stored.block_cols) + " blocks with " +
-         std::string(Named(stored.scale).name) + " scales";
+         std::to_string(stored.block_cols) + " blocks with " + ScaleName(stored) + " scales";
 }
 
 Json FormatJson(const StoredMatrix& stored) {
   const StorageLayout& layout = stored.layout;
   return {{"shape", {stored.rows, stored.cols}},
           {"element", Named(stored.element).name},
-          {"scale", Named(stored.scale).name},
+          {"scale", ScaleName(stored)},
           {"block", {stored.block_rows, stored.block_cols}},
           {"codes_order", Name(layout.codes)},
           {"scales_order", Named(layout.scales).name},
@@ -289,7 +304,9 @@ Json FormatJson(const StoredMatrix& stored) {
 }
 
 Matrix<float> ValuesOf(const StoredFile& file, const Dialect* dialect, std::string_view where) {
-  if (dialect != nullptr) {
+  // Numbers that no byte of the dialect has are another kernel's: they are decoded as they are.
+  const bool as_bytes = dialect != nullptr && ScaleTypeOf(*dialect, {}) == ScaleType::kByte;
+  if (dialect != nullptr && !(as_bytes && file.matrix.layout.scale_type != ScaleType::kByte)) {
     const Quantized q = Load(*dialect, file.matrix, where);
     const bool same_tensor_scales =
         HasTensorScale(*dialect) ? !q.amax.empty() : file.matrix.tensor_scale.empty();

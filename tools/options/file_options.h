@@ -38,7 +38,7 @@ void AddFileDialect(CLI::App* command, std::string* dialect);
 // The options --codes-order, --scales-order, --transposed, --expanded-scales, --level-two-is. An
 // empty member stands for an option that is not given.
 struct LayoutOptions {
-  std::string codes, scales, tensor_scale;
+  std::string codes, scales, tensor_scale, scale_type;
   std::optional<bool> transposed, expanded;
 };
 // `before` is the prefix of the options' names: "", or "read-" for the layout of the file read.

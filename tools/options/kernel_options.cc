@@ -51,13 +51,34 @@ ByteOrder OrderOf(const std::string& text, std::span<const ByteOrder> known,
               "is not known; " + DidYouMean(text, NamesOf(known), "give a .json file for another"));
 }
 
+// The type of scales whose file states its grid, by the size of an element: numbers of 4 bytes are
+// binary32, of 2 bytes BF16. kByte for bytes and for raw files, which state none.
+ScaleType TypeOf(const ByteGrid& scales) {
+  std::size_t count = 1;
+  for (const std::size_t n : scales.shape) count *= n;
+  for (const NamedScaleType& t : kScaleTypes) {
+    if (!scales.shape.empty() && count > 0 && scales.bytes.size() == count * t.bytes) return t.type;
+  }
+  return ScaleType::kByte;
+}
+
+std::vector<std::uint8_t> BytesOf(const ByteGrid& grid) {
+  std::vector<std::uint8_t> bytes(grid.bytes.size());
+  std::memcpy(bytes.data(), grid.bytes.data(), bytes.size());
+  return bytes;
+}
+
 StoredMatrix ReadParts(const KernelOptions& o, const Dialect& dialect,
                        MatrixView<const float> input) {
   if (o.codes.empty()) {
     throw Error("--codes", "is missing: a file of the kernel's codes, or --stored and a file");
   }
-  StoredMatrix m = ShapeOf(dialect, input.rows, input.cols,
-                           Changed({.codes = DefaultCodeOrder(dialect.element)}, o.layout));
+  ByteGrid scales;
+  if (!o.scales.empty()) scales = ReadByteGrid(o.scales);
+  StoredMatrix m =
+      ShapeOf(dialect, input.rows, input.cols,
+              Changed({.codes = DefaultCodeOrder(dialect.element), .scale_type = TypeOf(scales)},
+                      o.layout));
   std::vector<std::size_t> dims;
   const StoredSizes sizes = SizesOf(m, o.codes);
   m.codes = ReadElements<std::uint8_t>(o.codes, &dims);
@@ -68,9 +89,9 @@ StoredMatrix ReadParts(const KernelOptions& o, const Dialect& dialect,
                             sizes.code_rows, sizes.code_row_bytes, o.codes);
   }
   if (!o.scales.empty()) {
-    m.scales = ReadElements<std::uint8_t>(o.scales, &dims);
+    m.scales = BytesOf(scales);
     if (o.scales_bytes.empty()) {
-      CheckScalesGrid(m, dims, m.scales.size(), o.scales);
+      CheckScalesGrid(m, scales.shape, m.scales.size(), o.scales);
     } else {
       m.scales =
           FromByteOrder(m.scales, OrderOf(o.scales_bytes, ScaleByteOrders(), "--scales-bytes"),
@@ -169,8 +190,7 @@ Kernel KernelOf(const KernelOptions& o, const StoredFile& answer) {
   if (const Dialect* own = DialectOf(answer, DialectOrNothing(o.dialect))) kernel.dialect = *own;
   const Dialect& d = kernel.dialect;
   const StoredMatrix& m = answer.matrix;
-  if (m.element != d.element || m.scale != d.scale || m.block_rows != d.block_rows ||
-      m.block_cols != d.block_cols) {
+  if (!HasFormatsOf(m, d)) {
     throw Error(o.bytes(), "is " + FormatText(m) + ", which " + std::string(d.name) +
                                " does not write: give another --dialect");
   }

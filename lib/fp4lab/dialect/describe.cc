@@ -55,7 +55,9 @@ std::string NanText(const Dialect& d) {
 std::vector<DialectLine> Describe(const Dialect& d) {
   const IeeeArithmetic ieee;
   const bool has_scales = d.block_scale != BlockScale::kOneBlock;
-  const std::string element(Named(d.element).name), scale(Named(d.scale).name);
+  const bool numbers = d.scale_encoding == ScaleEncoding::kBinary32;
+  const std::string element(Named(d.element).name);
+  const std::string scale(numbers ? "binary32" : Named(d.scale).name);
   std::vector<DialectLine> lines;
   lines.push_back({"format", element + (has_scales ? " in blocks of " + BlockText(d) +
                                                          " with a scale in " + scale

@@ -1,7 +1,9 @@
 #include "fp4lab/exchange/inspect.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <limits>
 
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
@@ -29,25 +31,39 @@ StoredMatrix Plain(const StoredMatrix& stored, std::string_view where) {
                  1.0f, where);
 }
 
+float LargestScale(const StoredMatrix& m) {
+  switch (m.layout.scale_type) {
+    case ScaleType::kBF16:
+      return MaxFinite(FormatId::kBF16);
+    case ScaleType::kFP32:
+      return std::numeric_limits<float>::max();
+    case ScaleType::kByte:
+      break;
+  }
+  return MaxFinite(m.scale);
+}
+
 // Counts the padding bytes and the scales that differ within their tile, in the layout of m.
 ScaleCandidate Examine(const StoredMatrix& m, const StoredSizes& sizes) {
   const ScaleOrder order = m.layout.scales;
   ScaleCandidate candidate{
       .order = order, .transposed = m.layout.transposed, .expanded = m.layout.expanded_scales};
   const auto tile = static_cast<std::size_t>(m.layout.transposed ? m.block_cols : m.block_rows);
-  std::vector<bool> used(m.scales.size(), false);
+  const ScaleType type = m.layout.scale_type;
+  const auto scale = [&](std::size_t at) { return ScaleCodeAt(m.scales, at, type); };
+  std::vector<bool> used(m.scales.size() / sizes.scale_bytes, false);
   for (std::size_t r = 0; r < sizes.scale_rows; ++r) {
     const std::size_t first = candidate.expanded ? r / tile * tile : r;
     for (std::size_t c = 0; c < sizes.scale_cols; ++c) {
       const std::size_t at = ScaleOffset(order, r, c, sizes.scale_cols);
       const std::size_t whole = ScaleOffset(order, first, c, sizes.scale_cols);
       used[at] = true;
-      candidate.not_repeated += m.scales[at] != m.scales[whole] ? 1 : 0;
+      candidate.not_repeated += scale(at) != scale(whole) ? 1 : 0;
     }
   }
   for (std::size_t i = 0; i < used.size(); ++i) {
     candidate.padding += used[i] ? 0 : 1;
-    candidate.padding_not_zero += !used[i] && m.scales[i] != 0 ? 1 : 0;
+    candidate.padding_not_zero += !used[i] && scale(i) != 0 ? 1 : 0;
   }
   return candidate;
 }
@@ -59,16 +75,17 @@ StoredStatistics MeasureStored(const StoredMatrix& stored, const Matrix<float>& 
   const IeeeArithmetic ieee;
   const StoredMatrix m = Plain(stored, where);
   const Format& element = FormatOf(m.element);
-  const Format& scale = FormatOf(m.scale);
+  const ScaleType type = m.layout.scale_type;
   StoredStatistics s;
-  s.blocks = m.scales.size();
-  for (const std::uint8_t byte : m.scales) {
-    ++s.scales[byte];
-    const float value = Decode(scale, byte);
+  s.blocks = m.scales.size() / Named(type).bytes;
+  for (std::size_t i = 0; i < s.blocks; ++i) {
+    const std::uint32_t code = ScaleCodeAt(m.scales, i, type);
+    const float value = ScaleValueOf(type, m.scale, code);
+    ++s.scales[type == ScaleType::kByte ? code : std::bit_cast<std::uint32_t>(value) >> 23 & 0xFF];
     s.zero_scales += value == 0.0f ? 1 : 0;
-    s.nan_scales += IsNan(scale, byte) ? 1 : 0;
-    s.largest_scales += byte == MaxFiniteCode(scale) ? 1 : 0;
-    if (!(value > 0.0f)) continue;
+    s.nan_scales += std::isnan(value) ? 1 : 0;
+    s.largest_scales += value == LargestScale(m) ? 1 : 0;
+    if (!(value > 0.0f) || !std::isfinite(value)) continue;
     s.largest_scale = std::max(s.largest_scale, value);
     s.smallest_scale = s.smallest_scale == 0.0f ? value : std::min(s.smallest_scale, value);
   }

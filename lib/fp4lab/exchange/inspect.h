@@ -16,7 +16,8 @@
 namespace fp4lab {
 
 struct StoredStatistics {
-  std::array<std::size_t, 256> scales = {};  // number of blocks by scale byte
+  // Number of blocks by scale byte; of scales that are numbers by the exponent field of binary32.
+  std::array<std::size_t, 256> scales = {};
   std::size_t blocks = 0;
   std::size_t zero_scales = 0, nan_scales = 0, largest_scales = 0;  // numbers of blocks
   std::size_t elements = 0, zeros = 0, largest = 0;   // codes: all, +-0, of the largest magnitude

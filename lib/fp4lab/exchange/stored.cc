@@ -9,6 +9,8 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/memory/huge_pages.h"
+#include "fp4lab/base/text/text.h"
+#include "fp4lab/dialect/scale_stage.h"
 #include "fp4lab/dialect/tensor_scale_stage.h"
 #include "fp4lab/exchange/shape.h"
 
@@ -143,16 +145,29 @@ std::size_t BlockOf(const StoredMatrix& m, const Grid& grid, std::size_t r, std:
   return m.layout.transposed ? c * grid.cols + tile : tile * grid.cols + c;
 }
 
+// The bytes of one stored scale.
+std::size_t ScaleWidth(const StoredMatrix& m) { return Named(m.layout.scale_type).bytes; }
+
+// The bytes of all stored scales in an order, padding included.
+std::size_t ScaleBytesIn(const StoredMatrix& m, ScaleOrder order) {
+  const Grid stored = ScaleGrid(m);
+  return ScaleBytes(order, stored.rows, stored.cols) * ScaleWidth(m);
+}
+
+// Places the scales of all blocks, row by row, in the layout of m.
 void PlaceScales(std::span<const std::uint8_t> blocks, StoredMatrix* m) {
   const Grid grid = BlockGrid(*m), stored = ScaleGrid(*m);
-  Expects(blocks.size() == grid.rows * grid.cols, "one scale per block");
+  const std::size_t width = ScaleWidth(*m);
+  Expects(blocks.size() == grid.rows * grid.cols * width, "one scale per block");
   const bool as_they_are =
       m->layout.scales == ScaleOrder::kLinear && !m->layout.transposed && stored.rows == grid.rows;
   if (as_they_are) return m->scales.assign(blocks.begin(), blocks.end());
-  m->scales.assign(ScaleBytes(m->layout.scales, stored.rows, stored.cols), 0);
+  m->scales.assign(ScaleBytesIn(*m, m->layout.scales), 0);
   for (std::size_t r = 0; r < stored.rows; ++r) {
     for (std::size_t c = 0; c < stored.cols; ++c) {
-      m->scales[ScaleOffset(m->layout.scales, r, c, stored.cols)] = blocks[BlockOf(*m, grid, r, c)];
+      const std::size_t place = ScaleOffset(m->layout.scales, r, c, stored.cols);
+      std::copy_n(blocks.data() + BlockOf(*m, grid, r, c) * width, width,
+                  m->scales.data() + place * width);
     }
   }
 }
@@ -161,35 +176,48 @@ void PlaceScales(std::span<const std::uint8_t> blocks, StoredMatrix* m) {
   const Grid stored = ScaleGrid(m);
   std::string fits;
   for (const NamedScaleOrder& o : kScaleOrders) {
-    if (ScaleBytes(o.order, stored.rows, stored.cols) != m.scales.size()) continue;
+    if (ScaleBytesIn(m, o.order) != m.scales.size()) continue;
     fits += (fits.empty() ? "; they fit the order " : " or ") + std::string(o.name);
   }
-  throw Error(where, std::to_string(m.scales.size()) + " bytes of scales; " +
-                         ShapeText({stored.rows, stored.cols}) + " scales in the order " +
-                         std::string(Named(m.layout.scales).name) + " take " +
-                         std::to_string(ScaleBytes(m.layout.scales, stored.rows, stored.cols)) +
-                         fits);
+  throw Error(
+      where,
+      std::to_string(m.scales.size()) + " bytes of scales; " +
+          ShapeText({stored.rows, stored.cols}) + " scales" +
+          (ScaleWidth(m) == 1 ? "" : " of " + std::to_string(ScaleWidth(m)) + " bytes each") +
+          " in the order " + std::string(Named(m.layout.scales).name) + " take " +
+          std::to_string(ScaleBytesIn(m, m.layout.scales)) + fits);
 }
 
 void CheckScaleBytes(const StoredMatrix& m, std::string_view where) {
   if (m.scales.size() != SizesOf(m, where).scales) RefuseScaleCount(m, where);
 }
 
+// A byte, or a number.
+std::string StoredScaleText(const StoredMatrix& m, std::span<const std::uint8_t> scales,
+                            std::size_t place) {
+  const std::uint32_t code = ScaleCodeAt(scales, place, m.layout.scale_type);
+  if (m.layout.scale_type == ScaleType::kByte) return std::to_string(code);
+  return ShortestText(ScaleValueOf(m.layout.scale_type, m.scale, code));
+}
+
 std::vector<std::uint8_t> TakeScales(const StoredMatrix& m, std::string_view where) {
   const Grid grid = BlockGrid(m), stored = ScaleGrid(m);
   CheckScaleBytes(m, where);
-  std::vector<std::uint8_t> blocks(grid.rows * grid.cols);
-  std::vector<bool> known(blocks.size(), false);
+  const std::size_t width = ScaleWidth(m);
+  std::vector<std::uint8_t> blocks(grid.rows * grid.cols * width);
+  std::vector<bool> known(grid.rows * grid.cols, false);
   for (std::size_t r = 0; r < stored.rows; ++r) {
     for (std::size_t c = 0; c < stored.cols; ++c) {
-      const std::uint8_t scale = m.scales[ScaleOffset(m.layout.scales, r, c, stored.cols)];
+      const std::size_t place = ScaleOffset(m.layout.scales, r, c, stored.cols);
       const std::size_t block = BlockOf(m, grid, r, c);
-      if (known[block] && blocks[block] != scale) {
+      const std::uint8_t* const scale = m.scales.data() + place * width;
+      if (known[block] && !std::equal(scale, scale + width, blocks.data() + block * width)) {
         throw Error(where, "scale (" + std::to_string(r) + ", " + std::to_string(c) + ") is " +
-                               std::to_string(scale) + " where the first row of its tile has " +
-                               std::to_string(blocks[block]) + ": the scales are not expanded");
+                               StoredScaleText(m, m.scales, place) +
+                               " where the first row of its tile has " +
+                               StoredScaleText(m, blocks, block) + ": the scales are not expanded");
       }
-      blocks[block] = scale;
+      std::copy_n(scale, width, blocks.data() + block * width);
       known[block] = true;
     }
   }
@@ -203,17 +231,49 @@ void CheckTensorScale(const StoredMatrix& m, std::string_view where) {
 }
 
 void CheckDialect(const Dialect& d, const StoredMatrix& m, std::string_view where) {
-  const bool blocks_agree = d.block_rows == m.block_rows && d.block_cols == m.block_cols;
-  const bool scales_agree = d.scale == m.scale || m.block_rows == 0;
-  if (d.element == m.element && scales_agree && blocks_agree) return;
-  const auto describe = [](FormatId element, FormatId scale, int rows, int cols) {
+  if (HasFormatsOf(m, d)) return;
+  const auto describe = [](FormatId element, std::string_view scale, int rows, int cols) {
     return std::string(Named(element).short_name) + " elements in " + std::to_string(rows) + "x" +
-           std::to_string(cols) + " blocks with " + std::string(Named(scale).short_name) +
-           " scales";
+           std::to_string(cols) + " blocks with " + std::string(scale) + " scales";
   };
-  throw Error(where, "holds " + describe(m.element, m.scale, m.block_rows, m.block_cols) +
-                         "; the dialect " + std::string(d.name) + " has " +
-                         describe(d.element, d.scale, d.block_rows, d.block_cols));
+  const ScaleType own = ScaleTypeOf(d, {});
+  throw Error(
+      where,
+      "holds " + describe(m.element, ScaleText(m), m.block_rows, m.block_cols) + "; the dialect " +
+          std::string(d.name) + " has " +
+          describe(d.element, own == ScaleType::kByte ? Named(d.scale).short_name : Named(own).name,
+                   d.block_rows, d.block_cols));
+}
+
+// The scales of all blocks of a quantization, row by row, as they are stored.
+std::vector<std::uint8_t> ScalesOf(const Dialect& d, const Quantized& q, ScaleType type) {
+  if (type == ScaleType::kByte) return q.scales;
+  const bool numbers = d.scale_encoding == ScaleEncoding::kBinary32;
+  const std::size_t count = numbers ? q.scale_values.size() : q.scales.size();
+  std::vector<std::uint8_t> scales(count * Named(type).bytes);
+  for (std::size_t i = 0; i < count; ++i) {
+    const float value = numbers ? q.scale_values[i] : ScaleValueOf(d, q.scales[i]);
+    PutScaleCode(ScaleCodeOf(type, d.scale, value), i, type, scales);
+  }
+  return scales;
+}
+
+// The bytes of the dialect that have the values of scales that are stored as numbers.
+std::vector<std::uint8_t> BytesOfNumbers(const Dialect& d, const StoredMatrix& m,
+                                         std::span<const std::uint8_t> scales,
+                                         std::string_view where) {
+  std::vector<std::uint8_t> bytes(scales.size() / ScaleWidth(m));
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const std::uint32_t code = ScaleCodeAt(scales, i, m.layout.scale_type);
+    const float value = ScaleValueOf(m.layout.scale_type, m.scale, code);
+    bytes[i] = static_cast<std::uint8_t>(Encode(d.scale, value));
+    const float has = Decode(d.scale, bytes[i]);
+    if (has == value || (std::isnan(has) && std::isnan(value))) continue;
+    throw Error(where, "a block's scale is " + StoredScaleText(m, scales, i) +
+                           ", which no byte of " + std::string(Named(d.scale).name) +
+                           " has: " + std::string(d.name) + " does not write it");
+  }
+  return bytes;
 }
 
 // The number that a convention stores for an amax; `constant` is C.
@@ -273,15 +333,25 @@ void SetTensorScale(const StoredMatrix& from, float constant, std::string_view w
 
 }  // namespace
 
+ScaleType ScaleTypeOf(const Dialect& dialect, const StorageLayout& layout) {
+  if (dialect.block_rows == 0) return ScaleType::kByte;
+  if (layout.scale_type != ScaleType::kByte) return layout.scale_type;
+  if (dialect.scale_encoding != ScaleEncoding::kBinary32) return ScaleType::kByte;
+  return dialect.block_scale == BlockScale::kDivideFirstBf16 ? ScaleType::kBF16 : ScaleType::kFP32;
+}
+
 StoredMatrix ShapeOf(const Dialect& dialect, std::size_t rows, std::size_t cols,
                      const StorageLayout& layout) {
-  return {.rows = rows,
-          .cols = cols,
-          .element = dialect.element,
-          .scale = dialect.scale,
-          .block_rows = dialect.block_rows,
-          .block_cols = dialect.block_cols,
-          .layout = layout};
+  StoredMatrix m{.rows = rows,
+                 .cols = cols,
+                 .element = dialect.element,
+                 .scale = dialect.scale,
+                 .block_rows = dialect.block_rows,
+                 .block_cols = dialect.block_cols,
+                 .layout = layout};
+  m.layout.scale_type = ScaleTypeOf(dialect, layout);
+  if (m.layout.scale_type != ScaleType::kByte) m.scale = FormatId::kE4M3;
+  return m;
 }
 
 StoredSizes SizesOf(const StoredMatrix& shape, std::string_view where) {
@@ -295,7 +365,21 @@ StoredSizes SizesOf(const StoredMatrix& shape, std::string_view where) {
           .scale_rows = grid.rows,
           .scale_cols = grid.cols,
           .codes = o.rows * row_bytes,
-          .scales = ScaleBytes(shape.layout.scales, grid.rows, grid.cols)};
+          .scales = ScaleBytesIn(shape, shape.layout.scales),
+          .scale_bytes = ScaleWidth(shape)};
+}
+
+std::string_view ScaleText(const StoredMatrix& m) {
+  const bool numbers = m.layout.scale_type != ScaleType::kByte;
+  return numbers ? Named(m.layout.scale_type).name : Named(m.scale).short_name;
+}
+
+bool HasFormatsOf(const StoredMatrix& m, const Dialect& d) {
+  if (d.element != m.element || d.block_rows != m.block_rows || d.block_cols != m.block_cols) {
+    return false;
+  }
+  if (m.block_rows == 0 || m.layout.scale_type != ScaleType::kByte) return true;
+  return d.scale == m.scale && d.scale_encoding != ScaleEncoding::kBinary32;
 }
 
 std::size_t SplitGroup(const StoredMatrix& m) {
@@ -305,7 +389,8 @@ std::size_t SplitGroup(const StoredMatrix& m) {
 bool NeedsTensorScale(const StoredMatrix& stored, const Dialect* dialect) {
   if (stored.rows == 0 || stored.cols == 0) return false;
   if (dialect != nullptr) return HasTensorScale(*dialect);
-  return stored.block_rows == 0 || stored.scale == FormatId::kE4M3;
+  return stored.block_rows == 0 ||
+         (stored.scale == FormatId::kE4M3 && stored.layout.scale_type == ScaleType::kByte);
 }
 
 float ConvertTensorScale(float value, TensorScaleConvention from, TensorScaleConvention to,
@@ -346,7 +431,7 @@ StoredMatrix StoreScales(const Dialect& dialect, const Quantized& quantized,
   const IeeeArithmetic ieee;
   StoredMatrix m = ShapeOf(dialect, quantized.rows, quantized.cols, layout);
   SizesOf(m, "layout");  // throws Error if the layout cannot hold the dialect's codes
-  PlaceScales(quantized.scales, &m);
+  PlaceScales(ScalesOf(dialect, quantized, m.layout.scale_type), &m);
   if (layout.tensor_scale == TensorScaleConvention::kNone) return m;
   for (const float amax : quantized.amax) {
     m.tensor_scale.push_back(NumberOfAmax(dialect, amax, layout.tensor_scale));
@@ -364,7 +449,17 @@ Quantized Load(const Dialect& dialect, const StoredMatrix& stored, std::string_v
   const Grid grid = BlockGrid(stored);
   q.scale_rows = grid.rows;
   q.scale_cols = grid.cols;
-  q.scales = TakeScales(stored, where);
+  const std::vector<std::uint8_t> scales = TakeScales(stored, where);
+  if (stored.layout.scale_type == ScaleType::kByte) {
+    q.scales = scales;
+  } else if (dialect.scale_encoding != ScaleEncoding::kBinary32) {
+    q.scales = BytesOfNumbers(dialect, stored, scales, where);
+  } else {
+    for (std::size_t i = 0; i < grid.rows * grid.cols; ++i) {
+      const std::uint32_t code = ScaleCodeAt(scales, i, stored.layout.scale_type);
+      q.scale_values.push_back(ScaleValueOf(stored.layout.scale_type, stored.scale, code));
+    }
+  }
   const bool says_what = stored.layout.tensor_scale != TensorScaleConvention::kNone;
   if (dialect.tensor_scale == TensorScaleRule::kNone || stored.tensor_scale.empty() || !says_what)
     return q;
@@ -388,6 +483,29 @@ void CheckStored(const StoredMatrix& stored, std::string_view where) {
   if (stored.layout.expanded_scales) TakeScales(stored, where);
 }
 
+StoredMatrix WithScaleType(const StoredMatrix& stored, ScaleType type, FormatId scale,
+                           std::string_view where) {
+  const IeeeArithmetic ieee;
+  if (stored.block_rows == 0 || type == stored.layout.scale_type) return stored;
+  StoredMatrix m = stored;
+  m.layout.scale_type = type;
+  m.scale = type == ScaleType::kByte ? scale : FormatId::kE4M3;
+  const std::size_t count = stored.scales.size() / ScaleWidth(stored);
+  m.scales.assign(count * ScaleWidth(m), 0);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint32_t code = ScaleCodeAt(stored.scales, i, stored.layout.scale_type);
+    const float value = ScaleValueOf(stored.layout.scale_type, stored.scale, code);
+    const std::uint32_t other = ScaleCodeOf(type, m.scale, value);
+    const float has = ScaleValueOf(type, m.scale, other);
+    if (has != value && !(std::isnan(has) && std::isnan(value))) {
+      throw Error(where, "a block's scale is " + StoredScaleText(stored, stored.scales, i) +
+                             ", which " + std::string(ScaleText(m)) + " does not have");
+    }
+    PutScaleCode(other, i, type, m.scales);
+  }
+  return m;
+}
+
 StoredMatrix Convert(const StoredMatrix& stored, const StorageLayout& to, float scale_max,
                      std::string_view where) {
   const IeeeArithmetic ieee;
@@ -399,6 +517,7 @@ StoredMatrix Convert(const StoredMatrix& stored, const StorageLayout& to, float 
                       .block_rows = stored.block_rows,
                       .block_cols = stored.block_cols,
                       .layout = to};
+  result.layout.scale_type = stored.layout.scale_type;
   SizesOf(result, where);
   if (HasSameCodes(stored, to)) {
     CheckCodes(stored, where);

@@ -10,6 +10,7 @@
 
 #include "fp4lab/block/packing.h"
 #include "fp4lab/block/scale_swizzle.h"
+#include "fp4lab/exchange/scale_type.h"
 #include "fp4lab/quantize/quantize.h"
 
 namespace fp4lab {
@@ -53,11 +54,14 @@ struct StorageLayout {
   // stores 16x16 blocks this way).
   bool expanded_scales = false;
   TensorScaleConvention tensor_scale = TensorScaleConvention::kAmax;
+  // kByte under a dialect whose scales are numbers: the dialect's own type (ScaleTypeOf).
+  ScaleType scale_type = ScaleType::kByte;
   friend constexpr bool operator==(const StorageLayout&, const StorageLayout&) = default;
 };
 
 struct StoredMatrix {
   std::size_t rows = 0, cols = 0;  // of the quantized matrix, in elements, before `transposed`
+  // scale: the format of scale bytes; kE4M3 where scales are numbers.
   FormatId element = FormatId::kE2M1, scale = FormatId::kE4M3;
   int block_rows = 1, block_cols = 16;
   StorageLayout layout;
@@ -66,6 +70,10 @@ struct StoredMatrix {
       {};  // in the convention layout.tensor_scale: 1 number, or one a row
   friend bool operator==(const StoredMatrix&, const StoredMatrix&) = default;
 };
+
+// The type in which a matrix of `dialect` has its scales in this layout. Of a dialect with scales
+// of binary32, kByte stands for binary32, or for BF16 where each scale is a BF16 number.
+ScaleType ScaleTypeOf(const Dialect& dialect, const StorageLayout& layout);
 
 // The shape of a matrix of `dialect` in this layout: a StoredMatrix with empty vectors.
 StoredMatrix ShapeOf(const Dialect& dialect, std::size_t rows, std::size_t cols,
@@ -78,8 +86,16 @@ struct StoredSizes {
   std::size_t code_rows = 0, code_row_bytes = 0;
   std::size_t scale_rows = 0, scale_cols = 0;  // of the stored grid of scales, without padding
   std::size_t codes = 0, scales = 0;           // bytes, padding included
+  std::size_t scale_bytes = 1;                 // of one scale
 };
 StoredSizes SizesOf(const StoredMatrix& shape, std::string_view where);
+
+// "fp32", or the short name of the format of the scale bytes.
+std::string_view ScaleText(const StoredMatrix& m);
+
+// Whether the matrix has the elements and blocks of a dialect, and scales that the dialect may
+// have: bytes of its format, or numbers.
+bool HasFormatsOf(const StoredMatrix& m, const Dialect& dialect);
 
 // The number of codes that CodeOrder::kSplitHalves keeps together: the columns of a block, also in
 // a transposed layout; 16 if that number is 0 or odd.
@@ -115,7 +131,7 @@ float NumberOfAmax(const Dialect& dialect, float amax, TensorScaleConvention con
 float AmaxOfNumber(const Dialect& dialect, float number, TensorScaleConvention convention);
 
 // The quantized matrix in a layout. Padding bytes are 0. For a dialect without a tensor scale,
-// tensor_scale is empty, whatever the layout's convention.
+// tensor_scale is empty, whatever the layout's convention. Scales are rounded to the layout's type.
 StoredMatrix Store(const Dialect& dialect, const Quantized& quantized, const StorageLayout& layout);
 
 // Store without the codes, which may be missing: scales and the tensor scale only.
@@ -129,14 +145,21 @@ void CheckStored(const StoredMatrix& stored, std::string_view where);
 
 // Reads the bytes as a matrix of `dialect`. Throws Error(where, ...) if formats or blocks are not
 // the dialect's, if sizes do not fit the shape (the error states the right size), if a byte is no
-// code, and if repeated scales of one tile differ. `amax` of the result is empty if no tensor-scale
+// code, if a scale is a number that no byte of the dialect has, and if repeated scales of one tile
+// differ. `amax` of the result is empty if no tensor-scale
 // number is stored or if the dialect has no tensor scale.
 Quantized Load(const Dialect& dialect, const StoredMatrix& stored, std::string_view where);
 
 // The same matrix in another layout: codes and scales move, their values do not change. Level-2
-// numbers go through ConvertTensorScale, which is not always reversible.
+// numbers go through ConvertTensorScale, which is not always reversible. Scales keep their type,
+// whatever the layout's.
 StoredMatrix Convert(const StoredMatrix& stored, const StorageLayout& to, float scale_max,
                      std::string_view where);
+
+// The same matrix with block scales of another type; bytes are of the format `scale`. Throws
+// Error(where, ...) for a scale that has no equal in the type.
+StoredMatrix WithScaleType(const StoredMatrix& stored, ScaleType type, FormatId scale,
+                           std::string_view where);
 
 // The values, computed as the code bases of each convention do; v is the element, s its block
 // scale, m or d the stored number:

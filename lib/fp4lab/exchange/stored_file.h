@@ -4,8 +4,8 @@
 // scales and "f4" for the tensor scale):
 //   NAME.codes      F4 (rows, cols) for low-first nibbles, F8_* (rows, cols) for FP8, else U8
 //                   (rows, bytes of a row): rows and cols as stored, columns rounded up to bytes
-//   NAME.scales     F8_E4M3 or F8_E8M0 (U8 in .npz), (rows, cols) with their padding; swizzled
-//                   scales are one row of bytes; absent if the tensor is one block
+//   NAME.scales     F8_E4M3 or F8_E8M0 (U8 in .npz), F32 or BF16 (U16 in .npz), (rows, cols) with
+//                   their padding; swizzled scales are one row; absent if the tensor is one block
 //   NAME.tensor_scale  F32, one number or one a row; absent if there is none. If NeedsTensorScale,
 //   the
 //                   description then has "level_two": "none"

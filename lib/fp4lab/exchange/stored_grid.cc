@@ -52,7 +52,7 @@ void CheckScalesGrid(const StoredMatrix& shape, std::span<const std::size_t> dim
   const NamedScaleOrder& order = Named(shape.layout.scales);
   const std::size_t rows = RoundUp(sizes.scale_rows, order.tile_rows);
   const bool swizzled = order.order != ScaleOrder::kLinear && order.order != ScaleOrder::kPadded;
-  const std::size_t tiles = bytes / (order.tile_rows * order.tile_cols);
+  const std::size_t tiles = bytes / sizes.scale_bytes / (order.tile_rows * order.tile_cols);
   if (SplitsAt(dims, rows) || (swizzled && SplitsAt(dims, tiles))) return;
   Refuse("scales", dims, rows, bytes / rows, order.name, where);
 }

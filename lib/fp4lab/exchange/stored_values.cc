@@ -58,8 +58,10 @@ Matrix<float> StoredValues(const StoredMatrix& stored, float scale_max, std::str
     float factor = TensorFactor(m, r);
     for (std::size_t c = 0; c < m.cols; ++c) {
       if (blocks && c % block_cols == 0) {
-        const std::uint8_t byte = m.scales[r / block_rows * grid_cols + c / block_cols];
-        factor = BlockFactor(m, Decode(m.scale, byte), r, constant);
+        const std::size_t place = r / block_rows * grid_cols + c / block_cols;
+        const ScaleType type = m.layout.scale_type;
+        const float scale = ScaleValueOf(type, m.scale, ScaleCodeAt(m.scales, place, type));
+        factor = BlockFactor(m, scale, r, constant);
       }
       values(r, c) = Decode(m.element, m.codes[r * m.cols + c]) * factor;
     }

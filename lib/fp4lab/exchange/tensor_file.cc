@@ -26,7 +26,7 @@ std::string NpyDtype(const SafetensorsTensor& tensor) {
   for (const DtypePair& d : kDtypes) {
     if (d.safetensors == tensor.dtype) return std::string(d.npy);
   }
-  return "|u1";  // F4, F8_*: bytes
+  return tensor.dtype == "BF16" ? "<u2" : "|u1";  // F4, F8_*: bytes
 }
 
 }  // namespace

@@ -58,6 +58,7 @@ double StepsToOtherExponent(const Dialect& d, float b) {
 
 double ScaleSteps(const Dialect& d, const BlockNumbers& n) {
   if (d.block_scale == BlockScale::kOneBlock) return kFar;
+  if (d.scale_encoding == ScaleEncoding::kBinary32) return kFar;  // t is not rounded
   if (d.scale_encoding == ScaleEncoding::kExponent) return StepsToOtherExponent(d, n.amax);
   return StepsToBoundary(FormatOf(d.scale), n.scale_before, false);
 }

@@ -93,12 +93,19 @@ std::optional<BlockScale> ReadRule(JsonObject* o) {
               "unknown formula \"" + name + "\"; " + Remedy(name, NamesOf(kRules)));
 }
 
-// Whether "scale" is binary32, which is no format of scale bytes.
+// Whether "scale" is BF16: scales of binary32 whose t is a BF16 number.
+bool ReadsBf16Scales(JsonObject* o) {
+  std::string name;
+  o->Read("scale", &name);
+  return name == "bf16" || name == "bfloat16";
+}
+
+// Whether "scale" is a number, which is no format of scale bytes.
 bool ReadsFloatScales(JsonObject* o) {
   if (!o->Has("scale")) return false;
   std::string name;
   o->Read("scale", &name);
-  return name == "fp32" || name == "float32";
+  return name == "fp32" || name == "float32" || ReadsBf16Scales(o);
 }
 
 // Reads "element", "scale" and "rule", which choose the formulas together.
@@ -136,7 +143,7 @@ void ReadFormats(JsonObject* o, Dialect* d) {
   if (floats) {  // binary32 scales need no tensor scale to stay in range
     d->scale_encoding = ScaleEncoding::kBinary32;
     d->tensor_scale = TensorScaleRule::kNone;
-    d->block_scale = BlockScale::kNoTensorScale;
+    d->block_scale = ReadsBf16Scales(o) ? BlockScale::kDivideFirstBf16 : BlockScale::kNoTensorScale;
     return;
   }
   if (FormatOf(scale).bits > 8)

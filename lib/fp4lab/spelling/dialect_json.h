@@ -14,7 +14,7 @@ namespace fp4lab {
 //                   when absent, those of "like", or, if "scale" asks for the other kind of scales,
 //                   rceil for e8m0 and nvfp4 for the rest
 //   "element"       e2m1 | e2m3 | e3m2 | e4m3 | e5m2 | int4 (e0m3, the uniform grid of 4 bits)
-//   "scale"         e4m3 | ue4m3 | ue5m3 | e5m2 | e8m0 | fp32 (not rounded)
+//   "scale"         e4m3 | ue4m3 | ue5m3 | e5m2 | e8m0 | fp32 (not rounded) | bf16 (numbers)
 //   "block"         [rows, cols], 1 x N or N x N with N = 8 .. 128, a multiple of 8; [0, 0]: one
 //                   scale for the tensor, [1, 0]: one for each row
 //   "tensor_scale"  false: no tensor scale

@@ -15,8 +15,9 @@ constexpr std::array kKeys = {
                "the row that the other keys modify"},
     DialectKey{"element", "`e2m1`, `e2m3`, `e3m2`, `e4m3`, `e5m2`, `int4`",
                "the format of elements; `int4` is the uniform grid of 4 bits, E0M3"},
-    DialectKey{"scale", "`e4m3`, `ue4m3`, `ue5m3`, `e5m2`, `e8m0`, `fp32`",
-               "the format of block scales; `fp32` is not rounded and has no tensor scale"},
+    DialectKey{"scale", "`e4m3`, `ue4m3`, `ue5m3`, `e5m2`, `e8m0`, `fp32`, `bf16`",
+               "the format of block scales; `fp32` is not rounded, `bf16` is numbers of BF16, and "
+               "both have no tensor scale"},
     DialectKey{"rule", "`nvfp4`, `floor`, `ceil`, `rceil`, `even`, `tensor`",
                "all formulas of that scale rule at once; when absent, those of `like`, or, if "
                "`scale` asks for the other kind of scales, `rceil` for E8M0 and `nvfp4` else"},

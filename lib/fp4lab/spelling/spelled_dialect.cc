@@ -70,10 +70,19 @@ void CheckJudged(const JsonObject& o, const Dialect& d) {
         "must be \"none\": scales from a standard deviation are of training recipes, and no "
         "kernel is judged by them");
   }
-  if (d.scale_encoding == ScaleEncoding::kBinary32) {
+  if (d.scale_encoding != ScaleEncoding::kBinary32) return;
+  if (IsApproximate(d)) {
     throw Error(o.Where("scale"),
-                "must be a format of one byte: scales of binary32 are of training recipes, and no "
-                "kernel is judged by them");
+                "must be a format of one byte under formulas with approximate instructions, whose "
+                "sets of answers are of scale bytes");
+  }
+  if (d.nan_scale >= 0) {
+    throw Error(o.Where("nan_scale"), "must be -1: scales of binary32 have no bytes");
+  }
+  if (d.adaptive != Adaptive::kNo) {
+    throw Error(o.Where("adaptive"),
+                "must be \"none\" under scales of binary32: four over six chooses between scale "
+                "bytes");
   }
 }
 

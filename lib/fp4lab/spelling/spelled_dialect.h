@@ -24,7 +24,7 @@ namespace fp4lab {
 // object. `where` is the object's place, for errors: "mine.json".
 //
 // Throws Error at the JSON pointer of what is missing, unknown or contradictory, and of what no
-// kernel is judged by: "clip", "unbias", scales of binary32.
+// kernel is judged by: "clip", "unbias".
 const Dialect& SpelledDialect(const Json& json, const std::string& where);
 
 // FindDialect, and SpelledDialect for a text that starts with "{". nullptr for an unknown name.

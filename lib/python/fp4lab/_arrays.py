@@ -147,6 +147,23 @@ def codes(x: Any, name: str) -> tuple[np.ndarray, bool, tuple[int, ...]]:
     return flat.view(np.uint8), kind == "float4_e2m1fn", shape
 
 
+_SCALE_NUMBERS = {"float32": "fp32", "bfloat16": "bf16", "uint16": "bf16"}
+
+
+def scales(x: Any, name: str) -> tuple[np.ndarray, tuple[int, ...], str]:
+    """Block scales: (their bytes as flat uint8, the shape in scales, the type of one: "byte", "fp32" or "bf16").
+
+    Raises TypeError for types that are neither bytes nor a narrow format nor float32 or bfloat16 numbers.
+    """
+    kind = "" if isinstance(x, (list, tuple)) else type_name(x)
+    if kind not in _SCALE_NUMBERS:
+        flat, _, shape = codes(x, name)
+        return flat, shape, "byte"
+    array, kind = raw(x, name)
+    flat = np.ascontiguousarray(array).reshape(-1)
+    return flat.view(np.uint8), array.shape, _SCALE_NUMBERS[kind]
+
+
 def _bytes_of_list(x: Sequence[Any], name: str) -> np.ndarray:
     array = integers(x, name)
     check_range(array, name, 255, "a byte")

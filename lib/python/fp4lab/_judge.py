@@ -147,12 +147,12 @@ class Verdict:
         return _explain(self._answer, flag(pairs, "pairs"))
 
 
-def _scale_order_of(size: int, kernel_dialect: str, rows: int, cols: int, nibbles: str,
+def _scale_order_of(count: int, kernel_dialect: str, rows: int, cols: int, nibbles: str,
                     expanded: bool) -> str:  # fmt: skip
-    """The layout that takes so many bytes of scales: linear before swizzled where both do."""
+    """The layout that takes so many scales: linear before swizzled where both do."""
     for order in ("linear", "128x4", "8x4"):
         sizes = _core.sizes(kernel_dialect, rows, cols, (nibbles, order, False, expanded, "amax"))
-        if sizes[2] * sizes[3] == size:
+        if sizes[2] * sizes[3] == count:
             return order
     return "linear"
 
@@ -200,14 +200,14 @@ def answer_of(
     d = _tables.dialect("nvfp4.te" if dialect is None else dialect)
     rows, cols = array.shape[::-1] if columnwise else array.shape
     code_bytes, one_a_byte, code_shape = _arrays.codes(codes, "codes")
-    empty: tuple[Any, ...] = (np.zeros(0, np.uint8), False, (0,))
-    scale_bytes, _, scale_shape = empty if scales is None else _arrays.codes(scales, "scales")
+    empty: tuple[Any, ...] = (np.zeros(0, np.uint8), (0,), "byte")
+    scale_bytes, scale_shape, _ = empty if scales is None else _arrays.scales(scales, "scales")
     if nibbles == "auto":
         nibbles = default_nibbles(d)
         if one_a_byte or (d.element_bits == 4 and code_bytes.size == rows * cols != rows * ((cols + 1) // 2)):
             nibbles = "bytes"
     if scale_layout == "auto":
-        order = _scale_order_of(scale_bytes.size, d.name, rows, cols, nibbles, expanded_scales)
+        order = _scale_order_of(int(np.prod(scale_shape)), d.name, rows, cols, nibbles, expanded_scales)
     else:
         order = scale_order(scale_layout)
     numbers = _arrays.amaxes(tensor_scale, "tensor_scale")
@@ -318,7 +318,7 @@ def verify(
         x: the kernel's input, as quantize takes it.
         codes: uint8 bytes in pairs or one code a byte, FP4 or FP8 arrays of ml_dtypes, torch
             (float4_e2m1fn_x2) or JAX; or a QTensor, which holds its scales and states its layout.
-        scales: the block scales, bytes or FP8 arrays.
+        scales: the block scales: bytes, FP8 arrays, or numbers of float32 or bfloat16.
         dialect: a name of dialects(), or a formula of your own as fp4lab.dialect takes it;
             "nvfp4.te" if absent (a QTensor's own).
         tensor_scale: the stored tensor scale; None: it is not judged.
@@ -407,14 +407,16 @@ def identify(
         tensor_scale = codes.amax if tensor_scale is None else tensor_scale
         codes, scales = codes.data, codes.scale_inv
     code_bytes = _arrays.codes(codes, "codes")[0]
-    scale_bytes = np.zeros(0, np.uint8) if scales is None else _arrays.codes(scales, "scales")[0]
+    scale_bytes, kind = np.zeros(0, np.uint8), "byte"
+    if scales is not None:
+        scale_bytes, _, kind = _arrays.scales(scales, "scales")
     numbers = _arrays.amaxes(tensor_scale, "tensor_scale")
     given = _arrays.magnitudes(amax)
     if len(given) == 1 and array.size:  # some dialects have the amax NaN where x holds NaN
         _arrays.check_amax(given, [np.nan] if _has_nan(array) else _own_amax(array))
     fits, text, facts_text = _core.identify(
         array, (code_bytes, scale_bytes, numbers), given, random_fields(random),
-        _names_of(dialects, "dialects"), _names_of(also, "also"), flag(decide, "decide"),
+        _names_of(dialects, "dialects"), _names_of(also, "also"), kind, flag(decide, "decide"),
     )  # fmt: skip
     facts = json.loads(facts_text)
     names = [m["name"] if isinstance(m, dict) else str(m)

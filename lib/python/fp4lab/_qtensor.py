@@ -22,6 +22,7 @@ _SCALE_LAYOUTS = {
 }  # fmt: skip
 _PUBLIC_LAYOUTS = {"linear": "linear", "padded": "padded", "128x4": "swizzled_32_4_4", "8x4": "8x4"}
 # Types of safetensors for the bytes of a format.
+_SCALE_TYPES = {"byte": (np.uint8, ""), "fp32": (np.float32, "F32"), "bf16": (np.uint16, "BF16")}
 _SAFETENSORS = {"float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "float8_e8m0fnu": "F8_E8M0"}
 
 
@@ -65,8 +66,9 @@ class QTensor:
 
     Attributes:
         data: uint8, the codes: (rows, bytes of a row); 4-bit codes in pairs as `nibbles` says.
-        scale_inv: uint8, the block scales, (rows, columns) with the padding of `scale_layout`;
-            (0, 0) where the tensor is one block.
+        scale_inv: the block scales, (rows, columns) with the padding of `scale_layout`; (0, 0) where the
+            tensor is one block. uint8, or where the dialect's scales are numbers, float32 or bfloat16
+            (uint16 with the bits).
         amax: the tensor's largest magnitude: numpy.float32, an array with one a row for dialects
             with a scale for each row, or None without a tensor scale.
         shape: (rows, columns) of the tensor.
@@ -127,7 +129,7 @@ class QTensor:
 
     def _parts(self) -> tuple[np.ndarray, np.ndarray, list[float]]:
         data, _, data_shape = _arrays.codes(self.data, "data")
-        scales, _, scales_shape = _arrays.codes(self.scale_inv, "scale_inv")
+        scales, scales_shape, _ = _arrays.scales(self.scale_inv, "scale_inv")
         if data.size:
             check_parts(self.dialect, *self._oriented, self._layout(), data_shape, scales_shape)
         return data, scales, _arrays.amaxes(self.amax)
@@ -216,12 +218,13 @@ class QTensor:
     def _description(self) -> str:
         d = _tables.dialect(self.dialect)
         rows, cols = self._oriented
+        kind = _arrays.scales(self.scale_inv, "scale_inv")[2]
         return json.dumps(
             {
                 "dialect": d.name,
                 "shape": [rows, cols],
                 "element": d.element,
-                "scale": d.scale,
+                "scale": d.scale if kind == "byte" else kind,
                 "block": list(d.block),
                 "codes": self.nibbles,
                 "scales": scale_order(self.scale_layout),
@@ -248,9 +251,11 @@ class QTensor:
         rows, cols = self._oriented
         sizes = _core.sizes(self.dialect, rows, cols, self._layout())
         data, scales, numbers = self._parts()
+        kind = _arrays.scales(self.scale_inv, "scale_inv")[2]
+        scales = scales.view(_SCALE_TYPES[kind][0])
         if data.size != sizes[0] * sizes[1] or scales.size != sizes[2] * sizes[3]:
             raise ValueError(
-                f"{path}: {data.size} bytes of codes and {scales.size} of scales; a {rows}x{cols} "
+                f"{path}: {data.size} bytes of codes and {scales.size} scales; a {rows}x{cols} "
                 f"matrix has {sizes[0] * sizes[1]} and {sizes[2] * sizes[3]}"
             )
         arrays = {dot + "codes": data.reshape(sizes[0], sizes[1])}
@@ -270,7 +275,7 @@ class QTensor:
         elif path.endswith(".safetensors"):
             d = _tables.dialect(self.dialect)
             kinds = {dot + "codes": "U8", dot + "level_two": "F32"}
-            kinds[dot + "scales"] = _SAFETENSORS.get(d.scale, "U8")
+            kinds[dot + "scales"] = _SCALE_TYPES[kind][1] or _SAFETENSORS.get(d.scale, "U8")
             shapes = {k: list(v.shape) for k, v in arrays.items()}
             if d.element_bits == 4 and self.nibbles == "low-first":
                 kinds[dot + "codes"], shapes[dot + "codes"] = "F4", [sizes[0], 2 * sizes[1]]

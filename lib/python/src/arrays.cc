@@ -109,6 +109,16 @@ StoredMatrix StoredOf(const Dialect& dialect, std::size_t rows, std::size_t cols
   if (codes.size() != 0) stored.codes.assign(codes.data(), codes.data() + codes.size());
   if (scales.size() != 0) stored.scales.assign(scales.data(), scales.data() + scales.size());
   stored.tensor_scale = tensor_scale;
+  // Numbers in place of the dialect's bytes, or of its own numbers.
+  for (const NamedScaleType& t : kScaleTypes) {
+    if (stored.scales.empty() || SizesOf(stored, "scales").scales == scales.size()) break;
+    StoredMatrix other = stored;
+    other.layout.scale_type = t.type;
+    if (t.type == ScaleType::kByte || dialect.block_rows == 0) continue;
+    if (SizesOf(other, "scales").scales != scales.size()) continue;
+    other.scale = FormatId::kE4M3;
+    stored = std::move(other);
+  }
   return stored;
 }
 
@@ -123,6 +133,33 @@ nb::object BytesOf(std::vector<std::uint8_t>&& bytes, std::size_t rows, std::siz
 
 }  // namespace
 
+namespace {
+
+// The scales as an array of their type: bytes, the bits of BF16, or float32.
+nb::object ScalesOf(StoredMatrix&& stored, std::size_t rows, std::size_t cols) {
+  switch (stored.layout.scale_type) {
+    case ScaleType::kBF16: {
+      std::vector<std::uint16_t> bits(stored.scales.size() / 2);
+      for (std::size_t i = 0; i < bits.size(); ++i) {
+        bits[i] = static_cast<std::uint16_t>(ScaleCodeAt(stored.scales, i, ScaleType::kBF16));
+      }
+      return ArrayOf(std::move(bits), {rows, cols});
+    }
+    case ScaleType::kFP32: {
+      std::vector<float> numbers(stored.scales.size() / 4);
+      for (std::size_t i = 0; i < numbers.size(); ++i) {
+        numbers[i] = std::bit_cast<float>(ScaleCodeAt(stored.scales, i, ScaleType::kFP32));
+      }
+      return ArrayOf(std::move(numbers), {rows, cols});
+    }
+    case ScaleType::kByte:
+      break;
+  }
+  return BytesOf(std::move(stored.scales), rows, cols);
+}
+
+}  // namespace
+
 nb::object TupleOf(StoredMatrix&& stored) {
   const StoredSizes sizes = SizesOf(stored, "codes");
   const NamedScaleOrder& order = Named(stored.layout.scales);
@@ -131,9 +168,10 @@ nb::object TupleOf(StoredMatrix&& stored) {
   const bool has_scales = !stored.scales.empty();
   std::vector<float> tensor_scale = std::move(stored.tensor_scale);
   const std::size_t numbers = tensor_scale.size();
+  nb::object codes = BytesOf(std::move(stored.codes), sizes.code_rows, sizes.code_row_bytes);
   return nb::make_tuple(
-      BytesOf(std::move(stored.codes), sizes.code_rows, sizes.code_row_bytes),
-      BytesOf(std::move(stored.scales), has_scales ? scale_rows : 0, has_scales ? scale_cols : 0),
+      std::move(codes),
+      ScalesOf(std::move(stored), has_scales ? scale_rows : 0, has_scales ? scale_cols : 0),
       ArrayOf(std::move(tensor_scale), {numbers}));
 }
 

@@ -103,7 +103,7 @@ nb::object ExplainArrays(const KernelNames& names, const AnyMatrix& array, bool 
 std::tuple<bool, std::string, std::string> IdentifyArrays(
     const AnyMatrix& array, const Parts& parts, const std::vector<float>& amax,
     const Random& random, const std::vector<std::string>& dialects,
-    const std::vector<std::string>& also, bool decide) {
+    const std::vector<std::string>& also, const std::string& scale_type, bool decide) {
   IdentifyOptions options{.decide = decide};
   for (const std::string& name : dialects) options.dialects.push_back(&RequireDialect(name));
   if (dialects.empty() && !also.empty()) {
@@ -122,6 +122,7 @@ std::tuple<bool, std::string, std::string> IdentifyArrays(
     options.dialect.random = {random->data(), random->size()};
   }
   StoredMatrix got;
+  got.layout.scale_type = FindScaleType(scale_type).value_or(ScaleType::kByte);
   const auto& [codes, scales, tensor_scale] = parts;
   if (codes.size() != 0) got.codes.assign(codes.data(), codes.data() + codes.size());
   if (scales.size() != 0) got.scales.assign(scales.data(), scales.data() + scales.size());
@@ -223,7 +224,7 @@ void BindJudge(Bindings& m) {
         nb::arg("random").noconvert().none(), nb::arg("pairs"));
   m.def("identify", &IdentifyArrays, nb::arg("x").noconvert(), nb::arg("parts"), nb::arg("amax"),
         nb::arg("random").noconvert().none(), nb::arg("dialects"), nb::arg("also"),
-        nb::arg("decide"));
+        nb::arg("scale_type"), nb::arg("decide"));
   m.def("cases", &Cases);
   m.def("families", [] {
     std::vector<std::tuple<std::string, std::string>> rows;

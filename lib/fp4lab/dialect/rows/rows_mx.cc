@@ -274,6 +274,46 @@ constexpr std::array kFp8Blocks = {
     Fp8BlockRow{"fp8_e5m2.128x128.e8m0", FormatId::kE5M2, 128},
 };
 
+struct Fp8NumberRow {
+  std::string_view name;
+  FormatId element;
+  int rows;
+  BlockScale scale;
+};
+constexpr std::array kFp8Numbers = {
+    Fp8NumberRow{"fp8_e4m3.1x128.fp32", FormatId::kE4M3, 1, BlockScale::kNoTensorScale},
+    Fp8NumberRow{"fp8_e4m3.128x128.fp32", FormatId::kE4M3, 128, BlockScale::kNoTensorScale},
+    Fp8NumberRow{"fp8_e5m2.1x128.fp32", FormatId::kE5M2, 1, BlockScale::kNoTensorScale},
+    Fp8NumberRow{"fp8_e5m2.128x128.fp32", FormatId::kE5M2, 128, BlockScale::kNoTensorScale},
+    Fp8NumberRow{"fp8_e4m3.1x128.bf16", FormatId::kE4M3, 1, BlockScale::kDivideFirstBf16},
+    Fp8NumberRow{"fp8_e4m3.128x128.bf16", FormatId::kE4M3, 128, BlockScale::kDivideFirstBf16},
+};
+
+// FP8 in blocks whose scales are numbers.
+Dialect Fp8Numbers(const Fp8NumberRow& row) {
+  Dialect d{.name = row.name, .element = row.element, .block_rows = row.rows, .block_cols = 128};
+  d.tensor_scale = TensorScaleRule::kNone;
+  d.block_scale = row.scale;
+  d.scale_encoding = ScaleEncoding::kBinary32;
+  d.factor = Factor::kDivideByScale;
+  if (row.element == FormatId::kE5M2 || row.scale == BlockScale::kDivideFirstBf16) {
+    d.version = "fp4lab 0.1.0";
+    d.source = "lib/fp4lab/dialect/block_scale_rules.h";
+    d.note =
+        row.element == FormatId::kE5M2
+            ? "The formula of fp8_e4m3.128x128.fp32. A block of zeros has NaN codes."
+            : "Scales are numbers of BF16, as of a BF16 tensor. A block of zeros has NaN codes.";
+    return d;
+  }
+  d.version = "deepseek-ai/DeepSeek-V3 0623163";
+  d.source = row.rows == 1 ? "inference/kernel.py act_quant_kernel"
+                           : "inference/kernel.py weight_quant_kernel";
+  d.note =
+      "A block of zeros has NaN codes. Triton's quotients may be two units in the last place off "
+      "these.";
+  return d;
+}
+
 }  // namespace
 
 void AddMicroscaling(std::vector<Dialect>* rows) {
@@ -330,6 +370,7 @@ void AddFp8(std::vector<Dialect>* rows) {
                 "DeepSeek-V4's files in E8M0.");
     rows->push_back(block);
   }
+  for (const Fp8NumberRow& row : kFp8Numbers) rows->push_back(Fp8Numbers(row));
 }
 
 }  // namespace fp4lab

@@ -43,8 +43,16 @@ StoredMatrix ShapeOfPart(const StoredMatrix& joined, const RowPart& part) {
 
 // The scales of the joined matrix row by row.
 std::vector<std::uint8_t> LinearScales(const StoredMatrix& joined, const StoredSizes& sizes) {
-  return ReorderScales(joined.scales, joined.layout.scales, ScaleOrder::kLinear, sizes.scale_rows,
-                       sizes.scale_cols);
+  const std::size_t width = sizes.scale_bytes;
+  std::vector<std::uint8_t> linear(sizes.scale_rows * sizes.scale_cols * width);
+  for (std::size_t r = 0; r < sizes.scale_rows; ++r) {
+    for (std::size_t c = 0; c < sizes.scale_cols; ++c) {
+      const std::size_t at = ScaleOffset(joined.layout.scales, r, c, sizes.scale_cols);
+      std::copy_n(joined.scales.data() + at * width, width,
+                  linear.data() + (r * sizes.scale_cols + c) * width);
+    }
+  }
+  return linear;
 }
 
 void SplitScales(const StoredMatrix& joined, std::string_view where,

@@ -34,13 +34,14 @@ SafetensorsTensor CodesTensor(const StoredMatrix& m, const StoredSizes& sizes) {
 
 SafetensorsTensor ScalesTensor(const StoredMatrix& m, const StoredSizes& sizes) {
   const auto bytes = std::as_bytes(std::span(m.scales));
-  std::vector<std::size_t> shape = {1, m.scales.size()};
+  std::vector<std::size_t> shape = {1, m.scales.size() / sizes.scale_bytes};
   if (m.layout.scales == ScaleOrder::kLinear) shape = {sizes.scale_rows, sizes.scale_cols};
+  const std::size_t count = m.scales.size() / sizes.scale_bytes;
   if (m.layout.scales == ScaleOrder::kPadded && sizes.scale_cols > 0) {
     const std::size_t width = RoundUp(sizes.scale_cols, 4);
-    shape = {m.scales.size() / width, width};
+    shape = {count / width, width};
   }
-  return Tensor(FormatDtype(m.scale), std::move(shape), bytes);
+  return Tensor(ScalesDtype(m), std::move(shape), bytes);
 }
 
 Json Description(const StoredMatrix& m, std::string_view dialect) {
@@ -48,7 +49,8 @@ Json Description(const StoredMatrix& m, std::string_view dialect) {
   return {{"dialect", dialect},
           {"shape", {m.rows, m.cols}},
           {"element", Named(m.element).name},
-          {"scale", Named(m.scale).name},
+          {"scale", m.layout.scale_type == ScaleType::kByte ? Named(m.scale).name
+                                                            : Named(m.layout.scale_type).name},
           {"block", {m.block_rows, m.block_cols}},
           {"codes", Name(m.layout.codes)},
           {"scales", Named(m.layout.scales).name},
@@ -58,6 +60,18 @@ Json Description(const StoredMatrix& m, std::string_view dialect) {
 }
 
 }  // namespace
+
+std::string_view ScalesDtype(const StoredMatrix& m) {
+  switch (m.layout.scale_type) {
+    case ScaleType::kBF16:
+      return "BF16";
+    case ScaleType::kFP32:
+      return "F32";
+    case ScaleType::kByte:
+      break;
+  }
+  return FormatDtype(m.scale);
+}
 
 std::string OwnPrefix(const std::string& name) { return name.empty() ? "" : name + "."; }
 std::string OwnMetadataKey(const std::string& name) {

@@ -15,6 +15,9 @@ inline constexpr std::string_view kOwnConvention = "fp4lab";
 std::string OwnPrefix(const std::string& name);
 std::string OwnMetadataKey(const std::string& name);
 
+// The .safetensors dtype of the block scales.
+std::string_view ScalesDtype(const StoredMatrix& m);
+
 // AddStored with tensors that are views of `stored`, which must outlive them.
 void AddViews(const StoredMatrix& stored, std::string_view dialect, const std::string& name,
               SafetensorsFile* file);

@@ -27,6 +27,14 @@ FormatId RequireFormat(JsonObject& o, const char* key) {
               "\"" + name + "\" is not a format; " + DidYouMean(name, NamesOf(kFormats)));
 }
 
+// The type of scales that are numbers.
+std::optional<ScaleType> ReadScaleType(JsonObject& o) {
+  std::string name;
+  o.Require("scale", &name);
+  const std::optional<ScaleType> type = FindScaleType(name);
+  return type == ScaleType::kByte ? std::nullopt : type;
+}
+
 template <class T, class Table>
 T RequireNamed(JsonObject& o, const char* key, std::optional<T> (*find)(std::string_view),
                const Table& table) {
@@ -55,7 +63,11 @@ StoredFile ReadDescription(const std::string& text, const std::string& where) {
   }
   std::tie(m.rows, m.cols) = RequirePair(o, "shape");
   m.element = RequireFormat(o, "element");
-  m.scale = RequireFormat(o, "scale");
+  if (const std::optional<ScaleType> numbers = ReadScaleType(o)) {
+    m.layout.scale_type = *numbers;
+  } else {
+    m.scale = RequireFormat(o, "scale");
+  }
   const auto [block_rows, block_cols] = RequirePair(o, "block");
   constexpr std::uint64_t kMost = 1 << 20;
   if (block_rows > kMost || block_cols > kMost || (block_rows == 0) != (block_cols == 0)) {

@@ -12,6 +12,7 @@
 #include "fp4lab/exchange/number_type.h"
 #include "fp4lab/exchange/shape.h"
 #include "fp4lab/exchange/stored_grid.h"
+#include "fp4lab/exchange/vendors/own_convention.h"
 #include "fp4lab/exchange/vendors/reading.h"
 #include "fp4lab/io/json.h"
 
@@ -212,13 +213,14 @@ std::set<std::string> ComfyLayers(const SafetensorsFile& file) {
 std::string_view ComfyFormat(const StoredMatrix& m) {
   if (m.block_rows == 0 && m.element == FormatId::kE4M3) return "float8_e4m3fn";
   if (m.block_rows == 0 && m.element == FormatId::kE5M2) return "float8_e5m2";
-  const bool in_16 = m.block_cols == 16 && m.scale == FormatId::kE4M3;
+  const bool in_16 = m.block_cols == 16 && m.scale == FormatId::kE4M3 &&
+                     m.layout.scale_type == ScaleType::kByte;
   const bool in_32 = m.block_cols == 32 && m.scale == FormatId::kE8M0;
   if (m.element == FormatId::kE2M1 && in_16 && !m.tensor_scale.empty()) return "nvfp4";
   if (m.element == FormatId::kE4M3 && in_32) return "mxfp8";
   throw Error("comfyui naming", "has no name for " + std::string(Named(m.element).name) +
                                     " in blocks of " + std::to_string(m.block_cols) +
-                                    " with scales in " + std::string(Named(m.scale).name) +
+                                    " with scales in " + std::string(ScaleText(m)) +
                                     (m.tensor_scale.empty() ? " and no tensor scale" : "") +
                                     "; it stores NVFP4, MXFP8 and FP8: use --convention fp4lab");
 }
@@ -272,13 +274,14 @@ bool IsNumbers(std::string_view dtype) {
 
 // Whether a matrix is read by FindReading: names that are only read, codes or block scales in
 // dtypes that no vendor writes.
-bool IsReadByShapes(const SafetensorsFile& file, const VendorEntry& entry) {
+bool IsReadByShapes(const SafetensorsFile& file, const VendorEntry& entry, const Dialect* dialect) {
   const std::string prefix = PrefixOf(entry);
   const SafetensorsTensor* codes = Find(file, prefix + std::string(entry.vendor->codes));
   const SafetensorsTensor* scales = Find(file, prefix + std::string(entry.vendor->scales));
   if (codes == nullptr || scales == nullptr) return false;
   if (entry.vendor->read_only) return true;
-  const bool many = scales->bytes.size() > sizeof(float);
+  const bool many = scales->bytes.size() > sizeof(float) ||
+                    (dialect != nullptr && ScaleTypeOf(*dialect, {}) != ScaleType::kByte);
   return codes->dtype == "I8" || (IsNumbers(scales->dtype) && (many || scales->dtype != "F32"));
 }
 
@@ -294,8 +297,9 @@ std::vector<std::uint8_t> BytesOfNumbers(std::span<const float> numbers, FormatI
 }
 
 // The scales of all parts in rows, without padding.
-std::vector<std::uint8_t> LinearScales(const Reading& r, std::span<const std::uint8_t> stored) {
-  std::vector<std::uint8_t> scales;
+template <class T>
+std::vector<T> LinearScales(const Reading& r, const std::vector<T>& stored) {
+  std::vector<T> scales;
   scales.reserve(r.parts * r.scale_rows * r.scale_cols);
   for (std::size_t part = 0; part < r.parts; ++part) {
     const std::size_t first = part * r.stored_rows * r.stored_cols;
@@ -308,9 +312,30 @@ std::vector<std::uint8_t> LinearScales(const Reading& r, std::span<const std::ui
   return scales;
 }
 
+// Sets scales that are stored as numbers: the bytes that have all of them, if there are such, else
+// the numbers. The numbers stay if the dialect's scales are numbers.
+void SetNumbers(const SafetensorsTensor& scales, const Reading& r, const Dialect* dialect,
+                const std::string& where, StoredMatrix* m) {
+  const std::vector<float> numbers = LinearScales<float>(r, Floats(scales, where));
+  const bool keeps = dialect != nullptr && ScaleTypeOf(*dialect, {}) != ScaleType::kByte;
+  for (const FormatId format : {r.scale, FormatId::kE8M0}) {
+    if (keeps || (format == FormatId::kE4M3 && FormatOf(r.element).bits != 4)) continue;
+    m->scale = format;
+    m->scales = BytesOfNumbers(numbers, format);
+    if (m->scales.size() == numbers.size()) return;
+  }
+  m->scale = FormatId::kE4M3;
+  m->layout.scale_type = scales.dtype == "BF16" ? ScaleType::kBF16 : ScaleType::kFP32;
+  m->scales.assign(numbers.size() * Named(m->layout.scale_type).bytes, 0);
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    PutScaleCode(ScaleCodeOf(m->layout.scale_type, m->scale, numbers[i]), i, m->layout.scale_type,
+                 m->scales);
+  }
+}
+
 // Sets the scales, or where they are one a tensor or a row of FP8, the tensor scales.
-void SetScalesByShapes(const SafetensorsTensor& scales, const Reading& r, const std::string& where,
-                       StoredMatrix* m) {
+void SetScalesByShapes(const SafetensorsTensor& scales, const Reading& r, const Dialect* dialect,
+                       const std::string& where, StoredMatrix* m) {
   const bool rows = r.block_rows == 1 && r.block_cols == r.cols && r.cols > 32;
   if (r.block_rows == 0 || (rows && FormatOf(r.element).bits == 8)) {
     const std::vector<float> numbers = r.numbers
@@ -334,18 +359,7 @@ void SetScalesByShapes(const SafetensorsTensor& scales, const Reading& r, const 
                            std::to_string(r.block_rows) +
                            " rows do not fill; `fp4lab check` reads it");
   }
-  if (r.numbers) {
-    const std::vector<float> numbers = Floats(scales, where);
-    for (const FormatId format : {r.scale, FormatId::kE8M0}) {
-      if (format == FormatId::kE4M3 && FormatOf(r.element).bits != 4) continue;
-      m->scale = format;
-      m->scales = BytesOfNumbers(numbers, format);
-      if (m->scales.size() == numbers.size()) return;
-    }
-    throw Error(where,
-                "is " + ShapeOf(scales) +
-                    " with numbers that no byte of E4M3 or E8M0 has; `fp4lab check` reads it");
-  }
+  if (r.numbers) return SetNumbers(scales, r, dialect, where, m);
   m->scale = r.scale;
   const bool one_grid = r.parts == 1 && r.order != ScaleOrder::kLinear;
   m->layout.scales = one_grid ? r.order : ScaleOrder::kLinear;
@@ -381,7 +395,7 @@ StoredMatrix ReadByShapes(const SafetensorsFile& file, const VendorEntry& entry,
   m.layout.codes = options.codes.value_or(m.layout.codes);
   m.layout.tensor_scale = options.tensor_scale.value_or(entry.vendor->convention);
   m.codes = Raw(codes);
-  SetScalesByShapes(scales, r, place, &m);
+  SetScalesByShapes(scales, r, options.dialect, place, &m);
   if (options.scales && m.block_rows > 0) m.layout.scales = *options.scales;
   const SafetensorsTensor* number = FindTensorScale(file, entry);
   if (number != nullptr && m.tensor_scale.empty()) {
@@ -469,7 +483,8 @@ StoredMatrix ReadVendorMatrix(const SafetensorsFile& file, const VendorEntry& en
                               const ReadStoredOptions& options, std::string_view where_view) {
   const IeeeArithmetic ieee;
   const std::string where(where_view);
-  if (IsReadByShapes(file, entry)) return ReadByShapes(file, entry, options, where);
+  if (IsReadByShapes(file, entry, options.dialect))
+    return ReadByShapes(file, entry, options, where);
   const std::string name = PrefixOf(entry) + std::string(entry.vendor->codes);
   const SafetensorsTensor& codes = Require(file, name, where);
   StoredMatrix m;
@@ -541,7 +556,9 @@ void AddVendorMatrix(const StoredMatrix& stored, const VendorEntry& entry, float
       .tensor_scale = stored.tensor_scale.empty() ? TensorScaleConvention::kNone
                       : stored.block_rows == 0    ? TensorScaleConvention::kMultiplier
                                                   : vendor.convention};
-  const StoredMatrix m = Convert(WithRowBlocks(stored, scale_max, where), layout, scale_max, where);
+  // Square blocks of FP8 have one scale in every file, those of FP4 are read as blocks of one row.
+  const StoredMatrix m = Convert(bits == 8 ? stored : WithRowBlocks(stored, scale_max, where),
+                                 layout, scale_max, where);
   if (!vendor.marker.empty()) {
     const std::string text = "{\"format\": \"" + std::string(ComfyFormat(m)) + "\"}";
     const auto bytes = std::as_bytes(std::span(text));
@@ -564,10 +581,11 @@ void AddVendorMatrix(const StoredMatrix& stored, const VendorEntry& entry, float
   const NamedScaleOrder& order = Named(m.layout.scales);
   const StoredSizes sizes = SizesOf(m, where);
   const std::size_t width = RoundUp(sizes.scale_cols, order.tile_cols);
-  const bool as_bytes = vendor.scales_as_bytes || m.scale == FormatId::kE8M0;
+  const bool as_bytes = m.layout.scale_type == ScaleType::kByte &&
+                        (vendor.scales_as_bytes || m.scale == FormatId::kE8M0);
   file->tensors[prefix + std::string(vendor.scales)] = {
-      as_bytes ? "U8" : std::string(SafetensorsName({NumberType::Kind::kFormat, m.scale})),
-      {width == 0 ? sizes.scale_rows : m.scales.size() / width, width},
+      as_bytes ? "U8" : std::string(ScalesDtype(m)),
+      {width == 0 ? sizes.scale_rows : m.scales.size() / sizes.scale_bytes / width, width},
       AsBytes(m.scales)};
   if (!m.tensor_scale.empty())
     file->tensors[prefix + std::string(vendor.tensor_scale[0])] = tensor_scale;

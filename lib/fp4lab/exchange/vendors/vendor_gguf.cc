@@ -104,7 +104,8 @@ void AddGgufMatrix(const StoredMatrix& stored, const std::string& name, float sc
   const std::string where = "gguf";
   const BlockBytes* block = nullptr;
   for (const BlockBytes& b : kBlocks) {
-    if (stored.scale == b.scale && stored.block_cols == b.block_cols) block = &b;
+    const bool bytes = stored.layout.scale_type == ScaleType::kByte && stored.scale == b.scale;
+    if (bytes && stored.block_cols == b.block_cols) block = &b;
   }
   if (block == nullptr || stored.element != FormatId::kE2M1) {
     throw Error(where,

@@ -133,7 +133,10 @@ std::optional<CaseAnswer> ReadCaseAnswer(const fs::path& folder, std::size_t ind
     to->assign(values.begin(), values.end());
   };
   take(codes, &answer.codes);
-  take(scales, &answer.scales);
+  if (scales) {  // bytes, or numbers of any type
+    answer.scales.resize(scales->bytes.size());
+    std::memcpy(answer.scales.data(), scales->bytes.data(), answer.scales.size());
+  }
   if (codes) answer.codes_shape = codes->shape;
   if (scales) answer.scales_shape = scales->shape;
   take(numbers, &answer.tensor_scale);
@@ -185,6 +188,7 @@ KeptCases::KeptCases(fs::path folder, const Dialect& dialect, const StorageLayou
              {"scales_order", Named(layout.scales).name},
              {"transposed", layout.transposed},
              {"expanded_scales", layout.expanded_scales},
+             {"scales_type", Named(layout.scale_type).name},
              {"level_two_is", Name(layout.tensor_scale)}}) {
   const IeeeArithmetic ieee;
   if (!amax.empty()) kept_["amax"] = std::vector<double>(amax.begin(), amax.end());
@@ -242,6 +246,9 @@ std::optional<KeptKind> ReadKeptKind(const fs::path& folder) {
   kind.layout.codes = NamedMember(&o, "codes_order", FindCodeOrder);
   kind.layout.scales = NamedMember(&o, "scales_order", FindScaleOrder);
   kind.layout.tensor_scale = NamedMember(&o, "level_two_is", FindTensorScaleConvention);
+  if (o.Has("scales_type")) {
+    kind.layout.scale_type = NamedMember(&o, "scales_type", FindScaleType);
+  }
   o.Require("transposed", &kind.layout.transposed);
   o.Require("expanded_scales", &kind.layout.expanded_scales);
   std::vector<double> amax;

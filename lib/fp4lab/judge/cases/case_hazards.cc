@@ -80,7 +80,8 @@ float EncodeOf(const CaseBuilder& b, float amax) {
 
 // ---- From the block's amax to the scale ---------------------------------------------------------
 
-// The scale byte under each form; c = scale_max * largest element, m = largest element.
+// The scale byte, or the bits of the number, under each form; c = scale_max * largest element, m =
+// largest element.
 std::array<std::uint32_t, 8> ScaleForms(const CaseBuilder& b, float block_amax, float amax) {
   const float c = b.tensor_constant(), m = MaxFinite(b.dialect().element), r = 1.0f / m;
   const bool level = b.has_tensor_scale();
@@ -96,7 +97,11 @@ std::array<std::uint32_t, 8> ScaleForms(const CaseBuilder& b, float block_amax, 
       block_amax * (b.dialect().scale_max / amax)  // the ratio to the tensor's amax
   };
   std::array<std::uint32_t, 8> bytes{};
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = Encode(b.dialect().scale, forms[i]);
+  const bool numbers = b.dialect().scale_encoding == ScaleEncoding::kBinary32;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    bytes[i] =
+        numbers ? std::bit_cast<std::uint32_t>(forms[i]) : Encode(b.dialect().scale, forms[i]);
+  }
   return bytes;
 }
 

@@ -26,8 +26,11 @@ bool AnyDiffers(std::span<const Dialect> dialects, Of of) {
                      [&](const Dialect& d) { return of(d) != of(dialects[0]); });
 }
 
-std::uint8_t ByteFor(const Dialect& d, float amax, float b) {
-  return ScaleByteOf(d, b, ScaleBefore(d, b, TensorScaleOf(d, amax)));
+// The byte of a block's scale, or the bits of its number.
+std::uint32_t ScaleFor(const Dialect& d, float amax, float b) {
+  const float t = ScaleBefore(d, b, TensorScaleOf(d, amax));
+  const bool numbers = d.scale_encoding == ScaleEncoding::kBinary32;
+  return numbers ? std::bit_cast<std::uint32_t>(t) : ScaleByteOf(d, b, t);
 }
 
 void AddIfHazard(std::span<const Dialect> dialects, float amax, float boundary,
@@ -35,7 +38,7 @@ void AddIfHazard(std::span<const Dialect> dialects, float amax, float boundary,
   for (int step = -kSteps; step <= kSteps; ++step) {
     const float b = StepsFrom(boundary, step);
     if (!(b > 0.0f && b <= amax)) continue;
-    if (AnyDiffers(dialects, [&](const Dialect& d) { return ByteFor(d, amax, b); })) {
+    if (AnyDiffers(dialects, [&](const Dialect& d) { return ScaleFor(d, amax, b); })) {
       hazards->push_back(b);
     }
   }

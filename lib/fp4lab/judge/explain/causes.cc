@@ -272,9 +272,11 @@ std::optional<SearchResult::Partial> BestPartial(const std::vector<Hypothesis>& 
 
 // Whether the same files could hold the bytes of d, and d has other formulas than `dialect`.
 bool IsOtherOfItsKind(const Dialect& d, const Dialect& dialect) {
-  return d.element == dialect.element && d.scale == dialect.scale &&
-         d.block_rows == dialect.block_rows && d.block_cols == dialect.block_cols &&
-         !SameFormulas(d, dialect);
+  const bool d_numbers = ScaleTypeOf(d, {}) != ScaleType::kByte;
+  const bool numbers = ScaleTypeOf(dialect, {}) != ScaleType::kByte;
+  const bool scales = d_numbers || numbers || d.scale == dialect.scale;
+  return d.element == dialect.element && scales && d.block_rows == dialect.block_rows &&
+         d.block_cols == dialect.block_cols && !SameFormulas(d, dialect);
 }
 
 }  // namespace

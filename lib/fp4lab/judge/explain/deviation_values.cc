@@ -146,11 +146,35 @@ Values DecimalBetween(double low, double high, int most) {
   return {};
 }
 
+// The factor that turns the first scale above 0 into the stored number.
+Values FactorsOfNumbers(const Kernel& kernel, ByteMatcher& matcher) {
+  const KernelPlan plan = PlanOf(kernel);
+  const Evaluator evaluator = matcher.MakeEvaluator(plan);
+  const Places places(plan, evaluator.rows(), evaluator.cols());
+  const std::vector<std::uint8_t>& scales = matcher.got().scales;
+  BlockBytes block;
+  for (std::size_t at = 0; at < evaluator.grid().rows * evaluator.grid().cols; ++at) {
+    const std::size_t i = at / evaluator.grid().cols, j = at % evaluator.grid().cols;
+    evaluator.Evaluate(i, j, &block);
+    const std::size_t place = places.ScalePlace(i, j, 0);
+    if (!places.HasScale(scales.size(), place)) return {};
+    const double got = ScaleValueOf(places.scale_type(), {}, places.ScaleAt(scales, place));
+    const double ratio = got / double{block.numbers.scale};
+    if (!(block.numbers.scale > kFloatMin) || !(ratio > 0.0) || !std::isfinite(ratio)) continue;
+    const double step = places.scale_type() == ScaleType::kFP32 ? 0x1p-22 : 0x1p-8;
+    return ratio == 1.0 ? Values{} : DecimalBetween(ratio * (1.0 - step), ratio * (1.0 + step), 4);
+  }
+  return {};
+}
+
 // Factors that turn the amax into the stored number's amax, or that fit scales and codes of a
 // dialect without a tensor scale.
 Values Factors(const Kernel& kernel, ByteMatcher& matcher) {
   const Dialect& d = kernel.dialect;
   if (kernel.hadamard != 0 || d.row_scaled) return {};
+  if (!HasTensorScale(d) && ScaleTypeOf(d, kernel.layout) != ScaleType::kByte) {
+    return FactorsOfNumbers(kernel, matcher);
+  }
   if (!HasTensorScale(d)) {
     const EncodeScaleReader reader(kernel, matcher);
     if (!reader.CanRead()) return {};
@@ -168,7 +192,52 @@ Values Factors(const Kernel& kernel, ByteMatcher& matcher) {
   return DecimalBetween(ratio * (1.0 - 0x1p-22), ratio * (1.0 + 0x1p-22), 4);
 }
 
+// The amaxes below which code bases let no block fall: torchao, vLLM, and DeepGEMM and DeepSeek.
+Values LeastAmaxes() {
+  Values values;
+  for (const float amax : {1e-12f, 1e-10f, 1e-8f, 1e-6f, 1e-5f, 1e-4f}) {
+    values.push_back({.amax = amax});
+  }
+  return values;
+}
+
 // ---- Columns, rows and blocks
+
+// The numbers of first columns whose amaxes are the stored ones of all rows: the roundest, if there
+// are any. Halves and quarters where no number is stored.
+Values FirstCols(const Kernel& kernel, ByteMatcher& matcher) {
+  const Dialect& d = kernel.dialect;
+  if (!HasTensorScale(d) || !d.row_scaled || kernel.hadamard != 0) return {};
+  const MatrixView<const float> x = matcher.x();
+  const std::vector<float>& stored = matcher.got().tensor_scale;
+  Values values;
+  if (stored.size() != x.rows) {
+    for (const std::size_t part : {2, 4, 8}) {
+      if (x.cols % part == 0) values.push_back(Number(static_cast<int>(x.cols / part)));
+    }
+    return values;
+  }
+  std::size_t least = 1, end = x.cols;  // the numbers of columns that fit are least..end
+  for (std::size_t r = 0; r < x.rows; ++r) {
+    float amax = 0.0f;
+    std::size_t first = x.cols + 1, last = 0;
+    bool fits = false;
+    for (std::size_t c = 0; c < x.cols; ++c) {
+      const float here = Magnitude(x(r, c));
+      if (c > 0 && !(here > amax)) {
+        if (fits) last = c + 1;
+        continue;
+      }
+      amax = std::max(amax, here);
+      fits = NumberOfAmax(d, amax, kernel.layout.tensor_scale) == stored[r];
+      if (fits) first = std::min(first, c + 1), last = c + 1;
+    }
+    least = std::max(least, first);
+    end = std::min(end, last);
+  }
+  if (least > end || least >= x.cols) return {};
+  return {Number(static_cast<int>(RoundestEnd(least - 1, std::min(end, x.cols - 1))))};
+}
 
 // Numbers of dropped last columns: up to 64, then whole blocks. If the first columns are right, the
 // first dropped column lies in the first block that differs.
@@ -253,15 +322,16 @@ struct Written {
     }
     return code;
   }
-  std::optional<std::uint8_t> Scale(const Rectangle& region) const {
-    std::optional<std::uint8_t> scale;
+  std::optional<std::uint32_t> Scale(const Rectangle& region) const {
+    std::optional<std::uint32_t> scale;
     const std::size_t bottom = region.row + region.rows, right = region.col + region.cols;
     for (std::size_t i = region.row / block_rows; i * block_rows < bottom; ++i) {
       for (std::size_t j = region.col / block_cols; j * block_cols < right; ++j) {
-        const std::size_t place = places.ScaleByte(i, j, 0);
-        if (place >= got.scales.size()) return std::nullopt;
-        if (scale && *scale != got.scales[place]) return std::nullopt;
-        scale = got.scales[place];
+        const std::size_t place = places.ScalePlace(i, j, 0);
+        if (!places.HasScale(got.scales.size(), place)) return std::nullopt;
+        const std::uint32_t here = places.ScaleAt(got.scales, place);
+        if (scale && *scale != here) return std::nullopt;
+        scale = here;
       }
     }
     return scale;
@@ -364,6 +434,10 @@ std::vector<DeviationValue> ValuesToTry(const Deviation& deviation, const Kernel
       return LastCols(kernel, matcher, extent);
     case ValueKind::kTimes:
       return Factors(kernel, matcher);
+    case ValueKind::kFirstCols:
+      return FirstCols(kernel, matcher);
+    case ValueKind::kLeastAmax:
+      return LeastAmaxes();
     case ValueKind::kRowTurns:
       return RowTurns(matcher);
     case ValueKind::kFoldedParts:

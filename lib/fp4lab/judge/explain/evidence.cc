@@ -20,8 +20,8 @@ class Theirs {
       return place != Places::kNowhere && !inside;
     };
     for (std::size_t copy = 0; HasScales() && copy < places_.Copies(i, j); ++copy) {
-      const std::size_t place = places_.ScaleByte(i, j, copy);
-      if (beyond(place, place < got_.scales.size())) return true;
+      const std::size_t place = places_.ScalePlace(i, j, copy);
+      if (beyond(place, places_.HasScale(got_.scales.size(), place))) return true;
     }
     for (std::size_t k = 0; k < block.codes.size(); ++k) {
       const std::size_t bit =
@@ -34,8 +34,9 @@ class Theirs {
   bool ScaleDiffers(std::size_t i, std::size_t j, const BlockBytes& block) const {
     if (!HasScales()) return false;
     for (std::size_t copy = 0; copy < places_.Copies(i, j); ++copy) {
-      const std::size_t place = places_.ScaleByte(i, j, copy);
-      if (place < got_.scales.size() && got_.scales[place] != block.scale) return true;
+      const std::size_t place = places_.ScalePlace(i, j, copy);
+      const bool has = places_.HasScale(got_.scales.size(), place);
+      if (has && places_.ScaleAt(got_.scales, place) != block.scale) return true;
     }
     return false;
   }

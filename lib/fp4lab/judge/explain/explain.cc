@@ -29,17 +29,26 @@ TheirElement TheirsAt(const Kernel& kernel, const Trace& ours, const StoredMatri
                                ? ours.col % static_cast<std::size_t>(d.block_cols)
                                : ours.row % static_cast<std::size_t>(d.block_rows);
   const std::size_t place =
-      places.ScaleByte(ours.row / static_cast<std::size_t>(d.block_rows),
-                       ours.col / static_cast<std::size_t>(d.block_cols), copy);
-  if (place >= got.scales.size()) return t;
+      places.ScalePlace(ours.row / static_cast<std::size_t>(d.block_rows),
+                        ours.col / static_cast<std::size_t>(d.block_cols), copy);
+  if (!places.HasScale(got.scales.size(), place)) return t;
   t.has_scale = true;
-  t.scale_byte = got.scales[place];
-  t.scale = ScaleValueOf(d, t.scale_byte);
-  const Interval s = RoundsTo(FormatOf(d.scale), t.scale_byte);
+  t.scale_type = places.scale_type();
+  t.scale_code = places.ScaleAt(got.scales, place);
+  const bool is_byte = t.scale_type == ScaleType::kByte;
+  t.scale = is_byte ? ScaleValueOf(d, static_cast<std::uint8_t>(t.scale_code))
+                    : ScaleValueOf(t.scale_type, d.scale, t.scale_code);
+  t.scale_differs =
+      t.scale_code != (is_byte ? ours.scale_byte : ScaleCodeOf(t.scale_type, d.scale, ours.scale));
+  Interval s{t.scale, t.scale};
+  if (t.scale_type != ScaleType::kFP32) {
+    s = RoundsTo(FormatOf(is_byte ? d.scale : FormatId::kBF16), t.scale_code);
+  }
   t.scale_low = s.low;
   t.scale_high = s.high;
+  const auto byte = static_cast<std::uint8_t>(is_byte ? t.scale_code : Encode(d.scale, t.scale));
   const TensorScale tensor{.encode = ours.encode, .decode = ours.decode, .amax = ours.amax};
-  t.factor = FactorOf(d, ours.block_amax, t.scale, t.scale_byte, tensor);
+  t.factor = FactorOf(d, ours.block_amax, t.scale, byte, tensor);
   t.scaled = Scaled(d, ours.x, t.factor, tensor);
   t.code_from_their_scale = CodeOf(d, ours.x, t.scale, t.scaled, random);
   return t;
@@ -66,6 +75,15 @@ std::pair<std::size_t, std::size_t> ElementToShow(const BlockBytes& block, const
   return largest;
 }
 
+// The scale of a block alone.
+void PutScale(ScaleType type, std::uint32_t code, Quantized* block) {
+  if (type == ScaleType::kByte) {
+    block->scales = {static_cast<std::uint8_t>(code)};
+  } else {
+    block->scale_values = {ScaleValueOf(type, {}, code)};
+  }
+}
+
 Reproducer CutOut(const Kernel& kernel, MatrixView<const float> quantized,
                   const Evaluator& evaluator, const StoredMatrix& got, const Places& places,
                   const Trace& ours) {
@@ -88,15 +106,17 @@ Reproducer CutOut(const Kernel& kernel, MatrixView<const float> quantized,
   cut.expected.amax = cut.amax;
   if (grid.stores_scales) {
     cut.expected.scale_rows = cut.expected.scale_cols = 1;
-    cut.expected.scales = {block.scale};
+    PutScale(places.scale_type(), block.scale, &cut.expected);
   }
   cut.got = cut.expected;
   for (std::size_t k = 0; k < block.codes.size(); ++k) {
     const std::size_t bit = places.CodeBit(block.row + k / block.cols, block.col + k % block.cols);
     if (places.Fits(bit, got.codes.size())) cut.got.codes[k] = places.CodeAt(got.codes, bit);
   }
-  const std::size_t place = places.ScaleByte(i, j, 0);
-  if (grid.stores_scales && place < got.scales.size()) cut.got.scales = {got.scales[place]};
+  const std::size_t place = places.ScalePlace(i, j, 0);
+  if (grid.stores_scales && places.HasScale(got.scales.size(), place)) {
+    PutScale(places.scale_type(), places.ScaleAt(got.scales, place), &cut.got);
+  }
   return cut;
 }
 
@@ -141,9 +161,11 @@ void CheckSizes(const StoredMatrix& got) {
 
 }  // namespace
 
-Explanation Explain(const Kernel& kernel, MatrixView<const float> x, const StoredMatrix& got,
+Explanation Explain(const Kernel& asked, MatrixView<const float> x, const StoredMatrix& got,
                     const ExplainOptions& options) {
   const IeeeArithmetic ieee;
+  Kernel kernel = asked;  // causes may be dialects with scales of another type
+  kernel.layout.scale_type = ScaleTypeOf(asked.dialect, asked.layout);
   CheckSizes(got);
   CheckOptions(kernel.dialect, x, options.dialect);
   ByteMatcher matcher(x, got, options.dialect);

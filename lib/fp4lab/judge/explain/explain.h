@@ -21,12 +21,15 @@ namespace fp4lab {
 // roundings can be inverted.
 struct TheirElement {
   bool has_code = false, has_scale = false;
-  std::uint8_t code = 0, scale_byte = 0;
+  std::uint8_t code = 0;
+  ScaleType scale_type = ScaleType::kByte;
+  std::uint32_t scale_code = 0;  // a byte, or the bits of a number
+  bool scale_differs = false;    // from ours
   float value = 0, scale = 0;
   // The intervals of t and |v| that round (to nearest) to their bytes; both ends inclusive, NaN if
   // no number does.
   float scale_low = 0, scale_high = 0, scaled_low = 0, scaled_high = 0;
-  // The factor, scaled element and code that our formulas compute from their scale byte.
+  // The factor, scaled element and code that our formulas compute from their scale.
   float factor = 0, scaled = 0;
   std::uint8_t code_from_their_scale = 0;
 };
@@ -34,10 +37,10 @@ struct TheirElement {
 // One block of the input that shows the difference by itself.
 struct Reproducer {
   std::string dialect = {};
-  std::size_t row = 0, col = 0;  // of the block in the matrix
-  Matrix<float> x = {};          // the block's elements, after any transform
-  std::vector<float> amax = {};  // the tensor scale's amax; empty without a tensor scale
-  Quantized expected = {}, got = {};
+  std::size_t row = 0, col = 0;       // of the block in the matrix
+  Matrix<float> x = {};               // the block's elements, after any transform
+  std::vector<float> amax = {};       // the tensor scale's amax; empty without a tensor scale
+  Quantized expected = {}, got = {};  // scale_values where scales are stored as numbers
 };
 
 struct Explanation {

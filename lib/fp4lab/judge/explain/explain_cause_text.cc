@@ -194,7 +194,7 @@ std::string TensorNumberText(const Explanation& e) {
 
 // Whether a stage of the element that is shown has other bytes.
 bool AStageDiffers(const Explanation& e) {
-  return (e.theirs.has_scale && e.theirs.scale_byte != e.ours.scale_byte) ||
+  return (e.theirs.has_scale && e.theirs.scale_differs) ||
          (e.theirs.has_code && e.theirs.code != e.ours.code);
 }
 

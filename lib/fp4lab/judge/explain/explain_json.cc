@@ -59,7 +59,7 @@ Json TheirsJson(const TheirElement& t) {
     json["scaled_range"] = {FloatJson(t.scaled_low), FloatJson(t.scaled_high)};
   }
   if (t.has_scale) {
-    json["scale_byte"] = t.scale_byte;
+    json[t.scale_type == ScaleType::kByte ? "scale_byte" : "scale_bits"] = t.scale_code;
     json["scale"] = FloatJson(t.scale);
     json["scale_before_range"] = {FloatJson(t.scale_low), FloatJson(t.scale_high)};
     json["code_from_their_scale"] = t.code_from_their_scale;

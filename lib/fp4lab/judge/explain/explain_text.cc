@@ -80,16 +80,21 @@ std::vector<Row> StageRows(const Kernel& kernel, const Explanation& e) {
       before.their_value = Range(t.scale_low, t.scale_high, false);
     }
     rows.push_back(before);
-    Row byte{"scale byte, s", HexText(o.scale_byte, 2), ShortestText(o.scale), "", ""};
+    const ScaleType type = ScaleTypeOf(d, kernel.layout);
+    const bool is_byte = type == ScaleType::kByte;
+    const std::uint32_t ours = is_byte ? o.scale_byte : ScaleCodeOf(type, d.scale, o.scale);
+    const int width = static_cast<int>(2 * Named(type).bytes);
+    Row scale{is_byte ? "scale byte, s" : "stored scale, s", HexText(ours, width),
+              ShortestText(o.scale), "", ""};
     if (t.has_scale) {
-      byte.their_bits = HexText(t.scale_byte, 2);
-      byte.their_value = ShortestText(t.scale);
+      scale.their_bits = HexText(t.scale_code, width);
+      scale.their_value = ShortestText(t.scale);
     }
-    rows.push_back(byte);
+    rows.push_back(scale);
   }
   Row factor = plain(std::string(ShortFormulaOf(d.factor)), o.factor),
       scaled = plain(ScaledLabel(d), o.scaled);
-  if (t.has_scale && t.scale_byte != o.scale_byte) {
+  if (t.has_scale && t.scale_differs) {
     factor.their_bits = Hex(t.factor);
     factor.their_value = ShortestText(t.factor) + " (from their s)";
   }
@@ -146,7 +151,7 @@ std::string Distances(const Kernel& kernel, const Explanation& e) {
     text += "  v " + Ulps(e.ours.code_tie_ulps) + ".\n";
   }
   const TheirElement& t = e.theirs;
-  if (t.has_scale && t.has_code && t.scale_byte != e.ours.scale_byte) {
+  if (t.has_scale && t.has_code && t.scale_differs) {
     text += t.code == t.code_from_their_scale
                 ? "  Their code follows from their scale: the first difference is the scale.\n"
                 : "  Their code does not follow from their scale either.\n";

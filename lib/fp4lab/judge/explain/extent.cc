@@ -24,7 +24,8 @@ void Grow(Rectangle* r, std::size_t row, std::size_t col, std::size_t rows, std:
   r->cols = right - r->col;
 }
 
-// Compares one block after the other. Products of a code's and a scale's value are exact.
+// Compares one block after the other. Products of a code's and a scale's value are exact in
+// binary64.
 struct Comparison {
   const Evaluator& evaluator;
   const Places& places;
@@ -59,21 +60,27 @@ struct Comparison {
     for (std::size_t c = 0; c < block.cols; ++c) extent->col_differs[block.col + c] = true;
   }
 
-  // The kernel's scale byte of the block; the reference's if the bytes have none.
-  std::uint8_t TheirByte(const BlockBytes& block, std::size_t i, std::size_t j) const {
+  // The kernel's scale of the block; the reference's if the bytes have none.
+  std::uint32_t TheirScale(const BlockBytes& block, std::size_t i, std::size_t j) const {
     if (!evaluator.grid().stores_scales) return block.scale;
     const std::vector<std::uint8_t>& scales = matcher.got().scales;
-    const std::size_t place = places.ScaleByte(i, j, 0);
-    return place < scales.size() ? scales[place] : block.scale;
+    const std::size_t place = places.ScalePlace(i, j, 0);
+    return places.HasScale(scales.size(), place) ? places.ScaleAt(scales, place) : block.scale;
+  }
+  double ValueOf(std::uint32_t scale) const {
+    if (!evaluator.grid().stores_scales) return 1.0;
+    const Dialect& d = plan.kernel.dialect;
+    if (places.scale_type() != ScaleType::kByte) {
+      return ScaleValueOf(places.scale_type(), d.scale, scale);
+    }
+    return ScaleValueOf(d, static_cast<std::uint8_t>(scale));
   }
 
   void Block(std::size_t i, std::size_t j, const BlockBytes& block) const {
     const Dialect& d = plan.kernel.dialect;
-    const std::uint8_t byte = TheirByte(block, i, j);
-    const bool has_scale = evaluator.grid().stores_scales;
-    const double ours = has_scale ? ScaleValueOf(d, block.scale) : 1.0f;
-    const double theirs = has_scale ? ScaleValueOf(d, byte) : 1.0f;
-    bool differs = byte != block.scale;
+    const std::uint32_t scale = TheirScale(block, i, j);
+    const double ours = ValueOf(block.scale), theirs = ValueOf(scale);
+    bool differs = scale != block.scale;
     if (differs) Scale(block);
     for (std::size_t k = 0; k < block.codes.size(); ++k) {
       const std::size_t row = block.row + k / block.cols, col = block.col + k % block.cols;
@@ -87,7 +94,7 @@ struct Comparison {
       const double b = Decode(d.element, code) * theirs;
       extent->same_values = extent->same_values && (a == b || (a != a && b != b));
       if (code == block.codes[k]) continue;
-      Code(block, row, col, byte == block.scale);
+      Code(block, row, col, scale == block.scale);
       differs = true;
     }
     if (!differs) return;

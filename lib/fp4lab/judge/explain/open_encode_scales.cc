@@ -40,13 +40,14 @@ EncodeScaleReader::EncodeScaleReader(const Kernel& kernel, ByteMatcher& matcher)
 bool EncodeScaleReader::CanRead() const {
   const FormatId scale = kernel_.dialect.scale;
   return (scale == FormatId::kE4M3 || scale == FormatId::kE8M0) &&
-         evaluator_.grid().stores_scales && !got_.scales.empty();
+         places_.scale_type() == ScaleType::kByte && evaluator_.grid().stores_scales &&
+         !got_.scales.empty();
 }
 
 EncodeScales EncodeScaleReader::OfBlock(std::size_t i, std::size_t j, ReadFrom from) const {
   const IeeeArithmetic ieee;
   const Dialect& d = kernel_.dialect;
-  const std::size_t place = places_.ScaleByte(i, j, 0);
+  const std::size_t place = places_.ScalePlace(i, j, 0);
   if (place >= got_.scales.size()) return {};
   const Format& scale = FormatOf(d.scale);
   const std::uint8_t byte = got_.scales[place];

@@ -46,7 +46,20 @@ std::string Place(const Reproducer& r) {
 
 SafetensorsTensor Codes(const Quantized& q) { return {"U8", {q.rows, q.cols}, BytesOf(q.codes)}; }
 SafetensorsTensor Scales(const Quantized& q) {
-  return {"U8", {q.scale_rows, q.scale_cols}, BytesOf(q.scales)};
+  const std::vector<std::size_t> grid = {q.scale_rows, q.scale_cols};
+  if (!q.scale_values.empty()) return {"F32", grid, BytesOf(q.scale_values)};
+  return {"U8", grid, BytesOf(q.scales)};
+}
+bool HasScales(const Quantized& q) { return !q.scales.empty() || !q.scale_values.empty(); }
+
+// The scales as they stand in C++, and their bits as they stand in Python.
+std::string CppScales(const Quantized& q) {
+  return q.scale_values.empty() ? Listed(q.scales, "", 16, Byte)
+                                : Listed(q.scale_values, "", 16, CppFloat);
+}
+std::string PythonScales(const Quantized& q) {
+  return q.scale_values.empty() ? Listed(q.scales, "", 16, Byte)
+                                : Listed(q.scale_values, "", 16, Bits);
 }
 
 }  // namespace
@@ -57,7 +70,7 @@ void WriteReproducer(const Reproducer& r, const std::filesystem::path& path) {
   file.tensors["input"] = {"F32", {r.x.rows, r.x.cols}, BytesOf(r.x.values)};
   file.tensors["expected.codes"] = Codes(r.expected);
   file.tensors["got.codes"] = Codes(r.got);
-  if (!r.expected.scales.empty()) {
+  if (HasScales(r.expected)) {
     file.tensors["expected.scales"] = Scales(r.expected);
     file.tensors["got.scales"] = Scales(r.got);
   }
@@ -85,12 +98,14 @@ std::string CppTest(const Reproducer& r) {
   t += "  const float x[] = {\n" + Listed(r.x.values, "      ", 6, CppFloat) + "};\n";
   t += "  const std::uint8_t expected_codes[] = {\n" +
        Listed(r.expected.codes, "      ", 16, Byte) + "};\n";
-  const bool scales = !r.expected.scales.empty();
+  const bool scales = HasScales(r.expected);
+  const std::string type = r.expected.scale_values.empty() ? "std::uint8_t" : "float";
   if (scales) {
-    t += "  const std::uint8_t expected_scales[] = {" + Listed(r.expected.scales, "", 16, Byte) +
-         "};  // the kernel in question wrote " + Listed(r.got.scales, "", 16, Byte) + "\n";
+    t += "  const " + type + " expected_scales[] = {" + CppScales(r.expected) +
+         "};  // the kernel in question wrote " + CppScales(r.got) + "\n";
   }
-  t += "  std::uint8_t codes[sizeof expected_codes] = {}, scales[1] = {};\n"
+  t += "  std::uint8_t codes[sizeof expected_codes] = {};\n  " + type +
+       " scales[1] = {};\n"
        "  quantize(x, rows, cols, amax, codes, scales);\n"
        "  return std::memcmp(codes, expected_codes, sizeof codes) == 0";
   t += scales
@@ -116,10 +131,13 @@ std::string PythonTest(const Reproducer& r) {
   t += "    expected = np.array([\n" + Listed(r.expected.codes, "        ", 16, Byte) +
        "], np.uint8).reshape(x.shape)\n"
        "    np.testing.assert_array_equal(codes, expected)\n";
-  if (!r.expected.scales.empty()) {
-    t += "    np.testing.assert_array_equal(np.ravel(scales), [" +
-         Listed(r.expected.scales, "", 16, Byte) + "])  # it wrote " +
-         Listed(r.got.scales, "", 16, Byte) + "\n";
+  if (!r.expected.scale_values.empty()) {
+    t += "    bits = np.ravel(np.asarray(scales, np.float32)).view(np.uint32)\n"
+         "    np.testing.assert_array_equal(bits, [" +
+         PythonScales(r.expected) + "])  # it wrote " + PythonScales(r.got) + "\n";
+  } else if (HasScales(r.expected)) {
+    t += "    np.testing.assert_array_equal(np.ravel(scales), [" + PythonScales(r.expected) +
+         "])  # it wrote " + PythonScales(r.got) + "\n";
   }
   return t;
 }

@@ -19,8 +19,9 @@ bool AreNeighbours(const KernelPlan& truncating, ByteMatcher& matcher) {
     for (std::size_t j = 0; j < grid.cols; ++j) {
       evaluator.Evaluate(i, j, &block);
       for (std::size_t copy = 0; grid.stores_scales && copy < places.Copies(i, j); ++copy) {
-        const std::size_t place = places.ScaleByte(i, j, copy);
-        if (place >= got.scales.size() || got.scales[place] != block.scale) return false;
+        const std::size_t place = places.ScalePlace(i, j, copy);
+        if (!places.HasScale(got.scales.size(), place)) return false;
+        if (places.ScaleAt(got.scales, place) != block.scale) return false;
       }
       for (std::size_t k = 0; k < block.codes.size(); ++k) {
         const std::size_t bit =

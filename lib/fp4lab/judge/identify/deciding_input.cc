@@ -45,8 +45,29 @@ class Computed {
     const MatrixView<const float> x = c.columnwise ? x_.Transposed() : x_;
     const KernelPlan plan = PlanOf(c.kernel);
     const Evaluator evaluator(plan, x, AmaxOf(plan, x, {}), {});
-    entries_.push_back({&c, evaluator.EvaluateAll()});
+    entries_.push_back({&c, AsQuantized(c.kernel, evaluator)});
     return entries_.back().quantized;
+  }
+  static Quantized AsQuantized(const Kernel& kernel, const Evaluator& evaluator) {
+    const Dialect& d = kernel.dialect;
+    const ScaleType type = ScaleTypeOf(d, kernel.layout);
+    Evaluated e = evaluator.EvaluateAll();
+    Quantized q{.rows = e.rows,
+                .cols = e.cols,
+                .codes = std::move(e.codes),
+                .scale_rows = e.scale_rows,
+                .scale_cols = e.scale_cols,
+                .amax = evaluator.amax()};
+    for (const std::uint32_t code : e.scales) {
+      const float value = ScaleValueOf(type, d.scale, code);
+      if (d.scale_encoding == ScaleEncoding::kBinary32) {
+        q.scale_values.push_back(value);
+      } else {
+        q.scales.push_back(
+            static_cast<std::uint8_t>(type == ScaleType::kByte ? code : Encode(d.scale, value)));
+      }
+    }
+    return q;
   }
 
   MatrixView<const float> x_;

@@ -48,6 +48,8 @@ std::vector<StorageLayout> LayoutsFor(const Dialect& d, const StoredMatrix& got)
     orders = {CodeOrder::kBytes, CodeOrder::kDense6};
   }
   const bool has_scales = d.block_rows > 0 && !got.scales.empty();
+  const bool own_type = ScaleTypeOf(d, {}) == got.layout.scale_type;
+  const ScaleType type = own_type ? ScaleType::kByte : got.layout.scale_type;
   std::vector<StorageLayout> layouts;
   for (const CodeOrder codes : orders) {
     for (const NamedScaleOrder& scales : kScaleOrders) {
@@ -59,7 +61,8 @@ std::vector<StorageLayout> LayoutsFor(const Dialect& d, const StoredMatrix& got)
                              .scales = scales.order,
                              .transposed = transposed,
                              .expanded_scales = expanded,
-                             .tensor_scale = TensorScaleConvention::kNone});
+                             .tensor_scale = TensorScaleConvention::kNone,
+                             .scale_type = type});
         }
       }
     }

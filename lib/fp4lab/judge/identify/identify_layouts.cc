@@ -44,7 +44,7 @@ std::uint64_t PlacesHash(const Candidate& c, std::size_t rows, std::size_t cols)
                                : l.transposed     ? k % block_cols
                                                   : r % block_rows;
       const std::size_t scale =
-          d.block_rows == 0 ? 0 : places.ScaleByte(r / block_rows, k / block_cols, copy);
+          d.block_rows == 0 ? 0 : places.ScalePlace(r / block_rows, k / block_cols, copy);
       const std::size_t element = c.columnwise ? k * rows + r : r * cols + k;
       std::uint64_t mixed = element * 0x9E3779B97F4A7C15u + places.CodeBit(r, k);
       mixed = (mixed ^ mixed >> 29) * 0xBF58476D1CE4E5B9u + scale;

@@ -15,6 +15,9 @@ std::string Span(const char* what, std::size_t first, std::size_t count) {
 }
 
 std::string ByteText(std::uint8_t byte) { return HexText(byte, byte > 0xF ? 2 : 1); }
+std::string ScaleText(std::uint32_t scale) {
+  return HexText(scale, scale > 0xFFFF ? 8 : scale > 0xFF ? 4 : scale > 0xF ? 2 : 1);
+}
 
 std::string WhatStandsThere(const DeviationValue& v) {
   std::string text;
@@ -23,7 +26,7 @@ std::string WhatStandsThere(const DeviationValue& v) {
                ? "codes " + ByteText(*v.even_code)
                : "codes " + ByteText(*v.even_code) + " and " + ByteText(*v.odd_code);
   }
-  if (v.scale) text += (text.empty() ? "scales " : ", scales ") + ByteText(*v.scale);
+  if (v.scale) text += (text.empty() ? "scales " : ", scales ") + ScaleText(*v.scale);
   return text;
 }
 
@@ -143,8 +146,11 @@ std::string Text(ValueKind kind, const DeviationValue& value) {
       return "the last " + std::to_string(value.number);
     case ValueKind::kAmaxParts:
       return PartsText(value);
+    case ValueKind::kFirstCols:
+      return "the first " + std::to_string(value.number);
     case ValueKind::kLastCols:
       return "the last " + std::to_string(value.number);
+    case ValueKind::kLeastAmax:
     case ValueKind::kTimes:
       return ShortestText(value.amax);
     case ValueKind::kRowOrder:

@@ -81,6 +81,8 @@ enum class ValueKind : std::uint8_t {
   kRowTurns,     // `parts`, `turns`, `group`: parts of the rows take turns
   kFoldedParts,  // `starts`: parts whose scales are encoded again for one number
   kBefore,       // `number`: a FactorOfBlock
+  kFirstCols,    // `number`: columns at the beginning
+  kLeastAmax,    // `amax`: the least that a block has
   kUnwritten,    // `region`, and the bytes in it: `even_code`, `odd_code`, `scale`
   kSwapped       // `region`, and the start of the other region: `other_row`, `other_col`
 };
@@ -99,7 +101,8 @@ struct DeviationValue {
   // are the rows r with equal r / group % parts; 0: the parts that `starts` states.
   std::size_t parts = 0, turns = 0, group = 1;
   int stored = 0;
-  std::optional<std::uint8_t> even_code = {}, odd_code = {}, scale = {};
+  std::optional<std::uint8_t> even_code = {}, odd_code = {};
+  std::optional<std::uint32_t> scale = {};  // as it is stored: a byte, or the bits of a number
   friend constexpr bool operator==(const DeviationValue&, const DeviationValue&) = default;
 };
 // "place 5 of every group", "rows 16..31, columns 0..63 hold codes 0xD and 0xC, scales 0xCD".

@@ -227,6 +227,14 @@ constexpr auto kTable = std::to_array<Deviation>({
        return Change(p.tensor.amax, AmaxFrom::kWithoutLastRows);
      },
      {.number = 1}},
+    {"row-amax-of-first-columns", "takes a row's amax from its first columns only",
+     Stage::kTensorScale, nullptr, ValueKind::kFirstCols,
+     [](Plan& p, const DeviationValue& v) {
+       if (!HasTensorScale(p) || !p.kernel.dialect.row_scaled || v.number <= 0) return false;
+       p.tensor.first_cols = static_cast<std::size_t>(v.number);
+       return Change(p.tensor.amax, AmaxFrom::kFirstCols);
+     },
+     {.number = 16}},
     {"amax-stale", "scales by an amax that is not the tensor's", Stage::kTensorScale, nullptr,
      ValueKind::kAmax,
      [](Plan& p, const DeviationValue& v) {
@@ -308,13 +316,32 @@ constexpr auto kTable = std::to_array<Deviation>({
        return HasE4m3Scale(p) && HasTensorScale(p) && Change(p.scale.constant_over_amax, true);
      }},
     {"scale-half-up", "rounds the scale half up, not half to even", Stage::kScale,
-     [](Plan& p) { return HasE4m3Scale(p) && Change(p.scale.encoding, OtherEncoding::kHalfUp); }},
+     [](Plan& p) { return HasScaleBytes(p) && Change(p.scale.encoding, OtherEncoding::kHalfUp); }},
     {"scale-truncated", "truncates the scale", Stage::kScale,
      [](Plan& p) { return RoundsScales(p, OtherEncoding::kTowardZero); }},
     {"scale-rounded-up", "rounds the scale up, so that nothing saturates", Stage::kScale,
      [](Plan& p) { return RoundsScales(p, OtherEncoding::kUp); }},
     {"scale-power-of-two", "rounds the scale down to a power of two", Stage::kScale,
      [](Plan& p) { return HasE4m3Scale(p) && Change(p.scale.encoding, OtherEncoding::kPowerOfTwo); }},
+    {"scale-power-of-two-up", "rounds the scale up to a power of two", Stage::kScale,
+     [](Plan& p) { return HasScaleNumbers(p) && Change(p.scale.encoding, OtherEncoding::kPowerOfTwoUp); }},
+    {"scale-stored-inverted", "stores the reciprocal of the block's scale", Stage::kScale,
+     [](Plan& p) {
+       return ScaleTypeOf(p) != ScaleType::kByte && Change(p.scale.stored, StoredScale::kInverse);
+     }},
+    {"scale-stored-bf16", "stores the scale rounded to BF16, and scales the elements by the scale before its rounding",
+     Stage::kScale,
+     [](Plan& p) {
+       return HasScaleNumbers(p) && !HasBf16Scale(p) && ScaleTypeOf(p) == ScaleType::kFP32 &&
+              Change(p.scale.stored, StoredScale::kBf16);
+     }},
+    {"scale-stored-power-of-two", "stores the scale rounded up to a power of two, and scales the elements by the scale before its rounding",
+     Stage::kScale,
+     [](Plan& p) { return HasScaleNumbers(p) && Change(p.scale.stored, StoredScale::kPowerOfTwoUp); }},
+    {"block-amax-at-least", "lets no block's amax fall below a number", Stage::kScale, nullptr,
+     ValueKind::kLeastAmax,
+     [](Plan& p, const DeviationValue& v) { return HasScaleNumbers(p) && Change(p.scale.least_amax, v.amax); },
+     {.amax = 1e-4f}},
     {"scale-bf16-first", "rounds the scale to BF16 before it is encoded", Stage::kScale,
      [](Plan& p) {
        return HasE4m3Scale(p) && !HasBf16Scale(p) && Change(p.scale.before_rounded, FormatId::kBF16);
@@ -348,7 +375,10 @@ constexpr auto kTable = std::to_array<Deviation>({
     {"scale-one-down", "stores a scale byte one too small", Stage::kScale,
      [](Plan& p) { return HasScales(p) && Change(p.scale.offset, -1); }},
     {"scale-value-as-byte", "stores the scale's value, cut to an integer modulo 256, in place of its byte",
-     Stage::kScale, [](Plan& p) { return HasScales(p) && Change(p.scale.value_is_byte, true); }},
+     Stage::kScale,
+     [](Plan& p) {
+       return HasScales(p) && ScaleTypeOf(p) == ScaleType::kByte && Change(p.scale.value_is_byte, true);
+     }},
     {"mx-emax-missing", "leaves the element's largest exponent out of the scale", Stage::kScale,
      [](Plan& p) { return IsMx(p) && IsFp4(p) && Change(p.scale.offset, 2); }},
     {"scale-floor-2^-6", "lets no scale fall below 2^-6", Stage::kScale,
@@ -367,12 +397,12 @@ constexpr auto kTable = std::to_array<Deviation>({
      [](Plan& p) {
        // kOneOrNan writes NaN itself; kEncodeFused and kOverFloored have S = 0 for an Inf amax.
        const Dialect& d = p.kernel.dialect;
-       return HasE4m3Scale(p) && d.scale_encoding != ScaleEncoding::kOneOrNan &&
+       return HasScaleBytes(p) && d.scale_encoding != ScaleEncoding::kOneOrNan &&
               d.tensor_scale != TensorScaleRule::kEncodeFused &&
               d.tensor_scale != TensorScaleRule::kOverFloored &&
               Change(p.scale.overflow_is_nan, true);
      }},
-    {"scale-subnormals-flushed", "flushes subnormal E4M3 scales to 0", Stage::kScale,
+    {"scale-subnormals-flushed", "flushes subnormal scales to 0", Stage::kScale,
      [](Plan& p) {
        return HasE4m3Scale(p) && p.kernel.dialect.scale_encoding != ScaleEncoding::kClamp2m6 &&
               Change(p.scale.subnormals_flushed, true);
@@ -432,7 +462,8 @@ constexpr auto kTable = std::to_array<Deviation>({
     {"factor-from-unrounded-scale", "scales the elements by the block scale before its rounding",
      Stage::kElement,
      [](Plan& p) {
-       return HasE4m3Scale(p) && !Searches(p) && Change(p.element.unrounded_scale, true);
+       if (HasWideFp8Blocks(p)) return Change(p.element.over_quotient, true);
+       return HasScaleBytes(p) && !Searches(p) && Change(p.element.unrounded_scale, true);
      }},
     {"elements-over-amax", "computes x * 6 / b, without the stored scale", Stage::kElement,
      [](Plan& p) { return HasScales(p) && !Searches(p) && Change(p.element.over_amax, true); }},
@@ -532,22 +563,24 @@ constexpr auto kTable = std::to_array<Deviation>({
 
     // ---- Output that was not computed, and swapped parts
     {"all-zeros", "writes zeros only", Stage::kNothing, [](Plan& p) {
-       p.output.scales_filled = p.output.codes_filled = std::uint8_t{0};
+       p.output.codes_filled = std::uint8_t{0};
+       p.output.scales_filled = 0u;
        p.output.tensor_scale_filled = 0.0f;
        return true;
      }},
     {"all-ones", "writes bytes 0xFF only", Stage::kNothing, [](Plan& p) {
-       p.output.scales_filled = p.output.codes_filled = std::uint8_t{0xFF};
+       p.output.codes_filled = std::uint8_t{0xFF};
+       p.output.scales_filled = 0xFFFFFFFFu >> (32 - 8 * Named(ScaleTypeOf(p)).bytes);
        p.output.tensor_scale_filled = std::bit_cast<float>(0xFFFFFFFFu);
        return true;
      }},
     {"codes-zero", "writes 0 for all codes", Stage::kNothing,
      [](Plan& p) { return Change(p.output.codes_filled, std::uint8_t{0}); }},
     {"scales-zero", "writes 0 for all scales", Stage::kNothing,
-     [](Plan& p) { return HasScales(p) && Change(p.output.scales_filled, std::uint8_t{0}); }},
+     [](Plan& p) { return HasScales(p) && Change(p.output.scales_filled, 0u); }},
     {"scales-one", "writes the scale 1.0 everywhere", Stage::kNothing, [](Plan& p) {
-       const std::uint32_t one = Encode(p.kernel.dialect.scale, 1.0f);
-       return HasScales(p) && Change(p.output.scales_filled, static_cast<std::uint8_t>(one));
+       const std::uint32_t one = ScaleCodeOf(ScaleTypeOf(p), p.kernel.dialect.scale, 1.0f);
+       return HasScales(p) && Change(p.output.scales_filled, one);
      }},
     {"tail-block-missing", "leaves a partial last block at 0", Stage::kNothing,
      [](Plan& p) { return HasScales(p) && Change(p.output.tail_block_zero, true); }},
@@ -558,7 +591,7 @@ constexpr auto kTable = std::to_array<Deviation>({
      [](Plan& p, const DeviationValue& v) {
        return Change(p.output.unwritten, UnwrittenPart{v.region, v.even_code, v.odd_code, v.scale});
      },
-     {.region = {0, 0, 1, 16}, .even_code = std::uint8_t{0xD}, .odd_code = std::uint8_t{0xC}, .scale = std::uint8_t{0xCD}}},
+     {.region = {0, 0, 1, 16}, .even_code = std::uint8_t{0xD}, .odd_code = std::uint8_t{0xC}, .scale = 0xCDu}},
     {"parts-swapped", "writes two parts of the output in each other's place", Stage::kLayout, nullptr,
      ValueKind::kSwapped,
      [](Plan& p, const DeviationValue& v) {

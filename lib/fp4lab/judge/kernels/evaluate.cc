@@ -51,6 +51,7 @@ std::uint8_t OtherScaleByte(OtherEncoding encoding, FormatId scale, float t) {
       return static_cast<std::uint8_t>(Encode(f, t, Rounding::kTowardPositive));
     case OtherEncoding::kPowerOfTwo:
       return PowerOfTwoBelow(f, t);
+    case OtherEncoding::kPowerOfTwoUp:
     case OtherEncoding::kNo:
       break;
   }
@@ -75,6 +76,32 @@ std::uint8_t AdjustedByte(const ScalePlan& plan, FormatId scale, float t, std::u
 std::uint8_t ValueAsByte(float scale) {
   if (!(scale < 0x1p31f)) return 0;
   return static_cast<std::uint8_t>(static_cast<std::uint32_t>(scale) & 0xFFu);
+}
+
+// ---- Scales that are numbers
+
+// The power of two at or below a scale, or at or above it; 0, Inf and NaN stay.
+float PowerOfTwoBelow(float t) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(t);
+  if (!(t > 0.0f) || bits >= 0x7F800000u) return t;
+  return std::bit_cast<float>(bits < 0x00800000u ? std::bit_floor(bits) : bits & 0x7F800000u);
+}
+float PowerOfTwoAbove(float t) {
+  const float below = PowerOfTwoBelow(t);
+  return below == t ? t : below * 2.0f;
+}
+
+// The scale that is a number, from t.
+float NumberScale(const ScalePlan& plan, float t) {
+  if (plan.encoding == OtherEncoding::kPowerOfTwo) t = PowerOfTwoBelow(t);
+  if (plan.encoding == OtherEncoding::kPowerOfTwoUp) t = PowerOfTwoAbove(t);
+  if (plan.subnormals_flushed) t = Flushed(t);
+  if (t != t) return plan.nan_is_largest ? kFloatMax : t;
+  if (plan.offset == 0 || !(t <= kFloatMax)) return t;
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(t);
+  const std::uint32_t most = std::bit_cast<std::uint32_t>(kFloatMax);
+  if (plan.offset < 0) return std::bit_cast<float>(bits == 0 ? bits : bits - 1);
+  return std::bit_cast<float>(std::min(bits + 1, most));
 }
 
 // ---- Codes by rules that no dialect has
@@ -179,6 +206,7 @@ TensorScale WithoutScale(TensorScale tensor) {
 Evaluator::Evaluator(const KernelPlan& plan, MatrixView<const float> x, std::vector<float> amax,
                      std::span<const std::uint16_t> random)
     : plan_(plan),
+      scale_type_(ScaleTypeOf(plan.kernel.dialect, plan.output.written)),
       x_(x),
       rows_(plan.input.transposed ? x.cols : x.rows),
       cols_(plan.input.transposed ? x.rows : x.cols),
@@ -275,6 +303,7 @@ BlockNumbers Evaluator::NumbersOf(std::size_t i, std::size_t j,
   const TensorScale for_scale = TensorScaleForScale(i, j), for_factor = TensorScaleForFactor(i, j);
   BlockNumbers n;
   n.amax = RoundedTo(plan_.scale.amax_rounded, BlockAmax(i, j, block));
+  if (n.amax < plan_.scale.least_amax) n.amax = plan_.scale.least_amax;
   n.scale_before = plan_.scale.constant_over_amax ? n.amax * d.scale_max / for_scale.amax
                                                   : ScaleBefore(d, n.amax, for_scale);
   if (d.adaptive != Adaptive::kNo) {
@@ -282,16 +311,42 @@ BlockNumbers Evaluator::NumbersOf(std::size_t i, std::size_t j,
   }
   n.scale_before = RoundedTo(plan_.scale.before_rounded, n.scale_before);
   if (plan_.element.flush) n.scale_before = Flushed(n.scale_before);
-  const bool own = plan_.scale.encoding != OtherEncoding::kNo;
-  n.byte = own ? OtherScaleByte(plan_.scale.encoding, d.scale, n.scale_before)
-               : ScaleByteOf(d, n.amax, n.scale_before);
-  n.byte = AdjustedByte(plan_.scale, d.scale, n.scale_before, n.byte);
-  n.scale = ScaleValueOf(d, n.byte);
+  if (d.scale_encoding == ScaleEncoding::kBinary32) {
+    n.byte = 0;
+    n.scale = NumberScale(plan_.scale, n.scale_before);
+  } else {
+    const bool own = plan_.scale.encoding != OtherEncoding::kNo;
+    n.byte = own ? OtherScaleByte(plan_.scale.encoding, d.scale, n.scale_before)
+                 : ScaleByteOf(d, n.amax, n.scale_before);
+    n.byte = AdjustedByte(plan_.scale, d.scale, n.scale_before, n.byte);
+    n.scale = ScaleValueOf(d, n.byte);
+  }
   float s = plan_.element.unrounded_scale ? n.scale_before : n.scale;
   if (plan_.element.flush && IsSubnormal(s * for_factor.decode)) s = 0.0f;
   n.factor = RoundedTo(plan_.element.factor_rounded, FactorOf(d, n.amax, s, n.byte, for_factor));
   if (plan_.element.flush) n.factor = Flushed(n.factor);
   return n;
+}
+
+std::uint32_t Evaluator::StoredScaleOf(const BlockNumbers& n) const {
+  if (scale_type_ == ScaleType::kByte) {
+    return plan_.scale.value_is_byte ? ValueAsByte(n.scale) : n.byte;
+  }
+  float value = n.scale;
+  switch (plan_.scale.stored) {
+    case StoredScale::kInverse:
+      value = 1.0f / value;
+      break;
+    case StoredScale::kBf16:
+      value = RoundToBf16(value);
+      break;
+    case StoredScale::kPowerOfTwoUp:
+      value = PowerOfTwoAbove(value);
+      break;
+    case StoredScale::kOwn:
+      break;
+  }
+  return ScaleCodeOf(scale_type_, plan_.kernel.dialect.scale, value);
 }
 
 std::size_t Evaluator::RandomIndex(std::size_t index) const {
@@ -307,6 +362,7 @@ std::uint8_t Evaluator::CodeAt(float x, const BlockNumbers& n, const TensorScale
   const Format& f = FormatOf(d.element);
   float v = Scaled(d, x, n.factor, tensor);
   if (plan.over_amax) v = n.amax == 0.0f ? x : x * TargetOf(d) / n.amax;
+  if (plan.over_quotient) v = x / (n.amax / TargetOf(d));
   v = RoundedTo(plan.scaled_rounded, v);
   if (plan.flush) v = Flushed(v);
   if (plan.zero_under_zero_scale && n.scale == 0.0f) v = std::copysign(0.0f, x);
@@ -344,11 +400,11 @@ void Evaluator::EvaluateInPlace(std::size_t i, std::size_t j, BlockBytes* out) c
   const TensorScale for_factor = TensorScaleForFactor(i, j);
   out->numbers = NumbersOf(i, j, block);
   if (plan_.element.factor_of != FactorOfBlock::kOwn) out->numbers.factor = FactorOfOther(i, j);
-  out->scale = plan_.scale.value_is_byte ? ValueAsByte(out->numbers.scale) : out->numbers.byte;
+  out->scale = StoredScaleOf(out->numbers);
   if (plan_.tensor.amax == AmaxFrom::kParts && plan_.tensor.parts.folded) {
     const Dialect& d = plan_.kernel.dialect;
     const float ratio = TensorScaleForScale(i, j).decode / TensorScaleOf(d, amax_[0]).decode;
-    out->scale = static_cast<std::uint8_t>(Encode(d.scale, out->numbers.scale * ratio));
+    out->scale = ScaleCodeOf(scale_type_, d.scale, out->numbers.scale * ratio);
   }
   out->codes.resize(block.size());
   for (std::size_t r = 0; r < block.rows; ++r) {
@@ -359,10 +415,9 @@ void Evaluator::EvaluateInPlace(std::size_t i, std::size_t j, BlockBytes* out) c
   }
 }
 
-Quantized Evaluator::EvaluateAll() const {
-  Quantized q{.rows = rows_, .cols = cols_};
+Evaluated Evaluator::EvaluateAll() const {
+  Evaluated q{.rows = rows_, .cols = cols_};
   q.codes.resize(rows_ * cols_);
-  q.amax = amax_;
   if (grid_.stores_scales) {
     q.scale_rows = grid_.rows;
     q.scale_cols = grid_.cols;

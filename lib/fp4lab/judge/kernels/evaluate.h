@@ -28,9 +28,16 @@ std::vector<float> AmaxOf(const KernelPlan& plan, MatrixView<const float> x,
 
 struct BlockBytes {
   std::size_t row = 0, col = 0, rows = 0, cols = 0;  // the elements that it covers
-  std::uint8_t scale = 0;
+  std::uint32_t scale = 0;          // as it is stored: a byte, or the bits of a number
   std::vector<std::uint8_t> codes;  // (rows, cols)
   BlockNumbers numbers;             // the block's intermediate numbers
+};
+
+// The result of all blocks.
+struct Evaluated {
+  std::size_t rows = 0, cols = 0, scale_rows = 0, scale_cols = 0;
+  std::vector<std::uint8_t> codes = {};    // (rows, cols)
+  std::vector<std::uint32_t> scales = {};  // (scale_rows, scale_cols), as in BlockBytes
 };
 
 // Fewer blocks than this (some ms of work) are evaluated by one thread: on a busy machine, threads
@@ -49,8 +56,7 @@ class Evaluator {
   const std::vector<float>& amax() const { return amax_; }
 
   void Evaluate(std::size_t i, std::size_t j, BlockBytes* block) const;
-  // The result of all blocks; its amax is amax().
-  Quantized EvaluateAll() const;
+  Evaluated EvaluateAll() const;
 
  private:
   MatrixView<const float> Elements(std::size_t r, std::size_t c, std::size_t rows, std::size_t cols,
@@ -73,7 +79,11 @@ class Evaluator {
   void FillUnwritten(std::uint32_t mask, BlockBytes* block) const;
   void Fill(BlockBytes* block) const;
 
+  // The scale of a block as it is stored.
+  std::uint32_t StoredScaleOf(const BlockNumbers& numbers) const;
+
   KernelPlan plan_;
+  ScaleType scale_type_;
   MatrixView<const float> x_;
   bool plain_input_;  // the quantized matrix is x or its transpose, unchanged
   std::size_t rows_, cols_;

@@ -5,6 +5,14 @@
 #include "fp4lab/judge/kernels/evaluate.h"
 
 namespace fp4lab {
+namespace {
+
+// A scale that a kernel writes, as it is read: all NaNs of a number type are one.
+std::uint32_t AsRead(std::uint32_t scale, ScaleType type) {
+  return type == ScaleType::kByte ? scale : ScaleCodeOf(type, {}, ScaleValueOf(type, {}, scale));
+}
+
+}  // namespace
 
 void Evaluator::FillUnwritten(std::uint32_t mask, BlockBytes* block) const {
   const UnwrittenPart& part = plan_.output.unwritten;
@@ -29,7 +37,7 @@ void Evaluator::Fill(BlockBytes* block) const {
     std::fill(block->codes.begin(), block->codes.end(),
               static_cast<std::uint8_t>(*plan.codes_filled & mask));
   }
-  if (plan.scales_filled) block->scale = *plan.scales_filled;
+  if (plan.scales_filled) block->scale = AsRead(*plan.scales_filled, scale_type_);
   FillUnwritten(mask, block);
   const bool cut = plan.tail_block_zero && block->cols < grid_.block_cols;
   const bool below = plan.tail_rows_zero && block->row >= rows_ / 16 * 16;

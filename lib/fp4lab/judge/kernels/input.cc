@@ -173,10 +173,11 @@ std::vector<float> FoundAmax(const KernelPlan& plan, MatrixView<const float> x) 
   const bool by_row = plan.kernel.dialect.row_scaled;
   const bool first_block = plan.tensor.amax == AmaxFrom::kFirstBlock;
   const bool first_row = plan.tensor.amax == AmaxFrom::kFirstRow;
-  const std::size_t width =
-      first_block
-          ? std::min(cols, static_cast<std::size_t>(std::max(1, plan.kernel.dialect.block_cols)))
-          : cols;
+  std::size_t width = cols;
+  if (first_block) {
+    width = std::min(cols, static_cast<std::size_t>(std::max(1, plan.kernel.dialect.block_cols)));
+  }
+  if (plan.tensor.amax == AmaxFrom::kFirstCols) width = std::min(cols, plan.tensor.first_cols);
   const std::size_t height =
       !by_row && (first_block || first_row) ? std::min<std::size_t>(rows, 1) : rows;
   // Roundings are monotone and odd, so the rounded largest magnitude is the largest of the rounded.

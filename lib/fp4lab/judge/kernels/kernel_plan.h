@@ -42,6 +42,7 @@ enum class AmaxFrom : std::uint8_t {
   kFirstBlock,
   kLargestSigned,
   kWithoutLastRows,  // `rows_left_out`
+  kFirstCols,        // of a row: `first_cols`
   kParts,            // `parts`: every part has its own
   kGiven             // `given`, not from x
 };
@@ -65,6 +66,7 @@ struct AmaxParts {
 struct TensorScalePlan {
   AmaxFrom amax = AmaxFrom::kTensor;
   std::size_t rows_left_out = 0;
+  std::size_t first_cols = 0;
   float given = 0.0f;
   AmaxParts parts = {};
   std::optional<float> scale_amax = {}, factor_amax = {};  // another amax for scales, for factors
@@ -90,12 +92,23 @@ enum class AmaxWindow : std::uint8_t {
   kEvenLanes  // the block's columns 0, 2, 4 ...
 };
 
-enum class OtherEncoding : std::uint8_t { kNo, kHalfUp, kTowardZero, kUp, kPowerOfTwo };
+enum class OtherEncoding : std::uint8_t {
+  kNo,
+  kHalfUp,
+  kTowardZero,
+  kUp,
+  kPowerOfTwo,
+  kPowerOfTwoUp  // of scales that are numbers
+};
+
+// What a kernel stores of a block's scale that is a number.
+enum class StoredScale : std::uint8_t { kOwn, kInverse, kBf16, kPowerOfTwoUp };
 
 struct ScalePlan {
   AmaxWindow window = AmaxWindow::kBlock;
   bool largest_signed = false;                  // block amax without abs
   std::optional<FormatId> amax_rounded = {};    // b is rounded to this format
+  float least_amax = 0.0f;                      // b is at least this
   std::optional<FormatId> before_rounded = {};  // t is rounded to this format before encoding
   bool constant_over_amax = false;              // t = fl(fl(b * scale_max) / amax)
   OtherEncoding encoding = OtherEncoding::kNo;
@@ -104,6 +117,7 @@ struct ScalePlan {
   bool nan_is_largest = false;      // a NaN byte becomes the largest finite byte
   int offset = 0;                   // added to the byte, clamped to finite bytes
   bool value_is_byte = false;       // the scale's value, cut to an integer modulo 256, is stored
+  StoredScale stored = StoredScale::kOwn;  // another number than the elements are scaled by
   friend constexpr bool operator==(const ScalePlan&, const ScalePlan&) = default;
 };
 
@@ -127,6 +141,7 @@ struct ElementPlan {
   std::optional<FormatId> scaled_rounded = {};  // v is rounded to this format before encoding
   bool unrounded_scale = false;                 // e from t, not from the stored byte's s
   bool over_amax = false;                       // v = fl(fl(x * q) / b), q the largest element
+  bool over_quotient = false;                   // v = fl(x / fl(b/q))
   FactorOfBlock factor_of = FactorOfBlock::kOwn;
   bool flush = false;  // subnormal D, t, s * D, e and v become zeros
   OtherRounding rounding = OtherRounding::kNo;
@@ -153,7 +168,7 @@ enum class ScaleTiles : std::uint8_t {
 struct UnwrittenPart {
   Rectangle region = {};
   std::optional<std::uint8_t> even_code = {}, odd_code = {};  // by column; nullopt: written
-  std::optional<std::uint8_t> scale = {};                     // of blocks within the region
+  std::optional<std::uint32_t> scale = {};                    // of blocks within the region
   friend constexpr bool operator==(const UnwrittenPart&, const UnwrittenPart&) = default;
 };
 
@@ -173,11 +188,12 @@ struct OutputPlan {
   const ByteOrder* code_bytes = nullptr;
   const ByteOrder* scale_bytes = nullptr;
   ScaleTiles scale_tiles = ScaleTiles::kAsLaidOut;
-  int code_shift = 0, scale_shift = 0;  // elements, or scales, to later places
-  int scale_row_shift = 0;              // by so many rows of scales, down
-  bool words_reversed = false;          // the bytes of every 32-bit word of codes
-  bool nibbles_reversed = false;        // the eight nibbles of every 32-bit word of codes
-  std::optional<std::uint8_t> codes_filled = {}, scales_filled = {};  // the same code, byte for all
+  int code_shift = 0, scale_shift = 0;            // elements, or scales, to later places
+  int scale_row_shift = 0;                        // by so many rows of scales, down
+  bool words_reversed = false;                    // the bytes of every 32-bit word of codes
+  bool nibbles_reversed = false;                  // the eight nibbles of every 32-bit word of codes
+  std::optional<std::uint8_t> codes_filled = {};  // the same code for all
+  std::optional<std::uint32_t> scales_filled = {};  // the same scale for all
   bool tail_block_zero = false;  // a block that is cut off by the last column is 0
   bool tail_rows_zero = false;   // rows beyond the last whole 16 are 0
   UnwrittenPart unwritten = {};

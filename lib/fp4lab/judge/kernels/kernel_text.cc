@@ -16,6 +16,9 @@ std::string CommandOptions(const Kernel& kernel) {
   std::string text = DialectOption(kernel.dialect);
   if (l.codes != plain.codes) text += " --codes-order " + std::string(Name(l.codes));
   if (l.scales != plain.scales) text += " --scales-order " + std::string(Named(l.scales).name);
+  if (l.scale_type != ScaleTypeOf(kernel.dialect, plain) && l.scale_type != ScaleType::kByte) {
+    text += " --scales-type " + std::string(Named(l.scale_type).name);
+  }
   if (l.transposed) text += " --transposed";
   if (l.expanded_scales) text += " --expanded-scales";
   if (HasTensorScale(kernel.dialect) && l.tensor_scale != plain.tensor_scale) {

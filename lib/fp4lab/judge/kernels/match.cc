@@ -33,13 +33,13 @@ void CompareBlock(const Places& places, const StoredMatrix& got, const BlockGrid
   }
   if (grid.stores_scales && !got.scales.empty()) {
     for (std::size_t copy = 0; copy < places.Copies(i, j); ++copy) {
-      const std::size_t place = places.ScaleByte(i, j, copy);
-      if (place >= got.scales.size()) {
+      const std::size_t place = places.ScalePlace(i, j, copy);
+      if (!places.HasScale(got.scales.size(), place)) {
         counts->scales_beyond += place == Places::kNowhere ? 0 : 1;
         continue;
       }
       ++counts->scales;
-      if (got.scales[place] != block.scale) ++counts->scales_differ;
+      if (places.ScaleAt(got.scales, place) != block.scale) ++counts->scales_differ;
     }
   }
   ++counts->blocks;
@@ -89,6 +89,7 @@ const std::vector<float>& ByteMatcher::AmaxFor(const KernelPlan& plan) {
   tensor.amax = plan.tensor.amax;
   tensor.rounded = plan.tensor.rounded;
   tensor.rows_left_out = plan.tensor.rows_left_out;
+  tensor.first_cols = plan.tensor.first_cols;
   tensor.given = plan.tensor.given;
   tensor.parts = plan.tensor.parts;
   const AmaxKey key{plan.input, tensor, d.nan, HasTensorScale(d), d.row_scaled, d.block_cols};
@@ -144,6 +145,8 @@ const BlockBytes& ByteMatcher::Sampled(const KernelPlan& plan, const Evaluator& 
                                        const Block& at) {
   KernelPlan placed_anywhere = plan;
   placed_anywhere.kernel.layout = placed_anywhere.output.written = {};
+  // Blocks have their scales in the written type.
+  placed_anywhere.output.written.scale_type = plan.output.written.scale_type;
   if (sampled_plan_ != placed_anywhere) {
     sampled_plan_ = placed_anywhere;
     sampled_.clear();

@@ -65,7 +65,8 @@ Places::Places(const KernelPlan& plan, std::size_t rows, std::size_t cols)
   if (layout.expanded_scales) scale_rows_ = scales_transposed_ ? cols : rows;
   const std::size_t tile_cols = Named(layout.scales).tile_cols;
   padded_cols_ = DivideUp(scale_cols_, tile_cols) * tile_cols;
-  scale_bytes_ = has_scales ? ScaleBytes(layout.scales, scale_rows_, scale_cols_) : 0;
+  scales_ = has_scales ? ScaleBytes(layout.scales, scale_rows_, scale_cols_) : 0;
+  scale_type_ = ScaleTypeOf(d, layout);
   if (output_.code_bytes != nullptr) {
     code_places_ =
         std::make_shared<BytePlaces>(*output_.code_bytes, code_rows_, row_bytes_, "codes");
@@ -74,7 +75,7 @@ Places::Places(const KernelPlan& plan, std::size_t rows, std::size_t cols)
   if (output_.scale_bytes != nullptr && has_scales) {
     scale_places_ =
         std::make_shared<BytePlaces>(*output_.scale_bytes, scale_rows_, scale_cols_, "scales");
-    scale_bytes_ = scale_places_->bytes();
+    scales_ = scale_places_->bytes();
   }
 }
 
@@ -101,7 +102,7 @@ std::size_t Places::Copies(std::size_t i, std::size_t j) const {
                             : std::min(block_rows_, rows_ - i * block_rows_);
 }
 
-std::size_t Places::ScalePlace(std::size_t row, std::size_t col) const {
+std::size_t Places::PlaceOf(std::size_t row, std::size_t col) const {
   if (scale_places_) return scale_places_->Of(row, col);
   const ScaleOrder order = output_.written.scales;
   const std::size_t place = ScaleOffset(order, row, col, scale_cols_);
@@ -124,17 +125,17 @@ std::size_t Places::ScalePlace(std::size_t row, std::size_t col) const {
   return place;
 }
 
-std::size_t Places::ScaleByte(std::size_t i, std::size_t j, std::size_t copy) const {
+std::size_t Places::ScalePlace(std::size_t i, std::size_t j, std::size_t copy) const {
   std::size_t row = scales_transposed_ ? j : i;
   if (output_.written.expanded_scales) row *= scales_transposed_ ? block_cols_ : block_rows_;
   const auto moved = static_cast<std::ptrdiff_t>(row + copy) + output_.scale_row_shift;
   if (moved < 0 || moved >= static_cast<std::ptrdiff_t>(scale_rows_)) return kNowhere;
-  std::size_t place = ScalePlace(static_cast<std::size_t>(moved), scales_transposed_ ? i : j);
+  std::size_t place = PlaceOf(static_cast<std::size_t>(moved), scales_transposed_ ? i : j);
   if (output_.swizzled_twice) {
     place = ScaleOffset(output_.written.scales, place / padded_cols_, place % padded_cols_,
                         padded_cols_);
   }
-  return Shifted(place, output_.scale_shift, scale_bytes_);
+  return Shifted(place, output_.scale_shift, scales_);
 }
 
 std::uint8_t Places::CodeAt(std::span<const std::uint8_t> bytes, std::size_t bit) const {

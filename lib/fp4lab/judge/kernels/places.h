@@ -24,14 +24,24 @@ class Places {
 
   // The number of bytes that the layout spans, shifts left out.
   std::size_t code_bytes() const { return code_bytes_; }
-  std::size_t scale_bytes() const { return scale_bytes_; }
+  std::size_t scale_bytes() const { return scales_ * Named(scale_type_).bytes; }
 
   // The lowest bit of the code of element (r, c), counted from the lowest bit of the first byte.
   std::size_t CodeBit(std::size_t r, std::size_t c) const;
 
-  // The scale of block (i, j) is stored at the bytes ScaleByte(i, j, k) for k < Copies(i, j).
+  // The scale of block (i, j) is stored at the places ScalePlace(i, j, k) for k < Copies(i, j), in
+  // scales of scale_type().
+  ScaleType scale_type() const { return scale_type_; }
   std::size_t Copies(std::size_t i, std::size_t j) const;
-  std::size_t ScaleByte(std::size_t i, std::size_t j, std::size_t copy) const;
+  std::size_t ScalePlace(std::size_t i, std::size_t j, std::size_t copy) const;
+
+  // Whether so many bytes have a scale at `place`, and the scale there, as in scale_type.h.
+  bool HasScale(std::size_t bytes, std::size_t place) const {
+    return place < bytes / Named(scale_type_).bytes;
+  }
+  std::uint32_t ScaleAt(std::span<const std::uint8_t> bytes, std::size_t place) const {
+    return ScaleCodeAt(bytes, place, scale_type_);
+  }
 
   // Read and write the code at a bit of CodeBit; Fits(bit, bytes.size()) must hold.
   std::uint8_t CodeAt(std::span<const std::uint8_t> bytes, std::size_t bit) const;
@@ -43,14 +53,15 @@ class Places {
 
  private:
   // The place of a scale by its row and column, shifts left out.
-  std::size_t ScalePlace(std::size_t row, std::size_t col) const;
+  std::size_t PlaceOf(std::size_t row, std::size_t col) const;
 
   OutputPlan output_;
   std::size_t rows_, cols_, block_rows_, block_cols_;
   bool codes_transposed_, scales_transposed_;
   std::size_t code_rows_, code_cols_, row_bytes_, group_, width_;
   std::size_t scale_rows_, scale_cols_, padded_cols_;
-  std::size_t code_bytes_, scale_bytes_;
+  std::size_t code_bytes_, scales_;
+  ScaleType scale_type_;
   std::shared_ptr<const BytePlaces> code_places_, scale_places_;  // of orders that no layout has
 };
 

@@ -17,6 +17,17 @@ bool HasScales(const KernelPlan& p) {
   return p.kernel.dialect.block_scale != BlockScale::kOneBlock;
 }
 bool HasE4m3Scale(const KernelPlan& p) { return HasScales(p) && !IsMx(p); }
+bool HasScaleNumbers(const KernelPlan& p) {
+  return HasScales(p) && p.kernel.dialect.scale_encoding == ScaleEncoding::kBinary32;
+}
+bool HasScaleBytes(const KernelPlan& p) { return HasE4m3Scale(p) && !HasScaleNumbers(p); }
+bool HasWideFp8Blocks(const KernelPlan& p) {
+  const Dialect& d = p.kernel.dialect;
+  return IsMx(p) && FormatOf(d.element).bits == 8 && d.block_cols > 32;
+}
+ScaleType ScaleTypeOf(const KernelPlan& p) {
+  return ScaleTypeOf(p.kernel.dialect, p.output.written);
+}
 bool HasBf16Scale(const KernelPlan& p) {
   return !HasTensorScale(p) && p.kernel.dialect.block_scale == BlockScale::kDivideFirstBf16;
 }
@@ -195,6 +206,9 @@ bool StoresNanScales(const Dialect& dialect) {
     for (const std::uint8_t byte : q.scales) {
       if (IsNan(FormatOf(dialect.scale), byte)) return true;
     }
+    for (const float scale : q.scale_values) {
+      if (scale != scale) return true;
+    }
   }
   return false;
 }
@@ -245,12 +259,12 @@ bool RoundsScales(KernelPlan& p, OtherEncoding encoding) {
   const bool is_own = encoding == OtherEncoding::kUp           ? own == ScaleEncoding::kUp
                       : encoding == OtherEncoding::kTowardZero ? own == ScaleEncoding::kDown
                                                                : false;
-  return HasE4m3Scale(p) && !is_own && Change(p.scale.encoding, encoding);
+  return HasScaleBytes(p) && !is_own && Change(p.scale.encoding, encoding);
 }
 bool SetEncoding(KernelPlan& p, ScaleEncoding encoding) {
   const ScaleEncoding own = p.kernel.dialect.scale_encoding;
   const bool directed = own == ScaleEncoding::kUp || own == ScaleEncoding::kDown;
-  return HasE4m3Scale(p) && !directed && Change(p.kernel.dialect.scale_encoding, encoding);
+  return HasScaleBytes(p) && !directed && Change(p.kernel.dialect.scale_encoding, encoding);
 }
 bool SetFactor(KernelPlan& p, Factor factor) {
   if (!HasE4m3Scale(p) || Searches(p)) return false;

@@ -16,7 +16,15 @@ bool Change(T& field, U value) {
 bool HasTensorScale(const KernelPlan& p);
 bool IsMx(const KernelPlan& p);
 bool HasScales(const KernelPlan& p);
+// Whether the scales of blocks are no powers of two by their format: bytes with a fraction, or
+// numbers; and each of the two.
 bool HasE4m3Scale(const KernelPlan& p);
+bool HasScaleBytes(const KernelPlan& p);
+bool HasScaleNumbers(const KernelPlan& p);
+// Whether 8-bit elements have one power of two for more than 32 columns.
+bool HasWideFp8Blocks(const KernelPlan& p);
+// The type in which the kernel writes its block scales.
+ScaleType ScaleTypeOf(const KernelPlan& p);
 // Whether t is a BF16 number, as under BF16 input without a tensor scale (nvfp4.qwix.bf16-input).
 bool HasBf16Scale(const KernelPlan& p);
 bool IsFp4(const KernelPlan& p);

@@ -31,7 +31,7 @@ void CheckTransform(const Kernel& kernel, MatrixView<const float> x) {
   }
 }
 
-void PlaceCodes(const Places& places, const Quantized& q, std::vector<std::uint8_t>* bytes) {
+void PlaceCodes(const Places& places, const Evaluated& q, std::vector<std::uint8_t>* bytes) {
   for (std::size_t r = 0; r < q.rows; ++r) {
     for (std::size_t c = 0; c < q.cols; ++c) {
       const std::size_t bit = places.CodeBit(r, c);
@@ -40,15 +40,23 @@ void PlaceCodes(const Places& places, const Quantized& q, std::vector<std::uint8
   }
 }
 
-void PlaceScales(const Places& places, const Quantized& q, std::vector<std::uint8_t>* bytes) {
-  for (std::size_t i = 0; i < q.scale_rows; ++i) {
-    for (std::size_t j = 0; j < q.scale_cols; ++j) {
+void PlaceScales(const Places& places, const Evaluated& e, std::vector<std::uint8_t>* bytes) {
+  for (std::size_t i = 0; i < e.scale_rows; ++i) {
+    for (std::size_t j = 0; j < e.scale_cols; ++j) {
       for (std::size_t copy = 0; copy < places.Copies(i, j); ++copy) {
-        const std::size_t place = places.ScaleByte(i, j, copy);
-        if (place < bytes->size()) (*bytes)[place] = q.scales[i * q.scale_cols + j];
+        const std::size_t place = places.ScalePlace(i, j, copy);
+        if (!places.HasScale(bytes->size(), place)) continue;
+        PutScaleCode(e.scales[i * e.scale_cols + j], place, places.scale_type(), *bytes);
       }
     }
   }
+}
+
+// So many bytes of the same scale.
+std::vector<std::uint8_t> FilledScales(std::uint32_t scale, ScaleType type, std::size_t bytes) {
+  std::vector<std::uint8_t> filled(bytes);
+  for (std::size_t i = 0; i < bytes / Named(type).bytes; ++i) PutScaleCode(scale, i, type, filled);
+  return filled;
 }
 
 }  // namespace
@@ -61,7 +69,7 @@ StoredMatrix RunKernel(const Kernel& kernel, MatrixView<const float> x,
   CheckOptions(kernel.dialect, x, options);
   const KernelPlan plan = PlanOf(kernel, deviations, nullptr, value);
   const Evaluator evaluator(plan, x, AmaxOf(plan, x, options), options.random);
-  const Quantized q = evaluator.EvaluateAll();
+  const Evaluated q = evaluator.EvaluateAll();
   StoredMatrix stored = ShapeOf(kernel.dialect, x.rows, x.cols, kernel.layout);
   const StoredSizes sizes = SizesOf(stored, "layout");
   const Places places(plan, q.rows, q.cols);
@@ -69,11 +77,11 @@ StoredMatrix RunKernel(const Kernel& kernel, MatrixView<const float> x,
   const bool other_scales = plan.output.scale_bytes != nullptr;
   stored.codes.assign(other_codes ? places.code_bytes() : sizes.codes,
                       plan.output.codes_filled.value_or(0));
-  stored.scales.assign(other_scales ? places.scale_bytes() : sizes.scales,
-                       plan.output.scales_filled.value_or(0));
+  stored.scales = FilledScales(plan.output.scales_filled.value_or(0), places.scale_type(),
+                               other_scales ? places.scale_bytes() : sizes.scales);
   if (!plan.output.codes_filled) PlaceCodes(places, q, &stored.codes);
   if (!plan.output.scales_filled) PlaceScales(places, q, &stored.scales);
-  stored.tensor_scale = StoredTensorScale(plan, q.amax);
+  stored.tensor_scale = StoredTensorScale(plan, evaluator.amax());
   return stored;
 }
 

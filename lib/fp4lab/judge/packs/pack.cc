@@ -241,6 +241,8 @@ SafetensorsFile MakePack(const Dialect& dialect, MatrixView<const float> input,
   if (!q.amax.empty()) file.tensors["amax"] = Tensor("F32", {q.amax.size()}, q.amax);
   if (!q.scales.empty())
     file.tensors["scale"] = Tensor("U8", {q.scale_rows, q.scale_cols}, q.scales);
+  if (!q.scale_values.empty())
+    file.tensors["scale"] = Tensor("F32", {q.scale_rows, q.scale_cols}, q.scale_values);
   file.tensors["codes"] = Tensor("U8", {x.rows, x.cols}, q.codes);
   if (options.intermediates) AddIntermediates(dialect, x, q, options.quantize, &file);
   std::string layouts;
@@ -310,8 +312,14 @@ Pack ReadPack(const SafetensorsFile& file, const std::string& where) {
   RequireSize(q.codes.size(), rows * cols, where + "#codes");
   q.scale_rows = BlocksAlong(rows, dialect->block_rows);
   q.scale_cols = BlocksAlong(cols, dialect->block_cols);
-  if (dialect->block_rows > 0) q.scales = reader.Values<std::uint8_t>("scale", "U8", 2);
-  RequireSize(q.scales.size(), q.scale_rows * q.scale_cols, where + "#scale");
+  const bool numbers = ScaleTypeOf(*dialect, {}) != ScaleType::kByte;
+  if (numbers) {
+    q.scale_values = reader.Values<float>("scale", "F32", 2);
+  } else if (dialect->block_rows > 0) {
+    q.scales = reader.Values<std::uint8_t>("scale", "U8", 2);
+  }
+  RequireSize(numbers ? q.scale_values.size() : q.scales.size(), q.scale_rows * q.scale_cols,
+              where + "#scale");
   if (HasTensorScale(*dialect)) {
     q.amax = reader.Values<float>("amax", "F32", 1);
     RequireSize(q.amax.size(), dialect->row_scaled ? rows : 1, where + "#amax");

@@ -11,7 +11,7 @@
 //   scale_before  (block rows, block cols) F32: t
 //   scale_value   (block rows, block cols) F32: s
 //   factor        (block rows, block cols) F32: e
-//   scale         (block rows, block cols) U8: the scale bytes
+//   scale         (block rows, block cols) U8: the scale bytes; F32 where scales are numbers
 //   scaled        (rows, cols) F32: v
 //   codes         (rows, cols) U8: one code a byte
 //   NAME.codes, NAME.scales (U8), NAME.level_two (F32): the bytes as a kernel stores them in

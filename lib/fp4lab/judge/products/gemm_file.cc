@@ -102,9 +102,47 @@ MmaOperand MakeMmaOperand(const StoredMatrix& stored, std::string_view where) {
   const IeeeArithmetic ieee;
   StorageLayout plain{.codes = CodeOrder::kBytes, .scales = ScaleOrder::kLinear};
   plain.tensor_scale = stored.layout.tensor_scale;
+  if (stored.layout.scale_type != ScaleType::kByte) {
+    throw Error(where, "has block scales in " + std::string(Named(stored.layout.scale_type).name) +
+                           ": only products of FP8 operands take them (verify gemm)");
+  }
   const StoredMatrix m = Convert(stored, plain, 448.0f, where);
   return MakeMmaOperand(FormatOf(m.element), {m.codes.data(), m.rows, m.cols}, FormatOf(m.scale),
                         m.block_rows, m.block_cols, m.scales);
+}
+
+bool HoldsScaledFp8(std::string_view place) {
+  const IeeeArithmetic ieee;
+  return HoldsStored(place) && IsScaledFp8(ReadStored(place).matrix);
+}
+
+ScaledOperandFile ReadScaledOperand(std::string_view place, std::string_view format) {
+  const IeeeArithmetic ieee;
+  if (!HoldsStored(place)) {
+    GemmOperandFile numbers = ReadGemmOperand(place, format);
+    if (numbers.operand.format.bits != 8) {
+      throw Error(place, "is " + numbers.what +
+                             ": products with scales of tensors, rows and blocks are of FP8 "
+                             "operands");
+    }
+    return {.operand = WithScaleOne(numbers.operand), .what = numbers.what};
+  }
+  const StoredMatrix stored = ReadStored(place).matrix;
+  ScaledOperandFile file{
+      .operand = MakeScaledOperand(stored, place), .what = {}, .is_scaled = IsScaledFp8(stored)};
+  if (file.operand.elements.cols == 0) {
+    throw Error(place, "has K = 0: its rows have no elements to multiply");
+  }
+  const std::string scales = stored.block_rows > 0
+                                 ? std::string(ScaleText(stored)) + " scales of " +
+                                       std::to_string(stored.block_rows) + "x" +
+                                       std::to_string(stored.block_cols) + " blocks"
+                             : stored.tensor_scale.size() > 1 ? "a scale a row"
+                             : stored.tensor_scale.empty()    ? "no scale"
+                                                              : "a scale a tensor";
+  file.what = SizeText(file.operand.elements) + " " + std::string(Named(stored.element).name) +
+              ", " + scales;
+  return file;
 }
 
 GemmOperandFile ReadGemmOperand(std::string_view place, std::string_view format) {

@@ -8,6 +8,7 @@
 #include "fp4lab/exchange/stored.h"
 #include "fp4lab/io/tensors/safetensors.h"
 #include "fp4lab/judge/products/gemm_probe.h"
+#include "fp4lab/judge/products/scaled_product.h"
 #include "fp4lab/tensor/mma/mma_operand.h"
 
 namespace fp4lab {
@@ -24,7 +25,20 @@ struct GemmOperandFile {
 // if the file has neither.
 GemmOperandFile ReadGemmOperand(std::string_view place, std::string_view format = {});
 
+// Throws Error(where, ...) for block scales that are numbers.
 MmaOperand MakeMmaOperand(const StoredMatrix& stored, std::string_view where);
+
+// An FP8 operand with its scales of any kind, as judge/products/scaled_product.h takes it: a
+// quantized matrix, or numbers with the scale 1 as ReadGemmOperand reads them. `is_scaled`: whether
+// IsScaledFp8 says that only such a product takes it. Throws Error for elements of other widths.
+struct ScaledOperandFile {
+  ScaledOperand operand;
+  std::string what;
+  bool is_scaled = false;
+};
+ScaledOperandFile ReadScaledOperand(std::string_view place, std::string_view format = {});
+// Whether the file holds a quantized matrix for which IsScaledFp8 is true.
+bool HoldsScaledFp8(std::string_view place);
 
 // Adds an operand to a file: an NVFP4 or MXFP4 matrix with linear scales, or a tensor of plain
 // numbers.

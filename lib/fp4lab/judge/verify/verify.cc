@@ -46,11 +46,12 @@ class Opened {
   std::span<const std::uint8_t> StoredRow(std::size_t r) const {
     return std::span(m_.codes).subspan(r * sizes_.code_row_bytes, sizes_.code_row_bytes);
   }
-  // The byte of stored scale (r, c), and the scale byte of element (r, c).
-  std::uint8_t StoredScale(std::size_t r, std::size_t c) const {
-    return m_.scales[ScaleOffset(m_.layout.scales, r, c, sizes_.scale_cols)];
+  // The stored scale (r, c), and the scale of element (r, c), as in scale_type.h.
+  std::uint32_t StoredScale(std::size_t r, std::size_t c) const {
+    return ScaleCodeAt(m_.scales, ScaleOffset(m_.layout.scales, r, c, sizes_.scale_cols),
+                       m_.layout.scale_type);
   }
-  std::uint8_t ScaleOf(std::size_t r, std::size_t c) const {
+  std::uint32_t ScaleOf(std::size_t r, std::size_t c) const {
     if (sizes_.scales == 0) return 0;
     if (m_.layout.transposed) std::swap(r, c);
     return StoredScale(r / row_step_, c / col_step_);
@@ -58,7 +59,8 @@ class Opened {
   // The decoded value of element (r, c), without a tensor scale.
   float Value(std::size_t r, std::size_t c) const {
     const float code = Decode(m_.element, Code(r, c));
-    return sizes_.scales == 0 ? code : code * Decode(m_.scale, ScaleOf(r, c));
+    if (sizes_.scales == 0) return code;
+    return code * ScaleValueOf(m_.layout.scale_type, m_.scale, ScaleOf(r, c));
   }
   const StoredSizes& sizes() const { return sizes_; }
   const StoredMatrix& matrix() const { return m_; }
@@ -164,7 +166,10 @@ std::size_t ScalePaddingSet(const StoredMatrix& m, const StoredSizes& sizes) {
   std::size_t set = 0;
   for (std::size_t r = 0; r < RoundUp(rows, order.tile_rows); ++r) {
     for (std::size_t c = r < rows ? cols : 0; c < RoundUp(cols, order.tile_cols); ++c) {
-      set += m.scales[ScaleOffset(m.layout.scales, r, c, cols)] != 0 ? 1 : 0;
+      const std::size_t at = ScaleOffset(m.layout.scales, r, c, cols);
+      for (std::size_t k = 0; k < sizes.scale_bytes; ++k) {
+        set += m.scales[at * sizes.scale_bytes + k] != 0 ? 1 : 0;
+      }
     }
   }
   return set;
@@ -236,6 +241,7 @@ Verdict CompareStored(const StoredMatrix& expected, const StoredMatrix& answer,
   return {.codes = CompareCodes(ours, theirs, expected, options.first),
           .scales = CompareScales(ours, theirs, options.first),
           .tensor_scale = CompareTensorScale(expected, answer, options.first),
+          .scale_type = expected.layout.scale_type,
           .has_tensor_scale = !expected.tensor_scale.empty(),
           .padding_set = PaddingSet(answer, ours.sizes()),
           .checks_padding = options.check_padding,

@@ -19,7 +19,7 @@ namespace fp4lab {
 struct Difference {
   std::size_t row = 0,
               col = 0;  // codes: the element; scales: the block; the tensor scale: the number
-  std::uint32_t expected = 0, got = 0;  // code, scale byte, or the number's binary32 bits
+  std::uint32_t expected = 0, got = 0;  // code, scale byte or bits, or the number's binary32 bits
   bool same_value = false;              // the bytes differ, but decode to the same values
 };
 
@@ -34,9 +34,10 @@ struct PartVerdict {
 
 struct Verdict {
   PartVerdict codes, scales, tensor_scale;
-  bool has_tensor_scale = false;   // the dialect has it, and the answer's layout stores it
-  std::size_t padding_set = 0;     // bytes of padding that are not 0
-  bool checks_padding = false;     // whether nonzero padding is an error
+  ScaleType scale_type = ScaleType::kByte;  // of the stored block scales
+  bool has_tensor_scale = false;            // the dialect has it, and the answer's layout stores it
+  std::size_t padding_set = 0;              // bytes of padding that are not 0
+  bool checks_padding = false;              // whether nonzero padding is an error
   std::optional<Allowed> allowed;  // the verdict for a dialect that allows a set of answers
   // The interpretation of the tensor scale, if it differs.
   std::optional<TensorNumberReading> tensor_scale_reading = {};

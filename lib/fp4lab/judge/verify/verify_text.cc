@@ -18,11 +18,16 @@ struct Part {
   const char* place;  // the noun for a (row, col): "element", "scale", "number"
   FormatId format;    // of codes or scales; unused if is_float (the tensor scale: binary32)
   bool is_float;
+  ScaleType type = ScaleType::kByte;  // of scales that are numbers
 };
 
 std::string Written(const Part& part, std::uint32_t bits) {
   if (part.is_float)
     return HexText(bits, 8) + " (" + ShortestText(std::bit_cast<float>(bits)) + ")";
+  if (part.type != ScaleType::kByte) {
+    return HexText(bits, static_cast<int>(2 * Named(part.type).bytes)) + " (" +
+           ShortestText(ScaleValueOf(part.type, part.format, bits)) + ")";
+  }
   const int digits = FormatOf(part.format).bits > 4 ? 2 : 1;
   return HexText(bits, digits) + " (" + ShortestText(Decode(part.format, bits)) + ")";
 }
@@ -65,7 +70,7 @@ Part CodesOf(const Dialect& d, const Verdict& v) {
   return {"codes", v.codes, "element", d.element, false};
 }
 Part ScalesOf(const Dialect& d, const Verdict& v) {
-  return {"scales", v.scales, "scale", d.scale, false};
+  return {"scales", v.scales, "scale", d.scale, false, v.scale_type};
 }
 Part TensorScalePart(const Dialect& d, const Verdict& v) {
   return {"tensor scale", v.tensor_scale, "number", d.scale, true};

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import _core
+from .. import _arrays, _core
 from .._judge import Report, Verdict
 
 # How many times `explained` cases are looked at where the first ones have no cause.
@@ -107,7 +107,7 @@ def _gives(answer: Any, cause: dict[str, Any]) -> bool:
         return False
     theirs_codes, theirs_scales, theirs_number = answer.parts
     bits = [np.asarray(n, np.float32).view(np.uint32).tolist() for n in (number, theirs_number)]
-    return (np.array_equal(codes.reshape(-1), theirs_codes) and np.array_equal(scales.reshape(-1), theirs_scales)
+    return (np.array_equal(codes.reshape(-1), theirs_codes) and np.array_equal(_arrays.scales(scales, "scales")[0], theirs_scales)
             and (not theirs_number or bits[0] == bits[1]))  # fmt: skip
 
 
