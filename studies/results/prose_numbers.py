@@ -142,7 +142,7 @@ def same_bytes(arm, larger):
 def bf16_size(arm, of):
     last = [r for r in surface_document()["sizes"]["reference_size"]
             if (r["arm"], r["studies"][1]) == (arm, SIZES[of])][-1]
-    return with_bounds(last["size"], *last["interval"])
+    return with_bounds(last["size"], *last["interval_with_text"])
 
 
 CRITERIA = {"ratio": "token_ratio", "growth": "token_ratio_grows"}

@@ -20,8 +20,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace fp4lab;
   const std::string input(reinterpret_cast<const char*>(data), size);
   const std::string length = Bytes(size, 8);
-  const std::string record = length + Bytes(study::MaskedCrc(length), 4) + input +
-                             Bytes(study::MaskedCrc(input), 4);
+  const std::string record =
+      length + Bytes(study::MaskedCrc(length), 4) + input + Bytes(study::MaskedCrc(input), 4);
   for (const std::string& file : {record, input}) {
     OneLineOrNothing([&] { study::ReadMetricEvents(file, "x.tfevents"); });
   }

@@ -195,7 +195,8 @@ TEST_CASE("A folder of event files is one run, restarts included", "[parity]") {
 TEST_CASE("The arms of a study are runs, a seed each", "[parity]") {
   const Folder folder;
   folder.Add("results.json", SyntheticResults({.seeds = 3}).dump());
-  for (const std::string& path : {folder.Path() + "#nvfp4", folder.Path() + "/results.json#nvfp4"}) {
+  for (const std::string& path :
+       {folder.Path() + "#nvfp4", folder.Path() + "/results.json#nvfp4"}) {
     const std::vector<MetricLog> logs = ReadMetricLogs(path);
     REQUIRE(logs.size() == 3);
     CHECK(logs[0].seed != logs[1].seed);

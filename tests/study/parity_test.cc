@@ -55,15 +55,13 @@ TEST_CASE("Intervals over correlated steps hold the mean as often as they say", 
     CAPTURE(c.steps, c.correlation);
     std::vector<char> holds(kRepeats);
     ParallelFor(kRepeats, [&](std::size_t r) {
-      const V x =
-          Autoregression({.steps = c.steps, .correlation = c.correlation, .seed = 100 + r});
+      const V x = Autoregression({.steps = c.steps, .correlation = c.correlation, .seed = 100 + r});
       const StepBlocks blocks = BlocksOf(x);
       const double half = StudentQuantile(0.975, BlockDegrees(c.steps, blocks.length)) *
                           std::sqrt(BlockVariance(x, blocks.length));
       holds[r] = std::abs(Summarize(x).mean) <= half;
     });
-    const double share =
-        static_cast<double>(std::count(holds.begin(), holds.end(), 1)) / kRepeats;
+    const double share = static_cast<double>(std::count(holds.begin(), holds.end(), 1)) / kRepeats;
     CAPTURE(share);
     CHECK((c.low <= share && share <= c.high));
   }
@@ -83,7 +81,7 @@ TEST_CASE("Both error rates are at most what they should be, and the power is th
   // A margin of 0.5 %: noise that gives single runs an error of about 0.13 %.
   const CurveOptions curve{.steps = 600, .noise = 0.008, .correlation = 0.5, .seed_noise = 0};
   constexpr std::size_t kRepeats = 400;
-  CHECK(ShareOf(kDifferent, curve, 1, 0, kRepeats) < 0.08);      // wrongly different
+  CHECK(ShareOf(kDifferent, curve, 1, 0, kRepeats) < 0.08);       // wrongly different
   CHECK(ShareOf(kEquivalent, curve, 1, 0.005, kRepeats) < 0.08);  // wrongly equivalent
   CHECK(ShareOf(kEquivalent, curve, 1, 0, kRepeats) > 0.7);
   CHECK(ShareOf(kDifferent, curve, 1, 0.008, kRepeats) > 0.9);
@@ -120,18 +118,17 @@ TEST_CASE("The verdict says what it is, in a sentence", "[parity]") {
              ContainsSubstring("equivalent within 0.5 %: the loss differs by +0."));
   const Json apart = ParityDocument(MadeArms(quiet, 2, 0.02, 1));
   CHECK(apart["status"] == kDifferent);
-  CHECK_THAT(apart["verdict"].get<std::string>(), ContainsSubstring("different by +") &&
-                                                      ContainsSubstring("more than 0.5 %"));
-  CHECK(apart["gap"]["nats"].get<double>() ==
-        Approx(apart["gap"]["relative"].get<double>() *
-               apart["gap"]["baseline_loss"].get<double>()));
+  CHECK_THAT(apart["verdict"].get<std::string>(),
+             ContainsSubstring("different by +") && ContainsSubstring("more than 0.5 %"));
+  CHECK(apart["gap"]["nats"].get<double>() == Approx(apart["gap"]["relative"].get<double>() *
+                                                     apart["gap"]["baseline_loss"].get<double>()));
   const Json open = ParityDocument(MadeArms({.steps = 60, .noise = 0.1}, 1, 0.001, 3));
   CHECK(open["status"] == kNotTold);
   CHECK_THAT(open["verdict"].get<std::string>(),
              ContainsSubstring("not told apart: ") && ContainsSubstring("more logged steps"));
   CHECK(open["power"]["points_needed"].get<std::size_t>() > open["window"]["points"]);
-  const Json few = ParityDocument(
-      MadeArms({.steps = 300, .noise = 0.002, .seed_noise = 0.03}, 2, 0.001, 4));
+  const Json few =
+      ParityDocument(MadeArms({.steps = 300, .noise = 0.002, .seed_noise = 0.03}, 2, 0.001, 4));
   CHECK(few["status"] == kNotTold);
   CHECK(few["power"]["seeds_needed"].get<std::size_t>() > 2);
   CHECK_THAT(few["verdict"].get<std::string>(), ContainsSubstring("more seeds in each arm"));
@@ -243,8 +240,8 @@ TEST_CASE("Spikes, norms, speed and memory stand side by side", "[parity]") {
   CHECK(document["spikes"][0]["runs"] == 7);
   CHECK(document["spikes"][0]["baseline"] == 0);
   CHECK_THAT(document["next"].dump(), ContainsSubstring("look at the steps of the spikes"));
-  CHECK_THAT(ParityText(document), ContainsSubstring("median tokens per second") &&
-                                       ContainsSubstring("spikes of loss"));
+  CHECK_THAT(ParityText(document),
+             ContainsSubstring("median tokens per second") && ContainsSubstring("spikes of loss"));
 }
 
 }  // namespace

@@ -64,7 +64,8 @@ void AddParity(CLI::App& app, int* exit_code) {
   command->add_option("--baseline", o->baseline, "Logs of the baseline, one per run")
       ->required()
       ->type_name("LOG");
-  command->add_option("--margin", o->margin, "Largest gap that counts as none, in percent of the loss")
+  command
+      ->add_option("--margin", o->margin, "Largest gap that counts as none, in percent of the loss")
       ->capture_default_str();
   command->add_option("--confidence", o->options.confidence, "Of the tests and intervals")
       ->capture_default_str();

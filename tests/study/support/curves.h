@@ -67,8 +67,9 @@ inline ParityArms MadeArms(const CurveOptions& options, int seeds, double gap,
       for (std::size_t t = 0; t < options.steps; ++t) {
         const double at = static_cast<double>(t);
         const double fall = 2.5 + 3 / (1 + at / 10);
-        log.series["loss"][at] = fall * (1 + (is_baseline ? 0 : gap)) *
-                                 (1 + seed + options.noise * own[t] + options.arm_noise * shared[t]);
+        log.series["loss"][at] =
+            fall * (1 + (is_baseline ? 0 : gap)) *
+            (1 + seed + options.noise * own[t] + options.arm_noise * shared[t]);
       }
       (is_baseline ? arms.baseline : arms.runs).push_back(std::move(log));
     }

@@ -128,8 +128,9 @@ std::optional<double> OnlyContent(std::string_view bytes, std::uint64_t type) {
     return static_cast<double>(LittleEndian<std::int64_t>(bytes));
   }
   if (type == kHalf && bytes.size() == 2) {
-    return Decode(FormatId::kFP16, static_cast<std::uint32_t>(
-        static_cast<unsigned char>(bytes[0]) | static_cast<unsigned char>(bytes[1]) << 8));
+    return Decode(FormatId::kFP16,
+                  static_cast<std::uint32_t>(static_cast<unsigned char>(bytes[0]) |
+                                             static_cast<unsigned char>(bytes[1]) << 8));
   }
   return std::nullopt;
 }
@@ -140,7 +141,8 @@ std::optional<double> ScalarOf(Message tensor) {
     std::uint64_t type;
     std::uint32_t field;
   };
-  constexpr Numbers kNumbers[] = {{kFloat, 5}, {kDouble, 6}, {kInt32, 7}, {kInt64, 10}, {kHalf, 13}};
+  constexpr Numbers kNumbers[] = {
+      {kFloat, 5}, {kDouble, 6}, {kInt32, 7}, {kInt64, 10}, {kHalf, 13}};
   std::uint64_t type = 0;
   std::optional<double> value;
   std::size_t found = 0;

@@ -4,8 +4,9 @@
 // and the masked CRC-32C of the data (4). masked(c) = rotate_right(c, 15) + 0xA282EAD8. Of an Event
 // the fields step (2) and summary (5) are read; of a summary's value (1) the tag (1) and either
 // simple_value (2, binary32) or tensor (8) of one element: DT_FLOAT, DT_DOUBLE, DT_INT32, DT_INT64
-// or DT_HALF. Values that are no scalars are passed over. Sources: tensorflow/core/util/event.proto,
-// tensorflow/core/framework/{summary,tensor}.proto, tensorflow/core/lib/io/record_writer.h.
+// or DT_HALF. Values that are no scalars are passed over. Sources:
+// tensorflow/core/util/event.proto, tensorflow/core/framework/{summary,tensor}.proto,
+// tensorflow/core/lib/io/record_writer.h.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +17,7 @@
 
 namespace fp4lab::study {
 
-using ScalarVisitor =
-    std::function<void(std::int64_t step, const std::string& tag, double value)>;
+using ScalarVisitor = std::function<void(std::int64_t step, const std::string& tag, double value)>;
 
 // Calls `visit` for every scalar, in the file's order. Returns the bytes of whole records: fewer
 // than the file has if a program that still writes it, or was killed, left half a record at its

@@ -52,9 +52,8 @@ std::string WithQuotedNaN(std::string_view line) {
   bool quoted = false;
   for (std::size_t i = 0; i < line.size();) {
     if (!quoted) {
-      const auto* word = std::find_if(std::begin(kWords), std::end(kWords), [&](auto w) {
-        return line.substr(i).starts_with(w);
-      });
+      const auto* word = std::find_if(std::begin(kWords), std::end(kWords),
+                                      [&](auto w) { return line.substr(i).starts_with(w); });
       if (word != std::end(kWords)) {
         text += '"' + std::string(*word) + '"';
         i += word->size();
@@ -166,8 +165,7 @@ class Collector {
       Fail("has no number \"" + options_.loss + "\"; " +
            (seen.empty() ? "it has none at all" : DidYouMean(options_.loss, seen)));
     }
-    Fail("has no loss" +
-         (seen.empty() ? std::string() : "; it has: " + Joined(seen, ", ")) +
+    Fail("has no loss" + (seen.empty() ? std::string() : "; it has: " + Joined(seen, ", ")) +
          "; a loss is called one of " + NamesOfMetric(kMetrics[0]) + ", or as --loss says");
   }
 
@@ -222,16 +220,16 @@ void ReadCsv(std::string_view text, const LogOptions& options, Collector* to) {
                            [&](const MetricName& n) { return !n.name.empty() && n.name == name; });
       };
       if (std::none_of(names.begin(), names.end(), is_loss)) {
-        to->Fail(options.loss.empty()
-                     ? "the header names no loss; name a column one of " + NamesOfMetric(kMetrics[0])
-                     : "the header has no \"" + options.loss + "\"; " +
-                           DidYouMean(options.loss, head));
+        to->Fail(
+            options.loss.empty()
+                ? "the header names no loss; name a column one of " + NamesOfMetric(kMetrics[0])
+                : "the header has no \"" + options.loss + "\"; " + DidYouMean(options.loss, head));
       }
       if (!tokens && (!step || options.axis == LogAxis::kTokens)) {
-        to->Fail(step ? "the header names no tokens; name a column one of " +
-                            Joined(kTokenNames, ", ")
-                      : "the header names neither tokens nor steps; name a column one of " +
-                            AxisNames());
+        to->Fail(
+            step
+                ? "the header names no tokens; name a column one of " + Joined(kTokenNames, ", ")
+                : "the header names neither tokens nor steps; name a column one of " + AxisNames());
       }
       return;
     }
@@ -307,8 +305,8 @@ void ReadEvents(std::string_view bytes, const std::string& where, const LogOptio
   if (options.axis == LogAxis::kTokens) {
     throw Error(where, "TensorBoard's event files have steps alone; compare by steps");
   }
-  const std::size_t whole = ReadEventFile(
-      bytes, where, [&](std::int64_t step, const std::string& tag, double value) {
+  const std::size_t whole =
+      ReadEventFile(bytes, where, [&](std::int64_t step, const std::string& tag, double value) {
         const std::string name = LowerCase(tag);
         to->See(name);
         if (!to->Wants(name)) return;
@@ -445,8 +443,8 @@ std::vector<MetricLog> ReadMetricResults(const Json& results, const std::string&
     if (name != arm) continue;
     const Json curve = run.value("curve", Json());
     if (!curve.is_array()) throw Error(place + "/curve", "must be an array");
-    const std::uint64_t seed = WholeNumber<std::uint64_t>(run.value("seed", Json()),
-                                                          place + "/seed");
+    const std::uint64_t seed =
+        WholeNumber<std::uint64_t>(run.value("seed", Json()), place + "/seed");
     Collector collector(where + "#" + arm + " seed " + std::to_string(seed), options);
     for (std::size_t k = 0; k < curve.size(); ++k) {
       const Json& point = curve[k];

@@ -103,7 +103,7 @@ struct LogOptions {
 };
 
 struct MetricLog {
-  std::string name;       // of the file, or of the run in it
+  std::string name;        // of the file, or of the run in it
   bool by_tokens = false;  // the keys of `series` are tokens, not steps
   // By the metric's key: values by step, ascending; NaN and infinities are kept. Every log has a
   // loss.

@@ -78,9 +78,9 @@ double OwnSteps(const Runs& runs, double weight, std::size_t block) {
 }
 
 struct Estimate {
-  double gap = 0;        // mean of the runs over the baseline's, less 1
-  double baseline = 0;   // mean loss
-  Part seeds, steps;     // variances of the gap; seeds.degrees 0: unknown
+  double gap = 0;       // mean of the runs over the baseline's, less 1
+  double baseline = 0;  // mean loss
+  Part seeds, steps;    // variances of the gap; seeds.degrees 0: unknown
   Part all;
   StepBlocks blocks;
   double Error() const { return std::sqrt(all.variance); }
@@ -171,13 +171,12 @@ class Parity {
   }
 
   Json Document() {
-    Json json = {{"schema", "fp4lab.parity/1"},
-                 {"options",
-                  {{"margin", options_.margin},
-                   {"confidence", options_.confidence},
-                   {"paired", paired_}}},
-                 {"runs", Names(arms_.runs)},
-                 {"baseline", Names(arms_.baseline)}};
+    Json json = {
+        {"schema", "fp4lab.parity/1"},
+        {"options",
+         {{"margin", options_.margin}, {"confidence", options_.confidence}, {"paired", paired_}}},
+        {"runs", Names(arms_.runs)},
+        {"baseline", Names(arms_.baseline)}};
     json["window"] = {{"of", arms_.runs[0].by_tokens ? "tokens" : "steps"},
                       {"from", steps_.front()},
                       {"to", steps_.back()},
@@ -207,9 +206,9 @@ class Parity {
     if (!(o.last > 0 && o.last <= 1)) throw Error("--last", "must be above 0 and at most 1");
     if (o.from && o.to && *o.from > *o.to) throw Error("--from", "must not be behind --to");
     if (o.paired && arms_.runs.size() != arms_.baseline.size()) {
-      throw Error("--paired", "needs as many runs as the baseline has: " +
-                                  std::to_string(arms_.runs.size()) + " against " +
-                                  std::to_string(arms_.baseline.size()));
+      throw Error("--paired",
+                  "needs as many runs as the baseline has: " + std::to_string(arms_.runs.size()) +
+                      " against " + std::to_string(arms_.baseline.size()));
     }
     for (const auto* arm : {&arms_.runs, &arms_.baseline}) {
       for (const MetricLog& log : *arm) {
@@ -261,8 +260,7 @@ class Parity {
     }
     const std::string unit = arms_.runs[0].by_tokens ? "token count" : "step";
     if (broken > 0) {
-      notes_.push_back(CountText(broken, unit) +
-                       " left out, at which a loss is not finite");
+      notes_.push_back(CountText(broken, unit) + " left out, at which a loss is not finite");
     }
     if (longest > end) {
       notes_.push_back("the shortest run ends at " + std::string(unit) + " " +
@@ -281,9 +279,9 @@ class Parity {
     }
     if (steps_.size() < kLeastSteps) {
       throw Error(arms_.runs[0].name,
-                  "shares " + CountText(steps_.size(), unit) + " with the other runs in the window" +
-                      " and " + std::to_string(common_.size()) + " at all; " +
-                      std::to_string(kLeastSteps) +
+                  "shares " + CountText(steps_.size(), unit) +
+                      " with the other runs in the window" + " and " +
+                      std::to_string(common_.size()) + " at all; " + std::to_string(kLeastSteps) +
                       " are needed: log losses at the same steps, or widen the window (--last 1)");
     }
   }
@@ -415,21 +413,21 @@ class Parity {
     // Steps of one run, correlated over a fifth of the window, give no sound interval.
     const bool sound = seeds_known || !e.blocks.capped;
     const double p_equal = EquivalenceP(e, margin), p_different = DifferenceP(e);
-    (*json)["gap"] = {{"relative", e.gap},
-                      {"nats", e.gap * e.baseline},
-                      {"baseline_loss", e.baseline},
-                      {"standard_error", se},
-                      {"degrees_of_freedom", NumberOrNull(e.all.degrees)},
-                      {"interval", Ends(e.gap, two_sided * se)},
-                      {"interval_of_equivalence", Ends(e.gap, one_sided * se)},
-                      {"p_equivalent", p_equal},
-                      {"p_different", p_different},
-                      {"variance",
-                       {{"seeds", seeds_known ? Json(e.seeds.variance) : Json()},
-                        {"steps", e.steps.variance}}},
-                      {"block_steps", e.blocks.length},
-                      {"blocks_capped", e.blocks.capped},
-                      {"seeds_known", seeds_known}};
+    (*json)["gap"] = {
+        {"relative", e.gap},
+        {"nats", e.gap * e.baseline},
+        {"baseline_loss", e.baseline},
+        {"standard_error", se},
+        {"degrees_of_freedom", NumberOrNull(e.all.degrees)},
+        {"interval", Ends(e.gap, two_sided * se)},
+        {"interval_of_equivalence", Ends(e.gap, one_sided * se)},
+        {"p_equivalent", p_equal},
+        {"p_different", p_different},
+        {"variance",
+         {{"seeds", seeds_known ? Json(e.seeds.variance) : Json()}, {"steps", e.steps.variance}}},
+        {"block_steps", e.blocks.length},
+        {"blocks_capped", e.blocks.capped},
+        {"seeds_known", seeds_known}};
     const double power = 0.5 + kPower / 2;  // the two tests share what may go wrong
     const double shown = (one_sided + StudentQuantile(power, e.all.degrees)) * se;
     const double seen = (two_sided + StudentQuantile(kPower, e.all.degrees)) * se;
@@ -448,8 +446,8 @@ class Parity {
                                  ", " + Signed(100 * (e.gap + two_sided * se), 2) + "]";
     std::string verdict;
     if (!diverged_.empty()) {
-      const bool baseline = std::any_of(diverged_.begin(), diverged_.end(),
-                                        [](const auto& d) { return d.second; });
+      const bool baseline =
+          std::any_of(diverged_.begin(), diverged_.end(), [](const auto& d) { return d.second; });
       const auto found = std::find_if(diverged_.begin(), diverged_.end(),
                                       [&](const auto& d) { return d.second == baseline; });
       status = baseline ? kNotTold : kDifferent;
@@ -536,8 +534,10 @@ class Parity {
           "fp4lab what-if for the operands' shares at a checkpoint");
     }
     if (status == kEquivalent) {
-      next_.push_back("nothing for this margin; the smallest that such data show in 8 of 10 cases "
-                      "is " + PlainPercent(shown));
+      next_.push_back(
+          "nothing for this margin; the smallest that such data show in 8 of 10 cases "
+          "is " +
+          PlainPercent(shown));
     }
   }
 

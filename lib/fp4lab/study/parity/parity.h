@@ -24,9 +24,9 @@
 namespace fp4lab::study {
 
 struct ParityOptions {
-  double margin = 0.005;      // of the baseline's loss
-  double confidence = 0.95;   // in (0.5, 1)
-  double last = 1.0 / 3;      // the window: this share of the common steps, the last ones,
+  double margin = 0.005;     // of the baseline's loss
+  double confidence = 0.95;  // in (0.5, 1)
+  double last = 1.0 / 3;     // the window: this share of the common steps, the last ones,
   std::optional<double> from = std::nullopt, to = std::nullopt;  // or the steps from and to these
   bool paired = false;  // run i of both arms belong together; runs with equal seeds always do
 };
@@ -42,11 +42,11 @@ struct ParityArms {
 inline constexpr std::string_view kEquivalent = "equivalent", kDifferent = "different",
                                   kNotTold = "not told apart";
 
-// {"schema": "fp4lab.parity/1", "status", "verdict": a sentence, "gap", "power", "window", "course",
-// "metrics", "spikes", "next", "notes", "runs", "baseline", "options"}. Losses as the files have
-// them; shares are fractions. A run whose loss ends not finite is different; a baseline's such run
-// leaves the two not told apart. Deterministic. Throws Error for no runs, options out of range,
-// steps against tokens, and a window of fewer than kLeastSteps common steps.
+// {"schema": "fp4lab.parity/1", "status", "verdict": a sentence, "gap", "power", "window",
+// "course", "metrics", "spikes", "next", "notes", "runs", "baseline", "options"}. Losses as the
+// files have them; shares are fractions. A run whose loss ends not finite is different; a
+// baseline's such run leaves the two not told apart. Deterministic. Throws Error for no runs,
+// options out of range, steps against tokens, and a window of fewer than kLeastSteps common steps.
 Json ParityDocument(const ParityArms& arms, const ParityOptions& options = {});
 
 // The document as text for a terminal; the verdict is the first line.

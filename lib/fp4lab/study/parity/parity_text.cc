@@ -47,8 +47,8 @@ std::string ParityText(const Json& document) {
           " logged points that all have)" +
           (document["options"]["paired"] == true ? ", paired" : "") + "\n";
   text += std::string("the interval holds ") +
-          (gap["seeds_known"] == true ? "seeds and steps" : "steps alone, no seeds") + "; blocks of " +
-          CountText(gap["block_steps"].get<std::size_t>(), "point") + "\n";
+          (gap["seeds_known"] == true ? "seeds and steps" : "steps alone, no seeds") +
+          "; blocks of " + CountText(gap["block_steps"].get<std::size_t>(), "point") + "\n";
   text += "such data show a margin of " + ShareText(power["smallest_margin"]).substr(1) +
           ", or a difference of " + ShareText(power["smallest_difference"]).substr(1) +
           ", in 8 of 10 cases\n\n";

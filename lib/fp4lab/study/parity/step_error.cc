@@ -68,9 +68,9 @@ std::vector<std::size_t> SpikesOf(std::span<const double> series) {
 double SameRateP(std::size_t a, std::size_t steps_a, std::size_t b, std::size_t steps_b) {
   const IeeeArithmetic ieee;
   if (a + b == 0 || steps_a == 0 || steps_b == 0) return 1;
-  const boost::math::binomial of(static_cast<double>(a + b),
-                                 static_cast<double>(steps_a) /
-                                     static_cast<double>(steps_a + steps_b));
+  const boost::math::binomial of(
+      static_cast<double>(a + b),
+      static_cast<double>(steps_a) / static_cast<double>(steps_a + steps_b));
   const auto x = static_cast<double>(a);
   const double below = boost::math::cdf(of, x);
   const double above = a == 0 ? 1 : boost::math::cdf(boost::math::complement(of, x - 1));

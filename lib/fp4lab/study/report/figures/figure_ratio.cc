@@ -7,7 +7,6 @@
 #include "fp4lab/study/report/figures/figure_parts.h"
 #include "fp4lab/study/report/figures/figures.h"
 #include "fp4lab/study/report/figures/plot.h"
-#include "fp4lab/study/report/figures/published_ratio.h"
 
 namespace fp4lab::study {
 namespace {
@@ -64,27 +63,6 @@ Axis TokensAxis(const Results& results, const Analysis& analysis,
   }
   return Labelled(BudgetAxis(results, 0.16, last),
                   "tokens D of the second format, and per block parameter (D/N)");
-}
-
-// Draws the published ratio in a box of its own beside the panel, since its model is far larger.
-void DrawPublished(Svg* svg, const Box& box, const Axis& axis) {
-  svg->Rect(box.x, box.y, box.width, box.height, "stripe");
-  for (const Tick& tick : axis.ticks) {
-    const double y = box.Bottom() - box.height * axis.Fraction(tick.value);
-    svg->Line({box.x, y}, {box.Right(), y}, "grid");
-  }
-  const double one = box.Bottom() - box.height * axis.Fraction(1);
-  svg->Line({box.x, one}, {box.Right(), one}, "zero dash");
-  const double middle = box.x + box.width / 2;
-  const double y = box.Bottom() - box.height * axis.Fraction(kPublishedRatio);
-  svg->Marker({middle, y}, 2, 6, "s4 hollow",
-              "published: MXFP4 to match NVFP4, r = " + Fixed(kPublishedRatio, 2) +
-                  " at 1T tokens, 8B parameters (arXiv 2509.25149, figure 6b)");
-  svg->Text({middle, y - 14}, Fixed(kPublishedRatio, 2), "t strong ink s4", Anchor::kMiddle);
-  svg->Line({box.x, box.Bottom()}, {box.Right(), box.Bottom()}, "axis");
-  svg->Text({middle, box.Bottom() + 19}, "8B, 1T tokens", "t small", Anchor::kMiddle);
-  svg->Text({middle, box.Bottom() + 34}, "D/N 125", "t small muted", Anchor::kMiddle);
-  svg->Text({middle, box.Bottom() + 56}, "published", "t", Anchor::kMiddle);
 }
 
 // "mxfp4 to match nvfp4: r = 1.359 [1.214, 1.520] at 2048000 tokens (D/N 10)"
@@ -162,15 +140,6 @@ Figure DrawTokenRatio(const Results& results, const Analysis& analysis) {
           "a larger ratio puts D_R further back. A question mark where neither is identified.",
       "", ""};
   const std::vector<Series> series = SeriesOfRatios(results);
-  const bool has_published = std::any_of(series.begin(), series.end(), [&](const Series& s) {
-    return ComparesMxfp4WithNvfp4(results, s.pair.format, s.pair.reference);
-  });
-  if (has_published) {
-    figure.caption +=
-        " The diamond on the right is the published ratio of MXFP4 to NVFP4 (arXiv 2509.25149, "
-        "figure 6b: one run each, 8B parameters, 1T tokens): another model size, data and tokens "
-        "per parameter, so these numbers need not equal it.";
-  }
   std::vector<LegendEntry> entries;
   for (const Series& s : series) entries.push_back({s.text, s.colour, s.colour});
   // The legend's height decides where the panel begins and how tall the drawing is.
@@ -179,10 +148,9 @@ Figure DrawTokenRatio(const Results& results, const Analysis& analysis) {
   DrawTitle(&svg, figure.title, results);
   DrawLegend(&svg, kWidth, entries);
   const Axis axis = RatioAxis(results, analysis, series);
-  const Panel panel(&svg, {84, top, has_published ? 514.0 : 646.0, kPanelHeight},
-                    TokensAxis(results, analysis, series), axis);
+  const Panel panel(&svg, {84, top, 646, kPanelHeight}, TokensAxis(results, analysis, series),
+                    axis);
   panel.HorizontalLine(1, "zero dash");
-  if (has_published) DrawPublished(&svg, {612, top, 118, kPanelHeight}, axis);
   const double middle = (static_cast<double>(series.size()) - 1) / 2;
   const double spacing = std::min(18.0, 50 / std::max(middle, 0.5));  // px
   for (std::size_t i = 0; i < series.size(); ++i) {
