@@ -1,3 +1,4 @@
+#include <cmath>
 #include <string>
 
 #include "fp4lab/base/ieee_arithmetic.h"
@@ -10,7 +11,9 @@ namespace fp4lab::study {
 namespace {
 
 std::string NumberText(const Json& number) {
-  return number.is_number() ? SignificantText(number.get<double>()) : "-";
+  if (!number.is_number()) return "-";
+  const double x = number;
+  return std::abs(x) >= 1000 ? TokensText(x) : SignificantText(x);
 }
 
 std::string PlaceText(const Json& number) { return TokensText(number.get<double>()); }
@@ -18,6 +21,8 @@ std::string PlaceText(const Json& number) { return TokensText(number.get<double>
 std::string ShareText(const Json& share) {
   return share.is_number() ? Signed(100 * share.get<double>(), 2) + " %" : "-";
 }
+
+std::string WidthText(const Json& share) { return Fixed(100 * share.get<double>(), 2) + " %"; }
 
 const Metric& MetricOf(const Json& row) {
   for (const Metric& metric : kMetrics) {
@@ -49,8 +54,8 @@ std::string ParityText(const Json& document) {
   text += std::string("the interval holds ") +
           (gap["seeds_known"] == true ? "seeds and steps" : "steps alone, no seeds") +
           "; blocks of " + CountText(gap["block_steps"].get<std::size_t>(), "point") + "\n";
-  text += "such data show a margin of " + ShareText(power["smallest_margin"]).substr(1) +
-          ", or a difference of " + ShareText(power["smallest_difference"]).substr(1) +
+  text += "such data show a margin of " + WidthText(power["smallest_margin"]) +
+          ", or a difference of " + WidthText(power["smallest_difference"]) +
           ", in 8 of 10 cases\n\n";
   TextRows rows = {{"", "runs", "baseline", "ratio"}};
   for (const Json& row : document["metrics"]) {
