@@ -115,9 +115,13 @@ void DrawSeries(Svg* svg, const Panel& panel, const Axis& axis, const Results& r
   }
   std::stable_sort(marks.begin(), marks.end(),
                    [](const Mark& a, const Mark& b) { return a.at.x < b.at.x; });
-  std::vector<Dot> line;
-  for (const Mark& mark : marks) line.push_back(mark.at);
-  svg->Polyline(line, style + " thin faint");
+  for (const bool filled : {true, false}) {  // a line a form
+    std::vector<Dot> line;
+    for (const Mark& mark : marks) {
+      if (mark.filled == filled) line.push_back(mark.at);
+    }
+    if (!line.empty()) svg->Polyline(line, style + (filled ? " thin faint" : " thin faint dash"));
+  }
   for (const Mark& mark : marks) {
     svg->Marker(mark.at, series.colour, 4.8, style + (mark.filled ? " fill" : " hollow"),
                 mark.title);
@@ -137,7 +141,9 @@ Figure DrawTokenRatio(const Results& results, const Analysis& analysis) {
           " % t interval of ln r, small marks single seeds. Filled: extend form r = D_f/D, where "
           "the second ended at D. Hollow: shrink form r' = D/D_R, where the first ended at D and "
           "the second passed that loss at D_R, at which the mark stands; its interval leans, since "
-          "a larger ratio puts D_R further back. A question mark where neither is identified.",
+          "a larger ratio puts D_R further back. Each form has a line of its own, dashed for "
+          "shrink. A "
+          "question mark where neither is identified.",
       "", ""};
   const std::vector<Series> series = SeriesOfRatios(results);
   std::vector<LegendEntry> entries;
