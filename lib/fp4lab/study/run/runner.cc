@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <cstdio>
 #include <ctime>
 #include <deque>
 #include <exception>
@@ -411,9 +410,7 @@ std::string TimeInUtc() {
   std::tm parts{};
   gmtime_r(&now, &parts);
   char text[32];
-  std::snprintf(text, sizeof(text), "%04d-%02d-%02dT%02d:%02d:%02dZ", parts.tm_year + 1900,
-                parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
-  return text;
+  return {text, std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts)};
 }
 
 // registered.json holds the analysis that the study had before its first run was complete. A folder
