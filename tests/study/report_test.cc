@@ -235,13 +235,39 @@ TEST_CASE("The page begins with what the intervals tell, and its cards say so", 
   };
   const auto [clear, clear_page] = page({.seeds = 5});
   CHECK_THAT(clear, StartsWith("mxfp4 - nvfp4: +0.0") &&
-                        EndsWith(" nats at 4.10M tokens, told apart (95 % t interval, 5 seeds)"));
+                        EndsWith(" nats at 4.10M tokens, told apart (95 %, 5 seeds and the "
+                                 "validation text)"));
   const auto [unclear, unclear_page] = page({.seeds = 3, .noise = 40});
-  CHECK_THAT(unclear, ContainsSubstring(", not told apart (95 % t interval, 3 seeds)"));
+  CHECK_THAT(unclear,
+             ContainsSubstring(", not told apart (95 %, 3 seeds and the validation text)"));
   CHECK(unclear_page.find(", not told apart</span>") != std::string::npos);
   const auto [few, few_page] = page({.seeds = 2});
   CHECK_THAT(few, EndsWith("no interval from 2 seeds"));
   CHECK(few_page.find("no interval from 2 seeds</span>") != std::string::npos);
+}
+
+TEST_CASE("The error of the validation text decides with the seeds", "[study]") {
+  // Five seeds agree on a gap that a quarter of the text makes.
+  Json json = SyntheticResults({.seeds = 5, .noise = 0});
+  for (Json& run : json["runs"]) {
+    for (Json& point : run["points"]) {
+      Json& chunks = point["chunk_losses"];
+      if (run["arm"] != "mxfp4" || !chunks.is_array()) continue;
+      for (std::size_t c = 0; c < chunks.size(); ++c) {
+        const double others = 4 * c < chunks.size() ? 1.2 : -0.4;
+        chunks[c] = chunks[c].get<double>() + others;
+      }
+    }
+  }
+  const Results results = Read(json);
+  const Analysis analysis = Analyze(results, kDraws);
+  const LossGap* gap = analysis.FindGap("mxfp4", "nvfp4", 4096000, Precision::kTraining);
+  REQUIRE(gap != nullptr);
+  CHECK_FALSE(gap->interval->Contains(0));
+  CHECK(GapInterval(*gap, analysis)->Contains(0));
+  CHECK(VerdictSentences(results, analysis)[0].find(", not told apart (95 %, 5 seeds and") !=
+        std::string::npos);
+  CHECK(ReportHtml(results, analysis).find(", not told apart</span>") != std::string::npos);
 }
 
 TEST_CASE("Without a contrast each arm has its sentence against the reference", "[study]") {
@@ -256,9 +282,10 @@ TEST_CASE("Without a contrast each arm has its sentence against the reference", 
   const Results more = Read(json);
   const std::vector<std::string> groups = VerdictSentences(more, Analyze(more, 10));
   REQUIRE(groups.size() == 1);
-  CHECK_THAT(groups[0],
-             StartsWith("To bf16 at 4.10M tokens (95 % t intervals, 3 seeds): told apart: ") &&
-                 ContainsSubstring("nvfp4, mxfp4; not told apart: ") && EndsWith("same"));
+  CHECK_THAT(
+      groups[0],
+      StartsWith("To bf16 at 4.10M tokens (95 %, 3 seeds and the validation text): told apart: ") &&
+          ContainsSubstring("nvfp4, mxfp4; not told apart: ") && EndsWith("same"));
 }
 
 TEST_CASE("Figures are files without scripts, and take the style of a page on it", "[study]") {
