@@ -3,7 +3,7 @@
 # named one by one: most folders hold some that only certain builds have.
 #   PUBLIC_HEADERS  what a user's program includes; other headers are installed because these
 #                  include some of them, and may change
-#   CORE_SOURCES   files that the Python package has, too: they need no OpenSSL and no libzip
+#   CORE_SOURCES   files that the Python package has, too: they need no OpenSSL, no libzip and no Eigen
 #   SOURCES        all others
 #   LINKS          the layers right below that it includes, and packages
 #   JSON           much JSON and no kernels: it is compiled with precompiled headers
@@ -25,7 +25,7 @@ function(fp4lab_layer name)
       return()
     endif()
     set(LAYER_SOURCES)
-    list(REMOVE_ITEM LAYER_LINKS OpenSSL::Crypto PkgConfig::libzip)
+    list(REMOVE_ITEM LAYER_LINKS OpenSSL::Crypto PkgConfig::libzip Eigen3::Eigen)
     list(TRANSFORM LAYER_LINKS REPLACE "^hwy::hwy$" ${fp4lab_highway})
   endif()
   fp4lab_present(LAYER_LINKS)

@@ -95,6 +95,7 @@ int Run(int argc, char** argv) {
   fp4lab::tools::AddIdentify(app, &exit_code);
   fp4lab::tools::AddInspect(app, &exit_code);
   fp4lab::tools::AddPack(app, &exit_code);
+  fp4lab::tools::AddParity(app, &exit_code);
   fp4lab::tools::AddQuantize(app, &exit_code);
   fp4lab::tools::AddRecipes(app, &exit_code);
   fp4lab::tools::AddStudy(app, &exit_code);

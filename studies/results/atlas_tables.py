@@ -1,8 +1,12 @@
 """Tables of the atlas: what was tested, and whether the claim holds as it is quoted, for tables.py."""
 import functools
 import json
+import math
+import re
+import statistics
 import sys
 
+from significance import holm_kept, student_above, two_sided
 from study_tables import HERE, short_name, verdict
 
 
@@ -92,15 +96,72 @@ def judged(studies):
                     yield study, label, c, tested(c), check and check(study)
 
 
+def losses_at(study, label):
+    """{arm: losses by seed} at the largest budget, of a view of a sweep the arms at its rates."""
+    budget = max(p["tokens"] for run in study.results["runs"] for p in run["points"])
+    losses = {}
+    for run in study.results["runs"]:
+        for p in run["points"]:
+            if p["tokens"] == budget:
+                losses.setdefault(run["arm"], {})[run["seed"]] = p["validation_loss"]
+    if not label:
+        return losses
+    at_rate = {}
+    for swept, own in losses.items():
+        arm, rate = swept.split("+lr")
+        best = label == "each arm's best rate"
+        if best and (arm not in at_rate or sum(own.values()) < sum(at_rate[arm].values())):
+            at_rate[arm] = own
+        elif label == f"rate {rate}":
+            at_rate[arm] = own
+    return at_rate
+
+
+def p_of_pair(losses, low, high):
+    """Of a paired t test."""
+    differences = [losses[high][seed] - loss for seed, loss in losses[low].items()]
+    error = statistics.stdev(differences) / math.sqrt(len(differences))
+    return 2 * student_above(abs(statistics.mean(differences)) / error, len(differences) - 1)
+
+
+def p_of(study, label, criterion):
+    """The p of a verdict: of an order that of its weakest pair; of one that is refuted, that of the strongest pair
+    times their number; of growth that of the weakest budget. None: the criterion is no test against 0."""
+    if criterion["kind"] == "mean_order":
+        losses, arms = losses_at(study, label), tested(criterion).split(" < ")
+        found = [p_of_pair(losses, low, high) for low, high in zip(arms, arms[1:])]
+        return min(1.0, min(found) * len(found)) if criterion["status"] == "not reproduced" else max(found)
+    if criterion["kind"] == "token_ratio_grows":
+        seeds = len(study.results["study"]["seeds"])
+        logs = [[math.log(float(x)) for x in m] for m in
+                re.findall(r"a factor of ([\d.]+) \[([\d.]+), ([\d.]+)\]", criterion["numbers"])]
+        return max(two_sided(mean, (high - low) / 2, seeds - 1) for mean, low, high in logs)
+    return None
+
+
+def called(criterion):
+    return criterion["status"] in ("reproduced", "not reproduced")
+
+
+def together(studies):
+    """Of each claim of judged(): "kept" or "not kept" among all claims by Holm's method, "" where nothing is called."""
+    claims = list(judged(studies))
+    p = [p_of(study, label, c) for study, label, c, _, _ in claims]
+    kept = iter(holm_kept([x for x in p if x is not None]))
+    words = ["no test against 0" if x is None else "kept" if next(kept) else "not kept" for x in p]
+    return [word if called(c) else "" for word, (_, _, c, _, _) in zip(words, claims)]
+
+
 def atlas(studies):
-    """A row a claim, with its source, what was tested of it, the verdict on that, and on the claim as it is quoted."""
-    rows = ["| study | published claim | source | tested | verdict on that | on the claim as quoted | numbers |",
-            "|---" * 7 + "|"]
-    for study, label, c, what, quoted in judged(studies):
+    """A row a claim, with its source, what was tested of it, the verdict on that alone and among all claims, and on the
+    claim as it is quoted."""
+    rows = ["| study | published claim | source | tested | verdict on that | among all claims (Holm) "
+            "| on the claim as quoted | numbers |", "|---" * 8 + "|"]
+    for (study, label, c, what, quoted), word in zip(judged(studies), together(studies), strict=True):
         link = f"[{short_name(study)}]({short_name(study)}.json)"
         status, numbers = quoted or ("the same", "")
         rows.append(f"| {link}{', ' * bool(label)}{label} | {c.get('claim', c['statement'])} | {c['source']} "
-                    f"| {what} | {verdict(c)} | {status} | {c['numbers']}{'; ' * bool(numbers)}{numbers} |")
+                    f"| {what} | {verdict(c)} | {word} | {status} | {c['numbers']}{'; ' * bool(numbers)}{numbers} |")
     return rows
 
 
@@ -110,10 +171,14 @@ def atlascounts(studies):
     count = {s: [q for *_, c, _, q in found if c["status"] == s]
              for s in ("reproduced", "not identified", "not reproduced")}
     less = [q for q in count["reproduced"] if q and q[0] != "reproduced"]  # of the claim as quoted
-    return ["| verdict on what was tested | claims |", "|---|---|",
-            f"| reproduced | {len(count['reproduced'])}, of which {len(less)} are not reproduced as quoted |",
-            f"| not identified | {len(count['not identified'])} |",
-            f"| not reproduced | {len(count['not reproduced'])} |"]
+    words = together(studies)
+    kept = {s: sum(word == "kept" and c["status"] == s for word, (_, _, c, _, _) in zip(words, found, strict=True))
+            for s in count}
+    return ["| verdict on what was tested | claims | among all claims (Holm) |", "|---|---|---|",
+            f"| reproduced | {len(count['reproduced'])}, of which {len(less)} are not reproduced as quoted "
+            f"| {kept['reproduced']} |",
+            f"| not identified | {len(count['not identified'])} | |",
+            f"| not reproduced | {len(count['not reproduced'])} | {kept['not reproduced']} |"]
 
 
 KINDS = {"atlas": atlas, "atlascounts": atlascounts}

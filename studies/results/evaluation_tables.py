@@ -124,10 +124,11 @@ def bf16size(studies):
     size, found = size_text(studies), {}
     for r in document["reference_size"]:
         found.setdefault((r["studies"][1], r["tokens"]), {})[r["arm"]] = r
-    rows = ["| block parameters | bytes of text | bytes per parameter | NVFP4's size in BF16 / its own | MXFP4's |",
+    rows = ["| block parameters | bytes of text | bytes per parameter | NVFP4's size in BF16 / its own, with text "
+            "| MXFP4's |",
             "|---|---|---|---|---|"]
     for (name, tokens), own in found.items():
-        cells = ["{:.2f} [{:.2f}, {:.2f}]".format(own[arm]["size"], *own[arm]["interval"])
+        cells = ["{:.2f} [{:.2f}, {:.2f}]".format(own[arm]["size"], *own[arm]["interval_with_text"])
                  for arm in ("nvfp4", "mxfp4")]
         rows.append(f"| {size[name]} | {tokens / 1e6:.0f}M | {each_text(own['nvfp4']['bytes_per_parameter'])} "
                     f"| {' | '.join(cells)} |")
@@ -151,7 +152,7 @@ def decision(studies):
                  ratio_text(above["log_ratio"], "interval_t"),
                  ratio_text(last["log_ratio"], "interval_with_text") + "&nbsp;*?*" * (not agrees),
                  "{:.0f}&nbsp;%&nbsp;[{:.0f},&nbsp;{:.0f}]".format(
-                     *(100 * v for v in (size["size"], *size["interval"]))) if size else ""]
+                     *(100 * v for v in (size["size"], *size["interval_with_text"]))) if size else ""]
         rows.append(f"| {' | '.join(cells)} |")
     return rows
 

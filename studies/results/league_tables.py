@@ -5,6 +5,7 @@ import math
 import statistics
 import sys
 
+from significance import student_quantile
 from study_tables import HERE
 
 
@@ -62,16 +63,45 @@ def titles_of_recipes():
     return titles
 
 
+def half_width(noise, a, b, level):
+    """Of the difference of two rows at a level, two-sided, from the noise of their pools. Degrees of freedom of a pair
+    of pools: the smaller ones of the two."""
+    pools = sorted((a["pool"], b["pool"]))
+    known = noise["half_width_of_one_seed"]
+    half = known.get(", ".join(pools)) or known[", ".join(reversed(pools))]
+    degrees = min(noise["pools"][pool]["degrees_of_freedom"] for pool in pools)
+    seeds = len(set(a["seeds"]) & set(b["seeds"]))
+    return (half / student_quantile(0.975, degrees) * student_quantile(1 - level / 2, degrees) / math.sqrt(seeds))
+
+
+def tiers(rows, noise, level=0.05):
+    """The tier of each row, by loss: the first row opens tier 1, and a row opens the next one if its loss is told from
+    that of the row which opened the present one. Each row is compared once, so that all comparisons hold together at
+    level / their number (Bonferroni). None: the noise of the row is not known."""
+    found, head, tier = [], None, 0
+    number = max(sum(bool(row["pool"]) for row in rows) - 1, 1)
+    for row in rows:
+        if not row["pool"]:
+            found.append(None)
+            continue
+        if head is None or row["loss"] - head["loss"] > half_width(noise, head, row, level / number):
+            head, tier = row, tier + 1
+        found.append(tier)
+    return found
+
+
 def league_rows(studies, four_bits, head, cost):
-    """A row a recipe, by loss."""
+    """A row a recipe, by loss, with its tier among these rows."""
     titles = titles_of_recipes()
-    rows = ["| recipe | loss above BF16's, nats | minus te_nvfp4's | tokens / BF16's | tokens / te_nvfp4's "
-            f"| {head} | what it is |", "|---|---|---|---|---|---|---|"]
-    for row in league(studies)["rows"]:
-        if row["four_bits"] == four_bits and row["recipe"] not in ("bf16", "null"):
-            rows.append(f"| {row['recipe']} | {league_gap(row, 'bf16')} | {league_gap(row, 'te_nvfp4')} "
-                        f"| {league_ratio(row, 'bf16')} | {league_ratio(row, 'te_nvfp4')} | {cost(row)} "
-                        f"| {titles[row['recipe']]} |")
+    rows = ["| tier | recipe | loss above BF16's, nats | minus te_nvfp4's | tokens / BF16's | tokens / te_nvfp4's "
+            f"| {head} | what it is |", "|---|---|---|---|---|---|---|---|"]
+    document = league(studies)
+    own = [row for row in document["rows"]
+           if row["four_bits"] == four_bits and row["recipe"] not in ("bf16", "null")]
+    for row, tier in zip(own, tiers(own, document["noise"]), strict=True):
+        rows.append(f"| {tier or ''} | {row['recipe']} | {league_gap(row, 'bf16')} | {league_gap(row, 'te_nvfp4')} "
+                    f"| {league_ratio(row, 'bf16')} | {league_ratio(row, 'te_nvfp4')} | {cost(row)} "
+                    f"| {titles[row['recipe']]} |")
     return rows
 
 

@@ -142,7 +142,7 @@ def same_bytes(arm, larger):
 def bf16_size(arm, of):
     last = [r for r in surface_document()["sizes"]["reference_size"]
             if (r["arm"], r["studies"][1]) == (arm, SIZES[of])][-1]
-    return with_bounds(last["size"], *last["interval"])
+    return with_bounds(last["size"], *last["interval_with_text"])
 
 
 CRITERIA = {"ratio": "token_ratio", "growth": "token_ratio_grows"}
@@ -350,6 +350,27 @@ def atlas_count(status):
     return str(sum(c["status"] == status.replace("-", " ") for _, _, c, _, _ in atlas()))
 
 
+def atlas_kept(status):
+    """How many verdicts of a status hold among all claims, by Holm's method."""
+    words = atlas_tables.together(list(map(study, ATLAS)))
+    return str(sum(word == "kept" and c["status"] == status.replace("-", " ")
+                   for word, (_, _, c, _, _) in zip(words, atlas(), strict=True)))
+
+
+def tier_end(tier, plan="four"):
+    """The number of recipes in the first tiers of a table of the league, up to one."""
+    rows = [row for row in league()["rows"]
+            if row["four_bits"] == (plan == "four") and row["recipe"] not in ("bf16", "null")]
+    return str(sum(t is not None and t <= tier for t in league_tables.tiers(rows, league()["noise"])))
+
+
+def tier_recipes(tier):
+    """The recipes in a tier of those with 4-bit products only, by loss."""
+    rows = [row for row in league()["rows"] if row["four_bits"] and row["recipe"] not in ("bf16", "null")]
+    own = [row["recipe"] for row, t in zip(rows, league_tables.tiers(rows, league()["noise"]), strict=True) if t == tier]
+    return ", ".join(own[:-1]) + " and " * (len(own) > 1) + own[-1]
+
+
 def atlas_less():
     return str(sum(c["status"] == "reproduced" and quoted is not None and quoted[0] != "reproduced"
                    for _, _, c, _, quoted in atlas()))
@@ -422,7 +443,7 @@ FUNCTIONS = {f.__name__.replace("_", "-"): f for f in (
     last_predicted_ratio,
     persistence, league_ratio, until, star, extended_star, extended_time, rate_gain, first, simultaneous,
     told, told_count, recipe_count, speed, family, behind, atlas_claims,
-    plan_difference, spread_by_noise, pairs_count, not_kept, atlas_count, atlas_less, first_block, closes,
+    plan_difference, spread_by_noise, pairs_count, not_kept, atlas_count, atlas_kept, atlas_less, tier_end, tier_recipes, first_block, closes,
     lowest_lower_end,
     share_of_forward, ratio_of_gaps, passing_exponents, pair_exponents, difference_growth)}
 

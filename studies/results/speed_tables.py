@@ -19,11 +19,15 @@ def eight_bits(document):
     return statistics.median(ratios), statistics.median(v * r["product_time"] for v, r in zip(ratios, rows))
 
 
+def extended_interval(arm, budget):
+    """The token ratio to BF16 of an arm of the surface at the league's budget, extend form, with its t interval."""
+    log = next(r for r in surface_parts()[SURFACE]["ratios_to_reference"][arm]
+               if (r["tokens"], r["form"]) == (budget, "extend"))["log_ratio"]
+    return [math.exp(v) for v in (log["mean"], *log["interval_t"])]
+
+
 def extended(arm, budget):
-    """The token ratio to BF16 of an arm of the surface at the league's budget, extend form."""
-    ratio = next(r for r in surface_parts()[SURFACE]["ratios_to_reference"][arm]
-                 if (r["tokens"], r["form"]) == (budget, "extend"))
-    return math.exp(ratio["log_ratio"]["mean"])
+    return extended_interval(arm, budget)[0]
 
 
 def breakeven(studies):
@@ -32,17 +36,29 @@ def breakeven(studies):
     document = league(studies)
     eight, time_of_eight = eight_bits(document)
     of = {row["recipe"]: row for row in document["rows"]}
-    rows = ["| recipe | S*, shrink form | S*, extend form | "
-            + " | ".join(f"time / FP8's at a step {s} times as fast" for s in SPEEDUPS)
-            + " | by products alone, at B200's rates |", "|---" * (4 + len(SPEEDUPS)) + "|"]
-    for recipe, arm in RECIPES:
+    rows = ["| recipe | S*, shrink form | " + " | ".join(f"time / FP8's at a step {s} times as fast" for s in SPEEDUPS)
+            + " | by products alone, at B200's rates |", "|---" * (3 + len(SPEEDUPS)) + "|"]
+    for recipe, _ in RECIPES:
         log = of[recipe]["log_ratio"]["bf16"]
         star, low, high = (math.exp(v) / eight for v in (log["mean"], *log["interval"]))
-        extend = f"{extended(arm, document['budget']) / eight:.2f}" if arm else ""
         alone = math.exp(log["mean"]) * of[recipe]["product_time"] / time_of_eight
-        rows.append(f"| {recipe} | {star:.2f} [{low:.2f}, {high:.2f}] | {extend} | "
+        rows.append(f"| {recipe} | {star:.2f} [{low:.2f}, {high:.2f}] | "
                     + " | ".join(f"{star / s:.2f}" for s in SPEEDUPS) + f" | {alone:.2f} |")
     return rows
 
 
-KINDS = {"breakeven": breakeven}
+def breakevenextend(studies):
+    """A row a recipe that the surface has over budgets: S* in extend form, and the time at published speedups."""
+    document = league(studies)
+    eight, _ = eight_bits(document)
+    rows = ["| recipe | S*, extend form | " + " | ".join(f"time / FP8's at a step {s} times as fast" for s in SPEEDUPS)
+            + " |", "|---" * (2 + len(SPEEDUPS)) + "|"]
+    for recipe, arm in RECIPES:
+        if arm:
+            star, low, high = (v / eight for v in extended_interval(arm, document["budget"]))
+            rows.append(f"| {recipe} | {star:.2f} [{low:.2f}, {high:.2f}] | "
+                        + " | ".join(f"{star / s:.2f}" for s in SPEEDUPS) + " |")
+    return rows
+
+
+KINDS = {"breakeven": breakeven, "breakevenextend": breakevenextend}

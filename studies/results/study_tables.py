@@ -67,46 +67,62 @@ def ratio_text(ratio):
     return text + (" *e*" if ratio["extrapolated"] else "") + (" *?*" if ratio["disagreement"] else "")
 
 
-def standing(ratios):
-    """The first that is identified without extrapolation; None if none is."""
-    return next((r for r in ratios if r["identified"] and not r["extrapolated"]), None)
-
-
-def formed_text(ratio):
-    """As ratio_text, with the form if it is not extend; None: "not identified"."""
-    if ratio is None:
-        return "not identified"
-    return ratio_text(ratio) + " (shrink form)" * (ratio["form"] == "shrink")
+def inside_text(ratio):
+    """As ratio_text; "not identified" beyond the budgets."""
+    return ratio_text(ratio) if ratio["identified"] and not ratio["extrapolated"] else "not identified"
 
 
 def ratios(studies):
-    """A row a budget, with both forms of the crossing and the other two estimators."""
-    rows = ["| parameters | tokens each | crossing, extend | crossing, shrink | power law "
-            "| shared baseline |", "|---|---|---|---|---|---|"]
+    """A row a budget that any estimator reaches in extend form, with all three."""
+    rows = ["| parameters | tokens each | crossing, extend form | power law | shared baseline |",
+            "|---|---|---|---|---|"]
     for study in studies:
         for tokens in study.analysis["budgets"]:
-            cells = [study.ratio(tokens, "crossing", "extend"),
-                     study.ratio(tokens, "crossing", "shrink"),
-                     study.ratio(tokens, "power_law", "extend"),
-                     study.ratio(tokens, "shared_baseline", "extend")]
-            rows.append(f"| {study.size()} | {per_parameter(cells[0])} | "
-                        + " | ".join(map(ratio_text, cells)) + " |")
+            cells = [study.ratio(tokens, estimator, "extend")
+                     for estimator in ("crossing", "power_law", "shared_baseline")]
+            if any(cell["identified"] for cell in cells):
+                rows.append(f"| {study.size()} | {per_parameter(cells[0])} | "
+                            + " | ".join(map(ratio_text, cells)) + " |")
+    return rows
+
+
+def ratiosshrink(studies):
+    """A row a budget that the crossing reaches in shrink form."""
+    rows = ["| parameters | tokens each | crossing, shrink form |", "|---|---|---|"]
+    for study in studies:
+        for tokens in study.analysis["budgets"]:
+            ratio = study.ratio(tokens, "crossing", "shrink")
+            if ratio["identified"]:
+                rows.append(f"| {study.size()} | {per_parameter(ratio)} | {ratio_text(ratio)} |")
     return rows
 
 
 def rates(studies):
-    """A row a learning rate and budget: the token ratio of the contrast, and the gaps of its two arms."""
+    """A row a learning rate and budget: the token ratio of the contrast in shrink form, which reaches the largest
+    budget, and the gaps of its two arms."""
     arm, base = studies[0].results["study"]["analysis"]["contrast"]
-    rows = [f"| learning rate | tokens each | tokens of {arm} / {base}, equal loss | {base} above BF16, nats "
+    rows = [f"| learning rate | tokens each | tokens of {arm} / {base}, shrink form | {base} above BF16, nats "
             f"| {arm} above BF16 |", "|---|---|---|---|---|"]
     for study in studies:
         for label, view in study.views:
             for tokens in view["budgets"]:
-                found = [study.ratio(tokens, "crossing", form, view) for form in ("extend", "shrink")]
-                ratio = formed_text(standing(found))
+                found = study.ratio(tokens, "crossing", "shrink", view)
                 gaps = [gap_text(study, name, view, tokens) for name in (base, arm)]
-                rows.append(f"| {label.removeprefix('rate ')} | {per_parameter(found[0])} | {ratio} "
+                rows.append(f"| {label.removeprefix('rate ')} | {per_parameter(found)} | {inside_text(found)} "
                             f"| {' | '.join(gaps)} |")
+    return rows
+
+
+def ratesextend(studies):
+    """A row a learning rate and budget that the extend form reaches: the token ratio of the contrast in it."""
+    arm, base = studies[0].results["study"]["analysis"]["contrast"]
+    rows = [f"| learning rate | tokens each | tokens of {arm} / {base}, extend form |", "|---|---|---|"]
+    for study in studies:
+        for label, view in study.views:
+            for tokens in view["budgets"]:
+                found = study.ratio(tokens, "crossing", "extend", view)
+                if found["identified"] and not found["extrapolated"]:
+                    rows.append(f"| {label.removeprefix('rate ')} | {per_parameter(found)} | {ratio_text(found)} |")
     return rows
 
 
@@ -201,5 +217,5 @@ def saferates(studies):
     return rows
 
 
-KINDS = {"ratios": ratios, "criteria": criteria, "missed": missed, "rates": rates, "gaps": gaps, "seeds": seeds,
+KINDS = {"ratios": ratios, "ratiosshrink": ratiosshrink, "ratesextend": ratesextend, "criteria": criteria, "missed": missed, "rates": rates, "gaps": gaps, "seeds": seeds,
          "saferates": saferates}

@@ -61,20 +61,36 @@ def place(study, part, *bytes_each):
 
 
 def surface(studies):
-    """A row a study, budget and form: the token ratio of MXFP4 to NVFP4, and the shares of that in extend form."""
-    rows = ["| block parameters | text | sequence | NVFP4's bytes each | MXFP4's | tokens of MXFP4 / NVFP4 "
+    """A row a study and budget: the token ratio of MXFP4 to NVFP4 in extend form, and the shares of it."""
+    rows = ["| block parameters | text | sequence | NVFP4's bytes each | MXFP4's | tokens of MXFP4 / NVFP4, extend form "
             "| half-width of ln r | seeds for 0.08 | scale format | block length | weight tile |", "|---" * 11 + "|"]
     for study, part in analyzed(studies):
         shares = {r["tokens"]: r["shares"] for r in part["shares"]}
         for r in part["ratios"]:
-            (low, high), nvfp4 = r["log_ratio"]["interval_t"], r["bytes_at_equal_loss"][0]
-            of = shares.get(r["tokens"], {}) if r["form"] == "extend" else {}
+            if r["form"] != "extend":
+                continue
+            of = shares.get(r["tokens"], {})
             of = [of[factor] for factor in FACTORS] if of else []
-            rows.append(f"{place(study, part, nvfp4, nvfp4 * math.exp(r['log_ratio']['mean']))} {formed_ratio(r, 3)} "
-                        f"| {(high - low) / 2:.3f} | {r['seeds_that_suffice']} |"
+            rows.append(ratio_row(study, part, r)
                         + "".join(" {:+.3f} [{:+.3f}, {:+.3f}] |".format(s["mean"], *s["interval_t"])
                                   for s in of) + " |" * (3 - len(of)))
     return rows
+
+
+def ratio_row(study, part, r):
+    """The cells of a ratio that both forms have."""
+    (low, high), nvfp4 = r["log_ratio"]["interval_t"], r["bytes_at_equal_loss"][0]
+    return (f"{place(study, part, nvfp4, nvfp4 * math.exp(r['log_ratio']['mean']))} "
+            f"{formed_ratio(r, 3).removesuffix(' (shrink form)')} | {(high - low) / 2:.3f} "
+            f"| {r['seeds_that_suffice']} |")
+
+
+def surfaceshrink(studies):
+    """A row a study and budget: the token ratio of MXFP4 to NVFP4 in shrink form."""
+    rows = ["| block parameters | text | sequence | NVFP4's bytes each | MXFP4's | tokens of MXFP4 / NVFP4, shrink form "
+            "| half-width of ln r | seeds for 0.08 |", "|---" * 8 + "|"]
+    return rows + [ratio_row(study, part, r) for study, part in analyzed(studies) for r in part["ratios"]
+                   if r["form"] == "shrink"]
 
 
 def surfacegaps(studies):
@@ -199,4 +215,4 @@ def buys(studies):
     return rows
 
 
-KINDS = {"surface": surface, "surfacegaps": surfacegaps, "law": law, "buys": buys}
+KINDS = {"surface": surface, "surfaceshrink": surfaceshrink, "surfacegaps": surfacegaps, "law": law, "buys": buys}

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "fp4lab/base/hash.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/data/load_corpus.h"
 #include "fp4lab/io/shared_lock.h"
@@ -181,6 +182,36 @@ TEST_CASE("A change of the analysis after a run marks the study exploratory", "[
   CHECK(exploratory());
   json.erase("analysis");
   CHECK_FALSE(exploratory());
+}
+
+TEST_CASE("A study runs with the predictions that it registered, and its results date them",
+          "[study]") {
+  const TestFolder folder("predictions");
+  const std::filesystem::path file = folder.Path() / "law.json";
+  WriteFileAtomically(file, "{\"gap\": 0.02}\n");
+  Json json = TinyStudyJson();
+  json["analysis"]["predictions"] = {{{"file", file.string()}, {"sha256", Sha256OfFile(file)}}};
+  const Json first = Json::parse(RunIn(folder.Path(), json).results);
+  const std::string time = first["registered"];
+  CHECK(time.size() == 20);
+  CHECK(time.substr(0, 2) == "20");
+  CHECK(time.back() == 'Z');
+  CHECK(first["study"]["analysis"]["predictions"][0]["sha256"] == Sha256OfFile(file));
+  // More seeds keep the date, which precedes every run.
+  json["seeds"] = {1, 2, 3};
+  const Json more = Json::parse(RunIn(folder.Path(), json).results);
+  CHECK(more["registered"] == time);
+  CHECK(more["exploratory"] == false);
+  // Another content is refused, and another prediction after the runs is exploratory.
+  WriteFileAtomically(file, "{\"gap\": 0.03}\n");
+  CHECK_THROWS_WITH(RunIn(folder.Path(), json),
+                    Catch::Matchers::ContainsSubstring("#/analysis/predictions/0: ") &&
+                        Catch::Matchers::ContainsSubstring("not the prediction that the study"));
+  json["analysis"]["predictions"][0]["sha256"] = Sha256OfFile(file);
+  CHECK(Json::parse(RunIn(folder.Path(), json).results)["exploratory"] == true);
+  // A study without predictions has no date: its results are the same at any time.
+  const TestFolder plain("no_predictions");
+  CHECK_FALSE(Json::parse(RunIn(plain.Path(), TinyStudyJson()).results).contains("registered"));
 }
 
 TEST_CASE("A forecast counts the steps, times every arm and writes nothing", "[study]") {

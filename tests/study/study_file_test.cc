@@ -96,6 +96,12 @@ TEST_CASE("Invalid values in a study file are refused at their JSON pointer", "[
       "tiny.json#/arms/nvfp4/recipe/last_blocks_bf16: more blocks in BF16");
   StartsWith(ErrorAfterPatch(R"({"analysis": {"primary_tokens": 1281}})"),
              "tiny.json#/analysis/primary_tokens: ");
+  StartsWith(ErrorAfterPatch(R"({"analysis": {"predictions": {}}})"),
+             "tiny.json#/analysis/predictions: must be an array");
+  StartsWith(ErrorAfterPatch(R"({"analysis": {"predictions": [{"file": "a"}]}})"),
+             "tiny.json#/analysis/predictions/0: needs the key \"sha256\"");
+  StartsWith(ErrorAfterPatch(R"({"analysis": {"predictions": [{"file": "a", "sha256": "F"}]}})"),
+             "tiny.json#/analysis/predictions/0/sha256: must be 64 lower-case");
   CHECK(ErrorAfterPatch(R"({"analysis": {"null_arms": ["nvfp4", "bf16"]}})") ==
         "tiny.json#/analysis/null_arms/1: is the reference itself; a null arm is a twin of it");
   StartsWith(ErrorAfterPatch(R"({"analysis": {"confidence": 95}})"),

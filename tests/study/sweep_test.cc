@@ -52,6 +52,17 @@ TEST_CASE("A swept study is seen at the shared rate, at each arm's best rate and
   CHECK(views[0].folder == "lr0.01");
   CHECK(views[1].view == View::kBestRates);
   CHECK(views[1].view_title == "each arm at its best learning rate: bf16 0.01, nvfp4 0.01");
+  // A best rate at an end of the sweep is no optimum.
+  Json ends = json;
+  for (Json& run : ends["runs"]) {
+    const bool largest = run["arm"].get<std::string>().ends_with("lr3");
+    for (Json& point : run["points"]) point["validation_loss"] = largest ? 1.0 : 2.0;
+    run["status"] = "ok";
+  }
+  ends.erase("sha256");
+  CHECK(AllViews(ReadResults(ends, "results.json"))[0].view_title ==
+        "all arms at learning rate 3, the best of bf16; at an end of the sweep, where a better "
+        "rate may lie beyond: bf16 (the largest)");
   CHECK(views[2].folder == "lr0.0001");
   CHECK(views[3].folder == "lr3");
   // The runs of a view are those of its rate, bit for bit.

@@ -21,6 +21,7 @@ void AddGemm(CLI::App& app, int* exit_code);
 void AddIdentify(CLI::App& app, int* exit_code);
 void AddInspect(CLI::App& app, int* exit_code);
 void AddPack(CLI::App& app, int* exit_code);
+void AddParity(CLI::App& app, int* exit_code);
 void AddQuantize(CLI::App& app, int* exit_code);
 void AddRecipes(CLI::App& app, int* exit_code);
 void AddStudy(CLI::App& app, int* exit_code);

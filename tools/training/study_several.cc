@@ -55,6 +55,17 @@ void PrintSurface(const Json& document) {
     }
   }
   Print("%s?: another estimator lies outside the interval\n", study::AlignedText(rows).c_str());
+  if (!document.contains("sizes") || document["sizes"]["reference_size"].empty()) return;
+  rows = {{"study", "arm", "bytes each",
+           "size of a " + ArmText(document["reference"]) + " model of the same loss / its own"}};
+  for (const Json& r : document["sizes"]["reference_size"]) {
+    const bool text = !r["interval_with_text"].is_null();
+    rows.push_back({ArmText(r["studies"][1]), ArmText(r["arm"]),
+                    study::PerParameterText(r["bytes_per_parameter"].get<double>()),
+                    NumberText(r["size"], r[text ? "interval_with_text" : "interval"], 2, Same) +
+                        (text ? "" : " *")});
+  }
+  Print("\n%s*: over seeds alone\n", study::AlignedText(rows).c_str());
 }
 
 // A row a format and place.

@@ -106,6 +106,7 @@ class Bindings {
 void BindCheckpoint(Bindings& m);
 void BindJudge(Bindings& m);
 void BindLinear(Bindings& m);
+void BindParity(Bindings& m);
 void BindProducts(Bindings& m);
 void BindQuantize(Bindings& m);
 void BindTables(Bindings& m);

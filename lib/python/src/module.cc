@@ -112,4 +112,5 @@ NB_MODULE(_core, m) {
   python::BindJudge(bindings);
   python::BindProducts(bindings);
   python::BindLinear(bindings);
+  python::BindParity(bindings);
 }

@@ -18,8 +18,8 @@ WANTED = {  # page: the functions whose numbers it must print
     "studies/surface/README.md": ("persistence", "missed-mxfp4", "missed-loss", "ratio-of-gaps", "share-of-forward",
                                   "passing-exponents", "last-predicted-ratio", "smallest-of-rates"),
     "studies/results/league/README.md": ("until", "league-ratio", "simultaneous", "first", "pairs-count", "not-kept",
-                                         "spread-by-noise", "rate-gain", "told", "told-count"),
-    "studies/atlas/README.md": ("first-block", "closes", "lowest-lower-end"),
+                                         "spread-by-noise", "rate-gain", "told", "told-count", "tier-recipes", "tier-end"),
+    "studies/atlas/README.md": ("first-block", "closes", "lowest-lower-end", "atlas-kept"),
 }
 
 

@@ -53,8 +53,9 @@ std::string Cards(const Results& results, const Analysis& analysis) {
     if (gap == nullptr || gap->summary.count == 0 || arm == question.reference) continue;
     std::string text = "gap of " + arm + " to " + question.reference + at + ", " +
                        Signed(gap->summary.mean, 4) + " nats";
-    if (gap->interval) text += " " + IntervalText(*gap->interval, 4);
-    text += ", " + ToldApart(gap->interval, 0.0, gap->summary.count);
+    const std::optional<Interval> interval = GapInterval(*gap, analysis);
+    if (interval) text += " " + IntervalText(*interval, 4);
+    text += ", " + ToldApart(interval, 0.0, gap->summary.count);
     html += Card(Signed(100 * gap->relative, 1) + " %", text);
   }
   return "<div class=\"cards\">\n" + html + "</div>\n";

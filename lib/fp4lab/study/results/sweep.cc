@@ -34,6 +34,26 @@ double BestRate(const Results& results, const std::string& arm) {
   });
 }
 
+// "the largest" or "the smallest" of the sweep's rates; empty: rates beyond it on both sides were
+// tried.
+std::string EdgeOf(const Results& results, double rate) {
+  if (rate == results.rates.back()) return "the largest";
+  return rate == results.rates.front() ? "the smallest" : "";
+}
+
+// "; the best rate of bf16, nvfp4 is an end of the sweep, so a better one may lie beyond it"; empty
+// of arms whose best rate lies inside.
+std::string EdgeText(const Results& results, const std::vector<std::string>& arms,
+                     const std::vector<double>& best) {
+  std::string text;
+  for (std::size_t i = 0; i < arms.size(); ++i) {
+    const std::string edge = EdgeOf(results, best[i]);
+    if (!edge.empty()) text += (text.empty() ? "" : ", ") + arms[i] + " (" + edge + ")";
+  }
+  if (text.empty()) return "";
+  return "; at an end of the sweep, where a better rate may lie beyond: " + text;
+}
+
 // `results` with the arms of the file, arm i at rates[i].
 Results AtRates(const Results& results, const std::vector<std::string>& arms,
                 const std::vector<double>& rates, View view, const std::string& title,
@@ -91,8 +111,10 @@ std::vector<Results> ViewsOf(const Results& results) {
   };
   std::vector<Results> views = {
       at(shared, View::kSharedRate,
-         "all arms at learning rate " + RateText(shared) + ", the best of " + reference),
-      AtRates(results, arms, best, View::kBestRates, "each arm at its best learning rate: " + bests,
+         "all arms at learning rate " + RateText(shared) + ", the best of " + reference +
+             EdgeText(results, {reference}, {shared})),
+      AtRates(results, arms, best, View::kBestRates,
+              "each arm at its best learning rate: " + bests + EdgeText(results, arms, best),
               "best-rates")};
   for (const double rate : results.rates) {
     if (rate != shared) {

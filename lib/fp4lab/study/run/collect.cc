@@ -219,6 +219,7 @@ Collected Collect(const fs::path& out_dir) {
   all.outcome.cached = static_cast<int>(all.outcome.records.size());
   all.outcome.missing = all.missing;
   all.outcome.exploratory = DiffersFromRegistered(whole, out_dir);
+  all.outcome.registered = RegisteredAt(out_dir);
   return all;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <ctime>
 #include <deque>
 #include <exception>
 #include <map>
@@ -401,12 +402,29 @@ Json AnalysisOf(const Study& study) {
   return analysis;
 }
 
+// The member of registered.json beside those of the analysis, of studies with predictions.
+constexpr const char* kRegistered = "registered";
+
+std::string TimeInUtc() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  return {text, std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts)};
+}
+
 // registered.json holds the analysis that the study had before its first run was complete. A folder
 // of an older version has no such file, so its analysis is registered late, as it is.
 void Register(const Study& study, const std::filesystem::path& out_dir) {
   const std::filesystem::path path = out_dir / "registered.json";
   if (std::filesystem::exists(path) && HasResult(out_dir)) return;
-  WriteFileAtomically(path, AnalysisOf(study).dump(2) + "\n");
+  Json analysis = AnalysisOf(study);
+  if (!study.analysis.predictions.empty()) {
+    const bool is_same = Exists(path) && !DiffersFromRegistered(study, out_dir);
+    const std::string before = is_same ? RegisteredAt(out_dir) : "";
+    analysis[kRegistered] = before.empty() ? TimeInUtc() : before;
+  }
+  WriteFileAtomically(path, analysis.dump(2) + "\n");
 }
 
 }  // namespace
@@ -420,7 +438,20 @@ std::vector<NamedRun> RunsOf(const Study& study, const Corpus& corpus, const Sha
 bool DiffersFromRegistered(const Study& study, const std::filesystem::path& out_dir) {
   const IeeeArithmetic ieee;
   const std::filesystem::path path = out_dir / "registered.json";
-  return Exists(path) && ReadJsonFile(path) != AnalysisOf(study);
+  if (!Exists(path)) return false;
+  Json registered = ReadJsonFile(path);
+  if (registered.is_object()) registered.erase(kRegistered);
+  return registered != AnalysisOf(study);
+}
+
+std::string RegisteredAt(const std::filesystem::path& out_dir) {
+  const IeeeArithmetic ieee;
+  const std::filesystem::path path = out_dir / "registered.json";
+  if (!Exists(path)) return "";
+  const Json registered = ReadJsonFile(path);
+  if (!registered.is_object() || !registered.contains(kRegistered)) return "";
+  const Json& time = registered[kRegistered];
+  return time.is_string() ? time.get<std::string>() : "";
 }
 
 bool WaitForLock(const std::filesystem::path& folder, SharedLock* lock,
@@ -444,6 +475,7 @@ Outcome RunStudy(const Study& study, const Corpus& corpus, const RunOptions& opt
                  const Observer& observer, const std::atomic<bool>& stop) {
   const IeeeArithmetic ieee;
   const std::atomic<bool> never{false};  // the files are written even by a call that is stopped
+  CheckPredictions(study, study.name);
   {
     SharedLock lock;
     WaitForLock(options.out_dir, &lock, observer.note, never);
@@ -453,6 +485,7 @@ Outcome RunStudy(const Study& study, const Corpus& corpus, const RunOptions& opt
   }
   Outcome outcome = Runner(study, corpus, options, observer, stop).Execute();
   outcome.exploratory = DiffersFromRegistered(study, options.out_dir);
+  outcome.registered = RegisteredAt(options.out_dir);
   return outcome;
 }
 

@@ -57,6 +57,8 @@ struct Outcome {
   // The study's analysis was changed after a run of the folder was complete: its criteria are no
   // predictions any more.
   bool exploratory = false;
+  // When the study with predictions was first started with this analysis, as RegisteredAt gives it.
+  std::string registered = {};
 };
 
 // A run of a study, for a list of them.
@@ -88,5 +90,8 @@ bool WaitForLock(const std::filesystem::path& folder, SharedLock* lock,
 
 // Whether the study's analysis is another one than registered.json of its folder says.
 bool DiffersFromRegistered(const Study& study, const std::filesystem::path& out_dir);
+// The time at which registered.json was written with the analysis that it has, in UTC:
+// "2026-11-27T03:05:00Z". Empty of a study without predictions and of a folder of an older version.
+std::string RegisteredAt(const std::filesystem::path& out_dir);
 
 }  // namespace fp4lab::study

@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/hash.h"
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/base/text/printable.h"
 #include "fp4lab/base/text/suggest.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/study/analysis/criteria.h"
@@ -328,6 +330,28 @@ void AddNullArms(const Study& study, AnalysisConfig* analysis) {
   }
 }
 
+std::vector<Prediction> ReadPredictions(JsonObject& o) {
+  const Json* list = o.Member("predictions");
+  if (list == nullptr) return {};
+  const std::string where = o.Where("predictions");
+  if (!list->is_array()) throw Error(where, "must be an array of {\"file\", \"sha256\"}");
+  std::vector<Prediction> predictions;
+  for (std::size_t i = 0; i < list->size(); ++i) {
+    JsonObject of((*list)[i], where + "/" + std::to_string(i));
+    Prediction prediction;
+    of.Require("file", &prediction.file);
+    of.Require("sha256", &prediction.sha256);
+    of.Finish();
+    const std::string& hash = prediction.sha256;
+    if (hash.size() != 64 || hash.find_first_not_of("0123456789abcdef") != hash.npos) {
+      throw Error(of.Where("sha256"),
+                  "must be 64 lower-case hexadecimal digits, as sha256sum prints them");
+    }
+    predictions.push_back(std::move(prediction));
+  }
+  return predictions;
+}
+
 AnalysisConfig ReadAnalysis(const Json& json, const std::string& where, const Study& study) {
   AnalysisConfig analysis = study.analysis;
   JsonObject o(json, where);
@@ -337,6 +361,7 @@ AnalysisConfig ReadAnalysis(const Json& json, const std::string& where, const St
   o.Read("confidence", &analysis.confidence);
   o.Read("null_arms", &analysis.null_arms);
   if (const Json* criteria = o.Member("criteria")) analysis.criteria = *criteria;
+  analysis.predictions = ReadPredictions(o);
   o.Finish();
   if (std::find(study.budgets.begin(), study.budgets.end(), analysis.primary_tokens) ==
       study.budgets.end()) {
@@ -399,12 +424,16 @@ void CheckSchedules(const Study& study, const std::string& where) {
 Json ToJson(const AnalysisConfig& analysis) {
   const auto& [references, contrasts] = std::tie(analysis.references, analysis.contrasts);
   Json contrast = contrasts.size() == 1 ? Json(contrasts[0]) : Json(contrasts);
-  return {{"reference", references.size() == 1 ? Json(references[0]) : Json(references)},
-          {"contrast", std::move(contrast)},
-          {"primary_tokens", analysis.primary_tokens},
-          {"confidence", analysis.confidence},
-          {"null_arms", analysis.null_arms},
-          {"criteria", analysis.criteria}};
+  Json json = {{"reference", references.size() == 1 ? Json(references[0]) : Json(references)},
+               {"contrast", std::move(contrast)},
+               {"primary_tokens", analysis.primary_tokens},
+               {"confidence", analysis.confidence},
+               {"null_arms", analysis.null_arms},
+               {"criteria", analysis.criteria}};
+  for (const Prediction& p : analysis.predictions) {
+    json["predictions"].push_back({{"file", p.file}, {"sha256", p.sha256}});
+  }
+  return json;
 }
 
 }  // namespace
@@ -450,6 +479,19 @@ void CheckDevice(const Study& study, const std::string& where) {
     const auto of = [&](bool own) { return own ? place : where; };
     CheckDevice(ConfigOf(study, arm, study.seeds[0]), of(arm.model != study.base.model),
                 of(!(arm.optimizer == study.base.optimizer)));
+  }
+}
+
+void CheckPredictions(const Study& study, const std::string& where) {
+  const IeeeArithmetic ieee;
+  for (std::size_t i = 0; i < study.analysis.predictions.size(); ++i) {
+    const auto& [file, registered] = study.analysis.predictions[i];
+    const std::string hash = Sha256OfFile(file);
+    if (hash == registered) continue;
+    throw Error(where + "#/analysis/predictions/" + std::to_string(i),
+                Printable(file) + " has the SHA-256 " + hash +
+                    ", so it is not the prediction that the study registered; bring that file "
+                    "back, or state a new prediction before any run");
   }
 }
 

@@ -30,6 +30,14 @@ struct Arm {
   friend bool operator==(const Arm&, const Arm&) = default;
 };
 
+// A file with what the runs are expected to give, made before them: a law (several/law.h), numbers.
+struct Prediction {
+  std::string file;    // relative to the working folder
+  std::string sha256;  // of its content, 64 lower-case hexadecimal digits
+
+  friend bool operator==(const Prediction&, const Prediction&) = default;
+};
+
 // The analysis registered before the runs: the arms and the budget that are compared, and the
 // criteria of an answer.
 struct AnalysisConfig {
@@ -43,6 +51,7 @@ struct AnalysisConfig {
   // that is the reference but for "nudge_ulps".
   std::vector<std::string> null_arms;
   Json criteria = Json::array();  // criteria.h; may be empty
+  std::vector<Prediction> predictions;
 
   friend bool operator==(const AnalysisConfig&, const AnalysisConfig&) = default;
 };
@@ -67,6 +76,10 @@ Study ReadStudy(const std::filesystem::path& path);
 // study's device does not train (CheckDevice, train/config.h).
 void CheckDevice(const Study& study, const std::string& where);
 Study ParseStudy(std::string_view text, const std::string& where);
+
+// Throws Error for a prediction whose file cannot be read or has another SHA-256 than the study
+// says. `where`: the study file.
+void CheckPredictions(const Study& study, const std::string& where);
 
 // The resolved study: every default spelled out. Parsing its text gives the same study back; the
 // member "arm_order" keeps the order of arms, since Json sorts keys.

@@ -43,16 +43,9 @@ class Evaluation {
   }
 
  private:
-  std::size_t Block() const {
-    const Json tokens =
-        study_.results.study.value("evaluation", Json::object()).value("chunk_tokens", Json());
-    if (!tokens.is_number_unsigned() || tokens.get<std::size_t>() == 0) return 1;
-    return std::max<std::size_t>(1, kTextBlock / tokens.get<std::size_t>());
-  }
-
   void Draw(std::size_t draws) {
     const std::size_t budgets = study_.cube.Budgets(), chunks = study_.chunks.chunks;
-    const std::size_t all = study_.cube.arms, block = Block();
+    const std::size_t all = study_.cube.arms, block = TextBlockOf(study_);
     // [arm][budget][chunk], the mean over seeds.
     std::array<std::vector<std::vector<double>>, 3> series;
     for (std::size_t a = 0; a < 3; ++a) {
@@ -177,6 +170,14 @@ class Evaluation {
 };
 
 }  // namespace
+
+std::size_t TextBlockOf(const JoinedStudy& study) {
+  const IeeeArithmetic ieee;
+  const Json tokens =
+      study.results.study.value("evaluation", Json::object()).value("chunk_tokens", Json());
+  if (!tokens.is_number_unsigned() || tokens.get<std::size_t>() == 0) return 1;
+  return std::max<std::size_t>(1, kTextBlock / tokens.get<std::size_t>());
+}
 
 Json EvaluationOf(const JoinedStudy& study, std::size_t reference,
                   const std::array<std::size_t, 2>& formats, int draws) {

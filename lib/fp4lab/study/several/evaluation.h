@@ -12,6 +12,8 @@ namespace fp4lab::study {
 
 // The length of the blocks of neighbouring chunks of the validation text that are drawn together.
 inline constexpr std::size_t kTextBlock = 32768;  // bytes
+// The same in chunks of the study; 1 where it does not say how long a chunk is.
+std::size_t TextBlockOf(const JoinedStudy& study);
 
 // Of a study whose tokens are bytes:
 // - "gaps" of the two formats to the reference at each budget and "ratios" of the second to the

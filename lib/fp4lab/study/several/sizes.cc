@@ -10,6 +10,7 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/parallel.h"
 #include "fp4lab/study/several/effects.h"
+#include "fp4lab/study/several/evaluation.h"
 
 namespace fp4lab::study {
 namespace {
@@ -22,9 +23,9 @@ Seeds AllSeeds(const JoinedStudy& study) {
   return seeds;
 }
 
-double MeanLoss(const JoinedStudy& study, std::size_t arm, std::size_t budget, const Seeds& seeds) {
+double MeanLoss(const LossCube& cube, std::size_t arm, std::size_t budget, const Seeds& seeds) {
   double sum = 0;
-  for (const std::size_t s : seeds) sum += study.cube.At(s, arm, budget);
+  for (const std::size_t s : seeds) sum += cube.At(s, arm, budget);
   return sum / static_cast<double>(seeds.size());
 }
 
@@ -107,27 +108,58 @@ Json SameTextRecords(const std::vector<SizedStudy>& sizes, const SurfaceQuestion
   return Json::array();
 }
 
-// The size of a model of the reference over that of `arm`, of drawn seeds of both sizes.
-double ReferenceSize(const JoinedStudy& small, const JoinedStudy& large,
-                     const std::string& reference, std::size_t arm, std::size_t at,
-                     const Seeds& of_small, const Seeds& of_large) {
-  LossCurve curve{small.cube.log_tokens, {}};
-  const std::size_t base = small.Arm(reference);
-  for (std::size_t k = 0; k < small.cube.Budgets(); ++k) {
-    curve.losses.push_back(MeanLoss(small, base, k, of_small));
+// Two sizes beside each other.
+struct SizePair {
+  const JoinedStudy &small, &large;
+  std::size_t small_base, large_base;  // the reference
+
+  double Step() const {
+    return std::log(static_cast<double>(large.results.block_parameters) /
+                    static_cast<double>(small.results.block_parameters));
   }
-  const double x = std::min(large.cube.log_tokens[at], small.cube.log_tokens.back());
+  // Whether both were validated on the same chunks of one text.
+  bool ShareText() const {
+    const auto evaluation = [](const JoinedStudy& study) {
+      return study.results.study.value("evaluation", Json::object());
+    };
+    return small.chunks.chunks > 0 && small.chunks.chunks == large.chunks.chunks &&
+           small.results.validation_sha256 == large.results.validation_sha256 &&
+           evaluation(small) == evaluation(large) && small.bytes_per_token == large.bytes_per_token;
+  }
+};
+
+// The size of a model of the reference over that of `arm`, of the losses of both sizes and of drawn
+// seeds.
+double ReferenceSize(const SizePair& pair, const LossCube& of_small, const LossCube& of_large,
+                     std::size_t arm, std::size_t at, const Seeds& small_seeds,
+                     const Seeds& large_seeds) {
+  LossCurve curve{of_small.log_tokens, {}};
+  for (std::size_t k = 0; k < of_small.Budgets(); ++k) {
+    curve.losses.push_back(MeanLoss(of_small, pair.small_base, k, small_seeds));
+  }
+  const double x = std::min(of_large.log_tokens[at], of_small.log_tokens.back());
   const double above = SmoothCurve(curve).Loss(x);
-  const double own = MeanLoss(large, large.Arm(reference), at, of_large);
-  const double loss = MeanLoss(large, arm, at, of_large);
-  const double step = std::log(static_cast<double>(large.results.block_parameters) /
-                               static_cast<double>(small.results.block_parameters));
-  return std::exp(-step * (loss - own) / (above - own));
+  const double own = MeanLoss(of_large, pair.large_base, at, large_seeds);
+  const double loss = MeanLoss(of_large, arm, at, large_seeds);
+  return std::exp(-pair.Step() * (loss - own) / (above - own));
+}
+
+// The losses of all seeds on drawn blocks of chunks.
+LossCube OnText(const JoinedStudy& study, const BootstrapDraw& text) {
+  return Resample(study.cube, study.chunks, {AllSeeds(study), text.chunk_counts});
 }
 
 // At the budgets of the larger size that the smaller one's curve reaches, where no seed is late.
-void AddReferenceSizes(const JoinedStudy& small, const JoinedStudy& large, std::uint32_t pair,
+void AddReferenceSizes(const SizePair& pair, std::uint32_t number_of_pair,
                        const SurfaceQuestion& question, int draws, Json* found) {
+  const JoinedStudy &small = pair.small, &large = pair.large;
+  struct Place {
+    std::size_t at, arm;
+    std::vector<double> seeds, text;  // a size a draw
+  };
+  std::vector<Place> places;
+  const bool with_text = pair.ShareText();
+  const auto count = static_cast<std::size_t>(draws);
   for (std::size_t at = 0; at < large.cube.Budgets(); ++at) {
     const double x = large.cube.log_tokens[at];
     bool late = x < small.cube.log_tokens.front() || x > small.cube.log_tokens.back() + kSameText;
@@ -136,28 +168,46 @@ void AddReferenceSizes(const JoinedStudy& small, const JoinedStudy& large, std::
     }
     if (late) continue;
     for (const std::string& name : question.formats) {
-      const std::size_t arm = large.Arm(name);
-      std::vector<double> drawn(static_cast<std::size_t>(draws));
-      ParallelFor(drawn.size(), [&](std::size_t d) {
-        // Of each size its own draws: the numbers of draws of two sizes share no number.
-        const auto number = [&](std::uint32_t size) {
-          return (static_cast<std::uint32_t>(d) * 2 + size) +
-                 pair * 2 * static_cast<std::uint32_t>(draws);
-        };
-        drawn[d] = ReferenceSize(small, large, question.reference, arm, at,
-                                 DrawBootstrap(small.cube.seeds, 0, 1, number(0)).seeds,
-                                 DrawBootstrap(large.cube.seeds, 0, 1, number(1)).seeds);
-      });
-      const Interval interval = PercentileInterval(drawn, kConfidence);
-      found->push_back(
-          {{"studies", {small.Name(), large.Name()}},
-           {"arm", name},
-           {"tokens", std::min(large.results.budgets[at], small.results.budgets.back())},
-           {"bytes_per_parameter", large.BytesEach(at)},
-           {"size", ReferenceSize(small, large, question.reference, arm, at, AllSeeds(small),
-                                  AllSeeds(large))},
-           {"interval", {interval.low, interval.high}}});
+      places.push_back({at, large.Arm(name), std::vector<double>(count),
+                        std::vector<double>(with_text ? count : 0)});
     }
+  }
+  ParallelFor(count, [&](std::size_t d) {
+    // Of each size its own draws: the numbers of draws of two sizes share no number.
+    const auto seeds_of = [&](const JoinedStudy& study, std::uint32_t size) {
+      const std::uint32_t number = (static_cast<std::uint32_t>(d) * 2 + size) +
+                                   number_of_pair * 2 * static_cast<std::uint32_t>(draws);
+      return DrawBootstrap(study.cube.seeds, 0, 1, number).seeds;
+    };
+    const Seeds of_small = seeds_of(small, 0), of_large = seeds_of(large, 1);
+    for (Place& place : places) {
+      place.seeds[d] =
+          ReferenceSize(pair, small.cube, large.cube, place.arm, place.at, of_small, of_large);
+    }
+    if (!with_text) return;
+    const BootstrapDraw text =
+        DrawBootstrap(0, small.chunks.chunks, TextBlockOf(small), static_cast<std::uint32_t>(d));
+    const LossCube small_cube = OnText(small, text), large_cube = OnText(large, text);
+    for (Place& place : places) {
+      place.text[d] =
+          ReferenceSize(pair, small_cube, large_cube, place.arm, place.at, of_small, of_large);
+    }
+  });
+  const auto ends = [](const std::vector<double>& drawn) -> Json {
+    if (drawn.empty()) return nullptr;
+    const Interval interval = PercentileInterval(drawn, kConfidence);
+    return {interval.low, interval.high};
+  };
+  for (const Place& place : places) {
+    found->push_back(
+        {{"studies", {small.Name(), large.Name()}},
+         {"arm", large.results.arms[place.arm]},
+         {"tokens", std::min(large.results.budgets[place.at], small.results.budgets.back())},
+         {"bytes_per_parameter", large.BytesEach(place.at)},
+         {"size", ReferenceSize(pair, small.cube, large.cube, place.arm, place.at, AllSeeds(small),
+                                AllSeeds(large))},
+         {"interval", ends(place.seeds)},
+         {"interval_with_text", ends(place.text)}});
   }
 }
 
@@ -179,8 +229,8 @@ Json CompareSizes(const std::vector<SizedStudy>& sizes, const SurfaceQuestion& q
                                "; name the studies by rising size");
     }
     AddSameBytes(sizes[i - 1], sizes[i], question, &json["same_bytes"]);
-    AddReferenceSizes(small, large, static_cast<std::uint32_t>(i - 1), question, draws,
-                      &json["reference_size"]);
+    AddReferenceSizes({small, large, small.Arm(question.reference), large.Arm(question.reference)},
+                      static_cast<std::uint32_t>(i - 1), question, draws, &json["reference_size"]);
   }
   return json;
 }

@@ -27,8 +27,11 @@ inline constexpr double kSameText = 0.002;
 // - "reference_size": the block parameters with which a model of the reference has the format's
 //   loss after the same bytes, over the format's. The reference's loss is linear in ln N between
 //   the size and the next smaller one, and a SmoothCurve of the mean over seeds in ln D there; with
-//   the interval of a bootstrap over the seeds of each size on its own.
-// Intervals do not hold the error of the validation text, nor that of a line between two sizes.
+//   the "interval" of a bootstrap over the seeds of each size on its own, and "interval_with_text",
+//   whose draws also take blocks of chunks of the validation text (evaluation.h), the same blocks
+//   for both sizes. The latter is null unless both were validated on the same chunks of one text.
+// Other intervals do not hold the error of the validation text, and none holds that of a line
+// between two sizes.
 Json CompareSizes(const std::vector<SizedStudy>& sizes, const SurfaceQuestion& question, int draws);
 
 }  // namespace fp4lab::study

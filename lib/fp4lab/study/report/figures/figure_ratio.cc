@@ -7,7 +7,6 @@
 #include "fp4lab/study/report/figures/figure_parts.h"
 #include "fp4lab/study/report/figures/figures.h"
 #include "fp4lab/study/report/figures/plot.h"
-#include "fp4lab/study/report/figures/published_ratio.h"
 
 namespace fp4lab::study {
 namespace {
@@ -66,27 +65,6 @@ Axis TokensAxis(const Results& results, const Analysis& analysis,
                   "tokens D of the second format, and per block parameter (D/N)");
 }
 
-// Draws the published ratio in a box of its own beside the panel, since its model is far larger.
-void DrawPublished(Svg* svg, const Box& box, const Axis& axis) {
-  svg->Rect(box.x, box.y, box.width, box.height, "stripe");
-  for (const Tick& tick : axis.ticks) {
-    const double y = box.Bottom() - box.height * axis.Fraction(tick.value);
-    svg->Line({box.x, y}, {box.Right(), y}, "grid");
-  }
-  const double one = box.Bottom() - box.height * axis.Fraction(1);
-  svg->Line({box.x, one}, {box.Right(), one}, "zero dash");
-  const double middle = box.x + box.width / 2;
-  const double y = box.Bottom() - box.height * axis.Fraction(kPublishedRatio);
-  svg->Marker({middle, y}, 2, 6, "s4 hollow",
-              "published: MXFP4 to match NVFP4, r = " + Fixed(kPublishedRatio, 2) +
-                  " at 1T tokens, 8B parameters (arXiv 2509.25149, figure 6b)");
-  svg->Text({middle, y - 14}, Fixed(kPublishedRatio, 2), "t strong ink s4", Anchor::kMiddle);
-  svg->Line({box.x, box.Bottom()}, {box.Right(), box.Bottom()}, "axis");
-  svg->Text({middle, box.Bottom() + 19}, "8B, 1T tokens", "t small", Anchor::kMiddle);
-  svg->Text({middle, box.Bottom() + 34}, "D/N 125", "t small muted", Anchor::kMiddle);
-  svg->Text({middle, box.Bottom() + 56}, "published", "t", Anchor::kMiddle);
-}
-
 // "mxfp4 to match nvfp4: r = 1.359 [1.214, 1.520] at 2048000 tokens (D/N 10)"
 std::string TitleOf(const Results& results, const TokenRatio& ratio, const std::string& name) {
   std::string text = name + ": ";
@@ -137,9 +115,13 @@ void DrawSeries(Svg* svg, const Panel& panel, const Axis& axis, const Results& r
   }
   std::stable_sort(marks.begin(), marks.end(),
                    [](const Mark& a, const Mark& b) { return a.at.x < b.at.x; });
-  std::vector<Dot> line;
-  for (const Mark& mark : marks) line.push_back(mark.at);
-  svg->Polyline(line, style + " thin faint");
+  for (const bool filled : {true, false}) {  // a line a form
+    std::vector<Dot> line;
+    for (const Mark& mark : marks) {
+      if (mark.filled == filled) line.push_back(mark.at);
+    }
+    if (!line.empty()) svg->Polyline(line, style + (filled ? " thin faint" : " thin faint dash"));
+  }
   for (const Mark& mark : marks) {
     svg->Marker(mark.at, series.colour, 4.8, style + (mark.filled ? " fill" : " hollow"),
                 mark.title);
@@ -159,18 +141,11 @@ Figure DrawTokenRatio(const Results& results, const Analysis& analysis) {
           " % t interval of ln r, small marks single seeds. Filled: extend form r = D_f/D, where "
           "the second ended at D. Hollow: shrink form r' = D/D_R, where the first ended at D and "
           "the second passed that loss at D_R, at which the mark stands; its interval leans, since "
-          "a larger ratio puts D_R further back. A question mark where neither is identified.",
+          "a larger ratio puts D_R further back. Each form has a line of its own, dashed for "
+          "shrink. A "
+          "question mark where neither is identified.",
       "", ""};
   const std::vector<Series> series = SeriesOfRatios(results);
-  const bool has_published = std::any_of(series.begin(), series.end(), [&](const Series& s) {
-    return ComparesMxfp4WithNvfp4(results, s.pair.format, s.pair.reference);
-  });
-  if (has_published) {
-    figure.caption +=
-        " The diamond on the right is the published ratio of MXFP4 to NVFP4 (arXiv 2509.25149, "
-        "figure 6b: one run each, 8B parameters, 1T tokens): another model size, data and tokens "
-        "per parameter, so these numbers need not equal it.";
-  }
   std::vector<LegendEntry> entries;
   for (const Series& s : series) entries.push_back({s.text, s.colour, s.colour});
   // The legend's height decides where the panel begins and how tall the drawing is.
@@ -179,10 +154,9 @@ Figure DrawTokenRatio(const Results& results, const Analysis& analysis) {
   DrawTitle(&svg, figure.title, results);
   DrawLegend(&svg, kWidth, entries);
   const Axis axis = RatioAxis(results, analysis, series);
-  const Panel panel(&svg, {84, top, has_published ? 514.0 : 646.0, kPanelHeight},
-                    TokensAxis(results, analysis, series), axis);
+  const Panel panel(&svg, {84, top, 646, kPanelHeight}, TokensAxis(results, analysis, series),
+                    axis);
   panel.HorizontalLine(1, "zero dash");
-  if (has_published) DrawPublished(&svg, {612, top, 118, kPanelHeight}, axis);
   const double middle = (static_cast<double>(series.size()) - 1) / 2;
   const double spacing = std::min(18.0, 50 / std::max(middle, 0.5));  // px
   for (std::size_t i = 0; i < series.size(); ++i) {

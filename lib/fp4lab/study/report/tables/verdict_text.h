@@ -14,9 +14,15 @@ namespace fp4lab::study {
 // interval, "no interval from 2 seeds".
 std::string ToldApart(const std::optional<Interval>& interval, double equal, std::size_t seeds);
 
+// The interval of a gap that statements are made from: it holds both the t interval over seeds and
+// the bootstrap over seeds and blocks of the validation text, where chunks of that were kept.
+// nullopt without a t interval.
+std::optional<Interval> GapInterval(const LossGap& gap, const Analysis& analysis);
+
 // A sentence for the registered contrast at the primary budget, and, without one, for each of up to
 // three arms against the reference, or one that groups more arms: "mxfp4 - nvfp4: +0.0230 [-0.0610,
-// 0.1060] nats at 26M tokens, not told apart (95 % t interval, 5 seeds)". Empty for an arm alone,
+// 0.1060] nats at 26M tokens, not told apart (95 %, 5 seeds and the validation text)". Empty for an
+// arm alone,
 // and where no loss is there.
 std::vector<std::string> VerdictSentences(const Results& results, const Analysis& analysis);
 

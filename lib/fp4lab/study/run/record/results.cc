@@ -132,21 +132,23 @@ Json ResultsJson(const Study& study, const Corpus& corpus, const Outcome& outcom
   }
   Json model = size(study.base.model);
   if (!sizes.empty()) model["arms"] = std::move(sizes);
-  return {{"schema", "fp4lab.study.results/1"},
-          {"name", study.name},
-          {"fp4lab_version", kVersion},
-          {"numerics", std::move(numerics)},
-          {"study", ToJson(study)},
-          {"exploratory", outcome.exploratory},
-          {"corpus",
-           {{"name", corpus.name},
-            {"vocabulary", corpus.vocabulary},
-            {"train_tokens", corpus.train.size()},
-            {"validation_tokens", corpus.validation.size()},
-            {"train_sha256", corpus.train_sha256},
-            {"validation_sha256", corpus.validation_sha256}}},
-          {"model", std::move(model)},
-          {"runs", std::move(runs)}};
+  Json json = {{"schema", "fp4lab.study.results/1"},
+               {"name", study.name},
+               {"fp4lab_version", kVersion},
+               {"numerics", std::move(numerics)},
+               {"study", ToJson(study)},
+               {"exploratory", outcome.exploratory},
+               {"corpus",
+                {{"name", corpus.name},
+                 {"vocabulary", corpus.vocabulary},
+                 {"train_tokens", corpus.train.size()},
+                 {"validation_tokens", corpus.validation.size()},
+                 {"train_sha256", corpus.train_sha256},
+                 {"validation_sha256", corpus.validation_sha256}}},
+               {"model", std::move(model)},
+               {"runs", std::move(runs)}};
+  if (!outcome.registered.empty()) json["registered"] = outcome.registered;
+  return json;
 }
 
 }  // namespace fp4lab::study
