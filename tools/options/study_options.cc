@@ -81,6 +81,7 @@ study::Study ReadStudy(const StudyRunOptions& options) {
   if (options.quick) study = study::RehearsalOf(study);
   if (!options.device.empty()) study.base.device = ReadDevice(options.device, "--device");
   study::CheckDevice(study, Printable(options.file));
+  study::CheckStarts(study, Printable(options.file));
   return study;
 }
 
