@@ -24,7 +24,7 @@
 namespace fp4lab::tools {
 namespace {
 
-struct Options {
+struct EvaluateOptions {
   std::string checkpoint, logits;
   SourceOptions source;
   std::vector<std::string> recipes;
@@ -34,7 +34,7 @@ struct Options {
 };
 
 // The text to evaluate: all of a token file, the validation part of others.
-Corpus Text(const Options& o) {
+Corpus TextOf(const EvaluateOptions& o) {
   const std::optional<DataConfig> data = DataOf(o.source);
   if (!data) throw Error("command line", "give the text: --text, --tokens or --data");
   DataConfig whole = *data;
@@ -42,7 +42,7 @@ Corpus Text(const Options& o) {
   return LoadCorpus(whole);
 }
 
-TrainConfig ConfigOf(const Options& o) {
+TrainConfig StartAt(const EvaluateOptions& o) {
   TrainConfig config;
   config.start = o.checkpoint;
   Json model = ModelOfCheckpoint(o.checkpoint, o.checkpoint);
@@ -55,7 +55,7 @@ TrainConfig ConfigOf(const Options& o) {
 }
 
 // The logits of the first window of the text, (sequence, vocabulary).
-void WriteLogits(const Options& o, const TrainConfig& config, const Corpus& corpus) {
+void WriteLogits(const EvaluateOptions& o, const TrainConfig& config, const Corpus& corpus) {
   const auto t = static_cast<std::size_t>(config.model.sequence);
   const std::vector<float> weights = ReadStart(config, o.checkpoint);
   Model model(config.model, config.recipe, weights, 1);
@@ -72,10 +72,10 @@ void WriteLogits(const Options& o, const TrainConfig& config, const Corpus& corp
   WriteNpy(o.logits, MakeNpyArray<float>({t, logits.size() / t}, logits));
 }
 
-void Run(const Options& o) {
+void Run(const EvaluateOptions& o) {
   if (o.threads > 0) SetThreads(o.threads);
-  const Corpus corpus = Text(o);
-  TrainConfig config = ConfigOf(o);
+  const Corpus corpus = TextOf(o);
+  TrainConfig config = StartAt(o);
   CheckCorpus(config, corpus, o.checkpoint);
   std::vector<std::string> names = o.recipes;
   if (names.empty()) names = {"bf16"};
@@ -107,7 +107,7 @@ void Run(const Options& o) {
 }  // namespace
 
 void AddEvaluate(CLI::App& app, int* /*exit_code*/) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<EvaluateOptions>();
   CLI::App* command = app.add_subcommand(
       "evaluate", "The loss of a checkpoint on a text, under recipes and without quantization");
   command

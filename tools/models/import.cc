@@ -9,12 +9,12 @@
 namespace fp4lab::tools {
 namespace {
 
-struct Options {
+struct ImportArguments {
   std::string from, to;
   std::int64_t sequence = 0;
 };
 
-void Run(const Options& o) {
+void Run(const ImportArguments& o) {
   const Imported done = ImportModel({o.from, o.to, static_cast<int>(o.sequence)});
   Print("%s  %lld parameters  %s  %s\n", done.architecture.c_str(),
         static_cast<long long>(done.parameters), done.dtype.c_str(), Printable(o.to).c_str());
@@ -23,7 +23,7 @@ void Run(const Options& o) {
 }  // namespace
 
 void AddImport(CLI::App& app, int* /*exit_code*/) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<ImportArguments>();
   CLI::App* command = app.add_subcommand(
       "import", "Make a checkpoint of a model of transformers (config.json and .safetensors)");
   command

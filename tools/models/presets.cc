@@ -13,7 +13,7 @@
 namespace fp4lab::tools {
 namespace {
 
-struct Options {
+struct PresetsOptions {
   std::string name;
   std::int64_t d_model = 0, sequence = 0;
   bool json = false;
@@ -30,7 +30,7 @@ void PrintPresets() {
             std::string(kPresetRule) + "\n");
 }
 
-Json Described(const Preset& preset, const Options& o) {
+Json Described(const Preset& preset, const PresetsOptions& o) {
   const Json members =
       ModelOfPreset(preset, static_cast<int>(o.d_model), static_cast<int>(o.sequence));
   const ModelConfig model = ReadModelConfig(members, "presets");
@@ -43,7 +43,7 @@ Json Described(const Preset& preset, const Options& o) {
           {"parameters", ParameterCount(model)}};
 }
 
-void Run(const Options& o) {
+void Run(const PresetsOptions& o) {
   if (o.name.empty() && !o.json) return PrintPresets();
   if (o.name.empty()) {
     Json rows = Json::array();
@@ -64,7 +64,7 @@ void Run(const Options& o) {
 }  // namespace
 
 void AddPresets(CLI::App& app, int* /*exit_code*/) {
-  const auto o = std::make_shared<Options>();
+  const auto o = std::make_shared<PresetsOptions>();
   CLI::App* command = app.add_subcommand(
       "presets", "Print the published shapes of models that a configuration may name, or one");
   command->add_option("name", o->name, "One shape: source, numbers, what is not modelled")

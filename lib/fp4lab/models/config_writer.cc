@@ -59,7 +59,7 @@ Json PublishedConfig(const Family& family, const ModelConfig& m) {
   const IeeeArithmetic ieee;
   const Json ours = ToJson(m);  // numbers in their shortest form
   Json config = {
-      {"architectures", {family.architecture}},
+      {"architectures", Json::array({std::string(family.architecture)})},
       {"model_type", family.model_type},
       {"hidden_act", HiddenAct(m.activation)},
       {"hidden_size", m.d_model},

@@ -73,7 +73,7 @@ class Importer {
     std::vector<float> weights(layout_.total);
     for (const ParameterSlice& slice : layout_.slices) ReadSlice(slice, weights);
     CheckOthers(weights);
-    Imported done{std::string(family_->architecture), Dtype(),
+    Imported done{std::string(family_->architecture), DtypeOfAll(),
                   static_cast<std::int64_t>(layout_.total)};
     const Json configuration = {
         {"model", ToJson(model_)},
@@ -117,9 +117,10 @@ class Importer {
     for (const auto& [name, tensor] : files_.tensors.tensors) {
       if (read_.contains(name) || name.ends_with("rotary_emb.inv_freq")) continue;
       const bool head = name == "lm_head.weight" && model_.tied_head;
-      const bool bias = family_->zero_biases && name.ends_with("_proj.bias");
+      const bool bias =
+          family_->zero_biases && name.ends_with("_proj.bias") && tensor.shape.size() == 1;
       if (!head && !bias) throw Error(Where(name), "has no place in fp4lab's model");
-      std::vector<float> numbers(head ? layout_.embedding.size() : tensor.shape.at(0));
+      std::vector<float> numbers(head ? layout_.embedding.size() : tensor.shape[0]);
       if (head && tensor.shape != std::vector{layout_.embedding.rows, layout_.embedding.cols}) {
         throw Error(Where(name), "has not the shape of the embedding to which it is tied");
       }
@@ -135,7 +136,7 @@ class Importer {
     }
   }
 
-  std::string Dtype() const { return dtypes_.size() == 1 ? dtypes_.begin()->first : "mixed"; }
+  std::string DtypeOfAll() const { return dtypes_.size() == 1 ? dtypes_.begin()->first : "mixed"; }
 
   ImportOptions options_;
   ModelFiles files_;
