@@ -35,8 +35,8 @@ void AddExport(CLI::App& app, int* /*exit_code*/) {
       "Example: the default model, which Arcee states\n"
       "  $ fp4lab train --data synthetic --set evaluation.tokens=4096 --steps 2 --out-dir plain > "
       "log \\\n      2> progress\n"
-      "  $ fp4lab export plain --out folder\n"
-      "  ArceeForCausalLM  229952 parameters  F32  folder\n");
+      "  $ fp4lab export plain --out arcee\n"
+      "  ArceeForCausalLM  229952 parameters  F32  arcee\n");
   command->callback([o] { Run(*o); });
 }
 
