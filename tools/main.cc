@@ -89,13 +89,20 @@ int Run(int argc, char** argv) {
   fp4lab::tools::AddData(app, &exit_code);
   fp4lab::tools::AddDequantize(app, &exit_code);
   fp4lab::tools::AddDialects(app, &exit_code);
+  fp4lab::tools::AddEvaluate(app, &exit_code);
   fp4lab::tools::AddExplain(app, &exit_code);
+  fp4lab::tools::AddExport(app, &exit_code);
   fp4lab::tools::AddFormats(app, &exit_code);
   fp4lab::tools::AddGemm(app, &exit_code);
   fp4lab::tools::AddIdentify(app, &exit_code);
+  fp4lab::tools::AddImport(app, &exit_code);
   fp4lab::tools::AddInspect(app, &exit_code);
   fp4lab::tools::AddPack(app, &exit_code);
+<<<<<<< HEAD
   fp4lab::tools::AddParity(app, &exit_code);
+=======
+  fp4lab::tools::AddPresets(app, &exit_code);
+>>>>>>> w-import
   fp4lab::tools::AddQuantize(app, &exit_code);
   fp4lab::tools::AddRecipes(app, &exit_code);
   fp4lab::tools::AddStudy(app, &exit_code);

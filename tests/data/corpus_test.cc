@@ -5,6 +5,7 @@
 #include "fp4lab/data/load_corpus.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/temporary_folder.h"
+#include "fp4lab/io/tensors/npy.h"
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"
 
@@ -84,6 +85,32 @@ TEST_CASE("A token file of llm.c is read with its vocabulary", "[data]") {
   CHECK(two.train == Counting(3000));
   CHECK(two.validation == Counting(100));
   CHECK(two.train_sha256 == Sha256(TokenFile(Counting(3000)).substr(1024)));
+}
+
+TEST_CASE("Tokens are read from .npy files of one axis", "[data]") {
+  const TemporaryFolder folder;
+  DataConfig config;
+  config.tokens = (folder / "ids.npy").string();
+  std::vector<std::uint32_t> wide(3000);
+  std::iota(wide.begin(), wide.end(), 0u);
+  const std::vector<std::int64_t> longs(wide.begin(), wide.end());
+  for (const NpyArray& array :
+       {MakeNpyArray<std::uint16_t>({3000}, Counting(3000)),
+        MakeNpyArray<std::uint32_t>({3000}, wide), MakeNpyArray<std::int64_t>({3000}, longs)}) {
+    WriteNpy(config.tokens, array);
+    CHECK(LoadCorpus(config).train == Counting(2850));
+  }
+  const auto error = [&](const NpyArray& array) {
+    WriteNpy(config.tokens, array);
+    return ErrorOf([&] { LoadCorpus(config); }).substr(config.tokens.size());
+  };
+  wide[7] = 70000;
+  CHECK(error(MakeNpyArray<std::uint32_t>({3000}, wide)) ==
+        ": holds 70000 at 7; tokens are 0 to 65535");
+  CHECK(error(MakeNpyArray<std::uint16_t>({2, 1500}, Counting(3000))) ==
+        ": has 2 axes; tokens are an array of one axis");
+  CHECK(error(MakeNpyArray<float>({2}, std::vector<float>{1, 2})) ==
+        ": has the dtype <f4; tokens are uint16, or integers of 32 or 64 bits");
 }
 
 TEST_CASE("A wrong token file is refused by what is wrong with it", "[data]") {

@@ -15,13 +15,20 @@ void AddCrosscheck(CLI::App& app, int* exit_code);
 void AddData(CLI::App& app, int* exit_code);
 void AddDequantize(CLI::App& app, int* exit_code);
 void AddDialects(CLI::App& app, int* exit_code);
+void AddEvaluate(CLI::App& app, int* exit_code);
 void AddExplain(CLI::App& app, int* exit_code);
+void AddExport(CLI::App& app, int* exit_code);
 void AddFormats(CLI::App& app, int* exit_code);
 void AddGemm(CLI::App& app, int* exit_code);
 void AddIdentify(CLI::App& app, int* exit_code);
+void AddImport(CLI::App& app, int* exit_code);
 void AddInspect(CLI::App& app, int* exit_code);
 void AddPack(CLI::App& app, int* exit_code);
+<<<<<<< HEAD
 void AddParity(CLI::App& app, int* exit_code);
+=======
+void AddPresets(CLI::App& app, int* exit_code);
+>>>>>>> w-import
 void AddQuantize(CLI::App& app, int* exit_code);
 void AddRecipes(CLI::App& app, int* exit_code);
 void AddStudy(CLI::App& app, int* exit_code);

@@ -25,7 +25,7 @@ namespace fp4lab::tools {
 namespace {
 
 struct TrainOptions {
-  std::string config, text, tokens, data, recipe, device, out_dir = "out/train";
+  std::string config, text, tokens, data, recipe, start, device, out_dir = "out/train";
   std::vector<std::string> set;
   std::optional<std::int64_t> steps, tokens_budget, eval_every, diagnostics_every;
   std::vector<std::int64_t> diagnostics_steps;
@@ -36,8 +36,8 @@ struct TrainOptions {
   // Whether the command line has any part of the configuration; the device does not count as one.
   bool HasConfiguration() const {
     return !config.empty() || !text.empty() || !tokens.empty() || !data.empty() ||
-           !recipe.empty() || !set.empty() || steps || tokens_budget || eval_every || seed ||
-           diagnostics_every || !diagnostics_steps.empty();
+           !recipe.empty() || !start.empty() || !set.empty() || steps || tokens_budget ||
+           eval_every || seed || diagnostics_every || !diagnostics_steps.empty();
   }
 };
 
@@ -114,6 +114,7 @@ TrainConfig ConfigurationOf(const TrainOptions& options, Json json, bool again) 
   SetData(options, &json);
   if (again) SetRecipeAgain(options, &json);
   if (!again && !options.recipe.empty()) json["recipe"] = options.recipe;
+  if (!options.start.empty()) json["start"] = options.start;
   for (const std::string& assignment : options.set) SetMember(assignment, &json);
   if (!options.device.empty()) json["device"] = options.device;
   if (options.seed) json["seed"] = *options.seed;
@@ -235,6 +236,10 @@ void AddTrain(CLI::App& app, int* exit_code) {
       ->add_option("--recipe", o->recipe,
                    "One of " + Joined(RecipeNames(), ", ") + ", or of fp4lab recipes")
       ->type_name("NAME");
+  command
+      ->add_option("--start", o->start,
+                   "Begin with the weights, and the model, of this checkpoint or folder")
+      ->type_name("CHECKPOINT");
   command->add_option("--steps", o->steps, "Length of the run in optimizer steps")
       ->transform(WholeNumber(1, kMostSteps));
   command->add_option("--tokens-budget", o->tokens_budget, "Length of the run in tokens")

@@ -23,36 +23,20 @@
 #include "tools/options/number_option.h"
 #include "tools/options/print.h"
 #include "tools/options/status_line.h"
+#include "tools/training/source_options.h"
 
 namespace fp4lab::tools {
 namespace {
 
 struct WhatIfOptions {
-  std::string checkpoint, text, tokens, data, tensor, error_map;
+  std::string checkpoint, tensor, error_map;
+  SourceOptions source;
   std::vector<std::string> recipes;
   std::optional<std::int64_t> sequences;
   std::optional<double> learning_rate;
   int threads = 0;
   bool no_shares = false, json = false;
 };
-
-std::optional<DataConfig> DataOf(const WhatIfOptions& o) {
-  const int ways = (o.text.empty() ? 0 : 1) + (o.tokens.empty() ? 0 : 1) + (o.data.empty() ? 0 : 1);
-  if (ways > 1) throw Error("command line", "give one of --text, --tokens and --data");
-  if (!o.text.empty()) return ReadDataConfig({{"text", o.text}}, "--text");
-  if (!o.tokens.empty()) return ReadDataConfig({{"tokens", o.tokens}}, "--tokens");
-  if (!o.data.empty()) return ReadDataConfig({{"source", o.data}}, "--data");
-  return std::nullopt;
-}
-
-// A recipe: a file with JSON, JSON, or a name.
-Recipe RecipeFrom(const std::string& text) {
-  const std::string where = "--recipe " + text;
-  if (text.starts_with('{')) return ReadRecipe(ParseJson(text, where), where);
-  if (Exists(text)) return ReadRecipe(ReadJsonFile(text), text);
-  if (text.ends_with(".json")) throw Error(text, "is not there");
-  return ReadRecipe(text, where);
-}
 
 struct Step {
   StepState state;
@@ -63,7 +47,7 @@ struct Step {
 Step Load(const WhatIfOptions& o) {
   Step step;
   step.state = study::ReadCheckpointStep({.checkpoint = o.checkpoint,
-                                          .data = DataOf(o),
+                                          .data = DataOf(o.source),
                                           .learning_rate = o.learning_rate,
                                           .sequences = o.sequences});
   step.names = o.recipes;
@@ -227,7 +211,7 @@ void AddWhatIf(CLI::App& app, int* /*exit_code*/) {
       "what-if", "One step from a checkpoint under other recipes: losses, gradients, causes");
   command
       ->add_option("checkpoint", o->checkpoint,
-                   "checkpoint.fp4lab of fp4lab train or study run, or its folder")
+                   "checkpoint.fp4lab of fp4lab train or study run, its folder, or an import")
       ->type_name("FILE")
       ->required();
   command
@@ -252,10 +236,11 @@ void AddWhatIf(CLI::App& app, int* /*exit_code*/) {
       ->type_name("FILE");
   command->add_option("--tensor", o->tensor, "An operand: blocks.0.mlp.up.fprop.input")
       ->type_name("NAME");
-  command->add_option("--text", o->text, "The text of the run, if its folder does not say")
+  command->add_option("--text", o->source.text, "The text of the run, if its folder does not say")
       ->type_name("FILE");
-  command->add_option("--tokens", o->tokens, "The llm.c token file of the run")->type_name("FILE");
-  command->add_option("--data", o->data, "The data set of the run")->type_name("NAME");
+  command->add_option("--tokens", o->source.tokens, "The token file of the run: llm.c's, or .npy")
+      ->type_name("FILE");
+  command->add_option("--data", o->source.data, "The data set of the run")->type_name("NAME");
   command->add_option("--threads", o->threads, "Threads; results do not depend on it")
       ->transform(ThreadCount());
   command->add_flag("--json", o->json, "Print JSON");

@@ -13,7 +13,7 @@ namespace fp4lab {
 struct DataConfig {
   std::string source = "austen";      // a manifest's name, a manifest file (*.json), or "synthetic"
   std::string text;                   // a text file, whose bytes are the tokens
-  std::string tokens;                 // llm.c token file (magic 20240520, version 1, uint16 tokens)
+  std::string tokens;                 // llm.c token file (magic 20240520, version 1), or .npy
   std::string validation_tokens;      // a second token file; empty: the end of the first one
   int vocabulary = 0;                 // of a token file; 0: its largest token + 1
   double validation_fraction = 0.05;  // part at the end of a text, token file or synthetic text

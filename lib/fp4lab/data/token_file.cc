@@ -2,10 +2,12 @@
 
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/io/file_content.h"
 #include "fp4lab/io/memory.h"
+#include "fp4lab/io/tensors/npy.h"
 
 namespace fp4lab {
 namespace {
@@ -19,7 +21,50 @@ std::int32_t HeaderWord(std::span<const std::byte> bytes, std::size_t index) {
   return word;
 }
 
+template <class Integer>
+std::vector<std::uint16_t> TokensIn(const NpyArray& array) {
+  std::vector<std::uint16_t> tokens;
+  tokens.reserve(array.bytes.size() / sizeof(Integer));
+  for (const Integer token : array.As<Integer>()) {
+    if (!std::in_range<std::uint16_t>(token)) {
+      throw Error(array.where, "holds " + std::to_string(token) + " at " +
+                                   std::to_string(tokens.size()) + "; tokens are 0 to 65535");
+    }
+    tokens.push_back(static_cast<std::uint16_t>(token));
+  }
+  return tokens;
+}
+
+// The integers that a tokenizer's ids are saved as.
+struct TokenArray {
+  std::string_view dtype;
+  std::vector<std::uint16_t> (*read)(const NpyArray& array);
+};
+constexpr TokenArray kTokenArrays[] = {{"<u4", TokensIn<std::uint32_t>},
+                                       {"<u8", TokensIn<std::uint64_t>},
+                                       {"<i4", TokensIn<std::int32_t>},
+                                       {"<i8", TokensIn<std::int64_t>}};
+
 }  // namespace
+
+std::vector<std::uint16_t> ParseTokenArray(std::span<const std::byte> bytes,
+                                           const std::string& where) {
+  const NpyArray array = ViewNpy(bytes, where);
+  if (array.shape.size() != 1) {
+    throw Error(where, "has " + std::to_string(array.shape.size()) +
+                           " axes; tokens are an array of one axis");
+  }
+  RequireMemory(array.shape[0] * sizeof(std::uint16_t), where);
+  if (array.dtype == "<u2") {
+    const auto tokens = array.As<std::uint16_t>();
+    return {tokens.begin(), tokens.end()};
+  }
+  for (const TokenArray& row : kTokenArrays) {
+    if (row.dtype == array.dtype) return row.read(array);
+  }
+  throw Error(where,
+              "has the dtype " + array.dtype + "; tokens are uint16, or integers of 32 or 64 bits");
+}
 
 std::vector<std::uint16_t> ParseTokenFile(std::span<const std::byte> bytes,
                                           const std::string& where) {
@@ -47,6 +92,7 @@ std::vector<std::uint16_t> ParseTokenFile(std::span<const std::byte> bytes,
 
 std::vector<std::uint16_t> ReadTokenFile(const std::filesystem::path& path) {
   const FileContent content(path);
+  if (path.extension() == ".npy") return ParseTokenArray(content.bytes(), path.string());
   return ParseTokenFile(content.bytes(), path.string());
 }
 

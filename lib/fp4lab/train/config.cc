@@ -9,6 +9,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/nn/router.h"
+#include "fp4lab/train/start/named_model.h"
 
 namespace fp4lab {
 namespace {
@@ -235,8 +236,9 @@ Device ReadDevice(std::string_view name, const std::string& where) {
   throw Error(where, "must be \"cpu\" or \"cuda\", not \"" + std::string(name) + "\"");
 }
 
-ModelConfig ReadModelConfig(const Json& json, const std::string& where) {
+ModelConfig ReadModelConfig(const Json& given, const std::string& where) {
   const IeeeArithmetic ieee;
+  const Json json = WithNamedModel(given, where);
   ModelConfig c;
   JsonObject o(json, where);
   o.Read("layers", &c.layers);
@@ -389,7 +391,8 @@ TrainConfig ReadTrainConfig(const Json& json, const std::string& where) {
   std::string device(DeviceName(c.device));
   o.Read("device", &device);
   c.device = ReadDevice(device, o.Where("device"));
-  ReadMember(&o, "model", &ReadModelConfig, &c.model);
+  c.start = ReadStartKey(&o);
+  c.model = ReadModelOfStart(&o, c.start);
   ReadMember(&o, "optimizer", &ReadOptimizerConfig, &c.optimizer);
   ReadMember(&o, "schedule", &ReadScheduleConfig, &c.schedule);
   ReadMember(&o, "recipe", &ReadRecipe, &c.recipe);
@@ -433,6 +436,7 @@ Json ToJson(const TrainConfig& c) {
                {"checkpoint_every", c.checkpoint_every},
                {"checkpoint_minutes", c.checkpoint_minutes}};
   if (c.diagnostics.Asked()) json["diagnostics"] = ToJson(c.diagnostics);
+  if (!c.start.empty()) json["start"] = c.start;
   return json;
 }
 

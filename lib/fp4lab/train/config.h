@@ -117,6 +117,7 @@ Device ReadDevice(std::string_view name, const std::string& where);
 struct TrainConfig {
   Device device = Device::kCpu;  // the processor that computes
   ModelConfig model;
+  std::string start = {};  // the checkpoint with the first weights (start/start.h); empty: random
   OptimizerConfig optimizer;
   ScheduleConfig schedule;
   RecipeConfig recipe;
@@ -141,7 +142,7 @@ struct TrainConfig {
 inline constexpr int kMostNudge = 1 << 20;
 
 // Reads strictly; `where`, "run.json" or "study.json#/base", begins the errors. Keys: device,
-// model, optimizer, schedule, recipe, data, seed, nudge_ulps, tokens, batch, micro_batches,
+// model, start, optimizer, schedule, recipe, data, seed, nudge_ulps, tokens, batch, micro_batches,
 // evaluation, diagnostics, log_every, checkpoint_every, checkpoint_minutes. Checks shapes, too
 // (CheckShapes).
 TrainConfig ReadTrainConfig(const Json& json, const std::string& where);
@@ -150,6 +151,7 @@ TrainConfig ReadTrainConfig(const Json& json, const std::string& where);
 // ReadTrainConfig gives the same config back.
 Json ToJson(const TrainConfig& config);
 
+// The keys "preset" and "from" stand for the members of a model (start/named_model.h).
 ModelConfig ReadModelConfig(const Json& json, const std::string& where);
 Json ToJson(const ModelConfig& config);
 // "squared_relu", "swiglu" or "gelu".

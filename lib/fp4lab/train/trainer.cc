@@ -17,6 +17,7 @@
 #include "fp4lab/train/model/streams.h"
 #include "fp4lab/train/observe/observe.h"
 #include "fp4lab/train/optimizer/optimizers.h"
+#include "fp4lab/train/start/start.h"
 
 namespace fp4lab {
 struct Trainer::State {
@@ -26,6 +27,7 @@ struct Trainer::State {
   ParameterLayout layout;
   std::unique_ptr<Engine> engine;
   std::int64_t steps = 0;
+  std::string start_sha256 = {};               // of config.start; empty: none
   std::vector<std::uint16_t> inputs, targets;  // of one step
   std::vector<double> row_loss;                // of one micro-batch
   // The window losses of the present weights. If the forward pass is not quantized, both precisions
@@ -61,6 +63,8 @@ struct Trainer::State {
   // Losses and gradients of the first micro-batches of the step about to be made.
   StepSums Gradients(Pass pass, int micro_batches);
   void Update(double learning_rate, double norm);
+  // Takes the weights of config.start; everything else is as Engine::Initialize leaves it.
+  void Begin(const std::string& where);
   // Repeats the step with an inspector that looks at every tensor.
   NonFinite Locate();
   std::vector<double> WindowLosses(bool high_precision);
@@ -87,6 +91,16 @@ void Trainer::State::Update(double learning_rate, double norm) {
   engine->Update({.learning_rate = static_cast<float>(learning_rate),
                   .gradient_scale = ClipFactor(norm, config.optimizer.clip),
                   .step = steps + 1});
+}
+
+void Trainer::State::Begin(const std::string& where) {
+  const std::vector<float> weights = ReadStart(config, where);
+  const std::vector<float> zeros(
+      std::max(layout.total, AmaxHistoryFloats(config.model, config.recipe)));
+  const std::span<const float> nothing(zeros);
+  engine->Write({weights, std::vector(StatesOfOptimizer(), nothing.first(layout.total)),
+                 nothing.first(AmaxHistoryFloats(config.model, config.recipe))});
+  start_sha256 = HashOfCheckpoint(config.start, where);
 }
 
 void Trainer::UseRecipeOf(std::int64_t step, std::int64_t total_steps) {
@@ -239,13 +253,16 @@ Observation Trainer::Observe(WeightCodes* codes) {
 
 // The members that a state must share with the configuration that loads it.
 Json Trainer::State::Identity() const {
-  return {{"model", ToJson(config.model)},
-          {"optimizer", ToJson(config.optimizer)},
-          {"recipe", ToJson(config.recipe)},
-          {"seed", config.seed},
-          {"batch", config.batch},
-          {"micro_batches", config.micro_batches},
-          {"corpus", {{"train_sha256", corpus->train_sha256}, {"tokens", corpus->train.size()}}}};
+  Json identity = {
+      {"model", ToJson(config.model)},
+      {"optimizer", ToJson(config.optimizer)},
+      {"recipe", ToJson(config.recipe)},
+      {"seed", config.seed},
+      {"batch", config.batch},
+      {"micro_batches", config.micro_batches},
+      {"corpus", {{"train_sha256", corpus->train_sha256}, {"tokens", corpus->train.size()}}}};
+  if (!start_sha256.empty()) identity["start"] = start_sha256;
+  return identity;
 }
 
 namespace {
@@ -337,6 +354,7 @@ Trainer::Trainer(const TrainConfig& config, const Corpus& corpus, const std::str
   CheckMemory(config, where);
   state_ = std::make_unique<State>(config, corpus, make());
   state_->engine->Initialize();
+  if (!config.start.empty()) state_->Begin(where);
 }
 Trainer::~Trainer() = default;
 Trainer::Trainer(Trainer&&) noexcept = default;

@@ -13,6 +13,7 @@
 #include "fp4lab/study/run/study.h"
 #include "fp4lab/train/batch.h"
 #include "fp4lab/train/checkpoint.h"
+#include "fp4lab/train/corpus_fit.h"
 #include "fp4lab/train/model/memory.h"
 #include "fp4lab/train/model/shapes.h"
 #include "fp4lab/train/optimizer/optimizers.h"
@@ -60,8 +61,10 @@ void LoadTokens(const CheckpointStepOptions& o, const DataConfig& data, const Js
                 StepState* state) {
   TrainConfig& config = state->config;
   const Corpus corpus = LoadCorpus(data);
-  const Json& hash = there.at("corpus").at("train_sha256");
-  if (hash != corpus.train_sha256) {
+  if (!there.contains("corpus")) {  // an import: any text that fits
+    CheckCorpus(config, corpus, o.checkpoint.string());
+  } else if (const Json& hash = there.at("corpus").at("train_sha256");
+             hash != corpus.train_sha256) {
     throw Error(o.checkpoint.string(), "was trained on another text than " + corpus.name +
                                            ": SHA-256 of its training part " +
                                            hash.get<std::string>() + ", there " +
@@ -82,6 +85,23 @@ void LoadTokens(const CheckpointStepOptions& o, const DataConfig& data, const Js
   state->targets.resize(state->inputs.size());
   CopySequences({config.seed, corpus.train.size(), t}, corpus.train, first, state->inputs,
                 state->targets);
+}
+
+// What the run's configuration says of its steps.
+void ReadStepOf(const Json& there, const std::string& where, TrainConfig* config) {
+  config->optimizer = ReadOptimizerConfig(there.at("optimizer"), where + "optimizer");
+  config->recipe = ReadRecipe(there.at("recipe"), where + "recipe");
+  config->seed = WholeNumber<std::uint64_t>(there.at("seed"), where + "seed");
+  config->batch = WholeNumber<int>(there.at("batch"), where + "batch");
+  config->micro_batches = WholeNumber<int>(there.at("micro_batches"), where + "micro_batches");
+}
+
+// The first step from an import, which states none: AdamW, as many sequences as are asked for.
+void SetStep(const CheckpointStepOptions& o, TrainConfig* config) {
+  constexpr std::int64_t kSequences = 4;
+  config->recipe = ReadRecipe("bf16", "recipe");
+  config->batch = static_cast<int>(o.sequences.value_or(kSequences));
+  config->tokens = TokensPerStep(*config);
 }
 
 DataConfig DataOf(const CheckpointStepOptions& o, const Surroundings& around) {
@@ -106,17 +126,14 @@ StepState ReadCheckpointStep(const CheckpointStepOptions& o) {
     TrainConfig& config = state.config;
     const std::string where = path.string() + "#/configuration/";
     config.model = ReadModelConfig(there.at("model"), where + "model");
-    config.optimizer = ReadOptimizerConfig(there.at("optimizer"), where + "optimizer");
-    config.recipe = ReadRecipe(there.at("recipe"), where + "recipe");
-    config.seed = WholeNumber<std::uint64_t>(there.at("seed"), where + "seed");
-    config.batch = WholeNumber<int>(there.at("batch"), where + "batch");
-    config.micro_batches = WholeNumber<int>(there.at("micro_batches"), where + "micro_batches");
+    const bool imported = there.contains("imported");
+    imported ? SetStep(o, &config) : ReadStepOf(there, where, &config);
     state.step = checkpoint.header.step;
     CheckShapes(config, path.string());
     CheckMemory(config, path.string());
     const std::size_t n = MakeLayout(config.model).total;
     const std::size_t states = OptimizerOf(config.optimizer).states;
-    if (checkpoint.payload.size() < (1 + states) * n) {
+    if (checkpoint.payload.size() < (imported ? 1 : 1 + states) * n) {
       throw Error(path.string(), "checkpoint does not hold this model's numbers");
     }
     const auto part = [&](std::size_t i) {
@@ -124,8 +141,10 @@ StepState ReadCheckpointStep(const CheckpointStepOptions& o) {
       return std::vector<float>(first, first + static_cast<std::ptrdiff_t>(n));
     };
     state.parameters = part(0);
-    for (std::size_t i = 1; i <= states; ++i) state.states.push_back(part(i));
-    const Surroundings around = SurroundingsOf(path, checkpoint.header);
+    for (std::size_t i = 1; i <= states; ++i) {
+      state.states.push_back(imported ? std::vector<float>(n) : part(i));
+    }
+    const Surroundings around = imported ? Surroundings{} : SurroundingsOf(path, checkpoint.header);
     const std::optional<double> rate = o.learning_rate ? o.learning_rate : around.learning_rate;
     if (!rate) {
       throw Error(o.checkpoint.string(),

@@ -77,9 +77,11 @@ Study RehearsalOf(const Study& study) {
                       "mean nothing.";
   Models models;
   quick.base.model = models.Small(study.base.model);
+  quick.base.start.clear();
   quick.base.schedule = Short(study.base.schedule);
   for (Arm& arm : quick.arms) {
     arm.model = models.Small(arm.model);
+    arm.start.clear();
     arm.schedule = Short(arm.schedule);
   }
   quick.base.device = Device::kCpu;

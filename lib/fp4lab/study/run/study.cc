@@ -14,6 +14,8 @@
 #include "fp4lab/study/analysis/criteria.h"
 #include "fp4lab/study/results/arm_name.h"
 #include "fp4lab/train/optimizer/optimizers.h"
+#include "fp4lab/train/start/named_model.h"
+#include "fp4lab/train/start/start.h"
 
 namespace fp4lab::study {
 namespace {
@@ -43,14 +45,23 @@ void CheckSharesText(const ModelConfig& model, const ModelConfig& base, const st
   }
 }
 
+// The model that a preset or a checkpoint names, which reads the study's text.
+Json NamedModelOfArm(Json model, const ModelConfig& base, const std::string& where) {
+  if (!model.contains("sequence")) model["sequence"] = base.sequence;
+  if (!model.contains("vocabulary")) model["vocabulary"] = base.vocabulary;
+  return WithNamedModel(model, where);
+}
+
 Arm ReadArm(const std::string& name, const Json& json, const TrainConfig& base,
             const std::string& where) {
   CheckName(name, where);
   Arm arm{name, base.model, base.recipe, base.optimizer, base.schedule, 0};
+  arm.start = o.Has("start") ? ReadStartKey(&o) : base.start;
   JsonObject o(json, where);
   if (const Json* model = o.Member("model")) {
     JsonObject(*model, o.Where("model"));
-    Json merged = Merged(ToJson(base.model), *model);
+    Json merged = IsNamedModel(*model) ? NamedModelOfArm(*model, base.model, o.Where("model"))
+                                       : Merged(ToJson(base.model), *model);
     // An arm of other parts leaves the study's experts aside.
     const std::vector<std::string> parts = merged.value("parts", ModelConfig().parts);
     if (std::find(parts.begin(), parts.end(), "moe") == parts.end() && !model->contains("moe")) {
@@ -174,7 +185,8 @@ TrainConfig ReadBase(JsonObject& o) {
   std::string device(DeviceName(base.device));
   o.Read("device", &device);
   base.device = ReadDevice(device, o.Where("device"));
-  if (const Json* m = o.Member("model")) base.model = ReadModelConfig(*m, o.Where("model"));
+  base.start = ReadStartKey(&o);
+  base.model = ReadModelOfStart(&o, base.start);
   if (const Json* m = o.Member("optimizer")) {
     base.optimizer = ReadOptimizerConfig(*m, o.Where("optimizer"));
   }
@@ -482,6 +494,7 @@ void CheckDevice(const Study& study, const std::string& where) {
   }
 }
 
+<<<<<<< HEAD
 void CheckPredictions(const Study& study, const std::string& where) {
   const IeeeArithmetic ieee;
   for (std::size_t i = 0; i < study.analysis.predictions.size(); ++i) {
@@ -492,6 +505,13 @@ void CheckPredictions(const Study& study, const std::string& where) {
                 Printable(file) + " has the SHA-256 " + hash +
                     ", so it is not the prediction that the study registered; bring that file "
                     "back, or state a new prediction before any run");
+=======
+void CheckStarts(const Study& study, const std::string& where) {
+  const IeeeArithmetic ieee;
+  for (const Arm& arm : study.arms) {
+    const bool shared = arm.start == study.base.start && arm.model == study.base.model;
+    CheckStart(ConfigOf(study, arm, study.seeds[0]), shared ? where : where + "#/arms/" + arm.name);
+>>>>>>> w-import
   }
 }
 
@@ -547,6 +567,7 @@ Json ToJson(const Study& study) {
                   {"schedule", ToJson(arm.schedule)}};
     if (!study.rates.empty()) arms[name]["schedule"].erase("learning_rate");
     if (arm.nudge_ulps != 0) arms[name]["nudge_ulps"] = arm.nudge_ulps;
+    if (arm.start != study.base.start) arms[name]["start"] = arm.start;
     if (arm.model != study.base.model) {
       arms[name]["model"] = StatedModel(arm.model, study.base.model);
     }
@@ -571,6 +592,7 @@ Json ToJson(const Study& study) {
                {"budgets", study.budgets},
                {"analysis", ToJson(study.analysis)}};
   if (study.base.diagnostics.Asked()) json["diagnostics"] = ToJson(study.base.diagnostics);
+  if (!study.base.start.empty()) json["start"] = study.base.start;
   if (!study.rates.empty()) json["sweep"] = {{"learning_rate", study.rates}};
   return json;
 }
@@ -583,6 +605,7 @@ TrainConfig ConfigOf(const Study& study, const Arm& arm, std::uint64_t seed) {
   config.optimizer = arm.optimizer;
   config.schedule = arm.schedule;
   config.nudge_ulps = arm.nudge_ulps;
+  config.start = arm.start;
   config.seed = seed;
   config.tokens = study.budgets.back();
   return config;

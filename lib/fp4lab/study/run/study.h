@@ -26,6 +26,7 @@ struct Arm {
   // The arm of the file whose learning rate is swept; `name` is then ArmAtRate of it. Empty: no
   // sweep.
   std::string swept = {};
+  std::string start = {};  // of TrainConfig: the checkpoint with the first weights
 
   friend bool operator==(const Arm&, const Arm&) = default;
 };
@@ -75,6 +76,10 @@ Study ReadStudy(const std::filesystem::path& path);
 // Throws Error, at the JSON pointer of the member within the file `where`, for an arm that the
 // study's device does not train (CheckDevice, train/config.h).
 void CheckDevice(const Study& study, const std::string& where);
+
+// Throws Error, at the JSON pointer of the member within the file `where`, for an arm whose start
+// is no checkpoint or does not fit its model (CheckStart, train/start/start.h).
+void CheckStarts(const Study& study, const std::string& where);
 Study ParseStudy(std::string_view text, const std::string& where);
 
 // Throws Error for a prediction whose file cannot be read or has another SHA-256 than the study

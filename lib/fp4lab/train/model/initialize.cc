@@ -7,6 +7,7 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/random.h"
 #include "fp4lab/train/model/model.h"
+#include "fp4lab/train/model/nudge.h"
 #include "fp4lab/train/model/streams.h"
 
 namespace fp4lab {
@@ -22,12 +23,13 @@ void FillNormal(const RandomStream& stream, double deviation, std::span<float> o
   }
 }
 
-void Nudge(const ParameterLayout& layout, int ulps, std::span<float> parameters) {
-  float& gain = parameters[layout.matrices];  // the first one
+}  // namespace
+
+void NudgeFirstGain(const ParameterLayout& layout, int ulps, std::span<float> parameters) {
+  const IeeeArithmetic ieee;
+  float& gain = parameters[layout.matrices];
   for (int i = 0; i < ulps; ++i) gain = std::nextafter(gain, INFINITY);
 }
-
-}  // namespace
 
 void InitializeParameters(const TrainConfig& config, std::span<float> parameters) {
   const IeeeArithmetic ieee;
@@ -50,7 +52,7 @@ void InitializeParameters(const TrainConfig& config, std::span<float> parameters
     FillNormal({config.seed, static_cast<std::uint32_t>(i), kInitialWeights},
                to_residual ? residual : deviation, values);
   }
-  Nudge(layout, config.nudge_ulps, parameters);
+  NudgeFirstGain(layout, config.nudge_ulps, parameters);
 }
 
 }  // namespace fp4lab

@@ -6,6 +6,7 @@
 #include "fp4lab/base/hash.h"
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/train/checkpoint.h"
+#include "fp4lab/train/start/start.h"
 
 namespace fp4lab::study {
 namespace {
@@ -50,6 +51,7 @@ Json RunInputs(const TrainConfig& config, const Corpus& corpus, const std::strin
                   {{"vocabulary", corpus.vocabulary},
                    {"train_sha256", corpus.train_sha256},
                    {"validation_sha256", corpus.validation_sha256}}}};
+  if (!config.start.empty()) inputs["start"] = HashOfCheckpoint(config.start, "start");
   if (config.nudge_ulps != 0) inputs["nudge_ulps"] = config.nudge_ulps;
   if (config.diagnostics.Asked()) inputs["diagnostics"] = ToJson(config.diagnostics);
   // A GPU sums in another order than a CPU, so runs of different devices have different keys.

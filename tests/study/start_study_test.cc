@@ -1,0 +1,128 @@
+// Studies and the step of `fp4lab what-if` that begin with the weights of a checkpoint.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "fp4lab/data/load_corpus.h"
+#include "fp4lab/io/tensors/npy.h"
+#include "fp4lab/study/run/checkpoint_step.h"
+#include "fp4lab/study/run/record/run_folder.h"
+#include "fp4lab/study/run/rehearsal.h"
+#include "fp4lab/study/run/run.h"
+#include "fp4lab/train/checkpoint.h"
+#include "fp4lab/train/model/shapes.h"
+#include "fp4lab/train/start/start.h"
+#include "tests/study/support/tiny_study.h"
+#include "tests/support/catch.h"
+#include "tests/support/error_of.h"
+
+namespace fp4lab::study {
+namespace {
+
+// The tiny study's model after three steps, as a checkpoint and as an import has it.
+struct Starts {
+  TestFolder folder{"starts"};
+  Study tiny = TinyStudy();
+  Corpus corpus = LoadCorpus(tiny.base.data);
+  std::string run = (folder.Path() / "run.fp4lab").string(),
+              import = (folder.Path() / "import.fp4lab").string();
+  std::vector<float> weights;
+
+  Starts() {
+    Trainer trainer(ConfigOf(tiny, tiny.arms[0], 1), corpus);
+    for (int i = 0; i < 3; ++i) trainer.Step(0.01);
+    WriteFileAtomically(run, trainer.SaveState());
+    weights = trainer.Numbers();
+    weights.resize(MakeLayout(tiny.base.model).total);
+    const std::span<const float> payload = weights;
+    const Json configuration = {{"model", ToJson(tiny.base.model)},
+                                {"imported", {{"dtype", "F32"}}}};
+    WriteFileAtomically(import, WriteCheckpoint({configuration, 0}, {&payload, 1}));
+  }
+};
+
+TEST_CASE("A study's runs begin with the weights of its start, and an arm may have its own",
+          "[study]") {
+  const Starts starts;
+  Json json = TinyStudyJson();
+  json["start"] = starts.run;
+  json["arms"]["scratch"] = {{"recipe", "bf16"}, {"start", ""}};
+  json["arms"]["other"] = {{"recipe", "bf16"}, {"start", starts.import}};
+  const Study study = TinyStudy(json);
+  CheckStarts(study, "tiny.json");
+  const Study again = TinyStudy(ToJson(study));
+  CHECK(again.arms == study.arms);
+  CHECK(again.base == study.base);
+  std::vector<Json> inputs;
+  for (const Arm& arm : study.arms) {
+    CAPTURE(arm.name);
+    const TrainConfig config = ConfigOf(study, arm, 1);
+    CHECK(config.start.empty() == (arm.name == "scratch"));
+    Trainer trainer(config, starts.corpus);
+    std::vector<float> weights = trainer.Numbers();
+    weights.resize(starts.weights.size());
+    CHECK((weights == starts.weights) == (arm.name != "scratch"));
+    inputs.push_back(RunInputs(config, starts.corpus, "numerics"));
+    CHECK(inputs.back().contains("start") == (arm.name != "scratch"));
+  }
+  for (const Arm& arm : RehearsalOf(study).arms) CHECK(arm.start.empty());
+  Run run(ConfigOf(study, study.arms[0], 1), starts.corpus, PlanOf(study, study.arms[0]), "tiny");
+  while (!run.Done()) run.Advance();
+  CHECK(run.Record().points.size() == 2);
+}
+
+TEST_CASE("A study takes the model of its start, and refuses one that does not fit", "[study]") {
+  const Starts starts;
+  Json json = TinyStudyJson();
+  json["start"] = starts.import;
+  json["model"] = {{"sequence", 32}};
+  CHECK(TinyStudy(json).base.model == starts.tiny.base.model);
+  json["arms"]["wide"] = {{"recipe", "bf16"}, {"model", {{"ffn", 128}}}};
+  const std::string error = ErrorOf([&] { CheckStarts(TinyStudy(json), "tiny.json"); });
+  CHECK(error.starts_with("tiny.json#/arms/wide/model: does not fit the weights of "));
+}
+
+TEST_CASE("An arm's model may be a preset, which reads the study's text", "[study]") {
+  Json json = TinyStudyJson();
+  json["model"]["vocabulary"] = 300;
+  json["arms"]["experts"] = {{"recipe", "bf16"}, {"model", {{"preset", "qwen3-moe"}}}};
+  const Study study = TinyStudy(json);
+  const auto arm = std::find_if(study.arms.begin(), study.arms.end(),
+                                [](const Arm& a) { return a.name == "experts"; });
+  CHECK(arm->model.parts == std::vector<std::string>{"attention", "moe"});
+  CHECK(arm->model.sequence == 32);
+  CHECK(arm->model.vocabulary == 300);
+  CHECK(TinyStudy(ToJson(study)).arms == study.arms);
+}
+
+TEST_CASE("The step from an import has fresh states of the optimizer and any text that fits",
+          "[study]") {
+  const Starts starts;
+  CheckpointStepOptions options;
+  options.checkpoint = starts.import;
+  CHECK(ErrorOf([&] { ReadCheckpointStep(options); }) ==
+        starts.import + ": no file beside it says its learning rate; give --learning-rate");
+  options.learning_rate = 1e-3;
+  options.data = starts.tiny.base.data;
+  options.sequences = 2;
+  const StepState state = ReadCheckpointStep(options);
+  CHECK(state.step == 0);
+  CHECK(state.parameters == starts.weights);
+  CHECK(state.inputs.size() == 64);
+  REQUIRE(state.states.size() == 2);
+  CHECK(state.states[1] == std::vector<float>(starts.weights.size()));
+  const Recipe recipe = ReadRecipe("te_nvfp4", "test");
+  const WhatIf what = TryRecipes(state, {&recipe, 1}, false);
+  CHECK(what.outcomes[0].loss != what.loss);
+  CHECK(what.loss_after < what.loss);
+  // Tokens outside of the model's vocabulary are refused, as in a run.
+  const std::filesystem::path ids = starts.folder.Path() / "ids.npy";
+  const std::vector<std::uint32_t> tokens(2000, 300);
+  WriteNpy(ids, MakeNpyArray<std::uint32_t>({tokens.size()}, tokens));
+  options.data = DataConfig{.tokens = ids.string()};
+  CHECK(ErrorOf([&] { ReadCheckpointStep(options); }).find("#/model/vocabulary: the corpus ") !=
+        std::string::npos);
+}
+
+}  // namespace
+}  // namespace fp4lab::study
