@@ -10,6 +10,7 @@
 
 #include "fp4lab/base/random.h"
 #include "fp4lab/formats/format.h"
+#include "fp4lab/judge/products/bench_coverage.h"
 #include "fp4lab/tensor/accumulation.h"
 #include "tests/support/catch.h"
 
@@ -45,9 +46,9 @@ std::vector<std::string> Names(const std::vector<Matrix<float>>& answers) {
 }
 
 TEST_CASE("The directed products catch and name every wrong GEMM kernel", "[judge]") {
-  const ProductCoverage coverage = MeasureProducts(Bench());
+  const BenchCoverage coverage = MeasureBench(Bench());
   REQUIRE(coverage.rows.size() >= 60);
-  INFO(ProductCoverageText(Bench(), coverage));
+  INFO(CoverageText(Bench(), coverage));
   CHECK(coverage.caught == coverage.rows.size());
   CHECK(coverage.named == coverage.rows.size());
   std::set<std::string_view> names;

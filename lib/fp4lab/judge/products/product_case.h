@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "fp4lab/base/matrix.h"
-#include "fp4lab/io/json.h"
 #include "fp4lab/judge/products/gemm_kernel.h"
 #include "fp4lab/tensor/tensor_core_gemm.h"
 
@@ -68,20 +67,5 @@ class ProductBench {
   std::vector<Matrix<float>> right_;
   std::vector<std::vector<std::optional<Matrix<float>>>> answers_;  // [wrong][case], if it differs
 };
-
-// Which cases catch which wrong kernels, and whether the answers name them.
-struct ProductCoverage {
-  struct Row {
-    std::size_t wrong = 0;
-    std::vector<std::size_t> caught_by = {};  // indices of cases
-    std::vector<std::size_t> named = {};      // wrong kernels that give the same answers
-    bool IsNamed() const { return named.size() == 1 && named[0] == wrong; }
-  };
-  std::vector<Row> rows = {};
-  std::size_t caught = 0, named = 0;
-};
-ProductCoverage MeasureProducts(const ProductBench& bench);
-std::string ProductCoverageText(const ProductBench& bench, const ProductCoverage& coverage);
-Json ProductCoverageJson(const ProductBench& bench, const ProductCoverage& coverage);
 
 }  // namespace fp4lab
