@@ -111,5 +111,6 @@ NB_MODULE(_core, m) {
   python::BindQuantize(bindings);
   python::BindJudge(bindings);
   python::BindProducts(bindings);
+  python::BindAttention(bindings);
   python::BindLinear(bindings);
 }

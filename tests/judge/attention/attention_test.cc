@@ -173,7 +173,7 @@ TEST_CASE("Answers of simulated devices lie in the range, in any order of additi
       d.tile = plan.scheme.any_tile && device.ulps > 0 ? 48 : plan.scheme.tile;
       d.last_first = plan.scheme.last_first;
       const Matrix<float> o = RunDevice(plan, d);
-      const AttentionJudgement j = JudgeAttention(Bench().Right(c), plan.in.heads, o.View());
+      const AttentionJudgement j = JudgeAttention(Bench().RightRange(c), plan.in.heads, o.View());
       INFO(Bench().cases()[c].name << ", " << device.ulps << " ulps: head " << j.first.head
                                    << ", query " << j.first.query << ", channel " << j.first.channel
                                    << ": " << j.first.got << " not in " << j.first.low << " .. "
@@ -192,7 +192,7 @@ TEST_CASE("Simulated devices with other tiles are outside where the scheme state
     const AttentionPlan& plan = Bench().cases()[c].plan;
     const Matrix<float> o =
         RunDevice(plan, {.tile = plan.scheme.tile, .last_first = !plan.scheme.last_first});
-    CHECK(JudgeAttention(Bench().Right(c), plan.in.heads, o.View()).outside > 0);
+    CHECK(JudgeAttention(Bench().RightRange(c), plan.in.heads, o.View()).outside > 0);
     const std::vector<GemmCause> causes = FindAttentionCauses(plan, o.View());
     REQUIRE(causes.size() == 1);
     CHECK(causes[0].name == "weights-in-reverse-tiles");
@@ -230,11 +230,11 @@ TEST_CASE("Two random deviations of an attention kernel never name a third", "[j
 TEST_CASE("An attention answer changed by hand has its place and its cause", "[judge]") {
   const std::size_t c = CaseAt("bf16-causal");
   const AttentionPlan& plan = Bench().cases()[c].plan;
-  Matrix<float> o = Bench().Right(c).answer;
+  Matrix<float> o = Bench().Right(c);
   for (std::size_t r = 24 + 8; r < 24 + 12; ++r) {  // head 1, queries 8..11, channels 32..47
     for (std::size_t d = 32; d < 48; ++d) o(r, d) = 5.0f;
   }
-  const AttentionJudgement j = JudgeAttention(Bench().Right(c), 2, o.View());
+  const AttentionJudgement j = JudgeAttention(Bench().RightRange(c), 2, o.View());
   CHECK(j.outside == 64);
   CHECK(j.heads == std::vector<std::size_t>{1});
   CHECK(j.outside_in == Rectangle{8, 32, 4, 16});

@@ -30,7 +30,8 @@ class AttentionBench {
 
   const std::vector<AttentionCase>& cases() const { return cases_; }
   const std::vector<WrongAttention>& wrong() const { return wrong_; }
-  const AttentionRange& Right(std::size_t c) const { return right_[c]; }
+  const AttentionRange& RightRange(std::size_t c) const { return right_[c]; }
+  const Matrix<float>& Right(std::size_t c) const { return right_[c].answer; }
   // The answers of wrong kernel w; the right ones where it does not change the case.
   const AttentionRange& Range(std::size_t w, std::size_t c) const;
   const Matrix<float>& Answer(std::size_t w, std::size_t c) const { return Range(w, c).answer; }

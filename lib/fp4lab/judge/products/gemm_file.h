@@ -24,6 +24,9 @@ struct GemmOperandFile {
 // if the file has neither.
 GemmOperandFile ReadGemmOperand(std::string_view place, std::string_view format = {});
 
+// Whether a place names a quantized matrix, or part of one, and not plain numbers.
+bool HoldsStored(std::string_view place);
+
 MmaOperand MakeMmaOperand(const StoredMatrix& stored, std::string_view where);
 
 // Adds an operand to a file: an NVFP4 or MXFP4 matrix with linear scales, or a tensor of plain

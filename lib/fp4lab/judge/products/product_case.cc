@@ -150,6 +150,21 @@ ProductCase Fp16Subnormals() {
   return c;
 }
 
+// Whole numbers, with alpha and beta that are powers of two: every order gives one answer.
+ProductCase AddedC() {
+  ProductCase c{.name = "e4m3-c-and-beta",
+                .what = "C and beta",
+                .a = Integers(FormatId::kE4M3, 12, 16, 103, 9),
+                .b = Integers(FormatId::kE4M3, 20, 16, 104, 9),
+                .alpha = 0.5f,
+                .beta = -0.25f};
+  c.c = Matrix<float>(12, 20);
+  for (std::size_t i = 0; i < c.c.values.size(); ++i) {
+    c.c.values[i] = static_cast<float>(Word(105, i) % 512) - 200.0f;
+  }
+  return c;
+}
+
 // E4M3 elements of all exponents along a long K: the sum depends on its order.
 ProductCase LongSum() {
   ProductCase c{.name = "e4m3-long-sum",
@@ -184,7 +199,9 @@ GemmClaim ClaimOf(const ProductCase& c, MatrixView<const float> d) {
           .output = c.output,
           .tensor_scale_a = c.tensor_scale_a,
           .tensor_scale_b = c.tensor_scale_b,
-          .before = c.before.View()};
+          .before = c.before.View(),
+          .c = c.c.View(),
+          .beta = c.beta};
 }
 
 std::vector<ProductCase> MakeProductCases() {
@@ -235,6 +252,7 @@ std::vector<ProductCase> MakeProductCases() {
       Output("fp16-output", "ties of FP16, and sums beyond it", GemmOutput::kFp16, 1.0f),
       Fp16Subnormals(),
       LongSum(),
+      AddedC(),
   };
   for (std::size_t i = 0; i < cases.size(); ++i) {
     ProductCase& c = cases[i];

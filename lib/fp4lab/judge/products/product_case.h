@@ -15,8 +15,8 @@
 
 namespace fp4lab {
 
-// d = alpha a b^T, a (M, K), b (N, K). Sums of order-free cases have at most 24 bits, which every
-// order of additions in binary32 gives.
+// d = alpha a b^T (+ beta c), a (M, K), b (N, K). Sums of order-free cases have at most 24 bits,
+// which every order of additions in binary32 gives.
 struct ProductCase {
   std::string_view name;  // "nvfp4-tails"
   std::string_view what;  // the tested causes of error
@@ -26,6 +26,8 @@ struct ProductCase {
   GemmOutput output = GemmOutput::kFp32;
   bool order_free = true;
   Matrix<float> before = {};  // (M, N): what D holds before the kernel runs
+  Matrix<float> c = {};       // (M, N): d = alpha a b^T + beta c; empty: none
+  float beta = 0.0f;
 };
 
 constexpr std::string_view Name(GemmOutput output) {
