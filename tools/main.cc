@@ -114,6 +114,8 @@ int Run(int argc, char** argv) {
   fp4lab::tools::AddTrain(app, &exit_code);
   fp4lab::tools::AddVerify(app, &exit_code);
   fp4lab::tools::AddVerifyGemm(app, &exit_code);
+  fp4lab::tools::AddVerifyGrouped(app, &exit_code);
+  fp4lab::tools::AddVerifyAttention(app, &exit_code);
   fp4lab::tools::AddWhatIf(app, &exit_code);
   try {
     fp4lab::SetThreads(fp4lab::DefaultThreads());

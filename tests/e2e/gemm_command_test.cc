@@ -66,10 +66,12 @@ void RunExample(const std::string& help, const std::filesystem::path& folder) {
 }
 
 TEST_CASE("The examples of gemm and verify gemm do what their help says", "[tools]") {
-  const Folder first, second, third;
+  const Folder first, second, third, fourth, fifth;
   RunExample(Gemm({"--help"}).output, first.folder.path());
   RunExample(VerifyGemm({"--help"}).output, second.folder.path());
   RunExample(RunProgram({"cases", "gemm", "--help"}).output, third.folder.path());
+  RunExample(RunProgram({"cases", "grouped-gemm", "--help"}).output, fourth.folder.path());
+  RunExample(RunProgram({"cases", "attention", "--help"}).output, fifth.folder.path());
 }
 
 TEST_CASE("verify gemm --cases judges a kernel's answers to directed products", "[tools]") {
@@ -83,13 +85,13 @@ TEST_CASE("verify gemm --cases judges a kernel's answers to directed products", 
   REQUIRE(RunProgram({"cases", "gemm", "--answer", folder}).exit_code == 0);
   const ProcessResult right = VerifyGemm({"--cases", folder});
   CHECK(right.exit_code == 0);
-  CHECK(right.output == "17 of 17 cases right\n");
+  CHECK(right.output == "18 of 18 cases right\n");
 
   std::filesystem::remove(f.Path("products/e4m3-nan.d.npy"));
   CHECK(VerifyGemm({"--cases", folder}).exit_code == 1);
   const ProcessResult declined = VerifyGemm({"--cases", folder, "--allow-declined"});
   CHECK(declined.exit_code == 0);
-  CHECK(declined.output == "16 of 17 cases right; 1 declined\n");
+  CHECK(declined.output == "17 of 18 cases right; 1 declined\n");
 
   REQUIRE(RunProgram({"cases", "gemm", "--answer", folder, "--deviation", "k-last-block-twice"})
               .exit_code == 0);
@@ -116,13 +118,48 @@ TEST_CASE("verify gemm --cases judges a kernel's answers to directed products", 
   CHECK(RunProgram({"cases", "gemm", "--deviation", "alpha-twice"}).exit_code != 0);
 }
 
+TEST_CASE("verify gemm adds C and beta, and names a kernel that does not", "[tools]") {
+  const Folder f;
+  Matrix<float> a(2, 16, 1.0f), b(3, 16, 0.5f), c(2, 3), d(2, 3);
+  for (std::size_t i = 0; i < 6; ++i) {
+    c.values[i] = static_cast<float>(i) + 1.0f;
+    d.values[i] = 2.0f * 8.0f - 3.0f * c.values[i];
+  }
+  WriteMatrix(f.Path("a.npy"), a.View());
+  WriteMatrix(f.Path("b.npy"), b.View());
+  WriteMatrix(f.Path("c.npy"), c.View());
+  const auto verify = [&](const Matrix<float>& product, std::vector<std::string> more) {
+    WriteMatrix(f.Path("d.npy"), product.View());
+    std::vector<std::string> arguments = {
+        f.Path("a.npy"), f.Path("b.npy"), f.Path("d.npy"), "--operand", "bf16", "--alpha", "2",
+        "--under",       "exact"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return VerifyGemm(arguments);
+  };
+  const std::vector<std::string> with = {"--c", f.Path("c.npy"), "--beta", "-3"};
+  const ProcessResult right = verify(d, with);
+  CHECK(right.exit_code == 0);
+  CHECK(right.output == "exact: equal, 6 elements bit for bit\n");
+  CHECK(verify(d, {}).exit_code == 1);
+  const ProcessResult without = verify(Matrix<float>(2, 3, 16.0f), with);
+  CHECK(without.exit_code == 1);
+  CHECK_THAT(without.output, ContainsSubstring("does not add C. (c-not-added)"));
+  Matrix<float> plain = c;
+  for (float& x : plain.values) x += 16.0f;
+  CHECK_THAT(verify(plain, with).output, ContainsSubstring("(beta-missing)"));
+  CHECK(verify(Matrix<float>(2, 3, 16.0f), {"--c", f.Path("c.npy"), "--beta", "0"}).exit_code == 0);
+  CHECK_THAT(verify(d, {"--c", f.Path("a.npy")}).error, ContainsSubstring("C has the shape"));
+  CHECK(verify(d, {"--beta", "2"}).exit_code == 2);
+}
+
 TEST_CASE("The files of directed products hold the operands that are judged", "[tools]") {
   const Folder f;
   const std::string folder = f.Path("products");
   REQUIRE(RunProgram({"cases", "gemm", "--out-dir", folder}).exit_code == 0);
   const Json list = ParseJson(RunProgram({"cases", "gemm", "--json"}).output, "cases");
-  REQUIRE(list["cases"].size() == 17);
+  REQUIRE(list["cases"].size() == 18);
   for (const Json& c : list["cases"]) {
+    if (c["beta"] != 0) continue;  // `fp4lab gemm` adds no C
     const std::string name = c["name"], file = folder + "/" + name + ".safetensors";
     char alpha[32];
     std::snprintf(alpha, sizeof alpha, "%.9g", c["alpha"].get<double>());
@@ -132,7 +169,8 @@ TEST_CASE("The files of directed products hold the operands that are judged", "[
     INFO(name << ": " << run.error);
     REQUIRE(run.exit_code == 0);
   }
-  CHECK(VerifyGemm({"--cases", folder}).output == "17 of 17 cases right\n");
+  CHECK(VerifyGemm({"--cases", folder, "--allow-declined"}).output ==
+        "17 of 18 cases right; 1 declined\n");
   const std::string report = RunProgram({"cases", "gemm", "--mutation-report"}).output;
   CHECK_THAT(report, !ContainsSubstring("NOT"));
 }

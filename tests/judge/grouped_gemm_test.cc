@@ -2,6 +2,7 @@
 #include "fp4lab/judge/products/grouped_gemm.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,8 +24,9 @@ const GroupedBench& Bench() {
 const std::vector<GroupedCase>& Cases() { return Bench().cases(); }
 
 std::vector<std::string> Names(const std::vector<Matrix<float>>& answers) {
+  const std::vector<std::optional<Matrix<float>>> all(answers.begin(), answers.end());
   std::vector<std::string> names;
-  for (const GroupedDeviation* d : Bench().Name(answers)) names.emplace_back(d->name);
+  for (const std::size_t w : Bench().Name(all)) names.emplace_back(Bench().wrong()[w].name);
   return names;
 }
 

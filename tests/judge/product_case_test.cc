@@ -10,6 +10,7 @@
 
 #include "fp4lab/base/random.h"
 #include "fp4lab/formats/format.h"
+#include "fp4lab/judge/products/bench_coverage.h"
 #include "fp4lab/tensor/accumulation.h"
 #include "tests/support/catch.h"
 
@@ -45,9 +46,9 @@ std::vector<std::string> Names(const std::vector<Matrix<float>>& answers) {
 }
 
 TEST_CASE("The directed products catch and name every wrong GEMM kernel", "[judge]") {
-  const ProductCoverage coverage = MeasureProducts(Bench());
+  const BenchCoverage coverage = MeasureBench(Bench());
   REQUIRE(coverage.rows.size() >= 60);
-  INFO(ProductCoverageText(Bench(), coverage));
+  INFO(CoverageText(Bench(), coverage));
   CHECK(coverage.caught == coverage.rows.size());
   CHECK(coverage.named == coverage.rows.size());
   std::set<std::string_view> names;
@@ -81,6 +82,7 @@ TEST_CASE("Order-free cases have one answer under every accumulation of 24 bits"
       if (cuts || !WhyNot(sum, c.a, c.b).empty()) continue;
       Matrix<float> d(c.a.rows, c.b.rows);
       GemmAs(sum, c.a, c.b, {.alpha = c.alpha, .output = c.output}, d.View());
+      for (std::size_t k = 0; k < c.c.values.size(); ++k) d.values[k] += c.beta * c.c.values[k];
       INFO(c.name << " under " << sum.name);
       CHECK(Bench().IsRight(i, d));
     }

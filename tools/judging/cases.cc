@@ -140,6 +140,8 @@ void AddCases(CLI::App& app, int* /*exit_code*/) {
   command->require_subcommand(0, 1);
   AddAnswer(command);
   AddCasesGemm(command);
+  AddCasesGrouped(command);
+  AddCasesAttention(command);
   command->footer(
       "The stream is a line of text and then little-endian records; "
       "lib/fp4lab/judge/cases/case_stream.h\n"

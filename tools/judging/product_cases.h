@@ -1,4 +1,4 @@
-// The subcommand `gemm` of `fp4lab cases`.
+// The subcommands `gemm`, `grouped-gemm` and `attention` of `fp4lab cases`.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -6,5 +6,7 @@
 namespace fp4lab::tools {
 
 void AddCasesGemm(CLI::App* cases);
+void AddCasesGrouped(CLI::App* cases);
+void AddCasesAttention(CLI::App* cases);
 
 }  // namespace fp4lab::tools

@@ -1,5 +1,4 @@
 // fp4lab verify gemm: compares a device's product with an accumulation model or its error bound.
-#include <bit>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -17,6 +16,8 @@
 #include "fp4lab/judge/products/product_case.h"
 #include "fp4lab/judge/products/product_folder.h"
 #include "fp4lab/judge/products/scaled_product.h"
+#include "tools/judging/directed_cases.h"
+#include "tools/judging/verdict_text.h"
 #include "tools/options/commands.h"
 #include "tools/options/comparing.h"
 #include "tools/options/gemm_options.h"
@@ -28,16 +29,12 @@ namespace {
 struct VerifyGemm {
   ProductFiles files;
   std::string d;
+  std::string c;
+  float beta = 1.0f;
   std::string cases;
   float output_scale = 1.0f;
   bool with_scales = false, json = false, allow_declined = false;
 };
-
-std::string Hex(float x) {
-  char text[48];
-  std::snprintf(text, sizeof text, "0x%08X (%.9g)", std::bit_cast<std::uint32_t>(x), x);
-  return text;
-}
 
 std::string Place(const GemmElement& e) {
   return "(" + std::to_string(e.row) + ", " + std::to_string(e.col) + ")";
@@ -48,21 +45,6 @@ std::string ReadingName(const OpenChoices& open) {
          ", zero groups " + (open.zero_group_counts ? "count" : "do not");
 }
 
-Json ElementJson(const GemmElement& e) {
-  const auto number = [](double x) { return std::isfinite(x) ? Json(x) : Json(std::to_string(x)); };
-  Json json = {{"row", e.row},
-               {"col", e.col},
-               {"got", number(e.got)},
-               {"want", number(e.want)},
-               {"exact", number(e.exact)},
-               {"error", number(e.error)},
-               {"bound", number(e.bound)}};
-  if (e.special_in != ' ') {
-    json["special"] = {{"operand", std::string(1, e.special_in)}, {"k", e.special_k}};
-  }
-  return json;
-}
-
 // The models that give the product bit for bit.
 std::vector<std::string> EqualModels(const std::vector<AccumulationMatch>& matches) {
   std::vector<std::string> names;
@@ -70,15 +52,6 @@ std::vector<std::string> EqualModels(const std::vector<AccumulationMatch>& match
     if (m.different == 0) names.emplace_back(m.accumulation->name);
   }
   return names;
-}
-
-Json CausesJson(const std::vector<GemmCause>& causes) {
-  Json list = Json::array();
-  for (const GemmCause& c : causes) {
-    list.push_back({{"name", c.name}, {"what", c.what}, {"different", c.different}});
-    if (c.elements > 0) list.back()["elements"] = c.elements;
-  }
-  return list;
 }
 
 Json JudgementJson(const std::string& under, const GemmJudgement& j,
@@ -92,8 +65,7 @@ Json JudgementJson(const std::string& under, const GemmJudgement& j,
                {"worst", ElementJson(j.worst)},
                {"readings_differ", j.readings_differ}};
   if (j.outside > 0) {
-    const Rectangle& r = j.outside_in;
-    json["outside_in"] = {{"row", r.row}, {"column", r.col}, {"rows", r.rows}, {"columns", r.cols}};
+    json["outside_in"] = RectangleJson(j.outside_in);
     json["causes"] = CausesJson(causes);
   }
   json["readings"] = Json::array();
@@ -108,6 +80,9 @@ Json JudgementJson(const std::string& under, const GemmJudgement& j,
 
 // Why an element of the product, or its exact value, is not finite; "" where both are finite.
 std::string SpecialText(const GemmElement& e) {
+  if (e.special_in == 'C') {
+    return "  the exact value is special: C has a NaN or infinity there\n";
+  }
   if (e.special_in != ' ') {
     const std::size_t row = e.special_in == 'A' ? e.row : e.col;
     return std::string("  the exact value is special: ") + e.special_in +
@@ -123,38 +98,6 @@ void PrintWorst(const char* what, const GemmElement& e) {
   Print("  %s %s: got %s, exact %s, error %.4g, bound %.4g\n", what, Place(e).c_str(),
         Hex(e.got).c_str(), Hex(e.exact).c_str(), e.error, e.bound);
   PrintText(SpecialText(e));
-}
-
-// "rows 0..31, columns 64..95: all 1024 elements there"
-std::string OutsideText(const GemmJudgement& j, std::size_t rows, std::size_t cols) {
-  const Rectangle& r = j.outside_in;
-  const std::size_t within = r.rows * r.cols;
-  const std::string count = std::to_string(j.outside);
-  if (r.rows == rows && r.cols == cols) {
-    return "  outside in all rows and columns: " + count + " of " + std::to_string(within) +
-           " elements\n";
-  }
-  return "  outside in " + Text(r) + " only: " +
-         (j.outside == within ? "all " + count : count + " of " + std::to_string(within)) +
-         " elements there\n";
-}
-
-void PrintCauses(const std::vector<GemmCause>& causes) {
-  if (!causes.empty() && causes.front().elements > 0) {
-    for (const GemmCause& c : causes) {
-      Print("Cause of %zu elements: The kernel %s. (%s)\n", c.elements, c.what.c_str(),
-            c.name.c_str());
-    }
-    PrintText("       These causes together put all elements within the bound.\n");
-    return;
-  }
-  for (const GemmCause& c : causes) {
-    Print("%s The kernel %s. (%s)\n",
-          causes.size() == 1 ? "Cause:" : "Possible cause:", c.what.c_str(), c.name.c_str());
-    PrintText(c.equal() ? "       This cause reproduces all elements.\n"
-                        : "       Under this cause, all elements lie within the bound.\n");
-  }
-  if (causes.size() > 1) PrintText("       This product does not tell these causes apart.\n");
 }
 
 void PrintJudgement(const std::string& under, const GemmJudgement& j, std::size_t rows,
@@ -176,7 +119,7 @@ void PrintJudgement(const std::string& under, const GemmJudgement& j, std::size_
     case GemmVerdict::kOutside:
       Print(" the %s bound: %zu of %zu elements (%zu differ from the model)\n",
             std::string(j.bound).c_str(), j.outside, elements, j.different);
-      PrintText(OutsideText(j, rows, cols));
+      PrintText(OutsideText(j.outside_in, j.outside, rows, cols));
       break;
   }
   if (j.different > 0) {
@@ -217,55 +160,7 @@ bool RunCases(const VerifyGemm& o) {
   if (!o.files.a.empty()) {
     throw Error("--cases " + o.cases, "holds operands and products: give no other file");
   }
-  const ProductBench bench(MakeProductCases());
-  std::vector<std::optional<Matrix<float>>> answers;
-  std::size_t right = 0, declined = 0;
-  Json list = Json::array();
-  std::string text;
-  for (std::size_t i = 0; i < bench.cases().size(); ++i) {
-    const ProductCase& c = bench.cases()[i];
-    answers.push_back(ReadProductAnswer(c, o.cases));
-    const bool has = answers.back().has_value();
-    const bool is_right = has && bench.IsRight(i, *answers.back());
-    right += is_right ? 1 : 0;
-    declined += has ? 0 : 1;
-    list.push_back({{"name", c.name}, {"declined", !has}, {"right", is_right}});
-    if (is_right || (!has && o.allow_declined)) continue;
-    text += "  " + std::string(c.name) + (has ? ": wrong; it tests " : ": no answer; it tests ") +
-            std::string(c.what) + "\n";
-  }
-  if (declined == answers.size()) {
-    throw Error(o.cases,
-                "has no answer: a kernel writes NAME.d.npy beside NAME.safetensors, which "
-                "`fp4lab cases gemm --out-dir` writes");
-  }
-  const bool passes = right + declined == answers.size() && (declined == 0 || o.allow_declined);
-  const std::vector<std::size_t> names = bench.Name(answers);
-  if (o.json) {
-    Json causes = Json::array();
-    for (const std::size_t w : names) {
-      causes.push_back({{"name", bench.wrong()[w].name}, {"what", bench.wrong()[w].what}});
-    }
-    PrintJson({{"cases", std::move(list)},
-               {"right", right},
-               {"declined", declined},
-               {"passes", passes},
-               {"causes", std::move(causes)}},
-              2);
-    return passes;
-  }
-  Print("%zu of %zu cases right", right, answers.size());
-  PrintText(declined > 0 ? "; " + std::to_string(declined) + " declined\n" : "\n");
-  PrintText(text);
-  for (const std::size_t w : names) {
-    PrintText(
-        std::string(names.size() == 1 ? "Cause: The kernel " : "Possible cause: The kernel ") +
-        std::string(bench.wrong()[w].what) + ". (" + std::string(bench.wrong()[w].name) + ")\n");
-  }
-  if (right + declined < answers.size() && names.empty()) {
-    Print("None of %zu wrong kernels gives these answers.\n", bench.wrong().size());
-  }
-  return passes;
+  return JudgeDirected(ProductBench(MakeProductCases()), o.cases, "gemm", o.allow_declined, o.json);
 }
 
 // ---- FP8 operands with scales of tensors, rows and blocks
@@ -330,6 +225,10 @@ float ScaledAlpha(const std::string& text) {
 }
 
 bool RunScaled(const VerifyGemm& o) {
+  if (!o.c.empty()) {
+    throw Error("--c " + o.c,
+                "a product of scaled FP8 has no C; verify the product before C is added");
+  }
   const ScaledOperandFile a = ReadScaledOperand(o.files.a, o.files.operand);
   const ScaledOperandFile b = ReadScaledOperand(o.files.b, o.files.operand);
   const MmaOperand &ea = a.operand.elements, &eb = b.operand.elements;
@@ -392,6 +291,18 @@ bool Run(const VerifyGemm& o) {
     claim.tensor_scale_a = *p.a.amax / 2688.0f;
     claim.tensor_scale_b = *p.b.amax / 2688.0f;
   }
+  Matrix<float> added;
+  if (!o.c.empty()) {
+    added = ReadMatrix(o.c).values;
+    if (added.rows != d.rows || added.cols != d.cols) {
+      throw Error(o.c, "is " + std::to_string(added.rows) + "x" + std::to_string(added.cols) +
+                           "; C has the shape of the product, " + std::to_string(d.rows) + "x" +
+                           std::to_string(d.cols));
+    }
+    if (!std::isfinite(o.beta)) throw Error("--beta", "is not a finite number");
+    claim.c = added.View();
+    claim.beta = o.beta;
+  }
   std::vector<AccumulationMatch> matches;
   if (o.files.under.empty()) matches = IdentifyAccumulation(claim);
   const Accumulation& under =
@@ -420,6 +331,11 @@ void AddVerifyGemm(CLI::App& app, int* exit_code) {
       "gemm", "A device's product: exit code 0 equal or inside the bound, 1 outside, 2 error");
   AddProductOptions(command, &o->files, "");
   command->add_option("D", o->d, "(M, N): the product that a device returned")->type_name("FILE");
+  CLI::Option* added =
+      command->add_option("--c", o->c, "(M, N): D = alpha A B^T + beta C")->type_name("FILE");
+  command->add_option("--beta", o->beta, "Factor of C; 0: C is not read")
+      ->needs(added)
+      ->capture_default_str();
   command->add_option("--cases", o->cases, "Judge the answers in this folder of `cases gemm`")
       ->type_name("FOLDER");
   command->add_flag("--with-scales", o->with_scales,

@@ -41,8 +41,11 @@ void AddStudySeveral(CLI::App& app);  // "surface", "law", "league", ...
 void AddStudyWatch(CLI::App& app);
 void AddTrain(CLI::App& app, int* exit_code);
 void AddVerify(CLI::App& app, int* exit_code);
-// Adds "gemm" to the subcommand "verify". Must be called after AddVerify.
+// Add "gemm", "grouped-gemm" and "attention" to the subcommand "verify". Must be called after
+// AddVerify.
 void AddVerifyGemm(CLI::App& app, int* exit_code);
+void AddVerifyGrouped(CLI::App& app, int* exit_code);
+void AddVerifyAttention(CLI::App& app, int* exit_code);
 void AddWhatIf(CLI::App& app, int* exit_code);
 
 }  // namespace fp4lab::tools

@@ -30,15 +30,15 @@ float ReadAlpha(const ProductFiles& files, const LoadedProduct& p) {
   return alpha;
 }
 
-GemmOutput ReadOutput(const std::string& name) {
+}  // namespace
+
+GemmOutput GemmOutputNamed(const std::string& name) {
   for (const NamedGemmOutput& output : kGemmOutputs) {
     if (output.name == name) return output.output;
   }
   throw Error("--output " + name,
               "is not a type of a product; " + DidYouMean(name, NamesOf(kGemmOutputs)));
 }
-
-}  // namespace
 
 void AddProductOptions(CLI::App* command, ProductFiles* files, const std::string& under) {
   command->add_option("A", files->a, "(M, K): a quantized matrix or numbers, FILE or FILE#NAME")
@@ -68,7 +68,7 @@ LoadedProduct Load(const ProductFiles& files) {
                              ": the last dimensions, K, must agree");
   }
   p.alpha = ReadAlpha(files, p);
-  p.output = ReadOutput(files.output);
+  p.output = GemmOutputNamed(files.output);
   return p;
 }
 

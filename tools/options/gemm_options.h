@@ -20,6 +20,9 @@ struct ProductFiles {
 // Adds A, B and the options above. `under` is the default of --under.
 void AddProductOptions(CLI::App* command, ProductFiles* files, const std::string& under);
 
+// The output type of a name of kGemmOutputs. Throws Error with a suggestion for another name.
+GemmOutput GemmOutputNamed(const std::string& name);
+
 struct LoadedProduct {
   GemmOperandFile a, b;
   float alpha = 1.0f;

@@ -103,6 +103,7 @@ class Bindings {
   nb::module_& module_;
 };
 
+void BindAttention(Bindings& m);
 void BindCheckpoint(Bindings& m);
 void BindJudge(Bindings& m);
 void BindLinear(Bindings& m);

@@ -111,6 +111,7 @@ NB_MODULE(_core, m) {
   python::BindQuantize(bindings);
   python::BindJudge(bindings);
   python::BindProducts(bindings);
+  python::BindAttention(bindings);
   python::BindLinear(bindings);
   python::BindParity(bindings);
 }

@@ -8,6 +8,7 @@
 #include "fp4lab/base/threads_scope.h"
 #include "fp4lab/dialect/gemm_alpha.h"
 #include "fp4lab/judge/products/gemm.h"
+#include "fp4lab/judge/products/grouped_gemm.h"
 #include "fp4lab/tensor/accumulation.h"
 
 namespace fp4lab::python {
@@ -166,6 +167,56 @@ nb::object JudgeProduct(const OperandParts& a_parts, const OperandParts& b_parts
                         element(verdict.worst), matches);
 }
 
+// (verdict, elements of padding that are not zero, the first such row, [(group, verdict, different,
+// outside, (row, column, rows, columns) outside, worst)], [(cause, sentence)]); an element is
+// (row, column, got, want).
+nb::object JudgeGroupedProduct(const OperandParts& a_parts,
+                               const std::vector<OperandParts>& b_parts,
+                               const std::vector<std::size_t>& ends,
+                               const std::vector<std::size_t>& sizes,
+                               const std::vector<float>& alphas, const AnyMatrix& d,
+                               const std::string& accumulation, const std::string& output_name) {
+  const Accumulation& under = RequireAccumulation(accumulation);
+  GroupedInputs in{.ends = ends, .sizes = sizes, .alphas = alphas};
+  in.output = OutputOf(output_name);
+  GroupedJudgement judged;
+  std::vector<std::tuple<std::string, std::string>> causes;
+  {
+    const nb::gil_scoped_release release;
+    const Operand a = OperandOf(a_parts, "a");
+    in.a = a.codes;
+    for (const OperandParts& parts : b_parts) {
+      const Operand b = OperandOf(parts, "b");
+      CheckProduct(a, b, under);
+      in.b.push_back(b.codes);
+    }
+    CheckGroups(in, "ends");
+    const Input got(d);
+    if (got.view().rows != in.a.rows || got.view().cols != in.b[0].rows) {
+      throw Error("d", "is " + std::to_string(got.view().rows) + "x" +
+                           std::to_string(got.view().cols) + "; the product is " +
+                           std::to_string(in.a.rows) + "x" + std::to_string(in.b[0].rows));
+    }
+    judged = JudgeGrouped(in, got.view(), under);
+    if (judged.verdict == GemmVerdict::kOutside) {
+      for (const GemmCause& c : FindGroupedCauses(in, got.view(), under)) {
+        causes.emplace_back(c.name, c.what);
+      }
+    }
+  }
+  nb::list groups;
+  for (const GroupedJudgement::Group& g : judged.groups) {
+    const GemmJudgement& j = g.judgement;
+    const Rectangle& r = j.outside_in;
+    const GemmElement& e = j.outside > 0 ? j.worst : j.first_different;
+    groups.append(nb::make_tuple(g.group, std::string(Name(j.verdict)), j.different, j.outside,
+                                 nb::make_tuple(r.row, r.col, r.rows, r.cols),
+                                 nb::make_tuple(e.row, e.col, e.got, e.want)));
+  }
+  return nb::make_tuple(std::string(Name(judged.verdict)), judged.padding, judged.padding_row,
+                        groups, causes);
+}
+
 }  // namespace
 
 void BindProducts(Bindings& m) {
@@ -174,6 +225,9 @@ void BindProducts(Bindings& m) {
   m.def("judge_product", &JudgeProduct, nb::arg("a"), nb::arg("b"), nb::arg("d").noconvert(),
         nb::arg("alpha").none(), nb::arg("rule"), nb::arg("accumulation"), nb::arg("output"),
         nb::arg("identify"));
+  m.def("judge_grouped", &JudgeGroupedProduct, nb::arg("a"), nb::arg("b"), nb::arg("ends"),
+        nb::arg("sizes"), nb::arg("alphas"), nb::arg("d").noconvert(), nb::arg("accumulation"),
+        nb::arg("output"));
 }
 
 }  // namespace fp4lab::python

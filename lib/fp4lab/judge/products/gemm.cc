@@ -74,8 +74,10 @@ class Judge {
   // caller fills in got and want.
   bool Inside(GemmElement* e) const {
     const Facts facts = FactsOf(e->row, e->col);
-    if (!std::isfinite(facts.sum)) {  // NaN and infinities have one answer each
-      e->exact = static_cast<float>(claim_.alpha * facts.sum);
+    const double added = claim_.HasC() ? double{claim_.beta} * claim_.c(e->row, e->col) : 0.0;
+    if (!std::isfinite(facts.sum) || !std::isfinite(added)) {
+      // NaN and infinities have one answer each.
+      e->exact = static_cast<float>(claim_.alpha * facts.sum + added);
       FindSpecial(e);
       return SameValue(e->got, e->exact);
     }
@@ -84,8 +86,8 @@ class Judge {
     const double alpha = std::abs(static_cast<double>(claim_.alpha));
     const OutputType type = TypeOf(claim_.output);
     const double scaled = alpha * bound * kUp;
-    const double largest = (alpha * facts.sum_facts.magnitudes + scaled) * kUp;
-    const double once = claim_.alpha == 1.0f ? 0.0 : 0x1p-24;
+    const double largest = (alpha * facts.sum_facts.magnitudes + scaled + std::abs(added)) * kUp;
+    const double once = claim_.HasC() ? 0x1.01p-23 : claim_.alpha == 1.0f ? 0.0 : 0x1p-24;
     const double relative = (once + type.relative + once * type.relative) * kUp;
     const double grid = (once > 0 ? 0x1p-150 : 0.0) * kUp + type.half_grid;
     e->bound = (scaled + relative * largest + grid) * kUp;
@@ -129,6 +131,7 @@ class Judge {
       e->special_k = k;
       return;
     }
+    if (claim_.HasC()) e->special_in = 'C';
   }
 
   // The largest finite number of the accumulator.
@@ -136,11 +139,12 @@ class Judge {
     return model_ != nullptr && model_->output == MmaOutput::kNearest16 ? 65504.0 : 0x1.fffffep127;
   }
 
-  // alpha * S, exactly: a product of two scaled elements has at most 29 bits.
+  // alpha * S + beta * c, exactly: a product of two scaled elements has at most 29 bits.
   ExactSum ScaledSum(std::size_t m, std::size_t n) const {
     ExactSum sum;
     const double alpha = claim_.alpha;
     for (std::size_t k = 0; k < a_.cols; ++k) sum.Add(alpha * (a_(m, k) * b_(n, k)));
+    if (claim_.HasC()) sum.Add(double{claim_.beta} * claim_.c(m, n));
     return sum;
   }
 
@@ -151,8 +155,12 @@ class Judge {
 
 Matrix<float> Answer(const GemmClaim& claim, const Accumulation& under, const OpenChoices& open) {
   Matrix<float> c(claim.d.rows, claim.d.cols);
-  GemmAs(under, claim.a, claim.b, {.alpha = claim.alpha, .output = claim.output, .open = open},
-         c.View());
+  const GemmOutput output = claim.HasC() ? GemmOutput::kFp32 : claim.output;
+  GemmAs(under, claim.a, claim.b, {.alpha = claim.alpha, .output = output, .open = open}, c.View());
+  for (std::size_t i = 0; claim.HasC() && i < c.values.size(); ++i) {
+    const float added = claim.beta * claim.c(i / c.cols, i % c.cols);
+    c.values[i] = FinishProduct(c.values[i] + added, {.output = claim.output});
+  }
   return c;
 }
 
@@ -234,7 +242,9 @@ void ExpectClaim(const GemmClaim& claim) {
   Expects(
       claim.a.cols == claim.b.cols && claim.d.rows == claim.a.rows && claim.d.cols == claim.b.rows,
       "a (M, K), b (N, K), d (M, N)");
-  Expects(std::isfinite(claim.alpha), "a finite alpha");
+  Expects(std::isfinite(claim.alpha) && std::isfinite(claim.beta), "a finite alpha and beta");
+  Expects(!claim.HasC() || (claim.c.rows == claim.d.rows && claim.c.cols == claim.d.cols),
+          "c (M, N)");
 }
 
 }  // namespace

@@ -26,6 +26,10 @@
 //   half the subnormal spacings. An infinity or NaN is inside where A with its error, or alpha A
 // with its, may overflow the accumulator or the output type.
 //
+// With C, d = out(fl(fl(alpha y) + fl(beta c))), fused or not: two roundings of 2^-24 more, of
+// numbers up to |alpha| (A + e) + |beta c|, to which the output's rounding applies as well. A beta
+// of 0 means that C is not read.
+//
 // Everything is evaluated in binary64 and rounded up: a factor 1 + 2^-40 covers the few hundred
 // roundings of an evaluation, 1 + K 2^-52 the sum A. |d - alpha S| is exact (ExactSum).
 #pragma once
@@ -54,6 +58,10 @@ struct GemmClaim {
   // held before the kernel ran (empty: unknown).
   float tensor_scale_a = 1.0f, tensor_scale_b = 1.0f;
   MatrixView<const float> before = {};
+  MatrixView<const float> c = {};  // (M, N), added as beta c; empty: none
+  float beta = 0.0f;
+
+  bool HasC() const { return beta != 0.0f && c.size() > 0; }
 };
 
 enum class GemmVerdict : std::uint8_t {
@@ -71,7 +79,7 @@ struct GemmElement {
   float exact = 0;              // alpha * S rounded to binary32
   double error = 0, bound = 0;  // |got - alpha S|, rounded up; 0 and 0 where alpha S is special
   // Where alpha S is NaN or infinite: the first operand with a NaN or infinity in its row `row` (A)
-  // or `col` (B), and the place along K; ' ' where all are finite.
+  // or `col` (B), and the place along K; 'C' for that element of C; ' ' where all are finite.
   char special_in = ' ';
   std::size_t special_k = 0;
 };

@@ -62,9 +62,17 @@ std::optional<std::size_t> Explains(const GemmKernel& k, const GemmClaim& claim,
     if (d.row_stride != d.cols) return std::nullopt;  // d is a part of a buffer
     d = MatrixView<const float>(d.data, d.rows, d.cols, 1, d.rows);
   }
-  const GemmJudgement j = JudgeGemm(
-      {.a = a, .b = b, .d = d.Block(0, 0, rows, cols), .alpha = k.alpha, .output = claim.output},
-      under);
+  MatrixView<const float> c = k.c;
+  if (k.transposed_output && claim.HasC()) return std::nullopt;  // C has the order of D
+  if (claim.HasC()) c = c.Block(0, 0, rows, cols);
+  const GemmJudgement j = JudgeGemm({.a = a,
+                                     .b = b,
+                                     .d = d.Block(0, 0, rows, cols),
+                                     .alpha = k.alpha,
+                                     .output = claim.output,
+                                     .c = c,
+                                     .beta = k.beta},
+                                    under);
   if (j.outside > 0) return std::nullopt;
   return j.different;
 }

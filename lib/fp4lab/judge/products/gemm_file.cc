@@ -19,18 +19,6 @@ std::string SizeText(const MmaOperand& x) {
   return std::to_string(x.rows) + "x" + std::to_string(x.cols);
 }
 
-bool HoldsStored(std::string_view text) {
-  const FilePlace place = SplitPlace(text);
-  if (place.ending != ".safetensors" && place.ending != ".npz" && place.ending != ".gguf") {
-    return false;
-  }
-  for (const StoredFileEntry& entry : ListStored(place.path)) {
-    const bool inside = !entry.name.empty() && place.name.rfind(entry.name + ".", 0) == 0;
-    if (place.name.empty() || place.name == entry.name || inside) return true;
-  }
-  return false;
-}
-
 GemmOperandFile FromStored(std::string_view place) {
   const StoredFile file = ReadStored(place);
   GemmOperandFile result{.operand = MakeMmaOperand(file.matrix, place), .what = {}, .amax = {}};
@@ -97,6 +85,18 @@ StoredMatrix StoredOf(const MmaOperand& x, FormatId element, FormatId scale) {
 }
 
 }  // namespace
+
+bool HoldsStored(std::string_view text) {
+  const FilePlace place = SplitPlace(text);
+  if (place.ending != ".safetensors" && place.ending != ".npz" && place.ending != ".gguf") {
+    return false;
+  }
+  for (const StoredFileEntry& entry : ListStored(place.path)) {
+    const bool inside = !entry.name.empty() && place.name.rfind(entry.name + ".", 0) == 0;
+    if (place.name.empty() || place.name == entry.name || inside) return true;
+  }
+  return false;
+}
 
 MmaOperand MakeMmaOperand(const StoredMatrix& stored, std::string_view where) {
   const IeeeArithmetic ieee;

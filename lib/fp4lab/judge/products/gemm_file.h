@@ -25,6 +25,9 @@ struct GemmOperandFile {
 // if the file has neither.
 GemmOperandFile ReadGemmOperand(std::string_view place, std::string_view format = {});
 
+// Whether a place names a quantized matrix, or part of one, and not plain numbers.
+bool HoldsStored(std::string_view place);
+
 // Throws Error(where, ...) for block scales that are numbers.
 MmaOperand MakeMmaOperand(const StoredMatrix& stored, std::string_view where);
 

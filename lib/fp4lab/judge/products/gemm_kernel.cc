@@ -116,8 +116,9 @@ float TiesAway(FormatId format, float x) {
              : nearest;
 }
 
-float Finished(float y, const GemmKernel& k, float before) {
+float Finished(float y, const GemmKernel& k, float before, float c) {
   if (k.alpha != 1.0f) y *= k.alpha;
+  if (k.beta != 0.0f && k.c.size() > 0) y += k.beta * c;
   if (k.adds_before) y += before;
   const std::optional<FormatId> narrow = NarrowOutput(k.output);
   const ProductOptions output{.output = k.output};
@@ -172,7 +173,9 @@ GemmKernel KernelOf(const GemmClaim& claim, const Accumulation& under) {
           .tensor_scale_b = claim.tensor_scale_b,
           .output = claim.output,
           .under = &under,
-          .before = claim.before};
+          .before = claim.before,
+          .c = claim.c,
+          .beta = claim.beta};
 }
 
 std::string WhyNot(const GemmKernel& k) {
@@ -195,7 +198,9 @@ Matrix<float> RunGemmKernel(const GemmKernel& k) {
     for (std::size_t n = 0; n < cols; ++n) {
       const float before = held ? k.before(m, n) : 0.0f;
       const bool written = m < k.rows_written && n < k.cols_written;
-      const float value = written ? Finished(y(m, n), k, before) : (k.keeps_rest ? before : 0.0f);
+      const float added = k.c.size() > 0 ? k.c(m, n) : 0.0f;
+      const float value =
+          written ? Finished(y(m, n), k, before, added) : (k.keeps_rest ? before : 0.0f);
       d.values[k.transposed_output ? n * rows + m : m * cols + n] = value;
     }
   }

@@ -52,8 +52,10 @@ struct GemmKernel {
   PartialSums sums = PartialSums::kAsStated;
   Finish finish = Finish::kAsStated;
   MatrixView<const float> before = {};  // what D held before, (M, N); empty: unknown
-  bool adds_before = false;             // alpha y + what D held, in binary32
-  bool transposed_output = false;       // writes element (m, n) to place n M + m of D's buffer
+  MatrixView<const float> c = {};       // (M, N), added as beta c; empty: none
+  float beta = 0.0f;
+  bool adds_before = false;        // alpha y + what D held, in binary32
+  bool transposed_output = false;  // writes element (m, n) to place n M + m of D's buffer
   std::size_t rows_written = kAllOfThem, cols_written = kAllOfThem;
   bool keeps_rest = false;  // elements that are not written keep what D held; else they are +0
 };

@@ -240,6 +240,11 @@ bool PromoteEvery128(GemmKernel& k) {
   return true;
 }
 
+bool SetBeta(GemmKernel& k, float beta) {
+  if (k.c.size() == 0 || k.beta == 0.0f) return false;
+  return Set(k.beta, beta);
+}
+
 bool Narrow(const GemmKernel& k) { return k.output != GemmOutput::kFp32; }
 
 using In = GemmKernel;
@@ -314,6 +319,10 @@ constexpr auto kTable = std::to_array<GemmDeviation>({
      [](In& in) { return SetAlpha(in, in.alpha / in.tensor_scale_a); }},
     {"b-tensor-scale-missing", "leaves the tensor scale of B out",
      [](In& in) { return SetAlpha(in, in.alpha / in.tensor_scale_b); }},
+    // C.
+    {"c-not-added", "does not add C", [](In& in) { return SetBeta(in, 0.0f); }},
+    {"beta-missing", "adds C without beta", [](In& in) { return SetBeta(in, 1.0f); }},
+    {"beta-by-alpha", "multiplies C by alpha and beta", [](In& in) { return SetBeta(in, in.alpha * in.beta); }},
     // Output.
     {"adds-what-d-held", "adds the product to what D held before", [](In& in) { return in.before.size() > 0 && Set(in.adds_before, true); }},
     {"output-transposed", "writes the transposed product", [](In& in) { return Set(in.transposed_output, true); }},

@@ -206,6 +206,13 @@ std::optional<std::size_t> Explains(const GroupedKernel& k, MatrixView<const flo
   return different;
 }
 
+bool IsToken(const GroupedInputs& in, std::size_t row) {
+  for (std::size_t g = 0; g < in.b.size(); ++g) {
+    if (row >= in.Begin(g) && row < in.Begin(g) + in.Size(g)) return true;
+  }
+  return false;
+}
+
 // Operands of whole numbers and halves, with scales that are powers of two: exact in any order.
 MmaOperand RandomNvfp4(std::size_t rows, std::size_t cols, std::uint64_t seed) {
   const RandomStream random{.seed = seed};
@@ -221,9 +228,9 @@ MmaOperand RandomNvfp4(std::size_t rows, std::size_t cols, std::uint64_t seed) {
   return x;
 }
 
-GroupedCase Case(std::string_view name, std::uint64_t seed, std::vector<std::size_t> sizes,
-                 std::size_t padded_to) {
-  GroupedCase c{.name = name, .in = {}};
+GroupedCase Case(std::string_view name, std::string_view what, std::uint64_t seed,
+                 std::vector<std::size_t> sizes, std::size_t padded_to) {
+  GroupedCase c{.name = name, .what = what, .in = {}};
   for (std::size_t g = 0; g < sizes.size(); ++g) {
     c.in.ends.push_back((g == 0 ? 0 : c.in.ends[g - 1]) + RoundUp(sizes[g], padded_to));
     c.in.b.push_back(RandomNvfp4(8, 64, seed + 10 + g));
@@ -359,10 +366,13 @@ std::vector<GemmCause> FindGroupedCauses(const GroupedInputs& in, MatrixView<con
 
 std::vector<GroupedCase> MakeGroupedCases() {
   const IeeeArithmetic ieee;
-  return {Case("groups", 201, {0, 20, 7, 0, 130, 3, 1}, 1),
-          Case("groups-end-empty", 221, {5, 0, 33, 16, 0}, 1),
-          Case("groups-padded-to-16", 241, {17, 0, 16, 5, 1, 0}, 16),
-          Case("groups-padded-to-128", 261, {129, 0, 3, 128}, 128)};
+  return {Case("groups", "weights, alphas and scales of other groups, empty groups", 201,
+               {0, 20, 7, 0, 130, 3, 1}, 1),
+          Case("groups-end-empty", "an empty last group, groups that end within a tile", 221,
+               {5, 0, 33, 16, 0}, 1),
+          Case("groups-padded-to-16", "rows of padding to 16", 241, {17, 0, 16, 5, 1, 0}, 16),
+          Case("groups-padded-to-128", "rows of padding to 128, whole tiles of scales", 261,
+               {129, 0, 3, 128}, 128)};
 }
 
 GroupedBench::GroupedBench(std::vector<GroupedCase> cases) : cases_(std::move(cases)) {
@@ -378,18 +388,59 @@ GroupedBench::GroupedBench(std::vector<GroupedCase> cases) : cases_(std::move(ca
   }
 }
 
-std::vector<const GroupedDeviation*> GroupedBench::Name(
-    std::span<const Matrix<float>> answers) const {
+std::vector<Matrix<float>> GroupedBench::AnswersOf(std::span<const std::size_t> w) const {
   const IeeeArithmetic ieee;
-  Expects(cases_.size() == answers.size(), "an answer a case");
-  std::vector<const GroupedDeviation*> names;
-  if (std::equal(answers.begin(), answers.end(), right_.begin(), SameProduct)) return names;
-  for (std::size_t i = 0; i < kGroupedTable.size(); ++i) {
-    if (std::equal(answers.begin(), answers.end(), wrong_[i].begin(), SameProduct)) {
-      names.push_back(&kGroupedTable[i]);
+  std::vector<Matrix<float>> answers;
+  for (const GroupedCase& c : cases_) {
+    GroupedKernel k = KernelOf(c.in);
+    for (const std::size_t i : w) kGroupedTable[i].apply(k);
+    answers.push_back(RunGroupedKernel(k, *FindAccumulation("exact")));
+  }
+  return answers;
+}
+
+bool GroupedBench::IsRight(std::size_t c, const Matrix<float>& answer) const {
+  return SameProduct(answer, right_[c]);
+}
+
+std::vector<std::size_t> GroupedBench::Name(
+    std::span<const std::optional<Matrix<float>>> answers) const {
+  const IeeeArithmetic ieee;
+  Expects(cases_.size() == answers.size(), "an answer, or none, to every case");
+  const auto fits = [&](const std::vector<Matrix<float>>& known) {
+    for (std::size_t c = 0; c < known.size(); ++c) {
+      if (answers[c] && !SameProduct(*answers[c], known[c])) return false;
     }
+    return true;
+  };
+  std::vector<std::size_t> names;
+  if (fits(right_)) return names;
+  for (std::size_t i = 0; i < wrong_.size(); ++i) {
+    if (fits(wrong_[i])) names.push_back(i);
   }
   return names;
+}
+
+std::vector<AccumulationMatch> IdentifyGrouped(const GroupedInputs& in, MatrixView<const float> d) {
+  const IeeeArithmetic ieee;
+  std::vector<AccumulationMatch> matches;
+  for (const Accumulation& under : Accumulations()) {
+    const auto refuses = [&](const MmaOperand& b) { return !WhyNot(under, in.a, b).empty(); };
+    if (std::any_of(in.b.begin(), in.b.end(), refuses)) continue;
+    const Matrix<float> right = RunGroupedKernel(KernelOf(in), under);
+    std::size_t different = 0;
+    for (std::size_t r = 0; r < d.rows; ++r) {
+      for (std::size_t c = 0; c < d.cols; ++c) {
+        const float x = d(r, c), y = right(r, c);
+        different += std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y) ||
+                             (x != x && y != y) || (x == 0.0f && y == 0.0f && !IsToken(in, r))
+                         ? 0
+                         : 1;
+      }
+    }
+    matches.push_back({&under, different});
+  }
+  return matches;
 }
 
 }  // namespace fp4lab

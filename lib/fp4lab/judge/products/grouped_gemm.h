@@ -85,23 +85,35 @@ std::vector<GemmCause> FindGroupedCauses(const GroupedInputs& in, MatrixView<con
 // alphas that differ; without padding, and with groups padded to 16 and 128 rows.
 struct GroupedCase {
   std::string_view name;
+  std::string_view what;  // the tested causes of error
   GroupedInputs in;
 };
 std::vector<GroupedCase> MakeGroupedCases();
 
-// The answers of the right kernel and of every wrong one to the cases.
+// The answers of the right kernel and of every wrong one to the cases, whose products are the same
+// bits in every order of additions.
 class GroupedBench {
  public:
   explicit GroupedBench(std::vector<GroupedCase> cases);
   const std::vector<GroupedCase>& cases() const { return cases_; }
-  // The rows of GroupedDeviations() that give all answers (one a case) bit for bit; none for the
-  // right answers.
-  std::vector<const GroupedDeviation*> Name(std::span<const Matrix<float>> answers) const;
+  std::span<const GroupedDeviation> wrong() const { return GroupedDeviations(); }
+  const Matrix<float>& Right(std::size_t c) const { return right_[c]; }
+  const Matrix<float>& Answer(std::size_t w, std::size_t c) const { return wrong_[w][c]; }
+  // What a kernel answers that has the deviations w, one after the other.
+  std::vector<Matrix<float>> AnswersOf(std::span<const std::size_t> w) const;
+  bool IsRight(std::size_t c, const Matrix<float>& answer) const;
+  // The rows of GroupedDeviations() that give all answers bit for bit; none for the right answers.
+  // An answer that is missing is not compared.
+  std::vector<std::size_t> Name(std::span<const std::optional<Matrix<float>>> answers) const;
 
  private:
   std::vector<GroupedCase> cases_;
   std::vector<Matrix<float>> right_;
   std::vector<std::vector<Matrix<float>>> wrong_;  // [deviation][case]
 };
+
+// Every accumulation that accepts the operands of all groups, with the number of elements where its
+// result differs from d.
+std::vector<AccumulationMatch> IdentifyGrouped(const GroupedInputs& in, MatrixView<const float> d);
 
 }  // namespace fp4lab

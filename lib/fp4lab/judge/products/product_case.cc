@@ -150,6 +150,21 @@ ProductCase Fp16Subnormals() {
   return c;
 }
 
+// Whole numbers, with alpha and beta that are powers of two: every order gives one answer.
+ProductCase AddedC() {
+  ProductCase c{.name = "e4m3-c-and-beta",
+                .what = "C and beta",
+                .a = Integers(FormatId::kE4M3, 12, 16, 103, 9),
+                .b = Integers(FormatId::kE4M3, 20, 16, 104, 9),
+                .alpha = 0.5f,
+                .beta = -0.25f};
+  c.c = Matrix<float>(12, 20);
+  for (std::size_t i = 0; i < c.c.values.size(); ++i) {
+    c.c.values[i] = static_cast<float>(Word(105, i) % 512) - 200.0f;
+  }
+  return c;
+}
+
 // E4M3 elements of all exponents along a long K: the sum depends on its order.
 ProductCase LongSum() {
   ProductCase c{.name = "e4m3-long-sum",
@@ -184,7 +199,9 @@ GemmClaim ClaimOf(const ProductCase& c, MatrixView<const float> d) {
           .output = c.output,
           .tensor_scale_a = c.tensor_scale_a,
           .tensor_scale_b = c.tensor_scale_b,
-          .before = c.before.View()};
+          .before = c.before.View(),
+          .c = c.c.View(),
+          .beta = c.beta};
 }
 
 std::vector<ProductCase> MakeProductCases() {
@@ -235,6 +252,7 @@ std::vector<ProductCase> MakeProductCases() {
       Output("fp16-output", "ties of FP16, and sums beyond it", GemmOutput::kFp16, 1.0f),
       Fp16Subnormals(),
       LongSum(),
+      AddedC(),
   };
   for (std::size_t i = 0; i < cases.size(); ++i) {
     ProductCase& c = cases[i];
@@ -303,66 +321,6 @@ std::vector<std::size_t> ProductBench::Name(
     if (fits) names.push_back(w);
   }
   return names;
-}
-
-ProductCoverage MeasureProducts(const ProductBench& bench) {
-  const IeeeArithmetic ieee;
-  ProductCoverage coverage;
-  const std::size_t cases = bench.cases().size();
-  for (std::size_t w = 0; w < bench.wrong().size(); ++w) {
-    ProductCoverage::Row row{.wrong = w};
-    std::vector<std::optional<Matrix<float>>> answers;
-    for (std::size_t c = 0; c < cases; ++c) {
-      answers.emplace_back(bench.Answer(w, c));
-      if (!bench.IsRight(c, *answers.back())) row.caught_by.push_back(c);
-    }
-    row.named = bench.Name(answers);
-    coverage.caught += row.caught_by.empty() ? 0 : 1;
-    coverage.named += row.IsNamed() ? 1 : 0;
-    coverage.rows.push_back(std::move(row));
-  }
-  return coverage;
-}
-
-std::string ProductCoverageText(const ProductBench& bench, const ProductCoverage& coverage) {
-  std::size_t width = 0;
-  for (const WrongGemm& w : bench.wrong()) width = std::max(width, w.name.size());
-  std::string text;
-  for (const ProductCoverage::Row& row : coverage.rows) {
-    std::string name(bench.wrong()[row.wrong].name);
-    name.resize(width, ' ');
-    text += name + "  " + std::to_string(row.caught_by.size()) + " of " +
-            std::to_string(bench.cases().size()) + " cases";
-    if (row.caught_by.empty()) {
-      text += ": NOT CAUGHT\n";
-      continue;
-    }
-    text += ", first " + std::string(bench.cases()[row.caught_by[0]].name);
-    if (row.IsNamed()) {
-      text += "; named\n";
-      continue;
-    }
-    text += "; NOT NAMED:";
-    for (const std::size_t w : row.named) text += " " + std::string(bench.wrong()[w].name);
-    text += "\n";
-  }
-  return text + "The cases catch " + std::to_string(coverage.caught) + " and name " +
-         std::to_string(coverage.named) + " of " + std::to_string(coverage.rows.size()) +
-         " wrong kernels\n";
-}
-
-Json ProductCoverageJson(const ProductBench& bench, const ProductCoverage& coverage) {
-  Json mutants = Json::array();
-  for (const ProductCoverage::Row& row : coverage.rows) {
-    const WrongGemm& wrong = bench.wrong()[row.wrong];
-    Json caught = Json::array();
-    for (const std::size_t c : row.caught_by) caught.push_back(bench.cases()[c].name);
-    mutants.push_back({{"name", wrong.name},
-                       {"what", wrong.what},
-                       {"caught_by", std::move(caught)},
-                       {"named", row.IsNamed()}});
-  }
-  return {{"mutants", std::move(mutants)}, {"caught", coverage.caught}, {"named", coverage.named}};
 }
 
 }  // namespace fp4lab

@@ -10,14 +10,13 @@
 #include <vector>
 
 #include "fp4lab/base/matrix.h"
-#include "fp4lab/io/json.h"
 #include "fp4lab/judge/products/gemm_kernel.h"
 #include "fp4lab/tensor/tensor_core_gemm.h"
 
 namespace fp4lab {
 
-// d = alpha a b^T, a (M, K), b (N, K). Sums of order-free cases have at most 24 bits, which every
-// order of additions in binary32 gives.
+// d = alpha a b^T (+ beta c), a (M, K), b (N, K). Sums of order-free cases have at most 24 bits,
+// which every order of additions in binary32 gives.
 struct ProductCase {
   std::string_view name;  // "nvfp4-tails"
   std::string_view what;  // the tested causes of error
@@ -27,6 +26,8 @@ struct ProductCase {
   GemmOutput output = GemmOutput::kFp32;
   bool order_free = true;
   Matrix<float> before = {};  // (M, N): what D holds before the kernel runs
+  Matrix<float> c = {};       // (M, N): d = alpha a b^T + beta c; empty: none
+  float beta = 0.0f;
 };
 
 constexpr std::string_view Name(GemmOutput output) {
@@ -68,20 +69,5 @@ class ProductBench {
   std::vector<Matrix<float>> right_;
   std::vector<std::vector<std::optional<Matrix<float>>>> answers_;  // [wrong][case], if it differs
 };
-
-// Which cases catch which wrong kernels, and whether the answers name them.
-struct ProductCoverage {
-  struct Row {
-    std::size_t wrong = 0;
-    std::vector<std::size_t> caught_by = {};  // indices of cases
-    std::vector<std::size_t> named = {};      // wrong kernels that give the same answers
-    bool IsNamed() const { return named.size() == 1 && named[0] == wrong; }
-  };
-  std::vector<Row> rows = {};
-  std::size_t caught = 0, named = 0;
-};
-ProductCoverage MeasureProducts(const ProductBench& bench);
-std::string ProductCoverageText(const ProductBench& bench, const ProductCoverage& coverage);
-Json ProductCoverageJson(const ProductBench& bench, const ProductCoverage& coverage);
 
 }  // namespace fp4lab

@@ -130,7 +130,9 @@ GemmJudgement JudgeElement(const GemmClaim& claim, const Accumulation& under, st
                     .b = b,
                     .d = claim.d.Block(row, col, 1, 1),
                     .alpha = claim.alpha,
-                    .output = claim.output},
+                    .output = claim.output,
+                    .c = claim.HasC() ? claim.c.Block(row, col, 1, 1) : MatrixView<const float>{},
+                    .beta = claim.beta},
                    under);
 }
 
@@ -185,8 +187,13 @@ std::vector<ReadingMatch> FindScaleReadings(const GemmClaim& claim, const Accumu
   for (const ScaleReading& row : kRows) {
     MmaOperand a = claim.a, b = claim.b;
     if (!ApplyReading(row, a, b) || !WhyNot(under, a, b).empty()) continue;
-    const GemmClaim other{
-        .a = a, .b = b, .d = claim.d, .alpha = claim.alpha, .output = claim.output};
+    const GemmClaim other{.a = a,
+                          .b = b,
+                          .d = claim.d,
+                          .alpha = claim.alpha,
+                          .output = claim.output,
+                          .c = claim.c,
+                          .beta = claim.beta};
     const GemmJudgement judgement = JudgeGemm(other, under);
     if (judgement.outside > 0) continue;
     matches.push_back({&row, judgement.verdict, judgement.different});
