@@ -206,7 +206,7 @@ void PrintScaled(const std::string& under, const ScaledJudgement& j, std::size_t
   Print("  first difference %s: got %s, the model %s\n", Place(first).c_str(),
         Hex(first.got).c_str(), Hex(first.want).c_str());
   if (j.outside == 0) return;
-  PrintText(OutsideText({.outside = j.outside, .outside_in = j.outside_in}, rows, cols));
+  PrintText(OutsideText(j.outside_in, j.outside, rows, cols));
   PrintWorst("first outside", j.first_outside);
   for (const ScaledJudgement::Cause& c : j.causes) {
     Print("%s The kernel %s. (%s)\n",
