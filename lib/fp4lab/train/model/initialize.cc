@@ -7,6 +7,7 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/random.h"
 #include "fp4lab/train/model/model.h"
+#include "fp4lab/train/model/outliers.h"
 #include "fp4lab/train/model/streams.h"
 
 namespace fp4lab {
@@ -51,6 +52,7 @@ void InitializeParameters(const TrainConfig& config, std::span<float> parameters
                to_residual ? residual : deviation, values);
   }
   Nudge(layout, config.nudge_ulps, parameters);
+  if (config.model.outliers.step == 0) PlantOutliers(config.model, parameters, {});
 }
 
 }  // namespace fp4lab
