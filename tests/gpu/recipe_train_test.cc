@@ -1,5 +1,6 @@
 // Training on the GPU in published recipes and in recipes that change during the run: losses
 // against the CPU's, and the recipes that the GPU refuses.
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <optional>
@@ -72,10 +73,20 @@ TEST_CASE("Every published recipe trains on the GPU with the CPU's losses within
   for (const PublishedRecipe& row : PublishedRecipes()) {
     CAPTURE(row.name);
     const Recipe recipe = Read(row.name);
+    // The GPU does not train experts, for which some rules are.
+    const auto dense = [](const RecipeRule& rule) {
+      return Matches(rule, "blocks.0.mlp.up", 0, 1) ||
+             Matches(rule, "blocks.0.attention.qkv", 0, 1);
+    };
+    if (!std::all_of(recipe.rules.begin(), recipe.rules.end(), dense)) continue;
     const std::vector<double> a = Losses(Trainer(Config(recipe), Text()), kSteps);
     const std::vector<double> b = Losses(OnGpu(Config(recipe)), kSteps);
     const double distance = LargestDifference(a, b);
-    CHECK(distance < ToleranceOf(recipe.linear));
+    double tolerance = 0.0;
+    for (const LinearRecipe* linear : LinearRecipesOf(recipe)) {
+      tolerance = std::max(tolerance, ToleranceOf(*linear));
+    }
+    CHECK(distance < tolerance);
     if (distance > 5e-3) std::printf("  %-40s %.1e nats\n", row.name.c_str(), distance);
     largest = std::max(largest, distance);
     ++trained;

@@ -47,7 +47,20 @@ def test_bits_are_those_of_the_arithmetic_in_numpy(recipe):
         assert np.array_equal(g.numpy(), r), (name, np.abs(g.numpy() - r).max())
 
 
-@pytest.mark.parametrize("recipe", fp4lab.recipes())
+def lists_of_rules():
+    return [r for r in fp4lab.recipes() if "rules" in fp4lab.Recipe.named(r).resolved]
+
+
+def test_a_list_of_rules_is_refused_as_a_linear_has_one_recipe():
+    assert "torchtitan_dsv3_nvfp4_ffn_mxfp8_attention" in lists_of_rules()
+    for recipe in lists_of_rules():
+        with pytest.raises(fp4lab.Error, match="is a list of rules, and a linear has one recipe"):
+            fp4lab.torch.Linear(16, 16, recipe=recipe)
+        with pytest.raises(ValueError, match="call convert once for the recipe of each rule"):
+            fp4lab.torch.convert(torch.nn.Linear(16, 16), recipe)
+
+
+@pytest.mark.parametrize("recipe", sorted(set(fp4lab.recipes()) - set(lists_of_rules())))
 def test_every_recipe_is_near_the_plain_layer_and_independent_of_threads(recipe):
     x, w, dy = normal(128, 128), normal(128, 128, scale=0.1), normal(128, 128)
     results = []

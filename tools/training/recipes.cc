@@ -8,9 +8,13 @@
 #include <vector>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/text/text.h"
 #include "fp4lab/recipe/published_recipes.h"
 #include "fp4lab/recipe/recipe.h"
+#include "fp4lab/recipe/recipe_blocks.h"
 #include "fp4lab/recipe/recipe_json.h"
+#include "fp4lab/recipe/recipe_rules.h"
+#include "fp4lab/study/report/tables/text_table.h"
 #include "tools/options/commands.h"
 #include "tools/options/print.h"
 
@@ -55,7 +59,44 @@ void PrintRecipes() {
   PrintText("\n* in part: `fp4lab recipes NAME` lists the parts that are not modelled\n");
 }
 
+void PrintOperands(const Json& recipe, const std::string& indent);
+
+// The rules of a list as a table, then the operands of each of its recipes, once each.
+void PrintRules(const Recipe& list, const std::string& indent) {
+  study::TextRows rows = {{"rule", "linears", "blocks", "steps", "recipe"}};
+  const auto share = [](double x) { return Json(x).dump(); };
+  const auto blocks = [](const RecipeRule& r) {
+    std::vector<std::string> parts;
+    if (r.first_blocks > 0 || r.first_percent > 0.0) {
+      parts.push_back("first " + BlocksJson(r.first_blocks, r.first_percent).dump());
+    }
+    if (r.last_blocks > 0 || r.last_percent > 0.0) {
+      parts.push_back("last " + BlocksJson(r.last_blocks, r.last_percent).dump());
+    }
+    return parts.empty() ? std::string("all") : Joined(parts, " and ");
+  };
+  std::vector<const Recipe*> recipes;
+  for (const RecipeRule& r : list.rules) {
+    const bool always = r.from == 0.0 && r.to == 1.0;
+    rows.push_back({std::to_string(recipes.size()), Joined(r.linears, " "), blocks(r),
+                    always ? "all" : share(r.from) + "-" + share(r.to), r.recipe.base});
+    recipes.push_back(&r.recipe);
+  }
+  const Recipe rest = RestOf(list);
+  rows.push_back({"rest", "all others", "all", "all", rest.base});
+  recipes.push_back(&rest);
+  PrintText(study::LeftAlignedText(rows));
+  std::vector<Recipe> shown;
+  for (const Recipe* recipe : recipes) {
+    if (std::find(shown.begin(), shown.end(), *recipe) != shown.end()) continue;
+    shown.push_back(*recipe);
+    PrintText("\n" + indent + recipe->base + ":\n");
+    PrintOperands(ToJson(*recipe), indent + "  ");
+  }
+}
+
 void PrintOperands(const Json& recipe, const std::string& indent) {
+  if (IsListOfRules(recipe)) return PrintRules(ReadRules(recipe, "recipes"), indent);
   constexpr std::array<std::array<const char*, 3>, 3> kGemms = {
       {{"fprop", "input", "weight"}, {"dgrad", "grad", "weight"}, {"wgrad", "grad", "input"}}};
   for (const auto& [gemm, a, b] : kGemms) {

@@ -12,9 +12,11 @@
 #include "fp4lab/io/file.h"
 #include "fp4lab/recipe/recipe_inheritance.h"
 #include "fp4lab/study/report/report.h"
+#include "fp4lab/study/report/tables/text_table.h"
 #include "fp4lab/study/run/collect.h"
 #include "fp4lab/study/run/runner.h"
 #include "fp4lab/study/run/study_start.h"
+#include "fp4lab/train/model/recipe_plan.h"
 #include "fp4lab/train/world.h"
 #include "tools/options/commands.h"
 #include "tools/options/number_option.h"
@@ -112,6 +114,21 @@ std::vector<std::string> InheritanceNotes(const StudyOptions& options) {
   return notes;
 }
 
+// Which linears of each arm's model have which recipe. The arms of a sweep differ in rates alone.
+void PrintPlan(const study::Study& study) {
+  study::TextRows rows = {{"arm", "steps", "blocks", "linears", "recipe", "rule"}};
+  std::string last;
+  for (const study::Arm& arm : study.arms) {
+    const std::string& name = arm.swept.empty() ? arm.name : arm.swept;
+    if (std::exchange(last, name) == name) continue;
+    for (const RecipePlanRow& row : RecipePlanOf(arm.recipe, arm.model)) {
+      rows.push_back(
+          {Printable(name), row.steps, row.blocks, row.linears, Printable(row.recipe), row.rule});
+    }
+  }
+  PrintText(study::LeftAlignedText(rows));
+}
+
 void CheckCommand(const StudyOptions& options) {
   const study::Study study = ReadStudy(options);
   const Corpus corpus = study::CheckStart(study, options.jobs);
@@ -122,6 +139,7 @@ void CheckCommand(const StudyOptions& options) {
         Printable(study.name).c_str(), study.arms.size(), study.seeds.size(), study.budgets.size(),
         static_cast<long long>(study::TotalSteps(study)),
         static_cast<long long>(TokensPerStep(study.base)));
+  PrintPlan(study);
 }
 
 void ShowCommand(const StudyOptions& options) {
@@ -154,11 +172,14 @@ void AddStudy(CLI::App& app, int* exit_code) {
   CLI::App* check = study->add_subcommand(
       "check",
       "Refuse what `run` with these options would refuse before its first step; print the number "
-      "of steps, and what operands keep of their base recipes");
+      "of steps, which linears have which recipe, and what operands keep of their base recipes");
   AddStudyRunOptions(check, options.get());
   check->footer(
       StudyExample("  $ fp4lab study check tiny.json\n"
-                   "  tiny: 2 arms x 2 seeds, 1 budgets; 128 steps of 256 tokens in all\n"));
+                   "  tiny: 2 arms x 2 seeds, 1 budgets; 128 steps of 256 tokens in all\n"
+                   "    arm     steps   blocks   linears   recipe     rule\n"
+                   "    bf16    all     all      all       bf16\n"
+                   "    nvfp4   all     all      all       te_nvfp4\n"));
   check->callback([=] { CheckCommand(*options); });
   CLI::App* show =
       study->add_subcommand("show", "Print a study file with every default spelled out");

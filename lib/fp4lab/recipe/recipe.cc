@@ -9,7 +9,9 @@
 #include "fp4lab/base/text/suggest.h"
 #include "fp4lab/nn/linear_accumulated.h"
 #include "fp4lab/recipe/published_recipes.h"
+#include "fp4lab/recipe/recipe_blocks.h"
 #include "fp4lab/recipe/recipe_json.h"
+#include "fp4lab/recipe/recipe_rules.h"
 
 namespace fp4lab {
 namespace {
@@ -200,33 +202,6 @@ void ReadDirections(JsonObject* o, LinearRecipe* linear) {
   if (backward_only) linear->fprop = GemmRecipe{};
 }
 
-// Reads a number of blocks, or a share of them: "15%".
-void ReadBlocks(JsonObject* o, std::string_view key, int* blocks, double* percent) {
-  const Json* json = o->Member(key);
-  if (json == nullptr) return;
-  *blocks = 0;
-  *percent = 0.0;
-  if (!json->is_string()) {
-    o->Read(key, blocks);
-    if (*blocks < 0) throw Error(o->Where(key), "must not be negative");
-    return;
-  }
-  const std::string text = json->get<std::string>();
-  const char* const end = text.data() + text.size();
-  const auto [rest, problem] = std::from_chars(text.data(), end, *percent);
-  const bool all = problem == std::errc() && rest + 1 == end && *rest == '%';
-  if (!all || !(*percent >= 0.0 && *percent <= 100.0)) {
-    throw Error(o->Where(key), "must be a number of blocks, or a share of them such as \"15%\"");
-  }
-}
-
-Json BlocksJson(int blocks, double percent) {
-  if (percent == 0.0) return blocks;
-  std::string text = Json(percent).dump();
-  if (text.ends_with(".0")) text.resize(text.size() - 2);
-  return text + "%";
-}
-
 void ReadSelection(JsonObject* o, Recipe* recipe) {
   recipe->layers = ReadChoice(o, "layers", recipe->layers, {"all", "mlp"});
   ReadBlocks(o, "first_blocks_bf16", &recipe->first_blocks_bf16, &recipe->first_percent_bf16);
@@ -278,12 +253,6 @@ void ReadThen(JsonObject* o, Recipe* recipe) {
   recipe->then = {change};
 }
 
-// The number of blocks at one end of the model that compute as Recipe::rest.
-int KeptBlocks(int blocks, double percent, int all) {
-  if (percent == 0.0) return blocks;
-  return static_cast<int>(std::ceil(percent / 100.0 * all - 1e-9));
-}
-
 bool AnyMatches(const std::vector<std::string>& patterns, std::string_view name) {
   return std::any_of(patterns.begin(), patterns.end(),
                      [&](const std::string& p) { return Matches(p, name); });
@@ -324,6 +293,8 @@ Recipe Start(const std::string& name, const std::string& where, JsonObject* o) {
   if (const PublishedRecipe* published = FindPublishedRecipe(name)) {
     Recipe recipe = ReadRecipe(published->recipe, "data/recipes.json#" + name);
     recipe.base = name;
+    if (recipe.rules.empty()) return recipe;
+    for (RecipeChange& state : recipe.then) state.recipe.base = name;
     return recipe;
   }
   std::vector<std::string> known = NamesOf(kBaseRecipes);
@@ -336,11 +307,18 @@ Recipe Start(const std::string& name, const std::string& where, JsonObject* o) {
 
 Recipe ReadRecipe(const Json& json, const std::string& where) {
   const IeeeArithmetic ieee;
+  if (IsListOfRules(json)) return ReadRules(json, where);
   const Json object = json.is_string() ? Json{{"base", json}} : json;
   JsonObject o(object, where);
   std::string name;
   o.Require("base", &name);
   Recipe recipe = Start(name, json.is_string() ? where : o.Where("base"), &o);
+  if (!recipe.rules.empty()) {
+    if (object.size() == 1) return recipe;
+    throw Error(o.Where("base"), "\"" + name +
+                                     "\" is a list of recipes, which has no other keys; "
+                                     "write \"rules\" with the change");
+  }
   ReadGemm(&o, "fprop", "input", "weight", &recipe.linear.fprop);
   ReadGemm(&o, "dgrad", "grad", "weight", &recipe.linear.dgrad);
   ReadGemm(&o, "wgrad", "grad", "input", &recipe.linear.wgrad);
@@ -365,6 +343,7 @@ Recipe ReadRecipe(const Json& json, const std::string& where) {
 
 Json ToJson(const Recipe& recipe) {
   const IeeeArithmetic ieee;
+  if (!recipe.rules.empty()) return RulesJson(recipe);
   const LinearRecipe& linear = recipe.linear;
   Json json{{"base", recipe.base},
             {"training_dtype", linear.bf16 ? "bf16" : "fp32"},
@@ -388,15 +367,53 @@ Json ToJson(const Recipe& recipe) {
   return json;
 }
 
+namespace {
+
+std::int64_t StepOf(const RecipeChange& change, std::int64_t total_steps) {
+  return std::llround(change.at * static_cast<double>(total_steps));
+}
+
+}  // namespace
+
+std::int64_t FirstChange(const Recipe& recipe, std::int64_t total_steps) {
+  const IeeeArithmetic ieee;
+  return recipe.then.empty() ? 0 : StepOf(recipe.then.front(), total_steps);
+}
+
 std::int64_t LastChange(const Recipe& recipe, std::int64_t total_steps) {
   const IeeeArithmetic ieee;
-  if (recipe.then.empty()) return 0;
-  return std::llround(recipe.then[0].at * static_cast<double>(total_steps));
+  return recipe.then.empty() ? 0 : StepOf(recipe.then.back(), total_steps);
 }
 
 const Recipe& RecipeAt(const Recipe& recipe, std::int64_t step, std::int64_t total_steps) {
-  const bool changed = !recipe.then.empty() && step >= LastChange(recipe, total_steps);
-  return changed ? recipe.then[0].recipe : recipe;
+  const IeeeArithmetic ieee;
+  const Recipe* at = &recipe;
+  for (const RecipeChange& change : recipe.then) {
+    if (step >= StepOf(change, total_steps)) at = &change.recipe;
+  }
+  return *at;
+}
+
+const Recipe& RecipeAtShare(const Recipe& recipe, double share) {
+  const IeeeArithmetic ieee;
+  const Recipe* at = &recipe;
+  for (const RecipeChange& change : recipe.then) {
+    if (share >= change.at) at = &change.recipe;
+  }
+  return *at;
+}
+
+std::vector<const LinearRecipe*> LinearRecipesOf(const Recipe& recipe) {
+  std::vector<const LinearRecipe*> all = {&recipe.linear};
+  const auto add = [&](const Recipe& other) {
+    const std::vector<const LinearRecipe*> more = LinearRecipesOf(other);
+    all.insert(all.end(), more.begin(), more.end());
+  };
+  for (const RecipeRule& rule : recipe.rules) add(rule.recipe);
+  for (const RecipeChange& change : recipe.then) {
+    if (recipe.rules.empty()) add(change.recipe);  // a list's states have the same rules
+  }
+  return all;
 }
 
 std::array<const OperandRecipe*, kLinearOperands> OperandsOf(const LinearRecipe& linear) {
@@ -405,14 +422,12 @@ std::array<const OperandRecipe*, kLinearOperands> OperandsOf(const LinearRecipe&
 
 std::size_t AmaxHistoryFloats(const Recipe& recipe) {
   int longest = 0;
-  for (const OperandRecipe* operand : OperandsOf(recipe.linear)) {
-    longest = std::max(longest, int{operand->delayed.length});
+  for (const LinearRecipe* linear : LinearRecipesOf(recipe)) {
+    for (const OperandRecipe* operand : OperandsOf(*linear)) {
+      longest = std::max(longest, int{operand->delayed.length});
+    }
   }
-  std::size_t floats = longest > 0 ? AmaxHistoryFloats(longest) : 0;
-  for (const RecipeChange& change : recipe.then) {
-    floats = std::max(floats, AmaxHistoryFloats(change.recipe));
-  }
-  return floats;
+  return longest > 0 ? AmaxHistoryFloats(longest) : 0;
 }
 
 std::vector<std::string> RecipeNames() {
@@ -423,6 +438,9 @@ std::vector<std::string> RecipeNames() {
 
 const LinearRecipe& RecipeOf(const Recipe& recipe, std::string_view name, int block, int blocks) {
   const IeeeArithmetic ieee;
+  if (const RecipeRule* rule = RuleOf(recipe, name, block, blocks)) {
+    return RecipeOf(RecipeAtShare(rule->recipe, recipe.share), name, block, blocks);
+  }
   const bool in_layers = recipe.layers == "all" || name.find(".mlp.") != std::string_view::npos;
   const bool in_blocks =
       block >= KeptBlocks(recipe.first_blocks_bf16, recipe.first_percent_bf16, blocks) &&

@@ -29,6 +29,7 @@
 namespace fp4lab {
 
 struct RecipeChange;
+struct RecipeRule;
 
 // A resolved recipe: every default and switch has been applied.
 struct Recipe {
@@ -49,7 +50,14 @@ struct Recipe {
   std::vector<std::string> include;  // empty: all; else at least one must match
   std::vector<std::string> exclude;  // none may match
 
-  // Changes of the recipe during the run; at most one.
+  // A list of recipes: the first rule that matches a linear gives its recipe, and what none matches
+  // computes as this recipe itself (the list's "rest"). Empty: no list.
+  std::vector<RecipeRule> rules;
+  std::string rest_name;  // of a list: the base of its "rest"
+  double share = 0.0;     // the share of the run from which on this state of a list holds
+
+  // Changes of the recipe during the run, in order: at most one, but for lists, which change
+  // wherever a rule begins or ends.
   std::vector<RecipeChange> then;
 
   friend bool operator==(const Recipe&, const Recipe&) = default;
@@ -64,9 +72,36 @@ struct RecipeChange {
   friend bool operator==(const RecipeChange&, const RecipeChange&) = default;
 };
 
+// A rule of a list: the linears, blocks and steps that it is for, and their recipe. The recipe
+// means what it means alone, its own choice of linears and its change included; it is no list.
+struct RecipeRule {
+  std::vector<std::string> linears = {"*"};  // globs, as Recipe::include; one must match
+  // The first and the last blocks, by number or in percent rounded up; all 0: every block.
+  int first_blocks = 0, last_blocks = 0;
+  double first_percent = 0.0, last_percent = 0.0;
+  double from = 0.0, to = 1.0;  // shares of the steps: from round(from * steps) to before `to`'s
+  Recipe recipe;
+
+  friend bool operator==(const RecipeRule&, const RecipeRule&) = default;
+};
+
+// Whether the rule is for the linear `name` in block `block` of `blocks`, at some step.
+bool Matches(const RecipeRule& rule, std::string_view name, int block, int blocks);
+// Whether the rule is for the steps that follow the share of the run.
+inline bool HoldsAt(const RecipeRule& rule, double share) {
+  return rule.from <= share && share < rule.to;
+}
+// The recipe of what no rule of a list is for.
+Recipe RestOf(const Recipe& list);
+// The rule of recipe.rules that gives the linear its recipe at recipe.share; null: none does.
+const RecipeRule* RuleOf(const Recipe& recipe, std::string_view name, int block, int blocks);
+
 // The recipe of step `step` (the first step is 0) of a run of `total_steps`.
 const Recipe& RecipeAt(const Recipe& recipe, std::int64_t step, std::int64_t total_steps);
-// The first step of the last recipe; 0 if the recipe does not change.
+// The recipe that holds from the share of the run on.
+const Recipe& RecipeAtShare(const Recipe& recipe, double share);
+// The first step of the second recipe and of the last one; 0 if the recipe does not change.
+std::int64_t FirstChange(const Recipe& recipe, std::int64_t total_steps);
 std::int64_t LastChange(const Recipe& recipe, std::int64_t total_steps);
 
 // Reads a name, or an object: "base" and any of
@@ -92,6 +127,14 @@ std::int64_t LastChange(const Recipe& recipe, std::int64_t total_steps);
 //       blocks, or "15%" of them, rounded up
 //   then {"at": share of the steps, "recipe"}
 //       another recipe, of the same training_dtype, from there on
+// A list of recipes is an object of these keys alone:
+//   rules [{"linears", "blocks", "steps", "recipe"}, ...]
+//       linears: a pattern or several, all when absent; blocks: {"first", "last"}, as
+//       first_blocks_bf16; steps: {"from", "to"}, shares of the run; recipe: a name or an object
+//   rest
+//       the recipe of all linears that no rule is for; it does not change during the run
+//   name
+//       Recipe::base, "rules" when absent
 // Applied in this order: base, its options, switches, operands, delayed_scaling, forward_only /
 // backward_only. Throws Error at the JSON pointer of anything unknown or contradictory.
 Recipe ReadRecipe(const Json& json, const std::string& where);
@@ -105,13 +148,17 @@ std::vector<std::string> RecipeNames();
 // recipe that it changes to; 0 without delayed scaling.
 std::size_t AmaxHistoryFloats(const Recipe& recipe);
 
+// Every LinearRecipe that a linear of the blocks may have, at some step; Recipe::rest is not among
+// them.
+std::vector<const LinearRecipe*> LinearRecipesOf(const Recipe& recipe);
+
 // The operands in the order of LinearOperand.
 std::array<const OperandRecipe*, kLinearOperands> OperandsOf(const LinearRecipe& linear);
 
 // Whether a pattern of include or exclude matches a linear's name.
 bool Matches(std::string_view pattern, std::string_view name);
 
-// The recipe of the linear `name` in block `block` of `blocks`.
+// The recipe of the linear `name` in block `block` of `blocks`; of a list, at Recipe::share.
 const LinearRecipe& RecipeOf(const Recipe& recipe, std::string_view name, int block, int blocks);
 
 }  // namespace fp4lab

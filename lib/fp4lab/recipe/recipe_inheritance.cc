@@ -6,6 +6,7 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text/text.h"
 #include "fp4lab/recipe/recipe.h"
+#include "fp4lab/recipe/recipe_rules.h"
 #include "fp4lab/spelling/dialect_json.h"
 
 namespace fp4lab {
@@ -62,6 +63,17 @@ std::vector<std::string> InheritedParts(const Json& recipe, const std::string& w
   const IeeeArithmetic ieee;
   std::vector<std::string> lines;
   if (!recipe.is_object()) return lines;
+  const auto add = [&](const Json& of, const std::string& place) {
+    for (std::string& line : InheritedParts(of, place)) lines.push_back(std::move(line));
+  };
+  if (IsListOfRules(recipe)) {
+    std::size_t i = 0;
+    for (const Json& rule : recipe["rules"]) {
+      add(rule["recipe"], where + "/rules/" + std::to_string(i++) + "/recipe");
+    }
+    add(recipe["rest"], where + "/rest");
+    return lines;
+  }
   const Recipe base = BaseOf(recipe, where), resolved = ReadRecipe(recipe, where);
   const auto base_operands = OperandsOf(base.linear), operands = OperandsOf(resolved.linear);
   for (std::size_t i = 0; i < kOperandNames.size(); ++i) {
@@ -75,11 +87,7 @@ std::vector<std::string> InheritedParts(const Json& recipe, const std::string& w
     lines.push_back(place + ": keeps " + Joined(kept.parts, ", ") + " of " + base.base +
                     "; to choose, state " + Joined(kept.keys, ", "));
   }
-  if (recipe.contains("then")) {
-    for (std::string& line : InheritedParts(recipe["then"]["recipe"], where + "/then/recipe")) {
-      lines.push_back(std::move(line));
-    }
-  }
+  if (recipe.contains("then")) add(recipe["then"]["recipe"], where + "/then/recipe");
   return lines;
 }
 

@@ -33,6 +33,14 @@ struct NamedScore {
 constexpr NamedScore kScores[] = {{RouterScore::kSoftmax, "softmax"},
                                   {RouterScore::kSigmoid, "sigmoid"}};
 
+struct NamedLossScaling {
+  LossScalingKind value;
+  std::string_view name;
+};
+constexpr NamedLossScaling kLossScalings[] = {{LossScalingKind::kNone, "none"},
+                                              {LossScalingKind::kStatic, "static"},
+                                              {LossScalingKind::kDynamic, "dynamic"}};
+
 struct NamedMuonScale {
   MuonScale value;
   std::string_view name;
@@ -192,6 +200,65 @@ Json ToJson(const MuonConfig& c) {
           {"split_fused", c.split_fused}};
 }
 
+// Throws Error unless the value is a power of two from `least` to `most`.
+void CheckPowerOfTwo(const JsonObject& o, std::string_view key, float value, float least,
+                     float most) {
+  int exponent = 0;
+  if (std::frexp(value, &exponent) == 0.5f && value >= least && value <= most) return;
+  throw Error(o.Where(key), "must be a power of two from " + Json(Shortest(least)).dump() + " to " +
+                                Json(Shortest(most)).dump());
+}
+
+constexpr float kMostOutlierGain = 1048576.0f;
+
+OutlierConfig ReadOutlierConfig(const Json& json, const std::string& where) {
+  OutlierConfig c;
+  JsonObject o(json, where);
+  o.Require("gain", &c.gain);
+  o.Read("channels", &c.channels);
+  o.Read("places", &c.places);
+  o.Read("step", &c.step);
+  o.Finish();
+  CheckPowerOfTwo(o, "gain", c.gain, 1.0f, kMostOutlierGain);
+  CheckSize(o, "channels", c.channels, 1, 1 << 20);
+  CheckAtLeast<std::int64_t>(o, "step", c.step, 0);
+  if (c.places.empty()) throw Error(o.Where("places"), "needs a place");
+  return c.gain == 1.0f ? OutlierConfig() : c;
+}
+
+Json ToJson(const OutlierConfig& c) {
+  return {
+      {"gain", Shortest(c.gain)}, {"channels", c.channels}, {"places", c.places}, {"step", c.step}};
+}
+
+LossScalingConfig ReadLossScaling(const Json& json, const std::string& where) {
+  LossScalingConfig c;
+  JsonObject o(json, where);
+  std::string kind;
+  o.Require("kind", &kind);
+  const auto row = std::find_if(std::begin(kLossScalings), std::end(kLossScalings),
+                                [&](const NamedLossScaling& s) { return s.name == kind; });
+  if (row == std::end(kLossScalings)) {
+    throw Error(o.Where("kind"), "must be none, static or dynamic, not \"" + kind + "\"");
+  }
+  c.kind = row->value;
+  o.Read("scale", &c.scale);
+  o.Read("growth_interval", &c.growth_interval);
+  o.Finish();
+  CheckPowerOfTwo(o, "scale", c.scale, 1.0f, kMostLossScale);
+  CheckSize(o, "growth_interval", c.growth_interval, 1, 1 << 24);
+  if (c.kind == LossScalingKind::kNone) return {};
+  if (c.kind == LossScalingKind::kDynamic) return c;
+  c.growth_interval = LossScalingConfig().growth_interval;
+  return c;
+}
+
+Json ToJson(const LossScalingConfig& c) {
+  Json json{{"kind", NameIn(kLossScalings, c.kind)}, {"scale", Shortest(c.scale)}};
+  if (c.kind == LossScalingKind::kDynamic) json["growth_interval"] = c.growth_interval;
+  return json;
+}
+
 GroupRates ReadGroupRates(const Json& json, const std::string& where) {
   GroupRates rates;
   JsonObject o(json, where);
@@ -260,6 +327,7 @@ ModelConfig ReadModelConfig(const Json& given, const std::string& where) {
   o.Read("no_rope_every", &c.no_rope_every);
   o.Read("logit_soft_cap", &c.logit_soft_cap);
   o.Read("z_loss", &c.z_loss);
+  ReadMember(&o, "outliers", &ReadOutlierConfig, &c.outliers);
   if (const Json* moe = o.Member("moe")) {
     if (std::find(c.parts.begin(), c.parts.end(), "moe") == c.parts.end()) {
       throw Error(o.Where("moe"), "no part reads it; \"parts\": [\"attention\", \"moe\"] does");
@@ -313,6 +381,7 @@ Json ToJson(const ModelConfig& c) {
   if (std::find(c.parts.begin(), c.parts.end(), "moe") != c.parts.end()) {
     json["moe"] = ToJson(c.moe);
   }
+  if (c.outliers != before.outliers) json["outliers"] = ToJson(c.outliers);
   return json;
 }
 
@@ -327,6 +396,7 @@ OptimizerConfig ReadOptimizerConfig(const Json& json, const std::string& where) 
   o.Read("weight_decay", &c.weight_decay);
   o.Read("clip", &c.clip);
   ReadMember(&o, "rates", &ReadGroupRates, &c.rates);
+  ReadMember(&o, "loss_scaling", &ReadLossScaling, &c.loss_scaling);
   if (const Json* muon = o.Member("muon")) {
     if (c.name != kMuonName) {
       throw Error(o.Where("muon"), "the optimizer \"" + c.name +
@@ -354,6 +424,7 @@ Json ToJson(const OptimizerConfig& c) {
   if (c.name != OptimizerConfig().name) json["name"] = c.name;
   if (c.rates != GroupRates()) json["rates"] = ToJson(c.rates);
   if (c.name == kMuonName) json["muon"] = ToJson(c.muon);
+  if (c.loss_scaling != LossScalingConfig()) json["loss_scaling"] = ToJson(c.loss_scaling);
   return json;
 }
 

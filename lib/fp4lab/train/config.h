@@ -34,6 +34,17 @@ struct MoeConfig {
   friend bool operator==(const MoeConfig&, const MoeConfig&) = default;
 };
 
+// Outliers that are planted on purpose (model/outliers.h): channels of operands times `gain`, their
+// readers divided by it, so that the model without quantization computes the same function.
+struct OutlierConfig {
+  float gain = 1.0f;  // a power of two, so that every rounding to BF16 scales with it; 1: none
+  int channels = 1;   // of each place in each block, evenly spaced
+  std::vector<std::string> places = {"norm"};  // names of Part::outliers
+  std::int64_t step = 0;                       // after so many steps; 0: in the initial weights
+
+  friend bool operator==(const OutlierConfig&, const OutlierConfig&) = default;
+};
+
 // A pre-norm decoder: blocks of parts; RMSNorm, no biases, no dropout.
 struct ModelConfig {
   int layers = 4, d_model = 64, heads = 4;
@@ -54,6 +65,7 @@ struct ModelConfig {
   MoeConfig moe = {};
   float logit_soft_cap = 0.0f;  // 0: none; logits become cap tanh(logits / cap) (Gemma 2)
   float z_loss = 0.0f;          // coefficient of the z-loss (nn/loss.h)
+  OutlierConfig outliers = {};
 
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
@@ -76,6 +88,20 @@ struct MuonConfig {
   friend bool operator==(const MuonConfig&, const MuonConfig&) = default;
 };
 
+enum class LossScalingKind { kNone, kStatic, kDynamic };
+
+// The backward pass computes the gradients of the loss times a scale, and the update divides by it.
+// Dynamic: a step whose gradients are not finite changes no weight and halves the scale, down to 1;
+// after growth_interval good steps in a row the scale doubles, up to kMostLossScale.
+struct LossScalingConfig {
+  LossScalingKind kind = LossScalingKind::kNone;
+  float scale = 65536.0f;  // a power of two, so that the division is exact; dynamic: the first one
+  int growth_interval = 2000;
+
+  friend bool operator==(const LossScalingConfig&, const LossScalingConfig&) = default;
+};
+inline constexpr float kMostLossScale = 16777216.0f;
+
 // The learning rate of each group of parameters (model/parameters.h), as a multiple of the
 // schedule's.
 struct GroupRates {
@@ -91,6 +117,7 @@ struct OptimizerConfig {
   float beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f, weight_decay = 0.1f, clip = 1.0f;
   GroupRates rates = {};
   MuonConfig muon = {};
+  LossScalingConfig loss_scaling = {};
 
   friend bool operator==(const OptimizerConfig&, const OptimizerConfig&) = default;
 };
@@ -147,8 +174,8 @@ inline constexpr int kMostNudge = 1 << 20;
 // (CheckShapes).
 TrainConfig ReadTrainConfig(const Json& json, const std::string& where);
 // All members with defaults spelled out, but for members that came later (model/parts,
-// optimizer/name, optimizer/rates, optimizer/muon) and are as before: files and keys of runs stay.
-// ReadTrainConfig gives the same config back.
+// model/outliers, optimizer/name, optimizer/rates, optimizer/muon, optimizer/loss_scaling) and are
+// as before: files and keys of runs stay. ReadTrainConfig gives the same config back.
 Json ToJson(const TrainConfig& config);
 
 // The keys "preset" and "from" stand for the members of a model (start/named_model.h).

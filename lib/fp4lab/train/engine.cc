@@ -33,7 +33,7 @@ class CpuEngine final : public Engine {
     std::fill(gradients_.begin(), gradients_.end(), 0.0f);
     // An observer also sees weights: they are quantized again.
     if (pass.observer != nullptr) model_.ParametersChanged();
-    const float scale = 1.0f / static_cast<float>(TokensPerStep(config_));
+    const float scale = pass.loss_scale / static_cast<float>(TokensPerStep(config_));
     Pass own = pass;
     own.records = pass.observer == nullptr;
     StepSums sums;

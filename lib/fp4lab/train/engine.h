@@ -34,6 +34,7 @@ struct TrainingNumbers {
   std::span<const float> parameters;
   std::vector<std::span<const float>> states;  // Optimizer::states
   std::span<const float> amax_histories;
+  float loss_scale = 1.0f;  // of the next step; an engine does not read it
 };
 
 class Engine {

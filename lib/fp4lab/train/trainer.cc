@@ -1,6 +1,7 @@
 #include "fp4lab/train/trainer.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -14,12 +15,21 @@
 #include "fp4lab/train/engine.h"
 #include "fp4lab/train/model/memory.h"
 #include "fp4lab/train/model/model.h"
+#include "fp4lab/train/model/outliers.h"
 #include "fp4lab/train/model/streams.h"
 #include "fp4lab/train/observe/observe.h"
 #include "fp4lab/train/optimizer/optimizers.h"
 #include "fp4lab/train/start/start.h"
 
 namespace fp4lab {
+namespace {
+
+float InitialLossScale(const OptimizerConfig& config) {
+  return config.loss_scaling.kind == LossScalingKind::kNone ? 1.0f : config.loss_scaling.scale;
+}
+
+}  // namespace
+
 struct Trainer::State {
   TrainConfig config;
   const Corpus* corpus;
@@ -38,6 +48,9 @@ struct Trainer::State {
   };
   Evaluated evaluated;
   const Recipe* recipe = &config.recipe;  // the recipe that the engine computes with
+  // The scale of the loss, and the good steps since it changed: numbers of the run if it is
+  // dynamic.
+  std::array<float, 2> loss_scale = {InitialLossScale(config.optimizer), 0.0f};
 
   State(const TrainConfig& c, const Corpus& data, std::unique_ptr<Engine> computes)
       : config(c),
@@ -52,11 +65,19 @@ struct Trainer::State {
   std::size_t MicroBatch() const {
     return static_cast<std::size_t>(config.batch / config.micro_batches);
   }
+  bool ScalesDynamically() const {
+    return config.optimizer.loss_scaling.kind == LossScalingKind::kDynamic;
+  }
+  std::span<const float> LossScaleNumbers() const {
+    return std::span(loss_scale).first(ScalesDynamically() ? loss_scale.size() : 0);
+  }
+  // Moves the dynamic scale after a step.
+  void EndStep(bool good);
   std::size_t StatesOfOptimizer() const { return OptimizerOf(config.optimizer).states; }
-  // Floats of weights, states of the optimizer and amax histories.
+  // Floats of weights, states of the optimizer, amax histories and dynamic loss scaling.
   std::size_t NumbersOfStep() const {
     return (1 + StatesOfOptimizer()) * layout.total +
-           AmaxHistoryFloats(config.model, config.recipe);
+           AmaxHistoryFloats(config.model, config.recipe) + LossScaleNumbers().size();
   }
   // Loads the first `count` sequences of the step about to be made.
   void LoadBatch(std::size_t count);
@@ -65,6 +86,8 @@ struct Trainer::State {
   void Update(double learning_rate, double norm);
   // Takes the weights of config.start; everything else is as Engine::Initialize leaves it.
   void Begin(const std::string& where);
+  // Plants the model's outliers if they are due after the steps that are done.
+  void Plant();
   // Repeats the step with an inspector that looks at every tensor.
   NonFinite Locate();
   std::vector<double> WindowLosses(bool high_precision);
@@ -83,13 +106,14 @@ StepSums Trainer::State::Gradients(Pass pass, int micro_batches) {
   const std::size_t sequences = MicroBatch() * static_cast<std::size_t>(micro_batches);
   LoadBatch(sequences);
   pass.random = {config.seed, static_cast<std::uint32_t>(steps), 0};
+  pass.loss_scale = loss_scale[0];
   const std::size_t tokens = sequences * order.sequence;
   return engine->Gradients(pass, std::span(inputs).first(tokens), std::span(targets).first(tokens));
 }
 
 void Trainer::State::Update(double learning_rate, double norm) {
   engine->Update({.learning_rate = static_cast<float>(learning_rate),
-                  .gradient_scale = ClipFactor(norm, config.optimizer.clip),
+                  .gradient_scale = ClipFactor(norm, config.optimizer.clip) / loss_scale[0],
                   .step = steps + 1});
 }
 
@@ -101,6 +125,35 @@ void Trainer::State::Begin(const std::string& where) {
   engine->Write({weights, std::vector(StatesOfOptimizer(), nothing.first(layout.total)),
                  nothing.first(AmaxHistoryFloats(config.model, config.recipe))});
   start_sha256 = HashOfCheckpoint(config.start, where);
+}
+
+void Trainer::State::Plant() {
+  const OutlierConfig& outliers = config.model.outliers;
+  if (outliers.gain == 1.0f || outliers.step == 0 || outliers.step != steps) return;
+  std::vector<float> memory;
+  const TrainingNumbers read = engine->Read(&memory);
+  std::vector<float> parameters(read.parameters.begin(), read.parameters.end());
+  std::vector<std::vector<float>> copies;
+  for (const std::span<const float> state : read.states) {
+    copies.emplace_back(state.begin(), state.end());
+  }
+  const std::vector<float> histories(read.amax_histories.begin(), read.amax_histories.end());
+  PlantOutliers(config.model, parameters,
+                std::vector<std::span<float>>(copies.begin(), copies.end()));
+  engine->Write({parameters, {copies.begin(), copies.end()}, histories});
+}
+
+void Trainer::State::EndStep(bool good) {
+  if (!ScalesDynamically()) return;
+  auto& [scale, since] = loss_scale;
+  since += 1.0f;
+  if (!good) {
+    scale = std::max(1.0f, 0.5f * scale);
+    since = 0.0f;
+  } else if (since >= static_cast<float>(config.optimizer.loss_scaling.growth_interval)) {
+    scale = std::min(kMostLossScale, 2.0f * scale);
+    since = 0.0f;
+  }
 }
 
 void Trainer::UseRecipeOf(std::int64_t step, std::int64_t total_steps) {
@@ -118,13 +171,24 @@ StepResult Trainer::Step(double learning_rate) {
   const IeeeArithmetic ieee;
   State& s = *state_;
   const StepSums sums = s.Gradients(Pass{}, s.config.micro_batches);
-  StepResult result{sums.loss, std::sqrt(sums.gradient_squares), std::nullopt};
-  if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
+  const double scale = s.loss_scale[0];
+  StepResult result;
+  result.loss = sums.loss;
+  result.grad_norm = std::sqrt(sums.gradient_squares) / scale;
+  result.loss_scale = scale;
+  result.skipped = std::isfinite(result.loss) && !std::isfinite(result.grad_norm) &&
+                   s.ScalesDynamically() && scale > 1.0;
+  if (result.skipped) {
+    result.grad_norm = 0.0;
+  } else if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)) {
     result.non_finite = s.Locate();
     return result;
+  } else {
+    s.Update(learning_rate, result.grad_norm);
   }
-  s.Update(learning_rate, result.grad_norm);
+  s.EndStep(!result.skipped);
   ++s.steps;
+  s.Plant();
   s.evaluated.losses.clear();
   return result;
 }
@@ -189,8 +253,15 @@ std::vector<double> Trainer::State::WindowLosses(bool high_precision) {
 }
 
 const std::vector<double>& Trainer::State::EvaluatedLosses(EvaluationPrecision precision) {
-  const LinearRecipe &linear = recipe->linear, &rest = recipe->rest;
-  const bool same_forward = linear.bf16 == rest.bf16 && linear.fprop == rest.fprop;
+  const LinearRecipe& rest = recipe->rest;
+  const auto is_rest = [&](const LinearRecipe& linear) {
+    return linear.bf16 == rest.bf16 && linear.fprop == rest.fprop;
+  };
+  const bool same_forward =
+      is_rest(recipe->linear) &&
+      std::all_of(recipe->rules.begin(), recipe->rules.end(), [&](const RecipeRule& rule) {
+        return is_rest(RecipeAtShare(rule.recipe, recipe->share).linear);
+      });
   const bool high_precision = precision == EvaluationPrecision::kHigh && !same_forward;
   if (evaluated.losses.empty() || evaluated.high_precision != high_precision) {
     evaluated = {high_precision, WindowLosses(high_precision)};
@@ -246,7 +317,9 @@ Observation Trainer::Observe(WeightCodes* codes) {
   const std::size_t sequences = std::min(DivideUp(wanted, t), s.MicroBatch());
   s.LoadBatch(sequences);
   std::vector<float> memory;
-  return fp4lab::Observe(s.config, *s.recipe, s.engine->Read(&memory), s.steps,
+  TrainingNumbers numbers = s.engine->Read(&memory);
+  numbers.loss_scale = s.loss_scale[0];
+  return fp4lab::Observe(s.config, *s.recipe, numbers, s.steps,
                          std::span(s.inputs).first(sequences * t),
                          std::span(s.targets).first(sequences * t), codes);
 }
@@ -268,10 +341,12 @@ Json Trainer::State::Identity() const {
 namespace {
 
 // The numbers as a checkpoint has them, one after the other.
-std::vector<std::span<const float>> InOrder(const TrainingNumbers& numbers) {
+std::vector<std::span<const float>> InOrder(const TrainingNumbers& numbers,
+                                            std::span<const float> loss_scale) {
   std::vector<std::span<const float>> parts = {numbers.parameters};
   parts.insert(parts.end(), numbers.states.begin(), numbers.states.end());
   parts.push_back(numbers.amax_histories);
+  parts.push_back(loss_scale);
   return parts;
 }
 
@@ -281,7 +356,8 @@ void Trainer::SaveState(const ByteSink& sink, const Json& run, std::span<const f
   const IeeeArithmetic ieee;
   const State& s = *state_;
   std::vector<float> memory;
-  std::vector<std::span<const float>> payload = InOrder(s.engine->Read(&memory));
+  std::vector<std::span<const float>> payload =
+      InOrder(s.engine->Read(&memory), s.LossScaleNumbers());
   payload.push_back(trunk);
   WriteCheckpoint({s.Identity(), s.steps, run}, payload, sink);
 }
@@ -318,7 +394,8 @@ LoadedState Trainer::LoadState(std::span<const std::byte> bytes, const std::stri
 std::vector<float> Trainer::Numbers() const {
   std::vector<float> memory, numbers;
   numbers.reserve(state_->NumbersOfStep());
-  for (const std::span<const float> part : InOrder(state_->engine->Read(&memory))) {
+  for (const std::span<const float> part :
+       InOrder(state_->engine->Read(&memory), state_->LossScaleNumbers())) {
     numbers.insert(numbers.end(), part.begin(), part.end());
   }
   return numbers;
@@ -333,7 +410,10 @@ void Trainer::Return(std::int64_t steps, std::span<const float> numbers) {
   for (std::size_t i = 1; i <= s.StatesOfOptimizer(); ++i) {
     to.states.push_back(numbers.subspan(i * n, n));
   }
-  to.amax_histories = numbers.subspan((1 + to.states.size()) * n);
+  const std::size_t end = numbers.size() - s.LossScaleNumbers().size();
+  to.amax_histories = numbers.first(end).subspan((1 + to.states.size()) * n);
+  std::copy(numbers.begin() + static_cast<std::ptrdiff_t>(end), numbers.end(),
+            s.loss_scale.begin());
   s.engine->Write(to);
   s.steps = steps;
   s.evaluated.losses.clear();

@@ -28,8 +28,11 @@ struct NonFinite {
 };
 
 struct StepResult {
-  double loss = 0.0;                    // mean nats per token, before the update
-  double grad_norm = 0.0;               // before clipping
+  double loss = 0.0;        // mean nats per token, before the update
+  double grad_norm = 0.0;   // before clipping; without the loss's scale
+  double loss_scale = 1.0;  // of the step's gradients
+  // Dynamic loss scaling: the gradients were not finite, so no weight changed (grad_norm is 0).
+  bool skipped = false;
   std::optional<NonFinite> non_finite;  // if set, no update was made and the step does not count
 };
 
@@ -95,7 +98,8 @@ class Trainer {
   // Computed on the CPU, with the CPU's kernels, whatever the device; the run stays as it is.
   Observation Observe(WeightCodes* codes);
 
-  // A checkpoint (checkpoint.h): weights, the optimizer's states, amax histories and step, with the
+  // A checkpoint (checkpoint.h): weights, the optimizer's states, amax histories, the state of
+  // dynamic loss scaling and step, with the
   // members that identify the run (model, optimizer, recipe, seed, batch, micro-batches, corpus)
   // and a SHA-256. Schedule, length and device are not part of a checkpoint: a decay branch loads
   // its trunk's, and a GPU continues a CPU's. `run` and `trunk` are stored as LoadedState has them.
@@ -106,8 +110,8 @@ class Trainer {
   // another configuration.
   LoadedState LoadState(std::span<const std::byte> state, const std::string& where);
 
-  // Weights, states of the optimizer and amax histories. Return continues from the numbers of a
-  // trainer of the same configuration that had done `steps` steps.
+  // Weights, states of the optimizer, amax histories and dynamic loss scaling. Return continues
+  // from the numbers of a trainer of the same configuration that had done `steps` steps.
   std::vector<float> Numbers() const;
   void Return(std::int64_t steps, std::span<const float> numbers);
 

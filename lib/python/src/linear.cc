@@ -49,6 +49,10 @@ const Recipe& ReadOnce(const std::string& json) {
 // length is unknown.
 const LinearRecipe& RecipeOf(const Recipe& recipe, const CallNumbers& numbers) {
   const auto& [seed, step, tensor, total_steps] = numbers;
+  if (!recipe.rules.empty()) {
+    throw Error("recipe",
+                "is a list of rules, and a linear has one recipe; give it that of its rule");
+  }
   if (recipe.then.empty()) return recipe.linear;
   if (total_steps <= 0) {
     throw Error("recipe", "changes during the run: give total_steps, the steps of the whole run");
@@ -135,6 +139,7 @@ void BindLinear(Bindings& m) {
   // (whether the recipe changes during a run, floats of an operand's history).
   m.def("linear_recipe", [](const std::string& json) {
     const Recipe& recipe = ReadOnce(json);
+    RecipeOf(recipe, {0, 0, 0, 1});  // throws for a list of rules
     return nb::make_tuple(!recipe.then.empty(), AmaxHistoryFloats(recipe));
   });
   m.def("linear_forward", &Forward, nb::arg("recipe"), nb::arg("x").noconvert(),

@@ -13,7 +13,7 @@ WANTED = {  # page: the functions whose numbers it must print
     "docs/findings/index.md": ("league-ratio", "star", "spread-by-noise", "first", "hits", "missed-mxfp4",
                                "missed-loss", "held", "atlas-count"),
     "docs/findings/summary.md": ("growth", "exponent", "predicted", "measured", "hits", "missed-mxfp4", "missed-loss", "same-text",
-                  "same-bytes", "held", "star", "first", "simultaneous", "atlas-count", "atlas-less", "recipe-count"),
+                  "same-bytes", "held", "star", "first", "simultaneous", "atlas-count", "atlas-less", "league-recipe-count"),
     "docs/trust/index.md": ("speed",),
     "studies/surface/README.md": ("persistence", "missed-mxfp4", "missed-loss", "ratio-of-gaps", "share-of-forward",
                                   "passing-exponents", "last-predicted-ratio", "smallest-of-rates"),

@@ -200,7 +200,7 @@ class CudaEngine final : public Engine {
     batch.trains = true;
     model_.Forward(pass, batch);
     tokens_.UploadSorted(i, inputs, stream_.get(), &batch);
-    const float scale = 1.0f / static_cast<float>(TokensPerStep(config_));
+    const float scale = pass.loss_scale / static_cast<float>(TokensPerStep(config_));
     model_.Backward(pass, batch, scale, row_loss_.data());
   }
 
@@ -235,15 +235,16 @@ std::string WhyNot(const GemmRecipe& gemm) {
   return "";
 }
 
-// Checks the recipe and the recipes that follow it in the run. Throws Error at `where`.
+// Checks the recipe, those of its rules and those that follow it in the run. Throws Error at `where`.
 void CheckFormats(const Recipe& recipe, const std::string& where) {
-  for (const LinearRecipe* linear : {&recipe.linear, &recipe.rest}) {
+  std::vector<const LinearRecipe*> linears = LinearRecipesOf(recipe);
+  linears.push_back(&recipe.rest);
+  for (const LinearRecipe* linear : linears) {
     for (const GemmRecipe* gemm : {&linear->fprop, &linear->dgrad, &linear->wgrad}) {
       const std::string why = WhyNot(*gemm);
       if (!why.empty()) throw Error(where, why + "; \"device\": \"cpu\" takes it");
     }
   }
-  for (const RecipeChange& change : recipe.then) CheckFormats(change.recipe, where);
 }
 
 }  // namespace

@@ -148,6 +148,29 @@ constexpr std::array kDiagnostics = {
         .value = [](const Tally& t) { return KurtosisOf(t); },
     },
     Diagnostic{
+        .key = "crest_factor",
+        .log_key = "crest",
+        .name = "Crest factor",
+        .label = "crest",
+        .unit = "",
+        .definition = "max |x| / root mean square of x",
+        .reading = "How far the largest element stands out: 4 to 5 for a million Gaussian numbers.",
+        .digits = 0,
+        .figure = "",
+        .add =
+            [](Elements elements, Tally* t) {
+              for (const MeasuredElement& e : elements) {
+                t->largest = std::max(t->largest, std::fabs(e.x));
+                t->part += e.x * e.x;
+              }
+              t->whole += static_cast<double>(elements.size());
+            },
+        .value =
+            [](const Tally& t) {
+              return t.part > 0.0 ? t.largest / std::sqrt(t.part / t.whole) : 0.0;
+            },
+    },
+    Diagnostic{
         .key = "outlier_percent",
         .log_key = "outliers%",
         .name = "Outliers",

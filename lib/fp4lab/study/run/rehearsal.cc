@@ -11,7 +11,7 @@ namespace fp4lab::study {
 namespace {
 
 constexpr int kWidth = 128;  // the largest Hadamard group and block of recipes
-constexpr int kHeads = 4, kExperts = 8, kSequence = 64;
+constexpr int kHeads = 4, kExperts = 8, kSequence = 64, kChannels = 2;
 constexpr std::int64_t kTokensPerStep = 256, kLeastSteps = 4;  // tokens: fewer for odd sequences
 
 // Models that differ stay different: the i-th distinct one of the study gets its own FFN.
@@ -31,6 +31,8 @@ class Models {
     small.moe.experts = std::min(model.moe.experts, kExperts);
     small.moe.top_k = std::min(model.moe.top_k, small.moe.experts);
     small.moe.ffn = 0;
+    small.outliers.channels = std::min(model.outliers.channels, kChannels);
+    small.outliers.step = std::min<std::int64_t>(model.outliers.step, kLeastSteps / 2);
     small.sequence = std::min(model.sequence, kSequence);
     small.vocabulary = 256;
     return small;

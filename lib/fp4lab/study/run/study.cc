@@ -419,10 +419,15 @@ void CheckSchedules(const Study& study, const std::string& where) {
     }
     for (const Branch& branch : plan.branches) {
       if (arm.recipe.then.empty() || plan.branches.size() == 1) break;
-      if (LastChange(arm.recipe, branch.total_steps) >= branch.branch_step) continue;
-      throw Error(where + "/arms/" + arm.name + "/recipe/then/at",
-                  "lies before the decay, which runs of several lengths have in common; at least " +
-                      Json(1.0 - arm.schedule.decay_fraction).dump());
+      if (FirstChange(arm.recipe, branch.total_steps) >= branch.branch_step) continue;
+      const char* member = arm.recipe.rules.empty() ? "/recipe/then/at" : "/recipe/rules";
+      const std::string change =
+          arm.recipe.rules.empty() ? "" : "a change of \"steps\" or \"then\" ";
+      throw Error(
+          where + "/arms/" + arm.name + member,
+          change +
+              "lies before the decay, which runs of several lengths have in common; at least " +
+              Json(1.0 - arm.schedule.decay_fraction).dump());
     }
     if (plan.branches[0].branch_step < arm.schedule.warmup_steps) {
       throw Error(place + "/warmup_steps",
@@ -537,7 +542,8 @@ Json StatedOptimizer(const OptimizerConfig& own, const OptimizerConfig& base) {
       ToJson(own), ToJson(base),
       {{"name", OptimizerConfig().name},
        {"rates",
-        {{"embeddings", rates.embeddings}, {"matrices", rates.matrices}, {"gains", rates.gains}}}});
+        {{"embeddings", rates.embeddings}, {"matrices", rates.matrices}, {"gains", rates.gains}}},
+       {"loss_scaling", {{"kind", "none"}}}});
 }
 
 Json StatedModel(const ModelConfig& own, const ModelConfig& base) {
@@ -550,7 +556,8 @@ Json StatedModel(const ModelConfig& own, const ModelConfig& base) {
                  {"full_attention_every", d.full_attention_every},
                  {"no_rope_every", d.no_rope_every},
                  {"logit_soft_cap", d.logit_soft_cap},
-                 {"z_loss", d.z_loss}});
+                 {"z_loss", d.z_loss},
+                 {"outliers", {{"gain", 1}}}});
 }
 
 }  // namespace

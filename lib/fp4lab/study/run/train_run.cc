@@ -153,13 +153,18 @@ void TrainRun::StepOnce() {
   const std::int64_t step = trainer_.Steps();
   if (!Writes() || (step % config_.log_every != 0 && !Done())) return;
   const auto tokens = static_cast<double>(TokensPerStep(config_));
-  metrics_->Write({{"step", step},
-                   {"learning/loss", result.loss},
-                   {"learning/grad_norm", result.grad_norm},
-                   {"learning/current_learning_rate", rate},
-                   {"learning/total_tokens", step * TokensPerStep(config_)},
-                   {"perf/step_time_seconds", seconds},
-                   {"perf/per_device_tokens_per_sec", tokens / seconds}});
+  Json line = {{"step", step},
+               {"learning/loss", result.loss},
+               {"learning/grad_norm", result.grad_norm},
+               {"learning/current_learning_rate", rate},
+               {"learning/total_tokens", step * TokensPerStep(config_)},
+               {"perf/step_time_seconds", seconds},
+               {"perf/per_device_tokens_per_sec", tokens / seconds}};
+  if (config_.optimizer.loss_scaling.kind != LossScalingKind::kNone) {
+    line["learning/loss_scale"] = result.loss_scale;
+    line["learning/skipped"] = result.skipped;
+  }
+  metrics_->Write(line);
 }
 
 // Saves the state and throws Error.

@@ -15,6 +15,17 @@ int BitsOf(const OperandRecipe& operand) {
 }
 int BitsOf(const GemmRecipe& gemm) { return std::max(BitsOf(gemm.a), BitsOf(gemm.b)); }
 
+// The recipe of the linears that a recipe selects; of a list, that of fewest bits forward, the
+// first of equal ones.
+const LinearRecipe& MainOf(const Recipe& recipe) {
+  const LinearRecipe* main = &recipe.linear;
+  for (const RecipeRule& rule : recipe.rules) {
+    const LinearRecipe& linear = rule.recipe.linear;
+    if (BitsOf(linear.fprop) < BitsOf(main->fprop)) main = &linear;
+  }
+  return *main;
+}
+
 // What a recipe selects of a model's blocks.
 struct Selection {
   bool some_linears = false;  // of a block, not all
@@ -29,7 +40,9 @@ Selection SelectionOf(const Recipe& recipe, const ModelConfig& model) {
   for (std::size_t linear = 0; linear < block_of.size(); ++linear) {
     const auto block = static_cast<std::size_t>(block_of[linear]);
     ++all[block];
-    if (&plan.RecipeOf({}, linear) != &plan.Rest()) ++selected[block];
+    const LinearRecipe& own = plan.RecipeOf({}, linear);
+    const bool main = recipe.rules.empty() ? &own != &plan.Rest() : own == MainOf(recipe);
+    if (main) ++selected[block];
   }
   int blocks = 0;
   for (std::size_t block = 0; block < all.size(); ++block) {
@@ -43,7 +56,7 @@ Selection SelectionOf(const Recipe& recipe, const ModelConfig& model) {
 }  // namespace
 
 ForwardClass ForwardClassOf(const Recipe& recipe) {
-  const GemmRecipe& fprop = recipe.linear.fprop;
+  const GemmRecipe& fprop = MainOf(recipe).fprop;
   if (BitsOf(fprop) > 8) return ForwardClass::kWide;
   if (BitsOf(fprop) > 4) return ForwardClass::k8Bits;
   const Dialect& input = *fprop.a.format;
@@ -57,8 +70,9 @@ ForwardClass ForwardClassOf(const Recipe& recipe) {
 }
 
 std::size_t PlanClassOf(const Recipe& recipe, const ModelConfig& model) {
-  const int forward = BitsOf(recipe.linear.fprop);
-  const int backward = std::max(BitsOf(recipe.linear.dgrad), BitsOf(recipe.linear.wgrad));
+  const LinearRecipe& main = MainOf(recipe);
+  const int forward = BitsOf(main.fprop);
+  const int backward = std::max(BitsOf(main.dgrad), BitsOf(main.wgrad));
   if (forward > 4) return backward > 4 ? kEightBitPlan : forward > 8 ? 1 : 2;
   if (!recipe.then.empty()) return 11;
   const Selection selection = SelectionOf(recipe, model);
@@ -77,7 +91,7 @@ bool IsPartial(const Recipe& recipe, const ModelConfig& model) {
 
 RecipeExtras ExtrasOf(const Recipe& recipe) {
   RecipeExtras extras;
-  for (const OperandRecipe* operand : OperandsOf(recipe.linear)) {
+  for (const OperandRecipe* operand : OperandsOf(MainOf(recipe))) {
     extras.hadamard += operand->hadamard != 0 ? 1 : 0;
     if (!operand->format) continue;
     extras.stochastic += IsStochastic(*operand->format) ? 1 : 0;

@@ -8,6 +8,7 @@
 #include "fp4lab/base/random.h"
 #include "fp4lab/train/model/model.h"
 #include "fp4lab/train/model/nudge.h"
+#include "fp4lab/train/model/outliers.h"
 #include "fp4lab/train/model/streams.h"
 
 namespace fp4lab {
@@ -53,6 +54,7 @@ void InitializeParameters(const TrainConfig& config, std::span<float> parameters
                to_residual ? residual : deviation, values);
   }
   NudgeFirstGain(layout, config.nudge_ulps, parameters);
+  if (config.model.outliers.step == 0) PlantOutliers(config.model, parameters, {});
 }
 
 }  // namespace fp4lab

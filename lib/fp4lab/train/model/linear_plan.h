@@ -29,7 +29,8 @@ struct Pass {
   // random.tensor is the number of the pass's first random tensor; a pass takes
   // LinearPlan::TensorsPerPass() of them.
   RandomStream random;
-  bool records = false;  // delayed scaling: the pass's amaxes become part of the histories
+  float loss_scale = 1.0f;  // gradients are those of the loss times this power of two
+  bool records = false;     // delayed scaling: the pass's amaxes become part of the histories
   const TensorInspector* inspector = nullptr;
   const LinearObserver* observer = nullptr;
 };

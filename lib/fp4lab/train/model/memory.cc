@@ -6,6 +6,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/limits.h"
+#include "fp4lab/train/model/linear_plan.h"
 #include "fp4lab/train/optimizer/optimizers.h"
 #include "fp4lab/train/parts/parts.h"
 
@@ -54,14 +55,30 @@ double FloatsPerToken(const ModelConfig& c) {
 
 // Bytes of the weights' operands. FP4 weights are kept as integers of a byte and a scale every 16
 // or 32, once for each GEMM that needs its own operand; other operands are made for each use.
-double OperandBytes(const Recipe& recipe, const Sizes& sizes) {
+double OperandBytes(const TrainConfig& config, const Sizes& sizes) {
+  const Recipe& recipe = config.recipe;
   const auto integers = [](const GemmRecipe& gemm) {
     return gemm.a.format && gemm.b.format && gemm.b.format->element == FormatId::kE2M1;
   };
-  const LinearRecipe& linear = recipe.linear;
-  const bool two = integers(linear.dgrad) && !(linear.dgrad.b == linear.fprop.b);
-  const double kept = (integers(linear.fprop) ? 1 : 0) + (two ? 1 : 0);
-  return kept * sizes.blocks * 1.125 + (recipe.rest.bf16 ? sizes.largest * kFloat : 0.0);
+  const auto kept = [&](const LinearRecipe& linear) {
+    const bool two = integers(linear.dgrad) && !(linear.dgrad.b == linear.fprop.b);
+    return (integers(linear.fprop) ? 1.0 : 0.0) + (two ? 1.0 : 0.0);
+  };
+  double elements = kept(recipe.linear) * sizes.blocks;
+  if (!recipe.rules.empty()) {
+    elements = 0.0;
+    const auto add = [&](const Recipe& state) {
+      const LinearPlan plan(config.model, state);
+      double all = 0.0;
+      for (std::size_t linear = 0; linear < plan.Head(); ++linear) {
+        all += kept(plan.RecipeOf({}, linear)) * static_cast<double>(plan.Weight(linear).size());
+      }
+      elements = std::max(elements, all);
+    };
+    add(recipe);
+    for (const RecipeChange& change : recipe.then) add(change.recipe);
+  }
+  return elements * 1.125 + (recipe.rest.bf16 ? sizes.largest * kFloat : 0.0);
 }
 
 double StatesOf(const TrainConfig& c) {
@@ -82,7 +99,7 @@ MemoryNeed EstimateMemory(const TrainConfig& c) {
   const auto step = static_cast<double>(TokensPerStep(c));
   const double tokens = step / c.micro_batches;
   return {.weights = (2 + StatesOf(c)) * kFloat * sizes.parameters,
-          .operands = OperandBytes(c.recipe, sizes),
+          .operands = OperandBytes(c, sizes),
           .activations = kFloat * tokens * FloatsPerToken(c.model) + 4 * step};
 }
 

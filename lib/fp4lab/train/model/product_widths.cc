@@ -16,10 +16,8 @@ int Bits(const OperandRecipe& operand, bool bf16) {
   return bf16 ? 16 : 32;
 }
 
-}  // namespace
-
-ProductWidths ProductWidthsOf(const Recipe& recipe, const ModelConfig& model) {
-  const IeeeArithmetic ieee;
+// The widths under the recipe as it is before it changes.
+ProductWidths WidthsAtFirst(const Recipe& recipe, const ModelConfig& model) {
   ProductWidths widths;
   double total = 0.0;
   const std::vector<const Part*> parts = PartsOf(model);
@@ -39,10 +37,22 @@ ProductWidths ProductWidthsOf(const Recipe& recipe, const ModelConfig& model) {
     }
   }
   for (auto& [bits, share] : widths) share /= total;
-  for (const RecipeChange& change : recipe.then) {
-    for (auto& [bits, share] : widths) share *= change.at;
-    for (const auto& [bits, share] : ProductWidthsOf(change.recipe, model)) {
-      widths[bits] += (1.0 - change.at) * share;
+  return widths;
+}
+
+}  // namespace
+
+ProductWidths ProductWidthsOf(const Recipe& recipe, const ModelConfig& model) {
+  const IeeeArithmetic ieee;
+  ProductWidths widths = WidthsAtFirst(recipe, model);
+  const std::vector<RecipeChange>& then = recipe.then;
+  for (std::size_t i = 0; i < then.size(); ++i) {
+    if (i == 0) {
+      for (auto& [bits, share] : widths) share *= then[0].at;
+    }
+    const double end = i + 1 < then.size() ? then[i + 1].at : 1.0;
+    for (const auto& [bits, share] : WidthsAtFirst(then[i].recipe, model)) {
+      widths[bits] += (end - then[i].at) * share;
     }
   }
   return widths;

@@ -1,92 +1,16 @@
 #include "fp4lab/train/model/shapes.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/train/model/outliers.h"
+#include "fp4lab/train/model/recipe_fit.h"
 #include "fp4lab/train/optimizer/optimizers.h"
 #include "fp4lab/train/parts/parts.h"
 
 namespace fp4lab {
 namespace {
-
-// The numbers of which the axes of a linear's matrices must be multiples.
-struct Multiples {
-  int in = 1, out = 1, tokens = 1;
-};
-
-void AddOperand(const OperandRecipe& operand, int* reduction, int* other) {
-  if (operand.hadamard > 0) *reduction = std::lcm(*reduction, operand.hadamard);
-  if (!operand.format || operand.format->block_cols == 0) return;
-  *reduction = std::lcm(*reduction, operand.format->block_cols);
-  *other = std::lcm(*other, operand.format->block_rows);
-}
-
-void AddLinear(const LinearRecipe& recipe, Multiples* all) {
-  Multiples& m = *all;
-  AddOperand(recipe.fprop.a, &m.in, &m.tokens);
-  AddOperand(recipe.fprop.b, &m.in, &m.out);
-  AddOperand(recipe.dgrad.a, &m.out, &m.tokens);
-  AddOperand(recipe.dgrad.b, &m.out, &m.in);
-  AddOperand(recipe.wgrad.a, &m.tokens, &m.out);
-  AddOperand(recipe.wgrad.b, &m.tokens, &m.in);
-}
-
-// The multiples of all recipes that the run will have.
-Multiples MultiplesOf(const Recipe& recipe) {
-  Multiples m;
-  AddLinear(recipe.linear, &m);
-  for (const RecipeChange& change : recipe.then) AddLinear(change.recipe.linear, &m);
-  return m;
-}
-
-void CheckMultiple(const std::string& where, std::string_view what, std::int64_t value,
-                   int multiple) {
-  if (value % multiple == 0) return;
-  throw Error(where, std::string(what) + " " + std::to_string(value) +
-                         " is not a multiple of the recipe's block of " + std::to_string(multiple));
-}
-
-// Throws Error for a pattern that matches no linear: it would silently select, or exclude, nothing.
-void CheckPatterns(const std::vector<std::string>& patterns, const ModelConfig& m,
-                   const std::string& where) {
-  std::vector<std::string> names;
-  std::string known;
-  for (const Part* part : PartsOf(m)) {
-    for (const LinearShape& linear : part->linears(m)) {
-      if (linear.router) continue;
-      known += (known.empty() ? "blocks.N." : ", blocks.N.") + linear.name;
-      for (int i = 0; i < m.layers; ++i) {
-        names.push_back("blocks." + std::to_string(i) + "." + linear.name);
-      }
-    }
-  }
-  for (std::size_t i = 0; i < patterns.size(); ++i) {
-    const auto holds = [&](const std::string& name) { return Matches(patterns[i], name); };
-    if (std::any_of(names.begin(), names.end(), holds)) continue;
-    throw Error(where + "/" + std::to_string(i),
-                "\"" + patterns[i] + "\" matches no linear; there are " + known + ", N from 0 to " +
-                    std::to_string(m.layers - 1));
-  }
-}
-
-void CheckSelection(const Recipe& recipe, const ModelConfig& m, const std::string& where) {
-  const std::string most = "more blocks in BF16 than the model's " + std::to_string(m.layers);
-  for (const RecipeChange& change : recipe.then) {
-    CheckSelection(change.recipe, m, where + "/then/recipe");
-  }
-  if (recipe.first_blocks_bf16 > m.layers) throw Error(where + "/first_blocks_bf16", most);
-  if (recipe.last_blocks_bf16 > m.layers - recipe.first_blocks_bf16) {
-    throw Error(
-        where + "/last_blocks_bf16",
-        most + (recipe.first_blocks_bf16 > 0
-                    ? ", the first " + std::to_string(recipe.first_blocks_bf16) + " included"
-                    : ""));
-  }
-  CheckPatterns(recipe.include, m, where + "/include");
-  CheckPatterns(recipe.exclude, m, where + "/exclude");
-}
 
 // Whether a block is the N-th, 2 N-th, ... of the model.
 bool IsEvery(int n, int block) { return n > 0 && (block + 1) % n == 0; }
@@ -226,6 +150,12 @@ void CheckShapes(const TrainConfig& c, const std::string& where, const std::stri
   for (const Part* part : parts) {
     if (part->check != nullptr) part->check(c.model, model);
   }
+  CheckOutliers(c.model, model);
+  if (c.optimizer.loss_scaling.kind == LossScalingKind::kDynamic &&
+      AmaxHistoryFloats(c.recipe) > 0) {
+    throw Error(root.Where("optimizer") + "/loss_scaling/kind",
+                "\"dynamic\" skips steps, whose amaxes delayed scaling would keep; use \"static\"");
+  }
   for (const auto& [key, value] :
        {std::pair{"batch", c.batch}, {"micro_batches", c.micro_batches}}) {
     if (value < 1) throw Error(root.Where(key), "must be at least 1");
@@ -240,21 +170,15 @@ void CheckShapes(const TrainConfig& c, const std::string& where, const std::stri
         root.Where("micro_batches"),
         std::to_string(c.micro_batches) + " do not divide the batch of " + std::to_string(c.batch));
   }
-  const Multiples m = MultiplesOf(c.recipe);
-  CheckMultiple(model + "/d_model", "d_model", c.model.d_model, std::lcm(m.in, m.out));
-  for (const Part* part : parts) {
-    for (const PartWidth& w : part->widths(c.model)) {
-      const int multiple =
-          w.tokens ? m.tokens : std::lcm(w.reduces ? m.in : 1, w.remains ? m.out : 1);
-      CheckMultiple(model + "/" + std::string(w.key), w.what, w.value, multiple);
-    }
-  }
-  CheckMultiple(root.Where("batch"), "tokens in a micro-batch:", TokensPerStep(c) / c.micro_batches,
-                m.tokens);
-  CheckSelection(c.recipe, c.model, recipe_where);
+  CheckRecipeFits(c, where, recipe_where);
   if (TotalSteps(c) < 1) {
     throw Error(root.Where("tokens"), std::to_string(c.tokens) + " are fewer than the " +
                                           std::to_string(TokensPerStep(c)) + " of one step");
+  }
+  if (c.model.outliers.step >= TotalSteps(c)) {
+    throw Error(model + "/outliers/step",
+                "is " + std::to_string(c.model.outliers.step) + ", and the run ends after " +
+                    std::to_string(TotalSteps(c)) + " steps; name an earlier step");
   }
   if (TotalSteps(c) > kMostSteps) {
     throw Error(root.Where("tokens"), std::to_string(c.tokens) + " are " +

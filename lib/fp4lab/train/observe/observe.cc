@@ -110,10 +110,12 @@ Observation Observe(const TrainConfig& config, const Recipe& recipe, const Train
   std::vector<double> row_loss(inputs.size());
   const auto run = [&](Pass pass) {
     pass.random = {config.seed, static_cast<std::uint32_t>(step), 0};
+    const float scale = numbers.loss_scale;
     PassResult result{0.0, FloatBuffer(numbers.parameters.size())};
     model.Forward(pass, inputs);
-    result.loss = model.Backward(pass, inputs, targets, 1.0f / static_cast<float>(inputs.size()),
+    result.loss = model.Backward(pass, inputs, targets, scale / static_cast<float>(inputs.size()),
                                  row_loss, result.gradients);
+    for (float& gradient : result.gradients) gradient /= scale;
     return result;
   };
 

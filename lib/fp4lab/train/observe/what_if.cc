@@ -51,7 +51,9 @@ class StepMaker {
     pass.random = {state_.config.seed, static_cast<std::uint32_t>(state_.step), 0};
     const bool looks = pass.observer != nullptr || pass.inspector != nullptr;
     const std::size_t count = looks ? 1 : state_.inputs.size() / tokens_;
-    const float scale = 1.0f / static_cast<float>(count * tokens_);
+    const LossScalingConfig& scaling = state_.config.optimizer.loss_scaling;
+    const float loss_scale = scaling.kind == LossScalingKind::kNone ? 1.0f : scaling.scale;
+    const float scale = loss_scale / static_cast<float>(count * tokens_);
     for (std::size_t i = 0; i < count; ++i, pass.random.tensor += model.TensorsPerPass()) {
       const auto in = std::span(state_.inputs).subspan(i * tokens_, tokens_);
       model.Forward(pass, in);
@@ -60,6 +62,7 @@ class StepMaker {
                          row_loss_, result.values);
     }
     result.loss /= static_cast<double>(count);
+    for (float& gradient : result.values) gradient /= loss_scale;
     return result;
   }
 
@@ -140,10 +143,13 @@ std::optional<Parting> PartingOf(const std::vector<SeenTensor>& first,
 }
 
 unsigned QuantizedOperands(const Recipe& recipe) {
-  unsigned quantized = 0, bit = 1;
-  for (const OperandRecipe* operand : OperandsOf(recipe.linear)) {
-    if (operand->format) quantized |= bit;
-    bit <<= 1;
+  unsigned quantized = 0;
+  for (const LinearRecipe* linear : LinearRecipesOf(recipe)) {
+    unsigned bit = 1;
+    for (const OperandRecipe* operand : OperandsOf(*linear)) {
+      if (operand->format) quantized |= bit;
+      bit <<= 1;
+    }
   }
   return quantized;
 }
@@ -193,6 +199,7 @@ std::string WhyNotInWhatIf(const Recipe& recipe) {
 
 Recipe WithQuantized(const Recipe& recipe, unsigned quantized) {
   Recipe partly = recipe;
+  for (RecipeRule& rule : partly.rules) rule.recipe = WithQuantized(rule.recipe, quantized);
   unsigned bit = 1;
   for (GemmRecipe* gemm : {&partly.linear.fprop, &partly.linear.dgrad, &partly.linear.wgrad}) {
     bool any = false;

@@ -96,6 +96,28 @@ std::vector<std::size_t> Gradients(const ModelConfig& c) {
   return {QkvWidth(c), QueryWidth(c)};
 }
 
+// The norm's channel, which queries, keys and values read.
+std::vector<ChannelScale> NormScales(const ModelConfig& /*config*/, std::size_t channel) {
+  return {{ChannelScale::kGain, kNormGain, channel, 1.0},
+          {ChannelScale::kColumn, kQkv, channel, -1.0}};
+}
+
+// A channel of the values, which the output reads once per head of queries of its group.
+std::vector<ChannelScale> ValueScales(const ModelConfig& c, std::size_t channel) {
+  const std::size_t head = channel / HeadDim(c), within = channel % HeadDim(c);
+  const std::size_t group = static_cast<std::size_t>(c.heads) / KvHeads(c);
+  std::vector<ChannelScale> scales = {
+      {ChannelScale::kRow, kQkv, QueryWidth(c) + KvWidth(c) + channel, 1.0}};
+  for (std::size_t q = head * group; q < (head + 1) * group; ++q) {
+    scales.push_back({ChannelScale::kColumn, kOut, q * HeadDim(c) + within, -1.0});
+  }
+  return scales;
+}
+
+std::vector<OutlierPlace> Outliers(const ModelConfig& c) {
+  return {{"norm", Width(c), NormScales}, {"value", KvWidth(c), ValueScales}};
+}
+
 class Runner final : public PartRunner {
  public:
   explicit Runner(const ModelConfig& config)
@@ -265,6 +287,7 @@ const Part kAttention{.name = "attention",
                       .gains = Gains,
                       .activations = Activations,
                       .gradients = Gradients,
+                      .outliers = Outliers,
                       .on_gpu = true,
                       .make = Make};
 

@@ -40,6 +40,25 @@ std::vector<std::size_t> Gradients(const ModelConfig& c) {
   return {Ffn(c), UpWidth(c)};
 }
 
+std::vector<ChannelScale> NormScales(const ModelConfig& /*config*/, std::size_t channel) {
+  return {{ChannelScale::kGain, 0, channel, 1.0}, {ChannelScale::kColumn, kUp, channel, -1.0}};
+}
+
+// A channel between both matrices. SwiGLU is linear in the rows behind the gate's; a squared ReLU
+// squares the factor of its row.
+std::vector<ChannelScale> HiddenScales(const ModelConfig& c, std::size_t channel) {
+  const bool gate = c.activation == Activation::kSwiglu;
+  return {{ChannelScale::kRow, kUp, (gate ? Ffn(c) : 0) + channel, gate ? 1.0 : 0.5},
+          {ChannelScale::kColumn, kDown, channel, -1.0}};
+}
+
+// GELU scales with no factor of its input.
+std::vector<OutlierPlace> Outliers(const ModelConfig& c) {
+  std::vector<OutlierPlace> places = {{"norm", Width(c), NormScales}};
+  if (c.activation != Activation::kGelu) places.push_back({"hidden", Ffn(c), HiddenScales});
+  return places;
+}
+
 class Runner final : public PartRunner {
  public:
   explicit Runner(const ModelConfig& config) : config_(config) {}
@@ -142,6 +161,7 @@ const Part kMlp{.name = "mlp",
                 .gains = Gains,
                 .activations = Activations,
                 .gradients = Gradients,
+                .outliers = Outliers,
                 .on_gpu = true,
                 .make = Make};
 

@@ -122,6 +122,35 @@ std::vector<std::size_t> Gradients(const ModelConfig& c) {
   return columns;
 }
 
+// The norm's channel, which the router and the first matrix of each MLP read.
+std::vector<ChannelScale> NormScales(const ModelConfig& c, std::size_t channel) {
+  std::vector<ChannelScale> scales = {{ChannelScale::kGain, 0, channel, 1.0},
+                                      {ChannelScale::kColumn, 0, channel, -1.0}};
+  for (std::size_t up = 1; up < LinearsOf(c).size(); up += 2) {
+    scales.push_back({ChannelScale::kColumn, up, channel, -1.0});
+  }
+  return scales;
+}
+
+// As in mlp.cc, in every expert and in the shared ones.
+std::vector<ChannelScale> HiddenScales(const ModelConfig& c, std::size_t channel) {
+  const bool gate = c.activation == Activation::kSwiglu;
+  std::vector<ChannelScale> scales;
+  const std::vector<LinearShape> linears = LinearsOf(c);
+  for (std::size_t up = 1; up < linears.size(); up += 2) {
+    const std::size_t ffn = linears[up + 1].in;
+    scales.push_back({ChannelScale::kRow, up, (gate ? ffn : 0) + channel, gate ? 1.0 : 0.5});
+    scales.push_back({ChannelScale::kColumn, up + 1, channel, -1.0});
+  }
+  return scales;
+}
+
+std::vector<OutlierPlace> Outliers(const ModelConfig& c) {
+  std::vector<OutlierPlace> places = {{"norm", Width(c), NormScales}};
+  if (c.activation != Activation::kGelu) places.push_back({"hidden", Ffn(c), HiddenScales});
+  return places;
+}
+
 // Where the rows of a micro-batch's tokens stand among the rows of the experts.
 struct Places {
   Routing routing;
@@ -380,6 +409,7 @@ const Part kMoe{.name = "moe",
                 .balance = Biases,
                 .activations = Activations,
                 .gradients = Gradients,
+                .outliers = Outliers,
                 .on_gpu = true,
                 .make = Make};
 

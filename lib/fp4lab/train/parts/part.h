@@ -42,6 +42,22 @@ struct PartWidth {
   bool tokens = false;  // it is a number of tokens, which the blocks along tokens must divide
 };
 
+// A scaling of one channel of a gain, or of a weight's row or column, by gain^power.
+struct ChannelScale {
+  enum Kind { kGain, kRow, kColumn } kind = kGain;
+  std::size_t index = 0;    // in Part::gains or Part::linears
+  std::size_t channel = 0;  // of the gain; the row or the column
+  double power = 1.0;
+};
+
+// A place where outliers can be planted in operands without a change of the function: what the
+// part multiplies a channel by, and what divides it again.
+struct OutlierPlace {
+  std::string_view name;     // "norm"
+  std::size_t channels = 0;  // that the place has
+  std::vector<ChannelScale> (*scales)(const ModelConfig& config, std::size_t channel) = nullptr;
+};
+
 class PartRunner;  // part_runner.h
 
 struct Part {
@@ -62,6 +78,9 @@ struct Part {
   // apart, and of those that the backward pass needs for the moment, which all parts share.
   std::vector<std::size_t> (*activations)(const ModelConfig& config) = nullptr;
   std::vector<std::size_t> (*gradients)(const ModelConfig& config) = nullptr;
+
+  // Null: none.
+  std::vector<OutlierPlace> (*outliers)(const ModelConfig& config) = nullptr;
 
   bool on_gpu = false;  // whether gpu/parts has its twin
 

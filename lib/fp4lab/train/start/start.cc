@@ -11,6 +11,7 @@
 #include "fp4lab/train/checkpoint.h"
 #include "fp4lab/train/config.h"
 #include "fp4lab/train/model/nudge.h"
+#include "fp4lab/train/model/outliers.h"
 #include "fp4lab/train/model/shapes.h"
 
 namespace fp4lab {
@@ -97,6 +98,7 @@ std::vector<float> ReadStart(const TrainConfig& config, const std::string& where
   }
   checkpoint.payload.resize(layout.total);
   NudgeFirstGain(layout, config.nudge_ulps, checkpoint.payload);
+  if (config.model.outliers.step == 0) PlantOutliers(config.model, checkpoint.payload, {});
   return std::move(checkpoint.payload);
 }
 

@@ -99,6 +99,11 @@ def convert(
     """
     recipe = as_recipe(recipe)
     resolved = recipe.resolved
+    if "rules" in resolved:
+        raise ValueError(
+            f"recipe {resolved.get('name', 'rules')} is a list of rules by libfp4lab's names: call "
+            "convert once for the recipe of each rule, with the layers of this model in include"
+        )
     include, exclude = tuple(include), tuple(exclude)
     if not include:
         if resolved["include"] or resolved["exclude"]:

@@ -170,11 +170,10 @@ std::string RecipeTable(const Results& results) {
   table.head = {"arm",        "recipe",       "fprop input", "fprop weight",
                 "dgrad grad", "dgrad weight", "wgrad grad",  "wgrad input"};
   table.text_columns = 8;
-  for (const std::string& arm : results.arms) {
-    const Json& recipe = results.study.at("arms").at(arm).at("recipe");
+  const auto add = [&](const std::string& arm, const Json& recipe, const std::string& of) {
     if (!recipe.is_object() || !recipe.contains("fprop")) {
       table.rows.push_back({EscapedMarkup(arm), EscapedMarkup(recipe.dump())});
-      continue;
+      return;
     }
     const auto cell = [&](const char* gemm, const char* operand) {
       return EscapedMarkup(OperandText(recipe.at(gemm).at(operand)));
@@ -184,9 +183,24 @@ std::string RecipeTable(const Results& results) {
       base += ", from " + recipe["then"]["at"].dump() + " of the steps on " +
               recipe["then"]["recipe"].value("base", "");
     }
-    table.rows.push_back({EscapedMarkup(arm), EscapedMarkup(base), cell("fprop", "input"),
+    table.rows.push_back({EscapedMarkup(arm), EscapedMarkup(base + of), cell("fprop", "input"),
                           cell("fprop", "weight"), cell("dgrad", "grad"), cell("dgrad", "weight"),
                           cell("wgrad", "grad"), cell("wgrad", "input")});
+  };
+  for (const std::string& arm : results.arms) {
+    const Json& recipe = results.study.at("arms").at(arm).at("recipe");
+    if (!recipe.is_object() || !recipe.contains("rules")) {
+      add(arm, recipe, "");
+      continue;
+    }
+    for (const Json& rule : recipe.at("rules")) {
+      std::string of = ": " + rule.at("linears").dump();
+      for (const char* key : {"blocks", "steps"}) {
+        if (rule.contains(key)) of += ", " + std::string(key) + " " + rule.at(key).dump();
+      }
+      add(arm, rule.at("recipe"), of);
+    }
+    add(arm, recipe.at("rest"), ": the rest");
   }
   return table.Html();
 }

@@ -61,10 +61,26 @@ std::string Measure(const TrainConfig& config, const std::string& where) {
   return hash.Hex();
 }
 
+// Of a list: the hash of its recipes' fingerprints, in order, "rest" last. Each is measured in all
+// linears, so that none depends on the depth and the parts of the model.
+std::string OfList(const TrainConfig& config, const std::string& where) {
+  Sha256Stream hash;
+  const auto add = [&](const Recipe& recipe) {
+    TrainConfig one = config;
+    one.recipe = recipe;
+    const std::string fingerprint = NumericsFingerprint(one, where);
+    hash.Add(std::as_bytes(std::span(fingerprint)));
+  };
+  for (const RecipeRule& rule : config.recipe.rules) add(rule.recipe);
+  add(RestOf(config.recipe));
+  return hash.Hex();
+}
+
 }  // namespace
 
 std::string NumericsFingerprint(const TrainConfig& config, const std::string& where) {
   const IeeeArithmetic ieee;
+  if (!config.recipe.rules.empty()) return OfList(config, where);
   static std::mutex mutex;
   static std::map<std::string, std::string> measured;
   const TrainConfig run = Short(config);

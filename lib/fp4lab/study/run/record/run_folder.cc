@@ -25,6 +25,11 @@ Json WithoutLogging(Json config) {
 // The recipe without the names that it was derived from: what it computes is spelled out.
 Json WithoutNames(Json recipe) {
   recipe.erase("base");
+  if (recipe.contains("rules")) {
+    recipe.erase("name");
+    for (Json& rule : recipe["rules"]) rule["recipe"] = WithoutNames(std::move(rule["recipe"]));
+    recipe["rest"] = WithoutNames(std::move(recipe["rest"]));
+  }
   if (recipe.contains("then")) {
     recipe["then"]["recipe"] = WithoutNames(std::move(recipe["then"]["recipe"]));
   }
