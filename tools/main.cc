@@ -98,11 +98,8 @@ int Run(int argc, char** argv) {
   fp4lab::tools::AddImport(app, &exit_code);
   fp4lab::tools::AddInspect(app, &exit_code);
   fp4lab::tools::AddPack(app, &exit_code);
-<<<<<<< HEAD
   fp4lab::tools::AddParity(app, &exit_code);
-=======
   fp4lab::tools::AddPresets(app, &exit_code);
->>>>>>> w-import
   fp4lab::tools::AddQuantize(app, &exit_code);
   fp4lab::tools::AddRecipes(app, &exit_code);
   fp4lab::tools::AddStudy(app, &exit_code);

@@ -24,11 +24,8 @@ void AddIdentify(CLI::App& app, int* exit_code);
 void AddImport(CLI::App& app, int* exit_code);
 void AddInspect(CLI::App& app, int* exit_code);
 void AddPack(CLI::App& app, int* exit_code);
-<<<<<<< HEAD
 void AddParity(CLI::App& app, int* exit_code);
-=======
 void AddPresets(CLI::App& app, int* exit_code);
->>>>>>> w-import
 void AddQuantize(CLI::App& app, int* exit_code);
 void AddRecipes(CLI::App& app, int* exit_code);
 void AddStudy(CLI::App& app, int* exit_code);

@@ -81,11 +81,8 @@ study::Study ReadStudy(const StudyRunOptions& options) {
   if (options.quick) study = study::RehearsalOf(study);
   if (!options.device.empty()) study.base.device = ReadDevice(options.device, "--device");
   study::CheckDevice(study, Printable(options.file));
-<<<<<<< HEAD
   study::CheckPredictions(study, options.file);
-=======
   study::CheckStarts(study, Printable(options.file));
->>>>>>> w-import
   return study;
 }
 

@@ -56,8 +56,8 @@ Arm ReadArm(const std::string& name, const Json& json, const TrainConfig& base,
             const std::string& where) {
   CheckName(name, where);
   Arm arm{name, base.model, base.recipe, base.optimizer, base.schedule, 0};
-  arm.start = o.Has("start") ? ReadStartKey(&o) : base.start;
   JsonObject o(json, where);
+  arm.start = o.Has("start") ? ReadStartKey(&o) : base.start;
   if (const Json* model = o.Member("model")) {
     JsonObject(*model, o.Where("model"));
     Json merged = IsNamedModel(*model) ? NamedModelOfArm(*model, base.model, o.Where("model"))
@@ -499,7 +499,6 @@ void CheckDevice(const Study& study, const std::string& where) {
   }
 }
 
-<<<<<<< HEAD
 void CheckPredictions(const Study& study, const std::string& where) {
   const IeeeArithmetic ieee;
   for (std::size_t i = 0; i < study.analysis.predictions.size(); ++i) {
@@ -510,13 +509,14 @@ void CheckPredictions(const Study& study, const std::string& where) {
                 Printable(file) + " has the SHA-256 " + hash +
                     ", so it is not the prediction that the study registered; bring that file "
                     "back, or state a new prediction before any run");
-=======
+  }
+}
+
 void CheckStarts(const Study& study, const std::string& where) {
   const IeeeArithmetic ieee;
   for (const Arm& arm : study.arms) {
     const bool shared = arm.start == study.base.start && arm.model == study.base.model;
     CheckStart(ConfigOf(study, arm, study.seeds[0]), shared ? where : where + "#/arms/" + arm.name);
->>>>>>> w-import
   }
 }
 
