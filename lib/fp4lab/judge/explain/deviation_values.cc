@@ -161,7 +161,7 @@ Values FactorsOfNumbers(const Kernel& kernel, ByteMatcher& matcher) {
     const double got = ScaleValueOf(places.scale_type(), {}, places.ScaleAt(scales, place));
     const double ratio = got / double{block.numbers.scale};
     if (!(block.numbers.scale > kFloatMin) || !(ratio > 0.0) || !std::isfinite(ratio)) continue;
-    const double step = places.scale_type() == ScaleType::kFP32 ? 0x1p-22 : 0x1p-8;
+    const double step = places.scale_type() == ScaleType::kFP32 ? 0x1p-22 : 0x1p-7;
     return ratio == 1.0 ? Values{} : DecimalBetween(ratio * (1.0 - step), ratio * (1.0 + step), 4);
   }
   return {};
@@ -171,7 +171,7 @@ Values FactorsOfNumbers(const Kernel& kernel, ByteMatcher& matcher) {
 // dialect without a tensor scale.
 Values Factors(const Kernel& kernel, ByteMatcher& matcher) {
   const Dialect& d = kernel.dialect;
-  if (kernel.hadamard != 0 || d.row_scaled) return {};
+  if (kernel.hadamard != 0) return {};
   if (!HasTensorScale(d) && ScaleTypeOf(d, kernel.layout) != ScaleType::kByte) {
     return FactorsOfNumbers(kernel, matcher);
   }
@@ -184,10 +184,14 @@ Values Factors(const Kernel& kernel, ByteMatcher& matcher) {
   }
   const std::vector<float>& stored = matcher.got().tensor_scale;
   const std::vector<float> amax = AmaxOf(PlanOf(kernel), matcher.x(), matcher.options());
-  if (stored.size() != 1 || !(amax[0] > 0.0f) || !std::isfinite(amax[0])) return {};
-  const double got = ConvertTensorScale(stored[0], kernel.layout.tensor_scale,
+  const bool has_number = kernel.layout.tensor_scale != TensorScaleConvention::kNone;
+  if (!has_number || stored.size() != amax.size() || amax.empty()) return {};
+  std::size_t row = 0;  // the first with a magnitude above 0
+  while (row + 1 < amax.size() && !(amax[row] > 0.0f)) ++row;
+  if (!(amax[row] > 0.0f) || !std::isfinite(amax[row])) return {};
+  const double got = ConvertTensorScale(stored[row], kernel.layout.tensor_scale,
                                         TensorScaleConvention::kAmax, TensorScaleConstant(d));
-  const double ratio = got / amax[0];
+  const double ratio = got / amax[row];
   if (!(ratio > 0.0) || !std::isfinite(ratio) || ratio == 1.0) return {};
   return DecimalBetween(ratio * (1.0 - 0x1p-22), ratio * (1.0 + 0x1p-22), 4);
 }

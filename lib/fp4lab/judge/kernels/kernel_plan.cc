@@ -6,9 +6,11 @@ KernelPlan PlanOf(const Kernel& kernel, std::span<const Deviation* const> deviat
                   std::size_t* applied, const DeviationValue* value) {
   KernelPlan plan;
   plan.kernel = kernel;
+  // A deviation of a formula does not change the type of the scales.
+  plan.kernel.layout.scale_type = ScaleTypeOf(kernel.dialect, kernel.layout);
   plan.input.hadamard = kernel.hadamard;
   plan.input.sign_mask = kernel.sign_mask;
-  plan.output.written = kernel.layout;
+  plan.output.written = plan.kernel.layout;
   std::size_t count = 0;
   for (const Deviation* d : deviations) {
     const bool changed = d->kind == ValueKind::kNone
