@@ -40,7 +40,8 @@ struct Trainer::State {
   State(const TrainConfig& c, const Corpus& data, std::unique_ptr<Engine> computes)
       : config(c),
         corpus(&data),
-        order{c.seed, data.train.size(), static_cast<std::uint64_t>(c.model.sequence)},
+        order{c.data.order_seed.value_or(c.seed), data.train.size(),
+              static_cast<std::uint64_t>(c.model.sequence)},
         layout(MakeLayout(c.model)),
         engine(std::move(computes)),
         inputs(static_cast<std::size_t>(TokensPerStep(c))),
@@ -239,13 +240,16 @@ Observation Trainer::Observe(WeightCodes* codes) {
 
 // The members that a state must share with the configuration that loads it.
 Json Trainer::State::Identity() const {
-  return {{"model", ToJson(config.model)},
-          {"optimizer", ToJson(config.optimizer)},
-          {"recipe", ToJson(config.recipe)},
-          {"seed", config.seed},
-          {"batch", config.batch},
-          {"micro_batches", config.micro_batches},
-          {"corpus", {{"train_sha256", corpus->train_sha256}, {"tokens", corpus->train.size()}}}};
+  Json identity = {
+      {"model", ToJson(config.model)},
+      {"optimizer", ToJson(config.optimizer)},
+      {"recipe", ToJson(config.recipe)},
+      {"seed", config.seed},
+      {"batch", config.batch},
+      {"micro_batches", config.micro_batches},
+      {"corpus", {{"train_sha256", corpus->train_sha256}, {"tokens", corpus->train.size()}}}};
+  if (config.data.order_seed) identity["order_seed"] = *config.data.order_seed;
+  return identity;
 }
 
 namespace {
