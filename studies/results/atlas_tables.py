@@ -34,7 +34,7 @@ def percent(share):
 def first_block(study, arm):
     """"the first do not": whether BF16 in the first block recovers something."""
     recovered = difference(study, arm, arm + "-first1")
-    mean, (low, high) = recovered["mean"], recovered["interval_t"]
+    mean, (low, high) = recovered["mean"], recovered["interval_with_text"]
     status = "**not reproduced**" if low > 0 else "not identified"
     return status, (f"BF16 in the first block recovers {mean:+.4f} [{low:.4f}, {high:.4f}], "
                     f"{percent(recovered['share'])} of the gap")
@@ -56,7 +56,7 @@ def divergence(study, arm):
 
 def size_of(study, arm, base, published):
     of = difference(study, arm, base)
-    mean, (low, high) = of["mean"], of["interval_t"]
+    mean, (low, high) = of["mean"], of["interval_with_text"]
     inside = low <= published <= high
     below = difference(study, base, "bf16")["mean"]
     return "sign only" if inside else "**not reproduced**", (

@@ -315,8 +315,8 @@ TEST_CASE("What a run computes is its key; its name and its budgets are not", "[
   CHECK(RunKey(InputsOf(json, 0, 1)) != key);
   for (const char* change :
        {R"({"schedule": {"learning_rate": 0.02}})", R"({"optimizer": {"clip": 2}})",
-        R"({"data": {"synthetic_seed": 2}})", R"({"evaluation": {"tokens": 1024}})",
-        R"({"model": {"layers": 2}})", R"({"batch": 8})"}) {
+        R"({"data": {"synthetic_seed": 2}})", R"({"data": {"order_seed": 1}})",
+        R"({"evaluation": {"tokens": 1024}})", R"({"model": {"layers": 2}})", R"({"batch": 8})"}) {
     Json changed = TinyStudyJson();
     changed.merge_patch(Json::parse(change));
     INFO(change);

@@ -664,6 +664,23 @@ TEST_CASE("Differences are paired over seeds, and a share of a whole is Fieller'
   CHECK(share["share"]["interval"][1].get<double>() > 0.305 / 0.405);
   CHECK(plain["mean"].get<double>() == Approx(0.1));
   CHECK_FALSE(plain.contains("share"));
+  // All chunks differ alike, so the text adds nothing; where one arm is worse on half of the text,
+  // it does.
+  CHECK(share["interval_with_text"][1].get<double>() == Approx(0.305 + half).margin(1e-9));
+  Json uneven = ResultsOf({.name = "made"}, loss);
+  for (Json& run : uneven["runs"]) {
+    Json& chunks = run["points"].back()["chunk_losses"];
+    for (std::size_t c = 0; c < chunks.size() && run["arm"] == "nvfp4"; ++c) {
+      chunks[c] = chunks[c].get<double>() + (2 * c < chunks.size() ? 0.1 : -0.1);
+    }
+  }
+  folder.Add("made", uneven);
+  const Json with_text = document(right)["differences"][0];
+  CHECK(with_text["interval_t"] == share["interval_t"]);
+  // Four blocks, each of +0.1 or -0.1: a deviation of about 0.05.
+  const double more = with_text["interval_with_text"][1];
+  CHECK(more > 0.305 + 1.96 * 0.03);
+  CHECK(more < 0.305 + 1.96 * 0.08);
   const auto refused = [&](const std::function<void(Json*)>& change, const std::string& words) {
     Json ask = right;
     change(&ask);

@@ -65,6 +65,35 @@ std::vector<Json> Recipes() {
   return recipes;
 }
 
+TEST_CASE("The order of the data has a seed of its own where it is given", "[train]") {
+  const Corpus corpus = SyntheticCorpus();
+  const TrainConfig plain = Tiny("bf16");
+  const auto with = [&](std::uint64_t order, std::uint64_t seed) {
+    TrainConfig config = plain;
+    config.data.order_seed = order;
+    config.seed = seed;
+    return config;
+  };
+  const auto numbers = [&](const TrainConfig& config, std::int64_t steps) {
+    Trainer trainer(config, corpus);
+    Train(&trainer, steps);
+    return trainer.Numbers();
+  };
+  // The run's own seed for the order changes no bit.
+  CHECK(numbers(with(plain.seed, plain.seed), 3) == numbers(plain, 3));
+  // Another one keeps the initial weights and changes what is read.
+  CHECK(numbers(with(9, plain.seed), 0) == numbers(plain, 0));
+  CHECK(numbers(with(9, plain.seed), 3) != numbers(plain, 3));
+  // Another seed of the run changes the weights at the same order.
+  CHECK(numbers(with(9, 6), 0) != numbers(plain, 0));
+  // A checkpoint knows its order.
+  Trainer other(with(9, plain.seed), corpus);
+  CHECK_THROWS_WITH(other.LoadState(StateAfter(plain, corpus, 1), "c"),
+                    Catch::Matchers::ContainsSubstring("checkpoint of another configuration"));
+  CHECK(ReadTrainConfig(ToJson(with(9, 6)), "test") == with(9, 6));
+  CHECK_FALSE(ToJson(plain)["data"].contains("order_seed"));
+}
+
 TEST_CASE("Twenty steps give the same bytes with 1, 2 and 3 threads, under every recipe",
           "[train]") {
   const Corpus corpus = SyntheticCorpus();

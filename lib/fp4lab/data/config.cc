@@ -53,6 +53,7 @@ DataConfig ReadDataConfig(const Json& json, const std::string& where) {
     throw Error(where, "only one of \"source\", \"text\" and \"tokens\" can be the corpus");
   }
   DataConfig config;
+  if (object.Has("order_seed")) object.Read("order_seed", &config.order_seed.emplace());
   if (object.Has("tokens")) {
     ReadTokens(object, &config);
   } else if (object.Has("text")) {
@@ -67,8 +68,10 @@ DataConfig ReadDataConfig(const Json& json, const std::string& where) {
   return config;
 }
 
-Json ToJson(const DataConfig& config) {
-  const IeeeArithmetic ieee;
+namespace {
+
+// The members that say which tokens there are.
+Json CorpusJson(const DataConfig& config) {
   if (!config.tokens.empty()) {
     Json json{{"tokens", config.tokens}, {"vocabulary", config.vocabulary}};
     if (config.validation_tokens.empty()) {
@@ -86,6 +89,15 @@ Json ToJson(const DataConfig& config) {
           {"synthetic_seed", config.synthetic_seed},
           {"synthetic_bytes", config.synthetic_bytes},
           {"validation_fraction", config.validation_fraction}};
+}
+
+}  // namespace
+
+Json ToJson(const DataConfig& config) {
+  const IeeeArithmetic ieee;
+  Json json = CorpusJson(config);
+  if (config.order_seed) json["order_seed"] = *config.order_seed;
+  return json;
 }
 
 }  // namespace fp4lab

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "fp4lab/io/json.h"
@@ -19,6 +20,9 @@ struct DataConfig {
   double validation_fraction = 0.05;  // part at the end of a text, token file or synthetic text
   std::uint64_t synthetic_seed = 1;   // seed of SyntheticSource
   std::int64_t synthetic_bytes = 1'000'000;  // training and validation text together
+  // The seed of the order in which training sequences are read; none: the run's own seed, which
+  // then decides on initial weights and order alike.
+  std::optional<std::uint64_t> order_seed = std::nullopt;
 
   friend bool operator==(const DataConfig&, const DataConfig&) = default;
 };

@@ -149,7 +149,7 @@ struct TrainConfig {
   ScheduleConfig schedule;
   RecipeConfig recipe;
   DataConfig data;
-  std::uint64_t seed = 1;  // initial weights, data order, stochastic rounding
+  std::uint64_t seed = 1;  // initial weights, stochastic rounding, data order (data.order_seed)
   // ulps of FP32, 0 to kMostNudge, by which one initial gain is moved: the run then differs from
   // its twin with 0 by chaos alone, the noise floor of a comparison. One ulp takes tens of steps to
   // reach the losses, 65536 (one ulp of BF16) a few.

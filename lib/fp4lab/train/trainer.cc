@@ -55,7 +55,8 @@ struct Trainer::State {
   State(const TrainConfig& c, const Corpus& data, std::unique_ptr<Engine> computes)
       : config(c),
         corpus(&data),
-        order{c.seed, data.train.size(), static_cast<std::uint64_t>(c.model.sequence)},
+        order{c.data.order_seed.value_or(c.seed), data.train.size(),
+              static_cast<std::uint64_t>(c.model.sequence)},
         layout(MakeLayout(c.model)),
         engine(std::move(computes)),
         inputs(static_cast<std::size_t>(TokensPerStep(c))),
@@ -335,6 +336,7 @@ Json Trainer::State::Identity() const {
       {"micro_batches", config.micro_batches},
       {"corpus", {{"train_sha256", corpus->train_sha256}, {"tokens", corpus->train.size()}}}};
   if (!start_sha256.empty()) identity["start"] = start_sha256;
+  if (config.data.order_seed) identity["order_seed"] = *config.data.order_seed;
   return identity;
 }
 

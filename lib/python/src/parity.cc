@@ -46,9 +46,8 @@ nb::object ParityOf(const std::string& question) {
     o.Require("confidence", &options.confidence);
     o.Require("last", &options.last);
     o.Require("paired", &options.paired);
-    double from = 0, to = 0;
-    if (o.Has("from")) o.Require("from", &from), options.from = from;
-    if (o.Has("to")) o.Require("to", &to), options.to = to;
+    if (o.Has("from")) o.Read("from", &options.from.emplace());
+    if (o.Has("to")) o.Read("to", &options.to.emplace());
     const Json *runs = o.Member("runs"), *baseline = o.Member("baseline");
     const Json document = study::ParityDocument(
         {LogsOf(*runs, "runs", log), LogsOf(*baseline, "baseline", log)}, options);

@@ -18,7 +18,7 @@
 namespace fp4lab::study {
 namespace {
 
-using Series = std::map<double, double>;
+using ByStep = std::map<double, double>;  // values
 
 std::string_view Trimmed(std::string_view text) {
   constexpr std::string_view kSpace = " \t\r";
@@ -147,7 +147,7 @@ class Collector {
       for (const MetricName& known : names) {
         const auto found = collected_.find(std::string(known.name));
         if (known.name.empty() || found == collected_.end()) continue;
-        Series& series = log.series[std::string(metric.key)] = std::move(found->second);
+        ByStep& series = log.series[std::string(metric.key)] = std::move(found->second);
         if (known.scale != 1) {
           for (auto& [at, value] : series) value *= known.scale;
         }
@@ -173,7 +173,7 @@ class Collector {
   std::string where_;
   const LogOptions& options_;
   std::string loss_;
-  std::map<std::string, Series> collected_;  // by the name in lower case
+  std::map<std::string, ByStep> collected_;  // by the name in lower case
   std::set<std::string> seen_;
   bool by_tokens_ = false;
   double at_ = 0, last_ = -1;

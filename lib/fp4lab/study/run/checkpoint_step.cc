@@ -83,7 +83,12 @@ void LoadTokens(const CheckpointStepOptions& o, const DataConfig& data, const Js
   const auto t = static_cast<std::size_t>(config.model.sequence);
   state->inputs.resize(static_cast<std::size_t>(config.batch) * t);
   state->targets.resize(state->inputs.size());
-  CopySequences({config.seed, corpus.train.size(), t}, corpus.train, first, state->inputs,
+  const std::uint64_t order =
+      there.contains("order_seed")
+          ? WholeNumber<std::uint64_t>(there.at("order_seed"),
+                                       o.checkpoint.string() + "#/configuration/order_seed")
+          : config.seed;
+  CopySequences({order, corpus.train.size(), t}, corpus.train, first, state->inputs,
                 state->targets);
 }
 

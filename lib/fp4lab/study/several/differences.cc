@@ -7,9 +7,12 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text/suggest.h"
+#include "fp4lab/study/several/evaluation.h"
 
 namespace fp4lab::study {
 namespace {
+
+constexpr int kTextDraws = 2000;
 
 AskedDifference ReadDifference(const Json& json, const std::string& where) {
   JsonObject o(json, where);
@@ -30,6 +33,8 @@ Json DifferenceJson(const AskedDifference& asked, const JoinedStudy& study) {
   const std::size_t last = study.cube.Budgets() - 1;
   const std::vector<double> part = study.GapsAt(study.Arm(asked.arm), study.Arm(asked.base), last);
   Json json = NumberJson(part);
+  json["interval_with_text"] = IntervalWithText(
+      json, TextErrorOfGap(study, study.Arm(asked.arm), study.Arm(asked.base), last, kTextDraws));
   json["study"] = asked.study;
   json["arm"] = asked.arm;
   json["base"] = asked.base;

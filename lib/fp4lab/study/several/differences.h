@@ -25,9 +25,9 @@ struct DifferencesFile {
 DifferencesFile ReadDifferencesFile(const std::filesystem::path& path);
 
 // {"sources", "differences"}: of each, loss(arm) - loss(base) at the study's largest budget, paired
-// over seeds, as NumberJson gives it; with "of" also "share": the mean over the mean of the whole,
-// with Fieller's interval, null where it is unbounded. Throws Error for a study or an arm that is
-// not there.
+// over seeds, as NumberJson gives it, and "interval_with_text" (evaluation.h); with "of" also
+// "share": the mean over the mean of the whole, with Fieller's interval, null where it is
+// unbounded. Throws Error for a study or an arm that is not there.
 Json DifferencesDocument(const DifferencesFile& file);
 
 }  // namespace fp4lab::study

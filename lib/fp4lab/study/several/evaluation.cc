@@ -91,13 +91,7 @@ class Evaluation {
     Json json = NumberJson(values);
     json.erase("seeds");
     json["text_error"] = std::isfinite(error) ? Json(error) : Json();
-    json["interval_with_text"] = nullptr;
-    if (!json["interval_t"].is_null() && std::isfinite(error)) {
-      const double mean = json["mean"];
-      const double seeds = mean - json["interval_t"][0].get<double>();
-      const double half = std::hypot(seeds, kNormal95 * error);
-      json["interval_with_text"] = {mean - half, mean + half};
-    }
+    json["interval_with_text"] = IntervalWithText(json, error);
     return json;
   }
 
@@ -170,6 +164,42 @@ class Evaluation {
 };
 
 }  // namespace
+
+double TextErrorOfGap(const JoinedStudy& study, std::size_t arm, std::size_t base,
+                      std::size_t budget, int draws) {
+  const IeeeArithmetic ieee;
+  const std::size_t chunks = study.chunks.chunks, budgets = study.cube.Budgets();
+  if (chunks == 0) return NAN;
+  std::vector<double> gap(chunks);  // the mean over seeds
+  for (std::size_t s = 0; s < study.cube.seeds; ++s) {
+    const auto series = [&](std::size_t of) -> const std::vector<double>& {
+      return study.chunks.series[(s * study.cube.arms + of) * budgets + budget];
+    };
+    for (std::size_t c = 0; c < chunks; ++c) {
+      gap[c] += (series(arm)[c] - series(base)[c]) / static_cast<double>(study.cube.seeds);
+    }
+  }
+  std::vector<double> drawn(static_cast<std::size_t>(draws));
+  const std::size_t block = TextBlockOf(study);
+  ParallelFor(drawn.size(), [&](std::size_t d) {
+    const BootstrapDraw draw = DrawBootstrap(0, chunks, block, static_cast<std::uint32_t>(d));
+    double sum = 0;
+    for (std::size_t c = 0; c < chunks; ++c) {
+      sum += static_cast<double>(draw.chunk_counts[c]) * gap[c];
+    }
+    drawn[d] = sum / static_cast<double>(chunks);
+  });
+  return Summarize(drawn).deviation;
+}
+
+Json IntervalWithText(const Json& number, double text_error) {
+  const IeeeArithmetic ieee;
+  if (number["interval_t"].is_null() || !std::isfinite(text_error)) return nullptr;
+  const double mean = number["mean"];
+  const double seeds = mean - number["interval_t"][0].get<double>();
+  const double half = std::hypot(seeds, kNormal95 * text_error);
+  return {mean - half, mean + half};
+}
 
 std::size_t TextBlockOf(const JoinedStudy& study) {
   const IeeeArithmetic ieee;

@@ -15,6 +15,14 @@ inline constexpr std::size_t kTextBlock = 32768;  // bytes
 // The same in chunks of the study; 1 where it does not say how long a chunk is.
 std::size_t TextBlockOf(const JoinedStudy& study);
 
+// The standard deviation, over `draws` resamples of blocks of chunks of the validation text, of
+// loss(arm) - loss(base) at a budget, mean over seeds. NaN for a study with fewer than two chunks.
+double TextErrorOfGap(const JoinedStudy& study, std::size_t arm, std::size_t base,
+                      std::size_t budget, int draws);
+// The interval mean +- the root of the squares of the half-width over seeds and of 1.96 times the
+// error of the text, as JSON; null without either.
+Json IntervalWithText(const Json& number, double text_error);
+
 // Of a study whose tokens are bytes:
 // - "gaps" of the two formats to the reference at each budget and "ratios" of the second to the
 //   first, each with the t interval over seeds and "interval_with_text", and "ratio_of_gaps" with

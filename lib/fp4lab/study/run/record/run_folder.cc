@@ -57,6 +57,7 @@ Json RunInputs(const TrainConfig& config, const Corpus& corpus, const std::strin
                    {"train_sha256", corpus.train_sha256},
                    {"validation_sha256", corpus.validation_sha256}}}};
   if (!config.start.empty()) inputs["start"] = HashOfCheckpoint(config.start, "start");
+  if (config.data.order_seed) inputs["order_seed"] = *config.data.order_seed;
   if (config.nudge_ulps != 0) inputs["nudge_ulps"] = config.nudge_ulps;
   if (config.diagnostics.Asked()) inputs["diagnostics"] = ToJson(config.diagnostics);
   // A GPU sums in another order than a CPU, so runs of different devices have different keys.
