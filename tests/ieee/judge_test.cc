@@ -13,6 +13,8 @@
 #include "fp4lab/exchange/tables_json.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/temporary_folder.h"
+#include "fp4lab/judge/attention/attention_case.h"
+#include "fp4lab/judge/attention/attention_file.h"
 #include "fp4lab/judge/cases/case_coverage.h"
 #include "fp4lab/judge/cases/case_family.h"
 #include "fp4lab/judge/cases/case_stream.h"
@@ -21,8 +23,13 @@
 #include "fp4lab/judge/kernels/deviation.h"
 #include "fp4lab/judge/kernels/run_kernel.h"
 #include "fp4lab/judge/packs/pack.h"
+#include "fp4lab/judge/products/bench_coverage.h"
 #include "fp4lab/judge/products/gemm.h"
 #include "fp4lab/judge/products/gemm_probe.h"
+#include "fp4lab/judge/products/grouped_file.h"
+#include "fp4lab/judge/products/grouped_gemm.h"
+#include "fp4lab/judge/products/product_case.h"
+#include "fp4lab/judge/products/product_folder.h"
 #include "fp4lab/judge/verify/verify.h"
 #include "fp4lab/judge/verify/verify_stochastic.h"
 #include "fp4lab/quantize/quantize.h"
@@ -202,6 +209,84 @@ void AddProductVerdicts(std::vector<Call>* calls) {
   }
 }
 
+// Grouped products, products with C, and attention: exact answers, ranges, causes and texts.
+void AddGroupsAndAttention(const TemporaryFolder& folder, std::vector<Call>* calls) {
+  const Accumulation& exact = *FindAccumulation("exact");
+  const std::vector<GroupedCase> groups = MakeGroupedCases();
+  for (const GroupedCase& c : {groups[1], groups[2]}) {
+    calls->push_back(CallOf("JudgeGrouped " + std::string(c.name), [c, &exact] {
+      GroupedKernel kernel = KernelOf(c.in);
+      kernel.parts[0].alpha *= 1.0000001f;
+      kernel.parts[2].alpha = 0.3f;
+      const Matrix<float> d = RunGroupedKernel(kernel, exact);
+      std::string text;
+      for (const GroupedJudgement::Group& g : JudgeGrouped(c.in, d.View(), exact).groups) {
+        text += BytesOf(std::tuple{g.judgement.outside, g.judgement.different,
+                                   g.judgement.worst.error, g.judgement.worst.bound});
+      }
+      for (const GemmCause& cause : FindGroupedCauses(c.in, d.View(), exact)) text += cause.name;
+      for (const AccumulationMatch& m : IdentifyGrouped(c.in, d.View())) {
+        text += std::to_string(m.different);
+      }
+      return std::tuple{text, d};
+    }));
+  }
+  calls->push_back(CallOf("GroupedBench and its coverage", [] {
+    const GroupedBench bench(MakeGroupedCases());
+    const BenchCoverage coverage = MeasureBench(bench);
+    return std::tuple{CoverageText(bench, coverage), CoverageJson(bench, coverage)};
+  }));
+  for (const ProductCase& c : MakeProductCases()) {
+    if (c.beta == 0.0f) continue;
+    calls->push_back(CallOf("JudgeGemm with C", [c, &exact] {
+      GemmClaim claim = ClaimOf(c, c.before.View());
+      claim.alpha = 0.30000001f;
+      const GemmJudgement j = JudgeGemm(claim, exact);
+      return std::tuple{j.outside, j.worst.exact, j.worst.error, j.worst.bound};
+    }));
+  }
+  for (const AttentionCase& c : MakeAttentionCases()) {
+    if (c.plan.in.q.rows > 24) continue;
+    calls->push_back(CallOf("EvaluateAttention " + std::string(c.name), [c] {
+      const AttentionPlan plan = c.plan.operands_given ? c.plan : PlanOf(c.plan.in, c.plan.scheme);
+      const AttentionRange range = EvaluateAttention(plan);
+      Matrix<float> wrong = range.answer;
+      for (float& x : wrong.values) x *= 1.01f;
+      const AttentionJudgement j = JudgeAttention(range, plan.in.heads, wrong.View());
+      return std::tuple{
+          range.answer, range.low,     range.high,         BytesOf(range.exact.values),
+          j.outside,    j.first.exact, j.largest_distance, DescriptionOf(plan)};
+    }));
+  }
+  calls->push_back(CallOf("MakeAttentionCases and FindAttentionCauses", [] {
+    const AttentionCase c = MakeAttentionCases()[1];
+    AttentionPlan plan = c.plan;
+    plan.diagonal += 1;
+    const Matrix<float> o = EvaluateAttention(plan).answer;
+    std::string text = BytesOf(c.plan.in.k.values);
+    for (const GemmCause& cause : FindAttentionCauses(c.plan, o.View())) text += cause.name;
+    return text;
+  }));
+  const std::string path = folder.path();
+  calls->push_back(CallOf("files of directed cases", [path] {
+    std::vector<AttentionCase> cases = MakeAttentionCases();
+    cases.resize(2);
+    WriteDirectedCases(std::span<const AttentionCase>(cases), path);
+    WriteDirectedCases(std::span<const GroupedCase>(MakeGroupedCases()), path);
+    const std::string name(cases[1].name), at = path + "/" + name + ".safetensors#";
+    const AttentionPlan plan = ReadAttention(
+        {.q = at + "q", .k = at + "k", .v = at + "v", .causal = true}, cases[1].plan.scheme);
+    const std::string groups = path + "/groups.safetensors#";
+    const GroupedInputs in = ReadGrouped({.a = groups + "a",
+                                          .b = groups + "b.{}",
+                                          .ends = groups + "ends",
+                                          .alphas = "1.5,1,1,1,0.30000001,1,1e-41"});
+    return std::tuple{EvaluateAttention(plan).answer,
+                      RunGroupedKernel(KernelOf(in), *FindAccumulation("exact")),
+                      ReadNumberList("0.30000001,1e-41", "test")};
+  }));
+}
+
 void AddPacks(std::vector<Call>* calls) {
   const Dialect& d = *FindDialect("nvfp4.te");
   for (const NamedInput& input : Inputs()) {
@@ -238,6 +323,13 @@ TEST_CASE("Verdicts and explanations are the same in every state of the host", "
   std::vector<Call> calls;
   AddVerdicts(&calls);
   AddProductVerdicts(&calls);
+  CheckCalls(calls);
+}
+
+TEST_CASE("Grouped products and attention are the same in every state of the host", "[ieee]") {
+  const TemporaryFolder folder;
+  std::vector<Call> calls;
+  AddGroupsAndAttention(folder, &calls);
   CheckCalls(calls);
 }
 

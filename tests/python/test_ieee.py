@@ -98,6 +98,20 @@ def message_of(function):
     return "no error"
 
 
+def right_grouped(a, b, ends, sizes, alphas):
+    d = np.zeros((a.shape[0], b[0].shape[0]), np.float32)
+    for w, begin, size, alpha in zip(b, [0, *ends], sizes, alphas):
+        rows = slice(int(begin), int(begin + size))
+        part = dataclasses.replace(a, data=a.data[rows], scale_inv=a.scale_inv[rows], shape=(int(size), a.shape[1]))
+        if size:
+            d[rows] = fp4lab.scaled_mm(part, w, alpha=float(alpha), out_dtype="float32")
+    return d
+
+
+def wrong_attention(q, k, v, scale, causal):
+    return np.full(q.shape, np.float32(0.5))
+
+
 def calls(tmp):
     """{public name: a function of it, without arguments}."""
     q = quantized
@@ -154,6 +168,9 @@ def calls(tmp):
         "testing.assert_stochastic": lambda: fp4lab.testing.assert_stochastic(
             stochastic_kernel, INPUTS["ordinary"][:8], samples=16),
         "testing.assert_product": lambda: fp4lab.testing.assert_product(right_product),
+        "testing.assert_grouped": lambda: fp4lab.testing.assert_grouped(right_grouped, padded_to=16),
+        "testing.assert_attention": lambda: message_of(
+            lambda: fp4lab.testing.assert_attention(wrong_attention, "bf16")),
         "testing.assert_matches": lambda: message_of(
             lambda: fp4lab.testing.assert_matches(INPUTS["tiny"], *flushes_subnormals(INPUTS["tiny"])[:2])),
         "testing.assert_same_bytes": lambda: fp4lab.testing.assert_same_bytes(q(), fp4lab.quantize(INPUTS["wide"])),

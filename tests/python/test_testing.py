@@ -1,5 +1,7 @@
 """Assertions refuse every wrong kernel by name, and accept right ones."""
 
+import dataclasses
+import functools
 import re
 
 import fp4lab
@@ -555,3 +557,133 @@ def test_verify_refuses_what_does_not_fit(normal):
     assert not wrong and not wrong.tensor_scale_ok and wrong.codes_different == 0
     assert fp4lab.verify(normal, q.data, q.scale_inv, tensor_scale=q.tensor_scale("multiplier"),
                          tensor_scale_is="multiplier")  # fmt: skip
+
+
+# ---- grouped products and attention
+
+
+def grouped(a, b, ends, sizes, alphas, weights=lambda g: g, accumulation="block"):
+    d = np.zeros((a.shape[0], b[0].shape[0]), np.float32)
+    for g, (begin, size, alpha) in enumerate(zip([0, *ends], sizes, alphas)):
+        rows = slice(int(begin), int(begin + size))
+        part = dataclasses.replace(a, data=a.data[rows], scale_inv=a.scale_inv[rows], shape=(int(size), a.shape[1]))
+        if size:
+            d[rows] = fp4lab.scaled_mm(part, b[weights(g) % len(b)], alpha=float(alpha), out_dtype="float32",
+                                       accumulation=accumulation)  # fmt: skip
+    return d
+
+
+@pytest.mark.parametrize("padded_to", [1, 16, 128])
+@pytest.mark.parametrize("dialect", ["nvfp4.te", "mxfp4.rceil"])
+def test_right_grouped_products_pass(dialect, padded_to):
+    assert testing.assert_grouped(grouped, dialect=dialect, padded_to=padded_to) == 4
+    sequential = functools.partial(grouped, accumulation="fp32-sequential")
+    assert testing.assert_grouped(sequential, dialect=dialect, padded_to=padded_to, exact=False) == 4
+
+
+def test_a_wrong_grouped_product_has_its_group_rectangle_and_cause():
+    with pytest.raises(AssertionError) as error:
+        testing.assert_grouped(functools.partial(grouped, weights=lambda g: g + 1), exact=False)
+    text = str(error.value)
+    assert "empty groups, 161 rows in 7 groups: outside" in text
+    assert "cause: the kernel takes the weights of the next group (weights-of-next-group)" in text
+
+    def half(a, b, ends, sizes, alphas):
+        d = grouped(a, b, ends, sizes, alphas)
+        d[int(ends[1]) - 3 : int(ends[1]), 8:] = 0
+        return d
+
+    with pytest.raises(AssertionError, match=r"group 1, rows 0\.\.19: 24 elements differ, 24 outside, in rows "
+                                             r"17\.\.19 and columns 8\.\.15 of the group"):  # fmt: skip
+        testing.assert_grouped(half)
+    with pytest.raises(AssertionError, match="padding: .* elements are not zero, the first in row 20"):
+        testing.assert_grouped(lambda *given: grouped(*given) + np.float32(1), padded_to=16)
+
+
+def test_a_grouped_product_may_decline_and_may_not_write():
+    def picky(a, b, ends, sizes, alphas):
+        if len(b) > 4:
+            raise NotImplementedError
+        return grouped(a, b, ends, sizes, alphas)
+
+    with pytest.raises(AssertionError, match="declines 2 of 4 cases"):
+        testing.assert_grouped(picky)
+    assert testing.assert_grouped(picky, allow_declined=True) == 2
+
+    def writes(a, b, ends, sizes, alphas):
+        d = grouped(a, b, ends, sizes, alphas)
+        b[1].data[...] ^= 1
+        return d
+
+    with pytest.raises(AssertionError, match=r"changed its argument b\[1\]\.data"):
+        testing.assert_grouped(writes)
+
+    def moves(a, b, ends, sizes, alphas):
+        ends[0] += 1
+        return np.zeros((a.shape[0], b[0].shape[0]), np.float32)
+
+    with pytest.raises(AssertionError, match="changed its argument ends"):
+        testing.assert_grouped(moves)
+    with pytest.raises(AssertionError, match="the product is 161x16"):
+        testing.assert_grouped(lambda *given: np.zeros((3, 3), np.float32))
+    with pytest.raises(TypeError, match="fn is"):
+        testing.assert_grouped(None)
+    with pytest.raises(fp4lab.Error, match="padded_to"):
+        testing.assert_grouped(grouped, padded_to=0)
+
+
+def attention(scheme, deviations=(), output="bf16"):
+    """The library's own kernel, right or wrong."""
+    from fp4lab import _core
+    from fp4lab._arrays import bf16_bits, bf16_view
+
+    def numbers(x):
+        return (np.ascontiguousarray(x).view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+
+    def kernel(q, k, v, scale, causal):
+        rows = [numbers(x).reshape(-1, x.shape[-1]) for x in (q, k, v)]
+        o = _core.attention(*rows, (len(q), len(k)), scale, causal, output, scheme, list(deviations))
+        o = o.reshape(q.shape)
+        return bf16_view(bf16_bits(o)) if output == "bf16" else o
+
+    return kernel
+
+
+@pytest.mark.parametrize("scheme", ["bf16", "fp8", "sageattention3", "flashinfer.sm120", "attn-qat",
+                                    "attn-qat.one-level", "nvfp4-kv", "mxfp4"])  # fmt: skip
+def test_right_attention_passes(scheme):
+    assert testing.assert_attention(attention(scheme), scheme) >= 4
+    assert testing.assert_attention(attention(scheme, output="f32"), scheme) >= 4
+
+
+@pytest.mark.parametrize("deviation", ["scale-missing", "mask-one-key-more", "kv-heads-interleaved", "weights-not-rounded"])
+def test_a_wrong_attention_has_its_cause(deviation):
+    with pytest.raises(AssertionError) as error:
+        testing.assert_attention(attention("mxfp4", [deviation]), "mxfp4")
+    text = str(error.value)
+    assert f"({deviation})" in text and "in heads " in text and "queries" in text
+
+
+def test_an_attention_of_another_library_passes():
+    def numbers(x):
+        return (x.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+
+    def kernel(q, k, v, scale, causal, last=0):
+        share = len(q) // len(k)
+        q, k, v = numbers(q), np.repeat(numbers(k), share, 0), np.repeat(numbers(v), share, 0)
+        y = (q @ k.transpose(0, 2, 1)) * np.float32(scale)
+        if causal:
+            y = np.where(np.tri(*y.shape[1:], y.shape[2] - y.shape[1] + last, dtype=bool), y, np.float32(-np.inf))
+        with np.errstate(invalid="ignore"):
+            p = np.exp(y - y.max(axis=2, keepdims=True))
+            return np.nan_to_num(p @ v / p.sum(axis=2, keepdims=True))
+
+    assert testing.assert_attention(kernel, "bf16") == 7
+    with pytest.raises(AssertionError, match=r"\(mask-one-key-more\)"):
+        testing.assert_attention(functools.partial(kernel, last=1), "bf16")
+    with pytest.raises(AssertionError, match="changed its argument k"):
+        testing.assert_attention(lambda q, k, v, scale, causal: k.fill(0), "bf16")
+    with pytest.raises(fp4lab.Error, match="scheme"):
+        testing.assert_attention(kernel, "bf17")
+    with pytest.raises(AssertionError, match="declines every case"):
+        testing.assert_attention(lambda *given: (_ for _ in ()).throw(NotImplementedError()), "bf16")

@@ -57,8 +57,8 @@ void PrintGroup(const GroupedInputs& in, const GroupedJudgement::Group& g) {
         e.row, e.col, Hex(e.got).c_str(), Hex(e.exact).c_str(), e.error, e.bound);
 }
 
-const Accumulation& Chosen(const std::string& name, const GroupedInputs& in,
-                           const std::vector<AccumulationMatch>& matches) {
+const Accumulation& AccumulationFor(const std::string& name, const GroupedInputs& in,
+                                    const std::vector<AccumulationMatch>& matches) {
   if (name.empty()) {
     const auto equal = std::find_if(matches.begin(), matches.end(),
                                     [](const AccumulationMatch& m) { return m.different == 0; });
@@ -100,7 +100,7 @@ bool Run(VerifyGrouped o) {
   if (d.values.empty()) throw Error(o.d, "the product has no elements");
   std::vector<AccumulationMatch> matches;
   if (o.under.empty()) matches = IdentifyGrouped(in, d.View());
-  const Accumulation& under = Chosen(o.under, in, matches);
+  const Accumulation& under = AccumulationFor(o.under, in, matches);
   const GroupedJudgement judged = JudgeGrouped(in, d.View(), under);
   const bool outside = judged.verdict == GemmVerdict::kOutside;
   std::vector<GemmCause> causes;

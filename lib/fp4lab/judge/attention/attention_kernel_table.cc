@@ -11,7 +11,7 @@
 namespace fp4lab {
 namespace {
 
-using Plan = AttentionPlan;
+using Attending = AttentionPlan;
 using Operands = std::vector<AttentionOperand>;
 
 template <class T>
@@ -86,7 +86,7 @@ bool TilesAsLinear(MmaOperand& x) {
   return x.scales != before;
 }
 
-bool HeadsOf(Plan& plan, std::size_t (*of)(std::size_t kv, std::size_t h, std::size_t count)) {
+bool HeadsOf(Attending& plan, std::size_t (*of)(std::size_t kv, std::size_t h, std::size_t count)) {
   const std::vector<std::size_t> before = plan.kv_of;
   for (std::size_t h = 0; h < plan.kv_of.size(); ++h) {
     plan.kv_of[h] = of(plan.kv_of[h], h, plan.k.size());
@@ -100,13 +100,13 @@ bool NextHead(Operands& operands) {
   return true;
 }
 
-bool TailOfKeysDropped(Plan& plan, std::size_t unit) {
+bool TailOfKeysDropped(Attending& plan, std::size_t unit) {
   const std::size_t whole = plan.keys / unit * unit;
   if (whole == 0) return false;
   return SetTo(plan.keys, whole);
 }
 
-bool KeysPadded(Plan& plan) {
+bool KeysPadded(Attending& plan) {
   const std::size_t tile = plan.scheme.tile;
   if (plan.causal || tile == 0) return false;
   return SetTo(plan.padded_keys, (tile - plan.keys % tile) % tile);
@@ -114,7 +114,7 @@ bool KeysPadded(Plan& plan) {
 
 // The operands that the same inputs have under another scheme.
 template <class Change, class Take>
-bool MadeOtherwise(Plan& plan, Change change, Take take) {
+bool MadeOtherwise(Attending& plan, Change change, Take take) {
   if (plan.operands_given) return false;
   AttentionScheme other = plan.scheme;
   change(other);
@@ -122,42 +122,42 @@ bool MadeOtherwise(Plan& plan, Change change, Take take) {
   return true;
 }
 
-bool VAlongOtherAxis(Plan& plan) {
+bool VAlongOtherAxis(Attending& plan) {
   if (plan.v.empty() || !plan.v[0].codes.IsScaled() || plan.scheme.decoded_to_bf16) return false;
   return MadeOtherwise(
       plan, [](AttentionScheme& s) { s.v_along_keys = !s.v_along_keys; },
-      [&](Plan other) {
+      [&](Attending other) {
         plan.v = std::move(other.v);
         plan.scheme.v_along_keys = !plan.scheme.v_along_keys;
       });
 }
 
-bool QMeanKept(Plan& plan) {
+bool QMeanKept(Attending& plan) {
   if (plan.scheme.q_mean_rows == 0) return false;
   return MadeOtherwise(
       plan, [](AttentionScheme& s) { s.q_mean_rows = 0; },
-      [&](Plan other) { plan.q = std::move(other.q); });
+      [&](Attending other) { plan.q = std::move(other.q); });
 }
 
-bool KMeanKept(Plan& plan) {
+bool KMeanKept(Attending& plan) {
   if (!plan.scheme.k_mean) return false;
   return MadeOtherwise(
       plan, [](AttentionScheme& s) { s.k_mean = s.k_mean_of_all = false; },
-      [&](Plan other) {
+      [&](Attending other) {
         plan.k = std::move(other.k);
         plan.correction = std::move(other.correction);
       });
 }
 
 // The K that is quantized has its mean; the mean's part of the logits does not.
-bool KMeanKeptInCodes(Plan& plan) {
+bool KMeanKeptInCodes(Attending& plan) {
   if (!plan.scheme.k_mean || plan.scheme.q_mean_rows == 0) return false;
   return MadeOtherwise(
       plan, [](AttentionScheme& s) { s.k_mean = s.k_mean_of_all = false; },
-      [&](Plan other) { plan.correction = std::move(other.correction); });
+      [&](Attending other) { plan.correction = std::move(other.correction); });
 }
 
-bool QMeanOfFirstRows(Plan& plan) {
+bool QMeanOfFirstRows(Attending& plan) {
   bool changed = false;
   for (Matrix<double>& correction : plan.correction) {
     for (std::size_t g = 1; g < correction.rows; ++g) {
@@ -169,21 +169,21 @@ bool QMeanOfFirstRows(Plan& plan) {
   return changed;
 }
 
-bool QMeanNotAddedBack(Plan& plan) {
+bool QMeanNotAddedBack(Attending& plan) {
   const bool changed = !plan.correction.empty();
   plan.correction.clear();
   return changed;
 }
 
-bool HasBlocks(const Plan& plan) { return plan.scheme.p.group > 0; }
+bool HasWeightBlocks(const Attending& plan) { return plan.scheme.p.group > 0; }
 
-bool LevelMissing(Plan& plan) {
+bool LevelMissing(Attending& plan) {
   PRule& p = plan.scheme.p;
   const bool top = SetTo(p.top, 1.0), level = SetTo(p.level, PLevel::kNone);
-  return HasBlocks(plan) && (top || level);
+  return HasWeightBlocks(plan) && (top || level);
 }
 
-bool LevelNotUndone(Plan& plan) {
+bool LevelNotUndone(Attending& plan) {
   if (plan.scheme.p.top == 1.0) return false;
   plan.result_factor *= plan.scheme.p.top;
   return true;
@@ -193,99 +193,99 @@ bool LevelNotUndone(Plan& plan) {
 constexpr auto kWrongAttention = std::to_array<WrongAttention>({
     // Logits.
     {"scale-missing", "does not multiply the logits by the scale", nullptr,
-     [](Plan& p) { return SetTo(p.scale, 1.0); }},
+     [](Attending& p) { return SetTo(p.scale, 1.0); }},
     {"scale-twice", "multiplies the logits by the scale twice", nullptr,
-     [](Plan& p) { return SetTo(p.scale, p.scale * p.scale); }},
+     [](Attending& p) { return SetTo(p.scale, p.scale * p.scale); }},
     {"base-2-for-e", "takes 2 to the power of the logits and leaves log2 e out", nullptr,
-     [](Plan& p) { return SetTo(p.exponent_factor, std::numbers::ln2); }},
+     [](Attending& p) { return SetTo(p.exponent_factor, std::numbers::ln2); }},
     {"log2e-twice", "takes e to the power of logits that it multiplied by log2 e", nullptr,
-     [](Plan& p) { return SetTo(p.exponent_factor, std::numbers::log2e); }},
+     [](Attending& p) { return SetTo(p.exponent_factor, std::numbers::log2e); }},
     {"q-mean-not-added-back", "does not add the part of Q's mean to the logits", nullptr, QMeanNotAddedBack},
     {"q-mean-of-first-rows", "adds the mean of the first rows of Q for all rows", nullptr, QMeanOfFirstRows},
     {"q-mean-not-subtracted", "adds the part of Q's mean, which it did not subtract", nullptr, QMeanKept},
     {"k-mean-not-subtracted", "quantizes K with its mean", nullptr, KMeanKept},
     {"k-mean-in-correction", "multiplies Q's mean by K with its mean", nullptr, KMeanKeptInCodes},
     // The mask.
-    {"mask-missing", "does not mask", nullptr, [](Plan& p) { return SetTo(p.causal, false); }},
+    {"mask-missing", "does not mask", nullptr, [](Attending& p) { return SetTo(p.causal, false); }},
     {"mask-one-key-more", "lets every query see one key more", nullptr,
-     [](Plan& p) { p.diagonal += 1; return p.causal; }},
+     [](Attending& p) { p.diagonal += 1; return p.causal; }},
     {"mask-one-key-less", "hides one key more from every query", nullptr,
-     [](Plan& p) { p.diagonal -= 1; return p.causal; }},
+     [](Attending& p) { p.diagonal -= 1; return p.causal; }},
     {"mask-from-first-key", "lets query i see the keys up to i, whatever the numbers of both", nullptr,
-     [](Plan& p) { return SetTo(p.diagonal, std::ptrdiff_t{0}) && p.causal; }},
+     [](Attending& p) { return SetTo(p.diagonal, std::ptrdiff_t{0}) && p.causal; }},
     {"masked-rows-nan", "divides 0 by 0 in rows without a visible key", nullptr,
-     [](Plan& p) { return SetTo(p.empty_row_is_nan, true) && p.causal && p.diagonal < 0; }},
+     [](Attending& p) { return SetTo(p.empty_row_is_nan, true) && p.causal && p.diagonal < 0; }},
     // The softmax.
     {"max-not-subtracted", "does not subtract the largest logit", nullptr,
-     [](Plan& p) { return SetTo(p.subtracts_max, false); }},
+     [](Attending& p) { return SetTo(p.subtracts_max, false); }},
     {"result-not-rescaled", "does not rescale the result when the largest logit grows", nullptr,
-     [](Plan& p) { return SetTo(p.rescales, false); }},
+     [](Attending& p) { return SetTo(p.rescales, false); }},
     {"sum-not-rescaled", "does not rescale the sum of weights when the largest logit grows", nullptr,
-     [](Plan& p) { return SetTo(p.rescales_sum, false); }},
+     [](Attending& p) { return SetTo(p.rescales_sum, false); }},
     {"not-normalized", "does not divide by the sum of weights", nullptr,
-     [](Plan& p) { return SetTo(p.normalizes, false); }},
+     [](Attending& p) { return SetTo(p.normalizes, false); }},
     {"sum-of-rounded-weights", "sums the rounded weights", nullptr,
-     [](Plan& p) { return SetTo(p.sums_rounded_weights, true); }},
+     [](Attending& p) { return SetTo(p.sums_rounded_weights, true); }},
     // P.
     {"weights-not-rounded", "does not round the weights", nullptr,
-     [](Plan& p) { return SetTo(p.rounds_weights, false); }},
+     [](Attending& p) { return SetTo(p.rounds_weights, false); }},
     {"weight-blocks-along-queries", "scales the weights in blocks of queries", nullptr,
-     [](Plan& p) { return HasBlocks(p) && SetTo(p.weights_along_queries, true); }},
+     [](Attending& p) { return HasWeightBlocks(p) && SetTo(p.weights_along_queries, true); }},
     {"weight-level-missing", "leaves the second level of the weights' scales out", nullptr, LevelMissing},
     {"weight-level-not-undone", "does not divide by the second level of the weights' scales", nullptr, LevelNotUndone},
     {"weights-by-other-scale", "divides weights by the rounded scale where the exact one is stated, or the reverse", nullptr,
-     [](Plan& p) { return HasBlocks(p) && SetTo(p.scheme.p.by_exact_scale, !p.scheme.p.by_exact_scale); }},
+     [](Attending& p) { return HasWeightBlocks(p) && SetTo(p.scheme.p.by_exact_scale, !p.scheme.p.by_exact_scale); }},
     {"weights-in-reverse-tiles", "takes the tiles of keys in the reverse order", nullptr,
-     [](Plan& p) { return p.scheme.tile > 0 && p.keys > p.scheme.tile && SetTo(p.scheme.last_first, !p.scheme.last_first); }},
+     [](Attending& p) { return p.scheme.tile > 0 && p.keys > p.scheme.tile && SetTo(p.scheme.last_first, !p.scheme.last_first); }},
     // Heads and keys.
     {"kv-heads-interleaved", "gives head h of Q the head h mod n of K and V", nullptr,
-     [](Plan& p) { return HeadsOf(p, [](std::size_t, std::size_t h, std::size_t n) { return h % n; }); }},
+     [](Attending& p) { return HeadsOf(p, [](std::size_t, std::size_t h, std::size_t n) { return h % n; }); }},
     {"kv-head-first", "takes the first head of K and V for all heads", nullptr,
-     [](Plan& p) { return HeadsOf(p, [](std::size_t, std::size_t, std::size_t) { return std::size_t{0}; }); }},
+     [](Attending& p) { return HeadsOf(p, [](std::size_t, std::size_t, std::size_t) { return std::size_t{0}; }); }},
     {"kv-head-next", "takes the next head of K and V", nullptr,
-     [](Plan& p) { return HeadsOf(p, [](std::size_t kv, std::size_t, std::size_t n) { return (kv + 1) % n; }); }},
-    {"q-head-next", "takes the rows of Q of the next head", nullptr, [](Plan& p) { return NextHead(p.q); }},
-    {"v-head-next", "takes the rows of V of the next head", nullptr, [](Plan& p) { return NextHead(p.v); }},
+     [](Attending& p) { return HeadsOf(p, [](std::size_t kv, std::size_t, std::size_t n) { return (kv + 1) % n; }); }},
+    {"q-head-next", "takes the rows of Q of the next head", nullptr, [](Attending& p) { return NextHead(p.q); }},
+    {"v-head-next", "takes the rows of V of the next head", nullptr, [](Attending& p) { return NextHead(p.v); }},
     {"keys-tail-of-16-dropped", "leaves out the keys that do not fill 16", nullptr,
-     [](Plan& p) { return TailOfKeysDropped(p, 16); }},
+     [](Attending& p) { return TailOfKeysDropped(p, 16); }},
     {"keys-tail-of-64-dropped", "leaves out the keys that do not fill 64", nullptr,
-     [](Plan& p) { return TailOfKeysDropped(p, 64); }},
+     [](Attending& p) { return TailOfKeysDropped(p, 64); }},
     {"keys-tail-of-128-dropped", "leaves out the keys that do not fill 128", nullptr,
-     [](Plan& p) { return TailOfKeysDropped(p, 128); }},
+     [](Attending& p) { return TailOfKeysDropped(p, 128); }},
     {"keys-padded-with-zeros", "counts the zeros that fill the last tile of keys", nullptr, KeysPadded},
     // The operands.
     {"q-nibbles-swapped", "reads the two codes of every byte of Q in the wrong order", nullptr,
-     [](Plan& p) { return InAll(p.q, NeighbourCodesSwapped); }},
+     [](Attending& p) { return InAll(p.q, NeighbourCodesSwapped); }},
     {"v-nibbles-swapped", "reads the two codes of every byte of V in the wrong order", nullptr,
-     [](Plan& p) { return InAll(p.v, NeighbourCodesSwapped); }},
-    {"q-scales-missing", "leaves the block scales of Q out", nullptr, [](Plan& p) { return InAll(p.q, IgnoreScales); }},
-    {"k-scales-missing", "leaves the block scales of K out", nullptr, [](Plan& p) { return InAll(p.k, IgnoreScales); }},
-    {"v-scales-missing", "leaves the block scales of V out", nullptr, [](Plan& p) { return InAll(p.v, IgnoreScales); }},
+     [](Attending& p) { return InAll(p.v, NeighbourCodesSwapped); }},
+    {"q-scales-missing", "leaves the block scales of Q out", nullptr, [](Attending& p) { return InAll(p.q, IgnoreScales); }},
+    {"k-scales-missing", "leaves the block scales of K out", nullptr, [](Attending& p) { return InAll(p.k, IgnoreScales); }},
+    {"v-scales-missing", "leaves the block scales of V out", nullptr, [](Attending& p) { return InAll(p.v, IgnoreScales); }},
     {"k-scales-column-major", "reads the grid of K's scales column by column", nullptr,
-     [](Plan& p) { return InAll(p.k, ScalesByColumns); }},
+     [](Attending& p) { return InAll(p.k, ScalesByColumns); }},
     {"v-scales-column-major", "reads the grid of V's scales column by column", nullptr,
-     [](Plan& p) { return InAll(p.v, ScalesByColumns); }},
+     [](Attending& p) { return InAll(p.v, ScalesByColumns); }},
     {"v-scales-of-first-row", "takes the scales of V's first row for all rows", nullptr,
-     [](Plan& p) { return InAll(p.v, ScalesOfRowZero); }},
+     [](Attending& p) { return InAll(p.v, ScalesOfRowZero); }},
     {"k-scales-linear-as-128x4", "reads the linear scales of K as tiles of 128x4", nullptr,
-     [](Plan& p) { return InAll(p.k, LinearAsTiles); }},
+     [](Attending& p) { return InAll(p.k, LinearAsTiles); }},
     {"v-scales-linear-as-128x4", "reads the linear scales of V as tiles of 128x4", nullptr,
-     [](Plan& p) { return InAll(p.v, LinearAsTiles); }},
+     [](Attending& p) { return InAll(p.v, LinearAsTiles); }},
     {"k-scales-128x4-as-linear", "reads K's tiles of 128x4 scales as linear ones", nullptr,
-     [](Plan& p) { return InAll(p.k, TilesAsLinear); }},
+     [](Attending& p) { return InAll(p.k, TilesAsLinear); }},
     {"v-scales-128x4-as-linear", "reads V's tiles of 128x4 scales as linear ones", nullptr,
-     [](Plan& p) { return InAll(p.v, TilesAsLinear); }},
+     [](Attending& p) { return InAll(p.v, TilesAsLinear); }},
     {"v-blocks-along-other-axis", "quantizes V along the other axis", nullptr, VAlongOtherAxis},
-    {"q-tensor-scale-missing", "leaves the tensor scale of Q out", nullptr, [](Plan& p) { return TensorScaleMissing(p.q); }},
-    {"k-tensor-scale-missing", "leaves the tensor scale of K out", nullptr, [](Plan& p) { return TensorScaleMissing(p.k); }},
-    {"v-tensor-scale-missing", "leaves the tensor scale of V out", nullptr, [](Plan& p) { return TensorScaleMissing(p.v); }},
+    {"q-tensor-scale-missing", "leaves the tensor scale of Q out", nullptr, [](Attending& p) { return TensorScaleMissing(p.q); }},
+    {"k-tensor-scale-missing", "leaves the tensor scale of K out", nullptr, [](Attending& p) { return TensorScaleMissing(p.k); }},
+    {"v-tensor-scale-missing", "leaves the tensor scale of V out", nullptr, [](Attending& p) { return TensorScaleMissing(p.v); }},
     // Sums and the output.
     {"sums-in-bf16", "rounds every sum of P V to BF16", nullptr,
-     [](Plan& p) { return SetTo(p.sums, WeightedSums::kBf16); }},
+     [](Attending& p) { return SetTo(p.sums, WeightedSums::kBf16); }},
     {"sums-in-fp16", "rounds every sum of P V to FP16", nullptr,
-     [](Plan& p) { return SetTo(p.sums, WeightedSums::kFp16); }},
+     [](Attending& p) { return SetTo(p.sums, WeightedSums::kFp16); }},
     {"output-toward-zero", "truncates the output", nullptr,
-     [](Plan& p) { return p.output == GemmOutput::kBf16 && SetTo(p.truncates_output, true); }},
+     [](Attending& p) { return p.output == GemmOutput::kBf16 && SetTo(p.truncates_output, true); }},
 });
 // clang-format on
 

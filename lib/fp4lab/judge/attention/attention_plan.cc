@@ -52,7 +52,7 @@ void SubtractMean(Matrix<float>& x, std::size_t first, std::size_t end,
   }
 }
 
-void Append(AttentionOperand& x, const AttentionOperand& rows) {
+void AppendRows(AttentionOperand& x, const AttentionOperand& rows) {
   const bool first = x.codes.rows == 0;
   if (first) {
     x = rows;
@@ -86,7 +86,7 @@ AttentionOperand OperandUnder(const Matrix<float>& x, std::string_view name,
   const std::size_t step = scheme.scale_rows == 0 || along_rows ? given.rows : scheme.scale_rows;
   AttentionOperand operand;
   for (std::size_t r = 0; r < given.rows; r += step) {
-    Append(operand, Quantized1(RowsFrom(given, r, std::min(step, given.rows - r)), dialect));
+    AppendRows(operand, Quantized1(RowsFrom(given, r, std::min(step, given.rows - r)), dialect));
   }
   operand.decoded_to_bf16 = scheme.decoded_to_bf16;
   return operand;

@@ -53,7 +53,7 @@ HeadValues ValuesOfHead(const AttentionPlan& plan, std::size_t kv) {
   return h;
 }
 
-double Output(GemmOutput output, double x, bool truncates) {
+double RoundedOutput(GemmOutput output, double x, bool truncates) {
   const float y = static_cast<float>(x);
   if (truncates && output == GemmOutput::kBf16 && std::isfinite(y)) {
     return Decode(FormatId::kBF16, Encode(FormatId::kBF16, y, Rounding::kTowardZero));
@@ -83,10 +83,10 @@ AllowedNumber WeightOf(const AllowedNumber& y, const AllowedNumber& m, double to
   return p;
 }
 
-class Block {
+class QueryBlock {
  public:
-  Block(const AttentionPlan& plan, const HeadValues& head, std::size_t h, std::size_t first,
-        std::size_t rows)
+  QueryBlock(const AttentionPlan& plan, const HeadValues& head, std::size_t h, std::size_t first,
+             std::size_t rows)
       : plan_(plan), head_(head), h_(h), first_(first), rows_(rows), sums_(rows) {
     q_ = ValuesOf(plan.q[h]);
     for (RowSums& s : sums_) {
@@ -115,7 +115,7 @@ class Block {
       const AllowedNumber o = Result(sums_[r], c);
       range->exact.values[at] = o.x;
       const auto out = [&](double x) {
-        return static_cast<float>(Output(plan_.output, x, plan_.truncates_output));
+        return static_cast<float>(RoundedOutput(plan_.output, x, plan_.truncates_output));
       };
       range->answer.values[at] = out(o.x);
       range->low.values[at] = out(o.lo);
@@ -338,7 +338,7 @@ AttentionRange EvaluateAttention(const AttentionPlan& plan) {
   ParallelFor(plan.in.heads * blocks, [&](std::size_t i) {
     const std::size_t h = i / blocks, first = i % blocks * kRowsAtOnce;
     const std::size_t count = std::min(kRowsAtOnce, queries - first);
-    Block block(plan, heads[plan.kv_of[h]], h, first, count);
+    QueryBlock block(plan, heads[plan.kv_of[h]], h, first, count);
     block.Run();
     for (std::size_t r = 0; r < count; ++r) block.Write(r, &range);
   });

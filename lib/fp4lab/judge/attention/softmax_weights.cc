@@ -15,7 +15,7 @@ constexpr double kLess = 1.0 - 0x1p-20, kMore = 1.0 + 0x1p-20;
 constexpr std::size_t kMostScales = 16;  // that are tried one by one
 
 // The byte of a block's scale, for the largest p of the block times the row's S.
-std::uint32_t ScaleByteOf(const PRule& rule, double b) {
+std::uint32_t WeightScaleByte(const PRule& rule, double b) {
   if (rule.scale == FormatId::kE8M0) {
     if (!(b > 0)) return 0;
     return static_cast<std::uint32_t>(std::clamp(std::ilogb(b) - 2 + 127, 0, 254));
@@ -37,11 +37,11 @@ void RoundGroup(const PRule& rule, const ScaleRange& row, std::span<AllowedNumbe
   }
   // An E8M0 scale is made of exponent bits: nothing is rounded on the way. S is 1 if there is none.
   const bool rounds = rule.scale != FormatId::kE8M0, has_level = rule.level != PLevel::kNone;
-  const std::uint32_t least = ScaleByteOf(rule, b.lo * row.lo * (rounds ? kLess : 1.0));
-  const std::uint32_t most = ScaleByteOf(rule, b.hi * row.hi * (rounds ? kMore : 1.0));
+  const std::uint32_t least = WeightScaleByte(rule, b.lo * row.lo * (rounds ? kLess : 1.0));
+  const std::uint32_t most = WeightScaleByte(rule, b.hi * row.hi * (rounds ? kMore : 1.0));
   const double out_low = row.lo * (has_level ? kLess : 1.0);
   const double out_high = row.hi * (has_level ? kMore : 1.0);
-  const std::uint32_t nominal = ScaleByteOf(rule, b.x * row.x);
+  const std::uint32_t nominal = WeightScaleByte(rule, b.x * row.x);
   const auto element = [&](double v) { return RoundedTo64(rule.element, v); };
   const auto decoded = [&](double v) {
     return rule.decoded_to_bf16 ? RoundedTo64(FormatId::kBF16, v) : v;

@@ -62,9 +62,7 @@ std::vector<MmaOperand> ReadWeights(const GroupedFiles& files, std::size_t group
 
 std::vector<float> ReadNumberList(std::string_view text, std::string_view option) {
   const IeeeArithmetic ieee;
-  if (text.find_first_not_of("0123456789+-.eE, ") != std::string_view::npos) {
-    return ReadMatrix(text).values.values;
-  }
+  if (HoldsType(text)) return ReadMatrix(text).values.values;
   std::vector<float> numbers;
   while (!text.empty()) {
     const std::size_t comma = text.find(',');
