@@ -11,6 +11,7 @@
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/text/text.h"
+#include "fp4lab/exchange/order/row_parts.h"
 #include "fp4lab/io/file.h"
 #include "tools/options/commands.h"
 #include "tools/options/file_options.h"
@@ -95,6 +96,30 @@ void PrintCandidates(const std::vector<ScaleCandidate>& candidates) {
   }
 }
 
+// "2 numbers, one for each 64 rows: 0.5 to 1.25"
+std::string NumbersText(const StoredMatrix& m) {
+  const auto [least, most] = std::minmax_element(m.tensor_scale.begin(), m.tensor_scale.end());
+  const std::size_t parts = PartsWithOneNumber(m.tensor_scale);
+  const std::string range = ShortestText(*least) + " to " + ShortestText(*most);
+  if (parts == m.tensor_scale.size()) return CountText(parts, "number") + ", " + range;
+  return CountText(parts, "number") + ", one for each " + CountText(m.rows / parts, "row") + ": " +
+         range;
+}
+
+// What the bytes of scales say without any other file: that they were not written. "" otherwise.
+std::string ScalesNote(const Findings& f) {
+  const StoredMatrix& m = f.file.matrix;
+  const StoredStatistics& s = f.statistics;
+  const auto first =
+      std::find_if(s.scales.begin(), s.scales.end(), [](std::size_t count) { return count != 0; });
+  const std::size_t enough = m.scale == FormatId::kE8M0 ? 32 : 16;  // fewer may be equal by chance
+  if (s.blocks < enough || *first != s.blocks || s.zeros == s.elements) return "";
+  const auto byte = static_cast<std::size_t>(first - s.scales.begin());
+  return "all " + std::to_string(s.blocks) + " scales are " + ScaleText(m, byte) +
+         " although codes are not 0: they were not written, or a placeholder was; " +
+         "`fp4lab check` looks through the file";
+}
+
 void PrintText(const Findings& f, const std::string& place) {
   const StoredMatrix& m = f.file.matrix;
   const StoredStatistics& s = f.statistics;
@@ -106,8 +131,7 @@ void PrintText(const Findings& f, const std::string& place) {
   Line("bytes", std::to_string(m.codes.size()) + " of codes, " + std::to_string(m.scales.size()) +
                     " of scales");
   if (m.tensor_scale.size() == 1) Line("tensor scale", ShortestText(m.tensor_scale[0]));
-  if (m.tensor_scale.size() > 1)
-    Line("tensor scale", std::to_string(m.tensor_scale.size()) + " numbers");
+  if (m.tensor_scale.size() > 1) Line("tensor scale", NumbersText(m));
   Line("largest value", ShortestText(s.largest_value));
   Line("codes of 0", Share(s.zeros, s.elements));
   Line("largest codes", Share(s.largest, s.elements));
@@ -116,6 +140,7 @@ void PrintText(const Findings& f, const std::string& place) {
     Line("scales of 0", Share(s.zero_scales, s.blocks));
     Line("largest scale", Share(s.largest_scales, s.blocks) + " at the format's limit");
     if (s.nan_scales > 0) Line("NaN scales", Share(s.nan_scales, s.blocks));
+    if (const std::string note = ScalesNote(f); !note.empty()) Line("note", note);
     PrintHistogram(m, s);
     PrintCandidates(f.candidates);
   }
@@ -158,6 +183,7 @@ Json FindingsJson(const Findings& f, const std::string& place) {
                {"nan_scales", s.nan_scales},
                {"largest_scales", s.largest_scales},
                {"scale_histogram", s.scales},
+               {"note", ScalesNote(f)},
                {"scale_layouts", CandidatesJson(f.candidates)}};
   if (!f.error) return json;
   json["error"] = {{"amax", f.error->amax},

@@ -8,6 +8,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/parallel.h"
+#include "fp4lab/exchange/vendors/vendor.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/temporary_folder.h"
 #include "tests/checkpoint/files.h"
@@ -136,6 +137,47 @@ std::vector<Named64> AllNames() {
          f->tensors["a.l_rowwise_scale_inv"] = TensorOf("U8", {128, 8}, m.scales);
          f->tensors["a.l_amax_rowwise"] = NumbersTensor({1}, m.tensor_scale);
        }},
+      {"te-columnwise", "NVFP4",  // of a matrix whose transposed one is x
+       [=](const Matrix<float>& x, SafetensorsFile* f) {
+         const StoredMatrix m = Quantize("nvfp4.te", x, {.scales = ScaleOrder::kPadded});
+         f->tensors["a.l_columnwise_data"] = TensorOf("U8", {64, 64}, m.codes);
+         f->tensors["a.l_columnwise_scale_inv"] = TensorOf("U8", {128, 8}, m.scales);
+         f->tensors["a.l_amax_columnwise"] = NumbersTensor({1}, m.tensor_scale);
+       }},
+      {"modelopt-experts", "NVFP4",
+       [=](const Matrix<float>& x, SafetensorsFile* f) {
+         const StoredMatrix m = nvfp4(x, TensorScaleConvention::kMultiplier);
+         f->tensors["a.l"] = TensorOf("U8", {2, 32, 64}, m.codes);
+         f->tensors["a.l_weight_scale"] = TensorOf("F8_E4M3", {2, 32, 8}, m.scales);
+         f->tensors["a.l_weight_scale_2"] = NumbersTensor({}, m.tensor_scale);
+         f->tensors["a.l_input_scale"] = NumbersTensor({}, {0.01f});
+       }},
+      {"torchao-colon", "NVFP4",
+       [=](const Matrix<float>& x, SafetensorsFile* f) {
+         const StoredMatrix m = nvfp4(x, TensorScaleConvention::kMultiplier);
+         f->tensors["a.l:qdata"] = TensorOf("U8", {64, 64}, m.codes);
+         f->tensors["a.l:scale"] = TensorOf("F8_E4M3", {64, 8}, m.scales);
+         f->tensors["a.l:per_tensor_scale"] = NumbersTensor({}, m.tensor_scale);
+       }},
+      {"torchao-colon", "MXFP4",  // MXTensor
+       [=](const Matrix<float>& x, SafetensorsFile* f) {
+         const StoredMatrix m = mxfp4(x);
+         f->tensors["a.l:qdata"] = TensorOf("U8", {64, 64}, m.codes);
+         f->tensors["a.l:scale"] = TensorOf("F8_E8M0", {64, 4}, m.scales);
+       }},
+      {"gpt-oss-original", "MXFP4",
+       [=](const Matrix<float>& x, SafetensorsFile* f) {
+         const StoredMatrix m = mxfp4(x);
+         f->tensors["a.l.blocks"] = TensorOf("U8", {2, 32, 4, 16}, m.codes);
+         f->tensors["a.l.scales"] = TensorOf("U8", {2, 32, 4}, m.scales);
+       }},
+      {"comfyui-scaled", "FP8 E4M3, a scale a tensor",
+       [=](const Matrix<float>& x, SafetensorsFile* f) {
+         const StoredMatrix m = fp8(x);
+         f->tensors["a.l.weight"] = TensorOf("F8_E4M3", {64, 128}, m.codes);
+         f->tensors["a.l.scale_weight"] = NumbersTensor({}, m.tensor_scale);
+         f->tensors["a.l.scale_input"] = NumbersTensor({}, {0.01f});
+       }},
   };
 }
 
@@ -156,6 +198,11 @@ TEST_CASE("A matrix is found under every code base's names, and is clean", "[che
     CHECK(m.reading.parts * m.reading.rows == 64);
     CHECK(m.reading.cols == 128);
     CHECK_FALSE(m.reading.scales_dtype_wrong);
+  }
+  for (const Vendor& vendor : kVendors) {
+    const auto names = AllNames();
+    CAPTURE(vendor.name);
+    CHECK(std::ranges::any_of(names, [&](const Named64& n) { return n.naming == vendor.name; }));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 
+#include "fp4lab/base/text/text.h"
 #include "tools/options/print.h"
 
 namespace fp4lab::tools {
@@ -60,8 +61,8 @@ std::string OutsideText(const Rectangle& r, std::size_t outside, std::size_t row
 void PrintCauses(const std::vector<GemmCause>& causes, const char* it) {
   if (!causes.empty() && causes.front().elements > 0) {
     for (const GemmCause& c : causes) {
-      Print("Cause of %zu elements: The kernel %s. (%s)\n", c.elements, c.what.c_str(),
-            c.name.c_str());
+      Print("Cause of %s: The kernel %s. (%s)\n", CountText(c.elements, "element").c_str(),
+            c.what.c_str(), c.name.c_str());
     }
     PrintText("       These causes together put all elements within the bound.\n");
     return;

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "fp4lab/judge/kernels/kernel_text.h"
 #include "fp4lab/judge/packs/pack.h"
 #include "fp4lab/judge/verify/verify_stochastic.h"
+#include "fp4lab/quantize/blocks.h"
 #include "tools/options/case_options.h"
 #include "tools/options/commands.h"
 #include "tools/options/comparing.h"
@@ -98,11 +100,37 @@ bool VerifyRuns(const VerifyCommand& o, const Answer& first, MatrixView<const fl
 
 // ---- One input and one answer -------------------------------------------------------------------
 
+// The amaxes of the other parts, which may be stored in the place of a part's own.
+std::vector<OtherAmax> AmaxesOfOthers(const std::vector<AnswerPart>& parts, const AnswerPart& own,
+                                      const Dialect& dialect) {
+  std::vector<OtherAmax> others;
+  for (std::size_t i = 0; HasTensorScale(dialect) && !dialect.row_scaled && i < parts.size(); ++i) {
+    if (&parts[i] == &own) continue;
+    const std::vector<float> amax = TensorAmaxes(dialect, parts[i].x, {.amax = parts[i].amax});
+    others.push_back({"the amax of part " + std::to_string(i), amax[0]});
+  }
+  return others;
+}
+
+// The part whose right codes and scales these are, if they are those of another part.
+std::optional<std::size_t> OtherPart(const std::vector<AnswerPart>& parts, const AnswerPart& own,
+                                     const Dialect& dialect) {
+  if (IsStochastic(dialect)) return std::nullopt;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (&parts[i] == &own || parts[i].at.rows != own.at.rows) continue;
+    const Verdict other = Verify(dialect, parts[i].x, own.bytes, own.title,
+                                 {.quantize = {.amax = parts[i].amax}, .first = 0});
+    if (other.codes.different == 0 && other.scales.different == 0) return i;
+  }
+  return std::nullopt;
+}
+
 bool VerifyParts(const VerifyCommand& o, const Answer& joined, MatrixView<const float> x) {
   const std::vector<std::uint16_t> random = ReadRandom(o.kernel, x);
   bool accepted = true;
   Json list = Json::array();
-  for (const AnswerPart& part : PartsOf(o.parts, o.kernel, x, joined.bytes)) {
+  const std::vector<AnswerPart> parts = PartsOf(o.parts, o.kernel, x, joined.bytes);
+  for (const AnswerPart& part : parts) {
     const Dialect& dialect = joined.kernel.dialect;
     KernelOptions own = o.kernel;
     own.amax = part.amax;
@@ -111,17 +139,27 @@ bool VerifyParts(const VerifyCommand& o, const Answer& joined, MatrixView<const 
       const auto first = random.begin() + static_cast<std::ptrdiff_t>(part.at.row * x.cols);
       bits.assign(first, first + static_cast<std::ptrdiff_t>(part.x.size()));
     }
+    VerifyOptions options = OptionsOf(o, OptionsOf(own, dialect, part.x, bits));
+    options.other_amaxes = AmaxesOfOthers(parts, part, dialect);
     const Verdict verdict =
-        Verify(dialect, part.x, part.bytes, o.kernel.bytes() + ", " + part.title,
-               OptionsOf(o, OptionsOf(own, dialect, part.x, bits)));
+        Verify(dialect, part.x, part.bytes, o.kernel.bytes() + ", " + part.title, options);
     accepted = accepted && verdict.Accepted();
+    std::optional<std::size_t> other;
+    if (verdict.codes.different != 0) other = OtherPart(parts, part, dialect);
     Json json = VerdictJson(dialect, verdict);
+    json["other_part"] = other ? Json(*other) : Json();
     json["first_row"] = part.at.row;
     json["rows"] = part.at.rows;
     list.push_back(std::move(json));
     if (!o.json) {
       Print("%s: ", part.title.c_str());
       PrintText(Headline(dialect, verdict) + VerdictText(dialect, verdict));
+      if (other) {
+        Print(
+            "codes and scales are those of part %zu\n"
+            "  do: store the parts in the order of the input\n",
+            *other);
+      }
     }
   }
   if (o.json) PrintJson({{"accepted", accepted}, {"parts", std::move(list)}}, 1);

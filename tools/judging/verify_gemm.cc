@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/text/text.h"
 #include "fp4lab/exchange/matrix_file.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/judge/products/gemm.h"
@@ -128,6 +129,44 @@ void PrintJudgement(const std::string& under, const GemmJudgement& j, std::size_
           Hex(e.want).c_str());
   }
   PrintWorst(j.outside > 0 ? "first outside" : "largest error / bound", j.worst);
+}
+
+// A statement of the command line under which at most half as many elements are outside, if the
+// product is outside under the stated one: alpha of the tensors' amaxes, or another type of the
+// output.
+struct OtherStatement {
+  std::string options;
+  std::size_t outside = 0;
+};
+std::optional<OtherStatement> BetterStatement(const LoadedProduct& p, const GemmClaim& claim,
+                                              const Accumulation& under, std::size_t outside) {
+  std::optional<OtherStatement> best;
+  const auto is_value_of = [&](FormatId format) {
+    for (std::size_t i = 0; i < claim.d.size(); ++i) {
+      const float x = claim.d(i / claim.d.cols, i % claim.d.cols);
+      if (x == x && Decode(format, Encode(format, x)) != x) return false;
+    }
+    return true;
+  };
+  for (const NamedGemmOutput& output : kGemmOutputs) {
+    if (output.output == GemmOutput::kBf16 && !is_value_of(FormatId::kBF16)) continue;
+    if (output.output == GemmOutput::kFp16 && !is_value_of(FormatId::kFP16)) continue;
+    for (const bool of_kernel : {false, true}) {
+      if (of_kernel && (p.alpha != 1.0f || !p.a.amax || !p.b.amax)) continue;
+      GemmClaim other = claim;
+      other.output = output.output;
+      if (of_kernel) other.alpha = Nvfp4Alpha(AlphaRule::kKernel, *p.a.amax, *p.b.amax);
+      if (!std::isfinite(other.alpha)) continue;
+      const std::size_t left = JudgeGemm(other, under).outside;
+      if (left >= (best ? best->outside : outside / 2 + 1)) continue;
+      std::string options = of_kernel ? "--alpha kernel" : "";
+      if (output.output != claim.output) {
+        options += std::string(options.empty() ? "" : " ") + "--output " + std::string(output.name);
+      }
+      best = OtherStatement{options, left};
+    }
+  }
+  return best;
 }
 
 // Prints every model, the models that give the product bit for bit first.
@@ -310,14 +349,22 @@ bool Run(const VerifyGemm& o) {
   const GemmJudgement j = JudgeGemm(claim, under);
   const std::string name(under.name);
   std::vector<GemmCause> causes;
+  std::optional<OtherStatement> other;
   if (j.outside > 0) causes = FindGemmCauses(claim, under);
+  if (j.outside > 0 && causes.empty()) other = BetterStatement(p, claim, under, j.outside);
   if (o.json) {
-    PrintJson(JudgementJson(name, j, matches, causes), 2);
+    Json json = JudgementJson(name, j, matches, causes);
+    if (other) json["better"] = {{"options", other->options}, {"outside", other->outside}};
+    PrintJson(json, 2);
   } else {
     if (!matches.empty()) PrintMatches(matches, d.values.size());
     if (matches.empty() || j.verdict != GemmVerdict::kEqual) {
       PrintJudgement(name, j, d.rows, d.cols);
       PrintCauses(causes);
+      if (other) {
+        Print("With %s, %zu of %zu elements are outside.\n", other->options.c_str(), other->outside,
+              d.values.size());
+      }
     }
   }
   return j.verdict == GemmVerdict::kEqual || j.outside == 0;

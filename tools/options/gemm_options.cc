@@ -25,7 +25,9 @@ float ReadAlpha(const ProductFiles& files, const LoadedProduct& p) {
   const char* end = files.alpha.data() + files.alpha.size();
   const auto result = std::from_chars(files.alpha.data(), end, alpha);
   if (result.ec != std::errc() || result.ptr != end || !std::isfinite(alpha)) {
-    throw Error("--alpha " + files.alpha, "is not a finite number, nor kernel, reference or jax");
+    throw Error("--alpha " + files.alpha,
+                "is not a finite number; " + DidYouMean(files.alpha, NamesOf(kAlphaRules),
+                                                        "or one of: kernel reference jax"));
   }
   return alpha;
 }

@@ -10,6 +10,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/interrupt.h"
+#include "fp4lab/base/text/suggest.h"
 #include "fp4lab/checkpoint/gguf.h"
 #include "fp4lab/checkpoint/judge_matrix.h"
 #include "fp4lab/checkpoint/scan.h"
@@ -41,6 +42,12 @@ std::optional<Json> ObjectIn(std::string_view text) {
   } catch (const Error&) {  // another program's text
   }
   return std::nullopt;
+}
+
+std::size_t Elements(const SafetensorsTensor& t) {
+  std::size_t count = 1;
+  for (const std::size_t n : t.shape) count *= n;
+  return count;
 }
 
 std::string_view TextOf(const SafetensorsTensor& t) {
@@ -145,7 +152,8 @@ class Checker {
                                            WithConfig(HintsOf(file_, entry), vendor, codes));
     m.reading = found.reading;
     if (!found.problem.empty()) {
-      Report(FindingKind::kGrid, found.problem, &m, &report_.findings);
+      Report(FindingKind::kGrid, found.problem + ExchangedText(entry, scales), &m,
+             &report_.findings);
     } else {
       if (m.reading.codes == CodeOrder::kLowFirst) m.reading.codes = vendor.codes_order;
       m.formula = FormulaName(m.reading);
@@ -160,10 +168,68 @@ class Checker {
                           vendor.name.starts_with("te");
     const bool needs = promised && m.formula == "NVFP4" && !m.reading.numbers;
     JudgeNumbers(needs, prefix + std::string(vendor.tensor_scale[0]), &m, &report_.findings);
+    if (!m.findings.empty() && m.findings.back() == FindingKind::kTensorScaleMissing) {
+      const std::string text = MissingNumberText(entry);
+      if (!text.empty()) report_.findings.back().text = text;
+    }
     JudgeReferences(references_, {Stream(codes).bytes, Stream(scales).bytes, scales.dtype}, only_,
                     &m, &report_.findings);
     done_ += m.bytes;
     report_.matrices.push_back(std::move(m));
+  }
+
+  // What to say where scales do not fit and the tensor scale has their grid; "" otherwise.
+  std::string ExchangedText(const VendorEntry& entry, const SafetensorsTensor& scales) const {
+    for (const std::string_view suffix : entry.vendor->tensor_scale) {
+      if (suffix.empty()) continue;
+      const std::string name = PrefixOf(entry) + std::string(suffix);
+      const SafetensorsTensor* number = Find(file_, name);
+      if (number == nullptr || number->shape.size() < 2 || Elements(scales) != 1) continue;
+      return "; " + name + " has such a grid: the names of the two are exchanged";
+    }
+    return "";
+  }
+
+  // Where a tensor scale may be that is not found under its name; "" where there is no trace.
+  std::string MissingNumberText(const VendorEntry& entry) const {
+    const std::string prefix = PrefixOf(entry);
+    for (const std::string_view suffix : entry.vendor->tensor_scale) {
+      const SafetensorsTensor* number =
+          suffix.empty() ? nullptr : Find(file_, prefix + std::string(suffix));
+      if (number == nullptr) continue;
+      return prefix + std::string(suffix) + " is " + number->dtype +
+             "; a tensor scale is F32, BF16 or F16";
+    }
+    const std::string none = "has no " + prefix + std::string(entry.vendor->tensor_scale[0]);
+    for (const Vendor& other : kVendors) {
+      for (const std::string_view suffix : other.tensor_scale) {
+        const std::string name = prefix + std::string(suffix);
+        if (suffix.empty() || Find(file_, name) == nullptr) continue;
+        return none + "; " + name + " is there, as " + std::string(other.name) + " names a " +
+               std::string(Name(other.convention));
+      }
+    }
+    for (const std::string_view suffix : entry.vendor->tensor_scale) {
+      const std::string name = suffix.empty() ? "" : OtherPrefix(prefix, suffix);
+      if (!name.empty()) return none + "; " + name + " is there, under another prefix";
+    }
+    return "";
+  }
+
+  // A tensor with this suffix under a prefix that ends as `prefix` does, or the reverse; "" if
+  // there is none, or more than one. Each search reads all names: later ones find nothing.
+  std::string OtherPrefix(const std::string& prefix, std::string_view suffix) const {
+    std::string found;
+    if (prefix.empty() || ++searches_ > kMostSearches) return found;
+    for (const auto& [name, tensor] : file_.tensors) {
+      if (!name.ends_with(suffix) || used_.contains(name)) continue;
+      const std::string other = name.substr(0, name.size() - suffix.size());
+      if (other.empty() || other == prefix) continue;
+      if (!other.ends_with("." + prefix) && !prefix.ends_with("." + other)) continue;
+      if (!found.empty()) return "";
+      found = name;
+    }
+    return found;
   }
 
   void TakeNumbers(const VendorEntry& entry, CheckedMatrix* m) {
@@ -346,8 +412,32 @@ class Checker {
       } else if (weight != nullptr) {
         why += ": " + prefix + "weight is " + weight->dtype;
       }
-      report_.findings.push_back({FindingKind::kUnused, name, why});
+      report_.findings.push_back({FindingKind::kUnused, name, why + OtherNameText(prefix, leaf)});
     }
+  }
+
+  // What the part of a matrix may be, by a name that is near: codes or scales under another prefix,
+  // a misspelled suffix. "" where nothing is near.
+  std::string OtherNameText(const std::string& prefix, std::string_view leaf) const {
+    const bool codes = leaf == "weight" || leaf == "weight_packed";
+    for (const Vendor& vendor : kVendors) {
+      if (vendor.codes != (codes ? leaf : "weight") && vendor.codes != "weight_packed") continue;
+      const std::string name = OtherPrefix(prefix, codes ? vendor.scales : vendor.codes);
+      if (!name.empty()) return "; " + name + " has another prefix";
+    }
+    if (codes || Find(file_, prefix + "weight") == nullptr) return "";
+    std::vector<std::string> known;
+    for (const Vendor& vendor : kVendors) {
+      if (vendor.codes != "weight") continue;
+      for (const std::string_view suffix : {vendor.scales, vendor.tensor_scale[0]}) {
+        if (!suffix.empty() && Find(file_, prefix + std::string(suffix)) == nullptr) {
+          known.emplace_back(suffix);
+        }
+        if (suffix == leaf) return "";
+      }
+    }
+    const std::vector<std::string> near = NearNames(leaf, known);
+    return near.empty() ? "" : "; did you mean " + prefix + near[0] + "?";
   }
 
   const ModelFiles& checkpoint_;
@@ -360,6 +450,8 @@ class Checker {
   std::optional<OriginalSource> original_, values_;
   References references_;
   bool only_ = false;  // there is one matrix
+  static constexpr std::size_t kMostSearches = 256;
+  mutable std::size_t searches_ = 0;  // of OtherPrefix
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/base/text/suggest.h"
 #include "fp4lab/base/text/text.h"
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/file_content.h"
@@ -152,6 +153,11 @@ const typename Map::value_type& Pick(const Map& tensors, const std::string& name
     if (found != tensors.end()) return *found;
   } else if (tensors.size() == 1) {
     return *tensors.begin();
+  }
+  std::vector<std::string> all;
+  for (const auto& [known, tensor] : tensors) all.push_back(known);
+  if (!name.empty() && !NearNames(name, all).empty()) {
+    throw Error(where, "has no tensor " + name + "; " + DidYouMean(name, all));
   }
   std::string names;
   std::size_t shown = 0;

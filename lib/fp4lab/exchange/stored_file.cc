@@ -46,6 +46,11 @@ const StoredFileEntry& Pick(const std::vector<StoredFileEntry>& entries, const s
                 "holds no quantized matrix under the names of fp4lab, te, modelopt, "
                 "compressed-tensors, comfyui or gguf");
   }
+  std::vector<std::string> known;
+  for (const StoredFileEntry& entry : entries) known.push_back(entry.name);
+  if (!name.empty() && !NearNames(name, known).empty()) {
+    throw Error(where, "has no quantized matrix " + name + "; " + DidYouMean(name, known));
+  }
   std::string names;
   for (std::size_t i = 0; i < entries.size() && i < 8; ++i) {
     names += (names.empty() ? "" : ", ") + entries[i].name + " (" + entries[i].convention + ")";

@@ -285,15 +285,29 @@ class Comparer {
     return equal;
   }
 
+  // Rows that share a factor between the stored values and the original.
+  struct Run {
+    std::size_t first, last;
+    Sums sums;
+  };
+
+  // Whether the right number of every run is one of the stored numbers, for as many runs as
+  // numbers.
+  bool NumbersMoved(const std::vector<Run>& runs) const {
+    if (runs.size() != numbers_.size()) return false;
+    return std::all_of(runs.begin(), runs.end(), [&](const Run& run) {
+      const double right = NumberOf(run.first) * run.sums.Best();
+      return std::any_of(numbers_.begin(), numbers_.end(), [&](float n) {
+        return std::fabs(MultiplierOf(convention_, n, r_) / right - 1) < 0.03;
+      });
+    });
+  }
+
   // Rows in groups whose best factors differ: parts with a tensor scale of their own.
   std::string PartsText() const {
     // The factor of 512 elements is known to some percent.
     const std::size_t groups =
         std::clamp<std::size_t>(rows_ * r_.cols / 512, 1, std::min<std::size_t>(rows_, 64));
-    struct Run {
-      std::size_t first, last;
-      Sums sums;
-    };
     std::vector<Run> runs;
     for (std::size_t g = 0; g < groups; ++g) {
       const std::size_t first = g * rows_ / groups, last = (g + 1) * rows_ / groups - 1;
@@ -315,13 +329,14 @@ class Comparer {
     std::string text;
     for (const Run& run : runs) {
       const double k = 1 / run.sums.Best();
-      if (run.sums.Sqnr(run.sums.Best()) < 6) return "";
+      if (run.sums.Sqnr(run.sums.Best()) < 12) return "";  // its scales are wrong as well
       text += (text.empty() ? "rows " : "; rows ") + std::to_string(run.first) + ".." +
               std::to_string(run.last) +
               (std::fabs(k - 1) < 0.02 ? " are right"
                                        : " are " + Text("%.6g", k) + " times the original");
     }
-    return text + ": parts with tensor scales of their own";
+    return text + (NumbersMoved(runs) ? ": the tensor scales of other parts"
+                                      : ": parts with tensor scales of their own");
   }
 
   std::string FactorText(double factor) const {

@@ -167,4 +167,18 @@ std::vector<StoredMatrix> SplitRows(const StoredMatrix& joined, std::span<const 
   return split;
 }
 
+std::size_t PartsWithOneNumber(std::span<const float> numbers) {
+  const auto bits = [&](std::size_t i) { return std::bit_cast<std::uint32_t>(numbers[i]); };
+  for (std::size_t parts = 1; parts < numbers.size(); ++parts) {
+    if (numbers.size() % parts != 0) continue;
+    const std::size_t rows = numbers.size() / parts;
+    bool equal = true;
+    for (std::size_t i = 0; i < numbers.size() && equal; ++i) {
+      equal = bits(i) == bits(i / rows * rows);
+    }
+    if (equal) return parts;
+  }
+  return numbers.size();
+}
+
 }  // namespace fp4lab

@@ -27,4 +27,8 @@ std::vector<RowPart> ParseRowParts(std::string_view text, std::size_t rows, std:
 std::vector<StoredMatrix> SplitRows(const StoredMatrix& joined, std::span<const RowPart> parts,
                                     std::string_view where);
 
+// The number of equal parts of the rows whose numbers (one a row) are equal: 2 for 1 1 1 5 5 5, 1
+// for equal numbers, as many as there are rows if no parts are seen. 0 for no numbers.
+std::size_t PartsWithOneNumber(std::span<const float> numbers);
+
 }  // namespace fp4lab

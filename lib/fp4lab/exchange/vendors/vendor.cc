@@ -130,7 +130,7 @@ void SetScaleOrder(const Vendor& vendor, const ReadStoredOptions& options, const
 std::vector<float> Floats(const SafetensorsTensor& t, const std::string& where) {
   const std::optional<NumberType> type = FindNumberType(t.dtype);
   if (!type || Bits(*type) < 16) {
-    throw Error(where, "is " + ShapeOf(t) + " where tensor scale is F32");
+    throw Error(where, "is " + ShapeOf(t) + " where a tensor scale is F32, BF16 or F16");
   }
   return DecodeNumbers(*type, t.bytes, t.bytes.size() * 8 / static_cast<std::size_t>(Bits(*type)));
 }
@@ -182,8 +182,9 @@ void SetScales(const SafetensorsFile& file, const VendorEntry& entry,
     m->scale = FormatId::kE4M3;
   } else if (scales.dtype == "F8_E8M0") {
     m->scale = FormatId::kE8M0;
-  } else if (scales.dtype != "U8") {
-    throw Error(place, "is " + ShapeOf(scales) + " where block scales are F8_E4M3, F8_E8M0 or U8");
+  } else if (scales.dtype != "U8" && scales.dtype != "I8") {
+    throw Error(place, "is " + ShapeOf(scales) +
+                           " where block scales are F8_E4M3, F8_E8M0, or bytes as U8 or I8");
   } else if (options.dialect == nullptr) {
     m->scale = FindTensorScale(file, entry) != nullptr
                    ? FormatId::kE4M3

@@ -170,6 +170,20 @@ bool IsLayout(const SearchResult& causes) {
                      [](const Deviation* d) { return d->stage == Stage::kLayout; });
 }
 
+// The reading of the stored number. Beside parts with an amax of their own, it is that of a part,
+// whatever else it may look like.
+std::string NumberText(const Explanation& e) {
+  if (!e.tensor_scale) return "the stored number differs";
+  const std::vector<Cause>& exact = e.causes.exact;
+  const bool parts =
+      !exact.empty() && std::any_of(exact[0].deviations.begin(), exact[0].deviations.end(),
+                                    [](const Deviation* d) { return d->name == "amax-of-parts"; });
+  if (!parts) return Text(*e.tensor_scale);
+  TensorNumberReading reading = *e.tensor_scale;
+  reading.looks = "the number of a part, see the cause";
+  return Text(reading);
+}
+
 std::string Summary(const Kernel& kernel, const Explanation& e) {
   const MatchCounts& c = e.counts;
   std::string text = "Different from " + std::string(kernel.dialect.name) + "\n";
@@ -180,10 +194,7 @@ std::string Summary(const Kernel& kernel, const Explanation& e) {
     text += "  scales   " + std::to_string(c.scales_differ) + " of " + std::to_string(c.scales) +
             " differ (" + Percent(c.scales_differ, c.scales) + ")\n";
   }
-  if (c.tensor_scale_differs) {
-    text += "  tensor scale  " +
-            (e.tensor_scale ? Text(*e.tensor_scale) : "the stored number differs") + "\n";
-  }
+  if (c.tensor_scale_differs) text += "  tensor scale  " + NumberText(e) + "\n";
   if (!c.comparable) text += "  sizes    differ from the layout that was asked for\n";
   text += e.same_values ? "  values   all equal: other bytes for the same numbers\n"
                         : "  values   differ as well\n";

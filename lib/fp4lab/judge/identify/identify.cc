@@ -180,7 +180,7 @@ void Arrange(MatrixView<const float> x, const std::vector<Rejected>& rejected, B
       }
     }
   }
-  for (const char* name : {"amax-of-parts", "parts-folded"}) {
+  for (const char* name : {"amax-of-parts", "parts-folded", "scales-rows-down"}) {
     for (const auto& [mismatches, r] : Fewest(rejected, kNearest)) {
       TryArranged(*r->candidate, *FindDeviation(name), *r->matcher, result);
     }
@@ -190,7 +190,8 @@ void Arrange(MatrixView<const float> x, const std::vector<Rejected>& rejected, B
   if (dialects.empty()) {
     for (const Dialect& d : Dialects()) dialects.push_back(&d);
   }
-  for (const char* name : {"scales-aiter", "scales-columns-padded", "codes-16x16"}) {
+  for (const char* name : {"scales-aiter", "scales-columns-padded", "codes-16x16",
+                           "code-bytes-swapped", "code-nibbles-reversed"}) {
     for (const Dialect* d : dialects) {
       if (IsApproximate(*d)) continue;
       if (IsStochastic(*d) && options.dialect.random.size() != x.size()) continue;

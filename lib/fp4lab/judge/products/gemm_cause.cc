@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <utility>
 
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/judge/products/gemm_kernel.h"
+#include "fp4lab/judge/products/product_relation.h"
 #include "fp4lab/judge/products/scale_readings.h"
 
 namespace fp4lab {
@@ -95,7 +97,8 @@ std::vector<GemmCause> FindGemmCauses(const GemmClaim& claim, const Accumulation
   }
   const auto equal = [](const GemmCause& c) { return c.equal(); };
   if (std::any_of(causes.begin(), causes.end(), equal)) std::erase_if(causes, std::not_fn(equal));
-  return causes.empty() ? between_them : causes;
+  if (causes.empty()) causes = std::move(between_them);
+  return causes.empty() ? FindProductRelations(claim, under) : causes;
 }
 
 }  // namespace fp4lab

@@ -20,7 +20,8 @@ struct GemmCause {
 
 // The causes under which every element of a product that lies outside of its bound lies within it:
 // readings of scale bytes, then rows of the table. If some of them give all elements bit for bit,
-// only these are returned. Without any: readings that explain the elements between them.
+// only these are returned. Without any: readings that explain the elements between them; without
+// these, relations to the right product (product_relation.h).
 std::vector<GemmCause> FindGemmCauses(const GemmClaim& claim, const Accumulation& under);
 
 }  // namespace fp4lab

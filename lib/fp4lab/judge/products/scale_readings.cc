@@ -1,6 +1,7 @@
 #include "fp4lab/judge/products/scale_readings.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -143,6 +144,8 @@ std::vector<ReadingMatch> ExplainElements(const GemmClaim& claim, const Accumula
   for (std::size_t row = 0; row < claim.d.rows; ++row) {
     for (std::size_t col = 0; col < claim.d.cols; ++col) {
       if (JudgeElement(claim, under, row, col, nullptr).outside == 0) continue;
+      // A NaN or an infinity of the device is no evidence for one way to make it.
+      if (!std::isfinite(claim.d(row, col))) return {};
       const auto found =
           std::find_if(std::begin(kRows), std::end(kRows), [&](const ScaleReading& r) {
             return JudgeElement(claim, under, row, col, &r).outside == 0;

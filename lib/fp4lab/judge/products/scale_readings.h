@@ -27,7 +27,8 @@ bool ApplyReading(const ScaleReading& reading, MmaOperand& a, MmaOperand& b);
 // The readings under which a product that is outside of the bound is inside of it, or equal to the
 // accumulation bit for bit. A reading that changes no scale of the operands is left out. Where no
 // reading explains the whole product, and it has at most 4096 elements: the readings that together
-// explain every element outside of the bound (a product whose elements come from two programs).
+// explain every element outside of the bound (a product whose elements come from two programs), if
+// all of these elements are finite.
 struct ReadingMatch {
   const ScaleReading* reading;
   GemmVerdict verdict;

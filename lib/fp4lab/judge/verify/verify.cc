@@ -10,6 +10,7 @@
 #include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/exchange/order/row_parts.h"
 #include "fp4lab/exchange/quantize_stored.h"
 #include "fp4lab/formats/format.h"
 #include "fp4lab/judge/explain/amax_parts.h"
@@ -142,6 +143,8 @@ PartVerdict CompareScales(const Opened& expected, const Opened& got, std::size_t
       const std::uint32_t e = expected.StoredScale(r, c), g = got.StoredScale(r, c);
       if (e == g) continue;
       Count(&part, {r, c, e, g, SameValues(expected, got, r, c)}, keep);
+      const Format& f = FormatOf(expected.matrix().scale);
+      if (e == MaxFiniteCode(f) && IsNan(f, g)) ++part.nan_for_largest;
     }
   }
   return part;
@@ -187,6 +190,16 @@ std::size_t PaddingSet(const StoredMatrix& m, const StoredSizes& sizes) {
     set += (m.codes[(r + 1) * sizes.code_row_bytes - 1] & mask) != 0 ? 1 : 0;
   }
   return set;
+}
+
+// Refuses tensor scales of several parts where one is expected.
+void RefuseParts(const StoredMatrix& answer, std::size_t expected, std::string_view where) {
+  if (expected != 1 || answer.tensor_scale.size() < 2) return;
+  const std::size_t parts = PartsWithOneNumber(answer.tensor_scale);
+  if (parts < 2 || parts == answer.rows) return;
+  throw Error(where, "holds " + std::to_string(parts) + " tensor scales, one for each " +
+                         std::to_string(answer.rows / parts) + " rows: --parts " +
+                         std::to_string(parts) + " judges each part by its own");
 }
 
 void RequireSize(std::size_t got, std::size_t expected, const char* what, const StoredMatrix& m,
@@ -235,6 +248,7 @@ Verdict CompareStored(const StoredMatrix& expected, const StoredMatrix& answer,
           "two matrices of one shape and layout");
   RequireSize(answer.codes.size(), expected.codes.size(), "bytes of codes", expected, where);
   RequireSize(answer.scales.size(), expected.scales.size(), "bytes of scales", expected, where);
+  RefuseParts(answer, expected.tensor_scale.size(), where);
   RequireSize(answer.tensor_scale.size(), expected.tensor_scale.size(), "tensor scales", expected,
               where);
   const Opened ours(expected, where), theirs(answer, where);

@@ -30,6 +30,7 @@ struct PartVerdict {
   // zero scale, kinds of NaN, the scale of a zero block.
   std::size_t same_value = 0;
   std::vector<Difference> first = {};  // in row-major order
+  std::size_t nan_for_largest = 0;     // scales: NaN where the largest finite scale is expected
 };
 
 struct Verdict {

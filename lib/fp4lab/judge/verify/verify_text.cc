@@ -93,6 +93,11 @@ std::string VerdictText(const Dialect& dialect, const Verdict& verdict) {
   const IeeeArithmetic ieee;
   std::string text = PartText(CodesOf(dialect, verdict));
   if (verdict.scales.total != 0) text += PartText(ScalesOf(dialect, verdict));
+  if (const std::size_t nan = verdict.scales.nan_for_largest; nan != 0) {
+    text += "  " + std::to_string(nan) + " of them " + (nan == 1 ? "is" : "are") +
+            " NaN where the scale saturates\n  do: clamp scales to " +
+            ShortestText(MaxFinite(dialect.scale)) + " before they are cast\n";
+  }
   if (verdict.has_tensor_scale) {
     text += PartText(TensorScalePart(dialect, verdict));
     if (const auto& reading = verdict.tensor_scale_reading) {
@@ -130,6 +135,7 @@ Json VerdictJson(const Dialect& dialect, const Verdict& verdict) {
                {"only_other_bytes", verdict.OnlyOtherBytes()},
                {"codes", PartJson(CodesOf(dialect, verdict))},
                {"scales", PartJson(ScalesOf(dialect, verdict))},
+               {"scales_nan_for_largest", verdict.scales.nan_for_largest},
                {"level_two", nullptr},
                {"padding_set", verdict.padding_set}};
   if (verdict.has_tensor_scale) json["level_two"] = PartJson(TensorScalePart(dialect, verdict));
