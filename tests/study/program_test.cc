@@ -349,6 +349,30 @@ TEST_CASE("study check says what operands keep of their base, and what the text 
                           "has 1000: 992 are evaluated") != std::string::npos);
 }
 
+TEST_CASE("study check prints which linears of each arm have which recipe", "[study]") {
+  const TestFolder folder("plan");
+  Json json = TinyStudyJson();
+  Json list = {{"rest", "bf16"}};
+  list["rules"] = Json::array({{{"linears", "*.mlp.*"}, {"recipe", "te_nvfp4"}}});
+  json["arms"]["mixed"] = {{"recipe", list}};
+  const std::string file = StudyFile(folder, json);
+  const Ended check = Process(folder.Path(), "study check " + file).Wait();
+  INFO(check.errors);
+  CHECK(check.code == 0);
+  for (const char* line :
+       {"  arm     steps   blocks   linears                        recipe     rule\n",
+        "  mixed   all     all      attention.qkv, attention.out   bf16       rest\n",
+        "  mixed   all     all      mlp.up, mlp.down               te_nvfp4   0\n"}) {
+    CAPTURE(check.output, line);
+    CHECK(check.output.find(line) != std::string::npos);
+  }
+  json["arms"]["mixed"]["recipe"]["rules"][0]["linears"] = "*.mpl.*";
+  const Ended wrong = Process(folder.Path(), "study check " + StudyFile(folder, json)).Wait();
+  CHECK(wrong.code == 1);
+  CHECK(wrong.errors.find("#/arms/mixed/recipe/rules/0/linears: \"*.mpl.*\" matches no linear") !=
+        std::string::npos);
+}
+
 TEST_CASE("A study whose runs all diverged writes its report and fails", "[study]") {
   const TestFolder folder("diverged");
   Json json = TinyStudyJson();
