@@ -28,19 +28,20 @@ Json SlowerStudyJson() {
 
 struct Ended {
   int code = -1;  // exit code; 128 + signal where a signal ended it
-  std::string errors;
+  std::string errors, output;
 };
 
 class Process {
  public:
-  // Runs the program with its stderr in folder/stderr; `prelude` is shell text before it.
+  // Runs the program with its stderr in folder/stderr and its stdout in folder/stdout; `prelude` is
+  // shell text before it.
   Process(const std::filesystem::path& folder, const std::string& arguments,
           const std::string& prelude = "")
-      : errors_(folder / "stderr") {
+      : errors_(folder / "stderr"), output_(folder / "stdout") {
     const char* program = std::getenv("FP4LAB_PROGRAM");
     REQUIRE(program != nullptr);
     const std::string command = prelude + "exec '" + program + "' " + arguments + " 2> '" +
-                                errors_.string() + "' > /dev/null";
+                                errors_.string() + "' > '" + output_.string() + "'";
     process_ = ::fork();
     REQUIRE(process_ >= 0);
     if (process_ == 0) {
@@ -52,11 +53,12 @@ class Process {
   Ended Wait() const {
     int status = 0;
     ::waitpid(process_, &status, 0);
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), ReadFile(errors_)};
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), ReadFile(errors_),
+            ReadFile(output_)};
   }
 
  private:
-  std::filesystem::path errors_;
+  std::filesystem::path errors_, output_;
   pid_t process_ = -1;
 };
 
