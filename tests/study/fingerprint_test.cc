@@ -54,5 +54,18 @@ TEST_CASE("A fingerprint is the recipe's, not the size's, the seed's or the laye
   CHECK(all.count(Fingerprint({{"base", "te_nvfp4"}, {"then", change}})) == 0);
 }
 
+TEST_CASE("The fingerprint of a list is that of all its recipes, on any model", "[study]") {
+  const auto list = [](const char* first, const char* rest, const char* linears) {
+    Json json = {{"rest", rest}};
+    json["rules"] = Json::array({{{"linears", linears}, {"recipe", first}}});
+    return json;
+  };
+  const std::string one = Fingerprint(list("te_nvfp4", "bf16", "*.mlp.*"));
+  CHECK(Fingerprint(list("te_nvfp4", "bf16", "*.moe.*")) == one);
+  CHECK(Fingerprint(list("te_nvfp4_no_rht", "bf16", "*.mlp.*")) != one);
+  CHECK(Fingerprint(list("te_nvfp4", "te_mxfp8", "*.mlp.*")) != one);
+  CHECK(Fingerprint(list("bf16", "te_nvfp4", "*.mlp.*")) != one);
+}
+
 }  // namespace
 }  // namespace fp4lab::study

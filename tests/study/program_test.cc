@@ -28,19 +28,20 @@ Json SlowerStudyJson() {
 
 struct Ended {
   int code = -1;  // exit code; 128 + signal where a signal ended it
-  std::string errors;
+  std::string errors, output;
 };
 
 class Process {
  public:
-  // Runs the program with its stderr in folder/stderr; `prelude` is shell text before it.
+  // Runs the program with its stderr in folder/stderr and its stdout in folder/stdout; `prelude` is
+  // shell text before it.
   Process(const std::filesystem::path& folder, const std::string& arguments,
           const std::string& prelude = "")
-      : errors_(folder / "stderr") {
+      : errors_(folder / "stderr"), output_(folder / "stdout") {
     const char* program = std::getenv("FP4LAB_PROGRAM");
     REQUIRE(program != nullptr);
     const std::string command = prelude + "exec '" + program + "' " + arguments + " 2> '" +
-                                errors_.string() + "' > /dev/null";
+                                errors_.string() + "' > '" + output_.string() + "'";
     process_ = ::fork();
     REQUIRE(process_ >= 0);
     if (process_ == 0) {
@@ -52,11 +53,12 @@ class Process {
   Ended Wait() const {
     int status = 0;
     ::waitpid(process_, &status, 0);
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), ReadFile(errors_)};
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), ReadFile(errors_),
+            ReadFile(output_)};
   }
 
  private:
-  std::filesystem::path errors_;
+  std::filesystem::path errors_, output_;
   pid_t process_ = -1;
 };
 
@@ -347,6 +349,30 @@ TEST_CASE("study check says what operands keep of their base, and what the text 
                           "\"rounding\", \"hadamard\"") != std::string::npos);
   CHECK(check.errors.find("tiny: evaluation.tokens is 100000, and the validation part of synthetic "
                           "has 1000: 992 are evaluated") != std::string::npos);
+}
+
+TEST_CASE("study check prints which linears of each arm have which recipe", "[study]") {
+  const TestFolder folder("plan");
+  Json json = TinyStudyJson();
+  Json list = {{"rest", "bf16"}};
+  list["rules"] = Json::array({{{"linears", "*.mlp.*"}, {"recipe", "te_nvfp4"}}});
+  json["arms"]["mixed"] = {{"recipe", list}};
+  const std::string file = StudyFile(folder, json);
+  const Ended check = Process(folder.Path(), "study check " + file).Wait();
+  INFO(check.errors);
+  CHECK(check.code == 0);
+  for (const char* line :
+       {"  arm     steps   blocks   linears                        recipe     rule\n",
+        "  mixed   all     all      attention.qkv, attention.out   bf16       rest\n",
+        "  mixed   all     all      mlp.up, mlp.down               te_nvfp4   0\n"}) {
+    CAPTURE(check.output, line);
+    CHECK(check.output.find(line) != std::string::npos);
+  }
+  json["arms"]["mixed"]["recipe"]["rules"][0]["linears"] = "*.mpl.*";
+  const Ended wrong = Process(folder.Path(), "study check " + StudyFile(folder, json)).Wait();
+  CHECK(wrong.code == 1);
+  CHECK(wrong.errors.find("#/arms/mixed/recipe/rules/0/linears: \"*.mpl.*\" matches no linear") !=
+        std::string::npos);
 }
 
 TEST_CASE("A study whose runs all diverged writes its report and fails", "[study]") {

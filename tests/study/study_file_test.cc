@@ -3,6 +3,8 @@
 #include <functional>
 #include <string>
 
+#include "fp4lab/data/load_corpus.h"
+#include "fp4lab/study/run/record/run_folder.h"
 #include "fp4lab/study/run/study.h"
 #include "tests/study/support/tiny_study.h"
 #include "tests/support/catch.h"
@@ -360,6 +362,50 @@ TEST_CASE("An arm of plain members in a study of others is written and read back
                                   [](const Arm& a) { return a.name == "plain"; });
   CHECK(plain->optimizer == OptimizerConfig());
   CHECK(ToJson(plain->model) == ToJson(TinyStudy().base.model));
+}
+
+TEST_CASE("Lists of recipes, outliers and loss scaling are part of the resolved study and of keys",
+          "[study]") {
+  Json json = TinyStudyJson();
+  json["model"]["outliers"] = {{"gain", 4}, {"channels", 2}};
+  json["optimizer"] = {{"loss_scaling", {{"kind", "static"}}}};
+  Json list = {{"rest", "bf16"}, {"name", "two"}};
+  list["rules"] = Json::array({{{"linears", "*.mlp.*"}, {"recipe", "te_nvfp4"}}});
+  json["arms"]["list"] = {{"recipe", list}};
+  json["arms"]["plain"] = {{"recipe", "bf16"},
+                           {"model", {{"outliers", {{"gain", 1}}}}},
+                           {"optimizer", {{"loss_scaling", {{"kind", "none"}}}}}};
+  const Study study = TinyStudy(json);
+  const Study again = ParseStudy(ToJson(study).dump(), "again");
+  CHECK(again.arms == study.arms);
+  const auto arm = [&](const char* name) {
+    return *std::find_if(study.arms.begin(), study.arms.end(),
+                         [&](const Arm& a) { return a.name == name; });
+  };
+  CHECK(arm("plain").model.outliers == OutlierConfig());
+  CHECK(arm("plain").optimizer == OptimizerConfig());
+  CHECK(arm("list").recipe.base == "two");
+  const Corpus corpus = LoadCorpus(study.base.data);
+  const auto inputs = [&](const Arm& a) {
+    return RunInputs(ConfigOf(study, a, 1), corpus, "numerics");
+  };
+  const Json of_list = inputs(arm("list"));
+  CHECK(of_list.at("recipe").count("name") == 0);
+  CHECK(of_list.at("recipe").at("rules")[0].at("recipe").count("base") == 0);
+  CHECK(of_list.at("recipe").at("rest").count("base") == 0);
+  CHECK(of_list.at("model").count("outliers") == 1);
+  CHECK(inputs(arm("plain")).at("model").count("outliers") == 0);
+}
+
+TEST_CASE("The changes of a list lie in the decay where budgets share a trunk", "[study]") {
+  Json json = TinyStudyJson();
+  Json list = {{"rest", "bf16"}};
+  list["rules"] = Json::array({{{"steps", {{"from", 0.1}}}, {"recipe", "te_nvfp4"}}});
+  json["arms"]["list"] = {{"recipe", list}};
+  REQUIRE(json["budgets"].size() > 1);
+  StartsWith(ErrorOf([&] { TinyStudy(json); }),
+             "tiny.json#/arms/list/recipe/rules: a change of \"steps\" or \"then\" lies before the "
+             "decay");
 }
 
 TEST_CASE("A branch leaves the trunk where the decay to its budget begins", "[study]") {

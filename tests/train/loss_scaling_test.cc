@@ -91,7 +91,7 @@ double UnderflowOf(const Json& scaling) {
 
 TEST_CASE("A scale lifts gradients out of the underflow of a format without a tensor scale",
           "[train]") {
-  CHECK(UnderflowOf(nullptr) > 90.0);
+  CHECK(UnderflowOf(nullptr) > 75.0);
   CHECK(UnderflowOf({{"kind", "static"}, {"scale", 65536}}) < 50.0);
 }
 

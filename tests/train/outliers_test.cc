@@ -64,8 +64,8 @@ std::vector<double> InitialLosses(const TrainConfig& config) {
   return losses;
 }
 
-double Diagnosed(const Trainer& /*of*/, const std::vector<TensorStatistics>& tensors,
-                 const std::string& name, const char* key) {
+double Diagnosed(const std::vector<TensorStatistics>& tensors, const std::string& name,
+                 const char* key) {
   for (const TensorStatistics& t : tensors) {
     if (t.name == name) return t.values[key];
   }
@@ -117,7 +117,6 @@ TEST_CASE("Kurtosis, outliers and crest factor of the operands show what was pla
     Trainer trainer(Config("te_nvfp4", outliers), Text());
     return trainer.Diagnose();
   };
-  const Trainer trainer(Config("te_nvfp4", nullptr), Text());
   const auto plain = measured(nullptr), planted = measured(kAll);
   for (const char* name : {"blocks.0.attention.qkv.fprop.input",
                            "blocks.1.attention.out.fprop.input", "blocks.1.mlp.up.fprop.input",
@@ -125,17 +124,17 @@ TEST_CASE("Kurtosis, outliers and crest factor of the operands show what was pla
     CAPTURE(name);
     for (const char* key : {"kurtosis", "crest_factor"}) {
       CAPTURE(key);
-      const double was = Diagnosed(trainer, plain, name, key);
-      const double is = Diagnosed(trainer, planted, name, key);
+      const double was = Diagnosed(plain, name, key);
+      const double is = Diagnosed(planted, name, key);
       CHECK(is > (std::string(key) == "kurtosis" ? 2.5 : 1.2) * was);
     }
-    CHECK(Diagnosed(trainer, plain, name, "sqnr_db") >
-          Diagnosed(trainer, planted, name, "sqnr_db") - 6.0);
+    CHECK(Diagnosed(planted, name, "underflow_percent") >
+          Diagnosed(plain, name, "underflow_percent"));
   }
-  const double one = Diagnosed(trainer, measured({{"gain", 256}}), "blocks.0.mlp.up.fprop.input",
-                               "outlier_percent");
+  const double one =
+      Diagnosed(measured({{"gain", 256}}), "blocks.0.mlp.up.fprop.input", "outlier_percent");
   CHECK(one > 0.5);  // 1 of 32 channels, where it is not near 0
-  CHECK(Diagnosed(trainer, plain, "blocks.0.mlp.up.fprop.input", "outlier_percent") < 0.1);
+  CHECK(Diagnosed(plain, "blocks.0.mlp.up.fprop.input", "outlier_percent") < 0.1);
 }
 
 TEST_CASE("Outliers planted after a step leave the evaluation as it is and resume bit for bit",

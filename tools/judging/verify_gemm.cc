@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "fp4lab/base/error.h"
-#include "fp4lab/base/text/text.h"
 #include "fp4lab/exchange/matrix_file.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/judge/products/gemm.h"

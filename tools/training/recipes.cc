@@ -65,13 +65,17 @@ void PrintOperands(const Json& recipe, const std::string& indent);
 void PrintRules(const Recipe& list, const std::string& indent) {
   study::TextRows rows = {{"rule", "linears", "blocks", "steps", "recipe"}};
   const auto share = [](double x) { return Json(x).dump(); };
-  const auto blocks = [](const RecipeRule& r) {
+  const auto count = [](int number, double percent) {
+    const Json json = BlocksJson(number, percent);
+    return json.is_string() ? json.get<std::string>() : json.dump();
+  };
+  const auto blocks = [&](const RecipeRule& r) {
     std::vector<std::string> parts;
     if (r.first_blocks > 0 || r.first_percent > 0.0) {
-      parts.push_back("first " + BlocksJson(r.first_blocks, r.first_percent).dump());
+      parts.push_back("first " + count(r.first_blocks, r.first_percent));
     }
     if (r.last_blocks > 0 || r.last_percent > 0.0) {
-      parts.push_back("last " + BlocksJson(r.last_blocks, r.last_percent).dump());
+      parts.push_back("last " + count(r.last_blocks, r.last_percent));
     }
     return parts.empty() ? std::string("all") : Joined(parts, " and ");
   };
