@@ -40,9 +40,16 @@ class Study:
         millions = self.results["model"]["block_parameters"] / 1e6
         return f"{millions:.{1 if millions < 10 else 0}f}M"
 
-    def ratio(self, tokens, estimator, form, view=None):
-        """Of the study's contrast."""
-        pair = self.results["study"]["analysis"]["contrast"]
+    def gap(self, arm, tokens=None, view=None):
+        """Of an arm to the study's reference at a budget, the largest if none is named."""
+        view = view or self.analysis
+        reference = self.results["study"]["analysis"]["reference"]
+        return next(g for g in view["gaps"] if g["precision"] == "training"
+                    and (g["tokens"], g["arm"], g["reference"]) == (tokens or view["budgets"][-1], arm, reference))
+
+    def ratio(self, tokens, estimator, form, view=None, pair=None):
+        """Of the study's contrast, unless a pair is named."""
+        pair = pair or self.results["study"]["analysis"]["contrast"]
         return next(r for r in (view or self.analysis)["token_ratios"]
                     if r["precision"] == "training" and [r["format"], r["reference"]] == pair
                     and (r["tokens"], r["estimator"], r["form"]) == (tokens, estimator, form))
@@ -162,11 +169,7 @@ def missed(studies):
 
 def gap_text(study, arm, view=None, tokens=None):
     """"+0.027 [+0.021, +0.033]": the arm's gap to the reference at a budget, the largest if none is named, in nats."""
-    view = view or study.analysis
-    reference = study.results["study"]["analysis"]["reference"]
-    gap = next(g for g in view["gaps"]
-               if g["precision"] == "training" and g["tokens"] == (tokens or view["budgets"][-1])
-               and (g["arm"], g["reference"]) == (arm, reference))
+    gap = study.gap(arm, tokens, view)
     interval = gap["interval_t"]
     return f"{gap['mean']:+.4f}" + (" [{:+.4f}, {:+.4f}]".format(*interval) if interval else "")
 
@@ -185,6 +188,33 @@ def gaps(studies):
         for arm in study.results["study"]["arm_order"]:
             if arm != reference:
                 rows.append(f"| {short_name(study)} | {arm} | {gap_text(study, arm)} |")
+    return rows
+
+
+def interval_of_text(ends, digits, sign=""):
+    """" [+0.0222, +0.0268]" of a bootstrap over the validation text; "" without one."""
+    return " [{:{f}}, {:{f}}]".format(*ends, f=f"{sign}.{digits}f") if ends else ""
+
+
+def versus(studies):
+    """A row an arm at the largest budget: its loss, its gap to the study's reference, and its tokens over the
+    reference's at equal loss in shrink form, both with the interval of the validation text."""
+    reference = studies[0].results["study"]["analysis"]["reference"]
+    rows = [f"| arm | loss, nats | above {reference}, nats | above it, % | tokens over its, equal loss |",
+            "|---|---|---|---|---|"]
+    for study in studies:
+        tokens = study.analysis["budgets"][-1]
+        for arm in study.results["study"]["arm_order"]:
+            losses = [p["validation_loss"] for run in study.results["runs"] for p in run["points"]
+                      if (run["arm"], p["tokens"]) == (arm, tokens)]
+            cells = [arm, f"{sum(losses) / len(losses):.4f}", "", "", ""]
+            if arm != reference:
+                gap = study.gap(arm, tokens)
+                ratio = study.ratio(tokens, "crossing", "shrink", pair=[arm, reference])
+                cells[2:] = [f"{gap['mean']:+.4f}" + interval_of_text(gap["interval_bootstrap"], 4, "+"),
+                             f"{100 * gap['relative']:+.1f}",
+                             f"{ratio['ratio']:.2f}" + interval_of_text(ratio["interval_bootstrap"], 2)]
+            rows.append(f"| {' | '.join(cells)} |")
     return rows
 
 
@@ -218,4 +248,4 @@ def saferates(studies):
 
 
 KINDS = {"ratios": ratios, "ratiosshrink": ratiosshrink, "ratesextend": ratesextend, "criteria": criteria, "missed": missed, "rates": rates, "gaps": gaps, "seeds": seeds,
-         "saferates": saferates}
+         "saferates": saferates, "versus": versus}

@@ -19,6 +19,7 @@ WANTED = {  # page: the functions whose numbers it must print
                                   "passing-exponents", "last-predicted-ratio", "smallest-of-rates"),
     "studies/results/league/README.md": ("until", "league-ratio", "simultaneous", "first", "pairs-count", "not-kept",
                                          "spread-by-noise", "rate-gain", "told", "told-count", "tier-recipes", "tier-end"),
+    "studies/fp8-gap/README.md": ("seeds-of", "gap-percent", "gap-between", "gap-with-text", "tokens-over"),
     "studies/atlas/README.md": ("first-block", "closes", "lowest-lower-end", "atlas-kept"),
 }
 
