@@ -89,7 +89,7 @@ TEST_CASE("verify grouped-gemm names the group, the rectangle and the cause", "[
   run = verify(sizes);
   CHECK(run.exit_code == 1);
   CHECK_THAT(run.output, ContainsSubstring("group 2, rows 4..5: outside, 2 of 8 elements") &&
-                             ContainsSubstring("outside in rows 1..1, columns 1..2 only: all 2"));
+                             ContainsSubstring("outside in row 1, columns 1..2 only: all 2"));
   const Json json = ParseJson(verify({"--sizes", "3,0,2", "--pad", "4", "--json"}).output, "json");
   CHECK(json["verdict"] == "outside");
   CHECK(json["empty_groups"] == 1);
