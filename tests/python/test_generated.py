@@ -257,7 +257,7 @@ def test_a_kernel_that_does_not_load_scores_nothing(kernel_file, tmp_path):
 
 def test_a_kernel_that_hangs_is_ended(kernel_file):
     report = judged(kernel_file("def kernel(x):\n    while True: pass\n"), timeout=0.5, shapes=1)
-    assert report.score == 0.0 and "took too long" in report.text and "not called" in report.text
+    assert report.score == 0.0 and report.different > report.inputs > 0 and "took too long" in report.text
 
 
 def test_what_does_not_name_a_kernel_is_refused_in_one_line(kernel_file):
