@@ -178,9 +178,32 @@ def calls(tmp):
         "testing.WrongKernel.__call__": each(wrong),
         "testing.KernelReport.accepted": lambda: fp4lab.testing.assert_kernel(right_kernel).accepted,
         "testing.KernelReport.answered": lambda: fp4lab.testing.assert_kernel(right_kernel).answered,
+        "testing.judge_generated": lambda: generated(tmp, fp4lab.testing.judge_generated),
+        "testing.assert_generated": lambda: generated(tmp, report_of_assertion),
+        "testing.GeneratedReport.score": lambda: generated(tmp, lambda *a, **k: fp4lab.testing.judge_generated(*a, **k).score),
+        "testing.GeneratedReport.accepted": lambda: generated(
+            tmp, lambda *a, **k: fp4lab.testing.judge_generated(*a, **k).accepted),
         "check.check_dialects": lambda: str(fp4lab.check.check_dialects(["mxfp4.floor"])),
         "study.load": lambda: _study(tmp).losses.to_dict(),
     }  # fmt: skip
+
+
+def generated(tmp, judge):
+    """The judgement of a kernel that writes zeros, without its folder's name."""
+    path = os.path.join(tmp, "kernel.py")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("import numpy as np\n\ndef kernel(x):\n    rows, cols = x.shape\n"
+                   "    return np.zeros((rows, -(-cols // 2)), np.uint8), np.zeros((rows, -(-cols // 32)), np.uint8)\n")
+    report = judge(f"{path}:kernel", "mxfp4.floor", seed=7, shapes=3, largest=(16, 64), explained=1, shrink=False)
+    return report if not dataclasses.is_dataclass(report) else [
+        report.inputs, report.right, report.different, report.causes, report.text.replace(path, "kernel.py")]  # fmt: skip
+
+
+def report_of_assertion(*arguments, **options):
+    try:
+        return fp4lab.testing.assert_generated(*arguments, **options)
+    except AssertionError as error:
+        return error.fp4lab_report
 
 
 # Public names that compute nothing with numbers, each with the reason.

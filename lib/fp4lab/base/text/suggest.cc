@@ -53,12 +53,13 @@ std::vector<std::string> NearNames(std::string_view name, std::span<const std::s
   for (const std::string& candidate : known) {
     const std::string text = Folded(candidate);
     const std::size_t edits = Edits(wanted, text);
+    std::size_t nearest = std::string::npos;
     for (const std::string& whole : {text, Folded(WithoutFirstPart(candidate))}) {
       const std::size_t away = Edits(wanted, whole);
       if (away > std::max(wanted.size(), whole.size()) / kLettersAnEdit) continue;
-      near.emplace_back(away, candidate);
-      break;
+      nearest = std::min(nearest, away);
     }
+    if (nearest != std::string::npos) near.emplace_back(nearest, candidate);
     const bool part = wanted.size() >= kLeastPart && text.find(wanted) != text.npos;
     if (part) holding.emplace_back(edits, candidate);
   }

@@ -180,10 +180,14 @@ void Arrange(MatrixView<const float> x, const std::vector<Rejected>& rejected, B
       }
     }
   }
-  for (const char* name : {"amax-of-parts", "parts-folded", "scales-rows-down"}) {
+  for (const char* name : {"amax-of-parts", "parts-folded"}) {
     for (const auto& [mismatches, r] : Fewest(rejected, kNearest)) {
       TryArranged(*r->candidate, *FindDeviation(name), *r->matcher, result);
     }
+  }
+  for (const auto& [mismatches, r] : Fewest(rejected, 16 * kNearest)) {
+    if (!result->arranged.empty()) break;
+    TryArranged(*r->candidate, *FindDeviation("scales-rows-down"), *r->matcher, result);
   }
   if (!result->arranged.empty()) return;
   std::vector<const Dialect*> dialects = options.dialects;

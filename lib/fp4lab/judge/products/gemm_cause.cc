@@ -98,7 +98,11 @@ std::vector<GemmCause> FindGemmCauses(const GemmClaim& claim, const Accumulation
   const auto equal = [](const GemmCause& c) { return c.equal(); };
   if (std::any_of(causes.begin(), causes.end(), equal)) std::erase_if(causes, std::not_fn(equal));
   if (causes.empty()) causes = std::move(between_them);
-  return causes.empty() ? FindProductRelations(claim, under) : causes;
+  if (!causes.empty()) return causes;
+  for (ProductRelation& r : FindProductRelations(claim, under)) {
+    causes.push_back({std::move(r.name), std::move(r.what), r.different});
+  }
+  return causes;
 }
 
 }  // namespace fp4lab

@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kMostLines = 1024;
 constexpr float kConstants[] = {-1.0f, 3.0f, 6.0f, 36.0f, 448.0f, 2688.0f};
 
-using Causes = std::vector<GemmCause>;
+using Causes = std::vector<ProductRelation>;
 
 // Keeps the cause if every element of the claim is within its bound.
 bool KeepIfInside(const GemmClaim& claim, const Accumulation& under, const char* name,
@@ -163,7 +163,8 @@ MatrixView<const float> Turned(const Matrix<float>& x) {
 
 }  // namespace
 
-std::vector<GemmCause> FindProductRelations(const GemmClaim& claim, const Accumulation& under) {
+std::vector<ProductRelation> FindProductRelations(const GemmClaim& claim,
+                                                  const Accumulation& under) {
   const IeeeArithmetic ieee;
   Causes causes;
   const GemmKernel kernel = KernelOf(claim, under);

@@ -10,12 +10,14 @@ True
 
 from ._attention import assert_attention
 from ._bytes import assert_matches, assert_same_bytes
+from ._generated import GeneratedReport, assert_generated, judge_generated
 from ._grouped import assert_grouped
 from ._kernel import KernelReport, assert_kernel, assert_stochastic
 from ._product import assert_product
 from ._wrong import WrongKernel, wrong_kernels
 
 __all__ = [
-    "KernelReport", "WrongKernel", "assert_attention", "assert_grouped", "assert_kernel", "assert_matches", "assert_product",
-    "assert_same_bytes", "assert_stochastic", "wrong_kernels",
+    "GeneratedReport", "KernelReport", "WrongKernel", "assert_attention", "assert_generated", "assert_grouped",
+    "assert_kernel", "assert_matches", "assert_product", "assert_same_bytes", "assert_stochastic", "judge_generated",
+    "wrong_kernels",
 ]  # fmt: skip
