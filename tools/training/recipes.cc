@@ -13,7 +13,6 @@
 #include "fp4lab/recipe/recipe.h"
 #include "fp4lab/recipe/recipe_blocks.h"
 #include "fp4lab/recipe/recipe_json.h"
-#include "fp4lab/recipe/recipe_rules.h"
 #include "fp4lab/study/report/tables/text_table.h"
 #include "tools/options/commands.h"
 #include "tools/options/print.h"

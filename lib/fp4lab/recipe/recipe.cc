@@ -11,7 +11,6 @@
 #include "fp4lab/recipe/published_recipes.h"
 #include "fp4lab/recipe/recipe_blocks.h"
 #include "fp4lab/recipe/recipe_json.h"
-#include "fp4lab/recipe/recipe_rules.h"
 
 namespace fp4lab {
 namespace {

@@ -141,6 +141,11 @@ Recipe ReadRecipe(const Json& json, const std::string& where);
 // The resolved form, with every operand spelled out; ReadRecipe gives the same Recipe back.
 Json ToJson(const Recipe& recipe);
 
+// The parts of ReadRecipe and ToJson that are for lists. Whether the JSON of a recipe is a list's:
+bool IsListOfRules(const Json& json);
+Recipe ReadRules(const Json& json, const std::string& where);
+Json RulesJson(const Recipe& list);
+
 // The names of the base recipes above, without the published recipes.
 std::vector<std::string> RecipeNames();
 

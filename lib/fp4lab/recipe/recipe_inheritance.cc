@@ -6,7 +6,6 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text/text.h"
 #include "fp4lab/recipe/recipe.h"
-#include "fp4lab/recipe/recipe_rules.h"
 #include "fp4lab/spelling/dialect_json.h"
 
 namespace fp4lab {

@@ -1,11 +1,11 @@
-#include "fp4lab/recipe/recipe_rules.h"
-
+// Lists of recipes: their JSON, and which rule is for a linear.
 #include <algorithm>
 #include <set>
 #include <utility>
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
+#include "fp4lab/recipe/recipe.h"
 #include "fp4lab/recipe/recipe_blocks.h"
 
 namespace fp4lab {
@@ -83,12 +83,8 @@ Json RuleJson(const RecipeRule& rule) {
   return json;
 }
 
-}  // namespace
-
-bool IsListOfRules(const Json& json) { return json.is_object() && json.contains("rules"); }
-
+// The shares of the run from which on a list differs from before, ascending; 0 is not among them.
 std::vector<double> ChangesOf(const Recipe& list) {
-  const IeeeArithmetic ieee;
   std::set<double> shares;
   for (const RecipeRule& rule : list.rules) {
     shares.insert({rule.from, rule.to});
@@ -100,6 +96,10 @@ std::vector<double> ChangesOf(const Recipe& list) {
   shares.erase(1.0);
   return {shares.begin(), shares.end()};
 }
+
+}  // namespace
+
+bool IsListOfRules(const Json& json) { return json.is_object() && json.contains("rules"); }
 
 Recipe RestOf(const Recipe& list) {
   Recipe rest = list;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/formats/format.h"
 #include "fp4lab/train/model/linear_plan.h"
 #include "fp4lab/train/model/shapes.h"
@@ -70,6 +71,7 @@ ForwardClass ForwardClassOf(const Recipe& recipe) {
 }
 
 std::size_t PlanClassOf(const Recipe& recipe, const ModelConfig& model) {
+  const IeeeArithmetic ieee;
   const LinearRecipe& main = MainOf(recipe);
   const int forward = BitsOf(main.fprop);
   const int backward = std::max(BitsOf(main.dgrad), BitsOf(main.wgrad));
@@ -85,6 +87,7 @@ std::size_t PlanClassOf(const Recipe& recipe, const ModelConfig& model) {
 }
 
 bool IsPartial(const Recipe& recipe, const ModelConfig& model) {
+  const IeeeArithmetic ieee;
   const Selection selection = SelectionOf(recipe, model);
   return !recipe.then.empty() || selection.some_linears || selection.some_blocks;
 }

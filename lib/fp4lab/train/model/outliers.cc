@@ -1,26 +1,14 @@
 #include "fp4lab/train/model/outliers.h"
 
-#include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/base/text/suggest.h"
+#include "fp4lab/train/model/outlier_fit.h"
 #include "fp4lab/train/model/shapes.h"
-#include "fp4lab/train/parts/parts.h"
 
 namespace fp4lab {
 namespace {
-
-bool Chosen(const OutlierConfig& outliers, const OutlierPlace& place) {
-  return std::find(outliers.places.begin(), outliers.places.end(), place.name) !=
-         outliers.places.end();
-}
-
-std::vector<OutlierPlace> PlacesOf(const Part& part, const ModelConfig& config) {
-  return part.outliers == nullptr ? std::vector<OutlierPlace>() : part.outliers(config);
-}
 
 // Channel i of `count` among `all`, evenly spaced.
 std::size_t ChannelOf(std::size_t i, std::size_t count, std::size_t all) {
@@ -62,39 +50,6 @@ void Apply(const ParameterLayout& layout, const PlacedPart& placed, const Channe
 
 }  // namespace
 
-void CheckOutliers(const ModelConfig& config, const std::string& where) {
-  const IeeeArithmetic ieee;
-  const OutlierConfig& outliers = config.outliers;
-  if (outliers.gain == 1.0f) return;
-  std::vector<std::string> known;
-  for (const Part* part : PartsOf(config, where)) {
-    for (const OutlierPlace& place : PlacesOf(*part, config)) {
-      if (std::find(known.begin(), known.end(), place.name) == known.end()) {
-        known.emplace_back(place.name);
-      }
-      if (!Chosen(outliers, place)) continue;
-      if (static_cast<std::size_t>(outliers.channels) > place.channels) {
-        throw Error(where + "/outliers/channels",
-                    std::to_string(outliers.channels) + " are more than the " +
-                        std::to_string(place.channels) + " of \"" + std::string(place.name) + "\"");
-      }
-      for (const ChannelScale& scale : place.scales(config, 0)) {
-        const double power = std::log2(double{outliers.gain}) * scale.power;
-        if (power == std::floor(power)) continue;
-        throw Error(where + "/outliers/gain",
-                    "must be a power of four: the activation of \"" + std::string(place.name) +
-                        "\" squares, so that its rows are multiplied by the square root");
-      }
-    }
-  }
-  for (std::size_t i = 0; i < outliers.places.size(); ++i) {
-    if (std::find(known.begin(), known.end(), outliers.places[i]) != known.end()) continue;
-    throw Error(where + "/outliers/places/" + std::to_string(i),
-                "no part of this model can have outliers in \"" + outliers.places[i] +
-                    "\" and compute the same function; " + DidYouMean(outliers.places[i], known));
-  }
-}
-
 void PlantOutliers(const ModelConfig& config, std::span<float> parameters,
                    std::span<const std::span<float>> states) {
   const IeeeArithmetic ieee;
@@ -103,8 +58,8 @@ void PlantOutliers(const ModelConfig& config, std::span<float> parameters,
   const ParameterLayout layout = MakeLayout(config);
   const auto count = static_cast<std::size_t>(outliers.channels);
   for (const PlacedPart& placed : layout.parts) {
-    for (const OutlierPlace& place : PlacesOf(*placed.part, config)) {
-      if (!Chosen(outliers, place)) continue;
+    for (const OutlierPlace& place : OutlierPlacesOf(*placed.part, config)) {
+      if (!IsChosen(outliers, place)) continue;
       for (std::size_t i = 0; i < count; ++i) {
         const std::size_t channel = ChannelOf(i, count, place.channels);
         for (const ChannelScale& scale : place.scales(config, channel)) {

@@ -15,15 +15,10 @@
 #pragma once
 
 #include <span>
-#include <string>
 
 #include "fp4lab/train/config.h"
 
 namespace fp4lab {
-
-// Throws Error at a member of config.model.outliers of `where`, the place of the model, for places
-// that no part of the model has, and for gains and channels that a place cannot have.
-void CheckOutliers(const ModelConfig& config, const std::string& where);
 
 // Multiplies the parameters of each place. A parameter times s has a gradient of 1 / s, so its
 // number k of `states`, the optimizer's moment k + 1, is divided by s^(k + 1).

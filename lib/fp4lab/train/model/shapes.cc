@@ -4,7 +4,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/train/model/outliers.h"
+#include "fp4lab/train/model/outlier_fit.h"
 #include "fp4lab/train/model/recipe_fit.h"
 #include "fp4lab/train/optimizer/optimizers.h"
 #include "fp4lab/train/parts/parts.h"
