@@ -32,9 +32,9 @@ class Folder : public CommandFolder {
 TEST_CASE("An import is evaluated, looked into, trained on and exported", "[e2e]") {
   Folder folder;
   const std::string model = folder.Imported(), tokens = folder.Tokens();
-  const Answer losses =
-      folder.Run({"evaluate", model, "--tokens", tokens, "--recipe", "te_nvfp4", "--recipe", "fp32",
-                  "--evaluated", "0", "--logits", folder.Path("logits.npy"), "--json"});
+  const Answer losses = folder.Run({"evaluate", model, "--tokens", tokens, "--recipe",
+                                    "te_fp8_currentscaling", "--recipe", "fp32", "--evaluated", "0",
+                                    "--logits", folder.Path("logits.npy"), "--json"});
   REQUIRE(losses.code == 0);
   const Json rows = ParseJson(losses.text, "evaluate")["recipes"];
   CHECK(rows[0]["loss"] != rows[0]["high_precision_loss"]);
@@ -42,8 +42,9 @@ TEST_CASE("An import is evaluated, looked into, trained on and exported", "[e2e]
   CHECK(rows[0]["tokens"] == 792);  // whole sequences of 24
   CHECK(ReadNpy(folder.Path("logits.npy")).shape == std::vector<std::size_t>{24, 48});
 
-  const Answer what = folder.Run({"what-if", model, "--tokens", tokens, "--recipe", "te_nvfp4",
-                                  "--learning-rate", "1e-3", "--no-shares"});
+  const Answer what =
+      folder.Run({"what-if", model, "--tokens", tokens, "--recipe", "te_fp8_currentscaling",
+                  "--learning-rate", "1e-3", "--no-shares"});
   CHECK(what.code == 0);
   CHECK_THAT(what.text, ContainsSubstring("step 1, 96 tokens, learning rate 0.001"));
 
@@ -53,7 +54,7 @@ TEST_CASE("An import is evaluated, looked into, trained on and exported", "[e2e]
                                           "--tokens",
                                           tokens,
                                           "--recipe",
-                                          "te_nvfp4",
+                                          "te_fp8_currentscaling",
                                           "--set",
                                           "batch=2",
                                           "--set",

@@ -64,12 +64,12 @@ TEST_CASE("Imported models give the logits of transformers", "[models]") {
     const NpyArray tokens = ReadNpy(SampleFolder(name) / "tokens.npy"),
                    logits = ReadNpy(SampleFolder(name) / "logits.npy");
     const auto want = logits.As<float>();
-    CHECK(Difference(LogitsOf(checkpoint, "fp32", tokens.As<std::uint16_t>()), want) < 3e-6);
+    CHECK(Difference(LogitsOf(checkpoint, "fp32", tokens.As<std::uint16_t>()), want) < 1e-5);
     // Operands of linears are rounded to BF16, 2^-9 each; a router may then choose other experts.
     const bool experts = name.find("moe") != name.npos || name == "mixtral";
     const double bf16 = Difference(LogitsOf(checkpoint, "bf16", tokens.As<std::uint16_t>()), want);
-    CHECK(bf16 > 1e-5);
-    if (!experts) CHECK(bf16 < 3e-2);
+    CHECK(bf16 > 1e-4);
+    if (!experts) CHECK(bf16 < 5e-2);
   }
   CHECK(families.size() == Families().size());  // every row of the table has a sample
 }

@@ -14,8 +14,8 @@ from safetensors.torch import load_file
 LENGTH = 20
 
 # The largest difference of logits, as a share of the largest logit.
-FP32_BOUND = 5e-6  # sums run in another order
-BF16_BOUND = 3e-2  # operands of linears are rounded to 8 bits
+FP32_BOUND = 1e-5  # sums run in another order
+BF16_BOUND = 5e-2  # operands of linears are rounded to 8 bits
 SIZES = [{}, dict(vocab_size=131, hidden_size=64, intermediate_size=96, num_hidden_layers=4)]
 
 

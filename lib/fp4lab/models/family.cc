@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "fp4lab/base/error.h"
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/base/text/suggest.h"
 
 namespace fp4lab {
@@ -71,6 +72,7 @@ constexpr Unstated kUnstated[] = {
 std::span<const Family> Families() { return kFamilies; }
 
 const Family& FamilyOf(const Json& config, const std::string& where) {
+  const IeeeArithmetic ieee;
   JsonObject o(config, where);
   std::vector<std::string> names;
   o.Require("architectures", &names);
