@@ -45,7 +45,7 @@ bool Run(const ParityCommand& o) {
   options.to = o.to;
   const Json document =
       study::ParityDocument({LogsOf(o.runs, log), LogsOf(o.baseline, log)}, options);
-  o.json ? PrintJson(document, 1) : PrintText(study::ParityText(document));
+  o.json ? PrintJson(document, 1) : Print("%s", study::ParityText(document).c_str());
   return document["status"] == study::kEquivalent;
 }
 
