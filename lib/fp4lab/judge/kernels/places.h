@@ -35,7 +35,7 @@ class Places {
   std::size_t Copies(std::size_t i, std::size_t j) const;
   std::size_t ScalePlace(std::size_t i, std::size_t j, std::size_t copy) const;
 
-  // Whether so many bytes have a scale at `place`, and the scale there, as in scale_type.h.
+  // Whether so many bytes have a scale at `place`, and the scale there, as in exchange/stored.h.
   bool HasScale(std::size_t bytes, std::size_t place) const {
     return place < bytes / Named(scale_type_).bytes;
   }

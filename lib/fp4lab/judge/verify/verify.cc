@@ -47,7 +47,7 @@ class Opened {
   std::span<const std::uint8_t> StoredRow(std::size_t r) const {
     return std::span(m_.codes).subspan(r * sizes_.code_row_bytes, sizes_.code_row_bytes);
   }
-  // The stored scale (r, c), and the scale of element (r, c), as in scale_type.h.
+  // The stored scale (r, c), and the scale of element (r, c), as in exchange/stored.h.
   std::uint32_t StoredScale(std::size_t r, std::size_t c) const {
     return ScaleCodeAt(m_.scales, ScaleOffset(m_.layout.scales, r, c, sizes_.scale_cols),
                        m_.layout.scale_type);
