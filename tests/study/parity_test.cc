@@ -206,6 +206,13 @@ TEST_CASE("Bad questions are refused with the remedy", "[parity]") {
   refused(arms, {.from = 5, .to = 4}, "--from: must not be behind --to");
   refused({{arms.runs[0]}, arms.baseline}, {.paired = true}, "--paired: needs as many runs");
   refused(arms, {.from = 295}, "10 are needed: log losses at the same steps");
+  ParityArms zero = arms, huge = arms;
+  for (MetricLog& log : zero.baseline) {
+    for (auto& [at, loss] : log.series["loss"]) loss = 0;
+  }
+  for (auto& [at, loss] : huge.runs[0].series["loss"]) loss = 1e308;
+  refused(zero, {}, "base0: a gap in percent needs losses whose mean is above 0");
+  refused(huge, {}, "which are not huge");
   ParityArms tokens = arms;
   for (MetricLog& log : tokens.baseline) log.by_tokens = true;
   refused(tokens, {}, "--by tokens if both have them");

@@ -49,9 +49,10 @@ Part Sum(const Part& a, const Part& b) {
   if (!(all > 0)) return {0, std::max(a.degrees, b.degrees)};
   double below = 0;
   for (const Part& part : {a, b}) {
-    if (part.variance > 0) below += part.variance * part.variance / part.degrees;
+    const double share = part.variance / all;
+    if (share > 0) below += share * share / part.degrees;
   }
-  return {all, all * all / below};
+  return {all, 1 / below};
 }
 
 // The scatter of the means of the runs, over their number.
@@ -187,6 +188,12 @@ class Parity {
     json["course"] = Course();
     const Runs a = LossesAt(arms_.runs, steps_), b = LossesAt(arms_.baseline, steps_);
     const Estimate e = EstimateGap(a, b, paired_);
+    if (!(e.baseline > 0) || !std::isfinite(e.gap) || !std::isfinite(e.all.variance)) {
+      throw Error(arms_.baseline[0].name,
+                  "a gap in percent needs losses whose mean is above 0 and which are not huge: "
+                  "that of the baseline is " +
+                      SignificantText(e.baseline) + "; name the loss by --loss");
+    }
     Decide(e, a.size(), b.size(), &json);
     json["notes"] = notes_;
     return json;

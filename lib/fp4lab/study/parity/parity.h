@@ -46,7 +46,8 @@ inline constexpr std::string_view kEquivalent = "equivalent", kDifferent = "diff
 // "course", "metrics", "spikes", "next", "notes", "runs", "baseline", "options"}. Losses as the
 // files have them; shares are fractions. A run whose loss ends not finite is different; a
 // baseline's such run leaves the two not told apart. Deterministic. Throws Error for no runs,
-// options out of range, steps against tokens, and a window of fewer than kLeastSteps common steps.
+// options out of range, steps against tokens, a window of fewer than kLeastSteps common steps, and
+// a baseline whose mean loss is not above 0.
 Json ParityDocument(const ParityArms& arms, const ParityOptions& options = {});
 
 // The document as text for a terminal; the verdict is the first line.
