@@ -137,18 +137,27 @@ AttentionBench::AttentionBench(std::vector<AttentionCase> cases)
     : cases_(std::move(cases)), wrong_(WrongAttentions()) {
   const IeeeArithmetic ieee;
   for (const AttentionCase& c : cases_) right_.push_back(EvaluateAttention(c.plan));
-  ranges_.resize(wrong_.size());
-  ParallelFor(wrong_.size(), [&](std::size_t w) {
-    ranges_[w].resize(cases_.size());
-    for (std::size_t c = 0; c < cases_.size(); ++c) {
-      AttentionPlan plan = cases_[c].plan;
-      if (wrong_[w].Apply(plan)) ranges_[w][c] = EvaluateAttention(plan);
-    }
+}
+
+const std::optional<AttentionRange>& AttentionBench::RangeIfChanged(std::size_t w,
+                                                                    std::size_t c) const {
+  const IeeeArithmetic ieee;
+  std::call_once(once_, [&] {
+    ranges_.resize(wrong_.size());
+    ParallelFor(wrong_.size(), [&](std::size_t i) {
+      ranges_[i].resize(cases_.size());
+      for (std::size_t k = 0; k < cases_.size(); ++k) {
+        AttentionPlan plan = cases_[k].plan;
+        if (wrong_[i].Apply(plan)) ranges_[i][k] = EvaluateAttention(plan);
+      }
+    });
   });
+  return ranges_[w][c];
 }
 
 const AttentionRange& AttentionBench::Range(std::size_t w, std::size_t c) const {
-  return ranges_[w][c] ? *ranges_[w][c] : right_[c];
+  const std::optional<AttentionRange>& range = RangeIfChanged(w, c);
+  return range ? *range : right_[c];
 }
 
 std::vector<Matrix<float>> AttentionBench::AnswersOf(std::span<const std::size_t> w) const {
@@ -182,9 +191,9 @@ std::vector<std::size_t> AttentionBench::Name(
     for (std::size_t c = 0; c < cases_.size() && fits; ++c) {
       if (!answers[c]) continue;
       const AttentionRange& range = Range(w, c);
-      fits = ranges_[w][c] ? answers[c]->values.size() == range.answer.values.size() &&
-                                 AllAllowed(range, answers[c]->View())
-                           : right[c];
+      fits = RangeIfChanged(w, c) ? answers[c]->values.size() == range.answer.values.size() &&
+                                        AllAllowed(range, answers[c]->View())
+                                  : right[c];
     }
     if (fits) names.push_back(w);
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,7 +24,8 @@ struct AttentionCase {
 };
 std::vector<AttentionCase> MakeAttentionCases();
 
-// The answers that the right kernel and every wrong kernel may give.
+// The answers that the right kernel and every wrong kernel may give. Members may be called by
+// several threads.
 class AttentionBench {
  public:
   explicit AttentionBench(std::vector<AttentionCase> cases);
@@ -47,7 +49,10 @@ class AttentionBench {
   std::vector<AttentionCase> cases_;
   std::vector<WrongAttention> wrong_;
   std::vector<AttentionRange> right_;
-  std::vector<std::vector<std::optional<AttentionRange>>> ranges_;  // [wrong][case], if it changes
+  // [wrong][case], if it changes; computed when the first caller needs it.
+  mutable std::vector<std::vector<std::optional<AttentionRange>>> ranges_;
+  mutable std::once_flag once_;
+  const std::optional<AttentionRange>& RangeIfChanged(std::size_t w, std::size_t c) const;
 };
 
 }  // namespace fp4lab
