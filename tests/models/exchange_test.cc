@@ -9,6 +9,7 @@
 #include "fp4lab/recipe/recipe_json.h"
 #include "fp4lab/train/checkpoint.h"
 #include "fp4lab/train/model/model.h"
+#include "fp4lab/train/start/checkpoint_model.h"
 #include "fp4lab/train/start/start.h"
 #include "tests/models/samples.h"
 #include "tests/support/catch.h"

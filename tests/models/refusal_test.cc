@@ -5,7 +5,7 @@
 #include "fp4lab/io/temporary_folder.h"
 #include "fp4lab/models/published.h"
 #include "fp4lab/train/config.h"
-#include "fp4lab/train/start/start.h"
+#include "fp4lab/train/start/checkpoint_model.h"
 #include "tests/models/samples.h"
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"

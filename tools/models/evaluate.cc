@@ -14,6 +14,7 @@
 #include "fp4lab/train/corpus_fit.h"
 #include "fp4lab/train/model/model.h"
 #include "fp4lab/train/observe/what_if.h"
+#include "fp4lab/train/start/checkpoint_model.h"
 #include "fp4lab/train/start/start.h"
 #include "fp4lab/train/trainer.h"
 #include "tools/options/commands.h"

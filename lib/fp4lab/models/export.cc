@@ -14,7 +14,7 @@
 #include "fp4lab/models/tensor_names.h"
 #include "fp4lab/train/checkpoint.h"
 #include "fp4lab/train/model/shapes.h"
-#include "fp4lab/train/start/start.h"
+#include "fp4lab/train/start/checkpoint_model.h"
 
 namespace fp4lab {
 namespace {

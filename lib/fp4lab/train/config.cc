@@ -463,7 +463,7 @@ TrainConfig ReadTrainConfig(const Json& json, const std::string& where) {
   o.Read("device", &device);
   c.device = ReadDevice(device, o.Where("device"));
   c.start = ReadStartKey(&o);
-  c.model = ReadModelOfStart(&o, c.start);
+  c.model = ReadModelConfig(ModelWithStart(&o, c.start), o.Where("model"));
   ReadMember(&o, "optimizer", &ReadOptimizerConfig, &c.optimizer);
   ReadMember(&o, "schedule", &ReadScheduleConfig, &c.schedule);
   ReadMember(&o, "recipe", &ReadRecipe, &c.recipe);

@@ -186,7 +186,7 @@ TrainConfig ReadBase(JsonObject& o) {
   o.Read("device", &device);
   base.device = ReadDevice(device, o.Where("device"));
   base.start = ReadStartKey(&o);
-  base.model = ReadModelOfStart(&o, base.start);
+  base.model = ReadModelConfig(ModelWithStart(&o, base.start), o.Where("model"));
   if (const Json* m = o.Member("optimizer")) {
     base.optimizer = ReadOptimizerConfig(*m, o.Where("optimizer"));
   }

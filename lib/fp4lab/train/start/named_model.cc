@@ -5,9 +5,8 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/train/config.h"
+#include "fp4lab/train/start/checkpoint_model.h"
 #include "fp4lab/train/start/presets.h"
-#include "fp4lab/train/start/start.h"
 
 namespace fp4lab {
 namespace {
@@ -55,15 +54,14 @@ std::string ReadStartKey(JsonObject* object) {
   return start;
 }
 
-ModelConfig ReadModelOfStart(JsonObject* object, const std::string& start) {
+Json ModelWithStart(JsonObject* object, const std::string& start) {
   const IeeeArithmetic ieee;
   const Json* const given = object->Member("model");
-  const std::string where = object->Where("model");
   Json model = given == nullptr ? Json::object() : *given;
   if (model.is_object() && !start.empty()) {
     if (!IsNamedModel(model) && !model.contains("layers")) model["from"] = start;
   }
-  return ReadModelConfig(model, where);
+  return model;
 }
 
 }  // namespace fp4lab

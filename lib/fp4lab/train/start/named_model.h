@@ -7,8 +7,6 @@
 
 namespace fp4lab {
 
-struct ModelConfig;
-
 // The members of a model in place of "preset": NAME (presets.h; "d_model" and "sequence" scale it)
 // or of "from": CHECKPOINT (the checkpoint's model). Members that stand beside the key win. A model
 // with neither key is returned as it is. Throws Error at the key for an unknown name, a file that
@@ -21,8 +19,9 @@ bool IsNamedModel(const Json& model);
 // The key "start" of a run or study; empty if it is absent.
 std::string ReadStartKey(JsonObject* object);
 
-// The member "model", whose other members are those of the checkpoint `start`, if there is one;
-// but a model with the key "layers" states all of its members, as ToJson writes them.
-ModelConfig ReadModelOfStart(JsonObject* object, const std::string& start);
+// The member "model" for ReadModelConfig. The members that it leaves out are those of the
+// checkpoint `start`, if there is one; but a model with the key "layers" states all of its members,
+// as ToJson writes them.
+Json ModelWithStart(JsonObject* object, const std::string& start);
 
 }  // namespace fp4lab

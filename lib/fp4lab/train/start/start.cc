@@ -6,13 +6,12 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/ieee_arithmetic.h"
-#include "fp4lab/io/file.h"
-#include "fp4lab/io/file_content.h"
 #include "fp4lab/train/checkpoint.h"
 #include "fp4lab/train/config.h"
 #include "fp4lab/train/model/nudge.h"
 #include "fp4lab/train/model/outliers.h"
 #include "fp4lab/train/model/shapes.h"
+#include "fp4lab/train/start/checkpoint_model.h"
 
 namespace fp4lab {
 namespace {
@@ -22,21 +21,6 @@ constexpr std::size_t kHashDigits = 64;
 std::string PlaceOf(const char* key, const std::string& where) {
   const Json empty = Json::object();
   return JsonObject(empty, where).Where(key);
-}
-
-FileContent Opened(const std::filesystem::path& checkpoint, const std::string& where) {
-  const std::filesystem::path path = CheckpointFile(checkpoint);
-  if (!Exists(path)) throw Error(where, "there is no checkpoint " + path.string());
-  return FileContent(path);
-}
-
-const Json& ModelIn(const CheckpointHeader& header, const std::string& where,
-                    const std::filesystem::path& checkpoint) {
-  const Json& configuration = header.configuration;
-  if (!configuration.is_object() || !configuration.contains("model")) {
-    throw Error(where, CheckpointFile(checkpoint).string() + " has no configuration of a model");
-  }
-  return configuration.at("model");
 }
 
 std::string ShapeText(const ParameterSlice& slice) {
@@ -60,20 +44,9 @@ void CheckSameWeights(const TrainConfig& config, const Json& there, const std::s
 
 }  // namespace
 
-std::filesystem::path CheckpointFile(const std::filesystem::path& checkpoint) {
-  return std::filesystem::is_directory(checkpoint) ? checkpoint / "checkpoint.fp4lab" : checkpoint;
-}
-
-Json ModelOfCheckpoint(const std::filesystem::path& checkpoint, const std::string& where) {
-  const IeeeArithmetic ieee;
-  const FileContent content = Opened(checkpoint, where);
-  return ModelIn(ReadCheckpointHeader(content.bytes(), CheckpointFile(checkpoint).string()), where,
-                 checkpoint);
-}
-
 std::string HashOfCheckpoint(const std::filesystem::path& checkpoint, const std::string& where) {
   const IeeeArithmetic ieee;
-  const FileContent content = Opened(checkpoint, where);
+  const FileContent content = OpenCheckpoint(checkpoint, where);
   ReadCheckpointHeader(content.bytes(), CheckpointFile(checkpoint).string());
   const auto digits = content.bytes().last(kHashDigits);
   return {reinterpret_cast<const char*>(digits.data()), digits.size()};
@@ -88,7 +61,7 @@ void CheckStart(const TrainConfig& config, const std::string& where) {
 std::vector<float> ReadStart(const TrainConfig& config, const std::string& where) {
   const IeeeArithmetic ieee;
   const std::string place = PlaceOf("start", where);
-  const FileContent content = Opened(config.start, place);
+  const FileContent content = OpenCheckpoint(config.start, place);
   Checkpoint checkpoint = ReadCheckpoint(content.bytes(), CheckpointFile(config.start).string());
   CheckSameWeights(config, ModelIn(checkpoint.header, place, config.start), where);
   const ParameterLayout layout = MakeLayout(config.model);

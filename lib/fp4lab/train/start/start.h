@@ -7,19 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "fp4lab/io/json.h"
-
 namespace fp4lab {
 
-struct ModelConfig;
 struct TrainConfig;
-
-// checkpoint.fp4lab in a folder, or the file itself.
-std::filesystem::path CheckpointFile(const std::filesystem::path& checkpoint);
-
-// The model of a checkpoint, as ToJson(ModelConfig) has it. Throws Error at `where` if the file is
-// no checkpoint of a run or of `fp4lab import`.
-Json ModelOfCheckpoint(const std::filesystem::path& checkpoint, const std::string& where);
 
 // The SHA-256 with which the checkpoint ends, 64 digits; it is not verified.
 std::string HashOfCheckpoint(const std::filesystem::path& checkpoint, const std::string& where);
