@@ -119,8 +119,8 @@ TEST_CASE("The step from an import has fresh states of the optimizer and any tex
   const std::filesystem::path ids = starts.folder.Path() / "ids.npy";
   const std::vector<std::uint32_t> tokens(2000, 300);
   WriteNpy(ids, MakeNpyArray<std::uint32_t>({tokens.size()}, tokens));
-  options.data = DataConfig();
-  options.data.tokens = ids.string();
+  options.data.emplace();
+  options.data->tokens = ids.string();
   CHECK(ErrorOf([&] { ReadCheckpointStep(options); }).find("#/model/vocabulary: the corpus ") !=
         std::string::npos);
 }
