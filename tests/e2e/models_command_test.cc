@@ -23,7 +23,7 @@ class Folder : public CommandFolder {
   // 800 tokens of a vocabulary of 48.
   std::string Tokens() {
     std::vector<std::uint32_t> tokens;
-    for (std::uint32_t i = 0; i < 800; ++i) tokens.push_back(i * i % 48);
+    for (std::uint32_t i = 0; i < 2000; ++i) tokens.push_back(i * i % 48);
     WriteNpy(Path("ids.npy"), MakeNpyArray<std::uint32_t>({tokens.size()}, tokens));
     return Path("ids.npy");
   }
@@ -39,7 +39,7 @@ TEST_CASE("An import is evaluated, looked into, trained on and exported", "[e2e]
   const Json rows = ParseJson(losses.text, "evaluate")["recipes"];
   CHECK(rows[0]["loss"] != rows[0]["high_precision_loss"]);
   CHECK(rows[1]["loss"] == rows[1]["high_precision_loss"]);
-  CHECK(rows[0]["tokens"] == 792);  // whole sequences of 24
+  CHECK(rows[0]["tokens"] == 1992);  // whole sequences of 24
   CHECK(ReadNpy(folder.Path("logits.npy")).shape == std::vector<std::size_t>{24, 48});
 
   const Answer what =

@@ -99,7 +99,10 @@ TEST_CASE("Told one dialect and given the bytes of another, explain names the ot
                     {.dialect = {}, .search = {.pairs = false}, .deciding_case = false});
         if (e.equal) continue;
         CAPTURE(a.name, b->name);
-        CHECK(Names(e, cause));
+        // BF16 scales are named by the deviation of binary32's rows that gives the same bytes.
+        const bool in_bf16 = b->block_scale == BlockScale::kDivideFirstBf16;
+        const Cause rounded = MakeCause({"scale-stored-bf16"});
+        CHECK((Names(e, cause) || (in_bf16 && Names(e, rounded))));
         ++differing;
         break;
       }

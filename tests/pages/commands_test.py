@@ -193,7 +193,9 @@ def check_names(program):
         elif first == "--set":
             known = rest == ["recipe.disable_rht=true"]  # docs/start/train.md runs it
         elif first == "fp4lab":
-            known = rest[1] in printed(rest[0], "--help") and rest[2] in recipes
+            known = f"  {rest[0]} " in printed("--help")
+            if len(rest) > 1:
+                known = known and rest[1] in printed(rest[0], "--help") and rest[2] in recipes
         elif first.startswith("--"):
             known = first in options and f" {rest[0]}" in options
         else:

@@ -73,7 +73,15 @@ def make(name, seed=0, dtype=torch.float32, **sizes):
                 parameter.copy_(1 + 0.2 * values)
             else:
                 parameter.copy_(values * (1.5 / parameter.shape[-1] ** 0.5))
-    return model.to(dtype)
+    return cast(model, dtype)
+
+
+def cast(model, dtype):
+    """The model with its parameters in `dtype`. Its buffers, the angles of positions, stay in binary32, as
+    from_pretrained leaves them."""
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(dtype)
+    return model
 
 
 def tokens_of(model, length, seed=0):
@@ -84,7 +92,7 @@ def tokens_of(model, length, seed=0):
 def logits_of(model, tokens):
     """Logits in binary32 of the model's weights, (tokens, vocabulary)."""
     with torch.no_grad():
-        return model.float()(tokens[None].long(), use_cache=False).logits[0].float().numpy()
+        return cast(model, torch.float32)(tokens[None].long(), use_cache=False).logits[0].float().numpy()
 
 
 def main(folder):

@@ -24,6 +24,7 @@ struct AnswerBlock {
   MatrixView<const float> x;
   MatrixView<const std::uint8_t> codes;
   std::uint8_t byte;
+  float scale_value;  // in place of the byte, if scales are numbers
 };
 
 // The number of codes that differ from the codes under factor e.
@@ -95,9 +96,12 @@ Verdict Judge(const AnswerBlock& block) {
 Verdict Compare(const AnswerBlock& block, const Quantized& want, const BlockGrid& grid,
                 std::size_t row, std::size_t col) {
   Verdict verdict;
-  if (grid.stores_scales) {
-    verdict.scale_outside =
-        want.scales[row / grid.block_rows * grid.cols + col / grid.block_cols] != block.byte;
+  const std::size_t at = row / grid.block_rows * grid.cols + col / grid.block_cols;
+  if (!want.scale_values.empty()) {
+    verdict.scale_outside = std::bit_cast<std::uint32_t>(want.scale_values[at]) !=
+                            std::bit_cast<std::uint32_t>(block.scale_value);
+  } else if (grid.stores_scales) {
+    verdict.scale_outside = want.scales[at] != block.byte;
   }
   for (std::size_t r = 0; r < block.x.rows; ++r) {
     for (std::size_t c = 0; c < block.x.cols; ++c) {
@@ -147,9 +151,12 @@ void JudgeRow(const Answer& answer, std::size_t i, const TensorScale& tensor, Al
   for (std::size_t j = 0; j < grid.cols; ++j) {
     const std::size_t col = j * grid.block_cols;
     const MatrixView<const float> elements = grid.Block(answer.x, i, j);
-    const AnswerBlock block{answer.dialect, tensor, elements,
+    const AnswerBlock block{answer.dialect,
+                            tensor,
+                            elements,
                             codes.Block(row, col, elements.rows, elements.cols),
-                            grid.stores_scales ? q.scales[i * grid.cols + j] : std::uint8_t{0}};
+                            q.scales.empty() ? std::uint8_t{0} : q.scales[i * grid.cols + j],
+                            q.scale_values.empty() ? 0.0f : q.scale_values[i * grid.cols + j]};
     const Verdict verdict =
         IsApproximate(answer.dialect) ? Judge(block) : Compare(block, answer.want, grid, row, col);
     if (allowed->ok && (verdict.scale_outside || verdict.codes_outside > 0)) {
@@ -195,7 +202,10 @@ Allowed IsAllowed(const Dialect& dialect, MatrixView<const float> x, const Quant
   const BlockGrid grid(dialect, x.rows, x.cols);
   Expects(q.rows == x.rows && q.cols == x.cols && q.codes.size() == x.size(),
           "one code per element");
-  Expects(!grid.stores_scales || q.scales.size() == grid.rows * grid.cols, "one scale per block");
+  const bool floats = dialect.scale_encoding == ScaleEncoding::kBinary32;
+  Expects(!grid.stores_scales ||
+              (floats ? q.scale_values.size() : q.scales.size()) == grid.rows * grid.cols,
+          "one scale per block");
   const std::vector<float> amax = TensorAmaxes(dialect, x, options);
   const Answer answer{dialect, x, q, grid,
                       IsApproximate(dialect) ? Quantized{} : QuantizeAs(dialect, x, options)};

@@ -1,6 +1,7 @@
 // Blocks that a kernel does not write, or writes at another block's place.
 #include <algorithm>
 
+#include "fp4lab/base/ieee_arithmetic.h"
 #include "fp4lab/formats/format.h"
 #include "fp4lab/judge/kernels/evaluate.h"
 
@@ -31,6 +32,7 @@ void Evaluator::FillUnwritten(std::uint32_t mask, BlockBytes* block) const {
 }
 
 void Evaluator::Fill(BlockBytes* block) const {
+  const IeeeArithmetic ieee;
   const OutputPlan& plan = plan_.output;
   const std::uint32_t mask = (1u << FormatOf(plan_.kernel.dialect.element).bits) - 1;
   if (plan.codes_filled) {
