@@ -195,7 +195,7 @@ TEST_CASE("What contradicts itself in a recipe is refused at its pointer", "[tra
   for (const char* key : {"prescale", "target"}) {
     CHECK(format({{"like", "nvfp4.te"}, {key, 1e300}}).find(at + "/" + key + ": must be") == 0);
   }
-  CHECK(format({{"like", "nvfp4.te"}, {"scale", "bf16"}}).find(at + "/scale: must be") == 0);
+  CHECK(format({{"like", "nvfp4.te"}, {"scale", "fp16"}}).find(at + "/scale: must be") == 0);
   CHECK(format({{"like", "nvfp4.te"}, {"scale", "e8m0"}, {"rule", "nvfp4"}}).find(at + "/scale:") ==
         0);
   const auto operand = [&](const Json& o) {

@@ -22,7 +22,7 @@ std::string TextAt(JsonObject* o, const char* key) {
 // A number of the model, 0 for what ReadModelConfig will refuse.
 int SizeAt(const Json& model, const char* key) {
   const Json value = model.value(key, Json());
-  return value.is_number_unsigned() && value <= 1 << 20 ? value.get<int>() : 0;
+  return value.is_number_integer() && value >= 0 && value <= 1 << 20 ? value.get<int>() : 0;
 }
 
 }  // namespace
