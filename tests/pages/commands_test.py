@@ -29,6 +29,11 @@ NOT_RUN = {  # commands that pages show in blocks of "sh": why this test does no
     "pip install -r docs/requirements.txt && mkdocs build --strict": "site_test does it",
     "python3 -m http.server -d out/site": "runs until it is stopped",
     "python -m fp4lab.check": "tests/python/test_check.py runs it",
+    "fp4lab import SmolLM2-135M --out smol.fp4lab": "needs a download; models_command_test imports a small model",
+    "fp4lab evaluate smol.fp4lab --tokens ids.npy --recipe te_nvfp4 --recipe mxfp4": "as import",
+    "fp4lab what-if smol.fp4lab --tokens ids.npy --recipe te_nvfp4 --learning-rate 1e-5": "as import",
+    "fp4lab train --start smol.fp4lab --tokens ids.npy --recipe te_nvfp4 --set schedule.learning_rate=1e-5": "as import",
+    "fp4lab export out/train --out tuned": "as import",
 }
 MOST_WORDS = {"README.md": 900, "docs/findings/index.md": 700}
 KINDS = {"console", "sh", "cpp", "cmake", "python"}
@@ -181,6 +186,8 @@ def check_names(program):
     options = printed("quantize", "--help")
     recipes = {r["name"] for r in json.loads(printed("recipes", "--json"))["recipes"]}
     dialects = {d["name"] for d in json.loads(printed("dialects", "--json"))["dialects"]}
+    presets = {p["name"] for p in json.loads(printed("presets", "--json"))["presets"]}
+    commands = set(re.findall(r"^  ([a-z][\w-]*) ", printed("--help"), re.MULTILINE))
     names = names_of_ours()
     words = words_of_studies(program)
     check(len(names) > 20, f"only {len(names)} names in docs/reference/names.md")
@@ -188,12 +195,16 @@ def check_names(program):
         first, *rest = name.split()
         if first.startswith("te_"):
             known = first in recipes
+        elif first in dialects | presets | commands:
+            known = True
+        elif first == "model.preset":
+            known = takes_preset(program, min(presets))
         elif "bf16" in first or first.startswith("disable_"):
             known = takes_key(program, first)
         elif first == "--set":
             known = rest == ["recipe.disable_rht=true"]  # docs/start/train.md runs it
         elif first == "fp4lab":
-            known = f"  {rest[0]} " in printed("--help")
+            known = rest[0] in commands
             if len(rest) > 1:
                 known = known and rest[1] in printed(rest[0], "--help") and rest[2] in recipes
         elif first.startswith("--"):
@@ -208,9 +219,21 @@ def check_names(program):
 
 def takes_key(program, key):
     """Whether a recipe of a study may have the key."""
+    arm = {"recipe": {"base": "te_nvfp4", key: 0 if "bf16" in key else True}}
+    return takes(program, {"arms": {"nvfp4": arm}})
+
+
+def takes_preset(program, name):
+    """Whether the model of a study may be a preset."""
+    return takes(program, {"model": {"preset": name}})
+
+
+def takes(program, members):
+    """Whether a study with these members in place of its own is shown."""
     study = json.loads((ROOT / "studies/token-gap/quick.json").read_text())
     study["data"] = {"source": "synthetic"}
-    study["arms"]["nvfp4"] = {"recipe": {"base": "te_nvfp4", key: 0 if "bf16" in key else True}}
+    study["arms"] |= members.pop("arms", {})
+    study |= members
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "study.json"
         path.write_text(json.dumps(study))
