@@ -120,7 +120,7 @@ std::string ScalesNote(const Findings& f) {
          "`fp4lab check` looks through the file";
 }
 
-void PrintText(const Findings& f, const std::string& place) {
+void PrintFindings(const Findings& f, const std::string& place) {
   const StoredMatrix& m = f.file.matrix;
   const StoredStatistics& s = f.statistics;
   Line("file", place + " (" + f.file.entry.convention + ")");
@@ -231,7 +231,7 @@ void Run(const InspectCommand& o) {
   if (o.json) {
     PrintJson(FindingsJson(f, o.file), 1);
   } else {
-    PrintText(f, o.file);
+    PrintFindings(f, o.file);
   }
 }
 

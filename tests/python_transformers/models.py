@@ -60,7 +60,11 @@ MODELS = {
 def make(name, seed=0, dtype=torch.float32, **sizes):
     """The model, in `dtype`. Every parameter is random, gains included; biases are zero."""
     architecture, keys = MODELS[name]
-    config = getattr(transformers, architecture + "Config")(**{**SIZES, **keys, **sizes})
+    keys = {**SIZES, **keys, **sizes}
+    if "layer_types" in keys:  # a period, repeated
+        period = keys["layer_types"]
+        keys["layer_types"] = period * (keys["num_hidden_layers"] // len(period))
+    config = getattr(transformers, architecture + "Config")(**keys)
     config._attn_implementation = "eager"
     model = getattr(transformers, architecture + "ForCausalLM")(config).eval()
     generator = torch.Generator().manual_seed(seed)
