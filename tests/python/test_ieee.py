@@ -83,6 +83,13 @@ def saved_and_loaded(tmp):
     return out
 
 
+# A run and a baseline, as columns.
+RUNS = [
+    {"step": np.arange(90), "loss": 2.5 + 3 / (1 + np.arange(90)) + 0.01 * np.cos((3 + 2 * i) * np.arange(90.0))}
+    for i in range(2)
+]
+
+
 def checked(tmp):
     path, original = os.path.join(tmp, "c.safetensors"), os.path.join(tmp, "x.npy")
     quantized().save(path, "w")
@@ -147,6 +154,7 @@ def calls(tmp):
         "accumulations": fp4lab.accumulations,
         "recipes": fp4lab.recipes,
         "check_checkpoint": lambda: checked(tmp),
+        "parity": lambda: json.dumps(fp4lab.parity(*RUNS)),
         "check_dialects": lambda: str(fp4lab.check_dialects(["mxfp4.floor"])),
         "QTensor.dequantize": lambda: [q(d, name).dequantize(t) for d in DIALECTS for name in INPUTS
                                        for t in ("float32", "float16", "bfloat16")],
