@@ -29,8 +29,8 @@ void Run(const ConvertCommand& o) {
   const float scale_max = dialect == nullptr ? Dialect{}.scale_max : dialect->scale_max;
   const StorageLayout to = Changed(file.matrix.layout, o.layout);
   const FormatId scale = dialect == nullptr ? FormatId::kE8M0 : dialect->scale;
-  const StoredMatrix stored = Convert(WithScaleType(file.matrix, to.scale_type, scale, o.input),
-                                      to, scale_max, o.input);
+  const StoredMatrix stored =
+      Convert(WithScaleType(file.matrix, to.scale_type, scale, o.input), to, scale_max, o.input);
   WriteStored(o.out, stored, dialect == nullptr ? file.dialect : dialect->name, o.convention,
               scale_max);
   ReadStoredOptions again{.dialect = dialect};

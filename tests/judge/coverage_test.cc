@@ -17,8 +17,8 @@ TEST_CASE("The quick cases catch every wrong kernel that applies; plain random d
 
 TEST_CASE("The quick cases of FP8 with scales of rows and numbers catch every wrong kernel",
           "[judge]") {
-  for (const char* name : {"fp8_e4m3.row", "fp8_e5m2.1x128.fp32", "fp8_e4m3.1x128.bf16",
-                           "fp8_e4m3.1x128.e8m0"}) {
+  for (const char* name :
+       {"fp8_e4m3.row", "fp8_e5m2.1x128.fp32", "fp8_e4m3.1x128.bf16", "fp8_e4m3.1x128.e8m0"}) {
     CheckCatchesAll(*FindDialect(name));
   }
 }

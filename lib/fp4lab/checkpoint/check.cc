@@ -178,7 +178,7 @@ class Checker {
     report_.matrices.push_back(std::move(m));
   }
 
-  // What to say where scales do not fit and the tensor scale has their grid; "" otherwise.
+  // The hint where scales do not fit and the tensor scale has their grid; "" otherwise.
   std::string ExchangedText(const VendorEntry& entry, const SafetensorsTensor& scales) const {
     for (const std::string_view suffix : entry.vendor->tensor_scale) {
       if (suffix.empty()) continue;
@@ -416,7 +416,7 @@ class Checker {
     }
   }
 
-  // What the part of a matrix may be, by a name that is near: codes or scales under another prefix,
+  // The tensor that may be the part of a matrix, by a near name: codes or scales of another prefix,
   // a misspelled suffix. "" where nothing is near.
   std::string OtherNameText(const std::string& prefix, std::string_view leaf) const {
     const bool codes = leaf == "weight" || leaf == "weight_packed";

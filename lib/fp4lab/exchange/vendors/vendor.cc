@@ -214,8 +214,8 @@ std::set<std::string> ComfyLayers(const SafetensorsFile& file) {
 std::string_view ComfyFormat(const StoredMatrix& m) {
   if (m.block_rows == 0 && m.element == FormatId::kE4M3) return "float8_e4m3fn";
   if (m.block_rows == 0 && m.element == FormatId::kE5M2) return "float8_e5m2";
-  const bool in_16 = m.block_cols == 16 && m.scale == FormatId::kE4M3 &&
-                     m.layout.scale_type == ScaleType::kByte;
+  const bool in_16 =
+      m.block_cols == 16 && m.scale == FormatId::kE4M3 && m.layout.scale_type == ScaleType::kByte;
   const bool in_32 = m.block_cols == 32 && m.scale == FormatId::kE8M0;
   if (m.element == FormatId::kE2M1 && in_16 && !m.tensor_scale.empty()) return "nvfp4";
   if (m.element == FormatId::kE4M3 && in_32) return "mxfp8";

@@ -235,7 +235,8 @@ std::string WhyNot(const GemmRecipe& gemm) {
   return "";
 }
 
-// Checks the recipe, those of its rules and those that follow it in the run. Throws Error at `where`.
+// Checks the recipe, those of its rules and those that follow it in the run. Throws Error at
+// `where`.
 void CheckFormats(const Recipe& recipe, const std::string& where) {
   std::vector<const LinearRecipe*> linears = LinearRecipesOf(recipe);
   linears.push_back(&recipe.rest);

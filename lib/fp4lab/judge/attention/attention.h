@@ -32,7 +32,7 @@
 
 namespace fp4lab {
 
-// What attention is asked to compute. Heads of Q share heads of K and V: head h of Q takes head
+// The task of an attention kernel. Heads of Q share heads of K and V: head h of Q takes head
 // h / (heads / kv_heads). Batches are more heads.
 struct AttentionInputs {
   std::size_t heads = 1, kv_heads = 1;
@@ -79,7 +79,7 @@ struct AttentionPlan {
   GemmOutput output = GemmOutput::kBf16;
   std::size_t keys = 0;         // that the kernel reads
   std::size_t padded_keys = 0;  // zeros behind them that it counts
-  // What wrong kernels do otherwise.
+  // The deviations of wrong kernels.
   double exponent_factor = 1.0;  // exp(factor * (y - m))
   bool subtracts_max = true;
   bool rescales = true, rescales_sum = true;

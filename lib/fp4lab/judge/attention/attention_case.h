@@ -38,7 +38,7 @@ class AttentionBench {
   const AttentionRange& Range(std::size_t w, std::size_t c) const;
   const Matrix<float>& Answer(std::size_t w, std::size_t c) const { return Range(w, c).answer; }
 
-  // What a kernel answers that has the deviations w, one after the other.
+  // The answers of a kernel that has the deviations w, one after the other.
   std::vector<Matrix<float>> AnswersOf(std::span<const std::size_t> w) const;
   bool IsRight(std::size_t c, const Matrix<float>& answer) const;
   // The wrong kernels that may give all answers; none if all are right. An answer that is missing

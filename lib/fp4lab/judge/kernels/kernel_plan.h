@@ -101,7 +101,7 @@ enum class OtherEncoding : std::uint8_t {
   kPowerOfTwoUp  // of scales that are numbers
 };
 
-// What a kernel stores of a block's scale that is a number.
+// The stored form of a block's scale that is a number.
 enum class StoredScale : std::uint8_t { kOwn, kInverse, kBf16, kPowerOfTwoUp };
 
 struct ScalePlan {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kMostInLine = 16;  // words of a line of C
 
-// What a form writes around the words of one tensor, and between them.
+// The text that a form writes around the words of one tensor, and between them.
 struct Style {
   std::string_view comment;  // starts a line of comment
   std::string_view prefix;   // of a word
@@ -79,7 +79,8 @@ std::string ShapeText(const SafetensorsTensor& tensor) {
   return text.empty() ? "1" : text;
 }
 
-// What the words of a tensor of judge/packs/pack.h are, by its name or, from a dot on, its ending.
+// The kind of the words of a tensor of judge/packs/pack.h, by its name or, from a dot on, its
+// ending.
 struct Meaning {
   std::string_view name, text;
 };

@@ -99,7 +99,7 @@ class GroupedBench {
   std::span<const GroupedDeviation> wrong() const { return GroupedDeviations(); }
   const Matrix<float>& Right(std::size_t c) const { return right_[c]; }
   const Matrix<float>& Answer(std::size_t w, std::size_t c) const { return wrong_[w][c]; }
-  // What a kernel answers that has the deviations w, one after the other.
+  // The answers of a kernel that has the deviations w, one after the other.
   std::vector<Matrix<float>> AnswersOf(std::span<const std::size_t> w) const;
   bool IsRight(std::size_t c, const Matrix<float>& answer) const;
   // The rows of GroupedDeviations() that give all answers bit for bit; none for the right answers.

@@ -51,7 +51,7 @@ class ProductBench {
   const Matrix<float>& Answer(std::size_t w, std::size_t c) const;
   bool Catches(std::size_t c, std::size_t w) const { return answers_[w][c].has_value(); }
 
-  // What a kernel answers that has the deviations w, one after the other.
+  // The answers of a kernel that has the deviations w, one after the other.
   std::vector<Matrix<float>> AnswersOf(std::span<const std::size_t> w) const;
 
   // Whether an answer is right: bit for bit, or, where the order of additions matters, within the
