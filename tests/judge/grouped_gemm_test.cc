@@ -8,6 +8,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/random.h"
+#include "tests/judge/bench_names.h"
 #include "tests/support/catch.h"
 
 namespace fp4lab {
@@ -24,10 +25,7 @@ const GroupedBench& Bench() {
 const std::vector<GroupedCase>& Cases() { return Bench().cases(); }
 
 std::vector<std::string> Names(const std::vector<Matrix<float>>& answers) {
-  const std::vector<std::optional<Matrix<float>>> all(answers.begin(), answers.end());
-  std::vector<std::string> names;
-  for (const std::size_t w : Bench().Name(all)) names.emplace_back(Bench().wrong()[w].name);
-  return names;
+  return NamesOf(Bench(), answers);
 }
 
 std::vector<Matrix<float>> AnswersOf(const std::vector<const GroupedDeviation*>& deviations) {

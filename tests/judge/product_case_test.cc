@@ -12,6 +12,7 @@
 #include "fp4lab/formats/format.h"
 #include "fp4lab/judge/products/bench_coverage.h"
 #include "fp4lab/tensor/accumulation.h"
+#include "tests/judge/bench_names.h"
 #include "tests/support/catch.h"
 
 namespace fp4lab {
@@ -30,19 +31,10 @@ std::size_t Find(std::string_view name) {
   return static_cast<std::size_t>(at - wrong.begin());
 }
 
-std::size_t CaseAt(std::string_view name) {
-  const std::vector<ProductCase>& cases = Bench().cases();
-  const auto at = std::find_if(cases.begin(), cases.end(),
-                               [&](const ProductCase& c) { return c.name == name; });
-  REQUIRE(at != cases.end());
-  return static_cast<std::size_t>(at - cases.begin());
-}
+std::size_t CaseAt(std::string_view name) { return fp4lab::CaseAt(Bench(), name); }
 
 std::vector<std::string> Names(const std::vector<Matrix<float>>& answers) {
-  const std::vector<std::optional<Matrix<float>>> all(answers.begin(), answers.end());
-  std::vector<std::string> names;
-  for (const std::size_t w : Bench().Name(all)) names.emplace_back(Bench().wrong()[w].name);
-  return names;
+  return NamesOf(Bench(), answers);
 }
 
 TEST_CASE("The directed products catch and name every wrong GEMM kernel", "[judge]") {

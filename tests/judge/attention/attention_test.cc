@@ -16,6 +16,7 @@
 #include "fp4lab/formats/format.h"
 #include "fp4lab/judge/attention/attention_case.h"
 #include "fp4lab/judge/products/bench_coverage.h"
+#include "tests/judge/bench_names.h"
 #include "tests/support/catch.h"
 
 namespace fp4lab {
@@ -28,19 +29,10 @@ const AttentionBench& Bench() {
   return bench;
 }
 
-std::size_t CaseAt(std::string_view name) {
-  const std::vector<AttentionCase>& cases = Bench().cases();
-  const auto at = std::find_if(cases.begin(), cases.end(),
-                               [&](const AttentionCase& c) { return c.name == name; });
-  REQUIRE(at != cases.end());
-  return static_cast<std::size_t>(at - cases.begin());
-}
+std::size_t CaseAt(std::string_view name) { return fp4lab::CaseAt(Bench(), name); }
 
 std::vector<std::string> Names(const std::vector<Matrix<float>>& answers) {
-  const std::vector<std::optional<Matrix<float>>> all(answers.begin(), answers.end());
-  std::vector<std::string> names;
-  for (const std::size_t w : Bench().Name(all)) names.emplace_back(Bench().wrong()[w].name);
-  return names;
+  return NamesOf(Bench(), answers);
 }
 
 // A device in binary32: another order of additions, an exp2 that errs by `ulps`, its own tiles.
