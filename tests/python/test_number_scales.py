@@ -54,7 +54,7 @@ def test_quantize_verify_explain_identify(name, tmp_path):
         assert (again.dequantize() == q.dequantize()).all()
 
 
-def test_a_file_of_an_older_version_says_level_two(tmp_path: pathlib.Path):
+def test_a_file_of_an_older_version_says_level_two(tmp_path):
     q = fp4lab.quantize(matrix(3, 64))
     q.save(tmp_path / "new.npz", "w")
     with np.load(tmp_path / "new.npz") as file:
