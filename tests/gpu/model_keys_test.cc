@@ -8,7 +8,7 @@
 #include "fp4lab/gpu/kernels/router.cuh"
 #include "fp4lab/gpu/optimizer/muon.cuh"
 #include "fp4lab/nn/loss.h"
-#include "fp4lab/nn/muon.h"
+#include "fp4lab/nn/optimizer/muon.h"
 #include "fp4lab/nn/rmsnorm.h"
 #include "fp4lab/nn/router.h"
 #include "fp4lab/train/checkpoint.h"

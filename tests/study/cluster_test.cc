@@ -10,7 +10,7 @@
 
 #include "fp4lab/io/file.h"
 #include "fp4lab/io/process.h"
-#include "fp4lab/study/run/slurm_script.h"
+#include "fp4lab/study/run/cluster/slurm_script.h"
 #include "tests/study/support/tiny_study.h"
 #include "tests/support/catch.h"
 #include "tests/support/error_of.h"

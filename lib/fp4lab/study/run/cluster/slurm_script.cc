@@ -1,4 +1,4 @@
-#include "fp4lab/study/run/slurm_script.h"
+#include "fp4lab/study/run/cluster/slurm_script.h"
 
 #include <algorithm>
 #include <limits>
