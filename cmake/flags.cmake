@@ -12,5 +12,5 @@ target_compile_options(fp4lab_private INTERFACE -Wall -Wextra -Wno-psabi
   $<$<BOOL:${FP4LAB_SANITIZE}>:-fsanitize=address,undefined;-fno-sanitize-recover=undefined;-g1>)
 target_link_options(fp4lab_private INTERFACE
   $<$<BOOL:${FP4LAB_SANITIZE}>:-fsanitize=address,undefined>)
-target_compile_definitions(fp4lab_private INTERFACE HWY_COMPILE_ALL_ATTAINABLE HWY_WANT_AVX3_DL
-  ${fp4lab_targets})
+target_compile_definitions(fp4lab_private INTERFACE ${fp4lab_targets})
+target_compile_options(fp4lab_private INTERFACE ${fp4lab_target_options})
