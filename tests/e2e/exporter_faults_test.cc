@@ -583,7 +583,7 @@ TEST_CASE("Values that another program decoded wrongly", "[e2e][files]") {
   };
   const float m = w.m.tensor_scale[0];
   const auto make = [&](Matrix<float> y) {
-    return [&w, y = std::move(y)](Files& f) {
+    return [y = std::move(y)](Files& f) {
       AddAll(f, "l.weight", "l.weight_scale", "l.weight_scale_2");
       f.Number("y.npy", y);
       return std::vector<std::string>{"check", "w.safetensors", "--values", "y.npy"};

@@ -5,6 +5,7 @@
 #include "fp4lab/base/error.h"
 #include "fp4lab/exchange/order/row_parts.h"
 #include "fp4lab/io/file.h"
+#include "fp4lab/io/json.h"
 #include "fp4lab/io/temporary_folder.h"
 #include "tests/exchange/matrices.h"
 #include "tests/support/catch.h"

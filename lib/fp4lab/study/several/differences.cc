@@ -120,7 +120,8 @@ Json DifferencesDocument(const DifferencesFile& file) {
   std::vector<std::string> names;
   Json document = {{"sources", Json::array()}, {"differences", Json::array()}};
   for (const StudyFiles& files : file.studies) {
-    studies.push_back(ReadJoinedStudy(files, LoadResults(files.results).question.reference, ""));
+    studies.push_back(ReadJoinedStudy(files, LoadResults(files.results).question.reference, "",
+                                      Models::kSeveral));
     names.push_back(studies.back().Name());
     document["sources"].push_back(SourceOf(studies.back().files[0]));
     for (Json& joined : JoinedSources(studies.back())) {

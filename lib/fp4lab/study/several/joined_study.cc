@@ -16,14 +16,16 @@ struct File {
   Json facts;  // JoinedStudy::files
 };
 
-File LoadFile(const std::filesystem::path& given) {
+File LoadFile(const std::filesystem::path& given, Models models) {
   const std::filesystem::path path = ResultsPath(given);
   const Json json = ReadJsonFile(path);
   File file{ReadResults(json, path.string()), {}};
-  if (!file.results.rates.empty() || !file.results.sizes.empty()) {
+  const bool one_model = file.results.sizes.empty() || models == Models::kSeveral;
+  if (!file.results.rates.empty() || !one_model) {
     throw Error(path.string(), "has several models or learning rates; name a study of one of each");
   }
-  const Json analysis = json.value("analysis", Json());
+  const Json all = json.value("analysis", Json());  // a list of one each where there are models
+  const Json analysis = all.is_array() && !all.empty() ? all[0] : all;
   if (!analysis.is_object() || !analysis.value("token_ratios", Json()).is_array()) {
     throw Error(path.string() + "#/analysis",
                 "must be an object with \"token_ratios\", as `fp4lab study run` writes it");
@@ -261,9 +263,9 @@ std::vector<double> JoinedStudy::GapsAt(std::size_t arm, std::size_t base,
 }
 
 JoinedStudy ReadJoinedStudy(const StudyFiles& files, const std::string& reference,
-                            const std::string& null) {
+                            const std::string& null, Models models) {
   const IeeeArithmetic ieee;
-  File first = LoadFile(files.results);
+  File first = LoadFile(files.results, models);
   JoinedStudy study;
   study.bytes_per_token = BytesPerToken(files, first.results.corpus);
   const double bytes = ValidationBytesPerToken(files);
@@ -274,7 +276,7 @@ JoinedStudy ReadJoinedStudy(const StudyFiles& files, const std::string& referenc
   KeepArms(CompleteArms(study.results), &study.results);
   for (const bool is_seeds : {true, false}) {
     for (const std::filesystem::path& path : is_seeds ? files.seeds : files.budgets) {
-      File more = LoadFile(path);
+      File more = LoadFile(path, models);
       CheckSame(study.results, more.results);
       std::vector<std::string> both;
       for (const std::string& arm : CompleteArms(more.results)) {

@@ -64,11 +64,15 @@ struct JoinedStudy {
 // has fallen from a plateau that another one is still on. Nats a byte.
 inline constexpr double kApart = 0.06;
 
+// Whether arms may have models of their own. Losses of several models can be compared, their
+// numbers per parameter cannot.
+enum class Models { kOne, kSeveral };
+
 // Reads and joins. `null` is compared with `reference` if the first file has it. Throws Error for a
 // file whose set-up, text or fingerprints are not the first file's, a seed that two files have, and
 // another loss at a budget of both.
 JoinedStudy ReadJoinedStudy(const StudyFiles& files, const std::string& reference,
-                            const std::string& null);
+                            const std::string& null, Models models = Models::kOne);
 
 // ln of the token ratio of `arm` to `base` in one seed of `cube` (the study's, or a resample of
 // it), by CrossingRatio. nullopt where it is not inside the budgets, and at or beside a budget at
