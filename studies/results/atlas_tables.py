@@ -1,29 +1,16 @@
 """Tables of the atlas: what was tested, and whether the claim holds as it is quoted, for tables.py."""
-import functools
-import json
 import math
 import re
 import statistics
-import sys
 
+from difference_tables import document
 from significance import holm_kept, student_above, two_sided
-from study_tables import HERE, short_name, verdict
-
-
-@functools.cache
-def differences():
-    """What `fp4lab study differences studies/several/atlas.json --json` prints."""
-    document = json.loads((HERE / "atlas.json").read_text())
-    for source in document["sources"]:
-        if source["sha256_of_results"] != json.loads((HERE / source["name"] / "results.json").read_text())["sha256"]:
-            sys.exit(f"atlas.json is not of {source['name']}: run `fp4lab study differences studies/several/atlas.json "
-                     "--json > studies/results/atlas.json`")
-    return document["differences"]
+from study_tables import short_name, verdict
 
 
 def difference(study, arm, base):
     """The record of loss(arm) - loss(base) at the largest budget, paired over seeds."""
-    return next(d for d in differences() if (d["study"], d["arm"], d["base"]) == (study.results["name"], arm, base))
+    return next(d for d in document("atlas") if (d["study"], d["arm"], d["base"]) == (study.results["name"], arm, base))
 
 
 def percent(share):

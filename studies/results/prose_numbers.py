@@ -4,9 +4,11 @@ import functools
 import json
 import math
 import re
+import statistics
 import sys
 
 import atlas_tables
+import difference_tables
 import league_tables
 import speed_tables
 from study_tables import HERE, Study, each_text
@@ -457,6 +459,24 @@ def tokens_over(name, arm):
     return with_bounds(ratio["ratio"], *ratio["interval_bootstrap"])
 
 
+def paired_gap(name, arm, base):
+    """An arm's loss less another's, nats, of the published studies/results/NAME.json; over seeds and text."""
+    return difference_tables.gap(name, arm, base)
+
+
+def paired_less(name, arm, base):
+    """The same, less the difference that the file sets against it."""
+    return difference_tables.with_interval(difference_tables.difference(name, arm, base, is_less=True))
+
+
+def paired_percent(name, study_name, arm, base):
+    """The same difference in % of the other's loss."""
+    found, of = difference_tables.difference(name, arm, base), study(study_name)
+    losses = [run["points"][-1]["validation_loss"] for run in of.results["runs"] if run["arm"] == base]
+    low, high = found["interval_with_text"]
+    return "{:.1f} [{:.1f}, {:.1f}] %".format(*(100 * x / statistics.mean(losses) for x in (found["mean"], low, high)))
+
+
 def seeds_of(name):
     return str(len(study(name).analysis["seeds"]))
 
@@ -470,7 +490,7 @@ def difference_growth(name, place):
 
 
 FUNCTIONS = {f.__name__.replace("_", "-"): f for f in (
-    growth, growth_places, exponent, predicted, measured, hits, missed_mxfp4, missed_loss, missed_loss_by,
+    paired_gap, paired_less, paired_percent, growth, growth_places, exponent, predicted, measured, hits, missed_mxfp4, missed_loss, missed_loss_by,
     same_text, same_bytes, bf16_size, held, smallest_of_rates, last_ratio, ratio_at, ratio_with_text, ratio_ends,
     law_ratio,
     last_predicted_ratio,

@@ -8,7 +8,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 class Study:
-    """A study's results. `views` are its analyses with their labels: one, or in a sweep of learning rates all arms at
+    """A study's results. `views` are its analyses with their labels: one, one per model, or in a sweep of learning rates all arms at
     the reference's best rate, each arm at its own best, and all arms at each other rate."""
 
     def __init__(self, name):
@@ -18,7 +18,9 @@ class Study:
         self.results = json.loads(path.read_text())
         self.analysis = self.results["analysis"]
         self.views = [("", self.analysis)]
-        if isinstance(self.analysis, list):
+        if isinstance(self.analysis, list) and "sweep" not in self.results["study"]:  # of several models
+            self.views = list(zip(self.results["study"]["analysis"]["reference"], self.analysis, strict=True))
+        elif isinstance(self.analysis, list):
             self.views = list(zip(self.labels_of_rates(), self.analysis, strict=True))
 
     def labels_of_rates(self):

@@ -881,7 +881,9 @@ TEST_CASE("The pages' documents are what the commands print of the published stu
     const std::string file = std::string(name) + ".json";
     check(("league/" + file).c_str(), LeagueDocument(ReadLeagueFile(studies / "several" / file)));
   }
-  check("atlas.json", DifferencesDocument(ReadDifferencesFile(studies / "several" / "atlas.json")));
+  for (const char* name : {"atlas.json", "architectures.json", "fp8-gap.json", "outliers.json"}) {
+    check(name, DifferencesDocument(ReadDifferencesFile(studies / "several" / name)));
+  }
   check("surface/law-25m-seeds.json",
         LawDocument(ReadLawFile(studies / "several" / "law-25m-seeds.json"), kBootstrapDraws));
   check("surface/surface.json",

@@ -9,6 +9,7 @@
 #include "fp4lab/study/run/record/run_folder.h"
 #include "fp4lab/study/run/rehearsal.h"
 #include "fp4lab/study/run/run.h"
+#include "fp4lab/study/run/study_start.h"
 #include "fp4lab/train/checkpoint.h"
 #include "fp4lab/train/model/shapes.h"
 #include "fp4lab/train/start/start.h"
@@ -123,6 +124,23 @@ TEST_CASE("The step from an import has fresh states of the optimizer and any tex
   options.data->tokens = ids.string();
   CHECK(ErrorOf([&] { ReadCheckpointStep(options); }).find("#/model/vocabulary: the corpus ") !=
         std::string::npos);
+}
+
+TEST_CASE("A study that starts says which arms have a recipe that quantizes nothing", "[study]") {
+  Study study = TinyStudy(TinyStudyJson());
+  const Corpus corpus = LoadCorpus(study.base.data);
+  const auto notes = [&](const std::vector<std::string>& parts) {
+    study.arms[1].recipe = ReadRecipe("maxtext_te_nvfp4_mlp", "test");
+    study.arms[1].model.parts = parts;
+    return NotesOn(study, corpus);
+  };
+  CHECK(notes({"attention", "mlp"}).empty());
+  const std::vector<std::string> said = notes({"attention"});
+  REQUIRE(said.size() == 1);
+  CHECK(said[0].find("the arm \"" + study.arms[1].name + "\" is for no linear") !=
+        std::string::npos);
+  study.arms[1].recipe = ReadRecipe("bf16", "test");
+  CHECK(NotesOn(study, corpus).empty());
 }
 
 }  // namespace

@@ -97,7 +97,7 @@ void PrintDifferences(const Json& document) {
       base += ", less (" + ArmText(d["against"][0]) + " minus " + ArmText(d["against"][1]) + ")";
     }
     if (d.contains("verdict")) {
-      verdict = ArmText(d["verdict"]) + " of " + study::Fixed(d["margin"].get<double>(), 4);
+      verdict = ArmText(d["verdict"]) + " (" + study::Fixed(d["margin"].get<double>(), 4) + ")";
     }
     const Json& interval =
         d["interval_with_text"].is_null() ? d["interval_t"] : d["interval_with_text"];

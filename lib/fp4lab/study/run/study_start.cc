@@ -8,6 +8,7 @@
 #include "fp4lab/train/corpus_fit.h"
 #include "fp4lab/train/engine.h"
 #include "fp4lab/train/model/memory.h"
+#include "fp4lab/train/model/recipe_plan.h"
 #include "fp4lab/train/model/shapes.h"
 
 namespace fp4lab::study {
@@ -59,10 +60,30 @@ Corpus CheckStart(const Study& study, int jobs) {
   return corpus;
 }
 
+namespace {
+
+// Whether the recipe is for linears that the model does not have, so that it quantizes nothing.
+bool QuantizesNothing(const Recipe& recipe, const ModelConfig& model) {
+  const auto is_plain = [](std::string_view name) { return name == "bf16" || name == "fp32"; };
+  if (is_plain(recipe.base)) return false;
+  const std::vector<RecipePlanRow> plan = RecipePlanOf(recipe, model);
+  return std::all_of(plan.begin(), plan.end(),
+                     [&](const RecipePlanRow& row) { return is_plain(row.recipe); });
+}
+
+}  // namespace
+
 std::vector<std::string> NotesOn(const Study& study, const Corpus& corpus) {
+  std::vector<std::string> notes;
   std::string shortfall = EvaluationShortfall(study.base, corpus);
-  if (shortfall.empty()) return {};
-  return {study.name + ": " + std::move(shortfall)};
+  if (!shortfall.empty()) notes.push_back(study.name + ": " + std::move(shortfall));
+  for (const Arm& arm : study.arms) {
+    if (!QuantizesNothing(arm.recipe, arm.model)) continue;
+    notes.push_back(study.name + ": the recipe of the arm \"" + arm.name +
+                    "\" is for no linear of its model, so it trains as without it; give "
+                    "\"rules\" with the names that `fp4lab study check` lists");
+  }
+  return notes;
 }
 
 }  // namespace fp4lab::study

@@ -31,7 +31,8 @@ void CheckMachine(const std::string& name, const std::vector<TrainConfig>& runs,
 // Loads the corpus and makes both checks for all runs of the study; `jobs` as RunOptions::jobs.
 Corpus CheckStart(const Study& study, int jobs);
 
-// One line each: evaluation tokens that the corpus lacks.
+// One line each: evaluation tokens that the corpus lacks, and arms whose recipe quantizes nothing
+// of their model.
 std::vector<std::string> NotesOn(const Study& study, const Corpus& corpus);
 
 }  // namespace fp4lab::study

@@ -1,0 +1,83 @@
+"""What `fp4lab study differences` prints of published studies, and its tables, for tables.py."""
+import functools
+import json
+import sys
+
+from study_tables import HERE
+
+
+@functools.cache
+def document(name):
+    """The list of `fp4lab study differences studies/several/NAME.json --json`, published as NAME.json beside this file."""
+    printed = json.loads((HERE / f"{name}.json").read_text())
+    for source in printed["sources"]:
+        if source["sha256_of_results"] != json.loads((HERE / source["name"] / "results.json").read_text())["sha256"]:
+            sys.exit(f"{name}.json is not of {source['name']}: run `fp4lab study differences studies/several/{name}.json "
+                     f"--json > studies/results/{name}.json`")
+    return printed["differences"]
+
+
+def difference(name, arm, base, is_less=False):
+    """The record of loss(arm) - loss(base); `is_less`: that less another difference."""
+    return next(d for d in document(name) if (d["arm"], d["base"], "against" in d) == (arm, base, is_less))
+
+
+def with_interval(record):
+    low, high = record["interval_with_text"]
+    return f"{record['mean']:+.4f} [{low:+.4f}, {high:+.4f}]"
+
+
+def gap(name, arm, base):
+    """A gap in nats with its interval."""
+    return with_interval(difference(name, arm, base))
+
+
+FORMATS = {"te_mxfp8": "te_mxfp8", "te_nvfp4": "te_nvfp4", "nvfp4_mlp": "maxtext_te_nvfp4_mlp", "mxfp4": "mxfp4"}
+MODELS = {"qwen": "grouped queries, QK-norm", "windows": "windows, no rotary positions", "moe8": "8 experts, 2 for a token",
+          "moe32": "32 experts, 2 for a token", "muon": "dense, under Muon"}
+# Its pattern names the parts of a dense MLP, so in a model of experts it quantizes nothing.
+WITHOUT_EXPERTS = "nvfp4_mlp"
+
+
+def architectures(studies):
+    """Gaps of each model, and what is left of them after the dense model's."""
+    name = "architectures"
+    lines = ["| model | format | above its BF16, nats | less the dense model's gap | verdict, margin 0.01 |", "|---|---|---|---|---|"]
+    lines += [f"| dense | {called} | {gap(name, 'dense-' + arm, 'dense-bf16')} |  |  |" for arm, called in FORMATS.items()]
+    for model, text in MODELS.items():
+        for arm, called in FORMATS.items():
+            if model.startswith("moe") and arm == WITHOUT_EXPERTS:
+                continue
+            less = difference(name, f"{model}-{arm}", f"{model}-bf16", is_less=True)
+            verdict = less["verdict"].replace("beyond the margin", "**beyond the margin**")
+            lines.append(f"| {text} | {called} | {gap(name, f'{model}-{arm}', f'{model}-bf16')} | {with_interval(less)} | {verdict} |")
+    return lines
+
+
+GAINS = 1, 16, 64, 256
+
+
+def dose(studies):
+    """Gaps by the gain of the planted outliers."""
+    arms = "te_mxfp8", "te_nvfp4", "mxfp4"
+    lines = ["| gain | " + " | ".join(f"{arm} above BF16, nats" for arm in arms) + " |", "|---|" + "---|" * len(arms)]
+    for gain in GAINS:
+        cells = (gap("outliers", f"g{gain}-{arm}", f"g{gain}-bf16") for arm in arms)
+        lines.append(f"| {gain} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def without(studies):
+    """te_nvfp4 without one of its parts, by gain."""
+    lines = ["| gain | without the transform, nats | verdict, margin 0.01 | without stochastic rounding, nats | verdict, margin 0.01 |",
+             "|---|---|---|---|---|"]
+    for gain in GAINS:
+        cells = []
+        for part in "rht", "sr":
+            record = difference("outliers", f"g{gain}-te_nvfp4_no_{part}", f"g{gain}-te_nvfp4")
+            cells += [with_interval(record), record["verdict"].replace("beyond the margin", "**beyond the margin**")]
+        lines.append(f"| {gain} | " + " | ".join(cells) + " |")
+    return lines
+
+
+KINDS = {"architectures": architectures, "dose": dose, "without": without}
