@@ -6,7 +6,11 @@
 set(FP4LAB_SIMD ALL CACHE STRING "SIMD targets of the kernels: ALL, COMMON or NATIVE")
 set_property(CACHE FP4LAB_SIMD PROPERTY STRINGS ALL COMMON NATIVE)
 set(fp4lab_targets)
-if(FP4LAB_SANITIZE)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+  # NEON and the scalar target, which every 64-bit Arm has, whatever FP4LAB_SIMD says. Kernels keep vectors in
+  # arrays and structs, which SVE's, of a length that is known at run time only, cannot stand in.
+  set(fp4lab_targets "HWY_DISABLED_TARGETS=(HWY_SVE|HWY_SVE_256|HWY_SVE2|HWY_SVE2_128)")
+elseif(FP4LAB_SANITIZE)
   # A kernel takes minutes for each target under the sanitizers: the newest, AVX2 and the baseline.
   set(fp4lab_targets "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4|HWY_AVX3)")
 elseif(FP4LAB_SIMD STREQUAL COMMON)
