@@ -8,8 +8,9 @@ if(TARGET fp4lab_program)
   if(CMAKE_CROSSCOMPILING)  # tests start the program by its path: a script calls the emulator
     set(fp4lab_test_program ${PROJECT_BINARY_DIR}/fp4lab_emulated)
     string(REPLACE ";" " " emulator "${CMAKE_CROSSCOMPILING_EMULATOR}")
-    file(GENERATE OUTPUT ${fp4lab_test_program} FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE
-         CONTENT "#!/bin/sh\nexec ${emulator} $<TARGET_FILE:fp4lab_program> \"$@\"\n")
+    file(GENERATE OUTPUT ${fp4lab_test_program}
+         CONTENT "#!/bin/sh\nexec ${emulator} $<TARGET_FILE:fp4lab_program> \"$@\"\n"
+         FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
   endif()
 endif()
 
