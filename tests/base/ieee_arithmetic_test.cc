@@ -13,8 +13,8 @@
 namespace fp4lab {
 namespace {
 
-// Arithmetic whose result shows flushing, the direction of rounding, what becomes of a NaN's payload
-// and, on Arm, the form of half precision; the compiler cannot know it.
+// Arithmetic whose result shows flushing, the direction of rounding, what becomes of a NaN's
+// payload and, on Arm, the form of half precision; the compiler cannot know it.
 struct Probe {
   float half_of_least, third, minus_third, subnormal;
   std::uint32_t payload;
@@ -30,8 +30,12 @@ Probe Compute() {
 #else
   const float half = above_half_precision;
 #endif
-  return {normal * 0.5f, one / three, minus / three, subnormal * one,
-          std::bit_cast<std::uint32_t>(nan + one), static_cast<float>(half)};
+  return {normal * 0.5f,
+          one / three,
+          minus / three,
+          subnormal * one,
+          std::bit_cast<std::uint32_t>(nan + one),
+          static_cast<float>(half)};
 }
 
 TEST_CASE("IeeeArithmetic sets the state of its thread, nests, and restores the one before",
