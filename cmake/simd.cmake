@@ -7,7 +7,11 @@ set(FP4LAB_SIMD ALL CACHE STRING "SIMD targets of the kernels: ALL, COMMON or NA
 set_property(CACHE FP4LAB_SIMD PROPERTY STRINGS ALL COMMON NATIVE)
 set(fp4lab_targets HWY_COMPILE_ALL_ATTAINABLE HWY_WANT_AVX3_DL)
 set(fp4lab_target_options)
-if(FP4LAB_SANITIZE)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+  # NEON and the scalar target, which every 64-bit Arm has, whatever FP4LAB_SIMD says. Kernels keep vectors in
+  # arrays and structs, which SVE's, of a length that is known at run time only, cannot stand in.
+  list(APPEND fp4lab_targets "HWY_DISABLED_TARGETS=(HWY_SVE|HWY_SVE_256|HWY_SVE2|HWY_SVE2_128)")
+elseif(FP4LAB_SANITIZE)
   # One target that the whole file is compiled for. Functions with a target of their own cost Clang
   # 100 times as long under the sanitizers: 20 minutes a kernel.
   set(fp4lab_targets HWY_COMPILE_ONLY_STATIC)

@@ -5,6 +5,22 @@ find_package(Python3 COMPONENTS Interpreter QUIET)
 set(fp4lab_test_program)  # the path that tests of the program get
 if(TARGET fp4lab_program)
   set(fp4lab_test_program $<TARGET_FILE:fp4lab_program>)
+  if(CMAKE_CROSSCOMPILING)  # tests start the program by its path: a script calls the emulator
+    set(fp4lab_test_program ${PROJECT_BINARY_DIR}/fp4lab_emulated)
+    string(REPLACE ";" " " emulator "${CMAKE_CROSSCOMPILING_EMULATOR}")
+    file(GENERATE OUTPUT ${fp4lab_test_program}
+         CONTENT "#!/bin/sh\nexec ${emulator} $<TARGET_FILE:fp4lab_program> \"$@\"\n"
+         FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
+  endif()
+endif()
+
+set(fp4lab_catch_main Catch2::Catch2WithMain)
+if(CMAKE_CROSSCOMPILING AND Catch2_VERSION VERSION_LESS 3)  # Debian installs one architecture's at a time
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/catch_main.cc
+       CONTENT "#define CATCH_CONFIG_MAIN\n#include <catch2/catch.hpp>\n")
+  add_library(fp4lab_catch_main STATIC EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/catch_main.cc)
+  target_link_libraries(fp4lab_catch_main PUBLIC Catch2::Catch2)
+  set(fp4lab_catch_main fp4lab_catch_main)
 endif()
 
 # Tests compile in three quarters of the time with -O1 and run as fast: kernels are the library's.
@@ -41,7 +57,7 @@ endfunction()
 function(fp4lab_test name)
   cmake_parse_arguments(TEST "EXHAUSTIVE;SKIPS" "" "" ${ARGN})
   add_executable(${name} ${TEST_UNPARSED_ARGUMENTS})
-  target_link_libraries(${name} PRIVATE fp4lab_test_flags Catch2::Catch2WithMain)
+  target_link_libraries(${name} PRIVATE fp4lab_test_flags ${fp4lab_catch_main})
   fp4lab_use_pch(${name} REUSE_FROM fp4lab_test_pch)
   set(options)
   foreach(option EXHAUSTIVE SKIPS)

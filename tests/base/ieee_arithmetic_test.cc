@@ -1,5 +1,7 @@
 #include "fp4lab/base/ieee_arithmetic.h"
 
+#include <bit>
+#include <cstdint>
 #include <limits>
 #include <stdexcept>
 #include <vector>
@@ -11,16 +13,29 @@
 namespace fp4lab {
 namespace {
 
-// Arithmetic whose result shows flushing and the direction of rounding; the compiler cannot know
-// it.
+// Arithmetic whose result shows flushing, the direction of rounding, what becomes of a NaN's
+// payload and, on Arm, the form of half precision; the compiler cannot know it.
 struct Probe {
   float half_of_least, third, minus_third, subnormal;
+  std::uint32_t payload;
+  float half_precision;
   friend bool operator==(const Probe&, const Probe&) = default;
 };
 Probe Compute() {
   volatile float normal = std::numeric_limits<float>::min(), three = 3.0f, one = 1.0f,
-                 minus = -1.0f, subnormal = std::numeric_limits<float>::denorm_min();
-  return {normal * 0.5f, one / three, minus / three, subnormal * one};
+                 minus = -1.0f, subnormal = std::numeric_limits<float>::denorm_min(),
+                 nan = std::bit_cast<float>(0x7FC12345u), above_half_precision = 65536.0f;
+#if defined(__aarch64__)
+  const __fp16 half = static_cast<__fp16>(above_half_precision);
+#else
+  const float half = above_half_precision;
+#endif
+  return {normal * 0.5f,
+          one / three,
+          minus / three,
+          subnormal * one,
+          std::bit_cast<std::uint32_t>(nan + one),
+          static_cast<float>(half)};
 }
 
 TEST_CASE("IeeeArithmetic sets the state of its thread, nests, and restores the one before",

@@ -57,7 +57,13 @@ inline std::vector<NamedState> HostStates() {
   // may run in this state.
   states.push_back({"exceptions signal", {.vector = 0x0000, .scalar = 0x0340}});
 #elif defined(__aarch64__)
-  states.push_back({"FZ", {.control = 1u << 24}});
+  // Flushing to zero (what -Ofast sets), NaN without payloads, and half precision without
+  // infinities. Most processors have no exceptions that signal.
+  constexpr std::uint64_t kFz = 1u << 24, kDn = 1u << 25, kAhp = 1u << 26;
+  states.push_back({"FZ", {.control = kFz}});
+  states.push_back({"DN", {.control = kDn}});
+  states.push_back({"FZ and DN", {.control = kFz | kDn}});
+  states.push_back({"AHP", {.control = kAhp}});
 #endif
   return states;
 }

@@ -1,10 +1,14 @@
 #include "fp4lab/measure/machine.h"
 
 #include <cstdlib>
+#include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fp4lab/base/parallel.h"
+#include "fp4lab/io/file.h"
+#include "fp4lab/io/temporary_folder.h"
 #include "fp4lab/measure/clock.h"
 #include "fp4lab/measure/probes.h"
 #include "fp4lab/measure/sgemm_peer.h"
@@ -22,6 +26,21 @@ TEST_CASE("A machine says what it is", "[measure]") {
   CHECK(HighwayAtLeast(1, 0));
   CHECK(!HighwayAtLeast(99, 0));
   CHECK(m.highway.find('.') != std::string::npos);
+}
+
+TEST_CASE("A CPU is named by its model on x86, by the numbers of its part on Arm", "[measure]") {
+  const TemporaryFolder folder;
+  const auto name = [&folder](const char* text) {
+    const std::filesystem::path file = folder / "cpuinfo";
+    WriteFileAtomically(file, std::string_view(text));
+    return CpuName(file.c_str());
+  };
+  CHECK(name("processor\t: 0\ncpu family\t: 25\nmodel\t\t: 17\nmodel name\t: A CPU\nstepping\t: "
+             "1\n") == "A CPU (family 25, model 17, stepping 1)");
+  CHECK(name("processor\t: 0\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU variant\t: 0x0\n"
+             "CPU part\t: 0xd4f\nCPU revision\t: 1\n") ==
+        "Arm part 0xd4f of implementer 0x41 (variant 0x0, revision 1)");
+  CHECK(name("") == "unknown CPU");
 }
 
 TEST_CASE("Memory that was held counts in the peak after it was given back", "[measure]") {

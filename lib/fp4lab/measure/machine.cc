@@ -28,21 +28,25 @@ std::string Field(const char* path, const std::string& key) {
   return "";
 }
 
-std::string CpuName() {
-  const auto field = [](const char* key) { return Field("/proc/cpuinfo", key); };
-  std::string name = field("model name");
-  if (name.empty()) return "unknown CPU";
-  return name + " (family " + field("cpu family") + ", model " + field("model") + ", stepping " +
-         field("stepping") + ")";
-}
-
 std::size_t Positive(long value) { return value > 0 ? static_cast<std::size_t>(value) : 0; }
 
 }  // namespace
 
+std::string CpuName(const char* cpuinfo) {
+  const auto field = [cpuinfo](const char* key) { return Field(cpuinfo, key); };
+  if (const std::string name = field("model name"); !name.empty()) {
+    return name + " (family " + field("cpu family") + ", model " + field("model") + ", stepping " +
+           field("stepping") + ")";
+  }
+  const std::string part = field("CPU part");
+  if (part.empty()) return "unknown CPU";
+  return "Arm part " + part + " of implementer " + field("CPU implementer") + " (variant " +
+         field("CPU variant") + ", revision " + field("CPU revision") + ")";
+}
+
 Machine ThisMachine() {
   Machine m;
-  m.cpu = CpuName();
+  m.cpu = CpuName("/proc/cpuinfo");
   m.cores = Processors();
   m.l1 = Positive(::sysconf(_SC_LEVEL1_DCACHE_SIZE));
   m.l2 = Positive(::sysconf(_SC_LEVEL2_CACHE_SIZE));

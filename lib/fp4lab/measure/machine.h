@@ -18,6 +18,10 @@ struct Machine {
 
 Machine ThisMachine();
 
+// The CPU's name in a file as Linux writes /proc/cpuinfo. On Arm there is none: the numbers of the
+// part and of its maker stand for it.
+std::string CpuName(const char* cpuinfo);
+
 // Whether the Highway that this library was built with is at least major.minor.
 bool HighwayAtLeast(int major, int minor);
 

@@ -57,9 +57,13 @@ std::string ActiveSimdTarget() {
 }
 
 bool HasFusedMultiplyAdd() {
+#if defined(__aarch64__)
+  return true;  // every 64-bit Arm has it, in scalar registers, too
+#else
   constexpr std::string_view kWithout[] = {"sse4", "ssse3", "sse2", "scalar", "emu128"};
   return std::find(std::begin(kWithout), std::end(kWithout), ActiveSimdTarget()) ==
          std::end(kWithout);
+#endif
 }
 
 void PinSimdTarget(std::string_view name) {

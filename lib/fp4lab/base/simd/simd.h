@@ -8,7 +8,8 @@
 namespace fp4lab {
 
 // The Highway targets that this build holds and this CPU runs, best first, in lower case:
-// "avx3_dl", "avx3", "avx2", "sse4", "ssse3", "sse2", "scalar" (or "emu128").
+// "avx3_dl", "avx3", "avx2", "sse4", "ssse3", "sse2", "scalar" (or "emu128"); on Arm "neon",
+// "scalar".
 std::vector<std::string> SimdTargets();
 
 // The targets that this build holds, whether or not this CPU runs them; best first.
