@@ -80,7 +80,7 @@ TEST_CASE("Without quantization, planted outliers change no bit of any loss", "[
                                              {"swiglu", "moe"},
                                              {"squared_relu", "moe"}}) {
       CAPTURE(recipe, activation, second);
-      const auto losses = [&](const Json& outliers) {
+      const auto losses = [&, activation = activation, second = second](const Json& outliers) {
         return InitialLosses(Config(recipe, outliers, activation, second));
       };
       CHECK(losses(kAll) == losses(nullptr));
