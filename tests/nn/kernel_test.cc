@@ -411,7 +411,7 @@ TEST_CASE("Newton-Schulz and Muon give the same bits everywhere and the referenc
                          .weight_decay = 0.125f,
                          .gradient_scale = 0.75f};
       Floats w, m;
-      SameEverywhere([&] {
+      SameEverywhere([&, rows = rows] {
         w = weight;
         m.assign(size, 0.0f);
         for (const Floats* g : {&first, &second}) {
