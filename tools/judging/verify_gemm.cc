@@ -203,15 +203,6 @@ bool RunCases(const VerifyGemm& o) {
 
 // ---- FP8 operands with scales of tensors, rows and blocks
 
-// The format that a product of FP8 is rounded to; nullopt: binary32.
-std::optional<FormatId> ScaledOutput(const std::string& name) {
-  if (name == "f32") return std::nullopt;
-  for (const FormatId id : {FormatId::kBF16, FormatId::kFP16, FormatId::kE4M3, FormatId::kE5M2}) {
-    if (Named(id).short_name == name || (id == FormatId::kFP16 && name == "f16")) return id;
-  }
-  throw Error("--output " + name, "is not a type of a product; f32, bf16, f16, e4m3 and e5m2 are");
-}
-
 bool HasFp8Output(const VerifyGemm& o) {
   return o.files.output == "e4m3" || o.files.output == "e5m2";
 }
@@ -291,7 +282,7 @@ bool RunScaled(const VerifyGemm& o) {
                                          .b = b.operand,
                                          .d = d.View(),
                                          .alpha = ScaledAlpha(o.files.alpha),
-                                         .output = ScaledOutput(o.files.output),
+                                         .output = ScaledOutputNamed(o.files.output, "--output " + o.files.output),
                                          .output_scale = o.output_scale},
                                         under);
   if (o.json) {

@@ -391,6 +391,14 @@ ScaledOperand WithScaleOne(const MmaOperand& elements) {
           .scales = Matrix<float>(1, 1, 1.0f)};
 }
 
+std::optional<FormatId> ScaledOutputNamed(std::string_view name, std::string_view where) {
+  if (name == "f32") return std::nullopt;
+  for (const FormatId id : {FormatId::kBF16, FormatId::kFP16, FormatId::kE4M3, FormatId::kE5M2}) {
+    if (Named(id).short_name == name || (id == FormatId::kFP16 && name == "f16")) return id;
+  }
+  throw Error(where, "is not a type of a product; f32, bf16, f16, e4m3 and e5m2 are");
+}
+
 Matrix<float> ScaledProduct(const ScaledClaim& claim, const Accumulation& under) {
   const IeeeArithmetic ieee;
   CheckScaledClaim(claim);

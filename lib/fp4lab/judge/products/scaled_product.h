@@ -43,6 +43,10 @@ ScaledOperand MakeScaledOperand(const StoredMatrix& stored, std::string_view whe
 // Elements without scales as an operand with the scale 1.
 ScaledOperand WithScaleOne(const MmaOperand& elements);
 
+// The type that a product is rounded to, by its name: f32 (nullopt), bf16, f16 or fp16, e4m3, e5m2.
+// Throws Error(where, ...) for others.
+std::optional<FormatId> ScaledOutputNamed(std::string_view name, std::string_view where);
+
 struct ScaledClaim {
   const ScaledOperand& a;
   const ScaledOperand& b;
