@@ -649,7 +649,7 @@ def attention(scheme, deviations=(), output="bf16"):
     return kernel
 
 
-@pytest.mark.parametrize("scheme", ["bf16", "fp8", "sageattention3", "flashinfer.sm120", "attn-qat",
+@pytest.mark.parametrize("scheme", ["bf16", "bf16.flashinfer", "fp8", "sageattention3", "flashinfer.sm120", "attn-qat",
                                     "attn-qat.one-level", "nvfp4-kv", "mxfp4"])  # fmt: skip
 def test_right_attention_passes(scheme):
     assert testing.assert_attention(attention(scheme), scheme) >= 4
