@@ -278,13 +278,14 @@ bool RunScaled(const VerifyGemm& o) {
   elements.b.operand = eb;
   elements.b.what = b.what;
   const Accumulation& under = RequireAccumulation(name, elements);
-  const ScaledJudgement j = JudgeScaled({.a = a.operand,
-                                         .b = b.operand,
-                                         .d = d.View(),
-                                         .alpha = ScaledAlpha(o.files.alpha),
-                                         .output = ScaledOutputNamed(o.files.output, "--output " + o.files.output),
-                                         .output_scale = o.output_scale},
-                                        under);
+  const ScaledJudgement j =
+      JudgeScaled({.a = a.operand,
+                   .b = b.operand,
+                   .d = d.View(),
+                   .alpha = ScaledAlpha(o.files.alpha),
+                   .output = ScaledOutputNamed(o.files.output, "--output " + o.files.output),
+                   .output_scale = o.output_scale},
+                  under);
   if (o.json) {
     PrintJson(ScaledJson(name, j), 2);
   } else {

@@ -264,11 +264,10 @@ nb::object JudgeScaledProduct(const OperandParts& a_parts, const OperandParts& b
   for (const ScaledJudgement::Cause& c : judged.causes) {
     causes.emplace_back(c.name, c.what, 0, c.equal);
   }
-  return nb::make_tuple(std::string(Name(judged.verdict)), "scaled", judged.different,
-                        judged.outside, TupleOf(judged.first_different),
-                        TupleOf(judged.first_outside),
-                        std::vector<std::tuple<std::string, std::size_t>>{},
-                        TupleOf(judged.outside_in), causes);
+  return nb::make_tuple(
+      std::string(Name(judged.verdict)), "scaled", judged.different, judged.outside,
+      TupleOf(judged.first_different), TupleOf(judged.first_outside),
+      std::vector<std::tuple<std::string, std::size_t>>{}, TupleOf(judged.outside_in), causes);
 }
 
 // (verdict, elements of padding that are not zero, the first such row, [(group, verdict, different,

@@ -230,8 +230,8 @@ TEST_CASE("A sum of rounded weights is FlashInfer's order and not FlashAttention
   const AttentionPlan in_fp32 = PlanOf(wide, RequireAttentionScheme("bf16.flashinfer", "test"));
   const Matrix<float> device = RunDevice(in_fp32, {.tile = 48});
   CHECK(AllAllowed(EvaluateAttention(in_fp32), device.View()));
-  CHECK_FALSE(AllAllowed(
-      EvaluateAttention(PlanOf(wide, RequireAttentionScheme("bf16", "test"))), device.View()));
+  CHECK_FALSE(AllAllowed(EvaluateAttention(PlanOf(wide, RequireAttentionScheme("bf16", "test"))),
+                         device.View()));
   CHECK(AllAllowed(of_rounded, of_plain.answer.View()));
 }
 

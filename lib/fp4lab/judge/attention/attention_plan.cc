@@ -80,8 +80,7 @@ AttentionOperand Quantized1(const Matrix<float>& x, const Dialect& dialect, floa
 }
 
 AttentionOperand OperandUnder(const Matrix<float>& x, std::string_view name,
-                              const AttentionScheme& scheme, bool along_rows,
-                              float amax = 0.0f) {
+                              const AttentionScheme& scheme, bool along_rows, float amax = 0.0f) {
   const Matrix<float> given = along_rows ? TransposedRows(x) : x;
   if (name == kPlain) {
     return {.codes = MakeMmaOperand(FormatOf(FormatId::kBF16), given.View())};

@@ -91,8 +91,9 @@ constexpr auto kAttentionSchemes = std::to_array<AttentionScheme>({
     {.name = "nvfp4-kv",
      .what = "an NVFP4 cache: K and V along the channels, Q and P in BF16, the sum takes P. "
              "TensorRT-LLM's kernels multiply such a cache in FP8: not this scheme",
-     .source = "flashinfer-ai/flashinfer fb28d72 include/flashinfer/attention/prefill.cuh "
-               "load_fp4_k_frag_scaled, compute_sfm_v; plain K and V by Transformer Engine's formula",
+     .source =
+         "flashinfer-ai/flashinfer fb28d72 include/flashinfer/attention/prefill.cuh "
+         "load_fp4_k_frag_scaled, compute_sfm_v; plain K and V by Transformer Engine's formula",
      .k = "nvfp4.te",
      .v = "nvfp4.te",
      .sums_rounded = true,
