@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "fp4lab/base/random.h"
 #include "fp4lab/exchange/quantize_stored.h"
 #include "fp4lab/judge/products/gemm_file.h"
 #include "tests/support/catch.h"
@@ -148,6 +149,50 @@ TEST_CASE("Every wrong reading of scales is caught and named", "[judge][gemm]") 
     CHECK(std::any_of(j.causes.begin(), j.causes.end(), named));
     CHECK(j.causes.size() <= 2);
   }
+}
+
+// Whether two readings multiply by the same numbers: 1 / (1 / s) is s, or its neighbour.
+bool MultiplyAlike(const ScaledReading& x, const ScaledReading& y) {
+  const auto alike = [](float a, float b) { return std::abs(a - b) <= 0x1p-21f * std::abs(a); };
+  const auto all = [&](const Matrix<float>& a, const Matrix<float>& b) {
+    return std::equal(a.values.begin(), a.values.end(), b.values.begin(), alike);
+  };
+  return all(x.a.scales, y.a.scales) && all(x.b.scales, y.b.scales) &&
+         alike(x.output_scale, y.output_scale);
+}
+
+TEST_CASE("Two random wrong readings of scales never name a third", "[judge][gemm]") {
+  const RandomStream random{.seed = 37};
+  const std::vector<std::string_view> names = ScaledReadingNames();
+  const StoredMatrix sa = Stored("fp8_e4m3.1x128.fp32", 24, 512, 9);
+  const StoredMatrix sb = Stored("fp8_e4m3.128x128.fp32", 300, 512, 10);
+  const ScaledOperand a = MakeScaledOperand(sa, "a"), b = MakeScaledOperand(sb, "b");
+  const Matrix<float> none(24, 300);
+  const ScaledClaim asked{.a = a, .b = b, .d = none.View(), .output_scale = 0.75f};
+  std::size_t unnamed = 0;
+  for (std::size_t i = 0; i < 200; ++i) {
+    const std::size_t first = random.Bits32(2 * i) % names.size();
+    const std::size_t second =
+        (first + 1 + random.Bits32(2 * i + 1) % (names.size() - 1)) % names.size();
+    const std::optional<ScaledReading> one = ReadScaled(asked, names[first]);
+    REQUIRE(one.has_value());
+    const ScaledClaim of_one{
+        .a = one->a, .b = one->b, .d = none.View(), .output_scale = one->output_scale};
+    const std::optional<ScaledReading> two = ReadScaled(of_one, names[second]);
+    const ScaledReading& wrong = two ? *two : *one;
+    const Matrix<float> d = ScaledProduct(
+        {.a = wrong.a, .b = wrong.b, .d = none.View(), .output_scale = wrong.output_scale},
+        Exact());
+    const ScaledJudgement j =
+        JudgeScaled({.a = a, .b = b, .d = d.View(), .output_scale = asked.output_scale}, Exact());
+    INFO(names[first] << ", then " << names[second]);
+    for (const ScaledJudgement::Cause& c : j.causes) {
+      if (c.name == names[first] || c.name == names[second]) continue;
+      CHECK(MultiplyAlike(ReadScaled(asked, c.name).value(), wrong));  // two rows that are a third
+    }
+    unnamed += j.causes.empty() ? 1 : 0;
+  }
+  CHECK(unnamed > 120);  // few pairs are one reading: the second undoes or hides the first
 }
 
 TEST_CASE("Hopper's sums of FP8 have their own bound", "[judge][gemm]") {
