@@ -124,6 +124,46 @@ TEST_CASE("Products of FP8 are judged in every type of output", "[judge][gemm]")
   }
 }
 
+TEST_CASE("FP4 in blocks has outputs of FP8, and FP8 is multiplied by FP4", "[judge][gemm]") {
+  for (const char* kind : {"nvfp4.te", "mxfp4.rceil"}) {
+    CAPTURE(kind);
+    const Dialect& dialect = *FindDialect(kind);
+    Matrix<float> xa(12, 160), xb(20, 160);
+    FillNormalValues(11, 1.0, xa.values);
+    FillNormalValues(12, 3.0, xb.values);
+    const ScaledOperand b = MakeScaledOperand(QuantizeStored(dialect, xb.View(), {}, {}), "b");
+    const StoredMatrix fp8 = QuantizeStored(*FindDialect("fp8_e4m3.1x128.fp32"), xa.View(), {},
+                                            {.codes = CodeOrder::kBytes});
+    for (const ScaledOperand& a :
+         {MakeScaledOperand(QuantizeStored(dialect, xa.View(), {}, {}), "a"),
+          MakeScaledOperand(fp8, "a")}) {
+      const Matrix<double> va = ExactValues(a.elements), vb = ExactValues(b.elements);
+      Matrix<float> d(12, 20);
+      for (std::size_t m = 0; m < 12; ++m) {
+        for (std::size_t n = 0; n < 20; ++n) {
+          float y = 0.0f;
+          for (std::size_t first = 0; first < 160; first += b.group) {
+            double dot = 0;
+            for (std::size_t k = first; k < first + b.group; ++k) dot += va(m, k) * vb(n, k);
+            y += static_cast<float>(dot) * a.scales(m, first / a.group) *
+                 b.scales(n, first / b.group);
+          }
+          d(m, n) = Decode(FormatId::kE4M3, Encode(FormatId::kE4M3, 0.5f * y * 0.125f));
+        }
+      }
+      const ScaledClaim claim{.a = a,
+                              .b = b,
+                              .d = d.View(),
+                              .alpha = 0.5f,
+                              .output = FormatId::kE4M3,
+                              .output_scale = 0.125f};
+      CHECK(JudgeScaled(claim, Exact()).verdict == GemmVerdict::kEqual);
+      d(5, 7) = Decode(FormatId::kE4M3, Encode(FormatId::kE4M3, d(5, 7)) + 1);
+      CHECK(JudgeScaled(claim, Exact()).outside_in == Rectangle{5, 7, 1, 1});
+    }
+  }
+}
+
 TEST_CASE("Every wrong reading of scales is caught and named", "[judge][gemm]") {
   const StoredMatrix sa = Stored("fp8_e4m3.1x128.fp32", 32, 512, 5);
   const StoredMatrix sb = Stored("fp8_e4m3.128x128.fp32", 300, 512, 6);
@@ -213,7 +253,8 @@ TEST_CASE("Hopper's sums of FP8 have their own bound", "[judge][gemm]") {
 TEST_CASE("Operands that are no scaled FP8 are refused with one line", "[judge][gemm]") {
   StoredMatrix four = Stored("fp8_e4m3", 16, 128, 1);
   four.element = FormatId::kE2M1;
-  CHECK_THAT(ErrorOf([&] { MakeScaledOperand(four, "x"); }), ContainsSubstring("FP8 operands"));
+  CHECK_THAT(ErrorOf([&] { MakeScaledOperand(four, "x"); }),
+             ContainsSubstring("FP8, or of FP4 in blocks"));
   const StoredMatrix numbers = Stored("fp8_e4m3.1x128.fp32", 16, 128, 1);
   CHECK_THAT(ErrorOf([&] { MakeMmaOperand(numbers, "x"); }), ContainsSubstring("fp32"));
   CHECK(IsScaledFp8(numbers));

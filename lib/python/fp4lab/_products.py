@@ -54,17 +54,17 @@ def output_name(dtype: Any) -> str:
 
 
 def is_fp8(output: str) -> bool:
-    """Whether a product's type is E4M3 or E5M2, which products of scaled FP8 alone have."""
+    """Whether a product's type is E4M3 or E5M2, which products with scales alone have."""
     return output in _FP8_OUTPUTS.values()
 
 
 @dataclass(frozen=True)
 class _Scaled:
-    """What a product of FP8 with scales of tensors, rows and blocks takes."""
+    """What a product with scales of tensors, rows and blocks takes."""
 
-    alpha: float
+    alpha: float | None
+    rule: str
     accumulation: str
-    output: str
     output_scale: float
 
 
@@ -77,11 +77,11 @@ def _scaled(a: Any, b: Any, alpha: Any, accumulation: str, output: str, with_sca
         if scale != 1.0:
             raise _core.Error("output_scale: is of products of FP8: add with_scales=True")
         return None
-    if isinstance(alpha, str):
-        raise _core.Error(f'alpha: "{alpha}" is not a finite number, which a product of scaled FP8 takes')
-    number = 1.0 if alpha is None else _finite(alpha, "alpha")
+    number, rule = _alpha(alpha)
+    if number is not None:
+        _finite(number, "alpha")
     exact = text(accumulation, "accumulation") == "block"
-    return _Scaled(number, "exact" if exact else accumulation, output, scale)
+    return _Scaled(number, rule, "exact" if exact else accumulation, scale)
 
 
 def is_scaled(a: QTensor, b: QTensor) -> bool:
@@ -119,17 +119,17 @@ def scaled_mm(
             (M, K).
         alpha: the factor of the tensor scales. None: made of both amaxes as Transformer Engine's
             reference does; "kernel", "reference" or "jax": one of its three orders; or a number. Of
-            FP8 with scales a number alone, 1 for None.
+            FP8 with scales a number alone, 1 for None; FP4 leaves its tensor scales to alpha.
         bias: N numbers, added in float32 before the result is rounded.
         accumulation: a name of accumulations(): "fp32-blocks" (binary32 in the order of blocks;
             "block" is another name of it), "exact", the tensor core "blackwell.mxf4.f32" ... Of FP8
             with scales it sums each block of K, and "block" is "exact".
         out_dtype: "bfloat16" (ml_dtypes if installed, else uint16 bits), "float32" or "float16"; or
-            "bf16", "f32", "f16", as the program's --output has them. Of FP8 operands also
-            "float8_e4m3fn" ("e4m3") and "float8_e5m2" ("e5m2"): ml_dtypes, else uint8 codes.
+            "bf16", "f32", "f16", as the program's --output has them; also "float8_e4m3fn" ("e4m3") and
+            "float8_e5m2" ("e5m2"): ml_dtypes, else uint8 codes.
         with_scales: multiply by the scales of FP8 tensors, too (implied by scales of rows, by blocks
             whose scales are numbers, and by FP8 outputs).
-        output_scale: of FP8, the product is multiplied by it before it is rounded.
+        output_scale: of products with scales: a factor before the product is rounded.
         threads: as in quantize.
 
     Returns:
@@ -174,9 +174,9 @@ def product_values(
         return _core.product(*operands, number, rule, _bias(bias), _accumulation(accumulation), output,
                              _threads(threads))  # fmt: skip
     if bias is not None:
-        raise _core.Error("bias: a product of scaled FP8 has none; add it to the product")
-    return _core.scaled_product(*operands, scaled.alpha, scaled.accumulation, output, scaled.output_scale,
-                                _threads(threads))  # fmt: skip
+        raise _core.Error("bias: a product with scales has none; add it to the product")
+    return _core.scaled_product(*operands, scaled.alpha, scaled.rule, scaled.accumulation, output,
+                                scaled.output_scale, _threads(threads))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -186,10 +186,10 @@ class ProductVerdict:
     Attributes:
         verdict: "equal" (bit for bit), "undetermined" (equal under a reading of points that no
             public result decides), "inside" (every element within the proven bound) or "outside".
-        bound: "any-order" (binary32 sums in any order), "tensor-core", or "scaled" (FP8 with scales).
+        bound: "any-order" (binary32 sums in any order), "tensor-core", or "scaled" (products with scales).
         different, outside: numbers of elements that differ, that lie outside of the bound.
         accumulations: for each accumulation that takes the operands, the elements that differ; empty
-            for FP8 with scales.
+            for products with scales.
         outside_in: the smallest (row, column, rows, columns) with all elements outside; None without.
         causes: names of the wrong kernels that give what is outside; several, if d does not tell them apart.
         text: all of this in lines.
@@ -225,7 +225,7 @@ def verify_mm(
     """Judges a product d that a device returned for scaled_mm(a, b), as `fp4lab verify gemm` does.
 
     Args:
-        d: (M, N) of float32, bfloat16 or float16, or of float8_e4m3fn or float8_e5m2 for FP8 operands.
+        d: (M, N) of float32, bfloat16, float16, float8_e4m3fn or float8_e5m2.
         alpha, accumulation, with_scales, output_scale: as in scaled_mm.
         out_dtype: the product's output type; None: the type of d. "e4m3" says that float32 numbers
             were rounded to E4M3.
@@ -252,7 +252,8 @@ def verify_mm(
         judged = _core.judge_product(*operands, values, number, rule, name, output, True)
     else:
         name = scaled.accumulation
-        judged = _core.judge_scaled_product(*operands, values, scaled.alpha, name, output, scaled.output_scale)
+        judged = _core.judge_scaled_product(*operands, values, scaled.alpha, scaled.rule, name, output,
+                                            scaled.output_scale)  # fmt: skip
     return _verdict(name, values.shape, judged)
 
 

@@ -193,7 +193,7 @@ nb::object JudgeProduct(const OperandParts& a_parts, const OperandParts& b_parts
                         TupleOf(verdict.worst), matches, TupleOf(verdict.outside_in), causes);
 }
 
-// ---- FP8 operands with scales of tensors, rows and blocks
+// ---- Products with scales of tensors, rows and blocks
 
 // Whether only the product of scaled_product.h takes the operand.
 bool IsScaledOperand(const OperandParts& parts) {
@@ -217,8 +217,22 @@ ScaledOperands ScaledOperandsOf(const OperandParts& a, const OperandParts& b,
   return x;
 }
 
+// The tensor scales of FP8 are in the product; those of FP4 are alpha's, as in AlphaOf.
+float ScaledAlphaOf(const OperandParts& a, const OperandParts& b,
+                    const std::optional<float>& number, const std::string& rule) {
+  if (number) return *number;
+  const auto is_fp8 = [](const OperandParts& parts) {
+    return FormatOf(RequireDialect(std::get<0>(parts)).element).bits == 8;
+  };
+  if (!is_fp8(a) && !is_fp8(b)) return AlphaOf(OperandOf(a, "a"), OperandOf(b, "b"), {}, rule);
+  if (rule.empty()) return 1.0f;
+  throw Error("alpha",
+              "\"" + rule + "\" is not a finite number, which a product of scaled FP8 takes");
+}
+
 // (M, N) as float32.
-nb::object ScaledProductOf(const OperandParts& a_parts, const OperandParts& b_parts, float alpha,
+nb::object ScaledProductOf(const OperandParts& a_parts, const OperandParts& b_parts,
+                           const std::optional<float>& alpha, const std::string& rule,
                            const std::string& accumulation, const std::string& output,
                            float output_scale, int threads) {
   const Accumulation& under = RequireAccumulation(accumulation);
@@ -231,7 +245,7 @@ nb::object ScaledProductOf(const OperandParts& a_parts, const OperandParts& b_pa
     d = ScaledProduct({.a = x.a,
                        .b = x.b,
                        .d = shape.View(),
-                       .alpha = alpha,
+                       .alpha = ScaledAlphaOf(a_parts, b_parts, alpha, rule),
                        .output = ScaledOutputNamed(output, "out_dtype"),
                        .output_scale = output_scale},
                       under);
@@ -242,7 +256,8 @@ nb::object ScaledProductOf(const OperandParts& a_parts, const OperandParts& b_pa
 
 // The members of JudgeProduct; the element `worst` is the first one outside.
 nb::object JudgeScaledProduct(const OperandParts& a_parts, const OperandParts& b_parts,
-                              const AnyMatrix& d, float alpha, const std::string& accumulation,
+                              const AnyMatrix& d, const std::optional<float>& alpha,
+                              const std::string& rule, const std::string& accumulation,
                               const std::string& output, float output_scale) {
   const Accumulation& under = RequireAccumulation(accumulation);
   ScaledJudgement judged;
@@ -255,7 +270,7 @@ nb::object JudgeScaledProduct(const OperandParts& a_parts, const OperandParts& b
     judged = JudgeScaled({.a = x.a,
                           .b = x.b,
                           .d = got.view(),
-                          .alpha = alpha,
+                          .alpha = ScaledAlphaOf(a_parts, b_parts, alpha, rule),
                           .output = ScaledOutputNamed(output, "out_dtype"),
                           .output_scale = output_scale},
                          under);
@@ -325,11 +340,12 @@ void BindProducts(Bindings& m) {
         nb::arg("alpha").none(), nb::arg("rule"), nb::arg("accumulation"), nb::arg("output"),
         nb::arg("identify"));
   m.def("is_scaled_operand", &IsScaledOperand, nb::arg("parts"));
-  m.def("scaled_product", &ScaledProductOf, nb::arg("a"), nb::arg("b"), nb::arg("alpha"),
-        nb::arg("accumulation"), nb::arg("output"), nb::arg("output_scale"), nb::arg("threads"));
+  m.def("scaled_product", &ScaledProductOf, nb::arg("a"), nb::arg("b"), nb::arg("alpha").none(),
+        nb::arg("rule"), nb::arg("accumulation"), nb::arg("output"), nb::arg("output_scale"),
+        nb::arg("threads"));
   m.def("judge_scaled_product", &JudgeScaledProduct, nb::arg("a"), nb::arg("b"),
-        nb::arg("d").noconvert(), nb::arg("alpha"), nb::arg("accumulation"), nb::arg("output"),
-        nb::arg("output_scale"));
+        nb::arg("d").noconvert(), nb::arg("alpha").none(), nb::arg("rule"), nb::arg("accumulation"),
+        nb::arg("output"), nb::arg("output_scale"));
   m.def("judge_grouped", &JudgeGroupedProduct, nb::arg("a"), nb::arg("b"), nb::arg("ends"),
         nb::arg("sizes"), nb::arg("alphas"), nb::arg("d").noconvert(), nb::arg("accumulation"),
         nb::arg("output"));

@@ -355,9 +355,10 @@ bool IsScaledFp8(const StoredMatrix& m) {
 
 ScaledOperand MakeScaledOperand(const StoredMatrix& stored, std::string_view where) {
   const IeeeArithmetic ieee;
-  if (FormatOf(stored.element).bits != 8) {
+  const bool is_fp8 = FormatOf(stored.element).bits == 8;
+  if (!is_fp8 && (FormatOf(stored.element).bits > 8 || stored.block_rows == 0)) {
     throw Error(where, "holds " + std::string(Named(stored.element).name) +
-                           ": products of scaled rows and blocks are of FP8 operands");
+                           ": products of scaled rows and blocks are of FP8, or of FP4 in blocks");
   }
   StorageLayout plain{.codes = CodeOrder::kBytes};
   plain.tensor_scale = stored.layout.tensor_scale;
@@ -371,7 +372,7 @@ ScaledOperand MakeScaledOperand(const StoredMatrix& stored, std::string_view whe
     for (std::size_t r = 0; r < m.rows; ++r) x.scales(r, 0) = RowFactor(m, r);
     return x;
   }
-  if (!m.tensor_scale.empty()) {
+  if (is_fp8 && !m.tensor_scale.empty()) {
     throw Error(where, "has a tensor scale above its block scales: products of FP8 have one kind");
   }
   x.group = static_cast<std::size_t>(m.block_cols);

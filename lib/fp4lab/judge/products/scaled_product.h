@@ -1,12 +1,13 @@
-// The verdict on a product of FP8 operands whose scales are binary32 numbers: one per tensor, per
-// row, or per block along K, with a promotion of each block's sum to binary32.
+// The verdict on a product of FP8 or FP4 operands whose scales are binary32 numbers: one per
+// tensor, per row, or per block along K, with a promotion of each block's sum to binary32.
 //
 // With a(m, k), b(n, k) the elements, sa(m, g), sb(n, g) the scales of group g, and y = +0:
 //   for groups ascending:  dot = sum over the group of a b, as an accumulation sums
 //                          y = fl(y + fl(fl(dot * sa) * sb)); with one group without the addition
 //   d = out(fl(fl(alpha * y) * output_scale)), factors of 1 left out
 // DeepSeek-V3 inference/kernel.py fp8_gemm_kernel computes 1x128 by 128x128 scales so, torchao and
-// torch._scaled_mm rows' and tensors' scales.
+// torch._scaled_mm rows' and tensors' scales. Blocks of FP4 have exact dots: this is binary32 in
+// the order of blocks. Their tensor scale is no part of the operand and goes to alpha.
 //
 // The bound: a group's dot errs by e_g, the bound of judge/products/gemm.h for its terms. A_g is
 // the sum of its magnitudes. Every later operation multiplies by 1 + delta, |delta| <= u = 2^-23:
@@ -37,8 +38,8 @@ struct ScaledOperand {
 // Whether a quantized matrix is an operand of this kind: FP8 with a scale a row, or in blocks whose
 // scales are numbers or span several rows.
 bool IsScaledFp8(const StoredMatrix& stored);
-// The operand of an FP8 matrix, its scales of any kind. Throws Error(where, ...) for other
-// elements.
+// The operand of an FP8 matrix, its scales of any kind, or of a matrix of narrower elements with
+// block scales. Throws Error(where, ...) for others.
 ScaledOperand MakeScaledOperand(const StoredMatrix& stored, std::string_view where);
 // Elements without scales as an operand with the scale 1.
 ScaledOperand WithScaleOne(const MmaOperand& elements);

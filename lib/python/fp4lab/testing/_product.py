@@ -65,11 +65,10 @@ def assert_product(
 
     Args:
         fn: called as fn(a, b, alpha) with two QTensors (M, K) and (N, K) and the factor of the
-            tensor scales; returns (M, N) of float32, bfloat16 or float16, of FP8 operands also of
-            float8_e4m3fn or float8_e5m2. It may raise NotImplementedError for shapes that it does
-            not take: the case is declined. The arrays of a and b are copies of its own in every
-            call; a product that changes them fails. alpha is 1 for FP8 with scales, which the
-            kernel takes from a and b.
+            tensor scales; returns (M, N) of float32, bfloat16, float16, float8_e4m3fn or float8_e5m2.
+            It may raise NotImplementedError for shapes that it does not take: the case is declined.
+            The arrays of a and b are copies of its own in every call; a product that changes them
+            fails. alpha is 1 for FP8 with scales, which the kernel takes from a and b.
         accumulation: as fp4lab.scaled_mm takes it.
         dialect: of both operands, or of A alone.
         dialect_b: of B: DeepSeek-V3 multiplies "fp8_e4m3.1x128.fp32" by "fp8_e4m3.128x128.fp32".
@@ -101,8 +100,9 @@ def assert_product(
     operands = _product_operands(dialect, dialect if dialect_b is None else dialect_b, _seed(seed))
     of_fp8 = out_dtype is not None and is_fp8(output_name(out_dtype))
     scaled = with_scales or of_fp8 or is_scaled(*operands[0][1:])
+    fp8 = any(_tables.dialect(q.dialect).element_bits == 8 for q in operands[0][1:])
     for name, a, b in operands if scaled else operands[:-1]:
-        alpha = 1.0 if scaled else _alpha_of(a, b)
+        alpha = 1.0 if scaled and fp8 else _alpha_of(a, b)
         try:
             d = _called(fn, a, b, alpha)
         except NotImplementedError:
