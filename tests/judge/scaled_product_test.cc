@@ -124,6 +124,31 @@ TEST_CASE("Products of FP8 are judged in every type of output", "[judge][gemm]")
   }
 }
 
+TEST_CASE("A scale of the output that was not stated is found", "[judge][gemm]") {
+  const StoredMatrix sa = Stored("fp8_e4m3.row", 16, 256, 13),
+                     sb = Stored("fp8_e4m3.row", 24, 256, 14);
+  const ScaledOperand a = MakeScaledOperand(sa, "a"), b = MakeScaledOperand(sb, "b");
+  const struct {
+    std::optional<FormatId> output;
+    float scale;
+  } rows[] = {{FormatId::kE4M3, 0.03125f}, {FormatId::kBF16, 8.0f}, {std::nullopt, 3.0f}};
+  for (const auto& [output, scale] : rows) {
+    CAPTURE(scale);
+    const Matrix<float> none(16, 24);
+    const Matrix<float> d = ScaledProduct(
+        {.a = a, .b = b, .d = none.View(), .output = output, .output_scale = scale}, Exact());
+    const ScaledJudgement j =
+        JudgeScaled({.a = a, .b = b, .d = d.View(), .output = output}, Exact());
+    CHECK(j.verdict == GemmVerdict::kOutside);
+    REQUIRE(j.better.has_value());
+    CHECK(std::abs(j.better->output_scale - scale) <= 0x1p-20f * scale);
+    CHECK(j.better->outside == 0);
+  }
+  Matrix<float> garbage(16, 24);
+  FillNormalValues(15, 1.0, garbage.values);
+  CHECK_FALSE(JudgeScaled({.a = a, .b = b, .d = garbage.View()}, Exact()).better.has_value());
+}
+
 TEST_CASE("FP4 in blocks has outputs of FP8, and FP8 is multiplied by FP4", "[judge][gemm]") {
   for (const char* kind : {"nvfp4.te", "mxfp4.rceil"}) {
     CAPTURE(kind);

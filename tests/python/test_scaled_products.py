@@ -72,6 +72,8 @@ def test_every_output_type_is_judged(dtype):
     assert fp4lab.verify_mm(a, b, d, output_scale=0.0625).verdict == "equal"
     without = fp4lab.scaled_mm(a, b, out_dtype=dtype)
     assert "output-scale-missing" in fp4lab.verify_mm(a, b, without, output_scale=0.0625).causes
+    if dtype != "float8_e4m3fn":  # FP8 saturates
+        assert "with output_scale=0.0625, 0 elements are outside" in fp4lab.verify_mm(a, b, d).text
     # The same numbers as float32, their type stated.
     numbers = d.astype(np.float32)
     assert fp4lab.verify_mm(a, b, numbers, output_scale=0.0625, out_dtype=dtype).verdict == "equal"

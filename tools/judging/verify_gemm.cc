@@ -207,6 +207,12 @@ bool HasFp8Output(const VerifyGemm& o) {
   return o.files.output == "e4m3" || o.files.output == "e5m2";
 }
 
+std::string ScaleOption(const ScaledJudgement::OtherScale& other) {
+  char text[48];
+  std::snprintf(text, sizeof text, "--output-scale %.9g", static_cast<double>(other.output_scale));
+  return text;
+}
+
 Json ScaledJson(const std::string& under, const ScaledJudgement& j) {
   Json json = {{"under", under},
                {"verdict", Name(j.verdict)},
@@ -221,6 +227,9 @@ Json ScaledJson(const std::string& under, const ScaledJudgement& j) {
   json["causes"] = Json::array();
   for (const ScaledJudgement::Cause& c : j.causes) {
     json["causes"].push_back({{"name", c.name}, {"what", c.what}, {"equal", c.equal}});
+  }
+  if (j.better) {
+    json["better"] = {{"options", ScaleOption(*j.better)}, {"outside", j.better->outside}};
   }
   return json;
 }
@@ -243,6 +252,10 @@ void PrintScaled(const std::string& under, const ScaledJudgement& j, std::size_t
           std::string(c.name).c_str());
     PrintText(c.equal ? "       This cause reproduces all elements.\n"
                       : "       Under this cause, all elements lie within the bound.\n");
+  }
+  if (j.better) {
+    Print("With %s, %zu of %zu elements are outside.\n", ScaleOption(*j.better).c_str(),
+          j.better->outside, rows * cols);
   }
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -243,6 +244,7 @@ def verify_mm(
     ('a-scales-missing',)
     """
     values, kind = numbers_of(d)
+    better = None
     output = kind if out_dtype is None else output_name(out_dtype)
     operands = _operand(a, "a"), _operand(b, "b")
     scaled = _scaled(*operands, alpha, accumulation, output, with_scales, output_scale)
@@ -252,9 +254,9 @@ def verify_mm(
         judged = _core.judge_product(*operands, values, number, rule, name, output, True)
     else:
         name = scaled.accumulation
-        judged = _core.judge_scaled_product(*operands, values, scaled.alpha, scaled.rule, name, output,
-                                            scaled.output_scale)  # fmt: skip
-    return _verdict(name, values.shape, judged)
+        *judged, better = _core.judge_scaled_product(*operands, values, scaled.alpha, scaled.rule, name, output,
+                                                     scaled.output_scale)  # fmt: skip
+    return _verdict(name, values.shape, judged, better)
 
 
 def numbers_of(d: Any) -> tuple[np.ndarray, str]:
@@ -267,7 +269,7 @@ def numbers_of(d: Any) -> tuple[np.ndarray, str]:
     return _arrays.matrix(d, "d"), {"bfloat16": "bf16", "uint16": "bf16", "float16": "f16"}.get(kind, "f32")
 
 
-def _verdict(name: str, shape: tuple[int, ...], judged: tuple[Any, ...]) -> ProductVerdict:
+def _verdict(name: str, shape: tuple[int, ...], judged: Sequence[Any], better: Any) -> ProductVerdict:
     verdict, bound, different, outside, first, worst, matches, (row, col, rows, cols), causes = judged
     lines = [f"{name}: {verdict}: {different} of {shape[0] * shape[1]} elements differ, {outside} outside of "
              f"the {bound} bound"]  # fmt: skip
@@ -283,6 +285,8 @@ def _verdict(name: str, shape: tuple[int, ...], judged: tuple[Any, ...]) -> Prod
     for cause, what, elements, _ in causes:
         of = f" of {elements} elements" if elements else ""
         lines.append(f"{'cause' if len(causes) == 1 else 'possible cause'}{of}: the kernel {what} ({cause})")
+    if better is not None:
+        lines.append(f"  with output_scale={better[0]!r}, {better[1]} elements are outside")
     return ProductVerdict(verdict, bound, different, outside, dict(matches),
                           (row, col, rows, cols) if outside else None,
                           tuple(c[0] for c in causes), "\n".join(lines))  # fmt: skip

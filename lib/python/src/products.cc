@@ -254,7 +254,8 @@ nb::object ScaledProductOf(const OperandParts& a_parts, const OperandParts& b_pa
   return ArrayOf(std::move(d.values), {rows, cols});
 }
 
-// The members of JudgeProduct; the element `worst` is the first one outside.
+// The members of JudgeProduct, where the element `worst` is the first one outside, and a better
+// scale of the output, (scale, outside) or None.
 nb::object JudgeScaledProduct(const OperandParts& a_parts, const OperandParts& b_parts,
                               const AnyMatrix& d, const std::optional<float>& alpha,
                               const std::string& rule, const std::string& accumulation,
@@ -279,10 +280,13 @@ nb::object JudgeScaledProduct(const OperandParts& a_parts, const OperandParts& b
   for (const ScaledJudgement::Cause& c : judged.causes) {
     causes.emplace_back(c.name, c.what, 0, c.equal);
   }
-  return nb::make_tuple(
-      std::string(Name(judged.verdict)), "scaled", judged.different, judged.outside,
-      TupleOf(judged.first_different), TupleOf(judged.first_outside),
-      std::vector<std::tuple<std::string, std::size_t>>{}, TupleOf(judged.outside_in), causes);
+  std::optional<std::tuple<float, std::size_t>> better;
+  if (judged.better) better.emplace(judged.better->output_scale, judged.better->outside);
+  return nb::make_tuple(std::string(Name(judged.verdict)), "scaled", judged.different,
+                        judged.outside, TupleOf(judged.first_different),
+                        TupleOf(judged.first_outside),
+                        std::vector<std::tuple<std::string, std::size_t>>{},
+                        TupleOf(judged.outside_in), causes, better);
 }
 
 // (verdict, elements of padding that are not zero, the first such row, [(group, verdict, different,

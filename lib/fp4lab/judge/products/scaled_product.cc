@@ -421,6 +421,44 @@ Matrix<float> ScaledProduct(const ScaledClaim& claim, const Accumulation& under)
   return y;
 }
 
+namespace {
+
+// The median of got / right over the elements of which both are finite and not 0; 0 without any.
+double MedianFactor(const ScaledClaim& claim, const Accumulation& under) {
+  ScaledClaim plain = claim;
+  plain.output.reset();
+  const Matrix<float> right = ScaledProduct(plain, under);
+  std::vector<double> factors;
+  for (std::size_t i = 0; i < right.values.size(); ++i) {
+    const float got = claim.d(i / right.cols, i % right.cols);
+    if (got == 0.0f || !std::isfinite(got) || !std::isfinite(right.values[i])) continue;
+    if (right.values[i] != 0.0f) factors.push_back(got / static_cast<double>(right.values[i]));
+  }
+  if (factors.empty()) return 0.0;
+  const auto middle = factors.begin() + static_cast<std::ptrdiff_t>(factors.size() / 2);
+  std::nth_element(factors.begin(), middle, factors.end());
+  return *middle;
+}
+
+// The median factor, or the power of two next to it, which the rounding to FP8 hides.
+std::optional<ScaledJudgement::OtherScale> BetterScale(const ScaledClaim& claim,
+                                                       const Accumulation& under,
+                                                       std::size_t outside) {
+  const double factor = MedianFactor(claim, under);
+  if (!(factor > 0.0)) return std::nullopt;
+  std::optional<ScaledJudgement::OtherScale> best;
+  for (const double f : {std::exp2(std::round(std::log2(factor))), factor}) {
+    ScaledClaim other = claim;
+    other.output_scale = static_cast<float>(claim.output_scale * f);
+    if (!std::isfinite(other.output_scale) || other.output_scale == claim.output_scale) continue;
+    const std::size_t left = CountScaled(other, under).outside;
+    if (left < (best ? best->outside : outside / 2 + 1)) best = {other.output_scale, left};
+  }
+  return best;
+}
+
+}  // namespace
+
 ScaledJudgement JudgeScaled(const ScaledClaim& claim, const Accumulation& under) {
   const IeeeArithmetic ieee;
   CheckScaledClaim(claim);
@@ -450,6 +488,7 @@ ScaledJudgement JudgeScaled(const ScaledClaim& claim, const Accumulation& under)
   const bool any_equal = std::any_of(j.causes.begin(), j.causes.end(),
                                      [](const ScaledJudgement::Cause& c) { return c.equal; });
   if (any_equal) std::erase_if(j.causes, [](const ScaledJudgement::Cause& c) { return !c.equal; });
+  if (j.causes.empty()) j.better = BetterScale(claim, under, counts.outside);
   return j;
 }
 

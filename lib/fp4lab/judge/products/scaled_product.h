@@ -69,6 +69,12 @@ struct ScaledJudgement {
     bool equal = false;  // it gives all elements bit for bit
   };
   std::vector<Cause> causes = {};  // readings of the scales under which all elements are inside
+  // Without causes: another scale of the output under which at most half as many are outside.
+  struct OtherScale {
+    float output_scale = 1.0f;
+    std::size_t outside = 0;
+  };
+  std::optional<OtherScale> better = {};
 };
 
 // Judges a product whose groups are summed as `under` does, which must accept the elements. Throws
