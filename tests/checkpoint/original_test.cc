@@ -249,6 +249,55 @@ TEST_CASE("Decoded values: right, without the tensor scale, in parts, and wrong"
   CHECK(wrong.factor == 0);
 }
 
+TEST_CASE("Two quantized checkpoints: converted, times a factor, requantized", "[checkpoint]") {
+  const TemporaryFolder folder;
+  const Matrix<float> x = Weights(6, 128, 256);
+  Matrix<float> twice = x;
+  for (float& v : twice.values) v *= 2;
+  const auto write = [&](const char* name, const SafetensorsFile& file) {
+    WriteSafetensors(folder / name, file);
+    return folder / name;
+  };
+  const auto modelopt = [](const Matrix<float>& values) {
+    SafetensorsFile file;
+    AddModelOpt(&file, "l", values);
+    return file;
+  };
+  // The same codes and scales under other names, the number as a divisor.
+  const StoredMatrix m =
+      Quantize("nvfp4.modelopt", x, {.tensor_scale = TensorScaleConvention::kMultiplier});
+  const StoredMatrix divisor =
+      Convert(m, {.tensor_scale = TensorScaleConvention::kDivisor}, 448.0f, "m");
+  SafetensorsFile other;
+  other.tensors["l.weight_packed"] = TensorOf("U8", {128, 128}, divisor.codes);
+  other.tensors["l.weight_scale"] = TensorOf("F8_E4M3", {128, 16}, divisor.scales);
+  other.tensors["l.weight_global_scale"] = NumbersTensor({1}, divisor.tensor_scale);
+  const auto q = write("q.safetensors", modelopt(x));
+  const auto converted = write("converted.safetensors", other);
+  const auto large = write("large.safetensors", modelopt(twice));
+  CHECK(FindingsOf(CheckCheckpoint(converted, {.values = q})).empty());
+  CHECK(FindingsOf(CheckCheckpoint(q, {.values = converted})).empty());
+  const ValuesVerdict factor = *CheckCheckpoint(q, {.values = large}).matrices[0].values;
+  CHECK(factor.tensor == "l");
+  CHECK(factor.cause == "the values are 2 times what the matrix decodes to");
+
+  // NVFP4 of what an FP8 checkpoint decodes to, in blocks that the last rows do not fill.
+  const Matrix<float> wide = Weights(7, 200, 256);
+  const StoredMatrix fp8 = Quantize("fp8_e4m3.128x128.fp32", wide, {.codes = CodeOrder::kBytes});
+  SafetensorsFile deepseek;
+  deepseek.tensors["l.weight"] = TensorOf("F8_E4M3", {200, 256}, fp8.codes);
+  deepseek.tensors["l.weight_scale_inv"] = TensorOf("F32", {2, 2}, fp8.scales);
+  const auto source = write("fp8.safetensors", deepseek);
+  const auto requantized = write("r.safetensors", modelopt(StoredValues(fp8, 448.0f, "fp8")));
+  CHECK_FALSE(
+      CheckCheckpoint(requantized, {.original = source}).matrices[0].original->dialect.empty());
+  CHECK(CheckCheckpoint(write("x.safetensors", modelopt(wide)), {.original = source})
+            .matrices[0]
+            .original->dialect.empty());
+  CHECK(CheckCheckpoint(requantized, {.original = q}).matrices[0].original->problem ==
+        "l is 128x256; the matrix is 200x256");
+}
+
 TEST_CASE("Originals of another name, shape or order", "[checkpoint]") {
   const TemporaryFolder folder;
   const Matrix<float> x = Weights(3, 64, 128);

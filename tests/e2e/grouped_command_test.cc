@@ -8,6 +8,7 @@
 #include "fp4lab/exchange/matrix_file.h"
 #include "fp4lab/exchange/quantize_stored.h"
 #include "fp4lab/exchange/stored_file.h"
+#include "fp4lab/io/file.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/io/temporary_folder.h"
 #include "fp4lab/io/tensors/npy.h"
@@ -174,12 +175,48 @@ TEST_CASE("verify attention judges numbers and an NVFP4 cache, and names causes"
   CHECK_THAT(wrong.output, ContainsSubstring("outside in 2 of 4 heads, the first 1") &&
                                ContainsSubstring("(kv-heads-interleaved)"));
 
+  // TensorRT-LLM's order of V's scales: four keys in turn under every scale.
+  const Matrix<float> answer =
+      EvaluateAttention(PlanOf(even, RequireAttentionScheme("nvfp4-kv", "test"))).answer;
+  StoredMatrix turned = QuantizeStored(te, even.v.View(), {}, kAmax);
+  const std::vector<std::uint8_t> linear = turned.scales;
+  for (std::size_t r = 0; r < 48; ++r) {
+    for (std::size_t c = 0; c < 2; ++c)
+      turned.scales[r / 4 * 8 + c * 4 + r % 4] = linear[r * 2 + c];
+  }
+  WriteStored(f.Path("v_turned.safetensors"), turned, te.name, "fp4lab", 448.0f);
+  Write3d(f.Path("o.npy"), {4, 6, 32}, answer);
+  const auto verify_turned = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {f.Path("q.npy"),
+                                          k,
+                                          f.Path("v_turned.safetensors"),
+                                          f.Path("o.npy"),
+                                          "--scheme",
+                                          "nvfp4-kv",
+                                          "--causal",
+                                          "--kv-heads",
+                                          "2"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Verify("attention", arguments);
+  };
+  CHECK(verify_turned({"--v-scales-bytes", "trtllm-v"}).exit_code == 0);
+  WriteFileAtomically(f.Path("own.json"),
+                      std::string(R"({"reshape": ["R/4", 4, "C"], "transpose": [0, 2, 1]})"));
+  CHECK(verify_turned({"--v-scales-bytes", f.Path("own.json")}).exit_code == 0);
+  const ProcessResult as_linear = verify_turned({});
+  CHECK(as_linear.exit_code == 1);
+  CHECK_THAT(as_linear.output, ContainsSubstring("(v-scales-linear-as-trtllm)"));
+
   const auto refused = [](const ProcessResult& r) {
     CHECK(r.exit_code == 2);
     CHECK(IsOneLine(r.error));
     return r.error;
   };
   const Matrix<float> o(24, 32);
+  CHECK_THAT(refused(verify_turned({"--v-scales-bytes", "trtlm-v"})),
+             ContainsSubstring("did you mean \"trtllm-v\"?"));
+  CHECK_THAT(refused(verify("bf16", o, {"--v-scales-bytes", "trtllm-v"})),
+             ContainsSubstring("has no block scales"));
   CHECK_THAT(refused(verify("sageattention", o)), ContainsSubstring("sageattention3"));
   CHECK_THAT(refused(verify("bf16", o, {"--heads", "5"})), ContainsSubstring("5 heads of Q"));
   CHECK_THAT(refused(Verify("attention", {f.Path("q.npy"), k, v, f.Path("o.npy"), "--scheme",

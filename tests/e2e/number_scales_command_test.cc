@@ -185,7 +185,25 @@ TEST_CASE("verify gemm judges products of scaled FP8", "[e2e][judge]") {
   right.push_back("64");
   wrong.push_back("32");
   CHECK(w.Run(right).exit_code == 0);
-  CHECK(w.Run(wrong).exit_code == 1);
+  const ProcessResult other = w.Run(wrong);
+  CHECK(other.exit_code == 1);
+  CHECK_THAT(other.output, ContainsSubstring("With --output-scale 64, 0 of 40000 elements are "
+                                             "outside."));
+  wrong.push_back("--json");
+  CHECK(ParseJson(w.Run(wrong).output, "json")["better"] ==
+        Json({{"options", "--output-scale 64"}, {"outside", 0}}));
+
+  // FP4 in blocks rounded to FP8, its tensor scales in alpha.
+  REQUIRE(w.Run({"quantize", "x.npy", "--dialect", "nvfp4.te", "--out", "q.npz"}).exit_code == 0);
+  REQUIRE(w.Run({"gemm", "q.npz", "q.npz", "--alpha", "kernel", "--out", "p.npy"}).exit_code == 0);
+  Matrix<float> product = ReadMatrix(w.Path("p.npy")).values;
+  for (float& v : product.values) v = Decode(FormatId::kE4M3, Encode(FormatId::kE4M3, v));
+  WriteMatrix(w.Path("p8.npy"), product.View());
+  const ProcessResult fp4 = w.Run(
+      {"verify", "gemm", "q.npz", "q.npz", "p8.npy", "--output", "e4m3", "--alpha", "kernel"});
+  CHECK(fp4.output == "exact: equal, 40000 elements bit for bit\n");
+  CHECK_THAT(w.Run({"verify", "gemm", "a.npz", "b.npz", "d.npy", "--alpha", "kernel"}).error,
+             ContainsSubstring("is not a finite number, which a product of scaled FP8 takes"));
 }
 
 }  // namespace

@@ -42,6 +42,22 @@ TEST_CASE("AITER's scales: rows by 32 as 2x16, columns by 8 as 2x4", "[exchange]
         "s.npy: has 3300 bytes; a grid of 300x11 in the order aiter takes 8192");
 }
 
+TEST_CASE("Scales of a cache's V: four tokens in turn", "[exchange]") {
+  constexpr std::size_t kTokens = 24, kScales = 8;
+  const Bytes grid = Counted(kTokens * kScales);
+  Bytes interleaved(grid.size());
+  for (std::size_t t = 0; t < kTokens; ++t) {
+    for (std::size_t s = 0; s < kScales; ++s) {
+      interleaved[t / 4 * 4 * kScales + s * 4 + t % 4] = grid[t * kScales + s];
+    }
+  }
+  const ByteOrder& order = *FindByteOrder(ScaleByteOrders(), "trtllm-v");
+  CHECK(FromByteOrder(interleaved, order, kTokens, kScales, "v") == grid);
+  // In a page, FlashInfer reshapes to (tokens / 4, 4, 4, scales / 4) and permutes (0, 2, 3, 1).
+  const ByteOrder own = Parsed(R"({"reshape": ["R/4", 4, 4, "C/4"], "transpose": [0, 2, 3, 1]})");
+  CHECK(FromByteOrder(interleaved, own, kTokens, kScales, "v") == grid);
+}
+
 TEST_CASE("Padding of one side, tiles of 16x32 bytes and plain transposition", "[exchange]") {
   const Bytes grid = Counted(6 * 5);
   Bytes padded(6 * 8, 0xEE);

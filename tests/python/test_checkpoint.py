@@ -64,6 +64,20 @@ def test_npz_is_read_as_safetensors_is(tmp_path):
     assert [m["formula"] for m in report["matrices"]] == ["NVFP4"]
 
 
+def test_values_and_another_quantized_checkpoint(tmp_path):
+    x = weights()
+    save(tmp_path / "q.safetensors", modelopt(x))
+    save(tmp_path / "twice.safetensors", modelopt(2 * x))
+    np.savez(tmp_path / "same.npz", **{name: array for name, (_, array) in modelopt(x).items()})
+    assert fp4lab.check_checkpoint(tmp_path / "q.safetensors", values=tmp_path / "same.npz")["clean"]
+    report = fp4lab.check_checkpoint(tmp_path / "q.safetensors", values=tmp_path / "twice.safetensors")
+    (finding,) = report["findings"]
+    assert finding["finding"] == "values" and "2 times what the matrix decodes to" in finding["text"]
+    right = fp4lab.quantize(x, "nvfp4.modelopt").dequantize()
+    np.save(tmp_path / "v.npy", right)
+    assert fp4lab.check_checkpoint(tmp_path / "q.safetensors", values=tmp_path / "v.npy")["clean"]
+
+
 def test_what_cannot_be_read_is_an_error(tmp_path):
     with pytest.raises(fp4lab.Error, match="holds no .safetensors"):
         fp4lab.check_checkpoint(tmp_path)

@@ -66,13 +66,13 @@ void AddCheck(CLI::App& app, int* exit_code) {
   command
       ->add_option(
           "--original", o->original,
-          "What was quantized: a checkpoint of numbers, or one .npy; compares every matrix "
-          "and tries other readings")
+          "What was quantized: a checkpoint of numbers or of quantized matrices, or one .npy; "
+          "compares every matrix and tries other readings")
       ->type_name("PATH");
   command
       ->add_option("--values", o->values,
-                   "Values that another program decoded: a checkpoint of numbers, or one .npy; "
-                   "compares them with what the matrices decode to")
+                   "Values that another program decoded: a checkpoint of numbers or of quantized "
+                   "matrices, or one .npy; compares them with what the matrices decode to")
       ->type_name("PATH");
   command->add_flag("--json", o->json, "Print JSON");
   command->footer(

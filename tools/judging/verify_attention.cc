@@ -17,6 +17,7 @@
 #include "tools/options/commands.h"
 #include "tools/options/comparing.h"
 #include "tools/options/gemm_options.h"
+#include "tools/options/kernel_options.h"
 #include "tools/options/print.h"
 
 namespace fp4lab::tools {
@@ -24,7 +25,7 @@ namespace {
 
 struct VerifyAttention {
   AttentionFiles files;
-  std::string o, scheme, output = "bf16", cases, first_tile;
+  std::string o, scheme, output = "bf16", cases, first_tile, v_scales_bytes;
   std::optional<std::size_t> tile;
   bool json = false, allow_declined = false, schemes = false;
 };
@@ -94,6 +95,9 @@ bool Run(VerifyAttention o) {
     throw Error("--scheme", "must name the order of operations; --schemes lists them");
   }
   o.files.output = GemmOutputNamed(o.output);
+  if (!o.v_scales_bytes.empty()) {
+    o.files.v_scales = ByteOrderOf(o.v_scales_bytes, ScaleByteOrders(), "--v-scales-bytes");
+  }
   const AttentionPlan plan = ReadAttention(o.files, SchemeOf(o));
   const Matrix<float> got = ReadMatrix(o.o).values;
   const std::size_t rows = plan.in.q.rows, cols = plan.in.q.cols;
@@ -169,6 +173,8 @@ void AddVerifyAttention(CLI::App& app, int* exit_code) {
                       "Keys of a tile, if not the scheme's; 0: all keys have one maximum");
   command->add_option("--first-tile", o->first_tile, "first or last: where a kernel begins")
       ->check(CLI::IsMember({"first", "last"}));
+  AddByteOrderOption(command, "--v-scales-bytes", &o->v_scales_bytes, ScaleByteOrders(),
+                     "a quantized V's scales");
   command->add_option("--output", o->output, "Type of the answer: f32, bf16, f16")
       ->capture_default_str();
   command->add_option("--cases", o->cases, "Judge the answers in this folder of `cases attention`")

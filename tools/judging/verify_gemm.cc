@@ -203,17 +203,14 @@ bool RunCases(const VerifyGemm& o) {
 
 // ---- FP8 operands with scales of tensors, rows and blocks
 
-// The format that a product of FP8 is rounded to; nullopt: binary32.
-std::optional<FormatId> ScaledOutput(const std::string& name) {
-  if (name == "f32") return std::nullopt;
-  for (const FormatId id : {FormatId::kBF16, FormatId::kFP16, FormatId::kE4M3, FormatId::kE5M2}) {
-    if (Named(id).short_name == name || (id == FormatId::kFP16 && name == "f16")) return id;
-  }
-  throw Error("--output " + name, "is not a type of a product; f32, bf16, f16, e4m3 and e5m2 are");
-}
-
 bool HasFp8Output(const VerifyGemm& o) {
   return o.files.output == "e4m3" || o.files.output == "e5m2";
+}
+
+std::string ScaleOption(const ScaledJudgement::OtherScale& other) {
+  char text[48];
+  std::snprintf(text, sizeof text, "--output-scale %.9g", static_cast<double>(other.output_scale));
+  return text;
 }
 
 Json ScaledJson(const std::string& under, const ScaledJudgement& j) {
@@ -231,6 +228,9 @@ Json ScaledJson(const std::string& under, const ScaledJudgement& j) {
   for (const ScaledJudgement::Cause& c : j.causes) {
     json["causes"].push_back({{"name", c.name}, {"what", c.what}, {"equal", c.equal}});
   }
+  if (j.better) {
+    json["better"] = {{"options", ScaleOption(*j.better)}, {"outside", j.better->outside}};
+  }
   return json;
 }
 
@@ -238,8 +238,8 @@ void PrintScaled(const std::string& under, const ScaledJudgement& j, std::size_t
                  std::size_t cols) {
   Print("%s: %s", under.c_str(), std::string(Name(j.verdict)).c_str());
   if (j.verdict == GemmVerdict::kEqual) return Print(", %zu elements bit for bit\n", rows * cols);
-  Print(" the bound of scaled FP8: %zu of %zu elements (%zu differ from the model)\n", j.outside,
-        rows * cols, j.different);
+  Print(" the bound of products with scales: %zu of %zu elements (%zu differ from the model)\n",
+        j.outside, rows * cols, j.different);
   const GemmElement& first = j.first_different;
   Print("  first difference %s: got %s, the model %s\n", Place(first).c_str(),
         Hex(first.got).c_str(), Hex(first.want).c_str());
@@ -253,13 +253,20 @@ void PrintScaled(const std::string& under, const ScaledJudgement& j, std::size_t
     PrintText(c.equal ? "       This cause reproduces all elements.\n"
                       : "       Under this cause, all elements lie within the bound.\n");
   }
+  if (j.better) {
+    Print("With %s, %zu of %zu elements are outside.\n", ScaleOption(*j.better).c_str(),
+          j.better->outside, rows * cols);
+  }
 }
 
-float ScaledAlpha(const std::string& text) {
+// The tensor scales of FP8 are in the product; those of FP4 are alpha's, which a rule may make.
+float ScaledAlpha(const ProductFiles& files, const LoadedProduct& p) {
   char* end = nullptr;
-  const float alpha = std::strtof(text.c_str(), &end);
-  if (end != text.c_str() && *end == '\0' && std::isfinite(alpha)) return alpha;
-  throw Error("--alpha " + text, "is not a finite number, which a product of scaled FP8 takes");
+  const float alpha = std::strtof(files.alpha.c_str(), &end);
+  if (end != files.alpha.c_str() && *end == '\0' && std::isfinite(alpha)) return alpha;
+  if (p.a.operand.format.bits < 8 && p.b.operand.format.bits < 8) return ReadAlpha(files, p);
+  throw Error("--alpha " + files.alpha,
+              "is not a finite number, which a product of scaled FP8 takes");
 }
 
 bool RunScaled(const VerifyGemm& o) {
@@ -284,16 +291,19 @@ bool RunScaled(const VerifyGemm& o) {
   LoadedProduct elements;
   elements.a.operand = ea;
   elements.a.what = a.what;
+  elements.a.amax = a.amax;
   elements.b.operand = eb;
   elements.b.what = b.what;
+  elements.b.amax = b.amax;
   const Accumulation& under = RequireAccumulation(name, elements);
-  const ScaledJudgement j = JudgeScaled({.a = a.operand,
-                                         .b = b.operand,
-                                         .d = d.View(),
-                                         .alpha = ScaledAlpha(o.files.alpha),
-                                         .output = ScaledOutput(o.files.output),
-                                         .output_scale = o.output_scale},
-                                        under);
+  const ScaledJudgement j =
+      JudgeScaled({.a = a.operand,
+                   .b = b.operand,
+                   .d = d.View(),
+                   .alpha = ScaledAlpha(o.files, elements),
+                   .output = ScaledOutputNamed(o.files.output, "--output " + o.files.output),
+                   .output_scale = o.output_scale},
+                  under);
   if (o.json) {
     PrintJson(ScaledJson(name, j), 2);
   } else {
@@ -388,9 +398,10 @@ void AddVerifyGemm(CLI::App& app, int* exit_code) {
                     "FP8: the kernel multiplies by the operands' scales of tensors, rows and "
                     "blocks, promoting each block to binary32 (implied by scales of rows and of "
                     "128 columns, and by FP8 output)");
-  command->add_option("--output-scale", o->output_scale,
-                      "FP8: the product is multiplied by it before it is rounded (--output also "
-                      "e4m3, e5m2)");
+  command->add_option(
+      "--output-scale", o->output_scale,
+      "Factor of the product before it is rounded (products with scales: --output also "
+      "e4m3, e5m2)");
   command->add_flag("--allow-declined", o->allow_declined, "Accept cases without an answer");
   command->add_flag("--json", o->json, "Print JSON");
   command->footer(

@@ -15,6 +15,8 @@ float AmaxOf(const GemmOperandFile& file, const std::string& place, const std::s
               "needs the tensor's amax, which " + place + " does not hold: give a number instead");
 }
 
+}  // namespace
+
 float ReadAlpha(const ProductFiles& files, const LoadedProduct& p) {
   for (const NamedAlphaRule& rule : kAlphaRules) {
     if (rule.name != files.alpha) continue;
@@ -31,8 +33,6 @@ float ReadAlpha(const ProductFiles& files, const LoadedProduct& p) {
   }
   return alpha;
 }
-
-}  // namespace
 
 GemmOutput GemmOutputNamed(const std::string& name) {
   for (const NamedGemmOutput& output : kGemmOutputs) {

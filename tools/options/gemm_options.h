@@ -31,6 +31,10 @@ struct LoadedProduct {
 // Reads both operands. Throws Error if their K differ, or for an alpha or output that is not known.
 LoadedProduct Load(const ProductFiles& files);
 
+// --alpha as a number, for these operands. Throws Error for what is neither a number nor a rule,
+// and for a rule where an operand has no amax.
+float ReadAlpha(const ProductFiles& files, const LoadedProduct& product);
+
 // The accumulation `name`. Throws Error for an unknown name, with a suggestion, and for an
 // accumulation that does not take the operands, with the reason.
 const Accumulation& RequireAccumulation(const std::string& name, const LoadedProduct& product);

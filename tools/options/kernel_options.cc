@@ -42,15 +42,6 @@ std::vector<float> ReadTensorScale(const std::string& text) {
   return HoldsType(text) ? ReadMatrix(text).values.values : ReadElements<float>(text, &dims);
 }
 
-// An order of bytes by its name, or of a .json file.
-ByteOrder OrderOf(const std::string& text, std::span<const ByteOrder> known,
-                  const std::string& option) {
-  if (const ByteOrder* order = FindByteOrder(known, text)) return *order;
-  if (text.ends_with(".json")) return ReadByteOrder(ReadJsonFile(text), text);
-  throw Error(option + " " + text,
-              "is not known; " + DidYouMean(text, NamesOf(known), "give a .json file for another"));
-}
-
 // The type of scales whose file states its grid, by the size of an element: numbers of 4 bytes are
 // binary32, of 2 bytes BF16. kByte for bytes and for raw files, which state none.
 ScaleType TypeOf(const ByteGrid& scales) {
@@ -85,7 +76,7 @@ StoredMatrix ReadParts(const KernelOptions& o, const Dialect& dialect,
   if (o.codes_bytes.empty()) {
     CheckCodesGrid(m, dims, m.codes.size(), o.codes);
   } else {
-    m.codes = FromByteOrder(m.codes, OrderOf(o.codes_bytes, CodeByteOrders(), "--codes-bytes"),
+    m.codes = FromByteOrder(m.codes, ByteOrderOf(o.codes_bytes, CodeByteOrders(), "--codes-bytes"),
                             sizes.code_rows, sizes.code_row_bytes, o.codes);
   }
   if (!o.scales.empty()) {
@@ -94,7 +85,7 @@ StoredMatrix ReadParts(const KernelOptions& o, const Dialect& dialect,
       CheckScalesGrid(m, scales.shape, m.scales.size(), o.scales);
     } else {
       m.scales =
-          FromByteOrder(m.scales, OrderOf(o.scales_bytes, ScaleByteOrders(), "--scales-bytes"),
+          FromByteOrder(m.scales, ByteOrderOf(o.scales_bytes, ScaleByteOrders(), "--scales-bytes"),
                         sizes.scale_rows, sizes.scale_cols, o.scales);
     }
   }
@@ -103,6 +94,14 @@ StoredMatrix ReadParts(const KernelOptions& o, const Dialect& dialect,
 }
 
 }  // namespace
+
+ByteOrder ByteOrderOf(const std::string& text, std::span<const ByteOrder> known,
+                      const std::string& option) {
+  if (const ByteOrder* order = FindByteOrder(known, text)) return *order;
+  if (text.ends_with(".json")) return ReadByteOrder(ReadJsonFile(text), text);
+  throw Error(option + " " + text,
+              "is not known; " + DidYouMean(text, NamesOf(known), "give a .json file for another"));
+}
 
 CLI::Option* AddInputOptions(CLI::App* command, KernelOptions* options) {
   return AddNumberOptions(command, "--input", "The matrix that the kernel quantizes",
@@ -145,19 +144,22 @@ void AddBytesOptions(CLI::App* command, KernelOptions* options) {
 }
 
 void AddByteOrderOptions(CLI::App* command, KernelOptions* options) {
-  const auto add = [&](const char* name, std::string* order, std::span<const ByteOrder> known,
-                       const char* of, const char* needs) {
-    std::string names;
-    for (const ByteOrder& o : known) names += " " + std::string(o.name);
-    command
-        ->add_option(name, *order,
-                     std::string("Order of the bytes of ") + of + " that no layout has:" + names +
-                         ", or a .json file with \"pad\", \"reshape\" and \"transpose\"")
-        ->type_name("ORDER")
-        ->needs(command->get_option(needs));
-  };
-  add("--codes-bytes", &options->codes_bytes, CodeByteOrders(), "--codes", "--codes");
-  add("--scales-bytes", &options->scales_bytes, ScaleByteOrders(), "--scales", "--scales");
+  AddByteOrderOption(command, "--codes-bytes", &options->codes_bytes, CodeByteOrders(), "--codes")
+      ->needs(command->get_option("--codes"));
+  AddByteOrderOption(command, "--scales-bytes", &options->scales_bytes, ScaleByteOrders(),
+                     "--scales")
+      ->needs(command->get_option("--scales"));
+}
+
+CLI::Option* AddByteOrderOption(CLI::App* command, const char* name, std::string* order,
+                                std::span<const ByteOrder> known, const std::string& of) {
+  std::string names;
+  for (const ByteOrder& o : known) names += " " + std::string(o.name);
+  return command
+      ->add_option(name, *order,
+                   "Order of the bytes of " + of + " that no layout has:" + names +
+                       ", or a .json file with \"pad\", \"reshape\" and \"transpose\"")
+      ->type_name("ORDER");
 }
 
 void RequireElements(MatrixView<const float> input, const std::string& where) {

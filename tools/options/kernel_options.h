@@ -4,10 +4,12 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "fp4lab/base/matrix.h"
+#include "fp4lab/exchange/order/byte_order.h"
 #include "fp4lab/exchange/order/row_parts.h"
 #include "fp4lab/judge/kernels/deviation.h"
 #include "fp4lab/quantize/quantize.h"
@@ -39,6 +41,12 @@ void AddGivenOptions(CLI::App* command, KernelOptions* options);
 void AddBytesOptions(CLI::App* command, KernelOptions* options);
 // Adds the orders of bytes that no layout has: --codes-bytes, --scales-bytes.
 void AddByteOrderOptions(CLI::App* command, KernelOptions* options);
+// Adds one such option, for the bytes that `of` names.
+CLI::Option* AddByteOrderOption(CLI::App* command, const char* name, std::string* order,
+                                std::span<const ByteOrder> known, const std::string& of);
+// The order of bytes of `option`: a name of `known`, or a .json file. Throws Error for others.
+ByteOrder ByteOrderOf(const std::string& text, std::span<const ByteOrder> known,
+                      const std::string& option);
 
 // Throws Error for a matrix without elements, on which every kernel is right.
 void RequireElements(MatrixView<const float> input, const std::string& where);

@@ -315,3 +315,16 @@ def bf16_view(bits: np.ndarray) -> np.ndarray:
     except ImportError:
         return bits
     return bits.view(ml_dtypes.bfloat16)
+
+
+_FP8_TYPES = {"e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}
+
+
+def fp8_view(codes: np.ndarray, format: str) -> np.ndarray:
+    """Codes of "e4m3" or "e5m2" as an array of ml_dtypes where that package is installed, else as uint8."""
+    codes = codes.astype(np.uint8)
+    try:
+        import ml_dtypes
+    except ImportError:
+        return codes
+    return codes.view(getattr(ml_dtypes, _FP8_TYPES[format]))

@@ -35,7 +35,9 @@ def _as_safetensors(path: str, folder: str) -> str:
 
 
 def check_checkpoint(
-    path: str | os.PathLike[str], original: str | os.PathLike[str] | None = None
+    path: str | os.PathLike[str],
+    original: str | os.PathLike[str] | None = None,
+    values: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
     """Looks through a whole checkpoint: what is quantized, how it is stored, and what is wrong.
 
@@ -44,8 +46,11 @@ def check_checkpoint(
 
     Args:
         path: a folder of shards, a *.index.json, or a .safetensors, .gguf or .npz file.
-        original: what was quantized: a checkpoint of numbers, or one .npy file. Each matrix then has
-            "original": whether the bytes are those of a dialect, the SQNR of every reading, the cause.
+        original: what was quantized: a checkpoint of numbers or of quantized matrices, or one .npy file.
+            Each matrix then has "original": whether the bytes are those of a dialect, the SQNR of every
+            reading, the cause.
+        values: what another program decoded, as such files. Each matrix then has "values": how many
+            differ from what it decodes to, by which factor, the cause.
 
     Raises:
         Error: for files that cannot be read.
@@ -58,12 +63,15 @@ def check_checkpoint(
     >>> [(m["formula"], m["shape"]) for m in report["matrices"]]
     [('NVFP4', [16, 32])]
     """
-    source, reference = os.fspath(path), os.fspath(original) if original is not None else ""
-    if not source.endswith(".npz"):
-        return json.loads(_core.check_checkpoint(source, reference))
+    given = [os.fspath(p) if p is not None else "" for p in (path, original, values)]
     with tempfile.TemporaryDirectory(prefix="fp4lab-") as folder:
-        report = json.loads(_core.check_checkpoint(_as_safetensors(source, folder), reference))
-    return {**report, "path": source}
+        read = []
+        for i, name in enumerate(given):
+            place = os.path.join(folder, str(i))
+            os.mkdir(place)
+            read.append(_as_safetensors(name, place) if name.endswith(".npz") else name)
+        report = json.loads(_core.check_checkpoint(*read))
+    return {**report, "path": given[0]}
 
 
 _ieee.guard(globals())

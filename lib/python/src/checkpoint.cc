@@ -12,9 +12,11 @@ SafetensorsFile RefuseNpz(const std::filesystem::path& path) {
   throw Error(path.string(), "stands in a folder of shards: pass the .npz file alone");
 }
 
-std::string CheckCheckpointJson(const std::string& path, const std::string& original) {
+std::string CheckCheckpointJson(const std::string& path, const std::string& original,
+                                const std::string& values) {
   const nb::gil_scoped_release release;
-  return ReportJson(CheckCheckpoint(path, {.original = original, .read_npz = RefuseNpz})).dump();
+  const CheckOptions options{.original = original, .values = values, .read_npz = RefuseNpz};
+  return ReportJson(CheckCheckpoint(path, options)).dump();
 }
 
 }  // namespace

@@ -8,11 +8,16 @@
 #include "fp4lab/base/threads_scope.h"
 #include "fp4lab/dialect/gemm_alpha.h"
 #include "fp4lab/judge/products/gemm.h"
+#include "fp4lab/judge/products/gemm_cause.h"
 #include "fp4lab/judge/products/grouped/grouped_gemm.h"
+#include "fp4lab/judge/products/scaled_product.h"
 #include "fp4lab/tensor/accumulation.h"
 
 namespace fp4lab::python {
 namespace {
+
+// (cause, sentence, elements that it explains or 0, whether it gives all bits).
+using CauseParts = std::tuple<std::string, std::string, std::size_t, bool>;
 
 // A quantized operand: dialect, rows, columns, layout, bytes.
 using OperandParts = std::tuple<std::string, std::size_t, std::size_t, LayoutNames, Parts>;
@@ -23,10 +28,15 @@ struct Operand {
   std::optional<float> amax;
 };
 
-Operand OperandOf(const OperandParts& parts, const char* where) {
+StoredMatrix StoredOperand(const OperandParts& parts) {
   const auto& [name, rows, cols, layout, bytes] = parts;
+  return StoredOf(RequireDialect(name), rows, cols, layout, bytes);
+}
+
+Operand OperandOf(const OperandParts& parts, const char* where) {
+  const std::string& name = std::get<0>(parts);
   const Dialect& dialect = RequireDialect(name);
-  const StoredMatrix stored = StoredOf(dialect, rows, cols, layout, bytes);
+  const StoredMatrix stored = StoredOperand(parts);
   const Quantized q = Load(dialect, stored, where);
   if (dialect.row_scaled) {
     throw Error(where, name + " has a tensor scale for each row, which no single alpha stands for");
@@ -77,15 +87,27 @@ GemmOutput OutputOf(const std::string& name) {
   throw Error("out_dtype", "\"" + name + "\" is not one of: " + names);
 }
 
-void CheckProduct(const Operand& a, const Operand& b, const Accumulation& under) {
-  if (a.codes.cols != b.codes.cols) {
-    throw Error("scaled_mm", "a has K = " + std::to_string(a.codes.cols) + ", b has K = " +
-                                 std::to_string(b.codes.cols) + ": both must be (rows, K)");
+void CheckProduct(const MmaOperand& a, const MmaOperand& b, const Accumulation& under) {
+  if (a.cols != b.cols) {
+    throw Error("scaled_mm", "a has K = " + std::to_string(a.cols) + ", b has K = " +
+                                 std::to_string(b.cols) + ": both must be (rows, K)");
   }
-  if (const std::string why = WhyNot(under, a.codes, b.codes); !why.empty()) {
+  if (const std::string why = WhyNot(under, a, b); !why.empty()) {
     throw Error("accumulation", std::string(under.name) + " does not take these operands: " + why);
   }
 }
+
+void CheckShape(MatrixView<const float> d, std::size_t rows, std::size_t cols) {
+  if (d.rows != rows || d.cols != cols) {
+    throw Error("d", "is " + std::to_string(d.rows) + "x" + std::to_string(d.cols) +
+                         "; the product is " + std::to_string(rows) + "x" + std::to_string(cols));
+  }
+}
+
+nb::object TupleOf(const GemmElement& e) {
+  return nb::make_tuple(e.row, e.col, e.got, e.want, e.exact, e.error, e.bound);
+}
+nb::object TupleOf(const Rectangle& r) { return nb::make_tuple(r.row, r.col, r.rows, r.cols); }
 
 float RoundedTo(GemmOutput output, float x) { return FinishProduct(x, {.output = output}); }
 
@@ -102,7 +124,7 @@ nb::object Product(const OperandParts& a_parts, const OperandParts& b_parts,
     const nb::gil_scoped_release release;
     const ThreadsScope scope(CheckedThreads(threads));
     const Operand a = OperandOf(a_parts, "a"), b = OperandOf(b_parts, "b");
-    CheckProduct(a, b, under);
+    CheckProduct(a.codes, b.codes, under);
     if (!bias.empty() && bias.size() != b.codes.rows) {
       throw Error("bias", std::to_string(bias.size()) + " numbers; the product has " +
                               std::to_string(b.codes.rows) + " columns");
@@ -126,8 +148,9 @@ nb::object Product(const OperandParts& a_parts, const OperandParts& b_parts,
   return ArrayOf(std::move(c.values), {rows, cols});
 }
 
-// (verdict, bound, different, outside, first different, worst, [(other accumulation, different)]);
-// an element is (row, column, got, want, exact, error, bound).
+// (verdict, bound, different, outside, first different, worst, [(other accumulation, different)],
+// (row, column, rows, columns) outside, [(cause, sentence, elements it explains or 0, whether it
+// gives all bits)]); an element is (row, column, got, want, exact, error, bound).
 nb::object JudgeProduct(const OperandParts& a_parts, const OperandParts& b_parts,
                         const AnyMatrix& d, const std::optional<float>& alpha,
                         const std::string& rule, const std::string& accumulation,
@@ -136,35 +159,134 @@ nb::object JudgeProduct(const OperandParts& a_parts, const OperandParts& b_parts
   const GemmOutput output = OutputOf(output_name);
   GemmJudgement verdict;
   std::vector<std::tuple<std::string, std::size_t>> matches;
+  std::vector<CauseParts> causes;
   {
     const nb::gil_scoped_release release;
     const Operand a = OperandOf(a_parts, "a"), b = OperandOf(b_parts, "b");
-    CheckProduct(a, b, under);
+    CheckProduct(a.codes, b.codes, under);
     const Input got(d);
-    if (got.view().rows != a.codes.rows || got.view().cols != b.codes.rows) {
-      throw Error("d", "is " + std::to_string(got.view().rows) + "x" +
-                           std::to_string(got.view().cols) + "; the product is " +
-                           std::to_string(a.codes.rows) + "x" + std::to_string(b.codes.rows));
-    }
+    CheckShape(got.view(), a.codes.rows, b.codes.rows);
     if (got.view().size() == 0) throw Error("d", "has no elements: every product is right");
-    const GemmClaim claim{.a = a.codes,
-                          .b = b.codes,
-                          .d = got.view(),
-                          .alpha = AlphaOf(a, b, alpha, rule),
-                          .output = output};
+    GemmClaim claim{.a = a.codes,
+                    .b = b.codes,
+                    .d = got.view(),
+                    .alpha = AlphaOf(a, b, alpha, rule),
+                    .output = output};
+    if (a.amax && b.amax && *a.amax > 0 && *b.amax > 0) {
+      claim.tensor_scale_a = *a.amax / TensorScaleConstant(*a.dialect);
+      claim.tensor_scale_b = *b.amax / TensorScaleConstant(*b.dialect);
+    }
     verdict = JudgeGemm(claim, under);
+    if (verdict.outside > 0) {
+      for (const GemmCause& c : FindGemmCauses(claim, under)) {
+        causes.emplace_back(c.name, c.what, c.elements, c.equal());
+      }
+    }
     if (identify) {
       for (const AccumulationMatch& m : IdentifyAccumulation(claim)) {
         matches.emplace_back(m.accumulation->name, m.different);
       }
     }
   }
-  const auto element = [](const GemmElement& e) {
-    return nb::make_tuple(e.row, e.col, e.got, e.want, e.exact, e.error, e.bound);
-  };
   return nb::make_tuple(std::string(Name(verdict.verdict)), std::string(verdict.bound),
-                        verdict.different, verdict.outside, element(verdict.first_different),
-                        element(verdict.worst), matches);
+                        verdict.different, verdict.outside, TupleOf(verdict.first_different),
+                        TupleOf(verdict.worst), matches, TupleOf(verdict.outside_in), causes);
+}
+
+// ---- Products with scales of tensors, rows and blocks
+
+// Whether only the product of scaled_product.h takes the operand.
+bool IsScaledOperand(const OperandParts& parts) {
+  const StoredMatrix stored = StoredOperand(parts);
+  const bool of_rows = RequireDialect(std::get<0>(parts)).row_scaled;
+  return IsScaledFp8(stored) || (of_rows && FormatOf(stored.element).bits == 8);
+}
+
+struct ScaledOperands {
+  ScaledOperand a, b;
+};
+
+ScaledOperands ScaledOperandsOf(const OperandParts& a, const OperandParts& b,
+                                const Accumulation& under) {
+  ScaledOperands x{MakeScaledOperand(StoredOperand(a), "a"),
+                   MakeScaledOperand(StoredOperand(b), "b")};
+  CheckProduct(x.a.elements, x.b.elements, under);
+  if (x.a.elements.cols == 0) {
+    throw Error("a", "has K = 0: its rows have no elements to multiply");
+  }
+  return x;
+}
+
+// The tensor scales of FP8 are in the product; those of FP4 are alpha's, as in AlphaOf.
+float ScaledAlphaOf(const OperandParts& a, const OperandParts& b,
+                    const std::optional<float>& number, const std::string& rule) {
+  if (number) return *number;
+  const auto is_fp8 = [](const OperandParts& parts) {
+    return FormatOf(RequireDialect(std::get<0>(parts)).element).bits == 8;
+  };
+  if (!is_fp8(a) && !is_fp8(b)) return AlphaOf(OperandOf(a, "a"), OperandOf(b, "b"), {}, rule);
+  if (rule.empty()) return 1.0f;
+  throw Error("alpha",
+              "\"" + rule + "\" is not a finite number, which a product of scaled FP8 takes");
+}
+
+// (M, N) as float32.
+nb::object ScaledProductOf(const OperandParts& a_parts, const OperandParts& b_parts,
+                           const std::optional<float>& alpha, const std::string& rule,
+                           const std::string& accumulation, const std::string& output,
+                           float output_scale, int threads) {
+  const Accumulation& under = RequireAccumulation(accumulation);
+  Matrix<float> d;
+  {
+    const nb::gil_scoped_release release;
+    const ThreadsScope scope(CheckedThreads(threads));
+    const ScaledOperands x = ScaledOperandsOf(a_parts, b_parts, under);
+    const Matrix<float> shape(x.a.elements.rows, x.b.elements.rows);
+    d = ScaledProduct({.a = x.a,
+                       .b = x.b,
+                       .d = shape.View(),
+                       .alpha = ScaledAlphaOf(a_parts, b_parts, alpha, rule),
+                       .output = ScaledOutputNamed(output, "out_dtype"),
+                       .output_scale = output_scale},
+                      under);
+  }
+  const std::size_t rows = d.rows, cols = d.cols;
+  return ArrayOf(std::move(d.values), {rows, cols});
+}
+
+// The members of JudgeProduct, where the element `worst` is the first one outside, and a better
+// scale of the output, (scale, outside) or None.
+nb::object JudgeScaledProduct(const OperandParts& a_parts, const OperandParts& b_parts,
+                              const AnyMatrix& d, const std::optional<float>& alpha,
+                              const std::string& rule, const std::string& accumulation,
+                              const std::string& output, float output_scale) {
+  const Accumulation& under = RequireAccumulation(accumulation);
+  ScaledJudgement judged;
+  {
+    const nb::gil_scoped_release release;
+    const ScaledOperands x = ScaledOperandsOf(a_parts, b_parts, under);
+    const Input got(d);
+    CheckShape(got.view(), x.a.elements.rows, x.b.elements.rows);
+    if (got.view().size() == 0) throw Error("d", "has no elements: every product is right");
+    judged = JudgeScaled({.a = x.a,
+                          .b = x.b,
+                          .d = got.view(),
+                          .alpha = ScaledAlphaOf(a_parts, b_parts, alpha, rule),
+                          .output = ScaledOutputNamed(output, "out_dtype"),
+                          .output_scale = output_scale},
+                         under);
+  }
+  std::vector<CauseParts> causes;
+  for (const ScaledJudgement::Cause& c : judged.causes) {
+    causes.emplace_back(c.name, c.what, 0, c.equal);
+  }
+  std::optional<std::tuple<float, std::size_t>> better;
+  if (judged.better) better.emplace(judged.better->output_scale, judged.better->outside);
+  return nb::make_tuple(std::string(Name(judged.verdict)), "scaled", judged.different,
+                        judged.outside, TupleOf(judged.first_different),
+                        TupleOf(judged.first_outside),
+                        std::vector<std::tuple<std::string, std::size_t>>{},
+                        TupleOf(judged.outside_in), causes, better);
 }
 
 // (verdict, elements of padding that are not zero, the first such row, [(group, verdict, different,
@@ -187,16 +309,12 @@ nb::object JudgeGroupedProduct(const OperandParts& a_parts,
     in.a = a.codes;
     for (const OperandParts& parts : b_parts) {
       const Operand b = OperandOf(parts, "b");
-      CheckProduct(a, b, under);
+      CheckProduct(a.codes, b.codes, under);
       in.b.push_back(b.codes);
     }
     CheckGroups(in, "ends");
     const Input got(d);
-    if (got.view().rows != in.a.rows || got.view().cols != in.b[0].rows) {
-      throw Error("d", "is " + std::to_string(got.view().rows) + "x" +
-                           std::to_string(got.view().cols) + "; the product is " +
-                           std::to_string(in.a.rows) + "x" + std::to_string(in.b[0].rows));
-    }
+    CheckShape(got.view(), in.a.rows, in.b[0].rows);
     judged = JudgeGrouped(in, got.view(), under);
     if (judged.verdict == GemmVerdict::kOutside) {
       for (const GemmCause& c : FindGroupedCauses(in, got.view(), under)) {
@@ -225,6 +343,13 @@ void BindProducts(Bindings& m) {
   m.def("judge_product", &JudgeProduct, nb::arg("a"), nb::arg("b"), nb::arg("d").noconvert(),
         nb::arg("alpha").none(), nb::arg("rule"), nb::arg("accumulation"), nb::arg("output"),
         nb::arg("identify"));
+  m.def("is_scaled_operand", &IsScaledOperand, nb::arg("parts"));
+  m.def("scaled_product", &ScaledProductOf, nb::arg("a"), nb::arg("b"), nb::arg("alpha").none(),
+        nb::arg("rule"), nb::arg("accumulation"), nb::arg("output"), nb::arg("output_scale"),
+        nb::arg("threads"));
+  m.def("judge_scaled_product", &JudgeScaledProduct, nb::arg("a"), nb::arg("b"),
+        nb::arg("d").noconvert(), nb::arg("alpha").none(), nb::arg("rule"), nb::arg("accumulation"),
+        nb::arg("output"), nb::arg("output_scale"));
   m.def("judge_grouped", &JudgeGroupedProduct, nb::arg("a"), nb::arg("b"), nb::arg("ends"),
         nb::arg("sizes"), nb::arg("alphas"), nb::arg("d").noconvert(), nb::arg("accumulation"),
         nb::arg("output"));

@@ -132,9 +132,10 @@ Matrix<float> RunDevice(const AttentionPlan& plan, const Device& device) {
         for (const float x : y) {
           p.push_back(Nudged(std::exp2(x * scale_log2 - (m * scale_log2 - top)),
                              x == m && top == 0.0f ? 0 : device.ulps));
-          l += p.back();
+          if (!plan.scheme.sums_rounded) l += p.back();
         }
         DeviceWeights(plan.scheme.p, p);
+        for (const float x : p) l += plan.scheme.sums_rounded ? x : 0.0f;
         for (std::size_t c = 0; c < width; ++c) {
           float tile_sum = 0;
           for (std::size_t j = from; j < end; ++j) {
@@ -217,6 +218,48 @@ TEST_CASE("Two random deviations of an attention kernel never name a third", "[j
     INFO(one << ", then " << two);
     for (const std::string& name : names[i]) CHECK((name == one || name == two));
   }
+}
+
+TEST_CASE("A sum of rounded weights is FlashInfer's order and not FlashAttention's", "[judge]") {
+  // The key with a value has a weight that BF16 rounds down, most others have one that it rounds
+  // up.
+  constexpr std::size_t kKeys = 18;
+  AttentionInputs in{.heads = 1,
+                     .kv_heads = 1,
+                     .q = Matrix<float>(1, 16),
+                     .k = Matrix<float>(kKeys, 16),
+                     .v = Matrix<float>(kKeys, 16),
+                     .scale = 1.0,
+                     .output = GemmOutput::kFp32};
+  in.q(0, 0) = in.q(0, 1) = 1.0f;
+  in.v(1, 3) = 1.0f;
+  for (std::size_t key = 1; key < kKeys; ++key) {
+    const auto logit = static_cast<float>(std::log(0.5 + (key == 1 ? 0.45 : 0.55) / 256.0));
+    in.k(key, 0) = RoundToBf16(logit);
+    in.k(key, 1) = RoundToBf16(logit - in.k(key, 0));
+  }
+  const AttentionPlan rounded = PlanOf(in, RequireAttentionScheme("bf16.flashinfer", "test"));
+  const AttentionPlan plain = PlanOf(in, RequireAttentionScheme("bf16", "test"));
+  const Matrix<float> of_rounded = RunDevice(rounded, {}), of_plain = RunDevice(plain, {});
+  CHECK(AllAllowed(EvaluateAttention(rounded), of_rounded.View()));
+  CHECK(AllAllowed(EvaluateAttention(plain), of_plain.View()));
+  CHECK_FALSE(AllAllowed(EvaluateAttention(plain), of_rounded.View()));
+}
+
+TEST_CASE("Heads of Q that share K share FlashAttention's FP8 scale", "[judge]") {
+  AttentionInputs in{.heads = 4,
+                     .kv_heads = 2,
+                     .q = Matrix<float>(4, 16, 1.0f),
+                     .k = Matrix<float>(6, 16, 1.0f),
+                     .v = Matrix<float>(6, 16, 1.0f)};
+  for (std::size_t c = 0; c < 16; ++c) in.q(1, c) = 8.0f, in.q(3, c) = 2.0f;
+  const AttentionPlan plan = PlanOf(in, RequireAttentionScheme("fp8", "test"));
+  for (std::size_t h = 0; h < 4; ++h) {
+    CAPTURE(h);
+    CHECK(plan.q[h].decode[0] == plan.q[h / 2 * 2 + 1].decode[0]);
+  }
+  CHECK(plan.q[0].decode[0] == 4.0 * plan.q[2].decode[0]);
+  CHECK(std::abs(ValuesOf(plan.q[0])(0, 0) * plan.q[0].decode[0] - 1.0) < 1e-6);
 }
 
 TEST_CASE("An attention answer changed by hand has its place and its cause", "[judge]") {

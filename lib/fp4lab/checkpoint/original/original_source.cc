@@ -4,9 +4,12 @@
 #include <utility>
 #include <vector>
 
+#include "fp4lab/base/divide_up.h"
 #include "fp4lab/base/error.h"
 #include "fp4lab/base/text/text.h"
+#include "fp4lab/dialect/dialect.h"
 #include "fp4lab/exchange/shape.h"
+#include "fp4lab/exchange/stored.h"
 #include "fp4lab/io/tensors/npy.h"
 
 namespace fp4lab {
@@ -24,11 +27,43 @@ bool IsOriginal(const SafetensorsTensor& t) {
   return t.dtype == "F32" || t.dtype == "BF16" || t.dtype == "F16";
 }
 
+// The matrix in a layout of which every row is a run of bytes.
+StoredMatrix WithLinearRows(const StoredMatrix& m, float scale_max) {
+  StorageLayout rows{.codes = m.layout.codes};
+  rows.tensor_scale = m.layout.tensor_scale;
+  return Convert(m, rows, scale_max, "matrix");
+}
+
+// One row, with the scales and the number of its own.
+StoredMatrix RowOf(const StoredMatrix& m, std::size_t row, const std::string& where) {
+  const StoredSizes sizes = SizesOf(m, where);
+  StoredMatrix one{.rows = 1,
+                   .cols = m.cols,
+                   .element = m.element,
+                   .scale = m.scale,
+                   .block_rows = m.block_rows,
+                   .block_cols = m.block_cols,
+                   .layout = m.layout};
+  const auto take = [](const std::vector<std::uint8_t>& bytes, std::size_t size, std::size_t n) {
+    const auto from = bytes.begin() + static_cast<std::ptrdiff_t>(n * size);
+    return std::vector<std::uint8_t>(from, from + static_cast<std::ptrdiff_t>(size));
+  };
+  one.codes = take(m.codes, sizes.code_row_bytes, row);
+  if (!m.scales.empty()) {
+    const auto height = static_cast<std::size_t>(std::max(m.block_rows, 1));
+    one.scales = take(m.scales, m.scales.size() / sizes.scale_rows, row / height);
+  }
+  const std::size_t numbers = m.tensor_scale.size();
+  if (numbers > 0) one.tensor_scale = {m.tensor_scale[row / DivideUp(m.rows, numbers)]};
+  return one;
+}
+
 }  // namespace
 
 OriginalSource::OriginalSource(const std::filesystem::path& path, const NpzReader& read_npz) {
   if (LowerCase(path.extension().string()) != ".npy") {
     checkpoint_ = OpenCheckpoint(path, read_npz);
+    entries_ = ListStored(checkpoint_.tensors);
     return;
   }
   npy_ = std::make_unique<FileContent>(path);
@@ -48,6 +83,10 @@ std::string OriginalSource::Find(const std::string& matrix, bool only_matrix) co
       if (found != tensors.end() && IsOriginal(found->second)) return name;
     }
   }
+  for (const std::string& stem : stems) {
+    if (EntryOf(stem) != nullptr) return stem;
+  }
+  if (!entries_.empty()) return only_matrix && entries_.size() == 1 ? entries_[0].name : "";
   const auto count = std::count_if(tensors.begin(), tensors.end(),
                                    [](const auto& t) { return IsOriginal(t.second); });
   if (!only_matrix || count != 1) return "";
@@ -57,8 +96,42 @@ std::string OriginalSource::Find(const std::string& matrix, bool only_matrix) co
   return "";
 }
 
+const StoredFileEntry* OriginalSource::EntryOf(const std::string& name) const {
+  const auto found = std::find_if(entries_.begin(), entries_.end(),
+                                  [&](const StoredFileEntry& e) { return e.name == name; });
+  return found == entries_.end() ? nullptr : &*found;
+}
+
+RowReader OriginalSource::DecodedRows(const StoredFileEntry& entry, const Reading& r,
+                                      std::string* problem) const {
+  std::shared_ptr<const StoredMatrix> plain;
+  float scale_max = 448.0f;
+  try {
+    const StoredFile file = ReadStored(checkpoint_.tensors, entry, {}, entry.name);
+    if (const Dialect* dialect = FindDialect(file.dialect)) scale_max = dialect->scale_max;
+    plain = std::make_shared<const StoredMatrix>(WithLinearRows(file.matrix, scale_max));
+  } catch (const Error& error) {
+    *problem = error.what();
+    return {};
+  }
+  if (plain->rows != r.parts * r.rows || plain->cols != r.cols) {
+    *problem = entry.name + " is " + ShapeText({plain->rows, plain->cols}) + "; the matrix is " +
+               ShapeText({r.parts * r.rows, r.cols});
+    return {};
+  }
+  return [plain, scale_max, name = entry.name](std::size_t first, std::size_t count) {
+    Matrix<float> x(count, plain->cols);
+    for (std::size_t i = 0; i < count; ++i) {
+      const Matrix<float> row = StoredValues(RowOf(*plain, first + i, name), scale_max, name);
+      std::copy(row.values.begin(), row.values.end(), &x(i, 0));
+    }
+    return x;
+  };
+}
+
 RowReader OriginalSource::Rows(const std::string& name, const Reading& r,
                                std::string* problem) const {
+  if (!checkpoint_.tensors.tensors.contains(name)) return DecodedRows(*EntryOf(name), r, problem);
   const SafetensorsTensor& tensor = checkpoint_.tensors.tensors.at(name);
   const std::vector<std::size_t>& shape = tensor.shape;
   std::size_t elements = 1;

@@ -309,8 +309,17 @@ Dialect Fp8Numbers(const Fp8NumberRow& row) {
   d.source = row.rows == 1 ? "inference/kernel.py act_quant_kernel"
                            : "inference/kernel.py weight_quant_kernel";
   d.note =
-      "A block of zeros has NaN codes. Triton's quotients may be two units in the last place off "
-      "these.";
+      row.rows == 1
+          ? "A block of zeros has NaN codes. Triton's quotients may be two units in the last place "
+            "off these. vLLM's per_token_group_quant_fp8 (csrc/quantization/fp8/"
+            "per_token_group_quant.cu 0ba022c) is this formula with b >= 10^-10. DeepGEMM's "
+            "per_token_cast_to_fp8 (deep_gemm/utils/math.py 54e2261) has b >= 10^-4 and v = "
+            "fl(x*fl(1/s)). Transformer Engine's FP32 scales are fl(1/fl(448/b)), with v = "
+            "fl(x*fl(448/b)); 1 where b is 0."
+          : "A block of zeros has NaN codes. Triton's quotients may be two units in the last place "
+            "off these. DeepGEMM's per_block_cast_to_fp8 (deep_gemm/utils/math.py 54e2261) has b "
+            ">= 10^-4 and v = fl(x*fl(1/s)). Transformer Engine's FP32 scales are fl(1/fl(448/b)), "
+            "with v = fl(x*fl(448/b)); 1 where b is 0.";
   return d;
 }
 
@@ -367,7 +376,9 @@ void AddFp8(std::vector<Dialect>* rows) {
         Renamed(At(DialectUnder(BlockScale::kRceil, b.element, b.rows, 128), kTransformerEngine),
                 b.name, "Float8BlockScaling, common/transpose/quantize_transpose_*_blockwise.cu",
                 "Scales are powers of two, rounded up. Transformer Engine stores them in FP32, "
-                "DeepSeek-V4's files in E8M0.");
+                "DeepSeek-V4's files in E8M0. Transformer Engine's scale of a block of zeros, or "
+                "with Inf or NaN, is 1; that of zeros is 2^-127 here. DeepGEMM's ceil_to_ue8m0 "
+                "(deep_gemm/utils/math.py 54e2261) is this rule with b >= 10^-4.");
     rows->push_back(block);
   }
   for (const Fp8NumberRow& row : kFp8Numbers) rows->push_back(Fp8Numbers(row));

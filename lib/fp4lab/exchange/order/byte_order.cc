@@ -29,6 +29,14 @@ constexpr std::array kScaleByteOrders = {
     ByteOrder{.name = "rows-padded",
               .source = "row by row, rows padded to 128 and columns not",
               .pad_rows = 128},
+    // Of a cache's V: four tokens in turn under every scale of a row.
+    ByteOrder{.name = "trtllm-v",
+              .source = "flashinfer-ai/flashinfer fb28d72, flashinfer/quantization/"
+                        "fp4_quantization.py nvfp4_quantize_paged_kv_cache",
+              .pad_rows = 4,
+              .count = 3,
+              .axes = {Rows(4), N(4), Cols(1)},
+              .transpose = {0, 2, 1}},
 };
 
 constexpr std::array kCodeByteOrders = {

@@ -21,6 +21,15 @@ struct AttentionSource {
   std::optional<GemmOperandFile> stored = {};
   std::size_t heads = 1;  // by its shape
   std::size_t rows = 0, cols = 0;
+
+  // Takes the scales, row by row in the file, for scales in `order`.
+  void ReadScalesAs(const ByteOrder& order, const std::string& place) {
+    if (!stored || !stored->operand.IsScaled()) {
+      throw Error(place, "has no block scales, whose order of bytes is stated");
+    }
+    MmaOperand& x = stored->operand;
+    x.scales = FromByteOrder(x.scales, order, x.rows, x.ScaleCols(), place);
+  }
 };
 
 AttentionSource ReadSource(const std::string& place) {
@@ -98,6 +107,7 @@ SafetensorsTensor Bf16Tensor(const Matrix<float>& x, std::size_t heads) {
 AttentionPlan ReadAttention(const AttentionFiles& files, const AttentionScheme& scheme) {
   const IeeeArithmetic ieee;
   AttentionSource q = ReadSource(files.q), k = ReadSource(files.k), v = ReadSource(files.v);
+  if (files.v_scales) v.ReadScalesAs(*files.v_scales, files.v);
   RefuseMean(scheme.q_mean_rows > 0, q, files.q, scheme);
   RefuseMean(scheme.k_mean, k, files.k, scheme);
   AttentionInputs in{.heads = files.heads.value_or(q.heads),

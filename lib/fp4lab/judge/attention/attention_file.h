@@ -18,6 +18,7 @@
 #include <string>
 #include <string_view>
 
+#include "fp4lab/exchange/order/byte_order.h"
 #include "fp4lab/io/json.h"
 #include "fp4lab/judge/attention/attention_case.h"
 
@@ -29,6 +30,7 @@ struct AttentionFiles {
   double scale = 0.0;                                    // 0: 1 / sqrt(D)
   bool causal = false;
   GemmOutput output = GemmOutput::kBf16;
+  std::optional<ByteOrder> v_scales = {};  // in which a quantized V has its scales, if not its own
 };
 
 // The right kernel of these files under a scheme. Throws Error with the remedy for shapes that do

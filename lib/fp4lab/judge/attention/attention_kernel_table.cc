@@ -86,6 +86,21 @@ bool TilesAsLinear(MmaOperand& x) {
   return x.scales != before;
 }
 
+// The place of scale i of an order of four rows in turn under every scale (TensorRT-LLM's V).
+std::size_t OfFourRows(const MmaOperand& x, std::size_t i) {
+  const std::size_t row = i / x.ScaleCols(), col = i % x.ScaleCols();
+  return row / 4 * 4 * x.ScaleCols() + col * 4 + row % 4;
+}
+
+bool LinearAsFourRows(MmaOperand& x) { return x.rows % 4 == 0 && ScalesFrom(x, OfFourRows); }
+
+bool FourRowsAsLinear(MmaOperand& x) {
+  if (!x.IsScaled() || x.rows % 4 != 0) return false;
+  const std::vector<std::uint8_t> before = x.scales;
+  for (std::size_t i = 0; i < before.size(); ++i) x.scales[OfFourRows(x, i)] = before[i];
+  return x.scales != before;
+}
+
 bool HeadsOf(Attending& plan, std::size_t (*of)(std::size_t kv, std::size_t h, std::size_t count)) {
   const std::vector<std::size_t> before = plan.kv_of;
   for (std::size_t h = 0; h < plan.kv_of.size(); ++h) {
@@ -275,6 +290,10 @@ constexpr auto kWrongAttention = std::to_array<WrongAttention>({
      [](Attending& p) { return InAll(p.k, TilesAsLinear); }},
     {"v-scales-128x4-as-linear", "reads V's tiles of 128x4 scales as linear ones", nullptr,
      [](Attending& p) { return InAll(p.v, TilesAsLinear); }},
+    {"v-scales-linear-as-trtllm", "reads the linear scales of V as TensorRT-LLM's, four keys in turn", nullptr,
+     [](Attending& p) { return InAll(p.v, LinearAsFourRows); }},
+    {"v-scales-trtllm-as-linear", "reads V's scales of four keys in turn, TensorRT-LLM's, as linear ones", nullptr,
+     [](Attending& p) { return InAll(p.v, FourRowsAsLinear); }},
     {"v-blocks-along-other-axis", "quantizes V along the other axis", nullptr, VAlongOtherAxis},
     {"q-tensor-scale-missing", "leaves the tensor scale of Q out", nullptr, [](Attending& p) { return TensorScaleMissing(p.q); }},
     {"k-tensor-scale-missing", "leaves the tensor scale of K out", nullptr, [](Attending& p) { return TensorScaleMissing(p.k); }},

@@ -64,8 +64,11 @@ void AppendRows(AttentionOperand& x, const AttentionOperand& rows) {
   x.decode.insert(x.decode.end(), rows.decode.begin(), rows.decode.end());
 }
 
-AttentionOperand Quantized1(const Matrix<float>& x, const Dialect& dialect) {
-  const Quantized q = QuantizeAs(dialect, x.View());
+// amax: of the tensor; 0: that of x.
+AttentionOperand Quantized1(const Matrix<float>& x, const Dialect& dialect, float amax) {
+  std::vector<float> given;
+  if (amax > 0.0f && HasTensorScale(dialect)) given.push_back(amax);
+  const Quantized q = QuantizeAs(dialect, x.View(), {.amax = given});
   AttentionOperand operand;
   operand.codes =
       MakeMmaOperand(FormatOf(dialect.element), {q.codes.data(), q.rows, q.cols},
@@ -77,7 +80,7 @@ AttentionOperand Quantized1(const Matrix<float>& x, const Dialect& dialect) {
 }
 
 AttentionOperand OperandUnder(const Matrix<float>& x, std::string_view name,
-                              const AttentionScheme& scheme, bool along_rows) {
+                              const AttentionScheme& scheme, bool along_rows, float amax = 0.0f) {
   const Matrix<float> given = along_rows ? TransposedRows(x) : x;
   if (name == kPlain) {
     return {.codes = MakeMmaOperand(FormatOf(FormatId::kBF16), given.View())};
@@ -86,10 +89,17 @@ AttentionOperand OperandUnder(const Matrix<float>& x, std::string_view name,
   const std::size_t step = scheme.scale_rows == 0 || along_rows ? given.rows : scheme.scale_rows;
   AttentionOperand operand;
   for (std::size_t r = 0; r < given.rows; r += step) {
-    AppendRows(operand, Quantized1(RowsFrom(given, r, std::min(step, given.rows - r)), dialect));
+    const Matrix<float> part = RowsFrom(given, r, std::min(step, given.rows - r));
+    AppendRows(operand, Quantized1(part, dialect, amax));
   }
   operand.decoded_to_bf16 = scheme.decoded_to_bf16;
   return operand;
+}
+
+float LargestOf(const Matrix<float>& x) {
+  float largest = 0.0f;
+  for (const float v : x.values) largest = std::max(largest, std::abs(v));
+  return largest;
 }
 
 std::string ShapeText(const Matrix<float>& x) {
@@ -147,6 +157,7 @@ AttentionPlan PlanOf(const AttentionInputs& in, const AttentionScheme& scheme) {
   plan.diagonal = static_cast<std::ptrdiff_t>(keys) - static_cast<std::ptrdiff_t>(queries);
   plan.output = in.output;
   plan.keys = keys;
+  plan.sums_rounded_weights = scheme.sums_rounded;
   for (std::size_t h = 0; h < in.heads; ++h) plan.kv_of.push_back(h / (in.heads / in.kv_heads));
 
   const auto rounded = [](Matrix<float> x) {
@@ -184,7 +195,12 @@ AttentionPlan PlanOf(const AttentionInputs& in, const AttentionScheme& scheme) {
       }
       plan.correction.push_back(std::move(correction));
     }
-    plan.q.push_back(OperandUnder(q, scheme.q, scheme, false));
+    const std::size_t share = in.heads / in.kv_heads, group_rows = share * queries;
+    const float amax =
+        scheme.q_scale_of_group
+            ? LargestOf(rounded(RowsFrom(in.q, plan.kv_of[h] * group_rows, group_rows)))
+            : 0.0f;
+    plan.q.push_back(OperandUnder(q, scheme.q, scheme, false, amax));
   }
   return plan;
 }

@@ -21,12 +21,21 @@ constexpr auto kAttentionSchemes = std::to_array<AttentionScheme>({
      .what = "Q, K, V and P in BF16, under the maximum of any tiles of keys",
      .source = "Dao-AILab/flash-attention, flash_attn_func",
      .any_tile = true},
+    {.name = "bf16.flashinfer",
+     .what = "as bf16; the sum takes P",
+     .source = "flashinfer-ai/flashinfer fb28d72 include/flashinfer/attention/prefill.cuh "
+               "compute_sfm_v",
+     .sums_rounded = true,
+     .any_tile = true},
     {.name = "fp8",
-     .what = "Q, K and V in E4M3 with a scale a head; P in E4M3, at most 256",
-     .source = "Dao-AILab/flash-attention hopper/softmax.h, Max_offset 8",
+     .what = "Q, K and V in E4M3 with a scale per head of K; P in E4M3, at most 256. The kernel's "
+             "tile is 160, 224 or 160 keys at 64, 128 or 192 channels: state it",
+     .source = "Dao-AILab/flash-attention 0251105 hopper: softmax.h (Max_offset 8), "
+               "flash_fwd_kernel_sm90.h (descale), tile_size.h",
      .q = "fp8_e4m3",
      .k = "fp8_e4m3",
      .v = "fp8_e4m3",
+     .q_scale_of_group = true,
      .p = {.element = FormatId::kE4M3, .top = 256.0},
      .last_first = true},
     {.name = "sageattention3",
@@ -80,10 +89,14 @@ constexpr auto kAttentionSchemes = std::to_array<AttentionScheme>({
      .p = kPlainP,
      .tile = 32},
     {.name = "nvfp4-kv",
-     .what = "an NVFP4 cache: K and V along the channels, Q and P in BF16",
-     .source = "a cache as in vllm-project/vllm#50084; K and V by Transformer Engine's formula",
+     .what = "an NVFP4 cache: K and V along the channels, Q and P in BF16, the sum takes P. "
+             "TensorRT-LLM's kernels multiply such a cache in FP8: not this scheme",
+     .source =
+         "flashinfer-ai/flashinfer fb28d72 include/flashinfer/attention/prefill.cuh "
+         "load_fp4_k_frag_scaled, compute_sfm_v; plain K and V by Transformer Engine's formula",
      .k = "nvfp4.te",
      .v = "nvfp4.te",
+     .sums_rounded = true,
      .any_tile = true},
     {.name = "mxfp4",
      .what = "MXFP4 of Q and K along the channels, of V and P along the keys",

@@ -2,8 +2,8 @@
 //
 // A kernel computes O = softmax(scale Q K^T + mask) V tile by tile over the keys. A tile of keys j
 // has logits y_j; m is the largest logit so far, and p_j = top * exp(y_j - m). P, which is p as
-// stored, is multiplied by V; the row's sum takes p. When m grows, sums so far are multiplied by
-// exp(m before - m).
+// stored, is multiplied by V; the row's sum takes p, or P where a scheme says so. When m grows,
+// sums so far are multiplied by exp(m before - m).
 #pragma once
 
 #include <cstddef>
@@ -49,9 +49,11 @@ struct AttentionScheme {
   // The mean of Q times K (its mean subtracted, not quantized) is added to the logits, rounded to
   // BF16 here.
   bool correction_in_bf16 = false;
-  bool decoded_to_bf16 = false;  // Q, K and V are decoded values, rounded to BF16
+  bool decoded_to_bf16 = false;   // Q, K and V are decoded values, rounded to BF16
+  bool q_scale_of_group = false;  // heads of Q that share a head of K share a tensor scale
   PRule p = {};
-  std::size_t tile = 128;  // keys; 0: all keys are one tile
+  bool sums_rounded = false;  // the row's sum takes P
+  std::size_t tile = 128;     // keys; 0: all keys are one tile
   bool last_first = false;
   // P without scales may be rounded under any maximum: the ends of P are half a unit apart from p.
   bool any_tile = false;

@@ -19,6 +19,18 @@ std::string SizeText(const MmaOperand& x) {
   return std::to_string(x.rows) + "x" + std::to_string(x.cols);
 }
 
+// The amax behind the single tensor scale of a file, if it has one.
+std::optional<float> AmaxOf(const StoredFile& file) {
+  const TensorScaleConvention convention = file.matrix.layout.tensor_scale;
+  if (file.matrix.tensor_scale.size() != 1 || convention == TensorScaleConvention::kNone) return {};
+  const float value = file.matrix.tensor_scale[0];
+  if (convention == TensorScaleConvention::kAmax) return value;
+  const Dialect* dialect = FindDialect(file.dialect);
+  const float constant =
+      dialect != nullptr ? TensorScaleConstant(*dialect) : TensorScaleConstant(file.matrix, 448.0f);
+  return ConvertTensorScale(value, convention, TensorScaleConvention::kAmax, constant);
+}
+
 GemmOperandFile FromStored(std::string_view place) {
   const StoredFile file = ReadStored(place);
   GemmOperandFile result{.operand = MakeMmaOperand(file.matrix, place), .what = {}, .amax = {}};
@@ -27,17 +39,7 @@ GemmOperandFile FromStored(std::string_view place) {
     result.what += ", " + std::string(Named(file.matrix.scale).name) + " scales of " +
                    std::to_string(result.operand.group);
   }
-  const TensorScaleConvention convention = file.matrix.layout.tensor_scale;
-  if (file.matrix.tensor_scale.size() == 1 && convention != TensorScaleConvention::kNone) {
-    const Dialect* dialect = FindDialect(file.dialect);
-    const float constant = dialect != nullptr ? TensorScaleConstant(*dialect)
-                                              : TensorScaleConstant(file.matrix, 448.0f);
-    const float value = file.matrix.tensor_scale[0];
-    result.amax =
-        convention == TensorScaleConvention::kAmax
-            ? value
-            : ConvertTensorScale(value, convention, TensorScaleConvention::kAmax, constant);
-  }
+  result.amax = AmaxOf(file);
   return result;
 }
 
@@ -122,14 +124,14 @@ ScaledOperandFile ReadScaledOperand(std::string_view place, std::string_view for
     GemmOperandFile numbers = ReadGemmOperand(place, format);
     if (numbers.operand.format.bits != 8) {
       throw Error(place, "is " + numbers.what +
-                             ": products with scales of tensors, rows and blocks are of FP8 "
-                             "operands");
+                             ": numbers without scales are multiplied with scales if they are FP8");
     }
     return {.operand = WithScaleOne(numbers.operand), .what = numbers.what};
   }
-  const StoredMatrix stored = ReadStored(place).matrix;
-  ScaledOperandFile file{
-      .operand = MakeScaledOperand(stored, place), .what = {}, .is_scaled = IsScaledFp8(stored)};
+  const StoredFile source = ReadStored(place);
+  const StoredMatrix& stored = source.matrix;
+  ScaledOperandFile file{.operand = MakeScaledOperand(stored, place), .what = {}};
+  if (FormatOf(stored.element).bits < 8) file.amax = AmaxOf(source);
   if (file.operand.elements.cols == 0) {
     throw Error(place, "has K = 0: its rows have no elements to multiply");
   }

@@ -31,13 +31,14 @@ bool HoldsStored(std::string_view place);
 // Throws Error(where, ...) for block scales that are numbers.
 MmaOperand MakeMmaOperand(const StoredMatrix& stored, std::string_view where);
 
-// An FP8 operand with its scales of any kind, as judge/products/scaled_product.h takes it: a
-// quantized matrix, or numbers with the scale 1 as ReadGemmOperand reads them. `is_scaled`: whether
-// IsScaledFp8 says that only such a product takes it. Throws Error for elements of other widths.
+// An operand with its scales of any kind, as judge/products/scaled_product.h takes it: a quantized
+// matrix, or FP8 numbers with the scale 1 as ReadGemmOperand reads them. `amax`: the tensor's, of
+// FP4 under a single tensor scale, which the operand leaves to alpha. Throws Error for elements
+// that MakeScaledOperand does not take.
 struct ScaledOperandFile {
   ScaledOperand operand;
   std::string what;
-  bool is_scaled = false;
+  std::optional<float> amax = {};
 };
 ScaledOperandFile ReadScaledOperand(std::string_view place, std::string_view format = {});
 // Whether the file holds a quantized matrix for which IsScaledFp8 is true.

@@ -355,9 +355,10 @@ bool IsScaledFp8(const StoredMatrix& m) {
 
 ScaledOperand MakeScaledOperand(const StoredMatrix& stored, std::string_view where) {
   const IeeeArithmetic ieee;
-  if (FormatOf(stored.element).bits != 8) {
+  const bool is_fp8 = FormatOf(stored.element).bits == 8;
+  if (!is_fp8 && (FormatOf(stored.element).bits > 8 || stored.block_rows == 0)) {
     throw Error(where, "holds " + std::string(Named(stored.element).name) +
-                           ": products of scaled rows and blocks are of FP8 operands");
+                           ": products of scaled rows and blocks are of FP8, or of FP4 in blocks");
   }
   StorageLayout plain{.codes = CodeOrder::kBytes};
   plain.tensor_scale = stored.layout.tensor_scale;
@@ -371,7 +372,7 @@ ScaledOperand MakeScaledOperand(const StoredMatrix& stored, std::string_view whe
     for (std::size_t r = 0; r < m.rows; ++r) x.scales(r, 0) = RowFactor(m, r);
     return x;
   }
-  if (!m.tensor_scale.empty()) {
+  if (is_fp8 && !m.tensor_scale.empty()) {
     throw Error(where, "has a tensor scale above its block scales: products of FP8 have one kind");
   }
   x.group = static_cast<std::size_t>(m.block_cols);
@@ -389,6 +390,14 @@ ScaledOperand WithScaleOne(const MmaOperand& elements) {
           .group = std::max<std::size_t>(elements.cols, 1),
           .height = std::max<std::size_t>(elements.rows, 1),
           .scales = Matrix<float>(1, 1, 1.0f)};
+}
+
+std::optional<FormatId> ScaledOutputNamed(std::string_view name, std::string_view where) {
+  if (name == "f32") return std::nullopt;
+  for (const FormatId id : {FormatId::kBF16, FormatId::kFP16, FormatId::kE4M3, FormatId::kE5M2}) {
+    if (Named(id).short_name == name || (id == FormatId::kFP16 && name == "f16")) return id;
+  }
+  throw Error(where, "is not a type of a product; f32, bf16, f16, e4m3 and e5m2 are");
 }
 
 Matrix<float> ScaledProduct(const ScaledClaim& claim, const Accumulation& under) {
@@ -411,6 +420,44 @@ Matrix<float> ScaledProduct(const ScaledClaim& claim, const Accumulation& under)
   for (float& v : y.values) v = FinishedOutput(claim, v);
   return y;
 }
+
+namespace {
+
+// The median of got / right over the elements of which both are finite and not 0; 0 without any.
+double MedianFactor(const ScaledClaim& claim, const Accumulation& under) {
+  ScaledClaim plain = claim;
+  plain.output.reset();
+  const Matrix<float> right = ScaledProduct(plain, under);
+  std::vector<double> factors;
+  for (std::size_t i = 0; i < right.values.size(); ++i) {
+    const float got = claim.d(i / right.cols, i % right.cols);
+    if (got == 0.0f || !std::isfinite(got) || !std::isfinite(right.values[i])) continue;
+    if (right.values[i] != 0.0f) factors.push_back(got / static_cast<double>(right.values[i]));
+  }
+  if (factors.empty()) return 0.0;
+  const auto middle = factors.begin() + static_cast<std::ptrdiff_t>(factors.size() / 2);
+  std::nth_element(factors.begin(), middle, factors.end());
+  return *middle;
+}
+
+// The median factor, or the power of two next to it, which the rounding to FP8 hides.
+std::optional<ScaledJudgement::OtherScale> BetterScale(const ScaledClaim& claim,
+                                                       const Accumulation& under,
+                                                       std::size_t outside) {
+  const double factor = MedianFactor(claim, under);
+  if (!(factor > 0.0)) return std::nullopt;
+  std::optional<ScaledJudgement::OtherScale> best;
+  for (const double f : {std::exp2(std::round(std::log2(factor))), factor}) {
+    ScaledClaim other = claim;
+    other.output_scale = static_cast<float>(claim.output_scale * f);
+    if (!std::isfinite(other.output_scale) || other.output_scale == claim.output_scale) continue;
+    const std::size_t left = CountScaled(other, under).outside;
+    if (left < (best ? best->outside : outside / 2 + 1)) best = {other.output_scale, left};
+  }
+  return best;
+}
+
+}  // namespace
 
 ScaledJudgement JudgeScaled(const ScaledClaim& claim, const Accumulation& under) {
   const IeeeArithmetic ieee;
@@ -441,6 +488,7 @@ ScaledJudgement JudgeScaled(const ScaledClaim& claim, const Accumulation& under)
   const bool any_equal = std::any_of(j.causes.begin(), j.causes.end(),
                                      [](const ScaledJudgement::Cause& c) { return c.equal; });
   if (any_equal) std::erase_if(j.causes, [](const ScaledJudgement::Cause& c) { return !c.equal; });
+  if (j.causes.empty()) j.better = BetterScale(claim, under, counts.outside);
   return j;
 }
 

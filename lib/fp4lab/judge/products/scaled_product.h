@@ -1,12 +1,13 @@
-// The verdict on a product of FP8 operands whose scales are binary32 numbers: one per tensor, per
-// row, or per block along K, with a promotion of each block's sum to binary32.
+// The verdict on a product of FP8 or FP4 operands whose scales are binary32 numbers: one per
+// tensor, per row, or per block along K, with a promotion of each block's sum to binary32.
 //
 // With a(m, k), b(n, k) the elements, sa(m, g), sb(n, g) the scales of group g, and y = +0:
 //   for groups ascending:  dot = sum over the group of a b, as an accumulation sums
 //                          y = fl(y + fl(fl(dot * sa) * sb)); with one group without the addition
 //   d = out(fl(fl(alpha * y) * output_scale)), factors of 1 left out
 // DeepSeek-V3 inference/kernel.py fp8_gemm_kernel computes 1x128 by 128x128 scales so, torchao and
-// torch._scaled_mm rows' and tensors' scales.
+// torch._scaled_mm rows' and tensors' scales. Blocks of FP4 have exact dots: this is binary32 in
+// the order of blocks. Their tensor scale is no part of the operand and goes to alpha.
 //
 // The bound: a group's dot errs by e_g, the bound of judge/products/gemm.h for its terms. A_g is
 // the sum of its magnitudes. Every later operation multiplies by 1 + delta, |delta| <= u = 2^-23:
@@ -37,11 +38,15 @@ struct ScaledOperand {
 // Whether a quantized matrix is an operand of this kind: FP8 with a scale a row, or in blocks whose
 // scales are numbers or span several rows.
 bool IsScaledFp8(const StoredMatrix& stored);
-// The operand of an FP8 matrix, its scales of any kind. Throws Error(where, ...) for other
-// elements.
+// The operand of an FP8 matrix, its scales of any kind, or of a matrix of narrower elements with
+// block scales. Throws Error(where, ...) for others.
 ScaledOperand MakeScaledOperand(const StoredMatrix& stored, std::string_view where);
 // Elements without scales as an operand with the scale 1.
 ScaledOperand WithScaleOne(const MmaOperand& elements);
+
+// The type that a product is rounded to, by its name: f32 (nullopt), bf16, f16 or fp16, e4m3, e5m2.
+// Throws Error(where, ...) for others.
+std::optional<FormatId> ScaledOutputNamed(std::string_view name, std::string_view where);
 
 struct ScaledClaim {
   const ScaledOperand& a;
@@ -64,6 +69,12 @@ struct ScaledJudgement {
     bool equal = false;  // it gives all elements bit for bit
   };
   std::vector<Cause> causes = {};  // readings of the scales under which all elements are inside
+  // Without causes: another scale of the output under which at most half as many are outside.
+  struct OtherScale {
+    float output_scale = 1.0f;
+    std::size_t outside = 0;
+  };
+  std::optional<OtherScale> better = {};
 };
 
 // Judges a product whose groups are summed as `under` does, which must accept the elements. Throws

@@ -312,7 +312,7 @@ def scaled_mm(
         alpha_rule,
         _tensors.floats(bias, "bias"),
         _products._NAMES.get(accumulation, accumulation),
-        _products._output(_OUTPUTS[dtype]),
+        _products.output_name(_OUTPUTS[dtype]),
         _tensors.threads(),
     )
     return _tensors.tensor(values).to(dtype)
