@@ -11,6 +11,7 @@
 #include "tools/options/commands.h"
 #include "tools/options/comparing.h"
 #include "tools/options/file_options.h"
+#include "tools/options/help_group.h"
 #include "tools/options/number_option.h"
 #include "tools/options/print.h"
 
@@ -93,7 +94,7 @@ void AddCrosscheck(CLI::App& app, int* exit_code) {
       "crosscheck",
       "Compare the GPU's kernels with the CPU, byte for byte: exit code 0 equal, 1 different, 2 no "
       "GPU or another error");
-  command->add_option("--dialect", o->check.dialects, "Only these dialects")->type_name("NAME");
+  command->add_option("--dialect", o->check.dialects, "Only these dialects")->type_name("DIALECT");
   command->add_option("--level", o->level, "Level of the directed cases: quick or thorough")
       ->check(CLI::IsMember({"quick", "thorough"}))
       ->capture_default_str();
@@ -125,6 +126,11 @@ void AddCrosscheck(CLI::App& app, int* exit_code) {
       ->add_option("--answers", o->answers,
                    "Back on this machine: compare the answers with the CPU")
       ->type_name("FILE");
+  PutInGroup(command, kCasesGroup,
+             {"--dialect", "--level", "--side", "--no-speed", "--no-random", "--only-products"});
+  PutInGroup(command, "On another machine",
+             {"--write-cases", "--answer", "--to", "--device", "--answers"});
+  PutInGroup(command, kReportGroup, {"--out-dir", "--json"});
   command->footer(
       "One command on a machine with a GPU:  fp4lab crosscheck --out-dir report\n"
       "Example: cases out, answered (here by the CPU), results in\n"

@@ -15,6 +15,7 @@
 #include "fp4lab/judge/packs/pack.h"
 #include "tools/options/commands.h"
 #include "tools/options/comparing.h"
+#include "tools/options/help_group.h"
 #include "tools/options/kernel_options.h"
 #include "tools/options/print.h"
 #include "tools/options/usage.h"
@@ -188,6 +189,8 @@ void AddExplain(CLI::App& app, int* exit_code) {
       ->type_name("FILE");
   command->add_flag("--no-pairs", options->no_pairs, "Try single causes only");
   command->add_flag("--json", options->json, "Print JSON");
+  PutInGroup(command, kBytesGroup, {"--kept"});
+  PutInGroup(command, kReportGroup, {"--block", "--cpp", "--python", "--no-pairs", "--json"});
   command->footer(kFooter);
   command->callback([options, command, exit_code] {
     CheckUsage(*options, *command);

@@ -17,6 +17,7 @@
 #include "tools/options/commands.h"
 #include "tools/options/comparing.h"
 #include "tools/options/gemm_options.h"
+#include "tools/options/help_group.h"
 #include "tools/options/print.h"
 
 namespace fp4lab::tools {
@@ -175,6 +176,11 @@ void AddVerifyAttention(CLI::App& app, int* exit_code) {
       ->type_name("FOLDER");
   command->add_flag("--allow-declined", o->allow_declined, "Accept cases without an answer");
   command->add_flag("--json", o->json, "Print JSON");
+  PutInGroup(command, "The attention",
+             {"--heads", "--kv-heads", "--scale", "--causal", "--output"});
+  PutInGroup(command, "The order of operations",
+             {"--scheme", "--schemes", "--tile", "--first-tile"});
+  PutInGroup(command, kCasesGroup, {"--cases", "--allow-declined"});
   command->footer(
       "The scheme quantizes plain numbers; quantized operands are taken as they are. The answer "
       "is\n"

@@ -21,6 +21,7 @@
 #include "tools/options/commands.h"
 #include "tools/options/comparing.h"
 #include "tools/options/gemm_options.h"
+#include "tools/options/help_group.h"
 #include "tools/options/print.h"
 
 namespace fp4lab::tools {
@@ -393,6 +394,8 @@ void AddVerifyGemm(CLI::App& app, int* exit_code) {
                       "e4m3, e5m2)");
   command->add_flag("--allow-declined", o->allow_declined, "Accept cases without an answer");
   command->add_flag("--json", o->json, "Print JSON");
+  PutInGroup(command, kProductGroup, {"--c", "--beta", "--with-scales", "--output-scale"});
+  PutInGroup(command, kCasesGroup, {"--cases", "--allow-declined"});
   command->footer(
       "With --under: bit for bit under that model, else inside or outside of its error bound\n"
       "(lib/fp4lab/judge/products/gemm.h derives the bounds). Without: all models that give the "

@@ -19,6 +19,7 @@
 #include "tools/options/commands.h"
 #include "tools/options/comparing.h"
 #include "tools/options/gemm_options.h"
+#include "tools/options/help_group.h"
 #include "tools/options/print.h"
 
 namespace fp4lab::tools {
@@ -181,6 +182,9 @@ void AddVerifyGrouped(CLI::App& app, int* exit_code) {
       ->type_name("FOLDER");
   command->add_flag("--allow-declined", o->allow_declined, "Accept cases without an answer");
   command->add_flag("--json", o->json, "Print JSON");
+  PutInGroup(command, "The groups", {"--ends", "--sizes", "--pad", "--alphas"});
+  PutInGroup(command, kProductGroup, {"--operand", "--under", "--output"});
+  PutInGroup(command, kCasesGroup, {"--cases", "--allow-declined"});
   command->footer(
       "Every group is judged as `verify gemm` judges a product. A wrong product has its groups,\n"
       "the rectangle in each, and the wrong kernels of lib/fp4lab/judge/products/grouped_gemm.h\n"

@@ -9,6 +9,7 @@
 
 #include "fp4lab/base/error.h"
 #include "fp4lab/judge/cases/case.h"
+#include "tools/options/help_group.h"
 #include "tools/options/number_option.h"
 
 namespace fp4lab::tools {
@@ -21,6 +22,7 @@ struct CaseSetOptions {
 };
 
 inline void AddCaseSetOptions(CLI::App* command, CaseSetOptions* options) {
+  const HelpGroup group(command, kCasesGroup);
   command->add_option("--level", options->level, "quick or thorough")->capture_default_str();
   command->add_option("--seed", options->seed, "Seed of the values that are drawn")
       ->transform(AnySeed())

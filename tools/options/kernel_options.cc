@@ -9,6 +9,7 @@
 #include "fp4lab/exchange/stored_grid.h"
 #include "fp4lab/io/json.h"
 #include "tools/options/given_amax.h"
+#include "tools/options/help_group.h"
 
 namespace fp4lab::tools {
 namespace {
@@ -110,15 +111,17 @@ CLI::Option* AddInputOptions(CLI::App* command, KernelOptions* options) {
 }
 
 void AddDialectOptions(CLI::App* command, KernelOptions* options) {
+  const HelpGroup group(command, kDialectGroup);
   command
       ->add_option("--dialect", options->dialect,
                    "The dialect that the kernel should compute: a name of `fp4lab dialects`, or "
                    "FILE.json with a formula of your own [nvfp4.te, or that of --stored]")
-      ->type_name("NAME");
+      ->type_name("DIALECT");
   AddHadamardOptions(command, &options->hadamard);
 }
 
 void AddGivenOptions(CLI::App* command, KernelOptions* options) {
+  const HelpGroup group(command, kDialectGroup);
   command->add_option("--amax", options->amax,
                       "The tensor's amax that the kernel was given (one, or one per row)");
   command
@@ -128,6 +131,7 @@ void AddGivenOptions(CLI::App* command, KernelOptions* options) {
 }
 
 void AddBytesOptions(CLI::App* command, KernelOptions* options) {
+  const HelpGroup group(command, kBytesGroup);
   CLI::Option* const stored =
       command
           ->add_option("--stored", options->stored,
@@ -145,6 +149,7 @@ void AddBytesOptions(CLI::App* command, KernelOptions* options) {
 }
 
 void AddByteOrderOptions(CLI::App* command, KernelOptions* options) {
+  const HelpGroup group(command, kLayoutGroup);
   const auto add = [&](const char* name, std::string* order, std::span<const ByteOrder> known,
                        const char* of, const char* needs) {
     std::string names;
@@ -199,6 +204,7 @@ Kernel KernelOf(const KernelOptions& o, const StoredFile& answer) {
 }
 
 CLI::Option* AddPartsOption(CLI::App* command, std::string* parts) {
+  const HelpGroup group(command, kBytesGroup);
   return command
       ->add_option("--parts", *parts,
                    "The rows are so many parts (experts, joined projections, ranks), each with an "

@@ -9,6 +9,7 @@
 
 #include "tools/options/commands.h"
 #include "tools/options/comparing.h"
+#include "tools/options/help_group.h"
 #include "tools/options/print.h"
 
 namespace fp4lab::tools {
@@ -80,6 +81,8 @@ void AddParity(CLI::App& app, int* exit_code) {
   command->add_flag("--paired", o->options.paired,
                     "Run i of both sides has one seed: what seeds do to both cancels");
   command->add_flag("--json", o->json, "Print JSON");
+  PutInGroup(command, "The comparison", {"--baseline", "--margin", "--confidence", "--paired"});
+  PutInGroup(command, "The steps", {"--last", "--from", "--to", "--by"});
   command->footer(
       "Exit code: 0 equivalent, 1 different or not told apart, 2 for what cannot be read.\n"
       "Example: a curve against itself\n"
